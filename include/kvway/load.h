@@ -1,0 +1,63 @@
+/*
+ * load.h - what a worker has been given and not yet answered (D6).
+ *
+ * Belongs to a worker of the fleet; changes only through a lease that an exchange takes when
+ * its worker is picked and gives back exactly once, on whatever path it ends. Health checks and
+ * scrapes never touch it, so the counters cannot drift from the requests that they count.
+ *
+ * Q_w, the predicted prefill seconds ahead of a new request, is W - D: W is all prefill work
+ * ever added, D how far the worker is believed to have come. Both only grow. D advances with
+ * the clock (a worker works while it has work), jumps to a lease's own position when its first
+ * token proves that the worker has come that far, and skips what is left of a lease that ends
+ * without one. So neither a release nor the passing of time can subtract the same work twice.
+ *
+ * Threads: every function may be called from any thread; a short spin lock guards W, D and the
+ * clock of D (three words that must change together, held for some ten instructions);
+ * `inflight` is a relaxed atomic.
+ */
+#ifndef KVW_LOAD_H
+#define KVW_LOAD_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+/* One worker's load. On its own cache line: loops write it for every request. */
+struct kvw_load {
+	_Alignas(64) atomic_flag lock; /* guards the next three */
+	int64_t added_ns;              /* W: prefill work ever added, predicted ns */
+	int64_t done_ns;               /* D: of that, believed done; <= added_ns */
+	int64_t clock_ns;              /* monotonic time when done_ns was last advanced */
+	_Atomic uint32_t inflight;     /* leases taken and not released */
+};
+
+/* One request's share of one worker. Owned by its exchange; zeroed means "holds nothing". */
+struct kvw_lease {
+	struct kvw_load *load; /* NULL: nothing held */
+	int64_t prefill_ns;    /* what this request added to W */
+	int64_t position_ns;   /* W just after it was added */
+	int64_t taken_ns;      /* when */
+	bool answered;         /* its first token was reported */
+};
+
+void kvw_load_init(struct kvw_load *load);
+
+/* Q_w in nanoseconds, never negative. */
+int64_t kvw_load_queue_ns(struct kvw_load *load, int64_t now_ns);
+
+static inline uint32_t kvw_load_inflight(struct kvw_load *load)
+{
+	return atomic_load_explicit(&load->inflight, memory_order_relaxed);
+}
+
+/* Takes prefill_ns (>= 0) of load. The lease must hold nothing. */
+void kvw_lease_take(struct kvw_lease *lease, struct kvw_load *load, int64_t prefill_ns,
+	int64_t now_ns);
+
+/* The first token arrived. Does nothing the second time, or on an empty lease. */
+void kvw_lease_first_token(struct kvw_lease *lease, int64_t now_ns);
+
+/* Gives everything back and empties the lease. Does nothing on an empty lease. */
+void kvw_lease_release(struct kvw_lease *lease, int64_t now_ns);
+
+#endif

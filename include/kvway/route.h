@@ -1,0 +1,138 @@
+/*
+ * route.h - the contract between the proxy and a routing strategy.
+ *
+ * A strategy answers one question: which worker serves this request? It reads a snapshot of
+ * candidates, does no I/O, has no clock of its own and never blocks on anything but its own short
+ * locks. One instance serves every event loop, so each function may run in several threads at
+ * once.
+ *
+ * Order of calls for one request: pick, then at most once first_token, then exactly once done for
+ * every successful pick (a retry on another worker is a new pick).
+ */
+#ifndef KVW_ROUTE_H
+#define KVW_ROUTE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "kvway/err.h"
+#include "kvway/load.h"
+#include "kvway/route_request.h"
+
+/* Where a predicted hit lies. Loading from a lower tier costs time; DEVICE is free. */
+enum kvw_tier { KVW_TIER_DEVICE, KVW_TIER_HOST, KVW_TIER_DISK, KVW_TIER_REMOTE, KVW_TIER_COUNT };
+
+/* Why a worker was chosen: a label of metrics, access log and `kvway explain`. */
+enum kvw_reason {
+	KVW_REASON_TURN,            /* roundrobin: it was its turn */
+	KVW_REASON_PREFIX,          /* lowest cost, and it holds a prefix */
+	KVW_REASON_LOAD,            /* lowest cost without a prefix that decided */
+	KVW_REASON_SESSION,         /* the session's own worker */
+	KVW_REASON_SESSION_NEW,     /* a new session was placed by hash */
+	KVW_REASON_SESSION_MOVED,   /* the session's worker is gone or over its bound */
+	KVW_REASON_NO_SESSION,      /* session: the request names none, went by load */
+	KVW_REASON_NO_CONTENT,      /* prompt not understood, went by load */
+	KVW_REASON_ONLY,            /* one usable worker */
+	KVW_REASON_OWNER,           /* the worker that holds the state this request names (D21) */
+	KVW_REASON_COUNT
+};
+
+/* One worker as a strategy sees it. */
+struct kvw_candidate {
+	uint32_t id;              /* never reused while the process lives; below KVW_MAX_WORKERS */
+	uint32_t generation;      /* grows when the worker's cache is known to be lost */
+	uint64_t key;             /* hash of its URL: equal in every replica of kvway */
+	struct kvw_load *load;    /* live load; read it with kvw_load_*() */
+	uint64_t capacity_tokens; /* KV capacity, usable tokens; 0: unknown */
+	uint32_t block_size;      /* tokens per engine block; 0: unknown, assume 16 */
+	bool usable;              /* healthy, not draining, serves the model */
+};
+
+#define KVW_MAX_WORKERS 1024
+
+/* Candidates for one request. Borrowed: valid only during pick(). */
+struct kvw_candidates {
+	const struct kvw_candidate *items; /* ascending by id */
+	size_t count;
+};
+
+/* What pick() decided. Plain data; the exchange keeps it until done(). */
+struct kvw_decision {
+	size_t pos;                          /* index into candidates.items */
+	enum kvw_reason reason;
+	uint32_t prompt_tokens;              /* predicted length of the prompt; 0: unknown */
+	uint32_t hit_tokens[KVW_TIER_COUNT]; /* predicted hit, tokens by tier */
+	int64_t prefill_ns;                  /* p_w of the chosen worker: the lease's work */
+	uint32_t worker_id;                  /* items[pos].id */
+};
+
+/* Settings of all strategies, from the configuration. Copied by create(). */
+struct kvw_strategy_options {
+	double omega;                    /* weight of the delay imposed on others, 0.25 */
+	double prefill_tokens_per_second; /* prior for a worker's prefill rate */
+	double attention_ns_per_pair;    /* quadratic term of prefill, ns per token pair */
+	uint64_t tree_bytes;             /* hard cap of the prefix tree's memory */
+	uint64_t capacity_tokens;        /* assumed where a worker does not tell its own */
+	uint64_t session_ttl_ns;         /* a session unused for so long is forgotten */
+	uint32_t session_table;          /* most sessions remembered; LRU beyond */
+	double session_load_bound;       /* a new session goes on where inflight > bound * mean */
+	uint64_t seed;                   /* for hashes that must not be guessable; tests fix it */
+};
+
+/* Gauges that a strategy can report; those that do not apply stay 0. */
+struct kvw_strategy_stats {
+	uint64_t nodes, chunks, bytes, bytes_limit; /* prefix tree */
+	uint64_t evicted_chunks, purges;            /* since start */
+	uint64_t sessions;
+};
+
+struct kvw_strategy_ops;
+
+/* Base of every instance: an implementation embeds it as its first member. */
+struct kvw_strategy {
+	const struct kvw_strategy_ops *ops; /* static, never NULL */
+};
+
+/* One routing algorithm; one file in routing/ defines one of these. */
+struct kvw_strategy_ops {
+	const char *name; /* as written in the key routing.strategy */
+	const char *help; /* one line for --help and REFERENCE.md */
+	bool wants_content; /* the body's prompt must be scanned before pick() */
+
+	/* Caller owns *out. Fails only with KVW_ENOMEM, leaving *out alone. */
+	enum kvw_err (*create)(const struct kvw_strategy_options *options,
+		struct kvw_strategy **out) KVW_MUST_CHECK;
+
+	/* Fills *out. KVW_ENOWORKER: none usable; *out untouched. */
+	enum kvw_err (*pick)(struct kvw_strategy *self, const struct kvw_route_request *request,
+		const struct kvw_candidates *set, int64_t now_ns,
+		struct kvw_decision *out) KVW_MUST_CHECK;
+
+	/* Optional. The worker's first token arrived (D5). The lease is still held. */
+	void (*first_token)(struct kvw_strategy *self, const struct kvw_decision *decision,
+		const struct kvw_lease *lease, int64_t now_ns);
+
+	/* Optional. Exactly once for every successful pick. */
+	void (*done)(struct kvw_strategy *self, const struct kvw_decision *decision,
+		const struct kvw_outcome *outcome, int64_t now_ns);
+
+	/* Optional. The worker's cache is lost: forget what it held, in O(1). */
+	void (*purge)(struct kvw_strategy *self, uint32_t worker_id);
+
+	/* Optional. */
+	void (*stats)(struct kvw_strategy *self, struct kvw_strategy_stats *out);
+
+	void (*destroy)(struct kvw_strategy *self); /* NULL is allowed */
+};
+
+/* NULL-terminated list of what is built in, from routing/strategies.def. */
+extern const struct kvw_strategy_ops *const kvw_strategies[];
+
+/* By name; NULL if there is none. */
+const struct kvw_strategy_ops *kvw_strategy_find(const char *name);
+
+/* Label text of a reason, for example "prefix". */
+const char *kvw_reason_name(enum kvw_reason reason);
+
+#endif

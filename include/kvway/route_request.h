@@ -1,0 +1,72 @@
+/*
+ * route_request.h - what routing knows of one request.
+ *
+ * Filled by src/openai from the head and the body, read by routing/. The prompt appears only as
+ * a chain of hashes: chunk i's hash covers everything before it too, so two prompts share a
+ * prefix of k chunks exactly when their k-th hashes are equal (64 bits: a collision costs one
+ * badly predicted hit, never a wrong answer).
+ */
+#ifndef KVW_ROUTE_REQUEST_H
+#define KVW_ROUTE_REQUEST_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "kvway/slice.h"
+
+/* Which body format a path carries. Fixed list: it is also the label `route` of metrics. */
+enum kvw_api {
+	KVW_API_OTHER = 0, /* not understood: forwarded by load alone */
+	KVW_API_COMPLETIONS,
+	KVW_API_CHAT,
+	KVW_API_RESPONSES,
+	KVW_API_MESSAGES,     /* Anthropic */
+	KVW_API_COUNT_TOKENS, /* Anthropic /v1/messages/count_tokens */
+	KVW_API_EMBEDDINGS,
+	KVW_API_RERANK, /* rerank, score, pooling, classify: model only */
+	KVW_API_TOKENIZE,
+	KVW_API_AUDIO, /* multipart transcription and translation: model only */
+	KVW_API_COUNT
+};
+
+/* One chunk of a prompt. 16 bytes, so that a lookup touches few cache lines. */
+struct kvw_chunk {
+	uint64_t hash;     /* of this chunk and all before it in its chain */
+	uint32_t end;      /* units (bytes of canonical text, or token ids) up to its end */
+	uint32_t reserved; /* 0 */
+};
+
+/* Borrowed: valid until the scan that made it is reset. */
+struct kvw_route_request {
+	enum kvw_api api;
+	struct kvw_slice model;       /* as meant (unescaped); len 0: the body names none */
+	struct kvw_slice session;     /* session key from header, cookie or body; len 0: none */
+	struct kvw_slice previous_id; /* /v1/responses: previous_response_id; len 0: none */
+	bool stream;                  /* the body asks for a stream */
+	bool include_usage;           /* stream_options.include_usage is true */
+	bool content_known;           /* the chains below describe the prompt */
+	bool teaches;                 /* a generating path: insert the prompt, charge prefill (D4) */
+	bool token_ids;               /* units are token ids, else bytes */
+	float tokens_per_unit;        /* 1 for token ids, else learned per model (prior 1/4) */
+
+	/* All chains one after another; most requests have one. chain_ends[c] is the index in
+	 * chunks just past chain c. A prompt of no text has a chain of no chunks. */
+	const struct kvw_chunk *chunks;
+	uint32_t chunk_count;
+	const uint32_t *chain_ends;
+	uint32_t chain_count;
+	uint64_t seed; /* h_0: format, model, LoRA, salt (D1) */
+};
+
+/* How one forwarded request ended, for kvw_strategy_ops.done. */
+struct kvw_outcome {
+	int status;                /* HTTP status sent to the client; 0: none was */
+	bool first_token;          /* a first token was seen (D5) */
+	bool completed;            /* the answer arrived whole */
+	bool cached_known;         /* the two counts below are from the worker's usage (D8) */
+	uint32_t prompt_tokens;    /* usage.prompt_tokens */
+	uint32_t cached_tokens;    /* usage.prompt_tokens_details.cached_tokens */
+	int64_t first_token_ns;    /* from the pick to the first token; 0 if none */
+};
+
+#endif

@@ -1,0 +1,75 @@
+/*
+ * metrics.h - counters and histograms of the router, and their Prometheus text.
+ *
+ * Every metric is one line of metrics.def. Each loop writes its own shard without locks (relaxed
+ * atomics, one writer); a scrape adds the shards up. Label values are bounded: routes are a fixed
+ * list, models and workers those that are known, reasons an enum.
+ */
+#ifndef KVW_METRICS_H
+#define KVW_METRICS_H
+
+#include <stdint.h>
+#include <stdio.h>
+
+#include "kvway/err.h"
+#include "record.h"
+
+struct kvw_fleet;
+
+/* Plain counters that the proxy adds to; each has a line in metrics.def. */
+enum kvw_counter {
+	KVW_COUNT_CONNECTIONS_ACCEPTED,
+	KVW_COUNT_CONNECTIONS_REFUSED, /* limits.connections or EMFILE */
+	KVW_COUNT_UPSTREAM_CONNECTS,
+	KVW_COUNT_UPSTREAM_REUSES,
+	KVW_COUNT_STALE_RETRIES,
+	KVW_COUNT_RETRIES,
+	KVW_COUNT_TIMEOUT_CONNECT,
+	KVW_COUNT_TIMEOUT_FIRST_TOKEN,
+	KVW_COUNT_TIMEOUT_STREAM_IDLE,
+	KVW_COUNT_TIMEOUT_HEAD,
+	KVW_COUNT_TIMEOUT_BODY,
+	KVW_COUNT_TIMEOUT_CLIENT_WRITE,
+	KVW_COUNT_CLIENT_GONE,
+	KVW_COUNT_BAD_REQUESTS,
+	KVW_COUNT_SCAN_REJECTED,  /* bodies that were not the JSON their path promises */
+	KVW_COUNT_BODY_MEMORY_REFUSED,
+	KVW_COUNT_BACKPRESSURE_PAUSES,
+	KVW_COUNTER_COUNT
+};
+
+/* Gauges that a loop keeps: added to and subtracted from by that loop alone. */
+enum kvw_gauge {
+	KVW_GAUGE_CLIENT_CONNECTIONS,
+	KVW_GAUGE_UPSTREAM_IDLE,
+	KVW_GAUGE_UPSTREAM_BUSY,
+	KVW_GAUGE_EXCHANGES,      /* requests being served */
+	KVW_GAUGE_BODY_BYTES,     /* request bodies held */
+	KVW_GAUGE_PENDING_BYTES,  /* answers waiting for slow clients */
+	KVW_GAUGE_COUNT
+};
+
+struct kvw_metrics;
+struct kvw_metrics_shard;
+
+enum kvw_err kvw_metrics_create(size_t loops, const struct kvw_fleet *fleet,
+	struct kvw_metrics **out) KVW_MUST_CHECK;
+void kvw_metrics_destroy(struct kvw_metrics *metrics); /* NULL is allowed */
+struct kvw_metrics_shard *kvw_metrics_shard(struct kvw_metrics *metrics, size_t loop);
+
+/* --- called by the loop that owns the shard --- */
+void kvw_metrics_add(struct kvw_metrics_shard *shard, enum kvw_counter counter, uint64_t n);
+void kvw_metrics_gauge(struct kvw_metrics_shard *shard, enum kvw_gauge gauge, int64_t delta);
+void kvw_metrics_stream_gap(struct kvw_metrics_shard *shard, int64_t gap_ns); /* inter-token */
+void kvw_metrics_record(struct kvw_metrics_shard *shard, const struct kvw_request_record *record);
+
+/* --- any thread --- */
+/* Sum of a gauge or counter over the shards. */
+int64_t kvw_metrics_gauge_sum(const struct kvw_metrics *metrics, enum kvw_gauge gauge);
+uint64_t kvw_metrics_counter_sum(const struct kvw_metrics *metrics, enum kvw_counter counter);
+
+/* Prometheus text exposition 0.0.4. Caller frees *text. now_ns: monotonic. */
+enum kvw_err kvw_metrics_render(struct kvw_metrics *metrics, int64_t now_ns, char **text,
+	size_t *len) KVW_MUST_CHECK;
+
+#endif

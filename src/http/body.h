@@ -1,0 +1,46 @@
+/*
+ * body.h - where a message body ends, and which bytes are its payload.
+ *
+ * Strict about chunked coding (RFC 9112 section 7.1): sizes in hex without blanks or overflow,
+ * CRLF alone as line end, chunk extensions of visible characters only, trailers checked like head
+ * fields and never Content-Length, Transfer-Encoding or Host. llhttp decodes the same bytes; the
+ * strict check runs first. The bytes that belong to the body may be forwarded as they are.
+ */
+#ifndef KVW_BODY_H
+#define KVW_BODY_H
+
+#include "head.h"
+
+/* Called for each run of payload, in order; the bytes lie in the buffer being fed. */
+typedef void (*kvw_body_data_fn)(void *arg, const char *data, size_t len);
+
+/* Reader of one body. Plain data, no allocation; private members may be reordered. */
+struct kvw_body {
+	enum kvw_framing framing;
+	bool done;               /* the last byte of the message was fed */
+	uint64_t payload_bytes;  /* so far */
+	uint64_t left;           /* LENGTH: bytes to come; CHUNKED: of the current chunk */
+	uint64_t limit;          /* payload beyond this is KVW_ELIMIT */
+	uint32_t line_len;       /* of the chunk-size or trailer line so far */
+	uint32_t trailer_bytes;
+	uint8_t state;
+	char name[20];           /* beginning of the current trailer's name, lower case */
+	const char *error;       /* static text after KVW_EPROTO */
+};
+
+/* Starts at the first byte after the head. limit 0: none. A body without bytes is done at once. */
+void kvw_body_begin(struct kvw_body *body, enum kvw_framing framing, uint64_t content_length,
+	uint64_t limit);
+
+/*
+ * Takes data, calls on_data (NULL allowed) for payload, and sets *used to the bytes that belong to
+ * this body: less than len when it ends inside. KVW_EPROTO: body->error says what is wrong.
+ * KVW_ELIMIT: over the limit.
+ */
+enum kvw_err kvw_body_feed(struct kvw_body *body, const char *data, size_t len,
+	kvw_body_data_fn on_data, void *arg, size_t *used) KVW_MUST_CHECK;
+
+/* The sender closed. True if that ends the body properly (KVW_FRAME_CLOSE, or already done). */
+bool kvw_body_close(struct kvw_body *body);
+
+#endif

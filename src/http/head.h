@@ -1,0 +1,118 @@
+/*
+ * head.h - one HTTP/1.1 message head: found, checked, cut into fields.
+ *
+ * The check is our own and comes before llhttp (D16), so that every version of llhttp refuses
+ * alike: what two parsers could read differently (RFC 9112 section 11.2, request smuggling) is
+ * refused, not repaired. llhttp then parses the same bytes; a head is good when both say so.
+ *
+ * A head lies in one contiguous buffer owned by the caller; all slices point into it.
+ */
+#ifndef KVW_HEAD_H
+#define KVW_HEAD_H
+
+#include <stdint.h>
+
+#include "kvway/err.h"
+#include "kvway/slice.h"
+
+#define KVW_HEAD_MAX_FIELDS 1000
+
+/* Fields that the proxy itself looks at. */
+enum kvw_field_id {
+	KVW_FIELD_OTHER = 0,
+	KVW_FIELD_HOST,
+	KVW_FIELD_CONTENT_LENGTH,
+	KVW_FIELD_TRANSFER_ENCODING,
+	KVW_FIELD_CONNECTION,
+	KVW_FIELD_KEEP_ALIVE,
+	KVW_FIELD_PROXY_CONNECTION,
+	KVW_FIELD_TE,
+	KVW_FIELD_TRAILER,
+	KVW_FIELD_UPGRADE,
+	KVW_FIELD_EXPECT,
+	KVW_FIELD_X_REQUEST_ID,
+	KVW_FIELD_FORWARDED,
+	KVW_FIELD_X_FORWARDED_FOR,
+	KVW_FIELD_X_FORWARDED_PROTO,
+	KVW_FIELD_X_FORWARDED_HOST,
+	KVW_FIELD_COOKIE,
+	KVW_FIELD_CONTENT_TYPE,
+	KVW_FIELD_DATE,
+	KVW_FIELD_COUNT
+};
+
+struct kvw_field {
+	struct kvw_slice name;  /* as received */
+	struct kvw_slice value; /* without surrounding blanks */
+	enum kvw_field_id id;
+	bool hop_by_hop; /* listed in Connection, or hop-by-hop by nature: not forwarded */
+};
+
+/* How a message's body ends (RFC 9112 section 6.3). */
+enum kvw_framing { KVW_FRAME_NONE, KVW_FRAME_LENGTH, KVW_FRAME_CHUNKED, KVW_FRAME_CLOSE };
+
+/* Owned by the caller, fields array allocated once by kvw_head_init. */
+struct kvw_head {
+	size_t len; /* bytes of the head with its empty line */
+	struct kvw_slice method, target; /* requests */
+	int status;                      /* responses */
+	uint8_t minor;                   /* HTTP/1.minor, 0 or 1 */
+	bool head_method;                /* the method is HEAD */
+	bool post_method;                /* the method is POST */
+	bool get_method;
+	bool keep_alive;                 /* the sender allows another message after this one */
+	bool expect_continue;
+	bool upgrade;      /* Connection: upgrade with an Upgrade field */
+	bool event_stream; /* Content-Type is text/event-stream */
+	bool json;         /* Content-Type is application/json, or there is none */
+	enum kvw_framing framing;
+	uint64_t content_length; /* KVW_FRAME_LENGTH */
+	struct kvw_field *fields;
+	size_t field_count, field_limit;
+	/* Index into fields of the first field of each id, or -1. */
+	int16_t first[KVW_FIELD_COUNT];
+};
+
+/* Why a head was refused. */
+struct kvw_head_error {
+	int status;          /* 400, 413, 431, 501, 505, 405; 502 for responses */
+	const char *message; /* static text that says what was wrong */
+};
+
+enum kvw_err kvw_head_init(struct kvw_head *head, size_t field_limit) KVW_MUST_CHECK;
+void kvw_head_finish(struct kvw_head *head);
+
+/*
+ * Length of the head including its empty line, 0 if it is not complete yet. `from` is where an
+ * earlier call on the same bytes may resume, 0 at first. Empty lines before a request (RFC 9112
+ * section 2.2) are the caller's to skip: kvw_head_skip_blank. A bare LF line end is found too, so
+ * that a client that uses them gets its 400 at once rather than a timeout.
+ */
+size_t kvw_head_find_end(const char *data, size_t len, size_t *from);
+size_t kvw_head_skip_blank(const char *data, size_t len);
+
+/* data[0..len) is one whole head as kvw_head_find_end found it. KVW_EPROTO fills *error. */
+enum kvw_err kvw_head_parse_request(struct kvw_head *head, const char *data, size_t len,
+	struct kvw_head_error *error) KVW_MUST_CHECK;
+
+/* to_head: the answer to a HEAD request. Status 1xx, 204, 304 have no body either. */
+enum kvw_err kvw_head_parse_response(struct kvw_head *head, const char *data, size_t len,
+	bool to_head, struct kvw_head_error *error) KVW_MUST_CHECK;
+
+/* First field with this id, or NULL. */
+static inline const struct kvw_field *kvw_head_field(const struct kvw_head *head,
+	enum kvw_field_id id)
+{
+	return head->first[id] < 0 ? NULL : &head->fields[head->first[id]];
+}
+
+/* First field of that name (any case), or NULL. */
+const struct kvw_field *kvw_head_find(const struct kvw_head *head, struct kvw_slice name);
+
+/* Value of a cookie by name from the Cookie fields; len 0 if there is none. */
+struct kvw_slice kvw_head_cookie(const struct kvw_head *head, struct kvw_slice name);
+
+/* Text of a status, for example "Not Found"; "Unknown" for one we do not know. */
+const char *kvw_status_text(int status);
+
+#endif

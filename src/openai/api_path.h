@@ -1,0 +1,32 @@
+/*
+ * api_path.h - what a path means to the router.
+ */
+#ifndef KVW_API_PATH_H
+#define KVW_API_PATH_H
+
+#include "kvway/route_request.h"
+
+/* What kvway itself does with a path before routing (D19). */
+enum kvw_path_kind {
+	KVW_PATH_FORWARD,        /* goes to a worker */
+	KVW_PATH_LOCAL,          /* answered here: /health /ready /metrics /v1/models */
+	KVW_PATH_ENGINE_CONTROL, /* /sleep ...: 403 unless expose.engine_control */
+	KVW_PATH_LORA            /* LoRA loading: 403 unless expose.lora */
+};
+
+struct kvw_path_info {
+	enum kvw_path_kind kind;
+	enum kvw_api api;      /* by path alone; the caller checks the method */
+	bool prompt;           /* a POST here carries a prompt: read whole, routed by content (D13) */
+	bool repeatable;       /* inference: may be repeated until its first token (D14) */
+	struct kvw_slice response_id; /* /v1/responses/{id}[/...]: the id; else len 0 */
+};
+
+/* target: the request target as received (origin or absolute form; query ignored). Percent-escapes
+ * and repeated or trailing slashes cannot be used to slip past a guard: they are folded first. */
+struct kvw_path_info kvw_path_classify(struct kvw_slice target);
+
+/* Label text, for example "chat". */
+const char *kvw_api_name(enum kvw_api api);
+
+#endif

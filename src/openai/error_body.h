@@ -1,0 +1,21 @@
+/*
+ * error_body.h - error answers in the shape that the path's clients expect.
+ *
+ * OpenAI and vLLM: {"error":{"message","type","param","code"}}; Anthropic paths:
+ * {"type":"error","error":{"type","message"}}.
+ */
+#ifndef KVW_ERROR_BODY_H
+#define KVW_ERROR_BODY_H
+
+#include "kvway/route_request.h"
+
+/*
+ * Writes the JSON body for `status` into buf and returns its length (always < size, cut at a whole
+ * message character if it must be). type and param may be NULL: type then follows from status as
+ * vLLM names it (BadRequestError, NotFoundError, ServiceUnavailableError, ...), param is null.
+ * message is escaped here.
+ */
+size_t kvw_error_body(char *buf, size_t size, enum kvw_api api, int status, const char *type,
+	const char *param, const char *message);
+
+#endif

@@ -1,0 +1,53 @@
+/*
+ * scan.h - one pass over a request body: model, prompt, stream, session key.
+ *
+ * No DOM. While the body arrives only content is hashed, segment by segment (tools, system, each
+ * message); kvw_scan_finish folds the segments in canonical order into the chain that routing
+ * compares (D1, D2). The chain depends on what the prompt means, not on how it is spelt: escapes,
+ * white space and the order of keys do not matter; role, tool, image, model, LoRA name and salt do.
+ *
+ * A body that is not what its path promises (not JSON, wrong types) is never guessed at:
+ * kvw_scan_finish says KVW_EPROTO and the request goes by load; its worker owns the error message.
+ *
+ * Threads: a scan belongs to one thread. Memory: a scan keeps its arrays over kvw_scan_reset(), so
+ * that one per loop slot serves many requests without allocating; bounded by the body's length
+ * (16 bytes per 256 bytes of prompt) and by kvw_scan_options.
+ */
+#ifndef KVW_SCAN_H
+#define KVW_SCAN_H
+
+#include "kvway/err.h"
+#include "kvway/route_request.h"
+
+#define KVW_SCAN_MAX_SESSION_FIELDS 8
+
+/* Borrowed by every scan made with it. */
+struct kvw_scan_options {
+	const char *const *session_fields; /* top-level string fields, first in this list wins */
+	size_t session_field_count;        /* at most KVW_SCAN_MAX_SESSION_FIELDS */
+};
+
+struct kvw_scan;
+
+enum kvw_err kvw_scan_create(const struct kvw_scan_options *options, struct kvw_scan **out)
+	KVW_MUST_CHECK;
+void kvw_scan_destroy(struct kvw_scan *scan); /* NULL is allowed */
+
+/* Begins a new body. Forgets everything borrowed from the last one. */
+void kvw_scan_reset(struct kvw_scan *scan, enum kvw_api api);
+
+/* Takes the next bytes, cut anywhere. They are not kept: the caller may reuse the buffer. */
+void kvw_scan_feed(struct kvw_scan *scan, const char *data, size_t len);
+
+/*
+ * Ends the body and fills *out, borrowed until reset or destroy. out->tokens_per_unit is left to the
+ * caller, and so is a session key from header or cookie.
+ * KVW_EPROTO: not the JSON that this path promises; out holds api alone (content_known false).
+ * KVW_ENOMEM: likewise.
+ */
+enum kvw_err kvw_scan_finish(struct kvw_scan *scan, struct kvw_route_request *out) KVW_MUST_CHECK;
+
+/* Bytes that the scan holds now, for the gauge of request memory. */
+size_t kvw_scan_memory(const struct kvw_scan *scan);
+
+#endif

@@ -1,0 +1,117 @@
+/*
+ * fleet.h - the workers: what is configured, what is known of them, who may be picked.
+ *
+ * Workers live as long as the fleet (discovery that adds and removes them comes later and will
+ * count references). What changes about a worker is either an atomic in it, written by the control
+ * thread and by passive failure counting, or part of an immutable view: the model table. The
+ * control thread publishes a new view and frees the old one when every loop has passed a quiet
+ * point (D10, epoch.h).
+ *
+ * Threads: the control thread alone calls the kvw_fleet_set_* functions; loops call the rest.
+ */
+#ifndef KVW_FLEET_H
+#define KVW_FLEET_H
+
+#include <netinet/in.h>
+#include <stdatomic.h>
+#include <sys/socket.h>
+
+#include "config.h"
+#include "kvway/route.h"
+
+enum kvw_health {
+	KVW_HEALTH_UNKNOWN, /* not probed yet: usable */
+	KVW_HEALTH_UP,
+	KVW_HEALTH_DOWN, /* out until a probe succeeds */
+};
+
+/* One vLLM server. */
+struct kvw_worker {
+	struct kvw_load load;  /* own cache lines, first */
+	uint32_t id;           /* index in fleet->workers */
+	uint64_t key;          /* hash of url */
+	char *url;             /* scheme://host:port[/prefix], no trailing slash; owned */
+	char *authority;       /* host:port as in the Host field; owned */
+	char *path_prefix;     /* "" or "/prefix"; owned */
+	char *api_key;         /* "" if none; owned */
+	struct sockaddr_storage addr; /* resolved at start */
+	socklen_t addr_len;
+	bool models_given;     /* the configuration lists its models: do not ask */
+	_Atomic uint8_t health;            /* enum kvw_health */
+	_Atomic bool models_known;         /* its list was given or read at least once */
+	_Atomic uint32_t failures;         /* requests failed in a row (passive) */
+	_Atomic uint32_t generation;       /* grows when its cache is known to be lost */
+	_Atomic uint32_t block_size;       /* 0: unknown */
+	_Atomic uint64_t capacity_tokens;  /* usable KV tokens; 0: unknown */
+	_Atomic uint64_t probes_failed;    /* since start */
+	_Atomic bool models_wanted;        /* a loop asks for a refresh (D20) */
+};
+
+#define KVW_MODEL_WORDS (KVW_MAX_WORKERS / 64)
+
+/* What loops and responses learn about a model; lives as long as the fleet. */
+struct kvw_model {
+	char *name;
+	uint32_t index;                     /* for metric labels */
+	_Atomic uint32_t units_per_token_q16; /* learned bytes per token, 16.16 fixed point */
+};
+
+struct kvw_model_entry {
+	struct kvw_model *model;
+	uint64_t workers[KVW_MODEL_WORDS]; /* bit = worker id */
+};
+
+/* Immutable. Borrowed by a loop until its next quiet point. */
+struct kvw_fleet_view {
+	struct kvw_model_entry *models; /* ascending by name */
+	size_t model_count;
+	bool all_known; /* every worker's list is known: an unknown model is a 404 */
+};
+
+struct kvw_fleet {
+	struct kvw_worker **workers; /* [count], by id; fixed after create */
+	size_t count;
+	const struct kvw_fleet_view *_Atomic view;
+	const struct kvw_config *config; /* borrowed */
+	struct kvw_epochs *epochs;       /* quiet points of the loops */
+	struct kvw_strategy *strategy;   /* borrowed; told of purges */
+	struct kvw_model **models;       /* every model ever seen; control thread only */
+	size_t model_total;
+};
+
+/* Resolves every worker's host. KVW_EINVAL: one cannot be; `errors` names it. */
+enum kvw_err kvw_fleet_create(const struct kvw_config *config, size_t loops, FILE *errors,
+	struct kvw_fleet **out) KVW_MUST_CHECK;
+void kvw_fleet_destroy(struct kvw_fleet *fleet); /* NULL is allowed */
+
+/* --- any thread --- */
+bool kvw_worker_usable(const struct kvw_worker *worker);
+size_t kvw_fleet_usable_count(const struct kvw_fleet *fleet);
+
+/* Candidates for a model (len 0: any). items has room for fleet->count. Sets *known: some worker
+ * lists the model, or none was asked for. Only workers that serve it are included. *entry (may be
+ * NULL on return): its model. */
+size_t kvw_fleet_candidates(const struct kvw_fleet *fleet, struct kvw_slice model,
+	struct kvw_candidate *items, bool *known, struct kvw_model **entry);
+
+/* A forwarded request ended well / badly before its first token. */
+void kvw_fleet_request_ok(struct kvw_fleet *fleet, struct kvw_worker *worker);
+void kvw_fleet_request_failed(struct kvw_fleet *fleet, struct kvw_worker *worker, const char *why);
+
+/* Learns units (bytes) per token of a model from one answer's usage. */
+void kvw_model_learn(struct kvw_model *model, uint64_t units, uint32_t prompt_tokens);
+float kvw_model_tokens_per_unit(const struct kvw_model *model, double prior_bytes_per_token);
+
+/* --- control thread --- */
+/* ok: a probe succeeded. Applies health.fall and health.rise; logs changes. */
+void kvw_fleet_set_probe(struct kvw_fleet *fleet, struct kvw_worker *worker, bool ok,
+	const char *why);
+/* The worker's list from /v1/models (LoRA names too). Copies. */
+enum kvw_err kvw_fleet_set_models(struct kvw_fleet *fleet, struct kvw_worker *worker,
+	const char *const *names, size_t count) KVW_MUST_CHECK;
+/* From vllm:cache_config_info: usable tokens = (num_gpu_blocks - 1) * block_size. */
+void kvw_fleet_set_capacity(struct kvw_worker *worker, uint64_t tokens, uint32_t block_size);
+/* process_start_time_seconds changed, or kvway itself passed on a reset (D8): purge. */
+void kvw_fleet_cache_lost(struct kvw_fleet *fleet, struct kvw_worker *worker, const char *why);
+
+#endif
