@@ -53,15 +53,24 @@ enum kvw_framing { KVW_FRAME_NONE, KVW_FRAME_LENGTH, KVW_FRAME_CHUNKED, KVW_FRAM
 
 /* Owned by the caller, fields array allocated once by kvw_head_init. */
 struct kvw_head {
-	size_t len; /* bytes of the head with its empty line */
-	struct kvw_slice method, target; /* requests */
-	int status;                      /* responses */
+	const char *data; /* borrowed: the parsed bytes, which all slices point into */
+	size_t len;       /* bytes of the head with its empty line */
+	struct kvw_slice method;
+	/* Requests: path and query, beginning with '/', or "*" (OPTIONS). Of an absolute-form target
+	 * ("http://host/path") this is what follows the authority. */
+	struct kvw_slice target;
+	/* Requests: host[:port] that is meant: the authority of an absolute-form target, else the Host
+	 * field's value (RFC 9112 section 3.2.2); len 0 if there is none. */
+	struct kvw_slice authority;
+	int status;              /* responses */
+	struct kvw_slice reason; /* responses: reason phrase, may be empty */
 	uint8_t minor;                   /* HTTP/1.minor, 0 or 1 */
 	bool head_method;                /* the method is HEAD */
 	bool post_method;                /* the method is POST */
 	bool get_method;
 	bool keep_alive;                 /* the sender allows another message after this one */
 	bool expect_continue;
+	bool te_trailers;  /* TE: trailers: the sender understands trailers */
 	bool upgrade;      /* Connection: upgrade with an Upgrade field */
 	bool event_stream; /* Content-Type is text/event-stream */
 	bool json;         /* Content-Type is application/json, or there is none */
