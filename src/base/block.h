@@ -1,0 +1,80 @@
+/*
+ * block.h - buffers of an event loop: recycled blocks, and chains of them.
+ *
+ * Two sizes: small ones hold a head and a short body, large ones what follows. A loop's pool hands
+ * out the block that was returned last, which is still in the processor's cache, and keeps a bounded
+ * number of free ones; the rest goes back to malloc.
+ *
+ * Threads: a pool and all its blocks belong to one loop.
+ */
+#ifndef KVW_BLOCK_H
+#define KVW_BLOCK_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/uio.h>
+
+#include "kvway/err.h"
+
+#define KVW_BLOCK_SMALL ((size_t)8 << 10)  /* bytes, with the header below */
+#define KVW_BLOCK_LARGE ((size_t)64 << 10)
+
+/* Bytes [begin, end) of data are in use. */
+struct kvw_block {
+	struct kvw_block *next;
+	uint32_t size; /* of data */
+	uint32_t begin, end;
+	char data[];
+};
+
+struct kvw_block_pool {
+	struct kvw_block *small_free, *large_free;
+	size_t small_count, large_count; /* free ones kept */
+};
+
+/* Blocks in order. Zeroed means empty. */
+struct kvw_chain {
+	struct kvw_block *first, *last;
+	size_t bytes; /* between begin and end of all blocks */
+};
+
+/* A place in a chain: the next byte to send. block NULL: at the end. */
+struct kvw_cursor {
+	struct kvw_block *block;
+	uint32_t offset; /* into block->data */
+};
+
+/* Empty block of at least KVW_BLOCK_SMALL or KVW_BLOCK_LARGE; NULL: out of memory. */
+struct kvw_block *kvw_block_get(struct kvw_block_pool *pool, size_t size);
+void kvw_block_put(struct kvw_block_pool *pool, struct kvw_block *block); /* NULL is allowed */
+void kvw_block_pool_finish(struct kvw_block_pool *pool);
+
+static inline size_t kvw_block_room(const struct kvw_block *block)
+{
+	return block->size - block->end;
+}
+
+static inline size_t kvw_block_used(const struct kvw_block *block)
+{
+	return block->end - block->begin;
+}
+
+/* Takes block as the last one. */
+void kvw_chain_take(struct kvw_chain *chain, struct kvw_block *block);
+
+/* Copies bytes to the end. KVW_ENOMEM leaves the chain as it was or longer by a part. */
+enum kvw_err kvw_chain_append(struct kvw_chain *chain, struct kvw_block_pool *pool,
+	const char *data, size_t len) KVW_MUST_CHECK;
+
+/* Up to max pieces from the front. Returns how many. */
+int kvw_chain_iov(const struct kvw_chain *chain, struct iovec *iov, int max);
+
+/* Drops n <= chain->bytes from the front; emptied blocks return to the pool. */
+void kvw_chain_consume(struct kvw_chain *chain, struct kvw_block_pool *pool, size_t n);
+void kvw_chain_clear(struct kvw_chain *chain, struct kvw_block_pool *pool);
+
+/* Up to max pieces from the cursor on; the chain stays. */
+int kvw_cursor_iov(const struct kvw_cursor *cursor, struct iovec *iov, int max);
+void kvw_cursor_advance(struct kvw_cursor *cursor, size_t n);
+
+#endif

@@ -1,0 +1,52 @@
+/*
+ * timer.h - an event loop's timeouts, without a system call or a heap.
+ *
+ * Timeouts of one kind have one duration, so those set later are due later: each kind is a list in
+ * order of deadline, and setting or clearing one is a few stores. The loop's tick looks at the front
+ * of each list. Precision is that of the tick.
+ *
+ * Threads: belongs to one loop.
+ */
+#ifndef KVW_TIMER_H
+#define KVW_TIMER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/queue.h>
+
+struct kvw_timer;
+typedef void (*kvw_timer_fn)(struct kvw_timer *timer, int64_t now_ns);
+
+/* Embedded in what it times out. Zeroed and with fn set it is ready, and not running. */
+struct kvw_timer {
+	TAILQ_ENTRY(kvw_timer) entry;
+	int64_t deadline_ns; /* 0: not running */
+	uint8_t kind;
+	kvw_timer_fn fn;
+};
+
+TAILQ_HEAD(kvw_timer_list, kvw_timer);
+
+#define KVW_TIMER_KINDS 16
+
+struct kvw_timers {
+	struct kvw_timer_list lists[KVW_TIMER_KINDS];
+};
+
+void kvw_timers_init(struct kvw_timers *timers);
+
+/* (Re)starts a timer. kind < KVW_TIMER_KINDS. Cheapest when one kind always has one duration. */
+void kvw_timer_set(struct kvw_timers *timers, struct kvw_timer *timer, uint8_t kind,
+	int64_t deadline_ns);
+void kvw_timer_clear(struct kvw_timers *timers, struct kvw_timer *timer); /* idle: nothing */
+
+/* Calls fn of every timer that is due; each is cleared first. */
+void kvw_timers_run(struct kvw_timers *timers, int64_t now_ns);
+
+static inline bool kvw_timer_running(const struct kvw_timer *timer)
+{
+	return timer->deadline_ns != 0;
+}
+
+#endif
