@@ -1,0 +1,32 @@
+/*
+ * epoch.h - when may something that loops read without a lock be freed?
+ *
+ * Each loop counts its turns; between two turns it holds nothing borrowed. What is retired is freed
+ * once every loop has finished the turn in which it was still reachable. Loops turn at least every
+ * tick, so that is soon, and a loop pays one store per turn.
+ *
+ * Threads: kvw_epochs_turn by the loop that owns the index (or the thread that stands for it);
+ * kvw_epochs_retire and kvw_epochs_reclaim by the control thread.
+ */
+#ifndef KVW_EPOCH_H
+#define KVW_EPOCH_H
+
+#include <stdint.h>
+#include <stddef.h>
+
+#include "kvway/err.h"
+
+struct kvw_epochs;
+
+enum kvw_err kvw_epochs_create(size_t loops, struct kvw_epochs **out) KVW_MUST_CHECK;
+/* Frees what is retired: every loop must have ended. NULL is allowed. */
+void kvw_epochs_destroy(struct kvw_epochs *epochs);
+
+void kvw_epochs_turn(struct kvw_epochs *epochs, size_t loop);
+
+/* free_fn(object) runs in a later kvw_epochs_reclaim or in destroy. */
+enum kvw_err kvw_epochs_retire(struct kvw_epochs *epochs, void *object,
+	void (*free_fn)(void *object)) KVW_MUST_CHECK;
+void kvw_epochs_reclaim(struct kvw_epochs *epochs);
+
+#endif

@@ -1,0 +1,474 @@
+/*
+ * fleet.c - see fleet.h. Creation, candidates, health, and the model table.
+ *
+ * The model table is rebuilt as a whole when a worker's list changes (rare) and published by one
+ * atomic store; loops look a model up by binary search without a lock.
+ */
+#include "fleet.h"
+
+#include <netdb.h>
+#include <stdlib.h>
+#include <string.h>
+#include <xxhash.h>
+
+#include "epoch.h"
+#include "log.h"
+#include "worker_url.h"
+
+#define Q16 65536.0
+
+/* What one worker serves, as the control thread remembers it to rebuild views. */
+struct model_list {
+	char **names;
+	size_t count;
+};
+
+/* The public struct first, then what only this file needs. */
+struct fleet {
+	struct kvw_fleet base;
+	struct model_list *lists; /* [count]; control thread only */
+	uint64_t *good_in_row;    /* [count]; probes, control thread only */
+	uint64_t *bad_in_row;
+};
+
+static void view_free(void *object)
+{
+	struct kvw_fleet_view *view = object;
+
+	if (view == NULL)
+		return;
+	free(view->models);
+	free(view);
+}
+
+static struct kvw_model *model_get(struct kvw_fleet *fleet, const char *name)
+{
+	struct kvw_model **grown, *model;
+
+	for (size_t i = 0; i < fleet->model_total; i++)
+		if (strcmp(fleet->models[i]->name, name) == 0)
+			return fleet->models[i];
+	model = calloc(1, sizeof(*model));
+	grown = realloc(fleet->models, (fleet->model_total + 1) * sizeof(*grown));
+	if (grown != NULL)
+		fleet->models = grown;
+	if (model == NULL || grown == NULL || (model->name = strdup(name)) == NULL) {
+		free(model);
+		return NULL;
+	}
+	model->index = (uint32_t)fleet->model_total;
+	fleet->models[fleet->model_total++] = model;
+	return model;
+}
+
+static int compare_entries(const void *a, const void *b)
+{
+	return strcmp(((const struct kvw_model_entry *)a)->model->name,
+		((const struct kvw_model_entry *)b)->model->name);
+}
+
+static struct kvw_model_entry *entry_get(struct kvw_fleet_view *view, struct kvw_model *model)
+{
+	struct kvw_model_entry *grown;
+
+	for (size_t i = 0; i < view->model_count; i++)
+		if (view->models[i].model == model)
+			return &view->models[i];
+	grown = realloc(view->models, (view->model_count + 1) * sizeof(*grown));
+	if (grown == NULL)
+		return NULL;
+	view->models = grown;
+	memset(&grown[view->model_count], 0, sizeof(*grown));
+	grown[view->model_count].model = model;
+	return &grown[view->model_count++];
+}
+
+/* Builds a view from the lists and publishes it. On failure the old one stays. */
+static enum kvw_err publish_view(struct fleet *self)
+{
+	struct kvw_fleet *fleet = &self->base;
+	struct kvw_fleet_view *view = calloc(1, sizeof(*view));
+	struct kvw_fleet_view *old;
+
+	if (view == NULL)
+		return KVW_ENOMEM;
+	view->all_known = true;
+	for (size_t w = 0; w < fleet->count; w++) {
+		if (!atomic_load(&fleet->workers[w]->models_known))
+			view->all_known = false;
+		for (size_t i = 0; i < self->lists[w].count; i++) {
+			struct kvw_model *model = model_get(fleet, self->lists[w].names[i]);
+			struct kvw_model_entry *entry = model == NULL ? NULL : entry_get(view, model);
+
+			if (entry == NULL) {
+				view_free(view);
+				return KVW_ENOMEM;
+			}
+			entry->workers[w / 64] |= UINT64_C(1) << (w % 64);
+		}
+	}
+	if (view->model_count > 0)
+		qsort(view->models, view->model_count, sizeof(view->models[0]), compare_entries);
+	old = (struct kvw_fleet_view *)atomic_exchange(&fleet->view, view);
+	if (old != NULL && kvw_epochs_retire(fleet->epochs, old, view_free) != KVW_OK)
+		kvw_warn("fleet", "out of memory: an old model table of %zu entries is kept",
+			old->model_count);
+	return KVW_OK;
+}
+
+static void list_clear(struct model_list *list)
+{
+	for (size_t i = 0; i < list->count; i++)
+		free(list->names[i]);
+	free(list->names);
+	list->names = NULL;
+	list->count = 0;
+}
+
+static enum kvw_err list_copy(struct model_list *list, const char *const *names, size_t count)
+{
+	struct model_list copy = {calloc(count + 1, sizeof(char *)), 0};
+
+	if (copy.names == NULL)
+		return KVW_ENOMEM;
+	for (; copy.count < count; copy.count++) {
+		copy.names[copy.count] = strdup(names[copy.count]);
+		if (copy.names[copy.count] == NULL) {
+			list_clear(&copy);
+			return KVW_ENOMEM;
+		}
+	}
+	list_clear(list);
+	*list = copy;
+	return KVW_OK;
+}
+
+static enum kvw_err worker_resolve(struct kvw_worker *worker, const struct kvw_worker_url *url,
+	FILE *errors)
+{
+	struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM};
+	struct addrinfo *found = NULL;
+	char port[8];
+	int rc;
+
+	(void)snprintf(port, sizeof(port), "%u", url->port);
+	rc = getaddrinfo(url->host, port, &hints, &found);
+	if (rc != 0) {
+		fprintf(errors, "kvway: worker %s: cannot resolve %s: %s\n", worker->url, url->host,
+			gai_strerror(rc));
+		return KVW_EINVAL;
+	}
+	memcpy(&worker->addr, found->ai_addr, found->ai_addrlen);
+	worker->addr_len = found->ai_addrlen;
+	freeaddrinfo(found);
+	return KVW_OK;
+}
+
+static void worker_destroy(struct kvw_worker *worker)
+{
+	if (worker == NULL)
+		return;
+	free(worker->url);
+	free(worker->authority);
+	free(worker->path_prefix);
+	free(worker->api_key);
+	free(worker);
+}
+
+static enum kvw_err worker_create(const struct kvw_worker_config *config, uint32_t id, FILE *errors,
+	struct kvw_worker **out)
+{
+	struct kvw_worker *worker = aligned_alloc(64, (sizeof(*worker) + 63) / 64 * 64);
+	struct kvw_worker_url url;
+	enum kvw_err err = KVW_ENOMEM;
+
+	if (worker == NULL)
+		return KVW_ENOMEM;
+	memset(worker, 0, sizeof(*worker));
+	kvw_load_init(&worker->load);
+	worker->id = id;
+	if (kvw_worker_url_parse(config->url, &url) != KVW_OK) {
+		fprintf(errors, "kvway: worker %s: not http://host:port\n", config->url);
+		err = KVW_EINVAL;
+		goto fail;
+	}
+	worker->url = strdup(config->url);
+	worker->authority = strdup(url.authority);
+	worker->path_prefix = strdup(url.path);
+	worker->api_key = strdup(config->api_key);
+	if (worker->url == NULL || worker->authority == NULL || worker->path_prefix == NULL ||
+		worker->api_key == NULL)
+		goto fail;
+	while (worker->url[0] != '\0' && worker->url[strlen(worker->url) - 1] == '/')
+		worker->url[strlen(worker->url) - 1] = '\0';
+	worker->key = XXH3_64bits(worker->url, strlen(worker->url));
+	worker->models_given = config->models.count > 0;
+	atomic_init(&worker->models_known, worker->models_given);
+	err = worker_resolve(worker, &url, errors);
+	if (err != KVW_OK)
+		goto fail;
+	*out = worker;
+	return KVW_OK;
+
+fail:
+	worker_destroy(worker);
+	return err;
+}
+
+enum kvw_err kvw_fleet_create(const struct kvw_config *config, size_t loops, FILE *errors,
+	struct kvw_fleet **out)
+{
+	struct fleet *self = calloc(1, sizeof(*self));
+	enum kvw_err err = KVW_ENOMEM;
+
+	if (self == NULL)
+		return KVW_ENOMEM;
+	self->base.config = config;
+	self->base.workers = calloc(config->worker_count, sizeof(self->base.workers[0]));
+	self->lists = calloc(config->worker_count, sizeof(self->lists[0]));
+	self->good_in_row = calloc(config->worker_count, sizeof(uint64_t));
+	self->bad_in_row = calloc(config->worker_count, sizeof(uint64_t));
+	if (self->base.workers == NULL || self->lists == NULL || self->good_in_row == NULL ||
+		self->bad_in_row == NULL)
+		goto fail;
+	err = kvw_epochs_create(loops, &self->base.epochs);
+	if (err != KVW_OK)
+		goto fail;
+	for (size_t i = 0; i < config->worker_count; i++) {
+		const struct kvw_worker_config *worker = &config->workers[i];
+
+		err = worker_create(worker, (uint32_t)i, errors, &self->base.workers[i]);
+		if (err != KVW_OK)
+			goto fail;
+		self->base.count++;
+		err = list_copy(&self->lists[i], (const char *const *)worker->models.items,
+			worker->models.count);
+		if (err != KVW_OK)
+			goto fail;
+	}
+	err = publish_view(self);
+	if (err != KVW_OK)
+		goto fail;
+	*out = &self->base;
+	return KVW_OK;
+
+fail:
+	kvw_fleet_destroy(&self->base);
+	return err;
+}
+
+void kvw_fleet_destroy(struct kvw_fleet *fleet)
+{
+	struct fleet *self = (struct fleet *)fleet;
+
+	if (fleet == NULL)
+		return;
+	for (size_t i = 0; i < fleet->count; i++) {
+		worker_destroy(fleet->workers[i]);
+		list_clear(&self->lists[i]);
+	}
+	view_free((void *)atomic_load(&fleet->view));
+	for (size_t i = 0; i < fleet->model_total; i++) {
+		free(fleet->models[i]->name);
+		free(fleet->models[i]);
+	}
+	kvw_epochs_destroy(fleet->epochs);
+	free(fleet->models);
+	free(fleet->workers);
+	free(self->lists);
+	free(self->good_in_row);
+	free(self->bad_in_row);
+	free(self);
+}
+
+bool kvw_worker_usable(const struct kvw_worker *worker)
+{
+	return atomic_load_explicit(&worker->health, memory_order_relaxed) != KVW_HEALTH_DOWN;
+}
+
+size_t kvw_fleet_usable_count(const struct kvw_fleet *fleet)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < fleet->count; i++)
+		n += kvw_worker_usable(fleet->workers[i]);
+	return n;
+}
+
+static int compare_name(struct kvw_slice name, const char *other)
+{
+	int order = strncmp(name.data, other, name.len);
+
+	if (order != 0)
+		return order;
+	return other[name.len] == '\0' ? 0 : -1;
+}
+
+static const struct kvw_model_entry *find_model(const struct kvw_fleet_view *view,
+	struct kvw_slice name)
+{
+	size_t low = 0, high = view->model_count;
+
+	while (low < high) {
+		size_t middle = low + (high - low) / 2;
+		int order = compare_name(name, view->models[middle].model->name);
+
+		if (order == 0)
+			return &view->models[middle];
+		if (order < 0)
+			high = middle;
+		else
+			low = middle + 1;
+	}
+	return NULL;
+}
+
+size_t kvw_fleet_candidates(const struct kvw_fleet *fleet, struct kvw_slice model,
+	struct kvw_candidate *items, bool *known, struct kvw_model **entry)
+{
+	const struct kvw_fleet_view *view =
+		atomic_load_explicit(&fleet->view, memory_order_acquire);
+	const struct kvw_model_entry *serves = NULL;
+	size_t n = 0;
+
+	*entry = NULL;
+	*known = true;
+	if (model.len > 0) {
+		serves = memchr(model.data, '\0', model.len) == NULL ? find_model(view, model) : NULL;
+		*known = serves != NULL;
+		if (serves == NULL)
+			return 0;
+		*entry = serves->model;
+	} else if (view->model_count == 1) {
+		*entry = view->models[0].model; /* the only one there is to mean */
+	}
+	for (size_t i = 0; i < fleet->count; i++) {
+		struct kvw_worker *worker = fleet->workers[i];
+
+		if (serves != NULL && (serves->workers[i / 64] >> (i % 64) & 1) == 0)
+			continue;
+		items[n++] = (struct kvw_candidate){
+			.id = worker->id,
+			.generation = atomic_load_explicit(&worker->generation, memory_order_relaxed),
+			.key = worker->key,
+			.load = &worker->load,
+			.capacity_tokens =
+				atomic_load_explicit(&worker->capacity_tokens, memory_order_relaxed),
+			.block_size = atomic_load_explicit(&worker->block_size, memory_order_relaxed),
+			.usable = kvw_worker_usable(worker),
+		};
+	}
+	return n;
+}
+
+void kvw_fleet_request_ok(struct kvw_fleet *fleet, struct kvw_worker *worker)
+{
+	(void)fleet;
+	if (atomic_load_explicit(&worker->failures, memory_order_relaxed) != 0)
+		atomic_store_explicit(&worker->failures, 0, memory_order_relaxed);
+}
+
+void kvw_fleet_request_failed(struct kvw_fleet *fleet, struct kvw_worker *worker, const char *why)
+{
+	uint32_t n = atomic_fetch_add_explicit(&worker->failures, 1, memory_order_relaxed) + 1;
+
+	if (n < fleet->config->health_passive_failures)
+		return;
+	if (atomic_exchange(&worker->health, (uint8_t)KVW_HEALTH_DOWN) != KVW_HEALTH_DOWN)
+		kvw_warn("fleet", "worker is out after %u failed requests in a row url=%s why=\"%s\"", n,
+			worker->url, why);
+}
+
+void kvw_model_learn(struct kvw_model *model, uint64_t units, uint32_t prompt_tokens)
+{
+	double seen, old;
+
+	if (units < 256 || prompt_tokens < 32)
+		return; /* too short to tell: the template's own tokens weigh too much */
+	seen = (double)units / prompt_tokens;
+	if (seen < 0.25 || seen > 64.0)
+		return;
+	old = atomic_load_explicit(&model->units_per_token_q16, memory_order_relaxed) / Q16;
+	if (old > 0)
+		seen = old + (seen - old) / 32; /* loops may race: one sample is lost, no harm */
+	atomic_store_explicit(
+		&model->units_per_token_q16, (uint32_t)(seen * Q16 + 0.5), memory_order_relaxed);
+}
+
+float kvw_model_tokens_per_unit(const struct kvw_model *model, double prior_bytes_per_token)
+{
+	uint32_t learned = model == NULL ? 0
+					 : atomic_load_explicit(&model->units_per_token_q16,
+						   memory_order_relaxed);
+
+	return learned == 0 ? (float)(1.0 / prior_bytes_per_token) : (float)(Q16 / learned);
+}
+
+void kvw_fleet_set_probe(struct kvw_fleet *fleet, struct kvw_worker *worker, bool ok,
+	const char *why)
+{
+	struct fleet *self = (struct fleet *)fleet;
+	uint8_t health = atomic_load(&worker->health);
+
+	if (ok) {
+		self->bad_in_row[worker->id] = 0;
+		self->good_in_row[worker->id]++;
+		if (health == KVW_HEALTH_UP ||
+			(health == KVW_HEALTH_DOWN &&
+				self->good_in_row[worker->id] < (uint64_t)fleet->config->health_rise))
+			return;
+		atomic_store(&worker->failures, 0);
+		atomic_store(&worker->health, (uint8_t)KVW_HEALTH_UP);
+		kvw_info("fleet", "worker is in url=%s", worker->url);
+		return;
+	}
+	atomic_fetch_add(&worker->probes_failed, 1);
+	self->good_in_row[worker->id] = 0;
+	self->bad_in_row[worker->id]++;
+	if (health == KVW_HEALTH_DOWN ||
+		self->bad_in_row[worker->id] < (uint64_t)fleet->config->health_fall)
+		return;
+	atomic_store(&worker->health, (uint8_t)KVW_HEALTH_DOWN);
+	kvw_warn("fleet", "worker is out after %llu failed probes url=%s why=\"%s\"",
+		(unsigned long long)self->bad_in_row[worker->id], worker->url, why);
+}
+
+static bool list_equals(const struct model_list *list, const char *const *names, size_t count)
+{
+	if (list->count != count)
+		return false;
+	for (size_t i = 0; i < count; i++)
+		if (strcmp(list->names[i], names[i]) != 0)
+			return false;
+	return true;
+}
+
+enum kvw_err kvw_fleet_set_models(struct kvw_fleet *fleet, struct kvw_worker *worker,
+	const char *const *names, size_t count)
+{
+	struct fleet *self = (struct fleet *)fleet;
+	bool was_known = atomic_exchange(&worker->models_known, true);
+	enum kvw_err err;
+
+	kvw_epochs_reclaim(fleet->epochs);
+	if (was_known && list_equals(&self->lists[worker->id], names, count))
+		return KVW_OK;
+	err = list_copy(&self->lists[worker->id], names, count);
+	if (err != KVW_OK)
+		return err;
+	return publish_view(self);
+}
+
+void kvw_fleet_set_capacity(struct kvw_worker *worker, uint64_t tokens, uint32_t block_size)
+{
+	atomic_store_explicit(&worker->capacity_tokens, tokens, memory_order_relaxed);
+	atomic_store_explicit(&worker->block_size, block_size, memory_order_relaxed);
+}
+
+void kvw_fleet_cache_lost(struct kvw_fleet *fleet, struct kvw_worker *worker, const char *why)
+{
+	atomic_fetch_add(&worker->generation, 1);
+	if (fleet->strategy != NULL && fleet->strategy->ops->purge != NULL)
+		fleet->strategy->ops->purge(fleet->strategy, worker->id);
+	kvw_info("fleet", "worker lost its cache url=%s why=\"%s\"", worker->url, why);
+}

@@ -1,0 +1,221 @@
+/*
+ * link.c - see link.h.
+ *
+ * Registered once per connection for reading, writing and closing, edge-triggered: taking and
+ * releasing an idle link costs no system call.
+ */
+#include "link.h"
+
+#include <assert.h>
+#include <event2/event.h>
+#include <netinet/tcp.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "clock.h"
+
+enum kvw_err kvw_links_init(struct kvw_links *links, struct event_base *base,
+	const struct kvw_fleet *fleet)
+{
+	memset(links, 0, sizeof(*links));
+	TAILQ_INIT(&links->closed);
+	links->base = base;
+	links->config = fleet->config;
+	links->worker_count = fleet->count;
+	links->idle = calloc(fleet->count, sizeof(links->idle[0]));
+	links->idle_count = calloc(fleet->count, sizeof(links->idle_count[0]));
+	if (links->idle == NULL || links->idle_count == NULL) {
+		free(links->idle);
+		free(links->idle_count);
+		return KVW_ENOMEM;
+	}
+	for (size_t i = 0; i < fleet->count; i++)
+		TAILQ_INIT(&links->idle[i]);
+	return KVW_OK;
+}
+
+void kvw_links_finish(struct kvw_links *links)
+{
+	for (size_t i = 0; i < links->worker_count; i++) {
+		struct kvw_link *link;
+
+		while ((link = TAILQ_FIRST(&links->idle[i])) != NULL)
+			kvw_link_close(link);
+	}
+	kvw_links_reap(links);
+	assert(links->busy_total == 0);
+	free(links->idle);
+	free(links->idle_count);
+	links->idle = NULL;
+	links->worker_count = 0;
+}
+
+static void link_event(evutil_socket_t fd, short what, void *arg)
+{
+	struct kvw_link *link = arg;
+
+	(void)fd;
+	if (link->io.fd < 0)
+		return; /* closed earlier in this turn */
+	if (what & EV_READ)
+		link->io.readable = true;
+	if (what & EV_WRITE)
+		link->io.writable = true;
+	if (what & EV_CLOSED)
+		link->io.peer_closed = link->io.readable = true;
+	if (!link->idle)
+		link->on_event(link, link->user);
+	else if (what & (EV_READ | EV_CLOSED))
+		kvw_link_close(link); /* the worker closed it, or speaks out of turn */
+}
+
+static enum kvw_err link_connect(struct kvw_links *links, struct kvw_worker *worker,
+	struct kvw_link **out)
+{
+	struct kvw_link *link = calloc(1, sizeof(*link));
+	int one = 1;
+
+	if (link == NULL)
+		return KVW_ENOMEM;
+	link->links = links;
+	link->worker = worker;
+	link->io.fd = socket(worker->addr.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	if (link->io.fd < 0)
+		goto fail;
+	(void)setsockopt(link->io.fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
+	if (connect(link->io.fd, (struct sockaddr *)&worker->addr, worker->addr_len) != 0 &&
+		errno != EINPROGRESS)
+		goto fail;
+	if (event_assign(&link->event, links->base, link->io.fd,
+		    EV_READ | EV_WRITE | EV_CLOSED | EV_ET | EV_PERSIST, link_event, link) != 0 ||
+		event_add(&link->event, NULL) != 0) {
+		errno = ENOMEM;
+		goto fail;
+	}
+	*out = link;
+	return KVW_OK;
+
+fail:
+	if (link->io.fd >= 0)
+		close(link->io.fd);
+	free(link);
+	return KVW_EIO;
+}
+
+enum kvw_err kvw_link_take(struct kvw_links *links, struct kvw_worker *worker, bool fresh,
+	kvw_link_fn on_event, void *user, struct kvw_link **out)
+{
+	struct kvw_link *link = fresh ? NULL : TAILQ_FIRST(&links->idle[worker->id]);
+
+	if (link != NULL) {
+		TAILQ_REMOVE(&links->idle[worker->id], link, entry);
+		links->idle_count[worker->id]--;
+		links->idle_total--;
+		link->idle = false;
+		link->reused = true;
+	} else {
+		enum kvw_err err = link_connect(links, worker, &link);
+
+		if (err != KVW_OK)
+			return err;
+	}
+	links->busy_total++;
+	link->on_event = on_event;
+	link->user = user;
+	*out = link;
+	return KVW_OK;
+}
+
+enum kvw_err kvw_link_connect_result(struct kvw_link *link, int *cause)
+{
+	int error = 0;
+	socklen_t len = sizeof(error);
+
+	if (getsockopt(link->io.fd, SOL_SOCKET, SO_ERROR, &error, &len) != 0)
+		error = errno;
+	if (error != 0) {
+		*cause = error;
+		return KVW_EIO;
+	}
+	if (!link->io.writable)
+		return KVW_EAGAIN;
+	link->connected = true;
+	return KVW_OK;
+}
+
+/* Bytes nobody asked for wait in the socket: the next answer would begin with them. */
+static bool link_has_leftovers(struct kvw_link *link)
+{
+	char byte;
+
+	if (!link->io.readable)
+		return false;
+	if (link->io.ops != NULL)
+		return true;
+	return recv(link->io.fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) >= 0 || errno != EAGAIN;
+}
+
+void kvw_link_release(struct kvw_link *link, int64_t now_ns)
+{
+	struct kvw_links *links = link->links;
+	uint32_t id = link->worker->id;
+
+	assert(!link->idle && link->io.fd >= 0);
+	if (link->io.peer_closed || link_has_leftovers(link) ||
+		links->idle_count[id] >= links->config->upstream_idle_connections) {
+		kvw_link_close(link);
+		return;
+	}
+	links->busy_total--;
+	links->idle_total++;
+	links->idle_count[id]++;
+	link->idle = true;
+	link->user = NULL;
+	link->idle_since_ns = now_ns;
+	TAILQ_INSERT_HEAD(&links->idle[id], link, entry);
+}
+
+void kvw_link_close(struct kvw_link *link)
+{
+	struct kvw_links *links = link->links;
+
+	if (link->io.fd < 0)
+		return;
+	if (link->idle) {
+		TAILQ_REMOVE(&links->idle[link->worker->id], link, entry);
+		links->idle_count[link->worker->id]--;
+		links->idle_total--;
+		link->idle = false;
+	} else {
+		links->busy_total--;
+	}
+	(void)event_del(&link->event);
+	kvw_io_close(&link->io, false);
+	link->user = NULL;
+	TAILQ_INSERT_TAIL(&links->closed, link, entry);
+}
+
+void kvw_links_sweep(struct kvw_links *links, int64_t now_ns)
+{
+	int64_t oldest = now_ns - links->config->timeout_upstream_idle_ms * KVW_NS_PER_MS;
+
+	if (links->idle_total == 0)
+		return;
+	for (size_t i = 0; i < links->worker_count; i++) {
+		struct kvw_link *link;
+
+		while ((link = TAILQ_LAST(&links->idle[i], kvw_link_list)) != NULL &&
+			link->idle_since_ns < oldest)
+			kvw_link_close(link);
+	}
+}
+
+void kvw_links_reap(struct kvw_links *links)
+{
+	struct kvw_link *link;
+
+	while ((link = TAILQ_FIRST(&links->closed)) != NULL) {
+		TAILQ_REMOVE(&links->closed, link, entry);
+		free(link);
+	}
+}
