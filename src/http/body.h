@@ -2,9 +2,10 @@
  * body.h - where a message body ends, and which bytes are its payload.
  *
  * Strict about chunked coding (RFC 9112 section 7.1): sizes in hex without blanks or overflow,
- * CRLF alone as line end, chunk extensions of visible characters only, trailers checked like head
- * fields and never Content-Length, Transfer-Encoding or Host. llhttp decodes the same bytes; the
- * strict check runs first. The bytes that belong to the body may be forwarded as they are.
+ * CRLF alone as line end, chunk extensions by their grammar in printable ASCII, trailers checked like
+ * head fields and never one that frames, routes, authenticates or describes the content (RFC 9110
+ * section 6.5.1). What passes here, llhttp reads the same way; that is shown by fuzzing and not
+ * repeated at run time. The bytes that belong to the body may be forwarded as they are.
  */
 #ifndef KVW_BODY_H
 #define KVW_BODY_H
@@ -21,8 +22,10 @@ struct kvw_body {
 	uint64_t payload_bytes;  /* so far */
 	uint64_t left;           /* LENGTH: bytes to come; CHUNKED: of the current chunk */
 	uint64_t limit;          /* payload beyond this is KVW_ELIMIT */
-	uint32_t line_len;       /* of the chunk-size or trailer line so far */
+	uint64_t extension_bytes; /* of all chunk-size lines so far */
+	uint32_t line_len;       /* size digits, then bytes, of the current line */
 	uint32_t trailer_bytes;
+	uint32_t name_len;       /* of the current extension (0 or 1) or trailer */
 	uint8_t state;
 	char name[20];           /* beginning of the current trailer's name, lower case */
 	const char *error;       /* static text after KVW_EPROTO */
@@ -35,7 +38,8 @@ void kvw_body_begin(struct kvw_body *body, enum kvw_framing framing, uint64_t co
 /*
  * Takes data, calls on_data (NULL allowed) for payload, and sets *used to the bytes that belong to
  * this body: less than len when it ends inside. KVW_EPROTO: body->error says what is wrong.
- * KVW_ELIMIT: over the limit.
+ * KVW_ELIMIT: over the limit; no payload beyond it was handed on, and for a Content-Length or chunk
+ * size none of what it announced. Both are final: later calls return the same.
  */
 enum kvw_err kvw_body_feed(struct kvw_body *body, const char *data, size_t len,
 	kvw_body_data_fn on_data, void *arg, size_t *used) KVW_MUST_CHECK;

@@ -16,6 +16,7 @@
 #include "kvway/slice.h"
 
 #define KVW_HEAD_MAX_FIELDS 1000
+#define KVW_HEAD_MAX_TARGET 16384 /* bytes of a request target; beyond: 414 */
 
 /* Fields that the proxy itself looks at. */
 enum kvw_field_id {
@@ -100,7 +101,12 @@ void kvw_head_finish(struct kvw_head *head);
 size_t kvw_head_find_end(const char *data, size_t len, size_t *from);
 size_t kvw_head_skip_blank(const char *data, size_t len);
 
-/* data[0..len) is one whole head as kvw_head_find_end found it. KVW_EPROTO fills *error. */
+/* Fills *error for bytes that passed the caller's limit before a head ended: 414 while still in the
+ * request line, else 431. */
+void kvw_head_too_large(const char *data, size_t len, struct kvw_head_error *error);
+
+/* data[0..len) is one whole head as kvw_head_find_end found it. KVW_EPROTO fills *error and leaves
+ * everything in *head but its fields array undefined. */
 enum kvw_err kvw_head_parse_request(struct kvw_head *head, const char *data, size_t len,
 	struct kvw_head_error *error) KVW_MUST_CHECK;
 
