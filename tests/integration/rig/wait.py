@@ -1,0 +1,54 @@
+"""Waiting for things to become true, and ports that nobody else takes."""
+
+import os
+import socket
+import time
+
+# Sanitizers and a busy machine make everything slower, never different: only limits grow.
+PATIENCE = float(os.environ.get("KVW_PATIENCE", "1"))
+
+
+def until(condition, seconds=10.0, what="condition"):
+    """Returns the first true value of condition(); fails with `what` when time is over."""
+    deadline = time.monotonic() + seconds * PATIENCE
+    pause = 0.002
+    while True:
+        value = condition()
+        if value:
+            return value
+        if time.monotonic() > deadline:
+            raise AssertionError(f"{what} did not come true within {seconds * PATIENCE:g} s")
+        time.sleep(pause)
+        pause = min(pause * 1.5, 0.05)
+
+
+def stays(condition, seconds, what="condition"):
+    """Checks that condition() is true now and stays so for some time."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        assert condition(), f"{what} did not stay true"
+        time.sleep(0.01)
+
+
+class Port:
+    """A port number kept for one process until close().
+
+    The socket stays bound here without listening, so the kernel gives its port to nobody else,
+    while a server that sets SO_REUSEPORT, as kvway does, may bind it too.
+    """
+
+    def __init__(self):
+        self.socket = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        self.socket.bind(("127.0.0.1", 0))
+        self.number = self.socket.getsockname()[1]
+
+    def close(self):
+        self.socket.close()
+
+
+def unused_port():
+    """A port that nobody listens on. Only as good as the kernel's choice: another may take it."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]

@@ -1,0 +1,224 @@
+"""Every timeout ends what it guards, with the right answer, and counts it."""
+
+import socket
+import time
+from contextlib import contextmanager
+
+import pytest
+
+from rig.client import CHAT, MESSAGES, Client, chat_body
+from rig.wait import PATIENCE, until
+from rig.wire import Closed
+
+
+@contextmanager
+def deaf_port():
+    """A port whose connection attempts are never answered: its accept queue is full."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen(0)
+        address = listener.getsockname()
+        fillers = []
+        for _ in range(8):
+            filler = socket.socket()
+            filler.setblocking(False)
+            filler.connect_ex(address)
+            fillers.append(filler)
+        time.sleep(0.05)
+        try:
+            yield address[1]
+        finally:
+            for filler in fillers:
+                filler.close()
+
+
+def silent(ex):
+    assert ex.gone(15), "the router never gave up"
+    ex.keep = False
+
+
+def took(started):
+    return time.monotonic() - started
+
+
+def test_connect_timeout_goes_to_another_worker(workers, kvway):
+    (good,) = workers(1)
+    with deaf_port() as port:
+        router = kvway(
+            [f"http://127.0.0.1:{port}", good],
+            {"timeouts.connect": "200ms", "routing.strategy": "roundrobin"},
+            worker_keys={"models": ["tiny"]},
+            up=False,
+        ).wait_up()
+        for i in range(4):
+            assert router.ask("POST", CHAT, body=chat_body(str(i))).status == 200
+    assert len(good.requests) == 4
+
+
+def test_connect_timeout_alone(kvway):
+    with deaf_port() as port:
+        router = kvway(
+            [f"http://127.0.0.1:{port}"],
+            {"timeouts.connect": "200ms"},
+            worker_keys={"models": ["tiny"]},
+        )
+        started = time.monotonic()
+        got = router.ask("POST", CHAT, body=chat_body())
+        assert got.status in (502, 503, 504), got
+        assert got.json()["error"]["message"]
+        assert took(started) < 3 * PATIENCE
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_no_first_token_is_504_and_not_repeated(workers, kvway, stream):
+    fleet = workers(2, script=silent)
+    router = kvway(fleet, {"timeouts.first_token": "300ms"})
+    started = time.monotonic()
+    got = router.ask("POST", CHAT, body=chat_body(stream=stream))
+    assert got.status == 504
+    assert "error" in got.json()
+    assert 0.25 < took(started) < 3 * PATIENCE
+    assert sum(len(w.requests) for w in fleet) == 1, "a timeout must not be repeated"
+    assert router.metric("kvway_timeouts_total", kind="first_token") == 1
+    router.wait_idle()
+
+
+def test_stream_head_without_a_token_is_504(pair):
+    """The head of a stream comes early; only a token counts."""
+
+    def script(ex):
+        ex.start_stream()
+        silent(ex)
+
+    _, router = pair(script, {"timeouts.first_token": "300ms"})
+    assert router.ask("POST", CHAT, body=chat_body(stream=True)).status == 504
+
+
+def test_504_has_the_shape_of_its_path(pair):
+    _, router = pair(silent, {"timeouts.first_token": "200ms"})
+    error = router.ask("POST", CHAT, body=chat_body()).json()["error"]
+    assert set(error) == {"message", "type", "param", "code"} and error["code"] == 504
+    error = router.ask("POST", MESSAGES, body=chat_body(max_tokens=5)).json()
+    assert error["type"] == "error" and set(error["error"]) >= {"type", "message"}
+
+
+def test_silence_within_a_stream_cuts_it(pair):
+    def script(ex):
+        ex.start_stream()
+        ex.event("first")
+        silent(ex)
+
+    _, router = pair(script, {"timeouts.stream_idle": "300ms"})
+    with Client(router.port) as client:
+        client.send_request("POST", CHAT, body=chat_body(stream=True))
+        answer = client.read_head()
+        assert answer.status == 200
+        started = time.monotonic()
+        with pytest.raises(Closed):
+            client.read_body(answer)
+        assert took(started) < 3 * PATIENCE
+    assert router.metric("kvway_timeouts_total", kind="stream_idle") == 1
+    router.wait_idle()
+
+
+def test_slow_stream_that_keeps_talking_is_left_alone(pair):
+    def script(ex):
+        ex.start_stream()
+        for i in range(12):
+            ex.event(i)
+            time.sleep(0.1)
+        ex.end_stream()
+
+    _, router = pair(script, {"timeouts.stream_idle": "500ms", "timeouts.first_token": "500ms"})
+    answer = router.ask("POST", CHAT, body=chat_body(stream=True))
+    assert len(answer.events()) == 12
+
+
+def test_slow_head_is_cut_off(pair):
+    """One byte at a time does not extend the time for a head."""
+    worker, router = pair(config={"timeouts.head": "400ms"})
+    with Client(router.port) as client:
+        started = time.monotonic()
+        raw = b"GET /x HTTP/1.1\r\nHost: t\r\nX-Slow: " + b"a" * 1000
+        status = None
+        try:
+            for byte in raw:
+                client.send(bytes([byte]))
+                time.sleep(0.05)
+                if took(started) > 3 * PATIENCE:
+                    pytest.fail("a slow head was waited for without end")
+        except OSError:
+            pass
+        try:
+            status = client.read().status
+        except (Closed, OSError):
+            pass
+        assert status in (None, 408)
+    assert worker.requests == []
+    assert router.metric("kvway_timeouts_total", kind="head") == 1
+
+
+def test_connection_without_a_byte_is_closed_in_time(pair):
+    _, router = pair(config={"timeouts.head": "300ms", "timeouts.client_idle": "1s"})
+    with Client(router.port) as client:
+        assert client.closed_by_peer(5)
+
+
+def test_slow_body_is_cut_off(pair):
+    worker, router = pair(config={"timeouts.body": "400ms", "limits.body_rate": "10KiB"})
+    for path in (CHAT, "/opaque"):
+        with Client(router.port) as client:
+            client.send_head("POST", path, [("Content-Length", "100000")])
+            started = time.monotonic()
+            status = None
+            try:
+                while took(started) < 4 * PATIENCE:
+                    client.send(b"x")
+                    time.sleep(0.05)
+                pytest.fail("a slow body was waited for without end")
+            except OSError:
+                pass
+            try:
+                status = client.read().status
+            except (Closed, OSError):
+                pass
+            assert status in (None, 408)
+    assert router.metric("kvway_timeouts_total", kind="body") == 2
+    router.wait_idle()
+
+
+def test_slow_body_above_the_least_rate_is_served(pair):
+    worker, router = pair(config={"timeouts.body": "200ms", "limits.body_rate": "1KiB"})
+    with Client(router.port) as client:
+        client.send_head("POST", "/opaque", [("Content-Length", "20000")])
+        for _ in range(20):
+            client.send(b"x" * 1000)
+            time.sleep(0.05)
+        assert client.read().status == 200
+    assert worker.requests[-1].body == b"x" * 20000
+
+
+def test_idle_client_connection_is_closed(pair):
+    _, router = pair(config={"timeouts.client_idle": "1s"})
+    with Client(router.port) as client:
+        assert client.ask("GET", "/x").status == 200
+        started = time.monotonic()
+        assert client.closed_by_peer(5)
+        assert took(started) > 0.5
+
+
+def test_client_that_takes_nothing_is_cut_off(pair):
+    def script(ex):
+        try:
+            ex.start_stream()
+            while True:
+                ex.chunk(b"z" * 65536)
+        except Closed:
+            ex.keep = False
+
+    worker, router = pair(script, {"timeouts.client_write": "1s"})
+    with Client(router.port, receive_buffer=65536) as client:
+        client.send_request("POST", CHAT, body=chat_body(stream=True))
+        client.read_head()
+        until(lambda: router.metric("kvway_timeouts_total", kind="client_write") == 1, 8, "cut off")
+    router.wait_idle()

@@ -1,0 +1,158 @@
+#!/bin/bash
+# run.sh - builds everything with gcc and clang and runs every test.
+#
+# Works on a fresh Debian 12 or Ubuntu 24.04: missing packages are installed first. Build
+# directories are build-gcc, build-clang, build-asan and build-tsan in the checkout (ignored by
+# git), so a second run rebuilds only what changed. The official OpenAI SDK, which no
+# distribution has, goes into build-venv; without a package index its tests are skipped, and the
+# table says so.
+set -u
+cd "$(dirname "$0")/.." || exit 1
+
+usage() {
+	cat <<'END'
+usage: tests/run.sh [--quick] [--only SUITE]... [--help]
+
+Suites, in this order:
+  lint         layering, sizes, links, scripts
+  unit         Check programs, built with gcc and with clang, warnings as errors
+  integration  pytest, real processes on loopback
+  asan         unit tests and load tests with AddressSanitizer and UBSan
+  tsan         the same with ThreadSanitizer
+  fuzz         each libFuzzer target for some seconds
+
+  --quick      lint, unit (gcc only) and integration
+  --only NAME  that suite; may be given several times
+  --help       this text
+
+The last line is `N passed, M failed` or `N passed, M failed, K skipped`; the exit status is 0
+when nothing failed. Opt-in tests with real engines: tests/engine/README.md.
+END
+}
+
+quick=no
+only=
+while [ $# -gt 0 ]; do
+	case $1 in
+	--quick) quick=yes ;;
+	--only)
+		case ${2:-} in
+		lint | unit | integration | asan | tsan | fuzz) only="$only $2" ;;
+		*)
+			echo "tests/run.sh: --only wants one of lint unit integration asan tsan fuzz" >&2
+			exit 2
+			;;
+		esac
+		shift
+		;;
+	-h | --help)
+		usage
+		exit 0
+		;;
+	*)
+		echo "tests/run.sh: unknown option '$1'" >&2
+		usage >&2
+		exit 2
+		;;
+	esac
+	shift
+done
+
+suites=${only:-lint unit integration asan tsan fuzz}
+[ $quick = no ] || suites=${only:-lint unit integration}
+wanted() { [[ " $suites " == *" $1 "* ]]; }
+
+deploy/packages.sh build test || exit 1
+
+rows=$(mktemp)
+trap 'rm -f "$rows"' EXIT
+python=/usr/bin/python3
+jobs=$(nproc)
+
+# Fingerprint of the options: another set than last time makes a new configuration.
+configure() { # DIR COMPILER OPTIONS...
+	local dir=$1 compiler=$2
+	shift 2
+	local stamp="$compiler $*"
+	if [ "$(cat "$dir/.kvw-options" 2>/dev/null)" = "$stamp" ]; then
+		return 0
+	fi
+	rm -rf "$dir"
+	CC=$compiler meson setup "$dir" -Dwerror=true "$@" >"$dir.log" 2>&1 || {
+		cat "$dir.log" >&2
+		return 1
+	}
+	mv "$dir.log" "$dir/"
+	echo "$stamp" >"$dir/.kvw-options"
+}
+
+# A build counts as one test: it must be free of warnings.
+build() { # LABEL DIR COMPILER OPTIONS...
+	local label=$1 dir=$2 started=$SECONDS
+	shift
+	echo "== build $label" >&2
+	if configure "$@" && ninja -C "$dir" -j "$jobs" >"$dir/build.log" 2>&1; then
+		printf 'build %s\t1\t0\t0\t%d\n' "$label" $((SECONDS - started)) >>"$rows"
+		return 0
+	fi
+	[ ! -f "$dir/build.log" ] || tail -n 60 "$dir/build.log" >&2
+	printf 'build %s\t0\t1\t0\t%d\n' "$label" $((SECONDS - started)) >>"$rows"
+	return 1
+}
+
+suite() { # LABEL DIR MESON_TEST_ARGUMENTS...
+	local label=$1 dir=$2 started=$SECONDS log
+	shift 2
+	log=log-${label//[^a-z]/-}
+	echo "== $label" >&2
+	rm -rf "$dir/junit" "$dir/meson-logs/$log.json"
+	meson test -C "$dir" --no-rebuild --print-errorlogs --logbase "$log" "$@" >&2
+	$python tests/tally.py "$label" $((SECONDS - started)) "$dir" "$log" >>"$rows"
+}
+
+# The OpenAI SDK in an environment that also sees the system's pytest.
+sdk() {
+	local venv=build-venv
+	if "$venv/bin/python" -c 'import openai, pytest' 2>/dev/null; then
+		return 0
+	fi
+	echo "== OpenAI SDK into $venv" >&2
+	rm -rf "$venv"
+	if $python -m venv --system-site-packages "$venv" >/dev/null &&
+		"$venv/bin/pip" install --quiet --disable-pip-version-check openai >&2; then
+		return 0
+	fi
+	rm -rf "$venv"
+	echo "the OpenAI SDK could not be installed; its tests are skipped" >&2
+}
+
+gcc_ready=no
+if wanted lint || wanted unit || wanted integration; then
+	build gcc build-gcc gcc && gcc_ready=yes
+fi
+if wanted unit && [ $quick = no ]; then
+	build clang build-clang clang && suite "unit clang" build-clang --suite unit
+fi
+if [ $gcc_ready = yes ]; then
+	if wanted lint; then suite lint build-gcc --suite lint; fi
+	if wanted unit; then suite "unit gcc" build-gcc --suite unit; fi
+	if wanted integration; then
+		sdk
+		suite integration build-gcc --suite integration
+	fi
+fi
+# Fuzz targets are part of the AddressSanitizer build: one compilation for both.
+if wanted asan || wanted fuzz; then
+	if build asan build-asan clang -Dfuzz=true -Db_sanitize=address,undefined -Db_lundef=false; then
+		if wanted asan; then suite asan build-asan --suite unit --suite load -t 4; fi
+		if wanted fuzz; then suite fuzz build-asan --suite fuzz-smoke; fi
+	fi
+fi
+if wanted tsan; then
+	# Some kernels randomise more address bits than ThreadSanitizer of this age can bear.
+	build tsan build-tsan clang -Db_sanitize=thread -Db_lundef=false &&
+		suite tsan build-tsan --suite unit --suite load -t 4 --wrapper "setarch -R"
+fi
+
+echo
+$python tests/tally.py --summary "$rows"
