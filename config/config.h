@@ -3,6 +3,16 @@
  *
  * Every member comes from config/keys.def; the loader fills all of them, so a reader never asks
  * whether a key was given. A loaded configuration is immutable and owned by whoever loaded it.
+ *
+ * Each function that makes one writes every mistake it finds to `errors`, a line each:
+ *
+ *     FILE:LINE:COLUMN: KEY: found ..., expected ...; did you mean `x`?
+ *
+ * and returns KVW_EINVAL (at least one mistake), KVW_EIO (the file cannot be read; also told) or
+ * KVW_ENOMEM (told by the caller). *out is set only on KVW_OK. Lines and columns count from 1,
+ * columns in characters. `strategies` is the NULL-terminated list of names that routing.strategy
+ * may have; it is read during the call only, so that this folder needs no knowledge of routing.
+ * No function keeps state: any thread may call any of them.
  */
 #ifndef KVW_CONFIG_H
 #define KVW_CONFIG_H
@@ -14,11 +24,14 @@
 
 #include "kvway/err.h"
 
+#define KVW_CONFIG_MAX_BYTES (1u << 20) /* of a file; a fleet of 1,024 workers needs a tenth */
+
 struct kvw_strings {
 	char **items;
 	size_t count;
 };
 
+/* Words of these in YAML: enums.def. */
 enum kvw_half_close { KVW_HALF_CLOSE_ABORT, KVW_HALF_CLOSE_SERVE };
 enum kvw_forwarded {
 	KVW_FORWARDED_BOTH,
@@ -28,18 +41,22 @@ enum kvw_forwarded {
 };
 
 /* C type of each type in keys.def. */
-#define KVW_CTYPE_BOOL             bool
-#define KVW_CTYPE_INT              int64_t
-#define KVW_CTYPE_SIZE             uint64_t /* bytes */
-#define KVW_CTYPE_DURATION         int64_t  /* milliseconds */
-#define KVW_CTYPE_RATIO            double
-#define KVW_CTYPE_STRING           char *   /* never NULL */
-#define KVW_CTYPE_ADDRESS          char *   /* host:port or [v6]:port, syntax checked */
-#define KVW_CTYPE_STRATEGY         char *   /* name of a strategy that is built in */
-#define KVW_CTYPE_STRINGS          struct kvw_strings
-#define KVW_CTYPE_ENUM_half_close  enum kvw_half_close
-#define KVW_CTYPE_ENUM_forwarded   enum kvw_forwarded
-#define KVW_CTYPE_ENUM_log_level   int /* enum kvw_log_level of base/log.h */
+#define KVW_CTYPE_BOOL            bool
+#define KVW_CTYPE_INT             int64_t
+#define KVW_CTYPE_SIZE            uint64_t /* bytes */
+#define KVW_CTYPE_DURATION        int64_t  /* milliseconds */
+#define KVW_CTYPE_RATIO           double
+#define KVW_CTYPE_STRING          char * /* never NULL; no control characters */
+#define KVW_CTYPE_SECRET          char * /* visible ASCII; never printed */
+#define KVW_CTYPE_ADDRESS         char * /* host:port or [v6]:port, see address.h */
+#define KVW_CTYPE_URL             char * /* http://host:port[/prefix], always with its port */
+#define KVW_CTYPE_PATH            char * /* begins with '/', visible ASCII */
+#define KVW_CTYPE_STRATEGY        char * /* name of a strategy that is built in */
+#define KVW_CTYPE_STRINGS         struct kvw_strings /* none of them empty */
+#define KVW_CTYPE_TOKENS          struct kvw_strings /* each an RFC 9110 token */
+#define KVW_CTYPE_ENUM_half_close enum kvw_half_close
+#define KVW_CTYPE_ENUM_forwarded  enum kvw_forwarded
+#define KVW_CTYPE_ENUM_log_level  int /* enum kvw_log_level of base/log.h */
 
 /* One entry of `workers:`. */
 struct kvw_worker_config {
@@ -50,21 +67,32 @@ struct kvw_worker_config {
 struct kvw_config {
 #define KVW_KEY(path, type, field, def, min, max, reload, text) KVW_CTYPE_##type field;
 #include "keys.def"
-	struct kvw_worker_config *workers;
-	size_t worker_count; /* at least 1 after a successful load */
+	struct kvw_worker_config *workers; /* in the order of the file, no URL twice */
+	size_t worker_count;               /* 1 to KVW_MAX_WORKERS (kvway/route.h) */
 };
 
-/*
- * Reads a YAML file. Every mistake found is written to `errors`, a line each:
- * FILE:LINE:COLUMN: KEY: what was found, what was expected, a suggestion.
- * KVW_EINVAL: at least one mistake. KVW_EIO: the file cannot be read (also told).
- */
-enum kvw_err kvw_config_load(const char *path, FILE *errors, struct kvw_config **out)
-	KVW_MUST_CHECK;
+/* Values of the program's flags; NULL: not given, the key's default holds. Borrowed. */
+struct kvw_config_flags {
+	const char *listen;         /* --listen */
+	const char *const *workers; /* --worker, once for each */
+	size_t worker_count;
+	const char *strategy;   /* --strategy */
+	const char *admin;      /* --admin */
+	const char *access_log; /* --access-log */
+	const char *log_level;  /* --log-level */
+};
+
+/* Reads a YAML file. */
+enum kvw_err kvw_config_load(const char *path, const char *const *strategies, FILE *errors,
+	struct kvw_config **out) KVW_MUST_CHECK;
 
 /* The same from memory; `name` stands where the file's path would. */
-enum kvw_err kvw_config_parse(const char *name, const char *text, size_t len, FILE *errors,
-	struct kvw_config **out) KVW_MUST_CHECK;
+enum kvw_err kvw_config_parse(const char *name, const char *text, size_t len,
+	const char *const *strategies, FILE *errors, struct kvw_config **out) KVW_MUST_CHECK;
+
+/* Defaults and flags, no file. Mistakes name the flag: `--listen: found ..., expected ...`. */
+enum kvw_err kvw_config_from_flags(const struct kvw_config_flags *flags,
+	const char *const *strategies, FILE *errors, struct kvw_config **out) KVW_MUST_CHECK;
 
 /* NULL is allowed. */
 void kvw_config_destroy(struct kvw_config *config);

@@ -1,0 +1,55 @@
+/*
+ * address.h - host:port and http://host:port/prefix, taken apart.
+ *
+ * The loader checks and stores them as text; whoever listens or connects takes them apart again
+ * with the same functions. No name is resolved here. All slices borrow from the text given.
+ */
+#ifndef KVW_ADDRESS_H
+#define KVW_ADDRESS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "kvway/err.h"
+#include "kvway/slice.h"
+
+#define KVW_ADDRESS_MAX_HOST 253 /* RFC 1035, without the final dot */
+
+struct kvw_address {
+	struct kvw_slice host; /* name, IPv4 or IPv6 without its brackets */
+	bool v6;               /* host is an IPv6 address */
+	uint16_t port;         /* 0 is allowed: the kernel chooses (listening only) */
+};
+
+/* What is wrong with a text. Plain data, static text. */
+enum kvw_address_fault {
+	KVW_ADDRESS_OK,
+	KVW_ADDRESS_NO_PORT,
+	KVW_ADDRESS_NO_HOST,
+	KVW_ADDRESS_BAD_HOST,
+	KVW_ADDRESS_BAD_PORT,
+	KVW_ADDRESS_BARE_V6, /* IPv6 without brackets */
+	KVW_ADDRESS_NO_SCHEME,
+	KVW_ADDRESS_HTTPS,
+	KVW_ADDRESS_BAD_SCHEME,
+	KVW_ADDRESS_USER,     /* user:password@ */
+	KVW_ADDRESS_QUERY,    /* '?' or '#' */
+	KVW_ADDRESS_BAD_PATH, /* characters, or a segment '.', '..' or empty */
+	KVW_ADDRESS_API_PATH, /* ends in /v1, which requests bring themselves */
+};
+
+/* KVW_ADDRESS_OK fills *out; else *out is untouched. */
+enum kvw_address_fault kvw_address_split(struct kvw_slice text, struct kvw_address *out)
+	KVW_MUST_CHECK;
+
+/* http://host[:port][/prefix]. */
+struct kvw_url {
+	struct kvw_address address; /* port 80 if the text has none */
+	struct kvw_slice authority; /* host and port as written, as in the Host field */
+	struct kvw_slice prefix;    /* "" or "/prefix", without a final slash */
+};
+
+/* The same for a URL. */
+enum kvw_address_fault kvw_url_split(struct kvw_slice text, struct kvw_url *out) KVW_MUST_CHECK;
+
+#endif

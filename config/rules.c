@@ -1,0 +1,135 @@
+/*
+ * rules.c - what must hold between keys.
+ *
+ * A mistake is shown at the key that the user wrote; where both were written, at the one that the
+ * rule bounds. A rule between two defaults cannot fail: the tests load an empty configuration.
+ */
+#include "rules.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "address.h"
+
+/* Two sizes, in which order they belong. */
+struct order_rule {
+	enum kvw_key_index less, more;
+	bool equal_allowed;
+	const char *why;
+};
+
+static const struct order_rule order_rules[] = {
+	{KVW_KEY_limits_low_water, KVW_KEY_limits_high_water, false,
+		"reading must pause before it may go on"},
+};
+
+static uint64_t size_of_key(const struct kvw_config *config, enum kvw_key_index key)
+{
+	uint64_t size;
+
+	memcpy(&size, (const char *)config + kvw_keys[key].offset, sizeof(size));
+	return size;
+}
+
+static void check_order(struct kvw_build *build, const struct order_rule *rule)
+{
+	uint64_t less = size_of_key(build->config, rule->less);
+	uint64_t more = size_of_key(build->config, rule->more);
+	bool at_less = build->given[rule->less];
+	enum kvw_key_index shown = at_less ? rule->less : rule->more;
+
+	if (!build->valid[rule->less] || !build->valid[rule->more])
+		return;
+	if (less < more || (rule->equal_allowed && less == more))
+		return;
+	kvw_report_mistake(build->report, build->places[shown], kvw_keys[shown].path,
+		"found %" PRIu64 " bytes, expected %s than `%s` (%" PRIu64 " bytes): %s",
+		at_less ? less : more, at_less ? "less" : "more",
+		kvw_keys[at_less ? rule->more : rule->less].path, at_less ? more : less, rule->why);
+}
+
+/* A body that is read whole must fit into the memory for all of them, or it would be refused with
+ * "try again later" for ever. */
+static void check_body_memory(struct kvw_build *build)
+{
+	const struct kvw_config *config = build->config;
+	uint64_t whole = config->limits_body < config->routing_scan_limit
+		? config->limits_body
+		: config->routing_scan_limit;
+	enum kvw_key_index shown = build->given[KVW_KEY_limits_body_memory]
+		? KVW_KEY_limits_body_memory
+		: KVW_KEY_routing_scan_limit;
+
+	if (!build->valid[KVW_KEY_limits_body] || !build->valid[KVW_KEY_limits_body_memory] ||
+		!build->valid[KVW_KEY_routing_scan_limit] || whole <= config->limits_body_memory)
+		return;
+	kvw_report_mistake(build->report, build->places[shown], kvw_keys[shown].path,
+		"found limits.body_memory %" PRIu64 " below routing.scan_limit %" PRIu64
+		", expected room for one whole body: raise the first or lower the second",
+		config->limits_body_memory, config->routing_scan_limit);
+}
+
+static bool is_any_address(struct kvw_slice host)
+{
+	return kvw_slice_equal(host, KVW_SLICE("0.0.0.0")) || kvw_slice_equal(host, KVW_SLICE("::"));
+}
+
+/* Both would be bound, since event loops share their port, and each would get half of the other's
+ * connections. */
+static void check_listeners(struct kvw_build *build)
+{
+	struct kvw_address clients, admin;
+	enum kvw_key_index shown = build->given[KVW_KEY_admin_listen] ? KVW_KEY_admin_listen
+								      : KVW_KEY_listen;
+
+	if (!build->valid[KVW_KEY_listen] || !build->valid[KVW_KEY_admin_listen] ||
+		kvw_address_split(kvw_slice_of(build->config->listen), &clients) != KVW_ADDRESS_OK ||
+		kvw_address_split(kvw_slice_of(build->config->admin_listen), &admin) !=
+			KVW_ADDRESS_OK)
+		return;
+	if (clients.port == 0 || clients.port != admin.port)
+		return;
+	if (!kvw_slice_equal_nocase(clients.host, admin.host) && !is_any_address(clients.host) &&
+		!is_any_address(admin.host))
+		return;
+	kvw_report_mistake(build->report, build->places[shown], kvw_keys[shown].path,
+		"found `%s`, expected a port that differs from `%s` (%s)",
+		shown == KVW_KEY_listen ? build->config->listen : build->config->admin_listen,
+		kvw_keys[shown == KVW_KEY_listen ? KVW_KEY_admin_listen : KVW_KEY_listen].path,
+		shown == KVW_KEY_listen ? build->config->admin_listen : build->config->listen);
+}
+
+void kvw_rules_check(struct kvw_build *build)
+{
+	for (size_t i = 0; i < sizeof(order_rules) / sizeof(order_rules[0]); i++)
+		check_order(build, &order_rules[i]);
+	check_body_memory(build);
+	check_listeners(build);
+}
+
+void kvw_rules_check_worker(struct kvw_report *report, const struct kvw_config *config,
+	struct kvw_place url_place)
+{
+	size_t newest = config->worker_count - 1;
+	const char *url = config->workers[newest].url;
+	char shown[48];
+
+	for (size_t i = 0; i < newest; i++) {
+		if (config->workers[i].url == NULL || strcmp(config->workers[i].url, url) != 0)
+			continue;
+		snprintf(shown, sizeof(shown), "workers[%zu].url", newest);
+		kvw_report_mistake(report, url_place, shown,
+			"found `%s` again, expected each worker once: it is workers[%zu] already",
+			url, i);
+		return;
+	}
+}
+
+void kvw_rules_missing_url(struct kvw_report *report, size_t index, struct kvw_place place)
+{
+	char shown[48];
+
+	snprintf(shown, sizeof(shown), "workers[%zu].url", index);
+	kvw_report_mistake(report, place, shown,
+		"found nothing, expected the worker's URL such as http://127.0.0.1:8000");
+}

@@ -1,0 +1,19 @@
+/*
+ * rules.h - what must hold between keys, beyond the type and range of each.
+ */
+#ifndef KVW_CONFIG_RULES_H
+#define KVW_CONFIG_RULES_H
+
+#include "build.h"
+
+/* Of the whole configuration. Looks only at keys that are valid by themselves. */
+void kvw_rules_check(struct kvw_build *build);
+
+/* Of the newest worker against those before it. */
+void kvw_rules_check_worker(struct kvw_report *report, const struct kvw_config *config,
+	struct kvw_place url_place);
+
+/* A worker without a URL. */
+void kvw_rules_missing_url(struct kvw_report *report, size_t index, struct kvw_place place);
+
+#endif

@@ -1,0 +1,28 @@
+/*
+ * suggest.h - the known word nearest to a misspelt one, for "did you mean `x`?".
+ *
+ * Distance: insertions, deletions, replacements and swaps of neighbours (optimal string
+ * alignment); case and '-' against '_' count for nothing. A candidate is near when no more than a
+ * third of the wanted word's characters, at most three, would have to change.
+ */
+#ifndef KVW_CONFIG_SUGGEST_H
+#define KVW_CONFIG_SUGGEST_H
+
+#include <stddef.h>
+
+#define KVW_SUGGEST_MAX 64 /* longer words have no neighbours */
+
+/* Plain data; words are borrowed. */
+struct kvw_suggest {
+	const char *wanted;
+	const char *best; /* NULL: nothing near was offered */
+	size_t distance;  /* of best */
+};
+
+void kvw_suggest_start(struct kvw_suggest *suggest, const char *wanted);
+
+/* Compares `word` with what is wanted; `candidate` is kept where it is the nearest so far. The
+ * two differ where a word is known by its last part only. */
+void kvw_suggest_offer(struct kvw_suggest *suggest, const char *word, const char *candidate);
+
+#endif
