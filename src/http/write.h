@@ -1,8 +1,8 @@
 /*
  * write.h - message heads and chunk lines, written into memory that the caller owns.
  *
- * Nothing here allocates. A writer that runs out of room sets `overflow`, keeps what fitted whole
- * and drops the rest, so that a caller may append at will and look once at the end; the bytes are
+ * Nothing here allocates. A writer that runs out of room sets `overflow`, keeps what fitted
+ * and leaves out what did not, so that a caller may append at will and look once at the end; the bytes are
  * then no message and must not be sent. kvw_head_*_bound() say how much room is always enough.
  *
  * Fields that go from one side to the other are copied byte for byte and in order, neighbours in
@@ -24,7 +24,16 @@ struct kvw_writer {
 
 #define KVW_WRITER(memory, room) ((struct kvw_writer){.data = (memory), .size = (room)})
 
-void kvw_write(struct kvw_writer *w, struct kvw_slice bytes);
+static inline void kvw_write(struct kvw_writer *w, struct kvw_slice bytes)
+{
+	if (bytes.len > w->size - w->len) {
+		w->overflow = true;
+	} else if (bytes.len > 0) {
+		memcpy(w->data + w->len, bytes.data, bytes.len);
+		w->len += bytes.len;
+	}
+}
+
 void kvw_write_u64(struct kvw_writer *w, uint64_t value); /* decimal */
 void kvw_write_hex(struct kvw_writer *w, uint64_t value); /* lower case, no leading zeros */
 
