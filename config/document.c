@@ -130,15 +130,18 @@ static const char *path_here(const struct builder *b, char *out, size_t room)
 {
 	size_t used = 0;
 
-	for (size_t i = 0; i < b->depth && used < room; i++) {
-		const struct level *level = &b->levels[i];
+	/* Level i is named by what stands in level i - 1; what is read now has no level yet. */
+	for (size_t i = 1; i <= b->depth && used < room; i++) {
+		const struct level *in = &b->levels[i - 1];
+		const struct kvw_node *key = i < b->depth ? b->levels[i].node->key : in->key;
+		size_t index = in->node->count - (i < b->depth ? 1 : 0);
 		int n = 0;
 
-		if (level->node->kind == KVW_NODE_LIST)
-			n = snprintf(out + used, room - used, "[%zu]", level->node->count);
-		else if (level->key != NULL)
+		if (in->node->kind == KVW_NODE_LIST)
+			n = snprintf(out + used, room - used, "[%zu]", index);
+		else if (key != NULL)
 			n = snprintf(out + used, room - used, "%s%s", used > 0 ? "." : "",
-				level->key->text);
+				key->text);
 		used += n > 0 ? (size_t)n : 0;
 	}
 	return used > 0 ? out : NULL;
