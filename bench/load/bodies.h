@@ -1,0 +1,37 @@
+/*
+ * bodies.h - chat requests of one size that all differ and share prefixes, made at no cost.
+ *
+ * A body is a system message shared by its group (three quarters of the size, 64 groups) and a
+ * user message that begins with a number used once. From that number on every prompt differs from
+ * every other, so that a router that remembers prompts meets a new one with each request and a
+ * known prefix in it. The pieces lie in memory and are sent with one writev; only the number is
+ * written per request.
+ */
+#ifndef KVB_BODIES_H
+#define KVB_BODIES_H
+
+#include <stdint.h>
+#include <sys/uio.h>
+
+#include "mem.h"
+
+#define KVB_BODY_GROUPS 64
+#define KVB_BODY_PIECES 4
+#define KVB_BODY_STAMP  64 /* bytes of scratch that a request owns */
+
+struct kvb_bodies {
+	struct kvb_buf open;   /* HTTP head and the JSON up to the shared text */
+	struct kvb_buf shared; /* KVB_BODY_GROUPS texts of shared_len bytes */
+	size_t shared_len;
+	struct kvb_buf close; /* what follows the number */
+	uint64_t next;        /* number of the next request */
+};
+
+/* body_bytes: size of each body, at least 512. stream: ask for an event stream. */
+void kvb_bodies_init(struct kvb_bodies *bodies, const char *host, size_t body_bytes, int stream);
+/* The next request: pieces point into bodies and stamp, valid until those change. */
+void kvb_bodies_next(struct kvb_bodies *bodies, struct iovec pieces[KVB_BODY_PIECES],
+	char stamp[KVB_BODY_STAMP]);
+void kvb_bodies_finish(struct kvb_bodies *bodies);
+
+#endif

@@ -1,0 +1,56 @@
+/*
+ * job.h - one measurement that kvb-load is asked for, and the program's parts that do it.
+ *
+ * A job is a line of words: a kind and key=value pairs, from the command line or standard input:
+ *
+ *     requests port=8080 body=2048 connections=64 seconds=2 pid=1234
+ *
+ * Its result is one JSON object on one line of standard output. The keys are in job.c.
+ */
+#ifndef KVB_JOB_H
+#define KVB_JOB_H
+
+#include <stdint.h>
+#include <stdio.h>
+
+#include "backend.h"
+#include "kvway/err.h"
+#include "reactor.h"
+
+enum kvb_job_kind {
+	KVB_JOB_REQUESTS, /* closed loop or paced POSTs: CPU per request, requests per second */
+	KVB_JOB_STREAM,   /* many event streams: CPU per chunk, added delay */
+	KVB_JOB_IDLE,     /* idle kept-alive clients: memory per client */
+};
+
+struct kvb_job {
+	enum kvb_job_kind kind;
+	char host[64];       /* of the proxy, numeric */
+	int64_t port;        /* of the proxy */
+	int64_t pid;         /* of the proxy, for CPU and memory; 0: not read */
+	int64_t body;        /* bytes of a request body */
+	int64_t connections; /* requests: at once; idle: clients counted */
+	int64_t streams;
+	int64_t interval_us; /* between two events of one stream */
+	int64_t warmup_ms;   /* load before anything is counted */
+	int64_t duration_ms; /* of what is counted */
+	int64_t rate;        /* requests per second; 0: as fast as answers come */
+};
+
+/* What jobs work with: one reactor, and the backends that run in it (NULL if none do). */
+struct kvb_load {
+	struct kvb_reactor reactor;
+	struct kvb_backend *backend;
+};
+
+/* Parses one line (changed by it). KVW_EINVAL: a message was written to error, one line. */
+enum kvw_err kvb_job_parse(char *line, struct kvb_job *out, FILE *error) KVW_MUST_CHECK;
+/* The keys with their defaults, for --help. */
+void kvb_job_print_keys(FILE *out);
+
+/* Each runs until its result is written to out; KVW_EIO if nothing could be measured. */
+enum kvw_err kvb_job_requests(struct kvb_load *load, const struct kvb_job *job, FILE *out);
+enum kvw_err kvb_job_stream(struct kvb_load *load, const struct kvb_job *job, FILE *out);
+enum kvw_err kvb_job_idle(struct kvb_load *load, const struct kvb_job *job, FILE *out);
+
+#endif

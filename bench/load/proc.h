@@ -1,0 +1,30 @@
+/*
+ * proc.h - what a process has used: CPU time and memory, from /proc.
+ *
+ * CPU comes from schedstat, which counts nanoseconds that threads really ran, summed over the
+ * process's threads. Clock ticks (/proc/PID/stat) would be too coarse for one second's window.
+ */
+#ifndef KVB_PROC_H
+#define KVB_PROC_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "kvway/err.h"
+
+/* Nanoseconds of CPU used so far by all living threads of the process. */
+enum kvw_err kvb_proc_cpu_ns(int pid, uint64_t *out) KVW_MUST_CHECK;
+/* The same, per thread: at most room values in the order of thread ids; *count is set. */
+enum kvw_err kvb_proc_thread_cpu_ns(
+	int pid, uint64_t *out, size_t room, size_t *count) KVW_MUST_CHECK;
+
+/* Memory of a process in bytes, from smaps_rollup. Sockets' kernel memory is not part of it. */
+struct kvb_memory {
+	uint64_t rss;  /* resident, shared pages counted in full */
+	uint64_t pss;  /* resident, shared pages divided among their users */
+	uint64_t anon; /* resident and private: heap, stacks */
+};
+
+enum kvw_err kvb_proc_memory(int pid, struct kvb_memory *out) KVW_MUST_CHECK;
+
+#endif

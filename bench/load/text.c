@@ -1,0 +1,55 @@
+/* text.c - see text.h. Cost: one random number per eight words. */
+#include "text.h"
+
+#include <math.h>
+#include <string.h>
+
+/* 128 words: seven bits choose one. */
+static const char words[128][4] = {"the", "and", "for", "are", "but", "not", "you", "all", "any",
+	"can", "had", "her", "was", "one", "our", "out", "day", "get", "has", "him", "his", "how",
+	"man", "new", "now", "old", "see", "two", "way", "who", "boy", "did", "its", "let", "put",
+	"say", "she", "too", "use", "dad", "mom", "act", "add", "age", "ago", "air", "arm", "art",
+	"ask", "bad", "bag", "bar", "bed", "big", "bit", "box", "bus", "buy", "car", "cat", "cut",
+	"dog", "dry", "due", "ear", "eat", "egg", "end", "eye", "far", "few", "fit", "fly", "fun",
+	"gas", "god", "got", "gun", "hit", "hot", "ice", "job", "key", "kid", "law", "lay", "led",
+	"leg", "lie", "lot", "low", "map", "may", "men", "met", "mix", "net", "nor", "off", "oil",
+	"own", "pay", "per", "pop", "ran", "red", "rid", "row", "run", "sat", "sea", "set", "sit",
+	"six", "sky", "son", "sun", "tax", "tea", "ten", "tie", "top", "try", "war", "wet", "win",
+	"yes", "yet"};
+
+uint64_t kvb_random(uint64_t *state)
+{
+	uint64_t z = (*state += UINT64_C(0x9e3779b97f4a7c15));
+
+	z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
+	z = (z ^ (z >> 27)) * UINT64_C(0x94d049bb133111eb);
+	return z ^ (z >> 31);
+}
+
+double kvb_random_unit(uint64_t *state)
+{
+	return (double)(kvb_random(state) >> 11) * 0x1p-53;
+}
+
+double kvb_random_exponential(uint64_t *state, double mean)
+{
+	return -mean * log1p(-kvb_random_unit(state));
+}
+
+void kvb_text_add(struct kvb_buf *buf, uint64_t id, size_t bytes)
+{
+	uint64_t state = id * UINT64_C(0xd1342543de82ef95) + 1;
+
+	while (bytes > 0) {
+		uint64_t bits = kvb_random(&state);
+		char piece[32];
+		size_t len = bytes < sizeof(piece) ? bytes : sizeof(piece);
+
+		for (size_t i = 0; i < 8; i++, bits >>= 8) {
+			memcpy(piece + 4 * i, words[bits & 127], 3);
+			piece[4 * i + 3] = ' ';
+		}
+		kvb_buf_add(buf, piece, len);
+		bytes -= len;
+	}
+}

@@ -1,0 +1,30 @@
+/*
+ * text.h - prompt text made from numbers.
+ *
+ * Text is a sequence of common English words of three letters, each followed by a space: four
+ * bytes, and about one token in the usual tokenizers, so that a prompt meant to be n tokens long
+ * is n tokens long for a simulated worker (4 bytes per token) and nearly so for a real one. The
+ * words of a block follow from its id alone: equal ids give equal text in every process.
+ */
+#ifndef KVB_TEXT_H
+#define KVB_TEXT_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "mem.h"
+
+/* Sequence of numbers from a seed (splitmix64). The state is the caller's; no thread rules. */
+uint64_t kvb_random(uint64_t *state);
+/* Uniform within [0, 1). */
+double kvb_random_unit(uint64_t *state);
+/* Exponentially distributed with the given mean: the gaps of a Poisson process. */
+double kvb_random_exponential(uint64_t *state, double mean);
+
+/*
+ * Adds `bytes` bytes of the text named by id. The text of an id is endless; a shorter request
+ * gives a prefix of a longer one.
+ */
+void kvb_text_add(struct kvb_buf *buf, uint64_t id, size_t bytes);
+
+#endif
