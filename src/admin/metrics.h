@@ -8,12 +8,14 @@
 #ifndef KVW_METRICS_H
 #define KVW_METRICS_H
 
+#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 
 #include "kvway/err.h"
 #include "record.h"
 
+struct kvw_access_log;
 struct kvw_fleet;
 
 /* Plain counters that the proxy adds to; each has a line in metrics.def. */
@@ -52,15 +54,29 @@ enum kvw_gauge {
 struct kvw_metrics;
 struct kvw_metrics_shard;
 
+/* Where a scrape finds what this room does not count itself. Borrowed; members may be NULL. */
+struct kvw_metrics_sources {
+	const _Atomic int64_t *loop_turn_ns; /* monotonic ns of each loop's last turn; 0: not begun */
+	size_t loop_count;
+	const struct kvw_access_log *access_log;
+};
+
+/* fleet is borrowed; its worker count is fixed. */
 enum kvw_err kvw_metrics_create(size_t loops, const struct kvw_fleet *fleet,
 	struct kvw_metrics **out) KVW_MUST_CHECK;
 void kvw_metrics_destroy(struct kvw_metrics *metrics); /* NULL is allowed */
 struct kvw_metrics_shard *kvw_metrics_shard(struct kvw_metrics *metrics, size_t loop);
+/* Before other threads render; kvw_admin_start() does it. */
+void kvw_metrics_set_sources(struct kvw_metrics *metrics,
+	const struct kvw_metrics_sources *sources);
 
 /* --- called by the loop that owns the shard --- */
 void kvw_metrics_add(struct kvw_metrics_shard *shard, enum kvw_counter counter, uint64_t n);
 void kvw_metrics_gauge(struct kvw_metrics_shard *shard, enum kvw_gauge gauge, int64_t delta);
 void kvw_metrics_stream_gap(struct kvw_metrics_shard *shard, int64_t gap_ns); /* inter-token */
+/* +1 where a request on this worker has its first token, -1 where that request ends. */
+void kvw_metrics_decoding(struct kvw_metrics_shard *shard, uint32_t worker_id, int delta);
+/* Once per request, at its end. */
 void kvw_metrics_record(struct kvw_metrics_shard *shard, const struct kvw_request_record *record);
 
 /* --- any thread --- */
@@ -68,8 +84,23 @@ void kvw_metrics_record(struct kvw_metrics_shard *shard, const struct kvw_reques
 int64_t kvw_metrics_gauge_sum(const struct kvw_metrics *metrics, enum kvw_gauge gauge);
 uint64_t kvw_metrics_counter_sum(const struct kvw_metrics *metrics, enum kvw_counter counter);
 
-/* Prometheus text exposition 0.0.4. Caller frees *text. now_ns: monotonic. */
+/* Prometheus text exposition 0.0.4. Caller frees *text. now_ns: monotonic. Called on a loop or on
+ * the control thread, for which the fleet's view is safe to read. */
 enum kvw_err kvw_metrics_render(struct kvw_metrics *metrics, int64_t now_ns, char **text,
 	size_t *len) KVW_MUST_CHECK;
+
+/* Control thread, about once a second: samples what rates are made of. */
+void kvw_metrics_tick(struct kvw_metrics *metrics, int64_t now_ns);
+
+/* --- the list itself, from metrics.def --- */
+struct kvw_metric_info {
+	const char *name, *type, *labels, *help;
+};
+
+/* The i-th metric; NULL past the last. */
+const struct kvw_metric_info *kvw_metric_info(size_t i);
+
+/* Writes METRICS.md. */
+void kvw_metrics_reference(FILE *out);
 
 #endif

@@ -1,0 +1,72 @@
+/*
+ * collect.h - from shards to Prometheus text. Private to src/admin/metrics_render.c and collect*.c.
+ *
+ * Each collector named in metrics.def writes the samples of one metric. HELP and TYPE are written
+ * by the renderer before it calls.
+ */
+#ifndef KVW_COLLECT_H
+#define KVW_COLLECT_H
+
+#include "metrics_shard.h"
+#include "text.h"
+
+/* The `arg` of a metric, where it is not an enum of metrics.h or a tally. */
+enum kvw_collect_of {
+	/* worker */
+	KVW_OF_RUNNING, KVW_OF_PREFILL, KVW_OF_DECODING, KVW_OF_QPS, KVW_OF_LATENCY, KVW_OF_HEALTHY,
+	KVW_OF_HEALTH, KVW_OF_QUEUE, KVW_OF_FAILURES, KVW_OF_PROBES_FAILED, KVW_OF_GENERATION,
+	KVW_OF_CAPACITY, KVW_OF_BLOCK,
+	/* server_tokens */
+	KVW_OF_INPUT, KVW_OF_OUTPUT,
+	/* route_histogram */
+	KVW_OF_TOTAL, KVW_OF_TTFT, KVW_OF_ADDED,
+	/* strategy */
+	KVW_OF_TREE_BYTES, KVW_OF_TREE_LIMIT, KVW_OF_TREE_NODES, KVW_OF_TREE_CHUNKS,
+	KVW_OF_TREE_EVICTED, KVW_OF_TREE_PURGES, KVW_OF_SESSIONS,
+	/* dropped */
+	KVW_OF_ACCESS_LOG, KVW_OF_LOG,
+	/* host and process */
+	KVW_OF_CPU, KVW_OF_MEMORY, KVW_OF_DISK,
+	KVW_OF_START_TIME, KVW_OF_CPU_SECONDS, KVW_OF_RSS, KVW_OF_VIRTUAL, KVW_OF_OPEN_FDS,
+	KVW_OF_MAX_FDS
+};
+
+/* One rendering. */
+struct kvw_collect {
+	struct kvw_metrics *metrics; /* its lock is held */
+	struct kvw_text *text;
+	int64_t now_ns;
+	const struct kvw_metric_info *info; /* the metric being written */
+	int arg;
+};
+
+/* One label of a sample. */
+struct kvw_label {
+	const char *name;
+	struct kvw_slice value;
+};
+
+/* Starts a line: name, suffix, labels in braces if there are any, a space. */
+void kvw_sample(struct kvw_collect *collect, const char *suffix, const struct kvw_label *labels,
+	size_t count);
+/* The same and the number and the line's end. */
+void kvw_sample_u64(struct kvw_collect *collect, const struct kvw_label *labels, size_t count,
+	uint64_t value);
+void kvw_sample_double(struct kvw_collect *collect, const struct kvw_label *labels, size_t count,
+	double value);
+/* Buckets, sum and count. At most 7 labels. */
+void kvw_sample_histogram(struct kvw_collect *collect, const struct kvw_label *labels, size_t count,
+	const struct kvw_bounds *bounds, const struct kvw_histogram_sum *sum);
+
+/* Sum of an _Atomic uint64_t at `offset` in each shard. */
+uint64_t kvw_shards_sum(const struct kvw_metrics *metrics, size_t offset);
+
+/* Label texts. slot: of a worker or a model. */
+struct kvw_slice kvw_worker_label(const struct kvw_metrics *metrics, size_t slot);
+struct kvw_slice kvw_model_label(const struct kvw_metrics *metrics, size_t slot);
+
+#define KVW_METRIC(name, type, labels, collector, arg, help)                                       \
+	void kvw_collect_##collector(struct kvw_collect *collect);
+#include "metrics.def"
+
+#endif
