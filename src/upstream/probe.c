@@ -1,0 +1,585 @@
+/*
+ * probe.c - see probe.h.
+ *
+ * Each worker has three asks (health, models, metrics). An ask owns one curl handle for its whole
+ * life and one timer; it is either waiting for its timer or running, never both:
+ *
+ *   timer fires -> start() adds the handle to the multi -> curl drives it from socket and timeout
+ *   events -> finish() takes it out, tells the fleet, sets the timer again
+ *
+ * A probe goes to the address that requests go to (the one resolved at start, Host as configured),
+ * so DNS can neither block this thread nor make it judge another machine. Connections are not kept:
+ * a probe must show that the worker accepts new ones, and vLLM would close an idle one before the
+ * next round anyway.
+ *
+ * libcurl calls back from inside its own functions; those callbacks only touch events and buffers.
+ * Handles are taken out in read_results(), after libcurl has returned.
+ */
+#include "probe.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <netdb.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <curl/curl.h>
+#include <event2/event.h>
+
+#include "clock.h"
+#include "log.h"
+#include "scrape.h"
+
+#define STAGGER_NS      KVW_NS_PER_MS          /* between two workers of the first round */
+#define WANTED_POLL_MS  100                    /* how often models_wanted is looked at */
+#define WANTED_PAUSE_NS KVW_NS_PER_S           /* at most one such refresh per worker and second */
+#define SCRAPE_LEAST_MS 10000                  /* timeout of models and metrics, at least */
+#define HEALTH_BODY     (64u << 10)            /* enough of a health page to drain it */
+
+enum ask_kind { ASK_HEALTH, ASK_MODELS, ASK_METRICS, ASK_COUNT };
+
+static const char *const ask_names[ASK_COUNT] = {"health", "models", "metrics"};
+
+/* One question to one worker, repeated for ever. */
+struct ask {
+	struct target *target;
+	enum ask_kind kind;
+	CURL *easy;
+	struct curl_slist *headers;
+	struct event *timer;
+	bool running;
+	int64_t started_ns; /* last start */
+	char *body;         /* owned; of the running transfer */
+	size_t len, capacity;
+	char error[CURL_ERROR_SIZE];
+};
+
+/* One worker. */
+struct target {
+	struct kvw_prober *prober;
+	struct kvw_worker *worker;
+	struct ask asks[ASK_COUNT];
+	bool first_done; /* a health probe has ended */
+	bool failing;    /* the last health probe failed */
+	bool started_known;
+	double started_s; /* process_start_time_seconds as last read */
+	bool scrape_complained; /* an unreadable list was logged; cleared by a good one */
+};
+
+struct kvw_prober {
+	struct event_base *base;
+	struct kvw_fleet *fleet;
+	CURLM *multi;
+	struct event *timeout; /* curl's */
+	struct event *wanted;  /* looks at models_wanted */
+	struct target *targets; /* [target_count] */
+	size_t target_count;
+	size_t first_round_done;
+	uint64_t random; /* state of the jitter */
+	bool curl_ready;
+};
+
+static void read_results(struct kvw_prober *prober);
+
+/* xorshift64: spreads probes; nothing depends on its quality. */
+static double next_fraction(struct kvw_prober *prober)
+{
+	prober->random ^= prober->random << 13;
+	prober->random ^= prober->random >> 7;
+	prober->random ^= prober->random << 17;
+	return (double)(prober->random >> 11) / (double)(UINT64_C(1) << 53);
+}
+
+static void set_timer(struct event *timer, int64_t ns)
+{
+	struct timeval delay = {.tv_sec = ns / KVW_NS_PER_S,
+		.tv_usec = ns % KVW_NS_PER_S / 1000};
+
+	event_add(timer, &delay);
+}
+
+static int64_t interval_ns(const struct ask *ask)
+{
+	const struct kvw_config *config = ask->target->prober->fleet->config;
+
+	switch (ask->kind) {
+	case ASK_HEALTH:
+		return config->health_interval_ms * KVW_NS_PER_MS;
+	case ASK_MODELS:
+		return config->health_models_interval_ms * KVW_NS_PER_MS;
+	default:
+		return config->health_metrics_interval_ms * KVW_NS_PER_MS;
+	}
+}
+
+/* The first interval is anything between half and a whole one, so that workers drift apart; later
+ * ones vary by a tenth, so that they stay apart. */
+static void schedule_next(struct ask *ask, bool first)
+{
+	double least = first ? 0.5 : 0.95, spread = first ? 0.5 : 0.1;
+	double factor = least + spread * next_fraction(ask->target->prober);
+
+	set_timer(ask->timer, (int64_t)((double)interval_ns(ask) * factor));
+}
+
+static long timeout_ms(const struct ask *ask)
+{
+	int64_t ms = ask->target->prober->fleet->config->health_timeout_ms;
+
+	if (ask->kind != ASK_HEALTH && ms < SCRAPE_LEAST_MS)
+		ms = SCRAPE_LEAST_MS;
+	return (long)ms;
+}
+
+/* --- results --- */
+
+static void take_health(struct target *target, bool ok, const char *why)
+{
+	bool was_failing = target->failing;
+
+	if (!target->first_done)
+		target->prober->first_round_done++;
+	target->first_done = true;
+	target->failing = !ok;
+	kvw_fleet_set_probe(target->prober->fleet, target->worker, ok, why);
+	/* A worker that has come back may be another process: look at it at once. */
+	if (!ok || !was_failing)
+		return;
+	for (int kind = ASK_MODELS; kind < ASK_COUNT; kind++)
+		if (target->asks[kind].timer != NULL && !target->asks[kind].running)
+			set_timer(target->asks[kind].timer, 0);
+}
+
+static void complain(struct target *target, const char *what, const char *why)
+{
+	if (!target->scrape_complained)
+		kvw_warn("probe", "cannot read %s url=%s error=\"%s\"", what, target->worker->url,
+			why);
+	target->scrape_complained = true;
+}
+
+static void take_models(struct target *target, const struct ask *ask)
+{
+	struct kvw_model_names names;
+	enum kvw_err err = kvw_scrape_models(ask->body == NULL ? "" : ask->body, ask->len, &names);
+
+	if (err != KVW_OK) {
+		complain(target, "/v1/models",
+			err == KVW_ENOMEM   ? "out of memory"
+			: err == KVW_ELIMIT ? "too many or too long names"
+					    : "not a list of models");
+		return;
+	}
+	err = kvw_fleet_set_models(target->prober->fleet, target->worker,
+		(const char *const *)names.items, names.count);
+	if (err != KVW_OK)
+		complain(target, "/v1/models", "out of memory");
+	else
+		target->scrape_complained = false;
+	kvw_model_names_finish(&names);
+}
+
+static void take_metrics(struct target *target, const struct ask *ask)
+{
+	struct kvw_scrape scrape;
+
+	kvw_scrape_metrics(ask->body == NULL ? "" : ask->body, ask->len, &scrape);
+	if (scrape.started_known) {
+		if (target->started_known && scrape.started_s != target->started_s)
+			kvw_fleet_cache_lost(target->prober->fleet, target->worker,
+				"process_start_time_seconds changed");
+		target->started_known = true;
+		target->started_s = scrape.started_s;
+	}
+	if (scrape.capacity_known)
+		kvw_fleet_set_capacity(
+			target->worker, scrape.capacity_tokens, scrape.block_size);
+}
+
+static void finish(struct ask *ask, CURLcode code)
+{
+	struct target *target = ask->target;
+	bool first = ask->kind == ASK_HEALTH && !target->first_done;
+	char why[CURL_ERROR_SIZE + 32];
+	long status = 0;
+	bool ok;
+
+	curl_multi_remove_handle(target->prober->multi, ask->easy);
+	ask->running = false;
+	curl_easy_getinfo(ask->easy, CURLINFO_RESPONSE_CODE, &status);
+	ok = code == CURLE_OK && status >= 200 && status < 300;
+	if (code != CURLE_OK)
+		snprintf(why, sizeof(why), "%s",
+			ask->error[0] != '\0' ? ask->error : curl_easy_strerror(code));
+	else
+		snprintf(why, sizeof(why), "status %ld", status);
+	if (ask->kind == ASK_HEALTH)
+		take_health(target, ok, why);
+	else if (!ok)
+		kvw_debug("probe", "no answer kind=%s url=%s error=\"%s\"", ask_names[ask->kind],
+			target->worker->url, why);
+	else if (ask->kind == ASK_MODELS)
+		take_models(target, ask);
+	else
+		take_metrics(target, ask);
+	free(ask->body);
+	ask->body = NULL;
+	ask->len = ask->capacity = 0;
+	schedule_next(ask, first);
+}
+
+/* --- libcurl and libevent --- */
+
+static void start(struct ask *ask)
+{
+	CURLMcode code;
+
+	if (ask->running)
+		return;
+	event_del(ask->timer);
+	ask->error[0] = '\0';
+	curl_easy_setopt(ask->easy, CURLOPT_TIMEOUT_MS, timeout_ms(ask));
+	ask->started_ns = kvw_clock_ns();
+	code = curl_multi_add_handle(ask->target->prober->multi, ask->easy);
+	if (code != CURLM_OK) {
+		kvw_warn("probe", "cannot start kind=%s url=%s error=\"%s\"", ask_names[ask->kind],
+			ask->target->worker->url, curl_multi_strerror(code));
+		schedule_next(ask, false);
+		return;
+	}
+	ask->running = true;
+}
+
+static void on_ask_timer(evutil_socket_t fd, short what, void *arg)
+{
+	(void)fd;
+	(void)what;
+	start(arg);
+}
+
+static size_t on_body(char *data, size_t size, size_t count, void *arg)
+{
+	struct ask *ask = arg;
+	size_t len = size * count, limit = KVW_PROBE_MAX_BODY, capacity;
+	char *body;
+
+	if (ask->kind == ASK_HEALTH)
+		limit = HEALTH_BODY;
+	if (len > limit - ask->len)
+		return 0; /* libcurl ends the transfer with an error */
+	if (ask->kind == ASK_HEALTH) {
+		ask->len += len;
+		return len;
+	}
+	if (len > ask->capacity - ask->len) {
+		capacity = ask->capacity == 0 ? 16384 : ask->capacity;
+		while (capacity - ask->len < len)
+			capacity *= 2;
+		body = realloc(ask->body, capacity);
+		if (body == NULL)
+			return 0;
+		ask->body = body;
+		ask->capacity = capacity;
+	}
+	memcpy(ask->body + ask->len, data, len);
+	ask->len += len;
+	return len;
+}
+
+static void on_socket_event(evutil_socket_t fd, short what, void *arg)
+{
+	struct kvw_prober *prober = arg;
+	int mask = (what & EV_READ ? CURL_CSELECT_IN : 0) |
+		   (what & EV_WRITE ? CURL_CSELECT_OUT : 0);
+	int running;
+
+	curl_multi_socket_action(prober->multi, (curl_socket_t)fd, mask, &running);
+	read_results(prober);
+}
+
+static int on_socket(CURL *easy, curl_socket_t fd, int what, void *arg, void *socket_arg)
+{
+	struct kvw_prober *prober = arg;
+	struct event *event = socket_arg;
+	short wanted = EV_PERSIST;
+
+	(void)easy;
+	if (event != NULL)
+		event_free(event);
+	event = NULL;
+	if (what != CURL_POLL_REMOVE) {
+		if (what & CURL_POLL_IN)
+			wanted |= EV_READ;
+		if (what & CURL_POLL_OUT)
+			wanted |= EV_WRITE;
+		event = event_new(prober->base, fd, wanted, on_socket_event, prober);
+		if (event == NULL || event_add(event, NULL) != 0)
+			kvw_warn("probe", "out of memory for a socket event");
+	}
+	curl_multi_assign(prober->multi, fd, event);
+	return 0;
+}
+
+static int on_curl_timer(CURLM *multi, long ms, void *arg)
+{
+	struct kvw_prober *prober = arg;
+
+	(void)multi;
+	if (ms < 0)
+		event_del(prober->timeout);
+	else
+		set_timer(prober->timeout, ms * KVW_NS_PER_MS);
+	return 0;
+}
+
+static void on_timeout(evutil_socket_t fd, short what, void *arg)
+{
+	struct kvw_prober *prober = arg;
+	int running;
+
+	(void)fd;
+	(void)what;
+	curl_multi_socket_action(prober->multi, CURL_SOCKET_TIMEOUT, 0, &running);
+	read_results(prober);
+}
+
+static void read_results(struct kvw_prober *prober)
+{
+	CURLMsg *message;
+	int left;
+
+	while ((message = curl_multi_info_read(prober->multi, &left)) != NULL) {
+		struct ask *ask = NULL;
+
+		if (message->msg != CURLMSG_DONE)
+			continue;
+		curl_easy_getinfo(message->easy_handle, CURLINFO_PRIVATE, (char **)&ask);
+		finish(ask, message->data.result);
+	}
+}
+
+static void on_wanted(evutil_socket_t fd, short what, void *arg)
+{
+	struct kvw_prober *prober = arg;
+	int64_t now_ns = kvw_clock_ns();
+
+	(void)fd;
+	(void)what;
+	for (size_t i = 0; i < prober->target_count; i++) {
+		struct target *target = &prober->targets[i];
+		struct ask *ask = &target->asks[ASK_MODELS];
+		_Atomic bool *wanted = &target->worker->models_wanted;
+
+		if (!atomic_load_explicit(wanted, memory_order_relaxed))
+			continue;
+		if (ask->easy == NULL) {
+			atomic_store_explicit(wanted, false, memory_order_relaxed);
+			continue; /* its list is configured */
+		}
+		if (ask->running || now_ns - ask->started_ns < WANTED_PAUSE_NS)
+			continue;
+		atomic_store_explicit(wanted, false, memory_order_relaxed);
+		start(ask);
+	}
+}
+
+/* --- setting up and taking down --- */
+
+/* http://ADDRESS:PORT of where requests go; a scope id's % is escaped as RFC 6874 asks. */
+static enum kvw_err make_origin(const struct kvw_worker *worker, char *out, size_t room)
+{
+	char host[NI_MAXHOST], port[8], escaped[NI_MAXHOST * 3];
+	size_t len = 0;
+
+	if (getnameinfo((const struct sockaddr *)&worker->addr, worker->addr_len, host, sizeof(host),
+		    port, sizeof(port), NI_NUMERICHOST | NI_NUMERICSERV) != 0)
+		return KVW_EINVAL;
+	for (const char *c = host; *c != '\0'; c++) {
+		escaped[len++] = *c;
+		if (*c == '%') {
+			escaped[len++] = '2';
+			escaped[len++] = '5';
+		}
+	}
+	escaped[len] = '\0';
+	snprintf(out, room, worker->addr.ss_family == AF_INET6 ? "http://[%s]:%s" : "http://%s:%s",
+		escaped, port);
+	return KVW_OK;
+}
+
+static enum kvw_err add_header(struct ask *ask, const char *name, const char *value)
+{
+	struct curl_slist *list;
+	char *line;
+
+	if (asprintf(&line, "%s: %s", name, value) < 0)
+		return KVW_ENOMEM;
+	list = curl_slist_append(ask->headers, line);
+	free(line);
+	if (list == NULL)
+		return KVW_ENOMEM;
+	ask->headers = list;
+	return KVW_OK;
+}
+
+static enum kvw_err make_headers(struct ask *ask)
+{
+	const struct kvw_worker *worker = ask->target->worker;
+	enum kvw_err err = add_header(ask, "Host", worker->authority);
+	char *bearer;
+
+	if (err == KVW_OK)
+		err = add_header(ask, "User-Agent", "kvway/" KVW_VERSION);
+	if (err != KVW_OK || worker->api_key[0] == '\0')
+		return err;
+	if (asprintf(&bearer, "Bearer %s", worker->api_key) < 0)
+		return KVW_ENOMEM;
+	err = add_header(ask, "Authorization", bearer);
+	free(bearer);
+	return err;
+}
+
+static enum kvw_err set_options(struct ask *ask, const char *url)
+{
+	CURL *easy = ask->easy;
+	bool ok = curl_easy_setopt(easy, CURLOPT_URL, url) == CURLE_OK &&
+		  curl_easy_setopt(easy, CURLOPT_HTTPHEADER, ask->headers) == CURLE_OK &&
+		  curl_easy_setopt(easy, CURLOPT_PROTOCOLS_STR, "http") == CURLE_OK &&
+		  curl_easy_setopt(easy, CURLOPT_PROXY, "") == CURLE_OK &&
+		  curl_easy_setopt(easy, CURLOPT_NOSIGNAL, 1L) == CURLE_OK &&
+		  curl_easy_setopt(easy, CURLOPT_FOLLOWLOCATION, 0L) == CURLE_OK &&
+		  curl_easy_setopt(easy, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1) ==
+			  CURLE_OK &&
+		  curl_easy_setopt(easy, CURLOPT_FORBID_REUSE, 1L) == CURLE_OK &&
+		  curl_easy_setopt(easy, CURLOPT_FRESH_CONNECT, 1L) == CURLE_OK &&
+		  curl_easy_setopt(easy, CURLOPT_BUFFERSIZE, 16384L) == CURLE_OK &&
+		  curl_easy_setopt(easy, CURLOPT_WRITEFUNCTION, on_body) == CURLE_OK &&
+		  curl_easy_setopt(easy, CURLOPT_WRITEDATA, ask) == CURLE_OK &&
+		  curl_easy_setopt(easy, CURLOPT_ERRORBUFFER, ask->error) == CURLE_OK &&
+		  curl_easy_setopt(easy, CURLOPT_PRIVATE, ask) == CURLE_OK;
+
+	return ok ? KVW_OK : KVW_ENOMEM;
+}
+
+static enum kvw_err init_ask(struct ask *ask, struct target *target, enum ask_kind kind,
+	const char *origin)
+{
+	struct kvw_prober *prober = target->prober;
+	const char *path = kind == ASK_HEALTH   ? prober->fleet->config->health_path
+			   : kind == ASK_MODELS ? "/v1/models"
+						: "/metrics";
+	enum kvw_err err;
+	char *url;
+
+	ask->target = target;
+	ask->kind = kind;
+	ask->easy = curl_easy_init();
+	ask->timer = event_new(prober->base, -1, 0, on_ask_timer, ask);
+	if (ask->easy == NULL || ask->timer == NULL)
+		return KVW_ENOMEM;
+	err = make_headers(ask);
+	if (err != KVW_OK)
+		return err;
+	if (asprintf(&url, "%s%s%s", origin, target->worker->path_prefix, path) < 0)
+		return KVW_ENOMEM;
+	err = set_options(ask, url);
+	free(url);
+	if (err == KVW_OK)
+		set_timer(ask->timer, (int64_t)(target - prober->targets) * STAGGER_NS);
+	return err;
+}
+
+static enum kvw_err init_target(struct kvw_prober *prober, struct target *target,
+	struct kvw_worker *worker)
+{
+	char origin[NI_MAXHOST * 3 + 32];
+	enum kvw_err err;
+
+	target->prober = prober;
+	target->worker = worker;
+	err = make_origin(worker, origin, sizeof(origin));
+	for (int kind = 0; kind < ASK_COUNT && err == KVW_OK; kind++)
+		if (kind != ASK_MODELS || !worker->models_given)
+			err = init_ask(&target->asks[kind], target, (enum ask_kind)kind, origin);
+	return err;
+}
+
+static enum kvw_err init_multi(struct kvw_prober *prober)
+{
+	const struct timeval poll = {.tv_usec = WANTED_POLL_MS * 1000};
+
+	if (curl_global_init(CURL_GLOBAL_DEFAULT) != CURLE_OK)
+		return KVW_ENOMEM;
+	prober->curl_ready = true;
+	prober->multi = curl_multi_init();
+	prober->timeout = event_new(prober->base, -1, 0, on_timeout, prober);
+	prober->wanted = event_new(prober->base, -1, EV_PERSIST, on_wanted, prober);
+	if (prober->multi == NULL || prober->timeout == NULL || prober->wanted == NULL ||
+		event_add(prober->wanted, &poll) != 0)
+		return KVW_ENOMEM;
+	curl_multi_setopt(prober->multi, CURLMOPT_SOCKETFUNCTION, on_socket);
+	curl_multi_setopt(prober->multi, CURLMOPT_SOCKETDATA, prober);
+	curl_multi_setopt(prober->multi, CURLMOPT_TIMERFUNCTION, on_curl_timer);
+	curl_multi_setopt(prober->multi, CURLMOPT_TIMERDATA, prober);
+	return KVW_OK;
+}
+
+enum kvw_err kvw_prober_create(struct event_base *base, struct kvw_fleet *fleet,
+	struct kvw_prober **out)
+{
+	struct kvw_prober *prober = calloc(1, sizeof(*prober));
+	enum kvw_err err;
+
+	if (prober == NULL)
+		return KVW_ENOMEM;
+	prober->base = base;
+	prober->fleet = fleet;
+	prober->random = (uint64_t)kvw_clock_ns() | 1;
+	prober->targets = calloc(fleet->count + 1, sizeof(*prober->targets));
+	err = prober->targets == NULL ? KVW_ENOMEM : init_multi(prober);
+	for (size_t i = 0; i < fleet->count && err == KVW_OK; i++) {
+		prober->target_count = i + 1;
+		err = init_target(prober, &prober->targets[i], fleet->workers[i]);
+	}
+	if (err == KVW_OK)
+		*out = prober;
+	else
+		kvw_prober_destroy(prober);
+	return err;
+}
+
+static void finish_ask(struct kvw_prober *prober, struct ask *ask)
+{
+	if (ask->running)
+		curl_multi_remove_handle(prober->multi, ask->easy);
+	if (ask->easy != NULL)
+		curl_easy_cleanup(ask->easy);
+	if (ask->timer != NULL)
+		event_free(ask->timer);
+	curl_slist_free_all(ask->headers);
+	free(ask->body);
+}
+
+void kvw_prober_destroy(struct kvw_prober *prober)
+{
+	if (prober == NULL)
+		return;
+	for (size_t i = 0; i < prober->target_count; i++)
+		for (int kind = 0; kind < ASK_COUNT; kind++)
+			finish_ask(prober, &prober->targets[i].asks[kind]);
+	if (prober->multi != NULL)
+		curl_multi_cleanup(prober->multi);
+	if (prober->timeout != NULL)
+		event_free(prober->timeout);
+	if (prober->wanted != NULL)
+		event_free(prober->wanted);
+	if (prober->curl_ready)
+		curl_global_cleanup();
+	free(prober->targets);
+	free(prober);
+}
+
+size_t kvw_prober_first_round_done(const struct kvw_prober *prober)
+{
+	return prober->first_round_done;
+}

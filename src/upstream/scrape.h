@@ -1,0 +1,45 @@
+/*
+ * scrape.h - what a worker's own pages say: /metrics (Prometheus text) and /v1/models (JSON).
+ *
+ * Both are written by another program and read without trust: every number has a range, every list
+ * a limit, and what does not fit the format is passed over (metrics) or refused (models).
+ */
+#ifndef KVW_SCRAPE_H
+#define KVW_SCRAPE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "kvway/err.h"
+#include "kvway/slice.h"
+
+/* Most engines (data parallel ranks) summed up, most models of one worker, longest model name. */
+#define KVW_SCRAPE_MAX_ENGINES    256
+#define KVW_SCRAPE_MAX_MODELS     4096
+#define KVW_SCRAPE_MAX_MODEL_NAME 512
+
+/* What the router wants to know from /metrics. */
+struct kvw_scrape {
+	bool started_known;
+	double started_s;         /* process_start_time_seconds */
+	bool capacity_known;      /* every engine told its cache */
+	uint64_t capacity_tokens; /* usable, all engines together */
+	uint32_t block_size;      /* tokens; the largest where engines differ */
+};
+
+/* Reads the text. Any bytes are allowed; lines that are no samples are passed over. */
+void kvw_scrape_metrics(const char *text, size_t len, struct kvw_scrape *out);
+
+/* Names of models, ascending, each once. */
+struct kvw_model_names {
+	char **items; /* owned */
+	size_t count;
+};
+
+/* KVW_EPROTO: not the list that OpenAI defines. KVW_ELIMIT, KVW_ENOMEM. */
+enum kvw_err kvw_scrape_models(const char *text, size_t len, struct kvw_model_names *out)
+	KVW_MUST_CHECK;
+void kvw_model_names_finish(struct kvw_model_names *names);
+
+#endif
