@@ -21,6 +21,7 @@ struct kvw_admin_deps {
 	/* Monotonic ns of the last turn of each loop, written by the loops (relaxed). */
 	const _Atomic int64_t *loop_turn_ns;
 	size_t loop_count;
+	const struct kvw_access_log *access_log; /* for its drop count; may be NULL */
 };
 
 /* Binds admin.listen and starts the thread. KVW_EIO: cannot bind; `errors` says why. */
@@ -33,6 +34,10 @@ void kvw_admin_stop(struct kvw_admin *admin);
 /* The address really bound (port 0 is resolved), for logs and tests. Borrowed. */
 const char *kvw_admin_address(const struct kvw_admin *admin);
 
+/* /health is 503 when a loop's last turn is older than 5 s: a loop without traffic must still turn
+ * every second or so. /ready is 200 while some worker has answered its probe, may be chosen and has
+ * a known list of models, and kvway is not draining. */
+
 /* A local answer: for GET or HEAD of /health /ready /metrics /v1/models. Any thread. */
 struct kvw_local_answer {
 	int status;
@@ -41,7 +46,8 @@ struct kvw_local_answer {
 	size_t len;
 };
 
-/* path without query. KVW_ENOTFOUND: not one of ours. KVW_ENOMEM. */
+/* path without query. KVW_ENOTFOUND: not one of ours. KVW_ENOMEM. Called on a loop between two of
+ * its quiet points, or on the control thread: the fleet's view is read. */
 enum kvw_err kvw_admin_answer(struct kvw_admin *admin, struct kvw_slice path, int64_t now_ns,
 	struct kvw_local_answer *out) KVW_MUST_CHECK;
 
