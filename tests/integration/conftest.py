@@ -3,6 +3,8 @@
 import pytest
 
 from rig.router import PROGRAM, Router
+from rig.sim import PROGRAM as SIM_PROGRAM
+from rig.sim import Sim
 from rig.worker import Worker
 
 
@@ -60,3 +62,20 @@ def pair(workers, kvway):
         return worker, kvway([worker], config)
 
     return make
+
+
+@pytest.fixture
+def kvsim(tmp_path):
+    """kvsim(count, *options): workers of a simulated engine."""
+    if not SIM_PROGRAM.exists():
+        pytest.fail(f"{SIM_PROGRAM} is missing: build with -Dbench=true")
+    made = []
+
+    def make(count=1, *options, **settings):
+        sim = Sim(tmp_path, count, *options, name=f"kvsim{len(made)}", **settings)
+        made.append(sim)
+        return sim.workers
+
+    yield make
+    for sim in made:
+        sim.kill()

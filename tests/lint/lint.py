@@ -270,7 +270,8 @@ def tests_listed():
                 continue
             build = path.parent / "meson.build"
             listed = (ROOT / build).read_text() if (ROOT / build).exists() else ""
-            if not re.search(rf"\b{re.escape(path.stem)}\b", listed):
+            short = path.stem.removeprefix("test_")
+            if not re.search(rf"(?<![a-z])({re.escape(path.stem)}|{re.escape(short)})\b", listed):
                 yield f"{path}: not listed in {build}"
 
 

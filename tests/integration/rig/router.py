@@ -176,8 +176,15 @@ class Router(Process):
     def inflight(self):
         """Everything that must be zero when no request is being served."""
         values = self.metrics()
-        names = ("kvway_exchanges", "kvway_inflight_requests", "kvway_upstream_busy",
-                 "vllm:num_requests_running", "kvway_body_bytes", "kvway_pending_bytes")
+        names = (
+            "kvway_exchanges",
+            "kvway_upstream_busy_connections",
+            "kvway_worker_inflight",
+            "kvway_body_bytes",
+            "kvway_pending_bytes",
+            "vllm:num_requests_running",
+        )
+        assert any(name in names for name, _ in values), "no gauge of this is there"
         return {
             f"{name}{sorted(labels)}": value
             for (name, labels), value in values.items()

@@ -1,0 +1,294 @@
+"""Starting, checking, stopping."""
+
+import json
+import pathlib
+import signal
+import subprocess
+import threading
+
+import pytest
+
+from rig.client import CHAT, Client, ask, chat_body
+from rig.router import PROGRAM, Process, write_config
+from rig.wait import PATIENCE, Port, until, unused_port
+from rig.wire import Closed
+
+ROOT = pathlib.Path(__file__).parents[2]
+
+
+def run(*argv, **options):
+    return subprocess.run(
+        [str(PROGRAM), *map(str, argv)],
+        capture_output=True,
+        text=True,
+        timeout=20 * PATIENCE,
+        **options,
+    )
+
+
+def streaming(go):
+    """A script that sends one event, waits, then ends properly."""
+
+    def script(ex):
+        ex.start_stream()
+        ex.event("first")
+        assert go.wait(10)
+        ex.event("[DONE]")
+        ex.end_stream()
+
+    return script
+
+
+def test_sigterm_lets_running_requests_finish(pair):
+    go = threading.Event()
+    _, router = pair(streaming(go), {"timeouts.drain": "20s"})
+    with Client(router.port) as client:
+        client.send_request("POST", CHAT, body=chat_body(stream=True))
+        answer = client.read_head()
+        assert client.reader.chunk()
+        router.signal(signal.SIGTERM)
+        until(lambda: refused(router.port), 5, "no new connections")
+        assert router.alive()
+        go.set()
+        client.read_body(answer)
+        assert b"[DONE]" in answer.body
+    assert router.wait(5) == 0
+
+
+def refused(port):
+    try:
+        with Client(port, timeout=1) as client:
+            return client.closed_by_peer(0.3)
+    except OSError:
+        return True
+
+
+def test_not_ready_while_draining(pair):
+    go = threading.Event()
+    _, router = pair(streaming(go), {"timeouts.drain": "20s"})
+    with Client(router.port) as client:
+        client.send_request("POST", CHAT, body=chat_body(stream=True))
+        client.read_head()
+        router.signal(signal.SIGTERM)
+        until(lambda: ask(router.admin_port, "GET", "/ready").status == 503, 5, "not ready")
+        go.set()
+        assert router.wait(5) == 0
+
+
+def test_idle_connections_do_not_hold_the_drain_up(pair):
+    _, router = pair(config={"timeouts.drain": "20s"})
+    with Client(router.port) as idle, Client(router.port) as kept:
+        assert kept.ask("GET", "/x").status == 200
+        router.signal(signal.SIGTERM)
+        assert router.wait(5) == 0
+        assert idle.closed_by_peer()
+
+
+def test_answers_during_the_drain_close_their_connection(pair):
+    go = threading.Event()
+
+    def script(ex):
+        assert go.wait(10)
+        ex.respond(body=b"late")
+
+    worker, router = pair(script, {"timeouts.drain": "20s"})
+    with Client(router.port) as client:
+        client.send_request("POST", CHAT, body=chat_body())
+        worker.wait_requests(1)
+        router.signal(signal.SIGTERM)
+        until(lambda: refused(router.port), 5, "no new connections")
+        go.set()
+        assert client.read().body == b"late"
+        assert client.closed_by_peer()
+    assert router.wait(5) == 0
+
+
+def test_drain_ends_after_its_time(pair):
+    _, router = pair(lambda ex: ex.gone(30), {"timeouts.drain": "500ms"})
+    with Client(router.port) as client:
+        client.send_request("POST", CHAT, body=chat_body())
+        until(lambda: router.inflight())
+        router.signal(signal.SIGTERM)
+        assert router.wait(8) == 0
+
+
+def test_second_signal_exits_at_once(pair):
+    _, router = pair(lambda ex: ex.gone(30), {"timeouts.drain": "60s"})
+    with Client(router.port) as client:
+        client.send_request("POST", CHAT, body=chat_body())
+        until(lambda: router.inflight())
+        router.signal(signal.SIGTERM)
+        until(lambda: refused(router.port), 5, "no new connections")
+        assert router.alive()
+        router.signal(signal.SIGTERM)
+        status = router.wait(3)
+    assert status is not None
+    router.popen.returncode = 0  # whichever status: that it ended at once is what counts
+
+
+def test_sigint_ends_it_too(pair):
+    _, router = pair()
+    router.signal(signal.SIGINT)
+    assert router.wait(5) == 0
+
+
+def test_runs_without_a_file(workers, tmp_path):
+    fleet = workers(2)
+    port, admin = Port(), unused_port()
+    argv = [PROGRAM, "--listen", f"127.0.0.1:{port.number}", "--admin", f"127.0.0.1:{admin}"]
+    for worker in fleet:
+        argv += ["--worker", worker.url]
+    process = Process([*argv, "--strategy", "roundrobin"], tmp_path / "log")
+    try:
+        until(lambda: up(process, port.number), 10, "up")
+        for i in range(4):
+            assert ask(port.number, "POST", CHAT, body=chat_body(str(i))).status == 200
+        assert [len(w.requests) for w in fleet] == [2, 2]
+        process.signal(signal.SIGTERM)
+        assert process.wait(5) == 0
+    finally:
+        process.kill()
+        port.close()
+
+
+def up(process, port):
+    assert process.alive(), process.log()
+    try:
+        return "tiny" in ask(port, "GET", "/v1/models").body.decode()
+    except (OSError, Closed):
+        return False
+
+
+def test_check_accepts_a_good_file(tmp_path):
+    path = tmp_path / "good.yaml"
+    path.write_text(
+        "listen: 0.0.0.0:8080\n"
+        "workers:\n"
+        "  - url: http://127.0.0.1:8001\n"
+        "  - url: http://127.0.0.1:8002\n"
+        "routing:\n"
+        "  strategy: prefixaware\n"
+    )
+    done = run("check", "-c", path)
+    assert done.returncode == 0, done.stderr
+
+
+def test_check_names_every_mistake_at_once(tmp_path):
+    path = tmp_path / "bad.yaml"
+    path.write_text(
+        "listen: 0.0.0.0:99999\n"
+        "routing:\n"
+        "  stratgy: prefixaware\n"
+        "timeouts:\n"
+        "  connect: soon\n"
+        "workers:\n"
+        "  - url: ftp://example\n"
+    )
+    done = run("check", "-c", path)
+    assert done.returncode != 0
+    for wanted in (f"{path}:1:", f"{path}:3:", f"{path}:5:", f"{path}:7:"):
+        assert wanted in done.stderr, done.stderr
+    assert "strategy" in done.stderr, "a misspelt key gets a suggestion"
+
+
+def test_start_refuses_what_check_refuses(tmp_path):
+    path = tmp_path / "bad.yaml"
+    path.write_text("workers: []\n")
+    assert run("check", "-c", path).returncode != 0
+    done = run("-c", path)
+    assert done.returncode != 0 and "workers" in done.stderr
+
+
+def test_check_starts_nothing(workers, tmp_path):
+    (worker,) = workers(1)
+    path = tmp_path / "c.yaml"
+    write_config(path, {"workers": [{"url": worker.url}], "listen": "127.0.0.1:1"})
+    assert run("check", "-c", path).returncode == 0
+    assert worker.accepted == 0
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ["-c", "/nonexistent.yaml"],
+        [],
+        ["--nonsense"],
+        ["--worker"],
+        ["--worker", "not a url"],
+        ["--worker", "http://127.0.0.1:1", "--strategy", "nosuch"],
+        ["-c", "x.yaml", "--worker", "http://127.0.0.1:1"],
+    ],
+)
+def test_wrong_command_lines_say_what_is_wrong(argv):
+    done = run(*argv)
+    assert done.returncode not in (0, None) and done.returncode > 0
+    assert done.stderr.strip(), "a message on standard error"
+    assert "Sanitizer" not in done.stderr
+
+
+def test_help_and_version():
+    done = run("--help")
+    assert done.returncode == 0
+    for word in ("--worker", "--listen", "--strategy", "check", "prefixaware", "roundrobin", "session"):
+        assert word in done.stdout
+    assert run("--version").stdout.startswith("kvway ")
+
+
+def test_port_in_use_is_said(workers, tmp_path):
+    (worker,) = workers(1)
+    path = tmp_path / "c.yaml"
+    write_config(path, {
+        "workers": [{"url": worker.url}],
+        "listen": f"127.0.0.1:{worker.port}",  # somebody else listens there
+        "admin.listen": f"127.0.0.1:{unused_port()}",
+    })  # fmt: skip
+    done = run("-c", path)
+    assert done.returncode > 0
+    assert str(worker.port) in done.stderr
+
+
+def test_admin_port_in_use_is_said(workers, tmp_path):
+    (worker,) = workers(1)
+    port = Port()
+    path = tmp_path / "c.yaml"
+    write_config(path, {
+        "workers": [{"url": worker.url}],
+        "listen": f"127.0.0.1:{port.number}",
+        "admin.listen": f"127.0.0.1:{worker.port}",
+    })  # fmt: skip
+    done = run("-c", path)
+    port.close()
+    assert done.returncode > 0
+    assert str(worker.port) in done.stderr
+
+
+def test_workers_that_start_later_are_found(workers, kvway):
+    (worker,) = workers(1)
+    worker.stop()
+    router = kvway([worker], up=False)
+    router.wait_up()
+    assert router.ask("POST", CHAT, body=chat_body()).status in (502, 503)
+    worker.start()
+    until(lambda: router.ask("POST", CHAT, body=chat_body()).status == 200, 8, "served")
+
+
+def test_shipped_examples_are_valid():
+    examples = sorted((ROOT / "config" / "examples").glob("*.yaml"))
+    assert examples
+    for path in examples:
+        done = run("check", "-c", path)
+        assert done.returncode == 0, (path, done.stderr)
+
+
+def test_configuration_is_json_too(workers, tmp_path):
+    """The rig relies on it: YAML contains JSON."""
+    path = tmp_path / "c.json"
+    path.write_text(json.dumps({"workers": [{"url": "http://127.0.0.1:1"}]}))
+    assert run("check", "-c", path).returncode == 0
+
+
+def test_many_loops(workers, kvway):
+    (worker,) = workers(1)
+    router = kvway([worker], {"loops": 8})
+    for _ in range(40):
+        assert router.ask("GET", "/x").status == 200
