@@ -1,0 +1,512 @@
+/*
+ * client.c - see client.h.
+ *
+ * Reading goes into the tail of a chain and, in the same system call, into spare blocks of the loop,
+ * so that one readv takes a small request into a small block and a large one at full speed.
+ * While an exchange has its whole request nothing is read: what a client pipelines waits in the
+ * kernel. Its leaving is noticed all the same, by the close edge or, for a reset, by a peek.
+ */
+#include "client.h"
+
+#include <arpa/inet.h>
+#include <assert.h>
+#include <event2/event.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "exchange.h"
+#include "log.h"
+
+/* After an answer that ended a connection early, what the client still sends is read away for so long
+ * and so much, lest a reset destroy the answer on its way. */
+#define LINGER_MS    2000
+#define READS_AT_ONCE 16
+
+static void client_timeout(struct kvw_timer *timer, int64_t now_ns);
+static void client_write_timeout(struct kvw_timer *timer, int64_t now_ns);
+static void client_event(evutil_socket_t fd, short what, void *arg);
+
+static void format_address(char *text, size_t size, const struct sockaddr *peer)
+{
+	const void *raw = peer->sa_family == AF_INET6
+		? (const void *)&((const struct sockaddr_in6 *)(const void *)peer)->sin6_addr
+		: (const void *)&((const struct sockaddr_in *)(const void *)peer)->sin_addr;
+
+	if (inet_ntop(peer->sa_family, raw, text, (socklen_t)size) == NULL)
+		(void)snprintf(text, size, "unknown");
+	if (strncmp(text, "::ffff:", 7) == 0 && strchr(text, '.') != NULL)
+		memmove(text, text + 7, strlen(text + 7) + 1);
+}
+
+void kvw_client_create_take(struct kvw_loop *loop, int fd, const struct sockaddr *peer)
+{
+	struct kvw_client *client = calloc(1, sizeof(*client));
+
+	if (client == NULL || event_assign(&client->event, loop->base, fd,
+				      EV_READ | EV_WRITE | EV_CLOSED | EV_ET | EV_PERSIST,
+				      client_event, client) != 0 ||
+		event_add(&client->event, NULL) != 0) {
+		free(client);
+		close(fd);
+		kvw_proxy_connection_release(loop->proxy);
+		kvw_metrics_add(loop->metrics, KVW_COUNT_CONNECTIONS_REFUSED, 1);
+		return;
+	}
+	client->io.fd = fd;
+	client->io.writable = true;
+	client->loop = loop;
+	client->timer.fn = client_timeout;
+	client->write_timer.fn = client_write_timeout;
+	format_address(client->address, sizeof(client->address), peer);
+	TAILQ_INSERT_TAIL(&loop->clients, client, entry);
+	loop->client_count++;
+	kvw_metrics_add(loop->metrics, KVW_COUNT_CONNECTIONS_ACCEPTED, 1);
+	kvw_metrics_gauge(loop->metrics, KVW_GAUGE_CLIENT_CONNECTIONS, 1);
+	kvw_loop_timer(loop, &client->timer, KVW_TIMER_CLIENT_IDLE,
+		loop->config->timeout_client_idle_ms);
+}
+
+void kvw_client_close(struct kvw_client *client, bool reset)
+{
+	struct kvw_loop *loop = client->loop;
+
+	if (client->dead)
+		return;
+	client->dead = true;
+	kvw_timer_clear(&loop->timers, &client->timer);
+	kvw_timer_clear(&loop->timers, &client->write_timer);
+	(void)event_del(&client->event);
+	kvw_io_close(&client->io, reset);
+	kvw_metrics_gauge(loop->metrics, KVW_GAUGE_PENDING_BYTES, -(int64_t)client->out.bytes);
+	kvw_chain_clear(&client->in, &loop->blocks);
+	kvw_chain_clear(&client->out, &loop->blocks);
+	if (client->exchange != NULL)
+		kvw_exchange_client_gone(client->exchange);
+	if (client->resume_queued)
+		TAILQ_REMOVE(&loop->resume, client, resume_entry);
+	client->resume_queued = false;
+	TAILQ_REMOVE(&loop->clients, client, entry);
+	TAILQ_INSERT_TAIL(&loop->dead, client, entry);
+	loop->client_count--;
+	kvw_proxy_connection_release(loop->proxy);
+	kvw_metrics_gauge(loop->metrics, KVW_GAUGE_CLIENT_CONNECTIONS, -1);
+}
+
+/* The last answer was sent. What the client may still be sending is discarded for a while. */
+static void client_finish(struct kvw_client *client, bool unread)
+{
+	if (!unread || client->io.peer_closed || client->reset) {
+		kvw_client_close(client, client->reset);
+		return;
+	}
+	(void)shutdown(client->io.fd, SHUT_WR);
+	client->lingering = true;
+	kvw_chain_clear(&client->in, &client->loop->blocks);
+	kvw_loop_timer(client->loop, &client->timer, KVW_TIMER_LINGER, LINGER_MS);
+	kvw_client_resume(client);
+}
+
+void kvw_client_answered(struct kvw_client *client)
+{
+	client_finish(client, true);
+}
+
+static void client_timeout(struct kvw_timer *timer, int64_t now_ns)
+{
+	struct kvw_client *client =
+		(struct kvw_client *)((char *)timer - offsetof(struct kvw_client, timer));
+	struct kvw_exchange *x = client->exchange;
+	static const struct kvw_head_error slow_head = {408, "the request head did not arrive in time"};
+	int64_t elapsed_ns;
+
+	client->loop->now_ns = now_ns;
+	switch (timer->kind) {
+	case KVW_TIMER_HEAD:
+		kvw_metrics_add(client->loop->metrics, KVW_COUNT_TIMEOUT_HEAD, 1);
+		kvw_answer_bad_head(client, &slow_head);
+		return;
+	case KVW_TIMER_BODY:
+	case KVW_TIMER_BODY_RATE:
+		elapsed_ns = now_ns - x->start_ns;
+		if (client->loop->config->limits_body_rate == 0 ||
+			x->body_received / ((double)elapsed_ns / KVW_NS_PER_S) >=
+				(double)client->loop->config->limits_body_rate) {
+			kvw_loop_timer(client->loop, timer, KVW_TIMER_BODY_RATE, 1000);
+			return;
+		}
+		kvw_metrics_add(client->loop->metrics, KVW_COUNT_TIMEOUT_BODY, 1);
+		x->end = KVW_END_TIMEOUT;
+		kvw_answer_error(x, 408, "the request body arrived more slowly than limits.body_rate");
+		return;
+	default: /* idle, linger */
+		kvw_client_close(client, false);
+	}
+}
+
+static void client_write_timeout(struct kvw_timer *timer, int64_t now_ns)
+{
+	struct kvw_client *client =
+		(struct kvw_client *)((char *)timer - offsetof(struct kvw_client, write_timer));
+
+	client->loop->now_ns = now_ns;
+	kvw_metrics_add(client->loop->metrics, KVW_COUNT_TIMEOUT_CLIENT_WRITE, 1);
+	kvw_client_close(client, true);
+}
+
+/* --- sending --- */
+
+void kvw_client_send(struct kvw_client *client, const struct iovec *iov, int count)
+{
+	struct kvw_loop *loop = client->loop;
+	size_t before = client->out.bytes;
+	ssize_t n = 0;
+
+	if (client->dead)
+		return;
+	if (before == 0 && client->io.writable) {
+		n = kvw_io_writev(&client->io, iov, count);
+		if (n < 0 && errno != EAGAIN) {
+			kvw_client_close(client, false);
+			return;
+		}
+		if (n < 0)
+			n = 0;
+	}
+	for (int i = 0; i < count; i++) {
+		size_t skip = (size_t)n < iov[i].iov_len ? (size_t)n : iov[i].iov_len;
+
+		n -= (ssize_t)skip;
+		if (skip == iov[i].iov_len)
+			continue;
+		if (kvw_chain_append(&client->out, &loop->blocks,
+			    (const char *)iov[i].iov_base + skip, iov[i].iov_len - skip) != KVW_OK) {
+			kvw_warn("proxy", "out of memory: client cut client=%s", client->address);
+			kvw_client_close(client, true);
+			return;
+		}
+	}
+	if (client->out.bytes != before) {
+		kvw_metrics_gauge(loop->metrics, KVW_GAUGE_PENDING_BYTES,
+			(int64_t)(client->out.bytes - before));
+		if (!kvw_timer_running(&client->write_timer))
+			kvw_loop_timer(loop, &client->write_timer, KVW_TIMER_WRITE,
+				loop->config->timeout_client_write_ms);
+	}
+}
+
+static void client_flush(struct kvw_client *client)
+{
+	struct kvw_loop *loop = client->loop;
+	size_t before = client->out.bytes;
+
+	while (client->io.writable && client->out.bytes > 0) {
+		struct iovec iov[KVW_LOOP_IOV];
+		int count = kvw_chain_iov(&client->out, iov, KVW_LOOP_IOV);
+		ssize_t n = kvw_io_writev(&client->io, iov, count);
+
+		if (n < 0 && errno == EAGAIN)
+			break;
+		if (n < 0) {
+			kvw_client_close(client, false);
+			return;
+		}
+		kvw_chain_consume(&client->out, &loop->blocks, (size_t)n);
+	}
+	if (client->out.bytes == before)
+		return;
+	kvw_metrics_gauge(
+		loop->metrics, KVW_GAUGE_PENDING_BYTES, -(int64_t)(before - client->out.bytes));
+	if (client->out.bytes > 0)
+		kvw_loop_timer(loop, &client->write_timer, KVW_TIMER_WRITE,
+			loop->config->timeout_client_write_ms);
+	else
+		kvw_timer_clear(&loop->timers, &client->write_timer);
+	if (client->exchange != NULL)
+		kvw_exchange_flushed(client->exchange);
+	else if (client->out.bytes == 0 && client->close_after_flush)
+		client_finish(client, true);
+}
+
+/* --- receiving --- */
+
+/* Begins an exchange if a whole head lies in client->in. */
+static void client_parse(struct kvw_client *client)
+{
+	static const struct kvw_head_error too_large = {431, "the request head is larger than limits.head"};
+	struct kvw_loop *loop = client->loop;
+	struct kvw_block *first = client->in.first;
+	struct kvw_exchange *x;
+	size_t blank, end;
+
+	blank = kvw_head_skip_blank(first->data + first->begin, kvw_block_used(first));
+	if (blank > 0) {
+		kvw_chain_consume(&client->in, &loop->blocks, blank);
+		client->find_from = 0;
+		first = client->in.first;
+	}
+	if (first == NULL || kvw_block_used(first) == 0)
+		return;
+	if (client->head_start_ns == 0) {
+		client->head_start_ns = loop->now_ns;
+		kvw_loop_timer(loop, &client->timer, KVW_TIMER_HEAD, loop->config->timeout_head_ms);
+	}
+	end = kvw_head_find_end(
+		first->data + first->begin, kvw_block_used(first), &client->find_from);
+	if (end > loop->config->limits_head ||
+		(end == 0 && client->in.bytes >= loop->config->limits_head)) {
+		kvw_answer_bad_head(client, &too_large);
+		return;
+	}
+	if (end == 0)
+		return;
+	kvw_timer_clear(&loop->timers, &client->timer);
+	x = kvw_exchange_create(client);
+	if (x == NULL) {
+		kvw_client_close(client, false);
+		return;
+	}
+	kvw_request_begin(x, end);
+}
+
+/* Joins the first blocks, so that a head that began near a block's end lies in one piece. */
+static bool client_join(struct kvw_client *client)
+{
+	struct kvw_loop *loop = client->loop;
+	struct kvw_block *first = client->in.first, *joined;
+
+	if (first == NULL || (first->next == NULL && kvw_block_room(first) > 0))
+		return true;
+	if (first->size > KVW_BLOCK_SMALL && first->next == NULL && first->begin == 0)
+		return true; /* full: larger than any limit on heads */
+	joined = kvw_block_get(&loop->blocks, KVW_BLOCK_LARGE);
+	if (joined == NULL)
+		return false;
+	while ((first = client->in.first) != NULL && kvw_block_room(joined) > 0) {
+		size_t n = kvw_block_used(first);
+
+		if (n > kvw_block_room(joined))
+			n = kvw_block_room(joined);
+		memcpy(joined->data + joined->end, first->data + first->begin, n);
+		joined->end += (uint32_t)n;
+		kvw_chain_consume(&client->in, &loop->blocks, n);
+	}
+	joined->next = client->in.first;
+	client->in.first = joined;
+	if (client->in.last == NULL)
+		client->in.last = joined;
+	client->in.bytes += kvw_block_used(joined);
+	return true;
+}
+
+static void client_advance_head(struct kvw_client *client)
+{
+	client_parse(client);
+	if (client->dead || client->exchange != NULL || client->in.bytes == 0 ||
+		client->close_after_flush)
+		return;
+	if (client->in.first->next == NULL && kvw_block_room(client->in.first) > 0)
+		return; /* in one piece already, and room for more */
+	if (!client_join(client)) {
+		kvw_client_close(client, false);
+		return;
+	}
+	client_parse(client);
+}
+
+/* Offers the tail of chain and spare blocks to one readv. */
+static int prepare_read(struct kvw_loop *loop, struct kvw_chain *chain, struct iovec *iov,
+	size_t spares, size_t *room)
+{
+	struct kvw_block *tail = chain->last;
+	int count = 0;
+
+	*room = 0;
+	if (tail == NULL || kvw_block_room(tail) == 0) {
+		if (tail == NULL) {
+			tail = kvw_block_get(&loop->blocks, KVW_BLOCK_SMALL);
+			if (tail == NULL)
+				return 0;
+			kvw_chain_take(chain, tail);
+		} else {
+			tail = NULL;
+		}
+	}
+	if (tail != NULL) {
+		iov[count].iov_base = tail->data + tail->end;
+		iov[count].iov_len = kvw_block_room(tail);
+		*room += iov[count++].iov_len;
+	}
+	for (size_t i = 0; i < spares; i++) {
+		if (loop->spares[i] == NULL)
+			loop->spares[i] = kvw_block_get(&loop->blocks, KVW_BLOCK_LARGE);
+		if (loop->spares[i] == NULL)
+			break;
+		iov[count].iov_base = loop->spares[i]->data;
+		iov[count].iov_len = loop->spares[i]->size;
+		*room += iov[count++].iov_len;
+	}
+	return count;
+}
+
+/* Puts the n bytes that were read where they belong. */
+static void commit_read(struct kvw_loop *loop, struct kvw_chain *chain, size_t n)
+{
+	struct kvw_block *tail = chain->last;
+	size_t here = kvw_block_room(tail) < n ? kvw_block_room(tail) : n;
+
+	tail->end += (uint32_t)here;
+	chain->bytes += here;
+	n -= here;
+	for (size_t i = 0; i < KVW_LOOP_SPARES && n > 0; i++) {
+		struct kvw_block *spare = loop->spares[i];
+
+		here = spare->size < n ? spare->size : n;
+		spare->end = (uint32_t)here;
+		kvw_chain_take(chain, spare);
+		loop->spares[i] = NULL;
+		n -= here;
+	}
+}
+
+static bool client_wants_read(const struct kvw_client *client)
+{
+	if (client->exchange != NULL)
+		return kvw_request_wants_bytes(client->exchange);
+	return !client->close_after_flush || client->lingering;
+}
+
+static void client_read_ended(struct kvw_client *client)
+{
+	if (client->exchange != NULL)
+		kvw_request_cut(client->exchange);
+	else
+		kvw_client_close(client, false);
+}
+
+static void client_discard(struct kvw_client *client)
+{
+	struct iovec iov = {client->loop->scratch, KVW_LOOP_SCRATCH};
+	ssize_t n = kvw_io_readv(&client->io, &iov, 1, KVW_LOOP_SCRATCH);
+
+	if (n == 0 || (n < 0 && errno != EAGAIN))
+		kvw_client_close(client, false);
+}
+
+static void client_read(struct kvw_client *client)
+{
+	struct kvw_loop *loop = client->loop;
+	struct kvw_exchange *x = client->exchange;
+	struct kvw_chain *chain = x != NULL ? &x->in : &client->in;
+	struct iovec iov[1 + KVW_LOOP_SPARES];
+	size_t spares = x == NULL ? 1 : KVW_LOOP_SPARES, room;
+	int count = prepare_read(loop, chain, iov, spares, &room);
+	ssize_t n;
+
+	if (count == 0) {
+		kvw_client_close(client, false);
+		return;
+	}
+	n = kvw_io_readv(&client->io, iov, count, room);
+	if (n > 0)
+		commit_read(loop, chain, (size_t)n);
+	if (x == NULL && chain->bytes == 0)
+		kvw_chain_clear(chain, &loop->blocks);
+	if (n < 0 && errno == EAGAIN)
+		return;
+	if (n <= 0) {
+		client_read_ended(client);
+		return;
+	}
+	if (x != NULL)
+		kvw_request_body(x, (size_t)n);
+	else
+		client_advance_head(client);
+}
+
+/* With its request complete: has the client gone? */
+static void client_check_gone(struct kvw_client *client, bool told_readable)
+{
+	bool abort_on_fin = client->loop->config->half_close == KVW_HALF_CLOSE_ABORT;
+	char byte;
+
+	if (client->io.peer_closed && abort_on_fin) {
+		kvw_client_close(client, false);
+		return;
+	}
+	if (!told_readable || client->io.ops != NULL)
+		return;
+	if (recv(client->io.fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) < 0 && errno != EAGAIN)
+		kvw_client_close(client, false);
+}
+
+void kvw_client_run(struct kvw_client *client)
+{
+	if (client->exchange == NULL && client->in.bytes > 0 && !client->lingering &&
+		!client->close_after_flush)
+		client_advance_head(client);
+	for (int i = 0; i < READS_AT_ONCE; i++) {
+		if (client->dead || !client->io.readable || !client_wants_read(client))
+			return;
+		if (client->lingering)
+			client_discard(client);
+		else
+			client_read(client);
+	}
+	if (!client->dead && client->io.readable)
+		kvw_client_resume(client);
+}
+
+static void client_event(evutil_socket_t fd, short what, void *arg)
+{
+	struct kvw_client *client = arg;
+
+	(void)fd;
+	if (client->dead)
+		return;
+	client->loop->now_ns = kvw_clock_ns();
+	if (what & EV_READ)
+		client->io.readable = true;
+	if (what & EV_WRITE)
+		client->io.writable = true;
+	if (what & EV_CLOSED)
+		client->io.peer_closed = client->io.readable = true;
+	if (client->out.bytes > 0 && client->io.writable)
+		client_flush(client);
+	kvw_client_run(client);
+	if (!client->dead && client->exchange != NULL && (what & (EV_READ | EV_CLOSED)) &&
+		client->exchange->body.done)
+		client_check_gone(client, client->io.readable);
+}
+
+void kvw_client_resume(struct kvw_client *client)
+{
+	if (client->resume_queued || client->dead)
+		return;
+	client->resume_queued = true;
+	TAILQ_INSERT_TAIL(&client->loop->resume, client, resume_entry);
+}
+
+void kvw_client_exchange_ended(struct kvw_client *client)
+{
+	struct kvw_loop *loop = client->loop;
+	bool unread = !client->exchange->body.done;
+
+	if (client->exchange->close_client || loop->draining)
+		client->close_after_flush = true;
+	client->exchange = NULL;
+	client->head_start_ns = 0;
+	client->find_from = 0;
+	if (client->dead)
+		return;
+	kvw_timer_clear(&loop->timers, &client->timer);
+	if (client->close_after_flush) {
+		if (client->out.bytes == 0)
+			client_finish(client, unread || client->io.readable);
+		return;
+	}
+	if (client->in.bytes > 0 || client->io.readable)
+		kvw_client_resume(client);
+	kvw_loop_timer(loop, &client->timer, KVW_TIMER_CLIENT_IDLE,
+		loop->config->timeout_client_idle_ms);
+}

@@ -1,0 +1,54 @@
+/*
+ * client.h - a client's connection: bytes in, bytes out, one exchange at a time.
+ */
+#ifndef KVW_CLIENT_H
+#define KVW_CLIENT_H
+
+#include "io.h"
+#include "loop.h"
+
+/* Owned by its loop. Idle it holds no buffer. */
+struct kvw_client {
+	struct kvw_io io;
+	struct event event;
+	struct kvw_loop *loop;
+	TAILQ_ENTRY(kvw_client) entry;        /* loop->clients or loop->dead */
+	TAILQ_ENTRY(kvw_client) resume_entry; /* loop->resume */
+	struct kvw_timer timer;               /* idle, head, body, linger */
+	struct kvw_timer write_timer;         /* the client takes nothing */
+	struct kvw_chain in;                  /* received, not yet part of an exchange */
+	size_t find_from;                     /* where the search for the head's end goes on */
+	int64_t head_start_ns;                /* first byte of the head in `in`; 0: none */
+	struct kvw_chain out;                 /* to send */
+	struct kvw_exchange *exchange;        /* NULL between requests */
+
+	bool resume_queued;
+	bool close_after_flush;
+	bool lingering;
+	bool reset; /* close by RST */
+	bool dead;
+	char address[48];
+};
+
+/* Takes an accepted socket. On failure it is closed. */
+void kvw_client_create_take(struct kvw_loop *loop, int fd, const struct sockaddr *peer);
+
+/* Sends what the socket takes now and keeps the rest. A broken socket ends the client. */
+void kvw_client_send(struct kvw_client *client, const struct iovec *iov, int count);
+
+/* The exchange is over and freed its buffers: next request, or close. */
+void kvw_client_exchange_ended(struct kvw_client *client);
+
+/* A last answer without an exchange was sent whole: close, discarding what still arrives. */
+void kvw_client_answered(struct kvw_client *client);
+
+/* Goes on reading if something keeps waiting in the socket. Queued until the loop has turned. */
+void kvw_client_resume(struct kvw_client *client);
+
+/* Ends the connection now. reset: by RST, so that a cut answer cannot look whole. */
+void kvw_client_close(struct kvw_client *client, bool reset);
+
+/* Work of kvw_client_resume, called by the loop after a turn. */
+void kvw_client_run(struct kvw_client *client);
+
+#endif

@@ -1,0 +1,52 @@
+/*
+ * proxy.h - the data plane: N event loops that accept clients and forward their requests.
+ *
+ *   client --> listener --> client.c --> exchange (request.c --> link --> worker)
+ *   client <-- client.c <-- exchange (response.c <-- link <-- worker)
+ *
+ * Each loop is a thread with its own listening socket (SO_REUSEPORT), buffers, timers and
+ * connections; loops share only the fleet, the strategy and a few atomics.
+ */
+#ifndef KVW_PROXY_H
+#define KVW_PROXY_H
+
+#include "access_log.h"
+#include "admin.h"
+#include "config.h"
+#include "fleet.h"
+#include "metrics.h"
+
+struct kvw_proxy;
+
+/* All borrowed until kvw_proxy_destroy(). */
+struct kvw_proxy_deps {
+	const struct kvw_config *config;
+	struct kvw_fleet *fleet;
+	struct kvw_strategy *strategy;
+	struct kvw_metrics *metrics;
+	struct kvw_access_log *access_log;
+	struct kvw_admin *admin;
+	size_t loop_count;
+	_Atomic int64_t *loop_turn_ns; /* [loop_count], written by the loops */
+};
+
+/* How many loops `loops: 0` means: the cores that affinity and cgroup quota leave us. */
+size_t kvw_proxy_default_loops(void);
+
+/* Binds and starts the loops. KVW_EIO: cannot listen; `errors` says why. */
+enum kvw_err kvw_proxy_start(const struct kvw_proxy_deps *deps, FILE *errors,
+	struct kvw_proxy **out) KVW_MUST_CHECK;
+
+/* host:port really bound. Borrowed. */
+const char *kvw_proxy_address(const struct kvw_proxy *proxy);
+
+/* Stops accepting, lets running requests finish for timeouts.drain. Returns at once. */
+void kvw_proxy_drain(struct kvw_proxy *proxy);
+
+/* Waits until every loop has ended (after kvw_proxy_drain). */
+void kvw_proxy_join(struct kvw_proxy *proxy);
+
+/* After kvw_proxy_join. NULL is allowed. */
+void kvw_proxy_destroy(struct kvw_proxy *proxy);
+
+#endif
