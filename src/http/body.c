@@ -294,7 +294,7 @@ static bool take_framing(struct kvw_body *body, char c)
 		return take_exact(body, c, '\n', STATE_CHUNK, "CR without LF after a chunk size") &&
 			end_size_line(body);
 	case STATE_CHUNK_CR:
-		return take_exact(body, c, '\r', STATE_CHUNK_LF, "chunk is longer than its size");
+		return take_exact(body, c, '\r', STATE_CHUNK_LF, "chunk data is not followed by CR LF");
 	case STATE_CHUNK_LF:
 		return take_exact(body, c, '\n', STATE_SIZE, "CR without LF after a chunk");
 	case STATE_TRAILER:

@@ -1,11 +1,13 @@
 /*
  * head.h - one HTTP/1.1 message head: found, checked, cut into fields.
  *
- * The check is our own and comes before llhttp (D16), so that every version of llhttp refuses
- * alike: what two parsers could read differently (RFC 9112 section 11.2, request smuggling) is
- * refused, not repaired. llhttp then parses the same bytes; a head is good when both say so.
+ * The check is our own and comes before llhttp, so that every version of llhttp refuses alike: what
+ * two parsers could read differently (RFC 9112 section 11.2, request smuggling) is refused, not
+ * repaired. llhttp then parses the same bytes; a head is good when both say so.
  *
- * A head lies in one contiguous buffer owned by the caller; all slices point into it.
+ * A head lies in one contiguous buffer owned by the caller; all slices point into it (a target that
+ * an absolute URL left out is static text). One kvw_head serves one message after another, in one
+ * thread.
  */
 #ifndef KVW_HEAD_H
 #define KVW_HEAD_H
@@ -46,7 +48,9 @@ struct kvw_field {
 	struct kvw_slice name;  /* as received */
 	struct kvw_slice value; /* without surrounding blanks */
 	enum kvw_field_id id;
-	bool hop_by_hop; /* listed in Connection, or hop-by-hop by nature: not forwarded */
+	/* Listed in Connection, or of one connection by nature (Connection, Keep-Alive,
+	 * Proxy-Connection, TE, Transfer-Encoding, Upgrade): not forwarded. */
+	bool hop_by_hop;
 };
 
 /* How a message's body ends (RFC 9112 section 6.3). */
@@ -70,9 +74,11 @@ struct kvw_head {
 	bool post_method;                /* the method is POST */
 	bool get_method;
 	bool keep_alive;                 /* the sender allows another message after this one */
-	bool expect_continue;
+	bool expect_continue; /* HTTP/1.1, Expect: 100-continue, and a body follows */
 	bool te_trailers;  /* TE: trailers: the sender understands trailers */
-	bool upgrade;      /* Connection: upgrade with an Upgrade field */
+	/* Connection: upgrade with an Upgrade field that offers websocket. Other offers (h2c, which some
+	 * clients add to every request) are ignored, as RFC 9110 section 7.8 allows. */
+	bool upgrade;
 	bool event_stream; /* Content-Type is text/event-stream */
 	bool json;         /* Content-Type is application/json, or there is none */
 	enum kvw_framing framing;
@@ -83,9 +89,9 @@ struct kvw_head {
 	int16_t first[KVW_FIELD_COUNT];
 };
 
-/* Why a head was refused. */
+/* Why a head was refused. A 405 wants an Allow field beside it (RFC 9110 section 15.5.6). */
 struct kvw_head_error {
-	int status;          /* 400, 413, 431, 501, 505, 405; 502 for responses */
+	int status;          /* 400, 405, 414, 417, 431, 501, 505; 502 for responses */
 	const char *message; /* static text that says what was wrong */
 };
 

@@ -100,6 +100,17 @@ static bool refuse_coding(struct kvw_slice value, int status, struct kvw_head_er
 		"Transfer-Encoding other than chunked");
 }
 
+/* A tab behind the value: blank by the grammar, but part of the value for some parsers (llhttp 8
+ * takes "chunked\t" for an unknown coding). The value is followed by CR at the latest. */
+static bool tab_behind(struct kvw_slice value)
+{
+	const char *p = value.data + value.len;
+
+	while (*p == ' ')
+		p++;
+	return *p == '\t';
+}
+
 /* Sets framing and content_length from the two framing fields; framing is left if there is none. */
 static bool apply_framing(struct kvw_head *head, int status, struct kvw_head_error *error)
 {
@@ -113,6 +124,8 @@ static bool apply_framing(struct kvw_head *head, int status, struct kvw_head_err
 				"Content-Length and Transfer-Encoding in one message");
 		if (head->minor == 0)
 			return kvw_refuse(error, status, "Transfer-Encoding in an HTTP/1.0 message");
+		if (tab_behind(coding->value))
+			return kvw_refuse(error, status, "tab behind Transfer-Encoding");
 		if (!IS(coding->value, "chunked"))
 			return refuse_coding(coding->value, status, error);
 		head->framing = KVW_FRAME_CHUNKED;
@@ -121,6 +134,8 @@ static bool apply_framing(struct kvw_head *head, int status, struct kvw_head_err
 		return true;
 	if (length->value.len == 0)
 		return kvw_refuse(error, status, "Content-Length is empty");
+	if (tab_behind(length->value))
+		return kvw_refuse(error, status, "tab behind Content-Length");
 	for (size_t i = 0; i < length->value.len; i++) {
 		if (!kvw_char_is_digit(length->value.data[i]))
 			return kvw_refuse(error, status, "Content-Length is not one decimal number");

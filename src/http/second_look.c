@@ -67,7 +67,8 @@ bool kvw_second_look(struct kvw_head *head, bool response, struct kvw_head_error
 		return kvw_refuse(error, status, "start line can be read in two ways");
 	if (!same_framing(head, &parser))
 		return kvw_refuse(error, status, "message length can be read in two ways");
-	/* llhttp reads Connection its own way: where it hears "close", so do we. */
+	/* llhttp reads Connection its own way, and Proxy-Connection too: where it hears "close",
+	 * so do we. */
 	if ((parser.flags & F_CONNECTION_CLOSE) != 0)
 		head->keep_alive = false;
 	return true;
