@@ -124,7 +124,7 @@ static void client_timeout(struct kvw_timer *timer, int64_t now_ns)
 	switch (timer->kind) {
 	case KVW_TIMER_HEAD:
 		kvw_metrics_add(client->loop->metrics, KVW_COUNT_TIMEOUT_HEAD, 1);
-		kvw_answer_bad_head(client, &slow_head);
+		kvw_reply_bad_head(client, &slow_head);
 		return;
 	case KVW_TIMER_BODY:
 	case KVW_TIMER_BODY_RATE:
@@ -137,7 +137,7 @@ static void client_timeout(struct kvw_timer *timer, int64_t now_ns)
 		}
 		kvw_metrics_add(client->loop->metrics, KVW_COUNT_TIMEOUT_BODY, 1);
 		x->end = KVW_END_TIMEOUT;
-		kvw_answer_error(x, 408, "the request body arrived more slowly than limits.body_rate");
+		kvw_reply_error(x, 408, "the request body arrived more slowly than limits.body_rate");
 		return;
 	default: /* idle, linger */
 		kvw_client_close(client, false);
@@ -255,7 +255,7 @@ static void client_parse(struct kvw_client *client)
 		first->data + first->begin, kvw_block_used(first), &client->find_from);
 	if (end > loop->config->limits_head ||
 		(end == 0 && client->in.bytes >= loop->config->limits_head)) {
-		kvw_answer_bad_head(client, &too_large);
+		kvw_reply_bad_head(client, &too_large);
 		return;
 	}
 	if (end == 0)

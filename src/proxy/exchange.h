@@ -166,16 +166,16 @@ void kvw_request_timeout(struct kvw_timer *timer, int64_t now_ns);
 /* --- response.c --- */
 void kvw_response_read(struct kvw_exchange *x);
 
-/* --- answer.c --- */
+/* --- reply.c --- */
 /* An error of ours: JSON in the path's own shape; after it the connection is closed if the request
  * was not read to its end. */
-void kvw_answer_error(struct kvw_exchange *x, int status, const char *message);
+void kvw_reply_error(struct kvw_exchange *x, int status, const char *message);
 /* With a type of its own and extra field lines (may be NULL). */
-void kvw_answer_error_as(struct kvw_exchange *x, int status, const char *type, const char *param,
+void kvw_reply_error_as(struct kvw_exchange *x, int status, const char *type, const char *param,
 	const char *extra, const char *message);
-void kvw_answer(struct kvw_exchange *x, int status, const char *content_type, const char *extra,
+void kvw_reply(struct kvw_exchange *x, int status, const char *content_type, const char *extra,
 	const char *body, size_t len);
 /* Answer for a connection that has no exchange (bad head): sent, then closed. */
-void kvw_answer_bad_head(struct kvw_client *client, const struct kvw_head_error *error);
+void kvw_reply_bad_head(struct kvw_client *client, const struct kvw_head_error *error);
 
 #endif

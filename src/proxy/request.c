@@ -93,15 +93,15 @@ static bool refuse(struct kvw_exchange *x)
 	const struct kvw_config *config = x->loop->config;
 
 	if (head->upgrade) {
-		kvw_answer_error(x, 501, "protocol upgrades (WebSocket) are not supported");
+		kvw_reply_error(x, 501, "protocol upgrades (WebSocket) are not supported");
 	} else if (x->path.kind == KVW_PATH_ENGINE_CONTROL && !config->expose_engine_control) {
-		kvw_answer_error(x, 403,
+		kvw_reply_error(x, 403,
 			"this path controls the engine and is not exposed; set expose.engine_control");
 	} else if (x->path.kind == KVW_PATH_LORA && !config->expose_lora) {
-		kvw_answer_error(
+		kvw_reply_error(
 			x, 403, "loading LoRA adapters is not exposed; set expose.lora");
 	} else if (x->content_length > config->limits_body) {
-		kvw_answer_error(x, 413, "the request body is larger than limits.body");
+		kvw_reply_error(x, 413, "the request body is larger than limits.body");
 	} else {
 		return false;
 	}
@@ -117,17 +117,17 @@ static bool answer_locally(struct kvw_exchange *x)
 	if (x->path.kind != KVW_PATH_LOCAL)
 		return false;
 	if (!x->head_request && !x->loop->request_head.get_method) {
-		kvw_answer_error_as(x, 405, NULL, NULL, "allow: GET, HEAD\r\n",
+		kvw_reply_error_as(x, 405, NULL, NULL, "allow: GET, HEAD\r\n",
 			"this path answers GET and HEAD");
 		return true;
 	}
 	if (mark != NULL)
 		path.len = (size_t)(mark - path.data);
 	if (kvw_admin_answer(x->loop->admin, path, x->loop->now_ns, &answer) != KVW_OK) {
-		kvw_answer_error(x, 500, "out of memory");
+		kvw_reply_error(x, 500, "out of memory");
 		return true;
 	}
-	kvw_answer(x, answer.status, answer.content_type, NULL, answer.body, answer.len);
+	kvw_reply(x, answer.status, answer.content_type, NULL, answer.body, answer.len);
 	free(answer.body);
 	return true;
 }
@@ -141,7 +141,7 @@ static bool take_body_memory(struct kvw_exchange *x, uint64_t bytes)
 		return true;
 	}
 	kvw_metrics_add(x->loop->metrics, KVW_COUNT_BODY_MEMORY_REFUSED, 1);
-	kvw_answer_error_as(x, 503, NULL, NULL, "retry-after: 1\r\n",
+	kvw_reply_error_as(x, 503, NULL, NULL, "retry-after: 1\r\n",
 		"request bodies in flight fill limits.body_memory");
 	return false;
 }
@@ -247,7 +247,7 @@ void kvw_request_begin(struct kvw_exchange *x, size_t head_len)
 	if (kvw_head_parse_request(&loop->request_head, raw_head(x), head_len, &error) != KVW_OK) {
 		x->close_client = true;
 		x->client_minor = 1;
-		kvw_answer_error(x, error.status, error.message);
+		kvw_reply_error(x, error.status, error.message);
 		return;
 	}
 	note_head(x);
@@ -303,7 +303,7 @@ static void body_refused(struct kvw_exchange *x, enum kvw_err err)
 		kvw_client_close(x->client, true);
 		return;
 	}
-	kvw_answer_error(x, err == KVW_ELIMIT ? 413 : 400, message);
+	kvw_reply_error(x, err == KVW_ELIMIT ? 413 : 400, message);
 }
 
 void kvw_request_body(struct kvw_exchange *x, size_t n)
@@ -351,7 +351,7 @@ static void no_model(struct kvw_exchange *x)
 	int shown = (int)(model.len < 256 ? model.len : 256);
 
 	(void)snprintf(message, sizeof(message), "The model `%.*s` does not exist.", shown, model.data);
-	kvw_answer_error_as(x, 404, "NotFoundError", "model", NULL, message);
+	kvw_reply_error_as(x, 404, "NotFoundError", "model", NULL, message);
 }
 
 static void no_worker(struct kvw_exchange *x)
@@ -370,7 +370,7 @@ static void no_worker(struct kvw_exchange *x)
 				kvw_worker_usable(worker) ? "up, without this model" : "down");
 		}
 	}
-	kvw_answer_error_as(x, x->tried_count > 0 ? 502 : 503, NULL, NULL, "retry-after: 1\r\n", message);
+	kvw_reply_error_as(x, x->tried_count > 0 ? 502 : 503, NULL, NULL, "retry-after: 1\r\n", message);
 }
 
 /* Asks workers for their lists; true if any has to be asked. */
@@ -405,7 +405,7 @@ static void unknown_model(struct kvw_exchange *x)
 	} else if (all_models_known(loop)) {
 		no_model(x);
 	} else {
-		kvw_answer_error_as(x, 503, NULL, NULL, "retry-after: 1\r\n",
+		kvw_reply_error_as(x, 503, NULL, NULL, "retry-after: 1\r\n",
 			"the models of some workers are not known yet");
 	}
 }
@@ -552,7 +552,7 @@ void kvw_request_forward(struct kvw_exchange *x)
 	if (x->response_state != KVW_RESPONSE_WAITING)
 		kvw_exchange_response_state(x, KVW_RESPONSE_WAITING);
 	if (!build_head(x)) {
-		kvw_answer_error(x, 431, "the request head is too large to forward");
+		kvw_reply_error(x, 431, "the request head is too large to forward");
 		return;
 	}
 	attach(x, false);
@@ -694,11 +694,11 @@ static void give_up(struct kvw_exchange *x, bool timed_out)
 		x->end = KVW_END_TIMEOUT;
 		(void)snprintf(message, sizeof(message), "the worker did not answer in time; tried %s",
 			x->tried_text);
-		kvw_answer_error_as(x, 504, NULL, NULL, "x-should-retry: false\r\n", message);
+		kvw_reply_error_as(x, 504, NULL, NULL, "x-should-retry: false\r\n", message);
 		return;
 	}
 	(void)snprintf(message, sizeof(message), "no worker could answer; tried %s", x->tried_text);
-	kvw_answer_error_as(x, 502, NULL, NULL, NULL, message);
+	kvw_reply_error_as(x, 502, NULL, NULL, NULL, message);
 }
 
 void kvw_request_worker_failed(struct kvw_exchange *x, const char *why, bool timed_out)
@@ -766,7 +766,7 @@ void kvw_request_timeout(struct kvw_timer *timer, int64_t now_ns)
 		if (all_models_known(loop))
 			no_model(x);
 		else
-			kvw_answer_error_as(x, 503, NULL, NULL, "retry-after: 1\r\n",
+			kvw_reply_error_as(x, 503, NULL, NULL, "retry-after: 1\r\n",
 				"the models of some workers are not known yet");
 		return;
 	case KVW_TIMER_CONNECT:

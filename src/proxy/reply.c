@@ -1,5 +1,5 @@
 /*
- * answer.c - answers that kvway gives itself: errors, health, metrics.
+ * reply.c - answers that kvway gives itself: errors, health, metrics.
  */
 #include <stdio.h>
 #include <string.h>
@@ -20,7 +20,7 @@ static void write_common(struct kvw_writer *w, struct kvw_loop *loop, int status
 	kvw_write_field(w, KVW_SLICE("content-type"), kvw_slice_of(content_type));
 }
 
-void kvw_answer(struct kvw_exchange *x, int status, const char *content_type, const char *extra,
+void kvw_reply(struct kvw_exchange *x, int status, const char *content_type, const char *extra,
 	const char *body, size_t len)
 {
 	char head[HEAD_ROOM];
@@ -54,7 +54,7 @@ void kvw_answer(struct kvw_exchange *x, int status, const char *content_type, co
 		kvw_exchange_end(x, x->end);
 }
 
-void kvw_answer_error_as(struct kvw_exchange *x, int status, const char *type, const char *param,
+void kvw_reply_error_as(struct kvw_exchange *x, int status, const char *type, const char *param,
 	const char *extra, const char *message)
 {
 	char body[2048];
@@ -62,15 +62,15 @@ void kvw_answer_error_as(struct kvw_exchange *x, int status, const char *type, c
 
 	if (status < 500)
 		kvw_metrics_add(x->loop->metrics, KVW_COUNT_BAD_REQUESTS, 1);
-	kvw_answer(x, status, "application/json", extra, body, len);
+	kvw_reply(x, status, "application/json", extra, body, len);
 }
 
-void kvw_answer_error(struct kvw_exchange *x, int status, const char *message)
+void kvw_reply_error(struct kvw_exchange *x, int status, const char *message)
 {
-	kvw_answer_error_as(x, status, NULL, NULL, NULL, message);
+	kvw_reply_error_as(x, status, NULL, NULL, NULL, message);
 }
 
-void kvw_answer_bad_head(struct kvw_client *client, const struct kvw_head_error *error)
+void kvw_reply_bad_head(struct kvw_client *client, const struct kvw_head_error *error)
 {
 	struct kvw_loop *loop = client->loop;
 	char body[1024], head[HEAD_ROOM];
