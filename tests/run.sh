@@ -110,22 +110,6 @@ suite() { # LABEL DIR MESON_TEST_ARGUMENTS...
 	$python tests/tally.py "$label" $((SECONDS - started)) "$dir" "$log" >>"$rows"
 }
 
-# The OpenAI SDK in an environment that also sees the system's pytest.
-sdk() {
-	local venv=build-venv
-	if "$venv/bin/python" -c 'import openai, pytest' 2>/dev/null; then
-		return 0
-	fi
-	echo "== OpenAI SDK into $venv" >&2
-	rm -rf "$venv"
-	if $python -m venv --system-site-packages "$venv" >/dev/null &&
-		"$venv/bin/pip" install --quiet --disable-pip-version-check openai >&2; then
-		return 0
-	fi
-	rm -rf "$venv"
-	echo "the OpenAI SDK could not be installed; its tests are skipped" >&2
-}
-
 gcc_ready=no
 if wanted lint || wanted unit || wanted integration; then
 	build gcc build-gcc gcc && gcc_ready=yes
@@ -137,7 +121,7 @@ if [ $gcc_ready = yes ]; then
 	if wanted lint; then suite lint build-gcc --suite lint; fi
 	if wanted unit; then suite "unit gcc" build-gcc --suite unit; fi
 	if wanted integration; then
-		sdk
+		tests/sdk.sh
 		suite integration build-gcc --suite integration
 	fi
 fi

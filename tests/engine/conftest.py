@@ -1,0 +1,84 @@
+"""Two real vLLM engines, started once for all tests, and a router in front of them."""
+
+import os
+import pathlib
+import sys
+
+import pytest
+
+HERE = pathlib.Path(__file__).parent
+sys.path.insert(0, str(HERE.parent / "integration"))
+
+from rig.client import ask  # noqa: E402
+from rig.router import Process, Router  # noqa: E402
+from rig.wait import until, unused_port  # noqa: E402
+
+VENV = os.environ.get("KVW_ENGINE_VENV", "")
+MODEL = os.environ.get("KVW_ENGINE_MODEL", "")
+START_SECONDS = 240
+
+
+class Engine(Process):
+    """One `vllm serve`."""
+
+    models = ("tiny",)
+
+    def __init__(self, directory, number):
+        self.port = unused_port()
+        self.url = f"http://127.0.0.1:{self.port}"
+        settings = {
+            "VENV": VENV,
+            "MODEL": MODEL,
+            "PORT": str(self.port),
+            "EVENTS": "0",
+            "CORE": str(number % os.cpu_count()),
+        }
+        super().__init__([HERE / "serve_vllm.sh"], directory / f"engine{number}.log", settings)
+
+    def healthy(self):
+        assert self.alive(), f"the engine ended with {self.popen.poll()}:\n{self.log()[-4000:]}"
+        try:
+            return ask(self.port, "GET", "/health").status == 200
+        except OSError:
+            return False
+
+    def forget(self):
+        """Empties its prefix cache."""
+        assert ask(self.port, "POST", "/reset_prefix_cache").status == 200
+
+    def running(self):
+        return ask(self.port, "GET", "/load").json()["server_load"]
+
+
+@pytest.fixture(scope="session")
+def engines(tmp_path_factory):
+    if not VENV or not MODEL:
+        pytest.fail("run tests/engine/run.sh, or set KVW_ENGINE_VENV and KVW_ENGINE_MODEL")
+    directory = tmp_path_factory.mktemp("engines")
+    both = [Engine(directory, number) for number in range(2)]
+    try:
+        for engine in both:
+            until(engine.healthy, START_SECONDS, "engine up")
+        yield both
+    finally:
+        for engine in both:
+            if engine.alive():
+                engine.popen.terminate()
+        for engine in both:
+            try:
+                engine.wait(20)
+            finally:
+                engine.kill()
+
+
+@pytest.fixture
+def router(engines, tmp_path):
+    """kvway with what a user would write, in front of engines that remember nothing."""
+    for engine in engines:
+        engine.forget()
+    process = Router(tmp_path, engines)
+    try:
+        process.wait_up(["tiny"])
+        yield process
+    finally:
+        process.stop()
