@@ -1,0 +1,194 @@
+/*
+ * test_memory.c - the loader when memory runs out at any point: an error, nothing left behind.
+ *
+ * The linker sends this program's calls of malloc, calloc and free, and the loader's of libyaml,
+ * through the functions below (-Wl,--wrap). Each run lets one allocation more succeed than the run
+ * before, until a load goes through. Blocks are counted, so a leak shows without a sanitizer.
+ */
+#include <yaml.h>
+
+#include "helpers.h"
+
+static long allowed = -1; /* allocations until failure; below 0: no limit */
+static long live;         /* blocks of the loader in use */
+static bool counting;
+
+void *__real_malloc(size_t size);
+void *__real_calloc(size_t count, size_t size);
+void __real_free(void *block);
+int __real_yaml_parser_initialize(yaml_parser_t *parser);
+int __real_yaml_parser_parse(yaml_parser_t *parser, yaml_event_t *event);
+void *__wrap_malloc(size_t size);
+void *__wrap_calloc(size_t count, size_t size);
+void __wrap_free(void *block);
+int __wrap_yaml_parser_initialize(yaml_parser_t *parser);
+int __wrap_yaml_parser_parse(yaml_parser_t *parser, yaml_event_t *event);
+
+static bool may_allocate(void)
+{
+	if (!counting || allowed < 0)
+		return true;
+	return allowed-- > 0;
+}
+
+void *__wrap_malloc(size_t size)
+{
+	void *block = may_allocate() ? __real_malloc(size) : NULL;
+
+	live += counting && block != NULL;
+	return block;
+}
+
+void *__wrap_calloc(size_t count, size_t size)
+{
+	void *block = may_allocate() ? __real_calloc(count, size) : NULL;
+
+	live += counting && block != NULL;
+	return block;
+}
+
+void __wrap_free(void *block)
+{
+	live -= counting && block != NULL;
+	__real_free(block);
+}
+
+int __wrap_yaml_parser_initialize(yaml_parser_t *parser)
+{
+	return may_allocate() ? __real_yaml_parser_initialize(parser) : 0;
+}
+
+int __wrap_yaml_parser_parse(yaml_parser_t *parser, yaml_event_t *event)
+{
+	if (may_allocate())
+		return __real_yaml_parser_parse(parser, event);
+	parser->error = YAML_MEMORY_ERROR;
+	return 0;
+}
+
+static const char right[] = "listen: 0.0.0.0:1\n"
+			    "routing:\n"
+			    "  strategy: session\n"
+			    "  session:\n"
+			    "    headers: [a, b, c]\n"
+			    "workers:\n"
+			    "  - url: http://a:1\n"
+			    "    models: [x, y]\n"
+			    "    api_key: k\n"
+			    "  - url: http://b:1\n";
+
+static const char wrong[] = "lisen: a\n"
+			    "loops: many\n"
+			    "routing:\n"
+			    "  session:\n"
+			    "    headers: [a, \"\", b c]\n"
+			    "workers:\n"
+			    "  - url: http://a:1\n"
+			    "    models: [x, [y]]\n"
+			    "  - url: http://a:1\n"
+			    "  - nothing\n";
+
+enum source { FROM_FILE, FROM_FLAGS };
+
+static enum kvw_err load_once(enum source source, const char *text, FILE *errors,
+	struct kvw_config **config)
+{
+	const char *const workers[] = {"http://a:1", "http://b:1"};
+	const struct kvw_config_flags flags = {
+		.listen = "0.0.0.0:1", .workers = workers, .worker_count = 2};
+
+	if (source == FROM_FILE)
+		return kvw_config_parse("t.yaml", text, strlen(text), test_strategies, errors,
+			config);
+	return kvw_config_from_flags(&flags, test_strategies, errors, config);
+}
+
+/* Fails the first allocation, the second, ... Returns how many had to succeed. */
+static long starve(enum source source, const char *text, enum kvw_err in_the_end)
+{
+	FILE *errors = fopen("/dev/null", "w");
+	enum kvw_err err = KVW_ENOMEM;
+	long needed = -1;
+
+	ck_assert_ptr_nonnull(errors);
+	while (err == KVW_ENOMEM) {
+		struct kvw_config *config = NULL;
+		bool untouched;
+
+		ck_assert_int_lt(++needed, 10000);
+		allowed = needed;
+		live = 0;
+		counting = true;
+		err = load_once(source, text, errors, &config);
+		untouched = err == KVW_OK || config == NULL;
+		kvw_config_destroy(config);
+		counting = false; /* Check allocates too */
+		ck_assert(untouched);
+		ck_assert_msg(live == 0, "%ld blocks left after %ld allocations", live, needed);
+	}
+	ck_assert_int_eq(err, in_the_end);
+	fclose(errors);
+	return needed;
+}
+
+START_TEST(test_right_file)
+{
+	ck_assert_int_gt(starve(FROM_FILE, right, KVW_OK), 60);
+}
+END_TEST
+
+START_TEST(test_wrong_file)
+{
+	ck_assert_int_gt(starve(FROM_FILE, wrong, KVW_EINVAL), 40);
+}
+END_TEST
+
+START_TEST(test_broken_file)
+{
+	ck_assert_int_gt(starve(FROM_FILE, "loops: [1, 2\nlisten: a:1\n", KVW_EINVAL), 4);
+}
+END_TEST
+
+START_TEST(test_flags)
+{
+	ck_assert_int_gt(starve(FROM_FLAGS, NULL, KVW_OK), 30);
+}
+END_TEST
+
+START_TEST(test_file_buffer)
+{
+	struct kvw_config *config = NULL;
+	FILE *errors = fopen("/dev/null", "w");
+	enum kvw_err err;
+
+	allowed = 0;
+	live = 0;
+	counting = true;
+	err = kvw_config_load("/dev/null", test_strategies, errors, &config);
+	counting = false;
+	ck_assert_int_eq(err, KVW_ENOMEM);
+	ck_assert_int_eq(live, 0);
+	fclose(errors);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("config memory");
+	TCase *tc = tcase_create("memory");
+	SRunner *runner;
+	int failed;
+
+	tcase_set_timeout(tc, 120);
+	tcase_add_test(tc, test_right_file);
+	tcase_add_test(tc, test_wrong_file);
+	tcase_add_test(tc, test_broken_file);
+	tcase_add_test(tc, test_flags);
+	tcase_add_test(tc, test_file_buffer);
+	suite_add_tcase(suite, tc);
+	runner = srunner_create(suite);
+	srunner_run_all(runner, CK_NORMAL);
+	failed = srunner_ntests_failed(runner);
+	srunner_free(runner);
+	return failed == 0 ? 0 : 1;
+}

@@ -1,0 +1,360 @@
+/*
+ * test_mistakes.c - each way to write a wrong configuration, and what the user reads about it.
+ *
+ * Every row is one mistake: exactly one line must come, at this line and column, with this key,
+ * holding these words.
+ */
+#include "helpers.h"
+
+struct mistake {
+	const char *text;
+	unsigned line, column;
+	const char *key; /* NULL: syntax, no key */
+	const char *says[3];
+};
+
+static const struct mistake mistakes[] = {
+	/* Names */
+	{"lisen: 0.0.0.0:80\n" TEST_WORKER, 1, 1, "lisen", {"unknown key", "did you mean `listen`?"}},
+	{"limits:\n  bodi: 1MiB\n" TEST_WORKER, 2, 3, "limits.bodi", {"did you mean `limits.body`?"}},
+	{"routing:\n  session:\n    ttll: 1h\n" TEST_WORKER, 3, 5, "routing.session.ttll",
+		{"did you mean `routing.session.ttl`?"}},
+	{"strategy: session\n" TEST_WORKER, 1, 1, "strategy", {"did you mean `routing.strategy`?"}},
+	{"Listen: 0.0.0.0:80\n" TEST_WORKER, 1, 1, "Listen", {"did you mean `listen`?"}},
+	{"limits:\n  body-memory: 2GiB\n" TEST_WORKER, 2, 3, "limits.body-memory",
+		{"did you mean `limits.body_memory`?"}},
+	{"worker:\n  - url: http://a:1\n" TEST_WORKER, 1, 1, "worker", {"did you mean `workers`?"}},
+	{"qwertz: 1\n" TEST_WORKER, 1, 1, "qwertz", {"expected one of listen, loops", "workers"}},
+	{"routing.strategy: session\n" TEST_WORKER, 1, 1, "routing.strategy", {"key with a dot"}},
+	{"<<: {loops: 1}\n" TEST_WORKER, 1, 1, "<<", {"merge key"}},
+	{"workers:\n  - url: http://a:1\n    modls: [m]\n", 3, 5, "workers[0].modls",
+		{"unknown key", "did you mean `models`?"}},
+	{"\"li\\0sten\": a:1\n" TEST_WORKER, 1, 1, "li", {"unknown key"}},
+
+	/* Twice */
+	{"loops: 1\nlisten: a:1\nloops: 1\n" TEST_WORKER, 3, 1, "loops",
+		{"second time", "first given in line 1"}},
+	{"limits: {body: 1MiB}\nloops: 2\nlimits: {body: 2MiB}\n" TEST_WORKER, 3, 1, "limits",
+		{"second time", "first given in line 1"}},
+	{"limits:\n  body: 1MiB\n  body: 1MiB\n" TEST_WORKER, 3, 3, "limits.body",
+		{"second time", "first given in line 2"}},
+	{TEST_WORKER "workers:\n  - url: http://a:1\n", 3, 1, "workers", {"second time", "line 1"}},
+	{"workers:\n  - url: http://a:1\n    url: http://a:2\n", 3, 5, "workers[0].url",
+		{"second time"}},
+	{"workers:\n  - url: http://Host.example:80\n  - url: http://host.example/\n", 3, 10,
+		"workers[1].url", {"`http://host.example:80` again", "workers[0]"}},
+
+	/* Types and ranges */
+	{"loops: many\n" TEST_WORKER, 1, 8, "loops",
+		{"found `many`", "expected a whole number", "0 to 256"}},
+	{"loops: 257\n" TEST_WORKER, 1, 8, "loops", {"found `257`", "from 0 to 256"}},
+	{"loops: -1\n" TEST_WORKER, 1, 8, "loops", {"found `-1`", "from 0 to 256"}},
+	{"loops: 1.5\n" TEST_WORKER, 1, 8, "loops", {"found `1.5`", "whole number"}},
+	{"loops: 0x10\n" TEST_WORKER, 1, 8, "loops", {"found `0x10`", "whole number"}},
+	{"loops: 99999999999999999999\n" TEST_WORKER, 1, 8, "loops", {"whole number", "0 to 256"}},
+	{"loops: [1]\n" TEST_WORKER, 1, 8, "loops", {"found a list", "whole number"}},
+	{"loops: {a: 1}\n" TEST_WORKER, 1, 8, "loops", {"found a mapping", "whole number"}},
+	{"loops:\n" TEST_WORKER, 1, 7, "loops", {"found nothing", "whole number"}},
+	{"loops: ~\n" TEST_WORKER, 1, 8, "loops", {"found nothing"}},
+	{"loops: \"\"\n" TEST_WORKER, 1, 8, "loops", {"found empty text"}},
+	{"http:\n  decision_headers: yes\n" TEST_WORKER, 2, 21, "http.decision_headers",
+		{"found `yes`", "true or false", "did you mean `true`?"}},
+	{"http:\n  decision_headers: perhaps\n" TEST_WORKER, 2, 21, "http.decision_headers",
+		{"expected true or false"}},
+	{"routing:\n  omega: nan\n" TEST_WORKER, 2, 10, "routing.omega", {"number", "0 to 10"}},
+	{"routing:\n  omega: 0x1p1\n" TEST_WORKER, 2, 10, "routing.omega", {"number"}},
+	{"routing:\n  omega: 1e1000\n" TEST_WORKER, 2, 10, "routing.omega", {"number"}},
+	{"routing:\n  omega: 10.01\n" TEST_WORKER, 2, 10, "routing.omega", {"a number from 0 to 10"}},
+	{"limits:\n  body: 64MB\n" TEST_WORKER, 2, 9, "limits.body",
+		{"found `64MB`", "KiB, MiB, GiB", "did you mean `64MiB`?"}},
+	{"limits:\n  body: 64 MiB\n" TEST_WORKER, 2, 9, "limits.body", {"did you mean `64MiB`?"}},
+	{"limits:\n  body: 64parsec\n" TEST_WORKER, 2, 9, "limits.body", {"found `64parsec`"}},
+	{"limits:\n  body: 1.5GiB\n" TEST_WORKER, 2, 9, "limits.body", {"found `1.5GiB`"}},
+	{"limits:\n  body: 99999999TiB\n" TEST_WORKER, 2, 9, "limits.body", {"to 1TiB"}},
+	{"limits:\n  body: 1023\n" TEST_WORKER, 2, 9, "limits.body", {"a size from 1KiB to 1TiB"}},
+	{"limits:\n  body: 2TiB\n" TEST_WORKER, 2, 9, "limits.body", {"a size from 1KiB to 1TiB"}},
+	{"timeouts:\n  connect: 5\n" TEST_WORKER, 2, 12, "timeouts.connect",
+		{"found `5`", "250ms, 2s, 10m or 1h", "did you mean `5s`?"}},
+	{"timeouts:\n  connect: 5sec\n" TEST_WORKER, 2, 12, "timeouts.connect",
+		{"did you mean `5s`?"}},
+	{"timeouts:\n  connect: 1ms\n" TEST_WORKER, 2, 12, "timeouts.connect",
+		{"a duration from 10ms to 10m"}},
+	{"timeouts:\n  connect: 9223372036854775807h\n" TEST_WORKER, 2, 12, "timeouts.connect",
+		{"duration"}},
+	{"timeouts: soon\n" TEST_WORKER, 1, 11, "timeouts", {"found text", "such as `connect:`"}},
+	{"timeouts: [1s]\n" TEST_WORKER, 1, 11, "timeouts", {"found a list"}},
+
+	/* Words */
+	{"http:\n  half_close: abrot\n" TEST_WORKER, 2, 15, "http.half_close",
+		{"one of abort, serve", "did you mean `abort`?"}},
+	{"http:\n  forwarded: all\n" TEST_WORKER, 2, 14, "http.forwarded",
+		{"one of both, forwarded, x-forwarded-for, off"}},
+	{"log:\n  level: loud\n" TEST_WORKER, 2, 10, "log.level",
+		{"one of debug, info, warn, error"}},
+	{"log:\n  level:\n" TEST_WORKER, 2, 9, "log.level", {"found nothing", "one of debug"}},
+	{"routing:\n  strategy: round-robin\n" TEST_WORKER, 2, 13, "routing.strategy",
+		{"found `round-robin`", "did you mean `roundrobin`?"}},
+	{"routing:\n  strategy: kvaware\n" TEST_WORKER, 2, 13, "routing.strategy",
+		{"found `kvaware`", "one of prefixaware, session, roundrobin",
+			"this build of kvway does not have `kvaware`"}},
+
+	/* Addresses */
+	{"listen: 8080\n" TEST_WORKER, 1, 9, "listen", {"HOST:PORT", "did you mean `0.0.0.0:8080`?"}},
+	{"listen: \":8080\"\n" TEST_WORKER, 1, 9, "listen", {"did you mean `0.0.0.0:8080`?"}},
+	{"listen: \"*:8080\"\n" TEST_WORKER, 1, 9, "listen", {"did you mean `0.0.0.0:8080`?"}},
+	{"listen: 0.0.0.0:65536\n" TEST_WORKER, 1, 9, "listen", {"a port from 1 to 65535"}},
+	{"listen: 0.0.0.0:http\n" TEST_WORKER, 1, 9, "listen", {"a port from 1 to 65535"}},
+	{"listen: 300.0.0.1:80\n" TEST_WORKER, 1, 9, "listen", {"HOST:PORT"}},
+	{"listen: \"::1:8080\"\n" TEST_WORKER, 1, 9, "listen", {"in brackets such as [::1]:8080"}},
+	{"listen: \"[::1]\"\n" TEST_WORKER, 1, 9, "listen", {"HOST:PORT"}},
+	{"listen: \"[fe80::zz]:1\"\n" TEST_WORKER, 1, 9, "listen", {"HOST:PORT"}},
+	{"listen: -a.b:1\n" TEST_WORKER, 1, 9, "listen", {"HOST:PORT"}},
+	{"listen:\n" TEST_WORKER, 1, 8, "listen", {"found nothing", "HOST:PORT"}},
+
+	/* Lists */
+	{"routing:\n  session:\n    headers: x-a\n" TEST_WORKER, 3, 14, "routing.session.headers",
+		{"found `x-a`", "a list", "did you mean `[x-a]`?"}},
+	{"routing:\n  session:\n    headers: [a, b c]\n" TEST_WORKER, 3, 18,
+		"routing.session.headers[1]", {"found `b c`", "letters, digits"}},
+	{"routing:\n  session:\n    cookies:\n" TEST_WORKER, 3, 13, "routing.session.cookies",
+		{"found nothing", "a list"}},
+	{"routing:\n  session:\n    body_fields: [a, \"\"]\n" TEST_WORKER, 3, 22,
+		"routing.session.body_fields[1]", {"found empty text", "expected text"}},
+	{"routing:\n  session:\n    body_fields: [a, [b]]\n" TEST_WORKER, 3, 22,
+		"routing.session.body_fields[1]", {"found a list"}},
+	{"routing:\n  session:\n    body_fields: [a, b, c, d, e, f, g, h, i]\n" TEST_WORKER, 3, 18,
+		"routing.session.body_fields", {"found 9 entries", "at most 8"}},
+
+	/* Text */
+	{"health:\n  path: health\n" TEST_WORKER, 2, 9, "health.path",
+		{"begins with `/`", "did you mean `/health`?"}},
+	{"health:\n  path: \"/a b\"\n" TEST_WORKER, 2, 9, "health.path", {"begins with `/`"}},
+	{"log:\n  access: \"a\\nb\"\n" TEST_WORKER, 2, 11, "log.access",
+		{"found `a\\x0Ab`", "without control characters"}},
+
+	/* Workers */
+	{"listen: 0.0.0.0:8080\n", 1, 1, "workers", {"found nothing", "- url: http://HOST:PORT"}},
+	{"", 1, 1, "workers", {"found nothing"}},
+	{"# only a comment\n", 1, 1, "workers", {"found nothing"}},
+	{"loops: 1\nworkers:\n", 2, 9, "workers", {"found nothing", "a list"}},
+	{"workers: []\n", 1, 10, "workers", {"found an empty list"}},
+	{"workers: http://a:1\n", 1, 10, "workers", {"found text", "a list"}},
+	{"workers:\n  url: http://a:1\n", 2, 3, "workers", {"found a mapping", "a list"}},
+	{"workers:\n  - http://a:1\n", 2, 5, "workers[0]", {"found text", "- url: http"}},
+	{"workers:\n  -\n", 2, 4, "workers[0]", {"found nothing", "- url: http"}},
+	{"workers:\n  - models: [m]\n", 2, 5, "workers[0].url", {"found nothing", "URL"}},
+	{"workers:\n  - url:\n", 2, 9, "workers[0].url", {"found nothing", "http://HOST:PORT"}},
+	{"workers:\n  - url: 127.0.0.1:8001\n", 2, 10, "workers[0].url",
+		{"did you mean `http://127.0.0.1:8001`?"}},
+	{"workers:\n  - url: https://a:1\n", 2, 10, "workers[0].url",
+		{"found `https://a:1`", "TLS to workers is not built yet"}},
+	{"workers:\n  - url: ftp://a:1\n", 2, 10, "workers[0].url", {"the scheme http"}},
+	{"workers:\n  - url: http://a:99999\n", 2, 10, "workers[0].url", {"a port from 1 to 65535"}},
+	{"workers:\n  - url: http://a:0\n", 2, 10, "workers[0].url", {"a port from 1 to 65535"}},
+	{"workers:\n  - url: http://\n", 2, 10, "workers[0].url", {"a host"}},
+	{"workers:\n  - url: http://a..b:1\n", 2, 10, "workers[0].url", {"a host name or IP address"}},
+	{"workers:\n  - url: http://::1:80\n", 2, 10, "workers[0].url", {"in brackets"}},
+	{"workers:\n  - url: http://a:1/v1\n", 2, 10, "workers[0].url",
+		{"without /v1", "did you mean `http://a:1`?"}},
+	{"workers:\n  - url: http://a:1/x/../y\n", 2, 10, "workers[0].url", {"a plain path"}},
+	{"workers:\n  - url: http://a:1/x?y=1\n", 2, 10, "workers[0].url", {"without '?' and '#'"}},
+	{"workers:\n  - url: http://a:1\n    models: m\n", 3, 13, "workers[0].models",
+		{"a list", "did you mean `[m]`?"}},
+
+	/* YAML that we refuse, or that is none */
+	{"loops: &x 1\n" TEST_WORKER, 1, 8, "loops", {"the anchor `x`", "not supported"}},
+	{"timeouts:\n  head: *x\n" TEST_WORKER, 2, 9, "timeouts.head", {"the alias `x`"}},
+	{"loops: !!int 1\n" TEST_WORKER, 1, 8, "loops", {"the tag", "not supported"}},
+	{"[a]: b\n" TEST_WORKER, 1, 1, NULL, {"found a list as a key"}},
+	{"just text\n", 1, 1, NULL, {"found text", "`listen:`"}},
+	{"- a\n- b\n", 1, 1, NULL, {"found a list", "`workers:`"}},
+	{TEST_WORKER "---\nloops: 1\n", 3, 1, NULL, {"a second document"}},
+	{"limits:\n\tbody: 1MiB\n" TEST_WORKER, 2, 1, NULL, {"found a tab", "spaces"}},
+	{"loops: [1\nlisten: a:1\n", 2, 7, NULL, {"not valid YAML", "begun at line 1"}},
+	{"loops: a: b\n", 1, 9, NULL, {"not valid YAML"}},
+	{"loops: \"1\n", 2, 1, NULL, {"not valid YAML", "quoted scalar"}},
+	{"loops: 1\n  listen: a:1\n", 2, 9, NULL, {"not valid YAML"}},
+	{"# \xC3\xA4\xFF\n" TEST_WORKER, 1, 4, NULL, {"0xFF", "UTF-8"}},
+	{"loops: 1\n# \x01\n", 2, 3, NULL, {"control character 0x01"}},
+	{"loops: 1 # \xED\xA0\x80\n", 1, 12, NULL, {"UTF-8"}},
+	{"a: [[[[[[[[[[[[[[[[[[[[[[1]]]]]]]]]]]]]]]]]]]]]]\n", 1, 19, "a[0][0][0][0][0][0][0][0][0][0][0][0][0][0][0]",
+		{"16 levels of nesting"}},
+
+	/* Rules between keys */
+	{"limits:\n  low_water: 256KiB\n" TEST_WORKER, 2, 14, "limits.low_water",
+		{"less than `limits.high_water`", "262144"}},
+	{"limits:\n  high_water: 64KiB\n" TEST_WORKER, 2, 15, "limits.high_water",
+		{"more than `limits.low_water`", "65536"}},
+	{"limits:\n  body_memory: 1MiB\n" TEST_WORKER, 2, 16, "limits.body_memory",
+		{"routing.scan_limit", "room for one whole body"}},
+	{"admin:\n  listen: 127.0.0.1:8080\n" TEST_WORKER, 2, 11, "admin.listen",
+		{"a port that differs from `listen`", "0.0.0.0:8080"}},
+	{"listen: \"[::]:9090\"\n" TEST_WORKER, 1, 9, "listen",
+		{"a port that differs from `admin.listen`"}},
+};
+
+#define MISTAKE_COUNT (sizeof(mistakes) / sizeof(mistakes[0]))
+
+START_TEST(test_mistake)
+{
+	const struct mistake *m = &mistakes[_i];
+	struct loaded loaded = load_text(m->text);
+	char begin[128];
+
+	snprintf(begin, sizeof(begin), "t.yaml:%u:%u: %s%s", m->line, m->column,
+		m->key != NULL ? m->key : "", m->key != NULL ? ": " : "");
+	ck_assert_msg(loaded.err == KVW_EINVAL, "accepted: %s", m->text);
+	ck_assert_ptr_null(loaded.config);
+	ck_assert_msg(strncmp(loaded.errors, begin, strlen(begin)) == 0, "%s\nwanted: %s", loaded.errors,
+		begin);
+	for (size_t i = 0; i < 3 && m->says[i] != NULL; i++)
+		ck_assert_msg(strstr(loaded.errors + strlen(begin), m->says[i]) != NULL,
+			"%s\nwanted: %s", loaded.errors, m->says[i]);
+	ck_assert_msg(loaded.lines == 1, "one mistake, %zu lines:\n%s", loaded.lines, loaded.errors);
+	loaded_release(&loaded);
+}
+END_TEST
+
+START_TEST(test_all_in_one_run)
+{
+	struct loaded loaded = load_text("lisen: a:1\n"
+					 "loops: many\n"
+					 "timeouts:\n"
+					 "  connect: 5\n"
+					 "routing:\n"
+					 "  strategy: kvaware\n"
+					 "limits:\n"
+					 "  low_water: 1MiB\n"
+					 "workers:\n"
+					 "  - url: https://a:1\n"
+					 "  - models: 3\n");
+	static const char *const begins[] = {"t.yaml:1:1: lisen: ", "t.yaml:2:8: loops: ",
+		"t.yaml:4:12: timeouts.connect: ", "t.yaml:6:13: routing.strategy: ",
+		"t.yaml:10:10: workers[0].url: ", "t.yaml:11:13: workers[1].models: ",
+		"t.yaml:11:5: workers[1].url: ", "t.yaml:8:14: limits.low_water: "};
+	const char *line = loaded.errors;
+
+	ck_assert_int_eq(loaded.err, KVW_EINVAL);
+	for (size_t i = 0; i < sizeof(begins) / sizeof(begins[0]); i++) {
+		ck_assert_msg(line != NULL && strncmp(line, begins[i], strlen(begins[i])) == 0,
+			"%s\nwanted: %s", line, begins[i]);
+		line = strchr(line, '\n');
+		if (line != NULL)
+			line++;
+	}
+	ck_assert_uint_eq(loaded.lines, sizeof(begins) / sizeof(begins[0]));
+	loaded_release(&loaded);
+}
+END_TEST
+
+START_TEST(test_secrets_stay_secret)
+{
+	struct loaded loaded = load_text("workers:\n"
+					 "  - url: http://me:hunter2@a:1\n"
+					 "    api_key: \"hunter2 and more\"\n"
+					 "  - url: https://me:hunter2@a:1\n"
+					 "  - url: me:hunter2@a:1\n");
+
+	ck_assert_int_eq(loaded.err, KVW_EINVAL);
+	ck_assert_uint_eq(loaded.lines, 4);
+	ck_assert_ptr_null(strstr(loaded.errors, "hunter2"));
+	ck_assert_ptr_nonnull(strstr(loaded.errors, "workers[0].url: found a URL with a user"));
+	ck_assert_ptr_nonnull(strstr(loaded.errors, "workers[0].api_key: found a value"));
+	loaded_release(&loaded);
+}
+END_TEST
+
+START_TEST(test_terminal_is_safe)
+{
+	struct loaded loaded = load_text("\"\\e[31mred\": 1\nloops: \"\\e]0;x\\a\\u009b\"\n" TEST_WORKER);
+
+	ck_assert_int_eq(loaded.err, KVW_EINVAL);
+	for (const char *c = loaded.errors; *c != '\0'; c++)
+		ck_assert_msg(*c == '\n' || (unsigned char)*c >= 0x20, "%s", loaded.errors);
+	ck_assert_ptr_null(strstr(loaded.errors, "\xC2\x9B"));
+	ck_assert_ptr_nonnull(strstr(loaded.errors, "\\x1B[31mred: "));
+	loaded_release(&loaded);
+}
+END_TEST
+
+/* Many lines of `text`. */
+static char *repeat(const char *head, const char *line, size_t count)
+{
+	size_t size = strlen(head) + count * (strlen(line) + 8) + 1;
+	char *text = malloc(size);
+	size_t used;
+
+	ck_assert_ptr_nonnull(text);
+	used = (size_t)snprintf(text, size, "%s", head);
+	for (size_t i = 0; i < count; i++)
+		used += (size_t)snprintf(text + used, size - used, line, i);
+	return text;
+}
+
+START_TEST(test_too_many_workers)
+{
+	char *text = repeat("workers:\n", "  - url: http://h:%zu\n", 1026);
+	struct loaded loaded;
+
+	memcpy(strstr(text, "http://h:0\n"), "http://g:7\n", 11);
+	loaded = load_text(text);
+	ck_assert_int_eq(loaded.err, KVW_EINVAL);
+	ck_assert_str_eq(loaded.errors,
+		"t.yaml:1026:5: workers: found 1026 workers, expected at most 1024\n");
+	loaded_release(&loaded);
+	*strstr(text, "  - url: http://h:1024\n") = '\0';
+	loaded = load_text(text);
+	ck_assert_msg(loaded.err == KVW_OK, "%s", loaded.errors);
+	ck_assert_uint_eq(loaded.config->worker_count, 1024);
+	loaded_release(&loaded);
+	free(text);
+}
+END_TEST
+
+START_TEST(test_lines_are_bounded)
+{
+	char *text = repeat("", "nonsense%zu: 1\n", 5000);
+	struct loaded loaded = load_text(text);
+
+	ck_assert_int_eq(loaded.err, KVW_EINVAL);
+	ck_assert_uint_eq(loaded.lines, 101);
+	ck_assert_ptr_nonnull(strstr(loaded.errors, "t.yaml: 4901 more mistakes\n"));
+	loaded_release(&loaded);
+	free(text);
+}
+END_TEST
+
+START_TEST(test_nodes_are_bounded)
+{
+	char *text = repeat("a:\n", "- %zu\n", 200001);
+	struct loaded loaded = load_text(text);
+
+	ck_assert_int_eq(loaded.err, KVW_EINVAL);
+	ck_assert_ptr_nonnull(strstr(loaded.errors, "found more than 200000 keys and values"));
+	loaded_release(&loaded);
+	free(text);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("config mistakes");
+	TCase *tc = tcase_create("mistakes");
+	SRunner *runner;
+	int failed;
+
+	tcase_set_timeout(tc, 60);
+	tcase_add_loop_test(tc, test_mistake, 0, (int)MISTAKE_COUNT);
+	tcase_add_test(tc, test_all_in_one_run);
+	tcase_add_test(tc, test_secrets_stay_secret);
+	tcase_add_test(tc, test_terminal_is_safe);
+	tcase_add_test(tc, test_too_many_workers);
+	tcase_add_test(tc, test_lines_are_bounded);
+	tcase_add_test(tc, test_nodes_are_bounded);
+	suite_add_tcase(suite, tc);
+	runner = srunner_create(suite);
+	srunner_run_all(runner, CK_NORMAL);
+	failed = srunner_ntests_failed(runner);
+	srunner_free(runner);
+	return failed == 0 ? 0 : 1;
+}
