@@ -1,0 +1,167 @@
+/*
+ * sim_admin.c - what tests ask a simulated worker, beside what a vLLM server answers.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <xxhash.h>
+
+#include "sim_openai.h"
+#include "sim_routes.h"
+
+static void reply_bad(struct kvb_conn *conn, const char *message)
+{
+	struct kvb_error error;
+
+	kvb_error_set(&error, 400, "BadRequestError", "", "%s", message);
+	kvb_error_send(conn, &error, false);
+}
+
+static void reply_ok(struct kvb_conn *conn)
+{
+	struct kvb_buf body = {0};
+
+	kvb_buf_text(&body, "{\"ok\":true}");
+	kvb_reply_json(conn, 200, &body);
+}
+
+static void sim_stats(struct kvb_worker *worker, struct kvb_conn *conn)
+{
+	struct kvb_engine_stats s;
+	struct kvb_buf out = {0};
+
+	kvb_engine_stats(worker->engine, &s);
+	kvb_buf_printf(&out,
+		"{\"simulated\":true,\"worker\":%u,\"profile\":\"%s\",\"speed\":%g,\"steps\":%llu,"
+		"\"prompt_tokens\":%llu,\"cached_tokens\":%llu,\"prefilled_tokens\":%llu,"
+		"\"decoded_tokens\":%llu,\"generated_tokens\":%llu,\"preemptions\":%llu,"
+		"\"finished\":%llu,\"busy_s\":%.6f,\"now_s\":%.6f,",
+		worker->index, worker->options->profile->name, worker->options->speed,
+		(unsigned long long)s.steps, (unsigned long long)s.prompt_tokens,
+		(unsigned long long)s.cached_tokens, (unsigned long long)s.prefilled_tokens,
+		(unsigned long long)s.decoded_tokens, (unsigned long long)s.generated_tokens,
+		(unsigned long long)s.preemptions, (unsigned long long)s.finished,
+		(double)s.busy_ns / 1e9, (double)kvb_worker_sim_ns(worker) / 1e9);
+	kvb_buf_printf(&out,
+		"\"running\":%u,\"waiting\":%u,\"blocks_used\":%u,\"blocks_usable\":%u,"
+		"\"blocks_cached\":%u,\"evictions\":%llu,\"load\":%u,\"connections\":%u,"
+		"\"connections_accepted\":%llu,\"late_ms\":%.3f}",
+		s.running, s.waiting, s.blocks_used, s.blocks_usable, s.blocks_published,
+		(unsigned long long)s.evictions, worker->load, kvb_http_open(worker->http),
+		(unsigned long long)kvb_http_accepted(worker->http),
+		(double)worker->latest_ns / 1e6);
+	kvb_reply_json(conn, 200, &out);
+}
+
+static void sim_health(
+	struct kvb_worker *worker, struct kvb_conn *conn, const struct kvb_request *request)
+{
+	char status[8];
+	int value;
+
+	if (!kvb_query_get(request, "status", status, sizeof(status)) ||
+		(value = atoi(status)) < 200 || value > 599) {
+		reply_bad(conn, "status=200 to 599 is needed");
+		return;
+	}
+	worker->health_status = value;
+	reply_ok(conn);
+}
+
+static void sim_fail(
+	struct kvb_worker *worker, struct kvb_conn *conn, const struct kvb_request *request)
+{
+	char spec[256] = "", count[16];
+	struct kvb_fail fail;
+
+	kvb_query_get(request, "spec", spec, sizeof(spec));
+	if (!kvb_fail_parse(spec, strlen(spec), &fail)) {
+		reply_bad(conn, "spec is wrong; kvsim --help lists the faults");
+		return;
+	}
+	worker->fail = fail;
+	worker->fail_left = spec[0] == '\0' ? 0 : -1;
+	if (kvb_query_get(request, "count", count, sizeof(count)))
+		worker->fail_left = strtoll(count, NULL, 10);
+	reply_ok(conn);
+}
+
+static void add_header_pairs(struct kvb_buf *out, const struct kvb_request *request)
+{
+	const char *at = request->headers, *end = at + request->headers_len;
+	bool first = true;
+
+	while (at != NULL && at < end) {
+		const char *line_end = memchr(at, '\n', (size_t)(end - at));
+		const char *colon = memchr(at, ':', (size_t)(line_end - at));
+
+		kvb_buf_text(out, first ? "[" : ",[");
+		kvb_buf_json(out, at, (size_t)(colon - at));
+		kvb_buf_text(out, ",");
+		kvb_buf_json(out, colon + 2, (size_t)(line_end - colon - 2));
+		kvb_buf_text(out, "]");
+		first = false;
+		at = line_end + 1;
+	}
+}
+
+static void sim_echo(
+	struct kvb_worker *worker, struct kvb_conn *conn, const struct kvb_request *request)
+{
+	struct kvb_buf out = {0};
+
+	kvb_buf_printf(
+		&out, "{\"worker\":%u,\"method\":\"%s\",\"path\":", worker->index, request->method);
+	kvb_buf_json(&out, request->path, strlen(request->path));
+	kvb_buf_text(&out, ",\"query\":");
+	kvb_buf_json(&out, request->query, strlen(request->query));
+	kvb_buf_printf(&out, ",\"version\":\"1.%u\",\"headers\":[", request->http_minor);
+	add_header_pairs(&out, request);
+	kvb_buf_printf(&out, "],\"body_bytes\":%zu,\"body_xxh3\":\"%016llx\"}", request->body_len,
+		(unsigned long long)XXH3_64bits(request->body, request->body_len));
+	kvb_reply_json(conn, 200, &out);
+}
+
+static void sim_mirror(struct kvb_conn *conn, const struct kvb_request *request)
+{
+	struct kvb_reply reply = {.status = 200, .content_type = "application/octet-stream"};
+	char text[16];
+	size_t size, left = request->body_len;
+
+	if (!kvb_query_get(request, "chunk", text, sizeof(text)) ||
+		(size = strtoull(text, NULL, 10)) == 0) {
+		kvb_http_reply(conn, &reply, request->body, request->body_len);
+		return;
+	}
+	kvb_http_stream_begin(conn, reply.content_type);
+	while (left > 0) {
+		size_t now = left < size ? left : size;
+
+		kvb_http_stream_chunk(conn, request->body + request->body_len - left, now, true);
+		left -= now;
+	}
+	kvb_http_stream_end(conn);
+}
+
+void kvb_admin_request(
+	struct kvb_worker *worker, struct kvb_conn *conn, const struct kvb_request *request)
+{
+	const char *name = request->path + 5;
+
+	if (strcmp(name, "stats") == 0)
+		sim_stats(worker, conn);
+	else if (strcmp(name, "health") == 0)
+		sim_health(worker, conn, request);
+	else if (strcmp(name, "fail") == 0)
+		sim_fail(worker, conn, request);
+	else if (strcmp(name, "echo") == 0)
+		sim_echo(worker, conn, request);
+	else if (strcmp(name, "mirror") == 0)
+		sim_mirror(conn, request);
+	else if (strcmp(name, "restart") != 0)
+		reply_bad(conn, "kvsim --help lists what /sim/ answers");
+	else if (kvb_worker_restart(worker))
+		reply_ok(conn);
+	else
+		reply_bad(conn, "out of memory");
+}

@@ -1,0 +1,382 @@
+/*
+ * sim_engine.c - scheduler, timing formula and the sequences' block accounting.
+ *
+ * Invariants, between calls:
+ * - a waiting sequence holds no block; a running one holds ceil(computed / block size) blocks;
+ * - the running array keeps the order of admission, so its last entry is the youngest;
+ * - blocks are published when the step that fills them is planned, as vLLM does: a twin admitted
+ *   in the same step already hits them;
+ * - a hit never covers the last token of a sequence, since something must be computed.
+ *
+ * A step costs O(running) plus the blocks it touches.
+ */
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+#include <xxhash.h>
+
+#include "sim_cache.h"
+#include "sim_engine.h"
+#include "sim_token.h"
+
+enum { SEQ_IDLE, SEQ_WAITING, SEQ_RUNNING };
+
+struct kvb_engine {
+	struct kvb_engine_config config;
+	struct kvb_cache *cache;      /* owned */
+	struct kvb_seq *first, *last; /* waiting, in the order they will be admitted */
+	struct kvb_seq **running;     /* config.max_seqs; owned array of borrowed sequences */
+	uint32_t running_count;
+	struct kvb_seq **batch; /* the step's sequences; NULL where one was removed */
+	uint32_t batch_count;
+	struct kvb_engine_stats stats; /* the counters; gauges are filled on request */
+};
+
+int64_t kvb_step_length_ns(const struct kvb_profile *profile, const struct kvb_step_load *load)
+{
+	double ns = profile->base_ms * 1e6 + profile->decode_ms * 1e6 * load->decodes +
+		    profile->attention_ns * load->pairs;
+
+	if (profile->prefill_tps > 0)
+		ns += (double)load->prefill_tokens * 1e9 / profile->prefill_tps;
+	return (int64_t)(ns + 0.5);
+}
+
+struct kvb_engine *kvb_engine_create(const struct kvb_engine_config *config)
+{
+	struct kvb_engine *engine = calloc(1, sizeof(*engine));
+
+	assert(config->block_size > 0 && config->max_seqs > 0 && config->max_batched_tokens > 0);
+	if (engine == NULL)
+		return NULL;
+	engine->config = *config;
+	engine->cache = kvb_cache_create(config->block_count);
+	engine->running = calloc(config->max_seqs, sizeof(struct kvb_seq *));
+	engine->batch = calloc(config->max_seqs, sizeof(struct kvb_seq *));
+	if (engine->cache == NULL || engine->running == NULL || engine->batch == NULL) {
+		kvb_engine_destroy(engine);
+		return NULL;
+	}
+	return engine;
+}
+
+void kvb_engine_destroy(struct kvb_engine *engine)
+{
+	if (engine == NULL)
+		return;
+	assert(engine->first == NULL && engine->running_count == 0);
+	kvb_cache_destroy(engine->cache);
+	free(engine->running);
+	free(engine->batch);
+	free(engine);
+}
+
+uint32_t kvb_engine_longest(const struct kvb_engine *engine)
+{
+	return kvb_cache_usable(engine->cache) * engine->config.block_size;
+}
+
+struct kvb_seq *kvb_seq_create(const struct kvb_engine *engine, const uint32_t *tokens,
+	uint32_t prompt_len, uint32_t max_new, uint64_t salt, uint32_t choice)
+{
+	uint32_t longest = prompt_len + max_new;
+	uint32_t blocks = (longest + engine->config.block_size - 1) / engine->config.block_size;
+	struct kvb_seq *seq = calloc(1, sizeof(*seq));
+
+	assert(prompt_len > 0 && max_new > 0);
+	if (seq == NULL)
+		return NULL;
+	seq->tokens = malloc((size_t)longest * sizeof(*seq->tokens));
+	seq->hashes = malloc(((size_t)blocks + 1) * sizeof(*seq->hashes));
+	seq->blocks = malloc((size_t)blocks * sizeof(*seq->blocks));
+	if (seq->tokens == NULL || seq->hashes == NULL || seq->blocks == NULL) {
+		kvb_seq_destroy(seq);
+		return NULL;
+	}
+	memcpy(seq->tokens, tokens, (size_t)prompt_len * sizeof(*tokens));
+	seq->prompt_len = seq->total_len = prompt_len;
+	seq->max_new = max_new;
+	seq->batch_pos = UINT32_MAX;
+	seq->text_state =
+		XXH3_64bits_withSeed(tokens, (size_t)prompt_len * sizeof(*tokens), choice);
+	seq->hashes[0] = XXH3_64bits_withSeed("kvsim block chain", 17, salt);
+	return seq;
+}
+
+void kvb_seq_destroy(struct kvb_seq *seq)
+{
+	if (seq == NULL)
+		return;
+	assert(seq->state == SEQ_IDLE);
+	free(seq->tokens);
+	free(seq->hashes);
+	free(seq->blocks);
+	free(seq);
+}
+
+/* Extends the chain over all full blocks of the known tokens. hashes[0] is the chain's seed. */
+static void hash_blocks(const struct kvb_engine *engine, struct kvb_seq *seq)
+{
+	uint32_t size = engine->config.block_size;
+
+	for (; (seq->hash_count + 1) * size <= seq->total_len; seq->hash_count++)
+		seq->hashes[seq->hash_count + 1] =
+			XXH3_64bits_withSeed(seq->tokens + (size_t)seq->hash_count * size,
+				size * sizeof(*seq->tokens), seq->hashes[seq->hash_count]);
+}
+
+static void wait_first(struct kvb_engine *engine, struct kvb_seq *seq)
+{
+	seq->state = SEQ_WAITING;
+	seq->prev = NULL;
+	seq->next = engine->first;
+	if (engine->first != NULL)
+		engine->first->prev = seq;
+	else
+		engine->last = seq;
+	engine->first = seq;
+	engine->stats.waiting++;
+}
+
+static void wait_last(struct kvb_engine *engine, struct kvb_seq *seq)
+{
+	seq->state = SEQ_WAITING;
+	seq->prev = engine->last;
+	seq->next = NULL;
+	if (engine->last != NULL)
+		engine->last->next = seq;
+	else
+		engine->first = seq;
+	engine->last = seq;
+	engine->stats.waiting++;
+}
+
+static void wait_unlink(struct kvb_engine *engine, struct kvb_seq *seq)
+{
+	if (seq->prev != NULL)
+		seq->prev->next = seq->next;
+	else
+		engine->first = seq->next;
+	if (seq->next != NULL)
+		seq->next->prev = seq->prev;
+	else
+		engine->last = seq->prev;
+	seq->prev = seq->next = NULL;
+	engine->stats.waiting--;
+}
+
+static void give_back_blocks(struct kvb_engine *engine, struct kvb_seq *seq)
+{
+	kvb_cache_release(engine->cache, seq->blocks, seq->block_count);
+	seq->block_count = 0;
+	seq->published = 0;
+	seq->computed = 0;
+}
+
+static void run_unlink(struct kvb_engine *engine, struct kvb_seq *seq)
+{
+	uint32_t i = engine->running_count;
+
+	while (i-- > 0 && engine->running[i] != seq)
+		;
+	assert(i < engine->running_count);
+	engine->running_count--;
+	memmove(&engine->running[i], &engine->running[i + 1],
+		(engine->running_count - i) * sizeof(struct kvb_seq *));
+	give_back_blocks(engine, seq);
+}
+
+void kvb_engine_submit(struct kvb_engine *engine, struct kvb_seq *seq, int64_t now_ns)
+{
+	assert(seq->state == SEQ_IDLE &&
+		seq->prompt_len + seq->max_new <= kvb_engine_longest(engine));
+	seq->submit_ns = now_ns;
+	wait_last(engine, seq);
+}
+
+void kvb_engine_remove(struct kvb_engine *engine, struct kvb_seq *seq)
+{
+	if (seq->batch_pos != UINT32_MAX)
+		engine->batch[seq->batch_pos] = NULL;
+	seq->batch_pos = UINT32_MAX;
+	if (seq->state == SEQ_WAITING)
+		wait_unlink(engine, seq);
+	else if (seq->state == SEQ_RUNNING)
+		run_unlink(engine, seq);
+	seq->state = SEQ_IDLE;
+}
+
+/* Blocks for the first `tokens` tokens of a running sequence; false if the pool is too empty. */
+static bool grow_blocks(struct kvb_engine *engine, struct kvb_seq *seq, uint32_t tokens)
+{
+	uint32_t need = (tokens + engine->config.block_size - 1) / engine->config.block_size;
+
+	if (need <= seq->block_count)
+		return true;
+	if (!kvb_cache_take(engine->cache, NULL, 0, need - seq->block_count,
+		    seq->blocks + seq->block_count))
+		return false;
+	seq->block_count = need;
+	return true;
+}
+
+/* Puts the next `take` tokens of a sequence that has blocks for them into the step. */
+static void batch_add(
+	struct kvb_engine *engine, struct kvb_seq *seq, uint32_t take, struct kvb_step_load *load)
+{
+	uint32_t end = seq->computed + take;
+	bool decode = take == 1 && seq->total_len > seq->prompt_len && end == seq->total_len;
+
+	load->pairs += ((double)end * end - (double)seq->computed * seq->computed) / 2;
+	if (decode) {
+		load->decodes++;
+		engine->stats.decoded_tokens++;
+	} else {
+		load->prefill_tokens += take;
+		engine->stats.prefilled_tokens += take;
+	}
+	seq->computed = end;
+	hash_blocks(engine, seq);
+	while ((seq->published + 1) * engine->config.block_size <= end) {
+		kvb_cache_publish(engine->cache, seq->blocks[seq->published],
+			seq->hashes[seq->published + 1]);
+		seq->published++;
+	}
+	seq->batch_pos = engine->batch_count;
+	engine->batch[engine->batch_count++] = seq;
+}
+
+static void preempt_youngest(struct kvb_engine *engine)
+{
+	struct kvb_seq *seq = engine->running[engine->running_count - 1];
+
+	run_unlink(engine, seq);
+	seq->preemptions++;
+	engine->stats.preemptions++;
+	wait_first(engine, seq);
+}
+
+/* True if no sequence had to be preempted. */
+static bool plan_running(struct kvb_engine *engine, uint32_t *budget, struct kvb_step_load *load)
+{
+	bool whole = true;
+
+	for (uint32_t i = 0; i<engine->running_count && * budget> 0; i++) {
+		struct kvb_seq *seq = engine->running[i];
+		uint32_t take = seq->total_len - seq->computed;
+
+		take = take < *budget ? take : *budget;
+		while (seq->state == SEQ_RUNNING &&
+			!grow_blocks(engine, seq, seq->computed + take)) {
+			preempt_youngest(engine);
+			whole = false;
+		}
+		if (seq->state != SEQ_RUNNING)
+			break;
+		batch_add(engine, seq, take, load);
+		*budget -= take;
+	}
+	return whole;
+}
+
+/* Looks the prompt up and takes blocks for its first chunk; false if the pool is too empty. */
+static bool admit_blocks(
+	struct kvb_engine *engine, struct kvb_seq *seq, uint32_t budget, uint32_t *take)
+{
+	uint32_t size = engine->config.block_size, hits, need;
+
+	hash_blocks(engine, seq);
+	hits = kvb_cache_lookup(
+		engine->cache, seq->hashes + 1, (seq->total_len - 1) / size, seq->blocks);
+	*take = seq->total_len - hits * size;
+	*take = *take < budget ? *take : budget;
+	need = (hits * size + *take + size - 1) / size;
+	if (!kvb_cache_take(engine->cache, seq->blocks, hits, need - hits, seq->blocks + hits))
+		return false;
+	seq->block_count = need;
+	seq->published = hits;
+	seq->computed = hits * size;
+	return true;
+}
+
+static void plan_waiting(
+	struct kvb_engine *engine, int64_t now_ns, uint32_t *budget, struct kvb_step_load *load)
+{
+	while (engine->first != NULL && *budget > 0 &&
+		engine->running_count < engine->config.max_seqs) {
+		struct kvb_seq *seq = engine->first;
+		uint32_t take;
+
+		if (!admit_blocks(engine, seq, *budget, &take))
+			break;
+		wait_unlink(engine, seq);
+		seq->state = SEQ_RUNNING;
+		engine->running[engine->running_count++] = seq;
+		if (!seq->admitted) {
+			seq->admitted = true;
+			seq->admit_ns = now_ns;
+			seq->cached_len = seq->computed;
+			engine->stats.prompt_tokens += seq->prompt_len;
+			engine->stats.cached_tokens += seq->cached_len;
+		}
+		batch_add(engine, seq, take, load);
+		*budget -= take;
+	}
+}
+
+bool kvb_engine_begin_step(struct kvb_engine *engine, int64_t now_ns, int64_t *length_ns)
+{
+	uint32_t budget = engine->config.max_batched_tokens;
+	struct kvb_step_load load = {0};
+
+	assert(engine->batch_count == 0);
+	if (plan_running(engine, &budget, &load))
+		plan_waiting(engine, now_ns, &budget, &load);
+	if (engine->batch_count == 0)
+		return false;
+	*length_ns = kvb_step_length_ns(engine->config.profile, &load);
+	engine->stats.steps++;
+	engine->stats.busy_ns += *length_ns;
+	return true;
+}
+
+void kvb_engine_end_step(struct kvb_engine *engine, kvb_token_fn *fn, void *user)
+{
+	for (uint32_t i = 0; i < engine->batch_count; i++) {
+		struct kvb_seq *seq = engine->batch[i];
+		uint32_t token;
+		bool last;
+
+		if (seq == NULL)
+			continue;
+		seq->batch_pos = UINT32_MAX;
+		if (seq->computed < seq->total_len)
+			continue; /* its prompt is not through yet */
+		token = kvb_token_generate(&seq->text_state, seq->total_len - seq->prompt_len);
+		seq->tokens[seq->total_len++] = token;
+		engine->stats.generated_tokens++;
+		last = seq->total_len - seq->prompt_len == seq->max_new;
+		if (last) {
+			run_unlink(engine, seq);
+			seq->state = SEQ_IDLE;
+			engine->stats.finished++;
+		}
+		fn(user, seq, token, last);
+	}
+	engine->batch_count = 0;
+}
+
+bool kvb_engine_reset_cache(struct kvb_engine *engine)
+{
+	return kvb_cache_reset(engine->cache);
+}
+
+void kvb_engine_stats(const struct kvb_engine *engine, struct kvb_engine_stats *out)
+{
+	*out = engine->stats;
+	out->running = engine->running_count;
+	out->blocks_usable = kvb_cache_usable(engine->cache);
+	out->blocks_used = out->blocks_usable - kvb_cache_free(engine->cache);
+	out->blocks_published = kvb_cache_published(engine->cache);
+	out->evictions = kvb_cache_evictions(engine->cache);
+}

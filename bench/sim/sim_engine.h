@@ -1,0 +1,119 @@
+/*
+ * sim_engine.h - continuous batching of one simulated engine, in simulated time.
+ *
+ * The engine works in steps, as vLLM's scheduler does. A step first serves the sequences that
+ * already run (one token each, or the next chunk of a prompt), then admits waiting ones in the
+ * order they came, until the step's token budget, the number of sequences or the KV cache is used
+ * up. Prompts are prefilled in chunks. When blocks run out, the youngest running sequence is
+ * preempted: it gives its blocks back and starts over at the head of the queue.
+ *
+ * The engine has no clock. Whoever drives it calls begin_step, waits for the length it was told
+ * and calls end_step, which hands out the tokens. Not thread-safe.
+ */
+#ifndef KVB_SIM_ENGINE_H
+#define KVB_SIM_ENGINE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "sim_profile.h"
+
+/* Fixed for the engine's life. */
+struct kvb_engine_config {
+	const struct kvb_profile *profile; /* borrowed, outlives the engine */
+	uint32_t block_size;               /* tokens */
+	uint32_t block_count;              /* with the null block; at least 2 */
+	uint32_t max_batched_tokens;       /* per step */
+	uint32_t max_seqs;                 /* running at once */
+};
+
+/* What has happened since the engine was made, and what it holds now. */
+struct kvb_engine_stats {
+	uint64_t steps;
+	uint64_t prompt_tokens; /* of admitted sequences */
+	uint64_t cached_tokens; /* of those, found in the cache */
+	uint64_t
+		prefilled_tokens; /* computed, not decoded; with what preemption made compute again */
+	uint64_t decoded_tokens;   /* computed one at a time */
+	uint64_t generated_tokens; /* handed out */
+	uint64_t preemptions;
+	uint64_t finished;
+	int64_t busy_ns; /* simulated time inside steps */
+	uint32_t running, waiting;
+	uint32_t blocks_used, blocks_usable, blocks_published;
+	uint64_t evictions;
+};
+
+struct kvb_engine;
+
+/* One sequence. Created and destroyed by its owner, borrowed by the engine while it is queued. */
+struct kvb_seq {
+	void *user;           /* the owner's */
+	uint32_t *tokens;     /* prompt, then what was generated; owned by the sequence */
+	uint32_t prompt_len;  /* tokens */
+	uint32_t total_len;   /* prompt and generated */
+	uint32_t max_new;     /* generates so many, at least 1 */
+	uint32_t cached_len;  /* prompt tokens found in the cache; valid once admitted */
+	uint32_t preemptions; /* of this sequence */
+	bool admitted;        /* has run at least once */
+	int64_t submit_ns;    /* simulated; set by submit */
+	int64_t admit_ns;     /* simulated; start of the first step it took part in */
+
+	/* The engine's own. */
+	struct kvb_seq *prev, *next; /* waiting list */
+	uint64_t *hashes;            /* chain hash of each full block */
+	uint32_t *blocks;
+	uint32_t hash_count, block_count, published;
+	uint32_t computed;  /* tokens whose KV is there, or will be at the end of this step */
+	uint32_t batch_pos; /* place in the step's batch; UINT32_MAX: not in it */
+	uint64_t text_state;
+	uint8_t state;
+};
+
+/* A token came out; `last` if the sequence has left the engine with it. May remove any sequence,
+ * destroy this one if `last`, and submit others. */
+typedef void kvb_token_fn(void *user, struct kvb_seq *seq, uint32_t token, bool last);
+
+/* NULL without memory. */
+struct kvb_engine *kvb_engine_create(const struct kvb_engine_config *config);
+void kvb_engine_destroy(struct kvb_engine *engine); /* no sequence may be queued */
+
+/*
+ * NULL without memory. Copies the tokens. prompt_len >= 1, max_new >= 1, both together within the
+ * engine's usable tokens (kvb_engine_longest). `salt` separates caches, `choice` tells apart
+ * several answers to one prompt.
+ */
+struct kvb_seq *kvb_seq_create(const struct kvb_engine *engine, const uint32_t *tokens,
+	uint32_t prompt_len, uint32_t max_new, uint64_t salt, uint32_t choice);
+void kvb_seq_destroy(struct kvb_seq *seq); /* must not be queued; NULL is allowed */
+
+/* Longest prompt and answer together that can ever run, in tokens. */
+uint32_t kvb_engine_longest(const struct kvb_engine *engine);
+
+void kvb_engine_submit(struct kvb_engine *engine, struct kvb_seq *seq, int64_t now_ns);
+
+/* Takes the sequence out wherever it is, also amid a step; its blocks are free at once. Does
+ * nothing if it is not queued. */
+void kvb_engine_remove(struct kvb_engine *engine, struct kvb_seq *seq);
+
+/* Plans a step that begins at now_ns. False: nothing to do. *length_ns is its simulated length. */
+bool kvb_engine_begin_step(struct kvb_engine *engine, int64_t now_ns, int64_t *length_ns);
+
+/* Ends the step and calls `fn` for each token that it made, in the order of the batch. */
+void kvb_engine_end_step(struct kvb_engine *engine, kvb_token_fn *fn, void *user);
+
+/* Drops the cached content; false while sequences hold blocks. */
+bool kvb_engine_reset_cache(struct kvb_engine *engine);
+
+void kvb_engine_stats(const struct kvb_engine *engine, struct kvb_engine_stats *out);
+
+/* What a step costs that computes these chunks; the one formula of the simulation. */
+struct kvb_step_load {
+	uint64_t prefill_tokens;
+	uint32_t decodes;
+	double pairs; /* sum over all chunks [a, b) of (b^2 - a^2) / 2 */
+};
+int64_t kvb_step_length_ns(const struct kvb_profile *profile, const struct kvb_step_load *load);
+
+#endif

@@ -1,0 +1,87 @@
+/*
+ * sim_http_conn.h - one connection, shared by the two halves of the server only: sim_http.c reads
+ * and owns lifetimes, sim_http_out.c writes answers and plays the faults.
+ */
+#ifndef KVB_SIM_HTTP_CONN_H
+#define KVB_SIM_HTTP_CONN_H
+
+#include <event2/event.h>
+#include <event2/event_struct.h>
+#include <llhttp.h>
+#include <sys/queue.h>
+
+#include "sim_http.h"
+
+enum kvb_conn_state {
+	KVB_CONN_READING, /* between requests, or amid one */
+	KVB_CONN_BUSY,    /* a request was read whole and its answer is not complete */
+	KVB_CONN_CLOSING, /* ends when what is buffered has been written */
+	KVB_CONN_DEAD     /* closed; waits to be reaped */
+};
+
+/* What the connection's timer is for; one thing at a time. */
+enum kvb_conn_timer { KVB_TIMER_NONE, KVB_TIMER_DELAY, KVB_TIMER_SPLIT, KVB_TIMER_CUT };
+
+/* How a fault ends a connection whose answer was cut short. */
+enum kvb_conn_cut { KVB_CUT_NONE, KVB_CUT_HANG, KVB_CUT_CLOSE, KVB_CUT_RESET };
+
+TAILQ_HEAD(kvb_conn_list, kvb_conn);
+
+struct kvb_conn {
+	struct kvb_http *http;
+	TAILQ_ENTRY(kvb_conn) all;  /* http->conns, or http->dead */
+	TAILQ_ENTRY(kvb_conn) idle; /* http->idle while is_idle */
+	int fd;
+	enum kvb_conn_state state;
+	enum kvb_conn_cut cut;
+	enum kvb_conn_timer timer_for;
+	bool is_idle, keep_alive, feeding, early, broken, chunked, watching_close;
+	bool too_large;
+	struct event ev_read, ev_write, ev_timer;
+	llhttp_t parser;
+
+	struct kvb_request request;
+	struct kvb_buf target, headers, body;
+	struct kvb_buf pending; /* input that came while the connection was busy */
+	struct kvb_fail fail;
+	void *exchange; /* the worker's; NULL: nothing to tell when the connection ends */
+
+	struct kvb_buf out;
+	size_t out_pos;          /* bytes of out already written */
+	uint64_t content_events; /* of the current stream */
+	uint64_t served;         /* answers completed */
+	int64_t idle_ns;         /* since when it is idle */
+};
+
+struct kvb_http {
+	struct event_base *base;
+	struct kvb_http_config config;
+	const struct kvb_http_ops *ops;
+	void *user;
+	int fd;
+	uint16_t port;
+	struct event *ev_accept, *ev_idle, *ev_reap;
+	struct kvb_conn_list conns, idle, dead;
+	llhttp_settings_t settings;
+	uint64_t accepted;
+	uint32_t open;
+	char *scratch;  /* owned; what one read brings */
+	int64_t date_s; /* second of `date` */
+	char date[80];
+	uint64_t id_state; /* for x-request-id */
+};
+
+/* sim_http.c */
+void kvb_conn_end(struct kvb_conn *conn, bool reset); /* closes, tells the worker, parks */
+void kvb_conn_dispatch(struct kvb_conn *conn);        /* hands the request to the worker */
+void kvb_conn_ready(struct kvb_conn *conn);           /* answer complete: next request */
+
+/* sim_http_out.c */
+void kvb_conn_flush(struct kvb_conn *conn);
+void kvb_conn_timer_fired(struct kvb_conn *conn);
+void kvb_conn_set_timer(struct kvb_conn *conn, enum kvb_conn_timer what, int64_t ms);
+/* Plays the faults that come before any answer; true if the worker is not to see the request. */
+bool kvb_conn_play_faults(struct kvb_conn *conn);
+void kvb_conn_reply_error(struct kvb_conn *conn, int status, const char *message);
+
+#endif

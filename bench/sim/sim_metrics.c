@@ -1,0 +1,242 @@
+/*
+ * sim_metrics.c - the /metrics page.
+ */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+
+#include "sim_worker.h"
+
+static const double ttft_bounds[] = {0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5,
+	0.75, 1, 2.5, 5, 7.5, 10, 20, 40, 80, 160, 640, 2560};
+static const double itl_bounds[] = {0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75,
+	1, 2.5, 5, 7.5, 10, 20, 40, 80};
+static const double request_bounds[] = {0.3, 0.5, 0.8, 1, 1.5, 2, 2.5, 5, 10, 15, 20, 30, 40, 50,
+	60, 120, 240, 480, 960, 1920, 7680};
+static const double token_bounds[] = {
+	1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000, 20000, 50000, 100000};
+
+static void histogram_init(struct kvb_histogram *histogram, const double *bounds, size_t count)
+{
+	*histogram = (struct kvb_histogram){.bounds = bounds, .count = count};
+}
+
+#define HISTOGRAM_INIT(histogram, bounds)                                                          \
+	histogram_init(histogram, bounds, sizeof(bounds) / sizeof((bounds)[0]))
+
+void kvb_metrics_init(struct kvb_metrics *metrics)
+{
+	memset(metrics, 0, sizeof(*metrics));
+	HISTOGRAM_INIT(&metrics->ttft, ttft_bounds);
+	HISTOGRAM_INIT(&metrics->itl, itl_bounds);
+	HISTOGRAM_INIT(&metrics->e2e, request_bounds);
+	HISTOGRAM_INIT(&metrics->queue, request_bounds);
+	HISTOGRAM_INIT(&metrics->prompt_tokens, token_bounds);
+	HISTOGRAM_INIT(&metrics->generation_tokens, token_bounds);
+}
+
+void kvb_histogram_add(struct kvb_histogram *histogram, double value)
+{
+	size_t i = 0;
+
+	while (i < histogram->count && value > histogram->bounds[i])
+		i++;
+	histogram->buckets[i]++;
+	histogram->total++;
+	histogram->sum += value;
+}
+
+/* A number as Python prints a float: always with a point. */
+static void add_number(struct kvb_buf *out, double value)
+{
+	char text[40];
+
+	snprintf(text, sizeof(text), "%.17g", value);
+	if (strtod(text, NULL) == value)
+		for (int digits = 1; digits < 17; digits++) {
+			char shorter[40];
+
+			snprintf(shorter, sizeof(shorter), "%.*g", digits, value);
+			if (strtod(shorter, NULL) == value) {
+				memcpy(text, shorter, sizeof(text));
+				break;
+			}
+		}
+	kvb_buf_text(out, text);
+	if (strpbrk(text, ".en") == NULL)
+		kvb_buf_text(out, ".0");
+}
+
+static void add_head(struct kvb_buf *out, const char *name, const char *type, const char *help)
+{
+	kvb_buf_printf(out, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, type);
+}
+
+/* One sample with the labels engine and model_name; `more` is a further label or "". */
+static void add_sample(struct kvb_worker *worker, struct kvb_buf *out, const char *name,
+	const char *before, const char *after, double value)
+{
+	kvb_buf_printf(out, "%s{engine=\"0\",%smodel_name=\"%s\"%s} ", name, before,
+		worker->options->model, after);
+	add_number(out, value);
+	kvb_buf_add(out, "\n", 1);
+}
+
+static void add_one(struct kvb_worker *worker, struct kvb_buf *out, const char *name,
+	const char *type, const char *help, double value)
+{
+	add_head(out, name, type, help);
+	add_sample(worker, out, name, "", "", value);
+}
+
+static void add_histogram(struct kvb_worker *worker, struct kvb_buf *out, const char *name,
+	const char *help, const struct kvb_histogram *histogram)
+{
+	uint64_t below = 0;
+	char series[80], label[48];
+
+	add_head(out, name, "histogram", help);
+	snprintf(series, sizeof(series), "%s_bucket", name);
+	for (size_t i = 0; i <= histogram->count; i++) {
+		struct kvb_buf bound = {0};
+
+		below += histogram->buckets[i];
+		if (i < histogram->count)
+			add_number(&bound, histogram->bounds[i]);
+		else
+			kvb_buf_text(&bound, "+Inf");
+		snprintf(label, sizeof(label), "le=\"%.*s\",", (int)bound.len, bound.data);
+		add_sample(worker, out, series, label, "", (double)below);
+		kvb_buf_free(&bound);
+	}
+	snprintf(series, sizeof(series), "%s_count", name);
+	add_sample(worker, out, series, "", "", (double)histogram->total);
+	snprintf(series, sizeof(series), "%s_sum", name);
+	add_sample(worker, out, series, "", "", histogram->sum);
+}
+
+static void add_process(struct kvb_worker *worker, struct kvb_buf *out)
+{
+	struct rusage usage;
+	double cpu = 0;
+
+	if (getrusage(RUSAGE_SELF, &usage) == 0)
+		cpu = (double)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
+		      (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) / 1e6;
+	add_head(out, "process_start_time_seconds", "gauge",
+		"Start time of the process since unix epoch in seconds.");
+	kvb_buf_text(out, "process_start_time_seconds ");
+	add_number(out, worker->start_s);
+	kvb_buf_text(out, "\n");
+	add_head(out, "process_cpu_seconds_total", "counter",
+		"Total user and system CPU time spent in seconds.");
+	kvb_buf_text(out, "process_cpu_seconds_total ");
+	add_number(out, cpu);
+	kvb_buf_text(out, "\n");
+}
+
+static void add_state(
+	struct kvb_worker *worker, struct kvb_buf *out, const struct kvb_engine_stats *stats)
+{
+	bool awake = !worker->sleeping;
+
+	add_one(worker, out, "vllm:num_requests_running", "gauge",
+		"Number of requests in model execution batches.", stats->running);
+	add_one(worker, out, "vllm:num_requests_waiting", "gauge",
+		"Number of requests waiting to be processed.",
+		worker->sleeping || worker->paused ? 0 : stats->waiting);
+	add_head(out, "vllm:num_requests_waiting_by_reason", "gauge",
+		"Number of waiting requests by reason.");
+	add_sample(worker, out, "vllm:num_requests_waiting_by_reason", "", ",reason=\"capacity\"",
+		worker->sleeping || worker->paused ? 0 : stats->waiting);
+	add_sample(
+		worker, out, "vllm:num_requests_waiting_by_reason", "", ",reason=\"deferred\"", 0);
+	add_head(out, "vllm:engine_sleep_state", "gauge", "Engine sleep state.");
+	add_sample(worker, out, "vllm:engine_sleep_state", "", ",sleep_state=\"awake\"", awake);
+	add_sample(worker, out, "vllm:engine_sleep_state", "", ",sleep_state=\"weights_offloaded\"",
+		!awake && worker->sleep_level == 1);
+	add_sample(worker, out, "vllm:engine_sleep_state", "", ",sleep_state=\"discard_all\"",
+		!awake && worker->sleep_level == 2);
+	add_one(worker, out, "vllm:kv_cache_usage_perc", "gauge",
+		"KV-cache usage. 1 means 100 percent usage.",
+		(double)stats->blocks_used / stats->blocks_usable);
+}
+
+static void add_counters(
+	struct kvb_worker *worker, struct kvb_buf *out, const struct kvb_engine_stats *stats)
+{
+	add_one(worker, out, "vllm:prefix_cache_queries_total", "counter",
+		"Prefix cache queries, in terms of number of queried tokens.",
+		(double)stats->prompt_tokens);
+	add_one(worker, out, "vllm:prefix_cache_hits_total", "counter",
+		"Prefix cache hits, in terms of number of cached tokens.",
+		(double)stats->cached_tokens);
+	add_one(worker, out, "vllm:num_preemptions_total", "counter",
+		"Cumulative number of preemption from the engine.", (double)stats->preemptions);
+	add_one(worker, out, "vllm:prompt_tokens_total", "counter",
+		"Number of prefill tokens processed.", (double)stats->prompt_tokens);
+	add_head(out, "vllm:prompt_tokens_by_source_total", "counter",
+		"Number of prompt tokens by source.");
+	add_sample(worker, out, "vllm:prompt_tokens_by_source_total", "",
+		",source=\"local_compute\"", (double)(stats->prompt_tokens - stats->cached_tokens));
+	add_sample(worker, out, "vllm:prompt_tokens_by_source_total", "",
+		",source=\"local_cache_hit\"", (double)stats->cached_tokens);
+	add_sample(worker, out, "vllm:prompt_tokens_by_source_total", "",
+		",source=\"external_kv_transfer\"", 0);
+	add_one(worker, out, "vllm:prompt_tokens_cached_total", "counter",
+		"Number of cached prompt tokens (local + external).", (double)stats->cached_tokens);
+	add_one(worker, out, "vllm:generation_tokens_total", "counter",
+		"Number of generation tokens processed.", (double)stats->generated_tokens);
+	add_head(out, "vllm:request_success_total", "counter",
+		"Count of successfully processed requests.");
+	add_sample(worker, out, "vllm:request_success_total", "finished_reason=\"stop\",", "",
+		(double)worker->metrics.finished_stop);
+	add_sample(worker, out, "vllm:request_success_total", "finished_reason=\"length\",", "",
+		(double)worker->metrics.finished_length);
+	add_sample(worker, out, "vllm:request_success_total", "finished_reason=\"abort\",", "", 0);
+}
+
+static void add_cache_config(struct kvb_worker *worker, struct kvb_buf *out)
+{
+	const struct kvb_options *o = worker->options;
+	uint32_t blocks = o->kv_tokens / o->block_size;
+
+	add_head(
+		out, "vllm:cache_config_info", "gauge", "Information of the LLMEngine CacheConfig");
+	kvb_buf_printf(out,
+		"vllm:cache_config_info{_block_size_resolved=\"True\",block_size=\"%u\","
+		"cache_dtype=\"auto\",effective_attention_block_size=\"%u\","
+		"enable_prefix_caching=\"True\",engine=\"0\",gpu_memory_utilization=\"0.92\","
+		"hash_block_size=\"None\",is_attention_free=\"False\","
+		"kv_cache_max_concurrency=\"%g\",kv_cache_size_tokens=\"%u\","
+		"num_cpu_blocks=\"None\",num_gpu_blocks=\"%u\",num_gpu_blocks_override=\"None\","
+		"prefix_caching_hash_algo=\"sha256\",sliding_window=\"None\"} 1.0\n",
+		o->block_size, o->block_size, (double)blocks * o->block_size / o->max_model_len,
+		blocks * o->block_size, blocks);
+}
+
+void kvb_metrics_write(struct kvb_worker *worker, struct kvb_buf *out)
+{
+	const struct kvb_metrics *m = &worker->metrics;
+	struct kvb_engine_stats stats;
+
+	kvb_engine_stats(worker->engine, &stats);
+	add_process(worker, out);
+	add_state(worker, out, &stats);
+	add_counters(worker, out, &stats);
+	add_histogram(worker, out, "vllm:request_prompt_tokens",
+		"Number of prefill tokens processed.", &m->prompt_tokens);
+	add_histogram(worker, out, "vllm:request_generation_tokens",
+		"Number of generation tokens processed.", &m->generation_tokens);
+	add_histogram(worker, out, "vllm:time_to_first_token_seconds",
+		"Histogram of time to first token in seconds.", &m->ttft);
+	add_histogram(worker, out, "vllm:inter_token_latency_seconds",
+		"Histogram of inter-token latency in seconds.", &m->itl);
+	add_histogram(worker, out, "vllm:e2e_request_latency_seconds",
+		"Histogram of e2e request latency in seconds.", &m->e2e);
+	add_histogram(worker, out, "vllm:request_queue_time_seconds",
+		"Histogram of time spent in WAITING phase for request.", &m->queue);
+	add_cache_config(worker, out);
+}

@@ -1,0 +1,38 @@
+/*
+ * sim_metrics.h - counters and histograms of one worker, and its /metrics page.
+ *
+ * Names, labels, order and buckets are those of vLLM 0.32, for the metrics that a router or a
+ * dashboard reads. Times are of the wall clock, as a scraper sees them: simulated ones divided by
+ * the speed.
+ */
+#ifndef KVB_SIM_METRICS_H
+#define KVB_SIM_METRICS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "sim_buf.h"
+
+#define KVB_BUCKETS_MOST 24
+
+/* One Prometheus histogram; the bounds are a static table. */
+struct kvb_histogram {
+	const double *bounds;
+	size_t count;                       /* of bounds */
+	uint64_t buckets[KVB_BUCKETS_MOST]; /* not cumulative; the last is +Inf */
+	uint64_t total;
+	double sum;
+};
+
+struct kvb_metrics {
+	struct kvb_histogram ttft, itl, e2e, queue, prompt_tokens, generation_tokens;
+	uint64_t finished_stop, finished_length;
+};
+
+struct kvb_worker;
+
+void kvb_metrics_init(struct kvb_metrics *metrics);
+void kvb_histogram_add(struct kvb_histogram *histogram, double value);
+void kvb_metrics_write(struct kvb_worker *worker, struct kvb_buf *out);
+
+#endif

@@ -1,0 +1,113 @@
+/*
+ * sim_openai.h - one generating request from its JSON to its last event, whatever its API.
+ *
+ * What the APIs have in common is here: limits, sequences, counting, the end. How each reads its
+ * request and writes its answer is a kvb_api (sim_api_*.c). Key names, their order and types are
+ * those of recorded answers of vLLM 0.32.
+ */
+#ifndef KVB_SIM_OPENAI_H
+#define KVB_SIM_OPENAI_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/queue.h>
+
+#include "sim_engine.h"
+#include "sim_error.h"
+#include "sim_http.h"
+#include "sim_token.h"
+
+struct kvb_worker;
+struct kvb_exchange;
+
+/* One answer of a request: one sequence. */
+struct kvb_choice {
+	struct kvb_exchange *exchange;
+	struct kvb_seq *seq; /* owned */
+	uint32_t index;
+	bool done;
+	int64_t last_ns; /* wall-independent time of its last token, simulated; 0: none yet */
+};
+
+/* One request that generates. Owned by its worker; ends with its answer or its connection. */
+struct kvb_exchange {
+	TAILQ_ENTRY(kvb_exchange) entry;
+	struct kvb_worker *worker;
+	struct kvb_conn *conn;
+	const struct kvb_api *api;
+	json_t *body; /* owned; the request */
+
+	char id[96];     /* of the answer, without the API's prefix; JSON-safe */
+	char *model;     /* owned; as it is to be repeated */
+	int64_t created; /* seconds since 1970 */
+	bool stream, include_usage, continuous_usage, return_ids, echo, begun, lora;
+	const char *tool; /* borrowed from body: the answer is a call of this tool; NULL: text */
+	uint32_t max_new;
+	bool natural_end; /* no limit was asked for: the answer ends by itself */
+	uint32_t n;       /* answers per prompt */
+	uint64_t salt;
+
+	struct kvb_tokens *prompts; /* owned array */
+	uint32_t prompt_count;
+	struct kvb_choice *choices; /* owned; prompt_count * n */
+	uint32_t choice_count, done_count;
+	uint32_t events; /* of a stream, for sequence numbers */
+	struct kvb_buf out;
+};
+
+/* What a token means to whoever writes the event about it. */
+struct kvb_token_event {
+	const struct kvb_choice *choice;
+	uint32_t token;
+	bool first, last; /* of its choice */
+	bool opens;       /* first of the whole answer */
+};
+
+/* One API; one file defines one. */
+struct kvb_api {
+	const char *path;
+	const char *id_prefix;
+	bool anthropic_errors;
+
+	/* Reads what is the API's own: prompts, max_new, n. False with *error filled. */
+	bool (*read)(struct kvb_exchange *x, struct kvb_error *error);
+	/* The whole answer, into x->out. */
+	void (*plain)(struct kvb_exchange *x);
+	/* Events of a stream, sent by kvb_exchange_event. accepted may be NULL. */
+	void (*accepted)(struct kvb_exchange *x); /* before anything is computed */
+	void (*token)(struct kvb_exchange *x, const struct kvb_token_event *event);
+	void (*end)(struct kvb_exchange *x);
+	/* The engine gives up amid the stream. */
+	void (*failed)(struct kvb_exchange *x, bool opened);
+};
+
+extern const struct kvb_api kvb_api_completions, kvb_api_chat, kvb_api_messages, kvb_api_responses;
+
+/* Handles a request to api->path. */
+void kvb_openai_request(struct kvb_worker *worker, struct kvb_conn *conn,
+	const struct kvb_request *request, const struct kvb_api *api);
+/* The body as a JSON object, or NULL and *error filled. The caller owns it. */
+json_t *kvb_openai_parse(const struct kvb_request *request, struct kvb_error *error);
+/* Checks the field `model`; false with *error filled. *name is what answers repeat. */
+bool kvb_openai_model(const struct kvb_worker *worker, const json_t *body, const char **name,
+	bool *lora, struct kvb_error *error);
+
+/* kvb_token_fn of the engine; user is the worker. */
+void kvb_openai_token(void *user, struct kvb_seq *seq, uint32_t token, bool last);
+/* The exchange's connection has ended: its sequences leave the engine at once. */
+void kvb_openai_gone(struct kvb_exchange *x);
+
+/* For the APIs: sends x->out as one chunk and empties it. */
+void kvb_exchange_event(struct kvb_exchange *x, bool content);
+bool kvb_read_limit(struct kvb_exchange *x, const char *key, struct kvb_error *error);
+struct kvb_tokens *kvb_exchange_add_prompts(struct kvb_exchange *x, uint32_t count);
+void kvb_choice_text(const struct kvb_choice *choice, struct kvb_buf *out); /* not escaped */
+uint32_t kvb_exchange_prompt_tokens(const struct kvb_exchange *x);
+uint32_t kvb_exchange_cached_tokens(const struct kvb_exchange *x);
+uint32_t kvb_exchange_created_tokens(const struct kvb_exchange *x); /* whole blocks, newly cached */
+uint32_t kvb_exchange_completion_tokens(const struct kvb_exchange *x);
+void kvb_buf_json_tokens(struct kvb_buf *out, const uint32_t *ids, size_t count); /* as a string */
+void kvb_buf_error_event(struct kvb_buf *out);
+
+#endif

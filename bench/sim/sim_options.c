@@ -1,0 +1,366 @@
+/*
+ * sim_options.c - the command line of kvsim and its help.
+ */
+#include <errno.h>
+#include <getopt.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "sim_fail.h"
+#include "sim_options.h"
+
+static const char help_text[] =
+	"kvsim - simulated vLLM workers\n"
+	"\n"
+	"Answers like vLLM 0.32 (OpenAI and Anthropic paths, streams, errors, /metrics) with "
+	"made-up\n"
+	"text, and takes the time that a simulated GPU would take: continuous batching, chunked\n"
+	"prefill, LRU prefix cache. Every figure that comes from it is a simulated one.\n"
+	"\n"
+	"  kvsim --workers 4 --port 8001            four workers on ports 8001 to 8004\n"
+	"  kvsim --workers 2 --ports-file p.txt     on free ports, one line per worker in p.txt\n"
+	"  kvsim --profile instant                  no simulated time, for tests\n"
+	"  kvsim --speed 20                         twenty simulated seconds a second\n"
+	"\n"
+	"Then: curl -s localhost:8001/v1/chat/completions -H 'content-type: application/json' \\\n"
+	"        -d "
+	"'{\"model\":\"sim\",\"messages\":[{\"role\":\"user\",\"content\":\"Hello\"}]}'\n"
+	"\n"
+	"Workers\n"
+	"  --workers N             how many in this process (default 1)\n"
+	"  --port P                port of the first, the others follow; 0 takes free ones "
+	"(default 0)\n"
+	"  --host ADDR             IPv4 address to listen on (default 127.0.0.1)\n"
+	"  --threads N             event loops that share the workers (default 1)\n"
+	"  --ports-file FILE       write \"worker I http://HOST:PORT\" lines there, complete at "
+	"once;\n"
+	"                          they are printed on standard output in any case\n"
+	"  --model NAME            served model (default sim)\n"
+	"  --lora NAME             a further model name, as a LoRA adapter of it (repeatable)\n"
+	"\n"
+	"Simulated engine\n"
+	"  --profile NAME          costs of model and GPU (default reference); --list-profiles\n"
+	"  --speed X               divides all simulated times (default 1). A result taken at "
+	"another\n"
+	"                          speed than 1 must say so; /sim/stats tells whether it kept up.\n"
+	"  --kv-tokens N           KV cache, tokens (default: the profile's). One block is never "
+	"used\n"
+	"  --block-size N          tokens a block (default 16)\n"
+	"  --max-batched-tokens N  token budget of a step (default 8192)\n"
+	"  --max-seqs N            sequences running at once (default 256)\n"
+	"  --max-model-len N       longest context (default: the profile's, at most what fits the "
+	"cache)\n"
+	"  --default-tokens N      length of a chat answer without max_tokens (default 128)\n"
+	"  --seed S                of answer ids (default: the clock)\n"
+	"\n"
+	"Answers\n"
+	"  --request-id-headers          repeat or make x-request-id, as vLLM's flag does\n"
+	"  --prompt-tokens-details on|off  usage tells cached tokens (default on; vLLM's default "
+	"is off)\n"
+	"  --keepalive-s X               close idle connections after X seconds (default 5; 0 "
+	"never)\n"
+	"  --max-body BYTES              longest request body (default 1 GiB)\n"
+	"\n"
+	"Backends for measuring proxies (POSTs only; their bodies are read and thrown away)\n"
+	"  --fixed-response BYTES        every POST is answered at once with a fixed body of that "
+	"size\n"
+	"  --fixed-stream N:MS:BYTES     every POST is answered with N events of BYTES bytes, one "
+	"per\n"
+	"                                MS milliseconds: data: "
+	"{\"sim_ns\":T,\"seq\":I,\"pad\":\"...\"}\n"
+	"                                where T is CLOCK_MONOTONIC in ns just before the write\n"
+	"\n"
+	"Tokens: runs of up to four ASCII characters, or one other character; cut anew per "
+	"message.\n"
+	"Answers are made of them, the same for the same prompt, with exactly max_tokens tokens.\n"
+	"\n"
+	"For tests, on every worker's port\n"
+	"  GET /sim/stats                what the engine did, in simulated time\n"
+	"  GET /sim/health?status=503    what /health answers from now on\n"
+	"  GET /sim/fail?spec=S&count=N  the next N POSTs have the faults S (all of them without "
+	"count)\n"
+	"  GET /sim/restart              as after a restart: new start time, empty cache, counters "
+	"at 0\n"
+	"  ANY /sim/echo                 the request as it was received, as JSON\n"
+	"  ANY /sim/mirror[?chunk=N]     the request's body, byte for byte, in chunks of N\n"
+	"\n"
+	"Faults, by the request header x-sim-fail (several joined by ;) or /sim/fail\n";
+
+enum {
+	OPT_WORKERS = 256,
+	OPT_PORT,
+	OPT_HOST,
+	OPT_THREADS,
+	OPT_PORTS_FILE,
+	OPT_MODEL,
+	OPT_LORA,
+	OPT_PROFILE,
+	OPT_LIST,
+	OPT_SPEED,
+	OPT_KV,
+	OPT_BLOCK,
+	OPT_BATCHED,
+	OPT_SEQS,
+	OPT_LEN,
+	OPT_DEFAULT_TOKENS,
+	OPT_SEED,
+	OPT_REQUEST_ID,
+	OPT_DETAILS,
+	OPT_KEEPALIVE,
+	OPT_MAX_BODY,
+	OPT_FIXED,
+	OPT_STREAM,
+	OPT_HELP
+};
+
+static const struct option long_options[] = {
+	{"workers", required_argument, NULL, OPT_WORKERS},
+	{"port", required_argument, NULL, OPT_PORT},
+	{"host", required_argument, NULL, OPT_HOST},
+	{"threads", required_argument, NULL, OPT_THREADS},
+	{"ports-file", required_argument, NULL, OPT_PORTS_FILE},
+	{"model", required_argument, NULL, OPT_MODEL},
+	{"lora", required_argument, NULL, OPT_LORA},
+	{"profile", required_argument, NULL, OPT_PROFILE},
+	{"list-profiles", no_argument, NULL, OPT_LIST},
+	{"speed", required_argument, NULL, OPT_SPEED},
+	{"kv-tokens", required_argument, NULL, OPT_KV},
+	{"block-size", required_argument, NULL, OPT_BLOCK},
+	{"max-batched-tokens", required_argument, NULL, OPT_BATCHED},
+	{"max-seqs", required_argument, NULL, OPT_SEQS},
+	{"max-model-len", required_argument, NULL, OPT_LEN},
+	{"default-tokens", required_argument, NULL, OPT_DEFAULT_TOKENS},
+	{"seed", required_argument, NULL, OPT_SEED},
+	{"request-id-headers", no_argument, NULL, OPT_REQUEST_ID},
+	{"prompt-tokens-details", required_argument, NULL, OPT_DETAILS},
+	{"keepalive-s", required_argument, NULL, OPT_KEEPALIVE},
+	{"max-body", required_argument, NULL, OPT_MAX_BODY},
+	{"fixed-response", required_argument, NULL, OPT_FIXED},
+	{"fixed-stream", required_argument, NULL, OPT_STREAM},
+	{"help", no_argument, NULL, OPT_HELP},
+	{NULL, 0, NULL, 0},
+};
+
+static bool wrong(const char *option, const char *found, const char *expected)
+{
+	fprintf(stderr, "kvsim: %s: found \"%s\", expected %s\n", option, found, expected);
+	return false;
+}
+
+static bool parse_whole(
+	const char *option, const char *text, uint64_t least, uint64_t most, uint64_t *out)
+{
+	char expected[80], *end;
+	unsigned long long value;
+
+	errno = 0;
+	value = strtoull(text, &end, 10);
+	if (errno != 0 || end == text || *end != '\0' || text[0] == '-' || value < least ||
+		value > most) {
+		snprintf(expected, sizeof(expected), "a whole number from %llu to %llu",
+			(unsigned long long)least, (unsigned long long)most);
+		return wrong(option, text, expected);
+	}
+	*out = value;
+	return true;
+}
+
+static bool parse_u32(
+	const char *option, const char *text, uint32_t least, uint32_t most, uint32_t *out)
+{
+	uint64_t value;
+
+	if (!parse_whole(option, text, least, most, &value))
+		return false;
+	*out = (uint32_t)value;
+	return true;
+}
+
+static bool parse_real(const char *option, const char *text, double least, double *out)
+{
+	char expected[60], *end;
+	double value = strtod(text, &end);
+
+	if (end == text || *end != '\0' || !isfinite(value) || value < least || value > 1e9) {
+		snprintf(expected, sizeof(expected), "a number of at least %g", least);
+		return wrong(option, text, expected);
+	}
+	*out = value;
+	return true;
+}
+
+static bool parse_stream(const char *text, struct kvb_options *o)
+{
+	int used = 0;
+
+	if (sscanf(text, "%u:%lf:%u%n", &o->stream_chunks, &o->stream_interval_ms, &o->stream_bytes,
+		    &used) != 3 ||
+		text[used] != '\0' || o->stream_chunks == 0 || o->stream_chunks > 100000000 ||
+		!(o->stream_interval_ms >= 0 && o->stream_interval_ms < 1e7) ||
+		o->stream_bytes < 80 || o->stream_bytes > (1 << 20))
+		return wrong("--fixed-stream", text,
+			"EVENTS:MILLISECONDS:BYTES, bytes from 80 to 1048576");
+	return true;
+}
+
+static bool parse_server(int option, const char *text, struct kvb_options *o)
+{
+	uint64_t value;
+
+	switch (option) {
+	case OPT_WORKERS:
+		return parse_u32("--workers", text, 1, 4096, &o->workers);
+	case OPT_THREADS:
+		return parse_u32("--threads", text, 1, 256, &o->threads);
+	case OPT_PORT:
+		if (!parse_whole("--port", text, 0, 65535, &value))
+			return false;
+		o->port = (uint16_t)value;
+		return true;
+	case OPT_HOST:
+		o->host = text;
+		return true;
+	case OPT_PORTS_FILE:
+		o->ports_file = text;
+		return true;
+	case OPT_KEEPALIVE:
+		return parse_real("--keepalive-s", text, 0, &o->keepalive_s);
+	case OPT_MAX_BODY:
+		if (!parse_whole("--max-body", text, 1, UINT64_C(1) << 40, &value))
+			return false;
+		o->max_body = (size_t)value;
+		return true;
+	case OPT_FIXED:
+		if (!parse_whole("--fixed-response", text, 2, 1 << 28, &value))
+			return false;
+		o->fixed_response = (size_t)value;
+		return true;
+	case OPT_STREAM:
+		return parse_stream(text, o);
+	default:
+		return false;
+	}
+}
+
+static bool parse_engine(int option, const char *text, struct kvb_options *o)
+{
+	switch (option) {
+	case OPT_PROFILE:
+		o->profile = kvb_profile_find(text);
+		return o->profile != NULL || wrong("--profile", text, "a name of --list-profiles");
+	case OPT_SPEED:
+		return parse_real("--speed", text, 0.001, &o->speed);
+	case OPT_KV:
+		return parse_u32("--kv-tokens", text, 32, UINT32_C(1) << 30, &o->kv_tokens);
+	case OPT_BLOCK:
+		return parse_u32("--block-size", text, 1, 4096, &o->block_size);
+	case OPT_BATCHED:
+		return parse_u32(
+			"--max-batched-tokens", text, 1, UINT32_C(1) << 30, &o->max_batched_tokens);
+	case OPT_SEQS:
+		return parse_u32("--max-seqs", text, 1, 1 << 20, &o->max_seqs);
+	case OPT_LEN:
+		return parse_u32("--max-model-len", text, 2, UINT32_C(1) << 28, &o->max_model_len);
+	case OPT_DEFAULT_TOKENS:
+		return parse_u32("--default-tokens", text, 1, 1 << 24, &o->default_tokens);
+	case OPT_SEED:
+		return parse_whole("--seed", text, 0, UINT64_MAX, &o->seed);
+	default:
+		return parse_server(option, text, o);
+	}
+}
+
+static bool parse_answers(int option, const char *text, struct kvb_options *o)
+{
+	switch (option) {
+	case OPT_MODEL:
+		o->model = text;
+		return text[0] != '\0' || wrong("--model", text, "a name");
+	case OPT_LORA:
+		if (o->lora_count == KVB_LORA_MOST)
+			return wrong("--lora", text, "at most 16 of them");
+		o->loras[o->lora_count++] = text;
+		return true;
+	case OPT_REQUEST_ID:
+		o->request_id_headers = true;
+		return true;
+	case OPT_DETAILS:
+		o->prompt_tokens_details = strcmp(text, "on") == 0;
+		return o->prompt_tokens_details || strcmp(text, "off") == 0 ||
+		       wrong("--prompt-tokens-details", text, "on or off");
+	default:
+		return parse_engine(option, text, o);
+	}
+}
+
+/* What follows from other options; false with a message if they do not fit together. */
+static bool complete(struct kvb_options *o)
+{
+	uint64_t usable;
+
+	if (o->port != 0 && (uint32_t)o->port + o->workers - 1 > 65535) {
+		fprintf(stderr, "kvsim: --port %u leaves no room for %u workers\n", o->port,
+			o->workers);
+		return false;
+	}
+	if (o->fixed_response != 0 && o->stream_chunks != 0) {
+		fprintf(stderr, "kvsim: --fixed-response and --fixed-stream exclude each other\n");
+		return false;
+	}
+	if (o->kv_tokens == 0)
+		o->kv_tokens = o->profile->kv_tokens;
+	if (o->kv_tokens / o->block_size < 2) {
+		fprintf(stderr, "kvsim: --kv-tokens %u holds fewer than two blocks of %u\n",
+			o->kv_tokens, o->block_size);
+		return false;
+	}
+	if (o->max_model_len == 0)
+		o->max_model_len = o->profile->max_model_len;
+	usable = (uint64_t)(o->kv_tokens / o->block_size - 1) * o->block_size;
+	if (o->max_model_len > usable)
+		o->max_model_len = (uint32_t)usable;
+	if (o->threads > o->workers)
+		o->threads = o->workers;
+	return true;
+}
+
+enum kvb_options_result kvb_options_parse(int argc, char **argv, struct kvb_options *options)
+{
+	int option;
+
+	*options = (struct kvb_options){.workers = 1,
+		.threads = 1,
+		.host = "127.0.0.1",
+		.model = "sim",
+		.profile = kvb_profile_find("reference"),
+		.speed = 1,
+		.block_size = 16,
+		.max_batched_tokens = 8192,
+		.max_seqs = 256,
+		.default_tokens = 128,
+		.keepalive_s = 5,
+		.prompt_tokens_details = true,
+		.max_body = (size_t)1 << 30};
+	while ((option = getopt_long(argc, argv, "h", long_options, NULL)) != -1) {
+		if (option == OPT_HELP || option == 'h') {
+			fputs(help_text, stdout);
+			kvb_fail_list(stdout);
+			return KVB_OPTIONS_DONE;
+		}
+		if (option == OPT_LIST) {
+			kvb_profile_list(stdout);
+			return KVB_OPTIONS_DONE;
+		}
+		if (option == '?' || !parse_answers(option, optarg, options)) {
+			fprintf(stderr, "kvsim: --help tells more\n");
+			return KVB_OPTIONS_WRONG;
+		}
+	}
+	if (optind < argc) {
+		wrong("argument", argv[optind], "options only; --help tells more");
+		return KVB_OPTIONS_WRONG;
+	}
+	return complete(options) ? KVB_OPTIONS_RUN : KVB_OPTIONS_WRONG;
+}

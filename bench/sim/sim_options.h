@@ -1,0 +1,42 @@
+/*
+ * sim_options.h - what the command line of kvsim says.
+ */
+#ifndef KVB_SIM_OPTIONS_H
+#define KVB_SIM_OPTIONS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "sim_profile.h"
+
+#define KVB_LORA_MOST 16
+
+/* Strings are borrowed from argv. Read-only once parsed, so all loops share it. */
+struct kvb_options {
+	uint32_t workers, threads;
+	const char *host;
+	uint16_t port; /* of worker 0; 0: free ones */
+	const char *ports_file;
+	const char *model;
+	const char *loras[KVB_LORA_MOST];
+	uint32_t lora_count;
+	const struct kvb_profile *profile;
+	double speed; /* simulated seconds per second */
+	uint32_t kv_tokens, block_size, max_batched_tokens, max_seqs, max_model_len;
+	uint32_t default_tokens; /* of a chat answer whose request sets no limit */
+	uint64_t seed;           /* of ids */
+	double keepalive_s;
+	bool request_id_headers, prompt_tokens_details;
+	size_t max_body;
+	size_t fixed_response;                /* bytes; 0: off */
+	uint32_t stream_chunks, stream_bytes; /* --fixed-stream; 0 chunks: off */
+	double stream_interval_ms;
+};
+
+enum kvb_options_result { KVB_OPTIONS_RUN, KVB_OPTIONS_DONE, KVB_OPTIONS_WRONG };
+
+/* Prints help, lists or complaints itself. */
+enum kvb_options_result kvb_options_parse(int argc, char **argv, struct kvb_options *options);
+
+#endif

@@ -1,0 +1,428 @@
+/*
+ * sim_routes.c - which path is answered by what; the small answers of a vLLM server.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "sim_openai.h"
+#include "sim_prompt.h"
+#include "sim_routes.h"
+
+typedef void route_fn(struct kvb_worker *, struct kvb_conn *, const struct kvb_request *);
+
+static void reply_text(struct kvb_conn *conn, const char *json)
+{
+	struct kvb_reply reply = {.status = 200, .content_type = "application/json"};
+
+	kvb_http_reply(conn, &reply, json, strlen(json));
+}
+
+void kvb_reply_json(struct kvb_conn *conn, int status, struct kvb_buf *body)
+{
+	struct kvb_reply reply = {.status = status, .content_type = "application/json"};
+
+	kvb_http_reply(conn, &reply, body->data, body->len);
+	kvb_buf_free(body);
+}
+
+static int hex_value(char c)
+{
+	if (c >= '0' && c <= '9')
+		return c - '0';
+	if (c >= 'a' && c <= 'f')
+		return c - 'a' + 10;
+	return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+}
+
+bool kvb_query_get(const struct kvb_request *request, const char *name, char *out, size_t size)
+{
+	size_t name_len = strlen(name), n = 0;
+	const char *at = request->query;
+
+	while (strncmp(at, name, name_len) != 0 || at[name_len] != '=') {
+		at = strchr(at, '&');
+		if (at == NULL)
+			return false;
+		at++;
+	}
+	for (at += name_len + 1; *at != '\0' && *at != '&'; at++) {
+		if (n + 1 >= size)
+			return false;
+		if (*at == '%' && hex_value(at[1]) >= 0 && hex_value(at[2]) >= 0) {
+			out[n++] = (char)(hex_value(at[1]) * 16 + hex_value(at[2]));
+			at += 2;
+		} else {
+			out[n++] = *at == '+' ? ' ' : *at;
+		}
+	}
+	out[n] = '\0';
+	return true;
+}
+
+static void get_health(
+	struct kvb_worker *worker, struct kvb_conn *conn, const struct kvb_request *request)
+{
+	struct kvb_reply reply = {.status = worker->health_status};
+
+	(void)request;
+	kvb_http_reply(conn, &reply, "", 0);
+}
+
+static void get_load(
+	struct kvb_worker *worker, struct kvb_conn *conn, const struct kvb_request *request)
+{
+	struct kvb_buf body = {0};
+
+	(void)request;
+	kvb_buf_printf(&body, "{\"server_load\":%u}", worker->load);
+	kvb_reply_json(conn, 200, &body);
+}
+
+static void get_version(
+	struct kvb_worker *worker, struct kvb_conn *conn, const struct kvb_request *request)
+{
+	(void)worker;
+	(void)request;
+	reply_text(conn, "{\"version\":\"0.32.0\"}");
+}
+
+static void get_event_sources(
+	struct kvb_worker *worker, struct kvb_conn *conn, const struct kvb_request *request)
+{
+	(void)worker;
+	(void)request;
+	reply_text(conn, "{}");
+}
+
+static void get_metrics(
+	struct kvb_worker *worker, struct kvb_conn *conn, const struct kvb_request *request)
+{
+	struct kvb_reply reply = {
+		.status = 200, .content_type = "text/plain; version=1.0.0; charset=utf-8"};
+	struct kvb_buf body = {0};
+
+	(void)request;
+	kvb_metrics_write(worker, &body);
+	kvb_http_reply(conn, &reply, body.data, body.len);
+	kvb_buf_free(&body);
+}
+
+static void add_model(
+	struct kvb_worker *worker, struct kvb_buf *out, const char *name, const char *parent)
+{
+	long long created = (long long)worker->start_s;
+
+	kvb_buf_text(out, "{\"id\":");
+	kvb_buf_json(out, name, strlen(name));
+	kvb_buf_printf(out,
+		",\"object\":\"model\",\"created\":%lld,\"owned_by\":\"vllm\",\"root\":", created);
+	kvb_buf_json(out, name, strlen(name));
+	kvb_buf_text(out, ",\"parent\":");
+	if (parent == NULL)
+		kvb_buf_text(out, "null");
+	else
+		kvb_buf_json(out, parent, strlen(parent));
+	if (parent == NULL)
+		kvb_buf_printf(out, ",\"max_model_len\":%u", worker->options->max_model_len);
+	else
+		kvb_buf_text(out, ",\"max_model_len\":null");
+	kvb_buf_printf(out,
+		",\"permission\":[{\"id\":\"modelperm-%016llx\",\"object\":\"model_permission\","
+		"\"created\":%lld,\"allow_create_engine\":false,\"allow_sampling\":true,"
+		"\"allow_logprobs\":true,\"allow_search_indices\":false,\"allow_view\":true,"
+		"\"allow_fine_tuning\":false,\"organization\":\"*\",\"group\":null,"
+		"\"is_blocking\":false}]}",
+		(unsigned long long)kvb_worker_random(worker), created);
+}
+
+static void get_models(
+	struct kvb_worker *worker, struct kvb_conn *conn, const struct kvb_request *request)
+{
+	struct kvb_buf body = {0};
+
+	(void)request;
+	kvb_buf_text(&body, "{\"object\":\"list\",\"data\":[");
+	add_model(worker, &body, worker->options->model, NULL);
+	for (uint32_t i = 0; i < worker->options->lora_count; i++) {
+		kvb_buf_text(&body, ",");
+		add_model(worker, &body, worker->options->loras[i], worker->options->model);
+	}
+	kvb_buf_text(&body, "]}");
+	kvb_reply_json(conn, 200, &body);
+}
+
+/* Body and model of a request that does not generate; NULL after an error was sent. */
+static json_t *read_body(
+	struct kvb_worker *worker, struct kvb_conn *conn, const struct kvb_request *request)
+{
+	struct kvb_error error;
+	json_t *body = kvb_openai_parse(request, &error);
+	const char *model;
+	bool lora;
+
+	if (body != NULL && kvb_openai_model(worker, body, &model, &lora, &error))
+		return body;
+	json_decref(body);
+	kvb_error_send(conn, &error, false);
+	return NULL;
+}
+
+static bool tokenize(const json_t *body, struct kvb_tokens *out, struct kvb_error *error)
+{
+	json_t *prompt = json_object_get(body, "prompt"),
+	       *messages = json_object_get(body, "messages");
+	json_t *generation = json_object_get(body, "add_generation_prompt");
+
+	if (json_is_string(prompt))
+		return kvb_prompt_content(out, prompt);
+	if (!json_is_array(messages)) {
+		kvb_error_missing(error, "prompt", (unsigned)json_object_size(body));
+		return false;
+	}
+	kvb_prompt_tools(out, json_object_get(body, "tools"));
+	if (!kvb_prompt_messages(out, messages)) {
+		kvb_error_type(error, "messages", "list");
+		return false;
+	}
+	if (!json_is_false(generation))
+		kvb_prompt_generation(out);
+	return true;
+}
+
+static void post_tokenize(
+	struct kvb_worker *worker, struct kvb_conn *conn, const struct kvb_request *request)
+{
+	json_t *body = read_body(worker, conn, request);
+	struct kvb_tokens tokens = {0};
+	struct kvb_buf out = {0};
+	struct kvb_error error;
+
+	if (body == NULL)
+		return;
+	if (!tokenize(body, &tokens, &error)) {
+		kvb_error_send(conn, &error, false);
+		goto out;
+	}
+	kvb_buf_printf(&out, "{\"count\":%zu,\"max_model_len\":%u,\"tokens\":", tokens.count,
+		worker->options->max_model_len);
+	kvb_buf_ids(&out, tokens.ids, tokens.count);
+	kvb_buf_text(&out, ",\"token_strs\":");
+	if (json_is_true(json_object_get(body, "return_token_strs"))) {
+		for (size_t i = 0; i < tokens.count; i++) {
+			kvb_buf_text(&out, i == 0 ? "[" : ",");
+			kvb_buf_json_tokens(&out, &tokens.ids[i], 1);
+		}
+		kvb_buf_text(&out, tokens.count == 0 ? "[]}" : "]}");
+	} else {
+		kvb_buf_text(&out, "null}");
+	}
+	kvb_reply_json(conn, 200, &out);
+out:
+	kvb_tokens_free(&tokens);
+	json_decref(body);
+}
+
+static void post_detokenize(
+	struct kvb_worker *worker, struct kvb_conn *conn, const struct kvb_request *request)
+{
+	json_t *body = read_body(worker, conn, request);
+	json_t *ids = json_object_get(body, "tokens");
+	struct kvb_tokens tokens = {0};
+	struct kvb_buf out = {0};
+	struct kvb_error error;
+	json_int_t bad;
+
+	if (body == NULL)
+		return;
+	if (!json_is_array(ids)) {
+		kvb_error_missing(&error, "tokens", (unsigned)json_object_size(body));
+		kvb_error_send(conn, &error, false);
+	} else if (!kvb_prompt_ids(&tokens, ids, &bad)) {
+		kvb_error_type(&error, "tokens", "integer");
+		kvb_error_send(conn, &error, false);
+	} else {
+		kvb_buf_text(&out, "{\"prompt\":");
+		kvb_buf_json_tokens(&out, tokens.ids, tokens.count);
+		kvb_buf_text(&out, "}");
+		kvb_reply_json(conn, 200, &out);
+	}
+	kvb_tokens_free(&tokens);
+	json_decref(body);
+}
+
+static void post_reset(
+	struct kvb_worker *worker, struct kvb_conn *conn, const struct kvb_request *request)
+{
+	(void)request;
+	reply_text(conn, kvb_engine_reset_cache(worker->engine) ? "{\"success\":true}"
+								: "{\"success\":false}");
+}
+
+static void post_sleep(
+	struct kvb_worker *worker, struct kvb_conn *conn, const struct kvb_request *request)
+{
+	struct kvb_buf body = {0};
+	char level[8] = "1";
+
+	kvb_query_get(request, "level", level, sizeof(level));
+	worker->sleeping = true;
+	worker->sleep_level = level[0] == '2' ? 2 : 1;
+	kvb_engine_reset_cache(worker->engine);
+	kvb_buf_printf(&body, "{\"status\":\"sleeping\",\"level\":%d}", worker->sleep_level);
+	kvb_reply_json(conn, 200, &body);
+}
+
+static void post_wake_up(
+	struct kvb_worker *worker, struct kvb_conn *conn, const struct kvb_request *request)
+{
+	(void)request;
+	worker->sleeping = false;
+	reply_text(conn, "{\"status\":\"awake\",\"tags\":null}");
+	kvb_worker_kick(worker);
+}
+
+static void get_is_sleeping(
+	struct kvb_worker *worker, struct kvb_conn *conn, const struct kvb_request *request)
+{
+	(void)request;
+	reply_text(conn, worker->sleeping ? "{\"is_sleeping\":true}" : "{\"is_sleeping\":false}");
+}
+
+static void post_pause(
+	struct kvb_worker *worker, struct kvb_conn *conn, const struct kvb_request *request)
+{
+	(void)request;
+	worker->paused = true;
+	reply_text(conn, "{\"status\":\"paused\"}");
+}
+
+static void post_resume(
+	struct kvb_worker *worker, struct kvb_conn *conn, const struct kvb_request *request)
+{
+	(void)request;
+	worker->paused = false;
+	reply_text(conn, "{\"status\":\"resumed\"}");
+	kvb_worker_kick(worker);
+}
+
+static void get_is_paused(
+	struct kvb_worker *worker, struct kvb_conn *conn, const struct kvb_request *request)
+{
+	(void)request;
+	reply_text(conn, worker->paused ? "{\"is_paused\":true}" : "{\"is_paused\":false}");
+}
+
+static void post_render(
+	struct kvb_worker *worker, struct kvb_conn *conn, const struct kvb_request *request)
+{
+	struct kvb_error error;
+
+	(void)worker;
+	(void)request;
+	kvb_error_set(&error, 403, "PermissionDeniedError", "",
+		"Scale-out endpoints are disabled. Restart vllm serve with --enable-scale-out to "
+		"enable "
+		"them.");
+	kvb_error_send(conn, &error, false);
+}
+
+static void post_completions(
+	struct kvb_worker *worker, struct kvb_conn *conn, const struct kvb_request *request)
+{
+	kvb_openai_request(worker, conn, request, &kvb_api_completions);
+}
+
+static void post_chat(
+	struct kvb_worker *worker, struct kvb_conn *conn, const struct kvb_request *request)
+{
+	kvb_openai_request(worker, conn, request, &kvb_api_chat);
+}
+
+/* Each path has one method here. */
+static const struct {
+	const char *path, *method;
+	route_fn *fn;
+} routes[] = {
+	{"/v1/completions", "POST", post_completions},
+	{"/v1/chat/completions", "POST", post_chat},
+	{"/v1/chat/completions/render", "POST", post_render},
+	{"/v1/completions/render", "POST", post_render},
+	{"/v1/models", "GET", get_models},
+	{"/health", "GET", get_health},
+	{"/ping", "GET", get_health},
+	{"/load", "GET", get_load},
+	{"/metrics", "GET", get_metrics},
+	{"/version", "GET", get_version},
+	{"/kv_event_sources", "GET", get_event_sources},
+	{"/tokenize", "POST", post_tokenize},
+	{"/detokenize", "POST", post_detokenize},
+	{"/reset_prefix_cache", "POST", post_reset},
+	{"/sleep", "POST", post_sleep},
+	{"/wake_up", "POST", post_wake_up},
+	{"/is_sleeping", "GET", get_is_sleeping},
+	{"/pause", "POST", post_pause},
+	{"/resume", "POST", post_resume},
+	{"/is_paused", "GET", get_is_paused},
+};
+
+static bool is_preflight(const struct kvb_request *request)
+{
+	const char *value;
+	size_t len;
+
+	return strcmp(request->method, "OPTIONS") == 0 &&
+	       kvb_request_header(request, "origin", &value, &len) &&
+	       kvb_request_header(request, "access-control-request-method", &value, &len);
+}
+
+static void reply_detail(struct kvb_conn *conn, int status, const char *allow, const char *text)
+{
+	char fields[64], body[64];
+	struct kvb_reply reply = {.status = status, .content_type = "application/json"};
+	int len = snprintf(body, sizeof(body), "{\"detail\":\"%s\"}", text);
+
+	if (allow != NULL) {
+		snprintf(fields, sizeof(fields), "allow: %s\r\n", allow);
+		reply.before_length = fields;
+	}
+	kvb_http_reply(conn, &reply, body, (size_t)len);
+}
+
+/* Cross-origin access is off, as in vLLM by default. */
+static void reply_preflight(struct kvb_conn *conn)
+{
+	static const char text[] = "Disallowed CORS origin";
+	struct kvb_reply reply = {.status = 400,
+		.content_type = "text/plain; charset=utf-8",
+		.vary = "Origin, Access-Control-Request-Method, Access-Control-Request-Headers, "
+			"Access-Control-Request-Private-Network",
+		.before_length = "access-control-allow-methods: DELETE, GET, HEAD, OPTIONS, PATCH, "
+				 "POST, PUT, "
+				 "QUERY\r\naccess-control-max-age: 600\r\n"};
+
+	kvb_http_reply(conn, &reply, text, sizeof(text) - 1);
+}
+
+void kvb_routes_request(
+	struct kvb_worker *worker, struct kvb_conn *conn, const struct kvb_request *request)
+{
+	if (strncmp(request->path, "/sim/", 5) == 0) {
+		kvb_admin_request(worker, conn, request);
+		return;
+	}
+	if (is_preflight(request)) {
+		reply_preflight(conn);
+		return;
+	}
+	for (size_t i = 0; i < sizeof(routes) / sizeof(routes[0]); i++) {
+		if (strcmp(routes[i].path, request->path) != 0)
+			continue;
+		if (strcmp(routes[i].method, request->method) == 0)
+			routes[i].fn(worker, conn, request);
+		else
+			reply_detail(conn, 405, routes[i].method, "Method Not Allowed");
+		return;
+	}
+	reply_detail(conn, 404, NULL, "Not Found");
+}

@@ -1,0 +1,130 @@
+/*
+ * sim_token.c - cutting text into tokens and back, and the words that answers are made of.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "sim_token.h"
+
+void kvb_tokens_free(struct kvb_tokens *tokens)
+{
+	free(tokens->ids);
+	*tokens = (struct kvb_tokens){0};
+}
+
+void kvb_tokens_add(struct kvb_tokens *tokens, uint32_t id)
+{
+	if (tokens->failed)
+		return;
+	if (tokens->count == tokens->cap) {
+		size_t cap = tokens->cap == 0 ? 256 : tokens->cap * 2;
+		uint32_t *ids = realloc(tokens->ids, cap * sizeof(*ids));
+
+		if (ids == NULL) {
+			tokens->failed = true;
+			return;
+		}
+		tokens->ids = ids;
+		tokens->cap = cap;
+	}
+	tokens->ids[tokens->count++] = id;
+}
+
+/* The character at the start of the text, and its length in bytes. */
+static uint32_t take_char(const unsigned char *text, size_t len, size_t *used)
+{
+	unsigned char c = text[0];
+	size_t more = c >= 0xf0 ? 3 : c >= 0xe0 ? 2 : c >= 0xc0 ? 1 : 0;
+	uint32_t code = more == 3 ? c & 7u : more == 2 ? c & 15u : more == 1 ? c & 31u : c;
+
+	*used = 1;
+	if (more >= len)
+		return c;
+	for (size_t i = 1; i <= more; i++) {
+		if ((text[i] & 0xc0) != 0x80)
+			return c;
+		code = code << 6 | (text[i] & 63u);
+	}
+	*used = more + 1;
+	return code;
+}
+
+static bool is_plain(unsigned char c)
+{
+	return c > 0 && c < 0x80;
+}
+
+void kvb_tokens_text(struct kvb_tokens *tokens, const char *text, size_t len)
+{
+	const unsigned char *s = (const unsigned char *)text;
+
+	for (size_t i = 0; i < len;) {
+		uint32_t id = 0;
+		size_t used = 0;
+
+		for (; used < 4 && i + used < len && is_plain(s[i + used]); used++)
+			id = id << 7 | s[i + used];
+		if (used == 0)
+			id = KVB_TOKEN_WIDE + take_char(s + i, len - i, &used);
+		kvb_tokens_add(tokens, id);
+		i += used;
+	}
+}
+
+static void write_char(struct kvb_buf *buf, uint32_t code)
+{
+	char out[4];
+	size_t n = 0;
+
+	if (code < 0x80) {
+		out[n++] = (char)code;
+	} else if (code < 0x800) {
+		out[n++] = (char)(0xc0 | code >> 6);
+	} else if (code < 0x10000) {
+		out[n++] = (char)(0xe0 | code >> 12);
+		out[n++] = (char)(0x80 | (code >> 6 & 63));
+	} else {
+		out[n++] = (char)(0xf0 | code >> 18);
+		out[n++] = (char)(0x80 | (code >> 12 & 63));
+		out[n++] = (char)(0x80 | (code >> 6 & 63));
+	}
+	if (code >= 0x80)
+		out[n++] = (char)(0x80 | (code & 63));
+	kvb_buf_add(buf, out, n);
+}
+
+void kvb_token_write(struct kvb_buf *buf, uint32_t id)
+{
+	if (id >= KVB_TOKEN_SPECIAL)
+		return;
+	if (id >= KVB_TOKEN_WIDE) {
+		uint32_t code = id - KVB_TOKEN_WIDE;
+
+		if (code <= 0x10ffff && (code < 0xd800 || code > 0xdfff))
+			write_char(buf, code);
+		return;
+	}
+	for (int shift = 21; shift >= 0; shift -= 7)
+		if ((id >> shift & 127) != 0)
+			write_char(buf, id >> shift & 127);
+}
+
+uint32_t kvb_token_generate(uint64_t *state, uint32_t position)
+{
+	static const char words[64][5] = {" the", " sun", " and", " sea", " was", " old", " one",
+		" day", " for", " his", " her", " our", " way", " big", " sky", " saw", " set",
+		" out", " far", " now", " new", " had", " few", " men", " who", " led", " dog",
+		" cat", " fox", " ran", " all", " but", " not", " you", " can", " see", " how",
+		" why", " say", " yes", " air", " ice", " oak", " elm", " red", " dry", " wet",
+		" hot", " ten", " two", " six", " may", " let", " get", " put", " try", " ask",
+		" own", " odd", " end", " top", " low", " hay", " rye"};
+	uint64_t x = *state + UINT64_C(0x9e3779b97f4a7c15) * ((uint64_t)position + 1);
+	const char *word;
+
+	/* splitmix64: any state and position give well-mixed bits */
+	x = (x ^ x >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+	x = (x ^ x >> 27) * UINT64_C(0x94d049bb133111eb);
+	word = words[(x ^ x >> 31) & 63];
+	return (uint32_t)word[0] << 21 | (uint32_t)word[1] << 14 | (uint32_t)word[2] << 7 |
+	       (uint32_t)word[3];
+}

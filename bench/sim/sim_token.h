@@ -1,0 +1,50 @@
+/*
+ * sim_token.h - the simulated tokenizer: about four bytes of text a token.
+ *
+ * A token is a run of up to four ASCII characters, or one other character. The cut starts anew
+ * with every string, so equal beginnings give equal tokens, and text that was generated token by
+ * token is cut at the same places when it comes back as part of a conversation. Ids are
+ * reversible:
+ *     0 .. 2^28-1            ASCII, seven bits a character, first character highest, no NUL
+ *     2^28 + code point      one character that is not ASCII, or NUL
+ *     KVB_TOKEN_SPECIAL + n  control tokens of the chat template; no text of their own
+ */
+#ifndef KVB_SIM_TOKEN_H
+#define KVB_SIM_TOKEN_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "sim_buf.h"
+
+#define KVB_TOKEN_WIDE    (UINT32_C(1) << 28)
+#define KVB_TOKEN_SPECIAL (UINT32_C(1) << 29)
+#define KVB_TOKEN_VOCAB   (KVB_TOKEN_SPECIAL + 16)
+
+enum kvb_special {
+	KVB_TOKEN_START = KVB_TOKEN_SPECIAL, /* a message begins; its role follows */
+	KVB_TOKEN_HEADER_END,                /* the role ends, the content follows */
+	KVB_TOKEN_END,                       /* the message ends */
+	KVB_TOKEN_IMAGE,                     /* before the digest of an image or sound */
+};
+
+/* A growing list of token ids; zero-initialised is empty. */
+struct kvb_tokens {
+	uint32_t *ids; /* owned */
+	size_t count, cap;
+	bool failed; /* an allocation failed */
+};
+
+void kvb_tokens_free(struct kvb_tokens *tokens);
+void kvb_tokens_add(struct kvb_tokens *tokens, uint32_t id);
+/* Cuts the text, which must be UTF-8; a stray byte counts as one character. */
+void kvb_tokens_text(struct kvb_tokens *tokens, const char *text, size_t len);
+
+/* Appends the token's text; nothing for control tokens and ids that stand for no text. */
+void kvb_token_write(struct kvb_buf *buf, uint32_t id);
+
+/* The next token of an answer: four bytes of plain words, decided by the state alone. */
+uint32_t kvb_token_generate(uint64_t *state, uint32_t position);
+
+#endif

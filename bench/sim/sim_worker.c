@@ -1,0 +1,247 @@
+/*
+ * sim_worker.c - runs an engine's steps in real time.
+ *
+ * A step that was planned to last L simulated nanoseconds ends L / speed later. While there is
+ * work, the next step begins where the last one was planned to end, not when its timer happened
+ * to fire: late timers do not add up, and a machine that cannot keep up shows as `late_ms` in
+ * /sim/stats instead of as a slower GPU.
+ */
+#include <event2/event.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <xxhash.h>
+
+#include "clock.h"
+#include "sim_fixed.h"
+#include "sim_openai.h"
+#include "sim_routes.h"
+#include "sim_worker.h"
+
+#define STEPS_AT_ONCE 64 /* of no length, before the loop turns */
+
+int64_t kvb_worker_sim_ns(const struct kvb_worker *worker)
+{
+	return (int64_t)((double)(kvw_clock_ns() - worker->origin_ns) * worker->options->speed);
+}
+
+uint64_t kvb_worker_random(struct kvb_worker *worker)
+{
+	uint64_t x = worker->id_state += UINT64_C(0x9e3779b97f4a7c15);
+
+	x = (x ^ x >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+	x = (x ^ x >> 27) * UINT64_C(0x94d049bb133111eb);
+	return x ^ x >> 31;
+}
+
+bool kvb_worker_serves(const struct kvb_worker *worker, const char *model, bool *lora)
+{
+	*lora = false;
+	if (strcmp(model, worker->options->model) == 0)
+		return true;
+	for (uint32_t i = 0; i < worker->options->lora_count; i++)
+		*lora |= strcmp(model, worker->options->loras[i]) == 0;
+	return *lora;
+}
+
+static void arm_step(struct kvb_worker *worker)
+{
+	int64_t end_ns =
+		worker->origin_ns + (int64_t)((double)worker->step_end_ns / worker->options->speed);
+	int64_t us = (end_ns - kvw_clock_ns() + 999) / 1000;
+	struct timeval tv;
+
+	us = us < 0 ? 0 : us;
+	tv = (struct timeval){us / 1000000, us % 1000000};
+	event_add(worker->ev_step, &tv);
+}
+
+static bool plan_step(struct kvb_worker *worker, int64_t begin_ns)
+{
+	int64_t length_ns;
+
+	if (worker->sleeping || worker->paused ||
+		!kvb_engine_begin_step(worker->engine, begin_ns, &length_ns))
+		return false;
+	worker->step_running = true;
+	worker->step_end_ns = begin_ns + length_ns;
+	return true;
+}
+
+void kvb_worker_kick(struct kvb_worker *worker)
+{
+	if (!worker->step_running && plan_step(worker, kvb_worker_sim_ns(worker)))
+		arm_step(worker);
+}
+
+/* Ends the step; those that follow at once, having no length, are done in the same go. */
+static void on_step(evutil_socket_t fd, short what, void *arg)
+{
+	struct kvb_worker *worker = arg;
+	int64_t late_ns = (int64_t)((double)(kvb_worker_sim_ns(worker) - worker->step_end_ns) /
+				    worker->options->speed);
+
+	(void)fd;
+	(void)what;
+	if (late_ns > worker->latest_ns)
+		worker->latest_ns = late_ns;
+	for (int i = 0; i < STEPS_AT_ONCE; i++) {
+		int64_t end_ns = worker->step_end_ns;
+
+		kvb_engine_end_step(worker->engine, kvb_openai_token, worker);
+		worker->step_running = false;
+		if (!plan_step(worker, end_ns))
+			return;
+		if (worker->step_end_ns > end_ns)
+			break;
+	}
+	arm_step(worker);
+}
+
+static void on_request(void *user, struct kvb_conn *conn, const struct kvb_request *request)
+{
+	struct kvb_worker *worker = user;
+
+	if (worker->fixed != NULL && strcmp(request->method, "POST") == 0)
+		kvb_fixed_request(worker->fixed, worker->http, conn);
+	else
+		kvb_routes_request(worker, conn, request);
+}
+
+static void on_gone(void *user, struct kvb_conn *conn, void *exchange)
+{
+	struct kvb_worker *worker = user;
+
+	(void)conn;
+	if (worker->fixed != NULL)
+		kvb_fixed_gone(worker->fixed, exchange);
+	else
+		kvb_openai_gone(exchange);
+}
+
+static void on_faults(void *user, struct kvb_fail *out)
+{
+	struct kvb_worker *worker = user;
+
+	if (worker->fail_left == 0)
+		return;
+	if (worker->fail_left > 0)
+		worker->fail_left--;
+	*out = worker->fail;
+}
+
+static const struct kvb_http_ops http_ops = {
+	.request = on_request, .gone = on_gone, .faults = on_faults};
+
+static struct kvb_engine *make_engine(const struct kvb_options *options)
+{
+	struct kvb_engine_config config = {.profile = options->profile,
+		.block_size = options->block_size,
+		.block_count = options->kv_tokens / options->block_size,
+		.max_batched_tokens = options->max_batched_tokens,
+		.max_seqs = options->max_seqs};
+
+	return kvb_engine_create(&config);
+}
+
+static void start_over(struct kvb_worker *worker)
+{
+	worker->origin_ns = kvw_clock_ns();
+	worker->start_s = (double)kvw_clock_wall_ns() / 1e9;
+	worker->step_end_ns = 0;
+	worker->latest_ns = 0;
+	worker->health_status = 200;
+	worker->sleeping = worker->paused = false;
+	worker->fail_left = 0;
+	kvb_fail_init(&worker->fail);
+	kvb_metrics_init(&worker->metrics);
+}
+
+bool kvb_worker_restart(struct kvb_worker *worker)
+{
+	struct kvb_engine *engine = make_engine(worker->options);
+
+	if (engine == NULL)
+		return false;
+	kvb_http_cut_busy(worker->http);
+	if (worker->step_running)
+		event_del(worker->ev_step);
+	worker->step_running = false;
+	kvb_engine_destroy(worker->engine);
+	worker->engine = engine;
+	start_over(worker);
+	return true;
+}
+
+static void make_fingerprint(struct kvb_worker *worker)
+{
+	const struct kvb_options *o = worker->options;
+	uint32_t parts[] = {
+		o->kv_tokens, o->block_size, o->max_batched_tokens, o->max_seqs, o->max_model_len};
+	XXH64_hash_t hash = XXH3_64bits(o->model, strlen(o->model));
+
+	hash = XXH3_64bits_withSeed(parts, sizeof(parts), hash);
+	hash = XXH3_64bits_withSeed(o->profile->name, strlen(o->profile->name), hash);
+	snprintf(worker->fingerprint, sizeof(worker->fingerprint), "vllm-0.32.0-%08x",
+		(uint32_t)hash);
+}
+
+static bool start(struct kvb_worker *worker, uint16_t port)
+{
+	const struct kvb_options *o = worker->options;
+	struct kvb_http_config http = {.host = o->host,
+		.port = port,
+		.keepalive_s = o->keepalive_s,
+		.request_id_headers = o->request_id_headers,
+		.max_body = o->max_body};
+
+	worker->engine = make_engine(o);
+	worker->ev_step = evtimer_new(worker->base, on_step, worker);
+	if (o->fixed_response != 0 || o->stream_chunks != 0) {
+		worker->fixed = kvb_fixed_create(worker->base, o);
+		http.discard_bodies = true;
+		if (worker->fixed == NULL)
+			return false;
+	}
+	if (worker->engine == NULL || worker->ev_step == NULL)
+		return false;
+	worker->http = kvb_http_create(worker->base, &http, &http_ops, worker);
+	return worker->http != NULL;
+}
+
+struct kvb_worker *kvb_worker_create(
+	struct event_base *base, const struct kvb_options *options, uint32_t index, uint16_t port)
+{
+	struct kvb_worker *worker = calloc(1, sizeof(*worker));
+
+	if (worker == NULL) {
+		fprintf(stderr, "kvsim: out of memory\n");
+		return NULL;
+	}
+	worker->options = options;
+	worker->index = index;
+	worker->base = base;
+	worker->id_state =
+		options->seed != 0 ? options->seed + index : (uint64_t)kvw_clock_wall_ns() + index;
+	TAILQ_INIT(&worker->exchanges);
+	start_over(worker);
+	make_fingerprint(worker);
+	if (!start(worker, port)) {
+		fprintf(stderr, "kvsim: worker %u cannot start\n", index);
+		kvb_worker_destroy(worker);
+		return NULL;
+	}
+	return worker;
+}
+
+void kvb_worker_destroy(struct kvb_worker *worker)
+{
+	if (worker == NULL)
+		return;
+	kvb_http_destroy(worker->http);
+	kvb_fixed_destroy(worker->fixed);
+	kvb_engine_destroy(worker->engine);
+	if (worker->ev_step != NULL)
+		event_free(worker->ev_step);
+	free(worker);
+}

@@ -1,0 +1,69 @@
+/*
+ * sim_worker.h - one simulated worker: a server, an engine and the timer between them.
+ *
+ * A worker belongs to one event loop and is touched by that loop's thread only. Workers share
+ * nothing but the options, which nobody writes.
+ */
+#ifndef KVB_SIM_WORKER_H
+#define KVB_SIM_WORKER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/queue.h>
+
+#include "sim_engine.h"
+#include "sim_fail.h"
+#include "sim_http.h"
+#include "sim_metrics.h"
+#include "sim_options.h"
+
+struct event;
+struct event_base;
+struct kvb_exchange;
+struct kvb_fixed;
+TAILQ_HEAD(kvb_exchange_list, kvb_exchange);
+
+struct kvb_worker {
+	const struct kvb_options *options;
+	uint32_t index;
+	struct event_base *base; /* borrowed */
+	struct kvb_http *http;
+	struct kvb_engine *engine;
+	struct kvb_fixed *fixed; /* NULL unless --fixed-response or --fixed-stream */
+
+	/* Simulated time: (real - origin) * speed. */
+	int64_t origin_ns;
+	struct event *ev_step;
+	bool step_running;
+	int64_t step_end_ns; /* simulated; the end of the last step that was planned */
+	int64_t latest_ns;   /* real time by which steps ended too late, at worst */
+
+	struct kvb_exchange_list exchanges;
+	uint32_t load; /* generating requests that are not answered yet */
+	struct kvb_metrics metrics;
+	double start_s; /* wall clock, seconds since 1970 */
+	uint64_t id_state;
+	char fingerprint[32];
+
+	int health_status;
+	bool sleeping, paused;
+	int sleep_level;
+	struct kvb_fail fail; /* set by /sim/fail */
+	int64_t fail_left;    /* POSTs it still applies to; -1: all */
+};
+
+/* NULL with a message on standard error. `port` 0: a free one. */
+struct kvb_worker *kvb_worker_create(
+	struct event_base *base, const struct kvb_options *options, uint32_t index, uint16_t port);
+void kvb_worker_destroy(struct kvb_worker *worker);
+
+/* There may be something to compute: begins a step unless one is running. */
+void kvb_worker_kick(struct kvb_worker *worker);
+int64_t kvb_worker_sim_ns(const struct kvb_worker *worker); /* simulated time, now */
+uint64_t kvb_worker_random(struct kvb_worker *worker);      /* for ids */
+/* A new engine and counters at 0, as after a restart; running requests are cut. */
+bool kvb_worker_restart(struct kvb_worker *worker);
+/* Whether the model is served; *lora says whether it is an adapter. */
+bool kvb_worker_serves(const struct kvb_worker *worker, const char *model, bool *lora);
+
+#endif
