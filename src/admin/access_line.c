@@ -15,7 +15,7 @@
 
 #include "api_path.h"
 #include "clock.h"
-#include "text.h"
+#include "page.h"
 
 /* Most bytes of each string after escaping. */
 enum {

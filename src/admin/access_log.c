@@ -72,9 +72,10 @@ static void inspect(struct kvw_access_log *log)
 	log->regular = fstat(log->fd, &status) == 0 && S_ISREG(status.st_mode);
 }
 
+/* Non-blocking: a FIFO that nobody reads is an error here, not a program that hangs. */
 static int open_target(const char *path)
 {
-	return open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOCTTY, 0640);
+	return open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0640);
 }
 
 static void reopen_target(struct kvw_access_log *log)

@@ -8,17 +8,17 @@
 
 #include <stdlib.h>
 
-#include "text.h"
+#include "page.h"
 
 static const char json_type[] = "application/json";
 static const char metrics_type[] = "text/plain; version=0.0.4; charset=utf-8";
 
-static void put_field(struct kvw_text *text, const char *name, uint64_t value)
+static void put_field(struct kvw_page *text, const char *name, uint64_t value)
 {
-	kvw_text_put(text, ",\"", 2);
-	kvw_text_string(text, name);
-	kvw_text_put(text, "\":", 2);
-	kvw_text_u64(text, value);
+	kvw_page_put(text, ",\"", 2);
+	kvw_page_string(text, name);
+	kvw_page_put(text, "\":", 2);
+	kvw_page_u64(text, value);
 }
 
 /* The loop whose last turn is longest ago; its age in *age_ns. Loops not begun are left out. */
@@ -40,25 +40,25 @@ static size_t oldest_turn(const struct kvw_admin_deps *deps, int64_t now_ns, int
 }
 
 static int answer_health(const struct kvw_answer_state *state, int64_t now_ns,
-	struct kvw_text *text)
+	struct kvw_page *text)
 {
 	int64_t age_ns;
 	size_t loop = oldest_turn(state->deps, now_ns, &age_ns);
 
 	if (age_ns <= KVW_LOOP_STUCK_NS) {
-		kvw_text_string(text, "{\"status\":\"ok\"}\n");
+		kvw_page_string(text, "{\"status\":\"ok\"}\n");
 		return 200;
 	}
-	kvw_text_string(text, "{\"status\":\"stuck\"");
+	kvw_page_string(text, "{\"status\":\"stuck\"");
 	put_field(text, "loop", loop);
 	put_field(text, "last_turn_age_ms", (uint64_t)age_ns / 1000000);
-	kvw_text_string(text, "}\n");
+	kvw_page_string(text, "}\n");
 	return 503;
 }
 
 /* Ready means that a request sent now would find a worker: one that has answered a probe, may be
  * chosen, and whose models are known (until then a request that names a model finds none). */
-static int answer_ready(const struct kvw_answer_state *state, struct kvw_text *text)
+static int answer_ready(const struct kvw_answer_state *state, struct kvw_page *text)
 {
 	const struct kvw_fleet *fleet = state->deps->fleet;
 	size_t by_health[3] = {0, 0, 0};
@@ -75,8 +75,8 @@ static int answer_ready(const struct kvw_answer_state *state, struct kvw_text *t
 		serving += known && health == KVW_HEALTH_UP && kvw_worker_usable(worker);
 	}
 	ready = serving > 0 && !state->draining;
-	kvw_text_string(text, ready ? "{\"status\":\"ready\"" : "{\"status\":\"not ready\"");
-	kvw_text_string(text, state->draining ? ",\"draining\":true" : ",\"draining\":false");
+	kvw_page_string(text, ready ? "{\"status\":\"ready\"" : "{\"status\":\"not ready\"");
+	kvw_page_string(text, state->draining ? ",\"draining\":true" : ",\"draining\":false");
 	put_field(text, "workers", fleet->count);
 	put_field(text, "serving", serving);
 	put_field(text, "usable", kvw_fleet_usable_count(fleet));
@@ -84,7 +84,7 @@ static int answer_ready(const struct kvw_answer_state *state, struct kvw_text *t
 	put_field(text, "down", by_health[KVW_HEALTH_DOWN]);
 	put_field(text, "not_probed", by_health[KVW_HEALTH_UNKNOWN]);
 	put_field(text, "models_known", models_known);
-	kvw_text_string(text, "}\n");
+	kvw_page_string(text, "}\n");
 	return ready ? 200 : 503;
 }
 
@@ -97,26 +97,26 @@ static bool served(const struct kvw_model_entry *entry)
 }
 
 /* The view's models are ascending by name and each is there once. */
-static int answer_models(const struct kvw_answer_state *state, struct kvw_text *text)
+static int answer_models(const struct kvw_answer_state *state, struct kvw_page *text)
 {
 	const struct kvw_fleet_view *view =
 		atomic_load_explicit(&state->deps->fleet->view, memory_order_acquire);
 	bool first = true;
 
-	kvw_text_string(text, "{\"object\":\"list\",\"data\":[");
+	kvw_page_string(text, "{\"object\":\"list\",\"data\":[");
 	for (size_t i = 0; view != NULL && i < view->model_count; i++) {
 		if (!served(&view->models[i]))
 			continue;
-		kvw_text_string(text, first ? "{\"id\":" : ",{\"id\":");
-		kvw_text_json(text, kvw_slice_of(view->models[i].model->name));
-		kvw_text_string(text, ",\"object\":\"model\",\"created\":");
-		kvw_text_i64(text, state->created_s);
-		kvw_text_string(text, ",\"owned_by\":\"vllm\",\"root\":");
-		kvw_text_json(text, kvw_slice_of(view->models[i].model->name));
-		kvw_text_string(text, ",\"parent\":null}");
+		kvw_page_string(text, first ? "{\"id\":" : ",{\"id\":");
+		kvw_page_json(text, kvw_slice_of(view->models[i].model->name));
+		kvw_page_string(text, ",\"object\":\"model\",\"created\":");
+		kvw_page_i64(text, state->created_s);
+		kvw_page_string(text, ",\"owned_by\":\"vllm\",\"root\":");
+		kvw_page_json(text, kvw_slice_of(view->models[i].model->name));
+		kvw_page_string(text, ",\"parent\":null}");
 		first = false;
 	}
-	kvw_text_string(text, "]}");
+	kvw_page_string(text, "]}");
 	return 200;
 }
 
@@ -124,7 +124,7 @@ enum kvw_err kvw_answer(const struct kvw_answer_state *state, struct kvw_slice p
 	int64_t now_ns, struct kvw_local_answer *out)
 {
 	struct kvw_local_answer answer = {.status = 200, .content_type = json_type};
-	struct kvw_text text = {0};
+	struct kvw_page text = {0};
 	enum kvw_err err = KVW_OK;
 
 	if (kvw_slice_equal(path, KVW_SLICE("/health"))) {

@@ -8,7 +8,7 @@
 #define KVW_COLLECT_H
 
 #include "metrics_shard.h"
-#include "text.h"
+#include "page.h"
 
 /* The `arg` of a metric, where it is not an enum of metrics.h or a tally. */
 enum kvw_collect_of {
@@ -34,7 +34,7 @@ enum kvw_collect_of {
 /* One rendering. */
 struct kvw_collect {
 	struct kvw_metrics *metrics; /* its lock is held */
-	struct kvw_text *text;
+	struct kvw_page *text;
 	int64_t now_ns;
 	const struct kvw_metric_info *info; /* the metric being written */
 	int arg;

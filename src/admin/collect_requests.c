@@ -20,9 +20,9 @@ void kvw_collect_counter(struct kvw_collect *collect)
 void kvw_collect_gauge(struct kvw_collect *collect)
 {
 	kvw_sample(collect, "", NULL, 0);
-	kvw_text_i64(collect->text,
+	kvw_page_i64(collect->text,
 		kvw_metrics_gauge_sum(collect->metrics, (enum kvw_gauge)collect->arg));
-	kvw_text_put(collect->text, "\n", 1);
+	kvw_page_put(collect->text, "\n", 1);
 }
 
 void kvw_collect_tally(struct kvw_collect *collect)

@@ -24,40 +24,40 @@ static const struct {
 void kvw_sample(struct kvw_collect *collect, const char *suffix, const struct kvw_label *labels,
 	size_t count)
 {
-	struct kvw_text *text = collect->text;
+	struct kvw_page *text = collect->text;
 
-	kvw_text_string(text, collect->info->name);
-	kvw_text_string(text, suffix);
+	kvw_page_string(text, collect->info->name);
+	kvw_page_string(text, suffix);
 	for (size_t i = 0; i < count; i++) {
-		kvw_text_put(text, i == 0 ? "{" : ",", 1);
-		kvw_text_string(text, labels[i].name);
-		kvw_text_put(text, "=\"", 2);
-		kvw_text_label(text, labels[i].value);
-		kvw_text_put(text, "\"", 1);
+		kvw_page_put(text, i == 0 ? "{" : ",", 1);
+		kvw_page_string(text, labels[i].name);
+		kvw_page_put(text, "=\"", 2);
+		kvw_page_label(text, labels[i].value);
+		kvw_page_put(text, "\"", 1);
 	}
-	kvw_text_string(text, count > 0 ? "} " : " ");
+	kvw_page_string(text, count > 0 ? "} " : " ");
 }
 
 void kvw_sample_u64(struct kvw_collect *collect, const struct kvw_label *labels, size_t count,
 	uint64_t value)
 {
 	kvw_sample(collect, "", labels, count);
-	kvw_text_u64(collect->text, value);
-	kvw_text_put(collect->text, "\n", 1);
+	kvw_page_u64(collect->text, value);
+	kvw_page_put(collect->text, "\n", 1);
 }
 
 void kvw_sample_double(struct kvw_collect *collect, const struct kvw_label *labels, size_t count,
 	double value)
 {
 	kvw_sample(collect, "", labels, count);
-	kvw_text_double(collect->text, value);
-	kvw_text_put(collect->text, "\n", 1);
+	kvw_page_double(collect->text, value);
+	kvw_page_put(collect->text, "\n", 1);
 }
 
 void kvw_sample_histogram(struct kvw_collect *collect, const struct kvw_label *labels, size_t count,
 	const struct kvw_bounds *bounds, const struct kvw_histogram_sum *sum)
 {
-	struct kvw_text *text = collect->text;
+	struct kvw_page *text = collect->text;
 	uint64_t cumulative = 0;
 	struct kvw_label all[8];
 	char le[32];
@@ -70,15 +70,15 @@ void kvw_sample_histogram(struct kvw_collect *collect, const struct kvw_label *l
 		all[count].value = kvw_slice_of(i < bounds->count ? le : "+Inf");
 		cumulative += sum->buckets[i];
 		kvw_sample(collect, "_bucket", all, count + 1);
-		kvw_text_u64(text, cumulative);
-		kvw_text_put(text, "\n", 1);
+		kvw_page_u64(text, cumulative);
+		kvw_page_put(text, "\n", 1);
 	}
 	kvw_sample(collect, "_sum", labels, count);
-	kvw_text_seconds(text, (int64_t)sum->sum_ns);
-	kvw_text_put(text, "\n", 1);
+	kvw_page_seconds(text, (int64_t)sum->sum_ns);
+	kvw_page_put(text, "\n", 1);
 	kvw_sample(collect, "_count", labels, count);
-	kvw_text_u64(text, cumulative);
-	kvw_text_put(text, "\n", 1);
+	kvw_page_u64(text, cumulative);
+	kvw_page_put(text, "\n", 1);
 }
 
 uint64_t kvw_shards_sum(const struct kvw_metrics *metrics, size_t offset)
@@ -132,23 +132,23 @@ void kvw_metrics_tick(struct kvw_metrics *metrics, int64_t now_ns)
 	pthread_mutex_unlock(&metrics->lock);
 }
 
-static void write_head(struct kvw_text *out, const struct kvw_metric_info *info)
+static void write_head(struct kvw_page *out, const struct kvw_metric_info *info)
 {
-	kvw_text_string(out, "# HELP ");
-	kvw_text_string(out, info->name);
-	kvw_text_put(out, " ", 1);
-	kvw_text_string(out, info->help);
-	kvw_text_string(out, "\n# TYPE ");
-	kvw_text_string(out, info->name);
-	kvw_text_put(out, " ", 1);
-	kvw_text_string(out, info->type);
-	kvw_text_put(out, "\n", 1);
+	kvw_page_string(out, "# HELP ");
+	kvw_page_string(out, info->name);
+	kvw_page_put(out, " ", 1);
+	kvw_page_string(out, info->help);
+	kvw_page_string(out, "\n# TYPE ");
+	kvw_page_string(out, info->name);
+	kvw_page_put(out, " ", 1);
+	kvw_page_string(out, info->type);
+	kvw_page_put(out, "\n", 1);
 }
 
 enum kvw_err kvw_metrics_render(struct kvw_metrics *metrics, int64_t now_ns, char **text,
 	size_t *len)
 {
-	struct kvw_text out = {0};
+	struct kvw_page out = {0};
 	struct kvw_collect collect = {.metrics = metrics, .text = &out, .now_ns = now_ns};
 
 	pthread_mutex_lock(&metrics->lock);

@@ -1,49 +1,49 @@
 /*
- * text.c - see text.h.
+ * page.c - see page.h.
  *
  * The JSON escape is also the access log's, once per string of each request: a run of plain ASCII
  * is found by a table and copied whole. UTF-8 is checked because a request target may hold any
  * byte, and one bad byte would make the whole line unreadable for strict consumers of the log.
  */
-#include "text.h"
+#include "page.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-static bool reserve(struct kvw_text *text, size_t more)
+static bool reserve(struct kvw_page *page, size_t more)
 {
-	size_t capacity = text->capacity == 0 ? 4096 : text->capacity;
+	size_t capacity = page->capacity == 0 ? 4096 : page->capacity;
 	char *data;
 
-	if (text->failed)
+	if (page->failed)
 		return false;
-	if (more <= text->capacity - text->len)
+	if (more <= page->capacity - page->len)
 		return true;
-	while (capacity - text->len < more)
+	while (capacity - page->len < more)
 		capacity *= 2;
-	data = realloc(text->data, capacity);
+	data = realloc(page->data, capacity);
 	if (data == NULL) {
-		text->failed = true;
+		page->failed = true;
 		return false;
 	}
-	text->data = data;
-	text->capacity = capacity;
+	page->data = data;
+	page->capacity = capacity;
 	return true;
 }
 
-void kvw_text_put(struct kvw_text *text, const char *data, size_t len)
+void kvw_page_put(struct kvw_page *page, const char *data, size_t len)
 {
-	if (len == 0 || !reserve(text, len))
+	if (len == 0 || !reserve(page, len))
 		return;
-	memcpy(text->data + text->len, data, len);
-	text->len += len;
+	memcpy(page->data + page->len, data, len);
+	page->len += len;
 }
 
-void kvw_text_string(struct kvw_text *text, const char *string)
+void kvw_page_string(struct kvw_page *page, const char *string)
 {
-	kvw_text_put(text, string, strlen(string));
+	kvw_page_put(page, string, strlen(string));
 }
 
 size_t kvw_decimal(char *out, uint64_t value)
@@ -60,35 +60,35 @@ size_t kvw_decimal(char *out, uint64_t value)
 	return n;
 }
 
-void kvw_text_u64(struct kvw_text *text, uint64_t value)
+void kvw_page_u64(struct kvw_page *page, uint64_t value)
 {
 	char digits[20];
 
-	kvw_text_put(text, digits, kvw_decimal(digits, value));
+	kvw_page_put(page, digits, kvw_decimal(digits, value));
 }
 
-void kvw_text_i64(struct kvw_text *text, int64_t value)
+void kvw_page_i64(struct kvw_page *page, int64_t value)
 {
 	if (value < 0)
-		kvw_text_put(text, "-", 1);
-	kvw_text_u64(text, value < 0 ? -(uint64_t)value : (uint64_t)value);
+		kvw_page_put(page, "-", 1);
+	kvw_page_u64(page, value < 0 ? -(uint64_t)value : (uint64_t)value);
 }
 
-void kvw_text_double(struct kvw_text *text, double value)
+void kvw_page_double(struct kvw_page *page, double value)
 {
 	char number[40];
 
 	if (isnan(value)) {
-		kvw_text_string(text, "NaN");
+		kvw_page_string(page, "NaN");
 	} else if (isinf(value)) {
-		kvw_text_string(text, value > 0 ? "+Inf" : "-Inf");
+		kvw_page_string(page, value > 0 ? "+Inf" : "-Inf");
 	} else {
 		snprintf(number, sizeof(number), "%.15g", value);
-		kvw_text_string(text, number);
+		kvw_page_string(page, number);
 	}
 }
 
-void kvw_text_seconds(struct kvw_text *text, int64_t ns)
+void kvw_page_seconds(struct kvw_page *page, int64_t ns)
 {
 	uint64_t magnitude = ns < 0 ? -(uint64_t)ns : (uint64_t)ns;
 	uint64_t rest = magnitude % 1000000000;
@@ -96,16 +96,16 @@ void kvw_text_seconds(struct kvw_text *text, int64_t ns)
 	size_t digits = 9;
 
 	if (ns < 0)
-		kvw_text_put(text, "-", 1);
-	kvw_text_u64(text, magnitude / 1000000000);
+		kvw_page_put(page, "-", 1);
+	kvw_page_u64(page, magnitude / 1000000000);
 	if (rest == 0)
 		return;
 	for (size_t i = 9; i-- > 0; rest /= 10)
 		fraction[i] = (char)('0' + rest % 10);
 	while (fraction[digits - 1] == '0')
 		digits--;
-	kvw_text_put(text, ".", 1);
-	kvw_text_put(text, fraction, digits);
+	kvw_page_put(page, ".", 1);
+	kvw_page_put(page, fraction, digits);
 }
 
 /* Length of the well-formed UTF-8 sequence at p (RFC 3629), 0 if there is none. */
@@ -201,31 +201,31 @@ size_t kvw_json_escape(char *out, size_t room, struct kvw_slice value)
 	return at;
 }
 
-void kvw_text_json(struct kvw_text *text, struct kvw_slice value)
+void kvw_page_json(struct kvw_page *page, struct kvw_slice value)
 {
-	if (!reserve(text, value.len * 6 + 2))
+	if (!reserve(page, value.len * 6 + 2))
 		return;
-	text->data[text->len++] = '"';
-	text->len += kvw_json_escape(text->data + text->len, value.len * 6, value);
-	text->data[text->len++] = '"';
+	page->data[page->len++] = '"';
+	page->len += kvw_json_escape(page->data + page->len, value.len * 6, value);
+	page->data[page->len++] = '"';
 }
 
-void kvw_text_label(struct kvw_text *text, struct kvw_slice value)
+void kvw_page_label(struct kvw_page *page, struct kvw_slice value)
 {
 	const unsigned char *p = (const unsigned char *)value.data;
 
 	for (size_t i = 0, n; i < value.len; i += n) {
 		n = utf8_length(p + i, value.len - i);
 		if (n == 0) {
-			kvw_text_string(text, "\xEF\xBF\xBD");
+			kvw_page_string(page, "\xEF\xBF\xBD");
 			n = 1;
 		} else if (p[i] == '\n') {
-			kvw_text_put(text, "\\n", 2);
+			kvw_page_put(page, "\\n", 2);
 		} else if (p[i] == '"' || p[i] == '\\') {
-			kvw_text_put(text, "\\", 1);
-			kvw_text_put(text, value.data + i, 1);
+			kvw_page_put(page, "\\", 1);
+			kvw_page_put(page, value.data + i, 1);
 		} else {
-			kvw_text_put(text, value.data + i, n);
+			kvw_page_put(page, value.data + i, n);
 		}
 	}
 }
