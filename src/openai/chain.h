@@ -1,0 +1,49 @@
+/*
+ * chain.h - how hashes of pieces become the hash of the whole.
+ *
+ * Pieces (chunks of text, keys, names) are hashed with XXH3-64; what combines them is one 64 by 64
+ * bit multiplication, its halves added without carry, which is what XXH3 itself does inside. It
+ * costs a fifth of an XXH3 call and a prompt of 256 KB needs a thousand of them.
+ *
+ * Everything that is folded begins with a tag, so that a text can never be taken for a tool or the
+ * end of one message for the beginning of the next. Changing anything here changes what every
+ * replica of the router computes: raise KVW_CHAIN_VERSION then.
+ */
+#ifndef KVW_CHAIN_H
+#define KVW_CHAIN_H
+
+#include <stdint.h>
+
+#define KVW_CHAIN_VERSION UINT64_C(1)
+
+/* First member of a fold. Arbitrary odd numbers. */
+#define KVW_TAG_SEED      UINT64_C(0x6b767761792d7331)
+#define KVW_TAG_TEXT      UINT64_C(0x9e3779b97f4a7c15) /* a prompt as given */
+#define KVW_TAG_TALK      UINT64_C(0xbf58476d1ce4e5b9) /* a conversation, put through a template */
+#define KVW_TAG_TOOLS     UINT64_C(0x94d049bb133111eb)
+#define KVW_TAG_FUNCTIONS UINT64_C(0xd6e8feb86659fd93)
+#define KVW_TAG_MESSAGE   UINT64_C(0xa0761d6478bd642f)
+#define KVW_TAG_PART      UINT64_C(0xe7037ed1a0b428db)
+#define KVW_TAG_STRING    UINT64_C(0x8ebc6af09c88c6e3)
+#define KVW_TAG_NUMBER    UINT64_C(0x589965cc75374cc3)
+#define KVW_TAG_OBJECT    UINT64_C(0x1d8e4e27c47d124f)
+#define KVW_TAG_ARRAY     UINT64_C(0xeb44accab455d165)
+#define KVW_TAG_NULL      UINT64_C(0x2f7d1e5c9a3b6847)
+#define KVW_TAG_TRUE      UINT64_C(0x4c1b2a9d3e5f7061)
+#define KVW_TAG_FALSE     UINT64_C(0x7a8b9cadbecfd0e3)
+
+/* What a chat template adds around one message, in units of text: some four tokens. */
+#define KVW_MESSAGE_UNITS 16u
+/* Images, audio, files: what counts is the digest, not the length of the data. */
+#define KVW_MEDIA_UNITS 16u
+
+/* The hash of `a` followed by `b`. Not commutative. */
+static inline uint64_t kvw_mix(uint64_t a, uint64_t b)
+{
+	unsigned __int128 product = (unsigned __int128)(a ^ UINT64_C(0x2d358dccaa6c78a5)) *
+				    (b ^ UINT64_C(0x8bb84b93962eacc9));
+
+	return (uint64_t)product ^ (uint64_t)(product >> 64);
+}
+
+#endif

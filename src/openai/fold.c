@@ -1,0 +1,188 @@
+/*
+ * fold.c - from pieces, in the order of the body, to the chain, in the order of the prompt.
+ *
+ * h0 = format, kind of prompt, model, salt, settings of the template. Then tools, system,
+ * messages; within a message role and type, members other than content, content, calls. A piece of
+ * no units changes all hashes behind it but is no chunk of its own.
+ *
+ * LoRA adapters are named by the model field, so the model's name covers them.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include "scan_state.h"
+
+/* Where the fold is. */
+struct fold {
+	uint64_t hash;
+	uint32_t units;
+	struct kvw_chunk *next; /* room enough was made before */
+};
+
+static inline void fold_piece(struct fold *fold, uint64_t hash, uint32_t units)
+{
+	if (hash == 0 && units == 0)
+		return;
+	fold->hash = kvw_mix(fold->hash, hash);
+	if (units == 0)
+		return;
+	fold->units += units;
+	*fold->next++ = (struct kvw_chunk){fold->hash, fold->units, 0};
+}
+
+static void fold_range(const struct kvw_scan *scan, struct fold *fold, struct range range)
+{
+	const struct kvw_piece *pieces = scan->text.pieces + range.first;
+
+	for (uint32_t i = 0; i < range.count; i++)
+		fold_piece(fold, pieces[i].hash, pieces[i].units);
+}
+
+static void fold_tools(
+	const struct kvw_scan *scan, struct fold *fold, uint64_t tag, struct range tools)
+{
+	if (tools.count == 0)
+		return;
+	fold->hash = kvw_mix(fold->hash, tag);
+	fold_range(scan, fold, tools);
+}
+
+static void fold_message(
+	const struct kvw_scan *scan, struct fold *fold, const struct message *message)
+{
+	uint64_t head = kvw_mix(kvw_mix(KVW_TAG_MESSAGE, message->role), message->type);
+
+	fold->hash = kvw_mix(fold->hash, head);
+	fold->units += KVW_MESSAGE_UNITS;
+	fold_piece(fold, message->extra.hash, message->extra.units);
+	fold_range(scan, fold, message->content);
+	fold_piece(fold, message->calls[0].hash, message->calls[0].units);
+	fold_piece(fold, message->calls[1].hash, message->calls[1].units);
+}
+
+static uint64_t slot_hash(const struct kvw_scan *scan, enum slot slot)
+{
+	struct range range = scan->slots[slot];
+
+	if (range.first == UINT32_MAX)
+		return 0;
+	return XXH3_64bits(scan->held.data + range.first, range.count);
+}
+
+/* Settings spelt out that would be so anyway mean the same as none. */
+static bool is_default(const struct kvw_scan *scan, unsigned setting, bool talk)
+{
+	uint64_t value = scan->settings[setting];
+
+	switch (setting) {
+	case SETTING_ADD_GENERATION_PROMPT:
+		return value == KVW_TAG_TRUE;
+	case SETTING_CONTINUE_FINAL_MESSAGE:
+		return value == KVW_TAG_FALSE;
+	case SETTING_ADD_SPECIAL_TOKENS:
+		return value == (talk ? KVW_TAG_FALSE : KVW_TAG_TRUE);
+	default:
+		return value == 0;
+	}
+}
+
+static uint64_t seed_of(const struct kvw_scan *scan, bool talk)
+{
+	uint64_t hash = kvw_mix(KVW_TAG_SEED, KVW_CHAIN_VERSION);
+
+	hash = kvw_mix(hash, talk ? KVW_TAG_TALK : KVW_TAG_TEXT);
+	hash = kvw_mix(hash, slot_hash(scan, SLOT_MODEL));
+	hash = kvw_mix(hash, slot_hash(scan, SLOT_SALT));
+	for (unsigned i = 0; i < SETTING_COUNT; i++) {
+		if (scan->settings[i] != 0 && !is_default(scan, i, talk))
+			hash = kvw_mix(kvw_mix(hash, i + 1), scan->settings[i]);
+	}
+	return hash;
+}
+
+/* Makes room for the chunks, and for one chain's end. */
+static enum kvw_err reserve(struct kvw_scan *scan, uint32_t count)
+{
+	struct kvw_chunk *chunks;
+
+	if (count > scan->chunk_capacity) {
+		chunks = realloc(scan->chunks, count * 2 * sizeof(*chunks));
+		if (chunks == NULL)
+			return KVW_ENOMEM;
+		scan->chunks = chunks;
+		scan->chunk_capacity = count * 2;
+	}
+	return KVW_OK;
+}
+
+static enum kvw_err fold_prompts(struct kvw_scan *scan, struct kvw_route_request *out)
+{
+	uint32_t count = (uint32_t)scan->text.piece_count - scan->prompt_first, from = 0;
+	enum kvw_err err = reserve(scan, count);
+
+	if (err != KVW_OK)
+		return err;
+	for (uint32_t c = 0; c < scan->chain_count; c++) {
+		struct fold fold = {out->seed, 0, scan->chunks + from};
+
+		fold_range(scan, &fold,
+			(struct range){scan->prompt_first + from, scan->chain_ends[c] - from});
+		from = scan->chain_ends[c];
+	}
+	out->chunk_count = from;
+	out->token_ids = scan->prompt_ids;
+	return KVW_OK;
+}
+
+static enum kvw_err fold_talk(struct kvw_scan *scan, struct kvw_route_request *out)
+{
+	uint32_t room = scan->tools.count + scan->functions.count +
+			(scan->has_system ? scan->system.content.count + 3 : 0);
+	struct fold fold = {.hash = out->seed};
+	enum kvw_err err;
+
+	for (uint32_t i = 0; i < scan->message_count; i++)
+		room += scan->messages[i].content.count + 3;
+	err = reserve(scan, room);
+	if (err != KVW_OK)
+		return err;
+	fold.next = scan->chunks;
+	fold_tools(scan, &fold, KVW_TAG_TOOLS, scan->tools);
+	fold_tools(scan, &fold, KVW_TAG_FUNCTIONS, scan->functions);
+	if (scan->has_system)
+		fold_message(scan, &fold, &scan->system);
+	for (uint32_t i = 0; i < scan->message_count; i++)
+		fold_message(scan, &fold, &scan->messages[i]);
+	out->chunk_count = (uint32_t)(fold.next - scan->chunks);
+	scan->chain_count = 0;
+	if (!prompt_chain_end(scan))
+		return KVW_ENOMEM;
+	scan->chain_ends[0] = out->chunk_count;
+	return KVW_OK;
+}
+
+enum kvw_err fold_chain(struct kvw_scan *scan, struct kvw_route_request *out)
+{
+	struct kvw_route_request result = *out;
+	enum kvw_err err;
+
+	result.seed = seed_of(scan, scan->has_messages);
+	result.teaches = scan->api == KVW_API_COMPLETIONS || scan->api == KVW_API_CHAT ||
+			 scan->api == KVW_API_RESPONSES || scan->api == KVW_API_MESSAGES;
+	/* What came before a previous response is on its worker, not in this body. */
+	result.content_known = scan->has_prompt != scan->has_messages && scan->unknown == 0 &&
+			       scan->slots[SLOT_PREVIOUS].first == UINT32_MAX;
+	if (result.content_known) {
+		err = scan->has_prompt ? fold_prompts(scan, &result) : fold_talk(scan, &result);
+		if (err != KVW_OK)
+			return err;
+		result.chunks = scan->chunks;
+		result.chain_ends = scan->chain_ends;
+		result.chain_count = scan->chain_count;
+	}
+	*out = result;
+	return KVW_OK;
+}

@@ -1,0 +1,524 @@
+/*
+ * scan.c - JSON tokens out of a body that arrives in pieces.
+ *
+ * A state machine of the grammar: what may come next, nothing about meaning. A token that lies in
+ * one piece is handed on where it lies; one that is cut (a key, a number, an escape) is collected
+ * first. Strings of prompt text go to text.c in whole spans.
+ *
+ * Strict: RFC 8259 and an object at the top, nothing around it but white space. Not checked: UTF-8
+ * (see text.h). The innermost SCAN_DEPTH containers are a fixed array, so depth costs no memory and
+ * no recursion.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include "scan_state.h"
+
+enum kvw_err kvw_scan_create(const struct kvw_scan_options *options, struct kvw_scan **out)
+{
+	static const char *const text_types[] = {"text", "input_text", "output_text", "summary_text"};
+	struct kvw_scan *scan;
+
+	if (options != NULL && options->session_field_count > KVW_SCAN_MAX_SESSION_FIELDS)
+		return KVW_EINVAL;
+	scan = aligned_alloc(64, (sizeof(*scan) + 63) / 64 * 64);
+	if (scan == NULL)
+		return KVW_ENOMEM;
+	memset(scan, 0, sizeof(*scan));
+	scan->ops = kvw_text_ops();
+	for (size_t i = 0; options != NULL && i < options->session_field_count; i++)
+		scan->session_names[i] = kvw_slice_of(options->session_fields[i]);
+	scan->session_count = options == NULL ? 0 : (uint32_t)options->session_field_count;
+	for (size_t i = 0; i < sizeof(text_types) / sizeof(text_types[0]); i++)
+		scan->hash_text[i] = value_of_word(text_types[i]);
+	scan->hash_message = value_of_word("message");
+	scan->hash_user = value_of_word("user");
+	scan->hash_system = value_of_word("system");
+	kvw_scan_reset(scan, KVW_API_OTHER);
+	*out = scan;
+	return KVW_OK;
+}
+
+/* Frees what grows with the body. */
+static void release(struct kvw_scan *scan)
+{
+	free(scan->scratch.data);
+	free(scan->held.data);
+	free(scan->messages);
+	free(scan->chain_ends);
+	free(scan->members);
+	free(scan->chunks);
+	free(scan->text.pieces);
+	scan->scratch = scan->held = (struct buffer){NULL, 0, 0};
+	scan->messages = NULL;
+	scan->chain_ends = NULL;
+	scan->members = NULL;
+	scan->chunks = NULL;
+	scan->text.pieces = NULL;
+	scan->message_capacity = scan->chain_capacity = scan->member_capacity = 0;
+	scan->chunk_capacity = 0;
+	scan->text.piece_capacity = 0;
+}
+
+void kvw_scan_destroy(struct kvw_scan *scan)
+{
+	if (scan == NULL)
+		return;
+	release(scan);
+	free(scan);
+}
+
+size_t kvw_scan_memory(const struct kvw_scan *scan)
+{
+	return sizeof(*scan) + scan->scratch.capacity + scan->held.capacity +
+	       scan->message_capacity * sizeof(*scan->messages) +
+	       scan->chain_capacity * sizeof(*scan->chain_ends) +
+	       scan->member_capacity * sizeof(*scan->members) +
+	       scan->chunk_capacity * sizeof(*scan->chunks) +
+	       scan->text.piece_capacity * sizeof(*scan->text.pieces);
+}
+
+void kvw_scan_reset(struct kvw_scan *scan, enum kvw_api api)
+{
+	if (kvw_scan_memory(scan) > SCAN_KEEP_BYTES)
+		release(scan);
+	scan->state = STATE_ROOT;
+	scan->api = api;
+	scan->depth = 0;
+	scan->escape_len = 0;
+	scan->high = 0;
+	scan->scratch.len = scan->held.len = 0;
+	scan->no_memory = scan->stream = scan->include_usage = false;
+	scan->unknown = 0;
+	scan->has_messages = scan->has_prompt = scan->has_system = scan->prompt_ids = false;
+	for (int i = 0; i < SLOT_COUNT; i++)
+		scan->slots[i] = (struct range){UINT32_MAX, 0};
+	memset(scan->settings, 0, sizeof(scan->settings));
+	scan->tools = scan->functions = (struct range){0, 0};
+	scan->message = NULL;
+	scan->message_count = scan->chain_count = scan->member_count = 0;
+	scan->prompt_first = 0;
+	scan->fed_bytes = 0;
+	scan->text.piece_count = 0;
+	scan->text.overflow = false;
+	scan->text.fill = 0;
+}
+
+bool buffer_append(struct kvw_scan *scan, struct buffer *buffer, const char *data, size_t len)
+{
+	if (buffer->capacity - buffer->len < len) {
+		size_t capacity = (buffer->len + len) * 2 + 64;
+		char *grown = realloc(buffer->data, capacity);
+
+		if (grown == NULL) {
+			scan->no_memory = true;
+			return false;
+		}
+		buffer->data = grown;
+		buffer->capacity = capacity;
+	}
+	if (len > 0)
+		memcpy(buffer->data + buffer->len, data, len);
+	buffer->len += len;
+	return true;
+}
+
+/* The body is over for us. */
+static const char *fail(struct kvw_scan *scan, const char *end)
+{
+	scan->state = STATE_FAILED;
+	return end;
+}
+
+/* Bytes that may stand in a string and mean themselves. */
+static inline bool is_plain(char c)
+{
+	return (unsigned char)c >= 0x20 && c != '"' && c != '\\';
+}
+
+static inline bool is_space(char c)
+{
+	return c == ' ' || c == '\n' || c == '\r' || c == '\t';
+}
+
+/* One character of a string that did not lie there as it is meant. */
+static bool put(struct kvw_scan *scan, uint32_t code)
+{
+	unsigned char bytes[8];
+	size_t len;
+
+	if (scan->sink == SINK_TEXT) {
+		len = kvw_text_spell(bytes, code);
+		kvw_text_put(&scan->text, bytes, len);
+		return true;
+	}
+	len = kvw_text_utf8(bytes, code);
+	return buffer_append(scan, scan->sink == SINK_KEY ? &scan->scratch : &scan->held,
+		(const char *)bytes, len);
+}
+
+/* A code unit of \uXXXX. A high surrogate waits for what follows. */
+static bool put_unit(struct kvw_scan *scan, uint32_t unit)
+{
+	uint32_t high = scan->high;
+
+	scan->high = 0;
+	if (high != 0) {
+		if ((unit & 0xfc00) == 0xdc00)
+			return put(scan, 0x10000 + ((high & 0x3ff) << 10) + (unit & 0x3ff));
+		if (!put(scan, high))
+			return false;
+	}
+	if ((unit & 0xfc00) == 0xd800) {
+		scan->high = unit;
+		return true;
+	}
+	return put(scan, unit);
+}
+
+/* What the letter behind a backslash stands for; UINT32_MAX: nothing. */
+static uint32_t short_escape(char letter)
+{
+	switch (letter) {
+	case '"':
+	case '\\':
+	case '/':
+		return (uint32_t)letter;
+	case 'b':
+		return '\b';
+	case 'f':
+		return '\f';
+	case 'n':
+		return '\n';
+	case 'r':
+		return '\r';
+	case 't':
+		return '\t';
+	default:
+		return UINT32_MAX;
+	}
+}
+
+/*
+ * Goes on with an escape byte by byte, or, if a high surrogate waits and none follows, lets it
+ * stand alone.
+ */
+static const char *take_escape(struct kvw_scan *scan, const char *p, const char *end)
+{
+	uint32_t code;
+
+	if (scan->escape_len == 0 && *p != '\\') {
+		code = scan->high;
+		scan->high = 0;
+		return put(scan, code) ? p : fail(scan, end);
+	}
+	while (p < end) {
+		scan->escape[scan->escape_len++] = *p++;
+		if (scan->escape_len == 2 && scan->escape[1] != 'u')
+			code = short_escape(scan->escape[1]);
+		else if (scan->escape_len == 6)
+			code = kvw_text_hex4(scan->escape + 2);
+		else
+			continue;
+		scan->escape_len = 0;
+		if (code == UINT32_MAX || !put_unit(scan, code))
+			return fail(scan, end);
+		return p;
+	}
+	return p;
+}
+
+static const char *end_string(struct kvw_scan *scan, const char *p, const char *end)
+{
+	if (scan->sink == SINK_KEY) {
+		schema_key(scan, scan->scratch.data, scan->scratch.len);
+		scan->state = STATE_COLON;
+		return p;
+	}
+	if (!schema_string_end(scan))
+		return fail(scan, end);
+	scan->state = STATE_AFTER;
+	return p;
+}
+
+/* Goes on inside a string. */
+static const char *take_string(struct kvw_scan *scan, const char *p, const char *end)
+{
+	while (p < end) {
+		const char *from = p;
+
+		if (scan->escape_len > 0 || scan->high != 0) {
+			p = take_escape(scan, p, end);
+			continue;
+		}
+		if (scan->sink == SINK_TEXT) {
+			p = scan->ops->run(&scan->text, p, end);
+		} else {
+			while (p < end && is_plain(*p))
+				p++;
+			if (!buffer_append(scan,
+				    scan->sink == SINK_KEY ? &scan->scratch : &scan->held, from,
+				    (size_t)(p - from)))
+				return fail(scan, end);
+		}
+		if (p == end)
+			break;
+		if (*p == '"')
+			return end_string(scan, p + 1, end);
+		if (*p != '\\')
+			return fail(scan, end);
+		p = take_escape(scan, p, end);
+	}
+	return p;
+}
+
+/* A key: p behind its opening quote. */
+static const char *begin_key(struct kvw_scan *scan, const char *p, const char *end)
+{
+	const char *q = p;
+
+	while (q < end && is_plain(*q))
+		q++;
+	if (q < end && *q == '"') {
+		schema_key(scan, p, (size_t)(q - p));
+		scan->state = STATE_COLON;
+		return q + 1;
+	}
+	scan->scratch.len = 0;
+	if (!buffer_append(scan, &scan->scratch, p, (size_t)(q - p)))
+		return fail(scan, end);
+	scan->sink = SINK_KEY;
+	scan->state = STATE_STRING;
+	return q;
+}
+
+/* RFC 8259: -? (0 | [1-9] digits) (. digits)? ([eE] [+-]? digits)? */
+static bool is_number(const char *p, size_t len)
+{
+	const char *end = p + len, *from;
+
+	if (p < end && *p == '-')
+		p++;
+	from = p;
+	while (p < end && *p >= '0' && *p <= '9')
+		p++;
+	if (p == from || (*from == '0' && p > from + 1))
+		return false;
+	if (p < end && *p == '.') {
+		from = ++p;
+		while (p < end && *p >= '0' && *p <= '9')
+			p++;
+		if (p == from)
+			return false;
+	}
+	if (p < end && (*p | 0x20) == 'e') {
+		p++;
+		if (p < end && (*p == '+' || *p == '-'))
+			p++;
+		from = p;
+		while (p < end && *p >= '0' && *p <= '9')
+			p++;
+		if (p == from)
+			return false;
+	}
+	return p == end;
+}
+
+/* Goes on with, or begins, a number. It ends where something else begins. */
+static const char *take_number(struct kvw_scan *scan, const char *p, const char *end)
+{
+	const char *q = p, *text = p;
+	size_t len;
+
+	while (q < end && ((*q >= '0' && *q <= '9') || *q == '-' || *q == '+' || *q == '.' ||
+				  *q == 'e' || *q == 'E'))
+		q++;
+	len = (size_t)(q - p);
+	if (q == end || scan->scratch.len > 0) {
+		if (!buffer_append(scan, &scan->scratch, p, len))
+			return fail(scan, end);
+		scan->state = STATE_NUMBER;
+		if (q == end)
+			return q;
+		text = scan->scratch.data;
+		len = scan->scratch.len;
+	}
+	if (!is_number(text, len) || !schema_number(scan, text, len))
+		return fail(scan, end);
+	scan->state = STATE_AFTER;
+	return q;
+}
+
+static const char *take_literal(struct kvw_scan *scan, const char *p, const char *end)
+{
+	while (p < end && *scan->literal != '\0') {
+		if (*p++ != *scan->literal++)
+			return fail(scan, end);
+	}
+	if (*scan->literal == '\0') {
+		if (!schema_literal(scan, scan->literal_first))
+			return fail(scan, end);
+		scan->state = STATE_AFTER;
+	}
+	return p;
+}
+
+/* p at the first byte of a value. */
+static const char *begin_value(struct kvw_scan *scan, const char *p, const char *end)
+{
+	switch (*p) {
+	case '"':
+		if (!schema_string_begin(scan))
+			return fail(scan, end);
+		scan->state = STATE_STRING;
+		return take_string(scan, p + 1, end);
+	case '{':
+	case '[':
+		if (scan->depth == SCAN_DEPTH || !schema_open(scan, *p == '['))
+			return fail(scan, end);
+		scan->state = *p == '[' ? STATE_VALUE_OR_CLOSE : STATE_KEY_OR_CLOSE;
+		return p + 1;
+	case 't':
+	case 'f':
+	case 'n':
+		scan->literal = *p == 't' ? "rue" : *p == 'f' ? "alse" : "ull";
+		scan->literal_first = *p;
+		scan->state = STATE_LITERAL;
+		return take_literal(scan, p + 1, end);
+	default:
+		scan->scratch.len = 0;
+		return take_number(scan, p, end);
+	}
+}
+
+static const char *close_container(struct kvw_scan *scan, const char *p, const char *end)
+{
+	if (scan_top(scan)->list != (*p == ']') || !schema_close(scan))
+		return fail(scan, end);
+	scan->state = scan->depth == 0 ? STATE_END : STATE_AFTER;
+	return p + 1;
+}
+
+/* A value, or the end of an empty list. Runs of token ids are taken at once. */
+static const char *take_value(struct kvw_scan *scan, const char *p, const char *end)
+{
+	if (scan->depth > 0 && scan_top(scan)->member == NODE_ID) {
+		const char *q = scan->ops->ids(&scan->text, p, end);
+
+		if (q != p) {
+			scan->state = STATE_VALUE;
+			return q;
+		}
+	}
+	if (*p == ']' && scan->state == STATE_VALUE_OR_CLOSE)
+		return close_container(scan, p, end);
+	return begin_value(scan, p, end);
+}
+
+/* The next token, or a part of it. p < end. */
+static const char *take_token(struct kvw_scan *scan, const char *p, const char *end)
+{
+	if (scan->state == STATE_STRING)
+		return take_string(scan, p, end);
+	if (scan->state == STATE_NUMBER)
+		return take_number(scan, p, end);
+	if (scan->state == STATE_LITERAL)
+		return take_literal(scan, p, end);
+	while (is_space(*p)) {
+		if (++p == end)
+			return p;
+	}
+	switch (scan->state) {
+	case STATE_ROOT:
+		return *p == '{' ? begin_value(scan, p, end) : fail(scan, end);
+	case STATE_KEY_OR_CLOSE:
+		if (*p == '}')
+			return close_container(scan, p, end);
+		/* fallthrough */
+	case STATE_KEY:
+		return *p == '"' ? begin_key(scan, p + 1, end) : fail(scan, end);
+	case STATE_COLON:
+		if (*p != ':')
+			return fail(scan, end);
+		scan->state = STATE_VALUE;
+		return p + 1;
+	case STATE_VALUE:
+	case STATE_VALUE_OR_CLOSE:
+		return take_value(scan, p, end);
+	case STATE_AFTER:
+		if (*p != ',')
+			return *p == '}' || *p == ']' ? close_container(scan, p, end)
+						      : fail(scan, end);
+		scan->state = scan_top(scan)->list ? STATE_VALUE : STATE_KEY;
+		return p + 1;
+	default: /* STATE_END: nothing may follow */
+		return fail(scan, end);
+	}
+}
+
+void kvw_scan_feed(struct kvw_scan *scan, const char *data, size_t len)
+{
+	const char *p = data, *end = data + len;
+
+	scan->fed_bytes += len;
+	scan->text.piece_limit = scan->fed_bytes / SCAN_BYTES_PER_PIECE;
+	if (scan->text.piece_limit < SCAN_MIN_PIECES)
+		scan->text.piece_limit = SCAN_MIN_PIECES;
+	while (p < end && scan->state != STATE_FAILED)
+		p = take_token(scan, p, end);
+}
+
+/* The text of a slot; len 0 if absent. */
+static struct kvw_slice slot_text(const struct kvw_scan *scan, unsigned slot)
+{
+	struct range range = scan->slots[slot];
+
+	if (range.first == UINT32_MAX || range.count == 0)
+		return (struct kvw_slice){NULL, 0};
+	return (struct kvw_slice){scan->held.data + range.first, range.count};
+}
+
+/* The first session field, in the order of the options, that the body has. */
+static struct kvw_slice session_text(const struct kvw_scan *scan)
+{
+	struct kvw_slice found = {NULL, 0};
+
+	for (uint32_t i = 0; i < scan->session_count && found.len == 0; i++) {
+		unsigned slot = SLOT_SESSION + i;
+
+		/* A field that has a meaning of its own is kept once, there. */
+		if (kvw_slice_equal(scan->session_names[i], KVW_SLICE("model")))
+			slot = SLOT_MODEL;
+		else if (kvw_slice_equal(scan->session_names[i], KVW_SLICE("cache_salt")))
+			slot = SLOT_SALT;
+		else if (kvw_slice_equal(
+				 scan->session_names[i], KVW_SLICE("previous_response_id")))
+			slot = SLOT_PREVIOUS;
+		found = slot_text(scan, slot);
+	}
+	return found;
+}
+
+enum kvw_err kvw_scan_finish(struct kvw_scan *scan, struct kvw_route_request *out)
+{
+	enum kvw_err err = scan->no_memory ? KVW_ENOMEM : KVW_EPROTO;
+
+	memset(out, 0, sizeof(*out));
+	out->api = scan->api;
+	if (scan->state != STATE_END || scan->no_memory)
+		return err;
+	if (scan->text.overflow)
+		return scan->text.piece_count < scan->text.piece_limit ? KVW_ENOMEM : KVW_EPROTO;
+	err = fold_chain(scan, out);
+	if (err != KVW_OK)
+		return err;
+	out->model = slot_text(scan, SLOT_MODEL);
+	out->previous_id = slot_text(scan, SLOT_PREVIOUS);
+	out->session = session_text(scan);
+	out->stream = scan->stream;
+	out->include_usage = scan->include_usage;
+	return KVW_OK;
+}

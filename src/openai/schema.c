@@ -1,0 +1,556 @@
+/*
+ * schema.c - what each value of a request body means, by the container it is in and its key.
+ *
+ * The four APIs differ in their top-level keys only; below that a message is a message. A value
+ * whose type its path does not know ends the scan: what a worker would make of `"stream": "yes"`
+ * is not ours to guess. null means absent, except inside tools and other opaque values.
+ *
+ * Of duplicate keys the last counts, at every level, as in the workers' own parser.
+ */
+#include <string.h>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include "scan_state.h"
+
+#define BIT(api) (1u << KVW_API_##api)
+#define TALKS                                                                                      \
+	(BIT(CHAT) | BIT(RESPONSES) | BIT(MESSAGES) | BIT(COUNT_TOKENS) | BIT(TOKENIZE) |          \
+		BIT(EMBEDDINGS))
+#define PROMPTS (BIT(COMPLETIONS) | BIT(TOKENIZE))
+#define ALL     UINT16_MAX
+
+struct root_key {
+	const char *name;
+	uint8_t len;
+	uint8_t node; /* enum node */
+	uint8_t argument;
+	uint16_t apis;
+};
+
+#define KEY(name, node, argument, apis) {name, sizeof(name) - 1, node, argument, apis}
+
+/* Keys not listed here do not change the prompt. */
+static const struct root_key root_keys[] = {
+	KEY("model", NODE_SLOT, SLOT_MODEL, ALL),
+	KEY("messages", NODE_MESSAGES, 0, TALKS & ~BIT(RESPONSES)),
+	KEY("stream", NODE_STREAM, 0, ALL),
+	KEY("stream_options", NODE_STREAM_OPTIONS, 0, ALL),
+	KEY("prompt", NODE_PROMPT, 0, PROMPTS),
+	KEY("input", NODE_PROMPT, 0, BIT(EMBEDDINGS)),
+	KEY("input", NODE_INPUT, 0, BIT(RESPONSES)),
+	KEY("system", NODE_SYSTEM, 0, BIT(MESSAGES) | BIT(COUNT_TOKENS)),
+	KEY("instructions", NODE_SYSTEM, 0, BIT(RESPONSES)),
+	KEY("tools", NODE_TOOLS, 0, TALKS),
+	KEY("functions", NODE_FUNCTIONS, 0, BIT(CHAT)),
+	KEY("cache_salt", NODE_SLOT, SLOT_SALT, ALL),
+	KEY("previous_response_id", NODE_SLOT, SLOT_PREVIOUS, BIT(RESPONSES)),
+	KEY("prompt_embeds", NODE_UNKNOWN, 0, BIT(COMPLETIONS)),
+	KEY("conversation", NODE_UNKNOWN, 1, BIT(RESPONSES)),
+	KEY("previous_input_messages", NODE_UNKNOWN, 2, BIT(RESPONSES)),
+	KEY("chat_template", NODE_SETTING, SETTING_CHAT_TEMPLATE, TALKS),
+	KEY("chat_template_kwargs", NODE_SETTING, SETTING_CHAT_TEMPLATE_KWARGS, TALKS),
+	KEY("documents", NODE_SETTING, SETTING_DOCUMENTS, TALKS),
+	KEY("add_generation_prompt", NODE_SETTING, SETTING_ADD_GENERATION_PROMPT, TALKS),
+	KEY("continue_final_message", NODE_SETTING, SETTING_CONTINUE_FINAL_MESSAGE, TALKS),
+	KEY("add_special_tokens", NODE_SETTING, SETTING_ADD_SPECIAL_TOKENS, TALKS | PROMPTS),
+	KEY("truncate_prompt_tokens", NODE_SETTING, SETTING_TRUNCATE_PROMPT_TOKENS,
+		TALKS | PROMPTS),
+	KEY("mm_processor_kwargs", NODE_SETTING, SETTING_MM_PROCESSOR_KWARGS, TALKS),
+	KEY("reasoning_effort", NODE_SETTING, SETTING_REASONING_EFFORT, TALKS),
+	KEY("reasoning", NODE_SETTING, SETTING_REASONING, BIT(RESPONSES)),
+	KEY("thinking", NODE_SETTING, SETTING_THINKING, BIT(MESSAGES) | BIT(COUNT_TOKENS)),
+	KEY("prompt", NODE_SETTING, SETTING_PROMPT_TEMPLATE, BIT(RESPONSES)),
+	KEY("suffix", NODE_SETTING, SETTING_SUFFIX, BIT(COMPLETIONS)),
+};
+
+static inline bool is(const char *key, size_t len, const char *name, size_t name_len)
+{
+	return len == name_len && memcmp(key, name, len) == 0;
+}
+
+#define IS(name) is(key, len, name, sizeof(name) - 1)
+
+static void root_key(struct kvw_scan *scan, struct frame *frame, const char *key, size_t len)
+{
+	frame->member = NODE_SKIP;
+	for (size_t i = 0; i < sizeof(root_keys) / sizeof(root_keys[0]); i++) {
+		const struct root_key *known = &root_keys[i];
+
+		if (!is(key, len, known->name, known->len) || !(known->apis >> scan->api & 1))
+			continue;
+		frame->member = known->node;
+		frame->argument = known->argument;
+		return;
+	}
+	for (uint32_t i = 0; i < scan->session_count; i++) {
+		if (!is(key, len, scan->session_names[i].data, scan->session_names[i].len))
+			continue;
+		frame->member = NODE_SLOT;
+		frame->argument = (uint8_t)(SLOT_SESSION + i);
+		return;
+	}
+}
+
+/* Keys of a message that are not just some member of it. */
+static enum node message_key(const char *key, size_t len, uint8_t *argument)
+{
+	*argument = 0;
+	if (IS("role"))
+		return NODE_ROLE;
+	if (IS("content"))
+		return NODE_CONTENT;
+	if (IS("type"))
+		return NODE_ITEM_TYPE;
+	if (IS("tool_calls"))
+		return NODE_CALLS;
+	if (IS("function_call")) {
+		*argument = 1;
+		return NODE_CALLS;
+	}
+	/* An item's name and state in the API's own store never reach the template. */
+	if (IS("id") || IS("status") || IS("cache_control"))
+		return NODE_SKIP;
+	return NODE_VALUE;
+}
+
+static enum node part_key(const char *key, size_t len)
+{
+	if (IS("type"))
+		return NODE_PART_TYPE;
+	if (IS("text"))
+		return NODE_PART_TEXT;
+	return IS("cache_control") ? NODE_SKIP : NODE_VALUE;
+}
+
+void schema_key(struct kvw_scan *scan, const char *key, size_t len)
+{
+	struct frame *frame = scan_top(scan);
+
+	switch ((enum node)frame->node) {
+	case NODE_ROOT:
+		root_key(scan, frame, key, len);
+		return;
+	case NODE_STREAM_OPTIONS:
+		frame->member = IS("include_usage") ? NODE_INCLUDE_USAGE : NODE_SKIP;
+		return;
+	case NODE_MESSAGE:
+		frame->member = message_key(key, len, &frame->argument);
+		break;
+	case NODE_PART:
+		frame->member = part_key(key, len);
+		break;
+	case NODE_TOOL:
+		frame->member = IS("cache_control") ? NODE_SKIP : NODE_VALUE;
+		break;
+	default:
+		frame->member = frame->node == NODE_SKIP ? NODE_SKIP : NODE_VALUE;
+		break;
+	}
+	if (frame->member == NODE_VALUE) {
+		frame->key = XXH3_64bits(key, len);
+		frame->key_len = (uint32_t)len;
+		frame->media = value_is_media(key, len);
+	}
+}
+
+/* A value of which only the hash counts is complete. */
+static bool value_done(struct kvw_scan *scan, struct value value)
+{
+	struct frame *frame = scan_top(scan);
+
+	switch ((enum node)frame->member) {
+	case NODE_VALUE:
+		if (!frame->list)
+			return value_member(scan, frame, value);
+		frame->value = kvw_mix(frame->value, value.hash);
+		frame->units += value.units;
+		return true;
+	case NODE_SETTING:
+		scan->settings[frame->argument] = value.hash;
+		return true;
+	case NODE_TOOL:
+		kvw_text_push(&scan->text, value.hash, value.units);
+		return true;
+	case NODE_ROLE:
+		scan->message->role = value.hash;
+		return true;
+	case NODE_ITEM_TYPE:
+		scan->message->type = value.hash == scan->hash_message ? 0 : value.hash;
+		return true;
+	case NODE_CALLS:
+		scan->message->calls[frame->argument] = value;
+		return true;
+	case NODE_PART_TYPE:
+		scan->part_type = value.hash;
+		return true;
+	default:
+		return true;
+	}
+}
+
+/* Strings that are content: the place where their pieces belong is opened first. */
+static bool content_begin(struct kvw_scan *scan, struct frame *frame)
+{
+	switch ((enum node)frame->member) {
+	case NODE_PROMPT:
+		prompt_begin(scan);
+		break;
+	case NODE_PROMPT_ITEM:
+		if (frame->kind != PROMPT_NONE && frame->kind != PROMPT_STRINGS)
+			return false;
+		frame->kind = PROMPT_STRINGS;
+		break;
+	case NODE_INPUT:
+		prompt_messages_begin(scan);
+		if (!prompt_message_open(scan, scan->hash_user))
+			return false;
+		break;
+	case NODE_SYSTEM:
+		prompt_system_open(scan);
+		break;
+	case NODE_CONTENT:
+		prompt_content_begin(scan);
+		break;
+	case NODE_PART:
+		prompt_part_open(scan);
+		break;
+	case NODE_PART_TEXT:
+		prompt_part_text(scan);
+		break;
+	default:
+		return false;
+	}
+	kvw_text_begin(&scan->text, KVW_TEXT_PIECES);
+	return true;
+}
+
+bool schema_string_begin(struct kvw_scan *scan)
+{
+	struct frame *frame = scan_top(scan);
+
+	scan->sink = SINK_TEXT;
+	switch ((enum node)frame->member) {
+	case NODE_UNKNOWN:
+		scan->unknown |= (uint8_t)(1u << frame->argument);
+		/* fallthrough */
+	case NODE_SKIP:
+		kvw_text_begin(&scan->text, KVW_TEXT_NOTHING);
+		return true;
+	case NODE_SLOT:
+		scan->sink = SINK_SLOT;
+		scan->slots[frame->argument].first = (uint32_t)scan->held.len;
+		return true;
+	case NODE_VALUE:
+	case NODE_SETTING:
+	case NODE_ROLE:
+	case NODE_ITEM_TYPE:
+	case NODE_CALLS:
+	case NODE_PART_TYPE:
+		kvw_text_begin(&scan->text, KVW_TEXT_VALUE);
+		return true;
+	default:
+		return content_begin(scan, frame);
+	}
+}
+
+bool schema_string_end(struct kvw_scan *scan)
+{
+	struct frame *frame = scan_top(scan);
+	struct value value;
+
+	if (scan->sink == SINK_SLOT) {
+		struct range *slot = &scan->slots[frame->argument];
+
+		slot->count = (uint32_t)scan->held.len - slot->first;
+		return true;
+	}
+	if (scan->text.mode == KVW_TEXT_NOTHING)
+		return true;
+	value.hash = kvw_text_end(&scan->text);
+	value.units = scan->text.units;
+	if (scan->text.mode == KVW_TEXT_VALUE)
+		return value_done(scan, value);
+	switch ((enum node)frame->member) {
+	case NODE_PROMPT:
+	case NODE_PROMPT_ITEM:
+		return prompt_chain_end(scan);
+	case NODE_PART:
+		prompt_part_close(scan, (struct value){0, 0});
+		return true;
+	case NODE_PART_TEXT:
+		return true;
+	default:
+		prompt_content_end(scan);
+		return true;
+	}
+}
+
+/* A token id in full. */
+static bool take_id(struct kvw_scan *scan, const char *text, size_t len)
+{
+	uint64_t id = 0;
+
+	if (len > 10)
+		return false;
+	for (size_t i = 0; i < len; i++) {
+		if (text[i] < '0' || text[i] > '9')
+			return false;
+		id = id * 10 + (uint64_t)(text[i] - '0');
+	}
+	if (id > UINT32_MAX)
+		return false;
+	kvw_text_put_id(&scan->text, (uint32_t)id);
+	return true;
+}
+
+bool schema_number(struct kvw_scan *scan, const char *text, size_t len)
+{
+	struct frame *frame = scan_top(scan);
+
+	switch ((enum node)frame->member) {
+	case NODE_UNKNOWN:
+		scan->unknown |= (uint8_t)(1u << frame->argument);
+		return true;
+	case NODE_SKIP:
+		return true;
+	case NODE_SLOT: /* a session field is a string or none */
+		scan->slots[frame->argument].first = UINT32_MAX;
+		return frame->argument >= SLOT_SESSION;
+	case NODE_VALUE:
+	case NODE_SETTING:
+		return value_done(scan, value_number(text, len));
+	case NODE_PROMPT_ITEM:
+		if (frame->kind != PROMPT_NONE)
+			return false;
+		frame->kind = PROMPT_IDS;
+		frame->member = NODE_ID;
+		scan->prompt_ids = true;
+		kvw_text_begin(&scan->text, KVW_TEXT_PIECES);
+		return take_id(scan, text, len);
+	case NODE_ID:
+		return take_id(scan, text, len);
+	default:
+		return false;
+	}
+}
+
+/* null: as if the member were absent. */
+static bool take_null(struct kvw_scan *scan, struct frame *frame)
+{
+	bool opaque = frame->node != NODE_MESSAGE && frame->node != NODE_PART;
+
+	switch ((enum node)frame->member) {
+	case NODE_SLOT:
+		scan->slots[frame->argument].first = UINT32_MAX;
+		return true;
+	case NODE_STREAM:
+		scan->stream = false;
+		return true;
+	case NODE_STREAM_OPTIONS:
+	case NODE_INCLUDE_USAGE:
+		scan->include_usage = false;
+		return true;
+	case NODE_SETTING:
+	case NODE_ROLE:
+	case NODE_ITEM_TYPE:
+	case NODE_CALLS:
+	case NODE_PART_TYPE:
+		return value_done(scan, (struct value){0, 0});
+	case NODE_VALUE:
+		return value_done(scan, (struct value){opaque ? KVW_TAG_NULL : 0, opaque ? 4 : 0});
+	case NODE_TOOLS:
+		scan->tools.count = 0;
+		return true;
+	case NODE_FUNCTIONS:
+		scan->functions.count = 0;
+		return true;
+	case NODE_SYSTEM:
+		scan->has_system = false;
+		return true;
+	case NODE_INPUT:
+	case NODE_MESSAGES:
+		scan->has_messages = false;
+		return true;
+	case NODE_CONTENT:
+		prompt_content_begin(scan);
+		return true;
+	case NODE_PART_TEXT:
+		prompt_part_text(scan);
+		return true;
+	case NODE_PROMPT:
+		scan->has_prompt = false;
+		return true;
+	case NODE_UNKNOWN:
+		scan->unknown &= (uint8_t) ~(1u << frame->argument);
+		return true;
+	case NODE_SKIP:
+		return true;
+	default:
+		return false;
+	}
+}
+
+bool schema_literal(struct kvw_scan *scan, char first)
+{
+	struct frame *frame = scan_top(scan);
+
+	if (first == 'n')
+		return take_null(scan, frame);
+	switch ((enum node)frame->member) {
+	case NODE_STREAM:
+		scan->stream = first == 't';
+		return true;
+	case NODE_INCLUDE_USAGE:
+		scan->include_usage = first == 't';
+		return true;
+	case NODE_VALUE:
+	case NODE_SETTING:
+		return value_done(scan,
+			(struct value){first == 't' ? KVW_TAG_TRUE : KVW_TAG_FALSE, 4});
+	case NODE_SLOT:
+		scan->slots[frame->argument].first = UINT32_MAX;
+		return frame->argument >= SLOT_SESSION;
+	case NODE_UNKNOWN:
+		scan->unknown |= (uint8_t)(1u << frame->argument);
+		return true;
+	default:
+		return frame->member == NODE_SKIP;
+	}
+}
+
+/* Pushes a frame. member: what the elements of a list are. */
+static bool push(struct kvw_scan *scan, bool list, enum node node, enum node member)
+{
+	struct frame *frame = &scan->frames[scan->depth++];
+
+	*frame = (struct frame){.value = KVW_TAG_ARRAY,
+		.first = scan->member_count,
+		.node = (uint8_t)node,
+		.member = (uint8_t)member,
+		.list = list};
+	return true;
+}
+
+/* Containers that are a list by definition. */
+static bool open_list(struct kvw_scan *scan, struct frame *frame)
+{
+	uint32_t pieces = (uint32_t)scan->text.piece_count;
+
+	switch ((enum node)frame->member) {
+	case NODE_TOOLS:
+		scan->tools.first = pieces;
+		return push(scan, true, NODE_TOOLS, NODE_TOOL);
+	case NODE_FUNCTIONS:
+		scan->functions.first = pieces;
+		return push(scan, true, NODE_FUNCTIONS, NODE_TOOL);
+	case NODE_SYSTEM:
+		prompt_system_open(scan);
+		return push(scan, true, NODE_CONTENT, NODE_PART);
+	case NODE_CONTENT:
+		prompt_content_begin(scan);
+		return push(scan, true, NODE_CONTENT, NODE_PART);
+	case NODE_INPUT:
+	case NODE_MESSAGES:
+		prompt_messages_begin(scan);
+		return push(scan, true, NODE_MESSAGES, NODE_MESSAGE);
+	case NODE_PROMPT:
+		prompt_begin(scan);
+		return push(scan, true, NODE_PROMPT, NODE_PROMPT_ITEM);
+	case NODE_PROMPT_ITEM:
+		if (frame->kind != PROMPT_NONE && frame->kind != PROMPT_LISTS)
+			return false;
+		frame->kind = PROMPT_LISTS;
+		scan->prompt_ids = true;
+		kvw_text_begin(&scan->text, KVW_TEXT_PIECES);
+		return push(scan, true, NODE_IDS, NODE_ID);
+	default:
+		return false;
+	}
+}
+
+bool schema_open(struct kvw_scan *scan, bool list)
+{
+	struct frame *frame;
+
+	if (scan->depth == 0)
+		return push(scan, false, NODE_ROOT, NODE_SKIP);
+	frame = scan_top(scan);
+	switch ((enum node)frame->member) {
+	case NODE_UNKNOWN:
+		scan->unknown |= (uint8_t)(1u << frame->argument);
+		return push(scan, list, NODE_SKIP, NODE_SKIP);
+	case NODE_SLOT:
+		scan->slots[frame->argument].first = UINT32_MAX;
+		return frame->argument >= SLOT_SESSION && push(scan, list, NODE_SKIP, NODE_SKIP);
+	case NODE_SKIP:
+		return push(scan, list, NODE_SKIP, NODE_SKIP);
+	case NODE_VALUE:
+	case NODE_SETTING:
+	case NODE_CALLS:
+		return push(scan, list, NODE_VALUE, NODE_VALUE);
+	case NODE_STREAM_OPTIONS:
+		scan->include_usage = false;
+		return !list && push(scan, false, NODE_STREAM_OPTIONS, NODE_SKIP);
+	case NODE_TOOL:
+		return !list && push(scan, false, NODE_TOOL, NODE_VALUE);
+	case NODE_MESSAGE:
+		return !list && prompt_message_open(scan, 0) &&
+		       push(scan, false, NODE_MESSAGE, NODE_VALUE);
+	case NODE_PART:
+		if (list)
+			return false;
+		prompt_part_open(scan);
+		return push(scan, false, NODE_PART, NODE_VALUE);
+	default:
+		return list && open_list(scan, frame);
+	}
+}
+
+static bool close_prompt(struct kvw_scan *scan, const struct frame *frame)
+{
+	if (frame->node == NODE_IDS || frame->kind == PROMPT_IDS)
+		kvw_text_end_ids(&scan->text);
+	else if (frame->kind != PROMPT_NONE)
+		return true; /* its elements were the chains */
+	return prompt_chain_end(scan);
+}
+
+bool schema_close(struct kvw_scan *scan)
+{
+	const struct frame *frame = scan_top(scan);
+	uint32_t pieces = (uint32_t)scan->text.piece_count;
+	struct value value = {frame->value, frame->units};
+
+	scan->depth--;
+	switch ((enum node)frame->node) {
+	case NODE_VALUE:
+	case NODE_TOOL:
+		if (!frame->list)
+			value = value_take_members(scan, frame);
+		if (value.hash == 0) /* {} is something too */
+			value.hash = KVW_TAG_OBJECT;
+		return value_done(scan, value);
+	case NODE_TOOLS:
+		scan->tools.count = pieces - scan->tools.first;
+		return true;
+	case NODE_FUNCTIONS:
+		scan->functions.count = pieces - scan->functions.first;
+		return true;
+	case NODE_MESSAGE:
+		scan->message->extra = value_take_members(scan, frame);
+		return true;
+	case NODE_CONTENT:
+		prompt_content_end(scan);
+		return true;
+	case NODE_PART:
+		prompt_part_close(scan, value_take_members(scan, frame));
+		return true;
+	case NODE_PROMPT:
+	case NODE_IDS:
+		return close_prompt(scan, frame);
+	default:
+		return true;
+	}
+}

@@ -1,0 +1,248 @@
+/*
+ * text_kernel.h - the inner loops over prompt text, written once for every instruction set.
+ *
+ * Included by text_avx2.c and text_base.c after they have defined, for 64 bytes at p,
+ *
+ *	struct block load(const char *p)
+ *	uint64_t backslashes(const struct block *)   one bit per byte
+ *	uint64_t stops(const struct block *)         `"` and control characters
+ *	uint64_t short_escapes(const struct block *) `" \ b f n r t`: after a backslash, canonical
+ *	void id_masks(const struct block *, uint64_t *digits, *commas, *spaces)
+ *
+ * and KERNEL_UNESCAPE(text, p, end), which decodes a run of \uXXXX or returns p.
+ *
+ * Which bytes are escaped is computed with one subtraction for 64 bytes (an odd run of backslashes
+ * carries into the byte behind it), not by looking at each backslash: source code has an escape
+ * every twenty bytes at places that no branch predictor can know.
+ */
+#include <endian.h>
+#include <string.h>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+/* How far text is looked at before it is hashed, so that it is still in the first-level cache. */
+#define KERNEL_STRIDE 4096
+
+static inline void kernel_emit(struct kvw_text *text, uint64_t hash, uint32_t units)
+{
+	if (text->mode == KVW_TEXT_PIECES) {
+		kvw_text_push(text, hash, units);
+	} else {
+		text->value = kvw_mix(text->value, hash);
+		text->units += units;
+	}
+}
+
+/* Hashes whole chunks of [p, q); returns what is left in place. Completes the buffer first. */
+static inline const char *kernel_chunks(struct kvw_text *text, const char *p, const char *q)
+{
+	if (text->fill > 0) {
+		size_t want = KVW_TEXT_CHUNK - text->fill;
+		size_t take = (size_t)(q - p) < want ? (size_t)(q - p) : want;
+
+		memcpy(text->buffer + text->fill, p, take);
+		text->fill += (uint32_t)take;
+		p += take;
+		if (text->fill < KVW_TEXT_CHUNK)
+			return p;
+		kernel_emit(text, XXH3_64bits(text->buffer, KVW_TEXT_CHUNK), KVW_TEXT_CHUNK);
+		text->fill = 0;
+	}
+	while (q - p >= (ptrdiff_t)KVW_TEXT_CHUNK) {
+		kernel_emit(text, XXH3_64bits(p, KVW_TEXT_CHUNK), KVW_TEXT_CHUNK);
+		p += KVW_TEXT_CHUNK;
+	}
+	return p;
+}
+
+/* The span [p, q) is done with: hash it, keeping a tail in the buffer unless the string is over. */
+static inline void kernel_feed(struct kvw_text *text, const char *p, const char *q, bool over)
+{
+	size_t tail;
+
+	if (text->mode == KVW_TEXT_NOTHING)
+		return;
+	p = kernel_chunks(text, p, q);
+	tail = (size_t)(q - p);
+	if (tail == 0) {
+		if (over && text->fill > 0) {
+			kernel_emit(text, XXH3_64bits(text->buffer, text->fill), text->fill);
+			text->fill = 0;
+		}
+	} else if (over) {
+		kernel_emit(text, XXH3_64bits(p, tail), (uint32_t)tail);
+	} else {
+		memcpy(text->buffer, p, tail);
+		text->fill = (uint32_t)tail;
+	}
+}
+
+/* Bytes that follow a backslash which is not itself escaped. *carry: the next block's first is. */
+static inline uint64_t kernel_escaped(uint64_t backslash, uint64_t *carry)
+{
+	const uint64_t odd = UINT64_C(0xaaaaaaaaaaaaaaaa);
+	uint64_t begins = backslash & ~*carry;
+	uint64_t codes = (((begins << 1) | odd) - begins) ^ odd;
+	uint64_t escaped = codes ^ (backslash | *carry);
+
+	*carry = (codes & backslash) >> 63;
+	return escaped;
+}
+
+/* Where text in canonical form ends in this block: bit 0 to 63, or 64. */
+static inline unsigned kernel_block_end(const struct block *block, uint64_t *carry, bool *bad)
+{
+	uint64_t backslash = backslashes(block), stop = stops(block);
+
+	*bad = false;
+	if ((backslash | *carry) != 0) {
+		uint64_t escaped = kernel_escaped(backslash, carry);
+		uint64_t wrong = escaped & ~short_escapes(block);
+
+		stop = (stop & ~escaped) | wrong;
+		if (stop == 0)
+			return 64;
+		*bad = (wrong & stop & -stop) != 0;
+	}
+	return stop == 0 ? 64 : (unsigned)__builtin_ctzll(stop);
+}
+
+/* Takes canonical text in place. Returns the first byte that is not, see kvw_text_ops.run. */
+static inline const char *kernel_span(struct kvw_text *text, const char *p, const char *end)
+{
+	const char *base = p, *q;
+	uint64_t carry = 0;
+	struct block block;
+	char tail[64];
+	unsigned at;
+	bool bad;
+
+	for (; end - p >= 64; p += 64) {
+		if (p - base >= KERNEL_STRIDE && text->mode != KVW_TEXT_NOTHING)
+			base = kernel_chunks(text, base, p - carry);
+		block = load(p);
+		at = kernel_block_end(&block, &carry, &bad);
+		if (at < 64) {
+			q = p + at - bad;
+			kernel_feed(text, base, q, *q == '"' && !bad);
+			return q;
+		}
+	}
+	memset(tail, '"', sizeof(tail));
+	memcpy(tail, p, (size_t)(end - p));
+	block = load(tail);
+	at = kernel_block_end(&block, &carry, &bad);
+	/* Past the end only if a backslash is the last byte: the quote behind it counts as escaped. */
+	q = p + at > end ? end - 1 : p + at - bad;
+	kernel_feed(text, base, q, q < end && *q == '"' && !bad);
+	return q;
+}
+
+/* Decodes escapes that are not canonical, one after another. p at a backslash. */
+static inline const char *kernel_unescape(struct kvw_text *text, const char *p, const char *end)
+{
+	unsigned char spelt[8];
+
+	for (;;) {
+		uint32_t code, low;
+		size_t used = 6;
+
+		p = KERNEL_UNESCAPE(text, p, end);
+		if (end - p < 2 || p[0] != '\\')
+			return p;
+		if (p[1] == '/') {
+			kvw_text_put(text, (const unsigned char *)"/", 1);
+			p += 2;
+			continue;
+		}
+		if (p[1] != 'u' || end - p < 6)
+			return p;
+		code = kvw_text_hex4(p + 2);
+		if (code == UINT32_MAX)
+			return p;
+		if ((code & 0xfc00) == 0xd800) {
+			if (end - p < 12)
+				return p;
+			if (p[6] == '\\' && p[7] == 'u') {
+				low = kvw_text_hex4(p + 8);
+				if ((low & ~UINT32_C(0x3ff)) == 0xdc00) {
+					code = 0x10000 + ((code & 0x3ff) << 10) + (low & 0x3ff);
+					used = 12;
+				}
+			}
+		}
+		kvw_text_put(text, spelt, kvw_text_spell(spelt, code));
+		p += used;
+	}
+}
+
+static const char *kernel_run(struct kvw_text *text, const char *p, const char *end)
+{
+	for (;;) {
+		const char *q = kernel_span(text, p, end);
+
+		if (q == end || *q != '\\')
+			return q;
+		p = kernel_unescape(text, q, end);
+		if (p == q)
+			return q;
+	}
+}
+
+/* Up to eight digits, in the low bytes first, the rest zero. */
+static inline uint32_t kernel_decimal(uint64_t digits)
+{
+	digits = (digits & UINT64_C(0x0f0f0f0f0f0f0f0f)) * 2561 >> 8;
+	digits = (digits & UINT64_C(0x00ff00ff00ff00ff)) * 6553601 >> 16;
+	return (uint32_t)((digits & UINT64_C(0x0000ffff0000ffff)) * UINT64_C(42949672960001) >> 32);
+}
+
+/*
+ * Commas and the starts of numbers are bit masks over 64 bytes, so that where the next id begins
+ * does not wait for the length of the last one.
+ */
+static const char *kernel_ids(struct kvw_text *text, const char *p, const char *end)
+{
+	while (end - p >= 64 + 8) {
+		struct block block = load(p);
+		uint64_t digits, commas, spaces, starts, wrong;
+
+		id_masks(&block, &digits, &commas, &spaces);
+		wrong = ~(digits | commas | spaces) | (commas & ~(digits << 1)) |
+			(spaces & ~(commas << 1));
+		if (wrong != 0)
+			commas &= (wrong & -wrong) - 1;
+		if (commas == 0)
+			return p;
+		starts = digits & ~(digits << 1);
+		for (;;) {
+			unsigned from = (unsigned)__builtin_ctzll(starts);
+			unsigned comma = (unsigned)__builtin_ctzll(commas);
+			unsigned count = comma - from;
+			uint64_t word;
+			uint32_t id;
+
+			memcpy(&word, p + from, sizeof(word));
+			word = le64toh(word);
+			if (count > 8 || (count > 1 && (word & 0xff) == '0'))
+				return p + from;
+			id = htole32(kernel_decimal(word << (64 - 8 * count)));
+			memcpy(text->buffer + text->fill, &id, sizeof(id));
+			text->fill += (uint32_t)sizeof(id);
+			if (text->fill == KVW_TEXT_CHUNK) {
+				kernel_emit(text, XXH3_64bits(text->buffer, KVW_TEXT_CHUNK),
+					KVW_TEXT_CHUNK / sizeof(id));
+				text->fill = 0;
+			}
+			starts &= starts - 1;
+			commas &= commas - 1;
+			if (commas == 0) {
+				p += comma + 1;
+				break;
+			}
+		}
+		p += *p == ' ';
+	}
+	return p;
+}
