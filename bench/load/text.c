@@ -2,6 +2,7 @@
 #include "text.h"
 
 #include <math.h>
+#include <stdbool.h>
 #include <string.h>
 
 /* 128 words: seven bits choose one. */
@@ -51,5 +52,20 @@ void kvb_text_add(struct kvb_buf *buf, uint64_t id, size_t bytes)
 		}
 		kvb_buf_add(buf, piece, len);
 		bytes -= len;
+	}
+}
+
+void kvb_text_add_blocks(struct kvb_buf *buf, const struct kvb_blocks *blocks)
+{
+	size_t block_bytes = (size_t)((double)blocks->block_tokens * blocks->bytes_per_token);
+	size_t left = (size_t)((double)blocks->tokens * blocks->bytes_per_token);
+
+	for (size_t i = 0; i < blocks->id_count && left > 0; i++) {
+		bool last = i + 1 == blocks->id_count;
+		size_t bytes = last || left < block_bytes ? left : block_bytes;
+
+		/* Ids are spread out so that small ones do not meet other users of text ids. */
+		kvb_text_add(buf, blocks->ids[i] ^ UINT64_C(0x6b76776179000000), bytes);
+		left -= bytes;
 	}
 }

@@ -27,4 +27,19 @@ double kvb_random_exponential(uint64_t *state, double mean);
  */
 void kvb_text_add(struct kvb_buf *buf, uint64_t id, size_t bytes);
 
+/* A prompt given as blocks, as traces have it. */
+struct kvb_blocks {
+	const uint64_t *ids; /* borrowed */
+	size_t id_count;
+	uint32_t tokens;       /* length of the whole prompt */
+	uint32_t block_tokens; /* of each block but the last, which may be shorter or longer */
+	double bytes_per_token;
+};
+
+/*
+ * Adds the text of a prompt: equal leading ids give equal leading text, and the length in bytes is
+ * tokens * bytes_per_token whatever the number of ids.
+ */
+void kvb_text_add_blocks(struct kvb_buf *buf, const struct kvb_blocks *blocks);
+
 #endif

@@ -1,0 +1,33 @@
+/*
+ * answer.h - what an OpenAI-style stream says: text, usage, error.
+ *
+ * Reads the JSON of one event of /v1/chat/completions or /v1/completions at a time. Usage that is
+ * absent is unknown, never zero.
+ */
+#ifndef KVB_ANSWER_H
+#define KVB_ANSWER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "kvway/err.h"
+#include "mem.h"
+
+struct kvb_answer {
+	struct kvb_buf text; /* as received so far */
+	bool done;           /* [DONE] was read */
+	bool usage_known, cached_known;
+	int64_t prompt_tokens, completion_tokens, cached_tokens;
+	bool failed;    /* the stream carried an error */
+	char error[96]; /* its message, shortened */
+};
+
+/*
+ * One event's data. *content says whether it brought output (text, reasoning or a tool call).
+ * KVW_EPROTO: not JSON, or not an object.
+ */
+enum kvw_err kvb_answer_read(
+	struct kvb_answer *answer, const char *data, size_t len, bool *content) KVW_MUST_CHECK;
+void kvb_answer_finish(struct kvb_answer *answer);
+
+#endif

@@ -1,0 +1,30 @@
+/*
+ * arrivals.h - calls a function at given moments, however late the loop is.
+ *
+ * What open-loop load needs: the n-th arrival is due at start + when(n), whatever became of the
+ * ones before it; arrivals that are overdue follow each other at once and know when they were due.
+ */
+#ifndef KVB_ARRIVALS_H
+#define KVB_ARRIVALS_H
+
+#include <stdint.h>
+
+struct event;
+struct event_base;
+
+struct kvb_arrivals {
+	struct event *timer; /* owned */
+	int64_t start_ns;
+	uint64_t next, total;
+	/* Offset of arrival n from the start, in ns; called once for each n, in order. */
+	int64_t (*when)(void *arg, uint64_t n);
+	void (*arrive)(void *arg, uint64_t n, int64_t due_ns);
+	void *arg;
+	int64_t next_offset_ns;
+};
+
+/* when, arrive, arg and total are set by the caller; the first call comes from the loop. */
+void kvb_arrivals_begin(struct kvb_arrivals *arrivals, struct event_base *base);
+void kvb_arrivals_finish(struct kvb_arrivals *arrivals);
+
+#endif

@@ -1,0 +1,56 @@
+/*
+ * http_client.h - an HTTP/1.1 client for many requests at once on one libevent loop.
+ *
+ * Connections are kept alive and reused; there is no cap on them, since open-loop load must not
+ * wait for an answer to send the next request. A reused connection that turns out closed before
+ * any byte of an answer is replaced once, unseen by the caller, as every client library does.
+ * Answers are parsed by llhttp. One thread.
+ */
+#ifndef KVB_HTTP_CLIENT_H
+#define KVB_HTTP_CLIENT_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "kvway/err.h"
+#include "mem.h"
+
+struct event_base;
+struct kvb_http;
+
+/* How an exchange ended. */
+enum kvb_http_end {
+	KVB_HTTP_DONE,     /* whole answer */
+	KVB_HTTP_CONNECT,  /* no connection; errno tells why */
+	KVB_HTTP_CLOSED,   /* closed before an answer began */
+	KVB_HTTP_CUT,      /* closed within the answer */
+	KVB_HTTP_TIMEOUT,  /* nothing came for too long */
+	KVB_HTTP_PROTOCOL, /* the answer is not HTTP */
+};
+
+/* Who is told. `end` is called exactly once, last; it may start other requests. */
+struct kvb_http_handler {
+	void (*head)(void *arg, int status); /* optional */
+	void (*body)(void *arg, const char *data, size_t len);
+	void (*end)(void *arg, enum kvb_http_end how, int error);
+};
+
+/*
+ * A client for one server. url: http://HOST[:PORT][/PREFIX]; a trailing /v1 is taken off. The name
+ * is resolved now. timeout_s: longest silence. KVW_EINVAL, KVW_ENOTFOUND: message in error.
+ */
+enum kvw_err kvb_http_create(struct event_base *base, const char *url, double timeout_s,
+	struct kvb_http **out, FILE *error) KVW_MUST_CHECK;
+/*
+ * Sends `method path` with extra header lines (each ending in CRLF; may be "") and a body, whose
+ * ownership it takes: *body is empty afterwards. The handler is static, arg is the caller's.
+ */
+void kvb_http_send(struct kvb_http *http, const char *method, const char *path, const char *headers,
+	struct kvb_buf *body_take, const struct kvb_http_handler *handler, void *arg);
+/* Reused connections that were replaced so far. */
+uint64_t kvb_http_stale(const struct kvb_http *http);
+/* Closes all connections; requests under way are not told. */
+void kvb_http_destroy(struct kvb_http *http);
+
+#endif

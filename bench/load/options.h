@@ -1,0 +1,61 @@
+/*
+ * options.h - what kvbench was asked to do.
+ */
+#ifndef KVB_OPTIONS_H
+#define KVB_OPTIONS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "kvway/err.h"
+
+#define KVB_MAX_URLS 64
+
+enum kvb_command { KVB_HELP, KVB_CHAT, KVB_TRACE, KVB_COMPARE };
+enum kvb_api { KVB_API_CHAT, KVB_API_COMPLETIONS };
+
+/* Strings are borrowed from argv. Times are in simulated seconds where speed is not 1. */
+struct kvb_options {
+	enum kvb_command command;
+	const char *urls[KVB_MAX_URLS];
+	size_t url_count;
+	const char *model; /* NULL: the first that /v1/models names */
+	const char *label;
+	const char *json; /* file or "-"; NULL: none */
+	enum kvb_api api;
+	double speed;        /* the workers run so much faster than the clock */
+	double timeout_s;    /* longest silence, in real seconds */
+	int64_t concurrency; /* most requests under way; 0: no limit */
+	int64_t requests;    /* at most; 0: all that the workload has */
+	uint64_t seed;
+	bool ignore_eos;
+	const char *session_header; /* "" : none */
+
+	double slo_ttft_s, slo_ttft_tokens_per_s, slo_tpot_s;
+
+	double bytes_per_token;
+
+	/* chat */
+	int64_t users, sessions, rounds;
+	int64_t system_prompts, system_tokens, question_tokens, answer_tokens;
+	double qps; /* questions per simulated second; 0: each user asks when answered */
+	bool poisson;
+
+	/* trace */
+	const char *trace;
+	double rate_scale;
+	int64_t block_tokens;
+
+	/* compare: files follow the options */
+	char **files;
+	size_t file_count;
+};
+
+/* KVW_EINVAL: what was wrong and what was expected is on error. */
+enum kvw_err kvb_options_parse(
+	int argc, char **argv, struct kvb_options *out, FILE *error) KVW_MUST_CHECK;
+void kvb_options_help(FILE *out);
+
+#endif

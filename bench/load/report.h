@@ -1,0 +1,37 @@
+/*
+ * report.h - results as JSON, as a table, and several side by side.
+ */
+#ifndef KVB_REPORT_H
+#define KVB_REPORT_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "kvway/err.h"
+#include "options.h"
+#include "outcome.h"
+
+struct json_t;
+
+/* What belongs to a run beside its figures. */
+struct kvb_report {
+	const struct kvb_options *options; /* borrowed */
+	const char *model;
+	const struct kvb_tally *tally; /* for the kinds of errors */
+	struct kvb_result result;
+	uint64_t stale;
+};
+
+/*
+ * The result as a JSON object; caller owns it. A figure that is unknown is null: percentiles of
+ * nothing, the cached share where no answer told.
+ */
+struct json_t *kvb_report_json(const struct kvb_report *report);
+/* Writes it to the file that the options name, or to standard output. */
+enum kvw_err kvb_report_write(const struct kvb_report *report) KVW_MUST_CHECK;
+void kvb_report_print(const struct kvb_report *report, FILE *out);
+/* Tables of files that kvb_report_write() wrote. KVW_EIO, KVW_EPROTO: said on error. */
+enum kvw_err kvb_report_compare(char **files, size_t count, FILE *out, FILE *error) KVW_MUST_CHECK;
+
+#endif

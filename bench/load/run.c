@@ -1,0 +1,351 @@
+/*
+ * run.c - see run.h.
+ *
+ * Times are taken where bytes are read: the first content event ends TTFT, the next ones make the
+ * gaps between tokens. A request is measured from when it was sent; how long it then was overdue is
+ * told apart (`late`), so that a generator that cannot keep up is seen and not hidden.
+ */
+#include "run.h"
+
+#include <event2/event.h>
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/queue.h>
+#include <unistd.h>
+
+#include "clock.h"
+#include "http_client.h"
+#include "sse.h"
+
+/* One request under way or waiting for the cap. */
+struct call {
+	STAILQ_ENTRY(call) waiting;
+	struct kvb_run *run;
+	struct kvb_request request;
+	int64_t sent_ns, first_ns, last_ns; /* 0: not yet */
+	int64_t contents;                   /* content events */
+	int status;
+	bool broken; /* an event was not JSON */
+	struct kvb_sse sse;
+	struct kvb_answer answer;
+};
+
+struct kvb_run {
+	struct event_base *base;
+	const struct kvb_options *options;
+	struct kvb_http *servers[KVB_MAX_URLS];
+	size_t next_server;
+	char *model; /* as asked from the server */
+	struct kvb_tally tally;
+	STAILQ_HEAD(, call) queue;
+	uint64_t total, submitted, under_way, ended;
+	int64_t first_sent_ns, last_end_ns;
+	struct event *progress;
+};
+
+static void on_event(void *arg, const char *data, size_t len)
+{
+	struct call *call = arg;
+	int64_t now;
+	bool content;
+
+	if (kvb_answer_read(&call->answer, data, len, &content) != KVW_OK) {
+		call->broken = true;
+		return;
+	}
+	if (!content)
+		return;
+	now = kvw_clock_ns();
+	call->contents++;
+	if (call->first_ns == 0)
+		call->first_ns = now;
+	else
+		kvb_tally_add_gap(&call->run->tally, now - call->last_ns);
+	call->last_ns = now;
+}
+
+static void on_head(void *arg, int status)
+{
+	((struct call *)arg)->status = status;
+}
+
+static void on_body(void *arg, const char *data, size_t len)
+{
+	struct call *call = arg;
+
+	if (call->status == 200)
+		kvb_sse_feed(&call->sse, data, len, on_event, call);
+}
+
+/* The kind of failure, "" if there was none. */
+static const char *failure(
+	const struct call *call, enum kvb_http_end how, int error, char *room, size_t size)
+{
+	static const char *const kinds[] = {
+		[KVB_HTTP_DONE] = "",
+		[KVB_HTTP_CONNECT] = "connect",
+		[KVB_HTTP_CLOSED] = "closed without an answer",
+		[KVB_HTTP_CUT] = "answer cut short",
+		[KVB_HTTP_TIMEOUT] = "timeout",
+		[KVB_HTTP_PROTOCOL] = "answer is not HTTP",
+	};
+
+	if (how == KVB_HTTP_CONNECT && error != 0) {
+		snprintf(room, size, "connect: %s", strerror(error));
+		return room;
+	}
+	if (how != KVB_HTTP_DONE)
+		return kinds[how];
+	if (call->status != 200) {
+		snprintf(room, size, "status %d", call->status);
+		return room;
+	}
+	if (call->answer.failed) {
+		snprintf(room, size, "stream: %.50s", call->answer.error);
+		return room;
+	}
+	if (call->broken)
+		return "event is not JSON";
+	if (!call->answer.done)
+		return "stream without [DONE]";
+	return call->contents == 0 ? "no output" : "";
+}
+
+static void send_waiting(struct kvb_run *run);
+
+static void on_end(void *arg, enum kvb_http_end how, int error)
+{
+	struct call *call = arg;
+	struct kvb_run *run = call->run;
+	const struct kvb_answer *answer = &call->answer;
+	char room[64];
+	struct kvb_record record = {
+		.error = failure(call, how, error, room, sizeof(room)),
+		.late_ns = call->sent_ns - call->request.due_ns,
+		.ttft_ns = call->first_ns - call->sent_ns,
+		.prompt_tokens =
+			answer->usage_known ? answer->prompt_tokens : call->request.planned_tokens,
+		.completion_tokens =
+			answer->usage_known ? answer->completion_tokens : call->contents,
+		.cached_known = answer->cached_known,
+		.cached_tokens = answer->cached_tokens,
+	};
+
+	run->last_end_ns = kvw_clock_ns();
+	record.ok = record.error[0] == '\0';
+	record.e2e_ns = run->last_end_ns - call->sent_ns;
+	kvb_tally_add(&run->tally, &record);
+	run->under_way--;
+	run->ended++;
+	call->request.done(call->request.arg, record.ok, &answer->text);
+	kvb_sse_finish(&call->sse);
+	kvb_answer_finish(&call->answer);
+	free(call);
+	send_waiting(run);
+	if (run->ended >= run->total)
+		event_base_loopbreak(run->base);
+}
+
+static const struct kvb_http_handler handler = {.head = on_head, .body = on_body, .end = on_end};
+
+static void call_send(struct call *call)
+{
+	struct kvb_run *run = call->run;
+	const struct kvb_options *options = run->options;
+	struct kvb_http *server = run->servers[run->next_server++ % options->url_count];
+	const char *key = getenv("OPENAI_API_KEY");
+	struct kvb_buf headers = {0};
+
+	if (key != NULL && key[0] != '\0')
+		kvb_buf_printf(&headers, "Authorization: Bearer %s\r\n", key);
+	if (call->request.session != 0 && options->session_header[0] != '\0')
+		kvb_buf_printf(&headers, "%s: s%llu\r\n", options->session_header,
+			(unsigned long long)call->request.session);
+	run->under_way++;
+	call->sent_ns = kvw_clock_ns();
+	if (run->first_sent_ns == 0)
+		run->first_sent_ns = call->sent_ns;
+	kvb_http_send(server, "POST",
+		options->api == KVB_API_CHAT ? "/v1/chat/completions" : "/v1/completions",
+		kvb_buf_str(&headers), &call->request.body, &handler, call);
+	kvb_buf_finish(&headers);
+}
+
+static bool room_for_more(const struct kvb_run *run)
+{
+	return run->options->concurrency == 0 ||
+	       run->under_way < (uint64_t)run->options->concurrency;
+}
+
+static void send_waiting(struct kvb_run *run)
+{
+	while (!STAILQ_EMPTY(&run->queue) && room_for_more(run)) {
+		struct call *call = STAILQ_FIRST(&run->queue);
+
+		STAILQ_REMOVE_HEAD(&run->queue, waiting);
+		call_send(call);
+	}
+}
+
+void kvb_run_submit(struct kvb_run *run, struct kvb_request *request_take)
+{
+	struct call *call = kvb_alloc(1, sizeof(*call));
+
+	call->run = run;
+	call->request = *request_take;
+	request_take->body = (struct kvb_buf){0};
+	run->submitted++;
+	STAILQ_INSERT_TAIL(&run->queue, call, waiting);
+	send_waiting(run);
+}
+
+static void on_progress(evutil_socket_t fd, short what, void *arg)
+{
+	struct kvb_run *run = arg;
+	double seconds = (double)(kvw_clock_ns() - run->first_sent_ns) / 1e9 * run->tally.speed;
+
+	(void)fd;
+	(void)what;
+	if (run->first_sent_ns == 0)
+		return;
+	fprintf(stderr,
+		"\r%s: %llu of %llu done, %llu running, %llu failed, mean TTFT %.2f s, "
+		"%.0f s%s   ",
+		run->options->label, (unsigned long long)run->ended, (unsigned long long)run->total,
+		(unsigned long long)run->under_way, (unsigned long long)run->tally.failed,
+		kvb_samples_mean(&run->tally.ttft_s) * run->tally.speed, seconds,
+		run->tally.speed != 1 ? " simulated" : "");
+}
+
+enum kvw_err kvb_run_create(
+	struct event_base *base, const struct kvb_options *options, struct kvb_run **out)
+{
+	struct kvb_run *run = kvb_alloc(1, sizeof(*run));
+	enum kvw_err err = KVW_OK;
+
+	run->base = base;
+	run->options = options;
+	run->tally.speed = options->speed;
+	run->tally.slo = (struct kvb_slo){.ttft_s = options->slo_ttft_s,
+		.ttft_tokens_per_s = options->slo_ttft_tokens_per_s,
+		.tpot_s = options->slo_tpot_s};
+	STAILQ_INIT(&run->queue);
+	for (size_t i = 0; i < options->url_count && err == KVW_OK; i++)
+		err = kvb_http_create(
+			base, options->urls[i], options->timeout_s, &run->servers[i], stderr);
+	if (err != KVW_OK) {
+		kvb_run_destroy(run);
+		return err;
+	}
+	*out = run;
+	return KVW_OK;
+}
+
+/* A GET of /v1/models under way. */
+struct models {
+	struct event_base *base;
+	struct kvb_buf text;
+	enum kvb_http_end how;
+	int error, status;
+};
+
+static void models_head(void *arg, int status)
+{
+	((struct models *)arg)->status = status;
+}
+
+static void models_body(void *arg, const char *data, size_t len)
+{
+	kvb_buf_add(&((struct models *)arg)->text, data, len);
+}
+
+static void models_end(void *arg, enum kvb_http_end how, int error)
+{
+	struct models *models = arg;
+
+	models->how = how;
+	models->error = error;
+	event_base_loopbreak(models->base);
+}
+
+const char *kvb_run_model(struct kvb_run *run)
+{
+	static const struct kvb_http_handler get = {models_head, models_body, models_end};
+	struct models models = {.base = run->base};
+	struct kvb_buf nothing = {0};
+	const char *name;
+	json_t *list;
+
+	if (run->options->model != NULL)
+		return run->options->model;
+	if (run->model != NULL)
+		return run->model;
+	kvb_http_send(run->servers[0], "GET", "/v1/models", "", &nothing, &get, &models);
+	event_base_dispatch(run->base);
+	list = json_loadb(models.text.data ? models.text.data : "", models.text.len, 0, NULL);
+	name = json_string_value(
+		json_object_get(json_array_get(json_object_get(list, "data"), 0), "id"));
+	if (models.how == KVB_HTTP_DONE && models.status == 200 && name != NULL)
+		run->model = kvb_strdup(name);
+	else if (models.error != 0)
+		fprintf(stderr, "kvbench: %s/v1/models: %s\n", run->options->urls[0],
+			strerror(models.error));
+	else
+		fprintf(stderr, "kvbench: %s/v1/models names no model (status %d); use --model\n",
+			run->options->urls[0], models.status);
+	json_decref(list);
+	kvb_buf_finish(&models.text);
+	return run->model;
+}
+
+void kvb_run_expect(struct kvb_run *run, uint64_t total)
+{
+	run->total = total;
+}
+
+void kvb_run_wait(struct kvb_run *run)
+{
+	struct timeval half = {.tv_usec = 500000};
+
+	if (isatty(STDERR_FILENO)) {
+		run->progress = event_new(run->base, -1, EV_PERSIST, on_progress, run);
+		event_add(run->progress, &half);
+	}
+	if (run->ended < run->total)
+		event_base_dispatch(run->base);
+	if (run->progress != NULL)
+		fputs("\r\033[K", stderr);
+}
+
+struct kvb_tally *kvb_run_tally(struct kvb_run *run)
+{
+	return &run->tally;
+}
+
+int64_t kvb_run_duration_ns(const struct kvb_run *run)
+{
+	return run->last_end_ns - run->first_sent_ns;
+}
+
+uint64_t kvb_run_stale(const struct kvb_run *run)
+{
+	uint64_t stale = 0;
+
+	for (size_t i = 0; i < run->options->url_count; i++)
+		stale += kvb_http_stale(run->servers[i]);
+	return stale;
+}
+
+void kvb_run_destroy(struct kvb_run *run)
+{
+	if (run == NULL)
+		return;
+	for (size_t i = 0; i < KVB_MAX_URLS; i++)
+		kvb_http_destroy(run->servers[i]);
+	if (run->progress != NULL)
+		event_free(run->progress);
+	kvb_tally_finish(&run->tally);
+	free(run->model);
+	free(run);
+}
