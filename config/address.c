@@ -17,7 +17,7 @@ static bool is_digit(char c)
 static bool is_name_char(char c)
 {
 	return is_digit(c) || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '-' ||
-		c == '_';
+	       c == '_';
 }
 
 /* Whether inet_pton accepts exactly these bytes. */
@@ -99,8 +99,8 @@ static enum kvw_address_fault find_host(struct kvw_slice text, size_t *host_len,
 }
 
 /* default_port 0: a port must be written. */
-static enum kvw_address_fault split_authority(struct kvw_slice text, uint16_t default_port,
-	struct kvw_address *out)
+static enum kvw_address_fault split_authority(
+	struct kvw_slice text, uint16_t default_port, struct kvw_address *out)
 {
 	struct kvw_address address = {.port = default_port};
 	size_t host_len = 0, port_at = 0;
@@ -119,8 +119,8 @@ static enum kvw_address_fault split_authority(struct kvw_slice text, uint16_t de
 		       : !is_ip(AF_INET, address.host) && !is_name(address.host))
 		return KVW_ADDRESS_BAD_HOST;
 	if (host_len < text.len &&
-		!parse_port((struct kvw_slice){text.data + port_at, text.len - port_at},
-			&address.port))
+		!parse_port(
+			(struct kvw_slice){text.data + port_at, text.len - port_at}, &address.port))
 		return KVW_ADDRESS_BAD_PORT;
 	*out = address;
 	return KVW_ADDRESS_OK;
@@ -141,7 +141,8 @@ static enum kvw_address_fault check_prefix(struct kvw_slice prefix)
 
 		if (i < prefix.len && prefix.data[i] != '/') {
 			if (!is_name_char(prefix.data[i]) &&
-				(prefix.data[i] == '\0' || strchr(".~!$&'()*+,;=:", prefix.data[i]) == NULL))
+				(prefix.data[i] == '\0' ||
+					strchr(".~!$&'()*+,;=:", prefix.data[i]) == NULL))
 				return KVW_ADDRESS_BAD_PATH;
 			continue;
 		}
@@ -188,10 +189,10 @@ enum kvw_address_fault kvw_url_split(struct kvw_slice text, struct kvw_url *out)
 	if (memchr(rest.data, '?', rest.len) != NULL || memchr(rest.data, '#', rest.len) != NULL)
 		return KVW_ADDRESS_QUERY;
 	slash = memchr(rest.data, '/', rest.len);
-	url.authority = (struct kvw_slice){rest.data,
-		slash == NULL ? rest.len : (size_t)(slash - rest.data)};
-	url.prefix = (struct kvw_slice){rest.data + url.authority.len,
-		rest.len - url.authority.len};
+	url.authority = (struct kvw_slice){
+		rest.data, slash == NULL ? rest.len : (size_t)(slash - rest.data)};
+	url.prefix =
+		(struct kvw_slice){rest.data + url.authority.len, rest.len - url.authority.len};
 	if (url.prefix.len > 0 && url.prefix.data[url.prefix.len - 1] == '/')
 		url.prefix.len--;
 	fault = split_authority(url.authority, 80, &url.address);

@@ -39,8 +39,8 @@ enum kvw_address_fault {
 };
 
 /* KVW_ADDRESS_OK fills *out; else *out is untouched. */
-enum kvw_address_fault kvw_address_split(struct kvw_slice text, struct kvw_address *out)
-	KVW_MUST_CHECK;
+enum kvw_address_fault kvw_address_split(
+	struct kvw_slice text, struct kvw_address *out) KVW_MUST_CHECK;
 
 /* http://host[:port][/prefix]. */
 struct kvw_url {

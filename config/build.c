@@ -14,15 +14,14 @@
 #include "kvway/route.h"
 #include "rules.h"
 
-enum kvw_err kvw_build_start(struct kvw_build *build, struct kvw_report *report,
-	const char *const *strategies)
+enum kvw_err kvw_build_start(
+	struct kvw_build *build, struct kvw_report *report, const char *const *strategies)
 {
 	struct kvw_config *config = calloc(1, sizeof(*config));
 
 	if (config == NULL)
 		return KVW_ENOMEM;
-	*build = (struct kvw_build){
-		.config = config, .report = report, .strategies = strategies};
+	*build = (struct kvw_build){.config = config, .report = report, .strategies = strategies};
 	return KVW_OK;
 }
 
@@ -68,7 +67,7 @@ static bool bound_of(const struct kvw_type *type, const char *text, union kvw_va
 	struct kvw_fault fault = {0};
 
 	return text[0] != '\0' &&
-		type->parse(type, kvw_slice_of(text), NULL, out, &fault) == KVW_OK;
+	       type->parse(type, kvw_slice_of(text), NULL, out, &fault) == KVW_OK;
 }
 
 /* A value outside says only the range; what is no value at all is told how to write one too. */
@@ -157,8 +156,8 @@ static enum kvw_err parse_entries(struct kvw_build *build, const struct kvw_key 
 		enum kvw_err err;
 
 		snprintf(entry_shown, sizeof(entry_shown), "%s[%zu]", shown, index++);
-		err = parse_scalar(build, key, key->type->item, entry_shown, &given, &value,
-			&entry_valid);
+		err = parse_scalar(
+			build, key, key->type->item, entry_shown, &given, &value, &entry_valid);
 		if (err != KVW_OK)
 			return err;
 		if (entry_valid && value.text[0] == '\0') {
@@ -205,7 +204,8 @@ static enum kvw_err set_field(struct kvw_build *build, const struct kvw_key *key
 
 	*valid = false;
 	if (key->type->item != NULL)
-		return set_list(build, key, shown, given, (struct kvw_strings *)(void *)field, valid);
+		return set_list(
+			build, key, shown, given, (struct kvw_strings *)(void *)field, valid);
 	err = parse_scalar(build, key, key->type, shown, given, &value, valid);
 	if (*valid)
 		memcpy(field, &value, key->type->size);
@@ -213,8 +213,8 @@ static enum kvw_err set_field(struct kvw_build *build, const struct kvw_key *key
 }
 
 /* A default goes the way of a user's text; a list is a small document of its own. */
-static enum kvw_err set_default(struct kvw_build *build, const struct kvw_key *key, void *base,
-	bool *valid)
+static enum kvw_err set_default(
+	struct kvw_build *build, const struct kvw_key *key, void *base, bool *valid)
 {
 	struct kvw_document document = {0};
 	struct kvw_given given = {.text = kvw_slice_of(key->def)};
@@ -272,8 +272,8 @@ static struct kvw_worker_config *newest_worker(struct kvw_build *build)
 	return &build->config->workers[build->config->worker_count - 1];
 }
 
-enum kvw_err kvw_build_set_worker(struct kvw_build *build, size_t key, const char *shown,
-	const struct kvw_given *given)
+enum kvw_err kvw_build_set_worker(
+	struct kvw_build *build, size_t key, const char *shown, const struct kvw_given *given)
 {
 	bool valid;
 

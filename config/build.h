@@ -14,8 +14,8 @@
 
 struct kvw_build {
 	struct kvw_config *config;
-	struct kvw_report *report;     /* borrowed */
-	const char *const *strategies; /* borrowed */
+	struct kvw_report *report;              /* borrowed */
+	const char *const *strategies;          /* borrowed */
 	struct kvw_place places[KVW_KEY_COUNT]; /* where each key was given */
 	bool given[KVW_KEY_COUNT];
 	bool valid[KVW_KEY_COUNT];
@@ -34,8 +34,8 @@ enum kvw_err kvw_build_start(struct kvw_build *build, struct kvw_report *report,
 	const char *const *strategies) KVW_MUST_CHECK;
 
 /* Sets the key with this index. Twice is a mistake. */
-enum kvw_err kvw_build_set(struct kvw_build *build, size_t key, const struct kvw_given *given)
-	KVW_MUST_CHECK;
+enum kvw_err kvw_build_set(
+	struct kvw_build *build, size_t key, const struct kvw_given *given) KVW_MUST_CHECK;
 
 /* Makes room for so many workers, at most KVW_MAX_WORKERS. At most once. */
 enum kvw_err kvw_build_reserve_workers(struct kvw_build *build, size_t count) KVW_MUST_CHECK;

@@ -75,8 +75,7 @@ static enum kvw_err make_node(struct builder *b, const yaml_event_t *event, enum
 	node = malloc(sizeof(*node) + len + 1);
 	if (node == NULL)
 		return KVW_ENOMEM;
-	*node = (struct kvw_node){
-		.kind = kind, .len = len, .place = place_of(&event->start_mark)};
+	*node = (struct kvw_node){.kind = kind, .len = len, .place = place_of(&event->start_mark)};
 	if (len > 0)
 		memcpy(node->text, text, len);
 	node->text[len] = '\0';
@@ -140,8 +139,8 @@ static const char *path_here(const struct builder *b, char *out, size_t room)
 		if (in->node->kind == KVW_NODE_LIST)
 			n = snprintf(out + used, room - used, "[%zu]", index);
 		else if (key != NULL)
-			n = snprintf(out + used, room - used, "%s%s", used > 0 ? "." : "",
-				key->text);
+			n = snprintf(
+				out + used, room - used, "%s%s", used > 0 ? "." : "", key->text);
 		used += n > 0 ? (size_t)n : 0;
 	}
 	return used > 0 ? out : NULL;
@@ -157,7 +156,8 @@ static void refuse_decoration(struct builder *b, const yaml_event_t *event,
 			path_here(b, path, sizeof(path)),
 			"found the anchor %s, expected a plain value: anchors and aliases are not "
 			"supported",
-			kvw_report_quote(quoted, (const char *)anchor, strlen((const char *)anchor)));
+			kvw_report_quote(
+				quoted, (const char *)anchor, strlen((const char *)anchor)));
 	if (tag != NULL)
 		kvw_report_mistake(b->report, place_of(&event->start_mark),
 			path_here(b, path, sizeof(path)),
@@ -209,8 +209,8 @@ static enum kvw_err on_open(struct builder *b, const yaml_event_t *event, enum k
 		refuse_decoration(b, event, event->data.sequence_start.anchor,
 			event->data.sequence_start.tag);
 	else
-		refuse_decoration(b, event, event->data.mapping_start.anchor,
-			event->data.mapping_start.tag);
+		refuse_decoration(
+			b, event, event->data.mapping_start.anchor, event->data.mapping_start.tag);
 	if (b->depth == KVW_DOCUMENT_DEPTH) {
 		kvw_report_mistake(b->report, place_of(&event->start_mark),
 			path_here(b, path, sizeof(path)),
@@ -294,7 +294,7 @@ static enum kvw_err report_syntax(struct builder *b, const yaml_parser_t *parser
 	if (parser->error == YAML_READER_ERROR) {
 		size_t offset = parser->problem_offset < b->len ? parser->problem_offset : b->len;
 		bool control = parser->problem_value >= 0 && parser->problem_value < 0x20 &&
-			strstr(problem, "control") != NULL;
+			       strstr(problem, "control") != NULL;
 
 		kvw_report_mistake(b->report, place_of_byte(b->text, offset), NULL,
 			"found %s 0x%02X (%s), expected UTF-8 text",
@@ -332,8 +332,8 @@ static enum kvw_err read_events(struct builder *b, yaml_parser_t *parser)
 	return err;
 }
 
-enum kvw_err kvw_document_parse(const char *text, size_t len, struct kvw_report *report,
-	struct kvw_document *out)
+enum kvw_err kvw_document_parse(
+	const char *text, size_t len, struct kvw_report *report, struct kvw_document *out)
 {
 	static const char byte_order_mark[3] = {'\xEF', '\xBB', '\xBF'};
 	struct kvw_document document = {0};

@@ -27,17 +27,17 @@ enum kvw_node_kind {
 
 /* Owned by its document. */
 struct kvw_node {
-	struct kvw_node *next;   /* after it in the same list or mapping */
-	struct kvw_node *first;  /* LIST: entries, MAP: values, in the order of the text */
+	struct kvw_node *next;  /* after it in the same list or mapping */
+	struct kvw_node *first; /* LIST: entries, MAP: values, in the order of the text */
 	struct kvw_node *last;
-	struct kvw_node *key;    /* of a value in a mapping: SCALAR or BAD; else NULL */
-	struct kvw_node *older;  /* made before it: the document frees along this */
-	struct kvw_place place;  /* where it begins */
+	struct kvw_node *key;   /* of a value in a mapping: SCALAR or BAD; else NULL */
+	struct kvw_node *older; /* made before it: the document frees along this */
+	struct kvw_place place; /* where it begins */
 	enum kvw_node_kind kind;
-	bool quoted;             /* SCALAR: written in quotes or as a block */
-	size_t count;            /* LIST, MAP: values */
-	size_t len;              /* SCALAR: bytes of text; it may hold a NUL */
-	char text[];             /* SCALAR: ends with a NUL beyond len */
+	bool quoted;  /* SCALAR: written in quotes or as a block */
+	size_t count; /* LIST, MAP: values */
+	size_t len;   /* SCALAR: bytes of text; it may hold a NUL */
+	char text[];  /* SCALAR: ends with a NUL beyond len */
 };
 
 struct kvw_document {

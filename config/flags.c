@@ -7,8 +7,8 @@
 #include "build.h"
 #include "kvway/route.h"
 
-static enum kvw_err set_flag(struct kvw_build *build, enum kvw_key_index key, const char *flag,
-	const char *text)
+static enum kvw_err set_flag(
+	struct kvw_build *build, enum kvw_key_index key, const char *flag, const char *text)
 {
 	struct kvw_given given = {.place = {.flag = flag}, .text = kvw_slice_of(text)};
 

@@ -63,8 +63,9 @@ static void list_names(const char *section, char *out, size_t room)
 
 	out[0] = '\0';
 	for (size_t i = 0; i < KVW_KEY_COUNT + KVW_SECTION_COUNT; i++) {
-		const char *name = kvw_schema_name_in(section,
-			i < KVW_KEY_COUNT ? kvw_keys[i].path : kvw_sections[i - KVW_KEY_COUNT].path);
+		const char *name = kvw_schema_name_in(
+			section, i < KVW_KEY_COUNT ? kvw_keys[i].path
+						   : kvw_sections[i - KVW_KEY_COUNT].path);
 		int n;
 
 		if (name == NULL)
@@ -78,8 +79,8 @@ static void list_names(const char *section, char *out, size_t room)
 		snprintf(out + used, room - used, ", workers");
 }
 
-static void report_unknown(struct walk *w, const char *section, const char *path,
-	const struct kvw_node *key)
+static void report_unknown(
+	struct walk *w, const char *section, const char *path, const struct kvw_node *key)
 {
 	struct kvw_suggest near;
 	char names[640];
@@ -162,8 +163,8 @@ static enum kvw_err walk_worker_key(struct walk *w, size_t index, const struct k
 		return KVW_OK;
 	}
 	if (given[key]) {
-		kvw_report_mistake(w->report, node->key->place, shown,
-			"found a second time, expected once");
+		kvw_report_mistake(
+			w->report, node->key->place, shown, "found a second time, expected once");
 		return KVW_OK;
 	}
 	given[key] = true;
@@ -193,7 +194,8 @@ static enum kvw_err walk_worker(struct walk *w, size_t index, const struct kvw_n
 		node = node->next)
 		if (node->key->kind == KVW_NODE_SCALAR)
 			err = walk_worker_key(w, index, node, given, &url_place);
-	return err == KVW_OK ? kvw_build_end_worker(w->build, given, worker->place, url_place) : err;
+	return err == KVW_OK ? kvw_build_end_worker(w->build, given, worker->place, url_place)
+			     : err;
 }
 
 static enum kvw_err walk_workers(struct walk *w, const struct kvw_node *list)
@@ -206,11 +208,12 @@ static enum kvw_err walk_workers(struct walk *w, const struct kvw_node *list)
 		return KVW_OK;
 	if (list->kind != KVW_NODE_LIST || list->count == 0) {
 		kvw_report_mistake(w->report, list->place, "workers",
-			"found %s, expected a list with an entry `- url: http://HOST:PORT` for each "
+			"found %s, expected a list with an entry `- url: http://HOST:PORT` for "
+			"each "
 			"worker",
-			list->kind == KVW_NODE_LIST      ? "an empty list"
-				: kvw_node_is_null(list) ? "nothing"
-							 : kvw_node_kind_name(list));
+			list->kind == KVW_NODE_LIST ? "an empty list"
+			: kvw_node_is_null(list)    ? "nothing"
+						    : kvw_node_kind_name(list));
 		return KVW_OK;
 	}
 	err = kvw_build_reserve_workers(w->build, count);
@@ -287,7 +290,8 @@ static enum kvw_err walk_root(struct walk *w, const struct kvw_node *root)
 	}
 	if (err == KVW_OK && w->workers == NULL)
 		kvw_report_mistake(w->report, start, "workers",
-			"found nothing, expected a list with an entry `- url: http://HOST:PORT` for "
+			"found nothing, expected a list with an entry `- url: http://HOST:PORT` "
+			"for "
 			"each worker");
 	return err;
 }
@@ -338,8 +342,8 @@ static enum kvw_err read_all(int fd, char *buffer, size_t room, size_t *len)
 	return KVW_OK;
 }
 
-enum kvw_err kvw_config_load(const char *path, const char *const *strategies, FILE *errors,
-	struct kvw_config **out)
+enum kvw_err kvw_config_load(
+	const char *path, const char *const *strategies, FILE *errors, struct kvw_config **out)
 {
 	const size_t room = KVW_CONFIG_MAX_BYTES + 1;
 	enum kvw_err err = KVW_EIO;

@@ -85,9 +85,10 @@ static void write_section(FILE *out, const struct kvw_section *section)
 
 static void write_workers(FILE *out)
 {
-	fprintf(out, "\n## workers\n\n"
-		     "The vLLM servers: a list, 1 to %d entries, no URL twice. Each entry has these "
-		     "keys.\n\n",
+	fprintf(out,
+		"\n## workers\n\n"
+		"The vLLM servers: a list, 1 to %d entries, no URL twice. Each entry has these "
+		"keys.\n\n",
 		KVW_MAX_WORKERS);
 	write_table_head(out);
 	for (size_t i = 0; i < KVW_WORKER_KEY_COUNT; i++)
@@ -97,7 +98,8 @@ static void write_workers(FILE *out)
 static void write_types(FILE *out)
 {
 	fputs("\n## Types\n\n"
-	      "What a value means is decided by its key, never by how it looks: `off` is a word and "
+	      "What a value means is decided by its key, never by how it looks: `off` is a word "
+	      "and "
 	      "`8001` may be\na name. Quotes are allowed around any value.\n\n"
 	      "| Type | Written as |\n|---|---|\n"
 	      "| address | `HOST:PORT`, `[IPV6]:PORT`; port 0 lets the kernel choose one |\n"
@@ -123,10 +125,14 @@ static void write_rules(FILE *out)
 		"\n## Rules of the file\n\n"
 		"- One YAML document in UTF-8, at most %u KiB, indented with spaces.\n"
 		"- Each key once; an unknown key is a mistake, never ignored.\n"
-		"- No anchors, aliases, tags or merge keys; nothing is taken from the environment.\n"
-		"- `limits.low_water` is below `limits.high_water`; `limits.body_memory` has room for a "
-		"body of\n  `routing.scan_limit`; `listen` and `admin.listen` do not share a port.\n"
-		"- `kvway check -c FILE` finds every mistake in one run and names line, column and key.\n",
+		"- No anchors, aliases, tags or merge keys; nothing is taken from the "
+		"environment.\n"
+		"- `limits.low_water` is below `limits.high_water`; `limits.body_memory` has room "
+		"for a "
+		"body of\n  `routing.scan_limit`; `listen` and `admin.listen` do not share a "
+		"port.\n"
+		"- `kvway check -c FILE` finds every mistake in one run and names line, column and "
+		"key.\n",
 		KVW_CONFIG_MAX_BYTES >> 10);
 }
 
@@ -167,14 +173,16 @@ static bool write_page(FILE *out, const char *minimal)
 		out);
 	if (!write_minimal(out, minimal))
 		return false;
-	fputs("\nRun it with `kvway -c FILE`, check it with `kvway check -c FILE`. The same without "
+	fputs("\nRun it with `kvway -c FILE`, check it with `kvway check -c FILE`. The same "
+	      "without "
 	      "a file:\n\n"
 	      "```sh\nkvway --listen 0.0.0.0:8080 --worker http://127.0.0.1:8001 --worker "
 	      "http://127.0.0.1:8002\n```\n\n"
 	      "`examples/full.yaml` has every key with its default, `examples/production.yaml` "
 	      "shows a typical use.\nA dot in a key stands for a section: `routing.strategy` is "
 	      "`strategy:` indented below `routing:`.\n"
-	      "*Change by* says what a new value needs: `restart` of the process, or `reload` where "
+	      "*Change by* says what a new value needs: `restart` of the process, or `reload` "
+	      "where "
 	      "the running\nprocess may take it over. This version reads its file at start only.\n",
 		out);
 	write_strategies(out);

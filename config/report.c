@@ -19,8 +19,8 @@ bool kvw_report_printing(const struct kvw_report *report)
 	return report->mistakes < KVW_REPORT_MOST;
 }
 
-void kvw_report_mistake(struct kvw_report *report, struct kvw_place place, const char *key,
-	const char *format, ...)
+void kvw_report_mistake(
+	struct kvw_report *report, struct kvw_place place, const char *key, const char *format, ...)
 {
 	char shown[KVW_REPORT_QUOTE];
 	va_list args;
@@ -69,7 +69,7 @@ const char *kvw_report_quote(char out[KVW_REPORT_QUOTE], const char *text, size_
 		size_t size = character_size(text + i, len - i);
 		/* C0, DEL, and C1 (two bytes, C2 80 to C2 9F) act on terminals. */
 		bool control = c < 0x20 || c == 0x7F ||
-			(c == 0xC2 && size == 2 && (unsigned char)text[i + 1] < 0xA0);
+			       (c == 0xC2 && size == 2 && (unsigned char)text[i + 1] < 0xA0);
 
 		if (used + (control ? 4 * size : size) > room)
 			break;

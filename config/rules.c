@@ -54,11 +54,11 @@ static void check_body_memory(struct kvw_build *build)
 {
 	const struct kvw_config *config = build->config;
 	uint64_t whole = config->limits_body < config->routing_scan_limit
-		? config->limits_body
-		: config->routing_scan_limit;
+				 ? config->limits_body
+				 : config->routing_scan_limit;
 	enum kvw_key_index shown = build->given[KVW_KEY_limits_body_memory]
-		? KVW_KEY_limits_body_memory
-		: KVW_KEY_routing_scan_limit;
+					   ? KVW_KEY_limits_body_memory
+					   : KVW_KEY_routing_scan_limit;
 
 	if (!build->valid[KVW_KEY_limits_body] || !build->valid[KVW_KEY_limits_body_memory] ||
 		!build->valid[KVW_KEY_routing_scan_limit] || whole <= config->limits_body_memory)
@@ -71,7 +71,8 @@ static void check_body_memory(struct kvw_build *build)
 
 static bool is_any_address(struct kvw_slice host)
 {
-	return kvw_slice_equal(host, KVW_SLICE("0.0.0.0")) || kvw_slice_equal(host, KVW_SLICE("::"));
+	return kvw_slice_equal(host, KVW_SLICE("0.0.0.0")) ||
+	       kvw_slice_equal(host, KVW_SLICE("::"));
 }
 
 /* Both would be bound, since event loops share their port, and each would get half of the other's
@@ -79,11 +80,12 @@ static bool is_any_address(struct kvw_slice host)
 static void check_listeners(struct kvw_build *build)
 {
 	struct kvw_address clients, admin;
-	enum kvw_key_index shown = build->given[KVW_KEY_admin_listen] ? KVW_KEY_admin_listen
-								      : KVW_KEY_listen;
+	enum kvw_key_index shown =
+		build->given[KVW_KEY_admin_listen] ? KVW_KEY_admin_listen : KVW_KEY_listen;
 
 	if (!build->valid[KVW_KEY_listen] || !build->valid[KVW_KEY_admin_listen] ||
-		kvw_address_split(kvw_slice_of(build->config->listen), &clients) != KVW_ADDRESS_OK ||
+		kvw_address_split(kvw_slice_of(build->config->listen), &clients) !=
+			KVW_ADDRESS_OK ||
 		kvw_address_split(kvw_slice_of(build->config->admin_listen), &admin) !=
 			KVW_ADDRESS_OK)
 		return;
@@ -107,8 +109,8 @@ void kvw_rules_check(struct kvw_build *build)
 	check_listeners(build);
 }
 
-void kvw_rules_check_worker(struct kvw_report *report, const struct kvw_config *config,
-	struct kvw_place url_place)
+void kvw_rules_check_worker(
+	struct kvw_report *report, const struct kvw_config *config, struct kvw_place url_place)
 {
 	size_t newest = config->worker_count - 1;
 	const char *url = config->workers[newest].url;

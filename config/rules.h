@@ -10,8 +10,8 @@
 void kvw_rules_check(struct kvw_build *build);
 
 /* Of the newest worker against those before it. */
-void kvw_rules_check_worker(struct kvw_report *report, const struct kvw_config *config,
-	struct kvw_place url_place);
+void kvw_rules_check_worker(
+	struct kvw_report *report, const struct kvw_config *config, struct kvw_place url_place);
 
 /* A worker without a URL. */
 void kvw_rules_missing_url(struct kvw_report *report, size_t index, struct kvw_place place);

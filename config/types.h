@@ -26,7 +26,7 @@ union kvw_value {
 
 /* Why a text is no value. */
 struct kvw_fault {
-	const char *found;    /* said instead of the text itself; NULL: the text is quoted */
+	const char *found; /* said instead of the text itself; NULL: the text is quoted */
 	char expected[320];
 	char suggestion[128]; /* "": none */
 };

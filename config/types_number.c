@@ -105,8 +105,8 @@ static enum kvw_err parse_int(const struct kvw_type *type, struct kvw_slice text
 }
 
 /* Digits and a unit. */
-static enum kvw_err parse_measure(const struct unit *units, struct kvw_slice text, uint64_t *out,
-	struct kvw_fault *fault)
+static enum kvw_err parse_measure(
+	const struct unit *units, struct kvw_slice text, uint64_t *out, struct kvw_fault *fault)
 {
 	struct kvw_slice rest = text;
 	uint64_t value = 0;
@@ -115,7 +115,8 @@ static enum kvw_err parse_measure(const struct unit *units, struct kvw_slice tex
 		return KVW_EINVAL;
 	for (const struct unit *unit = units; unit->name != NULL; unit++)
 		if (kvw_slice_equal(rest, kvw_slice_of(unit->name)))
-			return __builtin_mul_overflow(value, unit->factor, out) ? KVW_EINVAL : KVW_OK;
+			return __builtin_mul_overflow(value, unit->factor, out) ? KVW_EINVAL
+										: KVW_OK;
 	while (rest.len > 0 && rest.data[0] == ' ')
 		rest = (struct kvw_slice){rest.data + 1, rest.len - 1};
 	for (const struct unit *unit = units; unit->name != NULL; unit++) {

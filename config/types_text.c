@@ -144,11 +144,11 @@ static enum kvw_err parse_address(const struct kvw_type *type, struct kvw_slice 
 		expect(fault, "HOST:PORT such as 0.0.0.0:8080 or [::1]:8080");
 		/* ":8080" and "*:8080" */
 		port = text.len > 0 && text.data[0] == '*'
-			? (struct kvw_slice){text.data + 1, text.len - 1}
-			: text;
+			       ? (struct kvw_slice){text.data + 1, text.len - 1}
+			       : text;
 		if (port.len > 1 && port.data[0] == ':')
-			suggest_address(fault, "0.0.0.0",
-				(struct kvw_slice){port.data + 1, port.len - 1});
+			suggest_address(
+				fault, "0.0.0.0", (struct kvw_slice){port.data + 1, port.len - 1});
 	}
 	return KVW_EINVAL;
 }
@@ -198,8 +198,8 @@ static void explain_url(enum kvw_address_fault why, struct kvw_slice text, struc
 	int n;
 
 	expect(fault, why < sizeof(expected) / sizeof(expected[0]) && expected[why] != NULL
-			? expected[why]
-			: "http://HOST:PORT such as http://127.0.0.1:8000");
+			      ? expected[why]
+			      : "http://HOST:PORT such as http://127.0.0.1:8000");
 	if (why == KVW_ADDRESS_USER)
 		fault->found = "a URL with a user or password";
 	if (why != KVW_ADDRESS_NO_SCHEME && why != KVW_ADDRESS_API_PATH)
@@ -231,8 +231,8 @@ static enum kvw_err parse_url(const struct kvw_type *type, struct kvw_slice text
 }
 
 /* Adds a word to what is expected, keeps it if it is the nearest so far. True: it is `text`. */
-static bool choose_word(struct kvw_slice text, const char *word, struct kvw_suggest *near,
-	struct kvw_fault *fault)
+static bool choose_word(
+	struct kvw_slice text, const char *word, struct kvw_suggest *near, struct kvw_fault *fault)
 {
 	size_t used = strlen(fault->expected);
 
@@ -326,9 +326,11 @@ const struct kvw_type kvw_type_TOKENS = {
 };
 
 /* A list of words for each enum, then its type. */
+/* clang-format off */
 #define KVW_ENUM(name)              static const struct kvw_word words_of_##name[] = {
 #define KVW_ENUM_WORD(word, number) {word, number},
 #define KVW_ENUM_END                {NULL, 0}};
+/* clang-format on */
 #include "enums.def"
 
 #define KVW_ENUM(enum_name)                                                                        \
@@ -342,5 +344,6 @@ const struct kvw_type kvw_type_TOKENS = {
 #define KVW_ENUM_END
 #include "enums.def"
 
-_Static_assert(sizeof(enum kvw_half_close) == sizeof(int) && sizeof(enum kvw_forwarded) == sizeof(int),
+_Static_assert(
+	sizeof(enum kvw_half_close) == sizeof(int) && sizeof(enum kvw_forwarded) == sizeof(int),
 	"an enum's word is copied as an int");

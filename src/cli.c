@@ -20,14 +20,19 @@
 
 #define STRATEGIES_MOST 64
 
-enum option_id { OPTION_CONFIG = 'c', OPTION_HELP = 'h', OPTION_VERSION = 'V', OPTION_SETTING = 256 };
+enum option_id {
+	OPTION_CONFIG = 'c',
+	OPTION_HELP = 'h',
+	OPTION_VERSION = 'V',
+	OPTION_SETTING = 256
+};
 
 /* A flag that sets a key. */
 struct setting {
 	const char *name;
-	const char *value;  /* for --help */
-	const char *key;    /* where it is in a file */
-	size_t offset;      /* of its text in struct kvw_config_flags; workers: SIZE_MAX */
+	const char *value; /* for --help */
+	const char *key;   /* where it is in a file */
+	size_t offset;     /* of its text in struct kvw_config_flags; workers: SIZE_MAX */
 	const char *help;
 };
 
@@ -56,8 +61,8 @@ struct reader {
 	const char **workers; /* owned; room for every argument */
 	const char *given;    /* the first setting given; NULL: none */
 	const char *given_key;
-	bool check;           /* the word `check` */
-	bool done;            /* nothing more to do, leave with cli->status */
+	bool check; /* the word `check` */
+	bool done;  /* nothing more to do, leave with cli->status */
 };
 
 static void fail_usage(struct reader *r)
@@ -78,7 +83,8 @@ static void print_usage(FILE *out)
 
 static void print_help(FILE *out)
 {
-	fputs("kvway stands in front of vLLM servers and sends each prompt to the one that already\n"
+	fputs("kvway stands in front of vLLM servers and sends each prompt to the one that "
+	      "already\n"
 	      "holds the beginning of it in its KV cache.\n\n",
 		out);
 	print_usage(out);
@@ -86,7 +92,8 @@ static void print_help(FILE *out)
 	      "  kvway --listen 127.0.0.1:8080 --worker http://127.0.0.1:8001 \\\n"
 	      "        --worker http://127.0.0.1:8002\n"
 	      "  curl http://127.0.0.1:8080/v1/models\n"
-	      "  curl http://127.0.0.1:8080/v1/chat/completions -H 'Content-Type: application/json' \\\n"
+	      "  curl http://127.0.0.1:8080/v1/chat/completions -H 'Content-Type: "
+	      "application/json' \\\n"
 	      "       -d '{\"model\": \"MODEL\", \"messages\": [{\"role\": \"user\", \"content\": "
 	      "\"Hello\"}]}'\n"
 	      "  kvway check -c kvway.yaml && kvway -c kvway.yaml\n",
@@ -112,7 +119,8 @@ static void print_help(FILE *out)
 	      "\nWhere to look next:\n"
 	      "  config/examples/minimal.yaml   the smallest useful file, to begin with\n"
 	      "  config/REFERENCE.md            every key with its default and range\n"
-	      "  deploy/quickstart.sh           see what prefix-aware routing gains, on this machine\n",
+	      "  deploy/quickstart.sh           see what prefix-aware routing gains, on this "
+	      "machine\n",
 		out);
 }
 
@@ -203,8 +211,8 @@ static void read_options(struct reader *r, int argc, char **argv)
 	int option;
 
 	for (size_t i = 0; i < SETTING_COUNT; i++)
-		options[3 + i] = (struct option){settings[i].name, required_argument, NULL,
-			OPTION_SETTING + (int)i};
+		options[3 + i] = (struct option){
+			settings[i].name, required_argument, NULL, OPTION_SETTING + (int)i};
 	opterr = 0;
 	optind = 0; /* glibc: begin anew, forget a former call */
 	while (!r->done) {
@@ -227,8 +235,8 @@ static void read_words(struct reader *r, int argc, char **argv)
 		}
 		kvw_suggest_start(&near, argv[i]);
 		kvw_suggest_offer(&near, "check", "check");
-		fprintf(r->err, "kvway: found `%s`, expected flags or the word `check`%s\n", argv[i],
-			near.best != NULL ? "; did you mean `check`?" : "");
+		fprintf(r->err, "kvway: found `%s`, expected flags or the word `check`%s\n",
+			argv[i], near.best != NULL ? "; did you mean `check`?" : "");
 		fail_usage(r);
 	}
 }
@@ -245,7 +253,8 @@ static void check_combination(struct reader *r)
 		fail_usage(r);
 	} else if (path == NULL && r->flags.worker_count == 0) {
 		if (r->given != NULL || r->check)
-			fprintf(r->err, "kvway: %s%s: give -c FILE, or --worker URL for each worker\n",
+			fprintf(r->err,
+				"kvway: %s%s: give -c FILE, or --worker URL for each worker\n",
 				r->given != NULL ? "no worker beside --" : "nothing to check",
 				r->given != NULL ? r->given : "");
 		else
@@ -275,9 +284,9 @@ static void load(struct reader *r)
 		return;
 	}
 	if (r->check) {
-		fprintf(r->out, "%s: ok, %zu worker%s, strategy %s\n", path != NULL ? path : "flags",
-			config->worker_count, config->worker_count == 1 ? "" : "s",
-			config->routing_strategy);
+		fprintf(r->out, "%s: ok, %zu worker%s, strategy %s\n",
+			path != NULL ? path : "flags", config->worker_count,
+			config->worker_count == 1 ? "" : "s", config->routing_strategy);
 		kvw_config_destroy(config);
 		r->done = true;
 		return;

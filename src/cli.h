@@ -24,13 +24,13 @@ enum kvw_cli_status {
 
 /* Plain data. */
 struct kvw_cli {
-	enum kvw_cli_status status;  /* for KVW_CLI_EXIT */
-	struct kvw_config *config;   /* for KVW_CLI_RUN: the caller's to destroy; else NULL */
-	const char *config_path;     /* the file, for a reload; NULL: flags only. From argv */
+	enum kvw_cli_status status; /* for KVW_CLI_EXIT */
+	struct kvw_config *config;  /* for KVW_CLI_RUN: the caller's to destroy; else NULL */
+	const char *config_path;    /* the file, for a reload; NULL: flags only. From argv */
 };
 
 /* Help and good news go to out, complaints to err. argv may be reordered. */
-enum kvw_cli_action kvw_cli_parse(int argc, char **argv, FILE *out, FILE *err, struct kvw_cli *cli)
-	KVW_MUST_CHECK;
+enum kvw_cli_action kvw_cli_parse(
+	int argc, char **argv, FILE *out, FILE *err, struct kvw_cli *cli) KVW_MUST_CHECK;
 
 #endif

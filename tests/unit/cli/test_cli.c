@@ -65,11 +65,13 @@ struct wrong {
 static const struct wrong wrongs[] = {
 	{"", "Usage:\n  kvway -c FILE"},
 	{"check", "kvway: nothing to check: give -c FILE"},
-	{"chekc", "kvway: found `chekc`, expected flags or the word `check`; did you mean `check`?"},
+	{"chekc",
+		"kvway: found `chekc`, expected flags or the word `check`; did you mean `check`?"},
 	{"check check -c f", "kvway: found `check`, expected flags"},
 	{"serve -c f", "kvway: found `serve`, expected flags or the word `check`\n"},
 	{"--lisen 0.0.0.0:1", "kvway: unknown flag --lisen; did you mean `--listen`?\n"},
-	{"--wroker=http://a:1", "kvway: unknown flag --wroker=http://a:1; did you mean `--worker`?\n"},
+	{"--wroker=http://a:1",
+		"kvway: unknown flag --wroker=http://a:1; did you mean `--worker`?\n"},
 	{"--port 80", "kvway: unknown flag --port\n"},
 	{"-x", "kvway: unknown flag -x\n"},
 	{"-xh", "kvway: unknown flag -x\n"},
@@ -79,12 +81,15 @@ static const struct wrong wrongs[] = {
 	{"-c a -c b", "kvway: -c was given twice\n"},
 	{"--listen a:1 --listen b:1", "kvway: --listen was given twice\n"},
 	{"--strategy a --strategy b", "kvway: --strategy was given twice\n"},
-	{"-c f.yaml --worker http://a:1", "kvway: --worker together with -c: with a file every setting "
-					  "is in the file; set `workers` in f.yaml\n"},
-	{"--listen a:1 -c f.yaml", "kvway: --listen together with -c: with a file every setting is in "
-				   "the file; set `listen` in f.yaml\n"},
-	{"--log-level info --config f.yaml", "kvway: --log-level together with -c: with a file every "
-					     "setting is in the file; set `log.level` in f.yaml\n"},
+	{"-c f.yaml --worker http://a:1",
+		"kvway: --worker together with -c: with a file every setting "
+		"is in the file; set `workers` in f.yaml\n"},
+	{"--listen a:1 -c f.yaml",
+		"kvway: --listen together with -c: with a file every setting is in "
+		"the file; set `listen` in f.yaml\n"},
+	{"--log-level info --config f.yaml",
+		"kvway: --log-level together with -c: with a file every "
+		"setting is in the file; set `log.level` in f.yaml\n"},
 	{"--listen a:1", "kvway: no worker beside --listen: give -c FILE, or --worker URL"},
 	{"--worker a:1", "--worker: found `a:1`, expected http://HOST:PORT"},
 	{"--worker http://a:1 --strategy kvaware", "--strategy: found `kvaware`, expected one of "
@@ -113,9 +118,10 @@ END_TEST
 
 START_TEST(test_run_with_flags)
 {
-	struct called called = call("--listen=127.0.0.1:81 --worker http://a:1 --worker http://b:2 "
-				    "--strategy roundrobin --admin 127.0.0.1:82 --access-log stderr "
-				    "--log-level warn");
+	struct called called =
+		call("--listen=127.0.0.1:81 --worker http://a:1 --worker http://b:2 "
+		     "--strategy roundrobin --admin 127.0.0.1:82 --access-log stderr "
+		     "--log-level warn");
 
 	ck_assert_msg(called.action == KVW_CLI_RUN, "%s", called.err);
 	ck_assert_str_eq(called.err, "");
@@ -177,8 +183,8 @@ START_TEST(test_missing_file)
 
 	ck_assert_int_eq(called.action, KVW_CLI_EXIT);
 	ck_assert_int_eq(called.cli.status, KVW_CLI_FAILED);
-	ck_assert_str_eq(called.err,
-		"/nonexistent/f.yaml: cannot be opened: No such file or directory\n");
+	ck_assert_str_eq(
+		called.err, "/nonexistent/f.yaml: cannot be opened: No such file or directory\n");
 	called_release(&called);
 }
 END_TEST

@@ -47,8 +47,8 @@ END_TEST
 START_TEST(test_only_workers)
 {
 	const char *const workers[] = {"http://127.0.0.1:8001"};
-	struct loaded flags = load_flags(&(struct kvw_config_flags){
-		.workers = workers, .worker_count = 1});
+	struct loaded flags =
+		load_flags(&(struct kvw_config_flags){.workers = workers, .worker_count = 1});
 	struct loaded file = load_text(TEST_WORKER);
 
 	ck_assert_int_eq(flags.err, KVW_OK);
@@ -75,12 +75,14 @@ START_TEST(test_mistakes_name_the_flag)
 	ck_assert_str_eq(loaded.errors,
 		"--listen: found `8081`, expected HOST:PORT such as 0.0.0.0:8080; did you mean "
 		"`0.0.0.0:8081`?\n"
-		"--strategy: found `kvaware`, expected one of prefixaware, session, roundrobin: this "
+		"--strategy: found `kvaware`, expected one of prefixaware, session, roundrobin: "
+		"this "
 		"build of kvway does not have `kvaware`\n"
 		"--admin: found `nowhere`, expected HOST:PORT such as 0.0.0.0:8080\n"
 		"--log-level: found `wran`, expected one of debug, info, warn, error; did you mean "
 		"`warn`?\n"
-		"--worker: found `a:1`, expected http://HOST:PORT such as http://127.0.0.1:8000; did "
+		"--worker: found `a:1`, expected http://HOST:PORT such as http://127.0.0.1:8000; "
+		"did "
 		"you mean `http://a:1`?\n"
 		"--worker: found `https://b:1`, expected http://HOST:PORT: TLS to workers is not "
 		"built yet\n"
@@ -97,8 +99,9 @@ START_TEST(test_rules_hold_for_flags)
 		.listen = "0.0.0.0:9090", .workers = workers, .worker_count = 1});
 
 	ck_assert_int_eq(loaded.err, KVW_EINVAL);
-	ck_assert_str_eq(loaded.errors, "--listen: found `0.0.0.0:9090`, expected a port that differs "
-					"from `admin.listen` (127.0.0.1:9090)\n");
+	ck_assert_str_eq(loaded.errors,
+		"--listen: found `0.0.0.0:9090`, expected a port that differs "
+		"from `admin.listen` (127.0.0.1:9090)\n");
 	loaded_release(&loaded);
 }
 END_TEST

@@ -117,9 +117,9 @@ START_TEST(test_harmless_forms)
 {
 	static const char *const forms[] = {
 		"\xEF\xBB\xBFlisten: 0.0.0.0:1\r\nworkers:\r\n  - url: http://127.0.0.1:8001\r\n",
-		"%YAML 1.1\n---\nlisten: 0.0.0.0:1\n" TEST_WORKER "...\n",
+		("%YAML 1.1\n---\nlisten: 0.0.0.0:1\n" TEST_WORKER "...\n"),
 		"{listen: \"0.0.0.0:1\", workers: [{url: \"http://127.0.0.1:8001\"}]}",
-		"? listen\n: 0.0.0.0:1\n" TEST_WORKER,
+		("? listen\n: 0.0.0.0:1\n" TEST_WORKER),
 	};
 
 	for (size_t i = 0; i < sizeof(forms) / sizeof(forms[0]); i++) {
@@ -143,23 +143,23 @@ START_TEST(test_keys_are_sound)
 		union kvw_value min, max, def;
 		struct kvw_fault fault = {0};
 
-		snprintf(section, sizeof(section), "%.*s",
-			dot == NULL ? 0 : (int)(dot - key->path), key->path);
-		ck_assert_msg(kvw_schema_find_section(section) < KVW_SECTION_COUNT, "%s", key->path);
+		snprintf(section, sizeof(section), "%.*s", dot == NULL ? 0 : (int)(dot - key->path),
+			key->path);
+		ck_assert_msg(
+			kvw_schema_find_section(section) < KVW_SECTION_COUNT, "%s", key->path);
 		ck_assert_uint_eq(kvw_schema_find_key(key->path), i); /* no path twice */
 		ck_assert(key->text[0] != '\0');
 		if (key->type->compare == NULL)
 			continue;
-		ck_assert_msg(
-			key->type->parse(key->type, kvw_slice_of(key->min), NULL, &min, &fault) ==
-					KVW_OK &&
-				key->type->parse(key->type, kvw_slice_of(key->max), NULL, &max,
-					&fault) == KVW_OK &&
-				key->type->parse(key->type, kvw_slice_of(key->def), NULL, &def,
-					&fault) == KVW_OK,
+		ck_assert_msg(key->type->parse(key->type, kvw_slice_of(key->min), NULL, &min,
+				      &fault) == KVW_OK &&
+				      key->type->parse(key->type, kvw_slice_of(key->max), NULL,
+					      &max, &fault) == KVW_OK &&
+				      key->type->parse(key->type, kvw_slice_of(key->def), NULL,
+					      &def, &fault) == KVW_OK,
 			"%s", key->path);
-		ck_assert_msg(key->type->compare(&min, &def) <= 0 &&
-				key->type->compare(&def, &max) <= 0,
+		ck_assert_msg(
+			key->type->compare(&min, &def) <= 0 && key->type->compare(&def, &max) <= 0,
 			"%s", key->path);
 	}
 }

@@ -90,16 +90,16 @@ static const char wrong[] = "lisen: a\n"
 
 enum source { FROM_FILE, FROM_FLAGS };
 
-static enum kvw_err load_once(enum source source, const char *text, FILE *errors,
-	struct kvw_config **config)
+static enum kvw_err load_once(
+	enum source source, const char *text, FILE *errors, struct kvw_config **config)
 {
 	const char *const workers[] = {"http://a:1", "http://b:1"};
 	const struct kvw_config_flags flags = {
 		.listen = "0.0.0.0:1", .workers = workers, .worker_count = 2};
 
 	if (source == FROM_FILE)
-		return kvw_config_parse("t.yaml", text, strlen(text), test_strategies, errors,
-			config);
+		return kvw_config_parse(
+			"t.yaml", text, strlen(text), test_strategies, errors, config);
 	return kvw_config_from_flags(&flags, test_strategies, errors, config);
 }
 

@@ -15,8 +15,10 @@ struct mistake {
 
 static const struct mistake mistakes[] = {
 	/* Names */
-	{"lisen: 0.0.0.0:80\n" TEST_WORKER, 1, 1, "lisen", {"unknown key", "did you mean `listen`?"}},
-	{"limits:\n  bodi: 1MiB\n" TEST_WORKER, 2, 3, "limits.bodi", {"did you mean `limits.body`?"}},
+	{"lisen: 0.0.0.0:80\n" TEST_WORKER, 1, 1, "lisen",
+		{"unknown key", "did you mean `listen`?"}},
+	{"limits:\n  bodi: 1MiB\n" TEST_WORKER, 2, 3, "limits.bodi",
+		{"did you mean `limits.body`?"}},
 	{"routing:\n  session:\n    ttll: 1h\n" TEST_WORKER, 3, 5, "routing.session.ttll",
 		{"did you mean `routing.session.ttl`?"}},
 	{"strategy: session\n" TEST_WORKER, 1, 1, "strategy", {"did you mean `routing.strategy`?"}},
@@ -64,7 +66,8 @@ static const struct mistake mistakes[] = {
 	{"routing:\n  omega: nan\n" TEST_WORKER, 2, 10, "routing.omega", {"number", "0 to 10"}},
 	{"routing:\n  omega: 0x1p1\n" TEST_WORKER, 2, 10, "routing.omega", {"number"}},
 	{"routing:\n  omega: 1e1000\n" TEST_WORKER, 2, 10, "routing.omega", {"number"}},
-	{"routing:\n  omega: 10.01\n" TEST_WORKER, 2, 10, "routing.omega", {"a number from 0 to 10"}},
+	{"routing:\n  omega: 10.01\n" TEST_WORKER, 2, 10, "routing.omega",
+		{"a number from 0 to 10"}},
 	{"limits:\n  body: 64MB\n" TEST_WORKER, 2, 9, "limits.body",
 		{"found `64MB`", "KiB, MiB, GiB", "did you mean `64MiB`?"}},
 	{"limits:\n  body: 64 MiB\n" TEST_WORKER, 2, 9, "limits.body", {"did you mean `64MiB`?"}},
@@ -99,7 +102,8 @@ static const struct mistake mistakes[] = {
 			"this build of kvway does not have `kvaware`"}},
 
 	/* Addresses */
-	{"listen: 8080\n" TEST_WORKER, 1, 9, "listen", {"HOST:PORT", "did you mean `0.0.0.0:8080`?"}},
+	{"listen: 8080\n" TEST_WORKER, 1, 9, "listen",
+		{"HOST:PORT", "did you mean `0.0.0.0:8080`?"}},
 	{"listen: \":8080\"\n" TEST_WORKER, 1, 9, "listen", {"did you mean `0.0.0.0:8080`?"}},
 	{"listen: \"*:8080\"\n" TEST_WORKER, 1, 9, "listen", {"did you mean `0.0.0.0:8080`?"}},
 	{"listen: 0.0.0.0:65536\n" TEST_WORKER, 1, 9, "listen", {"a port from 1 to 65535"}},
@@ -149,10 +153,12 @@ static const struct mistake mistakes[] = {
 	{"workers:\n  - url: https://a:1\n", 2, 10, "workers[0].url",
 		{"found `https://a:1`", "TLS to workers is not built yet"}},
 	{"workers:\n  - url: ftp://a:1\n", 2, 10, "workers[0].url", {"the scheme http"}},
-	{"workers:\n  - url: http://a:99999\n", 2, 10, "workers[0].url", {"a port from 1 to 65535"}},
+	{"workers:\n  - url: http://a:99999\n", 2, 10, "workers[0].url",
+		{"a port from 1 to 65535"}},
 	{"workers:\n  - url: http://a:0\n", 2, 10, "workers[0].url", {"a port from 1 to 65535"}},
 	{"workers:\n  - url: http://\n", 2, 10, "workers[0].url", {"a host"}},
-	{"workers:\n  - url: http://a..b:1\n", 2, 10, "workers[0].url", {"a host name or IP address"}},
+	{"workers:\n  - url: http://a..b:1\n", 2, 10, "workers[0].url",
+		{"a host name or IP address"}},
 	{"workers:\n  - url: http://::1:80\n", 2, 10, "workers[0].url", {"in brackets"}},
 	{"workers:\n  - url: http://a:1/v1\n", 2, 10, "workers[0].url",
 		{"without /v1", "did you mean `http://a:1`?"}},
@@ -177,8 +183,8 @@ static const struct mistake mistakes[] = {
 	{"# \xC3\xA4\xFF\n" TEST_WORKER, 1, 4, NULL, {"0xFF", "UTF-8"}},
 	{"loops: 1\n# \x01\n", 2, 3, NULL, {"control character 0x01"}},
 	{"loops: 1 # \xED\xA0\x80\n", 1, 12, NULL, {"UTF-8"}},
-	{"a: [[[[[[[[[[[[[[[[[[[[[[1]]]]]]]]]]]]]]]]]]]]]]\n", 1, 19, "a[0][0][0][0][0][0][0][0][0][0][0][0][0][0][0]",
-		{"16 levels of nesting"}},
+	{"a: [[[[[[[[[[[[[[[[[[[[[[1]]]]]]]]]]]]]]]]]]]]]]\n", 1, 19,
+		"a[0][0][0][0][0][0][0][0][0][0][0][0][0][0][0]", {"16 levels of nesting"}},
 
 	/* Rules between keys */
 	{"limits:\n  low_water: 256KiB\n" TEST_WORKER, 2, 14, "limits.low_water",
@@ -205,12 +211,13 @@ START_TEST(test_mistake)
 		m->key != NULL ? m->key : "", m->key != NULL ? ": " : "");
 	ck_assert_msg(loaded.err == KVW_EINVAL, "accepted: %s", m->text);
 	ck_assert_ptr_null(loaded.config);
-	ck_assert_msg(strncmp(loaded.errors, begin, strlen(begin)) == 0, "%s\nwanted: %s", loaded.errors,
-		begin);
+	ck_assert_msg(strncmp(loaded.errors, begin, strlen(begin)) == 0, "%s\nwanted: %s",
+		loaded.errors, begin);
 	for (size_t i = 0; i < 3 && m->says[i] != NULL; i++)
 		ck_assert_msg(strstr(loaded.errors + strlen(begin), m->says[i]) != NULL,
 			"%s\nwanted: %s", loaded.errors, m->says[i]);
-	ck_assert_msg(loaded.lines == 1, "one mistake, %zu lines:\n%s", loaded.lines, loaded.errors);
+	ck_assert_msg(
+		loaded.lines == 1, "one mistake, %zu lines:\n%s", loaded.lines, loaded.errors);
 	loaded_release(&loaded);
 }
 END_TEST
@@ -266,7 +273,8 @@ END_TEST
 
 START_TEST(test_terminal_is_safe)
 {
-	struct loaded loaded = load_text("\"\\e[31mred\": 1\nloops: \"\\e]0;x\\a\\u009b\"\n" TEST_WORKER);
+	struct loaded loaded =
+		load_text("\"\\e[31mred\": 1\nloops: \"\\e]0;x\\a\\u009b\"\n" TEST_WORKER);
 
 	ck_assert_int_eq(loaded.err, KVW_EINVAL);
 	for (const char *c = loaded.errors; *c != '\0'; c++)

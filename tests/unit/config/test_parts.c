@@ -28,8 +28,8 @@ START_TEST(test_addresses_that_are_right)
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
 		struct kvw_address address;
 
-		ck_assert_msg(kvw_address_split(kvw_slice_of(rows[i].text), &address) ==
-				KVW_ADDRESS_OK,
+		ck_assert_msg(
+			kvw_address_split(kvw_slice_of(rows[i].text), &address) == KVW_ADDRESS_OK,
 			"%s", rows[i].text);
 		ck_assert(kvw_slice_equal(address.host, kvw_slice_of(rows[i].host)));
 		ck_assert_int_eq(address.v6, rows[i].v6);
@@ -69,8 +69,8 @@ START_TEST(test_addresses_that_are_wrong)
 	struct kvw_address untouched = {.port = 7};
 
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
-		ck_assert_msg(kvw_address_split(kvw_slice_of(rows[i].text), &untouched) ==
-				rows[i].fault,
+		ck_assert_msg(
+			kvw_address_split(kvw_slice_of(rows[i].text), &untouched) == rows[i].fault,
 			"%s", rows[i].text);
 	ck_assert_uint_eq(untouched.port, 7);
 }

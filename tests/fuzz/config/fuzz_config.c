@@ -1,0 +1,94 @@
+/*
+ * fuzz_config.c - any bytes as a configuration file, and as an address and a URL.
+ *
+ * Beyond "no crash" it holds the loader to its word: a refusal says why, in short printable lines;
+ * what is accepted is complete and within its types.
+ */
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "address.h"
+#include "config.h"
+#include "kvway/route.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static void require(bool holds)
+{
+	if (!holds)
+		abort();
+}
+
+static void check_errors(const char *errors)
+{
+	for (const char *line = errors; *line != '\0';) {
+		size_t len = strcspn(line, "\n");
+
+		require(line[len] == '\n' && len < 2048);
+		require(strncmp(line, "f.yaml:", 7) == 0);
+		for (size_t i = 0; i < len; i++)
+			require((unsigned char)line[i] >= 0x20 && line[i] != 0x7F);
+		line += len + 1;
+	}
+}
+
+static void check_config(const struct kvw_config *config)
+{
+	struct kvw_address address;
+	struct kvw_url url;
+
+	require(config->worker_count >= 1 && config->worker_count <= KVW_MAX_WORKERS);
+	for (size_t i = 0; i < config->worker_count; i++) {
+		require(kvw_url_split(kvw_slice_of(config->workers[i].url), &url) ==
+			KVW_ADDRESS_OK);
+		require(config->workers[i].api_key != NULL);
+	}
+	require(kvw_address_split(kvw_slice_of(config->listen), &address) == KVW_ADDRESS_OK);
+	require(kvw_address_split(kvw_slice_of(config->admin_listen), &address) == KVW_ADDRESS_OK);
+	require(config->limits_low_water < config->limits_high_water);
+	require(config->loops >= 0 && config->loops <= 256);
+	require(config->routing_omega >= 0 && config->routing_omega <= 10);
+	require(config->session_body_fields.count <= 8);
+	require(config->health_path[0] == '/');
+	require(config->routing_strategy != NULL && config->log_access != NULL);
+}
+
+static void fuzz_addresses(struct kvw_slice text)
+{
+	struct kvw_address address;
+	struct kvw_url url;
+
+	if (kvw_address_split(text, &address) == KVW_ADDRESS_OK)
+		require(address.host.len > 0 && address.host.len <= KVW_ADDRESS_MAX_HOST);
+	if (kvw_url_split(text, &url) == KVW_ADDRESS_OK) {
+		require(url.address.port != 0 && url.authority.len >= url.address.host.len);
+		require(url.prefix.len == 0 || url.prefix.data[0] == '/');
+	}
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	static const char *const strategies[] = {"prefixaware", "session", "roundrobin", NULL};
+	const char *text = (const char *)data;
+	struct kvw_config *config = NULL;
+	char *said = NULL;
+	size_t said_size = 0;
+	FILE *errors = open_memstream(&said, &said_size);
+	enum kvw_err err;
+
+	if (errors == NULL)
+		return 0;
+	err = kvw_config_parse("f.yaml", text, size, strategies, errors, &config);
+	fclose(errors);
+	require(err == KVW_OK || err == KVW_EINVAL);
+	require((err == KVW_OK) == (config != NULL));
+	require((err == KVW_OK) == (said_size == 0));
+	check_errors(said);
+	if (config != NULL)
+		check_config(config);
+	kvw_config_destroy(config);
+	free(said);
+	fuzz_addresses((struct kvw_slice){text, size});
+	return 0;
+}
