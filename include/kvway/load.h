@@ -10,10 +10,13 @@
  * the clock (a worker works while it has work), jumps to a lease's own position when its first
  * token proves that the worker has come that far, and skips what is left of a lease that ends
  * without one. So neither a release nor the passing of time can subtract the same work twice.
+ * Work whose requests are all answered or gone cannot be ahead of anybody: W - D is also kept
+ * within U, the work of the leases that still wait for their first token.
  *
- * Threads: every function may be called from any thread; a short spin lock guards W, D and the
- * clock of D (three words that must change together, held for some ten instructions);
- * `inflight` is a relaxed atomic.
+ * Threads: every function may be called from any thread; a short spin lock guards W, D, U and the
+ * clock of D (words that must change together, held for some ten instructions). Readers do not
+ * take it: Q_w falls by one each nanosecond until it is 0, so the writer publishes the moment at
+ * which that happens, and a reader subtracts its own time. `inflight` is a relaxed atomic.
  */
 #ifndef KVW_LOAD_H
 #define KVW_LOAD_H
@@ -24,10 +27,12 @@
 
 /* One worker's load. On its own cache line: loops write it for every request. */
 struct kvw_load {
-	_Alignas(64) atomic_flag lock; /* guards the next three */
+	_Alignas(64) atomic_flag lock; /* guards the next four and writes of idle_at_ns */
 	int64_t added_ns;              /* W: prefill work ever added, predicted ns */
 	int64_t done_ns;               /* D: of that, believed done; <= added_ns */
+	int64_t waiting_ns;            /* U: work of leases without a first token; >= W - D */
 	int64_t clock_ns;              /* monotonic time when done_ns was last advanced */
+	_Atomic int64_t idle_at_ns;    /* clock_ns + W - D: when the queue will have drained */
 	_Atomic uint32_t inflight;     /* leases taken and not released */
 };
 
@@ -42,7 +47,7 @@ struct kvw_lease {
 
 void kvw_load_init(struct kvw_load *load);
 
-/* Q_w in nanoseconds, never negative. */
+/* Q_w in nanoseconds, never negative. Takes no lock. */
 int64_t kvw_load_queue_ns(struct kvw_load *load, int64_t now_ns);
 
 static inline uint32_t kvw_load_inflight(struct kvw_load *load)

@@ -1,0 +1,123 @@
+/*
+ * choice.c - costs in nanoseconds, and whom they choose.
+ *
+ * Predicted times are good to some percent at best, so costs within a hundredth of each other
+ * (and within 20 us, where everything is idle) are a tie. Ties go by rendezvous hash: replicas
+ * of the router that see the same load agree without talking, and idle workers share unknown
+ * prompts evenly.
+ */
+#include "choice.h"
+
+#include <assert.h>
+
+#define TIE_SHARE      0.01
+#define TIE_NS         20000.0
+#define UNKNOWN_TOKENS 1024.0 /* a prompt of which nothing is known is taken to be so long */
+#define MIN_OMEGA      0.01   /* requests in flight always count a little */
+
+void kvw_prefill_model_init(
+	struct kvw_prefill_model *model, const struct kvw_strategy_options *options)
+{
+	double rate = options->prefill_tokens_per_second;
+
+	model->ns_per_token = rate > 0 ? 1e9 / rate : 0;
+	model->ns_per_pair = options->attention_ns_per_pair;
+	model->omega = options->omega;
+}
+
+uint32_t kvw_chain_tokens(const struct kvw_route_request *request, uint32_t begin, uint32_t end)
+{
+	if (begin >= end)
+		return 0;
+	return (uint32_t)((double)request->chunks[end - 1].end * request->tokens_per_unit + 0.5);
+}
+
+uint32_t kvw_request_tokens(const struct kvw_route_request *request)
+{
+	uint64_t tokens = 0;
+	uint32_t begin = 0;
+
+	if (!request->content_known)
+		return 0;
+	for (uint32_t c = 0; c < request->chain_count; c++) {
+		tokens += kvw_chain_tokens(request, begin, request->chain_ends[c]);
+		begin = request->chain_ends[c];
+	}
+	return tokens < UINT32_MAX ? (uint32_t)tokens : UINT32_MAX;
+}
+
+int64_t kvw_request_prefill_ns(
+	const struct kvw_prefill_model *model, const struct kvw_route_request *request)
+{
+	double ns = 0;
+	uint32_t begin = 0;
+
+	if (!request->content_known || !request->teaches)
+		return 0;
+	for (uint32_t c = 0; c < request->chain_count; c++) {
+		ns += kvw_prefill_ns(
+			model, kvw_chain_tokens(request, begin, request->chain_ends[c]), 0);
+		begin = request->chain_ends[c];
+	}
+	return (int64_t)ns;
+}
+
+size_t kvw_usable_count(const struct kvw_candidates *set, size_t *first)
+{
+	size_t usable = 0;
+
+	for (size_t i = 0; i < set->count; i++) {
+		if (!set->items[i].usable)
+			continue;
+		if (usable++ == 0 && first != NULL)
+			*first = i;
+	}
+	return usable;
+}
+
+size_t kvw_choose_lowest(const struct kvw_candidates *set, const double *costs, uint64_t salt)
+{
+	size_t best = set->count;
+	uint64_t best_score = 0;
+	double lowest = 0;
+	double limit = 0;
+
+	for (size_t i = 0; i < set->count; i++)
+		if (set->items[i].usable && (best == set->count || costs[i] < lowest)) {
+			best = i;
+			lowest = costs[i];
+		}
+	assert(best < set->count);
+	limit = lowest + lowest * TIE_SHARE + TIE_NS;
+	best_score = kvw_rendezvous(salt, set->items[best].key);
+	for (size_t i = 0; i < set->count; i++) {
+		uint64_t score = 0;
+
+		if (!set->items[i].usable || costs[i] > limit)
+			continue;
+		score = kvw_rendezvous(salt, set->items[i].key);
+		if (score > best_score) {
+			best = i;
+			best_score = score;
+		}
+	}
+	return best;
+}
+
+size_t kvw_choose_by_load(const struct kvw_prefill_model *model, const struct kvw_candidates *set,
+	int64_t now_ns, uint64_t salt)
+{
+	double unknown = kvw_prefill_ns(model, UNKNOWN_TOKENS, 0);
+	double omega = model->omega > MIN_OMEGA ? model->omega : MIN_OMEGA;
+	double costs[KVW_MAX_WORKERS];
+
+	assert(set->count <= KVW_MAX_WORKERS);
+	for (size_t i = 0; i < set->count; i++) {
+		struct kvw_load *load = set->items[i].load;
+
+		if (set->items[i].usable)
+			costs[i] = (double)kvw_load_queue_ns(load, now_ns) +
+				   omega * unknown * (kvw_load_inflight(load) + 1);
+	}
+	return kvw_choose_lowest(set, costs, salt);
+}

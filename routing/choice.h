@@ -1,0 +1,64 @@
+/*
+ * choice.h - what strategies share: prefill in seconds, the lowest cost, and ties.
+ *
+ * Pure functions of their arguments; any thread.
+ */
+#ifndef KVW_CHOICE_H
+#define KVW_CHOICE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "kvway/route.h"
+
+/* How long a worker computes over a prompt. */
+struct kvw_prefill_model {
+	double ns_per_token;
+	double ns_per_pair; /* of tokens: attention */
+	double omega;       /* weight of the delay that a prefill imposes on running requests */
+};
+
+void kvw_prefill_model_init(
+	struct kvw_prefill_model *model, const struct kvw_strategy_options *options);
+
+/* ns to prefill tokens [hit, length): (L - h) / R + a (L^2 - h^2) / 2. */
+static inline double kvw_prefill_ns(
+	const struct kvw_prefill_model *model, double length, double hit)
+{
+	return (length - hit) * model->ns_per_token +
+	       (length * length - hit * hit) * (model->ns_per_pair / 2);
+}
+
+/* Tokens of a chain, by its last chunk; 0 for one without chunks. */
+uint32_t kvw_chain_tokens(const struct kvw_route_request *request, uint32_t begin, uint32_t end);
+
+/* Tokens of all chains. */
+uint32_t kvw_request_tokens(const struct kvw_route_request *request);
+
+/* ns of prefill if nothing is cached; 0 for a request that does not charge any. */
+int64_t kvw_request_prefill_ns(
+	const struct kvw_prefill_model *model, const struct kvw_route_request *request);
+
+/* Rendezvous score: equal in every replica, independent between candidates. */
+static inline uint64_t kvw_rendezvous(uint64_t what, uint64_t key)
+{
+	uint64_t x = (what ^ key * UINT64_C(0x9E3779B97F4A7C15)) * UINT64_C(0xD6E8FEB86659FD93);
+
+	x = (x ^ x >> 32) * UINT64_C(0xD6E8FEB86659FD93);
+	return x ^ x >> 32;
+}
+
+/* Usable candidates; *first (may be NULL) is the position of the first. */
+size_t kvw_usable_count(const struct kvw_candidates *set, size_t *first);
+
+/* Position of the lowest cost (ns) among usable candidates, of which there is at least one. Costs
+ * that differ by less than a prediction is worth count as equal; among those the highest
+ * rendezvous score of `salt` wins. */
+size_t kvw_choose_lowest(const struct kvw_candidates *set, const double *costs, uint64_t salt);
+
+/* The same by load alone, for a prompt of which nothing is known. */
+size_t kvw_choose_by_load(const struct kvw_prefill_model *model, const struct kvw_candidates *set,
+	int64_t now_ns, uint64_t salt);
+
+#endif

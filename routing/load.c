@@ -1,0 +1,123 @@
+/*
+ * load.c - one worker's load: what it was given and has not answered.
+ *
+ * The scheme (W, D, U and the leases) is told in kvway/load.h. Invariants, true whenever the lock
+ * is free:
+ *
+ *     0 <= W - D <= U        U = sum of prefill_ns over leases without a first token
+ *     idle_at = clock + W - D
+ *
+ * Each lease adds to U once (take) and leaves it once (first token, or release without one). D
+ * only grows and is cut off at W, so whatever order time, answers and releases come in, no work
+ * is subtracted twice, and a worker without waiting leases has a queue of exactly 0.
+ *
+ * The clock of D never runs backwards: event loops read the time once a turn, so one loop's now_ns
+ * may be a little behind another's. Cost: one lock and some ten instructions a change, one load
+ * of a cache line a read.
+ */
+#include "kvway/load.h"
+
+#include <assert.h>
+
+#include "spin.h"
+
+/* The worker has been working since clock_ns, as long as there was work. Lock held. */
+static void advance(struct kvw_load *load, int64_t now_ns)
+{
+	int64_t ahead = load->added_ns - load->done_ns;
+	int64_t passed = now_ns - load->clock_ns;
+
+	if (passed <= 0)
+		return;
+	load->done_ns += passed < ahead ? passed : ahead;
+	load->clock_ns = now_ns;
+}
+
+/* Restores the invariants after a change and tells the readers. Lock held. */
+static void publish(struct kvw_load *load)
+{
+	if (load->added_ns - load->done_ns > load->waiting_ns)
+		load->done_ns = load->added_ns - load->waiting_ns;
+	assert(load->waiting_ns >= 0 && load->done_ns <= load->added_ns);
+	atomic_store_explicit(&load->idle_at_ns, load->clock_ns + load->added_ns - load->done_ns,
+		memory_order_relaxed);
+}
+
+void kvw_load_init(struct kvw_load *load)
+{
+	atomic_flag_clear(&load->lock);
+	load->added_ns = 0;
+	load->done_ns = 0;
+	load->waiting_ns = 0;
+	load->clock_ns = INT64_MIN / 2; /* before any time, far from overflow */
+	atomic_init(&load->idle_at_ns, load->clock_ns);
+	atomic_init(&load->inflight, 0);
+}
+
+int64_t kvw_load_queue_ns(struct kvw_load *load, int64_t now_ns)
+{
+	int64_t idle_at = atomic_load_explicit(&load->idle_at_ns, memory_order_relaxed);
+
+	return idle_at > now_ns ? idle_at - now_ns : 0;
+}
+
+void kvw_lease_take(
+	struct kvw_lease *lease, struct kvw_load *load, int64_t prefill_ns, int64_t now_ns)
+{
+	assert(lease->load == NULL && prefill_ns >= 0);
+	kvw_spin_lock(&load->lock);
+	advance(load, now_ns);
+	load->added_ns += prefill_ns;
+	load->waiting_ns += prefill_ns;
+	lease->position_ns = load->added_ns;
+	publish(load);
+	kvw_spin_unlock(&load->lock);
+	atomic_fetch_add_explicit(&load->inflight, 1, memory_order_relaxed);
+	lease->load = load;
+	lease->prefill_ns = prefill_ns;
+	lease->taken_ns = now_ns;
+	lease->answered = false;
+}
+
+void kvw_lease_first_token(struct kvw_lease *lease, int64_t now_ns)
+{
+	struct kvw_load *load = lease->load;
+
+	if (load == NULL || lease->answered)
+		return;
+	kvw_spin_lock(&load->lock);
+	advance(load, now_ns);
+	if (load->done_ns < lease->position_ns)
+		load->done_ns = lease->position_ns;
+	load->waiting_ns -= lease->prefill_ns;
+	publish(load);
+	kvw_spin_unlock(&load->lock);
+	lease->answered = true;
+}
+
+/* A lease ends unanswered: the part of its work that was not reached yet will not be done. */
+static void skip_rest(struct kvw_load *load, const struct kvw_lease *lease, int64_t now_ns)
+{
+	int64_t left = 0;
+
+	kvw_spin_lock(&load->lock);
+	advance(load, now_ns);
+	left = lease->position_ns - load->done_ns;
+	if (left > lease->prefill_ns)
+		left = lease->prefill_ns;
+	if (left > 0)
+		load->done_ns += left;
+	load->waiting_ns -= lease->prefill_ns;
+	publish(load);
+	kvw_spin_unlock(&load->lock);
+}
+
+void kvw_lease_release(struct kvw_lease *lease, int64_t now_ns)
+{
+	if (lease->load == NULL)
+		return;
+	if (!lease->answered)
+		skip_rest(lease->load, lease, now_ns);
+	atomic_fetch_sub_explicit(&lease->load->inflight, 1, memory_order_relaxed);
+	*lease = (struct kvw_lease){0};
+}

@@ -1,0 +1,454 @@
+/*
+ * radix.c - the prefix tree: finding a prompt's path, whom it reaches, and inserting it.
+ *
+ *     chunks of a prompt   0 1 2 3 4 5 6 7 8 9 ...         (hashes, cumulative)
+ *     nodes on its path    [A . . . .[B . . .[C . . . .
+ *
+ * A node is found in the table by the hash of its first chunk. A child may hang anywhere along
+ * its parent's run: where prompts part inside a run, the run is not split, the newcomer's node
+ * simply begins there. So a published node never changes but for its holders, nothing is ever
+ * merged back, and a prompt that branches costs one node per 14 new chunks.
+ *
+ * Walking: from a node of length L that begins at chunk d the path goes on with the node that
+ * begins at d + L, or, if there is none, at the first chunk in between that begins one. All of
+ * these are looked up in the table alone, whose lines were prefetched, because the hashes are
+ * known before the walk; no node is waited for. The nodes' own lines are fetched while the walk
+ * goes on, and are read when it is over. Only the last node's run is compared.
+ *
+ * Loops read without any lock. An insert locks the nodes whose holders it changes, one at a time,
+ * for some twenty instructions; nodes that every prompt shares (the system prompt) are changed
+ * seldom, because a holder that is recent enough is left alone.
+ *
+ * All memory is one mapping, made at the start and touched as it fills:
+ *
+ *     | views, windows, rings | table | slots ........................ |
+ */
+#include "radix.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+
+#include "radix_node.h"
+#include "spin.h"
+
+#define PREFETCH_FIRST  64 /* table lines fetched before the walk begins */
+#define PREFETCH_AHEAD  16 /* nodes' worth of table lines fetched ahead on long straight paths */
+#define INSERT_TRIES    3  /* walks of one insert that races with evictions or other inserts */
+#define STAMP_SHIFT     24 /* ns to units of a stamp: 16.8 ms */
+#define MAX_NODE_TOKENS ((uint32_t)1 << 24)
+#define DEFAULT_SLACK   4
+
+_Static_assert(sizeof(struct kvw_slot) == 256, "a slot is four cache lines");
+_Static_assert(KVW_NODE_HOLDERS + KVW_RADIX_RUN - 1 <= KVW_NODE_CHILD, "words do not overlap");
+_Static_assert(KVW_RADIX_RUN <= 15, "lengths and ranges have four bits");
+
+/* --- life --- */
+
+/* Divides `bytes` among views, table and slots. */
+static void lay_out(struct kvw_radix *tree, uint64_t bytes, uint32_t *ticks)
+{
+	uint64_t views = 0;
+	uint64_t slots = 0;
+	uint64_t buckets = 0;
+
+	*ticks = KVW_VIEW_MAX_TICKS;
+	while (*ticks > KVW_VIEW_MIN_TICKS && kvw_views_bytes(*ticks) > bytes / 8)
+		*ticks /= 2;
+	views = (kvw_views_bytes(*ticks) + 255) / 256 * 256;
+	slots = (bytes - views) * KVW_BUCKET_FILL /
+		(KVW_BUCKET_FILL * sizeof(struct kvw_slot) + sizeof(struct kvw_bucket));
+	if (slots > UINT32_MAX / 2)
+		slots = UINT32_MAX / 2;
+	buckets = slots / KVW_BUCKET_FILL;
+	tree->table.shards = 1;
+	while (tree->table.shards < KVW_TABLE_SHARDS && buckets / tree->table.shards > 512)
+		tree->table.shards *= 2;
+	tree->table.shard_buckets = (uint32_t)(buckets / tree->table.shards);
+	buckets = (uint64_t)tree->table.shards * tree->table.shard_buckets;
+	tree->fixed_bytes = (views + buckets * sizeof(struct kvw_bucket) + 255) / 256 * 256;
+	tree->slot_count = (uint32_t)slots;
+	while (tree->fixed_bytes + (uint64_t)tree->slot_count * sizeof(struct kvw_slot) > bytes)
+		tree->slot_count--;
+	tree->mapped_bytes =
+		tree->fixed_bytes + (uint64_t)tree->slot_count * sizeof(struct kvw_slot);
+}
+
+enum kvw_err kvw_radix_create(const struct kvw_radix_options *options, struct kvw_radix **out)
+{
+	struct kvw_radix *tree = aligned_alloc(64, (sizeof(*tree) + 63) / 64 * 64);
+	uint64_t bytes = options->bytes;
+	uint32_t ticks = 0;
+	char *memory = NULL;
+
+	if (tree == NULL)
+		return KVW_ENOMEM;
+	*tree = (struct kvw_radix){0};
+	lay_out(tree, bytes < KVW_RADIX_MIN_BYTES ? KVW_RADIX_MIN_BYTES : bytes, &ticks);
+	memory = mmap(NULL, tree->mapped_bytes, PROT_READ | PROT_WRITE,
+		MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	if (memory == MAP_FAILED) {
+		free(tree);
+		return KVW_ENOMEM;
+	}
+	/* Random access all over: without large pages every look-up also misses the TLB. */
+	(void)madvise(memory, tree->mapped_bytes, MADV_HUGEPAGE);
+	tree->mapping = memory;
+	kvw_views_init(&tree->views, memory, ticks,
+		options->slack_shift == 0 ? DEFAULT_SLACK : options->slack_shift);
+	tree->table.buckets =
+		(struct kvw_bucket *)(void *)(memory + (kvw_views_bytes(ticks) + 255) / 256 * 256);
+	tree->table.seed = options->seed;
+	kvw_table_init(&tree->table);
+	tree->slots = (struct kvw_slot *)(void *)(memory + tree->fixed_bytes);
+	atomic_init(&tree->slots[0].refs, KVW_NODE_DEAD);
+	atomic_init(&tree->fresh, 1);
+	for (unsigned i = 0; i < KVW_POOLS; i++)
+		tree->pools[i].random = kvw_table_spread(&tree->table, i + 1) | 1;
+	*out = tree;
+	return KVW_OK;
+}
+
+void kvw_radix_destroy(struct kvw_radix *tree)
+{
+	if (tree == NULL)
+		return;
+	munmap(tree->mapping, tree->mapped_bytes);
+	free(tree);
+}
+
+/* --- walking --- */
+
+/* Table lines that were asked for ahead of a walk. */
+struct ahead {
+	uint32_t upto; /* chunks before this one were prefetched */
+	uint32_t full; /* nodes in a row whose end began the next one */
+};
+
+static void prefetch_chunks(struct kvw_radix *tree, const struct kvw_chunk *chunks, uint32_t count,
+	uint32_t upto, struct ahead *ahead)
+{
+	if (upto > count)
+		upto = count;
+	for (; ahead->upto < upto; ahead->upto++)
+		kvw_table_prefetch(&tree->table, chunks[ahead->upto].hash);
+}
+
+/* The entry that continues a path after a node of `length` chunks that begins at *at, and where
+ * it begins. 0: the path ends in that node. */
+static uint64_t next_entry(struct kvw_radix *tree, const struct kvw_chunk *chunks, uint32_t count,
+	uint32_t length, uint32_t *at, struct ahead *ahead)
+{
+	uint32_t end = *at + length;
+	uint64_t entry = 0;
+
+	if (end < count)
+		entry = kvw_table_find(&tree->table, chunks[end].hash);
+	if (entry != 0) {
+		ahead->full++;
+		*at = end;
+		return entry;
+	}
+	ahead->full = 0;
+	if (end > count)
+		end = count;
+	prefetch_chunks(tree, chunks, count, end + KVW_RADIX_RUN, ahead);
+	for (uint32_t i = *at + 1; i < end && entry == 0; i++) {
+		entry = kvw_table_find(&tree->table, chunks[i].hash);
+		if (entry != 0)
+			*at = i;
+	}
+	return entry;
+}
+
+/* On a long straight path only every 14th chunk begins a node: fetch those lines. */
+static void prefetch_straight(struct kvw_radix *tree, const struct kvw_chunk *chunks,
+	uint32_t count, uint32_t at, struct ahead *ahead)
+{
+	uint32_t far = at + PREFETCH_AHEAD * KVW_RADIX_RUN;
+
+	if (ahead->full < 2 || far <= ahead->upto) {
+		prefetch_chunks(tree, chunks, count, at + 2 * KVW_RADIX_RUN, ahead);
+		return;
+	}
+	if (far < count)
+		kvw_table_prefetch(&tree->table, chunks[far].hash);
+	if (ahead->upto < at)
+		ahead->upto = at;
+}
+
+/* How far the prompt agrees with the run of the path's last node; 0: not the node it was. */
+static uint32_t match_run(
+	struct kvw_slot *slot, const struct kvw_chunk *chunks, uint32_t count, uint32_t start)
+{
+	uint32_t length = atomic_load_explicit(&slot->length, memory_order_acquire);
+	uint32_t i = 0;
+
+	while (i < length && start + i < count && kvw_slot_hash(slot, i) == chunks[start + i].hash)
+		i++;
+	return i;
+}
+
+void kvw_radix_find(struct kvw_radix *tree, const struct kvw_chunk *chunks, uint32_t count,
+	struct kvw_radix_path *path)
+{
+	struct ahead ahead = {0, 0};
+	uint64_t entry = 0;
+	uint32_t at = 0;
+
+	path->count = 0;
+	path->matched = 0;
+	if (count == 0)
+		return;
+	prefetch_chunks(tree, chunks, count, PREFETCH_FIRST, &ahead);
+	entry = kvw_table_find(&tree->table, chunks[0].hash);
+	while (entry != 0 && path->count < KVW_RADIX_MAX_STEPS) {
+		uint32_t node = kvw_slot_check(tree, kvw_entry_node(entry));
+		const char *lines = (const char *)kvw_slot_at(tree, node);
+
+		__builtin_prefetch(lines);
+		__builtin_prefetch(lines + 64);
+		__builtin_prefetch(lines + 128);
+		path->steps[path->count++] = (struct kvw_radix_step){node, at};
+		entry = next_entry(tree, chunks, count, kvw_entry_length(entry), &at, &ahead);
+		prefetch_straight(tree, chunks, count, at, &ahead);
+	}
+	while (path->count > 0 && path->matched == 0) {
+		struct kvw_radix_step last = path->steps[path->count - 1];
+		uint32_t run = match_run(kvw_slot_at(tree, last.node), chunks, count, last.start);
+
+		if (run == 0)
+			path->count--;
+		else
+			path->matched = last.start + run;
+	}
+}
+
+/* --- reach --- */
+
+/* Chunks of the path that its step i covers. */
+static uint32_t step_length(const struct kvw_radix_path *path, uint32_t i)
+{
+	uint32_t end = i + 1 < path->count ? path->steps[i + 1].start : path->matched;
+
+	return end - path->steps[i].start;
+}
+
+/* Holders in one slot whose reach comes up to this step carry on through it. */
+static void reach_slot(struct kvw_radix *tree, struct kvw_slot *slot, uint32_t start,
+	uint32_t length, uint32_t *reach)
+{
+	unsigned used = atomic_load_explicit(&slot->used, memory_order_acquire);
+
+	if (used > KVW_NODE_WORDS)
+		used = KVW_NODE_WORDS;
+	for (unsigned i = 0; i < used; i++) {
+		uint64_t word = atomic_load_explicit(&slot->word[i], memory_order_acquire);
+		struct kvw_holder h = kvw_holder_unpack(word);
+		uint32_t end = start + (h.upto < length ? h.upto : length);
+
+		if (word != 0 && end > reach[h.worker] && reach[h.worker] >= start &&
+			kvw_holder_alive(tree, h))
+			reach[h.worker] = end;
+	}
+}
+
+void kvw_radix_reach(struct kvw_radix *tree, const struct kvw_radix_path *path, uint32_t *reach)
+{
+	for (uint32_t i = 0; i < path->count; i++) {
+		struct kvw_slot *slot = kvw_slot_at(tree, path->steps[i].node);
+		uint32_t start = path->steps[i].start;
+		uint32_t length = step_length(path, i);
+		uint32_t more = 0;
+
+		do {
+			reach_slot(tree, slot, start, length, reach);
+			more = kvw_slot_check(
+				tree, atomic_load_explicit(&slot->overflow, memory_order_acquire));
+			slot = kvw_slot_at(tree, more);
+		} while (more != 0);
+	}
+}
+
+/* --- insert --- */
+
+/* A reference keeps a node, and with it its ancestors, from being evicted. */
+static bool ref_node(struct kvw_slot *slot, uint64_t key)
+{
+	uint32_t refs = atomic_load_explicit(&slot->refs, memory_order_acquire);
+
+	do {
+		if ((refs & KVW_NODE_DEAD) != 0)
+			return false;
+	} while (!atomic_compare_exchange_weak(&slot->refs, &refs, refs + 1));
+	if (kvw_slot_hash(slot, 0) == key)
+		return true;
+	atomic_fetch_sub(&slot->refs, 1);
+	return false;
+}
+
+static void unref_node(struct kvw_slot *slot)
+{
+	atomic_fetch_sub(&slot->refs, 1);
+}
+
+static uint32_t run_tokens(
+	const struct kvw_chunk *chunks, uint32_t start, uint32_t length, float tokens_per_unit)
+{
+	uint32_t before = start == 0 ? 0 : chunks[start - 1].end;
+	float tokens = (float)(chunks[start + length - 1].end - before) * tokens_per_unit + 0.5f;
+
+	if (!(tokens >= 1.0f))
+		return 1;
+	return tokens > (float)MAX_NODE_TOKENS ? MAX_NODE_TOKENS : (uint32_t)tokens;
+}
+
+/* Fills a taken slot with a run of the prompt. Not published yet. */
+static void fill_node(struct kvw_slot *slot, const struct kvw_chunk *chunks, uint32_t start,
+	uint32_t length, uint32_t parent, float tokens_per_unit, uint32_t stamp)
+{
+	for (uint32_t i = 1; i < length; i++)
+		atomic_store_explicit(&slot->word[KVW_NODE_HOLDERS + i - 1], chunks[start + i].hash,
+			memory_order_relaxed);
+	atomic_store_explicit(&slot->word[KVW_NODE_CHILD], 0, memory_order_relaxed);
+	atomic_store_explicit(&slot->link, parent, memory_order_relaxed);
+	atomic_store_explicit(&slot->stamp, stamp, memory_order_relaxed);
+	atomic_store_explicit(&slot->tokens, run_tokens(chunks, start, length, tokens_per_unit),
+		memory_order_relaxed);
+	atomic_store_explicit(&slot->length, (uint8_t)length, memory_order_relaxed);
+	atomic_store_explicit(&slot->key, chunks[start].hash, memory_order_release);
+}
+
+/* Publishes a new node that begins at path->matched, below the path's last node, on which the
+ * caller has a reference. The reference becomes the node's own; the caller then has one on the
+ * new node. False: no memory, or somebody was faster; the reference is as before. */
+static bool grow(struct kvw_radix *tree, struct kvw_pool *pool, const struct kvw_chunk *chunks,
+	uint32_t count, const struct kvw_radix_use *use, struct kvw_radix_path *path)
+{
+	uint32_t start = path->matched;
+	uint32_t length = count - start < KVW_RADIX_RUN ? count - start : KVW_RADIX_RUN;
+	uint32_t parent = path->count == 0 ? 0 : path->steps[path->count - 1].node;
+	uint32_t index = 0;
+	struct kvw_slot *slot = NULL;
+
+	index = kvw_slot_take(tree, pool);
+	if (index == 0)
+		return false;
+	slot = kvw_slot_at(tree, index);
+	fill_node(slot, chunks, start, length, parent, use->tokens_per_unit,
+		(uint32_t)(use->now_ns >> STAMP_SHIFT));
+	if (kvw_table_insert(&tree->table, chunks[start].hash, index, length) != KVW_OK) {
+		kvw_slot_give(tree, pool, index);
+		return false;
+	}
+	/* Dead until here, so that nobody has taken a reference which a failure would lose. */
+	atomic_store_explicit(&slot->refs, 1, memory_order_release);
+	if (parent != 0)
+		atomic_store_explicit(&kvw_slot_at(tree, parent)->word[KVW_NODE_CHILD], index,
+			memory_order_release);
+	atomic_fetch_add_explicit(&pool->nodes, 1, memory_order_relaxed);
+	atomic_fetch_add_explicit(&pool->chunks, length, memory_order_relaxed);
+	path->steps[path->count++] = (struct kvw_radix_step){index, start};
+	path->matched = start + length;
+	return true;
+}
+
+/* Enters the worker as holder along the path, from its end, so that the end is the oldest part
+ * and goes first. False: part of the path was evicted in the meantime. */
+static bool hold_path(struct kvw_radix *tree, struct kvw_pool *pool, const struct kvw_chunk *chunks,
+	const struct kvw_radix_path *path, const struct kvw_radix_use *use)
+{
+	uint32_t stamp = (uint32_t)(use->now_ns >> STAMP_SHIFT);
+	struct kvw_ledger ledger;
+	bool whole = true;
+
+	kvw_ledger_open(&ledger, &tree->views, use->worker, use->capacity_tokens);
+	for (uint32_t i = path->count; i-- > 0;) {
+		struct kvw_radix_step step = path->steps[i];
+
+		whole &= kvw_node_hold(tree, pool, step.node, chunks[step.start].hash,
+			step_length(path, i), stamp, &ledger);
+		kvw_ledger_turn(&ledger);
+	}
+	kvw_ledger_close(&ledger);
+	return whole;
+}
+
+/* One try with a path that was just found. False: the path changed, find it again. */
+static bool insert_once(struct kvw_radix *tree, struct kvw_pool *pool,
+	const struct kvw_chunk *chunks, uint32_t count, const struct kvw_radix_use *use,
+	struct kvw_radix_path *path)
+{
+	struct kvw_radix_step last = {0, 0};
+	bool done = true;
+
+	if (path->count > 0) {
+		last = path->steps[path->count - 1];
+		if (!ref_node(kvw_slot_at(tree, last.node), chunks[last.start].hash))
+			return false;
+	}
+	while (path->matched < count && path->count < KVW_RADIX_MAX_STEPS && done)
+		done = grow(tree, pool, chunks, count, use, path);
+	if (path->count == 0)
+		return done;
+	done &= hold_path(tree, pool, chunks, path, use);
+	unref_node(kvw_slot_at(tree, path->steps[path->count - 1].node));
+	return done;
+}
+
+void kvw_radix_insert(struct kvw_radix *tree, const struct kvw_chunk *chunks, uint32_t count,
+	const struct kvw_radix_use *use, struct kvw_radix_path *path)
+{
+	uint32_t stamp = (uint32_t)(use->now_ns >> STAMP_SHIFT);
+	struct kvw_pool *pool = NULL;
+
+	assert(use->worker < KVW_MAX_WORKERS && use->capacity_tokens > 0);
+	if (count == 0)
+		return;
+	if (atomic_load_explicit(&tree->clock, memory_order_relaxed) != stamp)
+		atomic_store_explicit(&tree->clock, stamp, memory_order_relaxed);
+	pool = kvw_pool_of(tree, chunks[count - 1].hash);
+	for (unsigned i = 0; i < INSERT_TRIES; i++) {
+		if (insert_once(tree, pool, chunks, count, use, path))
+			break;
+		kvw_radix_find(tree, chunks, count, path);
+	}
+	kvw_radix_sweep(tree, pool);
+}
+
+/* --- the rest --- */
+
+void kvw_radix_purge(struct kvw_radix *tree, uint32_t worker)
+{
+	assert(worker < KVW_MAX_WORKERS);
+	kvw_view_purge(&tree->views, worker);
+}
+
+uint64_t kvw_radix_view_tokens(struct kvw_radix *tree, uint32_t worker)
+{
+	return kvw_view_tokens(&tree->views, worker);
+}
+
+void kvw_radix_stats(struct kvw_radix *tree, struct kvw_strategy_stats *out)
+{
+	int64_t nodes = 0;
+	int64_t chunks = 0;
+	int64_t slots = 0;
+	uint64_t evicted = 0;
+
+	for (unsigned i = 0; i < KVW_POOLS; i++) {
+		struct kvw_pool *pool = &tree->pools[i];
+
+		nodes += atomic_load_explicit(&pool->nodes, memory_order_relaxed);
+		chunks += atomic_load_explicit(&pool->chunks, memory_order_relaxed);
+		slots += atomic_load_explicit(&pool->slots, memory_order_relaxed);
+		evicted += atomic_load_explicit(&pool->evicted, memory_order_relaxed);
+	}
+	out->nodes = nodes > 0 ? (uint64_t)nodes : 0;
+	out->chunks = chunks > 0 ? (uint64_t)chunks : 0;
+	out->bytes =
+		tree->fixed_bytes + (slots > 0 ? (uint64_t)slots : 0) * sizeof(struct kvw_slot);
+	out->bytes_limit = tree->mapped_bytes;
+	out->evicted_chunks = evicted;
+	out->purges = atomic_load_explicit(&tree->views.purges, memory_order_relaxed);
+}

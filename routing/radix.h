@@ -1,0 +1,91 @@
+/*
+ * radix.h - which worker has seen which prompt prefix.
+ *
+ * One path-compressed radix tree over chunk hashes serves all workers and all models. A node
+ * covers a run of up to KVW_RADIX_RUN chunks and knows its holders: which workers hold how much
+ * of the run, and how recently each of them used it. A prompt's hashes are cumulative (chunk i's
+ * hash identifies everything before it too), so a node is found by the hash of its first chunk in
+ * one flat table, wherever it hangs, and all of a prompt's look-ups can be in flight at once.
+ *
+ * Each worker's view is bounded by its own KV capacity and aged by LRU like the engine's cache;
+ * the whole tree has a hard limit in bytes and drops least recently used branches beyond it.
+ * Forgetting a worker takes constant time; what it held is ignored at once and reclaimed lazily.
+ *
+ * Threads: every function but create and destroy may run in any thread at any time. find and
+ * reach take no lock and write nothing. A walk that races with an eviction can miss a prefix that
+ * was just dropped or, with a probability of about 2^-28, see a wrong one; routing is then a
+ * little worse for one request, nothing else.
+ */
+#ifndef KVW_RADIX_H
+#define KVW_RADIX_H
+
+#include <stdint.h>
+
+#include "kvway/err.h"
+#include "kvway/route.h"
+
+#define KVW_RADIX_RUN       14   /* most chunks of a node */
+#define KVW_RADIX_MAX_STEPS 4096 /* longest path in nodes; deeper prefixes are cut off */
+#define KVW_RADIX_MIN_BYTES (UINT64_C(1) << 20)
+
+struct kvw_radix;
+
+struct kvw_radix_options {
+	uint64_t bytes; /* hard limit of all memory; raised to KVW_RADIX_MIN_BYTES */
+	uint64_t seed;  /* of the table's hash, so that clients cannot aim at one bucket */
+
+	/* A holder whose recency is within window/2^n of the newest is not written again, so that
+	 * the nodes which all requests share stay clean in every core's cache. 0 stands for 4;
+	 * 32 keeps exact order. */
+	unsigned slack_shift;
+};
+
+/* One node on a prompt's path. */
+struct kvw_radix_step {
+	uint32_t node;
+	uint32_t start; /* index of the prompt's chunk at which the node begins */
+};
+
+/* What find saw of a prompt. Plain data, 32 KiB; only the steps in use are ever touched. */
+struct kvw_radix_path {
+	uint32_t count;   /* steps in use */
+	uint32_t matched; /* leading chunks that the tree knows */
+	struct kvw_radix_step steps[KVW_RADIX_MAX_STEPS];
+};
+
+/* For whom a prompt is inserted. */
+struct kvw_radix_use {
+	uint32_t worker;          /* below KVW_MAX_WORKERS */
+	uint64_t capacity_tokens; /* of its KV cache; > 0 */
+	float tokens_per_unit;    /* turns kvw_chunk.end into tokens */
+	int64_t now_ns;
+};
+
+/* Maps all memory at once; pages are first touched when they are needed. */
+enum kvw_err kvw_radix_create(
+	const struct kvw_radix_options *options, struct kvw_radix **out) KVW_MUST_CHECK;
+void kvw_radix_destroy(struct kvw_radix *tree); /* NULL is allowed */
+
+/* Walks one chain. Fills *path. */
+void kvw_radix_find(struct kvw_radix *tree, const struct kvw_chunk *chunks, uint32_t count,
+	struct kvw_radix_path *path);
+
+/* reach[w] = leading chunks that worker w is believed to hold, for every w that holds any; the
+ * caller zeroed it. It has KVW_MAX_WORKERS places, or as many as there are worker ids. */
+void kvw_radix_reach(struct kvw_radix *tree, const struct kvw_radix_path *path, uint32_t *reach);
+
+/* The worker is about to compute or reuse this chain: it holds all of it from now on, most
+ * recently used. `path` is what find gave for the same chain; it is overwritten. */
+void kvw_radix_insert(struct kvw_radix *tree, const struct kvw_chunk *chunks, uint32_t count,
+	const struct kvw_radix_use *use, struct kvw_radix_path *path);
+
+/* Forgets all that a worker holds, in constant time. */
+void kvw_radix_purge(struct kvw_radix *tree, uint32_t worker);
+
+/* Tokens in a worker's view. */
+uint64_t kvw_radix_view_tokens(struct kvw_radix *tree, uint32_t worker);
+
+/* Fills nodes, chunks, bytes, bytes_limit, evicted_chunks and purges. Exact while nobody writes. */
+void kvw_radix_stats(struct kvw_radix *tree, struct kvw_strategy_stats *out);
+
+#endif

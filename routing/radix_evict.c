@@ -1,0 +1,193 @@
+/*
+ * radix_evict.c - giving memory back: least recently used branches, and what nobody holds.
+ *
+ * There is no list of all nodes in order of use: every request would have to write to it, on
+ * every loop. Instead eviction throws dice for some nodes, takes the one that was not used for
+ * longest, goes down to the end of its branch (a child was never used later than its parent), and
+ * from there drops nodes upwards as long as they are as old and have no other children. A node
+ * that no worker holds any more is taken at once. So whole branches go, the old ones first.
+ *
+ * Ageing and purging of views do not visit the tree. A hand that moves a few slots with each
+ * insert finds the nodes that became dead by it, without any pressure for memory.
+ */
+#include "radix_node.h"
+
+#include "spin.h"
+
+#define SAMPLES     8  /* nodes looked at per throw */
+#define THROWS      16 /* throws before eviction gives up */
+#define CLIMB       24 /* most nodes dropped at once: bounds the delay of one request */
+#define SWEEP_SLOTS 2  /* slots that the hand passes per insert */
+#define SWEEP_AHEAD 8
+
+/* Takes a node out of the tree. *parent: what it hung from, 0 = nothing. False: it is in use. */
+static bool remove_node(
+	struct kvw_radix *tree, struct kvw_pool *pool, uint32_t index, uint32_t *parent)
+{
+	struct kvw_slot *slot = kvw_slot_at(tree, index);
+	uint32_t chunks = 0;
+	uint32_t refs = 0;
+	uint64_t key = 0;
+
+	if (!atomic_compare_exchange_strong(&slot->refs, &refs, KVW_NODE_DEAD))
+		return false;
+	if (!kvw_spin_try(&slot->lock)) {
+		atomic_store(&slot->refs, 0);
+		return false;
+	}
+	key = kvw_slot_hash(slot, 0);
+	chunks = atomic_load_explicit(&slot->length, memory_order_relaxed);
+	*parent = atomic_load_explicit(&slot->link, memory_order_relaxed);
+	atomic_store_explicit(&slot->key, 0, memory_order_release);
+	kvw_table_remove(&tree->table, key, index);
+	kvw_node_clear(tree, pool, slot);
+	kvw_spin_unlock(&slot->lock);
+	kvw_slot_give(tree, pool, index);
+	if (*parent != 0)
+		atomic_fetch_sub(&kvw_slot_at(tree, *parent)->refs, 1);
+	atomic_fetch_sub_explicit(&pool->nodes, 1, memory_order_relaxed);
+	atomic_fetch_sub_explicit(&pool->chunks, chunks, memory_order_relaxed);
+	atomic_fetch_add_explicit(&pool->evicted, chunks, memory_order_relaxed);
+	return true;
+}
+
+static uint32_t refs_of(struct kvw_slot *slot)
+{
+	return atomic_load_explicit(&slot->refs, memory_order_acquire);
+}
+
+/* How long ago, with the clock's wrap-around. */
+static uint32_t age_of(struct kvw_slot *slot, uint32_t now)
+{
+	return now - atomic_load_explicit(&slot->stamp, memory_order_relaxed);
+}
+
+/* xorshift64*; the pool's lock is not held, a lost update only repeats a throw. */
+static uint32_t dice(struct kvw_radix *tree, struct kvw_pool *pool)
+{
+	uint64_t x = 0;
+	uint32_t high = atomic_load_explicit(&tree->fresh, memory_order_relaxed);
+
+	kvw_spin_lock(&pool->lock);
+	x = pool->random;
+	x ^= x >> 12;
+	x ^= x << 25;
+	x ^= x >> 27;
+	pool->random = x;
+	kvw_spin_unlock(&pool->lock);
+	return 1 + (uint32_t)((x * UINT64_C(0x2545F4914F6CDD1D) >> 32) * (high - 1) >> 32);
+}
+
+/* The sampled node that is best dropped; 0: only free slots were hit. */
+static uint32_t sample(struct kvw_radix *tree, struct kvw_pool *pool, uint32_t now)
+{
+	uint32_t picks[SAMPLES];
+	uint32_t best = 0;
+	uint32_t best_age = 0;
+
+	for (unsigned i = 0; i < SAMPLES; i++) {
+		picks[i] = dice(tree, pool);
+		__builtin_prefetch(kvw_slot_at(tree, picks[i]));
+	}
+	for (unsigned i = 0; i < SAMPLES; i++) {
+		struct kvw_slot *slot = kvw_slot_at(tree, picks[i]);
+		uint32_t refs = refs_of(slot);
+
+		if ((refs & KVW_NODE_DEAD) != 0)
+			continue;
+		if (refs == 0 && !kvw_node_held(tree, slot))
+			return picks[i];
+		if (best == 0 || age_of(slot, now) > best_age) {
+			best = picks[i];
+			best_age = age_of(slot, now);
+		}
+	}
+	return best;
+}
+
+/* The end of the branch below a node, along the newest children; 0: lost the trail. */
+static uint32_t branch_end(struct kvw_radix *tree, uint32_t index)
+{
+	for (unsigned depth = 0; depth < KVW_RADIX_MAX_STEPS; depth++) {
+		struct kvw_slot *slot = kvw_slot_at(tree, index);
+		uint32_t refs = refs_of(slot);
+		uint32_t child = 0;
+
+		if (refs == 0)
+			return index;
+		if ((refs & KVW_NODE_DEAD) != 0)
+			return 0;
+		child = kvw_slot_check(
+			tree, (uint32_t)atomic_load_explicit(
+				      &slot->word[KVW_NODE_CHILD], memory_order_acquire));
+		if (child == 0 || atomic_load_explicit(&kvw_slot_at(tree, child)->link,
+					  memory_order_acquire) != index)
+			return 0;
+		index = child;
+	}
+	return 0;
+}
+
+bool kvw_radix_evict(struct kvw_radix *tree, struct kvw_pool *pool)
+{
+	uint32_t now = atomic_load_explicit(&tree->clock, memory_order_relaxed);
+
+	for (unsigned i = 0; i < THROWS; i++) {
+		uint32_t old = sample(tree, pool, now);
+		uint32_t index = old == 0 ? 0 : branch_end(tree, old);
+		uint32_t age = old == 0 ? 0 : age_of(kvw_slot_at(tree, old), now);
+		unsigned dropped = 0;
+
+		while (index != 0 && dropped < CLIMB && remove_node(tree, pool, index, &index)) {
+			struct kvw_slot *slot = kvw_slot_at(tree, index);
+
+			dropped++;
+			if (index != 0 && age_of(slot, now) < age && kvw_node_held(tree, slot))
+				break;
+		}
+		if (dropped > 0)
+			return true;
+	}
+	return false;
+}
+
+/* Reclaims a node that the hand met, if nobody holds it. */
+static void sweep_slot(struct kvw_radix *tree, struct kvw_pool *pool, uint32_t index)
+{
+	struct kvw_slot *slot = kvw_slot_at(tree, index);
+	uint32_t refs = refs_of(slot);
+	uint32_t parent = 0;
+
+	if ((refs & KVW_NODE_DEAD) != 0)
+		return;
+	if (refs == 0 && !kvw_node_held(tree, slot)) {
+		(void)remove_node(tree, pool, index, &parent);
+	} else if (atomic_load_explicit(&slot->overflow, memory_order_relaxed) != 0 &&
+		   kvw_spin_try(&slot->lock)) {
+		if ((refs_of(slot) & KVW_NODE_DEAD) == 0)
+			kvw_node_tidy(tree, pool, slot);
+		kvw_spin_unlock(&slot->lock);
+	}
+}
+
+void kvw_radix_sweep(struct kvw_radix *tree, struct kvw_pool *pool)
+{
+	uint32_t offset = (uint32_t)(pool - tree->pools);
+	uint32_t high = atomic_load_explicit(&tree->fresh, memory_order_relaxed);
+	uint32_t rows = (high + KVW_POOLS - 1) / KVW_POOLS;
+	uint32_t hand = atomic_fetch_add_explicit(&pool->hand, SWEEP_SLOTS, memory_order_relaxed);
+
+	if (hand >= rows) {
+		atomic_store_explicit(&pool->hand, 0, memory_order_relaxed);
+		return;
+	}
+	for (uint32_t row = hand; row < hand + SWEEP_SLOTS; row++) {
+		uint32_t index = row * KVW_POOLS + offset;
+		uint32_t ahead = index + SWEEP_AHEAD * KVW_POOLS;
+
+		if (ahead < high)
+			__builtin_prefetch(kvw_slot_at(tree, ahead));
+		if (index != 0 && index < high)
+			sweep_slot(tree, pool, index);
+	}
+}

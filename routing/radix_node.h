@@ -1,0 +1,172 @@
+/*
+ * radix_node.h - the memory of the prefix tree: slots of 256 bytes, and who may write what.
+ *
+ * A slot is a node or, for a node with more than KVW_NODE_HOLDERS holders, an overflow list of
+ * them. Slots are all alike, so memory never fragments and the byte limit is met by never having
+ * more of them. They are reused but never unmapped: a late reader finds a wrong slot, not a wrong
+ * address, and sees by the key that it is wrong.
+ *
+ * Fixed while a node is published: key, length, hashes, tokens, parent. Changing: holders (under
+ * the node's lock, each entry one atomic word), refs, stamp, child. Readers load words with
+ * acquire, holders before the key; reuse clears the key before anything else is stored: a reader
+ * that saw a foreign holder sees a foreign key as well.
+ *
+ * refs counts children and the inserts that are attaching one; KVW_NODE_DEAD marks a slot that is
+ * free, being built, or an overflow. Only a node with refs 0 may be evicted (0 -> DEAD), and no
+ * reference can be taken on a dead one, so a node's ancestors outlive it.
+ *
+ * Order of locks: node, then pool or table shard, then view. A node is only tried, never awaited,
+ * by whoever may hold another node.
+ */
+#ifndef KVW_RADIX_NODE_H
+#define KVW_RADIX_NODE_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "radix.h"
+#include "radix_table.h"
+#include "radix_view.h"
+
+#define KVW_NODE_WORDS   28
+#define KVW_NODE_HOLDERS 14 /* word[0..13] of a node; the rest of its run's hashes follow */
+#define KVW_NODE_CHILD   27 /* word of a node that names its newest child, as a hint */
+#define KVW_NODE_DEAD    UINT32_C(0x80000000)
+#define KVW_POOLS        16
+
+struct kvw_slot {
+	atomic_flag lock;          /* guards holders and overflow */
+	_Atomic uint8_t length;    /* chunks of the run */
+	_Atomic uint8_t used;      /* words that hold or have held a holder */
+	_Atomic uint32_t refs;     /* children and attaching inserts, or KVW_NODE_DEAD */
+	_Atomic uint32_t link;     /* node: parent, 0 = none; free slot: next free */
+	_Atomic uint32_t stamp;    /* last use, in units of about 17 ms */
+	_Atomic uint32_t overflow; /* slot with more holders; 0: none */
+	_Atomic uint32_t tokens;   /* of the whole run */
+	_Atomic uint64_t key;      /* hash of the first chunk; 0: not a node */
+	_Atomic uint64_t word[KVW_NODE_WORDS];
+};
+
+/* Free slots. Every insert uses one pool, so that loops seldom meet. */
+struct kvw_pool {
+	_Alignas(64) atomic_flag lock; /* guards free and random */
+	uint32_t free;                 /* head of a list by link; 0: empty */
+	uint64_t random;               /* state of the eviction's dice */
+	_Atomic uint32_t hand;         /* sweep: the next slot is hand * KVW_POOLS + pool */
+	_Atomic int64_t nodes;         /* published here minus evicted here; sums are exact */
+	_Atomic int64_t chunks;
+	_Atomic int64_t slots;    /* taken minus given back */
+	_Atomic uint64_t evicted; /* chunks, since start */
+};
+
+struct kvw_radix {
+	struct kvw_slot *slots; /* [slot_count]; slot 0 is never used */
+	uint32_t slot_count;
+	_Atomic uint32_t fresh; /* slots from here on were never used */
+	_Atomic uint32_t clock; /* newest stamp: what eviction takes for now */
+	struct kvw_table table;
+	struct kvw_views views;
+	struct kvw_pool pools[KVW_POOLS];
+	void *mapping;
+	uint64_t mapped_bytes;
+	uint64_t fixed_bytes; /* of it, all but the slots */
+};
+
+/* A holder: worker w holds the run's chunks [0, upto) and last used [from, upto) at `tick`. A
+ * worker has several entries in a node when prompts that end or branch off inside the run used
+ * its beginning later than the rest. One word, 0 = none. */
+struct kvw_holder {
+	uint32_t tick;
+	uint32_t worker;
+	uint32_t from;
+	uint32_t upto;
+};
+
+static inline uint64_t kvw_holder_pack(struct kvw_holder h)
+{
+	return (uint64_t)h.tick << 32 | h.upto << 24 | h.from << 16 | h.worker;
+}
+
+static inline struct kvw_holder kvw_holder_unpack(uint64_t word)
+{
+	return (struct kvw_holder){
+		.tick = (uint32_t)(word >> 32),
+		.worker = (uint32_t)word & (KVW_MAX_WORKERS - 1),
+		.from = (uint32_t)word >> 16 & 15,
+		.upto = (uint32_t)word >> 24 & 15,
+	};
+}
+
+static inline bool kvw_holder_alive(struct kvw_radix *tree, struct kvw_holder h)
+{
+	return kvw_view_alive(kvw_view_window(&tree->views, h.worker), h.tick);
+}
+
+static inline struct kvw_slot *kvw_slot_at(struct kvw_radix *tree, uint32_t index)
+{
+	return &tree->slots[index];
+}
+
+/* Index of a slot as read from shared memory, made safe to use. */
+static inline uint32_t kvw_slot_check(const struct kvw_radix *tree, uint32_t index)
+{
+	return index < tree->slot_count ? index : 0;
+}
+
+/* Hash of the run's chunk i. */
+static inline uint64_t kvw_slot_hash(struct kvw_slot *slot, uint32_t i)
+{
+	return i == 0 ? atomic_load_explicit(&slot->key, memory_order_acquire)
+		      : atomic_load_explicit(
+				&slot->word[KVW_NODE_HOLDERS + i - 1], memory_order_acquire);
+}
+
+/* Tokens of the run's chunks [from, upto): shares of the whole, so that parts add up. */
+static inline int64_t kvw_slot_tokens(struct kvw_slot *slot, uint32_t from, uint32_t upto)
+{
+	uint64_t all = atomic_load_explicit(&slot->tokens, memory_order_relaxed);
+	uint32_t length = atomic_load_explicit(&slot->length, memory_order_relaxed);
+
+	if (length == 0)
+		return 0;
+	return (int64_t)(all * upto / length - all * from / length);
+}
+
+static inline struct kvw_pool *kvw_pool_of(struct kvw_radix *tree, uint64_t hash)
+{
+	return &tree->pools[kvw_table_spread(&tree->table, hash) >> 8 & (KVW_POOLS - 1)];
+}
+
+/* --- radix_pool.c --- */
+
+/* A slot that nobody knows, dead and empty; evicts if it must. 0: none to be had. */
+uint32_t kvw_slot_take(struct kvw_radix *tree, struct kvw_pool *pool);
+
+/* Gives one back that nobody can reach any more. */
+void kvw_slot_give(struct kvw_radix *tree, struct kvw_pool *pool, uint32_t index);
+
+/* --- radix_evict.c --- */
+
+/* Drops a branch that was not used for long, its end first. False: found nothing to drop. */
+bool kvw_radix_evict(struct kvw_radix *tree, struct kvw_pool *pool);
+
+/* Looks at the next few slots in turn and reclaims what nobody holds any more. */
+void kvw_radix_sweep(struct kvw_radix *tree, struct kvw_pool *pool);
+
+/* --- radix_hold.c --- */
+
+/* The ledger's worker uses the first `upto` chunks of a node. False: the node is gone. */
+bool kvw_node_hold(struct kvw_radix *tree, struct kvw_pool *pool, uint32_t index, uint64_t key,
+	uint32_t upto, uint32_t stamp, struct kvw_ledger *ledger);
+
+/* Removes all holders from a node that is locked and dead, with their tokens. */
+void kvw_node_clear(struct kvw_radix *tree, struct kvw_pool *pool, struct kvw_slot *slot);
+
+/* Whether any holder is alive. */
+bool kvw_node_held(struct kvw_radix *tree, struct kvw_slot *slot);
+
+/* Drops dead holders of a locked node and the overflow slots that this empties. */
+void kvw_node_tidy(struct kvw_radix *tree, struct kvw_pool *pool, struct kvw_slot *slot);
+
+#endif

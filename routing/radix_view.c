@@ -1,0 +1,235 @@
+/*
+ * radix_view.c - windows and rings of the workers' views; radix_view.h tells the scheme.
+ *
+ * All loads and stores are relaxed: a window is complete in one word, and no memory is reached
+ * through it. What belongs together is only read and written under the view's lock.
+ */
+#include "radix_view.h"
+
+#include "spin.h"
+
+/* A full window is at least this many capacities of use long. */
+#define WINDOW_CAPACITIES 4
+
+uint64_t kvw_views_bytes(uint32_t ticks)
+{
+	return KVW_MAX_WORKERS *
+	       (sizeof(struct kvw_view) + sizeof(uint64_t) + ticks * sizeof(int32_t));
+}
+
+void kvw_views_init(struct kvw_views *views, void *memory, uint32_t ticks, unsigned slack_shift)
+{
+	views->items = memory;
+	views->windows = (_Atomic uint64_t *)(void *)(views->items + KVW_MAX_WORKERS);
+	views->rings = (_Atomic int32_t *)(void *)(views->windows + KVW_MAX_WORKERS);
+	views->ticks = ticks;
+	views->slack_shift = slack_shift;
+	atomic_init(&views->purges, 0);
+}
+
+static _Atomic int32_t *ring_word(struct kvw_views *views, uint32_t worker, uint32_t tick)
+{
+	return &views->rings[(uint64_t)worker * views->ticks + (tick & (views->ticks - 1))];
+}
+
+static int32_t tick_tokens(struct kvw_views *views, uint32_t worker, uint32_t tick)
+{
+	return atomic_load_explicit(ring_word(views, worker, tick), memory_order_relaxed);
+}
+
+static void set_tick(struct kvw_views *views, uint32_t worker, uint32_t tick, int32_t tokens)
+{
+	atomic_store_explicit(ring_word(views, worker, tick), tokens, memory_order_relaxed);
+}
+
+static void set_window(struct kvw_views *views, uint32_t worker, uint32_t floor, uint32_t now)
+{
+	atomic_store_explicit(
+		&views->windows[worker], (uint64_t)floor << 32 | now, memory_order_relaxed);
+}
+
+static int64_t total_of(struct kvw_view *view)
+{
+	return atomic_load_explicit(&view->total, memory_order_relaxed);
+}
+
+static void add_total(struct kvw_view *view, int64_t tokens)
+{
+	atomic_store_explicit(&view->total, total_of(view) + tokens, memory_order_relaxed);
+}
+
+/* Adds to a tick and to the total; nothing if the tick has left the window. Lock held. */
+static void add_tokens(struct kvw_views *views, uint32_t worker, uint32_t tick, int64_t tokens)
+{
+	if (tokens == 0 || !kvw_view_alive(kvw_view_window(views, worker), tick))
+		return;
+	set_tick(views, worker, tick, (int32_t)(tick_tokens(views, worker, tick) + tokens));
+	add_total(&views->items[worker], tokens);
+}
+
+/* Empties a tick that leaves the window. Lock held. */
+static void drop_tick(struct kvw_views *views, uint32_t worker, uint32_t tick)
+{
+	add_total(&views->items[worker], -(int64_t)tick_tokens(views, worker, tick));
+	set_tick(views, worker, tick, 0);
+}
+
+/* Begins tick now + 1, dropping the oldest if the ring is full. Lock held. */
+static void begin_tick(struct kvw_views *views, uint32_t worker)
+{
+	uint64_t window = kvw_view_window(views, worker);
+	uint32_t floor = (uint32_t)(window >> 32);
+	uint32_t now = (uint32_t)window + 1;
+
+	if (now - floor >= views->ticks)
+		drop_tick(views, worker, floor++);
+	set_tick(views, worker, now, 0);
+	set_window(views, worker, floor, now);
+}
+
+/* First use of a view. Tick 0 is never used: it is what zeroed memory would mean. */
+static void start_view(struct kvw_views *views, uint32_t worker)
+{
+	struct kvw_view *view = &views->items[worker];
+
+	kvw_spin_lock(&view->lock);
+	if (kvw_view_window(views, worker) == 0)
+		set_window(views, worker, 1, 1);
+	kvw_spin_unlock(&view->lock);
+}
+
+void kvw_ledger_open(
+	struct kvw_ledger *ledger, struct kvw_views *views, uint32_t worker, uint64_t capacity)
+{
+	uint64_t window = 0;
+	uint32_t length = 0;
+
+	if (kvw_view_window(views, worker) == 0)
+		start_view(views, worker);
+	window = kvw_view_window(views, worker);
+	length = (uint32_t)window - (uint32_t)(window >> 32);
+	ledger->views = views;
+	ledger->worker = worker;
+	ledger->capacity = capacity;
+	ledger->tick_tokens = (int64_t)(capacity * WINDOW_CAPACITIES / views->ticks);
+	if (ledger->tick_tokens < 1)
+		ledger->tick_tokens = 1;
+	ledger->now = (uint32_t)window;
+	ledger->slack = views->slack_shift < 32 ? length >> views->slack_shift : 0;
+	ledger->added = 0;
+	ledger->from = ledger->now;
+	ledger->moved = 0;
+}
+
+/* Lock held. */
+static void flush_moved(struct kvw_ledger *ledger)
+{
+	add_tokens(ledger->views, ledger->worker, ledger->from, -ledger->moved);
+	ledger->moved = 0;
+}
+
+/* Lock held. */
+static void flush(struct kvw_ledger *ledger)
+{
+	flush_moved(ledger);
+	add_tokens(ledger->views, ledger->worker, ledger->now, ledger->added);
+	ledger->added = 0;
+}
+
+void kvw_ledger_move(struct kvw_ledger *ledger, uint32_t tick, int64_t tokens)
+{
+	struct kvw_view *view = &ledger->views->items[ledger->worker];
+
+	if (tick != ledger->from) {
+		if (ledger->moved != 0) {
+			kvw_spin_lock(&view->lock);
+			flush_moved(ledger);
+			kvw_spin_unlock(&view->lock);
+		}
+		ledger->from = tick;
+	}
+	ledger->moved += tokens;
+	ledger->added += tokens;
+}
+
+void kvw_ledger_turn(struct kvw_ledger *ledger)
+{
+	struct kvw_views *views = ledger->views;
+	struct kvw_view *view = &views->items[ledger->worker];
+
+	if (tick_tokens(views, ledger->worker, ledger->now) + ledger->added < ledger->tick_tokens)
+		return;
+	kvw_spin_lock(&view->lock);
+	flush(ledger);
+	if ((uint32_t)kvw_view_window(views, ledger->worker) == ledger->now)
+		begin_tick(views, ledger->worker);
+	ledger->now = (uint32_t)kvw_view_window(views, ledger->worker);
+	kvw_spin_unlock(&view->lock);
+	ledger->from = ledger->now;
+}
+
+/* Drops the oldest ticks until the view fits. Lock held. */
+static void trim(struct kvw_views *views, uint32_t worker, int64_t capacity)
+{
+	struct kvw_view *view = &views->items[worker];
+	uint64_t window = kvw_view_window(views, worker);
+	uint32_t floor = (uint32_t)(window >> 32);
+	uint32_t now = (uint32_t)window;
+
+	while (total_of(view) > capacity && floor != now)
+		drop_tick(views, worker, floor++);
+	if (total_of(view) > capacity) {
+		/* One tick alone is too much: a prompt that cannot be held at all. */
+		drop_tick(views, worker, now);
+		floor = ++now;
+		set_tick(views, worker, now, 0);
+	}
+	set_window(views, worker, floor, now);
+}
+
+void kvw_ledger_close(struct kvw_ledger *ledger)
+{
+	struct kvw_view *view = &ledger->views->items[ledger->worker];
+
+	if (ledger->added == 0 && ledger->moved == 0 && total_of(view) <= (int64_t)ledger->capacity)
+		return;
+	kvw_spin_lock(&view->lock);
+	flush(ledger);
+	if (total_of(view) > (int64_t)ledger->capacity)
+		trim(ledger->views, ledger->worker, (int64_t)ledger->capacity);
+	kvw_spin_unlock(&view->lock);
+}
+
+void kvw_view_forget(struct kvw_views *views, uint32_t worker, uint32_t tick, int64_t tokens)
+{
+	struct kvw_view *view = &views->items[worker];
+
+	if (!kvw_view_alive(kvw_view_window(views, worker), tick))
+		return;
+	kvw_spin_lock(&view->lock);
+	add_tokens(views, worker, tick, -tokens);
+	kvw_spin_unlock(&view->lock);
+}
+
+void kvw_view_purge(struct kvw_views *views, uint32_t worker)
+{
+	struct kvw_view *view = &views->items[worker];
+	uint32_t now = 0;
+
+	kvw_spin_lock(&view->lock);
+	/* Past every tick that an entry can carry. The ring's old words are zeroed tick by tick
+	 * as the window moves on. */
+	now = (uint32_t)kvw_view_window(views, worker) + 2;
+	atomic_store_explicit(&view->total, 0, memory_order_relaxed);
+	set_tick(views, worker, now, 0);
+	set_window(views, worker, now, now);
+	kvw_spin_unlock(&view->lock);
+	atomic_fetch_add_explicit(&views->purges, 1, memory_order_relaxed);
+}
+
+uint64_t kvw_view_tokens(struct kvw_views *views, uint32_t worker)
+{
+	int64_t total = total_of(&views->items[worker]);
+
+	return total > 0 ? (uint64_t)total : 0;
+}

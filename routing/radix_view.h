@@ -1,0 +1,105 @@
+/*
+ * radix_view.h - how much of the tree each worker still holds.
+ *
+ * A worker's time is counted in ticks. Every holder entry in the tree carries the tick at which
+ * the worker last used it; an entry is alive while its tick lies in the worker's window
+ * [floor, now]. Ageing is a step of the floor: everything last used at that tick dies at once,
+ * wherever it is, without being visited. Purging moves the whole window past everything.
+ *
+ * A ring keeps, for each tick of the window, the tokens last used at it, so that the view's size
+ * is known: using an entry again moves its tokens from its old tick to the newest. A tick ends
+ * when it has gathered a small share of the capacity, so the ring is short and the order is LRU
+ * to that precision. Prompts are entered from their end to their beginning; a long one spans
+ * several ticks with its tail the oldest, as engines free a prompt's last blocks first.
+ *
+ * Ring and total change under the view's lock, a few dozen instructions, taken about twice per
+ * insert; locks of views are taken last and never together. A change for a tick that has left the
+ * window in the meantime is void on both sides, so whatever ageing, purges, inserts and evictions
+ * race, the total stays the sum of the window's ring. Readers only load the window.
+ */
+#ifndef KVW_RADIX_VIEW_H
+#define KVW_RADIX_VIEW_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "kvway/route.h"
+
+#define KVW_VIEW_MIN_TICKS 64
+#define KVW_VIEW_MAX_TICKS 1024
+
+/* One worker's view beside its window and ring. */
+struct kvw_view {
+	_Alignas(64) atomic_flag lock; /* guards total, the ring, and writes of the window */
+	_Atomic int64_t total;         /* tokens in the window; read without the lock */
+};
+
+/* All workers' views. The arrays lie in the tree's mapping and start zeroed. */
+struct kvw_views {
+	struct kvw_view *items;    /* [KVW_MAX_WORKERS] */
+	_Atomic uint64_t *windows; /* [KVW_MAX_WORKERS] floor << 32 | now; 0: unused */
+	_Atomic int32_t *rings;    /* [KVW_MAX_WORKERS][ticks] tokens last used at a tick */
+	uint32_t ticks;            /* length of a ring, a power of two */
+	unsigned slack_shift;
+	_Atomic uint64_t purges; /* since start */
+};
+
+/* One insert's changes to one view, gathered to touch shared words seldom. */
+struct kvw_ledger {
+	struct kvw_views *views;
+	uint32_t worker;
+	uint64_t capacity;   /* tokens */
+	int64_t tick_tokens; /* a tick ends when it has gathered so many */
+	uint32_t now;        /* tick that is being written */
+	uint32_t slack;      /* entries so many ticks old count as new */
+	int64_t added;       /* to `now`, not yet in the ring */
+	uint32_t from;       /* tick that `moved` tokens left, not yet taken out of the ring */
+	int64_t moved;
+};
+
+/* Bytes of the arrays for rings of `ticks`. */
+uint64_t kvw_views_bytes(uint32_t ticks);
+
+/* Lays the views into zeroed memory of kvw_views_bytes(ticks), aligned to 64. */
+void kvw_views_init(struct kvw_views *views, void *memory, uint32_t ticks, unsigned slack_shift);
+
+static inline uint64_t kvw_view_window(struct kvw_views *views, uint32_t worker)
+{
+	return atomic_load_explicit(&views->windows[worker], memory_order_relaxed);
+}
+
+/* Whether an entry of this tick is alive. Ticks wrap around; a window is short. */
+static inline bool kvw_view_alive(uint64_t window, uint32_t tick)
+{
+	uint32_t floor = (uint32_t)(window >> 32);
+
+	return tick - floor <= (uint32_t)window - floor && window != 0;
+}
+
+void kvw_ledger_open(
+	struct kvw_ledger *ledger, struct kvw_views *views, uint32_t worker, uint64_t capacity);
+
+/* tokens were held since `tick` and are used now. */
+void kvw_ledger_move(struct kvw_ledger *ledger, uint32_t tick, int64_t tokens);
+
+/* tokens are new. */
+static inline void kvw_ledger_add(struct kvw_ledger *ledger, int64_t tokens)
+{
+	ledger->added += tokens;
+}
+
+/* Between two nodes: ends the tick if it is full. */
+void kvw_ledger_turn(struct kvw_ledger *ledger);
+
+/* Writes what is left and ages the view down to its capacity. */
+void kvw_ledger_close(struct kvw_ledger *ledger);
+
+/* An entry that may be alive is dropped from the tree. */
+void kvw_view_forget(struct kvw_views *views, uint32_t worker, uint32_t tick, int64_t tokens);
+
+void kvw_view_purge(struct kvw_views *views, uint32_t worker);
+
+uint64_t kvw_view_tokens(struct kvw_views *views, uint32_t worker);
+
+#endif

@@ -1,0 +1,220 @@
+/*
+ * session.c - a session stays with its worker.
+ *
+ * A new session goes to the worker with the highest rendezvous score among those whose load is
+ * within the bound (consistent hashing with bounded loads, Mirrokni et al., arXiv 1608.01350):
+ * a worker may have at most ceil(bound * mean) requests in flight, counting the new one. So when
+ * the fleet changes, only sessions of the worker that changed are placed anew, and a hot worker
+ * passes newcomers on to each session's own next choice.
+ *
+ * Where it was placed is remembered. The load bound is for new sessions only, and a worker that
+ * comes back (or joins) attracts new sessions, never those that live elsewhere by now. Only a
+ * session whose worker cannot serve it is moved, once. The table forgets what was not used for
+ * the TTL, and the least recently used beyond its size; a forgotten session starts at its hash.
+ *
+ * Requests for another model are another session, because other workers may serve it.
+ */
+#include <assert.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include "choice.h"
+#include "session_table.h"
+#include "strategies.h"
+
+#define PLACE_TRIES 4 /* against other loops that place the same session */
+
+struct session {
+	struct kvw_strategy base;
+	struct kvw_prefill_model model;
+	struct kvw_session_table *table;
+	double load_bound;
+	uint64_t seed;
+	_Alignas(64) _Atomic uint64_t turn; /* salt for requests without a session */
+};
+
+static enum kvw_err session_create(
+	const struct kvw_strategy_options *options, struct kvw_strategy **out)
+{
+	struct session *s = aligned_alloc(64, sizeof(*s));
+
+	if (s == NULL)
+		return KVW_ENOMEM;
+	memset(s, 0, sizeof(*s));
+	s->base.ops = &kvw_session_ops;
+	s->load_bound = options->session_load_bound >= 1 ? options->session_load_bound : 1;
+	s->seed = options->seed;
+	kvw_prefill_model_init(&s->model, options);
+	if (kvw_session_table_create(options->session_table, options->session_ttl_ns, &s->table) !=
+		KVW_OK) {
+		free(s);
+		return KVW_ENOMEM;
+	}
+	*out = &s->base;
+	return KVW_OK;
+}
+
+/* What the table remembers a session by: secret seed, so that clients cannot aim. */
+static uint64_t table_key(const struct session *s, const struct kvw_route_request *request)
+{
+	uint64_t model = XXH3_64bits_withSeed(request->model.data, request->model.len, s->seed);
+
+	return XXH3_64bits_withSeed(request->session.data, request->session.len, model);
+}
+
+/* What its place follows from: no seed, so that all replicas of the router agree. */
+static uint64_t place_key(const struct kvw_route_request *request)
+{
+	uint64_t model = XXH3_64bits(request->model.data, request->model.len);
+
+	return XXH3_64bits_withSeed(request->session.data, request->session.len, model);
+}
+
+/* Most requests in flight, the new one included, for a worker to take a new session. */
+static uint64_t load_limit(const struct session *s, const struct kvw_candidates *set)
+{
+	uint64_t total = 1;
+	uint64_t usable = 0;
+	double limit = 0;
+
+	for (size_t i = 0; i < set->count; i++)
+		if (set->items[i].usable) {
+			total += kvw_load_inflight(set->items[i].load);
+			usable++;
+		}
+	limit = s->load_bound * (double)total / (double)usable;
+	return (uint64_t)limit + (limit > (double)(uint64_t)limit);
+}
+
+/* First choice by hash within the bound. *passed_on: a higher score was over its bound. */
+static size_t place_by_hash(
+	const struct session *s, const struct kvw_candidates *set, uint64_t key, bool *passed_on)
+{
+	uint64_t limit = load_limit(s, set);
+	size_t favourite = set->count; /* whatever its load */
+	size_t best = set->count;
+	uint64_t favourite_score = 0;
+	uint64_t best_score = 0;
+
+	for (size_t i = 0; i < set->count; i++) {
+		const struct kvw_candidate *c = &set->items[i];
+		uint64_t score = kvw_rendezvous(key, c->key);
+
+		if (!c->usable)
+			continue;
+		if (favourite == set->count || score > favourite_score) {
+			favourite = i;
+			favourite_score = score;
+		}
+		if (kvw_load_inflight(c->load) >= limit)
+			continue;
+		if (best == set->count || score > best_score) {
+			best = i;
+			best_score = score;
+		}
+	}
+	/* Loads move while we look, so that all may seem over the bound. */
+	if (best == set->count)
+		best = favourite;
+	*passed_on = best != favourite;
+	return best;
+}
+
+/* Position of a usable worker; set->count: not there or not usable. */
+static size_t position_of(const struct kvw_candidates *set, uint32_t id)
+{
+	size_t low = 0;
+	size_t high = set->count;
+
+	while (low < high) {
+		size_t middle = low + (high - low) / 2;
+
+		if (set->items[middle].id < id)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	if (low < set->count && set->items[low].id == id && set->items[low].usable)
+		return low;
+	return set->count;
+}
+
+/* Where the session lives or is to live. At least one candidate is usable. */
+static size_t settle(struct session *s, const struct kvw_route_request *request,
+	const struct kvw_candidates *set, int64_t now_ns, enum kvw_reason *reason)
+{
+	uint64_t key = table_key(s, request);
+	uint32_t home = kvw_session_table_use(s->table, key, now_ns);
+	size_t pos = position_of(set, home);
+	bool passed_on = false;
+
+	*reason = KVW_REASON_SESSION;
+	for (unsigned i = 0; i < PLACE_TRIES && pos == set->count; i++) {
+		uint32_t old = home;
+		size_t choice = place_by_hash(s, set, place_key(request), &passed_on);
+
+		*reason = old == KVW_NO_WORKER && !passed_on ? KVW_REASON_SESSION_NEW
+							     : KVW_REASON_SESSION_MOVED;
+		home = kvw_session_table_place(s->table, key, old, set->items[choice].id, now_ns);
+		if (home != set->items[choice].id)
+			*reason = KVW_REASON_SESSION; /* another loop placed it first */
+		pos = position_of(set, home);
+	}
+	return pos < set->count ? pos : place_by_hash(s, set, place_key(request), &passed_on);
+}
+
+static enum kvw_err session_pick(struct kvw_strategy *self, const struct kvw_route_request *request,
+	const struct kvw_candidates *set, int64_t now_ns, struct kvw_decision *out)
+{
+	struct session *s = (struct session *)self;
+	enum kvw_reason reason = KVW_REASON_NO_SESSION;
+	size_t pos = 0;
+
+	if (kvw_usable_count(set, NULL) == 0)
+		return KVW_ENOWORKER;
+	assert(set->count <= KVW_MAX_WORKERS);
+	if (request->session.len > 0)
+		pos = settle(s, request, set, now_ns, &reason);
+	else
+		pos = kvw_choose_by_load(&s->model, set, now_ns,
+			atomic_fetch_add_explicit(&s->turn, 1, memory_order_relaxed));
+	*out = (struct kvw_decision){
+		.pos = pos,
+		.reason = reason,
+		.prompt_tokens = kvw_request_tokens(request),
+		.prefill_ns = kvw_request_prefill_ns(&s->model, request),
+		.worker_id = set->items[pos].id,
+	};
+	return KVW_OK;
+}
+
+static void session_stats(struct kvw_strategy *self, struct kvw_strategy_stats *out)
+{
+	struct session *s = (struct session *)self;
+
+	*out = (struct kvw_strategy_stats){.sessions = kvw_session_table_count(s->table)};
+}
+
+static void session_destroy(struct kvw_strategy *self)
+{
+	struct session *s = (struct session *)self;
+
+	if (s == NULL)
+		return;
+	kvw_session_table_destroy(s->table);
+	free(s);
+}
+
+const struct kvw_strategy_ops kvw_session_ops = {
+	.name = "session",
+	.help = "a session (header, cookie or body field) stays with its worker",
+	.wants_content = true,
+	.create = session_create,
+	.pick = session_pick,
+	.stats = session_stats,
+	.destroy = session_destroy,
+};

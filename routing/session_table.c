@@ -1,0 +1,235 @@
+/*
+ * session_table.c - hash chains and a list in order of use, by index, in fixed arrays.
+ *
+ * Invariant of a shard: entries [1, fresh) are either on a hash chain and on the list of use, or
+ * on the free list; entry 0 is the list's anchor (next = newest, prev = oldest). A change drops
+ * what has expired at the old end, at most EXPIRE_STEP entries, so that a request never pays for
+ * many.
+ */
+#include "session_table.h"
+
+#include <stdatomic.h>
+#include <stdlib.h>
+
+#include "spin.h"
+
+#define MAX_SHARDS  16
+#define SHARD_MIN   4096 /* smaller tables have one shard, and exact order */
+#define EXPIRE_STEP 2
+
+struct entry {
+	uint64_t key;
+	int64_t used_ns;
+	uint32_t worker;
+	uint32_t chain; /* next with the same bucket, or next free */
+	uint32_t newer;
+	uint32_t older;
+};
+
+struct shard {
+	_Alignas(64) atomic_flag lock; /* guards all of it */
+	struct entry *entries;         /* [capacity + 1]; 0 is the anchor */
+	uint32_t *buckets;             /* [bucket_mask + 1] heads of chains; 0: empty */
+	uint32_t bucket_mask;
+	uint32_t capacity;
+	uint32_t count;
+	uint32_t fresh; /* entries from here on were never used */
+	uint32_t free;  /* head of the free list; 0: empty */
+};
+
+struct kvw_session_table {
+	uint32_t shard_count;
+	int64_t ttl_ns;
+	struct shard shards[MAX_SHARDS];
+};
+
+static enum kvw_err shard_init(struct shard *shard, uint32_t capacity)
+{
+	uint32_t buckets = 16;
+
+	while (buckets < capacity && buckets < (UINT32_MAX >> 1))
+		buckets *= 2;
+	atomic_flag_clear(&shard->lock);
+	shard->entries = calloc((size_t)capacity + 1, sizeof(*shard->entries));
+	shard->buckets = calloc(buckets, sizeof(*shard->buckets));
+	shard->bucket_mask = buckets - 1;
+	shard->capacity = capacity;
+	shard->fresh = 1;
+	return shard->entries == NULL || shard->buckets == NULL ? KVW_ENOMEM : KVW_OK;
+}
+
+enum kvw_err kvw_session_table_create(
+	uint32_t capacity, uint64_t ttl_ns, struct kvw_session_table **out)
+{
+	struct kvw_session_table *table = aligned_alloc(64, sizeof(*table));
+	enum kvw_err err = KVW_OK;
+
+	if (table == NULL)
+		return KVW_ENOMEM;
+	*table = (struct kvw_session_table){0};
+	if (capacity == 0)
+		capacity = 1;
+	table->ttl_ns = ttl_ns < INT64_MAX ? (int64_t)ttl_ns : INT64_MAX;
+	table->shard_count = capacity < SHARD_MIN ? 1 : MAX_SHARDS;
+	for (uint32_t i = 0; i < table->shard_count && err == KVW_OK; i++)
+		err = shard_init(&table->shards[i], capacity / table->shard_count);
+	if (err != KVW_OK) {
+		kvw_session_table_destroy(table);
+		return err;
+	}
+	*out = table;
+	return KVW_OK;
+}
+
+void kvw_session_table_destroy(struct kvw_session_table *table)
+{
+	if (table == NULL)
+		return;
+	for (uint32_t i = 0; i < table->shard_count; i++) {
+		free(table->shards[i].entries);
+		free(table->shards[i].buckets);
+	}
+	free(table);
+}
+
+static struct shard *shard_of(struct kvw_session_table *table, uint64_t key)
+{
+	return &table->shards[key >> 32 & (table->shard_count - 1)];
+}
+
+static uint32_t find(const struct shard *shard, uint64_t key)
+{
+	uint32_t i = shard->buckets[key & shard->bucket_mask];
+
+	while (i != 0 && shard->entries[i].key != key)
+		i = shard->entries[i].chain;
+	return i;
+}
+
+static void list_remove(struct shard *shard, uint32_t i)
+{
+	struct entry *e = &shard->entries[i];
+
+	shard->entries[e->newer].older = e->older;
+	shard->entries[e->older].newer = e->newer;
+}
+
+/* The anchor's `older` is the newest entry, its `newer` the oldest: the list is a ring. */
+static void list_add_newest(struct shard *shard, uint32_t i)
+{
+	uint32_t newest = shard->entries[0].older;
+
+	shard->entries[i].newer = 0;
+	shard->entries[i].older = newest;
+	shard->entries[newest].newer = i;
+	shard->entries[0].older = i;
+}
+
+static void drop(struct shard *shard, uint32_t i)
+{
+	uint32_t *link = &shard->buckets[shard->entries[i].key & shard->bucket_mask];
+
+	while (*link != i)
+		link = &shard->entries[*link].chain;
+	*link = shard->entries[i].chain;
+	list_remove(shard, i);
+	shard->entries[i].chain = shard->free;
+	shard->free = i;
+	shard->count--;
+}
+
+static bool expired(
+	const struct kvw_session_table *table, const struct entry *entry, int64_t now_ns)
+{
+	return now_ns - entry->used_ns > table->ttl_ns;
+}
+
+static void drop_expired(struct kvw_session_table *table, struct shard *shard, int64_t now_ns)
+{
+	for (unsigned i = 0; i < EXPIRE_STEP; i++) {
+		uint32_t oldest = shard->entries[0].newer;
+
+		if (oldest == 0 || !expired(table, &shard->entries[oldest], now_ns))
+			return;
+		drop(shard, oldest);
+	}
+}
+
+static uint32_t add(struct shard *shard, uint64_t key)
+{
+	uint32_t i = 0;
+
+	if (shard->count == shard->capacity)
+		drop(shard, shard->entries[0].newer);
+	i = shard->free;
+	if (i != 0)
+		shard->free = shard->entries[i].chain;
+	else
+		i = shard->fresh++;
+	shard->entries[i].key = key;
+	shard->entries[i].chain = shard->buckets[key & shard->bucket_mask];
+	shard->buckets[key & shard->bucket_mask] = i;
+	list_add_newest(shard, i);
+	shard->count++;
+	return i;
+}
+
+static void touch(struct shard *shard, uint32_t i, int64_t now_ns)
+{
+	list_remove(shard, i);
+	list_add_newest(shard, i);
+	shard->entries[i].used_ns = now_ns;
+}
+
+uint32_t kvw_session_table_use(struct kvw_session_table *table, uint64_t key, int64_t now_ns)
+{
+	struct shard *shard = shard_of(table, key);
+	uint32_t worker = KVW_NO_WORKER;
+	uint32_t i = 0;
+
+	kvw_spin_lock(&shard->lock);
+	i = find(shard, key);
+	if (i != 0 && expired(table, &shard->entries[i], now_ns)) {
+		drop(shard, i);
+	} else if (i != 0) {
+		touch(shard, i, now_ns);
+		worker = shard->entries[i].worker;
+	}
+	drop_expired(table, shard, now_ns);
+	kvw_spin_unlock(&shard->lock);
+	return worker;
+}
+
+uint32_t kvw_session_table_place(struct kvw_session_table *table, uint64_t key, uint32_t old,
+	uint32_t worker, int64_t now_ns)
+{
+	struct shard *shard = shard_of(table, key);
+	uint32_t i = 0;
+
+	kvw_spin_lock(&shard->lock);
+	i = find(shard, key);
+	if (i == 0) {
+		i = add(shard, key);
+		shard->entries[i].worker = worker;
+	} else if (shard->entries[i].worker == old) {
+		shard->entries[i].worker = worker;
+	}
+	worker = shard->entries[i].worker;
+	touch(shard, i, now_ns);
+	kvw_spin_unlock(&shard->lock);
+	return worker;
+}
+
+uint64_t kvw_session_table_count(struct kvw_session_table *table)
+{
+	uint64_t count = 0;
+
+	for (uint32_t i = 0; i < table->shard_count; i++) {
+		struct shard *shard = &table->shards[i];
+
+		kvw_spin_lock(&shard->lock);
+		count += shard->count;
+		kvw_spin_unlock(&shard->lock);
+	}
+	return count;
+}

@@ -1,0 +1,47 @@
+/*
+ * spin.h - a lock of one byte for sections of some ten instructions.
+ *
+ * Spins briefly, then yields the processor: a holder that was preempted must be able to run.
+ * Nothing that blocks, allocates from the system or does I/O may happen under one.
+ */
+#ifndef KVW_SPIN_H
+#define KVW_SPIN_H
+
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+
+#define KVW_SPIN_TURNS 64 /* looks at a held lock before the processor is yielded */
+
+static inline void kvw_spin_pause(void)
+{
+#if defined(__x86_64__) || defined(__i386__)
+	__builtin_ia32_pause();
+#elif defined(__aarch64__)
+	__asm__ __volatile__("yield");
+#endif
+}
+
+static inline bool kvw_spin_try(atomic_flag *lock)
+{
+	return !atomic_flag_test_and_set_explicit(lock, memory_order_acquire);
+}
+
+static inline void kvw_spin_lock(atomic_flag *lock)
+{
+	unsigned turns = 0;
+
+	while (!kvw_spin_try(lock)) {
+		if (++turns % KVW_SPIN_TURNS == 0)
+			sched_yield();
+		else
+			kvw_spin_pause();
+	}
+}
+
+static inline void kvw_spin_unlock(atomic_flag *lock)
+{
+	atomic_flag_clear_explicit(lock, memory_order_release);
+}
+
+#endif
