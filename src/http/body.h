@@ -22,7 +22,7 @@ struct kvw_body {
 	uint64_t payload_bytes;  /* so far */
 	uint64_t left;           /* LENGTH: bytes to come; CHUNKED: of the current chunk */
 	uint64_t limit;          /* payload beyond this is KVW_ELIMIT */
-	uint64_t extension_bytes; /* of all chunk-size lines so far */
+	uint64_t extension_bytes; /* of all chunk extensions so far */
 	uint32_t line_len;       /* size digits, then bytes, of the current line */
 	uint32_t trailer_bytes;
 	uint32_t name_len;       /* of the current extension (0 or 1) or trailer */
