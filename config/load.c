@@ -249,7 +249,7 @@ static enum kvw_err walk_name(struct walk *w, size_t section, const struct kvw_n
 	}
 	if (whole && inner < KVW_SECTION_COUNT)
 		return on_section(w, inner, node);
-	if (!whole || section != 0 || strcmp(path, "workers") != 0) {
+	if (!whole || section != KVW_SECTION_top || strcmp(path, "workers") != 0) {
 		report_unknown(w, parent, path, node->key);
 		return KVW_OK;
 	}
@@ -280,7 +280,7 @@ static enum kvw_err walk_root(struct walk *w, const struct kvw_node *root)
 	enum kvw_err err = KVW_OK;
 
 	if (root != NULL && root->kind == KVW_NODE_MAP) {
-		err = walk_section(w, 0, root);
+		err = walk_section(w, KVW_SECTION_top, root);
 	} else if (root != NULL && !kvw_node_is_null(root)) {
 		if (root->kind != KVW_NODE_BAD)
 			kvw_report_mistake(w->report, root->place, NULL,

@@ -22,7 +22,7 @@ const struct kvw_key kvw_worker_keys[KVW_WORKER_KEY_COUNT] = {
 };
 
 const struct kvw_section kvw_sections[KVW_SECTION_COUNT] = {
-#define KVW_SECTION(path, text) {path, text},
+#define KVW_SECTION(name, path, text) {path, text},
 #include "keys.def"
 };
 

@@ -41,10 +41,10 @@ enum kvw_worker_key_index {
 	KVW_WORKER_KEY_COUNT
 };
 
-enum {
-#define KVW_SECTION(path, text) +1
-	KVW_SECTION_COUNT = 0
+enum kvw_section_index {
+#define KVW_SECTION(name, path, text) KVW_SECTION_##name,
 #include "keys.def"
+	KVW_SECTION_COUNT
 };
 
 extern const struct kvw_key kvw_keys[KVW_KEY_COUNT];

@@ -42,8 +42,8 @@ static const char *const for_h[] = {"H", "hr", "hrs", "hour", "hours", NULL};
 static const struct unit duration_units[] = {
 	{"ms", 1, for_ms},
 	{"s", 1000, for_s},
-	{"m", 60 * 1000, for_m},
-	{"h", 60 * 60 * 1000, for_h},
+	{"m", UINT64_C(60) * 1000, for_m},
+	{"h", UINT64_C(60) * 60 * 1000, for_h},
 	{NULL, 0, NULL},
 };
 

@@ -288,11 +288,11 @@ static enum kvw_err parse_strategy(const struct kvw_type *type, struct kvw_slice
 
 #define TEXT_TYPE(type, words, says, parser)                                                       \
 	const struct kvw_type kvw_type_##type = {                                                  \
-		.name = words,                                                                     \
-		.expected = says,                                                                  \
+		.name = (words),                                                                   \
+		.expected = (says),                                                                \
 		.size = sizeof(char *),                                                            \
 		.owned = true,                                                                     \
-		.parse = parser,                                                                   \
+		.parse = (parser),                                                                 \
 	}
 
 TEXT_TYPE(STRING, "text", "text without control characters", parse_string);
