@@ -4,6 +4,7 @@
 #ifndef KVB_SIM_API_H
 #define KVB_SIM_API_H
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "sim_openai.h"

@@ -205,8 +205,6 @@ static void chat_failed(struct kvb_exchange *x, bool opened)
 }
 
 const struct kvb_api kvb_api_chat = {
-	.path = "/v1/chat/completions",
-	.id_prefix = "chatcmpl-",
 	.read = chat_read,
 	.plain = chat_plain,
 	.token = chat_token,

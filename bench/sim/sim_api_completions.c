@@ -181,8 +181,6 @@ static void completions_failed(struct kvb_exchange *x, bool opened)
 }
 
 const struct kvb_api kvb_api_completions = {
-	.path = "/v1/completions",
-	.id_prefix = "cmpl-",
 	.read = completions_read,
 	.plain = completions_plain,
 	.token = completions_token,

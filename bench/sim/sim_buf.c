@@ -119,6 +119,26 @@ void kvb_buf_json(struct kvb_buf *buf, const char *data, size_t len)
 	kvb_buf_add(buf, "\"", 1);
 }
 
+void kvb_buf_number(struct kvb_buf *buf, double value)
+{
+	char text[40];
+
+	snprintf(text, sizeof(text), "%.17g", value);
+	if (strtod(text, NULL) == value)
+		for (int digits = 1; digits < 17; digits++) {
+			char shorter[40];
+
+			snprintf(shorter, sizeof(shorter), "%.*g", digits, value);
+			if (strtod(shorter, NULL) == value) {
+				memcpy(text, shorter, sizeof(text));
+				break;
+			}
+		}
+	kvb_buf_text(buf, text);
+	if (strpbrk(text, ".en") == NULL)
+		kvb_buf_text(buf, ".0");
+}
+
 void kvb_buf_ids(struct kvb_buf *buf, const uint32_t *ids, size_t count)
 {
 	kvb_buf_add(buf, "[", 1);

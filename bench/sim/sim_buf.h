@@ -30,6 +30,8 @@ void kvb_buf_printf(struct kvb_buf *buf, const char *format, ...)
 
 /* The bytes as a JSON string with its quotes; the input is UTF-8. */
 void kvb_buf_json(struct kvb_buf *buf, const char *data, size_t len);
+/* The shortest text that reads back as the same double, with a point, as Python prints it. */
+void kvb_buf_number(struct kvb_buf *buf, double value);
 /* The ids as a JSON array of numbers. */
 void kvb_buf_ids(struct kvb_buf *buf, const uint32_t *ids, size_t count);
 

@@ -71,8 +71,8 @@ struct kvb_seq {
 	uint8_t state;
 };
 
-/* A token came out; `last` if the sequence has left the engine with it. May remove any sequence,
- * destroy this one if `last`, and submit others. */
+/* A token came out; `last` if the sequence has left the engine with it. May remove and destroy
+ * any sequence, this one too, and submit others. */
 typedef void kvb_token_fn(void *user, struct kvb_seq *seq, uint32_t token, bool last);
 
 /* NULL without memory. */

@@ -48,27 +48,6 @@ void kvb_histogram_add(struct kvb_histogram *histogram, double value)
 	histogram->sum += value;
 }
 
-/* A number as Python prints a float: always with a point. */
-static void add_number(struct kvb_buf *out, double value)
-{
-	char text[40];
-
-	snprintf(text, sizeof(text), "%.17g", value);
-	if (strtod(text, NULL) == value)
-		for (int digits = 1; digits < 17; digits++) {
-			char shorter[40];
-
-			snprintf(shorter, sizeof(shorter), "%.*g", digits, value);
-			if (strtod(shorter, NULL) == value) {
-				memcpy(text, shorter, sizeof(text));
-				break;
-			}
-		}
-	kvb_buf_text(out, text);
-	if (strpbrk(text, ".en") == NULL)
-		kvb_buf_text(out, ".0");
-}
-
 static void add_head(struct kvb_buf *out, const char *name, const char *type, const char *help)
 {
 	kvb_buf_printf(out, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, type);
@@ -80,7 +59,7 @@ static void add_sample(struct kvb_worker *worker, struct kvb_buf *out, const cha
 {
 	kvb_buf_printf(out, "%s{engine=\"0\",%smodel_name=\"%s\"%s} ", name, before,
 		worker->options->model, after);
-	add_number(out, value);
+	kvb_buf_number(out, value);
 	kvb_buf_add(out, "\n", 1);
 }
 
@@ -104,7 +83,7 @@ static void add_histogram(struct kvb_worker *worker, struct kvb_buf *out, const 
 
 		below += histogram->buckets[i];
 		if (i < histogram->count)
-			add_number(&bound, histogram->bounds[i]);
+			kvb_buf_number(&bound, histogram->bounds[i]);
 		else
 			kvb_buf_text(&bound, "+Inf");
 		snprintf(label, sizeof(label), "le=\"%.*s\",", (int)bound.len, bound.data);
@@ -128,12 +107,12 @@ static void add_process(struct kvb_worker *worker, struct kvb_buf *out)
 	add_head(out, "process_start_time_seconds", "gauge",
 		"Start time of the process since unix epoch in seconds.");
 	kvb_buf_text(out, "process_start_time_seconds ");
-	add_number(out, worker->start_s);
+	kvb_buf_number(out, worker->start_s);
 	kvb_buf_text(out, "\n");
 	add_head(out, "process_cpu_seconds_total", "counter",
 		"Total user and system CPU time spent in seconds.");
 	kvb_buf_text(out, "process_cpu_seconds_total ");
-	add_number(out, cpu);
+	kvb_buf_number(out, cpu);
 	kvb_buf_text(out, "\n");
 }
 

@@ -52,7 +52,8 @@ struct kvb_exchange {
 	uint32_t prompt_count;
 	struct kvb_choice *choices; /* owned; prompt_count * n */
 	uint32_t choice_count, done_count;
-	uint32_t events; /* of a stream, for sequence numbers */
+	uint32_t events;   /* tokens sent in a stream */
+	uint32_t sequence; /* for APIs that number their events */
 	struct kvb_buf out;
 };
 
@@ -66,8 +67,6 @@ struct kvb_token_event {
 
 /* One API; one file defines one. */
 struct kvb_api {
-	const char *path;
-	const char *id_prefix;
 	bool anthropic_errors;
 
 	/* Reads what is the API's own: prompts, max_new, n. False with *error filled. */
@@ -84,7 +83,7 @@ struct kvb_api {
 
 extern const struct kvb_api kvb_api_completions, kvb_api_chat, kvb_api_messages, kvb_api_responses;
 
-/* Handles a request to api->path. */
+/* Answers a request by that API. */
 void kvb_openai_request(struct kvb_worker *worker, struct kvb_conn *conn,
 	const struct kvb_request *request, const struct kvb_api *api);
 /* The body as a JSON object, or NULL and *error filled. The caller owns it. */
@@ -97,6 +96,10 @@ bool kvb_openai_model(const struct kvb_worker *worker, const json_t *body, const
 void kvb_openai_token(void *user, struct kvb_seq *seq, uint32_t token, bool last);
 /* The exchange's connection has ended: its sequences leave the engine at once. */
 void kvb_openai_gone(struct kvb_exchange *x);
+
+/* POST /v1/messages/count_tokens. */
+void kvb_count_tokens(
+	struct kvb_worker *worker, struct kvb_conn *conn, const struct kvb_request *request);
 
 /* For the APIs: sends x->out as one chunk and empties it. */
 void kvb_exchange_event(struct kvb_exchange *x, bool content);

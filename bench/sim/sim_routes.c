@@ -339,6 +339,36 @@ static void post_chat(
 	kvb_openai_request(worker, conn, request, &kvb_api_chat);
 }
 
+static void post_messages(
+	struct kvb_worker *worker, struct kvb_conn *conn, const struct kvb_request *request)
+{
+	kvb_openai_request(worker, conn, request, &kvb_api_messages);
+}
+
+static void post_responses(
+	struct kvb_worker *worker, struct kvb_conn *conn, const struct kvb_request *request)
+{
+	kvb_openai_request(worker, conn, request, &kvb_api_responses);
+}
+
+/* GET /v1/responses/ID: one that this worker made and still remembers. */
+static void get_response(
+	struct kvb_worker *worker, struct kvb_conn *conn, const struct kvb_request *request)
+{
+	const char *id = request->path + strlen("/v1/responses/");
+	const struct kvb_buf *kept = kvb_worker_response(worker, id);
+	struct kvb_reply reply = {.status = 200, .content_type = "application/json"};
+	struct kvb_error error;
+
+	if (kept != NULL) {
+		kvb_http_reply(conn, &reply, kept->data, kept->len);
+		return;
+	}
+	kvb_error_set(&error, 404, "invalid_request_error", "response_id",
+		"Response with id '%.100s' not found.", id);
+	kvb_error_send(conn, &error, false);
+}
+
 /* Each path has one method here. */
 static const struct {
 	const char *path, *method;
@@ -346,6 +376,9 @@ static const struct {
 } routes[] = {
 	{"/v1/completions", "POST", post_completions},
 	{"/v1/chat/completions", "POST", post_chat},
+	{"/v1/messages", "POST", post_messages},
+	{"/v1/messages/count_tokens", "POST", kvb_count_tokens},
+	{"/v1/responses", "POST", post_responses},
 	{"/v1/chat/completions/render", "POST", post_render},
 	{"/v1/completions/render", "POST", post_render},
 	{"/v1/models", "GET", get_models},
@@ -409,6 +442,11 @@ void kvb_routes_request(
 {
 	if (strncmp(request->path, "/sim/", 5) == 0) {
 		kvb_admin_request(worker, conn, request);
+		return;
+	}
+	if (strncmp(request->path, "/v1/responses/", 14) == 0 &&
+		strcmp(request->method, "GET") == 0) {
+		get_response(worker, conn, request);
 		return;
 	}
 	if (is_preflight(request)) {

@@ -22,7 +22,7 @@
 
 int64_t kvb_worker_sim_ns(const struct kvb_worker *worker)
 {
-	return (int64_t)((double)(kvw_clock_ns() - worker->origin_ns) * worker->options->speed);
+	return kvb_sim_of_real(&worker->clock, kvw_clock_ns());
 }
 
 uint64_t kvb_worker_random(struct kvb_worker *worker)
@@ -44,10 +44,37 @@ bool kvb_worker_serves(const struct kvb_worker *worker, const char *model, bool 
 	return *lora;
 }
 
+void kvb_worker_keep_response(
+	struct kvb_worker *worker, const char *id, const char *body, size_t len)
+{
+	struct kvb_kept_response *kept =
+		&worker->responses[worker->responses_next++ % KVB_RESPONSES_KEPT];
+
+	snprintf(kept->id, sizeof(kept->id), "resp_%s", id);
+	kvb_buf_clear(&kept->body);
+	kvb_buf_add(&kept->body, body, len);
+}
+
+const struct kvb_buf *kvb_worker_response(const struct kvb_worker *worker, const char *id)
+{
+	for (uint32_t i = 0; i < KVB_RESPONSES_KEPT; i++)
+		if (id[0] != '\0' && strcmp(worker->responses[i].id, id) == 0 &&
+			!worker->responses[i].body.failed)
+			return &worker->responses[i].body;
+	return NULL;
+}
+
+static void forget_responses(struct kvb_worker *worker)
+{
+	for (uint32_t i = 0; i < KVB_RESPONSES_KEPT; i++) {
+		kvb_buf_free(&worker->responses[i].body);
+		worker->responses[i].id[0] = '\0';
+	}
+}
+
 static void arm_step(struct kvb_worker *worker)
 {
-	int64_t end_ns =
-		worker->origin_ns + (int64_t)((double)worker->step_end_ns / worker->options->speed);
+	int64_t end_ns = kvb_real_of_sim(&worker->clock, worker->step_end_ns);
 	int64_t us = (end_ns - kvw_clock_ns() + 999) / 1000;
 	struct timeval tv;
 
@@ -78,8 +105,7 @@ void kvb_worker_kick(struct kvb_worker *worker)
 static void on_step(evutil_socket_t fd, short what, void *arg)
 {
 	struct kvb_worker *worker = arg;
-	int64_t late_ns = (int64_t)((double)(kvb_worker_sim_ns(worker) - worker->step_end_ns) /
-				    worker->options->speed);
+	int64_t late_ns = kvw_clock_ns() - kvb_real_of_sim(&worker->clock, worker->step_end_ns);
 
 	(void)fd;
 	(void)what;
@@ -146,7 +172,7 @@ static struct kvb_engine *make_engine(const struct kvb_options *options)
 
 static void start_over(struct kvb_worker *worker)
 {
-	worker->origin_ns = kvw_clock_ns();
+	worker->clock = (struct kvb_sim_clock){kvw_clock_ns(), worker->options->speed};
 	worker->start_s = (double)kvw_clock_wall_ns() / 1e9;
 	worker->step_end_ns = 0;
 	worker->latest_ns = 0;
@@ -169,6 +195,7 @@ bool kvb_worker_restart(struct kvb_worker *worker)
 	worker->step_running = false;
 	kvb_engine_destroy(worker->engine);
 	worker->engine = engine;
+	forget_responses(worker);
 	start_over(worker);
 	return true;
 }
@@ -241,6 +268,7 @@ void kvb_worker_destroy(struct kvb_worker *worker)
 	kvb_http_destroy(worker->http);
 	kvb_fixed_destroy(worker->fixed);
 	kvb_engine_destroy(worker->engine);
+	forget_responses(worker);
 	if (worker->ev_step != NULL)
 		event_free(worker->ev_step);
 	free(worker);

@@ -11,6 +11,7 @@
 #include <stdint.h>
 #include <sys/queue.h>
 
+#include "sim_clock.h"
 #include "sim_engine.h"
 #include "sim_fail.h"
 #include "sim_http.h"
@@ -23,6 +24,14 @@ struct kvb_exchange;
 struct kvb_fixed;
 TAILQ_HEAD(kvb_exchange_list, kvb_exchange);
 
+#define KVB_RESPONSES_KEPT 64
+
+/* One response that GET /v1/responses/ID gives back. */
+struct kvb_kept_response {
+	char id[104]; /* with its prefix */
+	struct kvb_buf body;
+};
+
 struct kvb_worker {
 	const struct kvb_options *options;
 	uint32_t index;
@@ -31,8 +40,7 @@ struct kvb_worker {
 	struct kvb_engine *engine;
 	struct kvb_fixed *fixed; /* NULL unless --fixed-response or --fixed-stream */
 
-	/* Simulated time: (real - origin) * speed. */
-	int64_t origin_ns;
+	struct kvb_sim_clock clock;
 	struct event *ev_step;
 	bool step_running;
 	int64_t step_end_ns; /* simulated; the end of the last step that was planned */
@@ -41,6 +49,8 @@ struct kvb_worker {
 	struct kvb_exchange_list exchanges;
 	uint32_t load; /* generating requests that are not answered yet */
 	struct kvb_metrics metrics;
+	struct kvb_kept_response responses[KVB_RESPONSES_KEPT]; /* a ring */
+	uint32_t responses_next;
 	double start_s; /* wall clock, seconds since 1970 */
 	uint64_t id_state;
 	char fingerprint[32];
@@ -63,6 +73,11 @@ int64_t kvb_worker_sim_ns(const struct kvb_worker *worker); /* simulated time, n
 uint64_t kvb_worker_random(struct kvb_worker *worker);      /* for ids */
 /* A new engine and counters at 0, as after a restart; running requests are cut. */
 bool kvb_worker_restart(struct kvb_worker *worker);
+/* Remembers a response; its id comes without "resp_". The oldest one is forgotten. */
+void kvb_worker_keep_response(
+	struct kvb_worker *worker, const char *id, const char *body, size_t len);
+/* The body of a remembered response, or NULL; the id with its prefix. */
+const struct kvb_buf *kvb_worker_response(const struct kvb_worker *worker, const char *id);
 /* Whether the model is served; *lora says whether it is an adapter. */
 bool kvb_worker_serves(const struct kvb_worker *worker, const char *model, bool *lora);
 
