@@ -127,10 +127,8 @@ static void write_rules(FILE *out)
 		"- Each key once; an unknown key is a mistake, never ignored.\n"
 		"- No anchors, aliases, tags or merge keys; nothing is taken from the "
 		"environment.\n"
-		"- `limits.low_water` is below `limits.high_water`; `limits.body_memory` has room "
-		"for a "
-		"body of\n  `routing.scan_limit`; `listen` and `admin.listen` do not share a "
-		"port.\n"
+		"- `limits.low_water` is below `limits.high_water`; `listen` and `admin.listen` "
+		"do not share\n  a port.\n"
 		"- `kvway check -c FILE` finds every mistake in one run and names line, column and "
 		"key.\n",
 		KVW_CONFIG_MAX_BYTES >> 10);

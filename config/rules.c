@@ -11,15 +11,14 @@
 
 #include "address.h"
 
-/* Two sizes, in which order they belong. */
+/* Two sizes, the first of which must be less. */
 struct order_rule {
 	enum kvw_key_index less, more;
-	bool equal_allowed;
 	const char *why;
 };
 
 static const struct order_rule order_rules[] = {
-	{KVW_KEY_limits_low_water, KVW_KEY_limits_high_water, false,
+	{KVW_KEY_limits_low_water, KVW_KEY_limits_high_water,
 		"reading must pause before it may go on"},
 };
 
@@ -40,33 +39,12 @@ static void check_order(struct kvw_build *build, const struct order_rule *rule)
 
 	if (!build->valid[rule->less] || !build->valid[rule->more])
 		return;
-	if (less < more || (rule->equal_allowed && less == more))
+	if (less < more)
 		return;
 	kvw_report_mistake(build->report, build->places[shown], kvw_keys[shown].path,
 		"found %" PRIu64 " bytes, expected %s than `%s` (%" PRIu64 " bytes): %s",
 		at_less ? less : more, at_less ? "less" : "more",
 		kvw_keys[at_less ? rule->more : rule->less].path, at_less ? more : less, rule->why);
-}
-
-/* A body that is read whole must fit into the memory for all of them, or it would be refused with
- * "try again later" for ever. */
-static void check_body_memory(struct kvw_build *build)
-{
-	const struct kvw_config *config = build->config;
-	uint64_t whole = config->limits_body < config->routing_scan_limit
-				 ? config->limits_body
-				 : config->routing_scan_limit;
-	enum kvw_key_index shown = build->given[KVW_KEY_limits_body_memory]
-					   ? KVW_KEY_limits_body_memory
-					   : KVW_KEY_routing_scan_limit;
-
-	if (!build->valid[KVW_KEY_limits_body] || !build->valid[KVW_KEY_limits_body_memory] ||
-		!build->valid[KVW_KEY_routing_scan_limit] || whole <= config->limits_body_memory)
-		return;
-	kvw_report_mistake(build->report, build->places[shown], kvw_keys[shown].path,
-		"found limits.body_memory %" PRIu64 " below routing.scan_limit %" PRIu64
-		", expected room for one whole body: raise the first or lower the second",
-		config->limits_body_memory, config->routing_scan_limit);
 }
 
 static bool is_any_address(struct kvw_slice host)
@@ -105,7 +83,6 @@ void kvw_rules_check(struct kvw_build *build)
 {
 	for (size_t i = 0; i < sizeof(order_rules) / sizeof(order_rules[0]); i++)
 		check_order(build, &order_rules[i]);
-	check_body_memory(build);
 	check_listeners(build);
 }
 

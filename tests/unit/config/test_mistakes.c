@@ -191,8 +191,6 @@ static const struct mistake mistakes[] = {
 		{"less than `limits.high_water`", "262144"}},
 	{"limits:\n  high_water: 64KiB\n" TEST_WORKER, 2, 15, "limits.high_water",
 		{"more than `limits.low_water`", "65536"}},
-	{"limits:\n  body_memory: 1MiB\n" TEST_WORKER, 2, 16, "limits.body_memory",
-		{"routing.scan_limit", "room for one whole body"}},
 	{"admin:\n  listen: 127.0.0.1:8080\n" TEST_WORKER, 2, 11, "admin.listen",
 		{"a port that differs from `listen`", "0.0.0.0:8080"}},
 	{"listen: \"[::]:9090\"\n" TEST_WORKER, 1, 9, "listen",
