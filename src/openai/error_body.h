@@ -13,7 +13,8 @@
  * Writes the JSON body for `status` into buf and returns its length (always < size, cut at a whole
  * message character if it must be). type and param may be NULL: type then follows from status as
  * vLLM names it (BadRequestError, NotFoundError, ServiceUnavailableError, ...), param is null.
- * message is escaped here.
+ * message, type and param are escaped here; bytes that are not UTF-8 become `?`. buf is terminated
+ * with NUL. Returns 0 if not even the frame fits: 256 bytes are always enough.
  */
 size_t kvw_error_body(char *buf, size_t size, enum kvw_api api, int status, const char *type,
 	const char *param, const char *message);

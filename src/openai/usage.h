@@ -1,10 +1,13 @@
 /*
  * usage.h - token counts out of an answer that streams by.
  *
- * Looks for the usage object of completions, chat, responses and messages (their differing names
- * are in vLLM 0.32's recorded answers) in a plain JSON body or in SSE events, without a DOM and
- * without keeping more than the last KVW_USAGE_WINDOW bytes. Costs little: only bytes near the end
- * of an answer, or events that contain "usage", are looked at.
+ * Finds the usage objects of completions, chat, responses and messages in a plain JSON body or in
+ * SSE events, without a DOM. What is kept between calls is one usage object at most, and of other
+ * bytes none. Costs a search for `"usage"` at some 10 GB/s: tens of nanoseconds an event.
+ *
+ * Several usage objects may pass (message_start and message_delta; one per event with continuous
+ * usage statistics). A later one replaces what it states: one that states the prompt's length
+ * replaces the cached count too, so that no count survives from an object that was not the last.
  */
 #ifndef KVW_USAGE_H
 #define KVW_USAGE_H
@@ -13,15 +16,18 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define KVW_USAGE_WINDOW 1024
+#define KVW_USAGE_WINDOW 1024 /* longest usage object, bytes; a longer one is ignored */
 
 /* Zeroed by kvw_usage_init. Belongs to one exchange. */
 struct kvw_usage {
 	bool prompt_known, cached_known, completion_known;
 	uint32_t prompt_tokens;     /* whole prompt, cached tokens included */
-	uint32_t cached_tokens;     /* absent in the answer: cached_known stays false (D8) */
+	uint32_t cached_tokens;     /* absent or null in the answer: cached_known is false */
 	uint32_t completion_tokens;
 	/* private */
+	bool collecting; /* the window holds an object's beginning, else of `"usage"` at most */
+	bool in_string, escaped;
+	uint32_t depth;
 	char window[KVW_USAGE_WINDOW];
 	size_t window_len;
 };
@@ -31,7 +37,7 @@ void kvw_usage_init(struct kvw_usage *usage);
 /* Next payload bytes (transfer coding removed), cut anywhere. */
 void kvw_usage_feed(struct kvw_usage *usage, const char *data, size_t len);
 
-/* Call once at the answer's end. */
+/* Call once at the answer's end. An object that was cut is ignored. */
 void kvw_usage_finish(struct kvw_usage *usage);
 
 #endif
