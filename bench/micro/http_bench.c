@@ -139,7 +139,7 @@ static void measure(const char *name, struct work *w, void (*run)(struct work *)
 		clock_gettime(CLOCK_THREAD_CPUTIME_ID, &to);
 		ns[round] = ((double)(to.tv_sec - from.tv_sec) * 1e9 +
 				    (double)(to.tv_nsec - from.tv_nsec)) /
-			CALLS;
+			    CALLS;
 	}
 	qsort(ns, ROUNDS, sizeof(ns[0]), compare);
 	printf("%-24s %7.1f\n", name, ns[ROUNDS / 2]);

@@ -13,18 +13,18 @@
  *
  * llhttp does not run over bodies in the proxy. It would find the same ends: tests/fuzz/http feeds
  * both with the same bytes and fails where ours accepts what llhttp refuses or decodes otherwise
- * (but for two forms of extensions that RFC 9112 allows and llhttp 8 does not know). Running it here
- * too would only repeat that at every read, and cost about as much as this file.
+ * (but for two forms of extensions that RFC 9112 allows and llhttp 8 does not know). Running it
+ * here too would only repeat that at every read, and cost about as much as this file.
  */
 #include "body.h"
 
 #include "chars.h"
 
-#define MAX_SIZE_DIGITS   16   /* hex digits of a chunk size, leading zeros included */
-#define MAX_LINE          4096 /* bytes of one chunk-size or trailer line */
-#define MAX_TRAILERS      16384
-#define MAX_EXTENSIONS    16384 /* of one body, beyond as many bytes as it has payload */
-#define MAX_CHUNK         (UINT64_MAX >> 1)
+#define MAX_SIZE_DIGITS 16   /* hex digits of a chunk size, leading zeros included */
+#define MAX_LINE        4096 /* bytes of one chunk-size or trailer line */
+#define MAX_TRAILERS    16384
+#define MAX_EXTENSIONS  16384 /* of one body, beyond as many bytes as it has payload */
+#define MAX_CHUNK       (UINT64_MAX >> 1)
 
 /* What the next byte is. RUN states consume payload. */
 enum state {
@@ -65,8 +65,8 @@ static bool fail(struct kvw_body *body, const char *message)
 	return false;
 }
 
-void kvw_body_begin(struct kvw_body *body, enum kvw_framing framing, uint64_t content_length,
-	uint64_t limit)
+void kvw_body_begin(
+	struct kvw_body *body, enum kvw_framing framing, uint64_t content_length, uint64_t limit)
 {
 	*body = (struct kvw_body){.framing = framing, .limit = limit == 0 ? UINT64_MAX : limit};
 	switch (framing) {
@@ -286,8 +286,8 @@ static bool take_trailer(struct kvw_body *body, char c)
 }
 
 /* Expects c, then goes on in state next. */
-static bool take_exact(struct kvw_body *body, char c, char expected, uint8_t next,
-	const char *message)
+static bool take_exact(
+	struct kvw_body *body, char c, char expected, uint8_t next, const char *message)
 {
 	if (c != expected)
 		return fail(body, message);
@@ -303,9 +303,10 @@ static bool take_framing(struct kvw_body *body, char c)
 		return take_size(body, c);
 	case STATE_SIZE_LF:
 		return take_exact(body, c, '\n', STATE_CHUNK, "CR without LF after a chunk size") &&
-			end_size_line(body);
+		       end_size_line(body);
 	case STATE_CHUNK_CR:
-		return take_exact(body, c, '\r', STATE_CHUNK_LF, "chunk data is not followed by CR LF");
+		return take_exact(
+			body, c, '\r', STATE_CHUNK_LF, "chunk data is not followed by CR LF");
 	case STATE_CHUNK_LF:
 		return take_exact(body, c, '\n', STATE_SIZE, "CR without LF after a chunk");
 	case STATE_TRAILER:

@@ -48,8 +48,8 @@ static inline unsigned kvw_char_hex(char c)
  * lower-case letters and '-': among tokens no other byte than the capital letter becomes one of
  * these by setting bit 5, so no table is needed. Cheap where n is a constant.
  */
-static inline __attribute__((always_inline)) bool kvw_token_is(const char *name, const char *lower,
-	size_t n)
+static inline __attribute__((always_inline)) bool kvw_token_is(
+	const char *name, const char *lower, size_t n)
 {
 	uint64_t a, b, diff = 0;
 	size_t i = 0;
@@ -80,8 +80,8 @@ static inline const char *kvw_scan_value(const char *p, const char *end)
 	for (; end - p >= 16; p += 16) {
 		__m128i x = _mm_loadu_si128((const __m128i *)(const void *)p);
 		__m128i low = _mm_cmpeq_epi8(_mm_min_epu8(x, last_control), x);
-		__m128i bad = _mm_or_si128(_mm_andnot_si128(_mm_cmpeq_epi8(x, tab), low),
-			_mm_cmpeq_epi8(x, del));
+		__m128i bad = _mm_or_si128(
+			_mm_andnot_si128(_mm_cmpeq_epi8(x, tab), low), _mm_cmpeq_epi8(x, del));
 		int mask = _mm_movemask_epi8(bad);
 
 		if (mask != 0)
@@ -109,7 +109,7 @@ static inline const char *kvw_scan_visible(const char *p, const char *end)
 			return p + __builtin_ctz((unsigned)mask);
 	}
 #endif
-	while (p < end && *p > 0x20 && *p < 0x7f)
+	while (p < end && (uint8_t)(*p - 0x21) < 0x5e)
 		p++;
 	return p;
 }

@@ -61,23 +61,23 @@ struct kvw_head {
 	const char *data; /* borrowed: the parsed bytes, which all slices point into */
 	size_t len;       /* bytes of the head with its empty line */
 	struct kvw_slice method;
-	/* Requests: path and query, beginning with '/', or "*" (OPTIONS). Of an absolute-form target
-	 * ("http://host/path") this is what follows the authority. */
+	/* Requests: path and query, beginning with '/', or "*" (OPTIONS). Of an absolute-form
+	 * target ("http://host/path") this is what follows the authority. */
 	struct kvw_slice target;
-	/* Requests: host[:port] that is meant: the authority of an absolute-form target, else the Host
-	 * field's value (RFC 9112 section 3.2.2); len 0 if there is none. */
+	/* Requests: host[:port] that is meant: the authority of an absolute-form target, else the
+	 * Host field's value (RFC 9112 section 3.2.2); len 0 if there is none. */
 	struct kvw_slice authority;
 	int status;              /* responses */
 	struct kvw_slice reason; /* responses: reason phrase, may be empty */
-	uint8_t minor;                   /* HTTP/1.minor, 0 or 1 */
-	bool head_method;                /* the method is HEAD */
-	bool post_method;                /* the method is POST */
+	uint8_t minor;           /* HTTP/1.minor, 0 or 1 */
+	bool head_method;        /* the method is HEAD */
+	bool post_method;        /* the method is POST */
 	bool get_method;
-	bool keep_alive;                 /* the sender allows another message after this one */
+	bool keep_alive;      /* the sender allows another message after this one */
 	bool expect_continue; /* HTTP/1.1, Expect: 100-continue, and a body follows */
-	bool te_trailers;  /* TE: trailers: the sender understands trailers */
-	/* Connection: upgrade with an Upgrade field that offers websocket. Other offers (h2c, which some
-	 * clients add to every request) are ignored, as RFC 9110 section 7.8 allows. */
+	bool te_trailers;     /* TE: trailers: the sender understands trailers */
+	/* Connection: upgrade with an Upgrade field that offers websocket. Other offers (h2c, which
+	 * some clients add to every request) are ignored, as RFC 9110 section 7.8 allows. */
 	bool upgrade;
 	bool event_stream; /* Content-Type is text/event-stream */
 	bool json;         /* Content-Type is application/json, or there is none */
@@ -121,8 +121,8 @@ enum kvw_err kvw_head_parse_response(struct kvw_head *head, const char *data, si
 	bool to_head, struct kvw_head_error *error) KVW_MUST_CHECK;
 
 /* First field with this id, or NULL. */
-static inline const struct kvw_field *kvw_head_field(const struct kvw_head *head,
-	enum kvw_field_id id)
+static inline const struct kvw_field *kvw_head_field(
+	const struct kvw_head *head, enum kvw_field_id id)
 {
 	return head->first[id] < 0 ? NULL : &head->fields[head->first[id]];
 }

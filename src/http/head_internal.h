@@ -13,8 +13,8 @@
 #include "head.h"
 
 /* Fills *error and returns false, so that a check can end with `return kvw_refuse(...)`. */
-static inline __attribute__((cold)) bool kvw_refuse(struct kvw_head_error *error, int status,
-	const char *message)
+static inline __attribute__((cold)) bool kvw_refuse(
+	struct kvw_head_error *error, int status, const char *message)
 {
 	error->status = status;
 	error->message = message;

@@ -5,9 +5,9 @@
  * begins with its name and has no blank before the colon, and no control byte but HTAB occurs in a
  * value. Each of these, read leniently, is a known way to make two servers see different messages.
  *
- * The scans need no bound in most places: kvw_head_find_end() hands over bytes that end in LF, which
- * is neither a token byte nor visible, so a loop over names stops there at the latest. Values are
- * scanned and checked in one go, 16 bytes at a time (chars.h).
+ * The scans need no bound in most places: kvw_head_find_end() hands over bytes that end in LF,
+ * which is neither a token byte nor visible, so a loop over names stops there at the latest. Values
+ * are scanned and checked in one go, 16 bytes at a time (chars.h).
  *
  * Nothing here knows what a field means, save which ones must not appear twice.
  */
@@ -178,7 +178,8 @@ static bool read_status_line(struct cut *c)
 	c->head->status = (code[0] - '0') * 100 + (code[1] - '0') * 10 + (code[2] - '0');
 	c->p = code + 3;
 	c->head->reason = (struct kvw_slice){c->p, 0};
-	if (*c->p == ' ') { /* RFC 9112 wants the space even before an empty reason; many leave it out */
+	if (*c->p ==
+		' ') { /* RFC 9112 wants the space even before an empty reason; many leave it out */
 		const char *reason = c->p + 1;
 
 		c->p = kvw_scan_value(reason, c->end);
@@ -248,8 +249,8 @@ static enum kvw_field_id identify(const char *name, size_t len)
 static bool is_hop_by_hop(enum kvw_field_id id)
 {
 	const uint32_t set = 1u << KVW_FIELD_CONNECTION | 1u << KVW_FIELD_KEEP_ALIVE |
-		1u << KVW_FIELD_PROXY_CONNECTION | 1u << KVW_FIELD_TE |
-		1u << KVW_FIELD_TRANSFER_ENCODING | 1u << KVW_FIELD_UPGRADE;
+			     1u << KVW_FIELD_PROXY_CONNECTION | 1u << KVW_FIELD_TE |
+			     1u << KVW_FIELD_TRANSFER_ENCODING | 1u << KVW_FIELD_UPGRADE;
 
 	_Static_assert(KVW_FIELD_COUNT <= 32, "ids must fit the set");
 	return (set >> id & 1) != 0;
@@ -349,8 +350,8 @@ static bool begin(struct cut *c, const char *data, size_t len)
 	struct kvw_field *fields = c->head->fields;
 	size_t limit = c->head->field_limit;
 
-	*c->head = (struct kvw_head){
-		.data = data, .len = len, .fields = fields, .field_limit = limit};
+	*c->head =
+		(struct kvw_head){.data = data, .len = len, .fields = fields, .field_limit = limit};
 	memset(c->head->first, 0xff, sizeof(c->head->first));
 	c->p = data;
 	c->end = data + len;
@@ -359,8 +360,8 @@ static bool begin(struct cut *c, const char *data, size_t len)
 	return true;
 }
 
-enum kvw_err kvw_head_parse_request(struct kvw_head *head, const char *data, size_t len,
-	struct kvw_head_error *error)
+enum kvw_err kvw_head_parse_request(
+	struct kvw_head *head, const char *data, size_t len, struct kvw_head_error *error)
 {
 	struct cut c = {.head = head, .error = error, .response = false};
 

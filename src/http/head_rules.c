@@ -62,7 +62,7 @@ static bool is_token(struct kvw_slice s)
 static bool is_media_type(struct kvw_slice s, const char *lower, size_t len)
 {
 	return s.len >= len && kvw_token_is(s.data, lower, len) &&
-		(s.len == len || s.data[len] == ';' || s.data[len] == ' ' || s.data[len] == '\t');
+	       (s.len == len || s.data[len] == ';' || s.data[len] == ' ' || s.data[len] == '\t');
 }
 
 static void apply_content_type(struct kvw_head *head)
@@ -91,13 +91,14 @@ static bool refuse_coding(struct kvw_slice value, int status, struct kvw_head_er
 		chunked += IS(member, "chunked");
 	}
 	if (!tokens)
-		return kvw_refuse(error, status, "Transfer-Encoding is not a list of plain codings");
+		return kvw_refuse(
+			error, status, "Transfer-Encoding is not a list of plain codings");
 	if (!IS(member, "chunked"))
 		return kvw_refuse(error, status, "last Transfer-Encoding is not chunked");
 	if (chunked > 1)
 		return kvw_refuse(error, status, "Transfer-Encoding chunked is applied twice");
-	return kvw_refuse(error, status == 400 ? 501 : status,
-		"Transfer-Encoding other than chunked");
+	return kvw_refuse(
+		error, status == 400 ? 501 : status, "Transfer-Encoding other than chunked");
 }
 
 /* A tab behind the value: blank by the grammar, but part of the value for some parsers (llhttp 8
@@ -123,7 +124,8 @@ static bool apply_framing(struct kvw_head *head, int status, struct kvw_head_err
 			return kvw_refuse(error, status,
 				"Content-Length and Transfer-Encoding in one message");
 		if (head->minor == 0)
-			return kvw_refuse(error, status, "Transfer-Encoding in an HTTP/1.0 message");
+			return kvw_refuse(
+				error, status, "Transfer-Encoding in an HTTP/1.0 message");
 		if (tab_behind(coding->value))
 			return kvw_refuse(error, status, "tab behind Transfer-Encoding");
 		if (!IS(coding->value, "chunked"))
@@ -138,7 +140,8 @@ static bool apply_framing(struct kvw_head *head, int status, struct kvw_head_err
 		return kvw_refuse(error, status, "tab behind Content-Length");
 	for (size_t i = 0; i < length->value.len; i++) {
 		if (!kvw_char_is_digit(length->value.data[i]))
-			return kvw_refuse(error, status, "Content-Length is not one decimal number");
+			return kvw_refuse(
+				error, status, "Content-Length is not one decimal number");
 		if (i >= 18)
 			return kvw_refuse(error, status, "Content-Length has more than 18 digits");
 		value = value * 10 + (uint64_t)(length->value.data[i] - '0');
@@ -152,11 +155,11 @@ static bool apply_framing(struct kvw_head *head, int status, struct kvw_head_err
 static bool is_end_to_end(struct kvw_slice name)
 {
 	return IS(name, "host") || IS(name, "content-length") || IS(name, "content-type") ||
-		IS(name, "content-encoding") || IS(name, "content-range") ||
-		IS(name, "authorization") || IS(name, "cookie") || IS(name, "cache-control") ||
-		IS(name, "expect") || IS(name, "date") || IS(name, "trailer") ||
-		IS(name, "x-request-id") || IS(name, "forwarded") || IS(name, "x-forwarded-for") ||
-		IS(name, "x-forwarded-proto") || IS(name, "x-forwarded-host");
+	       IS(name, "content-encoding") || IS(name, "content-range") ||
+	       IS(name, "authorization") || IS(name, "cookie") || IS(name, "cache-control") ||
+	       IS(name, "expect") || IS(name, "date") || IS(name, "trailer") ||
+	       IS(name, "x-request-id") || IS(name, "forwarded") || IS(name, "x-forwarded-for") ||
+	       IS(name, "x-forwarded-proto") || IS(name, "x-forwarded-host");
 }
 
 /* What the members of one Connection field ask for. */
@@ -183,7 +186,7 @@ static bool apply_connection_field(struct kvw_head *head, struct kvw_slice value
 		} else if (IS(member, "upgrade")) {
 			options->upgrade = true;
 		} else if (IS(member, "te") || IS(member, "transfer-encoding") ||
-			IS(member, "proxy-connection")) {
+			   IS(member, "proxy-connection")) {
 			continue; /* hop-by-hop in any case */
 		} else if (is_end_to_end(member)) {
 			return kvw_refuse(error, status,
@@ -250,8 +253,8 @@ static bool apply_expect(struct kvw_head *head, struct kvw_head_error *error)
 			!IS(head->fields[i].value, "100-continue"))
 			return kvw_refuse(error, 417, "Expect is not 100-continue");
 	}
-	head->expect_continue = head->minor == 1 && (head->framing == KVW_FRAME_CHUNKED ||
-		head->content_length > 0);
+	head->expect_continue = head->minor == 1 &&
+				(head->framing == KVW_FRAME_CHUNKED || head->content_length > 0);
 	return true;
 }
 
@@ -260,8 +263,8 @@ static size_t bracket_len(struct kvw_slice s)
 {
 	size_t i = 1;
 
-	while (i < s.len && (kvw_char_is(s.data[i], KVW_CHAR_HEX) || s.data[i] == ':' ||
-		s.data[i] == '.'))
+	while (i < s.len &&
+		(kvw_char_is(s.data[i], KVW_CHAR_HEX) || s.data[i] == ':' || s.data[i] == '.'))
 		i++;
 	return i > 2 && i < s.len && s.data[i] == ']' ? i + 1 : 0;
 }
@@ -332,7 +335,7 @@ bool kvw_head_apply_response(struct kvw_head *head, bool to_head, struct kvw_hea
 		return false;
 	apply_content_type(head);
 	framed = head->framing == KVW_FRAME_CHUNKED ||
-		(head->framing == KVW_FRAME_LENGTH && head->content_length > 0);
+		 (head->framing == KVW_FRAME_LENGTH && head->content_length > 0);
 	if (!has_body(head, to_head)) {
 		if (head->status < 200 && framed)
 			return kvw_refuse(error, 502, "1xx response with a body");

@@ -1,9 +1,9 @@
 /*
  * head_write.c - the head that goes on, made from the head that came.
  *
- * Fields keep their order, their spelling and their blanks. Since they lie one behind the other in the
- * parsed bytes, the fields between two dropped ones are one memcpy: a usual head is three or four
- * copies, however many fields it has.
+ * Fields keep their order, their spelling and their blanks. Since they lie one behind the other in
+ * the parsed bytes, the fields between two dropped ones are one memcpy: a usual head is three or
+ * four copies, however many fields it has.
  *
  * What this hop knows better is made anew and never copied: the framing, Host, Connection and, in
  * answers, the version. The fields that collect hops (X-Forwarded-For, Forwarded) are lists, and a
@@ -88,8 +88,8 @@ static bool tells_host(const struct kvw_head *head, const struct kvw_request_hea
 }
 
 /* This hop as an element of Forwarded (RFC 7239): for=192.0.2.1;proto=http;host="example" */
-static void write_forwarded_element(struct kvw_writer *w, const struct kvw_head *head,
-	const struct kvw_request_head_options *o)
+static void write_forwarded_element(
+	struct kvw_writer *w, const struct kvw_head *head, const struct kvw_request_head_options *o)
 {
 	struct kvw_slice client = client_address(o);
 	bool v6;
@@ -124,8 +124,8 @@ static void copy_request_fields(struct kvw_writer *w, const struct kvw_head *hea
 	const struct kvw_request_head_options *o, uint32_t dropped)
 {
 	size_t last_for = o->x_forwarded && o->client.len > 0
-		? last_of(head, KVW_FIELD_X_FORWARDED_FOR)
-		: head->field_count;
+				  ? last_of(head, KVW_FIELD_X_FORWARDED_FOR)
+				  : head->field_count;
 	size_t last_forwarded =
 		o->forwarded ? last_of(head, KVW_FIELD_FORWARDED) : head->field_count;
 	const char *run = NULL; /* begin of the kept lines that were not copied yet */
@@ -154,8 +154,8 @@ static void copy_request_fields(struct kvw_writer *w, const struct kvw_head *hea
 }
 
 /* Fields about the client that it did not send itself. */
-static void add_forwarded_fields(struct kvw_writer *w, const struct kvw_head *head,
-	const struct kvw_request_head_options *o)
+static void add_forwarded_fields(
+	struct kvw_writer *w, const struct kvw_head *head, const struct kvw_request_head_options *o)
 {
 	if (o->x_forwarded && head->first[KVW_FIELD_X_FORWARDED_FOR] < 0 && o->client.len > 0)
 		kvw_write_field(w, KVW_SLICE("X-Forwarded-For"), client_address(o));
@@ -177,8 +177,8 @@ static size_t finish(struct kvw_writer *w, size_t before)
 	return w->overflow ? 0 : w->len - before;
 }
 
-size_t kvw_head_write_request(struct kvw_writer *w, const struct kvw_head *head,
-	const struct kvw_request_head_options *o)
+size_t kvw_head_write_request(
+	struct kvw_writer *w, const struct kvw_head *head, const struct kvw_request_head_options *o)
 {
 	struct kvw_slice host = o->authority.len > 0 ? o->authority : head->authority;
 	uint32_t dropped =
@@ -212,12 +212,12 @@ size_t kvw_head_write_request(struct kvw_writer *w, const struct kvw_head *head,
 size_t kvw_head_request_bound(const struct kvw_head *head, const struct kvw_request_head_options *o)
 {
 	return head->len + o->prefix.len + o->authority.len + 3 * head->authority.len +
-		2 * o->client.len + o->request_id.len + o->extra.len + FIXED_ROOM;
+	       2 * o->client.len + o->request_id.len + o->extra.len + FIXED_ROOM;
 }
 
 /* The worker's fields as they came. */
-static void copy_response_fields(struct kvw_writer *w, const struct kvw_head *head,
-	uint32_t dropped)
+static void copy_response_fields(
+	struct kvw_writer *w, const struct kvw_head *head, uint32_t dropped)
 {
 	const char *run = NULL;
 
@@ -265,8 +265,8 @@ size_t kvw_head_write_response(struct kvw_writer *w, const struct kvw_head *head
 	return finish(w, before);
 }
 
-size_t kvw_head_response_bound(const struct kvw_head *head,
-	const struct kvw_response_head_options *o)
+size_t kvw_head_response_bound(
+	const struct kvw_head *head, const struct kvw_response_head_options *o)
 {
 	return head->len + o->date.len + o->request_id.len + o->extra.len + FIXED_ROOM;
 }

@@ -1,11 +1,11 @@
 /*
  * second_look.c - llhttp reads a head that our own check has passed.
  *
- * Two parsers written by different people, one answer: a head is good when llhttp accepts it too, its
- * head ends at the same byte, and it finds the same version, method or status, and framing. llhttp
- * runs without callbacks but one that stops it behind the empty line, which costs about a nanosecond
- * per byte, less than half of it with SSE 4.2. It knows nothing of HEAD here: framing is compared as
- * far as the two framing fields decide it.
+ * Two parsers written by different people, one answer: a head is good when llhttp accepts it too,
+ * its head ends at the same byte, and it finds the same version, method or status, and framing.
+ * llhttp runs without callbacks but one that stops it behind the empty line, which costs about a
+ * nanosecond per byte, less than half of it with SSE 4.2. It knows nothing of HEAD here: framing is
+ * compared as far as the two framing fields decide it.
  */
 #include <llhttp.h>
 
@@ -32,7 +32,8 @@ static int stop_behind_head(llhttp_t *parser)
 	return HPE_PAUSED;
 }
 
-/* What the framing fields said, before the rules of RFC 9112 section 6.3 about HEAD and statuses. */
+/* What the framing fields said, before the rules of RFC 9112 section 6.3 about HEAD and statuses.
+ * */
 static bool same_framing(const struct kvw_head *head, const llhttp_t *parser)
 {
 	bool chunked = head->first[KVW_FIELD_TRANSFER_ENCODING] >= 0;
@@ -58,7 +59,8 @@ bool kvw_second_look(struct kvw_head *head, bool response, struct kvw_head_error
 		const char *reason = llhttp_get_error_reason(&parser); /* a literal of llhttp's */
 
 		return kvw_refuse(error, status,
-			result != HPE_OK && reason != NULL ? reason : "message head is not complete");
+			result != HPE_OK && reason != NULL ? reason
+							   : "message head is not complete");
 	}
 	if (llhttp_get_error_pos(&parser) != head->data + head->len)
 		return kvw_refuse(error, status, "message head has two ends");

@@ -11,7 +11,7 @@
 #define MUST(condition)                                                                            \
 	do {                                                                                       \
 		if (!(condition)) {                                                                \
-			fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #condition);           \
+			fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #condition);            \
 			abort();                                                                   \
 		}                                                                                  \
 	} while (0)
@@ -79,7 +79,8 @@ static void read_own(struct reading *r, const char *data, size_t len, size_t pie
 
 static void read_llhttp(struct reading *r, const char *data, size_t len)
 {
-	static const char head[] = "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n";
+	static const char head[] =
+		"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n";
 	static const llhttp_settings_t settings = {
 		.on_body = on_llhttp_body,
 		.on_message_complete = on_llhttp_end,

@@ -14,7 +14,7 @@
 #define MUST(condition)                                                                            \
 	do {                                                                                       \
 		if (!(condition)) {                                                                \
-			fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #condition);           \
+			fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #condition);            \
 			abort();                                                                   \
 		}                                                                                  \
 	} while (0)
@@ -133,7 +133,8 @@ static void must_agree_with_llhttp(const struct kvw_head *head, bool response)
 }
 
 /* Each end-to-end field of `from` that is not made anew is in `to`, in order and unchanged. */
-static void must_keep_fields(const struct kvw_head *from, const struct kvw_head *to, uint32_t renewed)
+static void must_keep_fields(
+	const struct kvw_head *from, const struct kvw_head *to, uint32_t renewed)
 {
 	size_t at = 0;
 
@@ -158,8 +159,8 @@ static void must_keep_fields(const struct kvw_head *from, const struct kvw_head 
 }
 
 #define BIT(id) (UINT32_C(1) << (id))
-#define FRAMING (BIT(KVW_FIELD_CONTENT_LENGTH) | BIT(KVW_FIELD_TRANSFER_ENCODING) |               \
-		BIT(KVW_FIELD_TRAILER))
+#define FRAMING                                                                                    \
+	(BIT(KVW_FIELD_CONTENT_LENGTH) | BIT(KVW_FIELD_TRANSFER_ENCODING) | BIT(KVW_FIELD_TRAILER))
 
 /* The head written on to a worker. */
 static void must_write_request(const struct kvw_head *head, bool own_host)
@@ -189,10 +190,11 @@ static void must_write_request(const struct kvw_head *head, bool own_host)
 	MUST(again.framing == head->framing && again.content_length == head->content_length);
 	MUST(kvw_slice_equal(again.method, head->method));
 	MUST(kvw_slice_equal(again.authority, own_host ? o.authority : head->authority));
-	MUST(again.target.len == head->target.len +
-			(head->target.data[0] == '/' ? o.prefix.len : 0));
+	MUST(again.target.len ==
+		head->target.len + (head->target.data[0] == '/' ? o.prefix.len : 0));
 	MUST(again.te_trailers == head->te_trailers);
-	must_keep_fields(head, &again, FRAMING | BIT(KVW_FIELD_HOST) | BIT(KVW_FIELD_EXPECT) |
+	must_keep_fields(head, &again,
+		FRAMING | BIT(KVW_FIELD_HOST) | BIT(KVW_FIELD_EXPECT) |
 			BIT(KVW_FIELD_X_FORWARDED_FOR) | BIT(KVW_FIELD_FORWARDED));
 	kvw_head_finish(&again);
 	free(w.data);
@@ -255,8 +257,8 @@ bool kvb_agree_head(const char *data, size_t len, bool response)
 	MUST(kvw_head_init(&head, FIELD_LIMIT) == KVW_OK);
 	/* without an end the bytes are no head, and must be refused whatever they are */
 	if (response)
-		err = kvw_head_parse_response(&head, data, head_len == 0 ? len : head_len,
-			len % 2 == 1, &error);
+		err = kvw_head_parse_response(
+			&head, data, head_len == 0 ? len : head_len, len % 2 == 1, &error);
 	else
 		err = kvw_head_parse_request(
 			&head, data + skipped, head_len == 0 ? len - skipped : head_len, &error);

@@ -1,5 +1,6 @@
 /*
- * fuzz_head.c - the first byte chooses request or response, the rest is a stream that begins with one.
+ * fuzz_head.c - the first byte chooses request or response, the rest is a stream that begins with
+ * one.
  */
 #include <stdint.h>
 

@@ -1,7 +1,7 @@
 /*
- * test_agree.c - good heads and bodies, changed at random from a fixed seed: whatever comes out, our
- * reading and llhttp's do not differ where ours accepts. A small stand-in for the fuzz targets, which
- * need clang.
+ * test_agree.c - good heads and bodies, changed at random from a fixed seed: whatever comes out,
+ * our reading and llhttp's do not differ where ours accepts. A small stand-in for the fuzz targets,
+ * which need clang.
  */
 #include <check.h>
 #include <stdint.h>
@@ -32,9 +32,10 @@ static const char *const bodies[] = {
 	"1\r\na\r\n1\r\nb\r\n0;last\r\n\r\n",
 };
 
-static const char *const snippets[] = {"\r\n", "\r", "\n", "\r\n\r\n", " ", "\t", ":", ",", ";", "=",
-	"\"", "0", "5", "-", "chunked", "gzip, ", "Content-Length: 5\r\n", "close", "Host: b\r\n",
-	"Transfer-Encoding: chunked\r\n", "Connection: close\r\n", "HTTP/1.1", "Content-Length"};
+static const char *const snippets[] = {"\r\n", "\r", "\n", "\r\n\r\n", " ", "\t", ":", ",", ";",
+	"=", "\"", "0", "5", "-", "chunked", "gzip, ", "Content-Length: 5\r\n", "close",
+	"Host: b\r\n", "Transfer-Encoding: chunked\r\n", "Connection: close\r\n", "HTTP/1.1",
+	"Content-Length"};
 
 static uint64_t random_next(uint64_t *state)
 {

@@ -1,6 +1,6 @@
 /*
- * test_body.c - where bodies end, what in them is payload, and which ones are refused; each at every
- * split of its bytes.
+ * test_body.c - where bodies end, what in them is payload, and which ones are refused; each at
+ * every split of its bytes.
  */
 #include <check.h>
 #include <stdlib.h>
@@ -56,6 +56,7 @@ struct good {
 	size_t rest; /* bytes behind the body */
 };
 
+/* clang-format off */
 static const struct good goods[] = {
 	{KVW_SLICE("0\r\n\r\n"), "", 0},
 	{KVW_SLICE("5\r\nhello\r\n0\r\n\r\n"), "hello", 0},
@@ -70,6 +71,7 @@ static const struct good goods[] = {
 	{KVW_SLICE("0\r\nX-Content-Length: 5\r\nContent-Lengthy: 5\r\nHos: t\r\n\r\n\r\n"), "", 2},
 	{KVW_SLICE("0\r\nA-very-long-name-of-a-trailer-field: gr\xc3\xbc\xc3\x9f\r\n\r\nx"), "", 1},
 };
+/* clang-format on */
 
 START_TEST(good_chunked_body_at_every_split)
 {
@@ -82,8 +84,7 @@ START_TEST(good_chunked_body_at_every_split)
 			size_t used = 0;
 
 			kvw_body_begin(&body, KVW_FRAME_CHUNKED, 0, 0);
-			ck_assert_int_eq(
-				feed_pieces(&body, &sink, g->text, a, b, &used), KVW_OK);
+			ck_assert_int_eq(feed_pieces(&body, &sink, g->text, a, b, &used), KVW_OK);
 			ck_assert(body.done);
 			ck_assert_uint_eq(used, g->text.len - g->rest);
 			ck_assert_uint_eq(sink.len, strlen(g->payload));
@@ -288,8 +289,8 @@ START_TEST(limits)
 	ck_assert_int_eq(kvw_body_feed(&body, "0\r\n\r\n", 5, collect, &sink, &used), KVW_ELIMIT);
 	ck_assert_uint_eq(body.payload_bytes, 5);
 	kvw_body_begin(&body, KVW_FRAME_CHUNKED, 0, 5);
-	ck_assert_int_eq(
-		kvw_body_feed(&body, "7fffffffffffffff\r\n", 18, collect, &sink, &used), KVW_ELIMIT);
+	ck_assert_int_eq(kvw_body_feed(&body, "7fffffffffffffff\r\n", 18, collect, &sink, &used),
+		KVW_ELIMIT);
 	kvw_body_begin(&body, KVW_FRAME_CLOSE, 0, 5);
 	ck_assert_int_eq(kvw_body_feed(&body, "hello", 5, collect, &sink, &used), KVW_OK);
 	ck_assert_int_eq(kvw_body_feed(&body, "!", 1, collect, &sink, &used), KVW_ELIMIT);
@@ -321,7 +322,8 @@ START_TEST(framing_cannot_grow_without_bound)
 		KVW_EPROTO);
 	ck_assert_ptr_nonnull(strstr(body.error, "more chunk extensions than payload"));
 	kvw_body_begin(&body, KVW_FRAME_CHUNKED, 0, 0); /* a signature per chunk, as AWS has it */
-	ck_assert_int_eq(feed_repeated(&body, "10;s=0123\r\n0123456789abcdef\r\n", 1000000), KVW_OK);
+	ck_assert_int_eq(
+		feed_repeated(&body, "10;s=0123\r\n0123456789abcdef\r\n", 1000000), KVW_OK);
 	kvw_body_begin(&body, KVW_FRAME_CHUNKED, 0, 0);
 	ck_assert_int_eq(feed_repeated(&body, "0\r\n", 3), KVW_OK);
 	ck_assert_int_eq(feed_repeated(&body, "a: 0123456789\r\n", 100000), KVW_EPROTO);
@@ -344,8 +346,7 @@ START_TEST(every_byte_is_judged)
 
 		size[1] = quoted[5] = value[6] = (char)c;
 		kvw_body_begin(&body, KVW_FRAME_CHUNKED, 0, 0);
-		ck_assert_int_eq(
-			kvw_body_feed(&body, size, 4, NULL, NULL, &used) == KVW_OK, hex);
+		ck_assert_int_eq(kvw_body_feed(&body, size, 4, NULL, NULL, &used) == KVW_OK, hex);
 		if (hex)
 			ck_assert_uint_eq(body.left,
 				16 + (unsigned)(digit ? c - '0' : (c | 0x20) - 'a' + 10));

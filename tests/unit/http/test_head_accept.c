@@ -222,10 +222,11 @@ START_TEST(hop_by_hop_marks)
 		"TE", "Upgrade", "Connection", "X-Early", "Trailer", "HTTP2-Settings"};
 	static const bool marks[] = {true, false, true, true, true, true, true, true, false, true};
 
-	request(GET_("x-late: 1\r\nX-Other: 1\r\nKeep-Alive: timeout=5\r\nProxy-Connection: x\r\n"
-		     "TE: deflate;q=0.5, trailers\r\nUpgrade: h2c\r\n"
-		     "Connection: Upgrade, X-Late, x-EARLY, te, Transfer-Encoding, http2-settings\r\n"
-		     "X-Early: 1\r\nTrailer: x-sum\r\nHTTP2-Settings: AAMA\r\n"));
+	request(GET_(
+		"x-late: 1\r\nX-Other: 1\r\nKeep-Alive: timeout=5\r\nProxy-Connection: x\r\n"
+		"TE: deflate;q=0.5, trailers\r\nUpgrade: h2c\r\n"
+		"Connection: Upgrade, X-Late, x-EARLY, te, Transfer-Encoding, http2-settings\r\n"
+		"X-Early: 1\r\nTrailer: x-sum\r\nHTTP2-Settings: AAMA\r\n"));
 	for (size_t i = 0; i < sizeof(marks) / sizeof(marks[0]); i++) {
 		const struct kvw_field *field = kvw_head_find(&head, kvw_slice_of(names[i]));
 
@@ -241,7 +242,8 @@ END_TEST
 /* Java's HttpClient offers h2c with every plain request; that is no reason to refuse it. */
 START_TEST(only_websocket_is_an_upgrade)
 {
-	request(GET_("Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: A\r\n"));
+	request(GET_(
+		"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: A\r\n"));
 	ck_assert(!head.upgrade);
 	request(GET_("Connection: keep-alive, Upgrade\r\nUpgrade: h2c, WebSocket\r\n"));
 	ck_assert(head.upgrade);
@@ -330,14 +332,17 @@ START_TEST(response_framing)
 		{"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", false, KVW_FRAME_CHUNKED,
 			true},
 		{"HTTP/1.1 200 OK\r\n\r\n", false, KVW_FRAME_CLOSE, false},
-		{"HTTP/1.1 200 OK\r\nConnection: keep-alive\r\n\r\n", false, KVW_FRAME_CLOSE, false},
+		{"HTTP/1.1 200 OK\r\nConnection: keep-alive\r\n\r\n", false, KVW_FRAME_CLOSE,
+			false},
 		{"HTTP/1.0 200 OK\r\nConnection: keep-alive\r\nContent-Length: 1\r\n\r\n", false,
 			KVW_FRAME_LENGTH, true},
 		{"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n", true, KVW_FRAME_NONE, true},
-		{"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", true, KVW_FRAME_NONE, true},
+		{"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", true, KVW_FRAME_NONE,
+			true},
 		{"HTTP/1.1 200 OK\r\n\r\n", true, KVW_FRAME_NONE, true},
 		{"HTTP/1.1 204 No Content\r\n\r\n", false, KVW_FRAME_NONE, true},
-		{"HTTP/1.1 204 No Content\r\nContent-Length: 0\r\n\r\n", false, KVW_FRAME_NONE, true},
+		{"HTTP/1.1 204 No Content\r\nContent-Length: 0\r\n\r\n", false, KVW_FRAME_NONE,
+			true},
 		{"HTTP/1.1 204 No Content\r\nContent-Length: 5\r\n\r\n", false, KVW_FRAME_NONE,
 			false},
 		{"HTTP/1.1 204 No Content\r\nTransfer-Encoding: chunked\r\n\r\n", false,
@@ -355,8 +360,8 @@ START_TEST(response_framing)
 
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		response(cases[i].text, cases[i].to_head);
-		ck_assert_msg(head.framing == cases[i].framing &&
-				head.keep_alive == cases[i].keep_alive,
+		ck_assert_msg(
+			head.framing == cases[i].framing && head.keep_alive == cases[i].keep_alive,
 			"%s: framing %d, keep-alive %d", cases[i].text, head.framing,
 			head.keep_alive);
 	}
@@ -420,7 +425,8 @@ START_TEST(end_is_found_at_every_split)
 			ck_assert(from <= split);
 			if (end == 0)
 				end = kvw_head_find_end(cases[i].text, len, &from);
-			ck_assert_msg(end == cases[i].end, "case %zu, split %zu: %zu", i, split, end);
+			ck_assert_msg(
+				end == cases[i].end, "case %zu, split %zu: %zu", i, split, end);
 		}
 		from = 0;
 		end = 0;

@@ -17,6 +17,7 @@ struct refusal {
 
 #define X10 "xxxxxxxxxx"
 
+/* clang-format off */
 static const struct refusal requests[] = {
 	/* length and coding */
 	{POST("Content-Length: 5\r\nTransfer-Encoding: chunked\r\n"), 400, "Content-Length and Transfer-Encoding"},
@@ -194,6 +195,7 @@ static const struct refusal responses[] = {
 	{OK_("Connection: content-length\r\nContent-Length: 3\r\n"), 502, "Connection lists a field"},
 	{OK_("A: b\r\n\r\nrest\r\n"), 502, "after the empty line"},
 };
+/* clang-format on */
 
 static void check_refused(const struct refusal *r, bool response)
 {
@@ -264,18 +266,18 @@ START_TEST(every_byte_is_judged)
 		char target[] = "GET /a?c HTTP/1.1\r\nHost: a\r\n\r\n";
 		struct kvw_head_error error;
 		bool letter = (c | 0x20) >= 'a' && (c | 0x20) <= 'z' && c < 128;
-		bool token = c != 0 &&
-			(letter || (c >= '0' && c <= '9') || strchr("!#$%&'*+-.^_`|~", c) != NULL);
+		bool token = c != 0 && (letter || (c >= '0' && c <= '9') ||
+					       strchr("!#$%&'*+-.^_`|~", c) != NULL);
 		bool visible = c > 0x20 && c < 0x7f;
 
 		value[29] = (char)c;
 		name[26] = (char)c;
 		target[6] = (char)c;
-		ck_assert_int_eq(parse_copy(&head, KVW_SLICE(value), false, false, &error, &kept) ==
-				KVW_OK,
+		ck_assert_int_eq(
+			parse_copy(&head, KVW_SLICE(value), false, false, &error, &kept) == KVW_OK,
 			visible || c == ' ' || c == '\t' || c >= 0x80);
-		ck_assert_int_eq(parse_copy(&head, KVW_SLICE(name), false, false, &error, &kept) ==
-				KVW_OK,
+		ck_assert_int_eq(
+			parse_copy(&head, KVW_SLICE(name), false, false, &error, &kept) == KVW_OK,
 			token || c == ':');
 		ck_assert_int_eq(
 			parse_copy(&head, KVW_SLICE(target), false, false, &error, &kept) == KVW_OK,
@@ -315,8 +317,8 @@ START_TEST(oversize_is_414_in_the_target_and_431_behind_it)
 	memcpy(text + 4 + KVW_HEAD_MAX_TARGET, " HTTP/1.1\r\nHost: a\r\n\r\n", 22);
 	ck_assert_int_eq(kvw_head_init(&head, 4), KVW_OK);
 	text[4] = '/';
-	ck_assert_int_eq(kvw_head_parse_request(&head, text, 4 + KVW_HEAD_MAX_TARGET + 22, &error),
-		KVW_OK);
+	ck_assert_int_eq(
+		kvw_head_parse_request(&head, text, 4 + KVW_HEAD_MAX_TARGET + 22, &error), KVW_OK);
 	memset(text + 4 + KVW_HEAD_MAX_TARGET, 'x', 1);
 	memcpy(text + 5 + KVW_HEAD_MAX_TARGET, " HTTP/1.1\r\nHost: a\r\n\r\n", 22);
 	ck_assert_int_eq(kvw_head_parse_request(&head, text, 5 + KVW_HEAD_MAX_TARGET + 22, &error),
