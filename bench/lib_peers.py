@@ -1,0 +1,117 @@
+"""The proxies that are measured: kvway and its peers, each started with a written configuration."""
+
+import os
+import subprocess
+import time
+
+from lib_procs import BenchError, wait_ready
+
+PEERS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "peers")
+
+
+class Proxy:
+    """A running proxy: name, port, and the process whose CPU and memory count."""
+
+    def __init__(self, name, port, process, pid, strategy=None):
+        self.name = name
+        self.port = port
+        self.process = process
+        self.pid = pid
+        self.strategy = strategy  # of kvway; None for peers
+
+    def label(self):
+        """For tables."""
+        return f"kvway {self.strategy}" if self.strategy else self.name
+
+
+def fill(template, values):
+    """A template of bench/peers with its @NAMES@ replaced."""
+    with open(os.path.join(PEERS, template), encoding="utf-8") as file:
+        text = file.read()
+    for name, value in values.items():
+        text = text.replace(f"@{name}@", str(value))
+    return text
+
+
+def worker_names(ports):
+    """WORKER1 and so on, as templates call them."""
+    return {f"WORKER{i + 1}": port for i, port in enumerate(ports)}
+
+
+def write(shop, name, text):
+    """Writes a configuration into the workshop; returns its path."""
+    path = shop.path(name)
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(text)
+    return path
+
+
+def wait_listening(proxy_name, port, process, log_tail):
+    """Until the proxy passes a request on."""
+    try:
+        wait_ready(f"http://127.0.0.1:{port}/health", process)
+    except BenchError as error:
+        raise BenchError(f"{proxy_name}: {error}\n{log_tail()}") from error
+
+
+def start_haproxy(shop, core, port, workers, limit, logs=False, more=""):
+    """HAProxy with one thread. Its access log goes to standard output, which is a file."""
+    name = f"haproxy{'-log' if logs else ''}{'-32k' if more else ''}"
+    text = fill("haproxy.cfg.in", {
+        "PORT": port,
+        "MAXCONN": min(20000, (limit - 200) // 2),  # it needs two descriptors for each
+        "LOG_TARGET": ("log stdout format raw local0 info" if logs else "") + more,
+        "LOG": "log global\n\toption httplog" if logs else "",
+        **worker_names(workers)})
+    path = write(shop, f"{name}.cfg", text)
+    log = f"{name}.out"
+    process = shop.start(["haproxy", "-db", "-f", path], core=core, log=log)
+    wait_listening(name, port, process, lambda: shop.log_tail(log))
+    return Proxy(name, port, process, process.pid)
+
+
+def start_nginx(shop, core, port, workers, limit, logs=False):
+    """nginx with one worker process; the worker's CPU counts, the master sleeps."""
+    name = f"nginx{'-log' if logs else ''}"
+    folder = shop.path(name)
+    os.makedirs(folder)
+    text = fill("nginx.conf.in", {
+        "PORT": port,
+        "DIR": folder,
+        "CONNECTIONS": limit - 100,
+        "LOG": f"{folder}/access.log combined buffer=64k flush=1s" if logs else "off",
+        "REQUEST_BUFFERING": "on",
+        **worker_names(workers)})
+    path = write(shop, f"{name}.conf", text)
+    log = f"{name}.out"
+    process = shop.start(["nginx", "-e", f"{folder}/nginx-error.log", "-c", path], core=core, log=log)
+    wait_listening(name, port, process, lambda: shop.log_tail(log))
+    children = subprocess.run(["pgrep", "-P", str(process.pid)], capture_output=True, text=True,
+                              check=True).stdout.split()
+    return Proxy(name, port, process, int(children[0]))
+
+
+def start_kvway(shop, core, ports, workers, strategy, build, loops=1, logs=False, extra=""):
+    """kvway; ports are its own two: for clients and for administration."""
+    name = f"kvway-{strategy}{'-log' if logs else ''}-{ports[0]}"
+    urls = "".join(f"  - url: http://127.0.0.1:{port}\n" for port in workers)
+    access = shop.path(f"{name}.access") if logs else "off"
+    path = write(shop, f"{name}.yaml", f"""listen: 127.0.0.1:{ports[0]}
+loops: {loops}
+admin:
+  listen: 127.0.0.1:{ports[1]}
+workers:
+{urls}routing:
+  strategy: {strategy}
+log:
+  level: warn
+  access: {access}
+{extra}""")
+    log = f"{name}.out"
+    process = shop.start([os.path.join(build, "src", "kvway"), "-c", path], core=core, log=log)
+    try:
+        wait_ready(f"http://127.0.0.1:{ports[0]}/ready", process)
+    except BenchError as error:
+        raise BenchError(f"{name}: {error}\n{shop.log_tail(log)}") from error
+    time.sleep(0.5)  # the first probes of all workers
+    return Proxy("kvway", ports[0], process, process.pid, strategy)

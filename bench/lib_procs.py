@@ -1,0 +1,165 @@
+"""Processes of a benchmark: where they run, how they start, how they end.
+
+Every process is pinned: the proxy under test to one core, load and backends to the other. All are
+ended by their own handle when the benchmark ends, however it ends.
+"""
+
+import json
+import os
+import resource
+import shutil
+import socket
+import subprocess
+import tempfile
+import time
+import urllib.request
+
+
+class BenchError(Exception):
+    """The measurement cannot be made; the message says why."""
+
+
+def raise_descriptor_limit():
+    """As high as it goes; returns what was reached."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard < 65536:
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (65536, 65536))
+            return 65536
+        except (ValueError, PermissionError):
+            pass
+    if soft < hard:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+
+
+def cores():
+    """(core of the proxy, core of the load): the first two that this process may use."""
+    usable = sorted(os.sched_getaffinity(0))
+    if len(usable) < 2:
+        raise BenchError("two cores are needed: one for the proxy, one for the load")
+    return usable[0], usable[1]
+
+
+def free_ports(count):
+    """Ports in one row, free at this moment, outside the range of outgoing connections."""
+    for base in range(18000, 32000, 64):
+        sockets = []
+        try:
+            for port in range(base, base + count):
+                sock = socket.socket()
+                sockets.append(sock)
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                sock.bind(("127.0.0.1", port))
+            return list(range(base, base + count))
+        except OSError:
+            continue
+        finally:
+            for sock in sockets:
+                sock.close()
+    raise BenchError("no free ports on 127.0.0.1 between 18000 and 32000")
+
+
+def wait_ready(url, process, seconds=15):
+    """Until url answers 200; BenchError if the process ends or the time does."""
+    deadline = time.monotonic() + seconds
+    last = "no answer"
+    while time.monotonic() < deadline:
+        if process.poll() is not None:
+            raise BenchError(f"{process.args[-1]}: ended with status {process.returncode}")
+        try:
+            with urllib.request.urlopen(url, timeout=1) as answer:
+                if answer.status == 200:
+                    return
+                last = f"status {answer.status}"
+        except OSError as error:
+            last = str(error)
+        time.sleep(0.05)
+    raise BenchError(f"{url}: not ready after {seconds} s ({last})")
+
+
+class Workshop:
+    """A temporary folder and the processes started in it; a context manager that ends them all."""
+
+    def __init__(self):
+        self.folder = tempfile.mkdtemp(prefix="kvway-bench-")
+        self.processes = []
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, value, trace):
+        for process in reversed(self.processes):
+            process.terminate()
+        for process in reversed(self.processes):
+            try:
+                process.wait(timeout=5)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def path(self, name):
+        """A file of this benchmark."""
+        return os.path.join(self.folder, name)
+
+    def start(self, args, core=None, log=None, **more):
+        """Starts a program pinned to `core` (a number, a list, or None); output goes to log."""
+        where = core if isinstance(core, list) else [core]
+
+        def pin():
+            if core is not None:
+                os.sched_setaffinity(0, where)
+
+        out = open(self.path(log), "ab") if log else subprocess.DEVNULL
+        try:
+            process = subprocess.Popen(args, preexec_fn=pin, stderr=out,
+                                       **{"stdout": out, "stdin": subprocess.DEVNULL, **more})
+        finally:
+            if log:
+                out.close()
+        self.processes.append(process)
+        return process
+
+    def stop(self, process):
+        """Ends one process early."""
+        process.terminate()
+        try:
+            process.wait(timeout=10)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+        self.processes.remove(process)
+
+    def log_tail(self, log):
+        """The last lines of a log, for messages."""
+        try:
+            with open(self.path(log), encoding="utf-8", errors="replace") as file:
+                return "".join(file.readlines()[-5:]).strip()
+        except OSError:
+            return ""
+
+
+class Load:
+    """kvb-load: backends on four ports, and jobs one after the other."""
+
+    def __init__(self, shop, program, core, first_port, backends=4):
+        self.ports = list(range(first_port, first_port + backends))
+        self.process = shop.start(
+            [program, "--serve", f"127.0.0.1:{first_port}", "--backends", str(backends)],
+            core=core, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        wait_ready(f"http://127.0.0.1:{first_port}/health", self.process)
+
+    def job(self, kind, **keys):
+        """Runs one job and returns its result; BenchError if any request failed."""
+        words = " ".join(f"{key}={value}" for key, value in keys.items())
+        self.process.stdin.write(f"{kind} {words}\n")
+        self.process.stdin.flush()
+        line = self.process.stdout.readline()
+        if not line:
+            raise BenchError("kvb-load ended")
+        result = json.loads(line)
+        if result["errors"]:
+            raise BenchError(f"{kind} {words}: {result['errors']} errors, the first: "
+                             f"{result['first_error']}")
+        return result

@@ -1,0 +1,256 @@
+"""The benchmarks of the proxy itself: proxy, stream, idle, loops, scan.
+
+Proxies under comparison run side by side, all pinned to one core, and are loaded one after the
+other within each round: nothing that changes from minute to minute meets only one of them. A proxy
+that is not being loaded sleeps.
+"""
+
+import os
+import subprocess
+
+import lib_report as report
+from lib_peers import start_haproxy, start_kvway, start_nginx
+from lib_procs import BenchError, Load, Workshop, cores, free_ports, raise_descriptor_limit
+from lib_report import emit, emit_ratios, median_of, say, spread_of, table
+
+STRATEGIES = ("roundrobin", "prefixaware")
+
+
+class Stage:
+    """Load generator and proxies of one benchmark; use as a context manager."""
+
+    def __init__(self, options):
+        self.options = options
+        self.shop = Workshop()
+        self.limit = raise_descriptor_limit()
+        self.proxy_core, self.load_core = cores()
+        self.ports = free_ports(40)
+        self.load = None
+
+    def __enter__(self):
+        self.shop.__enter__()
+        self.load = Load(self.shop, os.path.join(self.options.build, "bench/load/kvb-load"),
+                         self.load_core, self.ports[0])
+        return self
+
+    def __exit__(self, *what):
+        return self.shop.__exit__(*what)
+
+    def take_ports(self, count):
+        """Ports for a proxy; the first four are the backends'."""
+        taken = self.ports[4:4 + count]
+        del self.ports[4:4 + count]
+        return taken
+
+    def peers(self, nginx=True, logs=False):
+        """HAProxy and nginx, running."""
+        found = [start_haproxy(self.shop, self.proxy_core, self.take_ports(1)[0], self.load.ports,
+                               self.limit, logs)]
+        if nginx:
+            found.append(start_nginx(self.shop, self.proxy_core, self.take_ports(1)[0],
+                                     self.load.ports, self.limit, logs))
+        if self.options.more_peers and not logs:
+            found.append(start_haproxy(self.shop, self.proxy_core, self.take_ports(1)[0],
+                                       self.load.ports, self.limit,
+                                       more="\n\ttune.bufsize 32768"))
+        return found
+
+    def kvway(self, strategy, core=None, **more):
+        """kvway, running."""
+        return start_kvway(self.shop, self.proxy_core if core is None else core,
+                           self.take_ports(2), self.load.ports, strategy, self.options.build,
+                           **more)
+
+    def ours(self, strategies=STRATEGIES, **more):
+        """kvway with each of the strategies, or none where only peers are asked for."""
+        if self.options.peers_only:
+            return []
+        return [self.kvway(strategy, **more) for strategy in strategies]
+
+
+def interleave(stage, proxies, job):
+    """Rounds of job(proxy) over all proxies; returns {proxy: [result, ...]}."""
+    results = {proxy: [] for proxy in proxies}
+    for number in range(stage.options.rounds):
+        # Every round begins with another proxy, so that no one always follows the same one.
+        shift = number % len(proxies)
+        for proxy in proxies[shift:] + proxies[:shift]:
+            results[proxy].append(job(proxy))
+    return results
+
+
+def split(results):
+    """({strategy: rounds} of kvway, {name: rounds} of the peers)."""
+    ours = {p.strategy: r for p, r in results.items() if p.strategy}
+    return ours, {p.name: r for p, r in results.items() if not p.strategy}
+
+
+def cpu_rows(results, key):
+    """Rows for the table: median, spread, share of the core."""
+    rows = []
+    for proxy, rounds in results.items():
+        low, high = spread_of(rounds, key)
+        share = median_of(rounds, "proxy_cpu_share")
+        rows.append([proxy.label(), median_of(rounds, key), f"{low:.4g}..{high:.4g}",
+                     f"{share * 100:.0f} %"])
+    return rows
+
+
+def proxy_size(stage, proxies, body_kb, **more):
+    """One body size: measures, prints, emits."""
+    options = stage.options
+    connections = 16 if body_kb >= 256 else 32
+
+    def job(proxy):
+        return stage.load.job("requests", port=proxy.port, pid=proxy.pid, body=body_kb * 1024,
+                              connections=connections, warmup_ms=300,
+                              duration_ms=int(options.seconds * 1000))
+
+    results = interleave(stage, proxies, job)
+    rows = cpu_rows(results, "cpu_us_per_request")
+    saturated = {}
+    for row, (proxy, rounds) in zip(rows, results.items()):
+        saturated[proxy] = median_of(rounds, "proxy_cpu_share") >= 0.95
+        row.append(median_of(rounds, "requests_per_second") if saturated[proxy]
+                   else "core not full")
+        row.append(median_of(rounds, "latency_us_p99"))
+    log = ", access log on" if more.get("log") else ""
+    table(f"proxy, {body_kb} KB bodies, {connections} connections, "
+          f"{options.rounds} rounds of {options.seconds:g} s{log}",
+          ["", "CPU us/request", "spread", "of its core", "requests/s", "p99 us"], rows)
+    ours, peers = split(results)
+    for strategy, rounds in ours.items():
+        emit_ratios("proxy", "cpu_us_per_request", "cpu_us_per_request", "us", rounds, peers,
+                    strategy=strategy, body_kb=body_kb, threads=1, **more)
+        full = {p.name: results[p] for p in results if not p.strategy and saturated[p]}
+        if full and any(saturated[p] for p in results if p.strategy == strategy):
+            emit_ratios("proxy", "requests_per_second", "requests_per_second", "1/s", rounds, full,
+                        smaller_is_better=False, strategy=strategy, body_kb=body_kb, threads=1,
+                        **more)
+
+
+def bench_proxy(options):
+    """CPU per request and requests per second against HAProxy and nginx."""
+    with Stage(options) as stage:
+        proxies = stage.ours() + stage.peers()
+        for body_kb in options.body_kb:
+            proxy_size(stage, proxies, body_kb)
+    if options.no_logs:
+        return
+    with Stage(options) as stage:
+        proxies = stage.ours(("prefixaware",), logs=True)
+        for proxy in proxies + (peers := stage.peers(logs=True)):
+            proxy.name = proxy.name.replace("-log", "")
+        proxy_size(stage, proxies + peers, 2, log=True)
+
+
+def bench_stream(options):
+    """CPU per chunk and added delay of 400 event streams."""
+    with Stage(options) as stage:
+        proxies = stage.ours(("prefixaware",)) + stage.peers()
+
+        class Direct:
+            """The backends themselves: what the measurement adds without a proxy."""
+            name, strategy, port, pid = "direct", None, stage.load.ports[0], 0
+
+        def job(proxy):
+            result = stage.load.job("stream", port=proxy.port, pid=proxy.pid, streams=400,
+                                    interval_us=options.interval_us, warmup_ms=500,
+                                    duration_ms=int(options.seconds * 2000))
+            if result["chunks"] < 0.99 * result["sent"]:
+                raise BenchError(f"{proxy.name}: {result['sent'] - result['chunks']} of "
+                                 f"{result['sent']} chunks did not arrive in time")
+            return result
+
+        results = interleave(stage, [Direct] + proxies, job)
+        direct = results.pop(Direct)
+        for rounds in results.values():
+            for result, base in zip(rounds, direct):
+                for key in ("p50", "p99"):
+                    result[f"added_{key}"] = result[f"delay_us_{key}"] - base[f"delay_us_{key}"]
+        rows = cpu_rows(results, "cpu_us_per_chunk")
+        for row, rounds in zip(rows, results.values()):
+            row += [median_of(rounds, "added_p50"), median_of(rounds, "added_p99")]
+        table(f"stream, 400 streams, {1e6 / options.interval_us:g} events/s each, "
+              f"{options.rounds} rounds; direct delay p50 {median_of(direct, 'delay_us_p50'):.1f} "
+              f"p99 {median_of(direct, 'delay_us_p99'):.1f} us",
+              ["", "CPU us/chunk", "spread", "of its core", "added us p50", "p99"], rows)
+        ours, peers = split(results)
+        for strategy, rounds in ours.items():
+            for metric, key in (("cpu_us_per_chunk", "cpu_us_per_chunk"),
+                                ("added_delay_us_p50", "added_p50"),
+                                ("added_delay_us_p99", "added_p99")):
+                emit_ratios("stream", metric, key, "us", rounds, peers, strategy=strategy,
+                            streams=400, threads=1)
+
+
+def bench_idle(options):
+    """Memory of an idle kept-alive client."""
+    rounds = max(1, min(options.rounds, 3))
+    measured = {}
+    for _ in range(rounds):
+        with Stage(options) as stage:  # fresh processes: memory once grown does not shrink
+            for proxy in stage.ours(("prefixaware",)) + stage.peers():
+                # HAProxy counts two descriptors for each of its connections.
+                room = (stage.limit - 200) // 2 if "haproxy" in proxy.name else stage.limit - 400
+                clients = min(options.clients, int(room / 1.06))
+                result = stage.load.job("idle", port=proxy.port, pid=proxy.pid,
+                                        connections=clients)
+                measured.setdefault((proxy.name, proxy.strategy), []).append(result)
+    rows = [[f"kvway {strategy}" if strategy else name, median_of(results, "bytes_per_client"),
+             results[0]["clients"], f"{median_of(results, 'pss_before') / 2**20:.1f} MiB"]
+            for (name, strategy), results in measured.items()]
+    table(f"idle, {rounds} rounds with fresh processes; user memory (PSS), not the kernel's",
+          ["", "bytes/client", "clients", "before"], rows)
+    peers = {name: results for (name, strategy), results in measured.items() if not strategy}
+    for (name, strategy), results in measured.items():
+        if strategy:
+            emit_ratios("idle", "bytes_per_client", "bytes_per_client", "B", results, peers,
+                        strategy=strategy, clients=results[0]["clients"])
+
+
+def bench_loops(options):
+    """CPU per request of two loops against one at the same load, and the spread between them."""
+    if options.peers_only:
+        return
+    with Stage(options) as stage:
+        both = [stage.proxy_core, stage.load_core]
+        one = stage.kvway("prefixaware", core=both, loops=1)
+        two = stage.kvway("prefixaware", core=both, loops=2)
+
+        def job(proxy):
+            return stage.load.job("requests", port=proxy.port, pid=proxy.pid, body=2048,
+                                  connections=256, rate=options.rate, warmup_ms=500,
+                                  duration_ms=int(options.seconds * 1000))
+
+        results = interleave(stage, [one, two], job)
+        rows = []
+        for count, proxy in ((1, one), (2, two)):
+            rounds = results[proxy]
+            rows.append([f"{count} loop{'s' if count > 1 else ''}",
+                         median_of(rounds, "cpu_us_per_request"),
+                         median_of(rounds, "requests_per_second"),
+                         median_of(rounds, "latency_us_p99"),
+                         f"{median_of(rounds, 'busiest_thread_share') * 100:.0f} %"])
+        table(f"loops, {options.rate} requests/s, 256 connections, {options.rounds} rounds",
+              ["", "CPU us/request", "requests/s", "p99 us", "busiest thread's share"], rows)
+        emit("loops", "cpu_us_per_request", median_of(results[two], "cpu_us_per_request"), "us",
+             peer="one loop", ratio=report.ratio_of(results[two], results[one],
+                                                    "cpu_us_per_request"),
+             peer_value=median_of(results[one], "cpu_us_per_request"), threads=2,
+             strategy="prefixaware", body_kb=2)
+        share = median_of(results[two], "busiest_thread_share")
+        emit("loops", "busiest_loop_share", share, "share", peer="even", ratio=share / 0.5,
+             threads=2, strategy="prefixaware")
+
+
+def bench_scan(options):
+    """Bytes per second of the body scan against jansson: a program of its own."""
+    program = os.path.join(options.build, "bench/micro/scan_bench")
+    if not os.path.exists(program):
+        raise BenchError(f"{program} is not built")
+    core = cores()[0]
+    done = subprocess.run(["taskset", "-c", str(core), program], check=False)
+    if done.returncode != 0:
+        raise BenchError(f"scan_bench ended with status {done.returncode}")
+    say()

@@ -1,0 +1,31 @@
+#!/bin/sh
+# run.sh NAME [options] - one benchmark: builds release, installs the peers, measures, prints.
+#
+# A table for people goes to standard error, one JSON object a line to standard output. The build
+# directory is build-release beside the sources (BENCH_BUILD changes it). `run.sh --help` says more.
+set -eu
+
+root=$(cd "$(dirname "$0")/.." && pwd)
+build=${BENCH_BUILD:-$root/build-release}
+# The distribution's Python: the benchmarks need nothing but its standard library.
+python=/usr/bin/python3
+
+name=${1:---help}
+case $name in
+--help | -h) exec "$python" "$root/bench/lib_main.py" --help ;;
+esac
+
+targets=$("$python" "$root/bench/lib_main.py" --targets "$@") || exit 2
+case $name in
+proxy | stream | idle | all) groups='build peers' ;;
+*) groups=build ;;
+esac
+# shellcheck disable=SC2086 # group and target names are words
+"$root/deploy/packages.sh" $groups >&2
+if [ ! -f "$build/build.ninja" ]; then
+	meson setup "$build" "$root" --buildtype=release -Dtests=false >&2
+fi
+# shellcheck disable=SC2086
+ninja -C "$build" $targets >&2
+
+exec "$python" "$root/bench/lib_main.py" --build "$build" "$@"
