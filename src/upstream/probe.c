@@ -7,19 +7,11 @@
  *   timer fires -> start() adds the handle to the multi -> curl drives it from socket and timeout
  *   events -> finish() takes it out, tells the fleet, sets the timer again
  *
- * A probe goes to the address that requests go to (the one resolved at start, Host as configured),
- * so DNS can neither block this thread nor make it judge another machine. Connections are not kept:
- * a probe must show that the worker accepts new ones, and vLLM would close an idle one before the
- * next round anyway.
- *
  * libcurl calls back from inside its own functions; those callbacks only touch events and buffers.
  * Handles are taken out in read_results(), after libcurl has returned.
  */
 #include "probe.h"
 
-#include <assert.h>
-#include <errno.h>
-#include <netdb.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -28,13 +20,14 @@
 
 #include "clock.h"
 #include "log.h"
+#include "probe_request.h"
 #include "scrape.h"
 
-#define STAGGER_NS      KVW_NS_PER_MS          /* between two workers of the first round */
-#define WANTED_POLL_MS  100                    /* how often models_wanted is looked at */
-#define WANTED_PAUSE_NS KVW_NS_PER_S           /* at most one such refresh per worker and second */
-#define SCRAPE_LEAST_MS 10000                  /* timeout of models and metrics, at least */
-#define HEALTH_BODY     (64u << 10)            /* enough of a health page to drain it */
+#define STAGGER_NS      KVW_NS_PER_MS /* between two workers of the first round */
+#define WANTED_POLL_MS  100           /* how often models_wanted is looked at */
+#define WANTED_PAUSE_NS KVW_NS_PER_S  /* at most one such refresh per worker and second */
+#define SCRAPE_LEAST_MS 10000         /* timeout of models and metrics, at least */
+#define HEALTH_BODY     (64u << 10)   /* enough of a health page to drain it */
 
 enum ask_kind { ASK_HEALTH, ASK_MODELS, ASK_METRICS, ASK_COUNT };
 
@@ -44,8 +37,8 @@ static const char *const ask_names[ASK_COUNT] = {"health", "models", "metrics"};
 struct ask {
 	struct target *target;
 	enum ask_kind kind;
-	CURL *easy;
-	struct curl_slist *headers;
+	struct kvw_probe_request request;
+	CURL *easy; /* request.easy */
 	struct event *timer;
 	bool running;
 	int64_t started_ns; /* last start */
@@ -62,7 +55,7 @@ struct target {
 	bool first_done; /* a health probe has ended */
 	bool failing;    /* the last health probe failed */
 	bool started_known;
-	double started_s; /* process_start_time_seconds as last read */
+	double started_s;       /* process_start_time_seconds as last read */
 	bool scrape_complained; /* an unreadable list was logged; cleared by a good one */
 };
 
@@ -70,8 +63,8 @@ struct kvw_prober {
 	struct event_base *base;
 	struct kvw_fleet *fleet;
 	CURLM *multi;
-	struct event *timeout; /* curl's */
-	struct event *wanted;  /* looks at models_wanted */
+	struct event *timeout;  /* curl's */
+	struct event *wanted;   /* looks at models_wanted */
 	struct target *targets; /* [target_count] */
 	size_t target_count;
 	size_t first_round_done;
@@ -92,8 +85,7 @@ static double next_fraction(struct kvw_prober *prober)
 
 static void set_timer(struct event *timer, int64_t ns)
 {
-	struct timeval delay = {.tv_sec = ns / KVW_NS_PER_S,
-		.tv_usec = ns % KVW_NS_PER_S / 1000};
+	struct timeval delay = {.tv_sec = ns / KVW_NS_PER_S, .tv_usec = ns % KVW_NS_PER_S / 1000};
 
 	event_add(timer, &delay);
 }
@@ -192,8 +184,7 @@ static void take_metrics(struct target *target, const struct ask *ask)
 		target->started_s = scrape.started_s;
 	}
 	if (scrape.capacity_known)
-		kvw_fleet_set_capacity(
-			target->worker, scrape.capacity_tokens, scrape.block_size);
+		kvw_fleet_set_capacity(target->worker, scrape.capacity_tokens, scrape.block_size);
 }
 
 static void finish(struct ask *ask, CURLcode code)
@@ -289,8 +280,8 @@ static size_t on_body(char *data, size_t size, size_t count, void *arg)
 static void on_socket_event(evutil_socket_t fd, short what, void *arg)
 {
 	struct kvw_prober *prober = arg;
-	int mask = (what & EV_READ ? CURL_CSELECT_IN : 0) |
-		   (what & EV_WRITE ? CURL_CSELECT_OUT : 0);
+	int mask =
+		(what & EV_READ ? CURL_CSELECT_IN : 0) | (what & EV_WRITE ? CURL_CSELECT_OUT : 0);
 	int running;
 
 	curl_multi_socket_action(prober->multi, (curl_socket_t)fd, mask, &running);
@@ -385,122 +376,41 @@ static void on_wanted(evutil_socket_t fd, short what, void *arg)
 
 /* --- setting up and taking down --- */
 
-/* http://ADDRESS:PORT of where requests go; a scope id's % is escaped as RFC 6874 asks. */
-static enum kvw_err make_origin(const struct kvw_worker *worker, char *out, size_t room)
-{
-	char host[NI_MAXHOST], port[8], escaped[NI_MAXHOST * 3];
-	size_t len = 0;
-
-	if (getnameinfo((const struct sockaddr *)&worker->addr, worker->addr_len, host, sizeof(host),
-		    port, sizeof(port), NI_NUMERICHOST | NI_NUMERICSERV) != 0)
-		return KVW_EINVAL;
-	for (const char *c = host; *c != '\0'; c++) {
-		escaped[len++] = *c;
-		if (*c == '%') {
-			escaped[len++] = '2';
-			escaped[len++] = '5';
-		}
-	}
-	escaped[len] = '\0';
-	snprintf(out, room, worker->addr.ss_family == AF_INET6 ? "http://[%s]:%s" : "http://%s:%s",
-		escaped, port);
-	return KVW_OK;
-}
-
-static enum kvw_err add_header(struct ask *ask, const char *name, const char *value)
-{
-	struct curl_slist *list;
-	char *line;
-
-	if (asprintf(&line, "%s: %s", name, value) < 0)
-		return KVW_ENOMEM;
-	list = curl_slist_append(ask->headers, line);
-	free(line);
-	if (list == NULL)
-		return KVW_ENOMEM;
-	ask->headers = list;
-	return KVW_OK;
-}
-
-static enum kvw_err make_headers(struct ask *ask)
-{
-	const struct kvw_worker *worker = ask->target->worker;
-	enum kvw_err err = add_header(ask, "Host", worker->authority);
-	char *bearer;
-
-	if (err == KVW_OK)
-		err = add_header(ask, "User-Agent", "kvway/" KVW_VERSION);
-	if (err != KVW_OK || worker->api_key[0] == '\0')
-		return err;
-	if (asprintf(&bearer, "Bearer %s", worker->api_key) < 0)
-		return KVW_ENOMEM;
-	err = add_header(ask, "Authorization", bearer);
-	free(bearer);
-	return err;
-}
-
-static enum kvw_err set_options(struct ask *ask, const char *url)
-{
-	CURL *easy = ask->easy;
-	bool ok = curl_easy_setopt(easy, CURLOPT_URL, url) == CURLE_OK &&
-		  curl_easy_setopt(easy, CURLOPT_HTTPHEADER, ask->headers) == CURLE_OK &&
-		  curl_easy_setopt(easy, CURLOPT_PROTOCOLS_STR, "http") == CURLE_OK &&
-		  curl_easy_setopt(easy, CURLOPT_PROXY, "") == CURLE_OK &&
-		  curl_easy_setopt(easy, CURLOPT_NOSIGNAL, 1L) == CURLE_OK &&
-		  curl_easy_setopt(easy, CURLOPT_FOLLOWLOCATION, 0L) == CURLE_OK &&
-		  curl_easy_setopt(easy, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1) ==
-			  CURLE_OK &&
-		  curl_easy_setopt(easy, CURLOPT_FORBID_REUSE, 1L) == CURLE_OK &&
-		  curl_easy_setopt(easy, CURLOPT_FRESH_CONNECT, 1L) == CURLE_OK &&
-		  curl_easy_setopt(easy, CURLOPT_BUFFERSIZE, 16384L) == CURLE_OK &&
-		  curl_easy_setopt(easy, CURLOPT_WRITEFUNCTION, on_body) == CURLE_OK &&
-		  curl_easy_setopt(easy, CURLOPT_WRITEDATA, ask) == CURLE_OK &&
-		  curl_easy_setopt(easy, CURLOPT_ERRORBUFFER, ask->error) == CURLE_OK &&
-		  curl_easy_setopt(easy, CURLOPT_PRIVATE, ask) == CURLE_OK;
-
-	return ok ? KVW_OK : KVW_ENOMEM;
-}
-
-static enum kvw_err init_ask(struct ask *ask, struct target *target, enum ask_kind kind,
-	const char *origin)
+static enum kvw_err init_ask(struct ask *ask, struct target *target, enum ask_kind kind)
 {
 	struct kvw_prober *prober = target->prober;
 	const char *path = kind == ASK_HEALTH   ? prober->fleet->config->health_path
 			   : kind == ASK_MODELS ? "/v1/models"
 						: "/metrics";
 	enum kvw_err err;
-	char *url;
 
 	ask->target = target;
 	ask->kind = kind;
-	ask->easy = curl_easy_init();
-	ask->timer = event_new(prober->base, -1, 0, on_ask_timer, ask);
-	if (ask->easy == NULL || ask->timer == NULL)
-		return KVW_ENOMEM;
-	err = make_headers(ask);
+	err = kvw_probe_request_init(&ask->request, target->worker, path);
 	if (err != KVW_OK)
 		return err;
-	if (asprintf(&url, "%s%s%s", origin, target->worker->path_prefix, path) < 0)
+	ask->easy = ask->request.easy;
+	ask->timer = event_new(prober->base, -1, 0, on_ask_timer, ask);
+	if (ask->timer == NULL ||
+		curl_easy_setopt(ask->easy, CURLOPT_WRITEFUNCTION, on_body) != CURLE_OK ||
+		curl_easy_setopt(ask->easy, CURLOPT_WRITEDATA, ask) != CURLE_OK ||
+		curl_easy_setopt(ask->easy, CURLOPT_ERRORBUFFER, ask->error) != CURLE_OK ||
+		curl_easy_setopt(ask->easy, CURLOPT_PRIVATE, ask) != CURLE_OK)
 		return KVW_ENOMEM;
-	err = set_options(ask, url);
-	free(url);
-	if (err == KVW_OK)
-		set_timer(ask->timer, (int64_t)(target - prober->targets) * STAGGER_NS);
-	return err;
+	set_timer(ask->timer, (int64_t)(target - prober->targets) * STAGGER_NS);
+	return KVW_OK;
 }
 
-static enum kvw_err init_target(struct kvw_prober *prober, struct target *target,
-	struct kvw_worker *worker)
+static enum kvw_err init_target(
+	struct kvw_prober *prober, struct target *target, struct kvw_worker *worker)
 {
-	char origin[NI_MAXHOST * 3 + 32];
-	enum kvw_err err;
+	enum kvw_err err = KVW_OK;
 
 	target->prober = prober;
 	target->worker = worker;
-	err = make_origin(worker, origin, sizeof(origin));
 	for (int kind = 0; kind < ASK_COUNT && err == KVW_OK; kind++)
 		if (kind != ASK_MODELS || !worker->models_given)
-			err = init_ask(&target->asks[kind], target, (enum ask_kind)kind, origin);
+			err = init_ask(&target->asks[kind], target, (enum ask_kind)kind);
 	return err;
 }
 
@@ -524,8 +434,8 @@ static enum kvw_err init_multi(struct kvw_prober *prober)
 	return KVW_OK;
 }
 
-enum kvw_err kvw_prober_create(struct event_base *base, struct kvw_fleet *fleet,
-	struct kvw_prober **out)
+enum kvw_err kvw_prober_create(
+	struct event_base *base, struct kvw_fleet *fleet, struct kvw_prober **out)
 {
 	struct kvw_prober *prober = calloc(1, sizeof(*prober));
 	enum kvw_err err;
@@ -552,11 +462,9 @@ static void finish_ask(struct kvw_prober *prober, struct ask *ask)
 {
 	if (ask->running)
 		curl_multi_remove_handle(prober->multi, ask->easy);
-	if (ask->easy != NULL)
-		curl_easy_cleanup(ask->easy);
+	kvw_probe_request_finish(&ask->request);
 	if (ask->timer != NULL)
 		event_free(ask->timer);
-	curl_slist_free_all(ask->headers);
 	free(ask->body);
 }
 

@@ -83,8 +83,8 @@ static bool take_value(struct cursor *c, struct kvw_slice *value)
 }
 
 /* One label and the comma after it. False at the closing brace or an error; *broken tells. */
-static bool take_label(struct cursor *c, struct kvw_slice *name, struct kvw_slice *value,
-	bool *broken)
+static bool take_label(
+	struct cursor *c, struct kvw_slice *name, struct kvw_slice *value, bool *broken)
 {
 	skip_blanks(c);
 	*broken = false;

@@ -38,8 +38,8 @@ struct kvw_model_names {
 };
 
 /* KVW_EPROTO: not the list that OpenAI defines. KVW_ELIMIT, KVW_ENOMEM. */
-enum kvw_err kvw_scrape_models(const char *text, size_t len, struct kvw_model_names *out)
-	KVW_MUST_CHECK;
+enum kvw_err kvw_scrape_models(
+	const char *text, size_t len, struct kvw_model_names *out) KVW_MUST_CHECK;
 void kvw_model_names_finish(struct kvw_model_names *names);
 
 #endif
