@@ -163,8 +163,8 @@ static char *put_request(char *at, const struct kvw_request_record *r)
 	return at;
 }
 
-size_t kvw_access_line(struct kvw_access_clock *clock, const struct kvw_request_record *r,
-	char *out)
+size_t kvw_access_line(
+	struct kvw_access_clock *clock, const struct kvw_request_record *r, char *out)
 {
 	char *at = PUT(out, "{\"ts\":\"");
 

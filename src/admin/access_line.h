@@ -16,7 +16,7 @@ struct kvw_access_clock {
 };
 
 /* Writes the line to out[KVW_ACCESS_LINE_MAX], its newline included; returns its length. */
-size_t kvw_access_line(struct kvw_access_clock *clock, const struct kvw_request_record *record,
-	char *out);
+size_t kvw_access_line(
+	struct kvw_access_clock *clock, const struct kvw_request_record *record, char *out);
 
 #endif

@@ -36,10 +36,10 @@
 #include "log.h"
 #include "log_ring.h"
 
-#define POLL_MS      50
-#define FLUSH_MS     2000           /* at destroy */
-#define BATCH_BYTES  (256u << 10)   /* at least one whole line */
-#define COMPLAIN_NS  (60 * KVW_NS_PER_S)
+#define POLL_MS     50
+#define FLUSH_MS    2000         /* at destroy */
+#define BATCH_BYTES (256u << 10) /* at least one whole line */
+#define COMPLAIN_NS (60 * KVW_NS_PER_S)
 
 /* One loop's end. */
 struct log_loop {
@@ -52,17 +52,17 @@ struct kvw_access_log {
 	bool on;
 	struct log_loop *loops; /* [loop_count] */
 	size_t loop_count;
-	char *path;             /* NULL: a standard stream */
-	int fd;                 /* the writer's own after start */
-	bool regular;           /* a regular file never blocks for long */
-	bool owned;             /* fd is closed by us */
+	char *path;   /* NULL: a standard stream */
+	int fd;       /* the writer's own after start */
+	bool regular; /* a regular file never blocks for long */
+	bool owned;   /* fd is closed by us */
 	int wake_fd;
 	pthread_t thread;
 	bool started;
 	_Atomic bool stop, reopen;
-	_Atomic uint64_t lost;  /* lines that could not be written; the writer counts */
-	char *batch;            /* [BATCH_BYTES], the writer's */
-	int64_t complained_ns;  /* when the last write error was logged */
+	_Atomic uint64_t lost; /* lines that could not be written; the writer counts */
+	char *batch;           /* [BATCH_BYTES], the writer's */
+	int64_t complained_ns; /* when the last write error was logged */
 };
 
 static void inspect(struct kvw_access_log *log)
@@ -139,8 +139,8 @@ static int await_room(struct kvw_access_log *log, int64_t *deadline_ns)
 	}
 }
 
-static void write_out(struct kvw_access_log *log, const char *data, size_t len,
-	int64_t *deadline_ns)
+static void write_out(
+	struct kvw_access_log *log, const char *data, size_t len, int64_t *deadline_ns)
 {
 	while (len > 0) {
 		int error = log->regular ? 0 : await_room(log, deadline_ns);
@@ -311,8 +311,8 @@ void kvw_access_log_destroy(struct kvw_access_log *log)
 	free(log);
 }
 
-void kvw_access_log_write(struct kvw_access_log *log, size_t loop_index,
-	const struct kvw_request_record *record)
+void kvw_access_log_write(
+	struct kvw_access_log *log, size_t loop_index, const struct kvw_request_record *record)
 {
 	char line[KVW_ACCESS_LINE_MAX];
 	struct log_loop *loop;

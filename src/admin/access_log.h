@@ -1,5 +1,5 @@
 /*
- * access_log.h - one JSON line per request, written by a thread of its own (D22).
+ * access_log.h - one JSON line per request, written by a thread of its own.
  *
  * Loops format into a bounded ring each (single producer, single consumer); the writer thread
  * empties them. A line that does not fit is dropped and counted. No prompt, no header but the

@@ -65,11 +65,11 @@ static void send_error(struct evhttp_request *request, int status, const char *m
 {
 	struct evbuffer *body = evhttp_request_get_output_buffer(request);
 
-	evhttp_add_header(evhttp_request_get_output_headers(request), "Content-Type",
-		"application/json");
+	evhttp_add_header(
+		evhttp_request_get_output_headers(request), "Content-Type", "application/json");
 	if (evhttp_request_get_command(request) != EVHTTP_REQ_HEAD)
-		evbuffer_add_printf(body, "{\"error\":{\"message\":\"%s\",\"code\":%d}}\n", message,
-			status);
+		evbuffer_add_printf(
+			body, "{\"error\":{\"message\":\"%s\",\"code\":%d}}\n", message, status);
 	evhttp_send_reply(request, status, NULL, NULL);
 }
 
@@ -197,9 +197,9 @@ static enum kvw_err open_server(struct kvw_admin *admin, FILE *errors)
 	evhttp_set_max_body_size(admin->http, BODY_BYTES_MAX);
 	evhttp_set_timeout(admin->http, IDLE_S);
 	evhttp_set_default_content_type(admin->http, NULL);
-	evhttp_set_allowed_methods(admin->http,
-		EVHTTP_REQ_GET | EVHTTP_REQ_HEAD | EVHTTP_REQ_POST | EVHTTP_REQ_PUT |
-			EVHTTP_REQ_DELETE | EVHTTP_REQ_OPTIONS | EVHTTP_REQ_PATCH);
+	evhttp_set_allowed_methods(admin->http, EVHTTP_REQ_GET | EVHTTP_REQ_HEAD | EVHTTP_REQ_POST |
+							EVHTTP_REQ_PUT | EVHTTP_REQ_DELETE |
+							EVHTTP_REQ_OPTIONS | EVHTTP_REQ_PATCH);
 	evhttp_set_gencb(admin->http, on_request, admin);
 	errno = 0;
 	bound = evhttp_bind_socket_with_handle(admin->http, host, port);
@@ -245,8 +245,8 @@ static enum kvw_err start_thread(struct kvw_admin *admin, FILE *errors)
 	return KVW_OK;
 }
 
-enum kvw_err kvw_admin_start(const struct kvw_admin_deps *deps, FILE *errors,
-	struct kvw_admin **out)
+enum kvw_err kvw_admin_start(
+	const struct kvw_admin_deps *deps, FILE *errors, struct kvw_admin **out)
 {
 	struct kvw_metrics_sources sources = {
 		.loop_turn_ns = deps->loop_turn_ns,

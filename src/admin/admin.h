@@ -1,7 +1,7 @@
 /*
  * admin.h - the control thread: admin address, probes, and the answers given on both ports.
  *
- * It has an event base of its own, so /health answers under any load of the loops (D18).
+ * It has an event base of its own, so /health answers under any load of the loops.
  */
 #ifndef KVW_ADMIN_H
 #define KVW_ADMIN_H

@@ -39,8 +39,8 @@ static size_t oldest_turn(const struct kvw_admin_deps *deps, int64_t now_ns, int
 	return oldest;
 }
 
-static int answer_health(const struct kvw_answer_state *state, int64_t now_ns,
-	struct kvw_page *text)
+static int answer_health(
+	const struct kvw_answer_state *state, int64_t now_ns, struct kvw_page *text)
 {
 	int64_t age_ns;
 	size_t loop = oldest_turn(state->deps, now_ns, &age_ns);
@@ -120,8 +120,8 @@ static int answer_models(const struct kvw_answer_state *state, struct kvw_page *
 	return 200;
 }
 
-enum kvw_err kvw_answer(const struct kvw_answer_state *state, struct kvw_slice path,
-	int64_t now_ns, struct kvw_local_answer *out)
+enum kvw_err kvw_answer(const struct kvw_answer_state *state, struct kvw_slice path, int64_t now_ns,
+	struct kvw_local_answer *out)
 {
 	struct kvw_local_answer answer = {.status = 200, .content_type = json_type};
 	struct kvw_page text = {0};

@@ -63,8 +63,8 @@ void kvw_collect_decisions(struct kvw_collect *collect)
 		{"reason", {NULL, 0}}};
 
 	for (size_t i = 0; i < KVW_REASON_COUNT; i++) {
-		size_t offset = offsetof(struct kvw_metrics_shard, reasons) +
-				i * sizeof(_Atomic uint64_t);
+		size_t offset =
+			offsetof(struct kvw_metrics_shard, reasons) + i * sizeof(_Atomic uint64_t);
 
 		labels[1].value = kvw_slice_of(kvw_reason_name((enum kvw_reason)i));
 		kvw_sample_u64(collect, labels, 2, kvw_shards_sum(collect->metrics, offset));
@@ -77,9 +77,9 @@ void kvw_collect_incoming(struct kvw_collect *collect)
 	struct kvw_label label = {"model", {NULL, 0}};
 
 	for (size_t slot = 0; slot < KVW_MODEL_SLOTS; slot++) {
-		uint64_t n = kvw_shards_sum(collect->metrics,
-			offsetof(struct kvw_metrics_shard, incoming) +
-				slot * sizeof(_Atomic uint64_t));
+		uint64_t n = kvw_shards_sum(
+			collect->metrics, offsetof(struct kvw_metrics_shard, incoming) +
+						  slot * sizeof(_Atomic uint64_t));
 
 		label.value = kvw_model_label(collect->metrics, slot);
 		if (kvw_slice_equal(label.value, KVW_SLICE("other")) && slot != KVW_MODEL_OTHER) {
@@ -102,8 +102,8 @@ static const char *const end_names[KVW_END_COUNT] = {
 };
 
 /* Requests of one worker on one route, over all shards. */
-static void requests_of(struct kvw_collect *collect, size_t slot, size_t api,
-	uint64_t (*sums)[KVW_STATUS_SLOTS])
+static void requests_of(
+	struct kvw_collect *collect, size_t slot, size_t api, uint64_t (*sums)[KVW_STATUS_SLOTS])
 {
 	const struct kvw_metrics *metrics = collect->metrics;
 
@@ -123,8 +123,8 @@ static void requests_of(struct kvw_collect *collect, size_t slot, size_t api,
 
 void kvw_collect_requests(struct kvw_collect *collect)
 {
-	struct kvw_label labels[4] = {
-		{"route", {NULL, 0}}, {"worker", {NULL, 0}}, {"status", {NULL, 0}}, {"end", {NULL, 0}}};
+	struct kvw_label labels[4] = {{"route", {NULL, 0}}, {"worker", {NULL, 0}},
+		{"status", {NULL, 0}}, {"end", {NULL, 0}}};
 
 	for (size_t at = 0; at < collect->metrics->worker_slots * KVW_API_COUNT; at++) {
 		uint64_t sums[KVW_END_COUNT][KVW_STATUS_SLOTS] = {{0}};
@@ -185,8 +185,8 @@ struct server_sum {
 	struct kvw_histogram_sum latency[2];
 };
 
-static void add_server(const struct kvw_metrics *metrics, size_t slot, size_t model,
-	struct server_sum *sum)
+static void add_server(
+	const struct kvw_metrics *metrics, size_t slot, size_t model, struct server_sum *sum)
 {
 	for (size_t i = 0; i < metrics->loops; i++) {
 		const struct kvw_server_cell *cell = atomic_load_explicit(
@@ -210,8 +210,8 @@ static void add_server(const struct kvw_metrics *metrics, size_t slot, size_t mo
 
 /* Writes what the metric at hand shows of one worker and model. labels has server and model set
  * and room for one more. */
-typedef void server_writer(struct kvw_collect *collect, struct kvw_label *labels,
-	const struct server_sum *sum);
+typedef void server_writer(
+	struct kvw_collect *collect, struct kvw_label *labels, const struct server_sum *sum);
 
 /* Model slots whose name is not known yet are folded into "other": one series per label set. */
 static void each_server(struct kvw_collect *collect, server_writer *write)
@@ -238,8 +238,8 @@ static void each_server(struct kvw_collect *collect, server_writer *write)
 	}
 }
 
-static void write_tokens(struct kvw_collect *collect, struct kvw_label *labels,
-	const struct server_sum *sum)
+static void write_tokens(
+	struct kvw_collect *collect, struct kvw_label *labels, const struct server_sum *sum)
 {
 	uint64_t n = collect->arg == KVW_OF_INPUT ? sum->input_tokens : sum->output_tokens;
 
@@ -252,8 +252,8 @@ void kvw_collect_server_tokens(struct kvw_collect *collect)
 	each_server(collect, write_tokens);
 }
 
-static void write_errors(struct kvw_collect *collect, struct kvw_label *labels,
-	const struct server_sum *sum)
+static void write_errors(
+	struct kvw_collect *collect, struct kvw_label *labels, const struct server_sum *sum)
 {
 	static const char *const names[KVW_ERROR_COUNT] = {
 		[KVW_ERROR_HTTP_4XX] = "http_4xx",
@@ -276,8 +276,8 @@ void kvw_collect_server_errors(struct kvw_collect *collect)
 	each_server(collect, write_errors);
 }
 
-static void write_latency(struct kvw_collect *collect, struct kvw_label *labels,
-	const struct server_sum *sum)
+static void write_latency(
+	struct kvw_collect *collect, struct kvw_label *labels, const struct server_sum *sum)
 {
 	labels[2].name = "status";
 	for (size_t failed = 0; failed < 2; failed++) {

@@ -50,8 +50,8 @@ static double mean_latency_on(const struct kvw_metrics *metrics, size_t slot, in
 	return (double)delta.latency_ns / 1e9 / (double)delta.finished;
 }
 
-static double worker_value(const struct kvw_collect *collect, size_t slot,
-	struct kvw_worker *worker)
+static double worker_value(
+	const struct kvw_collect *collect, size_t slot, struct kvw_worker *worker)
 {
 	switch ((enum kvw_collect_of)collect->arg) {
 	case KVW_OF_RUNNING:
@@ -92,8 +92,8 @@ void kvw_collect_worker(struct kvw_collect *collect)
 
 	for (size_t i = 0; i < fleet->count; i++) {
 		label.value = kvw_slice_of(fleet->workers[i]->url);
-		kvw_sample_double(collect, &label, 1,
-			worker_value(collect, i + 1, fleet->workers[i]));
+		kvw_sample_double(
+			collect, &label, 1, worker_value(collect, i + 1, fleet->workers[i]));
 	}
 }
 
@@ -147,8 +147,7 @@ void kvw_collect_loop_age(struct kvw_collect *collect)
 		if (turn_ns == 0)
 			continue;
 		label.value.len = kvw_decimal(number, i);
-		kvw_sample_double(
-			collect, &label, 1, age_ns < 0 ? 0 : (double)age_ns / 1e9);
+		kvw_sample_double(collect, &label, 1, age_ns < 0 ? 0 : (double)age_ns / 1e9);
 	}
 }
 

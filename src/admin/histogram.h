@@ -43,12 +43,12 @@ void kvw_histogram_collect(const struct kvw_histogram *histogram, struct kvw_his
 /* Adds to an atomic that only the calling thread writes: a plain add, without a lock prefix. */
 static inline void kvw_bump(_Atomic uint64_t *value, uint64_t n)
 {
-	atomic_store_explicit(value, atomic_load_explicit(value, memory_order_relaxed) + n,
-		memory_order_relaxed);
+	atomic_store_explicit(
+		value, atomic_load_explicit(value, memory_order_relaxed) + n, memory_order_relaxed);
 }
 
-static inline void kvw_histogram_observe(struct kvw_histogram *histogram,
-	const struct kvw_bounds *bounds, int64_t ns)
+static inline void kvw_histogram_observe(
+	struct kvw_histogram *histogram, const struct kvw_bounds *bounds, int64_t ns)
 {
 	uint64_t value = ns < 0 ? 0 : (uint64_t)ns;
 	size_t i = bounds->first[value == 0 ? 0 : 64 - __builtin_clzll(value)];

@@ -98,8 +98,8 @@ static enum kvw_err shard_init(struct kvw_metrics_shard *shard,
 	return KVW_OK;
 }
 
-enum kvw_err kvw_metrics_create(size_t loops, const struct kvw_fleet *fleet,
-	struct kvw_metrics **out)
+enum kvw_err kvw_metrics_create(
+	size_t loops, const struct kvw_fleet *fleet, struct kvw_metrics **out)
 {
 	struct kvw_metrics *metrics = calloc(1, sizeof(*metrics));
 
@@ -121,7 +121,8 @@ enum kvw_err kvw_metrics_create(size_t loops, const struct kvw_fleet *fleet,
 	for (size_t i = 0; i < loops; i++) {
 		metrics->shards[i] = (struct kvw_metrics_shard){0};
 		metrics->loops = i + 1;
-		if (shard_init(&metrics->shards[i], &metrics->bounds, metrics->worker_slots) != KVW_OK)
+		if (shard_init(&metrics->shards[i], &metrics->bounds, metrics->worker_slots) !=
+			KVW_OK)
 			goto fail;
 	}
 	*out = metrics;
@@ -187,8 +188,8 @@ void kvw_metrics_decoding(struct kvw_metrics_shard *shard, uint32_t worker_id, i
 }
 
 /* Published with release: a reader that sees the pointer sees the zeroed cell. */
-static struct kvw_request_cell *request_cell(struct kvw_metrics_shard *shard, size_t slot,
-	enum kvw_api api)
+static struct kvw_request_cell *request_cell(
+	struct kvw_metrics_shard *shard, size_t slot, enum kvw_api api)
 {
 	struct kvw_request_cell *_Atomic *place = &shard->request_cells[slot * KVW_API_COUNT + api];
 	struct kvw_request_cell *cell = atomic_load_explicit(place, memory_order_relaxed);
@@ -202,10 +203,11 @@ static struct kvw_request_cell *request_cell(struct kvw_metrics_shard *shard, si
 	return cell;
 }
 
-static struct kvw_server_cell *server_cell(struct kvw_metrics_shard *shard, size_t slot,
-	size_t model)
+static struct kvw_server_cell *server_cell(
+	struct kvw_metrics_shard *shard, size_t slot, size_t model)
 {
-	struct kvw_server_cell *_Atomic *place = &shard->server_cells[slot * KVW_MODEL_SLOTS + model];
+	struct kvw_server_cell *_Atomic *place =
+		&shard->server_cells[slot * KVW_MODEL_SLOTS + model];
 	struct kvw_server_cell *cell = atomic_load_explicit(place, memory_order_relaxed);
 
 	if (cell != NULL)
@@ -281,8 +283,8 @@ static void record_tokens(struct kvw_metrics_shard *shard, const struct kvw_requ
 }
 
 /* A request that was forwarded: how long it took, and why it went where it went. */
-static void record_forwarded(struct kvw_metrics_shard *shard,
-	const struct kvw_request_record *record, size_t slot)
+static void record_forwarded(
+	struct kvw_metrics_shard *shard, const struct kvw_request_record *record, size_t slot)
 {
 	struct kvw_route_histograms *route = &shard->routes[record->api];
 	const struct kvw_metric_bounds *bounds = shard->bounds;
@@ -301,8 +303,8 @@ static void record_forwarded(struct kvw_metrics_shard *shard,
 void kvw_metrics_record(struct kvw_metrics_shard *shard, const struct kvw_request_record *record)
 {
 	size_t slot = worker_slot(shard, record->worker_id);
-	size_t model = record->model_label <= KVW_MODELS_NAMED ? record->model_label
-								: KVW_MODEL_OTHER;
+	size_t model =
+		record->model_label <= KVW_MODELS_NAMED ? record->model_label : KVW_MODEL_OTHER;
 	struct kvw_request_cell *cell = request_cell(shard, slot, record->api);
 
 	kvw_bump(&cell->count[record->end][status_slot(record->status)], 1);

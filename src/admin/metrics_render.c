@@ -38,16 +38,16 @@ void kvw_sample(struct kvw_collect *collect, const char *suffix, const struct kv
 	kvw_page_string(text, count > 0 ? "} " : " ");
 }
 
-void kvw_sample_u64(struct kvw_collect *collect, const struct kvw_label *labels, size_t count,
-	uint64_t value)
+void kvw_sample_u64(
+	struct kvw_collect *collect, const struct kvw_label *labels, size_t count, uint64_t value)
 {
 	kvw_sample(collect, "", labels, count);
 	kvw_page_u64(collect->text, value);
 	kvw_page_put(collect->text, "\n", 1);
 }
 
-void kvw_sample_double(struct kvw_collect *collect, const struct kvw_label *labels, size_t count,
-	double value)
+void kvw_sample_double(
+	struct kvw_collect *collect, const struct kvw_label *labels, size_t count, double value)
 {
 	kvw_sample(collect, "", labels, count);
 	kvw_page_double(collect->text, value);
@@ -65,7 +65,8 @@ void kvw_sample_histogram(struct kvw_collect *collect, const struct kvw_label *l
 	for (size_t i = 0; i < count; i++)
 		all[i] = labels[i];
 	for (size_t i = 0; i <= bounds->count; i++) {
-		snprintf(le, sizeof(le), "%.9g", i < bounds->count ? (double)bounds->ns[i] / 1e9 : 0);
+		snprintf(le, sizeof(le), "%.9g",
+			i < bounds->count ? (double)bounds->ns[i] / 1e9 : 0);
 		all[count].name = "le";
 		all[count].value = kvw_slice_of(i < bounds->count ? le : "+Inf");
 		cumulative += sum->buckets[i];
@@ -97,8 +98,7 @@ uint64_t kvw_shards_sum(const struct kvw_metrics *metrics, size_t offset)
 
 struct kvw_slice kvw_worker_label(const struct kvw_metrics *metrics, size_t slot)
 {
-	return slot == 0 ? KVW_SLICE("none")
-			 : kvw_slice_of(metrics->fleet->workers[slot - 1]->url);
+	return slot == 0 ? KVW_SLICE("none") : kvw_slice_of(metrics->fleet->workers[slot - 1]->url);
 }
 
 struct kvw_slice kvw_model_label(const struct kvw_metrics *metrics, size_t slot)
@@ -145,8 +145,8 @@ static void write_head(struct kvw_page *out, const struct kvw_metric_info *info)
 	kvw_page_put(out, "\n", 1);
 }
 
-enum kvw_err kvw_metrics_render(struct kvw_metrics *metrics, int64_t now_ns, char **text,
-	size_t *len)
+enum kvw_err kvw_metrics_render(
+	struct kvw_metrics *metrics, int64_t now_ns, char **text, size_t *len)
 {
 	struct kvw_page out = {0};
 	struct kvw_collect collect = {.metrics = metrics, .text = &out, .now_ns = now_ns};

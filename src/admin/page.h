@@ -24,8 +24,8 @@ void kvw_page_put(struct kvw_page *page, const char *data, size_t len);
 void kvw_page_string(struct kvw_page *page, const char *string);
 void kvw_page_u64(struct kvw_page *page, uint64_t value);
 void kvw_page_i64(struct kvw_page *page, int64_t value);
-void kvw_page_double(struct kvw_page *page, double value); /* 15 digits; +Inf, -Inf, NaN */
-void kvw_page_seconds(struct kvw_page *page, int64_t ns);  /* exact, for example 1.25 */
+void kvw_page_double(struct kvw_page *page, double value);          /* 15 digits; +Inf, -Inf, NaN */
+void kvw_page_seconds(struct kvw_page *page, int64_t ns);           /* exact, for example 1.25 */
 void kvw_page_json(struct kvw_page *page, struct kvw_slice value);  /* with its quotes */
 void kvw_page_label(struct kvw_page *page, struct kvw_slice value); /* inside its quotes */
 
