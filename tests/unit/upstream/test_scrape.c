@@ -90,8 +90,8 @@ START_TEST(capacity_that_is_not_told_is_unknown)
 		"# vllm:cache_config_info{block_size=\"16\",num_gpu_blocks=\"100\"} 1.0\n",
 		"vllm:cache_config_info_x{block_size=\"16\",num_gpu_blocks=\"100\"} 1.0\n",
 		/* one of two engines does not know yet */
-		"vllm:cache_config_info{engine=\"0\",block_size=\"16\",num_gpu_blocks=\"100\"} 1\n"
-		"vllm:cache_config_info{engine=\"1\",block_size=\"16\",num_gpu_blocks=\"None\"} 1\n",
+		("vllm:cache_config_info{engine=\"0\",block_size=\"16\",num_gpu_blocks=\"100\"} 1\n"
+		 "vllm:cache_config_info{engine=\"1\",block_size=\"16\",num_gpu_blocks=\"None\"} 1\n"),
 	};
 
 	for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
