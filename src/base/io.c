@@ -1,7 +1,92 @@
-/* io.c - closing a socket, politely or with a reset. */
+/* io.c - see io.h. */
 #include "io.h"
 
+#include <string.h>
+#include <sys/epoll.h>
 #include <sys/socket.h>
+
+/* Taken from the kernel at once; more wait for the next turn. */
+#define EVENTS_AT_ONCE 256
+
+enum kvw_err kvw_io_set_init(struct kvw_io_set *set)
+{
+	TAILQ_INIT(&set->again);
+	set->again_count = 0;
+	set->fd = epoll_create1(EPOLL_CLOEXEC);
+	return set->fd < 0 ? KVW_EIO : KVW_OK;
+}
+
+void kvw_io_set_finish(struct kvw_io_set *set)
+{
+	if (set->fd >= 0)
+		close(set->fd);
+	set->fd = -1;
+}
+
+enum kvw_err kvw_io_open(struct kvw_io *io, struct kvw_io_set *set, int fd, kvw_io_fn on_event)
+{
+	struct epoll_event event = {
+		.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET, .data.ptr = io};
+
+	memset(io, 0, sizeof(*io));
+	io->fd = -1;
+	if (epoll_ctl(set->fd, EPOLL_CTL_ADD, fd, &event) != 0)
+		return KVW_EIO;
+	io->fd = fd;
+	io->set = set;
+	io->on_event = on_event;
+	return KVW_OK;
+}
+
+static void note(struct kvw_io *io, unsigned events)
+{
+	if (events & EPOLLIN)
+		io->readable = true;
+	if (events & EPOLLOUT)
+		io->writable = true;
+	if (events & EPOLLRDHUP)
+		io->peer_closed = io->readable = true;
+	if (events & (EPOLLERR | EPOLLHUP))
+		io->broken = io->readable = io->writable = true;
+}
+
+/* As many as are queued now; those queued meanwhile wait for the next turn. */
+static void run_queued(struct kvw_io_set *set)
+{
+	for (size_t n = set->again_count; n > 0 && !TAILQ_EMPTY(&set->again); n--) {
+		struct kvw_io *io = TAILQ_FIRST(&set->again);
+
+		TAILQ_REMOVE(&set->again, io, again_entry);
+		set->again_count--;
+		io->again = false;
+		io->on_event(io);
+	}
+}
+
+void kvw_io_set_dispatch(struct kvw_io_set *set)
+{
+	struct epoll_event events[EVENTS_AT_ONCE];
+	int count = epoll_wait(set->fd, events, EVENTS_AT_ONCE, 0);
+
+	for (int i = 0; i < count; i++) {
+		struct kvw_io *io = events[i].data.ptr;
+
+		if (io->fd < 0)
+			continue; /* closed by one before it */
+		note(io, events[i].events);
+		io->on_event(io);
+	}
+	run_queued(set);
+}
+
+void kvw_io_again(struct kvw_io *io)
+{
+	if (io->again || io->fd < 0)
+		return;
+	io->again = true;
+	io->set->again_count++;
+	TAILQ_INSERT_TAIL(&io->set->again, io, again_entry);
+}
 
 void kvw_io_close(struct kvw_io *io, bool reset)
 {
@@ -14,7 +99,12 @@ void kvw_io_close(struct kvw_io *io, bool reset)
 	}
 	if (io->ops != NULL)
 		io->ops->close(io);
-	(void)close(io->fd);
+	if (io->again) {
+		TAILQ_REMOVE(&io->set->again, io, again_entry);
+		io->set->again_count--;
+		io->again = false;
+	}
+	(void)close(io->fd); /* leaves the epoll set too */
 	io->fd = -1;
 	io->readable = io->writable = false;
 }

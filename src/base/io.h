@@ -1,23 +1,38 @@
 /*
- * io.h - a non-blocking socket with what epoll has told about it.
+ * io.h - non-blocking sockets, registered once, and what the kernel has told about them.
  *
- * Every socket is registered once, edge-triggered for reading, writing and closing, and stays so
- * until it is closed: no system call to start or stop listening. The price is that we must remember
- * the edges: `readable` and `writable` stay true until a call says EAGAIN (or a read comes back
- * short), `peer_closed` stays true for ever.
+ * Every socket is registered edge-triggered for reading, writing and closing when it is made, and
+ * stays so until it is closed: no system call to start or stop listening. The price is that we must
+ * remember the edges: `readable` and `writable` stay true until a call says EAGAIN (or a read comes
+ * back short), `peer_closed` and `broken` stay true for ever.
+ *
+ * The sockets of a loop sit in an epoll set of its own, whose descriptor is one event of the loop's
+ * libevent base. Why not one libevent event per socket: libevent reports an error or hang-up as
+ * "readable and writable", which is what an ordinary arrival of bytes looks like too. Under edge
+ * triggering bytes followed by a reset are one edge; without knowing of the reset, a short read would
+ * be taken for the end of what there is, and the peer's death go unnoticed until a timeout.
  *
  * A transport other than plain TCP (TLS) sets ops; errors and EAGAIN are told the same way.
+ *
+ * Threads: a set and its sockets belong to one loop.
  */
 #ifndef KVW_IO_H
 #define KVW_IO_H
 
 #include <errno.h>
 #include <stdbool.h>
+#include <sys/queue.h>
 #include <sys/types.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include "kvway/err.h"
+
 struct kvw_io;
+struct kvw_io_set;
+
+/* Something changed; the flags say what. */
+typedef void (*kvw_io_fn)(struct kvw_io *io);
 
 /* Like readv(2) and writev(2): -1 with errno EAGAIN when nothing can be done now. */
 struct kvw_io_ops {
@@ -26,13 +41,51 @@ struct kvw_io_ops {
 	void (*close)(struct kvw_io *io); /* frees `state`; the descriptor is closed by the caller */
 };
 
+/* One socket. Embedded in what owns it, whose memory must outlive the loop's turn. */
 struct kvw_io {
 	int fd;                       /* -1: closed */
 	bool readable, writable;      /* no EAGAIN since the last edge */
-	bool peer_closed;             /* the peer will send no more (FIN seen by epoll) */
+	bool peer_closed;             /* the peer will send no more (FIN) */
+	bool broken;                  /* reset, or closed both ways */
+	bool again;                   /* queued by kvw_io_again */
+	kvw_io_fn on_event;
+	struct kvw_io_set *set;
+	TAILQ_ENTRY(kvw_io) again_entry;
 	const struct kvw_io_ops *ops; /* NULL: plain */
 	void *state;                  /* of ops */
 };
+
+TAILQ_HEAD(kvw_io_list, kvw_io);
+
+/* All sockets of one loop. */
+struct kvw_io_set {
+	int fd; /* of epoll: readable when any socket has an event */
+	struct kvw_io_list again;
+	size_t again_count;
+};
+
+enum kvw_err kvw_io_set_init(struct kvw_io_set *set) KVW_MUST_CHECK;
+void kvw_io_set_finish(struct kvw_io_set *set);
+
+/* Calls on_event of every socket with news, then of those queued before this call. Callbacks may close
+ * any socket; memory may be freed only after this has returned. */
+void kvw_io_set_dispatch(struct kvw_io_set *set);
+
+/* True if kvw_io_again was called and dispatch has not been since: do not sleep. */
+static inline bool kvw_io_set_busy(const struct kvw_io_set *set)
+{
+	return !TAILQ_EMPTY(&set->again);
+}
+
+/* Registers fd (non-blocking) in io and takes it; on failure it is still the caller's. */
+enum kvw_err kvw_io_open(struct kvw_io *io, struct kvw_io_set *set, int fd, kvw_io_fn on_event)
+	KVW_MUST_CHECK;
+
+/* on_event is called once more at the next dispatch, after the others had their turn. */
+void kvw_io_again(struct kvw_io *io);
+
+/* Closes; the second time does nothing. reset: send RST, so that the peer sees a broken message. */
+void kvw_io_close(struct kvw_io *io, bool reset);
 
 /* Reads once. A short read means that the socket is drained, unless the peer has closed. */
 static inline ssize_t kvw_io_readv(struct kvw_io *io, const struct iovec *iov, int count,
@@ -46,7 +99,7 @@ static inline ssize_t kvw_io_readv(struct kvw_io *io, const struct iovec *iov, i
 	if (n < 0) {
 		if (errno == EAGAIN)
 			io->readable = false;
-	} else if ((size_t)n < wanted && !io->peer_closed && io->ops == NULL) {
+	} else if ((size_t)n < wanted && !io->peer_closed && !io->broken && io->ops == NULL) {
 		io->readable = false;
 	}
 	return n;
@@ -63,8 +116,5 @@ static inline ssize_t kvw_io_writev(struct kvw_io *io, const struct iovec *iov, 
 		io->writable = false;
 	return n;
 }
-
-/* Closes; the second time does nothing. reset: send RST, so that the peer sees a broken message. */
-void kvw_io_close(struct kvw_io *io, bool reset);
 
 #endif

@@ -4,13 +4,12 @@
  * Reading goes into the tail of a chain and, in the same system call, into spare blocks of the loop,
  * so that one readv takes a small request into a small block and a large one at full speed.
  * While an exchange has its whole request nothing is read: what a client pipelines waits in the
- * kernel. Its leaving is noticed all the same, by the close edge or, for a reset, by a peek.
+ * kernel. Its leaving is noticed all the same, by the edges that tell of a close or a reset.
  */
 #include "client.h"
 
 #include <arpa/inet.h>
 #include <assert.h>
-#include <event2/event.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -25,7 +24,7 @@
 
 static void client_timeout(struct kvw_timer *timer, int64_t now_ns);
 static void client_write_timeout(struct kvw_timer *timer, int64_t now_ns);
-static void client_event(evutil_socket_t fd, short what, void *arg);
+static void client_event(struct kvw_io *io);
 
 static void format_address(char *text, size_t size, const struct sockaddr *peer)
 {
@@ -43,17 +42,13 @@ void kvw_client_create_take(struct kvw_loop *loop, int fd, const struct sockaddr
 {
 	struct kvw_client *client = calloc(1, sizeof(*client));
 
-	if (client == NULL || event_assign(&client->event, loop->base, fd,
-				      EV_READ | EV_WRITE | EV_CLOSED | EV_ET | EV_PERSIST,
-				      client_event, client) != 0 ||
-		event_add(&client->event, NULL) != 0) {
+	if (client == NULL || kvw_io_open(&client->io, &loop->sockets, fd, client_event) != KVW_OK) {
 		free(client);
 		close(fd);
 		kvw_proxy_connection_release(loop->proxy);
 		kvw_metrics_add(loop->metrics, KVW_COUNT_CONNECTIONS_REFUSED, 1);
 		return;
 	}
-	client->io.fd = fd;
 	client->io.writable = true;
 	client->loop = loop;
 	client->timer.fn = client_timeout;
@@ -76,16 +71,12 @@ void kvw_client_close(struct kvw_client *client, bool reset)
 	client->dead = true;
 	kvw_timer_clear(&loop->timers, &client->timer);
 	kvw_timer_clear(&loop->timers, &client->write_timer);
-	(void)event_del(&client->event);
 	kvw_io_close(&client->io, reset);
 	kvw_metrics_gauge(loop->metrics, KVW_GAUGE_PENDING_BYTES, -(int64_t)client->out.bytes);
 	kvw_chain_clear(&client->in, &loop->blocks);
 	kvw_chain_clear(&client->out, &loop->blocks);
 	if (client->exchange != NULL)
 		kvw_exchange_client_gone(client->exchange);
-	if (client->resume_queued)
-		TAILQ_REMOVE(&loop->resume, client, resume_entry);
-	client->resume_queued = false;
 	TAILQ_REMOVE(&loop->clients, client, entry);
 	TAILQ_INSERT_TAIL(&loop->dead, client, entry);
 	loop->client_count--;
@@ -104,7 +95,7 @@ static void client_finish(struct kvw_client *client, bool unread)
 	client->lingering = true;
 	kvw_chain_clear(&client->in, &client->loop->blocks);
 	kvw_loop_timer(client->loop, &client->timer, KVW_TIMER_LINGER, LINGER_MS);
-	kvw_client_resume(client);
+	kvw_io_again(&client->io);
 }
 
 void kvw_client_answered(struct kvw_client *client)
@@ -424,23 +415,15 @@ static void client_read(struct kvw_client *client)
 		client_advance_head(client);
 }
 
-/* With its request complete: has the client gone? */
-static void client_check_gone(struct kvw_client *client, bool told_readable)
+/* With its request complete: has the client gone? A reset always means that, a FIN as configured. */
+static bool client_gone(const struct kvw_client *client)
 {
-	bool abort_on_fin = client->loop->config->half_close == KVW_HALF_CLOSE_ABORT;
-	char byte;
-
-	if (client->io.peer_closed && abort_on_fin) {
-		kvw_client_close(client, false);
-		return;
-	}
-	if (!told_readable || client->io.ops != NULL)
-		return;
-	if (recv(client->io.fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) < 0 && errno != EAGAIN)
-		kvw_client_close(client, false);
+	return client->exchange != NULL && client->exchange->body.done &&
+		(client->io.broken || (client->io.peer_closed &&
+					      client->loop->config->half_close == KVW_HALF_CLOSE_ABORT));
 }
 
-void kvw_client_run(struct kvw_client *client)
+static void client_run(struct kvw_client *client)
 {
 	if (client->exchange == NULL && client->in.bytes > 0 && !client->lingering &&
 		!client->close_after_flush)
@@ -454,37 +437,20 @@ void kvw_client_run(struct kvw_client *client)
 			client_read(client);
 	}
 	if (!client->dead && client->io.readable)
-		kvw_client_resume(client);
+		kvw_io_again(&client->io);
 }
 
-static void client_event(evutil_socket_t fd, short what, void *arg)
+static void client_event(struct kvw_io *io)
 {
-	struct kvw_client *client = arg;
+	struct kvw_client *client = (struct kvw_client *)io;
 
-	(void)fd;
-	if (client->dead)
-		return;
 	client->loop->now_ns = kvw_clock_ns();
-	if (what & EV_READ)
-		client->io.readable = true;
-	if (what & EV_WRITE)
-		client->io.writable = true;
-	if (what & EV_CLOSED)
-		client->io.peer_closed = client->io.readable = true;
 	if (client->out.bytes > 0 && client->io.writable)
 		client_flush(client);
-	kvw_client_run(client);
-	if (!client->dead && client->exchange != NULL && (what & (EV_READ | EV_CLOSED)) &&
-		client->exchange->body.done)
-		client_check_gone(client, client->io.readable);
-}
-
-void kvw_client_resume(struct kvw_client *client)
-{
-	if (client->resume_queued || client->dead)
-		return;
-	client->resume_queued = true;
-	TAILQ_INSERT_TAIL(&client->loop->resume, client, resume_entry);
+	if (!client->dead)
+		client_run(client);
+	if (!client->dead && client_gone(client))
+		kvw_client_close(client, false);
 }
 
 void kvw_client_exchange_ended(struct kvw_client *client)
@@ -506,7 +472,7 @@ void kvw_client_exchange_ended(struct kvw_client *client)
 		return;
 	}
 	if (client->in.bytes > 0 || client->io.readable)
-		kvw_client_resume(client);
+		kvw_io_again(&client->io);
 	kvw_loop_timer(loop, &client->timer, KVW_TIMER_CLIENT_IDLE,
 		loop->config->timeout_client_idle_ms);
 }

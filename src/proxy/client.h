@@ -9,11 +9,9 @@
 
 /* Owned by its loop. Idle it holds no buffer. */
 struct kvw_client {
-	struct kvw_io io;
-	struct event event;
+	struct kvw_io io;                     /* first: the socket's callback gets the client by it */
 	struct kvw_loop *loop;
 	TAILQ_ENTRY(kvw_client) entry;        /* loop->clients or loop->dead */
-	TAILQ_ENTRY(kvw_client) resume_entry; /* loop->resume */
 	struct kvw_timer timer;               /* idle, head, body, linger */
 	struct kvw_timer write_timer;         /* the client takes nothing */
 	struct kvw_chain in;                  /* received, not yet part of an exchange */
@@ -22,7 +20,6 @@ struct kvw_client {
 	struct kvw_chain out;                 /* to send */
 	struct kvw_exchange *exchange;        /* NULL between requests */
 
-	bool resume_queued;
 	bool close_after_flush;
 	bool lingering;
 	bool reset; /* close by RST */
@@ -42,13 +39,7 @@ void kvw_client_exchange_ended(struct kvw_client *client);
 /* A last answer without an exchange was sent whole: close, discarding what still arrives. */
 void kvw_client_answered(struct kvw_client *client);
 
-/* Goes on reading if something keeps waiting in the socket. Queued until the loop has turned. */
-void kvw_client_resume(struct kvw_client *client);
-
 /* Ends the connection now. reset: by RST, so that a cut answer cannot look whole. */
 void kvw_client_close(struct kvw_client *client, bool reset);
-
-/* Work of kvw_client_resume, called by the loop after a turn. */
-void kvw_client_run(struct kvw_client *client);
 
 #endif

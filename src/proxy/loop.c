@@ -72,7 +72,7 @@ static void begin_drain(struct kvw_loop *loop)
 			!client->io.readable)
 			kvw_client_close(client, false);
 		else if (client->exchange == NULL)
-			kvw_client_resume(client);
+			kvw_io_again(&client->io);
 	}
 }
 
@@ -118,20 +118,13 @@ void kvw_loop_wake(struct kvw_loop *loop)
 	(void)!write(loop->wake_fd, &one, sizeof(one));
 }
 
-/* Requests that wait in clients' buffers, one each, so that none keeps the others waiting. */
-static void run_resumed(struct kvw_loop *loop)
+static void sockets_event(evutil_socket_t fd, short what, void *arg)
 {
-	struct kvw_client_list list = TAILQ_HEAD_INITIALIZER(list);
-	struct kvw_client *client;
+	struct kvw_loop *loop = arg;
 
-	TAILQ_CONCAT(&list, &loop->resume, resume_entry);
-	while ((client = TAILQ_FIRST(&list)) != NULL) {
-		TAILQ_REMOVE(&list, client, resume_entry);
-		/* One that dies meanwhile takes itself off `resume`, not off this list. */
-		client->resume_queued = false;
-		if (!client->dead)
-			kvw_client_run(client);
-	}
+	(void)fd;
+	(void)what;
+	kvw_io_set_dispatch(&loop->sockets);
 }
 
 static void reap(struct kvw_loop *loop)
@@ -157,8 +150,6 @@ static void reap(struct kvw_loop *loop)
 
 static void after_turn(struct kvw_loop *loop)
 {
-	if (!TAILQ_EMPTY(&loop->resume))
-		run_resumed(loop);
 	reap(loop);
 	kvw_epochs_turn(loop->fleet->epochs, loop->index);
 	atomic_store_explicit(loop->turn_ns, loop->now_ns, memory_order_relaxed);
@@ -172,9 +163,11 @@ void *kvw_loop_main(void *arg)
 	(void)snprintf(name, sizeof(name), "kvway-loop-%zu", loop->index);
 	(void)pthread_setname_np(pthread_self(), name);
 	while (!loop->draining || loop->client_count > 0) {
-		int flags = EVLOOP_ONCE | (TAILQ_EMPTY(&loop->resume) ? 0 : EVLOOP_NONBLOCK);
+		bool busy = kvw_io_set_busy(&loop->sockets);
 
-		if (event_base_loop(loop->base, flags) < 0) {
+		if (busy)
+			event_active(&loop->sockets_event, EV_READ, 0);
+		if (event_base_loop(loop->base, EVLOOP_ONCE) < 0) {
 			kvw_error("proxy", "event loop failed loop=%zu", loop->index);
 			break;
 		}
@@ -187,7 +180,6 @@ void *kvw_loop_main(void *arg)
 static void init_lists(struct kvw_loop *loop)
 {
 	TAILQ_INIT(&loop->clients);
-	TAILQ_INIT(&loop->resume);
 	TAILQ_INIT(&loop->dead);
 	TAILQ_INIT(&loop->parked);
 	TAILQ_INIT(&loop->ended);
@@ -218,15 +210,13 @@ static enum kvw_err init_events(struct kvw_loop *loop)
 
 	if (config == NULL)
 		return KVW_ENOMEM;
-	/* No lock: the base is used by its own thread alone. Early close: EPOLLRDHUP. */
-	if (event_config_set_flag(config, EVENT_BASE_FLAG_NOLOCK) != 0 ||
-		event_config_require_features(config, EV_FEATURE_ET | EV_FEATURE_EARLY_CLOSE) != 0)
-		kvw_debug("proxy", "this libevent lacks a feature that was asked for");
+	/* The base is used by its own thread alone. */
+	(void)event_config_set_flag(config, EVENT_BASE_FLAG_NOLOCK);
 	loop->base = event_base_new_with_config(config);
 	event_config_free(config);
 	loop->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
 	loop->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
-	if (loop->base == NULL || loop->wake_fd < 0)
+	if (loop->base == NULL || loop->wake_fd < 0 || kvw_io_set_init(&loop->sockets) != KVW_OK)
 		return KVW_EIO;
 	if (event_assign(&loop->listen_event, loop->base, loop->listen_fd, EV_READ | EV_PERSIST,
 		    kvw_listener_event, loop) != 0 ||
@@ -234,10 +224,13 @@ static enum kvw_err init_events(struct kvw_loop *loop)
 		event_assign(&loop->wake_event, loop->base, loop->wake_fd, EV_READ | EV_PERSIST, woken,
 			loop) != 0 ||
 		event_add(&loop->wake_event, NULL) != 0 ||
+		event_assign(&loop->sockets_event, loop->base, loop->sockets.fd, EV_READ | EV_PERSIST,
+			sockets_event, loop) != 0 ||
+		event_add(&loop->sockets_event, NULL) != 0 ||
 		event_assign(&loop->tick_event, loop->base, -1, EV_PERSIST, tick, loop) != 0 ||
 		event_add(&loop->tick_event, &period) != 0)
 		return KVW_EIO;
-	return kvw_links_init(&loop->links, loop->base, loop->fleet);
+	return kvw_links_init(&loop->links, &loop->sockets, loop->fleet);
 }
 
 enum kvw_err kvw_loop_init(struct kvw_loop *loop, struct kvw_proxy *proxy, size_t index,
@@ -247,7 +240,7 @@ enum kvw_err kvw_loop_init(struct kvw_loop *loop, struct kvw_proxy *proxy, size_
 
 	memset(loop, 0, sizeof(*loop));
 	loop->listen_fd = listen_fd;
-	loop->wake_fd = loop->spare_fd = -1;
+	loop->wake_fd = loop->spare_fd = loop->sockets.fd = -1;
 	loop->index = index;
 	loop->proxy = proxy;
 	loop->config = deps->config;
@@ -295,8 +288,11 @@ void kvw_loop_finish(struct kvw_loop *loop)
 			(void)event_del(&loop->wake_event);
 		if (event_initialized(&loop->tick_event))
 			(void)event_del(&loop->tick_event);
+		if (event_initialized(&loop->sockets_event))
+			(void)event_del(&loop->sockets_event);
 		event_base_free(loop->base);
 	}
+	kvw_io_set_finish(&loop->sockets);
 	for (size_t i = 0; i < 3; i++) {
 		int fd = (int[]){loop->listen_fd, loop->wake_fd, loop->spare_fd}[i];
 

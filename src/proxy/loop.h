@@ -8,12 +8,14 @@
 #ifndef KVW_LOOP_H
 #define KVW_LOOP_H
 
+#include <event2/event_struct.h>
 #include <pthread.h>
 
 #include "api_path.h"
 #include "block.h"
 #include "clock.h"
 #include "head.h"
+#include "io.h"
 #include "link.h"
 #include "proxy.h"
 #include "scan.h"
@@ -55,7 +57,8 @@ struct kvw_loop {
 	struct kvw_admin *admin;
 
 	struct event_base *base;
-	struct event listen_event, tick_event, wake_event;
+	struct event listen_event, tick_event, wake_event, sockets_event;
+	struct kvw_io_set sockets; /* of clients and workers */
 	int listen_fd, wake_fd;
 	int spare_fd; /* given up to accept and refuse when descriptors run out */
 	pthread_t thread;
@@ -79,7 +82,6 @@ struct kvw_loop {
 	uint64_t request_id_prefix, request_id_next;
 
 	struct kvw_client_list clients; /* all that live */
-	struct kvw_client_list resume;  /* to go on with after this turn */
 	struct kvw_client_list dead;
 	struct kvw_exchange_list parked; /* waiting for a model list */
 	struct kvw_exchange_list ended, free_exchanges;

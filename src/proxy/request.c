@@ -86,6 +86,15 @@ static void note_head(struct kvw_exchange *x)
 	x->watch_usage = x->path.prompt;
 }
 
+static void too_large(struct kvw_exchange *x)
+{
+	char message[128];
+
+	(void)snprintf(message, sizeof(message), "the request body is larger than limits.body, %llu bytes",
+		(unsigned long long)x->loop->config->limits_body);
+	kvw_reply_error(x, 413, message);
+}
+
 /* Refusals by head alone. True if one was sent. */
 static bool refuse(struct kvw_exchange *x)
 {
@@ -101,7 +110,7 @@ static bool refuse(struct kvw_exchange *x)
 		kvw_reply_error(
 			x, 403, "loading LoRA adapters is not exposed; set expose.lora");
 	} else if (x->content_length > config->limits_body) {
-		kvw_reply_error(x, 413, "the request body is larger than limits.body");
+		too_large(x);
 	} else {
 		return false;
 	}
@@ -296,14 +305,12 @@ static void stream_after_all(struct kvw_exchange *x)
 
 static void body_refused(struct kvw_exchange *x, enum kvw_err err)
 {
-	const char *message = err == KVW_ELIMIT ? "the request body is larger than limits.body"
-						: x->body.error;
-
-	if (x->response_state == KVW_RESPONSE_STREAMING) {
+	if (x->response_state == KVW_RESPONSE_STREAMING)
 		kvw_client_close(x->client, true);
-		return;
-	}
-	kvw_reply_error(x, err == KVW_ELIMIT ? 413 : 400, message);
+	else if (err == KVW_ELIMIT)
+		too_large(x);
+	else
+		kvw_reply_error(x, 400, x->body.error);
 }
 
 void kvw_request_body(struct kvw_exchange *x, size_t n)
@@ -646,7 +653,7 @@ void kvw_request_send(struct kvw_exchange *x)
 			x->loop->config->timeout_stream_idle_ms);
 	}
 	if (!x->body.done && !x->whole && x->client->io.readable && kvw_request_wants_bytes(x))
-		kvw_client_resume(x->client);
+		kvw_io_again(&x->client->io);
 }
 
 void kvw_request_link_event(struct kvw_link *link, void *user)

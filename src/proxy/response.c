@@ -9,7 +9,6 @@
  * The head of an inference answer is held until the first body byte. Until then the client has seen
  * nothing and the request can still go to another worker.
  */
-#include <event2/event.h>
 #include <string.h>
 
 #include "exchange.h"
@@ -447,5 +446,5 @@ void kvw_response_read(struct kvw_exchange *x)
 			kvw_request_worker_failed(x, strerror(errno), false);
 	}
 	if (!x->ended && x->link == link && link->io.readable && !x->paused)
-		event_active(&link->event, EV_READ, 0);
+		kvw_io_again(&link->io);
 }

@@ -7,19 +7,18 @@
 #include "link.h"
 
 #include <assert.h>
-#include <event2/event.h>
 #include <netinet/tcp.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "clock.h"
 
-enum kvw_err kvw_links_init(struct kvw_links *links, struct event_base *base,
+enum kvw_err kvw_links_init(struct kvw_links *links, struct kvw_io_set *set,
 	const struct kvw_fleet *fleet)
 {
 	memset(links, 0, sizeof(*links));
 	TAILQ_INIT(&links->closed);
-	links->base = base;
+	links->set = set;
 	links->config = fleet->config;
 	links->worker_count = fleet->count;
 	links->idle = calloc(fleet->count, sizeof(links->idle[0]));
@@ -50,22 +49,13 @@ void kvw_links_finish(struct kvw_links *links)
 	links->worker_count = 0;
 }
 
-static void link_event(evutil_socket_t fd, short what, void *arg)
+static void link_event(struct kvw_io *io)
 {
-	struct kvw_link *link = arg;
+	struct kvw_link *link = (struct kvw_link *)io;
 
-	(void)fd;
-	if (link->io.fd < 0)
-		return; /* closed earlier in this turn */
-	if (what & EV_READ)
-		link->io.readable = true;
-	if (what & EV_WRITE)
-		link->io.writable = true;
-	if (what & EV_CLOSED)
-		link->io.peer_closed = link->io.readable = true;
 	if (!link->idle)
 		link->on_event(link, link->user);
-	else if (what & (EV_READ | EV_CLOSED))
+	else if (io->readable)
 		kvw_link_close(link); /* the worker closed it, or speaks out of turn */
 }
 
@@ -73,31 +63,27 @@ static enum kvw_err link_connect(struct kvw_links *links, struct kvw_worker *wor
 	struct kvw_link **out)
 {
 	struct kvw_link *link = calloc(1, sizeof(*link));
-	int one = 1;
+	int fd = -1, one = 1;
 
 	if (link == NULL)
 		return KVW_ENOMEM;
 	link->links = links;
 	link->worker = worker;
-	link->io.fd = socket(worker->addr.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-	if (link->io.fd < 0)
+	fd = socket(worker->addr.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	if (fd < 0)
 		goto fail;
-	(void)setsockopt(link->io.fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
-	if (connect(link->io.fd, (struct sockaddr *)&worker->addr, worker->addr_len) != 0 &&
+	(void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
+	if (connect(fd, (struct sockaddr *)&worker->addr, worker->addr_len) != 0 &&
 		errno != EINPROGRESS)
 		goto fail;
-	if (event_assign(&link->event, links->base, link->io.fd,
-		    EV_READ | EV_WRITE | EV_CLOSED | EV_ET | EV_PERSIST, link_event, link) != 0 ||
-		event_add(&link->event, NULL) != 0) {
-		errno = ENOMEM;
+	if (kvw_io_open(&link->io, links->set, fd, link_event) != KVW_OK)
 		goto fail;
-	}
 	*out = link;
 	return KVW_OK;
 
 fail:
-	if (link->io.fd >= 0)
-		close(link->io.fd);
+	if (fd >= 0)
+		close(fd);
 	free(link);
 	return KVW_EIO;
 }
@@ -189,7 +175,6 @@ void kvw_link_close(struct kvw_link *link)
 	} else {
 		links->busy_total--;
 	}
-	(void)event_del(&link->event);
 	kvw_io_close(&link->io, false);
 	link->user = NULL;
 	TAILQ_INSERT_TAIL(&links->closed, link, entry);

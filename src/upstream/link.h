@@ -11,7 +11,6 @@
 #ifndef KVW_LINK_H
 #define KVW_LINK_H
 
-#include <event2/event_struct.h>
 #include <sys/queue.h>
 
 #include "fleet.h"
@@ -25,8 +24,7 @@ typedef void (*kvw_link_fn)(struct kvw_link *link, void *user);
 
 /* One connection to a worker. Owned by kvw_links. */
 struct kvw_link {
-	struct kvw_io io;
-	struct event event;
+	struct kvw_io io; /* first: the socket's callback gets the link by it */
 	struct kvw_links *links;
 	struct kvw_worker *worker;
 	TAILQ_ENTRY(kvw_link) entry; /* idle list or, closed, the list of those to free */
@@ -42,7 +40,7 @@ TAILQ_HEAD(kvw_link_list, kvw_link);
 
 /* All links of one loop. */
 struct kvw_links {
-	struct event_base *base;
+	struct kvw_io_set *set;
 	struct kvw_link_list *idle; /* [worker_count], most recently used first */
 	uint32_t *idle_count;       /* [worker_count] */
 	size_t worker_count;
@@ -51,7 +49,7 @@ struct kvw_links {
 	size_t idle_total, busy_total;
 };
 
-enum kvw_err kvw_links_init(struct kvw_links *links, struct event_base *base,
+enum kvw_err kvw_links_init(struct kvw_links *links, struct kvw_io_set *set,
 	const struct kvw_fleet *fleet) KVW_MUST_CHECK;
 /* Closes every idle link. No link may be busy. */
 void kvw_links_finish(struct kvw_links *links);
