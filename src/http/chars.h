@@ -52,21 +52,19 @@ static inline __attribute__((always_inline)) bool kvw_token_is(
 	const char *name, const char *lower, size_t n)
 {
 	uint64_t a, b, diff = 0;
-	size_t i = 0;
 
-	for (; i + 8 <= n; i += 8) {
-		memcpy(&a, name + i, 8);
-		memcpy(&b, lower + i, 8);
+	if (n < 8) {
+		for (size_t i = 0; i < n; i++)
+			diff |= (uint64_t)((uint8_t)name[i] | 0x20) ^ (uint8_t)lower[i];
+		return diff == 0;
+	}
+	for (size_t i = 0; i < n; i += 8) {
+		size_t at = i + 8 <= n ? i : n - 8; /* the last eight overlap what was compared */
+
+		memcpy(&a, name + at, 8);
+		memcpy(&b, lower + at, 8);
 		diff |= (a | UINT64_C(0x2020202020202020)) ^ b;
 	}
-	if (n >= 8 && i < n) { /* the rest overlaps what was compared */
-		memcpy(&a, name + n - 8, 8);
-		memcpy(&b, lower + n - 8, 8);
-		diff |= (a | UINT64_C(0x2020202020202020)) ^ b;
-		i = n;
-	}
-	for (; i < n; i++)
-		diff |= (uint64_t)((uint8_t)name[i] | 0x20) ^ (uint8_t)lower[i];
 	return diff == 0;
 }
 

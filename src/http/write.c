@@ -71,9 +71,9 @@ static void format_date(char text[32], int64_t second)
 	(void)gmtime_r(&t, &tm); /* fails for years beyond an int only */
 	year = tm.tm_year + 1900;
 	memcpy(text, "Sun, 06 Nov 1994 08:49:37 GMT", 30);
-	memcpy(text, days + 3 * tm.tm_wday, 3);
+	memcpy(text, days + (size_t)tm.tm_wday * 3, 3);
 	put_two(text + 5, tm.tm_mday);
-	memcpy(text + 8, months + 3 * tm.tm_mon, 3);
+	memcpy(text + 8, months + (size_t)tm.tm_mon * 3, 3);
 	put_two(text + 12, year / 100);
 	put_two(text + 14, year);
 	put_two(text + 17, tm.tm_hour);
