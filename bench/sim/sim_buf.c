@@ -122,21 +122,17 @@ void kvb_buf_json(struct kvb_buf *buf, const char *data, size_t len)
 void kvb_buf_number(struct kvb_buf *buf, double value)
 {
 	char text[40];
+	int digits = 0, exponent, decimals;
 
-	snprintf(text, sizeof(text), "%.17g", value);
-	if (strtod(text, NULL) == value)
-		for (int digits = 1; digits < 17; digits++) {
-			char shorter[40];
-
-			snprintf(shorter, sizeof(shorter), "%.*g", digits, value);
-			if (strtod(shorter, NULL) == value) {
-				memcpy(text, shorter, sizeof(text));
-				break;
-			}
-		}
-	kvb_buf_text(buf, text);
-	if (strpbrk(text, ".en") == NULL)
-		kvb_buf_text(buf, ".0");
+	do /* the fewest digits that read back as the same value */
+		snprintf(text, sizeof(text), "%.*e", digits, value);
+	while (strtod(text, NULL) != value && ++digits < 17);
+	exponent = value == 0 ? 0 : atoi(strchr(text, 'e') + 1);
+	decimals = digits > exponent ? digits - exponent : 1;
+	if (exponent >= -4 && exponent < 16)
+		kvb_buf_printf(buf, "%.*f", decimals, value);
+	else
+		kvb_buf_text(buf, text);
 }
 
 void kvb_buf_ids(struct kvb_buf *buf, const uint32_t *ids, size_t count)

@@ -15,8 +15,8 @@ static const double itl_bounds[] = {0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.
 	1, 2.5, 5, 7.5, 10, 20, 40, 80};
 static const double request_bounds[] = {0.3, 0.5, 0.8, 1, 1.5, 2, 2.5, 5, 10, 15, 20, 30, 40, 50,
 	60, 120, 240, 480, 960, 1920, 7680};
-static const double token_bounds[] = {
-	1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000, 20000, 50000, 100000};
+static const double token_bounds[] = {1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000,
+	20000, 50000, 100000, 200000, 500000, 1000000};
 
 static void histogram_init(struct kvb_histogram *histogram, const double *bounds, size_t count)
 {
@@ -26,15 +26,19 @@ static void histogram_init(struct kvb_histogram *histogram, const double *bounds
 #define HISTOGRAM_INIT(histogram, bounds)                                                          \
 	histogram_init(histogram, bounds, sizeof(bounds) / sizeof((bounds)[0]))
 
-void kvb_metrics_init(struct kvb_metrics *metrics)
+void kvb_metrics_init(struct kvb_metrics *metrics, uint32_t max_model_len)
 {
+	size_t bounds = sizeof(token_bounds) / sizeof(token_bounds[0]);
+
+	while (bounds > 1 && token_bounds[bounds - 1] > max_model_len)
+		bounds--;
 	memset(metrics, 0, sizeof(*metrics));
 	HISTOGRAM_INIT(&metrics->ttft, ttft_bounds);
 	HISTOGRAM_INIT(&metrics->itl, itl_bounds);
 	HISTOGRAM_INIT(&metrics->e2e, request_bounds);
 	HISTOGRAM_INIT(&metrics->queue, request_bounds);
-	HISTOGRAM_INIT(&metrics->prompt_tokens, token_bounds);
-	HISTOGRAM_INIT(&metrics->generation_tokens, token_bounds);
+	histogram_init(&metrics->prompt_tokens, token_bounds, bounds);
+	histogram_init(&metrics->generation_tokens, token_bounds, bounds);
 }
 
 void kvb_histogram_add(struct kvb_histogram *histogram, double value)

@@ -31,7 +31,8 @@ struct kvb_metrics {
 
 struct kvb_worker;
 
-void kvb_metrics_init(struct kvb_metrics *metrics);
+/* Histograms of tokens have bounds up to the longest context. */
+void kvb_metrics_init(struct kvb_metrics *metrics, uint32_t max_model_len);
 void kvb_histogram_add(struct kvb_histogram *histogram, double value);
 void kvb_metrics_write(struct kvb_worker *worker, struct kvb_buf *out);
 

@@ -180,7 +180,7 @@ static void start_over(struct kvb_worker *worker)
 	worker->sleeping = worker->paused = false;
 	worker->fail_left = 0;
 	kvb_fail_init(&worker->fail);
-	kvb_metrics_init(&worker->metrics);
+	kvb_metrics_init(&worker->metrics, worker->options->max_model_len);
 }
 
 bool kvb_worker_restart(struct kvb_worker *worker)
