@@ -35,7 +35,8 @@ struct kvb_fixed {
 
 static void on_tick(evutil_socket_t fd, short what, void *arg);
 
-/* {"id":"cmpl-fixed",...,"pad":"xxx"} of exactly that size, or spaces in braces if too small. */
+/* {"id":"cmpl-fixed",...,"pad":"xxx"} of exactly that size (at least 2), or spaces in braces if
+ * that is too small. */
 static void fill_body(struct kvb_buf *body, size_t size)
 {
 	static const char start[] =
@@ -67,7 +68,8 @@ struct kvb_fixed *kvb_fixed_create(struct event_base *base, const struct kvb_opt
 	TAILQ_INIT(&fixed->due);
 	fixed->ev_tick = evtimer_new(base, on_tick, fixed);
 	fixed->event = malloc((size_t)options->stream_bytes + 64);
-	fill_body(&fixed->body, options->fixed_response);
+	if (options->fixed_response != 0)
+		fill_body(&fixed->body, options->fixed_response);
 	if (fixed->ev_tick == NULL || fixed->event == NULL || fixed->body.failed) {
 		kvb_fixed_destroy(fixed);
 		return NULL;
@@ -177,8 +179,10 @@ void kvb_fixed_request(struct kvb_fixed *fixed, struct kvb_http *http, struct kv
 		return;
 	}
 	stream = calloc(1, sizeof(*stream));
-	if (stream == NULL)
+	if (stream == NULL) {
+		kvb_http_reply(conn, &(struct kvb_reply){.status = 503}, "", 0);
 		return;
+	}
 	stream->conn = conn;
 	stream->next_ns = kvw_clock_ns() + (int64_t)(fixed->options->stream_interval_ms * 1e6);
 	kvb_conn_set_exchange(conn, stream);
