@@ -96,11 +96,13 @@ void prompt_part_open(struct kvw_scan *scan)
 {
 	scan->part = (uint32_t)scan->text.piece_count;
 	scan->part_type = 0;
+	scan->part_dropped = false;
 	kvw_text_push(&scan->text, 0, 0);
 }
 
 void prompt_part_text(struct kvw_scan *scan)
 {
+	scan->part_dropped = false;
 	/* After an overflow the mark itself may be missing. */
 	if (scan->text.piece_count > scan->part)
 		scan->text.piece_count = scan->part + 1;
@@ -111,6 +113,10 @@ void prompt_part_close(struct kvw_scan *scan, struct value members)
 	bool plain = scan->part_type == 0;
 	uint64_t mark;
 
+	if (scan->part_dropped) {
+		scan->text.piece_count = scan->part;
+		return;
+	}
 	for (size_t i = 0; i < sizeof(scan->hash_text) / sizeof(scan->hash_text[0]); i++)
 		plain = plain || scan->part_type == scan->hash_text[i];
 	if (!plain)

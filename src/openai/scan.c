@@ -144,6 +144,27 @@ static inline bool is_space(char c)
 	return c == ' ' || c == '\n' || c == '\r' || c == '\t';
 }
 
+/*
+ * The next character of a string that may begin with SCAN_BILLING. Once it has, the rest is not
+ * looked at; once it cannot, what was held back is text after all. Returns whether it was taken.
+ */
+static bool match_billing(struct kvw_scan *scan, uint32_t code)
+{
+	static const char billing[] = SCAN_BILLING;
+
+	if (code != (unsigned char)billing[scan->matched]) {
+		scan->matching = false;
+		scan->ops->run(&scan->text, billing, billing + scan->matched);
+		return false;
+	}
+	if (++scan->matched == sizeof(billing) - 1) {
+		scan->matching = false;
+		scan->part_dropped = true;
+		scan->text.mode = KVW_TEXT_NOTHING;
+	}
+	return true;
+}
+
 /* One character of a string that did not lie there as it is meant. */
 static bool put(struct kvw_scan *scan, uint32_t code)
 {
@@ -151,6 +172,8 @@ static bool put(struct kvw_scan *scan, uint32_t code)
 	size_t len;
 
 	if (scan->sink == SINK_TEXT) {
+		if (scan->matching && match_billing(scan, code))
+			return true;
 		len = kvw_text_spell(bytes, code);
 		kvw_text_put(&scan->text, bytes, len);
 		return true;
@@ -254,8 +277,13 @@ static const char *take_string(struct kvw_scan *scan, const char *p, const char 
 			p = take_escape(scan, p, end);
 			continue;
 		}
+		if (scan->matching && *p != '\\') {
+			p += match_billing(scan, (unsigned char)*p);
+			continue;
+		}
 		if (scan->sink == SINK_TEXT) {
-			p = scan->ops->run(&scan->text, p, end);
+			if (!scan->matching)
+				p = scan->ops->run(&scan->text, p, end);
 		} else {
 			while (p < end && is_plain(*p))
 				p++;

@@ -26,6 +26,12 @@
 #define SCAN_BYTES_PER_PIECE 64u
 #define SCAN_KEEP_BYTES      ((size_t)1 << 20) /* memory kept from one body to the next */
 
+/*
+ * A block of an Anthropic system prompt that begins so carries a hash that differs in each request.
+ * vLLM drops such blocks, or no prefix would ever be found again.
+ */
+#define SCAN_BILLING "x-anthropic-billing-header"
+
 /* What a value means. */
 enum node {
 	NODE_SKIP, /* nothing: checked, not looked at */
@@ -165,6 +171,8 @@ struct kvw_scan {
 	uint32_t high;         /* a high surrogate that waits for its other half; 0: none */
 	const char *literal;   /* what has to follow */
 	char literal_first;    /* t, f or n */
+	bool matching;         /* the string may begin with SCAN_BILLING, and has so far */
+	uint8_t matched;       /* bytes of it */
 	struct buffer scratch; /* a key or number that was cut */
 
 	/* What is known so far. */
@@ -183,8 +191,8 @@ struct kvw_scan {
 	struct message *messages;         /* owned */
 	uint32_t message_count, message_capacity;
 	struct message *message;          /* the open one: in messages, or system */
-	bool in_content_list;
 	uint32_t part;                    /* of the open part: its mark in pieces */
+	bool part_dropped;                /* the open part never reaches the prompt */
 	uint64_t part_type;
 	uint32_t *chain_ends;             /* owned; in pieces, counted from prompt_first */
 	uint32_t chain_count, chain_capacity;

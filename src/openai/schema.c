@@ -61,6 +61,7 @@ static const struct root_key root_keys[] = {
 	KEY("reasoning_effort", NODE_SETTING, SETTING_REASONING_EFFORT, TALKS),
 	KEY("reasoning", NODE_SETTING, SETTING_REASONING, BIT(RESPONSES)),
 	KEY("thinking", NODE_SETTING, SETTING_THINKING, BIT(MESSAGES) | BIT(COUNT_TOKENS)),
+	KEY("output_config", NODE_SETTING, SETTING_REASONING, BIT(MESSAGES) | BIT(COUNT_TOKENS)),
 	KEY("prompt", NODE_SETTING, SETTING_PROMPT_TEMPLATE, BIT(RESPONSES)),
 	KEY("suffix", NODE_SETTING, SETTING_SUFFIX, BIT(COMPLETIONS)),
 };
@@ -223,6 +224,9 @@ static bool content_begin(struct kvw_scan *scan, struct frame *frame)
 		return false;
 	}
 	kvw_text_begin(&scan->text, KVW_TEXT_PIECES);
+	scan->matching = scan->message == &scan->system && scan->api != KVW_API_RESPONSES &&
+			 (frame->member == NODE_PART || frame->member == NODE_PART_TEXT);
+	scan->matched = 0;
 	return true;
 }
 
@@ -231,6 +235,7 @@ bool schema_string_begin(struct kvw_scan *scan)
 	struct frame *frame = scan_top(scan);
 
 	scan->sink = SINK_TEXT;
+	scan->matching = false;
 	switch ((enum node)frame->member) {
 	case NODE_UNKNOWN:
 		scan->unknown |= (uint8_t)(1u << frame->argument);
@@ -266,7 +271,7 @@ bool schema_string_end(struct kvw_scan *scan)
 		slot->count = (uint32_t)scan->held.len - slot->first;
 		return true;
 	}
-	if (scan->text.mode == KVW_TEXT_NOTHING)
+	if (frame->member == NODE_SKIP || frame->member == NODE_UNKNOWN)
 		return true;
 	value.hash = kvw_text_end(&scan->text);
 	value.units = scan->text.units;
@@ -292,6 +297,10 @@ static bool take_id(struct kvw_scan *scan, const char *text, size_t len)
 {
 	uint64_t id = 0;
 
+	if (len == 2 && memcmp(text, "-0", 2) == 0) {
+		text++;
+		len = 1;
+	}
 	if (len > 10)
 		return false;
 	for (size_t i = 0; i < len; i++) {

@@ -186,7 +186,9 @@ static const char *unescape_all(struct kvw_text *text, const char *p, const char
 			return p;
 		kernel_emit(text, XXH3_64bits(text->buffer, KVW_TEXT_CHUNK), KVW_TEXT_CHUNK);
 		text->fill -= (uint32_t)KVW_TEXT_CHUNK;
-		memcpy(text->buffer, text->buffer + KVW_TEXT_CHUNK, 32); /* more than is left */
+		/* More than is left: at most 23 bytes. */
+		_mm256_storeu_si256((__m256i *)text->buffer,
+			_mm256_loadu_si256((const __m256i *)(text->buffer + KVW_TEXT_CHUNK)));
 	}
 }
 

@@ -20,8 +20,9 @@
 
 #include "scan_state.h"
 
-#define INSERTION_LIMIT 24 /* members; beyond that qsort is faster */
-#define NUMBER_LIMIT    64 /* bytes; longer ones are hashed as they are spelt */
+#define INSERTION_LIMIT 24  /* members; beyond that qsort is faster */
+#define NUMBER_LIMIT    512 /* bytes; longer ones are hashed as they are spelt */
+#define NUMBER_UNITS    4   /* whatever its spelling */
 
 bool value_member(struct kvw_scan *scan, struct frame *frame, struct value value)
 {
@@ -100,7 +101,7 @@ struct value value_take_members(struct kvw_scan *scan, const struct frame *frame
 
 struct value value_number(const char *text, size_t len)
 {
-	struct value value = {0, (uint32_t)len};
+	struct value value = {0, NUMBER_UNITS};
 	char copy[NUMBER_LIMIT + 1];
 	double real;
 
