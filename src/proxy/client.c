@@ -224,7 +224,7 @@ static void client_flush(struct kvw_client *client)
 /* Begins an exchange if a whole head lies in client->in. */
 static void client_parse(struct kvw_client *client)
 {
-	static const struct kvw_head_error too_large = {431, "the request head is larger than limits.head"};
+	struct kvw_head_error too_large;
 	struct kvw_loop *loop = client->loop;
 	struct kvw_block *first = client->in.first;
 	struct kvw_exchange *x;
@@ -245,7 +245,8 @@ static void client_parse(struct kvw_client *client)
 	end = kvw_head_find_end(
 		first->data + first->begin, kvw_block_used(first), &client->find_from);
 	if (end > loop->config->limits_head ||
-		(end == 0 && client->in.bytes >= loop->config->limits_head)) {
+		(end == 0 && kvw_block_used(first) >= loop->config->limits_head)) {
+		kvw_head_too_large(first->data + first->begin, kvw_block_used(first), &too_large);
 		kvw_reply_bad_head(client, &too_large);
 		return;
 	}

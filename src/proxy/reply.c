@@ -88,6 +88,8 @@ void kvw_reply_bad_head(struct kvw_client *client, const struct kvw_head_error *
 	struct iovec iov[2];
 
 	write_common(&w, loop, error->status, len, "application/json");
+	if (error->status == 405)
+		kvw_write_literal(&w, "allow: GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS\r\n");
 	kvw_write_literal(&w, "connection: close\r\n\r\n");
 	iov[0] = (struct iovec){head, w.len};
 	iov[1] = (struct iovec){body, len};
