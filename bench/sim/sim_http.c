@@ -1,10 +1,9 @@
 /*
- * sim_http.c - listening, reading and the life of connections.
+ * sim_http.c - listening, and the life of connections.
  *
  * Plain libevent events: the read event stays registered for the connection's life, so a client
- * that leaves is noticed also while its answer is being made. Input that arrives meanwhile
- * (pipelining) is kept, up to a limit; beyond it only the peer's closing is watched. llhttp is
- * paused at the end of each request and goes on when its answer is complete.
+ * that leaves is noticed also while its answer is being made. A client that sends more than some
+ * megabyte ahead of its answers is not read any further; then only its closing is watched.
  */
 #include <arpa/inet.h>
 #include <assert.h>
@@ -26,13 +25,10 @@
 
 #define SCRATCH_BYTES (256 * 1024)
 #define PENDING_MOST  (1024 * 1024)
-#define HEADERS_MOST  (1024 * 1024)
-#define RESERVE_MOST  (64 * 1024 * 1024)
 
-static void feed(struct kvb_conn *conn, const char *data, size_t len);
 static void on_readable(evutil_socket_t fd, short what, void *arg);
 
-static void idle_unlink(struct kvb_conn *conn)
+void kvb_conn_busy(struct kvb_conn *conn)
 {
 	if (conn->is_idle)
 		TAILQ_REMOVE(&conn->http->idle, conn, idle);
@@ -52,6 +48,32 @@ static void arm_idle(struct kvb_http *http)
 	wait_us = wait_us < 1000 ? 1000 : wait_us;
 	tv = (struct timeval){wait_us / 1000000, wait_us % 1000000};
 	event_add(http->ev_idle, &tv);
+}
+
+void kvb_conn_idle(struct kvb_conn *conn)
+{
+	struct kvb_http *http = conn->http;
+
+	if (conn->is_idle || http->config.keepalive_s <= 0)
+		return;
+	conn->idle_ns = kvw_clock_ns();
+	conn->is_idle = true;
+	TAILQ_INSERT_TAIL(&http->idle, conn, idle);
+	if (!event_pending(http->ev_idle, EV_TIMEOUT, NULL))
+		arm_idle(http);
+}
+
+void kvb_conn_watch(struct kvb_conn *conn, bool closing_only)
+{
+	short what = closing_only ? EV_CLOSED : EV_READ;
+
+	if (conn->watching_close == closing_only)
+		return;
+	conn->watching_close = closing_only;
+	event_del(&conn->ev_read);
+	event_assign(
+		&conn->ev_read, conn->http->base, conn->fd, what | EV_PERSIST, on_readable, conn);
+	event_add(&conn->ev_read, NULL);
 }
 
 /* Closes what has been idle too long: the list is in the order of becoming idle. */
@@ -108,239 +130,12 @@ void kvb_conn_end(struct kvb_conn *conn, bool reset)
 	event_del(&conn->ev_read);
 	event_del(&conn->ev_write);
 	event_del(&conn->ev_timer);
-	idle_unlink(conn);
+	kvb_conn_busy(conn);
 	close(conn->fd);
 	TAILQ_REMOVE(&http->conns, conn, all);
 	TAILQ_INSERT_TAIL(&http->dead, conn, all);
 	http->open--;
 	event_active(http->ev_reap, EV_TIMEOUT, 0);
-}
-
-/* The request that was just read goes up, unless a fault says otherwise. */
-void kvb_conn_dispatch(struct kvb_conn *conn)
-{
-	if (!kvb_conn_play_faults(conn))
-		conn->http->ops->request(conn->http->user, conn, &conn->request);
-}
-
-static void fill_request(struct kvb_conn *conn)
-{
-	struct kvb_request *request = &conn->request;
-	char *question;
-
-	kvb_buf_add(&conn->target, "", 1);
-	if (conn->target.failed || conn->headers.failed || conn->body.failed) {
-		kvb_conn_end(conn, true);
-		return;
-	}
-	request->method = llhttp_method_name(conn->parser.method);
-	request->path = conn->target.data;
-	request->query = "";
-	question = strchr(conn->target.data, '?');
-	if (question != NULL) {
-		*question = '\0';
-		request->query = question + 1;
-	}
-	request->headers = conn->headers.data;
-	request->headers_len = conn->headers.len;
-	request->body = conn->body.data;
-	request->body_len = conn->body.len;
-	request->http_minor = conn->parser.http_minor;
-}
-
-void kvb_conn_ready(struct kvb_conn *conn)
-{
-	kvb_buf_clear(&conn->target);
-	kvb_buf_clear(&conn->headers);
-	kvb_buf_clear(&conn->body);
-	if (conn->body.cap > SCRATCH_BYTES)
-		kvb_buf_free(&conn->body); /* a huge body's memory is not kept */
-	conn->state = KVB_CONN_READING;
-	conn->early = false;
-	conn->content_events = 0;
-	llhttp_resume(&conn->parser);
-	if (conn->watching_close) {
-		conn->watching_close = false;
-		event_del(&conn->ev_read);
-		event_assign(&conn->ev_read, conn->http->base, conn->fd, EV_READ | EV_PERSIST,
-			on_readable, conn);
-		event_add(&conn->ev_read, NULL);
-	}
-	if (!conn->feeding && conn->pending.len > 0) {
-		struct kvb_buf input = conn->pending;
-
-		conn->pending = (struct kvb_buf){0};
-		feed(conn, input.data, input.len);
-		kvb_buf_free(&input);
-	}
-	if (conn->state == KVB_CONN_READING && conn->pending.len == 0 && !conn->is_idle &&
-		conn->target.len == 0 && conn->http->config.keepalive_s > 0) {
-		conn->idle_ns = kvw_clock_ns();
-		conn->is_idle = true;
-		TAILQ_INSERT_TAIL(&conn->http->idle, conn, idle);
-		if (!event_pending(conn->http->ev_idle, EV_TIMEOUT, NULL))
-			arm_idle(conn->http);
-	}
-}
-
-static int on_begin(llhttp_t *parser)
-{
-	struct kvb_conn *conn = parser->data;
-
-	idle_unlink(conn);
-	conn->too_large = false;
-	return 0;
-}
-
-static int on_url(llhttp_t *parser, const char *data, size_t len)
-{
-	struct kvb_conn *conn = parser->data;
-
-	kvb_buf_add(&conn->target, data, len);
-	return conn->target.len > HEADERS_MOST ? -1 : 0;
-}
-
-static int on_header_bytes(llhttp_t *parser, const char *data, size_t len)
-{
-	struct kvb_conn *conn = parser->data;
-
-	kvb_buf_add(&conn->headers, data, len);
-	return conn->headers.len > HEADERS_MOST ? -1 : 0;
-}
-
-static int on_field_end(llhttp_t *parser)
-{
-	kvb_buf_add(&((struct kvb_conn *)parser->data)->headers, ": ", 2);
-	return 0;
-}
-
-static int on_value_end(llhttp_t *parser)
-{
-	kvb_buf_add(&((struct kvb_conn *)parser->data)->headers, "\n", 1);
-	return 0;
-}
-
-/* Faults of the request itself win over those that were set for the worker. */
-static void find_faults(struct kvb_conn *conn)
-{
-	struct kvb_request head = {.headers = conn->headers.data, .headers_len = conn->headers.len};
-	const char *value;
-	size_t len;
-
-	kvb_fail_init(&conn->fail);
-	if (kvb_request_header(&head, "x-sim-fail", &value, &len)) {
-		if (!kvb_fail_parse(value, len, &conn->fail))
-			conn->fail.value[KVB_FAIL_STATUS] =
-				599; /* a test with a typo must not pass */
-		return;
-	}
-	if (conn->parser.method == HTTP_POST)
-		conn->http->ops->faults(conn->http->user, &conn->fail);
-}
-
-static int on_headers_end(llhttp_t *parser)
-{
-	struct kvb_conn *conn = parser->data;
-	struct kvb_request head = {.headers = conn->headers.data, .headers_len = conn->headers.len};
-	const char *value;
-	size_t len;
-
-	parser->upgrade = 0; /* no protocol to change to: an ordinary request, as in uvicorn */
-	conn->keep_alive = llhttp_should_keep_alive(parser) != 0;
-	conn->request.http_minor = parser->http_minor;
-	find_faults(conn);
-	if (kvb_fail_on(&conn->fail, KVB_FAIL_EARLY_RESPONSE)) {
-		conn->early = true;
-		kvb_conn_reply_error(conn, (int)conn->fail.value[KVB_FAIL_EARLY_RESPONSE],
-			"Answered before the body was read");
-		return conn->state == KVB_CONN_READING ? 0 : -1;
-	}
-	if (kvb_request_header(&head, "expect", &value, &len) && parser->http_minor > 0 &&
-		len == 12 && strncasecmp(value, "100-continue", 12) == 0) {
-		kvb_buf_text(&conn->out, "HTTP/1.1 100 Continue\r\n\r\n");
-		kvb_conn_flush(conn);
-	}
-	if (!conn->http->config.discard_bodies && (parser->flags & F_CONTENT_LENGTH) != 0 &&
-		parser->content_length > 0)
-		kvb_buf_reserve(&conn->body, parser->content_length < RESERVE_MOST
-						     ? parser->content_length
-						     : RESERVE_MOST);
-	return 0;
-}
-
-static int on_body(llhttp_t *parser, const char *data, size_t len)
-{
-	struct kvb_conn *conn = parser->data;
-
-	if (conn->early || conn->http->config.discard_bodies)
-		return 0;
-	if (conn->body.len + len > conn->http->config.max_body)
-		conn->too_large = true;
-	else
-		kvb_buf_add(&conn->body, data, len);
-	return 0;
-}
-
-static int on_message_end(llhttp_t *parser)
-{
-	(void)parser;
-	return HPE_PAUSED; /* the rest waits for the answer */
-}
-
-static void start_request(struct kvb_conn *conn)
-{
-	if (conn->early) {
-		kvb_conn_ready(conn);
-		return;
-	}
-	conn->state = KVB_CONN_BUSY;
-	fill_request(conn);
-	if (conn->state != KVB_CONN_BUSY)
-		return;
-	if (conn->too_large) {
-		conn->keep_alive = false;
-		kvb_conn_reply_error(conn, 413, "Request body too large");
-	} else if (kvb_fail_on(&conn->fail, KVB_FAIL_DELAY_MS)) {
-		kvb_conn_set_timer(conn, KVB_TIMER_DELAY, conn->fail.value[KVB_FAIL_DELAY_MS]);
-	} else {
-		kvb_conn_dispatch(conn);
-	}
-}
-
-/* What uvicorn says to something that is not HTTP. */
-static void refuse(struct kvb_conn *conn)
-{
-	static const char text[] = "Invalid HTTP request received.";
-
-	kvb_buf_printf(&conn->out,
-		"HTTP/1.1 400 Bad Request\r\n%scontent-type: text/plain; charset=utf-8\r\n"
-		"content-length: %zu\r\nconnection: close\r\n\r\n%s",
-		kvb_http_date(conn->http), sizeof(text) - 1, text);
-	conn->state = KVB_CONN_CLOSING;
-	kvb_conn_flush(conn);
-}
-
-/* Reads requests until the input ends or one of them has to wait; the rest is kept. */
-static void feed(struct kvb_conn *conn, const char *data, size_t len)
-{
-	conn->feeding = true;
-	while (len > 0 && conn->state == KVB_CONN_READING) {
-		llhttp_errno_t error = llhttp_execute(&conn->parser, data, len);
-		const char *stop = llhttp_get_error_pos(&conn->parser);
-
-		if (error == HPE_OK) {
-			len = 0;
-		} else if (error == HPE_PAUSED) {
-			len -= (size_t)(stop - data);
-			data = stop;
-			start_request(conn);
-		} else if (conn->state == KVB_CONN_READING) {
-			refuse(conn);
-		}
-	}
-	conn->feeding = false;
-	if (len > 0 && conn->state == KVB_CONN_BUSY)
-		kvb_buf_add(&conn->pending, data, len);
 }
 
 static void on_readable(evutil_socket_t fd, short what, void *arg)
@@ -360,17 +155,11 @@ static void on_readable(evutil_socket_t fd, short what, void *arg)
 		return;
 	}
 	if (conn->state == KVB_CONN_READING)
-		feed(conn, conn->http->scratch, (size_t)n);
+		kvb_conn_feed(conn, conn->http->scratch, (size_t)n);
 	else if (conn->state == KVB_CONN_BUSY)
 		kvb_buf_add(&conn->pending, conn->http->scratch, (size_t)n);
-	if (conn->state == KVB_CONN_BUSY && conn->pending.len > PENDING_MOST &&
-		!conn->watching_close) {
-		conn->watching_close = true;
-		event_del(&conn->ev_read);
-		event_assign(&conn->ev_read, conn->http->base, fd, EV_CLOSED | EV_PERSIST,
-			on_readable, conn);
-		event_add(&conn->ev_read, NULL);
-	}
+	if (conn->state == KVB_CONN_BUSY && conn->pending.len > PENDING_MOST)
+		kvb_conn_watch(conn, true);
 }
 
 static void on_writable(evutil_socket_t fd, short what, void *arg)
@@ -455,20 +244,6 @@ fail:
 	return -1;
 }
 
-static void set_callbacks(struct kvb_http *http)
-{
-	llhttp_settings_init(&http->settings);
-	http->settings.on_message_begin = on_begin;
-	http->settings.on_url = on_url;
-	http->settings.on_header_field = on_header_bytes;
-	http->settings.on_header_value = on_header_bytes;
-	http->settings.on_header_field_complete = on_field_end;
-	http->settings.on_header_value_complete = on_value_end;
-	http->settings.on_headers_complete = on_headers_end;
-	http->settings.on_body = on_body;
-	http->settings.on_message_complete = on_message_end;
-}
-
 struct kvb_http *kvb_http_create(struct event_base *base, const struct kvb_http_config *config,
 	const struct kvb_http_ops *ops, void *user)
 {
@@ -485,7 +260,7 @@ struct kvb_http *kvb_http_create(struct event_base *base, const struct kvb_http_
 	TAILQ_INIT(&http->idle);
 	TAILQ_INIT(&http->dead);
 	http->id_state = (uint64_t)kvw_clock_wall_ns() ^ (uint64_t)(uintptr_t)http;
-	set_callbacks(http);
+	kvb_http_set_callbacks(http);
 	http->scratch = malloc(SCRATCH_BYTES);
 	http->ev_idle = evtimer_new(base, on_idle, http);
 	http->ev_reap = evtimer_new(base, on_reap, http);

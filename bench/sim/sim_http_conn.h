@@ -1,6 +1,6 @@
 /*
- * sim_http_conn.h - one connection, shared by the two halves of the server only: sim_http.c reads
- * and owns lifetimes, sim_http_out.c writes answers and plays the faults.
+ * sim_http_conn.h - one connection, shared by the parts of the server only: sim_http.c owns
+ * lifetimes, sim_http_in.c reads requests, sim_http_out.c writes answers and plays the faults.
  */
 #ifndef KVB_SIM_HTTP_CONN_H
 #define KVB_SIM_HTTP_CONN_H
@@ -72,9 +72,17 @@ struct kvb_http {
 };
 
 /* sim_http.c */
-void kvb_conn_end(struct kvb_conn *conn, bool reset); /* closes, tells the worker, parks */
-void kvb_conn_dispatch(struct kvb_conn *conn);        /* hands the request to the worker */
-void kvb_conn_ready(struct kvb_conn *conn);           /* answer complete: next request */
+void kvb_conn_end(struct kvb_conn *conn, bool reset);          /* closes, tells the worker, parks */
+void kvb_conn_idle(struct kvb_conn *conn);                     /* between requests from now on */
+void kvb_conn_busy(struct kvb_conn *conn);                     /* no longer */
+void kvb_conn_watch(struct kvb_conn *conn, bool closing_only); /* or input too */
+
+/* sim_http_in.c */
+void kvb_http_set_callbacks(struct kvb_http *http);
+/* Reads requests until the input ends or one of them has to wait; the rest is kept. */
+void kvb_conn_feed(struct kvb_conn *conn, const char *data, size_t len);
+void kvb_conn_dispatch(struct kvb_conn *conn); /* hands the request to the worker */
+void kvb_conn_ready(struct kvb_conn *conn);    /* answer complete: next request */
 
 /* sim_http_out.c */
 void kvb_conn_flush(struct kvb_conn *conn);

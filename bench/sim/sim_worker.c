@@ -111,6 +111,8 @@ static void on_step(evutil_socket_t fd, short what, void *arg)
 	(void)what;
 	if (late_ns > worker->latest_ns)
 		worker->latest_ns = late_ns;
+	worker->late_sum_ns += (double)late_ns;
+	worker->timers++;
 	for (int i = 0; i < STEPS_AT_ONCE; i++) {
 		int64_t end_ns = worker->step_end_ns;
 
@@ -176,6 +178,8 @@ static void start_over(struct kvb_worker *worker)
 	worker->start_s = (double)kvw_clock_wall_ns() / 1e9;
 	worker->step_end_ns = 0;
 	worker->latest_ns = 0;
+	worker->late_sum_ns = 0;
+	worker->timers = 0;
 	worker->health_status = 200;
 	worker->sleeping = worker->paused = false;
 	worker->fail_left = 0;

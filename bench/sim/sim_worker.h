@@ -44,7 +44,9 @@ struct kvb_worker {
 	struct event *ev_step;
 	bool step_running;
 	int64_t step_end_ns; /* simulated; the end of the last step that was planned */
-	int64_t latest_ns;   /* real time by which steps ended too late, at worst */
+	int64_t latest_ns;   /* real time by which a step ended too late, at worst */
+	double late_sum_ns;  /* the sum over all timers */
+	uint64_t timers;     /* steps that ended by timer */
 
 	struct kvb_exchange_list exchanges;
 	uint32_t load; /* generating requests that are not answered yet */
