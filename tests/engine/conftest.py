@@ -78,7 +78,7 @@ def router(engines, tmp_path):
         engine.forget()
     process = Router(tmp_path, engines)
     try:
-        process.wait_up(["tiny"])
+        process.wait_up(engines)
         yield process
     finally:
         process.stop()

@@ -33,11 +33,10 @@ def kvway(tmp_path):
     made = []
 
     def make(workers, config=None, up=True, worker_keys=None):
-        models = sorted({m for w in workers for m in getattr(w, "models", ())})
         router = Router(tmp_path, workers, config, worker_keys, name=f"kvway{len(made)}")
         made.append(router)
         if up:
-            router.wait_up(models)
+            router.wait_up(() if worker_keys else workers)
         return router
 
     yield make

@@ -98,7 +98,7 @@ def test_200_clients_leaving_at_random_moments(workers, kvway):
             ex.respond(body=b"z" * 50_000)
 
     fleet = workers(2, script=script)
-    router = kvway(fleet)
+    router = kvway(fleet, {"timeouts.upstream_idle": "500ms"})
     for _ in range(8):
         router.ask("POST", CHAT, body=chat_body())
     router.wait_idle()

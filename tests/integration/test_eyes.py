@@ -9,6 +9,7 @@ import pytest
 from rig.client import CHAT, COMPLETIONS, MESSAGES, Client, ask, chat_body
 from rig.router import parse_metrics
 from rig.wait import until
+from rig.wire import Closed
 
 SECRET = "sk-very-secret-key"
 PROMPT = "a prompt that must stay private"
@@ -56,7 +57,7 @@ def test_models_are_merged(workers, kvway):
     router = kvway(fleet)
     got = router.ask("GET", "/v1/models").json()
     assert got["object"] == "list"
-    names = [m["id"] for m in got["data"]]
+    names = [m["id"] for m in got["data"] if not m["id"].startswith("mark-")]
     assert sorted(names) == ["base", "lora-a", "lora-b"]
     assert all(m["object"] == "model" for m in got["data"])
 
@@ -126,15 +127,16 @@ def test_requests_are_counted_by_route_worker_and_status(pair):
     assert count(route="chat", status="404", end="local") == 1
     assert count(route="completions", status="500") == 1
     assert count(route="messages", status="200") == 1
-    assert count(route="other", status="200") == 1
+    assert count(route="other", status="200", end="complete") == 1
 
 
 def test_labels_stay_bounded(pair):
     """Nothing that a client sends becomes a label."""
     _, router = pair()
     for i in range(50):
-        router.ask("POST", CHAT, body=chat_body(model=f"made-up-{i}"))
         router.ask("GET", f"/made-up/{i}")
+        router.ask("POST", f"/v1/made-up-{i}", body=chat_body(user=f"made-up-{i}"))
+    assert router.ask("POST", CHAT, body=chat_body(model="made-up")).status == 404
     text = router.ask("GET", "/metrics").body.decode()
     assert "made-up" not in text
 
@@ -213,21 +215,28 @@ def test_restarted_worker_is_noticed(workers, kvway):
     until(lambda: router.metric("kvway_worker_cache_losses_total") == 1, 8, "restart noticed")
 
 
-def access_lines(router, count):
-    path = router.log_path.with_suffix(".access")
-    until(lambda: path.exists() and len(path.read_text().splitlines()) >= count, 5, "log written")
-    return path, [json.loads(line) for line in path.read_text().splitlines()]
+def access_lines(path, count):
+    """What the log says of prompts, once it has so many lines of them."""
+
+    def lines():
+        found = [json.loads(line) for line in path.read_text().splitlines(keepends=True)
+                 if line.endswith("\n")]  # fmt: skip
+        found = [line for line in found if line["method"] == "POST"]
+        return found if len(found) >= count else None
+
+    return until(lines, 5, "log written")
 
 
 def test_access_log(workers, kvway, tmp_path):
     (worker,) = workers(1)
-    router = kvway([worker], {"log.access": str(tmp_path / "kvway0.access")})
+    path = tmp_path / "access.log"
+    router = kvway([worker], {"log.access": str(path)})
     headers = [("Authorization", f"Bearer {SECRET}"), ("X-Request-Id", "trace-me"),
                ("Cookie", f"token={SECRET}")]  # fmt: skip
     router.ask("POST", f"{CHAT}?api_key={SECRET}", headers, chat_body(PROMPT, stream=True))
     router.ask("POST", COMPLETIONS, body={"model": "tiny", "prompt": PROMPT, "user": SECRET})
     router.ask("POST", CHAT, body=chat_body(PROMPT, model="no-such"))
-    path, lines = access_lines(router, 3)
+    lines = access_lines(path, 3)
     assert SECRET not in path.read_text() and PROMPT not in path.read_text()
     line = next(e for e in lines if e["request_id"] == "trace-me")
     assert (line["method"], line["path"], line["status"]) == ("POST", CHAT, 200)
@@ -286,8 +295,11 @@ def test_admin_answers_while_the_loops_are_busy(pair, path):
     clients = [Client(router.port) for _ in range(8)]
 
     def drink(client):
-        while client.reader.fill():
-            client.reader.buffer.clear()
+        try:
+            while client.reader.fill():
+                client.reader.buffer.clear()
+        except (Closed, OSError):
+            pass  # the test is over
 
     threads = []
     try:

@@ -140,7 +140,7 @@ def test_runs_without_a_file(workers, tmp_path):
         argv += ["--worker", worker.url]
     process = Process([*argv, "--strategy", "roundrobin"], tmp_path / "log")
     try:
-        until(lambda: up(process, port.number), 10, "up")
+        until(lambda: up(process, port.number, fleet), 10, "up")
         for i in range(4):
             assert ask(port.number, "POST", CHAT, body=chat_body(str(i))).status == 200
         assert [len(w.requests) for w in fleet] == [2, 2]
@@ -151,10 +151,11 @@ def test_runs_without_a_file(workers, tmp_path):
         port.close()
 
 
-def up(process, port):
+def up(process, port, fleet):
     assert process.alive(), process.log()
     try:
-        return "tiny" in ask(port, "GET", "/v1/models").body.decode()
+        listed = ask(port, "GET", "/v1/models").body.decode()
+        return all(worker.mark in listed for worker in fleet)
     except (OSError, Closed):
         return False
 

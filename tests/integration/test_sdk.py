@@ -140,7 +140,7 @@ def test_errors_become_the_sdk_exceptions(stage):
     router, _ = stage
     with pytest.raises(openai.NotFoundError) as caught:
         client_of(router).chat.completions.create(model="no-such", messages=MESSAGES)
-    assert caught.value.body["message"] == "The model `no-such` does not exist."
+    assert caught.value.body["message"].startswith("The model `no-such` does not exist.")
     with pytest.raises(openai.BadRequestError):
         client_of(router).chat.completions.create(
             model="tiny", messages=MESSAGES, max_tokens=10_000_000

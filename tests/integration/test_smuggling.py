@@ -112,7 +112,7 @@ BODIES = {
 def stage(tmp_path_factory):
     """One router for all cases: each uses a connection of its own."""
     with Worker() as worker:
-        router = Router(tmp_path_factory.mktemp("smuggling"), [worker]).wait_up(["tiny"])
+        router = Router(tmp_path_factory.mktemp("smuggling"), [worker]).wait_up([worker])
         yield worker, router
         router.stop()
 

@@ -11,6 +11,7 @@ import time
 
 from rig.client import ask
 from rig.wait import PATIENCE, Port, until, unused_port
+from rig.worker import MARK
 
 BUILD = pathlib.Path(os.environ.get("KVW_BUILD", pathlib.Path(__file__).parents[3] / "build"))
 PROGRAM = BUILD / "src" / "kvway"
@@ -135,20 +136,22 @@ class Router(Process):
     def url(self):
         return f"http://127.0.0.1:{self.port}"
 
-    def wait_up(self, models=()):
-        """Until it answers, and lists these models."""
+    def wait_up(self, workers=()):
+        """Until it answers, and knows the models of these workers."""
+        wanted = {name for w in workers for name in (*getattr(w, "models", ()), getattr(w, "mark", ""))}
 
         def up():
             assert self.alive(), f"kvway ended with {self.popen.poll()}:\n{self.log()}"
             try:
                 if ask(self.port, "GET", "/health").status != 200:
                     return False
-                return set(models) <= set(self.models())
+                listed = ask(self.admin_port, "GET", "/v1/models").json()["data"]
+                return wanted <= {"", *(m["id"] for m in listed)}
             except OSError:
                 return False
 
         try:
-            until(up, 15, f"kvway up with {list(models)}")
+            until(up, 15, f"kvway up with {sorted(wanted)}")
         except AssertionError:
             print(self.log())
             raise
@@ -156,7 +159,7 @@ class Router(Process):
 
     def models(self):
         listed = ask(self.admin_port, "GET", "/v1/models").json()
-        return [m["id"] for m in listed["data"]]
+        return [m["id"] for m in listed["data"] if not m["id"].startswith(MARK)]
 
     def ask(self, method, target, headers=(), body=None, chunks=None, timeout=10.0):
         return ask(self.port, method, target, headers, body, chunks, timeout)

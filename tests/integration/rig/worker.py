@@ -15,6 +15,7 @@ from rig.wait import until
 from rig.wire import Closed, Headers, Reader, encode_chunks, encode_head, parse_head, reset
 
 PROBES = ("/health", "/v1/models", "/metrics")
+MARK = "mark-"  # begins a model name that one worker alone lists, so that it can be waited for
 
 
 class Exchange:
@@ -164,6 +165,10 @@ class Worker:
     def url(self):
         return f"http://127.0.0.1:{self.port}"
 
+    @property
+    def mark(self):
+        return f"{MARK}{self.port}"
+
     def start(self):
         """Listens, after stop() on the same port as before."""
         self.listener = socket.socket()
@@ -253,7 +258,8 @@ class Worker:
         if ex.path == "/health":
             ex.respond(200 if self.healthy else 503, reason="OK" if self.healthy else "Down")
         elif ex.path == "/v1/models":
-            data = [{"id": m, "object": "model", "owned_by": "vllm"} for m in self.models]
+            data = [{"id": m, "object": "model", "owned_by": "vllm"}
+                    for m in [*self.models, self.mark]]  # fmt: skip
             ex.respond(body={"object": "list", "data": data})
         else:
             ex.respond(headers=[("content-type", "text/plain")], body=self.metrics.encode())
