@@ -95,7 +95,7 @@ build() { # LABEL DIR COMPILER OPTIONS...
 		printf 'build %s\t1\t0\t0\t%d\n' "$label" $((SECONDS - started)) >>"$rows"
 		return 0
 	fi
-	[ ! -f "$dir/build.log" ] || tail -n 60 "$dir/build.log" >&2
+	[ ! -f "$dir/build.log" ] || grep -v '^\[[0-9]*/[0-9]*\]' "$dir/build.log" | tail -n 60 >&2
 	printf 'build %s\t0\t1\t0\t%d\n' "$label" $((SECONDS - started)) >>"$rows"
 	return 1
 }
