@@ -98,6 +98,7 @@ static enum kvw_err start(struct kvw_app *app)
 			.config = config,
 			.fleet = app->fleet,
 			.metrics = app->metrics,
+			.access_log = app->access_log,
 			.loop_turn_ns = app->loop_turn_ns,
 			.loop_count = app->loop_count,
 		},

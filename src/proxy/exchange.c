@@ -59,10 +59,12 @@ struct kvw_exchange *kvw_exchange_create(struct kvw_client *client)
 		if (x == NULL)
 			return NULL;
 	}
-	/* The usage window need not be cleared: kvw_usage_init does what it needs. */
+	/* Windows of text need not be cleared: their lengths say what is in them. */
 	memset(x, 0, offsetof(struct kvw_exchange, usage));
 	memset((char *)x + offsetof(struct kvw_exchange, watch_usage), 0,
-		sizeof(*x) - offsetof(struct kvw_exchange, watch_usage));
+		offsetof(struct kvw_exchange, owner_text) - offsetof(struct kvw_exchange, watch_usage));
+	memset((char *)x + offsetof(struct kvw_exchange, start_ns), 0,
+		sizeof(*x) - offsetof(struct kvw_exchange, start_ns));
 	x->loop = loop;
 	x->client = client;
 	x->timer.fn = kvw_request_timeout;
@@ -84,6 +86,9 @@ void kvw_exchange_drop_worker(struct kvw_exchange *x, bool completed)
 	if (x->link != NULL)
 		kvw_link_close(x->link);
 	x->link = NULL;
+	if (x->decoding)
+		kvw_metrics_decoding(loop->metrics, x->worker->id, -1);
+	x->decoding = false;
 	kvw_lease_release(&x->lease, loop->now_ns);
 	if (x->picked && loop->strategy->ops->done != NULL) {
 		struct kvw_outcome outcome = {
@@ -175,7 +180,6 @@ static void tell(struct kvw_exchange *x, enum kvw_end end)
 		.response_bytes = x->answer.payload_bytes,
 		.stream = x->event_stream,
 		.stream_chunks = x->stream_chunks,
-		.predicted_prompt = x->decision.prompt_tokens,
 		.prompt_known = x->usage.prompt_known,
 		.cached_known = x->usage.cached_known,
 		.completion_known = x->usage.completion_known,
@@ -184,8 +188,12 @@ static void tell(struct kvw_exchange *x, enum kvw_end end)
 		.completion_tokens = x->usage.completion_tokens,
 	};
 
-	for (size_t tier = 0; tier < KVW_TIER_COUNT; tier++)
-		record.predicted_cached += x->decision.hit_tokens[tier];
+	/* A strategy that does not look at content predicts nothing. */
+	if (loop->strategy->ops->wants_content && x->scanned) {
+		record.predicted_prompt = x->decision.prompt_tokens;
+		for (size_t tier = 0; tier < KVW_TIER_COUNT; tier++)
+			record.predicted_cached += x->decision.hit_tokens[tier];
+	}
 	kvw_metrics_record(loop->metrics, &record);
 	kvw_access_log_write(loop->access_log, loop->index, &record);
 	kvw_metrics_gauge(loop->metrics, KVW_GAUGE_EXCHANGES, -1);

@@ -16,6 +16,7 @@
 
 #include "body.h"
 #include "client.h"
+#include "owners.h"
 #include "usage.h"
 
 enum kvw_request_state {
@@ -112,12 +113,21 @@ struct kvw_exchange {
 	enum kvw_end end;              /* how it ends, once the response is DONE */
 	struct kvw_usage usage;
 	bool watch_usage;
+	bool decoding;                 /* counted in the gauge of answers being generated */
+	bool watch_owner;              /* the id of a new response is still to be found */
+	size_t owner_len;
+	char owner_text[KVW_OWNER_PREFIX]; /* the answer's first bytes */
 
 	/* --- times, monotonic ns --- */
 	int64_t start_ns, wall_ns, complete_ns, sent_ns, first_token_ns, last_data_ns, picked_ns;
 	int64_t answer_ns, added_ns;
 	uint32_t stream_chunks;
 };
+
+static inline const char *kvw_exchange_raw_head(const struct kvw_exchange *x)
+{
+	return x->in.first->data + x->head_offset;
+}
 
 struct kvw_exchange *kvw_exchange_create(struct kvw_client *client); /* NULL: out of memory */
 
@@ -153,14 +163,20 @@ void kvw_request_body(struct kvw_exchange *x, size_t n);
 bool kvw_request_wants_bytes(const struct kvw_exchange *x);
 /* The client sent FIN or its socket broke while the request was incomplete. */
 void kvw_request_cut(struct kvw_exchange *x);
+/* --- forward.c --- */
 /* Routes and forwards (again). */
 void kvw_request_forward(struct kvw_exchange *x);
+/* Opens or takes a connection to x->worker and begins to send. */
+void kvw_request_attach(struct kvw_exchange *x, bool fresh);
+/* Parked exchanges look again; one has waited long enough. */
+void kvw_request_unpark(struct kvw_loop *loop);
+void kvw_request_park_timeout(struct kvw_exchange *x);
+
+/* --- send.c --- */
 void kvw_request_send(struct kvw_exchange *x);
 /* The worker failed before the first token: elsewhere, or 502. `why` is static text. */
 void kvw_request_worker_failed(struct kvw_exchange *x, const char *why, bool timed_out);
 void kvw_request_link_event(struct kvw_link *link, void *user);
-/* Parked exchanges look again. */
-void kvw_request_unpark(struct kvw_loop *loop);
 void kvw_request_timeout(struct kvw_timer *timer, int64_t now_ns);
 
 /* --- response.c --- */

@@ -116,6 +116,7 @@ bool kvw_proxy_connection_take(struct kvw_proxy *proxy);
 void kvw_proxy_connection_release(struct kvw_proxy *proxy);
 bool kvw_proxy_body_memory_take(struct kvw_proxy *proxy, uint64_t bytes);
 void kvw_proxy_body_memory_release(struct kvw_proxy *proxy, uint64_t bytes);
+struct kvw_owners *kvw_proxy_owners(struct kvw_proxy *proxy);
 bool kvw_proxy_draining(const struct kvw_proxy *proxy);
 
 #endif

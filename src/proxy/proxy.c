@@ -12,12 +12,14 @@
 
 #include "log.h"
 #include "loop.h"
+#include "owners.h"
 
 struct kvw_proxy {
 	const struct kvw_config *config;
 	struct kvw_loop *loops;
 	size_t loop_count, ready_count;
 	char address[80];
+	struct kvw_owners *owners;
 	_Atomic bool draining;
 	/* Shared by all loops; each on its own line, since every connection or body writes them. */
 	_Alignas(64) _Atomic int64_t connections;
@@ -56,6 +58,11 @@ void kvw_proxy_body_memory_release(struct kvw_proxy *proxy, uint64_t bytes)
 bool kvw_proxy_draining(const struct kvw_proxy *proxy)
 {
 	return atomic_load_explicit(&proxy->draining, memory_order_relaxed);
+}
+
+struct kvw_owners *kvw_proxy_owners(struct kvw_proxy *proxy)
+{
+	return proxy->owners;
 }
 
 /* Whole cores of the cgroup v2 quota, rounded up; 0: no quota. */
@@ -134,7 +141,8 @@ enum kvw_err kvw_proxy_start(const struct kvw_proxy_deps *deps, FILE *errors, st
 	proxy->config = deps->config;
 	proxy->loop_count = deps->loop_count;
 	proxy->loops = calloc(deps->loop_count, sizeof(proxy->loops[0]));
-	if (proxy->loops == NULL)
+	if (proxy->loops == NULL ||
+		kvw_owners_create((size_t)deps->config->responses_table, &proxy->owners) != KVW_OK)
 		goto fail;
 	raise_descriptor_limit(deps->config);
 	for (size_t i = 0; i < deps->loop_count; i++) {
@@ -194,6 +202,7 @@ void kvw_proxy_destroy(struct kvw_proxy *proxy)
 		return;
 	for (size_t i = 0; i < proxy->ready_count; i++)
 		kvw_loop_finish(&proxy->loops[i]);
+	kvw_owners_destroy(proxy->owners);
 	free(proxy->loops);
 	free(proxy);
 }

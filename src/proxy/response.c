@@ -66,9 +66,27 @@ static void first_token(struct kvw_exchange *x)
 
 	x->first_token = true;
 	x->first_token_ns = loop->now_ns;
+	x->decoding = true;
+	kvw_metrics_decoding(loop->metrics, x->worker->id, 1);
 	kvw_lease_first_token(&x->lease, loop->now_ns);
 	if (loop->strategy->ops->first_token != NULL)
 		loop->strategy->ops->first_token(loop->strategy, &x->decision, &x->lease, loop->now_ns);
+}
+
+/* Remembers who made a response, by the id at the beginning of the answer. */
+static void look_for_id(struct kvw_exchange *x, const char *data, size_t len)
+{
+	size_t room = sizeof(x->owner_text) - x->owner_len;
+	struct kvw_slice id;
+
+	if (len > room)
+		len = room;
+	memcpy(x->owner_text + x->owner_len, data, len);
+	x->owner_len += len;
+	id = kvw_owners_id_in(x->owner_text, x->owner_len);
+	if (id.len > 0)
+		kvw_owners_set(kvw_proxy_owners(x->loop->proxy), id, x->worker->id);
+	x->watch_owner = id.len == 0 && x->owner_len < sizeof(x->owner_text);
 }
 
 static void answer_payload(void *arg, const char *data, size_t len)
@@ -79,6 +97,8 @@ static void answer_payload(void *arg, const char *data, size_t len)
 	out->payload += len;
 	if (x->watch_usage && x->status == 200)
 		kvw_usage_feed(&x->usage, data, len);
+	if (x->watch_owner && x->status == 200)
+		look_for_id(x, data, len);
 	if (x->pass == KVW_PASS_PAYLOAD)
 		push(out, data, len);
 	else if (x->pass == KVW_PASS_REFRAME)

@@ -1,0 +1,34 @@
+/*
+ * owners.h - which worker made which response of /v1/responses.
+ *
+ * A worker keeps the responses that it made; a request that names one (previous_response_id, or GET
+ * and cancel by id) can be served by no other. The table is bounded: the oldest entry goes.
+ *
+ * Threads: any; a mutex guards the table (only paths of /v1/responses come here).
+ */
+#ifndef KVW_OWNERS_H
+#define KVW_OWNERS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "kvway/err.h"
+#include "kvway/slice.h"
+
+#define KVW_OWNER_PREFIX 256 /* bytes of an answer within which its id stands */
+
+struct kvw_owners;
+
+/* limit: most ids remembered. Memory is taken with the first id. */
+enum kvw_err kvw_owners_create(size_t limit, struct kvw_owners **out) KVW_MUST_CHECK;
+void kvw_owners_destroy(struct kvw_owners *owners); /* NULL is allowed */
+
+void kvw_owners_set(struct kvw_owners *owners, struct kvw_slice id, uint32_t worker);
+bool kvw_owners_find(struct kvw_owners *owners, struct kvw_slice id, uint32_t *worker);
+
+/* The id in the beginning of an answer, plain or a stream's first event: the first member "id" whose
+ * value begins with "resp". len 0: not (yet) there. */
+struct kvw_slice kvw_owners_id_in(const char *data, size_t len);
+
+#endif
