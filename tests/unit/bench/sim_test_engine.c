@@ -47,6 +47,8 @@ static void on_token(void *user, struct kvb_seq *seq, uint32_t token, bool last)
 	}
 	if (b->victim != NULL) {
 		kvb_engine_remove(b->engine, b->victim);
+		b->seqs[(size_t)b->victim->user] = NULL;
+		kvb_seq_destroy(b->victim);
 		b->victim = NULL;
 	}
 }
@@ -363,6 +365,44 @@ START_TEST(a_full_cache_preempts_and_all_still_finish)
 }
 END_TEST
 
+START_TEST(a_preempted_sequence_comes_back_before_later_ones)
+{
+	struct bench b = make(16, 33, 8192, 2);
+
+	submit(&b, 0, 1, 100, 300);
+	submit(&b, 1, 2, 100, 300); /* is preempted when both have grown */
+	submit(&b, 2, 3, 450, 5);   /* has no room beside either */
+	run(&b);
+	ck_assert_uint_gt(b.seqs[1]->preemptions, 0);
+	ck_assert_int_ge(b.first_ns[2], b.end_ns[1]);
+	finish(&b);
+}
+END_TEST
+
+START_TEST(a_step_that_preempts_admits_nobody)
+{
+	struct bench b = make(16, 33, 64, 8);
+	struct kvb_engine_stats before = {0}, now;
+	uint32_t preempting_steps = 0;
+
+	for (size_t i = 0; i < 4; i++)
+		submit(&b, i, (uint32_t)i + 1, 60, 300);
+	while (step(&b)) {
+		now = stats_of(&b);
+		if (now.preemptions > before.preemptions) {
+			preempting_steps++;
+			ck_assert_uint_eq(now.running,
+				before.running - (now.preemptions - before.preemptions) -
+					(now.finished - before.finished));
+		}
+		before = now;
+	}
+	ck_assert_uint_gt(preempting_steps, 0);
+	ck_assert_uint_eq(b.ended, 4);
+	finish(&b);
+}
+END_TEST
+
 START_TEST(a_prompt_waits_while_the_cache_is_full)
 {
 	struct bench b = make(16, 33, 8192, 8);
@@ -390,6 +430,8 @@ START_TEST(a_removed_sequence_frees_its_blocks_at_once)
 	ck_assert_uint_eq(stats_of(&b).blocks_used, 126);
 	kvb_engine_remove(b.engine, b.seqs[0]); /* its client left amid the step */
 	ck_assert_uint_eq(stats_of(&b).blocks_used, 63);
+	kvb_seq_destroy(b.seqs[0]);
+	b.seqs[0] = NULL;
 	b.now_ns += length_ns;
 	kvb_engine_end_step(b.engine, on_token, &b);
 	ck_assert_uint_eq(b.tokens[0], 0);
@@ -487,17 +529,28 @@ END_TEST
 
 int main(void)
 {
-	const TTest *const all[] = {first_token_takes_what_the_formula_says,
+	const TTest *const all[] = {
+		first_token_takes_what_the_formula_says,
 		a_long_prompt_goes_through_in_chunks_and_costs_no_less,
-		decodes_share_a_step_and_its_base, a_prefill_slows_those_that_decode,
-		a_hit_leaves_the_last_token, a_hit_shortens_the_first_token,
-		generated_tokens_are_hit_by_the_next_turn, salt_separates_and_text_does_not_change,
-		admission_is_in_the_order_of_arrival, a_step_stays_within_its_token_budget,
-		twins_in_one_step_share_their_blocks, computed_and_cached_make_up_the_prompts,
-		a_full_cache_preempts_and_all_still_finish, a_prompt_waits_while_the_cache_is_full,
+		decodes_share_a_step_and_its_base,
+		a_prefill_slows_those_that_decode,
+		a_hit_leaves_the_last_token,
+		a_hit_shortens_the_first_token,
+		generated_tokens_are_hit_by_the_next_turn,
+		salt_separates_and_text_does_not_change,
+		admission_is_in_the_order_of_arrival,
+		a_step_stays_within_its_token_budget,
+		twins_in_one_step_share_their_blocks,
+		computed_and_cached_make_up_the_prompts,
+		a_full_cache_preempts_and_all_still_finish,
+		a_preempted_sequence_comes_back_before_later_ones,
+		a_step_that_preempts_admits_nobody,
+		a_prompt_waits_while_the_cache_is_full,
 		a_removed_sequence_frees_its_blocks_at_once,
-		a_token_may_remove_another_sequence_of_its_step, cache_keeps_what_was_used_last,
-		every_speed_gives_the_same_simulated_times};
+		a_token_may_remove_another_sequence_of_its_step,
+		cache_keeps_what_was_used_last,
+		every_speed_gives_the_same_simulated_times,
+	};
 	Suite *suite = suite_create("sim_engine");
 	TCase *tests = tcase_create("engine");
 	SRunner *runner = srunner_create(suite);
