@@ -103,7 +103,7 @@ void prompt_part_open(struct kvw_scan *scan)
 void prompt_part_text(struct kvw_scan *scan)
 {
 	scan->part_dropped = false;
-	/* After an overflow the mark itself may be missing. */
+	/* When pieces were lost the mark itself may be missing. */
 	if (scan->text.piece_count > scan->part)
 		scan->text.piece_count = scan->part + 1;
 }

@@ -103,7 +103,7 @@ void kvw_scan_reset(struct kvw_scan *scan, enum kvw_api api)
 	scan->prompt_first = 0;
 	scan->fed_bytes = 0;
 	scan->text.piece_count = 0;
-	scan->text.overflow = false;
+	scan->text.too_many = scan->text.no_memory = false;
 	scan->text.fill = 0;
 }
 
@@ -532,14 +532,13 @@ static struct kvw_slice session_text(const struct kvw_scan *scan)
 
 enum kvw_err kvw_scan_finish(struct kvw_scan *scan, struct kvw_route_request *out)
 {
-	enum kvw_err err = scan->no_memory ? KVW_ENOMEM : KVW_EPROTO;
+	bool no_memory = scan->no_memory || scan->text.no_memory;
+	enum kvw_err err = no_memory ? KVW_ENOMEM : KVW_EPROTO;
 
 	memset(out, 0, sizeof(*out));
 	out->api = scan->api;
-	if (scan->state != STATE_END || scan->no_memory)
+	if (scan->state != STATE_END || no_memory || scan->text.too_many)
 		return err;
-	if (scan->text.overflow)
-		return scan->text.piece_count < scan->text.piece_limit ? KVW_ENOMEM : KVW_EPROTO;
 	err = fold_chain(scan, out);
 	if (err != KVW_OK)
 		return err;

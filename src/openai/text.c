@@ -24,15 +24,15 @@ void kvw_text_push_slow(struct kvw_text *text, uint64_t hash, uint32_t units)
 	size_t capacity = text->piece_capacity == 0 ? 64 : text->piece_capacity * 2;
 	struct kvw_piece *pieces;
 
-	if (text->overflow)
+	if (text->too_many || text->no_memory)
 		return;
 	if (text->piece_count >= text->piece_limit) {
-		text->overflow = true;
+		text->too_many = true;
 		return;
 	}
 	pieces = realloc(text->pieces, capacity * sizeof(*pieces));
 	if (pieces == NULL) {
-		text->overflow = true;
+		text->no_memory = true;
 		return;
 	}
 	text->pieces = pieces;

@@ -47,7 +47,8 @@ struct kvw_text {
 	enum kvw_text_mode mode;
 	uint32_t units;  /* KVW_TEXT_VALUE: bytes folded so far */
 	uint64_t value;  /* KVW_TEXT_VALUE: hash so far */
-	bool overflow;   /* a piece was lost: out of memory, or more pieces than text justifies */
+	bool too_many;   /* pieces were lost: more than the text justifies */
+	bool no_memory;  /* pieces were lost: allocation failed */
 	struct kvw_piece *pieces; /* owned */
 	size_t piece_count, piece_capacity;
 	size_t piece_limit; /* most pieces; set by the owner as the body grows */
@@ -86,7 +87,7 @@ static inline void kvw_text_begin(struct kvw_text *text, enum kvw_text_mode mode
 	text->value = KVW_TAG_STRING;
 }
 
-/* Appends to pieces, growing them; sets overflow when it cannot. */
+/* Appends to pieces, growing them; sets too_many or no_memory when it cannot. */
 void kvw_text_push_slow(struct kvw_text *text, uint64_t hash, uint32_t units);
 
 static inline void kvw_text_push(struct kvw_text *text, uint64_t hash, uint32_t units)

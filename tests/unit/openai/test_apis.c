@@ -1,0 +1,310 @@
+/*
+ * test_apis.c - fields and prompt of each API's bodies.
+ */
+#include <check.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "support.h"
+
+/* A body and what is to be seen in it. */
+struct expected {
+	enum kvw_api api;
+	const char *body;
+	const char *model, *session, *previous;
+	bool stream, include_usage, known, teaches, ids;
+	uint32_t chains, chunks;
+};
+
+static const struct expected bodies[] = {
+	{.api = KVW_API_COMPLETIONS, .body = "{\"model\":\"a\\/b\",\"prompt\":\"hi\"}",
+		.model = "a/b", .known = true, .teaches = true, .chains = 1, .chunks = 1},
+	{.api = KVW_API_COMPLETIONS, .body = "{\"prompt\":\"\"}", .known = true, .teaches = true,
+		.chains = 1},
+	{.api = KVW_API_COMPLETIONS, .body = "{\"prompt\":[\"a\",\"\",\"b\"]}", .known = true,
+		.teaches = true, .chains = 3, .chunks = 2},
+	{.api = KVW_API_COMPLETIONS, .body = "{\"prompt\":[1,2,3]}", .known = true, .teaches = true,
+		.ids = true, .chains = 1, .chunks = 1},
+	{.api = KVW_API_COMPLETIONS, .body = "{\"prompt\":[[1,2],[3],[]]}", .known = true,
+		.teaches = true, .ids = true, .chains = 3, .chunks = 2},
+	{.api = KVW_API_COMPLETIONS, .body = "{\"prompt\":[]}", .known = true, .teaches = true,
+		.chains = 1},
+	{.api = KVW_API_COMPLETIONS, .body = "{\"model\":null}", .teaches = true},
+	{.api = KVW_API_COMPLETIONS, .body = "{\"prompt\":\"a\",\"prompt_embeds\":\"AAAA\"}",
+		.teaches = true},
+	{.api = KVW_API_COMPLETIONS, .body = "{\"prompt\":\"a\",\"prompt_embeds\":null}",
+		.known = true, .teaches = true, .chains = 1, .chunks = 1},
+	{.api = KVW_API_CHAT,
+		.body = "{\"model\":\"m\",\"stream\":true,\"stream_options\":{\"include_usage\":true},"
+			"\"messages\":[{\"role\":\"user\",\"content\":\"hi\"}],\"user\":\"u\"}",
+		.model = "m", .session = "u", .stream = true, .include_usage = true, .known = true,
+		.teaches = true, .chains = 1, .chunks = 1},
+	{.api = KVW_API_CHAT,
+		.body = "{\"user\":\"u\",\"session_id\":\"s\\u0031\",\"stream\":false,\"stream_options\":"
+			"{\"continuous_usage_stats\":true},\"messages\":[]}",
+		.session = "s1", .known = true, .teaches = true, .chains = 1},
+	{.api = KVW_API_CHAT,
+		.body = "{\"user\":\"u\",\"session_id\":{\"a\":[1]},\"stream\":null,\"messages\":[],"
+			"\"metadata\":{\"user\":\"x\",\"model\":\"y\",\"messages\":3}}",
+		.session = "u", .known = true, .teaches = true, .chains = 1},
+	{.api = KVW_API_CHAT, .body = "{\"prompt\":\"not chat\"}", .teaches = true},
+	{.api = KVW_API_RESPONSES, .body = "{\"input\":\"hi\",\"model\":\"m\"}", .model = "m",
+		.known = true, .teaches = true, .chains = 1, .chunks = 1},
+	{.api = KVW_API_RESPONSES,
+		.body = "{\"input\":[{\"role\":\"user\",\"content\":\"a\"},{\"type\":\"function_call\","
+			"\"name\":\"f\",\"arguments\":\"{}\",\"call_id\":\"c\"},{\"type\":"
+			"\"function_call_output\",\"call_id\":\"c\",\"output\":\"1\"}],"
+			"\"instructions\":\"be kind\"}",
+		.known = true, .teaches = true, .chains = 1, .chunks = 4},
+	{.api = KVW_API_RESPONSES,
+		.body = "{\"input\":\"hi\",\"previous_response_id\":\"resp_1\"}", .previous = "resp_1",
+		.teaches = true},
+	{.api = KVW_API_RESPONSES,
+		.body = "{\"input\":\"hi\",\"previous_response_id\":null,\"conversation\":null}",
+		.known = true, .teaches = true, .chains = 1, .chunks = 1},
+	{.api = KVW_API_RESPONSES, .body = "{\"input\":\"hi\",\"conversation\":{\"id\":\"c\"}}",
+		.teaches = true},
+	{.api = KVW_API_MESSAGES,
+		.body = "{\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"tool_result\","
+			"\"tool_use_id\":\"t\",\"content\":[{\"type\":\"text\",\"text\":\"x\"}]},{\"type\":"
+			"\"text\",\"text\":\"go on\"}]}],\"system\":\"s\",\"model\":\"m\",\"stream\":true}",
+		.model = "m", .stream = true, .known = true, .teaches = true, .chains = 1,
+		.chunks = 3},
+	{.api = KVW_API_COUNT_TOKENS,
+		.body = "{\"messages\":[{\"role\":\"user\",\"content\":\"hi\"}],\"model\":\"m\"}",
+		.model = "m", .known = true, .chains = 1, .chunks = 1},
+	{.api = KVW_API_EMBEDDINGS, .body = "{\"input\":[\"a\",\"b\"],\"model\":\"e\"}", .model = "e",
+		.known = true, .chains = 2, .chunks = 2},
+	{.api = KVW_API_EMBEDDINGS, .body = "{\"input\":[[1],[2,3]]}", .known = true, .ids = true,
+		.chains = 2, .chunks = 2},
+	{.api = KVW_API_EMBEDDINGS, .body = "{\"messages\":[{\"role\":\"user\",\"content\":\"a\"}]}",
+		.known = true, .chains = 1, .chunks = 1},
+	{.api = KVW_API_TOKENIZE, .body = "{\"prompt\":\"a\"}", .known = true, .chains = 1,
+		.chunks = 1},
+	{.api = KVW_API_TOKENIZE, .body = "{\"messages\":[{\"role\":\"user\",\"content\":\"a\"}]}",
+		.known = true, .chains = 1, .chunks = 1},
+	{.api = KVW_API_TOKENIZE, .body = "{\"messages\":[],\"prompt\":\"which?\"}"},
+	{.api = KVW_API_RERANK, .body = "{\"model\":\"r\",\"query\":\"q\",\"documents\":[\"a\"]}",
+		.model = "r"},
+	{.api = KVW_API_OTHER, .body = "{\"model\":\"o\",\"messages\":1,\"prompt\":{},\"user\":\"u\"}",
+		.model = "o", .session = "u"},
+};
+
+static bool text_is(struct kvw_slice slice, const char *text)
+{
+	return kvw_slice_equal(slice, kvw_slice_of(text));
+}
+
+START_TEST(body_is_understood)
+{
+	const struct expected *expected = &bodies[_i];
+	struct seen *seen = see_text(expected->api, expected->body);
+	const struct kvw_route_request *request = &seen->request;
+
+	ck_assert_int_eq(seen->err, KVW_OK);
+	ck_assert_int_eq(request->api, expected->api);
+	ck_assert(text_is(request->model, expected->model));
+	ck_assert(text_is(request->session, expected->session));
+	ck_assert(text_is(request->previous_id, expected->previous));
+	ck_assert_int_eq(request->stream, expected->stream);
+	ck_assert_int_eq(request->include_usage, expected->include_usage);
+	ck_assert_int_eq(request->content_known, expected->known);
+	ck_assert_int_eq(request->teaches, expected->teaches);
+	ck_assert_int_eq(request->token_ids, expected->ids);
+	ck_assert_uint_eq(request->chain_count, expected->chains);
+	ck_assert_uint_eq(request->chunk_count, expected->chunks);
+	if (expected->chains > 0)
+		ck_assert_uint_eq(seen->chain_ends[expected->chains - 1], expected->chunks);
+	seen_free(seen);
+}
+END_TEST
+
+/* Types that the path does not promise. */
+static const struct {
+	enum kvw_api api;
+	const char *body;
+} wrong[] = {
+	{KVW_API_COMPLETIONS, "{\"prompt\":1}"},
+	{KVW_API_COMPLETIONS, "{\"prompt\":{}}"},
+	{KVW_API_COMPLETIONS, "{\"prompt\":true}"},
+	{KVW_API_COMPLETIONS, "{\"prompt\":[1,\"a\"]}"},
+	{KVW_API_COMPLETIONS, "{\"prompt\":[\"a\",1]}"},
+	{KVW_API_COMPLETIONS, "{\"prompt\":[\"a\",[1]]}"},
+	{KVW_API_COMPLETIONS, "{\"prompt\":[[1],\"a\"]}"},
+	{KVW_API_COMPLETIONS, "{\"prompt\":[[1],2]}"},
+	{KVW_API_COMPLETIONS, "{\"prompt\":[[[1]]]}"},
+	{KVW_API_COMPLETIONS, "{\"prompt\":[[\"a\"]]}"},
+	{KVW_API_COMPLETIONS, "{\"prompt\":[-1]}"},
+	{KVW_API_COMPLETIONS, "{\"prompt\":[1.0]}"},
+	{KVW_API_COMPLETIONS, "{\"prompt\":[1e3]}"},
+	{KVW_API_COMPLETIONS, "{\"prompt\":[4294967296]}"},
+	{KVW_API_COMPLETIONS, "{\"prompt\":[null]}"},
+	{KVW_API_COMPLETIONS, "{\"prompt\":[1,null]}"},
+	{KVW_API_COMPLETIONS, "{\"prompt\":[1,2,{}]}"},
+	{KVW_API_CHAT, "{\"messages\":{}}"},
+	{KVW_API_CHAT, "{\"messages\":\"a\"}"},
+	{KVW_API_CHAT, "{\"messages\":[\"a\"]}"},
+	{KVW_API_CHAT, "{\"messages\":[[]]}"},
+	{KVW_API_CHAT, "{\"messages\":[null]}"},
+	{KVW_API_CHAT, "{\"messages\":[{\"role\":1}]}"},
+	{KVW_API_CHAT, "{\"messages\":[{\"role\":[]}]}"},
+	{KVW_API_CHAT, "{\"messages\":[{\"content\":1}]}"},
+	{KVW_API_CHAT, "{\"messages\":[{\"content\":{}}]}"},
+	{KVW_API_CHAT, "{\"messages\":[{\"content\":[1]}]}"},
+	{KVW_API_CHAT, "{\"messages\":[{\"content\":[null]}]}"},
+	{KVW_API_CHAT, "{\"messages\":[{\"content\":[[]]}]}"},
+	{KVW_API_CHAT, "{\"messages\":[{\"content\":[{\"type\":1}]}]}"},
+	{KVW_API_CHAT, "{\"messages\":[{\"content\":[{\"text\":{}}]}]}"},
+	{KVW_API_CHAT, "{\"messages\":[],\"model\":1}"},
+	{KVW_API_CHAT, "{\"messages\":[],\"model\":{}}"},
+	{KVW_API_CHAT, "{\"messages\":[],\"stream\":\"true\"}"},
+	{KVW_API_CHAT, "{\"messages\":[],\"stream\":1}"},
+	{KVW_API_CHAT, "{\"messages\":[],\"stream_options\":[]}"},
+	{KVW_API_CHAT, "{\"messages\":[],\"stream_options\":{\"include_usage\":1}}"},
+	{KVW_API_CHAT, "{\"messages\":[],\"cache_salt\":true}"},
+	{KVW_API_CHAT, "{\"messages\":[],\"tools\":{}}"},
+	{KVW_API_CHAT, "{\"messages\":[],\"tools\":[1]}"},
+	{KVW_API_CHAT, "{\"messages\":[],\"tools\":[[]]}"},
+	{KVW_API_RESPONSES, "{\"input\":1}"},
+	{KVW_API_RESPONSES, "{\"input\":[\"a\"]}"},
+	{KVW_API_RESPONSES, "{\"input\":\"a\",\"previous_response_id\":1}"},
+	{KVW_API_MESSAGES, "{\"messages\":[],\"system\":1}"},
+	{KVW_API_MESSAGES, "{\"messages\":[],\"system\":{}}"},
+	{KVW_API_EMBEDDINGS, "{\"input\":{}}"},
+};
+
+START_TEST(wrong_type)
+{
+	struct seen *seen = see_text(wrong[_i].api, wrong[_i].body);
+
+	ck_assert_int_eq(seen->err, KVW_EPROTO);
+	ck_assert(!seen->request.content_known);
+	ck_assert_int_eq(seen->request.api, wrong[_i].api);
+	seen_free(seen);
+}
+END_TEST
+
+START_TEST(units_are_bytes_or_ids)
+{
+	char body[8192] = "{\"prompt\":[";
+	struct seen *seen;
+
+	for (int i = 0; i < 150; i++)
+		snprintf(body + strlen(body), 16, "%s%d", i == 0 ? "" : ",", 1000 + i);
+	strcat(body, "]}");
+	seen = see_text(KVW_API_COMPLETIONS, body);
+	ck_assert_uint_eq(seen->request.chunk_count, 3);
+	ck_assert_uint_eq(seen->chunks[0].end, 64);
+	ck_assert_uint_eq(seen->chunks[1].end, 128);
+	ck_assert_uint_eq(seen->chunks[2].end, 150);
+	seen_free(seen);
+
+	strcpy(body, "{\"prompt\":\"");
+	memset(body + strlen(body), 'a', 600);
+	strcpy(body + 11 + 600, "\\u00e9\"}");
+	seen = see_text(KVW_API_COMPLETIONS, body);
+	ck_assert_uint_eq(seen->request.chunk_count, 3);
+	ck_assert_uint_eq(seen->chunks[0].end, 256);
+	ck_assert_uint_eq(seen->chunks[1].end, 512);
+	ck_assert_uint_eq(seen->chunks[2].end, 602);
+	seen_free(seen);
+}
+END_TEST
+
+/* Equal prompts of a list have equal chains: each begins at the seed. */
+START_TEST(chains_are_independent)
+{
+	struct seen *list = see_text(KVW_API_COMPLETIONS, "{\"prompt\":[\"a\",\"b\",\"a\"]}");
+	struct seen *one = see_text(KVW_API_COMPLETIONS, "{\"prompt\":\"a\"}");
+
+	ck_assert_uint_eq(list->request.chunk_count, 3);
+	ck_assert(list->chunks[0].hash == list->chunks[2].hash);
+	ck_assert(list->chunks[0].hash != list->chunks[1].hash);
+	ck_assert(list->chunks[0].hash == one->chunks[0].hash);
+	ck_assert_uint_eq(list->chunks[2].end, 1);
+	seen_free(list);
+	seen_free(one);
+}
+END_TEST
+
+/* A scan forgets the last body. */
+START_TEST(reset_forgets)
+{
+	static const char first[] = "{\"model\":\"m\",\"stream\":true,\"user\":\"u\",\"tools\":[{}],"
+				    "\"chat_template\":\"t\",\"cache_salt\":\"s\",\"messages\":[{"
+				    "\"role\":\"user\",\"content\":\"hello\\u12";
+	static const char second[] = "{\"messages\":[{\"role\":\"user\",\"content\":\"hi\"}]}";
+	struct seen *alone = see_text(KVW_API_CHAT, second);
+	struct kvw_route_request request;
+	struct kvw_scan *scan;
+
+	ck_assert_int_eq(kvw_scan_create(&test_options, &scan), KVW_OK);
+	kvw_scan_reset(scan, KVW_API_MESSAGES);
+	kvw_scan_feed(scan, first, sizeof(first) - 1);
+	kvw_scan_reset(scan, KVW_API_CHAT);
+	kvw_scan_feed(scan, second, sizeof(second) - 1);
+	ck_assert_int_eq(kvw_scan_finish(scan, &request), KVW_OK);
+	ck_assert_uint_eq(request.model.len, 0);
+	ck_assert_uint_eq(request.session.len, 0);
+	ck_assert(!request.stream);
+	ck_assert(request.seed == alone->request.seed);
+	ck_assert_uint_eq(request.chunk_count, 1);
+	ck_assert(request.chunks[0].hash == alone->chunks[0].hash);
+	kvw_scan_destroy(scan);
+	kvw_scan_destroy(NULL);
+	seen_free(alone);
+}
+END_TEST
+
+/* A session field may be one that has a meaning of its own. */
+START_TEST(session_from_any_field)
+{
+	static const char *const fields[] = {"nowhere", "cache_salt", "prompt_cache_key"};
+	static const struct kvw_scan_options options = {fields, 3};
+	static const char body[] = "{\"prompt_cache_key\":\"k\",\"cache_salt\":\"s\",\"prompt\":\"a\"}";
+	struct kvw_route_request request;
+	struct kvw_scan *scan;
+
+	ck_assert_int_eq(kvw_scan_create(&options, &scan), KVW_OK);
+	kvw_scan_reset(scan, KVW_API_COMPLETIONS);
+	kvw_scan_feed(scan, body, sizeof(body) - 1);
+	ck_assert_int_eq(kvw_scan_finish(scan, &request), KVW_OK);
+	ck_assert(kvw_slice_equal(request.session, KVW_SLICE("s")));
+	kvw_scan_destroy(scan);
+}
+END_TEST
+
+START_TEST(too_many_session_fields)
+{
+	static const char *const fields[KVW_SCAN_MAX_SESSION_FIELDS + 1] = {"a"};
+	static const struct kvw_scan_options options = {fields, KVW_SCAN_MAX_SESSION_FIELDS + 1};
+	struct kvw_scan *scan = NULL;
+
+	ck_assert_int_eq(kvw_scan_create(&options, &scan), KVW_EINVAL);
+	ck_assert_ptr_null(scan);
+}
+END_TEST
+
+#define COUNT(array) ((int)(sizeof(array) / sizeof((array)[0])))
+
+int main(void)
+{
+	Suite *suite = suite_create("openai-apis");
+	TCase *tc = tcase_create("bodies");
+	SRunner *runner;
+	int failed;
+
+	tcase_add_loop_test(tc, body_is_understood, 0, COUNT(bodies));
+	tcase_add_loop_test(tc, wrong_type, 0, COUNT(wrong));
+	tcase_add_test(tc, units_are_bytes_or_ids);
+	tcase_add_test(tc, chains_are_independent);
+	tcase_add_test(tc, reset_forgets);
+	tcase_add_test(tc, session_from_any_field);
+	tcase_add_test(tc, too_many_session_fields);
+	suite_add_tcase(suite, tc);
+	runner = srunner_create(suite);
+	srunner_run_all(runner, CK_NORMAL);
+	failed = srunner_ntests_failed(runner);
+	srunner_free(runner);
+	return failed == 0 ? 0 : 1;
+}
