@@ -67,8 +67,10 @@ def parse(argv):
     parser.add_argument("--workers", type=int, nargs="+", default=[4, 8], help="trace")
     parser.add_argument("--rate-scale", type=float, default=1.0,
                         help="trace: density of arrivals on 8 workers; in proportion on others")
-    parser.add_argument("--speed", type=float, default=10.0,
+    parser.add_argument("--speed", type=float, default=20.0,
                         help="trace: how much faster than the clock the workers run")
+    parser.add_argument("--agree", type=int, default=40, metavar="N",
+                        help="trace: first show on N requests that speed 1 gives the same; 0: do not")
     return parser.parse_args(argv)
 
 

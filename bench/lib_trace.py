@@ -5,6 +5,7 @@ moments. Times are those of the simulated workers; which model and GPU they stan
 default profile.
 """
 
+import argparse
 import json
 import os
 import subprocess
@@ -36,6 +37,8 @@ def start_workers(shop, options, count):
 
 def run_once(options, strategy, workers, trace):
     """One replay; returns kvbench's result."""
+    say(f"trace: {strategy}, {workers} workers, {options.requests} requests, "
+        f"speed {options.speed:g} ...")
     with Workshop() as shop:
         raise_descriptor_limit()
         ports = start_workers(shop, options, workers)
@@ -57,15 +60,39 @@ def run_once(options, strategy, workers, trace):
                              ) from error
 
 
+def show_agreement(options, trace):
+    """The same first requests at the clock's speed and at the one used: what the speed changes."""
+    sample = argparse.Namespace(**vars(options))
+    sample.requests = options.agree
+    workers = options.workers[-1]
+    fast = run_once(sample, "roundrobin", workers, trace)
+    sample.speed = 1.0
+    slow = run_once(sample, "roundrobin", workers, trace)
+    rows = []
+    for name, value in (("TTFT mean s", lambda r: r["ttft_s"]["mean"]),
+                        ("TPOT mean s", lambda r: r["tpot_s"]["mean"]),
+                        ("E2E mean s", lambda r: r["e2e_s"]["mean"]),
+                        ("cached share", lambda r: r["cached_share"])):
+        rows.append([name, value(slow), value(fast),
+                     value(fast) / value(slow) if value(slow) else "-"])
+    table(f"does speed {options.speed:g} agree with 1? roundrobin, {workers} workers, the first "
+          f"{options.agree} requests", ["", "speed 1", f"speed {options.speed:g}", "ratio"], rows)
+    emit("trace", "ttft_mean_s_sample", fast["ttft_s"]["mean"], "s", peer="speed 1",
+         ratio=fast["ttft_s"]["mean"] / slow["ttft_s"]["mean"],
+         peer_value=slow["ttft_s"]["mean"], strategy="roundrobin", workers=workers,
+         simulated=True, speed=options.speed)
+
+
 def bench_trace(options):
     """Round robin, session and prefixaware on the same simulated workers."""
     trace = options.trace or os.environ.get("TRACE")
     if not trace:
         raise BenchError(WHERE)
+    if options.agree and options.speed != 1:
+        show_agreement(options, trace)
     for workers in options.workers:
         results = {}
         for strategy in STRATEGIES:
-            say(f"trace: {strategy}, {workers} workers ...")
             results[strategy] = run_once(options, strategy, workers, trace)
         rows = []
         for strategy, r in results.items():

@@ -229,7 +229,16 @@ static void close_all(struct run *run)
 		free(run->readers[i]);
 }
 
-/* The counted part. */
+/* Reads what is still on its way; what has not come after two seconds is lost. */
+static void drain(struct run *run)
+{
+	int64_t end_ns = kvw_clock_ns() + 2 * KVW_NS_PER_S;
+
+	while (run->received < run->sent && kvw_clock_ns() < end_ns)
+		kvb_reactor_turn(&run->load->reactor, 10 * KVW_NS_PER_MS);
+}
+
+/* The counted part. A late event counts as one: delays are taken until the last has come. */
 static enum kvw_err measure(struct run *run, FILE *out)
 {
 	const struct kvb_job *job = run->job;
@@ -247,21 +256,23 @@ static enum kvw_err measure(struct run *run, FILE *out)
 	sent = run->sent;
 	from_ns = kvw_clock_ns();
 	drive(run, from_ns + job->duration_ms * KVW_NS_PER_MS, &turn);
-	run->counting = false;
 	if (job->pid && err == KVW_OK)
 		err = kvb_proc_cpu_ns((int)job->pid, &cpu_to);
-	if (err != KVW_OK)
-		return err;
 	seconds = (double)(kvw_clock_ns() - from_ns) / 1e9;
 	received = run->received - received;
 	sent = run->sent - sent;
+	drain(run);
+	run->counting = false;
+	if (err != KVW_OK)
+		return err;
 	fprintf(out,
-		"{\"job\":\"stream\",\"streams\":%lld,\"chunks\":%llu,\"sent\":%llu,"
+		"{\"job\":\"stream\",\"streams\":%lld,\"chunks\":%llu,\"sent\":%llu,\"lost\":%llu,"
 		"\"seconds\":%.4f,\"chunks_per_second\":%.1f,\"cpu_us_per_chunk\":%.3f,"
 		"\"proxy_cpu_share\":%.4f,\"delay_us_p50\":%.2f,\"delay_us_p90\":%.2f,"
 		"\"delay_us_p99\":%.2f,\"errors\":%llu,\"first_error\":\"%s\"}\n",
 		(long long)job->streams, (unsigned long long)received, (unsigned long long)sent,
-		seconds, (double)received / seconds,
+		(unsigned long long)(run->sent - run->received), seconds,
+		(double)received / seconds,
 		received ? (double)(cpu_to - cpu_from) / (double)received / 1000 : 0,
 		(double)(cpu_to - cpu_from) / 1e9 / seconds,
 		kvb_samples_percentile(&run->delay_us, 50),
