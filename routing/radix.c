@@ -10,8 +10,9 @@
  * merged back, and a prompt that branches costs one node per 14 new chunks.
  *
  * Walking: from a node of length L that begins at chunk d the path goes on with the node that
- * begins at d + L, or, if there is none, at the first chunk in between that begins one. All of
- * these are looked up in the table alone, whose lines were prefetched, because the hashes are
+ * begins at d + L, if it hangs from that end, or else at the first chunk in between that begins
+ * one. (A node may begin at d + L and hang from one that begins in between.) All of these are
+ * looked up in the table alone, whose lines were prefetched, because the hashes are
  * known before the walk; no node is waited for. The nodes' own lines are fetched while the walk
  * goes on, and are read when it is over. Only the last node's run is compared.
  *
@@ -144,11 +145,12 @@ static uint64_t next_entry(struct kvw_radix *tree, const struct kvw_chunk *chunk
 
 	if (end < count)
 		entry = kvw_table_find(&tree->table, chunks[end].hash);
-	if (entry != 0) {
+	if (entry != 0 && kvw_entry_offset(entry) == length) {
 		ahead->full++;
 		*at = end;
 		return entry;
 	}
+	entry = 0;
 	ahead->full = 0;
 	if (end > count)
 		end = count;
@@ -327,17 +329,22 @@ static bool grow(struct kvw_radix *tree, struct kvw_pool *pool, const struct kvw
 {
 	uint32_t start = path->matched;
 	uint32_t length = count - start < KVW_RADIX_RUN ? count - start : KVW_RADIX_RUN;
-	uint32_t parent = path->count == 0 ? 0 : path->steps[path->count - 1].node;
+	uint32_t parent = 0;
+	uint32_t offset = 0;
 	uint32_t index = 0;
 	struct kvw_slot *slot = NULL;
 
 	index = kvw_slot_take(tree, pool);
 	if (index == 0)
 		return false;
+	if (path->count > 0) {
+		parent = path->steps[path->count - 1].node;
+		offset = start - path->steps[path->count - 1].start;
+	}
 	slot = kvw_slot_at(tree, index);
 	fill_node(slot, chunks, start, length, parent, use->tokens_per_unit,
 		(uint32_t)(use->now_ns >> STAMP_SHIFT));
-	if (kvw_table_insert(&tree->table, chunks[start].hash, index, length) != KVW_OK) {
+	if (kvw_table_insert(&tree->table, chunks[start].hash, index, length, offset) != KVW_OK) {
 		kvw_slot_give(tree, pool, index);
 		return false;
 	}
@@ -450,5 +457,5 @@ void kvw_radix_stats(struct kvw_radix *tree, struct kvw_strategy_stats *out)
 		tree->fixed_bytes + (slots > 0 ? (uint64_t)slots : 0) * sizeof(struct kvw_slot);
 	out->bytes_limit = tree->mapped_bytes;
 	out->evicted_chunks = evicted;
-	out->purges = atomic_load_explicit(&tree->views.purges, memory_order_relaxed);
+	out->purges = kvw_views_purges(&tree->views);
 }

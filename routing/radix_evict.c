@@ -78,31 +78,47 @@ static uint32_t dice(struct kvw_radix *tree, struct kvw_pool *pool)
 	return 1 + (uint32_t)((x * UINT64_C(0x2545F4914F6CDD1D) >> 32) * (high - 1) >> 32);
 }
 
-/* The sampled node that is best dropped; 0: only free slots were hit. */
-static uint32_t sample(struct kvw_radix *tree, struct kvw_pool *pool, uint32_t now)
+/* What a throw found. 0: nothing of the kind. */
+struct sample {
+	uint32_t dead;   /* a node without children that nobody holds */
+	uint32_t oldest; /* any node */
+	uint32_t leaf;   /* oldest one without children */
+	uint32_t age;    /* of `oldest` */
+	uint32_t leaf_age;
+};
+
+static void consider(struct kvw_radix *tree, uint32_t index, uint32_t now, struct sample *sample)
+{
+	struct kvw_slot *slot = kvw_slot_at(tree, index);
+	uint32_t refs = refs_of(slot);
+	uint32_t age = age_of(slot, now);
+
+	if ((refs & KVW_NODE_DEAD) != 0)
+		return;
+	if (refs == 0 && !kvw_node_held(tree, slot))
+		sample->dead = index;
+	if (sample->oldest == 0 || age > sample->age) {
+		sample->oldest = index;
+		sample->age = age;
+	}
+	if (refs == 0 && (sample->leaf == 0 || age > sample->leaf_age)) {
+		sample->leaf = index;
+		sample->leaf_age = age;
+	}
+}
+
+static void throw_dice(
+	struct kvw_radix *tree, struct kvw_pool *pool, uint32_t now, struct sample *sample)
 {
 	uint32_t picks[SAMPLES];
-	uint32_t best = 0;
-	uint32_t best_age = 0;
 
+	*sample = (struct sample){0};
 	for (unsigned i = 0; i < SAMPLES; i++) {
 		picks[i] = dice(tree, pool);
 		__builtin_prefetch(kvw_slot_at(tree, picks[i]));
 	}
-	for (unsigned i = 0; i < SAMPLES; i++) {
-		struct kvw_slot *slot = kvw_slot_at(tree, picks[i]);
-		uint32_t refs = refs_of(slot);
-
-		if ((refs & KVW_NODE_DEAD) != 0)
-			continue;
-		if (refs == 0 && !kvw_node_held(tree, slot))
-			return picks[i];
-		if (best == 0 || age_of(slot, now) > best_age) {
-			best = picks[i];
-			best_age = age_of(slot, now);
-		}
-	}
-	return best;
+	for (unsigned i = 0; i < SAMPLES && sample->dead == 0; i++)
+		consider(tree, picks[i], now, sample);
 }
 
 /* The end of the branch below a node, along the newest children; 0: lost the trail. */
@@ -128,27 +144,43 @@ static uint32_t branch_end(struct kvw_radix *tree, uint32_t index)
 	return 0;
 }
 
+/* Drops a node without children, and upwards what is no younger than `age` or held by nobody.
+ * Returns how many. */
+static unsigned drop_branch(
+	struct kvw_radix *tree, struct kvw_pool *pool, uint32_t index, uint32_t age, uint32_t now)
+{
+	unsigned dropped = 0;
+
+	while (index != 0 && dropped < CLIMB) {
+		struct kvw_slot *slot = kvw_slot_at(tree, index);
+
+		if (dropped > 0 && age_of(slot, now) < age && kvw_node_held(tree, slot))
+			break;
+		if (!remove_node(tree, pool, index, &index))
+			break;
+		dropped++;
+	}
+	return dropped;
+}
+
 bool kvw_radix_evict(struct kvw_radix *tree, struct kvw_pool *pool)
 {
 	uint32_t now = atomic_load_explicit(&tree->clock, memory_order_relaxed);
+	unsigned dropped = 0;
 
-	for (unsigned i = 0; i < THROWS; i++) {
-		uint32_t old = sample(tree, pool, now);
-		uint32_t index = old == 0 ? 0 : branch_end(tree, old);
-		uint32_t age = old == 0 ? 0 : age_of(kvw_slot_at(tree, old), now);
-		unsigned dropped = 0;
+	for (unsigned i = 0; i < THROWS && dropped == 0; i++) {
+		struct sample sample;
+		uint32_t end = 0;
 
-		while (index != 0 && dropped < CLIMB && remove_node(tree, pool, index, &index)) {
-			struct kvw_slot *slot = kvw_slot_at(tree, index);
-
-			dropped++;
-			if (index != 0 && age_of(slot, now) < age && kvw_node_held(tree, slot))
-				break;
-		}
-		if (dropped > 0)
-			return true;
+		throw_dice(tree, pool, now, &sample);
+		end = sample.dead;
+		if (end == 0 && sample.oldest != 0)
+			end = branch_end(tree, sample.oldest);
+		dropped = drop_branch(tree, pool, end, sample.age, now);
+		if (dropped == 0)
+			dropped = drop_branch(tree, pool, sample.leaf, sample.leaf_age, now);
 	}
-	return false;
+	return dropped > 0;
 }
 
 /* Reclaims a node that the hand met, if nobody holds it. */

@@ -63,14 +63,16 @@ struct kvw_pool {
 struct kvw_radix {
 	struct kvw_slot *slots; /* [slot_count]; slot 0 is never used */
 	uint32_t slot_count;
-	_Atomic uint32_t fresh; /* slots from here on were never used */
-	_Atomic uint32_t clock; /* newest stamp: what eviction takes for now */
-	struct kvw_table table;
 	struct kvw_views views;
-	struct kvw_pool pools[KVW_POOLS];
 	void *mapping;
 	uint64_t mapped_bytes;
 	uint64_t fixed_bytes; /* of it, all but the slots */
+	struct kvw_table table;
+	struct kvw_pool pools[KVW_POOLS];
+
+	/* Apart from what every look-up reads. */
+	_Alignas(64) _Atomic uint32_t fresh; /* slots from here on were never used */
+	_Atomic uint32_t clock;              /* newest stamp: what eviction takes for now */
 };
 
 /* A holder: worker w holds the run's chunks [0, upto) and last used [from, upto) at `tick`. A

@@ -10,9 +10,9 @@
 #define PASSED_UNIT (UINT64_C(1) << 56)
 #define MAX_PASSED  255
 #define MAX_PROBES  32                   /* buckets that an insert looks at before it gives up */
-#define TAG_MASK    UINT64_C(0xFFFFFFF0) /* bits of an entry that hold hash bits */
+#define TAG_MASK    UINT64_C(0xFFFFFF00) /* bits of an entry that hold hash bits */
 
-/* What of a hash is stored: 8 bits beside the entries, 28 in them. */
+/* What of a hash is stored: 8 bits beside the entries, 24 in them. */
 static uint64_t fingerprint_of(uint64_t spread)
 {
 	uint64_t byte = spread >> 32 & 0xFF; /* low bits of the half that chooses the bucket */
@@ -116,7 +116,7 @@ static void count_passed(struct kvw_table *table, uint64_t home, uint64_t end, u
 }
 
 enum kvw_err kvw_table_insert(
-	struct kvw_table *table, uint64_t hash, uint32_t node, uint32_t length)
+	struct kvw_table *table, uint64_t hash, uint32_t node, uint32_t length, uint32_t offset)
 {
 	uint64_t spread = kvw_table_spread(table, hash);
 	uint64_t home = kvw_table_home(table, spread);
@@ -134,7 +134,8 @@ enum kvw_err kvw_table_insert(
 		uint64_t meta = atomic_load_explicit(&bucket->meta, memory_order_relaxed);
 
 		atomic_store_explicit(&bucket->entries[slot],
-			(uint64_t)node << 32 | tag_of(spread) | (length - 1), memory_order_release);
+			(uint64_t)node << 32 | tag_of(spread) | offset << 4 | length,
+			memory_order_release);
 		atomic_store_explicit(&bucket->meta, meta | fingerprint_of(spread) << (8 * slot),
 			memory_order_release);
 		count_passed(table, home, at, PASSED_UNIT);

@@ -6,8 +6,8 @@
  * look-ups, hits and misses, read one line. Removing clears a slot and takes one off the counts
  * on its way: there are no tombstones and no entry ever moves, so readers need no lock.
  *
- * An entry is one word: node, length of its run, 28 bits of the hash. Walking a path needs no
- * more than the table; the node itself is checked when its holders are read.
+ * An entry is one word: node, length of its run, how far into its parent's run it hangs, 24 bits
+ * of the hash (the fingerprint has 8 others). Walking a path needs no more than the table.
  *
  * The table is cut into shards of consecutive buckets, each with its own lock for writers. The
  * shard follows from the hash of the *node*, not of the prompt's beginning: hashes are cumulative,
@@ -52,7 +52,13 @@ static inline uint32_t kvw_entry_node(uint64_t entry)
 
 static inline uint32_t kvw_entry_length(uint64_t entry)
 {
-	return (uint32_t)(entry & 15) + 1;
+	return (uint32_t)entry & 15;
+}
+
+/* Chunks from its parent's first one to its own; 0 for a node that begins prompts. */
+static inline uint32_t kvw_entry_offset(uint64_t entry)
+{
+	return (uint32_t)entry >> 4 & 15;
 }
 
 /* A hash spread over all bits; what chunks carry may come from clients. */
@@ -79,9 +85,10 @@ void kvw_table_init(struct kvw_table *table);
 /* The entry of a node whose first chunk has this hash; 0: none. */
 uint64_t kvw_table_find(const struct kvw_table *table, uint64_t hash);
 
-/* KVW_EINVAL: there is one already. KVW_ELIMIT: no room near its place. */
-enum kvw_err kvw_table_insert(
-	struct kvw_table *table, uint64_t hash, uint32_t node, uint32_t length) KVW_MUST_CHECK;
+/* length and offset are below 16. KVW_EINVAL: there is one already. KVW_ELIMIT: no room near its
+ * place. */
+enum kvw_err kvw_table_insert(struct kvw_table *table, uint64_t hash, uint32_t node,
+	uint32_t length, uint32_t offset) KVW_MUST_CHECK;
 
 /* Removes the entry of exactly this node, if it is there. */
 void kvw_table_remove(struct kvw_table *table, uint64_t hash, uint32_t node);

@@ -24,7 +24,6 @@ void kvw_views_init(struct kvw_views *views, void *memory, uint32_t ticks, unsig
 	views->rings = (_Atomic int32_t *)(void *)(views->windows + KVW_MAX_WORKERS);
 	views->ticks = ticks;
 	views->slack_shift = slack_shift;
-	atomic_init(&views->purges, 0);
 }
 
 static _Atomic int32_t *ring_word(struct kvw_views *views, uint32_t worker, uint32_t tick)
@@ -223,8 +222,8 @@ void kvw_view_purge(struct kvw_views *views, uint32_t worker)
 	atomic_store_explicit(&view->total, 0, memory_order_relaxed);
 	set_tick(views, worker, now, 0);
 	set_window(views, worker, now, now);
+	atomic_fetch_add_explicit(&view->purges, 1, memory_order_relaxed);
 	kvw_spin_unlock(&view->lock);
-	atomic_fetch_add_explicit(&views->purges, 1, memory_order_relaxed);
 }
 
 uint64_t kvw_view_tokens(struct kvw_views *views, uint32_t worker)
@@ -232,4 +231,13 @@ uint64_t kvw_view_tokens(struct kvw_views *views, uint32_t worker)
 	int64_t total = total_of(&views->items[worker]);
 
 	return total > 0 ? (uint64_t)total : 0;
+}
+
+uint64_t kvw_views_purges(struct kvw_views *views)
+{
+	uint64_t purges = 0;
+
+	for (uint32_t i = 0; i < KVW_MAX_WORKERS; i++)
+		purges += atomic_load_explicit(&views->items[i].purges, memory_order_relaxed);
+	return purges;
 }

@@ -33,6 +33,7 @@
 struct kvw_view {
 	_Alignas(64) atomic_flag lock; /* guards total, the ring, and writes of the window */
 	_Atomic int64_t total;         /* tokens in the window; read without the lock */
+	_Atomic uint64_t purges;       /* since start */
 };
 
 /* All workers' views. The arrays lie in the tree's mapping and start zeroed. */
@@ -42,7 +43,6 @@ struct kvw_views {
 	_Atomic int32_t *rings;    /* [KVW_MAX_WORKERS][ticks] tokens last used at a tick */
 	uint32_t ticks;            /* length of a ring, a power of two */
 	unsigned slack_shift;
-	_Atomic uint64_t purges; /* since start */
 };
 
 /* One insert's changes to one view, gathered to touch shared words seldom. */
@@ -99,6 +99,9 @@ void kvw_ledger_close(struct kvw_ledger *ledger);
 void kvw_view_forget(struct kvw_views *views, uint32_t worker, uint32_t tick, int64_t tokens);
 
 void kvw_view_purge(struct kvw_views *views, uint32_t worker);
+
+/* Purges of all views since start. */
+uint64_t kvw_views_purges(struct kvw_views *views);
 
 uint64_t kvw_view_tokens(struct kvw_views *views, uint32_t worker);
 

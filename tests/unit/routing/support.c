@@ -1,0 +1,233 @@
+/*
+ * support.c - see support.h.
+ */
+#include "support.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "radix_node.h"
+
+uint64_t test_random(uint64_t *state)
+{
+	uint64_t x = *state += UINT64_C(0x9E3779B97F4A7C15);
+
+	x = (x ^ x >> 30) * UINT64_C(0xBF58476D1CE4E5B9);
+	x = (x ^ x >> 27) * UINT64_C(0x94D049BB133111EB);
+	return x ^ x >> 31;
+}
+
+void prompt_start(struct prompt *prompt)
+{
+	prompt->count = 0;
+	prompt->end = 0;
+}
+
+void prompt_add(struct prompt *prompt, uint64_t symbol)
+{
+	uint64_t before = prompt->count == 0 ? 1 : prompt->chunks[prompt->count - 1].hash;
+	uint64_t state = before * 31 + symbol;
+
+	EXPECT(prompt->count < MAX_PROMPT);
+	prompt->chunks[prompt->count] = (struct kvw_chunk){
+		.hash = test_random(&state),
+		.end = (prompt->count + 1) * CHUNK_UNITS,
+	};
+	prompt->end = ++prompt->count;
+}
+
+void prompt_of(struct prompt *prompt, const char *symbols)
+{
+	prompt_start(prompt);
+	for (; *symbols != '\0'; symbols++)
+		prompt_add(prompt, (uint64_t)*symbols);
+}
+
+struct kvw_route_request request_of(struct prompt *prompt)
+{
+	return (struct kvw_route_request){
+		.api = KVW_API_CHAT,
+		.content_known = true,
+		.teaches = true,
+		.tokens_per_unit = 1,
+		.chunks = prompt->chunks,
+		.chunk_count = prompt->count,
+		.chain_ends = &prompt->end,
+		.chain_count = 1,
+		.seed = 7,
+	};
+}
+
+uint32_t tree_reach(struct kvw_radix *tree, const struct prompt *prompt, uint32_t worker)
+{
+	static _Thread_local struct kvw_radix_path path;
+	uint32_t reach[KVW_MAX_WORKERS] = {0};
+
+	kvw_radix_find(tree, prompt->chunks, prompt->count, &path);
+	kvw_radix_reach(tree, &path, reach);
+	return reach[worker];
+}
+
+void tree_insert(struct kvw_radix *tree, const struct prompt *prompt, uint32_t worker,
+	uint64_t capacity, int64_t now_ns)
+{
+	static _Thread_local struct kvw_radix_path path;
+	struct kvw_radix_use use = {
+		.worker = worker,
+		.capacity_tokens = capacity,
+		.tokens_per_unit = 1,
+		.now_ns = now_ns,
+	};
+
+	kvw_radix_find(tree, prompt->chunks, prompt->count, &path);
+	kvw_radix_insert(tree, prompt->chunks, prompt->count, &use, &path);
+}
+
+/* What tree_check counts. */
+struct census {
+	uint32_t *children; /* [slot_count] */
+	bool *taken;        /* [slot_count] belongs to a node */
+	int64_t tokens[KVW_MAX_WORKERS];
+	uint64_t nodes;
+	uint64_t chunks;
+	uint64_t slots;
+};
+
+/* A worker's living entries in a node must not overlap and must begin at 0 without a gap. */
+static void check_ranges(struct kvw_radix *tree, struct kvw_slot *node)
+{
+	uint16_t covered[KVW_MAX_WORKERS] = {0};
+
+	for (struct kvw_slot *s = node; s != NULL;) {
+		for (unsigned i = 0; i < s->used; i++) {
+			struct kvw_holder h = kvw_holder_unpack(s->word[i]);
+
+			if (s->word[i] == 0 || !kvw_holder_alive(tree, h))
+				continue;
+			EXPECT(h.from < h.upto);
+			EXPECT(h.upto <= node->length);
+			for (uint32_t c = h.from; c < h.upto; c++) {
+				EXPECT((covered[h.worker] >> c & 1) == 0);
+				covered[h.worker] |= (uint16_t)(1u << c);
+			}
+		}
+		s = s->overflow == 0 ? NULL : &tree->slots[s->overflow];
+	}
+	for (unsigned w = 0; w < KVW_MAX_WORKERS; w++)
+		EXPECT((covered[w] & (covered[w] + 1u)) == 0);
+}
+
+static void count_node(struct kvw_radix *tree, uint32_t index, struct census *census)
+{
+	struct kvw_slot *node = &tree->slots[index];
+	uint64_t entry = kvw_table_find(&tree->table, node->key);
+
+	EXPECT(kvw_entry_node(entry) == index);
+	EXPECT(kvw_entry_length(entry) == node->length);
+	EXPECT(node->length >= 1);
+	census->nodes++;
+	census->chunks += node->length;
+	if (node->link != 0) {
+		EXPECT((tree->slots[node->link].refs & KVW_NODE_DEAD) == 0);
+		census->children[node->link]++;
+	}
+	check_ranges(tree, node);
+	for (uint32_t at = index; at != 0; at = tree->slots[at].overflow) {
+		struct kvw_slot *s = &tree->slots[at];
+
+		EXPECT(at < tree->fresh);
+		EXPECT(!census->taken[at]);
+		census->taken[at] = true;
+		census->slots++;
+		for (unsigned i = 0; i < s->used; i++) {
+			struct kvw_holder h = kvw_holder_unpack(s->word[i]);
+
+			if (s->word[i] != 0 && kvw_holder_alive(tree, h))
+				census->tokens[h.worker] += kvw_slot_tokens(node, h.from, h.upto);
+		}
+	}
+}
+
+static uint64_t count_free(struct kvw_radix *tree, struct census *census)
+{
+	uint64_t count = 0;
+
+	for (unsigned p = 0; p < KVW_POOLS; p++)
+		for (uint32_t at = tree->pools[p].free; at != 0; at = tree->slots[at].link) {
+			EXPECT(!census->taken[at]);
+			census->taken[at] = true;
+			EXPECT(tree->slots[at].refs == KVW_NODE_DEAD);
+			count++;
+		}
+	return count;
+}
+
+void tree_check(struct kvw_radix *tree)
+{
+	struct census *census = calloc(1, sizeof(*census));
+	struct kvw_strategy_stats stats = {0};
+	uint64_t spare = 0;
+
+	ck_assert_ptr_nonnull(census);
+	census->children = calloc(tree->slot_count, sizeof(*census->children));
+	census->taken = calloc(tree->slot_count, sizeof(*census->taken));
+	EXPECT(census->children != NULL && census->taken != NULL);
+	for (uint32_t i = 1; i < tree->fresh; i++)
+		if ((tree->slots[i].refs & KVW_NODE_DEAD) == 0)
+			count_node(tree, i, census);
+	for (uint32_t i = 1; i < tree->fresh; i++)
+		if ((tree->slots[i].refs & KVW_NODE_DEAD) == 0)
+			EXPECT(tree->slots[i].refs == census->children[i]);
+	spare = count_free(tree, census);
+	EXPECT(census->slots + spare + 1 == tree->fresh);
+	for (unsigned w = 0; w < KVW_MAX_WORKERS; w++)
+		EXPECT(tree->views.items[w].total == census->tokens[w]);
+	kvw_radix_stats(tree, &stats);
+	EXPECT(stats.nodes == census->nodes);
+	EXPECT(stats.chunks == census->chunks);
+	EXPECT(stats.bytes == tree->fixed_bytes + census->slots * sizeof(struct kvw_slot));
+	EXPECT(stats.bytes <= stats.bytes_limit);
+	free(census->children);
+	free(census->taken);
+	free(census);
+}
+
+void fleet_init(struct fleet *fleet, size_t count)
+{
+	fleet->loads = aligned_alloc(64, count * sizeof(*fleet->loads));
+	ck_assert_ptr_nonnull(fleet->loads);
+	for (size_t i = 0; i < count; i++) {
+		uint64_t state = i + 1000;
+
+		kvw_load_init(&fleet->loads[i]);
+		fleet->items[i] = (struct kvw_candidate){
+			.id = (uint32_t)i,
+			.key = test_random(&state),
+			.load = &fleet->loads[i],
+			.capacity_tokens = 1000000,
+			.block_size = 16,
+			.usable = true,
+		};
+	}
+	fleet->set = (struct kvw_candidates){fleet->items, count};
+}
+
+void fleet_finish(struct fleet *fleet)
+{
+	free(fleet->loads);
+}
+
+struct kvw_strategy_options test_options(void)
+{
+	return (struct kvw_strategy_options){
+		.omega = 0.25,
+		.prefill_tokens_per_second = 8000,
+		.attention_ns_per_pair = 1.75,
+		.tree_bytes = 8 << 20,
+		.capacity_tokens = 400000,
+		.session_ttl_ns = UINT64_C(3600000000000),
+		.session_table = 10000,
+		.session_load_bound = 1.25,
+		.seed = 42,
+	};
+}
