@@ -201,6 +201,9 @@ static bool build_head(struct kvw_exchange *x)
 			loop->config->forwarded == KVW_FORWARDED_STANDARD,
 		.framing = x->framing,
 		.content_length = x->content_length,
+		/* A gateway names itself, with the version it received (RFC 9110 section 7.6.3). */
+		.extra = x->client_minor == 0 ? KVW_SLICE("Via: 1.0 kvway\r\n")
+					      : KVW_SLICE("Via: 1.1 kvway\r\n"),
 	};
 	struct kvw_writer w;
 
