@@ -465,7 +465,7 @@ static const char *take_token(struct kvw_scan *scan, const char *p, const char *
 	case STATE_KEY_OR_CLOSE:
 		if (*p == '}')
 			return close_container(scan, p, end);
-		/* fallthrough */
+		__attribute__((fallthrough));
 	case STATE_KEY:
 		return *p == '"' ? begin_key(scan, p + 1, end) : fail(scan, end);
 	case STATE_COLON:

@@ -239,7 +239,7 @@ bool schema_string_begin(struct kvw_scan *scan)
 	switch ((enum node)frame->member) {
 	case NODE_UNKNOWN:
 		scan->unknown |= (uint8_t)(1u << frame->argument);
-		/* fallthrough */
+		__attribute__((fallthrough));
 	case NODE_SKIP:
 		kvw_text_begin(&scan->text, KVW_TEXT_NOTHING);
 		return true;

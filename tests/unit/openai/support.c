@@ -10,6 +10,7 @@
 
 static const char *const session_fields[] = {"session_id", "user"};
 const struct kvw_scan_options test_options = {session_fields, 2};
+bool test_base_kernel;
 
 static void *must(void *memory)
 {
@@ -69,9 +70,8 @@ static struct kvw_scan *begin(enum kvw_api api)
 
 	if (kvw_scan_create(&test_options, &scan) != KVW_OK)
 		abort();
-#ifdef TEST_BASE
-	scan->ops = &kvw_text_base; /* what processors without AVX2 get */
-#endif
+	if (test_base_kernel)
+		scan->ops = &kvw_text_base;
 	kvw_scan_reset(scan, api);
 	return scan;
 }

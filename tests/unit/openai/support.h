@@ -25,6 +25,9 @@ struct seen {
 /* Session fields that every scan here looks for, in this order. */
 extern const struct kvw_scan_options test_options;
 
+/* Set: scans use the inner loops for processors without AVX2. */
+extern bool test_base_kernel;
+
 /* Feeds the body in pieces of `piece` bytes (0: at once), each in a buffer of exactly its size. */
 struct seen *see(enum kvw_api api, const char *body, size_t len, size_t piece);
 /* Feeds [0, split) and [split, len). */

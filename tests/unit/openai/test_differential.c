@@ -398,6 +398,9 @@ int main(void)
 	SRunner *runner;
 	int failed;
 
+#ifdef TEST_BASE
+	test_base_kernel = true;
+#endif
 	tcase_set_timeout(tc, 120);
 	tcase_add_loop_test(tc, well_formed_bodies, 0, 8);
 	tcase_add_loop_test(tc, spoilt_bodies, 0, 8);

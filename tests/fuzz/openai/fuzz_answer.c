@@ -1,0 +1,83 @@
+/*
+ * fuzz_answer.c - answers, paths and messages of any bytes.
+ *
+ * Usage counts must not depend on how the answer was cut; a path must mean the same with another
+ * slash in front; an error must be valid JSON whatever its message.
+ */
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "api_path.h"
+#include "error_body.h"
+#include "usage.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static void check_usage(const char *data, size_t size, size_t piece)
+{
+	struct kvw_usage whole, cut;
+
+	kvw_usage_init(&whole);
+	kvw_usage_feed(&whole, data, size);
+	kvw_usage_finish(&whole);
+	kvw_usage_init(&cut);
+	for (size_t at = 0; at < size; at += piece) {
+		size_t len = size - at < piece ? size - at : piece;
+		char *copy = malloc(len);
+
+		memcpy(copy, data + at, len);
+		kvw_usage_feed(&cut, copy, len);
+		free(copy);
+	}
+	kvw_usage_finish(&cut);
+	if (whole.prompt_known != cut.prompt_known || whole.cached_known != cut.cached_known ||
+		whole.completion_known != cut.completion_known ||
+		whole.prompt_tokens != cut.prompt_tokens ||
+		whole.cached_tokens != cut.cached_tokens ||
+		whole.completion_tokens != cut.completion_tokens ||
+		whole.cached_tokens > whole.prompt_tokens)
+		abort();
+}
+
+static void check_path(const char *data, size_t size)
+{
+	struct kvw_path_info one = kvw_path_classify((struct kvw_slice){data, size}), other;
+	char *longer = malloc(size + 1);
+
+	longer[0] = '/';
+	memcpy(longer + 1, data, size);
+	other = kvw_path_classify((struct kvw_slice){longer, size + 1});
+	if (size > 0 && data[0] == '/' && (one.kind != other.kind || one.api != other.api))
+		abort();
+	free(longer);
+}
+
+static void check_error(const char *data, size_t size, unsigned choice)
+{
+	char *message = malloc(size + 1), buf[512];
+	json_t *root;
+	size_t len;
+
+	memcpy(message, data, size);
+	message[size] = '\0';
+	len = kvw_error_body(buf, sizeof(buf), (enum kvw_api)(choice % KVW_API_COUNT),
+		400 + (int)choice, NULL, choice & 1 ? message : NULL, message);
+	root = json_loadb(buf, len, 0, NULL);
+	if (root == NULL || len >= sizeof(buf))
+		abort();
+	json_decref(root);
+	free(message);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	const char *text = (const char *)data + 1;
+
+	if (size < 1)
+		return 0;
+	check_usage(text, size - 1, data[0] % 40 + 1u);
+	check_path(text, size - 1);
+	check_error(text, size - 1, data[0]);
+	return 0;
+}
