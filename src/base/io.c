@@ -88,6 +88,15 @@ void kvw_io_again(struct kvw_io *io)
 	TAILQ_INSERT_TAIL(&io->set->again, io, again_entry);
 }
 
+void kvw_io_shutdown(struct kvw_io *io)
+{
+	if (io->fd < 0)
+		return;
+	if (io->ops != NULL)
+		io->ops->shutdown(io);
+	(void)shutdown(io->fd, SHUT_WR);
+}
+
 void kvw_io_close(struct kvw_io *io, bool reset)
 {
 	if (io->fd < 0)
@@ -96,6 +105,7 @@ void kvw_io_close(struct kvw_io *io, bool reset)
 		struct linger now = {.l_onoff = 1, .l_linger = 0};
 
 		(void)setsockopt(io->fd, SOL_SOCKET, SO_LINGER, &now, sizeof(now));
+		io->broken = true; /* ops must not end it as if it were whole */
 	}
 	if (io->ops != NULL)
 		io->ops->close(io);

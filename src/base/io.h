@@ -38,6 +38,7 @@ typedef void (*kvw_io_fn)(struct kvw_io *io);
 struct kvw_io_ops {
 	ssize_t (*readv)(struct kvw_io *io, const struct iovec *iov, int count);
 	ssize_t (*writev)(struct kvw_io *io, const struct iovec *iov, int count);
+	void (*shutdown)(struct kvw_io *io); /* says that no more will be sent */
 	void (*close)(struct kvw_io *io); /* frees `state`; the descriptor is closed by the caller */
 };
 
@@ -83,6 +84,9 @@ enum kvw_err kvw_io_open(struct kvw_io *io, struct kvw_io_set *set, int fd, kvw_
 
 /* on_event is called once more at the next dispatch, after the others had their turn. */
 void kvw_io_again(struct kvw_io *io);
+
+/* Sends no more; reading goes on. */
+void kvw_io_shutdown(struct kvw_io *io);
 
 /* Closes; the second time does nothing. reset: send RST, so that the peer sees a broken message. */
 void kvw_io_close(struct kvw_io *io, bool reset);
