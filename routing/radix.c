@@ -102,7 +102,6 @@ enum kvw_err kvw_radix_create(const struct kvw_radix_options *options, struct kv
 	tree->table.seed = options->seed;
 	kvw_table_init(&tree->table);
 	tree->slots = (struct kvw_slot *)(void *)(memory + tree->fixed_bytes);
-	atomic_init(&tree->slots[0].refs, KVW_NODE_DEAD);
 	atomic_init(&tree->fresh, 1);
 	for (unsigned i = 0; i < KVW_POOLS; i++)
 		tree->pools[i].random = kvw_table_spread(&tree->table, i + 1) | 1;
@@ -263,6 +262,7 @@ void kvw_radix_reach(struct kvw_radix *tree, const struct kvw_radix_path *path, 
 		uint32_t length = step_length(path, i);
 		uint32_t more = 0;
 
+		kvw_slot_prefetch_hash(slot, length - 1); /* an insert will look at it */
 		do {
 			reach_slot(tree, slot, start, length, reach);
 			more = kvw_slot_check(
@@ -275,15 +275,15 @@ void kvw_radix_reach(struct kvw_radix *tree, const struct kvw_radix_path *path, 
 /* --- insert --- */
 
 /* A reference keeps a node, and with it its ancestors, from being evicted. */
-static bool ref_node(struct kvw_slot *slot, uint64_t key)
+static bool ref_node(struct kvw_slot *slot, uint32_t chunks, uint64_t last)
 {
 	uint32_t refs = atomic_load_explicit(&slot->refs, memory_order_acquire);
 
 	do {
-		if ((refs & KVW_NODE_DEAD) != 0)
+		if (refs == 0)
 			return false;
 	} while (!atomic_compare_exchange_weak(&slot->refs, &refs, refs + 1));
-	if (kvw_slot_hash(slot, 0) == key)
+	if (kvw_slot_begins(slot, chunks, last))
 		return true;
 	atomic_fetch_sub(&slot->refs, 1);
 	return false;
@@ -349,7 +349,7 @@ static bool grow(struct kvw_radix *tree, struct kvw_pool *pool, const struct kvw
 		return false;
 	}
 	/* Dead until here, so that nobody has taken a reference which a failure would lose. */
-	atomic_store_explicit(&slot->refs, 1, memory_order_release);
+	atomic_store_explicit(&slot->refs, KVW_NODE_LIVE + 1, memory_order_release);
 	if (parent != 0)
 		atomic_store_explicit(&kvw_slot_at(tree, parent)->word[KVW_NODE_CHILD], index,
 			memory_order_release);
@@ -372,9 +372,10 @@ static bool hold_path(struct kvw_radix *tree, struct kvw_pool *pool, const struc
 	kvw_ledger_open(&ledger, &tree->views, use->worker, use->capacity_tokens);
 	for (uint32_t i = path->count; i-- > 0;) {
 		struct kvw_radix_step step = path->steps[i];
+		uint32_t length = step_length(path, i);
 
-		whole &= kvw_node_hold(tree, pool, step.node, chunks[step.start].hash,
-			step_length(path, i), stamp, &ledger);
+		whole &= kvw_node_hold(tree, pool, step.node, length,
+			chunks[step.start + length - 1].hash, stamp, &ledger);
 		kvw_ledger_turn(&ledger);
 	}
 	kvw_ledger_close(&ledger);
@@ -391,7 +392,8 @@ static bool insert_once(struct kvw_radix *tree, struct kvw_pool *pool,
 
 	if (path->count > 0) {
 		last = path->steps[path->count - 1];
-		if (!ref_node(kvw_slot_at(tree, last.node), chunks[last.start].hash))
+		if (!ref_node(kvw_slot_at(tree, last.node), path->matched - last.start,
+			    chunks[path->matched - 1].hash))
 			return false;
 	}
 	while (path->matched < count && path->count < KVW_RADIX_MAX_STEPS && done)

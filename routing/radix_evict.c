@@ -26,13 +26,13 @@ static bool remove_node(
 {
 	struct kvw_slot *slot = kvw_slot_at(tree, index);
 	uint32_t chunks = 0;
-	uint32_t refs = 0;
+	uint32_t refs = KVW_NODE_LIVE;
 	uint64_t key = 0;
 
-	if (!atomic_compare_exchange_strong(&slot->refs, &refs, KVW_NODE_DEAD))
+	if (!atomic_compare_exchange_strong(&slot->refs, &refs, 0))
 		return false;
 	if (!kvw_spin_try(&slot->lock)) {
-		atomic_store(&slot->refs, 0);
+		atomic_store(&slot->refs, KVW_NODE_LIVE);
 		return false;
 	}
 	key = kvw_slot_hash(slot, 0);
@@ -93,15 +93,15 @@ static void consider(struct kvw_radix *tree, uint32_t index, uint32_t now, struc
 	uint32_t refs = refs_of(slot);
 	uint32_t age = age_of(slot, now);
 
-	if ((refs & KVW_NODE_DEAD) != 0)
+	if (refs == 0)
 		return;
-	if (refs == 0 && !kvw_node_held(tree, slot))
+	if (refs == KVW_NODE_LIVE && !kvw_node_held(tree, slot))
 		sample->dead = index;
 	if (sample->oldest == 0 || age > sample->age) {
 		sample->oldest = index;
 		sample->age = age;
 	}
-	if (refs == 0 && (sample->leaf == 0 || age > sample->leaf_age)) {
+	if (refs == KVW_NODE_LIVE && (sample->leaf == 0 || age > sample->leaf_age)) {
 		sample->leaf = index;
 		sample->leaf_age = age;
 	}
@@ -129,9 +129,9 @@ static uint32_t branch_end(struct kvw_radix *tree, uint32_t index)
 		uint32_t refs = refs_of(slot);
 		uint32_t child = 0;
 
-		if (refs == 0)
+		if (refs == KVW_NODE_LIVE)
 			return index;
-		if ((refs & KVW_NODE_DEAD) != 0)
+		if (refs == 0)
 			return 0;
 		child = kvw_slot_check(
 			tree, (uint32_t)atomic_load_explicit(
@@ -190,13 +190,13 @@ static void sweep_slot(struct kvw_radix *tree, struct kvw_pool *pool, uint32_t i
 	uint32_t refs = refs_of(slot);
 	uint32_t parent = 0;
 
-	if ((refs & KVW_NODE_DEAD) != 0)
+	if (refs == 0)
 		return;
-	if (refs == 0 && !kvw_node_held(tree, slot)) {
+	if (refs == KVW_NODE_LIVE && !kvw_node_held(tree, slot)) {
 		(void)remove_node(tree, pool, index, &parent);
 	} else if (atomic_load_explicit(&slot->overflow, memory_order_relaxed) != 0 &&
 		   kvw_spin_try(&slot->lock)) {
-		if ((refs_of(slot) & KVW_NODE_DEAD) == 0)
+		if (refs_of(slot) != 0)
 			kvw_node_tidy(tree, pool, slot);
 		kvw_spin_unlock(&slot->lock);
 	}

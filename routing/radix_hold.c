@@ -155,20 +155,20 @@ static void hold_locked(struct kvw_radix *tree, struct kvw_pool *pool, struct kv
 		kvw_holder_pack((struct kvw_holder){ledger->now, ledger->worker, 0, upto}));
 }
 
-bool kvw_node_hold(struct kvw_radix *tree, struct kvw_pool *pool, uint32_t index, uint64_t key,
-	uint32_t upto, uint32_t stamp, struct kvw_ledger *ledger)
+bool kvw_node_hold(struct kvw_radix *tree, struct kvw_pool *pool, uint32_t index, uint32_t upto,
+	uint64_t last, uint32_t stamp, struct kvw_ledger *ledger)
 {
 	struct kvw_slot *slot = kvw_slot_at(tree, index);
 	bool same = false;
 
 	if (!held_lately(tree, slot, upto, ledger)) {
 		kvw_spin_lock(&slot->lock);
-		same = kvw_slot_hash(slot, 0) == key;
+		same = kvw_slot_begins(slot, upto, last);
 		if (same)
 			hold_locked(tree, pool, slot, upto, ledger);
 		kvw_spin_unlock(&slot->lock);
 	} else {
-		same = kvw_slot_hash(slot, 0) == key;
+		same = kvw_slot_begins(slot, upto, last);
 	}
 	if (same && atomic_load_explicit(&slot->stamp, memory_order_relaxed) != stamp)
 		atomic_store_explicit(&slot->stamp, stamp, memory_order_relaxed);

@@ -11,9 +11,10 @@
  * acquire, holders before the key; reuse clears the key before anything else is stored: a reader
  * that saw a foreign holder sees a foreign key as well.
  *
- * refs counts children and the inserts that are attaching one; KVW_NODE_DEAD marks a slot that is
- * free, being built, or an overflow. Only a node with refs 0 may be evicted (0 -> DEAD), and no
- * reference can be taken on a dead one, so a node's ancestors outlive it.
+ * refs counts children and the inserts that are attaching one, above KVW_NODE_LIVE. 0 is a slot
+ * that is fresh, free, being built, or an overflow. Only a live node without references may be
+ * evicted (LIVE -> 0), and no reference can be taken on a dead one, so a node's ancestors outlive
+ * it.
  *
  * Order of locks: node, then pool or table shard, then view. A node is only tried, never awaited,
  * by whoever may hold another node.
@@ -32,14 +33,14 @@
 #define KVW_NODE_WORDS   28
 #define KVW_NODE_HOLDERS 14 /* word[0..13] of a node; the rest of its run's hashes follow */
 #define KVW_NODE_CHILD   27 /* word of a node that names its newest child, as a hint */
-#define KVW_NODE_DEAD    UINT32_C(0x80000000)
+#define KVW_NODE_LIVE    UINT32_C(0x80000000)
 #define KVW_POOLS        16
 
 struct kvw_slot {
 	atomic_flag lock;          /* guards holders and overflow */
 	_Atomic uint8_t length;    /* chunks of the run */
 	_Atomic uint8_t used;      /* words that hold or have held a holder */
-	_Atomic uint32_t refs;     /* children and attaching inserts, or KVW_NODE_DEAD */
+	_Atomic uint32_t refs;     /* KVW_NODE_LIVE + children and attaching inserts; 0: dead */
 	_Atomic uint32_t link;     /* node: parent, 0 = none; free slot: next free */
 	_Atomic uint32_t stamp;    /* last use, in units of about 17 ms */
 	_Atomic uint32_t overflow; /* slot with more holders; 0: none */
@@ -124,6 +125,23 @@ static inline uint64_t kvw_slot_hash(struct kvw_slot *slot, uint32_t i)
 				&slot->word[KVW_NODE_HOLDERS + i - 1], memory_order_acquire);
 }
 
+static inline void kvw_slot_prefetch_hash(struct kvw_slot *slot, uint32_t i)
+{
+	if (i > 0)
+		__builtin_prefetch(&slot->word[KVW_NODE_HOLDERS + i - 1]);
+}
+
+/* Whether the slot is a live node whose run begins with `chunks` chunks, the last of which has this
+ * hash. Being cumulative, it stands for all of them: the slot may have been reused for another
+ * prompt with the same first chunk since its index was read. */
+static inline bool kvw_slot_begins(struct kvw_slot *slot, uint32_t chunks, uint64_t last)
+{
+	return atomic_load_explicit(&slot->refs, memory_order_acquire) != 0 &&
+	       atomic_load_explicit(&slot->key, memory_order_acquire) != 0 &&
+	       atomic_load_explicit(&slot->length, memory_order_acquire) >= chunks &&
+	       kvw_slot_hash(slot, chunks - 1) == last;
+}
+
 /* Tokens of the run's chunks [from, upto): shares of the whole, so that parts add up. */
 static inline int64_t kvw_slot_tokens(struct kvw_slot *slot, uint32_t from, uint32_t upto)
 {
@@ -158,9 +176,10 @@ void kvw_radix_sweep(struct kvw_radix *tree, struct kvw_pool *pool);
 
 /* --- radix_hold.c --- */
 
-/* The ledger's worker uses the first `upto` chunks of a node. False: the node is gone. */
-bool kvw_node_hold(struct kvw_radix *tree, struct kvw_pool *pool, uint32_t index, uint64_t key,
-	uint32_t upto, uint32_t stamp, struct kvw_ledger *ledger);
+/* The ledger's worker uses the first `upto` chunks of a node, the last of which has the hash
+ * `last`. False: that node is gone. */
+bool kvw_node_hold(struct kvw_radix *tree, struct kvw_pool *pool, uint32_t index, uint32_t upto,
+	uint64_t last, uint32_t stamp, struct kvw_ledger *ledger);
 
 /* Removes all holders from a node that is locked and dead, with their tokens. */
 void kvw_node_clear(struct kvw_radix *tree, struct kvw_pool *pool, struct kvw_slot *slot);

@@ -47,12 +47,8 @@ static uint32_t take_fresh(struct kvw_radix *tree, struct kvw_pool *pool)
 							     : first + FRESH_BATCH;
 	} while (!atomic_compare_exchange_weak_explicit(
 		&tree->fresh, &first, end, memory_order_relaxed, memory_order_relaxed));
-	for (uint32_t i = end; i-- > first;) {
-		atomic_store_explicit(
-			&kvw_slot_at(tree, i)->refs, KVW_NODE_DEAD, memory_order_relaxed);
-		if (i != first)
-			push(tree, pool, i);
-	}
+	for (uint32_t i = end; --i > first;)
+		push(tree, pool, i);
 	return first;
 }
 
@@ -85,7 +81,7 @@ void kvw_slot_give(struct kvw_radix *tree, struct kvw_pool *pool, uint32_t index
 	struct kvw_slot *slot = kvw_slot_at(tree, index);
 
 	atomic_store_explicit(&slot->key, 0, memory_order_release);
-	atomic_store_explicit(&slot->refs, KVW_NODE_DEAD, memory_order_release);
+	atomic_store_explicit(&slot->refs, 0, memory_order_release);
 	atomic_store_explicit(&slot->used, 0, memory_order_release);
 	atomic_store_explicit(&slot->length, 0, memory_order_release);
 	atomic_store_explicit(&slot->overflow, 0, memory_order_release);

@@ -128,7 +128,7 @@ static void count_node(struct kvw_radix *tree, uint32_t index, struct census *ce
 	census->nodes++;
 	census->chunks += node->length;
 	if (node->link != 0) {
-		EXPECT((tree->slots[node->link].refs & KVW_NODE_DEAD) == 0);
+		EXPECT(tree->slots[node->link].refs != 0);
 		census->children[node->link]++;
 	}
 	check_ranges(tree, node);
@@ -156,7 +156,7 @@ static uint64_t count_free(struct kvw_radix *tree, struct census *census)
 		for (uint32_t at = tree->pools[p].free; at != 0; at = tree->slots[at].link) {
 			EXPECT(!census->taken[at]);
 			census->taken[at] = true;
-			EXPECT(tree->slots[at].refs == KVW_NODE_DEAD);
+			EXPECT(tree->slots[at].refs == 0);
 			count++;
 		}
 	return count;
@@ -173,11 +173,11 @@ void tree_check(struct kvw_radix *tree)
 	census->taken = calloc(tree->slot_count, sizeof(*census->taken));
 	EXPECT(census->children != NULL && census->taken != NULL);
 	for (uint32_t i = 1; i < tree->fresh; i++)
-		if ((tree->slots[i].refs & KVW_NODE_DEAD) == 0)
+		if (tree->slots[i].refs != 0)
 			count_node(tree, i, census);
 	for (uint32_t i = 1; i < tree->fresh; i++)
-		if ((tree->slots[i].refs & KVW_NODE_DEAD) == 0)
-			EXPECT(tree->slots[i].refs == census->children[i]);
+		if (tree->slots[i].refs != 0)
+			EXPECT(tree->slots[i].refs == KVW_NODE_LIVE + census->children[i]);
 	spare = count_free(tree, census);
 	EXPECT(census->slots + spare + 1 == tree->fresh);
 	for (unsigned w = 0; w < KVW_MAX_WORKERS; w++)

@@ -1,0 +1,286 @@
+/*
+ * load_test.c - leases: the queue is never negative, nothing is subtracted twice, all returns to
+ * zero.
+ */
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "support.h"
+
+#define MS INT64_C(1000000)
+
+static struct kvw_load *make_load(void)
+{
+	struct kvw_load *load = aligned_alloc(64, sizeof(*load));
+
+	ck_assert_ptr_nonnull(load);
+	kvw_load_init(load);
+	return load;
+}
+
+START_TEST(idle_worker_has_no_queue)
+{
+	struct kvw_load *load = make_load();
+
+	ck_assert_int_eq(kvw_load_queue_ns(load, 0), 0);
+	ck_assert_int_eq(kvw_load_queue_ns(load, 1000 * MS), 0);
+	ck_assert_uint_eq(kvw_load_inflight(load), 0);
+	free(load);
+}
+END_TEST
+
+START_TEST(time_drains_the_queue)
+{
+	struct kvw_load *load = make_load();
+	struct kvw_lease lease = {0};
+
+	kvw_lease_take(&lease, load, 100 * MS, 1000 * MS);
+	ck_assert_int_eq(kvw_load_queue_ns(load, 1000 * MS), 100 * MS);
+	ck_assert_int_eq(kvw_load_queue_ns(load, 1030 * MS), 70 * MS);
+	ck_assert_int_eq(kvw_load_queue_ns(load, 1100 * MS), 0);
+	ck_assert_int_eq(kvw_load_queue_ns(load, 5000 * MS), 0);
+	ck_assert_uint_eq(kvw_load_inflight(load), 1);
+	kvw_lease_release(&lease, 5000 * MS);
+	ck_assert_uint_eq(kvw_load_inflight(load), 0);
+	ck_assert_ptr_null(lease.load);
+	free(load);
+}
+END_TEST
+
+/* Idle time is not credit for later work. */
+START_TEST(idle_time_is_not_progress)
+{
+	struct kvw_load *load = make_load();
+	struct kvw_lease a = {0};
+	struct kvw_lease b = {0};
+
+	kvw_lease_take(&a, load, 10 * MS, 0);
+	kvw_lease_take(&b, load, 100 * MS, 1000 * MS);
+	ck_assert_int_eq(kvw_load_queue_ns(load, 1000 * MS), 100 * MS);
+	kvw_lease_release(&a, 1000 * MS);
+	ck_assert_int_eq(kvw_load_queue_ns(load, 1000 * MS), 100 * MS);
+	kvw_lease_release(&b, 1000 * MS);
+	ck_assert_int_eq(kvw_load_queue_ns(load, 1000 * MS), 0);
+	free(load);
+}
+END_TEST
+
+START_TEST(first_token_proves_progress_once)
+{
+	struct kvw_load *load = make_load();
+	struct kvw_lease a = {0};
+	struct kvw_lease b = {0};
+
+	kvw_lease_take(&a, load, 100 * MS, 0);
+	kvw_lease_take(&b, load, 50 * MS, 0);
+	ck_assert_int_eq(kvw_load_queue_ns(load, 0), 150 * MS);
+	kvw_lease_first_token(&a, 20 * MS);
+	ck_assert_int_eq(kvw_load_queue_ns(load, 20 * MS), 50 * MS);
+	kvw_lease_first_token(&a, 20 * MS);
+	ck_assert_int_eq(kvw_load_queue_ns(load, 20 * MS), 50 * MS);
+	kvw_lease_release(&a, 20 * MS);
+	kvw_lease_release(&a, 20 * MS);
+	ck_assert_int_eq(kvw_load_queue_ns(load, 20 * MS), 50 * MS);
+	ck_assert_uint_eq(kvw_load_inflight(load), 1);
+	kvw_lease_first_token(&b, 21 * MS);
+	ck_assert_int_eq(kvw_load_queue_ns(load, 21 * MS), 0);
+	kvw_lease_release(&b, 30 * MS);
+	ck_assert_uint_eq(kvw_load_inflight(load), 0);
+	free(load);
+}
+END_TEST
+
+/* Time passed, then the answer: what time had drained is not drained again. */
+START_TEST(time_and_answer_do_not_add_up)
+{
+	struct kvw_load *load = make_load();
+	struct kvw_lease a = {0};
+	struct kvw_lease b = {0};
+
+	kvw_lease_take(&a, load, 100 * MS, 0);
+	kvw_lease_take(&b, load, 100 * MS, 0);
+	ck_assert_int_eq(kvw_load_queue_ns(load, 120 * MS), 80 * MS);
+	kvw_lease_first_token(&a, 120 * MS);
+	ck_assert_int_eq(kvw_load_queue_ns(load, 120 * MS), 80 * MS);
+	kvw_lease_release(&a, 120 * MS);
+	ck_assert_int_eq(kvw_load_queue_ns(load, 120 * MS), 80 * MS);
+	kvw_lease_release(&b, 120 * MS);
+	free(load);
+}
+END_TEST
+
+/* A cancelled request takes with it what was not done of it, not more. */
+START_TEST(cancel_skips_only_what_is_left)
+{
+	struct kvw_load *load = make_load();
+	struct kvw_lease a = {0};
+	struct kvw_lease b = {0};
+	struct kvw_lease c = {0};
+
+	kvw_lease_take(&a, load, 100 * MS, 0);
+	kvw_lease_take(&b, load, 100 * MS, 0);
+	kvw_lease_take(&c, load, 100 * MS, 0);
+	kvw_lease_release(&a, 60 * MS); /* 40 left of it */
+	ck_assert_int_eq(kvw_load_queue_ns(load, 60 * MS), 200 * MS);
+	kvw_lease_release(&c, 60 * MS); /* from the end of the queue */
+	ck_assert_int_eq(kvw_load_queue_ns(load, 60 * MS), 100 * MS);
+	kvw_lease_first_token(&b, 70 * MS);
+	ck_assert_int_eq(kvw_load_queue_ns(load, 70 * MS), 0);
+	kvw_lease_release(&b, 80 * MS);
+	ck_assert_int_eq(kvw_load_queue_ns(load, 80 * MS), 0);
+	ck_assert_uint_eq(kvw_load_inflight(load), 0);
+	free(load);
+}
+END_TEST
+
+/* A loop whose clock is behind must not undo what another has seen. */
+START_TEST(clock_of_another_loop_may_lag)
+{
+	struct kvw_load *load = make_load();
+	struct kvw_lease a = {0};
+	struct kvw_lease b = {0};
+
+	kvw_lease_take(&a, load, 100 * MS, 50 * MS);
+	kvw_lease_take(&b, load, 100 * MS, 49 * MS);
+	ck_assert_int_eq(kvw_load_queue_ns(load, 150 * MS), 100 * MS);
+	kvw_lease_release(&a, 48 * MS);
+	kvw_lease_release(&b, 47 * MS);
+	ck_assert_int_eq(kvw_load_queue_ns(load, 40 * MS), 0 + 10 * MS); /* idle at its clock */
+	ck_assert_int_eq(kvw_load_queue_ns(load, 50 * MS), 0);
+	free(load);
+}
+END_TEST
+
+START_TEST(empty_lease_does_nothing)
+{
+	struct kvw_lease lease = {0};
+
+	kvw_lease_first_token(&lease, 5);
+	kvw_lease_release(&lease, 6);
+	ck_assert_ptr_null(lease.load);
+}
+END_TEST
+
+/* Any order of takes, answers, ends and time: 0 <= Q <= work of those that still wait; and time
+ * alone drains it to 0. */
+START_TEST(queue_stays_within_what_waits)
+{
+	struct kvw_load *load = make_load();
+	struct kvw_lease leases[20];
+	uint64_t dice = (uint64_t)_i + 1;
+	int64_t now = 0;
+
+	memset(leases, 0, sizeof(leases));
+	for (unsigned step = 0; step < 50000; step++) {
+		struct kvw_lease *lease = &leases[test_random(&dice) % 20];
+		int64_t waiting = 0;
+		uint32_t held = 0;
+		int64_t queue = 0;
+
+		now += (int64_t)(test_random(&dice) % 3000);
+		if (lease->load == NULL)
+			kvw_lease_take(lease, load, (int64_t)(test_random(&dice) % 9000), now);
+		else if (test_random(&dice) % 2 == 0)
+			kvw_lease_first_token(lease, now);
+		else
+			kvw_lease_release(lease, now);
+		for (unsigned i = 0; i < 20; i++) {
+			held += leases[i].load != NULL;
+			if (leases[i].load != NULL && !leases[i].answered)
+				waiting += leases[i].prefill_ns;
+		}
+		queue = kvw_load_queue_ns(load, now);
+		EXPECT(queue >= 0 && queue <= waiting);
+		EXPECT(kvw_load_queue_ns(load, now + queue) == 0);
+		EXPECT(queue == 0 || kvw_load_queue_ns(load, now + queue - 1) == 1);
+		EXPECT(kvw_load_inflight(load) == held);
+	}
+	for (unsigned i = 0; i < 20; i++)
+		kvw_lease_release(&leases[i], now);
+	ck_assert_uint_eq(kvw_load_inflight(load), 0);
+	ck_assert_int_eq(kvw_load_queue_ns(load, now), 0);
+	free(load);
+}
+END_TEST
+
+#define LOOPS    4
+#define PER_LOOP 20000
+
+struct loop {
+	struct kvw_load *load;
+	uint64_t dice;
+	bool negative;
+};
+
+static void *run_loop(void *arg)
+{
+	struct loop *loop = arg;
+	struct kvw_lease leases[8];
+	int64_t now = 0;
+
+	memset(leases, 0, sizeof(leases));
+	for (unsigned i = 0; i < PER_LOOP; i++) {
+		struct kvw_lease *lease = &leases[test_random(&loop->dice) % 8];
+
+		now += (int64_t)(test_random(&loop->dice) % 500);
+		if (lease->load == NULL)
+			kvw_lease_take(
+				lease, loop->load, (int64_t)(test_random(&loop->dice) % 4000), now);
+		else if (test_random(&loop->dice) % 2 == 0)
+			kvw_lease_first_token(lease, now);
+		else
+			kvw_lease_release(lease, now);
+		if (kvw_load_queue_ns(loop->load, now) < 0)
+			loop->negative = true;
+	}
+	for (unsigned i = 0; i < 8; i++)
+		kvw_lease_release(&leases[i], now);
+	return NULL;
+}
+
+START_TEST(loops_share_a_worker)
+{
+	struct kvw_load *load = make_load();
+	struct loop loops[LOOPS];
+	pthread_t threads[LOOPS];
+
+	for (unsigned i = 0; i < LOOPS; i++) {
+		loops[i] = (struct loop){load, i + 1, false};
+		ck_assert_int_eq(pthread_create(&threads[i], NULL, run_loop, &loops[i]), 0);
+	}
+	for (unsigned i = 0; i < LOOPS; i++) {
+		pthread_join(threads[i], NULL);
+		ck_assert(!loops[i].negative);
+	}
+	ck_assert_uint_eq(kvw_load_inflight(load), 0);
+	ck_assert_int_eq(load->waiting_ns, 0);
+	ck_assert_int_eq(load->added_ns, load->done_ns);
+	free(load);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("load");
+	TCase *tcase = tcase_create("load");
+	SRunner *runner = srunner_create(suite);
+	int failed = 0;
+
+	tcase_add_test(tcase, idle_worker_has_no_queue);
+	tcase_add_test(tcase, time_drains_the_queue);
+	tcase_add_test(tcase, idle_time_is_not_progress);
+	tcase_add_test(tcase, first_token_proves_progress_once);
+	tcase_add_test(tcase, time_and_answer_do_not_add_up);
+	tcase_add_test(tcase, cancel_skips_only_what_is_left);
+	tcase_add_test(tcase, clock_of_another_loop_may_lag);
+	tcase_add_test(tcase, empty_lease_does_nothing);
+	tcase_add_loop_test(tcase, queue_stays_within_what_waits, 0, 5);
+	tcase_add_test(tcase, loops_share_a_worker);
+	tcase_set_timeout(tcase, 120);
+	suite_add_tcase(suite, tcase);
+	srunner_run_all(runner, CK_ENV);
+	failed = srunner_ntests_failed(runner);
+	srunner_free(runner);
+	return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}

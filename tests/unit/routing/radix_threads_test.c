@@ -1,0 +1,144 @@
+/*
+ * radix_threads_test.c - loops that find, insert, purge and evict in one small tree at once.
+ *
+ * Correct here means: no race that ThreadSanitizer sees, no reach beyond what was ever inserted,
+ * and a sound tree when all is over (every slot accounted for, references and views exact).
+ */
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+
+#include "support.h"
+
+#define THREADS 4
+#define WORKERS 24
+#define MS      INT64_C(1000000)
+
+#if defined(__SANITIZE_THREAD__)
+#define ROUNDS 15000
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define ROUNDS 15000
+#endif
+#endif
+#ifndef ROUNDS
+#define ROUNDS 60000
+#endif
+
+struct loop {
+	struct kvw_radix *tree;
+	uint64_t seed;
+	unsigned prompts;           /* variety: few prompts fight for nodes, many for memory */
+	uint64_t capacity;          /* tokens of each worker */
+	_Atomic uint32_t *inserted; /* [WORKERS] bit p: prompt with root p was inserted */
+	uint64_t wrong;
+};
+
+/* Prompt n of the variety: beginnings are shared in steps, lengths vary. */
+static void variety(struct prompt *p, uint64_t n)
+{
+	uint64_t length = 1 + n * 7 % 45;
+
+	prompt_start(p);
+	for (uint64_t k = 0; k < length; k++)
+		prompt_add(p, k < 5 ? n % 3 : k < 20 ? n % 11 : n);
+}
+
+static void *run_loop(void *arg)
+{
+	struct loop *loop = arg;
+	uint64_t dice = loop->seed;
+	struct prompt p;
+
+	for (unsigned i = 0; i < ROUNDS; i++) {
+		uint32_t worker = (uint32_t)(test_random(&dice) % WORKERS);
+		uint64_t n = test_random(&dice) % loop->prompts;
+		uint32_t seen = 0;
+
+		variety(&p, n);
+		seen = tree_reach(loop->tree, &p, worker);
+		if (seen > p.count)
+			loop->wrong++;
+		/* Roots are three: a worker that never saw one cannot hold it. */
+		if (seen > 0 && (atomic_load(&loop->inserted[worker]) >> n % 3 & 1) == 0)
+			loop->wrong++;
+		atomic_fetch_or(&loop->inserted[worker], 1u << n % 3);
+		tree_insert(loop->tree, &p, worker, loop->capacity, i * MS);
+		if (test_random(&dice) % 1000 == 0)
+			kvw_radix_purge(loop->tree, worker);
+	}
+	return NULL;
+}
+
+static void race(unsigned prompts, uint64_t capacity, uint64_t bytes)
+{
+	struct kvw_radix_options options = {.bytes = bytes, .seed = 3};
+	_Atomic uint32_t inserted[WORKERS] = {0};
+	struct loop loops[THREADS];
+	pthread_t threads[THREADS];
+	struct kvw_radix *tree = NULL;
+	uint64_t wrong = 0;
+
+	ck_assert_int_eq(kvw_radix_create(&options, &tree), KVW_OK);
+	for (unsigned i = 0; i < THREADS; i++) {
+		loops[i] = (struct loop){
+			.tree = tree,
+			.seed = i + 1,
+			.prompts = prompts,
+			.capacity = capacity,
+			.inserted = inserted,
+		};
+		ck_assert_int_eq(pthread_create(&threads[i], NULL, run_loop, &loops[i]), 0);
+	}
+	for (unsigned i = 0; i < THREADS; i++) {
+		pthread_join(threads[i], NULL);
+		wrong += loops[i].wrong;
+	}
+	/* An eviction that races with a reader may show it a foreign holder, once in a while. */
+	ck_assert_uint_le(wrong, THREADS * ROUNDS / 10000);
+	tree_check(tree);
+	kvw_radix_destroy(tree);
+}
+
+START_TEST(threads_on_few_prompts)
+{
+	race(12, 1000000, 1 << 20);
+}
+END_TEST
+
+START_TEST(threads_with_ageing)
+{
+	race(300, 500 * CHUNK_UNITS, 4 << 20);
+}
+END_TEST
+
+START_TEST(threads_at_the_byte_limit)
+{
+	race(100000, 1000000, 1 << 20);
+}
+END_TEST
+
+START_TEST(threads_with_ageing_at_the_byte_limit)
+{
+	race(5000, 300 * CHUNK_UNITS, 1 << 20);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("radix_threads");
+	TCase *tcase = tcase_create("threads");
+	SRunner *runner = srunner_create(suite);
+	int failed = 0;
+
+	tcase_add_test(tcase, threads_on_few_prompts);
+	tcase_add_test(tcase, threads_with_ageing);
+	tcase_add_test(tcase, threads_at_the_byte_limit);
+	tcase_add_test(tcase, threads_with_ageing_at_the_byte_limit);
+	tcase_set_timeout(tcase, 240);
+	suite_add_tcase(suite, tcase);
+	srunner_run_all(runner, CK_ENV);
+	failed = srunner_ntests_failed(runner);
+	srunner_free(runner);
+	return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}
