@@ -169,7 +169,7 @@ def words():
 
 # --- readmes, keys, top level ---------------------------------------------------------------------
 
-NO_README = {"corpus", "examples", ".ci", ".github", "rig"}
+NO_README = {"corpus", "data", "examples", ".ci", ".github", "rig"}
 
 
 def readmes():
@@ -177,7 +177,7 @@ def readmes():
     folders = {p.parent for p in FILES if p.parent != pathlib.Path(".")}
     for folder in sorted(folders | {a for f in folders for a in f.parents} - {pathlib.Path(".")}):
         parts = set(folder.parts)
-        if parts & NO_README or under(folder, "tests/unit", "tests/fuzz"):
+        if parts & NO_README or under(folder, "tests/unit", "tests/fuzz"):  # they mirror the tree
             continue
         if str(folder) == "include":
             continue
@@ -270,7 +270,7 @@ def tests_listed():
                 continue
             build = path.parent / "meson.build"
             listed = (ROOT / build).read_text() if (ROOT / build).exists() else ""
-            short = path.stem.removeprefix("test_")
+            short = path.stem.removeprefix("test_").removesuffix("_test")
             if not re.search(rf"(?<![a-z])({re.escape(path.stem)}|{re.escape(short)})\b", listed):
                 yield f"{path}: not listed in {build}"
 
