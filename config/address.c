@@ -1,5 +1,5 @@
 /*
- * address.c - host:port and http://host:port/prefix, taken apart.
+ * address.c - host:port and http[s]://host:port/prefix, taken apart.
  *
  * Strict on purpose: what passes here goes into Host fields, socket calls and metric labels as it
  * is. A host of digits and dots must be a whole IPv4 address (inet_aton's "127.1" and octal forms
@@ -156,8 +156,8 @@ static enum kvw_address_fault check_prefix(struct kvw_slice prefix)
 	return KVW_ADDRESS_OK;
 }
 
-/* Cuts "http://" off. */
-static enum kvw_address_fault cut_scheme(struct kvw_slice *text)
+/* Cuts "http://" or "https://" off. */
+static enum kvw_address_fault cut_scheme(struct kvw_slice *text, bool *tls)
 {
 	const char *colon = text->len == 0 ? NULL : memmem(text->data, text->len, "://", 3);
 	struct kvw_slice scheme;
@@ -165,9 +165,8 @@ static enum kvw_address_fault cut_scheme(struct kvw_slice *text)
 	if (colon == NULL)
 		return KVW_ADDRESS_NO_SCHEME;
 	scheme = (struct kvw_slice){text->data, (size_t)(colon - text->data)};
-	if (kvw_slice_equal_nocase(scheme, KVW_SLICE("https")))
-		return KVW_ADDRESS_HTTPS;
-	if (!kvw_slice_equal_nocase(scheme, KVW_SLICE("http")))
+	*tls = kvw_slice_equal_nocase(scheme, KVW_SLICE("https"));
+	if (!*tls && !kvw_slice_equal_nocase(scheme, KVW_SLICE("http")))
 		return KVW_ADDRESS_BAD_SCHEME;
 	text->data += scheme.len + 3;
 	text->len -= scheme.len + 3;
@@ -178,7 +177,7 @@ enum kvw_address_fault kvw_url_split(struct kvw_slice text, struct kvw_url *out)
 {
 	struct kvw_slice rest = text;
 	struct kvw_url url = {0};
-	enum kvw_address_fault fault = cut_scheme(&rest);
+	enum kvw_address_fault fault = cut_scheme(&rest, &url.tls);
 	const char *slash;
 
 	if (fault != KVW_ADDRESS_OK)
@@ -195,7 +194,7 @@ enum kvw_address_fault kvw_url_split(struct kvw_slice text, struct kvw_url *out)
 		(struct kvw_slice){rest.data + url.authority.len, rest.len - url.authority.len};
 	if (url.prefix.len > 0 && url.prefix.data[url.prefix.len - 1] == '/')
 		url.prefix.len--;
-	fault = split_authority(url.authority, 80, &url.address);
+	fault = split_authority(url.authority, url.tls ? 443 : 80, &url.address);
 	if (fault == KVW_ADDRESS_OK && url.address.port == 0)
 		fault = KVW_ADDRESS_BAD_PORT;
 	if (fault == KVW_ADDRESS_OK)

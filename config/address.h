@@ -1,5 +1,5 @@
 /*
- * address.h - host:port and http://host:port/prefix, taken apart.
+ * address.h - host:port and http[s]://host:port/prefix, taken apart.
  *
  * The loader checks and stores them as text; whoever listens or connects takes them apart again
  * with the same functions. No name is resolved here. All slices borrow from the text given.
@@ -30,7 +30,6 @@ enum kvw_address_fault {
 	KVW_ADDRESS_BAD_PORT,
 	KVW_ADDRESS_BARE_V6, /* IPv6 without brackets */
 	KVW_ADDRESS_NO_SCHEME,
-	KVW_ADDRESS_HTTPS,
 	KVW_ADDRESS_BAD_SCHEME,
 	KVW_ADDRESS_USER,     /* user:password@ */
 	KVW_ADDRESS_QUERY,    /* '?' or '#' */
@@ -42,9 +41,10 @@ enum kvw_address_fault {
 enum kvw_address_fault kvw_address_split(
 	struct kvw_slice text, struct kvw_address *out) KVW_MUST_CHECK;
 
-/* http://host[:port][/prefix]. */
+/* http[s]://host[:port][/prefix]. */
 struct kvw_url {
-	struct kvw_address address; /* port 80 if the text has none */
+	bool tls;                   /* https */
+	struct kvw_address address; /* port 80 or 443 if the text has none */
 	struct kvw_slice authority; /* host and port as written, as in the Host field */
 	struct kvw_slice prefix;    /* "" or "/prefix", without a final slash */
 };

@@ -309,8 +309,10 @@ enum kvw_err kvw_build_end(struct kvw_build *build, struct kvw_config **out)
 	for (size_t key = 0; key < KVW_KEY_COUNT && err == KVW_OK; key++)
 		if (!build->given[key])
 			err = set_default(build, &kvw_keys[key], build->config, &build->valid[key]);
-	if (err == KVW_OK)
+	if (err == KVW_OK) {
 		kvw_rules_check(build);
+		err = kvw_rules_check_tls(build);
+	}
 	if (err == KVW_OK && build->report->mistakes > 0)
 		err = KVW_EINVAL;
 	if (err == KVW_OK) {

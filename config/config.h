@@ -39,6 +39,7 @@ enum kvw_forwarded {
 	KVW_FORWARDED_X,        /* X-Forwarded-For and friends */
 	KVW_FORWARDED_OFF
 };
+enum kvw_tls_version { KVW_TLS_1_2, KVW_TLS_1_3 };
 
 /* C type of each type in keys.def. */
 #define KVW_CTYPE_BOOL            bool
@@ -49,13 +50,14 @@ enum kvw_forwarded {
 #define KVW_CTYPE_STRING          char * /* never NULL; no control characters */
 #define KVW_CTYPE_SECRET          char * /* visible ASCII; never printed */
 #define KVW_CTYPE_ADDRESS         char * /* host:port or [v6]:port, see address.h */
-#define KVW_CTYPE_URL             char * /* http://host:port[/prefix], always with its port */
+#define KVW_CTYPE_URL             char * /* http[s]://host:port[/prefix], always with its port */
 #define KVW_CTYPE_PATH            char * /* begins with '/', visible ASCII */
 #define KVW_CTYPE_STRATEGY        char * /* name of a strategy that is built in */
 #define KVW_CTYPE_STRINGS         struct kvw_strings /* none of them empty */
 #define KVW_CTYPE_TOKENS          struct kvw_strings /* each an RFC 9110 token */
 #define KVW_CTYPE_ENUM_half_close enum kvw_half_close
 #define KVW_CTYPE_ENUM_forwarded  enum kvw_forwarded
+#define KVW_CTYPE_ENUM_tls_version enum kvw_tls_version
 #define KVW_CTYPE_ENUM_log_level  int /* enum kvw_log_level of base/log.h */
 
 /* One entry of `workers:`. */

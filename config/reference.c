@@ -114,7 +114,7 @@ static void write_types(FILE *out)
 	      "| strategy | a name from the table of strategies |\n"
 	      "| text | any characters but control characters |\n"
 	      "| truth value | `true`, `false` |\n"
-	      "| URL | `http://HOST:PORT`, `http://HOST:PORT/PREFIX`; without a port: 80 |\n"
+	      "| URL | `http://HOST:PORT`, `http://HOST:PORT/PREFIX`, the same with `https`; without a port: 80, 443 |\n"
 	      "| whole number | decimal digits |\n",
 		out);
 }

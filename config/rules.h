@@ -9,6 +9,9 @@
 /* Of the whole configuration. Looks only at keys that are valid by themselves. */
 void kvw_rules_check(struct kvw_build *build);
 
+/* The same for certificates, keys and authorities: opens the files. KVW_ENOMEM or KVW_OK. */
+enum kvw_err kvw_rules_check_tls(struct kvw_build *build) KVW_MUST_CHECK;
+
 /* Of the newest worker against those before it. */
 void kvw_rules_check_worker(
 	struct kvw_report *report, const struct kvw_config *config, struct kvw_place url_place);

@@ -159,13 +159,14 @@ static enum kvw_err copy_url(const struct kvw_url *url, union kvw_value *out)
 {
 	char *text = NULL;
 	const char *open = url->address.v6 ? "[" : "", *close = url->address.v6 ? "]" : "";
-	size_t size = url->address.host.len + url->prefix.len + sizeof("http://[]:65535");
-	size_t begin = strlen("http://") + strlen(open);
+	const char *scheme = url->tls ? "https://" : "http://";
+	size_t size = url->address.host.len + url->prefix.len + sizeof("https://[]:65535");
+	size_t begin = strlen(scheme) + strlen(open);
 
 	text = malloc(size);
 	if (text == NULL)
 		return KVW_ENOMEM;
-	snprintf(text, size, "http://%s%.*s%s:%u%.*s", open, (int)url->address.host.len,
+	snprintf(text, size, "%s%s%.*s%s:%u%.*s", scheme, open, (int)url->address.host.len,
 		url->address.host.data, close, url->address.port, (int)url->prefix.len,
 		url->prefix.len > 0 ? url->prefix.data : "");
 	for (size_t i = begin; i < begin + url->address.host.len; i++)
@@ -183,8 +184,7 @@ static void explain_url(enum kvw_address_fault why, struct kvw_slice text, struc
 		[KVW_ADDRESS_BAD_PORT] = "a port from 1 to 65535, http://HOST:PORT",
 		[KVW_ADDRESS_BARE_V6] = "http://HOST:PORT, an IPv6 address in brackets such as "
 					"http://[::1]:8000",
-		[KVW_ADDRESS_HTTPS] = "http://HOST:PORT: TLS to workers is not built yet",
-		[KVW_ADDRESS_BAD_SCHEME] = "the scheme http, http://HOST:PORT",
+		[KVW_ADDRESS_BAD_SCHEME] = "the scheme http or https, http://HOST:PORT",
 		[KVW_ADDRESS_USER] = "http://HOST:PORT without user and password: use api_key for "
 				     "a worker's key",
 		[KVW_ADDRESS_QUERY] = "http://HOST:PORT without '?' and '#'",
@@ -345,5 +345,6 @@ const struct kvw_type kvw_type_TOKENS = {
 #include "enums.def"
 
 _Static_assert(
-	sizeof(enum kvw_half_close) == sizeof(int) && sizeof(enum kvw_forwarded) == sizeof(int),
+	sizeof(enum kvw_half_close) == sizeof(int) && sizeof(enum kvw_forwarded) == sizeof(int) &&
+		sizeof(enum kvw_tls_version) == sizeof(int),
 	"an enum's word is copied as an int");

@@ -63,7 +63,7 @@ END_TEST
 
 START_TEST(test_mistakes_name_the_flag)
 {
-	const char *const workers[] = {"a:1", "https://b:1", "http://c:1", "http://C:1/"};
+	const char *const workers[] = {"a:1", "httpx://b:1", "http://c:1", "http://C:1/"};
 	struct loaded loaded = load_flags(&(struct kvw_config_flags){.listen = "8081",
 		.workers = workers,
 		.worker_count = 4,
@@ -84,8 +84,8 @@ START_TEST(test_mistakes_name_the_flag)
 		"--worker: found `a:1`, expected http://HOST:PORT such as http://127.0.0.1:8000; "
 		"did "
 		"you mean `http://a:1`?\n"
-		"--worker: found `https://b:1`, expected http://HOST:PORT: TLS to workers is not "
-		"built yet\n"
+		"--worker: found `httpx://b:1`, expected the scheme http or https, "
+		"http://HOST:PORT\n"
 		"--worker: found `http://c:1` again, expected each worker once: it is workers[2] "
 		"already\n");
 	loaded_release(&loaded);

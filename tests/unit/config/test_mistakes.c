@@ -150,8 +150,20 @@ static const struct mistake mistakes[] = {
 	{"workers:\n  - url:\n", 2, 9, "workers[0].url", {"found nothing", "http://HOST:PORT"}},
 	{"workers:\n  - url: 127.0.0.1:8001\n", 2, 10, "workers[0].url",
 		{"did you mean `http://127.0.0.1:8001`?"}},
-	{"workers:\n  - url: https://a:1\n", 2, 10, "workers[0].url",
-		{"found `https://a:1`", "TLS to workers is not built yet"}},
+	{"workers:\n  - url: https://a:0\n", 2, 10, "workers[0].url",
+		{"found `https://a:0`", "a port from 1 to 65535"}},
+	{"tls:\n  certificate: /absent/crt\n" TEST_WORKER, 2, 16, "tls.certificate",
+		{"found no `tls.key`"}},
+	{"tls:\n  key: /absent/key\n" TEST_WORKER, 2, 8, "tls.key",
+		{"found no `tls.certificate`"}},
+	{"tls:\n  client_ca: /etc/passwd\n" TEST_WORKER, 2, 14, "tls.client_ca",
+		{"found no `tls.certificate`"}},
+	{"tls:\n  min_version: 1.1\n" TEST_WORKER, 2, 16, "tls.min_version",
+		{"found `1.1`", "one of 1.2, 1.3"}},
+	{"upstream:\n  tls:\n    ca_file: /\n" TEST_WORKER, 3, 14, "upstream.tls.ca_file",
+		{"found `/` (not a regular file)", "authorities in PEM form"}},
+	{"upstream:\n  tls:\n    ca_file: /etc/passwd\n" TEST_WORKER, 3, 14,
+		"upstream.tls.ca_file", {"found `/etc/passwd` (", "authorities in PEM form"}},
 	{"workers:\n  - url: ftp://a:1\n", 2, 10, "workers[0].url", {"the scheme http"}},
 	{"workers:\n  - url: http://a:99999\n", 2, 10, "workers[0].url",
 		{"a port from 1 to 65535"}},
@@ -231,7 +243,7 @@ START_TEST(test_all_in_one_run)
 					 "limits:\n"
 					 "  low_water: 1MiB\n"
 					 "workers:\n"
-					 "  - url: https://a:1\n"
+					 "  - url: httpx://a:1\n"
 					 "  - models: 3\n");
 	static const char *const begins[] = {"t.yaml:1:1: lisen: ", "t.yaml:2:8: loops: ",
 		"t.yaml:4:12: timeouts.connect: ", "t.yaml:6:13: routing.strategy: ",
@@ -248,6 +260,30 @@ START_TEST(test_all_in_one_run)
 			line++;
 	}
 	ck_assert_uint_eq(loaded.lines, sizeof(begins) / sizeof(begins[0]));
+	loaded_release(&loaded);
+}
+END_TEST
+
+/* Both files of a pair are looked at, whatever is wrong with the first. */
+START_TEST(test_certificate_files)
+{
+	struct loaded loaded = load_text("tls:\n"
+					 "  certificate: /absent/crt\n"
+					 "  key: /etc/passwd\n"
+					 "  client_ca: /dev/zero\n" TEST_WORKER);
+
+	ck_assert_int_eq(loaded.err, KVW_EINVAL);
+	ck_assert_uint_eq(loaded.lines, 3);
+	ck_assert_ptr_nonnull(strstr(loaded.errors,
+		"t.yaml:2:16: tls.certificate: found `/absent/crt` (No such file or directory), "
+		"expected a certificate and its chain in PEM form\n"));
+	ck_assert_ptr_nonnull(
+		strstr(loaded.errors, "t.yaml:3:8: tls.key: found `/etc/passwd` ("));
+	ck_assert_ptr_nonnull(strstr(
+		loaded.errors, "expected a private key in PEM form, without a passphrase\n"));
+	ck_assert_ptr_nonnull(strstr(loaded.errors,
+		"t.yaml:4:14: tls.client_ca: found `/dev/zero` (not a regular file), expected "
+		"certificates of authorities in PEM form\n"));
 	loaded_release(&loaded);
 }
 END_TEST
@@ -352,6 +388,7 @@ int main(void)
 	tcase_set_timeout(tc, 60);
 	tcase_add_loop_test(tc, test_mistake, 0, (int)MISTAKE_COUNT);
 	tcase_add_test(tc, test_all_in_one_run);
+	tcase_add_test(tc, test_certificate_files);
 	tcase_add_test(tc, test_secrets_stay_secret);
 	tcase_add_test(tc, test_terminal_is_safe);
 	tcase_add_test(tc, test_too_many_workers);

@@ -117,7 +117,13 @@ START_TEST(test_urls)
 	ck_assert_int_eq(kvw_url_split(KVW_SLICE("http://a/v1/x"), &url), KVW_ADDRESS_OK);
 	ck_assert_int_eq(kvw_url_split(KVW_SLICE("http://a@b"), &url), KVW_ADDRESS_USER);
 	ck_assert_int_eq(kvw_url_split(KVW_SLICE("http://a#b"), &url), KVW_ADDRESS_QUERY);
-	ck_assert_int_eq(kvw_url_split(KVW_SLICE("HTTPS://a"), &url), KVW_ADDRESS_HTTPS);
+	ck_assert(!url.tls);
+	ck_assert_int_eq(kvw_url_split(KVW_SLICE("HTTPS://a/b"), &url), KVW_ADDRESS_OK);
+	ck_assert(url.tls);
+	ck_assert_uint_eq(url.address.port, 443);
+	ck_assert_int_eq(kvw_url_split(KVW_SLICE("https://a:80"), &url), KVW_ADDRESS_OK);
+	ck_assert_uint_eq(url.address.port, 80);
+	ck_assert_int_eq(kvw_url_split(KVW_SLICE("httpss://a"), &url), KVW_ADDRESS_BAD_SCHEME);
 }
 END_TEST
 
