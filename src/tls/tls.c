@@ -77,10 +77,18 @@ static enum kvw_err create(const SSL_METHOD *method, struct kvw_tls **out)
 	return KVW_OK;
 }
 
+/* Nobody is there to type it. */
+static int no_passphrase(char *out, int size, int writing, void *arg)
+{
+	(void)out, (void)size, (void)writing, (void)arg;
+	return -1;
+}
+
 static enum kvw_err load_certificate(
 	SSL_CTX *ctx, const struct kvw_tls_server_options *options, char *why, size_t why_size)
 {
 	ERR_clear_error();
+	SSL_CTX_set_default_passwd_cb(ctx, no_passphrase);
 	if (SSL_CTX_use_certificate_chain_file(ctx, options->certificate) != 1)
 		return complain(why, why_size, "certificate", options->certificate);
 	if (SSL_CTX_use_PrivateKey_file(ctx, options->key, SSL_FILETYPE_PEM) != 1 ||
