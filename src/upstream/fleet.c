@@ -11,9 +11,10 @@
 #include <string.h>
 #include <xxhash.h>
 
+#include "address.h"
 #include "epoch.h"
 #include "log.h"
-#include "worker_url.h"
+#include "tls.h"
 
 #define Q16 65536.0
 
@@ -143,18 +144,17 @@ static enum kvw_err list_copy(struct model_list *list, const char *const *names,
 	return KVW_OK;
 }
 
-static enum kvw_err worker_resolve(struct kvw_worker *worker, const struct kvw_worker_url *url,
-	FILE *errors)
+static enum kvw_err worker_resolve(struct kvw_worker *worker, uint16_t port_number, FILE *errors)
 {
 	struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM};
 	struct addrinfo *found = NULL;
 	char port[8];
 	int rc;
 
-	(void)snprintf(port, sizeof(port), "%u", url->port);
-	rc = getaddrinfo(url->host, port, &hints, &found);
+	(void)snprintf(port, sizeof(port), "%u", port_number);
+	rc = getaddrinfo(worker->host, port, &hints, &found);
 	if (rc != 0) {
-		fprintf(errors, "kvway: worker %s: cannot resolve %s: %s\n", worker->url, url->host,
+		fprintf(errors, "kvway: worker %s: cannot resolve %s: %s\n", worker->url, worker->host,
 			gai_strerror(rc));
 		return KVW_EINVAL;
 	}
@@ -164,11 +164,17 @@ static enum kvw_err worker_resolve(struct kvw_worker *worker, const struct kvw_w
 	return KVW_OK;
 }
 
+static char *copy_slice(struct kvw_slice slice)
+{
+	return strndup(slice.len == 0 ? "" : slice.data, slice.len);
+}
+
 static void worker_destroy(struct kvw_worker *worker)
 {
 	if (worker == NULL)
 		return;
 	free(worker->url);
+	free(worker->host);
 	free(worker->authority);
 	free(worker->path_prefix);
 	free(worker->api_key);
@@ -179,7 +185,7 @@ static enum kvw_err worker_create(const struct kvw_worker_config *config, uint32
 	struct kvw_worker **out)
 {
 	struct kvw_worker *worker = aligned_alloc(64, (sizeof(*worker) + 63) / 64 * 64);
-	struct kvw_worker_url url;
+	struct kvw_url url;
 	enum kvw_err err = KVW_ENOMEM;
 
 	if (worker == NULL)
@@ -187,24 +193,26 @@ static enum kvw_err worker_create(const struct kvw_worker_config *config, uint32
 	memset(worker, 0, sizeof(*worker));
 	kvw_load_init(&worker->load);
 	worker->id = id;
-	if (kvw_worker_url_parse(config->url, &url) != KVW_OK) {
-		fprintf(errors, "kvway: worker %s: not http://host:port\n", config->url);
+	if (kvw_url_split(kvw_slice_of(config->url), &url) != KVW_ADDRESS_OK) {
+		fprintf(errors, "kvway: worker %s: not http[s]://host:port\n", config->url);
 		err = KVW_EINVAL;
 		goto fail;
 	}
 	worker->url = strdup(config->url);
-	worker->authority = strdup(url.authority);
-	worker->path_prefix = strdup(url.path);
+	worker->tls = url.tls;
+	worker->host = copy_slice(url.address.host);
+	worker->authority = copy_slice(url.authority);
+	worker->path_prefix = copy_slice(url.prefix);
 	worker->api_key = strdup(config->api_key);
-	if (worker->url == NULL || worker->authority == NULL || worker->path_prefix == NULL ||
-		worker->api_key == NULL)
+	if (worker->url == NULL || worker->host == NULL || worker->authority == NULL ||
+		worker->path_prefix == NULL || worker->api_key == NULL)
 		goto fail;
 	while (worker->url[0] != '\0' && worker->url[strlen(worker->url) - 1] == '/')
 		worker->url[strlen(worker->url) - 1] = '\0';
 	worker->key = XXH3_64bits(worker->url, strlen(worker->url));
 	worker->models_given = config->models.count > 0;
 	atomic_init(&worker->models_known, worker->models_given);
-	err = worker_resolve(worker, &url, errors);
+	err = worker_resolve(worker, url.address.port, errors);
 	if (err != KVW_OK)
 		goto fail;
 	*out = worker;
@@ -212,6 +220,26 @@ static enum kvw_err worker_create(const struct kvw_worker_config *config, uint32
 
 fail:
 	worker_destroy(worker);
+	return err;
+}
+
+/* What TLS to workers needs, if any of them speaks it. */
+static enum kvw_err create_tls(struct kvw_fleet *fleet, FILE *errors)
+{
+	const struct kvw_config *config = fleet->config;
+	const struct kvw_tls_client_options options = {
+		.ca_file = config->upstream_tls_ca_file, .insecure = config->upstream_tls_insecure};
+	char why[256] = "";
+	enum kvw_err err;
+	bool needed = false;
+
+	for (size_t i = 0; i < fleet->count; i++)
+		needed = needed || fleet->workers[i]->tls;
+	if (!needed)
+		return KVW_OK;
+	err = kvw_tls_client_create(&options, why, sizeof(why), &fleet->tls);
+	if (err == KVW_EINVAL)
+		fprintf(errors, "kvway: upstream.tls: %s\n", why);
 	return err;
 }
 
@@ -246,7 +274,9 @@ enum kvw_err kvw_fleet_create(const struct kvw_config *config, size_t loops, FIL
 		if (err != KVW_OK)
 			goto fail;
 	}
-	err = publish_view(self);
+	err = create_tls(&self->base, errors);
+	if (err == KVW_OK)
+		err = publish_view(self);
 	if (err != KVW_OK)
 		goto fail;
 	*out = &self->base;
@@ -273,6 +303,7 @@ void kvw_fleet_destroy(struct kvw_fleet *fleet)
 		free(fleet->models[i]);
 	}
 	kvw_epochs_destroy(fleet->epochs);
+	kvw_tls_destroy(fleet->tls);
 	free(fleet->models);
 	free(fleet->workers);
 	free(self->lists);

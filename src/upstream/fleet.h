@@ -19,6 +19,8 @@
 #include "config.h"
 #include "kvway/route.h"
 
+struct kvw_tls; /* tls.h */
+
 enum kvw_health {
 	KVW_HEALTH_UNKNOWN, /* not probed yet: usable */
 	KVW_HEALTH_UP,
@@ -31,6 +33,8 @@ struct kvw_worker {
 	uint32_t id;           /* index in fleet->workers */
 	uint64_t key;          /* hash of url */
 	char *url;             /* scheme://host:port[/prefix], no trailing slash; owned */
+	bool tls;              /* https */
+	char *host;            /* name or address without brackets; owned */
 	char *authority;       /* host:port as in the Host field; owned */
 	char *path_prefix;     /* "" or "/prefix"; owned */
 	char *api_key;         /* "" if none; owned */
@@ -75,11 +79,13 @@ struct kvw_fleet {
 	const struct kvw_config *config; /* borrowed */
 	struct kvw_epochs *epochs;       /* quiet points of the loops */
 	struct kvw_strategy *strategy;   /* borrowed; told of purges */
+	struct kvw_tls *tls;             /* to workers; NULL: none is https */
 	struct kvw_model **models;       /* every model ever seen; control thread only */
 	size_t model_total;
 };
 
-/* Resolves every worker's host. KVW_EINVAL: one cannot be; `errors` names it. */
+/* Resolves every worker's host and, if one is https, loads upstream.tls. KVW_EINVAL: one of that cannot
+ * be; `errors` says which. */
 enum kvw_err kvw_fleet_create(const struct kvw_config *config, size_t loops, FILE *errors,
 	struct kvw_fleet **out) KVW_MUST_CHECK;
 void kvw_fleet_destroy(struct kvw_fleet *fleet); /* NULL is allowed */

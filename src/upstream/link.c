@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "clock.h"
+#include "tls.h"
 
 enum kvw_err kvw_links_init(struct kvw_links *links, struct kvw_io_set *set,
 	const struct kvw_fleet *fleet)
@@ -20,6 +21,7 @@ enum kvw_err kvw_links_init(struct kvw_links *links, struct kvw_io_set *set,
 	TAILQ_INIT(&links->closed);
 	links->set = set;
 	links->config = fleet->config;
+	links->tls = fleet->tls;
 	links->worker_count = fleet->count;
 	links->idle = calloc(fleet->count, sizeof(links->idle[0]));
 	links->idle_count = calloc(fleet->count, sizeof(links->idle_count[0]));
@@ -78,6 +80,11 @@ static enum kvw_err link_connect(struct kvw_links *links, struct kvw_worker *wor
 		goto fail;
 	if (kvw_io_open(&link->io, links->set, fd, link_event) != KVW_OK)
 		goto fail;
+	if (worker->tls && kvw_tls_client_start(&link->io, links->tls, worker->host) != KVW_OK) {
+		kvw_io_close(&link->io, false);
+		fd = -1;
+		goto fail;
+	}
 	*out = link;
 	return KVW_OK;
 
@@ -123,10 +130,21 @@ enum kvw_err kvw_link_connect_result(struct kvw_link *link, int *cause)
 		*cause = error;
 		return KVW_EIO;
 	}
-	if (!link->io.writable)
+	if (kvw_tls_why(&link->io) != NULL || (!kvw_tls_ready(&link->io) && link->io.broken)) {
+		*cause = EPROTO;
+		return KVW_EIO;
+	}
+	if (!link->io.writable || !kvw_tls_ready(&link->io))
 		return KVW_EAGAIN;
 	link->connected = true;
 	return KVW_OK;
+}
+
+const char *kvw_link_why(const struct kvw_link *link, int cause)
+{
+	const char *why = kvw_tls_why(&link->io);
+
+	return why != NULL ? why : strerror(cause);
 }
 
 /* Bytes nobody asked for wait in the socket: the next answer would begin with them. */
@@ -134,6 +152,7 @@ static bool link_has_leftovers(struct kvw_link *link)
 {
 	char byte;
 
+	kvw_tls_settle(&link->io);
 	if (!link->io.readable)
 		return false;
 	if (link->io.ops != NULL)

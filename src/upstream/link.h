@@ -46,6 +46,7 @@ struct kvw_links {
 	size_t worker_count;
 	struct kvw_link_list closed; /* freed by kvw_links_reap */
 	const struct kvw_config *config;
+	struct kvw_tls *tls; /* borrowed from the fleet */
 	size_t idle_total, busy_total;
 };
 
@@ -61,9 +62,12 @@ void kvw_links_finish(struct kvw_links *links);
 enum kvw_err kvw_link_take(struct kvw_links *links, struct kvw_worker *worker, bool fresh,
 	kvw_link_fn on_event, void *user, struct kvw_link **out) KVW_MUST_CHECK;
 
-/* On an event of a connecting link. KVW_OK: connected; KVW_EAGAIN: not yet; KVW_EIO: failed, with
- * *cause an errno. */
+/* On an event of a connecting link. KVW_OK: connected, and the TLS handshake done; KVW_EAGAIN: not yet;
+ * KVW_EIO: failed, with *cause an errno. */
 enum kvw_err kvw_link_connect_result(struct kvw_link *link, int *cause) KVW_MUST_CHECK;
+
+/* A failure with this errno in words, TLS's own where it was TLS. Borrowed until the link is closed. */
+const char *kvw_link_why(const struct kvw_link *link, int cause);
 
 /* The exchange on it ended cleanly: keep for another. */
 void kvw_link_release(struct kvw_link *link, int64_t now_ns);

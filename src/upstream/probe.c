@@ -386,7 +386,8 @@ static enum kvw_err init_ask(struct ask *ask, struct target *target, enum ask_ki
 
 	ask->target = target;
 	ask->kind = kind;
-	err = kvw_probe_request_init(&ask->request, target->worker, path);
+	err = kvw_probe_request_init(
+		&ask->request, prober->fleet->config, target->worker, path);
 	if (err != KVW_OK)
 		return err;
 	ask->easy = ask->request.easy;
