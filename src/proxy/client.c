@@ -16,6 +16,7 @@
 
 #include "exchange.h"
 #include "log.h"
+#include "tls.h"
 
 /* After an answer that ended a connection early, what the client still sends is read away for so long
  * and so much, lest a reset destroy the answer on its way. */
@@ -25,6 +26,15 @@
 static void client_timeout(struct kvw_timer *timer, int64_t now_ns);
 static void client_write_timeout(struct kvw_timer *timer, int64_t now_ns);
 static void client_event(struct kvw_io *io);
+
+/* Until it is done the time for a head counts, not that for an idle connection. */
+static bool begin_tls(struct kvw_client *client)
+{
+	if (client->loop->tls == NULL)
+		return true;
+	client->https = client->handshaking = true;
+	return kvw_tls_server_start(&client->io, client->loop->tls) == KVW_OK;
+}
 
 static void format_address(char *text, size_t size, const struct sockaddr *peer)
 {
@@ -51,6 +61,13 @@ void kvw_client_create_take(struct kvw_loop *loop, int fd, const struct sockaddr
 	}
 	client->io.writable = true;
 	client->loop = loop;
+	if (!begin_tls(client)) {
+		kvw_io_close(&client->io, false);
+		free(client);
+		kvw_proxy_connection_release(loop->proxy);
+		kvw_metrics_add(loop->metrics, KVW_COUNT_CONNECTIONS_REFUSED, 1);
+		return;
+	}
 	client->timer.fn = client_timeout;
 	client->write_timer.fn = client_write_timeout;
 	format_address(client->address, sizeof(client->address), peer);
@@ -58,8 +75,11 @@ void kvw_client_create_take(struct kvw_loop *loop, int fd, const struct sockaddr
 	loop->client_count++;
 	kvw_metrics_add(loop->metrics, KVW_COUNT_CONNECTIONS_ACCEPTED, 1);
 	kvw_metrics_gauge(loop->metrics, KVW_GAUGE_CLIENT_CONNECTIONS, 1);
-	kvw_loop_timer(loop, &client->timer, KVW_TIMER_CLIENT_IDLE,
-		loop->config->timeout_client_idle_ms);
+	if (client->handshaking)
+		kvw_loop_timer(loop, &client->timer, KVW_TIMER_HEAD, loop->config->timeout_head_ms);
+	else
+		kvw_loop_timer(loop, &client->timer, KVW_TIMER_CLIENT_IDLE,
+			loop->config->timeout_client_idle_ms);
 }
 
 void kvw_client_close(struct kvw_client *client, bool reset)
@@ -91,7 +111,7 @@ static void client_finish(struct kvw_client *client, bool unread)
 		kvw_client_close(client, client->reset);
 		return;
 	}
-	(void)shutdown(client->io.fd, SHUT_WR);
+	kvw_io_shutdown(&client->io);
 	client->lingering = true;
 	kvw_chain_clear(&client->in, &client->loop->blocks);
 	kvw_loop_timer(client->loop, &client->timer, KVW_TIMER_LINGER, LINGER_MS);
@@ -115,7 +135,10 @@ static void client_timeout(struct kvw_timer *timer, int64_t now_ns)
 	switch (timer->kind) {
 	case KVW_TIMER_HEAD:
 		kvw_metrics_add(client->loop->metrics, KVW_COUNT_TIMEOUT_HEAD, 1);
-		kvw_reply_bad_head(client, &slow_head);
+		if (client->handshaking)
+			kvw_client_close(client, false);
+		else
+			kvw_reply_bad_head(client, &slow_head);
 		return;
 	case KVW_TIMER_BODY:
 	case KVW_TIMER_BODY_RATE:
@@ -446,6 +469,11 @@ static void client_event(struct kvw_io *io)
 	struct kvw_client *client = (struct kvw_client *)io;
 
 	client->loop->now_ns = kvw_clock_ns();
+	if (client->handshaking) { /* no longer: an event is told only after it */
+		client->handshaking = false;
+		kvw_loop_timer(client->loop, &client->timer, KVW_TIMER_CLIENT_IDLE,
+			client->loop->config->timeout_client_idle_ms);
+	}
 	if (client->out.bytes > 0 && client->io.writable)
 		client_flush(client);
 	if (!client->dead)

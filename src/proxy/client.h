@@ -20,6 +20,8 @@ struct kvw_client {
 	struct kvw_chain out;                 /* to send */
 	struct kvw_exchange *exchange;        /* NULL between requests */
 
+	bool https;
+	bool handshaking; /* TLS has begun, nothing can be read or written */
 	bool close_after_flush;
 	bool lingering;
 	bool reset; /* close by RST */

@@ -195,6 +195,7 @@ static bool build_head(struct kvw_exchange *x)
 		.authority = kvw_slice_of(x->worker->authority),
 		.request_id = x->request_id,
 		.client = kvw_slice_of(x->client->address),
+		.https = x->client->https,
 		.x_forwarded = loop->config->forwarded == KVW_FORWARDED_BOTH ||
 			loop->config->forwarded == KVW_FORWARDED_X,
 		.forwarded = loop->config->forwarded == KVW_FORWARDED_BOTH ||

@@ -104,7 +104,8 @@ static void refuse(struct kvw_loop *loop, int fd)
 				     "{\"error\":{\"message\":\"limits.connections is reached\","
 				     "\"type\":\"ServiceUnavailableError\",\"param\":null,\"code\":503}}";
 
-	(void)!write(fd, answer, sizeof(answer) - 1);
+	if (loop->tls == NULL)
+		(void)!write(fd, answer, sizeof(answer) - 1);
 	close(fd);
 	kvw_metrics_add(loop->metrics, KVW_COUNT_CONNECTIONS_REFUSED, 1);
 }

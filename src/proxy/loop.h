@@ -55,6 +55,7 @@ struct kvw_loop {
 	struct kvw_metrics_shard *metrics;
 	struct kvw_access_log *access_log;
 	struct kvw_admin *admin;
+	struct kvw_tls *tls; /* of clients; borrowed; NULL: plain */
 
 	struct event_base *base;
 	struct event listen_event, tick_event, wake_event, sockets_event;

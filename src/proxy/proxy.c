@@ -12,11 +12,13 @@
 
 #include "log.h"
 #include "loop.h"
+#include "tls.h"
 #include "owners.h"
 
 struct kvw_proxy {
 	const struct kvw_config *config;
 	struct kvw_loop *loops;
+	struct kvw_tls *tls; /* of clients; NULL: plain */
 	size_t loop_count, ready_count;
 	char address[80];
 	struct kvw_owners *owners;
@@ -129,6 +131,26 @@ static enum kvw_err start_threads(struct kvw_proxy *proxy)
 	return err;
 }
 
+static enum kvw_err create_tls(struct kvw_proxy *proxy, FILE *errors)
+{
+	const struct kvw_config *config = proxy->config;
+	const struct kvw_tls_server_options options = {
+		.certificate = config->tls_certificate,
+		.key = config->tls_key,
+		.client_ca = config->tls_client_ca,
+		.only_1_3 = config->tls_min_version == KVW_TLS_1_3,
+	};
+	char why[256] = "";
+	enum kvw_err err;
+
+	if (config->tls_certificate[0] == '\0')
+		return KVW_OK;
+	err = kvw_tls_server_create(&options, why, sizeof(why), &proxy->tls);
+	if (err == KVW_EINVAL)
+		fprintf(errors, "kvway: tls: %s\n", why);
+	return err;
+}
+
 enum kvw_err kvw_proxy_start(const struct kvw_proxy_deps *deps, FILE *errors, struct kvw_proxy **out)
 {
 	struct kvw_proxy *proxy = aligned_alloc(64, (sizeof(*proxy) + 63) / 64 * 64);
@@ -144,6 +166,9 @@ enum kvw_err kvw_proxy_start(const struct kvw_proxy_deps *deps, FILE *errors, st
 	if (proxy->loops == NULL ||
 		kvw_owners_create((size_t)deps->config->responses_table, &proxy->owners) != KVW_OK)
 		goto fail;
+	err = create_tls(proxy, errors);
+	if (err != KVW_OK)
+		goto fail;
 	raise_descriptor_limit(deps->config);
 	for (size_t i = 0; i < deps->loop_count; i++) {
 		int fd;
@@ -158,6 +183,7 @@ enum kvw_err kvw_proxy_start(const struct kvw_proxy_deps *deps, FILE *errors, st
 			fprintf(errors, "kvway: cannot set up an event loop: %s\n", strerror(errno));
 			goto fail;
 		}
+		proxy->loops[i].tls = proxy->tls;
 		proxy->ready_count++;
 	}
 	err = start_threads(proxy);
@@ -204,5 +230,6 @@ void kvw_proxy_destroy(struct kvw_proxy *proxy)
 		kvw_loop_finish(&proxy->loops[i]);
 	kvw_owners_destroy(proxy->owners);
 	free(proxy->loops);
+	kvw_tls_destroy(proxy->tls);
 	free(proxy);
 }

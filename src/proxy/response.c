@@ -463,7 +463,7 @@ void kvw_response_read(struct kvw_exchange *x)
 		else if (n == 0)
 			answer_closed(x);
 		else
-			kvw_request_worker_failed(x, strerror(errno), false);
+			kvw_request_worker_failed(x, kvw_link_why(link, errno), false);
 	}
 	if (!x->ended && x->link == link && link->io.readable && !x->paused)
 		kvw_io_again(&link->io);

@@ -114,7 +114,7 @@ void kvw_request_link_event(struct kvw_link *link, void *user)
 		case KVW_EAGAIN:
 			return;
 		default:
-			kvw_request_worker_failed(x, strerror(cause), false);
+			kvw_request_worker_failed(x, kvw_link_why(link, cause), false);
 			return;
 		}
 	}
