@@ -51,8 +51,9 @@ the router running. About one minute after the build.
                    --enable-prompt-tokens-details.
   --port N         port for clients (default: 8080, or the next that is free)
   --admin-port N   port for metrics and health (default: 9090, or the next that is free)
-  --speed X        simulated seconds per second during the comparison (default 2). The
-                   workers that stay for you to try run at 1.
+  --speed X        simulated seconds per second during the comparison (default 2); far above,
+                   the delays of this machine itself get into the figures. The workers that
+                   stay for you to try run at 1.
   --help           this text
 
 QUICKSTART_BUILD=DIR builds in DIR (default build-release in the checkout). Results, logs and
@@ -115,6 +116,7 @@ start() { # tied|free LOG COMMAND...
 		how=(setpriv --pdeathsig KILL)
 	fi
 	shift 2
+	rm -f "$log" # whoever waits for a line in it must not find that of the program before
 	"${how[@]}" "$@" >"$log" 2>&1 </dev/null 9>&- &
 	started=$!
 	pids+=("$started")
@@ -264,7 +266,7 @@ write_config() { # STRATEGY LISTEN ADMIN
 ready() { curl -sf -o /dev/null --max-time 2 "http://$address/ready"; }
 listens() {
 	local line
-	line=$(grep -o 'listens on [^ ]* admin=[^ ]*' "$state/kvway.log") || return 1
+	line=$(grep -os 'listens on [^ ]* admin=[^ ]*' "$state/kvway.log") || return 1
 	address=$(cut -d' ' -f3 <<<"$line")
 	admin=${line##*admin=}
 }
@@ -275,7 +277,7 @@ start_kvway() { # tied|free STRATEGY PORT ADMIN_PORT; 1: a port is taken, `taken
 	write_config "$2" "127.0.0.1:$3" "127.0.0.1:$4"
 	start "$1" "$state/kvway.log" "$kvway" -c "$state/kvway.yaml"
 	if ! wait_until listens; then
-		taken=$(grep -o '127.0.0.1:[0-9]*: Address already in use' "$state/kvway.log" |
+		taken=$(grep -os '127.0.0.1:[0-9]*: Address already in use' "$state/kvway.log" |
 			cut -d: -f2)
 		[ -z "$taken" ] || return 1
 		tail_of "$state/kvway.log"
@@ -323,8 +325,8 @@ measure() { # STRATEGY
 	fi
 	start_kvway tied "$1" 0 0 || fail "kvway did not start: port $taken is taken"
 	# In the background, so that a signal is acted upon at once and not when the run is over.
-	"$kvbench" chat --url "http://$address" --label "$1" --json "$result" "${load[@]}" \
-		>"$work/table" 9>&- &
+	setpriv --pdeathsig KILL "$kvbench" chat --url "http://$address" --label "$1" \
+		--json "$result" "${load[@]}" >"$work/table" 9>&- &
 	pids+=($!)
 	wait $! || {
 		sed 's/^/    /' "$work/table" >&2
@@ -397,7 +399,9 @@ real=no
 build_all
 exec 9>"$state/lock"
 flock -n 9 || fail "another quickstart.sh is at work in this checkout"
-work=$(mktemp -d) || exit 1
+work=$state/work
+rm -rf "$work"
+mkdir "$work" || exit 1
 [ $real = no ] || check_real_workers
 if [ $once = no ]; then
 	stop_running || true

@@ -31,6 +31,8 @@ def gain(first, second, more_is_better):
     if not first or not second:
         return ""
     ratio = second / first if more_is_better else first / second
+    if 0.95 < ratio < 1.05:
+        return "equal"
     return f"{ratio:.1f}x better" if ratio >= 1 else f"{1 / ratio:.1f}x worse"
 
 
@@ -74,7 +76,10 @@ def print_table(results, simulated, bold, plain):
     first, second = results
     title = f"simulated, speed {first['speed']:g}" if simulated else "your workers"
     print(f"{bold}{title:<28}{'roundrobin':>14}{'prefixaware':>14}   gain{plain}")
+    few = min(r["completed"] for r in results) < 100  # of a hundred, the 99th is one
     for title, group, key, scale, digits, more in ROWS:
+        if few and key == "p99":
+            continue
         cells, pair = [], [value(r, group, key) for r in results]
         unit = " %" if scale == 100 else " ms"
         for v in pair:
@@ -100,6 +105,7 @@ def main():
                         "had texts of its own.")
         if value(results[0], None, "cached_share") is None:
             lines.append("Cached tokens: unknown; vLLM tells them with --enable-prompt-tokens-details.")
+        lines.append("So little load shows that it works, not what it gains: `kvbench chat --help` for more.")
     else:
         lines[:0] = describe_gpu(listing, "llama-8b-h100", results[0]["speed"])
     for line in lines:
