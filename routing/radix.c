@@ -9,12 +9,14 @@
  * simply begins there. So a published node never changes but for its holders, nothing is ever
  * merged back, and a prompt that branches costs one node per 14 new chunks.
  *
- * Walking: from a node of length L that begins at chunk d the path goes on with the node that
- * begins at d + L, if it hangs from that end, or else at the first chunk in between that begins
- * one. (A node may begin at d + L and hang from one that begins in between.) All of these are
- * looked up in the table alone, whose lines were prefetched, because the hashes are
- * known before the walk; no node is waited for. The nodes' own lines are fetched while the walk
- * goes on, and are read when it is over. Only the last node's run is compared.
+ * Walking: the nodes of a path are exactly those of its chunks that the table knows as a
+ * beginning. All hashes are known before the walk, so the table is asked about 64 chunks at once
+ * (radix_table.h: a no costs a few instructions, and what a yes needs is fetched meanwhile); no
+ * node is waited for. On a long prompt the walk first tries to go from run to run: from a node of
+ * length L that begins at chunk d to the one that begins at d + L, if it hangs from that end (it
+ * may also hang from one in between), and asks chunk by chunk only where that fails. The nodes'
+ * lines are fetched while the walk goes on and read when it is over. Only the last node's run is
+ * compared.
  *
  * Loops read without any lock. An insert locks the nodes whose holders it changes, one at a time,
  * for some twenty instructions; nodes that every prompt shares (the system prompt) are changed
@@ -33,8 +35,8 @@
 #include "radix_node.h"
 #include "spin.h"
 
-#define PREFETCH_FIRST  64 /* table lines fetched before the walk begins */
-#define PREFETCH_AHEAD  16 /* nodes' worth of table lines fetched ahead on long straight paths */
+#define STRAIGHT_FROM   96 /* chunks: longer prompts are not asked about chunk by chunk */
+#define STRAIGHT_AHEAD  8  /* nodes */
 #define INSERT_TRIES    3  /* walks of one insert that races with evictions or other inserts */
 #define STAMP_SHIFT     24 /* ns to units of a stamp: 16.8 ms */
 #define MAX_NODE_TOKENS ((uint32_t)1 << 24)
@@ -46,46 +48,56 @@ _Static_assert(KVW_RADIX_RUN <= 15, "lengths and ranges have four bits");
 
 /* --- life --- */
 
+/* Where things lie in the mapping. */
+struct layout {
+	uint32_t ticks;  /* of each view; the views begin the mapping */
+	uint32_t shards; /* of the table */
+	uint32_t shard_buckets;
+	uint32_t slots;
+	uint64_t table_at; /* byte offsets */
+	uint64_t slots_at;
+};
+
 /* Divides `bytes` among views, table and slots. */
-static void lay_out(struct kvw_radix *tree, uint64_t bytes, uint32_t *ticks)
+static void lay_out(struct layout *layout, uint64_t bytes)
 {
 	uint64_t views = 0;
 	uint64_t slots = 0;
 	uint64_t buckets = 0;
 
-	*ticks = KVW_VIEW_MAX_TICKS;
-	while (*ticks > KVW_VIEW_MIN_TICKS && kvw_views_bytes(*ticks) > bytes / 8)
-		*ticks /= 2;
-	views = (kvw_views_bytes(*ticks) + 255) / 256 * 256;
+	layout->ticks = KVW_VIEW_MAX_TICKS;
+	layout->shards = 1;
+	while (layout->ticks > KVW_VIEW_MIN_TICKS && kvw_views_bytes(layout->ticks) > bytes / 8)
+		layout->ticks /= 2;
+	views = (kvw_views_bytes(layout->ticks) + 255) / 256 * 256;
 	slots = (bytes - views) * KVW_BUCKET_FILL /
-		(KVW_BUCKET_FILL * sizeof(struct kvw_slot) + sizeof(struct kvw_bucket));
+		(KVW_BUCKET_FILL * sizeof(struct kvw_slot) + sizeof(struct kvw_bucket) +
+			sizeof(uint64_t));
 	if (slots > UINT32_MAX / 2)
 		slots = UINT32_MAX / 2;
 	buckets = slots / KVW_BUCKET_FILL;
-	tree->table.shards = 1;
-	while (tree->table.shards < KVW_TABLE_SHARDS && buckets / tree->table.shards > 512)
-		tree->table.shards *= 2;
-	tree->table.shard_buckets = (uint32_t)(buckets / tree->table.shards);
-	buckets = (uint64_t)tree->table.shards * tree->table.shard_buckets;
-	tree->fixed_bytes = (views + buckets * sizeof(struct kvw_bucket) + 255) / 256 * 256;
-	tree->slot_count = (uint32_t)slots;
-	while (tree->fixed_bytes + (uint64_t)tree->slot_count * sizeof(struct kvw_slot) > bytes)
-		tree->slot_count--;
-	tree->mapped_bytes =
-		tree->fixed_bytes + (uint64_t)tree->slot_count * sizeof(struct kvw_slot);
+	while (layout->shards < KVW_TABLE_SHARDS && buckets / layout->shards > 512)
+		layout->shards *= 2;
+	layout->shard_buckets = (uint32_t)(buckets / layout->shards);
+	buckets = (uint64_t)layout->shards * layout->shard_buckets;
+	layout->table_at = views;
+	layout->slots_at = (views + kvw_table_bytes(buckets) + 255) / 256 * 256;
+	layout->slots = (uint32_t)((bytes - layout->slots_at) / sizeof(struct kvw_slot));
 }
 
 enum kvw_err kvw_radix_create(const struct kvw_radix_options *options, struct kvw_radix **out)
 {
 	struct kvw_radix *tree = aligned_alloc(64, (sizeof(*tree) + 63) / 64 * 64);
-	uint64_t bytes = options->bytes;
-	uint32_t ticks = 0;
+	uint64_t bytes =
+		options->bytes < KVW_RADIX_MIN_BYTES ? KVW_RADIX_MIN_BYTES : options->bytes;
+	struct layout layout;
 	char *memory = NULL;
 
 	if (tree == NULL)
 		return KVW_ENOMEM;
 	*tree = (struct kvw_radix){0};
-	lay_out(tree, bytes < KVW_RADIX_MIN_BYTES ? KVW_RADIX_MIN_BYTES : bytes, &ticks);
+	lay_out(&layout, bytes);
+	tree->mapped_bytes = layout.slots_at + (uint64_t)layout.slots * sizeof(struct kvw_slot);
 	memory = mmap(NULL, tree->mapped_bytes, PROT_READ | PROT_WRITE,
 		MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	if (memory == MAP_FAILED) {
@@ -95,13 +107,13 @@ enum kvw_err kvw_radix_create(const struct kvw_radix_options *options, struct kv
 	/* Random access all over: without large pages every look-up also misses the TLB. */
 	(void)madvise(memory, tree->mapped_bytes, MADV_HUGEPAGE);
 	tree->mapping = memory;
-	kvw_views_init(&tree->views, memory, ticks,
+	tree->fixed_bytes = layout.slots_at;
+	tree->slot_count = layout.slots;
+	tree->slots = (struct kvw_slot *)(void *)(memory + layout.slots_at);
+	kvw_views_init(&tree->views, memory, layout.ticks,
 		options->slack_shift == 0 ? DEFAULT_SLACK : options->slack_shift);
-	tree->table.buckets =
-		(struct kvw_bucket *)(void *)(memory + (kvw_views_bytes(ticks) + 255) / 256 * 256);
-	tree->table.seed = options->seed;
-	kvw_table_init(&tree->table);
-	tree->slots = (struct kvw_slot *)(void *)(memory + tree->fixed_bytes);
+	kvw_table_init(&tree->table, memory + layout.table_at, layout.shards, layout.shard_buckets,
+		options->seed);
 	atomic_init(&tree->fresh, 1);
 	for (unsigned i = 0; i < KVW_POOLS; i++)
 		tree->pools[i].random = kvw_table_spread(&tree->table, i + 1) | 1;
@@ -119,63 +131,89 @@ void kvw_radix_destroy(struct kvw_radix *tree)
 
 /* --- walking --- */
 
-/* Table lines that were asked for ahead of a walk. */
-struct ahead {
-	uint32_t upto; /* chunks before this one were prefetched */
-	uint32_t full; /* nodes in a row whose end began the next one */
+/* A prompt on its way through the table. */
+struct walk {
+	struct kvw_radix *tree;
+	const struct kvw_chunk *chunks;
+	uint32_t count;
+	uint32_t window;   /* first of the chunks that `admitted` is about */
+	uint64_t admitted; /* bit i: chunk window + i may begin a node; its entry is on its way */
+	bool opened;       /* there is a window */
+	bool straight;     /* try the end of a run first: few branches are expected */
 };
 
-static void prefetch_chunks(struct kvw_radix *tree, const struct kvw_chunk *chunks, uint32_t count,
-	uint32_t upto, struct ahead *ahead)
+/* Asks the marks about the next 64 chunks. */
+static void open_window(struct walk *walk, uint32_t at)
 {
-	if (upto > count)
-		upto = count;
-	for (; ahead->upto < upto; ahead->upto++)
-		kvw_table_prefetch(&tree->table, chunks[ahead->upto].hash);
+	uint32_t left = walk->count - at < 64 ? walk->count - at : 64;
+
+	walk->window = at;
+	walk->admitted = 0;
+	walk->opened = true;
+	for (uint32_t i = 0; i < left; i++)
+		kvw_table_prefetch_marks(&walk->tree->table, walk->chunks[at + i].hash);
+	for (uint32_t i = 0; i < left; i++)
+		if (kvw_table_admits(&walk->tree->table, walk->chunks[at + i].hash))
+			walk->admitted |= UINT64_C(1) << i;
 }
 
-/* The entry that continues a path after a node of `length` chunks that begins at *at, and where
- * it begins. 0: the path ends in that node. */
-static uint64_t next_entry(struct kvw_radix *tree, const struct kvw_chunk *chunks, uint32_t count,
-	uint32_t length, uint32_t *at, struct ahead *ahead)
+/* The first node that begins at one of the chunks [*at, end); *at: where. 0: none. */
+static uint64_t scan(struct walk *walk, uint32_t *at, uint32_t end)
 {
-	uint32_t end = *at + length;
 	uint64_t entry = 0;
 
-	if (end < count)
-		entry = kvw_table_find(&tree->table, chunks[end].hash);
-	if (entry != 0 && kvw_entry_offset(entry) == length) {
-		ahead->full++;
-		*at = end;
-		return entry;
-	}
-	entry = 0;
-	ahead->full = 0;
-	if (end > count)
-		end = count;
-	prefetch_chunks(tree, chunks, count, end + KVW_RADIX_RUN, ahead);
-	for (uint32_t i = *at + 1; i < end && entry == 0; i++) {
-		entry = kvw_table_find(&tree->table, chunks[i].hash);
-		if (entry != 0)
-			*at = i;
+	if (end > walk->count)
+		end = walk->count;
+	while (*at < end && entry == 0) {
+		uint64_t rest = 0;
+
+		if (!walk->opened || *at - walk->window >= 64)
+			open_window(walk, *at);
+		rest = walk->admitted >> (*at - walk->window);
+		if (rest == 0) {
+			*at = walk->window + 64;
+			continue;
+		}
+		*at += (uint32_t)__builtin_ctzll(rest);
+		if (*at < end)
+			entry = kvw_table_find(&walk->tree->table, walk->chunks[*at].hash);
+		if (entry == 0)
+			++*at;
 	}
 	return entry;
 }
 
-/* On a long straight path only every 14th chunk begins a node: fetch those lines. */
-static void prefetch_straight(struct kvw_radix *tree, const struct kvw_chunk *chunks,
-	uint32_t count, uint32_t at, struct ahead *ahead)
+/* Fetches what a straight path will ask for next: its nodes begin every 14th chunk. */
+static void prefetch_straight(const struct walk *walk, uint32_t at)
 {
-	uint32_t far = at + PREFETCH_AHEAD * KVW_RADIX_RUN;
+	uint32_t marks = at + 2 * STRAIGHT_AHEAD * KVW_RADIX_RUN;
+	uint32_t entries = at + STRAIGHT_AHEAD * KVW_RADIX_RUN;
 
-	if (ahead->full < 2 || far <= ahead->upto) {
-		prefetch_chunks(tree, chunks, count, at + 2 * KVW_RADIX_RUN, ahead);
-		return;
+	if (marks < walk->count)
+		kvw_table_prefetch_marks(&walk->tree->table, walk->chunks[marks].hash);
+	if (entries < walk->count)
+		kvw_table_prefetch_entries(&walk->tree->table, walk->chunks[entries].hash);
+}
+
+/* The node that continues a path after one of `length` chunks that begins at *at, and where it
+ * begins. 0: the path ends in that one. */
+static uint64_t next_entry(struct walk *walk, uint32_t length, uint32_t *at)
+{
+	uint32_t end = *at + length;
+	uint64_t entry = 0;
+
+	if (walk->straight && end < walk->count) {
+		prefetch_straight(walk, *at);
+		entry = kvw_table_find(&walk->tree->table, walk->chunks[end].hash);
+		if (entry != 0 && kvw_entry_offset(entry) == length) {
+			*at = end;
+			return entry;
+		}
 	}
-	if (far < count)
-		kvw_table_prefetch(&tree->table, chunks[far].hash);
-	if (ahead->upto < at)
-		ahead->upto = at;
+	++*at;
+	entry = scan(walk, at, end + 1);
+	walk->straight = walk->count > STRAIGHT_FROM && length == KVW_RADIX_RUN && *at == end;
+	return entry;
 }
 
 /* How far the prompt agrees with the run of the path's last node; 0: not the node it was. */
@@ -193,7 +231,7 @@ static uint32_t match_run(
 void kvw_radix_find(struct kvw_radix *tree, const struct kvw_chunk *chunks, uint32_t count,
 	struct kvw_radix_path *path)
 {
-	struct ahead ahead = {0, 0};
+	struct walk walk = {.tree = tree, .chunks = chunks, .count = count};
 	uint64_t entry = 0;
 	uint32_t at = 0;
 
@@ -201,8 +239,8 @@ void kvw_radix_find(struct kvw_radix *tree, const struct kvw_chunk *chunks, uint
 	path->matched = 0;
 	if (count == 0)
 		return;
-	prefetch_chunks(tree, chunks, count, PREFETCH_FIRST, &ahead);
-	entry = kvw_table_find(&tree->table, chunks[0].hash);
+	walk.straight = count > STRAIGHT_FROM;
+	entry = walk.straight ? kvw_table_find(&tree->table, chunks[0].hash) : scan(&walk, &at, 1);
 	while (entry != 0 && path->count < KVW_RADIX_MAX_STEPS) {
 		uint32_t node = kvw_slot_check(tree, kvw_entry_node(entry));
 		const char *lines = (const char *)kvw_slot_at(tree, node);
@@ -211,8 +249,7 @@ void kvw_radix_find(struct kvw_radix *tree, const struct kvw_chunk *chunks, uint
 		__builtin_prefetch(lines + 64);
 		__builtin_prefetch(lines + 128);
 		path->steps[path->count++] = (struct kvw_radix_step){node, at};
-		entry = next_entry(tree, chunks, count, kvw_entry_length(entry), &at, &ahead);
-		prefetch_straight(tree, chunks, count, at, &ahead);
+		entry = next_entry(&walk, kvw_entry_length(entry), &at);
 	}
 	while (path->count > 0 && path->matched == 0) {
 		struct kvw_radix_step last = path->steps[path->count - 1];

@@ -5,37 +5,24 @@
 
 #include "spin.h"
 
-#define LOW_BITS    UINT64_C(0x0001010101010101) /* lowest bit of each fingerprint */
-#define HIGH_BITS   UINT64_C(0x0080808080808080)
 #define PASSED_UNIT (UINT64_C(1) << 56)
 #define MAX_PASSED  255
 #define MAX_PROBES  32                   /* buckets that an insert looks at before it gives up */
 #define TAG_MASK    UINT64_C(0xFFFFFF00) /* bits of an entry that hold hash bits */
 
-/* What of a hash is stored: 8 bits beside the entries, 24 in them. */
-static uint64_t fingerprint_of(uint64_t spread)
+static uint32_t passed(uint64_t marks)
 {
-	uint64_t byte = spread >> 32 & 0xFF; /* low bits of the half that chooses the bucket */
-
-	return byte == 0 ? 1 : byte;
+	return (uint32_t)(marks >> 56);
 }
 
-static uint64_t tag_of(uint64_t spread)
+static uint64_t load_marks(const struct kvw_table *table, uint64_t at)
 {
-	return spread & TAG_MASK;
+	return atomic_load_explicit(&table->marks[at], memory_order_acquire);
 }
 
-/* High bit set in each fingerprint byte equal to `fp`; now and then in one more, above a match. */
-static uint64_t matches(uint64_t meta, uint64_t fp)
+static void store_marks(struct kvw_table *table, uint64_t at, uint64_t marks)
 {
-	uint64_t x = (meta & UINT64_C(0x00FFFFFFFFFFFFFF)) ^ fp * LOW_BITS;
-
-	return (x - LOW_BITS) & ~x & HIGH_BITS;
-}
-
-static uint32_t passed(uint64_t meta)
-{
-	return (uint32_t)(meta >> 56);
+	atomic_store_explicit(&table->marks[at], marks, memory_order_release);
 }
 
 /* Probing stays within a shard. */
@@ -44,15 +31,30 @@ static uint64_t next_bucket(const struct kvw_table *table, uint64_t at)
 	return (at + 1) % table->shard_buckets == 0 ? at + 1 - table->shard_buckets : at + 1;
 }
 
-void kvw_table_init(struct kvw_table *table)
+uint64_t kvw_table_bytes(uint64_t buckets)
 {
+	return (buckets * sizeof(uint64_t) + 63) / 64 * 64 + buckets * sizeof(struct kvw_bucket);
+}
+
+void kvw_table_init(struct kvw_table *table, void *memory, uint32_t shards, uint32_t shard_buckets,
+	uint64_t seed)
+{
+	uint64_t buckets = (uint64_t)shards * shard_buckets;
+
+	table->buckets = memory;
+	table->marks = (_Atomic uint64_t *)(void *)(table->buckets + buckets);
+	table->shards = shards;
+	table->shard_buckets = shard_buckets;
+	table->seed = seed;
 	for (uint32_t i = 0; i < KVW_TABLE_SHARDS; i++)
 		atomic_flag_clear(&table->locks[i].lock);
 }
 
-static uint64_t find_in(const struct kvw_bucket *bucket, uint64_t meta, uint64_t spread)
+static uint64_t find_in(const struct kvw_bucket *bucket, uint64_t marks, uint64_t spread)
 {
-	for (uint64_t m = matches(meta, fingerprint_of(spread)); m != 0; m &= m - 1) {
+	uint64_t m = kvw_marks_match(marks, kvw_table_fingerprint(spread));
+
+	for (; m != 0; m &= m - 1) {
 		uint64_t entry = atomic_load_explicit(
 			&bucket->entries[__builtin_ctzll(m) >> 3], memory_order_acquire);
 
@@ -68,11 +70,10 @@ uint64_t kvw_table_find(const struct kvw_table *table, uint64_t hash)
 	uint64_t at = kvw_table_home(table, spread);
 
 	for (unsigned probes = 0; probes < MAX_PROBES; probes++) {
-		const struct kvw_bucket *bucket = &table->buckets[at];
-		uint64_t meta = atomic_load_explicit(&bucket->meta, memory_order_acquire);
-		uint64_t entry = find_in(bucket, meta, spread);
+		uint64_t marks = load_marks(table, at);
+		uint64_t entry = find_in(&table->buckets[at], marks, spread);
 
-		if (entry != 0 || passed(meta) == 0)
+		if (entry != 0 || passed(marks) == 0)
 			return entry;
 		at = next_bucket(table, at);
 	}
@@ -89,15 +90,14 @@ static bool find_room(struct kvw_table *table, uint64_t home, uint64_t *at, unsi
 {
 	*at = home;
 	for (unsigned probes = 0; probes < MAX_PROBES; probes++) {
-		uint64_t meta =
-			atomic_load_explicit(&table->buckets[*at].meta, memory_order_relaxed);
+		uint64_t marks = load_marks(table, *at);
 
 		for (unsigned i = 0; i < KVW_BUCKET_ENTRIES; i++)
-			if ((meta >> (8 * i) & 0xFF) == 0) {
+			if ((marks >> (8 * i) & 0xFF) == 0) {
 				*slot = i;
 				return true;
 			}
-		if (passed(meta) == MAX_PASSED)
+		if (passed(marks) == MAX_PASSED)
 			return false;
 		*at = next_bucket(table, *at);
 	}
@@ -107,12 +107,8 @@ static bool find_room(struct kvw_table *table, uint64_t home, uint64_t *at, unsi
 /* Adds `unit` to the counts of the buckets from home up to, not including, `end`. Lock held. */
 static void count_passed(struct kvw_table *table, uint64_t home, uint64_t end, uint64_t unit)
 {
-	for (uint64_t at = home; at != end; at = next_bucket(table, at)) {
-		_Atomic uint64_t *meta = &table->buckets[at].meta;
-
-		atomic_store_explicit(meta, atomic_load_explicit(meta, memory_order_relaxed) + unit,
-			memory_order_release);
-	}
+	for (uint64_t at = home; at != end; at = next_bucket(table, at))
+		store_marks(table, at, load_marks(table, at) + unit);
 }
 
 enum kvw_err kvw_table_insert(
@@ -130,14 +126,11 @@ enum kvw_err kvw_table_insert(
 	} else if (!find_room(table, home, &at, &slot)) {
 		err = KVW_ELIMIT;
 	} else {
-		struct kvw_bucket *bucket = &table->buckets[at];
-		uint64_t meta = atomic_load_explicit(&bucket->meta, memory_order_relaxed);
-
-		atomic_store_explicit(&bucket->entries[slot],
-			(uint64_t)node << 32 | tag_of(spread) | offset << 4 | length,
+		atomic_store_explicit(&table->buckets[at].entries[slot],
+			(uint64_t)node << 32 | (spread & TAG_MASK) | offset << 4 | length,
 			memory_order_release);
-		atomic_store_explicit(&bucket->meta, meta | fingerprint_of(spread) << (8 * slot),
-			memory_order_release);
+		store_marks(table, at,
+			load_marks(table, at) | kvw_table_fingerprint(spread) << (8 * slot));
 		count_passed(table, home, at, PASSED_UNIT);
 	}
 	kvw_spin_unlock(shard_lock(table, home));
@@ -151,15 +144,16 @@ static bool find_slot(struct kvw_table *table, uint64_t home, uint64_t spread, u
 	*at = home;
 	for (unsigned probes = 0; probes < MAX_PROBES; probes++) {
 		struct kvw_bucket *bucket = &table->buckets[*at];
-		uint64_t meta = atomic_load_explicit(&bucket->meta, memory_order_relaxed);
+		uint64_t marks = load_marks(table, *at);
+		uint64_t m = kvw_marks_match(marks, kvw_table_fingerprint(spread));
 
-		for (uint64_t m = matches(meta, fingerprint_of(spread)); m != 0; m &= m - 1) {
+		for (; m != 0; m &= m - 1) {
 			*slot = (unsigned)__builtin_ctzll(m) >> 3;
 			if (kvw_entry_node(atomic_load_explicit(
 				    &bucket->entries[*slot], memory_order_relaxed)) == node)
 				return true;
 		}
-		if (passed(meta) == 0)
+		if (passed(marks) == 0)
 			return false;
 		*at = next_bucket(table, *at);
 	}
@@ -175,12 +169,8 @@ void kvw_table_remove(struct kvw_table *table, uint64_t hash, uint32_t node)
 
 	kvw_spin_lock(shard_lock(table, home));
 	if (find_slot(table, home, spread, node, &at, &slot)) {
-		struct kvw_bucket *bucket = &table->buckets[at];
-		uint64_t meta = atomic_load_explicit(&bucket->meta, memory_order_relaxed);
-
-		atomic_store_explicit(&bucket->meta, meta & ~(UINT64_C(0xFF) << (8 * slot)),
-			memory_order_release);
-		atomic_store_explicit(&bucket->entries[slot], 0, memory_order_release);
+		store_marks(table, at, load_marks(table, at) & ~(UINT64_C(0xFF) << (8 * slot)));
+		atomic_store_explicit(&table->buckets[at].entries[slot], 0, memory_order_release);
 		count_passed(table, home, at, (uint64_t)0 - PASSED_UNIT);
 	}
 	kvw_spin_unlock(shard_lock(table, home));
