@@ -151,7 +151,11 @@ static void client_timeout(struct kvw_timer *timer, int64_t now_ns)
 		}
 		kvw_metrics_add(client->loop->metrics, KVW_COUNT_TIMEOUT_BODY, 1);
 		x->end = KVW_END_TIMEOUT;
-		kvw_reply_error(x, 408, "the request body arrived more slowly than limits.body_rate");
+		if (x->response_state == KVW_RESPONSE_STREAMING)
+			kvw_exchange_cut(x); /* the worker's answer has begun: no place for another */
+		else
+			kvw_reply_error(
+				x, 408, "the request body arrived more slowly than limits.body_rate");
 		return;
 	default: /* idle, linger */
 		kvw_client_close(client, false);

@@ -302,6 +302,7 @@ static void answer_complete(struct kvw_exchange *x, bool leftovers)
 
 	kvw_usage_finish(&x->usage);
 	kvw_timer_clear(&loop->timers, &x->timer);
+	kvw_timer_clear(&loop->timers, &x->client->timer); /* of a body that nobody waits for now */
 	if (reusable)
 		kvw_link_release(x->link, loop->now_ns);
 	else

@@ -1,0 +1,66 @@
+"""Bugs that once were there. Each test is named after its bug and fails without its fix."""
+
+import threading
+
+from rig.client import Client
+from rig.router import settle
+from rig.wait import PATIENCE, until
+from rig.wire import Closed
+
+UPLOAD = "/v1/files"  # no prompt in it: the body streams through as it comes
+
+
+def send_upload_head(client, length):
+    client.send_head("POST", UPLOAD, [("Content-Length", str(length))])
+
+
+def test_slow_upload_does_not_write_408_into_an_answer_that_has_begun(pair):
+    """The body's least rate was enforced by an answer of ours, whatever the client had been sent."""
+    go = threading.Event()
+
+    def answers_early(ex):
+        ex.head(200, [("content-length", "1000000")])
+        ex.send(b"early")
+        go.wait(10 * PATIENCE)
+
+    worker, router = pair(answers_early, {"timeouts.body": "200ms"}, read_body=False)
+    with Client(router.port) as client:
+        send_upload_head(client, 100000)
+        client.send(b"x" * 10)
+        answered = client.read_head()
+        assert answered.status == 200
+        rest = b""
+        while True:
+            try:
+                piece = client.reader.some()
+            except Closed:
+                break
+            if not piece:
+                break
+            rest += piece
+        assert rest == b"early"
+    go.set()
+    assert router.metric("kvway_requests_total", end="timeout") == 1
+    router.wait_idle()
+
+
+def test_slow_upload_after_a_whole_answer_that_waits_does_not_end_the_router(pair):
+    """The body timer went on after the answer was complete, and its second answer was a bug check."""
+    size = 16 << 20
+
+    def answers_early(ex):
+        ex.respond(200, body=b"a" * size)
+
+    config = {"timeouts.body": "200ms", "limits.high_water": "64MiB", "loops": 1}
+    worker, router = pair(answers_early, config, read_body=False)
+    with Client(router.port, receive_buffer=4096) as client:
+        send_upload_head(client, 100000)
+        client.send(b"x" * 10)
+        until(lambda: router.metric("kvway_upstream_busy_connections") == 0
+              and router.metric("kvway_pending_bytes") > 0, 10, "answer taken from the worker")
+        settle(1.5)
+        assert router.alive(), router.log()
+        answered = client.read_head()
+        assert answered.status == 200
+        assert client.reader.exactly(size) == b"a" * size
+    router.wait_idle()
