@@ -150,7 +150,7 @@ parse() {
 		--once) once=yes ;;
 		--stop) stop=yes ;;
 		--worker)
-			[[ $2 =~ ^http://[^/[:space:]]+ ]] ||
+			[[ $2 =~ ^https?://[^/[:space:]]+ ]] ||
 				fail "--worker is '$2', expected http://HOST:PORT of a vLLM server"
 			urls+=("${2%/}")
 			shift
