@@ -233,6 +233,7 @@ void kvw_request_attach(struct kvw_exchange *x, bool fresh)
 
 	x->link_written = 0;
 	x->response_byte = false;
+	x->partial_from = 0;
 	if (x->whole || x->body_sent == 0)
 		x->cursor = (struct kvw_cursor){x->in.first, x->head_offset + (uint32_t)x->head_len};
 	x->body_sent = 0;

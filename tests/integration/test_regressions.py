@@ -1,8 +1,9 @@
 """Bugs that once were there. Each test is named after its bug and fails without its fix."""
 
 import threading
+import time
 
-from rig.client import Client
+from rig.client import CHAT, Client, chat_body
 from rig.router import settle
 from rig.wait import PATIENCE, until
 from rig.wire import Closed
@@ -64,3 +65,22 @@ def test_slow_upload_after_a_whole_answer_that_waits_does_not_end_the_router(pai
         assert answered.status == 200
         assert client.reader.exactly(size) == b"a" * size
     router.wait_idle()
+
+
+def test_head_that_came_in_part_does_not_shift_the_next_workers_head(workers, kvway):
+    """Where the search for a head's end had stopped was kept for the worker tried next."""
+    fleet = workers(2)
+
+    def half_a_head(ex):
+        ex.send(b"HTTP/1.1 200 OK\r\nx-long: " + b"y" * 300 + b"\r\ncontent-")
+        time.sleep(0.1)
+        ex.close()
+
+    fleet[0].script = half_a_head
+    router = kvway(fleet, {"routing.strategy": "roundrobin", "health.passive_failures": 1000,
+                           "timeouts.first_token": "3s"})
+    for i in range(4):
+        got = router.ask("POST", CHAT, body=chat_body(str(i)))
+        assert got.status == 200, got
+        assert got.json()["choices"][0]["message"]["content"] == fleet[1].name
+    assert fleet[0].requests
