@@ -251,6 +251,8 @@ void kvw_exchange_flushed(struct kvw_exchange *x)
 	if (x->paused && waiting <= x->loop->config->limits_low_water) {
 		x->paused = false;
 		x->last_data_ns = x->loop->now_ns;
+		kvw_loop_timer(x->loop, &x->timer, KVW_TIMER_STREAM_IDLE,
+			x->loop->config->timeout_stream_idle_ms); /* stopped by the pause */
 		if (x->link != NULL && x->link->io.readable)
 			kvw_response_read(x);
 	}

@@ -84,3 +84,29 @@ def test_head_that_came_in_part_does_not_shift_the_next_workers_head(workers, kv
         assert got.status == 200, got
         assert got.json()["choices"][0]["message"]["content"] == fleet[1].name
     assert fleet[0].requests
+
+
+def test_stream_that_stalls_after_a_slow_client_caught_up_is_timed_out(pair):
+    """A pause for a slow client took the stream's timeout away for good."""
+    sent = []
+    piece = b"a" * 16384
+
+    def stalls_in_the_pause(ex):
+        ex.start_stream()
+        while router.metric("kvway_backpressure_pauses_total") == 0:
+            ex.chunk(piece)
+            sent.append(piece)
+            settle(0.003)
+        ex.gone(20 * PATIENCE)
+
+    worker, router = pair(stalls_in_the_pause, {"timeouts.stream_idle": "700ms", "loops": 1})
+    with Client(router.port, receive_buffer=4096) as client:
+        client.send_request("POST", CHAT, body=chat_body(stream=True))
+        until(lambda: router.metric("kvway_backpressure_pauses_total") > 0, 20, "pause")
+        assert client.read_head().status == 200
+        got = 0
+        while got < len(sent) * len(piece):
+            got += len(client.reader.chunk())
+        assert client.closed_by_peer(5), "the stream's silence was not noticed"
+    until(lambda: router.metric("kvway_requests_total", end="timeout") == 1, 2, "timeout")
+    router.wait_idle()
