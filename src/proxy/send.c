@@ -36,6 +36,9 @@ static void all_sent(struct kvw_exchange *x)
 	if (x->response_state == KVW_RESPONSE_WAITING || x->response_state == KVW_RESPONSE_HELD)
 		kvw_loop_timer(loop, &x->timer, KVW_TIMER_FIRST_TOKEN,
 			loop->config->timeout_first_token_ms);
+	else if (!x->paused) /* an early answer, whose timer the upload had */
+		kvw_loop_timer(loop, &x->timer, KVW_TIMER_STREAM_IDLE,
+			loop->config->timeout_stream_idle_ms);
 }
 
 /* Everything that may be sent: head, then body from the cursor on. */

@@ -110,3 +110,28 @@ def test_stream_that_stalls_after_a_slow_client_caught_up_is_timed_out(pair):
         assert client.closed_by_peer(5), "the stream's silence was not noticed"
     until(lambda: router.metric("kvway_requests_total", end="timeout") == 1, 2, "timeout")
     router.wait_idle()
+
+
+def test_stream_that_stalls_after_its_upload_ended_is_timed_out(pair):
+    """The end of an upload started no timeout when the answer had already begun."""
+    received = threading.Event()
+
+    def answers_early(ex):
+        ex.head(200, [("content-length", "1000")])
+        ex.send(b"early")
+        ex.read_body()
+        received.set()
+        ex.gone(20 * PATIENCE)
+
+    worker, router = pair(answers_early, {"timeouts.stream_idle": "500ms"}, read_body=False)
+    with Client(router.port) as client:
+        send_upload_head(client, 20)
+        client.send(b"x" * 10)
+        assert client.read_head().status == 200
+        assert client.reader.exactly(5) == b"early"
+        client.send(b"x" * 5)
+        settle(0.2)
+        client.send(b"x" * 5)
+        assert received.wait(5 * PATIENCE)
+        assert client.closed_by_peer(5), "the answer's silence was not noticed"
+    assert router.metric("kvway_requests_total", end="timeout") == 1
