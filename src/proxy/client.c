@@ -459,6 +459,10 @@ static void client_run(struct kvw_client *client)
 	for (int i = 0; i < READS_AT_ONCE; i++) {
 		if (client->dead || !client->io.readable || !client_wants_read(client))
 			return;
+		/* A request was answered at once: those that came with it are answered before more is
+		 * read, lest they pile up. */
+		if (client->exchange == NULL && client->io.again)
+			return;
 		if (client->lingering)
 			client_discard(client);
 		else

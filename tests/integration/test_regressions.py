@@ -6,7 +6,7 @@ import time
 from rig.client import CHAT, Client, chat_body
 from rig.router import settle
 from rig.wait import PATIENCE, until
-from rig.wire import Closed
+from rig.wire import Closed, encode_head
 
 UPLOAD = "/v1/files"  # no prompt in it: the body streams through as it comes
 
@@ -135,3 +135,26 @@ def test_stream_that_stalls_after_its_upload_ended_is_timed_out(pair):
         assert received.wait(5 * PATIENCE)
         assert client.closed_by_peer(5), "the answer's silence was not noticed"
     assert router.metric("kvway_requests_total", end="timeout") == 1
+
+
+def test_pipelined_requests_are_not_read_faster_than_answered(pair):
+    """While requests were answered at once, reading went on and the unread ones filled memory."""
+    worker, router = pair(config={"loops": 1})
+    one = encode_head("GET /health HTTP/1.1", [("Host", "test")])
+    before = router.rss()
+    with Client(router.port) as client:
+        client.sock.setblocking(False)
+        block, sent, taken, deadline = one * 2000, 0, 0, time.monotonic() + 3
+        view = memoryview(block)
+        while time.monotonic() < deadline and sent < 400 << 20:
+            try:
+                sent += client.sock.send(view[sent % len(one):])
+            except BlockingIOError:
+                pass
+            try:
+                taken += len(client.sock.recv(1 << 20))
+            except BlockingIOError:
+                pass
+        grown = router.rss() - before
+    assert taken > 0
+    assert grown < 24 << 20, f"{grown >> 20} MiB for {sent >> 20} MiB of requests"
