@@ -76,7 +76,9 @@ static void add_text(struct body *body, size_t size)
 			add(body, quoted ? "\\\"" : "");
 			for (uint32_t w = 0; w < words; w++) {
 				add_word(body);
-				add(body, w + 1 == words ? "." : next_random(body, 12) ? " " : ", ");
+				add(body, w + 1 == words          ? "."
+					  : next_random(body, 12) ? " "
+								  : ", ");
 			}
 			add(body, quoted ? "\\\" " : " ");
 		}
@@ -145,8 +147,8 @@ static void add_ids(struct body *body, size_t size)
 		/* Frequent tokens have small numbers. */
 		uint32_t below = next_random(body, 3) == 0 ? 128000 : 20000;
 
-		body->len += (size_t)sprintf(
-			body->data + body->len, "%u, ", next_random(body, below));
+		body->len +=
+			(size_t)sprintf(body->data + body->len, "%u, ", next_random(body, below));
 	}
 	body->len -= 2;
 }
@@ -245,7 +247,8 @@ static void measure(struct kvw_scan *scan, const char *name, size_t size, int ro
 	}
 	our_rate = median(ours, rounds);
 	peer_rate = median(peers, rounds);
-	printf("{\"bench\":\"scan\",\"metric\":\"bytes_per_second\",\"body\":\"%s\",\"body_kb\":%zu,"
+	printf("{\"bench\":\"scan\",\"metric\":\"bytes_per_second\",\"body\":\"%s\",\"body_kb\":%"
+	       "zu,"
 	       "\"value\":%.0f,\"unit\":\"B/s\",\"peer\":\"jansson\",\"ratio\":%.2f}\n",
 		name, size >> 10, our_rate, our_rate / peer_rate);
 	fprintf(stderr, "%-10s %4zu KB  %8.0f MB/s  %8.2f us  jansson %6.0f MB/s  %6.1fx\n", name,

@@ -30,11 +30,22 @@ struct known_path {
 	bool repeatable;
 };
 
-#define PROMPT(path, api) {path, sizeof(path) - 1, KVW_PATH_FORWARD, KVW_API_##api, true, true}
-#define LOCAL(path)       {path, sizeof(path) - 1, KVW_PATH_LOCAL, KVW_API_OTHER, false, false}
+#define PROMPT(path, api)                                                                          \
+	{                                                                                          \
+		path, sizeof(path) - 1, KVW_PATH_FORWARD, KVW_API_##api, true, true                \
+	}
+#define LOCAL(path)                                                                                \
+	{                                                                                          \
+		path, sizeof(path) - 1, KVW_PATH_LOCAL, KVW_API_OTHER, false, false                \
+	}
 #define CONTROL(path)                                                                              \
-	{path, sizeof(path) - 1, KVW_PATH_ENGINE_CONTROL, KVW_API_OTHER, false, false}
-#define LORA(path) {path, sizeof(path) - 1, KVW_PATH_LORA, KVW_API_OTHER, false, false}
+	{                                                                                          \
+		path, sizeof(path) - 1, KVW_PATH_ENGINE_CONTROL, KVW_API_OTHER, false, false       \
+	}
+#define LORA(path)                                                                                 \
+	{                                                                                          \
+		path, sizeof(path) - 1, KVW_PATH_LORA, KVW_API_OTHER, false, false                 \
+	}
 
 static const struct known_path known_paths[] = {
 	PROMPT("/v1/chat/completions", CHAT),
@@ -149,7 +160,8 @@ static void fold_segment(struct folded *folded, const char *segment, size_t len)
 
 static void fold_path(struct folded *folded, struct kvw_slice path)
 {
-	char segment[SEGMENT + 1] = {0}; /* one more than a known one may have: cut, it equals none */
+	char segment[SEGMENT + 1] = {
+		0}; /* one more than a known one may have: cut, it equals none */
 	size_t len = 0;
 
 	folded->len = folded->count = 0;

@@ -6,7 +6,7 @@
 
 #include "kvway/route_request.h"
 
-/* What kvway itself does with a path before routing (D19). */
+/* What kvway itself does with a path before routing. */
 enum kvw_path_kind {
 	KVW_PATH_FORWARD,        /* goes to a worker */
 	KVW_PATH_LOCAL,          /* answered here: /health /ready /metrics /v1/models */
@@ -16,9 +16,9 @@ enum kvw_path_kind {
 
 struct kvw_path_info {
 	enum kvw_path_kind kind;
-	enum kvw_api api;      /* by path alone; the caller checks the method */
-	bool prompt;           /* a POST here carries a prompt: read whole, routed by content (D13) */
-	bool repeatable;       /* inference: may be repeated until its first token (D14) */
+	enum kvw_api api; /* by path alone; the caller checks the method */
+	bool prompt;      /* a POST here carries a prompt: read whole, routed by content */
+	bool repeatable;  /* inference: may be repeated until its first token */
 	struct kvw_slice response_id; /* /v1/responses/{id}[/...]: the id; else len 0 */
 };
 

@@ -131,8 +131,8 @@ static bool write_anthropic(struct out *out, const char *type, const char *messa
 	return out_text(out, "\"}}");
 }
 
-static bool write_openai(struct out *out, int status, const char *type, const char *param,
-	const char *message)
+static bool write_openai(
+	struct out *out, int status, const char *type, const char *param, const char *message)
 {
 	char tail[320];
 	struct out rest = {tail, 0, sizeof(tail)};

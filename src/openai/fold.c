@@ -35,10 +35,11 @@ static inline void fold_piece(struct fold *fold, uint64_t hash, uint32_t units)
 
 static void fold_range(const struct kvw_scan *scan, struct fold *fold, struct range range)
 {
-	const struct kvw_piece *pieces = scan->text.pieces + range.first;
+	for (uint32_t i = 0; i < range.count; i++) {
+		const struct kvw_piece *piece = &scan->text.pieces[range.first + i];
 
-	for (uint32_t i = 0; i < range.count; i++)
-		fold_piece(fold, pieces[i].hash, pieces[i].units);
+		fold_piece(fold, piece->hash, piece->units);
+	}
 }
 
 static void fold_tools(
@@ -69,6 +70,8 @@ static uint64_t slot_hash(const struct kvw_scan *scan, enum slot slot)
 
 	if (range.first == UINT32_MAX)
 		return 0;
+	if (range.count == 0) /* nothing may be held at all */
+		return XXH3_64bits("", 0);
 	return XXH3_64bits(scan->held.data + range.first, range.count);
 }
 
@@ -103,18 +106,19 @@ static uint64_t seed_of(const struct kvw_scan *scan, bool talk)
 	return hash;
 }
 
-/* Makes room for the chunks, and for one chain's end. */
+/* Makes room for the chunks; some, even if there are none. */
 static enum kvw_err reserve(struct kvw_scan *scan, uint32_t count)
 {
+	uint32_t capacity = count + count / 2 + 16;
 	struct kvw_chunk *chunks;
 
-	if (count > scan->chunk_capacity) {
-		chunks = realloc(scan->chunks, count * 2 * sizeof(*chunks));
-		if (chunks == NULL)
-			return KVW_ENOMEM;
-		scan->chunks = chunks;
-		scan->chunk_capacity = count * 2;
-	}
+	if (scan->chunks != NULL && count <= scan->chunk_capacity)
+		return KVW_OK;
+	chunks = realloc(scan->chunks, capacity * sizeof(*chunks));
+	if (chunks == NULL)
+		return KVW_ENOMEM;
+	scan->chunks = chunks;
+	scan->chunk_capacity = capacity;
 	return KVW_OK;
 }
 

@@ -67,8 +67,8 @@ bool prompt_message_open(struct kvw_scan *scan, uint64_t role)
 		scan->message_capacity = capacity;
 	}
 	scan->message = &scan->messages[scan->message_count++];
-	*scan->message = (struct message){
-		.role = role, .content = {(uint32_t)scan->text.piece_count, 0}};
+	*scan->message =
+		(struct message){.role = role, .content = {(uint32_t)scan->text.piece_count, 0}};
 	return true;
 }
 

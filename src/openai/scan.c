@@ -17,9 +17,12 @@
 
 #include "scan_state.h"
 
+#define SHORT_NAME 16 /* bytes: "assistant", "function_call" */
+
 enum kvw_err kvw_scan_create(const struct kvw_scan_options *options, struct kvw_scan **out)
 {
-	static const char *const text_types[] = {"text", "input_text", "output_text", "summary_text"};
+	static const char *const text_types[] = {
+		"text", "input_text", "output_text", "summary_text"};
 	struct kvw_scan *scan;
 
 	if (options != NULL && options->session_field_count > KVW_SCAN_MAX_SESSION_FIELDS)
@@ -37,6 +40,7 @@ enum kvw_err kvw_scan_create(const struct kvw_scan_options *options, struct kvw_
 	scan->hash_message = value_of_word("message");
 	scan->hash_user = value_of_word("user");
 	scan->hash_system = value_of_word("system");
+	schema_index(scan);
 	kvw_scan_reset(scan, KVW_API_OTHER);
 	*out = scan;
 	return KVW_OK;
@@ -91,6 +95,7 @@ void kvw_scan_reset(struct kvw_scan *scan, enum kvw_api api)
 	scan->escape_len = 0;
 	scan->high = 0;
 	scan->scratch.len = scan->held.len = 0;
+	scan->form.state = FORM_NONE;
 	scan->no_memory = scan->stream = scan->include_usage = false;
 	scan->unknown = 0;
 	scan->has_messages = scan->has_prompt = scan->has_system = scan->prompt_ids = false;
@@ -303,6 +308,23 @@ static const char *take_string(struct kvw_scan *scan, const char *p, const char 
 	return p;
 }
 
+static const char *take_value(struct kvw_scan *scan, const char *p, const char *end);
+
+/*
+ * Behind a key. What follows nearly always, a colon, at most one space and a value, is taken here:
+ * each return to take_token() costs a jump that is hard to predict.
+ */
+static const char *after_key(struct kvw_scan *scan, const char *p, const char *end)
+{
+	scan->state = STATE_COLON;
+	if (end - p < 3 || *p != ':')
+		return p;
+	scan->state = STATE_VALUE;
+	p++;
+	p += *p == ' ';
+	return is_space(*p) ? p : take_value(scan, p, end);
+}
+
 /* A key: p behind its opening quote. */
 static const char *begin_key(struct kvw_scan *scan, const char *p, const char *end)
 {
@@ -312,8 +334,7 @@ static const char *begin_key(struct kvw_scan *scan, const char *p, const char *e
 		q++;
 	if (q < end && *q == '"') {
 		schema_key(scan, p, (size_t)(q - p));
-		scan->state = STATE_COLON;
-		return q + 1;
+		return after_key(scan, q + 1, end);
 	}
 	scan->scratch.len = 0;
 	if (!buffer_append(scan, &scan->scratch, p, (size_t)(q - p)))
@@ -394,15 +415,31 @@ static const char *take_literal(struct kvw_scan *scan, const char *p, const char
 	return p;
 }
 
+/* A string value: p behind its opening quote. Short names are hashed here, at once. */
+static const char *begin_string(struct kvw_scan *scan, const char *p, const char *end)
+{
+	const char *q = p;
+
+	if (!schema_string_begin(scan))
+		return fail(scan, end);
+	scan->state = STATE_STRING;
+	if (scan->sink != SINK_TEXT || scan->text.mode != KVW_TEXT_VALUE || end - p <= SHORT_NAME)
+		return take_string(scan, p, end);
+	while (q - p < SHORT_NAME && is_plain(*q))
+		q++;
+	if (*q != '"' || q == p)
+		return take_string(scan, p, end);
+	scan->text.value = kvw_mix(scan->text.value, XXH3_64bits(p, (size_t)(q - p)));
+	scan->text.units = (uint32_t)(q - p);
+	return end_string(scan, q + 1, end);
+}
+
 /* p at the first byte of a value. */
 static const char *begin_value(struct kvw_scan *scan, const char *p, const char *end)
 {
 	switch (*p) {
 	case '"':
-		if (!schema_string_begin(scan))
-			return fail(scan, end);
-		scan->state = STATE_STRING;
-		return take_string(scan, p + 1, end);
+		return begin_string(scan, p + 1, end);
 	case '{':
 	case '[':
 		if (scan->depth == SCAN_DEPTH || !schema_open(scan, *p == '['))
@@ -446,6 +483,23 @@ static const char *take_value(struct kvw_scan *scan, const char *p, const char *
 	return begin_value(scan, p, end);
 }
 
+/* Behind a value. Goes on with the next key where that follows at once, see after_key(). */
+static const char *after_value(struct kvw_scan *scan, const char *p, const char *end)
+{
+	if (*p != ',')
+		return *p == '}' || *p == ']' ? close_container(scan, p, end) : fail(scan, end);
+	p++;
+	if (scan_top(scan)->list) {
+		scan->state = STATE_VALUE;
+		return p;
+	}
+	scan->state = STATE_KEY;
+	if (end - p < 2)
+		return p;
+	p += *p == ' ';
+	return *p == '"' ? begin_key(scan, p + 1, end) : p;
+}
+
 /* The next token, or a part of it. p < end. */
 static const char *take_token(struct kvw_scan *scan, const char *p, const char *end)
 {
@@ -477,11 +531,7 @@ static const char *take_token(struct kvw_scan *scan, const char *p, const char *
 	case STATE_VALUE_OR_CLOSE:
 		return take_value(scan, p, end);
 	case STATE_AFTER:
-		if (*p != ',')
-			return *p == '}' || *p == ']' ? close_container(scan, p, end)
-						      : fail(scan, end);
-		scan->state = scan_top(scan)->list ? STATE_VALUE : STATE_KEY;
-		return p + 1;
+		return after_value(scan, p, end);
 	default: /* STATE_END: nothing may follow */
 		return fail(scan, end);
 	}
@@ -495,6 +545,12 @@ void kvw_scan_feed(struct kvw_scan *scan, const char *data, size_t len)
 	scan->text.piece_limit = scan->fed_bytes / SCAN_BYTES_PER_PIECE;
 	if (scan->text.piece_limit < SCAN_MIN_PIECES)
 		scan->text.piece_limit = SCAN_MIN_PIECES;
+	if (scan->api == KVW_API_AUDIO && scan->fed_bytes == len && len > 0 && *p == '-')
+		form_begin(scan);
+	if (scan->form.state != FORM_NONE) {
+		form_feed(scan, p, end);
+		return;
+	}
 	while (p < end && scan->state != STATE_FAILED)
 		p = take_token(scan, p, end);
 }
@@ -522,8 +578,7 @@ static struct kvw_slice session_text(const struct kvw_scan *scan)
 			slot = SLOT_MODEL;
 		else if (kvw_slice_equal(scan->session_names[i], KVW_SLICE("cache_salt")))
 			slot = SLOT_SALT;
-		else if (kvw_slice_equal(
-				 scan->session_names[i], KVW_SLICE("previous_response_id")))
+		else if (kvw_slice_equal(scan->session_names[i], KVW_SLICE("previous_response_id")))
 			slot = SLOT_PREVIOUS;
 		found = slot_text(scan, slot);
 	}
@@ -537,7 +592,10 @@ enum kvw_err kvw_scan_finish(struct kvw_scan *scan, struct kvw_route_request *ou
 
 	memset(out, 0, sizeof(*out));
 	out->api = scan->api;
-	if (scan->state != STATE_END || no_memory || scan->text.too_many)
+	if (no_memory || scan->text.too_many)
+		return err;
+	if (scan->form.state == FORM_NONE ? scan->state != STATE_END
+					  : scan->form.state != FORM_END)
 		return err;
 	err = fold_chain(scan, out);
 	if (err != KVW_OK)

@@ -3,15 +3,19 @@
  *
  * No DOM. While the body arrives only content is hashed, segment by segment (tools, system, each
  * message); kvw_scan_finish folds the segments in canonical order into the chain that routing
- * compares (D1, D2). The chain depends on what the prompt means, not on how it is spelt: escapes,
- * white space and the order of keys do not matter; role, tool, image, model, LoRA name and salt do.
+ * compares. The chain depends on what the prompt means, not on how it is spelt: escapes, white
+ * space and the order of keys do not matter; role, tool, image, model, LoRA name and salt do.
  *
  * A body that is not what its path promises (not JSON, wrong types) is never guessed at:
  * kvw_scan_finish says KVW_EPROTO and the request goes by load; its worker owns the error message.
+ * A valid body without a prompt, or with one in a form that is not understood (embeddings as the
+ * prompt, what a previous response is the beginning of), gives KVW_OK with content_known false.
  *
- * Threads: a scan belongs to one thread. Memory: a scan keeps its arrays over kvw_scan_reset(), so
- * that one per loop slot serves many requests without allocating; bounded by the body's length
- * (16 bytes per 256 bytes of prompt) and by kvw_scan_options.
+ * On KVW_API_AUDIO a body may also be a form (multipart/form-data).
+ *
+ * Threads: a scan belongs to one thread. Memory: a scan keeps its arrays over kvw_scan_reset(), up
+ * to 1 MiB, so that one per loop slot serves many requests without allocating; bounded by the body's
+ * length (64 bytes per 256 bytes of prompt, more for very short pieces, see scan_state.h).
  */
 #ifndef KVW_SCAN_H
 #define KVW_SCAN_H
@@ -29,8 +33,8 @@ struct kvw_scan_options {
 
 struct kvw_scan;
 
-enum kvw_err kvw_scan_create(const struct kvw_scan_options *options, struct kvw_scan **out)
-	KVW_MUST_CHECK;
+enum kvw_err kvw_scan_create(
+	const struct kvw_scan_options *options, struct kvw_scan **out) KVW_MUST_CHECK;
 void kvw_scan_destroy(struct kvw_scan *scan); /* NULL is allowed */
 
 /* Begins a new body. Forgets everything borrowed from the last one. */

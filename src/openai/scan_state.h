@@ -18,11 +18,11 @@
 #include "scan.h"
 #include "text.h"
 
-#define SCAN_DEPTH           128     /* containers inside one another */
-#define SCAN_MAX_MESSAGES    65536u  /* in one body */
-#define SCAN_MAX_CHAINS      65536u  /* prompts in one body */
-#define SCAN_MAX_MEMBERS     65536u  /* of all objects that are open at one time */
-#define SCAN_MIN_PIECES      65536u  /* more only if the body is long enough for them */
+#define SCAN_DEPTH           128    /* containers inside one another */
+#define SCAN_MAX_MESSAGES    65536u /* in one body */
+#define SCAN_MAX_CHAINS      65536u /* prompts in one body */
+#define SCAN_MAX_MEMBERS     65536u /* of all objects that are open at one time */
+#define SCAN_MIN_PIECES      65536u /* more only if the body is long enough for them */
 #define SCAN_BYTES_PER_PIECE 64u
 #define SCAN_KEEP_BYTES      ((size_t)1 << 20) /* memory kept from one body to the next */
 
@@ -44,23 +44,23 @@ enum node {
 	NODE_TOOLS,     /* list of tools */
 	NODE_FUNCTIONS, /* the same, as it was called before */
 	NODE_TOOL,
-	NODE_SYSTEM,    /* content of a message whose role is system */
-	NODE_INPUT,     /* /v1/responses: a string, or messages */
-	NODE_MESSAGES,  /* list of messages */
+	NODE_SYSTEM,   /* content of a message whose role is system */
+	NODE_INPUT,    /* /v1/responses: a string, or messages */
+	NODE_MESSAGES, /* list of messages */
 	NODE_MESSAGE,
 	NODE_ROLE,
 	NODE_ITEM_TYPE,
-	NODE_CALLS,     /* what the message calls: its tool_calls and function_call */
-	NODE_CONTENT,   /* string or list of parts */
+	NODE_CALLS,   /* what the message calls: its tool_calls and function_call */
+	NODE_CONTENT, /* string or list of parts */
 	NODE_PART,
 	NODE_PART_TYPE,
 	NODE_PART_TEXT,
-	NODE_PROMPT,    /* string, ids, or list of either */
+	NODE_PROMPT, /* string, ids, or list of either */
 	NODE_PROMPT_ITEM,
-	NODE_IDS,       /* list of token ids inside a list */
+	NODE_IDS, /* list of token ids inside a list */
 	NODE_ID,
-	NODE_UNKNOWN,   /* a prompt in a form that we do not understand */
-	NODE_VALUE      /* any value: one hash */
+	NODE_UNKNOWN, /* a prompt in a form that we do not understand */
+	NODE_VALUE    /* any value: one hash */
 };
 
 /* Strings kept for the answer. Session fields follow. */
@@ -68,6 +68,7 @@ enum slot {
 	SLOT_MODEL,
 	SLOT_SALT,
 	SLOT_PREVIOUS,
+	SLOT_STREAM, /* forms only */
 	SLOT_SESSION,
 	SLOT_COUNT = SLOT_SESSION + KVW_SCAN_MAX_SESSION_FIELDS
 };
@@ -95,17 +96,17 @@ enum setting {
 
 /* One open container. */
 struct frame {
-	uint64_t key;      /* hash of the member's key that was read last */
-	uint64_t value;    /* of a list: its elements so far */
-	uint32_t first;    /* of an object: index of its first member */
-	uint32_t units;    /* of a list: sum of its elements */
+	uint64_t key;   /* hash of the member's key that was read last */
+	uint64_t value; /* of a list: its elements so far */
+	uint32_t first; /* of an object: index of its first member */
+	uint32_t units; /* of a list: sum of its elements */
 	uint32_t key_len;
-	uint8_t node;      /* enum node: what this container means */
-	uint8_t member;    /* enum node: what the value to come means */
-	uint8_t argument;  /* of `member`: enum slot, setting, or an index */
-	uint8_t kind;      /* NODE_PROMPT: enum prompt_kind */
+	uint8_t node;     /* enum node: what this container means */
+	uint8_t member;   /* enum node: what the value to come means */
+	uint8_t argument; /* of `member`: enum slot, setting, or an index */
+	uint8_t kind;     /* NODE_PROMPT: enum prompt_kind */
 	bool list;
-	bool media;        /* the member read last holds an image, audio or a file */
+	bool media; /* the member read last holds an image, audio or a file */
 };
 
 /* A member of an open object: sorted and hashed when the object closes. */
@@ -132,16 +133,16 @@ struct range {
 };
 
 struct message {
-	uint64_t role, type;  /* hashes; 0: absent */
-	struct value extra;   /* members other than these; hash 0: none */
+	uint64_t role, type;   /* hashes; 0: absent */
+	struct value extra;    /* members other than these; hash 0: none */
 	struct value calls[2]; /* tool_calls, function_call */
 	struct range content;
 };
 
 enum state {
-	STATE_ROOT,           /* before the top-level object */
-	STATE_KEY_OR_CLOSE,   /* after { */
-	STATE_KEY,            /* after a comma in an object */
+	STATE_ROOT,         /* before the top-level object */
+	STATE_KEY_OR_CLOSE, /* after { */
+	STATE_KEY,          /* after a comma in an object */
 	STATE_COLON,
 	STATE_VALUE,          /* after a colon, or a comma in a list */
 	STATE_VALUE_OR_CLOSE, /* after [ */
@@ -149,8 +150,26 @@ enum state {
 	STATE_STRING,
 	STATE_NUMBER,
 	STATE_LITERAL,
-	STATE_END,            /* after the top-level object */
+	STATE_END, /* after the top-level object */
 	STATE_FAILED
+};
+
+/* A form instead of JSON: multipart.c. */
+struct form {
+	enum {
+		FORM_NONE,
+		FORM_FIRST_LINE,
+		FORM_HEAD,
+		FORM_VALUE,
+		FORM_AFTER,
+		FORM_END,
+		FORM_FAILED
+	} state;
+	char delimiter[2 + 2 + 70 + 1]; /* RFC 2046: the boundary has 70 bytes at most; + CR */
+	uint8_t len;                    /* of delimiter */
+	uint8_t matched;                /* bytes of delimiter, or of what follows it */
+	char last;                      /* the first byte behind the delimiter */
+	unsigned slot;                  /* of the open part; SLOT_COUNT: not asked for */
 };
 
 /* Where a string's text goes. */
@@ -162,11 +181,12 @@ struct kvw_scan {
 	uint32_t session_count;
 	uint64_t hash_text[4], hash_message; /* of the words that mean "plain text", "message" */
 	uint64_t hash_user, hash_system;
+	uint8_t root_first[64], root_next[64]; /* index of the top-level keys; 0: end of a list */
 
 	/* The token being read. */
 	enum state state;
 	enum sink sink;
-	char escape[6];        /* of an escape that was cut, what has arrived */
+	char escape[6]; /* of an escape that was cut, what has arrived */
 	uint8_t escape_len;
 	uint32_t high;         /* a high surrogate that waits for its other half; 0: none */
 	const char *literal;   /* what has to follow */
@@ -175,31 +195,33 @@ struct kvw_scan {
 	uint8_t matched;       /* bytes of it */
 	struct buffer scratch; /* a key or number that was cut */
 
+	struct form form;
+
 	/* What is known so far. */
 	enum kvw_api api;
 	bool no_memory;
 	bool stream, include_usage;
-	uint8_t unknown;       /* bits: prompts in a form that we do not understand */
+	uint8_t unknown; /* bits: prompts in a form that we do not understand */
 	bool has_messages, has_prompt;
 	bool prompt_ids;
-	struct buffer held;    /* strings of the slots, one after another */
-	struct range slots[SLOT_COUNT]; /* in held; first UINT32_MAX: absent */
+	struct buffer held;               /* strings of the slots, one after another */
+	struct range slots[SLOT_COUNT];   /* in held; first UINT32_MAX: absent */
 	uint64_t settings[SETTING_COUNT]; /* hashes; 0: absent or as by default */
 	struct range tools, functions;    /* one piece per tool */
 	struct message system;
 	bool has_system;
-	struct message *messages;         /* owned */
+	struct message *messages; /* owned */
 	uint32_t message_count, message_capacity;
-	struct message *message;          /* the open one: in messages, or system */
-	uint32_t part;                    /* of the open part: its mark in pieces */
-	bool part_dropped;                /* the open part never reaches the prompt */
+	struct message *message; /* the open one: in messages, or system */
+	uint32_t part;           /* of the open part: its mark in pieces */
+	bool part_dropped;       /* the open part never reaches the prompt */
 	uint64_t part_type;
-	uint32_t *chain_ends;             /* owned; in pieces, counted from prompt_first */
+	uint32_t *chain_ends; /* owned; in pieces, counted from prompt_first */
 	uint32_t chain_count, chain_capacity;
 	uint32_t prompt_first;
-	struct member *members;           /* owned; a stack */
+	struct member *members; /* owned; a stack */
 	uint32_t member_count, member_capacity;
-	struct kvw_chunk *chunks;         /* owned; the result */
+	struct kvw_chunk *chunks; /* owned; the result */
 	uint32_t chunk_capacity;
 	uint32_t depth;
 	uint64_t fed_bytes;
@@ -214,6 +236,8 @@ static inline struct frame *scan_top(struct kvw_scan *scan)
 
 /* --- schema.c: what values mean --- */
 
+/* Builds the index of the top-level keys. */
+void schema_index(struct kvw_scan *scan);
 /* A key of the innermost object: sets what the value to come means. */
 void schema_key(struct kvw_scan *scan, const char *key, size_t len);
 /* A string begins: sets scan->sink and prepares text. */
@@ -250,13 +274,19 @@ uint64_t value_of_word(const char *word); /* as the string would hash */
 /* Is this the name of a member that holds an image, audio or a file? */
 bool value_is_media(const char *key, size_t len);
 
+/* --- multipart.c --- */
+
+/* The body begins with a hyphen: it is a form. */
+void form_begin(struct kvw_scan *scan);
+void form_feed(struct kvw_scan *scan, const char *p, const char *end);
+
 /* --- fold.c --- */
 
 enum kvw_err fold_chain(struct kvw_scan *scan, struct kvw_route_request *out) KVW_MUST_CHECK;
 
 /* --- scan.c --- */
 
-bool buffer_append(struct kvw_scan *scan, struct buffer *buffer, const char *data, size_t len)
-	KVW_MUST_CHECK;
+bool buffer_append(
+	struct kvw_scan *scan, struct buffer *buffer, const char *data, size_t len) KVW_MUST_CHECK;
 
 #endif

@@ -29,7 +29,10 @@ struct root_key {
 	uint16_t apis;
 };
 
-#define KEY(name, node, argument, apis) {name, sizeof(name) - 1, node, argument, apis}
+#define KEY(name, node, argument, apis)                                                            \
+	{                                                                                          \
+		name, sizeof(name) - 1, node, argument, apis                                       \
+	}
 
 /* Keys not listed here do not change the prompt. */
 static const struct root_key root_keys[] = {
@@ -68,16 +71,35 @@ static const struct root_key root_keys[] = {
 
 static inline bool is(const char *key, size_t len, const char *name, size_t name_len)
 {
-	return len == name_len && memcmp(key, name, len) == 0;
+	return len == name_len && memcmp(key, name, name_len) == 0;
 }
 
 #define IS(name) is(key, len, name, sizeof(name) - 1)
 
+static inline unsigned root_bucket(const char *key, size_t len)
+{
+	return len == 0 ? 0
+			: ((unsigned)len * 5 + (unsigned char)key[0] +
+				  (unsigned char)key[len / 2] * 3u) %
+				  64;
+}
+
+void schema_index(struct kvw_scan *scan)
+{
+	_Static_assert(sizeof(root_keys) / sizeof(root_keys[0]) < 64, "root_next is too short");
+	for (size_t i = 0; i < sizeof(root_keys) / sizeof(root_keys[0]); i++) {
+		unsigned bucket = root_bucket(root_keys[i].name, root_keys[i].len);
+
+		scan->root_next[i + 1] = scan->root_first[bucket];
+		scan->root_first[bucket] = (uint8_t)(i + 1);
+	}
+}
+
 static void root_key(struct kvw_scan *scan, struct frame *frame, const char *key, size_t len)
 {
 	frame->member = NODE_SKIP;
-	for (size_t i = 0; i < sizeof(root_keys) / sizeof(root_keys[0]); i++) {
-		const struct root_key *known = &root_keys[i];
+	for (unsigned i = scan->root_first[root_bucket(key, len)]; i != 0; i = scan->root_next[i]) {
+		const struct root_key *known = &root_keys[i - 1];
 
 		if (!is(key, len, known->name, known->len) || !(known->apis >> scan->api & 1))
 			continue;
@@ -416,8 +438,8 @@ bool schema_literal(struct kvw_scan *scan, char first)
 		return true;
 	case NODE_VALUE:
 	case NODE_SETTING:
-		return value_done(scan,
-			(struct value){first == 't' ? KVW_TAG_TRUE : KVW_TAG_FALSE, 4});
+		return value_done(
+			scan, (struct value){first == 't' ? KVW_TAG_TRUE : KVW_TAG_FALSE, 4});
 	case NODE_SLOT:
 		scan->slots[frame->argument].first = UINT32_MAX;
 		return frame->argument >= SLOT_SESSION;

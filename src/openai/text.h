@@ -45,10 +45,10 @@ struct kvw_text {
 	_Alignas(32) unsigned char buffer[KVW_TEXT_CHUNK + 64];
 	uint32_t fill;
 	enum kvw_text_mode mode;
-	uint32_t units;  /* KVW_TEXT_VALUE: bytes folded so far */
-	uint64_t value;  /* KVW_TEXT_VALUE: hash so far */
-	bool too_many;   /* pieces were lost: more than the text justifies */
-	bool no_memory;  /* pieces were lost: allocation failed */
+	uint32_t units;           /* KVW_TEXT_VALUE: bytes folded so far */
+	uint64_t value;           /* KVW_TEXT_VALUE: hash so far */
+	bool too_many;            /* pieces were lost: more than the text justifies */
+	bool no_memory;           /* pieces were lost: allocation failed */
 	struct kvw_piece *pieces; /* owned */
 	size_t piece_count, piece_capacity;
 	size_t piece_limit; /* most pieces; set by the owner as the body grows */

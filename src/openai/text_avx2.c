@@ -18,8 +18,8 @@ static inline struct block load(const char *p)
 
 static inline uint64_t bits(__m256i low, __m256i high)
 {
-	return (uint32_t)_mm256_movemask_epi8(low) |
-	       (uint64_t)(uint32_t)_mm256_movemask_epi8(high) << 32;
+	return (uint32_t)_mm256_movemask_epi8(low) | (uint64_t)(uint32_t)_mm256_movemask_epi8(high)
+							     << 32;
 }
 
 static inline uint64_t backslashes(const struct block *block)
@@ -34,8 +34,8 @@ static inline __m256i stop_bytes(__m256i v)
 {
 	const __m256i quote = _mm256_set1_epi8('"'), control = _mm256_set1_epi8(0x1f);
 
-	return _mm256_or_si256(_mm256_cmpeq_epi8(v, quote),
-		_mm256_cmpeq_epi8(_mm256_min_epu8(v, control), v));
+	return _mm256_or_si256(
+		_mm256_cmpeq_epi8(v, quote), _mm256_cmpeq_epi8(_mm256_min_epu8(v, control), v));
 }
 
 static inline uint64_t stops(const struct block *block)
@@ -52,8 +52,8 @@ static inline __m256i short_escape_bytes(__m256i v)
 		0, 1, 0, 0, 2, 4, 8, 0, 0, 0, 0, 0, 0, 0, 0);
 	const __m256i half = _mm256_set1_epi8(0x0f);
 	__m256i low = _mm256_shuffle_epi8(by_low, _mm256_and_si256(v, half));
-	__m256i high = _mm256_shuffle_epi8(
-		by_high, _mm256_and_si256(_mm256_srli_epi16(v, 4), half));
+	__m256i high =
+		_mm256_shuffle_epi8(by_high, _mm256_and_si256(_mm256_srli_epi16(v, 4), half));
 
 	return _mm256_cmpgt_epi8(_mm256_and_si256(low, high), _mm256_setzero_si256());
 }
@@ -95,27 +95,24 @@ static inline __m256i hex_values(__m256i digits, __m256i *valid)
 	__m256i number = _mm256_sub_epi8(digits, _mm256_set1_epi8('0'));
 	__m256i letter = _mm256_sub_epi8(
 		_mm256_or_si256(digits, _mm256_set1_epi8(0x20)), _mm256_set1_epi8('a'));
-	__m256i is_number =
-		_mm256_cmpeq_epi8(_mm256_min_epu8(number, _mm256_set1_epi8(9)), number);
-	__m256i is_letter =
-		_mm256_cmpeq_epi8(_mm256_min_epu8(letter, _mm256_set1_epi8(5)), letter);
+	__m256i is_number = _mm256_cmpeq_epi8(_mm256_min_epu8(number, _mm256_set1_epi8(9)), number);
+	__m256i is_letter = _mm256_cmpeq_epi8(_mm256_min_epu8(letter, _mm256_set1_epi8(5)), letter);
 
 	*valid = _mm256_or_si256(is_number, is_letter);
-	return _mm256_blendv_epi8(
-		_mm256_add_epi8(letter, _mm256_set1_epi8(10)), number, is_number);
+	return _mm256_blendv_epi8(_mm256_add_epi8(letter, _mm256_set1_epi8(10)), number, is_number);
 }
 
 /* Eight code units, each of three UTF-8 bytes, as such: 12 bytes in front of each half. */
 static inline __m256i three_bytes(__m256i unit)
 {
 	const __m256i six = _mm256_set1_epi32(0x3f);
-	const __m256i pack = _mm256_setr_epi8(0, 1, 2, 4, 5, 6, 8, 9, 10, 12, 13, 14, -1, -1, -1, -1,
-		0, 1, 2, 4, 5, 6, 8, 9, 10, 12, 13, 14, -1, -1, -1, -1);
+	const __m256i pack = _mm256_setr_epi8(0, 1, 2, 4, 5, 6, 8, 9, 10, 12, 13, 14, -1, -1, -1,
+		-1, 0, 1, 2, 4, 5, 6, 8, 9, 10, 12, 13, 14, -1, -1, -1, -1);
 	__m256i first = _mm256_srli_epi32(unit, 12);
 	__m256i second = _mm256_and_si256(_mm256_srli_epi32(unit, 6), six);
 	__m256i third = _mm256_and_si256(unit, six);
-	__m256i bytes = _mm256_or_si256(first,
-		_mm256_or_si256(_mm256_slli_epi32(second, 8), _mm256_slli_epi32(third, 16)));
+	__m256i bytes = _mm256_or_si256(
+		first, _mm256_or_si256(_mm256_slli_epi32(second, 8), _mm256_slli_epi32(third, 16)));
 
 	bytes = _mm256_or_si256(bytes, _mm256_set1_epi32(0x8080e0));
 	return _mm256_shuffle_epi8(bytes, pack);
@@ -127,14 +124,14 @@ static inline __m256i three_bytes(__m256i unit)
  */
 static inline const char *unescape_run(struct kvw_text *text, const char *p, const char *end)
 {
-	const __m256i digits_of_first = _mm256_setr_epi8(2, 3, 4, 5, 8, 9, 10, 11, -1, -1, -1, -1, -1,
-		-1, -1, -1, 2, 3, 4, 5, 8, 9, 10, 11, -1, -1, -1, -1, -1, -1, -1, -1);
-	const __m256i digits_of_second = _mm256_setr_epi8(-1, -1, -1, -1, -1, -1, -1, -1, 2, 3, 4, 5,
-		8, 9, 10, 11, -1, -1, -1, -1, -1, -1, -1, -1, 2, 3, 4, 5, 8, 9, 10, 11);
-	const __m256i lead_of_first = _mm256_setr_epi8(0, 1, 0, 1, 6, 7, 6, 7, -1, -1, -1, -1, -1, -1,
-		-1, -1, 0, 1, 0, 1, 6, 7, 6, 7, -1, -1, -1, -1, -1, -1, -1, -1);
-	const __m256i lead_of_second = _mm256_setr_epi8(-1, -1, -1, -1, -1, -1, -1, -1, 0, 1, 0, 1, 6,
-		7, 6, 7, -1, -1, -1, -1, -1, -1, -1, -1, 0, 1, 0, 1, 6, 7, 6, 7);
+	const __m256i digits_of_first = _mm256_setr_epi8(2, 3, 4, 5, 8, 9, 10, 11, -1, -1, -1, -1,
+		-1, -1, -1, -1, 2, 3, 4, 5, 8, 9, 10, 11, -1, -1, -1, -1, -1, -1, -1, -1);
+	const __m256i digits_of_second = _mm256_setr_epi8(-1, -1, -1, -1, -1, -1, -1, -1, 2, 3, 4,
+		5, 8, 9, 10, 11, -1, -1, -1, -1, -1, -1, -1, -1, 2, 3, 4, 5, 8, 9, 10, 11);
+	const __m256i lead_of_first = _mm256_setr_epi8(0, 1, 0, 1, 6, 7, 6, 7, -1, -1, -1, -1, -1,
+		-1, -1, -1, 0, 1, 0, 1, 6, 7, 6, 7, -1, -1, -1, -1, -1, -1, -1, -1);
+	const __m256i lead_of_second = _mm256_setr_epi8(-1, -1, -1, -1, -1, -1, -1, -1, 0, 1, 0, 1,
+		6, 7, 6, 7, -1, -1, -1, -1, -1, -1, -1, -1, 0, 1, 0, 1, 6, 7, 6, 7);
 	const __m256i top = _mm256_set1_epi32(0xf800);
 
 	while (end - p >= 52 && text->mode != KVW_TEXT_NOTHING) {
@@ -160,7 +157,8 @@ static inline const char *unescape_run(struct kvw_text *text, const char *p, con
 		bad = ~(unsigned)_mm256_movemask_ps(_mm256_castsi256_ps(good));
 		count = __builtin_ctz(bad); /* bits 8 to 31 are set */
 		utf8 = three_bytes(unit);
-		_mm_storeu_si128((__m128i *)(text->buffer + text->fill), _mm256_castsi256_si128(utf8));
+		_mm_storeu_si128(
+			(__m128i *)(text->buffer + text->fill), _mm256_castsi256_si128(utf8));
 		_mm_storeu_si128((__m128i *)(text->buffer + text->fill + 12),
 			_mm256_extracti128_si256(utf8, 1));
 		text->fill += 3 * (uint32_t)count;

@@ -106,8 +106,7 @@ static inline void id_masks(
 	*spaces = equal(block, ' ');
 }
 
-static inline const char *unescape_none(
-	const struct kvw_text *text, const char *p, const char *end)
+static inline const char *unescape_none(const struct kvw_text *text, const char *p, const char *end)
 {
 	(void)text;
 	(void)end;

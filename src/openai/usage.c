@@ -42,8 +42,8 @@ static const char *find_marker(const char *p, const char *end)
 		__m128i first = _mm_loadu_si128((const __m128i *)p);
 		__m128i fifth = _mm_loadu_si128((const __m128i *)(p + 4));
 		__m128i last = _mm_loadu_si128((const __m128i *)(p + MARKER_LEN - 1));
-		__m128i both = _mm_and_si128(
-			_mm_cmpeq_epi8(first, quote), _mm_cmpeq_epi8(last, quote));
+		__m128i both =
+			_mm_and_si128(_mm_cmpeq_epi8(first, quote), _mm_cmpeq_epi8(last, quote));
 		unsigned hits = (unsigned)_mm_movemask_epi8(
 			_mm_and_si128(both, _mm_cmpeq_epi8(fifth, letter)));
 
@@ -55,9 +55,8 @@ static const char *find_marker(const char *p, const char *end)
 		}
 	}
 #endif
-	return end - p < (ptrdiff_t)MARKER_LEN
-		       ? NULL
-		       : memmem(p, (size_t)(end - p), marker, MARKER_LEN);
+	return end - p < (ptrdiff_t)MARKER_LEN ? NULL
+					       : memmem(p, (size_t)(end - p), marker, MARKER_LEN);
 }
 
 /* One key and number of an object being read. */

@@ -21,8 +21,8 @@
 /* Zeroed by kvw_usage_init. Belongs to one exchange. */
 struct kvw_usage {
 	bool prompt_known, cached_known, completion_known;
-	uint32_t prompt_tokens;     /* whole prompt, cached tokens included */
-	uint32_t cached_tokens;     /* absent or null in the answer: cached_known is false */
+	uint32_t prompt_tokens; /* whole prompt, cached tokens included */
+	uint32_t cached_tokens; /* absent or null in the answer: cached_known is false */
 	uint32_t completion_tokens;
 	/* private */
 	bool collecting; /* the window holds an object's beginning, else of `"usage"` at most */

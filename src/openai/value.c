@@ -78,13 +78,14 @@ static void sort_members(struct member *members, uint32_t count)
 
 struct value value_take_members(struct kvw_scan *scan, const struct frame *frame)
 {
-	struct member *members = scan->members + frame->first;
+	struct member *members;
 	uint32_t count = scan->member_count - frame->first;
 	struct value sum = {KVW_TAG_OBJECT, 0};
 	bool any = false;
 
 	if (count == 0)
 		return (struct value){0, 0};
+	members = scan->members + frame->first;
 	sort_members(members, count);
 	for (uint32_t i = 0; i < count; i++) {
 		if (i + 1 < count && members[i + 1].key == members[i].key)
@@ -109,8 +110,9 @@ struct value value_number(const char *text, size_t len)
 		text++;
 		len = 1;
 	}
-	if (len <= NUMBER_LIMIT && (memchr(text, '.', len) != NULL || memchr(text, 'e', len) != NULL ||
-					   memchr(text, 'E', len) != NULL)) {
+	if (len <= NUMBER_LIMIT &&
+		(memchr(text, '.', len) != NULL || memchr(text, 'e', len) != NULL ||
+			memchr(text, 'E', len) != NULL)) {
 		memcpy(copy, text, len);
 		copy[len] = '\0';
 		real = strtod(copy, NULL);
@@ -130,11 +132,10 @@ uint64_t value_of_word(const char *word)
 
 bool value_is_media(const char *key, size_t len)
 {
-	static const struct kvw_slice names[] = {
-		{"url", 3}, {"data", 4}, {"file", 4}, {"audio", 5}, {"image", 5}, {"video", 5},
-		{"source", 6}, {"file_url", 8}, {"audio_url", 9}, {"image_url", 9},
-		{"video_url", 9}, {"file_data", 9}, {"input_audio", 11}, {"image_embeds", 12},
-		{"audio_embeds", 12}, {"encrypted_content", 17}};
+	static const struct kvw_slice names[] = {{"url", 3}, {"data", 4}, {"file", 4}, {"audio", 5},
+		{"image", 5}, {"video", 5}, {"source", 6}, {"file_url", 8}, {"audio_url", 9},
+		{"image_url", 9}, {"video_url", 9}, {"file_data", 9}, {"input_audio", 11},
+		{"image_embeds", 12}, {"audio_embeds", 12}, {"encrypted_content", 17}};
 
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
 		if (names[i].len == len && memcmp(names[i].data, key, len) == 0)

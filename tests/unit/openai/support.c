@@ -53,8 +53,7 @@ static struct seen *take(struct kvw_scan *scan)
 		abort();
 	seen->chunks = must(calloc(request->chunk_count + 1, sizeof(*seen->chunks)));
 	if (request->chunk_count > 0)
-		memcpy(seen->chunks, request->chunks,
-			request->chunk_count * sizeof(*seen->chunks));
+		memcpy(seen->chunks, request->chunks, request->chunk_count * sizeof(*seen->chunks));
 	if (request->chain_count > 0)
 		memcpy(seen->chain_ends, request->chain_ends,
 			request->chain_count * sizeof(*seen->chain_ends));
@@ -142,8 +141,7 @@ uint32_t seen_common(const struct seen *a, const struct seen *b)
 
 uint32_t seen_units(const struct seen *seen)
 {
-	return seen->request.chunk_count == 0 ? 0
-					      : seen->chunks[seen->request.chunk_count - 1].end;
+	return seen->request.chunk_count == 0 ? 0 : seen->chunks[seen->request.chunk_count - 1].end;
 }
 
 uint64_t test_random(uint64_t *state)

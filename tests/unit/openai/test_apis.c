@@ -17,77 +17,165 @@ struct expected {
 };
 
 static const struct expected bodies[] = {
-	{.api = KVW_API_COMPLETIONS, .body = "{\"model\":\"a\\/b\",\"prompt\":\"hi\"}",
-		.model = "a/b", .known = true, .teaches = true, .chains = 1, .chunks = 1},
-	{.api = KVW_API_COMPLETIONS, .body = "{\"prompt\":\"\"}", .known = true, .teaches = true,
+	{.api = KVW_API_COMPLETIONS,
+		.body = "{\"model\":\"a\\/b\",\"prompt\":\"hi\"}",
+		.model = "a/b",
+		.known = true,
+		.teaches = true,
+		.chains = 1,
+		.chunks = 1},
+	{.api = KVW_API_COMPLETIONS,
+		.body = "{\"prompt\":\"\"}",
+		.known = true,
+		.teaches = true,
 		.chains = 1},
-	{.api = KVW_API_COMPLETIONS, .body = "{\"prompt\":[\"a\",\"\",\"b\"]}", .known = true,
-		.teaches = true, .chains = 3, .chunks = 2},
-	{.api = KVW_API_COMPLETIONS, .body = "{\"prompt\":[1,2,3]}", .known = true, .teaches = true,
-		.ids = true, .chains = 1, .chunks = 1},
-	{.api = KVW_API_COMPLETIONS, .body = "{\"prompt\":[[1,2],[3],[]]}", .known = true,
-		.teaches = true, .ids = true, .chains = 3, .chunks = 2},
-	{.api = KVW_API_COMPLETIONS, .body = "{\"prompt\":[]}", .known = true, .teaches = true,
+	{.api = KVW_API_COMPLETIONS,
+		.body = "{\"prompt\":[\"a\",\"\",\"b\"]}",
+		.known = true,
+		.teaches = true,
+		.chains = 3,
+		.chunks = 2},
+	{.api = KVW_API_COMPLETIONS,
+		.body = "{\"prompt\":[1,2,3]}",
+		.known = true,
+		.teaches = true,
+		.ids = true,
+		.chains = 1,
+		.chunks = 1},
+	{.api = KVW_API_COMPLETIONS,
+		.body = "{\"prompt\":[[1,2],[3],[]]}",
+		.known = true,
+		.teaches = true,
+		.ids = true,
+		.chains = 3,
+		.chunks = 2},
+	{.api = KVW_API_COMPLETIONS,
+		.body = "{\"prompt\":[]}",
+		.known = true,
+		.teaches = true,
 		.chains = 1},
 	{.api = KVW_API_COMPLETIONS, .body = "{\"model\":null}", .teaches = true},
-	{.api = KVW_API_COMPLETIONS, .body = "{\"prompt\":\"a\",\"prompt_embeds\":\"AAAA\"}",
+	{.api = KVW_API_COMPLETIONS,
+		.body = "{\"prompt\":\"a\",\"prompt_embeds\":\"AAAA\"}",
 		.teaches = true},
-	{.api = KVW_API_COMPLETIONS, .body = "{\"prompt\":\"a\",\"prompt_embeds\":null}",
-		.known = true, .teaches = true, .chains = 1, .chunks = 1},
+	{.api = KVW_API_COMPLETIONS,
+		.body = "{\"prompt\":\"a\",\"prompt_embeds\":null}",
+		.known = true,
+		.teaches = true,
+		.chains = 1,
+		.chunks = 1},
 	{.api = KVW_API_CHAT,
-		.body = "{\"model\":\"m\",\"stream\":true,\"stream_options\":{\"include_usage\":true},"
+		.body = "{\"model\":\"m\",\"stream\":true,\"stream_options\":{\"include_usage\":"
+			"true},"
 			"\"messages\":[{\"role\":\"user\",\"content\":\"hi\"}],\"user\":\"u\"}",
-		.model = "m", .session = "u", .stream = true, .include_usage = true, .known = true,
-		.teaches = true, .chains = 1, .chunks = 1},
+		.model = "m",
+		.session = "u",
+		.stream = true,
+		.include_usage = true,
+		.known = true,
+		.teaches = true,
+		.chains = 1,
+		.chunks = 1},
 	{.api = KVW_API_CHAT,
-		.body = "{\"user\":\"u\",\"session_id\":\"s\\u0031\",\"stream\":false,\"stream_options\":"
+		.body = "{\"user\":\"u\",\"session_id\":\"s\\u0031\",\"stream\":false,\"stream_"
+			"options\":"
 			"{\"continuous_usage_stats\":true},\"messages\":[]}",
-		.session = "s1", .known = true, .teaches = true, .chains = 1},
+		.session = "s1",
+		.known = true,
+		.teaches = true,
+		.chains = 1},
 	{.api = KVW_API_CHAT,
-		.body = "{\"user\":\"u\",\"session_id\":{\"a\":[1]},\"stream\":null,\"messages\":[],"
+		.body = "{\"user\":\"u\",\"session_id\":{\"a\":[1]},\"stream\":null,\"messages\":[]"
+			","
 			"\"metadata\":{\"user\":\"x\",\"model\":\"y\",\"messages\":3}}",
-		.session = "u", .known = true, .teaches = true, .chains = 1},
+		.session = "u",
+		.known = true,
+		.teaches = true,
+		.chains = 1},
 	{.api = KVW_API_CHAT, .body = "{\"prompt\":\"not chat\"}", .teaches = true},
-	{.api = KVW_API_RESPONSES, .body = "{\"input\":\"hi\",\"model\":\"m\"}", .model = "m",
-		.known = true, .teaches = true, .chains = 1, .chunks = 1},
 	{.api = KVW_API_RESPONSES,
-		.body = "{\"input\":[{\"role\":\"user\",\"content\":\"a\"},{\"type\":\"function_call\","
+		.body = "{\"input\":\"hi\",\"model\":\"m\"}",
+		.model = "m",
+		.known = true,
+		.teaches = true,
+		.chains = 1,
+		.chunks = 1},
+	{.api = KVW_API_RESPONSES,
+		.body = "{\"input\":[{\"role\":\"user\",\"content\":\"a\"},{\"type\":\"function_"
+			"call\","
 			"\"name\":\"f\",\"arguments\":\"{}\",\"call_id\":\"c\"},{\"type\":"
 			"\"function_call_output\",\"call_id\":\"c\",\"output\":\"1\"}],"
 			"\"instructions\":\"be kind\"}",
-		.known = true, .teaches = true, .chains = 1, .chunks = 4},
+		.known = true,
+		.teaches = true,
+		.chains = 1,
+		.chunks = 4},
 	{.api = KVW_API_RESPONSES,
-		.body = "{\"input\":\"hi\",\"previous_response_id\":\"resp_1\"}", .previous = "resp_1",
+		.body = "{\"input\":\"hi\",\"previous_response_id\":\"resp_1\"}",
+		.previous = "resp_1",
 		.teaches = true},
 	{.api = KVW_API_RESPONSES,
 		.body = "{\"input\":\"hi\",\"previous_response_id\":null,\"conversation\":null}",
-		.known = true, .teaches = true, .chains = 1, .chunks = 1},
-	{.api = KVW_API_RESPONSES, .body = "{\"input\":\"hi\",\"conversation\":{\"id\":\"c\"}}",
+		.known = true,
+		.teaches = true,
+		.chains = 1,
+		.chunks = 1},
+	{.api = KVW_API_RESPONSES,
+		.body = "{\"input\":\"hi\",\"conversation\":{\"id\":\"c\"}}",
 		.teaches = true},
 	{.api = KVW_API_MESSAGES,
 		.body = "{\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"tool_result\","
-			"\"tool_use_id\":\"t\",\"content\":[{\"type\":\"text\",\"text\":\"x\"}]},{\"type\":"
-			"\"text\",\"text\":\"go on\"}]}],\"system\":\"s\",\"model\":\"m\",\"stream\":true}",
-		.model = "m", .stream = true, .known = true, .teaches = true, .chains = 1,
+			"\"tool_use_id\":\"t\",\"content\":[{\"type\":\"text\",\"text\":\"x\"}]},{"
+			"\"type\":"
+			"\"text\",\"text\":\"go "
+			"on\"}]}],\"system\":\"s\",\"model\":\"m\",\"stream\":true}",
+		.model = "m",
+		.stream = true,
+		.known = true,
+		.teaches = true,
+		.chains = 1,
 		.chunks = 3},
 	{.api = KVW_API_COUNT_TOKENS,
 		.body = "{\"messages\":[{\"role\":\"user\",\"content\":\"hi\"}],\"model\":\"m\"}",
-		.model = "m", .known = true, .chains = 1, .chunks = 1},
-	{.api = KVW_API_EMBEDDINGS, .body = "{\"input\":[\"a\",\"b\"],\"model\":\"e\"}", .model = "e",
-		.known = true, .chains = 2, .chunks = 2},
-	{.api = KVW_API_EMBEDDINGS, .body = "{\"input\":[[1],[2,3]]}", .known = true, .ids = true,
-		.chains = 2, .chunks = 2},
-	{.api = KVW_API_EMBEDDINGS, .body = "{\"messages\":[{\"role\":\"user\",\"content\":\"a\"}]}",
-		.known = true, .chains = 1, .chunks = 1},
-	{.api = KVW_API_TOKENIZE, .body = "{\"prompt\":\"a\"}", .known = true, .chains = 1,
+		.model = "m",
+		.known = true,
+		.chains = 1,
 		.chunks = 1},
-	{.api = KVW_API_TOKENIZE, .body = "{\"messages\":[{\"role\":\"user\",\"content\":\"a\"}]}",
-		.known = true, .chains = 1, .chunks = 1},
+	{.api = KVW_API_EMBEDDINGS,
+		.body = "{\"input\":[\"a\",\"b\"],\"model\":\"e\"}",
+		.model = "e",
+		.known = true,
+		.chains = 2,
+		.chunks = 2},
+	{.api = KVW_API_EMBEDDINGS,
+		.body = "{\"input\":[[1],[2,3]]}",
+		.known = true,
+		.ids = true,
+		.chains = 2,
+		.chunks = 2},
+	{.api = KVW_API_EMBEDDINGS,
+		.body = "{\"messages\":[{\"role\":\"user\",\"content\":\"a\"}]}",
+		.known = true,
+		.chains = 1,
+		.chunks = 1},
+	{.api = KVW_API_TOKENIZE,
+		.body = "{\"prompt\":\"a\"}",
+		.known = true,
+		.chains = 1,
+		.chunks = 1},
+	{.api = KVW_API_TOKENIZE,
+		.body = "{\"messages\":[{\"role\":\"user\",\"content\":\"a\"}]}",
+		.known = true,
+		.chains = 1,
+		.chunks = 1},
 	{.api = KVW_API_TOKENIZE, .body = "{\"messages\":[],\"prompt\":\"which?\"}"},
-	{.api = KVW_API_RERANK, .body = "{\"model\":\"r\",\"query\":\"q\",\"documents\":[\"a\"]}",
+	{.api = KVW_API_RERANK,
+		.body = "{\"model\":\"r\",\"query\":\"q\",\"documents\":[\"a\"]}",
 		.model = "r"},
-	{.api = KVW_API_OTHER, .body = "{\"model\":\"o\",\"messages\":1,\"prompt\":{},\"user\":\"u\"}",
-		.model = "o", .session = "u"},
+	{.api = KVW_API_OTHER,
+		.body = "{\"model\":\"o\",\"messages\":1,\"prompt\":{},\"user\":\"u\"}",
+		.model = "o",
+		.session = "u"},
 };
 
 static bool text_is(struct kvw_slice slice, const char *text)
@@ -230,9 +318,10 @@ END_TEST
 /* A scan forgets the last body. */
 START_TEST(reset_forgets)
 {
-	static const char first[] = "{\"model\":\"m\",\"stream\":true,\"user\":\"u\",\"tools\":[{}],"
-				    "\"chat_template\":\"t\",\"cache_salt\":\"s\",\"messages\":[{"
-				    "\"role\":\"user\",\"content\":\"hello\\u12";
+	static const char first[] =
+		"{\"model\":\"m\",\"stream\":true,\"user\":\"u\",\"tools\":[{}],"
+		"\"chat_template\":\"t\",\"cache_salt\":\"s\",\"messages\":[{"
+		"\"role\":\"user\",\"content\":\"hello\\u12";
 	static const char second[] = "{\"messages\":[{\"role\":\"user\",\"content\":\"hi\"}]}";
 	struct seen *alone = see_text(KVW_API_CHAT, second);
 	struct kvw_route_request request;
@@ -261,7 +350,8 @@ START_TEST(session_from_any_field)
 {
 	static const char *const fields[] = {"nowhere", "cache_salt", "prompt_cache_key"};
 	static const struct kvw_scan_options options = {fields, 3};
-	static const char body[] = "{\"prompt_cache_key\":\"k\",\"cache_salt\":\"s\",\"prompt\":\"a\"}";
+	static const char body[] =
+		"{\"prompt_cache_key\":\"k\",\"cache_salt\":\"s\",\"prompt\":\"a\"}";
 	struct kvw_route_request request;
 	struct kvw_scan *scan;
 

@@ -235,7 +235,10 @@ static void ids(struct maker *maker, unsigned depth)
 	(void)depth;
 	raw(maker, "[");
 	for (unsigned i = 0; i < count; i++) {
-		snprintf(spelt, sizeof(spelt), "%s%u", i == 0 ? "" : maker->spaced ? ", " : ",",
+		snprintf(spelt, sizeof(spelt), "%s%u",
+			i == 0          ? ""
+			: maker->spaced ? ", "
+					: ",",
 			pick(maker, 10) == 0 ? pick(maker, UINT32_MAX) : pick(maker, 130000));
 		raw(maker, spelt);
 	}
@@ -281,9 +284,9 @@ static void member(struct maker *maker, enum kvw_api api)
 	const char *name = names[pick(maker, sizeof(names) / sizeof(names[0]))];
 
 	if (pick(maker, 3) == 0)
-		name = api == KVW_API_COMPLETIONS    ? "prompt"
+		name = api == KVW_API_COMPLETIONS                              ? "prompt"
 		       : api == KVW_API_RESPONSES || api == KVW_API_EMBEDDINGS ? "input"
-								       : "messages";
+									       : "messages";
 	key(maker, name);
 	if (pick(maker, 60) == 0)
 		value(maker, 1);

@@ -53,7 +53,8 @@ static char *error_text(const char *buf, size_t len, const char *name)
 
 START_TEST(message_is_escaped)
 {
-	static const char message[] = "a\"b\\c\n\t\x01 \xe4\xb8\xad\xf0\x9f\x98\x80 \xff\xc3( \xed\xa0\x80";
+	static const char message[] =
+		"a\"b\\c\n\t\x01 \xe4\xb8\xad\xf0\x9f\x98\x80 \xff\xc3( \xed\xa0\x80";
 	static const char meant[] = "a\"b\\c\n\t\x01 \xe4\xb8\xad\xf0\x9f\x98\x80 ?\?( ?\?\?";
 	char buf[512];
 
@@ -73,7 +74,8 @@ END_TEST
 /* However small the buffer: valid JSON of fewer bytes, cut between characters, or nothing. */
 START_TEST(any_size)
 {
-	static const char message[] = "\xe4\xb8\xad\"\xe4\xb8\xad\\\xe4\xb8\xad\n\xf0\x9f\x98\x80\x01 end";
+	static const char message[] =
+		"\xe4\xb8\xad\"\xe4\xb8\xad\\\xe4\xb8\xad\n\xf0\x9f\x98\x80\x01 end";
 	char expected[64] = "";
 
 	for (int api = 0; api < KVW_API_COUNT; api++) {

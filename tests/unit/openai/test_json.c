@@ -17,8 +17,8 @@ static struct seen *as_value(const char *text)
 }
 
 static const char *const good_values[] = {"0", "-0", "1", "-1.5e+10", "1E5", "0.0", "1e-7", "true",
-	"false", "null", "\"\"", "\"\\u0000\"", "\"\\\"\\\\\\/\\b\\f\\n\\r\\t\"", "[]", "{}",
-	"[ ]", "{ }", "[1]", "[1,2]", "[[],[[]],{}]", "{\"a\":{\"b\":[{}]}}", "\"\\ud83d\\ude00\"",
+	"false", "null", "\"\"", "\"\\u0000\"", "\"\\\"\\\\\\/\\b\\f\\n\\r\\t\"", "[]", "{}", "[ ]",
+	"{ }", "[1]", "[1,2]", "[[],[[]],{}]", "{\"a\":{\"b\":[{}]}}", "\"\\ud83d\\ude00\"",
 	"\"\\uD800\"", "\"\x7f\"", " 1 ", "\t\r\n1\t\r\n", "[1 , 2]", "{\"a\" : 1 , \"b\" : 2}",
 	"123456789012345678901234567890", "1e999"};
 
@@ -32,12 +32,13 @@ START_TEST(good_value)
 }
 END_TEST
 
-static const char *const bad_values[] = {"", "01", "-", "+1", "1.", ".5", "1e", "1e+", "0x10", "--1",
-	"1-", "NaN", "Infinity", "-Infinity", "nul", "nulll", "True", "tru", "'a'", "\"a", "\"\\x\"",
-	"\"\\u12\"", "\"\\u123g\"", "\"\\ud83d\\u12\"", "\"\t\"", "\"\n\"", "\"\x1f\"", "\"\\", "[",
-	"[1", "[1,", "[1,]", "[,1]", "[1 2]", "[1}", "{", "{\"a\"", "{\"a\":", "{\"a\":1", "{\"a\":1,",
-	"{\"a\":1,}", "{\"a\" 1}", "{a:1}", "{1:2}", "{\"a\":1]", "{,}", "{\"a\":1 \"b\":2}", "]", "}",
-	"1 2", "\"a\" \"b\"", "[1]]", "\f1", "\v1", "\xc2\xa0 1", "/* */1", "1//", "\xef\xbb\xbf"};
+static const char *const bad_values[] = {"", "01", "-", "+1", "1.", ".5", "1e", "1e+", "0x10",
+	"--1", "1-", "NaN", "Infinity", "-Infinity", "nul", "nulll", "True", "tru", "'a'", "\"a",
+	"\"\\x\"", "\"\\u12\"", "\"\\u123g\"", "\"\\ud83d\\u12\"", "\"\t\"", "\"\n\"", "\"\x1f\"",
+	"\"\\", "[", "[1", "[1,", "[1,]", "[,1]", "[1 2]", "[1}", "{", "{\"a\"",
+	"{\"a\":", "{\"a\":1", "{\"a\":1,", "{\"a\":1,}", "{\"a\" 1}", "{a:1}", "{1:2}",
+	"{\"a\":1]", "{,}", "{\"a\":1 \"b\":2}", "]", "}", "1 2", "\"a\" \"b\"", "[1]]", "\f1",
+	"\v1", "\xc2\xa0 1", "/* */1", "1//", "\xef\xbb\xbf"};
 
 START_TEST(bad_value)
 {
@@ -81,7 +82,8 @@ static const struct {
 	const char *body;
 } samples[] = {
 	{KVW_API_CHAT,
-		"{\"mod\\u0065l\" : \"a\\/\\\"\\u4e2d\\ud83d\\ude00\", \"stream\":true,\"n\":-1.5e+3,"
+		"{\"mod\\u0065l\" : \"a\\/\\\"\\u4e2d\\ud83d\\ude00\", "
+		"\"stream\":true,\"n\":-1.5e+3,"
 		"\"stream_options\":{\"include_usage\":true,\"x\":[null,false]},\"messages\":["
 		"{\"content\":\"h\\u00e9\\n\\u4e2d\\u6587\\u6587\\u6587\\u6587\\u6587\\u6587\\u6587"
 		"\\u6587\\ud800\\ud83d\\ude00\\udc00 \\\\ \\\" \\/ \\u000a\",\"role\":\"user\"},"
@@ -89,17 +91,20 @@ static const struct {
 		"\"function\",\"function\":{\"name\":\"f\",\"arguments\":\"{\\\"a\\\": 1}\"}}]},"
 		"{\"role\":\"user\",\"content\":[{\"text\":\"look\",\"type\":\"text\"},{\"type\":"
 		"\"image_url\",\"image_url\":{\"url\":\"data:image/png;base64,AAAA\"}}]}],"
-		"\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"f\"}}],\"user\":\"u\"}"},
-	{KVW_API_COMPLETIONS,
-		"{\"prompt\":[1,22, 333,4294967295,0,  7 ,88888888,999999999\n,10], \"model\":\"m\"}"},
+		"\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"f\"}}],\"user\":"
+		"\"u\"}"},
+	{KVW_API_COMPLETIONS, "{\"prompt\":[1,22, 333,4294967295,0,  7 ,88888888,999999999\n,10], "
+			      "\"model\":\"m\"}"},
 	{KVW_API_COMPLETIONS, "{\"prompt\":[[1,2,3],[],[4]],\"cache_salt\":\"s\"}"},
 	{KVW_API_COMPLETIONS, "{\"prompt\":[\"one\",\"\",\"tw\\u006f\"]}"},
 	{KVW_API_MESSAGES,
-		"{\"system\":[{\"type\":\"text\",\"text\":\"x-anthropic-billing-header: 1\"},{\"type\":"
+		"{\"system\":[{\"type\":\"text\",\"text\":\"x-anthropic-billing-header: "
+		"1\"},{\"type\":"
 		"\"text\",\"text\":\"x-anthropic-bill\"},{\"type\":\"text\",\"text\":\"rules\"}],"
 		"\"messages\":[{\"role\":\"user\",\"content\":\"hi\"}],\"max_tokens\":5}"},
 	{KVW_API_RESPONSES,
-		"{\"input\":[{\"role\":\"user\",\"content\":[{\"type\":\"input_text\",\"text\":\"a\"}]}"
+		"{\"input\":[{\"role\":\"user\",\"content\":[{\"type\":\"input_text\",\"text\":"
+		"\"a\"}]}"
 		",{\"type\":\"function_call_output\",\"call_id\":\"c\",\"output\":\"42\"}],"
 		"\"instructions\":\"be short\",\"model\":\"m\"}"},
 };
@@ -146,21 +151,25 @@ END_TEST
 START_TEST(every_alignment)
 {
 	static const char *const inserts[] = {"\\n", "\\\\", "\\\"", "\\u4e2d", "\\u0041", "\\/",
-		"\\ud83d\\ude00", "\\\\\\\\\\\\\\\"", "\\u4e2d\\u4e2d\\u4e2d\\u4e2d\\u4e2d\\u4e2d\\u4e2d"
-		"\\u4e2d\\u4e2d\\u4e2d"};
+		"\\ud83d\\ude00", "\\\\\\\\\\\\\\\"",
+		("\\u4e2d\\u4e2d\\u4e2d\\u4e2d\\u4e2d\\u4e2d\\u4e2d"
+		 "\\u4e2d\\u4e2d\\u4e2d")};
 	static const char *const bad[] = {"\\x", "\\u00g0", "\x1f", "\\", "\\u", "\n"};
 	char body[1024];
 
 	for (int before = 0; before < 140; before++) {
 		for (size_t i = 0; i < sizeof(inserts) / sizeof(inserts[0]); i++) {
 			struct seen *whole, *bytewise;
-			int len = snprintf(body, sizeof(body),
-				"{\"prompt\":\"%.*s%s%.*s\"}", before,
-				"abcdefghijklmnopqrstuvwxyzabcdefghijklmnopqrstuvwxyzabcdefghijklmnopqrstuvwxyz"
-				"abcdefghijklmnopqrstuvwxyzabcdefghijklmnopqrstuvwxyzabcdefghijklmnopqrstuvwxyz",
-				inserts[i], 100 - before % 100,
-				"0123456789012345678901234567890123456789012345678901234567890123456789"
-				"0123456789012345678901234567890123456789");
+			int len =
+				snprintf(body, sizeof(body), "{\"prompt\":\"%.*s%s%.*s\"}", before,
+					"abcdefghijklmnopqrstuvwxyzabcdefghijklmnopqrstuvwxyzabcdef"
+					"ghijklmnopqrstuvwxyz"
+					"abcdefghijklmnopqrstuvwxyzabcdefghijklmnopqrstuvwxyzabcdef"
+					"ghijklmnopqrstuvwxyz",
+					inserts[i], 100 - before % 100,
+					"0123456789012345678901234567890123456789012345678901234567"
+					"890123456789"
+					"0123456789012345678901234567890123456789");
 
 			whole = see(KVW_API_COMPLETIONS, body, (size_t)len, 0);
 			bytewise = see(KVW_API_COMPLETIONS, body, (size_t)len, 1);
@@ -173,8 +182,10 @@ START_TEST(every_alignment)
 			struct seen *seen;
 
 			snprintf(body, sizeof(body), "{\"prompt\":\"%.*s%s\"}", before,
-				"abcdefghijklmnopqrstuvwxyzabcdefghijklmnopqrstuvwxyzabcdefghijklmnopqrstuvwxyz"
-				"abcdefghijklmnopqrstuvwxyzabcdefghijklmnopqrstuvwxyzabcdefghijklmnopqrstuvwxyz",
+				"abcdefghijklmnopqrstuvwxyzabcdefghijklmnopqrstuvwxyzabcdefghijklmn"
+				"opqrstuvwxyz"
+				"abcdefghijklmnopqrstuvwxyzabcdefghijklmnopqrstuvwxyzabcdefghijklmn"
+				"opqrstuvwxyz",
 				bad[i]);
 			seen = see_text(KVW_API_COMPLETIONS, body);
 			ck_assert_int_eq(seen->err, KVW_EPROTO);

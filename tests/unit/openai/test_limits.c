@@ -127,8 +127,8 @@ END_TEST
 START_TEST(random_cuts)
 {
 	uint64_t random = (uint64_t)_i + 1;
-	char *body = repeat("{\"prompt\":\"", "code\\n\\tif (a == \\\"b\\\") \\u4e2d\\u6587\\u5b57 ", 3000,
-		"\"}");
+	char *body = repeat("{\"prompt\":\"",
+		"code\\n\\tif (a == \\\"b\\\") \\u4e2d\\u6587\\u5b57 ", 3000, "\"}");
 	size_t len = strlen(body);
 	struct seen *whole = see(KVW_API_COMPLETIONS, body, len, 0);
 	struct kvw_route_request request;
@@ -146,8 +146,8 @@ START_TEST(random_cuts)
 	}
 	ck_assert_int_eq(kvw_scan_finish(scan, &request), KVW_OK);
 	ck_assert_uint_eq(request.chunk_count, whole->request.chunk_count);
-	ck_assert_mem_eq(request.chunks, whole->chunks,
-		request.chunk_count * sizeof(*request.chunks));
+	ck_assert_mem_eq(
+		request.chunks, whole->chunks, request.chunk_count * sizeof(*request.chunks));
 	kvw_scan_destroy(scan);
 	seen_free(whole);
 	free(body);

@@ -16,8 +16,10 @@ static const struct {
 } same[] = {
 	/* spacing, order of keys */
 	{KVW_API_CHAT,
-		"{\"model\":\"m\",\"messages\":[{\"role\":\"user\",\"content\":\"hi\"}],\"stream\":true}",
-		"{ \"stream\" : true ,\n\"messages\" : [ { \"content\":\t\"hi\" , \"role\" : \"user\" } ]"
+		"{\"model\":\"m\",\"messages\":[{\"role\":\"user\",\"content\":\"hi\"}],\"stream\":"
+		"true}",
+		"{ \"stream\" : true ,\n\"messages\" : [ { \"content\":\t\"hi\" , \"role\" : "
+		"\"user\" } ]"
 		" , \"model\":\"m\" }"},
 	/* escapes */
 	{KVW_API_CHAT,
@@ -27,33 +29,42 @@ static const struct {
 		"\"content\":\"\\u0061\\/b\\u000a\\u0022\\u00e9\\u4E2D\\uD83D\\uDE00\"}]}"},
 	/* what does not reach the prompt */
 	{KVW_API_CHAT, "{\"messages\":[{\"role\":\"user\",\"content\":\"hi\"}]}",
-		"{\"messages\":[{\"role\":\"user\",\"content\":\"hi\",\"name\":null}],\"temperature\":0,"
-		"\"max_tokens\":5,\"response_format\":{\"type\":\"text\"},\"tools\":null,\"seed\":1,"
+		"{\"messages\":[{\"role\":\"user\",\"content\":\"hi\",\"name\":null}],"
+		"\"temperature\":0,"
+		"\"max_tokens\":5,\"response_format\":{\"type\":\"text\"},\"tools\":null,\"seed\":"
+		"1,"
 		"\"add_generation_prompt\":true,\"continue_final_message\":false,\"tools\":[],"
 		"\"add_special_tokens\":false,\"logit_bias\":{\"1\":2}}"},
 	/* one text part is a string */
 	{KVW_API_CHAT, "{\"messages\":[{\"role\":\"user\",\"content\":\"hi\"}]}",
-		"{\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"hi\"}]}]}"},
+		"{\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"hi\"}"
+		"]}]}"},
 	{KVW_API_CHAT, "{\"messages\":[{\"role\":\"user\",\"content\":[\"a\",\"b\"]}]}",
 		"{\"messages\":[{\"role\":\"user\",\"content\":[{\"text\":\"a\",\"type\":\"text\"},"
 		"{\"type\":\"text\",\"text\":\"b\"}]}]}"},
 	/* tools: order of keys at every level, escapes in keys */
 	{KVW_API_CHAT,
 		"{\"messages\":[],\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"f\","
-		"\"parameters\":{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"string\"},\"b\":"
+		"\"parameters\":{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"string\"},"
+		"\"b\":"
 		"{\"enum\":[1,2.50,true,null]}}}}}]}",
-		"{\"tools\":[{\"function\":{\"parameters\":{\"properties\":{\"b\":{\"enum\":[1,25e-1,true"
+		"{\"tools\":[{\"function\":{\"parameters\":{\"properties\":{\"b\":{\"enum\":[1,25e-"
+		"1,true"
 		", null ]},\"\\u0061\":{\"type\":\"string\"}},\"type\":\"object\"},\"name\":\"f\"},"
 		"\"type\":\"function\"}],\"messages\":[]}"},
 	/* the last of equal keys counts */
 	{KVW_API_CHAT, "{\"messages\":[{\"role\":\"user\",\"content\":\"hi\"}],\"model\":\"m\"}",
-		"{\"model\":\"x\",\"messages\":[{\"role\":\"system\",\"content\":\"no\"}],\"messages\":["
-		"{\"role\":\"x\",\"content\":[{\"text\":\"no\"}],\"role\":\"user\",\"content\":\"hi\"}],"
+		"{\"model\":\"x\",\"messages\":[{\"role\":\"system\",\"content\":\"no\"}],"
+		"\"messages\":["
+		"{\"role\":\"x\",\"content\":[{\"text\":\"no\"}],\"role\":\"user\",\"content\":"
+		"\"hi\"}],"
 		"\"model\":\"m\"}"},
 	{KVW_API_CHAT, "{\"messages\":[],\"tools\":[{\"a\":{\"b\":2},\"c\":3}]}",
-		"{\"messages\":[],\"tools\":[{\"z\":1}],\"tools\":[{\"a\":1,\"c\":4,\"a\":{\"b\":1,\"b\":2"
+		"{\"messages\":[],\"tools\":[{\"z\":1}],\"tools\":[{\"a\":1,\"c\":4,\"a\":{\"b\":1,"
+		"\"b\":2"
 		"},\"c\":3}]}"},
-	{KVW_API_COMPLETIONS, "{\"prompt\":\"yes\"}", "{\"prompt\":[\"a\",\"b\"],\"prompt\":\"yes\"}"},
+	{KVW_API_COMPLETIONS, "{\"prompt\":\"yes\"}",
+		"{\"prompt\":[\"a\",\"b\"],\"prompt\":\"yes\"}"},
 	{KVW_API_COMPLETIONS, "{\"prompt\":\"yes\",\"suffix\":null}",
 		"{\"prompt\":\"yes\",\"suffix\":\"a\",\"suffix\":null}"},
 	/* token ids */
@@ -62,19 +73,24 @@ static const struct {
 	{KVW_API_MESSAGES,
 		"{\"system\":[{\"type\":\"text\",\"text\":\"s\"}],\"tools\":[{\"name\":\"t\"}],"
 		"\"messages\":[{\"role\":\"user\",\"content\":\"hi\"}]}",
-		"{\"system\":[{\"type\":\"text\",\"text\":\"s\",\"cache_control\":{\"type\":\"ephemeral\"}}]"
-		",\"tools\":[{\"name\":\"t\",\"cache_control\":{\"type\":\"ephemeral\"}}],\"messages\":[{"
-		"\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"hi\",\"cache_control\":"
+		"{\"system\":[{\"type\":\"text\",\"text\":\"s\",\"cache_control\":{\"type\":"
+		"\"ephemeral\"}}]"
+		",\"tools\":[{\"name\":\"t\",\"cache_control\":{\"type\":\"ephemeral\"}}],"
+		"\"messages\":[{"
+		"\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"hi\",\"cache_"
+		"control\":"
 		"{\"type\":\"ephemeral\"}}]}]}"},
 	{KVW_API_MESSAGES, "{\"system\":\"s\",\"messages\":[]}",
 		"{\"messages\":[],\"system\":[{\"type\":\"text\",\"text\":"
 		"\"x-anthropic-billing-header: cch=1\"},{\"type\":\"text\",\"text\":\"s\"}]}"},
 	{KVW_API_MESSAGES, "{\"system\":\"s\",\"messages\":[]}",
-		"{\"messages\":[],\"system\":[{\"text\":\"x-anthropic\\u002dbilling-header: cch=2\",\"type\""
+		"{\"messages\":[],\"system\":[{\"text\":\"x-anthropic\\u002dbilling-header: "
+		"cch=2\",\"type\""
 		":\"text\"},{\"type\":\"text\",\"text\":\"s\"}]}"},
 	/* responses: an item's place in the store does not matter */
 	{KVW_API_RESPONSES, "{\"input\":\"hi\"}",
-		"{\"input\":[{\"type\":\"message\",\"role\":\"user\",\"content\":[{\"type\":\"input_text\","
+		"{\"input\":[{\"type\":\"message\",\"role\":\"user\",\"content\":[{\"type\":"
+		"\"input_text\","
 		"\"text\":\"hi\"}],\"id\":\"msg_1\",\"status\":\"completed\"}]}"},
 };
 
@@ -109,7 +125,8 @@ static struct seen *see_talk(struct talk talk)
 	memset(filler, 'x', 600);
 	filler[600] = '\0';
 	snprintf(body, 8192,
-		"{%s\"messages\":[{\"role\":\"system\",\"content\":\"%s\"},{\"role\":\"%s\"%s,\"content\":"
+		"{%s\"messages\":[{\"role\":\"system\",\"content\":\"%s\"},{\"role\":\"%s\"%s,"
+		"\"content\":"
 		"%s%s},{\"role\":\"user\",\"content\":\"%s\"}]}",
 		talk.top, filler, talk.role, talk.before, talk.content, talk.after, filler);
 	seen = see_text(KVW_API_CHAT, body);
@@ -132,7 +149,8 @@ static const struct {
 	{{"\"model\":\"m\",\"tools\":[{\"name\":\"t\"}],", "user", "", "\"question\"", ""}, 0},
 	{{"\"model\":\"m\",\"functions\":[{\"name\":\"t\"}],", "user", "", "\"question\"", ""}, 0},
 	{{"\"model\":\"m\",\"chat_template\":\"t\",", "user", "", "\"question\"", ""}, 0},
-	{{"\"model\":\"m\",\"chat_template_kwargs\":{\"a\":1},", "user", "", "\"question\"", ""}, 0},
+	{{"\"model\":\"m\",\"chat_template_kwargs\":{\"a\":1},", "user", "", "\"question\"", ""},
+		0},
 	{{"\"model\":\"m\",\"documents\":[{\"a\":\"b\"}],", "user", "", "\"question\"", ""}, 0},
 	{{"\"model\":\"m\",\"add_generation_prompt\":false,", "user", "", "\"question\"", ""}, 0},
 	{{"\"model\":\"m\",\"reasoning_effort\":\"high\",", "user", "", "\"question\"", ""}, 0},
@@ -146,10 +164,14 @@ static const struct {
 	{{"\"model\":\"m\",", "user", "", "[{\"type\":\"refusal\",\"text\":\"question\"}]", ""}, 3},
 	{{"\"model\":\"m\",", "user", "", "[{\"type\":\"x\",\"y\":1},\"question\"]", ""}, 3},
 	/* behind the content: its chunk is still equal */
-	{{"\"model\":\"m\",", "user", "", "[\"question\",{\"type\":\"image_url\",\"image_url\":{\"url\":"
-		"\"http://a/b\"}}]", ""}, 4},
+	{{"\"model\":\"m\",", "user", "",
+		 "[\"question\",{\"type\":\"image_url\",\"image_url\":{\"url\":"
+		 "\"http://a/b\"}}]",
+		 ""},
+		4},
 	{{"\"model\":\"m\",", "user", "", "\"question\"", ",\"tool_calls\":[{\"id\":\"c\"}]"}, 4},
-	{{"\"model\":\"m\",", "user", "", "\"question\"", ",\"function_call\":{\"name\":\"c\"}"}, 4},
+	{{"\"model\":\"m\",", "user", "", "\"question\"", ",\"function_call\":{\"name\":\"c\"}"},
+		4},
 };
 
 START_TEST(different_meaning)
@@ -169,10 +191,11 @@ END_TEST
 /* Values inside tools that must not be taken for one another. */
 START_TEST(different_values)
 {
-	static const char *const values[] = {"1", "1.0", "-1", "\"1\"", "true", "false", "null", "[]",
-		"{}", "[[]]", "[1]", "[1,1]", "{\"a\":1}", "{\"1\":\"a\"}", "{\"a\":{}}", "\"\"", "\" \"",
-		"[\"a\",\"b\"]", "[\"ab\"]", "[\"a\",[\"b\"]]", "{\"a\":1,\"b\":2}", "{\"a\":2,\"b\":1}",
-		"{\"a\":null}", "1e300", "1e301", "[{\"a\":1},{\"b\":2}]", "[{\"a\":1,\"b\":2}]"};
+	static const char *const values[] = {"1", "1.0", "-1", "\"1\"", "true", "false", "null",
+		"[]", "{}", "[[]]", "[1]", "[1,1]", "{\"a\":1}", "{\"1\":\"a\"}", "{\"a\":{}}",
+		"\"\"", "\" \"", "[\"a\",\"b\"]", "[\"ab\"]", "[\"a\",[\"b\"]]",
+		"{\"a\":1,\"b\":2}", "{\"a\":2,\"b\":1}", "{\"a\":null}", "1e300", "1e301",
+		"[{\"a\":1},{\"b\":2}]", "[{\"a\":1,\"b\":2}]"};
 	enum { VALUES = sizeof(values) / sizeof(values[0]) };
 	uint64_t hashes[VALUES];
 	char body[512];
@@ -257,8 +280,10 @@ START_TEST(media_count_by_their_digest)
 
 	memset(data, 'A', (1 << 16) - 1);
 	data[(1 << 16) - 1] = '\0';
-	snprintf(body, 1 << 17, "{\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"image_url\","
-				"\"image_url\":{\"url\":\"data:image/png;base64,%s\"}}]}]}", data);
+	snprintf(body, 1 << 17,
+		"{\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"image_url\","
+		"\"image_url\":{\"url\":\"data:image/png;base64,%s\"}}]}]}",
+		data);
 	seen = see_text(KVW_API_CHAT, body);
 	ck_assert_uint_eq(seen->request.chunk_count, 1);
 	ck_assert_uint_lt(seen_units(seen), 100);
@@ -271,14 +296,16 @@ END_TEST
 /* Chat, Anthropic and responses put the same conversation through the same template. */
 START_TEST(same_conversation_in_three_apis)
 {
-	struct seen *chat = see_text(KVW_API_CHAT,
-		"{\"model\":\"m\",\"messages\":[{\"role\":\"system\",\"content\":\"s\"},{\"role\":\"user\","
-		"\"content\":\"hi\"}]}");
-	struct seen *messages = see_text(KVW_API_MESSAGES,
-		"{\"model\":\"m\",\"max_tokens\":1,\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":"
-		"\"text\",\"text\":\"hi\"}]}],\"system\":\"s\"}");
-	struct seen *responses = see_text(KVW_API_RESPONSES,
-		"{\"model\":\"m\",\"input\":\"hi\",\"instructions\":\"s\"}");
+	struct seen *chat =
+		see_text(KVW_API_CHAT, "{\"model\":\"m\",\"messages\":[{\"role\":\"system\","
+				       "\"content\":\"s\"},{\"role\":\"user\","
+				       "\"content\":\"hi\"}]}");
+	struct seen *messages =
+		see_text(KVW_API_MESSAGES, "{\"model\":\"m\",\"max_tokens\":1,\"messages\":[{"
+					   "\"role\":\"user\",\"content\":[{\"type\":"
+					   "\"text\",\"text\":\"hi\"}]}],\"system\":\"s\"}");
+	struct seen *responses = see_text(
+		KVW_API_RESPONSES, "{\"model\":\"m\",\"input\":\"hi\",\"instructions\":\"s\"}");
 	struct seen *plain = see_text(KVW_API_COMPLETIONS, "{\"model\":\"m\",\"prompt\":\"hi\"}");
 
 	ck_assert(seen_same_prompt(chat, messages));

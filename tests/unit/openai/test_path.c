@@ -107,7 +107,8 @@ START_TEST(every_api_has_a_name)
 	for (int a = 0; a < KVW_API_COUNT; a++) {
 		ck_assert_ptr_nonnull(kvw_api_name((enum kvw_api)a));
 		for (int b = 0; b < a; b++)
-			ck_assert_str_ne(kvw_api_name((enum kvw_api)a), kvw_api_name((enum kvw_api)b));
+			ck_assert_str_ne(
+				kvw_api_name((enum kvw_api)a), kvw_api_name((enum kvw_api)b));
 	}
 	ck_assert_str_eq(kvw_api_name(KVW_API_CHAT), "chat");
 	ck_assert_str_eq(kvw_api_name((enum kvw_api)99), "other");

@@ -63,8 +63,8 @@ START_TEST(recorded_answer)
 
 	for (size_t piece = 1; piece <= len; piece += piece < 300 ? 1 : 97) {
 		feed_pieces(&usage, data, len, piece);
-		check_counts(&usage, answers[_i].prompt, answers[_i].cached,
-			answers[_i].completion);
+		check_counts(
+			&usage, answers[_i].prompt, answers[_i].cached, answers[_i].completion);
 	}
 	free(data);
 }
@@ -115,7 +115,8 @@ static const struct {
 		UNKNOWN, UNKNOWN},
 	{"{\"usage\":{\"prompt_tokens\":5,\"prompt_tokens_details\":{\"cached_tokens\":3}}}", 5, 3,
 		UNKNOWN},
-	{"{\"usage\":{\"prompt_tokens_details\":{\"x\":[{}],\"cached_tokens\":3},\"prompt_tokens\":5}}",
+	{"{\"usage\":{\"prompt_tokens_details\":{\"x\":[{}],\"cached_tokens\":3},\"prompt_tokens\":"
+	 "5}}",
 		5, 3, UNKNOWN},
 	/* counts elsewhere are others' */
 	{"{\"usage\":{\"prompt_tokens\":5,\"completion_tokens_details\":{\"cached_tokens\":3}}}", 5,
@@ -136,9 +137,11 @@ static const struct {
 	{"{\"usage\":{\"note\":\"}\\\"{\",\"prompt_tokens\":5}}", 5, UNKNOWN, UNKNOWN},
 	/* the last one counts, and brings its own cached count or none */
 	{"{\"usage\":{\"prompt_tokens\":9,\"prompt_tokens_details\":{\"cached_tokens\":8}}}"
-	 "{\"usage\":{\"prompt_tokens\":5,\"completion_tokens\":2}}", 5, UNKNOWN, 2},
+	 "{\"usage\":{\"prompt_tokens\":5,\"completion_tokens\":2}}",
+		5, UNKNOWN, 2},
 	{"{\"usage\":{\"input_tokens\":5,\"cache_read_input_tokens\":3,"
-	 "\"cache_creation_input_tokens\":2}}{\"usage\":{\"output_tokens\":7}}", 10, 3, 7},
+	 "\"cache_creation_input_tokens\":2}}{\"usage\":{\"output_tokens\":7}}",
+		10, 3, 7},
 	{"{\"usage\":null}{\"usage\":null,\"usage\":{\"prompt_tokens\":5}}", 5, UNKNOWN, UNKNOWN},
 	/* cut off */
 	{"{\"usage\":{\"prompt_tokens\":5", UNKNOWN, UNKNOWN, UNKNOWN},
@@ -153,8 +156,8 @@ START_TEST(strange_answer)
 
 	for (size_t piece = 1; piece <= len; piece++) {
 		feed_pieces(&usage, strange[_i].data, len, piece);
-		check_counts(&usage, strange[_i].prompt, strange[_i].cached,
-			strange[_i].completion);
+		check_counts(
+			&usage, strange[_i].prompt, strange[_i].cached, strange[_i].completion);
 	}
 }
 END_TEST
