@@ -208,7 +208,8 @@ stop_running() {
 
 build_all() {
 	local began=$SECONDS log=$state/build.log
-	mkdir -p "$state" || fail "cannot write to $build"
+	mkdir -p "$state" 2>/dev/null && [ -w "$state" ] ||
+		fail "cannot write to $state" "QUICKSTART_BUILD=DIR deploy/quickstart.sh builds elsewhere."
 	deploy/packages.sh build demo || exit 1
 	for tool in cc meson ninja curl python3; do
 		command -v "$tool" >/dev/null ||
