@@ -443,12 +443,14 @@ static void client_read(struct kvw_client *client)
 		client_advance_head(client);
 }
 
-/* With its request complete: has the client gone? A reset always means that, a FIN as configured. */
+/* Has the client gone? A reset always means that, a FIN after a whole request as configured. */
 static bool client_gone(const struct kvw_client *client)
 {
-	return client->exchange != NULL && client->exchange->body.done &&
-		(client->io.broken || (client->io.peer_closed &&
-					      client->loop->config->half_close == KVW_HALF_CLOSE_ABORT));
+	if (client->exchange == NULL)
+		return false;
+	return client->io.broken ||
+		(client->io.peer_closed && client->exchange->body.done &&
+			client->loop->config->half_close == KVW_HALF_CLOSE_ABORT);
 }
 
 static void client_run(struct kvw_client *client)

@@ -158,3 +158,30 @@ def test_pipelined_requests_are_not_read_faster_than_answered(pair):
         grown = router.rss() - before
     assert taken > 0
     assert grown < 24 << 20, f"{grown >> 20} MiB for {sent >> 20} MiB of requests"
+
+
+def test_reset_is_noticed_while_an_upload_waits_for_its_worker(pair):
+    """A client that broke off was not noticed before its worker read on."""
+    seen = threading.Event()
+
+    def does_not_read(ex):
+        seen.set()
+        time.sleep(2 * PATIENCE)
+        ex.gone(20 * PATIENCE)
+
+    worker, router = pair(does_not_read, read_body=False)
+    with Client(router.port) as client:
+        send_upload_head(client, 60 << 20)
+        client.sock.setblocking(False)
+        quiet = 0
+        while quiet < 30:
+            try:
+                client.sock.send(b"x" * 65536)
+                quiet = 0
+            except BlockingIOError:
+                quiet += 1
+                time.sleep(0.01)
+        assert seen.wait(5)
+        client.reset()
+    until(lambda: router.metric("kvway_requests_total", end="client_gone") == 1, 1, "client gone")
+    router.wait_idle()
