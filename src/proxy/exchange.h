@@ -168,6 +168,8 @@ void kvw_request_cut(struct kvw_exchange *x);
 void kvw_request_forward(struct kvw_exchange *x);
 /* Opens or takes a connection to x->worker and begins to send. */
 void kvw_request_attach(struct kvw_exchange *x, bool fresh);
+/* Is there a usable worker for it beside the present one and those it has tried? */
+bool kvw_request_has_choice(const struct kvw_exchange *x);
 /* Parked exchanges look again; one has waited long enough. */
 void kvw_request_unpark(struct kvw_loop *loop);
 void kvw_request_park_timeout(struct kvw_exchange *x);

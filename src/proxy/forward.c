@@ -128,6 +128,21 @@ static size_t drop_tried(const struct kvw_exchange *x, struct kvw_candidate *ite
 	return kept;
 }
 
+bool kvw_request_has_choice(const struct kvw_exchange *x)
+{
+	struct kvw_candidate *items = x->loop->candidates;
+	struct kvw_model *model;
+	bool known;
+	size_t count =
+		kvw_fleet_candidates(x->loop->fleet, x->route.model, items, &known, &model);
+
+	count = drop_tried(x, items, count);
+	for (size_t i = 0; i < count; i++)
+		if (items[i].usable && items[i].id != x->worker->id)
+			return true;
+	return false;
+}
+
 /* A request about a response that a worker keeps goes to that worker. */
 static bool pick_owner(struct kvw_exchange *x, const struct kvw_candidates *set)
 {

@@ -197,7 +197,7 @@ static bool may_go_elsewhere(const struct kvw_exchange *x)
 {
 	return (x->path.repeatable || x->idempotent) && x->whole &&
 		x->tried_count < (uint32_t)x->loop->config->retry_attempts &&
-		x->tried_count + 1 < kvw_fleet_usable_count(x->loop->fleet);
+		kvw_request_has_choice(x);
 }
 
 /* The final head, in data[0..len). False: the exchange took another turn. */

@@ -185,3 +185,13 @@ def test_reset_is_noticed_while_an_upload_waits_for_its_worker(pair):
         client.reset()
     until(lambda: router.metric("kvway_requests_total", end="client_gone") == 1, 1, "client gone")
     router.wait_idle()
+
+
+def test_refusal_is_kept_when_no_other_worker_serves_the_model(workers, kvway):
+    """A worker's own 503 became a 502 of ours because there were others, for other models."""
+    one, = workers(1, models=["one"])
+    two, = workers(1, models=["two"])
+    one.script = lambda ex: ex.respond(503, [("retry-after", "7")], b"loading", "Busy")
+    router = kvway([one, two])
+    got = router.ask("POST", CHAT, body=chat_body(model="one"))
+    assert (got.status, got.body, got.headers.get("retry-after")) == (503, b"loading", "7")
