@@ -34,7 +34,7 @@ enum kvw_reason {
 	KVW_REASON_NO_SESSION,      /* session: the request names none, went by load */
 	KVW_REASON_NO_CONTENT,      /* prompt not understood, went by load */
 	KVW_REASON_ONLY,            /* one usable worker */
-	KVW_REASON_OWNER,           /* the worker that holds the state this request names (D21) */
+	KVW_REASON_OWNER,           /* the worker that holds the state this request names */
 	KVW_REASON_COUNT
 };
 
@@ -109,7 +109,7 @@ struct kvw_strategy_ops {
 		const struct kvw_candidates *set, int64_t now_ns,
 		struct kvw_decision *out) KVW_MUST_CHECK;
 
-	/* Optional. The worker's first token arrived (D5). The lease is still held. */
+	/* Optional. The worker's first token arrived. The lease is still held. */
 	void (*first_token)(struct kvw_strategy *self, const struct kvw_decision *decision,
 		const struct kvw_lease *lease, int64_t now_ns);
 

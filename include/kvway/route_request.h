@@ -45,7 +45,7 @@ struct kvw_route_request {
 	bool stream;                  /* the body asks for a stream */
 	bool include_usage;           /* stream_options.include_usage is true */
 	bool content_known;           /* the chains below describe the prompt */
-	bool teaches;                 /* a generating path: insert the prompt, charge prefill (D4) */
+	bool teaches;                 /* a generating path: insert the prompt, charge prefill */
 	bool token_ids;               /* units are token ids, else bytes */
 	float tokens_per_unit;        /* 1 for token ids, else learned per model (prior 1/4) */
 
@@ -55,15 +55,15 @@ struct kvw_route_request {
 	uint32_t chunk_count;
 	const uint32_t *chain_ends;
 	uint32_t chain_count;
-	uint64_t seed; /* h_0: format, model, LoRA, salt (D1) */
+	uint64_t seed; /* h_0: format, model, LoRA, salt */
 };
 
 /* How one forwarded request ended, for kvw_strategy_ops.done. */
 struct kvw_outcome {
 	int status;                /* HTTP status sent to the client; 0: none was */
-	bool first_token;          /* a first token was seen (D5) */
+	bool first_token;          /* a first token was seen */
 	bool completed;            /* the answer arrived whole */
-	bool cached_known;         /* the two counts below are from the worker's usage (D8) */
+	bool cached_known;         /* the two counts below are from the worker's usage */
 	uint32_t prompt_tokens;    /* usage.prompt_tokens */
 	uint32_t cached_tokens;    /* usage.prompt_tokens_details.cached_tokens */
 	int64_t first_token_ns;    /* from the pick to the first token; 0 if none */

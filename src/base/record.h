@@ -12,7 +12,7 @@
 enum kvw_end {
 	KVW_END_COMPLETE,      /* whole answer delivered */
 	KVW_END_LOCAL,         /* answered here: errors, /health, /metrics */
-	KVW_END_CLIENT_GONE,   /* the client left first (D15) */
+	KVW_END_CLIENT_GONE,   /* the client left first */
 	KVW_END_UPSTREAM_LOST, /* the worker failed after its first token: client cut */
 	KVW_END_TIMEOUT,       /* a timeout ended it */
 	KVW_END_COUNT

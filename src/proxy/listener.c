@@ -40,7 +40,8 @@ static bool split_address(const char *address, char *host, size_t host_size, con
 	return true;
 }
 
-static int listen_on(const struct addrinfo *info)
+/* shared: other sockets of ours listen on the same address. */
+static int listen_on(const struct addrinfo *info, bool shared)
 {
 	int fd = socket(info->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0), one = 1;
 
@@ -49,7 +50,7 @@ static int listen_on(const struct addrinfo *info)
 	(void)setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
 	/* Accepted sockets inherit it. */
 	(void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
-	if (setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &one, sizeof(one)) != 0 ||
+	if ((shared && setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &one, sizeof(one)) != 0) ||
 		bind(fd, info->ai_addr, info->ai_addrlen) != 0 || listen(fd, BACKLOG) != 0) {
 		int saved = errno;
 
@@ -61,7 +62,7 @@ static int listen_on(const struct addrinfo *info)
 }
 
 enum kvw_err kvw_listener_open(
-	const char *address, FILE *errors, int *fd, char *bound, size_t bound_size)
+	const char *address, bool first, FILE *errors, int *fd, char *bound, size_t bound_size)
 {
 	struct addrinfo hints = {.ai_family = AF_UNSPEC,
 		.ai_socktype = SOCK_STREAM,
@@ -82,7 +83,12 @@ enum kvw_err kvw_listener_open(
 		fprintf(errors, "kvway: listen: cannot resolve %s: %s\n", address, gai_strerror(rc));
 		return KVW_EIO;
 	}
-	*fd = listen_on(found);
+	/* SO_REUSEPORT would let two routers share a port in silence: first see whether it is free. */
+	*fd = first ? listen_on(found, false) : -1;
+	if (*fd >= 0)
+		close(*fd);
+	if (*fd >= 0 || !first)
+		*fd = listen_on(found, true);
 	freeaddrinfo(found);
 	if (*fd < 0) {
 		fprintf(errors, "kvway: listen: cannot listen on %s: %s\n", address, strerror(errno));

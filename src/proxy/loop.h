@@ -108,7 +108,8 @@ void kvw_loop_timer(struct kvw_loop *loop, struct kvw_timer *timer, enum kvw_tim
 	int64_t duration_ms);
 
 /* listener.c */
-enum kvw_err kvw_listener_open(const char *address, FILE *errors, int *fd, char *bound,
+/* first: the address must be free; the other loops' sockets share it. */
+enum kvw_err kvw_listener_open(const char *address, bool first, FILE *errors, int *fd, char *bound,
 	size_t bound_size) KVW_MUST_CHECK;
 void kvw_listener_event(evutil_socket_t fd, short what, void *arg); /* arg: struct kvw_loop */
 

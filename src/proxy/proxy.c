@@ -174,7 +174,7 @@ enum kvw_err kvw_proxy_start(const struct kvw_proxy_deps *deps, FILE *errors, st
 		int fd;
 
 		/* Port 0 is chosen once; the other loops share what the first one got. */
-		err = kvw_listener_open(address, errors, &fd, proxy->address, sizeof(proxy->address));
+		err = kvw_listener_open(address, i == 0, errors, &fd, proxy->address, sizeof(proxy->address));
 		if (err != KVW_OK)
 			goto fail;
 		address = proxy->address;

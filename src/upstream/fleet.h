@@ -5,7 +5,7 @@
  * count references). What changes about a worker is either an atomic in it, written by the control
  * thread and by passive failure counting, or part of an immutable view: the model table. The
  * control thread publishes a new view and frees the old one when every loop has passed a quiet
- * point (D10, epoch.h).
+ * point (epoch.h).
  *
  * Threads: the control thread alone calls the kvw_fleet_set_* functions; loops call the rest.
  */
@@ -48,7 +48,7 @@ struct kvw_worker {
 	_Atomic uint32_t block_size;       /* 0: unknown */
 	_Atomic uint64_t capacity_tokens;  /* usable KV tokens; 0: unknown */
 	_Atomic uint64_t probes_failed;    /* since start */
-	_Atomic bool models_wanted;        /* a loop asks for a refresh (D20) */
+	_Atomic bool models_wanted;        /* a loop asks for a refresh */
 };
 
 #define KVW_MODEL_WORDS (KVW_MAX_WORKERS / 64)
@@ -117,7 +117,7 @@ enum kvw_err kvw_fleet_set_models(struct kvw_fleet *fleet, struct kvw_worker *wo
 	const char *const *names, size_t count) KVW_MUST_CHECK;
 /* From vllm:cache_config_info: usable tokens = (num_gpu_blocks - 1) * block_size. */
 void kvw_fleet_set_capacity(struct kvw_worker *worker, uint64_t tokens, uint32_t block_size);
-/* process_start_time_seconds changed, or kvway itself passed on a reset (D8): purge. */
+/* process_start_time_seconds changed, or kvway itself passed on a reset: purge. */
 void kvw_fleet_cache_lost(struct kvw_fleet *fleet, struct kvw_worker *worker, const char *why);
 
 #endif
