@@ -123,13 +123,34 @@ void kvw_client_answered(struct kvw_client *client)
 	client_finish(client, true);
 }
 
+/* Does the body come fast enough? If so the timer looks again later. */
+static bool body_in_time(struct kvw_exchange *x)
+{
+	struct kvw_loop *loop = x->loop;
+	struct kvw_timer *timer = &x->client->timer;
+	double seconds = (double)(loop->now_ns - x->rate_from_ns) / KVW_NS_PER_S;
+
+	if (!kvw_request_wants_bytes(x)) {
+		/* It is the worker that is slow. The client gets its time anew. */
+		x->rate_from_ns = loop->now_ns;
+		x->rate_from_bytes = x->body_received;
+		kvw_loop_timer(loop, timer, KVW_TIMER_BODY, loop->config->timeout_body_ms);
+		return true;
+	}
+	if (loop->config->limits_body_rate > 0 &&
+		(double)(x->body_received - x->rate_from_bytes) <
+			seconds * (double)loop->config->limits_body_rate)
+		return false;
+	kvw_loop_timer(loop, timer, KVW_TIMER_BODY_RATE, 1000);
+	return true;
+}
+
 static void client_timeout(struct kvw_timer *timer, int64_t now_ns)
 {
 	struct kvw_client *client =
 		(struct kvw_client *)((char *)timer - offsetof(struct kvw_client, timer));
 	struct kvw_exchange *x = client->exchange;
 	static const struct kvw_head_error slow_head = {408, "the request head did not arrive in time"};
-	int64_t elapsed_ns;
 
 	client->loop->now_ns = now_ns;
 	switch (timer->kind) {
@@ -142,13 +163,8 @@ static void client_timeout(struct kvw_timer *timer, int64_t now_ns)
 		return;
 	case KVW_TIMER_BODY:
 	case KVW_TIMER_BODY_RATE:
-		elapsed_ns = now_ns - x->start_ns;
-		if (client->loop->config->limits_body_rate == 0 ||
-			x->body_received / ((double)elapsed_ns / KVW_NS_PER_S) >=
-				(double)client->loop->config->limits_body_rate) {
-			kvw_loop_timer(client->loop, timer, KVW_TIMER_BODY_RATE, 1000);
+		if (body_in_time(x))
 			return;
-		}
 		kvw_metrics_add(client->loop->metrics, KVW_COUNT_TIMEOUT_BODY, 1);
 		x->end = KVW_END_TIMEOUT;
 		if (x->response_state == KVW_RESPONSE_STREAMING)

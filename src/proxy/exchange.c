@@ -69,6 +69,7 @@ struct kvw_exchange *kvw_exchange_create(struct kvw_client *client)
 	x->client = client;
 	x->timer.fn = kvw_request_timeout;
 	x->start_ns = client->head_start_ns != 0 ? client->head_start_ns : loop->now_ns;
+	x->rate_from_ns = x->start_ns;
 	x->wall_ns = kvw_clock_wall_ns();
 	x->end = KVW_END_COMPLETE;
 	x->in = client->in;

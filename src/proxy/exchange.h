@@ -75,6 +75,8 @@ struct kvw_exchange {
 	struct kvw_cursor feed;   /* next body byte to look at */
 	struct kvw_cursor cursor; /* next body byte to send */
 	uint64_t body_received, body_sent; /* raw bytes */
+	int64_t rate_from_ns;     /* since when limits.body_rate counts */
+	uint64_t rate_from_bytes; /* of body_received then */
 	uint64_t body_memory;     /* taken from limits.body_memory */
 	struct kvw_scan *scan;    /* until the first token; NULL: content not looked at */
 	bool scanned;             /* route is filled from it */

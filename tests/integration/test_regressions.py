@@ -195,3 +195,18 @@ def test_refusal_is_kept_when_no_other_worker_serves_the_model(workers, kvway):
     router = kvway([one, two])
     got = router.ask("POST", CHAT, body=chat_body(model="one"))
     assert (got.status, got.body, got.headers.get("retry-after")) == (503, b"loading", "7")
+
+
+def test_upload_is_not_called_slow_while_its_worker_does_not_read(pair):
+    """limits.body_rate counted the time in which the router itself did not read."""
+
+    def reads_late(ex):
+        settle(3)
+        ex.respond(200, body=str(len(ex.read_body())).encode())
+
+    size = 24 << 20
+    config = {"timeouts.body": "300ms", "limits.body_rate": "4MiB"}
+    worker, router = pair(reads_late, config, read_body=False)
+    with Client(router.port) as client:
+        got = client.ask("POST", UPLOAD, body=b"x" * size)
+    assert (got.status, got.body) == (200, str(size).encode())
