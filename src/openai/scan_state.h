@@ -1,12 +1,13 @@
 /*
  * scan_state.h - the inside of a scan, shared by its files.
  *
- *	feed --> scan.c      JSON tokens, cut anywhere; knows the grammar, not what anything means
+ *	feed --> tokens.c    JSON tokens, cut anywhere; knows the grammar, not what anything means
  *	           |
- *	         schema.c    what a value is: by the container it is in and the key before it
+ *	         keys.c      what a value means: by the container it is in and the key before it
+ *	         schema.c    what becomes of it
  *	         |      |
- *	  text.c   value.c   prompt text: pieces in the order of the body; other values: one hash each
- *	         |      |
+ *	  prompt.c   value.c prompt text: pieces in the order of the body; other values: one hash each
+ *	  text.c        |
  *	         fold.c      at the end: pieces, in canonical order, into the chain
  *
  * Functions that return bool return false for a body that is not what its path promises, or when a
@@ -234,12 +235,15 @@ static inline struct frame *scan_top(struct kvw_scan *scan)
 	return &scan->frames[scan->depth - 1];
 }
 
-/* --- schema.c: what values mean --- */
+/* --- keys.c: what values mean --- */
 
 /* Builds the index of the top-level keys. */
-void schema_index(struct kvw_scan *scan);
+void keys_index(struct kvw_scan *scan);
 /* A key of the innermost object: sets what the value to come means. */
-void schema_key(struct kvw_scan *scan, const char *key, size_t len);
+void keys_value_of(struct kvw_scan *scan, const char *key, size_t len);
+
+/* --- schema.c: what becomes of them --- */
+
 /* A string begins: sets scan->sink and prepares text. */
 bool schema_string_begin(struct kvw_scan *scan) KVW_MUST_CHECK;
 bool schema_string_end(struct kvw_scan *scan) KVW_MUST_CHECK;
@@ -284,7 +288,7 @@ void form_feed(struct kvw_scan *scan, const char *p, const char *end);
 
 enum kvw_err fold_chain(struct kvw_scan *scan, struct kvw_route_request *out) KVW_MUST_CHECK;
 
-/* --- scan.c --- */
+/* --- scan.c: its memory --- */
 
 bool buffer_append(
 	struct kvw_scan *scan, struct buffer *buffer, const char *data, size_t len) KVW_MUST_CHECK;

@@ -59,7 +59,7 @@ static const char *find_marker(const char *p, const char *end)
 					       : memmem(p, (size_t)(end - p), marker, MARKER_LEN);
 }
 
-/* One key and number of an object being read. */
+/* The counts of one usage object. */
 struct reader {
 	uint64_t prompt, input, completion, cached, created;
 	bool has_prompt, has_input, has_completion, has_cached, has_created;
