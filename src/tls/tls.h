@@ -4,8 +4,8 @@
  * A context holds certificate, trust and settings; it does not change once made and serves every loop.
  * Starting TLS on an open socket sets its `ops` and stands between the socket's events and its owner:
  *
- *   - on_event is not called before the handshake has ended. Then it is called once, with
- *     kvw_tls_ready() true, or with io->broken set and kvw_tls_why() telling the cause.
+ *   - on_event is not called before the handshake has ended. Then it is, with kvw_tls_ready() true, or
+ *     with io->broken set and kvw_tls_why() telling the cause (NULL: not even connected).
  *   - from then on readable and writable mean what they mean for plain TCP, for the bytes inside:
  *     readable stays false for records that carry none (session tickets, key updates), and neither
  *     is lost while TLS has to read before it can write or the other way round.

@@ -1,11 +1,11 @@
 /*
  * tls_io.c - one TLS connection on a kvw_io.
  *
- *   owner --readv/writev--> ops here --SSL_read/SSL_write--> OpenSSL --bio here--> socket
+ *   owner --readv/writev--> ops here --SSL_read/SSL_write--> OpenSSL --tls_bio.c--> socket
  *   owner <---on_event----- filter here <-------------------------------edges--- kvw_io_set
  *
  * Two pairs of flags. raw_readable and raw_writable say what the socket may still do, as kvw_io's own
- * do for plain TCP; the bio alone clears them and then asks the kernel no more until an edge has set
+ * do for plain TCP; tls_bio.c alone clears them and then asks the kernel no more until an edge has set
  * them. io->readable and io->writable say what the owner may do. The two differ because OpenSSL may
  * hold decrypted bytes while the socket is drained, may need the socket's other direction, and eats
  * records that carry nothing for the owner. Which direction a blocked call waits for is remembered
@@ -15,8 +15,7 @@
  * raw_readable is false too or read_wants_write is set; the same for writing. So no edge is lost, and
  * no event is queued unless something has changed: nothing spins.
  *
- * A read that came back short has drained the socket (see kvw_io_readv), so a message that fits into
- * one buffer costs one system call. Small pieces are copied into one record: a head and a body leave
+ * Small pieces are copied into one record: a head and a body leave
  * together, and a record costs 22 bytes and a fixed part of a microsecond.
  */
 #include <arpa/inet.h>
@@ -35,110 +34,16 @@
 
 #define LOG_PAUSE_NS (100 * KVW_NS_PER_MS) /* between two lines of one context */
 
-/* State of one socket, in io->state. */
-struct conn {
-	SSL *ssl;           /* owned */
-	struct kvw_tls *tls;
-	kvw_io_fn on_event; /* of the owner */
-	char *why;          /* owned; NULL: no failure, or no memory to tell it */
-	int error;          /* errno of the failure; 0: none */
-	bool raw_readable, raw_writable;
-	bool read_wants_write, write_wants_read;
-	bool eof;                       /* the socket has ended */
-	bool begun;                     /* OpenSSL has touched the socket */
-	bool ready;                     /* handshake done */
-	bool read_failed, write_failed; /* no more calls of this kind */
-	bool blocked;                   /* a record is half on its way */
-	bool finished;                  /* close_notify was sent, or can never be */
-};
-
 static const struct kvw_io_ops tls_ops;
 
-static struct conn *conn_of(const struct kvw_io *io)
+static struct kvw_tls_conn *conn_of(const struct kvw_io *io)
 {
 	return io->ops == &tls_ops ? io->state : NULL;
 }
 
-/* --- the bio: between OpenSSL and the socket --- */
-
-static int raw_read(BIO *bio, char *data, int len)
-{
-	struct kvw_io *io = BIO_get_data(bio);
-	struct conn *c = io->state;
-	ssize_t n;
-
-	BIO_clear_retry_flags(bio);
-	if (!c->raw_readable) {
-		BIO_set_retry_read(bio);
-		return -1;
-	}
-	do {
-		n = recv(io->fd, data, (size_t)len, 0);
-	} while (n < 0 && errno == EINTR);
-	if (n < 0 && errno == EAGAIN) {
-		c->raw_readable = false;
-		BIO_set_retry_read(bio);
-	} else if (n < 0) {
-		c->error = errno;
-	} else if (n == 0) {
-		c->eof = true;
-	} else if (n < len && !io->peer_closed && !io->broken) {
-		c->raw_readable = false;
-	}
-	return (int)n;
-}
-
-static int raw_write(BIO *bio, const char *data, int len)
-{
-	struct kvw_io *io = BIO_get_data(bio);
-	struct conn *c = io->state;
-	ssize_t n;
-
-	BIO_clear_retry_flags(bio);
-	if (!c->raw_writable) {
-		BIO_set_retry_write(bio);
-		return -1;
-	}
-	do {
-		n = send(io->fd, data, (size_t)len, MSG_NOSIGNAL);
-	} while (n < 0 && errno == EINTR);
-	if (n < 0 && errno == EAGAIN) {
-		c->raw_writable = false;
-		BIO_set_retry_write(bio);
-	} else if (n < 0) {
-		c->error = errno;
-	}
-	return (int)n;
-}
-
-static long raw_control(BIO *bio, int command, long number, void *pointer)
-{
-	struct kvw_io *io = BIO_get_data(bio);
-
-	(void)number, (void)pointer;
-	if (command == BIO_CTRL_FLUSH)
-		return 1;
-	if (command == BIO_CTRL_EOF)
-		return ((struct conn *)io->state)->eof;
-	return 0;
-}
-
-BIO_METHOD *kvw_tls_bio_method(void)
-{
-	BIO_METHOD *method = BIO_meth_new(BIO_TYPE_SOURCE_SINK, "kvw_io");
-
-	if (method == NULL || BIO_meth_set_read(method, raw_read) != 1 ||
-		BIO_meth_set_write(method, raw_write) != 1 ||
-		BIO_meth_set_ctrl(method, raw_control) != 1) {
-		BIO_meth_free(method);
-		return NULL;
-	}
-	return method;
-}
-
 /* --- failures --- */
 
-static void log_failure(const struct kvw_io *io, const struct conn *c)
+static void log_failure(const struct kvw_io *io, const struct kvw_tls_conn *c)
 {
 	int64_t now_ns = kvw_clock_ns();
 	struct sockaddr_storage peer;
@@ -158,14 +63,17 @@ static void log_failure(const struct kvw_io *io, const struct conn *c)
 }
 
 /* Keeps the cause in words: OpenSSL's reason, what it found wrong with a certificate, or errno. */
-static void note_failure(struct kvw_io *io, struct conn *c, bool fatal)
+static void note_failure(struct kvw_io *io, struct kvw_tls_conn *c, bool fatal)
 {
 	unsigned long code = ERR_peek_error();
 	long verdict = SSL_get_verify_result(c->ssl);
 	const char *reason = code == 0 ? NULL : ERR_reason_error_string(code);
 
-	if (c->error == 0)
-		c->error = c->eof ? ECONNRESET : EPROTO;
+	/* An alert that could not be sent may have left an errno that is not the cause. */
+	if (c->eof)
+		c->error = ECONNRESET;
+	else if (code != 0 || c->error == 0)
+		c->error = EPROTO;
 	if (c->eof && (reason == NULL || (ERR_GET_LIB(code) == ERR_LIB_SSL &&
 		    ERR_GET_REASON(code) == SSL_R_UNEXPECTED_EOF_WHILE_READING)))
 		reason = c->ready ? "closed without close_notify" : "closed during the handshake";
@@ -194,7 +102,7 @@ static ssize_t fail(int error)
 /* --- reading --- */
 
 /* A read took what it could; was a write waiting for that? */
-static void after_read(struct kvw_io *io, struct conn *c)
+static void after_read(struct kvw_io *io, struct kvw_tls_conn *c)
 {
 	if (!c->write_wants_read)
 		return;
@@ -204,7 +112,7 @@ static void after_read(struct kvw_io *io, struct conn *c)
 }
 
 /* SSL_read or SSL_peek returned n <= 0. Like read(2). */
-static ssize_t read_verdict(struct kvw_io *io, struct conn *c, int n)
+static ssize_t read_verdict(struct kvw_io *io, struct kvw_tls_conn *c, int n)
 {
 	switch (SSL_get_error(c->ssl, n)) {
 	case SSL_ERROR_ZERO_RETURN:
@@ -227,7 +135,7 @@ static ssize_t read_verdict(struct kvw_io *io, struct conn *c, int n)
 
 static ssize_t tls_readv(struct kvw_io *io, const struct iovec *iov, int count)
 {
-	struct conn *c = io->state;
+	struct kvw_tls_conn *c = io->state;
 	size_t total = 0;
 
 	if (c->read_failed)
@@ -258,7 +166,7 @@ static ssize_t tls_readv(struct kvw_io *io, const struct iovec *iov, int count)
 	return (ssize_t)total;
 }
 
-static void settle(struct kvw_io *io, struct conn *c)
+static void settle(struct kvw_io *io, struct kvw_tls_conn *c)
 {
 	char byte;
 	int n;
@@ -317,7 +225,7 @@ static const char *offer_record(const struct offer *o, char *buffer, size_t *len
 }
 
 /* SSL_write returned n <= 0. Reading may still go on: a worker may have answered and closed. */
-static ssize_t write_verdict(struct kvw_io *io, struct conn *c, int n)
+static ssize_t write_verdict(struct kvw_io *io, struct kvw_tls_conn *c, int n)
 {
 	int error = SSL_get_error(c->ssl, n);
 
@@ -334,7 +242,7 @@ static ssize_t write_verdict(struct kvw_io *io, struct conn *c, int n)
 
 static ssize_t tls_writev(struct kvw_io *io, const struct iovec *iov, int count)
 {
-	struct conn *c = io->state;
+	struct kvw_tls_conn *c = io->state;
 	struct offer offer = {.iov = iov, .count = count};
 	char buffer[KVW_TLS_RECORD];
 	size_t total = 0;
@@ -371,7 +279,7 @@ static ssize_t tls_writev(struct kvw_io *io, const struct iovec *iov, int count)
 /* --- closing --- */
 
 /* Tells the peer that nothing is missing. Once, and only if the socket takes it now. */
-static void send_close_notify(struct kvw_io *io, struct conn *c)
+static void send_close_notify(struct kvw_io *io, struct kvw_tls_conn *c)
 {
 	if (!c->ready || c->finished || c->blocked || io->broken)
 		return;
@@ -388,7 +296,7 @@ static void tls_shutdown(struct kvw_io *io)
 
 static void tls_close(struct kvw_io *io)
 {
-	struct conn *c = io->state;
+	struct kvw_tls_conn *c = io->state;
 
 	send_close_notify(io, c);
 	SSL_free(c->ssl); /* and the bio */
@@ -407,7 +315,7 @@ static const struct kvw_io_ops tls_ops = {
 
 /* --- events --- */
 
-static void handshake(struct kvw_io *io, struct conn *c)
+static void handshake(struct kvw_io *io, struct kvw_tls_conn *c)
 {
 	int n;
 
@@ -440,7 +348,7 @@ static void handshake(struct kvw_io *io, struct conn *c)
 /* Stands before the owner's on_event. */
 static void filter_event(struct kvw_io *io)
 {
-	struct conn *c = io->state;
+	struct kvw_tls_conn *c = io->state;
 
 	/* The owner's flags may be left from before: that costs one EAGAIN, a lost edge would cost all. */
 	c->raw_readable = c->raw_readable || io->readable;
@@ -458,9 +366,9 @@ static void filter_event(struct kvw_io *io)
 	c->on_event(io);
 }
 
-static enum kvw_err start(struct kvw_io *io, struct kvw_tls *tls, struct conn **out)
+static enum kvw_err start(struct kvw_io *io, struct kvw_tls *tls, struct kvw_tls_conn **out)
 {
-	struct conn *c = calloc(1, sizeof(*c));
+	struct kvw_tls_conn *c = calloc(1, sizeof(*c));
 	BIO *bio = NULL;
 
 	assert(io->fd >= 0 && io->ops == NULL);
@@ -485,7 +393,7 @@ static enum kvw_err start(struct kvw_io *io, struct kvw_tls *tls, struct conn **
 	return KVW_OK;
 }
 
-static void attach(struct kvw_io *io, struct conn *c)
+static void attach(struct kvw_io *io, struct kvw_tls_conn *c)
 {
 	c->on_event = io->on_event;
 	io->on_event = filter_event;
@@ -495,7 +403,7 @@ static void attach(struct kvw_io *io, struct conn *c)
 
 enum kvw_err kvw_tls_server_start(struct kvw_io *io, struct kvw_tls *tls)
 {
-	struct conn *c;
+	struct kvw_tls_conn *c;
 	enum kvw_err err = start(io, tls, &c);
 
 	if (err != KVW_OK)
@@ -518,7 +426,7 @@ static bool expect_host(SSL *ssl, const char *host)
 
 enum kvw_err kvw_tls_client_start(struct kvw_io *io, struct kvw_tls *tls, const char *host)
 {
-	struct conn *c;
+	struct kvw_tls_conn *c;
 	enum kvw_err err = start(io, tls, &c);
 
 	if (err != KVW_OK)
@@ -536,21 +444,21 @@ enum kvw_err kvw_tls_client_start(struct kvw_io *io, struct kvw_tls *tls, const 
 
 bool kvw_tls_ready(const struct kvw_io *io)
 {
-	const struct conn *c = conn_of(io);
+	const struct kvw_tls_conn *c = conn_of(io);
 
 	return c == NULL || c->ready;
 }
 
 const char *kvw_tls_why(const struct kvw_io *io)
 {
-	const struct conn *c = conn_of(io);
+	const struct kvw_tls_conn *c = conn_of(io);
 
 	return c == NULL ? NULL : c->why;
 }
 
 void kvw_tls_settle(struct kvw_io *io)
 {
-	struct conn *c = conn_of(io);
+	struct kvw_tls_conn *c = conn_of(io);
 
 	if (c != NULL)
 		settle(io, c);
