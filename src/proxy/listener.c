@@ -40,25 +40,45 @@ static bool split_address(const char *address, char *host, size_t host_size, con
 	return true;
 }
 
-/* shared: other sockets of ours listen on the same address. */
-static int listen_on(const struct addrinfo *info, bool shared)
+/* Closes fd, keeping errno. */
+static int close_failed(int fd)
+{
+	int saved = errno;
+
+	close(fd);
+	errno = saved;
+	return -1;
+}
+
+static int bound_socket(const struct addrinfo *info, bool shared)
 {
 	int fd = socket(info->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0), one = 1;
 
 	if (fd < 0)
 		return -1;
 	(void)setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
+	if ((shared && setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &one, sizeof(one)) != 0) ||
+		bind(fd, info->ai_addr, info->ai_addrlen) != 0)
+		return close_failed(fd);
+	return fd;
+}
+
+/* first: nobody may listen there yet. SO_REUSEPORT alone would let two routers share a port in silence,
+ * so a socket without it has to be bound once. */
+static int listen_on(const struct addrinfo *info, bool first)
+{
+	int fd = first ? bound_socket(info, false) : -1, one = 1;
+
+	if (first && fd < 0)
+		return -1;
+	if (fd >= 0)
+		close(fd);
+	fd = bound_socket(info, true);
+	if (fd < 0)
+		return -1;
 	/* Accepted sockets inherit it. */
 	(void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
-	if ((shared && setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &one, sizeof(one)) != 0) ||
-		bind(fd, info->ai_addr, info->ai_addrlen) != 0 || listen(fd, BACKLOG) != 0) {
-		int saved = errno;
-
-		close(fd);
-		errno = saved;
-		return -1;
-	}
-	return fd;
+	return listen(fd, BACKLOG) == 0 ? fd : close_failed(fd);
 }
 
 enum kvw_err kvw_listener_open(
@@ -83,12 +103,7 @@ enum kvw_err kvw_listener_open(
 		fprintf(errors, "kvway: listen: cannot resolve %s: %s\n", address, gai_strerror(rc));
 		return KVW_EIO;
 	}
-	/* SO_REUSEPORT would let two routers share a port in silence: first see whether it is free. */
-	*fd = first ? listen_on(found, false) : -1;
-	if (*fd >= 0)
-		close(*fd);
-	if (*fd >= 0 || !first)
-		*fd = listen_on(found, true);
+	*fd = listen_on(found, first);
 	freeaddrinfo(found);
 	if (*fd < 0) {
 		fprintf(errors, "kvway: listen: cannot listen on %s: %s\n", address, strerror(errno));
