@@ -5,9 +5,6 @@
 #include <sys/epoll.h>
 #include <sys/socket.h>
 
-/* Taken from the kernel at once; more wait for the next turn. */
-#define EVENTS_AT_ONCE 256
-
 enum kvw_err kvw_io_set_init(struct kvw_io_set *set)
 {
 	TAILQ_INIT(&set->again);
@@ -65,8 +62,8 @@ static void run_queued(struct kvw_io_set *set)
 
 void kvw_io_set_dispatch(struct kvw_io_set *set)
 {
-	struct epoll_event events[EVENTS_AT_ONCE];
-	int count = epoll_wait(set->fd, events, EVENTS_AT_ONCE, 0);
+	struct epoll_event events[KVW_IO_EVENTS_AT_ONCE]; /* more wait for the next turn */
+	int count = epoll_wait(set->fd, events, KVW_IO_EVENTS_AT_ONCE, 0);
 
 	for (int i = 0; i < count; i++) {
 		struct kvw_io *io = events[i].data.ptr;

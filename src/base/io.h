@@ -58,6 +58,8 @@ struct kvw_io {
 
 TAILQ_HEAD(kvw_io_list, kvw_io);
 
+#define KVW_IO_EVENTS_AT_ONCE 256 /* sockets with news that one dispatch looks at */
+
 /* All sockets of one loop. */
 struct kvw_io_set {
 	int fd; /* of epoll: readable when any socket has an event */

@@ -54,6 +54,19 @@ static void sync_link_gauges(struct kvw_loop *loop)
 	loop->busy_gauge = busy;
 }
 
+/* Takes what has arrived: connections, and requests on those. */
+static void take_arrived(struct kvw_loop *loop)
+{
+	size_t before;
+
+	do {
+		before = loop->client_count;
+		kvw_listener_event(loop->listen_fd, EV_READ, loop);
+	} while (loop->client_count > before);
+	for (size_t seen = 0; seen <= loop->client_count; seen += KVW_IO_EVENTS_AT_ONCE)
+		kvw_io_set_dispatch(&loop->sockets);
+}
+
 /* Stops accepting and lets idle clients go. */
 static void begin_drain(struct kvw_loop *loop)
 {
@@ -62,7 +75,7 @@ static void begin_drain(struct kvw_loop *loop)
 	loop->draining = true;
 	loop->drain_deadline_ns =
 		loop->now_ns + loop->config->timeout_drain_ms * KVW_NS_PER_MS;
-	kvw_listener_event(loop->listen_fd, EV_READ, loop); /* whoever waits already */
+	take_arrived(loop);
 	(void)event_del(&loop->listen_event);
 	close(loop->listen_fd);
 	loop->listen_fd = -1;

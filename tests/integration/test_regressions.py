@@ -1,9 +1,10 @@
 """Bugs that once were there. Each test is named after its bug and fails without its fix."""
 
+import signal
 import threading
 import time
 
-from rig.client import CHAT, Client, chat_body
+from rig.client import CHAT, Client, chat_body, crowd
 from rig.router import settle
 from rig.wait import PATIENCE, until
 from rig.wire import Closed, encode_head
@@ -210,3 +211,17 @@ def test_upload_is_not_called_slow_while_its_worker_does_not_read(pair):
     with Client(router.port) as client:
         got = client.ask("POST", UPLOAD, body=b"x" * size)
     assert (got.status, got.body) == (200, str(size).encode())
+
+
+def test_clients_that_wait_when_draining_begins_are_served(pair):
+    """Of those whose requests had arrived but were not looked at yet, some were dropped."""
+    worker, router = pair(config={"loops": 1})
+    router.signal(signal.SIGSTOP)
+    with crowd(router.port, 200) as clients:
+        for client in clients:
+            client.send_request("POST", CHAT, body=chat_body())
+        router.signal(signal.SIGTERM)
+        router.signal(signal.SIGCONT)
+        got = [client.read().status for client in clients]
+    assert got == [200] * 200
+    assert router.wait() == 0
