@@ -54,13 +54,6 @@ void kvw_load_init(struct kvw_load *load)
 	atomic_init(&load->inflight, 0);
 }
 
-int64_t kvw_load_queue_ns(struct kvw_load *load, int64_t now_ns)
-{
-	int64_t idle_at = atomic_load_explicit(&load->idle_at_ns, memory_order_relaxed);
-
-	return idle_at > now_ns ? idle_at - now_ns : 0;
-}
-
 void kvw_lease_take(
 	struct kvw_lease *lease, struct kvw_load *load, int64_t prefill_ns, int64_t now_ns)
 {

@@ -18,7 +18,7 @@
  * nobody holds, so the branches of one system prompt spread although they begin alike.
  *
  * Cost of a pick: one walk of the tree, a few ns per candidate, one insert; no allocation. What
- * depends on the number of workers is kept in arrays on the stack (16 KiB at 1,024).
+ * depends on the number of workers is kept in arrays on the stack (32 KiB at 1,024).
  */
 #include <assert.h>
 #include <stdatomic.h>
@@ -43,13 +43,15 @@ struct prefixaware {
 	_Alignas(64) _Atomic uint32_t generations[KVW_MAX_WORKERS];
 };
 
-/* What one pick gathers. Places of the arrays are those of the candidates, but for reach. */
+/* What one pick gathers. Places of the arrays are those of the candidates. */
 struct weighing {
-	struct kvw_radix_path path;      /* of the last chain walked */
-	uint32_t reach[KVW_MAX_WORKERS]; /* by worker id: chunks of the last chain walked */
-	double prefill[KVW_MAX_WORKERS]; /* p_w, ns, all chains */
-	double costs[KVW_MAX_WORKERS];
+	struct kvw_radix_path path;     /* of the last chain walked */
+	struct kvw_radix_reach reach;   /* of the last chain walked */
+	double costs[KVW_MAX_WORKERS];  /* first Q_w, then cost(w), ns */
+	double shares[KVW_MAX_WORKERS]; /* 1 + omega * n_w */
+	double saved[KVW_MAX_WORKERS];  /* ns that hits save of the prefill, all chains */
 	uint32_t hits[KVW_MAX_WORKERS]; /* tokens, all chains */
+	double miss_ns;                 /* prefill without any hit, all chains */
 	uint64_t salt;                  /* first chunk that nobody holds */
 	uint32_t tokens;                /* all chains */
 };
@@ -76,21 +78,31 @@ static enum kvw_err prefixaware_create(
 
 /* A candidate of a newer generation than the tree knows has lost its cache. A loop with an older
  * snapshot of the fleet must not purge it again. */
-static void note_generations(struct prefixaware *pa, const struct kvw_candidates *set)
+static void note_generation(struct prefixaware *pa, const struct kvw_candidate *c)
 {
-	for (size_t i = 0; i < set->count; i++) {
-		const struct kvw_candidate *c = &set->items[i];
-		uint32_t known = 0;
+	_Atomic uint32_t *generation = &pa->generations[c->id];
+	uint32_t known = atomic_load_explicit(generation, memory_order_relaxed);
 
-		assert(c->id < KVW_MAX_WORKERS);
-		known = atomic_load_explicit(&pa->generations[c->id], memory_order_relaxed);
-		while ((int32_t)(c->generation - known) > 0)
-			if (atomic_compare_exchange_weak_explicit(&pa->generations[c->id], &known,
-				    c->generation, memory_order_relaxed, memory_order_relaxed)) {
-				kvw_radix_purge(pa->tree, c->id);
-				break;
-			}
+	while ((int32_t)(c->generation - known) > 0)
+		if (atomic_compare_exchange_weak_explicit(generation, &known, c->generation,
+			    memory_order_relaxed, memory_order_relaxed)) {
+			kvw_radix_purge(pa->tree, c->id);
+			break;
+		}
+}
+
+/* Usable candidates, looking at each one's generation on the way. */
+static size_t look_over(struct prefixaware *pa, const struct kvw_candidates *set)
+{
+	size_t usable = 0;
+
+	assert(set->count <= KVW_MAX_WORKERS);
+	for (size_t i = 0; i < set->count; i++) {
+		assert(set->items[i].id < KVW_MAX_WORKERS);
+		note_generation(pa, &set->items[i]);
+		usable += set->items[i].usable;
 	}
+	return usable;
 }
 
 /* Tokens of a chain that the engine will reuse if it holds its first `reach` chunks. */
@@ -106,54 +118,76 @@ static uint32_t usable_hit(const struct kvw_route_request *request, uint32_t beg
 	return hit / block * block;
 }
 
-static uint32_t max_id(const struct kvw_candidates *set)
+/* Place of a worker among the candidates; set->count: it is none of them. Ids are places in a
+ * fleet that never lost a worker and serves one model. */
+static size_t place_of(const struct kvw_candidates *set, uint32_t id)
 {
-	return set->count == 0 ? 0 : set->items[set->count - 1].id; /* ascending */
-}
+	size_t low = 0;
+	size_t high = set->count;
 
-/* Adds one chain's hits and prefill to every usable candidate. */
-static void weigh_chain(struct prefixaware *pa, const struct kvw_route_request *request,
-	const struct kvw_candidates *set, uint32_t begin, uint32_t end, struct weighing *w)
-{
-	const struct kvw_chunk *chunks = request->chunks + begin;
-	uint32_t tokens = kvw_chain_tokens(request, begin, end);
-	uint32_t furthest = 0;
-	double miss_ns = kvw_prefill_ns(&pa->model, tokens, 0);
+	if (id < set->count && set->items[id].id == id)
+		return id;
+	while (low < high) {
+		size_t middle = low + (high - low) / 2;
 
-	w->tokens += tokens;
-	kvw_radix_find(pa->tree, chunks, end - begin, &w->path);
-	memset(w->reach, 0, (max_id(set) + 1) * sizeof(w->reach[0]));
-	kvw_radix_reach(pa->tree, &w->path, w->reach);
-	for (size_t i = 0; i < set->count; i++) {
-		const struct kvw_candidate *c = &set->items[i];
-		uint32_t reach = w->reach[c->id];
-		uint32_t hit = 0;
-
-		if (reach == 0 || !c->usable) {
-			w->prefill[i] += miss_ns;
-			continue;
-		}
-		hit = usable_hit(request, begin, reach, tokens, c->block_size);
-		w->hits[i] += hit;
-		w->prefill[i] += kvw_prefill_ns(&pa->model, tokens, hit);
-		if (reach > furthest)
-			furthest = reach;
+		if (set->items[middle].id < id)
+			low = middle + 1;
+		else
+			high = middle;
 	}
-	if (end > begin)
-		w->salt ^= chunks[furthest < end - begin ? furthest : furthest - 1].hash;
+	return low < set->count && set->items[low].id == id ? low : set->count;
 }
 
-/* cost(w) of every usable candidate. */
+/* The loads of all candidates. */
 static void weigh_load(struct prefixaware *pa, const struct kvw_candidates *set, int64_t now_ns,
 	struct weighing *w)
 {
 	for (size_t i = 0; i < set->count; i++) {
 		struct kvw_load *load = set->items[i].load;
 
-		if (set->items[i].usable)
-			w->costs[i] = (double)kvw_load_queue_ns(load, now_ns) + w->prefill[i] +
-				      pa->model.omega * w->prefill[i] * kvw_load_inflight(load);
+		w->costs[i] = (double)kvw_load_queue_ns(load, now_ns);
+		w->shares[i] = 1 + pa->model.omega * kvw_load_inflight(load);
+		w->saved[i] = 0;
+		w->hits[i] = 0;
 	}
+}
+
+/* Adds what each candidate's hit in one chain, whose path was found, saves it. */
+static void weigh_chain(struct prefixaware *pa, const struct kvw_route_request *request,
+	const struct kvw_candidates *set, uint32_t begin, uint32_t end, struct weighing *w)
+{
+	const struct kvw_chunk *chunks = request->chunks + begin;
+	uint32_t tokens = kvw_chain_tokens(request, begin, end);
+	double miss_ns = kvw_prefill_ns(&pa->model, tokens, 0);
+	uint32_t furthest = 0;
+
+	w->tokens += tokens;
+	w->miss_ns += miss_ns;
+	kvw_radix_reach(pa->tree, chunks, end - begin, &w->path, &w->reach);
+	for (uint32_t r = 0; r < w->reach.count; r++) {
+		uint32_t id = w->reach.workers[r];
+		uint32_t reach = w->reach.chunks[id];
+		size_t i = place_of(set, id);
+		uint32_t hit = 0;
+
+		if (i == set->count)
+			continue;
+		hit = usable_hit(request, begin, reach, tokens, set->items[i].block_size);
+		w->hits[i] += hit;
+		w->saved[i] += miss_ns - kvw_prefill_ns(&pa->model, tokens, hit);
+		if (reach > furthest && set->items[i].usable)
+			furthest = reach;
+	}
+	if (end > begin)
+		w->salt ^= chunks[furthest < end - begin ? furthest : furthest - 1].hash;
+}
+
+/* Puts it together: cost(w) = Q_w + p_w (1 + omega n_w). */
+static size_t choose(const struct kvw_candidates *set, struct weighing *w)
+{
+	for (size_t i = 0; i < set->count; i++)
+		w->costs[i] += (w->miss_ns - w->saved[i]) * w->shares[i];
+	return kvw_choose_lowest(set, w->costs, w->salt);
 }
 
 /* The chosen worker will hold all chains. */
@@ -187,23 +221,26 @@ static void pick_by_cost(struct prefixaware *pa, const struct kvw_route_request 
 	uint32_t begin = 0;
 	size_t pos = 0;
 
-	memset(w.prefill, 0, set->count * sizeof(w.prefill[0]));
-	memset(w.hits, 0, set->count * sizeof(w.hits[0]));
 	w.salt = request->seed;
 	w.tokens = 0;
+	w.miss_ns = 0;
 	for (uint32_t c = 0; c < request->chain_count && c < MAX_CHAINS; c++) {
-		weigh_chain(pa, request, set, begin, request->chain_ends[c], &w);
-		begin = request->chain_ends[c];
+		uint32_t end = request->chain_ends[c];
+
+		kvw_radix_find(pa->tree, request->chunks + begin, end - begin, &w.path);
+		if (c == 0)
+			weigh_load(pa, set, now_ns, &w); /* while the nodes arrive */
+		weigh_chain(pa, request, set, begin, end, &w);
+		begin = end;
 	}
-	weigh_load(pa, set, now_ns, &w);
-	pos = kvw_choose_lowest(set, w.costs, w.salt);
+	pos = choose(set, &w);
 	teach(pa, request, &set->items[pos], now_ns, &w);
 	*out = (struct kvw_decision){
 		.pos = pos,
 		.reason = w.hits[pos] > 0 ? KVW_REASON_PREFIX : KVW_REASON_LOAD,
 		.prompt_tokens = w.tokens,
 		.hit_tokens[KVW_TIER_DEVICE] = w.hits[pos],
-		.prefill_ns = (int64_t)w.prefill[pos],
+		.prefill_ns = (int64_t)(w.miss_ns - w.saved[pos]),
 		.worker_id = set->items[pos].id,
 	};
 }
@@ -229,12 +266,10 @@ static enum kvw_err prefixaware_pick(struct kvw_strategy *self,
 	struct kvw_decision *out)
 {
 	struct prefixaware *pa = (struct prefixaware *)self;
-	size_t usable = kvw_usable_count(set, NULL);
+	size_t usable = look_over(pa, set);
 
 	if (usable == 0)
 		return KVW_ENOWORKER;
-	assert(set->count <= KVW_MAX_WORKERS);
-	note_generations(pa, set);
 	if (request->content_known && request->teaches && request->chunk_count > 0)
 		pick_by_cost(pa, request, set, now_ns, out);
 	else

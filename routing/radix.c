@@ -30,16 +30,19 @@
 
 #include <assert.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 
 #include "radix_node.h"
 #include "spin.h"
 
+#define WINDOW          64 /* chunks that the table is asked about at once */
 #define STRAIGHT_FROM   96 /* chunks: longer prompts are not asked about chunk by chunk */
 #define STRAIGHT_AHEAD  8  /* nodes */
 #define INSERT_TRIES    3  /* walks of one insert that races with evictions or other inserts */
 #define STAMP_SHIFT     24 /* ns to units of a stamp: 16.8 ms */
 #define MAX_NODE_TOKENS ((uint32_t)1 << 24)
+#define MAX_SLOTS       (UINT32_MAX / 2) /* 512 GiB */
 #define DEFAULT_SLACK   4
 
 _Static_assert(sizeof(struct kvw_slot) == 256, "a slot is four cache lines");
@@ -50,8 +53,8 @@ _Static_assert(KVW_RADIX_RUN <= 15, "lengths and ranges have four bits");
 
 /* Where things lie in the mapping. */
 struct layout {
-	uint32_t ticks;  /* of each view; the views begin the mapping */
-	uint32_t shards; /* of the table */
+	uint32_t ticks;      /* of each view; the views begin the mapping */
+	uint32_t shard_bits; /* of the table */
 	uint32_t shard_buckets;
 	uint32_t slots;
 	uint64_t table_at; /* byte offsets */
@@ -66,23 +69,25 @@ static void lay_out(struct layout *layout, uint64_t bytes)
 	uint64_t buckets = 0;
 
 	layout->ticks = KVW_VIEW_MAX_TICKS;
-	layout->shards = 1;
+	layout->shard_bits = 0;
 	while (layout->ticks > KVW_VIEW_MIN_TICKS && kvw_views_bytes(layout->ticks) > bytes / 8)
 		layout->ticks /= 2;
 	views = (kvw_views_bytes(layout->ticks) + 255) / 256 * 256;
 	slots = (bytes - views) * KVW_BUCKET_FILL /
 		(KVW_BUCKET_FILL * sizeof(struct kvw_slot) + sizeof(struct kvw_bucket) +
 			sizeof(uint64_t));
-	if (slots > UINT32_MAX / 2)
-		slots = UINT32_MAX / 2;
+	if (slots > MAX_SLOTS)
+		slots = MAX_SLOTS;
 	buckets = slots / KVW_BUCKET_FILL;
-	while (layout->shards < KVW_TABLE_SHARDS && buckets / layout->shards > 512)
-		layout->shards *= 2;
-	layout->shard_buckets = (uint32_t)(buckets / layout->shards);
-	buckets = (uint64_t)layout->shards * layout->shard_buckets;
+	while (layout->shard_bits < KVW_TABLE_SHARD_BITS && buckets >> layout->shard_bits > 1024)
+		layout->shard_bits++;
+	layout->shard_buckets = (uint32_t)(buckets >> layout->shard_bits);
 	layout->table_at = views;
-	layout->slots_at = (views + kvw_table_bytes(buckets) + 255) / 256 * 256;
-	layout->slots = (uint32_t)((bytes - layout->slots_at) / sizeof(struct kvw_slot));
+	layout->slots_at =
+		(views + kvw_table_bytes(layout->shard_bits, layout->shard_buckets) + 255) / 256 *
+		256;
+	slots = (bytes - layout->slots_at) / sizeof(struct kvw_slot);
+	layout->slots = slots < MAX_SLOTS ? (uint32_t)slots : MAX_SLOTS;
 }
 
 enum kvw_err kvw_radix_create(const struct kvw_radix_options *options, struct kvw_radix **out)
@@ -112,8 +117,8 @@ enum kvw_err kvw_radix_create(const struct kvw_radix_options *options, struct kv
 	tree->slots = (struct kvw_slot *)(void *)(memory + layout.slots_at);
 	kvw_views_init(&tree->views, memory, layout.ticks,
 		options->slack_shift == 0 ? DEFAULT_SLACK : options->slack_shift);
-	kvw_table_init(&tree->table, memory + layout.table_at, layout.shards, layout.shard_buckets,
-		options->seed);
+	kvw_table_init(&tree->table, memory + layout.table_at, layout.shard_bits,
+		layout.shard_buckets, options->seed);
 	atomic_init(&tree->fresh, 1);
 	for (unsigned i = 0; i < KVW_POOLS; i++)
 		tree->pools[i].random = kvw_table_spread(&tree->table, i + 1) | 1;
@@ -145,16 +150,20 @@ struct walk {
 /* Asks the marks about the next 64 chunks. */
 static void open_window(struct walk *walk, uint32_t at)
 {
-	uint32_t left = walk->count - at < 64 ? walk->count - at : 64;
+	const struct kvw_table *table = &walk->tree->table;
+	uint32_t left = walk->count - at < WINDOW ? walk->count - at : WINDOW;
+	uint64_t spreads[WINDOW];
+	uint64_t admitted = 0;
 
+	for (uint32_t i = 0; i < left; i++) {
+		spreads[i] = kvw_table_spread(table, walk->chunks[at + i].hash);
+		kvw_table_prefetch_marks(table, spreads[i]);
+	}
+	for (uint32_t i = 0; i < left; i++)
+		admitted |= (uint64_t)kvw_table_admits(table, spreads[i]) << i;
 	walk->window = at;
-	walk->admitted = 0;
+	walk->admitted = admitted;
 	walk->opened = true;
-	for (uint32_t i = 0; i < left; i++)
-		kvw_table_prefetch_marks(&walk->tree->table, walk->chunks[at + i].hash);
-	for (uint32_t i = 0; i < left; i++)
-		if (kvw_table_admits(&walk->tree->table, walk->chunks[at + i].hash))
-			walk->admitted |= UINT64_C(1) << i;
 }
 
 /* The first node that begins at one of the chunks [*at, end); *at: where. 0: none. */
@@ -167,11 +176,11 @@ static uint64_t scan(struct walk *walk, uint32_t *at, uint32_t end)
 	while (*at < end && entry == 0) {
 		uint64_t rest = 0;
 
-		if (!walk->opened || *at - walk->window >= 64)
+		if (!walk->opened || *at - walk->window >= WINDOW)
 			open_window(walk, *at);
 		rest = walk->admitted >> (*at - walk->window);
 		if (rest == 0) {
-			*at = walk->window + 64;
+			*at = walk->window + WINDOW;
 			continue;
 		}
 		*at += (uint32_t)__builtin_ctzll(rest);
@@ -183,6 +192,16 @@ static uint64_t scan(struct walk *walk, uint32_t *at, uint32_t end)
 	return entry;
 }
 
+static void prefetch_table(struct kvw_radix *tree, uint64_t hash, bool entries)
+{
+	uint64_t spread = kvw_table_spread(&tree->table, hash);
+
+	if (entries)
+		kvw_table_prefetch_entries(&tree->table, spread);
+	else
+		kvw_table_prefetch_marks(&tree->table, spread);
+}
+
 /* Fetches what a straight path will ask for next: its nodes begin every 14th chunk. */
 static void prefetch_straight(const struct walk *walk, uint32_t at)
 {
@@ -190,9 +209,9 @@ static void prefetch_straight(const struct walk *walk, uint32_t at)
 	uint32_t entries = at + STRAIGHT_AHEAD * KVW_RADIX_RUN;
 
 	if (marks < walk->count)
-		kvw_table_prefetch_marks(&walk->tree->table, walk->chunks[marks].hash);
+		prefetch_table(walk->tree, walk->chunks[marks].hash, false);
 	if (entries < walk->count)
-		kvw_table_prefetch_entries(&walk->tree->table, walk->chunks[entries].hash);
+		prefetch_table(walk->tree, walk->chunks[entries].hash, true);
 }
 
 /* The node that continues a path after one of `length` chunks that begins at *at, and where it
@@ -237,6 +256,7 @@ void kvw_radix_find(struct kvw_radix *tree, const struct kvw_chunk *chunks, uint
 
 	path->count = 0;
 	path->matched = 0;
+	path->settled = false;
 	if (count == 0)
 		return;
 	walk.straight = count > STRAIGHT_FROM;
@@ -251,7 +271,13 @@ void kvw_radix_find(struct kvw_radix *tree, const struct kvw_chunk *chunks, uint
 		path->steps[path->count++] = (struct kvw_radix_step){node, at};
 		entry = next_entry(&walk, kvw_entry_length(entry), &at);
 	}
-	while (path->count > 0 && path->matched == 0) {
+}
+
+/* Compares the last node's run. A node that is not what it was ends the path before it. */
+static void settle(struct kvw_radix *tree, const struct kvw_chunk *chunks, uint32_t count,
+	struct kvw_radix_path *path)
+{
+	while (!path->settled && path->count > 0 && path->matched == 0) {
 		struct kvw_radix_step last = path->steps[path->count - 1];
 		uint32_t run = match_run(kvw_slot_at(tree, last.node), chunks, count, last.start);
 
@@ -260,6 +286,10 @@ void kvw_radix_find(struct kvw_radix *tree, const struct kvw_chunk *chunks, uint
 		else
 			path->matched = last.start + run;
 	}
+	path->settled = true;
+	/* If it is inserted, it grows here. */
+	if (path->matched < count)
+		prefetch_table(tree, chunks[path->matched].hash, true);
 }
 
 /* --- reach --- */
@@ -274,7 +304,7 @@ static uint32_t step_length(const struct kvw_radix_path *path, uint32_t i)
 
 /* Holders in one slot whose reach comes up to this step carry on through it. */
 static void reach_slot(struct kvw_radix *tree, struct kvw_slot *slot, uint32_t start,
-	uint32_t length, uint32_t *reach)
+	uint32_t length, struct kvw_radix_reach *reach)
 {
 	unsigned used = atomic_load_explicit(&slot->used, memory_order_acquire);
 
@@ -284,15 +314,22 @@ static void reach_slot(struct kvw_radix *tree, struct kvw_slot *slot, uint32_t s
 		uint64_t word = atomic_load_explicit(&slot->word[i], memory_order_acquire);
 		struct kvw_holder h = kvw_holder_unpack(word);
 		uint32_t end = start + (h.upto < length ? h.upto : length);
+		uint32_t held = reach->chunks[h.worker];
 
-		if (word != 0 && end > reach[h.worker] && reach[h.worker] >= start &&
-			kvw_holder_alive(tree, h))
-			reach[h.worker] = end;
+		if (word == 0 || end <= held || held < start || !kvw_holder_alive(tree, h))
+			continue;
+		if (held == 0)
+			reach->workers[reach->count++] = (uint16_t)h.worker;
+		reach->chunks[h.worker] = end;
 	}
 }
 
-void kvw_radix_reach(struct kvw_radix *tree, const struct kvw_radix_path *path, uint32_t *reach)
+void kvw_radix_reach(struct kvw_radix *tree, const struct kvw_chunk *chunks, uint32_t count,
+	struct kvw_radix_path *path, struct kvw_radix_reach *reach)
 {
+	reach->count = 0;
+	memset(reach->chunks, 0, sizeof(reach->chunks));
+	settle(tree, chunks, count, path);
 	for (uint32_t i = 0; i < path->count; i++) {
 		struct kvw_slot *slot = kvw_slot_at(tree, path->steps[i].node);
 		uint32_t start = path->steps[i].start;
@@ -378,6 +415,8 @@ static bool grow(struct kvw_radix *tree, struct kvw_pool *pool, const struct kvw
 		parent = path->steps[path->count - 1].node;
 		offset = start - path->steps[path->count - 1].start;
 	}
+	if (start + length < count)
+		prefetch_table(tree, chunks[start + length].hash, true);
 	slot = kvw_slot_at(tree, index);
 	fill_node(slot, chunks, start, length, parent, use->tokens_per_unit,
 		(uint32_t)(use->now_ns >> STAMP_SHIFT));
@@ -427,6 +466,7 @@ static bool insert_once(struct kvw_radix *tree, struct kvw_pool *pool,
 	struct kvw_radix_step last = {0, 0};
 	bool done = true;
 
+	settle(tree, chunks, count, path);
 	if (path->count > 0) {
 		last = path->steps[path->count - 1];
 		if (!ref_node(kvw_slot_at(tree, last.node), path->matched - last.start,

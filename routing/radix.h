@@ -19,6 +19,7 @@
 #ifndef KVW_RADIX_H
 #define KVW_RADIX_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "kvway/err.h"
@@ -49,8 +50,16 @@ struct kvw_radix_step {
 /* What find saw of a prompt. Plain data, 32 KiB; only the steps in use are ever touched. */
 struct kvw_radix_path {
 	uint32_t count;   /* steps in use */
-	uint32_t matched; /* leading chunks that the tree knows */
+	uint32_t matched; /* leading chunks that the tree knows; set by reach and insert */
+	bool settled;     /* the last step was compared: matched is set */
 	struct kvw_radix_step steps[KVW_RADIX_MAX_STEPS];
+};
+
+/* Whom a prompt's path reaches. Plain data. */
+struct kvw_radix_reach {
+	uint32_t count;                    /* workers that hold any of it */
+	uint16_t workers[KVW_MAX_WORKERS]; /* their ids, in no order */
+	uint32_t chunks[KVW_MAX_WORKERS];  /* by worker id: leading chunks held, 0 for the rest */
 };
 
 /* For whom a prompt is inserted. */
@@ -66,13 +75,14 @@ enum kvw_err kvw_radix_create(
 	const struct kvw_radix_options *options, struct kvw_radix **out) KVW_MUST_CHECK;
 void kvw_radix_destroy(struct kvw_radix *tree); /* NULL is allowed */
 
-/* Walks one chain. Fills *path. */
+/* Walks one chain through the table and asks for the memory of its nodes, which takes a while to
+ * come: whoever has something else to do does it before reach. Fills *path. */
 void kvw_radix_find(struct kvw_radix *tree, const struct kvw_chunk *chunks, uint32_t count,
 	struct kvw_radix_path *path);
 
-/* reach[w] = leading chunks that worker w is believed to hold, for every w that holds any; the
- * caller zeroed it. It has KVW_MAX_WORKERS places, or as many as there are worker ids. */
-void kvw_radix_reach(struct kvw_radix *tree, const struct kvw_radix_path *path, uint32_t *reach);
+/* How far each worker is believed to hold a chain. `path` is what find gave for the same one. */
+void kvw_radix_reach(struct kvw_radix *tree, const struct kvw_chunk *chunks, uint32_t count,
+	struct kvw_radix_path *path, struct kvw_radix_reach *reach);
 
 /* The worker is about to compute or reuse this chain: it holds all of it from now on, most
  * recently used. `path` is what find gave for the same chain; it is overwritten. */

@@ -7,6 +7,10 @@
  * from there drops nodes upwards as long as they are as old and have no other children. A node
  * that no worker holds any more is taken at once. So whole branches go, the old ones first.
  *
+ * All of this is far from the cache, so it is done a step ahead: an eviction drops the victim
+ * that the one before chose, chooses the next among nodes for which the one before threw the dice,
+ * and throws the dice for the next. Each time the memory has had a request's time to arrive.
+ *
  * Ageing and purging of views do not visit the tree. A hand that moves a few slots with each
  * insert finds the nodes that became dead by it, without any pressure for memory.
  */
@@ -14,7 +18,6 @@
 
 #include "spin.h"
 
-#define SAMPLES     8  /* nodes looked at per throw */
 #define THROWS      16 /* throws before eviction gives up */
 #define CLIMB       24 /* most nodes dropped at once: bounds the delay of one request */
 #define SWEEP_SLOTS 2  /* slots that the hand passes per insert */
@@ -62,19 +65,16 @@ static uint32_t age_of(struct kvw_slot *slot, uint32_t now)
 	return now - atomic_load_explicit(&slot->stamp, memory_order_relaxed);
 }
 
-/* xorshift64*; the pool's lock is not held, a lost update only repeats a throw. */
+/* xorshift64*. Pool locked. */
 static uint32_t dice(struct kvw_radix *tree, struct kvw_pool *pool)
 {
-	uint64_t x = 0;
 	uint32_t high = atomic_load_explicit(&tree->fresh, memory_order_relaxed);
+	uint64_t x = pool->random;
 
-	kvw_spin_lock(&pool->lock);
-	x = pool->random;
 	x ^= x >> 12;
 	x ^= x << 25;
 	x ^= x >> 27;
 	pool->random = x;
-	kvw_spin_unlock(&pool->lock);
 	return 1 + (uint32_t)((x * UINT64_C(0x2545F4914F6CDD1D) >> 32) * (high - 1) >> 32);
 }
 
@@ -85,6 +85,13 @@ struct sample {
 	uint32_t leaf;   /* oldest one without children */
 	uint32_t age;    /* of `oldest` */
 	uint32_t leaf_age;
+};
+
+/* What one eviction begins with. */
+struct plan {
+	uint32_t victim; /* 0: none */
+	uint32_t stamp;
+	uint32_t picks[KVW_EVICT_SAMPLES]; /* 0: none thrown yet */
 };
 
 static void consider(struct kvw_radix *tree, uint32_t index, uint32_t now, struct sample *sample)
@@ -107,18 +114,22 @@ static void consider(struct kvw_radix *tree, uint32_t index, uint32_t now, struc
 	}
 }
 
-static void throw_dice(
-	struct kvw_radix *tree, struct kvw_pool *pool, uint32_t now, struct sample *sample)
+/* Takes what was prepared, and throws the dice for the next time. */
+static struct plan take_plan(struct kvw_radix *tree, struct kvw_pool *pool)
 {
-	uint32_t picks[SAMPLES];
+	struct plan plan;
 
-	*sample = (struct sample){0};
-	for (unsigned i = 0; i < SAMPLES; i++) {
-		picks[i] = dice(tree, pool);
-		__builtin_prefetch(kvw_slot_at(tree, picks[i]));
+	kvw_spin_lock(&pool->lock);
+	plan.victim = pool->victim;
+	plan.stamp = pool->victim_stamp;
+	pool->victim = 0;
+	for (unsigned i = 0; i < KVW_EVICT_SAMPLES; i++) {
+		plan.picks[i] = pool->picks[i];
+		pool->picks[i] = dice(tree, pool);
+		__builtin_prefetch(kvw_slot_at(tree, pool->picks[i]));
 	}
-	for (unsigned i = 0; i < SAMPLES && sample->dead == 0; i++)
-		consider(tree, picks[i], now, sample);
+	kvw_spin_unlock(&pool->lock);
+	return plan;
 }
 
 /* The end of the branch below a node, along the newest children; 0: lost the trail. */
@@ -163,22 +174,50 @@ static unsigned drop_branch(
 	return dropped;
 }
 
+/* Chooses the next victim among the picks and asks for what removing it will touch. */
+static void prepare(
+	struct kvw_radix *tree, struct kvw_pool *pool, const uint32_t *picks, uint32_t now)
+{
+	struct sample sample = {0};
+	struct kvw_slot *slot = NULL;
+	uint64_t spread = 0;
+	uint32_t victim = 0;
+
+	for (unsigned i = 0; i < KVW_EVICT_SAMPLES && sample.dead == 0; i++)
+		consider(tree, picks[i], now, &sample);
+	victim = sample.dead;
+	if (victim == 0 && sample.oldest != 0)
+		victim = branch_end(tree, sample.oldest);
+	if (victim == 0)
+		victim = sample.leaf;
+	if (victim == 0)
+		return;
+	slot = kvw_slot_at(tree, victim);
+	spread = kvw_table_spread(&tree->table, kvw_slot_hash(slot, 0));
+	kvw_table_prefetch_marks(&tree->table, spread);
+	kvw_table_prefetch_entries(&tree->table, spread);
+	__builtin_prefetch(kvw_slot_at(tree,
+		kvw_slot_check(tree, atomic_load_explicit(&slot->link, memory_order_relaxed))));
+	kvw_spin_lock(&pool->lock);
+	pool->victim = victim;
+	pool->victim_stamp = atomic_load_explicit(&slot->stamp, memory_order_relaxed);
+	kvw_spin_unlock(&pool->lock);
+}
+
 bool kvw_radix_evict(struct kvw_radix *tree, struct kvw_pool *pool)
 {
 	uint32_t now = atomic_load_explicit(&tree->clock, memory_order_relaxed);
 	unsigned dropped = 0;
 
 	for (unsigned i = 0; i < THROWS && dropped == 0; i++) {
-		struct sample sample;
-		uint32_t end = 0;
+		struct plan plan = take_plan(tree, pool);
+		struct kvw_slot *slot = kvw_slot_at(tree, plan.victim);
 
-		throw_dice(tree, pool, now, &sample);
-		end = sample.dead;
-		if (end == 0 && sample.oldest != 0)
-			end = branch_end(tree, sample.oldest);
-		dropped = drop_branch(tree, pool, end, sample.age, now);
-		if (dropped == 0)
-			dropped = drop_branch(tree, pool, sample.leaf, sample.leaf_age, now);
+		/* Somebody may have used it since it was chosen. */
+		if (plan.victim != 0 &&
+			atomic_load_explicit(&slot->stamp, memory_order_relaxed) == plan.stamp)
+			dropped = drop_branch(tree, pool, plan.victim, age_of(slot, now), now);
+		prepare(tree, pool, plan.picks, now);
 	}
 	return dropped > 0;
 }

@@ -30,11 +30,12 @@
 #include "radix_table.h"
 #include "radix_view.h"
 
-#define KVW_NODE_WORDS   28
-#define KVW_NODE_HOLDERS 14 /* word[0..13] of a node; the rest of its run's hashes follow */
-#define KVW_NODE_CHILD   27 /* word of a node that names its newest child, as a hint */
-#define KVW_NODE_LIVE    UINT32_C(0x80000000)
-#define KVW_POOLS        16
+#define KVW_NODE_WORDS    28
+#define KVW_NODE_HOLDERS  14 /* word[0..13] of a node; the rest of its run's hashes follow */
+#define KVW_NODE_CHILD    27 /* word of a node that names its newest child, as a hint */
+#define KVW_NODE_LIVE     UINT32_C(0x80000000)
+#define KVW_POOLS         16
+#define KVW_EVICT_SAMPLES 8 /* nodes that an eviction looks at */
 
 struct kvw_slot {
 	atomic_flag lock;          /* guards holders and overflow */
@@ -51,11 +52,14 @@ struct kvw_slot {
 
 /* Free slots. Every insert uses one pool, so that loops seldom meet. */
 struct kvw_pool {
-	_Alignas(64) atomic_flag lock; /* guards free and random */
-	uint32_t free;                 /* head of a list by link; 0: empty */
-	uint64_t random;               /* state of the eviction's dice */
-	_Atomic uint32_t hand;         /* sweep: the next slot is hand * KVW_POOLS + pool */
-	_Atomic int64_t nodes;         /* published here minus evicted here; sums are exact */
+	_Alignas(64) atomic_flag lock;     /* guards free to victim_stamp */
+	uint32_t free;                     /* head of a list by link; 0: empty */
+	uint64_t random;                   /* state of the eviction's dice */
+	uint32_t picks[KVW_EVICT_SAMPLES]; /* thrown for the next eviction, on their way */
+	uint32_t victim;                   /* chosen for the next eviction; 0: none */
+	uint32_t victim_stamp;             /* its last use then */
+	_Atomic uint32_t hand;             /* sweep: the next slot is hand * KVW_POOLS + pool */
+	_Atomic int64_t nodes;             /* published here minus evicted here; sums are exact */
 	_Atomic int64_t chunks;
 	_Atomic int64_t slots;    /* taken minus given back */
 	_Atomic uint64_t evicted; /* chunks, since start */

@@ -7,7 +7,6 @@
 
 #define PASSED_UNIT (UINT64_C(1) << 56)
 #define MAX_PASSED  255
-#define MAX_PROBES  32                   /* buckets that an insert looks at before it gives up */
 #define TAG_MASK    UINT64_C(0xFFFFFF00) /* bits of an entry that hold hash bits */
 
 static uint32_t passed(uint64_t marks)
@@ -25,28 +24,28 @@ static void store_marks(struct kvw_table *table, uint64_t at, uint64_t marks)
 	atomic_store_explicit(&table->marks[at], marks, memory_order_release);
 }
 
-/* Probing stays within a shard. */
-static uint64_t next_bucket(const struct kvw_table *table, uint64_t at)
+static uint64_t bucket_count(uint32_t shard_bits, uint32_t shard_buckets)
 {
-	return (at + 1) % table->shard_buckets == 0 ? at + 1 - table->shard_buckets : at + 1;
+	return ((uint64_t)shard_buckets + KVW_TABLE_PROBES) << shard_bits;
 }
 
-uint64_t kvw_table_bytes(uint64_t buckets)
+uint64_t kvw_table_bytes(uint32_t shard_bits, uint32_t shard_buckets)
 {
+	uint64_t buckets = bucket_count(shard_bits, shard_buckets);
+
 	return (buckets * sizeof(uint64_t) + 63) / 64 * 64 + buckets * sizeof(struct kvw_bucket);
 }
 
-void kvw_table_init(struct kvw_table *table, void *memory, uint32_t shards, uint32_t shard_buckets,
-	uint64_t seed)
+void kvw_table_init(struct kvw_table *table, void *memory, uint32_t shard_bits,
+	uint32_t shard_buckets, uint64_t seed)
 {
-	uint64_t buckets = (uint64_t)shards * shard_buckets;
-
 	table->buckets = memory;
-	table->marks = (_Atomic uint64_t *)(void *)(table->buckets + buckets);
-	table->shards = shards;
+	table->marks = (_Atomic uint64_t *)(void *)(table->buckets +
+						    bucket_count(shard_bits, shard_buckets));
+	table->shard_bits = shard_bits;
 	table->shard_buckets = shard_buckets;
 	table->seed = seed;
-	for (uint32_t i = 0; i < KVW_TABLE_SHARDS; i++)
+	for (uint32_t i = 0; i < 1u << KVW_TABLE_SHARD_BITS; i++)
 		atomic_flag_clear(&table->locks[i].lock);
 }
 
@@ -69,27 +68,27 @@ uint64_t kvw_table_find(const struct kvw_table *table, uint64_t hash)
 	uint64_t spread = kvw_table_spread(table, hash);
 	uint64_t at = kvw_table_home(table, spread);
 
-	for (unsigned probes = 0; probes < MAX_PROBES; probes++) {
+	for (unsigned probes = 0; probes < KVW_TABLE_PROBES; probes++) {
 		uint64_t marks = load_marks(table, at);
 		uint64_t entry = find_in(&table->buckets[at], marks, spread);
 
 		if (entry != 0 || passed(marks) == 0)
 			return entry;
-		at = next_bucket(table, at);
+		at++;
 	}
 	return 0;
 }
 
-static atomic_flag *shard_lock(struct kvw_table *table, uint64_t home)
+static atomic_flag *shard_lock(struct kvw_table *table, uint64_t spread)
 {
-	return &table->locks[home / table->shard_buckets].lock;
+	return &table->locks[kvw_table_shard_of(table, spread)].lock;
 }
 
 /* First bucket with a free slot. Lock held. False: all near ones are full. */
 static bool find_room(struct kvw_table *table, uint64_t home, uint64_t *at, unsigned *slot)
 {
 	*at = home;
-	for (unsigned probes = 0; probes < MAX_PROBES; probes++) {
+	for (unsigned probes = 0; probes < KVW_TABLE_PROBES; probes++) {
 		uint64_t marks = load_marks(table, *at);
 
 		for (unsigned i = 0; i < KVW_BUCKET_ENTRIES; i++)
@@ -99,7 +98,7 @@ static bool find_room(struct kvw_table *table, uint64_t home, uint64_t *at, unsi
 			}
 		if (passed(marks) == MAX_PASSED)
 			return false;
-		*at = next_bucket(table, *at);
+		++*at;
 	}
 	return false;
 }
@@ -107,7 +106,7 @@ static bool find_room(struct kvw_table *table, uint64_t home, uint64_t *at, unsi
 /* Adds `unit` to the counts of the buckets from home up to, not including, `end`. Lock held. */
 static void count_passed(struct kvw_table *table, uint64_t home, uint64_t end, uint64_t unit)
 {
-	for (uint64_t at = home; at != end; at = next_bucket(table, at))
+	for (uint64_t at = home; at != end; at++)
 		store_marks(table, at, load_marks(table, at) + unit);
 }
 
@@ -120,7 +119,7 @@ enum kvw_err kvw_table_insert(
 	uint64_t at = 0;
 	unsigned slot = 0;
 
-	kvw_spin_lock(shard_lock(table, home));
+	kvw_spin_lock(shard_lock(table, spread));
 	if (kvw_table_find(table, hash) != 0) {
 		err = KVW_EINVAL;
 	} else if (!find_room(table, home, &at, &slot)) {
@@ -133,7 +132,7 @@ enum kvw_err kvw_table_insert(
 			load_marks(table, at) | kvw_table_fingerprint(spread) << (8 * slot));
 		count_passed(table, home, at, PASSED_UNIT);
 	}
-	kvw_spin_unlock(shard_lock(table, home));
+	kvw_spin_unlock(shard_lock(table, spread));
 	return err;
 }
 
@@ -142,7 +141,7 @@ static bool find_slot(struct kvw_table *table, uint64_t home, uint64_t spread, u
 	uint64_t *at, unsigned *slot)
 {
 	*at = home;
-	for (unsigned probes = 0; probes < MAX_PROBES; probes++) {
+	for (unsigned probes = 0; probes < KVW_TABLE_PROBES; probes++) {
 		struct kvw_bucket *bucket = &table->buckets[*at];
 		uint64_t marks = load_marks(table, *at);
 		uint64_t m = kvw_marks_match(marks, kvw_table_fingerprint(spread));
@@ -155,7 +154,7 @@ static bool find_slot(struct kvw_table *table, uint64_t home, uint64_t spread, u
 		}
 		if (passed(marks) == 0)
 			return false;
-		*at = next_bucket(table, *at);
+		++*at;
 	}
 	return false;
 }
@@ -167,11 +166,11 @@ void kvw_table_remove(struct kvw_table *table, uint64_t hash, uint32_t node)
 	uint64_t at = 0;
 	unsigned slot = 0;
 
-	kvw_spin_lock(shard_lock(table, home));
+	kvw_spin_lock(shard_lock(table, spread));
 	if (find_slot(table, home, spread, node, &at, &slot)) {
 		store_marks(table, at, load_marks(table, at) & ~(UINT64_C(0xFF) << (8 * slot)));
 		atomic_store_explicit(&table->buckets[at].entries[slot], 0, memory_order_release);
 		count_passed(table, home, at, (uint64_t)0 - PASSED_UNIT);
 	}
-	kvw_spin_unlock(shard_lock(table, home));
+	kvw_spin_unlock(shard_lock(table, spread));
 }

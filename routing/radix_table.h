@@ -3,7 +3,7 @@
  *
  * One flat open-addressing table of buckets with seven entries. Each bucket has a word of marks,
  * apart from the entries: a byte of fingerprint for each, and a count of the entries that found
- * the bucket full and went on to the next one. The marks of a million nodes are 1.6 MB and stay
+ * the bucket full and went on to the next one. The marks of a million nodes are 2 MB and stay
  * in the core's own cache, so asking for a hash that begins no node, which is what most look-ups
  * of a walk do, costs a few instructions; only what the marks admit reads an entry.
  *
@@ -15,7 +15,8 @@
  *
  * The table is cut into shards of consecutive buckets, each with its own lock for writers. The
  * shard follows from the hash of the *node*, not of the prompt's beginning: hashes are cumulative,
- * so nodes below one shared system prompt spread over all shards.
+ * so nodes below one shared system prompt spread over all shards. Behind its last bucket a shard
+ * has as many spare ones as an entry may go on, so probing never turns around.
  */
 #ifndef KVW_RADIX_TABLE_H
 #define KVW_RADIX_TABLE_H
@@ -26,9 +27,10 @@
 
 #include "kvway/err.h"
 
-#define KVW_BUCKET_ENTRIES 7
-#define KVW_BUCKET_FILL    5 /* entries per bucket that the table is sized for */
-#define KVW_TABLE_SHARDS   64
+#define KVW_BUCKET_ENTRIES   7
+#define KVW_BUCKET_FILL      4  /* entries per bucket that the table is sized for */
+#define KVW_TABLE_PROBES     16 /* buckets that an entry may be away from its place */
+#define KVW_TABLE_SHARD_BITS 6  /* at most */
 
 /* What the marks of a bucket are about. */
 struct kvw_bucket {
@@ -40,13 +42,13 @@ struct kvw_table_shard {
 };
 
 struct kvw_table {
-	_Atomic uint64_t *marks;    /* [shards * shard_buckets] bytes 0..6: fingerprints, 0 = free;
+	struct kvw_bucket *buckets; /* [kvw_table_buckets(...)] */
+	_Atomic uint64_t *marks;    /* [the same] bytes 0..6: fingerprints, 0 = free;
 	                               byte 7: entries that passed on */
-	struct kvw_bucket *buckets; /* [shards * shard_buckets] */
-	uint32_t shards;
-	uint32_t shard_buckets;
+	uint32_t shard_bits;        /* there are 2^shard_bits shards */
+	uint32_t shard_buckets;     /* places of each, without its spare buckets */
 	uint64_t seed;
-	struct kvw_table_shard locks[KVW_TABLE_SHARDS];
+	struct kvw_table_shard locks[1 << KVW_TABLE_SHARD_BITS];
 };
 
 /* Entries: 0 is none. */
@@ -74,20 +76,28 @@ static inline uint64_t kvw_table_spread(const struct kvw_table *table, uint64_t 
 	return x ^ x >> 32;
 }
 
+static inline uint32_t kvw_table_shard_of(const struct kvw_table *table, uint64_t spread)
+{
+	return (uint32_t)(spread >> 32 >> (32 - table->shard_bits));
+}
+
 static inline uint64_t kvw_table_home(const struct kvw_table *table, uint64_t spread)
 {
-	return (spread >> 32) * ((uint64_t)table->shards * table->shard_buckets) >> 32;
+	uint64_t place = spread << table->shard_bits >> 32;
+
+	return (uint64_t)kvw_table_shard_of(table, spread) *
+		       (table->shard_buckets + KVW_TABLE_PROBES) +
+	       (place * table->shard_buckets >> 32);
 }
 
-static inline void kvw_table_prefetch_marks(const struct kvw_table *table, uint64_t hash)
+static inline void kvw_table_prefetch_marks(const struct kvw_table *table, uint64_t spread)
 {
-	__builtin_prefetch(
-		(const void *)&table->marks[kvw_table_home(table, kvw_table_spread(table, hash))]);
+	__builtin_prefetch((const void *)&table->marks[kvw_table_home(table, spread)]);
 }
 
-static inline void kvw_table_prefetch_entries(const struct kvw_table *table, uint64_t hash)
+static inline void kvw_table_prefetch_entries(const struct kvw_table *table, uint64_t spread)
 {
-	__builtin_prefetch(&table->buckets[kvw_table_home(table, kvw_table_spread(table, hash))]);
+	__builtin_prefetch(&table->buckets[kvw_table_home(table, spread)]);
 }
 
 /* High bit set in each fingerprint byte equal to `fp`; now and then in one more, above a match. */
@@ -107,26 +117,32 @@ static inline uint64_t kvw_table_fingerprint(uint64_t spread)
 	return byte == 0 ? 1 : byte;
 }
 
-/* Whether find is worth asking: false is certain, true is right in all but about 2 % of misses.
- * A hit prefetches its entries. */
-static inline bool kvw_table_admits(const struct kvw_table *table, uint64_t hash)
+/* Whether find is worth asking: false is certain, true is right in all but some percent of
+ * misses, and then the entries are on their way. */
+static inline bool kvw_table_admits(const struct kvw_table *table, uint64_t spread)
 {
-	uint64_t spread = kvw_table_spread(table, hash);
-	uint64_t home = kvw_table_home(table, spread);
-	uint64_t marks = atomic_load_explicit(&table->marks[home], memory_order_relaxed);
+	uint64_t fp = kvw_table_fingerprint(spread);
+	uint64_t at = kvw_table_home(table, spread);
 
-	if (kvw_marks_match(marks, kvw_table_fingerprint(spread)) == 0 && marks >> 56 == 0)
-		return false;
-	__builtin_prefetch(&table->buckets[home]);
-	return true;
+	for (unsigned probes = 0; probes < KVW_TABLE_PROBES; probes++, at++) {
+		uint64_t marks = atomic_load_explicit(&table->marks[at], memory_order_relaxed);
+
+		if (kvw_marks_match(marks, fp) != 0) {
+			__builtin_prefetch(&table->buckets[at]);
+			return true;
+		}
+		if (marks >> 56 == 0)
+			return false;
+	}
+	return false;
 }
 
-/* Bytes for so many buckets, a multiple of 64. */
-uint64_t kvw_table_bytes(uint64_t buckets);
+/* Bytes of a table, a multiple of 64. */
+uint64_t kvw_table_bytes(uint32_t shard_bits, uint32_t shard_buckets);
 
-/* Lays the table into zeroed memory of kvw_table_bytes(shards * shard_buckets), aligned to 64. */
-void kvw_table_init(struct kvw_table *table, void *memory, uint32_t shards, uint32_t shard_buckets,
-	uint64_t seed);
+/* Lays the table into zeroed memory of kvw_table_bytes(...), aligned to 64. */
+void kvw_table_init(struct kvw_table *table, void *memory, uint32_t shard_bits,
+	uint32_t shard_buckets, uint64_t seed);
 
 /* The entry of a node whose first chunk has this hash; 0: none. */
 uint64_t kvw_table_find(const struct kvw_table *table, uint64_t hash);

@@ -1,5 +1,5 @@
 /*
- * load.h - what a worker has been given and not yet answered (D6).
+ * load.h - what a worker has been given and not yet answered.
  *
  * Belongs to a worker of the fleet; changes only through a lease that an exchange takes when
  * its worker is picked and gives back exactly once, on whatever path it ends. Health checks and
@@ -48,7 +48,12 @@ struct kvw_lease {
 void kvw_load_init(struct kvw_load *load);
 
 /* Q_w in nanoseconds, never negative. Takes no lock. */
-int64_t kvw_load_queue_ns(struct kvw_load *load, int64_t now_ns);
+static inline int64_t kvw_load_queue_ns(struct kvw_load *load, int64_t now_ns)
+{
+	int64_t idle_at = atomic_load_explicit(&load->idle_at_ns, memory_order_relaxed);
+
+	return idle_at > now_ns ? idle_at - now_ns : 0;
+}
 
 static inline uint32_t kvw_load_inflight(struct kvw_load *load)
 {
@@ -56,8 +61,8 @@ static inline uint32_t kvw_load_inflight(struct kvw_load *load)
 }
 
 /* Takes prefill_ns (>= 0) of load. The lease must hold nothing. */
-void kvw_lease_take(struct kvw_lease *lease, struct kvw_load *load, int64_t prefill_ns,
-	int64_t now_ns);
+void kvw_lease_take(
+	struct kvw_lease *lease, struct kvw_load *load, int64_t prefill_ns, int64_t now_ns);
 
 /* The first token arrived. Does nothing the second time, or on an empty lease. */
 void kvw_lease_first_token(struct kvw_lease *lease, int64_t now_ns);

@@ -61,11 +61,11 @@ struct kvw_route_request request_of(struct prompt *prompt)
 uint32_t tree_reach(struct kvw_radix *tree, const struct prompt *prompt, uint32_t worker)
 {
 	static _Thread_local struct kvw_radix_path path;
-	uint32_t reach[KVW_MAX_WORKERS] = {0};
+	struct kvw_radix_reach reach;
 
 	kvw_radix_find(tree, prompt->chunks, prompt->count, &path);
-	kvw_radix_reach(tree, &path, reach);
-	return reach[worker];
+	kvw_radix_reach(tree, prompt->chunks, prompt->count, &path, &reach);
+	return reach.chunks[worker];
 }
 
 void tree_insert(struct kvw_radix *tree, const struct prompt *prompt, uint32_t worker,
