@@ -181,6 +181,42 @@ def test_repeated_body_is_the_same(workers, kvway):
     assert len(ids) == 3, "a repeated request keeps its id"
 
 
+@pytest.mark.parametrize("other", ["refused head", "good head", "head in pieces"])
+def test_repeated_head_is_its_own_after_other_clients_were_read(workers, kvway, other):
+    """One loop reads many clients: what it read last must not leak into a request sent again."""
+    go = threading.Event()
+    met = []
+
+    def fail_the_first_time(ex):
+        met.append(ex)
+        if len(met) > 1:
+            answer(ex)
+        else:
+            assert go.wait(10)
+            ex.reset()
+
+    fleet = workers(2, script=fail_the_first_time)
+    router = kvway(fleet, {"loops": 1, "health.passive_failures": 1000})
+    with Client(router.port) as first, Client(router.port) as second:
+        first.send_request("POST", CHAT, [("X-Mine", "first")], chat_body("mine"))
+        until(lambda: met, 5, "forwarded")
+        if other == "refused head":
+            second.send(b"POST /other HTTP/1.1\r\nHost: other\r\nX-Theirs: 1\r\nbad line\r\n\r\n")
+            assert second.read().status == 400
+        elif other == "good head":
+            second.send(b"GET /health HTTP/1.1\r\nHost: other\r\nX-Theirs: 1\r\n\r\n")
+            assert second.read().status == 200
+        else:
+            second.send(b"POST /other HTTP/1.1\r\nHost: other\r\nX-Thei")
+            time.sleep(0.05)
+        go.set()
+        assert first.read().status == 200
+    again = met[1]
+    assert (again.method, again.target) == ("POST", CHAT)
+    assert again.headers.get("x-mine") == "first" and "x-theirs" not in again.headers
+    assert again.json() == chat_body("mine")
+
+
 def test_worker_errors_are_answers_not_failures(workers, kvway):
     """A 500 of a worker is the worker's answer: passed on, not repeated."""
     fleet = workers(2, script=lambda ex: ex.respond(500, body=b'{"error":"mine"}', reason="Oops"))

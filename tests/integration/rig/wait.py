@@ -34,12 +34,12 @@ class Port:
     """A port number kept for one process until close().
 
     The socket stays bound here without listening, so the kernel gives its port to nobody else,
-    while a server that sets SO_REUSEPORT, as kvway does, may bind it too.
+    while a server that sets SO_REUSEADDR, as servers do, may bind it and listen.
     """
 
     def __init__(self):
         self.socket = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         self.socket.bind(("127.0.0.1", 0))
         self.number = self.socket.getsockname()[1]
 
