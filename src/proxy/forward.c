@@ -254,7 +254,11 @@ void kvw_request_attach(struct kvw_exchange *x, bool fresh)
 	x->body_sent = 0;
 	if (err != KVW_OK) {
 		x->link = NULL;
-		kvw_request_worker_failed(x, "no socket for a connection", false);
+		if (err == KVW_ENOMEM)
+			kvw_reply_error_as(x, 503, NULL, NULL, "retry-after: 1\r\n",
+				"no memory, descriptor or port is left for a connection to a worker");
+		else
+			kvw_request_worker_failed(x, "it cannot be connected to", false);
 		return;
 	}
 	kvw_metrics_add(loop->metrics,

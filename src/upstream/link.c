@@ -65,6 +65,7 @@ static enum kvw_err link_connect(struct kvw_links *links, struct kvw_worker *wor
 	struct kvw_link **out)
 {
 	struct kvw_link *link = calloc(1, sizeof(*link));
+	enum kvw_err err = KVW_ENOMEM;
 	int fd = -1, one = 1;
 
 	if (link == NULL)
@@ -76,8 +77,11 @@ static enum kvw_err link_connect(struct kvw_links *links, struct kvw_worker *wor
 		goto fail;
 	(void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
 	if (connect(fd, (struct sockaddr *)&worker->addr, worker->addr_len) != 0 &&
-		errno != EINPROGRESS)
+		errno != EINPROGRESS) {
+		if (errno != EADDRNOTAVAIL && errno != EAGAIN) /* no port of ours is free */
+			err = KVW_EIO;
 		goto fail;
+	}
 	if (kvw_io_open(&link->io, links->set, fd, link_event) != KVW_OK)
 		goto fail;
 	if (worker->tls && kvw_tls_client_start(&link->io, links->tls, worker->host) != KVW_OK) {
@@ -92,7 +96,7 @@ fail:
 	if (fd >= 0)
 		close(fd);
 	free(link);
-	return KVW_EIO;
+	return err;
 }
 
 enum kvw_err kvw_link_take(struct kvw_links *links, struct kvw_worker *worker, bool fresh,

@@ -57,7 +57,8 @@ void kvw_links_finish(struct kvw_links *links);
 
 /*
  * An idle link, or with `fresh` or none idle a new one that connects (connected is false until
- * on_event says otherwise: call kvw_link_connect_result). KVW_EIO: no socket, or refused at once.
+ * on_event says otherwise: call kvw_link_connect_result). KVW_EIO: refused at once. KVW_ENOMEM: we lack
+ * memory, a descriptor or a port, which is no fault of the worker.
  */
 enum kvw_err kvw_link_take(struct kvw_links *links, struct kvw_worker *worker, bool fresh,
 	kvw_link_fn on_event, void *user, struct kvw_link **out) KVW_MUST_CHECK;

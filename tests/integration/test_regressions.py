@@ -1,5 +1,7 @@
 """Bugs that once were there. Each test is named after its bug and fails without its fix."""
 
+import os
+import resource
 import signal
 import threading
 import time
@@ -225,3 +227,23 @@ def test_clients_that_wait_when_draining_begins_are_served(pair):
         got = [client.read().status for client in clients]
     assert got == [200] * 200
     assert router.wait() == 0
+
+
+def test_worker_is_not_blamed_for_our_lack_of_descriptors(pair):
+    """A connection for which we had no descriptor counted as the worker's failure and took it out."""
+    config = {"loops": 1, "health.passive_failures": 1, "health.interval": "1h",
+              "health.metrics_interval": "1h", "health.models_interval": "1h"}  # fmt: skip
+    worker, router = pair(config=config)
+    settle(0.3)  # connections of probes and of the start come to rest
+    with Client(router.port) as client:
+        assert client.ask("GET", "/health").status == 200
+        soft, hard = resource.prlimit(router.pid, resource.RLIMIT_NOFILE)
+        used = {int(name) for name in os.listdir(f"/proc/{router.pid}/fd")}
+        lowest_free = next(n for n in range(len(used) + 1) if n not in used)
+        resource.prlimit(router.pid, resource.RLIMIT_NOFILE, (lowest_free, hard))
+        got = client.ask("POST", CHAT, body=chat_body())
+        assert got.status == 503, got
+        resource.prlimit(router.pid, resource.RLIMIT_NOFILE, (soft, hard))
+        got = client.ask("POST", CHAT, body=chat_body())
+        assert got.status == 200, got
+    router.wait_idle()
