@@ -434,7 +434,8 @@ static void client_read(struct kvw_client *client)
 	struct kvw_exchange *x = client->exchange;
 	struct kvw_chain *chain = x != NULL ? &x->in : &client->in;
 	struct iovec iov[1 + KVW_LOOP_SPARES];
-	size_t spares = x == NULL ? 1 : KVW_LOOP_SPARES, room;
+	/* One buffer where the last request was small: cheaper, and more can be read. */
+	size_t spares = x == NULL ? client->large : KVW_LOOP_SPARES, room;
 	int count = prepare_read(loop, chain, iov, spares, &room);
 	ssize_t n;
 
@@ -445,6 +446,8 @@ static void client_read(struct kvw_client *client)
 	n = kvw_io_readv(&client->io, iov, count, room);
 	if (n > 0)
 		commit_read(loop, chain, (size_t)n);
+	if (n > 0 && x == NULL)
+		client->large = (size_t)n == room || (size_t)n > KVW_BLOCK_SMALL;
 	if (x == NULL && chain->bytes == 0)
 		kvw_chain_clear(chain, &loop->blocks);
 	if (n < 0 && errno == EAGAIN)

@@ -22,6 +22,7 @@ struct kvw_client {
 
 	bool https;
 	bool handshaking; /* TLS has begun, nothing can be read or written */
+	bool large; /* the last request did not fit into a small block */
 	bool close_after_flush;
 	bool lingering;
 	bool reset; /* close by RST */

@@ -154,7 +154,8 @@ static void choose_mode(struct kvw_exchange *x)
 {
 	const struct kvw_head *head = &x->loop->request_head;
 
-	x->whole = x->path.prompt && head->post_method && head->json &&
+	x->whole = x->path.prompt && head->post_method &&
+		(head->json || x->path.api == KVW_API_AUDIO) &&
 		x->framing != KVW_FRAME_NONE &&
 		x->content_length <= x->loop->config->routing_scan_limit;
 	if (x->whole)
@@ -248,6 +249,7 @@ void kvw_request_begin(struct kvw_exchange *x, size_t head_len)
 	x->head_len = head_len;
 	x->feed = (struct kvw_cursor){first, first->begin + (uint32_t)head_len};
 	x->cursor = x->feed;
+	loop->head_owner = NULL; /* whatever comes of it, the head parsed before is gone */
 	if (kvw_head_parse_request(&loop->request_head, kvw_exchange_raw_head(x), head_len, &error) != KVW_OK) {
 		x->close_client = true;
 		x->client_minor = 1;
