@@ -62,41 +62,46 @@ int64_t kvw_request_prefill_ns(
 	return (int64_t)ns;
 }
 
-size_t kvw_usable_count(const struct kvw_candidates *set, size_t *first)
+size_t kvw_usable_count(const struct kvw_candidates *set)
 {
 	size_t usable = 0;
 
-	for (size_t i = 0; i < set->count; i++) {
-		if (!set->items[i].usable)
-			continue;
-		if (usable++ == 0 && first != NULL)
-			*first = i;
-	}
+	for (size_t i = 0; i < set->count; i++)
+		usable += set->items[i].usable;
 	return usable;
+}
+
+/* Four at a time, so that one comparison does not wait for the one before. */
+static double lowest_of(const double *costs, size_t count)
+{
+	double low[4] = {KVW_NO_COST, KVW_NO_COST, KVW_NO_COST, KVW_NO_COST};
+	size_t i = 0;
+
+	for (; i + 4 <= count; i += 4)
+		for (size_t k = 0; k < 4; k++)
+			low[k] = costs[i + k] < low[k] ? costs[i + k] : low[k];
+	for (; i < count; i++)
+		low[0] = costs[i] < low[0] ? costs[i] : low[0];
+	low[0] = low[1] < low[0] ? low[1] : low[0];
+	low[2] = low[3] < low[2] ? low[3] : low[2];
+	return low[2] < low[0] ? low[2] : low[0];
 }
 
 size_t kvw_choose_lowest(const struct kvw_candidates *set, const double *costs, uint64_t salt)
 {
+	double lowest = lowest_of(costs, set->count);
+	double limit = lowest + lowest * TIE_SHARE + TIE_NS;
 	size_t best = set->count;
 	uint64_t best_score = 0;
-	double lowest = 0;
-	double limit = 0;
 
-	for (size_t i = 0; i < set->count; i++)
-		if (set->items[i].usable && (best == set->count || costs[i] < lowest)) {
-			best = i;
-			lowest = costs[i];
-		}
-	assert(best < set->count);
-	limit = lowest + lowest * TIE_SHARE + TIE_NS;
-	best_score = kvw_rendezvous(salt, set->items[best].key);
+	assert(lowest < KVW_NO_COST);
 	for (size_t i = 0; i < set->count; i++) {
 		uint64_t score = 0;
 
-		if (!set->items[i].usable || costs[i] > limit)
+		if (costs[i] > limit)
 			continue;
 		score = kvw_rendezvous(salt, set->items[i].key);
-		if (score > best_score) {
+		if (best == set->count || score > best_score) {
 			best = i;
 			best_score = score;
 		}
@@ -115,6 +120,7 @@ size_t kvw_choose_by_load(const struct kvw_prefill_model *model, const struct kv
 	for (size_t i = 0; i < set->count; i++) {
 		struct kvw_load *load = set->items[i].load;
 
+		costs[i] = KVW_NO_COST;
 		if (set->items[i].usable)
 			costs[i] = (double)kvw_load_queue_ns(load, now_ns) +
 				   omega * unknown * (kvw_load_inflight(load) + 1);

@@ -6,6 +6,7 @@
 #ifndef KVW_CHOICE_H
 #define KVW_CHOICE_H
 
+#include <math.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -49,12 +50,14 @@ static inline uint64_t kvw_rendezvous(uint64_t what, uint64_t key)
 	return x ^ x >> 32;
 }
 
-/* Usable candidates; *first (may be NULL) is the position of the first. */
-size_t kvw_usable_count(const struct kvw_candidates *set, size_t *first);
+size_t kvw_usable_count(const struct kvw_candidates *set);
 
-/* Position of the lowest cost (ns) among usable candidates, of which there is at least one. Costs
- * that differ by less than a prediction is worth count as equal; among those the highest
- * rendezvous score of `salt` wins. */
+/* Cost of a candidate that cannot be chosen. */
+#define KVW_NO_COST ((double)INFINITY)
+
+/* Position of the lowest cost (ns); KVW_NO_COST where a candidate is not usable, which is not true
+ * of all. Costs that differ by less than a prediction is worth count as equal; among those the
+ * highest rendezvous score of `salt` wins. */
 size_t kvw_choose_lowest(const struct kvw_candidates *set, const double *costs, uint64_t salt);
 
 /* The same by load alone, for a prompt of which nothing is known. */

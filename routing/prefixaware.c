@@ -81,28 +81,16 @@ static enum kvw_err prefixaware_create(
 static void note_generation(struct prefixaware *pa, const struct kvw_candidate *c)
 {
 	_Atomic uint32_t *generation = &pa->generations[c->id];
-	uint32_t known = atomic_load_explicit(generation, memory_order_relaxed);
+	uint32_t known = 0;
 
+	assert(c->id < KVW_MAX_WORKERS);
+	known = atomic_load_explicit(generation, memory_order_relaxed);
 	while ((int32_t)(c->generation - known) > 0)
 		if (atomic_compare_exchange_weak_explicit(generation, &known, c->generation,
 			    memory_order_relaxed, memory_order_relaxed)) {
 			kvw_radix_purge(pa->tree, c->id);
 			break;
 		}
-}
-
-/* Usable candidates, looking at each one's generation on the way. */
-static size_t look_over(struct prefixaware *pa, const struct kvw_candidates *set)
-{
-	size_t usable = 0;
-
-	assert(set->count <= KVW_MAX_WORKERS);
-	for (size_t i = 0; i < set->count; i++) {
-		assert(set->items[i].id < KVW_MAX_WORKERS);
-		note_generation(pa, &set->items[i]);
-		usable += set->items[i].usable;
-	}
-	return usable;
 }
 
 /* Tokens of a chain that the engine will reuse if it holds its first `reach` chunks. */
@@ -138,18 +126,23 @@ static size_t place_of(const struct kvw_candidates *set, uint32_t id)
 	return low < set->count && set->items[low].id == id ? low : set->count;
 }
 
-/* The loads of all candidates. */
-static void weigh_load(struct prefixaware *pa, const struct kvw_candidates *set, int64_t now_ns,
+/* The loads of all candidates. Returns how many are usable. */
+static size_t weigh_load(struct prefixaware *pa, const struct kvw_candidates *set, int64_t now_ns,
 	struct weighing *w)
 {
-	for (size_t i = 0; i < set->count; i++) {
-		struct kvw_load *load = set->items[i].load;
+	size_t usable = 0;
 
-		w->costs[i] = (double)kvw_load_queue_ns(load, now_ns);
-		w->shares[i] = 1 + pa->model.omega * kvw_load_inflight(load);
-		w->saved[i] = 0;
-		w->hits[i] = 0;
+	memset(w->saved, 0, set->count * sizeof(w->saved[0]));
+	memset(w->hits, 0, set->count * sizeof(w->hits[0]));
+	for (size_t i = 0; i < set->count; i++) {
+		const struct kvw_candidate *c = &set->items[i];
+
+		note_generation(pa, c);
+		usable += c->usable;
+		w->costs[i] = c->usable ? (double)kvw_load_queue_ns(c->load, now_ns) : KVW_NO_COST;
+		w->shares[i] = 1 + pa->model.omega * kvw_load_inflight(c->load);
 	}
+	return usable;
 }
 
 /* Adds what each candidate's hit in one chain, whose path was found, saves it. */
@@ -213,12 +206,13 @@ static void teach(struct prefixaware *pa, const struct kvw_route_request *reques
 	}
 }
 
-/* A prompt that is understood. At least one candidate is usable. */
-static void pick_by_cost(struct prefixaware *pa, const struct kvw_route_request *request,
+/* A prompt that is understood. Returns how many candidates are usable; *out is set if any is. */
+static size_t pick_by_cost(struct prefixaware *pa, const struct kvw_route_request *request,
 	const struct kvw_candidates *set, int64_t now_ns, struct kvw_decision *out)
 {
 	struct weighing w; /* filled as far as there are candidates and steps */
 	uint32_t begin = 0;
+	size_t usable = 0;
 	size_t pos = 0;
 
 	w.salt = request->seed;
@@ -229,7 +223,9 @@ static void pick_by_cost(struct prefixaware *pa, const struct kvw_route_request 
 
 		kvw_radix_find(pa->tree, request->chunks + begin, end - begin, &w.path);
 		if (c == 0)
-			weigh_load(pa, set, now_ns, &w); /* while the nodes arrive */
+			usable = weigh_load(pa, set, now_ns, &w); /* while the nodes arrive */
+		if (usable == 0)
+			return 0;
 		weigh_chain(pa, request, set, begin, end, &w);
 		begin = end;
 	}
@@ -243,15 +239,22 @@ static void pick_by_cost(struct prefixaware *pa, const struct kvw_route_request 
 		.prefill_ns = (int64_t)(w.miss_ns - w.saved[pos]),
 		.worker_id = set->items[pos].id,
 	};
+	return usable;
 }
 
-/* A prompt of which nothing is known, or one that leaves nothing in the cache. */
-static void pick_by_load(struct prefixaware *pa, const struct kvw_route_request *request,
+/* A prompt of which nothing is known, or one that leaves nothing in the cache. Returns and sets the
+ * same. */
+static size_t pick_by_load(struct prefixaware *pa, const struct kvw_route_request *request,
 	const struct kvw_candidates *set, int64_t now_ns, struct kvw_decision *out)
 {
-	uint64_t salt = atomic_fetch_add_explicit(&pa->turn, 1, memory_order_relaxed);
-	size_t pos = kvw_choose_by_load(&pa->model, set, now_ns, salt);
+	size_t usable = kvw_usable_count(set);
+	uint64_t salt = 0;
+	size_t pos = 0;
 
+	if (usable == 0)
+		return 0;
+	salt = atomic_fetch_add_explicit(&pa->turn, 1, memory_order_relaxed);
+	pos = kvw_choose_by_load(&pa->model, set, now_ns, salt);
 	*out = (struct kvw_decision){
 		.pos = pos,
 		.reason = request->content_known ? KVW_REASON_LOAD : KVW_REASON_NO_CONTENT,
@@ -259,6 +262,7 @@ static void pick_by_load(struct prefixaware *pa, const struct kvw_route_request 
 		.prefill_ns = kvw_request_prefill_ns(&pa->model, request),
 		.worker_id = set->items[pos].id,
 	};
+	return usable;
 }
 
 static enum kvw_err prefixaware_pick(struct kvw_strategy *self,
@@ -266,17 +270,16 @@ static enum kvw_err prefixaware_pick(struct kvw_strategy *self,
 	struct kvw_decision *out)
 {
 	struct prefixaware *pa = (struct prefixaware *)self;
-	size_t usable = look_over(pa, set);
+	size_t usable = 0;
 
-	if (usable == 0)
-		return KVW_ENOWORKER;
+	assert(set->count <= KVW_MAX_WORKERS);
 	if (request->content_known && request->teaches && request->chunk_count > 0)
-		pick_by_cost(pa, request, set, now_ns, out);
+		usable = pick_by_cost(pa, request, set, now_ns, out);
 	else
-		pick_by_load(pa, request, set, now_ns, out);
+		usable = pick_by_load(pa, request, set, now_ns, out);
 	if (usable == 1)
 		out->reason = KVW_REASON_ONLY;
-	return KVW_OK;
+	return usable > 0 ? KVW_OK : KVW_ENOWORKER;
 }
 
 static void prefixaware_purge(struct kvw_strategy *self, uint32_t worker_id)

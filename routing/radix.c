@@ -39,6 +39,7 @@
 #define WINDOW          64 /* chunks that the table is asked about at once */
 #define STRAIGHT_FROM   96 /* chunks: longer prompts are not asked about chunk by chunk */
 #define STRAIGHT_AHEAD  8  /* nodes */
+#define SWEEP_SLOTS     2  /* slots that the hand passes per insert, and two more per new node */
 #define INSERT_TRIES    3  /* walks of one insert that races with evictions or other inserts */
 #define STAMP_SHIFT     24 /* ns to units of a stamp: 16.8 ms */
 #define MAX_NODE_TOKENS ((uint32_t)1 << 24)
@@ -487,6 +488,8 @@ void kvw_radix_insert(struct kvw_radix *tree, const struct kvw_chunk *chunks, ui
 {
 	uint32_t stamp = (uint32_t)(use->now_ns >> STAMP_SHIFT);
 	struct kvw_pool *pool = NULL;
+	uint32_t known = path->count;
+	uint32_t made = 0;
 
 	assert(use->worker < KVW_MAX_WORKERS && use->capacity_tokens > 0);
 	if (count == 0)
@@ -499,7 +502,8 @@ void kvw_radix_insert(struct kvw_radix *tree, const struct kvw_chunk *chunks, ui
 			break;
 		kvw_radix_find(tree, chunks, count, path);
 	}
-	kvw_radix_sweep(tree, pool);
+	made = path->count > known ? path->count - known : 0;
+	kvw_radix_sweep(tree, pool, SWEEP_SLOTS + 2 * made);
 }
 
 /* --- the rest --- */

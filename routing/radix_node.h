@@ -176,7 +176,7 @@ void kvw_slot_give(struct kvw_radix *tree, struct kvw_pool *pool, uint32_t index
 bool kvw_radix_evict(struct kvw_radix *tree, struct kvw_pool *pool);
 
 /* Looks at the next few slots in turn and reclaims what nobody holds any more. */
-void kvw_radix_sweep(struct kvw_radix *tree, struct kvw_pool *pool);
+void kvw_radix_sweep(struct kvw_radix *tree, struct kvw_pool *pool, uint32_t slots);
 
 /* --- radix_hold.c --- */
 

@@ -174,7 +174,7 @@ static enum kvw_err session_pick(struct kvw_strategy *self, const struct kvw_rou
 	enum kvw_reason reason = KVW_REASON_NO_SESSION;
 	size_t pos = 0;
 
-	if (kvw_usable_count(set, NULL) == 0)
+	if (kvw_usable_count(set) == 0)
 		return KVW_ENOWORKER;
 	assert(set->count <= KVW_MAX_WORKERS);
 	if (request->session.len > 0)

@@ -1,0 +1,508 @@
+/*
+ * prefixaware_test.c - where prompts go, and what is predicted for them.
+ */
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "support.h"
+
+#define MS INT64_C(1000000)
+
+static struct kvw_strategy *make(void)
+{
+	struct kvw_strategy_options options = test_options();
+	struct kvw_strategy *strategy = NULL;
+
+	ck_assert_int_eq(kvw_strategy_find("prefixaware")->create(&options, &strategy), KVW_OK);
+	return strategy;
+}
+
+static struct kvw_decision pick(struct kvw_strategy *strategy, struct fleet *fleet,
+	const struct kvw_route_request *request, int64_t now_ns)
+{
+	struct kvw_decision out = {0};
+
+	EXPECT(strategy->ops->pick(strategy, request, &fleet->set, now_ns, &out) == KVW_OK);
+	return out;
+}
+
+/* `count` chunks; `branch` tells prompts apart from chunk `shared` on. */
+static void make_prompt(struct prompt *p, uint32_t count, uint32_t shared, uint64_t branch)
+{
+	prompt_start(p);
+	for (uint32_t i = 0; i < count; i++)
+		prompt_add(p, i < shared ? 1 : branch);
+}
+
+START_TEST(second_turn_follows_the_first)
+{
+	struct kvw_strategy *strategy = make();
+	struct fleet fleet;
+	struct prompt p;
+	struct kvw_route_request request;
+	struct kvw_decision first;
+	struct kvw_decision second;
+
+	fleet_init(&fleet, 8);
+	make_prompt(&p, 20, 20, 0);
+	request = request_of(&p);
+	first = pick(strategy, &fleet, &request, 0);
+	ck_assert_int_eq(first.reason, KVW_REASON_LOAD);
+	ck_assert_uint_eq(first.prompt_tokens, 20 * CHUNK_UNITS);
+	ck_assert_uint_eq(first.hit_tokens[KVW_TIER_DEVICE], 0);
+	make_prompt(&p, 30, 30, 0);
+	request = request_of(&p);
+	second = pick(strategy, &fleet, &request, 0);
+	ck_assert_int_eq(second.reason, KVW_REASON_PREFIX);
+	ck_assert_uint_eq(second.worker_id, first.worker_id);
+	ck_assert_uint_eq(second.hit_tokens[KVW_TIER_DEVICE], 20 * CHUNK_UNITS);
+	ck_assert_int_lt(second.prefill_ns, first.prefill_ns);
+	fleet_finish(&fleet);
+	strategy->ops->destroy(strategy);
+}
+END_TEST
+
+/* p_w = (L - h) / R + a (L^2 - h^2) / 2, to the nanosecond. */
+START_TEST(prefill_follows_the_formula)
+{
+	struct kvw_strategy *strategy = make();
+	struct fleet fleet;
+	struct prompt p;
+	struct kvw_route_request request;
+	struct kvw_decision d;
+	double expected = 0;
+
+	fleet_init(&fleet, 2);
+	make_prompt(&p, 100, 100, 0);
+	request = request_of(&p);
+	d = pick(strategy, &fleet, &request, 0);
+	expected = 6400 / 8000.0 * 1e9 + 1.75 * 6400.0 * 6400.0 / 2;
+	ck_assert(llabs(d.prefill_ns - (int64_t)expected) <= 2);
+	make_prompt(&p, 150, 100, 3);
+	request = request_of(&p);
+	d = pick(strategy, &fleet, &request, 0);
+	expected = 3200 / 8000.0 * 1e9 + 1.75 * (9600.0 * 9600.0 - 6400.0 * 6400.0) / 2;
+	ck_assert(llabs(d.prefill_ns - (int64_t)expected) <= 2);
+	fleet_finish(&fleet);
+	strategy->ops->destroy(strategy);
+}
+END_TEST
+
+/* Whole blocks, and never the last token. */
+START_TEST(hits_are_whole_blocks_short_of_the_end)
+{
+	static const uint32_t blocks[] = {0, 1, 16, 48, 64, 1000, 100000};
+	struct fleet fleet;
+	struct prompt p;
+
+	fleet_init(&fleet, 1);
+	make_prompt(&p, 10, 10, 0);
+	for (size_t i = 0; i < sizeof(blocks) / sizeof(blocks[0]); i++) {
+		struct kvw_strategy *strategy = make();
+		struct kvw_route_request request = request_of(&p);
+		uint32_t block = blocks[i] == 0 ? 16 : blocks[i];
+		struct kvw_decision d;
+
+		fleet.items[0].block_size = blocks[i];
+		(void)pick(strategy, &fleet, &request, 0);
+		d = pick(strategy, &fleet, &request, 0);
+		ck_assert_uint_eq(
+			d.hit_tokens[KVW_TIER_DEVICE], (10 * CHUNK_UNITS - 1) / block * block);
+		strategy->ops->destroy(strategy);
+	}
+	fleet_finish(&fleet);
+}
+END_TEST
+
+START_TEST(units_become_tokens)
+{
+	struct kvw_strategy *strategy = make();
+	struct fleet fleet;
+	struct prompt p;
+	struct kvw_route_request request;
+
+	fleet_init(&fleet, 2);
+	make_prompt(&p, 40, 40, 0);
+	request = request_of(&p);
+	request.tokens_per_unit = 0.25f;
+	ck_assert_uint_eq(pick(strategy, &fleet, &request, 0).prompt_tokens, 10 * CHUNK_UNITS);
+	ck_assert_uint_eq(pick(strategy, &fleet, &request, 0).hit_tokens[KVW_TIER_DEVICE],
+		(10 * CHUNK_UNITS - 1) / 16 * 16);
+	fleet_finish(&fleet);
+	strategy->ops->destroy(strategy);
+}
+END_TEST
+
+/* A prefix is not worth any wait: when its holder is busier than the prefill takes, another
+ * worker computes it again, and holds it from then on. */
+START_TEST(hot_prefix_spreads_when_waiting_costs_more)
+{
+	struct kvw_strategy *strategy = make();
+	struct kvw_lease busy = {0};
+	struct fleet fleet;
+	struct prompt p;
+	struct kvw_route_request request;
+	struct kvw_decision home;
+	struct kvw_decision away;
+
+	fleet_init(&fleet, 2);
+	make_prompt(&p, 50, 50, 0); /* 0.4 s */
+	request = request_of(&p);
+	home = pick(strategy, &fleet, &request, 0);
+	kvw_lease_take(&busy, fleet.items[home.pos].load, 200 * MS, 0);
+	ck_assert_uint_eq(pick(strategy, &fleet, &request, 0).pos, home.pos);
+	kvw_lease_release(&busy, 0);
+	kvw_lease_take(&busy, fleet.items[home.pos].load, 1000 * MS, 0);
+	away = pick(strategy, &fleet, &request, 0);
+	ck_assert_uint_ne(away.pos, home.pos);
+	ck_assert_int_eq(away.reason, KVW_REASON_LOAD);
+	away = pick(strategy, &fleet, &request, 0);
+	ck_assert_uint_ne(away.pos, home.pos);
+	ck_assert_int_eq(away.reason, KVW_REASON_PREFIX);
+	kvw_lease_release(&busy, 0);
+	fleet_finish(&fleet);
+	strategy->ops->destroy(strategy);
+}
+END_TEST
+
+/* The delay that a prefill imposes counts: requests in flight push a miss elsewhere. */
+START_TEST(requests_in_flight_count)
+{
+	struct kvw_strategy *strategy = make();
+	struct kvw_lease busy[4] = {0};
+	struct fleet fleet;
+	struct prompt p;
+
+	fleet_init(&fleet, 2);
+	for (unsigned i = 0; i < 4; i++)
+		kvw_lease_take(&busy[i], fleet.items[0].load, 0, 0);
+	for (unsigned i = 0; i < 20; i++) {
+		struct kvw_route_request request;
+
+		make_prompt(&p, 10, 0, 100 + i);
+		request = request_of(&p);
+		ck_assert_uint_eq(pick(strategy, &fleet, &request, 0).pos, 1);
+	}
+	for (unsigned i = 0; i < 4; i++)
+		kvw_lease_release(&busy[i], 0);
+	fleet_finish(&fleet);
+	strategy->ops->destroy(strategy);
+}
+END_TEST
+
+/* Prompts without reuse under load: as least-work balancing, so within one request of even. */
+START_TEST(uniform_prompts_balance)
+{
+	struct kvw_strategy *strategy = make();
+	struct kvw_lease *leases = calloc(400, sizeof(*leases));
+	struct fleet fleet;
+	struct prompt p;
+
+	ck_assert_ptr_nonnull(leases);
+	fleet_init(&fleet, 8);
+	for (unsigned i = 0; i < 400; i++) {
+		struct kvw_route_request request;
+		struct kvw_decision d;
+
+		make_prompt(&p, 10, 0, 1000 + i);
+		request = request_of(&p);
+		d = pick(strategy, &fleet, &request, 0);
+		kvw_lease_take(&leases[i], fleet.items[d.pos].load, d.prefill_ns, 0);
+	}
+	for (unsigned w = 0; w < 8; w++)
+		ck_assert_uint_eq(kvw_load_inflight(fleet.items[w].load), 50);
+	for (unsigned i = 0; i < 400; i++)
+		kvw_lease_release(&leases[i], 0);
+	free(leases);
+	fleet_finish(&fleet);
+	strategy->ops->destroy(strategy);
+}
+END_TEST
+
+/* Idle replicas with different ids send the same prompt to the same worker, and different prompts
+ * to all of them. */
+START_TEST(ties_are_broken_alike_everywhere)
+{
+	struct kvw_strategy *a = make();
+	struct kvw_strategy *b = make();
+	unsigned count[8] = {0};
+	struct fleet one;
+	struct fleet two;
+	struct prompt p;
+
+	fleet_init(&one, 8);
+	fleet_init(&two, 8);
+	for (unsigned w = 0; w < 8; w++)
+		two.items[w].key = one.items[7 - w].key;
+	for (unsigned i = 0; i < 400; i++) {
+		struct kvw_route_request request;
+		struct kvw_decision d;
+
+		make_prompt(&p, 12, 0, 1000 + i);
+		request = request_of(&p);
+		d = pick(a, &one, &request, 0);
+		EXPECT(one.items[d.pos].key == two.items[pick(b, &two, &request, 0).pos].key);
+		count[d.pos]++;
+	}
+	for (unsigned w = 0; w < 8; w++)
+		ck_assert_uint_gt(count[w], 25);
+	fleet_finish(&one);
+	fleet_finish(&two);
+	a->ops->destroy(a);
+	b->ops->destroy(b);
+}
+END_TEST
+
+/* Paths that do not generate leave no trace and are charged nothing. */
+START_TEST(what_does_not_teach_is_not_inserted)
+{
+	struct kvw_strategy *strategy = make();
+	struct kvw_strategy_stats stats;
+	struct fleet fleet;
+	struct prompt p;
+	struct kvw_route_request request;
+	struct kvw_decision d;
+
+	fleet_init(&fleet, 4);
+	make_prompt(&p, 20, 20, 0);
+	request = request_of(&p);
+	request.teaches = false;
+	d = pick(strategy, &fleet, &request, 0);
+	ck_assert_int_eq(d.reason, KVW_REASON_LOAD);
+	ck_assert_int_eq(d.prefill_ns, 0);
+	request.teaches = true;
+	request.content_known = false;
+	d = pick(strategy, &fleet, &request, 0);
+	ck_assert_int_eq(d.reason, KVW_REASON_NO_CONTENT);
+	strategy->ops->stats(strategy, &stats);
+	ck_assert_uint_eq(stats.chunks, 0);
+	ck_assert_uint_gt(stats.bytes_limit, stats.bytes);
+	fleet_finish(&fleet);
+	strategy->ops->destroy(strategy);
+}
+END_TEST
+
+START_TEST(unknown_prompts_spread_by_load)
+{
+	struct kvw_strategy *strategy = make();
+	struct kvw_route_request request = {0};
+	struct kvw_lease leases[80] = {0};
+	struct fleet fleet;
+
+	fleet_init(&fleet, 8);
+	for (unsigned i = 0; i < 80; i++) {
+		struct kvw_decision d = pick(strategy, &fleet, &request, 0);
+
+		kvw_lease_take(&leases[i], fleet.items[d.pos].load, d.prefill_ns, 0);
+	}
+	for (unsigned w = 0; w < 8; w++)
+		ck_assert_uint_eq(kvw_load_inflight(fleet.items[w].load), 10);
+	for (unsigned i = 0; i < 80; i++)
+		kvw_lease_release(&leases[i], 0);
+	fleet_finish(&fleet);
+	strategy->ops->destroy(strategy);
+}
+END_TEST
+
+START_TEST(the_only_worker_learns_too)
+{
+	struct kvw_strategy *strategy = make();
+	struct fleet fleet;
+	struct prompt p;
+	struct kvw_route_request request;
+	struct kvw_decision d;
+
+	fleet_init(&fleet, 4);
+	make_prompt(&p, 20, 20, 0);
+	request = request_of(&p);
+	for (unsigned w = 0; w < 4; w++)
+		fleet.items[w].usable = w == 2;
+	d = pick(strategy, &fleet, &request, 0);
+	ck_assert_int_eq(d.reason, KVW_REASON_ONLY);
+	ck_assert_uint_eq(d.pos, 2);
+	for (unsigned w = 0; w < 4; w++)
+		fleet.items[w].usable = true;
+	d = pick(strategy, &fleet, &request, 0);
+	ck_assert_int_eq(d.reason, KVW_REASON_PREFIX);
+	ck_assert_uint_eq(d.pos, 2);
+	fleet_finish(&fleet);
+	strategy->ops->destroy(strategy);
+}
+END_TEST
+
+/* A list of prompts: hits and costs are summed over its chains. */
+START_TEST(chains_are_summed)
+{
+	struct kvw_strategy *strategy = make();
+	struct kvw_chunk chunks[60];
+	uint32_t ends[] = {20, 20, 60};
+	struct fleet fleet;
+	struct prompt one;
+	struct prompt two;
+	struct kvw_route_request request;
+	struct kvw_decision first;
+	struct kvw_decision d;
+
+	fleet_init(&fleet, 4);
+	make_prompt(&one, 20, 0, 5);
+	make_prompt(&two, 40, 0, 6);
+	memcpy(chunks, one.chunks, 20 * sizeof(chunks[0]));
+	memcpy(chunks + 20, two.chunks, 40 * sizeof(chunks[0]));
+	request = request_of(&one);
+	first = pick(strategy, &fleet, &request, 0);
+	request.chunks = chunks;
+	request.chunk_count = 60;
+	request.chain_ends = ends;
+	request.chain_count = 3; /* the middle one is empty */
+	d = pick(strategy, &fleet, &request, 0);
+	ck_assert_uint_eq(d.pos, first.pos);
+	ck_assert_uint_eq(d.prompt_tokens, 60 * CHUNK_UNITS);
+	ck_assert_uint_eq(d.hit_tokens[KVW_TIER_DEVICE], (20 * CHUNK_UNITS - 1) / 16 * 16);
+	d = pick(strategy, &fleet, &request, 0);
+	ck_assert_uint_eq(d.hit_tokens[KVW_TIER_DEVICE],
+		(20 * CHUNK_UNITS - 1) / 16 * 16 + (40 * CHUNK_UNITS - 1) / 16 * 16);
+	fleet_finish(&fleet);
+	strategy->ops->destroy(strategy);
+}
+END_TEST
+
+/* A lost cache is noticed by the purge call and by the candidate's generation, and a loop with an
+ * old snapshot does not undo what was learned since. */
+START_TEST(lost_cache_is_forgotten)
+{
+	struct kvw_strategy *strategy = make();
+	struct kvw_strategy_stats stats;
+	struct fleet fleet;
+	struct prompt p;
+	struct kvw_route_request request;
+
+	fleet_init(&fleet, 1);
+	make_prompt(&p, 20, 20, 0);
+	request = request_of(&p);
+	(void)pick(strategy, &fleet, &request, 0);
+	ck_assert_uint_gt(pick(strategy, &fleet, &request, 0).hit_tokens[KVW_TIER_DEVICE], 0);
+	fleet.items[0].generation = 1;
+	ck_assert_uint_eq(pick(strategy, &fleet, &request, 0).hit_tokens[KVW_TIER_DEVICE], 0);
+	fleet.items[0].generation = 0;
+	ck_assert_uint_gt(pick(strategy, &fleet, &request, 0).hit_tokens[KVW_TIER_DEVICE], 0);
+	strategy->ops->purge(strategy, 0);
+	ck_assert_uint_eq(pick(strategy, &fleet, &request, 0).hit_tokens[KVW_TIER_DEVICE], 0);
+	strategy->ops->stats(strategy, &stats);
+	ck_assert_uint_eq(stats.purges, 2);
+	fleet_finish(&fleet);
+	strategy->ops->destroy(strategy);
+}
+END_TEST
+
+/* Ids have gaps once workers were removed, or where not all serve the model. */
+START_TEST(ids_may_have_gaps)
+{
+	struct kvw_strategy *strategy = make();
+	struct fleet fleet;
+	struct prompt p;
+	struct kvw_route_request request;
+	struct kvw_decision first;
+
+	fleet_init(&fleet, 3);
+	fleet.items[0].id = 4;
+	fleet.items[1].id = 77;
+	fleet.items[2].id = KVW_MAX_WORKERS - 1;
+	for (unsigned i = 0; i < 30; i++) {
+		make_prompt(&p, 20, 0, i);
+		request = request_of(&p);
+		first = pick(strategy, &fleet, &request, 0);
+		ck_assert_uint_eq(pick(strategy, &fleet, &request, 0).pos, first.pos);
+		ck_assert_uint_eq(first.worker_id, fleet.items[first.pos].id);
+	}
+	fleet_finish(&fleet);
+	strategy->ops->destroy(strategy);
+}
+END_TEST
+
+#define LOOPS 4
+#define PICKS 8000
+
+struct loop {
+	struct kvw_strategy *strategy;
+	struct fleet *fleet;
+	uint64_t dice;
+};
+
+static void *run_loop(void *arg)
+{
+	struct loop *loop = arg;
+	struct kvw_lease leases[8];
+	struct prompt p;
+
+	memset(leases, 0, sizeof(leases));
+	for (unsigned i = 0; i < PICKS; i++) {
+		struct kvw_lease *lease = &leases[i % 8];
+		struct kvw_route_request request;
+		struct kvw_decision d;
+
+		make_prompt(&p, 30, 10, test_random(&loop->dice) % 200);
+		request = request_of(&p);
+		kvw_lease_first_token(lease, (int64_t)i * 1000);
+		kvw_lease_release(lease, (int64_t)i * 1000);
+		d = pick(loop->strategy, loop->fleet, &request, (int64_t)i * 1000);
+		kvw_lease_take(
+			lease, loop->fleet->items[d.pos].load, d.prefill_ns, (int64_t)i * 1000);
+		if (test_random(&loop->dice) % 500 == 0)
+			loop->strategy->ops->purge(loop->strategy, d.worker_id);
+	}
+	for (unsigned i = 0; i < 8; i++)
+		kvw_lease_release(&leases[i], 0);
+	return NULL;
+}
+
+START_TEST(loops_share_the_strategy)
+{
+	struct kvw_strategy *strategy = make();
+	struct loop loops[LOOPS];
+	pthread_t threads[LOOPS];
+	struct fleet fleet;
+
+	fleet_init(&fleet, 16);
+	for (unsigned i = 0; i < LOOPS; i++) {
+		loops[i] = (struct loop){strategy, &fleet, i + 1};
+		ck_assert_int_eq(pthread_create(&threads[i], NULL, run_loop, &loops[i]), 0);
+	}
+	for (unsigned i = 0; i < LOOPS; i++)
+		pthread_join(threads[i], NULL);
+	for (unsigned w = 0; w < 16; w++)
+		ck_assert_uint_eq(kvw_load_inflight(fleet.items[w].load), 0);
+	fleet_finish(&fleet);
+	strategy->ops->destroy(strategy);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("prefixaware");
+	TCase *tcase = tcase_create("prefixaware");
+	SRunner *runner = srunner_create(suite);
+	int failed = 0;
+
+	tcase_add_test(tcase, second_turn_follows_the_first);
+	tcase_add_test(tcase, prefill_follows_the_formula);
+	tcase_add_test(tcase, hits_are_whole_blocks_short_of_the_end);
+	tcase_add_test(tcase, units_become_tokens);
+	tcase_add_test(tcase, hot_prefix_spreads_when_waiting_costs_more);
+	tcase_add_test(tcase, requests_in_flight_count);
+	tcase_add_test(tcase, uniform_prompts_balance);
+	tcase_add_test(tcase, ties_are_broken_alike_everywhere);
+	tcase_add_test(tcase, what_does_not_teach_is_not_inserted);
+	tcase_add_test(tcase, unknown_prompts_spread_by_load);
+	tcase_add_test(tcase, the_only_worker_learns_too);
+	tcase_add_test(tcase, chains_are_summed);
+	tcase_add_test(tcase, lost_cache_is_forgotten);
+	tcase_add_test(tcase, ids_may_have_gaps);
+	tcase_add_test(tcase, loops_share_the_strategy);
+	tcase_set_timeout(tcase, 60);
+	suite_add_tcase(suite, tcase);
+	srunner_run_all(runner, CK_ENV);
+	failed = srunner_ntests_failed(runner);
+	srunner_free(runner);
+	return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}

@@ -1,0 +1,110 @@
+/*
+ * strategies_test.c - what every built-in strategy has in common.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "support.h"
+
+START_TEST(names_are_found)
+{
+	size_t count = 0;
+
+	for (; kvw_strategies[count] != NULL; count++) {
+		const struct kvw_strategy_ops *ops = kvw_strategies[count];
+
+		ck_assert_ptr_eq(kvw_strategy_find(ops->name), ops);
+		ck_assert_uint_gt(strlen(ops->help), 10);
+		ck_assert(ops->create != NULL && ops->pick != NULL && ops->destroy != NULL);
+	}
+	ck_assert_uint_ge(count, 3);
+	ck_assert_ptr_null(kvw_strategy_find("kvaware2"));
+	ck_assert_ptr_null(kvw_strategy_find(""));
+	ck_assert_ptr_nonnull(kvw_strategy_find("prefixaware"));
+	ck_assert_ptr_nonnull(kvw_strategy_find("session"));
+	ck_assert_ptr_nonnull(kvw_strategy_find("roundrobin"));
+}
+END_TEST
+
+START_TEST(reasons_have_different_names)
+{
+	for (int a = 0; a < KVW_REASON_COUNT; a++) {
+		ck_assert_str_ne(kvw_reason_name((enum kvw_reason)a), "unknown");
+		for (int b = 0; b < a; b++)
+			ck_assert_str_ne(kvw_reason_name((enum kvw_reason)a),
+				kvw_reason_name((enum kvw_reason)b));
+	}
+	ck_assert_str_eq(kvw_reason_name((enum kvw_reason)KVW_REASON_COUNT), "unknown");
+}
+END_TEST
+
+/* Random fleets, requests and loads: only usable workers, all fields filled, ENOWORKER alone when
+ * there is none, and *out untouched then. */
+START_TEST(only_usable_workers_are_picked)
+{
+	const struct kvw_strategy_ops *ops = kvw_strategies[_i];
+	struct kvw_strategy_options options = test_options();
+	struct kvw_strategy *strategy = NULL;
+	struct fleet fleet;
+	uint64_t dice = 3;
+
+	fleet_init(&fleet, 12);
+	ck_assert_int_eq(ops->create(&options, &strategy), KVW_OK);
+	for (unsigned i = 0; i < 5000; i++) {
+		struct kvw_decision out = {.pos = 99, .worker_id = 77};
+		struct kvw_route_request request;
+		struct kvw_lease lease = {0};
+		struct prompt p;
+		unsigned usable = 0;
+		enum kvw_err err = KVW_OK;
+		char name[8];
+
+		prompt_start(&p);
+		for (unsigned k = (unsigned)(test_random(&dice) % 20); k > 0; k--)
+			prompt_add(&p, test_random(&dice) % 3);
+		request = request_of(&p);
+		request.content_known = test_random(&dice) % 4 != 0;
+		request.teaches = test_random(&dice) % 4 != 0;
+		snprintf(name, sizeof(name), "s%u", (unsigned)(test_random(&dice) % 50));
+		if (test_random(&dice) % 2 == 0)
+			request.session = kvw_slice_of(name);
+		for (unsigned w = 0; w < 12; w++) {
+			fleet.items[w].usable = test_random(&dice) % 4 == 0;
+			usable += fleet.items[w].usable;
+		}
+		err = ops->pick(strategy, &request, &fleet.set, (int64_t)i, &out);
+		EXPECT((err == KVW_ENOWORKER) == (usable == 0));
+		if (err != KVW_OK) {
+			EXPECT(out.pos == 99 && out.worker_id == 77);
+			continue;
+		}
+		EXPECT(out.pos < 12 && fleet.items[out.pos].usable);
+		EXPECT(out.worker_id == fleet.items[out.pos].id);
+		EXPECT(out.prefill_ns >= 0 && out.reason < KVW_REASON_COUNT);
+		EXPECT(out.hit_tokens[KVW_TIER_DEVICE] <= out.prompt_tokens);
+		kvw_lease_take(&lease, fleet.items[out.pos].load, out.prefill_ns, (int64_t)i);
+		kvw_lease_release(&lease, (int64_t)i);
+	}
+	ops->destroy(strategy);
+	ops->destroy(NULL);
+	fleet_finish(&fleet);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("strategies");
+	TCase *tcase = tcase_create("strategies");
+	SRunner *runner = srunner_create(suite);
+	int failed = 0;
+
+	tcase_add_test(tcase, names_are_found);
+	tcase_add_test(tcase, reasons_have_different_names);
+	tcase_add_loop_test(tcase, only_usable_workers_are_picked, 0, 3);
+	suite_add_tcase(suite, tcase);
+	srunner_run_all(runner, CK_ENV);
+	failed = srunner_ntests_failed(runner);
+	srunner_free(runner);
+	return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}
