@@ -30,6 +30,7 @@ struct fleet {
 	struct model_list *lists; /* [count]; control thread only */
 	uint64_t *good_in_row;    /* [count]; probes, control thread only */
 	uint64_t *bad_in_row;
+	bool *out;                /* [count]; known here to be out */
 };
 
 static void view_free(void *object)
@@ -256,8 +257,9 @@ enum kvw_err kvw_fleet_create(const struct kvw_config *config, size_t loops, FIL
 	self->lists = calloc(config->worker_count, sizeof(self->lists[0]));
 	self->good_in_row = calloc(config->worker_count, sizeof(uint64_t));
 	self->bad_in_row = calloc(config->worker_count, sizeof(uint64_t));
+	self->out = calloc(config->worker_count, sizeof(bool));
 	if (self->base.workers == NULL || self->lists == NULL || self->good_in_row == NULL ||
-		self->bad_in_row == NULL)
+		self->bad_in_row == NULL || self->out == NULL)
 		goto fail;
 	err = kvw_epochs_create(loops, &self->base.epochs);
 	if (err != KVW_OK)
@@ -309,6 +311,7 @@ void kvw_fleet_destroy(struct kvw_fleet *fleet)
 	free(self->lists);
 	free(self->good_in_row);
 	free(self->bad_in_row);
+	free(self->out);
 	free(self);
 }
 
@@ -441,6 +444,10 @@ void kvw_fleet_set_probe(struct kvw_fleet *fleet, struct kvw_worker *worker, boo
 	struct fleet *self = (struct fleet *)fleet;
 	uint8_t health = atomic_load(&worker->health);
 
+	if (health == KVW_HEALTH_DOWN && !self->out[worker->id]) {
+		self->out[worker->id] = true; /* by failed requests: good probes count from here */
+		self->good_in_row[worker->id] = 0;
+	}
 	if (ok) {
 		self->bad_in_row[worker->id] = 0;
 		self->good_in_row[worker->id]++;
@@ -448,6 +455,7 @@ void kvw_fleet_set_probe(struct kvw_fleet *fleet, struct kvw_worker *worker, boo
 			(health == KVW_HEALTH_DOWN &&
 				self->good_in_row[worker->id] < (uint64_t)fleet->config->health_rise))
 			return;
+		self->out[worker->id] = false;
 		atomic_store(&worker->failures, 0);
 		atomic_store(&worker->health, (uint8_t)KVW_HEALTH_UP);
 		kvw_info("fleet", "worker is in url=%s", worker->url);
@@ -459,6 +467,7 @@ void kvw_fleet_set_probe(struct kvw_fleet *fleet, struct kvw_worker *worker, boo
 	if (health == KVW_HEALTH_DOWN ||
 		self->bad_in_row[worker->id] < (uint64_t)fleet->config->health_fall)
 		return;
+	self->out[worker->id] = true;
 	atomic_store(&worker->health, (uint8_t)KVW_HEALTH_DOWN);
 	kvw_warn("fleet", "worker is out after %llu failed probes url=%s why=\"%s\"",
 		(unsigned long long)self->bad_in_row[worker->id], worker->url, why);
