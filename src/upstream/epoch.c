@@ -1,9 +1,10 @@
 /*
  * epoch.c - see epoch.h.
  *
- * A retired object notes every loop's turn count; it is free when each count has grown. The loop's
- * store is a release and the control thread's load an acquire, so whatever the loop read in that
- * turn happened before the free.
+ * A retired object notes every loop's turn count; it is free when each count has grown by two: the
+ * turn that was running, and a whole one. Counts are written in one total order with the pointers that
+ * the control thread replaces: a loop whose turn it has seen begin cannot still find the old pointer
+ * there. With a plain store the count could become visible after the reads of its own turn.
  */
 #include "epoch.h"
 
@@ -64,10 +65,7 @@ void kvw_epochs_destroy(struct kvw_epochs *epochs)
 
 void kvw_epochs_turn(struct kvw_epochs *epochs, size_t loop)
 {
-	_Atomic uint64_t *count = &epochs->turns[loop].count;
-
-	atomic_store_explicit(
-		count, atomic_load_explicit(count, memory_order_relaxed) + 1, memory_order_release);
+	(void)atomic_fetch_add(&epochs->turns[loop].count, 1);
 }
 
 enum kvw_err kvw_epochs_retire(struct kvw_epochs *epochs, void *object, void (*free_fn)(void *object))

@@ -3,7 +3,7 @@
  *
  * Each loop counts its turns; between two turns it holds nothing borrowed. What is retired is freed
  * once every loop has finished the turn in which it was still reachable. Loops turn at least every
- * tick, so that is soon, and a loop pays one store per turn.
+ * tick, so that is soon, and a loop pays one atomic addition per turn.
  *
  * Threads: kvw_epochs_turn by the loop that owns the index (or the thread that stands for it);
  * kvw_epochs_retire and kvw_epochs_reclaim by the control thread.
