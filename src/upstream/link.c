@@ -28,6 +28,7 @@ enum kvw_err kvw_links_init(struct kvw_links *links, struct kvw_io_set *set,
 	if (links->idle == NULL || links->idle_count == NULL) {
 		free(links->idle);
 		free(links->idle_count);
+		memset(links, 0, sizeof(*links)); /* nothing to finish */
 		return KVW_ENOMEM;
 	}
 	for (size_t i = 0; i < fleet->count; i++)
@@ -161,7 +162,10 @@ static bool link_has_leftovers(struct kvw_link *link)
 		return false;
 	if (link->io.ops != NULL)
 		return true;
-	return recv(link->io.fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) >= 0 || errno != EAGAIN;
+	if (recv(link->io.fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) >= 0 || errno != EAGAIN)
+		return true;
+	link->io.readable = false; /* nothing: else any event would look like bytes while idle */
+	return false;
 }
 
 void kvw_link_release(struct kvw_link *link, int64_t now_ns)
