@@ -277,7 +277,8 @@ void kvw_request_begin(struct kvw_exchange *x, size_t head_len)
 		whole_complete(x);
 	}
 	/* Not whole: what came with the head leaves with the head. */
-	if (!x->ended && !x->whole && x->request_state == KVW_REQUEST_READ_HEAD)
+	if (x->response_state == KVW_RESPONSE_NONE && !x->whole &&
+		x->request_state == KVW_REQUEST_READ_HEAD)
 		kvw_request_forward(x);
 }
 

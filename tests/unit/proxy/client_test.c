@@ -1,0 +1,75 @@
+/*
+ * client_test.c - a client's connection at moments that a real socket rarely brings about.
+ */
+#include <check.h>
+#include <string.h>
+
+#include "loop_fixture.h"
+
+static struct loop_fixture f;
+static struct kvw_client *client;
+static int peer;
+
+static void setup(void)
+{
+	loop_fixture_init(&f);
+	client = loop_fixture_client(&f, &peer);
+}
+
+static void teardown(void)
+{
+	loop_fixture_finish(&f);
+	if (peer >= 0)
+		close(peer);
+}
+
+static void say(const char *text)
+{
+	ck_assert_int_eq(write(peer, text, strlen(text)), (ssize_t)strlen(text));
+}
+
+/* Let it be asked again whether the client takes bytes. */
+static void wake(void)
+{
+	client->io.writable = true;
+	kvw_io_again(&client->io);
+	loop_fixture_turn(&f);
+}
+
+START_TEST(answer_that_waits_is_the_only_one)
+{
+	/* The refusal of a body waited for the client; the request was forwarded all the same, and a
+	 * second answer begun. */
+	static const ssize_t takes[] = {0, 100000};
+	static struct taps taps;
+
+	taps = (struct taps){.takes = takes, .count = 2};
+	loop_fixture_tap(&client->io, &taps);
+	say("POST /v1/files HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n");
+	loop_fixture_turn(&f);
+	ck_assert_uint_gt(client->out.bytes, 0);
+	ck_assert_uint_eq(f.loop.links.busy_total, 0);
+	wake();
+	ck_assert_uint_gt(taps.len, 0);
+	ck_assert_ptr_nonnull(strstr(taps.data, "HTTP/1.1 400 "));
+	ck_assert_ptr_null(strstr(taps.data + 8, "HTTP/1.1"));
+	loop_fixture_check_idle(&f);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("client");
+	TCase *tcase = tcase_create("client");
+	SRunner *runner = srunner_create(suite);
+	int failed;
+
+	tcase_set_timeout(tcase, 120);
+	tcase_add_checked_fixture(tcase, setup, teardown);
+	tcase_add_test(tcase, answer_that_waits_is_the_only_one);
+	suite_add_tcase(suite, tcase);
+	srunner_run_all(runner, CK_ENV);
+	failed = srunner_ntests_failed(runner);
+	srunner_free(runner);
+	return failed == 0 ? 0 : 1;
+}

@@ -1,0 +1,159 @@
+/*
+ * loop_fixture.c - see loop_fixture.h.
+ */
+#include "loop_fixture.h"
+
+#include <arpa/inet.h>
+#include <check.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+
+static int listen_on_loopback(uint16_t *port)
+{
+	struct sockaddr_in name = {
+		.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	socklen_t len = sizeof(name);
+	int fd = socket(AF_INET, SOCK_STREAM, 0);
+
+	ck_assert_int_eq(bind(fd, (struct sockaddr *)&name, sizeof(name)), 0);
+	ck_assert_int_eq(listen(fd, 100), 0);
+	ck_assert_int_eq(getsockname(fd, (struct sockaddr *)&name, &len), 0);
+	*port = ntohs(name.sin_port);
+	return fd;
+}
+
+static struct kvw_config *make_config(uint16_t port)
+{
+	static const char *const strategies[] = {"roundrobin", NULL};
+	struct kvw_config *config = NULL;
+	char text[512];
+	int len = snprintf(text, sizeof(text),
+		"routing: {strategy: roundrobin}\n"
+		"log: {access: \"off\"}\n"
+		"workers: [{url: \"http://127.0.0.1:%u\", models: [tiny]}]\n",
+		port);
+
+	ck_assert_int_eq(
+		kvw_config_parse("test", text, (size_t)len, strategies, stderr, &config), KVW_OK);
+	return config;
+}
+
+void loop_fixture_init(struct loop_fixture *f)
+{
+	const struct kvw_strategy_ops *ops = kvw_strategy_find("roundrobin");
+	struct kvw_strategy_options options = {.seed = 1};
+	struct kvw_proxy_deps deps;
+	uint16_t port, own_port;
+
+	memset(f, 0, sizeof(*f));
+	f->listener = listen_on_loopback(&port);
+	f->config = make_config(port);
+	ck_assert_int_eq(ops->create(&options, &f->strategy), KVW_OK);
+	ck_assert_int_eq(kvw_fleet_create(f->config, 1, stderr, &f->fleet), KVW_OK);
+	ck_assert_int_eq(kvw_metrics_create(1, f->fleet, &f->metrics), KVW_OK);
+	ck_assert_int_eq(kvw_access_log_create("off", 1, 4096, stderr, &f->access_log), KVW_OK);
+	deps = (struct kvw_proxy_deps){
+		.config = f->config,
+		.fleet = f->fleet,
+		.strategy = f->strategy,
+		.metrics = f->metrics,
+		.access_log = f->access_log,
+		.loop_turn_ns = &f->turn_ns,
+	};
+	ck_assert_int_eq(kvw_proxy_start(&deps, stderr, &f->proxy), KVW_OK);
+	ck_assert_int_eq(
+		kvw_loop_init(&f->loop, f->proxy, 0, &deps, listen_on_loopback(&own_port)), KVW_OK);
+}
+
+void loop_fixture_finish(struct loop_fixture *f)
+{
+	kvw_loop_finish(&f->loop);
+	kvw_proxy_destroy(f->proxy);
+	kvw_access_log_destroy(f->access_log);
+	kvw_metrics_destroy(f->metrics);
+	kvw_fleet_destroy(f->fleet);
+	f->strategy->ops->destroy(f->strategy);
+	kvw_config_destroy(f->config);
+	close(f->listener);
+}
+
+struct kvw_client *loop_fixture_client(struct loop_fixture *f, int *peer)
+{
+	const struct sockaddr_in name = {
+		.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	int ends[2];
+
+	ck_assert_int_eq(socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
+	ck_assert_int_eq(fcntl(ends[0], F_SETFL, O_NONBLOCK), 0);
+	*peer = ends[1];
+	ck_assert(kvw_proxy_connection_take(f->proxy));
+	kvw_client_create_take(&f->loop, ends[0], (const struct sockaddr *)&name);
+	ck_assert(!TAILQ_EMPTY(&f->loop.clients));
+	return TAILQ_LAST(&f->loop.clients, kvw_client_list);
+}
+
+void loop_fixture_turn(struct loop_fixture *f)
+{
+	struct pollfd wait = {.fd = f->loop.sockets.fd, .events = POLLIN};
+
+	while (kvw_io_set_busy(&f->loop.sockets) || poll(&wait, 1, 20) == 1)
+		kvw_io_set_dispatch(&f->loop.sockets);
+}
+
+void loop_fixture_check_idle(struct loop_fixture *f)
+{
+	ck_assert_int_eq(kvw_metrics_gauge_sum(f->metrics, KVW_GAUGE_EXCHANGES), 0);
+	ck_assert_int_eq(kvw_metrics_gauge_sum(f->metrics, KVW_GAUGE_BODY_BYTES), 0);
+	ck_assert_int_eq(kvw_metrics_gauge_sum(f->metrics, KVW_GAUGE_PENDING_BYTES), 0);
+	ck_assert_uint_eq(f->loop.links.busy_total, 0);
+	for (size_t i = 0; i < f->fleet->count; i++)
+		ck_assert_uint_eq(kvw_load_inflight(&f->fleet->workers[i]->load), 0);
+}
+
+static ssize_t tapped_readv(struct kvw_io *io, const struct iovec *iov, int count)
+{
+	return readv(io->fd, iov, count);
+}
+
+static ssize_t tapped_writev(struct kvw_io *io, const struct iovec *iov, int count)
+{
+	struct taps *taps = io->state;
+	ssize_t left = taps->takes[taps->next];
+	ssize_t taken = 0;
+
+	if (taps->next + 1 < taps->count)
+		taps->next++;
+	if (left <= 0) {
+		errno = left == 0 ? EAGAIN : EPIPE;
+		return -1;
+	}
+	for (int i = 0; i < count && left > 0; i++) {
+		size_t n = iov[i].iov_len < (size_t)left ? iov[i].iov_len : (size_t)left;
+
+		ck_assert_uint_le(taps->len + n, sizeof(taps->data));
+		memcpy(taps->data + taps->len, iov[i].iov_base, n);
+		taps->len += n;
+		taken += (ssize_t)n;
+		left -= (ssize_t)n;
+	}
+	return taken;
+}
+
+static void tapped_end(struct kvw_io *io)
+{
+	(void)io;
+}
+
+void loop_fixture_tap(struct kvw_io *io, struct taps *taps)
+{
+	static const struct kvw_io_ops ops = {.readv = tapped_readv,
+		.writev = tapped_writev,
+		.shutdown = tapped_end,
+		.close = tapped_end};
+
+	io->ops = &ops;
+	io->state = taps;
+}
