@@ -194,6 +194,7 @@ void kvw_client_send(struct kvw_client *client, const struct iovec *iov, int cou
 {
 	struct kvw_loop *loop = client->loop;
 	size_t before = client->out.bytes;
+	enum kvw_err err = KVW_OK;
 	ssize_t n = 0;
 
 	if (client->dead)
@@ -207,25 +208,24 @@ void kvw_client_send(struct kvw_client *client, const struct iovec *iov, int cou
 		if (n < 0)
 			n = 0;
 	}
-	for (int i = 0; i < count; i++) {
+	for (int i = 0; i < count && err == KVW_OK; i++) {
 		size_t skip = (size_t)n < iov[i].iov_len ? (size_t)n : iov[i].iov_len;
 
 		n -= (ssize_t)skip;
 		if (skip == iov[i].iov_len)
 			continue;
-		if (kvw_chain_append(&client->out, &loop->blocks,
-			    (const char *)iov[i].iov_base + skip, iov[i].iov_len - skip) != KVW_OK) {
-			kvw_warn("proxy", "out of memory: client cut client=%s", client->address);
-			kvw_client_close(client, true);
-			return;
-		}
+		err = kvw_chain_append(&client->out, &loop->blocks,
+			(const char *)iov[i].iov_base + skip, iov[i].iov_len - skip);
 	}
-	if (client->out.bytes != before) {
+	if (client->out.bytes != before)
 		kvw_metrics_gauge(loop->metrics, KVW_GAUGE_PENDING_BYTES,
 			(int64_t)(client->out.bytes - before));
-		if (!kvw_timer_running(&client->write_timer))
-			kvw_loop_timer(loop, &client->write_timer, KVW_TIMER_WRITE,
-				loop->config->timeout_client_write_ms);
+	if (err != KVW_OK) {
+		kvw_warn("proxy", "out of memory: client cut client=%s", client->address);
+		kvw_client_close(client, true);
+	} else if (client->out.bytes != before && !kvw_timer_running(&client->write_timer)) {
+		kvw_loop_timer(loop, &client->write_timer, KVW_TIMER_WRITE,
+			loop->config->timeout_client_write_ms);
 	}
 }
 
@@ -246,11 +246,10 @@ static void client_flush(struct kvw_client *client)
 			return;
 		}
 		kvw_chain_consume(&client->out, &loop->blocks, (size_t)n);
+		kvw_metrics_gauge(loop->metrics, KVW_GAUGE_PENDING_BYTES, -(int64_t)n);
 	}
 	if (client->out.bytes == before)
 		return;
-	kvw_metrics_gauge(
-		loop->metrics, KVW_GAUGE_PENDING_BYTES, -(int64_t)(before - client->out.bytes));
 	if (client->out.bytes > 0)
 		kvw_loop_timer(loop, &client->write_timer, KVW_TIMER_WRITE,
 			loop->config->timeout_client_write_ms);

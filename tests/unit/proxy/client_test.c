@@ -57,6 +57,25 @@ START_TEST(answer_that_waits_is_the_only_one)
 }
 END_TEST
 
+START_TEST(pending_bytes_return_to_zero_when_a_flush_fails)
+{
+	/* What a flush had sent before its socket broke stayed in the gauge. */
+	static const ssize_t takes[] = {0, 10, -1};
+	static struct taps taps;
+
+	taps = (struct taps){.takes = takes, .count = 3};
+	loop_fixture_tap(&client->io, &taps);
+	say("GET /sleep HTTP/1.1\r\nHost: x\r\n\r\n");
+	loop_fixture_turn(&f);
+	ck_assert_int_eq(kvw_metrics_gauge_sum(f.metrics, KVW_GAUGE_PENDING_BYTES),
+		(int64_t)client->out.bytes);
+	ck_assert_uint_gt(client->out.bytes, 10);
+	wake();
+	ck_assert_uint_eq(f.loop.client_count, 0);
+	loop_fixture_check_idle(&f);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("client");
@@ -67,6 +86,7 @@ int main(void)
 	tcase_set_timeout(tcase, 120);
 	tcase_add_checked_fixture(tcase, setup, teardown);
 	tcase_add_test(tcase, answer_that_waits_is_the_only_one);
+	tcase_add_test(tcase, pending_bytes_return_to_zero_when_a_flush_fails);
 	suite_add_tcase(suite, tcase);
 	srunner_run_all(runner, CK_ENV);
 	failed = srunner_ntests_failed(runner);
