@@ -11,12 +11,10 @@
  *
  * Walking: the nodes of a path are exactly those of its chunks that the table knows as a
  * beginning. All hashes are known before the walk, so the table is asked about 64 chunks at once
- * (radix_table.h: a no costs a few instructions, and what a yes needs is fetched meanwhile); no
- * node is waited for. On a long prompt the walk first tries to go from run to run: from a node of
- * length L that begins at chunk d to the one that begins at d + L, if it hangs from that end (it
- * may also hang from one in between), and asks chunk by chunk only where that fails. The nodes'
- * lines are fetched while the walk goes on and read when it is over. Only the last node's run is
- * compared.
+ * (radix_table.h: a no costs a few instructions, and what a yes needs is fetched meanwhile), and
+ * on a long known path it is asked ahead; no node is waited for. From one node the next begins at
+ * the latest where its run ends. The nodes' lines are fetched while the walk goes on and read when
+ * it is over. Only the last node's run is compared.
  *
  * Loops read without any lock. An insert locks the nodes whose holders it changes, one at a time,
  * for some twenty instructions; nodes that every prompt shares (the system prompt) are changed
@@ -37,8 +35,6 @@
 #include "spin.h"
 
 #define WINDOW          64 /* chunks that the table is asked about at once */
-#define STRAIGHT_FROM   96 /* chunks: longer prompts are not asked about chunk by chunk */
-#define STRAIGHT_AHEAD  8  /* nodes */
 #define SWEEP_SLOTS     2  /* slots that the hand passes per insert, and two more per new node */
 #define INSERT_TRIES    3  /* walks of one insert that races with evictions or other inserts */
 #define STAMP_SHIFT     24 /* ns to units of a stamp: 16.8 ms */
@@ -144,27 +140,55 @@ struct walk {
 	uint32_t count;
 	uint32_t window;   /* first of the chunks that `admitted` is about */
 	uint64_t admitted; /* bit i: chunk window + i may begin a node; its entry is on its way */
-	bool opened;       /* there is a window */
-	bool straight;     /* try the end of a run first: few branches are expected */
+	uint64_t next;     /* the same for the window after it, if `ahead` */
+	bool ahead;
 };
 
-/* Asks the marks about the next 64 chunks. */
-static void open_window(struct walk *walk, uint32_t at)
+static void prefetch_marks(const struct walk *walk, uint32_t at)
+{
+	const struct kvw_table *table = &walk->tree->table;
+	uint32_t end = walk->count - at < WINDOW ? walk->count : at + WINDOW;
+
+	for (uint32_t i = at; i < end; i++)
+		kvw_table_prefetch_marks(table, kvw_table_spread(table, walk->chunks[i].hash));
+}
+
+/* Asks the marks about a window. */
+static uint64_t admitted_from(const struct walk *walk, uint32_t at)
 {
 	const struct kvw_table *table = &walk->tree->table;
 	uint32_t left = walk->count - at < WINDOW ? walk->count - at : WINDOW;
-	uint64_t spreads[WINDOW];
 	uint64_t admitted = 0;
 
 	for (uint32_t i = 0; i < left; i++) {
-		spreads[i] = kvw_table_spread(table, walk->chunks[at + i].hash);
-		kvw_table_prefetch_marks(table, spreads[i]);
+		uint64_t spread = kvw_table_spread(table, walk->chunks[at + i].hash);
+
+		admitted |= (uint64_t)kvw_table_admits(table, spread) << i;
 	}
-	for (uint32_t i = 0; i < left; i++)
-		admitted |= (uint64_t)kvw_table_admits(table, spreads[i]) << i;
-	walk->window = at;
-	walk->admitted = admitted;
-	walk->opened = true;
+	return admitted;
+}
+
+/* The first window of a prompt; only if anything is known of it, more will be looked at. */
+static void open_first(struct walk *walk)
+{
+	prefetch_marks(walk, 0);
+	walk->window = 0;
+	walk->admitted = admitted_from(walk, 0);
+	if (walk->admitted != 0 && walk->count > WINDOW)
+		prefetch_marks(walk, WINDOW);
+}
+
+/* Moves on. Each window's marks are asked for two windows ahead, its entries one. */
+static void open_next(struct walk *walk)
+{
+	walk->window += WINDOW;
+	walk->admitted = walk->ahead ? walk->next : admitted_from(walk, walk->window);
+	walk->ahead = walk->count - walk->window > WINDOW;
+	if (!walk->ahead)
+		return;
+	if (walk->count - walk->window > 2 * WINDOW)
+		prefetch_marks(walk, walk->window + 2 * WINDOW);
+	walk->next = admitted_from(walk, walk->window + WINDOW);
 }
 
 /* The first node that begins at one of the chunks [*at, end); *at: where. 0: none. */
@@ -177,8 +201,8 @@ static uint64_t scan(struct walk *walk, uint32_t *at, uint32_t end)
 	while (*at < end && entry == 0) {
 		uint64_t rest = 0;
 
-		if (!walk->opened || *at - walk->window >= WINDOW)
-			open_window(walk, *at);
+		if (*at - walk->window >= WINDOW)
+			open_next(walk);
 		rest = walk->admitted >> (*at - walk->window);
 		if (rest == 0) {
 			*at = walk->window + WINDOW;
@@ -193,47 +217,9 @@ static uint64_t scan(struct walk *walk, uint32_t *at, uint32_t end)
 	return entry;
 }
 
-static void prefetch_table(struct kvw_radix *tree, uint64_t hash, bool entries)
+static void prefetch_entries(struct kvw_radix *tree, uint64_t hash)
 {
-	uint64_t spread = kvw_table_spread(&tree->table, hash);
-
-	if (entries)
-		kvw_table_prefetch_entries(&tree->table, spread);
-	else
-		kvw_table_prefetch_marks(&tree->table, spread);
-}
-
-/* Fetches what a straight path will ask for next: its nodes begin every 14th chunk. */
-static void prefetch_straight(const struct walk *walk, uint32_t at)
-{
-	uint32_t marks = at + 2 * STRAIGHT_AHEAD * KVW_RADIX_RUN;
-	uint32_t entries = at + STRAIGHT_AHEAD * KVW_RADIX_RUN;
-
-	if (marks < walk->count)
-		prefetch_table(walk->tree, walk->chunks[marks].hash, false);
-	if (entries < walk->count)
-		prefetch_table(walk->tree, walk->chunks[entries].hash, true);
-}
-
-/* The node that continues a path after one of `length` chunks that begins at *at, and where it
- * begins. 0: the path ends in that one. */
-static uint64_t next_entry(struct walk *walk, uint32_t length, uint32_t *at)
-{
-	uint32_t end = *at + length;
-	uint64_t entry = 0;
-
-	if (walk->straight && end < walk->count) {
-		prefetch_straight(walk, *at);
-		entry = kvw_table_find(&walk->tree->table, walk->chunks[end].hash);
-		if (entry != 0 && kvw_entry_offset(entry) == length) {
-			*at = end;
-			return entry;
-		}
-	}
-	++*at;
-	entry = scan(walk, at, end + 1);
-	walk->straight = walk->count > STRAIGHT_FROM && length == KVW_RADIX_RUN && *at == end;
-	return entry;
+	kvw_table_prefetch_entries(&tree->table, kvw_table_spread(&tree->table, hash));
 }
 
 /* How far the prompt agrees with the run of the path's last node; 0: not the node it was. */
@@ -254,14 +240,15 @@ void kvw_radix_find(struct kvw_radix *tree, const struct kvw_chunk *chunks, uint
 	struct walk walk = {.tree = tree, .chunks = chunks, .count = count};
 	uint64_t entry = 0;
 	uint32_t at = 0;
+	uint32_t end = 0;
 
 	path->count = 0;
 	path->matched = 0;
 	path->settled = false;
 	if (count == 0)
 		return;
-	walk.straight = count > STRAIGHT_FROM;
-	entry = walk.straight ? kvw_table_find(&tree->table, chunks[0].hash) : scan(&walk, &at, 1);
+	open_first(&walk);
+	entry = scan(&walk, &at, 1);
 	while (entry != 0 && path->count < KVW_RADIX_MAX_STEPS) {
 		uint32_t node = kvw_slot_check(tree, kvw_entry_node(entry));
 		const char *lines = (const char *)kvw_slot_at(tree, node);
@@ -270,7 +257,8 @@ void kvw_radix_find(struct kvw_radix *tree, const struct kvw_chunk *chunks, uint
 		__builtin_prefetch(lines + 64);
 		__builtin_prefetch(lines + 128);
 		path->steps[path->count++] = (struct kvw_radix_step){node, at};
-		entry = next_entry(&walk, kvw_entry_length(entry), &at);
+		end = at++ + kvw_entry_length(entry);
+		entry = scan(&walk, &at, end + 1);
 	}
 }
 
@@ -290,7 +278,7 @@ static void settle(struct kvw_radix *tree, const struct kvw_chunk *chunks, uint3
 	path->settled = true;
 	/* If it is inserted, it grows here. */
 	if (path->matched < count)
-		prefetch_table(tree, chunks[path->matched].hash, true);
+		prefetch_entries(tree, chunks[path->matched].hash);
 }
 
 /* --- reach --- */
@@ -311,17 +299,28 @@ static void reach_slot(struct kvw_radix *tree, struct kvw_slot *slot, uint32_t s
 
 	if (used > KVW_NODE_WORDS)
 		used = KVW_NODE_WORDS;
+	/* Without branches: whether a holder counts is hard to guess and soon computed. */
 	for (unsigned i = 0; i < used; i++) {
 		uint64_t word = atomic_load_explicit(&slot->word[i], memory_order_acquire);
 		struct kvw_holder h = kvw_holder_unpack(word);
 		uint32_t end = start + (h.upto < length ? h.upto : length);
 		uint32_t held = reach->chunks[h.worker];
+		bool counts = (held >= start) & (end > held) & kvw_holder_alive(tree, h);
 
-		if (word == 0 || end <= held || held < start || !kvw_holder_alive(tree, h))
-			continue;
-		if (held == 0)
-			reach->workers[reach->count++] = (uint16_t)h.worker;
-		reach->chunks[h.worker] = end;
+		reach->chunks[h.worker] = counts ? end : held;
+		reach->workers[reach->count] = (uint16_t)h.worker;
+		reach->count += counts & (held == 0);
+	}
+}
+
+static void prefetch_overflow(struct kvw_radix *tree, struct kvw_slot *slot)
+{
+	uint32_t more =
+		kvw_slot_check(tree, atomic_load_explicit(&slot->overflow, memory_order_relaxed));
+
+	if (more != 0) {
+		__builtin_prefetch(kvw_slot_at(tree, more));
+		__builtin_prefetch((const char *)kvw_slot_at(tree, more) + 64);
 	}
 }
 
@@ -331,6 +330,8 @@ void kvw_radix_reach(struct kvw_radix *tree, const struct kvw_chunk *chunks, uin
 	reach->count = 0;
 	memset(reach->chunks, 0, sizeof(reach->chunks));
 	settle(tree, chunks, count, path);
+	for (uint32_t i = 0; i < path->count; i++)
+		prefetch_overflow(tree, kvw_slot_at(tree, path->steps[i].node));
 	for (uint32_t i = 0; i < path->count; i++) {
 		struct kvw_slot *slot = kvw_slot_at(tree, path->steps[i].node);
 		uint32_t start = path->steps[i].start;
@@ -409,7 +410,7 @@ static bool grow(struct kvw_radix *tree, struct kvw_pool *pool, const struct kvw
 	uint32_t index = 0;
 	struct kvw_slot *slot = NULL;
 
-	index = kvw_slot_take(tree, pool);
+	index = kvw_slot_take(tree, pool, length);
 	if (index == 0)
 		return false;
 	if (path->count > 0) {
@@ -417,12 +418,12 @@ static bool grow(struct kvw_radix *tree, struct kvw_pool *pool, const struct kvw
 		offset = start - path->steps[path->count - 1].start;
 	}
 	if (start + length < count)
-		prefetch_table(tree, chunks[start + length].hash, true);
+		prefetch_entries(tree, chunks[start + length].hash);
 	slot = kvw_slot_at(tree, index);
 	fill_node(slot, chunks, start, length, parent, use->tokens_per_unit,
 		(uint32_t)(use->now_ns >> STAMP_SHIFT));
 	if (kvw_table_insert(&tree->table, chunks[start].hash, index, length, offset) != KVW_OK) {
-		kvw_slot_give(tree, pool, index);
+		kvw_slot_give(tree, pool, index, length);
 		return false;
 	}
 	/* Dead until here, so that nobody has taken a reference which a failure would lose. */
@@ -430,8 +431,6 @@ static bool grow(struct kvw_radix *tree, struct kvw_pool *pool, const struct kvw
 	if (parent != 0)
 		atomic_store_explicit(&kvw_slot_at(tree, parent)->word[KVW_NODE_CHILD], index,
 			memory_order_release);
-	atomic_fetch_add_explicit(&pool->nodes, 1, memory_order_relaxed);
-	atomic_fetch_add_explicit(&pool->chunks, length, memory_order_relaxed);
 	path->steps[path->count++] = (struct kvw_radix_step){index, start};
 	path->matched = start + length;
 	return true;
@@ -521,24 +520,23 @@ uint64_t kvw_radix_view_tokens(struct kvw_radix *tree, uint32_t worker)
 
 void kvw_radix_stats(struct kvw_radix *tree, struct kvw_strategy_stats *out)
 {
-	int64_t nodes = 0;
-	int64_t chunks = 0;
-	int64_t slots = 0;
-	uint64_t evicted = 0;
+	struct kvw_pool_use sum = {0};
 
 	for (unsigned i = 0; i < KVW_POOLS; i++) {
 		struct kvw_pool *pool = &tree->pools[i];
 
-		nodes += atomic_load_explicit(&pool->nodes, memory_order_relaxed);
-		chunks += atomic_load_explicit(&pool->chunks, memory_order_relaxed);
-		slots += atomic_load_explicit(&pool->slots, memory_order_relaxed);
-		evicted += atomic_load_explicit(&pool->evicted, memory_order_relaxed);
+		kvw_spin_lock(&pool->lock);
+		sum.slots += pool->use.slots;
+		sum.nodes += pool->use.nodes;
+		sum.chunks += pool->use.chunks;
+		sum.dropped += pool->use.dropped;
+		kvw_spin_unlock(&pool->lock);
 	}
-	out->nodes = nodes > 0 ? (uint64_t)nodes : 0;
-	out->chunks = chunks > 0 ? (uint64_t)chunks : 0;
-	out->bytes =
-		tree->fixed_bytes + (slots > 0 ? (uint64_t)slots : 0) * sizeof(struct kvw_slot);
+	out->nodes = sum.nodes > 0 ? (uint64_t)sum.nodes : 0;
+	out->chunks = sum.chunks > 0 ? (uint64_t)sum.chunks : 0;
+	out->evicted_chunks = sum.dropped;
+	out->bytes = tree->fixed_bytes +
+		     (sum.slots > 0 ? (uint64_t)sum.slots : 0) * sizeof(struct kvw_slot);
 	out->bytes_limit = tree->mapped_bytes;
-	out->evicted_chunks = evicted;
 	out->purges = kvw_views_purges(&tree->views);
 }

@@ -46,12 +46,9 @@ static bool remove_node(
 	kvw_table_remove(&tree->table, key, index);
 	kvw_node_clear(tree, pool, slot);
 	kvw_spin_unlock(&slot->lock);
-	kvw_slot_give(tree, pool, index);
+	kvw_slot_give(tree, pool, index, chunks);
 	if (*parent != 0)
 		atomic_fetch_sub(&kvw_slot_at(tree, *parent)->refs, 1);
-	atomic_fetch_sub_explicit(&pool->nodes, 1, memory_order_relaxed);
-	atomic_fetch_sub_explicit(&pool->chunks, chunks, memory_order_relaxed);
-	atomic_fetch_add_explicit(&pool->evicted, chunks, memory_order_relaxed);
 	return true;
 }
 
@@ -199,6 +196,8 @@ static void prepare(
 	kvw_table_prefetch_entries(&tree->table, spread);
 	__builtin_prefetch(kvw_slot_at(tree,
 		kvw_slot_check(tree, atomic_load_explicit(&slot->link, memory_order_relaxed))));
+	for (unsigned line = 1; line < sizeof(*slot) / 64; line++)
+		__builtin_prefetch((const char *)slot + line * 64, 1); /* its next owner's */
 	kvw_spin_lock(&pool->lock);
 	pool->victim = victim;
 	pool->victim_stamp = atomic_load_explicit(&slot->stamp, memory_order_relaxed);
@@ -247,12 +246,11 @@ void kvw_radix_sweep(struct kvw_radix *tree, struct kvw_pool *pool, uint32_t slo
 	uint32_t offset = (uint32_t)(pool - tree->pools);
 	uint32_t high = atomic_load_explicit(&tree->fresh, memory_order_relaxed);
 	uint32_t rows = (high + KVW_POOLS - 1) / KVW_POOLS;
-	uint32_t hand = atomic_fetch_add_explicit(&pool->hand, slots, memory_order_relaxed);
+	uint32_t hand = atomic_load_explicit(&pool->hand, memory_order_relaxed);
 
-	if (hand >= rows) {
-		atomic_store_explicit(&pool->hand, 0, memory_order_relaxed);
-		return;
-	}
+	/* Loops that meet here sweep the same slots, which is no harm. */
+	atomic_store_explicit(
+		&pool->hand, hand + slots < rows ? hand + slots : 0, memory_order_relaxed);
 	for (uint32_t row = hand; row < hand + slots; row++) {
 		uint32_t index = row * KVW_POOLS + offset;
 		uint32_t ahead = index + SWEEP_AHEAD * KVW_POOLS;

@@ -82,7 +82,7 @@ static bool extend(
 		capacity = KVW_NODE_WORDS;
 	used = used_words(slot);
 	if (used == capacity) {
-		uint32_t more = length > MAX_OVERFLOW ? 0 : kvw_slot_take(tree, pool);
+		uint32_t more = length > MAX_OVERFLOW ? 0 : kvw_slot_take(tree, pool, 0);
 
 		if (more == 0)
 			return false;
@@ -198,7 +198,7 @@ static void give_chain(struct kvw_radix *tree, struct kvw_pool *pool, uint32_t i
 			tree, atomic_load_explicit(
 				      &kvw_slot_at(tree, index)->overflow, memory_order_relaxed));
 
-		kvw_slot_give(tree, pool, index);
+		kvw_slot_give(tree, pool, index, 0);
 		index = next;
 	}
 }

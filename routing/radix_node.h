@@ -50,19 +50,24 @@ struct kvw_slot {
 	_Atomic uint64_t word[KVW_NODE_WORDS];
 };
 
+/* What a pool has handed out less what was given back to it: parts of a sum over all pools. */
+struct kvw_pool_use {
+	int64_t slots;
+	int64_t nodes;
+	int64_t chunks;
+	uint64_t dropped; /* chunks of nodes given back, since start */
+};
+
 /* Free slots. Every insert uses one pool, so that loops seldom meet. */
 struct kvw_pool {
-	_Alignas(64) atomic_flag lock;     /* guards free to victim_stamp */
-	uint32_t free;                     /* head of a list by link; 0: empty */
-	uint64_t random;                   /* state of the eviction's dice */
+	_Alignas(64) atomic_flag lock; /* guards all but the hand */
+	uint32_t free;                 /* head of a list by link; 0: empty */
+	uint64_t random;               /* state of the eviction's dice */
+	struct kvw_pool_use use;
 	uint32_t picks[KVW_EVICT_SAMPLES]; /* thrown for the next eviction, on their way */
 	uint32_t victim;                   /* chosen for the next eviction; 0: none */
 	uint32_t victim_stamp;             /* its last use then */
 	_Atomic uint32_t hand;             /* sweep: the next slot is hand * KVW_POOLS + pool */
-	_Atomic int64_t nodes;             /* published here minus evicted here; sums are exact */
-	_Atomic int64_t chunks;
-	_Atomic int64_t slots;    /* taken minus given back */
-	_Atomic uint64_t evicted; /* chunks, since start */
 };
 
 struct kvw_radix {
@@ -164,11 +169,12 @@ static inline struct kvw_pool *kvw_pool_of(struct kvw_radix *tree, uint64_t hash
 
 /* --- radix_pool.c --- */
 
-/* A slot that nobody knows, dead and empty; evicts if it must. 0: none to be had. */
-uint32_t kvw_slot_take(struct kvw_radix *tree, struct kvw_pool *pool);
+/* A slot that nobody knows, dead and empty, for a node of so many chunks or (0) an overflow;
+ * evicts if it must. 0: none to be had. */
+uint32_t kvw_slot_take(struct kvw_radix *tree, struct kvw_pool *pool, uint32_t chunks);
 
 /* Gives one back that nobody can reach any more. */
-void kvw_slot_give(struct kvw_radix *tree, struct kvw_pool *pool, uint32_t index);
+void kvw_slot_give(struct kvw_radix *tree, struct kvw_pool *pool, uint32_t index, uint32_t chunks);
 
 /* --- radix_evict.c --- */
 

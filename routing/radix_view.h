@@ -74,7 +74,7 @@ static inline bool kvw_view_alive(uint64_t window, uint32_t tick)
 {
 	uint32_t floor = (uint32_t)(window >> 32);
 
-	return tick - floor <= (uint32_t)window - floor && window != 0;
+	return (tick - floor <= (uint32_t)window - floor) & (window != 0);
 }
 
 void kvw_ledger_open(
