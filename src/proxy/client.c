@@ -104,10 +104,12 @@ void kvw_client_close(struct kvw_client *client, bool reset)
 	kvw_metrics_gauge(loop->metrics, KVW_GAUGE_CLIENT_CONNECTIONS, -1);
 }
 
-/* The last answer was sent. What the client may still be sending is discarded for a while. */
+/* The last answer was sent. What the client has sent or may still be sending is discarded for a while:
+ * closing with bytes unread would reset the connection, and the answer with it. */
 static void client_finish(struct kvw_client *client, bool unread)
 {
-	if (!unread || client->io.peer_closed || client->reset) {
+	if (!unread || client->io.broken || client->reset ||
+		(client->io.peer_closed && !client->io.readable)) {
 		kvw_client_close(client, client->reset);
 		return;
 	}
