@@ -97,6 +97,8 @@ void kvw_request_send(struct kvw_exchange *x)
 	} else {
 		kvw_loop_timer(x->loop, &x->timer, KVW_TIMER_STREAM_IDLE,
 			x->loop->config->timeout_stream_idle_ms);
+		if (x->link->io.writable)
+			kvw_io_again(&x->link->io); /* no edge will come: others have their turn first */
 	}
 	if (!x->body.done && !x->whole && x->client->io.readable && kvw_request_wants_bytes(x))
 		kvw_io_again(&x->client->io);

@@ -106,6 +106,37 @@ START_TEST(last_answer_survives_what_its_client_sent_before_its_end)
 }
 END_TEST
 
+START_TEST(request_goes_on_while_its_worker_takes_all_that_it_is_given)
+{
+	/* Only so many writes are made in a row. Where each went through there is no edge to come:
+	 * the rest has to be sent without one. */
+	static const ssize_t takes[] = {1000};
+	static struct taps taps;
+	static char request[40000];
+	size_t len = (size_t)snprintf(request, sizeof(request),
+		"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 30000\r\n\r\n"
+		"{\"model\":\"tiny\",\"prompt\":\"");
+	size_t total = (size_t)(strstr(request, "\r\n\r\n") + 4 - request) + 30000;
+
+	memset(request + len, 'a', total - len);
+	memcpy(request + total - 2, "\"}", 2);
+	taps = (struct taps){.takes = takes, .count = 1};
+	ck_assert_int_eq(write(peer, request, total), (ssize_t)total);
+	kvw_io_set_dispatch(&f.loop.sockets);
+	ck_assert_ptr_nonnull(client->exchange);
+	ck_assert_ptr_nonnull(client->exchange->link);
+	loop_fixture_tap(&client->exchange->link->io, &taps);
+	loop_fixture_turn(&f);
+	ck_assert_int_eq(client->exchange->request_state, KVW_REQUEST_SENT);
+	ck_assert_uint_gt(taps.len, 30000);
+	ck_assert(memcmp(taps.data + taps.len - 30000, request + total - 30000, 30000) == 0);
+	close(peer);
+	peer = -1;
+	loop_fixture_turn(&f);
+	loop_fixture_check_idle(&f);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("client");
@@ -118,6 +149,7 @@ int main(void)
 	tcase_add_test(tcase, answer_that_waits_is_the_only_one);
 	tcase_add_test(tcase, pending_bytes_return_to_zero_when_a_flush_fails);
 	tcase_add_test(tcase, last_answer_survives_what_its_client_sent_before_its_end);
+	tcase_add_test(tcase, request_goes_on_while_its_worker_takes_all_that_it_is_given);
 	suite_add_tcase(suite, tcase);
 	srunner_run_all(runner, CK_ENV);
 	failed = srunner_ntests_failed(runner);
