@@ -70,7 +70,8 @@ def test_slow_clients_on_fast_streams_keep_memory_bounded(pair):
         # ten streams of a quarter MiB of watermark each, and buffers
         assert router.metric("kvway_pending_bytes") < 10 * MIB / 2
         assert grown < 10 * MIB, f"grew by {grown / MIB:.1f} MiB"
-        assert all(f.sent < 16 * MIB for f in floods), "the worker was never held back"
+        # they stopped: what was sent lies in the kernel's buffers, which may grow to 36 MiB each
+        assert not any(f.ended.is_set() for f in floods)
     finally:
         for client in clients:
             client.close()
