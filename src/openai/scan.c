@@ -99,6 +99,12 @@ void kvw_scan_reset(struct kvw_scan *scan, enum kvw_api api)
 	scan->text.piece_count = 0;
 	scan->text.too_many = scan->text.no_memory = false;
 	scan->text.fill = 0;
+	scan->text.fields_only = false;
+}
+
+void kvw_scan_fields_only(struct kvw_scan *scan)
+{
+	scan->text.fields_only = true;
 }
 
 bool buffer_append(struct kvw_scan *scan, struct buffer *buffer, const char *data, size_t len)

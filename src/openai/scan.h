@@ -40,6 +40,10 @@ void kvw_scan_destroy(struct kvw_scan *scan); /* NULL is allowed */
 /* Begins a new body. Forgets everything borrowed from the last one. */
 void kvw_scan_reset(struct kvw_scan *scan, enum kvw_api api);
 
+/* After reset, for a router that does not compare prompts: the body is checked and its fields (model,
+ * stream, session) are found, but its text is not hashed; content_known will be false. */
+void kvw_scan_fields_only(struct kvw_scan *scan);
+
 /* Takes the next bytes, cut anywhere. They are not kept: the caller may reuse the buffer. */
 void kvw_scan_feed(struct kvw_scan *scan, const char *data, size_t len);
 

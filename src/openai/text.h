@@ -45,6 +45,7 @@ struct kvw_text {
 	_Alignas(32) unsigned char buffer[KVW_TEXT_CHUNK + 64];
 	uint32_t fill;
 	enum kvw_text_mode mode;
+	bool fields_only;         /* prompt text is checked, not hashed */
 	uint32_t units;           /* KVW_TEXT_VALUE: bytes folded so far */
 	uint64_t value;           /* KVW_TEXT_VALUE: hash so far */
 	bool too_many;            /* pieces were lost: more than the text justifies */
@@ -81,7 +82,7 @@ const struct kvw_text_ops *kvw_text_ops(void);
 /* Begins a string, or a list of token ids. */
 static inline void kvw_text_begin(struct kvw_text *text, enum kvw_text_mode mode)
 {
-	text->mode = mode;
+	text->mode = mode == KVW_TEXT_PIECES && text->fields_only ? KVW_TEXT_NOTHING : mode;
 	text->fill = 0;
 	text->units = 0;
 	text->value = KVW_TAG_STRING;

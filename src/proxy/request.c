@@ -160,8 +160,11 @@ static void choose_mode(struct kvw_exchange *x)
 		x->content_length <= x->loop->config->routing_scan_limit;
 	if (x->whole)
 		x->scan = kvw_loop_scan_get(x->loop);
-	if (x->scan != NULL)
-		kvw_scan_reset(x->scan, x->path.api);
+	if (x->scan == NULL)
+		return;
+	kvw_scan_reset(x->scan, x->path.api);
+	if (!x->loop->strategy->ops->wants_content)
+		kvw_scan_fields_only(x->scan);
 }
 
 static void body_payload(void *arg, const char *data, size_t len)
