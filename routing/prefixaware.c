@@ -130,6 +130,7 @@ static size_t place_of(const struct kvw_candidates *set, uint32_t id)
 static size_t weigh_load(struct prefixaware *pa, const struct kvw_candidates *set, int64_t now_ns,
 	struct weighing *w)
 {
+	double omega = pa->model.omega;
 	size_t usable = 0;
 
 	memset(w->saved, 0, set->count * sizeof(w->saved[0]));
@@ -140,7 +141,7 @@ static size_t weigh_load(struct prefixaware *pa, const struct kvw_candidates *se
 		note_generation(pa, c);
 		usable += c->usable;
 		w->costs[i] = c->usable ? (double)kvw_load_queue_ns(c->load, now_ns) : KVW_NO_COST;
-		w->shares[i] = 1 + pa->model.omega * kvw_load_inflight(c->load);
+		w->shares[i] = 1 + omega * kvw_load_inflight(c->load);
 	}
 	return usable;
 }

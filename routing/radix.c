@@ -133,6 +133,14 @@ void kvw_radix_destroy(struct kvw_radix *tree)
 
 /* --- walking --- */
 
+/* A window of chunks whose marks are on their way. */
+struct window {
+	uint32_t start;
+	uint32_t count;
+	uint32_t homes[WINDOW]; /* buckets */
+	uint8_t prints[WINDOW]; /* fingerprints */
+};
+
 /* A prompt on its way through the table. */
 struct walk {
 	struct kvw_radix *tree;
@@ -142,53 +150,69 @@ struct walk {
 	uint64_t admitted; /* bit i: chunk window + i may begin a node; its entry is on its way */
 	uint64_t next;     /* the same for the window after it, if `ahead` */
 	bool ahead;
+	struct window asked; /* the window after the last one that was admitted */
 };
 
-static void prefetch_marks(const struct walk *walk, uint32_t at)
+/* Asks for the marks of a window. */
+static void ask(struct walk *walk, uint32_t start)
 {
 	const struct kvw_table *table = &walk->tree->table;
-	uint32_t end = walk->count - at < WINDOW ? walk->count : at + WINDOW;
+	struct window *asked = &walk->asked;
 
-	for (uint32_t i = at; i < end; i++)
-		kvw_table_prefetch_marks(table, kvw_table_spread(table, walk->chunks[i].hash));
+	asked->start = start;
+	asked->count = walk->count - start < WINDOW ? walk->count - start : WINDOW;
+	for (uint32_t i = 0; i < asked->count; i++) {
+		uint64_t spread = kvw_table_spread(table, walk->chunks[start + i].hash);
+
+		asked->homes[i] = (uint32_t)kvw_table_home(table, spread);
+		asked->prints[i] = (uint8_t)kvw_table_fingerprint(spread);
+		__builtin_prefetch((const void *)&table->marks[asked->homes[i]]);
+	}
 }
 
-/* Asks the marks about a window. */
-static uint64_t admitted_from(const struct walk *walk, uint32_t at)
+/* Reads the marks that were asked for. */
+static uint64_t admit(const struct walk *walk)
 {
 	const struct kvw_table *table = &walk->tree->table;
-	uint32_t left = walk->count - at < WINDOW ? walk->count - at : WINDOW;
+	const struct window *asked = &walk->asked;
 	uint64_t admitted = 0;
 
-	for (uint32_t i = 0; i < left; i++) {
-		uint64_t spread = kvw_table_spread(table, walk->chunks[at + i].hash);
-
-		admitted |= (uint64_t)kvw_table_admits(table, spread) << i;
-	}
+	for (uint32_t i = 0; i < asked->count; i++)
+		admitted |= (uint64_t)kvw_table_admits(table, asked->homes[i], asked->prints[i])
+			    << i;
 	return admitted;
 }
 
 /* The first window of a prompt; only if anything is known of it, more will be looked at. */
 static void open_first(struct walk *walk)
 {
-	prefetch_marks(walk, 0);
+	ask(walk, 0);
 	walk->window = 0;
-	walk->admitted = admitted_from(walk, 0);
+	walk->ahead = false;
+	walk->admitted = admit(walk);
 	if (walk->admitted != 0 && walk->count > WINDOW)
-		prefetch_marks(walk, WINDOW);
+		ask(walk, WINDOW);
 }
 
 /* Moves on. Each window's marks are asked for two windows ahead, its entries one. */
 static void open_next(struct walk *walk)
 {
+	uint32_t left = walk->count - walk->window - WINDOW; /* from the new window on */
+
 	walk->window += WINDOW;
-	walk->admitted = walk->ahead ? walk->next : admitted_from(walk, walk->window);
-	walk->ahead = walk->count - walk->window > WINDOW;
+	if (walk->ahead) {
+		walk->admitted = walk->next;
+	} else {
+		walk->admitted = admit(walk);
+		if (left > WINDOW)
+			ask(walk, walk->window + WINDOW);
+	}
+	walk->ahead = left > WINDOW;
 	if (!walk->ahead)
 		return;
-	if (walk->count - walk->window > 2 * WINDOW)
-		prefetch_marks(walk, walk->window + 2 * WINDOW);
-	walk->next = admitted_from(walk, walk->window + WINDOW);
+	walk->next = admit(walk);
+	if (left > 2 * WINDOW)
+		ask(walk, walk->window + 2 * WINDOW);
 }
 
 /* The first node that begins at one of the chunks [*at, end); *at: where. 0: none. */
@@ -237,7 +261,7 @@ static uint32_t match_run(
 void kvw_radix_find(struct kvw_radix *tree, const struct kvw_chunk *chunks, uint32_t count,
 	struct kvw_radix_path *path)
 {
-	struct walk walk = {.tree = tree, .chunks = chunks, .count = count};
+	struct walk walk; /* its arrays are filled as far as they are used */
 	uint64_t entry = 0;
 	uint32_t at = 0;
 	uint32_t end = 0;
@@ -247,6 +271,9 @@ void kvw_radix_find(struct kvw_radix *tree, const struct kvw_chunk *chunks, uint
 	path->settled = false;
 	if (count == 0)
 		return;
+	walk.tree = tree;
+	walk.chunks = chunks;
+	walk.count = count;
 	open_first(&walk);
 	entry = scan(&walk, &at, 1);
 	while (entry != 0 && path->count < KVW_RADIX_MAX_STEPS) {

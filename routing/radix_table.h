@@ -117,21 +117,20 @@ static inline uint64_t kvw_table_fingerprint(uint64_t spread)
 	return byte == 0 ? 1 : byte;
 }
 
-/* Whether find is worth asking: false is certain, true is right in all but some percent of
- * misses, and then the entries are on their way. */
-static inline bool kvw_table_admits(const struct kvw_table *table, uint64_t spread)
+/* Whether find is worth asking about a hash with this home and fingerprint: false is certain, true
+ * is right in all but some percent of misses, and then the entries are on their way. */
+static inline bool kvw_table_admits(const struct kvw_table *table, uint32_t home, uint64_t print)
 {
-	uint64_t fp = kvw_table_fingerprint(spread);
-	uint64_t at = kvw_table_home(table, spread);
+	const _Atomic uint64_t *marks = &table->marks[home];
 
-	for (unsigned probes = 0; probes < KVW_TABLE_PROBES; probes++, at++) {
-		uint64_t marks = atomic_load_explicit(&table->marks[at], memory_order_relaxed);
+	for (unsigned probes = 0; probes < KVW_TABLE_PROBES; probes++) {
+		uint64_t word = atomic_load_explicit(&marks[probes], memory_order_relaxed);
 
-		if (kvw_marks_match(marks, fp) != 0) {
-			__builtin_prefetch(&table->buckets[at]);
+		if (kvw_marks_match(word, print) != 0) {
+			__builtin_prefetch(&table->buckets[home + probes]);
 			return true;
 		}
-		if (marks >> 56 == 0)
+		if (word >> 56 == 0)
 			return false;
 	}
 	return false;

@@ -363,6 +363,7 @@ out:
 }
 
 static const struct shape shapes[] = {
+	{8, 1, 2, 16, 8, 1, "2 KB prompts, in cache"},
 	{8, 1, 6, 18, 8, 1, "2 KB prompts"},
 	{8, 1, 6, 18, 64, 1, "2 KB prompts"},
 	{64, 6, 6, 18, 64, 1, "out of cache"},
