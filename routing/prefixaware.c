@@ -30,7 +30,7 @@
 #include "strategies.h"
 
 #define DEFAULT_BLOCK 16  /* vLLM's block where the worker does not tell */
-#define MAX_CHAINS    256 /* of a list of prompts; the rest goes by load */
+#define MAX_CHAINS    256 /* of a list of prompts; the rest is not looked up */
 
 struct prefixaware {
 	struct kvw_strategy base;
@@ -146,6 +146,14 @@ static size_t weigh_load(struct prefixaware *pa, const struct kvw_candidates *se
 	return usable;
 }
 
+/* What holding a part of a chain is worth; most holders of a prompt hold the same part. */
+struct worth {
+	uint32_t reach; /* chunks */
+	uint32_t block; /* of the engine; with reach the question, the rest is the answer */
+	uint32_t hit;   /* tokens */
+	double saved;   /* ns */
+};
+
 /* Adds what each candidate's hit in one chain, whose path was found, saves it. */
 static void weigh_chain(struct prefixaware *pa, const struct kvw_route_request *request,
 	const struct kvw_candidates *set, uint32_t begin, uint32_t end, struct weighing *w)
@@ -153,6 +161,7 @@ static void weigh_chain(struct prefixaware *pa, const struct kvw_route_request *
 	const struct kvw_chunk *chunks = request->chunks + begin;
 	uint32_t tokens = kvw_chain_tokens(request, begin, end);
 	double miss_ns = kvw_prefill_ns(&pa->model, tokens, 0);
+	struct worth worth = {0, 0, 0, 0};
 	uint32_t furthest = 0;
 
 	w->tokens += tokens;
@@ -162,18 +171,35 @@ static void weigh_chain(struct prefixaware *pa, const struct kvw_route_request *
 		uint32_t id = w->reach.workers[r];
 		uint32_t reach = w->reach.chunks[id];
 		size_t i = place_of(set, id);
-		uint32_t hit = 0;
 
 		if (i == set->count)
 			continue;
-		hit = usable_hit(request, begin, reach, tokens, set->items[i].block_size);
-		w->hits[i] += hit;
-		w->saved[i] += miss_ns - kvw_prefill_ns(&pa->model, tokens, hit);
+		if (reach != worth.reach || set->items[i].block_size != worth.block) {
+			worth.reach = reach;
+			worth.block = set->items[i].block_size;
+			worth.hit = usable_hit(request, begin, reach, tokens, worth.block);
+			worth.saved = miss_ns - kvw_prefill_ns(&pa->model, tokens, worth.hit);
+		}
+		w->hits[i] += worth.hit;
+		w->saved[i] += worth.saved;
 		if (reach > furthest && set->items[i].usable)
 			furthest = reach;
 	}
 	if (end > begin)
 		w->salt ^= chunks[furthest < end - begin ? furthest : furthest - 1].hash;
+}
+
+/* Chains beyond those that are looked up count as misses. */
+static void weigh_rest(struct prefixaware *pa, const struct kvw_route_request *request,
+	uint32_t begin, struct weighing *w)
+{
+	for (uint32_t c = MAX_CHAINS; c < request->chain_count; c++) {
+		uint32_t tokens = kvw_chain_tokens(request, begin, request->chain_ends[c]);
+
+		w->tokens += tokens;
+		w->miss_ns += kvw_prefill_ns(&pa->model, tokens, 0);
+		begin = request->chain_ends[c];
+	}
 }
 
 /* Puts it together: cost(w) = Q_w + p_w (1 + omega n_w). */
@@ -230,6 +256,7 @@ static size_t pick_by_cost(struct prefixaware *pa, const struct kvw_route_reques
 		weigh_chain(pa, request, set, begin, end, &w);
 		begin = end;
 	}
+	weigh_rest(pa, request, begin, &w);
 	pos = choose(set, &w);
 	teach(pa, request, &set->items[pos], now_ns, &w);
 	*out = (struct kvw_decision){

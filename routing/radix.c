@@ -7,7 +7,7 @@
  * A node is found in the table by the hash of its first chunk. A child may hang anywhere along
  * its parent's run: where prompts part inside a run, the run is not split, the newcomer's node
  * simply begins there. So a published node never changes but for its holders, nothing is ever
- * merged back, and a prompt that branches costs one node per 14 new chunks.
+ * merged back, and a prompt that branches costs one node per 27 new chunks.
  *
  * Walking: the nodes of a path are exactly those of its chunks that the table knows as a
  * beginning. All hashes are known before the walk, so the table is asked about 64 chunks at once
@@ -43,8 +43,8 @@
 #define DEFAULT_SLACK   4
 
 _Static_assert(sizeof(struct kvw_slot) == 256, "a slot is four cache lines");
-_Static_assert(KVW_NODE_HOLDERS + KVW_RADIX_RUN - 1 <= KVW_NODE_CHILD, "words do not overlap");
-_Static_assert(KVW_RADIX_RUN <= 15, "lengths and ranges have four bits");
+_Static_assert(KVW_NODE_HOLDERS + KVW_RADIX_RUN / 2 <= KVW_NODE_CHILD, "words do not overlap");
+_Static_assert(KVW_RADIX_RUN <= 31, "lengths and ranges have five bits");
 
 /* --- life --- */
 
@@ -253,7 +253,7 @@ static uint32_t match_run(
 	uint32_t length = atomic_load_explicit(&slot->length, memory_order_acquire);
 	uint32_t i = 0;
 
-	while (i < length && start + i < count && kvw_slot_hash(slot, i) == chunks[start + i].hash)
+	while (i < length && start + i < count && kvw_slot_matches(slot, i, chunks[start + i].hash))
 		i++;
 	return i;
 }
@@ -412,9 +412,13 @@ static uint32_t run_tokens(
 static void fill_node(struct kvw_slot *slot, const struct kvw_chunk *chunks, uint32_t start,
 	uint32_t length, uint32_t parent, float tokens_per_unit, uint32_t stamp)
 {
-	for (uint32_t i = 1; i < length; i++)
-		atomic_store_explicit(&slot->word[KVW_NODE_HOLDERS + i - 1], chunks[start + i].hash,
-			memory_order_relaxed);
+	for (uint32_t i = 1; i < length; i += 2) {
+		uint64_t low = (uint32_t)chunks[start + i].hash;
+		uint64_t high = i + 1 < length ? chunks[start + i + 1].hash << 32 : 0;
+
+		atomic_store_explicit(
+			&slot->word[kvw_slot_half_word(i)], high | low, memory_order_relaxed);
+	}
 	atomic_store_explicit(&slot->word[KVW_NODE_CHILD], 0, memory_order_relaxed);
 	atomic_store_explicit(&slot->link, parent, memory_order_relaxed);
 	atomic_store_explicit(&slot->stamp, stamp, memory_order_relaxed);

@@ -25,7 +25,7 @@
 #include "kvway/err.h"
 #include "kvway/route.h"
 
-#define KVW_RADIX_RUN       14   /* most chunks of a node */
+#define KVW_RADIX_RUN       27   /* most chunks of a node */
 #define KVW_RADIX_MAX_STEPS 4096 /* longest path in nodes; deeper prefixes are cut off */
 #define KVW_RADIX_MIN_BYTES (UINT64_C(1) << 20)
 

@@ -39,7 +39,7 @@ static bool remove_node(
 		atomic_store(&slot->refs, KVW_NODE_LIVE);
 		return false;
 	}
-	key = kvw_slot_hash(slot, 0);
+	key = kvw_slot_key(slot);
 	chunks = atomic_load_explicit(&slot->length, memory_order_relaxed);
 	*parent = atomic_load_explicit(&slot->link, memory_order_relaxed);
 	atomic_store_explicit(&slot->key, 0, memory_order_release);
@@ -191,7 +191,7 @@ static void prepare(
 	if (victim == 0)
 		return;
 	slot = kvw_slot_at(tree, victim);
-	spread = kvw_table_spread(&tree->table, kvw_slot_hash(slot, 0));
+	spread = kvw_table_spread(&tree->table, kvw_slot_key(slot));
 	kvw_table_prefetch_marks(&tree->table, spread);
 	kvw_table_prefetch_entries(&tree->table, spread);
 	__builtin_prefetch(kvw_slot_at(tree,

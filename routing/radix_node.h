@@ -30,8 +30,9 @@
 #include "radix_table.h"
 #include "radix_view.h"
 
-#define KVW_NODE_WORDS    28
-#define KVW_NODE_HOLDERS  14 /* word[0..13] of a node; the rest of its run's hashes follow */
+#define KVW_NODE_WORDS 28
+#define KVW_NODE_HOLDERS                                                                           \
+	14 /* word[0..13] of a node; halves of its run's hashes follow, two a word */
 #define KVW_NODE_CHILD    27 /* word of a node that names its newest child, as a hint */
 #define KVW_NODE_LIVE     UINT32_C(0x80000000)
 #define KVW_POOLS         16
@@ -105,8 +106,8 @@ static inline struct kvw_holder kvw_holder_unpack(uint64_t word)
 	return (struct kvw_holder){
 		.tick = (uint32_t)(word >> 32),
 		.worker = (uint32_t)word & (KVW_MAX_WORKERS - 1),
-		.from = (uint32_t)word >> 16 & 15,
-		.upto = (uint32_t)word >> 24 & 15,
+		.from = (uint32_t)word >> 16 & 31,
+		.upto = (uint32_t)word >> 24 & 31,
 	};
 }
 
@@ -126,18 +127,37 @@ static inline uint32_t kvw_slot_check(const struct kvw_radix *tree, uint32_t ind
 	return index < tree->slot_count ? index : 0;
 }
 
-/* Hash of the run's chunk i. */
-static inline uint64_t kvw_slot_hash(struct kvw_slot *slot, uint32_t i)
+static inline uint64_t kvw_slot_key(struct kvw_slot *slot)
 {
-	return i == 0 ? atomic_load_explicit(&slot->key, memory_order_acquire)
-		      : atomic_load_explicit(
-				&slot->word[KVW_NODE_HOLDERS + i - 1], memory_order_acquire);
+	return atomic_load_explicit(&slot->key, memory_order_acquire);
+}
+
+/* Where the half hash of the run's chunk i > 0 is kept. The first chunk's is kept whole, as the key. */
+static inline unsigned kvw_slot_half_word(uint32_t i)
+{
+	return KVW_NODE_HOLDERS + (i - 1) / 2;
+}
+
+static inline unsigned kvw_slot_half_shift(uint32_t i)
+{
+	return (i - 1) % 2 * 32;
+}
+
+/* Whether the run's chunk i has this hash: surely not, or with an error of 2^-32 for i > 0. */
+static inline bool kvw_slot_matches(struct kvw_slot *slot, uint32_t i, uint64_t hash)
+{
+	uint64_t word;
+
+	if (i == 0)
+		return kvw_slot_key(slot) == hash;
+	word = atomic_load_explicit(&slot->word[kvw_slot_half_word(i)], memory_order_acquire);
+	return (uint32_t)(word >> kvw_slot_half_shift(i)) == (uint32_t)hash;
 }
 
 static inline void kvw_slot_prefetch_hash(struct kvw_slot *slot, uint32_t i)
 {
 	if (i > 0)
-		__builtin_prefetch(&slot->word[KVW_NODE_HOLDERS + i - 1]);
+		__builtin_prefetch(&slot->word[kvw_slot_half_word(i)]);
 }
 
 /* Whether the slot is a live node whose run begins with `chunks` chunks, the last of which has this
@@ -148,7 +168,7 @@ static inline bool kvw_slot_begins(struct kvw_slot *slot, uint32_t chunks, uint6
 	return atomic_load_explicit(&slot->refs, memory_order_acquire) != 0 &&
 	       atomic_load_explicit(&slot->key, memory_order_acquire) != 0 &&
 	       atomic_load_explicit(&slot->length, memory_order_acquire) >= chunks &&
-	       kvw_slot_hash(slot, chunks - 1) == last;
+	       kvw_slot_matches(slot, chunks - 1, last);
 }
 
 /* Tokens of the run's chunks [from, upto): shares of the whole, so that parts add up. */

@@ -7,7 +7,7 @@
 
 #define PASSED_UNIT (UINT64_C(1) << 56)
 #define MAX_PASSED  255
-#define TAG_MASK    UINT64_C(0xFFFFFF00) /* bits of an entry that hold hash bits */
+#define TAG_MASK    UINT64_C(0xFFFFFC00) /* bits of an entry that hold hash bits */
 
 static uint32_t passed(uint64_t marks)
 {
@@ -126,7 +126,7 @@ enum kvw_err kvw_table_insert(
 		err = KVW_ELIMIT;
 	} else {
 		atomic_store_explicit(&table->buckets[at].entries[slot],
-			(uint64_t)node << 32 | (spread & TAG_MASK) | offset << 4 | length,
+			(uint64_t)node << 32 | (spread & TAG_MASK) | offset << 5 | length,
 			memory_order_release);
 		store_marks(table, at,
 			load_marks(table, at) | kvw_table_fingerprint(spread) << (8 * slot));

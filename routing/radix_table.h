@@ -10,7 +10,7 @@
  * Removing clears a slot and takes one off the counts on its way: there are no tombstones and no
  * entry ever moves, so readers need no lock. Writers store the entry before its mark.
  *
- * An entry is one word: node, length of its run, how far into its parent's run it hangs, 24 bits
+ * An entry is one word: node, length of its run, how far into its parent's run it hangs, 22 bits
  * of the hash (the fingerprint has 8 others). Walking a path needs no more than the table.
  *
  * The table is cut into shards of consecutive buckets, each with its own lock for writers. The
@@ -59,13 +59,13 @@ static inline uint32_t kvw_entry_node(uint64_t entry)
 
 static inline uint32_t kvw_entry_length(uint64_t entry)
 {
-	return (uint32_t)entry & 15;
+	return (uint32_t)entry & 31;
 }
 
 /* Chunks from its parent's first one to its own; 0 for a node that begins prompts. */
 static inline uint32_t kvw_entry_offset(uint64_t entry)
 {
-	return (uint32_t)entry >> 4 & 15;
+	return (uint32_t)entry >> 5 & 31;
 }
 
 /* A hash spread over all bits; what chunks carry may come from clients. */
