@@ -56,6 +56,7 @@ struct kvw_exchange {
 	enum kvw_response_state response_state;
 	bool ended;
 	bool parked;
+	int64_t parked_ns; /* since when */
 
 	/* --- request --- */
 	struct kvw_path_info path;

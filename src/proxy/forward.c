@@ -55,6 +55,19 @@ static bool want_models(struct kvw_loop *loop)
 	return asked;
 }
 
+/* Has every worker that can be asked told its models since `since_ns`? */
+static bool lists_are_newer(const struct kvw_loop *loop, int64_t since_ns)
+{
+	for (size_t i = 0; i < loop->fleet->count; i++) {
+		const struct kvw_worker *worker = loop->fleet->workers[i];
+
+		if (!worker->models_given && kvw_worker_usable(worker) &&
+			atomic_load_explicit(&worker->models_read_ns, memory_order_relaxed) <= since_ns)
+			return false;
+	}
+	return true;
+}
+
 static bool all_models_known(const struct kvw_loop *loop)
 {
 	return atomic_load_explicit(&loop->fleet->view, memory_order_acquire)->all_known;
@@ -73,8 +86,10 @@ static void unknown_model(struct kvw_exchange *x)
 {
 	struct kvw_loop *loop = x->loop;
 
-	if (!kvw_timer_running(&x->timer) && want_models(loop) && !x->parked) {
+	/* Lists younger than a refresh can be would say the same again. */
+	if (!lists_are_newer(loop, loop->now_ns - PARK_MS * KVW_NS_PER_MS) && want_models(loop)) {
 		x->parked = true;
+		x->parked_ns = loop->now_ns;
 		TAILQ_INSERT_TAIL(&loop->parked, x, entry);
 		kvw_loop_timer(loop, &x->timer, KVW_TIMER_PARK, PARK_MS);
 	} else {
@@ -105,10 +120,12 @@ void kvw_request_unpark(struct kvw_loop *loop)
 
 		next = TAILQ_NEXT(x, entry);
 		(void)kvw_fleet_candidates(loop->fleet, x->route.model, loop->candidates, &known, &model);
-		if (!known)
-			continue;
-		unpark(x);
-		kvw_request_forward(x);
+		if (known) {
+			unpark(x);
+			kvw_request_forward(x);
+		} else if (lists_are_newer(loop, x->parked_ns)) {
+			kvw_request_park_timeout(x);
+		}
 	}
 }
 

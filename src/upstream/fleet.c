@@ -12,6 +12,7 @@
 #include <xxhash.h>
 
 #include "address.h"
+#include "clock.h"
 #include "epoch.h"
 #include "log.h"
 #include "tls.h"
@@ -490,6 +491,7 @@ enum kvw_err kvw_fleet_set_models(struct kvw_fleet *fleet, struct kvw_worker *wo
 	bool was_known = atomic_exchange(&worker->models_known, true);
 	enum kvw_err err;
 
+	atomic_store_explicit(&worker->models_read_ns, kvw_clock_ns(), memory_order_relaxed);
 	kvw_epochs_reclaim(fleet->epochs);
 	if (was_known && list_equals(&self->lists[worker->id], names, count))
 		return KVW_OK;

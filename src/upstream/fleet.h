@@ -48,6 +48,7 @@ struct kvw_worker {
 	_Atomic uint32_t block_size;       /* 0: unknown */
 	_Atomic uint64_t capacity_tokens;  /* usable KV tokens; 0: unknown */
 	_Atomic uint64_t probes_failed;    /* since start */
+	_Atomic int64_t models_read_ns;    /* when its list was read last; 0: never */
 	_Atomic bool models_wanted;        /* a loop asks for a refresh */
 };
 
