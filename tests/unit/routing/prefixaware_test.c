@@ -367,6 +367,36 @@ START_TEST(chains_are_summed)
 }
 END_TEST
 
+/* Beyond what is looked up, chains still count as work. */
+START_TEST(many_chains_are_charged)
+{
+	struct kvw_strategy *strategy = make();
+	struct kvw_chunk chunks[400];
+	uint32_t ends[400];
+	struct fleet fleet;
+	struct prompt p;
+	struct kvw_route_request request;
+	struct kvw_decision d;
+
+	fleet_init(&fleet, 4);
+	for (uint32_t i = 0; i < 400; i++) {
+		make_prompt(&p, 1, 0, i);
+		chunks[i] = p.chunks[0];
+		ends[i] = i + 1;
+	}
+	request = request_of(&p);
+	request.chunks = chunks;
+	request.chunk_count = 400;
+	request.chain_ends = ends;
+	request.chain_count = 400;
+	d = pick(strategy, &fleet, &request, 0);
+	ck_assert_uint_eq(d.prompt_tokens, 400 * CHUNK_UNITS);
+	ck_assert_int_ge(d.prefill_ns, 400 * CHUNK_UNITS / 8000.0 * 1e9);
+	fleet_finish(&fleet);
+	strategy->ops->destroy(strategy);
+}
+END_TEST
+
 /* A lost cache is noticed by the purge call and by the candidate's generation, and a loop with an
  * old snapshot does not undo what was learned since. */
 START_TEST(lost_cache_is_forgotten)
@@ -496,6 +526,7 @@ int main(void)
 	tcase_add_test(tcase, unknown_prompts_spread_by_load);
 	tcase_add_test(tcase, the_only_worker_learns_too);
 	tcase_add_test(tcase, chains_are_summed);
+	tcase_add_test(tcase, many_chains_are_charged);
 	tcase_add_test(tcase, lost_cache_is_forgotten);
 	tcase_add_test(tcase, ids_may_have_gaps);
 	tcase_add_test(tcase, loops_share_the_strategy);

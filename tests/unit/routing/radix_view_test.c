@@ -1,0 +1,169 @@
+/*
+ * radix_view_test.c - windows, rings and ledgers, also where ticks wrap around.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "radix_view.h"
+#include "support.h"
+
+#define TICKS 64
+
+static void make_views(struct kvw_views *views, void **memory)
+{
+	uint64_t bytes = (kvw_views_bytes(TICKS) + 63) / 64 * 64;
+
+	*memory = aligned_alloc(64, bytes);
+	ck_assert_ptr_nonnull(*memory);
+	memset(*memory, 0, bytes);
+	kvw_views_init(views, *memory, TICKS, 32);
+}
+
+/* New tokens for a worker. Returns the tick that they were entered at. */
+static uint32_t use_new(struct kvw_views *views, uint32_t worker, uint64_t capacity, int64_t tokens)
+{
+	struct kvw_ledger ledger;
+	uint32_t tick = 0;
+
+	kvw_ledger_open(&ledger, views, worker, capacity);
+	tick = ledger.now;
+	kvw_ledger_add(&ledger, tokens);
+	kvw_ledger_turn(&ledger);
+	kvw_ledger_close(&ledger);
+	return tick;
+}
+
+static bool alive(struct kvw_views *views, uint32_t worker, uint32_t tick)
+{
+	return kvw_view_alive(kvw_view_window(views, worker), tick);
+}
+
+START_TEST(oldest_ticks_die_first)
+{
+	struct kvw_views views;
+	void *memory = NULL;
+	uint32_t ticks[30];
+
+	make_views(&views, &memory);
+	ck_assert(!alive(&views, 3, 0) && !alive(&views, 3, 1));
+	for (unsigned i = 0; i < 30; i++) {
+		ticks[i] = use_new(&views, 3, 1000, 100);
+		ck_assert_uint_le(kvw_view_tokens(&views, 3), 1000);
+		for (unsigned k = 0; k <= i; k++)
+			EXPECT(alive(&views, 3, ticks[k]) == (k + 10 > i));
+	}
+	ck_assert_uint_eq(kvw_view_tokens(&views, 3), 1000);
+	ck_assert_uint_eq(kvw_view_tokens(&views, 4), 0);
+	free(memory);
+}
+END_TEST
+
+START_TEST(use_makes_young)
+{
+	struct kvw_views views;
+	struct kvw_ledger ledger;
+	void *memory = NULL;
+	uint32_t first = 0;
+	uint32_t again = 0;
+
+	make_views(&views, &memory);
+	first = use_new(&views, 0, 1000, 100);
+	for (unsigned i = 0; i < 8; i++)
+		(void)use_new(&views, 0, 1000, 100);
+	kvw_ledger_open(&ledger, &views, 0, 1000);
+	again = ledger.now;
+	kvw_ledger_move(&ledger, first, 100);
+	kvw_ledger_turn(&ledger);
+	kvw_ledger_close(&ledger);
+	ck_assert_uint_eq(kvw_view_tokens(&views, 0), 900);
+	for (unsigned i = 0; i < 5; i++)
+		(void)use_new(&views, 0, 1000, 100);
+	ck_assert(!alive(&views, 0, first));
+	ck_assert(alive(&views, 0, again));
+	ck_assert_uint_eq(kvw_view_tokens(&views, 0), 1000);
+	free(memory);
+}
+END_TEST
+
+START_TEST(purge_kills_every_tick)
+{
+	struct kvw_views views;
+	void *memory = NULL;
+	uint32_t ticks[200];
+
+	make_views(&views, &memory);
+	for (unsigned i = 0; i < 200; i++) {
+		ticks[i] = use_new(&views, 1, 1000, 70);
+		if (i % 37 == 0) {
+			kvw_view_purge(&views, 1);
+			ck_assert_uint_eq(kvw_view_tokens(&views, 1), 0);
+			for (unsigned k = 0; k <= i; k++)
+				EXPECT(!alive(&views, 1, ticks[k]));
+		}
+	}
+	ck_assert_uint_eq(kvw_views_purges(&views), 6);
+	free(memory);
+}
+END_TEST
+
+/* A ledger that was open across a purge leaves nothing behind. */
+START_TEST(late_ledger_is_void)
+{
+	struct kvw_views views;
+	struct kvw_ledger ledger;
+	void *memory = NULL;
+	uint32_t tick = 0;
+
+	make_views(&views, &memory);
+	tick = use_new(&views, 1, 1000, 100);
+	kvw_ledger_open(&ledger, &views, 1, 1000);
+	kvw_ledger_move(&ledger, tick, 100);
+	kvw_ledger_add(&ledger, 50);
+	kvw_view_purge(&views, 1);
+	kvw_ledger_close(&ledger);
+	kvw_view_forget(&views, 1, tick, 100);
+	ck_assert_uint_eq(kvw_view_tokens(&views, 1), 0);
+	(void)use_new(&views, 1, 1000, 30);
+	ck_assert_uint_eq(kvw_view_tokens(&views, 1), 30);
+	free(memory);
+}
+END_TEST
+
+/* Long lives: ticks pass 2^32. */
+START_TEST(ticks_wrap_around)
+{
+	struct kvw_views views;
+	void *memory = NULL;
+	uint32_t ticks[300];
+
+	make_views(&views, &memory);
+	views.windows[2] = (uint64_t)(UINT32_MAX - 99) << 32 | (UINT32_MAX - 99);
+	for (unsigned i = 0; i < 300; i++) {
+		ticks[i] = use_new(&views, 2, 1000, 100);
+		for (unsigned k = 0; k <= i; k++)
+			EXPECT(alive(&views, 2, ticks[k]) == (k + 10 > i));
+	}
+	ck_assert_uint_lt(ticks[299], 300);
+	ck_assert_uint_eq(kvw_view_tokens(&views, 2), 1000);
+	free(memory);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("radix_view");
+	TCase *tcase = tcase_create("view");
+	SRunner *runner = srunner_create(suite);
+	int failed = 0;
+
+	tcase_add_test(tcase, oldest_ticks_die_first);
+	tcase_add_test(tcase, use_makes_young);
+	tcase_add_test(tcase, purge_kills_every_tick);
+	tcase_add_test(tcase, late_ledger_is_void);
+	tcase_add_test(tcase, ticks_wrap_around);
+	suite_add_tcase(suite, tcase);
+	srunner_run_all(runner, CK_ENV);
+	failed = srunner_ntests_failed(runner);
+	srunner_free(runner);
+	return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}
