@@ -4,7 +4,6 @@
 #include "loop_fixture.h"
 
 #include <arpa/inet.h>
-#include <check.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <stdlib.h>
@@ -18,9 +17,9 @@ static int listen_on_loopback(uint16_t *port)
 	socklen_t len = sizeof(name);
 	int fd = socket(AF_INET, SOCK_STREAM, 0);
 
-	ck_assert_int_eq(bind(fd, (struct sockaddr *)&name, sizeof(name)), 0);
-	ck_assert_int_eq(listen(fd, 100), 0);
-	ck_assert_int_eq(getsockname(fd, (struct sockaddr *)&name, &len), 0);
+	EXPECT(bind(fd, (struct sockaddr *)&name, sizeof(name)) == 0);
+	EXPECT(listen(fd, 100) == 0);
+	EXPECT(getsockname(fd, (struct sockaddr *)&name, &len) == 0);
 	*port = ntohs(name.sin_port);
 	return fd;
 }
@@ -36,17 +35,32 @@ static struct kvw_config *make_config(uint16_t port)
 		"workers: [{url: \"http://127.0.0.1:%u\", models: [tiny]}]\n",
 		port);
 
-	ck_assert_int_eq(
-		kvw_config_parse("test", text, (size_t)len, strategies, stderr, &config), KVW_OK);
+	EXPECT(kvw_config_parse("test", text, (size_t)len, strategies, stderr, &config) == KVW_OK);
 	return config;
+}
+
+enum kvw_err loop_fixture_loop(struct loop_fixture *f)
+{
+	const struct kvw_proxy_deps deps = {
+		.config = f->config,
+		.fleet = f->fleet,
+		.strategy = f->strategy,
+		.metrics = f->metrics,
+		.access_log = f->access_log,
+		.loop_turn_ns = &f->turn_ns,
+	};
+	uint16_t port;
+
+	if (f->proxy == NULL)
+		EXPECT(kvw_proxy_start(&deps, stderr, &f->proxy) == KVW_OK);
+	return kvw_loop_init(&f->loop, f->proxy, 0, &deps, listen_on_loopback(&port));
 }
 
 void loop_fixture_init(struct loop_fixture *f)
 {
 	const struct kvw_strategy_ops *ops = kvw_strategy_find("roundrobin");
 	struct kvw_strategy_options options = {.seed = 1};
-	struct kvw_proxy_deps deps;
-	uint16_t port, own_port;
+	uint16_t port;
 
 	memset(f, 0, sizeof(*f));
 	f->listener = listen_on_loopback(&port);
@@ -55,17 +69,7 @@ void loop_fixture_init(struct loop_fixture *f)
 	ck_assert_int_eq(kvw_fleet_create(f->config, 1, stderr, &f->fleet), KVW_OK);
 	ck_assert_int_eq(kvw_metrics_create(1, f->fleet, &f->metrics), KVW_OK);
 	ck_assert_int_eq(kvw_access_log_create("off", 1, 4096, stderr, &f->access_log), KVW_OK);
-	deps = (struct kvw_proxy_deps){
-		.config = f->config,
-		.fleet = f->fleet,
-		.strategy = f->strategy,
-		.metrics = f->metrics,
-		.access_log = f->access_log,
-		.loop_turn_ns = &f->turn_ns,
-	};
-	ck_assert_int_eq(kvw_proxy_start(&deps, stderr, &f->proxy), KVW_OK);
-	ck_assert_int_eq(
-		kvw_loop_init(&f->loop, f->proxy, 0, &deps, listen_on_loopback(&own_port)), KVW_OK);
+	ck_assert_int_eq(loop_fixture_loop(f), KVW_OK);
 }
 
 void loop_fixture_finish(struct loop_fixture *f)
@@ -80,18 +84,23 @@ void loop_fixture_finish(struct loop_fixture *f)
 	close(f->listener);
 }
 
-struct kvw_client *loop_fixture_client(struct loop_fixture *f, int *peer)
+void loop_fixture_offer(struct loop_fixture *f, int *peer)
 {
 	const struct sockaddr_in name = {
 		.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
 	int ends[2];
 
-	ck_assert_int_eq(socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
-	ck_assert_int_eq(fcntl(ends[0], F_SETFL, O_NONBLOCK), 0);
+	EXPECT(socketpair(AF_UNIX, SOCK_STREAM, 0, ends) == 0);
+	EXPECT(fcntl(ends[0], F_SETFL, O_NONBLOCK) == 0);
 	*peer = ends[1];
-	ck_assert(kvw_proxy_connection_take(f->proxy));
+	EXPECT(kvw_proxy_connection_take(f->proxy));
 	kvw_client_create_take(&f->loop, ends[0], (const struct sockaddr *)&name);
-	ck_assert(!TAILQ_EMPTY(&f->loop.clients));
+}
+
+struct kvw_client *loop_fixture_client(struct loop_fixture *f, int *peer)
+{
+	loop_fixture_offer(f, peer);
+	EXPECT(!TAILQ_EMPTY(&f->loop.clients));
 	return TAILQ_LAST(&f->loop.clients, kvw_client_list);
 }
 
@@ -133,7 +142,7 @@ static ssize_t tapped_writev(struct kvw_io *io, const struct iovec *iov, int cou
 	for (int i = 0; i < count && left > 0; i++) {
 		size_t n = iov[i].iov_len < (size_t)left ? iov[i].iov_len : (size_t)left;
 
-		ck_assert_uint_le(taps->len + n, sizeof(taps->data));
+		EXPECT(taps->len + n <= sizeof(taps->data));
 		memcpy(taps->data + taps->len, iov[i].iov_base, n);
 		taps->len += n;
 		taken += (ssize_t)n;

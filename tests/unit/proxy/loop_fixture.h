@@ -8,7 +8,16 @@
 #ifndef KVW_TEST_LOOP_FIXTURE_H
 #define KVW_TEST_LOOP_FIXTURE_H
 
+#include <check.h>
+
 #include "exchange.h"
+
+/* Check's own assertions allocate, also where they hold: these do not. */
+#define EXPECT(condition)                                                                          \
+	do {                                                                                       \
+		if (!(condition))                                                                  \
+			ck_abort_msg("%s", #condition);                                            \
+	} while (0)
 
 struct loop_fixture {
 	struct kvw_config *config;
@@ -25,8 +34,13 @@ struct loop_fixture {
 void loop_fixture_init(struct loop_fixture *f);
 void loop_fixture_finish(struct loop_fixture *f);
 
+/* Makes the loop alone, where there is none (loop_fixture_init makes one). */
+enum kvw_err loop_fixture_loop(struct loop_fixture *f);
+
 /* A new client of the loop; *peer is the test's end. */
 struct kvw_client *loop_fixture_client(struct loop_fixture *f, int *peer);
+/* The same where the loop may be unable to take it. */
+void loop_fixture_offer(struct loop_fixture *f, int *peer);
 
 /* Looks at the sockets until nothing more is to be done, and frees what ended. */
 void loop_fixture_turn(struct loop_fixture *f);

@@ -1,0 +1,193 @@
+/*
+ * memory_test.c - one request while memory runs out at each of its allocations in turn.
+ *
+ * The linker sends malloc, calloc, realloc and aligned_alloc of this program through the functions
+ * below (-Wl,--wrap). Whatever is missing, the client gets a whole answer, an error or a cut, the loop
+ * serves the next request, and nothing stays counted.
+ */
+#include <check.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "loop_fixture.h"
+
+static long allowed = -1; /* allocations until the one that fails; below 0: none does */
+static bool failed_one;
+
+void *__real_malloc(size_t size);
+void *__real_calloc(size_t count, size_t size);
+void *__real_realloc(void *block, size_t size);
+void *__real_aligned_alloc(size_t alignment, size_t size);
+void *__wrap_malloc(size_t size);
+void *__wrap_calloc(size_t count, size_t size);
+void *__wrap_realloc(void *block, size_t size);
+void *__wrap_aligned_alloc(size_t alignment, size_t size);
+
+static bool may_allocate(void)
+{
+	if (allowed < 0 || allowed-- > 0)
+		return true;
+	failed_one = true;
+	return false;
+}
+
+void *__wrap_malloc(size_t size)
+{
+	return may_allocate() ? __real_malloc(size) : NULL;
+}
+
+void *__wrap_calloc(size_t count, size_t size)
+{
+	return may_allocate() ? __real_calloc(count, size) : NULL;
+}
+
+void *__wrap_realloc(void *block, size_t size)
+{
+	return may_allocate() ? __real_realloc(block, size) : NULL;
+}
+
+void *__wrap_aligned_alloc(size_t alignment, size_t size)
+{
+	return may_allocate() ? __real_aligned_alloc(alignment, size) : NULL;
+}
+
+#define PIECE 20000
+
+static char request[2 * PIECE], answer[2 * PIECE];
+
+/* A chunked request larger than a small block, and an answer alike. */
+static void write_messages(void)
+{
+	int len = snprintf(request, sizeof(request),
+		"POST /v1/completions HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: "
+		"chunked\r\n\r\n%x\r\n"
+		"{\"model\":\"tiny\",\"prompt\":\"",
+		PIECE);
+	size_t body = (size_t)len - strlen("{\"model\":\"tiny\",\"prompt\":\"");
+
+	memset(request + len, 'p', body + PIECE - (size_t)len);
+	memcpy(request + body + PIECE - 2, "\"}\r\n0\r\n\r\n", 10);
+	len = snprintf(answer, sizeof(answer),
+		"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n"
+		"transfer-encoding: chunked\r\n\r\n%x\r\n",
+		PIECE);
+	memset(answer + len, 'a', PIECE);
+	memcpy(answer + len + PIECE, "\r\n0\r\n\r\n", 8);
+}
+
+/* The worker's side: takes a connection if one comes, and answers in three pieces. */
+static void serve(struct loop_fixture *f)
+{
+	struct pollfd wait = {.fd = f->listener, .events = POLLIN};
+	size_t len = strlen(answer);
+	int fd;
+
+	if (poll(&wait, 1, 10) != 1)
+		return;
+	fd = accept(f->listener, NULL, NULL);
+	loop_fixture_turn(f);
+	(void)!send(fd, answer, 30, MSG_NOSIGNAL);
+	loop_fixture_turn(f);
+	(void)!send(fd, answer + 30, 100, MSG_NOSIGNAL);
+	loop_fixture_turn(f);
+	(void)!send(fd, answer + 130, len - 130, MSG_NOSIGNAL);
+	loop_fixture_turn(f);
+	close(fd);
+	loop_fixture_turn(f);
+}
+
+/* One request by a client of its own. Returns what the client got, NUL behind it. */
+static const char *ask(struct loop_fixture *f)
+{
+	static char got[8 * PIECE];
+	size_t len = 0;
+	ssize_t n;
+	int peer;
+
+	loop_fixture_offer(f, &peer);
+	loop_fixture_turn(f);
+	if (send(peer, request, strlen(request), MSG_NOSIGNAL) > 0)
+		loop_fixture_turn(f);
+	serve(f);
+	while ((n = recv(peer, got + len, sizeof(got) - 1 - len, MSG_DONTWAIT)) > 0)
+		len += (size_t)n;
+	got[len] = '\0';
+	close(peer);
+	loop_fixture_turn(f);
+	return got;
+}
+
+START_TEST(request_survives_any_failed_allocation)
+{
+	long n = 0;
+
+	write_messages();
+	do {
+		struct loop_fixture f;
+		const char *got;
+
+		loop_fixture_init(&f);
+		failed_one = false;
+		allowed = n;
+		got = ask(&f);
+		allowed = -1;
+		ck_assert_msg(
+			got[0] == '\0' || strncmp(got, "HTTP/1.1 ", 9) == 0, "%ld: %s", n, got);
+		if (!failed_one)
+			ck_assert(strncmp(got, "HTTP/1.1 200 ", 13) == 0);
+		loop_fixture_check_idle(&f);
+		ck_assert_uint_eq(f.loop.client_count, 0);
+		got = ask(&f);
+		ck_assert_msg(strncmp(got, "HTTP/1.1 200 ", 13) == 0 &&
+				      strstr(got, "\r\n0\r\n\r\n") != NULL,
+			"%ld: the next request: %s", n, got);
+		loop_fixture_check_idle(&f);
+		loop_fixture_finish(&f);
+		n++;
+	} while (failed_one);
+	ck_assert_int_gt(n, 8);
+}
+END_TEST
+
+START_TEST(loop_that_cannot_be_made_leaves_nothing)
+{
+	enum kvw_err err;
+	long n = 0;
+
+	do {
+		struct loop_fixture f;
+
+		allowed = -1;
+		loop_fixture_init(&f);
+		kvw_loop_finish(&f.loop);
+		failed_one = false;
+		allowed = n++;
+		err = loop_fixture_loop(&f);
+		allowed = -1;
+		ck_assert(err == KVW_OK || failed_one);
+		if (err != KVW_OK)
+			ck_assert_int_eq(loop_fixture_loop(&f), KVW_OK);
+		loop_fixture_finish(&f);
+	} while (err != KVW_OK);
+	ck_assert_int_gt(n, 4);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("memory");
+	TCase *tcase = tcase_create("memory");
+	SRunner *runner = srunner_create(suite);
+	int failed;
+
+	tcase_set_timeout(tcase, 240);
+	tcase_add_test(tcase, request_survives_any_failed_allocation);
+	tcase_add_test(tcase, loop_that_cannot_be_made_leaves_nothing);
+	suite_add_tcase(suite, tcase);
+	srunner_run_all(runner, CK_ENV);
+	failed = srunner_ntests_failed(runner);
+	srunner_free(runner);
+	return failed == 0 ? 0 : 1;
+}
