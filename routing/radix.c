@@ -1,5 +1,5 @@
 /*
- * radix.c - the prefix tree: finding a prompt's path, whom it reaches, and inserting it.
+ * radix.c - the prefix tree: its memory, finding a prompt's path, and whom it reaches.
  *
  *     chunks of a prompt   0 1 2 3 4 5 6 7 8 9 ...         (hashes, cumulative)
  *     nodes on its path    [A . . . .[B . . .[C . . . .
@@ -34,13 +34,9 @@
 #include "radix_node.h"
 #include "spin.h"
 
-#define WINDOW          64 /* chunks that the table is asked about at once */
-#define SWEEP_SLOTS     2  /* slots that the hand passes per insert, and two more per new node */
-#define INSERT_TRIES    3  /* walks of one insert that races with evictions or other inserts */
-#define STAMP_SHIFT     24 /* ns to units of a stamp: 16.8 ms */
-#define MAX_NODE_TOKENS ((uint32_t)1 << 24)
-#define MAX_SLOTS       (UINT32_MAX / 2) /* 512 GiB */
-#define DEFAULT_SLACK   4
+#define WINDOW        64               /* chunks that the table is asked about at once */
+#define MAX_SLOTS     (UINT32_MAX / 2) /* 512 GiB */
+#define DEFAULT_SLACK 4
 
 _Static_assert(sizeof(struct kvw_slot) == 256, "a slot is four cache lines");
 _Static_assert(KVW_NODE_HOLDERS + KVW_RADIX_RUN / 2 <= KVW_NODE_CHILD, "words do not overlap");
@@ -241,11 +237,6 @@ static uint64_t scan(struct walk *walk, uint32_t *at, uint32_t end)
 	return entry;
 }
 
-static void prefetch_entries(struct kvw_radix *tree, uint64_t hash)
-{
-	kvw_table_prefetch_entries(&tree->table, kvw_table_spread(&tree->table, hash));
-}
-
 /* How far the prompt agrees with the run of the path's last node; 0: not the node it was. */
 static uint32_t match_run(
 	struct kvw_slot *slot, const struct kvw_chunk *chunks, uint32_t count, uint32_t start)
@@ -289,8 +280,7 @@ void kvw_radix_find(struct kvw_radix *tree, const struct kvw_chunk *chunks, uint
 	}
 }
 
-/* Compares the last node's run. A node that is not what it was ends the path before it. */
-static void settle(struct kvw_radix *tree, const struct kvw_chunk *chunks, uint32_t count,
+void kvw_path_settle(struct kvw_radix *tree, const struct kvw_chunk *chunks, uint32_t count,
 	struct kvw_radix_path *path)
 {
 	while (!path->settled && path->count > 0 && path->matched == 0) {
@@ -305,18 +295,10 @@ static void settle(struct kvw_radix *tree, const struct kvw_chunk *chunks, uint3
 	path->settled = true;
 	/* If it is inserted, it grows here. */
 	if (path->matched < count)
-		prefetch_entries(tree, chunks[path->matched].hash);
+		kvw_prefetch_entries(tree, chunks[path->matched].hash);
 }
 
 /* --- reach --- */
-
-/* Chunks of the path that its step i covers. */
-static uint32_t step_length(const struct kvw_radix_path *path, uint32_t i)
-{
-	uint32_t end = i + 1 < path->count ? path->steps[i + 1].start : path->matched;
-
-	return end - path->steps[i].start;
-}
 
 /* Holders in one slot whose reach comes up to this step carry on through it. */
 static void reach_slot(struct kvw_radix *tree, struct kvw_slot *slot, uint32_t start,
@@ -356,13 +338,13 @@ void kvw_radix_reach(struct kvw_radix *tree, const struct kvw_chunk *chunks, uin
 {
 	reach->count = 0;
 	memset(reach->chunks, 0, sizeof(reach->chunks));
-	settle(tree, chunks, count, path);
+	kvw_path_settle(tree, chunks, count, path);
 	for (uint32_t i = 0; i < path->count; i++)
 		prefetch_overflow(tree, kvw_slot_at(tree, path->steps[i].node));
 	for (uint32_t i = 0; i < path->count; i++) {
 		struct kvw_slot *slot = kvw_slot_at(tree, path->steps[i].node);
 		uint32_t start = path->steps[i].start;
-		uint32_t length = step_length(path, i);
+		uint32_t length = kvw_path_length(path, i);
 		uint32_t more = 0;
 
 		kvw_slot_prefetch_hash(slot, length - 1); /* an insert will look at it */
@@ -373,167 +355,6 @@ void kvw_radix_reach(struct kvw_radix *tree, const struct kvw_chunk *chunks, uin
 			slot = kvw_slot_at(tree, more);
 		} while (more != 0);
 	}
-}
-
-/* --- insert --- */
-
-/* A reference keeps a node, and with it its ancestors, from being evicted. */
-static bool ref_node(struct kvw_slot *slot, uint32_t chunks, uint64_t last)
-{
-	uint32_t refs = atomic_load_explicit(&slot->refs, memory_order_acquire);
-
-	do {
-		if (refs == 0)
-			return false;
-	} while (!atomic_compare_exchange_weak(&slot->refs, &refs, refs + 1));
-	if (kvw_slot_begins(slot, chunks, last))
-		return true;
-	atomic_fetch_sub(&slot->refs, 1);
-	return false;
-}
-
-static void unref_node(struct kvw_slot *slot)
-{
-	atomic_fetch_sub(&slot->refs, 1);
-}
-
-static uint32_t run_tokens(
-	const struct kvw_chunk *chunks, uint32_t start, uint32_t length, float tokens_per_unit)
-{
-	uint32_t before = start == 0 ? 0 : chunks[start - 1].end;
-	float tokens = (float)(chunks[start + length - 1].end - before) * tokens_per_unit + 0.5f;
-
-	if (!(tokens >= 1.0f))
-		return 1;
-	return tokens > (float)MAX_NODE_TOKENS ? MAX_NODE_TOKENS : (uint32_t)tokens;
-}
-
-/* Fills a taken slot with a run of the prompt. Not published yet. */
-static void fill_node(struct kvw_slot *slot, const struct kvw_chunk *chunks, uint32_t start,
-	uint32_t length, uint32_t parent, float tokens_per_unit, uint32_t stamp)
-{
-	for (uint32_t i = 1; i < length; i += 2) {
-		uint64_t low = (uint32_t)chunks[start + i].hash;
-		uint64_t high = i + 1 < length ? chunks[start + i + 1].hash << 32 : 0;
-
-		atomic_store_explicit(
-			&slot->word[kvw_slot_half_word(i)], high | low, memory_order_relaxed);
-	}
-	atomic_store_explicit(&slot->word[KVW_NODE_CHILD], 0, memory_order_relaxed);
-	atomic_store_explicit(&slot->link, parent, memory_order_relaxed);
-	atomic_store_explicit(&slot->stamp, stamp, memory_order_relaxed);
-	atomic_store_explicit(&slot->tokens, run_tokens(chunks, start, length, tokens_per_unit),
-		memory_order_relaxed);
-	atomic_store_explicit(&slot->length, (uint8_t)length, memory_order_relaxed);
-	atomic_store_explicit(&slot->key, chunks[start].hash, memory_order_release);
-}
-
-/* Publishes a new node that begins at path->matched, below the path's last node, on which the
- * caller has a reference. The reference becomes the node's own; the caller then has one on the
- * new node. False: no memory, or somebody was faster; the reference is as before. */
-static bool grow(struct kvw_radix *tree, struct kvw_pool *pool, const struct kvw_chunk *chunks,
-	uint32_t count, const struct kvw_radix_use *use, struct kvw_radix_path *path)
-{
-	uint32_t start = path->matched;
-	uint32_t length = count - start < KVW_RADIX_RUN ? count - start : KVW_RADIX_RUN;
-	uint32_t parent = 0;
-	uint32_t offset = 0;
-	uint32_t index = 0;
-	struct kvw_slot *slot = NULL;
-
-	index = kvw_slot_take(tree, pool, length);
-	if (index == 0)
-		return false;
-	if (path->count > 0) {
-		parent = path->steps[path->count - 1].node;
-		offset = start - path->steps[path->count - 1].start;
-	}
-	if (start + length < count)
-		prefetch_entries(tree, chunks[start + length].hash);
-	slot = kvw_slot_at(tree, index);
-	fill_node(slot, chunks, start, length, parent, use->tokens_per_unit,
-		(uint32_t)(use->now_ns >> STAMP_SHIFT));
-	if (kvw_table_insert(&tree->table, chunks[start].hash, index, length, offset) != KVW_OK) {
-		kvw_slot_give(tree, pool, index, length);
-		return false;
-	}
-	/* Dead until here, so that nobody has taken a reference which a failure would lose. */
-	atomic_store_explicit(&slot->refs, KVW_NODE_LIVE + 1, memory_order_release);
-	if (parent != 0)
-		atomic_store_explicit(&kvw_slot_at(tree, parent)->word[KVW_NODE_CHILD], index,
-			memory_order_release);
-	path->steps[path->count++] = (struct kvw_radix_step){index, start};
-	path->matched = start + length;
-	return true;
-}
-
-/* Enters the worker as holder along the path, from its end, so that the end is the oldest part
- * and goes first. False: part of the path was evicted in the meantime. */
-static bool hold_path(struct kvw_radix *tree, struct kvw_pool *pool, const struct kvw_chunk *chunks,
-	const struct kvw_radix_path *path, const struct kvw_radix_use *use)
-{
-	uint32_t stamp = (uint32_t)(use->now_ns >> STAMP_SHIFT);
-	struct kvw_ledger ledger;
-	bool whole = true;
-
-	kvw_ledger_open(&ledger, &tree->views, use->worker, use->capacity_tokens);
-	for (uint32_t i = path->count; i-- > 0;) {
-		struct kvw_radix_step step = path->steps[i];
-		uint32_t length = step_length(path, i);
-
-		whole &= kvw_node_hold(tree, pool, step.node, length,
-			chunks[step.start + length - 1].hash, stamp, &ledger);
-		kvw_ledger_turn(&ledger);
-	}
-	kvw_ledger_close(&ledger);
-	return whole;
-}
-
-/* One try with a path that was just found. False: the path changed, find it again. */
-static bool insert_once(struct kvw_radix *tree, struct kvw_pool *pool,
-	const struct kvw_chunk *chunks, uint32_t count, const struct kvw_radix_use *use,
-	struct kvw_radix_path *path)
-{
-	struct kvw_radix_step last = {0, 0};
-	bool done = true;
-
-	settle(tree, chunks, count, path);
-	if (path->count > 0) {
-		last = path->steps[path->count - 1];
-		if (!ref_node(kvw_slot_at(tree, last.node), path->matched - last.start,
-			    chunks[path->matched - 1].hash))
-			return false;
-	}
-	while (path->matched < count && path->count < KVW_RADIX_MAX_STEPS && done)
-		done = grow(tree, pool, chunks, count, use, path);
-	if (path->count == 0)
-		return done;
-	done &= hold_path(tree, pool, chunks, path, use);
-	unref_node(kvw_slot_at(tree, path->steps[path->count - 1].node));
-	return done;
-}
-
-void kvw_radix_insert(struct kvw_radix *tree, const struct kvw_chunk *chunks, uint32_t count,
-	const struct kvw_radix_use *use, struct kvw_radix_path *path)
-{
-	uint32_t stamp = (uint32_t)(use->now_ns >> STAMP_SHIFT);
-	struct kvw_pool *pool = NULL;
-	uint32_t known = path->count;
-	uint32_t made = 0;
-
-	assert(use->worker < KVW_MAX_WORKERS && use->capacity_tokens > 0);
-	if (count == 0)
-		return;
-	if (atomic_load_explicit(&tree->clock, memory_order_relaxed) != stamp)
-		atomic_store_explicit(&tree->clock, stamp, memory_order_relaxed);
-	pool = kvw_pool_of(tree, chunks[count - 1].hash);
-	for (unsigned i = 0; i < INSERT_TRIES; i++) {
-		if (insert_once(tree, pool, chunks, count, use, path))
-			break;
-		kvw_radix_find(tree, chunks, count, path);
-	}
-	made = path->count > known ? path->count - known : 0;
-	kvw_radix_sweep(tree, pool, SWEEP_SLOTS + 2 * made);
 }
 
 /* --- the rest --- */

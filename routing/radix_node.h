@@ -187,6 +187,26 @@ static inline struct kvw_pool *kvw_pool_of(struct kvw_radix *tree, uint64_t hash
 	return &tree->pools[kvw_table_spread(&tree->table, hash) >> 8 & (KVW_POOLS - 1)];
 }
 
+static inline void kvw_prefetch_entries(struct kvw_radix *tree, uint64_t hash)
+{
+	kvw_table_prefetch_entries(&tree->table, kvw_table_spread(&tree->table, hash));
+}
+
+/* Chunks of a settled path that its step i covers. */
+static inline uint32_t kvw_path_length(const struct kvw_radix_path *path, uint32_t i)
+{
+	uint32_t end = i + 1 < path->count ? path->steps[i + 1].start : path->matched;
+
+	return end - path->steps[i].start;
+}
+
+/* --- radix.c --- */
+
+/* Compares the run of the path's last node, if that was not done yet. A node that is not what it
+ * was ends the path before it. */
+void kvw_path_settle(struct kvw_radix *tree, const struct kvw_chunk *chunks, uint32_t count,
+	struct kvw_radix_path *path);
+
 /* --- radix_pool.c --- */
 
 /* A slot that nobody knows, dead and empty, for a node of so many chunks or (0) an overflow;
