@@ -127,7 +127,7 @@ static uint64_t leaf_count(const struct shape *shape)
 	return count;
 }
 
-/* Nodes of the finished tree: runs of up to 14 chunks per segment. */
+/* Nodes of the finished tree: runs of up to 27 chunks per segment. */
 static uint64_t node_count(const struct shape *shape)
 {
 	uint64_t nodes = 0;
@@ -137,7 +137,7 @@ static uint64_t node_count(const struct shape *shape)
 	for (uint32_t level = 0; level < LEVELS; level++) {
 		uint32_t length = known * (level + 1) / LEVELS - known * level / LEVELS;
 
-		nodes += width * ((length + 13) / 14);
+		nodes += width * ((length + 26) / 27);
 		width *= shape->fan;
 	}
 	return nodes;
@@ -318,6 +318,28 @@ static void measure(struct bench *bench)
 		stats.chunks > 0 ? (double)stats.bytes / (double)stats.chunks : 0, "B");
 }
 
+/* Idle workers with loads of their own. */
+static bool make_workers(struct bench *bench)
+{
+	uint32_t workers = bench->shape.workers;
+
+	bench->loads = aligned_alloc(64, workers * sizeof(*bench->loads));
+	if (bench->loads == NULL)
+		return false;
+	for (uint32_t i = 0; i < workers; i++) {
+		kvw_load_init(&bench->loads[i]);
+		bench->items[i] = (struct kvw_candidate){
+			.id = i,
+			.key = mix(i + 1),
+			.load = &bench->loads[i],
+			.block_size = 16,
+			.usable = true,
+		};
+	}
+	bench->set = (struct kvw_candidates){bench->items, workers};
+	return true;
+}
+
 static int run_shape(const struct shape *shape, double seconds)
 {
 	struct bench *bench = calloc(1, sizeof(*bench));
@@ -336,27 +358,12 @@ static int run_shape(const struct shape *shape, double seconds)
 		return rc;
 	bench->shape = *shape;
 	bench->seconds = seconds;
-	bench->loads = aligned_alloc(64, shape->workers * sizeof(*bench->loads));
-	if (bench->loads == NULL || ops->create(&options, &bench->strategy) != KVW_OK)
-		goto out;
-	for (uint32_t i = 0; i < shape->workers; i++) {
-		kvw_load_init(&bench->loads[i]);
-		bench->items[i] = (struct kvw_candidate){
-			.id = i,
-			.key = mix(i + 1),
-			.load = &bench->loads[i],
-			.block_size = 16,
-			.usable = true,
-		};
-	}
-	bench->set = (struct kvw_candidates){bench->items, shape->workers};
-	if (populate(bench)) {
+	if (make_workers(bench) && ops->create(&options, &bench->strategy) == KVW_OK &&
+		populate(bench)) {
 		measure(bench);
 		rc = 0;
 	}
-out:
-	if (bench->strategy != NULL)
-		bench->strategy->ops->destroy(bench->strategy);
+	ops->destroy(bench->strategy);
 	free(bench->loads);
 	free(bench);
 	return rc;
@@ -372,8 +379,8 @@ static const struct shape shapes[] = {
 	{64, 6, 6, 18, 256, 1, "out of cache"},
 	{64, 6, 6, 18, 1024, 1, "out of cache"},
 	{64, 6, 2, 16, 64, 1, "in cache"},
-	{1024, 14, 4, 16, 8, 1, "256 KB prompts"},
-	{1024, 14, 4, 16, 64, 1, "256 KB prompts"},
+	{1024, 14, 4, 32, 8, 1, "256 KB prompts"},
+	{1024, 14, 4, 32, 64, 1, "256 KB prompts"},
 	{1024, 1024, 4, 16, 64, 1, "256 KB prompts, all new"},
 };
 
