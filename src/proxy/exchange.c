@@ -117,13 +117,7 @@ void kvw_exchange_drop_request(struct kvw_exchange *x)
 {
 	struct kvw_loop *loop = x->loop;
 
-	if (x->scan != NULL) {
-		kvw_loop_scan_put(loop, x->scan);
-		x->scan = NULL;
-		x->route.chunks = NULL;
-		x->route.chunk_count = 0;
-		x->route.chain_count = 0;
-	}
+	kvw_request_scan_release(x);
 	if (x->body_memory > 0) {
 		kvw_proxy_body_memory_release(loop->proxy, x->body_memory);
 		kvw_metrics_gauge(loop->metrics, KVW_GAUGE_BODY_BYTES, -(int64_t)x->body_memory);

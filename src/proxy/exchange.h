@@ -79,9 +79,10 @@ struct kvw_exchange {
 	int64_t rate_from_ns;     /* since when limits.body_rate counts */
 	uint64_t rate_from_bytes; /* of body_received then */
 	uint64_t body_memory;     /* taken from limits.body_memory */
-	struct kvw_scan *scan;    /* until the first token; NULL: content not looked at */
-	bool scanned;             /* route is filled from it */
-	struct kvw_route_request route;
+	struct kvw_slice head_session; /* session key from a header or cookie, in the raw head */
+	struct kvw_scan *scan;    /* until a worker is picked; NULL: content not looked at */
+	bool scanned;             /* the body was what its path promises */
+	struct kvw_route_request route; /* borrows from scan */
 	uint64_t prompt_units;    /* sum over the chains, for learning */
 	struct kvw_timer timer;   /* connect, first token, stream idle, park */
 
@@ -166,6 +167,15 @@ void kvw_request_body(struct kvw_exchange *x, size_t n);
 bool kvw_request_wants_bytes(const struct kvw_exchange *x);
 /* The client sent FIN or its socket broke while the request was incomplete. */
 void kvw_request_cut(struct kvw_exchange *x);
+/* --- understand.c --- */
+void kvw_request_scan_begin(struct kvw_exchange *x);
+/* The whole body was fed: fills x->route. */
+void kvw_request_scan_finish(struct kvw_exchange *x);
+/* Gives the scan back; x->route then knows no more than the head. */
+void kvw_request_scan_release(struct kvw_exchange *x);
+/* Before another pick: fills x->route anew from the body that was kept. */
+void kvw_request_scan_again(struct kvw_exchange *x);
+
 /* --- forward.c --- */
 /* Routes and forwards (again). */
 void kvw_request_forward(struct kvw_exchange *x);

@@ -150,8 +150,8 @@ bool kvw_request_has_choice(const struct kvw_exchange *x)
 	struct kvw_candidate *items = x->loop->candidates;
 	struct kvw_model *model;
 	bool known;
-	size_t count =
-		kvw_fleet_candidates(x->loop->fleet, x->route.model, items, &known, &model);
+	size_t count = kvw_fleet_candidates(x->loop->fleet,
+		kvw_slice_of(x->model == NULL ? NULL : x->model->name), items, &known, &model);
 
 	count = drop_tried(x, items, count);
 	for (size_t i = 0; i < count; i++)
@@ -195,6 +195,7 @@ static bool pick(struct kvw_exchange *x)
 	struct kvw_candidates set = {.items = loop->candidates};
 	bool known;
 
+	kvw_request_scan_again(x);
 	set.count = kvw_fleet_candidates(
 		loop->fleet, x->route.model, loop->candidates, &known, &x->model);
 	if (!known) {
@@ -214,6 +215,7 @@ static bool pick(struct kvw_exchange *x)
 	x->worker = loop->fleet->workers[x->decision.worker_id];
 	x->attempts++;
 	kvw_lease_take(&x->lease, &x->worker->load, x->decision.prefill_ns, loop->now_ns);
+	kvw_request_scan_release(x);
 	return true;
 }
 

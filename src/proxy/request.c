@@ -71,7 +71,7 @@ static void note_head(struct kvw_exchange *x)
 	else
 		make_request_id(x);
 	x->route.api = x->path.api;
-	x->route.session = head_session(x->loop);
+	x->head_session = x->route.session = head_session(x->loop);
 	x->watch_usage = x->path.prompt;
 	x->watch_owner = x->path.api == KVW_API_RESPONSES && head->post_method &&
 		x->path.response_id.len == 0;
@@ -159,12 +159,7 @@ static void choose_mode(struct kvw_exchange *x)
 		x->framing != KVW_FRAME_NONE &&
 		x->content_length <= x->loop->config->routing_scan_limit;
 	if (x->whole)
-		x->scan = kvw_loop_scan_get(x->loop);
-	if (x->scan == NULL)
-		return;
-	kvw_scan_reset(x->scan, x->path.api);
-	if (!x->loop->strategy->ops->wants_content)
-		kvw_scan_fields_only(x->scan);
+		kvw_request_scan_begin(x);
 }
 
 static void body_payload(void *arg, const char *data, size_t len)
@@ -207,27 +202,9 @@ static void body_complete(struct kvw_exchange *x)
 /* A whole request has been read: what does it ask for, and who shall serve it? */
 static void whole_complete(struct kvw_exchange *x)
 {
-	struct kvw_loop *loop = x->loop;
-
-	if (x->scan != NULL) {
-		struct kvw_slice session = x->route.session;
-
-		if (kvw_scan_finish(x->scan, &x->route) == KVW_OK)
-			x->scanned = true;
-		else
-			kvw_metrics_add(loop->metrics, KVW_COUNT_SCAN_REJECTED, 1);
-		if (session.len > 0)
-			x->route.session = session;
-		for (uint32_t c = 0, begin = 0; c < x->route.chain_count; c++) {
-			uint32_t end = x->route.chain_ends[c];
-
-			if (end > begin)
-				x->prompt_units += x->route.chunks[end - 1].end;
-			begin = end;
-		}
-		if (x->route.token_ids)
-			x->prompt_units = 0; /* nothing to learn about bytes */
-	}
+	kvw_request_scan_finish(x);
+	if (x->scan != NULL && !x->scanned)
+		kvw_metrics_add(x->loop->metrics, KVW_COUNT_SCAN_REJECTED, 1);
 	kvw_request_forward(x);
 }
 
@@ -298,9 +275,7 @@ bool kvw_request_wants_bytes(const struct kvw_exchange *x)
 static void stream_after_all(struct kvw_exchange *x)
 {
 	x->whole = false;
-	if (x->scan != NULL)
-		kvw_loop_scan_put(x->loop, x->scan);
-	x->scan = NULL;
+	kvw_request_scan_release(x);
 	kvw_request_forward(x);
 }
 
