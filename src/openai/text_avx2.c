@@ -43,6 +43,27 @@ static inline uint64_t stops(const struct block *block)
 	return bits(stop_bytes(block->low), stop_bytes(block->high));
 }
 
+/* Bytes that are 0 where v is special. */
+static inline __m256i zero_if_special(__m256i v)
+{
+	const __m256i quote = _mm256_set1_epi8('"'), backslash = _mm256_set1_epi8('\\');
+	const __m256i control = _mm256_set1_epi8(0x1f);
+
+	return _mm256_min_epu8(
+		_mm256_min_epu8(_mm256_xor_si256(v, quote), _mm256_xor_si256(v, backslash)),
+		_mm256_subs_epu8(v, control));
+}
+
+static inline bool ordinary(const char *p)
+{
+	__m256i least = _mm256_set1_epi8(-1);
+
+	for (int i = 0; i < 8; i++)
+		least = _mm256_min_epu8(least,
+			zero_if_special(_mm256_loadu_si256((const __m256i *)(p + 32 * i))));
+	return _mm256_movemask_epi8(_mm256_cmpeq_epi8(least, _mm256_setzero_si256())) == 0;
+}
+
 /* A byte is in the set when its low and its high half agree on a bit: 1 for 2x, 2 for 5x, 4, 8. */
 static inline __m256i short_escape_bytes(__m256i v)
 {

@@ -8,6 +8,7 @@
  *	uint64_t stops(const struct block *)         `"` and control characters
  *	uint64_t short_escapes(const struct block *) `" \ b f n r t`: after a backslash, canonical
  *	void id_masks(const struct block *, uint64_t *digits, *commas, *spaces)
+ *	bool ordinary(const char *p)                 256 bytes without backslash, `"` or control
  *
  * and KERNEL_UNESCAPE(text, p, end), which decodes a run of \uXXXX or returns p.
  *
@@ -118,6 +119,9 @@ static inline const char *kernel_span(struct kvw_text *text, const char *p, cons
 	unsigned at;
 	bool bad;
 
+	/* Where nothing is hashed, text without anything special is all there is to find. */
+	while (text->mode == KVW_TEXT_NOTHING && end - p >= 256 && ordinary(p))
+		p += 256;
 	for (; end - p >= 64; p += 64) {
 		if (p - base >= KERNEL_STRIDE && text->mode != KVW_TEXT_NOTHING)
 			base = kernel_chunks(text, base, p - carry);

@@ -3,6 +3,7 @@
  * and forgets the restriction with the next body.
  */
 #include <check.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -72,6 +73,30 @@ START_TEST(test_bad_bodies_are_refused_alike)
 }
 END_TEST
 
+/* Text is passed in large steps where nothing is hashed; nothing may hide in one. */
+START_TEST(test_nothing_hides_in_a_large_step)
+{
+	struct kvw_scan *scan = make();
+	struct kvw_route_request request;
+	char text[800];
+
+	for (size_t at = 0; at < 600; at++) {
+		static const char odd[] = {'\x01', '\n', '"', '\\'};
+
+		for (size_t i = 0; i < sizeof(odd); i++) {
+			(void)snprintf(text, sizeof(text), "{\"prompt\":\"%0600d\",\"model\":\"m\"}", 0);
+			ck_assert_int_eq(
+				scan_text(scan, KVW_API_COMPLETIONS, text, 800, true, &request), KVW_OK);
+			ck_assert(kvw_slice_equal(request.model, KVW_SLICE("m")));
+			text[11 + at] = odd[i]; /* an escape of "0" is none either */
+			ck_assert_int_eq(scan_text(scan, KVW_API_COMPLETIONS, text, 800, true, &request),
+				KVW_EPROTO);
+		}
+	}
+	kvw_scan_destroy(scan);
+}
+END_TEST
+
 START_TEST(test_reset_ends_the_restriction)
 {
 	struct kvw_scan *scan = make();
@@ -97,6 +122,7 @@ int main(void)
 
 	tcase_add_test(tcase, test_fields_are_found);
 	tcase_add_test(tcase, test_bad_bodies_are_refused_alike);
+	tcase_add_test(tcase, test_nothing_hides_in_a_large_step);
 	tcase_add_test(tcase, test_reset_ends_the_restriction);
 	suite_add_tcase(suite, tcase);
 	srunner_run_all(runner, CK_ENV);
