@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import signal
 import sys
 
 import pytest
@@ -33,7 +34,16 @@ class Engine(Process):
             "EVENTS": "0",
             "CORE": str(number % os.cpu_count()),
         }
-        super().__init__([HERE / "serve_vllm.sh"], directory / f"engine{number}.log", settings)
+        # A process group of its own, since the engine's workers outlive a killed server.
+        argv = ["setsid", HERE / "serve_vllm.sh"]
+        super().__init__(argv, directory / f"engine{number}.log", settings)
+
+    def kill(self):
+        try:
+            os.killpg(self.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass  # all of them have ended
+        super().kill()
 
     def healthy(self):
         assert self.alive(), f"the engine ended with {self.popen.poll()}:\n{self.log()[-4000:]}"

@@ -138,7 +138,7 @@ def test_other_paths_of_the_engine(engines, router):
 def test_a_killed_engine_is_not_missed(engines, router):
     """Last in this file: the engine stays dead."""
     client = sdk(router)
-    engines[1].kill()  # SIGKILL; its worker processes notice and end
+    engines[1].kill()  # SIGKILL, workers and all
     for number in range(12):
         messages = [{"role": "user", "content": f"Question {number}: where is the island?"}]
         got = client.chat.completions.create(model="tiny", messages=messages, max_tokens=4)
