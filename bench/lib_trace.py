@@ -65,9 +65,9 @@ def show_agreement(options, trace):
     sample = argparse.Namespace(**vars(options))
     sample.requests = options.agree
     workers = options.workers[-1]
-    fast = run_once(sample, "roundrobin", workers, trace)
+    fast = run_once(sample, "session", workers, trace)
     sample.speed = 1.0
-    slow = run_once(sample, "roundrobin", workers, trace)
+    slow = run_once(sample, "session", workers, trace)
     rows = []
     for name, value in (("TTFT mean s", lambda r: r["ttft_s"]["mean"]),
                         ("TPOT mean s", lambda r: r["tpot_s"]["mean"]),
@@ -75,11 +75,11 @@ def show_agreement(options, trace):
                         ("cached share", lambda r: r["cached_share"])):
         rows.append([name, value(slow), value(fast),
                      value(fast) / value(slow) if value(slow) else "-"])
-    table(f"does speed {options.speed:g} agree with 1? roundrobin, {workers} workers, the first "
+    table(f"does speed {options.speed:g} agree with 1? session, {workers} workers, the first "
           f"{options.agree} requests", ["", "speed 1", f"speed {options.speed:g}", "ratio"], rows)
     emit("trace", "ttft_mean_s_sample", fast["ttft_s"]["mean"], "s", peer="speed 1",
          ratio=fast["ttft_s"]["mean"] / slow["ttft_s"]["mean"],
-         peer_value=slow["ttft_s"]["mean"], strategy="roundrobin", workers=workers,
+         peer_value=slow["ttft_s"]["mean"], strategy="session", workers=workers,
          simulated=True, speed=options.speed)
 
 
