@@ -23,6 +23,20 @@ static const char *const reason_names[KVW_REASON_COUNT] = {
 	[KVW_REASON_NO_CONTENT] = "no_content",
 	[KVW_REASON_ONLY] = "only",
 	[KVW_REASON_OWNER] = "owner",
+	[KVW_REASON_BOUND] = "bound",
+	[KVW_REASON_SLOW_START] = "slow_start",
+	[KVW_REASON_KV_FULL] = "kv_full",
+};
+
+static const char *const verdict_names[KVW_VERDICT_COUNT] = {
+	[KVW_VERDICT_CHOSEN] = "chosen",
+	[KVW_VERDICT_COSTS_MORE] = "costs_more",
+	[KVW_VERDICT_TIE] = "tie",
+	[KVW_VERDICT_BOUND] = "bound",
+	[KVW_VERDICT_SLOW_START] = "slow_start",
+	[KVW_VERDICT_KV_FULL] = "kv_full",
+	[KVW_VERDICT_UNUSABLE] = "unusable",
+	[KVW_VERDICT_NOT_ITS_TURN] = "not_its_turn",
 };
 
 const struct kvw_strategy_ops *kvw_strategy_find(const char *name)
@@ -38,4 +52,11 @@ const char *kvw_reason_name(enum kvw_reason reason)
 	if ((unsigned)reason >= KVW_REASON_COUNT || reason_names[reason] == NULL)
 		return "unknown";
 	return reason_names[reason];
+}
+
+const char *kvw_verdict_name(enum kvw_verdict verdict)
+{
+	if ((unsigned)verdict >= KVW_VERDICT_COUNT)
+		return "unknown";
+	return verdict_names[verdict];
 }

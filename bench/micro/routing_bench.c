@@ -333,6 +333,7 @@ static bool make_workers(struct bench *bench)
 			.key = mix(i + 1),
 			.load = &bench->loads[i],
 			.block_size = 16,
+			.share = 1,
 			.usable = true,
 		};
 	}

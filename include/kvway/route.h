@@ -35,6 +35,9 @@ enum kvw_reason {
 	KVW_REASON_NO_CONTENT,      /* prompt not understood, went by load */
 	KVW_REASON_ONLY,            /* one usable worker */
 	KVW_REASON_OWNER,           /* the worker that holds the state this request names */
+	KVW_REASON_BOUND,           /* a cheaper worker had too many requests in flight */
+	KVW_REASON_SLOW_START,      /* a cheaper worker is new or just returned */
+	KVW_REASON_KV_FULL,         /* a cheaper worker's KV cache is full, or it preempts */
 	KVW_REASON_COUNT
 };
 
@@ -46,7 +49,9 @@ struct kvw_candidate {
 	struct kvw_load *load;    /* live load; read it with kvw_load_*() */
 	uint64_t capacity_tokens; /* KV capacity, usable tokens; 0: unknown */
 	uint32_t block_size;      /* tokens per engine block; 0: unknown, assume 16 */
+	float share;              /* of an even share of the load that it may have; < 1 in slow start */
 	bool usable;              /* healthy, not draining, serves the model */
+	bool kv_full;             /* by its metrics: no KV blocks left, or it preempts requests */
 };
 
 #define KVW_MAX_WORKERS 1024
@@ -64,7 +69,33 @@ struct kvw_decision {
 	uint32_t prompt_tokens;              /* predicted length of the prompt; 0: unknown */
 	uint32_t hit_tokens[KVW_TIER_COUNT]; /* predicted hit, tokens by tier */
 	int64_t prefill_ns;                  /* p_w of the chosen worker: the lease's work */
+	int64_t queue_ns;                    /* Q_w of the chosen worker before this request */
+	uint32_t inflight;                   /* n_w of the chosen worker before this request */
 	uint32_t worker_id;                  /* items[pos].id */
+};
+
+/* Why a candidate was not chosen. */
+enum kvw_verdict {
+	KVW_VERDICT_CHOSEN,
+	KVW_VERDICT_COSTS_MORE,
+	KVW_VERDICT_TIE,        /* as cheap as the chosen one; the tie went by hash */
+	KVW_VERDICT_BOUND,      /* cheap enough, but over its bound of requests in flight */
+	KVW_VERDICT_SLOW_START, /* cheap enough, but new or just returned */
+	KVW_VERDICT_KV_FULL,    /* cheap enough, but its KV cache is full or it preempts */
+	KVW_VERDICT_UNUSABLE,   /* down, or draining */
+	KVW_VERDICT_NOT_ITS_TURN, /* by a strategy that does not weigh cost */
+	KVW_VERDICT_COUNT
+};
+
+/* What one candidate would have cost: explain()'s answer. Times in nanoseconds. */
+struct kvw_cost {
+	uint32_t hit_tokens[KVW_TIER_COUNT]; /* predicted, as vLLM would count them */
+	double queue_ns;                     /* Q_w */
+	double prefill_ns;                   /* p_w, with what loading from lower tiers takes */
+	double others_ns;                    /* omega * p_w * n_w */
+	double total_ns;                     /* the sum that was compared; 0: not weighed */
+	uint32_t inflight;                   /* n_w */
+	enum kvw_verdict verdict;
 };
 
 /* Settings of all strategies, from the configuration. Copied by create(). */
@@ -109,6 +140,12 @@ struct kvw_strategy_ops {
 		const struct kvw_candidates *set, int64_t now_ns,
 		struct kvw_decision *out) KVW_MUST_CHECK;
 
+	/* What pick would decide now and why; changes nothing that a later pick could see. costs:
+	 * [set->count], all filled. *out and errors as pick. */
+	enum kvw_err (*explain)(struct kvw_strategy *self, const struct kvw_route_request *request,
+		const struct kvw_candidates *set, int64_t now_ns, struct kvw_cost *costs,
+		struct kvw_decision *out) KVW_MUST_CHECK;
+
 	/* Optional. The worker's first token arrived. The lease is still held. */
 	void (*first_token)(struct kvw_strategy *self, const struct kvw_decision *decision,
 		const struct kvw_lease *lease, int64_t now_ns);
@@ -134,5 +171,8 @@ const struct kvw_strategy_ops *kvw_strategy_find(const char *name);
 
 /* Label text of a reason, for example "prefix". */
 const char *kvw_reason_name(enum kvw_reason reason);
+
+/* Text of a verdict, for example "costs_more". */
+const char *kvw_verdict_name(enum kvw_verdict verdict);
 
 #endif

@@ -390,6 +390,7 @@ size_t kvw_fleet_candidates(const struct kvw_fleet *fleet, struct kvw_slice mode
 			.capacity_tokens =
 				atomic_load_explicit(&worker->capacity_tokens, memory_order_relaxed),
 			.block_size = atomic_load_explicit(&worker->block_size, memory_order_relaxed),
+			.share = 1,
 			.usable = kvw_worker_usable(worker),
 		};
 	}

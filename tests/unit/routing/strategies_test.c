@@ -39,6 +39,18 @@ START_TEST(reasons_have_different_names)
 }
 END_TEST
 
+START_TEST(verdicts_have_different_names)
+{
+	for (int a = 0; a < KVW_VERDICT_COUNT; a++) {
+		ck_assert_ptr_nonnull(kvw_verdict_name((enum kvw_verdict)a));
+		for (int b = 0; b < a; b++)
+			ck_assert_str_ne(kvw_verdict_name((enum kvw_verdict)a),
+				kvw_verdict_name((enum kvw_verdict)b));
+	}
+	ck_assert_str_eq(kvw_verdict_name(KVW_VERDICT_COUNT), "unknown");
+}
+END_TEST
+
 /* Random fleets, requests and loads: only usable workers, all fields filled, ENOWORKER alone when
  * there is none, and *out untouched then. */
 START_TEST(only_usable_workers_are_picked)
@@ -101,6 +113,7 @@ int main(void)
 
 	tcase_add_test(tcase, names_are_found);
 	tcase_add_test(tcase, reasons_have_different_names);
+	tcase_add_test(tcase, verdicts_have_different_names);
 	tcase_add_loop_test(tcase, only_usable_workers_are_picked, 0, 3);
 	suite_add_tcase(suite, tcase);
 	srunner_run_all(runner, CK_ENV);

@@ -206,6 +206,7 @@ void fleet_init(struct fleet *fleet, size_t count)
 			.load = &fleet->loads[i],
 			.capacity_tokens = 1000000,
 			.block_size = 16,
+			.share = 1,
 			.usable = true,
 		};
 	}
