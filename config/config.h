@@ -39,6 +39,11 @@ enum kvw_forwarded {
 	KVW_FORWARDED_X,        /* X-Forwarded-For and friends */
 	KVW_FORWARDED_OFF
 };
+enum kvw_decision_headers {
+	KVW_DECISION_HEADERS_OFF,
+	KVW_DECISION_HEADERS_ON_REQUEST, /* the client sent x-kvway-explain: 1 */
+	KVW_DECISION_HEADERS_ALWAYS
+};
 enum kvw_tls_version { KVW_TLS_1_2, KVW_TLS_1_3 };
 
 /* C type of each type in keys.def. */
@@ -57,6 +62,7 @@ enum kvw_tls_version { KVW_TLS_1_2, KVW_TLS_1_3 };
 #define KVW_CTYPE_TOKENS          struct kvw_strings /* each an RFC 9110 token */
 #define KVW_CTYPE_ENUM_half_close enum kvw_half_close
 #define KVW_CTYPE_ENUM_forwarded  enum kvw_forwarded
+#define KVW_CTYPE_ENUM_decision_headers enum kvw_decision_headers
 #define KVW_CTYPE_ENUM_tls_version enum kvw_tls_version
 #define KVW_CTYPE_ENUM_log_level  int /* enum kvw_log_level of base/log.h */
 

@@ -346,5 +346,6 @@ const struct kvw_type kvw_type_TOKENS = {
 
 _Static_assert(
 	sizeof(enum kvw_half_close) == sizeof(int) && sizeof(enum kvw_forwarded) == sizeof(int) &&
-		sizeof(enum kvw_tls_version) == sizeof(int),
+		sizeof(enum kvw_tls_version) == sizeof(int) &&
+		sizeof(enum kvw_decision_headers) == sizeof(int),
 	"an enum's word is copied as an int");

@@ -94,6 +94,7 @@ struct kvw_exchange {
 	struct kvw_decision decision;
 	bool picked;              /* decision holds a pick that done() has not been told of */
 	bool decided;             /* decision holds the last pick, for the record */
+	bool tell_decision;       /* the client is told of it (http.decision_headers) */
 	uint32_t tried[KVW_TRIED_MAX];
 	uint32_t tried_count, attempts, stale_retries;
 	char tried_text[384];     /* "url: why; url: why" */

@@ -219,6 +219,22 @@ static bool pick(struct kvw_exchange *x)
 	return true;
 }
 
+/* Is the client told what was decided? Its wish, x-kvway-explain, is meant for us: it ends here. */
+static bool take_wish(const struct kvw_loop *loop, struct kvw_head *head)
+{
+	bool wished = false;
+
+	for (size_t i = 0; i < head->field_count; i++) {
+		struct kvw_field *field = &head->fields[i];
+
+		if (!kvw_slice_equal_nocase(field->name, KVW_SLICE("x-kvway-explain")))
+			continue;
+		field->hop_by_hop = true;
+		wished = wished || kvw_slice_equal(field->value, KVW_SLICE("1"));
+	}
+	return wished || loop->config->decision_headers == KVW_DECISION_HEADERS_ALWAYS;
+}
+
 /* Builds the head for x->worker into x->out_head. */
 static bool build_head(struct kvw_exchange *x)
 {
@@ -249,6 +265,8 @@ static bool build_head(struct kvw_exchange *x)
 			return false;
 		loop->head_owner = x;
 	}
+	if (loop->config->decision_headers != KVW_DECISION_HEADERS_OFF)
+		x->tell_decision = take_wish(loop, &loop->request_head);
 	x->out_head = kvw_block_get(
 		&loop->blocks, kvw_head_request_bound(&loop->request_head, &options) + sizeof(*x->out_head));
 	if (x->out_head == NULL)

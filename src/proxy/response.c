@@ -112,7 +112,7 @@ static struct kvw_slice decision_fields(const struct kvw_exchange *x, char *buf,
 	struct kvw_writer w = KVW_WRITER(buf, size);
 	uint64_t predicted = 0;
 
-	if (!x->loop->config->decision_headers || !x->decided)
+	if (!x->tell_decision || !x->decided)
 		return (struct kvw_slice){NULL, 0};
 	for (size_t tier = 0; tier < KVW_TIER_COUNT; tier++)
 		predicted += x->decision.hit_tokens[tier];

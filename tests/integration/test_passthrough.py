@@ -212,14 +212,3 @@ def test_connection_close_is_honoured(pair):
         assert answer.status == 200
         assert answer.headers.get("connection", "").lower() == "close"
         assert client.closed_by_peer()
-
-
-def test_decision_headers_only_when_asked_for(workers, kvway):
-    (worker,) = workers(1)
-    plain = kvway([worker])
-    assert not [k for k, _ in plain.ask("POST", CHAT, body=chat_body()).headers if "kvway" in k]
-    told = kvway([worker], {"http.decision_headers": True})
-    headers = told.ask("POST", CHAT, body=chat_body()).headers
-    assert worker.url.split("//")[1] in headers.get("x-kvway-worker")
-    assert headers.get("x-kvway-reason")
-    assert headers.get("x-kvway-predicted-cached-tokens", "").isdigit()

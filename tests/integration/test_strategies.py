@@ -180,7 +180,7 @@ def test_worker_that_restarts_is_forgotten(workers, kvway):
     """Its cache is empty now: nothing is predicted for it any more."""
     (worker,) = workers(1)
     worker.metrics = "process_start_time_seconds 1000\n"
-    router = kvway([worker], {"http.decision_headers": True})
+    router = kvway([worker], {"http.decision_headers": "always"})
     body = chat_body(prose("remembered", 8000))
     predicted = lambda: int(  # noqa: E731
         router.ask("POST", CHAT, body=body).headers.get("x-kvway-predicted-cached-tokens")
@@ -194,7 +194,7 @@ def test_worker_that_restarts_is_forgotten(workers, kvway):
 
 def test_different_salt_model_or_role_share_nothing(workers, kvway):
     fleet = workers(1, models=["tiny", "other"])
-    router = kvway(fleet, {"http.decision_headers": True})
+    router = kvway(fleet, {"http.decision_headers": "always"})
     text = prose("salted", 8000)
 
     def predicted(**change):

@@ -32,7 +32,8 @@ START_TEST(test_defaults)
 	ck_assert_int_eq(c->half_close, KVW_HALF_CLOSE_ABORT);
 	ck_assert_int_eq(c->forwarded, KVW_FORWARDED_BOTH);
 	ck_assert_int_eq(c->log_level, KVW_LOG_INFO);
-	ck_assert(!c->decision_headers);
+	ck_assert_int_eq(c->decision_headers, KVW_DECISION_HEADERS_OFF);
+	ck_assert(!c->expose_lora);
 	ck_assert_uint_eq(c->session_headers.count, 1);
 	ck_assert_str_eq(c->session_headers.items[0], "x-session-id");
 	ck_assert_uint_eq(c->session_cookies.count, 0);
@@ -61,9 +62,10 @@ START_TEST(test_every_type)
 					 "    body_fields: [1.5, true, ~tilde, \"\\u00e4\"]\n"
 					 "    ttl: 720h\n"
 					 "http:\n"
-					 "  decision_headers: true\n"
+					 "  decision_headers: on_request\n"
 					 "  forwarded: x-forwarded-for\n"
 					 "  half_close: serve\n"
+					 "expose: {lora: true}\n"
 					 "limits:\n"
 					 "  body: 1048577\n"
 					 "  high_water: 1MiB\n"
@@ -92,7 +94,8 @@ START_TEST(test_every_type)
 	ck_assert_str_eq(c->session_body_fields.items[2], "~tilde");
 	ck_assert_str_eq(c->session_body_fields.items[3], "\xC3\xA4");
 	ck_assert_int_eq(c->session_ttl_ms, INT64_C(720) * 3600 * 1000);
-	ck_assert(c->decision_headers);
+	ck_assert_int_eq(c->decision_headers, KVW_DECISION_HEADERS_ON_REQUEST);
+	ck_assert(c->expose_lora);
 	ck_assert_int_eq(c->forwarded, KVW_FORWARDED_X);
 	ck_assert_int_eq(c->half_close, KVW_HALF_CLOSE_SERVE);
 	ck_assert_uint_eq(c->limits_body, 1048577);
