@@ -48,9 +48,8 @@ void kvw_app_block_signals(void)
 	(void)signal(SIGPIPE, SIG_IGN);
 }
 
-static enum kvw_err make_strategy(struct kvw_app *app)
+enum kvw_err kvw_app_create_strategy(const struct kvw_config *config, struct kvw_strategy **out)
 {
-	const struct kvw_config *config = app->config;
 	struct kvw_strategy_options options = {
 		.omega = config->routing_omega,
 		.prefill_tokens_per_second = config->routing_prefill_rate,
@@ -65,7 +64,12 @@ static enum kvw_err make_strategy(struct kvw_app *app)
 
 	if (ops == NULL)
 		return KVW_EINVAL; /* the configuration's check lets only known names pass */
-	return ops->create(&options, &app->strategy);
+	return ops->create(&options, out);
+}
+
+static bool owner_of(void *proxy, struct kvw_slice id, uint32_t *worker)
+{
+	return kvw_proxy_owner_of(proxy, id, worker);
 }
 
 static enum kvw_err start(struct kvw_app *app)
@@ -79,7 +83,7 @@ static enum kvw_err start(struct kvw_app *app)
 		return KVW_ENOMEM;
 	for (size_t i = 0; i < app->loop_count; i++)
 		atomic_store(&app->loop_turn_ns[i], kvw_clock_ns());
-	err = make_strategy(app);
+	err = kvw_app_create_strategy(config, &app->strategy);
 	if (err != KVW_OK)
 		return err;
 	err = kvw_fleet_create(config, app->loop_count, stderr, &app->fleet);
@@ -105,7 +109,7 @@ static enum kvw_err start(struct kvw_app *app)
 		stderr, &app->admin);
 	if (err != KVW_OK)
 		return err;
-	return kvw_proxy_start(
+	err = kvw_proxy_start(
 		&(struct kvw_proxy_deps){
 			.config = config,
 			.fleet = app->fleet,
@@ -117,6 +121,9 @@ static enum kvw_err start(struct kvw_app *app)
 			.loop_turn_ns = app->loop_turn_ns,
 		},
 		stderr, &app->proxy);
+	if (err == KVW_OK)
+		kvw_admin_set_owners(app->admin, owner_of, app->proxy);
+	return err;
 }
 
 static void stop(struct kvw_app *app)

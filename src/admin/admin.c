@@ -3,8 +3,8 @@
  *
  * libevent's own HTTP server is good enough here: the address is private, the clients are probes,
  * Prometheus and operators. It shares one event base with the prober, so whatever touches worker
- * state (the prober) and whatever publishes it runs on this one thread; only `draining` comes from
- * outside. The thread is ended by an eventfd, which needs no locking in libevent.
+ * state (the prober) and whatever publishes it runs on this one thread; only `draining` and who knows
+ * owners come from outside. The thread is ended by an eventfd, which needs no locking in libevent.
  */
 #include "admin.h"
 
@@ -25,16 +25,21 @@
 
 #include "answer.h"
 #include "clock.h"
+#include "explain_http.h"
 #include "log.h"
 #include "probe.h"
 
 #define HEAD_BYTES_MAX (16 << 10)
-#define BODY_BYTES_MAX (16 << 10) /* GET and HEAD carry none; what comes is read and ignored */
+/* Of /explain, which refuses what is above its own limit in its own words, and libevent what is above
+ * this. GET and HEAD carry none; what comes is read and ignored. */
+#define BODY_BYTES_MAX (KVW_EXPLAIN_BODY_MAX + ((size_t)1 << 20))
 #define IDLE_S         30
 
 struct kvw_admin {
 	struct kvw_admin_deps deps;
 	_Atomic bool draining;
+	void *owner_arg;                     /* written once, before owner_of */
+	_Atomic(kvw_owner_fn) owner_of;      /* NULL: not set yet */
 	int64_t created_s;
 	char address[NI_MAXHOST + 16]; /* host:port as bound */
 
@@ -80,6 +85,20 @@ static void release_body(const void *data, size_t len, void *arg)
 	free(arg);
 }
 
+static void explain(struct kvw_admin *admin, struct evhttp_request *request)
+{
+	struct kvw_explain_source source = {
+		.config = admin->deps.config,
+		.fleet = admin->deps.fleet,
+		.strategy = admin->deps.fleet->strategy,
+		.owner_of = atomic_load_explicit(&admin->owner_of, memory_order_acquire),
+	};
+
+	if (source.owner_of != NULL)
+		source.owner_arg = admin->owner_arg;
+	kvw_explain_http(&source, request, kvw_clock_ns());
+}
+
 static void on_request(struct evhttp_request *request, void *arg)
 {
 	struct kvw_admin *admin = arg;
@@ -90,6 +109,10 @@ static void on_request(struct evhttp_request *request, void *arg)
 	enum kvw_err err;
 	char length[24];
 
+	if (path != NULL && strcmp(path, "/explain") == 0) {
+		explain(admin, request);
+		return;
+	}
 	if (method != EVHTTP_REQ_GET && method != EVHTTP_REQ_HEAD) {
 		evhttp_add_header(headers, "Allow", "GET, HEAD");
 		send_error(request, 405, "only GET and HEAD");
@@ -97,7 +120,7 @@ static void on_request(struct evhttp_request *request, void *arg)
 	}
 	err = kvw_admin_answer(admin, kvw_slice_of(path), kvw_clock_ns(), &answer);
 	if (err == KVW_ENOTFOUND) {
-		send_error(request, 404, "not found; here are /health /ready /metrics /v1/models");
+		send_error(request, 404, "not found; here are /health /ready /metrics /v1/models /explain");
 		return;
 	}
 	if (err != KVW_OK) {
@@ -194,7 +217,7 @@ static enum kvw_err open_server(struct kvw_admin *admin, FILE *errors)
 		return KVW_EIO;
 	}
 	evhttp_set_max_headers_size(admin->http, HEAD_BYTES_MAX);
-	evhttp_set_max_body_size(admin->http, BODY_BYTES_MAX);
+	evhttp_set_max_body_size(admin->http, (ev_ssize_t)BODY_BYTES_MAX);
 	evhttp_set_timeout(admin->http, IDLE_S);
 	evhttp_set_default_content_type(admin->http, NULL);
 	evhttp_set_allowed_methods(admin->http, EVHTTP_REQ_GET | EVHTTP_REQ_HEAD | EVHTTP_REQ_POST |
@@ -282,6 +305,12 @@ out:
 	}
 	kvw_admin_stop(admin);
 	return err;
+}
+
+void kvw_admin_set_owners(struct kvw_admin *admin, kvw_owner_fn owner_of, void *arg)
+{
+	admin->owner_arg = arg;
+	atomic_store_explicit(&admin->owner_of, owner_of, memory_order_release);
 }
 
 void kvw_admin_set_draining(struct kvw_admin *admin)

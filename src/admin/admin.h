@@ -13,6 +13,9 @@
 
 struct kvw_admin;
 
+/* Which worker keeps the response with this id of /v1/responses. False: none is known. Any thread. */
+typedef bool (*kvw_owner_fn)(void *arg, struct kvw_slice id, uint32_t *worker);
+
 /* What the control thread needs; all borrowed until kvw_admin_stop(). */
 struct kvw_admin_deps {
 	const struct kvw_config *config;
@@ -27,6 +30,8 @@ struct kvw_admin_deps {
 /* Binds admin.listen and starts the thread. KVW_EIO: cannot bind; `errors` says why. */
 enum kvw_err kvw_admin_start(const struct kvw_admin_deps *deps, FILE *errors,
 	struct kvw_admin **out) KVW_MUST_CHECK;
+/* Whom /explain asks for owners from now on; arg is borrowed until kvw_admin_stop(). At most once. */
+void kvw_admin_set_owners(struct kvw_admin *admin, kvw_owner_fn owner_of, void *arg);
 /* While draining, /ready is 503. Any thread. */
 void kvw_admin_set_draining(struct kvw_admin *admin);
 /* Ends the thread and frees everything. NULL is allowed. */

@@ -201,6 +201,11 @@ fail:
 	return err;
 }
 
+bool kvw_proxy_owner_of(struct kvw_proxy *proxy, struct kvw_slice id, uint32_t *worker)
+{
+	return kvw_owners_find(proxy->owners, id, worker);
+}
+
 const char *kvw_proxy_address(const struct kvw_proxy *proxy)
 {
 	return proxy->address;

@@ -183,6 +183,7 @@ static void worker_destroy(struct kvw_worker *worker)
 	free(worker);
 }
 
+/* errors NULL: its address is not looked up. */
 static enum kvw_err worker_create(const struct kvw_worker_config *config, uint32_t id, FILE *errors,
 	struct kvw_worker **out)
 {
@@ -196,7 +197,8 @@ static enum kvw_err worker_create(const struct kvw_worker_config *config, uint32
 	kvw_load_init(&worker->load);
 	worker->id = id;
 	if (kvw_url_split(kvw_slice_of(config->url), &url) != KVW_ADDRESS_OK) {
-		fprintf(errors, "kvway: worker %s: not http[s]://host:port\n", config->url);
+		if (errors != NULL)
+			fprintf(errors, "kvway: worker %s: not http[s]://host:port\n", config->url);
 		err = KVW_EINVAL;
 		goto fail;
 	}
@@ -214,9 +216,11 @@ static enum kvw_err worker_create(const struct kvw_worker_config *config, uint32
 	worker->key = XXH3_64bits(worker->url, strlen(worker->url));
 	worker->models_given = config->models.count > 0;
 	atomic_init(&worker->models_known, worker->models_given);
-	err = worker_resolve(worker, url.address.port, errors);
-	if (err != KVW_OK)
-		goto fail;
+	if (errors != NULL) {
+		err = worker_resolve(worker, url.address.port, errors);
+		if (err != KVW_OK)
+			goto fail;
+	}
 	*out = worker;
 	return KVW_OK;
 
@@ -245,7 +249,8 @@ static enum kvw_err create_tls(struct kvw_fleet *fleet, FILE *errors)
 	return err;
 }
 
-enum kvw_err kvw_fleet_create(const struct kvw_config *config, size_t loops, FILE *errors,
+/* errors NULL: nothing is looked up or loaded that only connections need. */
+static enum kvw_err create(const struct kvw_config *config, size_t loops, FILE *errors,
 	struct kvw_fleet **out)
 {
 	struct fleet *self = calloc(1, sizeof(*self));
@@ -277,7 +282,8 @@ enum kvw_err kvw_fleet_create(const struct kvw_config *config, size_t loops, FIL
 		if (err != KVW_OK)
 			goto fail;
 	}
-	err = create_tls(&self->base, errors);
+	if (errors != NULL)
+		err = create_tls(&self->base, errors);
 	if (err == KVW_OK)
 		err = publish_view(self);
 	if (err != KVW_OK)
@@ -288,6 +294,17 @@ enum kvw_err kvw_fleet_create(const struct kvw_config *config, size_t loops, FIL
 fail:
 	kvw_fleet_destroy(&self->base);
 	return err;
+}
+
+enum kvw_err kvw_fleet_create(const struct kvw_config *config, size_t loops, FILE *errors,
+	struct kvw_fleet **out)
+{
+	return create(config, loops, errors, out);
+}
+
+enum kvw_err kvw_fleet_create_offline(const struct kvw_config *config, struct kvw_fleet **out)
+{
+	return create(config, 1, NULL, out);
 }
 
 void kvw_fleet_destroy(struct kvw_fleet *fleet)

@@ -89,6 +89,9 @@ struct kvw_fleet {
  * be; `errors` says which. */
 enum kvw_err kvw_fleet_create(const struct kvw_config *config, size_t loops, FILE *errors,
 	struct kvw_fleet **out) KVW_MUST_CHECK;
+/* For looking at only: no name is resolved, no certificate loaded, no worker can be connected to. */
+enum kvw_err kvw_fleet_create_offline(
+	const struct kvw_config *config, struct kvw_fleet **out) KVW_MUST_CHECK;
 void kvw_fleet_destroy(struct kvw_fleet *fleet); /* NULL is allowed */
 
 /* --- any thread --- */

@@ -1,0 +1,35 @@
+/*
+ * explanation.h - one explanation while it is made. Private to explain.c and explain_page.c.
+ */
+#ifndef KVW_EXPLANATION_H
+#define KVW_EXPLANATION_H
+
+#include "api_path.h"
+#include "explain.h"
+#include "page.h"
+#include "scan.h"
+
+struct kvw_explanation {
+	const struct kvw_explain_source *source;
+	const struct kvw_explain_query *query;
+	struct kvw_slice target;
+	struct kvw_path_info path;
+	struct kvw_scan *scan;          /* lends what route refers to */
+	struct kvw_route_request route;
+	bool whole;                     /* the body is one that is read before a worker is picked */
+	struct kvw_model *model;        /* NULL: none is named, or it is not known */
+	struct kvw_candidate *items;    /* [fleet->count] */
+	struct kvw_candidates set;      /* of items: who serves the model, ascending by id */
+	struct kvw_cost *costs;         /* [fleet->count]; the first set.count are filled */
+	struct kvw_decision decision;
+
+	/* Why there is none; status 0: there is one. */
+	int status;
+	const char *param;
+	char message[1024];
+};
+
+/* Writes the explanation as JSON. */
+void kvw_explanation_print(const struct kvw_explanation *e, struct kvw_page *text);
+
+#endif
