@@ -76,8 +76,9 @@ uint32_t kvb_engine_longest(const struct kvb_engine *engine)
 	return kvb_cache_usable(engine->cache) * engine->config.block_size;
 }
 
-struct kvb_seq *kvb_seq_create(const struct kvb_engine *engine, const uint32_t *tokens,
-	uint32_t prompt_len, uint32_t max_new, uint64_t salt, uint32_t choice)
+/* With room for the hashes and blocks of `longest` tokens, but no tokens. */
+static struct kvb_seq *seq_alloc(
+	const struct kvb_engine *engine, uint32_t prompt_len, uint32_t max_new)
 {
 	uint32_t longest = prompt_len + max_new;
 	uint32_t blocks = (longest + engine->config.block_size - 1) / engine->config.block_size;
@@ -86,20 +87,48 @@ struct kvb_seq *kvb_seq_create(const struct kvb_engine *engine, const uint32_t *
 	assert(prompt_len > 0 && max_new > 0);
 	if (seq == NULL)
 		return NULL;
-	seq->tokens = malloc((size_t)longest * sizeof(*seq->tokens));
 	seq->hashes = malloc(((size_t)blocks + 1) * sizeof(*seq->hashes));
 	seq->blocks = malloc((size_t)blocks * sizeof(*seq->blocks));
-	if (seq->tokens == NULL || seq->hashes == NULL || seq->blocks == NULL) {
+	if (seq->hashes == NULL || seq->blocks == NULL) {
+		kvb_seq_destroy(seq);
+		return NULL;
+	}
+	seq->prompt_len = seq->total_len = prompt_len;
+	seq->max_new = max_new;
+	seq->batch_pos = UINT32_MAX;
+	return seq;
+}
+
+struct kvb_seq *kvb_seq_create(const struct kvb_engine *engine, const uint32_t *tokens,
+	uint32_t prompt_len, uint32_t max_new, uint64_t salt, uint32_t choice)
+{
+	struct kvb_seq *seq = seq_alloc(engine, prompt_len, max_new);
+
+	if (seq == NULL)
+		return NULL;
+	seq->tokens = malloc(((size_t)prompt_len + max_new) * sizeof(*seq->tokens));
+	if (seq->tokens == NULL) {
 		kvb_seq_destroy(seq);
 		return NULL;
 	}
 	memcpy(seq->tokens, tokens, (size_t)prompt_len * sizeof(*tokens));
-	seq->prompt_len = seq->total_len = prompt_len;
-	seq->max_new = max_new;
-	seq->batch_pos = UINT32_MAX;
 	seq->text_state =
 		XXH3_64bits_withSeed(tokens, (size_t)prompt_len * sizeof(*tokens), choice);
 	seq->hashes[0] = XXH3_64bits_withSeed("kvsim block chain", 17, salt);
+	return seq;
+}
+
+struct kvb_seq *kvb_seq_create_hashed(const struct kvb_engine *engine, const uint64_t *hashes,
+	uint32_t prompt_len, uint32_t max_new, uint64_t unique)
+{
+	struct kvb_seq *seq = seq_alloc(engine, prompt_len, max_new);
+
+	if (seq == NULL)
+		return NULL;
+	seq->hash_count = prompt_len / engine->config.block_size;
+	seq->hashes[0] = 0;
+	memcpy(seq->hashes + 1, hashes, (size_t)seq->hash_count * sizeof(*hashes));
+	seq->text_state = unique;
 	return seq;
 }
 
@@ -119,10 +148,17 @@ static void hash_blocks(const struct kvb_engine *engine, struct kvb_seq *seq)
 {
 	uint32_t size = engine->config.block_size;
 
-	for (; (seq->hash_count + 1) * size <= seq->total_len; seq->hash_count++)
+	for (; (seq->hash_count + 1) * size <= seq->total_len; seq->hash_count++) {
+		uint64_t before = seq->hashes[seq->hash_count];
+
 		seq->hashes[seq->hash_count + 1] =
-			XXH3_64bits_withSeed(seq->tokens + (size_t)seq->hash_count * size,
-				size * sizeof(*seq->tokens), seq->hashes[seq->hash_count]);
+			seq->tokens == NULL
+				? XXH3_64bits_withSeed(
+					  &seq->text_state, sizeof(seq->text_state), before)
+				: XXH3_64bits_withSeed(
+					  seq->tokens + (size_t)seq->hash_count * size,
+					  size * sizeof(*seq->tokens), before);
+	}
 }
 
 static void wait_first(struct kvb_engine *engine, struct kvb_seq *seq)
@@ -352,8 +388,11 @@ void kvb_engine_end_step(struct kvb_engine *engine, kvb_token_fn *fn, void *user
 		seq->batch_pos = UINT32_MAX;
 		if (seq->computed < seq->total_len)
 			continue; /* its prompt is not through yet */
-		token = kvb_token_generate(&seq->text_state, seq->total_len - seq->prompt_len);
-		seq->tokens[seq->total_len++] = token;
+		token = 0;
+		if (seq->tokens != NULL)
+			token = seq->tokens[seq->total_len] = kvb_token_generate(
+				&seq->text_state, seq->total_len - seq->prompt_len);
+		seq->total_len++;
 		engine->stats.generated_tokens++;
 		last = seq->total_len - seq->prompt_len == seq->max_new;
 		if (last) {
@@ -364,6 +403,13 @@ void kvb_engine_end_step(struct kvb_engine *engine, kvb_token_fn *fn, void *user
 		fn(user, seq, token, last);
 	}
 	engine->batch_count = 0;
+}
+
+bool kvb_engine_holds(const struct kvb_engine *engine, uint64_t hash)
+{
+	uint32_t block;
+
+	return kvb_cache_lookup(engine->cache, &hash, 1, &block) == 1;
 }
 
 bool kvb_engine_reset_cache(struct kvb_engine *engine)

@@ -50,7 +50,7 @@ struct kvb_engine;
 /* One sequence. Created and destroyed by its owner, borrowed by the engine while it is queued. */
 struct kvb_seq {
 	void *user;           /* the owner's */
-	uint32_t *tokens;     /* prompt, then what was generated; owned by the sequence */
+	uint32_t *tokens;     /* prompt, then what was generated; owned by the sequence; NULL: hashed */
 	uint32_t prompt_len;  /* tokens */
 	uint32_t total_len;   /* prompt and generated */
 	uint32_t max_new;     /* generates so many, at least 1 */
@@ -67,7 +67,7 @@ struct kvb_seq {
 	uint32_t hash_count, block_count, published;
 	uint32_t computed;  /* tokens whose KV is there, or will be at the end of this step */
 	uint32_t batch_pos; /* place in the step's batch; UINT32_MAX: not in it */
-	uint64_t text_state;
+	uint64_t text_state; /* decides the answer's text; of a hashed one its blocks' hashes */
 	uint8_t state;
 };
 
@@ -86,6 +86,14 @@ void kvb_engine_destroy(struct kvb_engine *engine); /* no sequence may be queued
  */
 struct kvb_seq *kvb_seq_create(const struct kvb_engine *engine, const uint32_t *tokens,
 	uint32_t prompt_len, uint32_t max_new, uint64_t salt, uint32_t choice);
+/*
+ * The same for a prompt known only by its blocks: hashes holds one chain hash for each of its
+ * prompt_len / block size full blocks, and is copied. Such a sequence costs memory by its blocks,
+ * not by its tokens. It generates token 0; `unique` is its own and keeps the blocks of its answer
+ * apart from those of all others.
+ */
+struct kvb_seq *kvb_seq_create_hashed(const struct kvb_engine *engine, const uint64_t *hashes,
+	uint32_t prompt_len, uint32_t max_new, uint64_t unique);
 void kvb_seq_destroy(struct kvb_seq *seq); /* must not be queued; NULL is allowed */
 
 /* Longest prompt and answer together that can ever run, in tokens. */
@@ -102,6 +110,9 @@ bool kvb_engine_begin_step(struct kvb_engine *engine, int64_t now_ns, int64_t *l
 
 /* Ends the step and calls `fn` for each token that it made, in the order of the batch. */
 void kvb_engine_end_step(struct kvb_engine *engine, kvb_token_fn *fn, void *user);
+
+/* A block of this chain hash is in the cache. */
+bool kvb_engine_holds(const struct kvb_engine *engine, uint64_t hash);
 
 /* Drops the cached content; false while sequences hold blocks. */
 bool kvb_engine_reset_cache(struct kvb_engine *engine);
