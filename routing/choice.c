@@ -10,10 +10,8 @@
 
 #include <assert.h>
 
-#define TIE_SHARE      0.01
-#define TIE_NS         20000.0
-#define UNKNOWN_TOKENS 1024.0 /* a prompt of which nothing is known is taken to be so long */
-#define MIN_OMEGA      0.01   /* requests in flight always count a little */
+#define TIE_SHARE 0.01
+#define TIE_NS    20000.0
 
 void kvw_prefill_model_init(
 	struct kvw_prefill_model *model, const struct kvw_strategy_options *options)
@@ -87,14 +85,20 @@ static double lowest_of(const double *costs, size_t count)
 	return low[2] < low[0] ? low[2] : low[0];
 }
 
+double kvw_tie_limit(const double *costs, size_t count)
+{
+	double lowest = lowest_of(costs, count);
+
+	return lowest + lowest * TIE_SHARE + TIE_NS;
+}
+
 size_t kvw_choose_lowest(const struct kvw_candidates *set, const double *costs, uint64_t salt)
 {
-	double lowest = lowest_of(costs, set->count);
-	double limit = lowest + lowest * TIE_SHARE + TIE_NS;
+	double limit = kvw_tie_limit(costs, set->count);
 	size_t best = set->count;
 	uint64_t best_score = 0;
 
-	assert(lowest < KVW_NO_COST);
+	assert(limit < KVW_NO_COST);
 	for (size_t i = 0; i < set->count; i++) {
 		uint64_t score = 0;
 
@@ -112,8 +116,8 @@ size_t kvw_choose_lowest(const struct kvw_candidates *set, const double *costs, 
 size_t kvw_choose_by_load(const struct kvw_prefill_model *model, const struct kvw_candidates *set,
 	int64_t now_ns, uint64_t salt)
 {
-	double unknown = kvw_prefill_ns(model, UNKNOWN_TOKENS, 0);
-	double omega = model->omega > MIN_OMEGA ? model->omega : MIN_OMEGA;
+	double unknown = kvw_prefill_ns(model, KVW_UNKNOWN_TOKENS, 0);
+	double omega = model->omega > KVW_MIN_OMEGA ? model->omega : KVW_MIN_OMEGA;
 	double costs[KVW_MAX_WORKERS];
 
 	assert(set->count <= KVW_MAX_WORKERS);
@@ -126,4 +130,24 @@ size_t kvw_choose_by_load(const struct kvw_prefill_model *model, const struct kv
 				   omega * unknown * (kvw_load_inflight(load) + 1);
 	}
 	return kvw_choose_lowest(set, costs, salt);
+}
+
+void kvw_explain_unweighed(const struct kvw_prefill_model *model,
+	const struct kvw_route_request *request, const struct kvw_candidates *set, int64_t now_ns,
+	size_t chosen, struct kvw_cost *costs)
+{
+	double prefill_ns = (double)kvw_request_prefill_ns(model, request);
+
+	for (size_t i = 0; i < set->count; i++) {
+		const struct kvw_candidate *c = &set->items[i];
+
+		costs[i] = (struct kvw_cost){
+			.queue_ns = (double)kvw_load_queue_ns(c->load, now_ns),
+			.prefill_ns = prefill_ns,
+			.inflight = kvw_load_inflight(c->load),
+			.verdict = c->usable ? KVW_VERDICT_NOT_ITS_TURN : KVW_VERDICT_UNUSABLE,
+		};
+		if (i == chosen)
+			costs[i].verdict = KVW_VERDICT_CHOSEN;
+	}
 }

@@ -60,8 +60,23 @@ size_t kvw_usable_count(const struct kvw_candidates *set);
  * highest rendezvous score of `salt` wins. */
 size_t kvw_choose_lowest(const struct kvw_candidates *set, const double *costs, uint64_t salt);
 
+/* Costs up to this count as equal to the lowest of them. */
+double kvw_tie_limit(const double *costs, size_t count);
+
+/* A prompt of which nothing is known is taken to be so long. */
+#define KVW_UNKNOWN_TOKENS 1024.0
+
+/* Requests in flight count at least so much where nothing else is known. */
+#define KVW_MIN_OMEGA 0.01
+
 /* The same by load alone, for a prompt of which nothing is known. */
 size_t kvw_choose_by_load(const struct kvw_prefill_model *model, const struct kvw_candidates *set,
 	int64_t now_ns, uint64_t salt);
+
+/* Fills costs for a strategy that does not compare any: what is known of each candidate, and that
+ * `chosen` was. */
+void kvw_explain_unweighed(const struct kvw_prefill_model *model,
+	const struct kvw_route_request *request, const struct kvw_candidates *set, int64_t now_ns,
+	size_t chosen, struct kvw_cost *costs);
 
 #endif

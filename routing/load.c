@@ -60,6 +60,7 @@ void kvw_lease_take(
 	assert(lease->load == NULL && prefill_ns >= 0);
 	kvw_spin_lock(&load->lock);
 	advance(load, now_ns);
+	lease->ahead_ns = load->waiting_ns;
 	load->added_ns += prefill_ns;
 	load->waiting_ns += prefill_ns;
 	lease->position_ns = load->added_ns;
@@ -69,6 +70,7 @@ void kvw_lease_take(
 	lease->load = load;
 	lease->prefill_ns = prefill_ns;
 	lease->taken_ns = now_ns;
+	lease->behind_ns = 0;
 	lease->answered = false;
 }
 
@@ -83,6 +85,7 @@ void kvw_lease_first_token(struct kvw_lease *lease, int64_t now_ns)
 	if (load->done_ns < lease->position_ns)
 		load->done_ns = lease->position_ns;
 	load->waiting_ns -= lease->prefill_ns;
+	lease->behind_ns = load->added_ns - lease->position_ns;
 	publish(load);
 	kvw_spin_unlock(&load->lock);
 	lease->answered = true;

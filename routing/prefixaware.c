@@ -26,54 +26,99 @@
 #include <string.h>
 
 #include "choice.h"
+#include "guards.h"
 #include "radix.h"
+#include "rates.h"
 #include "strategies.h"
+#include "truth.h"
 
 #define DEFAULT_BLOCK 16  /* vLLM's block where the worker does not tell */
 #define MAX_CHAINS    256 /* of a list of prompts; the rest is not looked up */
+#define MAX_COMPANY   16  /* running requests beside which a time to first token tells a rate */
 
 struct prefixaware {
 	struct kvw_strategy base;
-	struct kvw_prefill_model model;
+	double omega;
 	struct kvw_radix *tree;
-	uint64_t capacity_tokens;           /* of a worker that does not tell its own */
+	uint64_t capacity_tokens; /* of a worker that does not tell its own */
+	struct kvw_guards guards;
+	struct kvw_rates rates;
+	struct kvw_truth truth;
 	_Alignas(64) _Atomic uint64_t turn; /* salt of choices without content */
 
 	/* The generation of each worker's cache that the tree knows. */
 	_Alignas(64) _Atomic uint32_t generations[KVW_MAX_WORKERS];
 };
 
-/* What one pick gathers. Places of the arrays are those of the candidates. */
+/* What one pick gathers. Places of the arrays are those of the candidates. Work is in tokens, as
+ * in rates.h. */
 struct weighing {
-	struct kvw_radix_path path;     /* of the last chain walked */
-	struct kvw_radix_reach reach;   /* of the last chain walked */
-	double costs[KVW_MAX_WORKERS];  /* first Q_w, then cost(w), ns */
-	double shares[KVW_MAX_WORKERS]; /* 1 + omega * n_w */
-	double saved[KVW_MAX_WORKERS];  /* ns that hits save of the prefill, all chains */
-	uint32_t hits[KVW_MAX_WORKERS]; /* tokens, all chains */
-	double miss_ns;                 /* prefill without any hit, all chains */
-	uint64_t salt;                  /* first chunk that nobody holds */
-	uint32_t tokens;                /* all chains */
+	struct kvw_radix_path path;      /* of the last chain walked */
+	struct kvw_radix_reach reach;    /* of the last chain walked */
+	double costs[KVW_MAX_WORKERS];   /* first Q_w, then cost(w), ns */
+	double weights[KVW_MAX_WORKERS]; /* x_w (1 + omega n_w): ns per token of work */
+	double saved[KVW_MAX_WORKERS];   /* work that hits save, all chains */
+	uint32_t hits[KVW_MAX_WORKERS];  /* tokens, all chains */
+	double open[KVW_MAX_WORKERS];    /* costs of those whom no guard bars; rarely used */
+	double pairs;                    /* k */
+	double miss;                     /* work without any hit, all chains */
+	double mean;                     /* requests in flight on a usable candidate */
+	uint64_t salt;                   /* first chunk that nobody holds */
+	size_t usable;                   /* candidates */
+	uint32_t tokens;                 /* all chains */
+	uint32_t chains;                 /* prompts looked up; 0: went by load */
+	bool look;                       /* change nothing that a later pick could see */
 };
+
+static void prefixaware_destroy(struct kvw_strategy *self)
+{
+	struct prefixaware *pa = (struct prefixaware *)self;
+
+	if (pa == NULL)
+		return;
+	kvw_radix_destroy(pa->tree);
+	kvw_rates_finish(&pa->rates);
+	free(pa);
+}
 
 static enum kvw_err prefixaware_create(
 	const struct kvw_strategy_options *options, struct kvw_strategy **out)
 {
 	struct prefixaware *pa = aligned_alloc(64, sizeof(*pa));
 	struct kvw_radix_options tree = {.bytes = options->tree_bytes, .seed = options->seed};
+	struct kvw_prefill_model prior;
 
 	if (pa == NULL)
 		return KVW_ENOMEM;
 	memset(pa, 0, sizeof(*pa));
 	pa->base.ops = &kvw_prefixaware_ops;
 	pa->capacity_tokens = options->capacity_tokens > 0 ? options->capacity_tokens : 1;
-	kvw_prefill_model_init(&pa->model, options);
-	if (kvw_radix_create(&tree, &pa->tree) != KVW_OK) {
-		free(pa);
+	pa->omega = options->omega;
+	kvw_guards_init(&pa->guards, options);
+	kvw_truth_init(&pa->truth);
+	kvw_prefill_model_init(&prior, options);
+	if (kvw_rates_init(&pa->rates, &prior) != KVW_OK ||
+		kvw_radix_create(&tree, &pa->tree) != KVW_OK) {
+		prefixaware_destroy(&pa->base);
 		return KVW_ENOMEM;
 	}
 	*out = &pa->base;
 	return KVW_OK;
+}
+
+static void forget(struct prefixaware *pa, uint32_t worker)
+{
+	kvw_radix_purge(pa->tree, worker);
+	kvw_rates_restart(&pa->rates, worker);
+	kvw_truth_restart(&pa->truth, worker);
+}
+
+/* Is a candidate's cache newer than what the tree knows? */
+static bool is_newer(const struct prefixaware *pa, const struct kvw_candidate *c)
+{
+	uint32_t known = atomic_load_explicit(&pa->generations[c->id], memory_order_relaxed);
+
+	return (int32_t)(c->generation - known) > 0;
 }
 
 /* A candidate of a newer generation than the tree knows has lost its cache. A loop with an older
@@ -81,14 +126,12 @@ static enum kvw_err prefixaware_create(
 static void note_generation(struct prefixaware *pa, const struct kvw_candidate *c)
 {
 	_Atomic uint32_t *generation = &pa->generations[c->id];
-	uint32_t known = 0;
+	uint32_t known = atomic_load_explicit(generation, memory_order_relaxed);
 
-	assert(c->id < KVW_MAX_WORKERS);
-	known = atomic_load_explicit(generation, memory_order_relaxed);
 	while ((int32_t)(c->generation - known) > 0)
 		if (atomic_compare_exchange_weak_explicit(generation, &known, c->generation,
 			    memory_order_relaxed, memory_order_relaxed)) {
-			kvw_radix_purge(pa->tree, c->id);
+			forget(pa, c->id);
 			break;
 		}
 }
@@ -126,24 +169,28 @@ static size_t place_of(const struct kvw_candidates *set, uint32_t id)
 	return low < set->count && set->items[low].id == id ? low : set->count;
 }
 
-/* The loads of all candidates. Returns how many are usable. */
-static size_t weigh_load(struct prefixaware *pa, const struct kvw_candidates *set, int64_t now_ns,
-	struct weighing *w)
+/* The loads of all candidates. */
+static void weigh_load(struct prefixaware *pa, const struct kvw_candidates *set, double omega,
+	int64_t now_ns, struct weighing *w)
 {
-	double omega = pa->model.omega;
-	size_t usable = 0;
+	uint64_t inflight = 0;
 
 	memset(w->saved, 0, set->count * sizeof(w->saved[0]));
 	memset(w->hits, 0, set->count * sizeof(w->hits[0]));
+	w->usable = 0;
 	for (size_t i = 0; i < set->count; i++) {
 		const struct kvw_candidate *c = &set->items[i];
+		uint32_t n = kvw_load_inflight(c->load);
 
-		note_generation(pa, c);
-		usable += c->usable;
+		assert(c->id < KVW_MAX_WORKERS);
+		if (!w->look)
+			note_generation(pa, c);
+		w->usable += c->usable;
+		inflight += c->usable ? n : 0;
 		w->costs[i] = c->usable ? (double)kvw_load_queue_ns(c->load, now_ns) : KVW_NO_COST;
-		w->shares[i] = 1 + omega * kvw_load_inflight(c->load);
+		w->weights[i] = kvw_rates_x(&pa->rates, c->id) * (1 + omega * n);
 	}
-	return usable;
+	w->mean = w->usable > 0 ? (double)inflight / (double)w->usable : 0;
 }
 
 /* What holding a part of a chain is worth; most holders of a prompt hold the same part. */
@@ -151,7 +198,7 @@ struct worth {
 	uint32_t reach; /* chunks */
 	uint32_t block; /* of the engine; with reach the question, the rest is the answer */
 	uint32_t hit;   /* tokens */
-	double saved;   /* ns */
+	double saved;   /* work */
 };
 
 /* Adds what each candidate's hit in one chain, whose path was found, saves it. */
@@ -160,25 +207,25 @@ static void weigh_chain(struct prefixaware *pa, const struct kvw_route_request *
 {
 	const struct kvw_chunk *chunks = request->chunks + begin;
 	uint32_t tokens = kvw_chain_tokens(request, begin, end);
-	double miss_ns = kvw_prefill_ns(&pa->model, tokens, 0);
+	double miss = kvw_rates_work(w->pairs, tokens, 0);
 	struct worth worth = {0, 0, 0, 0};
 	uint32_t furthest = 0;
 
 	w->tokens += tokens;
-	w->miss_ns += miss_ns;
+	w->miss += miss;
 	kvw_radix_reach(pa->tree, chunks, end - begin, &w->path, &w->reach);
 	for (uint32_t r = 0; r < w->reach.count; r++) {
 		uint32_t id = w->reach.workers[r];
 		uint32_t reach = w->reach.chunks[id];
 		size_t i = place_of(set, id);
 
-		if (i == set->count)
-			continue;
+		if (i == set->count || (w->look && is_newer(pa, &set->items[i])))
+			continue; /* none of them, or a pick would purge it first */
 		if (reach != worth.reach || set->items[i].block_size != worth.block) {
 			worth.reach = reach;
 			worth.block = set->items[i].block_size;
 			worth.hit = usable_hit(request, begin, reach, tokens, worth.block);
-			worth.saved = miss_ns - kvw_prefill_ns(&pa->model, tokens, worth.hit);
+			worth.saved = miss - kvw_rates_work(w->pairs, tokens, worth.hit);
 		}
 		w->hits[i] += worth.hit;
 		w->saved[i] += worth.saved;
@@ -190,40 +237,141 @@ static void weigh_chain(struct prefixaware *pa, const struct kvw_route_request *
 }
 
 /* Chains beyond those that are looked up count as misses. */
-static void weigh_rest(struct prefixaware *pa, const struct kvw_route_request *request,
-	uint32_t begin, struct weighing *w)
+static void weigh_rest(const struct kvw_route_request *request, uint32_t begin, struct weighing *w)
 {
 	for (uint32_t c = MAX_CHAINS; c < request->chain_count; c++) {
 		uint32_t tokens = kvw_chain_tokens(request, begin, request->chain_ends[c]);
 
 		w->tokens += tokens;
-		w->miss_ns += kvw_prefill_ns(&pa->model, tokens, 0);
+		w->miss += kvw_rates_work(w->pairs, tokens, 0);
 		begin = request->chain_ends[c];
 	}
 }
 
-/* Puts it together: cost(w) = Q_w + p_w (1 + omega n_w). */
-static size_t choose(const struct kvw_candidates *set, struct weighing *w)
+/* A prompt that is understood. */
+static void weigh_prompt(struct prefixaware *pa, const struct kvw_route_request *request,
+	const struct kvw_candidates *set, int64_t now_ns, struct weighing *w)
+{
+	uint32_t begin = 0;
+
+	w->salt = request->seed;
+	w->tokens = 0;
+	w->miss = 0;
+	w->chains = request->chain_count < MAX_CHAINS ? request->chain_count : MAX_CHAINS;
+	w->pairs = atomic_load_explicit(&pa->rates.pairs, memory_order_relaxed);
+	for (uint32_t c = 0; c < w->chains; c++) {
+		uint32_t end = request->chain_ends[c];
+
+		kvw_radix_find(pa->tree, request->chunks + begin, end - begin, &w->path);
+		if (c == 0)
+			weigh_load(pa, set, pa->omega, now_ns, w); /* while nodes arrive */
+		weigh_chain(pa, request, set, begin, end, w);
+		begin = end;
+	}
+	weigh_rest(request, begin, w);
+}
+
+/* A prompt of which nothing is known, or one that leaves nothing in the cache. */
+static void weigh_blind(struct prefixaware *pa, const struct kvw_candidates *set, int64_t now_ns,
+	struct weighing *w)
+{
+	double omega = pa->omega > KVW_MIN_OMEGA ? pa->omega : KVW_MIN_OMEGA;
+
+	w->salt = atomic_load_explicit(&pa->turn, memory_order_relaxed);
+	if (!w->look)
+		w->salt = atomic_fetch_add_explicit(&pa->turn, 1, memory_order_relaxed);
+	w->tokens = 0;
+	w->chains = 0;
+	w->pairs = atomic_load_explicit(&pa->rates.pairs, memory_order_relaxed);
+	w->miss = kvw_rates_work(w->pairs, KVW_UNKNOWN_TOKENS, 0);
+	weigh_load(pa, set, omega, now_ns, w);
+}
+
+static bool is_understood(const struct kvw_route_request *request)
+{
+	return request->content_known && request->teaches && request->chunk_count > 0;
+}
+
+static void weigh(struct prefixaware *pa, const struct kvw_route_request *request,
+	const struct kvw_candidates *set, int64_t now_ns, struct weighing *w)
+{
+	assert(set->count <= KVW_MAX_WORKERS);
+	if (is_understood(request))
+		weigh_prompt(pa, request, set, now_ns, w);
+	else
+		weigh_blind(pa, set, now_ns, w);
+}
+
+/* cost(w) = Q_w + p_w (1 + omega n_w). */
+static void add_up(const struct kvw_candidates *set, struct weighing *w)
 {
 	for (size_t i = 0; i < set->count; i++)
-		w->costs[i] += (w->miss_ns - w->saved[i]) * w->shares[i];
-	return kvw_choose_lowest(set, w->costs, w->salt);
+		w->costs[i] += (w->miss - w->saved[i]) * w->weights[i];
+}
+
+/* The lowest cost, unless a guard bars it and not all others. Some candidate is usable. */
+static size_t choose(const struct prefixaware *pa, const struct kvw_route_request *request,
+	const struct kvw_candidates *set, struct weighing *w, enum kvw_reason *reason)
+{
+	size_t pos = kvw_choose_lowest(set, w->costs, w->salt);
+	enum kvw_reason bar = kvw_guards_bar(&pa->guards, &set->items[pos], w->mean);
+
+	if (w->usable == 1) {
+		*reason = KVW_REASON_ONLY;
+		return pos;
+	}
+	if (bar != KVW_REASON_COUNT &&
+		kvw_guards_open(&pa->guards, set, w->mean, w->costs, w->open) > 0) {
+		*reason = bar;
+		return kvw_choose_lowest(set, w->open, w->salt);
+	}
+	*reason = w->hits[pos] > 0         ? KVW_REASON_PREFIX
+		  : request->content_known ? KVW_REASON_LOAD
+					   : KVW_REASON_NO_CONTENT;
+	return pos;
+}
+
+static struct kvw_decision decision_for(const struct prefixaware *pa,
+	const struct kvw_route_request *request, const struct kvw_candidates *set, size_t pos,
+	enum kvw_reason reason, int64_t now_ns, const struct weighing *w)
+{
+	const struct kvw_candidate *c = &set->items[pos];
+	struct kvw_decision decision = {
+		.pos = pos,
+		.reason = reason,
+		.prompt_tokens = w->tokens,
+		.hit_tokens[KVW_TIER_DEVICE] = w->hits[pos],
+		.queue_ns = kvw_load_queue_ns(c->load, now_ns),
+		.inflight = kvw_load_inflight(c->load),
+		.chains = w->chains,
+		.worker_id = c->id,
+	};
+	double work = w->miss - w->saved[pos];
+
+	if (w->chains == 0) {
+		decision.prompt_tokens = kvw_request_tokens(request);
+		work = 0;
+		if (request->teaches)
+			work = kvw_rates_work(w->pairs, decision.prompt_tokens, 0);
+	}
+	decision.prefill_ns = (int64_t)(work * kvw_rates_x(&pa->rates, c->id));
+	return decision;
 }
 
 /* The chosen worker will hold all chains. */
 static void teach(struct prefixaware *pa, const struct kvw_route_request *request,
 	const struct kvw_candidate *chosen, int64_t now_ns, struct weighing *w)
 {
+	uint64_t told = chosen->capacity_tokens > 0 ? chosen->capacity_tokens : pa->capacity_tokens;
 	struct kvw_radix_use use = {
 		.worker = chosen->id,
-		.capacity_tokens =
-			chosen->capacity_tokens > 0 ? chosen->capacity_tokens : pa->capacity_tokens,
+		.capacity_tokens = kvw_truth_capacity(&pa->truth, chosen->id, told),
 		.tokens_per_unit = request->tokens_per_unit,
 		.now_ns = now_ns,
 	};
 	uint32_t begin = 0;
 
-	for (uint32_t c = 0; c < request->chain_count && c < MAX_CHAINS; c++) {
+	for (uint32_t c = 0; c < w->chains; c++) {
 		uint32_t end = request->chain_ends[c];
 
 		if (request->chain_count > 1)
@@ -233,88 +381,139 @@ static void teach(struct prefixaware *pa, const struct kvw_route_request *reques
 	}
 }
 
-/* A prompt that is understood. Returns how many candidates are usable; *out is set if any is. */
-static size_t pick_by_cost(struct prefixaware *pa, const struct kvw_route_request *request,
-	const struct kvw_candidates *set, int64_t now_ns, struct kvw_decision *out)
-{
-	struct weighing w; /* filled as far as there are candidates and steps */
-	uint32_t begin = 0;
-	size_t usable = 0;
-	size_t pos = 0;
-
-	w.salt = request->seed;
-	w.tokens = 0;
-	w.miss_ns = 0;
-	for (uint32_t c = 0; c < request->chain_count && c < MAX_CHAINS; c++) {
-		uint32_t end = request->chain_ends[c];
-
-		kvw_radix_find(pa->tree, request->chunks + begin, end - begin, &w.path);
-		if (c == 0)
-			usable = weigh_load(pa, set, now_ns, &w); /* while the nodes arrive */
-		if (usable == 0)
-			return 0;
-		weigh_chain(pa, request, set, begin, end, &w);
-		begin = end;
-	}
-	weigh_rest(pa, request, begin, &w);
-	pos = choose(set, &w);
-	teach(pa, request, &set->items[pos], now_ns, &w);
-	*out = (struct kvw_decision){
-		.pos = pos,
-		.reason = w.hits[pos] > 0 ? KVW_REASON_PREFIX : KVW_REASON_LOAD,
-		.prompt_tokens = w.tokens,
-		.hit_tokens[KVW_TIER_DEVICE] = w.hits[pos],
-		.prefill_ns = (int64_t)(w.miss_ns - w.saved[pos]),
-		.worker_id = set->items[pos].id,
-	};
-	return usable;
-}
-
-/* A prompt of which nothing is known, or one that leaves nothing in the cache. Returns and sets the
- * same. */
-static size_t pick_by_load(struct prefixaware *pa, const struct kvw_route_request *request,
-	const struct kvw_candidates *set, int64_t now_ns, struct kvw_decision *out)
-{
-	size_t usable = kvw_usable_count(set);
-	uint64_t salt = 0;
-	size_t pos = 0;
-
-	if (usable == 0)
-		return 0;
-	salt = atomic_fetch_add_explicit(&pa->turn, 1, memory_order_relaxed);
-	pos = kvw_choose_by_load(&pa->model, set, now_ns, salt);
-	*out = (struct kvw_decision){
-		.pos = pos,
-		.reason = request->content_known ? KVW_REASON_LOAD : KVW_REASON_NO_CONTENT,
-		.prompt_tokens = kvw_request_tokens(request),
-		.prefill_ns = kvw_request_prefill_ns(&pa->model, request),
-		.worker_id = set->items[pos].id,
-	};
-	return usable;
-}
-
 static enum kvw_err prefixaware_pick(struct kvw_strategy *self,
 	const struct kvw_route_request *request, const struct kvw_candidates *set, int64_t now_ns,
 	struct kvw_decision *out)
 {
 	struct prefixaware *pa = (struct prefixaware *)self;
-	size_t usable = 0;
+	struct weighing w; /* filled as far as there are candidates and steps */
+	enum kvw_reason reason = KVW_REASON_LOAD;
+	size_t pos = 0;
 
-	assert(set->count <= KVW_MAX_WORKERS);
-	if (request->content_known && request->teaches && request->chunk_count > 0)
-		usable = pick_by_cost(pa, request, set, now_ns, out);
-	else
-		usable = pick_by_load(pa, request, set, now_ns, out);
-	if (usable == 1)
-		out->reason = KVW_REASON_ONLY;
-	return usable > 0 ? KVW_OK : KVW_ENOWORKER;
+	w.look = false;
+	weigh(pa, request, set, now_ns, &w);
+	if (w.usable == 0)
+		return KVW_ENOWORKER;
+	add_up(set, &w);
+	pos = choose(pa, request, set, &w, &reason);
+	teach(pa, request, &set->items[pos], now_ns, &w);
+	*out = decision_for(pa, request, set, pos, reason, now_ns, &w);
+	return KVW_OK;
+}
+
+/* What a guard makes of a candidate that is cheap enough. */
+static enum kvw_verdict verdict_of_bar(enum kvw_reason bar)
+{
+	switch (bar) {
+	case KVW_REASON_BOUND:
+		return KVW_VERDICT_BOUND;
+	case KVW_REASON_SLOW_START:
+		return KVW_VERDICT_SLOW_START;
+	case KVW_REASON_KV_FULL:
+		return KVW_VERDICT_KV_FULL;
+	default:
+		return KVW_VERDICT_TIE;
+	}
+}
+
+/* Fills costs from a finished weighing. */
+static void tell_costs(const struct prefixaware *pa, const struct kvw_candidates *set,
+	size_t chosen, const struct weighing *w, struct kvw_cost *costs)
+{
+	double open[KVW_MAX_WORKERS];
+	bool guarded = kvw_guards_open(&pa->guards, set, w->mean, w->costs, open) > 0;
+	double limit = kvw_tie_limit(guarded ? open : w->costs, set->count);
+
+	for (size_t i = 0; i < set->count; i++) {
+		const struct kvw_candidate *c = &set->items[i];
+		double prefill = (w->miss - w->saved[i]) * kvw_rates_x(&pa->rates, c->id);
+		struct kvw_cost *cost = &costs[i];
+
+		*cost = (struct kvw_cost){.verdict = KVW_VERDICT_UNUSABLE};
+		cost->inflight = kvw_load_inflight(c->load);
+		cost->hit_tokens[KVW_TIER_DEVICE] = w->hits[i];
+		cost->prefill_ns = prefill;
+		cost->others_ns = (w->miss - w->saved[i]) * w->weights[i] - prefill;
+		if (!c->usable)
+			continue;
+		cost->total_ns = w->costs[i];
+		cost->queue_ns = w->costs[i] - cost->prefill_ns - cost->others_ns;
+		if (i == chosen)
+			cost->verdict = KVW_VERDICT_CHOSEN;
+		else if (w->costs[i] > limit)
+			cost->verdict = KVW_VERDICT_COSTS_MORE;
+		else
+			cost->verdict =
+				verdict_of_bar(guarded ? kvw_guards_bar(&pa->guards, c, w->mean)
+						       : KVW_REASON_COUNT);
+	}
+}
+
+static enum kvw_err prefixaware_explain(struct kvw_strategy *self,
+	const struct kvw_route_request *request, const struct kvw_candidates *set, int64_t now_ns,
+	struct kvw_cost *costs, struct kvw_decision *out)
+{
+	struct prefixaware *pa = (struct prefixaware *)self;
+	struct weighing w;
+	enum kvw_reason reason = KVW_REASON_LOAD;
+	size_t pos = 0;
+
+	w.look = true;
+	weigh(pa, request, set, now_ns, &w);
+	if (w.usable == 0)
+		return KVW_ENOWORKER;
+	add_up(set, &w);
+	pos = choose(pa, request, set, &w, &reason);
+	tell_costs(pa, set, pos, &w, costs);
+	*out = decision_for(pa, request, set, pos, reason, now_ns, &w);
+	return KVW_OK;
+}
+
+/* Did this request have the worker's prefill to itself? A tenth of its own work does not matter. */
+static bool was_alone(const struct kvw_decision *decision, const struct kvw_outcome *outcome)
+{
+	int64_t little = decision->prefill_ns / 10;
+
+	return outcome->ahead_ns <= little && outcome->behind_ns <= little;
+}
+
+/* A time to first token that tells the worker's rate. */
+static void learn_rate(struct prefixaware *pa, const struct kvw_decision *decision,
+	const struct kvw_outcome *outcome)
+{
+	uint32_t prompt = outcome->prompt_known ? outcome->prompt_tokens : decision->prompt_tokens;
+	uint32_t cached = outcome->cached_known ? outcome->cached_tokens
+						: decision->hit_tokens[KVW_TIER_DEVICE];
+
+	if (cached >= prompt || (!outcome->cached_known && cached > prompt / 2))
+		return; /* of a hit that was only predicted, too little is left to be sure of */
+	kvw_rates_learn(&pa->rates, &(struct kvw_rate_sample){
+					    .worker = decision->worker_id,
+					    .prompt_tokens = prompt,
+					    .cached_tokens = cached,
+					    .ns = outcome->first_token_ns,
+				    });
+}
+
+static void prefixaware_done(struct kvw_strategy *self, const struct kvw_decision *decision,
+	const struct kvw_outcome *outcome, int64_t now_ns)
+{
+	struct prefixaware *pa = (struct prefixaware *)self;
+
+	(void)now_ns;
+	if (decision->chains == 0 || outcome->status != 200)
+		return;
+	if (decision->chains == 1 && outcome->streamed && outcome->first_token &&
+		decision->inflight <= MAX_COMPANY && was_alone(decision, outcome))
+		learn_rate(pa, decision, outcome);
+	if (outcome->completed && outcome->cached_known)
+		kvw_truth_learn(&pa->truth, decision->worker_id, outcome->prompt_tokens,
+			decision->hit_tokens[KVW_TIER_DEVICE], outcome->cached_tokens);
 }
 
 static void prefixaware_purge(struct kvw_strategy *self, uint32_t worker_id)
 {
-	struct prefixaware *pa = (struct prefixaware *)self;
-
-	kvw_radix_purge(pa->tree, worker_id);
+	forget((struct prefixaware *)self, worker_id);
 }
 
 static void prefixaware_stats(struct kvw_strategy *self, struct kvw_strategy_stats *out)
@@ -325,14 +524,15 @@ static void prefixaware_stats(struct kvw_strategy *self, struct kvw_strategy_sta
 	kvw_radix_stats(pa->tree, out);
 }
 
-static void prefixaware_destroy(struct kvw_strategy *self)
+static void prefixaware_learned(
+	struct kvw_strategy *self, uint32_t worker_id, struct kvw_worker_learned *out)
 {
 	struct prefixaware *pa = (struct prefixaware *)self;
 
-	if (pa == NULL)
-		return;
-	kvw_radix_destroy(pa->tree);
-	free(pa);
+	*out = (struct kvw_worker_learned){0};
+	kvw_rates_learned(&pa->rates, worker_id, out);
+	out->capacity_share =
+		atomic_load_explicit(&pa->truth.share[worker_id], memory_order_relaxed);
 }
 
 const struct kvw_strategy_ops kvw_prefixaware_ops = {
@@ -341,7 +541,10 @@ const struct kvw_strategy_ops kvw_prefixaware_ops = {
 	.wants_content = true,
 	.create = prefixaware_create,
 	.pick = prefixaware_pick,
+	.explain = prefixaware_explain,
+	.done = prefixaware_done,
 	.purge = prefixaware_purge,
 	.stats = prefixaware_stats,
+	.learned = prefixaware_learned,
 	.destroy = prefixaware_destroy,
 };

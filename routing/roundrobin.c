@@ -50,6 +50,21 @@ static bool next_in_turn(const struct kvw_candidates *set, uint64_t from, size_t
 	return found;
 }
 
+static struct kvw_decision decision_for(const struct roundrobin *rr,
+	const struct kvw_route_request *request, const struct kvw_candidates *set, size_t pos,
+	int64_t now_ns)
+{
+	return (struct kvw_decision){
+		.pos = pos,
+		.reason = KVW_REASON_TURN,
+		.prompt_tokens = kvw_request_tokens(request),
+		.prefill_ns = kvw_request_prefill_ns(&rr->model, request),
+		.queue_ns = kvw_load_queue_ns(set->items[pos].load, now_ns),
+		.inflight = kvw_load_inflight(set->items[pos].load),
+		.worker_id = set->items[pos].id,
+	};
+}
+
 static enum kvw_err roundrobin_pick(struct kvw_strategy *self,
 	const struct kvw_route_request *request, const struct kvw_candidates *set, int64_t now_ns,
 	struct kvw_decision *out)
@@ -58,19 +73,26 @@ static enum kvw_err roundrobin_pick(struct kvw_strategy *self,
 	uint64_t cursor = atomic_load_explicit(&rr->cursor, memory_order_relaxed);
 	size_t chosen = 0;
 
-	(void)now_ns; /* turns are independent of time, and of what is asked */
 	do {
 		if (!next_in_turn(set, cursor, &chosen))
 			return KVW_ENOWORKER;
 	} while (!atomic_compare_exchange_weak_explicit(&rr->cursor, &cursor,
 		(uint64_t)set->items[chosen].id + 1, memory_order_relaxed, memory_order_relaxed));
-	*out = (struct kvw_decision){
-		.pos = chosen,
-		.reason = KVW_REASON_TURN,
-		.prompt_tokens = kvw_request_tokens(request),
-		.prefill_ns = kvw_request_prefill_ns(&rr->model, request),
-		.worker_id = set->items[chosen].id,
-	};
+	*out = decision_for(rr, request, set, chosen, now_ns);
+	return KVW_OK;
+}
+
+static enum kvw_err roundrobin_explain(struct kvw_strategy *self,
+	const struct kvw_route_request *request, const struct kvw_candidates *set, int64_t now_ns,
+	struct kvw_cost *costs, struct kvw_decision *out)
+{
+	struct roundrobin *rr = (struct roundrobin *)self;
+	size_t chosen = 0;
+
+	if (!next_in_turn(set, atomic_load_explicit(&rr->cursor, memory_order_relaxed), &chosen))
+		return KVW_ENOWORKER;
+	kvw_explain_unweighed(&rr->model, request, set, now_ns, chosen, costs);
+	*out = decision_for(rr, request, set, chosen, now_ns);
 	return KVW_OK;
 }
 
@@ -85,5 +107,6 @@ const struct kvw_strategy_ops kvw_roundrobin_ops = {
 	.wants_content = false,
 	.create = roundrobin_create,
 	.pick = roundrobin_pick,
+	.explain = roundrobin_explain,
 	.destroy = roundrobin_destroy,
 };

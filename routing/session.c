@@ -167,6 +167,38 @@ static size_t settle(struct session *s, const struct kvw_route_request *request,
 	return pos < set->count ? pos : place_by_hash(s, set, place_key(request), &passed_on);
 }
 
+/* Where settle would send it. */
+static size_t look(struct session *s, const struct kvw_route_request *request,
+	const struct kvw_candidates *set, int64_t now_ns, enum kvw_reason *reason)
+{
+	uint32_t home = kvw_session_table_look(s->table, table_key(s, request), now_ns);
+	size_t pos = position_of(set, home);
+	bool passed_on = false;
+
+	*reason = KVW_REASON_SESSION;
+	if (pos < set->count)
+		return pos;
+	pos = place_by_hash(s, set, place_key(request), &passed_on);
+	*reason = home == KVW_NO_WORKER && !passed_on ? KVW_REASON_SESSION_NEW
+						      : KVW_REASON_SESSION_MOVED;
+	return pos;
+}
+
+static struct kvw_decision decision_for(const struct session *s,
+	const struct kvw_route_request *request, const struct kvw_candidates *set, size_t pos,
+	enum kvw_reason reason, int64_t now_ns)
+{
+	return (struct kvw_decision){
+		.pos = pos,
+		.reason = reason,
+		.prompt_tokens = kvw_request_tokens(request),
+		.prefill_ns = kvw_request_prefill_ns(&s->model, request),
+		.queue_ns = kvw_load_queue_ns(set->items[pos].load, now_ns),
+		.inflight = kvw_load_inflight(set->items[pos].load),
+		.worker_id = set->items[pos].id,
+	};
+}
+
 static enum kvw_err session_pick(struct kvw_strategy *self, const struct kvw_route_request *request,
 	const struct kvw_candidates *set, int64_t now_ns, struct kvw_decision *out)
 {
@@ -182,13 +214,27 @@ static enum kvw_err session_pick(struct kvw_strategy *self, const struct kvw_rou
 	else
 		pos = kvw_choose_by_load(&s->model, set, now_ns,
 			atomic_fetch_add_explicit(&s->turn, 1, memory_order_relaxed));
-	*out = (struct kvw_decision){
-		.pos = pos,
-		.reason = reason,
-		.prompt_tokens = kvw_request_tokens(request),
-		.prefill_ns = kvw_request_prefill_ns(&s->model, request),
-		.worker_id = set->items[pos].id,
-	};
+	*out = decision_for(s, request, set, pos, reason, now_ns);
+	return KVW_OK;
+}
+
+static enum kvw_err session_explain(struct kvw_strategy *self,
+	const struct kvw_route_request *request, const struct kvw_candidates *set, int64_t now_ns,
+	struct kvw_cost *costs, struct kvw_decision *out)
+{
+	struct session *s = (struct session *)self;
+	enum kvw_reason reason = KVW_REASON_NO_SESSION;
+	size_t pos = 0;
+
+	if (kvw_usable_count(set) == 0)
+		return KVW_ENOWORKER;
+	if (request->session.len > 0)
+		pos = look(s, request, set, now_ns, &reason);
+	else
+		pos = kvw_choose_by_load(&s->model, set, now_ns,
+			atomic_load_explicit(&s->turn, memory_order_relaxed));
+	kvw_explain_unweighed(&s->model, request, set, now_ns, pos, costs);
+	*out = decision_for(s, request, set, pos, reason, now_ns);
 	return KVW_OK;
 }
 
@@ -215,6 +261,7 @@ const struct kvw_strategy_ops kvw_session_ops = {
 	.wants_content = true,
 	.create = session_create,
 	.pick = session_pick,
+	.explain = session_explain,
 	.stats = session_stats,
 	.destroy = session_destroy,
 };

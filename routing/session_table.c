@@ -200,6 +200,20 @@ uint32_t kvw_session_table_use(struct kvw_session_table *table, uint64_t key, in
 	return worker;
 }
 
+uint32_t kvw_session_table_look(struct kvw_session_table *table, uint64_t key, int64_t now_ns)
+{
+	struct shard *shard = shard_of(table, key);
+	uint32_t worker = KVW_NO_WORKER;
+	uint32_t i = 0;
+
+	kvw_spin_lock(&shard->lock);
+	i = find(shard, key);
+	if (i != 0 && !expired(table, &shard->entries[i], now_ns))
+		worker = shard->entries[i].worker;
+	kvw_spin_unlock(&shard->lock);
+	return worker;
+}
+
 uint32_t kvw_session_table_place(struct kvw_session_table *table, uint64_t key, uint32_t old,
 	uint32_t worker, int64_t now_ns)
 {

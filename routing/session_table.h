@@ -27,6 +27,9 @@ void kvw_session_table_destroy(struct kvw_session_table *table); /* NULL is allo
 /* The session's worker, which counts as use; KVW_NO_WORKER: unknown or expired. */
 uint32_t kvw_session_table_use(struct kvw_session_table *table, uint64_t key, int64_t now_ns);
 
+/* The same, which does not count as use and drops nothing. */
+uint32_t kvw_session_table_look(struct kvw_session_table *table, uint64_t key, int64_t now_ns);
+
 /* Moves the session from `old` (KVW_NO_WORKER: it is new) to `worker`. Returns its worker: another
  * one if another thread placed it since the caller looked. */
 uint32_t kvw_session_table_place(struct kvw_session_table *table, uint64_t key, uint32_t old,

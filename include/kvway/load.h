@@ -42,6 +42,8 @@ struct kvw_lease {
 	int64_t prefill_ns;    /* what this request added to W */
 	int64_t position_ns;   /* W just after it was added */
 	int64_t taken_ns;      /* when */
+	int64_t ahead_ns;      /* U when it was taken: work that may have delayed its first token */
+	int64_t behind_ns;     /* work added after it and before its first token: it may have, too */
 	bool answered;         /* its first token was reported */
 };
 

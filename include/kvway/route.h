@@ -71,7 +71,8 @@ struct kvw_decision {
 	int64_t prefill_ns;                  /* p_w of the chosen worker: the lease's work */
 	int64_t queue_ns;                    /* Q_w of the chosen worker before this request */
 	uint32_t inflight;                   /* n_w of the chosen worker before this request */
-	uint32_t worker_id;                  /* items[pos].id */
+	uint32_t chains;    /* prompts that were looked up to predict the hit; 0: none was */
+	uint32_t worker_id; /* items[pos].id */
 };
 
 /* Why a candidate was not chosen. */
@@ -109,6 +110,11 @@ struct kvw_strategy_options {
 	uint32_t session_table;          /* most sessions remembered; LRU beyond */
 	double session_load_bound;       /* a new session goes on where inflight > bound * mean */
 	uint64_t seed;                   /* for hashes that must not be guessable; tests fix it */
+
+	/* A worker with more than bound * mean + gap requests in flight is passed over, the mean
+	 * being that of the usable candidates. bound 0: never. */
+	double inflight_bound;
+	double inflight_gap;
 };
 
 /* Gauges that a strategy can report; those that do not apply stay 0. */
@@ -116,6 +122,14 @@ struct kvw_strategy_stats {
 	uint64_t nodes, chunks, bytes, bytes_limit; /* prefix tree */
 	uint64_t evicted_chunks, purges;            /* since start */
 	uint64_t sessions;
+};
+
+/* What a strategy has learned of one worker. */
+struct kvw_worker_learned {
+	double prefill_tokens_per_second; /* what costs are computed with */
+	double observed_tokens_per_second; /* by its own times to first token; 0: too few samples */
+	uint32_t rate_samples;            /* of those, in the window */
+	double capacity_share;            /* of its capacity that predictions count on, 0.25 to 1 */
 };
 
 struct kvw_strategy_ops;
@@ -159,6 +173,10 @@ struct kvw_strategy_ops {
 
 	/* Optional. */
 	void (*stats)(struct kvw_strategy *self, struct kvw_strategy_stats *out);
+
+	/* Optional. Fills *out. */
+	void (*learned)(struct kvw_strategy *self, uint32_t worker_id,
+		struct kvw_worker_learned *out);
 
 	void (*destroy)(struct kvw_strategy *self); /* NULL is allowed */
 };

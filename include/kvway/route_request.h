@@ -63,10 +63,14 @@ struct kvw_outcome {
 	int status;                /* HTTP status sent to the client; 0: none was */
 	bool first_token;          /* a first token was seen */
 	bool completed;            /* the answer arrived whole */
-	bool cached_known;         /* the two counts below are from the worker's usage */
+	bool streamed;             /* as a stream: its first byte was its first token */
+	bool prompt_known;         /* prompt_tokens is from the worker's usage */
+	bool cached_known;         /* prompt_tokens and cached_tokens are */
 	uint32_t prompt_tokens;    /* usage.prompt_tokens */
 	uint32_t cached_tokens;    /* usage.prompt_tokens_details.cached_tokens */
 	int64_t first_token_ns;    /* from the pick to the first token; 0 if none */
+	int64_t ahead_ns;          /* as in struct kvw_lease */
+	int64_t behind_ns;
 };
 
 #endif

@@ -83,6 +83,7 @@ struct kvw_exchange *kvw_exchange_create(struct kvw_client *client)
 void kvw_exchange_drop_worker(struct kvw_exchange *x, bool completed)
 {
 	struct kvw_loop *loop = x->loop;
+	struct kvw_lease lease = x->lease;
 
 	if (x->link != NULL)
 		kvw_link_close(x->link);
@@ -96,10 +97,14 @@ void kvw_exchange_drop_worker(struct kvw_exchange *x, bool completed)
 			.status = x->status,
 			.first_token = x->first_token,
 			.completed = completed,
+			.streamed = x->event_stream,
+			.prompt_known = x->usage.prompt_known,
 			.cached_known = x->usage.prompt_known && x->usage.cached_known,
 			.prompt_tokens = x->usage.prompt_tokens,
 			.cached_tokens = x->usage.cached_tokens,
 			.first_token_ns = x->first_token ? x->first_token_ns - x->picked_ns : 0,
+			.ahead_ns = lease.ahead_ns,
+			.behind_ns = lease.behind_ns,
 		};
 
 		loop->strategy->ops->done(loop->strategy, &x->decision, &outcome, loop->now_ns);

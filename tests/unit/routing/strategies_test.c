@@ -1,6 +1,7 @@
 /*
  * strategies_test.c - what every built-in strategy has in common.
  */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,6 +18,7 @@ START_TEST(names_are_found)
 		ck_assert_ptr_eq(kvw_strategy_find(ops->name), ops);
 		ck_assert_uint_gt(strlen(ops->help), 10);
 		ck_assert(ops->create != NULL && ops->pick != NULL && ops->destroy != NULL);
+		ck_assert(ops->explain != NULL);
 	}
 	ck_assert_uint_ge(count, 3);
 	ck_assert_ptr_null(kvw_strategy_find("kvaware2"));
@@ -51,6 +53,39 @@ START_TEST(verdicts_have_different_names)
 }
 END_TEST
 
+/* What explain says of one request is true of itself, changes nothing, and is what pick does. */
+static void check_explain(struct kvw_strategy *strategy, const struct kvw_route_request *request,
+	const struct fleet *fleet, int64_t now_ns, struct kvw_decision *out)
+{
+	struct kvw_strategy_stats before = {0};
+	struct kvw_strategy_stats after = {0};
+	struct kvw_cost costs[2][12];
+	struct kvw_decision again = {0};
+	const struct kvw_strategy_ops *ops = strategy->ops;
+
+	if (ops->stats != NULL)
+		ops->stats(strategy, &before);
+	EXPECT(ops->explain(strategy, request, &fleet->set, now_ns, costs[0], out) == KVW_OK);
+	EXPECT(ops->explain(strategy, request, &fleet->set, now_ns, costs[1], &again) == KVW_OK);
+	if (ops->stats != NULL)
+		ops->stats(strategy, &after);
+	EXPECT(memcmp(&before, &after, sizeof(before)) == 0);
+	EXPECT(out->pos == again.pos && out->reason == again.reason);
+	for (size_t i = 0; i < fleet->set.count; i++) {
+		const struct kvw_cost *cost = &costs[0][i];
+		double sum = cost->queue_ns + cost->prefill_ns + cost->others_ns;
+
+		EXPECT(cost->verdict == costs[1][i].verdict);
+		EXPECT(cost->verdict < KVW_VERDICT_COUNT);
+		EXPECT((cost->verdict == KVW_VERDICT_CHOSEN) == (i == out->pos));
+		EXPECT((cost->verdict == KVW_VERDICT_UNUSABLE) == !fleet->items[i].usable);
+		EXPECT(cost->total_ns == 0 || fabs(cost->total_ns - sum) <= 1 + sum * 1e-9);
+		EXPECT(cost->inflight == kvw_load_inflight(fleet->items[i].load));
+	}
+	EXPECT(out->queue_ns == kvw_load_queue_ns(fleet->items[out->pos].load, now_ns));
+	EXPECT(costs[0][out->pos].hit_tokens[KVW_TIER_DEVICE] == out->hit_tokens[KVW_TIER_DEVICE]);
+}
+
 /* Random fleets, requests and loads: only usable workers, all fields filled, ENOWORKER alone when
  * there is none, and *out untouched then. */
 START_TEST(only_usable_workers_are_picked)
@@ -58,15 +93,21 @@ START_TEST(only_usable_workers_are_picked)
 	const struct kvw_strategy_ops *ops = kvw_strategies[_i];
 	struct kvw_strategy_options options = test_options();
 	struct kvw_strategy *strategy = NULL;
+	struct kvw_lease leases[24];
 	struct fleet fleet;
 	uint64_t dice = 3;
 
+	memset(leases, 0, sizeof(leases));
 	fleet_init(&fleet, 12);
+	options.inflight_bound = 1.5;
+	options.inflight_gap = 1;
 	ck_assert_int_eq(ops->create(&options, &strategy), KVW_OK);
 	for (unsigned i = 0; i < 5000; i++) {
 		struct kvw_decision out = {.pos = 99, .worker_id = 77};
+		struct kvw_decision foretold = {.pos = 99};
+		struct kvw_cost costs[12];
 		struct kvw_route_request request;
-		struct kvw_lease lease = {0};
+		struct kvw_lease *lease = &leases[i % 24];
 		struct prompt p;
 		unsigned usable = 0;
 		enum kvw_err err = KVW_OK;
@@ -84,7 +125,16 @@ START_TEST(only_usable_workers_are_picked)
 		for (unsigned w = 0; w < 12; w++) {
 			fleet.items[w].usable = test_random(&dice) % 4 == 0;
 			usable += fleet.items[w].usable;
+			fleet.items[w].generation += test_random(&dice) % 500 == 0;
+			fleet.items[w].kv_full = test_random(&dice) % 8 == 0;
+			fleet.items[w].share = test_random(&dice) % 8 == 0 ? 0.5f : 1;
 		}
+		kvw_lease_release(lease, (int64_t)i);
+		if (usable > 0)
+			check_explain(strategy, &request, &fleet, (int64_t)i, &foretold);
+		else
+			EXPECT(ops->explain(strategy, &request, &fleet.set, (int64_t)i, costs,
+				       &foretold) == KVW_ENOWORKER);
 		err = ops->pick(strategy, &request, &fleet.set, (int64_t)i, &out);
 		EXPECT((err == KVW_ENOWORKER) == (usable == 0));
 		if (err != KVW_OK) {
@@ -95,9 +145,13 @@ START_TEST(only_usable_workers_are_picked)
 		EXPECT(out.worker_id == fleet.items[out.pos].id);
 		EXPECT(out.prefill_ns >= 0 && out.reason < KVW_REASON_COUNT);
 		EXPECT(out.hit_tokens[KVW_TIER_DEVICE] <= out.prompt_tokens);
-		kvw_lease_take(&lease, fleet.items[out.pos].load, out.prefill_ns, (int64_t)i);
-		kvw_lease_release(&lease, (int64_t)i);
+		EXPECT(foretold.pos == out.pos && foretold.reason == out.reason);
+		EXPECT(foretold.prefill_ns == out.prefill_ns);
+		EXPECT(foretold.hit_tokens[0] == out.hit_tokens[0]);
+		kvw_lease_take(lease, fleet.items[out.pos].load, out.prefill_ns, (int64_t)i);
 	}
+	for (unsigned i = 0; i < 24; i++)
+		kvw_lease_release(&leases[i], 5000);
 	ops->destroy(strategy);
 	ops->destroy(NULL);
 	fleet_finish(&fleet);

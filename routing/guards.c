@@ -1,0 +1,41 @@
+/*
+ * guards.c - see guards.h.
+ */
+#include "guards.h"
+
+#include "choice.h"
+
+void kvw_guards_init(struct kvw_guards *guards, const struct kvw_strategy_options *options)
+{
+	guards->bound = options->inflight_bound;
+	guards->gap = options->inflight_gap;
+}
+
+enum kvw_reason kvw_guards_bar(
+	const struct kvw_guards *guards, const struct kvw_candidate *candidate, double mean)
+{
+	double inflight = kvw_load_inflight(candidate->load);
+
+	if (candidate->kv_full)
+		return KVW_REASON_KV_FULL;
+	if (candidate->share < 1 && inflight > candidate->share * mean)
+		return KVW_REASON_SLOW_START;
+	if (guards->bound > 0 && inflight > guards->bound * mean + guards->gap)
+		return KVW_REASON_BOUND;
+	return KVW_REASON_COUNT;
+}
+
+size_t kvw_guards_open(const struct kvw_guards *guards, const struct kvw_candidates *set,
+	double mean, const double *costs, double *open)
+{
+	size_t count = 0;
+
+	for (size_t i = 0; i < set->count; i++) {
+		bool barred = costs[i] >= KVW_NO_COST ||
+			      kvw_guards_bar(guards, &set->items[i], mean) != KVW_REASON_COUNT;
+
+		open[i] = barred ? KVW_NO_COST : costs[i];
+		count += !barred;
+	}
+	return count;
+}

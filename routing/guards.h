@@ -1,0 +1,37 @@
+/*
+ * guards.h - whom a choice by cost passes over, however cheap he looks.
+ *
+ * Costs follow from predictions; a guard holds where predictions fail. A worker that swallows
+ * requests and answers none looks idle to the cost model as soon as its predicted work is done:
+ * the bound on its requests in flight stops that. A worker that is new or has just returned has
+ * no queue and would be sent everything at once: slow start gives it a growing share of the mean.
+ * A worker without free KV blocks makes what it is sent wait, or throws other requests out: it is
+ * left alone while its metrics say so. Where a guard stands in everybody's way none counts.
+ *
+ * The bound is wide on purpose. Half as many again as the mean is ordinary for a worker that holds
+ * what many ask for, and the third term of the cost already weighs requests in flight; a narrow
+ * bound would only move requests away from their prefixes.
+ */
+#ifndef KVW_GUARDS_H
+#define KVW_GUARDS_H
+
+#include "kvway/route.h"
+
+struct kvw_guards {
+	double bound; /* of the mean of requests in flight; 0: no bound */
+	double gap;   /* requests in flight beyond it */
+};
+
+void kvw_guards_init(struct kvw_guards *guards, const struct kvw_strategy_options *options);
+
+/* What bars a candidate: KVW_REASON_BOUND, _SLOW_START or _KV_FULL; KVW_REASON_COUNT: nothing.
+ * mean: of the requests in flight of the usable candidates. */
+enum kvw_reason kvw_guards_bar(
+	const struct kvw_guards *guards, const struct kvw_candidate *candidate, double mean);
+
+/* Copies the costs of candidates that nothing bars into `open`, KVW_NO_COST for the others.
+ * Returns how many are open. */
+size_t kvw_guards_open(const struct kvw_guards *guards, const struct kvw_candidates *set,
+	double mean, const double *costs, double *open);
+
+#endif

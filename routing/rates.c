@@ -1,0 +1,231 @@
+/*
+ * rates.c - see rates.h.
+ *
+ * A worker's samples are a ring; its rate is computed anew at the 8th sample and at each 4th from
+ * then on (64 divisions and a sort). The shortest request is looked for over the present and the
+ * previous epoch of 256 requests, so that a sample that was wrong (a worker can find cached what we
+ * do not know of) is forgotten. The median is computed anew when a worker's rate has moved by a
+ * percent. Memory of workers without samples is never touched.
+ */
+#include "rates.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#include "spin.h"
+
+#define EPOCH      256   /* requests, of the search for the shortest one */
+#define STEP       4     /* samples between two computations */
+#define LEAST_WORK 256.0 /* tokens; a shorter request tells the overhead, not the rate */
+#define SLOPE      4.0   /* a slope is taken between amounts of work that differ by this factor */
+#define NOISE      0.125 /* of the median: a rate as near to it counts as equal */
+#define MOVED      0.01
+
+#define MOST_FASTER 16.0 /* than the prior */
+#define MOST_SLOWER 64.0
+
+/* One time to first token. */
+struct point {
+	float ns, tokens, pairs; /* t, L - h, (L^2 - h^2) / 2 */
+};
+
+/* What is known of one worker. */
+struct window {
+	struct point ring[KVW_RATES_WINDOW];
+	struct point shortest[2]; /* of this epoch and the one before; ns 0: none */
+	uint32_t count, next;     /* of ring */
+	uint32_t fresh;           /* samples since the rate was computed */
+	uint32_t epoch;           /* requests in this epoch */
+};
+
+struct kvw_rates_book {
+	atomic_flag lock; /* guards all that is below, and writes of the atomics in kvw_rates */
+	double prior_x;
+	double pair_ns;                /* a: attention per pair, of a typical worker */
+	double median;                 /* of the learned x; the prior if there are none */
+	float x[KVW_MAX_WORKERS];      /* learned ns per token; 0: not yet */
+	float sorted[KVW_MAX_WORKERS]; /* room for median_of */
+	struct window windows[KVW_MAX_WORKERS];
+};
+
+enum kvw_err kvw_rates_init(struct kvw_rates *rates, const struct kvw_prefill_model *prior)
+{
+	struct kvw_rates_book *book = calloc(1, sizeof(*book));
+	double x = prior->ns_per_token > 0 ? prior->ns_per_token : 1;
+
+	rates->book = book;
+	if (book == NULL)
+		return KVW_ENOMEM;
+	atomic_flag_clear(&book->lock);
+	book->prior_x = x;
+	book->pair_ns = prior->ns_per_pair;
+	book->median = x;
+	for (size_t i = 0; i < KVW_MAX_WORKERS; i++)
+		atomic_init(&rates->ns_per_token[i], (float)x);
+	atomic_init(&rates->pairs, (float)(book->pair_ns / x));
+	return KVW_OK;
+}
+
+void kvw_rates_finish(struct kvw_rates *rates)
+{
+	free(rates->book);
+	rates->book = NULL;
+}
+
+static int by_value(const void *a, const void *b)
+{
+	float x = *(const float *)a;
+	float y = *(const float *)b;
+
+	return (x > y) - (x < y);
+}
+
+static double work_of(const struct point *p, double pairs)
+{
+	return p->tokens + pairs * p->pairs;
+}
+
+/* Slopes from the shortest request, as far as there are any. Returns how many. */
+static size_t slopes(const struct window *window, double pairs, float *out)
+{
+	const struct point *low = &window->shortest[0];
+	size_t count = 0;
+
+	if (low->ns <= 0 || (window->shortest[1].ns > 0 && window->shortest[1].ns < low->ns))
+		low = &window->shortest[1];
+	for (uint32_t i = 0; i < window->count && low->ns > 0; i++) {
+		const struct point *p = &window->ring[i];
+		double base = work_of(low, pairs);
+		double work = work_of(p, pairs);
+
+		if (work >= SLOPE * base && p->ns > low->ns)
+			out[count++] = (float)((p->ns - low->ns) / (work - base));
+	}
+	return count;
+}
+
+/* ns per token of one worker; its 90th percentile of rates is the 10th of these. */
+static double window_x(const struct kvw_rates_book *book, const struct window *window)
+{
+	float x[KVW_RATES_WINDOW];
+	double pairs = book->pair_ns / book->median;
+	size_t count = slopes(window, pairs, x);
+	double value = 0;
+
+	if (count < KVW_RATES_LEAST)
+		for (count = 0; count < window->count; count++)
+			x[count] = (float)(window->ring[count].ns /
+					   work_of(&window->ring[count], pairs));
+	qsort(x, count, sizeof(x[0]), by_value);
+	value = x[count / 10];
+	if (value < book->prior_x / MOST_FASTER)
+		return book->prior_x / MOST_FASTER;
+	if (value > book->prior_x * MOST_SLOWER)
+		return book->prior_x * MOST_SLOWER;
+	return value;
+}
+
+/* Lower median of what workers have learned. Lock held. */
+static double median_of(struct kvw_rates_book *book)
+{
+	size_t count = 0;
+
+	for (size_t i = 0; i < KVW_MAX_WORKERS; i++)
+		if (book->x[i] > 0)
+			book->sorted[count++] = book->x[i];
+	if (count == 0)
+		return book->prior_x;
+	qsort(book->sorted, count, sizeof(book->sorted[0]), by_value);
+	return book->sorted[(count - 1) / 2];
+}
+
+/* Tells the picks. Lock held. */
+static void publish(struct kvw_rates *rates)
+{
+	struct kvw_rates_book *book = rates->book;
+
+	book->median = median_of(book);
+	atomic_store_explicit(
+		&rates->pairs, (float)(book->pair_ns / book->median), memory_order_relaxed);
+	for (size_t i = 0; i < KVW_MAX_WORKERS; i++) {
+		double x = book->x[i];
+
+		if (x <= 0 || fabs(x / book->median - 1) <= NOISE)
+			x = book->median;
+		atomic_store_explicit(&rates->ns_per_token[i], (float)x, memory_order_relaxed);
+	}
+}
+
+/* The shortest request so far. Lock held. */
+static void note_shortest(struct window *window, const struct point *p)
+{
+	if (window->epoch++ == EPOCH) {
+		window->shortest[1] = window->shortest[0];
+		window->shortest[0].ns = 0;
+		window->epoch = 1;
+	}
+	if (window->shortest[0].ns <= 0 || p->ns < window->shortest[0].ns)
+		window->shortest[0] = *p;
+}
+
+/* True if it is time to compute the rate anew. Lock held. */
+static bool add_point(struct window *window, const struct point *p)
+{
+	window->ring[window->next] = *p;
+	window->next = (window->next + 1) % KVW_RATES_WINDOW;
+	window->count += window->count < KVW_RATES_WINDOW;
+	window->fresh++;
+	if (window->count < KVW_RATES_LEAST || window->fresh < STEP)
+		return false;
+	window->fresh = 0;
+	return true;
+}
+
+void kvw_rates_learn(struct kvw_rates *rates, const struct kvw_rate_sample *sample)
+{
+	struct kvw_rates_book *book = rates->book;
+	struct window *window = &book->windows[sample->worker];
+	double length = sample->prompt_tokens;
+	double hit = sample->cached_tokens;
+	struct point p = {
+		.ns = (float)sample->ns,
+		.tokens = (float)(length - hit),
+		.pairs = (float)((length * length - hit * hit) / 2),
+	};
+
+	if (!(p.tokens > 0) || sample->ns <= 0)
+		return;
+	kvw_spin_lock(&book->lock);
+	note_shortest(window, &p);
+	if (p.tokens >= LEAST_WORK && add_point(window, &p)) {
+		double x = window_x(book, window);
+
+		if (fabs(x - book->x[sample->worker]) > MOVED * x) {
+			book->x[sample->worker] = (float)x;
+			publish(rates);
+		}
+	}
+	kvw_spin_unlock(&book->lock);
+}
+
+void kvw_rates_restart(struct kvw_rates *rates, uint32_t worker)
+{
+	struct kvw_rates_book *book = rates->book;
+	struct window *window = &book->windows[worker];
+
+	kvw_spin_lock(&book->lock);
+	if (window->epoch > 0)
+		*window = (struct window){0};
+	kvw_spin_unlock(&book->lock);
+}
+
+void kvw_rates_learned(struct kvw_rates *rates, uint32_t worker, struct kvw_worker_learned *out)
+{
+	struct kvw_rates_book *book = rates->book;
+
+	out->prefill_tokens_per_second = 1e9 / kvw_rates_x(rates, worker);
+	kvw_spin_lock(&book->lock);
+	out->observed_tokens_per_second = book->x[worker] > 0 ? 1e9 / book->x[worker] : 0;
+	out->rate_samples = book->windows[worker].count;
+	kvw_spin_unlock(&book->lock);
+}
