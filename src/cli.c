@@ -77,7 +77,8 @@ static void print_usage(FILE *out)
 	fputs("Usage:\n"
 	      "  kvway -c FILE                               run with a configuration file\n"
 	      "  kvway check -c FILE                         only say what is wrong in it\n"
-	      "  kvway [--listen ADDR] --worker URL ...      run without a file\n",
+	      "  kvway [--listen ADDR] --worker URL ...      run without a file\n"
+	      "  kvway explain < request.json                which worker would get it, and why\n",
 		out);
 }
 
@@ -115,6 +116,7 @@ static void print_help(FILE *out)
 		fprintf(out, "  %-24s %s\n", kvw_strategies[i]->name, kvw_strategies[i]->help);
 	fputs("\nWhile it runs:\n"
 	      "  http://127.0.0.1:9090/health, /ready and /metrics answer on the admin address.\n"
+	      "  kvway explain asks there too; kvway explain --help says how.\n"
 	      "  SIGTERM lets running requests finish, then exits 0; a second one exits at once.\n"
 	      "\nWhere to look next:\n"
 	      "  config/examples/minimal.yaml   the smallest useful file, to begin with\n"
@@ -223,7 +225,7 @@ static void read_options(struct reader *r, int argc, char **argv)
 	}
 }
 
-/* Words that are no flags: at most `check`. */
+/* Words that are no flags: at most `check`; `explain` was seen before. */
 static void read_words(struct reader *r, int argc, char **argv)
 {
 	struct kvw_suggest near;
@@ -235,8 +237,12 @@ static void read_words(struct reader *r, int argc, char **argv)
 		}
 		kvw_suggest_start(&near, argv[i]);
 		kvw_suggest_offer(&near, "check", "check");
-		fprintf(r->err, "kvway: found `%s`, expected flags or the word `check`%s\n",
-			argv[i], near.best != NULL ? "; did you mean `check`?" : "");
+		kvw_suggest_offer(&near, "explain", "explain");
+		fprintf(r->err,
+			"kvway: found `%s`, expected flags, the word `check`, or `explain` in front", argv[i]);
+		if (near.best != NULL)
+			fprintf(r->err, "; did you mean `%s`?", near.best);
+		fputc('\n', r->err);
 		fail_usage(r);
 	}
 }
@@ -263,21 +269,35 @@ static void check_combination(struct reader *r)
 	}
 }
 
-static void load(struct reader *r)
+/* From the file, or from the flags if path is NULL. */
+static enum kvw_err load_config(const char *path, const struct kvw_config_flags *flags, FILE *errors,
+	struct kvw_config **out)
 {
 	const char *names[STRATEGIES_MOST + 1] = {NULL};
-	struct kvw_config *config = NULL;
-	const char *path = r->cli->config_path;
 	enum kvw_err err;
 
 	for (size_t i = 0; i < STRATEGIES_MOST && kvw_strategies[i] != NULL; i++)
 		names[i] = kvw_strategies[i]->name;
 	if (path != NULL)
-		err = kvw_config_load(path, names, r->err, &config);
+		err = kvw_config_load(path, names, errors, out);
 	else
-		err = kvw_config_from_flags(&r->flags, names, r->err, &config);
+		err = kvw_config_from_flags(flags, names, errors, out);
 	if (err == KVW_ENOMEM)
-		fputs("kvway: out of memory while reading the configuration\n", r->err);
+		fputs("kvway: out of memory while reading the configuration\n", errors);
+	return err;
+}
+
+enum kvw_err kvw_cli_load_file(const char *path, FILE *errors, struct kvw_config **out)
+{
+	return load_config(path, NULL, errors, out);
+}
+
+static void load(struct reader *r)
+{
+	struct kvw_config *config = NULL;
+	const char *path = r->cli->config_path;
+	enum kvw_err err = load_config(path, &r->flags, r->err, &config);
+
 	if (err != KVW_OK) {
 		r->cli->status = path == NULL && err == KVW_EINVAL ? KVW_CLI_USAGE : KVW_CLI_FAILED;
 		r->done = true;
@@ -299,6 +319,8 @@ enum kvw_cli_action kvw_cli_parse(int argc, char **argv, FILE *out, FILE *err, s
 	struct reader r = {.out = out, .err = err, .cli = cli};
 
 	*cli = (struct kvw_cli){.status = KVW_CLI_OK};
+	if (argc > 1 && strcmp(argv[1], "explain") == 0)
+		return KVW_CLI_EXPLAIN;
 	r.workers = calloc((size_t)argc + 1, sizeof(*r.workers));
 	if (r.workers == NULL) {
 		fputs("kvway: out of memory\n", err);

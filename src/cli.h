@@ -13,6 +13,7 @@
 enum kvw_cli_action {
 	KVW_CLI_RUN,  /* serve, with cli->config */
 	KVW_CLI_EXIT, /* everything is said and done: leave with cli->status */
+	KVW_CLI_EXPLAIN, /* `kvway explain`: argv[1] and what follows is for explain_command.h */
 };
 
 /* Exit statuses of the program. */
@@ -32,5 +33,9 @@ struct kvw_cli {
 /* Help and good news go to out, complaints to err. argv may be reordered. */
 enum kvw_cli_action kvw_cli_parse(
 	int argc, char **argv, FILE *out, FILE *err, struct kvw_cli *cli) KVW_MUST_CHECK;
+
+/* Reads a file as -c does. Mistakes, and that memory ran out, are told on errors. */
+enum kvw_err kvw_cli_load_file(
+	const char *path, FILE *errors, struct kvw_config **out) KVW_MUST_CHECK;
 
 #endif

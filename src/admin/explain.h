@@ -42,6 +42,13 @@ enum kvw_err kvw_explain(const struct kvw_explain_source *source,
 	const struct kvw_explain_query *query, int64_t now_ns,
 	struct kvw_local_answer *out) KVW_MUST_CHECK;
 
+struct evkeyvalq; /* of libevent: header fields */
+
+/* The session key where the data plane looks for it, in the same order: headers, then cookies. Borrowed
+ * from headers; len 0: none. */
+struct kvw_slice kvw_explain_session(
+	const struct kvw_config *config, const struct evkeyvalq *headers);
+
 /* An error in OpenAI's form. */
 enum kvw_err kvw_explain_error(int status, const char *param, const char *message,
 	struct kvw_local_answer *out) KVW_MUST_CHECK;

@@ -77,8 +77,7 @@ static struct kvw_slice find_cookie(const struct evkeyvalq *headers, const char 
 	return value;
 }
 
-/* The session key where the data plane looks for it, in the same order. */
-static struct kvw_slice find_session(
+struct kvw_slice kvw_explain_session(
 	const struct kvw_config *config, const struct evkeyvalq *headers)
 {
 	for (size_t i = 0; i < config->session_headers.count; i++) {
@@ -129,7 +128,7 @@ void kvw_explain_http(
 {
 	const char *text = evhttp_uri_get_query(evhttp_request_get_evhttp_uri(request));
 	struct kvw_explain_query query = {
-		.session = find_session(source->config, evhttp_request_get_input_headers(request))};
+		.session = kvw_explain_session(source->config, evhttp_request_get_input_headers(request))};
 	struct evkeyvalq parameters = {0};
 
 	TAILQ_INIT(&parameters);

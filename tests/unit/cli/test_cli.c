@@ -66,9 +66,13 @@ static const struct wrong wrongs[] = {
 	{"", "Usage:\n  kvway -c FILE"},
 	{"check", "kvway: nothing to check: give -c FILE"},
 	{"chekc",
-		"kvway: found `chekc`, expected flags or the word `check`; did you mean `check`?"},
+		"kvway: found `chekc`, expected flags, the word `check`, or `explain` in front; "
+		"did you mean `check`?"},
+	{"-c f.yaml explain", "kvway: found `explain`, expected flags, the word `check`, or `explain` in "
+			      "front; did you mean `explain`?\n"},
 	{"check check -c f", "kvway: found `check`, expected flags"},
-	{"serve -c f", "kvway: found `serve`, expected flags or the word `check`\n"},
+	{"serve -c f",
+		"kvway: found `serve`, expected flags, the word `check`, or `explain` in front\n"},
 	{"--lisen 0.0.0.0:1", "kvway: unknown flag --lisen; did you mean `--listen`?\n"},
 	{"--wroker=http://a:1",
 		"kvway: unknown flag --wroker=http://a:1; did you mean `--worker`?\n"},
