@@ -216,7 +216,7 @@ static void drive(struct run *run, int64_t end_ns)
 		}
 		if (gap_ns && due > now && due - now < wait)
 			wait = due - now;
-		kvb_reactor_turn(&run->load->reactor, wait);
+		kvb_reactor_turn(&run->load->reactor, gap_ns ? wait : 0);
 		if (run->errors != errors) {
 			if (run->errors - errors > 10000)
 				break; /* nothing but errors: the result says so */
