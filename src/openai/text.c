@@ -10,13 +10,29 @@
 
 #include "text.h"
 
-const struct kvw_text_ops *kvw_text_ops(void)
+void kvw_text_all_ops(const struct kvw_text_ops *all[KVW_TEXT_OPS_MOST])
 {
+	size_t count = 0;
+
+#ifdef KVW_HAVE_AVX512
+	if (__builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
+		__builtin_cpu_supports("bmi2"))
+		all[count++] = &kvw_text_avx512;
+#endif
 #ifdef KVW_HAVE_AVX2
 	if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi2"))
-		return &kvw_text_avx2;
+		all[count++] = &kvw_text_avx2;
 #endif
-	return &kvw_text_base;
+	all[count++] = &kvw_text_base;
+	all[count] = NULL;
+}
+
+const struct kvw_text_ops *kvw_text_ops(void)
+{
+	const struct kvw_text_ops *all[KVW_TEXT_OPS_MOST];
+
+	kvw_text_all_ops(all);
+	return all[0];
 }
 
 void kvw_text_push_slow(struct kvw_text *text, uint64_t hash, uint32_t units)
@@ -43,14 +59,7 @@ void kvw_text_push_slow(struct kvw_text *text, uint64_t hash, uint32_t units)
 /* Hashes the first `len` bytes of the buffer as one chunk. */
 static void flush(struct kvw_text *text, size_t len, uint32_t units)
 {
-	uint64_t hash = XXH3_64bits(text->buffer, len);
-
-	if (text->mode == KVW_TEXT_PIECES) {
-		kvw_text_push(text, hash, units);
-	} else {
-		text->value = kvw_mix(text->value, hash);
-		text->units += units;
-	}
+	kvw_text_emit(text, XXH3_64bits(text->buffer, len), units);
 }
 
 void kvw_text_put(struct kvw_text *text, const unsigned char *bytes, size_t len)

@@ -75,9 +75,16 @@ extern const struct kvw_text_ops kvw_text_base;
 #ifdef KVW_HAVE_AVX2
 extern const struct kvw_text_ops kvw_text_avx2;
 #endif
+#ifdef KVW_HAVE_AVX512
+extern const struct kvw_text_ops kvw_text_avx512;
+#endif
 
 /* The best for this processor. */
 const struct kvw_text_ops *kvw_text_ops(void);
+
+/* All that this processor can run, the best first, NULL at the end. */
+#define KVW_TEXT_OPS_MOST 4
+void kvw_text_all_ops(const struct kvw_text_ops *all[KVW_TEXT_OPS_MOST]);
 
 /* Begins a string, or a list of token ids. */
 static inline void kvw_text_begin(struct kvw_text *text, enum kvw_text_mode mode)
@@ -98,6 +105,17 @@ static inline void kvw_text_push(struct kvw_text *text, uint64_t hash, uint32_t 
 		return;
 	}
 	text->pieces[text->piece_count++] = (struct kvw_piece){.hash = hash, .units = units};
+}
+
+/* A chunk was hashed. */
+static inline void kvw_text_emit(struct kvw_text *text, uint64_t hash, uint32_t units)
+{
+	if (text->mode == KVW_TEXT_PIECES) {
+		kvw_text_push(text, hash, units);
+	} else {
+		text->value = kvw_mix(text->value, hash);
+		text->units += units;
+	}
 }
 
 /* Appends canonical bytes that do not lie in the body. len <= 8. */

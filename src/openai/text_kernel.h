@@ -10,7 +10,9 @@
  *	void id_masks(const struct block *, uint64_t *digits, *commas, *spaces)
  *	bool ordinary(const char *p)                 256 bytes without backslash, `"` or control
  *
- * and KERNEL_UNESCAPE(text, p, end), which decodes a run of \uXXXX or returns p.
+ * and KERNEL_UNESCAPE(text, p, end), which decodes a run of \uXXXX or returns p; with KERNEL_HASHES
+ * also struct chunk_hash and chunk_hash_begin, _add, _end (chunk_hash.h), so that a block is read
+ * once for both its end and its hash.
  *
  * Which bytes are escaped is computed with one subtraction for 64 bytes (an odd run of backslashes
  * carries into the byte behind it), not by looking at each backslash: source code has an escape
@@ -25,16 +27,6 @@
 /* How far text is looked at before it is hashed, so that it is still in the first-level cache. */
 #define KERNEL_STRIDE 4096
 
-static inline void kernel_emit(struct kvw_text *text, uint64_t hash, uint32_t units)
-{
-	if (text->mode == KVW_TEXT_PIECES) {
-		kvw_text_push(text, hash, units);
-	} else {
-		text->value = kvw_mix(text->value, hash);
-		text->units += units;
-	}
-}
-
 /* Hashes whole chunks of [p, q); returns what is left in place. Completes the buffer first. */
 static inline const char *kernel_chunks(struct kvw_text *text, const char *p, const char *q)
 {
@@ -47,11 +39,11 @@ static inline const char *kernel_chunks(struct kvw_text *text, const char *p, co
 		p += take;
 		if (text->fill < KVW_TEXT_CHUNK)
 			return p;
-		kernel_emit(text, XXH3_64bits(text->buffer, KVW_TEXT_CHUNK), KVW_TEXT_CHUNK);
+		kvw_text_emit(text, XXH3_64bits(text->buffer, KVW_TEXT_CHUNK), KVW_TEXT_CHUNK);
 		text->fill = 0;
 	}
 	while (q - p >= (ptrdiff_t)KVW_TEXT_CHUNK) {
-		kernel_emit(text, XXH3_64bits(p, KVW_TEXT_CHUNK), KVW_TEXT_CHUNK);
+		kvw_text_emit(text, XXH3_64bits(p, KVW_TEXT_CHUNK), KVW_TEXT_CHUNK);
 		p += KVW_TEXT_CHUNK;
 	}
 	return p;
@@ -68,11 +60,11 @@ static inline void kernel_feed(struct kvw_text *text, const char *p, const char 
 	tail = (size_t)(q - p);
 	if (tail == 0) {
 		if (over && text->fill > 0) {
-			kernel_emit(text, XXH3_64bits(text->buffer, text->fill), text->fill);
+			kvw_text_emit(text, XXH3_64bits(text->buffer, text->fill), text->fill);
 			text->fill = 0;
 		}
 	} else if (over) {
-		kernel_emit(text, XXH3_64bits(p, tail), (uint32_t)tail);
+		kvw_text_emit(text, XXH3_64bits(p, tail), (uint32_t)tail);
 	} else {
 		memcpy(text->buffer, p, tail);
 		text->fill = (uint32_t)tail;
@@ -109,10 +101,76 @@ static inline unsigned kernel_block_end(const struct block *block, uint64_t *car
 	return stop == 0 ? 64 : (unsigned)__builtin_ctzll(stop);
 }
 
+#ifdef KERNEL_HASHES
+/* Whether the byte at p is escaped by what precedes it in a span that begins at `first`. */
+static inline uint64_t kernel_carry(const char *first, const char *p)
+{
+	const char *q = p;
+
+	while (q > first && q[-1] == '\\')
+		q--;
+	return (uint64_t)(p - q) & 1;
+}
+
+/* Whether a backslash and this byte are a canonical escape. */
+static inline bool kernel_escapes(char c)
+{
+	return c == '"' || c == '\\' || c == 'b' || c == 'f' || c == 'n' || c == 'r' || c == 't';
+}
+
+/* Takes whole chunks of canonical text. Returns where one begins that is not for certain: what is
+ * special in it, or at its edge, is found by kernel_span. *carry: as there. */
+static inline const char *kernel_take_chunks(
+	struct kvw_text *text, const char *p, const char *end, uint64_t *carry)
+{
+	uint64_t at_start = *carry;
+
+	while (end - p >= (ptrdiff_t)KVW_TEXT_CHUNK) {
+		struct chunk_hash hash = chunk_hash_begin();
+		uint64_t after = at_start;
+		bool bad = false;
+
+#pragma GCC unroll 4
+		for (unsigned i = 0; i < CHUNK_BLOCKS; i++) {
+			struct block block = load(p + 64 * i);
+
+			if (kernel_block_end(&block, &after, &bad) < 64)
+				goto out;
+			chunk_hash_add(&hash, &block, chunk_secret + chunk_secret_at[i]);
+		}
+		/* A backslash at its end is text only if what follows makes it an escape. */
+		if (after != 0 && (end - p == (ptrdiff_t)KVW_TEXT_CHUNK ||
+					  !kernel_escapes(p[KVW_TEXT_CHUNK])))
+			break;
+		kvw_text_emit(text, chunk_hash_end(&hash), KVW_TEXT_CHUNK);
+		p += KVW_TEXT_CHUNK;
+		at_start = after;
+	}
+out:
+	*carry = at_start;
+	return p;
+}
+#endif
+
+/* How far to look before hashing what lies there. */
+static inline ptrdiff_t kernel_stride(const struct kvw_text *text, bool first)
+{
+	if (text->mode == KVW_TEXT_NOTHING)
+		return PTRDIFF_MAX;
+#ifdef KERNEL_HASHES
+	if (first)
+		return text->fill > 0 ? (ptrdiff_t)(KVW_TEXT_CHUNK - text->fill) : 0;
+#else
+	(void)first;
+#endif
+	return KERNEL_STRIDE;
+}
+
 /* Takes canonical text in place. Returns the first byte that is not, see kvw_text_ops.run. */
 static inline const char *kernel_span(struct kvw_text *text, const char *p, const char *end)
 {
-	const char *base = p, *q;
+	const char *first = p, *base = p, *q;
+	ptrdiff_t stride = kernel_stride(text, true);
 	uint64_t carry = 0;
 	struct block block;
 	char tail[64];
@@ -123,8 +181,20 @@ static inline const char *kernel_span(struct kvw_text *text, const char *p, cons
 	while (text->mode == KVW_TEXT_NOTHING && end - p >= 256 && ordinary(p))
 		p += 256;
 	for (; end - p >= 64; p += 64) {
-		if (p - base >= KERNEL_STRIDE && text->mode != KVW_TEXT_NOTHING)
+		if (p - base >= stride) {
 			base = kernel_chunks(text, base, p - carry);
+			stride = kernel_stride(text, false);
+#ifdef KERNEL_HASHES
+			if (text->fill == 0 && end - base >= (ptrdiff_t)KVW_TEXT_CHUNK) {
+				carry = kernel_carry(first, base);
+				p = base = kernel_take_chunks(text, base, end, &carry);
+				if (end - p < 64)
+					break;
+			}
+#else
+			(void)first;
+#endif
+		}
 		block = load(p);
 		at = kernel_block_end(&block, &carry, &bad);
 		if (at < 64) {
@@ -235,7 +305,7 @@ static const char *kernel_ids(struct kvw_text *text, const char *p, const char *
 			memcpy(text->buffer + text->fill, &id, sizeof(id));
 			text->fill += (uint32_t)sizeof(id);
 			if (text->fill == KVW_TEXT_CHUNK) {
-				kernel_emit(text, XXH3_64bits(text->buffer, KVW_TEXT_CHUNK),
+				kvw_text_emit(text, XXH3_64bits(text->buffer, KVW_TEXT_CHUNK),
 					KVW_TEXT_CHUNK / sizeof(id));
 				text->fill = 0;
 			}

@@ -20,7 +20,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	if (size < 2)
 		return 0;
 	api = (enum kvw_api)((data[0] & 0x0f) % KVW_API_COUNT);
-	test_base_kernel = (data[0] & 0x10) != 0;
+	test_kernel = test_kernel_at(data[0] >> 4);
 	problem = reference_compare(api, (const char *)data + 2, size - 2, data[1]);
 	if (problem != NULL) {
 		fprintf(stderr, "api %d: %s\n", (int)api, problem);

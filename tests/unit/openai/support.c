@@ -10,7 +10,18 @@
 
 static const char *const session_fields[] = {"session_id", "user"};
 const struct kvw_scan_options test_options = {session_fields, 2};
-bool test_base_kernel;
+const struct kvw_text_ops *test_kernel;
+
+const struct kvw_text_ops *test_kernel_at(unsigned i)
+{
+	const struct kvw_text_ops *all[KVW_TEXT_OPS_MOST];
+	unsigned count = 0;
+
+	kvw_text_all_ops(all);
+	while (all[count] != NULL)
+		count++;
+	return all[i % count];
+}
 
 static void *must(void *memory)
 {
@@ -69,8 +80,8 @@ static struct kvw_scan *begin(enum kvw_api api)
 
 	if (kvw_scan_create(&test_options, &scan) != KVW_OK)
 		abort();
-	if (test_base_kernel)
-		scan->ops = &kvw_text_base;
+	if (test_kernel != NULL)
+		scan->ops = test_kernel;
 	kvw_scan_reset(scan, api);
 	return scan;
 }

@@ -9,6 +9,7 @@
 #include <stdint.h>
 
 #include "scan.h"
+#include "text.h"
 
 #define MAX_CHUNKS 40000
 #define MAX_CHAINS 4000
@@ -25,8 +26,11 @@ struct seen {
 /* Session fields that every scan here looks for, in this order. */
 extern const struct kvw_scan_options test_options;
 
-/* Set: scans use the inner loops for processors without AVX2. */
-extern bool test_base_kernel;
+/* Set: scans use these inner loops, not the best that the processor has. */
+extern const struct kvw_text_ops *test_kernel;
+
+/* The inner loops number `i`, counted around, of those that the processor has. */
+const struct kvw_text_ops *test_kernel_at(unsigned i);
 
 /* Feeds the body in pieces of `piece` bytes (0: at once), each in a buffer of exactly its size. */
 struct seen *see(enum kvw_api api, const char *body, size_t len, size_t piece);

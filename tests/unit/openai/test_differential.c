@@ -248,7 +248,7 @@ static void ids(struct maker *maker, unsigned depth)
 static void text(struct maker *maker, unsigned depth)
 {
 	(void)depth;
-	string_of(maker, pick(maker, 1200));
+	string_of(maker, pick(maker, pick(maker, 8) == 0 ? 9000 : 1200));
 }
 
 static void prompt(struct maker *maker)
@@ -360,6 +360,11 @@ static void run(unsigned seed, unsigned count, bool spoilt)
 
 	ck_assert_ptr_nonnull(maker);
 	maker->random = seed;
+#ifdef TEST_BASE
+	test_kernel = &kvw_text_base;
+#else
+	test_kernel = test_kernel_at(seed);
+#endif
 	for (unsigned i = 0; i < count; i++) {
 		enum kvw_api api = (enum kvw_api)pick(maker, KVW_API_COUNT);
 		const char *problem;
@@ -384,13 +389,13 @@ static void run(unsigned seed, unsigned count, bool spoilt)
 
 START_TEST(well_formed_bodies)
 {
-	run((unsigned)_i + 1, 1500, false);
+	run((unsigned)_i + 1, 1200, false);
 }
 END_TEST
 
 START_TEST(spoilt_bodies)
 {
-	run((unsigned)_i + 1000, 1500, true);
+	run((unsigned)_i + 1000, 1200, true);
 }
 END_TEST
 
@@ -401,12 +406,9 @@ int main(void)
 	SRunner *runner;
 	int failed;
 
-#ifdef TEST_BASE
-	test_base_kernel = true;
-#endif
 	tcase_set_timeout(tc, 120);
-	tcase_add_loop_test(tc, well_formed_bodies, 0, 8);
-	tcase_add_loop_test(tc, spoilt_bodies, 0, 8);
+	tcase_add_loop_test(tc, well_formed_bodies, 0, 12);
+	tcase_add_loop_test(tc, spoilt_bodies, 0, 12);
 	suite_add_tcase(suite, tc);
 	runner = srunner_create(suite);
 	srunner_run_all(runner, CK_NORMAL);
