@@ -53,21 +53,23 @@ struct prefixaware {
 /* What one pick gathers. Places of the arrays are those of the candidates. Work is in tokens, as
  * in rates.h. */
 struct weighing {
-	struct kvw_radix_path path;      /* of the last chain walked */
-	struct kvw_radix_reach reach;    /* of the last chain walked */
-	double costs[KVW_MAX_WORKERS];   /* first Q_w, then cost(w), ns */
-	double weights[KVW_MAX_WORKERS]; /* x_w (1 + omega n_w): ns per token of work */
-	double saved[KVW_MAX_WORKERS];   /* work that hits save, all chains */
-	uint32_t hits[KVW_MAX_WORKERS];  /* tokens, all chains */
-	double open[KVW_MAX_WORKERS];    /* costs of those whom no guard bars; rarely used */
-	double pairs;                    /* k */
-	double miss;                     /* work without any hit, all chains */
-	double mean;                     /* requests in flight on a usable candidate */
-	uint64_t salt;                   /* first chunk that nobody holds */
-	size_t usable;                   /* candidates */
-	uint32_t tokens;                 /* all chains */
-	uint32_t chains;                 /* prompts looked up; 0: went by load */
-	bool look;                       /* change nothing that a later pick could see */
+	struct kvw_radix_path path;        /* of the last chain walked */
+	struct kvw_radix_reach reach;      /* of the last chain walked */
+	double costs[KVW_MAX_WORKERS];     /* first Q_w, then cost(w), ns */
+	float x[KVW_MAX_WORKERS];          /* ns per token of work */
+	int32_t inflight[KVW_MAX_WORKERS]; /* n_w */
+	double saved[KVW_MAX_WORKERS];     /* work that hits save, all chains */
+	uint32_t hits[KVW_MAX_WORKERS];    /* tokens, all chains */
+	double open[KVW_MAX_WORKERS];      /* costs of those whom no guard bars; rarely used */
+	float omega;
+	double pairs;    /* k */
+	double miss;     /* work without any hit, all chains */
+	double mean;     /* requests in flight on a usable candidate */
+	uint64_t salt;   /* first chunk that nobody holds */
+	size_t usable;   /* candidates */
+	uint32_t tokens; /* all chains */
+	uint32_t chains; /* prompts looked up; 0: went by load */
+	bool look;       /* change nothing that a later pick could see */
 };
 
 static void prefixaware_destroy(struct kvw_strategy *self)
@@ -170,27 +172,33 @@ static size_t place_of(const struct kvw_candidates *set, uint32_t id)
 }
 
 /* The loads of all candidates. */
-static void weigh_load(struct prefixaware *pa, const struct kvw_candidates *set, double omega,
-	int64_t now_ns, struct weighing *w)
+static void weigh_load(struct prefixaware *pa, const struct kvw_candidates *set, int64_t now_ns,
+	struct weighing *w)
 {
+	const size_t count = set->count;
 	uint64_t inflight = 0;
+	size_t usable = 0;
+	bool newer = false;
 
-	memset(w->saved, 0, set->count * sizeof(w->saved[0]));
-	memset(w->hits, 0, set->count * sizeof(w->hits[0]));
-	w->usable = 0;
-	for (size_t i = 0; i < set->count; i++) {
+	memset(w->saved, 0, count * sizeof(w->saved[0]));
+	memset(w->hits, 0, count * sizeof(w->hits[0]));
+	for (size_t i = 0; i < count; i++) {
 		const struct kvw_candidate *c = &set->items[i];
 		uint32_t n = kvw_load_inflight(c->load);
 
 		assert(c->id < KVW_MAX_WORKERS);
-		if (!w->look)
-			note_generation(pa, c);
-		w->usable += c->usable;
+		newer |= is_newer(pa, c);
+		usable += c->usable;
 		inflight += c->usable ? n : 0;
 		w->costs[i] = c->usable ? (double)kvw_load_queue_ns(c->load, now_ns) : KVW_NO_COST;
-		w->weights[i] = kvw_rates_x(&pa->rates, c->id) * (1 + omega * n);
+		w->inflight[i] = (int32_t)n;
+		w->x[i] = kvw_rates_x(&pa->rates, c->id);
 	}
-	w->mean = w->usable > 0 ? (double)inflight / (double)w->usable : 0;
+	w->usable = usable;
+	w->mean = usable > 0 ? (double)inflight / (double)usable : 0;
+	if (newer && !w->look)
+		for (size_t i = 0; i < count; i++)
+			note_generation(pa, &set->items[i]);
 }
 
 /* What holding a part of a chain is worth; most holders of a prompt hold the same part. */
@@ -257,6 +265,7 @@ static void weigh_prompt(struct prefixaware *pa, const struct kvw_route_request 
 	w->salt = request->seed;
 	w->tokens = 0;
 	w->miss = 0;
+	w->omega = (float)pa->omega;
 	w->chains = request->chain_count < MAX_CHAINS ? request->chain_count : MAX_CHAINS;
 	w->pairs = atomic_load_explicit(&pa->rates.pairs, memory_order_relaxed);
 	for (uint32_t c = 0; c < w->chains; c++) {
@@ -264,7 +273,7 @@ static void weigh_prompt(struct prefixaware *pa, const struct kvw_route_request 
 
 		kvw_radix_find(pa->tree, request->chunks + begin, end - begin, &w->path);
 		if (c == 0)
-			weigh_load(pa, set, pa->omega, now_ns, w); /* while nodes arrive */
+			weigh_load(pa, set, now_ns, w); /* while nodes arrive */
 		weigh_chain(pa, request, set, begin, end, w);
 		begin = end;
 	}
@@ -275,16 +284,15 @@ static void weigh_prompt(struct prefixaware *pa, const struct kvw_route_request 
 static void weigh_blind(struct prefixaware *pa, const struct kvw_candidates *set, int64_t now_ns,
 	struct weighing *w)
 {
-	double omega = pa->omega > KVW_MIN_OMEGA ? pa->omega : KVW_MIN_OMEGA;
-
 	w->salt = atomic_load_explicit(&pa->turn, memory_order_relaxed);
 	if (!w->look)
 		w->salt = atomic_fetch_add_explicit(&pa->turn, 1, memory_order_relaxed);
 	w->tokens = 0;
 	w->chains = 0;
+	w->omega = (float)(pa->omega > KVW_MIN_OMEGA ? pa->omega : KVW_MIN_OMEGA);
 	w->pairs = atomic_load_explicit(&pa->rates.pairs, memory_order_relaxed);
 	w->miss = kvw_rates_work(w->pairs, KVW_UNKNOWN_TOKENS, 0);
-	weigh_load(pa, set, omega, now_ns, w);
+	weigh_load(pa, set, now_ns, w);
 }
 
 static bool is_understood(const struct kvw_route_request *request)
@@ -305,8 +313,11 @@ static void weigh(struct prefixaware *pa, const struct kvw_route_request *reques
 /* cost(w) = Q_w + p_w (1 + omega n_w). */
 static void add_up(const struct kvw_candidates *set, struct weighing *w)
 {
+	const double miss = w->miss;
+	const float omega = w->omega;
+
 	for (size_t i = 0; i < set->count; i++)
-		w->costs[i] += (w->miss - w->saved[i]) * w->weights[i];
+		w->costs[i] += (miss - w->saved[i]) * (w->x[i] * (1 + omega * w->inflight[i]));
 }
 
 /* The lowest cost, unless a guard bars it and not all others. Some candidate is usable. */
@@ -331,9 +342,9 @@ static size_t choose(const struct prefixaware *pa, const struct kvw_route_reques
 	return pos;
 }
 
-static struct kvw_decision decision_for(const struct prefixaware *pa,
-	const struct kvw_route_request *request, const struct kvw_candidates *set, size_t pos,
-	enum kvw_reason reason, int64_t now_ns, const struct weighing *w)
+static struct kvw_decision decision_for(const struct kvw_route_request *request,
+	const struct kvw_candidates *set, size_t pos, enum kvw_reason reason, int64_t now_ns,
+	const struct weighing *w)
 {
 	const struct kvw_candidate *c = &set->items[pos];
 	struct kvw_decision decision = {
@@ -342,7 +353,7 @@ static struct kvw_decision decision_for(const struct prefixaware *pa,
 		.prompt_tokens = w->tokens,
 		.hit_tokens[KVW_TIER_DEVICE] = w->hits[pos],
 		.queue_ns = kvw_load_queue_ns(c->load, now_ns),
-		.inflight = kvw_load_inflight(c->load),
+		.inflight = (uint32_t)w->inflight[pos],
 		.chains = w->chains,
 		.worker_id = c->id,
 	};
@@ -354,7 +365,7 @@ static struct kvw_decision decision_for(const struct prefixaware *pa,
 		if (request->teaches)
 			work = kvw_rates_work(w->pairs, decision.prompt_tokens, 0);
 	}
-	decision.prefill_ns = (int64_t)(work * kvw_rates_x(&pa->rates, c->id));
+	decision.prefill_ns = (int64_t)(work * w->x[pos]);
 	return decision;
 }
 
@@ -397,7 +408,7 @@ static enum kvw_err prefixaware_pick(struct kvw_strategy *self,
 	add_up(set, &w);
 	pos = choose(pa, request, set, &w, &reason);
 	teach(pa, request, &set->items[pos], now_ns, &w);
-	*out = decision_for(pa, request, set, pos, reason, now_ns, &w);
+	*out = decision_for(request, set, pos, reason, now_ns, &w);
 	return KVW_OK;
 }
 
@@ -418,7 +429,7 @@ static enum kvw_verdict verdict_of_bar(enum kvw_reason bar)
 
 /* Fills costs from a finished weighing. */
 static void tell_costs(const struct prefixaware *pa, const struct kvw_candidates *set,
-	size_t chosen, const struct weighing *w, struct kvw_cost *costs)
+	int64_t now_ns, size_t chosen, const struct weighing *w, struct kvw_cost *costs)
 {
 	double open[KVW_MAX_WORKERS];
 	bool guarded = kvw_guards_open(&pa->guards, set, w->mean, w->costs, open) > 0;
@@ -426,18 +437,17 @@ static void tell_costs(const struct prefixaware *pa, const struct kvw_candidates
 
 	for (size_t i = 0; i < set->count; i++) {
 		const struct kvw_candidate *c = &set->items[i];
-		double prefill = (w->miss - w->saved[i]) * kvw_rates_x(&pa->rates, c->id);
 		struct kvw_cost *cost = &costs[i];
 
 		*cost = (struct kvw_cost){.verdict = KVW_VERDICT_UNUSABLE};
-		cost->inflight = kvw_load_inflight(c->load);
+		cost->inflight = (uint32_t)w->inflight[i];
 		cost->hit_tokens[KVW_TIER_DEVICE] = w->hits[i];
-		cost->prefill_ns = prefill;
-		cost->others_ns = (w->miss - w->saved[i]) * w->weights[i] - prefill;
+		cost->queue_ns = (double)kvw_load_queue_ns(c->load, now_ns);
+		cost->prefill_ns = (w->miss - w->saved[i]) * w->x[i];
+		cost->others_ns = cost->prefill_ns * w->omega * w->inflight[i];
 		if (!c->usable)
 			continue;
 		cost->total_ns = w->costs[i];
-		cost->queue_ns = w->costs[i] - cost->prefill_ns - cost->others_ns;
 		if (i == chosen)
 			cost->verdict = KVW_VERDICT_CHOSEN;
 		else if (w->costs[i] > limit)
@@ -464,8 +474,8 @@ static enum kvw_err prefixaware_explain(struct kvw_strategy *self,
 		return KVW_ENOWORKER;
 	add_up(set, &w);
 	pos = choose(pa, request, set, &w, &reason);
-	tell_costs(pa, set, pos, &w, costs);
-	*out = decision_for(pa, request, set, pos, reason, now_ns, &w);
+	tell_costs(pa, set, now_ns, pos, &w, costs);
+	*out = decision_for(request, set, pos, reason, now_ns, &w);
 	return KVW_OK;
 }
 

@@ -53,7 +53,7 @@ enum kvw_err kvw_rates_init(
 	struct kvw_rates *rates, const struct kvw_prefill_model *prior) KVW_MUST_CHECK;
 void kvw_rates_finish(struct kvw_rates *rates); /* also if init failed, or zeroed */
 
-static inline double kvw_rates_x(const struct kvw_rates *rates, uint32_t worker)
+static inline float kvw_rates_x(const struct kvw_rates *rates, uint32_t worker)
 {
 	return atomic_load_explicit(&rates->ns_per_token[worker], memory_order_relaxed);
 }

@@ -79,7 +79,7 @@ static void check_explain(struct kvw_strategy *strategy, const struct kvw_route_
 		EXPECT(cost->verdict < KVW_VERDICT_COUNT);
 		EXPECT((cost->verdict == KVW_VERDICT_CHOSEN) == (i == out->pos));
 		EXPECT((cost->verdict == KVW_VERDICT_UNUSABLE) == !fleet->items[i].usable);
-		EXPECT(cost->total_ns == 0 || fabs(cost->total_ns - sum) <= 1 + sum * 1e-9);
+		EXPECT(cost->total_ns == 0 || fabs(cost->total_ns - sum) <= 1 + sum * 1e-6);
 		EXPECT(cost->inflight == kvw_load_inflight(fleet->items[i].load));
 	}
 	EXPECT(out->queue_ns == kvw_load_queue_ns(fleet->items[out->pos].load, now_ns));
