@@ -45,12 +45,14 @@ static void sim_stats(struct kvb_worker *worker, struct kvb_conn *conn)
 	kvb_buf_printf(&out,
 		"\"running\":%u,\"waiting\":%u,\"blocks_used\":%u,\"blocks_usable\":%u,"
 		"\"blocks_cached\":%u,\"evictions\":%llu,\"load\":%u,\"connections\":%u,"
-		"\"connections_accepted\":%llu,\"late_ms\":%.3f,\"late_mean_ms\":%.3f}",
+		"\"connections_accepted\":%llu,\"late_ms\":%.3f,\"late_mean_ms\":%.3f,"
+		"\"early\":%llu,\"missed\":%llu}",
 		s.running, s.waiting, s.blocks_used, s.blocks_usable, s.blocks_published,
 		(unsigned long long)s.evictions, worker->load, kvb_http_open(worker->http),
 		(unsigned long long)kvb_http_accepted(worker->http),
 		(double)worker->latest_ns / 1e6,
-		worker->timers == 0 ? 0 : worker->late_sum_ns / (double)worker->timers / 1e6);
+		worker->timers == 0 ? 0 : worker->late_sum_ns / (double)worker->timers / 1e6,
+		(unsigned long long)worker->early, (unsigned long long)worker->missed);
 	kvb_reply_json(conn, 200, &out);
 }
 

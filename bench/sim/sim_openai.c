@@ -11,6 +11,8 @@
 #include <strings.h>
 #include <time.h>
 
+#include "clock.h"
+#include "sim_due.h"
 #include "sim_openai.h"
 #include "sim_read.h"
 #include "sim_worker.h"
@@ -28,6 +30,8 @@ static void exchange_destroy(struct kvb_exchange *x)
 	}
 	for (uint32_t i = 0; i < x->prompt_count; i++)
 		kvb_tokens_free(&x->prompts[i]);
+	if (x->is_coming)
+		TAILQ_REMOVE(&x->worker->coming, x, coming);
 	if (x->begun) {
 		TAILQ_REMOVE(&x->worker->exchanges, x, entry);
 		x->worker->load--;
@@ -114,14 +118,41 @@ static bool check_rank(const struct kvb_request *request, struct kvb_error *erro
 	return false;
 }
 
+/* When the request arrives in simulated time: now, unless it says when it is due. */
+static bool read_arrival(
+	struct kvb_exchange *x, const struct kvb_request *request, struct kvb_error *error)
+{
+	struct kvb_due due;
+	const char *value;
+	size_t len;
+
+	x->arrival_ns = kvb_worker_sim_ns(x->worker);
+	if (!kvb_request_header(request, "x-sim-due", &value, &len))
+		return true;
+	if (!kvb_due_parse(value, len, &due)) {
+		/* a load generator with a fault must not go unnoticed */
+		kvb_error_set(error, 599, "BadRequestError", "", "x-sim-due is not 'DUE LEAD'");
+		return false;
+	}
+	x->has_due = true;
+	x->arrival_ns = kvb_due_arrival_ns(&due, &x->worker->clock, kvw_clock_ns());
+	return true;
+}
+
+void kvb_exchange_submit(struct kvb_exchange *x)
+{
+	for (uint32_t i = 0; i < x->choice_count; i++)
+		kvb_engine_submit(x->worker->engine, x->choices[i].seq, x->arrival_ns);
+}
+
 void kvb_openai_request(struct kvb_worker *worker, struct kvb_conn *conn,
 	const struct kvb_request *request, const struct kvb_api *api)
 {
 	struct kvb_error error;
 	struct kvb_exchange *x = exchange_create(worker, conn, request, api, &error);
-	int64_t now_ns;
+	bool has_due;
 
-	if (x != NULL && !check_rank(request, &error)) {
+	if (x != NULL && (!check_rank(request, &error) || !read_arrival(x, request, &error))) {
 		exchange_destroy(x);
 		x = NULL;
 	}
@@ -133,15 +164,18 @@ void kvb_openai_request(struct kvb_worker *worker, struct kvb_conn *conn,
 	TAILQ_INSERT_TAIL(&worker->exchanges, x, entry);
 	worker->load++;
 	kvb_conn_set_exchange(conn, x);
-	now_ns = kvb_worker_sim_ns(worker);
-	for (uint32_t i = 0; i < x->choice_count; i++)
-		kvb_engine_submit(worker->engine, x->choices[i].seq, now_ns);
+	has_due = x->has_due;
+	if (!has_due)
+		kvb_exchange_submit(x);
+	else
+		kvb_worker_expect(worker, x);
 	if (x->stream) {
 		kvb_http_stream_begin(conn, "text/event-stream; charset=utf-8");
 		if (api->accepted != NULL)
 			api->accepted(x);
 	}
-	kvb_worker_kick(worker);
+	if (!has_due)
+		kvb_worker_kick(worker);
 }
 
 void kvb_openai_gone(struct kvb_exchange *x)

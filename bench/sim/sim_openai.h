@@ -33,6 +33,10 @@ struct kvb_choice {
 /* One request that generates. Owned by its worker; ends with its answer or its connection. */
 struct kvb_exchange {
 	TAILQ_ENTRY(kvb_exchange) entry;
+	TAILQ_ENTRY(kvb_exchange) coming; /* while is_coming */
+	bool has_due;       /* came with x-sim-due, before its time */
+	bool is_coming;     /* on the worker's list, not in the engine yet */
+	int64_t arrival_ns; /* simulated */
 	struct kvb_worker *worker;
 	struct kvb_conn *conn;
 	const struct kvb_api *api;
@@ -94,6 +98,8 @@ bool kvb_openai_model(const struct kvb_worker *worker, const json_t *body, const
 
 /* kvb_token_fn of the engine; user is the worker. */
 void kvb_openai_token(void *user, struct kvb_seq *seq, uint32_t token, bool last);
+/* Puts the exchange's sequences into the engine as of x->arrival_ns. */
+void kvb_exchange_submit(struct kvb_exchange *x);
 /* The exchange's connection has ended: its sequences leave the engine at once. */
 void kvb_openai_gone(struct kvb_exchange *x);
 

@@ -72,43 +72,109 @@ static void forget_responses(struct kvb_worker *worker)
 	}
 }
 
-static void arm_step(struct kvb_worker *worker)
+/* Sets the timer to a simulated moment; if that is past, to the loop's next turn. */
+static void arm(struct kvb_worker *worker, int64_t sim_ns)
 {
-	int64_t end_ns = kvb_real_of_sim(&worker->clock, worker->step_end_ns);
-	int64_t us = (end_ns - kvw_clock_ns() + 999) / 1000;
+	int64_t real_ns = kvb_real_of_sim(&worker->clock, sim_ns);
+	int64_t us = (real_ns - kvw_clock_ns() + 999) / 1000;
 	struct timeval tv;
 
 	us = us < 0 ? 0 : us;
 	tv = (struct timeval){us / 1000000, us % 1000000};
-	event_add(worker->ev_step, &tv);
+	event_add(worker->ev_timer, &tv);
+}
+
+/* Moves those that have arrived by then into the engine. */
+static void submit_arrived(struct kvb_worker *worker, int64_t sim_ns)
+{
+	struct kvb_exchange *x;
+
+	while ((x = TAILQ_FIRST(&worker->coming)) != NULL && x->arrival_ns <= sim_ns) {
+		TAILQ_REMOVE(&worker->coming, x, coming);
+		x->is_coming = false;
+		kvb_exchange_submit(x);
+	}
 }
 
 static bool plan_step(struct kvb_worker *worker, int64_t begin_ns)
 {
 	int64_t length_ns;
 
-	if (worker->sleeping || worker->paused ||
-		!kvb_engine_begin_step(worker->engine, begin_ns, &length_ns))
+	if (worker->sleeping || worker->paused)
+		return false;
+	submit_arrived(worker, begin_ns);
+	if (!kvb_engine_begin_step(worker->engine, begin_ns, &length_ns))
 		return false;
 	worker->step_running = true;
+	worker->step_begin_ns = begin_ns;
 	worker->step_end_ns = begin_ns + length_ns;
 	return true;
 }
 
+/* With nothing to compute: the timer waits for the next arrival. */
+static void await_arrival(struct kvb_worker *worker)
+{
+	const struct kvb_exchange *next = TAILQ_FIRST(&worker->coming);
+
+	if (next != NULL && !worker->sleeping && !worker->paused)
+		arm(worker, next->arrival_ns);
+}
+
+/* An idle engine goes on at a simulated moment. */
+static void begin_at(struct kvb_worker *worker, int64_t begin_ns)
+{
+	if (plan_step(worker, begin_ns))
+		arm(worker, worker->step_end_ns);
+	else
+		await_arrival(worker);
+}
+
 void kvb_worker_kick(struct kvb_worker *worker)
 {
-	if (!worker->step_running && plan_step(worker, kvb_worker_sim_ns(worker)))
-		arm_step(worker);
+	if (!worker->step_running)
+		begin_at(worker, kvb_worker_sim_ns(worker));
+}
+
+void kvb_worker_expect(struct kvb_worker *worker, struct kvb_exchange *x)
+{
+	struct kvb_exchange *before = TAILQ_LAST(&worker->coming, kvb_exchange_list);
+
+	while (before != NULL && before->arrival_ns > x->arrival_ns)
+		before = TAILQ_PREV(before, kvb_exchange_list, coming);
+	if (before != NULL)
+		TAILQ_INSERT_AFTER(&worker->coming, before, x, coming);
+	else
+		TAILQ_INSERT_HEAD(&worker->coming, x, coming);
+	x->is_coming = true;
+	worker->early++;
+	worker->missed += x->arrival_ns < worker->step_begin_ns;
+	if (!worker->step_running)
+		await_arrival(worker);
+}
+
+/* The first request that comes to an idle engine begins a step at its arrival. Should that be past
+ * by now, the step is planned belatedly, but begins when it would have. */
+static void on_arrival(struct kvb_worker *worker)
+{
+	const struct kvb_exchange *first = TAILQ_FIRST(&worker->coming);
+
+	if (first != NULL)
+		begin_at(worker, first->arrival_ns > worker->step_end_ns ? first->arrival_ns
+									 : worker->step_end_ns);
 }
 
 /* Ends the step; those that follow at once, having no length, are done in the same go. */
-static void on_step(evutil_socket_t fd, short what, void *arg)
+static void on_timer(evutil_socket_t fd, short what, void *arg)
 {
 	struct kvb_worker *worker = arg;
 	int64_t late_ns = kvw_clock_ns() - kvb_real_of_sim(&worker->clock, worker->step_end_ns);
 
 	(void)fd;
 	(void)what;
+	if (!worker->step_running) {
+		on_arrival(worker);
+		return;
+	}
 	if (late_ns > worker->latest_ns)
 		worker->latest_ns = late_ns;
 	worker->late_sum_ns += (double)late_ns;
@@ -118,12 +184,14 @@ static void on_step(evutil_socket_t fd, short what, void *arg)
 
 		kvb_engine_end_step(worker->engine, kvb_openai_token, worker);
 		worker->step_running = false;
-		if (!plan_step(worker, end_ns))
+		if (!plan_step(worker, end_ns)) {
+			await_arrival(worker);
 			return;
+		}
 		if (worker->step_end_ns > end_ns)
 			break;
 	}
-	arm_step(worker);
+	arm(worker, worker->step_end_ns);
 }
 
 static void on_request(void *user, struct kvb_conn *conn, const struct kvb_request *request)
@@ -176,7 +244,8 @@ static void start_over(struct kvb_worker *worker)
 {
 	worker->clock = (struct kvb_sim_clock){kvw_clock_ns(), worker->options->speed};
 	worker->start_s = (double)kvw_clock_wall_ns() / 1e9;
-	worker->step_end_ns = 0;
+	worker->step_begin_ns = worker->step_end_ns = 0;
+	worker->early = worker->missed = 0;
 	worker->latest_ns = 0;
 	worker->late_sum_ns = 0;
 	worker->timers = 0;
@@ -194,8 +263,7 @@ bool kvb_worker_restart(struct kvb_worker *worker)
 	if (engine == NULL)
 		return false;
 	kvb_http_cut_busy(worker->http);
-	if (worker->step_running)
-		event_del(worker->ev_step);
+	event_del(worker->ev_timer);
 	worker->step_running = false;
 	kvb_engine_destroy(worker->engine);
 	worker->engine = engine;
@@ -227,14 +295,14 @@ static bool start(struct kvb_worker *worker, uint16_t port)
 		.max_body = o->max_body};
 
 	worker->engine = make_engine(o);
-	worker->ev_step = evtimer_new(worker->base, on_step, worker);
+	worker->ev_timer = evtimer_new(worker->base, on_timer, worker);
 	if (o->fixed_response != 0 || o->stream_chunks != 0) {
 		worker->fixed = kvb_fixed_create(worker->base, o);
 		http.discard_bodies = true;
 		if (worker->fixed == NULL)
 			return false;
 	}
-	if (worker->engine == NULL || worker->ev_step == NULL)
+	if (worker->engine == NULL || worker->ev_timer == NULL)
 		return false;
 	worker->http = kvb_http_create(worker->base, &http, &http_ops, worker);
 	return worker->http != NULL;
@@ -255,6 +323,7 @@ struct kvb_worker *kvb_worker_create(
 	worker->id_state =
 		options->seed != 0 ? options->seed + index : (uint64_t)kvw_clock_wall_ns() + index;
 	TAILQ_INIT(&worker->exchanges);
+	TAILQ_INIT(&worker->coming);
 	start_over(worker);
 	make_fingerprint(worker);
 	if (!start(worker, port)) {
@@ -273,7 +342,7 @@ void kvb_worker_destroy(struct kvb_worker *worker)
 	kvb_fixed_destroy(worker->fixed);
 	kvb_engine_destroy(worker->engine);
 	forget_responses(worker);
-	if (worker->ev_step != NULL)
-		event_free(worker->ev_step);
+	if (worker->ev_timer != NULL)
+		event_free(worker->ev_timer);
 	free(worker);
 }

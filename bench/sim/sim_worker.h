@@ -41,14 +41,17 @@ struct kvb_worker {
 	struct kvb_fixed *fixed; /* NULL unless --fixed-response or --fixed-stream */
 
 	struct kvb_sim_clock clock;
-	struct event *ev_step;
+	struct event *ev_timer;
 	bool step_running;
-	int64_t step_end_ns; /* simulated; the end of the last step that was planned */
+	int64_t step_begin_ns, step_end_ns; /* simulated; of the last step that was planned */
 	int64_t latest_ns;   /* real time by which a step ended too late, at worst */
 	double late_sum_ns;  /* the sum over all timers */
 	uint64_t timers;     /* steps that ended by timer */
 
 	struct kvb_exchange_list exchanges;
+	struct kvb_exchange_list coming; /* by arrival; linked by `coming` */
+	uint64_t early;                  /* requests that came with x-sim-due */
+	uint64_t missed; /* of those, which came when a later step had begun already */
 	uint32_t load; /* generating requests that are not answered yet */
 	struct kvb_metrics metrics;
 	struct kvb_kept_response responses[KVB_RESPONSES_KEPT]; /* a ring */
@@ -71,6 +74,8 @@ void kvb_worker_destroy(struct kvb_worker *worker);
 
 /* There may be something to compute: begins a step unless one is running. */
 void kvb_worker_kick(struct kvb_worker *worker);
+/* The same once x->arrival_ns has come; until then the exchange is not in the engine. */
+void kvb_worker_expect(struct kvb_worker *worker, struct kvb_exchange *x);
 int64_t kvb_worker_sim_ns(const struct kvb_worker *worker); /* simulated time, now */
 uint64_t kvb_worker_random(struct kvb_worker *worker);      /* for ids */
 /* A new engine and counters at 0, as after a restart; running requests are cut. */

@@ -6,6 +6,7 @@ import random
 import socket
 import subprocess
 import threading
+import time
 
 import pytest
 
@@ -275,6 +276,79 @@ def test_simulated_time_is_the_same_at_every_speed(sim):
         busy.add(worker.stats()["busy_s"])
     assert len(busy) == 1
     assert busy.pop() > 5 * 20 * 0.012  # that many steps' base alone
+
+
+def due_in(seconds):
+    """x-sim-due of a request that is sent now."""
+    lead = int(seconds * 1e9)
+    return [("x-sim-due", f"{time.clock_gettime_ns(time.CLOCK_MONOTONIC) + lead} {lead}")]
+
+
+def test_requests_sent_early_are_together_when_they_are_due(sim):
+    """Sent apart by far more than a step in simulated time, they share their steps."""
+    worker = sim("--speed", "100", profile="reference")
+    due = due_in(2)
+    clients = [Client(worker.port) for _ in range(4)]
+    for n, client in enumerate(clients):
+        client.send_request("POST", COMPLETIONS, due, body=prompt(f"number {n}", 100))
+        until(lambda n=n: worker.stats()["load"] == n + 1)
+        assert worker.stats()["steps"] == 0  # held
+        time.sleep(0.03)
+    for client in clients:
+        assert client.read().json()["usage"]["completion_tokens"] == 100
+        client.close()
+    stats = worker.stats()
+    assert stats["steps"] < 130  # one at a time they would need 400
+    assert (stats["early"], stats["missed"]) == (4, 0)
+
+
+def test_a_request_that_comes_after_its_first_step_is_counted(sim):
+    worker = sim("--speed", "100", profile="reference")
+    with Client(worker.port) as busy, Client(worker.port) as late:
+        busy.send_request("POST", COMPLETIONS, body=prompt("long", 20000))
+        until(lambda: worker.stats()["steps"] > 10)
+        head = due_in(-0.5)[0][1].split()[0]
+        late.send_request("POST", COMPLETIONS, [("x-sim-due", f"{head} 0")], body=prompt("late", 2))
+        assert late.read().status == 200
+        stats = worker.stats()
+        assert (stats["early"], stats["missed"], stats["load"]) == (1, 1, 1)
+
+
+def test_a_request_that_is_held_may_leave(sim):
+    worker = sim("--speed", "100", profile="reference")
+    with Client(worker.port) as client:
+        client.send_request("POST", COMPLETIONS, due_in(1000), body=prompt("gone before it was due"))
+        until(lambda: worker.stats()["load"] == 1)
+    until(lambda: worker.stats()["load"] == 0)
+    with Client(worker.port) as client:
+        client.send_request("POST", COMPLETIONS, due_in(1000), body=prompt("cut by a restart"))
+        until(lambda: worker.stats()["load"] == 1)
+        worker.ask("GET", "/sim/restart")
+        with pytest.raises((Closed, ConnectionError)):
+            client.read()
+    assert worker.stats()["early"] == 0  # counters start over
+    assert worker.ask("POST", COMPLETIONS, body=prompt("next")).status == 200
+
+
+def test_a_paused_worker_keeps_what_became_due(sim):
+    worker = sim("--speed", "100", profile="reference")
+    worker.ask("POST", "/pause")
+    with Client(worker.port) as client:
+        client.send_request("POST", COMPLETIONS, due_in(0.05), body=prompt("Hello"))
+        until(lambda: worker.stats()["load"] == 1)
+        time.sleep(0.1)
+        assert worker.stats()["steps"] == 0
+        worker.ask("POST", "/resume")
+        assert client.read().status == 200
+
+
+def test_a_due_time_that_is_none_is_refused(sim):
+    worker = sim()
+    for value in ("", "soon", "5", "5 6 7", "-1 5"):
+        with Client(worker.port) as client:
+            client.send_request("POST", COMPLETIONS, [("x-sim-due", value)], body=prompt("Hello"))
+            assert client.read().status == 599
+    assert worker.stats()["load"] == 0
 
 
 def test_a_sleeping_worker_hangs_and_wakes(sim):
