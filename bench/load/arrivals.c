@@ -21,7 +21,8 @@ static void on_timer(evutil_socket_t fd, short what, void *arg)
 	(void)what;
 	while (arrivals->next < arrivals->total) {
 		int64_t due = arrivals->start_ns + arrivals->next_offset_ns;
-		int64_t wait = due - kvw_clock_ns();
+		int64_t from = due > arrivals->not_before_ns ? due : arrivals->not_before_ns;
+		int64_t wait = from - kvw_clock_ns();
 		uint64_t n = arrivals->next;
 
 		if (wait > 0) {
@@ -31,6 +32,8 @@ static void on_timer(evutil_socket_t fd, short what, void *arg)
 		}
 		arrivals->next++;
 		arrivals->arrive(arrivals->arg, n, due);
+		arrivals->not_before_ns =
+			arrivals->pause_ns > 0 ? kvw_clock_ns() + arrivals->pause_ns : 0;
 		if (arrivals->next < arrivals->total)
 			arrivals->next_offset_ns = arrivals->when(arrivals->arg, arrivals->next);
 	}

@@ -2,7 +2,8 @@
  * arrivals.h - calls a function at given moments, however late the loop is.
  *
  * What open-loop load needs: the n-th arrival is due at start + when(n), whatever became of the
- * ones before it; arrivals that are overdue follow each other at once and know when they were due.
+ * ones before it; arrivals that are overdue follow each other at once, or with a pause if one is
+ * asked for, and know when they were due.
  */
 #ifndef KVB_ARRIVALS_H
 #define KVB_ARRIVALS_H
@@ -20,7 +21,9 @@ struct kvb_arrivals {
 	int64_t (*when)(void *arg, uint64_t n);
 	void (*arrive)(void *arg, uint64_t n, int64_t due_ns);
 	void *arg;
+	int64_t pause_ns; /* least time between two calls; 0: none */
 	int64_t next_offset_ns;
+	int64_t not_before_ns; /* the pause's end */
 };
 
 /* when, arrive, arg and total are set by the caller; the first call comes from the loop. */

@@ -66,6 +66,10 @@ static const struct option_row {
 	ROW("trace", TEXT, FOR_TRACE, trace, 0, 0, "FILE", "requests in Mooncake's format"),
 	ROW("rate-scale", NUMBER, FOR_TRACE, rate_scale, 1e-6, 1e6, "X",
 		"arrivals X times as dense as recorded"),
+	ROW("lead-ms", NUMBER, FOR_TRACE, lead_ms, 0, 1e4, "MS",
+		"with --speed: send so early, for kvsim to hold until due"),
+	ROW("pause-ms", NUMBER, FOR_TRACE, pause_ms, 0, 1e4, "MS",
+		"at least so long between requests, so that they arrive in order"),
 	ROW("block-tokens", WHOLE, FOR_TRACE, block_tokens, 1, 1e6, "N",
 		"tokens that a hash id stands for"),
 #undef ROW
@@ -93,6 +97,7 @@ static const struct kvb_options defaults = {
 	.qps = 2,
 	.poisson = true,
 	.rate_scale = 1,
+	.lead_ms = 25,
 	.block_tokens = 512,
 };
 
@@ -159,6 +164,9 @@ void kvb_options_help(FILE *out)
 	fputs("\nWith --speed X all rates and times are those of the simulated workers: requests "
 	      "are\n"
 	      "sent X times as fast and measured times multiplied by X, and the result says so.\n"
+	      "A trace's requests are then sent --lead-ms early and say by the header x-sim-due "
+	      "when\n"
+	      "they are due, so that their way to the worker is not multiplied too.\n"
 	      "Where OPENAI_API_KEY is set, it is sent as a bearer token.\n\n"
 	      "Try:\n"
 	      "  kvbench chat --url http://127.0.0.1:8080 --users 16 --rounds 4 --label mine\n"

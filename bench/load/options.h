@@ -46,6 +46,8 @@ struct kvb_options {
 	/* trace */
 	const char *trace;
 	double rate_scale;
+	double lead_ms;  /* real; sent so early where speed is not 1 */
+	double pause_ms; /* real; between two requests, at least */
 	int64_t block_tokens;
 
 	/* compare: files follow the options */

@@ -19,6 +19,7 @@ struct replay {
 	const struct kvb_options *options;
 	struct kvb_run *run;
 	const char *model;
+	int64_t lead_ns; /* real; 0 where the workers are not faster than the clock */
 	struct kvb_trace trace;
 };
 
@@ -66,7 +67,8 @@ static void on_arrival(void *arg, uint64_t n, int64_t due_ns)
 	const struct kvb_trace_row *row = &replay->trace.rows[n];
 	struct kvb_request request = {.session = row->ids[row->id_count > 1 ? 1 : 0] + 1,
 		.planned_tokens = row->input_tokens,
-		.due_ns = due_ns,
+		.due_ns = due_ns + replay->lead_ns,
+		.lead_ns = replay->lead_ns,
 		.done = on_done,
 		.arg = replay};
 
@@ -84,10 +86,13 @@ enum kvw_err kvb_replay(
 
 	if (err != KVW_OK)
 		return err;
+	if (options->speed != 1)
+		replay.lead_ns = (int64_t)(options->lead_ms * 1e6);
 	replay.model = kvb_run_model(run);
 	if (replay.model != NULL) {
 		kvb_run_expect(run, replay.trace.count);
 		arrivals.total = replay.trace.count;
+		arrivals.pause_ns = (int64_t)(options->pause_ms * 1e6);
 		kvb_arrivals_begin(&arrivals, base);
 		kvb_run_wait(run);
 		kvb_arrivals_finish(&arrivals);

@@ -24,8 +24,10 @@ struct call {
 	struct kvb_run *run;
 	struct kvb_request request;
 	int64_t sent_ns, first_ns, last_ns; /* 0: not yet */
+	int64_t since_ns;                   /* what its times are counted from */
 	int64_t contents;                   /* content events */
 	int status;
+	bool waited; /* for the cap: an answer's end let it go, not its time */
 	bool broken; /* an event was not JSON */
 	struct kvb_sse sse;
 	struct kvb_answer answer;
@@ -122,8 +124,8 @@ static void on_end(void *arg, enum kvb_http_end how, int error)
 	char room[64];
 	struct kvb_record record = {
 		.error = failure(call, how, error, room, sizeof(room)),
-		.late_ns = call->sent_ns - call->request.due_ns,
-		.ttft_ns = call->first_ns - call->sent_ns,
+		.late_ns = call->sent_ns - (call->request.due_ns - call->request.lead_ns),
+		.ttft_ns = call->first_ns - call->since_ns,
 		.prompt_tokens =
 			answer->usage_known ? answer->prompt_tokens : call->request.planned_tokens,
 		.completion_tokens =
@@ -134,7 +136,7 @@ static void on_end(void *arg, enum kvb_http_end how, int error)
 
 	run->last_end_ns = kvw_clock_ns();
 	record.ok = record.error[0] == '\0';
-	record.e2e_ns = run->last_end_ns - call->sent_ns;
+	record.e2e_ns = run->last_end_ns - call->since_ns;
 	kvb_tally_add(&run->tally, &record);
 	run->under_way--;
 	run->ended++;
@@ -148,6 +150,20 @@ static void on_end(void *arg, enum kvb_http_end how, int error)
 }
 
 static const struct kvb_http_handler handler = {.head = on_head, .body = on_body, .end = on_end};
+
+/*
+ * A request sent early counts as sent when it is due. What this program was late by is added as it
+ * would be at the clock's speed, not multiplied by it; kvsim, which is told, does the same.
+ */
+static void add_due(struct call *call, struct kvb_buf *headers)
+{
+	const struct kvb_request *request = &call->request;
+	int64_t late_ns = call->sent_ns - (request->due_ns - request->lead_ns);
+
+	call->since_ns = request->due_ns + (int64_t)((double)late_ns / call->run->options->speed);
+	kvb_buf_printf(headers, "x-sim-due: %lld %lld\r\n", (long long)request->due_ns,
+		(long long)request->lead_ns);
+}
 
 static void call_send(struct call *call)
 {
@@ -163,7 +179,9 @@ static void call_send(struct call *call)
 		kvb_buf_printf(&headers, "%s: s%llu\r\n", options->session_header,
 			(unsigned long long)call->request.session);
 	run->under_way++;
-	call->sent_ns = kvw_clock_ns();
+	call->sent_ns = call->since_ns = kvw_clock_ns();
+	if (call->request.lead_ns > 0 && !call->waited)
+		add_due(call, &headers);
 	if (run->first_sent_ns == 0)
 		run->first_sent_ns = call->sent_ns;
 	kvb_http_send(server, "POST",
@@ -196,6 +214,7 @@ void kvb_run_submit(struct kvb_run *run, struct kvb_request *request_take)
 	call->request = *request_take;
 	request_take->body = (struct kvb_buf){0};
 	run->submitted++;
+	call->waited = !STAILQ_EMPTY(&run->queue) || !room_for_more(run);
 	STAILQ_INSERT_TAIL(&run->queue, call, waiting);
 	send_waiting(run);
 }

@@ -25,6 +25,7 @@ struct kvb_request {
 	uint64_t session;       /* told in the session header; 0: none */
 	int64_t planned_tokens; /* of the prompt, for answers without usage */
 	int64_t due_ns;
+	int64_t lead_ns; /* it is submitted so long before due_ns, for kvsim to hold; 0: when due */
 	/*
 	 * The end, also when it failed: ok says which. text is the answer's, borrowed for the call,
 	 * which may submit further requests.

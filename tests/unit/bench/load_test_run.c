@@ -16,6 +16,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "arrivals.h"
+#include "clock.h"
 #include "reactor.h"
 #include "report.h"
 #include "run.h"
@@ -295,6 +297,91 @@ START_TEST(trace_is_replayed)
 }
 END_TEST
 
+/* Replays one request with these further words; the header that tells when it is due, or "". */
+static void due_told(const char *words, char *out, size_t size)
+{
+	static const char text[] =
+		"{\"timestamp\":0,\"input_length\":600,\"output_length\":9,\"hash_ids\":[4,5]}\n";
+	char path[] = "/tmp/kvb-trace-XXXXXX", all[200];
+	int fd = mkstemp(path);
+	struct server *server = server_start(STREAM);
+	const char *header;
+	json_t *json;
+
+	ck_assert_int_eq(write(fd, text, sizeof(text) - 1), (ssize_t)sizeof(text) - 1);
+	close(fd);
+	snprintf(all, sizeof(all), "trace --trace %s %s", path, words);
+	json = run(server, all);
+	server_stop(server);
+	unlink(path);
+	ck_assert_int_eq(whole(json, "completed"), 1);
+	header = strstr(server->last_head, "x-sim-due: ");
+	snprintf(out, size, "%.*s", header != NULL ? (int)strcspn(header, "\r") : 0,
+		header != NULL ? header : "");
+	json_decref(json);
+	free(server);
+}
+
+START_TEST(sped_up_requests_say_when_they_are_due)
+{
+	long long due, lead, before = kvw_clock_ns();
+	char header[100];
+
+	due_told("--speed 20 --lead-ms 40", header, sizeof(header));
+	ck_assert_int_eq(sscanf(header, "x-sim-due: %lld %lld", &due, &lead), 2);
+	ck_assert_int_eq(lead, 40000000);
+	ck_assert_int_ge(due, before + lead);
+	ck_assert_int_le(due, kvw_clock_ns() + lead);
+	due_told("--speed 1", header, sizeof(header));
+	ck_assert_str_eq(header, "");
+	due_told("--speed 20 --lead-ms 0", header, sizeof(header));
+	ck_assert_str_eq(header, "");
+}
+END_TEST
+
+/* Three arrivals that are all due at once, each told when it came. */
+struct paused {
+	struct event_base *base;
+	int64_t came_ns[3], due_ns[3];
+};
+
+static int64_t at_once(void *arg, uint64_t n)
+{
+	(void)arg;
+	(void)n;
+	return 0;
+}
+
+static void on_paused(void *arg, uint64_t n, int64_t due_ns)
+{
+	struct paused *paused = arg;
+
+	paused->came_ns[n] = kvw_clock_ns();
+	paused->due_ns[n] = due_ns;
+	if (n == 2)
+		event_base_loopbreak(paused->base);
+}
+
+START_TEST(a_pause_keeps_arrivals_apart_and_their_due_time)
+{
+	struct paused paused = {.base = event_base_new()};
+	struct kvb_arrivals arrivals = {.when = at_once,
+		.arrive = on_paused,
+		.arg = &paused,
+		.total = 3,
+		.pause_ns = 2000000};
+
+	kvb_arrivals_begin(&arrivals, paused.base);
+	event_base_dispatch(paused.base);
+	kvb_arrivals_finish(&arrivals);
+	event_base_free(paused.base);
+	for (int i = 1; i < 3; i++) {
+		ck_assert_int_eq(paused.due_ns[i], paused.due_ns[0]);
+		ck_assert_int_ge(paused.came_ns[i] - paused.came_ns[i - 1], 2000000);
+	}
+}
+END_TEST
+
 /* The one kind of error that all requests of a run ended with. */
 static void expect_failure(enum manner manner, const char *kind)
 {
@@ -392,6 +479,8 @@ int main(void)
 	tcase_add_test(tests, open_arrivals_ask_everything);
 	tcase_add_test(tests, closed_loop_asks_everything);
 	tcase_add_test(tests, trace_is_replayed);
+	tcase_add_test(tests, sped_up_requests_say_when_they_are_due);
+	tcase_add_test(tests, a_pause_keeps_arrivals_apart_and_their_due_time);
 	tcase_add_test(tests, failures_are_counted_by_kind);
 	tcase_add_test(tests, a_closed_idle_connection_is_replaced);
 	tcase_add_test(tests, a_refused_connection_is_said);
