@@ -91,8 +91,10 @@ def start_nginx(shop, core, port, workers, limit, logs=False):
     return Proxy(name, port, process, int(children[0]))
 
 
-def start_kvway(shop, core, ports, workers, strategy, build, loops=1, logs=False, extra=""):
-    """kvway; ports are its own two: for clients and for administration."""
+def start_kvway(shop, core, ports, workers, strategy, build, loops=1, logs=False, extra="",
+                routing=""):
+    """kvway; ports are its own two: for clients and for administration. `extra` is more YAML,
+    `routing` more of the section routing."""
     name = f"kvway-{strategy}{'-log' if logs else ''}-{ports[0]}"
     urls = "".join(f"  - url: http://127.0.0.1:{port}\n" for port in workers)
     access = shop.path(f"{name}.access") if logs else "off"
@@ -103,7 +105,7 @@ admin:
 workers:
 {urls}routing:
   strategy: {strategy}
-log:
+{routing}log:
   level: warn
   access: {access}
 {extra}""")

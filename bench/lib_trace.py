@@ -8,7 +8,9 @@ default profile.
 import argparse
 import json
 import os
+import re
 import subprocess
+import urllib.request
 
 from lib_peers import start_kvway
 from lib_procs import BenchError, Workshop, free_ports, raise_descriptor_limit, wait_ready
@@ -20,44 +22,92 @@ WHERE = ("TRACE=FILE is needed: requests in Mooncake's format. The public origin
          "(conversation_trace.jsonl, toolagent_trace.jsonl, synthetic_trace.jsonl).")
 
 
-def start_workers(shop, options, count):
-    """kvsim with `count` workers; returns their ports."""
-    ports_file = shop.path("workers")
+# What makes two runs of one sample comparable to the digit: requests reach the router in the
+# trace's order (a pause between them, in real time, within a longer lead), and a session's worker is
+# its hash's, whatever the others have to do.
+IN_ORDER = ("--pause-ms", "5", "--lead-ms", "120")
+BY_HASH = {"session": "  session:\n    load_bound: 100\n"}
+# What kvway assumes of a worker's speed is in real seconds.
+KEYS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../config/keys.def")
+
+
+def rates(speed):
+    """Lines of the section routing: the defaults, for workers so many times as fast."""
+    with open(KEYS, encoding="utf-8") as file:
+        keys = dict(re.findall(r'KVW_KEY\("([\w.]+)", RATIO, \w+, "([\d.]+)"', file.read()))
+    prefill = float(keys["routing.prefill_tokens_per_second"]) * speed
+    attention = float(keys["routing.attention_ns_per_pair"]) / speed
+    return (f"  prefill_tokens_per_second: {prefill:.6f}\n"
+            f"  attention_ns_per_pair: {attention:.6f}\n")
+
+
+def start_workers(shop, options, ports):
+    """kvsim with a worker on each port."""
     process = shop.start(
-        [os.path.join(options.build, "bench/sim/kvsim"), "--workers", str(count), "--ports-file",
-         ports_file, "--speed", f"{options.speed:g}"], log="kvsim.out")
-    while not os.path.exists(ports_file):
-        if process.poll() is not None:
-            raise BenchError(f"kvsim ended: {shop.log_tail('kvsim.out')}")
-    with open(ports_file, encoding="utf-8") as file:
-        ports = [int(line.rstrip("/\n").rsplit(":", 1)[1]) for line in file]
-    wait_ready(f"http://127.0.0.1:{ports[-1]}/health", process)
-    return ports
+        [os.path.join(options.build, "bench/sim/kvsim"), "--workers", str(len(ports)), "--port",
+         str(ports[0]), "--speed", f"{options.speed:g}"], log="kvsim.out")
+    try:
+        wait_ready(f"http://127.0.0.1:{ports[-1]}/health", process)
+    except BenchError as error:
+        raise BenchError(f"kvsim: {error}\n{shop.log_tail('kvsim.out')}") from error
 
 
-def run_once(options, strategy, workers, trace):
-    """One replay; returns kvbench's result."""
+def sim_stats(ports):
+    """Sums of what the workers tell of requests that were sent early."""
+    total = {"early": 0, "missed": 0, "late_mean_ms": 0}
+    for port in ports:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/sim/stats", timeout=10) as answer:
+            one = json.load(answer)
+        for key in total:
+            total[key] = max(total[key], one[key]) if key == "late_mean_ms" else total[key] + one[key]
+    return total
+
+
+def check_times(options, label, stats):
+    """Whether the workers' simulated times are what they claim to be; says so where not."""
+    if options.speed != 1 and stats["early"] < options.requests:
+        raise BenchError(f"{label}: of {options.requests} requests only {stats['early']} told the "
+                         "workers when they were due: the proxy drops x-sim-due")
+    if stats["missed"] > options.requests / 100:
+        say(f"trace: {label}: {stats['missed']} requests came too late for their first step; the "
+            "machine is too slow for this speed")
+
+
+def run_once(options, strategy, workers, trace, in_order=False):
+    """One replay; returns kvbench's result. `in_order`: a sample to be compared with another."""
     say(f"trace: {strategy}, {workers} workers, {options.requests} requests, "
         f"speed {options.speed:g} ...")
     with Workshop() as shop:
         raise_descriptor_limit()
-        ports = start_workers(shop, options, workers)
-        proxy = start_kvway(shop, None, free_ports(2), ports, strategy, options.build)
+        ports = free_ports(workers + 2) # the same each time: session hashes the workers' URLs
+        start_workers(shop, options, ports[:workers])
+        routing = rates(options.speed) + (BY_HASH.get(strategy, "") if in_order else "")
+        proxy = start_kvway(shop, None, ports[workers:], ports[:workers], strategy, options.build,
+                            routing=routing)
         result = shop.path("result.json")
         label = f"{strategy}/{workers}"
         subprocess.run(
             [os.path.join(options.build, "bench/load/kvbench"), "trace", "--url",
              f"http://127.0.0.1:{proxy.port}", "--trace", trace, "--requests",
              str(options.requests), "--rate-scale", f"{options.rate_scale * workers / 8:g}",
-             "--speed", f"{options.speed:g}", "--label", label, "--json", result],
+             "--speed", f"{options.speed:g}", *(IN_ORDER if in_order else ()), "--label", label,
+             "--json", result],
             check=False, stdout=subprocess.DEVNULL)
         try:
             with open(result, encoding="utf-8") as file:
-                return json.load(file)
+                measured = json.load(file)
         except OSError as error:
             raise BenchError(f"{label}: kvbench wrote no result; kvway said: "
                              f"{shop.log_tail(os.path.basename(proxy.process.args[-1])[:-5] + '.out')}"
                              ) from error
+        check_times(options, label, sim_stats(ports[:workers]))
+        return measured
+
+
+AGREE = (("ttft_mean_s_sample", "TTFT mean", lambda r: r["ttft_s"]["mean"]),
+         ("ttft_p50_s_sample", "TTFT p50", lambda r: r["ttft_s"]["p50"]),
+         ("e2e_mean_s_sample", "E2E mean", lambda r: r["e2e_s"]["mean"]),
+         ("cached_share_sample", "cached share", lambda r: r["cached_share"]))
 
 
 def show_agreement(options, trace):
@@ -65,22 +115,21 @@ def show_agreement(options, trace):
     sample = argparse.Namespace(**vars(options))
     sample.requests = options.agree
     workers = options.workers[-1]
-    fast = run_once(sample, "session", workers, trace)
-    sample.speed = 1.0
-    slow = run_once(sample, "session", workers, trace)
     rows = []
-    for name, value in (("TTFT mean s", lambda r: r["ttft_s"]["mean"]),
-                        ("TPOT mean s", lambda r: r["tpot_s"]["mean"]),
-                        ("E2E mean s", lambda r: r["e2e_s"]["mean"]),
-                        ("cached share", lambda r: r["cached_share"])):
-        rows.append([name, value(slow), value(fast),
-                     value(fast) / value(slow) if value(slow) else "-"])
-    table(f"does speed {options.speed:g} agree with 1? session, {workers} workers, the first "
-          f"{options.agree} requests", ["", "speed 1", f"speed {options.speed:g}", "ratio"], rows)
-    emit("trace", "ttft_mean_s_sample", fast["ttft_s"]["mean"], "s", peer="speed 1",
-         ratio=fast["ttft_s"]["mean"] / slow["ttft_s"]["mean"],
-         peer_value=slow["ttft_s"]["mean"], strategy="session", workers=workers,
-         simulated=True, speed=options.speed)
+    for strategy in STRATEGIES:
+        sample.speed = options.speed
+        fast = run_once(sample, strategy, workers, trace, in_order=True)
+        sample.speed = 1.0
+        slow = run_once(sample, strategy, workers, trace, in_order=True)
+        for metric, name, value in AGREE:
+            ratio = value(fast) / value(slow) if value(slow) else None
+            rows.append([strategy, name, value(slow), value(fast), ratio or "-"])
+            emit("trace", metric, value(fast), "share" if "share" in metric else "s",
+                 peer="speed 1", ratio=ratio, peer_value=value(slow), strategy=strategy,
+                 workers=workers, simulated=True, speed=options.speed)
+    table(f"does speed {options.speed:g} agree with 1? {workers} workers, the first "
+          f"{options.agree} requests in order", ["", "", "speed 1", f"speed {options.speed:g}",
+                                                 "ratio"], rows)
 
 
 def bench_trace(options):
