@@ -35,6 +35,7 @@ struct kvb_engine {
 int64_t kvb_step_length_ns(const struct kvb_profile *profile, const struct kvb_step_load *load)
 {
 	double ns = profile->base_ms * 1e6 + profile->decode_ms * 1e6 * load->decodes +
+		    profile->context_ns * (double)load->contexts +
 		    profile->attention_ns * load->pairs;
 
 	if (profile->prefill_tps > 0)
@@ -155,8 +156,7 @@ static void hash_blocks(const struct kvb_engine *engine, struct kvb_seq *seq)
 			seq->tokens == NULL
 				? XXH3_64bits_withSeed(
 					  &seq->text_state, sizeof(seq->text_state), before)
-				: XXH3_64bits_withSeed(
-					  seq->tokens + (size_t)seq->hash_count * size,
+				: XXH3_64bits_withSeed(seq->tokens + (size_t)seq->hash_count * size,
 					  size * sizeof(*seq->tokens), before);
 	}
 }
@@ -266,6 +266,7 @@ static void batch_add(
 	load->pairs += ((double)end * end - (double)seq->computed * seq->computed) / 2;
 	if (decode) {
 		load->decodes++;
+		load->contexts += end;
 		engine->stats.decoded_tokens++;
 	} else {
 		load->prefill_tokens += take;

@@ -49,8 +49,8 @@ struct kvb_engine;
 
 /* One sequence. Created and destroyed by its owner, borrowed by the engine while it is queued. */
 struct kvb_seq {
-	void *user;           /* the owner's */
-	uint32_t *tokens;     /* prompt, then what was generated; owned by the sequence; NULL: hashed */
+	void *user;       /* the owner's */
+	uint32_t *tokens; /* prompt, then what was generated; owned by the sequence; NULL: hashed */
 	uint32_t prompt_len;  /* tokens */
 	uint32_t total_len;   /* prompt and generated */
 	uint32_t max_new;     /* generates so many, at least 1 */
@@ -65,8 +65,8 @@ struct kvb_seq {
 	uint64_t *hashes;            /* chain hash of each full block */
 	uint32_t *blocks;
 	uint32_t hash_count, block_count, published;
-	uint32_t computed;  /* tokens whose KV is there, or will be at the end of this step */
-	uint32_t batch_pos; /* place in the step's batch; UINT32_MAX: not in it */
+	uint32_t computed;   /* tokens whose KV is there, or will be at the end of this step */
+	uint32_t batch_pos;  /* place in the step's batch; UINT32_MAX: not in it */
 	uint64_t text_state; /* decides the answer's text; of a hashed one its blocks' hashes */
 	uint8_t state;
 };
@@ -123,7 +123,8 @@ void kvb_engine_stats(const struct kvb_engine *engine, struct kvb_engine_stats *
 struct kvb_step_load {
 	uint64_t prefill_tokens;
 	uint32_t decodes;
-	double pairs; /* sum over all chunks [a, b) of (b^2 - a^2) / 2 */
+	uint64_t contexts; /* sum over decodes of the tokens before and with theirs */
+	double pairs;      /* sum over all chunks [a, b) of (b^2 - a^2) / 2 */
 };
 int64_t kvb_step_length_ns(const struct kvb_profile *profile, const struct kvb_step_load *load);
 

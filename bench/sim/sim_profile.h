@@ -14,6 +14,7 @@ struct kvb_profile {
 	double attention_ns;    /* per pair of tokens */
 	double base_ms;         /* every step that computes anything */
 	double decode_ms;       /* per sequence that decodes in a step */
+	double context_ns;      /* per token of that sequence so far: its KV is read */
 	uint32_t kv_tokens;     /* KV cache */
 	uint32_t max_model_len; /* longest context, tokens */
 	const char *source;     /* where each figure comes from */
