@@ -1,0 +1,301 @@
+/*
+ * kvb_replay.c - replays a trace or a scenario in simulated time under one policy.
+ *
+ * One JSON object on standard output, figures of one run; bench/run.sh replay runs many of these,
+ * compares them and draws. Everything is simulated but the routing library.
+ */
+#include <errno.h>
+#include <getopt.h>
+#include <jansson.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kvway/route.h"
+#include "replay_limit.h"
+#include "replay_scenarios.h"
+
+static const char usage[] =
+	"usage: kvb-replay (--trace FILE | --scenario NAME) [options]\n"
+	"       kvb-replay --list\n"
+	"\n"
+	"  --policy NAME    who routes (default kvway); `limit`: the bound that nobody can beat\n"
+	"  --scale X        arrivals X times as fast (default 1)\n"
+	"  --workers N      (default 8)\n"
+	"  --seed K         of the disturbed rate (at most 0.8 %) and of ties; 0: as told (default "
+	"0)\n"
+	"  --requests N     only the first N of the trace\n"
+	"  --profile NAME   of the simulated engines (default reference-kv), see kvsim "
+	"--list-profiles\n"
+	"  --context-ns X   of the profile: KV read per token of a decoding sequence\n"
+	"  --kv-tokens N    KV cache of each worker (default: the profile's)\n"
+	"  --block-size N   of the engines, divides 512 (default 16)\n"
+	"  --max-seqs N     running at once on a worker (default 256)\n"
+	"  --max-batched-tokens N  of a step (default 8192)\n"
+	"  -c, --config FILE       kvway's configuration (default: its defaults)\n"
+	"  --list           prints policies and scenarios\n";
+
+struct options {
+	const char *trace, *scenario, *policy, *config;
+	double scale;
+	uint64_t seed;
+	size_t requests;
+	struct kvb_fleet_options fleet;
+	struct kvb_profile profile; /* if one of its figures is changed */
+	double context_ns;          /* below 0: the profile's */
+	bool list;
+};
+
+enum {
+	OPT_TRACE = 256,
+	OPT_SCENARIO,
+	OPT_POLICY,
+	OPT_SCALE,
+	OPT_WORKERS,
+	OPT_SEED,
+	OPT_REQUESTS,
+	OPT_PROFILE,
+	OPT_CONTEXT,
+	OPT_KV_TOKENS,
+	OPT_BLOCK,
+	OPT_SEQS,
+	OPT_BATCHED,
+	OPT_LIST,
+};
+
+/* A number within low..high, or the program ends. */
+static double number(const char *option, const char *text, double low, double high)
+{
+	char *end = NULL;
+	double value = strtod(text, &end);
+
+	if (end == text || *end != '\0' || !(value >= low && value <= high)) {
+		fprintf(stderr, "kvb-replay: %s: found %s, expected a number from %g to %g\n",
+			option, text, low, high);
+		exit(2);
+	}
+	return value;
+}
+
+static void take(struct options *o, int option, const char *text)
+{
+	switch (option) {
+	case OPT_TRACE:
+		o->trace = text;
+		break;
+	case OPT_SCENARIO:
+		o->scenario = text;
+		break;
+	case OPT_POLICY:
+		o->policy = text;
+		break;
+	case OPT_SCALE:
+		o->scale = number("--scale", text, 1e-3, 1e3);
+		break;
+	case OPT_WORKERS:
+		o->fleet.workers = (uint32_t)number("--workers", text, 1, KVB_MAX_WORKERS);
+		break;
+	case OPT_SEED:
+		o->seed = (uint64_t)number("--seed", text, 0, 1e9);
+		break;
+	case OPT_REQUESTS:
+		o->requests = (size_t)number("--requests", text, 1, 1e9);
+		break;
+	case OPT_PROFILE:
+		o->fleet.profile = kvb_profile_find(text);
+		break;
+	case OPT_CONTEXT:
+		o->context_ns = number("--context-ns", text, 0, 1e6);
+		break;
+	case OPT_KV_TOKENS:
+		o->fleet.kv_tokens = (uint32_t)number("--kv-tokens", text, 1024, 1e9);
+		break;
+	case OPT_BLOCK:
+		o->fleet.block_size = (uint32_t)number("--block-size", text, 1, KVB_ID_TOKENS);
+		break;
+	case OPT_SEQS:
+		o->fleet.max_seqs = (uint32_t)number("--max-seqs", text, 1, 1 << 20);
+		break;
+	case OPT_BATCHED:
+		o->fleet.max_batched_tokens =
+			(uint32_t)number("--max-batched-tokens", text, 1, 1 << 30);
+		break;
+	case OPT_LIST:
+		o->list = true;
+		break;
+	case 'c':
+		o->config = text;
+		break;
+	default:
+		fputs(usage, option == 'h' ? stdout : stderr);
+		exit(option == 'h' ? 0 : 2);
+	}
+}
+
+static struct options parse(int argc, char **argv)
+{
+	static const struct option names[] = {
+		{"trace", required_argument, NULL, OPT_TRACE},
+		{"scenario", required_argument, NULL, OPT_SCENARIO},
+		{"policy", required_argument, NULL, OPT_POLICY},
+		{"scale", required_argument, NULL, OPT_SCALE},
+		{"workers", required_argument, NULL, OPT_WORKERS},
+		{"seed", required_argument, NULL, OPT_SEED},
+		{"requests", required_argument, NULL, OPT_REQUESTS},
+		{"profile", required_argument, NULL, OPT_PROFILE},
+		{"context-ns", required_argument, NULL, OPT_CONTEXT},
+		{"kv-tokens", required_argument, NULL, OPT_KV_TOKENS},
+		{"block-size", required_argument, NULL, OPT_BLOCK},
+		{"max-seqs", required_argument, NULL, OPT_SEQS},
+		{"max-batched-tokens", required_argument, NULL, OPT_BATCHED},
+		{"list", no_argument, NULL, OPT_LIST},
+		{"config", required_argument, NULL, 'c'},
+		{"help", no_argument, NULL, 'h'},
+		{0},
+	};
+	struct options o = {.policy = "kvway",
+		.scale = 1,
+		.context_ns = -1,
+		.fleet = {.workers = 8,
+			.profile = kvb_profile_find("reference-kv"),
+			.block_size = 16,
+			.max_batched_tokens = 8192,
+			.max_seqs = 256}};
+	int option;
+
+	while ((option = getopt_long(argc, argv, "c:h", names, NULL)) != -1)
+		take(&o, option, optarg);
+	if (optind != argc || (!o.list && (o.trace == NULL) == (o.scenario == NULL)) ||
+		o.fleet.profile == NULL || KVB_ID_TOKENS % o.fleet.block_size != 0)
+		take(&o, '?', NULL);
+	if (o.fleet.kv_tokens == 0)
+		o.fleet.kv_tokens = o.fleet.profile->kv_tokens;
+	return o;
+}
+
+static void print_list(void)
+{
+	json_t *all = json_pack("{s:[], s:[]}", "policies", "scenarios");
+	json_t *policies = json_object_get(all, "policies");
+	json_t *scenarios = json_object_get(all, "scenarios");
+
+	for (const struct kvb_policy *p = kvb_policies; p->name != NULL; p++)
+		json_array_append_new(policies, json_pack("{s:s, s:b, s:s}", "name", p->name,
+							"peer", p->peer, "source", p->source));
+	for (const struct kvb_scenario *s = kvb_scenarios; s->name != NULL; s++)
+		json_array_append_new(
+			scenarios, json_pack("{s:s, s:s}", "name", s->name, "what", s->what));
+	json_dumpf(all, stdout, JSON_INDENT(1));
+	putchar('\n');
+	json_decref(all);
+}
+
+/* Figures that are not known are left out. */
+static void set(json_t *out, const char *key, double value)
+{
+	if (!isnan(value))
+		json_object_set_new(out, key, json_real(value));
+}
+
+static void print_result(const struct options *o, const struct kvb_replay_result *r)
+{
+	json_t *out = json_pack("{s:s, s:i, s:f, s:I, s:I, s:b}", "policy", o->policy, "workers",
+		(int)o->fleet.workers, "scale", o->scale, "seed", (json_int_t)o->seed, "requests",
+		(json_int_t)r->requests, "simulated", 1);
+
+	set(out, "cached_share", r->cached_share);
+	set(out, "ttft_mean_s", r->ttft_mean);
+	set(out, "ttft_p50_s", r->ttft_p50);
+	set(out, "ttft_p90_s", r->ttft_p90);
+	set(out, "ttft_p99_s", r->ttft_p99);
+	set(out, "tpot_mean_s", r->tpot_mean);
+	set(out, "e2e_mean_s", r->e2e_mean);
+	set(out, "e2e_p99_s", r->e2e_p99);
+	set(out, "goodput", r->goodput);
+	set(out, "imbalance", r->imbalance);
+	set(out, "last_s", r->last_s);
+	set(out, "preemptions", (double)r->preemptions);
+	if (r->share != NULL) {
+		json_t *share = json_array();
+
+		for (uint32_t w = 0; w < o->fleet.workers; w++)
+			json_array_append_new(share, json_real(r->share[w]));
+		json_object_set_new(out, "worker_share", share);
+		set(out, "stalled_share", r->odd_share);
+		set(out, "holders", r->holders);
+	}
+	json_dumpf(out, stdout, JSON_COMPACT | JSON_REAL_PRECISION(8));
+	putchar('\n');
+	json_decref(out);
+}
+
+static struct kvw_config *load_config(const char *path)
+{
+	static const char *const workers[] = {"http://127.0.0.1:1"};
+	struct kvw_config_flags flags = {.workers = workers, .worker_count = 1};
+	const char *names[] = {"prefixaware", "roundrobin", "session", NULL};
+	struct kvw_config *config = NULL;
+	enum kvw_err err = path != NULL ? kvw_config_load(path, names, stderr, &config)
+					: kvw_config_from_flags(&flags, names, stderr, &config);
+
+	if (err != KVW_OK)
+		exit(2);
+	return config;
+}
+
+static void make_jobs(struct options *o, struct kvb_jobs *jobs)
+{
+	const struct kvb_scenario *scenario = NULL;
+	struct kvb_trace trace;
+
+	if (o->trace != NULL) {
+		if (kvb_trace_load(o->trace, o->requests, &trace, stderr) != KVW_OK)
+			exit(1);
+		kvb_jobs_from_trace(jobs, &trace, o->scale);
+		kvb_trace_finish(&trace);
+		return;
+	}
+	scenario = kvb_scenario_find(o->scenario);
+	if (scenario == NULL) {
+		fprintf(stderr, "kvb-replay: no scenario %s; --list names them\n", o->scenario);
+		exit(2);
+	}
+	scenario->make(jobs, o->scale, o->fleet.workers, o->seed);
+	o->fleet.odd = scenario->odd;
+}
+
+int main(int argc, char **argv)
+{
+	struct options o = parse(argc, argv);
+	const struct kvb_policy *policy = kvb_policy_find(o.policy);
+	uint64_t random = o.seed;
+	double late = o.seed == 0 ? 1 : 1 / (1 + 0.008 * (2 * kvb_random(&random) - 1));
+	struct kvb_replay_result result;
+	struct kvw_config *config;
+	struct kvb_jobs jobs = {0};
+
+	if (o.list) {
+		print_list();
+		return 0;
+	}
+	if (policy == NULL && strcmp(o.policy, "limit") != 0) {
+		fprintf(stderr, "kvb-replay: no policy %s; --list names them\n", o.policy);
+		return 2;
+	}
+	o.profile = *o.fleet.profile;
+	if (o.context_ns >= 0)
+		o.profile.context_ns = o.context_ns;
+	o.fleet.profile = &o.profile;
+	config = load_config(o.config);
+	make_jobs(&o, &jobs);
+	if (policy == NULL)
+		result = kvb_replay_limit(&o.fleet, &jobs, late);
+	else
+		result = kvb_replay_run(&o.fleet, &jobs, late, policy, config, kvb_mix(o.seed));
+	print_result(&o, &result);
+	kvb_replay_result_finish(&result);
+	kvb_jobs_finish(&jobs);
+	kvw_config_destroy(config);
+	return 0;
+}

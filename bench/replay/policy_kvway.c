@@ -1,0 +1,182 @@
+/*
+ * policy_kvway.c - the router's own strategy, called as the proxy calls it.
+ *
+ * prefixaware through kvway/route.h: candidates with leases on their loads, the prompt as a chain
+ * of chunks of 256 bytes, first_token, done with the engine's usage. A token is four bytes of text,
+ * which is what kvway assumes until it has learned better. All settings are the configuration's
+ * defaults; of a worker it is told what /metrics tells the proxy, its KV capacity and block size.
+ */
+#include "mem.h"
+#include "replay_policy.h"
+
+#include <stdlib.h>
+
+#include "kvway/route.h"
+
+#define TOKEN_BYTES  4u
+#define CHUNK_TOKENS 64u /* 256 bytes */
+
+/* One request as the proxy's exchange has it. */
+struct exchange {
+	struct kvw_decision decision;
+	struct kvw_lease lease;
+};
+
+struct kvway {
+	const struct kvb_fleet *fleet;
+	struct kvw_strategy *strategy;
+	struct kvw_load *loads;
+	struct kvw_candidate *items;
+	struct exchange *exchanges; /* by job */
+	struct kvw_chunk *chunks;   /* of the prompt that is picked for */
+};
+
+static struct kvw_strategy_options options_of(const struct kvb_policy_env *env)
+{
+	const struct kvw_config *config = env->config;
+
+	return (struct kvw_strategy_options){
+		.omega = config->routing_omega,
+		.prefill_tokens_per_second = config->routing_prefill_rate,
+		.attention_ns_per_pair = config->routing_attention_ns,
+		.tree_bytes = config->tree_bytes,
+		.capacity_tokens = (uint64_t)config->capacity_tokens,
+		.session_ttl_ns = (uint64_t)config->session_ttl_ms * 1000000,
+		.session_table = (uint32_t)config->session_table,
+		.session_load_bound = config->session_load_bound,
+		.seed = env->seed,
+	};
+}
+
+static void make_candidates(struct kvway *k)
+{
+	uint32_t workers = k->fleet->options.workers;
+
+	k->loads = aligned_alloc(64, workers * sizeof(k->loads[0]));
+	k->items = kvb_alloc(workers, sizeof(k->items[0]));
+	if (k->loads == NULL)
+		abort();
+	for (uint32_t w = 0; w < workers; w++) {
+		kvw_load_init(&k->loads[w]);
+		k->items[w] = (struct kvw_candidate){.id = w,
+			.key = kvb_mix(w),
+			.load = &k->loads[w],
+			.capacity_tokens = k->fleet->options.kv_tokens,
+			.block_size = k->fleet->options.block_size,
+			.share = 1,
+			.usable = true};
+	}
+}
+
+static void *create(const struct kvb_policy_env *env)
+{
+	struct kvw_strategy_options options = options_of(env);
+	const struct kvb_jobs *jobs = env->fleet->jobs;
+	struct kvway *k = kvb_alloc(1, sizeof(*k));
+	uint32_t longest = 0;
+
+	k->fleet = env->fleet;
+	if (kvw_strategy_find("prefixaware")->create(&options, &k->strategy) != KVW_OK)
+		abort();
+	make_candidates(k);
+	k->exchanges = kvb_alloc(jobs->count, sizeof(k->exchanges[0]));
+	for (size_t j = 0; j < jobs->count; j++)
+		if (jobs->items[j].input > longest)
+			longest = jobs->items[j].input;
+	k->chunks = kvb_alloc(longest / CHUNK_TOKENS + 1, sizeof(k->chunks[0]));
+	return k;
+}
+
+/* The prompt as the body scan would hand it over: full chunks and a short one at the end. */
+static uint32_t make_chunks(const struct kvb_job *job, struct kvw_chunk *chunks)
+{
+	uint32_t full = job->input / CHUNK_TOKENS;
+	uint32_t count = full;
+
+	for (uint32_t c = 0; c < full; c++)
+		chunks[c] = (struct kvw_chunk){.hash = kvb_job_block(job, CHUNK_TOKENS, c),
+			.end = (c + 1) * CHUNK_TOKENS * TOKEN_BYTES};
+	if (job->input % CHUNK_TOKENS > 0)
+		chunks[count++] = (struct kvw_chunk){
+			.hash = kvb_mix(kvb_job_block(job, CHUNK_TOKENS, full) + job->input),
+			.end = job->input * TOKEN_BYTES};
+	return count;
+}
+
+static uint32_t pick(void *self, uint32_t job, int64_t now_ns)
+{
+	struct kvway *k = self;
+	const struct kvb_job *j = &k->fleet->jobs->items[job];
+	struct kvw_candidates set = {k->items, k->fleet->options.workers};
+	struct exchange *exchange = &k->exchanges[job];
+	uint32_t count = make_chunks(j, k->chunks);
+	struct kvw_route_request request = {.api = KVW_API_CHAT,
+		.stream = true,
+		.include_usage = true,
+		.content_known = true,
+		.teaches = true,
+		.tokens_per_unit = 1.0f / TOKEN_BYTES,
+		.chunks = k->chunks,
+		.chunk_count = count,
+		.chain_ends = &count,
+		.chain_count = 1,
+		.seed = 1};
+
+	if (k->strategy->ops->pick(k->strategy, &request, &set, now_ns, &exchange->decision) !=
+		KVW_OK)
+		abort();
+	kvw_lease_take(&exchange->lease, k->items[exchange->decision.pos].load,
+		exchange->decision.prefill_ns, now_ns);
+	return (uint32_t)exchange->decision.pos;
+}
+
+static void first_token(void *self, uint32_t job, int64_t now_ns)
+{
+	struct kvway *k = self;
+	struct exchange *exchange = &k->exchanges[job];
+
+	kvw_lease_first_token(&exchange->lease, now_ns);
+	if (k->strategy->ops->first_token != NULL)
+		k->strategy->ops->first_token(
+			k->strategy, &exchange->decision, &exchange->lease, now_ns);
+}
+
+static void done(void *self, uint32_t job, int64_t now_ns)
+{
+	struct kvway *k = self;
+	const struct kvb_course *course = &k->fleet->courses[job];
+	struct exchange *exchange = &k->exchanges[job];
+	struct kvw_outcome outcome = {.status = 200,
+		.first_token = true,
+		.completed = true,
+		.streamed = true,
+		.prompt_known = true,
+		.cached_known = true,
+		.prompt_tokens = k->fleet->jobs->items[job].input,
+		.cached_tokens = course->cached,
+		.first_token_ns = course->first_ns - course->due_ns,
+		.ahead_ns = exchange->lease.ahead_ns,
+		.behind_ns = exchange->lease.behind_ns};
+
+	kvw_lease_release(&exchange->lease, now_ns);
+	if (k->strategy->ops->done != NULL)
+		k->strategy->ops->done(k->strategy, &exchange->decision, &outcome, now_ns);
+}
+
+static void destroy(void *self)
+{
+	struct kvway *k = self;
+
+	k->strategy->ops->destroy(k->strategy);
+	free(k->loads);
+	free(k->items);
+	free(k->exchanges);
+	free(k->chunks);
+	free(k);
+}
+
+const struct kvb_policy_ops kvb_kvway_ops = {.create = create,
+	.pick = pick,
+	.first_token = first_token,
+	.done = done,
+	.destroy = destroy};

@@ -1,0 +1,46 @@
+/*
+ * policy_lmetric.c - prefill that the worker would have to do, times its requests.
+ *
+ * The product of the new prefill tokens if the request went there and the batch size with it.
+ * Which tokens count is told in two ways: the paper's indicator holds the tokens that wait on the
+ * worker, SGLang's port those of the request alone. The first is used.
+ */
+#include "mem.h"
+#include "replay_policy.h"
+
+#include <stdlib.h>
+
+struct lmetric {
+	const struct kvb_fleet *fleet;
+	uint64_t random;
+	double waiting; /* weight of the tokens that wait there */
+};
+
+static void *create(const struct kvb_policy_env *env)
+{
+	struct lmetric *lm = kvb_alloc(1, sizeof(*lm));
+
+	lm->fleet = env->fleet;
+	lm->random = env->seed;
+	lm->waiting = env->param;
+	return lm;
+}
+
+static uint32_t pick(void *self, uint32_t job, int64_t now_ns)
+{
+	struct lmetric *lm = self;
+	const struct kvb_job *j = &lm->fleet->jobs->items[job];
+	double costs[KVB_MAX_WORKERS];
+
+	(void)now_ns;
+	for (uint32_t w = 0; w < lm->fleet->options.workers; w++) {
+		const struct kvb_sent *sent = &lm->fleet->workers[w].sent;
+		double fresh = j->input - kvb_fleet_hit(lm->fleet, w, j);
+
+		costs[w] = (fresh + lm->waiting * (double)sent->prefill_tokens) *
+			   (sent->inflight + 1.0);
+	}
+	return kvb_lowest(costs, lm->fleet->options.workers, &lm->random);
+}
+
+const struct kvb_policy_ops kvb_lmetric_ops = {.create = create, .pick = pick, .destroy = free};

@@ -1,0 +1,238 @@
+/* replay_fleet.c - see replay_fleet.h. */
+#include "replay_fleet.h"
+
+#include <assert.h>
+#include <stdlib.h>
+
+#include "mem.h"
+
+static void make_worker(struct kvb_fleet *fleet, uint32_t number)
+{
+	struct kvb_fleet_worker *worker = &fleet->workers[number];
+	const struct kvb_fleet_options *o = &fleet->options;
+	struct kvb_engine_config config = {.profile = &worker->profile,
+		.block_size = o->block_size,
+		.block_count = o->kv_tokens / o->block_size + 1,
+		.max_batched_tokens = o->max_batched_tokens,
+		.max_seqs = o->max_seqs};
+
+	if (number == 0)
+		worker->odd = o->odd;
+	if (worker->odd.slower <= 0)
+		worker->odd.slower = 1;
+	worker->profile = *o->profile;
+	worker->profile.prefill_tps /= worker->odd.slower;
+	worker->profile.attention_ns *= worker->odd.slower;
+	worker->profile.base_ms *= worker->odd.slower;
+	worker->profile.decode_ms *= worker->odd.slower;
+	worker->unanswered = KVB_NO_JOB;
+	kvw_load_init(&worker->sent.load);
+	worker->engine = kvb_engine_create(&config);
+	if (worker->engine == NULL)
+		abort();
+}
+
+struct kvb_fleet *kvb_fleet_create(
+	const struct kvb_fleet_options *options, const struct kvb_jobs *jobs)
+{
+	struct kvb_fleet *fleet = kvb_alloc(1, sizeof(*fleet));
+	uint32_t longest = 1;
+
+	assert(KVB_ID_TOKENS % options->block_size == 0);
+	fleet->options = *options;
+	fleet->jobs = jobs;
+	/* kvw_load stands on a cache line of its own. */
+	fleet->workers = aligned_alloc(64, options->workers * sizeof(fleet->workers[0]));
+	if (fleet->workers == NULL)
+		abort();
+	for (uint32_t w = 0; w < options->workers; w++) {
+		fleet->workers[w] = (struct kvb_fleet_worker){0};
+		make_worker(fleet, w);
+	}
+	fleet->courses = kvb_alloc(jobs->count, sizeof(fleet->courses[0]));
+	for (size_t j = 0; j < jobs->count; j++)
+		if (jobs->items[j].input > longest)
+			longest = jobs->items[j].input;
+	fleet->hashes = kvb_alloc(longest / options->block_size + 1, sizeof(fleet->hashes[0]));
+	return fleet;
+}
+
+void kvb_fleet_destroy(struct kvb_fleet *fleet)
+{
+	if (fleet == NULL)
+		return;
+	for (uint32_t w = 0; w < fleet->options.workers; w++)
+		kvb_engine_destroy(fleet->workers[w].engine);
+	free(fleet->workers);
+	free(fleet->courses);
+	free(fleet->hashes);
+	free(fleet);
+}
+
+static bool holds(const struct kvb_fleet *fleet, const struct kvb_fleet_worker *worker,
+	const struct kvb_job *job, uint32_t block)
+{
+	return kvb_engine_holds(
+		worker->engine, kvb_job_block(job, fleet->options.block_size, block));
+}
+
+/* Leading blocks in the engine's cache. A cache gives up the tail of a prompt before its head, so
+ * the end of what it holds is found by halving. */
+static uint32_t held_blocks(const struct kvb_fleet *fleet, const struct kvb_fleet_worker *worker,
+	const struct kvb_job *job)
+{
+	uint32_t low = 0;
+	uint32_t high = job->input / fleet->options.block_size;
+
+	while (low < high) {
+		uint32_t middle = low + (high - low) / 2;
+
+		if (holds(fleet, worker, job, middle))
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low;
+}
+
+uint32_t kvb_fleet_hit(const struct kvb_fleet *fleet, uint32_t worker, const struct kvb_job *job)
+{
+	const struct kvb_fleet_worker *w = &fleet->workers[worker];
+	uint32_t size = fleet->options.block_size;
+	uint32_t held = held_blocks(fleet, w, job) * size;
+
+	for (uint32_t j = w->unanswered; j != KVB_NO_JOB; j = fleet->courses[j].after) {
+		uint32_t shared = kvb_job_shared(job, &fleet->jobs->items[j]);
+
+		held = shared > held ? shared : held;
+	}
+	return kvb_job_reused(job, held, size);
+}
+
+double kvb_fleet_prefill_ns(
+	const struct kvb_fleet *fleet, uint32_t worker, const struct kvb_job *job, uint32_t hit)
+{
+	const struct kvb_profile *p = &fleet->workers[worker].profile;
+	double tokens = (double)job->input - hit;
+	double pairs = ((double)job->input * job->input - (double)hit * hit) / 2;
+
+	return (p->prefill_tps > 0 ? tokens * 1e9 / p->prefill_tps : 0) + pairs * p->attention_ns;
+}
+
+/* Puts a job that was just sent on its worker's list of unanswered ones. */
+static void list_add(struct kvb_fleet *fleet, struct kvb_fleet_worker *worker, uint32_t job)
+{
+	struct kvb_course *course = &fleet->courses[job];
+
+	course->before = KVB_NO_JOB;
+	course->after = worker->unanswered;
+	if (course->after != KVB_NO_JOB)
+		fleet->courses[course->after].before = job;
+	worker->unanswered = job;
+}
+
+static void list_remove(struct kvb_fleet *fleet, struct kvb_fleet_worker *worker, uint32_t job)
+{
+	struct kvb_course *course = &fleet->courses[job];
+
+	if (course->before != KVB_NO_JOB)
+		fleet->courses[course->before].after = course->after;
+	else
+		worker->unanswered = course->after;
+	if (course->after != KVB_NO_JOB)
+		fleet->courses[course->after].before = course->before;
+}
+
+void kvb_fleet_send(struct kvb_fleet *fleet, uint32_t job, uint32_t worker, int64_t now_ns)
+{
+	const struct kvb_job *j = &fleet->jobs->items[job];
+	struct kvb_course *course = &fleet->courses[job];
+	struct kvb_fleet_worker *w = &fleet->workers[worker];
+	uint32_t blocks = j->input / fleet->options.block_size;
+
+	assert(!course->sent && worker < fleet->options.workers);
+	course->sent = true;
+	course->due_ns = now_ns;
+	course->worker = worker;
+	course->predicted = kvb_fleet_hit(fleet, worker, j);
+	for (uint32_t b = 0; b < blocks; b++)
+		fleet->hashes[b] = kvb_job_block(j, fleet->options.block_size, b);
+	course->seq = kvb_seq_create_hashed(
+		w->engine, fleet->hashes, j->input, j->output, kvb_mix(~(uint64_t)job));
+	if (course->seq == NULL)
+		abort();
+	course->seq->user = course;
+	kvb_engine_submit(w->engine, course->seq, now_ns);
+	w->sent.inflight++;
+	w->sent.unanswered++;
+	w->sent.prefill_tokens += j->input - course->predicted;
+	kvw_lease_take(&course->lease, &w->sent.load,
+		(int64_t)kvb_fleet_prefill_ns(fleet, worker, j, course->predicted), now_ns);
+	list_add(fleet, w, job);
+}
+
+void kvb_fleet_wake(struct kvb_fleet *fleet, uint32_t worker, int64_t now_ns)
+{
+	struct kvb_fleet_worker *w = &fleet->workers[worker];
+	int64_t length_ns = 0;
+
+	if (w->busy)
+		return;
+	if (now_ns >= w->odd.stall_begin_ns && now_ns < w->odd.stall_end_ns) {
+		w->busy = w->stalled = true;
+		w->until_ns = w->odd.stall_end_ns;
+	} else if (kvb_engine_begin_step(w->engine, now_ns, &length_ns)) {
+		w->busy = true;
+		w->until_ns = now_ns + length_ns;
+	}
+}
+
+/* What a step's tokens are handed through. */
+struct handing {
+	struct kvb_fleet *fleet;
+	kvb_fleet_token_fn *fn;
+	void *user;
+	int64_t now_ns;
+};
+
+static void on_token(void *user, struct kvb_seq *seq, uint32_t token, bool last)
+{
+	struct handing *handing = user;
+	struct kvb_fleet *fleet = handing->fleet;
+	struct kvb_course *course = seq->user;
+	uint32_t job = (uint32_t)(course - fleet->courses);
+	struct kvb_fleet_worker *worker = &fleet->workers[course->worker];
+	bool first = seq->total_len - seq->prompt_len == 1;
+
+	(void)token;
+	if (first) {
+		course->first_ns = handing->now_ns;
+		course->cached = seq->cached_len;
+		worker->sent.unanswered--;
+		worker->sent.prefill_tokens -= fleet->jobs->items[job].input - course->predicted;
+		kvw_lease_first_token(&course->lease, handing->now_ns);
+		list_remove(fleet, worker, job);
+	}
+	if (last) {
+		course->end_ns = handing->now_ns;
+		course->ended = true;
+		course->seq = NULL;
+		worker->sent.inflight--;
+		kvw_lease_release(&course->lease, handing->now_ns);
+		kvb_seq_destroy(seq);
+	}
+	if (first || last)
+		handing->fn(handing->user, job, first, last);
+}
+
+void kvb_fleet_step_over(
+	struct kvb_fleet *fleet, uint32_t worker, kvb_fleet_token_fn *fn, void *user)
+{
+	struct kvb_fleet_worker *w = &fleet->workers[worker];
+	struct handing handing = {fleet, fn, user, w->until_ns};
+
+	assert(w->busy);
+	if (!w->stalled)
+		kvb_engine_end_step(w->engine, on_token, &handing);
+	w->busy = w->stalled = false;
+}

@@ -1,0 +1,98 @@
+/*
+ * replay_fleet.h - the simulated workers, and what a router knows of them.
+ *
+ * Each worker is an engine of bench/sim in simulated time. Beside the engines the fleet keeps a
+ * ledger of what any router sees without asking: which requests it sent where, which have had
+ * their first token, which have ended. Policies read the ledger instead of each keeping its own.
+ *
+ * kvb_fleet_hit() is more than most routers have: the engine's cache as it is, at this moment,
+ * together with the prompts that were sent there and are not yet computed. It stands for a
+ * perfect stream of KV events, and the peers that live on such a stream get it.
+ */
+#ifndef KVB_REPLAY_FLEET_H
+#define KVB_REPLAY_FLEET_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "kvway/load.h"
+#include "replay_jobs.h"
+#include "sim_engine.h"
+
+/* A worker that differs from the others. Zeroed: it does not. */
+struct kvb_oddity {
+	double slower;          /* every step takes so many times as long; 0 means 1 */
+	int64_t stall_begin_ns; /* begins no step from here ... */
+	int64_t stall_end_ns;   /* ... to here */
+};
+
+struct kvb_fleet_options {
+	uint32_t workers;
+	const struct kvb_profile *profile; /* borrowed */
+	uint32_t block_size;               /* tokens; divides KVB_ID_TOKENS */
+	uint32_t kv_tokens;                /* KV cache of each worker */
+	uint32_t max_batched_tokens;       /* of a step */
+	uint32_t max_seqs;                 /* running at once on a worker */
+	struct kvb_oddity odd;             /* of worker 0 */
+};
+
+/* What a router knows of one worker from its own traffic. */
+struct kvb_sent {
+	uint32_t inflight;       /* requests not ended */
+	uint32_t unanswered;     /* of these, without a first token */
+	uint64_t prefill_tokens; /* uncached tokens of the unanswered, as predicted when sent */
+	struct kvw_load
+		load; /* the same in seconds by the profile's own figures, drained by time */
+};
+
+/* One request's way through. */
+struct kvb_course {
+	int64_t due_ns, first_ns, end_ns; /* first_ns 0: no token yet */
+	uint32_t worker;
+	uint32_t predicted; /* tokens that kvb_fleet_hit() gave when it was sent */
+	uint32_t cached;    /* tokens that the engine reused */
+	bool sent, ended;
+	struct kvw_lease lease;
+	struct kvb_seq *seq;
+	uint32_t before, after; /* list of its worker's unanswered; KVB_NO_JOB: none */
+};
+
+struct kvb_fleet_worker {
+	struct kvb_engine *engine;
+	struct kvb_profile profile; /* its own: one worker may be slower */
+	struct kvb_oddity odd;
+	struct kvb_sent sent;
+	uint32_t unanswered; /* first of the list; KVB_NO_JOB: none */
+	bool busy;           /* in a step, or stalled */
+	bool stalled;
+	int64_t until_ns; /* end of that */
+};
+
+struct kvb_fleet {
+	struct kvb_fleet_options options;
+	const struct kvb_jobs *jobs; /* borrowed */
+	struct kvb_fleet_worker *workers;
+	struct kvb_course *courses; /* by job */
+	uint64_t *hashes;           /* scratch: blocks of one prompt */
+};
+
+/* Ends the program when memory runs out. */
+struct kvb_fleet *kvb_fleet_create(
+	const struct kvb_fleet_options *options, const struct kvb_jobs *jobs);
+void kvb_fleet_destroy(struct kvb_fleet *fleet); /* no request may be under way */
+
+/* Prompt tokens that the worker would reuse, truly. */
+uint32_t kvb_fleet_hit(const struct kvb_fleet *fleet, uint32_t worker, const struct kvb_job *job);
+/* Nanoseconds that the worker computes for a prompt of which it reuses `hit` tokens, alone. */
+double kvb_fleet_prefill_ns(
+	const struct kvb_fleet *fleet, uint32_t worker, const struct kvb_job *job, uint32_t hit);
+
+void kvb_fleet_send(struct kvb_fleet *fleet, uint32_t job, uint32_t worker, int64_t now_ns);
+/* Begins a step on the worker if it is idle and has something to do. */
+void kvb_fleet_wake(struct kvb_fleet *fleet, uint32_t worker, int64_t now_ns);
+/* The worker's step or stall is over. Each token goes to fn. */
+typedef void kvb_fleet_token_fn(void *user, uint32_t job, bool first, bool last);
+void kvb_fleet_step_over(
+	struct kvb_fleet *fleet, uint32_t worker, kvb_fleet_token_fn *fn, void *user);
+
+#endif

@@ -1,0 +1,312 @@
+/* replay_limit.c - see replay_limit.h. Times are of the one machine, in nanoseconds. */
+#include "replay_limit.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "mem.h"
+
+/* One request's prefill. */
+struct task {
+	double release, work, deadline;
+	double left;
+	uint32_t order; /* by release */
+};
+
+struct limit {
+	const struct kvb_fleet_options *options;
+	const struct kvb_jobs *jobs;
+	struct task *tasks; /* by release where jobs have times of their own */
+	size_t count;
+	double speed;   /* of the machine, in workers */
+	double base_ns; /* an engine's shortest step */
+	double cached;  /* tokens */
+	double prompt;  /* tokens */
+};
+
+/* Ids seen, open addressing; 0 is free. */
+struct seen {
+	uint64_t *ids;
+	size_t mask;
+};
+
+/* True if the id was new. */
+static bool see(struct seen *seen, uint64_t id)
+{
+	size_t i = id & seen->mask;
+
+	while (seen->ids[i] != 0 && seen->ids[i] != id)
+		i = (i + 1) & seen->mask;
+	if (seen->ids[i] == id)
+		return false;
+	seen->ids[i] = id;
+	return true;
+}
+
+static struct seen seen_make(const struct kvb_jobs *jobs)
+{
+	struct seen seen = {0};
+	size_t ids = 1;
+
+	for (size_t j = 0; j < jobs->count; j++)
+		ids += jobs->items[j].id_count;
+	for (seen.mask = 1; seen.mask < ids * 2;)
+		seen.mask = seen.mask * 2 + 1;
+	seen.ids = kvb_alloc(seen.mask + 1, sizeof(seen.ids[0]));
+	return seen;
+}
+
+/* Nanoseconds for the whole machine. Each step of at most max_batched_tokens costs its base. */
+static double work_of(const struct limit *limit, const struct kvb_job *job, uint32_t hit)
+{
+	const struct kvb_profile *p = limit->options->profile;
+	double tokens = (double)job->input - hit;
+	double pairs = ((double)job->input * job->input - (double)hit * hit) / 2;
+	double ns = pairs * p->attention_ns +
+		    tokens * p->base_ms * 1e6 / limit->options->max_batched_tokens;
+
+	if (p->prefill_tps > 0)
+		ns += tokens * 1e9 / p->prefill_tps;
+	return ns / limit->speed;
+}
+
+static void make_tasks(struct limit *limit, double late)
+{
+	struct seen seen = seen_make(limit->jobs);
+
+	limit->tasks = kvb_alloc(limit->jobs->count, sizeof(limit->tasks[0]));
+	for (size_t j = 0; j < limit->jobs->count; j++) {
+		const struct kvb_job *job = &limit->jobs->items[j];
+		struct task *task = &limit->tasks[limit->count];
+		uint32_t held = 0;
+		uint32_t hit;
+		bool fresh = false;
+
+		for (uint32_t i = 0; i < job->id_count; i++) {
+			fresh = see(&seen, job->ids[i]) || fresh;
+			held += fresh ? 0 : KVB_ID_TOKENS;
+		}
+		hit = kvb_job_reused(job, held, limit->options->block_size);
+		limit->cached += hit;
+		limit->prompt += job->input;
+		task->release = job->follows ? 0 : (double)job->due_ns * late;
+		task->work = task->left = work_of(limit, job, hit);
+		task->deadline =
+			task->release - limit->base_ns +
+			(kvb_replay_slo.ttft_s + job->input / kvb_replay_slo.tokens_per_s) * 1e9;
+		task->order = (uint32_t)limit->count++;
+	}
+	free(seen.ids);
+}
+
+/* A heap of tasks, least key first. */
+struct heap {
+	struct task **items;
+	size_t count;
+	double (*key)(const struct task *task);
+};
+
+static double by_left(const struct task *task)
+{
+	return task->left;
+}
+
+static double by_deadline(const struct task *task)
+{
+	return task->deadline;
+}
+
+static bool before(const struct heap *heap, const struct task *a, const struct task *b)
+{
+	double x = heap->key(a);
+	double y = heap->key(b);
+
+	return x != y ? x < y : a->order < b->order;
+}
+
+static void heap_add(struct heap *heap, struct task *task)
+{
+	size_t i = heap->count++;
+
+	for (; i > 0 && before(heap, task, heap->items[(i - 1) / 2]); i = (i - 1) / 2)
+		heap->items[i] = heap->items[(i - 1) / 2];
+	heap->items[i] = task;
+}
+
+/* Puts the first where it belongs, its key having grown, or takes it out. */
+static void heap_drop(struct heap *heap)
+{
+	struct task *last = heap->items[--heap->count];
+	size_t i = 0;
+
+	for (;;) {
+		size_t child = 2 * i + 1;
+
+		if (child + 1 < heap->count &&
+			before(heap, heap->items[child + 1], heap->items[child]))
+			child++;
+		if (child >= heap->count || !before(heap, heap->items[child], last))
+			break;
+		heap->items[i] = heap->items[child];
+		i = child;
+	}
+	heap->items[i] = last;
+}
+
+/* Mean time to first token, in ns, if the shortest remaining prefill always goes first. */
+static double shortest_first(struct limit *limit)
+{
+	struct heap heap = {kvb_alloc(limit->count + 1, sizeof(struct task *)), 0, by_left};
+	double now = 0;
+	double sum = 0;
+	size_t next = 0;
+
+	while (next < limit->count || heap.count > 0) {
+		double until = next < limit->count ? limit->tasks[next].release : INFINITY;
+		struct task *task = heap.count > 0 ? heap.items[0] : NULL;
+
+		if (task == NULL || now + task->left > until) {
+			if (task != NULL)
+				task->left -= fmax(0, until - now); /* stays the least */
+			now = fmax(now, until);
+			heap_add(&heap, &limit->tasks[next++]);
+			continue;
+		}
+		now += task->left;
+		sum += now - task->release;
+		heap_drop(&heap);
+	}
+	free(heap.items);
+	return sum / (double)limit->count;
+}
+
+static int longest_first(const void *a, const void *b)
+{
+	const double *x = a;
+	const double *y = b;
+
+	return *x < *y ? 1 : *x > *y ? -1 : 0;
+}
+
+/* How many of the tasks that must run within [begin, end] cannot: the fewest, that is the longest
+ * of them, whose work is more than there is time for. */
+static size_t must_fail(const struct limit *limit, double begin, double end)
+{
+	double *works = kvb_alloc(limit->count, sizeof(works[0]));
+	double over = begin - end;
+	size_t count = 0;
+	size_t failed = 0;
+
+	for (size_t i = 0; i < limit->count; i++)
+		if (limit->tasks[i].release >= begin && limit->tasks[i].deadline <= end) {
+			works[count++] = limit->tasks[i].work;
+			over += limit->tasks[i].work;
+		}
+	qsort(works, count, sizeof(works[0]), longest_first);
+	for (; failed < count && over > 1; failed++)
+		over -= works[failed];
+	free(works);
+	return failed;
+}
+
+/*
+ * Tasks that any schedule must finish late. The earliest deadline goes first, which meets all
+ * deadlines if anything does. When one is missed, the span since the machine last had nothing so
+ * urgent to do holds too much work; its losses are counted and the search goes on behind it.
+ */
+static size_t late_at_least(const struct limit *limit)
+{
+	struct heap heap = {kvb_alloc(limit->count + 1, sizeof(struct task *)), 0, by_deadline};
+	double begin = 0; /* of the span looked at */
+	double now = 0;
+	size_t late = 0;
+	size_t next = 0;
+
+	for (size_t i = 0; i < limit->count; i++)
+		limit->tasks[i].left = limit->tasks[i].work;
+	while (next < limit->count || heap.count > 0) {
+		double until = next < limit->count ? limit->tasks[next].release : INFINITY;
+		struct task *task = heap.count > 0 ? heap.items[0] : NULL;
+
+		if (task == NULL || now + task->left > until) {
+			if (task != NULL)
+				task->left -= fmax(0, until - now);
+			else
+				begin = until;
+			now = fmax(now, until);
+			heap_add(&heap, &limit->tasks[next++]);
+			continue;
+		}
+		now += task->left;
+		heap_drop(&heap);
+		if (now <= task->deadline)
+			continue;
+		late += must_fail(limit, begin, task->deadline);
+		heap.count = 0;
+		while (next < limit->count && limit->tasks[next].release < task->deadline)
+			next++;
+		begin = now = fmax(begin, task->deadline);
+	}
+	free(heap.items);
+	return late;
+}
+
+/* Requests that are late even alone on the machine, and the mean of their own work. */
+static size_t late_alone(const struct limit *limit, double *mean)
+{
+	size_t late = 0;
+
+	*mean = 0;
+	for (size_t i = 0; i < limit->count; i++) {
+		const struct task *task = &limit->tasks[i];
+
+		late += task->release + task->work > task->deadline;
+		*mean += task->work / (double)limit->count;
+	}
+	return late;
+}
+
+struct kvb_replay_result kvb_replay_limit(
+	const struct kvb_fleet_options *options, const struct kvb_jobs *jobs, double late)
+{
+	double slower = options->odd.slower > 1 ? options->odd.slower : 1;
+	struct limit limit = {.options = options,
+		.jobs = jobs,
+		.speed = options->workers - 1 + 1 / slower,
+		.base_ns = options->profile->base_ms * 1e6};
+	struct kvb_replay_result result = {.requests = jobs->count,
+		.ttft_p50 = NAN,
+		.ttft_p90 = NAN,
+		.ttft_p99 = NAN,
+		.e2e_p99 = NAN,
+		.last_s = NAN,
+		.imbalance = 1};
+	double each_s = (options->profile->base_ms + options->profile->decode_ms) / 1e3;
+	double decoding_s = 0;
+	bool follows = false;
+	size_t lost = 0;
+
+	make_tasks(&limit, late);
+	for (size_t j = 0; j < jobs->count; j++) {
+		decoding_s += each_s * (jobs->items[j].output - 1) / (double)jobs->count;
+		follows = follows || jobs->items[j].follows;
+	}
+	lost = late_alone(&limit, &result.ttft_mean);
+	if (!follows) {
+		size_t sure = late_at_least(&limit);
+
+		lost = sure > lost ? sure : lost;
+		for (size_t i = 0; i < limit.count; i++)
+			limit.tasks[i].left = limit.tasks[i].work;
+		result.ttft_mean = shortest_first(&limit);
+	}
+	/* The last piece of a prompt is a step of its own engine at least. */
+	result.ttft_mean = result.ttft_mean / 1e9;
+	result.tpot_mean = each_s;
+	result.e2e_mean = result.ttft_mean + decoding_s;
+	result.goodput = 1 - (double)lost / (double)jobs->count;
+	result.cached_share = limit.cached / limit.prompt;
+	free(limit.tasks);
+	return result;
+}

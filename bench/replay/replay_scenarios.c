@@ -1,0 +1,174 @@
+/* replay_scenarios.c - see replay_scenarios.h. Times in seconds, lengths in tokens. */
+#include "replay_scenarios.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "mem.h"
+
+#define MAX_IDS 512 /* of a prompt: 262,144 tokens */
+
+struct maker {
+	struct kvb_jobs *jobs;
+	uint64_t random;
+	uint64_t fresh; /* last id given out */
+	double rate;    /* multiplier of all rates */
+	uint64_t ids[MAX_IDS];
+};
+
+static struct maker make_maker(struct kvb_jobs *jobs, double scale, uint32_t workers, uint64_t seed)
+{
+	return (struct maker){.jobs = jobs,
+		.random = kvb_mix(seed),
+		.fresh = UINT64_C(1) << 40,
+		.rate = scale * workers / 8};
+}
+
+/* Exponentially distributed. */
+static double pause_s(struct maker *m, double mean)
+{
+	return -mean * log(1 - kvb_random(&m->random));
+}
+
+/* Log-normal with this median, at most `spread` times away from it in two thirds of all cases. */
+static uint32_t length(struct maker *m, double median, double spread, uint32_t most)
+{
+	double u = sqrt(-2 * log(1 - kvb_random(&m->random)));
+	double normal = u * cos(6.283185307179586 * kvb_random(&m->random));
+	double value = median * exp(log(spread) * normal);
+
+	return value < 1 ? 1 : value > most ? most : (uint32_t)value;
+}
+
+/* Ids of blocks [from, to): new ones. */
+static void fill(struct maker *m, uint32_t from, uint32_t to)
+{
+	for (uint32_t i = from; i < to && i < MAX_IDS; i++)
+		m->ids[i] = ++m->fresh;
+}
+
+static uint32_t blocks_of(uint32_t tokens)
+{
+	return (tokens + KVB_ID_TOKENS - 1) / KVB_ID_TOKENS;
+}
+
+static uint32_t add(struct maker *m, double at_s, uint32_t input, uint32_t output)
+{
+	return kvb_jobs_add(m->jobs, (int64_t)(at_s * 1e9), input, output, m->ids);
+}
+
+/*
+ * One conversation: each turn's prompt is the last one's, its answer, and something new. The text
+ * of an answer begins amid a block, so the blocks behind the last prompt's full ones are new.
+ */
+static void converse(struct maker *m, double at_s, uint32_t shared, uint32_t first, uint32_t turns,
+	double said, double answered, double think_s)
+{
+	uint32_t input = shared * KVB_ID_TOKENS + first;
+	uint32_t last = KVB_NO_JOB;
+	uint32_t known = shared;
+
+	for (uint32_t t = 0; t < turns && blocks_of(input) < MAX_IDS; t++) {
+		uint32_t output = length(m, answered, 2, 2000);
+		uint32_t job;
+
+		fill(m, known, blocks_of(input));
+		job = add(m, at_s, input, output);
+		if (last != KVB_NO_JOB)
+			kvb_jobs_follow(m->jobs, last, job, (int64_t)(pause_s(m, think_s) * 1e9));
+		last = job;
+		known = input / KVB_ID_TOKENS;
+		input += output + length(m, said, 2.5, 20000);
+	}
+}
+
+/* Some 800 conversations at once, each with one of 20 system prompts of 1.5K tokens. */
+static void chat(struct kvb_jobs *jobs, double scale, uint32_t workers, uint64_t seed)
+{
+	struct maker m = make_maker(jobs, scale, workers, seed);
+	double at_s = 0;
+
+	while ((at_s += pause_s(&m, 1 / (3.2 * m.rate))) < 300) {
+		uint64_t prompt = (uint64_t)(kvb_random(&m.random) * 20);
+
+		for (uint32_t i = 0; i < 3; i++)
+			m.ids[i] = prompt * 8 + i + 1;
+		converse(&m, at_s, 3, length(&m, 1500, 3, 30000), 1 + (uint32_t)pause_s(&m, 7), 500,
+			200, 15);
+	}
+}
+
+static void hot_prefix(struct kvb_jobs *jobs, double scale, uint32_t workers, uint64_t seed)
+{
+	struct maker m = make_maker(jobs, scale, workers, seed);
+	double at_s = 0;
+
+	while ((at_s += pause_s(&m, 1 / (66 * m.rate))) < 60) {
+		bool hot = jobs->count == 0 || kvb_random(&m.random) < 60.0 / 66;
+		uint32_t shared = hot ? 48 : 0;
+		uint32_t input = shared * KVB_ID_TOKENS + length(&m, hot ? 300 : 4000, 2, 16000);
+
+		for (uint32_t i = 0; i < shared; i++)
+			m.ids[i] = i + 1;
+		fill(&m, shared, blocks_of(input));
+		add(&m, at_s, input, length(&m, 100, 2, 1000));
+	}
+}
+
+static void tenants(struct kvb_jobs *jobs, double scale, uint32_t workers, uint64_t seed)
+{
+	struct maker m = make_maker(jobs, scale, workers, seed);
+	double at_s = 0;
+
+	while ((at_s += pause_s(&m, 1 / (40 * m.rate))) < 200) {
+		uint64_t tenant = (uint64_t)(kvb_random(&m.random) * 200);
+		uint32_t input = 12 * KVB_ID_TOKENS + length(&m, 800, 2, 8000);
+
+		for (uint32_t i = 0; i < 12; i++)
+			m.ids[i] = tenant * 16 + i + 1;
+		fill(&m, 12, blocks_of(input));
+		add(&m, at_s, input, length(&m, 150, 2, 1000));
+	}
+}
+
+static void agentic(struct kvb_jobs *jobs, double scale, uint32_t workers, uint64_t seed)
+{
+	struct maker m = make_maker(jobs, scale, workers, seed);
+	uint32_t agents = (uint32_t)(60 * m.rate + 0.5);
+
+	for (uint32_t i = 0; i < 8; i++)
+		m.ids[i] = i + 1;
+	for (uint32_t a = 0; a < agents; a++)
+		converse(&m, 60 * kvb_random(&m.random), 8, length(&m, 12000, 1.5, 40000), 45, 1500,
+			150, 3);
+}
+
+static void uniform(struct kvb_jobs *jobs, double scale, uint32_t workers, uint64_t seed)
+{
+	struct maker m = make_maker(jobs, scale, workers, seed);
+	double at_s = 0;
+
+	while ((at_s += pause_s(&m, 1 / (16 * m.rate))) < 400) {
+		uint32_t input = length(&m, 5000, 2.2, 60000);
+
+		fill(&m, 0, blocks_of(input));
+		add(&m, at_s, input, length(&m, 200, 2, 2000));
+	}
+}
+
+const struct kvb_scenario kvb_scenarios[] = {
+#define KVB_SCENARIO(name, make, slower, begin, end, what)                                         \
+	{#name, make, {slower, INT64_C(1000000000) * (begin), INT64_C(1000000000) * (end)}, what},
+#include "scenarios.def"
+#undef KVB_SCENARIO
+	{0},
+};
+
+const struct kvb_scenario *kvb_scenario_find(const char *name)
+{
+	for (const struct kvb_scenario *s = kvb_scenarios; s->name != NULL; s++)
+		if (strcmp(s->name, name) == 0)
+			return s;
+	return NULL;
+}
