@@ -59,6 +59,8 @@ enum kvw_err kvw_app_create_strategy(const struct kvw_config *config, struct kvw
 		.session_ttl_ns = (uint64_t)config->session_ttl_ms * (uint64_t)KVW_NS_PER_MS,
 		.session_table = (uint32_t)config->session_table,
 		.session_load_bound = config->session_load_bound,
+		.inflight_bound = config->routing_inflight_bound,
+		.inflight_gap = (double)config->routing_inflight_gap,
 	};
 	const struct kvw_strategy_ops *ops = kvw_strategy_find(config->routing_strategy);
 

@@ -375,6 +375,32 @@ static const struct kvw_model_entry *find_model(const struct kvw_fleet_view *vie
 	return NULL;
 }
 
+/* What is only true of a worker for a while. Most have neither, and no clock is read. */
+static void note_passing_state(
+	const struct kvw_fleet *fleet, struct kvw_worker *worker, struct kvw_candidate *item)
+{
+	int64_t slow_since =
+		atomic_load_explicit(&worker->slow_since_ns, memory_order_relaxed);
+	int64_t full_until =
+		atomic_load_explicit(&worker->kv_full_until_ns, memory_order_relaxed);
+	int64_t now_ns;
+
+	if (slow_since == 0 && full_until == 0)
+		return;
+	now_ns = kvw_clock_ns();
+	item->kv_full = now_ns < full_until;
+	if (slow_since != 0) {
+		double ms = (double)(now_ns - slow_since) / (double)KVW_NS_PER_MS;
+		double share = ms / (double)fleet->config->routing_slow_start_ms;
+
+		if (share < 1)
+			item->share = (float)share;
+		else /* over, unless it has begun anew meanwhile */
+			(void)atomic_compare_exchange_strong(
+				&worker->slow_since_ns, &slow_since, 0);
+	}
+}
+
 size_t kvw_fleet_candidates(const struct kvw_fleet *fleet, struct kvw_slice model,
 	struct kvw_candidate *items, bool *known, struct kvw_model **entry)
 {
@@ -399,7 +425,7 @@ size_t kvw_fleet_candidates(const struct kvw_fleet *fleet, struct kvw_slice mode
 
 		if (serves != NULL && (serves->workers[i / 64] >> (i % 64) & 1) == 0)
 			continue;
-		items[n++] = (struct kvw_candidate){
+		items[n] = (struct kvw_candidate){
 			.id = worker->id,
 			.generation = atomic_load_explicit(&worker->generation, memory_order_relaxed),
 			.key = worker->key,
@@ -410,6 +436,7 @@ size_t kvw_fleet_candidates(const struct kvw_fleet *fleet, struct kvw_slice mode
 			.share = 1,
 			.usable = kvw_worker_usable(worker),
 		};
+		note_passing_state(fleet, worker, &items[n++]);
 	}
 	return n;
 }
@@ -432,9 +459,15 @@ void kvw_fleet_request_failed(struct kvw_fleet *fleet, struct kvw_worker *worker
 			worker->url, why);
 }
 
+/*
+ * Bytes per token, a moving average over some 32 answers. A short prompt counts for less: the chat
+ * template's own tokens are a larger part of it. A prompt of mostly something else than text (an
+ * image counts as some bytes and many hundred tokens) is pulled to within a factor of two of what
+ * is known, so that no single kind of request can carry the ratio away.
+ */
 void kvw_model_learn(struct kvw_model *model, uint64_t units, uint32_t prompt_tokens)
 {
-	double seen, old;
+	double seen, old, weight;
 
 	if (units < 256 || prompt_tokens < 32)
 		return; /* too short to tell: the template's own tokens weigh too much */
@@ -442,8 +475,12 @@ void kvw_model_learn(struct kvw_model *model, uint64_t units, uint32_t prompt_to
 	if (seen < 0.25 || seen > 64.0)
 		return;
 	old = atomic_load_explicit(&model->units_per_token_q16, memory_order_relaxed) / Q16;
-	if (old > 0)
-		seen = old + (seen - old) / 32; /* loops may race: one sample is lost, no harm */
+	if (old > 0) {
+		weight = prompt_tokens < 512 ? prompt_tokens / 512.0 : 1;
+		seen = seen > old * 2 ? old * 2 : seen < old / 2 ? old / 2 : seen;
+		/* Loops may race: one sample is lost, no harm. */
+		seen = old + (seen - old) * weight / 32;
+	}
 	atomic_store_explicit(
 		&model->units_per_token_q16, (uint32_t)(seen * Q16 + 0.5), memory_order_relaxed);
 }
@@ -476,6 +513,8 @@ void kvw_fleet_set_probe(struct kvw_fleet *fleet, struct kvw_worker *worker, boo
 			return;
 		self->out[worker->id] = false;
 		atomic_store(&worker->failures, 0);
+		if (health == KVW_HEALTH_DOWN)
+			kvw_fleet_start_slowly(fleet, worker);
 		atomic_store(&worker->health, (uint8_t)KVW_HEALTH_UP);
 		kvw_info("fleet", "worker is in url=%s", worker->url);
 		return;
@@ -523,6 +562,25 @@ void kvw_fleet_set_capacity(struct kvw_worker *worker, uint64_t tokens, uint32_t
 {
 	atomic_store_explicit(&worker->capacity_tokens, tokens, memory_order_relaxed);
 	atomic_store_explicit(&worker->block_size, block_size, memory_order_relaxed);
+}
+
+void kvw_fleet_set_kv_use(
+	struct kvw_fleet *fleet, struct kvw_worker *worker, double usage, double preemptions)
+{
+	const struct kvw_config *config = fleet->config;
+	int64_t until = 0;
+
+	if (config->routing_kv_full > 0 && (usage >= config->routing_kv_full || preemptions > 0))
+		until = kvw_clock_ns() +
+			2 * config->health_metrics_interval_ms * KVW_NS_PER_MS;
+	atomic_store_explicit(&worker->kv_full_until_ns, until, memory_order_relaxed);
+}
+
+void kvw_fleet_start_slowly(struct kvw_fleet *fleet, struct kvw_worker *worker)
+{
+	if (fleet->config->routing_slow_start_ms > 0)
+		atomic_store_explicit(
+			&worker->slow_since_ns, kvw_clock_ns(), memory_order_relaxed);
 }
 
 void kvw_fleet_cache_lost(struct kvw_fleet *fleet, struct kvw_worker *worker, const char *why)

@@ -48,6 +48,8 @@ struct kvw_worker {
 	_Atomic uint32_t block_size;       /* 0: unknown */
 	_Atomic uint64_t capacity_tokens;  /* usable KV tokens; 0: unknown */
 	_Atomic uint64_t probes_failed;    /* since start */
+	_Atomic int64_t slow_since_ns;     /* when it came or came back; 0: it may have a full share */
+	_Atomic int64_t kv_full_until_ns;  /* its KV cache counts as full until then; 0: it is not */
 	_Atomic int64_t models_read_ns;    /* when its list was read last; 0: never */
 	_Atomic bool models_wanted;        /* a loop asks for a refresh */
 };
@@ -121,6 +123,12 @@ enum kvw_err kvw_fleet_set_models(struct kvw_fleet *fleet, struct kvw_worker *wo
 	const char *const *names, size_t count) KVW_MUST_CHECK;
 /* From vllm:cache_config_info: usable tokens = (num_gpu_blocks - 1) * block_size. */
 void kvw_fleet_set_capacity(struct kvw_worker *worker, uint64_t tokens, uint32_t block_size);
+/* From vllm:kv_cache_usage_perc (0 to 1) and the growth of vllm:num_preemptions_total since the
+ * page before. Counts until the next page, or until that is overdue. */
+void kvw_fleet_set_kv_use(struct kvw_fleet *fleet, struct kvw_worker *worker, double usage,
+	double preemptions);
+/* It is new, or it has just come back: slow start begins. */
+void kvw_fleet_start_slowly(struct kvw_fleet *fleet, struct kvw_worker *worker);
 /* process_start_time_seconds changed, or kvway itself passed on a reset: purge. */
 void kvw_fleet_cache_lost(struct kvw_fleet *fleet, struct kvw_worker *worker, const char *why);
 

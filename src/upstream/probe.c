@@ -56,6 +56,7 @@ struct target {
 	bool failing;    /* the last health probe failed */
 	bool started_known;
 	double started_s;       /* process_start_time_seconds as last read */
+	double preemptions;     /* vllm:num_preemptions_total as last read; -1: not yet */
 	bool scrape_complained; /* an unreadable list was logged; cleared by a good one */
 };
 
@@ -177,14 +178,19 @@ static void take_metrics(struct target *target, const struct ask *ask)
 
 	kvw_scrape_metrics(ask->body == NULL ? "" : ask->body, ask->len, &scrape);
 	if (scrape.started_known) {
-		if (target->started_known && scrape.started_s != target->started_s)
+		if (target->started_known && scrape.started_s != target->started_s) {
 			kvw_fleet_cache_lost(target->prober->fleet, target->worker,
 				"process_start_time_seconds changed");
+			kvw_fleet_start_slowly(target->prober->fleet, target->worker);
+		}
 		target->started_known = true;
 		target->started_s = scrape.started_s;
 	}
 	if (scrape.capacity_known)
 		kvw_fleet_set_capacity(target->worker, scrape.capacity_tokens, scrape.block_size);
+	kvw_fleet_set_kv_use(target->prober->fleet, target->worker, scrape.kv_usage,
+		target->preemptions < 0 ? 0 : scrape.preemptions - target->preemptions);
+	target->preemptions = scrape.preemptions;
 }
 
 static void finish(struct ask *ask, CURLcode code)
@@ -409,6 +415,7 @@ static enum kvw_err init_target(
 
 	target->prober = prober;
 	target->worker = worker;
+	target->preemptions = -1;
 	for (int kind = 0; kind < ASK_COUNT && err == KVW_OK; kind++)
 		if (kind != ASK_MODELS || !worker->models_given)
 			err = init_ask(&target->asks[kind], target, (enum ask_kind)kind);

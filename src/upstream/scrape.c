@@ -18,6 +18,7 @@
 
 #define MAX_BLOCKS     (UINT64_C(1) << 40)
 #define MAX_BLOCK_SIZE (UINT64_C(1) << 20)
+#define MAX_COUNTER    1e15
 
 /* A place in a line. */
 struct cursor {
@@ -30,12 +31,19 @@ struct engine {
 	bool known;
 };
 
+/* Samples of one name, one per engine. */
+struct sum {
+	double total;
+	unsigned count;
+};
+
 /* What has been read so far. */
 struct reading {
 	struct kvw_scrape result;
 	struct engine engines[KVW_SCRAPE_MAX_ENGINES];
 	size_t engine_count;
 	bool overflow; /* more engines than that */
+	struct sum usage, usage_old, preemptions;
 };
 
 static void skip_blanks(struct cursor *c)
@@ -190,6 +198,22 @@ static void read_start_time(struct cursor *c, struct reading *reading)
 	reading->result.started_s = started_s;
 }
 
+/* A sample whose labels do not matter, between 0 and most. */
+static void read_sample(struct cursor *c, double most, struct sum *sum)
+{
+	struct kvw_slice name, value;
+	bool broken = false;
+	double number;
+
+	if (take_char(c, '{'))
+		while (take_label(c, &name, &value, &broken))
+			;
+	if (broken || !take_number(c, &number) || !(number >= 0 && number <= most))
+		return;
+	sum->total += number;
+	sum->count++;
+}
+
 static void read_line(struct cursor line, struct reading *reading)
 {
 	struct kvw_slice name;
@@ -201,6 +225,12 @@ static void read_line(struct cursor line, struct reading *reading)
 		read_cache_config(&line, reading);
 	else if (kvw_slice_equal(name, KVW_SLICE("process_start_time_seconds")))
 		read_start_time(&line, reading);
+	else if (kvw_slice_equal(name, KVW_SLICE("vllm:kv_cache_usage_perc")))
+		read_sample(&line, 1, &reading->usage);
+	else if (kvw_slice_equal(name, KVW_SLICE("vllm:gpu_cache_usage_perc")))
+		read_sample(&line, 1, &reading->usage_old);
+	else if (kvw_slice_equal(name, KVW_SLICE("vllm:num_preemptions_total")))
+		read_sample(&line, MAX_COUNTER, &reading->preemptions);
 }
 
 static void sum_engines(struct reading *reading)
@@ -232,6 +262,7 @@ void kvw_scrape_metrics(const char *text, size_t len, struct kvw_scrape *out)
 	reading.result = (struct kvw_scrape){0};
 	reading.engine_count = 0;
 	reading.overflow = false;
+	reading.usage = reading.usage_old = reading.preemptions = (struct sum){0};
 	while (at < end) {
 		const char *stop = memchr(at, '\n', (size_t)(end - at));
 
@@ -241,6 +272,14 @@ void kvw_scrape_metrics(const char *text, size_t len, struct kvw_scrape *out)
 		at = stop + 1;
 	}
 	sum_engines(&reading);
+	reading.result.kv_usage = -1;
+	reading.result.preemptions = -1;
+	if (reading.usage.count == 0)
+		reading.usage = reading.usage_old; /* its name before vLLM 0.10 */
+	if (reading.usage.count > 0)
+		reading.result.kv_usage = reading.usage.total / reading.usage.count;
+	if (reading.preemptions.count > 0)
+		reading.result.preemptions = reading.preemptions.total;
 	*out = reading.result;
 }
 

@@ -26,6 +26,8 @@ struct kvw_scrape {
 	bool capacity_known;      /* every engine told its cache */
 	uint64_t capacity_tokens; /* usable, all engines together */
 	uint32_t block_size;      /* tokens; the largest where engines differ */
+	double kv_usage;          /* vllm:kv_cache_usage_perc, 0 to 1, mean of the engines; -1: unknown */
+	double preemptions;       /* vllm:num_preemptions_total, all engines; -1: unknown */
 };
 
 /* Reads the text. Any bytes are allowed; lines that are no samples are passed over. */

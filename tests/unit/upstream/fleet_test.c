@@ -5,6 +5,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "clock.h"
 #include "epoch.h"
@@ -272,6 +273,85 @@ START_TEST(good_probes_before_requests_failed_do_not_count_for_rise)
 }
 END_TEST
 
+/* The one candidate of a worker. */
+static struct kvw_candidate candidate(size_t worker)
+{
+	struct kvw_candidate items[3];
+	struct kvw_model *entry;
+	bool known;
+
+	ck_assert_uint_eq(
+		kvw_fleet_candidates(fleet, kvw_slice_of(NULL), items, &known, &entry), 3);
+	return items[worker];
+}
+
+static void sleep_ms(long ms)
+{
+	const struct timespec pause = {.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000};
+
+	nanosleep(&pause, NULL);
+}
+
+/* Those that are there at the start have a full share; one that comes later starts slowly. */
+START_TEST(a_worker_that_comes_back_starts_slowly)
+{
+	config->routing_slow_start_ms = 3600 * 1000;
+	probes(0, true, 1);
+	ck_assert_float_eq(candidate(0).share, 1);
+	probes(0, false, (int)config->health_fall);
+	probes(0, true, (int)config->health_rise);
+	ck_assert_float_lt(candidate(0).share, 0.1f);
+	ck_assert_float_eq(candidate(1).share, 1);
+	probes(1, false, (int)config->health_fall); /* never seen up, then new */
+	probes(1, true, (int)config->health_rise);
+	ck_assert_float_lt(candidate(1).share, 0.1f);
+}
+END_TEST
+
+START_TEST(slow_start_ends)
+{
+	float before = 0;
+
+	config->routing_slow_start_ms = 200;
+	kvw_fleet_start_slowly(fleet, fleet->workers[0]);
+	for (float share = candidate(0).share; share < 1; share = candidate(0).share) {
+		ck_assert_float_ge(share, before);
+		before = share;
+		sleep_ms(5);
+	}
+	ck_assert_int_eq(atomic_load(&fleet->workers[0]->slow_since_ns), 0);
+	config->routing_slow_start_ms = 0;
+	kvw_fleet_start_slowly(fleet, fleet->workers[0]);
+	ck_assert_float_eq(candidate(0).share, 1);
+}
+END_TEST
+
+START_TEST(a_full_kv_cache_counts_until_the_next_page_or_for_two_intervals)
+{
+	struct kvw_worker *worker = fleet->workers[0];
+
+	config->routing_kv_full = 0.9;
+	config->health_metrics_interval_ms = 3600 * 1000;
+	kvw_fleet_set_kv_use(fleet, worker, 0.89, 0);
+	ck_assert(!candidate(0).kv_full);
+	kvw_fleet_set_kv_use(fleet, worker, 0.9, 0);
+	ck_assert(candidate(0).kv_full && !candidate(1).kv_full);
+	kvw_fleet_set_kv_use(fleet, worker, 0.5, 0);
+	ck_assert(!candidate(0).kv_full);
+	kvw_fleet_set_kv_use(fleet, worker, 0.5, 1);
+	ck_assert(candidate(0).kv_full);
+	kvw_fleet_set_kv_use(fleet, worker, -1, -5); /* unknown; counters began anew */
+	ck_assert(!candidate(0).kv_full);
+	config->health_metrics_interval_ms = 20;
+	kvw_fleet_set_kv_use(fleet, worker, 1, 0);
+	sleep_ms(60);
+	ck_assert(!candidate(0).kv_full);
+	config->routing_kv_full = 0;
+	kvw_fleet_set_kv_use(fleet, worker, 1, 1);
+	ck_assert(!candidate(0).kv_full);
+}
+END_TEST
+
 static uint32_t purged_worker;
 
 static void note_purge(struct kvw_strategy *self, uint32_t worker_id)
@@ -313,6 +393,34 @@ START_TEST(units_per_token_are_learned)
 	for (int i = 0; i < 500; i++)
 		kvw_model_learn(&model, 5000, 1000);
 	ck_assert_float_eq_tol(kvw_model_tokens_per_unit(&model, 4.0), 1 / 5.0f, 1e-3f);
+}
+END_TEST
+
+/* Whatever the order of answers, a few strange ones do not carry the ratio away, and short prompts
+ * with their template move it less than long ones. */
+START_TEST(units_per_token_withstand_strange_prompts)
+{
+	struct kvw_model model = {.name = NULL};
+	unsigned seed = 1;
+
+	kvw_model_learn(&model, 8000, 2000);
+	for (int i = 0; i < 4000; i++) {
+		uint32_t tokens = 40 + (uint32_t)rand_r(&seed) % 4000;
+		uint64_t units = (uint64_t)(tokens - 20) * 4;
+
+		if (rand_r(&seed) % 20 == 0)
+			kvw_model_learn(&model, 4000, 12000); /* mostly images */
+		else
+			kvw_model_learn(&model, units, tokens);
+	}
+	ck_assert_float_gt(1 / kvw_model_tokens_per_unit(&model, 4.0), 3.6f);
+	ck_assert_float_lt(1 / kvw_model_tokens_per_unit(&model, 4.0), 4.1f);
+	for (int i = 0; i < 32; i++) {
+		float before = kvw_model_tokens_per_unit(&model, 4.0);
+
+		kvw_model_learn(&model, 300, 100);
+		ck_assert_float_lt(kvw_model_tokens_per_unit(&model, 4.0) / before, 1.008f);
+	}
 }
 END_TEST
 
@@ -393,6 +501,10 @@ int main(void)
 	tcase_add_test(tcase, good_probes_before_requests_failed_do_not_count_for_rise);
 	tcase_add_test(tcase, lost_cache_is_told_to_the_strategy);
 	tcase_add_test(tcase, units_per_token_are_learned);
+	tcase_add_test(tcase, units_per_token_withstand_strange_prompts);
+	tcase_add_test(tcase, a_worker_that_comes_back_starts_slowly);
+	tcase_add_test(tcase, slow_start_ends);
+	tcase_add_test(tcase, a_full_kv_cache_counts_until_the_next_page_or_for_two_intervals);
 	tcase_add_test(tcase, views_are_replaced_under_readers);
 	suite_add_tcase(suite, tcase);
 	srunner_run_all(runner, CK_ENV);

@@ -21,7 +21,8 @@
 /* --- the fleet as a recorder --- */
 
 static struct {
-	size_t good, bad, model_calls, capacity_calls, lost;
+	size_t good, bad, model_calls, capacity_calls, lost, use_calls, slow_starts;
+	double usage, preemptions; /* the last, all */
 	char why[256], models[256];
 	uint64_t tokens;
 	uint32_t block_size;
@@ -69,6 +70,23 @@ void kvw_fleet_cache_lost(struct kvw_fleet *fleet, struct kvw_worker *worker, co
 	told.lost++;
 }
 
+void kvw_fleet_set_kv_use(
+	struct kvw_fleet *fleet, struct kvw_worker *worker, double usage, double preemptions)
+{
+	(void)fleet;
+	(void)worker;
+	told.usage = usage;
+	told.preemptions += preemptions;
+	told.use_calls++;
+}
+
+void kvw_fleet_start_slowly(struct kvw_fleet *fleet, struct kvw_worker *worker)
+{
+	(void)fleet;
+	(void)worker;
+	told.slow_starts++;
+}
+
 /* --- the worker --- */
 
 static struct {
@@ -80,6 +98,7 @@ static struct {
 	int health_status;
 	bool hang, huge, garbage;
 	double started_s;
+	unsigned preemptions;
 	int64_t models_asked_ns; /* the last time */
 	char authorization[64], host[64];
 	struct evhttp_request *held;
@@ -134,8 +153,10 @@ static void on_metrics(struct evhttp_request *request, void *arg)
 			evbuffer_add_printf(body, "%01023d\n", 0);
 	evbuffer_add_printf(body,
 		"process_start_time_seconds %.3f\nvllm:cache_config_info{block_size=\"16\","
-		"num_gpu_blocks=\"101\",engine=\"0\"} 1.0\n",
-		server.started_s);
+		"num_gpu_blocks=\"101\",engine=\"0\"} 1.0\n"
+		"vllm:kv_cache_usage_perc{engine=\"0\"} 0.5\n"
+		"vllm:num_preemptions_total{engine=\"0\"} %u.0\n",
+		server.started_s, server.preemptions);
 	evhttp_send_reply(request, 200, NULL, NULL);
 }
 
@@ -349,6 +370,24 @@ START_TEST(a_new_start_time_means_a_lost_cache)
 	await(&told.lost, 1);
 	await(&told.capacity_calls, told.capacity_calls + 3);
 	ck_assert_uint_eq(told.lost, 1);
+	ck_assert_uint_eq(told.slow_starts, 1);
+	kvw_prober_destroy(prober);
+}
+END_TEST
+
+/* What counts is how many there were since the page before; the first page tells nothing. */
+START_TEST(preemptions_are_told_as_they_grow)
+{
+	struct kvw_prober *prober;
+
+	server.preemptions = 7;
+	prober = start();
+	await(&told.use_calls, 2);
+	ck_assert_double_eq(told.usage, 0.5);
+	ck_assert_double_eq(told.preemptions, 0);
+	server.preemptions = 9;
+	await(&told.use_calls, told.use_calls + 4);
+	ck_assert_double_eq(told.preemptions, 2);
 	kvw_prober_destroy(prober);
 }
 END_TEST
@@ -439,6 +478,7 @@ int main(void)
 	tcase_add_test(tcase, a_worker_that_hangs_times_out);
 	tcase_add_test(tcase, a_worker_that_comes_back_is_read_at_once);
 	tcase_add_test(tcase, a_new_start_time_means_a_lost_cache);
+	tcase_add_test(tcase, preemptions_are_told_as_they_grow);
 	tcase_add_test(tcase, configured_models_are_not_asked);
 	tcase_add_test(tcase, a_wanted_refresh_comes_once_a_second);
 	tcase_add_test(tcase, pages_beyond_the_limit_and_garbage_change_nothing);

@@ -50,7 +50,41 @@ START_TEST(metrics_of_a_real_vllm)
 	ck_assert_uint_eq(out.block_size, 32);
 	ck_assert(out.started_known);
 	ck_assert_double_eq(out.started_s, 1.79524212883e+09);
+	ck_assert_double_eq(out.kv_usage, 0);
+	ck_assert_double_eq(out.preemptions, 0);
 	free(file);
+}
+END_TEST
+
+START_TEST(kv_use_of_several_engines)
+{
+	struct kvw_scrape out = scrape("vllm:kv_cache_usage_perc{engine=\"0\"} 0.5\n"
+				       "vllm:kv_cache_usage_perc{engine=\"1\"} 1.0\n"
+				       "vllm:num_preemptions_total{engine=\"0\"} 3.0\n"
+				       "vllm:num_preemptions_total{engine=\"1\"} 4.0\n");
+
+	ck_assert_double_eq(out.kv_usage, 0.75);
+	ck_assert_double_eq(out.preemptions, 7);
+	ck_assert_double_eq(scrape("vllm:gpu_cache_usage_perc 0.25\n").kv_usage, 0.25);
+	out = scrape("vllm:gpu_cache_usage_perc 0.25\nvllm:kv_cache_usage_perc 0.5\n");
+	ck_assert_double_eq(out.kv_usage, 0.5);
+}
+END_TEST
+
+START_TEST(kv_use_that_cannot_be_is_unknown)
+{
+	static const char *const texts[] = {"", "vllm:kv_cache_usage_perc\n",
+		"vllm:kv_cache_usage_perc 1.5\n", "vllm:kv_cache_usage_perc -0.1\n",
+		"vllm:kv_cache_usage_perc NaN\n", "vllm:kv_cache_usage_perc{a=\"b\" 0.5\n",
+		"vllm:kv_cache_usage_perc{a=\"b} 0.5\n", "vllm:kv_cache_usage_percent 0.5\n",
+		"vllm:num_preemptions_total -1\n", "vllm:num_preemptions_total +Inf\n",
+		"vllm:num_preemptions_total x\n"};
+
+	for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
+		struct kvw_scrape out = scrape(texts[i]);
+
+		ck_assert_msg(out.kv_usage == -1 && out.preemptions == -1, "%s", texts[i]);
+	}
 }
 END_TEST
 
@@ -253,6 +287,8 @@ static void read_metrics(const char *text, size_t len)
 	kvw_scrape_metrics(text, len, &out);
 	ck_assert(out.capacity_known || out.capacity_tokens == 0);
 	ck_assert(!out.capacity_known || out.block_size > 0);
+	ck_assert(out.kv_usage == -1 || (out.kv_usage >= 0 && out.kv_usage <= 1));
+	ck_assert(out.preemptions == -1 || out.preemptions >= 0);
 }
 
 static void read_models(const char *text, size_t len)
@@ -299,6 +335,8 @@ int main(void)
 
 	tcase_set_timeout(tcase, 120);
 	tcase_add_test(tcase, metrics_of_a_real_vllm);
+	tcase_add_test(tcase, kv_use_of_several_engines);
+	tcase_add_test(tcase, kv_use_that_cannot_be_is_unknown);
 	tcase_add_test(tcase, ranks_add_up);
 	tcase_add_test(tcase, capacity_that_is_not_told_is_unknown);
 	tcase_add_test(tcase, every_legal_way_to_write_a_sample);
