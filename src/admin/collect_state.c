@@ -4,6 +4,7 @@
  * Nothing here sleeps or asks the kernel for more than a few small files: a scrape on the main port
  * runs on an event loop.
  */
+#include <stddef.h>
 #include <stdlib.h>
 #include <sys/resource.h>
 #include <sys/statvfs.h>
@@ -80,6 +81,9 @@ static double worker_value(
 		return (double)atomic_load_explicit(&worker->capacity_tokens, memory_order_relaxed);
 	case KVW_OF_BLOCK:
 		return atomic_load_explicit(&worker->block_size, memory_order_relaxed);
+	case KVW_OF_KV_FULL:
+		return atomic_load_explicit(&worker->kv_full_until_ns, memory_order_relaxed) >
+		       collect->now_ns;
 	default:
 		abort(); /* metrics.def names another arg for this collector */
 	}
@@ -94,6 +98,78 @@ void kvw_collect_worker(struct kvw_collect *collect)
 		label.value = kvw_slice_of(fleet->workers[i]->url);
 		kvw_sample_double(
 			collect, &label, 1, worker_value(collect, i + 1, fleet->workers[i]));
+	}
+}
+
+static double learned_value(int arg, const struct kvw_worker_learned *learned)
+{
+	switch ((enum kvw_collect_of)arg) {
+	case KVW_OF_RATE:
+		return learned->prefill_tokens_per_second;
+	case KVW_OF_RATE_OBSERVED:
+		return learned->observed_tokens_per_second;
+	case KVW_OF_RATE_SAMPLES:
+		return learned->rate_samples;
+	case KVW_OF_CAPACITY_SHARE:
+		return learned->capacity_share;
+	default:
+		abort();
+	}
+}
+
+/* Nothing, for a strategy that learns nothing. */
+void kvw_collect_learned(struct kvw_collect *collect)
+{
+	const struct kvw_fleet *fleet = collect->metrics->fleet;
+	struct kvw_strategy *strategy = fleet->strategy;
+	struct kvw_label label = {collect->info->labels, {NULL, 0}};
+
+	if (strategy == NULL || strategy->ops->learned == NULL)
+		return;
+	for (size_t i = 0; i < fleet->count; i++) {
+		struct kvw_worker_learned learned;
+
+		strategy->ops->learned(strategy, fleet->workers[i]->id, &learned);
+		label.value = kvw_slice_of(fleet->workers[i]->url);
+		kvw_sample_double(collect, &label, 1, learned_value(collect->arg, &learned));
+	}
+}
+
+static size_t compared_offset(int arg)
+{
+	switch ((enum kvw_collect_of)arg) {
+	case KVW_OF_COMPARED:
+		return offsetof(struct kvw_worker_tally, compared);
+	case KVW_OF_PREDICTED:
+		return offsetof(struct kvw_worker_tally, predicted);
+	case KVW_OF_CACHED:
+		return offsetof(struct kvw_worker_tally, cached);
+	case KVW_OF_MISSING:
+		return offsetof(struct kvw_worker_tally, missing);
+	case KVW_OF_UNFORESEEN:
+		return offsetof(struct kvw_worker_tally, unforeseen);
+	default:
+		abort();
+	}
+}
+
+void kvw_collect_compared(struct kvw_collect *collect)
+{
+	const struct kvw_metrics *metrics = collect->metrics;
+	size_t offset = compared_offset(collect->arg);
+	struct kvw_label label = {collect->info->labels, {NULL, 0}};
+
+	for (size_t slot = 1; slot < metrics->worker_slots; slot++) {
+		uint64_t sum = 0;
+
+		for (size_t i = 0; i < metrics->loops; i++) {
+			const char *tally = (const char *)&metrics->shards[i].workers[slot];
+
+			sum += atomic_load_explicit((const _Atomic uint64_t *)(tally + offset),
+				memory_order_relaxed);
+		}
+		label.value = kvw_worker_label(metrics, slot);
+		kvw_sample_u64(collect, &label, 1, sum);
 	}
 }
 

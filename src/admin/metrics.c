@@ -259,12 +259,29 @@ static void record_server(struct kvw_metrics_shard *shard, const struct kvw_requ
 			&cell->latency[failed], &shard->bounds->latency, record->total_ns);
 }
 
-static void record_tokens(struct kvw_metrics_shard *shard, const struct kvw_request_record *record)
+/* Predicted against actual cached tokens, of all requests and of one worker's. */
+static void record_comparison(struct kvw_metrics_shard *shard, struct kvw_worker_tally *worker,
+	const struct kvw_request_record *record)
+{
+	uint32_t predicted = record->predicted_cached;
+	uint32_t cached = record->cached_tokens;
+	uint32_t missing = predicted > cached ? predicted - cached : 0;
+	uint32_t unforeseen = cached > predicted ? cached - predicted : 0;
+
+	kvw_bump(&shard->tallies[KVW_TALLY_COMPARISONS], 1);
+	kvw_bump(&shard->tallies[KVW_TALLY_COMPARED], record->prompt_tokens);
+	kvw_bump(&shard->tallies[KVW_TALLY_ERROR], missing + unforeseen);
+	kvw_bump(&worker->compared, 1);
+	kvw_bump(&worker->predicted, predicted);
+	kvw_bump(&worker->cached, cached);
+	kvw_bump(&worker->missing, missing);
+	kvw_bump(&worker->unforeseen, unforeseen);
+}
+
+static void record_tokens(struct kvw_metrics_shard *shard, struct kvw_worker_tally *worker,
+	const struct kvw_request_record *record)
 {
 	bool predicted = record->predicted_prompt != 0;
-	uint32_t difference = record->predicted_cached > record->cached_tokens
-				      ? record->predicted_cached - record->cached_tokens
-				      : record->cached_tokens - record->predicted_cached;
 
 	if (predicted) {
 		kvw_bump(&shard->tallies[KVW_TALLY_PREDICTED_PROMPT], record->predicted_prompt);
@@ -276,10 +293,8 @@ static void record_tokens(struct kvw_metrics_shard *shard, const struct kvw_requ
 		return;
 	kvw_bump(&shard->tallies[KVW_TALLY_PROMPT], record->prompt_tokens);
 	kvw_bump(&shard->tallies[KVW_TALLY_CACHED], record->cached_tokens);
-	if (predicted) {
-		kvw_bump(&shard->tallies[KVW_TALLY_COMPARED], record->prompt_tokens);
-		kvw_bump(&shard->tallies[KVW_TALLY_ERROR], difference);
-	}
+	if (predicted)
+		record_comparison(shard, worker, record);
 }
 
 /* A request that was forwarded: how long it took, and why it went where it went. */
@@ -297,7 +312,7 @@ static void record_forwarded(
 	kvw_histogram_observe(&route->added, &bounds->added, record->added_ns);
 	if (record->stream && record->first_token_ns > 0)
 		kvw_histogram_observe(&route->first_token, &bounds->token, record->first_token_ns);
-	record_tokens(shard, record);
+	record_tokens(shard, worker, record);
 }
 
 void kvw_metrics_record(struct kvw_metrics_shard *shard, const struct kvw_request_record *record)

@@ -51,6 +51,7 @@ enum kvw_tally {
 	KVW_TALLY_COMPLETION,
 	KVW_TALLY_COMPARED,
 	KVW_TALLY_ERROR,
+	KVW_TALLY_COMPARISONS,
 	KVW_TALLY_COUNT
 };
 
@@ -71,6 +72,11 @@ struct kvw_worker_tally {
 	_Atomic uint64_t finished;   /* requests that ended on it */
 	_Atomic uint64_t latency_ns; /* their total times */
 	_Atomic int64_t decoding;    /* requests between first token and end; gauge */
+
+	/* Requests with both a predicted and an actual count of cached tokens. */
+	_Atomic uint64_t compared;
+	_Atomic uint64_t predicted, cached;     /* tokens */
+	_Atomic uint64_t missing, unforeseen;   /* tokens predicted too many, too few */
 };
 
 struct kvw_route_histograms {

@@ -188,8 +188,8 @@ static void tell(struct kvw_exchange *x, enum kvw_end end)
 		.completion_tokens = x->usage.completion_tokens,
 	};
 
-	/* A strategy that does not look at content predicts nothing. */
-	if (loop->strategy->ops->wants_content && x->scanned) {
+	/* Only who looks prompts up predicts what is cached of them. */
+	if (x->decision.chains > 0) {
 		record.predicted_prompt = x->decision.prompt_tokens;
 		for (size_t tier = 0; tier < KVW_TIER_COUNT; tier++)
 			record.predicted_cached += x->decision.hit_tokens[tier];

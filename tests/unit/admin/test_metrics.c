@@ -142,6 +142,8 @@ START_TEST(latencies_fall_into_their_buckets)
 }
 END_TEST
 
+#define WORKER_0(name) "kvway_worker_" name "{worker=\"http://127.0.0.1:18001\"}"
+
 START_TEST(cached_tokens_compare_prediction_with_truth)
 {
 	struct kvw_request_record record = fixture_record(&fixture);
@@ -168,6 +170,12 @@ START_TEST(cached_tokens_compare_prediction_with_truth)
 	ck_assert_double_eq(prom_get(prom, "kvway_cached_tokens_total"), 1640);
 	ck_assert_double_eq(prom_get(prom, "kvway_cached_tokens_compared_total"), 2020);
 	ck_assert_double_eq(prom_get(prom, "kvway_cached_tokens_error_total"), 140);
+	ck_assert_double_eq(prom_get(prom, "kvway_cached_tokens_comparisons_total"), 2);
+	ck_assert_double_eq(prom_get(prom, WORKER_0("cached_tokens_comparisons_total")), 2);
+	ck_assert_double_eq(prom_get(prom, WORKER_0("predicted_cached_tokens_total")), 1200);
+	ck_assert_double_eq(prom_get(prom, WORKER_0("cached_tokens_total")), 1140);
+	ck_assert_double_eq(prom_get(prom, WORKER_0("overpredicted_tokens_total")), 100);
+	ck_assert_double_eq(prom_get(prom, WORKER_0("underpredicted_tokens_total")), 40);
 	ck_assert_double_eq(prom_get(prom, "vllm:input_tokens_total{server=\"http://127.0.0.1:18001\",model=\"tiny\"}"), 3030);
 	ck_assert_double_eq(prom_get(prom, "vllm:output_tokens_total{server=\"http://127.0.0.1:18001\",model=\"tiny\"}"), 150);
 	prom_free(prom);
@@ -392,6 +400,36 @@ START_TEST(loops_count_while_others_scrape)
 }
 END_TEST
 
+static void tell_learned(
+	struct kvw_strategy *self, uint32_t worker_id, struct kvw_worker_learned *out)
+{
+	(void)self;
+	*out = (struct kvw_worker_learned){1000 + worker_id, 2000 + worker_id, 3, 0.5};
+}
+
+START_TEST(what_a_strategy_learned_is_shown)
+{
+	static const struct kvw_strategy_ops ops = {.name = "test", .learned = tell_learned};
+	struct kvw_strategy strategy = {.ops = &ops};
+	struct prom *prom;
+	bool found;
+
+	prom = scrape(SECOND);
+	prom_value(prom, WORKER_0("prefill_tokens_per_second"), &found);
+	ck_assert(!found); /* there is no strategy, or one that learns nothing */
+	prom_free(prom);
+	fixture.fleet->strategy = &strategy;
+	prom = scrape(SECOND);
+	ck_assert_double_eq(prom_get(prom, WORKER_0("prefill_tokens_per_second")), 1000);
+	ck_assert_double_eq(prom_get(prom, WORKER_0("observed_prefill_tokens_per_second")), 2000);
+	ck_assert_double_eq(prom_get(prom, WORKER_0("prefill_samples")), 3);
+	ck_assert_double_eq(prom_get(prom, WORKER_0("capacity_share")), 0.5);
+	ck_assert_double_eq(prom_get(prom, WORKER_0("kv_full")), 0);
+	prom_free(prom);
+	fixture.fleet->strategy = NULL;
+}
+END_TEST
+
 /* The page in the source tree is the one that the list makes. */
 START_TEST(reference_page_is_current)
 {
@@ -429,6 +467,7 @@ int main(void)
 	tcase_add_test(tcase, a_model_that_left_keeps_its_name);
 	tcase_add_test(tcase, counters_and_gauges);
 	tcase_add_test(tcase, workers_show_load_health_and_capacity);
+	tcase_add_test(tcase, what_a_strategy_learned_is_shown);
 	tcase_add_test(tcase, rates_are_of_the_last_minute);
 	tcase_add_test(tcase, loop_ages);
 	tcase_add_test(tcase, process_figures_are_plausible);
