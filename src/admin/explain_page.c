@@ -14,8 +14,8 @@
 /* Completes "URL would serve it: ". */
 static const char *const why_by_reason[KVW_REASON_COUNT] = {
 	[KVW_REASON_TURN] = "it is its turn",
-	[KVW_REASON_PREFIX] = "it costs least, holding the prompt's beginning in its cache",
-	[KVW_REASON_LOAD] = "it costs least, and no cached beginning of the prompt decided",
+	[KVW_REASON_PREFIX] = "it costs least, with the prompt's beginning in its cache",
+	[KVW_REASON_LOAD] = "it costs least; no cached prefix decided",
 	[KVW_REASON_SESSION] = "it is the worker of this session",
 	[KVW_REASON_SESSION_NEW] = "the session is new and its name leads there",
 	[KVW_REASON_SESSION_MOVED] = "the worker of this session is gone or has too much to do",
