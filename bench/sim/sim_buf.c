@@ -138,7 +138,15 @@ void kvb_buf_number(struct kvb_buf *buf, double value)
 void kvb_buf_ids(struct kvb_buf *buf, const uint32_t *ids, size_t count)
 {
 	kvb_buf_add(buf, "[", 1);
-	for (size_t i = 0; i < count; i++)
-		kvb_buf_printf(buf, i == 0 ? "%u" : ",%u", ids[i]);
+	for (size_t i = 0; i < count; i++) {
+		char text[11]; /* ten digits and a comma, written from the end */
+		size_t at = sizeof(text);
+
+		for (uint32_t rest = ids[i]; at == sizeof(text) || rest > 0; rest /= 10)
+			text[--at] = (char)('0' + rest % 10);
+		if (i > 0)
+			text[--at] = ',';
+		kvb_buf_add(buf, text + at, sizeof(text) - at);
+	}
 	kvb_buf_add(buf, "]", 1);
 }

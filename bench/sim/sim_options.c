@@ -59,6 +59,9 @@ static const char help_text[] =
 	"  --request-id-headers          repeat or make x-request-id, as vLLM's flag does\n"
 	"  --prompt-tokens-details on|off  usage tells cached tokens (default on; vLLM's default "
 	"is off)\n"
+	"  --enable-scale-out            answer /v1/[chat/]completions/render with token ids, as "
+	"vLLM's\n"
+	"                                flag does; else 403\n"
 	"  --keepalive-s X               close idle connections after X seconds (default 5; 0 "
 	"never)\n"
 	"  --max-body BYTES              longest request body (default 1 GiB)\n"
@@ -108,6 +111,7 @@ enum {
 	OPT_SEED,
 	OPT_REQUEST_ID,
 	OPT_DETAILS,
+	OPT_SCALE_OUT,
 	OPT_KEEPALIVE,
 	OPT_MAX_BODY,
 	OPT_FIXED,
@@ -135,6 +139,7 @@ static const struct option long_options[] = {
 	{"seed", required_argument, NULL, OPT_SEED},
 	{"request-id-headers", no_argument, NULL, OPT_REQUEST_ID},
 	{"prompt-tokens-details", required_argument, NULL, OPT_DETAILS},
+	{"enable-scale-out", no_argument, NULL, OPT_SCALE_OUT},
 	{"keepalive-s", required_argument, NULL, OPT_KEEPALIVE},
 	{"max-body", required_argument, NULL, OPT_MAX_BODY},
 	{"fixed-response", required_argument, NULL, OPT_FIXED},
@@ -290,6 +295,9 @@ static bool parse_answers(int option, const char *text, struct kvb_options *o)
 		o->prompt_tokens_details = strcmp(text, "on") == 0;
 		return o->prompt_tokens_details || strcmp(text, "off") == 0 ||
 		       wrong("--prompt-tokens-details", text, "on or off");
+	case OPT_SCALE_OUT:
+		o->scale_out = true;
+		return true;
 	default:
 		return parse_engine(option, text, o);
 	}

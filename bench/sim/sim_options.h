@@ -28,6 +28,7 @@ struct kvb_options {
 	uint64_t seed;           /* of ids */
 	double keepalive_s;
 	bool request_id_headers, prompt_tokens_details;
+	bool scale_out; /* the render endpoints answer */
 	size_t max_body;
 	size_t fixed_response;                /* bytes; 0: off */
 	uint32_t stream_chunks, stream_bytes; /* --fixed-stream; 0 chunks: off */

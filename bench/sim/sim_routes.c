@@ -313,18 +313,16 @@ static void get_is_paused(
 	reply_text(conn, worker->paused ? "{\"is_paused\":true}" : "{\"is_paused\":false}");
 }
 
-static void post_render(
+static void post_render_completions(
 	struct kvb_worker *worker, struct kvb_conn *conn, const struct kvb_request *request)
 {
-	struct kvb_error error;
+	kvb_render_request(worker, conn, request, &kvb_api_completions);
+}
 
-	(void)worker;
-	(void)request;
-	kvb_error_set(&error, 403, "PermissionDeniedError", "",
-		"Scale-out endpoints are disabled. Restart vllm serve with --enable-scale-out to "
-		"enable "
-		"them.");
-	kvb_error_send(conn, &error, false);
+static void post_render_chat(
+	struct kvb_worker *worker, struct kvb_conn *conn, const struct kvb_request *request)
+{
+	kvb_render_request(worker, conn, request, &kvb_api_chat);
 }
 
 static void post_completions(
@@ -379,8 +377,8 @@ static const struct {
 	{"/v1/messages", "POST", post_messages},
 	{"/v1/messages/count_tokens", "POST", kvb_count_tokens},
 	{"/v1/responses", "POST", post_responses},
-	{"/v1/chat/completions/render", "POST", post_render},
-	{"/v1/completions/render", "POST", post_render},
+	{"/v1/chat/completions/render", "POST", post_render_chat},
+	{"/v1/completions/render", "POST", post_render_completions},
 	{"/v1/models", "GET", get_models},
 	{"/health", "GET", get_health},
 	{"/ping", "GET", get_health},

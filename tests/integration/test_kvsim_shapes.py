@@ -237,3 +237,22 @@ def test_histogram_buckets_are_the_recorded_ones(sims):
     assert bounds(page)
     names = {name for name, _ in bounds(page)}
     assert bounds(page) == {(n, le) for n, le in bounds(recorded) if n in names}
+
+
+def test_scale_out_renders_what_a_request_becomes(tmp_path):
+    """/render gives the ids that the same request reports as its prompt's."""
+    sim = Sim(tmp_path, 1, "--enable-scale-out", *OPTIONS, name="scale_out")
+    port = sim.workers[0].port
+    for path, prompt in ((b"/v1/completions", {"prompt": "once upon a time"}),
+                         (b"/v1/chat/completions", {"messages": [{"role": "user", "content": "hi"}]})):
+        request = {"model": "tiny", "max_tokens": 3, "return_token_ids": True, **prompt}
+        rendered = json.loads(post(port, path + b"/render", request).body)
+        whole = json.loads(post(port, path, request).body)
+        if "prompt" in prompt:
+            (rendered,), whole = rendered, whole["choices"][0]
+        assert rendered["token_ids"] and rendered["token_ids"] == whole["prompt_token_ids"]
+        assert rendered["sampling_params"]["max_tokens"] == 3
+        assert (rendered["model"], rendered["stream"]) == ("tiny", False)
+    assert "400" in post(port, b"/v1/completions/render", {"model": "tiny"}).first
+    sim.signal(15)
+    assert sim.wait() == 0, sim.log()
