@@ -30,9 +30,9 @@
 #include "probe.h"
 
 #define HEAD_BYTES_MAX (16 << 10)
-/* Of /explain, which refuses what is above its own limit in its own words, and libevent what is above
- * this. GET and HEAD carry none; what comes is read and ignored. */
-#define BODY_BYTES_MAX (KVW_EXPLAIN_BODY_MAX + ((size_t)1 << 20))
+/* So far above what /explain takes, it refuses a body in its own words; beyond, libevent does. GET and
+ * HEAD carry none; what comes is read and ignored. */
+#define BODY_BYTES_SPARE ((size_t)1 << 20)
 #define IDLE_S         30
 
 struct kvw_admin {
@@ -202,6 +202,14 @@ static void remember_address(struct kvw_admin *admin, evutil_socket_t fd)
 		bound.ss_family == AF_INET6 ? "[%s]:%s" : "%s:%s", host, port);
 }
 
+static ev_ssize_t body_limit(const struct kvw_config *config)
+{
+	size_t most = config->limits_body < KVW_EXPLAIN_BODY_MAX ? (size_t)config->limits_body
+								 : KVW_EXPLAIN_BODY_MAX;
+
+	return (ev_ssize_t)(most + BODY_BYTES_SPARE);
+}
+
 static enum kvw_err open_server(struct kvw_admin *admin, FILE *errors)
 {
 	const char *address = admin->deps.config->admin_listen;
@@ -217,7 +225,7 @@ static enum kvw_err open_server(struct kvw_admin *admin, FILE *errors)
 		return KVW_EIO;
 	}
 	evhttp_set_max_headers_size(admin->http, HEAD_BYTES_MAX);
-	evhttp_set_max_body_size(admin->http, (ev_ssize_t)BODY_BYTES_MAX);
+	evhttp_set_max_body_size(admin->http, body_limit(admin->deps.config));
 	evhttp_set_timeout(admin->http, IDLE_S);
 	evhttp_set_default_content_type(admin->http, NULL);
 	evhttp_set_allowed_methods(admin->http, EVHTTP_REQ_GET | EVHTTP_REQ_HEAD | EVHTTP_REQ_POST |

@@ -114,7 +114,8 @@ static void put_tiers(struct kvw_page *text, const struct kvw_cost *cost)
 	kvw_page_string(text, "}");
 }
 
-static void put_cost(struct kvw_page *text, const struct kvw_cost *cost)
+static void put_cost(struct kvw_page *text, const struct kvw_candidate *candidate,
+	const struct kvw_cost *cost)
 {
 	put_u64(text, "hit_tokens", hit_of(cost->hit_tokens));
 	put_tiers(text, cost);
@@ -128,12 +129,18 @@ static void put_cost(struct kvw_page *text, const struct kvw_cost *cost)
 		kvw_page_string(text, "null");
 	}
 	put_u64(text, "in_flight", cost->inflight);
+	put_key(text, "share");
+	kvw_page_double(text, (double)candidate->share);
+	put_bool(text, "kv_full", candidate->kv_full);
 }
 
-/* cost NULL: the worker does not serve the model. */
+/* candidate NULL: the worker does not serve the model. */
 static void put_worker(const struct kvw_explanation *e, const struct kvw_worker *worker,
-	const struct kvw_cost *cost, struct kvw_page *text)
+	const struct kvw_candidate *candidate, struct kvw_page *text)
 {
+	const struct kvw_cost *cost =
+		candidate != NULL ? &e->costs[candidate - e->set.items] : NULL;
+
 	kvw_page_string(text, "{\"id\":");
 	kvw_page_u64(text, worker->id);
 	put_text(text, "worker", kvw_slice_of(worker->url));
@@ -142,7 +149,7 @@ static void put_worker(const struct kvw_explanation *e, const struct kvw_worker 
 	put_text(text, "verdict",
 		kvw_slice_of(cost != NULL ? kvw_verdict_name(cost->verdict) : "other_model"));
 	if (cost != NULL)
-		put_cost(text, cost);
+		put_cost(text, candidate, cost);
 	kvw_page_string(text, "}");
 }
 
@@ -153,13 +160,13 @@ static void put_workers(const struct kvw_explanation *e, struct kvw_page *text)
 
 	kvw_page_string(text, ",\"workers\":[");
 	for (size_t i = 0; i < fleet->count; i++) {
-		const struct kvw_cost *cost = NULL;
+		const struct kvw_candidate *candidate = NULL;
 
 		if (next < e->set.count && e->set.items[next].id == fleet->workers[i]->id)
-			cost = &e->costs[next++];
+			candidate = &e->set.items[next++];
 		if (i > 0)
 			kvw_page_string(text, ",");
-		put_worker(e, fleet->workers[i], cost, text);
+		put_worker(e, fleet->workers[i], candidate, text);
 	}
 	kvw_page_string(text, "]");
 }

@@ -145,7 +145,7 @@ static enum kvw_framing choose_pass(struct kvw_exchange *x, const struct kvw_hea
 static bool build_answer_head(struct kvw_exchange *x, const struct kvw_head *head)
 {
 	struct kvw_loop *loop = x->loop;
-	char extra[512];
+	char extra[2048]; /* a worker's URL may be long */
 	struct kvw_response_head_options options = {
 		.framing = choose_pass(x, head),
 		.content_length = head->content_length,

@@ -216,6 +216,8 @@ START_TEST(an_explanation_tells_all)
 	ck_assert_str_eq(text_of(first, "health"), "not_probed");
 	ck_assert_int_eq(json_integer_value(json_object_get(first, "hit_tokens")), 48);
 	ck_assert_int_eq(json_integer_value(json_object_get(first, "in_flight")), 7);
+	ck_assert_double_eq_tol(json_number_value(json_object_get(first, "share")), 1, 1e-9);
+	ck_assert(json_is_false(json_object_get(first, "kv_full")));
 	ck_assert_double_eq_tol(json_real_value(json_object_get(first, "queue_ms")), 1.5, 1e-9);
 	ck_assert_double_eq_tol(json_real_value(json_object_get(first, "prefill_ms")), 2, 1e-9);
 	ck_assert_double_eq_tol(json_real_value(json_object_get(first, "others_ms")), 0.00025, 1e-9);
