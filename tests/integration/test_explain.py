@@ -193,19 +193,23 @@ def test_work_in_progress_shows(workers, kvway):
 
     for worker in fleet:
         worker.script = hold
-    router = kvway(fleet)
+    router = kvway(fleet, MODES)
     body = chat_body(words(3, 4000))
-    with Client(router.port) as client:
+    with Client(router.port) as client, Client(router.port) as second:
         client.send_request("POST", CHAT, body=body)
         assert held.wait(10)
+        held.clear()
         other = explained(router, chat_body(words(4, 4000)))
         by_flight = {w["in_flight"]: w for w in other["workers"]}
         assert set(by_flight) == {0, 1}
         assert by_flight[0]["verdict"] == "chosen"
         assert by_flight[1]["others_ms"] > 0
         assert by_flight[1]["queue_ms"] >= 0 == by_flight[0]["queue_ms"]
+        second.send_request("POST", CHAT, WISH, body=chat_body(words(4, 4000)))
+        assert held.wait(10)
         free.set()
         assert client.read("POST").status == 200
+        assert told(second.read("POST"))["x-kvway-worker"] == by_flight[0]["worker"]
     router.wait_idle()
 
 
