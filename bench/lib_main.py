@@ -8,6 +8,8 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 sys.dont_write_bytecode = True
 
 import lib_proxy  # noqa: E402 (the path comes first)
+import lib_replay  # noqa: E402
+import lib_routers  # noqa: E402
 import lib_trace  # noqa: E402
 from lib_procs import BenchError  # noqa: E402
 
@@ -21,6 +23,16 @@ BENCHES = {
     "idle": (lib_proxy.bench_idle, [LOAD]),
     "loops": (lib_proxy.bench_loops, [LOAD]),
     "trace": (lib_trace.bench_trace, ["bench/sim/kvsim", "bench/load/kvbench"]),
+    "routers": (lib_routers.bench_routers,
+                [LOAD, "bench/sim/kvsim", "bench/load/kvbench"]),
+    "replay": (lib_replay.bench_replay, ["bench/replay/kvb-replay"]),
+}
+NEED_TRACE = ("trace", "replay", "routers")
+# What an option is where it was not given and it differs between benchmarks.
+DEFAULTS = {
+    "trace": {"workers": [4, 8], "requests": 2000, "rate_scale": 1.0, "speed": 20.0},
+    "routers": {"workers": [8], "requests": 2000, "rate_scale": 2.0, "speed": 4.0},
+    "replay": {"workers": [8]},
 }
 
 HELP = """
@@ -33,7 +45,11 @@ benchmarks:
   loops    CPU per request of two loops against one, spread of the work between them
   trace    replay of a trace through kvway to simulated workers: roundrobin, session, prefixaware
            on 4 and 8 workers; TRACE=FILE names the trace
-  all      all of them (trace only if TRACE is set)
+  routers  kvway, vllm-router and sglang-router (from PyPI, into venvs in the build directory): CPU
+           per request at 2, 32 and 256 KB; with TRACE=FILE the quality of their choices on 8 workers
+  replay   the strategy prefixaware, its peers' policies and a bound that no router can beat, in
+           simulated time: on a trace (TRACE=FILE), or --scenario NAME without one
+  all      all of them (trace, routers and replay only if TRACE is set)
 
 Two cores are needed: one for the proxy, one for load and backends. The table goes to standard
 error; standard output has one JSON object a line: bench, metric, value, unit, peer, ratio (ours /
@@ -54,31 +70,52 @@ def parse(argv):
     parser.add_argument("--seconds", type=float, default=1.5, help="counted per round and proxy")
     parser.add_argument("--peers-only", action="store_true", help="measure the peers alone")
     parser.add_argument("--more-peers", action="store_true",
-                        help="also HAProxy with tune.bufsize 32768")
+                        help="also HAProxy with tune.bufsize 32768; routers: also consistent_hash")
     parser.add_argument("--no-logs", action="store_true",
                         help="proxy: leave out the run with access logs on")
-    parser.add_argument("--body-kb", type=int, nargs="+", default=[2, 32, 256], help="proxy")
+    parser.add_argument("--body-kb", type=int, nargs="+", default=[2, 32, 256], help="proxy, routers")
     parser.add_argument("--interval-us", type=int, default=20000,
                         help="stream: between two events of one stream")
     parser.add_argument("--clients", type=int, default=10000, help="idle")
     parser.add_argument("--rate", type=int, default=8000, help="loops: requests per second")
-    parser.add_argument("--trace", help="trace: the file (or TRACE in the environment)")
-    parser.add_argument("--requests", type=int, default=2000, help="trace: the first N")
-    parser.add_argument("--workers", type=int, nargs="+", default=[4, 8], help="trace")
-    parser.add_argument("--rate-scale", type=float, default=1.0,
-                        help="trace: density of arrivals on 8 workers; in proportion on others")
-    parser.add_argument("--speed", type=float, default=20.0,
-                        help="trace: how much faster than the clock the workers run")
+    parser.add_argument("--trace", help="trace, routers, replay: the file (or TRACE in the environment)")
+    parser.add_argument("--requests", type=int,
+                        help="trace, routers, replay: the first N (2000; replay: all)")
+    parser.add_argument("--workers", type=int, nargs="+",
+                        help="trace: 4 8; routers, replay: 8, and the rate grows with them")
+    parser.add_argument("--rate-scale", type=float,
+                        help="trace (1), routers (2): density of arrivals on 8 workers; in "
+                        "proportion on others")
+    parser.add_argument("--speed", type=float,
+                        help="trace (20), routers (4): how much faster than the clock the workers run")
+    parser.add_argument("--trace-rounds", type=int, default=3, help="routers: of the replay")
     parser.add_argument("--agree", type=int, default=40, metavar="N",
                         help="trace: first show on N requests that speed 1 gives the same; 0: do not")
+    parser.add_argument("--scale", action="append", metavar="X[,X]",
+                        help="replay: rate of arrivals on 8 workers, times the trace's (1.5,2)")
+    parser.add_argument("--seeds", type=int, default=5, help="replay: runs of each line")
+    parser.add_argument("--policies", metavar="NAME[,NAME]", help="replay: only these")
+    parser.add_argument("--scenario", metavar="NAME",
+                        help="replay: a made workload instead of a trace, or `all` of them")
+    parser.add_argument("--plot", metavar="FILE", help="replay: goodput against load, as SVG")
     return parser.parse_args(argv)
+
+
+def with_defaults(name, options):
+    """The options as one benchmark sees them."""
+    own = argparse.Namespace(**vars(options))
+    for key, value in DEFAULTS.get(name, {}).items():
+        if getattr(own, key) is None:
+            setattr(own, key, value)
+    return own
 
 
 def selected(options):
     """Names to run."""
     if options.name != "all":
         return [options.name]
-    return [name for name in BENCHES if name != "trace" or options.trace or os.environ.get("TRACE")]
+    traced = options.trace or os.environ.get("TRACE")
+    return [name for name in BENCHES if name not in NEED_TRACE or traced]
 
 
 def main(argv):
@@ -87,14 +124,14 @@ def main(argv):
     names = selected(options)
     if options.targets:
         targets = {target for name in names for target in BENCHES[name][1]}
-        if not options.peers_only and names != ["scan"]:
+        if not options.peers_only and names not in (["scan"], ["replay"]):
             targets.add("src/kvway")
         print(" ".join(sorted(targets)))
         return 0
     failed = 0
     for name in names:
         try:
-            BENCHES[name][0](options)
+            BENCHES[name][0](with_defaults(name, options))
         except BenchError as error:
             print(f"{name}: {error}", file=sys.stderr)
             failed = 1
