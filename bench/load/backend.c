@@ -48,6 +48,7 @@ struct kvb_backend_conn {
 	bool hooked;      /* the stream hook has it */
 	bool wants_stream;
 	bool is_get;
+	bool is_render; /* asks for token ids, which vLLM refuses by default */
 	char *head; /* HEAD_ROOM bytes, owned */
 };
 
@@ -119,6 +120,20 @@ static enum kvw_err answer_get(struct kvb_backend_conn *conn)
 	return kvb_backend_send(conn, text, (size_t)len);
 }
 
+/* What vLLM answers to /v1/.../render unless it was started with --enable-scale-out. */
+static enum kvw_err refuse_render(struct kvb_backend_conn *conn)
+{
+	static const char body[] = "{\"error\":{\"message\":\"Scale-out endpoints are disabled.\","
+				   "\"type\":\"PermissionDeniedError\",\"code\":403}}";
+	char text[512];
+	int len = snprintf(text, sizeof(text),
+		"HTTP/1.1 403 Forbidden\r\nserver: kvb\r\ncontent-length: %zu\r\n"
+		"content-type: application/json\r\n\r\n%s",
+		sizeof(body) - 1, body);
+
+	return kvb_backend_send(conn, text, (size_t)len);
+}
+
 /* A request was read to its end. */
 static void request_done(struct kvb_backend_conn *conn)
 {
@@ -127,6 +142,8 @@ static void request_done(struct kvb_backend_conn *conn)
 
 	if (conn->is_get) {
 		err = answer_get(conn);
+	} else if (conn->is_render) {
+		err = refuse_render(conn);
 	} else if (conn->wants_stream && backend->hook != NULL) {
 		backend->served++;
 		conn->hooked = true;
@@ -159,6 +176,7 @@ static bool head_read(struct kvb_backend_conn *conn)
 {
 	static const char refused[] = "HTTP/1.1 411 Length Required\r\ncontent-length: 0\r\n\r\n";
 	const char *end = memmem(conn->head, conn->head_len, "\r\n\r\n", 4);
+	const char *line_end;
 	size_t head, with_head;
 	long body;
 
@@ -176,6 +194,9 @@ static bool head_read(struct kvb_backend_conn *conn)
 		return false;
 	}
 	conn->is_get = strncmp(conn->head, "GET ", 4) == 0;
+	line_end = memchr(conn->head, '\r', head);
+	conn->is_render =
+		memmem(conn->head, (size_t)(line_end - conn->head), "/render ", 8) != NULL;
 	conn->wants_stream = conn->backend->hook != NULL &&
 			     memmem(end, with_head + 4, "\"stream\":true", 13) != NULL;
 	conn->body_left = (size_t)body - with_head;
