@@ -21,7 +21,7 @@ packages_of() {
 			python3 python3-pytest python3-venv shellcheck git util-linux
 		;;
 	demo) echo curl python3 ;;
-	peers) echo haproxy nginx util-linux ;;
+	peers) echo haproxy nginx python3-venv util-linux ;;
 	*)
 		echo "packages.sh: unknown group '$1'; groups are build, test, demo and peers" >&2
 		return 1
