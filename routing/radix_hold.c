@@ -71,10 +71,10 @@ static bool extend(
 	struct kvw_radix *tree, struct kvw_pool *pool, struct kvw_slot *slot, struct place *place)
 {
 	unsigned capacity = KVW_NODE_HOLDERS;
-	unsigned length = 0;
+	unsigned length = 1;
 	unsigned used = 0;
 
-	for (struct kvw_slot *s = slot; s != NULL; s = next_slot(tree, s)) {
+	for (struct kvw_slot *s = next_slot(tree, slot); s != NULL; s = next_slot(tree, s)) {
 		slot = s;
 		length++;
 	}
