@@ -1,10 +1,14 @@
 """What kvsim does beside answering in the right shape: connections, clients that leave, the cache,
 faults on request, and the ways in which it can be started."""
 
+import importlib
 import json
+import pathlib
 import random
+import re
 import socket
 import subprocess
+import sys
 import threading
 import time
 
@@ -519,6 +523,21 @@ def test_help_and_profiles_are_printed():
         assert word in told
     told = subprocess.run([PROGRAM, "--list-profiles"], capture_output=True, text=True, check=True)
     assert "Simulated" in told.stdout and "20480" in told.stdout
+
+
+def test_quickstart_can_describe_the_simulated_gpu():
+    """Its table quotes the list of profiles: a column more must not go unnoticed."""
+    root = pathlib.Path(__file__).parents[2]
+    sys.path.insert(0, str(root / "deploy"))
+    try:
+        table = importlib.import_module("quickstart_table")
+    finally:
+        sys.path.pop(0)
+    told = subprocess.run([PROGRAM, "--list-profiles"], capture_output=True, text=True, check=True)
+    used = re.search(r"^profile=(\S+)$", (root / "deploy/quickstart.sh").read_text(), re.M)[1]
+    text = " ".join(table.describe_gpu(told.stdout, used, 2))
+    assert "prefill 24700 tokens/s, attention 1.33 ns" in text
+    assert "KV cache 400,000 tokens each, simulated 2 times" in text
 
 
 def test_workers_share_a_process_but_nothing_else(tmp_path):
