@@ -50,6 +50,7 @@ void kvw_load_init(struct kvw_load *load)
 	load->done_ns = 0;
 	load->waiting_ns = 0;
 	load->clock_ns = INT64_MIN / 2; /* before any time, far from overflow */
+	load->answered_ns = load->clock_ns;
 	atomic_init(&load->idle_at_ns, load->clock_ns);
 	atomic_init(&load->inflight, 0);
 }
@@ -71,6 +72,8 @@ void kvw_lease_take(
 	lease->prefill_ns = prefill_ns;
 	lease->taken_ns = now_ns;
 	lease->behind_ns = 0;
+	lease->served_ns = 0;
+	lease->plain = false;
 	lease->answered = false;
 }
 
@@ -86,6 +89,13 @@ void kvw_lease_first_token(struct kvw_lease *lease, int64_t now_ns)
 		load->done_ns = lease->position_ns;
 	load->waiting_ns -= lease->prefill_ns;
 	lease->behind_ns = load->added_ns - lease->position_ns;
+	if (!lease->plain) {
+		int64_t since = load->answered_ns;
+
+		since = since > lease->taken_ns ? since : lease->taken_ns;
+		lease->served_ns = now_ns > since ? now_ns - since : 0;
+		load->answered_ns = now_ns;
+	}
 	publish(load);
 	kvw_spin_unlock(&load->lock);
 	lease->answered = true;

@@ -484,7 +484,8 @@ static bool was_alone(const struct kvw_decision *decision, const struct kvw_outc
 {
 	int64_t little = decision->prefill_ns / 10;
 
-	return outcome->ahead_ns <= little && outcome->behind_ns <= little;
+	return decision->inflight <= MAX_COMPANY && outcome->ahead_ns <= little &&
+	       outcome->behind_ns <= little;
 }
 
 /* A time to first token that tells the worker's rate. */
@@ -494,15 +495,18 @@ static void learn_rate(struct prefixaware *pa, const struct kvw_decision *decisi
 	uint32_t prompt = outcome->prompt_known ? outcome->prompt_tokens : decision->prompt_tokens;
 	uint32_t cached = outcome->cached_known ? outcome->cached_tokens
 						: decision->hit_tokens[KVW_TIER_DEVICE];
+	bool alone = was_alone(decision, outcome);
 
 	if (cached >= prompt || (!outcome->cached_known && cached > prompt / 2))
 		return; /* of a hit that was only predicted, too little is left to be sure of */
-	kvw_rates_learn(&pa->rates, &(struct kvw_rate_sample){
-					    .worker = decision->worker_id,
-					    .prompt_tokens = prompt,
-					    .cached_tokens = cached,
-					    .ns = outcome->first_token_ns,
-				    });
+	kvw_rates_learn(
+		&pa->rates, &(struct kvw_rate_sample){
+				    .worker = decision->worker_id,
+				    .prompt_tokens = prompt,
+				    .cached_tokens = cached,
+				    .ns = alone ? outcome->first_token_ns : outcome->served_ns,
+				    .alone = alone,
+			    });
 }
 
 static void prefixaware_done(struct kvw_strategy *self, const struct kvw_decision *decision,
@@ -513,8 +517,7 @@ static void prefixaware_done(struct kvw_strategy *self, const struct kvw_decisio
 	(void)now_ns;
 	if (decision->chains == 0 || outcome->status != 200)
 		return;
-	if (decision->chains == 1 && outcome->streamed && outcome->first_token &&
-		decision->inflight <= MAX_COMPANY && was_alone(decision, outcome))
+	if (decision->chains == 1 && outcome->streamed && outcome->first_token)
 		learn_rate(pa, decision, outcome);
 	if (outcome->completed && outcome->cached_known)
 		kvw_truth_learn(&pa->truth, decision->worker_id, outcome->prompt_tokens,

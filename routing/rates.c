@@ -14,12 +14,14 @@
 
 #include "spin.h"
 
-#define EPOCH      256   /* requests, of the search for the shortest one */
-#define STEP       4     /* samples between two computations */
-#define LEAST_WORK 256.0 /* tokens; a shorter request tells the overhead, not the rate */
-#define SLOPE      4.0   /* a slope is taken between amounts of work that differ by this factor */
-#define NOISE      0.125 /* of the median: a rate as near to it counts as equal */
-#define MOVED      0.01
+#define EPOCH       256   /* requests, of the search for the shortest one */
+#define STEP        4     /* samples between two computations */
+#define BUSY_STEP   16    /* the same for requests that met others */
+#define BUSY_MEMORY 64    /* so many of them are averaged */
+#define LEAST_WORK  256.0 /* tokens; a shorter request tells the overhead, not the rate */
+#define SLOPE       4.0   /* a slope is taken between amounts of work that differ by this factor */
+#define NOISE       0.125 /* of the median: a rate as near to it counts as equal */
+#define MOVED       0.01
 
 #define MOST_FASTER 16.0 /* than the prior */
 #define MOST_SLOWER 64.0
@@ -35,6 +37,8 @@ struct window {
 	struct point shortest[2]; /* of this epoch and the one before; ns 0: none */
 	uint32_t count, next;     /* of ring */
 	uint32_t fresh;           /* samples since the rate was computed */
+	struct point busy;        /* decaying sums over requests that met others */
+	uint32_t busy_count;      /* how many there were */
 	uint32_t epoch;           /* requests in this epoch */
 };
 
@@ -104,25 +108,33 @@ static size_t slopes(const struct window *window, double pairs, float *out)
 	return count;
 }
 
-/* ns per token of one worker; its 90th percentile of rates is the 10th of these. */
-static double window_x(const struct kvw_rates_book *book, const struct window *window)
+/* ns per token by requests that met no others; the 90th percentile of rates is the 10th of these. */
+static double ring_x(const struct window *window, double pairs)
 {
 	float x[KVW_RATES_WINDOW];
-	double pairs = book->pair_ns / book->median;
 	size_t count = slopes(window, pairs, x);
-	double value = 0;
 
 	if (count < KVW_RATES_LEAST)
 		for (count = 0; count < window->count; count++)
 			x[count] = (float)(window->ring[count].ns /
 					   work_of(&window->ring[count], pairs));
 	qsort(x, count, sizeof(x[0]), by_value);
-	value = x[count / 10];
-	if (value < book->prior_x / MOST_FASTER)
+	return x[count / 10];
+}
+
+/* ns per token of one worker, from the best samples that there are. */
+static double window_x(const struct kvw_rates_book *book, const struct window *window)
+{
+	double pairs = book->pair_ns / book->median;
+	double x = window->count >= KVW_RATES_LEAST
+			   ? ring_x(window, pairs)
+			   : window->busy.ns / work_of(&window->busy, pairs);
+
+	if (x < book->prior_x / MOST_FASTER)
 		return book->prior_x / MOST_FASTER;
-	if (value > book->prior_x * MOST_SLOWER)
+	if (x > book->prior_x * MOST_SLOWER)
 		return book->prior_x * MOST_SLOWER;
-	return value;
+	return x;
 }
 
 /* Lower median of what workers have learned. Lock held. */
@@ -181,6 +193,25 @@ static bool add_point(struct window *window, const struct point *p)
 	return true;
 }
 
+/* The same for a request that met others. Lock held. */
+static bool add_busy(struct window *window, const struct point *p)
+{
+	window->busy.ns += p->ns - window->busy.ns / BUSY_MEMORY;
+	window->busy.tokens += p->tokens - window->busy.tokens / BUSY_MEMORY;
+	window->busy.pairs += p->pairs - window->busy.pairs / BUSY_MEMORY;
+	return ++window->busy_count % BUSY_STEP == 0 && window->count < KVW_RATES_LEAST &&
+	       window->busy.ns > 0;
+}
+
+static bool add(struct window *window, const struct point *p, bool alone)
+{
+	if (alone)
+		note_shortest(window, p);
+	if (p->tokens < LEAST_WORK)
+		return false;
+	return alone ? add_point(window, p) : add_busy(window, p);
+}
+
 void kvw_rates_learn(struct kvw_rates *rates, const struct kvw_rate_sample *sample)
 {
 	struct kvw_rates_book *book = rates->book;
@@ -193,11 +224,10 @@ void kvw_rates_learn(struct kvw_rates *rates, const struct kvw_rate_sample *samp
 		.pairs = (float)((length * length - hit * hit) / 2),
 	};
 
-	if (!(p.tokens > 0) || sample->ns <= 0)
+	if (!(p.tokens > 0) || sample->ns < 0 || (sample->alone && sample->ns == 0))
 		return;
 	kvw_spin_lock(&book->lock);
-	note_shortest(window, &p);
-	if (p.tokens >= LEAST_WORK && add_point(window, &p)) {
+	if (add(window, &p, sample->alone)) {
 		double x = window_x(book, window);
 
 		if (fabs(x - book->x[sample->worker]) > MOVED * x) {
@@ -214,7 +244,7 @@ void kvw_rates_restart(struct kvw_rates *rates, uint32_t worker)
 	struct window *window = &book->windows[worker];
 
 	kvw_spin_lock(&book->lock);
-	if (window->epoch > 0)
+	if (window->epoch > 0 || window->busy_count > 0)
 		*window = (struct window){0};
 	kvw_spin_unlock(&book->lock);
 }

@@ -1,7 +1,7 @@
 /*
  * rates.h - how fast each worker computes prompts, learned from times to first token.
  *
- * A sample is a streamed request that met no other prefill on its worker: nobody waited for a
+ * The best sample is a streamed request that met no other prefill on its worker: nobody waited for a
  * first token when it came, and nobody came before it had its own. Its time is
  *
  *     t = c + x W,    W = (L - h) + k (L^2 - h^2) / 2
@@ -13,6 +13,13 @@
  * of at least four times its work, or from t / W where all are about equally long. Whatever else
  * delays a request makes the worker look slower, never faster, so the worker's rate is a high
  * percentile (90) of the rates in a window of 64 samples, at least 8.
+ *
+ * A worker that is never without a queue gives no such sample, least of all one that is slower
+ * than it is believed to be and is sent too much for that reason. So of requests that met others
+ * the time since the first token before theirs is taken, which is what the worker needed for them
+ * if it works in turn. It does so only on the average (prompts are computed in batches, and their
+ * first tokens come together), so their times and their work are summed over some 64 of them. That
+ * counts as long as there are no eight better samples.
  *
  * What costs are computed with is a worker's own rate only where it differs from the median of the
  * fleet by more than an eighth: below that it is noise, and noise would send every prompt to the
@@ -45,7 +52,8 @@ struct kvw_rate_sample {
 	uint32_t worker;
 	double prompt_tokens; /* L */
 	double cached_tokens; /* h <= L */
-	int64_t ns;           /* t */
+	int64_t ns;           /* t, or of a request that met others the time since the one before */
+	bool alone;           /* it met no other prefill */
 };
 
 /* KVW_ENOMEM, leaving *rates to be thrown away. */

@@ -13,8 +13,8 @@
  * Work whose requests are all answered or gone cannot be ahead of anybody: W - D is also kept
  * within U, the work of the leases that still wait for their first token.
  *
- * Threads: every function may be called from any thread; a short spin lock guards W, D, U and the
- * clock of D (words that must change together, held for some ten instructions). Readers do not
+ * Threads: every function may be called from any thread; a short spin lock guards W, D, U, the
+ * clock of D and the time of the last first token (words that must change together, held for some ten instructions). Readers do not
  * take it: Q_w falls by one each nanosecond until it is 0, so the writer publishes the moment at
  * which that happens, and a reader subtracts its own time. `inflight` is a relaxed atomic.
  */
@@ -27,11 +27,12 @@
 
 /* One worker's load. On its own cache line: loops write it for every request. */
 struct kvw_load {
-	_Alignas(64) atomic_flag lock; /* guards the next four and writes of idle_at_ns */
+	_Alignas(64) atomic_flag lock; /* guards the next five and writes of idle_at_ns */
 	int64_t added_ns;              /* W: prefill work ever added, predicted ns */
 	int64_t done_ns;               /* D: of that, believed done; <= added_ns */
 	int64_t waiting_ns;            /* U: work of leases without a first token; >= W - D */
 	int64_t clock_ns;              /* monotonic time when done_ns was last advanced */
+	int64_t answered_ns;           /* when the last first token of a stream came */
 	_Atomic int64_t idle_at_ns;    /* clock_ns + W - D: when the queue will have drained */
 	_Atomic uint32_t inflight;     /* leases taken and not released */
 };
@@ -44,6 +45,9 @@ struct kvw_lease {
 	int64_t taken_ns;      /* when */
 	int64_t ahead_ns;      /* U when it was taken: work that may have delayed its first token */
 	int64_t behind_ns;     /* work added after it and before its first token: it may have, too */
+	int64_t served_ns;     /* until its first token, from its taking or from the first token before
+	                          it on this worker: what the worker needed for it if it works in turn */
+	bool plain;            /* not a stream: its first byte tells nothing of prefill */
 	bool answered;         /* its first token was reported */
 };
 

@@ -71,6 +71,7 @@ struct kvw_outcome {
 	int64_t first_token_ns;    /* from the pick to the first token; 0 if none */
 	int64_t ahead_ns;          /* as in struct kvw_lease */
 	int64_t behind_ns;
+	int64_t served_ns;
 };
 
 #endif

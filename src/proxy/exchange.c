@@ -105,6 +105,7 @@ void kvw_exchange_drop_worker(struct kvw_exchange *x, bool completed)
 			.first_token_ns = x->first_token ? x->first_token_ns - x->picked_ns : 0,
 			.ahead_ns = lease.ahead_ns,
 			.behind_ns = lease.behind_ns,
+			.served_ns = lease.served_ns,
 		};
 
 		loop->strategy->ops->done(loop->strategy, &x->decision, &outcome, loop->now_ns);

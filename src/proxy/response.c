@@ -68,6 +68,7 @@ static void first_token(struct kvw_exchange *x)
 	x->first_token_ns = loop->now_ns;
 	x->decoding = true;
 	kvw_metrics_decoding(loop->metrics, x->worker->id, 1);
+	x->lease.plain = !x->event_stream;
 	kvw_lease_first_token(&x->lease, loop->now_ns);
 	if (loop->strategy->ops->first_token != NULL)
 		loop->strategy->ops->first_token(loop->strategy, &x->decision, &x->lease, loop->now_ns);

@@ -54,7 +54,7 @@ static void serve(uint32_t worker, const struct machine *m, double length, doubl
 
 	if (fraction() < m->congested)
 		ns *= 1 + 9 * fraction();
-	kvw_rates_learn(&rates, &(struct kvw_rate_sample){worker, length, hit, (int64_t)ns});
+	kvw_rates_learn(&rates, &(struct kvw_rate_sample){worker, length, hit, (int64_t)ns, true});
 }
 
 /* Lengths as in practice: short, long, and mostly cached ones. */
@@ -81,7 +81,7 @@ static struct kvw_worker_learned learned(uint32_t worker)
 	return out;
 }
 
-#define WITHIN(value, truth, part) EXPECT(fabs((value) / (truth) - 1) <= (part))
+#define WITHIN(value, truth, part) EXPECT(fabs((value) / (truth)-1) <= (part))
 
 START_TEST(without_samples_the_prior_holds)
 {
@@ -173,8 +173,7 @@ START_TEST(mixed_fleet)
 		for (uint32_t w = 0; w < 7; w++)
 			serve_mixed(w, w == 5 ? &slow : &fast, 8);
 	for (uint32_t w = 0; w < 7; w++)
-		WITHIN(learned(w).observed_tokens_per_second,
-			w == 5 ? slow.rate : fast.rate, 0.15);
+		WITHIN(learned(w).observed_tokens_per_second, w == 5 ? slow.rate : fast.rate, 0.15);
 	WITHIN(rate_of(0) / rate_of(5), 3, 0.2);
 	for (uint32_t w = 1; w < 8; w++)
 		if (w != 5)
@@ -197,6 +196,54 @@ START_TEST(attention_follows_the_rate)
 	for (uint32_t w = 0; w < 3; w++)
 		WITHIN(kvw_rates_work(atomic_load(&rates.pairs), 65536, 0) * kvw_rates_x(&rates, w),
 			true_ns(w == 2 ? &slow : &fast, 65536, 0), 0.1);
+}
+END_TEST
+
+/* Never alone, computed in batches of up to four whose first tokens come together: the sum of times
+ * is right, single ones are not. */
+START_TEST(a_busy_worker_tells_its_rate_too)
+{
+	static const double true_rates[] = {2000, 6800, 20480};
+
+	for (size_t i = 0; i < 3; i++)
+		for (unsigned seed = 0; seed < 20; seed++) {
+			teardown();
+			setup();
+			dice = seed;
+			for (unsigned step = 0; step < 100; step++) {
+				unsigned batch = 1 + (unsigned)(test_random(&dice) % 4);
+				double ns = 12e6;
+				double lengths[4];
+
+				for (unsigned k = 0; k < batch; k++) {
+					lengths[k] = 500 + floor(fraction() * 6000);
+					ns += lengths[k] * 1e9 / true_rates[i] +
+					      PAIR * lengths[k] * lengths[k] / 2;
+				}
+				for (unsigned k = 0; k < batch; k++)
+					kvw_rates_learn(
+						&rates, &(struct kvw_rate_sample){0, lengths[k], 0,
+								k == 0 ? (int64_t)ns : 0, false});
+			}
+			WITHIN(learned(0).observed_tokens_per_second, true_rates[i], 0.1);
+		}
+}
+END_TEST
+
+/* One of ten that was alone is enough to set a better rate. */
+START_TEST(better_samples_count_before_those_of_a_busy_worker)
+{
+	struct machine m = {20480, PAIR, 12e6, 0, 0};
+
+	for (unsigned i = 0; i < 400; i++) {
+		double length = 1000 + floor(fraction() * 3000);
+		int64_t ns = (int64_t)(true_ns(&m, length, 0) * 1.5); /* with others' decoding */
+
+		if (i % 4 == 0)
+			serve(0, &m, length, i % 8 == 0 ? length - 100 : 0);
+		kvw_rates_learn(&rates, &(struct kvw_rate_sample){0, length, 0, ns, false});
+	}
+	WITHIN(learned(0).observed_tokens_per_second, m.rate, 0.15);
 }
 END_TEST
 
@@ -235,7 +282,7 @@ START_TEST(nonsense_stays_within_limits)
 		uint32_t worker = (uint32_t)(test_random(&dice) % 4);
 		double length = (double)(test_random(&dice) % 200000);
 		struct kvw_rate_sample sample = {worker, length, length,
-			(int64_t)(test_random(&dice) >> (test_random(&dice) % 64)) - 5};
+			(int64_t)(test_random(&dice) >> (test_random(&dice) % 64)) - 5, i % 5 != 0};
 
 		if (i % 3 != 0)
 			sample.cached_tokens = floor(length * fraction());
@@ -257,8 +304,9 @@ static void *learn_beside(void *arg)
 		double length = 300 + (double)(test_random(&state) % 4000);
 		uint32_t worker = (uint32_t)(test_random(&state) % 8);
 
-		kvw_rates_learn(&rates, &(struct kvw_rate_sample){worker, length, 0,
-						(int64_t)(length * 1e9 / 20480)});
+		kvw_rates_learn(&rates,
+			&(struct kvw_rate_sample){worker, length, 0,
+				(int64_t)(length * 1e9 / 20480), test_random(&state) % 2 == 0});
 		EXPECT(rate_of(worker) > 0);
 		if (test_random(&state) % 1000 == 0)
 			kvw_rates_restart(&rates, worker);
@@ -298,6 +346,8 @@ int main(void)
 	tcase_add_test(tcase, short_requests_make_no_rate);
 	tcase_add_test(tcase, mixed_fleet);
 	tcase_add_test(tcase, attention_follows_the_rate);
+	tcase_add_test(tcase, a_busy_worker_tells_its_rate_too);
+	tcase_add_test(tcase, better_samples_count_before_those_of_a_busy_worker);
 	tcase_add_test(tcase, changed_rate_is_followed);
 	tcase_add_test(tcase, restart_keeps_the_rate_until_there_are_samples);
 	tcase_add_test(tcase, nonsense_stays_within_limits);
