@@ -75,15 +75,16 @@ def check_times(options, label, stats):
             f"ended {stats['late_mean_ms']:.2f} ms late: the machine is too busy for this speed")
 
 
-def run_once(options, strategy, workers, trace, in_order=False):
-    """One replay; returns kvbench's result. `in_order`: a sample to be compared with another."""
+def run_once(options, strategy, workers, trace, same_ports=None):
+    """One replay; returns kvbench's result. `same_ports`: a sample to be compared with another, so
+    its requests are kept in order; the workers' ports, since session hashes URLs, and kvway's two."""
     say(f"trace: {strategy}, {workers} workers, {options.requests} requests, "
         f"speed {options.speed:g} ...")
     with Workshop() as shop:
         raise_descriptor_limit()
-        ports = free_ports(workers + 2) # the same each time: session hashes the workers' URLs
+        ports = same_ports or free_ports(workers + 2)
         start_workers(shop, options, ports[:workers])
-        routing = rates(options.speed) + (BY_HASH.get(strategy, "") if in_order else "")
+        routing = rates(options.speed) + (BY_HASH.get(strategy, "") if same_ports else "")
         proxy = start_kvway(shop, None, ports[workers:], ports[:workers], strategy, options.build,
                             routing=routing)
         result = shop.path("result.json")
@@ -92,7 +93,7 @@ def run_once(options, strategy, workers, trace, in_order=False):
             [os.path.join(options.build, "bench/load/kvbench"), "trace", "--url",
              f"http://127.0.0.1:{proxy.port}", "--trace", trace, "--requests",
              str(options.requests), "--rate-scale", f"{options.rate_scale * workers / 8:g}",
-             "--speed", f"{options.speed:g}", *(IN_ORDER if in_order else ()), "--label", label,
+             "--speed", f"{options.speed:g}", *(IN_ORDER if same_ports else ()), "--label", label,
              "--json", result],
             check=False, stdout=subprocess.DEVNULL)
         try:
@@ -117,12 +118,13 @@ def show_agreement(options, trace):
     sample = argparse.Namespace(**vars(options))
     sample.requests = options.agree
     workers = options.workers[-1]
+    ports = free_ports(workers + 2)
     rows = []
     for strategy in STRATEGIES:
         sample.speed = options.speed
-        fast = run_once(sample, strategy, workers, trace, in_order=True)
+        fast = run_once(sample, strategy, workers, trace, ports)
         sample.speed = 1.0
-        slow = run_once(sample, strategy, workers, trace, in_order=True)
+        slow = run_once(sample, strategy, workers, trace, ports)
         for metric, name, value in AGREE:
             ratio = value(fast) / value(slow) if value(slow) else None
             rows.append([strategy, name, value(slow), value(fast), ratio or "-"])
