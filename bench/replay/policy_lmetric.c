@@ -2,8 +2,8 @@
  * policy_lmetric.c - prefill that the worker would have to do, times its requests.
  *
  * The product of the new prefill tokens if the request went there and the batch size with it.
- * Which tokens count is told in two ways: the paper's indicator holds the tokens that wait on the
- * worker, SGLang's port those of the request alone. The first is used.
+ * Whether tokens that wait there already count is told in two ways, and the parameter is their
+ * weight: 1 as the paper's figures come out, 0 as SGLang's port of it does.
  */
 #include "mem.h"
 #include "replay_policy.h"

@@ -1,0 +1,54 @@
+"""bench/run.sh replay on a made trace of sixty requests: its lines, its table, its plot."""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+
+
+def write_trace(path):
+    """Ten conversations of six turns, each turn's prompt the last one's and more."""
+    with open(path, "w", encoding="utf-8") as file:
+        for turn in range(6):
+            for talk in range(10):
+                blocks = 2 + 2 * turn
+                ids = [0, *(1000 * (talk + 1) + i for i in range(1, blocks))]
+                file.write(json.dumps({"timestamp": turn * 3000 + talk * 100,
+                                       "input_length": blocks * 512 - 100, "output_length": 20,
+                                       "hash_ids": ids}) + "\n")
+
+
+def run(bench, build, *arguments):
+    """The benchmark; its JSON lines and its table."""
+    done = subprocess.run(
+        [sys.executable, os.path.join(bench, "lib_main.py"), "--build", build, "replay",
+         "--seeds", "2", *arguments], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return [json.loads(line) for line in done.stdout.splitlines()], done.stderr
+
+
+def main(bench, build):
+    """The program."""
+    with tempfile.TemporaryDirectory() as folder:
+        trace, plot = os.path.join(folder, "t.jsonl"), os.path.join(folder, "p.svg")
+        write_trace(trace)
+        lines, text = run(bench, build, "--trace", trace, "--scale", "1,2", "--plot", plot,
+                          "--policies", "kvway,round_robin,cache_aware,limit")
+        value = {(line["policy"], line["scale"], line["metric"]): line["value"]
+                 for line in lines if "peer" not in line}
+        for scale in (1, 2):
+            for metric in ("goodput", "ttft_mean_s", "e2e_mean_s", "cached_share"):
+                assert ("kvway", scale, metric) in value, (scale, metric)
+            assert value["kvway", scale, "cached_share"] > 0.5
+            assert value["kvway", scale, "cached_share"] > value["round_robin", scale, "cached_share"]
+            assert value["limit", scale, "ttft_mean_s"] < value["kvway", scale, "ttft_mean_s"]
+        assert all(line["simulated"] for line in lines)
+        assert [line["best"] for line in lines if line.get("peer") == "best"]
+        assert "replay, simulated" in text and "cache_aware" in text
+        with open(plot, encoding="utf-8") as file:
+            assert file.read().count("<polyline") == 4
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2])
