@@ -148,7 +148,8 @@ static uint32_t usable_hit(const struct kvw_route_request *request, uint32_t beg
 		block = DEFAULT_BLOCK;
 	if (hit >= tokens)
 		hit = tokens > 0 ? tokens - 1 : 0;
-	return hit / block * block;
+	/* A power of two nearly always, and then without a division. */
+	return (block & (block - 1)) == 0 ? hit & ~(block - 1) : hit / block * block;
 }
 
 /* Place of a worker among the candidates; set->count: it is none of them. Ids are places in a
@@ -201,14 +202,6 @@ static void weigh_load(struct prefixaware *pa, const struct kvw_candidates *set,
 			note_generation(pa, &set->items[i]);
 }
 
-/* What holding a part of a chain is worth; most holders of a prompt hold the same part. */
-struct worth {
-	uint32_t reach; /* chunks */
-	uint32_t block; /* of the engine; with reach the question, the rest is the answer */
-	uint32_t hit;   /* tokens */
-	double saved;   /* work */
-};
-
 /* Adds what each candidate's hit in one chain, whose path was found, saves it. */
 static void weigh_chain(struct prefixaware *pa, const struct kvw_route_request *request,
 	const struct kvw_candidates *set, uint32_t begin, uint32_t end, struct weighing *w)
@@ -216,7 +209,6 @@ static void weigh_chain(struct prefixaware *pa, const struct kvw_route_request *
 	const struct kvw_chunk *chunks = request->chunks + begin;
 	uint32_t tokens = kvw_chain_tokens(request, begin, end);
 	double miss = kvw_rates_work(w->pairs, tokens, 0);
-	struct worth worth = {0, 0, 0, 0};
 	uint32_t furthest = 0;
 
 	w->tokens += tokens;
@@ -226,17 +218,13 @@ static void weigh_chain(struct prefixaware *pa, const struct kvw_route_request *
 		uint32_t id = w->reach.workers[r];
 		uint32_t reach = w->reach.chunks[id];
 		size_t i = place_of(set, id);
+		uint32_t hit = 0;
 
 		if (i == set->count || (w->look && is_newer(pa, &set->items[i])))
 			continue; /* none of them, or a pick would purge it first */
-		if (reach != worth.reach || set->items[i].block_size != worth.block) {
-			worth.reach = reach;
-			worth.block = set->items[i].block_size;
-			worth.hit = usable_hit(request, begin, reach, tokens, worth.block);
-			worth.saved = miss - kvw_rates_work(w->pairs, tokens, worth.hit);
-		}
-		w->hits[i] += worth.hit;
-		w->saved[i] += worth.saved;
+		hit = usable_hit(request, begin, reach, tokens, set->items[i].block_size);
+		w->hits[i] += hit;
+		w->saved[i] += kvw_rates_work(w->pairs, hit, 0);
 		if (reach > furthest && set->items[i].usable)
 			furthest = reach;
 	}

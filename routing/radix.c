@@ -10,11 +10,10 @@
  * merged back, and a prompt that branches costs one node per 27 new chunks.
  *
  * Walking: the nodes of a path are exactly those of its chunks that the table knows as a
- * beginning. All hashes are known before the walk, so the table is asked about 64 chunks at once
- * (radix_table.h: a no costs a few instructions, and what a yes needs is fetched meanwhile), and
- * on a long known path it is asked ahead; no node is waited for. From one node the next begins at
- * the latest where its run ends. The nodes' lines are fetched while the walk goes on and read when
- * it is over. Only the last node's run is compared.
+ * beginning. All hashes are known before the walk, so the table is asked about 64 chunks at once,
+ * which takes eight cache lines (radix_table.h), and on a long known path it is asked ahead; no node
+ * is waited for. From one node the next begins at the latest where its run ends. The nodes' lines
+ * are fetched while the walk goes on and read when it is over. Only the last node's run is compared.
  *
  * Loops read without any lock. An insert locks the nodes whose holders it changes, one at a time,
  * for some twenty instructions; nodes that every prompt shares (the system prompt) are changed
@@ -34,7 +33,6 @@
 #include "radix_node.h"
 #include "spin.h"
 
-#define WINDOW        64               /* chunks that the table is asked about at once */
 #define MAX_SLOTS     (UINT32_MAX / 2) /* 512 GiB */
 #define DEFAULT_SLACK 4
 
@@ -67,8 +65,7 @@ static void lay_out(struct layout *layout, uint64_t bytes)
 		layout->ticks /= 2;
 	views = (kvw_views_bytes(layout->ticks) + 255) / 256 * 256;
 	slots = (bytes - views) * KVW_BUCKET_FILL /
-		(KVW_BUCKET_FILL * sizeof(struct kvw_slot) + sizeof(struct kvw_bucket) +
-			sizeof(uint64_t));
+		(KVW_BUCKET_FILL * sizeof(struct kvw_slot) + sizeof(struct kvw_bucket));
 	if (slots > MAX_SLOTS)
 		slots = MAX_SLOTS;
 	buckets = slots / KVW_BUCKET_FILL;
@@ -129,114 +126,6 @@ void kvw_radix_destroy(struct kvw_radix *tree)
 
 /* --- walking --- */
 
-/* A window of chunks whose marks are on their way. */
-struct window {
-	uint32_t start;
-	uint32_t count;
-	uint32_t homes[WINDOW]; /* buckets */
-	uint8_t prints[WINDOW]; /* fingerprints */
-};
-
-/* A prompt on its way through the table. */
-struct walk {
-	struct kvw_radix *tree;
-	const struct kvw_chunk *chunks;
-	uint32_t count;
-	uint32_t window;   /* first of the chunks that `admitted` is about */
-	uint64_t admitted; /* bit i: chunk window + i may begin a node; its entry is on its way */
-	uint64_t next;     /* the same for the window after it, if `ahead` */
-	bool ahead;
-	struct window asked; /* the window after the last one that was admitted */
-};
-
-/* Asks for the marks of a window. */
-static void ask(struct walk *walk, uint32_t start)
-{
-	const struct kvw_table *table = &walk->tree->table;
-	struct window *asked = &walk->asked;
-
-	asked->start = start;
-	asked->count = walk->count - start < WINDOW ? walk->count - start : WINDOW;
-	for (uint32_t i = 0; i < asked->count; i++) {
-		uint64_t spread = kvw_table_spread(table, walk->chunks[start + i].hash);
-
-		asked->homes[i] = (uint32_t)kvw_table_home(table, spread);
-		asked->prints[i] = (uint8_t)kvw_table_fingerprint(spread);
-		__builtin_prefetch((const void *)&table->marks[asked->homes[i]]);
-	}
-}
-
-/* Reads the marks that were asked for. */
-static uint64_t admit(const struct walk *walk)
-{
-	const struct kvw_table *table = &walk->tree->table;
-	const struct window *asked = &walk->asked;
-	uint64_t admitted = 0;
-
-	for (uint32_t i = 0; i < asked->count; i++)
-		admitted |= (uint64_t)kvw_table_admits(table, asked->homes[i], asked->prints[i])
-			    << i;
-	return admitted;
-}
-
-/* The first window of a prompt; only if anything is known of it, more will be looked at. */
-static void open_first(struct walk *walk)
-{
-	ask(walk, 0);
-	walk->window = 0;
-	walk->ahead = false;
-	walk->admitted = admit(walk);
-	if (walk->admitted != 0 && walk->count > WINDOW)
-		ask(walk, WINDOW);
-}
-
-/* Moves on. Each window's marks are asked for two windows ahead, its entries one. */
-static void open_next(struct walk *walk)
-{
-	uint32_t left = walk->count - walk->window - WINDOW; /* from the new window on */
-
-	walk->window += WINDOW;
-	if (walk->ahead) {
-		walk->admitted = walk->next;
-	} else {
-		walk->admitted = admit(walk);
-		if (left > WINDOW)
-			ask(walk, walk->window + WINDOW);
-	}
-	walk->ahead = left > WINDOW;
-	if (!walk->ahead)
-		return;
-	walk->next = admit(walk);
-	if (left > 2 * WINDOW)
-		ask(walk, walk->window + 2 * WINDOW);
-}
-
-/* The first node that begins at one of the chunks [*at, end); *at: where. 0: none. */
-static uint64_t scan(struct walk *walk, uint32_t *at, uint32_t end)
-{
-	uint64_t entry = 0;
-
-	if (end > walk->count)
-		end = walk->count;
-	while (*at < end && entry == 0) {
-		uint64_t rest = 0;
-
-		if (*at - walk->window >= WINDOW)
-			open_next(walk);
-		rest = walk->admitted >> (*at - walk->window);
-		if (rest == 0) {
-			*at = walk->window + WINDOW;
-			continue;
-		}
-		*at += (uint32_t)__builtin_ctzll(rest);
-		if (*at < end)
-			entry = kvw_table_find(&walk->tree->table, walk->chunks[*at].hash);
-		if (entry == 0)
-			++*at;
-	}
-	return entry;
-}
-
 /* How far the prompt agrees with the run of the path's last node; 0: not the node it was. */
 static uint32_t match_run(
 	struct kvw_slot *slot, const struct kvw_chunk *chunks, uint32_t count, uint32_t start)
@@ -249,34 +138,48 @@ static uint32_t match_run(
 	return i;
 }
 
+/* Takes the nodes of a window into the path, as far as each begins where the one before allows: at
+ * the latest where its run ends. False: the path ends here. *end: the first chunk at which none can
+ * begin any more. */
+static bool take_steps(struct kvw_radix *tree, const struct kvw_table_found *found,
+	struct kvw_radix_path *path, uint32_t *end)
+{
+	for (uint32_t i = 0; i < found->count; i++) {
+		uint32_t node = kvw_slot_check(tree, kvw_entry_node(found->entries[i]));
+		const char *lines = (const char *)kvw_slot_at(tree, node);
+
+		if (found->at[i] >= *end || path->count == KVW_RADIX_MAX_STEPS)
+			return false;
+		__builtin_prefetch(lines);
+		__builtin_prefetch(lines + 64);
+		__builtin_prefetch(lines + 128);
+		path->steps[path->count++] = (struct kvw_radix_step){node, found->at[i]};
+		*end = found->at[i] + kvw_entry_length(found->entries[i]) + 1;
+	}
+	return true;
+}
+
 void kvw_radix_find(struct kvw_radix *tree, const struct kvw_chunk *chunks, uint32_t count,
 	struct kvw_radix_path *path)
 {
-	struct walk walk; /* its arrays are filled as far as they are used */
-	uint64_t entry = 0;
-	uint32_t at = 0;
-	uint32_t end = 0;
+	struct kvw_table_asked asked;
+	struct kvw_table_found found; /* filled as far as it counts */
+	uint32_t end = 1;             /* the first node begins the prompt */
+	uint32_t next = KVW_TABLE_WINDOW;
+	bool more = count > 0;
 
 	path->count = 0;
 	path->matched = 0;
 	path->settled = false;
-	if (count == 0)
-		return;
-	walk.tree = tree;
-	walk.chunks = chunks;
-	walk.count = count;
-	open_first(&walk);
-	entry = scan(&walk, &at, 1);
-	while (entry != 0 && path->count < KVW_RADIX_MAX_STEPS) {
-		uint32_t node = kvw_slot_check(tree, kvw_entry_node(entry));
-		const char *lines = (const char *)kvw_slot_at(tree, node);
-
-		__builtin_prefetch(lines);
-		__builtin_prefetch(lines + 64);
-		__builtin_prefetch(lines + 128);
-		path->steps[path->count++] = (struct kvw_radix_step){node, at};
-		end = at++ + kvw_entry_length(entry);
-		entry = scan(&walk, &at, end + 1);
+	if (more)
+		kvw_table_ask(&tree->table, chunks, count, 0, &asked);
+	while (more) {
+		kvw_table_look(&tree->table, chunks, &asked, &found);
+		/* The next window's lines are on their way while this one's nodes are noted. */
+		if (found.count > 0 && next < count)
+			kvw_table_ask(&tree->table, chunks, count, next, &asked);
+		more = take_steps(tree, &found, path, &end) && end > next && next < count;
+		next += KVW_TABLE_WINDOW;
 	}
 }
 
@@ -295,7 +198,7 @@ void kvw_path_settle(struct kvw_radix *tree, const struct kvw_chunk *chunks, uin
 	path->settled = true;
 	/* If it is inserted, it grows here. */
 	if (path->matched < count)
-		kvw_prefetch_entries(tree, chunks[path->matched].hash);
+		kvw_prefetch_place(tree, chunks, path->matched);
 }
 
 /* --- reach --- */

@@ -43,7 +43,7 @@ static bool remove_node(
 	chunks = atomic_load_explicit(&slot->length, memory_order_relaxed);
 	*parent = atomic_load_explicit(&slot->link, memory_order_relaxed);
 	atomic_store_explicit(&slot->key, 0, memory_order_release);
-	kvw_table_remove(&tree->table, key, index);
+	kvw_table_remove(&tree->table, key, kvw_slot_home(slot), index);
 	kvw_node_clear(tree, pool, slot);
 	kvw_spin_unlock(&slot->lock);
 	kvw_slot_give(tree, pool, index, chunks);
@@ -142,9 +142,7 @@ static uint32_t branch_end(struct kvw_radix *tree, uint32_t index)
 			return index;
 		if (refs == 0)
 			return 0;
-		child = kvw_slot_check(
-			tree, (uint32_t)atomic_load_explicit(
-				      &slot->word[KVW_NODE_CHILD], memory_order_acquire));
+		child = kvw_slot_check(tree, kvw_slot_child(slot));
 		if (child == 0 || atomic_load_explicit(&kvw_slot_at(tree, child)->link,
 					  memory_order_acquire) != index)
 			return 0;
@@ -178,7 +176,6 @@ static void prepare(
 {
 	struct sample sample = {0};
 	struct kvw_slot *slot = NULL;
-	uint64_t spread = 0;
 	uint32_t victim = 0;
 
 	for (unsigned i = 0; i < KVW_EVICT_SAMPLES && sample.dead == 0; i++)
@@ -191,9 +188,7 @@ static void prepare(
 	if (victim == 0)
 		return;
 	slot = kvw_slot_at(tree, victim);
-	spread = kvw_table_spread(&tree->table, kvw_slot_key(slot));
-	kvw_table_prefetch_marks(&tree->table, spread);
-	kvw_table_prefetch_entries(&tree->table, spread);
+	kvw_table_prefetch(&tree->table, kvw_slot_home(slot));
 	__builtin_prefetch(kvw_slot_at(tree,
 		kvw_slot_check(tree, atomic_load_explicit(&slot->link, memory_order_relaxed))));
 	for (unsigned line = 1; line < sizeof(*slot) / 64; line++)

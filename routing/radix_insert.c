@@ -62,7 +62,6 @@ static void fill_node(struct kvw_slot *slot, const struct kvw_chunk *chunks, uin
 		atomic_store_explicit(
 			&slot->word[kvw_slot_half_word(i)], high | low, memory_order_relaxed);
 	}
-	atomic_store_explicit(&slot->word[KVW_NODE_CHILD], 0, memory_order_relaxed);
 	atomic_store_explicit(&slot->link, parent, memory_order_relaxed);
 	atomic_store_explicit(&slot->stamp, stamp, memory_order_relaxed);
 	atomic_store_explicit(&slot->tokens, run_tokens(chunks, start, length, tokens_per_unit),
@@ -80,31 +79,32 @@ static bool grow(struct kvw_radix *tree, struct kvw_pool *pool, const struct kvw
 	uint32_t start = path->matched;
 	uint32_t length = count - start < KVW_RADIX_RUN ? count - start : KVW_RADIX_RUN;
 	uint32_t parent = 0;
-	uint32_t offset = 0;
 	uint32_t index = 0;
+	uint32_t home = 0;
 	struct kvw_slot *slot = NULL;
 
 	index = kvw_slot_take(tree, pool, length);
 	if (index == 0)
 		return false;
-	if (path->count > 0) {
+	if (path->count > 0)
 		parent = path->steps[path->count - 1].node;
-		offset = start - path->steps[path->count - 1].start;
-	}
 	if (start + length < count)
-		kvw_prefetch_entries(tree, chunks[start + length].hash);
+		kvw_prefetch_place(tree, chunks, start + length);
 	slot = kvw_slot_at(tree, index);
 	fill_node(slot, chunks, start, length, parent, use->tokens_per_unit,
 		(uint32_t)(use->now_ns >> STAMP_SHIFT));
-	if (kvw_table_insert(&tree->table, chunks[start].hash, index, length, offset) != KVW_OK) {
+	if (kvw_table_insert(&tree->table, chunks, start, index, length, &home) != KVW_OK) {
 		kvw_slot_give(tree, pool, index, length);
 		return false;
 	}
+	kvw_slot_set_child(slot, home, 0);
 	/* Dead until here, so that nobody has taken a reference which a failure would lose. */
 	atomic_store_explicit(&slot->refs, KVW_NODE_LIVE + 1, memory_order_release);
-	if (parent != 0)
-		atomic_store_explicit(&kvw_slot_at(tree, parent)->word[KVW_NODE_CHILD], index,
-			memory_order_release);
+	if (parent != 0) {
+		struct kvw_slot *above = kvw_slot_at(tree, parent);
+
+		kvw_slot_set_child(above, kvw_slot_home(above), index);
+	}
 	path->steps[path->count++] = (struct kvw_radix_step){index, start};
 	path->matched = start + length;
 	return true;

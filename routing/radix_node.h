@@ -33,10 +33,11 @@
 #define KVW_NODE_WORDS 28
 #define KVW_NODE_HOLDERS                                                                           \
 	14 /* word[0..13] of a node; halves of its run's hashes follow, two a word */
-#define KVW_NODE_CHILD    27 /* word of a node that names its newest child, as a hint */
+#define KVW_NODE_CHILD                                                                             \
+	27 /* word of a node: its newest child, as a hint; above it, its group's bucket */
 #define KVW_NODE_LIVE     UINT32_C(0x80000000)
 #define KVW_POOLS         16
-#define KVW_EVICT_SAMPLES 8 /* nodes that an eviction looks at */
+#define KVW_EVICT_SAMPLES 5 /* nodes that an eviction looks at */
 
 struct kvw_slot {
 	atomic_flag lock;          /* guards holders and overflow */
@@ -187,9 +188,31 @@ static inline struct kvw_pool *kvw_pool_of(struct kvw_radix *tree, uint64_t hash
 	return &tree->pools[kvw_table_spread(&tree->table, hash) >> 8 & (KVW_POOLS - 1)];
 }
 
-static inline void kvw_prefetch_entries(struct kvw_radix *tree, uint64_t hash)
+/* Asks for where a node that begins at chunk `at` would be entered. */
+static inline void kvw_prefetch_place(
+	struct kvw_radix *tree, const struct kvw_chunk *chunks, uint32_t at)
 {
-	kvw_table_prefetch_entries(&tree->table, kvw_table_spread(&tree->table, hash));
+	kvw_table_prefetch(&tree->table, kvw_table_group_home(&tree->table, chunks, at));
+}
+
+/* The bucket of the table that the node's group belongs to; fixed while it is published. */
+static inline uint32_t kvw_slot_home(struct kvw_slot *slot)
+{
+	return (uint32_t)(atomic_load_explicit(
+				  &slot->word[KVW_NODE_CHILD], memory_order_relaxed) >>
+			  32);
+}
+
+/* The newest child; 0: none. */
+static inline uint32_t kvw_slot_child(struct kvw_slot *slot)
+{
+	return (uint32_t)atomic_load_explicit(&slot->word[KVW_NODE_CHILD], memory_order_acquire);
+}
+
+static inline void kvw_slot_set_child(struct kvw_slot *slot, uint32_t home, uint32_t child)
+{
+	atomic_store_explicit(&slot->word[KVW_NODE_CHILD], (uint64_t)home << 32 | child,
+		memory_order_release);
 }
 
 /* Chunks of a settled path that its step i covers. */

@@ -1,28 +1,9 @@
 /*
- * radix_table.c - buckets and their fingerprints; radix_table.h tells the layout.
+ * radix_table.c - groups, buckets and what spills from them; radix_table.h tells the layout.
  */
-#include "radix_table.h"
-
 #include "spin.h"
 
-#define PASSED_UNIT (UINT64_C(1) << 56)
-#define MAX_PASSED  255
-#define TAG_MASK    UINT64_C(0xFFFFFC00) /* bits of an entry that hold hash bits */
-
-static uint32_t passed(uint64_t marks)
-{
-	return (uint32_t)(marks >> 56);
-}
-
-static uint64_t load_marks(const struct kvw_table *table, uint64_t at)
-{
-	return atomic_load_explicit(&table->marks[at], memory_order_acquire);
-}
-
-static void store_marks(struct kvw_table *table, uint64_t at, uint64_t marks)
-{
-	atomic_store_explicit(&table->marks[at], marks, memory_order_release);
-}
+#include "radix_table_look.h"
 
 static uint64_t bucket_count(uint32_t shard_bits, uint32_t shard_buckets)
 {
@@ -31,17 +12,19 @@ static uint64_t bucket_count(uint32_t shard_bits, uint32_t shard_buckets)
 
 uint64_t kvw_table_bytes(uint32_t shard_bits, uint32_t shard_buckets)
 {
-	uint64_t buckets = bucket_count(shard_bits, shard_buckets);
-
-	return (buckets * sizeof(uint64_t) + 63) / 64 * 64 + buckets * sizeof(struct kvw_bucket);
+	return bucket_count(shard_bits, shard_buckets) * sizeof(struct kvw_bucket);
 }
 
 void kvw_table_init(struct kvw_table *table, void *memory, uint32_t shard_bits,
 	uint32_t shard_buckets, uint64_t seed)
 {
+	table->look = kvw_table_look_base;
+#ifdef KVW_HAVE_AVX512
+	if (__builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
+		__builtin_cpu_supports("bmi2"))
+		table->look = kvw_table_look_avx512;
+#endif
 	table->buckets = memory;
-	table->marks = (_Atomic uint64_t *)(void *)(table->buckets +
-						    bucket_count(shard_bits, shard_buckets));
 	table->shard_bits = shard_bits;
 	table->shard_buckets = shard_buckets;
 	table->seed = seed;
@@ -49,128 +32,204 @@ void kvw_table_init(struct kvw_table *table, void *memory, uint32_t shard_bits,
 		atomic_flag_clear(&table->locks[i].lock);
 }
 
-static uint64_t find_in(const struct kvw_bucket *bucket, uint64_t marks, uint64_t spread)
+static void store_entry(struct kvw_bucket *bucket, unsigned i, uint64_t entry)
 {
-	uint64_t m = kvw_marks_match(marks, kvw_table_fingerprint(spread));
+	atomic_store_explicit(&bucket->entries[i], entry, memory_order_release);
+}
 
-	for (; m != 0; m &= m - 1) {
-		uint64_t entry = atomic_load_explicit(
-			&bucket->entries[__builtin_ctzll(m) >> 3], memory_order_acquire);
+/* Adds `by` to byte `which` of a bucket's counts. Lock held: nobody else writes. */
+static void change(struct kvw_bucket *bucket, unsigned which, int by)
+{
+	uint64_t counts = load_counts(bucket) + ((uint64_t)(int64_t)by << 8 * which);
 
-		if (((entry ^ spread) & TAG_MASK) == 0 && kvw_entry_node(entry) != 0)
-			return entry;
+	atomic_store_explicit(&bucket->counts, counts, memory_order_release);
+}
+
+/* --- reading --- */
+
+void kvw_table_ask(const struct kvw_table *table, const struct kvw_chunk *chunks, uint32_t count,
+	uint32_t first, struct kvw_table_asked *asked)
+{
+	asked->first = first;
+	asked->count = count - first < KVW_TABLE_WINDOW ? count - first : KVW_TABLE_WINDOW;
+	for (uint32_t i = 0; i < asked->count; i += KVW_TABLE_GROUP) {
+		uint32_t home = kvw_table_group_home(table, chunks, first + i);
+
+		asked->homes[i / KVW_TABLE_GROUP] = home;
+		kvw_table_prefetch(table, home);
 	}
-	return 0;
 }
 
-uint64_t kvw_table_find(const struct kvw_table *table, uint64_t hash)
+/* Which of a bucket's entries begin at a chunk of the group: bit i is entry i. */
+static inline unsigned match_group(const struct kvw_table *table, const struct kvw_bucket *bucket,
+	const struct kvw_chunk *group, uint32_t count)
 {
-	uint64_t spread = kvw_table_spread(table, hash);
-	uint64_t at = kvw_table_home(table, spread);
+	unsigned match = 0;
 
-	for (unsigned probes = 0; probes < KVW_TABLE_PROBES; probes++) {
-		uint64_t marks = load_marks(table, at);
-		uint64_t entry = find_in(&table->buckets[at], marks, spread);
+	/* Without branches: which entry it is, if any, cannot be guessed. */
+	for (unsigned i = 0; i < KVW_BUCKET_ENTRIES; i++) {
+		uint64_t entry = load_entry(bucket, i);
+		uint32_t place = kvw_entry_place(entry);
+		uint64_t spread =
+			kvw_table_spread(table, group[place < count ? place : 0].hash);
 
-		if (entry != 0 || passed(marks) == 0)
-			return entry;
-		at++;
+		match |= (unsigned)((((entry ^ spread) & TAG_MASK) == 0) & (place < count) &
+				    (kvw_entry_node(entry) != 0))
+			 << i;
 	}
-	return 0;
+	return match;
 }
 
-static atomic_flag *shard_lock(struct kvw_table *table, uint64_t spread)
+void kvw_table_look_base(const struct kvw_table *table, const struct kvw_chunk *chunks,
+	const struct kvw_table_asked *asked, struct kvw_table_found *found)
 {
-	return &table->locks[kvw_table_shard_of(table, spread)].lock;
+	look(table, chunks, asked, found, match_group);
 }
 
-/* First bucket with a free slot. Lock held. False: all near ones are full. */
-static bool find_room(struct kvw_table *table, uint64_t home, uint64_t *at, unsigned *slot)
-{
-	*at = home;
-	for (unsigned probes = 0; probes < KVW_TABLE_PROBES; probes++) {
-		uint64_t marks = load_marks(table, *at);
+/* --- writing --- */
 
-		for (unsigned i = 0; i < KVW_BUCKET_ENTRIES; i++)
-			if ((marks >> (8 * i) & 0xFF) == 0) {
-				*slot = i;
-				return true;
-			}
-		if (passed(marks) == MAX_PASSED)
+/* The lock for writes to a bucket. */
+static atomic_flag *lock_of(struct kvw_table *table, uint32_t bucket)
+{
+	return &table->locks[bucket / (table->shard_buckets + KVW_TABLE_PROBES)].lock;
+}
+
+/* Index of an empty entry, or -1. Sets *twin if one with the same tag and place is there. Lock
+ * held. */
+static int free_entry(const struct kvw_bucket *bucket, uint64_t wanted, bool *twin)
+{
+	const uint64_t mask = TAG_MASK | GROUP_MASK << PLACE_BIT;
+	int room = -1;
+
+	for (unsigned i = 0; i < KVW_BUCKET_ENTRIES; i++) {
+		uint64_t entry = load_entry(bucket, i);
+
+		if (entry == 0)
+			room = (int)i;
+		else if (((entry ^ wanted) & mask) == 0)
+			*twin = true;
+	}
+	return room;
+}
+
+/* Whether all buckets from `home` up to `end` can count one more; adds `by` if so. Lock held. */
+static bool count_passed(struct kvw_table *table, uint32_t home, uint32_t end, int by)
+{
+	for (uint32_t at = home; at != end && by > 0; at++)
+		if (passed(&table->buckets[at]) == MOST)
 			return false;
-		++*at;
+	for (uint32_t at = home; at != end; at++)
+		change(&table->buckets[at], 0, by);
+	return true;
+}
+
+/* Places an entry by its own hash. */
+static enum kvw_err spill(struct kvw_table *table, uint64_t spread, uint64_t entry)
+{
+	uint32_t home = kvw_table_home(table, spread);
+	enum kvw_err err = KVW_ELIMIT;
+	bool twin = false;
+	uint32_t at = home;
+	int room = -1;
+
+	kvw_spin_lock(lock_of(table, home));
+	for (; at < home + KVW_TABLE_PROBES; at++) {
+		room = free_entry(&table->buckets[at], entry, &twin);
+		if (room >= 0 || twin)
+			break;
 	}
-	return false;
-}
-
-/* Adds `unit` to the counts of the buckets from home up to, not including, `end`. Lock held. */
-static void count_passed(struct kvw_table *table, uint64_t home, uint64_t end, uint64_t unit)
-{
-	for (uint64_t at = home; at != end; at++)
-		store_marks(table, at, load_marks(table, at) + unit);
-}
-
-enum kvw_err kvw_table_insert(
-	struct kvw_table *table, uint64_t hash, uint32_t node, uint32_t length, uint32_t offset)
-{
-	uint64_t spread = kvw_table_spread(table, hash);
-	uint64_t home = kvw_table_home(table, spread);
-	enum kvw_err err = KVW_OK;
-	uint64_t at = 0;
-	unsigned slot = 0;
-
-	kvw_spin_lock(shard_lock(table, spread));
-	if (kvw_table_find(table, hash) != 0) {
+	if (twin) {
 		err = KVW_EINVAL;
-	} else if (!find_room(table, home, &at, &slot)) {
-		err = KVW_ELIMIT;
-	} else {
-		atomic_store_explicit(&table->buckets[at].entries[slot],
-			(uint64_t)node << 32 | (spread & TAG_MASK) | offset << 5 | length,
-			memory_order_release);
-		store_marks(table, at,
-			load_marks(table, at) | kvw_table_fingerprint(spread) << (8 * slot));
-		count_passed(table, home, at, PASSED_UNIT);
+	} else if (room >= 0 && count_passed(table, home, at, 1)) {
+		store_entry(&table->buckets[at], (unsigned)room, entry);
+		err = KVW_OK;
 	}
-	kvw_spin_unlock(shard_lock(table, spread));
+	kvw_spin_unlock(lock_of(table, home));
 	return err;
 }
 
-/* The slot of exactly this node. Lock held. */
-static bool find_slot(struct kvw_table *table, uint64_t home, uint64_t spread, uint32_t node,
-	uint64_t *at, unsigned *slot)
+/* Counts one more or one less that spilled from a place of a group. Place 0 is counted as passed. */
+static void count_spilled(struct kvw_table *table, uint32_t home, uint32_t place, int by)
 {
-	*at = home;
-	for (unsigned probes = 0; probes < KVW_TABLE_PROBES; probes++) {
-		struct kvw_bucket *bucket = &table->buckets[*at];
-		uint64_t marks = load_marks(table, *at);
-		uint64_t m = kvw_marks_match(marks, kvw_table_fingerprint(spread));
+	struct kvw_bucket *bucket = &table->buckets[home];
 
-		for (; m != 0; m &= m - 1) {
-			*slot = (unsigned)__builtin_ctzll(m) >> 3;
-			if (kvw_entry_node(atomic_load_explicit(
-				    &bucket->entries[*slot], memory_order_relaxed)) == node)
-				return true;
+	if (place == 0)
+		return;
+	kvw_spin_lock(lock_of(table, home));
+	if ((load_counts(bucket) >> 8 * place & MOST) != MOST)
+		change(bucket, place, by);
+	kvw_spin_unlock(lock_of(table, home));
+}
+
+enum kvw_err kvw_table_insert(struct kvw_table *table, const struct kvw_chunk *chunks, uint32_t at,
+	uint32_t node, uint32_t length, uint32_t *home)
+{
+	uint64_t spread = kvw_table_spread(table, chunks[at].hash);
+	uint32_t place = at & GROUP_MASK;
+	uint64_t entry =
+		(uint64_t)node << 32 | (spread & TAG_MASK) | place << PLACE_BIT | length;
+	enum kvw_err err = KVW_OK;
+	bool twin = false;
+	int room = -1;
+
+	*home = kvw_table_group_home(table, chunks, at);
+	kvw_spin_lock(lock_of(table, *home));
+	room = free_entry(&table->buckets[*home], entry, &twin);
+	if (room >= 0 && !twin)
+		store_entry(&table->buckets[*home], (unsigned)room, entry);
+	kvw_spin_unlock(lock_of(table, *home));
+	if (twin)
+		return KVW_EINVAL;
+	if (room >= 0)
+		return KVW_OK;
+	count_spilled(table, *home, place, 1);
+	err = spill(table, spread, entry | SPILLED);
+	if (err != KVW_OK)
+		count_spilled(table, *home, place, -1);
+	return err;
+}
+
+/* Clears the entry of exactly this node, spilled or not as told, if this bucket has it. *entry: what
+ * it was. Lock held. */
+static bool clear_node(
+	struct kvw_bucket *bucket, uint32_t node, uint64_t spilled, uint64_t *entry)
+{
+	for (unsigned i = 0; i < KVW_BUCKET_ENTRIES; i++) {
+		*entry = load_entry(bucket, i);
+		if (kvw_entry_node(*entry) == node && (*entry & SPILLED) == spilled) {
+			store_entry(bucket, i, 0);
+			return true;
 		}
-		if (passed(marks) == 0)
-			return false;
-		++*at;
 	}
 	return false;
 }
 
-void kvw_table_remove(struct kvw_table *table, uint64_t hash, uint32_t node)
+/* Removes an entry that was placed by its own hash. */
+static bool remove_spilled(struct kvw_table *table, uint64_t hash, uint32_t node, uint64_t *entry)
 {
-	uint64_t spread = kvw_table_spread(table, hash);
-	uint64_t home = kvw_table_home(table, spread);
-	uint64_t at = 0;
-	unsigned slot = 0;
+	uint32_t home = kvw_table_home(table, kvw_table_spread(table, hash));
+	bool found = false;
 
-	kvw_spin_lock(shard_lock(table, spread));
-	if (find_slot(table, home, spread, node, &at, &slot)) {
-		store_marks(table, at, load_marks(table, at) & ~(UINT64_C(0xFF) << (8 * slot)));
-		atomic_store_explicit(&table->buckets[at].entries[slot], 0, memory_order_release);
-		count_passed(table, home, at, (uint64_t)0 - PASSED_UNIT);
+	kvw_spin_lock(lock_of(table, home));
+	for (uint32_t at = home; at < home + KVW_TABLE_PROBES && !found; at++) {
+		found = clear_node(&table->buckets[at], node, SPILLED, entry);
+		if (found)
+			(void)count_passed(table, home, at, -1);
+		else if (passed(&table->buckets[at]) == 0)
+			break;
 	}
-	kvw_spin_unlock(shard_lock(table, spread));
+	kvw_spin_unlock(lock_of(table, home));
+	return found;
+}
+
+void kvw_table_remove(struct kvw_table *table, uint64_t hash, uint32_t home, uint32_t node)
+{
+	uint64_t entry = 0;
+	bool found = false;
+
+	kvw_spin_lock(lock_of(table, home));
+	found = clear_node(&table->buckets[home], node, 0, &entry);
+	kvw_spin_unlock(lock_of(table, home));
+	if (!found && remove_spilled(table, hash, node, &entry))
+		count_spilled(table, home, kvw_entry_place(entry), -1);
 }

@@ -1,22 +1,28 @@
 /*
- * radix_table.h - from the hash of a node's first chunk to the node.
+ * radix_table.h - from the chunk that begins a node to the node.
  *
- * One flat open-addressing table of buckets with seven entries. Each bucket has a word of marks,
- * apart from the entries: a byte of fingerprint for each, and a count of the entries that found
- * the bucket full and went on to the next one. The marks of a million nodes are 2 MB and stay
- * in the core's own cache, so asking for a hash that begins no node, which is what most look-ups
- * of a walk do, costs a few instructions; only what the marks admit reads an entry.
+ * One flat hash table of buckets, each one cache line: seven entries and a word of counts. Where an
+ * entry goes follows from its *group*, the eight consecutive chunks of a prompt (0 to 7, 8 to 15, ...)
+ * that its chunk belongs to: hashes are cumulative, so all prompts that contain the chunk agree on
+ * the hash of the group's first chunk, and that hash chooses the bucket. A prompt of 64 chunks
+ * reads eight lines to learn of every node on its path, all of them known before the first has
+ * arrived, where a table by the chunk's own hash would read 64.
  *
- * Removing clears a slot and takes one off the counts on its way: there are no tombstones and no
- * entry ever moves, so readers need no lock. Writers store the entry before its mark.
+ * Where thousands of prompts part within one group (behind a shared system prompt), its bucket is full.
+ * The rest of them spill: they are placed by their own hash, in that bucket or the next ones with
+ * room. The group's bucket counts what spilled, by place in the group, and only where the count is
+ * not 0 is a chunk asked about by its own hash. Each bucket also counts the entries that passed it on
+ * their way.
  *
- * An entry is one word: node, length of its run, how far into its parent's run it hangs, 22 bits
- * of the hash (the fingerprint has 8 others). Walking a path needs no more than the table.
+ * Removing clears an entry and takes one off the counts: there are no tombstones and no entry ever
+ * moves, so readers need no lock. A writer counts before it stores and clears before it uncounts.
  *
- * The table is cut into shards of consecutive buckets, each with its own lock for writers. The
- * shard follows from the hash of the *node*, not of the prompt's beginning: hashes are cumulative,
- * so nodes below one shared system prompt spread over all shards. Behind its last bucket a shard
- * has as many spare ones as an entry may go on, so probing never turns around.
+ * An entry is one word: node, length of its run, place in its group, whether it spilled, and 23 bits
+ * of its own hash.
+ *
+ * The table is cut into shards of consecutive buckets, each with its own lock for writers; a writer
+ * never holds two. Behind its last bucket a shard has as many spare ones as an entry may go on, so
+ * probing never turns around.
  */
 #ifndef KVW_RADIX_TABLE_H
 #define KVW_RADIX_TABLE_H
@@ -26,27 +32,52 @@
 #include <stdint.h>
 
 #include "kvway/err.h"
+#include "kvway/route_request.h"
 
+#define KVW_TABLE_GROUP      8  /* chunks */
+#define KVW_TABLE_WINDOW     64 /* chunks that are asked about at once */
 #define KVW_BUCKET_ENTRIES   7
 #define KVW_BUCKET_FILL      4  /* entries per bucket that the table is sized for */
-#define KVW_TABLE_PROBES     16 /* buckets that an entry may be away from its place */
+#define KVW_TABLE_PROBES     16 /* buckets that an entry may be away from its own place */
 #define KVW_TABLE_SHARD_BITS 6  /* at most */
 
-/* What the marks of a bucket are about. */
 struct kvw_bucket {
-	_Alignas(64) _Atomic uint64_t entries[KVW_BUCKET_ENTRIES];
+	_Alignas(64) _Atomic uint64_t entries[KVW_BUCKET_ENTRIES]; /* 0: free */
+	/* Byte 0: entries that found this bucket full and went on, which is also how entries of
+	 * place 0 spill. Byte p: entries of place p in groups that belong here which were placed by
+	 * their own hash; at 255 it stays. */
+	_Atomic uint64_t counts;
 };
 
 struct kvw_table_shard {
 	_Alignas(64) atomic_flag lock; /* guards writes to the shard's buckets */
 };
 
+/* A window of a prompt whose lines are on their way. */
+struct kvw_table_asked {
+	uint32_t first; /* chunk, a multiple of KVW_TABLE_GROUP */
+	uint32_t count; /* chunks */
+	uint32_t homes[KVW_TABLE_WINDOW / KVW_TABLE_GROUP];
+};
+
+/* The nodes that begin in a window, ascending by chunk. */
+struct kvw_table_found {
+	uint32_t count;
+	uint32_t at[KVW_TABLE_WINDOW];
+	uint64_t entries[KVW_TABLE_WINDOW];
+};
+
+struct kvw_table;
+
+/* One instruction set's way to look; see kvw_table_look. */
+typedef void kvw_table_look_fn(const struct kvw_table *table, const struct kvw_chunk *chunks,
+	const struct kvw_table_asked *asked, struct kvw_table_found *found);
+
 struct kvw_table {
-	struct kvw_bucket *buckets; /* [kvw_table_buckets(...)] */
-	_Atomic uint64_t *marks;    /* [the same] bytes 0..6: fingerprints, 0 = free;
-	                               byte 7: entries that passed on */
-	uint32_t shard_bits;        /* there are 2^shard_bits shards */
-	uint32_t shard_buckets;     /* places of each, without its spare buckets */
+	kvw_table_look_fn *look; /* the best for this processor */
+	struct kvw_bucket *buckets;
+	uint32_t shard_bits;    /* there are 2^shard_bits shards */
+	uint32_t shard_buckets; /* places of each, without its spare buckets */
 	uint64_t seed;
 	struct kvw_table_shard locks[1 << KVW_TABLE_SHARD_BITS];
 };
@@ -62,10 +93,10 @@ static inline uint32_t kvw_entry_length(uint64_t entry)
 	return (uint32_t)entry & 31;
 }
 
-/* Chunks from its parent's first one to its own; 0 for a node that begins prompts. */
-static inline uint32_t kvw_entry_offset(uint64_t entry)
+/* Place of the node's first chunk in its group. */
+static inline uint32_t kvw_entry_place(uint64_t entry)
 {
-	return (uint32_t)entry >> 5 & 31;
+	return (uint32_t)entry >> 5 & (KVW_TABLE_GROUP - 1);
 }
 
 /* A hash spread over all bits; what chunks carry may come from clients. */
@@ -76,64 +107,28 @@ static inline uint64_t kvw_table_spread(const struct kvw_table *table, uint64_t 
 	return x ^ x >> 32;
 }
 
-static inline uint32_t kvw_table_shard_of(const struct kvw_table *table, uint64_t spread)
+/* The bucket to which a spread hash belongs. */
+static inline uint32_t kvw_table_home(const struct kvw_table *table, uint64_t spread)
 {
-	return (uint32_t)(spread >> 32 >> (32 - table->shard_bits));
-}
-
-static inline uint64_t kvw_table_home(const struct kvw_table *table, uint64_t spread)
-{
+	uint64_t shard = spread >> 32 >> (32 - table->shard_bits);
 	uint64_t place = spread << table->shard_bits >> 32;
 
-	return (uint64_t)kvw_table_shard_of(table, spread) *
-		       (table->shard_buckets + KVW_TABLE_PROBES) +
-	       (place * table->shard_buckets >> 32);
+	return (uint32_t)(shard * (table->shard_buckets + KVW_TABLE_PROBES) +
+			  (place * table->shard_buckets >> 32));
 }
 
-static inline void kvw_table_prefetch_marks(const struct kvw_table *table, uint64_t spread)
+/* The bucket of the group of chunk `at`. */
+static inline uint32_t kvw_table_group_home(
+	const struct kvw_table *table, const struct kvw_chunk *chunks, uint32_t at)
 {
-	__builtin_prefetch((const void *)&table->marks[kvw_table_home(table, spread)]);
+	uint64_t group = chunks[at & ~(uint32_t)(KVW_TABLE_GROUP - 1)].hash;
+
+	return kvw_table_home(table, kvw_table_spread(table, group));
 }
 
-static inline void kvw_table_prefetch_entries(const struct kvw_table *table, uint64_t spread)
+static inline void kvw_table_prefetch(const struct kvw_table *table, uint32_t home)
 {
-	__builtin_prefetch(&table->buckets[kvw_table_home(table, spread)]);
-}
-
-/* High bit set in each fingerprint byte equal to `fp`; now and then in one more, above a match. */
-static inline uint64_t kvw_marks_match(uint64_t marks, uint64_t fp)
-{
-	const uint64_t low = UINT64_C(0x0001010101010101);
-	uint64_t x = (marks & UINT64_C(0x00FFFFFFFFFFFFFF)) ^ fp * low;
-
-	return (x - low) & ~x & UINT64_C(0x0080808080808080);
-}
-
-/* 8 bits beside the entries; never 0. They are the low bits of the half that chooses the bucket. */
-static inline uint64_t kvw_table_fingerprint(uint64_t spread)
-{
-	uint64_t byte = spread >> 32 & 0xFF;
-
-	return byte == 0 ? 1 : byte;
-}
-
-/* Whether find is worth asking about a hash with this home and fingerprint: false is certain, true
- * is right in all but some percent of misses, and then the entries are on their way. */
-static inline bool kvw_table_admits(const struct kvw_table *table, uint32_t home, uint64_t print)
-{
-	const _Atomic uint64_t *marks = &table->marks[home];
-
-	for (unsigned probes = 0; probes < KVW_TABLE_PROBES; probes++) {
-		uint64_t word = atomic_load_explicit(&marks[probes], memory_order_relaxed);
-
-		if (kvw_marks_match(word, print) != 0) {
-			__builtin_prefetch(&table->buckets[home + probes]);
-			return true;
-		}
-		if (word >> 56 == 0)
-			return false;
-	}
-	return false;
+	__builtin_prefetch(&table->buckets[home]);
 }
 
 /* Bytes of a table, a multiple of 64. */
@@ -143,15 +138,30 @@ uint64_t kvw_table_bytes(uint32_t shard_bits, uint32_t shard_buckets);
 void kvw_table_init(struct kvw_table *table, void *memory, uint32_t shard_bits,
 	uint32_t shard_buckets, uint64_t seed);
 
-/* The entry of a node whose first chunk has this hash; 0: none. */
-uint64_t kvw_table_find(const struct kvw_table *table, uint64_t hash);
+/* Asks for what look needs to know about the window that begins at chunk `first` of a chain. */
+void kvw_table_ask(const struct kvw_table *table, const struct kvw_chunk *chunks, uint32_t count,
+	uint32_t first, struct kvw_table_asked *asked);
 
-/* length and offset are below 16. KVW_EINVAL: there is one already. KVW_ELIMIT: no room near its
- * place. */
-enum kvw_err kvw_table_insert(struct kvw_table *table, uint64_t hash, uint32_t node,
-	uint32_t length, uint32_t offset) KVW_MUST_CHECK;
+/* The nodes that begin in a window that was asked about. With a probability of about 2^-25 a node
+ * is named that begins with another chunk. */
+static inline void kvw_table_look(const struct kvw_table *table, const struct kvw_chunk *chunks,
+	const struct kvw_table_asked *asked, struct kvw_table_found *found)
+{
+	table->look(table, chunks, asked, found);
+}
 
-/* Removes the entry of exactly this node, if it is there. */
-void kvw_table_remove(struct kvw_table *table, uint64_t hash, uint32_t node);
+kvw_table_look_fn kvw_table_look_base;
+#ifdef KVW_HAVE_AVX512
+kvw_table_look_fn kvw_table_look_avx512;
+#endif
+
+/* Enters a node that begins at chunk `at` of a chain, with a run of `length` < 32 chunks. Sets *home,
+ * the bucket of its group. KVW_EINVAL: there is one already. KVW_ELIMIT: no room. */
+enum kvw_err kvw_table_insert(struct kvw_table *table, const struct kvw_chunk *chunks, uint32_t at,
+	uint32_t node, uint32_t length, uint32_t *home) KVW_MUST_CHECK;
+
+/* Removes the entry of exactly this node, if it is there. `hash`: of its first chunk; `home`: what
+ * insert gave. */
+void kvw_table_remove(struct kvw_table *table, uint64_t hash, uint32_t home, uint32_t node);
 
 #endif

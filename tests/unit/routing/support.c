@@ -91,12 +91,13 @@ struct census {
 	uint64_t nodes;
 	uint64_t chunks;
 	uint64_t slots;
+	uint64_t entries; /* of the table that nodes were found by */
 };
 
 /* A worker's living entries in a node must not overlap and must begin at 0 without a gap. */
 static void check_ranges(struct kvw_radix *tree, struct kvw_slot *node)
 {
-	uint16_t covered[KVW_MAX_WORKERS] = {0};
+	uint32_t covered[KVW_MAX_WORKERS] = {0};
 
 	for (struct kvw_slot *s = node; s != NULL;) {
 		for (unsigned i = 0; i < s->used; i++) {
@@ -108,7 +109,7 @@ static void check_ranges(struct kvw_radix *tree, struct kvw_slot *node)
 			EXPECT(h.upto <= node->length);
 			for (uint32_t c = h.from; c < h.upto; c++) {
 				EXPECT((covered[h.worker] >> c & 1) == 0);
-				covered[h.worker] |= (uint16_t)(1u << c);
+				covered[h.worker] |= UINT32_C(1) << c;
 			}
 		}
 		s = s->overflow == 0 ? NULL : &tree->slots[s->overflow];
@@ -117,13 +118,46 @@ static void check_ranges(struct kvw_radix *tree, struct kvw_slot *node)
 		EXPECT((covered[w] & (covered[w] + 1u)) == 0);
 }
 
+/* A node's entry, wherever a walk could find it; 0: none. */
+static uint64_t entry_of(
+	const struct kvw_table *table, uint32_t home, uint64_t hash, uint32_t node)
+{
+	uint32_t own = kvw_table_home(table, kvw_table_spread(table, hash));
+
+	for (uint32_t probe = 0; probe <= KVW_TABLE_PROBES; probe++) {
+		const struct kvw_bucket *bucket =
+			&table->buckets[probe == 0 ? home : own + probe - 1];
+
+		for (unsigned i = 0; i < KVW_BUCKET_ENTRIES; i++)
+			if (kvw_entry_node(bucket->entries[i]) == node)
+				return bucket->entries[i];
+		if (probe > 0 && (bucket->counts & 255) == 0)
+			break;
+	}
+	return 0;
+}
+
+/* All entries of the table. */
+static uint64_t count_entries(const struct kvw_table *table)
+{
+	uint64_t buckets = kvw_table_bytes(table->shard_bits, table->shard_buckets) /
+			   sizeof(struct kvw_bucket);
+	uint64_t entries = 0;
+
+	for (uint64_t b = 0; b < buckets; b++)
+		for (unsigned i = 0; i < KVW_BUCKET_ENTRIES; i++)
+			entries += table->buckets[b].entries[i] != 0;
+	return entries;
+}
+
 static void count_node(struct kvw_radix *tree, uint32_t index, struct census *census)
 {
 	struct kvw_slot *node = &tree->slots[index];
-	uint64_t entry = kvw_table_find(&tree->table, node->key);
+	uint64_t entry = entry_of(&tree->table, kvw_slot_home(node), node->key, index);
 
 	EXPECT(kvw_entry_node(entry) == index);
 	EXPECT(kvw_entry_length(entry) == node->length);
+	census->entries++;
 	EXPECT(node->length >= 1);
 	census->nodes++;
 	census->chunks += node->length;
@@ -180,6 +214,7 @@ void tree_check(struct kvw_radix *tree)
 			EXPECT(tree->slots[i].refs == KVW_NODE_LIVE + census->children[i]);
 	spare = count_free(tree, census);
 	EXPECT(census->slots + spare + 1 == tree->fresh);
+	EXPECT(census->entries == count_entries(&tree->table));
 	for (unsigned w = 0; w < KVW_MAX_WORKERS; w++)
 		EXPECT(tree->views.items[w].total == census->tokens[w]);
 	kvw_radix_stats(tree, &stats);

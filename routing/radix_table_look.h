@@ -1,0 +1,136 @@
+/*
+ * radix_table_look.h - looking at a window of the prefix tree's table, written once for every
+ * instruction set: radix_table.c and radix_table_avx512.c give the comparison of a group with its
+ * bucket.
+ */
+#ifndef KVW_RADIX_TABLE_LOOK_H
+#define KVW_RADIX_TABLE_LOOK_H
+
+#include "radix_table.h"
+
+#define TAG_MASK   UINT64_C(0xFFFFFE00) /* bits of an entry that hold bits of its own hash */
+#define SPILLED    UINT64_C(0x100)      /* it was placed by its own hash */
+#define PLACE_BIT  5
+#define GROUP_MASK (KVW_TABLE_GROUP - 1)
+#define MOST       255 /* of a count */
+#define EACH(byte) ((byte) * UINT64_C(0x0101010101010101))
+
+static inline uint64_t load_entry(const struct kvw_bucket *bucket, unsigned i)
+{
+	return atomic_load_explicit(&bucket->entries[i], memory_order_acquire);
+}
+
+static inline uint64_t load_counts(const struct kvw_bucket *bucket)
+{
+	return atomic_load_explicit(&bucket->counts, memory_order_acquire);
+}
+
+/* Entries that passed a bucket. */
+static inline uint32_t passed(const struct kvw_bucket *bucket)
+{
+	return (uint32_t)load_counts(bucket) & MOST;
+}
+
+/* Notes what chunk `at` of a window begins, in the order of chunks. */
+static inline void note(struct kvw_table_found *found, uint32_t at, uint64_t entry)
+{
+	uint32_t place = found->count;
+
+	while (place > 0 && found->at[place - 1] > at)
+		place--;
+	if (place > 0 && found->at[place - 1] == at)
+		return; /* entered twice: either will do */
+	for (uint32_t i = found->count++; i > place; i--) {
+		found->at[i] = found->at[i - 1];
+		found->entries[i] = found->entries[i - 1];
+	}
+	found->at[place] = at;
+	found->entries[place] = entry;
+}
+
+/* The entry of a chunk that was placed by its own hash; 0: none. */
+static inline uint64_t find_spilled(const struct kvw_table *table, uint64_t spread, uint32_t place)
+{
+	uint64_t wanted = (spread & TAG_MASK) | place << PLACE_BIT;
+	const uint64_t mask = TAG_MASK | GROUP_MASK << PLACE_BIT;
+	const struct kvw_bucket *bucket = &table->buckets[kvw_table_home(table, spread)];
+
+	for (unsigned probes = 0; probes < KVW_TABLE_PROBES; probes++, bucket++) {
+		for (unsigned i = 0; i < KVW_BUCKET_ENTRIES; i++) {
+			uint64_t entry = load_entry(bucket, i);
+
+			if ((entry & mask) == wanted && kvw_entry_node(entry) != 0)
+				return entry;
+		}
+		if (passed(bucket) == 0)
+			break;
+	}
+	return 0;
+}
+
+/* Bit by bit, the places of a group at which nodes may begin that spilled. */
+static inline uint64_t spilled_places(const struct kvw_bucket *bucket, uint32_t count)
+{
+	uint64_t counts = load_counts(bucket);
+
+	if (counts == 0)
+		return 0;
+	/* The top bit of every byte that is not 0, and these eight bits together. */
+	counts = (((counts & EACH(0x7F)) + EACH(0x7F)) | counts) & EACH(0x80);
+	return (counts >> 7) * UINT64_C(0x0102040810204080) >> 56 & ((1u << count) - 1);
+}
+
+/* Chunks of the window, bit by bit, that may begin a node which was placed by its own hash. */
+static inline void look_for_spilled(const struct kvw_table *table, const struct kvw_chunk *chunks,
+	uint64_t places, struct kvw_table_found *found, uint32_t first)
+{
+	for (uint32_t i = 0; i < found->count; i++)
+		places &= ~(UINT64_C(1) << (found->at[i] - first));
+	for (uint64_t m = places; m != 0; m &= m - 1) {
+		uint64_t hash = chunks[first + (unsigned)__builtin_ctzll(m)].hash;
+
+		kvw_table_prefetch(table, kvw_table_home(table, kvw_table_spread(table, hash)));
+	}
+	for (uint64_t m = places; m != 0; m &= m - 1) {
+		uint32_t at = first + (unsigned)__builtin_ctzll(m);
+		uint64_t entry = find_spilled(
+			table, kvw_table_spread(table, chunks[at].hash), at & GROUP_MASK);
+
+		if (entry != 0)
+			note(found, at, entry);
+	}
+}
+
+/* Which of a bucket's entries begin at one of `count` chunks of a group: bit i is entry i. */
+typedef unsigned match_fn(const struct kvw_table *table, const struct kvw_bucket *bucket,
+	const struct kvw_chunk *group, uint32_t count);
+
+static inline __attribute__((always_inline)) void look(const struct kvw_table *table,
+	const struct kvw_chunk *chunks, const struct kvw_table_asked *asked,
+	struct kvw_table_found *found, match_fn *match_group)
+{
+	uint64_t spilled = 0;
+
+	found->count = 0;
+	for (uint32_t i = 0; i < asked->count; i += KVW_TABLE_GROUP) {
+		const struct kvw_bucket *bucket =
+			&table->buckets[asked->homes[i / KVW_TABLE_GROUP]];
+		uint32_t count = asked->count - i < KVW_TABLE_GROUP ? asked->count - i
+								    : KVW_TABLE_GROUP;
+		uint32_t first = asked->first + i;
+		unsigned match = match_group(table, bucket, chunks + first, count);
+
+		for (; match != 0; match &= match - 1) {
+			uint64_t entry = load_entry(bucket, (unsigned)__builtin_ctz(match));
+			uint32_t place = kvw_entry_place(entry);
+
+			if (place < count && entry != 0) /* it may have changed meanwhile */
+				note(found, first + place, entry);
+		}
+		spilled |= spilled_places(bucket, count) << i;
+	}
+	if (spilled != 0)
+		look_for_spilled(table, chunks, spilled, found, asked->first);
+}
+
+#endif
