@@ -164,7 +164,8 @@ static void publish(struct kvw_rates *rates)
 
 		if (x <= 0 || fabs(x / book->median - 1) <= NOISE)
 			x = book->median;
-		atomic_store_explicit(&rates->ns_per_token[i], (float)x, memory_order_relaxed);
+		atomic_store_explicit(&rates->ns_per_token[i], (float)(x * KVW_RATES_BESIDES),
+			memory_order_relaxed);
 	}
 }
 

@@ -21,6 +21,13 @@
  * first tokens come together), so their times and their work are summed over some 64 of them. That
  * counts as long as there are no eight better samples.
  *
+ * Costs assume that prefill takes half as long again as it does at the learned rate: the engine
+ * also decodes, and a prompt waits for the step that runs. All workers are charged alike, so this
+ * hardly shifts a choice; but a worker that is believed to be done too early is sent the next
+ * prompt too early, while of one that is believed to be done too late its first tokens tell. (In the
+ * replay of a conversation trace at twice its rate goodput is the same for anything from 1.5 to 6
+ * times the true time, and falls with less than that.)
+ *
  * What costs are computed with is a worker's own rate only where it differs from the median of the
  * fleet by more than an eighth: below that it is noise, and noise would send every prompt to the
  * same one of several idle workers. A worker without samples has the fleet's median, a fleet
@@ -39,10 +46,13 @@
 #define KVW_RATES_WINDOW 64
 #define KVW_RATES_LEAST  8
 
+/* What costs assume, of the time that prefill alone takes. */
+#define KVW_RATES_BESIDES 1.5
+
 struct kvw_rates_book;
 
 struct kvw_rates {
-	_Alignas(64) _Atomic float ns_per_token[KVW_MAX_WORKERS]; /* x, by worker id */
+	_Alignas(64) _Atomic float ns_per_token[KVW_MAX_WORKERS]; /* by worker id, for costs */
 	_Atomic float pairs;                                      /* k: tokens per pair of tokens */
 	struct kvw_rates_book *book;                              /* the samples */
 };
@@ -66,7 +76,7 @@ static inline float kvw_rates_x(const struct kvw_rates *rates, uint32_t worker)
 	return atomic_load_explicit(&rates->ns_per_token[worker], memory_order_relaxed);
 }
 
-/* W in tokens, by k. */
+/* W in tokens, by k; in ns by kvw_rates_x. */
 static inline double kvw_rates_work(double pairs, double length, double hit)
 {
 	return (length - hit) + (length * length - hit * hit) * (pairs / 2);
