@@ -31,7 +31,7 @@ NEED_TRACE = ("trace", "replay", "routers")
 # What an option is where it was not given and it differs between benchmarks.
 DEFAULTS = {
     "trace": {"workers": [4, 8], "requests": 2000, "rate_scale": 1.0, "speed": 20.0},
-    "routers": {"workers": [8], "requests": 2000, "rate_scale": 2.0, "speed": 4.0},
+    "routers": {"workers": [8], "requests": 1000, "rate_scale": 2.0, "speed": 2.0},
     "replay": {"workers": [8]},
 }
 
@@ -80,14 +80,14 @@ def parse(argv):
     parser.add_argument("--rate", type=int, default=8000, help="loops: requests per second")
     parser.add_argument("--trace", help="trace, routers, replay: the file (or TRACE in the environment)")
     parser.add_argument("--requests", type=int,
-                        help="trace, routers, replay: the first N (2000; replay: all)")
+                        help="trace (2000), routers (1000), replay (all): the first N")
     parser.add_argument("--workers", type=int, nargs="+",
                         help="trace: 4 8; routers, replay: 8, and the rate grows with them")
     parser.add_argument("--rate-scale", type=float,
                         help="trace (1), routers (2): density of arrivals on 8 workers; in "
                         "proportion on others")
     parser.add_argument("--speed", type=float,
-                        help="trace (20), routers (4): how much faster than the clock the workers run")
+                        help="trace (20), routers (2): how much faster than the clock the workers run")
     parser.add_argument("--trace-rounds", type=int, default=3, help="routers: of the replay")
     parser.add_argument("--agree", type=int, default=40, metavar="N",
                         help="trace: first show on N requests that speed 1 gives the same; 0: do not")

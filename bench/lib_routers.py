@@ -23,7 +23,7 @@ from lib_peers import PEERS, Proxy, start_kvway
 from lib_procs import BenchError, Workshop, cores, free_ports, raise_descriptor_limit, wait_ready
 from lib_proxy import Stage, cpu_rows, split
 from lib_report import best_peer, emit, median_of, ratio_of, say, table
-from lib_trace import WHERE, rates
+from lib_trace import LATE_MS, WHERE, rates, sim_stats
 
 # Arguments beyond those that both have. Everything not named here is the router's default.
 ARGUMENTS = {
@@ -246,7 +246,7 @@ def entries(options, routers):
             found.append(Entry(name + suffix, lambda shop, core, ports, workers: start_router(
                 shop, core, routers[name], ports, workers, policy), scale_out))
 
-    # Since it asks workers for token ids, its policy works only where they tell: vLLM with
+    # It asks all workers for token ids, so its policy works only where they tell: vLLM with
     # --enable-scale-out. By default vLLM refuses.
     add("vllm-router", scale_out=True)
     add("vllm-router", " default vLLM")
@@ -256,15 +256,15 @@ def entries(options, routers):
     return found
 
 
-def flat(result, cpu):
-    """The figures of kvbench's result that are compared."""
+def flat(result, cpu, late_ms):
+    """The figures of kvbench's result that are compared; late_ms is how late the workers' steps were."""
     done = result["completed"] + result["failed"]
     return {"goodput": result["goodput"], "cached_share": result["cached_share"] or 0.0,
             "ttft_mean_s": result["ttft_s"]["mean"], "ttft_p99_s": result["ttft_s"]["p99"],
             "tpot_mean_s": result["tpot_s"]["mean"], "e2e_mean_s": result["e2e_s"]["mean"],
             "failed": result["failed"], "requests": done,
             "prompt_tokens": result["prompt_tokens"],
-            "late_p99_s": (result["late_s"] or {}).get("p99", 0.0),
+            "steps_late_ms": late_ms, "late_p99_s": (result["late_s"] or {}).get("p99", 0.0),
             "trace_cpu_us_per_request": cpu / done / 1000 if done else 0.0,
             "cpu_share": cpu / 1e9 / (result["duration_s"] / result["speed"])}
 
@@ -295,11 +295,16 @@ def replay_once(options, entry, workers, trace):
              "--speed", f"{options.speed:g}", "--lead-ms", "0", "--label", entry.name, "--json",
              result], check=False, stdout=subprocess.DEVNULL)
         used = cpu_ns(proxy.pid) - before
+        late_ms = sim_stats(ports[:workers])["late_mean_ms"]
         try:
             with open(result, encoding="utf-8") as file:
-                return flat(json.load(file), used)
+                measured = flat(json.load(file), used, late_ms)
         except OSError as error:
             raise BenchError(f"{entry.name}: kvbench wrote no result") from error
+    if late_ms * options.speed > LATE_MS:
+        say(f"routers: {entry.name}: the workers' steps ended {late_ms:.1f} ms late: the machine is too "
+            "busy for this speed, and this row's times are too long")
+    return measured
 
 
 def check_same_load(results):
@@ -314,14 +319,15 @@ def show_quality(options, trace, workers, results):
     """The table of one number of workers."""
     keys = (("goodput", 100), ("cached_share", 100), ("ttft_mean_s", 1), ("ttft_p99_s", 1),
             ("tpot_mean_s", 1000), ("e2e_mean_s", 1), ("failed", 1),
-            ("trace_cpu_us_per_request", 1), ("cpu_share", 100), ("late_p99_s", 1))
+            ("trace_cpu_us_per_request", 1), ("cpu_share", 100), ("steps_late_ms", 1),
+            ("late_p99_s", 1))
     rows = [[name, *(median_of(rounds, key) * by for key, by in keys)]
             for name, rounds in results.items()]
     table(f"routers, trace {os.path.basename(trace)}, {options.requests} requests, {workers} "
           f"workers, arrivals x{options.rate_scale * workers / 8:g}, {options.trace_rounds} "
           f"rounds: simulated, speed {options.speed:g}",
           ["", "goodput %", "cached %", "TTFT s", "p99", "TPOT ms", "E2E s", "failed",
-           "CPU us/request", "of its core %", "late p99 s"], rows)
+           "CPU us/request", "of its core %", "steps late ms", "late p99 s"], rows)
 
 
 def bench_quality(options, routers, trace):
