@@ -157,8 +157,8 @@ static void publish(struct kvw_rates *rates)
 	struct kvw_rates_book *book = rates->book;
 
 	book->median = median_of(book);
-	atomic_store_explicit(
-		&rates->pairs, (float)(book->pair_ns / book->median), memory_order_relaxed);
+	atomic_store_explicit(&rates->pairs,
+		(float)(book->pair_ns / (book->median * KVW_RATES_BESIDES)), memory_order_relaxed);
 	for (size_t i = 0; i < KVW_MAX_WORKERS; i++) {
 		double x = book->x[i];
 

@@ -21,12 +21,12 @@
  * first tokens come together), so their times and their work are summed over some 64 of them. That
  * counts as long as there are no eight better samples.
  *
- * Costs assume that prefill takes half as long again as it does at the learned rate: the engine
- * also decodes, and a prompt waits for the step that runs. All workers are charged alike, so this
- * hardly shifts a choice; but a worker that is believed to be done too early is sent the next
- * prompt too early, while of one that is believed to be done too late its first tokens tell. (In the
- * replay of a conversation trace at twice its rate goodput is the same for anything from 1.5 to 6
- * times the true time, and falls with less than that.)
+ * Costs charge half as much again per token: the engine also decodes, and a prompt waits for the
+ * step that runs. (Not for attention, which is in no step twice.) All workers are charged alike, so
+ * this hardly shifts a choice; but a worker that is believed to be done too early is sent the next
+ * prompt too early, while of one that is believed to be done too late its first tokens tell. In the
+ * replay of a conversation trace at twice its rate goodput is the same for charges of 1.5 to 6
+ * times the true time, and falls with less than that.
  *
  * What costs are computed with is a worker's own rate only where it differs from the median of the
  * fleet by more than an eighth: below that it is noise, and noise would send every prompt to the
@@ -46,7 +46,7 @@
 #define KVW_RATES_WINDOW 64
 #define KVW_RATES_LEAST  8
 
-/* What costs assume, of the time that prefill alone takes. */
+/* What a token is charged, in times of what its prefill alone takes. */
 #define KVW_RATES_BESIDES 1.5
 
 struct kvw_rates_book;

@@ -80,7 +80,10 @@ static double rate_of(uint32_t worker)
 /* Time for a prompt, likewise. */
 static double predict(uint32_t worker, double length, double hit)
 {
-	return kvw_rates_work(atomic_load(&rates.pairs), length, hit) * 1e9 / rate_of(worker);
+	double x = kvw_rates_x(&rates, worker);
+	double charged = kvw_rates_work(atomic_load(&rates.pairs), length, hit) * x;
+
+	return charged - (length - hit) * (x - 1e9 / rate_of(worker));
 }
 
 static struct kvw_worker_learned learned(uint32_t worker)
