@@ -44,6 +44,8 @@ static struct kvw_strategy_options options_of(const struct kvb_policy_env *env)
 		.session_ttl_ns = (uint64_t)config->session_ttl_ms * 1000000,
 		.session_table = (uint32_t)config->session_table,
 		.session_load_bound = config->session_load_bound,
+		.inflight_bound = config->routing_inflight_bound,
+		.inflight_gap = (double)config->routing_inflight_gap,
 		.seed = env->seed,
 	};
 }
@@ -156,7 +158,8 @@ static void done(void *self, uint32_t job, int64_t now_ns)
 		.cached_tokens = course->cached,
 		.first_token_ns = course->first_ns - course->due_ns,
 		.ahead_ns = exchange->lease.ahead_ns,
-		.behind_ns = exchange->lease.behind_ns};
+		.behind_ns = exchange->lease.behind_ns,
+		.served_ns = exchange->lease.served_ns};
 
 	kvw_lease_release(&exchange->lease, now_ns);
 	if (k->strategy->ops->done != NULL)
