@@ -1,6 +1,7 @@
 /* io.c - see io.h. */
 #include "io.h"
 
+#include <errno.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
@@ -35,6 +36,28 @@ enum kvw_err kvw_io_open(struct kvw_io *io, struct kvw_io_set *set, int fd, kvw_
 	return KVW_OK;
 }
 
+enum kvw_err kvw_io_watch(struct kvw_io *io, struct kvw_io_set *set, int fd, kvw_io_fn on_event)
+{
+	struct epoll_event event = {.events = EPOLLIN, .data.ptr = io};
+
+	memset(io, 0, sizeof(*io));
+	io->fd = -1;
+	if (epoll_ctl(set->fd, EPOLL_CTL_ADD, fd, &event) != 0)
+		return KVW_EIO;
+	io->fd = fd;
+	io->set = set;
+	io->on_event = on_event;
+	return KVW_OK;
+}
+
+void kvw_io_unwatch(struct kvw_io *io)
+{
+	if (io->fd < 0)
+		return;
+	(void)epoll_ctl(io->set->fd, EPOLL_CTL_DEL, io->fd, NULL);
+	io->fd = -1;
+}
+
 static void note(struct kvw_io *io, unsigned events)
 {
 	if (events & EPOLLIN)
@@ -60,10 +83,11 @@ static void run_queued(struct kvw_io_set *set)
 	}
 }
 
-void kvw_io_set_dispatch(struct kvw_io_set *set)
+bool kvw_io_set_wait(struct kvw_io_set *set, int timeout_ms)
 {
 	struct epoll_event events[KVW_IO_EVENTS_AT_ONCE]; /* more wait for the next turn */
-	int count = epoll_wait(set->fd, events, KVW_IO_EVENTS_AT_ONCE, 0);
+	int count = epoll_wait(set->fd, events, KVW_IO_EVENTS_AT_ONCE,
+		kvw_io_set_busy(set) ? 0 : timeout_ms);
 
 	for (int i = 0; i < count; i++) {
 		struct kvw_io *io = events[i].data.ptr;
@@ -74,6 +98,7 @@ void kvw_io_set_dispatch(struct kvw_io_set *set)
 		io->on_event(io);
 	}
 	run_queued(set);
+	return count >= 0 || errno == EINTR;
 }
 
 void kvw_io_again(struct kvw_io *io)

@@ -6,11 +6,12 @@
  * remember the edges: `readable` and `writable` stay true until a call says EAGAIN (or a read comes
  * back short), `peer_closed` and `broken` stay true for ever.
  *
- * The sockets of a loop sit in an epoll set of its own, whose descriptor is one event of the loop's
- * libevent base. Why not one libevent event per socket: libevent reports an error or hang-up as
- * "readable and writable", which is what an ordinary arrival of bytes looks like too. Under edge
- * triggering bytes followed by a reset are one edge; without knowing of the reset, a short read would
- * be taken for the end of what there is, and the peer's death go unnoticed until a timeout.
+ * The sockets of a loop sit in one epoll set on which the loop waits. Why not libevent events:
+ * libevent reports an error or hang-up as "readable and writable", which is what an ordinary arrival
+ * of bytes looks like too. Under edge triggering bytes followed by a reset are one edge; without
+ * knowing of the reset, a short read would be taken for the end of what there is, and the peer's
+ * death go unnoticed until a timeout. And a set of our own behind libevent's means that every wake-up
+ * passes two sets, some percent of what a small request costs.
  *
  * A transport other than plain TCP (TLS) sets ops; errors and EAGAIN are told the same way.
  *
@@ -72,9 +73,16 @@ struct kvw_io_set {
 enum kvw_err kvw_io_set_init(struct kvw_io_set *set) KVW_MUST_CHECK;
 void kvw_io_set_finish(struct kvw_io_set *set);
 
-/* Calls on_event of every socket with news, then of those queued before this call. Callbacks may close
- * any socket; memory may be freed only after this has returned. */
-void kvw_io_set_dispatch(struct kvw_io_set *set);
+/* Waits for news, at most timeout_ms (0: not at all; not at all either while the set is busy). Calls
+ * on_event of every socket with news, then of those queued before this call. Callbacks may close any
+ * socket; memory may be freed only after this has returned. False: waiting failed. */
+bool kvw_io_set_wait(struct kvw_io_set *set, int timeout_ms);
+
+/* The same without waiting. */
+static inline void kvw_io_set_dispatch(struct kvw_io_set *set)
+{
+	(void)kvw_io_set_wait(set, 0);
+}
 
 /* True if kvw_io_again was called and dispatch has not been since: do not sleep. */
 static inline bool kvw_io_set_busy(const struct kvw_io_set *set)
@@ -85,6 +93,14 @@ static inline bool kvw_io_set_busy(const struct kvw_io_set *set)
 /* Registers fd (non-blocking) in io and takes it; on failure it is still the caller's. */
 enum kvw_err kvw_io_open(struct kvw_io *io, struct kvw_io_set *set, int fd, kvw_io_fn on_event)
 	KVW_MUST_CHECK;
+
+/* Has on_event called at every dispatch while there is something to read from fd, which stays the
+ * caller's: for what is not a connection. */
+enum kvw_err kvw_io_watch(struct kvw_io *io, struct kvw_io_set *set, int fd, kvw_io_fn on_event)
+	KVW_MUST_CHECK;
+
+/* Ends that. The second time does nothing. */
+void kvw_io_unwatch(struct kvw_io *io);
 
 /* on_event is called once more at the next dispatch, after the others had their turn. */
 void kvw_io_again(struct kvw_io *io);
@@ -97,20 +113,24 @@ void kvw_io_close(struct kvw_io *io, bool reset);
 
 /*
  * The bare system calls: glibc's wrappers are cancellation points, which costs two atomic operations
- * each in a program with threads, and one buffer needs no vector.
+ * each in a program with threads, and one buffer needs no vector. The calls of sockets skip what
+ * readv and writev do for files.
  */
 static inline ssize_t kvw_io_plain_read(int fd, const struct iovec *iov, int count)
 {
 	if (count == 1)
 		return syscall(SYS_recvfrom, fd, iov->iov_base, iov->iov_len, 0, NULL, NULL);
-	return syscall(SYS_readv, fd, iov, count);
+	return syscall(SYS_recvmsg, fd,
+		&(struct msghdr){.msg_iov = (struct iovec *)iov, .msg_iovlen = (size_t)count}, 0);
 }
 
 static inline ssize_t kvw_io_plain_write(int fd, const struct iovec *iov, int count)
 {
 	if (count == 1)
 		return syscall(SYS_sendto, fd, iov->iov_base, iov->iov_len, MSG_NOSIGNAL, NULL, 0);
-	return syscall(SYS_writev, fd, iov, count);
+	return syscall(SYS_sendmsg, fd,
+		&(struct msghdr){.msg_iov = (struct iovec *)iov, .msg_iovlen = (size_t)count},
+		MSG_NOSIGNAL);
 }
 
 /* Reads once. A short read means that the socket is drained, unless the peer has closed. */

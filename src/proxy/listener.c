@@ -5,7 +5,6 @@
  * for ever. One descriptor is therefore kept in reserve: it is given up, the connection accepted and
  * closed, and the reserve taken again.
  */
-#include <event2/event.h>
 #include <fcntl.h>
 #include <netdb.h>
 #include <netinet/tcp.h>
@@ -144,16 +143,16 @@ static void shed(struct kvw_loop *loop)
 	loop->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
 }
 
-void kvw_listener_event(evutil_socket_t listen_fd, short what, void *arg)
+void kvw_listener_event(struct kvw_io *io)
 {
-	struct kvw_loop *loop = arg;
+	struct kvw_loop *loop =
+		(struct kvw_loop *)((char *)io - offsetof(struct kvw_loop, listen_io));
 
-	(void)what;
 	loop->now_ns = kvw_clock_ns();
 	for (int i = 0; i < ACCEPTS_AT_ONCE; i++) {
 		struct sockaddr_storage peer;
 		socklen_t len = sizeof(peer);
-		int fd = accept4(listen_fd, (struct sockaddr *)&peer, &len,
+		int fd = accept4(loop->listen_fd, (struct sockaddr *)&peer, &len,
 			SOCK_NONBLOCK | SOCK_CLOEXEC);
 
 		if (fd < 0) {

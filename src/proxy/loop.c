@@ -3,7 +3,7 @@
  */
 #include "loop.h"
 
-#include <event2/event.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,7 +15,7 @@
 #include "exchange.h"
 #include "log.h"
 
-#define TICK_MS              20
+#define TICK_NS             (20 * KVW_NS_PER_MS)
 #define FREE_EXCHANGES_KEPT 1024
 #define SCANS_KEPT           64
 /* A scan that served a huge prompt is not worth keeping. */
@@ -61,7 +61,7 @@ static void take_arrived(struct kvw_loop *loop)
 
 	do {
 		before = loop->client_count;
-		kvw_listener_event(loop->listen_fd, EV_READ, loop);
+		kvw_listener_event(&loop->listen_io);
 	} while (loop->client_count > before);
 	for (size_t seen = 0; seen <= loop->client_count; seen += KVW_IO_EVENTS_AT_ONCE)
 		kvw_io_set_dispatch(&loop->sockets);
@@ -76,7 +76,7 @@ static void begin_drain(struct kvw_loop *loop)
 	loop->drain_deadline_ns =
 		loop->now_ns + loop->config->timeout_drain_ms * KVW_NS_PER_MS;
 	take_arrived(loop);
-	(void)event_del(&loop->listen_event);
+	kvw_io_unwatch(&loop->listen_io);
 	close(loop->listen_fd);
 	loop->listen_fd = -1;
 	for (client = TAILQ_FIRST(&loop->clients); client != NULL; client = next) {
@@ -97,13 +97,8 @@ static void close_all(struct kvw_loop *loop)
 		kvw_client_close(client, false);
 }
 
-static void tick(evutil_socket_t fd, short what, void *arg)
+static void tick(struct kvw_loop *loop)
 {
-	struct kvw_loop *loop = arg;
-
-	(void)fd;
-	(void)what;
-	loop->now_ns = kvw_clock_ns();
 	kvw_timers_run(&loop->timers, loop->now_ns);
 	kvw_links_sweep(&loop->links, loop->now_ns);
 	if (!TAILQ_EMPTY(&loop->parked))
@@ -115,13 +110,13 @@ static void tick(evutil_socket_t fd, short what, void *arg)
 		close_all(loop);
 }
 
-static void woken(evutil_socket_t fd, short what, void *arg)
+static void woken(struct kvw_io *io)
 {
+	struct kvw_loop *loop = (struct kvw_loop *)((char *)io - offsetof(struct kvw_loop, wake_io));
 	uint64_t count;
 
-	(void)what;
-	(void)!read(fd, &count, sizeof(count));
-	tick(-1, 0, arg);
+	(void)!read(loop->wake_fd, &count, sizeof(count));
+	loop->tick_ns = 0; /* at once */
 }
 
 void kvw_loop_wake(struct kvw_loop *loop)
@@ -129,15 +124,6 @@ void kvw_loop_wake(struct kvw_loop *loop)
 	uint64_t one = 1;
 
 	(void)!write(loop->wake_fd, &one, sizeof(one));
-}
-
-static void sockets_event(evutil_socket_t fd, short what, void *arg)
-{
-	struct kvw_loop *loop = arg;
-
-	(void)fd;
-	(void)what;
-	kvw_io_set_dispatch(&loop->sockets);
 }
 
 static void reap(struct kvw_loop *loop)
@@ -168,6 +154,16 @@ static void after_turn(struct kvw_loop *loop)
 	atomic_store_explicit(loop->turn_ns, loop->now_ns, memory_order_relaxed);
 }
 
+/* Milliseconds, rounded up, so that the loop does not wake too early and find nothing to do. */
+static int until_tick(const struct kvw_loop *loop)
+{
+	int64_t left = loop->tick_ns - loop->now_ns;
+
+	if (left <= 0)
+		return 0;
+	return (int)((left + KVW_NS_PER_MS - 1) / KVW_NS_PER_MS);
+}
+
 void *kvw_loop_main(void *arg)
 {
 	struct kvw_loop *loop = arg;
@@ -176,13 +172,15 @@ void *kvw_loop_main(void *arg)
 	(void)snprintf(name, sizeof(name), "kvway-loop-%zu", loop->index);
 	(void)pthread_setname_np(pthread_self(), name);
 	while (!loop->draining || loop->client_count > 0) {
-		bool busy = kvw_io_set_busy(&loop->sockets);
-
-		if (busy)
-			event_active(&loop->sockets_event, EV_READ, 0);
-		if (event_base_loop(loop->base, EVLOOP_ONCE) < 0) {
-			kvw_error("proxy", "event loop failed loop=%zu", loop->index);
+		if (!kvw_io_set_wait(&loop->sockets, until_tick(loop))) {
+			kvw_error("proxy", "event loop failed loop=%zu why=\"%s\"", loop->index,
+				strerror(errno));
 			break;
+		}
+		loop->now_ns = kvw_clock_ns();
+		if (loop->now_ns >= loop->tick_ns) {
+			loop->tick_ns = loop->now_ns + TICK_NS;
+			tick(loop);
 		}
 		after_turn(loop);
 	}
@@ -218,30 +216,12 @@ static enum kvw_err init_memory(struct kvw_loop *loop)
 
 static enum kvw_err init_events(struct kvw_loop *loop)
 {
-	static const struct timeval period = {0, TICK_MS * 1000};
-	struct event_config *config = event_config_new();
-
-	if (config == NULL)
-		return KVW_ENOMEM;
-	/* The base is used by its own thread alone. */
-	(void)event_config_set_flag(config, EVENT_BASE_FLAG_NOLOCK);
-	loop->base = event_base_new_with_config(config);
-	event_config_free(config);
 	loop->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
 	loop->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
-	if (loop->base == NULL || loop->wake_fd < 0 || kvw_io_set_init(&loop->sockets) != KVW_OK)
-		return KVW_EIO;
-	if (event_assign(&loop->listen_event, loop->base, loop->listen_fd, EV_READ | EV_PERSIST,
-		    kvw_listener_event, loop) != 0 ||
-		event_add(&loop->listen_event, NULL) != 0 ||
-		event_assign(&loop->wake_event, loop->base, loop->wake_fd, EV_READ | EV_PERSIST, woken,
-			loop) != 0 ||
-		event_add(&loop->wake_event, NULL) != 0 ||
-		event_assign(&loop->sockets_event, loop->base, loop->sockets.fd, EV_READ | EV_PERSIST,
-			sockets_event, loop) != 0 ||
-		event_add(&loop->sockets_event, NULL) != 0 ||
-		event_assign(&loop->tick_event, loop->base, -1, EV_PERSIST, tick, loop) != 0 ||
-		event_add(&loop->tick_event, &period) != 0)
+	if (loop->wake_fd < 0 || kvw_io_set_init(&loop->sockets) != KVW_OK ||
+		kvw_io_watch(&loop->listen_io, &loop->sockets, loop->listen_fd,
+			kvw_listener_event) != KVW_OK ||
+		kvw_io_watch(&loop->wake_io, &loop->sockets, loop->wake_fd, woken) != KVW_OK)
 		return KVW_EIO;
 	return kvw_links_init(&loop->links, &loop->sockets, loop->fleet);
 }
@@ -264,6 +244,7 @@ enum kvw_err kvw_loop_init(struct kvw_loop *loop, struct kvw_proxy *proxy, size_
 	loop->admin = deps->admin;
 	loop->turn_ns = &deps->loop_turn_ns[index];
 	loop->now_ns = kvw_clock_ns();
+	loop->tick_ns = loop->now_ns + TICK_NS;
 	init_lists(loop);
 	if (getrandom(&loop->request_id_prefix, sizeof(loop->request_id_prefix), 0) < 0)
 		loop->request_id_prefix = (uint64_t)kvw_clock_wall_ns() ^ index << 56;
@@ -294,17 +275,6 @@ void kvw_loop_finish(struct kvw_loop *loop)
 		loop->spares[i] = NULL;
 	}
 	kvw_block_pool_finish(&loop->blocks);
-	if (loop->base != NULL) {
-		if (event_initialized(&loop->listen_event) && loop->listen_fd >= 0)
-			(void)event_del(&loop->listen_event);
-		if (event_initialized(&loop->wake_event))
-			(void)event_del(&loop->wake_event);
-		if (event_initialized(&loop->tick_event))
-			(void)event_del(&loop->tick_event);
-		if (event_initialized(&loop->sockets_event))
-			(void)event_del(&loop->sockets_event);
-		event_base_free(loop->base);
-	}
 	kvw_io_set_finish(&loop->sockets);
 	for (size_t i = 0; i < 3; i++) {
 		int fd = (int[]){loop->listen_fd, loop->wake_fd, loop->spare_fd}[i];

@@ -8,7 +8,6 @@
 #ifndef KVW_LOOP_H
 #define KVW_LOOP_H
 
-#include <event2/event_struct.h>
 #include <pthread.h>
 
 #include "api_path.h"
@@ -57,10 +56,10 @@ struct kvw_loop {
 	struct kvw_admin *admin;
 	struct kvw_tls *tls; /* of clients; borrowed; NULL: plain */
 
-	struct event_base *base;
-	struct event listen_event, tick_event, wake_event, sockets_event;
-	struct kvw_io_set sockets; /* of clients and workers */
+	struct kvw_io_set sockets; /* of clients and workers, and these two */
+	struct kvw_io listen_io, wake_io;
 	int listen_fd, wake_fd;
+	int64_t tick_ns; /* when the next tick is due */
 	int spare_fd; /* given up to accept and refuse when descriptors run out */
 	pthread_t thread;
 	bool started;
@@ -111,7 +110,7 @@ void kvw_loop_timer(struct kvw_loop *loop, struct kvw_timer *timer, enum kvw_tim
 /* first: the address must be free; the other loops' sockets share it. */
 enum kvw_err kvw_listener_open(const char *address, bool first, FILE *errors, int *fd, char *bound,
 	size_t bound_size) KVW_MUST_CHECK;
-void kvw_listener_event(evutil_socket_t fd, short what, void *arg); /* arg: struct kvw_loop */
+void kvw_listener_event(struct kvw_io *io); /* the loop's listen_io */
 
 /* Limits that all loops share; proxy.c. */
 bool kvw_proxy_connection_take(struct kvw_proxy *proxy);
