@@ -130,7 +130,9 @@ def print_comparison(results, scale, peers):
         if width is None or abs(by) > width:
             word = "better than" if gain > 0 else "worse than"
         interval = "" if width is None else f" ± {width:.3g}"
-        say(f"  {metric}: {word} the best peer's ({best}), difference {by:+.3g}{interval}")
+        base = statistics.mean(values_of(results[scale, best], metric))
+        share = f" ({by / base:+.1%})" if base else ""
+        say(f"  {metric}: {word} the best peer's ({best}), difference {by:+.3g}{interval}{share}")
 
 
 def emit_all(results, scale, workers, policies, peers, more):
