@@ -57,14 +57,15 @@ def test_slow_upload_after_a_whole_answer_that_waits_does_not_end_the_router(pai
     def answers_early(ex):
         ex.respond(200, body=b"a" * size)
 
-    config = {"timeouts.body": "200ms", "limits.high_water": "64MiB", "loops": 1}
+    # Long enough to take the answer from the worker on a slow machine.
+    config = {"timeouts.body": "2s", "limits.high_water": "64MiB", "loops": 1}
     worker, router = pair(answers_early, config, read_body=False)
     with Client(router.port, receive_buffer=4096) as client:
         send_upload_head(client, 100000)
         client.send(b"x" * 10)
         until(lambda: router.metric("kvway_upstream_busy_connections") == 0
               and router.metric("kvway_pending_bytes") > 0, 10, "answer taken from the worker")
-        settle(1.5)
+        settle(3.5)
         assert router.alive(), router.log()
         answered = client.read_head()
         assert answered.status == 200
