@@ -217,26 +217,33 @@ bool kvw_radix_evict(struct kvw_radix *tree, struct kvw_pool *pool)
 	return dropped > 0;
 }
 
-/* Reclaims a node that the hand met, if nobody holds it. */
-static void sweep_slot(struct kvw_radix *tree, struct kvw_pool *pool, uint32_t index)
+/* A slot that the hand met. True: a node that nobody holds; what removing it will touch is on its
+ * way. */
+static bool sweep_slot(struct kvw_radix *tree, struct kvw_pool *pool, uint32_t index)
 {
 	struct kvw_slot *slot = kvw_slot_at(tree, index);
 	uint32_t refs = refs_of(slot);
-	uint32_t parent = 0;
 
 	if (refs == 0)
-		return;
+		return false;
 	if (refs == KVW_NODE_LIVE && !kvw_node_held(tree, slot)) {
-		(void)remove_node(tree, pool, index, &parent);
-	} else if (atomic_load_explicit(&slot->overflow, memory_order_relaxed) != 0 &&
-		   kvw_spin_try(&slot->lock)) {
+		kvw_table_prefetch(&tree->table, kvw_slot_home(slot));
+		__builtin_prefetch(kvw_slot_at(tree,
+			kvw_slot_check(tree,
+				atomic_load_explicit(&slot->link, memory_order_relaxed))));
+		return true;
+	}
+	if (atomic_load_explicit(&slot->overflow, memory_order_relaxed) != 0 &&
+		kvw_spin_try(&slot->lock)) {
 		if (refs_of(slot) != 0)
 			kvw_node_tidy(tree, pool, slot);
 		kvw_spin_unlock(&slot->lock);
 	}
+	return false;
 }
 
-void kvw_radix_sweep(struct kvw_radix *tree, struct kvw_pool *pool, uint32_t slots)
+void kvw_radix_sweep(
+	struct kvw_radix *tree, struct kvw_pool *pool, uint32_t slots, struct kvw_swept *swept)
 {
 	uint32_t offset = (uint32_t)(pool - tree->pools);
 	uint32_t high = atomic_load_explicit(&tree->fresh, memory_order_relaxed);
@@ -246,13 +253,27 @@ void kvw_radix_sweep(struct kvw_radix *tree, struct kvw_pool *pool, uint32_t slo
 	/* Loops that meet here sweep the same slots, which is no harm. */
 	atomic_store_explicit(
 		&pool->hand, hand + slots < rows ? hand + slots : 0, memory_order_relaxed);
-	for (uint32_t row = hand; row < hand + slots; row++) {
+	swept->count = 0;
+	for (uint32_t row = hand; row < hand + slots && swept->count < KVW_SWEPT_MOST; row++) {
 		uint32_t index = row * KVW_POOLS + offset;
 		uint32_t ahead = index + SWEEP_AHEAD * KVW_POOLS;
 
 		if (ahead < high)
 			__builtin_prefetch(kvw_slot_at(tree, ahead));
-		if (index != 0 && index < high)
-			sweep_slot(tree, pool, index);
+		if (index != 0 && index < high && sweep_slot(tree, pool, index))
+			swept->nodes[swept->count++] = index;
+	}
+}
+
+void kvw_radix_drop(
+	struct kvw_radix *tree, struct kvw_pool *pool, const struct kvw_swept *swept)
+{
+	for (uint32_t i = 0; i < swept->count; i++) {
+		struct kvw_slot *slot = kvw_slot_at(tree, swept->nodes[i]);
+		uint32_t parent = 0;
+
+		/* Somebody may have come to hold it, or another loop may have dropped it. */
+		if (refs_of(slot) == KVW_NODE_LIVE && !kvw_node_held(tree, slot))
+			(void)remove_node(tree, pool, swept->nodes[i], &parent);
 	}
 }

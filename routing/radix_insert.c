@@ -161,8 +161,8 @@ void kvw_radix_insert(struct kvw_radix *tree, const struct kvw_chunk *chunks, ui
 {
 	uint32_t stamp = (uint32_t)(use->now_ns >> STAMP_SHIFT);
 	struct kvw_pool *pool = NULL;
-	uint32_t known = path->count;
-	uint32_t made = 0;
+	struct kvw_swept swept;
+	uint32_t fresh = 0;
 
 	assert(use->worker < KVW_MAX_WORKERS && use->capacity_tokens > 0);
 	if (count == 0)
@@ -170,11 +170,13 @@ void kvw_radix_insert(struct kvw_radix *tree, const struct kvw_chunk *chunks, ui
 	if (atomic_load_explicit(&tree->clock, memory_order_relaxed) != stamp)
 		atomic_store_explicit(&tree->clock, stamp, memory_order_relaxed);
 	pool = kvw_pool_of(tree, chunks[count - 1].hash);
+	kvw_path_settle(tree, chunks, count, path);
+	fresh = (count - path->matched + KVW_RADIX_RUN - 1) / KVW_RADIX_RUN;
+	kvw_radix_sweep(tree, pool, SWEEP_SLOTS + 2 * fresh, &swept);
 	for (unsigned i = 0; i < INSERT_TRIES; i++) {
 		if (insert_once(tree, pool, chunks, count, use, path))
 			break;
 		kvw_radix_find(tree, chunks, count, path);
 	}
-	made = path->count > known ? path->count - known : 0;
-	kvw_radix_sweep(tree, pool, SWEEP_SLOTS + 2 * made);
+	kvw_radix_drop(tree, pool, &swept);
 }

@@ -72,6 +72,14 @@ struct kvw_pool {
 	_Atomic uint32_t hand;             /* sweep: the next slot is hand * KVW_POOLS + pool */
 };
 
+#define KVW_SWEPT_MOST 16
+
+/* Nodes to be dropped a little later, when what that touches has arrived. */
+struct kvw_swept {
+	uint32_t count;
+	uint32_t nodes[KVW_SWEPT_MOST];
+};
+
 struct kvw_radix {
 	struct kvw_slot *slots; /* [slot_count]; slot 0 is never used */
 	uint32_t slot_count;
@@ -244,8 +252,13 @@ void kvw_slot_give(struct kvw_radix *tree, struct kvw_pool *pool, uint32_t index
 /* Drops a branch that was not used for long, its end first. False: found nothing to drop. */
 bool kvw_radix_evict(struct kvw_radix *tree, struct kvw_pool *pool);
 
-/* Looks at the next few slots in turn and reclaims what nobody holds any more. */
-void kvw_radix_sweep(struct kvw_radix *tree, struct kvw_pool *pool, uint32_t slots);
+/* Looks at the next few slots in turn and notes nodes that nobody holds. */
+void kvw_radix_sweep(
+	struct kvw_radix *tree, struct kvw_pool *pool, uint32_t slots, struct kvw_swept *swept);
+
+/* Drops those of them that are still so. */
+void kvw_radix_drop(
+	struct kvw_radix *tree, struct kvw_pool *pool, const struct kvw_swept *swept);
 
 /* --- radix_hold.c --- */
 

@@ -58,9 +58,14 @@ void kvw_table_ask(const struct kvw_table *table, const struct kvw_chunk *chunks
 		asked->homes[i / KVW_TABLE_GROUP] = home;
 		kvw_table_prefetch(table, home);
 	}
+	/* Short prompts with a common beginning crowd one group: where they spilled to, at once. */
+	for (uint32_t i = 1; i < asked->count && asked->count <= KVW_TABLE_GROUP; i++) {
+		uint64_t spread = kvw_table_spread(table, chunks[first + i].hash);
+
+		kvw_table_prefetch(table, kvw_table_home(table, spread));
+	}
 }
 
-/* Which of a bucket's entries begin at a chunk of the group: bit i is entry i. */
 static inline unsigned match_group(const struct kvw_table *table, const struct kvw_bucket *bucket,
 	const struct kvw_chunk *group, uint32_t count)
 {
@@ -80,10 +85,25 @@ static inline unsigned match_group(const struct kvw_table *table, const struct k
 	return match;
 }
 
+static inline unsigned match_own(const struct kvw_bucket *bucket, uint64_t wanted)
+{
+	unsigned match = 0;
+
+	for (unsigned i = 0; i < KVW_BUCKET_ENTRIES; i++) {
+		uint64_t entry = load_entry(bucket, i);
+
+		match |= (unsigned)(((entry & ENTRY_MASK) == wanted) & (kvw_entry_node(entry) != 0))
+			 << i;
+	}
+	return match;
+}
+
 void kvw_table_look_base(const struct kvw_table *table, const struct kvw_chunk *chunks,
 	const struct kvw_table_asked *asked, struct kvw_table_found *found)
 {
-	look(table, chunks, asked, found, match_group);
+	static const struct look_ops ops = {match_group, match_own};
+
+	look(&ops, table, chunks, asked, found);
 }
 
 /* --- writing --- */
@@ -98,7 +118,6 @@ static atomic_flag *lock_of(struct kvw_table *table, uint32_t bucket)
  * held. */
 static int free_entry(const struct kvw_bucket *bucket, uint64_t wanted, bool *twin)
 {
-	const uint64_t mask = TAG_MASK | GROUP_MASK << PLACE_BIT;
 	int room = -1;
 
 	for (unsigned i = 0; i < KVW_BUCKET_ENTRIES; i++) {
@@ -106,7 +125,7 @@ static int free_entry(const struct kvw_bucket *bucket, uint64_t wanted, bool *tw
 
 		if (entry == 0)
 			room = (int)i;
-		else if (((entry ^ wanted) & mask) == 0)
+		else if (((entry ^ wanted) & ENTRY_MASK) == 0)
 			*twin = true;
 	}
 	return room;

@@ -33,6 +33,11 @@ static inline __m512i spread_of(const struct kvw_table *table, __m512i hashes)
 	return _mm512_xor_si512(x, _mm512_srli_epi64(x, 32));
 }
 
+static inline __m512i node_mask(void)
+{
+	return _mm512_set1_epi64((long long)UINT64_C(0xFFFFFFFF00000000));
+}
+
 static inline unsigned match_group(const struct kvw_table *table, const struct kvw_bucket *bucket,
 	const struct kvw_chunk *group, uint32_t count)
 {
@@ -42,15 +47,27 @@ static inline unsigned match_group(const struct kvw_table *table, const struct k
 	__m512i mine = _mm512_permutexvar_epi64(place, spread_of(table, load_hashes(group, count)));
 	__mmask8 equal = _mm512_testn_epi64_mask(
 		_mm512_xor_si512(line, mine), _mm512_set1_epi64((long long)TAG_MASK));
-	__mmask8 used = _mm512_test_epi64_mask(
-		line, _mm512_set1_epi64((long long)UINT64_C(0xFFFFFFFF00000000)));
+	__mmask8 used = _mm512_test_epi64_mask(line, node_mask());
 	__mmask8 inside = _mm512_cmplt_epu64_mask(place, _mm512_set1_epi64(count));
 
 	return (unsigned)(equal & used & inside) & ((1u << KVW_BUCKET_ENTRIES) - 1);
 }
 
+static inline unsigned match_own(const struct kvw_bucket *bucket, uint64_t wanted)
+{
+	__m512i line = _mm512_load_si512((const void *)bucket);
+	__mmask8 equal = _mm512_testn_epi64_mask(
+		_mm512_xor_si512(line, _mm512_set1_epi64((long long)wanted)),
+		_mm512_set1_epi64((long long)ENTRY_MASK));
+
+	return (unsigned)(equal & _mm512_test_epi64_mask(line, node_mask())) &
+	       ((1u << KVW_BUCKET_ENTRIES) - 1);
+}
+
 void kvw_table_look_avx512(const struct kvw_table *table, const struct kvw_chunk *chunks,
 	const struct kvw_table_asked *asked, struct kvw_table_found *found)
 {
-	look(table, chunks, asked, found, match_group);
+	static const struct look_ops ops = {match_group, match_own};
+
+	look(&ops, table, chunks, asked, found);
 }

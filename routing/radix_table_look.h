@@ -13,6 +13,7 @@
 #define PLACE_BIT  5
 #define GROUP_MASK (KVW_TABLE_GROUP - 1)
 #define MOST       255 /* of a count */
+#define ENTRY_MASK (TAG_MASK | (uint64_t)GROUP_MASK << PLACE_BIT)
 #define EACH(byte) ((byte) * UINT64_C(0x0101010101010101))
 
 static inline uint64_t load_entry(const struct kvw_bucket *bucket, unsigned i)
@@ -48,20 +49,29 @@ static inline void note(struct kvw_table_found *found, uint32_t at, uint64_t ent
 	found->entries[place] = entry;
 }
 
+/* How one instruction set compares. Bit i of the answer is entry i of the bucket. */
+struct look_ops {
+	/* Entries that begin at one of `count` chunks of a group. */
+	unsigned (*group)(const struct kvw_table *table, const struct kvw_bucket *bucket,
+		const struct kvw_chunk *group, uint32_t count);
+	/* Entries that have the tag and place of `wanted`. */
+	unsigned (*own)(const struct kvw_bucket *bucket, uint64_t wanted);
+};
+
+#define LOOK_INLINE static inline __attribute__((always_inline))
+
 /* The entry of a chunk that was placed by its own hash; 0: none. */
-static inline uint64_t find_spilled(const struct kvw_table *table, uint64_t spread, uint32_t place)
+LOOK_INLINE uint64_t find_spilled(const struct look_ops *ops, const struct kvw_table *table,
+	uint64_t spread, uint32_t place)
 {
 	uint64_t wanted = (spread & TAG_MASK) | place << PLACE_BIT;
-	const uint64_t mask = TAG_MASK | GROUP_MASK << PLACE_BIT;
 	const struct kvw_bucket *bucket = &table->buckets[kvw_table_home(table, spread)];
 
 	for (unsigned probes = 0; probes < KVW_TABLE_PROBES; probes++, bucket++) {
-		for (unsigned i = 0; i < KVW_BUCKET_ENTRIES; i++) {
-			uint64_t entry = load_entry(bucket, i);
+		unsigned match = ops->own(bucket, wanted);
 
-			if ((entry & mask) == wanted && kvw_entry_node(entry) != 0)
-				return entry;
-		}
+		if (match != 0)
+			return load_entry(bucket, (unsigned)__builtin_ctz(match));
 		if (passed(bucket) == 0)
 			break;
 	}
@@ -81,8 +91,9 @@ static inline uint64_t spilled_places(const struct kvw_bucket *bucket, uint32_t 
 }
 
 /* Chunks of the window, bit by bit, that may begin a node which was placed by its own hash. */
-static inline void look_for_spilled(const struct kvw_table *table, const struct kvw_chunk *chunks,
-	uint64_t places, struct kvw_table_found *found, uint32_t first)
+LOOK_INLINE void look_for_spilled(const struct look_ops *ops, const struct kvw_table *table,
+	const struct kvw_chunk *chunks, uint64_t places, struct kvw_table_found *found,
+	uint32_t first)
 {
 	for (uint32_t i = 0; i < found->count; i++)
 		places &= ~(UINT64_C(1) << (found->at[i] - first));
@@ -94,20 +105,16 @@ static inline void look_for_spilled(const struct kvw_table *table, const struct 
 	for (uint64_t m = places; m != 0; m &= m - 1) {
 		uint32_t at = first + (unsigned)__builtin_ctzll(m);
 		uint64_t entry = find_spilled(
-			table, kvw_table_spread(table, chunks[at].hash), at & GROUP_MASK);
+			ops, table, kvw_table_spread(table, chunks[at].hash), at & GROUP_MASK);
 
 		if (entry != 0)
 			note(found, at, entry);
 	}
 }
 
-/* Which of a bucket's entries begin at one of `count` chunks of a group: bit i is entry i. */
-typedef unsigned match_fn(const struct kvw_table *table, const struct kvw_bucket *bucket,
-	const struct kvw_chunk *group, uint32_t count);
-
-static inline __attribute__((always_inline)) void look(const struct kvw_table *table,
+LOOK_INLINE void look(const struct look_ops *ops, const struct kvw_table *table,
 	const struct kvw_chunk *chunks, const struct kvw_table_asked *asked,
-	struct kvw_table_found *found, match_fn *match_group)
+	struct kvw_table_found *found)
 {
 	uint64_t spilled = 0;
 
@@ -118,7 +125,7 @@ static inline __attribute__((always_inline)) void look(const struct kvw_table *t
 		uint32_t count = asked->count - i < KVW_TABLE_GROUP ? asked->count - i
 								    : KVW_TABLE_GROUP;
 		uint32_t first = asked->first + i;
-		unsigned match = match_group(table, bucket, chunks + first, count);
+		unsigned match = ops->group(table, bucket, chunks + first, count);
 
 		for (; match != 0; match &= match - 1) {
 			uint64_t entry = load_entry(bucket, (unsigned)__builtin_ctz(match));
@@ -130,7 +137,7 @@ static inline __attribute__((always_inline)) void look(const struct kvw_table *t
 		spilled |= spilled_places(bucket, count) << i;
 	}
 	if (spilled != 0)
-		look_for_spilled(table, chunks, spilled, found, asked->first);
+		look_for_spilled(ops, table, chunks, spilled, found, asked->first);
 }
 
 #endif
