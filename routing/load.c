@@ -53,6 +53,7 @@ void kvw_load_init(struct kvw_load *load)
 	load->answered_ns = load->clock_ns;
 	atomic_init(&load->idle_at_ns, load->clock_ns);
 	atomic_init(&load->inflight, 0);
+	atomic_init(&load->context, 0);
 }
 
 void kvw_lease_take(
@@ -71,10 +72,18 @@ void kvw_lease_take(
 	lease->load = load;
 	lease->prefill_ns = prefill_ns;
 	lease->taken_ns = now_ns;
+	lease->context = 0;
 	lease->behind_ns = 0;
 	lease->served_ns = 0;
 	lease->plain = false;
 	lease->answered = false;
+}
+
+void kvw_lease_hold(struct kvw_lease *lease, uint32_t tokens)
+{
+	assert(lease->load != NULL && lease->context == 0);
+	lease->context = tokens;
+	atomic_fetch_add_explicit(&lease->load->context, tokens, memory_order_relaxed);
 }
 
 void kvw_lease_first_token(struct kvw_lease *lease, int64_t now_ns)
@@ -124,6 +133,7 @@ void kvw_lease_release(struct kvw_lease *lease, int64_t now_ns)
 		return;
 	if (!lease->answered)
 		skip_rest(lease->load, lease, now_ns);
+	atomic_fetch_sub_explicit(&lease->load->context, lease->context, memory_order_relaxed);
 	atomic_fetch_sub_explicit(&lease->load->inflight, 1, memory_order_relaxed);
 	*lease = (struct kvw_lease){0};
 }

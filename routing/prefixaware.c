@@ -1,11 +1,14 @@
 /*
  * prefixaware.c - the worker on which this prompt costs everybody the least time.
  *
- *     cost(w) = Q_w + p_w + omega * p_w * n_w          all in nanoseconds
+ *     cost(w) = Q_w + p_w + omega * p_w * n_w + c * T_w          all in nanoseconds
  *
  * Q_w: prefill that w was given and has not done (its load). p_w: prefill of what w lacks of this
  * prompt, by the prefix tree. n_w: its requests in flight, each of which p_w delays. The first two
- * terms are this request's time to first token, the third what it costs the others. On a miss
+ * terms are this request's time to first token, the third what it costs the others. T_w: tokens of
+ * the prompts in flight there. For each token that it answers an engine reads all of them, so they
+ * are what this request's answer will wait for; c is that time over an answer of some hundred tokens,
+ * at part of its weight. A count of requests does not tell it: prompts differ a hundredfold. On a miss
  * everywhere it is least-work balancing; a prefix that many ask for is computed again elsewhere
  * exactly when the queue before it costs more than that. A wrong prefill rate cancels out as long
  * as it is equally wrong for all; how it is learned is told in rates.h. The lowest cost wins unless
@@ -55,6 +58,7 @@ static enum kvw_err prefixaware_create(
 	pa->base.ops = &kvw_prefixaware_ops;
 	pa->capacity_tokens = options->capacity_tokens > 0 ? options->capacity_tokens : 1;
 	pa->omega = options->omega;
+	pa->context_ns = options->context_ns_per_token;
 	kvw_guards_init(&pa->guards, options);
 	kvw_truth_init(&pa->truth);
 	kvw_prefill_model_init(&prior, options);
@@ -189,6 +193,7 @@ static void tell_costs(const struct kvw_prefixaware *pa, const struct kvw_candid
 		cost->inflight = (uint32_t)w->inflight[i];
 		cost->hit_tokens[KVW_TIER_DEVICE] = w->hits[i];
 		cost->queue_ns = (double)kvw_load_queue_ns(c->load, now_ns);
+		cost->context_ns = pa->context_ns * kvw_load_context(c->load);
 		cost->prefill_ns = (w->miss - w->saved[i]) * w->x[i];
 		cost->others_ns = cost->prefill_ns * w->omega * w->inflight[i];
 		if (!c->usable)

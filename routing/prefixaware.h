@@ -16,6 +16,7 @@
 struct kvw_prefixaware {
 	struct kvw_strategy base;
 	double omega;
+	double context_ns; /* c */
 	struct kvw_radix *tree;
 	uint64_t capacity_tokens; /* of a worker that does not tell its own */
 	struct kvw_guards guards;
@@ -32,7 +33,7 @@ struct kvw_prefixaware {
 struct kvw_weighing {
 	struct kvw_radix_path path;        /* of the last chain walked */
 	struct kvw_radix_reach reach;      /* of the last chain walked */
-	double costs[KVW_MAX_WORKERS];     /* first Q_w, then cost(w), ns */
+	double costs[KVW_MAX_WORKERS];     /* first Q_w + c T_w, then cost(w), ns */
 	float x[KVW_MAX_WORKERS];          /* ns per token of work */
 	int32_t inflight[KVW_MAX_WORKERS]; /* n_w */
 	double saved[KVW_MAX_WORKERS];     /* work that hits save, all chains */

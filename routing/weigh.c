@@ -96,7 +96,10 @@ static void weigh_load(struct kvw_prefixaware *pa, const struct kvw_candidates *
 		newer |= is_newer(pa, c);
 		usable += c->usable;
 		inflight += c->usable ? n : 0;
-		w->costs[i] = c->usable ? (double)kvw_load_queue_ns(c->load, now_ns) : KVW_NO_COST;
+		w->costs[i] = KVW_NO_COST;
+		if (c->usable)
+			w->costs[i] = (double)kvw_load_queue_ns(c->load, now_ns) +
+				      pa->context_ns * kvw_load_context(c->load);
 		w->inflight[i] = (int32_t)n;
 		w->x[i] = kvw_rates_x(&pa->rates, c->id);
 	}
@@ -195,7 +198,7 @@ static bool is_understood(const struct kvw_route_request *request)
 	       request->chain_count > 0;
 }
 
-/* cost(w) = Q_w + p_w (1 + omega n_w). */
+/* cost(w) = Q_w + c T_w + p_w (1 + omega n_w). */
 static void add_up(const struct kvw_candidates *set, struct kvw_weighing *w)
 {
 	const double miss = w->miss;

@@ -52,6 +52,7 @@ enum kvw_err kvw_app_create_strategy(const struct kvw_config *config, struct kvw
 {
 	struct kvw_strategy_options options = {
 		.omega = config->routing_omega,
+		.context_ns_per_token = config->routing_context_ns,
 		.prefill_tokens_per_second = config->routing_prefill_rate,
 		.attention_ns_per_pair = config->routing_attention_ns,
 		.tree_bytes = config->tree_bytes,

@@ -1,8 +1,10 @@
 /*
- * policy_cost.c - Q + p + omega p n with everything known: rates, caches, attention.
+ * policy_cost.c - kvway's formula with everything known: rates, caches, attention.
  *
- * With omega 0 this is the least predicted time to first token; with kvway's omega it is what
- * kvway would do if it had nothing to learn.
+ *     Q + p + omega p n + c T          T: prompt tokens in flight
+ *
+ * The parameter is the weight of the last two: 0 leaves the least predicted time to first token, 1
+ * is what kvway would do if it had nothing to learn.
  */
 #include "mem.h"
 #include "replay_policy.h"
@@ -12,7 +14,7 @@
 struct cost {
 	struct kvb_fleet *fleet;
 	uint64_t random;
-	double omega;
+	double omega, context_ns;
 };
 
 static void *create(const struct kvb_policy_env *env)
@@ -21,7 +23,8 @@ static void *create(const struct kvb_policy_env *env)
 
 	cost->fleet = (struct kvb_fleet *)env->fleet;
 	cost->random = env->seed;
-	cost->omega = env->param;
+	cost->omega = env->param * env->config->routing_omega;
+	cost->context_ns = env->param * env->config->routing_context_ns;
 	return cost;
 }
 
@@ -37,7 +40,8 @@ static uint32_t pick(void *self, uint32_t job, int64_t now_ns)
 		double prefill = kvb_fleet_prefill_ns(cost->fleet, w, j, hit);
 
 		costs[w] = (double)kvw_load_queue_ns(&sent->load, now_ns) +
-			   prefill * (1 + cost->omega * sent->inflight);
+			   prefill * (1 + cost->omega * sent->inflight) +
+			   cost->context_ns * kvw_load_context(&sent->load);
 	}
 	return kvb_lowest(costs, cost->fleet->options.workers, &cost->random);
 }

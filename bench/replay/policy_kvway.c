@@ -37,6 +37,7 @@ static struct kvw_strategy_options options_of(const struct kvb_policy_env *env)
 
 	return (struct kvw_strategy_options){
 		.omega = config->routing_omega,
+		.context_ns_per_token = config->routing_context_ns,
 		.prefill_tokens_per_second = config->routing_prefill_rate,
 		.attention_ns_per_pair = config->routing_attention_ns,
 		.tree_bytes = config->tree_bytes,
@@ -129,6 +130,7 @@ static uint32_t pick(void *self, uint32_t job, int64_t now_ns)
 		abort();
 	kvw_lease_take(&exchange->lease, k->items[exchange->decision.pos].load,
 		exchange->decision.prefill_ns, now_ns);
+	kvw_lease_hold(&exchange->lease, exchange->decision.prompt_tokens);
 	return (uint32_t)exchange->decision.pos;
 }
 

@@ -168,6 +168,7 @@ void kvb_fleet_send(struct kvb_fleet *fleet, uint32_t job, uint32_t worker, int6
 	w->sent.prefill_tokens += j->input - course->predicted;
 	kvw_lease_take(&course->lease, &w->sent.load,
 		(int64_t)kvb_fleet_prefill_ns(fleet, worker, j, course->predicted), now_ns);
+	kvw_lease_hold(&course->lease, j->input);
 	list_add(fleet, w, job);
 }
 

@@ -14,7 +14,7 @@
 /* What a policy is made from. Borrowed; the fleet and the configuration outlive the policy. */
 struct kvb_policy_env {
 	const struct kvb_fleet *fleet;
-	const struct kvw_config *config; /* kvway's own; others do not read it */
+	const struct kvw_config *config; /* kvway's own; peers do not read it */
 	uint64_t seed;
 	double param; /* of its line in policies.def */
 };

@@ -13,10 +13,14 @@
  * Work whose requests are all answered or gone cannot be ahead of anybody: W - D is also kept
  * within U, the work of the leases that still wait for their first token.
  *
+ * Beside Q_w it counts the requests in flight and the tokens of their prompts: what a worker reads
+ * again for each token that it answers.
+ *
  * Threads: every function may be called from any thread; a short spin lock guards W, D, U, the
  * clock of D and the time of the last first token (words that must change together, held for some ten instructions). Readers do not
  * take it: Q_w falls by one each nanosecond until it is 0, so the writer publishes the moment at
- * which that happens, and a reader subtracts its own time. `inflight` is a relaxed atomic.
+ * which that happens, and a reader subtracts its own time. `inflight` and `context` are relaxed
+ * atomics.
  */
 #ifndef KVW_LOAD_H
 #define KVW_LOAD_H
@@ -35,6 +39,7 @@ struct kvw_load {
 	int64_t answered_ns;           /* when the last first token of a stream came */
 	_Atomic int64_t idle_at_ns;    /* clock_ns + W - D: when the queue will have drained */
 	_Atomic uint32_t inflight;     /* leases taken and not released */
+	_Atomic uint32_t context;      /* tokens of their prompts */
 };
 
 /* One request's share of one worker. Owned by its exchange; zeroed means "holds nothing". */
@@ -43,6 +48,7 @@ struct kvw_lease {
 	int64_t prefill_ns;    /* what this request added to W */
 	int64_t position_ns;   /* W just after it was added */
 	int64_t taken_ns;      /* when */
+	uint32_t context;      /* tokens of its prompt */
 	int64_t ahead_ns;      /* U when it was taken: work that may have delayed its first token */
 	int64_t behind_ns;     /* work added after it and before its first token: it may have, too */
 	int64_t served_ns;     /* until its first token, from its taking or from the first token before
@@ -66,9 +72,18 @@ static inline uint32_t kvw_load_inflight(struct kvw_load *load)
 	return atomic_load_explicit(&load->inflight, memory_order_relaxed);
 }
 
+/* Prompt tokens of all requests in flight. */
+static inline uint32_t kvw_load_context(struct kvw_load *load)
+{
+	return atomic_load_explicit(&load->context, memory_order_relaxed);
+}
+
 /* Takes prefill_ns (>= 0) of load. The lease must hold nothing. */
 void kvw_lease_take(
 	struct kvw_lease *lease, struct kvw_load *load, int64_t prefill_ns, int64_t now_ns);
+
+/* Tells how long the prompt is, once, after taking; the release gives it back. */
+void kvw_lease_hold(struct kvw_lease *lease, uint32_t tokens);
 
 /* The first token arrived. Does nothing the second time, or on an empty lease. */
 void kvw_lease_first_token(struct kvw_lease *lease, int64_t now_ns);

@@ -94,6 +94,7 @@ struct kvw_cost {
 	double queue_ns;                     /* Q_w */
 	double prefill_ns;                   /* p_w, with what loading from lower tiers takes */
 	double others_ns;                    /* omega * p_w * n_w */
+	double context_ns;                   /* reading the contexts of its requests in flight */
 	double total_ns;                     /* the sum that was compared; 0: not weighed */
 	uint32_t inflight;                   /* n_w */
 	enum kvw_verdict verdict;
@@ -101,7 +102,8 @@ struct kvw_cost {
 
 /* Settings of all strategies, from the configuration. Copied by create(). */
 struct kvw_strategy_options {
-	double omega;                    /* weight of the delay imposed on others, 0.25 */
+	double omega;                    /* weight of the delay imposed on others, 0.1 */
+	double context_ns_per_token;     /* of requests in flight, that a newcomer waits for, 6000 */
 	double prefill_tokens_per_second; /* prior for a worker's prefill rate */
 	double attention_ns_per_pair;    /* quadratic term of prefill, ns per token pair */
 	uint64_t tree_bytes;             /* hard cap of the prefix tree's memory */

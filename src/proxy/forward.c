@@ -215,6 +215,7 @@ static bool pick(struct kvw_exchange *x)
 	x->worker = loop->fleet->workers[x->decision.worker_id];
 	x->attempts++;
 	kvw_lease_take(&x->lease, &x->worker->load, x->decision.prefill_ns, loop->now_ns);
+	kvw_lease_hold(&x->lease, x->decision.prompt_tokens);
 	kvw_request_scan_release(x);
 	return true;
 }

@@ -152,6 +152,27 @@ START_TEST(clock_of_another_loop_may_lag)
 }
 END_TEST
 
+START_TEST(prompts_in_flight_are_counted)
+{
+	struct kvw_load *load = make_load();
+	struct kvw_lease leases[2] = {{0}, {0}};
+
+	for (uint32_t i = 0; i < 2; i++) {
+		kvw_lease_take(&leases[i], load, MS, 0);
+		kvw_lease_hold(&leases[i], 1000 * (i + 1));
+	}
+	ck_assert_uint_eq(kvw_load_context(load), 3000);
+	kvw_lease_first_token(&leases[0], MS);
+	ck_assert_uint_eq(kvw_load_context(load), 3000);
+	kvw_lease_release(&leases[0], 2 * MS);
+	kvw_lease_release(&leases[0], 3 * MS);
+	ck_assert_uint_eq(kvw_load_context(load), 2000);
+	kvw_lease_release(&leases[1], 3 * MS); /* unanswered */
+	ck_assert_uint_eq(kvw_load_context(load), 0);
+	free(load);
+}
+END_TEST
+
 START_TEST(empty_lease_does_nothing)
 {
 	struct kvw_lease lease = {0};
@@ -274,6 +295,7 @@ int main(void)
 	tcase_add_test(tcase, time_and_answer_do_not_add_up);
 	tcase_add_test(tcase, cancel_skips_only_what_is_left);
 	tcase_add_test(tcase, clock_of_another_loop_may_lag);
+	tcase_add_test(tcase, prompts_in_flight_are_counted);
 	tcase_add_test(tcase, empty_lease_does_nothing);
 	tcase_add_loop_test(tcase, queue_stays_within_what_waits, 0, 5);
 	tcase_add_test(tcase, loops_share_a_worker);

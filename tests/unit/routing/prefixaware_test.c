@@ -192,6 +192,38 @@ START_TEST(requests_in_flight_count)
 END_TEST
 
 /* Prompts without reuse under load: as least-work balancing, so within one request of even. */
+/* One long prompt in flight weighs more than two short ones. */
+START_TEST(contexts_in_flight_count)
+{
+	struct kvw_strategy_options options = test_options();
+	struct kvw_strategy *strategy = NULL;
+	struct kvw_lease leases[3] = {{0}, {0}, {0}};
+	static const uint32_t tokens[] = {100000, 3000, 3000};
+	struct fleet fleet;
+	struct prompt p;
+
+	options.omega = 0;
+	options.context_ns_per_token = 6000;
+	ck_assert_int_eq(kvw_strategy_find("prefixaware")->create(&options, &strategy), KVW_OK);
+	fleet_init(&fleet, 2);
+	for (size_t i = 0; i < 3; i++) {
+		kvw_lease_take(&leases[i], fleet.items[i > 0].load, 0, 0);
+		kvw_lease_hold(&leases[i], tokens[i]);
+	}
+	for (uint64_t n = 0; n < 20; n++) {
+		struct kvw_route_request request;
+
+		make_prompt(&p, 10, 0, n + 2);
+		request = request_of(&p);
+		ck_assert_uint_eq(pick(strategy, &fleet, &request, 0).worker_id, 1);
+	}
+	for (size_t i = 0; i < 3; i++)
+		kvw_lease_release(&leases[i], 0);
+	fleet_finish(&fleet);
+	strategy->ops->destroy(strategy);
+}
+END_TEST
+
 START_TEST(uniform_prompts_balance)
 {
 	struct kvw_strategy *strategy = make();
@@ -520,6 +552,7 @@ int main(void)
 	tcase_add_test(tcase, units_become_tokens);
 	tcase_add_test(tcase, hot_prefix_spreads_when_waiting_costs_more);
 	tcase_add_test(tcase, requests_in_flight_count);
+	tcase_add_test(tcase, contexts_in_flight_count);
 	tcase_add_test(tcase, uniform_prompts_balance);
 	tcase_add_test(tcase, ties_are_broken_alike_everywhere);
 	tcase_add_test(tcase, what_does_not_teach_is_not_inserted);

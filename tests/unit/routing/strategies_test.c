@@ -73,7 +73,8 @@ static void check_explain(struct kvw_strategy *strategy, const struct kvw_route_
 	EXPECT(out->pos == again.pos && out->reason == again.reason);
 	for (size_t i = 0; i < fleet->set.count; i++) {
 		const struct kvw_cost *cost = &costs[0][i];
-		double sum = cost->queue_ns + cost->prefill_ns + cost->others_ns;
+		double sum = cost->queue_ns + cost->prefill_ns + cost->others_ns +
+			     cost->context_ns;
 
 		EXPECT(cost->verdict == costs[1][i].verdict);
 		EXPECT(cost->verdict < KVW_VERDICT_COUNT);
