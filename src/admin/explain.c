@@ -161,6 +161,7 @@ static enum kvw_err no_model(struct kvw_explanation *e)
 static enum kvw_err find_candidates(struct kvw_explanation *e)
 {
 	const struct kvw_fleet *fleet = e->source->fleet;
+	struct kvw_ratio_keys keys;
 	bool known;
 
 	e->items = calloc(fleet->count, sizeof(e->items[0]));
@@ -177,9 +178,7 @@ static enum kvw_err find_candidates(struct kvw_explanation *e)
 	if (!known)
 		return no_model(e);
 	e->set.items = e->items;
-	e->route.tokens_per_unit = e->route.token_ids
-		? 1.0f
-		: kvw_model_tokens_per_unit(e->model, e->source->config->routing_bytes_per_token);
+	e->route.tokens_per_unit = kvw_fleet_tokens_per_unit(fleet, e->model, &e->route, &keys);
 	return KVW_OK;
 }
 

@@ -200,6 +200,16 @@ static void tell(struct kvw_exchange *x, enum kvw_end end)
 	kvw_metrics_gauge(loop->metrics, KVW_GAUGE_EXCHANGES, -1);
 }
 
+/* Bytes per token, of the model and of prompts that begin like this one. */
+static void learn_ratio(struct kvw_exchange *x)
+{
+	if (!x->usage.prompt_known || x->prompt_units == 0)
+		return;
+	if (x->model != NULL)
+		kvw_model_learn(x->model, x->prompt_units, x->usage.prompt_tokens);
+	kvw_ratios_learn(x->loop->fleet->ratios, &x->ratio_keys, x->usage.prompt_tokens);
+}
+
 void kvw_exchange_end(struct kvw_exchange *x, enum kvw_end end)
 {
 	struct kvw_loop *loop = x->loop;
@@ -212,8 +222,7 @@ void kvw_exchange_end(struct kvw_exchange *x, enum kvw_end end)
 	if (x->parked)
 		TAILQ_REMOVE(&loop->parked, x, entry);
 	x->parked = false;
-	if (x->usage.prompt_known && x->model != NULL && x->prompt_units > 0)
-		kvw_model_learn(x->model, x->prompt_units, x->usage.prompt_tokens);
+	learn_ratio(x);
 	kvw_exchange_drop_worker(x, end == KVW_END_COMPLETE);
 	tell(x, end);
 	kvw_exchange_drop_request(x);

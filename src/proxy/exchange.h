@@ -84,6 +84,7 @@ struct kvw_exchange {
 	bool scanned;             /* the body was what its path promises */
 	struct kvw_route_request route; /* borrows from scan */
 	uint64_t prompt_units;    /* sum over the chains, for learning */
+	struct kvw_ratio_keys ratio_keys; /* how the prompt begins, for learning */
 	struct kvw_timer timer;   /* connect, first token, stream idle, park */
 
 	/* --- worker --- */

@@ -203,9 +203,8 @@ static bool pick(struct kvw_exchange *x)
 		return false;
 	}
 	set.count = drop_tried(x, loop->candidates, set.count);
-	x->route.tokens_per_unit = x->route.token_ids
-		? 1.0f
-		: kvw_model_tokens_per_unit(x->model, loop->config->routing_bytes_per_token);
+	x->route.tokens_per_unit =
+		kvw_fleet_tokens_per_unit(loop->fleet, x->model, &x->route, &x->ratio_keys);
 	if (!pick_owner(x, &set) && pick_by_strategy(x, &set) != KVW_OK) {
 		no_worker(x);
 		return false;

@@ -267,6 +267,9 @@ static enum kvw_err create(const struct kvw_config *config, size_t loops, FILE *
 	if (self->base.workers == NULL || self->lists == NULL || self->good_in_row == NULL ||
 		self->bad_in_row == NULL || self->out == NULL)
 		goto fail;
+	err = kvw_ratios_create(&self->base.ratios);
+	if (err != KVW_OK)
+		goto fail;
 	err = kvw_epochs_create(loops, &self->base.epochs);
 	if (err != KVW_OK)
 		goto fail;
@@ -323,6 +326,7 @@ void kvw_fleet_destroy(struct kvw_fleet *fleet)
 		free(fleet->models[i]);
 	}
 	kvw_epochs_destroy(fleet->epochs);
+	kvw_ratios_destroy(fleet->ratios);
 	kvw_tls_destroy(fleet->tls);
 	free(fleet->models);
 	free(fleet->workers);
@@ -492,6 +496,19 @@ float kvw_model_tokens_per_unit(const struct kvw_model *model, double prior_byte
 						   memory_order_relaxed);
 
 	return learned == 0 ? (float)(1.0 / prior_bytes_per_token) : (float)(Q16 / learned);
+}
+
+float kvw_fleet_tokens_per_unit(const struct kvw_fleet *fleet, const struct kvw_model *model,
+	const struct kvw_route_request *request, struct kvw_ratio_keys *keys)
+{
+	float known;
+
+	kvw_ratio_keys_of(request, keys);
+	if (request->token_ids)
+		return 1;
+	known = kvw_ratios_find(fleet->ratios, keys);
+	return known > 0 ? known
+			 : kvw_model_tokens_per_unit(model, fleet->config->routing_bytes_per_token);
 }
 
 void kvw_fleet_set_probe(struct kvw_fleet *fleet, struct kvw_worker *worker, bool ok,

@@ -18,6 +18,7 @@
 
 #include "config.h"
 #include "kvway/route.h"
+#include "ratio.h"
 
 struct kvw_tls; /* tls.h */
 
@@ -83,6 +84,7 @@ struct kvw_fleet {
 	struct kvw_epochs *epochs;       /* quiet points of the loops */
 	struct kvw_strategy *strategy;   /* borrowed; told of purges */
 	struct kvw_tls *tls;             /* to workers; NULL: none is https */
+	struct kvw_ratios *ratios;       /* tokens per byte, by how prompts begin; owned */
 	struct kvw_model **models;       /* every model ever seen; control thread only */
 	size_t model_total;
 };
@@ -113,6 +115,10 @@ void kvw_fleet_request_failed(struct kvw_fleet *fleet, struct kvw_worker *worker
 /* Learns units (bytes) per token of a model from one answer's usage. */
 void kvw_model_learn(struct kvw_model *model, uint64_t units, uint32_t prompt_tokens);
 float kvw_model_tokens_per_unit(const struct kvw_model *model, double prior_bytes_per_token);
+/* Tokens per unit of one request's prompt: 1 for token ids, else that of prompts that began alike,
+ * else the model's (NULL: the prior). Fills *keys, to learn by when it is answered. */
+float kvw_fleet_tokens_per_unit(const struct kvw_fleet *fleet, const struct kvw_model *model,
+	const struct kvw_route_request *request, struct kvw_ratio_keys *keys);
 
 /* --- control thread --- */
 /* ok: a probe succeeded. Applies health.fall and health.rise; logs changes. */

@@ -1,0 +1,54 @@
+/*
+ * ratio.h - how many tokens a prompt's text is, learned from prompts that began alike.
+ *
+ * One ratio of bytes to tokens per model is good for prose and bad for all else: source code, Chinese
+ * or a list of tools has up to four times as many tokens per byte. But a prefix that is cached was a
+ * prompt before, and its answer told how many tokens it had. So answers teach a ratio for their
+ * prompt's beginnings of 1, 2, 4, 8 ... chunks, by the chain hash there, and a prompt is taken to have
+ * that of its longest beginning that is known: a talk's next turn or a document's next question has
+ * the ratio of the turn before, nearly exactly.
+ *
+ * A beginning that many prompts share (a system prompt) is taught by all of them, each counting for
+ * the part of it that the beginning makes up.
+ *
+ * The table is one for all models, since a chain's hash begins with the model's name. An entry is
+ * overwritten by whoever comes to its place later.
+ *
+ * Cost: 1 MiB, and at most ten reads of it per request. Threads: any; an entry is two words written
+ * without a lock, and of two writers at once one may give the other's key its ratio, which is as
+ * harmless as any estimate.
+ */
+#ifndef KVW_RATIO_H
+#define KVW_RATIO_H
+
+#include <stdatomic.h>
+
+#include "kvway/err.h"
+#include "kvway/route_request.h"
+
+#define KVW_RATIO_BEGINNINGS 10 /* up to 512 chunks */
+
+/* A prompt's beginnings; kept while its answer is waited for. Plain data. */
+struct kvw_ratio_keys {
+	uint64_t hashes[KVW_RATIO_BEGINNINGS];
+	uint32_t units[KVW_RATIO_BEGINNINGS]; /* bytes up to there */
+	uint32_t count;                       /* 0: nothing to find or learn */
+	uint32_t total;                       /* bytes of the whole prompt */
+};
+
+struct kvw_ratios;
+
+enum kvw_err kvw_ratios_create(struct kvw_ratios **out) KVW_MUST_CHECK;
+void kvw_ratios_destroy(struct kvw_ratios *ratios); /* NULL is allowed */
+
+/* Of a single prompt of text; there are none of token ids, which need no ratio, or of a list. */
+void kvw_ratio_keys_of(const struct kvw_route_request *request, struct kvw_ratio_keys *keys);
+
+/* Tokens per byte of the longest beginning that is known; 0: none is. */
+float kvw_ratios_find(const struct kvw_ratios *ratios, const struct kvw_ratio_keys *keys);
+
+/* An answer tells how many tokens its prompt had. */
+void kvw_ratios_learn(
+	struct kvw_ratios *ratios, const struct kvw_ratio_keys *keys, uint32_t prompt_tokens);
+
+#endif
