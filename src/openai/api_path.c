@@ -28,23 +28,30 @@ struct known_path {
 	uint8_t api;  /* enum kvw_api */
 	bool prompt;
 	bool repeatable;
+	bool empties_cache;
 };
 
 #define PROMPT(path, api)                                                                          \
 	{                                                                                          \
-		path, sizeof(path) - 1, KVW_PATH_FORWARD, KVW_API_##api, true, true                \
+		path, sizeof(path) - 1, KVW_PATH_FORWARD, KVW_API_##api, true, true, false         \
 	}
 #define LOCAL(path)                                                                                \
 	{                                                                                          \
-		path, sizeof(path) - 1, KVW_PATH_LOCAL, KVW_API_OTHER, false, false                \
+		path, sizeof(path) - 1, KVW_PATH_LOCAL, KVW_API_OTHER, false, false, false         \
 	}
 #define CONTROL(path)                                                                              \
 	{                                                                                          \
-		path, sizeof(path) - 1, KVW_PATH_ENGINE_CONTROL, KVW_API_OTHER, false, false       \
+		path, sizeof(path) - 1, KVW_PATH_ENGINE_CONTROL, KVW_API_OTHER, false, false,      \
+			false                                                                      \
+	}
+/* By itself or by default; and what may do anything (/collective_rpc). */
+#define EMPTIES(path)                                                                              \
+	{                                                                                          \
+		path, sizeof(path) - 1, KVW_PATH_ENGINE_CONTROL, KVW_API_OTHER, false, false, true \
 	}
 #define LORA(path)                                                                                 \
 	{                                                                                          \
-		path, sizeof(path) - 1, KVW_PATH_LORA, KVW_API_OTHER, false, false                 \
+		path, sizeof(path) - 1, KVW_PATH_LORA, KVW_API_OTHER, false, false, false          \
 	}
 
 static const struct known_path known_paths[] = {
@@ -75,27 +82,27 @@ static const struct known_path known_paths[] = {
 	LOCAL("/ready"),
 	LOCAL("/metrics"),
 	LOCAL("/v1/models"),
-	CONTROL("/sleep"),
+	EMPTIES("/sleep"),
 	CONTROL("/wake_up"),
-	CONTROL("/release_kv_cache_memory"),
-	CONTROL("/pause"),
+	EMPTIES("/release_kv_cache_memory"),
+	EMPTIES("/pause"),
 	CONTROL("/resume"),
 	CONTROL("/abort_requests"),
 	CONTROL("/inference/v1/abort_requests"),
-	CONTROL("/reset_prefix_cache"),
+	EMPTIES("/reset_prefix_cache"),
 	CONTROL("/reset_mm_cache"),
 	CONTROL("/reset_encoder_cache"),
-	CONTROL("/collective_rpc"),
-	CONTROL("/scale_elastic_ep"),
+	EMPTIES("/collective_rpc"),
+	EMPTIES("/scale_elastic_ep"),
 	CONTROL("/is_scaling_elastic_ep"),
-	CONTROL("/fault_tolerance/apply"),
+	EMPTIES("/fault_tolerance/apply"),
 	CONTROL("/init_weight_transfer_engine"),
 	CONTROL("/shutdown_weight_transfer_engine"),
 	CONTROL("/start_weight_update"),
 	CONTROL("/start_draft_weight_update"),
-	CONTROL("/update_weights"),
+	EMPTIES("/update_weights"),
 	CONTROL("/update_weight_version"),
-	CONTROL("/finish_weight_update"),
+	EMPTIES("/finish_weight_update"),
 	CONTROL("/weight_checker"),
 	CONTROL("/start_profile"),
 	CONTROL("/stop_profile"),
@@ -220,6 +227,7 @@ struct kvw_path_info kvw_path_classify(struct kvw_slice target)
 			info.api = (enum kvw_api)known->api;
 			info.prompt = known->prompt;
 			info.repeatable = known->repeatable;
+			info.empties_cache = known->empties_cache;
 			return info;
 		}
 	}

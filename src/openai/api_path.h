@@ -19,6 +19,7 @@ struct kvw_path_info {
 	enum kvw_api api; /* by path alone; the caller checks the method */
 	bool prompt;      /* a POST here carries a prompt: read whole, routed by content */
 	bool repeatable;  /* inference: may be repeated until its first token */
+	bool empties_cache; /* a worker that does it may have lost its prefix cache */
 	struct kvw_slice response_id; /* /v1/responses/{id}[/...]: the id; else len 0 */
 };
 

@@ -7,7 +7,8 @@
  * control thread publishes a new view and frees the old one when every loop has passed a quiet
  * point (epoch.h).
  *
- * Threads: the control thread alone calls the kvw_fleet_set_* functions; loops call the rest.
+ * Threads: the control thread alone calls the kvw_fleet_set_* functions; loops call the rest, and
+ * both tell of lost caches.
  */
 #ifndef KVW_FLEET_H
 #define KVW_FLEET_H
@@ -112,6 +113,9 @@ size_t kvw_fleet_candidates(const struct kvw_fleet *fleet, struct kvw_slice mode
 void kvw_fleet_request_ok(struct kvw_fleet *fleet, struct kvw_worker *worker);
 void kvw_fleet_request_failed(struct kvw_fleet *fleet, struct kvw_worker *worker, const char *why);
 
+/* process_start_time_seconds changed, or kvway itself passed on a reset: purge. */
+void kvw_fleet_cache_lost(struct kvw_fleet *fleet, struct kvw_worker *worker, const char *why);
+
 /* Learns units (bytes) per token of a model from one answer's usage. */
 void kvw_model_learn(struct kvw_model *model, uint64_t units, uint32_t prompt_tokens);
 float kvw_model_tokens_per_unit(const struct kvw_model *model, double prior_bytes_per_token);
@@ -135,7 +139,5 @@ void kvw_fleet_set_kv_use(struct kvw_fleet *fleet, struct kvw_worker *worker, do
 	double preemptions);
 /* It is new, or it has just come back: slow start begins. */
 void kvw_fleet_start_slowly(struct kvw_fleet *fleet, struct kvw_worker *worker);
-/* process_start_time_seconds changed, or kvway itself passed on a reset: purge. */
-void kvw_fleet_cache_lost(struct kvw_fleet *fleet, struct kvw_worker *worker, const char *why);
 
 #endif

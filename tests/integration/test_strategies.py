@@ -192,6 +192,39 @@ def test_worker_that_restarts_is_forgotten(workers, kvway):
     assert predicted() == 0
 
 
+def test_a_reset_that_passes_through_is_forgotten_at_once(workers, kvway):
+    fleet = workers(2)
+    router = kvway(fleet, {"http.decision_headers": "always", "expose.engine_control": True})
+    body = chat_body(prose("reset", 8000))
+
+    def ask(path=CHAT):
+        got = router.ask("POST", path, body=body)
+        assert got.status == 200
+        return got.headers.get("x-kvway-worker"), int(got.headers.get("x-kvway-predicted-cached-tokens"))
+
+    def known():
+        worker, predicted = ask()
+        return worker == home and predicted > 500
+
+    home, _ = ask()
+    assert known()
+    while ask("/reset_prefix_cache")[0] != home:  # goes to either
+        assert known()
+    assert ask()[1] == 0
+    assert router.metric("kvway_worker_cache_losses_total", worker=home) == 1
+
+
+def test_a_refused_reset_forgets_nothing(workers, kvway):
+    (worker,) = workers(1)
+    router = kvway([worker], {"http.decision_headers": "always"})
+    body = chat_body(prose("refused", 8000))
+    router.ask("POST", CHAT, body=body)
+    assert router.ask("POST", "/reset_prefix_cache").status == 403
+    got = router.ask("POST", CHAT, body=body)
+    assert int(got.headers.get("x-kvway-predicted-cached-tokens")) > 500
+    assert router.metric("kvway_worker_cache_losses_total") == 0
+
+
 def test_different_salt_model_or_role_share_nothing(workers, kvway):
     fleet = workers(1, models=["tiny", "other"])
     router = kvway(fleet, {"http.decision_headers": "always"})

@@ -80,6 +80,22 @@ START_TEST(path)
 }
 END_TEST
 
+static const char *const emptying[] = {"/sleep", "//sleep?level=2", "/reset_prefix_cache", "/pause",
+	"/collective_rpc", "/update_weights"};
+static const char *const keeping[] = {"/v1/chat/completions", "/wake_up", "/resume", "/reset_mm_cache",
+	"/health", "/is_sleeping", "/v1/load_lora_adapter", "/start_profile"};
+
+START_TEST(paths_that_empty_the_cache)
+{
+	for (size_t i = 0; i < sizeof(emptying) / sizeof(emptying[0]); i++)
+		ck_assert_msg(kvw_path_classify(kvw_slice_of(emptying[i])).empties_cache, "%s",
+			emptying[i]);
+	for (size_t i = 0; i < sizeof(keeping) / sizeof(keeping[0]); i++)
+		ck_assert_msg(!kvw_path_classify(kvw_slice_of(keeping[i])).empties_cache, "%s",
+			keeping[i]);
+}
+END_TEST
+
 static const struct {
 	const char *target, *id;
 } ids[] = {
@@ -125,6 +141,7 @@ int main(void)
 	int failed;
 
 	tcase_add_loop_test(tc, path, 0, COUNT(paths));
+	tcase_add_test(tc, paths_that_empty_the_cache);
 	tcase_add_loop_test(tc, id_of_a_response, 0, COUNT(ids));
 	tcase_add_test(tc, every_api_has_a_name);
 	suite_add_tcase(suite, tc);
