@@ -1,258 +1,73 @@
 /*
  * routing_bench.c - decisions per second of prefixaware, and how long the slow ones take.
  *
- * A decision is what the proxy does for one request: pick (walk, weigh, choose, insert), take the
- * lease, and for an earlier request first token, done and release. Prompts are random paths
- * through a tree of six branch points, built before the clock starts, plus a new suffix of
- * their own, so every decision inserts a node and, the tree being at its limit, evicts one.
- * Below the second branch point a node has at most 16 holders.
+ * pick_load.h tells the tree and the requests. A figure is the median over rounds, in which one
+ * thread, two threads and the pointer chase take turns, so that a neighbour's load falls on all of
+ * them. Rates are per second of CPU time of the thread that worked, summed over threads; times of
+ * single decisions are by the clock.
  *
- * Prompts are made in small batches outside the measured time; like a chain that the body scan
- * has just folded, they are in the cache when the pick begins, the tree is not.
+ * What two threads gain is compared with what a pointer chase over as many bytes gains: sharing the
+ * memory is not the tree's doing, locks and lines that wander between cores are.
  *
- * One JSON line per figure on stdout.
+ * One JSON line per figure on stdout, a table on stderr.
  */
 #include <errno.h>
 #include <getopt.h>
 #include <pthread.h>
-#include <stdatomic.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
-#include "kvway/route.h"
+#include "chase.h"
+#include "pick_load.h"
 
-#define LEVELS      7 /* segments of a path: six branch points */
-#define BATCH       32
-#define OUTSTANDING 64 /* leases held per thread */
-#define NODE_BYTES  280
-#define MAX_DEPTH   1024
-#define UNITS       256 /* bytes per chunk */
-#define SAMPLES     200000
+#define MAX_ROUNDS  99
+#define WARM_UP_S   8
+#define CHASE_STEPS 4096 /* links between two looks at the time */
 
-/* One line of the table. */
-struct shape {
-	uint32_t depth; /* chunks of a prompt */
-	uint32_t fresh; /* of these, at the end, nobody has seen */
-	uint32_t fan;   /* children of each branch point */
-	uint32_t roots; /* beginnings of prompts */
-	uint32_t workers;
-	uint32_t threads;
-	const char *note;
+struct settings {
+	double seconds; /* of each run */
+	unsigned rounds;
 };
 
-struct bench {
-	struct shape shape;
-	struct kvw_strategy *strategy;
-	struct kvw_load *loads;
-	struct kvw_candidate items[KVW_MAX_WORKERS];
-	struct kvw_candidates set;
-	double seconds;
-	_Atomic bool stop;
-	pthread_barrier_t start;
+/* What is measured in each round. Rates are sums over threads, 1/s. */
+enum figure {
+	DECISIONS,     /* all threads of the line */
+	DECISIONS_ONE, /* one thread */
+	GAIN,          /* the first by the second */
+	CHASE_GAIN,    /* the same of the pointer chase */
+	GAIN_RATIO,
+	INSERTS,
+	P50_US,
+	P99_US,
+	FIGURES
 };
 
-struct worker_thread {
-	struct bench *bench;
-	uint64_t seed;
-	uint64_t decisions;
+struct results {
+	unsigned rounds;
+	double values[FIGURES][MAX_ROUNDS];
+};
+
+/* One thread of the pointer chase. */
+struct chaser {
+	const struct kvb_chase *chase;
+	_Atomic bool *stop;
+	uint64_t at;
+	uint64_t done;
 	int64_t busy_ns;
-	uint64_t hits; /* decisions with a hit, to see that the tree does something */
-	uint32_t *samples_ns;
-	size_t sample_count;
 };
-
-static int64_t clock_ns(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-}
-
-/* CPU time of this thread: the machine may be shared. */
-static int64_t cpu_ns(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-	return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-}
-
-static uint64_t mix(uint64_t x)
-{
-	x = (x ^ x >> 30) * UINT64_C(0xBF58476D1CE4E5B9);
-	x = (x ^ x >> 27) * UINT64_C(0x94D049BB133111EB);
-	return x ^ x >> 31;
-}
-
-static uint64_t dice(uint64_t *state)
-{
-	return mix(*state += UINT64_C(0x9E3779B97F4A7C15));
-}
-
-/* Path number `path` (below leaf_count) as chunks, and a suffix of its own for `unique`. */
-static void make_prompt(
-	const struct shape *shape, uint64_t path, uint64_t unique, struct kvw_chunk *chunks)
-{
-	uint32_t known = shape->depth - shape->fresh;
-	uint64_t hash = 1;
-	uint64_t rest = path;
-	uint32_t at = 0;
-
-	for (uint32_t level = 0; level < LEVELS && known > 0; level++) {
-		uint32_t fan = level == 0 ? shape->roots : shape->fan;
-		uint32_t end = known * (level + 1) / LEVELS;
-
-		for (uint32_t first = at; at < end; at++) {
-			hash = mix(hash + (at == first ? 2 + rest % fan : 1));
-			chunks[at] = (struct kvw_chunk){hash, (at + 1) * UNITS, 0};
-		}
-		rest /= fan;
-	}
-	hash = mix(hash + unique);
-	for (; at < shape->depth; at++) {
-		hash = mix(hash + 1);
-		chunks[at] = (struct kvw_chunk){hash, (at + 1) * UNITS, 0};
-	}
-}
-
-static uint64_t leaf_count(const struct shape *shape)
-{
-	uint64_t count = shape->roots;
-
-	for (unsigned level = 1; level < LEVELS; level++)
-		count *= shape->fan;
-	return count;
-}
-
-/* Nodes of the finished tree: runs of up to 27 chunks per segment. */
-static uint64_t node_count(const struct shape *shape)
-{
-	uint64_t nodes = 0;
-	uint64_t width = shape->roots;
-	uint32_t known = shape->depth - shape->fresh;
-
-	for (uint32_t level = 0; level < LEVELS; level++) {
-		uint32_t length = known * (level + 1) / LEVELS - known * level / LEVELS;
-
-		nodes += width * ((length + 26) / 27);
-		width *= shape->fan;
-	}
-	return nodes;
-}
-
-static struct kvw_route_request request_for(const struct kvw_chunk *chunks, const uint32_t *depth)
-{
-	return (struct kvw_route_request){
-		.api = KVW_API_CHAT,
-		.content_known = true,
-		.teaches = true,
-		.tokens_per_unit = 0.25f,
-		.chunks = chunks,
-		.chunk_count = *depth,
-		.chain_ends = depth,
-		.chain_count = 1,
-	};
-}
-
-/* Enters every path for one of the 16 workers of its subtree. */
-static bool populate(struct bench *bench)
-{
-	const struct shape *shape = &bench->shape;
-	struct kvw_chunk *chunks = calloc(MAX_DEPTH, sizeof(*chunks));
-	uint64_t leaves = leaf_count(shape);
-	struct shape bare = *shape;
-
-	if (chunks == NULL)
-		return false;
-	bare.depth -= bare.fresh;
-	bare.fresh = 0;
-	for (uint64_t i = 0; i < leaves && bare.depth > 0; i++) {
-		uint64_t path = i * UINT64_C(1000003) % leaves;
-		uint64_t subtree = path % (shape->roots * (uint64_t)shape->fan);
-		uint32_t id = (uint32_t)((subtree * 7 + mix(path) % 16) % shape->workers);
-		struct kvw_candidates one = {&bench->items[id], 1};
-		struct kvw_route_request request = request_for(chunks, &bare.depth);
-		struct kvw_decision decision;
-
-		make_prompt(&bare, path, 0, chunks);
-		if (bench->strategy->ops->pick(
-			    bench->strategy, &request, &one, (int64_t)i, &decision) != KVW_OK)
-			break;
-	}
-	free(chunks);
-	return true;
-}
-
-/* One request after another; each ends the one OUTSTANDING before it. */
-static void decide(struct worker_thread *thread, const struct kvw_route_request *request,
-	struct kvw_lease *lease, int64_t now_ns)
-{
-	struct bench *bench = thread->bench;
-	struct kvw_decision decision;
-
-	kvw_lease_first_token(lease, now_ns);
-	kvw_lease_release(lease, now_ns);
-	if (bench->strategy->ops->pick(bench->strategy, request, &bench->set, now_ns, &decision) !=
-		KVW_OK)
-		abort();
-	kvw_lease_take(lease, bench->items[decision.pos].load, decision.prefill_ns, now_ns);
-	thread->hits += decision.hit_tokens[KVW_TIER_DEVICE] > 0;
-}
-
-static void *run_thread(void *arg)
-{
-	struct worker_thread *thread = arg;
-	struct bench *bench = thread->bench;
-	const struct shape *shape = &bench->shape;
-	uint64_t leaves = leaf_count(shape);
-	struct kvw_chunk *chunks = calloc((size_t)BATCH * MAX_DEPTH, sizeof(*chunks));
-	struct kvw_lease leases[OUTSTANDING];
-
-	memset(leases, 0, sizeof(leases));
-	pthread_barrier_wait(&bench->start);
-	while (chunks != NULL && !atomic_load_explicit(&bench->stop, memory_order_relaxed)) {
-		int64_t begin = 0;
-		int64_t now = 0;
-
-		for (unsigned i = 0; i < BATCH; i++)
-			make_prompt(shape, dice(&thread->seed) % leaves, dice(&thread->seed),
-				chunks + (size_t)i * MAX_DEPTH);
-		now = clock_ns();
-		begin = cpu_ns();
-		for (unsigned i = 0; i < BATCH; i++) {
-			struct kvw_route_request request =
-				request_for(chunks + (size_t)i * MAX_DEPTH, &shape->depth);
-			int64_t one = thread->samples_ns != NULL ? clock_ns() : now;
-
-			decide(thread, &request, &leases[thread->decisions++ % OUTSTANDING], one);
-			if (thread->samples_ns != NULL && thread->sample_count < SAMPLES)
-				thread->samples_ns[thread->sample_count++] =
-					(uint32_t)(clock_ns() - one);
-		}
-		thread->busy_ns += cpu_ns() - begin;
-	}
-	for (unsigned i = 0; i < OUTSTANDING; i++)
-		kvw_lease_release(&leases[i], 0);
-	free(chunks);
-	return NULL;
-}
-
-static void print(const struct bench *bench, const char *metric, double value, const char *unit)
-{
-	const struct shape *shape = &bench->shape;
-
-	printf("{\"bench\":\"routing\",\"metric\":\"%s\",\"value\":%.6g,\"unit\":\"%s\","
-	       "\"strategy\":\"prefixaware\",\"depth\":%u,\"new_chunks\":%u,\"nodes\":%llu,"
-	       "\"workers\":%u,\"threads\":%u,\"note\":\"%s\"}\n",
-		metric, value, unit, shape->depth, shape->fresh,
-		(unsigned long long)node_count(shape), shape->workers, shape->threads, shape->note);
-	fflush(stdout);
-}
 
 static int by_value(const void *a, const void *b)
+{
+	double x = *(const double *)a;
+	double y = *(const double *)b;
+
+	return (x > y) - (x < y);
+}
+
+static int by_time(const void *a, const void *b)
 {
 	uint32_t x = *(const uint32_t *)a;
 	uint32_t y = *(const uint32_t *)b;
@@ -260,153 +75,310 @@ static int by_value(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-/* Runs all threads for a while. Returns decisions per second of busy time, summed. */
-static double run_threads(struct bench *bench, struct worker_thread *threads, uint64_t seed)
+/* --- running --- */
+
+/* Thread i of each run goes to a core of its own, where there are enough. */
+static void pin(pthread_attr_t *attr, unsigned i)
 {
-	pthread_t ids[64];
+	cpu_set_t allowed;
+	cpu_set_t one;
+	unsigned skip = 0;
+
+	if (sched_getaffinity(0, sizeof(allowed), &allowed) != 0 || CPU_COUNT(&allowed) == 0)
+		return;
+	skip = i % (unsigned)CPU_COUNT(&allowed);
+	for (unsigned cpu = 0; cpu < CPU_SETSIZE; cpu++) {
+		if (!CPU_ISSET(cpu, &allowed) || skip-- > 0)
+			continue;
+		CPU_ZERO(&one);
+		CPU_SET(cpu, &one);
+		(void)pthread_attr_setaffinity_np(attr, sizeof(one), &one);
+		return;
+	}
+}
+
+/* Runs `count` threads for a while, or until they are done on their own (seconds 0). */
+static void run_threads(void *(*body)(void *), char *args, size_t each, unsigned count,
+	_Atomic bool *stop, double seconds)
+{
+	pthread_t ids[KVB_PICK_THREADS];
+	struct timespec pause = {
+		(time_t)seconds, (long)((seconds - (double)(time_t)seconds) * 1e9)};
+
+	atomic_store(stop, false);
+	for (unsigned i = 0; i < count; i++) {
+		pthread_attr_t attr;
+
+		pthread_attr_init(&attr);
+		pin(&attr, i);
+		if (pthread_create(&ids[i], &attr, body, args + i * each) != 0)
+			abort();
+		pthread_attr_destroy(&attr);
+	}
+	if (seconds > 0) {
+		nanosleep(&pause, NULL);
+		atomic_store(stop, true);
+	}
+	for (unsigned i = 0; i < count; i++)
+		pthread_join(ids[i], NULL);
+}
+
+/* Median and the slow end of what a thread sampled, in microseconds. */
+static void sum_up(struct kvb_pick_thread *thread, double *p50_us, double *p99_us)
+{
+	size_t count = thread->sample_count;
+
+	*p50_us = *p99_us = 0;
+	if (count == 0)
+		return;
+	qsort(thread->samples_ns, count, sizeof(uint32_t), by_time);
+	*p50_us = thread->samples_ns[count / 2] / 1e3;
+	*p99_us = thread->samples_ns[count * 99 / 100] / 1e3;
+}
+
+/* Decisions or inserts per second of CPU time. The threads' places are the caller's. */
+static double run_picks(struct kvb_pick *pick, struct kvb_pick_thread *threads, enum kvb_task task,
+	unsigned count, uint64_t seed, double seconds)
+{
+	_Atomic bool stop = false;
 	double rate = 0;
 
-	atomic_store(&bench->stop, false);
-	pthread_barrier_init(&bench->start, NULL, bench->shape.threads + 1);
-	for (uint32_t i = 0; i < bench->shape.threads; i++) {
-		threads[i].bench = bench;
-		threads[i].seed = seed + i * 1000;
-		if (pthread_create(&ids[i], NULL, run_thread, &threads[i]) != 0)
-			abort();
-	}
-	pthread_barrier_wait(&bench->start);
-	{
-		struct timespec pause = {(time_t)bench->seconds,
-			(long)((bench->seconds - (double)(time_t)bench->seconds) * 1e9)};
+	for (unsigned i = 0; i < count; i++) {
+		uint32_t *samples = threads[i].samples_ns;
 
-		nanosleep(&pause, NULL);
+		threads[i] = (struct kvb_pick_thread){
+			.pick = pick,
+			.task = task == KVB_TASK_TIMED && i > 0 ? KVB_TASK_DECIDE : task,
+			.seed = seed * 1000 + i,
+			.stop = &stop,
+			.samples_ns = samples,
+		};
 	}
-	atomic_store(&bench->stop, true);
-	for (uint32_t i = 0; i < bench->shape.threads; i++) {
-		pthread_join(ids[i], NULL);
-		rate += (double)threads[i].decisions * 1e9 / (double)threads[i].busy_ns;
-	}
-	pthread_barrier_destroy(&bench->start);
+	run_threads(kvb_pick_run, (char *)threads, sizeof(threads[0]), count, &stop, seconds);
+	for (unsigned i = 0; i < count; i++)
+		if (threads[i].busy_ns > 0)
+			rate += (double)threads[i].done * 1e9 / (double)threads[i].busy_ns;
 	return rate;
 }
 
-static void measure(struct bench *bench)
+static void *run_chaser(void *arg)
 {
-	struct worker_thread threads[64];
-	struct kvw_strategy_stats stats;
+	struct chaser *c = arg;
+	int64_t begin = kvb_cpu_ns();
+
+	while (!atomic_load_explicit(c->stop, memory_order_relaxed)) {
+		c->at = kvb_chase_run(c->chase, c->at, CHASE_STEPS);
+		c->done += CHASE_STEPS;
+	}
+	c->busy_ns = kvb_cpu_ns() - begin;
+	return NULL;
+}
+
+/* Links per second of CPU time. */
+static double run_chase(const struct kvb_chase *chase, unsigned count, double seconds)
+{
+	struct chaser chasers[KVB_PICK_THREADS];
+	_Atomic bool stop = false;
 	double rate = 0;
 
-	memset(threads, 0, sizeof(threads));
-	(void)run_threads(bench, threads, 11); /* warm up, reach the limit */
-	memset(threads, 0, sizeof(threads));
-	rate = run_threads(bench, threads, 22);
-	print(bench, "decisions_per_second", rate, "1/s");
-	print(bench, "hit_share", (double)threads[0].hits / (double)threads[0].decisions, "1");
-	memset(threads, 0, sizeof(threads));
-	threads[0].samples_ns = calloc(SAMPLES, sizeof(uint32_t));
-	if (threads[0].samples_ns != NULL) {
-		(void)run_threads(bench, threads, 33);
-		qsort(threads[0].samples_ns, threads[0].sample_count, sizeof(uint32_t), by_value);
-		print(bench, "decision_us_p50",
-			threads[0].samples_ns[threads[0].sample_count / 2] / 1e3, "us");
-		print(bench, "decision_us_p99",
-			threads[0].samples_ns[threads[0].sample_count * 99 / 100] / 1e3, "us");
-		free(threads[0].samples_ns);
+	memset(chasers, 0, sizeof(chasers));
+	for (unsigned i = 0; i < count; i++) {
+		chasers[i].chase = chase;
+		chasers[i].stop = &stop;
+		chasers[i].at = chase->lines / count * i;
 	}
-	bench->strategy->ops->stats(bench->strategy, &stats);
-	print(bench, "bytes_per_chunk",
-		stats.chunks > 0 ? (double)stats.bytes / (double)stats.chunks : 0, "B");
+	run_threads(run_chaser, (char *)chasers, sizeof(chasers[0]), count, &stop, seconds);
+	for (unsigned i = 0; i < count; i++)
+		if (chasers[i].busy_ns > 0)
+			rate += (double)chasers[i].done * 1e9 / (double)chasers[i].busy_ns;
+	return rate;
 }
 
-/* Idle workers with loads of their own. */
-static bool make_workers(struct bench *bench)
+/* Until about half of the tree was replaced: the mixture of old and new that it settles at. Returns
+ * the tokens that a decision hits. */
+static double warm_up(struct kvb_pick *pick)
 {
-	uint32_t workers = bench->shape.workers;
+	uint64_t most = kvb_shape_nodes(&pick->shape) / 2 + 10000;
+	int64_t end = kvb_clock_ns() + WARM_UP_S * INT64_C(1000000000);
+	_Atomic bool stop = false;
+	struct kvb_pick_thread thread = {
+		.pick = pick, .seed = 7, .stop = &stop, .most = most / 16 + 1};
 
-	bench->loads = aligned_alloc(64, workers * sizeof(*bench->loads));
-	if (bench->loads == NULL)
-		return false;
-	for (uint32_t i = 0; i < workers; i++) {
-		kvw_load_init(&bench->loads[i]);
-		bench->items[i] = (struct kvw_candidate){
-			.id = i,
-			.key = mix(i + 1),
-			.load = &bench->loads[i],
-			.block_size = 16,
-			.share = 1,
-			.usable = true,
-		};
+	for (unsigned i = 0; i < 16 && kvb_clock_ns() < end; i++) {
+		thread.done = 0;
+		thread.hit_tokens = 0;
+		(void)kvb_pick_run(&thread);
 	}
-	bench->set = (struct kvw_candidates){bench->items, workers};
-	return true;
+	return (double)thread.hit_tokens / (double)thread.done;
 }
 
-static int run_shape(const struct shape *shape, double seconds)
+/* One round; all that is compared with each other, one after the other. */
+static void run_round(struct kvb_pick *pick, const struct kvb_chase *chase, double seconds,
+	struct results *results, uint32_t *samples)
 {
-	struct bench *bench = calloc(1, sizeof(*bench));
-	struct kvw_strategy_options options = {
-		.omega = 0.25,
-		.prefill_tokens_per_second = 8000,
-		.attention_ns_per_pair = 1.75,
-		.tree_bytes = node_count(shape) * NODE_BYTES + (1 << 20),
-		.capacity_tokens = UINT64_C(1) << 40,
-		.seed = 12345,
-	};
-	const struct kvw_strategy_ops *ops = kvw_strategy_find("prefixaware");
+	struct kvb_pick_thread threads[KVB_PICK_THREADS];
+	unsigned r = results->rounds++;
+	uint64_t seed = 100 + 10 * r;
+	unsigned count = pick->shape.threads;
+	double one = 0;
+	double all = 0;
+
+	memset(threads, 0, sizeof(threads));
+	one = run_picks(pick, threads, KVB_TASK_DECIDE, 1, seed, seconds);
+	all = one;
+	if (count > 1) {
+		double chase_one = run_chase(chase, 1, seconds / 2);
+		double chase_all = run_chase(chase, count, seconds / 2);
+
+		all = run_picks(pick, threads, KVB_TASK_DECIDE, count, seed + 1, seconds);
+		results->values[CHASE_GAIN][r] = chase_all / chase_one;
+		results->values[GAIN_RATIO][r] = all / one / (chase_all / chase_one);
+	}
+	results->values[DECISIONS][r] = all;
+	results->values[DECISIONS_ONE][r] = one;
+	results->values[GAIN][r] = all / one;
+	threads[0].samples_ns = samples;
+	(void)run_picks(pick, threads, KVB_TASK_TIMED, count, seed + 2, seconds);
+	sum_up(&threads[0], &results->values[P50_US][r], &results->values[P99_US][r]);
+	results->values[INSERTS][r] =
+		run_picks(pick, threads, KVB_TASK_INSERT, count, seed + 3, seconds / 2);
+}
+
+/* --- telling --- */
+
+static double median(const struct results *results, enum figure figure)
+{
+	double values[MAX_ROUNDS];
+	unsigned count = results->rounds;
+
+	memcpy(values, results->values[figure], sizeof(values));
+	qsort(values, count, sizeof(values[0]), by_value);
+	return count % 2 == 1 ? values[count / 2] : (values[count / 2 - 1] + values[count / 2]) / 2;
+}
+
+/* A figure of one line of the table. `more`: further members, beginning with a comma, or "". */
+static void print(const struct kvb_pick *pick, const struct kvb_census *census, const char *metric,
+	double value, const char *unit, const char *more)
+{
+	const struct kvb_shape *shape = &pick->shape;
+
+	printf("{\"bench\":\"pick\",\"metric\":\"%s\",\"value\":%.5g,\"unit\":\"%s\"%s,"
+	       "\"depth\":%u,\"new_chunks\":%u,\"nodes\":%llu,\"holders_mean\":%.3g,"
+	       "\"workers\":%u,\"threads\":%u,\"note\":\"%s\"}\n",
+		metric, value, unit, more, shape->depth, shape->fresh,
+		(unsigned long long)census->nodes, census->holders_mean, shape->workers,
+		shape->threads, shape->note);
+	fflush(stdout);
+}
+
+static void tell(const struct kvb_pick *pick, const struct kvb_census *census, double hit_tokens,
+	const struct results *results)
+{
+	const struct kvb_shape *shape = &pick->shape;
+	double bytes = (double)census->bytes / ((double)census->chunks * KVB_PICK_TOKENS);
+	char more[128] = "";
+
+	print(pick, census, "decisions_per_second", median(results, DECISIONS), "1/s", "");
+	print(pick, census, "decision_us_p50", median(results, P50_US), "us", "");
+	print(pick, census, "decision_us_p99", median(results, P99_US), "us", "");
+	print(pick, census, "inserts_per_second", median(results, INSERTS), "1/s", "");
+	print(pick, census, "bytes_per_cached_prompt_token", bytes, "B", "");
+	print(pick, census, "hit_chunks", hit_tokens / KVB_PICK_TOKENS, "1", "");
+	fprintf(stderr, "%7u %6u %7u %5.1f %7.0fk %8.1f %10.0fk %7.2f %7.2f %9.0fk %7.2f  %s\n",
+		shape->workers, shape->threads, shape->depth, census->holders_mean,
+		(double)census->nodes / 1e3, hit_tokens / KVB_PICK_TOKENS,
+		median(results, DECISIONS) / 1e3, median(results, P50_US), median(results, P99_US),
+		median(results, INSERTS) / 1e3, bytes, shape->note);
+	if (shape->threads < 2)
+		return;
+	(void)snprintf(more, sizeof(more),
+		",\"peer\":\"pointer chase\",\"ratio\":%.3g,\"peer_value\":%.4g",
+		median(results, GAIN_RATIO), median(results, CHASE_GAIN));
+	print(pick, census, "threads_gain", median(results, GAIN), "x", more);
+	fprintf(stderr,
+		"        %u threads do %.2f times what one does (%.0fk); a pointer chase %.2f "
+		"times; "
+		"ratio %.2f\n",
+		shape->threads, median(results, GAIN), median(results, DECISIONS_ONE) / 1e3,
+		median(results, CHASE_GAIN), median(results, GAIN_RATIO));
+}
+
+static int run_shape(const struct kvb_shape *shape, double seconds, unsigned rounds)
+{
+	struct kvb_pick *pick = kvb_pick_create(shape);
+	uint32_t *samples = calloc(KVB_PICK_SAMPLES, sizeof(*samples));
+	struct results *results = calloc(1, sizeof(*results));
+	struct kvb_chase chase = {0};
+	struct kvb_census census;
+	double hit_tokens = 0;
 	int rc = 1;
 
-	if (bench == NULL)
-		return rc;
-	bench->shape = *shape;
-	bench->seconds = seconds;
-	if (make_workers(bench) && ops->create(&options, &bench->strategy) == KVW_OK &&
-		populate(bench)) {
-		measure(bench);
-		rc = 0;
-	}
-	ops->destroy(bench->strategy);
-	free(bench->loads);
-	free(bench);
+	if (pick == NULL || samples == NULL || results == NULL)
+		goto out;
+	hit_tokens = warm_up(pick);
+	kvb_pick_count(pick, &census);
+	if (shape->threads > 1 && kvb_chase_init(&chase, census.mapped_bytes, 99) != 0)
+		goto out;
+	while (results->rounds < rounds)
+		run_round(pick, &chase, seconds, results, samples);
+	tell(pick, &census, hit_tokens, results);
+	rc = 0;
+out:
+	kvb_chase_finish(&chase);
+	free(results);
+	free(samples);
+	kvb_pick_destroy(pick);
 	return rc;
 }
 
-static const struct shape shapes[] = {
-	{8, 1, 2, 16, 8, 1, "2 KB prompts, in cache"},
-	{8, 1, 6, 18, 8, 1, "2 KB prompts"},
-	{8, 1, 6, 18, 64, 1, "2 KB prompts"},
-	{64, 6, 6, 18, 64, 1, "out of cache"},
-	{64, 6, 6, 18, 64, 2, "out of cache"},
-	{64, 6, 6, 18, 8, 1, "out of cache"},
-	{64, 6, 6, 18, 256, 1, "out of cache"},
-	{64, 6, 6, 18, 1024, 1, "out of cache"},
-	{64, 6, 2, 16, 64, 1, "in cache"},
-	{1024, 14, 4, 32, 8, 1, "256 KB prompts"},
-	{1024, 14, 4, 32, 64, 1, "256 KB prompts"},
-	{1024, 1024, 4, 16, 64, 1, "256 KB prompts, all new"},
+static const struct kvb_shape shapes[] = {
+	{8, 1, 2, 16, 1, 8, 1, "2 KB prompts, in cache"},
+	{8, 1, 6, 18, 1, 8, 1, "2 KB prompts"},
+	{8, 1, 6, 18, 1, 64, 1, "2 KB prompts"},
+	{64, 6, 6, 18, 16, 64, 1, "out of cache"},
+	{64, 6, 6, 18, 16, 64, 2, "out of cache"},
+	{64, 6, 6, 18, 16, 8, 1, "out of cache"},
+	{64, 6, 6, 18, 16, 256, 1, "out of cache"},
+	{64, 6, 6, 18, 16, 1024, 1, "out of cache"},
+	{64, 6, 2, 16, 16, 64, 1, "in cache"},
+	{1024, 14, 4, 32, 1, 8, 1, "256 KB prompts"},
+	{1024, 14, 4, 32, 1, 64, 1, "256 KB prompts"},
+	{1024, 1024, 4, 16, 1, 64, 1, "256 KB prompts, all new"},
+	{64, 6, 6, 18, 1, 64, 1, "out of cache, most nodes with one holder"},
+	{64, 6, 2, 16, 16, 1024, 1, "in cache"},
+	{64, 6, 2, 16, 16, 64, 2, "in cache"},
 };
 
 int main(int argc, char **argv)
 {
-	double seconds = 1;
+	double seconds = 0.5;
+	unsigned rounds = 5;
 	uint32_t depth = 0;
 	int only = -1;
 	int option = 0;
 	int rc = 0;
 
-	while ((option = getopt(argc, argv, "s:d:i:")) != -1) {
+	while ((option = getopt(argc, argv, "s:r:d:i:")) != -1) {
 		if (option == 's') {
 			seconds = atof(optarg);
+		} else if (option == 'r') {
+			rounds = (unsigned)atoi(optarg);
 		} else if (option == 'd') {
 			depth = (uint32_t)atoi(optarg);
 		} else if (option == 'i') {
 			only = atoi(optarg);
 		} else {
-			fprintf(stderr, "usage: %s [-s SECONDS] [-d DEPTH] [-i LINE]\n", argv[0]);
+			fprintf(stderr, "usage: %s [-s SECONDS] [-r ROUNDS] [-d DEPTH] [-i LINE]\n",
+				argv[0]);
 			return 2;
 		}
 	}
+	if (seconds <= 0 || rounds < 1 || rounds > MAX_ROUNDS)
+		return 2;
+	fprintf(stderr, "workers threads depth holders   nodes hits(chunks) decisions/s  p50 us  "
+			"p99 us  inserts/s B/token\n");
 	for (size_t i = 0; i < sizeof(shapes) / sizeof(shapes[0]) && rc == 0; i++)
 		if ((depth == 0 || shapes[i].depth == depth) && (only < 0 || only == (int)i))
-			rc = run_shape(&shapes[i], seconds);
+			rc = run_shape(&shapes[i], seconds, rounds);
 	return rc;
 }
