@@ -151,6 +151,14 @@ static double median_of(struct kvw_rates_book *book)
 	return book->sorted[(count - 1) / 2];
 }
 
+/* Faster than the median, by a few samples? A worker that is believed too fast is given more than it
+ * can do, and then none that would tell; one that is believed too slow is soon seen idle. Lock
+ * held. */
+static bool is_doubtful(const struct kvw_rates_book *book, size_t worker)
+{
+	return book->x[worker] < book->median && book->windows[worker].count < KVW_RATES_WINDOW / 2;
+}
+
 /* Tells the picks. Lock held. */
 static void publish(struct kvw_rates *rates)
 {
@@ -162,7 +170,7 @@ static void publish(struct kvw_rates *rates)
 	for (size_t i = 0; i < KVW_MAX_WORKERS; i++) {
 		double x = book->x[i];
 
-		if (x <= 0 || fabs(x / book->median - 1) <= NOISE)
+		if (x <= 0 || fabs(x / book->median - 1) <= NOISE || is_doubtful(book, i))
 			x = book->median;
 		atomic_store_explicit(&rates->ns_per_token[i], (float)(x * KVW_RATES_BESIDES),
 			memory_order_relaxed);
