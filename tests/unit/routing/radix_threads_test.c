@@ -70,12 +70,14 @@ static void *run_loop(void *arg)
 	return NULL;
 }
 
-static void race(unsigned prompts, uint64_t capacity, uint64_t bytes)
+/* evicts: whether there are more prompts than memory, or than the workers may hold. */
+static void race(unsigned prompts, uint64_t capacity, uint64_t bytes, bool evicts)
 {
 	struct kvw_radix_options options = {.bytes = bytes, .seed = 3};
 	_Atomic uint32_t inserted[WORKERS] = {0};
 	struct loop loops[THREADS];
 	pthread_t threads[THREADS];
+	struct kvw_strategy_stats stats = {0};
 	struct kvw_radix *tree = NULL;
 	uint64_t wrong = 0;
 
@@ -97,30 +99,33 @@ static void race(unsigned prompts, uint64_t capacity, uint64_t bytes)
 	/* An eviction that races with a reader may show it a foreign holder, once in a while. */
 	ck_assert_uint_le(wrong, THREADS * ROUNDS / 10000);
 	tree_check(tree);
+	kvw_radix_stats(tree, &stats);
+	ck_assert_uint_gt(stats.purges, 0);
+	ck_assert(!evicts || stats.evicted_chunks > ROUNDS);
 	kvw_radix_destroy(tree);
 }
 
 START_TEST(threads_on_few_prompts)
 {
-	race(12, 1000000, 1 << 20);
+	race(12, 1000000, 1 << 20, false);
 }
 END_TEST
 
 START_TEST(threads_with_ageing)
 {
-	race(300, 500 * CHUNK_UNITS, 4 << 20);
+	race(300, 500 * CHUNK_UNITS, 4 << 20, false);
 }
 END_TEST
 
 START_TEST(threads_at_the_byte_limit)
 {
-	race(100000, 1000000, 1 << 20);
+	race(100000, 1000000, 1 << 20, true);
 }
 END_TEST
 
 START_TEST(threads_with_ageing_at_the_byte_limit)
 {
-	race(5000, 300 * CHUNK_UNITS, 1 << 20);
+	race(5000, 300 * CHUNK_UNITS, 1 << 20, true);
 }
 END_TEST
 
