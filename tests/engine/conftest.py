@@ -1,5 +1,6 @@
 """Two real vLLM engines, started once for all tests, and a router in front of them."""
 
+import collections
 import os
 import pathlib
 import signal
@@ -11,12 +12,13 @@ HERE = pathlib.Path(__file__).parent
 sys.path.insert(0, str(HERE.parent / "integration"))
 
 from rig.client import ask  # noqa: E402
-from rig.router import Process, Router  # noqa: E402
+from rig.router import Process, Router, parse_metrics  # noqa: E402
 from rig.wait import until, unused_port  # noqa: E402
 
 VENV = os.environ.get("KVW_ENGINE_VENV", "")
 MODEL = os.environ.get("KVW_ENGINE_MODEL", "")
 START_SECONDS = 240
+Prefills = collections.namedtuple("Prefills", "count seconds")
 
 
 class Engine(Process):
@@ -27,16 +29,28 @@ class Engine(Process):
     def __init__(self, directory, number):
         self.port = unused_port()
         self.url = f"http://127.0.0.1:{self.port}"
+        self.directory, self.number, self.starts = directory, number, 0
+        self.start()
+
+    def start(self):
         settings = {
             "VENV": VENV,
             "MODEL": MODEL,
             "PORT": str(self.port),
             "EVENTS": "0",
-            "CORE": str(number % os.cpu_count()),
+            "CORE": str(self.number % os.cpu_count()),
         }
         # A process group of its own, since the engine's workers outlive a killed server.
         argv = ["setsid", HERE / "serve_vllm.sh"]
-        super().__init__(argv, directory / f"engine{number}.log", settings)
+        log = self.directory / f"engine{self.number}.{self.starts}.log"
+        self.starts += 1
+        super().__init__(argv, log, settings)
+
+    def restart(self):
+        """On the same port, as a service manager would."""
+        self.kill()
+        self.start()
+        until(self.healthy, START_SECONDS, "engine up again")
 
     def kill(self):
         try:
@@ -55,6 +69,15 @@ class Engine(Process):
     def forget(self):
         """Empties its prefix cache."""
         assert ask(self.port, "POST", "/reset_prefix_cache").status == 200
+
+    def prefills(self):
+        """How many prompts it has computed, and in what time."""
+        samples = parse_metrics(ask(self.port, "GET", "/metrics").body.decode())
+        total = collections.Counter()
+        for (name, _), value in samples.items():
+            total[name] += value
+        name = "vllm:request_prefill_time_seconds"
+        return Prefills(total[f"{name}_count"], total[f"{name}_sum"])
 
     def running(self):
         return ask(self.port, "GET", "/load").json()["server_load"]
@@ -82,13 +105,26 @@ def engines(tmp_path_factory):
 
 
 @pytest.fixture
-def router(engines, tmp_path):
-    """kvway with what a user would write, in front of engines that remember nothing."""
-    for engine in engines:
-        engine.forget()
-    process = Router(tmp_path, engines)
+def kvway(engines, tmp_path):
+    """Starts kvway in front of engines that remember nothing, one that a test killed included."""
+    started = []
+
+    def start(config=None):
+        for engine in engines:
+            if not engine.alive():
+                engine.restart()
+            engine.forget()
+        started.append(Router(tmp_path, engines, config))
+        return started[-1].wait_up(engines)
+
     try:
-        process.wait_up(engines)
-        yield process
+        yield start
     finally:
-        process.stop()
+        for process in started:
+            process.stop()
+
+
+@pytest.fixture
+def router(kvway):
+    """With what a user would write."""
+    return kvway()

@@ -136,7 +136,6 @@ def test_other_paths_of_the_engine(engines, router):
 
 
 def test_a_killed_engine_is_not_missed(engines, router):
-    """Last in this file: the engine stays dead."""
     client = sdk(router)
     engines[1].kill()  # SIGKILL, workers and all
     for number in range(12):
