@@ -11,6 +11,10 @@
 /* A full window is at least this many capacities of use long. */
 #define WINDOW_CAPACITIES 4
 
+/* Workers may claim any capacity: what is counted must fit its words. */
+#define MOST_CAPACITY    (UINT64_C(1) << 56)
+#define MOST_TICK_TOKENS (INT64_C(1) << 30)
+
 uint64_t kvw_views_bytes(uint32_t ticks)
 {
 	return KVW_MAX_WORKERS *
@@ -109,10 +113,12 @@ void kvw_ledger_open(
 	length = (uint32_t)window - (uint32_t)(window >> 32);
 	ledger->views = views;
 	ledger->worker = worker;
-	ledger->capacity = capacity;
-	ledger->tick_tokens = (int64_t)(capacity * WINDOW_CAPACITIES / views->ticks);
+	ledger->capacity = capacity < MOST_CAPACITY ? capacity : MOST_CAPACITY;
+	ledger->tick_tokens = (int64_t)(ledger->capacity * WINDOW_CAPACITIES / views->ticks);
 	if (ledger->tick_tokens < 1)
 		ledger->tick_tokens = 1;
+	if (ledger->tick_tokens > MOST_TICK_TOKENS)
+		ledger->tick_tokens = MOST_TICK_TOKENS;
 	ledger->now = (uint32_t)window;
 	ledger->slack = views->slack_shift < 32 ? length >> views->slack_shift : 0;
 	ledger->added = 0;

@@ -149,6 +149,27 @@ START_TEST(ticks_wrap_around)
 }
 END_TEST
 
+/* A worker may claim any capacity. What was counted under an absurd one is forgotten when it comes to
+ * its senses, or its view would never hold anything again. */
+START_TEST(absurd_capacity_leaves_nothing_behind)
+{
+	static const uint64_t absurd[] = {UINT64_C(1) << 40, UINT64_C(1) << 61, UINT64_MAX};
+	struct kvw_views views;
+	void *memory = NULL;
+	uint32_t last = 0;
+
+	make_views(&views, &memory);
+	for (unsigned i = 0; i < 400; i++)
+		(void)use_new(&views, 0, absurd[_i], 1 << 24);
+	ck_assert_uint_eq(kvw_view_tokens(&views, 0), (uint64_t)400 << 24);
+	for (unsigned i = 0; i < 3; i++)
+		last = use_new(&views, 0, 1000, 100);
+	ck_assert_uint_eq(kvw_view_tokens(&views, 0), 200); /* the first ended in a full tick */
+	ck_assert(alive(&views, 0, last));
+	free(memory);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("radix_view");
@@ -157,6 +178,7 @@ int main(void)
 	int failed = 0;
 
 	tcase_add_test(tcase, oldest_ticks_die_first);
+	tcase_add_loop_test(tcase, absurd_capacity_leaves_nothing_behind, 0, 3);
 	tcase_add_test(tcase, use_makes_young);
 	tcase_add_test(tcase, purge_kills_every_tick);
 	tcase_add_test(tcase, late_ledger_is_void);
