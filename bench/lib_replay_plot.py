@@ -6,7 +6,7 @@ from xml.sax.saxutils import escape
 WIDTH, HEIGHT = 820, 460
 LEFT, RIGHT, TOP, BOTTOM = 60, 200, 44, 50
 COLOURS = ("#d62728", "#7f7f7f", "#bcbd22", "#17becf", "#1f77b4", "#2ca02c", "#98df8a", "#ff7f0e",
-           "#9467bd", "#8c564b", "#e377c2", "#000000")
+           "#9467bd", "#8c564b", "#e377c2", "#000000", "#666666")
 
 
 def text(x, y, words, anchor="middle", size=12, more=""):
