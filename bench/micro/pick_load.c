@@ -154,7 +154,7 @@ static uint32_t holder_of(const struct kvb_shape *shape, uint64_t path, uint32_t
 	return (uint32_t)((first + (mix(path) + i) % shape->holders) % shape->workers);
 }
 
-/* Enters every path for 1 to `holders` workers. False: no memory. */
+/* Enters every path for 1 to `copies` workers. False: no memory. */
 static bool populate(struct kvb_pick *pick)
 {
 	const struct kvb_shape *shape = &pick->shape;
@@ -168,11 +168,11 @@ static bool populate(struct kvb_pick *pick)
 	bare.fresh = 0;
 	for (uint64_t i = 0; i < leaves && bare.depth > 0; i++) {
 		uint64_t path = i * UINT64_C(1000003) % leaves;
-		uint32_t holders = 1 + (uint32_t)(mix(~path) % shape->holders);
+		uint32_t copies = 1 + (uint32_t)(mix(~path) % shape->copies);
 		struct kvw_route_request request = request_for(chunks, &bare.depth);
 
 		make_prompt(&bare, path, 0, chunks);
-		for (uint32_t k = 0; k < holders; k++) {
+		for (uint32_t k = 0; k < copies; k++) {
 			struct kvw_candidates one = {&pick->items[holder_of(shape, path, k)], 1};
 			struct kvw_decision decision;
 
@@ -185,12 +185,15 @@ static bool populate(struct kvb_pick *pick)
 	return true;
 }
 
-/* Twice what each worker would hold if it held its share of the tree before the clock starts. */
+/* About twice what each worker holds before the clock starts. */
 static uint64_t capacity_for(const struct kvb_shape *shape)
 {
-	uint64_t tokens = leaf_count(shape) * shape->depth * KVB_PICK_TOKENS;
+	uint64_t leaves = leaf_count(shape);
+	uint64_t above = leaves / (shape->fan - 1); /* nodes, about */
+	uint64_t segments = leaves * (shape->copies + 1) / 2 + above * shape->holders;
+	uint64_t tokens = segments * shape->depth * KVB_PICK_TOKENS / KVB_PICK_LEVELS;
 
-	return 2 * (tokens / shape->workers + 1) * (shape->holders + 1) / 2 + 400000;
+	return 2 * tokens / shape->workers + 100000;
 }
 
 struct kvb_pick *kvb_pick_create(const struct kvb_shape *shape)

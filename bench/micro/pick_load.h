@@ -2,8 +2,8 @@
  * pick_load.h - a large prefix tree and the requests that are put to it.
  *
  * Prompts are random paths through a tree with six branch points, made before any clock starts,
- * plus a new suffix of their own. Every node below a beginning is held by 1 to `holders` workers:
- * a leaf by a random number of them, a node above by all who hold what is below it.
+ * plus a new suffix of their own. Each beginning has `holders` workers; a leaf is held by 1 to `copies`
+ * of them, a random number, a node above by all who hold what is below it.
  */
 #ifndef KVB_PICK_LOAD_H
 #define KVB_PICK_LOAD_H
@@ -28,6 +28,7 @@ struct kvb_shape {
 	uint32_t fan;     /* children of each branch point */
 	uint32_t roots;   /* beginnings of prompts */
 	uint32_t holders; /* most workers that hold a node before the clock starts */
+	uint32_t copies;  /* most of these that hold a leaf */
 	uint32_t workers;
 	uint32_t threads;
 	const char *note;

@@ -331,22 +331,24 @@ out:
 	return rc;
 }
 
+/* depth, fresh, fan, roots, holders, copies, workers, threads */
 static const struct kvb_shape shapes[] = {
-	{8, 1, 2, 16, 1, 8, 1, "2 KB prompts, in cache"},
-	{8, 1, 6, 18, 1, 8, 1, "2 KB prompts"},
-	{8, 1, 6, 18, 1, 64, 1, "2 KB prompts"},
-	{64, 6, 6, 18, 16, 64, 1, "out of cache"},
-	{64, 6, 6, 18, 16, 64, 2, "out of cache"},
-	{64, 6, 6, 18, 16, 8, 1, "out of cache"},
-	{64, 6, 6, 18, 16, 256, 1, "out of cache"},
-	{64, 6, 6, 18, 16, 1024, 1, "out of cache"},
-	{64, 6, 2, 16, 16, 64, 1, "in cache"},
-	{1024, 14, 4, 32, 1, 8, 1, "256 KB prompts"},
-	{1024, 14, 4, 32, 1, 64, 1, "256 KB prompts"},
-	{1024, 1024, 4, 16, 1, 64, 1, "256 KB prompts, all new"},
-	{64, 6, 6, 18, 1, 64, 1, "out of cache, most nodes with one holder"},
-	{64, 6, 2, 16, 16, 1024, 1, "in cache"},
-	{64, 6, 2, 16, 16, 64, 2, "in cache"},
+	{8, 1, 2, 16, 16, 1, 8, 1, "2 KB prompts, in cache"},
+	{8, 1, 6, 18, 16, 1, 8, 1, "2 KB prompts"},
+	{8, 1, 6, 18, 16, 1, 64, 1, "2 KB prompts"},
+	{64, 6, 6, 18, 16, 16, 64, 1, "out of cache"},
+	{64, 6, 6, 18, 16, 16, 64, 2, "out of cache"},
+	{64, 6, 6, 18, 16, 16, 8, 1, "out of cache"},
+	{64, 6, 6, 18, 16, 16, 256, 1, "out of cache"},
+	{64, 6, 6, 18, 16, 16, 1024, 1, "out of cache"},
+	{64, 6, 2, 16, 16, 16, 64, 1, "in cache"},
+	{1024, 14, 4, 32, 16, 1, 8, 1, "256 KB prompts"},
+	{1024, 14, 4, 32, 16, 1, 64, 1, "256 KB prompts"},
+	{1024, 1024, 4, 16, 16, 1, 64, 1, "256 KB prompts, all new"},
+	{64, 6, 6, 18, 16, 1, 64, 1, "out of cache, a leaf on one worker"},
+	{64, 6, 2, 16, 16, 16, 1024, 1, "in cache"},
+	{64, 6, 2, 16, 16, 16, 64, 2, "in cache"},
+	{64, 6, 2, 16, 16, 1, 64, 1, "in cache, a leaf on one worker"},
 };
 
 int main(int argc, char **argv)
