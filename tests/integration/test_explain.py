@@ -114,6 +114,8 @@ def mixed_bodies(count):
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_a_request_does_what_was_explained(kvsim, kvway, strategy):
     router = kvway(kvsim(4), {**MODES, "routing.strategy": strategy})
+    others = lambda: {w["verdict"] for w in explained(router, chat_body())["workers"]}  # noqa: E731
+    until(lambda: "other_model" not in others(), 5, "the model of all known")
     hits = []
     for path, body in mixed_bodies(60):
         router.wait_idle()
