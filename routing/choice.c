@@ -23,13 +23,6 @@ void kvw_prefill_model_init(
 	model->omega = options->omega;
 }
 
-uint32_t kvw_chain_tokens(const struct kvw_route_request *request, uint32_t begin, uint32_t end)
-{
-	if (begin >= end)
-		return 0;
-	return (uint32_t)((double)request->chunks[end - 1].end * request->tokens_per_unit + 0.5);
-}
-
 uint32_t kvw_request_tokens(const struct kvw_route_request *request)
 {
 	uint64_t tokens = 0;

@@ -32,7 +32,13 @@ static inline double kvw_prefill_ns(
 }
 
 /* Tokens of a chain, by its last chunk; 0 for one without chunks. */
-uint32_t kvw_chain_tokens(const struct kvw_route_request *request, uint32_t begin, uint32_t end);
+static inline uint32_t kvw_chain_tokens(
+	const struct kvw_route_request *request, uint32_t begin, uint32_t end)
+{
+	if (begin >= end)
+		return 0;
+	return (uint32_t)((double)request->chunks[end - 1].end * request->tokens_per_unit + 0.5);
+}
 
 /* Tokens of all chains. */
 uint32_t kvw_request_tokens(const struct kvw_route_request *request);

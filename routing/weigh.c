@@ -82,7 +82,9 @@ static void weigh_load(struct kvw_prefixaware *pa, const struct kvw_candidates *
 	struct kvw_weighing *w)
 {
 	const size_t count = set->count;
+	const double context_ns = pa->context_ns;
 	uint64_t inflight = 0;
+	uint32_t ids = 0;
 	size_t usable = 0;
 	bool newer = false;
 
@@ -92,17 +94,17 @@ static void weigh_load(struct kvw_prefixaware *pa, const struct kvw_candidates *
 		const struct kvw_candidate *c = &set->items[i];
 		uint32_t n = kvw_load_inflight(c->load);
 
-		assert(c->id < KVW_MAX_WORKERS);
+		ids |= c->id;
 		newer |= is_newer(pa, c);
 		usable += c->usable;
 		inflight += c->usable ? n : 0;
-		w->costs[i] = KVW_NO_COST;
-		if (c->usable)
-			w->costs[i] = (double)kvw_load_queue_ns(c->load, now_ns) +
-				      pa->context_ns * kvw_load_context(c->load);
+		w->costs[i] = (double)kvw_load_queue_ns(c->load, now_ns) +
+			      context_ns * kvw_load_context(c->load);
+		w->costs[i] = c->usable ? w->costs[i] : KVW_NO_COST;
 		w->inflight[i] = (int32_t)n;
 		w->x[i] = kvw_rates_x(&pa->rates, c->id);
 	}
+	assert(ids < KVW_MAX_WORKERS);
 	w->usable = usable;
 	w->mean = usable > 0 ? (double)inflight / (double)usable : 0;
 	if (newer && !w->look)
