@@ -47,6 +47,7 @@ struct kvw_rates_book {
 	double prior_x;
 	double pair_ns;                /* a: attention per pair, of a typical worker */
 	double median;                 /* of the learned x; the prior if there are none */
+	size_t learned;                /* workers of whom an x was learned */
 	float x[KVW_MAX_WORKERS];      /* learned ns per token; 0: not yet */
 	float sorted[KVW_MAX_WORKERS]; /* room for median_of */
 	struct window windows[KVW_MAX_WORKERS];
@@ -108,8 +109,10 @@ static size_t slopes(const struct window *window, double pairs, float *out)
 	return count;
 }
 
-/* ns per token by requests that met no others; the 90th percentile of rates is the 10th of these. */
-static double ring_x(const struct window *window, double pairs)
+/* ns per token by requests that met no others; the 90th percentile of rates is the 10th of these. That
+ * a worker is faster than the fleet's median (0: there is none) takes half of them: one believed too fast is
+ * given more than it can do. */
+static double ring_x(const struct window *window, double pairs, double median)
 {
 	float x[KVW_RATES_WINDOW];
 	size_t count = slopes(window, pairs, x);
@@ -119,7 +122,9 @@ static double ring_x(const struct window *window, double pairs)
 			x[count] = (float)(window->ring[count].ns /
 					   work_of(&window->ring[count], pairs));
 	qsort(x, count, sizeof(x[0]), by_value);
-	return x[count / 10];
+	if (x[count / 10] >= median)
+		return x[count / 10];
+	return x[count / 2] < median ? x[count / 2] : median;
 }
 
 /* ns per token of one worker, from the best samples that there are. */
@@ -127,7 +132,7 @@ static double window_x(const struct kvw_rates_book *book, const struct window *w
 {
 	double pairs = book->pair_ns / book->median;
 	double x = window->count >= KVW_RATES_LEAST
-			   ? ring_x(window, pairs)
+			   ? ring_x(window, pairs, book->learned > 2 ? book->median : 0)
 			   : window->busy.ns / work_of(&window->busy, pairs);
 
 	if (x < book->prior_x / MOST_FASTER)
@@ -145,6 +150,7 @@ static double median_of(struct kvw_rates_book *book)
 	for (size_t i = 0; i < KVW_MAX_WORKERS; i++)
 		if (book->x[i] > 0)
 			book->sorted[count++] = book->x[i];
+	book->learned = count;
 	if (count == 0)
 		return book->prior_x;
 	qsort(book->sorted, count, sizeof(book->sorted[0]), by_value);

@@ -103,7 +103,7 @@ struct kvw_cost {
 /* Settings of all strategies, from the configuration. Copied by create(). */
 struct kvw_strategy_options {
 	double omega;                    /* weight of the delay imposed on others, 0.07 */
-	double context_ns_per_token;     /* of requests in flight, that a newcomer waits for, 5000 */
+	double context_ns_per_token;     /* of requests in flight, that a newcomer waits for, 3000 */
 	double prefill_tokens_per_second; /* prior for a worker's prefill rate */
 	double attention_ns_per_pair;    /* quadratic term of prefill, ns per token pair */
 	uint64_t tree_bytes;             /* hard cap of the prefix tree's memory */
