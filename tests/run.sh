@@ -137,6 +137,7 @@ if wanted tsan; then
 	# Some kernels randomise more address bits than ThreadSanitizer of this age can bear; where
 	# a container forbids to switch that off, it must do without.
 	setarch -R true 2>/dev/null && fixed_addresses="setarch -R"
+	export TSAN_OPTIONS="suppressions=$PWD/tests/tsan.supp${TSAN_OPTIONS:+ $TSAN_OPTIONS}"
 	build tsan build-tsan clang -Db_sanitize=thread -Db_lundef=false &&
 		suite tsan build-tsan --suite unit --suite load -t 4
 fi
