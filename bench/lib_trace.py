@@ -39,8 +39,10 @@ def rates(speed):
         keys = dict(re.findall(r'KVW_KEY\("([\w.]+)", RATIO, \w+, "([\d.]+)"', file.read()))
     prefill = float(keys["routing.prefill_tokens_per_second"]) * speed
     attention = float(keys["routing.attention_ns_per_pair"]) / speed
+    context = float(keys["routing.context_ns_per_token"]) / speed
     return (f"  prefill_tokens_per_second: {prefill:.6f}\n"
-            f"  attention_ns_per_pair: {attention:.6f}\n")
+            f"  attention_ns_per_pair: {attention:.6f}\n"
+            f"  context_ns_per_token: {context:.6f}\n")
 
 
 def start_workers(shop, options, ports):
