@@ -110,8 +110,8 @@ static size_t slopes(const struct window *window, double pairs, float *out)
 }
 
 /* ns per token by requests that met no others; the 90th percentile of rates is the 10th of these. That
- * a worker is faster than the fleet's median (0: there is none) takes half of them: one believed too fast is
- * given more than it can do. */
+ * a worker is faster than the fleet's median (0: there is none) takes half of them: one that is
+ * believed too fast is given more than it can do. */
 static double ring_x(const struct window *window, double pairs, double median)
 {
 	float x[KVW_RATES_WINDOW];
@@ -157,14 +157,6 @@ static double median_of(struct kvw_rates_book *book)
 	return book->sorted[(count - 1) / 2];
 }
 
-/* Faster than the median, by a few samples? A worker that is believed too fast is given more than it
- * can do, and then none that would tell; one that is believed too slow is soon seen idle. Lock
- * held. */
-static bool is_doubtful(const struct kvw_rates_book *book, size_t worker)
-{
-	return book->x[worker] < book->median && book->windows[worker].count < KVW_RATES_WINDOW / 2;
-}
-
 /* Tells the picks. Lock held. */
 static void publish(struct kvw_rates *rates)
 {
@@ -176,7 +168,7 @@ static void publish(struct kvw_rates *rates)
 	for (size_t i = 0; i < KVW_MAX_WORKERS; i++) {
 		double x = book->x[i];
 
-		if (x <= 0 || fabs(x / book->median - 1) <= NOISE || is_doubtful(book, i))
+		if (x <= 0 || fabs(x / book->median - 1) <= NOISE)
 			x = book->median;
 		atomic_store_explicit(&rates->ns_per_token[i], (float)(x * KVW_RATES_BESIDES),
 			memory_order_relaxed);

@@ -30,9 +30,11 @@
  *
  * What costs are computed with is a worker's own rate only where it differs from the median of the
  * fleet by more than an eighth: below that it is noise, and noise would send every prompt to the
- * same one of several idle workers. A worker without samples has the fleet's median, a fleet
- * without samples the configured prior. No rate leaves [prior / 64, prior * 16]; beyond that only
- * overhead is measured.
+ * same one of several idle workers. And that a worker is faster than the median must be said by half
+ * of its samples, once three workers have some: one that is believed too fast is given more than it
+ * can do, while one that is believed too slow is soon seen idle. A worker without samples has the
+ * fleet's median, a fleet without samples the configured prior. No rate leaves
+ * [prior / 64, prior * 16]; beyond that only overhead is measured.
  *
  * Threads: any. Picks read one atomic float per worker, from one array; samples take a lock.
  */
