@@ -254,14 +254,19 @@ void kvw_radix_sweep(
 	atomic_store_explicit(
 		&pool->hand, hand + slots < rows ? hand + slots : 0, memory_order_relaxed);
 	swept->count = 0;
-	for (uint32_t row = hand; row < hand + slots && swept->count < KVW_SWEPT_MOST; row++) {
+	for (uint32_t row = hand; row < hand + slots; row++) {
 		uint32_t index = row * KVW_POOLS + offset;
 		uint32_t ahead = index + SWEEP_AHEAD * KVW_POOLS;
 
 		if (ahead < high)
 			__builtin_prefetch(kvw_slot_at(tree, ahead));
-		if (index != 0 && index < high && sweep_slot(tree, pool, index))
-			swept->nodes[swept->count++] = index;
+		if (index == 0 || index >= high || !sweep_slot(tree, pool, index))
+			continue;
+		if (swept->count == KVW_SWEPT_MOST) {
+			kvw_radix_drop(tree, pool, swept);
+			swept->count = 0;
+		}
+		swept->nodes[swept->count++] = index;
 	}
 }
 
