@@ -21,10 +21,10 @@ void kvw_io_set_finish(struct kvw_io_set *set)
 	set->fd = -1;
 }
 
-enum kvw_err kvw_io_open(struct kvw_io *io, struct kvw_io_set *set, int fd, kvw_io_fn on_event)
+static enum kvw_err add(
+	struct kvw_io *io, struct kvw_io_set *set, int fd, uint32_t events, kvw_io_fn on_event)
 {
-	struct epoll_event event = {
-		.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET, .data.ptr = io};
+	struct epoll_event event = {.events = events, .data.ptr = io};
 
 	memset(io, 0, sizeof(*io));
 	io->fd = -1;
@@ -36,18 +36,14 @@ enum kvw_err kvw_io_open(struct kvw_io *io, struct kvw_io_set *set, int fd, kvw_
 	return KVW_OK;
 }
 
+enum kvw_err kvw_io_open(struct kvw_io *io, struct kvw_io_set *set, int fd, kvw_io_fn on_event)
+{
+	return add(io, set, fd, EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET, on_event);
+}
+
 enum kvw_err kvw_io_watch(struct kvw_io *io, struct kvw_io_set *set, int fd, kvw_io_fn on_event)
 {
-	struct epoll_event event = {.events = EPOLLIN, .data.ptr = io};
-
-	memset(io, 0, sizeof(*io));
-	io->fd = -1;
-	if (epoll_ctl(set->fd, EPOLL_CTL_ADD, fd, &event) != 0)
-		return KVW_EIO;
-	io->fd = fd;
-	io->set = set;
-	io->on_event = on_event;
-	return KVW_OK;
+	return add(io, set, fd, EPOLLIN, on_event);
 }
 
 void kvw_io_unwatch(struct kvw_io *io)
