@@ -17,10 +17,10 @@
  * again for each token that it answers.
  *
  * Threads: every function may be called from any thread; a short spin lock guards W, D, U, the
- * clock of D and the time of the last first token (words that must change together, held for some ten instructions). Readers do not
- * take it: Q_w falls by one each nanosecond until it is 0, so the writer publishes the moment at
- * which that happens, and a reader subtracts its own time. `inflight` and `context` are relaxed
- * atomics.
+ * clock of D and the time of the last first token, words that must change together; it is held for
+ * some ten instructions. Readers do not take it: Q_w falls by one each nanosecond until it is 0, so
+ * the writer publishes the moment at which that happens, and a reader subtracts its own time.
+ * `inflight` and `context` are relaxed atomics.
  */
 #ifndef KVW_LOAD_H
 #define KVW_LOAD_H
