@@ -5,30 +5,90 @@
 #include "block.h"
 
 #include <assert.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
-/* Free blocks kept per pool: 4 MiB of each size. */
-#define SMALL_KEPT ((4u << 20) / KVW_BLOCK_SMALL)
-#define LARGE_KEPT ((4u << 20) / KVW_BLOCK_LARGE)
+#define HUGE_PAGE ((size_t)2 << 20)
+
+/* Bytes of a slab, and of free blocks that are kept beside it. A sanitizer shall see every block
+ * come and go. */
+#define KEPT ((size_t)4 << 20)
+#if defined(__SANITIZE_ADDRESS__)
+#define SLAB ((size_t)0)
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define SLAB ((size_t)0)
+#endif
+#endif
+#ifndef SLAB
+#define SLAB ((size_t)4 << 20)
+#endif
+
+/* From one block of a slab to the next: with steps of a power of two the beginnings of all blocks,
+ * which are used most, would share a few sets of the processor's caches. */
+static size_t stride(size_t total)
+{
+	return total + total / 16 / 64 * 64 + 64;
+}
+
+/* A slab that begins with a huge page, if there is memory for one. Its pages come when touched. */
+static void open_slab(struct kvw_block_list *list)
+{
+	char *memory;
+	uintptr_t begin;
+
+	if (SLAB == 0)
+		return;
+	memory = mmap(NULL, SLAB + HUGE_PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (memory == MAP_FAILED)
+		return;
+	begin = ((uintptr_t)memory + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE;
+	if (begin > (uintptr_t)memory)
+		(void)munmap(memory, begin - (uintptr_t)memory);
+	if (begin < (uintptr_t)memory + HUGE_PAGE)
+		(void)munmap((char *)begin + SLAB, (uintptr_t)memory + HUGE_PAGE - begin);
+	list->slab = list->unused = (char *)begin;
+	list->end = list->slab + SLAB;
+	(void)madvise(list->slab, SLAB, MADV_HUGEPAGE); /* else small pages */
+}
+
+static bool in_slab(const struct kvw_block_list *list, const struct kvw_block *block)
+{
+	return (uintptr_t)block >= (uintptr_t)list->slab && (uintptr_t)block < (uintptr_t)list->end;
+}
+
+static struct kvw_block *new_block(struct kvw_block_list *list, size_t total)
+{
+	struct kvw_block *block;
+
+	if (list->slab == NULL)
+		open_slab(list);
+	if ((size_t)(list->end - list->unused) >= stride(total)) {
+		block = (struct kvw_block *)list->unused;
+		list->unused += stride(total);
+	} else {
+		block = aligned_alloc(_Alignof(struct kvw_block), total);
+	}
+	if (block != NULL)
+		block->size = (uint32_t)(total - sizeof(*block));
+	return block;
+}
 
 struct kvw_block *kvw_block_get(struct kvw_block_pool *pool, size_t size)
 {
-	size_t total = size <= KVW_BLOCK_SMALL ? KVW_BLOCK_SMALL : KVW_BLOCK_LARGE;
-	struct kvw_block **list = total == KVW_BLOCK_SMALL ? &pool->small_free : &pool->large_free;
-	struct kvw_block *block = *list;
+	bool is_small = size <= KVW_BLOCK_SMALL;
+	struct kvw_block_list *list = is_small ? &pool->small : &pool->large;
+	struct kvw_block *block = list->free;
 
 	if (block != NULL) {
-		*list = block->next;
-		if (total == KVW_BLOCK_SMALL)
-			pool->small_count--;
-		else
-			pool->large_count--;
+		list->free = block->next;
+		list->kept -= !in_slab(list, block);
 	} else {
-		block = malloc(total);
+		block = new_block(list, is_small ? KVW_BLOCK_SMALL : KVW_BLOCK_LARGE);
 		if (block == NULL)
 			return NULL;
-		block->size = (uint32_t)(total - sizeof(*block));
 	}
 	block->next = NULL;
 	block->begin = block->end = 0;
@@ -37,39 +97,40 @@ struct kvw_block *kvw_block_get(struct kvw_block_pool *pool, size_t size)
 
 void kvw_block_put(struct kvw_block_pool *pool, struct kvw_block *block)
 {
+	struct kvw_block_list *list;
+
 	if (block == NULL)
 		return;
-	if (block->size < KVW_BLOCK_SMALL) {
-		if (pool->small_count < SMALL_KEPT) {
-			block->next = pool->small_free;
-			pool->small_free = block;
-			pool->small_count++;
+	list = block->size < KVW_BLOCK_SMALL ? &pool->small : &pool->large;
+	if (!in_slab(list, block)) {
+		if (list->kept * (block->size + sizeof(*block)) >= KEPT) {
+			free(block);
 			return;
 		}
-	} else if (pool->large_count < LARGE_KEPT) {
-		block->next = pool->large_free;
-		pool->large_free = block;
-		pool->large_count++;
-		return;
+		list->kept++;
 	}
-	free(block);
+	block->next = list->free;
+	list->free = block;
 }
 
-static void free_list(struct kvw_block *block)
+static void finish_list(struct kvw_block_list *list)
 {
-	while (block != NULL) {
-		struct kvw_block *next = block->next;
+	while (list->free != NULL) {
+		struct kvw_block *block = list->free;
 
-		free(block);
-		block = next;
+		list->free = block->next;
+		if (!in_slab(list, block))
+			free(block);
 	}
+	if (list->slab != NULL)
+		(void)munmap(list->slab, SLAB);
+	memset(list, 0, sizeof(*list));
 }
 
 void kvw_block_pool_finish(struct kvw_block_pool *pool)
 {
-	free_list(pool->small_free);
-	free_list(pool->large_free);
-	memset(pool, 0, sizeof(*pool));
+	finish_list(&pool->small);
+	finish_list(&pool->large);
 }
 
 void kvw_chain_take(struct kvw_chain *chain, struct kvw_block *block)

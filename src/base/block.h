@@ -2,8 +2,10 @@
  * block.h - buffers of an event loop: recycled blocks, and chains of them.
  *
  * Two sizes: small ones hold a head and a short body, large ones what follows. A loop's pool hands
- * out the block that was returned last, which is still in the processor's cache, and keeps a bounded
- * number of free ones; the rest goes back to malloc.
+ * out the block that was returned last, which is still in the processor's cache. The first blocks of
+ * each size lie in one slab of huge pages (the kernel copies every body into them and out again, and
+ * four-kilobyte pages would cost it a look into the page tables for each); they stay until the pool
+ * ends. Beyond them blocks come from malloc, and a bounded number of free ones is kept.
  *
  * Threads: a pool and all its blocks belong to one loop.
  */
@@ -24,12 +26,20 @@ struct kvw_block {
 	struct kvw_block *next;
 	uint32_t size; /* of data */
 	uint32_t begin, end;
-	char data[];
+	_Alignas(64) char data[];
 };
 
+/* Blocks of one size. */
+struct kvw_block_list {
+	struct kvw_block *free;
+	size_t kept; /* free ones that are malloc's */
+	char *slab, *end;
+	char *unused; /* of the slab: from here on, nothing was handed out yet */
+};
+
+/* Zeroed means empty. */
 struct kvw_block_pool {
-	struct kvw_block *small_free, *large_free;
-	size_t small_count, large_count; /* free ones kept */
+	struct kvw_block_list small, large;
 };
 
 /* Blocks in order. Zeroed means empty. */

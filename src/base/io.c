@@ -6,6 +6,8 @@
 #include <sys/epoll.h>
 #include <sys/socket.h>
 
+#define KVW_IO_LINES_AHEAD 10 /* of what an event needs */
+
 enum kvw_err kvw_io_set_init(struct kvw_io_set *set)
 {
 	TAILQ_INIT(&set->again);
@@ -79,18 +81,46 @@ static void run_queued(struct kvw_io_set *set)
 	}
 }
 
+/* The order in which events are handled: those of the first one's kind, then the rest. */
+static void sort_by_kind(const struct epoll_event *events, int count, uint16_t *order)
+{
+	kvw_io_fn first = count > 0 ? ((struct kvw_io *)events[0].data.ptr)->on_event : NULL;
+	int n = 0;
+
+	for (int pass = 0; pass < 2; pass++)
+		for (int i = 0; i < count; i++) {
+			const struct kvw_io *io = events[i].data.ptr;
+
+			if ((io->on_event == first) == (pass == 0))
+				order[n++] = (uint16_t)i;
+		}
+}
+
+/* The first lines of what will be looked at soon. */
+static void fetch(const struct kvw_io *io)
+{
+	const char *lines = io->needs;
+
+	for (unsigned i = 0; i < KVW_IO_LINES_AHEAD && lines != NULL; i++)
+		__builtin_prefetch(lines + 64 * i, 1);
+}
+
 bool kvw_io_set_wait(struct kvw_io_set *set, int timeout_ms)
 {
 	struct epoll_event events[KVW_IO_EVENTS_AT_ONCE]; /* more wait for the next turn */
+	uint16_t order[KVW_IO_EVENTS_AT_ONCE];
 	int count = epoll_wait(set->fd, events, KVW_IO_EVENTS_AT_ONCE,
 		kvw_io_set_busy(set) ? 0 : timeout_ms);
 
+	sort_by_kind(events, count, order);
 	for (int i = 0; i < count; i++) {
-		struct kvw_io *io = events[i].data.ptr;
+		struct kvw_io *io = events[order[i]].data.ptr;
 
+		if (i + 1 < count)
+			fetch(events[order[i + 1]].data.ptr);
 		if (io->fd < 0)
 			continue; /* closed by one before it */
-		note(io, events[i].events);
+		note(io, events[order[i]].events);
 		io->on_event(io);
 	}
 	run_queued(set);

@@ -15,6 +15,11 @@
  *
  * A transport other than plain TCP (TLS) sets ops; errors and EAGAIN are told the same way.
  *
+ * Between two events of one socket lie the bodies of all others, so what an event needs is seldom in
+ * the cache any more. Sockets with news are therefore handled kind by kind (all clients, then all
+ * workers, or the other way round), which keeps the code in the cache, and while one is handled, the
+ * memory of the next is fetched.
+ *
  * Threads: a set and its sockets belong to one loop.
  */
 #ifndef KVW_IO_H
@@ -57,6 +62,7 @@ struct kvw_io {
 	TAILQ_ENTRY(kvw_io) again_entry;
 	const struct kvw_io_ops *ops; /* NULL: plain */
 	void *state;                  /* of ops */
+	const void *needs; /* memory that on_event will look at: fetched ahead. NULL: none */
 };
 
 TAILQ_HEAD(kvw_io_list, kvw_io);

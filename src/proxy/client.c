@@ -1,8 +1,9 @@
 /*
  * client.c - see client.h.
  *
- * Reading goes into the tail of a chain and, in the same system call, into spare blocks of the loop,
- * so that one readv takes a small request into a small block and a large one at full speed.
+ * A request is read into a small block, or a large one if the client's last request was large: one
+ * buffer, which is cheaper than two, and nearly always enough. The rest of a body goes into the tail of
+ * its chain and, in the same system call, into spare blocks of the loop.
  * While an exchange has its whole request nothing is read: what a client pipelines waits in the
  * kernel. Its leaving is noticed all the same, by the edges that tell of a close or a reset.
  */
@@ -352,7 +353,7 @@ static void client_advance_head(struct kvw_client *client)
 
 /* Offers the tail of chain and spare blocks to one readv. */
 static int prepare_read(struct kvw_loop *loop, struct kvw_chain *chain, struct iovec *iov,
-	size_t spares, size_t *room)
+	bool large, size_t spares, size_t *room)
 {
 	struct kvw_block *tail = chain->last;
 	int count = 0;
@@ -360,7 +361,8 @@ static int prepare_read(struct kvw_loop *loop, struct kvw_chain *chain, struct i
 	*room = 0;
 	if (tail == NULL || kvw_block_room(tail) == 0) {
 		if (tail == NULL) {
-			tail = kvw_block_get(&loop->blocks, KVW_BLOCK_SMALL);
+			tail = kvw_block_get(
+				&loop->blocks, large ? KVW_BLOCK_LARGE : KVW_BLOCK_SMALL);
 			if (tail == NULL)
 				return 0;
 			kvw_chain_take(chain, tail);
@@ -436,8 +438,8 @@ static void client_read(struct kvw_client *client)
 	struct kvw_chain *chain = x != NULL ? &x->in : &client->in;
 	struct iovec iov[1 + KVW_LOOP_SPARES];
 	/* One buffer where the last request was small: cheaper, and more can be read. */
-	size_t spares = x == NULL ? client->large : KVW_LOOP_SPARES, room;
-	int count = prepare_read(loop, chain, iov, spares, &room);
+	size_t spares = x == NULL ? 0 : KVW_LOOP_SPARES, room;
+	int count = prepare_read(loop, chain, iov, client->large, spares, &room);
 	ssize_t n;
 
 	if (count == 0) {

@@ -59,18 +59,14 @@ struct kvw_exchange *kvw_exchange_create(struct kvw_client *client)
 		if (x == NULL)
 			return NULL;
 	}
-	/* Windows of text need not be cleared: their lengths say what is in them. */
 	memset(x, 0, offsetof(struct kvw_exchange, usage));
-	memset((char *)x + offsetof(struct kvw_exchange, watch_usage), 0,
-		offsetof(struct kvw_exchange, owner_text) - offsetof(struct kvw_exchange, watch_usage));
-	memset((char *)x + offsetof(struct kvw_exchange, start_ns), 0,
-		sizeof(*x) - offsetof(struct kvw_exchange, start_ns));
+	x->tried_text[0] = '\0';
 	x->loop = loop;
 	x->client = client;
 	x->timer.fn = kvw_request_timeout;
 	x->start_ns = client->head_start_ns != 0 ? client->head_start_ns : loop->now_ns;
 	x->rate_from_ns = x->start_ns;
-	x->wall_ns = kvw_clock_wall_ns();
+	x->wall_ns = loop->now_ns + loop->wall_offset_ns;
 	x->end = KVW_END_COMPLETE;
 	x->in = client->in;
 	memset(&client->in, 0, sizeof(client->in));

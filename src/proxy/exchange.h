@@ -96,9 +96,7 @@ struct kvw_exchange {
 	bool picked;              /* decision holds a pick that done() has not been told of */
 	bool decided;             /* decision holds the last pick, for the record */
 	bool tell_decision;       /* the client is told of it (http.decision_headers) */
-	uint32_t tried[KVW_TRIED_MAX];
 	uint32_t tried_count, attempts, stale_retries;
-	char tried_text[384];     /* "url: why; url: why" */
 	struct kvw_block *out_head; /* head for the worker */
 	size_t out_head_sent;
 	uint64_t link_written;    /* bytes written to the present link */
@@ -117,17 +115,21 @@ struct kvw_exchange {
 	bool first_token;
 	bool close_client;             /* no further request on this connection */
 	enum kvw_end end;              /* how it ends, once the response is DONE */
-	struct kvw_usage usage;
 	bool watch_usage;
 	bool decoding;                 /* counted in the gauge of answers being generated */
 	bool watch_owner;              /* the id of a new response is still to be found */
 	size_t owner_len;
-	char owner_text[KVW_OWNER_PREFIX]; /* the answer's first bytes */
 
 	/* --- times, monotonic ns --- */
 	int64_t start_ns, wall_ns, complete_ns, sent_ns, first_token_ns, last_data_ns, picked_ns;
 	int64_t answer_ns, added_ns;
 	uint32_t stream_chunks;
+
+	/* --- from here on not cleared for a new request: lengths and counts say what is in them --- */
+	struct kvw_usage usage;
+	char owner_text[KVW_OWNER_PREFIX]; /* the answer's first bytes; owner_len of them */
+	uint32_t tried[KVW_TRIED_MAX];     /* tried_count workers */
+	char tried_text[384];              /* "url: why; url: why"; empty while tried_count is 0 */
 };
 
 static inline const char *kvw_exchange_raw_head(const struct kvw_exchange *x)

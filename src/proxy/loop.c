@@ -99,6 +99,7 @@ static void close_all(struct kvw_loop *loop)
 
 static void tick(struct kvw_loop *loop)
 {
+	loop->wall_offset_ns = kvw_clock_wall_ns() - kvw_clock_ns();
 	kvw_timers_run(&loop->timers, loop->now_ns);
 	kvw_links_sweep(&loop->links, loop->now_ns);
 	if (!TAILQ_EMPTY(&loop->parked))
@@ -245,6 +246,7 @@ enum kvw_err kvw_loop_init(struct kvw_loop *loop, struct kvw_proxy *proxy, size_
 	loop->turn_ns = &deps->loop_turn_ns[index];
 	loop->now_ns = kvw_clock_ns();
 	loop->tick_ns = loop->now_ns + TICK_NS;
+	loop->wall_offset_ns = kvw_clock_wall_ns() - loop->now_ns;
 	init_lists(loop);
 	if (getrandom(&loop->request_id_prefix, sizeof(loop->request_id_prefix), 0) < 0)
 		loop->request_id_prefix = (uint64_t)kvw_clock_wall_ns() ^ index << 56;

@@ -66,6 +66,7 @@ struct kvw_loop {
 
 	_Atomic int64_t *turn_ns; /* when it turned last, for /health; INT64_MAX: ended */
 	int64_t now_ns; /* monotonic, of the event being handled */
+	int64_t wall_offset_ns; /* what makes now_ns the time of day; as of the last tick */
 	struct kvw_timers timers;
 	struct kvw_block_pool blocks;
 	struct kvw_links links;

@@ -120,6 +120,7 @@ enum kvw_err kvw_link_take(struct kvw_links *links, struct kvw_worker *worker, b
 	links->busy_total++;
 	link->on_event = on_event;
 	link->user = user;
+	link->io.needs = user;
 	*out = link;
 	return KVW_OK;
 }
@@ -184,6 +185,7 @@ void kvw_link_release(struct kvw_link *link, int64_t now_ns)
 	links->idle_count[id]++;
 	link->idle = true;
 	link->user = NULL;
+	link->io.needs = NULL;
 	link->idle_since_ns = now_ns;
 	TAILQ_INSERT_HEAD(&links->idle[id], link, entry);
 }
@@ -204,6 +206,7 @@ void kvw_link_close(struct kvw_link *link)
 	}
 	kvw_io_close(&link->io, false);
 	link->user = NULL;
+	link->io.needs = NULL;
 	TAILQ_INSERT_TAIL(&links->closed, link, entry);
 }
 

@@ -225,6 +225,33 @@ START_TEST(block_returned_last_comes_first_and_empty)
 }
 END_TEST
 
+/* Those of the slab and those beyond it: each its own memory, aligned, and whole. */
+START_TEST(blocks_do_not_overlap)
+{
+	enum { COUNT = 700 };
+	static struct kvw_block *blocks[2 * COUNT];
+	struct kvw_block_pool pool = {0};
+
+	for (unsigned round = 0; round < 2; round++) {
+		for (unsigned i = 0; i < 2 * COUNT; i++) {
+			blocks[i] = kvw_block_get(&pool, i % 2 ? KVW_BLOCK_LARGE : KVW_BLOCK_SMALL);
+			ck_assert_uint_eq((uintptr_t)blocks[i]->data % 64, 0);
+			memset(blocks[i]->data, (int)(i * 7 % 251), blocks[i]->size);
+			blocks[i]->end = i;
+		}
+		for (unsigned i = 0; i < 2 * COUNT; i++) {
+			const char *data = blocks[i]->data;
+
+			ck_assert_uint_eq(blocks[i]->end, i);
+			ck_assert_int_eq((unsigned char)data[0], (int)(i * 7 % 251));
+			ck_assert_int_eq(memcmp(data, data + 1, blocks[i]->size - 1), 0);
+			kvw_block_put(&pool, blocks[i]);
+		}
+	}
+	kvw_block_pool_finish(&pool);
+}
+END_TEST
+
 START_TEST(pool_keeps_a_bounded_number_of_free_blocks)
 {
 	enum { COUNT = 3000 };
@@ -238,13 +265,13 @@ START_TEST(pool_keeps_a_bounded_number_of_free_blocks)
 		for (size_t i = 0; i < COUNT; i++)
 			kvw_block_put(&pool, blocks[i]);
 	}
-	ck_assert_uint_le(pool.small_count * KVW_BLOCK_SMALL, (size_t)8 << 20);
-	ck_assert_uint_le(pool.large_count * KVW_BLOCK_LARGE, (size_t)8 << 20);
-	ck_assert_uint_gt(pool.small_count, 0);
-	ck_assert_uint_gt(pool.large_count, 0);
+	ck_assert_uint_le(pool.small.kept * KVW_BLOCK_SMALL, (size_t)8 << 20);
+	ck_assert_uint_le(pool.large.kept * KVW_BLOCK_LARGE, (size_t)8 << 20);
+	ck_assert_uint_gt(pool.small.kept, 0);
+	ck_assert_uint_gt(pool.large.kept, 0);
 	kvw_block_pool_finish(&pool);
-	ck_assert_ptr_null(pool.small_free);
-	ck_assert_ptr_null(pool.large_free);
+	ck_assert_ptr_null(pool.small.free);
+	ck_assert_ptr_null(pool.large.free);
 }
 END_TEST
 
@@ -260,6 +287,7 @@ int main(void)
 	tcase_add_test(tcase, cursor_at_the_end_sees_what_comes_later);
 	tcase_add_test(tcase, iov_stops_at_its_limit);
 	tcase_add_test(tcase, block_returned_last_comes_first_and_empty);
+	tcase_add_test(tcase, blocks_do_not_overlap);
 	tcase_add_test(tcase, pool_keeps_a_bounded_number_of_free_blocks);
 	suite_add_tcase(suite, tcase);
 	srunner_run_all(runner, CK_ENV);
