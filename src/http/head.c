@@ -8,18 +8,24 @@
 #include <stdlib.h>
 
 #include "chars.h"
-#include "head.h"
+#include "head_internal.h"
 
 enum kvw_err kvw_head_init(struct kvw_head *head, size_t field_limit)
 {
+	struct kvw_passed *passed;
 	struct kvw_field *fields;
 
 	if (field_limit == 0 || field_limit > KVW_HEAD_MAX_FIELDS)
 		return KVW_EINVAL;
 	fields = calloc(field_limit, sizeof(*fields));
-	if (fields == NULL)
+	passed = kvw_passed_create();
+	if (fields == NULL || passed == NULL) {
+		free(fields);
+		free(passed);
 		return KVW_ENOMEM;
-	*head = (struct kvw_head){.fields = fields, .field_limit = field_limit};
+	}
+	*head = (struct kvw_head){
+		.fields = fields, .field_limit = field_limit, .passed = passed};
 	memset(head->first, 0xff, sizeof(head->first));
 	return KVW_OK;
 }
@@ -27,6 +33,7 @@ enum kvw_err kvw_head_init(struct kvw_head *head, size_t field_limit)
 void kvw_head_finish(struct kvw_head *head)
 {
 	free(head->fields);
+	free(head->passed);
 	*head = (struct kvw_head){0};
 }
 

@@ -5,6 +5,9 @@
  * two parsers could read differently (RFC 9112 section 11.2, request smuggling) is refused, not
  * repaired. llhttp then parses the same bytes; a head is good when both say so.
  *
+ * Clients and workers send the same head over and over, save for Content-Length. What llhttp has passed is
+ * therefore remembered byte by byte, without that number, and not asked again.
+ *
  * A head lies in one contiguous buffer owned by the caller; all slices point into it (a target that
  * an absolute URL left out is static text). One kvw_head serves one message after another, in one
  * thread.
@@ -56,7 +59,9 @@ struct kvw_field {
 /* How a message's body ends (RFC 9112 section 6.3). */
 enum kvw_framing { KVW_FRAME_NONE, KVW_FRAME_LENGTH, KVW_FRAME_CHUNKED, KVW_FRAME_CLOSE };
 
-/* Owned by the caller, fields array allocated once by kvw_head_init. */
+struct kvw_passed;
+
+/* Owned by the caller, both arrays allocated once by kvw_head_init. */
 struct kvw_head {
 	const char *data; /* borrowed: the parsed bytes, which all slices point into */
 	size_t len;       /* bytes of the head with its empty line */
@@ -85,6 +90,7 @@ struct kvw_head {
 	uint64_t content_length; /* KVW_FRAME_LENGTH */
 	struct kvw_field *fields;
 	size_t field_count, field_limit;
+	struct kvw_passed *passed; /* heads that llhttp has passed */
 	/* Index into fields of the first field of each id, or -1. */
 	int16_t first[KVW_FIELD_COUNT];
 };
@@ -112,7 +118,7 @@ size_t kvw_head_skip_blank(const char *data, size_t len);
 void kvw_head_too_large(const char *data, size_t len, struct kvw_head_error *error);
 
 /* data[0..len) is one whole head as kvw_head_find_end found it. KVW_EPROTO fills *error and leaves
- * everything in *head but its fields array undefined. */
+ * everything in *head but its two arrays undefined. */
 enum kvw_err kvw_head_parse_request(struct kvw_head *head, const char *data, size_t len,
 	struct kvw_head_error *error) KVW_MUST_CHECK;
 

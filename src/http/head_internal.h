@@ -36,4 +36,7 @@ bool kvw_method_known(struct kvw_slice method);
 /* llhttp reads the head and finds the same end, version and framing. */
 bool kvw_second_look(struct kvw_head *head, bool response, struct kvw_head_error *error);
 
+/* What kvw_second_look remembers, empty; from malloc. NULL: out of memory. */
+struct kvw_passed *kvw_passed_create(void);
+
 #endif

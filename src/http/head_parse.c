@@ -344,14 +344,17 @@ static bool read_fields(struct cut *c)
 	return true;
 }
 
-/* Everything but the fields array is made anew, so that nothing of an earlier message survives. */
+/* Everything but the two arrays is made anew, so that nothing of an earlier message survives. */
 static bool begin(struct cut *c, const char *data, size_t len)
 {
 	struct kvw_field *fields = c->head->fields;
 	size_t limit = c->head->field_limit;
 
-	*c->head =
-		(struct kvw_head){.data = data, .len = len, .fields = fields, .field_limit = limit};
+	*c->head = (struct kvw_head){.data = data,
+		.len = len,
+		.fields = fields,
+		.field_limit = limit,
+		.passed = c->head->passed};
 	memset(c->head->first, 0xff, sizeof(c->head->first));
 	c->p = data;
 	c->end = data + len;

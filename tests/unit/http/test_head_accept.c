@@ -384,6 +384,43 @@ START_TEST(nothing_survives_from_the_message_before)
 }
 END_TEST
 
+/* What is remembered of a head must not show in another one that is nearly the same. */
+START_TEST(heads_seen_before_are_read_the_same)
+{
+	static const char *const heads[] = {
+		"POST /v1/chat/completions HTTP/1.1\r\nHost: a\r\nContent-Length: 7\r\n\r\n",
+		"POST /v1/chat/completions HTTP/1.1\r\nHost: a\r\nContent-Length: 70\r\n\r\n",
+		"POST /v1/chat/completions HTTP/1.1\r\nHost: a\r\nContent-Length: 999999999999999999\r\n\r\n",
+		"POST /v1/chat/completions HTTP/1.1\r\nHost: b\r\nContent-Length: 7\r\n\r\n",
+		"POST /v1/chat/completions HTTP/1.0\r\nHost: a\r\nContent-Length: 7\r\n\r\n",
+		"POST /v1/chat/completions HTTP/1.1\r\nHost: a\r\nContent-Length: 7\r\nConnection: close\r\n\r\n",
+		"POST /v1/chat/completions HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: 0\r\n\r\n",
+		"POST /v1/chat/completions HTTP/1.1\r\nHost: a\r\nConnection: Close\r\nContent-Length: 1\r\n\r\n",
+		"GET / HTTP/1.1\r\nHost: a\r\n\r\n",
+		"GET / HTTP/1.1\r\nHost: a\r\nProxy-Connection: close\r\n\r\n",
+	};
+	static const size_t count = sizeof(heads) / sizeof(heads[0]);
+
+	for (size_t i = 0; i < 4 * count; i++) {
+		const char *text = heads[i * 7 % count];
+		struct kvw_head_error error;
+		struct kvw_head fresh;
+
+		ck_assert_int_eq(kvw_head_init(&fresh, 64), KVW_OK);
+		ck_assert_int_eq(
+			kvw_head_parse_request(&fresh, text, strlen(text), &error), KVW_OK);
+		request(text);
+		ck_assert_int_eq(head.keep_alive, fresh.keep_alive);
+		ck_assert_int_eq(head.framing, fresh.framing);
+		ck_assert_int_eq(head.minor, fresh.minor);
+		ck_assert_uint_eq(head.content_length, fresh.content_length);
+		ck_assert_uint_eq(head.field_count, fresh.field_count);
+		check_slice(head.authority, fresh.authority.data[0] == 'a' ? "a" : "b");
+		kvw_head_finish(&fresh);
+	}
+}
+END_TEST
+
 START_TEST(init_limits)
 {
 	struct kvw_head other;
@@ -503,6 +540,7 @@ int main(void)
 	tcase_add_test(tcase, response_start_lines);
 	tcase_add_test(tcase, response_framing);
 	tcase_add_test(tcase, nothing_survives_from_the_message_before);
+	tcase_add_test(tcase, heads_seen_before_are_read_the_same);
 	tcase_add_test(tcase, init_limits);
 	tcase_add_test(tcase, end_is_found_at_every_split);
 	tcase_add_test(tcase, end_is_found_at_every_place);
