@@ -185,38 +185,52 @@ static void take_object(struct kvw_usage *usage)
 	}
 }
 
-/* Goes on copying an object. Returns the first byte behind it, or behind what ended it. */
+/* Where an object is: what of its bytes decides where it ends. */
+struct place {
+	uint32_t depth;
+	bool in_string, escaped;
+};
+
+/* What a byte of a usage member means for whoever copies it. */
+enum step { STEP_ON, STEP_WHOLE, STEP_NONE };
+
+static inline enum step step(struct place *at, char c)
+{
+	if (at->in_string) {
+		at->in_string = at->escaped || c != '"';
+		at->escaped = !at->escaped && c == '\\';
+	} else if (c == '{' || c == '[') {
+		at->depth++;
+	} else if (c == '}' || c == ']') {
+		at->depth -= at->depth > 0;
+		return at->depth == 0 ? STEP_WHOLE : STEP_ON;
+	} else if (c == '"' && at->depth > 0) {
+		at->in_string = true;
+	} else if (at->depth == 0 && c != ':' && c != ' ' && c != '\n' && c != '\r' && c != '\t') {
+		return STEP_NONE; /* null, or no member at all */
+	}
+	return STEP_ON;
+}
+
+/* Goes on copying an object. Returns the first byte behind it, or what ended it. */
 static const char *collect(struct kvw_usage *usage, const char *p, const char *end)
 {
-	while (p < end) {
-		char c = *p++;
+	size_t room = sizeof(usage->window) - usage->window_len;
+	const char *from = p, *last = (size_t)(end - p) > room ? p + room : end;
+	struct place at = {usage->depth, usage->in_string, usage->escaped};
+	enum step what = STEP_ON;
 
-		if (usage->window_len == sizeof(usage->window)) {
-			usage->collecting = false;
-			return p;
-		}
-		usage->window[usage->window_len++] = c;
-		if (usage->in_string) {
-			usage->in_string = usage->escaped || c != '"';
-			usage->escaped = !usage->escaped && c == '\\';
-		} else if (c == '{' || c == '[') {
-			usage->depth++;
-		} else if (c == '}' || c == ']') {
-			usage->depth -= usage->depth > 0;
-			if (usage->depth == 0) {
-				take_object(usage);
-				usage->collecting = false;
-				return p;
-			}
-		} else if (c == '"' && usage->depth > 0) {
-			usage->in_string = true;
-		} else if (usage->depth == 0 && c != ':' && c != ' ' && c != '\n' && c != '\r' &&
-			   c != '\t') {
-			usage->collecting = false; /* null, or no member at all */
-			return p - 1;
-		}
-	}
-	return p;
+	while (p < last && what == STEP_ON)
+		what = step(&at, *p++);
+	memcpy(usage->window + usage->window_len, from, (size_t)(p - from));
+	usage->window_len += (size_t)(p - from);
+	usage->depth = at.depth;
+	usage->in_string = at.in_string;
+	usage->escaped = at.escaped;
+	usage->collecting = what == STEP_ON && p == end; /* else whole, none, or too large */
+	if (what == STEP_WHOLE)
+		take_object(usage);
+	return what == STEP_NONE ? p - 1 : p;
 }
 
 static void begin_object(struct kvw_usage *usage)
