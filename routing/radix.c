@@ -174,6 +174,7 @@ void kvw_radix_find(struct kvw_radix *tree, const struct kvw_chunk *chunks, uint
 	if (more)
 		kvw_table_ask(&tree->table, chunks, count, 0, &asked);
 	while (more) {
+		asked.end = end;
 		kvw_table_look(&tree->table, chunks, &asked, &found);
 		/* The next window's lines are on their way while this one's nodes are noted. */
 		if (found.count > 0 && next < count)
@@ -240,8 +241,10 @@ void kvw_radix_reach(struct kvw_radix *tree, const struct kvw_chunk *chunks, uin
 	struct kvw_radix_path *path, struct kvw_radix_reach *reach)
 {
 	reach->count = 0;
-	memset(reach->chunks, 0, sizeof(reach->chunks));
 	kvw_path_settle(tree, chunks, count, path);
+	if (path->count == 0)
+		return;
+	memset(reach->chunks, 0, sizeof(reach->chunks));
 	for (uint32_t i = 0; i < path->count; i++)
 		prefetch_overflow(tree, kvw_slot_at(tree, path->steps[i].node));
 	for (uint32_t i = 0; i < path->count; i++) {

@@ -59,7 +59,8 @@ struct kvw_radix_path {
 struct kvw_radix_reach {
 	uint32_t count;                        /* workers that hold any of it */
 	uint16_t workers[KVW_MAX_WORKERS + 1]; /* their ids, in no order; one place to spare */
-	uint32_t chunks[KVW_MAX_WORKERS]; /* by worker id: leading chunks held, 0 for the rest */
+	uint32_t chunks[KVW_MAX_WORKERS]; /* by worker id: leading chunks held, 0 for the rest; not
+					   * set where count is 0 */
 };
 
 /* For whom a prompt is inserted. */

@@ -22,7 +22,7 @@
 
 #define THROWS      16 /* throws before eviction gives up */
 #define CLIMB       24 /* most nodes dropped at once: bounds the delay of one request */
-#define SWEEP_AHEAD 8
+#define SWEEP_AHEAD 16 /* slots: what a prompt makes the hand pass is fetched by the one before */
 
 /* Takes a node out of the tree. *parent: what it hung from, 0 = nothing. False: it is in use. */
 static bool remove_node(
@@ -245,22 +245,17 @@ static bool sweep_slot(struct kvw_radix *tree, struct kvw_pool *pool, uint32_t i
 void kvw_radix_sweep(
 	struct kvw_radix *tree, struct kvw_pool *pool, uint32_t slots, struct kvw_swept *swept)
 {
-	uint32_t offset = (uint32_t)(pool - tree->pools);
 	uint32_t high = atomic_load_explicit(&tree->fresh, memory_order_relaxed);
-	uint32_t rows = (high + KVW_POOLS - 1) / KVW_POOLS;
 	uint32_t hand = atomic_load_explicit(&pool->hand, memory_order_relaxed);
+	uint32_t end = hand + slots < high ? hand + slots : high;
 
-	/* Loops that meet here sweep the same slots, which is no harm. */
-	atomic_store_explicit(
-		&pool->hand, hand + slots < rows ? hand + slots : 0, memory_order_relaxed);
+	/* Each loop's hand passes all slots, whoever took them: some loops make nodes, others rest. */
+	atomic_store_explicit(&pool->hand, end < high ? end : 0, memory_order_relaxed);
 	swept->count = 0;
-	for (uint32_t row = hand; row < hand + slots; row++) {
-		uint32_t index = row * KVW_POOLS + offset;
-		uint32_t ahead = index + SWEEP_AHEAD * KVW_POOLS;
-
-		if (ahead < high)
-			__builtin_prefetch(kvw_slot_at(tree, ahead));
-		if (index == 0 || index >= high || !sweep_slot(tree, pool, index))
+	for (uint32_t index = hand; index < end; index++) {
+		if (index + SWEEP_AHEAD < high)
+			__builtin_prefetch(kvw_slot_at(tree, index + SWEEP_AHEAD));
+		if (index == 0 || !sweep_slot(tree, pool, index))
 			continue;
 		if (swept->count == KVW_SWEPT_MOST) {
 			kvw_radix_drop(tree, pool, swept);

@@ -169,7 +169,7 @@ void kvw_radix_insert(struct kvw_radix *tree, const struct kvw_chunk *chunks, ui
 		return;
 	if (atomic_load_explicit(&tree->clock, memory_order_relaxed) != stamp)
 		atomic_store_explicit(&tree->clock, stamp, memory_order_relaxed);
-	pool = kvw_pool_of(tree, chunks[count - 1].hash);
+	pool = kvw_pool_mine(tree);
 	kvw_path_settle(tree, chunks, count, path);
 	fresh = (count - path->matched + KVW_RADIX_RUN - 1) / KVW_RADIX_RUN;
 	kvw_radix_sweep(tree, pool, SWEEP_SLOTS + 2 * fresh, &swept);

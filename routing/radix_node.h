@@ -60,16 +60,18 @@ struct kvw_pool_use {
 	uint64_t dropped; /* chunks of nodes given back, since start */
 };
 
-/* Free slots. Every insert uses one pool, so that loops seldom meet. */
+/* Free slots. Every thread uses a pool of its own, so that loops seldom meet, and what one gives back it
+ * takes next, while it still is in its cache. */
 struct kvw_pool {
-	_Alignas(64) atomic_flag lock; /* guards all but the hand */
-	uint32_t free;                 /* head of a list by link; 0: empty */
+	_Alignas(64) atomic_flag lock; /* guards all but the last two */
+	_Atomic uint32_t free;         /* head of a list by link; 0: empty; read without the lock too */
 	uint64_t random;               /* state of the eviction's dice */
 	struct kvw_pool_use use;
 	uint32_t picks[KVW_EVICT_SAMPLES]; /* thrown for the next eviction, on their way */
 	uint32_t victim;                   /* chosen for the next eviction; 0: none */
 	uint32_t victim_stamp;             /* its last use then */
-	_Atomic uint32_t hand;             /* sweep: the next slot is hand * KVW_POOLS + pool */
+	_Atomic uint32_t hand;             /* sweep: the next slot */
+	_Atomic uint32_t neighbour;        /* whom to borrow from next */
 };
 
 #define KVW_SWEPT_MOST 16
@@ -191,11 +193,6 @@ static inline int64_t kvw_slot_tokens(struct kvw_slot *slot, uint32_t from, uint
 	return (int64_t)(all * upto / length - all * from / length);
 }
 
-static inline struct kvw_pool *kvw_pool_of(struct kvw_radix *tree, uint64_t hash)
-{
-	return &tree->pools[kvw_table_spread(&tree->table, hash) >> 8 & (KVW_POOLS - 1)];
-}
-
 /* Asks for where a node that begins at chunk `at` would be entered. */
 static inline void kvw_prefetch_place(
 	struct kvw_radix *tree, const struct kvw_chunk *chunks, uint32_t at)
@@ -239,6 +236,9 @@ void kvw_path_settle(struct kvw_radix *tree, const struct kvw_chunk *chunks, uin
 	struct kvw_radix_path *path);
 
 /* --- radix_pool.c --- */
+
+/* The calling thread's pool. Up to KVW_POOLS threads have one of their own. */
+struct kvw_pool *kvw_pool_mine(struct kvw_radix *tree);
 
 /* A slot that nobody knows, dead and empty, for a node of so many chunks or (0) an overflow;
  * evicts if it must. 0: none to be had. */

@@ -1,16 +1,25 @@
 /*
  * radix_pool.c - free slots of the prefix tree.
  *
- * A pool that is empty takes fresh slots while there are any, then evicts a branch into itself,
- * and as a last resort takes from its neighbours. No memory is asked for: the limit in bytes is
- * the number of slots.
+ * A pool that is empty takes fresh slots while there are any, then what a neighbour has left over, then
+ * evicts a branch into itself. No memory is asked for: the limit in bytes is the number of slots.
  */
 #include "radix_node.h"
 
 #include "spin.h"
 
 #define FRESH_BATCH 8 /* slots that a pool takes at once while there are unused ones */
-#define MAX_TRIES   8 /* evictions before neighbours are asked */
+#define MAX_TRIES   8 /* evictions before all neighbours are asked */
+
+struct kvw_pool *kvw_pool_mine(struct kvw_radix *tree)
+{
+	static _Atomic uint32_t threads;
+	static _Thread_local uint32_t mine; /* counted from 1; 0: none yet */
+
+	if (mine == 0)
+		mine = 1 + atomic_fetch_add_explicit(&threads, 1, memory_order_relaxed) % KVW_POOLS;
+	return &tree->pools[mine - 1];
+}
 
 /* Counts a slot in (sign 1) or out (-1). Pool locked. */
 static void count(struct kvw_pool_use *use, uint32_t chunks, int64_t sign)
@@ -30,10 +39,11 @@ static uint32_t pop(struct kvw_radix *tree, struct kvw_pool *pool, uint32_t chun
 	uint32_t index = 0;
 
 	kvw_spin_lock(&pool->lock);
-	index = pool->free;
+	index = atomic_load_explicit(&pool->free, memory_order_relaxed);
 	if (index != 0) {
-		pool->free =
-			atomic_load_explicit(&kvw_slot_at(tree, index)->link, memory_order_relaxed);
+		atomic_store_explicit(&pool->free,
+			atomic_load_explicit(&kvw_slot_at(tree, index)->link, memory_order_relaxed),
+			memory_order_relaxed);
 		count(&pool->use, chunks, 1);
 	}
 	kvw_spin_unlock(&pool->lock);
@@ -43,8 +53,9 @@ static uint32_t pop(struct kvw_radix *tree, struct kvw_pool *pool, uint32_t chun
 /* Pool locked. */
 static void push(struct kvw_radix *tree, struct kvw_pool *pool, uint32_t index)
 {
-	atomic_store_explicit(&kvw_slot_at(tree, index)->link, pool->free, memory_order_relaxed);
-	pool->free = index;
+	atomic_store_explicit(&kvw_slot_at(tree, index)->link,
+		atomic_load_explicit(&pool->free, memory_order_relaxed), memory_order_relaxed);
+	atomic_store_explicit(&pool->free, index, memory_order_relaxed);
 }
 
 /* Gives the pool some slots that were never used. False: there are none. */
@@ -67,13 +78,28 @@ static bool refill(struct kvw_radix *tree, struct kvw_pool *pool)
 	return true;
 }
 
+/* From another pool, each time another one; 0: that is empty too. */
+static uint32_t borrow(struct kvw_radix *tree, struct kvw_pool *pool, uint32_t chunks)
+{
+	uint32_t next = atomic_load_explicit(&pool->neighbour, memory_order_relaxed) + 1;
+	struct kvw_pool *other = &tree->pools[next % KVW_POOLS];
+
+	atomic_store_explicit(&pool->neighbour, next, memory_order_relaxed);
+	if (atomic_load_explicit(&other->free, memory_order_relaxed) == 0)
+		return 0;
+	return pop(tree, other, chunks);
+}
+
 uint32_t kvw_slot_take(struct kvw_radix *tree, struct kvw_pool *pool, uint32_t chunks)
 {
 	uint32_t index = pop(tree, pool, chunks);
 
 	for (unsigned i = 0; index == 0 && i < MAX_TRIES; i++) {
-		if (!refill(tree, pool) && !kvw_radix_evict(tree, pool))
-			break;
+		if (!refill(tree, pool)) {
+			index = borrow(tree, pool, chunks);
+			if (index != 0 || !kvw_radix_evict(tree, pool))
+				break;
+		}
 		index = pop(tree, pool, chunks);
 	}
 	for (unsigned i = 0; index == 0 && i < KVW_POOLS; i++)

@@ -51,6 +51,7 @@ void kvw_table_ask(const struct kvw_table *table, const struct kvw_chunk *chunks
 	uint32_t first, struct kvw_table_asked *asked)
 {
 	asked->first = first;
+	asked->end = UINT32_MAX;
 	asked->count = count - first < KVW_TABLE_WINDOW ? count - first : KVW_TABLE_WINDOW;
 	for (uint32_t i = 0; i < asked->count; i += KVW_TABLE_GROUP) {
 		uint32_t home = kvw_table_group_home(table, chunks, first + i);

@@ -57,6 +57,7 @@ struct kvw_table_shard {
 struct kvw_table_asked {
 	uint32_t first; /* chunk, a multiple of KVW_TABLE_GROUP */
 	uint32_t count; /* chunks */
+	uint32_t end;   /* the first chunk at which no node of the path can begin, as far as is known */
 	uint32_t homes[KVW_TABLE_WINDOW / KVW_TABLE_GROUP];
 };
 
@@ -138,11 +139,13 @@ uint64_t kvw_table_bytes(uint32_t shard_bits, uint32_t shard_buckets);
 void kvw_table_init(struct kvw_table *table, void *memory, uint32_t shard_bits,
 	uint32_t shard_buckets, uint64_t seed);
 
-/* Asks for what look needs to know about the window that begins at chunk `first` of a chain. */
+/* Asks for what look needs to know about the window that begins at chunk `first` of a chain. The
+ * caller may know `end`; ask does not. */
 void kvw_table_ask(const struct kvw_table *table, const struct kvw_chunk *chunks, uint32_t count,
 	uint32_t first, struct kvw_table_asked *asked);
 
-/* The nodes that begin in a window that was asked about. With a probability of about 2^-25 a node
+/* The nodes that begin in a window that was asked about, up to where a path that reaches the window
+ * ends: behind a group at which no run arrives nothing is looked at. With a probability of about 2^-25 a node
  * is named that begins with another chunk. */
 static inline void kvw_table_look(const struct kvw_table *table, const struct kvw_chunk *chunks,
 	const struct kvw_table_asked *asked, struct kvw_table_found *found)

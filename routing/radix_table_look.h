@@ -117,9 +117,11 @@ LOOK_INLINE void look(const struct look_ops *ops, const struct kvw_table *table,
 	struct kvw_table_found *found)
 {
 	uint64_t spilled = 0;
+	uint32_t end = asked->end;
 
 	found->count = 0;
-	for (uint32_t i = 0; i < asked->count; i += KVW_TABLE_GROUP) {
+	for (uint32_t i = 0; i < asked->count && (asked->first + i < end || spilled != 0);
+		i += KVW_TABLE_GROUP) {
 		const struct kvw_bucket *bucket =
 			&table->buckets[asked->homes[i / KVW_TABLE_GROUP]];
 		uint32_t count = asked->count - i < KVW_TABLE_GROUP ? asked->count - i
@@ -131,8 +133,11 @@ LOOK_INLINE void look(const struct look_ops *ops, const struct kvw_table *table,
 			uint64_t entry = load_entry(bucket, (unsigned)__builtin_ctz(match));
 			uint32_t place = kvw_entry_place(entry);
 
-			if (place < count && entry != 0) /* it may have changed meanwhile */
-				note(found, first + place, entry);
+			if (place >= count || entry == 0) /* it may have changed meanwhile */
+				continue;
+			note(found, first + place, entry);
+			if (first + place + kvw_entry_length(entry) >= end)
+				end = first + place + kvw_entry_length(entry) + 1;
 		}
 		spilled |= spilled_places(bucket, count) << i;
 	}

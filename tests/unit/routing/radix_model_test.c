@@ -153,6 +153,8 @@ static void reach_all(struct kvw_radix *tree, const struct prompt *p, struct kvw
 
 	kvw_radix_find(tree, p->chunks, p->count, &path);
 	kvw_radix_reach(tree, p->chunks, p->count, &path, reach);
+	if (reach->count == 0)
+		memset(reach->chunks, 0, sizeof(reach->chunks));
 	check_list(reach);
 }
 

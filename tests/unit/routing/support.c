@@ -65,7 +65,7 @@ uint32_t tree_reach(struct kvw_radix *tree, const struct prompt *prompt, uint32_
 
 	kvw_radix_find(tree, prompt->chunks, prompt->count, &path);
 	kvw_radix_reach(tree, prompt->chunks, prompt->count, &path, &reach);
-	return reach.chunks[worker];
+	return reach.count == 0 ? 0 : reach.chunks[worker];
 }
 
 void tree_insert(struct kvw_radix *tree, const struct prompt *prompt, uint32_t worker,
