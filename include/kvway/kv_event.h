@@ -1,0 +1,107 @@
+/*
+ * kv_event.h - one change of what a worker's cache holds, as feeds tell it to the exact index.
+ *
+ * vLLM's KV events and LMCache's admits and evictions both become this record, so that the index
+ * knows neither wire format. Plain data: everything pointed at belongs to the decoder that filled
+ * the record and is valid until that decoder is called again.
+ *
+ * Hashes are 64-bit names of blocks, given by the engine. vLLM sends either the last 8 bytes of
+ * its digest as an integer or the whole digest (16 or 32 bytes), and both may meet in one stream;
+ * a digest is therefore folded to its last 8 bytes, big-endian, which is what vLLM does itself
+ * by default. LMCache's keys are 64 bits from the start, signed or not; here they are
+ * their two's complement bits. What a collision costs: a name is used within one worker (and one
+ * LMCache hash identity) only, to find the block that a later event removes. Among a million
+ * blocks two share a name with probability 3e-8; somebody who searches for a pair (2^32 hashes)
+ * gains that one block is forgotten early or believed in too long. Either way one hit is predicted
+ * wrongly; the engine compares its own whole digests, so an answer is never wrong.
+ */
+#ifndef KVW_KV_EVENT_H
+#define KVW_KV_EVENT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "kvway/slice.h"
+
+enum kvw_kv_kind {
+	KVW_KV_STORED,  /* the blocks are in the tier from now on (perhaps once more: count) */
+	KVW_KV_REMOVED, /* one copy of each block left the tier */
+	KVW_KV_CLEARED, /* the tier is empty */
+};
+
+/* Where a block lies; ascending by the time it takes to load. */
+enum kvw_kv_tier {
+	KVW_KV_GPU,
+	KVW_KV_CPU,    /* the worker's host memory */
+	KVW_KV_DISK,   /* storage local to the worker's host */
+	KVW_KV_REMOTE, /* storage that other workers reach too, and what is not known better */
+	KVW_KV_TIER_COUNT
+};
+
+enum kvw_kv_source { KVW_KV_VLLM, KVW_KV_LMCACHE };
+
+struct kvw_kv_event {
+	enum kvw_kv_kind kind;
+	enum kvw_kv_source source;
+	enum kvw_kv_tier tier;
+	uint32_t worker; /* kvw_candidate.id; decoders leave 0, the feed that knows it writes it */
+	uint32_t rank;   /* vLLM: data-parallel rank, LMCache: worker_id (tensor-parallel rank) */
+
+	const uint64_t *hashes; /* names of the blocks, in the order of the prompt when stored */
+	size_t hash_count;      /* 0 when cleared */
+	uint32_t hash_bytes;    /* width of the first hash as sent: 8 for an integer, 16, 32 */
+
+	/* The rest is known of stored blocks from vLLM only; otherwise zero. */
+	bool has_parent; /* false: the first block begins a prompt, or LMCache, which tells none */
+	uint64_t parent; /* the block before the first one */
+	const uint32_t *tokens; /* token ids of all blocks one after another */
+	size_t token_count;     /* hash_count * block_size, or 0: not told (offloaded blocks) */
+	uint32_t block_size;    /* tokens per block, > 0 when stored by vLLM */
+	const uint64_t *extra;  /* one per block: kvw_kv_extra_*(); NULL: all are 0 */
+	struct kvw_slice lora;  /* name of the adapter; len 0: none was named */
+	bool has_lora_id;
+	int64_t lora_id;            /* engine's number of it: old versions tell only this */
+	bool has_group;             /* hybrid models: a hit needs every group */
+	uint32_t group;             /* group_idx; 0 if not told. Also in removals */
+	struct kvw_slice spec_kind; /* "full_attention", "sliding_window", ... or len 0 */
+	uint32_t sliding_window;    /* tokens; 0: none */
+};
+
+/*
+ * What else than its tokens and its parent distinguishes a block, as one number; 0 is nothing.
+ * The members of the event's extra_keys are folded in their order. vLLM's order is: LoRA name,
+ * multimodal items, cache salt (in the first block of a prompt only), digest of embeddings;
+ * so a request with a salt has kvw_kv_extra_text(0, salt) in its first block and 0 in the others.
+ * FNV-1a with a last mix: short texts, and both sides must agree without a library between them.
+ */
+static inline uint64_t kvw_kv_extra_fold(uint64_t extra, char what, const void *data, size_t len)
+{
+	const unsigned char *bytes = (const unsigned char *)data;
+	uint64_t h = UINT64_C(0xcbf29ce484222325) ^ extra;
+
+	h = (h ^ (unsigned char)what) * UINT64_C(0x100000001b3);
+	h = (h ^ len) * UINT64_C(0x100000001b3);
+	for (size_t i = 0; i < len; i++)
+		h = (h ^ bytes[i]) * UINT64_C(0x100000001b3);
+	h ^= h >> 32;
+	h *= UINT64_C(0x9e3779b97f4a7c15);
+	h ^= h >> 29;
+	return h == 0 ? 1 : h;
+}
+
+static inline uint64_t kvw_kv_extra_text(uint64_t extra, struct kvw_slice text)
+{
+	return kvw_kv_extra_fold(extra, 't', text.data, text.len);
+}
+
+static inline uint64_t kvw_kv_extra_int(uint64_t extra, uint64_t bits)
+{
+	unsigned char bytes[8];
+
+	for (int i = 0; i < 8; i++)
+		bytes[i] = (unsigned char)(bits >> (8 * i));
+	return kvw_kv_extra_fold(extra, 'i', bytes, sizeof(bytes));
+}
+
+#endif

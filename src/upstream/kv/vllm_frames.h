@@ -1,0 +1,43 @@
+/*
+ * vllm_frames.h - the messages around vLLM's batches: published ones and replayed ones.
+ *
+ *   PUB:     [topic] [sequence, 8 bytes big-endian, from 0] [payload]
+ *   replay:  a DEALER sends   [""] [first sequence wanted, 8 bytes big-endian]
+ *            and receives     [""] [topic] [sequence] [payload]   each kept batch (from 0.25 on)
+ *                        or   [""] [sequence] [payload]           (before)
+ *            at last          ... [ff x 8] [""]
+ *
+ * Without the empty first frame of the request the engine answers nothing at all. The engine keeps
+ * buffer_steps batches; if the first one that comes is above the one asked for, the rest is lost.
+ * Source: ZmqEventPublisher in vllm/distributed/kv_events.py. Pure functions, any thread.
+ */
+#ifndef KVW_VLLM_FRAMES_H
+#define KVW_VLLM_FRAMES_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "kvway/err.h"
+#include "kvway/slice.h"
+
+#define KVW_VLLM_FRAMES_MAX 4 /* more frames than this no message has */
+
+/* One numbered batch. The slices are those of the frames. */
+struct kvw_vllm_message {
+	struct kvw_slice topic; /* len 0: none, or a replay before 0.25 */
+	uint64_t sequence;
+	struct kvw_slice payload; /* for kvw_vllm_begin() */
+};
+
+/* A message of the PUB socket. KVW_EPROTO: not of that form. */
+enum kvw_err kvw_vllm_published(const struct kvw_slice *frames, size_t count,
+	struct kvw_vllm_message *message) KVW_MUST_CHECK;
+
+/* The second frame of a replay request; the first one is empty. */
+void kvw_vllm_replay_request(uint64_t first, uint8_t frame[8]);
+
+/* A message of the replay socket. KVW_ENOTFOUND: the end marker; KVW_EPROTO: neither. */
+enum kvw_err kvw_vllm_replayed(const struct kvw_slice *frames, size_t count,
+	struct kvw_vllm_message *message) KVW_MUST_CHECK;
+
+#endif
