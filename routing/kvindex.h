@@ -1,0 +1,157 @@
+/*
+ * kvindex.h - which worker holds which KV block, as the workers themselves tell it.
+ *
+ * Engines and cache layers publish what they store and drop. The index keeps the sum of that: for
+ * each block of a prompt the workers that hold it and in which tier. It is exact as far as the
+ * events are, and whatever it has to forget it forgets towards a miss, never towards a hit.
+ *
+ * A block is named twice. Its *key* identifies a prompt's beginning up to the block's end: the
+ * router computes it from a request's own tokens. Its *engine hash* is what events call it: 64
+ * bits, wider ones folded by the feed. Removals name the engine hash alone and continued chains
+ * name the parent's, so the index also remembers the key of every engine hash, per worker and
+ * source. Keys of one *space* are comparable: one engine's block size, model, adapter and salt, or
+ * one recipe of chunk hashes. Spaces are numbers of the caller; equal keys of two spaces are two
+ * blocks.
+ *
+ * A *source* is one stream of events about a worker: an engine's rank, a cache layer. What two of
+ * them announce counts for each of them alone, so that one can be cleared without the other.
+ *
+ * Threads: match and stats run in any number of threads at any time, take no lock and write
+ * nothing. All others, the writers, belong to one thread at a time. A match that runs beside a
+ * writer sees each block as it was or as it is: what was removed a moment ago may be hit once
+ * more, and a match may miss a block that is being written at that moment.
+ */
+#ifndef KVW_KVINDEX_H
+#define KVW_KVINDEX_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "kvway/err.h"
+#include "kvway/route.h"
+
+#define KVW_KVINDEX_SOURCES   16 /* streams of events per worker */
+#define KVW_KVINDEX_ANY       UINT32_MAX
+#define KVW_KVINDEX_MIN_BYTES (UINT64_C(1) << 20)
+
+struct kvw_kvindex;
+
+/* Who tells something. */
+struct kvw_kvindex_from {
+	uint32_t worker; /* below KVW_MAX_WORKERS */
+	uint32_t source; /* below KVW_KVINDEX_SOURCES */
+};
+
+/* Blocks whose parent was not known when they were stored, and is known now. Borrowed: valid
+ * during the callback. */
+struct kvw_kvindex_parked {
+	struct kvw_kvindex_from from;
+	uint32_t space;
+	enum kvw_tier tier;
+	uint64_t parent_key;    /* the key that `parent` turned out to have */
+	uint32_t count;         /* blocks */
+	const uint64_t *hashes; /* [count] engine hashes */
+	const void *payload;    /* what the caller parked with them, aligned to 8 */
+	size_t payload_bytes;
+};
+
+/* Computes the keys of parked blocks: fills keys[parked->count], true. False: cannot be done, they
+ * are dropped. Runs inside a writer and must not call one. */
+typedef bool kvw_kvindex_keys_fn(
+	void *ctx, const struct kvw_kvindex_parked *parked, uint64_t *keys);
+
+struct kvw_kvindex_options {
+	uint64_t bytes;      /* hard limit without parked records; at least KVW_KVINDEX_MIN_BYTES */
+	uint64_t park_bytes; /* hard limit of parked records; 0: none is kept */
+	int64_t park_ns;     /* a record waits at most so long for its parent */
+	uint64_t seed;       /* of the tables' hash, so that clients cannot aim at one bucket */
+	kvw_kvindex_keys_fn *keys; /* needed where records are parked */
+	void *keys_ctx;
+};
+
+/* Blocks that one event names. Arrays borrowed during the call. */
+struct kvw_kvindex_blocks {
+	uint32_t space;
+	enum kvw_tier tier;
+	uint32_t count;
+	const uint64_t *hashes; /* [count] engine hashes, ascending along the chain */
+	const uint64_t *keys;   /* [count]; not read by park and removed */
+};
+
+/* Whom a chain reaches. Plain data, about 24 KiB. */
+struct kvw_kvindex_hits {
+	uint32_t count;                                  /* workers that hold its beginning */
+	uint16_t workers[KVW_MAX_WORKERS];               /* their ids, in no order */
+	uint32_t blocks[KVW_MAX_WORKERS];                /* by id: leading blocks held; 0 for the rest */
+	uint32_t tokens[KVW_MAX_WORKERS][KVW_TIER_COUNT]; /* by id, set where blocks > 0 */
+	uint8_t tier[KVW_MAX_WORKERS];                   /* by id: of the last of these blocks */
+};
+
+struct kvw_kvindex_stats {
+	uint64_t blocks;        /* keys that somebody holds */
+	uint64_t holders;       /* pairs of an engine hash and a tier, of all workers and sources */
+	uint64_t stale;         /* of these, purged or cleared and not reclaimed yet */
+	uint64_t bytes;         /* in use */
+	uint64_t bytes_limit;   /* of bytes */
+	uint64_t parked;        /* records */
+	uint64_t parked_bytes;
+	uint64_t dropped;       /* holders forgotten for lack of room, since start */
+	uint64_t parked_dropped; /* records that never found their parent, since start */
+	uint64_t unknown_removes; /* since start */
+	uint64_t purges;        /* workers purged, since start */
+	uint64_t clears;        /* since start */
+};
+
+/* Maps all memory at once; pages are first touched when they are needed. */
+enum kvw_err kvw_kvindex_create(
+	const struct kvw_kvindex_options *options, struct kvw_kvindex **out) KVW_MUST_CHECK;
+void kvw_kvindex_destroy(struct kvw_kvindex *index); /* NULL is allowed */
+
+/* --- writers --- */
+
+/* The worker holds these blocks. A hash that it holds in this tier already is counted and takes as
+ * many removals. Records parked for one of the hashes are resumed. */
+void kvw_kvindex_stored(struct kvw_kvindex *index, struct kvw_kvindex_from from,
+	const struct kvw_kvindex_blocks *blocks);
+
+/* The worker dropped these blocks from this tier. */
+void kvw_kvindex_removed(struct kvw_kvindex *index, struct kvw_kvindex_from from,
+	const struct kvw_kvindex_blocks *blocks);
+
+/* All that is known of a worker by a source in a tier is void, parked records included. Either may
+ * be KVW_KVINDEX_ANY. Constant time. Also to be called before a stream is read from its start
+ * again: what is stored twice would have to be removed twice. */
+void kvw_kvindex_cleared(
+	struct kvw_kvindex *index, uint32_t worker, uint32_t source, uint32_t tier);
+
+/* Forgets a worker, in constant time. */
+void kvw_kvindex_purge(struct kvw_kvindex *index, uint32_t worker);
+
+/* The key of an engine hash in any tier. Sets *key. KVW_ENOTFOUND: not known. */
+enum kvw_err kvw_kvindex_key_of(struct kvw_kvindex *index, struct kvw_kvindex_from from,
+	uint64_t hash, uint64_t *key) KVW_MUST_CHECK;
+
+/* As stored, for blocks whose keys cannot be computed before `parent` is known: it keeps them with
+ * a copy of the payload and asks for the keys when the parent is stored. Removals and clears in
+ * between count. Records that find no room, or wait too long, are dropped. now_ns never goes
+ * back. */
+void kvw_kvindex_park(struct kvw_kvindex *index, struct kvw_kvindex_from from,
+	const struct kvw_kvindex_blocks *blocks, uint64_t parent, const void *payload,
+	size_t payload_bytes, int64_t now_ns);
+
+/* To be called now and then: drops what has been parked too long and reclaims a bounded piece of
+ * what purges and clears have left. */
+void kvw_kvindex_tick(struct kvw_kvindex *index, int64_t now_ns);
+
+/* --- readers --- */
+
+/* How many leading blocks of a chain each worker holds, in any tier and by any source; a block that
+ * it holds in several tiers counts for the fastest. Fills *hits. */
+void kvw_kvindex_match(struct kvw_kvindex *index, uint32_t space, const uint64_t *keys,
+	uint32_t count, uint32_t block_tokens, struct kvw_kvindex_hits *hits);
+
+/* Each figure is exact; beside a writer they may be of different moments. */
+void kvw_kvindex_stats(struct kvw_kvindex *index, struct kvw_kvindex_stats *out);
+
+#endif

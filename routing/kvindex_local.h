@@ -1,0 +1,115 @@
+/*
+ * kvindex_local.h - which key an engine hash means: the writer's side of the index.
+ *
+ * An entry is what one source of one worker said about one engine hash in one tier: its key and how
+ * often it was stored more than removed. Each entry stands for exactly one holder word in the table
+ * of keys (kvindex_table.h), so whatever ends an entry, be it a removal, lack of room or the reclaiming of
+ * what was purged, ends the word with it, and the table cannot outgrow the entries.
+ *
+ * Entries lie in one array, in hash chains by worker, source and engine hash (a hash's tiers are
+ * neighbours), and in one list by the time of their last store, from whose old end they are dropped
+ * when the array is full. Chains of blocks are entered from their end, so that what is dropped
+ * first is a chain's tail.
+ *
+ * A cell is a source's tier at a worker. Its generation moves when it is cleared; older entries are
+ * stale and are found by a hand that goes around the array some steps per event. A generation has
+ * 16 bits: before any could come around, the hand finishes its round at once.
+ */
+#ifndef KVW_KVINDEX_LOCAL_H
+#define KVW_KVINDEX_LOCAL_H
+
+#include "kvindex.h"
+#include "kvindex_table.h"
+
+#define KVW_KVLANES (KVW_MAX_WORKERS * KVW_KVINDEX_SOURCES)
+#define KVW_KVCELLS (KVW_KVLANES * KVW_TIER_COUNT)
+
+struct kvw_kventry {
+	uint64_t hash;  /* the engine's */
+	uint64_t key;   /* with its space mixed in */
+	uint32_t word;  /* the holder; 0: free */
+	uint32_t space;
+	uint32_t count; /* stored more often than removed, > 0 */
+	uint32_t next;  /* of its hash chain, or of the free ones */
+	uint32_t older, newer;
+};
+
+struct kvw_kvlocal {
+	struct kvw_kvtable table;
+	_Atomic uint16_t *generations; /* [KVW_KVCELLS] read by any thread */
+	uint32_t *live;                /* [KVW_KVCELLS] entries of the present generation */
+	struct kvw_kventry *entries;   /* [count + 1]; 0 is not used */
+	uint32_t *chains;              /* [count] */
+	uint32_t count;
+	uint32_t fresh; /* first entry that was never used */
+	uint32_t free_entries;
+	uint32_t oldest, newest;
+	uint32_t hand;
+	uint32_t steps_of_generations; /* since the hand last began a round */
+	uint64_t seed;
+	_Atomic uint64_t used, stale, dropped; /* entries */
+};
+
+/* A lane is one source of one worker. */
+static inline uint32_t kvw_kvlane(struct kvw_kvindex_from from)
+{
+	return from.worker * KVW_KVINDEX_SOURCES + from.source;
+}
+
+static inline uint32_t kvw_kvcell(uint32_t lane, uint32_t tier)
+{
+	return lane * KVW_TIER_COUNT + tier;
+}
+
+static inline uint32_t kvw_kvword_cell(uint32_t word)
+{
+	return word & (KVW_KVCELLS - 1);
+}
+
+static inline uint16_t kvw_kvgeneration(const struct kvw_kvlocal *local, uint32_t cell)
+{
+	return atomic_load_explicit(&local->generations[cell], memory_order_relaxed);
+}
+
+/* The word of a holder who stores something now. */
+static inline uint32_t kvw_kvword(const struct kvw_kvlocal *local, uint32_t cell)
+{
+	return (uint32_t)kvw_kvgeneration(local, cell) << 16 | cell;
+}
+
+static inline bool kvw_kvword_alive(const struct kvw_kvlocal *local, uint32_t word)
+{
+	return kvw_kvgeneration(local, kvw_kvword_cell(word)) == word >> 16;
+}
+
+/* A key and its space as the table knows them. */
+static inline uint64_t kvw_kvkey(uint32_t space, uint64_t key)
+{
+	return key ^ kvw_kvspread(space, 0);
+}
+
+/* Bytes of memory for `count` entries. */
+uint64_t kvw_kvlocal_bytes(uint64_t count);
+
+/* Lays all of it into zeroed memory, aligned to 64. */
+void kvw_kvlocal_init(struct kvw_kvlocal *local, void *memory, uint32_t count, uint64_t seed);
+
+void kvw_kvlocal_stored(struct kvw_kvlocal *local, uint32_t lane, uint32_t tier, uint32_t space,
+	uint64_t hash, uint64_t key);
+
+/* False: there is no such entry. */
+bool kvw_kvlocal_removed(
+	struct kvw_kvlocal *local, uint32_t lane, uint32_t tier, uint64_t hash) KVW_MUST_CHECK;
+
+/* Key of a hash in any tier. False: there is none. */
+bool kvw_kvlocal_key(const struct kvw_kvlocal *local, uint32_t lane, uint64_t hash,
+	uint64_t *key) KVW_MUST_CHECK;
+
+/* Moves the generation of each of `count` lanes, in one tier or all. Counts as one step for all. */
+void kvw_kvlocal_forget(
+	struct kvw_kvlocal *local, uint32_t lane, uint32_t lanes, uint32_t tier);
+
+/* Moves the hand over so many entries, as long as any is stale. */
+void kvw_kvlocal_sweep(struct kvw_kvlocal *local, uint32_t steps);
+
+#endif
