@@ -1,0 +1,48 @@
+/*
+ * hasher.h - a digest of bytes that are written piece by piece.
+ *
+ * The serialisations write here, so no buffer ever holds a whole chunk and nothing is bounded by
+ * its size. A hasher can also only count: pickle wants the length of what follows before it
+ * follows, so a value is written twice, first to be counted.
+ *
+ * One hasher serves any number of digests, one after the other, without allocating again. It
+ * belongs to one thread.
+ */
+#ifndef KVW_HASHER_H
+#define KVW_HASHER_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "kvway/err.h"
+
+enum kvw_digest_kind {
+	KVW_DIGEST_SHA256 = 0,
+	KVW_DIGEST_XXH3_128, /* canonical, that is high half first, big-endian */
+};
+
+#define KVW_DIGEST_MAX 32u /* bytes of the longest digest */
+
+struct kvw_hasher;
+
+/* KVW_ENOMEM, also when OpenSSL has no SHA-256 to give. */
+KVW_MUST_CHECK enum kvw_err kvw_hasher_create(enum kvw_digest_kind kind, struct kvw_hasher **out);
+void kvw_hasher_destroy(struct kvw_hasher *hasher); /* NULL is allowed */
+
+/* Bytes of its digests: 32 or 16. */
+size_t kvw_hasher_size(const struct kvw_hasher *hasher);
+
+/* Begin again: what is put from now on is counted, or hashed. */
+void kvw_hasher_start_count(struct kvw_hasher *hasher);
+void kvw_hasher_start(struct kvw_hasher *hasher);
+
+void kvw_hasher_put(struct kvw_hasher *hasher, const void *data, size_t len);
+
+/* Bytes put since the start. */
+size_t kvw_hasher_length(const struct kvw_hasher *hasher);
+
+/* Writes kvw_hasher_size() bytes. KVW_ENOMEM: something failed inside OpenSSL since the start. */
+KVW_MUST_CHECK enum kvw_err kvw_hasher_finish(
+	struct kvw_hasher *hasher, uint8_t digest[KVW_DIGEST_MAX]);
+
+#endif
