@@ -25,7 +25,7 @@ enum kvw_digest_kind {
 
 struct kvw_hasher;
 
-/* KVW_ENOMEM, also when OpenSSL has no SHA-256 to give. */
+/* Begun already. KVW_ENOMEM. */
 KVW_MUST_CHECK enum kvw_err kvw_hasher_create(enum kvw_digest_kind kind, struct kvw_hasher **out);
 void kvw_hasher_destroy(struct kvw_hasher *hasher); /* NULL is allowed */
 
@@ -41,8 +41,7 @@ void kvw_hasher_put(struct kvw_hasher *hasher, const void *data, size_t len);
 /* Bytes put since the start. */
 size_t kvw_hasher_length(const struct kvw_hasher *hasher);
 
-/* Writes kvw_hasher_size() bytes. KVW_ENOMEM: something failed inside OpenSSL since the start. */
-KVW_MUST_CHECK enum kvw_err kvw_hasher_finish(
-	struct kvw_hasher *hasher, uint8_t digest[KVW_DIGEST_MAX]);
+/* Writes kvw_hasher_size() bytes of what was put since kvw_hasher_start(), which comes next. */
+void kvw_hasher_finish(struct kvw_hasher *hasher, uint8_t digest[KVW_DIGEST_MAX]);
 
 #endif

@@ -2,7 +2,7 @@
  * lmcache_hash.c - one loop over chunks, and what H is for one tuple.
  *
  * `builtin` is arithmetic alone. Digests write the tuple through a hasher that all chunks of a call
- * share. The cost of a chunk of 256 tokens is some 0.3 us for `builtin`, 2 us for a digest of CBOR.
+ * share. The cost of a chunk of 256 tokens is some 0.3 us for `builtin`, 2 to 3 us for a digest.
  */
 #include "lmcache_hash.h"
 

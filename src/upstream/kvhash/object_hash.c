@@ -12,7 +12,8 @@ enum kvw_err kvw_object_digest(struct kvw_hasher *hasher, const struct kvw_forma
 	if (format->value_begin == NULL) {
 		kvw_hasher_start(hasher);
 		write(hasher, format, value);
-		return kvw_hasher_finish(hasher, digest);
+		kvw_hasher_finish(hasher, digest);
+		return KVW_OK;
 	}
 	kvw_hasher_start_count(hasher);
 	write(hasher, format, value);
@@ -26,7 +27,8 @@ enum kvw_err kvw_object_digest(struct kvw_hasher *hasher, const struct kvw_forma
 	format->value_begin(hasher, body);
 	write(hasher, format, value);
 	format->value_end(hasher);
-	return kvw_hasher_finish(hasher, digest);
+	kvw_hasher_finish(hasher, digest);
+	return KVW_OK;
 }
 
 static void write_text(struct kvw_hasher *out, const struct kvw_format *format, const void *value)

@@ -58,7 +58,7 @@ enum kvw_digest_kind kvw_object_digest_kind(enum kvw_object_hash hash);
 
 /*
  * The digest of one value into digest[0..kvw_hasher_size()). KVW_ELIMIT: more than the format's
- * body_max. KVW_ENOMEM as kvw_hasher_finish().
+ * body_max.
  */
 KVW_MUST_CHECK enum kvw_err kvw_object_digest(struct kvw_hasher *hasher,
 	const struct kvw_format *format, kvw_value_fn *write, const void *value,
