@@ -14,7 +14,9 @@
  * a torn read, a parked record lost) leaves words out and adds none.
  *
  * Matching walks the chain once. Memory of later blocks is asked for while earlier ones are read.
- * A worker stays in the run as long as each next block names it, in whatever tier.
+ * A worker stays in the run as long as each next block names it, in whatever tier. Neighbours in a
+ * chain mostly have the very same holders, stored in the same order: then words are compared as
+ * they are and only counted.
  */
 #include "kvindex.h"
 
@@ -26,10 +28,10 @@
 #include "kvindex_local.h"
 #include "kvindex_park.h"
 
-#define MAX_ENTRIES     (UINT32_MAX / 2)
-#define SWEEP_PER_TICK  4096
-#define BUCKETS_AHEAD   16 /* blocks whose bucket is asked for in advance */
-#define SLOTS_AHEAD     8  /* blocks whose first slot is */
+#define MAX_ENTRIES    (UINT32_MAX / 2)
+#define SWEEP_PER_TICK 4096
+#define BUCKETS_AHEAD  16 /* blocks whose bucket is asked for in advance */
+#define SLOTS_AHEAD    8  /* blocks whose first slot is */
 
 struct kvw_kvindex {
 	struct kvw_kvlocal local;
@@ -43,8 +45,7 @@ struct kvw_kvindex {
 
 /* --- life --- */
 
-enum kvw_err kvw_kvindex_create(
-	const struct kvw_kvindex_options *options, struct kvw_kvindex **out)
+enum kvw_err kvw_kvindex_create(const struct kvw_kvindex_options *options, struct kvw_kvindex **out)
 {
 	uint64_t bytes =
 		options->bytes < KVW_KVINDEX_MIN_BYTES ? KVW_KVINDEX_MIN_BYTES : options->bytes;
@@ -172,15 +173,13 @@ void kvw_kvindex_removed(struct kvw_kvindex *index, struct kvw_kvindex_from from
 	}
 }
 
-void kvw_kvindex_cleared(
-	struct kvw_kvindex *index, uint32_t worker, uint32_t source, uint32_t tier)
+void kvw_kvindex_cleared(struct kvw_kvindex *index, uint32_t worker, uint32_t source, uint32_t tier)
 {
 	bool all = source == KVW_KVINDEX_ANY;
 	struct kvw_kvindex_from from = {worker, all ? 0 : source};
 
 	check_from(from, tier == KVW_KVINDEX_ANY ? KVW_TIER_DEVICE : (enum kvw_tier)tier);
-	kvw_kvlocal_forget(
-		&index->local, kvw_kvlane(from), all ? KVW_KVINDEX_SOURCES : 1, tier);
+	kvw_kvlocal_forget(&index->local, kvw_kvlane(from), all ? KVW_KVINDEX_SOURCES : 1, tier);
 	count_one(&index->clears);
 }
 
@@ -189,17 +188,15 @@ void kvw_kvindex_purge(struct kvw_kvindex *index, uint32_t worker)
 	struct kvw_kvindex_from from = {worker, 0};
 
 	check_from(from, KVW_TIER_DEVICE);
-	kvw_kvlocal_forget(
-		&index->local, kvw_kvlane(from), KVW_KVINDEX_SOURCES, KVW_KVINDEX_ANY);
+	kvw_kvlocal_forget(&index->local, kvw_kvlane(from), KVW_KVINDEX_SOURCES, KVW_KVINDEX_ANY);
 	count_one(&index->purges);
 }
 
-enum kvw_err kvw_kvindex_key_of(struct kvw_kvindex *index, struct kvw_kvindex_from from,
-	uint64_t hash, uint64_t *key)
+enum kvw_err kvw_kvindex_key_of(
+	struct kvw_kvindex *index, struct kvw_kvindex_from from, uint64_t hash, uint64_t *key)
 {
 	check_from(from, KVW_TIER_DEVICE);
-	return kvw_kvlocal_key(&index->local, kvw_kvlane(from), hash, key) ? KVW_OK
-									   : KVW_ENOTFOUND;
+	return kvw_kvlocal_key(&index->local, kvw_kvlane(from), hash, key) ? KVW_OK : KVW_ENOTFOUND;
 }
 
 void kvw_kvindex_park(struct kvw_kvindex *index, struct kvw_kvindex_from from,
@@ -228,10 +225,21 @@ void kvw_kvindex_tick(struct kvw_kvindex *index, int64_t now_ns)
 
 /* --- readers --- */
 
-/* The holders of block `at` carry on through it. Returns whether anyone did. */
-static bool extend(const struct kvw_kvindex *index, const uint32_t *words, uint32_t holders,
-	uint32_t at, uint32_t block_tokens, struct kvw_kvindex_hits *hits)
+/* A walk along a chain. */
+struct walk {
+	const struct kvw_kvindex *index;
+	struct kvw_kvindex_hits *hits;
+	uint32_t block_tokens;
+	uint32_t done;    /* blocks that hits knows of */
+	uint32_t again;   /* further blocks with the very holders of the last of these */
+	uint32_t holders; /* words of that block */
+};
+
+/* The holders of block `walk->done` carry on through it. Returns whether anyone did. */
+static bool extend(struct walk *walk, const uint32_t *words, uint32_t holders)
 {
+	struct kvw_kvindex_hits *hits = walk->hits;
+	uint32_t at = walk->done++;
 	bool any = false;
 
 	for (uint32_t i = 0; i < holders; i++) {
@@ -240,7 +248,7 @@ static bool extend(const struct kvw_kvindex *index, const uint32_t *words, uint3
 		uint32_t worker = cell / KVW_TIER_COUNT / KVW_KVINDEX_SOURCES;
 		uint32_t *tokens = hits->tokens[worker];
 
-		if (!kvw_kvword_alive(&index->local, words[i]))
+		if (!kvw_kvword_alive(&walk->index->local, words[i]))
 			continue;
 		if (hits->blocks[worker] == at) {
 			if (at == 0) {
@@ -249,15 +257,49 @@ static bool extend(const struct kvw_kvindex *index, const uint32_t *words, uint3
 			}
 			hits->blocks[worker]++;
 			hits->tier[worker] = (uint8_t)tier;
-			tokens[tier] += block_tokens;
+			tokens[tier] += walk->block_tokens;
 			any = true;
 		} else if (hits->blocks[worker] == at + 1 && tier < hits->tier[worker]) {
-			tokens[hits->tier[worker]] -= block_tokens;
-			tokens[tier] += block_tokens;
+			tokens[hits->tier[worker]] -= walk->block_tokens;
+			tokens[tier] += walk->block_tokens;
 			hits->tier[worker] = (uint8_t)tier;
 		}
 	}
 	return any;
+}
+
+/* Whoever got through the last block that hits knows of also gets through those like it. */
+static void catch_up(struct walk *walk)
+{
+	struct kvw_kvindex_hits *hits = walk->hits;
+
+	if (walk->again == 0)
+		return;
+	for (uint32_t i = 0; i < hits->count; i++) {
+		uint32_t worker = hits->workers[i];
+
+		if (hits->blocks[worker] == walk->done) {
+			hits->blocks[worker] += walk->again;
+			hits->tokens[worker][hits->tier[worker]] +=
+				walk->again * walk->block_tokens;
+		}
+	}
+	walk->done += walk->again;
+	walk->again = 0;
+}
+
+/* Takes the next block's words. Returns whether the run may go on. */
+static bool take_block(
+	struct walk *walk, const uint32_t *words, uint32_t holders, const uint32_t *last)
+{
+	if (walk->done > 0 && holders == walk->holders &&
+		memcmp(words, last, holders * sizeof(*words)) == 0) {
+		walk->again++;
+		return true;
+	}
+	catch_up(walk);
+	walk->holders = holders;
+	return extend(walk, words, holders);
 }
 
 static void prefetch(const struct kvw_kvtable *table, uint64_t mix, const uint64_t *keys,
@@ -274,7 +316,10 @@ void kvw_kvindex_match(struct kvw_kvindex *index, uint32_t space, const uint64_t
 {
 	const struct kvw_kvtable *table = &index->local.table;
 	uint64_t mix = kvw_kvkey(space, 0);
-	uint32_t words[KVW_KVWORDS_READ]; /* filled as far as it counts */
+	uint32_t words[2]
+		      [KVW_KVWORDS_READ]; /* of this block and the last; filled as far as needed */
+	struct walk walk = {.index = index, .hits = hits, .block_tokens = block_tokens};
+	unsigned turn = 0;
 	bool more = true;
 
 	hits->count = 0;
@@ -283,13 +328,14 @@ void kvw_kvindex_match(struct kvw_kvindex *index, uint32_t space, const uint64_t
 		__builtin_prefetch(kvw_kvtable_bucket(table, keys[i] ^ mix));
 	for (uint32_t i = 0; i < count && i < SLOTS_AHEAD; i++)
 		kvw_kvtable_prefetch(table, keys[i] ^ mix);
-	for (uint32_t i = 0; i < count && more; i++) {
+	for (uint32_t i = 0; i < count && more; i++, turn ^= 1) {
 		uint32_t holders = 0;
 
 		prefetch(table, mix, keys, count, i);
-		holders = kvw_kvtable_read(table, keys[i] ^ mix, words);
-		more = extend(index, words, holders, i, block_tokens, hits);
+		holders = kvw_kvtable_read(table, keys[i] ^ mix, words[turn]);
+		more = take_block(&walk, words[turn], holders, words[turn ^ 1]);
 	}
+	catch_up(&walk);
 }
 
 static uint64_t read_counter(_Atomic uint64_t *counter)

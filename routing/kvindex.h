@@ -81,26 +81,26 @@ struct kvw_kvindex_blocks {
 
 /* Whom a chain reaches. Plain data, about 24 KiB. */
 struct kvw_kvindex_hits {
-	uint32_t count;                                  /* workers that hold its beginning */
-	uint16_t workers[KVW_MAX_WORKERS];               /* their ids, in no order */
-	uint32_t blocks[KVW_MAX_WORKERS];                /* by id: leading blocks held; 0 for the rest */
+	uint32_t count;                    /* workers that hold its beginning */
+	uint16_t workers[KVW_MAX_WORKERS]; /* their ids, in no order */
+	uint32_t blocks[KVW_MAX_WORKERS];  /* by id: leading blocks held; 0 for the rest */
 	uint32_t tokens[KVW_MAX_WORKERS][KVW_TIER_COUNT]; /* by id, set where blocks > 0 */
-	uint8_t tier[KVW_MAX_WORKERS];                   /* by id: of the last of these blocks */
+	uint8_t tier[KVW_MAX_WORKERS];                    /* by id: of the last of these blocks */
 };
 
 struct kvw_kvindex_stats {
-	uint64_t blocks;        /* keys that somebody holds */
-	uint64_t holders;       /* pairs of an engine hash and a tier, of all workers and sources */
-	uint64_t stale;         /* of these, purged or cleared and not reclaimed yet */
-	uint64_t bytes;         /* in use */
-	uint64_t bytes_limit;   /* of bytes */
-	uint64_t parked;        /* records */
+	uint64_t blocks;      /* keys that somebody holds */
+	uint64_t holders;     /* pairs of an engine hash and a tier, of all workers and sources */
+	uint64_t stale;       /* of these, purged or cleared and not reclaimed yet */
+	uint64_t bytes;       /* in use */
+	uint64_t bytes_limit; /* of bytes */
+	uint64_t parked;      /* records */
 	uint64_t parked_bytes;
-	uint64_t dropped;       /* holders forgotten for lack of room, since start */
-	uint64_t parked_dropped; /* records that never found their parent, since start */
+	uint64_t dropped;         /* holders forgotten for lack of room, since start */
+	uint64_t parked_dropped;  /* records that never found their parent, since start */
 	uint64_t unknown_removes; /* since start */
-	uint64_t purges;        /* workers purged, since start */
-	uint64_t clears;        /* since start */
+	uint64_t purges;          /* workers purged, since start */
+	uint64_t clears;          /* since start */
 };
 
 /* Maps all memory at once; pages are first touched when they are needed. */

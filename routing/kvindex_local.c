@@ -140,8 +140,8 @@ static uint32_t find(const struct kvw_kvlocal *local, uint32_t cell, uint64_t ha
 	return at;
 }
 
-static void enter(struct kvw_kvlocal *local, uint32_t cell, uint32_t space, uint64_t hash,
-	uint64_t key)
+static void enter(
+	struct kvw_kvlocal *local, uint32_t cell, uint32_t space, uint64_t hash, uint64_t key)
 {
 	uint32_t *chain = chain_of(local, cell / KVW_TIER_COUNT, hash);
 	struct kvw_kventry *entry = NULL;
@@ -203,8 +203,7 @@ bool kvw_kvlocal_removed(struct kvw_kvlocal *local, uint32_t lane, uint32_t tier
 	return true;
 }
 
-bool kvw_kvlocal_key(
-	const struct kvw_kvlocal *local, uint32_t lane, uint64_t hash, uint64_t *key)
+bool kvw_kvlocal_key(const struct kvw_kvlocal *local, uint32_t lane, uint64_t hash, uint64_t *key)
 {
 	uint32_t at = *chain_of(local, lane, hash);
 
@@ -227,8 +226,8 @@ static void forget_cell(struct kvw_kvlocal *local, uint32_t cell)
 	uint16_t generation = (uint16_t)(kvw_kvgeneration(local, cell) + 1);
 
 	/* 0 would make a word of a free entry. */
-	atomic_store_explicit(&local->generations[cell],
-		generation == 0 ? 1 : generation, memory_order_relaxed);
+	atomic_store_explicit(
+		&local->generations[cell], generation == 0 ? 1 : generation, memory_order_relaxed);
 	count_by(&local->stale, local->live[cell]);
 	local->live[cell] = 0;
 }

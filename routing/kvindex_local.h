@@ -25,9 +25,9 @@
 #define KVW_KVCELLS (KVW_KVLANES * KVW_TIER_COUNT)
 
 struct kvw_kventry {
-	uint64_t hash;  /* the engine's */
-	uint64_t key;   /* with its space mixed in */
-	uint32_t word;  /* the holder; 0: free */
+	uint64_t hash; /* the engine's */
+	uint64_t key;  /* with its space mixed in */
+	uint32_t word; /* the holder; 0: free */
 	uint32_t space;
 	uint32_t count; /* stored more often than removed, > 0 */
 	uint32_t next;  /* of its hash chain, or of the free ones */
@@ -106,8 +106,7 @@ bool kvw_kvlocal_key(const struct kvw_kvlocal *local, uint32_t lane, uint64_t ha
 	uint64_t *key) KVW_MUST_CHECK;
 
 /* Moves the generation of each of `count` lanes, in one tier or all. Counts as one step for all. */
-void kvw_kvlocal_forget(
-	struct kvw_kvlocal *local, uint32_t lane, uint32_t lanes, uint32_t tier);
+void kvw_kvlocal_forget(struct kvw_kvlocal *local, uint32_t lane, uint32_t lanes, uint32_t tier);
 
 /* Moves the hand over so many entries, as long as any is stale. */
 void kvw_kvlocal_sweep(struct kvw_kvlocal *local, uint32_t steps);

@@ -118,7 +118,7 @@ void kvw_kvpark_free(struct kvw_kvpark *park, struct kvw_kvrecord *record)
 {
 	for (uint32_t i = 0; i < record->count; i++)
 		link_out(&record->blocks[i].link);
-	count_by(&park->bytes, (uint64_t)-(int64_t)record->bytes);
+	count_by(&park->bytes, (uint64_t) - (int64_t)record->bytes);
 	count_by(&park->records, (uint64_t)-1);
 	free(record);
 }

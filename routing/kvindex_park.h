@@ -39,9 +39,9 @@ struct kvw_kvrecord {
 	uint32_t word; /* its holder word when it was parked; stale if it was cleared since */
 	uint32_t space;
 	uint32_t count;
-	uint64_t parent;   /* engine hash */
+	uint64_t parent; /* engine hash */
 	int64_t parked_ns;
-	size_t bytes;      /* of the whole record */
+	size_t bytes;                      /* of the whole record */
 	struct kvw_kvparked_block *blocks; /* [count]; these four lie behind the record */
 	uint64_t *hashes;                  /* [count] */
 	uint64_t *keys;                    /* [count] room for the answer */

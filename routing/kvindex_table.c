@@ -197,8 +197,8 @@ static bool find_holder(const struct kvw_kvtable *table, uint32_t head, uint32_t
 }
 
 /* Takes a key out of its bucket. */
-static void unlink_head(struct kvw_kvtable *table, struct kvw_kvbucket *bucket, uint32_t head,
-	uint32_t before)
+static void unlink_head(
+	struct kvw_kvtable *table, struct kvw_kvbucket *bucket, uint32_t head, uint32_t before)
 {
 	uint32_t next = get(&table->slots[head], NEXT);
 
@@ -252,8 +252,7 @@ static uint32_t copy_words(
 static uint32_t walk(const struct kvw_kvtable *table, const struct kvw_kvbucket *bucket,
 	uint64_t key, uint32_t *words)
 {
-	uint32_t at =
-		checked(table, atomic_load_explicit(&bucket->head, memory_order_acquire));
+	uint32_t at = checked(table, atomic_load_explicit(&bucket->head, memory_order_acquire));
 	unsigned steps = 0;
 	uint32_t count = 0;
 

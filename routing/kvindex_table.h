@@ -46,8 +46,8 @@ struct kvw_kvtable {
 	struct kvw_kvbucket *buckets; /* [count] */
 	struct kvw_kvslot *slots;     /* [count + 1] */
 	uint32_t count;
-	uint32_t fresh;       /* first slot that was never used */
-	uint32_t free_slots;  /* chain by word 0 */
+	uint32_t fresh;      /* first slot that was never used */
+	uint32_t free_slots; /* chain by word 0 */
 	uint64_t seed;
 	_Atomic uint64_t keys; /* in the table */
 	_Atomic uint64_t used; /* slots */
@@ -69,8 +69,7 @@ static inline uint64_t kvw_kvspread(uint64_t hash, uint64_t seed)
 	return x ^ x >> 32;
 }
 
-static inline struct kvw_kvbucket *kvw_kvtable_bucket(
-	const struct kvw_kvtable *table, uint64_t key)
+static inline struct kvw_kvbucket *kvw_kvtable_bucket(const struct kvw_kvtable *table, uint64_t key)
 {
 	uint64_t spread = kvw_kvspread(key, table->seed);
 
@@ -90,8 +89,8 @@ void kvw_kvtable_drop(struct kvw_kvtable *table, uint64_t key, uint32_t word);
 /* Asks for the memory of a key's first slot, whose bucket was prefetched before. */
 static inline void kvw_kvtable_prefetch(const struct kvw_kvtable *table, uint64_t key)
 {
-	uint32_t head = atomic_load_explicit(
-		&kvw_kvtable_bucket(table, key)->head, memory_order_relaxed);
+	uint32_t head =
+		atomic_load_explicit(&kvw_kvtable_bucket(table, key)->head, memory_order_relaxed);
 
 	__builtin_prefetch(&table->slots[head <= table->count ? head : 0]);
 }

@@ -61,8 +61,8 @@ static uint32_t tier_of(const struct model *m, uint32_t worker, uint32_t hash)
 
 /* --- events --- */
 
-static void change_hash(struct model *m, struct kvw_kvindex_from from, uint32_t tier,
-	uint32_t hash, bool stored)
+static void change_hash(
+	struct model *m, struct kvw_kvindex_from from, uint32_t tier, uint32_t hash, bool stored)
 {
 	uint32_t *count = &m->counts[from.worker][from.source][tier][hash];
 

@@ -64,8 +64,8 @@ static void fill(uint64_t *hashes, uint64_t chain, uint32_t first, uint32_t coun
 		hashes[i] = hash_of(chain, first + i);
 }
 
-static void park(struct kvw_kvindex *index, uint64_t chain, uint32_t first, uint32_t count,
-	int64_t now_ns)
+static void park(
+	struct kvw_kvindex *index, uint64_t chain, uint32_t first, uint32_t count, int64_t now_ns)
 {
 	uint64_t hashes[32];
 	struct kvw_kvindex_blocks blocks = {1, KVW_TIER_DEVICE, count, hashes, NULL};

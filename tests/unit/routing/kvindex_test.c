@@ -341,10 +341,10 @@ START_TEST(without_room_the_oldest_goes)
 	ck_assert_uint_eq(stats.holders + stats.dropped, chains * MOST);
 	kept = stats.holders / MOST;
 	for (uint64_t chain = 1; chain <= chains; chain++)
-		ck_assert_uint_eq(blocks_of(index, 1, chain, MOST),
-			chain > chains - kept    ? MOST
-			: chain == chains - kept ? stats.holders % MOST
-						 : 0);
+		ck_assert_uint_eq(blocks_of(index, 1, chain, MOST), chain > chains - kept ? MOST
+								    : chain == chains - kept
+									    ? stats.holders % MOST
+									    : 0);
 	kvw_kvindex_destroy(index);
 }
 END_TEST
