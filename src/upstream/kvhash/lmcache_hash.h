@@ -42,7 +42,7 @@ enum kvw_lmcache_extra {
 /* Which 64 bits of a digest count. */
 enum kvw_lmcache_fold {
 	KVW_LMCACHE_FOLD_FIRST = 0, /* LMCache 0.4 and later */
-	KVW_LMCACHE_FOLD_LAST, /* sha256_cbor_64bit of vLLM 0.9 and 0.10, which folded itself */
+	KVW_LMCACHE_FOLD_LAST, /* sha256_cbor_64bit of vLLM before 0.10.2, which folded itself */
 };
 
 /* Where h_0 comes from. */
