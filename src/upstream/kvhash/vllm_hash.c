@@ -99,6 +99,7 @@ enum kvw_err kvw_vllm_hash(const struct kvw_vllm_recipe *recipe, struct kvw_vllm
 	enum kvw_err err = hasher_for(recipe, &hasher);
 	size_t done = 0;
 
+	*digest_count = 0;
 	if (err != KVW_OK)
 		return err;
 	for (; done < cap && count >= recipe->block_size; count -= recipe->block_size) {
