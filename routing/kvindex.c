@@ -1,5 +1,5 @@
 /*
- * kvindex.c - the index as a whole: its memory, the writers' entry points, matching a chain.
+ * kvindex.c - the index as a whole: its memory and the writers' entry points.
  *
  *     events --> entries (worker, source, tier, engine hash -> key) --> table (key -> holders)
  *                kvindex_local.h, the writer's own                      kvindex_table.h
@@ -12,17 +12,11 @@
  * Never a wrong hit: a word is in the table exactly as long as its entry is, an entry lives only by
  * stores that were not removed, and lives in a generation of its cell. Every shortcut (no room,
  * a torn read, a parked record lost) leaves words out and adds none.
- *
- * Matching walks the chain once. Memory of later blocks is asked for while earlier ones are read.
- * A worker stays in the run as long as each next block names it, in whatever tier. Neighbours in a
- * chain mostly have the very same holders, stored in the same order: then words are compared as
- * they are and only counted.
  */
 #include "kvindex.h"
 
 #include <assert.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 
 #include "kvindex_local.h"
@@ -30,8 +24,6 @@
 
 #define MAX_ENTRIES    (UINT32_MAX / 2)
 #define SWEEP_PER_TICK 4096
-#define BUCKETS_AHEAD  16 /* blocks whose bucket is asked for in advance */
-#define SLOTS_AHEAD    8  /* blocks whose first slot is */
 
 struct kvw_kvindex {
 	struct kvw_kvlocal local;
@@ -192,6 +184,14 @@ void kvw_kvindex_purge(struct kvw_kvindex *index, uint32_t worker)
 	count_one(&index->purges);
 }
 
+void kvw_kvindex_require(struct kvw_kvindex *index, uint32_t worker, uint32_t sources)
+{
+	struct kvw_kvindex_from from = {worker, 0};
+
+	check_from(from, KVW_TIER_DEVICE);
+	kvw_kvlocal_require(&index->local, worker, sources);
+}
+
 enum kvw_err kvw_kvindex_key_of(
 	struct kvw_kvindex *index, struct kvw_kvindex_from from, uint64_t hash, uint64_t *key)
 {
@@ -225,117 +225,10 @@ void kvw_kvindex_tick(struct kvw_kvindex *index, int64_t now_ns)
 
 /* --- readers --- */
 
-/* A walk along a chain. */
-struct walk {
-	const struct kvw_kvindex *index;
-	struct kvw_kvindex_hits *hits;
-	uint32_t block_tokens;
-	uint32_t done;    /* blocks that hits knows of */
-	uint32_t again;   /* further blocks with the very holders of the last of these */
-	uint32_t holders; /* words of that block */
-};
-
-/* The holders of block `walk->done` carry on through it. Returns whether anyone did. */
-static bool extend(struct walk *walk, const uint32_t *words, uint32_t holders)
-{
-	struct kvw_kvindex_hits *hits = walk->hits;
-	uint32_t at = walk->done++;
-	bool any = false;
-
-	for (uint32_t i = 0; i < holders; i++) {
-		uint32_t cell = kvw_kvword_cell(words[i]);
-		uint32_t tier = cell % KVW_TIER_COUNT;
-		uint32_t worker = cell / KVW_TIER_COUNT / KVW_KVINDEX_SOURCES;
-		uint32_t *tokens = hits->tokens[worker];
-
-		if (!kvw_kvword_alive(&walk->index->local, words[i]))
-			continue;
-		if (hits->blocks[worker] == at) {
-			if (at == 0) {
-				hits->workers[hits->count++] = (uint16_t)worker;
-				memset(tokens, 0, sizeof(hits->tokens[worker]));
-			}
-			hits->blocks[worker]++;
-			hits->tier[worker] = (uint8_t)tier;
-			tokens[tier] += walk->block_tokens;
-			any = true;
-		} else if (hits->blocks[worker] == at + 1 && tier < hits->tier[worker]) {
-			tokens[hits->tier[worker]] -= walk->block_tokens;
-			tokens[tier] += walk->block_tokens;
-			hits->tier[worker] = (uint8_t)tier;
-		}
-	}
-	return any;
-}
-
-/* Whoever got through the last block that hits knows of also gets through those like it. */
-static void catch_up(struct walk *walk)
-{
-	struct kvw_kvindex_hits *hits = walk->hits;
-
-	if (walk->again == 0)
-		return;
-	for (uint32_t i = 0; i < hits->count; i++) {
-		uint32_t worker = hits->workers[i];
-
-		if (hits->blocks[worker] == walk->done) {
-			hits->blocks[worker] += walk->again;
-			hits->tokens[worker][hits->tier[worker]] +=
-				walk->again * walk->block_tokens;
-		}
-	}
-	walk->done += walk->again;
-	walk->again = 0;
-}
-
-/* Takes the next block's words. Returns whether the run may go on. */
-static bool take_block(
-	struct walk *walk, const uint32_t *words, uint32_t holders, const uint32_t *last)
-{
-	if (walk->done > 0 && holders == walk->holders &&
-		memcmp(words, last, holders * sizeof(*words)) == 0) {
-		walk->again++;
-		return true;
-	}
-	catch_up(walk);
-	walk->holders = holders;
-	return extend(walk, words, holders);
-}
-
-static void prefetch(const struct kvw_kvtable *table, uint64_t mix, const uint64_t *keys,
-	uint32_t count, uint32_t at)
-{
-	if (at + BUCKETS_AHEAD < count)
-		__builtin_prefetch(kvw_kvtable_bucket(table, keys[at + BUCKETS_AHEAD] ^ mix));
-	if (at + SLOTS_AHEAD < count)
-		kvw_kvtable_prefetch(table, keys[at + SLOTS_AHEAD] ^ mix);
-}
-
 void kvw_kvindex_match(struct kvw_kvindex *index, uint32_t space, const uint64_t *keys,
 	uint32_t count, uint32_t block_tokens, struct kvw_kvindex_hits *hits)
 {
-	const struct kvw_kvtable *table = &index->local.table;
-	uint64_t mix = kvw_kvkey(space, 0);
-	uint32_t words[2]
-		      [KVW_KVWORDS_READ]; /* of this block and the last; filled as far as needed */
-	struct walk walk = {.index = index, .hits = hits, .block_tokens = block_tokens};
-	unsigned turn = 0;
-	bool more = true;
-
-	hits->count = 0;
-	memset(hits->blocks, 0, sizeof(hits->blocks));
-	for (uint32_t i = 0; i < count && i < BUCKETS_AHEAD; i++)
-		__builtin_prefetch(kvw_kvtable_bucket(table, keys[i] ^ mix));
-	for (uint32_t i = 0; i < count && i < SLOTS_AHEAD; i++)
-		kvw_kvtable_prefetch(table, keys[i] ^ mix);
-	for (uint32_t i = 0; i < count && more; i++, turn ^= 1) {
-		uint32_t holders = 0;
-
-		prefetch(table, mix, keys, count, i);
-		holders = kvw_kvtable_read(table, keys[i] ^ mix, words[turn]);
-		more = take_block(&walk, words[turn], holders, words[turn ^ 1]);
-	}
-	catch_up(&walk);
+	kvw_kvmatch(&index->local, kvw_kvkey(space, 0), keys, count, block_tokens, hits);
 }
 
 static uint64_t read_counter(_Atomic uint64_t *counter)

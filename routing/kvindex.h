@@ -128,6 +128,12 @@ void kvw_kvindex_cleared(
 /* Forgets a worker, in constant time. */
 void kvw_kvindex_purge(struct kvw_kvindex *index, uint32_t worker);
 
+/* Sources of a worker that hold a block only together, bit s for source s: ranks that keep a slice
+ * each, or groups of layers. A block counts for them when all have it, and for the slowest of the
+ * tiers in which each has it fastest. Sources not named, at first all, count each for itself. A
+ * purge leaves this as it is. */
+void kvw_kvindex_require(struct kvw_kvindex *index, uint32_t worker, uint32_t sources);
+
 /* The key of an engine hash in any tier. Sets *key. KVW_ENOTFOUND: not known. */
 enum kvw_err kvw_kvindex_key_of(struct kvw_kvindex *index, struct kvw_kvindex_from from,
 	uint64_t hash, uint64_t *key) KVW_MUST_CHECK;
@@ -146,7 +152,8 @@ void kvw_kvindex_tick(struct kvw_kvindex *index, int64_t now_ns);
 
 /* --- readers --- */
 
-/* How many leading blocks of a chain each worker holds, in any tier and by any source; a block that
+/* How many leading blocks of a chain each worker holds, in any tier and by any source that
+ * need not wait for others (kvw_kvindex_require); a block that
  * it holds in several tiers counts for the fastest. Fills *hits. */
 void kvw_kvindex_match(struct kvw_kvindex *index, uint32_t space, const uint64_t *keys,
 	uint32_t count, uint32_t block_tokens, struct kvw_kvindex_hits *hits);

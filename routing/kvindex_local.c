@@ -18,7 +18,8 @@ _Static_assert(KVW_KVCELLS == 1 << 16, "a cell is the lower half of a word");
 
 uint64_t kvw_kvlocal_bytes(uint64_t count)
 {
-	return KVW_KVCELLS * (sizeof(uint16_t) + sizeof(uint32_t)) + KVW_KVTABLE_MORE_BYTES +
+	return KVW_KVCELLS * (sizeof(uint16_t) + sizeof(uint32_t)) +
+	       KVW_MAX_WORKERS * sizeof(uint16_t) + KVW_KVTABLE_MORE_BYTES +
 	       sizeof(struct kvw_kventry) +
 	       count * (KVW_KVTABLE_SLOT_BYTES + sizeof(struct kvw_kventry) + sizeof(uint32_t));
 }
@@ -35,6 +36,8 @@ void kvw_kvlocal_init(struct kvw_kvlocal *local, void *memory, uint32_t count, u
 	};
 	local->generations = memory;
 	at += KVW_KVCELLS * sizeof(uint16_t);
+	local->required = (_Atomic uint16_t *)(void *)at;
+	at += KVW_MAX_WORKERS * sizeof(uint16_t);
 	local->live = (uint32_t *)(void *)at;
 	at += KVW_KVCELLS * sizeof(uint32_t);
 	kvw_kvtable_init(&local->table, at, count, seed);
@@ -217,6 +220,13 @@ bool kvw_kvlocal_key(const struct kvw_kvlocal *local, uint32_t lane, uint64_t ha
 		}
 	}
 	return false;
+}
+
+void kvw_kvlocal_require(struct kvw_kvlocal *local, uint32_t worker, uint32_t sources)
+{
+	atomic_store_explicit(&local->required[worker], (uint16_t)sources, memory_order_relaxed);
+	if (sources != 0)
+		atomic_store_explicit(&local->requires, true, memory_order_relaxed);
 }
 
 /* --- forgetting --- */

@@ -21,7 +21,7 @@
 #include "kvindex.h"
 #include "kvindex_table.h"
 
-#define KVW_KVLANES (KVW_MAX_WORKERS * KVW_KVINDEX_SOURCES)
+#define KVW_KVLANES ((size_t)KVW_MAX_WORKERS * KVW_KVINDEX_SOURCES)
 #define KVW_KVCELLS (KVW_KVLANES * KVW_TIER_COUNT)
 
 struct kvw_kventry {
@@ -37,9 +37,10 @@ struct kvw_kventry {
 struct kvw_kvlocal {
 	struct kvw_kvtable table;
 	_Atomic uint16_t *generations; /* [KVW_KVCELLS] read by any thread */
-	uint32_t *live;                /* [KVW_KVCELLS] entries of the present generation */
-	struct kvw_kventry *entries;   /* [count + 1]; 0 is not used */
-	uint32_t *chains;              /* [count] */
+	_Atomic uint16_t *required;  /* [KVW_MAX_WORKERS] sources that count together; any thread */
+	uint32_t *live;              /* [KVW_KVCELLS] entries of the present generation */
+	struct kvw_kventry *entries; /* [count + 1]; 0 is not used */
+	uint32_t *chains;            /* [count] */
 	uint32_t count;
 	uint32_t fresh; /* first entry that was never used */
 	uint32_t free_entries;
@@ -47,6 +48,7 @@ struct kvw_kvlocal {
 	uint32_t hand;
 	uint32_t steps_of_generations; /* since the hand last began a round */
 	uint64_t seed;
+	_Atomic bool requires;                 /* some worker has required sources */
 	_Atomic uint64_t used, stale, dropped; /* entries */
 };
 
@@ -63,7 +65,7 @@ static inline uint32_t kvw_kvcell(uint32_t lane, uint32_t tier)
 
 static inline uint32_t kvw_kvword_cell(uint32_t word)
 {
-	return word & (KVW_KVCELLS - 1);
+	return (uint32_t)(word & (KVW_KVCELLS - 1));
 }
 
 static inline uint16_t kvw_kvgeneration(const struct kvw_kvlocal *local, uint32_t cell)
@@ -105,10 +107,16 @@ bool kvw_kvlocal_removed(
 bool kvw_kvlocal_key(const struct kvw_kvlocal *local, uint32_t lane, uint64_t hash,
 	uint64_t *key) KVW_MUST_CHECK;
 
+void kvw_kvlocal_require(struct kvw_kvlocal *local, uint32_t worker, uint32_t sources);
+
 /* Moves the generation of each of `count` lanes, in one tier or all. Counts as one step for all. */
 void kvw_kvlocal_forget(struct kvw_kvlocal *local, uint32_t lane, uint32_t lanes, uint32_t tier);
 
 /* Moves the hand over so many entries, as long as any is stale. */
 void kvw_kvlocal_sweep(struct kvw_kvlocal *local, uint32_t steps);
+
+/* For any thread: kvw_kvindex_match(), whose space is in `mix`. */
+void kvw_kvmatch(const struct kvw_kvlocal *local, uint64_t mix, const uint64_t *keys,
+	uint32_t count, uint32_t block_tokens, struct kvw_kvindex_hits *hits);
 
 #endif

@@ -229,6 +229,7 @@ bool kvw_kvpark_removed(struct kvw_kvpark *park, uint32_t word, uint64_t hash)
 		if (record->word == word && !block->gone &&
 			record->hashes[block - record->blocks] == hash) {
 			block->gone = true;
+			link_out(link); /* the same hash may be parked many times */
 			return true;
 		}
 	}

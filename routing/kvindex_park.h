@@ -27,7 +27,7 @@ struct kvw_kvlink {
 
 /* One block of a record. */
 struct kvw_kvparked_block {
-	struct kvw_kvlink link; /* among the blocks by their hash */
+	struct kvw_kvlink link; /* among the blocks by their hash, unless gone */
 	bool gone;              /* removed since */
 };
 

@@ -21,6 +21,7 @@ struct model {
 	uint64_t dice;
 	uint32_t hashes; /* engine hashes in play */
 	uint32_t counts[WORKERS][SOURCES][KVW_TIER_COUNT][HASHES];
+	uint32_t required[WORKERS]; /* bits of sources that count together */
 	uint64_t unknown;
 	struct kvw_kvindex_hits hits;
 };
@@ -38,24 +39,40 @@ static uint32_t roll(struct model *m, uint32_t below)
 	return (uint32_t)(test_random(&m->dice) >> 20) % below;
 }
 
-static bool holds_hash(const struct model *m, uint32_t worker, uint32_t tier, uint32_t hash)
+static bool source_has(
+	const struct model *m, uint32_t worker, uint32_t source, uint32_t tier, uint32_t hash)
 {
-	for (uint32_t s = 0; s < SOURCES; s++)
-		if (m->counts[worker][s][tier][hash] > 0)
+	uint32_t first = hash % 8 == 7 ? hash - 1 : hash;
+
+	return m->counts[worker][source][tier][first] > 0 ||
+	       (first % 8 == 6 && m->counts[worker][source][tier][first + 1] > 0);
+}
+
+/* Whether a worker can give what a hash means from a tier or a faster one. */
+static bool has_up_to(const struct model *m, uint32_t worker, uint32_t tier, uint32_t hash)
+{
+	bool together = m->required[worker] != 0;
+
+	for (uint32_t s = 0; s < SOURCES; s++) {
+		bool has = false;
+
+		for (uint32_t t = 0; t <= tier; t++)
+			has |= source_has(m, worker, s, t, hash);
+		if ((m->required[worker] >> s & 1) != 0)
+			together &= has;
+		else if (has)
 			return true;
-	return false;
+	}
+	return together;
 }
 
 /* Fastest tier in which a worker holds what a hash means; KVW_TIER_COUNT: none. */
 static uint32_t tier_of(const struct model *m, uint32_t worker, uint32_t hash)
 {
-	uint32_t first = hash / 8 * 8 + (hash % 8 == 7 ? 6 : hash % 8);
 	uint32_t tier = 0;
 
-	for (; tier < KVW_TIER_COUNT; tier++)
-		if (holds_hash(m, worker, tier, first) ||
-			(first % 8 == 6 && holds_hash(m, worker, tier, first + 1)))
-			break;
+	while (tier < KVW_TIER_COUNT && !has_up_to(m, worker, tier, hash))
+		tier++;
 	return tier;
 }
 
@@ -123,6 +140,9 @@ static void play_event(struct model *m)
 	} else if (what < 996) {
 		kvw_kvindex_purge(m->index, worker);
 		forget(m, worker, KVW_KVINDEX_ANY, KVW_KVINDEX_ANY);
+	} else if (what < 998) {
+		m->required[worker] = roll(m, 1 << SOURCES);
+		kvw_kvindex_require(m->index, worker, m->required[worker]);
 	} else {
 		kvw_kvindex_tick(m->index, 0);
 	}
@@ -176,11 +196,10 @@ static void check_equal(struct model *m)
 	EXPECT(m->hits.count == reached);
 }
 
-/* Each block alone, so that its tier can be told. Returns the hits. */
+/* Returns the hits. Each block alone, so that its tier can be told, then a chain. */
 static uint32_t check_no_more(struct model *m)
 {
 	uint32_t hash = roll(m, m->hashes);
-	uint32_t other = hash % 8 == 7 ? hash - 1 : hash % 8 == 6 ? hash + 1 : hash;
 	uint32_t tokens[KVW_TIER_COUNT];
 	uint32_t count = 1 + roll(m, CHAIN);
 	uint32_t hits = 0;
@@ -192,8 +211,7 @@ static uint32_t check_no_more(struct model *m)
 		uint32_t tier = m->hits.tier[w];
 
 		EXPECT(m->hits.blocks[w] == 1 && m->hits.tokens[w][tier] == BLOCK);
-		EXPECT(holds_hash(m, w, tier, hash) ||
-			(other < m->hashes && holds_hash(m, w, tier, other)));
+		EXPECT(has_up_to(m, w, tier, hash));
 	}
 	query(m, hash, count);
 	for (uint32_t w = 0; w < WORKERS; w++)

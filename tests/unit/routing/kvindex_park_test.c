@@ -223,6 +223,27 @@ START_TEST(clears_and_purges_count_for_parked_ones)
 }
 END_TEST
 
+/* A removal is of the tier and the generation in which the block was stored. */
+START_TEST(other_removals_do_not_count_for_parked_ones)
+{
+	struct asked asked = {0};
+	struct kvw_kvindex *index = make(&asked, 1 << 20);
+	uint64_t hash = hash_of(5, 5);
+	struct kvw_kvindex_blocks host = {1, KVW_TIER_HOST, 1, &hash, NULL};
+
+	park(index, 5, 4, 8, 0);
+	kvw_kvindex_removed(index, worker_one, &host);
+	ck_assert_uint_eq(stats_of(index).unknown_removes, 1);
+	store(index, 5, 4);
+	ck_assert_uint_eq(held(index, 5), 12);
+	park(index, 6, 4, 8, 0);
+	kvw_kvindex_cleared(index, 1, KVW_KVINDEX_ANY, KVW_KVINDEX_ANY);
+	drop(index, 6, 5, 1);
+	ck_assert_uint_eq(stats_of(index).unknown_removes, 2);
+	kvw_kvindex_destroy(index);
+}
+END_TEST
+
 START_TEST(sources_wait_for_themselves)
 {
 	struct asked asked = {0};
@@ -322,6 +343,7 @@ int main(void)
 	tcase_add_test(tcase, a_known_parent_needs_no_waiting);
 	tcase_add_test(tcase, what_is_removed_while_it_waits_stays_removed);
 	tcase_add_test(tcase, clears_and_purges_count_for_parked_ones);
+	tcase_add_test(tcase, other_removals_do_not_count_for_parked_ones);
 	tcase_add_test(tcase, sources_wait_for_themselves);
 	tcase_add_test(tcase, waiting_ends_in_time);
 	tcase_add_test(tcase, room_is_bounded);

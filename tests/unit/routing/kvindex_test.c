@@ -224,6 +224,39 @@ START_TEST(spaces_do_not_mix)
 }
 END_TEST
 
+/* Ranks that keep a slice of each block: it is there when all have it. */
+START_TEST(required_sources_count_together)
+{
+	struct kvw_kvindex *index = make(0);
+	struct kvw_kvindex_hits *hits = NULL;
+
+	kvw_kvindex_require(index, 1, 1 << 2 | 1 << 3);
+	store(index, 1, 2, 9, 0, 8, KVW_TIER_HOST);
+	store(index, 2, 2, 9, 0, 5, KVW_TIER_HOST);
+	hits = match(index, 1, 9, 10);
+	ck_assert_uint_eq(hits->count, 1);
+	ck_assert_uint_eq(hits->blocks[2], 5);
+	store(index, 1, 3, 9, 0, 4, KVW_TIER_DISK);
+	store(index, 1, 3, 9, 0, 6, KVW_TIER_REMOTE);
+	store(index, 1, 2, 9, 0, 1, KVW_TIER_DISK);
+	hits = match(index, 1, 9, 10);
+	ck_assert_uint_eq(hits->blocks[1], 6);
+	ck_assert_uint_eq(hits->tokens[1][KVW_TIER_HOST], 0);
+	ck_assert_uint_eq(hits->tokens[1][KVW_TIER_DISK], 4 * BLOCK);
+	ck_assert_uint_eq(hits->tokens[1][KVW_TIER_REMOTE], 2 * BLOCK);
+	store(index, 1, 0, 9, 0, 3, KVW_TIER_DEVICE); /* is not asked for the others */
+	hits = match(index, 1, 9, 10);
+	ck_assert_uint_eq(hits->blocks[1], 6);
+	ck_assert_uint_eq(hits->tokens[1][KVW_TIER_DEVICE], 3 * BLOCK);
+	ck_assert_uint_eq(hits->tokens[1][KVW_TIER_DISK], BLOCK);
+	kvw_kvindex_cleared(index, 1, 2, KVW_KVINDEX_ANY);
+	ck_assert_uint_eq(blocks_of(index, 1, 9, 10), 3);
+	kvw_kvindex_require(index, 1, 0);
+	ck_assert_uint_eq(blocks_of(index, 1, 9, 10), 6);
+	kvw_kvindex_destroy(index);
+}
+END_TEST
+
 START_TEST(keys_of_parents_are_known_in_any_tier)
 {
 	struct kvw_kvindex *index = make(0);
@@ -379,6 +412,7 @@ int main(void)
 	tcase_add_test(tcase, two_hashes_of_one_key_hold_it_together);
 	tcase_add_test(tcase, a_hash_may_come_to_mean_another_key);
 	tcase_add_test(tcase, spaces_do_not_mix);
+	tcase_add_test(tcase, required_sources_count_together);
 	tcase_add_test(tcase, keys_of_parents_are_known_in_any_tier);
 	tcase_add_test(tcase, purge_visits_nothing_and_is_reclaimed_later);
 	tcase_add_test(tcase, generations_may_come_around);

@@ -1,0 +1,200 @@
+/*
+ * kvindex_match.c - how far each worker holds a chain of blocks.
+ *
+ * The chain is walked once, from its beginning, as long as anybody holds the next block. A worker
+ * stays in the run while each next block names it, in whatever tier. Memory of later blocks is
+ * asked for while earlier ones are read. Neighbours in a chain mostly have the very same holders, stored in
+ * the same order: then words are compared as they are and only counted, so that a long system
+ * prompt which all workers hold costs little more than reading it.
+ *
+ * Sources that count together are gathered first: a bit for each, by tier. When all words of a
+ * block are seen, a worker holds it in the first tier up to which all bits are there. The order of
+ * the words does not matter.
+ */
+#include <string.h>
+
+#include "kvindex_local.h"
+
+#define BUCKETS_AHEAD 16 /* blocks whose bucket is asked for in advance */
+#define SLOTS_AHEAD   8  /* blocks whose first slot is */
+
+/* A walk along a chain. */
+struct walk {
+	const struct kvw_kvlocal *local;
+	struct kvw_kvindex_hits *hits;
+	uint32_t block_tokens;
+	uint32_t done;    /* blocks that hits knows of */
+	uint32_t again;   /* further blocks with the very holders of the last of these */
+	uint32_t holders; /* words of that block */
+	bool any;         /* somebody holds the block that is looked at */
+	bool gathers;     /* some sources count together: `seen` is zero between blocks */
+	uint16_t seen[KVW_MAX_WORKERS][KVW_TIER_COUNT]; /* sources that hold this block */
+};
+
+static uint32_t word_tier(uint32_t word)
+{
+	return word % KVW_TIER_COUNT;
+}
+
+static uint32_t word_source(uint32_t word)
+{
+	return kvw_kvword_cell(word) / KVW_TIER_COUNT % KVW_KVINDEX_SOURCES;
+}
+
+static uint32_t word_worker(uint32_t word)
+{
+	return kvw_kvword_cell(word) / KVW_TIER_COUNT / KVW_KVINDEX_SOURCES;
+}
+
+static uint32_t required_of(const struct walk *walk, uint32_t worker)
+{
+	return atomic_load_explicit(&walk->local->required[worker], memory_order_relaxed);
+}
+
+/* A worker holds the next block in a tier, perhaps among others. */
+static void reach(struct walk *walk, uint32_t worker, uint32_t tier)
+{
+	struct kvw_kvindex_hits *hits = walk->hits;
+	uint32_t *tokens = hits->tokens[worker];
+
+	if (hits->blocks[worker] == walk->done) {
+		if (walk->done == 0) {
+			hits->workers[hits->count++] = (uint16_t)worker;
+			memset(tokens, 0, sizeof(hits->tokens[worker]));
+		}
+		hits->blocks[worker]++;
+		hits->tier[worker] = (uint8_t)tier;
+		tokens[tier] += walk->block_tokens;
+		walk->any = true;
+	} else if (hits->blocks[worker] == walk->done + 1 && tier < hits->tier[worker]) {
+		tokens[hits->tier[worker]] -= walk->block_tokens;
+		tokens[tier] += walk->block_tokens;
+		hits->tier[worker] = (uint8_t)tier;
+	}
+}
+
+/* What a worker's required sources hold together, and on to the next block. */
+static void settle(struct walk *walk, uint32_t worker)
+{
+	uint32_t required = required_of(walk, worker);
+	uint32_t have = 0;
+
+	for (uint32_t tier = 0; tier < KVW_TIER_COUNT; tier++) {
+		have |= walk->seen[worker][tier];
+		if (required != 0 && (have & required) == required) {
+			reach(walk, worker, tier);
+			break;
+		}
+	}
+	memset(walk->seen[worker], 0, sizeof(walk->seen[worker]));
+}
+
+/* The holders of block `done` carry on through it. Returns whether anyone did. */
+static bool extend(struct walk *walk, const uint32_t *words, uint32_t holders)
+{
+	walk->any = false;
+	for (uint32_t i = 0; i < holders; i++) {
+		uint32_t worker = word_worker(words[i]);
+		uint32_t bit = 1u << word_source(words[i]);
+
+		if (!kvw_kvword_alive(walk->local, words[i]))
+			continue;
+		if (walk->gathers && (required_of(walk, worker) & bit) != 0)
+			walk->seen[worker][word_tier(words[i])] |= (uint16_t)bit;
+		else
+			reach(walk, worker, word_tier(words[i]));
+	}
+	for (uint32_t i = 0; i < holders && walk->gathers; i++)
+		settle(walk, word_worker(words[i]));
+	walk->done++;
+	return walk->any;
+}
+
+/* Whoever got through the last block that hits knows of also gets through those like it. */
+static void catch_up(struct walk *walk)
+{
+	struct kvw_kvindex_hits *hits = walk->hits;
+
+	if (walk->again == 0)
+		return;
+	for (uint32_t i = 0; i < hits->count; i++) {
+		uint32_t worker = hits->workers[i];
+
+		if (hits->blocks[worker] == walk->done) {
+			hits->blocks[worker] += walk->again;
+			hits->tokens[worker][hits->tier[worker]] +=
+				walk->again * walk->block_tokens;
+		}
+	}
+	walk->done += walk->again;
+	walk->again = 0;
+}
+
+/* Takes the next block's words. Returns whether the run may go on. */
+static bool take_block(
+	struct walk *walk, const uint32_t *words, uint32_t holders, const uint32_t *last)
+{
+	if (walk->done > 0 && holders == walk->holders &&
+		memcmp(words, last, holders * sizeof(*words)) == 0) {
+		walk->again++;
+		return true;
+	}
+	catch_up(walk);
+	walk->holders = holders;
+	return extend(walk, words, holders);
+}
+
+static void walk_begin(struct walk *walk, const struct kvw_kvlocal *local, uint32_t block_tokens,
+	struct kvw_kvindex_hits *hits)
+{
+	walk->local = local;
+	walk->hits = hits;
+	walk->block_tokens = block_tokens;
+	walk->done = 0;
+	walk->again = 0;
+	walk->holders = 0;
+	walk->gathers = atomic_load_explicit(&local->requires, memory_order_relaxed);
+	if (walk->gathers)
+		memset(walk->seen, 0, sizeof(walk->seen));
+	hits->count = 0;
+	memset(hits->blocks, 0, sizeof(hits->blocks));
+}
+
+static void prefetch_bucket(const struct kvw_kvtable *table, const uint64_t *keys, uint32_t count,
+	uint32_t at, uint64_t mix)
+{
+	if (at < count)
+		__builtin_prefetch(kvw_kvtable_bucket(table, keys[at] ^ mix));
+}
+
+static void prefetch_slot(const struct kvw_kvtable *table, const uint64_t *keys, uint32_t count,
+	uint32_t at, uint64_t mix)
+{
+	if (at < count)
+		kvw_kvtable_prefetch(table, keys[at] ^ mix);
+}
+
+void kvw_kvmatch(const struct kvw_kvlocal *local, uint64_t mix, const uint64_t *keys,
+	uint32_t count, uint32_t block_tokens, struct kvw_kvindex_hits *hits)
+{
+	const struct kvw_kvtable *table = &local->table;
+	uint32_t words[2][KVW_KVWORDS_READ]; /* of this block and the last, as far as needed */
+	struct walk walk;
+	unsigned turn = 0;
+	bool more = true;
+
+	walk_begin(&walk, local, block_tokens, hits);
+	for (uint32_t i = 0; i < BUCKETS_AHEAD; i++)
+		prefetch_bucket(table, keys, count, i, mix);
+	for (uint32_t i = 0; i < SLOTS_AHEAD; i++)
+		prefetch_slot(table, keys, count, i, mix);
+	for (uint32_t i = 0; i < count && more; i++, turn ^= 1) {
+		uint32_t holders = 0;
+
+		prefetch_bucket(table, keys, count, i + BUCKETS_AHEAD, mix);
+		prefetch_slot(table, keys, count, i + SLOTS_AHEAD, mix);
+		holders = kvw_kvtable_read(table, keys[i] ^ mix, words[turn]);
+		more = take_block(&walk, words[turn], holders, words[turn ^ 1]);
+	}
+	catch_up(&walk);
+}
