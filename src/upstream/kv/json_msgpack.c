@@ -5,8 +5,8 @@
  * with a 32-bit count of 0, and the count is written into it when its bracket closes. No
  * recursion: open brackets lie on a small stack.
  *
- * Room: per byte of JSON at most 2.5 are written ("[]" is five bytes of head, "1e1," nine
- * of a double).
+ * Room: per byte of JSON at most 2.5 are written ("[]" is five bytes of head, "1e1," nine of a
+ * double), and as much again for each bracket that is still open.
  */
 #include <stdlib.h>
 #include <string.h>

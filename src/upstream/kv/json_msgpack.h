@@ -14,7 +14,7 @@
 #include "msgpack.h"
 
 /* Bytes that are always enough for a JSON text of len bytes. */
-#define KVW_JSON_ROOM(len) (3 * (len) + 16)
+#define KVW_JSON_ROOM(len) (3 * (len) + 3 * KVW_MP_DEPTH + 16)
 
 /*
  * Writes what json says; nothing may follow it but blanks. RFC 8259; integers are exact from
