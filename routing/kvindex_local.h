@@ -3,8 +3,8 @@
  *
  * An entry is what one source of one worker said about one engine hash in one tier: its key and how
  * often it was stored more than removed. Each entry stands for exactly one holder word in the table
- * of keys (kvindex_table.h), so whatever ends an entry, be it a removal, lack of room or the reclaiming of
- * what was purged, ends the word with it, and the table cannot outgrow the entries.
+ * of keys (kvindex_table.h), so whatever ends an entry, be it a removal, lack of room or the
+ * reclaiming of what was purged, ends the word with it, and the table cannot outgrow the entries.
  *
  * Entries lie in one array, in hash chains by worker, source and engine hash (a hash's tiers are
  * neighbours), and in one list by the time of their last store, from whose old end they are dropped

@@ -3,9 +3,9 @@
  *
  * The chain is walked once, from its beginning, as long as anybody holds the next block. A worker
  * stays in the run while each next block names it, in whatever tier. Memory of later blocks is
- * asked for while earlier ones are read. Neighbours in a chain mostly have the very same holders, stored in
- * the same order: then words are compared as they are and only counted, so that a long system
- * prompt which all workers hold costs little more than reading it.
+ * asked for while earlier ones are read. Neighbours in a chain mostly have the very same holders,
+ * stored in the same order: then words are compared as they are and only counted, so that a long
+ * system prompt which all workers hold costs little more than reading it.
  *
  * Sources that count together are gathered first: a bit for each, by tier. When all words of a
  * block are seen, a worker holds it in the first tier up to which all bits are there. The order of

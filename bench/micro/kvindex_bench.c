@@ -1,10 +1,10 @@
 /*
  * kvindex_bench.c - how fast the index of KV blocks takes events and matches chains.
  *
- * 64 workers. Prompts are chains of 64 blocks: the first SHARED of them are a system prompt, of which
- * there are a few and which every worker holds, the others are the prompt's own and one worker holds
- * them. Two shapes: all 64 blocks are shared by all workers, few enough for the caches, and 16 are
- * and the prompts' own ones make a million blocks.
+ * 64 workers. Prompts are chains of 64 blocks: the first ones are a system prompt, of which there
+ * are a few and which every worker holds, the others are the prompt's own and one worker holds
+ * them. Three shapes: all 64 blocks are shared by all workers; 16 are, and the prompts' own ones
+ * make a million blocks; and the same with few prompts, so that all lies in the caches.
  *
  * events   BlockStored of one prompt's own 48 blocks, and the BlockRemoved of the oldest one's, as an
  *          engine with a full cache publishes them; each block of either is one event
