@@ -9,6 +9,7 @@
  *
  * Cost: a head is one switch; skipping is linear in the bytes passed.
  */
+#include <endian.h>
 #include <string.h>
 
 #include "msgpack.h"
@@ -29,11 +30,23 @@ static enum kvw_err refuse(struct kvw_mp *mp, const char *error)
 /* Big-endian integer of 1, 2, 4 or 8 bytes. The caller has checked that they are there. */
 static uint64_t big_endian(const uint8_t *at, size_t width)
 {
-	uint64_t value = 0;
+	uint16_t two;
+	uint32_t four;
+	uint64_t eight;
 
-	for (size_t i = 0; i < width; i++)
-		value = value << 8 | at[i];
-	return value;
+	switch (width) {
+	case 1:
+		return at[0];
+	case 2:
+		memcpy(&two, at, sizeof(two));
+		return be16toh(two);
+	case 4:
+		memcpy(&four, at, sizeof(four));
+		return be32toh(four);
+	default:
+		memcpy(&eight, at, sizeof(eight));
+		return be64toh(eight);
+	}
 }
 
 static enum kvw_err end_int(struct kvw_mp *mp, const uint8_t *at, size_t width, bool is_signed,
@@ -175,33 +188,25 @@ static enum kvw_err next_special(
 
 enum kvw_err kvw_mp_next(struct kvw_mp *mp, struct kvw_mp_value *value)
 {
-	struct kvw_mp_value got = {.type = KVW_MP_UINT};
 	const uint8_t *at = mp->at;
-	enum kvw_err err = KVW_OK;
 	uint8_t head;
 
 	if (at == mp->end)
 		return refuse(mp, "ends where a value should begin");
 	head = *at++;
-	if (head < 0x80) {
-		got.bits = head;
+	if (head < 0x80 || head >= 0xe0) {
+		value->type = head < 0x80 ? KVW_MP_UINT : KVW_MP_NEGATIVE;
+		value->bits = (uint64_t)(int8_t)head;
 		mp->at = at;
-	} else if (head < 0x90) {
-		err = end_count(mp, at, head & 15, KVW_MP_MAP, &got);
-	} else if (head < 0xa0) {
-		err = end_count(mp, at, head & 15, KVW_MP_ARRAY, &got);
-	} else if (head < 0xc0) {
-		err = end_bytes(mp, at, head & 31, KVW_MP_STR, &got);
-	} else if (head < 0xe0) {
-		err = next_special(mp, head, at, &got);
-	} else {
-		got.type = KVW_MP_NEGATIVE;
-		got.bits = ~UINT64_C(0xff) | head;
-		mp->at = at;
+		return KVW_OK;
 	}
-	if (err == KVW_OK)
-		*value = got;
-	return err;
+	if (head < 0x90)
+		return end_count(mp, at, head & 15, KVW_MP_MAP, value);
+	if (head < 0xa0)
+		return end_count(mp, at, head & 15, KVW_MP_ARRAY, value);
+	if (head < 0xc0)
+		return end_bytes(mp, at, head & 31, KVW_MP_STR, value);
+	return next_special(mp, head, at, value);
 }
 
 enum kvw_err kvw_mp_skip(struct kvw_mp *mp)

@@ -444,10 +444,13 @@ static enum kvw_err take(struct kvw_vllm_reader *reader, enum member member,
 
 /* --- one event ------------------------------------------------------------------------------ */
 
-static enum member member_named(struct kvw_slice name)
+/* The engine writes members in our order, so the one at the same position is tried first. */
+static enum member member_named(struct kvw_slice name, uint32_t position)
 {
 	enum member member = TYPE;
 
+	if (position < UNKNOWN && kvw_slice_equal(name, names[position]))
+		return (enum member)position;
 	while (member < UNKNOWN && !kvw_slice_equal(name, names[member]))
 		member++;
 	return member;
@@ -482,7 +485,7 @@ static enum kvw_err take_event(
 		member = head.type == KVW_MP_ARRAY ? member_at(event->kind, i) : UNKNOWN;
 		if (head.type == KVW_MP_MAP) {
 			err = kvw_mp_str(mp, &name);
-			member = err == KVW_OK ? member_named(name) : UNKNOWN;
+			member = err == KVW_OK ? member_named(name, i) : UNKNOWN;
 		}
 		if (err == KVW_OK)
 			err = take(reader, member, event, told);
