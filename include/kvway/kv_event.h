@@ -22,6 +22,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "kvway/route.h"
 #include "kvway/slice.h"
 
 enum kvw_kv_kind {
@@ -30,21 +31,12 @@ enum kvw_kv_kind {
 	KVW_KV_CLEARED, /* the tier is empty */
 };
 
-/* Where a block lies; ascending by the time it takes to load. */
-enum kvw_kv_tier {
-	KVW_KV_GPU,
-	KVW_KV_CPU,    /* the worker's host memory */
-	KVW_KV_DISK,   /* storage local to the worker's host */
-	KVW_KV_REMOTE, /* storage that other workers reach too, and what is not known better */
-	KVW_KV_TIER_COUNT
-};
-
 enum kvw_kv_source { KVW_KV_VLLM, KVW_KV_LMCACHE };
 
 struct kvw_kv_event {
 	enum kvw_kv_kind kind;
 	enum kvw_kv_source source;
-	enum kvw_kv_tier tier;
+	enum kvw_tier tier; /* a place that nothing is known of counts as remote */
 	uint32_t worker; /* kvw_candidate.id; decoders leave 0, the feed that knows it writes it */
 	uint32_t rank;   /* vLLM: data-parallel rank, LMCache: worker_id (tensor-parallel rank) */
 
@@ -60,6 +52,8 @@ struct kvw_kv_event {
 	uint32_t block_size;    /* tokens per block, > 0 when stored by vLLM */
 	const uint64_t *extra;  /* one per block: kvw_kv_extra_*(); NULL: all are 0 */
 	struct kvw_slice lora;  /* name of the adapter; len 0: none was named */
+	struct kvw_slice salt;  /* cache_salt, told where a prompt begins; len 0: none */
+	bool extra_is_plain; /* lora and salt say all that extra says: no images, no embeddings */
 	bool has_lora_id;
 	int64_t lora_id;            /* engine's number of it: old versions tell only this */
 	bool has_group;             /* hybrid models: a hit needs every group */

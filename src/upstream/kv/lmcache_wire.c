@@ -517,14 +517,14 @@ enum kvw_err kvw_lmc_request(
 
 /* --- as events ------------------------------------------------------------------------------ */
 
-enum kvw_kv_tier kvw_lmc_tier(struct kvw_slice location)
+enum kvw_tier kvw_lmc_tier(struct kvw_slice location)
 {
 	if (kvw_slice_equal(location, KVW_SLICE("LocalCPUBackend")))
-		return KVW_KV_CPU;
+		return KVW_TIER_HOST;
 	if (kvw_slice_equal(location, KVW_SLICE("LocalDiskBackend")) ||
 		kvw_slice_equal(location, KVW_SLICE("GdsBackend")))
-		return KVW_KV_DISK;
-	return KVW_KV_REMOTE;
+		return KVW_TIER_DISK;
+	return KVW_TIER_REMOTE;
 }
 
 bool kvw_lmc_next_event(

@@ -105,7 +105,7 @@ enum kvw_err kvw_lmc_request(const struct kvw_slice *frames, size_t count,
 	struct kvw_slice *message, size_t *envelope) KVW_MUST_CHECK;
 
 /* Tier of a location. Names that are not known count as remote, the slowest. */
-enum kvw_kv_tier kvw_lmc_tier(struct kvw_slice location);
+enum kvw_tier kvw_lmc_tier(struct kvw_slice location);
 
 /*
  * The operations of a message as events: each call gives the next run of admits (stored) or evicts

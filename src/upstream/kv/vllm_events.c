@@ -61,6 +61,10 @@ struct telling {
 	bool has_type, known_type, has_hashes;
 	struct kvw_slice medium, locality; /* len 0: not told */
 	size_t extra_count;
+	struct kvw_slice first[2]; /* first members of the first block's extra keys, if texts */
+	uint32_t first_count;      /* members there */
+	bool later_same;           /* other blocks have first[0] at most */
+	bool later_any;            /* one of them has it */
 };
 
 void kvw_vllm_reader_init(struct kvw_vllm_reader *reader)
@@ -313,6 +317,24 @@ static enum kvw_err fold_extra(struct kvw_mp *mp, uint64_t *extra)
 	}
 }
 
+/* Looks at member m of block i before it is folded: is it a text, and the one to be expected? */
+static void tell_extra(const struct kvw_mp *mp, uint32_t i, uint32_t m, struct telling *told)
+{
+	struct kvw_mp look = *mp;
+	struct kvw_slice got = {0};
+	bool is_text = kvw_mp_str(&look, &got) == KVW_OK;
+
+	if (i == 0) {
+		told->first_count = m + 1;
+		if (m < 2)
+			told->first[m] = is_text ? got : (struct kvw_slice){0};
+		return;
+	}
+	told->later_any = true;
+	if (!is_text || m > 0 || !kvw_slice_equal(got, told->first[0]))
+		told->later_same = false;
+}
+
 /* A list with nil or a list per block. */
 static enum kvw_err take_extra(
 	struct kvw_vllm_reader *reader, struct kvw_kv_event *event, struct telling *told)
@@ -321,6 +343,9 @@ static enum kvw_err take_extra(
 	uint64_t any = 0;
 	enum kvw_err err;
 
+	told->first_count = 0;
+	told->later_same = true;
+	told->later_any = false;
 	if (kvw_mp_take_nil(&reader->mp))
 		return KVW_OK;
 	err = kvw_mp_array(&reader->mp, &count);
@@ -334,8 +359,10 @@ static enum kvw_err take_extra(
 		if (kvw_mp_take_nil(&reader->mp))
 			continue;
 		err = kvw_mp_array(&reader->mp, &members);
-		for (uint32_t m = 0; err == KVW_OK && m < members; m++)
+		for (uint32_t m = 0; err == KVW_OK && m < members; m++) {
+			tell_extra(&reader->mp, i, m, told);
 			err = fold_extra(&reader->mp, &reader->extra[i]);
+		}
 		any |= reader->extra[i];
 	}
 	event->extra = any == 0 ? NULL : reader->extra;
@@ -496,23 +523,38 @@ static enum kvw_err take_event(
 }
 
 /* Media of vLLM and SGLang. False: no place that is known. */
-static bool tier_of(struct kvw_slice medium, struct kvw_slice locality, enum kvw_kv_tier *tier)
+static bool tier_of(struct kvw_slice medium, struct kvw_slice locality, enum kvw_tier *tier)
 {
 	bool remote = kvw_slice_equal_nocase(locality, KVW_SLICE("REMOTE"));
 
 	if (medium.len == 0 || kvw_slice_equal(medium, KVW_SLICE("GPU")))
-		*tier = KVW_KV_GPU; /* versions that know one medium do not name it */
+		*tier = KVW_TIER_DEVICE; /* versions that know one medium do not name it */
 	else if (kvw_slice_equal(medium, KVW_SLICE("CPU")) ||
 		 kvw_slice_equal(medium, KVW_SLICE("CPU_PINNED")))
-		*tier = KVW_KV_CPU;
+		*tier = KVW_TIER_HOST;
 	else if (kvw_slice_equal(medium, KVW_SLICE("STORAGE")) ||
 		 kvw_slice_equal(medium, KVW_SLICE("DISK")))
-		*tier = remote ? KVW_KV_REMOTE : KVW_KV_DISK;
+		*tier = remote ? KVW_TIER_REMOTE : KVW_TIER_DISK;
 	else if (kvw_slice_equal(medium, KVW_SLICE("EXTERNAL")))
-		*tier = KVW_KV_REMOTE;
+		*tier = KVW_TIER_REMOTE;
 	else
 		return false;
 	return true;
+}
+
+/* The salt from the extra keys (LoRA's name, then the salt), and whether that is all they hold. */
+static void tell_salt(struct kvw_kv_event *event, const struct telling *told)
+{
+	bool named = told->first_count > 0 && event->lora.len > 0 &&
+		     kvw_slice_equal(told->first[0], event->lora);
+	uint32_t left = told->first_count - named;
+
+	if (left == 1 && !event->has_parent && told->first[named].len > 0) {
+		event->salt = told->first[named];
+		left = 0;
+	}
+	event->extra_is_plain = event->extra == NULL ||
+				(left == 0 && (!told->later_any || (named && told->later_same)));
 }
 
 /* Whether what was read makes sense together. */
@@ -556,6 +598,7 @@ static enum kvw_err read_event(
 		reader->unknown_types++;
 	} else if (err == KVW_OK) {
 		err = judge(reader, event, &told);
+		tell_salt(event, &told);
 		*good = err == KVW_OK && tier_of(told.medium, told.locality, &event->tier);
 		reader->unknown_media += err == KVW_OK && !*good;
 	}

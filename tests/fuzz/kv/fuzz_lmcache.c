@@ -35,7 +35,7 @@ static void check(const struct kvw_lmc_message *message, size_t size)
 	while (kvw_lmc_next_event(message, &at, &event)) {
 		MUST(event.hash_count > 0 && event.hashes == message->keys + covered);
 		covered += event.hash_count;
-		MUST(at == covered && event.tier < KVW_KV_TIER_COUNT);
+		MUST(at == covered && event.tier < KVW_TIER_COUNT);
 	}
 	if (message->type == KVW_LMC_OPERATIONS || message->type == KVW_LMC_SYNC_BATCH)
 		MUST(covered == message->key_count);

@@ -311,7 +311,7 @@ START_TEST(operations_become_runs)
 
 	ck_assert(kvw_lmc_next_event(&message, &at, &event));
 	ck_assert(event.kind == KVW_KV_REMOVED && event.hash_count == 2 && event.hashes[0] == 1);
-	ck_assert(event.tier == KVW_KV_DISK && event.rank == 3 && event.source == KVW_KV_LMCACHE);
+	ck_assert(event.tier == KVW_TIER_DISK && event.rank == 3 && event.source == KVW_KV_LMCACHE);
 	ck_assert(kvw_lmc_next_event(&message, &at, &event));
 	ck_assert(event.kind == KVW_KV_STORED && event.hash_count == 3 && event.hashes[0] == 3);
 	ck_assert(kvw_lmc_next_event(&message, &at, &event));
@@ -331,10 +331,10 @@ END_TEST
 
 START_TEST(tiers_of_locations)
 {
-	ck_assert_int_eq(kvw_lmc_tier(KVW_SLICE("LocalCPUBackend")), KVW_KV_CPU);
-	ck_assert_int_eq(kvw_lmc_tier(KVW_SLICE("LocalDiskBackend")), KVW_KV_DISK);
-	ck_assert_int_eq(kvw_lmc_tier(KVW_SLICE("RemoteBackend")), KVW_KV_REMOTE);
-	ck_assert_int_eq(kvw_lmc_tier(KVW_SLICE("SomethingNew")), KVW_KV_REMOTE);
+	ck_assert_int_eq(kvw_lmc_tier(KVW_SLICE("LocalCPUBackend")), KVW_TIER_HOST);
+	ck_assert_int_eq(kvw_lmc_tier(KVW_SLICE("LocalDiskBackend")), KVW_TIER_DISK);
+	ck_assert_int_eq(kvw_lmc_tier(KVW_SLICE("RemoteBackend")), KVW_TIER_REMOTE);
+	ck_assert_int_eq(kvw_lmc_tier(KVW_SLICE("SomethingNew")), KVW_TIER_REMOTE);
 }
 END_TEST
 

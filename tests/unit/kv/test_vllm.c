@@ -502,6 +502,39 @@ START_TEST(published_frames)
 }
 END_TEST
 
+/* Salt and whether it says all, of an event with LoRA l1 and these extra keys of two blocks. */
+static void check_salt(const char *parent, const char *keys, const char *salt, bool plain)
+{
+	struct bytes payload;
+	struct kvw_kv_event event;
+	char hex[512];
+
+	snprintf(hex, sizeof(hex), "92" TIME "91 99" STORED "92 07 08 %s c0 02 c0 c0 a2 6c31 %s",
+		parent, keys);
+	payload = bytes_of_hex(hex);
+	ck_assert_int_eq(kvw_vllm_begin(&reader, payload.data, payload.len), KVW_OK);
+	ck_assert_int_eq(kvw_vllm_next(&reader, &event), KVW_OK);
+	ck_assert_uint_eq(event.salt.len, strlen(salt));
+	ck_assert(kvw_slice_equal(event.salt, kvw_slice_of(salt)));
+	ck_assert_msg(event.extra_is_plain == plain, "%s", keys);
+	bytes_free(&payload);
+}
+
+START_TEST(salt_is_told_from_extra_keys)
+{
+	check_salt("c0", "c0", "", true);
+	check_salt("c0", "92 c0 c0", "", true);
+	check_salt("c0", "92 91 a1 73 c0", "s", true);
+	check_salt("c0", "92 91 a2 6c31 91 a2 6c31", "", true);
+	check_salt("c0", "92 92 a2 6c31 a1 73 91 a2 6c31", "s", true);
+	check_salt("05", "92 91 a1 73 c0", "", false);             /* not where a prompt begins */
+	check_salt("c0", "92 91 a1 73 91 a1 73", "s", false);      /* a salt has one block only */
+	check_salt("c0", "92 91 92 a1 6d 03 c0", "", false);       /* an image */
+	check_salt("c0", "92 c0 91 92 a1 6d 03", "", false);       /* in the second block */
+	check_salt("c0", "92 92 a1 73 92 a1 6d 03 c0", "", false); /* and a text beside it */
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("kv-vllm");
@@ -521,6 +554,7 @@ int main(void)
 	tcase_add_test(tests, unknown_types_are_counted);
 	tcase_add_test(tests, bad_events_leave_the_others);
 	tcase_add_test(tests, extra_keys_tell_blocks_apart);
+	tcase_add_test(tests, salt_is_told_from_extra_keys);
 	tcase_add_test(tests, broken_batches_give_nothing);
 	tcase_add_test(tests, nesting_is_bounded);
 	tcase_add_test(tests, truncated_anywhere);
