@@ -36,7 +36,7 @@ enum kvw_kv_source { KVW_KV_VLLM, KVW_KV_LMCACHE };
 struct kvw_kv_event {
 	enum kvw_kv_kind kind;
 	enum kvw_kv_source source;
-	enum kvw_tier tier; /* a place that nothing is known of counts as remote */
+	enum kvw_tier tier; /* an LMCache location that is not known counts as remote */
 	uint32_t worker; /* kvw_candidate.id; decoders leave 0, the feed that knows it writes it */
 	uint32_t rank;   /* vLLM: data-parallel rank, LMCache: worker_id (tensor-parallel rank) */
 
