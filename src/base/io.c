@@ -6,7 +6,7 @@
 #include <sys/epoll.h>
 #include <sys/socket.h>
 
-#define KVW_IO_LINES_AHEAD 10 /* of what an event needs */
+#define LINES_AHEAD 10 /* of what an event needs */
 
 enum kvw_err kvw_io_set_init(struct kvw_io_set *set)
 {
@@ -101,7 +101,7 @@ static void fetch(const struct kvw_io *io)
 {
 	const char *lines = io->needs;
 
-	for (unsigned i = 0; i < KVW_IO_LINES_AHEAD && lines != NULL; i++)
+	for (unsigned i = 0; i < LINES_AHEAD && lines != NULL; i++)
 		__builtin_prefetch(lines + 64 * i, 1);
 }
 

@@ -22,38 +22,32 @@ struct fold {
 	struct kvw_chunk *next; /* room enough was made before */
 };
 
-static inline void fold_piece(struct fold *fold, uint64_t hash, uint32_t units)
+static inline void fold_pieces(struct fold *fold, const struct kvw_piece *pieces, uint32_t count)
 {
-	if (hash == 0 && units == 0)
-		return;
-	fold->hash = kvw_mix(fold->hash, hash);
-	if (units == 0)
-		return;
-	fold->units += units;
-	*fold->next++ = (struct kvw_chunk){fold->hash, fold->units, 0};
-}
-
-static void fold_range(const struct kvw_scan *scan, struct fold *fold, struct range range)
-{
-	const struct kvw_piece *piece, *end;
 	uint64_t changed = fold->hash ^ KVW_MIX_FIRST;
 	struct kvw_chunk *next = fold->next;
 	uint32_t units = fold->units;
 
-	if (range.count == 0)
-		return; /* there may be no pieces at all */
-	piece = scan->text.pieces + range.first;
-	end = piece + range.count;
-	/* What fold_piece does. */
-	for (; piece < end; piece++) {
-		if (piece->hash == 0 && piece->units == 0)
+	for (uint32_t i = 0; i < count; i++) {
+		if (pieces[i].hash == 0 && pieces[i].units == 0)
 			continue;
-		changed = kvw_mix_on(changed, piece->hash);
-		units += piece->units;
+		changed = kvw_mix_on(changed, pieces[i].hash);
+		units += pieces[i].units;
 		*next = (struct kvw_chunk){changed ^ KVW_MIX_FIRST, units, 0};
-		next += piece->units > 0;
+		next += pieces[i].units > 0; /* else the next one takes its place */
 	}
 	*fold = (struct fold){changed ^ KVW_MIX_FIRST, units, next};
+}
+
+static inline void fold_piece(struct fold *fold, uint64_t hash, uint32_t units)
+{
+	fold_pieces(fold, &(struct kvw_piece){.hash = hash, .units = units}, 1);
+}
+
+static void fold_range(const struct kvw_scan *scan, struct fold *fold, struct range range)
+{
+	if (range.count > 0) /* else there may be no pieces at all */
+		fold_pieces(fold, scan->text.pieces + range.first, range.count);
 }
 
 static void fold_tools(

@@ -437,7 +437,7 @@ static void client_read(struct kvw_client *client)
 	struct kvw_exchange *x = client->exchange;
 	struct kvw_chain *chain = x != NULL ? &x->in : &client->in;
 	struct iovec iov[1 + KVW_LOOP_SPARES];
-	/* One buffer where the last request was small: cheaper, and more can be read. */
+	/* One buffer for what begins a request: cheaper, and more can be read. */
 	size_t spares = x == NULL ? 0 : KVW_LOOP_SPARES, room;
 	int count = prepare_read(loop, chain, iov, client->large, spares, &room);
 	ssize_t n;
