@@ -26,6 +26,7 @@ static const char *const reason_names[KVW_REASON_COUNT] = {
 	[KVW_REASON_BOUND] = "bound",
 	[KVW_REASON_SLOW_START] = "slow_start",
 	[KVW_REASON_KV_FULL] = "kv_full",
+	[KVW_REASON_KVAWARE] = "kvaware",
 };
 
 static const char *const verdict_names[KVW_VERDICT_COUNT] = {

@@ -62,6 +62,9 @@ enum kvw_err kvw_app_create_strategy(const struct kvw_config *config, struct kvw
 		.session_load_bound = config->session_load_bound,
 		.inflight_bound = config->routing_inflight_bound,
 		.inflight_gap = (double)config->routing_inflight_gap,
+		.index_bytes = config->kvaware_index_bytes,
+		.load_ns_per_token = {0, config->kvaware_host_ns, config->kvaware_disk_ns,
+			config->kvaware_remote_ns},
 	};
 	const struct kvw_strategy_ops *ops = kvw_strategy_find(config->routing_strategy);
 

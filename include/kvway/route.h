@@ -38,6 +38,7 @@ enum kvw_reason {
 	KVW_REASON_BOUND,           /* a cheaper worker had too many requests in flight */
 	KVW_REASON_SLOW_START,      /* a cheaper worker is new or just returned */
 	KVW_REASON_KV_FULL,         /* a cheaper worker's KV cache is full, or it preempts */
+	KVW_REASON_KVAWARE,         /* lowest cost, and by its own word it holds a prefix */
 	KVW_REASON_COUNT
 };
 
@@ -117,6 +118,10 @@ struct kvw_strategy_options {
 	 * being that of the usable candidates. bound 0: never. */
 	double inflight_bound;
 	double inflight_gap;
+
+	/* kvaware */
+	uint64_t index_bytes;            /* hard limit of the exact index; parked events have a 16th */
+	double load_ns_per_token[KVW_TIER_COUNT]; /* to fetch cached tokens of a tier; DEVICE: 0 */
 };
 
 /* Gauges that a strategy can report; those that do not apply stay 0. */
@@ -124,6 +129,8 @@ struct kvw_strategy_stats {
 	uint64_t nodes, chunks, bytes, bytes_limit; /* prefix tree */
 	uint64_t evicted_chunks, purges;            /* since start */
 	uint64_t sessions;
+	uint64_t exact_blocks, exact_holders, exact_bytes, exact_bytes_limit; /* kvaware's index */
+	uint64_t exact_parked, exact_dropped, exact_parked_dropped, exact_unknown_removes;
 };
 
 /* What a strategy has learned of one worker. */
@@ -146,6 +153,7 @@ struct kvw_strategy_ops {
 	const char *name; /* as written in the key routing.strategy */
 	const char *help; /* one line for --help and REFERENCE.md */
 	bool wants_content; /* the body's prompt must be scanned before pick() */
+	bool wants_tokens;  /* ... and its exact tokens be found out, if that can be done in time */
 
 	/* Caller owns *out. Fails only with KVW_ENOMEM, leaving *out alone. */
 	enum kvw_err (*create)(const struct kvw_strategy_options *options,
@@ -179,6 +187,9 @@ struct kvw_strategy_ops {
 	/* Optional. Fills *out. */
 	void (*learned)(struct kvw_strategy *self, uint32_t worker_id,
 		struct kvw_worker_learned *out);
+
+	/* Optional. The view that feeds are to fill; the strategy's own. */
+	struct kvw_exact *(*exact)(struct kvw_strategy *self);
 
 	void (*destroy)(struct kvw_strategy *self); /* NULL is allowed */
 };

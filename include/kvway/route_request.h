@@ -12,6 +12,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "kvway/exact.h"
 #include "kvway/slice.h"
 
 /* Which body format a path carries. Fixed list: it is also the label `route` of metrics. */
@@ -36,6 +37,18 @@ struct kvw_chunk {
 	uint32_t reserved; /* 0 */
 };
 
+/* Why a request goes without exact tokens: a label of metrics. */
+enum kvw_inexact {
+	KVW_INEXACT_NOT,         /* it has them */
+	KVW_INEXACT_NOT_WANTED,  /* the strategy does not ask */
+	KVW_INEXACT_NO_TOKENS,   /* no worker can tell how this kind of prompt is tokenized */
+	KVW_INEXACT_NO_VIEW,     /* nobody tells what it holds: tokens would be of no use */
+	KVW_INEXACT_TIMEOUT,     /* a worker was asked and did not answer in time */
+	KVW_INEXACT_FAILED,      /* ... and answered an error, or nonsense */
+	KVW_INEXACT_BUSY,        /* too many were being asked for */
+	KVW_INEXACT_COUNT
+};
+
 /* Borrowed: valid until the scan that made it is reset. */
 struct kvw_route_request {
 	enum kvw_api api;
@@ -56,6 +69,12 @@ struct kvw_route_request {
 	const uint32_t *chain_ends;
 	uint32_t chain_count;
 	uint64_t seed; /* h_0: format, model, LoRA, salt */
+
+	/* The prompt by its exact tokens, for a strategy that wants them. */
+	enum kvw_inexact inexact;           /* KVW_INEXACT_NOT, or why there are none */
+	uint32_t exact_tokens;              /* length of the prompt */
+	uint32_t exact_count;               /* at most KVW_EXACT_CHAINS */
+	const struct kvw_exact_chain *exact;
 };
 
 /* How one forwarded request ended, for kvw_strategy_ops.done. */

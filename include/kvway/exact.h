@@ -1,0 +1,66 @@
+/*
+ * exact.h - what workers themselves say they hold: written by feeds, asked by a strategy.
+ *
+ * Owned by a strategy (kvw_strategy_ops.exact lends it). It joins the index of blocks
+ * (routing/kvindex.h) with what the index cannot know: whether what it was told of a worker is all.
+ * Two kinds of tellers speak about one worker: the engine, of its own prefix cache, and LMCache, of
+ * the tiers behind it.
+ *
+ * Threads: one thread, the feed's, is the index's writer and calls the functions marked so. All
+ * others may be called from any thread.
+ */
+#ifndef KVW_EXACT_H
+#define KVW_EXACT_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct kvw_exact;
+struct kvw_kvindex; /* routing/kvindex.h */
+
+enum kvw_teller { KVW_TELLER_ENGINE, KVW_TELLER_LMCACHE, KVW_TELLER_COUNT };
+
+/* Sources of the index (struct kvw_kvindex_from) that each teller's streams have, for every worker:
+ * an engine's ranks and cache groups, LMCache's ranks. */
+#define KVW_EXACT_ENGINE_SOURCE  0u
+#define KVW_EXACT_ENGINE_SOURCES 8u
+#define KVW_EXACT_LMCACHE_SOURCE  8u
+#define KVW_EXACT_LMCACHE_SOURCES 8u
+
+/* How far a teller's word about a worker can be believed. */
+enum kvw_sight {
+	KVW_SIGHT_NONE,  /* it tells nothing: not configured, or never heard of */
+	KVW_SIGHT_BLIND, /* it tells, but something was missed: not connected, joined late, a gap */
+	KVW_SIGHT_FULL,  /* all that the worker's cache holds is in the index */
+};
+
+/* One way to name a prompt's blocks. Borrowed as the request is. */
+struct kvw_exact_chain {
+	enum kvw_teller teller;
+	uint32_t space;        /* of the index */
+	uint32_t block_tokens; /* tokens per block */
+	uint32_t count;        /* whole blocks of the prompt */
+	const uint64_t *keys;  /* [count] */
+};
+
+#define KVW_EXACT_CHAINS 16 /* most of them for one prompt */
+
+/* --- feed thread --- */
+
+struct kvw_kvindex *kvw_exact_index(struct kvw_exact *exact);
+
+void kvw_exact_set_sight(
+	struct kvw_exact *exact, uint32_t worker, enum kvw_teller teller, enum kvw_sight sight);
+
+/* Every 100 ms or so: carries out the purges that were asked for (kvw_strategy_ops.purge), and lets
+ * the index reclaim. Writes the ids of at most cap purged workers, returns how many; the rest
+ * waits for the next call. */
+size_t kvw_exact_tick(
+	struct kvw_exact *exact, int64_t now_ns, uint32_t *purged, size_t cap);
+
+/* --- any thread --- */
+
+enum kvw_sight kvw_exact_sight(
+	const struct kvw_exact *exact, uint32_t worker, enum kvw_teller teller);
+
+#endif
