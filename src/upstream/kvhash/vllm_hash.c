@@ -24,7 +24,8 @@ static enum kvw_err hasher_for(const struct kvw_vllm_recipe *recipe, struct kvw_
 	return kvw_hasher_create(kvw_object_digest_kind(recipe->hash), hasher);
 }
 
-enum kvw_err kvw_vllm_begin(const struct kvw_vllm_recipe *recipe, struct kvw_vllm_chain *chain)
+enum kvw_err kvw_vllm_chain_begin(
+	const struct kvw_vllm_recipe *recipe, struct kvw_vllm_chain *chain)
 {
 	struct kvw_vllm_chain begun = {.started = false};
 	struct kvw_hasher *hasher;

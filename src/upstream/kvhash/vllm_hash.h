@@ -51,7 +51,7 @@ struct kvw_vllm_chain {
  * The chain before a prompt's first block. KVW_EINVAL: block_size. KVW_ENOTFOUND: the XXH3
  * algorithms begin at random in each process as long as PYTHONHASHSEED is not set. KVW_ENOMEM.
  */
-KVW_MUST_CHECK enum kvw_err kvw_vllm_begin(
+KVW_MUST_CHECK enum kvw_err kvw_vllm_chain_begin(
 	const struct kvw_vllm_recipe *recipe, struct kvw_vllm_chain *chain);
 
 /*

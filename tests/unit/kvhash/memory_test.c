@@ -131,7 +131,7 @@ START_TEST(blocks_are_hashed_without_allocation_each)
 		size_t done = 9;
 
 		begin(room);
-		err = kvw_vllm_begin(&recipe, &chain);
+		err = kvw_vllm_chain_begin(&recipe, &chain);
 		end();
 		ck_assert_int_eq(err, wanted);
 		ck_assert_int_eq(chain.started, wanted != KVW_OK);

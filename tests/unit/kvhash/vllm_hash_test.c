@@ -101,7 +101,7 @@ static void check_event(const struct kvw_vllm_recipe *engine, const json_t *even
 	recipe.cache_salt = kvw_slice_of(text_of(event, "salt"));
 	for (size_t i = 0; i < count; i++)
 		tokens[i] = (uint32_t)json_integer_value(json_array_get(ids, i));
-	ck_assert_int_eq(kvw_vllm_begin(&recipe, &chain), KVW_OK);
+	ck_assert_int_eq(kvw_vllm_chain_begin(&recipe, &chain), KVW_OK);
 	if (text_of(event, "parent") != NULL)
 		chain = (struct kvw_vllm_chain){*find(text_of(event, "parent")), true};
 	ck_assert_int_eq(
@@ -149,7 +149,7 @@ static void check_computed(const json_t *vector)
 
 	for (uint32_t i = 0; i < count; i++)
 		tokens[i] = first + i;
-	ck_assert_int_eq(kvw_vllm_begin(&recipe, &chain), KVW_OK);
+	ck_assert_int_eq(kvw_vllm_chain_begin(&recipe, &chain), KVW_OK);
 	hex_of(&chain.parent, hex);
 	ck_assert_str_eq(hex, text_of(vector, "none_hash"));
 	ck_assert_int_eq(
@@ -190,7 +190,7 @@ START_TEST(a_chain_can_be_continued)
 			.cache_salt = KVW_SLICE("salt")};
 		struct kvw_vllm_chain chain, begun;
 
-		ck_assert_int_eq(kvw_vllm_begin(&recipe, &begun), KVW_OK);
+		ck_assert_int_eq(kvw_vllm_chain_begin(&recipe, &begun), KVW_OK);
 		chain = begun;
 		ck_assert_int_eq(
 			kvw_vllm_hash(&recipe, &chain, tokens, 70, whole, 4, &done), KVW_OK);
@@ -218,16 +218,16 @@ START_TEST(what_cannot_be_computed_is_said)
 	uint32_t tokens[16] = {0};
 	size_t done = 77;
 
-	ck_assert_int_eq(kvw_vllm_begin(&recipe, &chain), KVW_ENOTFOUND);
+	ck_assert_int_eq(kvw_vllm_chain_begin(&recipe, &chain), KVW_ENOTFOUND);
 	recipe.hash = KVW_OBJECT_SHA256;
 	recipe.block_size = 0;
-	ck_assert_int_eq(kvw_vllm_begin(&recipe, &chain), KVW_EINVAL);
+	ck_assert_int_eq(kvw_vllm_chain_begin(&recipe, &chain), KVW_EINVAL);
 	recipe.block_size = KVW_VLLM_BLOCK_MAX + 1;
-	ck_assert_int_eq(kvw_vllm_begin(&recipe, &chain), KVW_EINVAL);
+	ck_assert_int_eq(kvw_vllm_chain_begin(&recipe, &chain), KVW_EINVAL);
 	recipe.block_size = 16;
 	memset(salt, 'x', sizeof(salt));
 	recipe.cache_salt = (struct kvw_slice){salt, sizeof(salt)};
-	ck_assert_int_eq(kvw_vllm_begin(&recipe, &chain), KVW_OK);
+	ck_assert_int_eq(kvw_vllm_chain_begin(&recipe, &chain), KVW_OK);
 	ck_assert_int_eq(kvw_vllm_hash(&recipe, &chain, tokens, 16, &digest, 1, &done), KVW_ELIMIT);
 	ck_assert_uint_eq(done, 0);
 	ck_assert(!chain.started);
