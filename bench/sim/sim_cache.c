@@ -26,6 +26,8 @@ struct kvb_cache {
 	uint32_t free;
 	uint32_t published;
 	uint64_t evictions;
+	kvb_evict_fn *evicted; /* NULL: nobody wants to know */
+	void *evicted_user;
 };
 
 static uint32_t bucket_of(const struct kvb_cache *cache, uint64_t hash)
@@ -107,6 +109,12 @@ void kvb_cache_destroy(struct kvb_cache *cache)
 	free(cache);
 }
 
+void kvb_cache_on_evict(struct kvb_cache *cache, kvb_evict_fn *fn, void *user)
+{
+	cache->evicted = fn;
+	cache->evicted_user = user;
+}
+
 uint32_t kvb_cache_usable(const struct kvb_cache *cache)
 {
 	return cache->count - 1;
@@ -163,6 +171,8 @@ bool kvb_cache_take(struct kvb_cache *cache, const uint32_t *hits, uint32_t hit_
 		if (cache->blocks[i].published) {
 			unpublish(cache, i);
 			cache->evictions++;
+			if (cache->evicted != NULL)
+				cache->evicted(cache->evicted_user, cache->blocks[i].hash);
 		}
 		cache->blocks[i].refs = 1;
 		out[n] = i;

@@ -7,6 +7,9 @@
  * blocks may carry the same hash. One block is never given out (the engine's null block):
  * usable = blocks - 1.
  *
+ * What leaves the cache can be told to somebody, block by block, since a hash that two blocks carry
+ * leaves twice.
+ *
  * Every call is O(blocks it names). Not thread-safe: one cache belongs to one engine.
  */
 #ifndef KVB_SIM_CACHE_H
@@ -21,6 +24,11 @@ struct kvb_cache;
 /* NULL without memory. block_count counts the null block: at least 2. */
 struct kvb_cache *kvb_cache_create(uint32_t block_count);
 void kvb_cache_destroy(struct kvb_cache *cache);
+
+/* Calls fn with each hash that is lost to reuse of its block, before the block is given out. NULL:
+ * nobody. A reset is not told. */
+typedef void kvb_evict_fn(void *user, uint64_t hash);
+void kvb_cache_on_evict(struct kvb_cache *cache, kvb_evict_fn *fn, void *user);
 
 uint32_t kvb_cache_usable(const struct kvb_cache *cache);    /* blocks - 1 */
 uint32_t kvb_cache_free(const struct kvb_cache *cache);      /* not in use, cached or not */

@@ -29,8 +29,12 @@ struct kvb_engine {
 	uint32_t running_count;
 	struct kvb_seq **batch; /* the step's sequences; NULL where one was removed */
 	uint32_t batch_count;
-	struct kvb_engine_stats stats; /* the counters; gauges are filled on request */
+	struct kvb_engine_stats stats;        /* the counters; gauges are filled on request */
+	const struct kvb_engine_watch *watch; /* borrowed; never NULL */
+	void *watch_user;
 };
+
+static const struct kvb_engine_watch nobody = {0};
 
 int64_t kvb_step_length_ns(const struct kvb_profile *profile, const struct kvb_step_load *load)
 {
@@ -40,7 +44,7 @@ int64_t kvb_step_length_ns(const struct kvb_profile *profile, const struct kvb_s
 
 	if (profile->prefill_tps > 0)
 		ns += (double)load->prefill_tokens * 1e9 / profile->prefill_tps;
-	return (int64_t)(ns + 0.5);
+	return (int64_t)(ns + 0.5) + load->load_ns;
 }
 
 struct kvb_engine *kvb_engine_create(const struct kvb_engine_config *config)
@@ -51,6 +55,7 @@ struct kvb_engine *kvb_engine_create(const struct kvb_engine_config *config)
 	if (engine == NULL)
 		return NULL;
 	engine->config = *config;
+	engine->watch = &nobody;
 	engine->cache = kvb_cache_create(config->block_count);
 	engine->running = calloc(config->max_seqs, sizeof(struct kvb_seq *));
 	engine->batch = calloc(config->max_seqs, sizeof(struct kvb_seq *));
@@ -70,6 +75,20 @@ void kvb_engine_destroy(struct kvb_engine *engine)
 	free(engine->running);
 	free(engine->batch);
 	free(engine);
+}
+
+static void on_evict(void *user, uint64_t hash)
+{
+	struct kvb_engine *engine = user;
+
+	engine->watch->removed(engine->watch_user, hash);
+}
+
+void kvb_engine_watch(struct kvb_engine *engine, const struct kvb_engine_watch *watch, void *user)
+{
+	engine->watch = watch == NULL ? &nobody : watch;
+	engine->watch_user = user;
+	kvb_cache_on_evict(engine->cache, engine->watch->removed == NULL ? NULL : on_evict, engine);
 }
 
 uint32_t kvb_engine_longest(const struct kvb_engine *engine)
@@ -141,6 +160,7 @@ void kvb_seq_destroy(struct kvb_seq *seq)
 	free(seq->tokens);
 	free(seq->hashes);
 	free(seq->blocks);
+	free(seq->chunks);
 	free(seq);
 }
 
@@ -260,7 +280,8 @@ static bool grow_blocks(struct kvb_engine *engine, struct kvb_seq *seq, uint32_t
 static void batch_add(
 	struct kvb_engine *engine, struct kvb_seq *seq, uint32_t take, struct kvb_step_load *load)
 {
-	uint32_t end = seq->computed + take;
+	uint32_t end = seq->computed + take, first = seq->published;
+	const struct kvb_engine_watch *watch = engine->watch;
 	bool decode = take == 1 && seq->total_len > seq->prompt_len && end == seq->total_len;
 
 	load->pairs += ((double)end * end - (double)seq->computed * seq->computed) / 2;
@@ -279,6 +300,10 @@ static void batch_add(
 			seq->hashes[seq->published + 1]);
 		seq->published++;
 	}
+	if (watch->stored != NULL && seq->published > first)
+		watch->stored(engine->watch_user, seq, first, seq->published - first);
+	if (watch->computed != NULL)
+		watch->computed(engine->watch_user, seq);
 	seq->batch_pos = engine->batch_count;
 	engine->batch[engine->batch_count++] = seq;
 }
@@ -316,23 +341,50 @@ static bool plan_running(struct kvb_engine *engine, uint32_t *budget, struct kvb
 	return whole;
 }
 
-/* Looks the prompt up and takes blocks for its first chunk; false if the pool is too empty. */
-static bool admit_blocks(
-	struct kvb_engine *engine, struct kvb_seq *seq, uint32_t budget, uint32_t *take)
+/* What can be had without computing: `hits` tokens on the device, or more with the tier behind. The
+ * last token is always computed. */
+static uint32_t find_behind(struct kvb_engine *engine, struct kvb_seq *seq, uint32_t hits)
 {
-	uint32_t size = engine->config.block_size, hits, need;
+	uint32_t found = 0;
+
+	if (engine->watch->find != NULL)
+		found = engine->watch->find(engine->watch_user, seq);
+	if (found >= seq->total_len)
+		found = seq->total_len - 1;
+	return found > hits ? found : hits;
+}
+
+/* The blocks for `tokens` are there, `hits` of them with content; the others' is loaded. */
+static void load_behind(struct kvb_engine *engine, struct kvb_seq *seq, uint32_t hits,
+	uint32_t tokens, struct kvb_step_load *load)
+{
+	seq->computed = tokens;
+	if (tokens == hits)
+		return;
+	engine->stats.loaded_tokens += tokens - hits;
+	load->load_ns += (int64_t)(tokens - hits) * engine->watch->load_ns;
+	if (engine->watch->load != NULL)
+		engine->watch->load(engine->watch_user, seq, tokens);
+}
+
+/* Looks the prompt up and takes blocks for its first chunk; false if the pool is too empty. */
+static bool admit_blocks(struct kvb_engine *engine, struct kvb_seq *seq, uint32_t budget,
+	uint32_t *take, struct kvb_step_load *load)
+{
+	uint32_t size = engine->config.block_size, hits, need, have;
 
 	hash_blocks(engine, seq);
 	hits = kvb_cache_lookup(
 		engine->cache, seq->hashes + 1, (seq->total_len - 1) / size, seq->blocks);
-	*take = seq->total_len - hits * size;
+	have = find_behind(engine, seq, hits * size);
+	*take = seq->total_len - have;
 	*take = *take < budget ? *take : budget;
-	need = (hits * size + *take + size - 1) / size;
+	need = (have + *take + size - 1) / size;
 	if (!kvb_cache_take(engine->cache, seq->blocks, hits, need - hits, seq->blocks + hits))
 		return false;
 	seq->block_count = need;
 	seq->published = hits;
-	seq->computed = hits * size;
+	load_behind(engine, seq, hits * size, have, load);
 	return true;
 }
 
@@ -344,7 +396,7 @@ static void plan_waiting(
 		struct kvb_seq *seq = engine->first;
 		uint32_t take;
 
-		if (!admit_blocks(engine, seq, *budget, &take))
+		if (!admit_blocks(engine, seq, *budget, &take, load))
 			break;
 		wait_unlink(engine, seq);
 		seq->state = SEQ_RUNNING;
@@ -415,7 +467,11 @@ bool kvb_engine_holds(const struct kvb_engine *engine, uint64_t hash)
 
 bool kvb_engine_reset_cache(struct kvb_engine *engine)
 {
-	return kvb_cache_reset(engine->cache);
+	if (!kvb_cache_reset(engine->cache))
+		return false;
+	if (engine->watch->cleared != NULL)
+		engine->watch->cleared(engine->watch_user);
+	return true;
 }
 
 void kvb_engine_stats(const struct kvb_engine *engine, struct kvb_engine_stats *out)

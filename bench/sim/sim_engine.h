@@ -32,7 +32,8 @@ struct kvb_engine_config {
 struct kvb_engine_stats {
 	uint64_t steps;
 	uint64_t prompt_tokens; /* of admitted sequences */
-	uint64_t cached_tokens; /* of those, found in the cache */
+	uint64_t cached_tokens; /* of those, found in the cache or loaded from behind it */
+	uint64_t loaded_tokens; /* of those, loaded; with what preemption made load again */
 	uint64_t
 		prefilled_tokens; /* computed, not decoded; with what preemption made compute again */
 	uint64_t decoded_tokens;   /* computed one at a time */
@@ -54,7 +55,7 @@ struct kvb_seq {
 	uint32_t prompt_len;  /* tokens */
 	uint32_t total_len;   /* prompt and generated */
 	uint32_t max_new;     /* generates so many, at least 1 */
-	uint32_t cached_len;  /* prompt tokens found in the cache; valid once admitted */
+	uint32_t cached_len;  /* prompt tokens found in the cache or loaded; valid once admitted */
 	uint32_t preemptions; /* of this sequence */
 	bool admitted;        /* has run at least once */
 	int64_t submit_ns;    /* simulated; set by submit */
@@ -69,7 +70,39 @@ struct kvb_seq {
 	uint32_t batch_pos;  /* place in the step's batch; UINT32_MAX: not in it */
 	uint64_t text_state; /* decides the answer's text; of a hashed one its blocks' hashes */
 	uint8_t state;
+
+	/* Of the tier behind the device, which alone reads and writes them; all zero at first. */
+	uint64_t *chunks; /* keys of the prompt's chunks; freed with the sequence */
+	uint32_t chunk_count, chunks_stored;
 };
+
+/*
+ * What an engine tells of its caches while it plans a step, in the order in which it happens.
+ * Any of these may be NULL. They may read the sequence, but not call the engine.
+ */
+struct kvb_engine_watch {
+	/* Blocks [first, first + count) of the sequence are in the device's cache, perhaps once
+	 * more; their hashes are kvb_seq_block(seq, i). */
+	void (*stored)(void *user, const struct kvb_seq *seq, uint32_t first, uint32_t count);
+	/* One block with this hash was given out again. */
+	void (*removed)(void *user, uint64_t hash);
+	/* The device's cache is empty. */
+	void (*cleared)(void *user);
+
+	/* A tier behind the device: how many of the sequence's first tokens it can load. */
+	uint32_t (*find)(void *user, struct kvb_seq *seq);
+	/* The sequence is about to load up to its first `tokens` from there. */
+	void (*load)(void *user, struct kvb_seq *seq, uint32_t tokens);
+	/* The KV of seq->computed tokens will be there when the step ends. */
+	void (*computed)(void *user, struct kvb_seq *seq);
+	int64_t load_ns; /* simulated time to load one token */
+};
+
+/* Hash of a full block of the sequence; it also names what came before. */
+static inline uint64_t kvb_seq_block(const struct kvb_seq *seq, uint32_t i)
+{
+	return seq->hashes[i + 1];
+}
 
 /* A token came out; `last` if the sequence has left the engine with it. May remove and destroy
  * any sequence, this one too, and submit others. */
@@ -95,6 +128,9 @@ struct kvb_seq *kvb_seq_create(const struct kvb_engine *engine, const uint32_t *
 struct kvb_seq *kvb_seq_create_hashed(const struct kvb_engine *engine, const uint64_t *hashes,
 	uint32_t prompt_len, uint32_t max_new, uint64_t unique);
 void kvb_seq_destroy(struct kvb_seq *seq); /* must not be queued; NULL is allowed */
+
+/* From now on; `watch` is borrowed and outlives the engine, NULL: nobody. */
+void kvb_engine_watch(struct kvb_engine *engine, const struct kvb_engine_watch *watch, void *user);
 
 /* Longest prompt and answer together that can ever run, in tokens. */
 uint32_t kvb_engine_longest(const struct kvb_engine *engine);
@@ -125,6 +161,7 @@ struct kvb_step_load {
 	uint32_t decodes;
 	uint64_t contexts; /* sum over decodes of the tokens before and with theirs */
 	double pairs;      /* sum over all chunks [a, b) of (b^2 - a^2) / 2 */
+	int64_t load_ns;   /* to load what a tier behind the device had */
 };
 int64_t kvb_step_length_ns(const struct kvb_profile *profile, const struct kvb_step_load *load);
 
