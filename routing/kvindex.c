@@ -184,12 +184,19 @@ void kvw_kvindex_purge(struct kvw_kvindex *index, uint32_t worker)
 	count_one(&index->purges);
 }
 
-void kvw_kvindex_require(struct kvw_kvindex *index, uint32_t worker, uint32_t sources)
+void kvw_kvindex_set_keys(struct kvw_kvindex *index, kvw_kvindex_keys_fn *keys, void *keys_ctx)
+{
+	index->keys = keys;
+	index->keys_ctx = keys_ctx;
+}
+
+void kvw_kvindex_require(
+	struct kvw_kvindex *index, uint32_t worker, uint32_t among, uint32_t sources)
 {
 	struct kvw_kvindex_from from = {worker, 0};
 
 	check_from(from, KVW_TIER_DEVICE);
-	kvw_kvlocal_require(&index->local, worker, sources);
+	kvw_kvlocal_require(&index->local, worker, among, sources);
 }
 
 enum kvw_err kvw_kvindex_key_of(
@@ -248,6 +255,7 @@ void kvw_kvindex_stats(struct kvw_kvindex *index, struct kvw_kvindex_stats *out)
 		.bytes_limit = index->mapped_bytes,
 		.parked = read_counter(&index->park.records),
 		.parked_bytes = read_counter(&index->park.bytes),
+		.parked_limit = index->park.bytes_limit,
 		.dropped = read_counter(&local->dropped),
 		.parked_dropped = read_counter(&index->park.dropped),
 		.unknown_removes = read_counter(&index->unknown_removes),

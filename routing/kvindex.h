@@ -32,8 +32,9 @@
 #include "kvway/route.h"
 
 #define KVW_KVINDEX_SOURCES   16 /* streams of events per worker */
+#define KVW_KVINDEX_GROUP     8  /* ... of which so many, from a multiple of it on, name one kind of block */
 #define KVW_KVINDEX_ANY       UINT32_MAX
-#define KVW_KVINDEX_MIN_BYTES (UINT64_C(1) << 20)
+#define KVW_KVINDEX_MIN_BYTES (UINT64_C(15) << 16)
 
 struct kvw_kvindex;
 
@@ -96,6 +97,7 @@ struct kvw_kvindex_stats {
 	uint64_t bytes_limit; /* of bytes */
 	uint64_t parked;      /* records */
 	uint64_t parked_bytes;
+	uint64_t parked_limit; /* of parked_bytes */
 	uint64_t dropped;         /* holders forgotten for lack of room, since start */
 	uint64_t parked_dropped;  /* records that never found their parent, since start */
 	uint64_t unknown_removes; /* since start */
@@ -128,11 +130,20 @@ void kvw_kvindex_cleared(
 /* Forgets a worker, in constant time. */
 void kvw_kvindex_purge(struct kvw_kvindex *index, uint32_t worker);
 
+/* Who computes the keys of parked records from now on, instead of the one in the options. */
+void kvw_kvindex_set_keys(struct kvw_kvindex *index, kvw_kvindex_keys_fn *keys, void *keys_ctx);
+
 /* Sources of a worker that hold a block only together, bit s for source s: ranks that keep a slice
  * each, or groups of layers. A block counts for them when all have it, and for the slowest of the
  * tiers in which each has it fastest. Sources not named, at first all, count each for itself. A
- * purge leaves this as it is. */
-void kvw_kvindex_require(struct kvw_kvindex *index, uint32_t worker, uint32_t sources);
+ * purge leaves this as it is.
+ *
+ * Sets this for the sources in `among` and leaves the others, so that who feeds some of them needs to
+ * know of no others: for example (index, worker, KVW_EXACT_ENGINE_MASK, 3). Sources of different
+ * groups (KVW_KVINDEX_GROUP: 0 to 7, 8 to 15) never wait for each other: what is required of one
+ * group decides for the blocks that this group names. */
+void kvw_kvindex_require(
+	struct kvw_kvindex *index, uint32_t worker, uint32_t among, uint32_t sources);
 
 /* The key of an engine hash in any tier. Sets *key. KVW_ENOTFOUND: not known. */
 enum kvw_err kvw_kvindex_key_of(struct kvw_kvindex *index, struct kvw_kvindex_from from,

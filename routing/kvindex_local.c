@@ -222,9 +222,14 @@ bool kvw_kvlocal_key(const struct kvw_kvlocal *local, uint32_t lane, uint64_t ha
 	return false;
 }
 
-void kvw_kvlocal_require(struct kvw_kvlocal *local, uint32_t worker, uint32_t sources)
+void kvw_kvlocal_require(
+	struct kvw_kvlocal *local, uint32_t worker, uint32_t among, uint32_t sources)
 {
-	atomic_store_explicit(&local->required[worker], (uint16_t)sources, memory_order_relaxed);
+	_Atomic uint16_t *required = &local->required[worker];
+	uint32_t others = atomic_load_explicit(required, memory_order_relaxed) & ~among;
+
+	sources &= among;
+	atomic_store_explicit(required, (uint16_t)(others | sources), memory_order_relaxed);
 	if (sources != 0)
 		atomic_store_explicit(&local->requires, true, memory_order_relaxed);
 }

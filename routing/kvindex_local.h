@@ -107,7 +107,9 @@ bool kvw_kvlocal_removed(
 bool kvw_kvlocal_key(const struct kvw_kvlocal *local, uint32_t lane, uint64_t hash,
 	uint64_t *key) KVW_MUST_CHECK;
 
-void kvw_kvlocal_require(struct kvw_kvlocal *local, uint32_t worker, uint32_t sources);
+/* Of the sources in `among`, those in `sources` are required. */
+void kvw_kvlocal_require(
+	struct kvw_kvlocal *local, uint32_t worker, uint32_t among, uint32_t sources);
 
 /* Moves the generation of each of `count` lanes, in one tier or all. Counts as one step for all. */
 void kvw_kvlocal_forget(struct kvw_kvlocal *local, uint32_t lane, uint32_t lanes, uint32_t tier);

@@ -8,8 +8,8 @@
  * system prompt which all workers hold costs little more than reading it.
  *
  * Sources that count together are gathered first: a bit for each, by tier. When all words of a
- * block are seen, a worker holds it in the first tier up to which all bits are there. The order of
- * the words does not matter.
+ * block are seen, a worker holds it in the first tier up to which all bits of a group are there. The
+ * order of the words does not matter.
  */
 #include <string.h>
 
@@ -17,6 +17,8 @@
 
 #define BUCKETS_AHEAD 16 /* blocks whose bucket is asked for in advance */
 #define SLOTS_AHEAD   8  /* blocks whose first slot is */
+
+#define GROUP_MASK ((1u << KVW_KVINDEX_GROUP) - 1)
 
 /* A walk along a chain. */
 struct walk {
@@ -73,19 +75,27 @@ static void reach(struct walk *walk, uint32_t worker, uint32_t tier)
 	}
 }
 
-/* What a worker's required sources hold together, and on to the next block. */
-static void settle(struct walk *walk, uint32_t worker)
+/* What the required sources of a group hold together. */
+static void settle_group(struct walk *walk, uint32_t worker, uint32_t required)
 {
-	uint32_t required = required_of(walk, worker);
 	uint32_t have = 0;
 
-	for (uint32_t tier = 0; tier < KVW_TIER_COUNT; tier++) {
+	for (uint32_t tier = 0; tier < KVW_TIER_COUNT && required != 0; tier++) {
 		have |= walk->seen[worker][tier];
-		if (required != 0 && (have & required) == required) {
+		if ((have & required) == required) {
 			reach(walk, worker, tier);
 			break;
 		}
 	}
+}
+
+/* What a worker's required sources hold together, and on to the next block. */
+static void settle(struct walk *walk, uint32_t worker)
+{
+	uint32_t required = required_of(walk, worker);
+
+	for (uint32_t first = 0; first < KVW_KVINDEX_SOURCES; first += KVW_KVINDEX_GROUP)
+		settle_group(walk, worker, required & GROUP_MASK << first);
 	memset(walk->seen[worker], 0, sizeof(walk->seen[worker]));
 }
 

@@ -27,6 +27,11 @@ enum kvw_teller { KVW_TELLER_ENGINE, KVW_TELLER_LMCACHE, KVW_TELLER_COUNT };
 #define KVW_EXACT_LMCACHE_SOURCE  8u
 #define KVW_EXACT_LMCACHE_SOURCES 8u
 
+/* The same as bits: what each teller's feed names as `among` when it says which of its sources hold
+ * a block only together (kvw_kvindex_require), so that neither touches what the other said. */
+#define KVW_EXACT_ENGINE_MASK  0x00ffu
+#define KVW_EXACT_LMCACHE_MASK 0xff00u
+
 /* How far a teller's word about a worker can be believed. */
 enum kvw_sight {
 	KVW_SIGHT_NONE,  /* it tells nothing: not configured, or never heard of */
@@ -54,12 +59,14 @@ void kvw_exact_set_sight(
 
 /* Every 100 ms or so: carries out the purges that were asked for (kvw_strategy_ops.purge), and lets
  * the index reclaim. Writes the ids of at most cap purged workers, returns how many; the rest
- * waits for the next call. */
+ * waits for the next call. Sights of a purged worker that were FULL are BLIND now: all that it told
+ * is forgotten, so its feed has to read it anew before it may say FULL again. */
 size_t kvw_exact_tick(
 	struct kvw_exact *exact, int64_t now_ns, uint32_t *purged, size_t cap);
 
 /* --- any thread --- */
 
+/* BLIND at most while a purge waits to be carried out. */
 enum kvw_sight kvw_exact_sight(
 	const struct kvw_exact *exact, uint32_t worker, enum kvw_teller teller);
 

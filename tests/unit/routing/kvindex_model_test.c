@@ -142,7 +142,7 @@ static void play_event(struct model *m)
 		forget(m, worker, KVW_KVINDEX_ANY, KVW_KVINDEX_ANY);
 	} else if (what < 998) {
 		m->required[worker] = roll(m, 1 << SOURCES);
-		kvw_kvindex_require(m->index, worker, m->required[worker]);
+		kvw_kvindex_require(m->index, worker, UINT32_MAX, m->required[worker]);
 	} else {
 		kvw_kvindex_tick(m->index, 0);
 	}

@@ -230,7 +230,7 @@ START_TEST(required_sources_count_together)
 	struct kvw_kvindex *index = make(0);
 	struct kvw_kvindex_hits *hits = NULL;
 
-	kvw_kvindex_require(index, 1, 1 << 2 | 1 << 3);
+	kvw_kvindex_require(index, 1, UINT32_MAX, 1 << 2 | 1 << 3);
 	store(index, 1, 2, 9, 0, 8, KVW_TIER_HOST);
 	store(index, 2, 2, 9, 0, 5, KVW_TIER_HOST);
 	hits = match(index, 1, 9, 10);
@@ -251,7 +251,7 @@ START_TEST(required_sources_count_together)
 	ck_assert_uint_eq(hits->tokens[1][KVW_TIER_DISK], BLOCK);
 	kvw_kvindex_cleared(index, 1, 2, KVW_KVINDEX_ANY);
 	ck_assert_uint_eq(blocks_of(index, 1, 9, 10), 3);
-	kvw_kvindex_require(index, 1, 0);
+	kvw_kvindex_require(index, 1, UINT32_MAX, 0);
 	ck_assert_uint_eq(blocks_of(index, 1, 9, 10), 6);
 	kvw_kvindex_destroy(index);
 }

@@ -1,0 +1,190 @@
+/*
+ * exact.c - the index of blocks, and how far each worker's tellers can be believed.
+ *
+ * What is known of a worker beside its blocks is one atomic byte: two bits of sight per teller, and
+ * whether a purge was asked for. So a pick reads one cache line for 64 workers, a request to purge
+ * is one instruction in any thread, and nothing of it needs a lock. While a purge waits every FULL
+ * reads as BLIND.
+ *
+ * Carrying it out takes the sights down before it takes the request away: there is no moment at
+ * which somebody could see FULL and an index of the time before. A request that comes while the
+ * index is purged stays for the next tick. Afterwards FULL has become BLIND for good: what the
+ * worker told between its loss and the tick is gone with all the rest, so the index does not hold
+ * all of its cache any more, and only who reads its stream again can say otherwise.
+ */
+#include "exact.h"
+
+#include <assert.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+
+#define PARK_SHARE 16                   /* of all memory, for parked blocks */
+#define PARK_NS    INT64_C(10000000000) /* a block whose parent did not come by then is dropped */
+
+#define SIGHT_BITS 2
+#define SIGHT_MASK 3u
+#define PURGE      0x80u
+
+_Static_assert(KVW_SIGHT_FULL <= SIGHT_MASK, "a sight has two bits");
+_Static_assert(KVW_TELLER_COUNT *SIGHT_BITS <= 7, "all sights and PURGE share a byte");
+_Static_assert(KVW_EXACT_LMCACHE_SOURCE + KVW_EXACT_LMCACHE_SOURCES <= KVW_KVINDEX_SOURCES,
+	"both tellers have their sources");
+_Static_assert(KVW_EXACT_ENGINE_SOURCES == KVW_KVINDEX_GROUP &&
+		       KVW_EXACT_LMCACHE_SOURCE == KVW_KVINDEX_GROUP,
+	"each teller is a group of the index");
+
+struct kvw_exact {
+	struct kvw_kvindex *index;
+	_Alignas(64) _Atomic uint8_t states[KVW_MAX_WORKERS]; /* sights and PURGE */
+	_Alignas(64) _Atomic bool asked;                      /* some PURGE may be set */
+};
+
+enum kvw_err kvw_exact_create(const struct kvw_strategy_options *options, struct kvw_exact **out)
+{
+	struct kvw_exact *exact = aligned_alloc(64, sizeof(*exact));
+	struct kvw_kvindex_options index = {
+		.bytes = options->index_bytes - options->index_bytes / PARK_SHARE,
+		.park_bytes = options->index_bytes / PARK_SHARE,
+		.park_ns = PARK_NS,
+		.seed = options->seed,
+	};
+
+	if (exact == NULL)
+		return KVW_ENOMEM;
+	if (kvw_kvindex_create(&index, &exact->index) != KVW_OK) {
+		free(exact);
+		return KVW_ENOMEM;
+	}
+	for (size_t i = 0; i < KVW_MAX_WORKERS; i++)
+		atomic_init(&exact->states[i], 0);
+	atomic_init(&exact->asked, false);
+	*out = exact;
+	return KVW_OK;
+}
+
+void kvw_exact_destroy(struct kvw_exact *exact)
+{
+	if (exact == NULL)
+		return;
+	kvw_kvindex_destroy(exact->index);
+	free(exact);
+}
+
+struct kvw_kvindex *kvw_exact_index(struct kvw_exact *exact)
+{
+	return exact->index;
+}
+
+/* --- sights --- */
+
+static unsigned sight_in(unsigned state, enum kvw_teller teller)
+{
+	return state >> (teller * SIGHT_BITS) & SIGHT_MASK;
+}
+
+static unsigned with_sight(unsigned state, enum kvw_teller teller, unsigned sight)
+{
+	unsigned shift = teller * SIGHT_BITS;
+
+	return (state & ~(SIGHT_MASK << shift)) | sight << shift;
+}
+
+/* No teller sees all. */
+static unsigned dimmed(unsigned state)
+{
+	for (unsigned teller = 0; teller < KVW_TELLER_COUNT; teller++)
+		if (sight_in(state, teller) == KVW_SIGHT_FULL)
+			state = with_sight(state, teller, KVW_SIGHT_BLIND);
+	return state;
+}
+
+void kvw_exact_set_sight(
+	struct kvw_exact *exact, uint32_t worker, enum kvw_teller teller, enum kvw_sight sight)
+{
+	_Atomic uint8_t *state = NULL;
+	uint8_t old = 0;
+
+	assert(worker < KVW_MAX_WORKERS);
+	assert((unsigned)teller < KVW_TELLER_COUNT);
+	state = &exact->states[worker];
+	old = atomic_load_explicit(state, memory_order_relaxed);
+	/* Release: who sees FULL sees what the index holds by now. */
+	while (!atomic_compare_exchange_weak_explicit(state, &old,
+		(uint8_t)with_sight(old, teller, sight), memory_order_release,
+		memory_order_relaxed)) {
+	}
+}
+
+enum kvw_sight kvw_exact_sight(
+	const struct kvw_exact *exact, uint32_t worker, enum kvw_teller teller)
+{
+	unsigned state = atomic_load_explicit(&exact->states[worker], memory_order_acquire);
+
+	if ((state & PURGE) != 0)
+		state = dimmed(state);
+	return (enum kvw_sight)sight_in(state, teller);
+}
+
+/* --- purges --- */
+
+void kvw_exact_purge(struct kvw_exact *exact, uint32_t worker)
+{
+	assert(worker < KVW_MAX_WORKERS);
+	atomic_fetch_or_explicit(&exact->states[worker], PURGE, memory_order_relaxed);
+	atomic_store_explicit(&exact->asked, true, memory_order_release);
+}
+
+/* Carries out one purge if one was asked for. */
+static bool purge_one(struct kvw_exact *exact, uint32_t worker)
+{
+	_Atomic uint8_t *state = &exact->states[worker];
+	uint8_t old = atomic_load_explicit(state, memory_order_relaxed);
+
+	do {
+		if ((old & PURGE) == 0)
+			return false;
+	} while (!atomic_compare_exchange_weak_explicit(state, &old,
+		(uint8_t)(dimmed(old) & ~PURGE), memory_order_relaxed, memory_order_relaxed));
+	kvw_kvindex_purge(exact->index, worker);
+	return true;
+}
+
+size_t kvw_exact_tick(struct kvw_exact *exact, int64_t now_ns, uint32_t *purged, size_t cap)
+{
+	size_t count = 0;
+	uint32_t worker = 0;
+
+	if (atomic_exchange_explicit(&exact->asked, false, memory_order_acquire)) {
+		for (; worker < KVW_MAX_WORKERS && count < cap; worker++)
+			if (purge_one(exact, worker))
+				purged[count++] = worker;
+		if (worker < KVW_MAX_WORKERS) /* cap reached: others may wait */
+			atomic_store_explicit(&exact->asked, true, memory_order_relaxed);
+	}
+	kvw_kvindex_tick(exact->index, now_ns);
+	return count;
+}
+
+/* --- readers --- */
+
+void kvw_exact_match(const struct kvw_exact *exact, const struct kvw_exact_chain *chain,
+	struct kvw_kvindex_hits *hits)
+{
+	kvw_kvindex_match(
+		exact->index, chain->space, chain->keys, chain->count, chain->block_tokens, hits);
+}
+
+void kvw_exact_stats(const struct kvw_exact *exact, struct kvw_strategy_stats *out)
+{
+	struct kvw_kvindex_stats stats;
+
+	kvw_kvindex_stats(exact->index, &stats);
+	out->exact_blocks = stats.blocks;
+	out->exact_holders = stats.holders;
+	out->exact_bytes = stats.bytes + stats.parked_bytes;
+	out->exact_bytes_limit = stats.bytes_limit + stats.parked_limit;
+	out->exact_parked = stats.parked;
+	out->exact_dropped = stats.dropped;
+	out->exact_parked_dropped = stats.parked_dropped;
+	out->exact_unknown_removes = stats.unknown_removes;
+}

@@ -1,0 +1,27 @@
+/*
+ * exact.h - the exact view, for its owner: a strategy. What feeds and all others see of it is
+ * kvway/exact.h.
+ */
+#ifndef KVW_ROUTING_EXACT_H
+#define KVW_ROUTING_EXACT_H
+
+#include "kvindex.h"
+#include "kvway/exact.h"
+
+/* Caller owns *out. Of options->index_bytes a 16th is for parked blocks. KVW_ENOMEM. */
+enum kvw_err kvw_exact_create(
+	const struct kvw_strategy_options *options, struct kvw_exact **out) KVW_MUST_CHECK;
+void kvw_exact_destroy(struct kvw_exact *exact); /* NULL is allowed */
+
+/* The worker's cache is lost. Any thread, constant time. From now until a feed has read the worker
+ * anew its sights are BLIND at most; kvw_exact_tick carries it out. */
+void kvw_exact_purge(struct kvw_exact *exact, uint32_t worker);
+
+/* As kvw_kvindex_match. Any thread. */
+void kvw_exact_match(const struct kvw_exact *exact, const struct kvw_exact_chain *chain,
+	struct kvw_kvindex_hits *hits);
+
+/* Fills the exact_* members of *out. Any thread. */
+void kvw_exact_stats(const struct kvw_exact *exact, struct kvw_strategy_stats *out);
+
+#endif
