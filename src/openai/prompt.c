@@ -21,6 +21,8 @@ void prompt_begin(struct kvw_scan *scan)
 	scan->prompt_ids = false;
 	scan->prompt_first = (uint32_t)scan->text.piece_count;
 	scan->chain_count = 0;
+	scan->prompt_kind = PROMPT_NONE;
+	scan->ids.len = 0;
 }
 
 bool prompt_chain_end(struct kvw_scan *scan)
@@ -119,6 +121,8 @@ void prompt_part_close(struct kvw_scan *scan, struct value members)
 	}
 	for (size_t i = 0; i < sizeof(scan->hash_text) / sizeof(scan->hash_text[0]); i++)
 		plain = plain || scan->part_type == scan->hash_text[i];
+	if (!plain || members.hash != 0)
+		scan->other_parts = true;
 	if (!plain)
 		mark = kvw_mix(KVW_TAG_PART, scan->part_type);
 	else

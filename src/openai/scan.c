@@ -40,12 +40,13 @@ static void release(struct kvw_scan *scan)
 {
 	free(scan->scratch.data);
 	free(scan->held.data);
+	free(scan->ids.data);
 	free(scan->messages);
 	free(scan->chain_ends);
 	free(scan->members);
 	free(scan->chunks);
 	free(scan->text.pieces);
-	scan->scratch = scan->held = (struct buffer){NULL, 0, 0};
+	scan->scratch = scan->held = scan->ids = (struct buffer){NULL, 0, 0};
 	scan->messages = NULL;
 	scan->chain_ends = NULL;
 	scan->members = NULL;
@@ -67,7 +68,7 @@ void kvw_scan_destroy(struct kvw_scan *scan)
 size_t kvw_scan_memory(const struct kvw_scan *scan)
 {
 	return sizeof(*scan) + scan->scratch.capacity + scan->held.capacity +
-	       scan->message_capacity * sizeof(*scan->messages) +
+	       scan->ids.capacity + scan->message_capacity * sizeof(*scan->messages) +
 	       scan->chain_capacity * sizeof(*scan->chain_ends) +
 	       scan->member_capacity * sizeof(*scan->members) +
 	       scan->chunk_capacity * sizeof(*scan->chunks) +
@@ -83,11 +84,13 @@ void kvw_scan_reset(struct kvw_scan *scan, enum kvw_api api)
 	scan->depth = 0;
 	scan->escape_len = 0;
 	scan->high = 0;
-	scan->scratch.len = scan->held.len = 0;
+	scan->scratch.len = scan->held.len = scan->ids.len = 0;
 	scan->form.state = FORM_NONE;
 	scan->no_memory = scan->stream = scan->include_usage = false;
 	scan->unknown = 0;
 	scan->has_messages = scan->has_prompt = scan->has_system = scan->prompt_ids = false;
+	scan->keep_ids = scan->other_parts = false;
+	scan->prompt_kind = PROMPT_NONE;
 	for (int i = 0; i < SLOT_COUNT; i++)
 		scan->slots[i] = (struct range){UINT32_MAX, 0};
 	memset(scan->settings, 0, sizeof(scan->settings));
@@ -105,6 +108,11 @@ void kvw_scan_reset(struct kvw_scan *scan, enum kvw_api api)
 void kvw_scan_fields_only(struct kvw_scan *scan)
 {
 	scan->text.fields_only = true;
+}
+
+void kvw_scan_keep_ids(struct kvw_scan *scan)
+{
+	scan->keep_ids = true;
 }
 
 bool buffer_append(struct kvw_scan *scan, struct buffer *buffer, const char *data, size_t len)
@@ -176,4 +184,50 @@ enum kvw_err kvw_scan_finish(struct kvw_scan *scan, struct kvw_route_request *ou
 	out->stream = scan->stream;
 	out->include_usage = scan->include_usage;
 	return KVW_OK;
+}
+
+static bool has_setting(const struct kvw_scan *scan, enum setting setting)
+{
+	return scan->settings[setting] != 0;
+}
+
+static enum kvw_prompt_form prompt_form(const struct kvw_scan *scan)
+{
+	if (scan->chain_count != 1 || has_setting(scan, SETTING_SUFFIX))
+		return KVW_FORM_NONE;
+	if (scan->prompt_ids)
+		return scan->keep_ids ? KVW_FORM_IDS : KVW_FORM_NONE;
+	return scan->prompt_kind == PROMPT_STRINGS ? KVW_FORM_CONVERT : KVW_FORM_PLAIN;
+}
+
+static enum kvw_prompt_form talk_form(const struct kvw_scan *scan)
+{
+	if (scan->other_parts || has_setting(scan, SETTING_MM_PROCESSOR_KWARGS))
+		return KVW_FORM_NONE;
+	if (scan->api == KVW_API_CHAT)
+		return has_setting(scan, SETTING_DOCUMENTS) ||
+				       has_setting(scan, SETTING_REASONING_EFFORT)
+			       ? KVW_FORM_CONVERT
+			       : KVW_FORM_PLAIN;
+	return scan->tools.count > 0 || has_setting(scan, SETTING_PROMPT_TEMPLATE)
+		       ? KVW_FORM_NONE
+		       : KVW_FORM_CONVERT;
+}
+
+void kvw_scan_exact(const struct kvw_scan *scan, struct kvw_scan_exact *out)
+{
+	bool generates = scan->api == KVW_API_COMPLETIONS || scan->api == KVW_API_CHAT ||
+			 scan->api == KVW_API_RESPONSES || scan->api == KVW_API_MESSAGES;
+
+	*out = (struct kvw_scan_exact){.cache_salt = slot_text(scan, SLOT_SALT)};
+	/* A prompt that was shortened is not what /tokenize would say. */
+	if (!generates || scan->has_prompt == scan->has_messages || scan->unknown != 0 ||
+		scan->slots[SLOT_PREVIOUS].first != UINT32_MAX ||
+		has_setting(scan, SETTING_TRUNCATE_PROMPT_TOKENS))
+		return;
+	out->form = scan->has_prompt ? prompt_form(scan) : talk_form(scan);
+	if (out->form != KVW_FORM_IDS)
+		return;
+	out->ids = (const uint32_t *)(const void *)scan->ids.data;
+	out->id_count = scan->ids.len / sizeof(uint32_t);
 }

@@ -44,6 +44,10 @@ void kvw_scan_reset(struct kvw_scan *scan, enum kvw_api api);
  * stream, session) are found, but its text is not hashed; content_known will be false. */
 void kvw_scan_fields_only(struct kvw_scan *scan);
 
+/* After reset, for a router that compares prompts by their exact tokens: the ids of a prompt of token ids
+ * are kept, four bytes each. */
+void kvw_scan_keep_ids(struct kvw_scan *scan);
+
 /* Takes the next bytes, cut anywhere. They are not kept: the caller may reuse the buffer. */
 void kvw_scan_feed(struct kvw_scan *scan, const char *data, size_t len);
 
@@ -54,6 +58,25 @@ void kvw_scan_feed(struct kvw_scan *scan, const char *data, size_t len);
  * KVW_ENOMEM: likewise.
  */
 enum kvw_err kvw_scan_finish(struct kvw_scan *scan, struct kvw_route_request *out) KVW_MUST_CHECK;
+
+/* How the exact tokens of a prompt can be had. */
+enum kvw_prompt_form {
+	KVW_FORM_NONE,    /* in no way: several prompts, images or audio, tools that are converted, ... */
+	KVW_FORM_IDS,     /* the body holds them */
+	KVW_FORM_PLAIN,   /* vLLM's /tokenize makes of this body what the path itself would */
+	KVW_FORM_CONVERT, /* ... of the same prompt in another body, if at all */
+};
+
+/* What a router that compares exact tokens needs beside the chain. Borrowed as the chain is. */
+struct kvw_scan_exact {
+	enum kvw_prompt_form form;
+	struct kvw_slice cache_salt; /* len 0: none */
+	const uint32_t *ids;         /* KVW_FORM_IDS, with kvw_scan_keep_ids */
+	size_t id_count;
+};
+
+/* After a kvw_scan_finish that said KVW_OK. */
+void kvw_scan_exact(const struct kvw_scan *scan, struct kvw_scan_exact *out);
 
 /* Bytes that the scan holds now, for the gauge of request memory. */
 size_t kvw_scan_memory(const struct kvw_scan *scan);

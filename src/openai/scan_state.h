@@ -205,6 +205,10 @@ struct kvw_scan {
 	uint8_t unknown; /* bits: prompts in a form that we do not understand */
 	bool has_messages, has_prompt;
 	bool prompt_ids;
+	bool keep_ids;
+	bool other_parts; /* some part of some content is not plain text */
+	uint8_t prompt_kind; /* enum prompt_kind of the last prompt */
+	struct buffer ids;   /* of a prompt of token ids, if they are kept; uint32_t */
 	struct buffer held;               /* strings of the slots, one after another */
 	struct range slots[SLOT_COUNT];   /* in held; first UINT32_MAX: absent */
 	uint64_t settings[SETTING_COUNT]; /* hashes; 0: absent or as by default */

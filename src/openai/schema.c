@@ -147,6 +147,11 @@ bool schema_string_end(struct kvw_scan *scan)
 	}
 }
 
+static bool keep_id(struct kvw_scan *scan, uint32_t id)
+{
+	return buffer_append(scan, &scan->ids, (const char *)&id, sizeof(id));
+}
+
 /* A token id in full. */
 static bool take_id(struct kvw_scan *scan, const char *text, size_t len)
 {
@@ -166,7 +171,7 @@ static bool take_id(struct kvw_scan *scan, const char *text, size_t len)
 	if (id > UINT32_MAX)
 		return false;
 	kvw_text_put_id(&scan->text, (uint32_t)id);
-	return true;
+	return !scan->keep_ids || keep_id(scan, (uint32_t)id);
 }
 
 bool schema_number(struct kvw_scan *scan, const char *text, size_t len)
@@ -374,6 +379,8 @@ bool schema_open(struct kvw_scan *scan, bool list)
 
 static bool close_prompt(struct kvw_scan *scan, const struct frame *frame)
 {
+	if (frame->node == NODE_PROMPT)
+		scan->prompt_kind = frame->kind;
 	if (frame->node == NODE_IDS || frame->kind == PROMPT_IDS)
 		kvw_text_end_ids(&scan->text);
 	else if (frame->kind != PROMPT_NONE)
