@@ -46,6 +46,7 @@ enum kvw_inexact {
 	KVW_INEXACT_TIMEOUT,     /* a worker was asked and did not answer in time */
 	KVW_INEXACT_FAILED,      /* ... and answered an error, or nonsense */
 	KVW_INEXACT_BUSY,        /* too many were being asked for */
+	KVW_INEXACT_NO_CHOICE,   /* one worker can serve it: nothing to compare */
 	KVW_INEXACT_COUNT
 };
 
