@@ -149,18 +149,26 @@ static bool purge_one(struct kvw_exact *exact, uint32_t worker)
 	return true;
 }
 
-size_t kvw_exact_tick(struct kvw_exact *exact, int64_t now_ns, uint32_t *purged, size_t cap)
+size_t kvw_exact_purges(struct kvw_exact *exact, uint32_t *purged, size_t cap)
 {
 	size_t count = 0;
 	uint32_t worker = 0;
 
-	if (atomic_exchange_explicit(&exact->asked, false, memory_order_acquire)) {
-		for (; worker < KVW_MAX_WORKERS && count < cap; worker++)
-			if (purge_one(exact, worker))
-				purged[count++] = worker;
-		if (worker < KVW_MAX_WORKERS) /* cap reached: others may wait */
-			atomic_store_explicit(&exact->asked, true, memory_order_relaxed);
-	}
+	if (!atomic_load_explicit(&exact->asked, memory_order_relaxed) ||
+		!atomic_exchange_explicit(&exact->asked, false, memory_order_acquire))
+		return 0;
+	for (; worker < KVW_MAX_WORKERS && count < cap; worker++)
+		if (purge_one(exact, worker))
+			purged[count++] = worker;
+	if (worker < KVW_MAX_WORKERS) /* cap reached: others may wait */
+		atomic_store_explicit(&exact->asked, true, memory_order_relaxed);
+	return count;
+}
+
+size_t kvw_exact_tick(struct kvw_exact *exact, int64_t now_ns, uint32_t *purged, size_t cap)
+{
+	size_t count = kvw_exact_purges(exact, purged, cap);
+
 	kvw_kvindex_tick(exact->index, now_ns);
 	return count;
 }

@@ -22,8 +22,8 @@ enum kvw_teller { KVW_TELLER_ENGINE, KVW_TELLER_LMCACHE, KVW_TELLER_COUNT };
 
 /* Sources of the index (struct kvw_kvindex_from) that each teller's streams have, for every worker:
  * an engine's ranks and cache groups, LMCache's ranks. */
-#define KVW_EXACT_ENGINE_SOURCE  0u
-#define KVW_EXACT_ENGINE_SOURCES 8u
+#define KVW_EXACT_ENGINE_SOURCE   0u
+#define KVW_EXACT_ENGINE_SOURCES  8u
 #define KVW_EXACT_LMCACHE_SOURCE  8u
 #define KVW_EXACT_LMCACHE_SOURCES 8u
 
@@ -61,8 +61,12 @@ void kvw_exact_set_sight(
  * the index reclaim. Writes the ids of at most cap purged workers, returns how many; the rest
  * waits for the next call. Sights of a purged worker that were FULL are BLIND now: all that it told
  * is forgotten, so its feed has to read it anew before it may say FULL again. */
-size_t kvw_exact_tick(
-	struct kvw_exact *exact, int64_t now_ns, uint32_t *purged, size_t cap);
+size_t kvw_exact_tick(struct kvw_exact *exact, int64_t now_ns, uint32_t *purged, size_t cap);
+
+/* The purges alone; costs one load if none was asked for. To be called before any message is taken
+ * from a socket, each time: then whatever a worker tells after its loss was asked to be forgotten
+ * comes after the purge and is kept, and a stream that began anew stays whole. */
+size_t kvw_exact_purges(struct kvw_exact *exact, uint32_t *purged, size_t cap);
 
 /* --- any thread --- */
 

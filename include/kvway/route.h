@@ -25,20 +25,20 @@ enum kvw_tier { KVW_TIER_DEVICE, KVW_TIER_HOST, KVW_TIER_DISK, KVW_TIER_REMOTE, 
 
 /* Why a worker was chosen: a label of metrics, access log and `kvway explain`. */
 enum kvw_reason {
-	KVW_REASON_TURN,            /* roundrobin: it was its turn */
-	KVW_REASON_PREFIX,          /* lowest cost, and it holds a prefix */
-	KVW_REASON_LOAD,            /* lowest cost without a prefix that decided */
-	KVW_REASON_SESSION,         /* the session's own worker */
-	KVW_REASON_SESSION_NEW,     /* a new session was placed by hash */
-	KVW_REASON_SESSION_MOVED,   /* the session's worker is gone or over its bound */
-	KVW_REASON_NO_SESSION,      /* session: the request names none, went by load */
-	KVW_REASON_NO_CONTENT,      /* prompt not understood, went by load */
-	KVW_REASON_ONLY,            /* one usable worker */
-	KVW_REASON_OWNER,           /* the worker that holds the state this request names */
-	KVW_REASON_BOUND,           /* a cheaper worker had too many requests in flight */
-	KVW_REASON_SLOW_START,      /* a cheaper worker is new or just returned */
-	KVW_REASON_KV_FULL,         /* a cheaper worker's KV cache is full, or it preempts */
-	KVW_REASON_KVAWARE,         /* lowest cost, and by its own word it holds a prefix */
+	KVW_REASON_TURN,          /* roundrobin: it was its turn */
+	KVW_REASON_PREFIX,        /* lowest cost, and it holds a prefix */
+	KVW_REASON_LOAD,          /* lowest cost without a prefix that decided */
+	KVW_REASON_SESSION,       /* the session's own worker */
+	KVW_REASON_SESSION_NEW,   /* a new session was placed by hash */
+	KVW_REASON_SESSION_MOVED, /* the session's worker is gone or over its bound */
+	KVW_REASON_NO_SESSION,    /* session: the request names none, went by load */
+	KVW_REASON_NO_CONTENT,    /* prompt not understood, went by load */
+	KVW_REASON_ONLY,          /* one usable worker */
+	KVW_REASON_OWNER,         /* the worker that holds the state this request names */
+	KVW_REASON_BOUND,         /* a cheaper worker had too many requests in flight */
+	KVW_REASON_SLOW_START,    /* a cheaper worker is new or just returned */
+	KVW_REASON_KV_FULL,       /* a cheaper worker's KV cache is full, or it preempts */
+	KVW_REASON_KVAWARE,       /* lowest cost, and by its own word it holds a prefix */
 	KVW_REASON_COUNT
 };
 
@@ -50,9 +50,9 @@ struct kvw_candidate {
 	struct kvw_load *load;    /* live load; read it with kvw_load_*() */
 	uint64_t capacity_tokens; /* KV capacity, usable tokens; 0: unknown */
 	uint32_t block_size;      /* tokens per engine block; 0: unknown, assume 16 */
-	float share;              /* of an even share of the load that it may have; < 1 in slow start */
-	bool usable;              /* healthy, not draining, serves the model */
-	bool kv_full;             /* by its metrics: no KV blocks left, or it preempts requests */
+	float share;  /* of an even share of the load that it may have; < 1 in slow start */
+	bool usable;  /* healthy, not draining, serves the model */
+	bool kv_full; /* by its metrics: no KV blocks left, or it preempts requests */
 };
 
 #define KVW_MAX_WORKERS 1024
@@ -65,7 +65,7 @@ struct kvw_candidates {
 
 /* What pick() decided. Plain data; the exchange keeps it until done(). */
 struct kvw_decision {
-	size_t pos;                          /* index into candidates.items */
+	size_t pos; /* index into candidates.items */
 	enum kvw_reason reason;
 	uint32_t prompt_tokens;              /* predicted length of the prompt; 0: unknown */
 	uint32_t hit_tokens[KVW_TIER_COUNT]; /* predicted hit, tokens by tier */
@@ -74,17 +74,18 @@ struct kvw_decision {
 	uint32_t inflight;                   /* n_w of the chosen worker before this request */
 	uint32_t chains;    /* prompts that were looked up to predict the hit; 0: none was */
 	uint32_t worker_id; /* items[pos].id */
+	bool exact; /* hit_tokens follow from the prompt's tokens and the worker's own word */
 };
 
 /* Why a candidate was not chosen. */
 enum kvw_verdict {
 	KVW_VERDICT_CHOSEN,
 	KVW_VERDICT_COSTS_MORE,
-	KVW_VERDICT_TIE,        /* as cheap as the chosen one; the tie went by hash */
-	KVW_VERDICT_BOUND,      /* cheap enough, but over its bound of requests in flight */
-	KVW_VERDICT_SLOW_START, /* cheap enough, but new or just returned */
-	KVW_VERDICT_KV_FULL,    /* cheap enough, but its KV cache is full or it preempts */
-	KVW_VERDICT_UNUSABLE,   /* down, or draining */
+	KVW_VERDICT_TIE,          /* as cheap as the chosen one; the tie went by hash */
+	KVW_VERDICT_BOUND,        /* cheap enough, but over its bound of requests in flight */
+	KVW_VERDICT_SLOW_START,   /* cheap enough, but new or just returned */
+	KVW_VERDICT_KV_FULL,      /* cheap enough, but its KV cache is full or it preempts */
+	KVW_VERDICT_UNUSABLE,     /* down, or draining */
 	KVW_VERDICT_NOT_ITS_TURN, /* by a strategy that does not weigh cost */
 	KVW_VERDICT_COUNT
 };
@@ -99,20 +100,21 @@ struct kvw_cost {
 	double total_ns;                     /* the sum that was compared; 0: not weighed */
 	uint32_t inflight;                   /* n_w */
 	enum kvw_verdict verdict;
+	bool exact; /* as in struct kvw_decision */
 };
 
 /* Settings of all strategies, from the configuration. Copied by create(). */
 struct kvw_strategy_options {
-	double omega;                    /* weight of the delay imposed on others, 0.07 */
-	double context_ns_per_token;     /* of requests in flight, that a newcomer waits for, 3000 */
+	double omega;                /* weight of the delay imposed on others, 0.07 */
+	double context_ns_per_token; /* of requests in flight, that a newcomer waits for, 3000 */
 	double prefill_tokens_per_second; /* prior for a worker's prefill rate */
-	double attention_ns_per_pair;    /* quadratic term of prefill, ns per token pair */
-	uint64_t tree_bytes;             /* hard cap of the prefix tree's memory */
-	uint64_t capacity_tokens;        /* assumed where a worker does not tell its own */
-	uint64_t session_ttl_ns;         /* a session unused for so long is forgotten */
-	uint32_t session_table;          /* most sessions remembered; LRU beyond */
-	double session_load_bound;       /* a new session goes on where inflight > bound * mean */
-	uint64_t seed;                   /* for hashes that must not be guessable; tests fix it */
+	double attention_ns_per_pair;     /* quadratic term of prefill, ns per token pair */
+	uint64_t tree_bytes;              /* hard cap of the prefix tree's memory */
+	uint64_t capacity_tokens;         /* assumed where a worker does not tell its own */
+	uint64_t session_ttl_ns;          /* a session unused for so long is forgotten */
+	uint32_t session_table;           /* most sessions remembered; LRU beyond */
+	double session_load_bound;        /* a new session goes on where inflight > bound * mean */
+	uint64_t seed;                    /* for hashes that must not be guessable; tests fix it */
 
 	/* A worker with more than bound * mean + gap requests in flight is passed over, the mean
 	 * being that of the usable candidates. bound 0: never. */
@@ -120,7 +122,7 @@ struct kvw_strategy_options {
 	double inflight_gap;
 
 	/* kvaware */
-	uint64_t index_bytes;            /* hard limit of the exact index; parked events have a 16th */
+	uint64_t index_bytes; /* hard limit of the exact index; parked events have a 16th */
 	double load_ns_per_token[KVW_TIER_COUNT]; /* to fetch cached tokens of a tier; DEVICE: 0 */
 };
 
@@ -135,10 +137,10 @@ struct kvw_strategy_stats {
 
 /* What a strategy has learned of one worker. */
 struct kvw_worker_learned {
-	double prefill_tokens_per_second; /* what costs are computed with */
+	double prefill_tokens_per_second;  /* what costs are computed with */
 	double observed_tokens_per_second; /* by its own times to first token; 0: too few samples */
-	uint32_t rate_samples;            /* of those, in the window */
-	double capacity_share;            /* of its capacity that predictions count on, 0.25 to 1 */
+	uint32_t rate_samples;             /* of those, in the window */
+	double capacity_share; /* of its capacity that predictions count on, 0.25 to 1 */
 };
 
 struct kvw_strategy_ops;
@@ -150,8 +152,8 @@ struct kvw_strategy {
 
 /* One routing algorithm; one file in routing/ defines one of these. */
 struct kvw_strategy_ops {
-	const char *name; /* as written in the key routing.strategy */
-	const char *help; /* one line for --help and REFERENCE.md */
+	const char *name;   /* as written in the key routing.strategy */
+	const char *help;   /* one line for --help and REFERENCE.md */
 	bool wants_content; /* the body's prompt must be scanned before pick() */
 	bool wants_tokens;  /* ... and its exact tokens be found out, if that can be done in time */
 
@@ -185,8 +187,8 @@ struct kvw_strategy_ops {
 	void (*stats)(struct kvw_strategy *self, struct kvw_strategy_stats *out);
 
 	/* Optional. Fills *out. */
-	void (*learned)(struct kvw_strategy *self, uint32_t worker_id,
-		struct kvw_worker_learned *out);
+	void (*learned)(
+		struct kvw_strategy *self, uint32_t worker_id, struct kvw_worker_learned *out);
 
 	/* Optional. The view that feeds are to fill; the strategy's own. */
 	struct kvw_exact *(*exact)(struct kvw_strategy *self);
