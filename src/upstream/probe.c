@@ -4,21 +4,18 @@
  * Each worker has three asks (health, models, metrics). An ask owns one curl handle for its whole
  * life and one timer; it is either waiting for its timer or running, never both:
  *
- *   timer fires -> start() adds the handle to the multi -> curl drives it from socket and timeout
- *   events -> finish() takes it out, tells the fleet, sets the timer again
- *
- * libcurl calls back from inside its own functions; those callbacks only touch events and buffers.
- * Handles are taken out in read_results(), after libcurl has returned.
+ *   timer fires -> start() gives the handle to curl_loop -> finish() tells the fleet, sets the timer
+ *   again
  */
 #include "probe.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include <curl/curl.h>
 #include <event2/event.h>
 
 #include "clock.h"
+#include "curl_loop.h"
 #include "log.h"
 #include "probe_request.h"
 #include "scrape.h"
@@ -63,17 +60,13 @@ struct target {
 struct kvw_prober {
 	struct event_base *base;
 	struct kvw_fleet *fleet;
-	CURLM *multi;
-	struct event *timeout;  /* curl's */
+	struct kvw_curl_loop transfers;
 	struct event *wanted;   /* looks at models_wanted */
 	struct target *targets; /* [target_count] */
 	size_t target_count;
 	size_t first_round_done;
 	uint64_t random; /* state of the jitter */
-	bool curl_ready;
 };
-
-static void read_results(struct kvw_prober *prober);
 
 /* xorshift64: spreads probes; nothing depends on its quality. */
 static double next_fraction(struct kvw_prober *prober)
@@ -193,15 +186,15 @@ static void take_metrics(struct target *target, const struct ask *ask)
 	target->preemptions = scrape.preemptions;
 }
 
-static void finish(struct ask *ask, CURLcode code)
+static void finish(void *user, CURLcode code)
 {
+	struct ask *ask = user;
 	struct target *target = ask->target;
 	bool first = ask->kind == ASK_HEALTH && !target->first_done;
 	char why[CURL_ERROR_SIZE + 32];
 	long status = 0;
 	bool ok;
 
-	curl_multi_remove_handle(target->prober->multi, ask->easy);
 	ask->running = false;
 	curl_easy_getinfo(ask->easy, CURLINFO_RESPONSE_CODE, &status);
 	ok = code == CURLE_OK && status >= 200 && status < 300;
@@ -225,22 +218,19 @@ static void finish(struct ask *ask, CURLcode code)
 	schedule_next(ask, first);
 }
 
-/* --- libcurl and libevent --- */
+/* --- transfers --- */
 
 static void start(struct ask *ask)
 {
-	CURLMcode code;
-
 	if (ask->running)
 		return;
 	event_del(ask->timer);
 	ask->error[0] = '\0';
 	curl_easy_setopt(ask->easy, CURLOPT_TIMEOUT_MS, timeout_ms(ask));
 	ask->started_ns = kvw_clock_ns();
-	code = curl_multi_add_handle(ask->target->prober->multi, ask->easy);
-	if (code != CURLM_OK) {
-		kvw_warn("probe", "cannot start kind=%s url=%s error=\"%s\"", ask_names[ask->kind],
-			ask->target->worker->url, curl_multi_strerror(code));
+	if (kvw_curl_loop_start(&ask->target->prober->transfers, ask->easy) != KVW_OK) {
+		kvw_warn("probe", "cannot start kind=%s url=%s", ask_names[ask->kind],
+			ask->target->worker->url);
 		schedule_next(ask, false);
 		return;
 	}
@@ -281,78 +271,6 @@ static size_t on_body(char *data, size_t size, size_t count, void *arg)
 	memcpy(ask->body + ask->len, data, len);
 	ask->len += len;
 	return len;
-}
-
-static void on_socket_event(evutil_socket_t fd, short what, void *arg)
-{
-	struct kvw_prober *prober = arg;
-	int mask =
-		(what & EV_READ ? CURL_CSELECT_IN : 0) | (what & EV_WRITE ? CURL_CSELECT_OUT : 0);
-	int running;
-
-	curl_multi_socket_action(prober->multi, (curl_socket_t)fd, mask, &running);
-	read_results(prober);
-}
-
-static int on_socket(CURL *easy, curl_socket_t fd, int what, void *arg, void *socket_arg)
-{
-	struct kvw_prober *prober = arg;
-	struct event *event = socket_arg;
-	short wanted = EV_PERSIST;
-
-	(void)easy;
-	if (event != NULL)
-		event_free(event);
-	event = NULL;
-	if (what != CURL_POLL_REMOVE) {
-		if (what & CURL_POLL_IN)
-			wanted |= EV_READ;
-		if (what & CURL_POLL_OUT)
-			wanted |= EV_WRITE;
-		event = event_new(prober->base, fd, wanted, on_socket_event, prober);
-		if (event == NULL || event_add(event, NULL) != 0)
-			kvw_warn("probe", "out of memory for a socket event");
-	}
-	curl_multi_assign(prober->multi, fd, event);
-	return 0;
-}
-
-static int on_curl_timer(CURLM *multi, long ms, void *arg)
-{
-	struct kvw_prober *prober = arg;
-
-	(void)multi;
-	if (ms < 0)
-		event_del(prober->timeout);
-	else
-		set_timer(prober->timeout, ms * KVW_NS_PER_MS);
-	return 0;
-}
-
-static void on_timeout(evutil_socket_t fd, short what, void *arg)
-{
-	struct kvw_prober *prober = arg;
-	int running;
-
-	(void)fd;
-	(void)what;
-	curl_multi_socket_action(prober->multi, CURL_SOCKET_TIMEOUT, 0, &running);
-	read_results(prober);
-}
-
-static void read_results(struct kvw_prober *prober)
-{
-	CURLMsg *message;
-	int left;
-
-	while ((message = curl_multi_info_read(prober->multi, &left)) != NULL) {
-		struct ask *ask = NULL;
-
-		if (message->msg != CURLMSG_DONE)
-			continue;
-		curl_easy_getinfo(message->easy_handle, CURLINFO_PRIVATE, (char **)&ask);
-		finish(ask, message->data.result);
-	}
 }
 
 static void on_wanted(evutil_socket_t fd, short what, void *arg)
@@ -422,24 +340,16 @@ static enum kvw_err init_target(
 	return err;
 }
 
-static enum kvw_err init_multi(struct kvw_prober *prober)
+static enum kvw_err init_events(struct kvw_prober *prober)
 {
 	const struct timeval poll = {.tv_usec = WANTED_POLL_MS * 1000};
+	enum kvw_err err = kvw_curl_loop_init(&prober->transfers, prober->base, finish);
 
-	if (curl_global_init(CURL_GLOBAL_DEFAULT) != CURLE_OK)
-		return KVW_ENOMEM;
-	prober->curl_ready = true;
-	prober->multi = curl_multi_init();
-	prober->timeout = event_new(prober->base, -1, 0, on_timeout, prober);
+	if (err != KVW_OK)
+		return err;
 	prober->wanted = event_new(prober->base, -1, EV_PERSIST, on_wanted, prober);
-	if (prober->multi == NULL || prober->timeout == NULL || prober->wanted == NULL ||
-		event_add(prober->wanted, &poll) != 0)
-		return KVW_ENOMEM;
-	curl_multi_setopt(prober->multi, CURLMOPT_SOCKETFUNCTION, on_socket);
-	curl_multi_setopt(prober->multi, CURLMOPT_SOCKETDATA, prober);
-	curl_multi_setopt(prober->multi, CURLMOPT_TIMERFUNCTION, on_curl_timer);
-	curl_multi_setopt(prober->multi, CURLMOPT_TIMERDATA, prober);
-	return KVW_OK;
+	return prober->wanted != NULL && event_add(prober->wanted, &poll) == 0 ? KVW_OK
+									       : KVW_ENOMEM;
 }
 
 enum kvw_err kvw_prober_create(
@@ -454,7 +364,7 @@ enum kvw_err kvw_prober_create(
 	prober->fleet = fleet;
 	prober->random = (uint64_t)kvw_clock_ns() | 1;
 	prober->targets = calloc(fleet->count + 1, sizeof(*prober->targets));
-	err = prober->targets == NULL ? KVW_ENOMEM : init_multi(prober);
+	err = prober->targets == NULL ? KVW_ENOMEM : init_events(prober);
 	for (size_t i = 0; i < fleet->count && err == KVW_OK; i++) {
 		prober->target_count = i + 1;
 		err = init_target(prober, &prober->targets[i], fleet->workers[i]);
@@ -469,7 +379,7 @@ enum kvw_err kvw_prober_create(
 static void finish_ask(struct kvw_prober *prober, struct ask *ask)
 {
 	if (ask->running)
-		curl_multi_remove_handle(prober->multi, ask->easy);
+		kvw_curl_loop_abort(&prober->transfers, ask->easy);
 	kvw_probe_request_finish(&ask->request);
 	if (ask->timer != NULL)
 		event_free(ask->timer);
@@ -483,14 +393,9 @@ void kvw_prober_destroy(struct kvw_prober *prober)
 	for (size_t i = 0; i < prober->target_count; i++)
 		for (int kind = 0; kind < ASK_COUNT; kind++)
 			finish_ask(prober, &prober->targets[i].asks[kind]);
-	if (prober->multi != NULL)
-		curl_multi_cleanup(prober->multi);
-	if (prober->timeout != NULL)
-		event_free(prober->timeout);
+	kvw_curl_loop_finish(&prober->transfers);
 	if (prober->wanted != NULL)
 		event_free(prober->wanted);
-	if (prober->curl_ready)
-		curl_global_cleanup();
 	free(prober->targets);
 	free(prober);
 }

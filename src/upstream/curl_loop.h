@@ -1,0 +1,42 @@
+/*
+ * curl_loop.h - libcurl's multi interface on an event base.
+ *
+ * Transfers are added with kvw_curl_loop_start; `done` is called for each that has ended, after it
+ * was taken out and outside of libcurl's own functions, so that it may do anything with the handle.
+ *
+ * Threads: a loop and all its transfers belong to the thread of its base.
+ */
+#ifndef KVW_CURL_LOOP_H
+#define KVW_CURL_LOOP_H
+
+#include <curl/curl.h>
+#include <stdbool.h>
+
+#include "kvway/err.h"
+
+struct event;
+struct event_base;
+
+/* user: the handle's CURLOPT_PRIVATE. */
+typedef void kvw_curl_done_fn(void *user, CURLcode code);
+
+/* Zeroed is empty. */
+struct kvw_curl_loop {
+	struct event_base *base; /* borrowed */
+	CURLM *multi;
+	struct event *timeout;
+	kvw_curl_done_fn *done;
+	bool curl_ready;
+};
+
+enum kvw_err kvw_curl_loop_init(struct kvw_curl_loop *loop, struct event_base *base,
+	kvw_curl_done_fn *done) KVW_MUST_CHECK;
+/* No transfer may be left. Also after a failed init. */
+void kvw_curl_loop_finish(struct kvw_curl_loop *loop);
+
+/* KVW_ENOMEM: libcurl did not take it; `done` will not be called. */
+enum kvw_err kvw_curl_loop_start(struct kvw_curl_loop *loop, CURL *easy) KVW_MUST_CHECK;
+/* Ends a transfer without `done`. */
+void kvw_curl_loop_abort(struct kvw_curl_loop *loop, CURL *easy);
+
+#endif
