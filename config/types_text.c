@@ -263,24 +263,13 @@ static enum kvw_err parse_word(const struct kvw_type *type, struct kvw_slice tex
 static enum kvw_err parse_strategy(const struct kvw_type *type, struct kvw_slice text,
 	const char *const *strategies, union kvw_value *out, struct kvw_fault *fault)
 {
-	/* Names that documents of kvway speak of and that a build may lack. */
-	static const char *const planned[] = {"kvaware"};
 	struct kvw_suggest near;
-	size_t used;
 
 	(void)type;
 	kvw_suggest_start(&near, text.data);
 	for (size_t i = 0; strategies[i] != NULL; i++)
 		if (choose_word(text, strategies[i], &near, fault))
 			return copy_text(text, out);
-	for (size_t i = 0; i < sizeof(planned) / sizeof(planned[0]); i++) {
-		if (kvw_slice_equal(text, kvw_slice_of(planned[i]))) {
-			used = strlen(fault->expected);
-			snprintf(fault->expected + used, sizeof(fault->expected) - used,
-				": this build of kvway does not have `%s`", planned[i]);
-			return KVW_EINVAL;
-		}
-	}
 	if (near.best != NULL)
 		kvw_fault_suggest(fault, "%s", near.best);
 	return KVW_EINVAL;

@@ -34,14 +34,37 @@
 
 #define MAX_COMPANY 16 /* running requests beside which a time to first token tells a rate */
 
+void kvw_prefixaware_finish(struct kvw_prefixaware *pa)
+{
+	kvw_radix_destroy(pa->tree);
+	kvw_rates_finish(&pa->rates);
+}
+
+enum kvw_err kvw_prefixaware_init(struct kvw_prefixaware *pa, const struct kvw_strategy_ops *ops,
+	const struct kvw_strategy_options *options)
+{
+	struct kvw_radix_options tree = {.bytes = options->tree_bytes, .seed = options->seed};
+	struct kvw_prefill_model prior;
+	enum kvw_err err = KVW_OK;
+
+	pa->base.ops = ops;
+	pa->capacity_tokens = options->capacity_tokens > 0 ? options->capacity_tokens : 1;
+	pa->omega = options->omega;
+	pa->context_ns = options->context_ns_per_token;
+	kvw_guards_init(&pa->guards, options);
+	kvw_truth_init(&pa->truth);
+	kvw_prefill_model_init(&prior, options);
+	err = kvw_rates_init(&pa->rates, &prior);
+	return err != KVW_OK ? err : kvw_radix_create(&tree, &pa->tree);
+}
+
 static void prefixaware_destroy(struct kvw_strategy *self)
 {
 	struct kvw_prefixaware *pa = (struct kvw_prefixaware *)self;
 
 	if (pa == NULL)
 		return;
-	kvw_radix_destroy(pa->tree);
-	kvw_rates_finish(&pa->rates);
+	kvw_prefixaware_finish(pa);
 	free(pa);
 }
 
@@ -49,21 +72,11 @@ static enum kvw_err prefixaware_create(
 	const struct kvw_strategy_options *options, struct kvw_strategy **out)
 {
 	struct kvw_prefixaware *pa = aligned_alloc(64, sizeof(*pa));
-	struct kvw_radix_options tree = {.bytes = options->tree_bytes, .seed = options->seed};
-	struct kvw_prefill_model prior;
 
 	if (pa == NULL)
 		return KVW_ENOMEM;
 	memset(pa, 0, sizeof(*pa));
-	pa->base.ops = &kvw_prefixaware_ops;
-	pa->capacity_tokens = options->capacity_tokens > 0 ? options->capacity_tokens : 1;
-	pa->omega = options->omega;
-	pa->context_ns = options->context_ns_per_token;
-	kvw_guards_init(&pa->guards, options);
-	kvw_truth_init(&pa->truth);
-	kvw_prefill_model_init(&prior, options);
-	if (kvw_rates_init(&pa->rates, &prior) != KVW_OK ||
-		kvw_radix_create(&tree, &pa->tree) != KVW_OK) {
+	if (kvw_prefixaware_init(pa, &kvw_prefixaware_ops, options) != KVW_OK) {
 		prefixaware_destroy(&pa->base);
 		return KVW_ENOMEM;
 	}
@@ -71,36 +84,35 @@ static enum kvw_err prefixaware_create(
 	return KVW_OK;
 }
 
-/* The lowest cost, unless a guard bars it and not all others. Some candidate is usable. */
-static size_t choose(const struct kvw_prefixaware *pa, const struct kvw_route_request *request,
-	const struct kvw_candidates *set, struct kvw_weighing *w, enum kvw_reason *reason)
+struct kvw_choice kvw_prefixaware_choose(const struct kvw_prefixaware *pa,
+	const struct kvw_route_request *request, const struct kvw_candidates *set,
+	struct kvw_weighing *w)
 {
 	size_t pos = kvw_choose_lowest(set, w->costs, w->salt);
 	enum kvw_reason bar = kvw_guards_bar(&pa->guards, &set->items[pos], w->mean);
 
-	if (w->usable == 1) {
-		*reason = KVW_REASON_ONLY;
-		return pos;
-	}
+	if (w->usable == 1)
+		return (struct kvw_choice){pos, KVW_REASON_ONLY};
 	if (bar != KVW_REASON_COUNT &&
-		kvw_guards_open(&pa->guards, set, w->mean, w->costs, w->open) > 0) {
-		*reason = bar;
-		return kvw_choose_lowest(set, w->open, w->salt);
-	}
-	*reason = w->hits[pos] > 0         ? KVW_REASON_PREFIX
-		  : request->content_known ? KVW_REASON_LOAD
-					   : KVW_REASON_NO_CONTENT;
-	return pos;
+		kvw_guards_open(&pa->guards, set, w->mean, w->costs, w->open) > 0)
+		return (struct kvw_choice){kvw_choose_lowest(set, w->open, w->salt), bar};
+	if (w->hits[pos] > 0)
+		return (struct kvw_choice){pos, KVW_REASON_PREFIX};
+	return (struct kvw_choice){
+		pos, request->content_known ? KVW_REASON_LOAD : KVW_REASON_NO_CONTENT};
 }
 
-static struct kvw_decision decision_for(const struct kvw_route_request *request,
-	const struct kvw_candidates *set, size_t pos, enum kvw_reason reason, int64_t now_ns,
-	const struct kvw_weighing *w)
+void kvw_prefixaware_decide(const struct kvw_route_request *request,
+	const struct kvw_candidates *set, struct kvw_choice choice, int64_t now_ns,
+	const struct kvw_weighing *w, struct kvw_decision *out)
 {
+	size_t pos = choice.pos;
 	const struct kvw_candidate *c = &set->items[pos];
-	struct kvw_decision decision = {
+	double work = w->miss - w->saved[pos];
+
+	*out = (struct kvw_decision){
 		.pos = pos,
-		.reason = reason,
+		.reason = choice.reason,
 		.prompt_tokens = w->tokens,
 		.hit_tokens[KVW_TIER_DEVICE] = w->hits[pos],
 		.queue_ns = kvw_load_queue_ns(c->load, now_ns),
@@ -108,20 +120,17 @@ static struct kvw_decision decision_for(const struct kvw_route_request *request,
 		.chains = w->chains,
 		.worker_id = c->id,
 	};
-	double work = w->miss - w->saved[pos];
 
 	if (w->chains == 0) {
-		decision.prompt_tokens = kvw_request_tokens(request);
+		out->prompt_tokens = kvw_request_tokens(request);
 		work = 0;
 		if (request->teaches)
-			work = kvw_rates_work(w->pairs, decision.prompt_tokens, 0);
+			work = kvw_rates_work(w->pairs, out->prompt_tokens, 0);
 	}
-	decision.prefill_ns = (int64_t)(work * w->x[pos]);
-	return decision;
+	out->prefill_ns = (int64_t)(work * w->x[pos]);
 }
 
-/* The chosen worker will hold all chains. */
-static void teach(struct kvw_prefixaware *pa, const struct kvw_route_request *request,
+void kvw_prefixaware_teach(struct kvw_prefixaware *pa, const struct kvw_route_request *request,
 	const struct kvw_candidate *chosen, int64_t now_ns, struct kvw_weighing *w)
 {
 	uint64_t told = chosen->capacity_tokens > 0 ? chosen->capacity_tokens : pa->capacity_tokens;
@@ -149,16 +158,16 @@ static enum kvw_err prefixaware_pick(struct kvw_strategy *self,
 {
 	struct kvw_prefixaware *pa = (struct kvw_prefixaware *)self;
 	struct kvw_weighing w; /* filled as far as there are candidates and steps */
-	enum kvw_reason reason = KVW_REASON_LOAD;
-	size_t pos = 0;
+	struct kvw_choice choice;
 
 	w.look = false;
-	kvw_weigh(pa, request, set, now_ns, &w);
+	kvw_weigh_hits(pa, request, set, now_ns, &w);
 	if (w.usable == 0)
 		return KVW_ENOWORKER;
-	pos = choose(pa, request, set, &w, &reason);
-	teach(pa, request, &set->items[pos], now_ns, &w);
-	*out = decision_for(request, set, pos, reason, now_ns, &w);
+	kvw_weigh_sum(set, &w);
+	choice = kvw_prefixaware_choose(pa, request, set, &w);
+	kvw_prefixaware_teach(pa, request, &set->items[choice.pos], now_ns, &w);
+	kvw_prefixaware_decide(request, set, choice, now_ns, &w, out);
 	return KVW_OK;
 }
 
@@ -177,8 +186,7 @@ static enum kvw_verdict verdict_of_bar(enum kvw_reason bar)
 	}
 }
 
-/* Fills costs from a finished weighing. */
-static void tell_costs(const struct kvw_prefixaware *pa, const struct kvw_candidates *set,
+void kvw_prefixaware_tell(const struct kvw_prefixaware *pa, const struct kvw_candidates *set,
 	int64_t now_ns, size_t chosen, const struct kvw_weighing *w, struct kvw_cost *costs)
 {
 	double open[KVW_MAX_WORKERS];
@@ -216,16 +224,16 @@ static enum kvw_err prefixaware_explain(struct kvw_strategy *self,
 {
 	struct kvw_prefixaware *pa = (struct kvw_prefixaware *)self;
 	struct kvw_weighing w;
-	enum kvw_reason reason = KVW_REASON_LOAD;
-	size_t pos = 0;
+	struct kvw_choice choice;
 
 	w.look = true;
-	kvw_weigh(pa, request, set, now_ns, &w);
+	kvw_weigh_hits(pa, request, set, now_ns, &w);
 	if (w.usable == 0)
 		return KVW_ENOWORKER;
-	pos = choose(pa, request, set, &w, &reason);
-	tell_costs(pa, set, now_ns, pos, &w, costs);
-	*out = decision_for(request, set, pos, reason, now_ns, &w);
+	kvw_weigh_sum(set, &w);
+	choice = kvw_prefixaware_choose(pa, request, set, &w);
+	kvw_prefixaware_tell(pa, set, now_ns, choice.pos, &w, costs);
+	kvw_prefixaware_decide(request, set, choice, now_ns, &w, out);
 	return KVW_OK;
 }
 
@@ -238,13 +246,22 @@ static bool was_alone(const struct kvw_decision *decision, const struct kvw_outc
 	       outcome->behind_ns <= little;
 }
 
+/* Tokens, of all tiers. */
+static uint32_t predicted_hit(const struct kvw_decision *decision)
+{
+	uint32_t hit = 0;
+
+	for (unsigned t = 0; t < KVW_TIER_COUNT; t++)
+		hit += decision->hit_tokens[t];
+	return hit;
+}
+
 /* A time to first token that tells the worker's rate. */
 static void learn_rate(struct kvw_prefixaware *pa, const struct kvw_decision *decision,
 	const struct kvw_outcome *outcome)
 {
 	uint32_t prompt = outcome->prompt_known ? outcome->prompt_tokens : decision->prompt_tokens;
-	uint32_t cached = outcome->cached_known ? outcome->cached_tokens
-						: decision->hit_tokens[KVW_TIER_DEVICE];
+	uint32_t cached = outcome->cached_known ? outcome->cached_tokens : predicted_hit(decision);
 	bool alone = was_alone(decision, outcome);
 
 	if (cached >= prompt || (!outcome->cached_known && cached > prompt / 2))
@@ -259,7 +276,7 @@ static void learn_rate(struct kvw_prefixaware *pa, const struct kvw_decision *de
 			    });
 }
 
-static void prefixaware_done(struct kvw_strategy *self, const struct kvw_decision *decision,
+void kvw_prefixaware_done(struct kvw_strategy *self, const struct kvw_decision *decision,
 	const struct kvw_outcome *outcome, int64_t now_ns)
 {
 	struct kvw_prefixaware *pa = (struct kvw_prefixaware *)self;
@@ -267,9 +284,12 @@ static void prefixaware_done(struct kvw_strategy *self, const struct kvw_decisio
 	(void)now_ns;
 	if (decision->chains == 0 || outcome->status != 200)
 		return;
-	if (decision->chains == 1 && outcome->streamed && outcome->first_token)
+	/* What was loaded from behind the device took time that is not prefill. */
+	if (decision->chains == 1 && outcome->streamed && outcome->first_token &&
+		predicted_hit(decision) == decision->hit_tokens[KVW_TIER_DEVICE])
 		learn_rate(pa, decision, outcome);
-	if (outcome->completed && outcome->cached_known)
+	/* Of what a worker itself says, the tree's share of its capacity has nothing to learn. */
+	if (outcome->completed && outcome->cached_known && !decision->exact)
 		kvw_truth_learn(&pa->truth, decision->worker_id, outcome->prompt_tokens,
 			decision->hit_tokens[KVW_TIER_DEVICE], outcome->cached_tokens);
 }
@@ -279,7 +299,7 @@ static void prefixaware_purge(struct kvw_strategy *self, uint32_t worker_id)
 	kvw_prefixaware_forget((struct kvw_prefixaware *)self, worker_id);
 }
 
-static void prefixaware_stats(struct kvw_strategy *self, struct kvw_strategy_stats *out)
+void kvw_prefixaware_stats(struct kvw_strategy *self, struct kvw_strategy_stats *out)
 {
 	struct kvw_prefixaware *pa = (struct kvw_prefixaware *)self;
 
@@ -287,7 +307,7 @@ static void prefixaware_stats(struct kvw_strategy *self, struct kvw_strategy_sta
 	kvw_radix_stats(pa->tree, out);
 }
 
-static void prefixaware_learned(
+void kvw_prefixaware_learned(
 	struct kvw_strategy *self, uint32_t worker_id, struct kvw_worker_learned *out)
 {
 	struct kvw_prefixaware *pa = (struct kvw_prefixaware *)self;
@@ -305,9 +325,9 @@ const struct kvw_strategy_ops kvw_prefixaware_ops = {
 	.create = prefixaware_create,
 	.pick = prefixaware_pick,
 	.explain = prefixaware_explain,
-	.done = prefixaware_done,
+	.done = kvw_prefixaware_done,
 	.purge = prefixaware_purge,
-	.stats = prefixaware_stats,
-	.learned = prefixaware_learned,
+	.stats = kvw_prefixaware_stats,
+	.learned = kvw_prefixaware_learned,
 	.destroy = prefixaware_destroy,
 };

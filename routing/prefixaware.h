@@ -1,5 +1,6 @@
 /*
- * prefixaware.h - what the strategy prefixaware consists of. Private to prefixaware.c and weigh.c.
+ * prefixaware.h - what the strategy prefixaware consists of. Private to prefixaware.c, weigh.c and to
+ * kvaware, which is the same with another source of hits.
  */
 #ifndef KVW_PREFIXAWARE_H
 #define KVW_PREFIXAWARE_H
@@ -50,10 +51,53 @@ struct kvw_weighing {
 	bool look;       /* change nothing that a later pick could see */
 };
 
-/* Sets costs and all else that is known before the choice. Only w->look is set before; usable 0:
- * there is nobody to choose. */
-void kvw_weigh(struct kvw_prefixaware *pa, const struct kvw_route_request *request,
+/* Whom a choice falls on, and why. */
+struct kvw_choice {
+	size_t pos;
+	enum kvw_reason reason;
+};
+
+/* --- weigh.c, in this order --- */
+
+/* Sets all that is known before the choice but the sums: costs lack p_w. Only w->look is set before;
+ * usable 0: there is nobody to choose. */
+void kvw_weigh_hits(struct kvw_prefixaware *pa, const struct kvw_route_request *request,
 	const struct kvw_candidates *set, int64_t now_ns, struct kvw_weighing *w);
+
+/* cost(w) = Q_w + c T_w + p_w (1 + omega n_w), with p_w by miss and saved. */
+void kvw_weigh_sum(const struct kvw_candidates *set, struct kvw_weighing *w);
+
+/* --- prefixaware.c --- */
+
+/* For an instance of any ops, zeroed. KVW_ENOMEM: kvw_prefixaware_finish is still to be called. */
+enum kvw_err kvw_prefixaware_init(struct kvw_prefixaware *pa, const struct kvw_strategy_ops *ops,
+	const struct kvw_strategy_options *options) KVW_MUST_CHECK;
+void kvw_prefixaware_finish(struct kvw_prefixaware *pa);
+
+/* The lowest cost, unless a guard bars it and not all others. Some candidate is usable. */
+struct kvw_choice kvw_prefixaware_choose(const struct kvw_prefixaware *pa,
+	const struct kvw_route_request *request, const struct kvw_candidates *set,
+	struct kvw_weighing *w);
+
+/* The chosen worker will hold all chains. */
+void kvw_prefixaware_teach(struct kvw_prefixaware *pa, const struct kvw_route_request *request,
+	const struct kvw_candidate *chosen, int64_t now_ns, struct kvw_weighing *w);
+
+/* All hits are taken to lie in KVW_TIER_DEVICE. */
+void kvw_prefixaware_decide(const struct kvw_route_request *request,
+	const struct kvw_candidates *set, struct kvw_choice choice, int64_t now_ns,
+	const struct kvw_weighing *w, struct kvw_decision *out);
+
+/* Fills costs from a finished weighing, hits as above. */
+void kvw_prefixaware_tell(const struct kvw_prefixaware *pa, const struct kvw_candidates *set,
+	int64_t now_ns, size_t chosen, const struct kvw_weighing *w, struct kvw_cost *costs);
+
+/* Of strategies that begin with a struct kvw_prefixaware. */
+void kvw_prefixaware_done(struct kvw_strategy *self, const struct kvw_decision *decision,
+	const struct kvw_outcome *outcome, int64_t now_ns);
+void kvw_prefixaware_stats(struct kvw_strategy *self, struct kvw_strategy_stats *out);
+void kvw_prefixaware_learned(
+	struct kvw_strategy *self, uint32_t worker_id, struct kvw_worker_learned *out);
 
 /* The worker's cache is lost. */
 void kvw_prefixaware_forget(struct kvw_prefixaware *pa, uint32_t worker);

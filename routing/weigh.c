@@ -200,8 +200,7 @@ static bool is_understood(const struct kvw_route_request *request)
 	       request->chain_count > 0;
 }
 
-/* cost(w) = Q_w + c T_w + p_w (1 + omega n_w). */
-static void add_up(const struct kvw_candidates *set, struct kvw_weighing *w)
+void kvw_weigh_sum(const struct kvw_candidates *set, struct kvw_weighing *w)
 {
 	const double miss = w->miss;
 	const float omega = w->omega;
@@ -210,7 +209,7 @@ static void add_up(const struct kvw_candidates *set, struct kvw_weighing *w)
 		w->costs[i] += (miss - w->saved[i]) * (w->x[i] * (1 + omega * w->inflight[i]));
 }
 
-void kvw_weigh(struct kvw_prefixaware *pa, const struct kvw_route_request *request,
+void kvw_weigh_hits(struct kvw_prefixaware *pa, const struct kvw_route_request *request,
 	const struct kvw_candidates *set, int64_t now_ns, struct kvw_weighing *w)
 {
 	assert(set->count <= KVW_MAX_WORKERS);
@@ -218,6 +217,4 @@ void kvw_weigh(struct kvw_prefixaware *pa, const struct kvw_route_request *reque
 		weigh_prompt(pa, request, set, now_ns, w);
 	else
 		weigh_blind(pa, set, now_ns, w);
-	if (w->usable > 0)
-		add_up(set, w);
 }

@@ -96,8 +96,6 @@ static const struct wrong wrongs[] = {
 		"setting is in the file; set `log.level` in f.yaml\n"},
 	{"--listen a:1", "kvway: no worker beside --listen: give -c FILE, or --worker URL"},
 	{"--worker a:1", "--worker: found `a:1`, expected http://HOST:PORT"},
-	{"--worker http://a:1 --strategy kvaware", "--strategy: found `kvaware`, expected one of "
-						   "prefixaware, roundrobin: this build"},
 	{"--worker http://a:1 --strategy session", "--strategy: found `session`, expected one of "
 						   "prefixaware, roundrobin\n"},
 	{"--worker http://a:1 --log-level loud", "--log-level: found `loud`"},

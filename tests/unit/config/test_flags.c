@@ -67,7 +67,7 @@ START_TEST(test_mistakes_name_the_flag)
 	struct loaded loaded = load_flags(&(struct kvw_config_flags){.listen = "8081",
 		.workers = workers,
 		.worker_count = 4,
-		.strategy = "kvaware",
+		.strategy = "fastest",
 		.admin = "nowhere",
 		.log_level = "wran"});
 
@@ -75,9 +75,7 @@ START_TEST(test_mistakes_name_the_flag)
 	ck_assert_str_eq(loaded.errors,
 		"--listen: found `8081`, expected HOST:PORT such as 0.0.0.0:8080; did you mean "
 		"`0.0.0.0:8081`?\n"
-		"--strategy: found `kvaware`, expected one of prefixaware, session, roundrobin: "
-		"this "
-		"build of kvway does not have `kvaware`\n"
+		"--strategy: found `fastest`, expected one of prefixaware, session, roundrobin\n"
 		"--admin: found `nowhere`, expected HOST:PORT such as 0.0.0.0:8080\n"
 		"--log-level: found `wran`, expected one of debug, info, warn, error; did you mean "
 		"`warn`?\n"

@@ -99,9 +99,8 @@ static const struct mistake mistakes[] = {
 	{"log:\n  level:\n" TEST_WORKER, 2, 9, "log.level", {"found nothing", "one of debug"}},
 	{"routing:\n  strategy: round-robin\n" TEST_WORKER, 2, 13, "routing.strategy",
 		{"found `round-robin`", "did you mean `roundrobin`?"}},
-	{"routing:\n  strategy: kvaware\n" TEST_WORKER, 2, 13, "routing.strategy",
-		{"found `kvaware`", "one of prefixaware, session, roundrobin",
-			"this build of kvway does not have `kvaware`"}},
+	{"routing:\n  strategy: fastest\n" TEST_WORKER, 2, 13, "routing.strategy",
+		{"found `fastest`", "one of prefixaware, session, roundrobin"}},
 
 	/* Addresses */
 	{"listen: 8080\n" TEST_WORKER, 1, 9, "listen",
@@ -241,7 +240,7 @@ START_TEST(test_all_in_one_run)
 					 "timeouts:\n"
 					 "  connect: 5\n"
 					 "routing:\n"
-					 "  strategy: kvaware\n"
+					 "  strategy: fastest\n"
 					 "limits:\n"
 					 "  low_water: 1MiB\n"
 					 "workers:\n"

@@ -1,0 +1,403 @@
+/*
+ * kvaware.c - prefixaware with hits by the workers' own word instead of what was sent to them.
+ *
+ * The cost, the guards, the learned rates and the prefix tree are those of prefixaware.c; only where
+ * hits come from differs, worker by worker:
+ *
+ *   its engine tells all     what its engine holds of the prompt's blocks, and from there on what
+ *                            LMCache behind it holds, if that tells all too
+ *   only its LMCache does    what LMCache holds, which is less than the engine may find
+ *   neither, or the prompt's
+ *   tokens are not known     the prefix tree's guess; the tree is fed in any case
+ *
+ * So a fleet of which nobody tells anything is routed as prefixaware does it, and a worker whose
+ * events were missed is no worse off than there.
+ *
+ * Engines never reuse a prompt's last token: a hit of h of n tokens counts as min(h, n - 1), in the
+ * engine's own cache rounded down to blocks. What lies in lower tiers is fetched first: that time
+ * lessens what the hit saves, and where it is longer than computing these tokens, they save nothing.
+ * It follows from the same sum for all: saved work is counted in tokens, a nanosecond of loading as
+ * 1 / x of one.
+ *
+ * What was picked for but is not yet told of is found as a claim (claims.h).
+ *
+ * The index knows which blocks of a worker come first, but of LMCache's only how many lie in each
+ * tier. What the engine does not need of them is taken from the fastest tiers.
+ *
+ * Cost of a pick: that of prefixaware, and one walk of the index per way to name blocks, which are as
+ * many as block sizes and hash recipes in the fleet. No allocation; 130 KiB of stack at most.
+ */
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "claims.h"
+#include "exact.h"
+#include "prefixaware.h"
+#include "strategies.h"
+
+#define CLAIM_FACTOR 1.5                /* of the predicted time until the prompt is computed */
+#define CLAIM_NS     INT64_C(500000000) /* beside that: until the event is here */
+
+struct kvaware {
+	struct kvw_prefixaware pa; /* first */
+	struct kvw_exact *exact;
+	struct kvw_claims *claims;
+	double load_ns[KVW_TIER_COUNT]; /* per token */
+};
+
+/* Who is believed about a worker. */
+enum word {
+	WORD_TREE,    /* nobody: the tree guesses */
+	WORD_LMCACHE, /* its LMCache alone */
+	WORD_ENGINE,  /* its engine alone */
+	WORD_BOTH,
+};
+
+#define NO_CHAIN KVW_EXACT_CHAINS
+
+/* What the workers themselves hold of one prompt. Places are those of the candidates; of candidates
+ * with WORD_TREE nothing else is set. */
+struct view {
+	bool any; /* some worker has another word than WORD_TREE */
+	uint8_t word[KVW_MAX_WORKERS];
+	uint8_t chain[KVW_MAX_WORKERS]; /* that reaches furthest, of the first to be asked */
+	uint32_t held[KVW_MAX_WORKERS]; /* its blocks that are held or claimed */
+	uint32_t tokens[KVW_MAX_WORKERS][KVW_TIER_COUNT];
+	struct kvw_kvindex_hits hits; /* of the chain matched last */
+};
+
+static void kvaware_destroy(struct kvw_strategy *self)
+{
+	struct kvaware *ka = (struct kvaware *)self;
+
+	if (ka == NULL)
+		return;
+	kvw_claims_destroy(ka->claims);
+	kvw_exact_destroy(ka->exact);
+	kvw_prefixaware_finish(&ka->pa);
+	free(ka);
+}
+
+static enum kvw_err kvaware_create(
+	const struct kvw_strategy_options *options, struct kvw_strategy **out)
+{
+	struct kvaware *ka = aligned_alloc(64, sizeof(*ka));
+
+	if (ka == NULL)
+		return KVW_ENOMEM;
+	memset(ka, 0, sizeof(*ka));
+	for (unsigned t = KVW_TIER_DEVICE + 1; t < KVW_TIER_COUNT; t++)
+		ka->load_ns[t] = options->load_ns_per_token[t];
+	if (kvw_prefixaware_init(&ka->pa, &kvw_kvaware_ops, options) != KVW_OK ||
+		kvw_exact_create(options, &ka->exact) != KVW_OK ||
+		kvw_claims_create(options->seed, &ka->claims) != KVW_OK) {
+		kvaware_destroy(&ka->pa.base);
+		return KVW_ENOMEM;
+	}
+	*out = &ka->pa.base;
+	return KVW_OK;
+}
+
+/* --- what workers say --- */
+
+/* Whose word counts, of the tellers that the request has a chain for. */
+static void ask_whom(const struct kvaware *ka, const struct kvw_route_request *request,
+	const struct kvw_candidates *set, struct view *view)
+{
+	unsigned words = WORD_TREE;
+
+	for (uint32_t c = 0; c < request->exact_count; c++)
+		words |= request->exact[c].teller == KVW_TELLER_ENGINE ? WORD_ENGINE : WORD_LMCACHE;
+	view->any = false;
+	for (size_t i = 0; i < set->count && words != WORD_TREE; i++) {
+		uint32_t id = set->items[i].id;
+		unsigned full = WORD_TREE;
+
+		if (kvw_exact_sight(ka->exact, id, KVW_TELLER_ENGINE) == KVW_SIGHT_FULL)
+			full |= WORD_ENGINE;
+		if (kvw_exact_sight(ka->exact, id, KVW_TELLER_LMCACHE) == KVW_SIGHT_FULL)
+			full |= WORD_LMCACHE;
+		view->word[i] = (uint8_t)(full & words);
+		view->chain[i] = NO_CHAIN;
+		view->held[i] = 0;
+		memset(view->tokens[i], 0, sizeof(view->tokens[i]));
+		view->any |= view->word[i] != WORD_TREE;
+	}
+}
+
+static uint32_t sum_of(const uint32_t tokens[KVW_TIER_COUNT])
+{
+	uint32_t sum = 0;
+
+	for (unsigned t = 0; t < KVW_TIER_COUNT; t++)
+		sum += tokens[t];
+	return sum;
+}
+
+/* Takes tokens off the end of a hit: first from the tier of its last block. */
+static void shorten(uint32_t tokens[KVW_TIER_COUNT], unsigned last, uint32_t by)
+{
+	uint32_t part = by < tokens[last] ? by : tokens[last];
+
+	tokens[last] -= part;
+	by -= part;
+	for (unsigned t = KVW_TIER_COUNT; t-- > 0 && by > 0;) {
+		part = by < tokens[t] ? by : tokens[t];
+		tokens[t] -= part;
+		by -= part;
+	}
+}
+
+/* Tokens that are reused of a hit in one chain; by tier in `tokens`. */
+static uint32_t reused(const struct kvw_exact_chain *chain, const struct kvw_kvindex_hits *hits,
+	uint32_t id, uint32_t prompt, uint32_t tokens[KVW_TIER_COUNT])
+{
+	uint32_t hit = 0;
+	uint32_t most = prompt > 0 ? prompt - 1 : 0;
+
+	memcpy(tokens, hits->tokens[id], sizeof(hits->tokens[id]));
+	hit = sum_of(tokens);
+	if (hit <= most)
+		return hit;
+	if (chain->teller == KVW_TELLER_ENGINE)
+		most = most / chain->block_tokens * chain->block_tokens;
+	shorten(tokens, hits->tier[id], hit - most);
+	return most;
+}
+
+/* Lets a hit go on to `hit` tokens with those of another, from which the first are not needed. */
+static void lengthen(uint32_t tokens[KVW_TIER_COUNT], uint32_t more[KVW_TIER_COUNT])
+{
+	uint32_t skip = sum_of(tokens);
+
+	for (unsigned t = 0; t < KVW_TIER_COUNT; t++) {
+		uint32_t part = skip < more[t] ? skip : more[t];
+
+		skip -= part;
+		tokens[t] += more[t] - part;
+	}
+}
+
+/* Candidates go on with one chain if it carries them further. */
+static void take_chain(const struct kvw_route_request *request, uint32_t c, unsigned words,
+	const struct kvw_candidates *set, struct view *view)
+{
+	const struct kvw_exact_chain *chain = &request->exact[c];
+
+	for (size_t i = 0; i < set->count; i++) {
+		uint32_t id = set->items[i].id;
+		uint32_t more[KVW_TIER_COUNT];
+
+		if ((view->word[i] & words) == 0 || view->hits.blocks[id] == 0)
+			continue;
+		if (reused(chain, &view->hits, id, request->exact_tokens, more) <=
+			sum_of(view->tokens[i]))
+			continue;
+		if (chain->teller == KVW_TELLER_ENGINE)
+			memcpy(view->tokens[i], more, sizeof(more));
+		else
+			lengthen(view->tokens[i], more);
+		/* Where the engine is not told of, its requests are claimed as LMCache names them. */
+		if (chain->teller == KVW_TELLER_ENGINE || view->word[i] == WORD_LMCACHE) {
+			view->chain[i] = (uint8_t)c;
+			view->held[i] = view->hits.blocks[id];
+		}
+	}
+}
+
+static void match_chains(const struct kvaware *ka, const struct kvw_route_request *request,
+	enum kvw_teller teller, int64_t now_ns, const struct kvw_candidates *set, struct view *view)
+{
+	unsigned words = teller == KVW_TELLER_ENGINE ? WORD_ENGINE : WORD_LMCACHE;
+
+	for (uint32_t c = 0; c < request->exact_count; c++) {
+		const struct kvw_exact_chain *chain = &request->exact[c];
+
+		if (chain->teller != teller || chain->count == 0)
+			continue;
+		kvw_exact_match(ka->exact, chain, &view->hits);
+		kvw_claims_extend(ka->claims, chain, now_ns, &view->hits);
+		take_chain(request, c, words, set, view);
+	}
+}
+
+/* --- what it makes of the weighing --- */
+
+/* Work that a hit saves a worker that needs x ns for a token of it. */
+static double saved_by(
+	const struct kvaware *ka, const uint32_t tokens[KVW_TIER_COUNT], double pairs, double x)
+{
+	double saved = 0;
+	double at = 0;
+
+	for (unsigned t = 0; t < KVW_TIER_COUNT; t++) {
+		double work = kvw_rates_work(pairs, at + tokens[t], at);
+		double load = x > 0 ? tokens[t] * ka->load_ns[t] / x : 0;
+
+		saved += work > load ? work - load : 0;
+		at += tokens[t];
+	}
+	return saved;
+}
+
+/* The prompt's length is known to the token: the tree's hits are measured by it too. */
+static struct kvw_route_request measured(const struct kvw_route_request *request)
+{
+	struct kvw_route_request exactly = *request;
+	uint32_t units = 0;
+
+	if (request->exact_tokens > 0 && request->chain_count == 1 && request->chunk_count > 0)
+		units = request->chunks[request->chunk_count - 1].end;
+	if (units > 0)
+		exactly.tokens_per_unit = (float)((double)request->exact_tokens / units);
+	return exactly;
+}
+
+/* Fills w, with the sums, and the view. Nobody is usable: w->usable is 0. */
+static void weigh(struct kvaware *ka, const struct kvw_route_request *request,
+	const struct kvw_candidates *set, int64_t now_ns, struct kvw_weighing *w, struct view *view)
+{
+	view->any = false;
+	kvw_weigh_hits(&ka->pa, request, set, now_ns, w);
+	if (w->usable == 0)
+		return;
+	if (w->chains == 1 && request->chain_count == 1 && request->exact_tokens > 0) {
+		w->tokens = request->exact_tokens;
+		w->miss = kvw_rates_work(w->pairs, w->tokens, 0);
+		ask_whom(ka, request, set, view);
+	}
+	if (view->any) {
+		match_chains(ka, request, KVW_TELLER_ENGINE, now_ns, set, view);
+		match_chains(ka, request, KVW_TELLER_LMCACHE, now_ns, set, view);
+	}
+	for (size_t i = 0; i < set->count && view->any; i++) {
+		if (view->word[i] == WORD_TREE)
+			continue;
+		w->hits[i] = sum_of(view->tokens[i]);
+		w->saved[i] = saved_by(ka, view->tokens[i], w->pairs, w->x[i]);
+	}
+	kvw_weigh_sum(set, w);
+}
+
+static bool is_exact(const struct view *view, size_t pos)
+{
+	return view->any && view->word[pos] != WORD_TREE;
+}
+
+static void decide(const struct kvw_route_request *request, const struct kvw_candidates *set,
+	struct kvw_choice choice, int64_t now_ns, const struct kvw_weighing *w,
+	const struct view *view, struct kvw_decision *out)
+{
+	kvw_prefixaware_decide(request, set, choice, now_ns, w, out);
+	if (!is_exact(view, choice.pos))
+		return;
+	memcpy(out->hit_tokens, view->tokens[choice.pos], sizeof(out->hit_tokens));
+	out->exact = true;
+	if (out->reason == KVW_REASON_PREFIX)
+		out->reason = KVW_REASON_KVAWARE;
+}
+
+/* The chosen worker will hold the prompt. In which of several spaces, only its hits can tell. */
+static void claim(struct kvaware *ka, const struct kvw_route_request *request,
+	const struct view *view, const struct kvw_decision *decision, int64_t now_ns)
+{
+	size_t pos = decision->pos;
+	enum kvw_teller teller =
+		(view->word[pos] & WORD_ENGINE) != 0 ? KVW_TELLER_ENGINE : KVW_TELLER_LMCACHE;
+	int64_t ns = CLAIM_NS +
+		     (int64_t)(CLAIM_FACTOR * (double)(decision->queue_ns + decision->prefill_ns));
+
+	for (uint32_t c = 0; c < request->exact_count; c++) {
+		if (request->exact[c].teller != teller)
+			continue;
+		if (view->chain[pos] == NO_CHAIN || view->chain[pos] == c)
+			kvw_claims_make(ka->claims, decision->worker_id, &request->exact[c],
+				view->held[pos], now_ns, ns);
+	}
+}
+
+/* --- the strategy --- */
+
+static enum kvw_err kvaware_pick(struct kvw_strategy *self, const struct kvw_route_request *request,
+	const struct kvw_candidates *set, int64_t now_ns, struct kvw_decision *out)
+{
+	struct kvaware *ka = (struct kvaware *)self;
+	struct kvw_route_request exactly = measured(request);
+	struct kvw_weighing w; /* these two are filled as far as there are candidates */
+	struct view view;
+	struct kvw_choice choice;
+
+	w.look = false;
+	weigh(ka, &exactly, set, now_ns, &w, &view);
+	if (w.usable == 0)
+		return KVW_ENOWORKER;
+	choice = kvw_prefixaware_choose(&ka->pa, &exactly, set, &w);
+	kvw_prefixaware_teach(&ka->pa, &exactly, &set->items[choice.pos], now_ns, &w);
+	decide(&exactly, set, choice, now_ns, &w, &view, out);
+	if (out->exact)
+		claim(ka, &exactly, &view, out, now_ns);
+	return KVW_OK;
+}
+
+static enum kvw_err kvaware_explain(struct kvw_strategy *self,
+	const struct kvw_route_request *request, const struct kvw_candidates *set, int64_t now_ns,
+	struct kvw_cost *costs, struct kvw_decision *out)
+{
+	struct kvaware *ka = (struct kvaware *)self;
+	struct kvw_route_request exactly = measured(request);
+	struct kvw_weighing w;
+	struct view view;
+	struct kvw_choice choice;
+
+	w.look = true;
+	weigh(ka, &exactly, set, now_ns, &w, &view);
+	if (w.usable == 0)
+		return KVW_ENOWORKER;
+	choice = kvw_prefixaware_choose(&ka->pa, &exactly, set, &w);
+	kvw_prefixaware_tell(&ka->pa, set, now_ns, choice.pos, &w, costs);
+	for (size_t i = 0; i < set->count; i++) {
+		if (!is_exact(&view, i))
+			continue;
+		memcpy(costs[i].hit_tokens, view.tokens[i], sizeof(costs[i].hit_tokens));
+		costs[i].exact = true;
+	}
+	decide(&exactly, set, choice, now_ns, &w, &view, out);
+	return KVW_OK;
+}
+
+static void kvaware_purge(struct kvw_strategy *self, uint32_t worker_id)
+{
+	struct kvaware *ka = (struct kvaware *)self;
+
+	kvw_prefixaware_forget(&ka->pa, worker_id);
+	kvw_exact_purge(ka->exact, worker_id);
+	kvw_claims_forget(ka->claims, worker_id);
+}
+
+static void kvaware_stats(struct kvw_strategy *self, struct kvw_strategy_stats *out)
+{
+	kvw_prefixaware_stats(self, out);
+	kvw_exact_stats(((struct kvaware *)self)->exact, out);
+}
+
+static struct kvw_exact *kvaware_exact(struct kvw_strategy *self)
+{
+	return ((struct kvaware *)self)->exact;
+}
+
+const struct kvw_strategy_ops kvw_kvaware_ops = {
+	.name = "kvaware",
+	.help = "as prefixaware, with hits by what workers themselves say they hold",
+	.wants_content = true,
+	.wants_tokens = true,
+	.create = kvaware_create,
+	.pick = kvaware_pick,
+	.explain = kvaware_explain,
+	.done = kvw_prefixaware_done,
+	.purge = kvaware_purge,
+	.stats = kvaware_stats,
+	.learned = kvw_prefixaware_learned,
+	.exact = kvaware_exact,
+	.destroy = kvaware_destroy,
+};
