@@ -575,6 +575,20 @@ enum kvw_err kvw_fleet_set_models(struct kvw_fleet *fleet, struct kvw_worker *wo
 	return publish_view(self);
 }
 
+void kvw_fleet_set_adapters(struct kvw_fleet *fleet, const char *const *names,
+	const bool *adapters, size_t count)
+{
+	const struct kvw_fleet_view *view = atomic_load_explicit(&fleet->view, memory_order_acquire);
+
+	for (size_t i = 0; i < count; i++) {
+		const struct kvw_model_entry *entry = find_model(view, kvw_slice_of(names[i]));
+
+		if (entry != NULL)
+			atomic_store_explicit(
+				&entry->model->adapter, adapters[i], memory_order_relaxed);
+	}
+}
+
 void kvw_fleet_set_capacity(struct kvw_worker *worker, uint64_t tokens, uint32_t block_size)
 {
 	atomic_store_explicit(&worker->capacity_tokens, tokens, memory_order_relaxed);

@@ -62,6 +62,7 @@ struct kvw_worker {
 struct kvw_model {
 	char *name;
 	uint32_t index;                     /* for metric labels */
+	_Atomic bool adapter;               /* a LoRA adapter, by the list of a worker that serves it */
 	_Atomic uint32_t units_per_token_q16; /* learned bytes per token, 16.16 fixed point */
 };
 
@@ -131,6 +132,9 @@ void kvw_fleet_set_probe(struct kvw_fleet *fleet, struct kvw_worker *worker, boo
 /* The worker's list from /v1/models (LoRA names too). Copies. */
 enum kvw_err kvw_fleet_set_models(struct kvw_fleet *fleet, struct kvw_worker *worker,
 	const char *const *names, size_t count) KVW_MUST_CHECK;
+/* Which of these names, that the worker was just said to serve, are LoRA adapters. */
+void kvw_fleet_set_adapters(struct kvw_fleet *fleet, const char *const *names,
+	const bool *adapters, size_t count);
 /* From vllm:cache_config_info: usable tokens = (num_gpu_blocks - 1) * block_size. */
 void kvw_fleet_set_capacity(struct kvw_worker *worker, uint64_t tokens, uint32_t block_size);
 /* From vllm:kv_cache_usage_perc (0 to 1) and the growth of vllm:num_preemptions_total since the

@@ -158,6 +158,9 @@ static void take_models(struct target *target, const struct ask *ask)
 	}
 	err = kvw_fleet_set_models(target->prober->fleet, target->worker,
 		(const char *const *)names.items, names.count);
+	if (err == KVW_OK)
+		kvw_fleet_set_adapters(target->prober->fleet, (const char *const *)names.items,
+			names.adapters, names.count);
 	if (err != KVW_OK)
 		complain(target, "/v1/models", "out of memory");
 	else

@@ -283,59 +283,71 @@ void kvw_scrape_metrics(const char *text, size_t len, struct kvw_scrape *out)
 	*out = reading.result;
 }
 
-static int compare_names(const void *a, const void *b)
+/* One entry of the list. */
+struct listed {
+	const char *name; /* borrowed from the tree */
+	bool adapter;
+};
+
+static int compare_listed(const void *a, const void *b)
 {
-	return strcmp(*(char *const *)a, *(char *const *)b);
+	return strcmp(((const struct listed *)a)->name, ((const struct listed *)b)->name);
 }
 
-static void sort_unique(struct kvw_model_names *names)
+/* Of equal names the first is kept. */
+static enum kvw_err copy_sorted(
+	struct listed *listed, size_t count, struct kvw_model_names *names)
 {
-	size_t kept = 0;
-
-	if (names->count == 0)
-		return;
-	qsort(names->items, names->count, sizeof(names->items[0]), compare_names);
-	for (size_t i = 1; i < names->count; i++) {
-		if (strcmp(names->items[kept], names->items[i]) == 0)
-			free(names->items[i]);
-		else
-			names->items[++kept] = names->items[i];
+	qsort(listed, count, sizeof(listed[0]), compare_listed);
+	for (size_t i = 0; i < count; i++) {
+		if (i > 0 && strcmp(listed[i - 1].name, listed[i].name) == 0)
+			continue;
+		names->items[names->count] = strdup(listed[i].name);
+		if (names->items[names->count] == NULL)
+			return KVW_ENOMEM;
+		names->adapters[names->count++] = listed[i].adapter;
 	}
-	names->count = kept + 1;
+	return KVW_OK;
+}
+
+static enum kvw_err read_entry(const json_t *entry, struct listed *listed)
+{
+	const json_t *id = json_object_get(entry, "id"), *parent = json_object_get(entry, "parent");
+
+	listed->name = json_string_value(id);
+	listed->adapter = json_is_string(parent);
+	if (listed->name == NULL || listed->name[0] == '\0')
+		return KVW_EPROTO;
+	return json_string_length(id) > KVW_SCRAPE_MAX_MODEL_NAME ? KVW_ELIMIT : KVW_OK;
 }
 
 static enum kvw_err collect_names(const json_t *root, struct kvw_model_names *names)
 {
 	const json_t *data = json_object_get(root, "data");
 	size_t count = json_array_size(data);
+	struct listed *listed;
+	enum kvw_err err = KVW_OK;
 
 	if (!json_is_array(data))
 		return KVW_EPROTO;
 	if (count > KVW_SCRAPE_MAX_MODELS)
 		return KVW_ELIMIT;
 	names->items = calloc(count + 1, sizeof(names->items[0]));
-	if (names->items == NULL)
-		return KVW_ENOMEM;
-	for (size_t i = 0; i < count; i++) {
-		const json_t *id = json_object_get(json_array_get(data, i), "id");
-		const char *name = json_string_value(id);
-
-		if (name == NULL || name[0] == '\0')
-			return KVW_EPROTO;
-		if (json_string_length(id) > KVW_SCRAPE_MAX_MODEL_NAME)
-			return KVW_ELIMIT;
-		names->items[names->count] = strdup(name);
-		if (names->items[names->count] == NULL)
-			return KVW_ENOMEM;
-		names->count++;
-	}
-	sort_unique(names);
-	return KVW_OK;
+	names->adapters = calloc(count + 1, sizeof(names->adapters[0]));
+	listed = calloc(count + 1, sizeof(listed[0]));
+	if (names->items == NULL || names->adapters == NULL || listed == NULL)
+		err = KVW_ENOMEM;
+	for (size_t i = 0; i < count && err == KVW_OK; i++)
+		err = read_entry(json_array_get(data, i), &listed[i]);
+	if (err == KVW_OK)
+		err = copy_sorted(listed, count, names);
+	free(listed);
+	return err;
 }
 
 enum kvw_err kvw_scrape_models(const char *text, size_t len, struct kvw_model_names *out)
 {
-	struct kvw_model_names names = {NULL, 0};
+	struct kvw_model_names names = {NULL, NULL, 0};
 	json_error_t error;
 	json_t *root = json_loadb(text, len, 0, &error);
 	enum kvw_err err = root == NULL ? KVW_EPROTO : collect_names(root, &names);
@@ -353,5 +365,6 @@ void kvw_model_names_finish(struct kvw_model_names *names)
 	for (size_t i = 0; i < names->count; i++)
 		free(names->items[i]);
 	free(names->items);
-	*names = (struct kvw_model_names){NULL, 0};
+	free(names->adapters);
+	*names = (struct kvw_model_names){NULL, NULL, 0};
 }

@@ -35,7 +35,8 @@ void kvw_scrape_metrics(const char *text, size_t len, struct kvw_scrape *out);
 
 /* Names of models, ascending, each once. */
 struct kvw_model_names {
-	char **items; /* owned */
+	char **items;   /* owned */
+	bool *adapters; /* [count] owned: the name is that of a LoRA adapter (its entry has a parent) */
 	size_t count;
 };
 

@@ -23,7 +23,7 @@
 static struct {
 	size_t good, bad, model_calls, capacity_calls, lost, use_calls, slow_starts;
 	double usage, preemptions; /* the last, all */
-	char why[256], models[256];
+	char why[256], models[256], adapters[256];
 	uint64_t tokens;
 	uint32_t block_size;
 } told;
@@ -52,6 +52,16 @@ enum kvw_err kvw_fleet_set_models(struct kvw_fleet *fleet, struct kvw_worker *wo
 		strcat(told.models, " ");
 	}
 	return KVW_OK;
+}
+
+void kvw_fleet_set_adapters(struct kvw_fleet *fleet, const char *const *names,
+	const bool *adapters, size_t count)
+{
+	(void)fleet;
+	told.adapters[0] = '\0';
+	for (size_t i = 0; i < count; i++)
+		if (adapters[i])
+			strcat(told.adapters, names[i]);
 }
 
 void kvw_fleet_set_capacity(struct kvw_worker *worker, uint64_t tokens, uint32_t block_size)
@@ -139,7 +149,7 @@ static void on_models(struct evhttp_request *request, void *arg)
 	server.models_asked_ns = kvw_clock_ns();
 	reply(request, 200,
 		server.garbage ? "<html>"
-			       : "{\"object\":\"list\",\"data\":[{\"id\":\"z\"},{\"id\":\"a\"}]}");
+			       : "{\"object\":\"list\",\"data\":[{\"id\":\"z\"},{\"id\":\"a\",\"parent\":\"z\"}]}");
 }
 
 static void on_metrics(struct evhttp_request *request, void *arg)
@@ -273,6 +283,7 @@ START_TEST(a_healthy_worker_is_read_whole)
 	ck_assert_uint_eq(kvw_prober_first_round_done(prober), 1);
 	ck_assert_uint_eq(told.bad, 0);
 	ck_assert_str_eq(told.models, "a z ");
+	ck_assert_str_eq(told.adapters, "a");
 	ck_assert_uint_eq(told.tokens, 1600);
 	ck_assert_uint_eq(told.block_size, 16);
 	ck_assert_str_eq(server.authorization, "Bearer secret");

@@ -211,6 +211,7 @@ START_TEST(models_are_sorted_and_unique)
 	ck_assert_str_eq(names.items[0], "base");
 	ck_assert_str_eq(names.items[1], "lora-a");
 	ck_assert_str_eq(names.items[2], "lora-b");
+	ck_assert(!names.adapters[0] && names.adapters[1] && !names.adapters[2]);
 	kvw_model_names_finish(&names);
 	ck_assert_int_eq(models("{\"data\":[]}", &names), KVW_OK);
 	ck_assert_uint_eq(names.count, 0);
@@ -224,7 +225,7 @@ START_TEST(what_is_no_list_of_models_is_refused)
 		"{\"data\":[1]}", "{\"data\":[{}]}", "{\"data\":[{\"id\":7}]}",
 		"{\"data\":[{\"id\":\"\"}]}", "{\"data\":[{\"id\":\"a\\u0000b\"}]}",
 		"{\"data\":[{\"id\":\"ok\"},null]}", "<html>"};
-	struct kvw_model_names names = {NULL, 77};
+	struct kvw_model_names names = {NULL, NULL, 77};
 
 	for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++)
 		ck_assert_msg(models(texts[i], &names) == KVW_EPROTO, "%s", texts[i]);
