@@ -283,6 +283,8 @@ enum kvw_err kvw_admin_start(
 		.loop_turn_ns = deps->loop_turn_ns,
 		.loop_count = deps->loop_count,
 		.access_log = deps->access_log,
+		.tokens = deps->tokens,
+		.feed = deps->feed,
 	};
 	struct kvw_admin *admin = calloc(1, sizeof(*admin));
 	enum kvw_err err = KVW_ENOMEM;

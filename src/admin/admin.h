@@ -12,6 +12,9 @@
 #include "metrics.h"
 
 struct kvw_admin;
+struct kvw_feed;
+struct kvw_kvspaces;
+struct kvw_tokens;
 
 /* Which worker keeps the response with this id of /v1/responses. False: none is known. Any thread. */
 typedef bool (*kvw_owner_fn)(void *arg, struct kvw_slice id, uint32_t *worker);
@@ -25,6 +28,11 @@ struct kvw_admin_deps {
 	const _Atomic int64_t *loop_turn_ns;
 	size_t loop_count;
 	const struct kvw_access_log *access_log; /* for its drop count; may be NULL */
+
+	/* Of a strategy that wants exact tokens; else NULL. */
+	struct kvw_tokens *tokens;
+	struct kvw_kvspaces *spaces;
+	struct kvw_feed *feed;
 };
 
 /* Binds admin.listen and starts the thread. KVW_EIO: cannot bind; `errors` says why. */

@@ -27,6 +27,18 @@ enum kvw_collect_of {
 	/* strategy */
 	KVW_OF_TREE_BYTES, KVW_OF_TREE_LIMIT, KVW_OF_TREE_NODES, KVW_OF_TREE_CHUNKS,
 	KVW_OF_TREE_EVICTED, KVW_OF_TREE_PURGES, KVW_OF_SESSIONS,
+	KVW_OF_EXACT_BLOCKS, KVW_OF_EXACT_HOLDERS, KVW_OF_EXACT_BYTES, KVW_OF_EXACT_LIMIT,
+	KVW_OF_EXACT_PARKED, KVW_OF_EXACT_DROPPED, KVW_OF_EXACT_PARKED_DROPPED,
+	KVW_OF_EXACT_UNKNOWN,
+	/* compared, too */
+	KVW_OF_EXACT_RIGHT, KVW_OF_EXACT_WRONG,
+	/* tokens */
+	KVW_OF_TOKENS_ASKED, KVW_OF_TOKENS_CACHED, KVW_OF_TOKENS_ANSWERED, KVW_OF_TOKENS_FAILED,
+	KVW_OF_TOKENS_SECONDS, KVW_OF_TOKENS_INFLIGHT, KVW_OF_TOKENS_BYTES, KVW_OF_TOKENS_LIMIT,
+	/* feed */
+	KVW_OF_FEED_LAG_P50, KVW_OF_FEED_LAG_P99, KVW_OF_FEED_CPU, KVW_OF_FEED_SOCKETS,
+	/* sight */
+	KVW_OF_SIGHT, KVW_OF_SEQUENCE,
 	/* dropped */
 	KVW_OF_ACCESS_LOG, KVW_OF_LOG,
 	/* host and process */
@@ -64,6 +76,9 @@ void kvw_sample_histogram(struct kvw_collect *collect, const struct kvw_label *l
 
 /* Sum of an _Atomic uint64_t at `offset` in each shard. */
 uint64_t kvw_shards_sum(const struct kvw_metrics *metrics, size_t offset);
+
+/* A gauge of kvaware's index. */
+uint64_t kvw_exact_gauge(const struct kvw_strategy_stats *stats, enum kvw_collect_of of);
 
 /* Label texts. slot: of a worker or a model. */
 struct kvw_slice kvw_worker_label(const struct kvw_metrics *metrics, size_t slot);

@@ -148,6 +148,10 @@ static size_t compared_offset(int arg)
 		return offsetof(struct kvw_worker_tally, missing);
 	case KVW_OF_UNFORESEEN:
 		return offsetof(struct kvw_worker_tally, unforeseen);
+	case KVW_OF_EXACT_RIGHT:
+		return offsetof(struct kvw_worker_tally, exact_right);
+	case KVW_OF_EXACT_WRONG:
+		return offsetof(struct kvw_worker_tally, exact_wrong);
 	default:
 		abort();
 	}
@@ -204,7 +208,8 @@ void kvw_collect_strategy(struct kvw_collect *collect)
 		value = stats.sessions;
 		break;
 	default:
-		abort();
+		value = kvw_exact_gauge(&stats, (enum kvw_collect_of)collect->arg);
+		break;
 	}
 	kvw_sample_u64(collect, NULL, 0, value);
 }

@@ -176,6 +176,16 @@ void kvw_metrics_stream_gap(struct kvw_metrics_shard *shard, int64_t gap_ns)
 	kvw_histogram_observe(&shard->gap, &shard->bounds->gap, gap_ns);
 }
 
+void kvw_metrics_inexact(struct kvw_metrics_shard *shard, enum kvw_inexact inexact)
+{
+	kvw_bump(&shard->inexact[inexact], 1);
+}
+
+void kvw_metrics_token_wait(struct kvw_metrics_shard *shard, int64_t wait_ns)
+{
+	kvw_histogram_observe(&shard->token_wait, &shard->bounds->added, wait_ns);
+}
+
 /* 0 where there is none. */
 static size_t worker_slot(const struct kvw_metrics_shard *shard, uint32_t worker_id)
 {
@@ -276,6 +286,8 @@ static void record_comparison(struct kvw_metrics_shard *shard, struct kvw_worker
 	kvw_bump(&worker->cached, cached);
 	kvw_bump(&worker->missing, missing);
 	kvw_bump(&worker->unforeseen, unforeseen);
+	if (record->exact)
+		kvw_bump(record->exact_right ? &worker->exact_right : &worker->exact_wrong, 1);
 }
 
 static void record_tokens(struct kvw_metrics_shard *shard, struct kvw_worker_tally *worker,

@@ -16,7 +16,9 @@
 #include "record.h"
 
 struct kvw_access_log;
+struct kvw_feed;
 struct kvw_fleet;
+struct kvw_tokens;
 
 /* Plain counters that the proxy adds to; each has a line in metrics.def. */
 enum kvw_counter {
@@ -59,6 +61,8 @@ struct kvw_metrics_sources {
 	const _Atomic int64_t *loop_turn_ns; /* monotonic ns of each loop's last turn; 0: not begun */
 	size_t loop_count;
 	const struct kvw_access_log *access_log;
+	struct kvw_tokens *tokens;
+	struct kvw_feed *feed;
 };
 
 /* fleet is borrowed; its worker count is fixed. */
@@ -74,6 +78,9 @@ void kvw_metrics_set_sources(struct kvw_metrics *metrics,
 void kvw_metrics_add(struct kvw_metrics_shard *shard, enum kvw_counter counter, uint64_t n);
 void kvw_metrics_gauge(struct kvw_metrics_shard *shard, enum kvw_gauge gauge, int64_t delta);
 void kvw_metrics_stream_gap(struct kvw_metrics_shard *shard, int64_t gap_ns); /* inter-token */
+/* A prompt for a strategy that wants exact tokens: has it them, or why not. */
+void kvw_metrics_inexact(struct kvw_metrics_shard *shard, enum kvw_inexact inexact);
+void kvw_metrics_token_wait(struct kvw_metrics_shard *shard, int64_t wait_ns); /* for them */
 /* +1 where a request on this worker has its first token, -1 where that request ends. */
 void kvw_metrics_decoding(struct kvw_metrics_shard *shard, uint32_t worker_id, int delta);
 /* Once per request, at its end. */
@@ -91,6 +98,11 @@ enum kvw_err kvw_metrics_render(struct kvw_metrics *metrics, int64_t now_ns, cha
 
 /* Control thread, about once a second: samples what rates are made of. */
 void kvw_metrics_tick(struct kvw_metrics *metrics, int64_t now_ns);
+
+/* Label text, for example "no_tokens". */
+const char *kvw_inexact_name(enum kvw_inexact inexact);
+/* Label text, for example "engine". */
+const char *kvw_teller_name(enum kvw_teller teller);
 
 /* --- the list itself, from metrics.def --- */
 struct kvw_metric_info {

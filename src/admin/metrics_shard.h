@@ -77,6 +77,9 @@ struct kvw_worker_tally {
 	_Atomic uint64_t compared;
 	_Atomic uint64_t predicted, cached;     /* tokens */
 	_Atomic uint64_t missing, unforeseen;   /* tokens predicted too many, too few */
+
+	/* Of these, predictions from exact tokens and the worker's own word. */
+	_Atomic uint64_t exact_right, exact_wrong;
 };
 
 struct kvw_route_histograms {
@@ -99,7 +102,8 @@ struct kvw_metrics_shard {
 	_Atomic uint64_t tallies[KVW_TALLY_COUNT];
 	_Atomic uint64_t reasons[KVW_REASON_COUNT];
 	_Atomic uint64_t incoming[KVW_MODEL_SLOTS];
-	struct kvw_histogram gap;
+	_Atomic uint64_t inexact[KVW_INEXACT_COUNT];
+	struct kvw_histogram gap, token_wait;
 	struct kvw_route_histograms routes[KVW_API_COUNT];
 	struct kvw_worker_tally *workers;                 /* [worker_slots] */
 	struct kvw_request_cell *_Atomic *request_cells;  /* [worker_slots][KVW_API_COUNT] */
