@@ -15,6 +15,8 @@
 #include "access_log.h"
 #include "admin.h"
 #include "clock.h"
+#include "feed.h"
+#include "kvspace.h"
 #include "log.h"
 #include "proxy.h"
 
@@ -25,6 +27,10 @@ struct kvw_app {
 	_Atomic int64_t *loop_turn_ns; /* [loop_count] */
 	struct kvw_strategy *strategy;
 	struct kvw_fleet *fleet;
+	/* What kvaware needs beside itself; NULL with any other strategy. */
+	struct kvw_kvspaces *spaces;
+	struct kvw_feed *feed;
+	struct kvw_tokens *tokens;
 	struct kvw_metrics *metrics;
 	struct kvw_access_log *access_log;
 	struct kvw_admin *admin;
@@ -78,6 +84,31 @@ static bool owner_of(void *proxy, struct kvw_slice id, uint32_t *worker)
 	return kvw_proxy_owner_of(proxy, id, worker);
 }
 
+/* Protocols that workers tell of their caches by. */
+static const struct kvw_feed_deps feed_modules = {.modules = {NULL}};
+
+/* Whoever asks for exact tokens also lends a view for feeds to fill. */
+static enum kvw_err start_exact(struct kvw_app *app)
+{
+	const struct kvw_strategy_ops *ops = app->strategy->ops;
+	struct kvw_feed_deps deps = feed_modules;
+	enum kvw_err err;
+
+	if (!ops->wants_tokens || ops->exact == NULL)
+		return KVW_OK;
+	err = kvw_kvspaces_create(&app->spaces);
+	if (err != KVW_OK)
+		return err;
+	deps.config = app->config;
+	deps.fleet = app->fleet;
+	deps.exact = ops->exact(app->strategy);
+	deps.spaces = app->spaces;
+	err = kvw_feed_start(&deps, stderr, &app->feed);
+	if (err != KVW_OK)
+		return err;
+	return kvw_tokens_start(app->config, app->fleet, &app->tokens);
+}
+
 static enum kvw_err start(struct kvw_app *app)
 {
 	const struct kvw_config *config = app->config;
@@ -96,6 +127,9 @@ static enum kvw_err start(struct kvw_app *app)
 	if (err != KVW_OK)
 		return err;
 	app->fleet->strategy = app->strategy;
+	err = start_exact(app);
+	if (err != KVW_OK)
+		return err;
 	err = kvw_metrics_create(app->loop_count, app->fleet, &app->metrics);
 	if (err != KVW_OK)
 		return err;
@@ -111,6 +145,9 @@ static enum kvw_err start(struct kvw_app *app)
 			.access_log = app->access_log,
 			.loop_turn_ns = app->loop_turn_ns,
 			.loop_count = app->loop_count,
+			.tokens = app->tokens,
+			.spaces = app->spaces,
+			.feed = app->feed,
 		},
 		stderr, &app->admin);
 	if (err != KVW_OK)
@@ -125,6 +162,8 @@ static enum kvw_err start(struct kvw_app *app)
 			.admin = app->admin,
 			.loop_count = app->loop_count,
 			.loop_turn_ns = app->loop_turn_ns,
+			.tokens = app->tokens,
+			.spaces = app->spaces,
 		},
 		stderr, &app->proxy);
 	if (err == KVW_OK)
@@ -139,7 +178,10 @@ static void stop(struct kvw_app *app)
 		kvw_proxy_join(app->proxy);
 	}
 	kvw_admin_stop(app->admin);
-	kvw_proxy_destroy(app->proxy);
+	kvw_proxy_destroy(app->proxy); /* closes the boxes that the tokenizer answers into */
+	kvw_tokens_stop(app->tokens);
+	kvw_feed_stop(app->feed);
+	kvw_kvspaces_destroy(app->spaces);
 	kvw_access_log_destroy(app->access_log);
 	kvw_metrics_destroy(app->metrics);
 	kvw_fleet_destroy(app->fleet);

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "log.h"
+#include "sureness.h"
 
 #define FREE_EXCHANGES_KEPT 1024
 
@@ -120,6 +121,8 @@ void kvw_exchange_drop_request(struct kvw_exchange *x)
 	struct kvw_loop *loop = x->loop;
 
 	kvw_request_scan_release(x);
+	kvw_token_list_put(x->token_list);
+	x->token_list = NULL;
 	if (x->body_memory > 0) {
 		kvw_proxy_body_memory_release(loop->proxy, x->body_memory);
 		kvw_metrics_gauge(loop->metrics, KVW_GAUGE_BODY_BYTES, -(int64_t)x->body_memory);
@@ -148,6 +151,28 @@ static struct kvw_slice without_query(struct kvw_slice target)
 	if (mark != NULL)
 		target.len = (size_t)(mark - target.data);
 	return target;
+}
+
+#define BLOCK_ASSUMED 16 /* tokens, where the worker does not tell */
+
+/* Did it come true what the worker's own word predicted? */
+static void judge(struct kvw_exchange *x, struct kvw_request_record *record)
+{
+	uint32_t predicted = record->predicted_cached, cached = record->cached_tokens;
+	uint32_t block = x->worker == NULL ? 0
+					   : atomic_load_explicit(&x->worker->block_size,
+						     memory_order_relaxed);
+	bool too_many;
+
+	if (x->worker == NULL || !record->prompt_known || !record->cached_known)
+		return;
+	if (block == 0)
+		block = BLOCK_ASSUMED;
+	record->exact = true;
+	record->exact_right = kvw_sureness_right(predicted, cached, block);
+	if (kvw_sureness_note(kvw_proxy_sureness(x->loop->proxy, x->worker->id), predicted, cached,
+		    block, &too_many))
+		kvw_sureness_complain(x->worker, too_many, predicted, cached);
 }
 
 static void tell(struct kvw_exchange *x, enum kvw_end end)
@@ -191,6 +216,8 @@ static void tell(struct kvw_exchange *x, enum kvw_end end)
 		for (size_t tier = 0; tier < KVW_TIER_COUNT; tier++)
 			record.predicted_cached += x->decision.hit_tokens[tier];
 	}
+	if (x->decision.exact)
+		judge(x, &record);
 	kvw_metrics_record(loop->metrics, &record);
 	kvw_access_log_write(loop->access_log, loop->index, &record);
 	kvw_metrics_gauge(loop->metrics, KVW_GAUGE_EXCHANGES, -1);
@@ -223,6 +250,8 @@ void kvw_exchange_end(struct kvw_exchange *x, enum kvw_end end)
 	if (end != KVW_END_COMPLETE && end != KVW_END_LOCAL)
 		kvw_exchange_response_state(x, KVW_RESPONSE_FAILED);
 	kvw_timer_clear(&loop->timers, &x->timer);
+	if (x->token_job != NULL)
+		kvw_prepare_cancel(x);
 	if (x->parked)
 		TAILQ_REMOVE(&loop->parked, x, entry);
 	x->parked = false;

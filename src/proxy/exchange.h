@@ -17,12 +17,13 @@
 #include "body.h"
 #include "client.h"
 #include "owners.h"
+#include "tokens.h"
 #include "usage.h"
 
 enum kvw_request_state {
 	KVW_REQUEST_READ_HEAD,
 	KVW_REQUEST_READ_BODY, /* whole requests only */
-	KVW_REQUEST_PREPARING, /* waiting for the model's workers to be known */
+	KVW_REQUEST_PREPARING, /* waiting for the model's workers to be known, or the prompt's tokens */
 	KVW_REQUEST_CONNECTING,
 	KVW_REQUEST_SENDING,
 	KVW_REQUEST_SENT,
@@ -85,7 +86,15 @@ struct kvw_exchange {
 	struct kvw_route_request route; /* borrows from scan */
 	uint64_t prompt_units;    /* sum over the chains, for learning */
 	struct kvw_ratio_keys ratio_keys; /* how the prompt begins, for learning */
-	struct kvw_timer timer;   /* connect, first token, stream idle, park */
+	struct kvw_timer timer;   /* connect, first token, stream idle, park, tokens */
+
+	/* --- exact tokens, for a strategy that wants them --- */
+	bool tokens_seen;          /* `inexact` says what came of them */
+	bool body_ids;             /* they are in the body, as ids */
+	enum kvw_inexact inexact;
+	struct kvw_token_job *token_job;   /* under way; NULL: none is */
+	struct kvw_token_list *token_list; /* a reference; NULL: none, or in the body */
+	int64_t token_asked_ns;
 
 	/* --- worker --- */
 	struct kvw_worker *worker;
@@ -190,6 +199,23 @@ bool kvw_request_has_choice(const struct kvw_exchange *x);
 /* Parked exchanges look again; one has waited long enough. */
 void kvw_request_unpark(struct kvw_loop *loop);
 void kvw_request_park_timeout(struct kvw_exchange *x);
+
+/* The head, parsed, in the loop's request_head. False: cannot be. */
+bool kvw_request_own_head(struct kvw_exchange *x);
+
+/* --- prepare.c: only where loop->tokens is set --- */
+/* Sees to the prompt's tokens. False: they are being asked for; kvw_request_forward is called when they
+ * have come or the time for them has passed. */
+bool kvw_prepare_tokens(struct kvw_exchange *x);
+/* Before a pick: adds the prompt's names to x->route. */
+void kvw_prepare_route(struct kvw_exchange *x);
+/* After it: the log lines of kvaware. */
+void kvw_prepare_picked(struct kvw_exchange *x);
+void kvw_prepare_timeout(struct kvw_exchange *x);
+/* Nobody waits any more. */
+void kvw_prepare_cancel(struct kvw_exchange *x);
+/* The loop's box has answers. */
+void kvw_prepare_box(struct kvw_io *io);
 
 /* --- send.c --- */
 void kvw_request_send(struct kvw_exchange *x);

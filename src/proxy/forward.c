@@ -205,6 +205,8 @@ static bool pick(struct kvw_exchange *x)
 	set.count = drop_tried(x, loop->candidates, set.count);
 	x->route.tokens_per_unit =
 		kvw_fleet_tokens_per_unit(loop->fleet, x->model, &x->route, &x->ratio_keys);
+	if (loop->tokens != NULL)
+		kvw_prepare_route(x);
 	if (!pick_owner(x, &set) && pick_by_strategy(x, &set) != KVW_OK) {
 		no_worker(x);
 		return false;
@@ -215,6 +217,8 @@ static bool pick(struct kvw_exchange *x)
 	x->attempts++;
 	kvw_lease_take(&x->lease, &x->worker->load, x->decision.prefill_ns, loop->now_ns);
 	kvw_lease_hold(&x->lease, x->decision.prompt_tokens);
+	if (loop->tokens != NULL)
+		kvw_prepare_picked(x);
 	kvw_request_scan_release(x);
 	return true;
 }
@@ -235,11 +239,25 @@ static bool take_wish(const struct kvw_loop *loop, struct kvw_head *head)
 	return wished || loop->config->decision_headers == KVW_DECISION_HEADERS_ALWAYS;
 }
 
+bool kvw_request_own_head(struct kvw_exchange *x)
+{
+	struct kvw_loop *loop = x->loop;
+	struct kvw_head_error error;
+
+	if (loop->head_owner == x)
+		return true;
+	/* Another request was parsed meanwhile; this one was found good once already. */
+	if (kvw_head_parse_request(&loop->request_head, kvw_exchange_raw_head(x), x->head_len, &error) !=
+		KVW_OK)
+		return false;
+	loop->head_owner = x;
+	return true;
+}
+
 /* Builds the head for x->worker into x->out_head. */
 static bool build_head(struct kvw_exchange *x)
 {
 	struct kvw_loop *loop = x->loop;
-	struct kvw_head_error error;
 	struct kvw_request_head_options options = {
 		.prefix = kvw_slice_of(x->worker->path_prefix),
 		.authority = kvw_slice_of(x->worker->authority),
@@ -258,13 +276,8 @@ static bool build_head(struct kvw_exchange *x)
 	};
 	struct kvw_writer w;
 
-	if (loop->head_owner != x) {
-		/* Another request was parsed meanwhile; this one was found good once already. */
-		if (kvw_head_parse_request(&loop->request_head, kvw_exchange_raw_head(x), x->head_len, &error) !=
-			KVW_OK)
-			return false;
-		loop->head_owner = x;
-	}
+	if (!kvw_request_own_head(x))
+		return false;
 	if (loop->config->decision_headers != KVW_DECISION_HEADERS_OFF)
 		x->tell_decision = take_wish(loop, &loop->request_head);
 	x->out_head = kvw_block_get(
@@ -313,6 +326,8 @@ void kvw_request_forward(struct kvw_exchange *x)
 {
 	if (x->request_state != KVW_REQUEST_PREPARING)
 		kvw_exchange_request_state(x, KVW_REQUEST_PREPARING);
+	if (x->loop->tokens != NULL && !kvw_prepare_tokens(x))
+		return;
 	if (!pick(x))
 		return;
 	if (x->response_state != KVW_RESPONSE_WAITING)

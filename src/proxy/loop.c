@@ -227,6 +227,24 @@ static enum kvw_err init_events(struct kvw_loop *loop)
 	return kvw_links_init(&loop->links, &loop->sockets, loop->fleet);
 }
 
+static enum kvw_err init_tokens(struct kvw_loop *loop, const struct kvw_proxy_deps *deps)
+{
+	enum kvw_err err;
+
+	if (deps->tokens == NULL)
+		return KVW_OK;
+	err = kvw_tokens_box_create(&loop->token_box);
+	if (err == KVW_OK)
+		err = kvw_io_watch(&loop->token_io, &loop->sockets,
+			kvw_tokens_box_fd(loop->token_box), kvw_prepare_box);
+	if (err != KVW_OK)
+		return err;
+	loop->tokens = deps->tokens;
+	loop->spaces = deps->spaces;
+	loop->exact = loop->strategy->ops->exact(loop->strategy);
+	return KVW_OK;
+}
+
 enum kvw_err kvw_loop_init(struct kvw_loop *loop, struct kvw_proxy *proxy, size_t index,
 	const struct kvw_proxy_deps *deps, int listen_fd)
 {
@@ -253,6 +271,8 @@ enum kvw_err kvw_loop_init(struct kvw_loop *loop, struct kvw_proxy *proxy, size_
 	err = init_memory(loop);
 	if (err == KVW_OK)
 		err = init_events(loop);
+	if (err == KVW_OK)
+		err = init_tokens(loop, deps);
 	if (err != KVW_OK)
 		kvw_loop_finish(loop);
 	return err;
@@ -264,6 +284,8 @@ void kvw_loop_finish(struct kvw_loop *loop)
 
 	close_all(loop);
 	reap(loop);
+	kvw_tokens_box_close(loop->token_box);
+	kvw_kvchains_finish(&loop->chains);
 	if (loop->links.idle != NULL)
 		kvw_links_finish(&loop->links);
 	while ((x = TAILQ_FIRST(&loop->free_exchanges)) != NULL) {

@@ -15,6 +15,7 @@
 #include "clock.h"
 #include "head.h"
 #include "io.h"
+#include "kvspace.h"
 #include "link.h"
 #include "proxy.h"
 #include "scan.h"
@@ -36,6 +37,7 @@ enum kvw_timer_kind {
 	KVW_TIMER_FIRST_TOKEN,
 	KVW_TIMER_STREAM_IDLE,
 	KVW_TIMER_PARK,       /* waiting for a model list */
+	KVW_TIMER_TOKENS,     /* waiting for the prompt's tokens */
 };
 
 #define KVW_LOOP_SPARES  3               /* large blocks offered to one read beside the tail */
@@ -55,6 +57,15 @@ struct kvw_loop {
 	struct kvw_access_log *access_log;
 	struct kvw_admin *admin;
 	struct kvw_tls *tls; /* of clients; borrowed; NULL: plain */
+
+	/* Of a strategy that wants exact tokens; tokens NULL: it does not. */
+	struct kvw_tokens *tokens;
+	struct kvw_kvspaces *spaces;
+	struct kvw_exact *exact;
+	struct kvw_tokens_box *token_box;
+	struct kvw_io token_io;
+	struct kvw_kvchains chains; /* of the prompt routed last */
+	int64_t told_ns;            /* when a decision by LMCache's word was last told at level info */
 
 	struct kvw_io_set sockets; /* of clients and workers, and these two */
 	struct kvw_io listen_io, wake_io;
@@ -120,5 +131,8 @@ bool kvw_proxy_body_memory_take(struct kvw_proxy *proxy, uint64_t bytes);
 void kvw_proxy_body_memory_release(struct kvw_proxy *proxy, uint64_t bytes);
 struct kvw_owners *kvw_proxy_owners(struct kvw_proxy *proxy);
 bool kvw_proxy_draining(const struct kvw_proxy *proxy);
+struct kvw_sureness *kvw_proxy_sureness(struct kvw_proxy *proxy, uint32_t worker);
+bool kvw_proxy_has_instances(const struct kvw_proxy *proxy);
+bool kvw_proxy_instance_of(struct kvw_proxy *proxy, uint32_t worker, char *name, size_t size);
 
 #endif

@@ -12,8 +12,9 @@
 
 #include "log.h"
 #include "loop.h"
-#include "tls.h"
 #include "owners.h"
+#include "sureness.h"
+#include "tls.h"
 
 struct kvw_proxy {
 	const struct kvw_config *config;
@@ -22,6 +23,9 @@ struct kvw_proxy {
 	size_t loop_count, ready_count;
 	char address[80];
 	struct kvw_owners *owners;
+	struct kvw_sureness *sureness; /* [fleet->count]; NULL: nothing is predicted exactly */
+	kvw_instance_fn *instance_of;
+	void *instance_arg;
 	_Atomic bool draining;
 	/* Shared by all loops; each on its own line, since every connection or body writes them. */
 	_Alignas(64) _Atomic int64_t connections;
@@ -65,6 +69,21 @@ bool kvw_proxy_draining(const struct kvw_proxy *proxy)
 struct kvw_owners *kvw_proxy_owners(struct kvw_proxy *proxy)
 {
 	return proxy->owners;
+}
+
+struct kvw_sureness *kvw_proxy_sureness(struct kvw_proxy *proxy, uint32_t worker)
+{
+	return &proxy->sureness[worker];
+}
+
+bool kvw_proxy_instance_of(struct kvw_proxy *proxy, uint32_t worker, char *name, size_t size)
+{
+	return proxy->instance_of(proxy->instance_arg, worker, name, size);
+}
+
+bool kvw_proxy_has_instances(const struct kvw_proxy *proxy)
+{
+	return proxy->instance_of != NULL;
 }
 
 /* Whole cores of the cgroup v2 quota, rounded up; 0: no quota. */
@@ -162,7 +181,14 @@ enum kvw_err kvw_proxy_start(const struct kvw_proxy_deps *deps, FILE *errors, st
 	memset(proxy, 0, sizeof(*proxy));
 	proxy->config = deps->config;
 	proxy->loop_count = deps->loop_count;
+	proxy->instance_of = deps->instance_of;
+	proxy->instance_arg = deps->instance_arg;
 	proxy->loops = calloc(deps->loop_count, sizeof(proxy->loops[0]));
+	if (deps->tokens != NULL) {
+		proxy->sureness = calloc(deps->fleet->count + 1, sizeof(proxy->sureness[0]));
+		if (proxy->sureness == NULL)
+			goto fail;
+	}
 	if (proxy->loops == NULL ||
 		kvw_owners_create((size_t)deps->config->responses_table, &proxy->owners) != KVW_OK)
 		goto fail;
@@ -234,6 +260,7 @@ void kvw_proxy_destroy(struct kvw_proxy *proxy)
 	for (size_t i = 0; i < proxy->ready_count; i++)
 		kvw_loop_finish(&proxy->loops[i]);
 	kvw_owners_destroy(proxy->owners);
+	free(proxy->sureness);
 	free(proxy->loops);
 	kvw_tls_destroy(proxy->tls);
 	free(proxy);

@@ -14,9 +14,14 @@
 #include "admin.h"
 #include "config.h"
 #include "fleet.h"
+#include "kvspace.h"
 #include "metrics.h"
+#include "tokens.h"
 
 struct kvw_proxy;
+
+/* The name under which LMCache knows a worker. False: it knows none of that. Any thread. */
+typedef bool kvw_instance_fn(void *arg, uint32_t worker, char *name, size_t size);
 
 /* All borrowed until kvw_proxy_destroy(). */
 struct kvw_proxy_deps {
@@ -28,6 +33,12 @@ struct kvw_proxy_deps {
 	struct kvw_admin *admin;
 	size_t loop_count;
 	_Atomic int64_t *loop_turn_ns; /* [loop_count], written by the loops */
+
+	/* For a strategy that wants tokens and has ->exact; NULL otherwise. */
+	struct kvw_tokens *tokens;
+	struct kvw_kvspaces *spaces;
+	kvw_instance_fn *instance_of; /* NULL: there is no LMCache */
+	void *instance_arg;
 };
 
 /* How many loops `loops: 0` means: the cores that affinity and cgroup quota leave us. */

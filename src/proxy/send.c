@@ -218,6 +218,9 @@ void kvw_request_timeout(struct kvw_timer *timer, int64_t now_ns)
 	case KVW_TIMER_PARK:
 		kvw_request_park_timeout(x);
 		return;
+	case KVW_TIMER_TOKENS:
+		kvw_prepare_timeout(x);
+		return;
 	case KVW_TIMER_CONNECT:
 		kvw_metrics_add(loop->metrics, KVW_COUNT_TIMEOUT_CONNECT, 1);
 		kvw_request_worker_failed(x, "timeouts.connect passed", false);

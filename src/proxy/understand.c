@@ -16,6 +16,8 @@ void kvw_request_scan_begin(struct kvw_exchange *x)
 	kvw_scan_reset(x->scan, x->path.api);
 	if (!x->loop->strategy->ops->wants_content)
 		kvw_scan_fields_only(x->scan);
+	if (x->loop->tokens != NULL)
+		kvw_scan_keep_ids(x->scan);
 }
 
 /* Units of all chains together, for learning bytes per token; 0 where there is nothing to learn. */
