@@ -12,6 +12,7 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <unistd.h>
+#include <zmq.h>
 
 #include "sim_options.h"
 #include "sim_worker.h"
@@ -108,13 +109,13 @@ static bool announce(const struct kvb_options *options, const struct loop *loops
 	return true;
 }
 
-static bool start_workers(const struct kvb_options *options, struct loop *loops)
+static bool start_workers(const struct kvb_options *options, void *zmq, struct loop *loops)
 {
 	for (uint32_t i = 0; i < options->workers; i++) {
 		struct loop *loop = &loops[i % options->threads];
 		uint16_t port = options->port == 0 ? 0 : (uint16_t)(options->port + i);
 
-		loop->workers[loop->count] = kvb_worker_create(loop->base, options, i, port);
+		loop->workers[loop->count] = kvb_worker_create(loop->base, zmq, options, i, port);
 		if (loop->workers[loop->count] == NULL)
 			return false;
 		loop->count++;
@@ -158,6 +159,7 @@ int main(int argc, char **argv)
 	enum kvb_options_result parsed = kvb_options_parse(argc, argv, &options);
 	struct rlimit files;
 	struct loop *loops;
+	void *zmq; /* for the workers that tell of their caches */
 	bool good = true;
 
 	if (parsed != KVB_OPTIONS_RUN)
@@ -168,14 +170,16 @@ int main(int argc, char **argv)
 		setrlimit(RLIMIT_NOFILE, &files);
 	}
 	loops = calloc(options.threads, sizeof(*loops));
-	if (loops == NULL)
+	zmq = zmq_ctx_new();
+	if (loops == NULL || zmq == NULL)
 		return 1;
 	for (uint32_t i = 0; i < options.threads; i++)
 		good = loop_init(&loops[i], options.workers / options.threads + 1) && good;
-	good = good && start_workers(&options, loops) && announce(&options, loops) &&
+	good = good && start_workers(&options, zmq, loops) && announce(&options, loops) &&
 	       run(loops, options.threads);
 	for (uint32_t i = 0; i < options.threads; i++)
 		loop_finish(&loops[i]);
+	zmq_ctx_term(zmq);
 	free(loops);
 	return good ? 0 : 1;
 }

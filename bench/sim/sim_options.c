@@ -66,6 +66,39 @@ static const char help_text[] =
 	"never)\n"
 	"  --max-body BYTES              longest request body (default 1 GiB)\n"
 	"\n"
+	"KV cache events, as vLLM publishes them (endpoints and their defaults are vLLM's)\n"
+	"  --kv-events-config JSON       {\"enable_kv_cache_events\":true,\"endpoint\":"
+	"\"tcp://*:5557\",\n"
+	"                                \"replay_endpoint\":\"tcp://*:5558\",\"buffer_steps\":"
+	"10000,\n"
+	"                                \"hwm\":100000,\"topic\":\"\"}; worker I is at port + I, "
+	"port 0\n"
+	"                                takes free ones (GET /kv_event_sources tells), * is "
+	"--host,\n"
+	"                                and {port} in the topic the worker's HTTP port\n"
+	"  --kv-events-encoding E        maps (vLLM 0.24 and later; default) or arrays\n"
+	"  --kv-events-hash H            int (default) or bytes, 32 of them\n"
+	"  --kv-events-replay R          new (default) or old, the replies of vLLM before 0.25\n"
+	"\n"
+	"LMCache: a CPU tier behind the device, and a controller that is told of it\n"
+	"  --lmcache-controller pull=HOST:PORT,reply=HOST:PORT\n"
+	"  --lmcache-version V           0.5 (default), 0.4 or 0.3\n"
+	"  --lmcache-instance NAME       instance id (default kvsim); of several workers NAME_I\n"
+	"  --lmcache-chunk-size N        tokens (default 256)\n"
+	"  --lmcache-hash NAME           builtin (default), sha256_cbor, sha256, xxhash_cbor, "
+	"xxhash\n"
+	"  --lmcache-seed TEXT           PYTHONHASHSEED (default 0)\n"
+	"  --lmcache-cpu-tokens N        what the CPU tier holds (default 262144)\n"
+	"  --lmcache-load-ns NS          simulated time to load a token from it (default 2000)\n"
+	"  --lmcache-heartbeat-s X       between heartbeats, if the controller wants them (default "
+	"1; 0: none)\n"
+	"  --lmcache-timeout-s X         a registration that is not answered for so long ends it "
+	"all\n"
+	"                                (default 30)\n"
+	"  --lmcache-worker-port P       of the first worker's command socket (default 0: free "
+	"ones)\n"
+	"  --lmcache-sync-batch N        keys in a message of a full sync (default 2000)\n"
+	"\n"
 	"Backends for measuring proxies (POSTs only; their bodies are read and thrown away)\n"
 	"  --fixed-response BYTES        every POST is answered at once with a fixed body of that "
 	"size\n"
@@ -116,6 +149,22 @@ enum {
 	OPT_MAX_BODY,
 	OPT_FIXED,
 	OPT_STREAM,
+	OPT_KV_EVENTS,
+	OPT_KV_ENCODING,
+	OPT_KV_HASHES,
+	OPT_KV_REPLAY,
+	OPT_LMC_CONTROLLER,
+	OPT_LMC_VERSION,
+	OPT_LMC_INSTANCE,
+	OPT_LMC_CHUNK,
+	OPT_LMC_HASH,
+	OPT_LMC_SEED,
+	OPT_LMC_TOKENS,
+	OPT_LMC_LOAD,
+	OPT_LMC_HEARTBEAT,
+	OPT_LMC_TIMEOUT,
+	OPT_LMC_PORT,
+	OPT_LMC_BATCH,
 	OPT_HELP
 };
 
@@ -144,6 +193,22 @@ static const struct option long_options[] = {
 	{"max-body", required_argument, NULL, OPT_MAX_BODY},
 	{"fixed-response", required_argument, NULL, OPT_FIXED},
 	{"fixed-stream", required_argument, NULL, OPT_STREAM},
+	{"kv-events-config", required_argument, NULL, OPT_KV_EVENTS},
+	{"kv-events-encoding", required_argument, NULL, OPT_KV_ENCODING},
+	{"kv-events-hash", required_argument, NULL, OPT_KV_HASHES},
+	{"kv-events-replay", required_argument, NULL, OPT_KV_REPLAY},
+	{"lmcache-controller", required_argument, NULL, OPT_LMC_CONTROLLER},
+	{"lmcache-version", required_argument, NULL, OPT_LMC_VERSION},
+	{"lmcache-instance", required_argument, NULL, OPT_LMC_INSTANCE},
+	{"lmcache-chunk-size", required_argument, NULL, OPT_LMC_CHUNK},
+	{"lmcache-hash", required_argument, NULL, OPT_LMC_HASH},
+	{"lmcache-seed", required_argument, NULL, OPT_LMC_SEED},
+	{"lmcache-cpu-tokens", required_argument, NULL, OPT_LMC_TOKENS},
+	{"lmcache-load-ns", required_argument, NULL, OPT_LMC_LOAD},
+	{"lmcache-heartbeat-s", required_argument, NULL, OPT_LMC_HEARTBEAT},
+	{"lmcache-timeout-s", required_argument, NULL, OPT_LMC_TIMEOUT},
+	{"lmcache-worker-port", required_argument, NULL, OPT_LMC_PORT},
+	{"lmcache-sync-batch", required_argument, NULL, OPT_LMC_BATCH},
 	{"help", no_argument, NULL, OPT_HELP},
 	{NULL, 0, NULL, 0},
 };
@@ -249,6 +314,79 @@ static bool parse_server(int option, const char *text, struct kvb_options *o)
 	}
 }
 
+static bool parse_choice(
+	const char *option, const char *text, const char *no, const char *yes, bool *out)
+{
+	char expected[40];
+
+	*out = strcmp(text, yes) == 0;
+	if (*out || strcmp(text, no) == 0)
+		return true;
+	snprintf(expected, sizeof(expected), "%s or %s", no, yes);
+	return wrong(option, text, expected);
+}
+
+static bool parse_events(int option, const char *text, struct kvb_events_options *o)
+{
+	switch (option) {
+	case OPT_KV_EVENTS:
+		return kvb_events_parse(text, o);
+	case OPT_KV_ENCODING:
+		return parse_choice(
+			"--kv-events-encoding", text, "maps", "arrays", &o->style.arrays);
+	case OPT_KV_HASHES:
+		return parse_choice("--kv-events-hash", text, "int", "bytes", &o->style.bytes);
+	case OPT_KV_REPLAY:
+		return parse_choice("--kv-events-replay", text, "new", "old", &o->old_replay);
+	default:
+		return false;
+	}
+}
+
+static bool parse_lmcache(int option, const char *text, struct kvb_lmcache_options *o)
+{
+	uint64_t value;
+
+	switch (option) {
+	case OPT_LMC_CONTROLLER:
+		return kvb_lmcache_parse_controller(text, o);
+	case OPT_LMC_VERSION:
+		return kvb_lmcache_parse_version(text, o);
+	case OPT_LMC_INSTANCE:
+		o->instance = text;
+		return text[0] != '\0' || wrong("--lmcache-instance", text, "a name");
+	case OPT_LMC_CHUNK:
+		return parse_u32("--lmcache-chunk-size", text, 1, KVW_LMCACHE_CHUNK_MAX,
+			&o->recipe.chunk_size);
+	case OPT_LMC_HASH:
+		return kvb_lmcache_parse_hash(text, o);
+	case OPT_LMC_SEED:
+		o->recipe.seed = text;
+		return true;
+	case OPT_LMC_TOKENS:
+		return parse_u32(
+			"--lmcache-cpu-tokens", text, 1, UINT32_C(1) << 30, &o->cpu_tokens);
+	case OPT_LMC_LOAD:
+		if (!parse_whole("--lmcache-load-ns", text, 0, 1000000000, &value))
+			return false;
+		o->load_ns = (int64_t)value;
+		return true;
+	case OPT_LMC_HEARTBEAT:
+		return parse_real("--lmcache-heartbeat-s", text, 0, &o->heartbeat_s);
+	case OPT_LMC_TIMEOUT:
+		return parse_real("--lmcache-timeout-s", text, 0.01, &o->timeout_s);
+	case OPT_LMC_PORT:
+		if (!parse_whole("--lmcache-worker-port", text, 0, 65535, &value))
+			return false;
+		o->worker_port = (uint16_t)value;
+		return true;
+	case OPT_LMC_BATCH:
+		return parse_u32("--lmcache-sync-batch", text, 1, 100000, &o->sync_batch);
+	default:
+		return false;
+	}
+}
+
 static bool parse_engine(int option, const char *text, struct kvb_options *o)
 {
 	switch (option) {
@@ -299,6 +437,10 @@ static bool parse_answers(int option, const char *text, struct kvb_options *o)
 		o->scale_out = true;
 		return true;
 	default:
+		if (option >= OPT_LMC_CONTROLLER && option <= OPT_LMC_BATCH)
+			return parse_lmcache(option, text, &o->lmcache);
+		if (option >= OPT_KV_EVENTS && option <= OPT_KV_REPLAY)
+			return parse_events(option, text, &o->events);
 		return parse_engine(option, text, o);
 	}
 }
@@ -331,7 +473,7 @@ static bool complete(struct kvb_options *o)
 		o->max_model_len = (uint32_t)usable;
 	if (o->threads > o->workers)
 		o->threads = o->workers;
-	return true;
+	return kvb_lmcache_complete(&o->lmcache);
 }
 
 enum kvb_options_result kvb_options_parse(int argc, char **argv, struct kvb_options *options)
@@ -350,7 +492,19 @@ enum kvb_options_result kvb_options_parse(int argc, char **argv, struct kvb_opti
 		.default_tokens = 128,
 		.keepalive_s = 5,
 		.prompt_tokens_details = true,
-		.max_body = (size_t)1 << 30};
+		.max_body = (size_t)1 << 30,
+		.events = {.endpoint = "tcp://*:5557",
+			.buffer_steps = 10000,
+			.max_queue_size = 100000,
+			.hwm = 100000},
+		.lmcache = {.version = KVB_LMCACHE_05,
+			.instance = "kvsim",
+			.recipe = {.seed = "0", .chunk_size = 256},
+			.cpu_tokens = 262144,
+			.load_ns = 2000,
+			.heartbeat_s = 1,
+			.timeout_s = 30,
+			.sync_batch = 2000}};
 	while ((option = getopt_long(argc, argv, "h", long_options, NULL)) != -1) {
 		if (option == OPT_HELP || option == 'h') {
 			fputs(help_text, stdout);

@@ -8,6 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "sim_options_kv.h"
 #include "sim_profile.h"
 
 #define KVB_LORA_MOST 16
@@ -33,6 +34,8 @@ struct kvb_options {
 	size_t fixed_response;                /* bytes; 0: off */
 	uint32_t stream_chunks, stream_bytes; /* --fixed-stream; 0 chunks: off */
 	double stream_interval_ms;
+	struct kvb_events_options events;
+	struct kvb_lmcache_options lmcache;
 };
 
 enum kvb_options_result { KVB_OPTIONS_RUN, KVB_OPTIONS_DONE, KVB_OPTIONS_WRONG };

@@ -8,6 +8,7 @@
 #include "sim_openai.h"
 #include "sim_prompt.h"
 #include "sim_routes.h"
+#include "sim_tell.h"
 
 typedef void route_fn(struct kvb_worker *, struct kvb_conn *, const struct kvb_request *);
 
@@ -90,9 +91,11 @@ static void get_version(
 static void get_event_sources(
 	struct kvb_worker *worker, struct kvb_conn *conn, const struct kvb_request *request)
 {
-	(void)worker;
+	struct kvb_buf body = {0};
+
 	(void)request;
-	reply_text(conn, "{}");
+	kvb_tell_sources(worker->tell, &body);
+	kvb_reply_json(conn, 200, &body);
 }
 
 static void get_metrics(

@@ -16,6 +16,7 @@
 #include "sim_fixed.h"
 #include "sim_openai.h"
 #include "sim_routes.h"
+#include "sim_tell.h"
 #include "sim_worker.h"
 
 #define STEPS_AT_ONCE 64 /* of no length, before the loop turns */
@@ -182,6 +183,7 @@ static void on_timer(evutil_socket_t fd, short what, void *arg)
 	for (int i = 0; i < STEPS_AT_ONCE; i++) {
 		int64_t end_ns = worker->step_end_ns;
 
+		kvb_tell_step_ends(worker->tell);
 		kvb_engine_end_step(worker->engine, kvb_openai_token, worker);
 		worker->step_running = false;
 		if (!plan_step(worker, end_ns)) {
@@ -267,6 +269,8 @@ bool kvb_worker_restart(struct kvb_worker *worker)
 	worker->step_running = false;
 	kvb_engine_destroy(worker->engine);
 	worker->engine = engine;
+	kvb_tell_restart(worker->tell);
+	kvb_tell_watch(worker->tell, engine);
 	forget_responses(worker);
 	start_over(worker);
 	return true;
@@ -285,7 +289,7 @@ static void make_fingerprint(struct kvb_worker *worker)
 		(uint32_t)hash);
 }
 
-static bool start(struct kvb_worker *worker, uint16_t port)
+static bool start(struct kvb_worker *worker, void *zmq, uint16_t port)
 {
 	const struct kvb_options *o = worker->options;
 	struct kvb_http_config http = {.host = o->host,
@@ -305,11 +309,15 @@ static bool start(struct kvb_worker *worker, uint16_t port)
 	if (worker->engine == NULL || worker->ev_timer == NULL)
 		return false;
 	worker->http = kvb_http_create(worker->base, &http, &http_ops, worker);
-	return worker->http != NULL;
+	if (worker->http == NULL || !kvb_tell_create(worker->base, zmq, o, worker->index,
+					    kvb_http_port(worker->http), &worker->tell))
+		return false;
+	kvb_tell_watch(worker->tell, worker->engine);
+	return true;
 }
 
-struct kvb_worker *kvb_worker_create(
-	struct event_base *base, const struct kvb_options *options, uint32_t index, uint16_t port)
+struct kvb_worker *kvb_worker_create(struct event_base *base, void *zmq,
+	const struct kvb_options *options, uint32_t index, uint16_t port)
 {
 	struct kvb_worker *worker = calloc(1, sizeof(*worker));
 
@@ -326,7 +334,7 @@ struct kvb_worker *kvb_worker_create(
 	TAILQ_INIT(&worker->coming);
 	start_over(worker);
 	make_fingerprint(worker);
-	if (!start(worker, port)) {
+	if (!start(worker, zmq, port)) {
 		fprintf(stderr, "kvsim: worker %u cannot start\n", index);
 		kvb_worker_destroy(worker);
 		return NULL;
@@ -341,6 +349,7 @@ void kvb_worker_destroy(struct kvb_worker *worker)
 	kvb_http_destroy(worker->http);
 	kvb_fixed_destroy(worker->fixed);
 	kvb_engine_destroy(worker->engine);
+	kvb_tell_destroy(worker->tell);
 	forget_responses(worker);
 	if (worker->ev_timer != NULL)
 		event_free(worker->ev_timer);

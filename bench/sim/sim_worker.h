@@ -22,6 +22,7 @@ struct event;
 struct event_base;
 struct kvb_exchange;
 struct kvb_fixed;
+struct kvb_tell;
 TAILQ_HEAD(kvb_exchange_list, kvb_exchange);
 
 #define KVB_RESPONSES_KEPT 64
@@ -38,21 +39,22 @@ struct kvb_worker {
 	struct event_base *base; /* borrowed */
 	struct kvb_http *http;
 	struct kvb_engine *engine;
+	struct kvb_tell *tell;   /* of its caches; NULL: nothing */
 	struct kvb_fixed *fixed; /* NULL unless --fixed-response or --fixed-stream */
 
 	struct kvb_sim_clock clock;
 	struct event *ev_timer;
 	bool step_running;
 	int64_t step_begin_ns, step_end_ns; /* simulated; of the last step that was planned */
-	int64_t latest_ns;   /* real time by which a step ended too late, at worst */
-	double late_sum_ns;  /* the sum over all timers */
-	uint64_t timers;     /* steps that ended by timer */
+	int64_t latest_ns;                  /* real time by which a step ended too late, at worst */
+	double late_sum_ns;                 /* the sum over all timers */
+	uint64_t timers;                    /* steps that ended by timer */
 
 	struct kvb_exchange_list exchanges;
 	struct kvb_exchange_list coming; /* by arrival; linked by `coming` */
 	uint64_t early;                  /* requests that came with x-sim-due */
 	uint64_t missed; /* of those, which came when a later step had begun already */
-	uint32_t load; /* generating requests that are not answered yet */
+	uint32_t load;   /* generating requests that are not answered yet */
 	struct kvb_metrics metrics;
 	struct kvb_kept_response responses[KVB_RESPONSES_KEPT]; /* a ring */
 	uint32_t responses_next;
@@ -67,9 +69,9 @@ struct kvb_worker {
 	int64_t fail_left;    /* POSTs it still applies to; -1: all */
 };
 
-/* NULL with a message on standard error. `port` 0: a free one. */
-struct kvb_worker *kvb_worker_create(
-	struct event_base *base, const struct kvb_options *options, uint32_t index, uint16_t port);
+/* NULL with a message on standard error. `zmq`: a ZeroMQ context. `port` 0: a free one. */
+struct kvb_worker *kvb_worker_create(struct event_base *base, void *zmq,
+	const struct kvb_options *options, uint32_t index, uint16_t port);
 void kvb_worker_destroy(struct kvb_worker *worker);
 
 /* There may be something to compute: begins a step unless one is running. */

@@ -1,0 +1,39 @@
+/*
+ * sim_lmcache.h - a worker with LMCache: a CPU tier behind its device, and a controller that is told.
+ *
+ * When the KV of a prompt's chunk has been computed, the chunk is stored; generated tokens are not
+ * (save_decode_cache is off by default). A prompt loads from here what the device lacks. Prompts with
+ * an adapter or a cache salt pass by: LMCache's keys do not know them apart.
+ *
+ * Belongs to one event loop.
+ */
+#ifndef KVB_SIM_LMCACHE_H
+#define KVB_SIM_LMCACHE_H
+
+#include "sim_engine.h"
+#include "sim_lmcache_link.h"
+
+struct kvb_lmcache;
+
+/* `index` is the worker's number. NULL with a message on standard error. */
+struct kvb_lmcache *kvb_lmcache_create(
+	struct event_base *base, void *zmq, const struct kvb_options *options, uint32_t index);
+void kvb_lmcache_destroy(struct kvb_lmcache *lmcache); /* NULL is allowed */
+void kvb_lmcache_restart(struct kvb_lmcache *lmcache);
+
+/* What kvb_engine_watch asks and tells. */
+uint32_t kvb_lmcache_find(struct kvb_lmcache *lmcache, struct kvb_seq *seq);
+void kvb_lmcache_load(struct kvb_lmcache *lmcache, struct kvb_seq *seq, uint32_t tokens);
+void kvb_lmcache_computed(struct kvb_lmcache *lmcache, struct kvb_seq *seq);
+/* A step has ended: the controller hears of it. */
+void kvb_lmcache_flush(struct kvb_lmcache *lmcache);
+
+struct kvb_lmcache_stats {
+	struct kvb_lmc_link_stats link;
+	const char *instance; /* borrowed */
+	uint32_t chunks;
+};
+
+void kvb_lmcache_stats(const struct kvb_lmcache *lmcache, struct kvb_lmcache_stats *out);
+
+#endif

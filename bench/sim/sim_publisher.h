@@ -1,0 +1,59 @@
+/*
+ * sim_publisher.h - the two sockets by which a vLLM engine tells of its KV cache.
+ *
+ * PUB: [topic][sequence, 8 bytes big-endian, from 0][batch]. Never blocks: what a slow subscriber has not
+ * taken when `hwm` messages wait for it is lost to it, as with vLLM.
+ *
+ * ROUTER: whoever sends ["", first sequence] gets the batches that are still kept, one message each, then
+ * an end marker; see src/upstream/kv/vllm_frames.h for the layouts. The last buffer_steps batches are
+ * kept. A request of another form is not answered at all.
+ *
+ * Addresses are vLLM's: one with `*` or `::` is bound, any other connects. Two liberties: `*` stands for
+ * the host that the worker itself listens on, and port 0 takes a free one. Several workers bind at
+ * port + their number.
+ *
+ * Not thread-safe. Nothing in here waits.
+ */
+#ifndef KVB_SIM_PUBLISHER_H
+#define KVB_SIM_PUBLISHER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define KVB_ENDPOINT_MAX 256
+
+struct kvb_publisher_config {
+	const char *endpoint;        /* as configured */
+	const char *replay_endpoint; /* "": no replay */
+	const char *topic;
+	const char *host;      /* what `*` stands for */
+	uint32_t index;        /* of the worker: added to ports */
+	uint32_t buffer_steps; /* batches kept for replay */
+	int hwm;               /* messages that wait for one subscriber; 0: any number */
+	bool old_replay;       /* no topic in replies: vLLM before 0.25 */
+};
+
+struct kvb_publisher;
+
+/* `zmq` is a ZeroMQ context. NULL with a message on standard error. */
+struct kvb_publisher *kvb_publisher_create(void *zmq, const struct kvb_publisher_config *config);
+void kvb_publisher_destroy(struct kvb_publisher *publisher); /* NULL is allowed */
+
+/* Sends a batch and keeps it for replay. */
+void kvb_publisher_send(struct kvb_publisher *publisher, const void *batch, size_t len);
+
+/* Answers one replay request; false: none was waiting. */
+bool kvb_publisher_serve(struct kvb_publisher *publisher);
+
+/* As a new process would: numbers begin at 0, nothing is kept. */
+void kvb_publisher_restart(struct kvb_publisher *publisher);
+
+void *kvb_publisher_replay_socket(struct kvb_publisher *publisher); /* NULL: no replay */
+/* As an engine says where it is, with real ports: "tcp://" and "*" or what was configured. */
+const char *kvb_publisher_endpoint(const struct kvb_publisher *publisher);
+const char *kvb_publisher_replay_endpoint(const struct kvb_publisher *publisher); /* "": none */
+uint64_t kvb_publisher_sent(const struct kvb_publisher *publisher);    /* next sequence number */
+uint64_t kvb_publisher_replays(const struct kvb_publisher *publisher); /* requests answered */
+
+#endif

@@ -1,0 +1,270 @@
+/*
+ * sim_tell.c - from an engine's watch to the two protocols.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "clock.h"
+#include "sim_kv_events.h"
+#include "sim_lmcache.h"
+#include "sim_openai.h"
+#include "sim_options.h"
+#include "sim_publisher.h"
+#include "sim_tell.h"
+#include "sim_worker.h"
+#include "sim_zmq.h"
+
+struct kvb_tell {
+	const struct kvb_options *options;
+	struct kvb_engine_watch watch;
+	struct kvb_publisher *publisher; /* NULL: no KV events */
+	struct kvb_zmq_watch replay;
+	struct kvb_buf events, batch; /* of the step under way; a whole batch */
+	uint32_t event_count;
+	char topic[KVB_ENDPOINT_MAX];
+	struct kvb_lmcache *lmcache; /* NULL: none */
+};
+
+static const struct kvb_exchange *exchange_of(const struct kvb_seq *seq)
+{
+	return ((const struct kvb_choice *)seq->user)->exchange;
+}
+
+static void on_stored(void *user, const struct kvb_seq *seq, uint32_t first, uint32_t count)
+{
+	struct kvb_tell *tell = user;
+	const struct kvb_exchange *x = exchange_of(seq);
+	uint32_t size = tell->options->block_size;
+	struct kvb_kv_stored stored = {.hashes = &seq->hashes[first + 1],
+		.count = count,
+		.block_size = size,
+		.tokens = seq->tokens + (size_t)first * size,
+		.parent = first == 0 ? NULL : &seq->hashes[first],
+		.salt = json_string_value(json_object_get(x->body, "cache_salt"))};
+
+	if (x->lora) {
+		stored.lora = x->model;
+		while (stored.lora_id < tell->options->lora_count &&
+			strcmp(tell->options->loras[stored.lora_id++], x->model) != 0)
+			;
+	}
+	kvb_kv_put_stored(&tell->events, &tell->options->events.style, &stored);
+	tell->event_count++;
+}
+
+static void on_removed(void *user, uint64_t hash)
+{
+	struct kvb_tell *tell = user;
+
+	kvb_kv_put_removed(&tell->events, &tell->options->events.style, &hash, 1);
+	tell->event_count++;
+}
+
+static void on_cleared(void *user)
+{
+	struct kvb_tell *tell = user;
+
+	kvb_kv_put_cleared(&tell->events, &tell->options->events.style);
+	tell->event_count++;
+}
+
+static bool passes_by(const struct kvb_seq *seq)
+{
+	return exchange_of(seq)->salt != 0;
+}
+
+static uint32_t on_find(void *user, struct kvb_seq *seq)
+{
+	struct kvb_tell *tell = user;
+
+	return passes_by(seq) ? 0 : kvb_lmcache_find(tell->lmcache, seq);
+}
+
+static void on_load(void *user, struct kvb_seq *seq, uint32_t tokens)
+{
+	kvb_lmcache_load(((struct kvb_tell *)user)->lmcache, seq, tokens);
+}
+
+static void on_computed(void *user, struct kvb_seq *seq)
+{
+	struct kvb_tell *tell = user;
+
+	if (!passes_by(seq))
+		kvb_lmcache_computed(tell->lmcache, seq);
+}
+
+static bool on_replay(void *user)
+{
+	return kvb_publisher_serve(((struct kvb_tell *)user)->publisher);
+}
+
+/* The configured topic, with the worker's port in place of {port}. */
+static void make_topic(struct kvb_tell *tell, uint16_t http_port)
+{
+	const char *topic = tell->options->events.topic, *at = strstr(topic, "{port}");
+
+	if (at == NULL)
+		snprintf(tell->topic, sizeof(tell->topic), "%s", topic);
+	else
+		snprintf(tell->topic, sizeof(tell->topic), "%.*s%u%s", (int)(at - topic), topic,
+			http_port, at + strlen("{port}"));
+}
+
+static bool start_events(struct kvb_tell *tell, struct event_base *base, void *zmq, uint32_t index,
+	uint16_t http_port)
+{
+	const struct kvb_events_options *o = &tell->options->events;
+	struct kvb_publisher_config config = {.endpoint = o->endpoint,
+		.replay_endpoint = o->replay_endpoint,
+		.topic = tell->topic,
+		.host = tell->options->host,
+		.index = index,
+		.buffer_steps = o->buffer_steps,
+		.hwm = o->hwm,
+		.old_replay = o->old_replay};
+
+	make_topic(tell, http_port);
+	tell->publisher = kvb_publisher_create(zmq, &config);
+	if (tell->publisher == NULL)
+		return false;
+	tell->watch.stored = on_stored;
+	tell->watch.removed = on_removed;
+	tell->watch.cleared = on_cleared;
+	return kvb_publisher_replay_socket(tell->publisher) == NULL ||
+	       kvb_zmq_watch(&tell->replay, base, kvb_publisher_replay_socket(tell->publisher),
+		       on_replay, tell);
+}
+
+static bool start_lmcache(struct kvb_tell *tell, struct event_base *base, void *zmq, uint32_t index)
+{
+	tell->lmcache = kvb_lmcache_create(base, zmq, tell->options, index);
+	tell->watch.find = on_find;
+	tell->watch.load = on_load;
+	tell->watch.computed = on_computed;
+	tell->watch.load_ns = tell->options->lmcache.load_ns;
+	return tell->lmcache != NULL;
+}
+
+bool kvb_tell_create(struct event_base *base, void *zmq, const struct kvb_options *options,
+	uint32_t index, uint16_t http_port, struct kvb_tell **out)
+{
+	struct kvb_tell *tell;
+
+	*out = NULL;
+	if (!options->events.on && !options->lmcache.on)
+		return true;
+	tell = calloc(1, sizeof(*tell));
+	if (tell == NULL)
+		return false;
+	tell->options = options;
+	if ((options->events.on && !start_events(tell, base, zmq, index, http_port)) ||
+		(options->lmcache.on && !start_lmcache(tell, base, zmq, index))) {
+		kvb_tell_destroy(tell);
+		return false;
+	}
+	*out = tell;
+	return true;
+}
+
+void kvb_tell_destroy(struct kvb_tell *tell)
+{
+	if (tell == NULL)
+		return;
+	kvb_zmq_unwatch(&tell->replay);
+	kvb_publisher_destroy(tell->publisher);
+	kvb_lmcache_destroy(tell->lmcache);
+	kvb_buf_free(&tell->events);
+	kvb_buf_free(&tell->batch);
+	free(tell);
+}
+
+void kvb_tell_watch(struct kvb_tell *tell, struct kvb_engine *engine)
+{
+	if (tell != NULL)
+		kvb_engine_watch(engine, &tell->watch, tell);
+}
+
+static void publish(struct kvb_tell *tell)
+{
+	kvb_buf_clear(&tell->batch);
+	kvb_kv_put_batch(&tell->batch, &tell->options->events.style,
+		(double)kvw_clock_wall_ns() / 1e9, &tell->events, tell->event_count);
+	if (tell->batch.failed)
+		fprintf(stderr, "kvsim: out of memory: a batch of KV events is lost\n");
+	else
+		kvb_publisher_send(tell->publisher, tell->batch.data, tell->batch.len);
+	kvb_buf_clear(&tell->events);
+	tell->event_count = 0;
+}
+
+void kvb_tell_step_ends(struct kvb_tell *tell)
+{
+	if (tell == NULL)
+		return;
+	if (tell->event_count > 0)
+		publish(tell);
+	if (tell->lmcache != NULL)
+		kvb_lmcache_flush(tell->lmcache);
+}
+
+void kvb_tell_restart(struct kvb_tell *tell)
+{
+	if (tell == NULL)
+		return;
+	kvb_buf_clear(&tell->events);
+	tell->event_count = 0;
+	if (tell->publisher != NULL)
+		kvb_publisher_restart(tell->publisher);
+	if (tell->lmcache != NULL)
+		kvb_lmcache_restart(tell->lmcache);
+}
+
+void kvb_tell_sources(const struct kvb_tell *tell, struct kvb_buf *out)
+{
+	const char *replay;
+
+	if (tell == NULL || tell->publisher == NULL) {
+		kvb_buf_text(out, "{}");
+		return;
+	}
+	replay = kvb_publisher_replay_endpoint(tell->publisher);
+	kvb_buf_text(out, "{\"0\":{\"enable_kv_cache_events\":true,\"publisher\":\"zmq\","
+			  "\"endpoint\":");
+	kvb_buf_json(out, kvb_publisher_endpoint(tell->publisher),
+		strlen(kvb_publisher_endpoint(tell->publisher)));
+	kvb_buf_text(out, ",\"replay_endpoint\":");
+	if (replay[0] == '\0')
+		kvb_buf_text(out, "null");
+	else
+		kvb_buf_json(out, replay, strlen(replay));
+	kvb_buf_printf(out, ",\"buffer_steps\":%u,\"hwm\":%d,\"max_queue_size\":%u,\"topic\":",
+		tell->options->events.buffer_steps, tell->options->events.hwm,
+		tell->options->events.max_queue_size);
+	kvb_buf_json(out, tell->topic, strlen(tell->topic));
+	kvb_buf_text(out, "}}");
+}
+
+void kvb_tell_stats(const struct kvb_tell *tell, struct kvb_buf *out)
+{
+	struct kvb_lmcache_stats l;
+
+	if (tell == NULL)
+		return;
+	if (tell->publisher != NULL)
+		kvb_buf_printf(out, ",\"kv_batches\":%llu,\"kv_replays\":%llu",
+			(unsigned long long)kvb_publisher_sent(tell->publisher),
+			(unsigned long long)kvb_publisher_replays(tell->publisher));
+	if (tell->lmcache == NULL)
+		return;
+	kvb_lmcache_stats(tell->lmcache, &l);
+	kvb_buf_text(out, ",\"lmcache\":{\"instance\":");
+	kvb_buf_json(out, l.instance, strlen(l.instance));
+	kvb_buf_printf(out,
+		",\"registered\":%s,\"frozen\":%s,\"chunks\":%u,\"operations\":%llu,"
+		"\"syncs\":%llu,\"heartbeats\":%llu,\"commands\":%llu,\"port\":%u}",
+		l.link.registered ? "true" : "false", l.link.frozen ? "true" : "false", l.chunks,
+		(unsigned long long)l.link.operations, (unsigned long long)l.link.syncs,
+		(unsigned long long)l.link.heartbeats, (unsigned long long)l.link.commands,
+		l.link.port);
+}

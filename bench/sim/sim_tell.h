@@ -1,0 +1,36 @@
+/*
+ * sim_tell.h - what a worker tells of its caches: vLLM's KV events and LMCache's operations.
+ *
+ * Both are driven by the engine, which is watched. Events leave when the step ends in which they
+ * happened, before its tokens do; a reset of the cache is told with the next step, as by a real
+ * engine.
+ *
+ * Belongs to one event loop.
+ */
+#ifndef KVB_SIM_TELL_H
+#define KVB_SIM_TELL_H
+
+#include "sim_buf.h"
+#include "sim_engine.h"
+
+struct event_base;
+struct kvb_options;
+struct kvb_tell;
+
+/* Neither KV events nor LMCache: *out is NULL and that is fine. False with a message on standard
+ * error. `zmq` is a ZeroMQ context, which is not used in that case. */
+bool kvb_tell_create(struct event_base *base, void *zmq, const struct kvb_options *options,
+	uint32_t index, uint16_t http_port, struct kvb_tell **out);
+void kvb_tell_destroy(struct kvb_tell *tell); /* after the engine; NULL is allowed */
+
+/* The rest may be called with NULL, and does nothing then. */
+void kvb_tell_watch(struct kvb_tell *tell, struct kvb_engine *engine); /* one at a time */
+void kvb_tell_step_ends(struct kvb_tell *tell);
+void kvb_tell_restart(struct kvb_tell *tell); /* as a new process would */
+
+/* The answer of GET /kv_event_sources. */
+void kvb_tell_sources(const struct kvb_tell *tell, struct kvb_buf *out);
+/* Members of /sim/stats, each with a comma before it. */
+void kvb_tell_stats(const struct kvb_tell *tell, struct kvb_buf *out);
+
+#endif
