@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kvindex.h"
 #include "radix_node.h"
 
 uint64_t test_random(uint64_t *state)
@@ -119,8 +120,7 @@ static void check_ranges(struct kvw_radix *tree, struct kvw_slot *node)
 }
 
 /* A node's entry, wherever a walk could find it; 0: none. */
-static uint64_t entry_of(
-	const struct kvw_table *table, uint32_t home, uint64_t hash, uint32_t node)
+static uint64_t entry_of(const struct kvw_table *table, uint32_t home, uint64_t hash, uint32_t node)
 {
 	uint32_t own = kvw_table_home(table, kvw_table_spread(table, hash));
 
@@ -253,6 +253,83 @@ void fleet_finish(struct fleet *fleet)
 	free(fleet->loads);
 }
 
+/* Keys of pieces of `size` tokens. Returns how many whole ones there are. */
+static uint32_t name_pieces(
+	const struct prompt *prompt, uint32_t tokens, uint32_t size, uint64_t *keys)
+{
+	uint32_t per_chunk = CHUNK_UNITS / size;
+
+	for (uint32_t i = 0; i < tokens / size; i++) {
+		uint64_t state = prompt->chunks[i / per_chunk].hash + i % per_chunk;
+
+		keys[i] = test_random(&state);
+	}
+	return tokens / size;
+}
+
+void name_prompt(struct naming *naming, const struct prompt *prompt, uint32_t tokens,
+	struct kvw_route_request *request)
+{
+	EXPECT(tokens <= prompt->count * CHUNK_UNITS);
+	naming->chains[KVW_TELLER_ENGINE] = (struct kvw_exact_chain){
+		.teller = KVW_TELLER_ENGINE,
+		.space = 1,
+		.block_tokens = BLOCK_TOKENS,
+		.count = name_pieces(prompt, tokens, BLOCK_TOKENS, naming->blocks),
+		.keys = naming->blocks,
+	};
+	naming->chains[KVW_TELLER_LMCACHE] = (struct kvw_exact_chain){
+		.teller = KVW_TELLER_LMCACHE,
+		.space = 2,
+		.block_tokens = PIECE_TOKENS,
+		.count = name_pieces(prompt, tokens, PIECE_TOKENS, naming->pieces),
+		.keys = naming->pieces,
+	};
+	request->exact = naming->chains;
+	request->exact_count = KVW_TELLER_COUNT;
+	request->exact_tokens = tokens;
+}
+
+/* Engines' hashes are their own: they only have to tell blocks apart. */
+static void tell(struct kvw_exact *exact, uint32_t worker, const struct kvw_exact_chain *chain,
+	enum kvw_tier tier, uint32_t first, uint32_t count, bool stored)
+{
+	uint64_t hashes[MAX_PROMPT * CHUNK_UNITS / BLOCK_TOKENS];
+	struct kvw_kvindex_from from = {worker, chain->teller == KVW_TELLER_ENGINE
+							? KVW_EXACT_ENGINE_SOURCE
+							: KVW_EXACT_LMCACHE_SOURCE};
+	struct kvw_kvindex_blocks blocks = {chain->space, tier, count, hashes, chain->keys + first};
+
+	EXPECT(first + count <= chain->count);
+	for (uint32_t i = 0; i < count; i++)
+		hashes[i] = ~chain->keys[first + i];
+	if (stored)
+		kvw_kvindex_stored(kvw_exact_index(exact), from, &blocks);
+	else
+		kvw_kvindex_removed(kvw_exact_index(exact), from, &blocks);
+}
+
+void tell_stored(struct kvw_exact *exact, uint32_t worker, const struct kvw_exact_chain *chain,
+	enum kvw_tier tier, uint32_t first, uint32_t count)
+{
+	tell(exact, worker, chain, tier, first, count, true);
+}
+
+void tell_removed(struct kvw_exact *exact, uint32_t worker, const struct kvw_exact_chain *chain,
+	enum kvw_tier tier, uint32_t first, uint32_t count)
+{
+	tell(exact, worker, chain, tier, first, count, false);
+}
+
+bool same_decision(const struct kvw_decision *a, const struct kvw_decision *b)
+{
+	return a->pos == b->pos && a->reason == b->reason && a->prompt_tokens == b->prompt_tokens &&
+	       memcmp(a->hit_tokens, b->hit_tokens, sizeof(a->hit_tokens)) == 0 &&
+	       a->prefill_ns == b->prefill_ns && a->queue_ns == b->queue_ns &&
+	       a->inflight == b->inflight && a->chains == b->chains &&
+	       a->worker_id == b->worker_id && a->exact == b->exact;
+}
+
 struct kvw_strategy_options test_options(void)
 {
 	return (struct kvw_strategy_options){
@@ -265,5 +342,7 @@ struct kvw_strategy_options test_options(void)
 		.session_table = 10000,
 		.session_load_bound = 1.25,
 		.seed = 42,
+		.index_bytes = 8 << 20,
+		.load_ns_per_token = {0, 2000, 20000, 30000},
 	};
 }

@@ -61,6 +61,30 @@ struct fleet {
 void fleet_init(struct fleet *fleet, size_t count);
 void fleet_finish(struct fleet *fleet);
 
+#define BLOCK_TOKENS 16 /* of engines' blocks */
+#define PIECE_TOKENS 64 /* of LMCache's chunks */
+
+/* A prompt as engines and LMCache name its blocks, in spaces of their own. */
+struct naming {
+	uint64_t blocks[MAX_PROMPT * CHUNK_UNITS / BLOCK_TOKENS];
+	uint64_t pieces[MAX_PROMPT * CHUNK_UNITS / PIECE_TOKENS];
+	struct kvw_exact_chain chains[KVW_TELLER_COUNT]; /* by teller */
+};
+
+/* Names a prompt of `tokens` tokens, which are at most those of its chunks and more than those of all
+ * but the last. The request borrows the naming. */
+void name_prompt(struct naming *naming, const struct prompt *prompt, uint32_t tokens,
+	struct kvw_route_request *request);
+
+/* A worker stores blocks [first, first + count) of a chain, or drops them. */
+void tell_stored(struct kvw_exact *exact, uint32_t worker, const struct kvw_exact_chain *chain,
+	enum kvw_tier tier, uint32_t first, uint32_t count);
+void tell_removed(struct kvw_exact *exact, uint32_t worker, const struct kvw_exact_chain *chain,
+	enum kvw_tier tier, uint32_t first, uint32_t count);
+
+/* All members are equal. */
+bool same_decision(const struct kvw_decision *a, const struct kvw_decision *b);
+
 /* Settings with which most tests run. */
 struct kvw_strategy_options test_options(void);
 

@@ -1,0 +1,541 @@
+/*
+ * kvaware_test.c - hits by the workers' own word, where they come from and what they cost.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "support.h"
+
+#define SECOND INT64_C(1000000000)
+
+/* A strategy, its fleet, and the prompt that is asked about. */
+struct scene {
+	struct kvw_strategy *strategy;
+	struct kvw_exact *exact;
+	struct fleet fleet;
+	struct prompt prompt;
+	struct naming naming;
+	struct kvw_route_request request;
+};
+
+static struct scene *scene_make(size_t workers)
+{
+	struct kvw_strategy_options options = test_options();
+	struct scene *s = calloc(1, sizeof(*s));
+
+	ck_assert_ptr_nonnull(s);
+	ck_assert_int_eq(kvw_strategy_find("kvaware")->create(&options, &s->strategy), KVW_OK);
+	s->exact = s->strategy->ops->exact(s->strategy);
+	fleet_init(&s->fleet, workers);
+	return s;
+}
+
+static void scene_free(struct scene *s)
+{
+	s->strategy->ops->destroy(s->strategy);
+	fleet_finish(&s->fleet);
+	free(s);
+}
+
+/* A prompt of `tokens` tokens; `branch` tells prompts apart from chunk `shared` on. */
+static void ask(struct scene *s, uint32_t tokens, uint32_t shared, uint64_t branch)
+{
+	uint32_t chunks = (tokens + CHUNK_UNITS - 1) / CHUNK_UNITS;
+
+	prompt_start(&s->prompt);
+	for (uint32_t i = 0; i < chunks; i++)
+		prompt_add(&s->prompt, i < shared ? 1 : branch);
+	s->prompt.chunks[chunks - 1].end = tokens;
+	s->request = request_of(&s->prompt);
+	name_prompt(&s->naming, &s->prompt, tokens, &s->request);
+}
+
+static const struct kvw_exact_chain *engine(const struct scene *s)
+{
+	return &s->naming.chains[KVW_TELLER_ENGINE];
+}
+
+static const struct kvw_exact_chain *lmcache(const struct scene *s)
+{
+	return &s->naming.chains[KVW_TELLER_LMCACHE];
+}
+
+static struct kvw_decision pick_at(struct scene *s, int64_t now_ns)
+{
+	struct kvw_decision out = {0};
+
+	EXPECT(s->strategy->ops->pick(s->strategy, &s->request, &s->fleet.set, now_ns, &out) ==
+		KVW_OK);
+	return out;
+}
+
+static struct kvw_decision explain(struct scene *s, struct kvw_cost *costs)
+{
+	struct kvw_decision out = {0};
+
+	EXPECT(s->strategy->ops->explain(s->strategy, &s->request, &s->fleet.set, 0, costs, &out) ==
+		KVW_OK);
+	return out;
+}
+
+static void all_see(struct scene *s, enum kvw_teller teller, enum kvw_sight sight)
+{
+	for (uint32_t w = 0; w < s->fleet.set.count; w++)
+		kvw_exact_set_sight(s->exact, w, teller, sight);
+}
+
+static void carry_out_purges(struct scene *s)
+{
+	uint32_t purged[KVW_MAX_WORKERS];
+
+	(void)kvw_exact_tick(s->exact, 0, purged, KVW_MAX_WORKERS);
+}
+
+START_TEST(a_worker_is_found_by_its_own_word)
+{
+	struct scene *s = scene_make(8);
+	struct kvw_cost costs[8];
+	struct kvw_decision d;
+	struct kvw_decision told;
+
+	ask(s, 1000, 100, 0);
+	all_see(s, KVW_TELLER_ENGINE, KVW_SIGHT_FULL);
+	tell_stored(s->exact, 5, engine(s), KVW_TIER_DEVICE, 0, 40);
+	tell_stored(s->exact, 3, engine(s), KVW_TIER_DEVICE, 0, 10);
+	tell_stored(s->exact, 4, engine(s), KVW_TIER_DEVICE, 1, 50); /* not its beginning */
+	told = explain(s, costs);
+	d = pick_at(s, 0);
+	ck_assert_uint_eq(d.worker_id, 5);
+	ck_assert_int_eq(d.reason, KVW_REASON_KVAWARE);
+	ck_assert(d.exact);
+	ck_assert_uint_eq(d.prompt_tokens, 1000);
+	ck_assert_uint_eq(d.hit_tokens[KVW_TIER_DEVICE], 40 * BLOCK_TOKENS);
+	ck_assert(same_decision(&told, &d));
+	ck_assert_uint_eq(costs[3].hit_tokens[KVW_TIER_DEVICE], 10 * BLOCK_TOKENS);
+	ck_assert_uint_eq(costs[4].hit_tokens[KVW_TIER_DEVICE], 0);
+	ck_assert(costs[3].exact && costs[4].exact);
+	scene_free(s);
+}
+END_TEST
+
+START_TEST(what_was_dropped_is_missed_though_it_was_sent)
+{
+	struct scene *s = scene_make(4);
+	struct kvw_decision first;
+	struct kvw_decision second;
+
+	ask(s, 1000, 100, 0);
+	first = pick_at(s, 0); /* by the tree, which will remember */
+	ck_assert(!first.exact);
+	all_see(s, KVW_TELLER_ENGINE, KVW_SIGHT_FULL);
+	tell_stored(s->exact, first.worker_id, engine(s), KVW_TIER_DEVICE, 0, 62);
+	tell_removed(s->exact, first.worker_id, engine(s), KVW_TIER_DEVICE, 0, 62);
+	second = pick_at(s, 0);
+	ck_assert_int_eq(second.reason, KVW_REASON_LOAD);
+	ck_assert(second.exact);
+	ck_assert_uint_eq(second.hit_tokens[KVW_TIER_DEVICE], 0);
+	scene_free(s);
+}
+END_TEST
+
+START_TEST(the_last_token_is_never_reused)
+{
+	struct scene *s = scene_make(1);
+
+	kvw_exact_set_sight(s->exact, 0, KVW_TELLER_ENGINE, KVW_SIGHT_FULL);
+	ask(s, 1024, 100, 0);
+	tell_stored(s->exact, 0, engine(s), KVW_TIER_DEVICE, 0, 64);
+	ck_assert_uint_eq(pick_at(s, 0).hit_tokens[KVW_TIER_DEVICE], 1024 - BLOCK_TOKENS);
+	ask(s, 1025, 100, 0);
+	ck_assert_uint_eq(pick_at(s, 0).hit_tokens[KVW_TIER_DEVICE], 1024);
+	/* LMCache computes the last token alone. */
+	kvw_exact_set_sight(s->exact, 0, KVW_TELLER_LMCACHE, KVW_SIGHT_FULL);
+	ask(s, 1024, 0, 3);
+	tell_stored(s->exact, 0, lmcache(s), KVW_TIER_HOST, 0, 16);
+	ck_assert_uint_eq(pick_at(s, 0).hit_tokens[KVW_TIER_HOST], 1023);
+	scene_free(s);
+}
+END_TEST
+
+START_TEST(a_worker_that_was_not_heard_of_is_guessed)
+{
+	struct scene *s = scene_make(4);
+	struct kvw_decision d;
+
+	ask(s, 1000, 100, 0);
+	d = pick_at(s, 0);
+	tell_stored(s->exact, (d.worker_id + 1) % 4, engine(s), KVW_TIER_DEVICE, 0, 62);
+	all_see(s, KVW_TELLER_ENGINE, KVW_SIGHT_BLIND);
+	ck_assert_int_eq(pick_at(s, 0).worker_id, d.worker_id);
+	ck_assert_int_eq(pick_at(s, 0).reason, KVW_REASON_PREFIX);
+	ck_assert(!pick_at(s, 0).exact);
+	s->request.exact_count = 0;
+	all_see(s, KVW_TELLER_ENGINE, KVW_SIGHT_FULL);
+	ck_assert_int_eq(pick_at(s, 0).reason, KVW_REASON_PREFIX);
+	scene_free(s);
+}
+END_TEST
+
+/* 20 blocks in the engine are 320 tokens; LMCache has 4 pieces of 64 in memory and 4 on disk. */
+START_TEST(lmcache_goes_on_where_the_engine_ends)
+{
+	struct scene *s = scene_make(2);
+	struct kvw_cost costs[2];
+	struct kvw_decision d;
+
+	ask(s, 1000, 100, 0);
+	tell_stored(s->exact, 1, engine(s), KVW_TIER_DEVICE, 0, 20);
+	tell_stored(s->exact, 1, lmcache(s), KVW_TIER_HOST, 0, 4);
+	tell_stored(s->exact, 1, lmcache(s), KVW_TIER_DISK, 4, 4);
+	all_see(s, KVW_TELLER_LMCACHE, KVW_SIGHT_FULL);
+	d = explain(s, costs);
+	ck_assert_uint_eq(d.worker_id, 1);
+	ck_assert_int_eq(d.reason, KVW_REASON_KVAWARE);
+	ck_assert_uint_eq(d.hit_tokens[KVW_TIER_DEVICE], 0); /* nobody vouches for the engine */
+	ck_assert_uint_eq(d.hit_tokens[KVW_TIER_HOST], 256);
+	ck_assert_uint_eq(d.hit_tokens[KVW_TIER_DISK], 256);
+	all_see(s, KVW_TELLER_ENGINE, KVW_SIGHT_FULL);
+	d = explain(s, costs);
+	ck_assert_uint_eq(d.hit_tokens[KVW_TIER_DEVICE], 320);
+	ck_assert_uint_eq(d.hit_tokens[KVW_TIER_HOST], 0);
+	ck_assert_uint_eq(d.hit_tokens[KVW_TIER_DISK], 192);
+	all_see(s, KVW_TELLER_LMCACHE, KVW_SIGHT_BLIND);
+	d = explain(s, costs);
+	ck_assert_uint_eq(d.hit_tokens[KVW_TIER_DEVICE], 320);
+	ck_assert_uint_eq(d.hit_tokens[KVW_TIER_DISK], 0);
+	scene_free(s);
+}
+END_TEST
+
+/* Nobody is busy: costs are p_w, by 125 us a token and 1.75 ns a pair. */
+START_TEST(loading_takes_its_time)
+{
+	struct scene *s = scene_make(4);
+	struct kvw_cost costs[4];
+	double all = 6400 * 125000.0 + 1.75 * 6400.0 * 6400.0 / 2;
+	double rest = 1280 * 125000.0 + 1.75 * (6400.0 * 6400.0 - 5120.0 * 5120.0) / 2;
+
+	ask(s, 6400, 100, 0);
+	all_see(s, KVW_TELLER_ENGINE, KVW_SIGHT_FULL);
+	tell_stored(s->exact, 0, engine(s), KVW_TIER_HOST, 0, 320);
+	tell_stored(s->exact, 1, engine(s), KVW_TIER_DISK, 0, 320);
+	tell_stored(s->exact, 2, engine(s), KVW_TIER_DEVICE, 0, 320);
+	(void)explain(s, costs);
+	ck_assert_double_eq_tol(costs[0].prefill_ns, rest + 5120 * 2000.0, 100);
+	ck_assert_double_eq_tol(costs[1].prefill_ns, rest + 5120 * 20000.0, 100);
+	ck_assert_double_eq_tol(costs[2].prefill_ns, rest, 100);
+	ck_assert_double_eq_tol(costs[3].prefill_ns, all, 100);
+	ck_assert_int_eq(costs[2].verdict, KVW_VERDICT_CHOSEN);
+	scene_free(s);
+}
+END_TEST
+
+START_TEST(what_is_slower_to_load_than_to_compute_saves_nothing)
+{
+	struct kvw_strategy_options options = test_options();
+	struct scene *s = scene_make(2);
+	struct kvw_cost costs[2];
+
+	s->strategy->ops->destroy(s->strategy);
+	options.load_ns_per_token[KVW_TIER_REMOTE] = 1e6;
+	ck_assert_int_eq(kvw_strategy_find("kvaware")->create(&options, &s->strategy), KVW_OK);
+	s->exact = s->strategy->ops->exact(s->strategy);
+	ask(s, 6400, 100, 0);
+	all_see(s, KVW_TELLER_LMCACHE, KVW_SIGHT_FULL);
+	tell_stored(s->exact, 0, lmcache(s), KVW_TIER_REMOTE, 0, 80);
+	(void)explain(s, costs);
+	ck_assert_uint_eq(costs[0].hit_tokens[KVW_TIER_REMOTE], 5120);
+	ck_assert_double_eq_tol(costs[0].prefill_ns, costs[1].prefill_ns, 1);
+	scene_free(s);
+}
+END_TEST
+
+/* The engine tells of blocks only when it schedules them. */
+START_TEST(a_burst_finds_what_is_on_its_way)
+{
+	struct scene *s = scene_make(8);
+	struct kvw_decision first;
+	struct kvw_decision d;
+
+	all_see(s, KVW_TELLER_ENGINE, KVW_SIGHT_FULL);
+	ask(s, 64 * 200 + 10, 190, 0);
+	first = pick_at(s, 0);
+	ck_assert_int_eq(first.reason, KVW_REASON_LOAD);
+	for (uint64_t i = 1; i < 20; i++) {
+		ask(s, 64 * 200 + 10, 190, i);
+		d = pick_at(s, 0);
+		ck_assert_uint_eq(d.worker_id, first.worker_id);
+		ck_assert_int_eq(d.reason, KVW_REASON_KVAWARE);
+		ck_assert_uint_eq(d.hit_tokens[KVW_TIER_DEVICE], 190 * 64);
+	}
+	/* Whatever became of it, it was not told of. */
+	d = pick_at(s, first.prefill_ns * 2 + SECOND);
+	ck_assert_int_eq(d.reason, KVW_REASON_LOAD);
+	scene_free(s);
+}
+END_TEST
+
+START_TEST(claims_go_on_where_the_hit_ends)
+{
+	struct scene *s = scene_make(4);
+	struct kvw_decision d;
+
+	all_see(s, KVW_TELLER_ENGINE, KVW_SIGHT_FULL);
+	ask(s, 640, 100, 0);
+	tell_stored(s->exact, 2, engine(s), KVW_TIER_HOST, 0, 30);
+	ck_assert_uint_eq(pick_at(s, 0).worker_id, 2);
+	ask(s, 1280, 100, 0);
+	d = pick_at(s, 0);
+	ck_assert_uint_eq(d.worker_id, 2);
+	ck_assert_uint_eq(d.hit_tokens[KVW_TIER_HOST], 480);
+	ck_assert_uint_eq(d.hit_tokens[KVW_TIER_DEVICE], 160);
+	/* The event comes: nothing changes but the tier. */
+	tell_stored(s->exact, 2, engine(s), KVW_TIER_DEVICE, 0, 80);
+	ask(s, 1290, 100, 0);
+	ck_assert_uint_eq(pick_at(s, 0).hit_tokens[KVW_TIER_DEVICE], 1280);
+	scene_free(s);
+}
+END_TEST
+
+START_TEST(with_lmcache_alone_a_burst_finds_it_too)
+{
+	struct scene *s = scene_make(8);
+	uint32_t worker = 0;
+
+	all_see(s, KVW_TELLER_LMCACHE, KVW_SIGHT_FULL);
+	ask(s, 64 * 200 + 10, 190, 0);
+	worker = pick_at(s, 0).worker_id;
+	ask(s, 64 * 200 + 10, 190, 1);
+	ck_assert_uint_eq(pick_at(s, 0).worker_id, worker);
+	ck_assert_uint_eq(pick_at(s, 0).hit_tokens[KVW_TIER_DEVICE], 200 * 64);
+	scene_free(s);
+}
+END_TEST
+
+START_TEST(a_lost_cache_is_forgotten_at_once)
+{
+	struct scene *s = scene_make(2);
+	struct kvw_cost costs[2];
+	struct kvw_decision d;
+
+	all_see(s, KVW_TELLER_ENGINE, KVW_SIGHT_FULL);
+	ask(s, 6400, 100, 0);
+	tell_stored(s->exact, 1, engine(s), KVW_TIER_DEVICE, 0, 100);
+	ck_assert_uint_eq(pick_at(s, 0).worker_id, 1); /* claims the rest */
+	s->strategy->ops->purge(s->strategy, 1);
+	d = explain(s, costs);
+	ck_assert_uint_eq(costs[1].hit_tokens[KVW_TIER_DEVICE], 0);
+	ck_assert(!costs[1].exact);
+	ck_assert_int_eq(d.reason, KVW_REASON_LOAD);
+	carry_out_purges(s);
+	kvw_exact_set_sight(s->exact, 1, KVW_TELLER_ENGINE, KVW_SIGHT_FULL);
+	(void)explain(s, costs);
+	ck_assert_uint_eq(costs[1].hit_tokens[KVW_TIER_DEVICE], 0);
+	ck_assert(costs[1].exact);
+	tell_stored(s->exact, 1, engine(s), KVW_TIER_DEVICE, 0, 50);
+	(void)explain(s, costs);
+	ck_assert_uint_eq(costs[1].hit_tokens[KVW_TIER_DEVICE], 800); /* no claim goes on */
+	scene_free(s);
+}
+END_TEST
+
+/* An answer with fewer cached tokens than predicted shrinks the tree's view of its worker, unless
+ * the prediction was the worker's own. */
+START_TEST(the_tree_learns_from_its_own_mistakes_alone)
+{
+	struct scene *s = scene_make(1);
+	struct kvw_outcome outcome = {.status = 200,
+		.first_token = true,
+		.completed = true,
+		.prompt_known = true,
+		.cached_known = true,
+		.prompt_tokens = 6400};
+	struct kvw_worker_learned learned;
+	struct kvw_decision d;
+
+	ask(s, 6400, 100, 0);
+	(void)pick_at(s, 0);
+	kvw_exact_set_sight(s->exact, 0, KVW_TELLER_ENGINE, KVW_SIGHT_FULL);
+	tell_stored(s->exact, 0, engine(s), KVW_TIER_DEVICE, 0, 400);
+	d = pick_at(s, 0);
+	ck_assert(d.exact);
+	s->strategy->ops->done(s->strategy, &d, &outcome, 0);
+	s->strategy->ops->learned(s->strategy, 0, &learned);
+	ck_assert_double_eq(learned.capacity_share, 1);
+	kvw_exact_set_sight(s->exact, 0, KVW_TELLER_ENGINE, KVW_SIGHT_BLIND);
+	d = pick_at(s, 0);
+	ck_assert(!d.exact);
+	s->strategy->ops->done(s->strategy, &d, &outcome, 0);
+	s->strategy->ops->learned(s->strategy, 0, &learned);
+	ck_assert_double_lt(learned.capacity_share, 1);
+	scene_free(s);
+}
+END_TEST
+
+START_TEST(the_known_length_counts)
+{
+	struct scene *s = scene_make(2);
+	struct kvw_decision d;
+
+	ask(s, 1000, 100, 0);
+	s->request.tokens_per_unit = 0.25f;
+	ck_assert_uint_eq(pick_at(s, 0).prompt_tokens, 1000);
+	d = pick_at(s, 0); /* by the tree, whose hit is measured alike */
+	ck_assert_uint_eq(d.hit_tokens[KVW_TIER_DEVICE], 992);
+	s->request.exact_tokens = 0;
+	ck_assert_uint_eq(pick_at(s, 0).prompt_tokens, 250);
+	scene_free(s);
+}
+END_TEST
+
+START_TEST(statistics_tell_of_both_views)
+{
+	struct scene *s = scene_make(2);
+	struct kvw_strategy_stats stats;
+
+	ask(s, 1000, 100, 0);
+	(void)pick_at(s, 0);
+	tell_stored(s->exact, 0, engine(s), KVW_TIER_DEVICE, 0, 62);
+	tell_stored(s->exact, 1, engine(s), KVW_TIER_DEVICE, 0, 2);
+	s->strategy->ops->stats(s->strategy, &stats);
+	ck_assert_uint_eq(stats.exact_blocks, 62);
+	ck_assert_uint_eq(stats.exact_holders, 64);
+	ck_assert_uint_gt(stats.chunks, 0);
+	ck_assert_uint_le(stats.exact_bytes_limit, 8 << 20);
+	scene_free(s);
+}
+END_TEST
+
+/* --- beside prefixaware --- */
+
+/* One of two equal fleets. */
+struct twin {
+	struct kvw_strategy *strategy;
+	struct fleet fleet;
+	struct kvw_lease leases[64];
+	struct kvw_decision decisions[64];
+};
+
+static void twin_make(struct twin *twin, const char *name)
+{
+	struct kvw_strategy_options options = test_options();
+
+	options.tree_bytes = 2 << 20;
+	options.inflight_bound = 1.5;
+	options.inflight_gap = 2;
+	memset(twin, 0, sizeof(*twin));
+	ck_assert_int_eq(kvw_strategy_find(name)->create(&options, &twin->strategy), KVW_OK);
+	fleet_init(&twin->fleet, 6);
+	for (uint32_t w = 0; w < 6; w++)
+		twin->fleet.items[w].capacity_tokens = 60000;
+}
+
+static void twin_free(struct twin *twin)
+{
+	for (unsigned i = 0; i < 64; i++)
+		kvw_lease_release(&twin->leases[i], 0);
+	twin->strategy->ops->destroy(twin->strategy);
+	fleet_finish(&twin->fleet);
+}
+
+/* Ends the request of a slot and begins another there. */
+static void twin_turn(struct twin *twin, unsigned slot, const struct kvw_route_request *request,
+	uint32_t cached, int64_t now_ns)
+{
+	const struct kvw_strategy_ops *ops = twin->strategy->ops;
+	struct kvw_decision *d = &twin->decisions[slot];
+	struct kvw_lease *lease = &twin->leases[slot];
+	struct kvw_cost costs[6];
+	struct kvw_decision told;
+	struct kvw_outcome outcome = {.status = 200,
+		.first_token = true,
+		.completed = true,
+		.streamed = true,
+		.prompt_known = true,
+		.cached_known = true,
+		.prompt_tokens = d->prompt_tokens,
+		.first_token_ns = now_ns / 7 % SECOND + 1000};
+
+	if (lease->load != NULL) {
+		outcome.cached_tokens = cached % (d->prompt_tokens + 1);
+		kvw_lease_first_token(lease, now_ns);
+		kvw_lease_release(lease, now_ns);
+		ops->done(twin->strategy, d, &outcome, now_ns);
+	}
+	EXPECT(ops->explain(twin->strategy, request, &twin->fleet.set, now_ns, costs, &told) ==
+		KVW_OK);
+	EXPECT(ops->pick(twin->strategy, request, &twin->fleet.set, now_ns, d) == KVW_OK);
+	EXPECT(same_decision(&told, d));
+	kvw_lease_take(lease, twin->fleet.items[d->pos].load, d->prefill_ns, now_ns);
+	kvw_lease_hold(lease, d->prompt_tokens);
+}
+
+/* Nobody tells anything: every decision is prefixaware's, to the last bit. */
+START_TEST(without_events_it_is_prefixaware)
+{
+	static struct twin twins[2];
+	static struct prompt prompt;
+	static struct naming naming;
+	uint64_t dice = (uint64_t)_i;
+	int64_t now_ns = SECOND;
+
+	twin_make(&twins[0], "prefixaware");
+	twin_make(&twins[1], "kvaware");
+	for (unsigned i = 0; i < 4000; i++) {
+		struct kvw_route_request request;
+		uint64_t roll = test_random(&dice);
+		uint32_t chunks = 1 + (uint32_t)(roll % 90);
+		unsigned slot = roll >> 8 & 63;
+
+		prompt_start(&prompt);
+		for (uint32_t c = 0; c < chunks; c++)
+			prompt_add(&prompt, c < 20 ? roll >> 16 & 3 : roll >> 20 & 63);
+		request = request_of(&prompt);
+		if (_i % 2 == 1)
+			name_prompt(&naming, &prompt, chunks * CHUNK_UNITS, &request);
+		request.content_known = (roll >> 32 & 31) != 0;
+		request.teaches = (roll >> 37 & 31) != 0;
+		now_ns += (int64_t)(roll >> 42 & 0xffffff);
+		for (unsigned t = 0; t < 2; t++) {
+			if (i % 500 == 499)
+				twins[t].fleet.items[roll % 6].generation++;
+			if (i % 700 == 699)
+				twins[t].strategy->ops->purge(twins[t].strategy, roll % 6);
+			twin_turn(&twins[t], slot, &request, (uint32_t)(roll >> 40), now_ns);
+		}
+		EXPECT(same_decision(&twins[0].decisions[slot], &twins[1].decisions[slot]));
+	}
+	twin_free(&twins[0]);
+	twin_free(&twins[1]);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("kvaware");
+	TCase *tcase = tcase_create("kvaware");
+	SRunner *runner = srunner_create(suite);
+	int failed = 0;
+
+	tcase_add_test(tcase, a_worker_is_found_by_its_own_word);
+	tcase_add_test(tcase, what_was_dropped_is_missed_though_it_was_sent);
+	tcase_add_test(tcase, the_last_token_is_never_reused);
+	tcase_add_test(tcase, a_worker_that_was_not_heard_of_is_guessed);
+	tcase_add_test(tcase, lmcache_goes_on_where_the_engine_ends);
+	tcase_add_test(tcase, loading_takes_its_time);
+	tcase_add_test(tcase, what_is_slower_to_load_than_to_compute_saves_nothing);
+	tcase_add_test(tcase, a_burst_finds_what_is_on_its_way);
+	tcase_add_test(tcase, claims_go_on_where_the_hit_ends);
+	tcase_add_test(tcase, with_lmcache_alone_a_burst_finds_it_too);
+	tcase_add_test(tcase, a_lost_cache_is_forgotten_at_once);
+	tcase_add_test(tcase, the_tree_learns_from_its_own_mistakes_alone);
+	tcase_add_test(tcase, the_known_length_counts);
+	tcase_add_test(tcase, statistics_tell_of_both_views);
+	tcase_add_loop_test(tcase, without_events_it_is_prefixaware, 1, 5);
+	tcase_set_timeout(tcase, 120);
+	suite_add_tcase(suite, tcase);
+	srunner_run_all(runner, CK_ENV);
+	failed = srunner_ntests_failed(runner);
+	srunner_free(runner);
+	return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}
