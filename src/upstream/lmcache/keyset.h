@@ -1,0 +1,44 @@
+/*
+ * keyset.h - a set of chunk keys: what one location of one rank holds.
+ *
+ * The exact index answers who holds a chunk, but cannot be asked what somebody holds. This can be:
+ * when an instance is found to belong to a worker, or to name its chunks in another way, what it has
+ * told so far moves without asking it again. Open addressing in a table of powers of two, at most
+ * three quarters full: 11 to 21 bytes a key. Keys are what workers say, so their place in the table is
+ * mixed with a seed.
+ *
+ * Threads: belongs to one. Zeroed is empty.
+ */
+#ifndef KVW_LMCACHE_KEYSET_H
+#define KVW_LMCACHE_KEYSET_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "kvway/err.h"
+
+struct kvw_keyset {
+	uint64_t *slots; /* owned; 0: free */
+	size_t room;     /* a power of two, or 0 */
+	size_t count;    /* keys, the key 0 included */
+	uint64_t seed;
+	bool zero; /* the key 0, which slots cannot hold, is one of them */
+};
+
+/* KVW_OK: it was not there and is now. KVW_EAGAIN: it was. KVW_ENOMEM. */
+enum kvw_err kvw_keyset_add(struct kvw_keyset *set, uint64_t key) KVW_MUST_CHECK;
+
+/* True: it was there. */
+bool kvw_keyset_remove(struct kvw_keyset *set, uint64_t key);
+
+bool kvw_keyset_has(const struct kvw_keyset *set, uint64_t key);
+
+/* Copies up to cap keys from place *at on, which begins with 0; returns how many, 0: no more. The set
+ * must not change in between. */
+size_t kvw_keyset_list(const struct kvw_keyset *set, size_t *at, uint64_t *keys, size_t cap);
+
+/* Empties the set and returns its memory; the seed stays. */
+void kvw_keyset_clear(struct kvw_keyset *set);
+
+#endif
