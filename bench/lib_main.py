@@ -7,7 +7,8 @@ import sys
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 sys.dont_write_bytecode = True
 
-import lib_pick  # noqa: E402 (the path comes first)
+import lib_events  # noqa: E402 (the path comes first)
+import lib_pick  # noqa: E402
 import lib_proxy  # noqa: E402
 import lib_replay  # noqa: E402
 import lib_routers  # noqa: E402
@@ -22,6 +23,7 @@ BENCHES = {
     "stream": (lib_proxy.bench_stream, [LOAD]),
     "scan": (lib_proxy.bench_scan, ["bench/micro/scan_bench"]),
     "pick": (lib_pick.bench_pick, [lib_pick.PROGRAM]),
+    "events": (lib_events.bench_events, [lib_events.PROGRAM, "bench/sim/kvsim"]),
     "idle": (lib_proxy.bench_idle, [LOAD]),
     "loops": (lib_proxy.bench_loops, [LOAD]),
     "trace": (lib_trace.bench_trace, ["bench/sim/kvsim", "bench/load/kvbench"]),
@@ -32,6 +34,8 @@ BENCHES = {
 NEED_TRACE = ("trace", "replay", "routers")
 # What an option is where it was not given and it differs between benchmarks.
 DEFAULTS = {
+    "events": {"workers": [64], "rate": 200, "seconds": 60.0},
+    "loops": {"rate": 8000},
     "trace": {"workers": [4, 8], "requests": 2000, "rate_scale": 1.0, "speed": 20.0},
     "routers": {"workers": [8], "requests": 1000, "rate_scale": 2.0, "speed": 2.0},
     "replay": {"workers": [8]},
@@ -46,6 +50,8 @@ benchmarks:
   pick     decisions/s of prefixaware on a tree of 1M nodes (depth 64, 8 to 1,024 workers, one and
            two threads), their 99th percentile, inserts/s, bytes per cached token; what two threads
            gain beside what a pointer chase gains
+  events   KV events of 64 workers, 2,000 blocks a second each for a minute, into kvway with kvaware:
+           CPU of the thread that takes them, lag, losses, latency of requests with them and without
   idle     memory of each of 10,000 idle kept-alive clients
   loops    CPU per request of two loops against one, spread of the work between them
   trace    replay of a trace through kvway to simulated workers: roundrobin, session, prefixaware
@@ -72,7 +78,8 @@ def parse(argv):
     parser.add_argument("--build", default="build-release", help=argparse.SUPPRESS)
     parser.add_argument("--targets", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--rounds", type=int, default=5, help="at least 5 for a figure to quote")
-    parser.add_argument("--seconds", type=float, default=1.5, help="counted per round and proxy")
+    parser.add_argument("--seconds", "-s", type=float,
+                        help="counted per round and proxy (1.5); events: of all phases with events (60)")
     parser.add_argument("--peers-only", action="store_true", help="measure the peers alone")
     parser.add_argument("--more-peers", action="store_true",
                         help="also HAProxy with tune.bufsize 32768; routers: also consistent_hash")
@@ -82,13 +89,13 @@ def parse(argv):
     parser.add_argument("--interval-us", type=int, default=20000,
                         help="stream: between two events of one stream")
     parser.add_argument("--clients", type=int, default=10000, help="idle")
-    parser.add_argument("--rate", type=int, default=8000, help="loops: requests per second")
+    parser.add_argument("--rate", type=int, help="requests per second: loops (8000), events (200)")
     parser.add_argument("--line", type=int, metavar="N", help="pick: only this line of its table, from 0")
     parser.add_argument("--trace", help="trace, routers, replay: the file (or TRACE in the environment)")
     parser.add_argument("--requests", type=int,
                         help="trace (2000), routers (1000), replay (all): the first N")
     parser.add_argument("--workers", type=int, nargs="+",
-                        help="trace: 4 8; routers, replay: 8, and the rate grows with them")
+                        help="trace: 4 8; events: 64; routers, replay: 8, and the rate grows with them")
     parser.add_argument("--rate-scale", type=float,
                         help="trace (1), routers (2): density of arrivals on 8 workers; in "
                         "proportion on others")
@@ -110,7 +117,7 @@ def parse(argv):
 def with_defaults(name, options):
     """The options as one benchmark sees them."""
     own = argparse.Namespace(**vars(options))
-    for key, value in DEFAULTS.get(name, {}).items():
+    for key, value in {"seconds": 1.5, **DEFAULTS.get(name, {})}.items():
         if getattr(own, key) is None:
             setattr(own, key, value)
     return own

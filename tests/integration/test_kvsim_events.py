@@ -4,13 +4,16 @@ by an implementation of its own, so that kvway's cannot hide a fault that both h
 import collections
 import json
 import random
+import socket
 import struct
+import subprocess
 import time
 
 import pytest
 
 from rig import msgpack, zmtp
 from rig.client import CHAT, COMPLETIONS
+from rig.router import BUILD, die_with_parent
 from rig.sim import Sim
 from rig.wait import until
 
@@ -66,6 +69,11 @@ def subscribe(worker):
     return zmtp.subscribe(port_of(sources(worker)["endpoint"]), b"kv@")
 
 
+def is_free(port):
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) != 0
+
+
 def complete(worker, prompt, tokens=1, **more):
     """cached_tokens of a completion."""
     body = {"model": "tiny", "prompt": prompt, "max_tokens": tokens, **more}
@@ -95,8 +103,9 @@ def number(block_hash):
 class Mirror:
     """What a listener knows of the device's cache: copies of each block, and the prompt that leads to it."""
 
-    def __init__(self, peer):
+    def __init__(self, peer, topic=b"kv@tiny"):
         self.peer = peer
+        self.topic = topic
         self.copies = collections.Counter()
         self.prompt = {}  # hash -> all tokens up to the block's end, and its salt
         self.next = 0
@@ -104,7 +113,7 @@ class Mirror:
 
     def apply(self, frames):
         topic, sequence, payload = frames
-        assert topic == b"kv@tiny"
+        assert topic == self.topic
         assert struct.unpack(">Q", sequence)[0] == self.next
         self.next += 1
         batch = msgpack.unpack(payload)
@@ -352,6 +361,38 @@ def test_a_wrong_option_is_told(sim, tmp_path, options, told):
     with pytest.raises(AssertionError, match="kvsim ended with 2") as error:
         Sim(tmp_path, 1, *options, name="wrong")
     assert told in str(error.value)
+
+
+def test_the_generator_of_the_benchmark_tells_no_nonsense(sim):
+    """bench/load/kvb_events.c: every removal and every parent is known, and requests are answered."""
+    worker = sim(model="bench")
+    first = next(p for p in range(20000, 30000, 4) if all(is_free(p + i) for i in range(4)))
+    argv = [BUILD / "bench" / "load" / "kvb-events", "--engines", "2", "--port", first]
+    argv += ["--rate", "50", "--held", "4", "--url", f"127.0.0.1:{worker.port}", "--requests", "100"]
+    program = subprocess.Popen(
+        [str(a) for a in argv],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        preexec_fn=die_with_parent,
+    )
+    assert json.loads(program.stdout.readline()) == {"ready": True}
+    peers = [zmtp.subscribe(first + i) for i in range(2)]
+    result, _ = program.communicate("events 2\nquiet 0.5\n")
+    busy, quiet = [json.loads(line) for line in result.splitlines()]
+    assert program.returncode == 0
+    assert busy["requests"] > 0 and busy["errors"] == quiet["errors"] == 0
+    assert quiet["blocks"] == 0 and quiet["requests"] > 0
+    blocks = batches = 0
+    for peer in peers:
+        mirror = Mirror(peer, b"kv@bench")
+        with pytest.raises((EOFError, ConnectionResetError)):
+            while True:
+                for event in mirror.apply(peer.receive())[1]:
+                    blocks += len(event["block_hashes"])
+                batches += 1
+        assert sum(mirror.copies.values()) == 4 * 50  # so many chains of fifty blocks
+    assert (busy["blocks"], busy["batches"]) == (blocks, batches)
 
 
 # LMCache
