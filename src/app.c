@@ -17,6 +17,7 @@
 #include "clock.h"
 #include "feed.h"
 #include "kvspace.h"
+#include "lmcache.h"
 #include "log.h"
 #include "proxy.h"
 
@@ -85,7 +86,9 @@ static bool owner_of(void *proxy, struct kvw_slice id, uint32_t *worker)
 }
 
 /* Protocols that workers tell of their caches by. */
-static const struct kvw_feed_deps feed_modules = {.modules = {NULL}};
+static const struct kvw_feed_deps feed_modules = {
+	.modules = {&kvw_lmcache_module},
+};
 
 /* Whoever asks for exact tokens also lends a view for feeds to fill. */
 static enum kvw_err start_exact(struct kvw_app *app)
@@ -164,6 +167,7 @@ static enum kvw_err start(struct kvw_app *app)
 			.loop_turn_ns = app->loop_turn_ns,
 			.tokens = app->tokens,
 			.spaces = app->spaces,
+			.lmcache = app->feed == NULL ? NULL : kvw_lmcache_of(app->feed),
 		},
 		stderr, &app->proxy);
 	if (err == KVW_OK)

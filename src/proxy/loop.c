@@ -241,6 +241,7 @@ static enum kvw_err init_tokens(struct kvw_loop *loop, const struct kvw_proxy_de
 		return err;
 	loop->tokens = deps->tokens;
 	loop->spaces = deps->spaces;
+	loop->lmcache = deps->lmcache;
 	loop->exact = loop->strategy->ops->exact(loop->strategy);
 	return KVW_OK;
 }

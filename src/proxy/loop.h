@@ -62,6 +62,7 @@ struct kvw_loop {
 	struct kvw_tokens *tokens;
 	struct kvw_kvspaces *spaces;
 	struct kvw_exact *exact;
+	struct kvw_lmcache *lmcache; /* NULL: none is configured */
 	struct kvw_tokens_box *token_box;
 	struct kvw_io token_io;
 	struct kvw_kvchains chains; /* of the prompt routed last */
@@ -132,7 +133,5 @@ void kvw_proxy_body_memory_release(struct kvw_proxy *proxy, uint64_t bytes);
 struct kvw_owners *kvw_proxy_owners(struct kvw_proxy *proxy);
 bool kvw_proxy_draining(const struct kvw_proxy *proxy);
 struct kvw_sureness *kvw_proxy_sureness(struct kvw_proxy *proxy, uint32_t worker);
-bool kvw_proxy_has_instances(const struct kvw_proxy *proxy);
-bool kvw_proxy_instance_of(struct kvw_proxy *proxy, uint32_t worker, char *name, size_t size);
 
 #endif

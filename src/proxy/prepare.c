@@ -35,6 +35,17 @@ static void seen(struct kvw_exchange *x, enum kvw_inexact inexact)
 		kvw_metrics_inexact(x->loop->metrics, inexact);
 }
 
+/* LMCache's workers may be known to it and not yet to be ours: prompts tell. */
+static bool lmcache_has_someone(const struct kvw_loop *loop)
+{
+	struct kvw_lmcache_stats stats;
+
+	if (loop->lmcache == NULL)
+		return false;
+	kvw_lmcache_stats(loop->lmcache, &stats);
+	return stats.instances > 0;
+}
+
 /* Whom could it go to? */
 struct choice {
 	size_t count; /* of the loop's candidates */
@@ -60,6 +71,7 @@ static struct choice look(struct kvw_exchange *x)
 			choice.view = kvw_exact_sight(loop->exact, item->id,
 					      (enum kvw_teller)teller) != KVW_SIGHT_NONE;
 	}
+	choice.view = choice.view || lmcache_has_someone(loop);
 	return choice;
 }
 
@@ -228,23 +240,33 @@ void kvw_prepare_box(struct kvw_io *io)
 
 /* --- what a strategy is told --- */
 
+/* The ids, where there are some. Borrowed from the scan or the list. */
+static bool find_tokens(const struct kvw_exchange *x, struct kvw_kvprompt *prompt)
+{
+	struct kvw_scan_exact exact;
+
+	if (!x->tokens_seen || x->inexact != KVW_INEXACT_NOT || x->scan == NULL)
+		return false;
+	kvw_scan_exact(x->scan, &exact);
+	*prompt = (struct kvw_kvprompt){
+		.tokens = x->body_ids ? exact.ids : x->token_list->ids,
+		.count = x->body_ids ? exact.id_count : x->token_list->count,
+		.cache_salt = exact.cache_salt,
+	};
+	if (x->model != NULL && atomic_load_explicit(&x->model->adapter, memory_order_relaxed))
+		prompt->lora = kvw_slice_of(x->model->name);
+	return true;
+}
+
 void kvw_prepare_route(struct kvw_exchange *x)
 {
 	struct kvw_loop *loop = x->loop;
-	struct kvw_scan_exact exact = {.form = KVW_FORM_NONE};
-	struct kvw_kvprompt prompt = {0};
+	struct kvw_kvprompt prompt;
 
 	x->route.inexact = x->tokens_seen ? x->inexact : KVW_INEXACT_NOT_WANTED;
 	if (x->route.inexact != KVW_INEXACT_NOT)
 		return;
-	if (x->scan != NULL)
-		kvw_scan_exact(x->scan, &exact);
-	prompt.tokens = x->body_ids ? exact.ids : x->token_list->ids;
-	prompt.count = x->body_ids ? exact.id_count : x->token_list->count;
-	prompt.cache_salt = exact.cache_salt;
-	if (x->model != NULL && atomic_load_explicit(&x->model->adapter, memory_order_relaxed))
-		prompt.lora = kvw_slice_of(x->model->name);
-	if (x->scan == NULL || prompt.count > UINT32_MAX ||
+	if (!find_tokens(x, &prompt) ||
 		kvw_kvchains_fill(&loop->chains, loop->spaces, &prompt) != KVW_OK) {
 		x->route.inexact = KVW_INEXACT_FAILED; /* out of memory */
 		return;
@@ -254,24 +276,38 @@ void kvw_prepare_route(struct kvw_exchange *x)
 	x->route.exact_count = loop->chains.count;
 }
 
-void kvw_prepare_picked(struct kvw_exchange *x)
+/* Was it LMCache's word that decided? Then *instance is whom it knows the worker as. */
+static bool found_by_lmcache(struct kvw_exchange *x, char *instance, size_t size)
+{
+	struct kvw_loop *loop = x->loop;
+	uint32_t worker = x->decision.worker_id;
+
+	return x->decision.exact && x->decision.reason == KVW_REASON_KVAWARE &&
+	       kvw_exact_sight(loop->exact, worker, KVW_TELLER_LMCACHE) == KVW_SIGHT_FULL &&
+	       kvw_lmcache_instance_of(loop->lmcache, worker, instance, size) > 0;
+}
+
+static void tell_lmcache(struct kvw_exchange *x)
 {
 	struct kvw_loop *loop = x->loop;
 	char instance[INSTANCE_MAX];
-	uint32_t worker = x->decision.worker_id;
+	struct kvw_kvprompt prompt;
 
-	if (!kvw_proxy_has_instances(loop->proxy))
-		return;
-	if (!x->decision.exact || x->decision.reason != KVW_REASON_KVAWARE ||
-		kvw_exact_sight(loop->exact, worker, KVW_TELLER_LMCACHE) != KVW_SIGHT_FULL ||
-		!kvw_proxy_instance_of(loop->proxy, worker, instance, sizeof(instance))) {
+	if (find_tokens(x, &prompt))
+		kvw_lmcache_routed(loop->lmcache, x->decision.worker_id, prompt.tokens, prompt.count,
+			loop->now_ns);
+	if (!found_by_lmcache(x, instance, sizeof(instance))) {
 		kvw_debug("proxy", "Matched instance url None");
-		return;
-	}
-	if (loop->now_ns - loop->told_ns < KVW_NS_PER_S) {
+	} else if (loop->now_ns - loop->told_ns < KVW_NS_PER_S) {
 		kvw_debug("proxy", "Routing request to %s found by kvaware router", instance);
-		return;
+	} else {
+		loop->told_ns = loop->now_ns;
+		kvw_info("proxy", "Routing request to %s found by kvaware router", instance);
 	}
-	loop->told_ns = loop->now_ns;
-	kvw_info("proxy", "Routing request to %s found by kvaware router", instance);
+}
+
+void kvw_prepare_picked(struct kvw_exchange *x)
+{
+	if (x->loop->lmcache != NULL)
+		tell_lmcache(x);
 }

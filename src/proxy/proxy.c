@@ -24,8 +24,6 @@ struct kvw_proxy {
 	char address[80];
 	struct kvw_owners *owners;
 	struct kvw_sureness *sureness; /* [fleet->count]; NULL: nothing is predicted exactly */
-	kvw_instance_fn *instance_of;
-	void *instance_arg;
 	_Atomic bool draining;
 	/* Shared by all loops; each on its own line, since every connection or body writes them. */
 	_Alignas(64) _Atomic int64_t connections;
@@ -74,16 +72,6 @@ struct kvw_owners *kvw_proxy_owners(struct kvw_proxy *proxy)
 struct kvw_sureness *kvw_proxy_sureness(struct kvw_proxy *proxy, uint32_t worker)
 {
 	return &proxy->sureness[worker];
-}
-
-bool kvw_proxy_instance_of(struct kvw_proxy *proxy, uint32_t worker, char *name, size_t size)
-{
-	return proxy->instance_of(proxy->instance_arg, worker, name, size);
-}
-
-bool kvw_proxy_has_instances(const struct kvw_proxy *proxy)
-{
-	return proxy->instance_of != NULL;
 }
 
 /* Whole cores of the cgroup v2 quota, rounded up; 0: no quota. */
@@ -181,8 +169,6 @@ enum kvw_err kvw_proxy_start(const struct kvw_proxy_deps *deps, FILE *errors, st
 	memset(proxy, 0, sizeof(*proxy));
 	proxy->config = deps->config;
 	proxy->loop_count = deps->loop_count;
-	proxy->instance_of = deps->instance_of;
-	proxy->instance_arg = deps->instance_arg;
 	proxy->loops = calloc(deps->loop_count, sizeof(proxy->loops[0]));
 	if (deps->tokens != NULL) {
 		proxy->sureness = calloc(deps->fleet->count + 1, sizeof(proxy->sureness[0]));

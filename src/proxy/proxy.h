@@ -15,13 +15,11 @@
 #include "config.h"
 #include "fleet.h"
 #include "kvspace.h"
+#include "lmcache.h"
 #include "metrics.h"
 #include "tokens.h"
 
 struct kvw_proxy;
-
-/* The name under which LMCache knows a worker. False: it knows none of that. Any thread. */
-typedef bool kvw_instance_fn(void *arg, uint32_t worker, char *name, size_t size);
 
 /* All borrowed until kvw_proxy_destroy(). */
 struct kvw_proxy_deps {
@@ -37,8 +35,7 @@ struct kvw_proxy_deps {
 	/* For a strategy that wants tokens and has ->exact; NULL otherwise. */
 	struct kvw_tokens *tokens;
 	struct kvw_kvspaces *spaces;
-	kvw_instance_fn *instance_of; /* NULL: there is no LMCache */
-	void *instance_arg;
+	struct kvw_lmcache *lmcache; /* NULL also where none is configured */
 };
 
 /* How many loops `loops: 0` means: the cores that affinity and cgroup quota leave us. */
