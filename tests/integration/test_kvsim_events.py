@@ -511,6 +511,7 @@ def test_a_worker_registers_tells_and_leaves(sim, controller):
     assert batch["location"] == "LocalCPUBackend" and batch["instance_id"] == "i0"
     worker.process.signal(15)
     assert control.wait("DeRegisterMsg") == {"type": "DeRegisterMsg", **who}
+    assert worker.process.wait() == 0
 
 
 @pytest.mark.parametrize(
