@@ -26,6 +26,7 @@
 #include "answer.h"
 #include "clock.h"
 #include "explain_http.h"
+#include "lmcache_http.h"
 #include "log.h"
 #include "probe.h"
 
@@ -48,6 +49,7 @@ struct kvw_admin {
 	struct evhttp *http;
 	struct event *tick, *quit;
 	struct kvw_prober *prober;
+	struct kvw_lmcache_http *lmcache;
 	int quit_fd;
 
 	pthread_t thread;
@@ -113,6 +115,8 @@ static void on_request(struct evhttp_request *request, void *arg)
 		explain(admin, request);
 		return;
 	}
+	if (kvw_lmcache_http(admin->lmcache, request))
+		return;
 	if (method != EVHTTP_REQ_GET && method != EVHTTP_REQ_HEAD) {
 		evhttp_add_header(headers, "Allow", "GET, HEAD");
 		send_error(request, 405, "only GET and HEAD");
@@ -303,6 +307,9 @@ enum kvw_err kvw_admin_start(
 	err = add_events(admin);
 	if (err != KVW_OK)
 		goto out;
+	err = kvw_lmcache_http_create(admin->base, deps->feed, &admin->lmcache);
+	if (err != KVW_OK)
+		goto out;
 	err = kvw_prober_create(admin->base, deps->fleet, &admin->prober);
 	if (err != KVW_OK)
 		goto out;
@@ -341,6 +348,7 @@ void kvw_admin_stop(struct kvw_admin *admin)
 		pthread_join(admin->thread, NULL);
 	}
 	kvw_prober_destroy(admin->prober);
+	kvw_lmcache_http_destroy(admin->lmcache);
 	if (admin->tick != NULL)
 		event_free(admin->tick);
 	if (admin->quit != NULL)
