@@ -299,6 +299,9 @@ enum kvw_err kvw_build_end_worker(struct kvw_build *build, const bool given[KVW_
 	}
 	if (err == KVW_OK && worker->url != NULL)
 		kvw_rules_check_worker(build->report, config, url_place);
+	if (err == KVW_OK)
+		kvw_rules_check_worker_events(
+			build->report, worker, config->worker_count - 1, place);
 	return err;
 }
 
@@ -311,6 +314,7 @@ enum kvw_err kvw_build_end(struct kvw_build *build, struct kvw_config **out)
 			err = set_default(build, &kvw_keys[key], build->config, &build->valid[key]);
 	if (err == KVW_OK) {
 		kvw_rules_check(build);
+		kvw_rules_check_kvaware(build);
 		err = kvw_rules_check_tls(build);
 	}
 	if (err == KVW_OK && build->report->mistakes > 0)

@@ -12,6 +12,11 @@ void kvw_rules_check(struct kvw_build *build);
 /* The same for certificates, keys and authorities: opens the files. KVW_ENOMEM or KVW_OK. */
 enum kvw_err kvw_rules_check_tls(struct kvw_build *build) KVW_MUST_CHECK;
 
+/* The same for kvaware.*. */
+void kvw_rules_check_kvaware(struct kvw_build *build);
+void kvw_rules_check_worker_events(struct kvw_report *report,
+	const struct kvw_worker_config *worker, size_t index, struct kvw_place place);
+
 /* Of the newest worker against those before it. */
 void kvw_rules_check_worker(
 	struct kvw_report *report, const struct kvw_config *config, struct kvw_place url_place);
