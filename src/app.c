@@ -90,6 +90,19 @@ static const struct kvw_feed_deps feed_modules = {
 	.modules = {&kvw_lmcache_module},
 };
 
+/* Without a word of any worker kvaware is prefixaware with more effort. */
+static void warn_if_deaf(const struct kvw_config *config)
+{
+	bool events = config->kvaware_events_discover || config->kvaware_events_endpoint[0] != '\0' ||
+		      config->kvaware_events_bind[0] != '\0';
+
+	for (size_t i = 0; i < config->worker_count && !events; i++)
+		events = config->workers[i].events_endpoint[0] != '\0';
+	if (!events && config->kvaware_lmcache_pull[0] == '\0')
+		kvw_warn("app", "strategy kvaware, but nothing to listen to: set kvaware.events or "
+				"kvaware.lmcache; until then it routes like prefixaware");
+}
+
 /* Whoever asks for exact tokens also lends a view for feeds to fill. */
 static enum kvw_err start_exact(struct kvw_app *app)
 {
@@ -99,6 +112,7 @@ static enum kvw_err start_exact(struct kvw_app *app)
 
 	if (!ops->wants_tokens || ops->exact == NULL)
 		return KVW_OK;
+	warn_if_deaf(app->config);
 	err = kvw_kvspaces_create(&app->spaces);
 	if (err != KVW_OK)
 		return err;
