@@ -268,6 +268,26 @@ static size_t wait_for_something(struct kvw_feed *feed, int64_t timeout_ns)
 	return feed->watch_count;
 }
 
+static void tell_purged(struct kvw_feed *feed, const uint32_t *purged, size_t count)
+{
+	for (size_t i = 0; count > 0 && feed->deps.modules[i] != NULL; i++)
+		if (feed->states[i] != NULL && feed->deps.modules[i]->purged != NULL)
+			feed->deps.modules[i]->purged(feed->states[i], purged, count);
+}
+
+/* Carries out the purges that other threads have asked for. */
+static void purge(struct kvw_feed *feed)
+{
+	uint32_t purged[PURGE_CHUNK];
+	size_t count;
+
+	do {
+		count = kvw_exact_purges(feed->deps.exact, purged, PURGE_CHUNK);
+		tell_purged(feed, purged, count);
+	} while (count == PURGE_CHUNK);
+}
+
+/* Before each message the purges: what a worker tells afterwards is of its new cache. */
 static void read_sockets(struct kvw_feed *feed, size_t count)
 {
 	for (size_t i = 0; i < count; i++) {
@@ -277,10 +297,12 @@ static void read_sockets(struct kvw_feed *feed, size_t count)
 			continue;
 		/* The place is looked at again each time: the call may end this watch, and grow the
 		 * array. */
-		for (int n = 0; n < KVW_FEED_BURST; n++)
+		for (int n = 0; n < KVW_FEED_BURST; n++) {
+			purge(feed);
 			if (feed->watches[i].socket != watch.socket ||
 				!watch.fn(watch.socket, watch.ctx))
 				break;
+		}
 	}
 }
 
@@ -378,7 +400,7 @@ static void run_timers(struct kvw_feed *feed)
 	}
 }
 
-/* The index's own housekeeping, and the purges that other threads have asked for. */
+/* The index's own housekeeping. */
 static void tick(struct kvw_feed *feed, void *ctx)
 {
 	uint32_t purged[PURGE_CHUNK];
@@ -386,12 +408,8 @@ static void tick(struct kvw_feed *feed, void *ctx)
 
 	(void)ctx;
 	kvw_lag_tick(&feed->lag, feed->now_ns);
-	do {
-		count = kvw_exact_tick(feed->deps.exact, feed->now_ns, purged, PURGE_CHUNK);
-		for (size_t i = 0; count > 0 && feed->deps.modules[i] != NULL; i++)
-			if (feed->states[i] != NULL && feed->deps.modules[i]->purged != NULL)
-				feed->deps.modules[i]->purged(feed->states[i], purged, count);
-	} while (count == PURGE_CHUNK);
+	count = kvw_exact_tick(feed->deps.exact, feed->now_ns, purged, PURGE_CHUNK);
+	tell_purged(feed, purged, count);
 }
 
 /* --- the thread --- */

@@ -1,0 +1,57 @@
+/*
+ * vllm_endpoints.h - where an engine publishes its KV events: as it says itself, or as configured.
+ *
+ * Pure functions, any thread.
+ */
+#ifndef KVW_VLLM_ENDPOINTS_H
+#define KVW_VLLM_ENDPOINTS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "kvway/err.h"
+#include "kvway/slice.h"
+
+#define KVW_VLLM_RANKS 8 /* data-parallel ranks of one worker that are listened to */
+
+/* One rank's sockets. All owned, never NULL. */
+struct kvw_vllm_endpoint {
+	uint32_t rank;
+	char *events;
+	char *replay;          /* "": it replays nothing */
+	char *topic;           /* what the engine calls itself; may be "" */
+	uint64_t buffer_steps; /* batches that it can replay; 0: not told */
+	bool connects;         /* it connects to `events` instead of listening there */
+};
+
+struct kvw_vllm_endpoints {
+	struct kvw_vllm_endpoint items[KVW_VLLM_RANKS]; /* ascending by rank */
+	size_t count;
+	bool more; /* there were more ranks */
+};
+
+/*
+ * The answer of GET /kv_event_sources, {"0": {"endpoint": ..., "replay_endpoint": ...}, ...}. host is
+ * put where an endpoint says "all addresses". {} is good and gives none. KVW_EPROTO: not of that form;
+ * KVW_ENOMEM.
+ */
+enum kvw_err kvw_vllm_endpoints_parse(const char *body, size_t len, const char *host,
+	struct kvw_vllm_endpoints *out) KVW_MUST_CHECK;
+
+/*
+ * Endpoints from templates: `{host}` is replaced, rank r is at port + r. replay may be "".
+ * KVW_EINVAL: one of them is no endpoint; KVW_ENOMEM.
+ */
+enum kvw_err kvw_vllm_endpoints_make(const char *events, const char *replay, uint32_t ranks,
+	const char *host, struct kvw_vllm_endpoints *out) KVW_MUST_CHECK;
+
+void kvw_vllm_endpoints_finish(struct kvw_vllm_endpoints *endpoints);
+
+/* Whether both mean the same streams. */
+bool kvw_vllm_endpoint_equal(const struct kvw_vllm_endpoint *a, const struct kvw_vllm_endpoint *b);
+
+/* HOST:PORT in a topic kv@HOST:PORT@MODEL. False: it is of another form. */
+bool kvw_vllm_topic_worker(struct kvw_slice topic, struct kvw_slice *authority);
+
+#endif
