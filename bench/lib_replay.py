@@ -18,12 +18,14 @@ from lib_replay_plot import write_plot
 from lib_trace import WHERE
 
 OURS = "kvway"
+EXACT = "kvaware"  # ours too, fed with KV events; compared with the above and with the peers
 LIMIT = "limit"
 # metric: (unit, smaller is better)
 METRICS = {
     "cached_share": ("share", False), "ttft_mean_s": ("s", True), "ttft_p50_s": ("s", True),
     "ttft_p90_s": ("s", True), "ttft_p99_s": ("s", True), "tpot_mean_s": ("s", True),
     "e2e_mean_s": ("s", True), "goodput": ("share", False), "imbalance": ("ratio", True),
+    "foretold": ("share", False),
 }
 COMPARED = ("goodput", "e2e_mean_s", "ttft_mean_s")
 # Student's t at 97.5 % by degrees of freedom; beyond them that of ten.
@@ -102,9 +104,9 @@ def print_table(title, results, scale, policies):
                      cell(runs, "ttft_p50_s", digits=2), cell(runs, "ttft_p90_s", digits=1),
                      cell(runs, "ttft_p99_s", digits=1), cell(runs, "tpot_mean_s", 1000, 0),
                      cell(runs, "e2e_mean_s", digits=2), cell(runs, "goodput"),
-                     cell(runs, "imbalance")])
+                     cell(runs, "imbalance"), cell(runs, "foretold")])
     table(title, ["", "cached", "TTFT s", "p50", "p90", "p99", "TPOT ms", "E2E s", "goodput",
-                  "imbalance"], rows)
+                  "imbalance", "foretold"], rows)
 
 
 def best_of(results, scale, peers, metric):
@@ -119,11 +121,11 @@ def difference(ours, theirs, metric):
     return statistics.mean(pairs), half_width(pairs)
 
 
-def print_comparison(results, scale, peers):
-    """How we stand against the best peer in each of the figures that count."""
-    ours = results[scale, OURS]
+def print_comparison(results, scale, policy, others):
+    """How a policy stands against the best of others in each of the figures that count."""
+    ours = results[scale, policy]
     for metric in COMPARED:
-        best = best_of(results, scale, peers, metric)
+        best = best_of(results, scale, others, metric)
         by, width = difference(ours, results[scale, best], metric)
         gain = -by if METRICS[metric][1] else by
         word = "equal within the interval to"
@@ -132,7 +134,15 @@ def print_comparison(results, scale, peers):
         interval = "" if width is None else f" ± {width:.3g}"
         base = statistics.mean(values_of(results[scale, best], metric))
         share = f" ({by / base:+.1%})" if base else ""
-        say(f"  {metric}: {word} the best peer's ({best}), difference {by:+.3g}{interval}{share}")
+        say(f"  {policy}, {metric}: {word} that of {best}, difference {by:+.3g}{interval}{share}")
+
+
+def comparisons(policies, peers):
+    """[(ours, the others it is compared with, what they are called)]."""
+    found = [(ours, peers, "best") for ours in (OURS, EXACT) if ours in policies and peers]
+    if OURS in policies and EXACT in policies:
+        found.append((EXACT, [OURS], OURS))
+    return found
 
 
 def emit_all(results, scale, workers, policies, peers, more):
@@ -144,17 +154,16 @@ def emit_all(results, scale, workers, policies, peers, more):
                 emit("replay", metric, statistics.mean(values), unit, policy=policy, scale=scale,
                      workers=workers, seeds=len(values), ci95=half_width(values), simulated=True,
                      **more)
-    if OURS not in policies or not peers:
-        return
-    for metric in COMPARED:
-        best = best_of(results, scale, peers, metric)
-        value = statistics.mean(values_of(results[scale, OURS], metric))
-        other = statistics.mean(values_of(results[scale, best], metric))
-        by, width = difference(results[scale, OURS], results[scale, best], metric)
-        emit("replay", metric, value, METRICS[metric][0], policy=OURS, scale=scale,
-             workers=workers, peer="best", best=best, peer_value=other,
-             ratio=value / other if other else None, difference=by, difference_ci95=width,
-             simulated=True, **more)
+    for ours, others, name in comparisons(policies, peers):
+        for metric in COMPARED:
+            best = best_of(results, scale, others, metric)
+            value = statistics.mean(values_of(results[scale, ours], metric))
+            other = statistics.mean(values_of(results[scale, best], metric))
+            by, width = difference(results[scale, ours], results[scale, best], metric)
+            emit("replay", metric, value, METRICS[metric][0], policy=ours, scale=scale,
+                 workers=workers, peer=name, best=best, peer_value=other,
+                 ratio=value / other if other else None, difference=by, difference_ci95=width,
+                 simulated=True, **more)
 
 
 def mean_share(runs, worker):
@@ -192,6 +201,13 @@ def tell_cached(runs, _):
             f"a cache, mean TTFT {statistics.mean(values_of(runs, 'ttft_mean_s')):.2f} s")
 
 
+def tell_foretold(runs, workers):
+    """What happens at the workers without the router's doing."""
+    foretold = values_of(runs, "foretold")
+    known = f", {statistics.mean(foretold):.1%} of the hits were foretold" if foretold else ""
+    return tell_cached(runs, workers) + known
+
+
 def tell_uniform(runs, _):
     """Nothing can be reused."""
     return (f"busiest worker {statistics.mean(values_of(runs, 'imbalance')):.3f} times the mean, "
@@ -199,7 +215,8 @@ def tell_uniform(runs, _):
 
 
 TELL = {"mixed": tell_mixed, "stall": tell_stall, "hot_prefix": tell_hot, "tenants": tell_cached,
-        "agentic": tell_cached, "uniform": tell_uniform}
+        "agentic": tell_cached, "uniform": tell_uniform, "resets": tell_foretold,
+        "foreign": tell_foretold}
 
 
 def tell(name, results, scale, workers, policies):
@@ -263,8 +280,8 @@ def bench_replay(options):
             for scale in scales:
                 print_table(f"replay, simulated: {title}; {workers} workers, x{scale:g}, "
                             f"{options.seeds} seeds, mean ± 95 % interval", results, scale, policies)
-                if OURS in policies and peers:
-                    print_comparison(results, scale, peers)
+                for ours, others, _ in comparisons(policies, peers):
+                    print_comparison(results, scale, ours, others)
                 if scenario:
                     tell(name, results, scale, workers, policies)
                 emit_all(results, scale, workers, policies, peers,

@@ -214,6 +214,7 @@ static void print_result(const struct options *o, const struct kvb_replay_result
 	set(out, "e2e_p99_s", r->e2e_p99);
 	set(out, "goodput", r->goodput);
 	set(out, "imbalance", r->imbalance);
+	set(out, "foretold", r->foretold);
 	set(out, "last_s", r->last_s);
 	set(out, "preemptions", (double)r->preemptions);
 	if (r->share != NULL) {
@@ -234,7 +235,7 @@ static struct kvw_config *load_config(const char *path)
 {
 	static const char *const workers[] = {"http://127.0.0.1:1"};
 	struct kvw_config_flags flags = {.workers = workers, .worker_count = 1};
-	const char *names[] = {"prefixaware", "roundrobin", "session", NULL};
+	const char *names[] = {"prefixaware", "kvaware", "roundrobin", "session", NULL};
 	struct kvw_config *config = NULL;
 	enum kvw_err err = path != NULL ? kvw_config_load(path, names, stderr, &config)
 					: kvw_config_from_flags(&flags, names, stderr, &config);
@@ -263,6 +264,7 @@ static void make_jobs(struct options *o, struct kvb_jobs *jobs)
 	}
 	scenario->make(jobs, o->scale, o->fleet.workers, o->seed);
 	o->fleet.odd = scenario->odd;
+	o->fleet.resets = scenario->resets;
 }
 
 int main(int argc, char **argv)

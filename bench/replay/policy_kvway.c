@@ -1,12 +1,15 @@
 /*
- * policy_kvway.c - the router's own strategy, called as the proxy calls it.
+ * policy_kvway.c - the router's own strategies, called as the proxy calls them.
  *
- * prefixaware through kvway/route.h: candidates with leases on their loads, the prompt as a chain
+ * prefixaware, or, with a parameter, kvaware, which learns of the caches by events that come so many
+ * milliseconds late. Through kvway/route.h: candidates with leases on their loads, the prompt as a chain
  * of chunks of 256 bytes, first_token, done with the engine's usage. A token is four bytes of text,
  * which is what kvway assumes until it has learned better. All settings are the configuration's
- * defaults; of a worker it is told what /metrics tells the proxy, its KV capacity and block size.
+ * defaults; of a worker it is told what /metrics tells the proxy, its KV capacity and block size. For
+ * kvaware the prompt's blocks are named as the engines name them, which stands for its tokens.
  */
 #include "mem.h"
+#include "replay_events.h"
 #include "replay_policy.h"
 
 #include <stdlib.h>
@@ -29,6 +32,8 @@ struct kvway {
 	struct kvw_candidate *items;
 	struct exchange *exchanges; /* by job */
 	struct kvw_chunk *chunks;   /* of the prompt that is picked for */
+	uint64_t *keys;             /* of its blocks; kvaware alone */
+	struct kvb_events *events;  /* NULL: none */
 };
 
 static struct kvw_strategy_options options_of(const struct kvb_policy_env *env)
@@ -48,6 +53,9 @@ static struct kvw_strategy_options options_of(const struct kvb_policy_env *env)
 		.inflight_bound = config->routing_inflight_bound,
 		.inflight_gap = (double)config->routing_inflight_gap,
 		.seed = env->seed,
+		.index_bytes = config->kvaware_index_bytes,
+		.load_ns_per_token = {0, config->kvaware_host_ns, config->kvaware_disk_ns,
+			config->kvaware_remote_ns},
 	};
 }
 
@@ -79,14 +87,19 @@ static void *create(const struct kvb_policy_env *env)
 	uint32_t longest = 0;
 
 	k->fleet = env->fleet;
-	if (kvw_strategy_find("prefixaware")->create(&options, &k->strategy) != KVW_OK)
+	if (kvw_strategy_find(env->param > 0 ? "kvaware" : "prefixaware")
+			->create(&options, &k->strategy) != KVW_OK)
 		abort();
+	if (k->strategy->ops->exact != NULL)
+		k->events = kvb_events_create(env->fleet, k->strategy->ops->exact(k->strategy),
+			(int64_t)(env->param * 1e6));
 	make_candidates(k);
 	k->exchanges = kvb_alloc(jobs->count, sizeof(k->exchanges[0]));
 	for (size_t j = 0; j < jobs->count; j++)
 		if (jobs->items[j].input > longest)
 			longest = jobs->items[j].input;
 	k->chunks = kvb_alloc(longest / CHUNK_TOKENS + 1, sizeof(k->chunks[0]));
+	k->keys = kvb_alloc(longest / env->fleet->options.block_size + 1, sizeof(k->keys[0]));
 	return k;
 }
 
@@ -104,6 +117,20 @@ static uint32_t make_chunks(const struct kvb_job *job, struct kvw_chunk *chunks)
 			.hash = kvb_mix(kvb_job_block(job, CHUNK_TOKENS, full) + job->input),
 			.end = job->input * TOKEN_BYTES};
 	return count;
+}
+
+/* The prompt's blocks by their engine's names. */
+static struct kvw_exact_chain make_chain(const struct kvway *k, const struct kvb_job *job)
+{
+	uint32_t size = k->fleet->options.block_size;
+
+	for (uint32_t b = 0; b < job->input / size; b++)
+		k->keys[b] = kvb_job_block(job, size, b);
+	return (struct kvw_exact_chain){.teller = KVW_TELLER_ENGINE,
+		.space = KVB_EVENTS_SPACE,
+		.block_tokens = size,
+		.count = job->input / size,
+		.keys = k->keys};
 }
 
 static uint32_t pick(void *self, uint32_t job, int64_t now_ns)
@@ -124,7 +151,15 @@ static uint32_t pick(void *self, uint32_t job, int64_t now_ns)
 		.chain_ends = &count,
 		.chain_count = 1,
 		.seed = 1};
+	struct kvw_exact_chain chain;
 
+	if (k->events != NULL) {
+		kvb_events_deliver(k->events, now_ns);
+		chain = make_chain(k, j);
+		request.exact = &chain;
+		request.exact_count = 1;
+		request.exact_tokens = j->input;
+	}
 	if (k->strategy->ops->pick(k->strategy, &request, &set, now_ns, &exchange->decision) !=
 		KVW_OK)
 		abort();
@@ -168,15 +203,27 @@ static void done(void *self, uint32_t job, int64_t now_ns)
 		k->strategy->ops->done(k->strategy, &exchange->decision, &outcome, now_ns);
 }
 
+static double foretold(void *self, uint32_t job)
+{
+	const struct kvway *k = self;
+	double tokens = 0;
+
+	for (unsigned t = 0; t < KVW_TIER_COUNT; t++)
+		tokens += k->exchanges[job].decision.hit_tokens[t];
+	return tokens;
+}
+
 static void destroy(void *self)
 {
 	struct kvway *k = self;
 
+	kvb_events_destroy(k->events);
 	k->strategy->ops->destroy(k->strategy);
 	free(k->loads);
 	free(k->items);
 	free(k->exchanges);
 	free(k->chunks);
+	free(k->keys);
 	free(k);
 }
 
@@ -184,4 +231,5 @@ const struct kvb_policy_ops kvb_kvway_ops = {.create = create,
 	.pick = pick,
 	.first_token = first_token,
 	.done = done,
+	.foretold = foretold,
 	.destroy = destroy};

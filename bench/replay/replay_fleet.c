@@ -26,6 +26,9 @@ static void make_worker(struct kvb_fleet *fleet, uint32_t number)
 	worker->profile.base_ms *= worker->odd.slower;
 	worker->profile.decode_ms *= worker->odd.slower;
 	worker->unanswered = KVB_NO_JOB;
+	worker->reset_ns = INT64_MAX;
+	if (o->resets.every_ns > 0)
+		worker->reset_ns = o->resets.begin_ns + o->resets.every_ns * number;
 	kvw_load_init(&worker->sent.load);
 	worker->engine = kvb_engine_create(&config);
 	if (worker->engine == NULL)
@@ -163,6 +166,8 @@ void kvb_fleet_send(struct kvb_fleet *fleet, uint32_t job, uint32_t worker, int6
 		abort();
 	course->seq->user = course;
 	kvb_engine_submit(w->engine, course->seq, now_ns);
+	if (j->direct != KVB_ROUTED)
+		return;
 	w->sent.inflight++;
 	w->sent.unanswered++;
 	w->sent.prefill_tokens += j->input - course->predicted;
@@ -172,13 +177,34 @@ void kvb_fleet_send(struct kvb_fleet *fleet, uint32_t job, uint32_t worker, int6
 	list_add(fleet, w, job);
 }
 
+/* All that is under way leaves the engine and comes back in its old order. */
+static void reset(struct kvb_fleet *fleet, uint32_t worker, int64_t now_ns)
+{
+	struct kvb_fleet_worker *w = &fleet->workers[worker];
+	bool empty = false;
+
+	for (size_t j = 0; j < fleet->jobs->count; j++)
+		if (fleet->courses[j].seq != NULL && fleet->courses[j].worker == worker)
+			kvb_engine_remove(w->engine, fleet->courses[j].seq);
+	empty = kvb_engine_reset_cache(w->engine);
+	assert(empty);
+	(void)empty;
+	for (size_t j = 0; j < fleet->jobs->count; j++)
+		if (fleet->courses[j].seq != NULL && fleet->courses[j].worker == worker)
+			kvb_engine_submit(w->engine, fleet->courses[j].seq, now_ns);
+	w->reset_ns += fleet->options.resets.every_ns * fleet->options.workers;
+}
+
 void kvb_fleet_wake(struct kvb_fleet *fleet, uint32_t worker, int64_t now_ns)
 {
 	struct kvb_fleet_worker *w = &fleet->workers[worker];
 	int64_t length_ns = 0;
 
+	fleet->now_ns = now_ns;
 	if (w->busy)
 		return;
+	while (now_ns >= w->reset_ns)
+		reset(fleet, worker, now_ns);
 	if (now_ns >= w->odd.stall_begin_ns && now_ns < w->odd.stall_end_ns) {
 		w->busy = w->stalled = true;
 		w->until_ns = w->odd.stall_end_ns;
@@ -204,11 +230,14 @@ static void on_token(void *user, struct kvb_seq *seq, uint32_t token, bool last)
 	uint32_t job = (uint32_t)(course - fleet->courses);
 	struct kvb_fleet_worker *worker = &fleet->workers[course->worker];
 	bool first = seq->total_len - seq->prompt_len == 1;
+	bool routed = fleet->jobs->items[job].direct == KVB_ROUTED;
 
 	(void)token;
 	if (first) {
 		course->first_ns = handing->now_ns;
 		course->cached = seq->cached_len;
+	}
+	if (first && routed) {
 		worker->sent.unanswered--;
 		worker->sent.prefill_tokens -= fleet->jobs->items[job].input - course->predicted;
 		kvw_lease_first_token(&course->lease, handing->now_ns);
@@ -218,7 +247,7 @@ static void on_token(void *user, struct kvb_seq *seq, uint32_t token, bool last)
 		course->end_ns = handing->now_ns;
 		course->ended = true;
 		course->seq = NULL;
-		worker->sent.inflight--;
+		worker->sent.inflight -= routed;
 		kvw_lease_release(&course->lease, handing->now_ns);
 		kvb_seq_destroy(seq);
 	}
@@ -233,6 +262,7 @@ void kvb_fleet_step_over(
 	struct handing handing = {fleet, fn, user, w->until_ns};
 
 	assert(w->busy);
+	fleet->now_ns = w->until_ns;
 	if (!w->stalled)
 		kvb_engine_end_step(w->engine, on_token, &handing);
 	w->busy = w->stalled = false;

@@ -26,6 +26,13 @@ struct kvb_oddity {
 	int64_t stall_end_ns;   /* ... to here */
 };
 
+/* Caches that are emptied behind the router's back, one worker after the other. What runs there
+ * begins anew, as with vLLM's reset_running_requests. Zeroed: none is. */
+struct kvb_resets {
+	int64_t begin_ns; /* of worker 0 */
+	int64_t every_ns; /* the next worker's; 0: never */
+};
+
 struct kvb_fleet_options {
 	uint32_t workers;
 	const struct kvb_profile *profile; /* borrowed */
@@ -34,6 +41,7 @@ struct kvb_fleet_options {
 	uint32_t max_batched_tokens;       /* of a step */
 	uint32_t max_seqs;                 /* running at once on a worker */
 	struct kvb_oddity odd;             /* of worker 0 */
+	struct kvb_resets resets;
 };
 
 /* What a router knows of one worker from its own traffic. */
@@ -66,6 +74,7 @@ struct kvb_fleet_worker {
 	bool busy;           /* in a step, or stalled */
 	bool stalled;
 	int64_t until_ns; /* end of that */
+	int64_t reset_ns; /* its cache is emptied then; INT64_MAX: never */
 };
 
 struct kvb_fleet {
@@ -74,6 +83,7 @@ struct kvb_fleet {
 	struct kvb_fleet_worker *workers;
 	struct kvb_course *courses; /* by job */
 	uint64_t *hashes;           /* scratch: blocks of one prompt */
+	int64_t now_ns;             /* of the last call */
 };
 
 /* Ends the program when memory runs out. */
@@ -87,6 +97,7 @@ uint32_t kvb_fleet_hit(const struct kvb_fleet *fleet, uint32_t worker, const str
 double kvb_fleet_prefill_ns(
 	const struct kvb_fleet *fleet, uint32_t worker, const struct kvb_job *job, uint32_t hit);
 
+/* A job that goes past the router leaves no trace in the ledger. */
 void kvb_fleet_send(struct kvb_fleet *fleet, uint32_t job, uint32_t worker, int64_t now_ns);
 /* Begins a step on the worker if it is idle and has something to do. */
 void kvb_fleet_wake(struct kvb_fleet *fleet, uint32_t worker, int64_t now_ns);

@@ -38,6 +38,7 @@ uint32_t kvb_jobs_add(
 		.input = input,
 		.output = output,
 		.next = KVB_NO_JOB,
+		.direct = KVB_ROUTED,
 		.id_count = count,
 		.ids = chain};
 	return (uint32_t)jobs->count++;
@@ -48,6 +49,11 @@ void kvb_jobs_follow(struct kvb_jobs *jobs, uint32_t job, uint32_t next, int64_t
 	jobs->items[job].next = next;
 	jobs->items[next].follows = true;
 	jobs->items[next].due_ns = gap_ns;
+}
+
+void kvb_jobs_direct(struct kvb_jobs *jobs, uint32_t job, uint32_t worker)
+{
+	jobs->items[job].direct = worker;
 }
 
 /* Prompts of a trace whose ids are fewer than their tokens need are cut to what is known. */

@@ -17,6 +17,7 @@
 
 #define KVB_ID_TOKENS 512
 #define KVB_NO_JOB    UINT32_MAX
+#define KVB_ROUTED    UINT32_MAX
 
 struct kvb_job {
 	int64_t due_ns;      /* since the start; of one that follows: since that one's end */
@@ -26,6 +27,7 @@ struct kvb_job {
 	uint32_t id_count;   /* ceil(input / KVB_ID_TOKENS) */
 	const uint64_t *ids; /* each of its block and all before; owned by the list */
 	bool follows;        /* comes after another's end, not at a time of its own */
+	uint32_t direct;     /* the worker it is sent to past the router; KVB_ROUTED: none */
 };
 
 struct kvb_jobs {
@@ -38,6 +40,8 @@ uint32_t kvb_jobs_add(struct kvb_jobs *jobs, int64_t due_ns, uint32_t input, uin
 	const uint64_t *ids);
 /* Job `next` begins gap_ns after job `job` has ended. */
 void kvb_jobs_follow(struct kvb_jobs *jobs, uint32_t job, uint32_t next, int64_t gap_ns);
+/* The job is none of the router's: somebody sends it to this worker. */
+void kvb_jobs_direct(struct kvb_jobs *jobs, uint32_t job, uint32_t worker);
 /* All requests of a trace, its clock running `scale` times as fast. */
 void kvb_jobs_from_trace(struct kvb_jobs *jobs, const struct kvb_trace *trace, double scale);
 void kvb_jobs_finish(struct kvb_jobs *jobs);

@@ -87,6 +87,8 @@ static void make_tasks(struct limit *limit, double late)
 			fresh = see(&seen, job->ids[i]) || fresh;
 			held += fresh ? 0 : KVB_ID_TOKENS;
 		}
+		if (job->direct != KVB_ROUTED)
+			continue; /* fills the cache and costs nothing */
 		hit = kvb_job_reused(job, held, limit->options->block_size);
 		limit->cached += hit;
 		limit->prompt += job->input;
@@ -275,7 +277,7 @@ struct kvb_replay_result kvb_replay_limit(
 		.jobs = jobs,
 		.speed = options->workers - 1 + 1 / slower,
 		.base_ns = options->profile->base_ms * 1e6};
-	struct kvb_replay_result result = {.requests = jobs->count,
+	struct kvb_replay_result result = {.foretold = NAN,
 		.ttft_p50 = NAN,
 		.ttft_p90 = NAN,
 		.ttft_p99 = NAN,
@@ -288,8 +290,11 @@ struct kvb_replay_result kvb_replay_limit(
 	size_t lost = 0;
 
 	make_tasks(&limit, late);
+	result.requests = limit.count;
 	for (size_t j = 0; j < jobs->count; j++) {
-		decoding_s += each_s * (jobs->items[j].output - 1) / (double)jobs->count;
+		if (jobs->items[j].direct != KVB_ROUTED)
+			continue;
+		decoding_s += each_s * (jobs->items[j].output - 1) / (double)limit.count;
 		follows = follows || jobs->items[j].follows;
 	}
 	lost = late_alone(&limit, &result.ttft_mean);
@@ -305,7 +310,7 @@ struct kvb_replay_result kvb_replay_limit(
 	result.ttft_mean = result.ttft_mean / 1e9;
 	result.tpot_mean = each_s;
 	result.e2e_mean = result.ttft_mean + decoding_s;
-	result.goodput = 1 - (double)lost / (double)jobs->count;
+	result.goodput = 1 - (double)lost / (double)limit.count;
 	result.cached_share = limit.cached / limit.prompt;
 	free(limit.tasks);
 	return result;

@@ -26,6 +26,8 @@ struct kvb_policy_ops {
 	uint32_t (*pick)(void *self, uint32_t job, int64_t now_ns);
 	void (*first_token)(void *self, uint32_t job, int64_t now_ns); /* optional */
 	void (*done)(void *self, uint32_t job, int64_t now_ns);        /* optional */
+	/* Optional: the hit in tokens that was predicted when the job was picked for. */
+	double (*foretold)(void *self, uint32_t job);
 	void (*destroy)(void *self);
 };
 

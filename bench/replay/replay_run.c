@@ -74,10 +74,11 @@ static void on_token(void *user, uint32_t job, bool first, bool last)
 {
 	struct run *run = user;
 	uint32_t next = run->jobs->items[job].next;
+	bool routed = run->jobs->items[job].direct == KVB_ROUTED;
 
-	if (first && run->policy->ops->first_token != NULL)
+	if (first && routed && run->policy->ops->first_token != NULL)
 		run->policy->ops->first_token(run->state, job, run->now_ns);
-	if (last && run->policy->ops->done != NULL)
+	if (last && routed && run->policy->ops->done != NULL)
 		run->policy->ops->done(run->state, job, run->now_ns);
 	if (last && next != KVB_NO_JOB)
 		heap_push(run, (struct due){run->now_ns + run->jobs->items[next].due_ns, next});
@@ -95,8 +96,10 @@ static int64_t next_due(struct run *run)
 
 static void send(struct run *run, uint32_t job)
 {
-	uint32_t worker = run->policy->ops->pick(run->state, job, run->now_ns);
+	uint32_t worker = run->jobs->items[job].direct;
 
+	if (worker == KVB_ROUTED)
+		worker = run->policy->ops->pick(run->state, job, run->now_ns);
 	kvb_fleet_send(run->fleet, job, worker, run->now_ns);
 }
 
@@ -142,6 +145,8 @@ static void count_odd(const struct run *run, struct kvb_replay_result *result)
 	for (size_t j = 0; j < run->jobs->count; j++) {
 		const struct kvb_course *c = &run->fleet->courses[j];
 
+		if (run->jobs->items[j].direct != KVB_ROUTED)
+			continue;
 		if (c->due_ns < odd->stall_begin_ns || c->due_ns >= odd->stall_end_ns)
 			continue;
 		came++;
@@ -160,7 +165,9 @@ static void count_workers(const struct run *run, struct kvb_replay_result *resul
 
 	result->share = kvb_alloc(workers, sizeof(result->share[0]));
 	for (size_t j = 0; j < run->jobs->count; j++)
-		result->share[run->fleet->courses[j].worker] += 1.0 / (double)run->jobs->count;
+		if (run->jobs->items[j].direct == KVB_ROUTED)
+			result->share[run->fleet->courses[j].worker] +=
+				1.0 / (double)result->requests;
 	for (uint32_t w = 0; w < workers; w++) {
 		struct kvb_engine_stats stats;
 
@@ -173,15 +180,24 @@ static void count_workers(const struct run *run, struct kvb_replay_result *resul
 	result->imbalance = sum > 0 ? most * workers / sum : 1;
 }
 
+/* Did the policy know what the engine would reuse? */
+static bool was_foretold(const struct run *run, uint32_t job)
+{
+	double told = run->policy->ops->foretold(run->state, job);
+
+	return fabs(told - run->fleet->courses[job].cached) <= run->fleet->options.block_size;
+}
+
 static struct kvb_replay_result count(const struct run *run)
 {
-	struct kvb_replay_result result = {.requests = run->jobs->count};
+	struct kvb_replay_result result = {.foretold = NAN};
 	struct kvb_samples ttft = {0};
 	struct kvb_samples tpot = {0};
 	struct kvb_samples e2e = {0};
 	double prompt = 0;
 	double cached = 0;
 	size_t good = 0;
+	size_t foretold = 0;
 
 	for (size_t j = 0; j < run->jobs->count; j++) {
 		const struct kvb_course *c = &run->fleet->courses[j];
@@ -191,6 +207,11 @@ static struct kvb_replay_result count(const struct run *run)
 		double each_s = job->output > 1 ? rest_s / (job->output - 1) : 0;
 
 		assert(c->ended);
+		if (job->direct != KVB_ROUTED)
+			continue;
+		result.requests++;
+		if (run->policy->ops->foretold != NULL)
+			foretold += was_foretold(run, (uint32_t)j);
 		kvb_samples_add(&ttft, first_s);
 		kvb_samples_add(&e2e, first_s + rest_s);
 		if (job->output > 1)
@@ -210,7 +231,9 @@ static struct kvb_replay_result count(const struct run *run)
 	result.tpot_mean = kvb_samples_mean(&tpot);
 	result.e2e_mean = kvb_samples_mean(&e2e);
 	result.e2e_p99 = kvb_samples_percentile(&e2e, 99);
-	result.goodput = (double)good / (double)run->jobs->count;
+	result.goodput = (double)good / (double)result.requests;
+	if (run->policy->ops->foretold != NULL)
+		result.foretold = (double)foretold / (double)result.requests;
 	count_workers(run, &result);
 	kvb_samples_finish(&ttft);
 	kvb_samples_finish(&tpot);

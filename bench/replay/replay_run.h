@@ -15,7 +15,7 @@ extern const struct kvb_replay_slo kvb_replay_slo;
 
 /* Figures of one replay. Seconds and shares; NAN: not known. */
 struct kvb_replay_result {
-	size_t requests;
+	size_t requests;     /* that went through the router; all else is of these */
 	double cached_share; /* of all prompt tokens */
 	double ttft_mean, ttft_p50, ttft_p90, ttft_p99;
 	double tpot_mean, e2e_mean, e2e_p99;
@@ -23,7 +23,8 @@ struct kvb_replay_result {
 	double imbalance; /* busiest worker's time in steps over the mean */
 	double last_s;    /* end of the last answer */
 	uint64_t preemptions;
-	double *share;    /* of requests by worker; owned, NULL: none */
+	double foretold; /* of predicted hits, those within a block of the real one; NAN: none told */
+	double *share;   /* of requests by worker; owned, NULL: none */
 	double odd_share; /* of requests that came while worker 0 stalled, those sent to it */
 	uint32_t holders; /* workers that hold half of the first job's prompt at the end */
 };

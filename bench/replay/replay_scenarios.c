@@ -100,6 +100,17 @@ static void chat(struct kvb_jobs *jobs, double scale, uint32_t workers, uint64_t
 	}
 }
 
+/* The same, some of it not ours: each third turn on the average, and the first of nobody's. */
+static void foreign(struct kvb_jobs *jobs, double scale, uint32_t workers, uint64_t seed)
+{
+	uint64_t random = kvb_mix(seed + 1);
+
+	chat(jobs, scale, workers, seed);
+	for (uint32_t j = 0; j < jobs->count; j++)
+		if (kvb_random(&random) < 1.0 / 3)
+			kvb_jobs_direct(jobs, j, (uint32_t)(kvb_random(&random) * workers));
+}
+
 /* 40 requests/s with one beginning of 12K tokens, 6/s with none in common. */
 static void hot_prefix(struct kvb_jobs *jobs, double scale, uint32_t workers, uint64_t seed)
 {
@@ -160,8 +171,10 @@ static void uniform(struct kvb_jobs *jobs, double scale, uint32_t workers, uint6
 }
 
 const struct kvb_scenario kvb_scenarios[] = {
-#define KVB_SCENARIO(name, make, slower, begin, end, what)                                         \
-	{#name, make, {slower, INT64_C(1000000000) * (begin), INT64_C(1000000000) * (end)}, what},
+#define SECONDS(s) (INT64_C(1000000000) * (s))
+#define KVB_SCENARIO(name, make, slower, begin, end, reset, every, what)                           \
+	{#name, make, {slower, SECONDS(begin), SECONDS(end)}, {SECONDS(reset), SECONDS(every)},    \
+		what},
 #include "scenarios.def"
 #undef KVB_SCENARIO
 	{0},

@@ -15,6 +15,7 @@ struct kvb_scenario {
 	/* Adds the jobs; rates of arrival are multiplied by `scale` and by workers / 8. */
 	void (*make)(struct kvb_jobs *jobs, double scale, uint32_t workers, uint64_t seed);
 	struct kvb_oddity odd;
+	struct kvb_resets resets;
 	const char *what;
 };
 

@@ -56,7 +56,7 @@ static void watch_destroy(void *self)
 }
 
 static const struct kvb_policy_ops watch_ops = {
-	watch_create, watch_pick, watch_first, watch_done, watch_destroy};
+	watch_create, watch_pick, watch_first, watch_done, NULL, watch_destroy};
 
 static struct kvb_replay_result watch(
 	const struct kvb_fleet_options *options, const struct kvb_jobs *jobs, uint32_t worker)
@@ -169,6 +169,79 @@ START_TEST(test_slow_and_stalled_worker)
 }
 END_TEST
 
+START_TEST(test_what_goes_past_the_router_is_not_counted)
+{
+	struct kvb_fleet_options options = test_fleet_options(2);
+	struct kvb_jobs jobs = {0};
+	struct kvb_replay_result r;
+
+	test_add(&jobs, 0, 1, 8, 4096, 1);
+	test_add(&jobs, 10, 1, 8, 4097, 1); /* finds what the first has left */
+	kvb_jobs_direct(&jobs, 0, 1);
+	r = watch(&options, &jobs, 1);
+	ck_assert_uint_eq(watcher.picks[0] + watcher.firsts[0] + watcher.dones[0], 0);
+	ck_assert_uint_eq(watcher.picks[1] + watcher.firsts[1] + watcher.dones[1], 3);
+	ck_assert_uint_eq(r.requests, 1);
+	ck_assert_double_eq_tol(r.cached_share, 4096.0 / 4097, 1e-9);
+	ck_assert_double_eq(r.share[1], 1);
+	ck_assert_double_eq(r.goodput, 1);
+	ck_assert(isnan(r.foretold));
+	kvb_replay_result_finish(&r);
+	kvb_jobs_finish(&jobs);
+}
+END_TEST
+
+/* A reset while a prompt is computed begins it anew. */
+START_TEST(test_reset_caches_are_empty)
+{
+	struct kvb_fleet_options options = test_fleet_options(1);
+	struct kvb_jobs jobs = {0};
+	struct kvb_replay_result r;
+	double each = prefill_s(options.profile, 4096);
+
+	for (uint32_t i = 0; i < 4; i++)
+		test_add(&jobs, 10 * i, 1, 8, 4096, 1);
+	options.resets = (struct kvb_resets){25000000000, 100000000000};
+	r = watch(&options, &jobs, 0);
+	ck_assert_double_eq_tol(r.cached_share, 0.5 * 4080 / 4096, 1e-9);
+	kvb_replay_result_finish(&r);
+	kvb_jobs_finish(&jobs);
+	test_add(&jobs, 1, 1, 8, 4096, 20);
+	options.resets = (struct kvb_resets){1000000000 + (int64_t)(each * 1e9) + 1, 100000000000};
+	r = watch(&options, &jobs, 0);
+	ck_assert_double_eq_tol(r.ttft_mean, each, 1e-6);
+	ck_assert_double_gt(r.e2e_mean, 2 * each);
+	kvb_replay_result_finish(&r);
+	kvb_jobs_finish(&jobs);
+}
+END_TEST
+
+/* kvaware knows of what nobody told the router, and prefixaware does not. */
+START_TEST(test_events_tell_what_the_router_cannot_know)
+{
+	struct kvb_fleet_options options = test_fleet_options(4);
+	struct kvb_jobs jobs = test_jobs(600, 12);
+	struct kvw_config *config = test_config();
+	struct kvb_replay_result guessed;
+	struct kvb_replay_result told;
+
+	for (uint32_t j = 0; j < jobs.count; j += 3)
+		kvb_jobs_direct(&jobs, j, j / 3 % 4);
+	options.kv_tokens = 300000;
+	options.resets = (struct kvb_resets){10000000000, 3000000000};
+	guessed = kvb_replay_run(&options, &jobs, 1, kvb_policy_find("kvway"), config, 1);
+	told = kvb_replay_run(&options, &jobs, 1, kvb_policy_find("kvaware"), config, 1);
+	ck_assert_uint_eq(told.requests, 400);
+	ck_assert_double_gt(told.foretold, 0.97);
+	ck_assert_double_lt(guessed.foretold, 0.9);
+	ck_assert_double_ge(told.cached_share, guessed.cached_share);
+	kvb_replay_result_finish(&guessed);
+	kvb_replay_result_finish(&told);
+	kvw_config_destroy(config);
+	kvb_jobs_finish(&jobs);
+}
+END_TEST
+
 START_TEST(test_a_seed_decides_everything)
 {
 	struct kvb_fleet_options options = test_fleet_options(4);
@@ -275,6 +348,9 @@ int main(void)
 	tcase_add_test(tcase, test_each_request_is_told_of_once_and_in_order);
 	tcase_add_test(tcase, test_a_follower_comes_after_the_end_and_its_gap);
 	tcase_add_test(tcase, test_slow_and_stalled_worker);
+	tcase_add_test(tcase, test_what_goes_past_the_router_is_not_counted);
+	tcase_add_test(tcase, test_reset_caches_are_empty);
+	tcase_add_test(tcase, test_events_tell_what_the_router_cannot_know);
 	tcase_add_loop_test(tcase, test_a_seed_decides_everything, 0, policies);
 	tcase_add_loop_test(tcase, test_nobody_beats_the_limit, 0, policies);
 	tcase_add_test(tcase, test_the_limit_is_not_a_formality);

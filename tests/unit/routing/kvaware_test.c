@@ -332,9 +332,9 @@ START_TEST(a_lost_cache_is_forgotten_at_once)
 	(void)explain(s, costs);
 	ck_assert_uint_eq(costs[1].hit_tokens[KVW_TIER_DEVICE], 0);
 	ck_assert(costs[1].exact);
-	tell_stored(s->exact, 1, engine(s), KVW_TIER_DEVICE, 0, 50);
+	tell_stored(s->exact, 1, engine(s), KVW_TIER_DEVICE, 0, 100);
 	(void)explain(s, costs);
-	ck_assert_uint_eq(costs[1].hit_tokens[KVW_TIER_DEVICE], 800); /* no claim goes on */
+	ck_assert_uint_eq(costs[1].hit_tokens[KVW_TIER_DEVICE], 1600); /* no claim goes on */
 	scene_free(s);
 }
 END_TEST
