@@ -36,7 +36,7 @@ enum form { LOOKUP, QUERY, WORKER_INFO, CLEAR, PIN, HEALTH, WORKERS, KEY_STATS }
 
 /* Where done tickets lie until the control thread takes them. */
 struct desk {
-	pthread_mutex_t lock;  /* of done and closed */
+	pthread_mutex_t lock; /* of done and closed */
 	struct ticket *done;
 	bool closed;           /* nobody takes them any more */
 	int fd;                /* eventfd: something is there */
@@ -51,7 +51,7 @@ struct ticket {
 	char event_id[64];
 	bool one_rank; /* WORKERS: a rank was asked for, not all */
 	bool some_ranks;
-	uint8_t ranks[32]; /* ... by bit, of those below 256 */
+	uint8_t ranks[32];                /* ... by bit, of those below 256 */
 	struct kvw_lmcache_answer answer; /* rows are owned */
 };
 
@@ -154,8 +154,9 @@ static void send_detail(struct evhttp_request *request, int status, const char *
 /* A member that is missing or ill-shaped, as FastAPI says it. */
 static void send_invalid(struct evhttp_request *request, const char *member, const char *what)
 {
-	send_json(request, 422, json_pack("{s:[{s:s,s:[s,s],s:s}]}", "detail", "type",
-					"value_error", "loc", "body", member, "msg", what));
+	send_json(request, 422,
+		json_pack("{s:[{s:s,s:[s,s],s:s}]}", "detail", "type", "value_error", "loc", "body",
+			member, "msg", what));
 }
 
 static json_t *lookup_body(const struct ticket *ticket)
@@ -225,8 +226,7 @@ static json_t *ranks_body(const struct ticket *ticket)
 			json_array_append_new(list, rank_body(&ticket->answer.rows[i], with_keys));
 	count = json_array_size(list);
 	if (!with_keys)
-		return json_pack(
-			"{s:s,s:o}", "event_id", ticket->event_id, "worker_infos", list);
+		return json_pack("{s:s,s:o}", "event_id", ticket->event_id, "worker_infos", list);
 	return json_pack("{s:o,s:I}", "workers", list, "total_count", (json_int_t)count);
 }
 
@@ -236,7 +236,8 @@ static json_t *key_stats_body(const struct ticket *ticket)
 	json_int_t keys = 0, total = 0;
 	int ranks = 0, count = 0;
 
-	for (size_t i = 0; i < ticket->answer.count; i++) { /* ranks of an instance follow each other */
+	for (size_t i = 0; i < ticket->answer.count;
+		i++) { /* ranks of an instance follow each other */
 		const struct kvw_lmcache_row *row = &ticket->answer.rows[i];
 		bool last = i + 1 == ticket->answer.count ||
 			    strcmp(ticket->answer.rows[i + 1].instance, row->instance) != 0;
@@ -245,15 +246,16 @@ static json_t *key_stats_body(const struct ticket *ticket)
 		ranks++;
 		if (!last)
 			continue;
-		json_array_append_new(instances, json_pack("{s:s,s:I,s:i}", "instance_id",
-							 row->instance, "key_count", keys,
-							 "worker_count", ranks));
+		json_array_append_new(
+			instances, json_pack("{s:s,s:I,s:i}", "instance_id", row->instance,
+					   "key_count", keys, "worker_count", ranks));
 		total += keys;
 		count++;
 		keys = ranks = 0;
 	}
-	return json_pack("{s:I,s:i,s:I,s:o}", "total_key_count", total, "total_instance_count", count,
-		"total_worker_count", (json_int_t)ticket->answer.count, "instances", instances);
+	return json_pack("{s:I,s:i,s:I,s:o}", "total_key_count", total, "total_instance_count",
+		count, "total_worker_count", (json_int_t)ticket->answer.count, "instances",
+		instances);
 }
 
 static int status_of(enum kvw_err err)
@@ -285,8 +287,9 @@ static void send_ticket(const struct ticket *ticket)
 		send_json(ticket->request, 200, lookup_body(ticket));
 		break;
 	case QUERY:
-		send_json(ticket->request, 200, json_pack("{s:s,s:s}", "event_id", ticket->event_id,
-							"res", answer->rows[0].instance));
+		send_json(ticket->request, 200,
+			json_pack("{s:s,s:s}", "event_id", ticket->event_id, "res",
+				answer->rows[0].instance));
 		break;
 	case HEALTH:
 		send_json(ticket->request, 200, health_body(ticket));
@@ -345,9 +348,9 @@ static void make_event_id(char *text, size_t size, const char *prefix)
 	if (getrandom(r, sizeof(r), 0) < 0)
 		kvw_debug("admin", "no random bytes error=%s", strerror(errno));
 	snprintf(text, size,
-		"%s%02x%02x%02x%02x-%02x%02x-4%x%02x-%x%x%02x-%02x%02x%02x%02x%02x%02x", prefix, r[0],
-		r[1], r[2], r[3], r[4], r[5], r[6] & 15u, r[7], 8 + (r[8] & 3u), r[8] >> 4, r[9],
-		r[10], r[11], r[12], r[13], r[14], r[15]);
+		"%s%02x%02x%02x%02x-%02x%02x-4%x%02x-%x%x%02x-%02x%02x%02x%02x%02x%02x", prefix,
+		r[0], r[1], r[2], r[3], r[4], r[5], r[6] & 15u, r[7], 8 + (r[8] & 3u), r[8] >> 4,
+		r[9], r[10], r[11], r[12], r[13], r[14], r[15]);
 }
 
 /* Token ids of a JSON array. Caller frees. False: told to the client. */
@@ -382,8 +385,8 @@ static bool read_tokens(
 	return false;
 }
 
-static void ask(struct kvw_lmcache_http *http, struct evhttp_request *request, struct ticket *ticket,
-	const struct kvw_lmcache_question *question)
+static void ask(struct kvw_lmcache_http *http, struct evhttp_request *request,
+	struct ticket *ticket, const struct kvw_lmcache_question *question)
 {
 	struct kvw_lmcache *lmcache = kvw_lmcache_of(http->feed);
 	enum kvw_err err = kvw_lmcache_ask(lmcache, question, on_answer, ticket);
@@ -424,8 +427,8 @@ struct route {
 static const struct route routes[] = {
 	{"/lookup", "Lookup", LOOKUP, KVW_LMCACHE_LOOKUP, false, false, true, false},
 	{"/query_instance", "QueryInst", QUERY, KVW_LMCACHE_QUERY, false, false, false, true},
-	{"/query_worker_info", "QueryWorkerInfo", WORKER_INFO, KVW_LMCACHE_WORKERS, true, false, false,
-		false},
+	{"/query_worker_info", "QueryWorkerInfo", WORKER_INFO, KVW_LMCACHE_WORKERS, true, false,
+		false, false},
 	{"/clear", "Clear", CLEAR, KVW_LMCACHE_CLEAR, true, true, false, false},
 	{"/pin", "Pin", PIN, KVW_LMCACHE_PIN, true, true, true, false},
 	{"/health", "health", HEALTH, KVW_LMCACHE_HEALTH, true, false, false, false},
@@ -451,7 +454,8 @@ static void choose_ranks(struct ticket *ticket, const json_t *list)
 	const json_t *item;
 	size_t i;
 
-	json_array_foreach (list, i, item) {
+	json_array_foreach(list, i, item)
+	{
 		json_int_t rank = json_integer_value(item);
 
 		ticket->some_ranks = true;
@@ -568,8 +572,9 @@ bool kvw_lmcache_http(struct kvw_lmcache_http *http, struct evhttp_request *requ
 	else if (workers || stats)
 		answer_get(http, request, workers ? WORKERS : KEY_STATS);
 	else
-		send_detail(request, 501, "kvway does not carry this out: it can look up, query, "
-					  "clear, pin and ask for health");
+		send_detail(request, 501,
+			"kvway does not carry this out: it can look up, query, "
+			"clear, pin and ask for health");
 	return true;
 }
 
@@ -585,8 +590,7 @@ enum kvw_err kvw_lmcache_http_create(
 	http->feed = feed;
 	http->desk = make_desk();
 	if (http->desk != NULL)
-		http->event = event_new(
-			base, http->desk->fd, EV_READ | EV_PERSIST, on_done, http);
+		http->event = event_new(base, http->desk->fd, EV_READ | EV_PERSIST, on_done, http);
 	if (http->event == NULL || event_add(http->event, NULL) != 0) {
 		kvw_lmcache_http_destroy(http);
 		return KVW_ENOMEM;

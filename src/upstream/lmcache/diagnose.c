@@ -140,18 +140,20 @@ static void settings_text(const struct kvw_lmcache_recipe *configured,
 		return;
 	}
 	if (configured->algorithm != found->algorithm)
-		fprintf(out, " hash: %s", kvw_lmcache_algorithm_name(found->algorithm));
+		fprintf(out, " hash: %s,", kvw_lmcache_algorithm_name(found->algorithm));
 	if (configured->chunk_size != found->chunk_size)
-		fprintf(out, " chunk_size: %u", found->chunk_size);
+		fprintf(out, " chunk_size: %u,", found->chunk_size);
 	if (found->root == KVW_LMCACHE_ROOT_NUMBER &&
 		(configured->root != found->root || configured->none_hash != found->none_hash))
-		fprintf(out, " none_hash: %" PRIi64, (int64_t)found->none_hash);
+		fprintf(out, " none_hash: %" PRIi64 ",", (int64_t)found->none_hash);
 	else if (found->root == KVW_LMCACHE_ROOT_SEED &&
 		 (configured->root != found->root ||
 			 (found->seed == NULL) != (configured->seed == NULL) ||
 			 (found->seed != NULL && strcmp(found->seed, configured->seed) != 0)))
-		fprintf(out, " hash_seed: \"%s\"", found->seed == NULL ? "unset" : found->seed);
+		fprintf(out, " hash_seed: \"%s\",", found->seed == NULL ? "unset" : found->seed);
 	fclose(out);
+	if (text[0] != '\0')
+		text[strlen(text) - 1] = '\0'; /* the last comma */
 }
 
 static void switch_to(struct kvw_lmdiag *diag, struct kvw_lmreg_instance *instance, uint32_t space)

@@ -196,7 +196,8 @@ static void check_number(struct kvw_lmreg *reg, struct kvw_lmreg_instance *insta
 		first = first && !rank->places[i].heard;
 	if (number == 0 && place->heard && !(place->expects && place->next == 0)) {
 		began_again(reg, instance, rank);
-	} else if (number == 0 && first && !rank->announced) {
+	} else if (number == 0 && first && !rank->announced && !rank->sync.active &&
+		   rank->want == NULL) {
 		rank->whole = true; /* heard from the very beginning */
 	} else if (place->expects && number != place->next) {
 		gap(reg, instance, rank, place, number);
