@@ -101,6 +101,37 @@ static void put_request(FILE *out, const json_t *root)
 	fputc('\n', out);
 }
 
+/* kvaware: whose word each line goes by, and what is wrong where it is not the worker's own. */
+static void put_sights(FILE *out, const json_t *root)
+{
+	const json_t *workers = json_object_get(root, "workers");
+	const char *tokens = text_of(root, "tokens_from");
+
+	if (*tokens == '\0')
+		return;
+	fputs("\nTokens of the prompt: from ", out);
+	put_text(out, tokens);
+	fputs(".\n", out);
+	for (size_t i = 0; i < json_array_size(workers); i++) {
+		const json_t *worker = json_array_get(workers, i), *teller;
+		json_t *told = json_object_get(worker, "cache_told_by");
+		const char *name;
+
+		put_text(out, text_of(worker, "worker"));
+		fputs(json_is_true(json_object_get(worker, "exact")) ? ": exact" : ": by text", out);
+		json_object_foreach (told, name, teller) {
+			fprintf(out, "; %s ", name);
+			put_text(out, text_of(teller, "sight"));
+			if (*text_of(teller, "wrong") != '\0') {
+				fputs(" (", out);
+				put_text(out, text_of(teller, "wrong"));
+				fputs(")", out);
+			}
+		}
+		fputc('\n', out);
+	}
+}
+
 static void put_decision(FILE *out, const json_t *root)
 {
 	double cached = json_number_value(json_object_get(root, "predicted_cached_tokens"));
@@ -131,6 +162,7 @@ enum kvw_err kvw_explain_table_print(struct kvw_slice json, FILE *out)
 		"queue ms", "prefill ms", "others ms", "context ms", "total ms", "in flight", "verdict");
 	for (size_t i = 0; i < json_array_size(workers); i++)
 		put_worker(out, json_array_get(workers, i), width);
+	put_sights(out, root);
 	put_decision(out, root);
 	json_decref(root);
 	return KVW_OK;

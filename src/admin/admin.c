@@ -49,6 +49,8 @@ struct kvw_admin {
 	struct evhttp *http;
 	struct event *tick, *quit;
 	struct kvw_prober *prober;
+	struct kvw_explain_desk desk;
+	struct event *box; /* of the desk */
 	struct kvw_lmcache_http *lmcache;
 	int quit_fd;
 
@@ -94,11 +96,14 @@ static void explain(struct kvw_admin *admin, struct evhttp_request *request)
 		.fleet = admin->deps.fleet,
 		.strategy = admin->deps.fleet->strategy,
 		.owner_of = atomic_load_explicit(&admin->owner_of, memory_order_acquire),
+		.tokens = admin->deps.tokens,
+		.spaces = admin->deps.spaces,
+		.feed = admin->deps.feed,
 	};
 
 	if (source.owner_of != NULL)
 		source.owner_arg = admin->owner_arg;
-	kvw_explain_http(&source, request, kvw_clock_ns());
+	kvw_explain_http(&source, &admin->desk, request, kvw_clock_ns());
 }
 
 static void on_request(struct evhttp_request *request, void *arg)
@@ -158,6 +163,15 @@ static void on_quit(evutil_socket_t fd, short what, void *arg)
 	(void)fd;
 	(void)what;
 	event_base_loopbreak(admin->base);
+}
+
+static void on_box(evutil_socket_t fd, short what, void *arg)
+{
+	struct kvw_admin *admin = arg;
+
+	(void)fd;
+	(void)what;
+	kvw_tokens_box_read(admin->desk.box);
 }
 
 static void *control_main(void *arg)
@@ -262,6 +276,23 @@ static enum kvw_err add_events(struct kvw_admin *admin)
 	return KVW_OK;
 }
 
+/* Where the tokens of prompts to be explained come back. */
+static enum kvw_err open_desk(struct kvw_admin *admin)
+{
+	enum kvw_err err;
+
+	if (admin->deps.tokens == NULL)
+		return KVW_OK;
+	err = kvw_tokens_box_create(&admin->desk.box);
+	if (err != KVW_OK)
+		return err;
+	admin->desk.base = admin->base;
+	admin->desk.wait_ms = admin->deps.config->kvaware_tokens_timeout_ms;
+	admin->box = event_new(admin->base, kvw_tokens_box_fd(admin->desk.box), EV_READ | EV_PERSIST,
+		on_box, admin);
+	return admin->box != NULL && event_add(admin->box, NULL) == 0 ? KVW_OK : KVW_ENOMEM;
+}
+
 /* Signals belong to the main thread. */
 static enum kvw_err start_thread(struct kvw_admin *admin, FILE *errors)
 {
@@ -310,6 +341,9 @@ enum kvw_err kvw_admin_start(
 	err = kvw_lmcache_http_create(admin->base, deps->feed, &admin->lmcache);
 	if (err != KVW_OK)
 		goto out;
+	err = open_desk(admin);
+	if (err != KVW_OK)
+		goto out;
 	err = kvw_prober_create(admin->base, deps->fleet, &admin->prober);
 	if (err != KVW_OK)
 		goto out;
@@ -354,7 +388,10 @@ void kvw_admin_stop(struct kvw_admin *admin)
 	if (admin->quit != NULL)
 		event_free(admin->quit);
 	if (admin->http != NULL)
-		evhttp_free(admin->http);
+		evhttp_free(admin->http); /* forgets what is being waited for */
+	if (admin->box != NULL)
+		event_free(admin->box);
+	kvw_tokens_box_close(admin->desk.box);
 	if (admin->base != NULL)
 		event_base_free(admin->base);
 	if (admin->quit_fd >= 0)

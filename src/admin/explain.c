@@ -42,6 +42,7 @@ static enum kvw_err scan_as(struct kvw_explanation *e, enum kvw_api api, bool fi
 	kvw_scan_reset(e->scan, api);
 	if (fields_only)
 		kvw_scan_fields_only(e->scan);
+	kvw_scan_keep_ids(e->scan);
 	kvw_scan_feed(e->scan, e->query->body.data, e->query->body.len);
 	return kvw_scan_finish(e->scan, &e->route);
 }
@@ -276,22 +277,35 @@ static enum kvw_err print(const struct kvw_explanation *e, struct kvw_local_answ
 	return KVW_OK;
 }
 
+enum kvw_err kvw_explanation_begin(struct kvw_explanation *e)
+{
+	enum kvw_err err = understand(e);
+
+	return err == KVW_OK ? find_candidates(e) : err;
+}
+
+void kvw_explanation_finish(struct kvw_explanation *e)
+{
+	kvw_kvchains_finish(&e->chains);
+	free(e->costs);
+	free(e->items);
+	kvw_scan_destroy(e->scan);
+}
+
 enum kvw_err kvw_explain(const struct kvw_explain_source *source,
 	const struct kvw_explain_query *query, int64_t now_ns, struct kvw_local_answer *out)
 {
 	struct kvw_explanation e = {.source = source, .query = query};
-	enum kvw_err err = understand(&e);
+	enum kvw_err err = kvw_explanation_begin(&e);
 
 	if (err == KVW_OK)
-		err = find_candidates(&e);
+		err = kvw_explanation_tokens(&e);
 	if (err == KVW_OK)
 		err = decide(&e, now_ns);
 	if (err == KVW_OK)
 		err = print(&e, out);
 	else if (e.status != 0)
 		err = kvw_explain_error(e.status, e.param, e.message, out);
-	free(e.costs);
-	free(e.items);
-	kvw_scan_destroy(e.scan);
+	kvw_explanation_finish(&e);
 	return err;
 }

@@ -12,6 +12,7 @@
 #define KVW_EXPLAIN_H
 
 #include "admin.h"
+#include "tokens.h"
 
 /* Largest request body that is explained, whatever limits.body says. */
 #define KVW_EXPLAIN_BODY_MAX ((size_t)64 << 20)
@@ -24,6 +25,11 @@ struct kvw_explain_source {
 	kvw_owner_fn owner_of; /* NULL: nobody owns anything */
 	void *owner_arg;
 	bool cold; /* made from a file, nothing runs: workers without a list serve every model */
+
+	/* Of a strategy that wants exact tokens; else NULL. */
+	struct kvw_tokens *tokens;
+	struct kvw_kvspaces *spaces;
+	struct kvw_feed *feed;
 };
 
 /* A request as a client would send it. All borrowed. */
@@ -31,7 +37,17 @@ struct kvw_explain_query {
 	struct kvw_slice target;  /* path and query; len 0: by what the body holds */
 	struct kvw_slice session; /* session key from a header or cookie; len 0: none */
 	struct kvw_slice body;
+
+	/* The prompt's tokens, where they were asked for: kvw_explain_ask_tokens. */
+	bool tokens_seen;
+	const char *tokens_from; /* static text */
+	struct kvw_token_result tokens;
 };
+
+/* Asks for the prompt's tokens as the data plane would, if it would. True: done will be called on box's
+ * thread, unless *job is forgotten. False: what was found at once is in *query. */
+bool kvw_explain_ask_tokens(const struct kvw_explain_source *source, struct kvw_explain_query *query,
+	int64_t now_ns, const struct kvw_token_ask *like, struct kvw_token_job **job);
 
 /*
  * *out is an explanation (status 200) or an error in OpenAI's form: 400 a body or path that no

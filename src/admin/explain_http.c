@@ -105,43 +105,76 @@ static bool take_body(struct evhttp_request *request, struct kvw_slice *body)
 	return body->data != NULL;
 }
 
-static void answer_query(const struct kvw_explain_source *source, struct evhttp_request *request,
-	struct kvw_explain_query *query, int64_t now_ns)
+void kvw_explain_http_answer(const struct kvw_explain_source *source,
+	struct evhttp_request *request, const struct kvw_explain_query *query, int64_t now_ns)
 {
 	struct kvw_local_answer answer;
 
-	if (query->body.len > KVW_EXPLAIN_BODY_MAX)
-		send_error(request, 413, NULL, "a body above 64 MiB is not explained");
-	else if (query->body.len == 0)
-		send_error(request, 400, NULL,
-			"no body; send the one that a client would send to the router");
-	else if (source->strategy == NULL)
-		send_error(request, 503, NULL, "kvway is starting");
-	else if (kvw_explain(source, query, now_ns, &answer) == KVW_OK)
+	if (kvw_explain(source, query, now_ns, &answer) == KVW_OK)
 		send_answer(request, &answer);
 	else
 		send_error(request, 500, NULL, "out of memory");
 }
 
-void kvw_explain_http(
-	const struct kvw_explain_source *source, struct evhttp_request *request, int64_t now_ns)
+/* The parameter `path`. False: the query cannot be read. */
+static bool take_target(struct evhttp_request *request, struct kvw_explain_query *query, char **text)
 {
-	const char *text = evhttp_uri_get_query(evhttp_request_get_evhttp_uri(request));
-	struct kvw_explain_query query = {
-		.session = kvw_explain_session(source->config, evhttp_request_get_input_headers(request))};
+	const char *given = evhttp_uri_get_query(evhttp_request_get_evhttp_uri(request));
 	struct evkeyvalq parameters = {0};
+	const char *path;
 
+	*text = NULL;
+	if (given == NULL)
+		return true;
 	TAILQ_INIT(&parameters);
+	if (evhttp_parse_query_str(given, &parameters) != 0)
+		return false;
+	path = evhttp_find_header(&parameters, "path");
+	*text = path == NULL ? NULL : strdup(path);
+	query->target = kvw_slice_of(*text);
+	evhttp_clear_headers(&parameters);
+	return true;
+}
+
+bool kvw_explain_http_query(const struct kvw_config *config, struct evhttp_request *request,
+	struct kvw_explain_query *query, char **target_text)
+{
+	*query = (struct kvw_explain_query){.session = kvw_explain_session(
+						    config, evhttp_request_get_input_headers(request))};
+	if (!take_target(request, query, target_text))
+		send_error(request, 400, NULL, "the query cannot be read; ?path=/v1/completions");
+	else if (!take_body(request, &query->body))
+		send_error(request, 500, NULL, "out of memory");
+	else if (query->body.len > KVW_EXPLAIN_BODY_MAX)
+		send_error(request, 413, NULL, "a body above 64 MiB is not explained");
+	else if (query->body.len == 0)
+		send_error(request, 400, NULL,
+			"no body; send the one that a client would send to the router");
+	else
+		return true;
+	free(*target_text);
+	*target_text = NULL;
+	return false;
+}
+
+void kvw_explain_http(const struct kvw_explain_source *source,
+	const struct kvw_explain_desk *desk, struct evhttp_request *request, int64_t now_ns)
+{
+	struct kvw_explain_query query;
+	char *target_text;
+
 	if (evhttp_request_get_command(request) != EVHTTP_REQ_POST) {
 		evhttp_add_header(evhttp_request_get_output_headers(request), "Allow", "POST");
 		send_error(request, 405, NULL, "POST a request's body to have it explained");
-	} else if (text != NULL && evhttp_parse_query_str(text, &parameters) != 0) {
-		send_error(request, 400, NULL, "the query cannot be read; ?path=/v1/completions");
-	} else if (!take_body(request, &query.body)) {
-		send_error(request, 500, NULL, "out of memory");
-	} else {
-		query.target = kvw_slice_of(evhttp_find_header(&parameters, "path"));
-		answer_query(source, request, &query, now_ns);
+		return;
 	}
-	evhttp_clear_headers(&parameters);
+	if (!kvw_explain_http_query(source->config, request, &query, &target_text))
+		return;
+	if (source->strategy == NULL)
+		send_error(request, 503, NULL, "kvway is starting");
+	else if (!kvw_explain_wait(source, desk, request, &query, now_ns)) {
+		kvw_explain_http_answer(source, request, &query, now_ns);
+		kvw_token_list_put(query.tokens.list);
+	}
+	free(target_text);
 }

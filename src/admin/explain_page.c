@@ -8,6 +8,7 @@
 #include <stdio.h>
 
 #include "explanation.h"
+#include "feed.h"
 
 #define NS_PER_MS 1e6
 
@@ -25,6 +26,8 @@ static const char *const why_by_reason[KVW_REASON_COUNT] = {
 	[KVW_REASON_OWNER] = "it keeps the response that the request names",
 	[KVW_REASON_BOUND] = "a cheaper worker has too many requests in flight",
 	[KVW_REASON_SLOW_START] = "a cheaper worker is new or has just returned",
+	[KVW_REASON_KVAWARE] =
+		"it costs least, and holds the prompt's beginning by its own word",
 	[KVW_REASON_KV_FULL] = "a cheaper worker's KV cache is full, or it preempts requests",
 };
 
@@ -135,6 +138,34 @@ static void put_cost(struct kvw_page *text, const struct kvw_candidate *candidat
 	put_bool(text, "kv_full", candidate->kv_full);
 }
 
+/* What is known of the worker's cache by its own word, and what is wrong. */
+static void put_sight(
+	const struct kvw_explanation *e, const struct kvw_worker *worker, struct kvw_page *text)
+{
+	static const char *const names[] = {
+		[KVW_SIGHT_NONE] = "none", [KVW_SIGHT_BLIND] = "blind", [KVW_SIGHT_FULL] = "full"};
+	bool first = true;
+
+	put_key(text, "cache_told_by");
+	kvw_page_string(text, "{");
+	for (int teller = 0; teller < KVW_TELLER_COUNT; teller++) {
+		struct kvw_feed_status status;
+
+		if (kvw_feed_worker_status(e->source->feed, worker->id, (enum kvw_teller)teller,
+			    &status) != KVW_OK)
+			continue;
+		kvw_page_string(text, first ? "\"" : ",\"");
+		kvw_page_string(text, kvw_teller_name((enum kvw_teller)teller));
+		kvw_page_string(text, "\":{\"sight\":");
+		kvw_page_json(text, kvw_slice_of(names[status.sight]));
+		put_u64(text, "sequence", status.sequence);
+		put_text(text, "wrong", kvw_slice_of(status.wrong));
+		kvw_page_string(text, "}");
+		first = false;
+	}
+	kvw_page_string(text, "}");
+}
+
 /* candidate NULL: the worker does not serve the model. */
 static void put_worker(const struct kvw_explanation *e, const struct kvw_worker *worker,
 	const struct kvw_candidate *candidate, struct kvw_page *text)
@@ -151,6 +182,10 @@ static void put_worker(const struct kvw_explanation *e, const struct kvw_worker 
 		kvw_slice_of(cost != NULL ? kvw_verdict_name(cost->verdict) : "other_model"));
 	if (cost != NULL)
 		put_cost(text, candidate, cost);
+	if (cost != NULL && e->source->tokens != NULL)
+		put_bool(text, "exact", cost->exact);
+	if (e->source->feed != NULL)
+		put_sight(e, worker, text);
 	kvw_page_string(text, "}");
 }
 
@@ -189,6 +224,11 @@ void kvw_explanation_print(const struct kvw_explanation *e, struct kvw_page *tex
 	put_bool(text, "body_read", e->whole);
 	put_bool(text, "content_known", e->route.content_known);
 	put_bool(text, "session_known", e->route.session.len > 0);
+	if (e->source->tokens != NULL) {
+		put_text(text, "tokens", kvw_slice_of(kvw_inexact_name(e->route.inexact)));
+		put_text(text, "tokens_from", kvw_slice_of(kvw_explanation_tokens_from(e)));
+		put_u64(text, "exact_tokens", e->route.exact_tokens);
+	}
 	put_u64(text, "prompt_tokens", decision->prompt_tokens);
 	put_u64(text, "predicted_cached_tokens", hit_of(decision->hit_tokens));
 	put_text(text, "worker", kvw_slice_of(e->source->fleet->workers[decision->worker_id]->url));

@@ -46,35 +46,6 @@ static bool lmcache_has_someone(const struct kvw_loop *loop)
 	return stats.instances > 0;
 }
 
-/* Whom could it go to? */
-struct choice {
-	size_t count; /* of the loop's candidates */
-	uint32_t usable;
-	bool known, view; /* some usable one tells what it holds */
-};
-
-static struct choice look(struct kvw_exchange *x)
-{
-	struct kvw_loop *loop = x->loop;
-	struct choice choice = {0};
-	struct kvw_model *model;
-
-	choice.count = kvw_fleet_candidates(
-		loop->fleet, x->route.model, loop->candidates, &choice.known, &model);
-	for (size_t i = 0; i < choice.count; i++) {
-		const struct kvw_candidate *item = &loop->candidates[i];
-
-		if (!item->usable)
-			continue;
-		choice.usable++;
-		for (int teller = 0; teller < KVW_TELLER_COUNT && !choice.view; teller++)
-			choice.view = kvw_exact_sight(loop->exact, item->id,
-					      (enum kvw_teller)teller) != KVW_SIGHT_NONE;
-	}
-	choice.view = choice.view || lmcache_has_someone(loop);
-	return choice;
-}
-
 /* --- asking --- */
 
 struct copy {
@@ -145,8 +116,8 @@ static void answered(void *user, const struct kvw_token_result *result)
 	kvw_request_forward(x);
 }
 
-/* False: an answer will come. */
-static bool ask(struct kvw_exchange *x, bool convert, const struct choice *choice)
+/* count: of the loop's candidates. False: an answer will come. */
+static bool ask(struct kvw_exchange *x, bool convert, size_t count)
 {
 	struct kvw_loop *loop = x->loop;
 	size_t len = (size_t)x->body.payload_bytes;
@@ -170,7 +141,7 @@ static bool ask(struct kvw_exchange *x, bool convert, const struct choice *choic
 		return true;
 	}
 	ask.worker_count = kvw_tokens_choose(
-		loop->tokens, loop->candidates, choice->count, loop->now_ns, ask.workers);
+		loop->tokens, loop->candidates, count, loop->now_ns, ask.workers);
 	ask.authorization = authorization(x);
 	if (kvw_token_job_submit(job, &ask, &result)) {
 		take(x, &result);
@@ -185,8 +156,12 @@ static bool ask(struct kvw_exchange *x, bool convert, const struct choice *choic
 
 bool kvw_prepare_tokens(struct kvw_exchange *x)
 {
+	struct kvw_loop *loop = x->loop;
 	struct kvw_scan_exact exact = {.form = KVW_FORM_NONE};
-	struct choice choice;
+	struct kvw_tokens_choice choice;
+	struct kvw_model *model;
+	size_t count;
+	bool known;
 
 	if (x->tokens_seen)
 		return true;
@@ -196,22 +171,24 @@ bool kvw_prepare_tokens(struct kvw_exchange *x)
 						    : KVW_INEXACT_NOT_WANTED);
 		return true;
 	}
-	choice = look(x);
-	if (!choice.known)
+	count = kvw_fleet_candidates(
+		loop->fleet, x->route.model, loop->candidates, &known, &model);
+	if (!known)
 		return true; /* it is parked until its model is */
+	choice = kvw_tokens_look(loop->exact, loop->candidates, count);
 	if (x->scan != NULL && x->scanned)
 		kvw_scan_exact(x->scan, &exact);
 	x->body_ids = exact.form == KVW_FORM_IDS;
 	if (exact.form == KVW_FORM_NONE)
 		seen(x, KVW_INEXACT_NO_TOKENS);
-	else if (!choice.view)
+	else if (!choice.view && !lmcache_has_someone(loop))
 		seen(x, KVW_INEXACT_NO_VIEW);
 	else if (x->body_ids)
 		seen(x, KVW_INEXACT_NOT);
 	else if (choice.usable < 2)
 		seen(x, KVW_INEXACT_NO_CHOICE);
 	else
-		return ask(x, exact.form == KVW_FORM_CONVERT, &choice);
+		return ask(x, exact.form == KVW_FORM_CONVERT, count);
 	return true;
 }
 

@@ -281,6 +281,22 @@ void kvw_token_job_forget(struct kvw_token_job *job)
 
 /* --- whom to ask --- */
 
+struct kvw_tokens_choice kvw_tokens_look(
+	const struct kvw_exact *exact, const struct kvw_candidate *items, size_t count)
+{
+	struct kvw_tokens_choice choice = {0, false};
+
+	for (size_t i = 0; i < count; i++) {
+		if (!items[i].usable)
+			continue;
+		choice.usable++;
+		for (int teller = 0; teller < KVW_TELLER_COUNT && !choice.view; teller++)
+			choice.view = kvw_exact_sight(exact, items[i].id,
+					      (enum kvw_teller)teller) != KVW_SIGHT_NONE;
+	}
+	return choice;
+}
+
 bool kvw_tokens_refused_by(const struct kvw_tokens *tokens, uint32_t worker, int64_t now_ns)
 {
 	return atomic_load_explicit(&tokens->refused_until_ns[worker], memory_order_relaxed) >

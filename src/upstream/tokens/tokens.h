@@ -82,6 +82,14 @@ void kvw_token_job_forget(struct kvw_token_job *job);
 
 /* --- any thread --- */
 
+/* What is worth to be known before a prompt's tokens are asked for. */
+struct kvw_tokens_choice {
+	uint32_t usable; /* candidates */
+	bool view;       /* one of them tells what it holds */
+};
+struct kvw_tokens_choice kvw_tokens_look(
+	const struct kvw_exact *exact, const struct kvw_candidate *items, size_t count);
+
 /* Has this worker said lately that it has no /tokenize? */
 bool kvw_tokens_refused_by(const struct kvw_tokens *tokens, uint32_t worker, int64_t now_ns);
 /* Fills workers with those to ask among the candidates: usable, not refusing, fewest in flight, in turn
