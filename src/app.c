@@ -20,6 +20,7 @@
 #include "lmcache.h"
 #include "log.h"
 #include "proxy.h"
+#include "vllm_feed.h"
 
 /* All that a running router consists of, in the order in which it is made. */
 struct kvw_app {
@@ -87,7 +88,7 @@ static bool owner_of(void *proxy, struct kvw_slice id, uint32_t *worker)
 
 /* Protocols that workers tell of their caches by. */
 static const struct kvw_feed_deps feed_modules = {
-	.modules = {&kvw_lmcache_module},
+	.modules = {&kvw_vllm_feed, &kvw_lmcache_module},
 };
 
 /* Without a word of any worker kvaware is prefixaware with more effort. */

@@ -565,6 +565,8 @@ bool kvw_lmcache_http(struct kvw_lmcache_http *http, struct evhttp_request *requ
 	stats = get && strcmp(path, "/controller/key-stats") == 0;
 	if (route == NULL && !workers && !stats && !(post && is_unsupported(path)))
 		return false;
+	if ((http->feed == NULL || kvw_lmcache_of(http->feed) == NULL) && strcmp(path, "/health") == 0)
+		return false; /* that path is kvway's own, by GET */
 	if (http->feed == NULL || kvw_lmcache_of(http->feed) == NULL)
 		send_detail(request, 503, "kvaware.lmcache is not configured here");
 	else if (route != NULL)
