@@ -252,6 +252,9 @@ void keys_value_of(struct kvw_scan *scan, const char *key, size_t len);
 bool schema_string_begin(struct kvw_scan *scan) KVW_MUST_CHECK;
 bool schema_string_end(struct kvw_scan *scan) KVW_MUST_CHECK;
 bool schema_number(struct kvw_scan *scan, const char *text, size_t len) KVW_MUST_CHECK;
+/* Keeps ids that the text has taken in one go, each with its comma and at most one space; false: no
+ * memory. */
+bool schema_keep_ids(struct kvw_scan *scan, const char *p, const char *end) KVW_MUST_CHECK;
 /* first: 't', 'f' or 'n'. */
 bool schema_literal(struct kvw_scan *scan, char first) KVW_MUST_CHECK;
 /* A container begins. Pushes its frame. */

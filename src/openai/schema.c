@@ -174,6 +174,22 @@ static bool take_id(struct kvw_scan *scan, const char *text, size_t len)
 	return !scan->keep_ids || keep_id(scan, (uint32_t)id);
 }
 
+bool schema_keep_ids(struct kvw_scan *scan, const char *p, const char *end)
+{
+	uint32_t id = 0;
+
+	for (; p < end; p++) {
+		if (*p >= '0' && *p <= '9')
+			id = id * 10 + (uint32_t)(*p - '0');
+		if (*p != ',')
+			continue;
+		if (!keep_id(scan, id))
+			return false;
+		id = 0;
+	}
+	return true;
+}
+
 bool schema_number(struct kvw_scan *scan, const char *text, size_t len)
 {
 	struct frame *frame = scan_top(scan);

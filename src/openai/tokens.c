@@ -362,6 +362,8 @@ static const char *take_value(struct kvw_scan *scan, const char *p, const char *
 		const char *q = scan->ops->ids(&scan->text, p, end);
 
 		if (q != p) {
+			if (scan->keep_ids && !schema_keep_ids(scan, p, q))
+				return fail(scan, end);
 			scan->state = STATE_VALUE;
 			return q;
 		}

@@ -3,6 +3,7 @@
  * body holds itself.
  */
 #include <check.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -97,6 +98,35 @@ START_TEST(test_ids_and_salt)
 }
 END_TEST
 
+/* Long lists are taken in runs, by whatever the processor has. */
+START_TEST(test_long_lists_of_ids)
+{
+	static const char *const gaps[] = {",", ", ", " ,\n"};
+	static const uint32_t pieces[] = {100000, 1000, 65, 64, 7};
+	static char body[16000];
+	static uint32_t ids[1000];
+	struct kvw_scan_exact exact;
+	struct kvw_scan *scan;
+	size_t len = 0;
+
+	ck_assert_int_eq(kvw_scan_create(NULL, &scan), KVW_OK);
+	len += (size_t)sprintf(body, "{\"prompt\":[");
+	for (uint32_t i = 0; i < 1000; i++) {
+		ids[i] = (i * 2654435761u) >> i % 32;
+		len += (size_t)sprintf(body + len, "%s%u", i == 0 ? "" : gaps[_i], ids[i]);
+	}
+	sprintf(body + len, "]}");
+	for (size_t i = 0; i < sizeof(pieces) / sizeof(pieces[0]); i++) {
+		scan_in_pieces(scan, KVW_API_COMPLETIONS, body, pieces[i], true);
+		kvw_scan_exact(scan, &exact);
+		ck_assert_int_eq(exact.form, KVW_FORM_IDS);
+		ck_assert_uint_eq(exact.id_count, 1000);
+		ck_assert_mem_eq(exact.ids, ids, sizeof(ids));
+	}
+	kvw_scan_destroy(scan);
+}
+END_TEST
+
 START_TEST(test_ids_are_not_kept_unasked)
 {
 	struct kvw_scan_exact exact;
@@ -121,6 +151,7 @@ int main(void)
 
 	tcase_add_loop_test(tc, test_form, 0, (int)(sizeof(cases) / sizeof(cases[0])));
 	tcase_add_test(tc, test_ids_and_salt);
+	tcase_add_loop_test(tc, test_long_lists_of_ids, 0, 3);
 	tcase_add_test(tc, test_ids_are_not_kept_unasked);
 	suite_add_tcase(suite, tc);
 	runner = srunner_create(suite);
