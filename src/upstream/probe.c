@@ -54,6 +54,7 @@ struct target {
 	bool started_known;
 	double started_s;       /* process_start_time_seconds as last read */
 	double preemptions;     /* vllm:num_preemptions_total as last read; -1: not yet */
+	bool asleep;            /* by its metrics; it has lost its cache with that */
 	bool scrape_complained; /* an unreadable list was logged; cleared by a good one */
 };
 
@@ -182,6 +183,9 @@ static void take_metrics(struct target *target, const struct ask *ask)
 		target->started_known = true;
 		target->started_s = scrape.started_s;
 	}
+	if (scrape.asleep && !target->asleep)
+		kvw_fleet_cache_lost(target->prober->fleet, target->worker, "it sleeps");
+	target->asleep = scrape.asleep;
 	if (scrape.capacity_known)
 		kvw_fleet_set_capacity(target->worker, scrape.capacity_tokens, scrape.block_size);
 	kvw_fleet_set_kv_use(target->prober->fleet, target->worker, scrape.kv_usage,
@@ -313,8 +317,7 @@ static enum kvw_err init_ask(struct ask *ask, struct target *target, enum ask_ki
 
 	ask->target = target;
 	ask->kind = kind;
-	err = kvw_probe_request_init(
-		&ask->request, prober->fleet->config, target->worker, path);
+	err = kvw_probe_request_init(&ask->request, prober->fleet->config, target->worker, path);
 	if (err != KVW_OK)
 		return err;
 	ask->easy = ask->request.easy;

@@ -214,6 +214,22 @@ static void read_sample(struct cursor *c, double most, struct sum *sum)
 	sum->count++;
 }
 
+/* Whether an engine is awake: one series for each state, of which we look at that one. */
+static void read_sleep_state(struct cursor *c, struct reading *reading)
+{
+	struct kvw_slice name, value;
+	bool broken = false, awake = false;
+	double number;
+
+	if (!take_char(c, '{'))
+		return;
+	while (take_label(c, &name, &value, &broken))
+		if (kvw_slice_equal(name, KVW_SLICE("sleep_state")))
+			awake = kvw_slice_equal(value, KVW_SLICE("awake"));
+	if (!broken && awake && take_number(c, &number) && number == 0)
+		reading->result.asleep = true;
+}
+
 static void read_line(struct cursor line, struct reading *reading)
 {
 	struct kvw_slice name;
@@ -231,6 +247,8 @@ static void read_line(struct cursor line, struct reading *reading)
 		read_sample(&line, 1, &reading->usage_old);
 	else if (kvw_slice_equal(name, KVW_SLICE("vllm:num_preemptions_total")))
 		read_sample(&line, MAX_COUNTER, &reading->preemptions);
+	else if (kvw_slice_equal(name, KVW_SLICE("vllm:engine_sleep_state")))
+		read_sleep_state(&line, reading);
 }
 
 static void sum_engines(struct reading *reading)
@@ -295,8 +313,7 @@ static int compare_listed(const void *a, const void *b)
 }
 
 /* Of equal names the first is kept. */
-static enum kvw_err copy_sorted(
-	struct listed *listed, size_t count, struct kvw_model_names *names)
+static enum kvw_err copy_sorted(struct listed *listed, size_t count, struct kvw_model_names *names)
 {
 	qsort(listed, count, sizeof(listed[0]), compare_listed);
 	for (size_t i = 0; i < count; i++) {

@@ -26,8 +26,9 @@ struct kvw_scrape {
 	bool capacity_known;      /* every engine told its cache */
 	uint64_t capacity_tokens; /* usable, all engines together */
 	uint32_t block_size;      /* tokens; the largest where engines differ */
-	double kv_usage;          /* vllm:kv_cache_usage_perc, 0 to 1, mean of the engines; -1: unknown */
-	double preemptions;       /* vllm:num_preemptions_total, all engines; -1: unknown */
+	double kv_usage;    /* vllm:kv_cache_usage_perc, 0 to 1, mean of the engines; -1: unknown */
+	double preemptions; /* vllm:num_preemptions_total, all engines; -1: unknown */
+	bool asleep;        /* vllm:engine_sleep_state: an engine is not awake */
 };
 
 /* Reads the text. Any bytes are allowed; lines that are no samples are passed over. */
@@ -35,7 +36,7 @@ void kvw_scrape_metrics(const char *text, size_t len, struct kvw_scrape *out);
 
 /* Names of models, ascending, each once. */
 struct kvw_model_names {
-	char **items;   /* owned */
+	char **items; /* owned */
 	bool *adapters; /* [count] owned: the name is that of a LoRA adapter (its entry has a parent) */
 	size_t count;
 };

@@ -40,8 +40,8 @@ void kvw_fleet_set_probe(
 	snprintf(told.why, sizeof(told.why), "%s", why);
 }
 
-enum kvw_err kvw_fleet_set_models(struct kvw_fleet *fleet, struct kvw_worker *worker,
-	const char *const *names, size_t count)
+enum kvw_err kvw_fleet_set_models(
+	struct kvw_fleet *fleet, struct kvw_worker *worker, const char *const *names, size_t count)
 {
 	(void)fleet;
 	(void)worker;
@@ -54,8 +54,8 @@ enum kvw_err kvw_fleet_set_models(struct kvw_fleet *fleet, struct kvw_worker *wo
 	return KVW_OK;
 }
 
-void kvw_fleet_set_adapters(struct kvw_fleet *fleet, const char *const *names,
-	const bool *adapters, size_t count)
+void kvw_fleet_set_adapters(
+	struct kvw_fleet *fleet, const char *const *names, const bool *adapters, size_t count)
 {
 	(void)fleet;
 	told.adapters[0] = '\0';
@@ -106,7 +106,7 @@ static struct {
 	uint16_t port;
 	size_t health_asked, models_asked, metrics_asked, unexpected;
 	int health_status;
-	bool hang, huge, garbage;
+	bool hang, huge, garbage, asleep;
 	double started_s;
 	unsigned preemptions;
 	int64_t models_asked_ns; /* the last time */
@@ -149,7 +149,8 @@ static void on_models(struct evhttp_request *request, void *arg)
 	server.models_asked_ns = kvw_clock_ns();
 	reply(request, 200,
 		server.garbage ? "<html>"
-			       : "{\"object\":\"list\",\"data\":[{\"id\":\"z\"},{\"id\":\"a\",\"parent\":\"z\"}]}");
+			       : "{\"object\":\"list\",\"data\":[{\"id\":\"z\"},{\"id\":\"a\","
+				 "\"parent\":\"z\"}]}");
 }
 
 static void on_metrics(struct evhttp_request *request, void *arg)
@@ -165,8 +166,9 @@ static void on_metrics(struct evhttp_request *request, void *arg)
 		"process_start_time_seconds %.3f\nvllm:cache_config_info{block_size=\"16\","
 		"num_gpu_blocks=\"101\",engine=\"0\"} 1.0\n"
 		"vllm:kv_cache_usage_perc{engine=\"0\"} 0.5\n"
-		"vllm:num_preemptions_total{engine=\"0\"} %u.0\n",
-		server.started_s, server.preemptions);
+		"vllm:num_preemptions_total{engine=\"0\"} %u.0\n"
+		"vllm:engine_sleep_state{engine=\"0\",sleep_state=\"awake\"} %d.0\n",
+		server.started_s, server.preemptions, !server.asleep);
 	evhttp_send_reply(request, 200, NULL, NULL);
 }
 
@@ -205,7 +207,7 @@ static struct kvw_config config;
 static struct kvw_fleet fleet;
 static struct kvw_worker worker, *workers[] = {&worker};
 static char url[64], authority[] = "worker.example:8000", prefix[] = "/up", key[32] = "",
-	health_path[] = "/health";
+		     health_path[] = "/health";
 
 static void setup(void)
 {
@@ -371,6 +373,24 @@ START_TEST(a_worker_that_comes_back_is_read_at_once)
 }
 END_TEST
 
+START_TEST(a_worker_that_falls_asleep_loses_its_cache)
+{
+	struct kvw_prober *prober = start();
+
+	await(&told.capacity_calls, 3);
+	ck_assert_uint_eq(told.lost, 0);
+	server.asleep = true;
+	await(&told.lost, 1);
+	await(&told.capacity_calls, told.capacity_calls + 3);
+	ck_assert_uint_eq(told.lost, 1); /* once, for as long as it sleeps */
+	server.asleep = false;
+	await(&told.capacity_calls, told.capacity_calls + 2);
+	server.asleep = true;
+	await(&told.lost, 2);
+	kvw_prober_destroy(prober);
+}
+END_TEST
+
 START_TEST(a_new_start_time_means_a_lost_cache)
 {
 	struct kvw_prober *prober = start();
@@ -488,6 +508,7 @@ int main(void)
 	tcase_add_test(tcase, a_redirect_is_not_followed);
 	tcase_add_test(tcase, a_worker_that_hangs_times_out);
 	tcase_add_test(tcase, a_worker_that_comes_back_is_read_at_once);
+	tcase_add_test(tcase, a_worker_that_falls_asleep_loses_its_cache);
 	tcase_add_test(tcase, a_new_start_time_means_a_lost_cache);
 	tcase_add_test(tcase, preemptions_are_told_as_they_grow);
 	tcase_add_test(tcase, configured_models_are_not_asked);

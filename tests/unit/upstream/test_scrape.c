@@ -52,6 +52,7 @@ START_TEST(metrics_of_a_real_vllm)
 	ck_assert_double_eq(out.started_s, 1.79524212883e+09);
 	ck_assert_double_eq(out.kv_usage, 0);
 	ck_assert_double_eq(out.preemptions, 0);
+	ck_assert(!out.asleep);
 	free(file);
 }
 END_TEST
@@ -68,6 +69,19 @@ START_TEST(kv_use_of_several_engines)
 	ck_assert_double_eq(scrape("vllm:gpu_cache_usage_perc 0.25\n").kv_usage, 0.25);
 	out = scrape("vllm:gpu_cache_usage_perc 0.25\nvllm:kv_cache_usage_perc 0.5\n");
 	ck_assert_double_eq(out.kv_usage, 0.5);
+}
+END_TEST
+
+#define SLEEP(state, value) "vllm:engine_sleep_state{sleep_state=\"" state "\"} " value "\n"
+
+START_TEST(an_engine_that_sleeps)
+{
+	ck_assert(scrape(SLEEP("awake", "0.0") SLEEP("discard_all", "1.0")).asleep);
+	ck_assert(scrape(SLEEP("awake", "1.0") SLEEP("awake", "0")).asleep); /* one of two */
+	ck_assert(!scrape(SLEEP("awake", "1.0") SLEEP("weights_offloaded", "0.0")).asleep);
+	ck_assert(!scrape(SLEEP("awake", "") SLEEP("awake", "x")).asleep);
+	ck_assert(!scrape("vllm:engine_sleep_state 0\n").asleep);
+	ck_assert(!scrape("vllm:engine_sleep_state{sleep_state=\"awake\" 0\n").asleep);
 }
 END_TEST
 
@@ -90,10 +104,12 @@ END_TEST
 
 START_TEST(ranks_add_up)
 {
-	struct kvw_scrape out = scrape(
-		"vllm:cache_config_info{block_size=\"16\",engine=\"0\",num_gpu_blocks=\"101\"} 1.0\n"
-		"vllm:cache_config_info{block_size=\"16\",engine=\"1\",num_gpu_blocks=\"201\"} 1.0\n"
-		"vllm:cache_config_info{block_size=\"16\",engine=\"1\",num_gpu_blocks=\"201\"} 1.0");
+	struct kvw_scrape out = scrape("vllm:cache_config_info{block_size=\"16\",engine=\"0\",num_"
+				       "gpu_blocks=\"101\"} 1.0\n"
+				       "vllm:cache_config_info{block_size=\"16\",engine=\"1\",num_"
+				       "gpu_blocks=\"201\"} 1.0\n"
+				       "vllm:cache_config_info{block_size=\"16\",engine=\"1\",num_"
+				       "gpu_blocks=\"201\"} 1.0");
 
 	ck_assert(out.capacity_known);
 	ck_assert_uint_eq(out.capacity_tokens, 300 * 16);
@@ -115,7 +131,8 @@ START_TEST(capacity_that_is_not_told_is_unknown)
 		"vllm:cache_config_info{block_size=\"0\",num_gpu_blocks=\"100\"} 1.0\n",
 		"vllm:cache_config_info{block_size=\"16\",num_gpu_blocks=\"-5\"} 1.0\n",
 		"vllm:cache_config_info{block_size=\"16\",num_gpu_blocks=\"1e3\"} 1.0\n",
-		"vllm:cache_config_info{block_size=\"16\",num_gpu_blocks=\"99999999999999999999999\"} 1\n",
+		"vllm:cache_config_info{block_size=\"16\",num_gpu_blocks="
+		"\"99999999999999999999999\"} 1\n",
 		"vllm:cache_config_info{block_size=\"16\",num_gpu_blocks=\"\"} 1.0\n",
 		"vllm:cache_config_info{block_size=\"16\",num_gpu_blocks=\"100\" 1.0\n",
 		"vllm:cache_config_info{block_size=\"16\",num_gpu_blocks=\"100\n\"} 1.0\n",
@@ -125,7 +142,8 @@ START_TEST(capacity_that_is_not_told_is_unknown)
 		"vllm:cache_config_info_x{block_size=\"16\",num_gpu_blocks=\"100\"} 1.0\n",
 		/* one of two engines does not know yet */
 		("vllm:cache_config_info{engine=\"0\",block_size=\"16\",num_gpu_blocks=\"100\"} 1\n"
-		 "vllm:cache_config_info{engine=\"1\",block_size=\"16\",num_gpu_blocks=\"None\"} 1\n"),
+		 "vllm:cache_config_info{engine=\"1\",block_size=\"16\",num_gpu_blocks=\"None\"} "
+		 "1\n"),
 	};
 
 	for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
@@ -140,9 +158,11 @@ END_TEST
 START_TEST(every_legal_way_to_write_a_sample)
 {
 	static const char *const texts[] = {
-		"vllm:cache_config_info{block_size=\"16\",num_gpu_blocks=\"100\",} 1.0 1700000000\n",
+		"vllm:cache_config_info{block_size=\"16\",num_gpu_blocks=\"100\",} 1.0 "
+		"1700000000\n",
 		"  vllm:cache_config_info{ block_size = \"16\" , num_gpu_blocks=\"100\" } 1\r\n",
-		"vllm:cache_config_info{a=\"x\\\"},\\\\\",block_size=\"16\",num_gpu_blocks=\"100\"} 1",
+		"vllm:cache_config_info{a=\"x\\\"},\\\\\",block_size=\"16\",num_gpu_blocks=\"100\"}"
+		" 1",
 		"\n\n# EOF\nvllm:cache_config_info{num_gpu_blocks=\"100\",block_size=\"16\"} 1\n",
 	};
 
@@ -175,7 +195,10 @@ START_TEST(more_engines_than_the_limit_are_unknown)
 	struct kvw_scrape result;
 
 	for (int i = 0; i <= KVW_SCRAPE_MAX_ENGINES; i++)
-		fprintf(out, "vllm:cache_config_info{engine=\"%d\",block_size=\"16\",num_gpu_blocks=\"100\"} 1\n", i);
+		fprintf(out,
+			"vllm:cache_config_info{engine=\"%d\",block_size=\"16\",num_gpu_blocks="
+			"\"100\"} 1\n",
+			i);
 	fclose(out);
 	kvw_scrape_metrics(text, len, &result);
 	ck_assert(!result.capacity_known);
@@ -206,7 +229,11 @@ START_TEST(models_are_sorted_and_unique)
 {
 	struct kvw_model_names names;
 
-	ck_assert_int_eq(models("{\"object\":\"list\",\"data\":[{\"id\":\"lora-b\"},{\"id\":\"base\"},{\"id\":\"lora-b\"},{\"id\":\"lora-a\",\"parent\":\"base\"}]}", &names), KVW_OK);
+	ck_assert_int_eq(
+		models("{\"object\":\"list\",\"data\":[{\"id\":\"lora-b\"},{\"id\":\"base\"},{"
+		       "\"id\":\"lora-b\"},{\"id\":\"lora-a\",\"parent\":\"base\"}]}",
+			&names),
+		KVW_OK);
 	ck_assert_uint_eq(names.count, 3);
 	ck_assert_str_eq(names.items[0], "base");
 	ck_assert_str_eq(names.items[1], "lora-a");
@@ -311,7 +338,8 @@ END_TEST
 /* The same, around the one sample that matters. */
 START_TEST(mangled_cache_sample)
 {
-	static const char sample[] = "vllm:cache_config_info{block_size=\"16\",engine=\"0\",num_gpu_blocks=\"100\"} 1.0\nprocess_start_time_seconds 1.5\n";
+	static const char sample[] = "vllm:cache_config_info{block_size=\"16\",engine=\"0\",num_"
+				     "gpu_blocks=\"100\"} 1.0\nprocess_start_time_seconds 1.5\n";
 
 	srand(6);
 	for (int round = 0; round < 100000; round++) {
@@ -337,6 +365,7 @@ int main(void)
 	tcase_set_timeout(tcase, 120);
 	tcase_add_test(tcase, metrics_of_a_real_vllm);
 	tcase_add_test(tcase, kv_use_of_several_engines);
+	tcase_add_test(tcase, an_engine_that_sleeps);
 	tcase_add_test(tcase, kv_use_that_cannot_be_is_unknown);
 	tcase_add_test(tcase, ranks_add_up);
 	tcase_add_test(tcase, capacity_that_is_not_told_is_unknown);
