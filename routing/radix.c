@@ -105,6 +105,7 @@ enum kvw_err kvw_radix_create(const struct kvw_radix_options *options, struct kv
 	tree->fixed_bytes = layout.slots_at;
 	tree->slot_count = layout.slots;
 	tree->slots = (struct kvw_slot *)(void *)(memory + layout.slots_at);
+	tree->scan = kvw_radix_scan_best();
 	kvw_views_init(&tree->views, memory, layout.ticks,
 		options->slack_shift == 0 ? DEFAULT_SLACK : options->slack_shift);
 	kvw_table_init(&tree->table, memory + layout.table_at, layout.shard_bits,
@@ -204,28 +205,6 @@ void kvw_path_settle(struct kvw_radix *tree, const struct kvw_chunk *chunks, uin
 
 /* --- reach --- */
 
-/* Holders in one slot whose reach comes up to this step carry on through it. */
-static void reach_slot(struct kvw_radix *tree, struct kvw_slot *slot, uint32_t start,
-	uint32_t length, struct kvw_radix_reach *reach)
-{
-	unsigned used = atomic_load_explicit(&slot->used, memory_order_acquire);
-
-	if (used > KVW_NODE_WORDS)
-		used = KVW_NODE_WORDS;
-	/* Without branches: whether a holder counts is hard to guess and soon computed. */
-	for (unsigned i = 0; i < used; i++) {
-		uint64_t word = atomic_load_explicit(&slot->word[i], memory_order_acquire);
-		struct kvw_holder h = kvw_holder_unpack(word);
-		uint32_t end = start + (h.upto < length ? h.upto : length);
-		uint32_t held = reach->chunks[h.worker];
-		bool counts = (held >= start) & (end > held) & kvw_holder_alive(tree, h);
-
-		reach->chunks[h.worker] = counts ? end : held;
-		reach->workers[reach->count] = (uint16_t)h.worker;
-		reach->count += counts & (held == 0);
-	}
-}
-
 static void prefetch_overflow(struct kvw_radix *tree, struct kvw_slot *slot)
 {
 	uint32_t more =
@@ -255,7 +234,8 @@ void kvw_radix_reach(struct kvw_radix *tree, const struct kvw_chunk *chunks, uin
 
 		kvw_slot_prefetch_hash(slot, length - 1); /* an insert will look at it */
 		do {
-			reach_slot(tree, slot, start, length, reach);
+			tree->scan->reach(slot->word, kvw_slot_used(slot), tree->views.windows,
+				start, length, reach);
 			more = kvw_slot_check(
 				tree, atomic_load_explicit(&slot->overflow, memory_order_acquire));
 			slot = kvw_slot_at(tree, more);

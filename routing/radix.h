@@ -58,7 +58,7 @@ struct kvw_radix_path {
 /* Whom a prompt's path reaches. Plain data. */
 struct kvw_radix_reach {
 	uint32_t count;                        /* workers that hold any of it */
-	uint16_t workers[KVW_MAX_WORKERS + 1]; /* their ids, in no order; one place to spare */
+	uint16_t workers[KVW_MAX_WORKERS + 8]; /* their ids, in no order; some places to spare */
 	uint32_t chunks[KVW_MAX_WORKERS]; /* by worker id: leading chunks held, 0 for the rest; not
 					   * set where count is 0 */
 };

@@ -33,11 +33,10 @@ static struct kvw_slot *next_slot(struct kvw_radix *tree, struct kvw_slot *slot)
 	return next == 0 ? NULL : kvw_slot_at(tree, next);
 }
 
-static unsigned used_words(struct kvw_slot *slot)
+/* Which words of a slot are this worker's, bit i for word i. */
+static uint32_t words_of(struct kvw_radix *tree, struct kvw_slot *slot, uint32_t worker)
 {
-	unsigned used = atomic_load_explicit(&slot->used, memory_order_acquire);
-
-	return used < KVW_NODE_WORDS ? used : KVW_NODE_WORDS;
+	return tree->scan->of_worker(slot->word, kvw_slot_used(slot), worker);
 }
 
 /* Whether the first `upto` chunks were used by this worker so lately that nothing need be
@@ -46,12 +45,12 @@ static bool held_lately(struct kvw_radix *tree, struct kvw_slot *slot, uint32_t 
 	const struct kvw_ledger *ledger)
 {
 	for (struct kvw_slot *s = slot; s != NULL; s = next_slot(tree, s)) {
-		unsigned used = used_words(s);
+		for (uint32_t mine = words_of(tree, s, ledger->worker); mine != 0;
+			mine &= mine - 1) {
+			struct kvw_holder h =
+				kvw_holder_unpack(load_word(s, (unsigned)__builtin_ctz(mine)));
 
-		for (unsigned i = 0; i < used; i++) {
-			struct kvw_holder h = kvw_holder_unpack(load_word(s, i));
-
-			if (h.worker == ledger->worker && h.from < upto && upto <= h.upto)
+			if (h.from < upto && upto <= h.upto)
 				return (int32_t)(ledger->now - h.tick) <= (int32_t)ledger->slack &&
 				       kvw_holder_alive(tree, h);
 		}
@@ -80,7 +79,7 @@ static bool extend(
 	}
 	if (length > 1)
 		capacity = KVW_NODE_WORDS;
-	used = used_words(slot);
+	used = kvw_slot_used(slot);
 	if (used == capacity) {
 		uint32_t more = length > MAX_OVERFLOW ? 0 : kvw_slot_take(tree, pool, 0);
 
@@ -124,6 +123,20 @@ static int64_t cut_entry(struct kvw_radix *tree, struct kvw_slot *node, struct p
 	return tokens;
 }
 
+/* A word that holds nothing, or nothing any more. Node locked. */
+static bool find_place(struct kvw_radix *tree, struct kvw_slot *node, struct place *place)
+{
+	for (struct kvw_slot *s = node; s != NULL; s = next_slot(tree, s)) {
+		uint32_t dead = tree->scan->dead(s->word, kvw_slot_used(s), tree->views.windows);
+
+		if (dead != 0) {
+			*place = (struct place){s, (unsigned)__builtin_ctz(dead), false};
+			return true;
+		}
+	}
+	return false;
+}
+
 /* Replaces the worker's entries below `upto` by one. Node locked. */
 static void hold_locked(struct kvw_radix *tree, struct kvw_pool *pool, struct kvw_slot *node,
 	uint32_t upto, struct kvw_ledger *ledger)
@@ -132,20 +145,15 @@ static void hold_locked(struct kvw_radix *tree, struct kvw_pool *pool, struct kv
 	int64_t known = 0;
 
 	for (struct kvw_slot *s = node; s != NULL; s = next_slot(tree, s)) {
-		unsigned used = used_words(s);
+		for (uint32_t mine = words_of(tree, s, ledger->worker); mine != 0;
+			mine &= mine - 1) {
+			struct place at = {s, (unsigned)__builtin_ctz(mine), false};
 
-		for (unsigned i = 0; i < used; i++) {
-			uint64_t word = load_word(s, i);
-			struct kvw_holder h = kvw_holder_unpack(word);
-
-			if (word != 0 && h.worker == ledger->worker)
-				known += cut_entry(tree, node, (struct place){s, i, false}, upto,
-					ledger, &place);
-			else if (place.slot == NULL && (word == 0 || !kvw_holder_alive(tree, h)))
-				place = (struct place){s, i, false};
+			known += cut_entry(tree, node, at, upto, ledger, &place);
 		}
 	}
-	if (place.slot == NULL && !extend(tree, pool, node, &place)) {
+	if (place.slot == NULL && !find_place(tree, node, &place) &&
+		!extend(tree, pool, node, &place)) {
 		/* No memory for another holder: what was cut out of old entries is gone. */
 		kvw_ledger_add(ledger, -known);
 		return;
@@ -178,14 +186,11 @@ bool kvw_node_hold(struct kvw_radix *tree, struct kvw_pool *pool, uint32_t index
 bool kvw_node_held(struct kvw_radix *tree, struct kvw_slot *slot)
 {
 	for (struct kvw_slot *s = slot; s != NULL; s = next_slot(tree, s)) {
-		unsigned used = used_words(s);
+		unsigned used = kvw_slot_used(s);
 
-		for (unsigned i = 0; i < used; i++) {
-			uint64_t word = load_word(s, i);
-
-			if (word != 0 && kvw_holder_alive(tree, kvw_holder_unpack(word)))
-				return true;
-		}
+		if (tree->scan->dead(s->word, used, tree->views.windows) !=
+			(UINT32_C(1) << used) - 1)
+			return true;
 	}
 	return false;
 }
@@ -208,7 +213,7 @@ void kvw_node_clear(struct kvw_radix *tree, struct kvw_pool *pool, struct kvw_sl
 	uint32_t overflow = atomic_load_explicit(&slot->overflow, memory_order_relaxed);
 
 	for (struct kvw_slot *s = slot; s != NULL; s = next_slot(tree, s)) {
-		unsigned used = used_words(s);
+		unsigned used = kvw_slot_used(s);
 
 		for (unsigned i = 0; i < used; i++) {
 			uint64_t word = load_word(s, i);
@@ -230,7 +235,7 @@ void kvw_node_tidy(struct kvw_radix *tree, struct kvw_pool *pool, struct kvw_slo
 	uint32_t rest = 0;
 
 	for (struct kvw_slot *s = slot; s != NULL; s = next_slot(tree, s)) {
-		unsigned used = used_words(s);
+		unsigned used = kvw_slot_used(s);
 
 		for (unsigned i = 0; i < used; i++) {
 			uint64_t word = load_word(s, i);

@@ -27,6 +27,7 @@
 #include <stdint.h>
 
 #include "radix.h"
+#include "radix_scan.h"
 #include "radix_table.h"
 #include "radix_view.h"
 
@@ -86,6 +87,7 @@ struct kvw_radix {
 	struct kvw_slot *slots; /* [slot_count]; slot 0 is never used */
 	uint32_t slot_count;
 	struct kvw_views views;
+	const struct kvw_radix_scan *scan;
 	void *mapping;
 	uint64_t mapped_bytes;
 	uint64_t fixed_bytes; /* of it, all but the slots */
@@ -141,6 +143,14 @@ static inline uint32_t kvw_slot_check(const struct kvw_radix *tree, uint32_t ind
 static inline uint64_t kvw_slot_key(struct kvw_slot *slot)
 {
 	return atomic_load_explicit(&slot->key, memory_order_acquire);
+}
+
+/* Words that hold or have held a holder. */
+static inline unsigned kvw_slot_used(struct kvw_slot *slot)
+{
+	unsigned used = atomic_load_explicit(&slot->used, memory_order_acquire);
+
+	return used < KVW_NODE_WORDS ? used : KVW_NODE_WORDS;
 }
 
 /* Where the half hash of the run's chunk i > 0 is kept. The first chunk's is kept whole, as the key. */

@@ -1,0 +1,73 @@
+/*
+ * radix_scan.c - holders looked through without branches: whose a word is and whether it is alive is
+ * hard to guess and soon computed.
+ */
+#include "radix_scan.h"
+
+#include "radix_node.h"
+
+static uint64_t load(const _Atomic uint64_t *word)
+{
+	return atomic_load_explicit(word, memory_order_acquire);
+}
+
+static bool is_alive(const _Atomic uint64_t *windows, struct kvw_holder h)
+{
+	return kvw_view_alive(
+		atomic_load_explicit(&windows[h.worker], memory_order_relaxed), h.tick);
+}
+
+static uint32_t of_worker(const _Atomic uint64_t *words, unsigned used, uint32_t worker)
+{
+	uint32_t mine = 0;
+
+	for (unsigned i = 0; i < used; i++) {
+		struct kvw_holder h = kvw_holder_unpack(load(&words[i]));
+
+		mine |= (uint32_t)((h.worker == worker) & (h.upto != 0)) << i;
+	}
+	return mine;
+}
+
+static uint32_t dead(const _Atomic uint64_t *words, unsigned used, const _Atomic uint64_t *windows)
+{
+	uint32_t gone = 0;
+
+	for (unsigned i = 0; i < used; i++) {
+		struct kvw_holder h = kvw_holder_unpack(load(&words[i]));
+
+		gone |= (uint32_t)((h.upto == 0) | !is_alive(windows, h)) << i;
+	}
+	return gone;
+}
+
+static void reach_slot(const _Atomic uint64_t *words, unsigned used,
+	const _Atomic uint64_t *windows, uint32_t start, uint32_t length,
+	struct kvw_radix_reach *reach)
+{
+	uint32_t count = reach->count;
+
+	for (unsigned i = 0; i < used; i++) {
+		struct kvw_holder h = kvw_holder_unpack(load(&words[i]));
+		uint32_t upto = h.upto < length ? h.upto : length;
+		uint32_t held = reach->chunks[h.worker];
+		bool counts = (held - start < upto) & is_alive(windows, h);
+
+		reach->chunks[h.worker] = counts ? start + upto : held;
+		reach->workers[count] = (uint16_t)h.worker;
+		count += counts & (held == 0);
+	}
+	reach->count = count;
+}
+
+const struct kvw_radix_scan kvw_radix_scan_base = {of_worker, dead, reach_slot};
+
+const struct kvw_radix_scan *kvw_radix_scan_best(void)
+{
+#ifdef KVW_HAVE_AVX512
+	if (__builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
+		__builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512bw"))
+		return &kvw_radix_scan_avx512;
+#endif
+	return &kvw_radix_scan_base;
+}

@@ -1,0 +1,41 @@
+/*
+ * radix_scan.h - looking through the holders in one slot of the prefix tree.
+ *
+ * A node that many prompts share has dozens of holders, and a prompt's path has several such nodes: these
+ * loops are where a pick spends its time. So they are written once in C and once for AVX-512, and the
+ * tree takes what its processor has.
+ *
+ * `words` are a slot's first `used` (at most KVW_NODE_WORDS) words, windows those of the views. All are
+ * read word by word as they change; a word of 0 is no holder.
+ */
+#ifndef KVW_RADIX_SCAN_H
+#define KVW_RADIX_SCAN_H
+
+#include <stdatomic.h>
+#include <stdint.h>
+
+#include "radix.h"
+
+struct kvw_radix_scan {
+	/* Which words are this worker's, bit i for word i. */
+	uint32_t (*of_worker)(const _Atomic uint64_t *words, unsigned used, uint32_t worker);
+
+	/* Which words hold nothing, or nothing any more. */
+	uint32_t (*dead)(
+		const _Atomic uint64_t *words, unsigned used, const _Atomic uint64_t *windows);
+
+	/* Holders whose reach comes up to a step that begins at chunk `start` carry on through `length`
+	 * chunks of it at most. */
+	void (*reach)(const _Atomic uint64_t *words, unsigned used, const _Atomic uint64_t *windows,
+		uint32_t start, uint32_t length, struct kvw_radix_reach *reach);
+};
+
+extern const struct kvw_radix_scan kvw_radix_scan_base;
+#ifdef KVW_HAVE_AVX512
+extern const struct kvw_radix_scan kvw_radix_scan_avx512;
+#endif
+
+/* The best for this processor. */
+const struct kvw_radix_scan *kvw_radix_scan_best(void);
+
+#endif

@@ -1,0 +1,121 @@
+/*
+ * radix_scan_avx512.c - eight holders at once.
+ *
+ * A worker seldom has two entries among eight; where it has, one after the other would not do what
+ * both at once do, and that vector goes the slow way.
+ *
+ * Compiled for AVX-512 (F, BW, CD, DQ, VL) and called only where the processor has it. A load of
+ * 64 bytes is not atomic, but each of its aligned words is, which is all that a reader needs.
+ */
+#include <immintrin.h>
+
+#include "radix_scan.h"
+
+#include "radix_node.h"
+
+#define LANES 8
+
+/* Holders taken apart, 32 bits a lane. */
+struct lanes {
+	__m256i worker;
+	__m256i upto;
+	__mmask8 alive;
+};
+
+static inline __mmask8 lanes_of(unsigned left)
+{
+	return (__mmask8)(left < LANES ? (1u << left) - 1 : 0xff);
+}
+
+static inline struct lanes load(
+	const _Atomic uint64_t *words, __mmask8 mask, const _Atomic uint64_t *windows)
+{
+	__m512i word = _mm512_maskz_loadu_epi64(mask, (const void *)words);
+	__m256i low = _mm512_cvtepi64_epi32(word);
+	__m256i tick = _mm512_cvtepi64_epi32(_mm512_srli_epi64(word, 32));
+	__m256i worker = _mm256_and_si256(low, _mm256_set1_epi32(KVW_MAX_WORKERS - 1));
+	__m512i window = _mm512_i32gather_epi64(worker, (const void *)windows, 8);
+	__m256i floor = _mm512_cvtepi64_epi32(_mm512_srli_epi64(window, 32));
+	__m256i now = _mm512_cvtepi64_epi32(window);
+
+	return (struct lanes){
+		.worker = worker,
+		.upto = _mm256_and_si256(_mm256_srli_epi32(low, 24), _mm256_set1_epi32(31)),
+		.alive = mask & _mm512_test_epi64_mask(window, window) &
+			 _mm256_cmple_epu32_mask(
+				 _mm256_sub_epi32(tick, floor), _mm256_sub_epi32(now, floor)),
+	};
+}
+
+static uint32_t of_worker(const _Atomic uint64_t *words, unsigned used, uint32_t worker)
+{
+	uint32_t mine = 0;
+
+	for (unsigned i = 0; i < used; i += LANES) {
+		__m512i word =
+			_mm512_maskz_loadu_epi64(lanes_of(used - i), (const void *)(words + i));
+		__m512i whose = _mm512_and_si512(word, _mm512_set1_epi64(KVW_MAX_WORKERS - 1));
+
+		mine |= (uint32_t)(_mm512_cmpeq_epi64_mask(whose, _mm512_set1_epi64(worker)) &
+				   _mm512_test_epi64_mask(word, word))
+			<< i;
+	}
+	return mine;
+}
+
+static uint32_t dead(const _Atomic uint64_t *words, unsigned used, const _Atomic uint64_t *windows)
+{
+	uint32_t gone = 0;
+
+	for (unsigned i = 0; i < used; i += LANES) {
+		__mmask8 mask = lanes_of(used - i);
+		struct lanes lanes = load(words + i, mask, windows);
+		__mmask8 held = lanes.alive & _mm256_test_epi32_mask(lanes.upto, lanes.upto);
+
+		gone |= (uint32_t)(mask & ~held) << i;
+	}
+	return gone;
+}
+
+/* Those of `counts` whose worker occurs twice among them. */
+static inline bool has_twins(__m256i worker, __mmask8 counts)
+{
+	/* Lanes that do not count are all different from each other and from any worker. */
+	const __m256i others = _mm256_setr_epi32(-1, -2, -3, -4, -5, -6, -7, -8);
+	__m256i before = _mm256_conflict_epi32(_mm256_mask_mov_epi32(others, counts, worker));
+
+	return _mm256_test_epi32_mask(before, before) != 0;
+}
+
+static void reach_slot(const _Atomic uint64_t *words, unsigned used,
+	const _Atomic uint64_t *windows, uint32_t start, uint32_t length,
+	struct kvw_radix_reach *reach)
+{
+	const __m256i starts = _mm256_set1_epi32((int)start);
+	const __m256i most = _mm256_set1_epi32((int)length);
+
+	for (unsigned i = 0; i < used; i += LANES) {
+		__mmask8 mask = lanes_of(used - i);
+		struct lanes lanes = load(words + i, mask, windows);
+		__m256i held = _mm256_i32gather_epi32((const int *)reach->chunks, lanes.worker, 4);
+		__m256i upto = _mm256_min_epu32(lanes.upto, most);
+		__mmask8 counts =
+			lanes.alive & _mm256_cmplt_epu32_mask(_mm256_sub_epi32(held, starts), upto);
+		__mmask8 fresh = counts & _mm256_testn_epi32_mask(held, held);
+
+		if (counts == 0)
+			continue;
+		if (has_twins(lanes.worker, counts)) {
+			kvw_radix_scan_base.reach(words + i, used - i < LANES ? used - i : LANES,
+				windows, start, length, reach);
+			continue;
+		}
+		_mm256_mask_i32scatter_epi32((int *)reach->chunks, counts, lanes.worker,
+			_mm256_add_epi32(starts, upto), 4);
+		_mm_storeu_si128((__m128i *)(void *)&reach->workers[reach->count],
+			_mm256_cvtepi32_epi16(_mm256_maskz_compress_epi32(fresh, lanes.worker)));
+		reach->count += (uint32_t)__builtin_popcount(fresh);
+	}
+}
+
+const struct kvw_radix_scan kvw_radix_scan_avx512 = {of_worker, dead, reach_slot};
