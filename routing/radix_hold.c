@@ -1,10 +1,11 @@
 /*
  * radix_hold.c - the holders of a node.
  *
- * A worker's entries in a node cover disjoint ranges that together reach from the run's beginning
- * to what the worker holds; the lower a range, the later it was used. Using the first k chunks
- * therefore replaces everything up to k by one entry with the newest tick and leaves what lies
- * beyond k at its old one: recency is exact to the chunk, although the node is never split.
+ * A worker has one entry in a node, which tells two times: when the run's beginning was last used, and
+ * when the rest was. Using the first k chunks gives everything up to k the newest time and leaves what
+ * lies beyond k at its old one. That would be a third time where k lies in the run's beginning; then
+ * what lies beyond k is given the time of its larger part. So recency is about exact to the chunk,
+ * although the node is never split.
  *
  * Dead entries (aged or purged) are overwritten by whoever needs a place, so a node's lists are
  * no longer than the most holders it ever had at once.
@@ -13,7 +14,7 @@
 
 #include "spin.h"
 
-#define MAX_OVERFLOW 128 /* slots; 3,598 entries: three for each of 1,024 workers */
+#define MAX_OVERFLOW 64 /* slots: more words than there are workers */
 
 static uint64_t load_word(struct kvw_slot *slot, unsigned i)
 {
@@ -33,37 +34,46 @@ static struct kvw_slot *next_slot(struct kvw_radix *tree, struct kvw_slot *slot)
 	return next == 0 ? NULL : kvw_slot_at(tree, next);
 }
 
-/* Which words of a slot are this worker's, bit i for word i. */
-static uint32_t words_of(struct kvw_radix *tree, struct kvw_slot *slot, uint32_t worker)
+/* Where an entry is, or can go. */
+struct place {
+	struct kvw_slot *slot; /* NULL: nowhere */
+	unsigned word;
+};
+
+/* The worker's entry. */
+static struct place find_worker(struct kvw_radix *tree, struct kvw_slot *node, uint32_t worker)
 {
-	return tree->scan->of_worker(slot->word, kvw_slot_used(slot), worker);
+	for (struct kvw_slot *s = node; s != NULL; s = next_slot(tree, s)) {
+		uint32_t mine = tree->scan->of_worker(s->word, kvw_slot_used(s), worker);
+
+		if (mine != 0)
+			return (struct place){s, (unsigned)__builtin_ctz(mine)};
+	}
+	return (struct place){NULL, 0};
+}
+
+static struct kvw_holder holder_at(struct place place)
+{
+	return kvw_holder_unpack(load_word(place.slot, place.word));
 }
 
 /* Whether the first `upto` chunks were used by this worker so lately that nothing need be
- * written: the entry that covers chunk upto - 1 says so, and those below it are newer. */
+ * written. */
 static bool held_lately(struct kvw_radix *tree, struct kvw_slot *slot, uint32_t upto,
 	const struct kvw_ledger *ledger)
 {
-	for (struct kvw_slot *s = slot; s != NULL; s = next_slot(tree, s)) {
-		for (uint32_t mine = words_of(tree, s, ledger->worker); mine != 0;
-			mine &= mine - 1) {
-			struct kvw_holder h =
-				kvw_holder_unpack(load_word(s, (unsigned)__builtin_ctz(mine)));
+	struct place place = find_worker(tree, slot, ledger->worker);
+	struct kvw_holder h;
+	uint32_t tick = 0;
 
-			if (h.from < upto && upto <= h.upto)
-				return (int32_t)(ledger->now - h.tick) <= (int32_t)ledger->slack &&
-				       kvw_holder_alive(tree, h);
-		}
-	}
-	return false;
+	if (place.slot == NULL)
+		return false;
+	h = holder_at(place);
+	tick = upto <= h.mid ? h.tick : kvw_holder_rest_tick(h);
+	return h.worker == ledger->worker && upto <= h.upto &&
+	       (int32_t)(ledger->now - tick) <= (int32_t)ledger->slack &&
+	       kvw_view_alive(kvw_view_window(&tree->views, h.worker), tick);
 }
-
-/* Where an entry can go. */
-struct place {
-	struct kvw_slot *slot;
-	unsigned word;
-	bool own; /* overwrites an entry of the same worker: readers never see it gone */
-};
 
 /* Adds a place at the end of a node's lists. Node locked. */
 static bool extend(
@@ -92,35 +102,41 @@ static bool extend(
 	/* The word before the count: a reader never looks at a stale one. */
 	store_word(slot, used, 0);
 	atomic_store_explicit(&slot->used, (uint8_t)(used + 1), memory_order_release);
-	*place = (struct place){slot, used, false};
+	*place = (struct place){slot, used};
 	return true;
 }
 
-/* Takes what lies below `upto` out of one of the worker's entries. Returns the live tokens that
- * it covered there. Node locked. */
-static int64_t cut_entry(struct kvw_radix *tree, struct kvw_slot *node, struct place at,
-	uint32_t upto, struct kvw_ledger *ledger, struct place *place)
+/* The worker's entry once it has used the first `upto` chunks again; the ledger is told. Node
+ * locked. */
+static struct kvw_holder use_again(struct kvw_slot *node, struct kvw_holder h, uint32_t extent,
+	uint32_t upto, struct kvw_ledger *ledger)
 {
-	struct kvw_holder h = kvw_holder_unpack(load_word(at.slot, at.word));
-	bool alive = kvw_holder_alive(tree, h);
-	int64_t tokens = 0;
+	uint32_t rest = kvw_holder_rest_tick(h);
+	uint32_t head = upto < h.mid ? upto : h.mid;
+	uint32_t end = upto < extent ? upto : extent; /* what of it was held before */
+	int64_t known = kvw_slot_tokens(node, 0, end);
 
-	if (alive && h.from < upto) {
-		tokens = kvw_slot_tokens(node, h.from, h.upto < upto ? h.upto : upto);
-		kvw_ledger_move(ledger, h.tick, tokens);
+	kvw_ledger_move(ledger, h.tick, kvw_slot_tokens(node, 0, head));
+	if (end > h.mid)
+		kvw_ledger_move(ledger, rest, kvw_slot_tokens(node, h.mid, end));
+	kvw_ledger_add(ledger, kvw_slot_tokens(node, 0, upto) - known);
+	if (upto < h.mid) {
+		int64_t middle = kvw_slot_tokens(node, upto, h.mid);
+		int64_t tail = kvw_slot_tokens(node, h.mid, extent);
+
+		if (tail > middle)
+			kvw_ledger_shift(ledger, h.tick, rest, middle);
+		else
+			kvw_ledger_shift(ledger, rest, h.tick, tail);
+		rest = tail > middle ? rest : h.tick;
 	}
-	if (alive && h.upto > upto) {
-		if (h.from < upto) {
-			h.from = upto;
-			store_word(at.slot, at.word, kvw_holder_pack(h));
-		}
-	} else if (place->own) {
-		store_word(at.slot, at.word, 0);
-	} else {
-		*place = at;
-		place->own = true;
-	}
-	return tokens;
+	return (struct kvw_holder){
+		.tick = ledger->now,
+		.worker = ledger->worker,
+		.mid = upto,
+		.upto = upto < extent ? extent : upto,
+		.older = upto < extent ? ledger->now - rest : 0,
+	};
 }
 
 /* A word that holds nothing, or nothing any more. Node locked. */
@@ -130,37 +146,33 @@ static bool find_place(struct kvw_radix *tree, struct kvw_slot *node, struct pla
 		uint32_t dead = tree->scan->dead(s->word, kvw_slot_used(s), tree->views.windows);
 
 		if (dead != 0) {
-			*place = (struct place){s, (unsigned)__builtin_ctz(dead), false};
+			*place = (struct place){s, (unsigned)__builtin_ctz(dead)};
 			return true;
 		}
 	}
 	return false;
 }
 
-/* Replaces the worker's entries below `upto` by one. Node locked. */
+/* Enters the worker as a holder of the first `upto` chunks, used now. Node locked. */
 static void hold_locked(struct kvw_radix *tree, struct kvw_pool *pool, struct kvw_slot *node,
 	uint32_t upto, struct kvw_ledger *ledger)
 {
-	struct place place = {NULL, 0, false};
-	int64_t known = 0;
+	struct place place = find_worker(tree, node, ledger->worker);
+	struct kvw_holder h = {
+		.tick = ledger->now, .worker = ledger->worker, .mid = upto, .upto = upto};
+	uint32_t extent = 0;
 
-	for (struct kvw_slot *s = node; s != NULL; s = next_slot(tree, s)) {
-		for (uint32_t mine = words_of(tree, s, ledger->worker); mine != 0;
-			mine &= mine - 1) {
-			struct place at = {s, (unsigned)__builtin_ctz(mine), false};
-
-			known += cut_entry(tree, node, at, upto, ledger, &place);
-		}
-	}
-	if (place.slot == NULL && !find_place(tree, node, &place) &&
-		!extend(tree, pool, node, &place)) {
-		/* No memory for another holder: what was cut out of old entries is gone. */
-		kvw_ledger_add(ledger, -known);
-		return;
-	}
-	kvw_ledger_add(ledger, kvw_slot_tokens(node, 0, upto) - known);
-	store_word(place.slot, place.word,
-		kvw_holder_pack((struct kvw_holder){ledger->now, ledger->worker, 0, upto}));
+	if (place.slot != NULL)
+		extent = kvw_holder_extent(
+			holder_at(place), kvw_view_window(&tree->views, ledger->worker));
+	if (extent > 0)
+		h = use_again(node, holder_at(place), extent, upto, ledger);
+	else if (place.slot != NULL || find_place(tree, node, &place) ||
+		 extend(tree, pool, node, &place))
+		kvw_ledger_add(ledger, kvw_slot_tokens(node, 0, upto));
+	else
+		return; /* no memory for another holder */
+	store_word(place.slot, place.word, kvw_holder_pack(h));
 }
 
 bool kvw_node_hold(struct kvw_radix *tree, struct kvw_pool *pool, uint32_t index, uint32_t upto,
@@ -219,9 +231,13 @@ void kvw_node_clear(struct kvw_radix *tree, struct kvw_pool *pool, struct kvw_sl
 			uint64_t word = load_word(s, i);
 			struct kvw_holder h = kvw_holder_unpack(word);
 
-			if (word != 0)
-				kvw_view_forget(&tree->views, h.worker, h.tick,
-					kvw_slot_tokens(slot, h.from, h.upto));
+			if (word == 0)
+				continue;
+			kvw_view_forget(
+				&tree->views, h.worker, h.tick, kvw_slot_tokens(slot, 0, h.mid));
+			if (h.upto > h.mid)
+				kvw_view_forget(&tree->views, h.worker, kvw_holder_rest_tick(h),
+					kvw_slot_tokens(slot, h.mid, h.upto));
 		}
 	}
 	atomic_store_explicit(&slot->overflow, 0, memory_order_release);

@@ -99,19 +99,22 @@ struct kvw_radix {
 	_Atomic uint32_t clock;              /* newest stamp: what eviction takes for now */
 };
 
-/* A holder: worker w holds the run's chunks [0, upto) and last used [from, upto) at `tick`. A
- * worker has several entries in a node when prompts that end or branch off inside the run used
- * its beginning later than the rest. One word, 0 = none. */
+/* A holder: worker w holds the run's chunks [0, upto), and last used [0, mid) at `tick`, the rest
+ * `older` ticks before: prompts that end or branch off inside the run use its beginning later. What
+ * was used at a third time counts as one of the two. One word per worker and node, 0 = none. */
 struct kvw_holder {
 	uint32_t tick;
 	uint32_t worker;
-	uint32_t from;
+	uint32_t mid;   /* 1 to upto */
 	uint32_t upto;
+	uint32_t older; /* 0 where mid is upto */
 };
+
+#define KVW_HOLDER_OLDEST ((UINT32_C(1) << 12) - 1) /* ticks; windows are shorter */
 
 static inline uint64_t kvw_holder_pack(struct kvw_holder h)
 {
-	return (uint64_t)h.tick << 32 | h.upto << 24 | h.from << 16 | h.worker;
+	return (uint64_t)h.tick << 32 | h.older << 20 | h.mid << 15 | h.upto << 10 | h.worker;
 }
 
 static inline struct kvw_holder kvw_holder_unpack(uint64_t word)
@@ -119,9 +122,24 @@ static inline struct kvw_holder kvw_holder_unpack(uint64_t word)
 	return (struct kvw_holder){
 		.tick = (uint32_t)(word >> 32),
 		.worker = (uint32_t)word & (KVW_MAX_WORKERS - 1),
-		.from = (uint32_t)word >> 16 & 31,
-		.upto = (uint32_t)word >> 24 & 31,
+		.upto = (uint32_t)word >> 10 & 31,
+		.mid = (uint32_t)word >> 15 & 31,
+		.older = (uint32_t)word >> 20,
 	};
+}
+
+/* The tick at which what lies beyond `mid` was last used. */
+static inline uint32_t kvw_holder_rest_tick(struct kvw_holder h)
+{
+	return h.tick - h.older;
+}
+
+/* How much of the run is held: all of it, its beginning, or nothing. */
+static inline uint32_t kvw_holder_extent(struct kvw_holder h, uint64_t window)
+{
+	uint32_t held = kvw_view_alive(window, kvw_holder_rest_tick(h)) ? h.upto : h.mid;
+
+	return kvw_view_alive(window, h.tick) ? held : 0;
 }
 
 static inline bool kvw_holder_alive(struct kvw_radix *tree, struct kvw_holder h)

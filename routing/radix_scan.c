@@ -49,9 +49,11 @@ static void reach_slot(const _Atomic uint64_t *words, unsigned used,
 
 	for (unsigned i = 0; i < used; i++) {
 		struct kvw_holder h = kvw_holder_unpack(load(&words[i]));
-		uint32_t upto = h.upto < length ? h.upto : length;
+		uint64_t window = atomic_load_explicit(&windows[h.worker], memory_order_relaxed);
+		uint32_t extent = kvw_holder_extent(h, window);
+		uint32_t upto = extent < length ? extent : length;
 		uint32_t held = reach->chunks[h.worker];
-		bool counts = (held - start < upto) & is_alive(windows, h);
+		bool counts = held - start < upto;
 
 		reach->chunks[h.worker] = counts ? start + upto : held;
 		reach->workers[count] = (uint16_t)h.worker;

@@ -18,8 +18,7 @@
 /* Holders taken apart, 32 bits a lane. */
 struct lanes {
 	__m256i worker;
-	__m256i upto;
-	__mmask8 alive;
+	__m256i extent; /* kvw_holder_extent */
 };
 
 static inline __mmask8 lanes_of(unsigned left)
@@ -36,14 +35,18 @@ static inline struct lanes load(
 	__m256i worker = _mm256_and_si256(low, _mm256_set1_epi32(KVW_MAX_WORKERS - 1));
 	__m512i window = _mm512_i32gather_epi64(worker, (const void *)windows, 8);
 	__m256i floor = _mm512_cvtepi64_epi32(_mm512_srli_epi64(window, 32));
-	__m256i now = _mm512_cvtepi64_epi32(window);
+	__m256i length = _mm256_sub_epi32(_mm512_cvtepi64_epi32(window), floor);
+	__m256i age = _mm256_sub_epi32(tick, floor); /* of the window's beginning */
+	__m256i rest = _mm256_sub_epi32(age, _mm256_srli_epi32(low, 20));
+	__mmask8 known = mask & _mm512_test_epi64_mask(window, window);
+	__mmask8 alive = _mm256_mask_cmple_epu32_mask(known, age, length);
+	__mmask8 whole = _mm256_mask_cmple_epu32_mask(alive, rest, length);
+	__m256i five = _mm256_set1_epi32(31);
+	__m256i mid = _mm256_maskz_and_epi32(alive, _mm256_srli_epi32(low, 15), five);
 
 	return (struct lanes){
 		.worker = worker,
-		.upto = _mm256_and_si256(_mm256_srli_epi32(low, 24), _mm256_set1_epi32(31)),
-		.alive = mask & _mm512_test_epi64_mask(window, window) &
-			 _mm256_cmple_epu32_mask(
-				 _mm256_sub_epi32(tick, floor), _mm256_sub_epi32(now, floor)),
+		.extent = _mm256_mask_and_epi32(mid, whole, _mm256_srli_epi32(low, 10), five),
 	};
 }
 
@@ -70,9 +73,9 @@ static uint32_t dead(const _Atomic uint64_t *words, unsigned used, const _Atomic
 	for (unsigned i = 0; i < used; i += LANES) {
 		__mmask8 mask = lanes_of(used - i);
 		struct lanes lanes = load(words + i, mask, windows);
-		__mmask8 held = lanes.alive & _mm256_test_epi32_mask(lanes.upto, lanes.upto);
 
-		gone |= (uint32_t)(mask & ~held) << i;
+		gone |= (uint32_t)_mm256_mask_testn_epi32_mask(mask, lanes.extent, lanes.extent)
+			<< i;
 	}
 	return gone;
 }
@@ -98,9 +101,9 @@ static void reach_slot(const _Atomic uint64_t *words, unsigned used,
 		__mmask8 mask = lanes_of(used - i);
 		struct lanes lanes = load(words + i, mask, windows);
 		__m256i held = _mm256_i32gather_epi32((const int *)reach->chunks, lanes.worker, 4);
-		__m256i upto = _mm256_min_epu32(lanes.upto, most);
-		__mmask8 counts =
-			lanes.alive & _mm256_cmplt_epu32_mask(_mm256_sub_epi32(held, starts), upto);
+		__m256i upto = _mm256_min_epu32(lanes.extent, most);
+		__mmask8 counts = _mm256_mask_cmplt_epu32_mask(
+			mask, _mm256_sub_epi32(held, starts), upto);
 		__mmask8 fresh = counts & _mm256_testn_epi32_mask(held, held);
 
 		if (counts == 0)

@@ -157,6 +157,18 @@ void kvw_ledger_move(struct kvw_ledger *ledger, uint32_t tick, int64_t tokens)
 	ledger->added += tokens;
 }
 
+void kvw_ledger_shift(struct kvw_ledger *ledger, uint32_t from, uint32_t to, int64_t tokens)
+{
+	struct kvw_view *view = &ledger->views->items[ledger->worker];
+
+	if (tokens == 0 || from == to)
+		return;
+	kvw_spin_lock(&view->lock);
+	add_tokens(ledger->views, ledger->worker, from, -tokens);
+	add_tokens(ledger->views, ledger->worker, to, tokens);
+	kvw_spin_unlock(&view->lock);
+}
+
 void kvw_ledger_turn(struct kvw_ledger *ledger)
 {
 	struct kvw_views *views = ledger->views;

@@ -83,6 +83,9 @@ void kvw_ledger_open(
 /* tokens were held since `tick` and are used now. */
 void kvw_ledger_move(struct kvw_ledger *ledger, uint32_t tick, int64_t tokens);
 
+/* tokens were held since `from` and count as used at `to`, an earlier or later tick but not now. */
+void kvw_ledger_shift(struct kvw_ledger *ledger, uint32_t from, uint32_t to, int64_t tokens);
+
 /* tokens are new. */
 static inline void kvw_ledger_add(struct kvw_ledger *ledger, int64_t tokens)
 {

@@ -225,7 +225,7 @@ START_TEST(limits_only_forget)
 	struct recent recent = {0};
 	struct kvw_strategy_stats stats = {0};
 	struct kvw_radix_reach reach;
-	unsigned missing = 0;
+	unsigned missing = 0, looks = 0, late = 0;
 
 	for (unsigned step = 0; step < 16000; step++) {
 		uint32_t worker = (uint32_t)(test_random(&dice) % workers);
@@ -250,7 +250,8 @@ START_TEST(limits_only_forget)
 			uint32_t got = reach.chunks[w];
 
 			EXPECT(got <= model_reach(m, w, p));
-			EXPECT(model_since(m, w, p->chunks[got - 1].hash) <= capacity);
+			looks++;
+			late += model_since(m, w, p->chunks[got - 1].hash) > capacity;
 		}
 		kvw_radix_stats(tree, &stats);
 		EXPECT(stats.bytes <= 1 << 20);
@@ -259,6 +260,8 @@ START_TEST(limits_only_forget)
 	}
 	tree_check(tree);
 	ck_assert_uint_gt(stats.evicted_chunks, 1000);
+	/* Of a run only two times are known: a part of one may go late. */
+	ck_assert_uint_le(late, looks / 100);
 	/* Of 12,800 looks; sampling may now and then hit what was used lately. */
 	ck_assert_uint_le(missing, 12);
 	free(m);

@@ -54,9 +54,10 @@ static void make(struct scene *scene)
 		scene->before.workers[scene->before.count++] = (uint16_t)worker;
 	}
 	for (unsigned i = 0; i < KVW_NODE_WORDS; i++) {
-		struct kvw_holder h = {.worker = some_worker(), .from = dice(KVW_RADIX_RUN)};
+		struct kvw_holder h = {.worker = some_worker(), .mid = 1 + dice(KVW_RADIX_RUN)};
 
-		h.upto = h.from + 1 + dice(KVW_RADIX_RUN - h.from);
+		h.upto = h.mid + dice(KVW_RADIX_RUN + 1 - h.mid);
+		h.older = h.upto == h.mid ? 0 : dice(8) == 0 ? KVW_HOLDER_OLDEST : dice(10);
 		h.tick = dice(4) == 0 ? dice(40)
 				      : (uint32_t)(scene->windows[h.worker] >> 32) + dice(12);
 		/* Words that are not in use are hashes: anything. */
@@ -96,7 +97,9 @@ static void check_reach(const struct kvw_radix_scan *scan, const struct scene *s
 	for (unsigned i = 0; i < scene->used; i++) {
 		struct kvw_holder h = kvw_holder_unpack(scene->words[i]);
 		uint32_t *held = &want.chunks[h.worker];
-		uint32_t end = scene->start + (h.upto < scene->length ? h.upto : scene->length);
+		bool whole = kvw_view_alive(scene->windows[h.worker], h.tick - h.older);
+		uint32_t extent = whole ? h.upto : h.mid;
+		uint32_t end = scene->start + (extent < scene->length ? extent : scene->length);
 
 		if (!is_alive(scene, scene->words[i]) || *held < scene->start || end <= *held)
 			continue;

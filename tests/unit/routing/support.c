@@ -95,10 +95,10 @@ struct census {
 	uint64_t entries; /* of the table that nodes were found by */
 };
 
-/* A worker's living entries in a node must not overlap and must begin at 0 without a gap. */
-static void check_ranges(struct kvw_radix *tree, struct kvw_slot *node)
+/* A worker has one living entry in a node at most, and its parts are in order. */
+static void check_holders(struct kvw_radix *tree, struct kvw_slot *node)
 {
-	uint32_t covered[KVW_MAX_WORKERS] = {0};
+	bool seen[KVW_MAX_WORKERS] = {false};
 
 	for (struct kvw_slot *s = node; s != NULL;) {
 		for (unsigned i = 0; i < s->used; i++) {
@@ -106,17 +106,15 @@ static void check_ranges(struct kvw_radix *tree, struct kvw_slot *node)
 
 			if (s->word[i] == 0 || !kvw_holder_alive(tree, h))
 				continue;
-			EXPECT(h.from < h.upto);
+			EXPECT(!seen[h.worker]);
+			seen[h.worker] = true;
+			EXPECT(h.mid > 0);
+			EXPECT(h.mid <= h.upto);
 			EXPECT(h.upto <= node->length);
-			for (uint32_t c = h.from; c < h.upto; c++) {
-				EXPECT((covered[h.worker] >> c & 1) == 0);
-				covered[h.worker] |= UINT32_C(1) << c;
-			}
+			EXPECT(h.mid < h.upto || h.older == 0);
 		}
 		s = s->overflow == 0 ? NULL : &tree->slots[s->overflow];
 	}
-	for (unsigned w = 0; w < KVW_MAX_WORKERS; w++)
-		EXPECT((covered[w] & (covered[w] + 1u)) == 0);
 }
 
 /* A node's entry, wherever a walk could find it; 0: none. */
@@ -165,7 +163,7 @@ static void count_node(struct kvw_radix *tree, uint32_t index, struct census *ce
 		EXPECT(tree->slots[node->link].refs != 0);
 		census->children[node->link]++;
 	}
-	check_ranges(tree, node);
+	check_holders(tree, node);
 	for (uint32_t at = index; at != 0; at = tree->slots[at].overflow) {
 		struct kvw_slot *s = &tree->slots[at];
 
@@ -176,8 +174,11 @@ static void count_node(struct kvw_radix *tree, uint32_t index, struct census *ce
 		for (unsigned i = 0; i < s->used; i++) {
 			struct kvw_holder h = kvw_holder_unpack(s->word[i]);
 
-			if (s->word[i] != 0 && kvw_holder_alive(tree, h))
-				census->tokens[h.worker] += kvw_slot_tokens(node, h.from, h.upto);
+			uint64_t window = kvw_view_window(&tree->views, h.worker);
+
+			if (s->word[i] != 0)
+				census->tokens[h.worker] += kvw_slot_tokens(
+					node, 0, kvw_holder_extent(h, window));
 		}
 	}
 }
