@@ -37,7 +37,7 @@
 #define DEFAULT_SLACK 4
 
 _Static_assert(sizeof(struct kvw_slot) == 256, "a slot is four cache lines");
-_Static_assert(KVW_NODE_HOLDERS + KVW_RADIX_RUN / 2 <= KVW_NODE_CHILD, "words do not overlap");
+_Static_assert(KVW_NODE_HOLDERS + (KVW_RADIX_RUN + 1) / 3 <= KVW_NODE_CHILD, "words do not overlap");
 _Static_assert(KVW_RADIX_RUN <= 31, "lengths and ranges have five bits");
 
 /* --- life --- */

@@ -13,7 +13,7 @@
  *
  * Threads: every function but create and destroy may run in any thread at any time. find and
  * reach take no lock and write nothing. A walk that races with an eviction can miss a prefix that
- * was just dropped or, with a probability of about 2^-30, see a wrong one; routing is then a
+ * was just dropped or, with a probability of about 2^-20, see a wrong one; routing is then a
  * little worse for one request, nothing else.
  */
 #ifndef KVW_RADIX_H

@@ -197,6 +197,9 @@ bool kvw_node_hold(struct kvw_radix *tree, struct kvw_pool *pool, uint32_t index
 
 bool kvw_node_held(struct kvw_radix *tree, struct kvw_slot *slot)
 {
+	/* Mostly the first holder tells, and it lies in the slot's first line. */
+	if (kvw_slot_used(slot) > 0 && kvw_holder_alive(tree, kvw_holder_unpack(load_word(slot, 0))))
+		return true;
 	for (struct kvw_slot *s = slot; s != NULL; s = next_slot(tree, s)) {
 		unsigned used = kvw_slot_used(s);
 

@@ -55,12 +55,13 @@ static uint32_t run_tokens(
 static void fill_node(struct kvw_slot *slot, const struct kvw_chunk *chunks, uint32_t start,
 	uint32_t length, uint32_t parent, float tokens_per_unit, uint32_t stamp)
 {
-	for (uint32_t i = 1; i < length; i += 2) {
-		uint64_t low = (uint32_t)chunks[start + i].hash;
-		uint64_t high = i + 1 < length ? chunks[start + i + 1].hash << 32 : 0;
+	for (uint32_t i = 1; i < length; i += 3) {
+		uint64_t parts = 0;
 
+		for (uint32_t k = i; k < i + 3 && k < length; k++)
+			parts |= (chunks[start + k].hash & KVW_NODE_PART) << kvw_slot_part_shift(k);
 		atomic_store_explicit(
-			&slot->word[kvw_slot_half_word(i)], high | low, memory_order_relaxed);
+			&slot->word[kvw_slot_part_word(i)], parts, memory_order_relaxed);
 	}
 	atomic_store_explicit(&slot->link, parent, memory_order_relaxed);
 	atomic_store_explicit(&slot->stamp, stamp, memory_order_relaxed);

@@ -32,8 +32,7 @@
 #include "radix_view.h"
 
 #define KVW_NODE_WORDS 28
-#define KVW_NODE_HOLDERS                                                                           \
-	14 /* word[0..13] of a node; halves of its run's hashes follow, two a word */
+#define KVW_NODE_HOLDERS 18 /* word[0..17] of a node; parts of its run's hashes follow, three a word */
 #define KVW_NODE_CHILD                                                                             \
 	27 /* word of a node: its newest child, as a hint; above it, its group's bucket */
 #define KVW_NODE_LIVE     UINT32_C(0x80000000)
@@ -171,32 +170,36 @@ static inline unsigned kvw_slot_used(struct kvw_slot *slot)
 	return used < KVW_NODE_WORDS ? used : KVW_NODE_WORDS;
 }
 
-/* Where the half hash of the run's chunk i > 0 is kept. The first chunk's is kept whole, as the key. */
-static inline unsigned kvw_slot_half_word(uint32_t i)
+/* Where a part of the hash of the run's chunk i > 0 is kept. The first chunk's is kept whole, as the
+ * key. */
+#define KVW_NODE_PART_BITS 21
+#define KVW_NODE_PART      ((UINT64_C(1) << KVW_NODE_PART_BITS) - 1)
+
+static inline unsigned kvw_slot_part_word(uint32_t i)
 {
-	return KVW_NODE_HOLDERS + (i - 1) / 2;
+	return KVW_NODE_HOLDERS + (i - 1) / 3;
 }
 
-static inline unsigned kvw_slot_half_shift(uint32_t i)
+static inline unsigned kvw_slot_part_shift(uint32_t i)
 {
-	return (i - 1) % 2 * 32;
+	return (i - 1) % 3 * KVW_NODE_PART_BITS;
 }
 
-/* Whether the run's chunk i has this hash: surely not, or with an error of 2^-32 for i > 0. */
+/* Whether the run's chunk i has this hash: surely not, or with an error of 2^-21 for i > 0. */
 static inline bool kvw_slot_matches(struct kvw_slot *slot, uint32_t i, uint64_t hash)
 {
 	uint64_t word;
 
 	if (i == 0)
 		return kvw_slot_key(slot) == hash;
-	word = atomic_load_explicit(&slot->word[kvw_slot_half_word(i)], memory_order_acquire);
-	return (uint32_t)(word >> kvw_slot_half_shift(i)) == (uint32_t)hash;
+	word = atomic_load_explicit(&slot->word[kvw_slot_part_word(i)], memory_order_acquire);
+	return ((word >> kvw_slot_part_shift(i) ^ hash) & KVW_NODE_PART) == 0;
 }
 
 static inline void kvw_slot_prefetch_hash(struct kvw_slot *slot, uint32_t i)
 {
 	if (i > 0)
-		__builtin_prefetch(&slot->word[kvw_slot_half_word(i)]);
+		__builtin_prefetch(&slot->word[kvw_slot_part_word(i)]);
 }
 
 /* Whether the slot is a live node whose run begins with `chunks` chunks, the last of which has this

@@ -1,8 +1,8 @@
 /*
  * radix_scan_avx512.c - eight holders at once.
  *
- * A worker seldom has two entries among eight; where it has, one after the other would not do what
- * both at once do, and that vector goes the slow way.
+ * A worker has one entry in a node, but a slot that is being reused may show two for a moment. Two that
+ * are about to enter the list would enter it twice, so that vector goes the slow way.
  *
  * Compiled for AVX-512 (F, BW, CD, DQ, VL) and called only where the processor has it. A load of
  * 64 bytes is not atomic, but each of its aligned words is, which is all that a reader needs.
@@ -80,12 +80,12 @@ static uint32_t dead(const _Atomic uint64_t *words, unsigned used, const _Atomic
 	return gone;
 }
 
-/* Those of `counts` whose worker occurs twice among them. */
-static inline bool has_twins(__m256i worker, __mmask8 counts)
+/* Whether a worker occurs twice among these lanes. */
+static inline bool has_twins(__m256i worker, __mmask8 lanes)
 {
-	/* Lanes that do not count are all different from each other and from any worker. */
+	/* The other lanes are all different from each other and from any worker. */
 	const __m256i others = _mm256_setr_epi32(-1, -2, -3, -4, -5, -6, -7, -8);
-	__m256i before = _mm256_conflict_epi32(_mm256_mask_mov_epi32(others, counts, worker));
+	__m256i before = _mm256_conflict_epi32(_mm256_mask_mov_epi32(others, lanes, worker));
 
 	return _mm256_test_epi32_mask(before, before) != 0;
 }
@@ -108,7 +108,7 @@ static void reach_slot(const _Atomic uint64_t *words, unsigned used,
 
 		if (counts == 0)
 			continue;
-		if (has_twins(lanes.worker, counts)) {
+		if ((fresh & (fresh - 1)) != 0 && has_twins(lanes.worker, fresh)) {
 			kvw_radix_scan_base.reach(words + i, used - i < LANES ? used - i : LANES,
 				windows, start, length, reach);
 			continue;

@@ -29,15 +29,16 @@ struct scene {
 	struct kvw_radix_reach before;
 };
 
-static uint32_t some_worker(void)
+static uint32_t worker_number(uint32_t i)
 {
-	uint32_t worker = dice(WORKERS);
-
-	return worker == 0 ? KVW_MAX_WORKERS - 1 : worker;
+	return i % WORKERS == 0 ? KVW_MAX_WORKERS - 1 : i % WORKERS;
 }
 
-static void make(struct scene *scene)
+/* twins: workers may have several words, as a slot that is being reused may show. */
+static void make(struct scene *scene, bool twins)
 {
+	uint32_t first = dice(WORKERS);
+
 	memset(scene, 0, sizeof(*scene));
 	scene->used = dice(KVW_NODE_WORDS + 1);
 	scene->start = dice(50);
@@ -54,7 +55,8 @@ static void make(struct scene *scene)
 		scene->before.workers[scene->before.count++] = (uint16_t)worker;
 	}
 	for (unsigned i = 0; i < KVW_NODE_WORDS; i++) {
-		struct kvw_holder h = {.worker = some_worker(), .mid = 1 + dice(KVW_RADIX_RUN)};
+		struct kvw_holder h = {.worker = worker_number(twins ? dice(WORKERS) : first + i),
+			.mid = 1 + dice(KVW_RADIX_RUN)};
 
 		h.upto = h.mid + dice(KVW_RADIX_RUN + 1 - h.mid);
 		h.older = h.upto == h.mid ? 0 : dice(8) == 0 ? KVW_HOLDER_OLDEST : dice(10);
@@ -77,7 +79,7 @@ static bool is_alive(const struct scene *scene, uint64_t word)
 
 static void check_masks(const struct kvw_radix_scan *scan, const struct scene *scene)
 {
-	uint32_t worker = some_worker();
+	uint32_t worker = worker_number(dice(WORKERS));
 	uint32_t mine = 0, dead = 0;
 
 	for (unsigned i = 0; i < scene->used; i++) {
@@ -113,6 +115,27 @@ static void check_reach(const struct kvw_radix_scan *scan, const struct scene *s
 	ck_assert_mem_eq(got.workers, want.workers, want.count * sizeof(want.workers[0]));
 }
 
+/* However many words a worker has: it is listed once, and holds what one of them says. */
+static void check_twins(const struct kvw_radix_scan *scan, const struct scene *scene)
+{
+	struct kvw_radix_reach got = scene->before;
+	bool listed[KVW_MAX_WORKERS] = {false};
+
+	scan->reach(scene->words, scene->used, scene->windows, scene->start, scene->length, &got);
+	for (uint32_t i = 0; i < got.count; i++) {
+		uint32_t worker = got.workers[i];
+
+		ck_assert(!listed[worker]);
+		listed[worker] = true;
+		ck_assert_uint_ge(got.chunks[worker], scene->before.chunks[worker]);
+		ck_assert_uint_ge(got.chunks[worker], 1);
+		if (got.chunks[worker] != scene->before.chunks[worker])
+			ck_assert_uint_le(got.chunks[worker], scene->start + scene->length);
+	}
+	for (uint32_t worker = 0; worker < KVW_MAX_WORKERS; worker++)
+		ck_assert_int_eq(listed[worker], got.chunks[worker] > 0);
+}
+
 static void check_scan(const struct kvw_radix_scan *scan)
 {
 	struct scene *scene = malloc(sizeof(*scene));
@@ -120,9 +143,12 @@ static void check_scan(const struct kvw_radix_scan *scan)
 	ck_assert_ptr_nonnull(scene);
 	dice_state = 17;
 	for (unsigned i = 0; i < ROUNDS; i++) {
-		make(scene);
+		make(scene, false);
 		check_masks(scan, scene);
 		check_reach(scan, scene);
+		make(scene, true);
+		check_masks(scan, scene);
+		check_twins(scan, scene);
 	}
 	free(scene);
 }
