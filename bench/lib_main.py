@@ -22,7 +22,7 @@ BENCHES = {
     "proxy": (lib_proxy.bench_proxy, [LOAD]),
     "stream": (lib_proxy.bench_stream, [LOAD]),
     "scan": (lib_proxy.bench_scan, ["bench/micro/scan_bench"]),
-    "pick": (lib_pick.bench_pick, [lib_pick.PROGRAM]),
+    "pick": (lib_pick.bench_pick, [lib_pick.PROGRAM, lib_pick.KVAWARE]),
     "events": (lib_events.bench_events, [lib_events.PROGRAM, "bench/sim/kvsim"]),
     "idle": (lib_proxy.bench_idle, [LOAD]),
     "loops": (lib_proxy.bench_loops, [LOAD]),
@@ -49,7 +49,8 @@ benchmarks:
   scan     bytes/s of the body scan against jansson
   pick     decisions/s of prefixaware on a tree of 1M nodes (depth 64, 8 to 1,024 workers, one and
            two threads), their 99th percentile, inserts/s, bytes per cached token; what two threads
-           gain beside what a pointer chase gains
+           gain beside what a pointer chase gains; decisions of kvaware, alone and beside a thread that
+           applies 128,000 block events/s
   events   KV events of 64 workers, 2,000 blocks a second each for a minute, into kvway with kvaware:
            CPU of the thread that takes them, lag, losses, latency of requests with them and without
   idle     memory of each of 10,000 idle kept-alive clients
@@ -58,7 +59,7 @@ benchmarks:
            on 4 and 8 workers; TRACE=FILE names the trace
   routers  kvway, vllm-router and sglang-router (from PyPI, into venvs in the build directory): CPU
            per request at 2, 32 and 256 KB; with TRACE=FILE the quality of their choices on 8 workers
-  replay   the strategy prefixaware, its peers' policies and a bound that no router can beat, in
+  replay   the strategies prefixaware and kvaware, their peers' policies and a bound that no router can beat, in
            simulated time: on a trace (TRACE=FILE), or --scenario NAME without one
   all      all of them (trace, routers and replay only if TRACE is set)
 

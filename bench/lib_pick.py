@@ -1,4 +1,4 @@
-"""pick: decisions of prefixaware on a large tree, a program of its own."""
+"""pick: decisions of prefixaware on a large tree and of kvaware beside events, each a program."""
 
 import os
 import subprocess
@@ -6,16 +6,23 @@ import subprocess
 from lib_procs import BenchError
 
 PROGRAM = "bench/micro/routing_bench"
+KVAWARE = "bench/micro/kvaware_bench"
 
 
 def bench_pick(options):
-    """Decisions per second, how long the slow ones take, inserts, bytes per token."""
-    program = os.path.join(options.build, PROGRAM)
+    """Decisions per second, how long the slow ones take, inserts, bytes per token; then kvaware's."""
+    line = [] if options.line is None else ["-i", str(options.line)]
+    run(options, PROGRAM, line)
+    if options.line is None:
+        run(options, KVAWARE, [])
+
+
+def run(options, name, more):
+    """One program, for the rounds and seconds that were asked for."""
+    program = os.path.join(options.build, name)
     if not os.path.exists(program):
         raise BenchError(f"{program} is not built")
-    command = [program, "-r", str(options.rounds), "-s", str(options.seconds)]
-    if options.line is not None:
-        command += ["-i", str(options.line)]
+    command = [program, "-r", str(options.rounds), "-s", str(options.seconds), *more]
     done = subprocess.run(command, check=False)
     if done.returncode != 0:
-        raise BenchError(f"routing_bench ended with status {done.returncode}")
+        raise BenchError(f"{os.path.basename(name)} ended with status {done.returncode}")
