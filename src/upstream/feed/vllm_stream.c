@@ -275,7 +275,7 @@ static void gap(struct kvw_vllm_stream *stream, uint64_t sequence, zmq_msg_t *pa
 	ask_on(stream);
 }
 
-/* A batch in its turn, without anything else under way. */
+/* A batch that need not wait for others. */
 static void take_live(struct kvw_vllm_stream *stream, uint64_t sequence, zmq_msg_t *payload)
 {
 	struct kvw_slice slice = {zmq_msg_data(payload), zmq_msg_size(payload)};
@@ -307,7 +307,12 @@ static void take_live(struct kvw_vllm_stream *stream, uint64_t sequence, zmq_msg
 
 void kvw_vllm_stream_live(struct kvw_vllm_stream *stream, uint64_t sequence, zmq_msg_t *payload)
 {
-	if (stream->asking == KVW_VLLM_NOT_ASKING)
+	/* An engine may let its replay wait for a tenth of a second: what is in its turn does not wait for
+	 * an answer that will say nothing new. */
+	bool in_turn = stream->asking == KVW_VLLM_GOING_ON && sequence == stream->next &&
+		       stream->held.count == 0;
+
+	if (stream->asking == KVW_VLLM_NOT_ASKING || in_turn)
 		take_live(stream, sequence, payload);
 	else
 		(void)kvw_vllm_held_push(&stream->held, sequence, payload);

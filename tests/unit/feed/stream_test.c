@@ -266,6 +266,30 @@ START_TEST(a_replay_socket_without_an_answer_blinds_for_so_long)
 }
 END_TEST
 
+static bool asked_often(struct rig *r, void *ctx)
+{
+	(void)r;
+	return engine.asked >= *(int *)ctx;
+}
+
+START_TEST(what_is_in_its_turn_does_not_wait_for_an_answer)
+{
+	int often;
+
+	listen_to(true);
+	rig_await_sight(&rig, 0, KVW_SIGHT_FULL);
+	publish(0, 3);
+	await_hit(3);
+	engine.mute = true;
+	often = engine.asked + 1;
+	ck_assert(rig_wait(&rig, asked_often, &often)); /* after a silence */
+	publish(3, 6);
+	await_hit(6);
+	ck_assert_int_eq(rig_sight(&rig, 0), KVW_SIGHT_FULL); /* it is not overdue yet */
+	engine.mute = false;
+}
+END_TEST
+
 START_TEST(bytes_that_are_no_batch_blind_until_the_engine_is_emptied)
 {
 	static const uint8_t rubbish[][8] = {{0xc1},        /* never used */
@@ -410,6 +434,7 @@ int main(void)
 	tcase_add_test(tc, without_replay_the_first_batch_tells_all);
 	tcase_add_test(tc, without_replay_who_joins_late_is_blind);
 	tcase_add_test(tc, a_replay_socket_without_an_answer_blinds_for_so_long);
+	tcase_add_test(tc, what_is_in_its_turn_does_not_wait_for_an_answer);
 	tcase_add_loop_test(tc, bytes_that_are_no_batch_blind_until_the_engine_is_emptied, 0, 4);
 	tcase_add_test(tc, messages_of_another_form_are_passed_over);
 	tcase_add_test(tc, a_duplicate_changes_nothing);
