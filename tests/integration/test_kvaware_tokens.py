@@ -1,0 +1,410 @@
+"""kvaware's exact tokens: found out before a worker is picked, in time or not at all.
+
+The workers are kvsim, which publish events and tokenize; what they cache is what their answers say.
+"""
+
+import json
+import random
+import signal
+import threading
+
+import pytest
+
+from rig.client import CHAT, COMPLETIONS, Client, ask
+from rig.router import settle
+from rig.wait import until, unused_port
+
+BLOCK = 16
+EVENTS = {"enable_kv_cache_events": True, "endpoint": "tcp://*:0", "replay_endpoint": "tcp://*:0"}
+WORDS = "sea king ship isle wind tide dawn boat tale keys memo coin".split()
+
+
+def text(seed, words=200):
+    rng = random.Random(seed)
+    return " ".join(rng.choice(WORDS) for _ in range(words))
+
+
+def chat(content, **more):
+    messages = content if isinstance(content, list) else [{"role": "user", "content": content}]
+    return {"model": "tiny", "messages": messages, "max_tokens": 4, **more}
+
+
+@pytest.fixture
+def fleet(kvsim, kvway):
+    """fleet({key: value}, count): simulated engines that tell what they cache, and a kvaware router
+    that has heard them all."""
+
+    def make(config=None, count=2, options=()):
+        workers = kvsim(count, "--kv-events-config", json.dumps(EVENTS), *options)
+        router = kvway(
+            workers,
+            {
+                "routing.strategy": "kvaware",
+                "http.decision_headers": "always",
+                "kvaware.tokens.timeout": "20s",
+                **(config or {}),
+            },
+        )
+        until(lambda: sights(router) == 2.0 * count, 15, "all workers are heard")
+        return workers, router
+
+    return make
+
+
+def sights(router):
+    return router.metric("kvway_worker_cache_sight", teller="engine")
+
+
+def prompts(router, reason):
+    return router.metric("kvway_kvaware_prompts_total", tokens=reason)
+
+
+def explain(router, path, body):
+    answer = ask(router.admin_port, "POST", f"/explain?path={path}", body=body, timeout=30)
+    assert answer.status == 200, answer
+    return answer.json()
+
+
+def usage(answer):
+    """Prompt tokens and cached ones, in any API's words."""
+    said = answer.json()["usage"]
+    if "cache_read_input_tokens" in said:
+        cached = said["cache_read_input_tokens"] or 0
+        return said["input_tokens"] + cached + (said.get("cache_creation_input_tokens") or 0), cached
+    details = said.get("prompt_tokens_details") or said.get("input_tokens_details")
+    return said.get("prompt_tokens", said.get("input_tokens")), details["cached_tokens"]
+
+
+def predicted(answer):
+    return int(answer.headers.get("x-kvway-predicted-cached-tokens"))
+
+
+def send(router, path, body, headers=()):
+    answer = router.ask("POST", path, headers, body=body, timeout=30)
+    assert answer.status == 200, answer
+    return answer
+
+
+def told(router, path, body, tokens):
+    """Waits until the events of a prompt that was served have arrived."""
+    whole = (tokens - 1) // BLOCK * BLOCK
+    until(
+        lambda: explain(router, path, body)["predicted_cached_tokens"] == whole,
+        10,
+        f"all {whole} cached tokens of the prompt are known",
+    )
+
+
+# --- predictions --------------------------------------------------------------------------------
+
+
+def conversation(router, turns=5):
+    messages = [{"role": "system", "content": text(1)}, {"role": "user", "content": text(2, 40)}]
+    for turn in range(turns):
+        body = chat(messages)
+        answer = send(router, CHAT, body)
+        tokens, cached = usage(answer)
+        assert answer.headers.get("x-kvway-reason") == ("load" if turn == 0 else "kvaware")
+        assert abs(predicted(answer) - cached) <= BLOCK, (turn, predicted(answer), cached)
+        assert turn == 0 or cached > BLOCK * 10
+        told(router, CHAT, body, tokens)
+        reply = answer.json()["choices"][0]["message"]["content"]
+        messages += [
+            {"role": "assistant", "content": reply},
+            {"role": "user", "content": text(10 + turn, 30)},
+        ]
+
+
+def test_a_conversation_is_predicted_to_the_block(fleet):
+    workers, router = fleet()
+    conversation(router)
+    assert prompts(router, "exact") == 5
+    assert router.metric("kvway_worker_exact_right_total") == 5
+    assert router.metric("kvway_worker_exact_wrong_total") == 0
+    assert router.metric("kvway_kvaware_tokenize_asked_total") == 5  # explanations had them cached
+    assert router.metric("kvway_kvaware_tokenize_inflight") == 0
+
+
+@pytest.mark.parametrize(
+    "path, body",
+    [
+        (COMPLETIONS, {"prompt": text(3), "max_tokens": 2}),
+        (COMPLETIONS, {"prompt": [text(4)], "max_tokens": 2}),
+        (COMPLETIONS, {"prompt": list(range(7, 400)), "max_tokens": 2}),
+        (COMPLETIONS, {"prompt": [list(range(9, 400))], "max_tokens": 2}),
+        (COMPLETIONS, {"prompt": text(5), "max_tokens": 2, "cache_salt": "a b"}),
+        ("/v1/responses", {"input": text(6), "max_output_tokens": 2}),
+        ("/v1/responses", {"input": text(7), "instructions": text(8, 30), "max_output_tokens": 2}),
+        ("/v1/messages", {"messages": [{"role": "user", "content": text(9)}], "max_tokens": 2}),
+        (
+            "/v1/messages",
+            {
+                "system": [{"type": "text", "text": text(10, 30)}],
+                "messages": [{"role": "user", "content": [{"type": "text", "text": text(11)}]}],
+                "max_tokens": 2,
+            },
+        ),
+    ],
+)
+def test_prompts_of_every_kind_are_known_again(fleet, path, body):
+    workers, router = fleet()
+    body = {"model": "tiny", **body}
+    tokens, _ = usage(send(router, path, body))
+    told(router, path, body, tokens)
+    again = send(router, path, body)
+    assert again.headers.get("x-kvway-reason") == "kvaware"
+    assert predicted(again) == usage(again)[1] == (tokens - 1) // BLOCK * BLOCK
+    assert prompts(router, "exact") == 2
+
+
+def test_another_salt_is_another_prompt(fleet):
+    workers, router = fleet()
+    body = {"model": "tiny", "prompt": text(20), "max_tokens": 2, "cache_salt": "one"}
+    tokens, _ = usage(send(router, COMPLETIONS, body))
+    told(router, COMPLETIONS, body, tokens)
+    other = send(router, COMPLETIONS, {**body, "cache_salt": "two"})
+    assert predicted(other) == usage(other)[1] == 0
+
+
+def test_traffic_past_the_router_is_known(fleet):
+    workers, router = fleet()
+    body = chat(text(21))
+    tokens, _ = usage(workers[1].ask("POST", CHAT, body=body))
+    told(router, CHAT, body, tokens)
+    answer = send(router, CHAT, body)
+    assert answer.headers.get("x-kvway-worker") == workers[1].url
+    assert predicted(answer) == usage(answer)[1] > 0
+
+
+# --- why not ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "path, body",
+    [
+        (COMPLETIONS, {"prompt": [text(30), text(31)]}),
+        (CHAT, {**chat(text(32)), "truncate_prompt_tokens": 5}),
+        ("/v1/responses", {"input": [{"type": "function_call_output", "call_id": "a", "output": "b"}]}),
+    ],
+)
+def test_prompts_whose_tokens_nobody_tells(fleet, path, body):
+    workers, router = fleet()
+    router.ask("POST", path, body={"model": "tiny", **body}, timeout=30)
+    assert prompts(router, "no_tokens") == 1
+    assert prompts(router, "exact") == 0
+
+
+def test_nobody_is_asked_where_nobody_tells_what_it_holds(kvsim, kvway):
+    workers = kvsim(2)
+    router = kvway(workers, {"routing.strategy": "kvaware"})
+    send(router, CHAT, chat(text(33)))
+    assert prompts(router, "no_view") == 1
+    assert router.metric("kvway_kvaware_tokenize_asked_total") == 0
+
+
+def test_nobody_is_asked_where_there_is_no_choice(fleet):
+    workers, router = fleet(count=1)
+    send(router, CHAT, chat(text(34)))
+    assert prompts(router, "no_choice") == 1
+    assert router.metric("kvway_kvaware_tokenize_asked_total") == 0
+
+
+def fail(workers, spec, count=1):
+    for worker in workers:
+        worker.fail(spec, count)
+
+
+def test_what_comes_late_is_not_waited_for_but_kept(fleet):
+    workers, router = fleet({"kvaware.tokens.timeout": "50ms"})
+    fail(workers, "delay-ms=400")
+    body = chat(text(35))
+    send(router, CHAT, body)
+    assert prompts(router, "timeout") == 1
+    until(lambda: router.metric("kvway_kvaware_tokenize_answered_total") == 1, 10, "the late answer")
+    fail(workers, "delay-ms=0")
+    send(router, CHAT, body)
+    assert prompts(router, "exact") == 1
+    assert router.metric("kvway_kvaware_tokenize_cached_total") == 1
+    assert router.metric("kvway_kvaware_tokenize_inflight") == 0
+
+
+def test_a_worker_that_fails_is_followed_by_another(fleet):
+    workers, router = fleet()
+    workers[0].fail("reset-before-head", 1)
+    for i in range(4):  # they take turns: the first worker's fault meets a question or a prompt
+        send(router, CHAT, chat(text(36 + i)))
+    assert prompts(router, "exact") == 4
+
+
+def test_without_an_answer_it_goes_by_text(fleet):
+    workers, router = fleet()
+    fail(workers, "status=500")
+    send(router, CHAT, chat(text(41)))
+    assert prompts(router, "failed") == 1
+    send(router, CHAT, chat(text(42)))
+    assert prompts(router, "exact") == 1
+
+
+def test_more_at_once_than_may_be_asked_about(fleet):
+    workers, router = fleet({"kvaware.tokens.inflight": 1, "loops": 1})
+    fail(workers, "delay-ms=1500")
+    threads = [
+        threading.Thread(target=send, args=(router, CHAT, chat(text(50 + i)))) for i in range(3)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert prompts(router, "busy") >= 1
+    assert prompts(router, "busy") + prompts(router, "exact") == 3
+
+
+# --- while it waits -----------------------------------------------------------------------------
+
+
+def test_a_client_that_leaves_while_its_tokens_are_asked_for(fleet):
+    workers, router = fleet()
+    fail(workers, "delay-ms=600")
+    with Client(router.port) as client:
+        client.send_request("POST", CHAT, body=chat(text(60)))
+        until(lambda: router.metric("kvway_kvaware_tokenize_inflight") == 1, 5, "it is asked about")
+    until(lambda: router.metric("kvway_client_gone_total") == 1, 5, "kvway sees that it is gone")
+    router.wait_idle()
+    until(lambda: router.metric("kvway_kvaware_tokenize_inflight") == 0, 5, "the job is released")
+    assert sum(w.stats()["requests_finished"] if "requests_finished" in w.stats() else 0 for w in workers) == 0
+    fail(workers, "delay-ms=0")
+    send(router, CHAT, chat(text(60)))
+    assert router.metric("kvway_kvaware_tokenize_cached_total") == 1
+
+
+def test_a_drain_waits_for_what_waits(fleet):
+    workers, router = fleet({"timeouts.drain": "20s"})
+    fail(workers, "delay-ms=500")
+    answers = []
+    thread = threading.Thread(target=lambda: answers.append(send(router, CHAT, chat(text(61)))))
+    thread.start()
+    until(lambda: router.metric("kvway_kvaware_tokenize_inflight") == 1, 5, "it is asked about")
+    router.signal(signal.SIGTERM)
+    thread.join()
+    assert answers and answers[0].status == 200
+    assert router.wait(10) == 0
+
+
+def test_an_end_without_waiting_leaves_nothing_behind(fleet):
+    """A sanitizer would tell of the job that is under way when everything ends."""
+    workers, router = fleet({"timeouts.drain": "0s"})
+    fail(workers, "delay-ms=3000")
+    with Client(router.port) as client:
+        client.send_request("POST", CHAT, body=chat(text(62)))
+        until(lambda: router.metric("kvway_kvaware_tokenize_inflight") == 1, 5, "it is asked about")
+        router.signal(signal.SIGTERM)
+        assert router.wait(10) == 0
+
+
+def test_a_retry_neither_asks_nor_waits_again(fleet):
+    workers, router = fleet()
+    body = chat(text(63))
+    first = send(router, CHAT, body)
+    told(router, CHAT, body, usage(first)[0])
+    (holder,) = [w for w in workers if w.url == first.headers.get("x-kvway-worker")]
+    holder.fail("reset-before-head", 1)
+    answer = send(router, CHAT, body)
+    assert answer.headers.get("x-kvway-worker") != holder.url
+    assert predicted(answer) == usage(answer)[1] == 0
+    assert prompts(router, "exact") == 2
+    assert router.metric("kvway_kvaware_tokenize_asked_total") == 1
+    assert router.metric("kvway_retries_total") == 1
+
+
+def test_many_at_once_and_clients_that_leave(fleet):
+    workers, router = fleet({"kvaware.tokens.timeout": "30ms"}, count=3)
+    rng = random.Random(7)
+
+    def user(seed):
+        for i in range(12):
+            body = chat(text(1000 + seed % 3) + text(seed * 100 + i, 20))
+            with Client(router.port, timeout=30) as client:
+                client.send_request("POST", CHAT, body=body)
+                if rng.random() < 0.3:
+                    client.reset()
+                else:
+                    assert client.read().status == 200
+
+    for worker in workers:
+        worker.fail("delay-ms=25")
+    threads = [threading.Thread(target=user, args=(i,)) for i in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for worker in workers:
+        worker.ask("GET", "/sim/fail?spec=delay-ms=0")
+    router.wait_idle(20)
+    until(lambda: router.metric("kvway_kvaware_tokenize_inflight") == 0, 10, "all jobs are released")
+    send(router, CHAT, chat(text(2000)))
+
+
+# --- what is said -------------------------------------------------------------------------------
+
+
+def test_explain_says_whose_word_it_goes_by(fleet):
+    workers, router = fleet()
+    body = chat(text(70))
+    tokens, _ = usage(send(router, CHAT, body))
+    told(router, CHAT, body, tokens)
+    said = explain(router, CHAT, body)
+    assert said["tokens"] == "exact" and said["tokens_from"] == "the cache of tokens"
+    assert said["exact_tokens"] == said["prompt_tokens"] == tokens
+    assert said["reason"] == "kvaware"
+    for worker in said["workers"]:
+        assert worker["exact"] is True
+        assert worker["cache_told_by"]["engine"]["sight"] == "full"
+        assert worker["cache_told_by"]["lmcache"]["sight"] == "none"
+    fresh = explain(router, CHAT, chat(text(71)))
+    assert fresh["tokens_from"] == "a worker's /tokenize"
+    assert explain(router, COMPLETIONS, {"model": "tiny", "prompt": [1, 2]})["tokens_from"] == "the body"
+
+
+def test_explain_does_not_wait_for_ever(fleet):
+    workers, router = fleet({"kvaware.tokens.timeout": "50ms"})
+    fail(workers, "delay-ms=1000")
+    said = explain(router, CHAT, chat(text(72)))
+    assert said["tokens"] == "timeout"
+    assert all(worker["exact"] is False for worker in said["workers"])
+
+
+def test_lmcaches_users_find_their_lines(kvsim, kvway):
+    ports = [unused_port() for _ in range(3)]
+    names = ("pull", "reply", "heartbeat")
+    config = {f"kvaware.lmcache.{n}": f"127.0.0.1:{p}" for n, p in zip(names, ports)}
+    at = f"pull=127.0.0.1:{ports[0]},reply=127.0.0.1:{ports[1]}"
+    workers = kvsim(2, "--lmcache-controller", at, "--lmcache-instance", "lm", "--lmcache-chunk-size", "64")
+    entries = [{"url": w.url, "lmcache_instance": f"lm_{i}"} for i, w in enumerate(workers)]
+    router = kvway(
+        [],
+        {
+            "routing.strategy": "kvaware",
+            "log.level": "debug",
+            "http.decision_headers": "always",
+            "kvaware.lmcache.chunk_size": 64,
+            **config,
+            "workers": entries,
+        },
+    )
+
+    def sighted():
+        return router.metric("kvway_worker_cache_sight", teller="lmcache") == 4
+
+    until(sighted, 20, "LMCache's workers have registered")
+    body = chat(text(80))
+    first = send(router, CHAT, body)
+    assert "Matched instance url None" in router.log()
+    until(lambda: explain(router, CHAT, body)["predicted_cached_tokens"] >= 128, 10, "it was stored")
+    again = send(router, CHAT, body)
+    assert again.headers.get("x-kvway-worker") == first.headers.get("x-kvway-worker")
+    assert again.headers.get("x-kvway-reason") == "kvaware"
+    (i,) = [i for i, w in enumerate(workers) if w.url == first.headers.get("x-kvway-worker")]
+    assert "Worker registered: lm_0" in router.log() and "Worker registered: lm_1" in router.log()
+    assert f"Routing request to lm_{i} found by kvaware router" in router.log()
+    settle(0.1)
+    assert router.alive()
