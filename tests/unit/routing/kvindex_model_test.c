@@ -11,7 +11,7 @@
 #include "support.h"
 
 #define WORKERS 12
-#define SOURCES 3
+#define SOURCES 4    /* two of each group */
 #define HASHES  6000 /* at most */
 #define CHAIN   24   /* blocks of the longest event and query */
 #define BLOCK   16
@@ -25,6 +25,23 @@ struct model {
 	uint64_t unknown;
 	struct kvw_kvindex_hits hits;
 };
+
+/* The number of a source as the index knows it: the last two are of the other group. */
+static uint32_t number_of(uint32_t source)
+{
+	return source < SOURCES / 2 ? source : source + KVW_KVINDEX_GROUP;
+}
+
+/* Bits of sources as the index knows them. */
+static uint32_t numbers_of(uint32_t bits)
+{
+	uint32_t numbers = 0;
+
+	for (uint32_t s = 0; s < SOURCES; s++)
+		if ((bits >> s & 1) != 0)
+			numbers |= 1u << number_of(s);
+	return numbers;
+}
 
 /* Every eighth hash means the same key as the one before. */
 static uint64_t key_of(uint32_t hash)
@@ -48,12 +65,14 @@ static bool source_has(
 	       (first % 8 == 6 && m->counts[worker][source][tier][first + 1] > 0);
 }
 
-/* Whether a worker can give what a hash means from a tier or a faster one. */
-static bool has_up_to(const struct model *m, uint32_t worker, uint32_t tier, uint32_t hash)
+/* Whether a group of a worker's sources, [first, end), can give what a hash means from a tier or a
+ * faster one. */
+static bool group_has(const struct model *m, uint32_t worker, uint32_t tier, uint32_t hash,
+	uint32_t first, uint32_t end)
 {
-	bool together = m->required[worker] != 0;
+	bool together = (m->required[worker] >> first & ((1u << (end - first)) - 1)) != 0;
 
-	for (uint32_t s = 0; s < SOURCES; s++) {
+	for (uint32_t s = first; s < end; s++) {
 		bool has = false;
 
 		for (uint32_t t = 0; t <= tier; t++)
@@ -64,6 +83,13 @@ static bool has_up_to(const struct model *m, uint32_t worker, uint32_t tier, uin
 			return true;
 	}
 	return together;
+}
+
+/* The same of all sources. */
+static bool has_up_to(const struct model *m, uint32_t worker, uint32_t tier, uint32_t hash)
+{
+	return group_has(m, worker, tier, hash, 0, SOURCES / 2) ||
+	       group_has(m, worker, tier, hash, SOURCES / 2, SOURCES);
 }
 
 /* Fastest tier in which a worker holds what a hash means; KVW_TIER_COUNT: none. */
@@ -78,10 +104,10 @@ static uint32_t tier_of(const struct model *m, uint32_t worker, uint32_t hash)
 
 /* --- events --- */
 
-static void change_hash(
-	struct model *m, struct kvw_kvindex_from from, uint32_t tier, uint32_t hash, bool stored)
+static void change_hash(struct model *m, uint32_t worker, uint32_t source, uint32_t tier,
+	uint32_t hash, bool stored)
 {
-	uint32_t *count = &m->counts[from.worker][from.source][tier][hash];
+	uint32_t *count = &m->counts[worker][source][tier][hash];
 
 	if (stored)
 		(*count)++;
@@ -93,7 +119,8 @@ static void change_hash(
 
 static void play_blocks(struct model *m, bool stored)
 {
-	struct kvw_kvindex_from from = {roll(m, WORKERS), roll(m, SOURCES)};
+	uint32_t source = roll(m, SOURCES);
+	struct kvw_kvindex_from from = {roll(m, WORKERS), number_of(source)};
 	uint64_t hashes[CHAIN];
 	uint64_t keys[CHAIN];
 	struct kvw_kvindex_blocks blocks = {
@@ -105,7 +132,7 @@ static void play_blocks(struct model *m, bool stored)
 
 		hashes[i] = hash;
 		keys[i] = key_of(hash);
-		change_hash(m, from, blocks.tier, hash, stored);
+		change_hash(m, from.worker, source, blocks.tier, hash, stored);
 	}
 	if (stored)
 		kvw_kvindex_stored(m->index, from, &blocks);
@@ -135,14 +162,18 @@ static void play_event(struct model *m)
 	} else if (what < 992) {
 		play_blocks(m, false);
 	} else if (what < 995) {
-		kvw_kvindex_cleared(m->index, worker, source, tier);
+		kvw_kvindex_cleared(m->index, worker,
+			source == KVW_KVINDEX_ANY ? source : number_of(source), tier);
 		forget(m, worker, source, tier);
 	} else if (what < 996) {
 		kvw_kvindex_purge(m->index, worker);
 		forget(m, worker, KVW_KVINDEX_ANY, KVW_KVINDEX_ANY);
 	} else if (what < 998) {
-		m->required[worker] = roll(m, 1 << SOURCES);
-		kvw_kvindex_require(m->index, worker, UINT32_MAX, m->required[worker]);
+		uint32_t among = roll(m, 1 << SOURCES);
+		uint32_t bits = roll(m, 1 << SOURCES);
+
+		m->required[worker] = (m->required[worker] & ~among) | (bits & among);
+		kvw_kvindex_require(m->index, worker, numbers_of(among), numbers_of(bits));
 	} else {
 		kvw_kvindex_tick(m->index, 0);
 	}
