@@ -174,10 +174,12 @@ static void switch_to(struct kvw_lmdiag *diag, struct kvw_lmreg_instance *instan
 	kvw_lmcache_difference(configured, found, difference, sizeof(difference));
 	settings_text(configured, found, settings, sizeof(settings));
 	kvw_warn("lmcache",
-		"instance=%s names its chunks in another way than is configured: %s. "
-		"This is used from now on; to have it from the start set in kvaware.lmcache:%s",
+		"instance=%s names its chunks in another way than is configured: %s. This is used "
+		"from now on; %s%s",
 		instance->id, difference,
-		settings[0] != '\0' ? settings : " nothing, it has no key");
+		settings[0] != '\0' ? "to have it from the start set in kvaware.lmcache:"
+				    : "no setting is needed, it is found at each start",
+		settings);
 }
 
 /* Tries other ways to name the prompt on what the instance holds. True: found, and used. */

@@ -11,96 +11,30 @@
 #include <zmq.h>
 
 #include "clock.h"
-#include "exact.h"
-#include "kvspace.h"
-#include "lmcache.h"
 #include "msgpack.h"
+#include "rig.h"
 
 #define PATIENCE_NS (20 * KVW_NS_PER_S)
 
-static struct {
-	struct kvw_config *config;
-	struct kvw_fleet *fleet;
-	struct kvw_exact *exact;
-	struct kvw_kvspaces *spaces;
-	struct kvw_feed *feed;
-	struct kvw_lmcache *lmcache;
-	int pull, reply, heartbeat; /* ports */
-	void *context;              /* of the workers */
-} rig;
-
-static int free_port(void)
-{
-	struct sockaddr_in addr = {
-		.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-	socklen_t len = sizeof(addr);
-	int fd = socket(AF_INET, SOCK_STREAM, 0), port;
-
-	ck_assert_int_eq(bind(fd, (struct sockaddr *)&addr, len), 0);
-	ck_assert_int_eq(getsockname(fd, (struct sockaddr *)&addr, &len), 0);
-	port = ntohs(addr.sin_port);
-	close(fd);
-	return port;
-}
-
-/* `more` follows in kvaware.lmcache. What was told to errors is in text. */
-static enum kvw_err start_with(const char *more, char *text, size_t size)
-{
-	static const char *const strategies[] = {"kvaware", NULL};
-	struct kvw_strategy_options options = {.index_bytes = 4 << 20, .seed = 3};
-	struct kvw_feed_deps deps = {.modules = {&kvw_lmcache_module}};
-	char yaml[1024];
-	FILE *errors;
-	enum kvw_err err;
-
-	snprintf(yaml, sizeof(yaml),
-		"workers:\n  - url: http://127.0.0.1:9\n    lmcache_instance: i0\n"
-		"routing:\n  strategy: kvaware\nkvaware:\n  lmcache:\n"
-		"    pull: 127.0.0.1:%d\n    reply: 127.0.0.1:%d\n    heartbeat: 0.0.0.0:%d\n%s",
-		rig.pull, rig.reply, rig.heartbeat, more);
-	ck_assert_int_eq(
-		kvw_config_parse("test", yaml, strlen(yaml), strategies, stderr, &rig.config),
-		KVW_OK);
-	ck_assert_int_eq(kvw_fleet_create(rig.config, 1, stderr, &rig.fleet), KVW_OK);
-	ck_assert_int_eq(kvw_exact_create(&options, &rig.exact), KVW_OK);
-	ck_assert_int_eq(kvw_kvspaces_create(&rig.spaces), KVW_OK);
-	deps.config = rig.config;
-	deps.fleet = rig.fleet;
-	deps.exact = rig.exact;
-	deps.spaces = rig.spaces;
-	errors = fmemopen(text, size, "w");
-	ck_assert_ptr_nonnull(errors);
-	err = kvw_feed_start(&deps, errors, &rig.feed);
-	fclose(errors);
-	rig.lmcache = err == KVW_OK ? kvw_lmcache_of(rig.feed) : NULL;
-	return err;
-}
+static struct rig rig;
 
 static void setup(void)
 {
-	memset(&rig, 0, sizeof(rig));
-	rig.pull = free_port();
-	rig.reply = free_port();
-	rig.heartbeat = free_port();
-	rig.context = zmq_ctx_new();
+	rig_init(&rig);
 }
 
 static void start(void)
 {
 	char text[256] = "";
 
-	ck_assert_msg(start_with("    chunk_size: 16\n", text, sizeof(text)) == KVW_OK, "%s", text);
+	ck_assert_msg(
+		rig_start(&rig, "    chunk_size: 16\n", text, sizeof(text)) == KVW_OK, "%s", text);
 	ck_assert_ptr_nonnull(rig.lmcache);
 }
 
 static void teardown(void)
 {
-	zmq_ctx_term(rig.context);
-	kvw_feed_stop(rig.feed);
-	kvw_kvspaces_destroy(rig.spaces);
-	kvw_exact_destroy(rig.exact);
-	kvw_fleet_destroy(rig.fleet);
-	kvw_config_destroy(rig.config);
+	rig_finish(&rig);
 }
 
 static void *open_socket(int type, int port)
@@ -317,7 +251,7 @@ START_TEST(port_taken)
 
 	ck_assert_int_eq(bind(fd, (struct sockaddr *)&addr, sizeof(addr)), 0);
 	ck_assert_int_eq(listen(fd, 1), 0);
-	ck_assert_int_eq(start_with("", text, sizeof(text)), KVW_EINVAL);
+	ck_assert_int_eq(rig_start(&rig, "", text, sizeof(text)), KVW_EINVAL);
 	snprintf(expected, sizeof(expected),
 		"kvaware.lmcache.reply: cannot listen on "
 		"127.0.0.1:%d: the port is already taken\n",
@@ -332,7 +266,7 @@ START_TEST(hopeless_recipe)
 {
 	char text[512] = "";
 
-	ck_assert_int_eq(start_with("    hash_seed: unset\n", text, sizeof(text)), KVW_EINVAL);
+	ck_assert_int_eq(rig_start(&rig, "    hash_seed: unset\n", text, sizeof(text)), KVW_EINVAL);
 	ck_assert_msg(strncmp(text, "kvaware.lmcache.hash: ", 22) == 0, "%s", text);
 	ck_assert_uint_gt(strlen(text), 30);
 }
@@ -446,7 +380,7 @@ static void *open_worker(int *port)
 	void *socket = zmq_socket(rig.context, ZMQ_REP); /* as LMCache's own */
 	char url[64];
 
-	*port = free_port();
+	*port = rig_free_port();
 	snprintf(url, sizeof(url), "tcp://127.0.0.1:%d", *port);
 	zmq_setsockopt(socket, ZMQ_LINGER, &off, sizeof(off));
 	zmq_setsockopt(socket, ZMQ_RCVTIMEO, &patience, sizeof(patience));
