@@ -107,7 +107,7 @@ struct kvw_lmreg_instance {
 	enum kvw_sight sight; /* as told */
 	const char *wrong;    /* as told; static text, NULL: nothing was told yet */
 	int64_t heard_ns;
-	uint64_t gaps;
+	uint64_t gaps, restarts; /* of its sequences */
 
 	struct kvw_lmreg_recent *recent; /* owned ring of the first rank's admits; NULL: none yet */
 	uint64_t recent_count;           /* ever */

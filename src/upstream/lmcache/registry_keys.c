@@ -149,6 +149,12 @@ void kvw_lmreg_evict(struct kvw_lmreg *reg, const struct kvw_lmreg_instance *ins
 
 /* --- sequence --- */
 
+/* Two processes under one name make a gap of every message: the 1st, 2nd, 4th, 8th ... is logged. */
+static bool worth_saying(uint64_t count)
+{
+	return (count & (count - 1)) == 0;
+}
+
 /* Something was lost: an eviction perhaps. */
 static void gap(struct kvw_lmreg *reg, struct kvw_lmreg_instance *instance,
 	struct kvw_lmreg_rank *rank, struct kvw_lmreg_place *place, uint64_t number)
@@ -160,11 +166,14 @@ static void gap(struct kvw_lmreg *reg, struct kvw_lmreg_instance *instance,
 			true; /* its batches are good, but perhaps not all that followed */
 		return;
 	}
-	kvw_warn("lmcache", "gap instance=%s rank=%u location=%s expected=%llu got=%llu: %s",
-		instance->id, rank->id, place->name, (unsigned long long)place->next,
-		(unsigned long long)number,
-		rank->answers ? "a full sync will be asked for"
-			      : "forgotten; it sends no heartbeats, so it cannot be asked again");
+	if (worth_saying(instance->gaps))
+		kvw_warn("lmcache",
+			"gap instance=%s rank=%u location=%s expected=%llu got=%llu gaps=%llu: %s",
+			instance->id, rank->id, place->name, (unsigned long long)place->next,
+			(unsigned long long)number, (unsigned long long)instance->gaps,
+			rank->answers ? "a full sync will be asked for"
+				      : "forgotten; it sends no heartbeats, so it cannot be asked "
+					"again");
 	kvw_lmreg_clear_place(reg, instance, rank, place);
 	kvw_lmreg_want_sync(rank, "sequence_gap");
 }
@@ -174,8 +183,10 @@ static void began_again(
 	struct kvw_lmreg *reg, struct kvw_lmreg_instance *instance, struct kvw_lmreg_rank *rank)
 {
 	reg->stats.restarts++;
-	kvw_info("lmcache", "sequence begins again instance=%s rank=%u: what it held is forgotten",
-		instance->id, rank->id);
+	if (worth_saying(++instance->restarts))
+		kvw_info("lmcache",
+			"sequence begins again instance=%s rank=%u: what it held is forgotten",
+			instance->id, rank->id);
 	kvw_lmreg_clear_rank(reg, instance, rank);
 	rank->want = NULL;
 	rank->whole = true;
