@@ -3,12 +3,14 @@
  *
  * Where another strategy runs there is no tokenizer and no feed, and those metrics have no samples.
  */
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "collect.h"
 #include "feed.h"
 #include "fleet.h"
+#include "lmcache.h"
 #include "tokens.h"
 
 const char *kvw_inexact_name(enum kvw_inexact inexact)
@@ -202,6 +204,83 @@ void kvw_collect_feed(struct kvw_collect *collect)
 		abort();
 	}
 	kvw_sample_double(collect, NULL, 0, value);
+}
+
+/* False: there is no controller. */
+static bool lmcache_stats(const struct kvw_collect *collect, struct kvw_lmcache_stats *stats)
+{
+	struct kvw_feed *feed = collect->metrics->sources.feed;
+	struct kvw_lmcache *lmcache = feed == NULL ? NULL : kvw_lmcache_of(feed);
+
+	if (lmcache != NULL)
+		kvw_lmcache_stats(lmcache, stats);
+	return lmcache != NULL;
+}
+
+/* A label value and where its number is. */
+struct member {
+	const char *name;
+	size_t offset;
+};
+
+#define MEMBER(name) {#name, offsetof(struct kvw_lmcache_stats, name)}
+
+static void put_members(struct kvw_collect *collect, const struct member *members, size_t count)
+{
+	struct kvw_lmcache_stats stats;
+
+	if (!lmcache_stats(collect, &stats))
+		return;
+	for (size_t i = 0; i < count; i++) {
+		struct kvw_label label = {"what", kvw_slice_of(members[i].name)};
+
+		kvw_sample_u64(collect, &label, 1,
+			*(const uint64_t *)((const char *)&stats + members[i].offset));
+	}
+}
+
+void kvw_collect_lmcache_now(struct kvw_collect *collect)
+{
+	static const struct member members[] = {MEMBER(instances), MEMBER(unmapped), MEMBER(blind),
+		MEMBER(syncing), MEMBER(ranks), MEMBER(keys)};
+
+	put_members(collect, members, sizeof(members) / sizeof(members[0]));
+}
+
+void kvw_collect_lmcache_since(struct kvw_collect *collect)
+{
+	static const struct member members[] = {MEMBER(admits), MEMBER(evicts),
+		MEMBER(unknown_evicts), MEMBER(dropped), MEMBER(gaps), MEMBER(restarts),
+		MEMBER(registered), MEMBER(deregistered), MEMBER(timeouts), MEMBER(lost),
+		MEMBER(syncs_asked), MEMBER(syncs_done), MEMBER(syncs_failed), MEMBER(routed),
+		MEMBER(matched), MEMBER(unmatched), MEMBER(learned), MEMBER(detected),
+		MEMBER(commands), MEMBER(command_failures)};
+
+	put_members(collect, members, sizeof(members) / sizeof(members[0]));
+}
+
+void kvw_collect_lmcache_messages(struct kvw_collect *collect)
+{
+	struct kvw_lmcache_stats stats;
+
+	for (size_t i = 0; i < KVW_LMC_TYPE_COUNT && lmcache_stats(collect, &stats); i++) {
+		struct kvw_label label = {
+			"type", kvw_slice_of(kvw_lmcache_type_name((enum kvw_lmc_type)i))};
+
+		kvw_sample_u64(collect, &label, 1, stats.messages[i]);
+	}
+}
+
+void kvw_collect_lmcache_refused(struct kvw_collect *collect)
+{
+	struct kvw_lmcache_stats stats;
+
+	for (size_t i = 0; i < KVW_LMCACHE_REFUSALS && lmcache_stats(collect, &stats); i++) {
+		struct kvw_label label = {
+			"why", kvw_slice_of(kvw_lmcache_refusal_name((enum kvw_lmcache_refusal)i))};
+
+		kvw_sample_u64(collect, &label, 1, stats.refused[i]);
+	}
 }
 
 void kvw_collect_sight(struct kvw_collect *collect)
