@@ -46,19 +46,25 @@ class Metrics:
 
     def quantile(self, name, share, before):
         """Upper bound of a histogram's quantile since `before`, seconds."""
-        rows = []
+        return bound_of(self.buckets(name, before), share)
+
+    def buckets(self, name, before):
+        """{upper bound: observations up to it since `before`}."""
+        totals = {}
         for key, value in self.values.items():
             if key.startswith(name + "_bucket"):
-                bound = key.split('le="')[1].split('"')[0]
-                rows.append((float(bound), value - before.values.get(key, 0.0)))
-        totals = {}
-        for bound, count in rows:
-            totals[bound] = totals.get(bound, 0) + count
-        most = max(totals.values(), default=0)
-        for bound in sorted(totals):
-            if most and totals[bound] >= share * most:
-                return bound
-        return float("nan")
+                bound = float(key.split('le="')[1].split('"')[0])
+                totals[bound] = totals.get(bound, 0) + value - before.values.get(key, 0.0)
+        return totals
+
+
+def bound_of(totals, share):
+    """Smallest upper bound that so large a share of the observations keeps."""
+    most = max(totals.values(), default=0)
+    for bound in sorted(totals):
+        if most and totals[bound] >= share * most:
+            return bound
+    return float("nan")
 
 
 class Bench:
@@ -144,6 +150,7 @@ log:
         for what in ("batches", "events", "dropped_events", "lost_batches", "gaps", "refused"):
             result["feed_" + what] = after.feed(what) - before.feed(what)
         result["lag_p99_ms"] = after.get("kvway_kvaware_feed_lag_p99_seconds") * 1e3
+        result["lags"] = after.buckets("kvway_kvaware_feed_lag_seconds", before)
         result["exact"] = (after.get("kvway_kvaware_prompts_total", '{tokens="exact"}') -
                            before.get("kvway_kvaware_prompts_total", '{tokens="exact"}'))
         result["added_p99_us"] = after.quantile("kvway_added_latency_seconds", 0.99, before) * 1e6
@@ -192,7 +199,11 @@ def tell(options, quiet, busy):
     emit("feed_cpu_share", sum(r["feed_cpu"] * r["seconds"] for r in busy) / spent, "cores")
     emit("kvway_cpu_share", sum(r["kvway_cpu"] * r["seconds"] for r in busy) / spent, "cores",
          quiet=statistics.median(r["kvway_cpu"] for r in quiet))
-    emit("lag_ms_p99", max(result["lag_p99_ms"] for result in busy), "ms")
+    lags = {}
+    for result in busy:
+        for bound, count in result["lags"].items():
+            lags[bound] = lags.get(bound, 0) + count
+    emit("lag_ms_p99", busy[-1]["lag_p99_ms"], "ms", bound_of_all=bound_of(lags, 0.99) * 1e3)
     emit("dropped_events", total("feed_dropped_events"), "events",
          lost_batches=total("feed_lost_batches"), gaps=total("feed_gaps"),
          refused=total("feed_refused"))

@@ -1,0 +1,328 @@
+"""The strategy `kvaware` and LMCache's controller protocol: kvsim's workers speak it, kvway is the
+controller. What a worker has in its CPU tier counts, whatever its device forgot."""
+
+import signal
+import socket
+import time
+
+import pytest
+
+from rig import msgpack, zmtp
+from rig.client import ask
+from rig.kvaware import SHOWN, complete, ids, sight, wait_log, wait_sight
+from rig.router import Router, settle
+from rig.sim import Sim
+from rig.wait import Port, until
+
+CHUNK = 32
+
+
+@pytest.fixture
+def stage(tmp_path, kvway):
+    """stage(count, *options): workers with LMCache, a process each, and how to make their router."""
+    ports = [Port() for _ in range(3)]
+    sims = []
+
+    class Stage:
+        def __init__(self, count, *options, instance="i"):
+            self.pull, self.reply, self.beat = (f"127.0.0.1:{p.number}" for p in ports)
+            self.instances = [f"{instance}{i}" for i in range(count)]
+            self.sims = [self.start(i, *options) for i in range(count)]
+
+        @property
+        def workers(self):
+            return [sim.workers[0] for sim in self.sims]
+
+        def start(self, i, *options, port=0):
+            sim = Sim(
+                tmp_path,
+                1,
+                "--lmcache-controller",
+                f"pull={self.pull},reply={self.reply}",
+                "--lmcache-instance",
+                self.instances[i],
+                "--lmcache-chunk-size",
+                CHUNK,
+                "--lmcache-heartbeat-s",
+                0.2,
+                "--port",
+                port,
+                *options,
+                name=f"sim{len(sims)}",
+            )
+            sims.append(sim)
+            return sim
+
+        def router(self, more=None, named=True, full=True):
+            rows = [
+                {"url": w.url, **({"lmcache_instance": name} if named else {})}
+                for w, name in zip(self.workers, self.instances)
+            ]
+            config = {
+                **SHOWN,
+                "kvaware.lmcache.pull": self.pull,
+                "kvaware.lmcache.reply": self.reply,
+                "kvaware.lmcache.heartbeat": self.beat,
+                "kvaware.lmcache.chunk_size": CHUNK,
+                "kvaware.lmcache.detect": False,
+                "workers": rows,
+                **(more or {}),
+            }
+            router = kvway(self.workers, config)
+            if full:
+                wait_sight(router, self.workers, "lmcache")
+            return router
+
+        def instance_of(self, url):
+            return self.instances[[w.url for w in self.workers].index(url)]
+
+        def chunks(self, i):
+            return self.workers[i].stats()["lmcache"]["chunks"]
+
+        def forget_devices(self):
+            for worker in self.workers:
+                assert worker.ask("POST", "/reset_prefix_cache").json() == {"success": True}
+
+    yield Stage
+    for sim in sims:
+        sim.kill()
+    for port in ports:
+        port.close()
+
+
+def holders(router, tokens):
+    """{instance: tokens of the prompt's beginning} by the answer of /lookup."""
+    answer = ask(router.admin_port, "POST", "/lookup", body={"tokens": tokens})
+    assert answer.status == 200, answer
+    return {name: end for name, (_, end) in answer.json()["layout_info"].items()}
+
+
+def wait_right(made, router, tokens, chunk):
+    """Until a prompt that was sent once is predicted to be in the CPU tier, rightly."""
+
+    def right():
+        prompt = ids(time.monotonic_ns(), tokens)
+        first = complete(router, prompt)
+        settle(1.5)  # what is on its way is believed under every name there is
+        made.forget_devices()
+        again = complete(router, prompt + [1] * 40)
+        predicted = tokens // chunk * chunk
+        return (again.worker, again.predicted, again.cached) == (first.worker, predicted, predicted)
+
+    until(right, 40, "a prediction that is right")
+
+
+def wait_held(router, tokens, count, instance=None):
+    def held():
+        found = holders(router, tokens)
+        return (found.get(instance, 0) if instance else max(found.values(), default=0)) == count
+
+    until(held, 10, f"{count} tokens to be found")
+
+
+@pytest.mark.parametrize("version", ["0.4", "0.5"])
+def test_prompts_go_where_the_cpu_tier_has_them(stage, version):
+    made = stage(3, "--lmcache-version", version, "--lmcache-hash", "sha256_cbor")
+    router = made.router({"kvaware.lmcache.hash": "sha256_cbor"})
+    for name in made.instances:
+        wait_log(router, f"Worker registered: {name}")
+    for seed in range(6):
+        first = complete(router, ids(seed, 200))
+        assert first.cached == 0
+        wait_held(router, ids(seed, 200), 192, made.instance_of(first.worker))
+        made.forget_devices()
+        for _ in range(3):
+            again = complete(router, ids(seed, 200))
+            assert again.worker == first.worker, (first, again)
+            assert again.cached == 192
+            made.forget_devices()
+    wait_log(router, "Routing request to i", "found by kvaware router")
+
+
+def test_version_03_is_found_out_and_served(stage):
+    """Another hash, `None` in place of `()`; registration and heartbeats on the events' socket."""
+    made = stage(2, "--lmcache-version", "0.3", "--lmcache-hash", "sha256_cbor")
+    router = made.router({"kvaware.lmcache.hash": "sha256_cbor", "kvaware.lmcache.detect": True})
+    for name in made.instances:
+        wait_log(router, f"Worker registered: {name}")
+    wait_right(made, router, 300, CHUNK)
+
+
+def test_what_is_predicted_is_what_is_loaded(stage):
+    made = stage(2)
+    router = made.router()
+    for seed in range(10):
+        first = complete(router, ids(seed, 100 + 17 * seed))
+        wait_held(
+            router,
+            ids(seed, 100 + 17 * seed),
+            (100 + 17 * seed) // CHUNK * CHUNK,
+            made.instance_of(first.worker),
+        )
+    made.forget_devices()
+    for seed in range(10):
+        prompt = ids(seed, 100 + 17 * seed) + ids(1000 + seed, 50)
+        outcome = complete(router, prompt)
+        assert outcome.predicted == outcome.cached == (100 + 17 * seed) // CHUNK * CHUNK, (seed, outcome)
+
+
+def test_evictions_are_heard(stage):
+    made = stage(1, "--lmcache-cpu-tokens", CHUNK * 10)
+    router = made.router()
+    complete(router, ids(1, 200))
+    wait_held(router, ids(1, 200), 192)
+    complete(router, ids(2, 300))  # nine chunks: five of the first prompt's six must go
+    wait_held(router, ids(2, 300), 288)
+    assert holders(router, ids(1, 200)) == {}  # its beginning went first
+    made.forget_devices()
+    settle(1.5)  # by then nobody takes the first request's chunks for being on their way still
+    outcome = complete(router, ids(1, 200))
+    assert outcome.predicted == outcome.cached == 0
+
+
+def test_a_restarted_router_is_told_everything_again(stage):
+    made = stage(2)
+    router = made.router()
+    seeds = range(8)
+    places = {seed: complete(router, ids(seed, 300)).worker for seed in seeds}
+    assert len(set(places.values())) == 2
+    until(lambda: sum(made.chunks(i) for i in range(2)) == 9 * len(seeds), 10, "the chunks")
+    router.stop()
+    router = made.router()
+    assert all(w.stats()["lmcache"]["syncs"] >= 1 for w in made.workers)
+    made.forget_devices()
+    for seed in seeds:
+        again = complete(router, ids(seed, 300))
+        assert (again.worker, again.predicted, again.cached) == (places[seed], 288, 288)
+
+
+def test_a_killed_worker_is_forgotten(stage):
+    made = stage(2)
+    router = made.router({"kvaware.lmcache.heartbeat_timeout": "1s"})
+    first = complete(router, ids(1, 200))
+    index = [w.url for w in made.workers].index(first.worker)
+    wait_held(router, ids(1, 200), 192, made.instances[index])
+    made.sims[index].signal(signal.SIGKILL)
+    until(lambda: holders(router, ids(1, 200)) == {}, 15, "the dead worker's chunks to be forgotten")
+    again = complete(router, ids(1, 200))
+    assert again.worker != first.worker and again.predicted == 0
+
+
+def test_a_worker_that_leaves_is_forgotten_at_once(stage):
+    made = stage(2)
+    router = made.router({"kvaware.lmcache.heartbeat_timeout": "1h", "health.interval": "1h"})
+    first = complete(router, ids(1, 200))
+    index = [w.url for w in made.workers].index(first.worker)
+    wait_held(router, ids(1, 200), 192, made.instances[index])
+    made.sims[index].signal(signal.SIGTERM)
+    until(lambda: holders(router, ids(1, 200)) == {}, 10, "the worker's chunks to be forgotten")
+
+
+def test_a_new_process_of_an_instance_holds_nothing(stage):
+    made = stage(1)
+    router = made.router()
+    complete(router, ids(1, 200))
+    wait_held(router, ids(1, 200), 192)
+    port = made.workers[0].port
+    made.sims[0].kill()
+    made.sims[0] = made.start(0, port=port)
+    until(lambda: holders(router, ids(1, 200)) == {}, 15, "the old process's chunks to be forgotten")
+    wait_sight(router, made.workers, "lmcache")
+    until(lambda: router.ask("GET", "/health").status == 200, 10, "health")
+    assert complete(router, ids(1, 200)).cached == 0
+    wait_held(router, ids(1, 200), 192)
+
+
+def test_operators_commands_reach_the_workers(stage):
+    made = stage(1)
+    router = made.router()
+    complete(router, ids(1, 200))
+    wait_held(router, ids(1, 200), 192)
+    admin = lambda path, body: ask(router.admin_port, "POST", path, body=body).json()  # noqa: E731
+    pin = {"instance_id": "i0", "location": "LocalCPUBackend", "tokens": ids(1, 70)}
+    assert admin("/pin", pin)["num_tokens"] == 64
+    cleared = admin("/clear", {"instance_id": "i0", "location": "LocalCPUBackend"})
+    assert cleared["num_tokens"] == 128
+    wait_held(router, ids(1, 200), 64)
+    assert admin("/query_instance", {"ip": "127.0.0.1"})["res"] == "i0"
+
+
+WRONG = {
+    "seed": (["--lmcache-seed", "123"], {}),
+    "chunk size": (["--lmcache-chunk-size", "64"], {}),
+    "hash": (["--lmcache-hash", "sha256_cbor"], {}),
+}
+
+
+@pytest.mark.parametrize("what", WRONG)
+def test_a_wrong_setting_is_told_and_requests_keep_flowing(stage, what):
+    options, config = WRONG[what]
+    made = stage(2, *options)
+    router = made.router(config)
+    seeds = iter(range(10**9))
+
+    def told():
+        complete(router, ids(next(seeds), 300))
+        return "kvaware never matches" in router.log()
+
+    until(told, 60, "a statement")
+    line = wait_log(router, "kvaware never matches instance=i")
+    assert " warn " in line and "kvaware.lmcache.hash_seed" in line and "chunk_size" in line
+    first = complete(router, ids(1000, 300))
+    again = complete(router, ids(1000, 300))  # by text, as with prefixaware
+    assert again.worker == first.worker and again.cached == 288
+
+
+@pytest.mark.parametrize("what", WRONG)
+def test_a_wrong_setting_is_found_out(stage, what):
+    options, _ = WRONG[what]
+    if what == "seed":
+        options = ["--lmcache-seed", "0", "--lmcache-hash", "xxhash_cbor"]
+    made = stage(2, *options)
+    router = made.router({"kvaware.lmcache.detect": True})
+    wait_right(made, router, 300, 64 if what == "chunk size" else CHUNK)
+    key = {"seed": "hash", "chunk size": "chunk_size", "hash": "hash"}[what]
+    wait_log(router, "names its chunks in another way", "set in kvaware.lmcache:", key)
+
+
+def test_garbage_on_the_sockets_disturbs_nobody(stage):
+    made = stage(1)
+    router = made.router()
+    complete(router, ids(1, 200))
+    wait_held(router, ids(1, 200), 192)
+    frames = [
+        b"",
+        b"\xc1",
+        b"\xdd\xff\xff\xff\xff",
+        b"\x85\xa4type" + b"\xdb\xff\xff\xff\xff",
+        b"{" * 5000,
+        b'{"type": "BatchedKVOperationMsg", "operations": 3}',
+        msgpack.pack({"type": "BatchedKVOperationMsg", "instance_id": "i0"}),
+        msgpack.pack({"type": "NoSuchMsg"}),
+        bytes(range(256)) * 40,
+    ]
+    for address, kind in ((made.pull, "PUSH"), (made.reply, "DEALER"), (made.beat, "DEALER")):
+        port = int(address.rsplit(":", 1)[1])
+        peer = zmtp.connect(port, kind)
+        for frame in frames:
+            peer.send(frame)
+            peer.send(b"", frame)
+            peer.send(b"", b"", frame, frame)
+        peer.close()
+        with socket.create_connection(("127.0.0.1", port)) as raw:
+            raw.sendall(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n" * 20)
+    until(lambda: router.metric("kvway_kvaware_feed_total", what="refused") > 0, 10, "refusals")
+    assert sight(router, made.workers[0], "lmcache") == 2
+    made.forget_devices()
+    outcome = complete(router, ids(1, 200) + [5] * 40)
+    assert outcome.predicted == outcome.cached == 192
+
+
+def test_a_taken_port_is_told(stage, tmp_path):
+    made = stage(1)
+    first = made.router()
+    second = Router(tmp_path, made.workers, {**SHOWN, "kvaware.lmcache.pull": made.pull}, name="second")
+    until(lambda: not second.alive(), 10, "the second router to end")
+    second.stop(expect=1)
+    assert f"kvaware.lmcache.pull: cannot listen on {made.pull}: the port is already taken" in second.log()
+    assert complete(first, ids(1, 100)).cached == 0
