@@ -246,9 +246,12 @@ static void learn_ratio(struct kvw_exchange *x)
 
 /* What passes through us and empties a cache is known sooner than any page of metrics tells, if one
  * ever does. Only a refusal is sure to have left it as it was. */
-static void note_emptied(struct kvw_exchange *x)
+void kvw_exchange_note_emptied(struct kvw_exchange *x)
 {
-	if (x->path.empties_cache && x->decided && (x->status < 400 || x->status >= 500))
+	if (!x->path.empties_cache || !x->decided || x->emptied)
+		return;
+	x->emptied = x->status < 400 || x->status >= 500;
+	if (x->emptied)
 		kvw_fleet_cache_lost(x->loop->fleet, x->worker, "a request that empties it");
 }
 
@@ -267,7 +270,7 @@ void kvw_exchange_end(struct kvw_exchange *x, enum kvw_end end)
 		TAILQ_REMOVE(&loop->parked, x, entry);
 	x->parked = false;
 	learn_ratio(x);
-	note_emptied(x);
+	kvw_exchange_note_emptied(x);
 	kvw_exchange_drop_worker(x, end == KVW_END_COMPLETE);
 	tell(x, end);
 	kvw_exchange_drop_request(x);

@@ -125,6 +125,7 @@ struct kvw_exchange {
 	bool close_client;             /* no further request on this connection */
 	enum kvw_end end;              /* how it ends, once the response is DONE */
 	bool watch_usage;
+	bool emptied;                  /* the worker's cache was said to be lost by this request */
 	bool decoding;                 /* counted in the gauge of answers being generated */
 	bool watch_owner;              /* the id of a new response is still to be found */
 	size_t owner_len;
@@ -161,6 +162,9 @@ void kvw_exchange_cut(struct kvw_exchange *x);
 
 /* The client has left: the worker's connection is closed at once. */
 void kvw_exchange_client_gone(struct kvw_exchange *x);
+
+/* If the request empties a cache: says so, once. Before the client can hear of it, and at the latest at the end. */
+void kvw_exchange_note_emptied(struct kvw_exchange *x);
 
 /* Everything for the client was handed to its socket. */
 void kvw_exchange_flushed(struct kvw_exchange *x);

@@ -225,6 +225,7 @@ static bool take_head(struct kvw_exchange *x, const struct kvw_head *head)
 		return false;
 	}
 	kvw_exchange_response_state(x, KVW_RESPONSE_HELD);
+	kvw_exchange_note_emptied(x);
 	return true;
 }
 
