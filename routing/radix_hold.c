@@ -106,36 +106,52 @@ static bool extend(
 	return true;
 }
 
-/* The worker's entry once it has used the first `upto` chunks again; the ledger is told. Node
- * locked. */
-static struct kvw_holder use_again(struct kvw_slot *node, struct kvw_holder h, uint32_t extent,
+/* Whether what the entry tells is older than the ledger's time: another loop's may have been ahead. */
+static bool is_past(struct kvw_holder h, uint32_t now)
+{
+	return now - h.tick <= KVW_HOLDER_OLDEST &&
+	       now - kvw_holder_rest_tick(h) <= KVW_HOLDER_OLDEST;
+}
+
+/* The tick of what lies beyond `upto`, which lies in the run's beginning: that of its larger part, to
+ * which the other is moved. */
+static uint32_t merge_rest(struct kvw_slot *node, struct kvw_holder h, uint32_t extent,
 	uint32_t upto, struct kvw_ledger *ledger)
 {
 	uint32_t rest = kvw_holder_rest_tick(h);
-	uint32_t head = upto < h.mid ? upto : h.mid;
-	uint32_t end = upto < extent ? upto : extent; /* what of it was held before */
-	int64_t known = kvw_slot_tokens(node, 0, end);
+	int64_t middle = kvw_slot_tokens(node, upto, h.mid);
+	int64_t tail = kvw_slot_tokens(node, h.mid, extent);
+
+	if (tail > middle) {
+		kvw_ledger_shift(ledger, h.tick, rest, middle);
+		return rest;
+	}
+	kvw_ledger_shift(ledger, rest, h.tick, tail);
+	return h.tick;
+}
+
+/* The worker's entry, of which `extent` chunks are held, once it has used the first `upto` again; the
+ * ledger is told. Node locked. */
+static struct kvw_holder use_again(struct kvw_slot *node, struct kvw_holder h, uint32_t extent,
+	uint32_t upto, struct kvw_ledger *ledger)
+{
+	uint32_t used = upto < extent && is_past(h, ledger->now) ? upto : extent;
+	uint32_t head = used < h.mid ? used : h.mid;
+	uint32_t end = upto > extent ? upto : extent;
+	uint32_t rest = kvw_holder_rest_tick(h);
 
 	kvw_ledger_move(ledger, h.tick, kvw_slot_tokens(node, 0, head));
-	if (end > h.mid)
-		kvw_ledger_move(ledger, rest, kvw_slot_tokens(node, h.mid, end));
-	kvw_ledger_add(ledger, kvw_slot_tokens(node, 0, upto) - known);
-	if (upto < h.mid) {
-		int64_t middle = kvw_slot_tokens(node, upto, h.mid);
-		int64_t tail = kvw_slot_tokens(node, h.mid, extent);
-
-		if (tail > middle)
-			kvw_ledger_shift(ledger, h.tick, rest, middle);
-		else
-			kvw_ledger_shift(ledger, rest, h.tick, tail);
-		rest = tail > middle ? rest : h.tick;
-	}
+	if (used > h.mid)
+		kvw_ledger_move(ledger, rest, kvw_slot_tokens(node, h.mid, used));
+	if (used < h.mid)
+		rest = merge_rest(node, h, extent, used, ledger);
+	kvw_ledger_add(ledger, kvw_slot_tokens(node, extent, end));
 	return (struct kvw_holder){
 		.tick = ledger->now,
 		.worker = ledger->worker,
-		.mid = upto,
-		.upto = upto < extent ? extent : upto,
-		.older = upto < extent ? ledger->now - rest : 0,
+		.mid = used < extent ? used : end,
+		.upto = end,
+		.older = used < extent ? ledger->now - rest : 0,
 	};
 }
 
@@ -198,7 +214,8 @@ bool kvw_node_hold(struct kvw_radix *tree, struct kvw_pool *pool, uint32_t index
 bool kvw_node_held(struct kvw_radix *tree, struct kvw_slot *slot)
 {
 	/* Mostly the first holder tells, and it lies in the slot's first line. */
-	if (kvw_slot_used(slot) > 0 && kvw_holder_alive(tree, kvw_holder_unpack(load_word(slot, 0))))
+	if (kvw_slot_used(slot) > 0 &&
+		kvw_holder_alive(tree, kvw_holder_unpack(load_word(slot, 0))))
 		return true;
 	for (struct kvw_slot *s = slot; s != NULL; s = next_slot(tree, s)) {
 		unsigned used = kvw_slot_used(s);
