@@ -35,6 +35,7 @@ _Static_assert(KVW_EXACT_ENGINE_SOURCES == KVW_KVINDEX_GROUP &&
 
 struct kvw_exact {
 	struct kvw_kvindex *index;
+	struct kvw_claims *claims;
 	_Alignas(64) _Atomic uint8_t states[KVW_MAX_WORKERS]; /* sights and PURGE */
 	_Alignas(64) _Atomic bool asked;                      /* some PURGE may be set */
 };
@@ -51,8 +52,11 @@ enum kvw_err kvw_exact_create(const struct kvw_strategy_options *options, struct
 
 	if (exact == NULL)
 		return KVW_ENOMEM;
-	if (kvw_kvindex_create(&index, &exact->index) != KVW_OK) {
-		free(exact);
+	exact->index = NULL;
+	exact->claims = NULL;
+	if (kvw_kvindex_create(&index, &exact->index) != KVW_OK ||
+		kvw_claims_create(options->seed, &exact->claims) != KVW_OK) {
+		kvw_exact_destroy(exact);
 		return KVW_ENOMEM;
 	}
 	for (size_t i = 0; i < KVW_MAX_WORKERS; i++)
@@ -67,7 +71,18 @@ void kvw_exact_destroy(struct kvw_exact *exact)
 	if (exact == NULL)
 		return;
 	kvw_kvindex_destroy(exact->index);
+	kvw_claims_destroy(exact->claims);
 	free(exact);
+}
+
+struct kvw_claims *kvw_exact_claims(const struct kvw_exact *exact)
+{
+	return exact->claims;
+}
+
+void kvw_exact_emptied(struct kvw_exact *exact, uint32_t worker)
+{
+	kvw_claims_forget(exact->claims, worker);
 }
 
 struct kvw_kvindex *kvw_exact_index(struct kvw_exact *exact)

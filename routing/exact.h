@@ -5,6 +5,7 @@
 #ifndef KVW_ROUTING_EXACT_H
 #define KVW_ROUTING_EXACT_H
 
+#include "claims.h"
 #include "kvindex.h"
 #include "kvway/exact.h"
 
@@ -12,6 +13,9 @@
 enum kvw_err kvw_exact_create(
 	const struct kvw_strategy_options *options, struct kvw_exact **out) KVW_MUST_CHECK;
 void kvw_exact_destroy(struct kvw_exact *exact); /* NULL is allowed */
+
+/* What workers will hold soon. Belongs to the view. */
+struct kvw_claims *kvw_exact_claims(const struct kvw_exact *exact);
 
 /* The worker's cache is lost. Any thread, constant time. From now until a feed has read the worker
  * anew its sights are BLIND at most; kvw_exact_tick carries it out. */

@@ -42,7 +42,6 @@
 struct kvaware {
 	struct kvw_prefixaware pa; /* first */
 	struct kvw_exact *exact;
-	struct kvw_claims *claims;
 	double load_ns[KVW_TIER_COUNT]; /* per token */
 };
 
@@ -73,7 +72,6 @@ static void kvaware_destroy(struct kvw_strategy *self)
 
 	if (ka == NULL)
 		return;
-	kvw_claims_destroy(ka->claims);
 	kvw_exact_destroy(ka->exact);
 	kvw_prefixaware_finish(&ka->pa);
 	free(ka);
@@ -90,8 +88,7 @@ static enum kvw_err kvaware_create(
 	for (unsigned t = KVW_TIER_DEVICE + 1; t < KVW_TIER_COUNT; t++)
 		ka->load_ns[t] = options->load_ns_per_token[t];
 	if (kvw_prefixaware_init(&ka->pa, &kvw_kvaware_ops, options) != KVW_OK ||
-		kvw_exact_create(options, &ka->exact) != KVW_OK ||
-		kvw_claims_create(options->seed, &ka->claims) != KVW_OK) {
+		kvw_exact_create(options, &ka->exact) != KVW_OK) {
 		kvaware_destroy(&ka->pa.base);
 		return KVW_ENOMEM;
 	}
@@ -217,7 +214,7 @@ static void match_chains(const struct kvaware *ka, const struct kvw_route_reques
 		if (chain->teller != teller || chain->count == 0)
 			continue;
 		kvw_exact_match(ka->exact, chain, &view->hits);
-		kvw_claims_extend(ka->claims, chain, now_ns, &view->hits);
+		kvw_claims_extend(kvw_exact_claims(ka->exact), chain, now_ns, &view->hits);
 		take_chain(request, c, words, set, view);
 	}
 }
@@ -312,7 +309,7 @@ static void claim(struct kvaware *ka, const struct kvw_route_request *request,
 		if (request->exact[c].teller != teller)
 			continue;
 		if (view->chain[pos] == NO_CHAIN || view->chain[pos] == c)
-			kvw_claims_make(ka->claims, decision->worker_id, &request->exact[c],
+			kvw_claims_make(kvw_exact_claims(ka->exact), decision->worker_id, &request->exact[c],
 				view->held[pos], now_ns, ns);
 	}
 }
@@ -372,7 +369,7 @@ static void kvaware_purge(struct kvw_strategy *self, uint32_t worker_id)
 
 	kvw_prefixaware_forget(&ka->pa, worker_id);
 	kvw_exact_purge(ka->exact, worker_id);
-	kvw_claims_forget(ka->claims, worker_id);
+	kvw_claims_forget(kvw_exact_claims(ka->exact), worker_id);
 }
 
 static void kvaware_stats(struct kvw_strategy *self, struct kvw_strategy_stats *out)

@@ -57,6 +57,10 @@ struct kvw_kvindex *kvw_exact_index(struct kvw_exact *exact);
 void kvw_exact_set_sight(
 	struct kvw_exact *exact, uint32_t worker, enum kvw_teller teller, enum kvw_sight sight);
 
+/* The worker says that its cache was emptied. Its blocks are the feed's to remove from the index; this
+ * is for what the view believes beside them: blocks that the worker was about to have. */
+void kvw_exact_emptied(struct kvw_exact *exact, uint32_t worker);
+
 /* Every 100 ms or so: carries out the purges that were asked for (kvw_strategy_ops.purge), and lets
  * the index reclaim. Writes the ids of at most cap purged workers, returns how many; the rest
  * waits for the next call. Sights of a purged worker that were FULL are BLIND now: all that it told

@@ -132,6 +132,12 @@ static bool is_known(
 	       stream->digests[sequence % KVW_VLLM_DIGESTS] == digest_of(payload);
 }
 
+/* What was sent to the engine before it forgot all is gone as well. */
+static void forget_claims(struct kvw_vllm_stream *stream)
+{
+	kvw_exact_emptied(kvw_feed_deps(stream->deps.feed)->exact, stream->deps.map->worker);
+}
+
 /* Applies the batch that is expected. */
 static void apply(struct kvw_vllm_stream *stream, struct kvw_slice payload, bool replayed)
 {
@@ -158,8 +164,10 @@ static void apply(struct kvw_vllm_stream *stream, struct kvw_slice payload, bool
 		if (stream->asking == KVW_VLLM_NOT_ASKING)
 			tell_whole(stream, "the engine has emptied its cache");
 	}
-	if (result.cleared)
+	if (result.cleared) {
 		stream->emptied = false;
+		forget_claims(stream);
+	}
 	if (result.hole == NULL)
 		return;
 	count(stream, KVW_FEED_DROPPED_EVENTS, result.dropped);
@@ -243,6 +251,7 @@ static void begin_anew(struct kvw_vllm_stream *stream, const char *how)
 		stream->deps.url, stream->endpoint.rank, stream->next, how);
 	count(stream, KVW_FEED_RESTARTS, 1);
 	forget(stream);
+	forget_claims(stream);
 	stream->next = 0;
 	stream->barren = 0;
 	stream->whole = stream->told_whole = stream->beyond = stream->emptied = false;
