@@ -27,7 +27,7 @@ class Engine(Process):
     models = ("tiny",)
 
     def __init__(self, directory, number):
-        self.port = unused_port()
+        self.port, self.events, self.replay = unused_port(), unused_port(), unused_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self.directory, self.number, self.starts = directory, number, 0
         self.start()
@@ -37,7 +37,8 @@ class Engine(Process):
             "VENV": VENV,
             "MODEL": MODEL,
             "PORT": str(self.port),
-            "EVENTS": "0",
+            "EVENTS": str(self.events),
+            "REPLAY": str(self.replay),
             "CORE": str(self.number % os.cpu_count()),
         }
         # A process group of its own, since the engine's workers outlive a killed server.

@@ -157,6 +157,12 @@ class Router(Process):
             raise
         return self
 
+    def restart(self):
+        """On the same addresses, as a service manager would."""
+        self.stop()
+        self.starts = getattr(self, "starts", 1) + 1
+        super().__init__(self.argv, self.log_path.with_suffix(f".{self.starts}.log"))
+
     def models(self):
         listed = ask(self.admin_port, "GET", "/v1/models").json()
         return [m["id"] for m in listed["data"] if not m["id"].startswith(MARK)]
