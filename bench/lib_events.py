@@ -21,6 +21,7 @@ PROGRAM = "bench/load/kvb-events"
 BATCHES = 100  # per second and engine; each stores ten blocks and loses ten
 HELD = 80  # chains of 50 blocks: 4,000 blocks of 16 tokens on each engine
 PIECES = 5  # batches that store one chain
+SETTLE_S = 3  # kvway asks engines that fall silent whether it missed something; most of it is over then
 
 
 class Metrics:
@@ -147,7 +148,7 @@ log:
             raise BenchError(f"{result['errors']} requests failed\n{self.shop.log_tail('kvway.out')}")
         result["feed_cpu"] = (after.get("kvway_kvaware_feed_cpu_seconds_total") -
                               before.get("kvway_kvaware_feed_cpu_seconds_total")) / result["seconds"]
-        for what in ("batches", "events", "dropped_events", "lost_batches", "gaps", "refused"):
+        for what in ("batches", "events", "dropped_events", "lost_batches", "gaps", "refused", "replays"):
             result["feed_" + what] = after.feed(what) - before.feed(what)
         result["lag_p99_ms"] = after.get("kvway_kvaware_feed_lag_p99_seconds") * 1e3
         result["lags"] = after.buckets("kvway_kvaware_feed_lag_seconds", before)
@@ -168,11 +169,14 @@ def bench_events(options):
         quiet, busy = [], []
         for number in range(pairs):
             for name in (("quiet", "events") if number % 2 == 0 else ("events", "quiet")):
+                if name == "quiet":
+                    time.sleep(SETTLE_S)
                 result = bench.phase(name, seconds)
                 (quiet if name == "quiet" else busy).append(result)
                 report.say(f"  {name}: p50 {result['p50_us']} us, p99 {result['p99_us']} us, "
                            f"{result['blocks'] / result['seconds']:.0f} block events/s, "
-                           f"late {result['late_ms']:.1f} ms")
+                           f"late {result['late_ms']:.1f} ms, feed {result['feed_cpu']:.3f} cores, "
+                           f"{result['feed_replays']:.0f} replays")
         if bench.kvway.poll() is not None:
             raise BenchError(f"kvway ended\n{shop.log_tail('kvway.out')}")
         if not sum(result["feed_batches"] for result in busy):
