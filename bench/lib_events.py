@@ -29,8 +29,11 @@ class Metrics:
 
     def __init__(self, port):
         url = f"http://127.0.0.1:{port}/metrics"
-        with urllib.request.urlopen(url, timeout=10) as answer:
-            lines = answer.read().decode().splitlines()
+        try:
+            with urllib.request.urlopen(url, timeout=30) as answer:
+                lines = answer.read().decode().splitlines()
+        except OSError as error:
+            raise BenchError(f"{url}: {error}") from error
         self.values = {}
         for line in lines:
             if line and not line.startswith("#"):
