@@ -108,14 +108,22 @@ static bool counted(struct rig *r, void *ctx)
 	return atomic_load(&seen.count) >= *(int *)ctx;
 }
 
-static _Atomic bool released;
+static _Atomic bool held, released;
 
 static void wait_for_release(struct kvw_feed *feed, void *arg)
 {
 	(void)feed;
 	(void)arg;
+	atomic_store(&held, true);
 	while (!atomic_load(&released)) {
 	}
+}
+
+static bool is_held(struct rig *r, void *ctx)
+{
+	(void)r;
+	(void)ctx;
+	return atomic_load(&held);
 }
 
 START_TEST(every_socket_has_its_turn)
@@ -125,8 +133,10 @@ START_TEST(every_socket_has_its_turn)
 	int both = 2000;
 
 	rig_start(&rig, &module);
+	atomic_store(&held, false);
 	atomic_store(&released, false);
 	ck_assert_int_eq(kvw_feed_post(rig.feed, wait_for_release, NULL), KVW_OK);
+	ck_assert(rig_wait(&rig, is_held, NULL)); /* else it would begin with what is there already */
 	for (int i = 0; i < 2; i++) {
 		push[i] = zmq_socket(kvw_feed_context(rig.feed), ZMQ_PUSH);
 		ck_assert_int_eq(zmq_connect(push[i], names[i]), 0);
