@@ -40,6 +40,7 @@ class Engine(Process):
             "EVENTS": str(self.events),
             "REPLAY": str(self.replay),
             "CORE": str(self.number % os.cpu_count()),
+            "BLOCKS": "2048",
         }
         # A process group of its own, since the engine's workers outlive a killed server.
         argv = ["setsid", HERE / "serve_vllm.sh"]
