@@ -8,7 +8,7 @@
 #include "radix_node.h"
 
 #define WORKERS 40
-#define ROUNDS  20000
+#define ROUNDS  3000
 
 static uint64_t dice_state;
 
