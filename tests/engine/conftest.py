@@ -25,6 +25,7 @@ class Engine(Process):
     """One `vllm serve`."""
 
     models = ("tiny",)
+    blocks = 2048  # of 32 tokens
 
     def __init__(self, directory, number):
         self.port, self.events, self.replay = unused_port(), unused_port(), unused_port()
@@ -40,7 +41,7 @@ class Engine(Process):
             "EVENTS": str(self.events),
             "REPLAY": str(self.replay),
             "CORE": str(self.number % os.cpu_count()),
-            "BLOCKS": "2048",
+            "BLOCKS": str(self.blocks),
         }
         # A process group of its own, since the engine's workers outlive a killed server.
         argv = ["setsid", HERE / "serve_vllm.sh"]

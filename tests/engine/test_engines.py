@@ -54,9 +54,10 @@ def test_models(router):
     assert [m.id for m in sdk(router).models.list()] == ["tiny"]
 
 
-def test_capacity_is_the_engines_own(router):
-    """1,024 blocks of 32 tokens, of which vLLM keeps one."""
-    until(lambda: router.metric("kvway_worker_kv_capacity_tokens") == 2 * 1023 * 32, 10, "capacity")
+def test_capacity_is_the_engines_own(engines, router):
+    """All blocks of 32 tokens but one, which vLLM keeps."""
+    capacity = sum((engine.blocks - 1) * 32 for engine in engines)
+    until(lambda: router.metric("kvway_worker_kv_capacity_tokens") == capacity, 10, "capacity")
 
 
 def test_second_turns_find_their_cache(engines, router):
