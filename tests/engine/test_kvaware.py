@@ -6,19 +6,18 @@ push out what is predicted for the next, which no event can tell in time. One re
 predicted exactly then, too.
 """
 
-import collections
 import concurrent.futures
 import random
 import threading
 
 import pytest
 
-from mixed import CHAT, COMPLETIONS, prose, text_of
+from mixed import CHAT, COMPLETIONS, prose
 from rig.client import ask
 from rig.wait import until
+from told import WISH, complete, send
 
 BLOCK = 32
-WISH = [("x-kvway-explain", "1")]
 CONFIG = {
     "routing.strategy": "kvaware",
     "http.decision_headers": "on_request",
@@ -28,7 +27,6 @@ CONFIG = {
 }
 FULL = 2
 CONVERSATIONS, TURNS, AT_ONCE = 50, 10, 4
-Seen = collections.namedtuple("Seen", "prompt predicted actual worker reason")
 
 
 def sighted(router, engines):
@@ -66,21 +64,6 @@ def engine_complete(engine, prompt):
     body = {"model": "tiny", "prompt": prompt, "max_tokens": 1}
     answer = ask(engine.port, "POST", COMPLETIONS, (), body, timeout=120)
     assert answer.status == 200, answer
-
-
-def send(router, path, body):
-    """(text, Seen)"""
-    answer = router.ask("POST", path, WISH, body={"model": "tiny", **body}, timeout=120)
-    assert answer.status == 200, answer
-    text, usage = text_of(answer, False)
-    told = {name: answer.headers.get(f"x-kvway-{name}") for name in ("worker", "reason")}
-    predicted = int(answer.headers.get("x-kvway-predicted-cached-tokens"))
-    cached = (usage["prompt_tokens_details"] or {}).get("cached_tokens") or 0
-    return text, Seen(usage["prompt_tokens"], predicted, cached, **told)
-
-
-def complete(router, prompt):
-    return send(router, COMPLETIONS, {"prompt": prompt, "max_tokens": 1})[1]
 
 
 def right(seen):

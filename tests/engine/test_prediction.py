@@ -1,6 +1,5 @@
 """How well kvway knows what its engines have cached, by its own metrics."""
 
-import collections
 import concurrent.futures
 import functools
 import json
@@ -10,21 +9,20 @@ import threading
 
 import pytest
 
-from mixed import COMPLETIONS, Mixed, prose, text_of
+from mixed import COMPLETIONS, Mixed, prose
 from rig.client import ask
 from rig.router import PROGRAM
 from rig.wait import until
+from told import WISH, complete, send
 
 SEED = 20
 ALONE = 120  # of the 200 requests; the rest four at a time
-WISH = [("x-kvway-explain", "1")]
 CONFIG = {
     "http.decision_headers": "on_request",
     "expose.engine_control": True,
     "routing.slow_start": "0s",
 }
 BLOCK = 32
-Seen = collections.namedtuple("Seen", "prompt predicted actual worker reason")
 
 
 @pytest.fixture
@@ -39,22 +37,6 @@ def router(engines, kvway):
 
     until(known, 10, "models and capacity")
     return router
-
-
-def send(router, path, body, stream=False):
-    """(text, Seen)"""
-    answer = router.ask("POST", path, WISH, body=body, timeout=120)
-    assert answer.status == 200, answer
-    text, usage = text_of(answer, stream)
-    told = {name: answer.headers.get(f"x-kvway-{name}") for name in ("worker", "reason")}
-    predicted = int(answer.headers.get("x-kvway-predicted-cached-tokens"))
-    cached = (usage["prompt_tokens_details"] or {}).get("cached_tokens") or 0
-    return text, Seen(usage["prompt_tokens"], predicted, cached, **told)
-
-
-def complete(router, prompt):
-    body = {"model": "tiny", "prompt": prompt, "max_tokens": 1}
-    return send(router, COMPLETIONS, body)[1]
 
 
 def send_all(router, mixed):

@@ -172,7 +172,6 @@ static void *ask(void *arg)
 {
 	struct race *race = arg;
 	uint64_t dice = (uint64_t)(uintptr_t)&dice;
-	unsigned full = 0;
 
 	for (unsigned i = 0; i < ROUNDS; i++) {
 		uint32_t w = (uint32_t)(test_random(&dice) % WORKERS);
@@ -182,7 +181,6 @@ static void *ask(void *arg)
 		for (unsigned k = 0; k < 4; k++) {
 			if (kvw_exact_sight(race->exact, w, KVW_TELLER_ENGINE) != KVW_SIGHT_FULL)
 				continue;
-			full++;
 			EXPECT(atomic_load(&race->learned[w]) != before);
 			(void)blocks_of(race->exact, w);
 		}
