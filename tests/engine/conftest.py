@@ -25,7 +25,7 @@ class Engine(Process):
     """One `vllm serve`."""
 
     models = ("tiny",)
-    blocks = 2048  # of 32 tokens
+    blocks = int(os.environ.get("BLOCKS", "2048"))  # of 32 tokens
 
     def __init__(self, directory, number):
         self.port, self.events, self.replay = unused_port(), unused_port(), unused_port()
