@@ -1,8 +1,8 @@
 /*
  * radix_view.h - how much of the tree each worker still holds.
  *
- * A worker's time is counted in ticks. Every holder entry in the tree carries the tick at which
- * the worker last used it; an entry is alive while its tick lies in the worker's window
+ * A worker's time is counted in ticks. Every holder entry in the tree carries the ticks at which
+ * the worker last used its two parts; a part is alive while its tick lies in the worker's window
  * [floor, now]. Ageing is a step of the floor: everything last used at that tick dies at once,
  * wherever it is, without being visited. Purging moves the whole window past everything.
  *
