@@ -7,11 +7,19 @@ import sys
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 sys.dont_write_bytecode = True
 
-import lib_events  # noqa: E402 (the path comes first)
+import lib_cache  # noqa: E402 (the path comes first)
+import lib_engine  # noqa: E402
+import lib_events  # noqa: E402
+import lib_evict  # noqa: E402
+import lib_fleet  # noqa: E402
+import lib_gpu  # noqa: E402
+import lib_l2  # noqa: E402
 import lib_pick  # noqa: E402
 import lib_proxy  # noqa: E402
 import lib_replay  # noqa: E402
 import lib_routers  # noqa: E402
+import lib_sim_agree  # noqa: E402
+import lib_tables  # noqa: E402
 import lib_trace  # noqa: E402
 from lib_procs import BenchError  # noqa: E402
 
@@ -30,8 +38,17 @@ BENCHES = {
     "routers": (lib_routers.bench_routers,
                 [LOAD, "bench/sim/kvsim", "bench/load/kvbench"]),
     "replay": (lib_replay.bench_replay, ["bench/replay/kvb-replay"]),
+    "evict": (lib_evict.bench_evict, [lib_evict.PROGRAM]),
+    "cache": (lib_cache.bench_cache, lib_cache.TARGETS),
+    "l2": (lib_l2.bench_l2, lib_l2.TARGETS),
+    "sim-agree": (lib_sim_agree.bench_sim_agree, lib_sim_agree.TARGETS),
+    "gpu": (lib_gpu.bench_gpu, [lib_gpu.PROGRAM]),
+    "engine": (lib_engine.bench_engine, lib_engine.TARGETS),
+    "tables": (lib_tables.bench_tables, lib_tables.TARGETS),
+    "fleet": (lib_fleet.bench_fleet, lib_fleet.TARGETS),
 }
-NEED_TRACE = ("trace", "replay", "routers")
+NEED_TRACE = ("trace", "replay", "routers", "evict", "fleet")
+NEED_ENGINE = ("engine",)
 # What an option is where it was not given and it differs between benchmarks.
 DEFAULTS = {
     "events": {"workers": [64], "rate": 200, "seconds": 60.0},
@@ -39,6 +56,9 @@ DEFAULTS = {
     "trace": {"workers": [4, 8], "requests": 2000, "rate_scale": 1.0, "speed": 20.0},
     "routers": {"workers": [8], "requests": 1000, "rate_scale": 2.0, "speed": 2.0},
     "replay": {"workers": [8]},
+    "tables": {"speed": 20.0},
+    "fleet": {"speed": 12.0, "requests": 2000},
+    "sim-agree": {"speed": 8.0},
 }
 
 HELP = """
@@ -61,7 +81,26 @@ benchmarks:
            per request at 2, 32 and 256 KB; with TRACE=FILE the quality of their choices on 8 workers
   replay   the strategies prefixaware and kvaware, their peers' policies and a bound that no router can beat, in
            simulated time: on a trace (TRACE=FILE), or --scenario NAME without one
-  all      all of them (trace, routers and replay only if TRACE is set)
+  evict    eviction policies of libkvtier, through its own index: hit rate at five sizes of a tier,
+           beside LRU and an offline optimum; on a trace (TRACE=FILE), or --scenario NAME without one
+  cache    libkvtier: put, verify and get in memory beside memcpy and XXH3, lookups, memory per chunk; files
+           beside fio, on the disk (--folder) and on a loop device; --only memory, --only nvme
+  l2       shared tiers and kvtierd: Redis beside a raw client, gets from shared memory beside memcpy and
+           XXH3, PUTs into kvtierd beside a loopback stream, leases by 1, 4 and 64 clients, lookups while
+           redis-server stands still; --only redis, shm, put, leases or stall
+  sim-agree  simulated workers with tiers (memory, files, Redis) give the same at --speed (8) as at the clock's:
+           --requests (300) made requests at both; fails where a figure differs by more than 5 %
+  engine   kvtier inside a real vLLM on the CPU (KVW_ENGINE_VENV names its environment): time to first token from
+           memory, files, Redis and kvtierd beside computing, and the processor time that the connector adds
+           where nothing is asked twice, with a gate; --only gain, --only cost, --quick to see that it works
+  gpu      gathers and scatters of 16-token blocks into chunks of 4 MiB: the host backend beside memcpy; where
+           there is a GPU, beside one contiguous pinned copy, each way and both at once
+  tables   published figures of tiered caches and routing, run again on simulated workers with real tiers:
+           every assumption told, one varied at a time, a plot of each table; --table NAME for one
+  fleet    a trace (TRACE=FILE) through kvway to 8 simulated workers with real tiers: what routing, tiers and
+           both are worth; a worker and the Redis master killed in the middle; --only value, --only faults
+  all      all of them (trace, routers, replay, evict and fleet only if TRACE is set, engine if
+           KVW_ENGINE_VENV is)
 
 Two cores are needed: one for the proxy, one for load and backends. The table goes to standard
 error; standard output has one JSON object a line: bench, metric, value, unit, peer, ratio (ours /
@@ -92,26 +131,41 @@ def parse(argv):
     parser.add_argument("--clients", type=int, default=10000, help="idle")
     parser.add_argument("--rate", type=int, help="requests per second: loops (8000), events (200)")
     parser.add_argument("--line", type=int, metavar="N", help="pick: only this line of its table, from 0")
-    parser.add_argument("--trace", help="trace, routers, replay: the file (or TRACE in the environment)")
+    parser.add_argument("--trace", help="trace, routers, replay, evict: the file (or TRACE in the environment)")
     parser.add_argument("--requests", type=int,
-                        help="trace (2000), routers (1000), replay (all): the first N")
+                        help="trace, fleet (2000), routers (1000), sim-agree (300), replay, evict (all): the first N")
     parser.add_argument("--workers", type=int, nargs="+",
                         help="trace: 4 8; events: 64; routers, replay: 8, and the rate grows with them")
     parser.add_argument("--rate-scale", type=float,
                         help="trace (1), routers (2): density of arrivals on 8 workers; in "
                         "proportion on others")
     parser.add_argument("--speed", type=float,
-                        help="trace (20), routers (2): how much faster than the clock the workers run")
+                        help="trace, tables (20), fleet (12), sim-agree (8), routers (2): how much faster than the clock "
+                        "the workers run")
     parser.add_argument("--trace-rounds", type=int, default=3, help="routers: of the replay")
     parser.add_argument("--agree", type=int, default=40, metavar="N",
                         help="trace: first show on N requests that speed 1 gives the same; 0: do not")
     parser.add_argument("--scale", action="append", metavar="X[,X]",
                         help="replay: rate of arrivals on 8 workers, times the trace's (1.5,2)")
     parser.add_argument("--seeds", type=int, default=5, help="replay: runs of each line")
-    parser.add_argument("--policies", metavar="NAME[,NAME]", help="replay: only these")
+    parser.add_argument("--policies", metavar="NAME[,NAME]", help="replay, evict: only these")
     parser.add_argument("--scenario", metavar="NAME",
-                        help="replay: a made workload instead of a trace, or `all` of them")
-    parser.add_argument("--plot", metavar="FILE", help="replay: goodput against load, as SVG")
+                        help="replay, evict: a made workload instead of a trace, or `all` of them")
+    parser.add_argument("--only", choices=[*lib_cache.PARTS, *lib_l2.PARTS, *lib_engine.PARTS,
+                                           *lib_fleet.PARTS],
+                        help="cache, l2, engine, fleet: this part")
+    parser.add_argument("--quick", action="store_true", help="engine: two rounds, to see that it works")
+    parser.add_argument("--tokens", type=int, nargs="+", help="engine: lengths of prompts (1000 4000 8000)")
+    parser.add_argument("--small", action="store_true", help="l2, tables, fleet: next to nothing, to see that it works")
+    parser.add_argument("--table", action="append", metavar="NAME", help="tables: only this one; may be repeated")
+    parser.add_argument("--plots", metavar="FOLDER", help="tables, fleet: where plots go (tables in the build directory)")
+    parser.add_argument("--peer", choices=["lmcache"],
+                        help="cache: beside this; LMCACHE_PYTHON names a Python that has it")
+    parser.add_argument("--folder", help="cache: where files are written; engine: where its model is kept (the "
+                        "build directory)")
+    parser.add_argument("--plot", metavar="FILE",
+                        help="as SVG, replay: goodput against load, evict: hit rate against room, "
+                        "engine: seconds to first token")
     return parser.parse_args(argv)
 
 
@@ -129,16 +183,25 @@ def selected(options):
     if options.name != "all":
         return [options.name]
     traced = options.trace or os.environ.get("TRACE")
-    return [name for name in BENCHES if name not in NEED_TRACE or traced]
+    engine = os.environ.get("KVW_ENGINE_VENV")
+    return [name for name in BENCHES
+            if (name not in NEED_TRACE or traced) and (name not in NEED_ENGINE or engine)]
 
 
 def main(argv):
-    """Runs what was asked; 1 if a measurement could not be made."""
+    """Runs what was asked; 1 if a measurement could not be made, or a gate did not hold."""
     options = parse(argv)
     names = selected(options)
     if options.targets:
+        if options.name == "engine":
+            try:
+                lib_engine.find_vllm()  # before anything is built
+            except BenchError as error:
+                print(f"engine: {error}", file=sys.stderr)
+                return 2
         targets = {target for name in names for target in BENCHES[name][1]}
-        if not options.peers_only and names not in (["scan"], ["pick"], ["replay"]):
+        if not options.peers_only and names not in (["scan"], ["pick"], ["replay"], ["evict"], ["cache"],
+                                               ["l2"], ["gpu"], ["sim-agree"], ["engine"]):
             targets.add("src/kvway")
         print(" ".join(sorted(targets)))
         return 0

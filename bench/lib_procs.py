@@ -6,6 +6,7 @@ ended by their own handle when the benchmark ends, however it ends.
 
 import json
 import os
+import random
 import resource
 import shutil
 import socket
@@ -43,7 +44,9 @@ def cores():
 
 def free_ports(count):
     """Ports in one row, free at this moment, outside the range of outgoing connections."""
-    for base in range(18000, 32000, 64):
+    bases = list(range(18000, 32000, 64))
+    random.shuffle(bases)  # another bench may look for some at the same moment
+    for base in bases:
         sockets = []
         try:
             for port in range(base, base + count):

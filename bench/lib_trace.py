@@ -29,6 +29,9 @@ IN_ORDER = ("--pause-ms", "2", "--lead-ms", "50")
 BY_HASH = {"session": "  session:\n    load_bound: 100\n"}
 # Mean delay of a step's end from which a run is doubtful; simulated, a step has 10 to 500.
 LATE_MS = 50
+# Each worker publishes on free ports, and tells where.
+EVENTS = json.dumps({"enable_kv_cache_events": True, "endpoint": "tcp://*:0",
+                     "replay_endpoint": "tcp://*:0"})
 # What kvway assumes of a worker's speed is in real seconds.
 KEYS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../config/keys.def")
 
@@ -43,6 +46,17 @@ def rates(speed):
     return (f"  prefill_tokens_per_second: {prefill:.6f}\n"
             f"  attention_ns_per_pair: {attention:.6f}\n"
             f"  context_ns_per_token: {context:.6f}\n")
+
+
+def tier_rates(speed):
+    """Sections kvaware and health: the defaults of what fetching a token takes and of how often workers are looked
+    at, for workers so many times as fast."""
+    with open(KEYS, encoding="utf-8") as file:
+        keys = dict(re.findall(r'KVW_KEY\("kvaware\.(\w+_ns_per_token)", RATIO, \w+, "([\d.]+)"', file.read()))
+    looked_ms = {name: max(100, round(seconds * 1000 / speed))
+                 for name, seconds in (("interval", 5), ("metrics_interval", 10))}
+    return ("kvaware:\n" + "".join(f"  {name}: {float(value) / speed:.6f}\n" for name, value in keys.items())
+            + "health:\n" + "".join(f"  {name}: {ms}ms\n" for name, ms in looked_ms.items()))
 
 
 def start_workers(shop, options, ports):
@@ -73,7 +87,7 @@ def check_times(options, label, stats):
         raise BenchError(f"{label}: of {options.requests} requests only {stats['early']} told the "
                          "workers when they were due: the proxy drops x-sim-due")
     if stats["missed"] > options.requests / 50 or stats["late_mean_ms"] * options.speed > LATE_MS:
-        say(f"trace: {label}: {stats['missed']} requests came too late for their first step, steps "
+        say(f"   {label}: {stats['missed']} requests came too late for their first step, steps "
             f"ended {stats['late_mean_ms']:.2f} ms late: the machine is too busy for this speed")
 
 

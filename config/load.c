@@ -14,6 +14,7 @@
 #include "build.h"
 #include "kvway/route.h"
 #include "suggest.h"
+#include "unknown.h"
 
 /* One pass over a tree. */
 struct walk {
@@ -25,91 +26,17 @@ struct walk {
 
 static enum kvw_err walk_section(struct walk *w, size_t section, const struct kvw_node *map);
 
-/* Offers every name that may stand in a section. */
-static void offer_names(const char *section, struct kvw_suggest *near)
-{
-	const char *name;
-
-	for (size_t i = 0; i < KVW_KEY_COUNT; i++) {
-		name = kvw_schema_name_in(section, kvw_keys[i].path);
-		if (name != NULL)
-			kvw_suggest_offer(near, name, kvw_keys[i].path);
-	}
-	for (size_t i = 0; i < KVW_SECTION_COUNT; i++) {
-		name = kvw_schema_name_in(section, kvw_sections[i].path);
-		if (name != NULL)
-			kvw_suggest_offer(near, name, kvw_sections[i].path);
-	}
-	if (section[0] == '\0')
-		kvw_suggest_offer(near, "workers", "workers");
-}
-
-/* A key that exists elsewhere under this very name. */
-static const char *find_elsewhere(const char *name)
-{
-	for (size_t i = 0; i < KVW_KEY_COUNT; i++) {
-		const char *dot = strrchr(kvw_keys[i].path, '.');
-
-		if (strcmp(dot != NULL ? dot + 1 : kvw_keys[i].path, name) == 0)
-			return kvw_keys[i].path;
-	}
-	return NULL;
-}
-
-/* The names that a section may hold, joined by commas; cut off where they do not fit. */
-static void list_names(const char *section, char *out, size_t room)
-{
-	size_t used = 0;
-
-	out[0] = '\0';
-	for (size_t i = 0; i < KVW_KEY_COUNT + KVW_SECTION_COUNT; i++) {
-		const char *name = kvw_schema_name_in(
-			section, i < KVW_KEY_COUNT ? kvw_keys[i].path
-						   : kvw_sections[i - KVW_KEY_COUNT].path);
-		int n;
-
-		if (name == NULL)
-			continue;
-		n = snprintf(out + used, room - used, "%s%s", used > 0 ? ", " : "", name);
-		if (n < 0 || (size_t)n >= room - used)
-			break;
-		used += (size_t)n;
-	}
-	if (section[0] == '\0')
-		snprintf(out + used, room - used, ", workers");
-}
-
-static void report_unknown(
-	struct walk *w, const char *section, const char *path, const struct kvw_node *key)
-{
-	struct kvw_suggest near;
-	char names[640];
-
-	if (!kvw_report_printing(w->report)) {
-		kvw_report_mistake(w->report, key->place, path, "found an unknown key");
-		return;
-	}
-	kvw_suggest_start(&near, key->text);
-	offer_names(section, &near);
-	if (near.best == NULL)
-		near.best = find_elsewhere(key->text);
-	if (strcmp(key->text, "<<") == 0) {
-		kvw_report_mistake(w->report, key->place, path,
-			"found a merge key, expected the keys written out");
-	} else if (strchr(key->text, '.') != NULL && kvw_schema_find_key(path) < KVW_KEY_COUNT) {
-		kvw_report_mistake(w->report, key->place, path,
-			"found a key with a dot, expected sections on lines of their own: the part "
-			"before the dot, then below it and indented the part after it");
-	} else if (near.best != NULL) {
-		kvw_report_mistake(w->report, key->place, path,
-			"found an unknown key, expected one of this section; did you mean `%s`?",
-			near.best);
-	} else {
-		list_names(section, names, sizeof(names));
-		kvw_report_mistake(w->report, key->place, path,
-			"found an unknown key, expected one of %s", names);
-	}
-}
+static const char *const key_paths[] = {
+#define KVW_KEY(path, type, field, def, min, max, reload, text) path,
+#include "keys.def"
+};
+static const char *const section_paths[] = {
+#define KVW_SECTION(name, path, text) path,
+#include "keys.def"
+	"workers",
+};
+static const struct kvw_known known = {
+	key_paths, KVW_KEY_COUNT, section_paths, KVW_SECTION_COUNT + 1};
 
 /* A key of a section, for an example. */
 static const char *first_name(const char *section)
@@ -117,7 +44,7 @@ static const char *first_name(const char *section)
 	const char *name = NULL;
 
 	for (size_t i = 0; i < KVW_KEY_COUNT && name == NULL; i++)
-		name = kvw_schema_name_in(section, kvw_keys[i].path);
+		name = kvw_name_in(section, kvw_keys[i].path);
 	return name != NULL ? name : "";
 }
 
@@ -239,7 +166,7 @@ static enum kvw_err walk_name(struct walk *w, size_t section, const struct kvw_n
 	n = snprintf(path, sizeof(path), "%s%s%s", parent, parent[0] != '\0' ? "." : "",
 		node->key->text);
 	whole = whole && n > 0 && (size_t)n < sizeof(path) &&
-		kvw_schema_name_in(parent, path) != NULL;
+		kvw_name_in(parent, path) != NULL;
 	key = kvw_schema_find_key(path);
 	inner = kvw_schema_find_section(path);
 	if (whole && key < KVW_KEY_COUNT) {
@@ -250,7 +177,7 @@ static enum kvw_err walk_name(struct walk *w, size_t section, const struct kvw_n
 	if (whole && inner < KVW_SECTION_COUNT)
 		return on_section(w, inner, node);
 	if (!whole || section != KVW_SECTION_top || strcmp(path, "workers") != 0) {
-		report_unknown(w, parent, path, node->key);
+		kvw_report_unknown(w->report, &known, parent, path, node->key);
 		return KVW_OK;
 	}
 	if (w->workers != NULL) {

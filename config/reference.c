@@ -15,6 +15,7 @@
 
 #include "kvway/route.h"
 #include "schema.h"
+#include "unknown.h"
 
 #define WRAP_COLUMN 96
 
@@ -79,7 +80,7 @@ static void write_section(FILE *out, const struct kvw_section *section)
 		fprintf(out, "%s\n\n", section->text);
 	write_table_head(out);
 	for (size_t i = 0; i < KVW_KEY_COUNT; i++)
-		if (kvw_schema_name_in(section->path, kvw_keys[i].path) != NULL)
+		if (kvw_name_in(section->path, kvw_keys[i].path) != NULL)
 			write_key(out, &kvw_keys[i]);
 }
 
@@ -257,7 +258,7 @@ static void write_example(FILE *out)
 			fprintf(out, "%s:\n", dot != NULL ? dot + 1 : path);
 		}
 		for (size_t k = 0; k < KVW_KEY_COUNT; k++) {
-			const char *name = kvw_schema_name_in(path, kvw_keys[k].path);
+			const char *name = kvw_name_in(path, kvw_keys[k].path);
 
 			if (name != NULL)
 				write_example_key(out, depth, name, &kvw_keys[k]);

@@ -52,15 +52,3 @@ size_t kvw_schema_find_section(const char *path)
 		i++;
 	return i;
 }
-
-const char *kvw_schema_name_in(const char *section, const char *path)
-{
-	size_t len = strlen(section);
-
-	if (len > 0) {
-		if (strncmp(path, section, len) != 0 || path[len] != '.')
-			return NULL;
-		path += len + 1;
-	}
-	return *path == '\0' || strchr(path, '.') != NULL ? NULL : path;
-}

@@ -56,7 +56,4 @@ size_t kvw_schema_find_key(const char *path);
 size_t kvw_schema_find_worker_key(const char *path);
 size_t kvw_schema_find_section(const char *path);
 
-/* What follows `section` and its dot in `path`, if that is a single name; else NULL. */
-const char *kvw_schema_name_in(const char *section, const char *path);
-
 #endif

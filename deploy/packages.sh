@@ -14,14 +14,16 @@ packages_of() {
 	build)
 		echo gcc libc6-dev meson ninja-build 'pkgconf|pkg-config' \
 			libevent-dev libssl-dev libjansson-dev libxxhash-dev libyaml-dev libzmq3-dev \
+			liburing-dev libmsgpack-dev \
 			'libcurl4-openssl-dev|libcurl4-gnutls-dev' 'libllhttp-dev|node-llhttp'
 		;;
 	test)
-		echo check clang 'libclang-rt-dev|libclang-rt-18-dev|libclang-rt-14-dev' llvm \
-			python3 python3-pytest python3-venv shellcheck git util-linux
+		echo check g++ clang 'libclang-rt-dev|libclang-rt-18-dev|libclang-rt-14-dev' llvm \
+			python3 python3-pytest python3-venv shellcheck git util-linux \
+			redis-server redis-tools openssl
 		;;
 	demo) echo curl python3 ;;
-	peers) echo haproxy nginx python3-venv util-linux ;;
+	peers) echo haproxy nginx fio redis-server redis-tools python3-venv util-linux ;;
 	*)
 		echo "packages.sh: unknown group '$1'; groups are build, test, demo and peers" >&2
 		return 1

@@ -49,7 +49,7 @@ def describe_gpu(listing, name, speed):
     yield f"SIMULATED: no GPU was used. Four workers that pretend to be {text[0].partition(': ')[2]},"
     yield (f"prefill {row[1]} tokens/s, attention {row[2]} ns per token pair, step {row[3]} ms, "
            f"decode {row[4]} ms")
-    yield (f"per sequence and step, KV cache {int(row[-2]):,} tokens each, simulated {speed:g} times "
+    yield (f"per sequence and step, KV cache {int(row[6]):,} tokens each, simulated {speed:g} times "
            "as fast as the clock.")
     for line in text[1:]:
         yield line.strip()

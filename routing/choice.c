@@ -78,11 +78,31 @@ static double lowest_of(const double *costs, size_t count)
 	return low[2] < low[0] ? low[2] : low[0];
 }
 
+double kvw_tie_limit_of(double lowest)
+{
+	return lowest + lowest * TIE_SHARE + TIE_NS;
+}
+
 double kvw_tie_limit(const double *costs, size_t count)
 {
-	double lowest = lowest_of(costs, count);
+	return kvw_tie_limit_of(lowest_of(costs, count));
+}
 
-	return lowest + lowest * TIE_SHARE + TIE_NS;
+size_t kvw_choose_among(const struct kvw_candidates *set, const uint16_t *places, size_t count,
+	uint64_t salt)
+{
+	size_t best = places[0];
+	uint64_t best_score = 0;
+
+	for (size_t i = 0; i < count && count > 1; i++) {
+		uint64_t score = kvw_rendezvous(salt, set->items[places[i]].key);
+
+		if (i == 0 || score > best_score) {
+			best = places[i];
+			best_score = score;
+		}
+	}
+	return best;
 }
 
 size_t kvw_choose_lowest(const struct kvw_candidates *set, const double *costs, uint64_t salt)

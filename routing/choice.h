@@ -66,6 +66,13 @@ size_t kvw_usable_count(const struct kvw_candidates *set);
  * highest rendezvous score of `salt` wins. */
 size_t kvw_choose_lowest(const struct kvw_candidates *set, const double *costs, uint64_t salt);
 
+/* The same among `count` (> 0) places whose costs count as equal. */
+size_t kvw_choose_among(const struct kvw_candidates *set, const uint16_t *places, size_t count,
+	uint64_t salt);
+
+/* Costs up to this count as equal to `lowest`. */
+double kvw_tie_limit_of(double lowest);
+
 /* Costs up to this count as equal to the lowest of them. */
 double kvw_tie_limit(const double *costs, size_t count);
 

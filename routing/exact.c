@@ -197,6 +197,11 @@ void kvw_exact_match(const struct kvw_exact *exact, const struct kvw_exact_chain
 		exact->index, chain->space, chain->keys, chain->count, chain->block_tokens, hits);
 }
 
+uint32_t kvw_exact_held(const struct kvw_exact *exact, uint32_t worker)
+{
+	return kvw_kvindex_held(exact->index, worker, KVW_EXACT_ENGINE_MASK, KVW_TIER_DEVICE);
+}
+
 void kvw_exact_stats(const struct kvw_exact *exact, struct kvw_strategy_stats *out)
 {
 	struct kvw_kvindex_stats stats;

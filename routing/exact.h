@@ -25,6 +25,9 @@ void kvw_exact_purge(struct kvw_exact *exact, uint32_t worker);
 void kvw_exact_match(const struct kvw_exact *exact, const struct kvw_exact_chain *chain,
 	struct kvw_kvindex_hits *hits);
 
+/* Blocks in an engine's own cache, by its events. Any thread. */
+uint32_t kvw_exact_held(const struct kvw_exact *exact, uint32_t worker);
+
 /* Fills the exact_* members of *out. Any thread. */
 void kvw_exact_stats(const struct kvw_exact *exact, struct kvw_strategy_stats *out);
 

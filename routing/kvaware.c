@@ -21,6 +21,11 @@
  *
  * What was picked for but is not yet told of is found as a claim (claims.h).
  *
+ * An engine's cache that is full gives up a token for each that it computes, and what it gave up is
+ * computed again when it is asked for, at the cost of another. So a worker pays eviction_weight times
+ * what the tokens take that the prompt would push out there. While caches have room this is 0 and
+ * spreads what is new; among full ones it is one more reason to go where the prefix is.
+ *
  * The index knows which blocks of a worker come first, but of LMCache's only how many lie in each
  * tier. What the engine does not need of them is taken from the fastest tiers.
  *
@@ -36,13 +41,14 @@
 #include "prefixaware.h"
 #include "strategies.h"
 
-#define CLAIM_FACTOR 1.5                /* of the predicted time until the prompt is computed */
+#define CLAIM_FACTOR 1.5                 /* of the predicted time until the prompt is computed */
 #define CLAIM_NS     INT64_C(500000000) /* beside that: until the event is here */
 
 struct kvaware {
 	struct kvw_prefixaware pa; /* first */
 	struct kvw_exact *exact;
 	double load_ns[KVW_TIER_COUNT]; /* per token */
+	double eviction_weight;
 };
 
 /* Who is believed about a worker. */
@@ -62,6 +68,7 @@ struct view {
 	uint8_t word[KVW_MAX_WORKERS];
 	uint8_t chain[KVW_MAX_WORKERS]; /* that reaches furthest, of the first to be asked */
 	uint32_t held[KVW_MAX_WORKERS]; /* its blocks that are held or claimed */
+	double evict_ns[KVW_MAX_WORKERS];
 	uint32_t tokens[KVW_MAX_WORKERS][KVW_TIER_COUNT];
 	struct kvw_kvindex_hits hits; /* of the chain matched last */
 };
@@ -87,6 +94,7 @@ static enum kvw_err kvaware_create(
 	memset(ka, 0, sizeof(*ka));
 	for (unsigned t = KVW_TIER_DEVICE + 1; t < KVW_TIER_COUNT; t++)
 		ka->load_ns[t] = options->load_ns_per_token[t];
+	ka->eviction_weight = options->eviction_weight;
 	if (kvw_prefixaware_init(&ka->pa, &kvw_kvaware_ops, options) != KVW_OK ||
 		kvw_exact_create(options, &ka->exact) != KVW_OK) {
 		kvaware_destroy(&ka->pa.base);
@@ -118,6 +126,7 @@ static void ask_whom(const struct kvaware *ka, const struct kvw_route_request *r
 		view->word[i] = (uint8_t)(full & words);
 		view->chain[i] = NO_CHAIN;
 		view->held[i] = 0;
+		view->evict_ns[i] = 0;
 		memset(view->tokens[i], 0, sizeof(view->tokens[i]));
 		view->any |= view->word[i] != WORD_TREE;
 	}
@@ -251,6 +260,17 @@ static struct kvw_route_request measured(const struct kvw_route_request *request
 	return exactly;
 }
 
+/* Tokens that the prompt would push out of an engine's cache. */
+static double pushed_out(const struct kvaware *ka, const struct kvw_candidate *c,
+	const struct kvw_weighing *w, size_t i)
+{
+	uint32_t fresh = w->tokens > w->hits[i] ? w->tokens - w->hits[i] : 0;
+	uint64_t held = (uint64_t)kvw_exact_held(ka->exact, c->id) * c->block_size;
+	uint64_t room = held < c->capacity_tokens ? c->capacity_tokens - held : 0;
+
+	return c->capacity_tokens == 0 || fresh <= room ? 0 : (double)(fresh - room);
+}
+
 /* Fills w, with the sums, and the view. Nobody is usable: w->usable is 0. */
 static void weigh(struct kvaware *ka, const struct kvw_route_request *request,
 	const struct kvw_candidates *set, int64_t now_ns, struct kvw_weighing *w, struct view *view)
@@ -273,8 +293,12 @@ static void weigh(struct kvaware *ka, const struct kvw_route_request *request,
 			continue;
 		w->hits[i] = sum_of(view->tokens[i]);
 		w->saved[i] = saved_by(ka, view->tokens[i], w->pairs, w->x[i]);
+		if ((view->word[i] & WORD_ENGINE) != 0)
+			view->evict_ns[i] = ka->eviction_weight * w->x[i] *
+					    pushed_out(ka, &set->items[i], w, i);
+		w->costs[i] += view->evict_ns[i];
 	}
-	kvw_weigh_sum(set, w);
+	kvw_weigh_sum(&ka->pa, set, w);
 }
 
 static bool is_exact(const struct view *view, size_t pos)
@@ -309,8 +333,8 @@ static void claim(struct kvaware *ka, const struct kvw_route_request *request,
 		if (request->exact[c].teller != teller)
 			continue;
 		if (view->chain[pos] == NO_CHAIN || view->chain[pos] == c)
-			kvw_claims_make(kvw_exact_claims(ka->exact), decision->worker_id, &request->exact[c],
-				view->held[pos], now_ns, ns);
+			kvw_claims_make(kvw_exact_claims(ka->exact), decision->worker_id,
+				&request->exact[c], view->held[pos], now_ns, ns);
 	}
 }
 
@@ -358,6 +382,7 @@ static enum kvw_err kvaware_explain(struct kvw_strategy *self,
 			continue;
 		memcpy(costs[i].hit_tokens, view.tokens[i], sizeof(costs[i].hit_tokens));
 		costs[i].exact = true;
+		costs[i].evict_ns = view.evict_ns[i];
 	}
 	decide(&exactly, set, choice, now_ns, &w, &view, out);
 	return KVW_OK;

@@ -238,6 +238,23 @@ void kvw_kvindex_match(struct kvw_kvindex *index, uint32_t space, const uint64_t
 	kvw_kvmatch(&index->local, kvw_kvkey(space, 0), keys, count, block_tokens, hits);
 }
 
+uint32_t kvw_kvindex_held(
+	const struct kvw_kvindex *index, uint32_t worker, uint32_t sources, enum kvw_tier tier)
+{
+	uint32_t most = 0;
+
+	for (uint32_t s = 0; sources >> s != 0; s++) {
+		uint32_t lane =
+			kvw_kvlane((struct kvw_kvindex_from){.worker = worker, .source = s});
+		uint32_t live = 0;
+
+		if ((sources >> s & 1) != 0)
+			live = kvw_kvlive(&index->local, kvw_kvcell(lane, tier));
+		most = live > most ? live : most;
+	}
+	return most;
+}
+
 static uint64_t read_counter(_Atomic uint64_t *counter)
 {
 	return atomic_load_explicit(counter, memory_order_relaxed);

@@ -169,6 +169,11 @@ void kvw_kvindex_tick(struct kvw_kvindex *index, int64_t now_ns);
 void kvw_kvindex_match(struct kvw_kvindex *index, uint32_t space, const uint64_t *keys,
 	uint32_t count, uint32_t block_tokens, struct kvw_kvindex_hits *hits);
 
+/* Blocks that a worker holds in a tier by the word of that one of `sources` (bit s for source s) that names
+ * most of them. */
+uint32_t kvw_kvindex_held(
+	const struct kvw_kvindex *index, uint32_t worker, uint32_t sources, enum kvw_tier tier);
+
 /* Each figure is exact; beside a writer they may be of different moments. */
 void kvw_kvindex_stats(struct kvw_kvindex *index, struct kvw_kvindex_stats *out);
 

@@ -38,7 +38,7 @@ void kvw_kvlocal_init(struct kvw_kvlocal *local, void *memory, uint32_t count, u
 	at += KVW_KVCELLS * sizeof(uint16_t);
 	local->required = (_Atomic uint16_t *)(void *)at;
 	at += KVW_MAX_WORKERS * sizeof(uint16_t);
-	local->live = (uint32_t *)(void *)at;
+	local->live = (_Atomic uint32_t *)(void *)at;
 	at += KVW_KVCELLS * sizeof(uint32_t);
 	kvw_kvtable_init(&local->table, at, count, seed);
 	at += KVW_KVTABLE_MORE_BYTES + count * KVW_KVTABLE_SLOT_BYTES;
@@ -46,6 +46,12 @@ void kvw_kvlocal_init(struct kvw_kvlocal *local, void *memory, uint32_t count, u
 	local->chains = (uint32_t *)(void *)(local->entries + count + 1);
 	for (uint32_t i = 0; i < KVW_KVCELLS; i++)
 		atomic_init(&local->generations[i], 1);
+}
+
+static void live_by(struct kvw_kvlocal *local, uint32_t cell, int by)
+{
+	atomic_store_explicit(
+		&local->live[cell], kvw_kvlive(local, cell) + (uint32_t)by, memory_order_relaxed);
 }
 
 static void count_by(_Atomic uint64_t *counter, uint64_t by)
@@ -110,7 +116,7 @@ static void release(struct kvw_kvlocal *local, uint32_t at)
 	list_remove(local, at);
 	kvw_kvtable_drop(&local->table, entry->key, entry->word);
 	if (kvw_kvword_alive(local, entry->word))
-		local->live[kvw_kvword_cell(entry->word)]--;
+		live_by(local, kvw_kvword_cell(entry->word), -1);
 	else
 		count_by(&local->stale, (uint64_t)-1);
 	entry->word = 0;
@@ -168,7 +174,7 @@ static void enter(
 	*chain = at;
 	list_append(local, at);
 	kvw_kvtable_add(&local->table, key, entry->word);
-	local->live[cell]++;
+	live_by(local, cell, 1);
 	count_by(&local->used, 1);
 }
 
@@ -243,8 +249,8 @@ static void forget_cell(struct kvw_kvlocal *local, uint32_t cell)
 	/* 0 would make a word of a free entry. */
 	atomic_store_explicit(
 		&local->generations[cell], generation == 0 ? 1 : generation, memory_order_relaxed);
-	count_by(&local->stale, local->live[cell]);
-	local->live[cell] = 0;
+	count_by(&local->stale, kvw_kvlive(local, cell));
+	atomic_store_explicit(&local->live[cell], 0, memory_order_relaxed);
 }
 
 void kvw_kvlocal_forget(struct kvw_kvlocal *local, uint32_t lane, uint32_t lanes, uint32_t tier)

@@ -38,7 +38,7 @@ struct kvw_kvlocal {
 	struct kvw_kvtable table;
 	_Atomic uint16_t *generations; /* [KVW_KVCELLS] read by any thread */
 	_Atomic uint16_t *required;  /* [KVW_MAX_WORKERS] sources that count together; any thread */
-	uint32_t *live;              /* [KVW_KVCELLS] entries of the present generation */
+	_Atomic uint32_t *live;      /* [KVW_KVCELLS] entries of the present generation; any thread */
 	struct kvw_kventry *entries; /* [count + 1]; 0 is not used */
 	uint32_t *chains;            /* [count] */
 	uint32_t count;
@@ -71,6 +71,12 @@ static inline uint32_t kvw_kvword_cell(uint32_t word)
 static inline uint16_t kvw_kvgeneration(const struct kvw_kvlocal *local, uint32_t cell)
 {
 	return atomic_load_explicit(&local->generations[cell], memory_order_relaxed);
+}
+
+/* Entries of a cell that count. */
+static inline uint32_t kvw_kvlive(const struct kvw_kvlocal *local, uint32_t cell)
+{
+	return atomic_load_explicit(&local->live[cell], memory_order_relaxed);
 }
 
 /* The word of a holder who stores something now. */

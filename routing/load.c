@@ -39,11 +39,12 @@ static void publish(struct kvw_load *load)
 	if (load->added_ns - load->done_ns > load->waiting_ns)
 		load->done_ns = load->added_ns - load->waiting_ns;
 	assert(load->waiting_ns >= 0 && load->done_ns <= load->added_ns);
-	atomic_store_explicit(&load->idle_at_ns, load->clock_ns + load->added_ns - load->done_ns,
+	atomic_store_explicit(load->idle_at_ns, load->clock_ns + load->added_ns - load->done_ns,
 		memory_order_relaxed);
 }
 
-void kvw_load_init(struct kvw_load *load)
+static void init(struct kvw_load *load, _Atomic int64_t *idle_at_ns, _Atomic uint32_t *inflight,
+	_Atomic uint32_t *context)
 {
 	atomic_flag_clear(&load->lock);
 	load->added_ns = 0;
@@ -51,9 +52,23 @@ void kvw_load_init(struct kvw_load *load)
 	load->waiting_ns = 0;
 	load->clock_ns = INT64_MIN / 2; /* before any time, far from overflow */
 	load->answered_ns = load->clock_ns;
-	atomic_init(&load->idle_at_ns, load->clock_ns);
-	atomic_init(&load->inflight, 0);
-	atomic_init(&load->context, 0);
+	load->idle_at_ns = idle_at_ns;
+	load->inflight = inflight;
+	load->context = context;
+	atomic_init(idle_at_ns, load->clock_ns);
+	atomic_init(inflight, 0);
+	atomic_init(context, 0);
+}
+
+void kvw_load_init(struct kvw_load *load)
+{
+	init(load, &load->own_idle_at_ns, &load->own_inflight, &load->own_context);
+}
+
+void kvw_load_init_on(struct kvw_load *load, struct kvw_load_board *board, uint32_t worker)
+{
+	assert(worker < KVW_MAX_WORKERS);
+	init(load, &board->idle_at_ns[worker], &board->inflight[worker], &board->context[worker]);
 }
 
 void kvw_lease_take(
@@ -68,7 +83,7 @@ void kvw_lease_take(
 	lease->position_ns = load->added_ns;
 	publish(load);
 	kvw_spin_unlock(&load->lock);
-	atomic_fetch_add_explicit(&load->inflight, 1, memory_order_relaxed);
+	atomic_fetch_add_explicit(load->inflight, 1, memory_order_relaxed);
 	lease->load = load;
 	lease->prefill_ns = prefill_ns;
 	lease->taken_ns = now_ns;
@@ -83,7 +98,7 @@ void kvw_lease_hold(struct kvw_lease *lease, uint32_t tokens)
 {
 	assert(lease->load != NULL && lease->context == 0);
 	lease->context = tokens;
-	atomic_fetch_add_explicit(&lease->load->context, tokens, memory_order_relaxed);
+	atomic_fetch_add_explicit(lease->load->context, tokens, memory_order_relaxed);
 }
 
 void kvw_lease_first_token(struct kvw_lease *lease, int64_t now_ns)
@@ -133,7 +148,7 @@ void kvw_lease_release(struct kvw_lease *lease, int64_t now_ns)
 		return;
 	if (!lease->answered)
 		skip_rest(lease->load, lease, now_ns);
-	atomic_fetch_sub_explicit(&lease->load->context, lease->context, memory_order_relaxed);
-	atomic_fetch_sub_explicit(&lease->load->inflight, 1, memory_order_relaxed);
+	atomic_fetch_sub_explicit(lease->load->context, lease->context, memory_order_relaxed);
+	atomic_fetch_sub_explicit(lease->load->inflight, 1, memory_order_relaxed);
 	*lease = (struct kvw_lease){0};
 }

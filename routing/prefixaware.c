@@ -32,7 +32,8 @@
 #include "prefixaware.h"
 #include "strategies.h"
 
-#define MAX_COMPANY 16 /* running requests beside which a time to first token tells a rate */
+#define UNSURE_TOKENS 128 /* that a predicted hit may be short of the real one, at any length */
+#define MAX_COMPANY   16  /* running requests beside which a time to first token tells a rate */
 
 void kvw_prefixaware_finish(struct kvw_prefixaware *pa)
 {
@@ -51,6 +52,7 @@ enum kvw_err kvw_prefixaware_init(struct kvw_prefixaware *pa, const struct kvw_s
 	pa->capacity_tokens = options->capacity_tokens > 0 ? options->capacity_tokens : 1;
 	pa->omega = options->omega;
 	pa->context_ns = options->context_ns_per_token;
+	pa->kernel = kvw_weigh_kernel_best();
 	kvw_guards_init(&pa->guards, options);
 	kvw_truth_init(&pa->truth);
 	kvw_prefill_model_init(&prior, options);
@@ -84,11 +86,22 @@ static enum kvw_err prefixaware_create(
 	return KVW_OK;
 }
 
+/* As kvw_choose_lowest, of costs that were summed up. */
+static size_t lowest(const struct kvw_prefixaware *pa, const struct kvw_candidates *set,
+	const struct kvw_weighing *w)
+{
+	uint16_t places[KVW_MAX_WORKERS];
+	size_t count =
+		pa->kernel->within(w->costs, set->count, kvw_tie_limit_of(w->lowest), places);
+
+	return kvw_choose_among(set, places, count, w->salt);
+}
+
 struct kvw_choice kvw_prefixaware_choose(const struct kvw_prefixaware *pa,
 	const struct kvw_route_request *request, const struct kvw_candidates *set,
 	struct kvw_weighing *w)
 {
-	size_t pos = kvw_choose_lowest(set, w->costs, w->salt);
+	size_t pos = lowest(pa, set, w);
 	enum kvw_reason bar = kvw_guards_bar(&pa->guards, &set->items[pos], w->mean);
 
 	if (w->usable == 1)
@@ -164,7 +177,7 @@ static enum kvw_err prefixaware_pick(struct kvw_strategy *self,
 	kvw_weigh_hits(pa, request, set, now_ns, &w);
 	if (w.usable == 0)
 		return KVW_ENOWORKER;
-	kvw_weigh_sum(set, &w);
+	kvw_weigh_sum(pa, set, &w);
 	choice = kvw_prefixaware_choose(pa, request, set, &w);
 	kvw_prefixaware_teach(pa, request, &set->items[choice.pos], now_ns, &w);
 	kvw_prefixaware_decide(request, set, choice, now_ns, &w, out);
@@ -230,7 +243,7 @@ static enum kvw_err prefixaware_explain(struct kvw_strategy *self,
 	kvw_weigh_hits(pa, request, set, now_ns, &w);
 	if (w.usable == 0)
 		return KVW_ENOWORKER;
-	kvw_weigh_sum(set, &w);
+	kvw_weigh_sum(pa, set, &w);
 	choice = kvw_prefixaware_choose(pa, request, set, &w);
 	kvw_prefixaware_tell(pa, set, now_ns, choice.pos, &w, costs);
 	kvw_prefixaware_decide(request, set, choice, now_ns, &w, out);
@@ -256,6 +269,15 @@ static uint32_t predicted_hit(const struct kvw_decision *decision)
 	return hit;
 }
 
+/* Was more cached than the device was known to have? It may have been loaded from behind it, from where takes
+ * a time that is not prefill. Predictions are exact to some blocks only. */
+static bool came_from_elsewhere(
+	const struct kvw_decision *decision, const struct kvw_outcome *outcome, uint32_t prompt)
+{
+	return outcome->cached_known &&
+	       outcome->cached_tokens > predicted_hit(decision) + prompt / 16 + UNSURE_TOKENS;
+}
+
 /* A time to first token that tells the worker's rate. */
 static void learn_rate(struct kvw_prefixaware *pa, const struct kvw_decision *decision,
 	const struct kvw_outcome *outcome)
@@ -266,6 +288,8 @@ static void learn_rate(struct kvw_prefixaware *pa, const struct kvw_decision *de
 
 	if (cached >= prompt || (!outcome->cached_known && cached > prompt / 2))
 		return; /* of a hit that was only predicted, too little is left to be sure of */
+	if (came_from_elsewhere(decision, outcome, prompt))
+		return;
 	kvw_rates_learn(
 		&pa->rates, &(struct kvw_rate_sample){
 				    .worker = decision->worker_id,

@@ -12,6 +12,7 @@
 #include "radix.h"
 #include "rates.h"
 #include "truth.h"
+#include "weigh_kernel.h"
 
 /* The instance. Any thread; what changes is atomic or has locks of its own. */
 struct kvw_prefixaware {
@@ -19,6 +20,7 @@ struct kvw_prefixaware {
 	double omega;
 	double context_ns; /* c */
 	struct kvw_radix *tree;
+	const struct kvw_weigh_kernel *kernel;
 	uint64_t capacity_tokens; /* of a worker that does not tell its own */
 	struct kvw_guards guards;
 	struct kvw_rates rates;
@@ -40,6 +42,7 @@ struct kvw_weighing {
 	double saved[KVW_MAX_WORKERS];     /* work that hits save, all chains */
 	uint32_t hits[KVW_MAX_WORKERS];    /* tokens, all chains */
 	double open[KVW_MAX_WORKERS];      /* costs of those whom no guard bars; rarely used */
+	double lowest;                     /* of costs, once they are summed up */
 	float omega;
 	double pairs;    /* k */
 	double miss;     /* work without any hit, all chains */
@@ -65,7 +68,8 @@ void kvw_weigh_hits(struct kvw_prefixaware *pa, const struct kvw_route_request *
 	const struct kvw_candidates *set, int64_t now_ns, struct kvw_weighing *w);
 
 /* cost(w) = Q_w + c T_w + p_w (1 + omega n_w), with p_w by miss and saved. */
-void kvw_weigh_sum(const struct kvw_candidates *set, struct kvw_weighing *w);
+void kvw_weigh_sum(const struct kvw_prefixaware *pa, const struct kvw_candidates *set,
+	struct kvw_weighing *w);
 
 /* --- prefixaware.c --- */
 

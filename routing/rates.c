@@ -2,7 +2,7 @@
  * rates.c - see rates.h.
  *
  * A worker's samples are a ring; its rate is computed anew at the 8th sample and at each 4th from
- * then on (64 divisions and a sort). The shortest request is looked for over the present and the
+ * then on (64 divisions and a selection). The shortest request is looked for over the present and the
  * previous epoch of 256 requests, so that a sample that was wrong (a worker can find cached what we
  * do not know of) is forgotten. The median is computed anew when a worker's rate has moved by a
  * percent. Memory of workers without samples is never touched.
@@ -10,6 +10,7 @@
 #include "rates.h"
 
 #include <math.h>
+#include <stdbool.h>
 #include <stdlib.h>
 
 #include "spin.h"
@@ -45,11 +46,11 @@ struct window {
 struct kvw_rates_book {
 	atomic_flag lock; /* guards all that is below, and writes of the atomics in kvw_rates */
 	double prior_x;
-	double pair_ns;                /* a: attention per pair, of a typical worker */
-	double median;                 /* of the learned x; the prior if there are none */
-	size_t learned;                /* workers of whom an x was learned */
-	float x[KVW_MAX_WORKERS];      /* learned ns per token; 0: not yet */
-	float sorted[KVW_MAX_WORKERS]; /* room for median_of */
+	double pair_ns;              /* a: attention per pair, of a typical worker */
+	double median;               /* of the learned x; the prior if there are none */
+	size_t learned;              /* workers of whom an x was learned */
+	float x[KVW_MAX_WORKERS];    /* learned ns per token; 0: not yet */
+	float room[KVW_MAX_WORKERS]; /* for median_of */
 	struct window windows[KVW_MAX_WORKERS];
 };
 
@@ -77,12 +78,36 @@ void kvw_rates_finish(struct kvw_rates *rates)
 	rates->book = NULL;
 }
 
-static int by_value(const void *a, const void *b)
+/* The value that would be at place k (< count) if x were sorted; reorders x. Hoare's selection: what is
+ * not on the side of k is not looked at again. */
+static float select_kth(float *x, size_t count, size_t k)
 {
-	float x = *(const float *)a;
-	float y = *(const float *)b;
+	size_t low = 0;
+	size_t high = count - 1;
 
-	return (x > y) - (x < y);
+	while (low < high) {
+		float pivot = x[low + (high - low) / 2];
+		size_t i = low;
+		size_t j = high;
+
+		while (true) {
+			while (x[i] < pivot)
+				i++;
+			while (x[j] > pivot)
+				j--;
+			if (i >= j)
+				break;
+			float kept = x[i];
+
+			x[i++] = x[j];
+			x[j--] = kept;
+		}
+		if (k <= j)
+			high = j;
+		else
+			low = j + 1;
+	}
+	return x[k];
 }
 
 static double work_of(const struct point *p, double pairs)
@@ -116,15 +141,18 @@ static double ring_x(const struct window *window, double pairs, double median)
 {
 	float x[KVW_RATES_WINDOW];
 	size_t count = slopes(window, pairs, x);
+	float low = 0;
+	float middle = 0;
 
 	if (count < KVW_RATES_LEAST)
 		for (count = 0; count < window->count; count++)
 			x[count] = (float)(window->ring[count].ns /
 					   work_of(&window->ring[count], pairs));
-	qsort(x, count, sizeof(x[0]), by_value);
-	if (x[count / 10] >= median)
-		return x[count / 10];
-	return x[count / 2] < median ? x[count / 2] : median;
+	low = select_kth(x, count, count / 10);
+	if (low >= median)
+		return low;
+	middle = select_kth(x, count, count / 2);
+	return middle < median ? middle : median;
 }
 
 /* ns per token of one worker, from the best samples that there are. */
@@ -149,12 +177,11 @@ static double median_of(struct kvw_rates_book *book)
 
 	for (size_t i = 0; i < KVW_MAX_WORKERS; i++)
 		if (book->x[i] > 0)
-			book->sorted[count++] = book->x[i];
+			book->room[count++] = book->x[i];
 	book->learned = count;
 	if (count == 0)
 		return book->prior_x;
-	qsort(book->sorted, count, sizeof(book->sorted[0]), by_value);
-	return book->sorted[(count - 1) / 2];
+	return select_kth(book->room, count, (count - 1) / 2);
 }
 
 /* Tells the picks. Lock held. */

@@ -77,34 +77,63 @@ static size_t place_of(const struct kvw_candidates *set, uint32_t id)
 	return low < set->count && set->items[low].id == id ? low : set->count;
 }
 
+/* Places are ids, and loads lie on a board: a fleet that never lost a worker and serves one model. */
+static bool is_dense(const struct kvw_candidates *set)
+{
+	return set->board != NULL && set->count > 0 &&
+	       set->items[set->count - 1].id == set->count - 1;
+}
+
+/* Loads of a dense set. Returns the requests in flight. */
+static uint64_t read_board(const struct kvw_prefixaware *pa, const struct kvw_candidates *set,
+	int64_t now_ns, struct kvw_weighing *w)
+{
+	return pa->kernel->loads(set->board, pa->rates.ns_per_token, set->count, now_ns,
+		pa->context_ns, w->costs, w->x, w->inflight);
+}
+
+/* Loads of any set. Returns the requests in flight. */
+static uint64_t read_loads(const struct kvw_prefixaware *pa, const struct kvw_candidates *set,
+	int64_t now_ns, struct kvw_weighing *w)
+{
+	uint64_t inflight = 0;
+
+	for (size_t i = 0; i < set->count; i++) {
+		const struct kvw_candidate *c = &set->items[i];
+		uint32_t n = kvw_load_inflight(c->load);
+
+		assert(c->id < KVW_MAX_WORKERS);
+		inflight += n;
+		w->costs[i] = (double)kvw_load_queue_ns(c->load, now_ns) +
+			      pa->context_ns * kvw_load_context(c->load);
+		w->inflight[i] = (int32_t)n;
+		w->x[i] = kvw_rates_x(&pa->rates, c->id);
+	}
+	return inflight;
+}
+
 /* The loads of all candidates. */
 static void weigh_load(struct kvw_prefixaware *pa, const struct kvw_candidates *set, int64_t now_ns,
 	struct kvw_weighing *w)
 {
 	const size_t count = set->count;
-	const double context_ns = pa->context_ns;
-	uint64_t inflight = 0;
-	uint32_t ids = 0;
+	uint64_t inflight =
+		is_dense(set) ? read_board(pa, set, now_ns, w) : read_loads(pa, set, now_ns, w);
 	size_t usable = 0;
 	bool newer = false;
 
 	memset(w->saved, 0, count * sizeof(w->saved[0]));
 	memset(w->hits, 0, count * sizeof(w->hits[0]));
 	for (size_t i = 0; i < count; i++) {
-		const struct kvw_candidate *c = &set->items[i];
-		uint32_t n = kvw_load_inflight(c->load);
-
-		ids |= c->id;
-		newer |= is_newer(pa, c);
-		usable += c->usable;
-		inflight += c->usable ? n : 0;
-		w->costs[i] = (double)kvw_load_queue_ns(c->load, now_ns) +
-			      context_ns * kvw_load_context(c->load);
-		w->costs[i] = c->usable ? w->costs[i] : KVW_NO_COST;
-		w->inflight[i] = (int32_t)n;
-		w->x[i] = kvw_rates_x(&pa->rates, c->id);
+		newer |= is_newer(pa, &set->items[i]);
+		usable += set->items[i].usable;
 	}
-	assert(ids < KVW_MAX_WORKERS);
+	for (size_t i = 0; i < count && usable < count; i++) {
+		if (set->items[i].usable)
+			continue;
+		inflight -= (uint32_t)w->inflight[i];
+		w->costs[i] = KVW_NO_COST;
+	}
 	w->usable = usable;
 	w->mean = usable > 0 ? (double)inflight / (double)usable : 0;
 	if (newer && !w->look)
@@ -200,13 +229,11 @@ static bool is_understood(const struct kvw_route_request *request)
 	       request->chain_count > 0;
 }
 
-void kvw_weigh_sum(const struct kvw_candidates *set, struct kvw_weighing *w)
+void kvw_weigh_sum(
+	const struct kvw_prefixaware *pa, const struct kvw_candidates *set, struct kvw_weighing *w)
 {
-	const double miss = w->miss;
-	const float omega = w->omega;
-
-	for (size_t i = 0; i < set->count; i++)
-		w->costs[i] += (miss - w->saved[i]) * (w->x[i] * (1 + omega * w->inflight[i]));
+	w->lowest = pa->kernel->sum(
+		set->count, w->miss, w->omega, w->saved, w->x, w->inflight, w->costs);
 }
 
 void kvw_weigh_hits(struct kvw_prefixaware *pa, const struct kvw_route_request *request,

@@ -73,6 +73,7 @@ enum kvw_err kvw_app_create_strategy(const struct kvw_config *config, struct kvw
 		.index_bytes = config->kvaware_index_bytes,
 		.load_ns_per_token = {0, config->kvaware_host_ns, config->kvaware_disk_ns,
 			config->kvaware_remote_ns},
+		.eviction_weight = config->kvaware_eviction_weight,
 	};
 	const struct kvw_strategy_ops *ops = kvw_strategy_find(config->routing_strategy);
 

@@ -68,6 +68,7 @@ static void put_worker(FILE *out, const json_t *worker, int width)
 	put_number(out, worker, "prefill_ms", 10, 2);
 	put_number(out, worker, "others_ms", 9, 2);
 	put_number(out, worker, "context_ms", 10, 2);
+	put_number(out, worker, "evict_ms", 8, 2);
 	put_number(out, worker, "total_ms", 9, 2);
 	put_number(out, worker, "in_flight", 9, 0);
 	fputs("  ", out);
@@ -158,8 +159,8 @@ enum kvw_err kvw_explain_table_print(struct kvw_slice json, FILE *out)
 		return KVW_EPROTO;
 	}
 	put_request(out, root);
-	fprintf(out, "%-*s  %7s  %9s  %10s  %9s  %10s  %9s  %9s  %s\n", width, "worker", "hit",
-		"queue ms", "prefill ms", "others ms", "context ms", "total ms", "in flight", "verdict");
+	fprintf(out, "%-*s  %7s  %9s  %10s  %9s  %10s  %8s  %9s  %9s  %s\n", width, "worker", "hit",
+		"queue ms", "prefill ms", "others ms", "context ms", "evict ms", "total ms", "in flight", "verdict");
 	for (size_t i = 0; i < json_array_size(workers); i++)
 		put_worker(out, json_array_get(workers, i), width);
 	put_sights(out, root);

@@ -15,7 +15,7 @@ usage: tests/run.sh [--quick] [--only SUITE]... [--help]
 
 Suites, in this order:
   lint         layering, sizes, links, scripts
-  unit         Check programs, built with gcc and with clang, warnings as errors
+  unit         Check programs; the whole built with gcc and with clang, warnings as errors
   integration  pytest, real processes on loopback
   asan         unit tests and load tests with AddressSanitizer and UBSan
   tsan         the same with ThreadSanitizer
@@ -68,6 +68,7 @@ rows=$(mktemp)
 trap 'rm -f "$rows"' EXIT
 python=/usr/bin/python3
 jobs=$(nproc)
+more=$((jobs + 2)) # many tests only wait
 fixed_addresses= # a command before `meson test`
 
 # Fingerprint of the options: another set than last time makes a new configuration.
@@ -116,20 +117,20 @@ if wanted lint || wanted unit || wanted integration; then
 	build gcc build-gcc gcc && gcc_ready=yes
 fi
 if wanted unit && [ $quick = no ]; then
-	build clang build-clang clang && suite "unit clang" build-clang --suite unit
+	build clang build-clang clang # its tests run in the sanitizer builds
 fi
 if [ $gcc_ready = yes ]; then
 	if wanted lint; then suite lint build-gcc --suite lint; fi
-	if wanted unit; then suite "unit gcc" build-gcc --suite unit; fi
+	if wanted unit; then suite "unit gcc" build-gcc --suite unit -t 2 --num-processes "$more"; fi
 	if wanted integration; then
 		tests/sdk.sh
-		suite integration build-gcc --suite integration
+		suite integration build-gcc --suite integration --num-processes "$more"
 	fi
 fi
 # Fuzz targets are part of the AddressSanitizer build: one compilation for both.
 if wanted asan || wanted fuzz; then
 	if build asan build-asan clang -Dfuzz=true -Db_sanitize=address,undefined -Db_lundef=false; then
-		if wanted asan; then suite asan build-asan --suite unit --suite load -t 4; fi
+		if wanted asan; then suite asan build-asan --suite unit --suite load -t 4 --num-processes "$more"; fi
 		if wanted fuzz; then suite fuzz build-asan --suite fuzz-smoke; fi
 	fi
 fi
@@ -139,8 +140,12 @@ if wanted tsan; then
 	setarch -R true 2>/dev/null && fixed_addresses="setarch -R"
 	# libzmq and what it calls are not instrumented: between its own threads everything looks like a race.
 	export TSAN_OPTIONS="suppressions=$PWD/tests/tsan.supp ignore_noninstrumented_modules=1${TSAN_OPTIONS:+ $TSAN_OPTIONS}"
-	build tsan build-tsan clang -Db_sanitize=thread -Db_lundef=false &&
-		suite tsan build-tsan --suite unit --suite load -t 4
+	if build tsan build-tsan clang -Db_sanitize=thread -Db_lundef=false; then
+		# Where there is one thread there is nothing to see.
+		mapfile -t names < <(meson test -C build-tsan --list --suite unit --suite load 2>/dev/null |
+			sed -n 's|.* / ||p' | grep -vxFf tests/one_thread.txt)
+		suite tsan build-tsan -t 4 --num-processes "$more" "${names[@]}"
+	fi
 fi
 
 echo

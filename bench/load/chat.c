@@ -88,7 +88,7 @@ static void begin_session(struct user *user, uint64_t session)
 			options->system_tokens);
 }
 
-static void on_done(void *arg, bool ok, const struct kvb_buf *text);
+static void on_done(void *arg, const struct kvb_record *record, const struct kvb_buf *text);
 
 static void ask(struct user *user, int64_t due_ns)
 {
@@ -124,13 +124,13 @@ static void ask(struct user *user, int64_t due_ns)
 }
 
 /* An answer came or failed; a question that failed is as if it had not been asked. */
-static void on_done(void *arg, bool ok, const struct kvb_buf *text)
+static void on_done(void *arg, const struct kvb_record *record, const struct kvb_buf *text)
 {
 	struct user *user = arg;
 	struct chat *chat = user->chat;
 
 	user->busy = false;
-	if (ok) {
+	if (record->ok) {
 		if (user->history.len > 0)
 			kvb_buf_puts(&user->history, ",");
 		kvb_buf_add(&user->history, user->question.data, user->question.len);

@@ -147,8 +147,12 @@ static void conn_lost(struct conn *conn, int error)
 static void conn_write(struct conn *conn)
 {
 	while (conn->sent < conn->out.len) {
-		ssize_t sent = send(conn->fd, conn->out.data + conn->sent,
-			conn->out.len - conn->sent, MSG_NOSIGNAL);
+		ssize_t sent;
+
+		if (conn->sent == 0 && conn->handler->written != NULL)
+			conn->handler->written(conn->arg);
+		sent = send(conn->fd, conn->out.data + conn->sent, conn->out.len - conn->sent,
+			MSG_NOSIGNAL);
 
 		if (sent < 0 && errno == EINTR)
 			continue;

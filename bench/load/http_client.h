@@ -31,6 +31,12 @@ enum kvb_http_end {
 
 /* Who is told. `end` is called exactly once, last; it may start other requests. */
 struct kvb_http_handler {
+	/*
+	 * Optional: the request's first byte is about to go out. Told again where that was in
+	 * vain, since the connection did not stand yet or was closed by the server: the last
+	 * time counts.
+	 */
+	void (*written)(void *arg);
 	void (*head)(void *arg, int status); /* optional */
 	void (*body)(void *arg, const char *data, size_t len);
 	void (*end)(void *arg, enum kvb_http_end how, int error);

@@ -8,9 +8,11 @@
 #include <string.h>
 #include <sys/resource.h>
 
+#include "engine.h"
 #include "options.h"
 #include "report.h"
 #include "run.h"
+#include "workload.h"
 
 /* Open-loop load may need a connection per request under way. */
 static void raise_descriptor_limit(void)
@@ -75,12 +77,38 @@ out:
 	return err != KVW_OK || failed;
 }
 
+/* `kvbench engine ...`, or `kvbench WORKLOAD ...`. */
+static int run_engine(int argc, char **argv)
+{
+	const char *workload = strcmp(argv[1], "engine") == 0 ? NULL : argv[1];
+	struct kvb_engine_options options;
+	struct event_base *base = NULL;
+	bool failed = false;
+	enum kvw_err err = kvb_engine_options_parse(argc, argv, 2, workload, &options, stderr);
+	int status = err != KVW_OK ? 2 : 0;
+
+	if (err == KVW_OK && options.help) {
+		kvb_engine_options_help(stdout);
+	} else if (err == KVW_OK && options.export_config != NULL) {
+		status = kvb_engine_options_export(&options, stderr) != KVW_OK;
+	} else if (err == KVW_OK) {
+		base = make_base();
+		status = base == NULL || kvb_engine(base, &options, &failed) != KVW_OK || failed;
+	}
+	if (base != NULL)
+		event_base_free(base);
+	kvb_engine_options_finish(&options);
+	return status;
+}
+
 int main(int argc, char **argv)
 {
 	struct kvb_options options;
 
 	signal(SIGPIPE, SIG_IGN);
 	raise_descriptor_limit();
+	if (argc > 1 && (strcmp(argv[1], "engine") == 0 || kvb_workload_find(argv[1]) != NULL))
+		return run_engine(argc, argv);
 	if (kvb_options_parse(argc, argv, &options, stderr) != KVW_OK)
 		return 2;
 	switch (options.command) {

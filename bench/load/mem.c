@@ -75,6 +75,8 @@ void kvb_buf_add_json(struct kvb_buf *buf, const char *text, size_t len)
 {
 	size_t plain = 0;
 
+	if (len == 0)
+		return; /* text may be NULL */
 	for (size_t i = 0; i < len; i++) {
 		unsigned char c = (unsigned char)text[i];
 

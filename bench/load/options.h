@@ -10,8 +10,7 @@
 #include <stdio.h>
 
 #include "kvway/err.h"
-
-#define KVB_MAX_URLS 64
+#include "option_table.h"
 
 enum kvb_command { KVB_HELP, KVB_CHAT, KVB_TRACE, KVB_COMPARE };
 enum kvb_api { KVB_API_CHAT, KVB_API_COMPLETIONS };
@@ -19,12 +18,11 @@ enum kvb_api { KVB_API_CHAT, KVB_API_COMPLETIONS };
 /* Strings are borrowed from argv. Times are in simulated seconds where speed is not 1. */
 struct kvb_options {
 	enum kvb_command command;
-	const char *urls[KVB_MAX_URLS];
-	size_t url_count;
-	const char *model; /* NULL: the first that /v1/models names */
+	struct kvb_texts urls; /* at least one */
+	const char *model;     /* NULL: the first that /v1/models names */
 	const char *label;
-	const char *json; /* file or "-"; NULL: none */
-	enum kvb_api api;
+	const char *json;    /* file or "-"; NULL: none */
+	int api;             /* enum kvb_api */
 	double speed;        /* the workers run so much faster than the clock */
 	double timeout_s;    /* longest silence, in real seconds */
 	int64_t concurrency; /* most requests under way; 0: no limit */
@@ -40,8 +38,8 @@ struct kvb_options {
 	/* chat */
 	int64_t users, sessions, rounds;
 	int64_t system_prompts, system_tokens, question_tokens, answer_tokens;
-	double qps; /* questions per simulated second; 0: each user asks when answered */
-	bool poisson;
+	double qps;  /* questions per simulated second; 0: each user asks when answered */
+	int poisson; /* 0: fixed gaps */
 
 	/* trace */
 	const char *trace;
@@ -59,5 +57,7 @@ struct kvb_options {
 enum kvw_err kvb_options_parse(
 	int argc, char **argv, struct kvb_options *out, FILE *error) KVW_MUST_CHECK;
 void kvb_options_help(FILE *out);
+/* What holds where nothing else is asked for. No URL. */
+void kvb_options_init(struct kvb_options *out);
 
 #endif

@@ -29,6 +29,10 @@ struct kvb_record {
 	int64_t completion_tokens; /* told by usage, else content events */
 	bool cached_known;
 	int64_t cached_tokens;
+	int64_t sent_ns; /* on the clock: handed to the client, which may have to connect first */
+	int64_t written_ns; /* its first byte went out; 0: never */
+	int64_t first_ns;   /* the first content; 0: none */
+	int64_t end_ns;
 };
 
 /* The service level that goodput counts. */

@@ -23,10 +23,10 @@ struct replay {
 	struct kvb_trace trace;
 };
 
-static void on_done(void *arg, bool ok, const struct kvb_buf *text)
+static void on_done(void *arg, const struct kvb_record *record, const struct kvb_buf *text)
 {
 	(void)arg;
-	(void)ok;
+	(void)record;
 	(void)text; /* what follows in a trace does not depend on answers */
 }
 

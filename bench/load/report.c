@@ -65,8 +65,8 @@ json_t *kvb_report_json(const struct kvb_report *report)
 		KVW_VERSION, "workload", workload_name(o), "label", o->label, "model",
 		report->model, "simulated", o->speed != 1, "speed", o->speed);
 
-	for (size_t i = 0; i < o->url_count; i++)
-		json_array_append_new(urls, json_string(o->urls[i]));
+	for (size_t i = 0; i < o->urls.count; i++)
+		json_array_append_new(urls, json_string(o->urls.items[i]));
 	json_object_set_new(all, "urls", urls);
 	json_object_set_new(all, "parameters", parameters_json(o));
 	json_object_update_new(all,

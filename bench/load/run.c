@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "clock.h"
+#include "fetch.h"
 #include "http_client.h"
 #include "sse.h"
 
@@ -23,9 +24,10 @@ struct call {
 	STAILQ_ENTRY(call) waiting;
 	struct kvb_run *run;
 	struct kvb_request request;
-	int64_t sent_ns, first_ns, last_ns; /* 0: not yet */
-	int64_t since_ns;                   /* what its times are counted from */
-	int64_t contents;                   /* content events */
+	int64_t sent_ns, written_ns, event_ns; /* 0: not yet; event: the first of any kind */
+	int64_t first_ns, last_ns;             /* content; 0: not yet */
+	int64_t since_ns;                      /* what its times are counted from */
+	int64_t contents;                      /* content events */
 	int status;
 	bool waited; /* for the cap: an answer's end let it go, not its time */
 	bool broken; /* an event was not JSON */
@@ -36,7 +38,7 @@ struct call {
 struct kvb_run {
 	struct event_base *base;
 	const struct kvb_options *options;
-	struct kvb_http *servers[KVB_MAX_URLS];
+	struct kvb_http *servers[KVB_MAX_TEXTS];
 	size_t next_server;
 	char *model; /* as asked from the server */
 	struct kvb_tally tally;
@@ -56,15 +58,24 @@ static void on_event(void *arg, const char *data, size_t len)
 		call->broken = true;
 		return;
 	}
-	if (!content)
+	if (!content && call->event_ns != 0)
 		return;
 	now = kvw_clock_ns();
+	if (call->event_ns == 0)
+		call->event_ns = now;
+	if (!content)
+		return;
 	call->contents++;
 	if (call->first_ns == 0)
 		call->first_ns = now;
 	else
 		kvb_tally_add_gap(&call->run->tally, now - call->last_ns);
 	call->last_ns = now;
+}
+
+static void on_written(void *arg)
+{
+	((struct call *)arg)->written_ns = kvw_clock_ns();
 }
 
 static void on_head(void *arg, int status)
@@ -111,7 +122,17 @@ static const char *failure(
 		return "event is not JSON";
 	if (!call->answer.done)
 		return "stream without [DONE]";
-	return call->contents == 0 ? "no output" : "";
+	return call->first_ns == 0 ? "no output" : "";
+}
+
+/*
+ * An answer whose tokens made no text (the only one ended it) has no content event: its first event
+ * is then the nearest to the first token.
+ */
+static void settle_first(struct call *call)
+{
+	if (call->first_ns == 0 && call->answer.usage_known && call->answer.completion_tokens > 0)
+		call->first_ns = call->event_ns;
 }
 
 static void send_waiting(struct kvb_run *run);
@@ -122,7 +143,10 @@ static void on_end(void *arg, enum kvb_http_end how, int error)
 	struct kvb_run *run = call->run;
 	const struct kvb_answer *answer = &call->answer;
 	char room[64];
-	struct kvb_record record = {
+	struct kvb_record record;
+
+	settle_first(call);
+	record = (struct kvb_record){
 		.error = failure(call, how, error, room, sizeof(room)),
 		.late_ns = call->sent_ns - (call->request.due_ns - call->request.lead_ns),
 		.ttft_ns = call->first_ns - call->since_ns,
@@ -132,15 +156,19 @@ static void on_end(void *arg, enum kvb_http_end how, int error)
 			answer->usage_known ? answer->completion_tokens : call->contents,
 		.cached_known = answer->cached_known,
 		.cached_tokens = answer->cached_tokens,
+		.sent_ns = call->sent_ns,
+		.written_ns = call->written_ns,
+		.first_ns = call->first_ns,
+		.end_ns = kvw_clock_ns(),
 	};
 
-	run->last_end_ns = kvw_clock_ns();
+	run->last_end_ns = record.end_ns;
 	record.ok = record.error[0] == '\0';
 	record.e2e_ns = run->last_end_ns - call->since_ns;
 	kvb_tally_add(&run->tally, &record);
 	run->under_way--;
 	run->ended++;
-	call->request.done(call->request.arg, record.ok, &answer->text);
+	call->request.done(call->request.arg, &record, &answer->text);
 	kvb_sse_finish(&call->sse);
 	kvb_answer_finish(&call->answer);
 	free(call);
@@ -149,7 +177,8 @@ static void on_end(void *arg, enum kvb_http_end how, int error)
 		event_base_loopbreak(run->base);
 }
 
-static const struct kvb_http_handler handler = {.head = on_head, .body = on_body, .end = on_end};
+static const struct kvb_http_handler handler = {
+	.written = on_written, .head = on_head, .body = on_body, .end = on_end};
 
 /*
  * A request sent early counts as sent when it is due. What this program was late by is added as it
@@ -169,7 +198,7 @@ static void call_send(struct call *call)
 {
 	struct kvb_run *run = call->run;
 	const struct kvb_options *options = run->options;
-	struct kvb_http *server = run->servers[run->next_server++ % options->url_count];
+	struct kvb_http *server = run->servers[run->next_server++ % options->urls.count];
 	const char *key = getenv("OPENAI_API_KEY");
 	struct kvb_buf headers = {0};
 
@@ -250,9 +279,9 @@ enum kvw_err kvb_run_create(
 		.ttft_tokens_per_s = options->slo_ttft_tokens_per_s,
 		.tpot_s = options->slo_tpot_s};
 	STAILQ_INIT(&run->queue);
-	for (size_t i = 0; i < options->url_count && err == KVW_OK; i++)
+	for (size_t i = 0; i < options->urls.count && err == KVW_OK; i++)
 		err = kvb_http_create(
-			base, options->urls[i], options->timeout_s, &run->servers[i], stderr);
+			base, options->urls.items[i], options->timeout_s, &run->servers[i], stderr);
 	if (err != KVW_OK) {
 		kvb_run_destroy(run);
 		return err;
@@ -261,38 +290,9 @@ enum kvw_err kvb_run_create(
 	return KVW_OK;
 }
 
-/* A GET of /v1/models under way. */
-struct models {
-	struct event_base *base;
-	struct kvb_buf text;
-	enum kvb_http_end how;
-	int error, status;
-};
-
-static void models_head(void *arg, int status)
-{
-	((struct models *)arg)->status = status;
-}
-
-static void models_body(void *arg, const char *data, size_t len)
-{
-	kvb_buf_add(&((struct models *)arg)->text, data, len);
-}
-
-static void models_end(void *arg, enum kvb_http_end how, int error)
-{
-	struct models *models = arg;
-
-	models->how = how;
-	models->error = error;
-	event_base_loopbreak(models->base);
-}
-
 const char *kvb_run_model(struct kvb_run *run)
 {
-	static const struct kvb_http_handler get = {models_head, models_body, models_end};
-	struct models models = {.base = run->base};
-	struct kvb_buf nothing = {0};
+	struct kvb_fetched models;
 	const char *name;
 	json_t *list;
 
@@ -300,19 +300,18 @@ const char *kvb_run_model(struct kvb_run *run)
 		return run->options->model;
 	if (run->model != NULL)
 		return run->model;
-	kvb_http_send(run->servers[0], "GET", "/v1/models", "", &nothing, &get, &models);
-	event_base_dispatch(run->base);
+	kvb_fetch(run->base, run->servers[0], "/v1/models", &models);
 	list = json_loadb(models.text.data ? models.text.data : "", models.text.len, 0, NULL);
 	name = json_string_value(
 		json_object_get(json_array_get(json_object_get(list, "data"), 0), "id"));
 	if (models.how == KVB_HTTP_DONE && models.status == 200 && name != NULL)
 		run->model = kvb_strdup(name);
 	else if (models.error != 0)
-		fprintf(stderr, "kvbench: %s/v1/models: %s\n", run->options->urls[0],
+		fprintf(stderr, "kvbench: %s/v1/models: %s\n", run->options->urls.items[0],
 			strerror(models.error));
 	else
 		fprintf(stderr, "kvbench: %s/v1/models names no model (status %d); use --model\n",
-			run->options->urls[0], models.status);
+			run->options->urls.items[0], models.status);
 	json_decref(list);
 	kvb_buf_finish(&models.text);
 	return run->model;
@@ -342,6 +341,20 @@ struct kvb_tally *kvb_run_tally(struct kvb_run *run)
 	return &run->tally;
 }
 
+void kvb_run_measure(struct kvb_run *run)
+{
+	struct kvb_tally fresh = {.speed = run->tally.speed, .slo = run->tally.slo};
+
+	kvb_tally_finish(&run->tally);
+	run->tally = fresh;
+	run->first_sent_ns = run->last_end_ns = 0;
+}
+
+struct kvb_http *kvb_run_server(struct kvb_run *run)
+{
+	return run->servers[0];
+}
+
 int64_t kvb_run_duration_ns(const struct kvb_run *run)
 {
 	return run->last_end_ns - run->first_sent_ns;
@@ -351,7 +364,7 @@ uint64_t kvb_run_stale(const struct kvb_run *run)
 {
 	uint64_t stale = 0;
 
-	for (size_t i = 0; i < run->options->url_count; i++)
+	for (size_t i = 0; i < run->options->urls.count; i++)
 		stale += kvb_http_stale(run->servers[i]);
 	return stale;
 }
@@ -360,7 +373,7 @@ void kvb_run_destroy(struct kvb_run *run)
 {
 	if (run == NULL)
 		return;
-	for (size_t i = 0; i < KVB_MAX_URLS; i++)
+	for (size_t i = 0; i < KVB_MAX_TEXTS; i++)
 		kvb_http_destroy(run->servers[i]);
 	if (run->progress != NULL)
 		event_free(run->progress);

@@ -1,7 +1,7 @@
 /*
  * run.h - requests under way: sends them when due, reads the streams, counts what happened.
  *
- * A workload (chat.c, replay.c) decides what is asked and when; the run sends, keeps to the cap on
+ * A workload (chat.c, replay.c, engine.c) decides what is asked and when; the run sends, keeps to the cap on
  * concurrency, takes times and tells the workload of each end. One thread, one libevent loop.
  */
 #ifndef KVB_RUN_H
@@ -17,6 +17,7 @@
 #include "outcome.h"
 
 struct event_base;
+struct kvb_http;
 struct kvb_run;
 
 /* What is asked of a server. */
@@ -27,10 +28,10 @@ struct kvb_request {
 	int64_t due_ns;
 	int64_t lead_ns; /* it is submitted so long before due_ns, for kvsim to hold; 0: when due */
 	/*
-	 * The end, also when it failed: ok says which. text is the answer's, borrowed for the call,
-	 * which may submit further requests.
+	 * The end, also when it failed: record->ok says which. Both are borrowed for the call, which
+	 * may submit further requests; text is the answer's.
 	 */
-	void (*done)(void *arg, bool ok, const struct kvb_buf *text);
+	void (*done)(void *arg, const struct kvb_record *record, const struct kvb_buf *text);
 	void *arg;
 };
 
@@ -46,6 +47,10 @@ void kvb_run_submit(struct kvb_run *run, struct kvb_request *request_take);
 /* Serves the loop until as many requests have ended as were expected. */
 void kvb_run_wait(struct kvb_run *run);
 struct kvb_tally *kvb_run_tally(struct kvb_run *run);
+/* Forgets what the tally has seen so far: what comes now is measured. */
+void kvb_run_measure(struct kvb_run *run);
+/* The client of the first server, for requests of the caller's own. */
+struct kvb_http *kvb_run_server(struct kvb_run *run);
 /* Real time from the first request sent to the last answer. */
 int64_t kvb_run_duration_ns(const struct kvb_run *run);
 /* Kept-alive connections that the server had closed meanwhile. */

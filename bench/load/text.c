@@ -6,17 +6,22 @@
 #include <string.h>
 
 /* 128 words: seven bits choose one. */
-static const char words[128][4] = {"the", "and", "for", "are", "but", "not", "you", "all", "any",
-	"can", "had", "her", "was", "one", "our", "out", "day", "get", "has", "him", "his", "how",
-	"man", "new", "now", "old", "see", "two", "way", "who", "boy", "did", "its", "let", "put",
-	"say", "she", "too", "use", "dad", "mom", "act", "add", "age", "ago", "air", "arm", "art",
-	"ask", "bad", "bag", "bar", "bed", "big", "bit", "box", "bus", "buy", "car", "cat", "cut",
-	"dog", "dry", "due", "ear", "eat", "egg", "end", "eye", "far", "few", "fit", "fly", "fun",
-	"gas", "god", "got", "gun", "hit", "hot", "ice", "job", "key", "kid", "law", "lay", "led",
-	"leg", "lie", "lot", "low", "map", "may", "men", "met", "mix", "net", "nor", "off", "oil",
-	"own", "pay", "per", "pop", "ran", "red", "rid", "row", "run", "sat", "sea", "set", "sit",
-	"six", "sky", "son", "sun", "tax", "tea", "ten", "tie", "top", "try", "war", "wet", "win",
-	"yes", "yet"};
+static const char words[KVB_TEXT_WORDS][4] = {"the", "and", "for", "are", "but", "not", "you",
+	"all", "any", "can", "had", "her", "was", "one", "our", "out", "day", "get", "has", "him",
+	"his", "how", "man", "new", "now", "old", "see", "two", "way", "who", "boy", "did", "its",
+	"let", "put", "say", "she", "too", "use", "dad", "mom", "act", "add", "age", "ago", "air",
+	"arm", "art", "ask", "bad", "bag", "bar", "bed", "big", "bit", "box", "bus", "buy", "car",
+	"cat", "cut", "dog", "dry", "due", "ear", "eat", "egg", "end", "eye", "far", "few", "fit",
+	"fly", "fun", "gas", "god", "got", "gun", "hit", "hot", "ice", "job", "key", "kid", "law",
+	"lay", "led", "leg", "lie", "lot", "low", "map", "may", "men", "met", "mix", "net", "nor",
+	"off", "oil", "own", "pay", "per", "pop", "ran", "red", "rid", "row", "run", "sat", "sea",
+	"set", "sit", "six", "sky", "son", "sun", "tax", "tea", "ten", "tie", "top", "try", "war",
+	"wet", "win", "yes", "yet"};
+
+const char *kvb_text_word(uint32_t i)
+{
+	return words[i];
+}
 
 uint64_t kvb_random(uint64_t *state)
 {

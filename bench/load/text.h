@@ -21,6 +21,9 @@ double kvb_random_unit(uint64_t *state);
 /* Exponentially distributed with the given mean: the gaps of a Poisson process. */
 double kvb_random_exponential(uint64_t *state, double mean);
 
+/* The words that texts are made of. i < KVB_TEXT_WORDS. */
+#define KVB_TEXT_WORDS 128
+const char *kvb_text_word(uint32_t i);
 /*
  * Adds `bytes` bytes of the text named by id. The text of an id is endless; a shorter request
  * gives a prefix of a longer one.

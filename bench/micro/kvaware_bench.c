@@ -46,6 +46,7 @@ struct bench {
 	struct kvw_strategy *strategies[2]; /* prefixaware, kvaware */
 	struct kvw_exact *exact;
 	struct kvw_load *loads;
+	struct kvw_load_board *board; /* where they lie */
 	struct kvw_candidate items[WORKERS];
 	struct kvw_candidates set;
 	uint64_t conversations;
@@ -344,10 +345,11 @@ static void bench_make(struct bench *bench, uint64_t conversations)
 			abort();
 	bench->exact = bench->strategies[1]->ops->exact(bench->strategies[1]);
 	bench->loads = aligned_alloc(64, WORKERS * sizeof(*bench->loads));
-	if (bench->loads == NULL)
+	bench->board = aligned_alloc(64, sizeof(*bench->board));
+	if (bench->loads == NULL || bench->board == NULL)
 		abort();
 	for (uint32_t w = 0; w < WORKERS; w++) {
-		kvw_load_init(&bench->loads[w]);
+		kvw_load_init_on(&bench->loads[w], bench->board, (uint32_t)w);
 		bench->items[w] = (struct kvw_candidate){.id = w,
 			.key = mix(w + 1),
 			.load = &bench->loads[w],
@@ -359,7 +361,7 @@ static void bench_make(struct bench *bench, uint64_t conversations)
 		for (uint64_t prefix = 0; prefix < PREFIXES; prefix++)
 			tell(bench, w, prefix, 0, SHARED, true);
 	}
-	bench->set = (struct kvw_candidates){bench->items, WORKERS};
+	bench->set = (struct kvw_candidates){bench->items, WORKERS, bench->board};
 	for (uint64_t c = 0; c < conversations; c++)
 		tell(bench, worker_of(c), c, SHARED, HELD, true);
 }
@@ -369,6 +371,7 @@ static void bench_finish(struct bench *bench)
 	for (unsigned i = 0; i < 2; i++)
 		bench->strategies[i]->ops->destroy(bench->strategies[i]);
 	free(bench->loads);
+	free(bench->board);
 }
 
 int main(int argc, char **argv)

@@ -128,10 +128,11 @@ static bool make_workers(struct kvb_pick *pick)
 	uint32_t workers = pick->shape.workers;
 
 	pick->loads = aligned_alloc(64, workers * sizeof(*pick->loads));
-	if (pick->loads == NULL)
+	pick->board = aligned_alloc(64, sizeof(*pick->board));
+	if (pick->loads == NULL || pick->board == NULL)
 		return false;
 	for (uint32_t i = 0; i < workers; i++) {
-		kvw_load_init(&pick->loads[i]);
+		kvw_load_init_on(&pick->loads[i], pick->board, i);
 		pick->items[i] = (struct kvw_candidate){
 			.id = i,
 			.key = mix(i + 1),
@@ -141,7 +142,7 @@ static bool make_workers(struct kvb_pick *pick)
 			.usable = true,
 		};
 	}
-	pick->set = (struct kvw_candidates){pick->items, workers};
+	pick->set = (struct kvw_candidates){pick->items, workers, pick->board};
 	return true;
 }
 
@@ -173,7 +174,7 @@ static bool populate(struct kvb_pick *pick)
 
 		make_prompt(&bare, path, 0, chunks);
 		for (uint32_t k = 0; k < copies; k++) {
-			struct kvw_candidates one = {&pick->items[holder_of(shape, path, k)], 1};
+			struct kvw_candidates one = {&pick->items[holder_of(shape, path, k)], 1, NULL};
 			struct kvw_decision decision;
 
 			if (pick->strategy->ops->pick(pick->strategy, &request, &one, (int64_t)i,
@@ -230,6 +231,7 @@ void kvb_pick_destroy(struct kvb_pick *pick)
 	if (pick->strategy != NULL)
 		pick->strategy->ops->destroy(pick->strategy);
 	free(pick->loads);
+	free(pick->board);
 	free(pick);
 }
 

@@ -39,6 +39,7 @@ struct kvb_pick {
 	struct kvb_shape shape;
 	struct kvw_strategy *strategy;
 	struct kvw_load *loads;
+	struct kvw_load_board *board; /* where they lie */
 	struct kvw_candidate items[KVW_MAX_WORKERS];
 	struct kvw_candidates set;
 };

@@ -29,6 +29,7 @@ struct kvway {
 	const struct kvb_fleet *fleet;
 	struct kvw_strategy *strategy;
 	struct kvw_load *loads;
+	struct kvw_load_board *board; /* where they lie */
 	struct kvw_candidate *items;
 	struct exchange *exchanges; /* by job */
 	struct kvw_chunk *chunks;   /* of the prompt that is picked for */
@@ -56,6 +57,7 @@ static struct kvw_strategy_options options_of(const struct kvb_policy_env *env)
 		.index_bytes = config->kvaware_index_bytes,
 		.load_ns_per_token = {0, config->kvaware_host_ns, config->kvaware_disk_ns,
 			config->kvaware_remote_ns},
+		.eviction_weight = config->kvaware_eviction_weight,
 	};
 }
 
@@ -65,10 +67,11 @@ static void make_candidates(struct kvway *k)
 
 	k->loads = aligned_alloc(64, workers * sizeof(k->loads[0]));
 	k->items = kvb_alloc(workers, sizeof(k->items[0]));
-	if (k->loads == NULL)
+	k->board = aligned_alloc(64, sizeof(*k->board));
+	if (k->loads == NULL || k->board == NULL)
 		abort();
 	for (uint32_t w = 0; w < workers; w++) {
-		kvw_load_init(&k->loads[w]);
+		kvw_load_init_on(&k->loads[w], k->board, w);
 		k->items[w] = (struct kvw_candidate){.id = w,
 			.key = kvb_mix(w),
 			.load = &k->loads[w],
@@ -137,7 +140,7 @@ static uint32_t pick(void *self, uint32_t job, int64_t now_ns)
 {
 	struct kvway *k = self;
 	const struct kvb_job *j = &k->fleet->jobs->items[job];
-	struct kvw_candidates set = {k->items, k->fleet->options.workers};
+	struct kvw_candidates set = {k->items, k->fleet->options.workers, k->board};
 	struct exchange *exchange = &k->exchanges[job];
 	uint32_t count = make_chunks(j, k->chunks);
 	struct kvw_route_request request = {.api = KVW_API_CHAT,
@@ -220,6 +223,7 @@ static void destroy(void *self)
 	kvb_events_destroy(k->events);
 	k->strategy->ops->destroy(k->strategy);
 	free(k->loads);
+	free(k->board);
 	free(k->items);
 	free(k->exchanges);
 	free(k->chunks);

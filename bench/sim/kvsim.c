@@ -162,8 +162,12 @@ int main(int argc, char **argv)
 	void *zmq; /* for the workers that tell of their caches */
 	bool good = true;
 
-	if (parsed != KVB_OPTIONS_RUN)
+	if (parsed != KVB_OPTIONS_RUN) {
+		kvb_options_finish(&options);
 		return parsed == KVB_OPTIONS_DONE ? 0 : 2;
+	}
+	if (options.tier.on)
+		kvb_tier_print(&options);
 	signal(SIGPIPE, SIG_IGN);
 	if (getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_cur < files.rlim_max) {
 		files.rlim_cur = files.rlim_max;
@@ -181,5 +185,6 @@ int main(int argc, char **argv)
 		loop_finish(&loops[i]);
 	zmq_ctx_term(zmq);
 	free(loops);
+	kvb_options_finish(&options);
 	return good ? 0 : 1;
 }

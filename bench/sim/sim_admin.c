@@ -8,6 +8,7 @@
 
 #include "sim_openai.h"
 #include "sim_routes.h"
+#include "sim_store.h"
 #include "sim_tell.h"
 
 static void reply_bad(struct kvb_conn *conn, const char *message)
@@ -24,6 +25,34 @@ static void reply_ok(struct kvb_conn *conn)
 
 	kvb_buf_text(&body, "{\"ok\":true}");
 	kvb_reply_json(conn, 200, &body);
+}
+
+static void add_tier_stats(const struct kvb_worker *worker, struct kvb_buf *out)
+{
+	struct kvb_store_stats s;
+
+	if (worker->store == NULL)
+		return;
+	kvb_store_stats(worker->store, &s);
+	kvb_buf_printf(out,
+		",\"tiers\":{\"modelled\":%s,\"shrink\":%u,\"chunk_tokens\":%u,"
+		"\"payload_bytes\":%llu,\"wrong_bytes\":%llu,\"checked_chunks\":%llu,"
+		"\"loaded_l1\":%llu,\"loaded_nvme\":%llu,\"loaded_l2\":%llu,",
+		worker->options->tier.modelled ? "true" : "false", worker->options->tier.shrink,
+		worker->options->tier.chunk_tokens,
+		(unsigned long long)worker->options->tier.payload_bytes,
+		(unsigned long long)s.wrong_bytes, (unsigned long long)s.checked_chunks,
+		(unsigned long long)s.loaded_tokens[0], (unsigned long long)s.loaded_tokens[1],
+		(unsigned long long)s.loaded_tokens[2]);
+	kvb_buf_printf(out,
+		"\"asks\":%llu,\"fetches\":%llu,\"short\":%llu,\"stored\":%llu,"
+		"\"existing\":%llu,\"refused\":%llu,\"waits\":%llu,\"late\":%llu,"
+		"\"left\":%llu,\"under_way\":%llu}",
+		(unsigned long long)s.asks, (unsigned long long)s.fetches,
+		(unsigned long long)s.fetches_short, (unsigned long long)s.puts,
+		(unsigned long long)s.puts_existing, (unsigned long long)s.puts_refused,
+		(unsigned long long)s.waits, (unsigned long long)s.given_up,
+		(unsigned long long)s.left_chunks, (unsigned long long)s.under_way);
 }
 
 static void sim_stats(struct kvb_worker *worker, struct kvb_conn *conn)
@@ -56,8 +85,29 @@ static void sim_stats(struct kvb_worker *worker, struct kvb_conn *conn)
 		(unsigned long long)worker->early, (unsigned long long)worker->missed,
 		(unsigned long long)s.loaded_tokens);
 	kvb_tell_stats(worker->tell, &out);
+	add_tier_stats(worker, &out);
 	kvb_buf_text(&out, "}");
 	kvb_reply_json(conn, 200, &out);
+}
+
+/* One line a finished answer, the oldest first: simulated moments and lengths. */
+static void sim_times(struct kvb_worker *worker, struct kvb_conn *conn)
+{
+	struct kvb_reply reply = {.status = 200, .content_type = "text/csv"};
+	uint64_t count = worker->times_count;
+	struct kvb_buf out = {0};
+
+	kvb_buf_text(
+		&out, "submit_ns,first_ns,end_ns,prompt_tokens,cached_tokens,generated_tokens\n");
+	for (uint64_t i = count > KVB_TIMES_KEPT ? count - KVB_TIMES_KEPT : 0; i < count; i++) {
+		const struct kvb_time *t = &worker->times[i % KVB_TIMES_KEPT];
+
+		kvb_buf_printf(&out, "%lld,%lld,%lld,%u,%u,%u\n", (long long)t->submit_ns,
+			(long long)t->first_ns, (long long)t->end_ns, t->prompt_len, t->cached_len,
+			t->generated);
+	}
+	kvb_http_reply(conn, &reply, out.data, out.len);
+	kvb_buf_free(&out);
 }
 
 static void sim_health(
@@ -157,6 +207,8 @@ void kvb_admin_request(
 
 	if (strcmp(name, "stats") == 0)
 		sim_stats(worker, conn);
+	else if (strcmp(name, "times") == 0)
+		sim_times(worker, conn);
 	else if (strcmp(name, "health") == 0)
 		sim_health(worker, conn, request);
 	else if (strcmp(name, "fail") == 0)

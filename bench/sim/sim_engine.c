@@ -2,13 +2,19 @@
  * sim_engine.c - scheduler, timing formula and the sequences' block accounting.
  *
  * Invariants, between calls:
- * - a waiting sequence holds no block; a running one holds ceil(computed / block size) blocks;
+ * - a waiting sequence holds no block, unless what a tier behind has for it is being loaded or has
+ *   been; a running one holds ceil(computed / block size) blocks;
  * - the running array keeps the order of admission, so its last entry is the youngest;
  * - blocks are published when the step that fills them is planned, as vLLM does: a twin admitted
  *   in the same step already hits them;
  * - a hit never covers the last token of a sequence, since something must be computed.
  *
- * A step costs O(running) plus the blocks it touches.
+ * A tier behind that answers later is asked when a sequence could be admitted. The sequence stays
+ * where it is in the queue and others pass it, as vLLM's scheduler has it. Sequences that were loaded
+ * are admitted before all others, since they hold blocks; one that finds no further blocks while
+ * nothing runs gives its own back and begins anew, so that two of them cannot wait for each other.
+ *
+ * A step costs O(running) plus the blocks it touches, and O(waiting) where sequences wait for a tier.
  */
 #include <assert.h>
 #include <stdlib.h>
@@ -20,6 +26,8 @@
 #include "sim_token.h"
 
 enum { SEQ_IDLE, SEQ_WAITING, SEQ_RUNNING };
+/* Of a waiting sequence. It holds blocks from FETCHING on. */
+enum { BEHIND_UNKNOWN, BEHIND_ASKING, BEHIND_KNOWN, BEHIND_FETCHING, BEHIND_FETCHED };
 
 struct kvb_engine {
 	struct kvb_engine_config config;
@@ -29,6 +37,7 @@ struct kvb_engine {
 	uint32_t running_count;
 	struct kvb_seq **batch; /* the step's sequences; NULL where one was removed */
 	uint32_t batch_count;
+	uint32_t fetched;                     /* waiting sequences whose load has ended */
 	struct kvb_engine_stats stats;        /* the counters; gauges are filled on request */
 	const struct kvb_engine_watch *watch; /* borrowed; never NULL */
 	void *watch_user;
@@ -221,6 +230,18 @@ static void wait_unlink(struct kvb_engine *engine, struct kvb_seq *seq)
 	engine->stats.waiting--;
 }
 
+/* Writes the one state of a waiting sequence and counts it. */
+static void set_behind(struct kvb_engine *engine, struct kvb_seq *seq, uint8_t behind)
+{
+	bool was = seq->behind == BEHIND_ASKING || seq->behind == BEHIND_FETCHING;
+	bool is = behind == BEHIND_ASKING || behind == BEHIND_FETCHING;
+
+	engine->stats.deferred += (uint32_t)is - (uint32_t)was;
+	engine->fetched +=
+		(uint32_t)(behind == BEHIND_FETCHED) - (uint32_t)(seq->behind == BEHIND_FETCHED);
+	seq->behind = behind;
+}
+
 static void give_back_blocks(struct kvb_engine *engine, struct kvb_seq *seq)
 {
 	kvb_cache_release(engine->cache, seq->blocks, seq->block_count);
@@ -242,6 +263,16 @@ static void run_unlink(struct kvb_engine *engine, struct kvb_seq *seq)
 	give_back_blocks(engine, seq);
 }
 
+/* What a waiting sequence has from the tier behind, or was to have, is given up. */
+static void forget_behind(struct kvb_engine *engine, struct kvb_seq *seq)
+{
+	if (engine->watch->drop != NULL)
+		engine->watch->drop(engine->watch_user, seq);
+	if (seq->block_count > 0)
+		give_back_blocks(engine, seq);
+	set_behind(engine, seq, BEHIND_UNKNOWN);
+}
+
 void kvb_engine_submit(struct kvb_engine *engine, struct kvb_seq *seq, int64_t now_ns)
 {
 	assert(seq->state == SEQ_IDLE &&
@@ -255,9 +286,10 @@ void kvb_engine_remove(struct kvb_engine *engine, struct kvb_seq *seq)
 	if (seq->batch_pos != UINT32_MAX)
 		engine->batch[seq->batch_pos] = NULL;
 	seq->batch_pos = UINT32_MAX;
-	if (seq->state == SEQ_WAITING)
+	if (seq->state == SEQ_WAITING) {
 		wait_unlink(engine, seq);
-	else if (seq->state == SEQ_RUNNING)
+		forget_behind(engine, seq);
+	} else if (seq->state == SEQ_RUNNING)
 		run_unlink(engine, seq);
 	seq->state = SEQ_IDLE;
 }
@@ -367,15 +399,21 @@ static void load_behind(struct kvb_engine *engine, struct kvb_seq *seq, uint32_t
 		engine->watch->load(engine->watch_user, seq, tokens);
 }
 
+/* Blocks of the sequence that the device's cache has, which go into seq->blocks. */
+static uint32_t device_hits(struct kvb_engine *engine, struct kvb_seq *seq)
+{
+	hash_blocks(engine, seq);
+	return kvb_cache_lookup(engine->cache, seq->hashes + 1,
+		(seq->total_len - 1) / engine->config.block_size, seq->blocks);
+}
+
 /* Looks the prompt up and takes blocks for its first chunk; false if the pool is too empty. */
 static bool admit_blocks(struct kvb_engine *engine, struct kvb_seq *seq, uint32_t budget,
 	uint32_t *take, struct kvb_step_load *load)
 {
 	uint32_t size = engine->config.block_size, hits, need, have;
 
-	hash_blocks(engine, seq);
-	hits = kvb_cache_lookup(
-		engine->cache, seq->hashes + 1, (seq->total_len - 1) / size, seq->blocks);
+	hits = device_hits(engine, seq);
 	have = find_behind(engine, seq, hits * size);
 	*take = seq->total_len - have;
 	*take = *take < budget ? *take : budget;
@@ -388,28 +426,144 @@ static bool admit_blocks(struct kvb_engine *engine, struct kvb_seq *seq, uint32_
 	return true;
 }
 
+/* The sequence has its blocks and joins the step with `take` tokens. */
+static void admit(struct kvb_engine *engine, struct kvb_seq *seq, int64_t now_ns, uint32_t take,
+	uint32_t *budget, struct kvb_step_load *load)
+{
+	wait_unlink(engine, seq);
+	set_behind(engine, seq, BEHIND_UNKNOWN);
+	seq->state = SEQ_RUNNING;
+	engine->running[engine->running_count++] = seq;
+	if (!seq->admitted) {
+		seq->admitted = true;
+		seq->admit_ns = now_ns;
+		seq->cached_len = seq->computed;
+		engine->stats.prompt_tokens += seq->prompt_len;
+		engine->stats.cached_tokens += seq->cached_len;
+		for (size_t i = 0; i < KVB_SEQ_TIERS; i++) {
+			seq->first_loaded[i] = seq->loaded[i];
+			engine->stats.external_tokens += seq->loaded[i];
+		}
+	}
+	batch_add(engine, seq, take, load);
+	*budget -= take;
+}
+
+/* True if the sequence waits for what a tier behind has for it, and others may pass. */
+static bool waits_behind(struct kvb_engine *engine, struct kvb_seq *seq, int64_t now_ns)
+{
+	const struct kvb_engine_watch *watch = engine->watch;
+	uint32_t hits;
+
+	if (watch->ask == NULL || seq->behind == BEHIND_KNOWN)
+		return false;
+	if (seq->behind == BEHIND_FETCHING)
+		return true;
+	hits = device_hits(engine, seq) * engine->config.block_size;
+	if (!watch->ask(engine->watch_user, seq, now_ns, hits, &seq->behind_tokens)) {
+		set_behind(engine, seq, BEHIND_ASKING);
+		return true;
+	}
+	set_behind(engine, seq, BEHIND_KNOWN);
+	return false;
+}
+
+/* Begins to load if the tier behind has more than the device. False: there are not blocks enough. */
+static bool fetch_behind(struct kvb_engine *engine, struct kvb_seq *seq, int64_t now_ns)
+{
+	uint32_t size = engine->config.block_size, tokens = seq->behind_tokens, hits, need;
+
+	if (seq->behind != BEHIND_KNOWN)
+		return true;
+	if (tokens >= seq->total_len)
+		tokens = seq->total_len - 1;
+	hits = device_hits(engine, seq);
+	if (tokens <= hits * size)
+		return true;
+	need = (tokens + size - 1) / size;
+	if (!kvb_cache_take(engine->cache, seq->blocks, hits, need - hits, seq->blocks + hits))
+		return false;
+	seq->block_count = need;
+	seq->published = hits;
+	seq->computed = hits * size;
+	set_behind(engine, seq, BEHIND_FETCHING);
+	if (!engine->watch->fetch(engine->watch_user, seq, now_ns, hits * size, tokens)) {
+		give_back_blocks(engine, seq);
+		seq->behind_tokens = 0;
+		set_behind(engine, seq, BEHIND_KNOWN);
+	}
+	return true;
+}
+
+void kvb_engine_loaded(struct kvb_engine *engine, struct kvb_seq *seq, uint32_t tokens)
+{
+	uint32_t first = seq->published;
+	uint32_t most = seq->block_count * engine->config.block_size;
+
+	assert(seq->state == SEQ_WAITING && seq->behind == BEHIND_FETCHING);
+	most = most < seq->total_len ? most : seq->total_len - 1;
+	tokens = tokens < most ? tokens : most;
+	if (tokens > seq->computed) {
+		engine->stats.loaded_tokens += tokens - seq->computed;
+		seq->computed = tokens;
+	}
+	set_behind(engine, seq, BEHIND_FETCHED);
+	while ((seq->published + 1) * engine->config.block_size <= seq->computed) {
+		kvb_cache_publish(engine->cache, seq->blocks[seq->published],
+			seq->hashes[seq->published + 1]);
+		seq->published++;
+	}
+	if (engine->watch->stored != NULL && seq->published > first)
+		engine->watch->stored(engine->watch_user, seq, first, seq->published - first);
+}
+
+/* Those whose load has ended, which hold blocks. */
+static void plan_fetched(
+	struct kvb_engine *engine, int64_t now_ns, uint32_t *budget, struct kvb_step_load *load)
+{
+	struct kvb_seq *next;
+
+	for (struct kvb_seq *seq = engine->first;
+		seq != NULL && engine->fetched > 0 && *budget > 0 &&
+		engine->running_count < engine->config.max_seqs;
+		seq = next) {
+		uint32_t take = seq->total_len - seq->computed;
+
+		next = seq->next;
+		if (seq->behind != BEHIND_FETCHED)
+			continue;
+		take = take < *budget ? take : *budget;
+		if (grow_blocks(engine, seq, seq->computed + take)) {
+			admit(engine, seq, now_ns, take, budget, load);
+		} else if (engine->running_count == 0) {
+			forget_behind(engine, seq);
+			seq->preemptions++;
+			engine->stats.preemptions++;
+		}
+	}
+}
+
 static void plan_waiting(
 	struct kvb_engine *engine, int64_t now_ns, uint32_t *budget, struct kvb_step_load *load)
 {
-	while (engine->first != NULL && *budget > 0 &&
-		engine->running_count < engine->config.max_seqs) {
-		struct kvb_seq *seq = engine->first;
+	struct kvb_seq *next;
+
+	plan_fetched(engine, now_ns, budget, load);
+	for (struct kvb_seq *seq = engine->first;
+		seq != NULL && *budget > 0 && engine->running_count < engine->config.max_seqs;
+		seq = next) {
 		uint32_t take;
 
+		next = seq->next;
+		if (seq->behind == BEHIND_FETCHED || waits_behind(engine, seq, now_ns))
+			continue;
+		if (!fetch_behind(engine, seq, now_ns))
+			break;
+		if (seq->behind == BEHIND_FETCHING)
+			continue;
 		if (!admit_blocks(engine, seq, *budget, &take, load))
 			break;
-		wait_unlink(engine, seq);
-		seq->state = SEQ_RUNNING;
-		engine->running[engine->running_count++] = seq;
-		if (!seq->admitted) {
-			seq->admitted = true;
-			seq->admit_ns = now_ns;
-			seq->cached_len = seq->computed;
-			engine->stats.prompt_tokens += seq->prompt_len;
-			engine->stats.cached_tokens += seq->cached_len;
-		}
-		batch_add(engine, seq, take, load);
-		*budget -= take;
+		admit(engine, seq, now_ns, take, budget, load);
 	}
 }
 
@@ -419,7 +573,8 @@ bool kvb_engine_begin_step(struct kvb_engine *engine, int64_t now_ns, int64_t *l
 	struct kvb_step_load load = {0};
 
 	assert(engine->batch_count == 0);
-	if (plan_running(engine, &budget, &load))
+	/* The last one that ran may have had to leave for those that were loaded: it is their turn. */
+	if (plan_running(engine, &budget, &load) || engine->batch_count == 0)
 		plan_waiting(engine, now_ns, &budget, &load);
 	if (engine->batch_count == 0)
 		return false;

@@ -31,9 +31,10 @@ struct kvb_engine_config {
 /* What has happened since the engine was made, and what it holds now. */
 struct kvb_engine_stats {
 	uint64_t steps;
-	uint64_t prompt_tokens; /* of admitted sequences */
-	uint64_t cached_tokens; /* of those, found in the cache or loaded from behind it */
-	uint64_t loaded_tokens; /* of those, loaded; with what preemption made load again */
+	uint64_t prompt_tokens;   /* of admitted sequences */
+	uint64_t cached_tokens;   /* of those, found in the cache or loaded from behind it */
+	uint64_t loaded_tokens;   /* of those, loaded; with what preemption made load again */
+	uint64_t external_tokens; /* of those, loaded; as they were admitted first */
 	uint64_t
 		prefilled_tokens; /* computed, not decoded; with what preemption made compute again */
 	uint64_t decoded_tokens;   /* computed one at a time */
@@ -42,11 +43,14 @@ struct kvb_engine_stats {
 	uint64_t finished;
 	int64_t busy_ns; /* simulated time inside steps */
 	uint32_t running, waiting;
+	uint32_t deferred; /* of the waiting ones: asking what can be loaded, or loading */
 	uint32_t blocks_used, blocks_usable, blocks_published;
 	uint64_t evictions;
 };
 
 struct kvb_engine;
+
+#define KVB_SEQ_TIERS 3
 
 /* One sequence. Created and destroyed by its owner, borrowed by the engine while it is queued. */
 struct kvb_seq {
@@ -72,8 +76,15 @@ struct kvb_seq {
 	uint8_t state;
 
 	/* Of the tier behind the device, which alone reads and writes them; all zero at first. */
-	uint64_t *chunks; /* keys of the prompt's chunks; freed with the sequence */
+	uint64_t *chunks; /* names of the sequence's chunks; freed with the sequence */
 	uint32_t chunk_count, chunks_stored;
+	void *task; /* what it is doing for the sequence; NULL: nothing */
+	uint32_t loaded
+		[KVB_SEQ_TIERS]; /* tokens that came from each of its tiers, at the last load */
+	uint32_t
+		first_loaded[KVB_SEQ_TIERS]; /* the engine's: the same when it was first admitted */
+	uint8_t behind;         /* the engine's: how far asking and loading have come */
+	uint32_t behind_tokens; /* the engine's: the tier's answer */
 };
 
 /*
@@ -96,6 +107,21 @@ struct kvb_engine_watch {
 	/* The KV of seq->computed tokens will be there when the step ends. */
 	void (*computed)(void *user, struct kvb_seq *seq);
 	int64_t load_ns; /* simulated time to load one token */
+
+	/*
+	 * The same of a tier that answers later, in place of find and load. A sequence that asks or
+	 * loads waits without being in anybody's way; while it loads it holds its blocks.
+	 *
+	 * ask: called whenever the sequence could be admitted, until it returns true: *tokens of its
+	 * first ones are worth loading, where the device has `hits`. fetch: loads up to its first `tokens`, of which the device has
+	 * `hits`; kvb_engine_loaded() ends it; false: it cannot, and nothing is loaded. drop: the sequence leaves the engine or begins anew;
+	 * called also where nothing is under way.
+	 */
+	bool (*ask)(
+		void *user, struct kvb_seq *seq, int64_t now_ns, uint32_t hits, uint32_t *tokens);
+	bool (*fetch)(
+		void *user, struct kvb_seq *seq, int64_t now_ns, uint32_t hits, uint32_t tokens);
+	void (*drop)(void *user, struct kvb_seq *seq);
 };
 
 /* Hash of a full block of the sequence; it also names what came before. */
@@ -140,6 +166,10 @@ void kvb_engine_submit(struct kvb_engine *engine, struct kvb_seq *seq, int64_t n
 /* Takes the sequence out wherever it is, also amid a step; its blocks are free at once. Does
  * nothing if it is not queued. */
 void kvb_engine_remove(struct kvb_engine *engine, struct kvb_seq *seq);
+
+/* A fetch has ended: the KV of the first `tokens` tokens is there, or less than was asked for. To be
+ * called between steps or amid one, but not from a watch. */
+void kvb_engine_loaded(struct kvb_engine *engine, struct kvb_seq *seq, uint32_t tokens);
 
 /* Plans a step that begins at now_ns. False: nothing to do. *length_ns is its simulated length. */
 bool kvb_engine_begin_step(struct kvb_engine *engine, int64_t now_ns, int64_t *length_ns);

@@ -80,7 +80,7 @@ static void put_extra(struct kvw_mp_out *mp, const struct kvb_kv_stored *stored)
 
 static void put_tokens(struct kvw_mp_out *mp, const struct kvb_kv_stored *stored)
 {
-	uint32_t count = stored->count * stored->block_size;
+	uint32_t count = stored->tokens == NULL ? 0 : stored->count * stored->block_size;
 
 	kvw_mp_put_array(mp, count);
 	for (uint32_t i = 0; i < count; i++)
@@ -112,6 +112,19 @@ static void put_name(struct kvw_mp_out *mp, const char *name)
 		put_text(mp, name);
 }
 
+static const char *medium_of(const char *medium)
+{
+	return medium == NULL ? "GPU" : medium;
+}
+
+static void put_locality(struct kvw_mp_out *mp, const char *locality)
+{
+	if (locality == NULL)
+		return;
+	put_text(mp, "locality");
+	put_text(mp, locality);
+}
+
 static void stored_array(
 	struct kvw_mp_out *mp, const struct kvb_kv_style *style, const struct kvb_kv_stored *stored)
 {
@@ -124,7 +137,7 @@ static void stored_array(
 	put_tokens(mp, stored);
 	kvw_mp_put_uint(mp, stored->block_size);
 	put_lora_id(mp, stored);
-	put_text(mp, "GPU");
+	put_text(mp, medium_of(stored->medium));
 	if (!extra)
 		return;
 	put_name(mp, stored->lora);
@@ -134,7 +147,7 @@ static void stored_array(
 static void stored_map(
 	struct kvw_mp_out *mp, const struct kvb_kv_style *style, const struct kvb_kv_stored *stored)
 {
-	kvw_mp_put_map(mp, 11);
+	kvw_mp_put_map(mp, 11 + (stored->locality != NULL));
 	put_text(mp, "type");
 	put_text(mp, "BlockStored");
 	put_text(mp, "block_hashes");
@@ -148,7 +161,7 @@ static void stored_map(
 	put_text(mp, "lora_id");
 	put_lora_id(mp, stored);
 	put_text(mp, "medium");
-	put_text(mp, "GPU");
+	put_text(mp, medium_of(stored->medium));
 	put_text(mp, "lora_name");
 	put_name(mp, stored->lora);
 	put_text(mp, "extra_keys");
@@ -157,6 +170,7 @@ static void stored_map(
 	kvw_mp_put_uint(mp, 0);
 	put_text(mp, "kv_cache_spec_kind");
 	put_text(mp, "full_attention");
+	put_locality(mp, stored->locality);
 }
 
 static size_t text_room(const char *text)
@@ -182,8 +196,8 @@ void kvb_kv_put_stored(
 	end(out, &mp);
 }
 
-void kvb_kv_put_removed(struct kvb_buf *out, const struct kvb_kv_style *style,
-	const uint64_t *hashes, uint32_t count)
+void kvb_kv_put_removed_from(struct kvb_buf *out, const struct kvb_kv_style *style,
+	const char *medium, const char *locality, const uint64_t *hashes, uint32_t count)
 {
 	struct kvw_mp_out mp;
 
@@ -193,19 +207,26 @@ void kvb_kv_put_removed(struct kvb_buf *out, const struct kvb_kv_style *style,
 		kvw_mp_put_array(&mp, 3);
 		put_text(&mp, "BlockRemoved");
 		put_hashes(&mp, style, hashes, count);
-		put_text(&mp, "GPU");
+		put_text(&mp, medium_of(medium));
 	} else {
-		kvw_mp_put_map(&mp, 4);
+		kvw_mp_put_map(&mp, 4 + (locality != NULL));
 		put_text(&mp, "type");
 		put_text(&mp, "BlockRemoved");
 		put_text(&mp, "block_hashes");
 		put_hashes(&mp, style, hashes, count);
 		put_text(&mp, "medium");
-		put_text(&mp, "GPU");
+		put_text(&mp, medium_of(medium));
 		put_text(&mp, "group_idx");
 		kvw_mp_put_uint(&mp, 0);
+		put_locality(&mp, locality);
 	}
 	end(out, &mp);
+}
+
+void kvb_kv_put_removed(struct kvb_buf *out, const struct kvb_kv_style *style,
+	const uint64_t *hashes, uint32_t count)
+{
+	kvb_kv_put_removed_from(out, style, NULL, NULL, hashes, count);
 }
 
 void kvb_kv_put_cleared(struct kvb_buf *out, const struct kvb_kv_style *style)

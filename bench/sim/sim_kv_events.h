@@ -25,17 +25,22 @@ struct kvb_kv_stored {
 	const uint64_t *hashes; /* one per block */
 	uint32_t count;         /* at least 1 */
 	uint32_t block_size;    /* tokens */
-	const uint32_t *tokens; /* count * block_size */
+	const uint32_t *tokens; /* count * block_size; NULL: not told */
 	const uint64_t *parent; /* hash before the first block; NULL: it begins a prompt */
 	const char *lora;       /* name of the adapter; NULL: none */
 	int64_t lora_id;        /* with an adapter */
 	const char *salt;       /* of a prompt that these blocks begin; NULL: none */
+	const char *medium;     /* NULL: the device, "GPU" */
+	const char *locality;   /* of storage; NULL: not told. Arrays do not have it */
 };
 
 void kvb_kv_put_stored(
 	struct kvb_buf *out, const struct kvb_kv_style *style, const struct kvb_kv_stored *stored);
 void kvb_kv_put_removed(struct kvb_buf *out, const struct kvb_kv_style *style,
 	const uint64_t *hashes, uint32_t count);
+/* The same of a medium that is not the device. */
+void kvb_kv_put_removed_from(struct kvb_buf *out, const struct kvb_kv_style *style,
+	const char *medium, const char *locality, const uint64_t *hashes, uint32_t count);
 void kvb_kv_put_cleared(struct kvb_buf *out, const struct kvb_kv_style *style);
 
 /* [time, [the events], rank]; `time_s` since 1970. */

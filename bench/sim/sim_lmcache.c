@@ -1,25 +1,42 @@
 /*
  * sim_lmcache.c - when chunks are computed, stored and loaded, and what the controller may command.
  *
- * A prompt's keys are computed once, when it is first looked up, and kept with its sequence.
+ * A prompt's keys are computed once, when it is first looked up, and kept with its sequence. What is
+ * said to the controller is libkvtier's (cache/controller), in the manner of a stock LMCache worker;
+ * here its sockets are watched, and it is stepped when one of them may have something and every
+ * TICK_MS.
  */
+#include <event2/event.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <zmq.h>
 
+#include "clock.h"
 #include "sim_lmcache.h"
+
+#define TICK_MS 50
+#define SOCKETS 3 /* that are read from */
+
+struct socket_watch {
+	void *socket; /* NULL: free */
+	struct event *ev;
+};
 
 struct kvb_lmcache {
 	const struct kvb_lmcache_options *options;
-	char instance[KVB_LMC_TEXT_MAX];
+	char instance[KVT_CONTROLLER_TEXT_MAX];
 	struct kvb_tier *tier;
-	struct kvb_lmc_link *link;
+	struct kvt_controller_link *link;
+	struct event_base *base;
+	struct event *ev_step;
+	struct socket_watch watches[SOCKETS];
 	uint64_t root; /* the state that a chain of keys begins with */
 };
 
 static void on_change(void *user, bool admit, uint64_t key)
 {
-	kvb_lmc_link_operation(((struct kvb_lmcache *)user)->link, admit, key);
+	kvt_controller_link_change(((struct kvb_lmcache *)user)->link, 0, admit, key);
 }
 
 /* Keys of the full chunks; the caller owns them. NULL: without memory. */
@@ -62,7 +79,7 @@ void kvb_lmcache_load(struct kvb_lmcache *l, struct kvb_seq *seq, uint32_t token
 
 void kvb_lmcache_computed(struct kvb_lmcache *l, struct kvb_seq *seq)
 {
-	struct kvb_lmc_link_stats link;
+	struct kvt_controller_link_stats link;
 	uint32_t chunks;
 
 	if (!prepare(l, seq))
@@ -71,32 +88,106 @@ void kvb_lmcache_computed(struct kvb_lmcache *l, struct kvb_seq *seq)
 	chunks = chunks < seq->chunk_count ? chunks : seq->chunk_count;
 	if (chunks <= seq->chunks_stored)
 		return;
-	kvb_lmc_link_stats(l->link, &link);
+	kvt_controller_link_stats(l->link, &link);
 	if (!link.frozen)
 		kvb_tier_store(
 			l->tier, seq->chunks + seq->chunks_stored, chunks - seq->chunks_stored);
 	seq->chunks_stored = chunks;
 }
 
+/* --- the link's sockets in the loop ------------------------------------------------------------- */
+
+static void poke(struct kvb_lmcache *l)
+{
+	if (l->ev_step != NULL)
+		event_active(l->ev_step, EV_TIMEOUT, 0);
+}
+
+/* ZeroMQ's descriptor says only that something may have changed; the step reads until nothing is left. */
+static void on_socket(evutil_socket_t fd, short what, void *arg)
+{
+	(void)fd;
+	(void)what;
+	poke(arg);
+}
+
+static void on_step(evutil_socket_t fd, short what, void *arg)
+{
+	struct kvb_lmcache *l = arg;
+	int64_t next_ns = INT64_MAX;
+
+	(void)fd;
+	(void)what;
+	while (kvt_controller_link_step(l->link, kvw_clock_ns(), &next_ns) > 0)
+		continue;
+}
+
+static void socket_opened(void *self, void *socket)
+{
+	struct kvb_lmcache *l = self;
+	size_t len = sizeof(int), i = 0;
+	int fd;
+
+	while (i < SOCKETS && l->watches[i].socket != NULL)
+		i++;
+	if (i == SOCKETS || zmq_getsockopt(socket, ZMQ_FD, &fd, &len) != 0)
+		return; /* the timer reads it */
+	l->watches[i].socket = socket;
+	l->watches[i].ev = event_new(l->base, fd, EV_READ | EV_PERSIST, on_socket, l);
+	if (l->watches[i].ev != NULL)
+		event_add(l->watches[i].ev, NULL);
+	poke(l);
+}
+
+static void socket_closing(void *self, void *socket)
+{
+	struct kvb_lmcache *l = self;
+
+	for (size_t i = 0; i < SOCKETS; i++) {
+		if (l->watches[i].socket != socket)
+			continue;
+		if (l->watches[i].ev != NULL)
+			event_free(l->watches[i].ev);
+		l->watches[i] = (struct socket_watch){0};
+	}
+}
+
+static bool all_keys(void *self, uint32_t location, uint64_t **keys, uint32_t *count)
+{
+	struct kvb_lmcache *l = self;
+
+	(void)location;
+	*count = kvb_tier_count(l->tier);
+	*keys = malloc(((size_t)*count + 1) * sizeof(**keys));
+	if (*keys != NULL)
+		kvb_tier_copy(l->tier, *keys);
+	return *keys != NULL;
+}
+
 void kvb_lmcache_flush(struct kvb_lmcache *l)
 {
-	kvb_lmc_link_flush(l->link);
+	kvt_controller_link_flush(l->link);
+	poke(l);
 }
 
-static bool is_here(const struct kvb_lmc_message *command)
+/* --- commands ----------------------------------------------------------------------------------- */
+
+static bool is_here(const struct kvt_controller_message *command)
 {
-	return strcmp(command->location, KVB_LMC_LOCATION) == 0;
+	return strcmp(command->location, KVT_CONTROLLER_CPU) == 0;
 }
 
-static void clear(struct kvb_lmcache *l, const struct kvb_lmc_message *m, struct kvb_buf *answer)
+static void clear(struct kvb_lmcache *l, const struct kvt_controller_message *m,
+	struct kvt_controller_buf *answer)
 {
 	uint32_t chunks = is_here(m) ? kvb_tier_clear(l->tier) : 0;
 
-	kvb_lmc_put_number(answer, "ClearWorkerRetMsg", "num_tokens",
+	kvt_controller_put_number(answer, "ClearWorkerRetMsg", "num_tokens",
 		(uint64_t)chunks * l->options->recipe.chunk_size);
 }
 
-static void pin(struct kvb_lmcache *l, const struct kvb_lmc_message *m, struct kvb_buf *answer)
+static void pin(struct kvb_lmcache *l, const struct kvt_controller_message *m,
+	struct kvt_controller_buf *answer)
 {
 	uint32_t count = 0, chunks = 0;
 	uint64_t *keys = NULL;
@@ -106,17 +197,18 @@ static void pin(struct kvb_lmcache *l, const struct kvb_lmc_message *m, struct k
 	if (keys != NULL)
 		chunks = kvb_tier_pin(l->tier, keys, count);
 	free(keys);
-	kvb_lmc_put_number(answer, "PinWorkerRetMsg", "num_tokens",
+	kvt_controller_put_number(answer, "PinWorkerRetMsg", "num_tokens",
 		(uint64_t)chunks * l->options->recipe.chunk_size);
 }
 
-static void on_command(void *user, const struct kvb_lmc_message *m, struct kvb_buf *answer)
+static void on_command(
+	void *user, const struct kvt_controller_message *m, struct kvt_controller_buf *answer)
 {
 	struct kvb_lmcache *l = user;
 	char text[192];
 
 	if (strcmp(m->type, "HealthWorkerMsg") == 0) {
-		kvb_lmc_put_number(answer, "HealthWorkerRetMsg", "error_code", 0);
+		kvt_controller_put_number(answer, "HealthWorkerRetMsg", "error_code", 0);
 	} else if (strcmp(m->type, "ClearWorkerMsg") == 0) {
 		clear(l, m, answer);
 	} else if (strcmp(m->type, "PinWorkerMsg") == 0) {
@@ -124,18 +216,47 @@ static void on_command(void *user, const struct kvb_lmc_message *m, struct kvb_b
 	} else if (strcmp(m->type, "CheckFinishWorkerMsg") == 0) {
 		snprintf(text, sizeof(text),
 			"Unknown message: CheckFinishWorkerMsg(worker_event_id='%s')", m->event_id);
-		kvb_lmc_put_error(answer, text);
+		kvt_controller_put_error(answer, text);
 	} else if (strcmp(m->type, "MoveWorkerMsg") == 0) {
-		kvb_lmc_put_error(answer, "Worker error: ");
+		kvt_controller_put_error(answer, "Worker error: ");
 	} else if (strcmp(m->type, "CompressWorkerMsg") == 0 ||
 		   strcmp(m->type, "DecompressWorkerMsg") == 0) {
-		kvb_lmc_put_error(
+		kvt_controller_put_error(
 			answer, "Worker error: Model sim not supported by CacheGenConfig");
 	} else {
 		snprintf(text, sizeof(text), "Worker error: Invalid value '%s' - at `$.type`",
 			m->type);
-		kvb_lmc_put_error(answer, text);
+		kvt_controller_put_error(answer, text);
 	}
+}
+
+/* --- life --------------------------------------------------------------------------------------- */
+
+static bool open_link(
+	struct kvb_lmcache *l, void *zmq, const struct kvb_options *options, uint32_t index)
+{
+	const struct kvb_lmcache_options *o = &options->lmcache;
+	int64_t beat_ns = (int64_t)(o->heartbeat_s * 1e9);
+	struct kvt_controller_link_config config = {.zmq = zmq,
+		.pull = o->pull,
+		.reply = o->version == KVB_LMCACHE_03 ? "" : o->reply,
+		.instance = l->instance,
+		.ip = options->host,
+		.port = (uint16_t)(o->worker_port == 0 ? 0 : o->worker_port + index),
+		.signed_keys = o->recipe.algorithm == KVW_LMCACHE_BUILTIN,
+		.stock = true,
+		.locations = 1,
+		.heartbeat_ns = beat_ns,
+		.heartbeat_delay_ns = beat_ns,
+		.answer_ns = (int64_t)(o->timeout_s * 1e9),
+		.sync_batch = o->sync_batch,
+		.user = {l, on_command, all_keys, socket_opened, socket_closing}};
+	char why[KVT_CONTROLLER_TEXT_MAX];
+
+	l->link = kvt_controller_link_create(&config, kvw_clock_ns(), why);
+	if (l->link == NULL)
+		fprintf(stderr, "kvsim: LMCache: %s\n", why);
+	return l->link != NULL;
 }
 
 struct kvb_lmcache *kvb_lmcache_create(
@@ -143,29 +264,22 @@ struct kvb_lmcache *kvb_lmcache_create(
 {
 	const struct kvb_lmcache_options *o = &options->lmcache;
 	struct kvb_lmcache *l = calloc(1, sizeof(*l));
-	struct kvb_lmc_link_config link = {.base = base,
-		.zmq = zmq,
-		.options = o,
-		.ip = options->host,
-		.port = (uint16_t)(o->worker_port == 0 ? 0 : o->worker_port + index),
-		.command = on_command,
-		.user = l};
 	uint32_t chunks = o->cpu_tokens / o->recipe.chunk_size;
+	struct timeval tick = {0, TICK_MS * 1000};
 
 	if (l == NULL)
 		return NULL;
 	l->options = o;
+	l->base = base;
 	if (options->workers > 1)
 		snprintf(l->instance, sizeof(l->instance), "%s_%u", o->instance, index);
 	else
 		snprintf(l->instance, sizeof(l->instance), "%s", o->instance);
 	l->tier = kvb_tier_create(chunks > 0 ? chunks : 1, on_change, l);
-	if (l->tier == NULL || kvw_lmcache_begin(&o->recipe, &l->root) != KVW_OK)
-		goto fail;
-	link.instance = l->instance;
-	link.tier = l->tier;
-	l->link = kvb_lmc_link_create(&link);
-	if (l->link == NULL)
+	l->ev_step = event_new(base, -1, EV_PERSIST, on_step, l);
+	if (l->tier == NULL || l->ev_step == NULL ||
+		kvw_lmcache_begin(&o->recipe, &l->root) != KVW_OK ||
+		!open_link(l, zmq, options, index) || event_add(l->ev_step, &tick) != 0)
 		goto fail;
 	return l;
 fail:
@@ -177,7 +291,10 @@ void kvb_lmcache_destroy(struct kvb_lmcache *l)
 {
 	if (l == NULL)
 		return;
-	kvb_lmc_link_destroy(l->link);
+	if (l->ev_step != NULL)
+		event_free(l->ev_step);
+	l->ev_step = NULL;
+	kvt_controller_link_destroy(l->link);
 	kvb_tier_destroy(l->tier);
 	free(l);
 }
@@ -185,12 +302,13 @@ void kvb_lmcache_destroy(struct kvb_lmcache *l)
 void kvb_lmcache_restart(struct kvb_lmcache *l)
 {
 	kvb_tier_restart(l->tier);
-	kvb_lmc_link_restart(l->link);
+	kvt_controller_link_restart(l->link, kvw_clock_ns());
+	poke(l);
 }
 
 void kvb_lmcache_stats(const struct kvb_lmcache *l, struct kvb_lmcache_stats *out)
 {
-	kvb_lmc_link_stats(l->link, &out->link);
+	kvt_controller_link_stats(l->link, &out->link);
 	out->instance = l->instance;
 	out->chunks = kvb_tier_count(l->tier);
 }

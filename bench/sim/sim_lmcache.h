@@ -10,8 +10,12 @@
 #ifndef KVB_SIM_LMCACHE_H
 #define KVB_SIM_LMCACHE_H
 
+#include "controller_link.h"
 #include "sim_engine.h"
-#include "sim_lmcache_link.h"
+#include "sim_options.h"
+#include "sim_tier.h"
+
+struct event_base;
 
 struct kvb_lmcache;
 
@@ -29,7 +33,7 @@ void kvb_lmcache_computed(struct kvb_lmcache *lmcache, struct kvb_seq *seq);
 void kvb_lmcache_flush(struct kvb_lmcache *lmcache);
 
 struct kvb_lmcache_stats {
-	struct kvb_lmc_link_stats link;
+	struct kvt_controller_link_stats link;
 	const char *instance; /* borrowed */
 	uint32_t chunks;
 };

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/resource.h>
 
+#include "sim_store.h"
 #include "sim_worker.h"
 
 static const double ttft_bounds[] = {0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5,
@@ -133,9 +134,9 @@ static void add_state(
 	add_head(out, "vllm:num_requests_waiting_by_reason", "gauge",
 		"Number of waiting requests by reason.");
 	add_sample(worker, out, "vllm:num_requests_waiting_by_reason", "", ",reason=\"capacity\"",
-		worker->sleeping || worker->paused ? 0 : stats->waiting);
-	add_sample(
-		worker, out, "vllm:num_requests_waiting_by_reason", "", ",reason=\"deferred\"", 0);
+		worker->sleeping || worker->paused ? 0 : stats->waiting - stats->deferred);
+	add_sample(worker, out, "vllm:num_requests_waiting_by_reason", "", ",reason=\"deferred\"",
+		worker->sleeping || worker->paused ? 0 : stats->deferred);
 	add_head(out, "vllm:engine_sleep_state", "gauge", "Engine sleep state.");
 	add_sample(worker, out, "vllm:engine_sleep_state", "", ",sleep_state=\"awake\"", awake);
 	add_sample(worker, out, "vllm:engine_sleep_state", "", ",sleep_state=\"weights_offloaded\"",
@@ -155,7 +156,18 @@ static void add_counters(
 		(double)stats->prompt_tokens);
 	add_one(worker, out, "vllm:prefix_cache_hits_total", "counter",
 		"Prefix cache hits, in terms of number of cached tokens.",
-		(double)stats->cached_tokens);
+		(double)(stats->cached_tokens - stats->external_tokens));
+	if (worker->store != NULL) {
+		add_one(worker, out, "vllm:external_prefix_cache_queries_total", "counter",
+			"External prefix cache queries from KV connector cross-instance cache "
+			"sharing, in terms of number of queried tokens.",
+			(double)(stats->prompt_tokens -
+				 (stats->cached_tokens - stats->external_tokens)));
+		add_one(worker, out, "vllm:external_prefix_cache_hits_total", "counter",
+			"External prefix cache hits from KV connector cross-instance cache "
+			"sharing, in terms of number of cached tokens.",
+			(double)stats->external_tokens);
+	}
 	add_one(worker, out, "vllm:num_preemptions_total", "counter",
 		"Cumulative number of preemption from the engine.", (double)stats->preemptions);
 	add_one(worker, out, "vllm:prompt_tokens_total", "counter",
@@ -165,9 +177,10 @@ static void add_counters(
 	add_sample(worker, out, "vllm:prompt_tokens_by_source_total", "",
 		",source=\"local_compute\"", (double)(stats->prompt_tokens - stats->cached_tokens));
 	add_sample(worker, out, "vllm:prompt_tokens_by_source_total", "",
-		",source=\"local_cache_hit\"", (double)stats->cached_tokens);
+		",source=\"local_cache_hit\"",
+		(double)(stats->cached_tokens - stats->external_tokens));
 	add_sample(worker, out, "vllm:prompt_tokens_by_source_total", "",
-		",source=\"external_kv_transfer\"", 0);
+		",source=\"external_kv_transfer\"", (double)stats->external_tokens);
 	add_one(worker, out, "vllm:prompt_tokens_cached_total", "counter",
 		"Number of cached prompt tokens (local + external).", (double)stats->cached_tokens);
 	add_one(worker, out, "vllm:generation_tokens_total", "counter",
@@ -200,6 +213,58 @@ static void add_cache_config(struct kvb_worker *worker, struct kvb_buf *out)
 		blocks * o->block_size, blocks);
 }
 
+static void add_by_tier(struct kvb_worker *worker, struct kvb_buf *out, const char *name,
+	const char *help, const uint64_t values[KVB_SEQ_TIERS])
+{
+	static const char *const tiers[KVB_SEQ_TIERS] = {
+		",tier=\"l1\"", ",tier=\"nvme\"", ",tier=\"l2\""};
+
+	add_head(out, name, "counter", help);
+	for (int i = 0; i < KVB_SEQ_TIERS; i++)
+		add_sample(worker, out, name, "", tiers[i], (double)values[i]);
+}
+
+/* What is kvsim's own about the tiers, then what libkvtier says of itself, in its own units: bytes are
+ * shrunk ones. */
+static void add_tiers(struct kvb_worker *worker, struct kvb_buf *out)
+{
+	const struct kvb_tier_options *o = &worker->options->tier;
+	struct kvb_store_stats s;
+	char *text = NULL;
+
+	if (worker->store == NULL)
+		return;
+	kvb_store_stats(worker->store, &s);
+	add_one(worker, out, "kvsim:tier_shrink", "gauge",
+		"Payloads and capacities of the tiers are divided by this.", o->shrink);
+	add_one(worker, out, "kvsim:tier_timing_modelled", "gauge",
+		"1: transfers take modelled times; 0: measured ones.", o->modelled);
+	add_one(worker, out, "kvsim:wrong_bytes_total", "counter",
+		"Bytes that came back other than they were stored.", (double)s.wrong_bytes);
+	add_one(worker, out, "kvsim:checked_chunks_total", "counter",
+		"Chunks whose bytes came back and were compared.", (double)s.checked_chunks);
+	add_by_tier(worker, out, "kvsim:loaded_tokens_total",
+		"Tokens whose KV was loaded from a tier below the device.", s.loaded_tokens);
+	add_one(worker, out, "kvsim:tier_fetches_total", "counter",
+		"Prompts that loaded something.", (double)s.fetches);
+	add_one(worker, out, "kvsim:tier_fetches_short_total", "counter",
+		"Of these, that got less than had been found.", (double)s.fetches_short);
+	add_one(worker, out, "kvsim:tier_left_chunks_total", "counter",
+		"Chunks that were found, but computed again because that was faster.",
+		(double)s.left_chunks);
+	add_one(worker, out, "kvsim:stored_chunks_total", "counter",
+		"Chunks that were put and not there before.", (double)s.puts);
+	add_one(worker, out, "kvsim:refused_chunks_total", "counter", "Chunks that found no room.",
+		(double)s.puts_refused);
+	add_one(worker, out, "kvsim:tier_waits_total", "counter",
+		"Times that simulated time stood still for a tier.", (double)s.waits);
+	add_one(worker, out, "kvsim:tier_late_total", "counter",
+		"Loads and questions that were not waited for any longer.", (double)s.given_up);
+	if (kvt_metrics(kvb_store_cache(worker->store), &text) == KVT_OK)
+		kvb_buf_text(out, text);
+	kvt_text_free(text);
+}
+
 void kvb_metrics_write(struct kvb_worker *worker, struct kvb_buf *out)
 {
 	const struct kvb_metrics *m = &worker->metrics;
@@ -222,4 +287,5 @@ void kvb_metrics_write(struct kvb_worker *worker, struct kvb_buf *out)
 	add_histogram(worker, out, "vllm:request_queue_time_seconds",
 		"Histogram of time spent in WAITING phase for request.", &m->queue);
 	add_cache_config(worker, out);
+	add_tiers(worker, out);
 }

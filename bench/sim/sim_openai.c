@@ -150,7 +150,7 @@ void kvb_openai_request(struct kvb_worker *worker, struct kvb_conn *conn,
 {
 	struct kvb_error error;
 	struct kvb_exchange *x = exchange_create(worker, conn, request, api, &error);
-	bool has_due;
+	bool has_due, waits;
 
 	if (x != NULL && (!check_rank(request, &error) || !read_arrival(x, request, &error))) {
 		exchange_destroy(x);
@@ -165,10 +165,12 @@ void kvb_openai_request(struct kvb_worker *worker, struct kvb_conn *conn,
 	worker->load++;
 	kvb_conn_set_exchange(conn, x);
 	has_due = x->has_due;
-	if (!has_due)
-		kvb_exchange_submit(x);
-	else
+	/* Time stands still for tiers: an engine that is behind the clock has not come to now yet. */
+	waits = has_due || worker->store != NULL;
+	if (waits)
 		kvb_worker_expect(worker, x);
+	else
+		kvb_exchange_submit(x);
 	if (x->stream) {
 		kvb_http_stream_begin(conn, "text/event-stream; charset=utf-8");
 		if (api->accepted != NULL)
@@ -201,6 +203,7 @@ static void count_token(struct kvb_choice *choice, bool last)
 		kvb_histogram_add(&m->ttft, (double)(now_ns - seq->submit_ns) / second);
 		kvb_histogram_add(&m->queue, (double)(seq->admit_ns - seq->submit_ns) / second);
 		kvb_histogram_add(&m->prompt_tokens, seq->prompt_len);
+		choice->first_ns = now_ns;
 	} else {
 		kvb_histogram_add(&m->itl, (double)(now_ns - choice->last_ns) / second);
 	}
@@ -209,6 +212,9 @@ static void count_token(struct kvb_choice *choice, bool last)
 		return;
 	kvb_histogram_add(&m->e2e, (double)(now_ns - seq->submit_ns) / second);
 	kvb_histogram_add(&m->generation_tokens, seq->total_len - seq->prompt_len);
+	worker->times[worker->times_count++ % KVB_TIMES_KEPT] =
+		(struct kvb_time){seq->submit_ns, choice->first_ns, now_ns, seq->prompt_len,
+			seq->cached_len, seq->total_len - seq->prompt_len};
 	if (choice->exchange->natural_end)
 		m->finished_stop++;
 	else
@@ -242,14 +248,34 @@ static const char *load_header(struct kvb_exchange *x, char *out, size_t size)
 	return out;
 }
 
+/* Where the prompts were found, tier by tier, behind the headers that are there already. */
+static void hits_header(const struct kvb_exchange *x, char *out, size_t size)
+{
+	uint32_t tiers[KVB_SEQ_TIERS] = {0}, gpu = kvb_exchange_cached_tokens(x);
+
+	if (x->worker->store == NULL)
+		return;
+	for (uint32_t i = 0; i < x->prompt_count; i++)
+		for (uint32_t t = 0; t < KVB_SEQ_TIERS; t++)
+			tiers[t] += x->choices[i * x->n].seq->first_loaded[t];
+	for (uint32_t t = 0; t < KVB_SEQ_TIERS; t++)
+		gpu -= tiers[t] < gpu ? tiers[t] : gpu;
+	snprintf(out, size, "x-sim-hits: gpu=%u l1=%u nvme=%u l2=%u\r\n", gpu, tiers[0], tiers[1],
+		tiers[2]);
+}
+
 static void finish_plain(struct kvb_exchange *x)
 {
-	char load[200];
+	char headers[400] = "";
 	struct kvb_reply reply = {.status = 200, .content_type = "application/json"};
 	struct kvb_buf body;
 	struct kvb_conn *conn = x->conn;
 
-	reply.before_length = load_header(x, load, sizeof(load));
+	if (load_header(x, headers, sizeof(headers) / 2) == NULL)
+		headers[0] = '\0';
+	hits_header(x, headers + strlen(headers), sizeof(headers) - strlen(headers));
+	if (headers[0] != '\0')
+		reply.before_length = headers;
 	x->api->plain(x);
 	body = x->out;
 	x->out = (struct kvb_buf){0};

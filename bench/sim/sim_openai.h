@@ -27,16 +27,17 @@ struct kvb_choice {
 	struct kvb_seq *seq; /* owned */
 	uint32_t index;
 	bool done;
-	int64_t last_ns; /* wall-independent time of its last token, simulated; 0: none yet */
+	int64_t first_ns; /* of its first token, simulated */
+	int64_t last_ns;  /* of its last one so far; 0: none yet */
 };
 
 /* One request that generates. Owned by its worker; ends with its answer or its connection. */
 struct kvb_exchange {
 	TAILQ_ENTRY(kvb_exchange) entry;
 	TAILQ_ENTRY(kvb_exchange) coming; /* while is_coming */
-	bool has_due;       /* came with x-sim-due, before its time */
-	bool is_coming;     /* on the worker's list, not in the engine yet */
-	int64_t arrival_ns; /* simulated */
+	bool has_due;                     /* came with x-sim-due, before its time */
+	bool is_coming;                   /* on the worker's list, not in the engine yet */
+	int64_t arrival_ns;               /* simulated */
 	struct kvb_worker *worker;
 	struct kvb_conn *conn;
 	const struct kvb_api *api;

@@ -42,6 +42,8 @@ static const char help_text[] =
 	"\n"
 	"Simulated engine\n"
 	"  --profile NAME          costs of model and GPU (default reference); --list-profiles\n"
+	"  --prefill-rate N        prompt tokens a second, without attention, instead of the "
+	"profile's\n"
 	"  --speed X               divides all simulated times (default 1). A result taken at "
 	"another\n"
 	"                          speed than 1 must say so; /sim/stats tells whether it kept up.\n"
@@ -80,7 +82,35 @@ static const char help_text[] =
 	"  --kv-events-hash H            int (default) or bytes, 32 of them\n"
 	"  --kv-events-replay R          new (default) or old, the replies of vLLM before 0.25\n"
 	"\n"
-	"LMCache: a CPU tier behind the device, and a controller that is told of it\n"
+	"Tiers below the device: libkvtier in each worker, as in a real one\n"
+	"  --l1 SIZE                     CPU memory of each worker, such as 64GiB (the default)\n"
+	"  --nvme FOLDER:SIZE            files of each worker, in FOLDER/worker-I; they outlive "
+	"it\n"
+	"  --l2 URL                      shared by workers: redis://HOST:PORT or whatever l2.url "
+	"takes,\n"
+	"                                sagemaker-hyperpod://HOST:PORT for a daemon such as "
+	"kvtierd\n"
+	"  --l2-segment NAME             of the daemon's shared memory (default shared_memory)\n"
+	"  --tier-config FILE|YAML       any of libkvtier's settings "
+	"(cache/settings/REFERENCE.md)\n"
+	"  --kv-bytes-per-token N        of the model (default: the profile's)\n"
+	"  --shrink N                    payloads and capacities are 1/N of what is said (default "
+	"1024;\n"
+	"                                1: in full). Sizes above are always said in full\n"
+	"  --fetch-or-recompute on|off   compute what would take longer to fetch (default on)\n"
+	"  --tier-timing T               modelled: by --list-links; measured: what it really "
+	"takes, "
+	"with\n"
+	"                                --shrink 1 --speed 1 only; auto (default): measured "
+	"there\n"
+	"  --link NAME                   a way of --list-links in place of its kind's default, or\n"
+	"                                gpu=, nvme= or l2= and bytes a second (repeatable)\n"
+	"  One of --l1, --nvme, --l2 and --tier-config switches tiers on. An answer that is not a "
+	"stream\n"
+	"  then says where its prompt was: x-sim-hits: gpu=0 l1=512 nvme=0 l2=256 (tokens).\n"
+	"\n"
+	"LMCache: a controller that is told of the tiers; without those above, a simulated CPU "
+	"tier\n"
 	"  --lmcache-controller pull=HOST:PORT,reply=HOST:PORT\n"
 	"  --lmcache-version V           0.5 (default), 0.4 or 0.3\n"
 	"  --lmcache-instance NAME       instance id (default kvsim); of several workers NAME_I\n"
@@ -114,6 +144,7 @@ static const char help_text[] =
 	"\n"
 	"For tests, on every worker's port\n"
 	"  GET /sim/stats                what the engine did, in simulated time\n"
+	"  GET /sim/times                simulated moments of the latest 16384 answers, as CSV\n"
 	"  GET /sim/health?status=503    what /health answers from now on\n"
 	"  GET /sim/fail?spec=S&count=N  the next N POSTs have the faults S (all of them without "
 	"count)\n"
@@ -133,6 +164,7 @@ enum {
 	OPT_MODEL,
 	OPT_LORA,
 	OPT_PROFILE,
+	OPT_PREFILL,
 	OPT_LIST,
 	OPT_SPEED,
 	OPT_KV,
@@ -165,6 +197,17 @@ enum {
 	OPT_LMC_TIMEOUT,
 	OPT_LMC_PORT,
 	OPT_LMC_BATCH,
+	OPT_L1,
+	OPT_NVME,
+	OPT_L2,
+	OPT_SEGMENT,
+	OPT_TIER_CONFIG,
+	OPT_KV_BYTES,
+	OPT_SHRINK,
+	OPT_RECOMPUTE,
+	OPT_TIMING,
+	OPT_LINK,
+	OPT_LINKS,
 	OPT_HELP
 };
 
@@ -177,6 +220,7 @@ static const struct option long_options[] = {
 	{"model", required_argument, NULL, OPT_MODEL},
 	{"lora", required_argument, NULL, OPT_LORA},
 	{"profile", required_argument, NULL, OPT_PROFILE},
+	{"prefill-rate", required_argument, NULL, OPT_PREFILL},
 	{"list-profiles", no_argument, NULL, OPT_LIST},
 	{"speed", required_argument, NULL, OPT_SPEED},
 	{"kv-tokens", required_argument, NULL, OPT_KV},
@@ -209,6 +253,17 @@ static const struct option long_options[] = {
 	{"lmcache-timeout-s", required_argument, NULL, OPT_LMC_TIMEOUT},
 	{"lmcache-worker-port", required_argument, NULL, OPT_LMC_PORT},
 	{"lmcache-sync-batch", required_argument, NULL, OPT_LMC_BATCH},
+	{"l1", required_argument, NULL, OPT_L1},
+	{"nvme", required_argument, NULL, OPT_NVME},
+	{"l2", required_argument, NULL, OPT_L2},
+	{"l2-segment", required_argument, NULL, OPT_SEGMENT},
+	{"tier-config", required_argument, NULL, OPT_TIER_CONFIG},
+	{"kv-bytes-per-token", required_argument, NULL, OPT_KV_BYTES},
+	{"shrink", required_argument, NULL, OPT_SHRINK},
+	{"fetch-or-recompute", required_argument, NULL, OPT_RECOMPUTE},
+	{"tier-timing", required_argument, NULL, OPT_TIMING},
+	{"link", required_argument, NULL, OPT_LINK},
+	{"list-links", no_argument, NULL, OPT_LINKS},
 	{"help", no_argument, NULL, OPT_HELP},
 	{NULL, 0, NULL, 0},
 };
@@ -387,12 +442,42 @@ static bool parse_lmcache(int option, const char *text, struct kvb_lmcache_optio
 	}
 }
 
+static bool parse_tier(int option, const char *text, struct kvb_tier_options *o)
+{
+	switch (option) {
+	case OPT_L1:
+		return kvb_tier_parse_l1(text, o);
+	case OPT_NVME:
+		return kvb_tier_parse_nvme(text, o);
+	case OPT_L2:
+		return kvb_tier_parse_l2(text, o);
+	case OPT_SEGMENT:
+		return kvb_tier_parse_segment(text, o);
+	case OPT_TIER_CONFIG:
+		return kvb_tier_parse_config(text, o);
+	case OPT_KV_BYTES:
+		return parse_u32("--kv-bytes-per-token", text, 1, 1 << 24, &o->kv_bytes);
+	case OPT_SHRINK:
+		return parse_u32("--shrink", text, 1, KVB_SHRINK_MOST, &o->shrink);
+	case OPT_RECOMPUTE:
+		return parse_choice("--fetch-or-recompute", text, "off", "on", &o->recompute);
+	case OPT_TIMING:
+		return kvb_tier_parse_timing(text, o);
+	case OPT_LINK:
+		return kvb_tier_parse_link(text, o);
+	default:
+		return false;
+	}
+}
+
 static bool parse_engine(int option, const char *text, struct kvb_options *o)
 {
 	switch (option) {
 	case OPT_PROFILE:
 		o->profile = kvb_profile_find(text);
 		return o->profile != NULL || wrong("--profile", text, "a name of --list-profiles");
+	case OPT_PREFILL:
+		return parse_real("--prefill-rate", text, 1, &o->prefill_rate);
 	case OPT_SPEED:
 		return parse_real("--speed", text, 0.001, &o->speed);
 	case OPT_KV:
@@ -437,6 +522,8 @@ static bool parse_answers(int option, const char *text, struct kvb_options *o)
 		o->scale_out = true;
 		return true;
 	default:
+		if (option >= OPT_L1 && option <= OPT_LINK)
+			return parse_tier(option, text, &o->tier);
 		if (option >= OPT_LMC_CONTROLLER && option <= OPT_LMC_BATCH)
 			return parse_lmcache(option, text, &o->lmcache);
 		if (option >= OPT_KV_EVENTS && option <= OPT_KV_REPLAY)
@@ -459,6 +546,11 @@ static bool complete(struct kvb_options *o)
 		fprintf(stderr, "kvsim: --fixed-response and --fixed-stream exclude each other\n");
 		return false;
 	}
+	if (o->prefill_rate > 0) {
+		o->own_profile = *o->profile;
+		o->own_profile.prefill_tps = o->prefill_rate;
+		o->profile = &o->own_profile;
+	}
 	if (o->kv_tokens == 0)
 		o->kv_tokens = o->profile->kv_tokens;
 	if (o->kv_tokens / o->block_size < 2) {
@@ -473,7 +565,7 @@ static bool complete(struct kvb_options *o)
 		o->max_model_len = (uint32_t)usable;
 	if (o->threads > o->workers)
 		o->threads = o->workers;
-	return kvb_lmcache_complete(&o->lmcache);
+	return kvb_lmcache_complete(&o->lmcache) && kvb_tier_complete(o);
 }
 
 enum kvb_options_result kvb_options_parse(int argc, char **argv, struct kvb_options *options)
@@ -500,15 +592,21 @@ enum kvb_options_result kvb_options_parse(int argc, char **argv, struct kvb_opti
 		.lmcache = {.version = KVB_LMCACHE_05,
 			.instance = "kvsim",
 			.recipe = {.seed = "0", .chunk_size = 256},
+			.hash = "builtin",
 			.cpu_tokens = 262144,
 			.load_ns = 2000,
 			.heartbeat_s = 1,
 			.timeout_s = 30,
 			.sync_batch = 2000}};
+	kvb_tier_options_init(&options->tier);
 	while ((option = getopt_long(argc, argv, "h", long_options, NULL)) != -1) {
 		if (option == OPT_HELP || option == 'h') {
 			fputs(help_text, stdout);
 			kvb_fail_list(stdout);
+			return KVB_OPTIONS_DONE;
+		}
+		if (option == OPT_LINKS) {
+			kvb_link_list(stdout);
 			return KVB_OPTIONS_DONE;
 		}
 		if (option == OPT_LIST) {
@@ -525,4 +623,9 @@ enum kvb_options_result kvb_options_parse(int argc, char **argv, struct kvb_opti
 		return KVB_OPTIONS_WRONG;
 	}
 	return complete(options) ? KVB_OPTIONS_RUN : KVB_OPTIONS_WRONG;
+}
+
+void kvb_options_finish(struct kvb_options *options)
+{
+	kvb_tier_options_finish(&options->tier);
 }

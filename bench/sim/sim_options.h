@@ -9,6 +9,7 @@
 #include <stdint.h>
 
 #include "sim_options_kv.h"
+#include "sim_options_tier.h"
 #include "sim_profile.h"
 
 #define KVB_LORA_MOST 16
@@ -23,7 +24,9 @@ struct kvb_options {
 	const char *loras[KVB_LORA_MOST];
 	uint32_t lora_count;
 	const struct kvb_profile *profile;
-	double speed; /* simulated seconds per second */
+	struct kvb_profile own_profile; /* it with another prefill rate, where one is said */
+	double prefill_rate;            /* tokens a second; 0: the profile's */
+	double speed;                   /* simulated seconds per second */
 	uint32_t kv_tokens, block_size, max_batched_tokens, max_seqs, max_model_len;
 	uint32_t default_tokens; /* of a chat answer whose request sets no limit */
 	uint64_t seed;           /* of ids */
@@ -36,11 +39,13 @@ struct kvb_options {
 	double stream_interval_ms;
 	struct kvb_events_options events;
 	struct kvb_lmcache_options lmcache;
+	struct kvb_tier_options tier;
 };
 
 enum kvb_options_result { KVB_OPTIONS_RUN, KVB_OPTIONS_DONE, KVB_OPTIONS_WRONG };
 
-/* Prints help, lists or complaints itself. */
+/* Prints help, lists or complaints itself. In any case kvb_options_finish is to be called. */
 enum kvb_options_result kvb_options_parse(int argc, char **argv, struct kvb_options *options);
+void kvb_options_finish(struct kvb_options *options);
 
 #endif

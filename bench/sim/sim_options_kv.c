@@ -131,8 +131,11 @@ bool kvb_lmcache_parse_version(const char *text, struct kvb_lmcache_options *o)
 
 bool kvb_lmcache_parse_hash(const char *text, struct kvb_lmcache_options *o)
 {
-	if (!kvw_lmcache_algorithm_parse(kvw_slice_of(text), &o->recipe.algorithm))
-		fprintf(stderr, "kvsim: --lmcache-hash %s: not known, so it is builtin\n", text);
+	o->hash = text;
+	if (kvw_lmcache_algorithm_parse(kvw_slice_of(text), &o->recipe.algorithm))
+		return true;
+	o->hash = "builtin";
+	fprintf(stderr, "kvsim: --lmcache-hash %s: not known, so it is builtin\n", text);
 	return true;
 }
 

@@ -31,6 +31,7 @@ struct kvb_lmcache_options {
 	enum kvb_lmcache_version version;
 	const char *instance; /* of several workers each has its number appended */
 	struct kvw_lmcache_recipe recipe;
+	const char *hash; /* its name */
 	uint32_t cpu_tokens;  /* of the CPU tier */
 	int64_t load_ns;      /* simulated, a token */
 	double heartbeat_s;   /* 0: none */

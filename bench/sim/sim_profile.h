@@ -17,6 +17,7 @@ struct kvb_profile {
 	double context_ns;      /* per token of that sequence so far: its KV is read */
 	uint32_t kv_tokens;     /* KV cache */
 	uint32_t max_model_len; /* longest context, tokens */
+	uint32_t kv_bytes;      /* of KV per token, all layers */
 	const char *source;     /* where each figure comes from */
 };
 

@@ -1,6 +1,10 @@
 /*
- * sim_tell.c - from an engine's watch to the two protocols.
+ * sim_tell.c - from an engine's watch, and from what the tiers below say, to the two protocols.
+ *
+ * The tiers work while the engine does not: their events leave with a step's if there is one, else by
+ * a timer.
  */
+#include <event2/event.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,9 +15,14 @@
 #include "sim_openai.h"
 #include "sim_options.h"
 #include "sim_publisher.h"
+#include "sim_store.h"
 #include "sim_tell.h"
 #include "sim_worker.h"
 #include "sim_zmq.h"
+
+#define LOWER_MS    50   /* between looks at the tiers' events */
+#define LOWER_MOST  64u  /* events at once */
+#define HASHES_MOST 256u /* of one event; more are told in several */
 
 struct kvb_tell {
 	const struct kvb_options *options;
@@ -24,6 +33,8 @@ struct kvb_tell {
 	uint32_t event_count;
 	char topic[KVB_ENDPOINT_MAX];
 	struct kvb_lmcache *lmcache; /* NULL: none */
+	struct kvb_store *store;     /* NULL: none; borrowed */
+	struct event *ev_lower;      /* NULL: no store, or nobody is told */
 };
 
 static const struct kvb_exchange *exchange_of(const struct kvb_seq *seq)
@@ -94,6 +105,121 @@ static void on_computed(void *user, struct kvb_seq *seq)
 		kvb_lmcache_computed(tell->lmcache, seq);
 }
 
+static bool on_ask(void *user, struct kvb_seq *seq, int64_t now_ns, uint32_t hits, uint32_t *tokens)
+{
+	return kvb_store_ask(((struct kvb_tell *)user)->store, seq, now_ns, hits, tokens);
+}
+
+static bool on_fetch(
+	void *user, struct kvb_seq *seq, int64_t now_ns, uint32_t hits, uint32_t tokens)
+{
+	return kvb_store_fetch(((struct kvb_tell *)user)->store, seq, now_ns, hits, tokens);
+}
+
+static void on_drop(void *user, struct kvb_seq *seq)
+{
+	kvb_store_drop(((struct kvb_tell *)user)->store, seq);
+}
+
+static void on_chunks(void *user, struct kvb_seq *seq)
+{
+	const struct kvb_exchange *x = exchange_of(seq);
+
+	kvb_store_computed(((struct kvb_tell *)user)->store, seq,
+		json_string_value(json_object_get(x->body, "cache_salt")),
+		x->lora ? x->model : NULL);
+}
+
+/* --- what the tiers below say ----------------------------------------------------------------- */
+
+static uint64_t read_hash(const uint8_t *bytes)
+{
+	uint64_t hash = 0;
+
+	for (int i = 0; i < 8; i++)
+		hash = hash << 8 | bytes[i];
+	return hash;
+}
+
+static void tell_stored(struct kvb_tell *tell, const struct kvt_event *event, const char *medium,
+	const char *locality, const uint64_t *hashes)
+{
+	uint64_t parent = event->parent == NULL ? 0 : read_hash(event->parent);
+	struct kvb_kv_stored stored = {.hashes = hashes,
+		.count = event->count,
+		.block_size = event->block_size,
+		.tokens = event->tokens,
+		.parent = event->parent == NULL ? NULL : &parent,
+		.lora = event->lora_name,
+		.medium = medium,
+		.locality = locality};
+
+	while (stored.lora != NULL && stored.lora_id < tell->options->lora_count &&
+		strcmp(tell->options->loras[stored.lora_id++], stored.lora) != 0)
+		;
+	kvb_kv_put_stored(&tell->events, &tell->options->events.style, &stored);
+}
+
+static void tell_lower(struct kvb_tell *tell, const struct kvt_event *event)
+{
+	const char *medium = event->tier == KVT_TIER_L1 ? "CPU" : "STORAGE";
+	const char *locality = event->tier == KVT_TIER_NVME ? "LOCAL"
+			       : event->tier == KVT_TIER_L2 ? "REMOTE"
+							    : NULL;
+	uint64_t hashes[HASHES_MOST];
+
+	if (event->kind == KVT_EVENT_CLEARED || event->hash_bytes != 8 ||
+		event->count > HASHES_MOST)
+		return;
+	for (uint32_t i = 0; i < event->count; i++)
+		hashes[i] = read_hash(event->hashes + (size_t)i * 8);
+	if (event->kind == KVT_EVENT_STORED)
+		tell_stored(tell, event, medium, locality, hashes);
+	else
+		kvb_kv_put_removed_from(&tell->events, &tell->options->events.style, medium,
+			locality, hashes, event->count);
+	tell->event_count++;
+}
+
+static void take_lower(struct kvb_tell *tell)
+{
+	struct kvt_event events[LOWER_MOST];
+	size_t count = LOWER_MOST;
+
+	while (tell->store != NULL && tell->publisher != NULL && count == LOWER_MOST) {
+		count = kvt_events(kvb_store_cache(tell->store), events, LOWER_MOST);
+		for (size_t i = 0; i < count; i++)
+			tell_lower(tell, &events[i]);
+	}
+}
+
+static void publish(struct kvb_tell *tell)
+{
+	kvb_buf_clear(&tell->batch);
+	kvb_kv_put_batch(&tell->batch, &tell->options->events.style,
+		(double)kvw_clock_wall_ns() / 1e9, &tell->events, tell->event_count);
+	if (tell->batch.failed)
+		fprintf(stderr, "kvsim: out of memory: a batch of KV events is lost\n");
+	else
+		kvb_publisher_send(tell->publisher, tell->batch.data, tell->batch.len);
+	kvb_buf_clear(&tell->events);
+	tell->event_count = 0;
+}
+
+static void on_lower(evutil_socket_t fd, short what, void *arg)
+{
+	struct kvb_tell *tell = arg;
+	bool engine = tell->event_count > 0; /* those leave when their step ends */
+
+	(void)fd;
+	(void)what;
+	if (engine)
+		return;
+	take_lower(tell);
+	if (tell->event_count > 0)
+		publish(tell);
+}
+
 static bool on_replay(void *user)
 {
 	return kvb_publisher_serve(((struct kvb_tell *)user)->publisher);
@@ -146,20 +272,42 @@ static bool start_lmcache(struct kvb_tell *tell, struct event_base *base, void *
 	return tell->lmcache != NULL;
 }
 
+static bool start_tiers(struct kvb_tell *tell, struct event_base *base)
+{
+	struct timeval every = {0, LOWER_MS * 1000};
+
+	tell->watch.ask = on_ask;
+	tell->watch.fetch = on_fetch;
+	tell->watch.drop = on_drop;
+	tell->watch.computed = on_chunks;
+	if (tell->publisher == NULL)
+		return true;
+	tell->ev_lower = event_new(base, -1, EV_PERSIST, on_lower, tell);
+	return tell->ev_lower != NULL && event_add(tell->ev_lower, &every) == 0;
+}
+
+void kvb_tell_set_store(struct kvb_tell *tell, struct kvb_store *store)
+{
+	if (tell != NULL)
+		tell->store = store;
+}
+
 bool kvb_tell_create(struct event_base *base, void *zmq, const struct kvb_options *options,
 	uint32_t index, uint16_t http_port, struct kvb_tell **out)
 {
 	struct kvb_tell *tell;
 
 	*out = NULL;
-	if (!options->events.on && !options->lmcache.on)
+	if (!options->events.on && !options->lmcache.on && !options->tier.on)
 		return true;
 	tell = calloc(1, sizeof(*tell));
 	if (tell == NULL)
 		return false;
 	tell->options = options;
 	if ((options->events.on && !start_events(tell, base, zmq, index, http_port)) ||
-		(options->lmcache.on && !start_lmcache(tell, base, zmq, index))) {
+		(options->lmcache.on && !options->tier.on &&
+			!start_lmcache(tell, base, zmq, index)) ||
+		(options->tier.on && !start_tiers(tell, base))) {
 		kvb_tell_destroy(tell);
 		return false;
 	}
@@ -171,6 +319,8 @@ void kvb_tell_destroy(struct kvb_tell *tell)
 {
 	if (tell == NULL)
 		return;
+	if (tell->ev_lower != NULL)
+		event_free(tell->ev_lower);
 	kvb_zmq_unwatch(&tell->replay);
 	kvb_publisher_destroy(tell->publisher);
 	kvb_lmcache_destroy(tell->lmcache);
@@ -185,23 +335,11 @@ void kvb_tell_watch(struct kvb_tell *tell, struct kvb_engine *engine)
 		kvb_engine_watch(engine, &tell->watch, tell);
 }
 
-static void publish(struct kvb_tell *tell)
-{
-	kvb_buf_clear(&tell->batch);
-	kvb_kv_put_batch(&tell->batch, &tell->options->events.style,
-		(double)kvw_clock_wall_ns() / 1e9, &tell->events, tell->event_count);
-	if (tell->batch.failed)
-		fprintf(stderr, "kvsim: out of memory: a batch of KV events is lost\n");
-	else
-		kvb_publisher_send(tell->publisher, tell->batch.data, tell->batch.len);
-	kvb_buf_clear(&tell->events);
-	tell->event_count = 0;
-}
-
 void kvb_tell_step_ends(struct kvb_tell *tell)
 {
 	if (tell == NULL)
 		return;
+	take_lower(tell);
 	if (tell->event_count > 0)
 		publish(tell);
 	if (tell->lmcache != NULL)
@@ -264,7 +402,7 @@ void kvb_tell_stats(const struct kvb_tell *tell, struct kvb_buf *out)
 		",\"registered\":%s,\"frozen\":%s,\"chunks\":%u,\"operations\":%llu,"
 		"\"syncs\":%llu,\"heartbeats\":%llu,\"commands\":%llu,\"port\":%u}",
 		l.link.registered ? "true" : "false", l.link.frozen ? "true" : "false", l.chunks,
-		(unsigned long long)l.link.operations, (unsigned long long)l.link.syncs,
+		(unsigned long long)l.link.changes, (unsigned long long)l.link.syncs,
 		(unsigned long long)l.link.heartbeats, (unsigned long long)l.link.commands,
 		l.link.port);
 }

@@ -15,9 +15,10 @@
 
 struct event_base;
 struct kvb_options;
+struct kvb_store;
 struct kvb_tell;
 
-/* Neither KV events nor LMCache: *out is NULL and that is fine. False with a message on standard
+/* Neither KV events nor LMCache nor tiers: *out is NULL and that is fine. False with a message on standard
  * error. `zmq` is a ZeroMQ context, which is not used in that case. */
 bool kvb_tell_create(struct event_base *base, void *zmq, const struct kvb_options *options,
 	uint32_t index, uint16_t http_port, struct kvb_tell **out);
@@ -25,6 +26,9 @@ void kvb_tell_destroy(struct kvb_tell *tell); /* after the engine; NULL is allow
 
 /* The rest may be called with NULL, and does nothing then. */
 void kvb_tell_watch(struct kvb_tell *tell, struct kvb_engine *engine); /* one at a time */
+/* The tiers below the device, or NULL: asked and told by the engine's watch, and what they tell is
+ * published with the device's events. Borrowed until another one is set. Before kvb_tell_watch. */
+void kvb_tell_set_store(struct kvb_tell *tell, struct kvb_store *store);
 void kvb_tell_step_ends(struct kvb_tell *tell);
 void kvb_tell_restart(struct kvb_tell *tell); /* as a new process would */
 

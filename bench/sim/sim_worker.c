@@ -5,6 +5,9 @@
  * work, the next step begins where the last one was planned to end, not when its timer happened
  * to fire: late timers do not add up, and a machine that cannot keep up shows as `late_ms` in
  * /sim/stats instead of as a slower GPU.
+ *
+ * With tiers below the device a step may be held: what it needs is due by its beginning, but really not
+ * done yet (sim_store.h). It is then planned later, for the same simulated moment.
  */
 #include <event2/event.h>
 #include <stdio.h>
@@ -16,10 +19,14 @@
 #include "sim_fixed.h"
 #include "sim_openai.h"
 #include "sim_routes.h"
+#include "sim_store.h"
 #include "sim_tell.h"
 #include "sim_worker.h"
 
-#define STEPS_AT_ONCE 64 /* of no length, before the loop turns */
+#define STEPS_AT_ONCE 64   /* of no length, before the loop turns */
+#define PATIENCE_MS   2000 /* real time that a step is held for; longer than L2's deadline */
+
+enum plan { PLAN_STEP, PLAN_NOTHING, PLAN_HELD };
 
 int64_t kvb_worker_sim_ns(const struct kvb_worker *worker)
 {
@@ -97,43 +104,82 @@ static void submit_arrived(struct kvb_worker *worker, int64_t sim_ns)
 	}
 }
 
-static bool plan_step(struct kvb_worker *worker, int64_t begin_ns)
+/* A step that begins then, unless there is nothing to do or it has to be held. */
+static enum plan plan_step(struct kvb_worker *worker, int64_t begin_ns)
 {
 	int64_t length_ns;
 
+	worker->held = false;
 	if (worker->sleeping || worker->paused)
-		return false;
+		return PLAN_NOTHING;
 	submit_arrived(worker, begin_ns);
+	if (worker->store != NULL && !kvb_store_advance(worker->store, worker->engine, begin_ns)) {
+		worker->held = true;
+		worker->held_ns = begin_ns;
+		return PLAN_HELD;
+	}
 	if (!kvb_engine_begin_step(worker->engine, begin_ns, &length_ns))
-		return false;
+		return PLAN_NOTHING;
 	worker->step_running = true;
 	worker->step_begin_ns = begin_ns;
 	worker->step_end_ns = begin_ns + length_ns;
-	return true;
+	return PLAN_STEP;
 }
 
-/* With nothing to compute: the timer waits for the next arrival. */
-static void await_arrival(struct kvb_worker *worker)
+/* The next simulated moment at which an idle engine may have something to do; INT64_MAX: none. */
+static int64_t next_ns(const struct kvb_worker *worker)
 {
-	const struct kvb_exchange *next = TAILQ_FIRST(&worker->coming);
+	const struct kvb_exchange *first = TAILQ_FIRST(&worker->coming);
+	int64_t arrival_ns = first == NULL ? INT64_MAX : first->arrival_ns;
+	int64_t tier_ns = worker->store == NULL ? INT64_MAX : kvb_store_next_ns(worker->store);
 
-	if (next != NULL && !worker->sleeping && !worker->paused)
-		arm(worker, next->arrival_ns);
+	return arrival_ns < tier_ns ? arrival_ns : tier_ns;
+}
+
+/* With no step running: the timer waits for what comes next. */
+static void await_next(struct kvb_worker *worker)
+{
+	struct timeval patience = {PATIENCE_MS / 1000, PATIENCE_MS % 1000 * 1000};
+	int64_t ns = next_ns(worker);
+
+	if (worker->held)
+		event_add(worker->ev_timer, &patience);
+	else if (ns != INT64_MAX && !worker->sleeping && !worker->paused)
+		arm(worker, ns);
 }
 
 /* An idle engine goes on at a simulated moment. */
 static void begin_at(struct kvb_worker *worker, int64_t begin_ns)
 {
-	if (plan_step(worker, begin_ns))
+	if (plan_step(worker, begin_ns) == PLAN_STEP)
 		arm(worker, worker->step_end_ns);
 	else
-		await_arrival(worker);
+		await_next(worker);
 }
 
+/* What was due before now and is looked at only now has its step when it was due. */
 void kvb_worker_kick(struct kvb_worker *worker)
 {
-	if (!worker->step_running)
-		begin_at(worker, kvb_worker_sim_ns(worker));
+	int64_t begin_ns = kvb_worker_sim_ns(worker), due_ns = next_ns(worker);
+
+	if (worker->step_running)
+		return;
+	begin_ns = due_ns < begin_ns ? due_ns : begin_ns;
+	begin_ns = begin_ns > worker->step_end_ns ? begin_ns : worker->step_end_ns;
+	begin_at(worker, worker->held ? worker->held_ns : begin_ns);
+}
+
+/* A tier has done something: a step that was held may go on, an idle engine may have work. */
+static void on_store(void *user)
+{
+	struct kvb_worker *worker = user;
+
+	if (worker->step_running)
+		return;
+	if (worker->held || next_ns(worker) <= kvb_worker_sim_ns(worker))
+		kvb_worker_kick(worker);
+	else
+		await_next(worker);
 }
 
 void kvb_worker_expect(struct kvb_worker *worker, struct kvb_exchange *x)
@@ -147,21 +193,43 @@ void kvb_worker_expect(struct kvb_worker *worker, struct kvb_exchange *x)
 	else
 		TAILQ_INSERT_HEAD(&worker->coming, x, coming);
 	x->is_coming = true;
-	worker->early++;
-	worker->missed += x->arrival_ns < worker->step_begin_ns;
+	if (x->has_due) {
+		worker->early++;
+		worker->missed += x->arrival_ns < worker->step_begin_ns;
+	}
 	if (!worker->step_running)
-		await_arrival(worker);
+		await_next(worker);
 }
 
-/* The first request that comes to an idle engine begins a step at its arrival. Should that be past
- * by now, the step is planned belatedly, but begins when it would have. */
-static void on_arrival(struct kvb_worker *worker)
+/* What comes to an idle engine begins a step when it comes. Should that be past by now, the step is
+ * planned belatedly, but begins when it would have. A step that was held too long goes on without. */
+static void on_next(struct kvb_worker *worker)
 {
-	const struct kvb_exchange *first = TAILQ_FIRST(&worker->coming);
+	int64_t ns = next_ns(worker);
 
-	if (first != NULL)
-		begin_at(worker, first->arrival_ns > worker->step_end_ns ? first->arrival_ns
-									 : worker->step_end_ns);
+	if (worker->held) {
+		kvb_store_give_up(worker->store, worker->held_ns);
+		begin_at(worker, worker->held_ns);
+	} else if (ns != INT64_MAX) {
+		begin_at(worker, ns > worker->step_end_ns ? ns : worker->step_end_ns);
+	}
+}
+
+/* The step has ended in simulated time; its tokens go out. */
+static void end_step(struct kvb_worker *worker)
+{
+	struct kvb_engine_stats stats;
+
+	if (worker->store != NULL) {
+		kvb_engine_stats(worker->engine, &stats);
+		kvb_store_step_ends(worker->store, worker->step_end_ns,
+			stats.prefilled_tokens - worker->prefilled,
+			worker->step_end_ns - worker->step_begin_ns);
+		worker->prefilled = stats.prefilled_tokens;
+	}
+	kvb_tell_step_ends(worker->tell);
+	kvb_engine_end_step(worker->engine, kvb_openai_token, worker);
+	worker->step_running = false;
 }
 
 /* Ends the step; those that follow at once, having no length, are done in the same go. */
@@ -173,7 +241,7 @@ static void on_timer(evutil_socket_t fd, short what, void *arg)
 	(void)fd;
 	(void)what;
 	if (!worker->step_running) {
-		on_arrival(worker);
+		on_next(worker);
 		return;
 	}
 	if (late_ns > worker->latest_ns)
@@ -183,11 +251,9 @@ static void on_timer(evutil_socket_t fd, short what, void *arg)
 	for (int i = 0; i < STEPS_AT_ONCE; i++) {
 		int64_t end_ns = worker->step_end_ns;
 
-		kvb_tell_step_ends(worker->tell);
-		kvb_engine_end_step(worker->engine, kvb_openai_token, worker);
-		worker->step_running = false;
-		if (!plan_step(worker, end_ns)) {
-			await_arrival(worker);
+		end_step(worker);
+		if (plan_step(worker, end_ns) != PLAN_STEP) {
+			await_next(worker);
 			return;
 		}
 		if (worker->step_end_ns > end_ns)
@@ -247,7 +313,10 @@ static void start_over(struct kvb_worker *worker)
 	worker->clock = (struct kvb_sim_clock){kvw_clock_ns(), worker->options->speed};
 	worker->start_s = (double)kvw_clock_wall_ns() / 1e9;
 	worker->step_begin_ns = worker->step_end_ns = 0;
+	worker->held = false;
+	worker->prefilled = 0;
 	worker->early = worker->missed = 0;
+	worker->times_count = 0;
 	worker->latest_ns = 0;
 	worker->late_sum_ns = 0;
 	worker->timers = 0;
@@ -256,6 +325,31 @@ static void start_over(struct kvb_worker *worker)
 	worker->fail_left = 0;
 	kvb_fail_init(&worker->fail);
 	kvb_metrics_init(&worker->metrics, worker->options->max_model_len);
+}
+
+static bool open_store(struct kvb_worker *worker)
+{
+	const struct kvb_options *o = worker->options;
+	struct kvb_store_config config = {.options = o,
+		.index = worker->index,
+		.clock = worker->clock,
+		.base = worker->base,
+		.events = o->events.on || o->lmcache.on,
+		.woken = on_store,
+		.user = worker};
+
+	if (!o->tier.on)
+		return true;
+	worker->store = kvb_store_create(&config);
+	kvb_tell_set_store(worker->tell, worker->store);
+	return worker->store != NULL;
+}
+
+static void close_store(struct kvb_worker *worker)
+{
+	kvb_tell_set_store(worker->tell, NULL);
+	kvb_store_destroy(worker->store);
+	worker->store = NULL;
 }
 
 bool kvb_worker_restart(struct kvb_worker *worker)
@@ -269,10 +363,13 @@ bool kvb_worker_restart(struct kvb_worker *worker)
 	worker->step_running = false;
 	kvb_engine_destroy(worker->engine);
 	worker->engine = engine;
+	close_store(worker);
 	kvb_tell_restart(worker->tell);
-	kvb_tell_watch(worker->tell, engine);
 	forget_responses(worker);
 	start_over(worker);
+	if (!open_store(worker))
+		return false;
+	kvb_tell_watch(worker->tell, engine);
 	return true;
 }
 
@@ -299,6 +396,7 @@ static bool start(struct kvb_worker *worker, void *zmq, uint16_t port)
 		.max_body = o->max_body};
 
 	worker->engine = make_engine(o);
+	worker->times = calloc(KVB_TIMES_KEPT, sizeof(*worker->times));
 	worker->ev_timer = evtimer_new(worker->base, on_timer, worker);
 	if (o->fixed_response != 0 || o->stream_chunks != 0) {
 		worker->fixed = kvb_fixed_create(worker->base, o);
@@ -306,11 +404,13 @@ static bool start(struct kvb_worker *worker, void *zmq, uint16_t port)
 		if (worker->fixed == NULL)
 			return false;
 	}
-	if (worker->engine == NULL || worker->ev_timer == NULL)
+	if (worker->engine == NULL || worker->ev_timer == NULL || worker->times == NULL)
 		return false;
 	worker->http = kvb_http_create(worker->base, &http, &http_ops, worker);
 	if (worker->http == NULL || !kvb_tell_create(worker->base, zmq, o, worker->index,
 					    kvb_http_port(worker->http), &worker->tell))
+		return false;
+	if (!open_store(worker))
 		return false;
 	kvb_tell_watch(worker->tell, worker->engine);
 	return true;
@@ -349,9 +449,11 @@ void kvb_worker_destroy(struct kvb_worker *worker)
 	kvb_http_destroy(worker->http);
 	kvb_fixed_destroy(worker->fixed);
 	kvb_engine_destroy(worker->engine);
+	close_store(worker);
 	kvb_tell_destroy(worker->tell);
 	forget_responses(worker);
 	if (worker->ev_timer != NULL)
 		event_free(worker->ev_timer);
+	free(worker->times);
 	free(worker);
 }

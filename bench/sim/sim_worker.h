@@ -22,6 +22,7 @@ struct event;
 struct event_base;
 struct kvb_exchange;
 struct kvb_fixed;
+struct kvb_store;
 struct kvb_tell;
 TAILQ_HEAD(kvb_exchange_list, kvb_exchange);
 
@@ -33,6 +34,14 @@ struct kvb_kept_response {
 	struct kvb_buf body;
 };
 
+#define KVB_TIMES_KEPT 16384
+
+/* What one answer took, simulated. */
+struct kvb_time {
+	int64_t submit_ns, first_ns, end_ns;
+	uint32_t prompt_len, cached_len, generated;
+};
+
 struct kvb_worker {
 	const struct kvb_options *options;
 	uint32_t index;
@@ -40,12 +49,16 @@ struct kvb_worker {
 	struct kvb_http *http;
 	struct kvb_engine *engine;
 	struct kvb_tell *tell;   /* of its caches; NULL: nothing */
+	struct kvb_store *store; /* the tiers below the device; NULL: none */
 	struct kvb_fixed *fixed; /* NULL unless --fixed-response or --fixed-stream */
 
 	struct kvb_sim_clock clock;
 	struct event *ev_timer;
 	bool step_running;
+	bool held;       /* the next step waits for a tier; ev_timer ends the patience with it */
+	int64_t held_ns; /* simulated; when that step begins */
 	int64_t step_begin_ns, step_end_ns; /* simulated; of the last step that was planned */
+	uint64_t prefilled;                 /* tokens, up to that step */
 	int64_t latest_ns;                  /* real time by which a step ended too late, at worst */
 	double late_sum_ns;                 /* the sum over all timers */
 	uint64_t timers;                    /* steps that ended by timer */
@@ -56,6 +69,8 @@ struct kvb_worker {
 	uint64_t missed; /* of those, which came when a later step had begun already */
 	uint32_t load;   /* generating requests that are not answered yet */
 	struct kvb_metrics metrics;
+	struct kvb_time *times; /* the latest KVB_TIMES_KEPT, a ring; owned */
+	uint64_t times_count;   /* ever */
 	struct kvb_kept_response responses[KVB_RESPONSES_KEPT]; /* a ring */
 	uint32_t responses_next;
 	double start_s; /* wall clock, seconds since 1970 */
@@ -80,7 +95,8 @@ void kvb_worker_kick(struct kvb_worker *worker);
 void kvb_worker_expect(struct kvb_worker *worker, struct kvb_exchange *x);
 int64_t kvb_worker_sim_ns(const struct kvb_worker *worker); /* simulated time, now */
 uint64_t kvb_worker_random(struct kvb_worker *worker);      /* for ids */
-/* A new engine and counters at 0, as after a restart; running requests are cut. */
+/* A new engine and counters at 0, as after a restart; running requests are cut. What lies on NVMe or in
+ * a shared tier stays. Waits for the tiers to close and open. */
 bool kvb_worker_restart(struct kvb_worker *worker);
 /* Remembers a response; its id comes without "resp_". The oldest one is forgotten. */
 void kvb_worker_keep_response(

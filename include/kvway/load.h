@@ -20,7 +20,8 @@
  * clock of D and the time of the last first token, words that must change together; it is held for
  * some ten instructions. Readers do not take it: Q_w falls by one each nanosecond until it is 0, so
  * the writer publishes the moment at which that happens, and a reader subtracts its own time.
- * `inflight` and `context` are relaxed atomics.
+ * `inflight` and `context` are relaxed atomics. What readers need lies apart from what writers do, and
+ * for a fleet side by side on a board.
  */
 #ifndef KVW_LOAD_H
 #define KVW_LOAD_H
@@ -29,17 +30,32 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* One worker's load. On its own cache line: loops write it for every request. */
+#define KVW_MAX_WORKERS 1024
+
+/*
+ * What readers see of the loads of a fleet, worker beside worker: a pick reads all of them, and finds
+ * eight or sixteen in a cache line. Index: the worker's id. Written through each worker's kvw_load.
+ */
+struct kvw_load_board {
+	_Alignas(64) _Atomic int64_t idle_at_ns[KVW_MAX_WORKERS]; /* clock + W - D: queue drained */
+	_Alignas(64) _Atomic uint32_t inflight[KVW_MAX_WORKERS];  /* leases taken and not released */
+	_Alignas(64) _Atomic uint32_t context[KVW_MAX_WORKERS];   /* tokens of their prompts */
+};
+
+/* One worker's load. What only writers need has a cache line: loops write it for every request. */
 struct kvw_load {
-	_Alignas(64) atomic_flag lock; /* guards the next five and writes of idle_at_ns */
+	_Alignas(64) atomic_flag lock; /* guards the next five and writes of *idle_at_ns */
 	int64_t added_ns;              /* W: prefill work ever added, predicted ns */
 	int64_t done_ns;               /* D: of that, believed done; <= added_ns */
 	int64_t waiting_ns;            /* U: work of leases without a first token; >= W - D */
 	int64_t clock_ns;              /* monotonic time when done_ns was last advanced */
 	int64_t answered_ns;           /* when the last first token of a stream came */
-	_Atomic int64_t idle_at_ns;    /* clock_ns + W - D: when the queue will have drained */
-	_Atomic uint32_t inflight;     /* leases taken and not released */
-	_Atomic uint32_t context;      /* tokens of their prompts */
+	_Alignas(64) _Atomic int64_t *idle_at_ns; /* this and the next two: own, or on a board */
+	_Atomic uint32_t *inflight;
+	_Atomic uint32_t *context;
+	_Atomic int64_t own_idle_at_ns;
+	_Atomic uint32_t own_inflight;
+	_Atomic uint32_t own_context;
 };
 
 /* One request's share of one worker. Owned by its exchange; zeroed means "holds nothing". */
@@ -57,25 +73,29 @@ struct kvw_lease {
 	bool answered;         /* its first token was reported */
 };
 
+/* A load that stands for itself; it is not moved in memory while in use. */
 void kvw_load_init(struct kvw_load *load);
+
+/* A load whose words lie on a board, which outlives it, under the worker's id. */
+void kvw_load_init_on(struct kvw_load *load, struct kvw_load_board *board, uint32_t worker);
 
 /* Q_w in nanoseconds, never negative. Takes no lock. */
 static inline int64_t kvw_load_queue_ns(struct kvw_load *load, int64_t now_ns)
 {
-	int64_t idle_at = atomic_load_explicit(&load->idle_at_ns, memory_order_relaxed);
+	int64_t idle_at = atomic_load_explicit(load->idle_at_ns, memory_order_relaxed);
 
 	return idle_at > now_ns ? idle_at - now_ns : 0;
 }
 
 static inline uint32_t kvw_load_inflight(struct kvw_load *load)
 {
-	return atomic_load_explicit(&load->inflight, memory_order_relaxed);
+	return atomic_load_explicit(load->inflight, memory_order_relaxed);
 }
 
 /* Prompt tokens of all requests in flight. */
 static inline uint32_t kvw_load_context(struct kvw_load *load)
 {
-	return atomic_load_explicit(&load->context, memory_order_relaxed);
+	return atomic_load_explicit(load->context, memory_order_relaxed);
 }
 
 /* Takes prefill_ns (>= 0) of load. The lease must hold nothing. */

@@ -55,12 +55,11 @@ struct kvw_candidate {
 	bool kv_full; /* by its metrics: no KV blocks left, or it preempts requests */
 };
 
-#define KVW_MAX_WORKERS 1024
-
 /* Candidates for one request. Borrowed: valid only during pick(). */
 struct kvw_candidates {
 	const struct kvw_candidate *items; /* ascending by id */
 	size_t count;
+	const struct kvw_load_board *board; /* where the loads of all of them lie; NULL: nowhere */
 };
 
 /* What pick() decided. Plain data; the exchange keeps it until done(). */
@@ -97,6 +96,7 @@ struct kvw_cost {
 	double prefill_ns;                   /* p_w, with what loading from lower tiers takes */
 	double others_ns;                    /* omega * p_w * n_w */
 	double context_ns;                   /* reading the contexts of its requests in flight */
+	double evict_ns;                     /* what it would push out, computed again; kvaware */
 	double total_ns;                     /* the sum that was compared; 0: not weighed */
 	uint32_t inflight;                   /* n_w */
 	enum kvw_verdict verdict;
@@ -124,6 +124,7 @@ struct kvw_strategy_options {
 	/* kvaware */
 	uint64_t index_bytes; /* hard limit of the exact index; parked events have a 16th */
 	double load_ns_per_token[KVW_TIER_COUNT]; /* to fetch cached tokens of a tier; DEVICE: 0 */
+	double eviction_weight; /* of computing again what a prompt pushes out of a full cache, 4 */
 };
 
 /* Gauges that a strategy can report; those that do not apply stay 0. */

@@ -179,6 +179,7 @@ static enum kvw_err find_candidates(struct kvw_explanation *e)
 	if (!known)
 		return no_model(e);
 	e->set.items = e->items;
+	e->set.board = fleet->loads;
 	e->route.tokens_per_unit = kvw_fleet_tokens_per_unit(fleet, e->model, &e->route, &keys);
 	return KVW_OK;
 }

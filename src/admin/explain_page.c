@@ -126,6 +126,7 @@ static void put_cost(struct kvw_page *text, const struct kvw_candidate *candidat
 	put_ms(text, "prefill_ms", cost->prefill_ns);
 	put_ms(text, "others_ms", cost->others_ns);
 	put_ms(text, "context_ms", cost->context_ns);
+	put_ms(text, "evict_ms", cost->evict_ns);
 	if (cost->total_ns > 0) {
 		put_ms(text, "total_ms", cost->total_ns);
 	} else {

@@ -130,13 +130,16 @@ static inline void chunk_hash_add(
 	hash->high = chunk_hash_lanes(hash->high, block->high, secret + 32);
 }
 
-static inline uint64_t chunk_hash_end(const struct chunk_hash *hash)
+static inline void keep_half(uint64_t *lanes, __m256i half, const unsigned char *secret)
 {
-	_Alignas(32) uint64_t lanes[8];
+	half = _mm256_xor_si256(half, _mm256_loadu_si256((const __m256i *)(const void *)secret));
+	_mm256_store_si256((__m256i *)(void *)lanes, half);
+}
 
-	_mm256_store_si256((__m256i *)(void *)lanes, hash->low);
-	_mm256_store_si256((__m256i *)(void *)(lanes + 4), hash->high);
-	return chunk_hash_merge(lanes);
+static inline void chunk_hash_keep(const struct chunk_hash *hash, uint64_t lanes[8])
+{
+	keep_half(lanes, hash->low, chunk_secret + CHUNK_MERGE_SECRET);
+	keep_half(lanes + 4, hash->high, chunk_secret + CHUNK_MERGE_SECRET + 32);
 }
 
 #define KERNEL_HASHES

@@ -97,12 +97,10 @@ static inline void chunk_hash_add(
 	hash->lanes = _mm512_add_epi64(_mm512_add_epi64(hash->lanes, swapped), product);
 }
 
-static inline uint64_t chunk_hash_end(const struct chunk_hash *hash)
+static inline void chunk_hash_keep(const struct chunk_hash *hash, uint64_t lanes[8])
 {
-	_Alignas(64) uint64_t lanes[8];
-
-	_mm512_store_si512(lanes, hash->lanes);
-	return chunk_hash_merge(lanes);
+	_mm512_store_si512(lanes,
+		_mm512_xor_si512(hash->lanes, _mm512_loadu_si512(chunk_secret + CHUNK_MERGE_SECRET)));
 }
 
 #define KERNEL_HASHES

@@ -11,7 +11,7 @@
  *	bool ordinary(const char *p)                 256 bytes without backslash, `"` or control
  *
  * and KERNEL_UNESCAPE(text, p, end), which decodes a run of \uXXXX or returns p; with KERNEL_HASHES
- * also struct chunk_hash and chunk_hash_begin, _add, _end (chunk_hash.h), so that a block is read
+ * also struct chunk_hash and chunk_hash_begin, _add, _keep (chunk_hash.h), so that a block is read
  * once for both its end and its hash.
  *
  * Which bytes are escaped is computed with one subtraction for 64 bytes (an odd run of backslashes
@@ -118,12 +118,23 @@ static inline bool kernel_escapes(char c)
 	return c == '"' || c == '\\' || c == 'b' || c == 'f' || c == 'n' || c == 'r' || c == 't';
 }
 
+/* Chunks whose lanes wait to be merged. */
+#define KERNEL_KEPT 4
+
+static inline void kernel_merge(struct kvw_text *text, uint64_t (*kept)[8], unsigned count)
+{
+	for (unsigned i = 0; i < count; i++)
+		kvw_text_emit(text, chunk_hash_merge(kept[i]), KVW_TEXT_CHUNK);
+}
+
 /* Takes whole chunks of canonical text. Returns where one begins that is not for certain: what is
  * special in it, or at its edge, is found by kernel_span. *carry: as there. */
 static inline const char *kernel_take_chunks(
 	struct kvw_text *text, const char *p, const char *end, uint64_t *carry)
 {
+	_Alignas(64) uint64_t kept[KERNEL_KEPT][8];
 	uint64_t at_start = *carry;
+	unsigned count = 0;
 
 	while (end - p >= (ptrdiff_t)KVW_TEXT_CHUNK) {
 		struct chunk_hash hash = chunk_hash_begin();
@@ -142,11 +153,16 @@ static inline const char *kernel_take_chunks(
 		if (after != 0 && (end - p == (ptrdiff_t)KVW_TEXT_CHUNK ||
 					  !kernel_escapes(p[KVW_TEXT_CHUNK])))
 			break;
-		kvw_text_emit(text, chunk_hash_end(&hash), KVW_TEXT_CHUNK);
+		chunk_hash_keep(&hash, kept[count++]);
+		if (count == KERNEL_KEPT) {
+			kernel_merge(text, kept, count);
+			count = 0;
+		}
 		p += KVW_TEXT_CHUNK;
 		at_start = after;
 	}
 out:
+	kernel_merge(text, kept, count);
 	*carry = at_start;
 	return p;
 }

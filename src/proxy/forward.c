@@ -192,7 +192,7 @@ static enum kvw_err pick_by_strategy(struct kvw_exchange *x, const struct kvw_ca
 static bool pick(struct kvw_exchange *x)
 {
 	struct kvw_loop *loop = x->loop;
-	struct kvw_candidates set = {.items = loop->candidates};
+	struct kvw_candidates set = {.items = loop->candidates, .board = loop->fleet->loads};
 	bool known;
 
 	kvw_request_scan_again(x);

@@ -184,8 +184,8 @@ static void worker_destroy(struct kvw_worker *worker)
 }
 
 /* errors NULL: its address is not looked up. */
-static enum kvw_err worker_create(const struct kvw_worker_config *config, uint32_t id, FILE *errors,
-	struct kvw_worker **out)
+static enum kvw_err worker_create(const struct kvw_worker_config *config, uint32_t id,
+	struct kvw_load_board *loads, FILE *errors, struct kvw_worker **out)
 {
 	struct kvw_worker *worker = aligned_alloc(64, (sizeof(*worker) + 63) / 64 * 64);
 	struct kvw_url url;
@@ -194,7 +194,7 @@ static enum kvw_err worker_create(const struct kvw_worker_config *config, uint32
 	if (worker == NULL)
 		return KVW_ENOMEM;
 	memset(worker, 0, sizeof(*worker));
-	kvw_load_init(&worker->load);
+	kvw_load_init_on(&worker->load, loads, id);
 	worker->id = id;
 	if (kvw_url_split(kvw_slice_of(config->url), &url) != KVW_ADDRESS_OK) {
 		if (errors != NULL)
@@ -260,13 +260,15 @@ static enum kvw_err create(const struct kvw_config *config, size_t loops, FILE *
 		return KVW_ENOMEM;
 	self->base.config = config;
 	self->base.workers = calloc(config->worker_count, sizeof(self->base.workers[0]));
+	self->base.loads = aligned_alloc(64, sizeof(*self->base.loads));
 	self->lists = calloc(config->worker_count, sizeof(self->lists[0]));
 	self->good_in_row = calloc(config->worker_count, sizeof(uint64_t));
 	self->bad_in_row = calloc(config->worker_count, sizeof(uint64_t));
 	self->out = calloc(config->worker_count, sizeof(bool));
-	if (self->base.workers == NULL || self->lists == NULL || self->good_in_row == NULL ||
-		self->bad_in_row == NULL || self->out == NULL)
+	if (self->base.workers == NULL || self->base.loads == NULL || self->lists == NULL ||
+		self->good_in_row == NULL || self->bad_in_row == NULL || self->out == NULL)
 		goto fail;
+	memset(self->base.loads, 0, sizeof(*self->base.loads));
 	err = kvw_ratios_create(&self->base.ratios);
 	if (err != KVW_OK)
 		goto fail;
@@ -276,7 +278,8 @@ static enum kvw_err create(const struct kvw_config *config, size_t loops, FILE *
 	for (size_t i = 0; i < config->worker_count; i++) {
 		const struct kvw_worker_config *worker = &config->workers[i];
 
-		err = worker_create(worker, (uint32_t)i, errors, &self->base.workers[i]);
+		err = worker_create(
+			worker, (uint32_t)i, self->base.loads, errors, &self->base.workers[i]);
 		if (err != KVW_OK)
 			goto fail;
 		self->base.count++;
@@ -330,6 +333,7 @@ void kvw_fleet_destroy(struct kvw_fleet *fleet)
 	kvw_tls_destroy(fleet->tls);
 	free(fleet->models);
 	free(fleet->workers);
+	free(fleet->loads);
 	free(self->lists);
 	free(self->good_in_row);
 	free(self->bad_in_row);

@@ -89,6 +89,7 @@ struct kvw_fleet {
 	struct kvw_ratios *ratios;       /* tokens per byte, by how prompts begin; owned */
 	struct kvw_model **models;       /* every model ever seen; control thread only */
 	size_t model_total;
+	struct kvw_load_board *loads;    /* of all workers, by id; owned */
 };
 
 /* Resolves every worker's host and, if one is https, loads upstream.tls. KVW_EINVAL: one of that cannot
@@ -104,7 +105,7 @@ void kvw_fleet_destroy(struct kvw_fleet *fleet); /* NULL is allowed */
 bool kvw_worker_usable(const struct kvw_worker *worker);
 size_t kvw_fleet_usable_count(const struct kvw_fleet *fleet);
 
-/* Candidates for a model (len 0: any). items has room for fleet->count. Sets *known: some worker
+/* Candidates for a model (len 0: any); their loads lie on fleet->loads. items has room for fleet->count. Sets *known: some worker
  * lists the model, or none was asked for. Only workers that serve it are included. *entry (may be
  * NULL on return): its model. */
 size_t kvw_fleet_candidates(const struct kvw_fleet *fleet, struct kvw_slice model,

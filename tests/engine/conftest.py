@@ -1,95 +1,32 @@
-"""Two real vLLM engines, started once for all tests, and a router in front of them."""
+"""Two real vLLM engines, started once for all tests, and a router in front of them; engines with
+kvtier inside, and what they share."""
 
-import collections
-import os
 import pathlib
 import signal
 import sys
 
 import pytest
 
-HERE = pathlib.Path(__file__).parent
-sys.path.insert(0, str(HERE.parent / "integration"))
+sys.path.insert(0, str(pathlib.Path(__file__).parent.parent / "integration"))
 
-from rig.client import ask  # noqa: E402
-from rig.router import Process, Router, parse_metrics  # noqa: E402
-from rig.wait import until, unused_port  # noqa: E402
+from connected import ASKED, LONG, ConnectedEngine  # noqa: E402
+from reference import Right  # noqa: E402
+from rig.kvtierd import Kvtierd  # noqa: E402
+from rig.redis import RedisServer  # noqa: E402
+from rig.router import Router  # noqa: E402
+from rig.wait import until  # noqa: E402
+from server import HERE, MODEL, START_SECONDS, VENV, Engine  # noqa: E402, F401
 
-VENV = os.environ.get("KVW_ENGINE_VENV", "")
-MODEL = os.environ.get("KVW_ENGINE_MODEL", "")
-START_SECONDS = 240
-Prefills = collections.namedtuple("Prefills", "count seconds")
+# A run that is ended ends its engines, too, whose workers would outlive it.
+signal.signal(signal.SIGTERM, signal.default_int_handler)
 
-
-class Engine(Process):
-    """One `vllm serve`."""
-
-    models = ("tiny",)
-    blocks = int(os.environ.get("BLOCKS", "2048"))  # of 32 tokens
-
-    def __init__(self, directory, number):
-        self.port, self.events, self.replay = unused_port(), unused_port(), unused_port()
-        self.url = f"http://127.0.0.1:{self.port}"
-        self.directory, self.number, self.starts = directory, number, 0
-        self.start()
-
-    def start(self):
-        settings = {
-            "VENV": VENV,
-            "MODEL": MODEL,
-            "PORT": str(self.port),
-            "EVENTS": str(self.events),
-            "REPLAY": str(self.replay),
-            "CORE": str(self.number % os.cpu_count()),
-            "BLOCKS": str(self.blocks),
-        }
-        # A process group of its own, since the engine's workers outlive a killed server.
-        argv = ["setsid", HERE / "serve_vllm.sh"]
-        log = self.directory / f"engine{self.number}.{self.starts}.log"
-        self.starts += 1
-        super().__init__(argv, log, settings)
-
-    def restart(self):
-        """On the same port, as a service manager would."""
-        self.kill()
-        self.start()
-        until(self.healthy, START_SECONDS, "engine up again")
-
-    def kill(self):
-        try:
-            os.killpg(self.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass  # all of them have ended
-        super().kill()
-
-    def healthy(self):
-        assert self.alive(), f"the engine ended with {self.popen.poll()}:\n{self.log()[-4000:]}"
-        try:
-            return ask(self.port, "GET", "/health").status == 200
-        except OSError:
-            return False
-
-    def forget(self):
-        """Empties its prefix cache."""
-        assert ask(self.port, "POST", "/reset_prefix_cache").status == 200
-
-    def prefills(self):
-        """How many prompts it has computed, and in what time."""
-        samples = parse_metrics(ask(self.port, "GET", "/metrics").body.decode())
-        total = collections.Counter()
-        for (name, _), value in samples.items():
-            total[name] += value
-        name = "vllm:request_prefill_time_seconds"
-        return Prefills(total[f"{name}_count"], total[f"{name}_sum"])
-
-    def running(self):
-        return ask(self.port, "GET", "/load").json()["server_load"]
+NOT_SET = "run tests/engine/run.sh, or set KVW_ENGINE_VENV and KVW_ENGINE_MODEL"
 
 
 @pytest.fixture(scope="session")
 def engines(tmp_path_factory):
     if not VENV or not MODEL:
-        pytest.fail("run tests/engine/run.sh, or set KVW_ENGINE_VENV and KVW_ENGINE_MODEL")
+        pytest.fail(NOT_SET)
     directory = tmp_path_factory.mktemp("engines")
     both = [Engine(directory, number) for number in range(2)]
     try:
@@ -131,3 +68,50 @@ def kvway(engines, tmp_path):
 def router(kvway):
     """With what a user would write."""
     return kvway()
+
+
+@pytest.fixture(scope="session")
+def directory(tmp_path_factory):
+    """Of engines with kvtier, and their logs."""
+    return tmp_path_factory.mktemp("kvtier")
+
+
+@pytest.fixture(scope="session")
+def right(directory):
+    """The answers of an engine without kvtier, asked one at a time."""
+    if not VENV or not MODEL:
+        pytest.fail(NOT_SET)
+    return Right(ASKED, LONG).find(lambda: ConnectedEngine(directory, 99, None).ready())
+
+
+@pytest.fixture
+def engine_of(directory):
+    """Starts engines that end with the test. Several at once: engine_of(cache, cache)."""
+    started = []
+
+    def start(*caches, **more):
+        fresh = [ConnectedEngine(directory, len(started) + i, c, **more) for i, c in enumerate(caches)]
+        started.extend(fresh)
+        for engine in fresh:
+            engine.ready()
+        return fresh if len(fresh) > 1 else fresh[0]
+
+    yield start
+    for engine in started:
+        engine.kill()
+
+
+@pytest.fixture
+def redis(tmp_path):
+    server = RedisServer(tmp_path)
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def daemon(tmp_path):
+    server = Kvtierd(tmp_path, {"segment.size": "512MiB"})
+    server.wait_up()
+    yield server
+    server.kill()
+    server.remove()

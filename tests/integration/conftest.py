@@ -1,11 +1,22 @@
 """Fixtures: every process that a test starts ends with it, and a wrong exit fails the test."""
 
+import os
+
 import pytest
 
+from rig.redis_cluster import Cluster, Drive, Watched
 from rig.router import PROGRAM, Router
 from rig.sim import PROGRAM as SIM_PROGRAM
 from rig.sim import Sim
 from rig.worker import Worker
+
+
+def pytest_collection_modifyitems(items):
+    """KVW_PART=2/3: every third test from the second on, as pytest.sh asks for long files."""
+    part = os.environ.get("KVW_PART")
+    if part:
+        number, parts = map(int, part.split("/"))
+        items[:] = items[number - 1 :: parts]
 
 
 @pytest.fixture
@@ -78,3 +89,42 @@ def kvsim(tmp_path):
     yield make
     for sim in made:
         sim.kill()
+
+
+def ended_with_the_test(make):
+    """A fixture that makes things with stop(), which are stopped in the end."""
+    made = []
+
+    def one(*args, **options):
+        made.append(make(*args, **options))
+        return made[-1]
+
+    yield one
+    for thing in made:
+        thing.stop()
+
+
+@pytest.fixture
+def cluster(tmp_path):
+    """cluster(masters, replicas=0, ...): redis-servers in cluster mode."""
+    yield from ended_with_the_test(lambda *args, **options: Cluster(tmp_path, *args, **options))
+
+
+@pytest.fixture
+def watched(tmp_path):
+    """watched(sentinels=3, ...): a Redis master, its replica, and Sentinels."""
+    yield from ended_with_the_test(lambda **options: Watched(tmp_path, **options))
+
+
+@pytest.fixture
+def drive(tmp_path):
+    """drive(url, ...): checked load on Redis; its end is checked by its own stop()."""
+    made = []
+
+    def make(url, **options):
+        made.append(Drive(url, tmp_path / f"drive{len(made)}.log", **options))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.kill()

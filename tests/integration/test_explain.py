@@ -173,7 +173,7 @@ def test_every_worker_is_there_with_its_cost(workers, kvway):
     for worker in got["workers"]:
         assert worker["usable"] and worker["health"] == "up"
         parts = worker["queue_ms"] + worker["prefill_ms"] + worker["others_ms"]
-        parts += worker["context_ms"]
+        parts += worker["context_ms"] + worker["evict_ms"]
         assert abs(parts - worker["total_ms"]) < 0.001 * parts + 1e-5
         assert worker["in_flight"] == 0
         assert sum(worker["hit_tokens_by_tier"].values()) == worker["hit_tokens"]

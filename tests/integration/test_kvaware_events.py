@@ -2,6 +2,7 @@
 what kvway predicts is what they then say they had."""
 
 import collections
+import itertools
 import json
 import random
 import signal
@@ -231,7 +232,8 @@ def test_a_restarted_engine_is_purged_and_learned_again(start, kvway, how):
     sim = start(port=port, events=events, replay=replay)
     other = start()
     workers = [sim.workers[0], other.workers[0]]
-    router = listening(kvway, workers)
+    # A worker that returned would be spared at first, whatever it holds.
+    router = listening(kvway, workers, {"routing.slow_start": "0s"})
     for seed in range(6):
         direct(workers[0], ids(seed, 200))
     wait_heard(router, [workers[0]])
@@ -244,8 +246,20 @@ def test_a_restarted_engine_is_purged_and_learned_again(start, kvway, how):
         until(lambda: router.metric("kvway_worker_health", worker=workers[0].url, state="up") != 1, 10, "it to be down")
         sim = start(port=port, events=events, replay=replay)
     direct(workers[0], ids(100, 200))
+    # By its metrics, whenever they are read next: what it told before that is forgotten, and asked for again.
+    losses = lambda: router.metric("kvway_worker_cache_losses_total", worker=workers[0].url)  # noqa: E731
+    until(lambda: losses() >= 1, 10, "its loss to be known")
+
+    def heard():
+        """What it tells while nobody is connected yet is missed with the next that is heard."""
+        direct(workers[0], ids(next(more), 40))
+        settle(0.2)
+        told = router.metric("kvway_worker_cache_sequence", worker=workers[0].url, teller="engine")
+        return 0 < told == workers[0].stats()["kv_batches"] - 1
+
+    more = itertools.count(200)
+    until(heard, 10, "its events to be heard")
     wait_sight(router, workers, "engine")
-    wait_heard(router, [workers[0]])
     until(lambda: router.ask("GET", "/ready").status == 200, 10, "a router that is ready")
     settle(1.5)
     for seed in range(1, 6):

@@ -136,7 +136,16 @@ def test_prompts_go_where_the_cpu_tier_has_them(stage, version):
             assert again.worker == first.worker, (first, again)
             assert again.cached == 192
             made.forget_devices()
-    wait_log(router, "Routing request to i", "found by kvaware router")
+            print(seed, first, again)
+
+    def told():
+        """Once a second at most, and only where LMCache's word decided."""
+        print(complete(router, ids(0, 200)))
+        made.forget_devices()
+        return any("Routing request to i" in line and "found by kvaware router" in line
+                   for line in router.log().splitlines())
+
+    until(told, 15, "a decision by LMCache's word that is told")
 
 
 def test_version_03_is_found_out_and_served(stage):
@@ -189,7 +198,9 @@ def test_a_restarted_router_is_told_everything_again(stage):
     until(lambda: sum(made.chunks(i) for i in range(2)) == 9 * len(seeds), 10, "the chunks")
     router.stop()
     router = made.router()
-    assert all(w.stats()["lmcache"]["syncs"] >= 1 for w in made.workers)
+    until(lambda: all(w.stats()["lmcache"]["syncs"] >= 1 for w in made.workers), 20, "full syncs")
+    for seed in seeds:
+        wait_held(router, ids(seed, 300), 288)
     made.forget_devices()
     for seed in seeds:
         again = complete(router, ids(seed, 300))

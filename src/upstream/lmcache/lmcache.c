@@ -93,14 +93,6 @@ static enum kvw_err list_workers(struct kvw_lmcache *lmcache)
 	return KVW_OK;
 }
 
-static void set_sight(
-	void *ctx, uint32_t worker, enum kvw_sight sight, uint32_t sources, const char *wrong)
-{
-	struct kvw_lmcache *lmcache = ctx;
-
-	kvw_feed_set_sight(lmcache->feed, worker, KVW_TELLER_LMCACHE, sight, sources, wrong);
-}
-
 /* --- time --- */
 
 /* A worker that begins to refuse connections has lost its cache, or nobody can use it. */
@@ -146,6 +138,18 @@ static void publish_one(struct kvw_lmcache *lmcache, uint32_t worker)
 		seen->ranks += !instance->ranks[r].gone;
 		seen->keys += kvw_lmreg_key_count(&instance->ranks[r]);
 	}
+}
+
+/* Whose word counts from now on is known by its name at once, not only with the next tick. */
+static void set_sight(
+	void *ctx, uint32_t worker, enum kvw_sight sight, uint32_t sources, const char *wrong)
+{
+	struct kvw_lmcache *lmcache = ctx;
+
+	pthread_mutex_lock(&lmcache->lock);
+	publish_one(lmcache, worker);
+	pthread_mutex_unlock(&lmcache->lock);
+	kvw_feed_set_sight(lmcache->feed, worker, KVW_TELLER_LMCACHE, sight, sources, wrong);
 }
 
 static void publish(struct kvw_lmcache *lmcache)

@@ -47,8 +47,14 @@ class Port:
         self.socket.close()
 
 
+KEPT = []
+
+
 def unused_port():
-    """A port that nobody listens on. Only as good as the kernel's choice: another may take it."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+    """A port number that stays this test program's own until it ends, for a server or for nobody.
+
+    A number that was merely free a moment ago may be another program's Port by now, which a
+    server can still bind: whoever then comes second finds the address in use.
+    """
+    KEPT.append(Port())
+    return KEPT[-1].number

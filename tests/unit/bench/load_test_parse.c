@@ -356,8 +356,8 @@ START_TEST(options_are_parsed)
 			&options),
 		KVW_OK);
 	ck_assert_int_eq(options.command, KVB_CHAT);
-	ck_assert_uint_eq(options.url_count, 2);
-	ck_assert_str_eq(options.urls[1], "http://b");
+	ck_assert_uint_eq(options.urls.count, 2);
+	ck_assert_str_eq(options.urls.items[1], "http://b");
 	ck_assert_int_eq(options.users, 10); /* no more users than conversations */
 	ck_assert_double_eq(options.speed, 20);
 	ck_assert(!options.poisson && !options.ignore_eos);

@@ -22,7 +22,7 @@
 #include "report.h"
 #include "run.h"
 
-enum manner { STREAM, NOT_FOUND, CUT, NO_DONE, HANG_UP_FIRST_IDLE };
+enum manner { STREAM, NOT_FOUND, CUT, NO_DONE, HANG_UP_FIRST_IDLE, NO_TEXT };
 
 /* The server. One connection at a time is enough: tests use a concurrency of 1. */
 struct server {
@@ -98,6 +98,12 @@ static bool read_request(struct server *server, int fd)
 static bool answer(struct server *server, int fd)
 {
 	static const char missing[] = "HTTP/1.1 404 Not Found\r\ncontent-length: 2\r\n\r\n{}";
+	static const char no_text[] =
+		"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-length: 142\r\n\r\n"
+		"data: "
+		"{\"choices\":[{\"delta\":{\"content\":\"\"},\"finish_reason\":\"stop\"}]}\n\n"
+		"data: {\"usage\":{\"prompt_tokens\":9,\"completion_tokens\":1}}\n\ndata: "
+		"[DONE]\n\n";
 	static const char models[] = "HTTP/1.1 200 OK\r\ncontent-length: 27\r\n\r\n"
 				     "{\"data\":[{\"id\":\"the-one\"}]}";
 
@@ -119,6 +125,9 @@ static bool answer(struct server *server, int fd)
 	case HANG_UP_FIRST_IDLE:
 		send_stream(fd, 4, true);
 		return server->requests > 1;
+	case NO_TEXT:
+		send_text(fd, no_text, sizeof(no_text) - 1);
+		return true;
 	case STREAM:
 		send_stream(fd, 4, true);
 		return true;
@@ -236,6 +245,22 @@ START_TEST(chat_grows_its_history)
 	ck_assert(json_is_true(
 		json_object_get(json_object_get(body, "stream_options"), "include_usage")));
 	json_decref(body);
+	json_decref(json);
+	free(server);
+}
+END_TEST
+
+/* The only token ended the answer: it has no text, and its first event is the first token's. */
+START_TEST(an_answer_without_text_is_one_if_tokens_were_made)
+{
+	struct server *server = server_start(NO_TEXT);
+	json_t *json = run(server, "chat --users 1 --rounds 2 --qps 0 --concurrency 1");
+
+	server_stop(server);
+	ck_assert_int_eq(whole(json, "completed"), 2);
+	ck_assert_int_eq(whole(json, "failed"), 0);
+	ck_assert_int_eq(whole(json, "completion_tokens"), 2);
+	ck_assert_int_eq(whole(json_object_get(json, "ttft_s"), "count"), 2);
 	json_decref(json);
 	free(server);
 }
@@ -476,6 +501,7 @@ int main(void)
 	suite_add_tcase(suite, tests);
 	tcase_set_timeout(tests, 120);
 	tcase_add_test(tests, chat_grows_its_history);
+	tcase_add_test(tests, an_answer_without_text_is_one_if_tokens_were_made);
 	tcase_add_test(tests, open_arrivals_ask_everything);
 	tcase_add_test(tests, closed_loop_asks_everything);
 	tcase_add_test(tests, trace_is_replayed);

@@ -1,15 +1,13 @@
 /*
- * sim_test_bytes.c - what kvsim sends is what vLLM and LMCache send, byte for byte where it was recorded,
- * and what kvway's decoders make of the rest.
+ * sim_test_bytes.c - what kvsim sends is what vLLM sends, byte for byte where it was recorded, and what
+ * kvway's decoders make of the rest.
  */
 #include <check.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "lmcache_wire.h"
 #include "sim_kv_events.h"
-#include "sim_lmcache_wire.h"
 #include "sim_recorded.h"
 #include "vllm_events.h"
 
@@ -37,20 +35,6 @@ static void check_recorded(const char *hex)
 	ck_assert_str_eq(text, hex);
 	free(text);
 	kvb_buf_clear(&out);
-}
-
-static size_t bytes_of(const char *hex, unsigned char *bytes, size_t size)
-{
-	size_t len = strlen(hex) / 2;
-
-	ck_assert_uint_le(len, size);
-	for (size_t i = 0; i < len; i++) {
-		unsigned byte;
-
-		ck_assert_int_eq(sscanf(hex + 2 * i, "%2x", &byte), 1);
-		bytes[i] = (unsigned char)byte;
-	}
-	return len;
 }
 
 /* --- vLLM ------------------------------------------------------------------------------------------ */
@@ -155,115 +139,6 @@ START_TEST(a_decoder_reads_every_style)
 }
 END_TEST
 
-/* --- LMCache ---------------------------------------------------------------------------------------- */
-
-static const struct kvb_lmc_identity i0 = {
-	.instance = "i0", .ip = "127.0.0.1", .port = 18500, .signed_keys = true};
-static const char sync_id[] = "i0_0_0b111434";
-
-START_TEST(a_workers_messages_are_the_recorded_ones)
-{
-	static const struct kvb_lmc_operation operations[] = {
-		{UINT64_C(2090541856709077525), 0, true}, {UINT64_C(3115108796052816679), 1, true},
-		{(uint64_t)INT64_C(-1438284928653561280), 2, true}};
-	static const int64_t keys[] = {1031147096969214045, -5024439136009400735,
-		2855217475467090808, 4796058642005711012, -1631498834529580482,
-		-2719983231264538308, -7860917807789440395, 7950346291082039836,
-		4934221723910624999, -5505039903153168885};
-
-	kvb_lmc_put_presence(&out, "RegisterMsg", &i0);
-	check_recorded(register_hex);
-	kvb_lmc_put_presence(&out, "DeRegisterMsg", &i0);
-	check_recorded(deregister_hex);
-	kvb_lmc_put_operations(&out, &i0, operations, 3);
-	check_recorded(operations_hex);
-	kvb_lmc_put_sync_start(&out, &i0, sync_id, 26, 3);
-	check_recorded(sync_start_hex);
-	kvb_lmc_put_sync_batch(&out, &i0, sync_id, 0, (const uint64_t *)keys, 10);
-	check_recorded(sync_batch_hex);
-	kvb_lmc_put_sync_end(&out, &i0, sync_id, 26);
-	check_recorded(sync_end_hex);
-	kvb_lmc_put_sync_status(&out, &i0, sync_id);
-	check_recorded(sync_status_hex);
-	kvb_lmc_put_number(&out, "PinWorkerRetMsg", "num_tokens", 16);
-	check_recorded(pinned_hex);
-	kvb_lmc_put_number(&out, "HealthWorkerRetMsg", "error_code", 0);
-	check_recorded(healthy_hex);
-}
-END_TEST
-
-START_TEST(unsigned_keys_are_sent_as_such)
-{
-	static const struct kvb_lmc_operation evict = {UINT64_MAX - 1, 300, false};
-	struct kvb_lmc_identity who = i0;
-	struct kvw_lmc_reader lmc;
-	struct kvw_lmc_message message;
-
-	who.signed_keys = false;
-	kvb_lmc_put_operations(&out, &who, &evict, 1);
-	ck_assert_ptr_nonnull(memmem(out.data, out.len, "\xcf\xff\xff\xff\xff\xff\xff\xff\xfe", 9));
-	kvw_lmc_reader_init(&lmc);
-	ck_assert_int_eq(
-		kvw_lmc_read(&lmc, (struct kvw_slice){out.data, out.len}, &message), KVW_OK);
-	ck_assert_int_eq(message.type, KVW_LMC_OPERATIONS);
-	ck_assert_uint_eq(message.key_count, 1);
-	ck_assert_uint_eq(message.keys[0], UINT64_MAX - 1);
-	ck_assert_uint_eq(message.numbers[0], 300);
-	ck_assert(!message.admits[0]);
-	kvw_lmc_reader_finish(&lmc);
-}
-END_TEST
-
-static struct kvb_lmc_message read_hex(const char *hex)
-{
-	unsigned char bytes[512];
-	struct kvb_lmc_message message;
-	size_t len = bytes_of(hex, bytes, sizeof(bytes));
-
-	ck_assert(kvb_lmc_read(bytes, len, &message));
-	return message;
-}
-
-START_TEST(a_controllers_messages_are_understood)
-{
-	struct kvb_lmc_message message = read_hex(registered_hex);
-
-	ck_assert_str_eq(message.type, "RegisterRetMsg");
-	ck_assert_str_eq(message.heartbeat_url, "127.0.0.1:18082");
-	message = read_hex(beaten_hex);
-	ck_assert(message.full_sync);
-	message = read_hex(sync_started_hex);
-	ck_assert(message.accepted);
-	message = read_hex(sync_missing_hex);
-	ck_assert(!message.can_exit_freeze);
-	ck_assert_uint_eq(message.missing_count, 1);
-	ck_assert_uint_eq(message.missing[0], 1);
-	message = read_hex(pin_hex);
-	ck_assert_str_eq(message.location, KVB_LMC_LOCATION);
-	ck_assert_uint_eq(message.token_count, 16);
-	ck_assert_uint_eq(message.tokens[15], 5015);
-	free(message.tokens);
-}
-END_TEST
-
-START_TEST(cut_messages_are_refused)
-{
-	static const char *const all[] = {
-		registered_hex, beaten_hex, sync_started_hex, sync_missing_hex, pin_hex};
-	unsigned char bytes[512];
-	struct kvb_lmc_message message;
-	size_t len = bytes_of(all[_i], bytes, sizeof(bytes));
-
-	for (size_t n = 0; n < len; n++) {
-		unsigned char *cut = malloc(n + 1); /* not a byte more than is said */
-
-		memcpy(cut, bytes, n);
-		ck_assert(!kvb_lmc_read(cut, n, &message));
-		free(cut);
-	}
-}
-END_TEST
-
 int main(void)
 {
 	Suite *suite = suite_create("sim_bytes");
@@ -274,10 +149,6 @@ int main(void)
 	tcase_add_checked_fixture(tests, setup, teardown);
 	tcase_add_test(tests, a_batch_is_the_recorded_one);
 	tcase_add_loop_test(tests, a_decoder_reads_every_style, 0, 4);
-	tcase_add_test(tests, a_workers_messages_are_the_recorded_ones);
-	tcase_add_test(tests, unsigned_keys_are_sent_as_such);
-	tcase_add_test(tests, a_controllers_messages_are_understood);
-	tcase_add_loop_test(tests, cut_messages_are_refused, 0, 5);
 	suite_add_tcase(suite, tests);
 	srunner_run_all(runner, CK_ENV);
 	failed = srunner_ntests_failed(runner);

@@ -160,17 +160,17 @@ START_TEST(test_table)
 		"\"reason\":\"prefix\",\"why\":\"because\",\"workers\":["
 		"{\"worker\":\"http://a:1\",\"verdict\":\"other_model\"},"
 		"{\"worker\":\"http://b:1\",\"verdict\":\"chosen\",\"hit_tokens\":1000,\"queue_ms\":0,"
-		"\"prefill_ms\":12.344,\"others_ms\":1.006,\"context_ms\":0.25,\"total_ms\":13.6,\"in_flight\":3}]}");
+		"\"prefill_ms\":12.344,\"others_ms\":1.006,\"context_ms\":0.25,\"evict_ms\":0.5,\"total_ms\":13.6,\"in_flight\":3}]}");
 
 	ck_assert_ptr_nonnull(text);
 	ck_assert_str_eq(text,
 		"Strategy s, model m, POST /p, about 1200 tokens.\n"
 		"\n"
-		"worker          hit   queue ms  prefill ms  others ms  context ms   total ms  in flight  "
+		"worker          hit   queue ms  prefill ms  others ms  context ms  evict ms   total ms  in flight  "
 		"verdict\n"
-		"http://a:1        -          -           -          -           -          -          -  "
+		"http://a:1        -          -           -          -           -         -          -          -  "
 		"other_model\n"
-		"http://b:1     1000       0.00       12.34       1.01        0.25      13.60          3  "
+		"http://b:1     1000       0.00       12.34       1.01        0.25      0.50      13.60          3  "
 		"chosen\n"
 		"\n"
 		"http://b:1 would serve it (prefix): because; 1000 tokens of it are expected to be "

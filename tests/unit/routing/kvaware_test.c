@@ -118,6 +118,35 @@ START_TEST(a_worker_is_found_by_its_own_word)
 }
 END_TEST
 
+START_TEST(what_is_pushed_out_is_paid_for)
+{
+	struct scene *s = scene_make(2);
+	struct kvw_cost costs[2];
+
+	all_see(s, KVW_TELLER_ENGINE, KVW_SIGHT_FULL);
+	ask(s, 80 * BLOCK_TOKENS, 0, 7);
+	tell_stored(s->exact, 0, engine(s), KVW_TIER_DEVICE, 0, 80);
+	ask(s, 1000, 100, 0);
+	tell_stored(s->exact, 0, engine(s), KVW_TIER_DEVICE, 0, 20);
+	ck_assert_uint_eq(explain(s, costs).worker_id, 0);
+	ck_assert(costs[0].evict_ns == 0 && costs[1].evict_ns == 0);
+	for (size_t w = 0; w < 2; w++)
+		s->fleet.items[w].capacity_tokens = 100 * BLOCK_TOKENS;
+	ck_assert_uint_eq(explain(s, costs).worker_id, 1);
+	ck_assert_double_eq_tol(costs[0].evict_ns, 2 * costs[0].prefill_ns, costs[0].prefill_ns / 3);
+	ck_assert_double_eq_tol(costs[0].total_ns,
+		costs[0].queue_ns + costs[0].prefill_ns + costs[0].others_ns + costs[0].evict_ns, 1);
+	ck_assert(costs[1].evict_ns == 0);
+	/* Where no cache has room, the prefix counts again. */
+	ask(s, 100 * BLOCK_TOKENS, 0, 8);
+	tell_stored(s->exact, 1, engine(s), KVW_TIER_DEVICE, 0, 100);
+	ask(s, 1000, 100, 0);
+	ck_assert_uint_eq(explain(s, costs).worker_id, 0);
+	ck_assert(costs[1].evict_ns > costs[0].evict_ns);
+	scene_free(s);
+}
+END_TEST
+
 START_TEST(what_was_dropped_is_missed_though_it_was_sent)
 {
 	struct scene *s = scene_make(4);
@@ -269,7 +298,7 @@ START_TEST(a_burst_finds_what_is_on_its_way)
 		ck_assert_uint_eq(d.hit_tokens[KVW_TIER_DEVICE], 190 * 64);
 	}
 	/* Whatever became of it, it was not told of. */
-	d = pick_at(s, first.prefill_ns * 2 + SECOND);
+	d = pick_at(s, first.prefill_ns * 2 + 3 * SECOND);
 	ck_assert_int_eq(d.reason, KVW_REASON_LOAD);
 	scene_free(s);
 }
@@ -518,6 +547,7 @@ int main(void)
 	int failed = 0;
 
 	tcase_add_test(tcase, a_worker_is_found_by_its_own_word);
+	tcase_add_test(tcase, what_is_pushed_out_is_paid_for);
 	tcase_add_test(tcase, what_was_dropped_is_missed_though_it_was_sent);
 	tcase_add_test(tcase, the_last_token_is_never_reused);
 	tcase_add_test(tcase, a_worker_that_was_not_heard_of_is_guessed);

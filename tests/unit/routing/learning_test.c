@@ -120,6 +120,10 @@ START_TEST(actual_hits_count_where_they_are_told)
 	outcome.cached_tokens = 3000;
 	ck_assert_uint_eq(samples_after(decision, outcome), 20);
 	ck_assert_double_eq_tol(learned(0).observed_tokens_per_second, 5000, 1000);
+	outcome.cached_tokens = 3000 + 4000 / 16 + 128;
+	ck_assert_uint_eq(samples_after(decision, outcome), 20);
+	outcome.cached_tokens++; /* more than the device had: from a tier behind it, at another pace */
+	ck_assert_uint_eq(samples_after(decision, outcome), 0);
 	outcome.cached_tokens = 4000; /* cannot be: something is always computed */
 	ck_assert_uint_eq(samples_after(decision, outcome), 0);
 }

@@ -231,11 +231,12 @@ void tree_check(struct kvw_radix *tree)
 void fleet_init(struct fleet *fleet, size_t count)
 {
 	fleet->loads = aligned_alloc(64, count * sizeof(*fleet->loads));
-	ck_assert_ptr_nonnull(fleet->loads);
+	fleet->board = aligned_alloc(64, sizeof(*fleet->board));
+	ck_assert(fleet->loads != NULL && fleet->board != NULL);
 	for (size_t i = 0; i < count; i++) {
 		uint64_t state = i + 1000;
 
-		kvw_load_init(&fleet->loads[i]);
+		kvw_load_init_on(&fleet->loads[i], fleet->board, (uint32_t)i);
 		fleet->items[i] = (struct kvw_candidate){
 			.id = (uint32_t)i,
 			.key = test_random(&state),
@@ -246,12 +247,13 @@ void fleet_init(struct fleet *fleet, size_t count)
 			.usable = true,
 		};
 	}
-	fleet->set = (struct kvw_candidates){fleet->items, count};
+	fleet->set = (struct kvw_candidates){fleet->items, count, fleet->board};
 }
 
 void fleet_finish(struct fleet *fleet)
 {
 	free(fleet->loads);
+	free(fleet->board);
 }
 
 /* Keys of pieces of `size` tokens. Returns how many whole ones there are. */
@@ -345,5 +347,6 @@ struct kvw_strategy_options test_options(void)
 		.seed = 42,
 		.index_bytes = 8 << 20,
 		.load_ns_per_token = {0, 2000, 20000, 30000},
+		.eviction_weight = 2,
 	};
 }

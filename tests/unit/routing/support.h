@@ -54,6 +54,7 @@ void tree_check(struct kvw_radix *tree);
 /* Workers with their loads. */
 struct fleet {
 	struct kvw_load *loads;
+	struct kvw_load_board *board; /* where they lie */
 	struct kvw_candidate items[KVW_MAX_WORKERS];
 	struct kvw_candidates set;
 };

@@ -1,0 +1,176 @@
+/*
+ * gpu_bench_device.c - the CUDA backend beside one contiguous pinned copy, each way and both at once.
+ *
+ * Ours: all chunks of a pass, as many begun as the backend takes, until the last is over. The peer: one
+ * asynchronous copy of as many bytes between pinned memory and memory of the device, and for both ways two of
+ * them on two streams.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "cuda_driver.h"
+#include "figures.h"
+#include "gpu_bench.h"
+
+#define MOST_BYTES ((uint64_t)256 << 20)
+#define UNDER_WAY  32u
+#define PATIENCE   ((uint64_t)10 * 1000000000)
+
+struct bench {
+	struct kvt_cuda_driver d;
+	void *context, *streams[2];
+	uint64_t device;      /* 2 * bytes of its memory */
+	char *host;           /* 2 * bytes, pinned */
+	uint64_t bytes;
+	int64_t *ids;
+	struct kvt_gpu *gpu;
+};
+
+static void must(int error, const char *what)
+{
+	if (error != KVT_CUDA_SUCCESS)
+		kvb_fail(what);
+}
+
+/* gathers, scatters: which of the two, or both at once. */
+static double our_rate(struct bench *b, bool gathers, bool scatters)
+{
+	uint64_t n = b->bytes / KVB_CHUNK, ops[UNDER_WAY], begun = 0, over = 0;
+	uint64_t all = n * ((uint64_t)gathers + scatters);
+	double begin = kvb_seconds();
+
+	while (over < all) {
+		if (begun < all && begun - over < UNDER_WAY) {
+			bool scatter = gathers && scatters ? begun % 2 == 1 : scatters;
+			uint64_t i = gathers && scatters ? begun / 2 : begun;
+			struct kvt_segment segment = {
+				b->host + (scatter ? b->bytes : 0) + i * KVB_CHUNK, KVB_CHUNK, 0};
+			struct kvt_gpu_job job = {.size = sizeof(job),
+				.blocks = b->ids + i * KVB_BLOCKS, .block_count = KVB_BLOCKS,
+				.count = KVB_BLOCKS, .segments = &segment, .segment_count = 1};
+			uint64_t *op = &ops[begun % UNDER_WAY];
+
+			if ((scatter ? kvt_gpu_scatter_begin(b->gpu, &job, op)
+				: kvt_gpu_gather_begin(b->gpu, &job, op)) != KVT_OK)
+				kvb_fail("a copy was refused");
+			begun++;
+		} else {
+			if (kvt_gpu_wait(b->gpu, ops[over % UNDER_WAY], PATIENCE) != KVT_OK)
+				kvb_fail("a copy failed");
+			over++;
+		}
+	}
+	return (double)(all * KVB_CHUNK) / (kvb_seconds() - begin);
+}
+
+static double peer_rate(struct bench *b, bool gathers, bool scatters)
+{
+	double begin = kvb_seconds();
+
+	if (gathers)
+		must(b->d.copy_down(b->host, b->device, b->bytes, b->streams[0]), "copying");
+	if (scatters)
+		must(b->d.copy_up(b->device + b->bytes, b->host + b->bytes, b->bytes,
+			b->streams[1]), "copying");
+	must(b->d.stream_synchronize(b->streams[0]), "waiting");
+	must(b->d.stream_synchronize(b->streams[1]), "waiting");
+	return (double)(b->bytes * ((uint64_t)gathers + scatters)) / (kvb_seconds() - begin);
+}
+
+static void tell(struct kvt_gpu *g, const char *layout)
+{
+	char text[2048];
+
+	(void)kvt_gpu_describe(g, text, sizeof(text));
+	fprintf(stderr, "\n%s:\n%s", layout, text);
+}
+
+static void measure(struct bench *b, const struct kvb_gpu_options *options,
+	const struct kvb_gpu_geometry *geometry)
+{
+	static const char *const metrics[] = {"gpu_gather_bytes_per_second",
+		"gpu_scatter_bytes_per_second", "gpu_both_bytes_per_second"};
+	struct kvb_series series[3] = {0};
+	struct kvt_gpu_config config;
+	struct kvt_gpu_layout layout;
+	void *layers[KVB_LAYERS];
+	char more[64];
+
+	kvt_gpu_config_init(&config, sizeof(config));
+	config.device = 0;
+	config.driver = options->driver;
+	config.library = options->library;
+	config.memo = "";
+	kvb_gpu_layout(geometry, (char *)(uintptr_t)b->device, b->bytes, layers, &layout);
+	if (kvt_gpu_create(&config, &layout, &b->gpu) != KVT_OK)
+		kvb_fail("the CUDA backend is refused");
+	if (kvt_gpu_pin(b->gpu, b->host, 2 * b->bytes) != KVT_OK)
+		kvb_fail("memory cannot be pinned");
+	tell(b->gpu, geometry->name);
+	for (int warm = 0; warm < 2; warm++)
+		(void)our_rate(b, true, true);
+	for (unsigned round = 0; round < options->rounds; round++)
+		for (int what = 0; what < 3; what++) {
+			double peer = peer_rate(b, what != 1, what != 0);
+
+			kvb_series_add(&series[what], our_rate(b, what != 1, what != 0), peer);
+		}
+	kvt_gpu_destroy(b->gpu);
+	snprintf(more, sizeof(more), ", \"layout\": \"%s\"", geometry->name);
+	for (int what = 0; what < 3; what++)
+		kvb_series_print(&series[what], metrics[what], "B/s", "contiguous copy", more);
+}
+
+/* false: there is none. */
+static bool find_device(struct bench *b, const struct kvb_gpu_options *options)
+{
+	struct kvt_surroundings s;
+	struct kvt_config config;
+	char name[64] = "";
+	int device = 0;
+
+	kvt_config_init(&config, sizeof(config));
+	kvt_surroundings_init(&s, &config);
+	if (kvt_cuda_driver_open(&b->d, options->driver, &s) != KVT_OK)
+		return false;
+	if (b->d.init(0) != KVT_CUDA_SUCCESS || b->d.device_get(&device, 0) != KVT_CUDA_SUCCESS) {
+		kvt_cuda_driver_close(&b->d);
+		return false;
+	}
+	must(b->d.device_name(name, sizeof(name), device), "asking for a name");
+	fprintf(stderr, "\nDevice: %s\n", name);
+	must(b->d.context_retain(&b->context, device), "taking a context");
+	must(b->d.context_push(b->context), "entering a context");
+	for (int i = 0; i < 2; i++)
+		must(b->d.stream_create(&b->streams[i], KVT_CUDA_STREAM_NON_BLOCKING, 0),
+			"making a stream");
+	return true;
+}
+
+void kvb_gpu_device(const struct kvb_gpu_options *options)
+{
+	struct bench b = {.bytes = options->bytes < MOST_BYTES ? options->bytes : MOST_BYTES};
+
+	if (!find_device(&b, options)) {
+		fprintf(stderr, "\nGPU: SKIPPED, this machine has no usable CUDA device.\n");
+		return;
+	}
+	b.host = mmap(NULL, 2 * b.bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (b.host == MAP_FAILED)
+		kvb_fail("no memory");
+	memset(b.host, 1, 2 * b.bytes);
+	must(b.d.memory_alloc(&b.device, 2 * b.bytes), "memory of the device");
+	b.ids = kvb_gpu_ids(b.bytes);
+	for (unsigned i = 0; i < kvb_gpu_geometry_count; i++)
+		measure(&b, options, &kvb_gpu_geometries[i]);
+	free(b.ids);
+	must(b.d.memory_free(b.device), "freeing memory");
+	for (int i = 0; i < 2; i++)
+		must(b.d.stream_destroy(b.streams[i]), "ending a stream");
+	must(b.d.context_pop(&b.context), "leaving a context");
+	must(b.d.context_release(0), "giving a context back");
+	kvt_cuda_driver_close(&b.d);
+	munmap(b.host, 2 * b.bytes);
+}

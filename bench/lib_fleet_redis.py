@@ -1,0 +1,58 @@
+"""A Redis master, its replica and three Sentinels on loopback, whose master can be killed."""
+
+import contextlib
+import time
+
+from lib_l2_redis import ask_redis, start_redis
+from lib_procs import BenchError, free_ports
+
+NAME = "redismaster"  # libkvtier's default (l2.service)
+
+
+class Watched:
+    """What Sentinels watch; as a SharedTier for kvsim."""
+
+    segment = ""
+
+    def __init__(self, shop):
+        self.shop = shop
+        self.master, port = start_redis(shop, None)
+        self.replica, other = start_redis(shop, None)
+        ask_redis(other, "REPLICAOF", "127.0.0.1", str(port))
+        self.ports = free_ports(3)
+        self.sentinels = [self._sentinel(number, port) for number in self.ports]
+        self.url = "redis-sentinel://" + ",".join(f"127.0.0.1:{p}" for p in self.ports)
+        self._wait(other)
+
+    def _sentinel(self, number, port):
+        path = self.shop.path(f"sentinel-{number}.conf")
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(f"port {number}\nbind 127.0.0.1\ndir {self.shop.folder}\n"
+                       f"sentinel monitor {NAME} 127.0.0.1 {port} 2\n"
+                       f"sentinel down-after-milliseconds {NAME} 500\n"
+                       f"sentinel failover-timeout {NAME} 3000\n")
+        return self.shop.start(["redis-server", path, "--sentinel"], log=f"sentinel-{number}.log")
+
+    def _wait(self, replica):
+        """Until the Sentinels know each other and the replica."""
+        for _ in range(200):
+            with contextlib.suppress(OSError):
+                told = b"".join(ask_redis(p, "SENTINEL", "MASTER", NAME) for p in self.ports)
+                if (told.count(b"num-slaves\r\n$1\r\n1") == 3
+                        and told.count(b"num-other-sentinels\r\n$1\r\n2") == 3
+                        and b"master_link_status:up" in ask_redis(replica, "INFO", "replication")):
+                    return
+            time.sleep(0.1)
+        raise BenchError("Sentinels did not find each other")
+
+    def kill_master(self):
+        """At once."""
+        self.master.kill()
+        self.master.wait()
+        self.shop.processes.remove(self.master)
+
+
+@contextlib.contextmanager
+def sentinels(shop):
+    """A Watched whose processes end with the shop."""
+    yield Watched(shop)

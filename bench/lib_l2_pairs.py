@@ -1,0 +1,72 @@
+"""What the parts of l2 share: running a program of bench/l2, taking turns, telling a pair."""
+
+import json
+import os
+import subprocess
+
+import lib_report as report
+from lib_procs import BenchError
+
+ROUNDS = 9
+GB = 1e9
+
+
+def rounds_of(options):
+    """How often everything is measured."""
+    return 2 if options.small else max(options.rounds, ROUNDS)
+
+
+class Program:
+    """A program of bench/l2 that prints one JSON object, pinned to a core."""
+
+    def __init__(self, options, name, core):
+        self.path = os.path.join(options.build, "bench/l2", name)
+        self.core = core
+        if not os.path.exists(self.path):
+            raise BenchError(f"{self.path} is not built")
+
+    def run(self, *args, lines=False):
+        """Its figures; all objects that it printed with `lines`."""
+        def pin():
+            if self.core is not None:
+                os.sched_setaffinity(0, [self.core])
+
+        done = subprocess.run([self.path, *map(str, args)], check=False, capture_output=True, text=True,
+                              preexec_fn=pin, timeout=300)
+        if done.returncode != 0:
+            words = (done.stderr or done.stdout).strip().splitlines()
+            raise BenchError(f"{os.path.basename(self.path)}: {words[-1] if words else 'failed'}")
+        told = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+        return told if lines else told[-1]
+
+
+def take_turns(index, ours, peer):
+    """Both in this round's order."""
+    if index % 2:
+        theirs = peer()
+        return ours(), theirs
+    mine = ours()
+    return mine, peer()
+
+
+def tell(metric, unit, ours, theirs, key, peer, **more):
+    """One figure of pairs as JSON line; returns its row of the table. Lists have a dict per round."""
+    low, high = report.spread_of(ours, key)
+    peer_low, peer_high = report.spread_of(theirs, key)
+    ratio = report.ratio_of(ours, theirs, key)
+    ratios = sorted(a[key] / b[key] for a, b in zip(ours, theirs) if b[key])
+    report.emit("l2", metric, report.median_of(ours, key), unit, peer=peer, ratio=ratio,
+                peer_value=report.median_of(theirs, key), low=low, high=high, peer_low=peer_low,
+                peer_high=peer_high, ratio_low=ratios[0], ratio_high=ratios[-1], pairs=len(ours), **more)
+    scale = GB if unit == "bytes/s" else 1.0
+    return [report.median_of(ours, key) / scale, f"{low / scale:.3g}-{high / scale:.3g}",
+            report.median_of(theirs, key) / scale, f"{peer_low / scale:.3g}-{peer_high / scale:.3g}",
+            f"{ratio:.3f}", f"{ratios[0]:.2f}-{ratios[-1]:.2f}"]
+
+
+def tell_alone(metric, unit, rounds, key, **more):
+    """One figure without a peer as JSON line; returns median and spread."""
+    low, high = report.spread_of(rounds, key)
+    value = report.median_of(rounds, key)
+    report.emit("l2", metric, value, unit, low=low, high=high, rounds=len(rounds), **more)
+    return [value, "-".join(f"{end:.4g}" if end < 1000 else f"{end:.0f}" for end in (low, high))]

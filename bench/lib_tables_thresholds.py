@@ -1,0 +1,167 @@
+"""The table `thresholds` of the benchmark `tables`: from how many tokens on offloading is of use, by formula.
+
+Published is a recommendation for one machine by size of model, and a sentence beside it that names other
+values for two of the models; how many GPUs one copy of the model is spread over is not said. So the formula is
+worked out for each number of GPUs:
+
+    GPU    tokens = (GPUs x 80 GB x SHARE - parameters x 2 bytes) / bytes a token
+    memory tokens = 1.1 TB x SHARE / bytes a token        (it keeps what the GPUs hold as well)
+    bytes a token = 2 x layers x KV heads x head size x 2 bytes
+
+Nothing is run and nothing is measured here, and nothing is fitted.
+"""
+
+import math
+from dataclasses import dataclass
+
+from lib_replay_plot import COLOURS, text
+from lib_report import emit, say, table
+
+NAME = "thresholds"
+SOURCE = "LMI documentation, \"LMCache performance benefits\", for a p4de.24xlarge"
+GPU_BYTES, MEMORY_BYTES = 80e9, 1.1e12
+SHARE = 0.9  # vLLM's own share of a GPU; of the memory as well
+SPREAD = (1, 2, 4, 8)  # GPUs of one copy
+M = 10**6
+
+
+@dataclass(frozen=True)
+class Model:
+    """From its own configuration; what is published of its size."""
+
+    name: str
+    parameters: float
+    layers: int
+    kv_heads: int
+    head: int
+    offload: tuple  # ((where it says so, tokens that still need none), ...)
+    memory: tuple  # (tokens from which a disk may be considered, tokens up to which memory may be)
+
+    @property
+    def token_bytes(self):
+        return 2 * self.layers * self.kv_heads * self.head * 2
+
+    def gpu_tokens(self, gpus):
+        """That the GPUs of one copy hold; 0 where the weights do not fit."""
+        return max(0.0, (gpus * GPU_BYTES * SHARE - self.parameters * 2) / self.token_bytes)
+
+    @property
+    def memory_tokens(self):
+        return MEMORY_BYTES * SHARE / self.token_bytes
+
+
+SMALL, LARGE = (6 * M, 8 * M), (2.5 * M, 3 * M)
+MODELS = (
+    Model("Qwen2.5-1.5B", 1.54e9, 28, 2, 128, (("table", 2 * M), ("text", 2.5 * M)), (25 * M, 30 * M)),
+    Model("Qwen2.5-7B", 7.62e9, 28, 4, 128, (("table", 0.25 * M),), SMALL),
+    Model("Llama-3.1-8B", 8.03e9, 32, 8, 128, (("table", 0.25 * M),), SMALL),
+    Model("Qwen2.5-72B", 72.7e9, 80, 8, 128, (("table", 0.25 * M), ("text", 0.5 * M)), LARGE),
+)
+
+
+def millions(tokens):
+    """For people."""
+    return f"{tokens / M:.2f} M" if tokens else "does not fit"
+
+
+def nearest(model, wanted):
+    """(GPUs, tokens) whose tokens come nearest to a published value."""
+    return min(((gpus, model.gpu_tokens(gpus)) for gpus in SPREAD if model.gpu_tokens(gpus)),
+               key=lambda pair: abs(math.log(pair[1] / wanted)))
+
+
+def sentence(model, tolerance):
+    """What explains the published values of one model."""
+    parts = []
+    for where, wanted in model.offload:
+        gpus, tokens = nearest(model, wanted)
+        if abs(tokens / wanted - 1) <= tolerance:
+            parts.append(f"{millions(wanted)} ({where}) is what {gpus} GPU(s) hold")
+        else:
+            parts.append(f"{millions(wanted)} ({where}) is not what any number of GPUs holds; the nearest, "
+                         f"{gpus}, hold {millions(tokens)}")
+    low, high = model.memory
+    within = low * (1 - tolerance) <= model.memory_tokens <= high * (1 + tolerance)
+    parts.append(f"the machine's memory holds {millions(model.memory_tokens)}, "
+                 f"{'as' if within else 'where'} {low / M:g} to {high / M:g} M are published")
+    return f"{model.name}: {'; '.join(parts)}."
+
+
+def show(tolerance):
+    """Assumptions, the formula's values beside both published ones, sentences."""
+    say(f"\n== When offloading is of use, by formula  [computed, nothing is run]\n   published by {SOURCE}")
+    say(f"   assumed: {SHARE:.0%} of a GPU's 80 GB and of 1.1 TB are for weights and KV; 2 bytes a parameter and value;")
+    say("   assumed: one copy of the model is spread over 1, 2, 4 or 8 GPUs (tensor parallelism is not published);")
+    say("   assumed: memory keeps a copy of what the GPUs hold, so that it alone counts")
+    rows = []
+    for model in MODELS:
+        published = dict(model.offload)
+        rows.append([model.name, f"{model.token_bytes // 1024} KiB",
+                     *(millions(model.gpu_tokens(gpus)) for gpus in SPREAD),
+                     millions(published["table"]), millions(published["text"]) if "text" in published else "-",
+                     millions(model.memory_tokens), f"{model.memory[0] / M:g}-{model.memory[1] / M:g} M"])
+    table(f"{NAME}: tokens that need no offloading, and that memory holds, computed",
+          ["", "a token", *(f"{gpus} GPU" for gpus in SPREAD), "table says", "text says", "memory", "published"], rows)
+    for model in MODELS:
+        say(f"   {sentence(model, tolerance)}")
+
+
+def tell(tolerance):
+    """JSON lines: each published value beside the nearest of the formula."""
+    for model in MODELS:
+        told = [("no_offload_tokens", where, wanted, *nearest(model, wanted)) for where, wanted in model.offload]
+        told += [("memory_tokens", "table", wanted, None, model.memory_tokens) for wanted in model.memory]
+        for metric, where, wanted, gpus, tokens in told:
+            emit("tables", metric, tokens, "tokens", peer="published", ratio=tokens / wanted, peer_value=wanted,
+                 table=NAME, said_in=where, model=model.name, gpus=gpus, computed=True,
+                 reproduced=abs(tokens / wanted - 1) <= tolerance)
+
+
+LEFT, TOP, WIDE, HIGH, LEGEND, BOTTOM = 70, 64, 420, 300, 190, 48
+LOW, TOPMOST = 0.1 * M, 40 * M
+
+
+def height_of(tokens):
+    """A logarithmic axis."""
+    share = math.log(min(max(tokens, LOW), TOPMOST) / LOW) / math.log(TOPMOST / LOW)
+    return TOP + HIGH * (1 - share)
+
+
+def place_of(index):
+    return LEFT + WIDE * (index + 0.5) / len(SPREAD)
+
+
+def lines_of(model, colour):
+    """The formula's values as a line, published ones dashed."""
+    points = [(place_of(i), height_of(model.gpu_tokens(gpus)))
+              for i, gpus in enumerate(SPREAD) if model.gpu_tokens(gpus)]
+    dots = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
+    parts = [f'<polyline points="{dots}" fill="none" stroke="{colour}" stroke-width="2"/>']
+    parts += [f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3" fill="{colour}"/>' for x, y in points]
+    for _, wanted in model.offload:
+        y = height_of(wanted)
+        parts.append(f'<line x1="{LEFT}" y1="{y:.1f}" x2="{LEFT + WIDE}" y2="{y:.1f}" stroke="{colour}" '
+                     'stroke-dasharray="5 4"/>')
+    return parts
+
+
+def write_plot(path):
+    """Tokens that need no offloading against the GPUs of one copy."""
+    width, height = LEFT + WIDE + LEGEND, TOP + HIGH + BOTTOM
+    parts = [text(LEFT, 22, "Tokens that need no offloading, against GPUs of one copy of the model", "start", 14),
+             text(LEFT, 40, "computed, not measured; dashed: published", "start", 11),
+             f'<rect x="{LEFT}" y="{TOP}" width="{WIDE}" height="{HIGH}" fill="none" stroke="#bbb"/>']
+    for tick in (0.25, 0.5, 1, 2.5, 5, 10, 20):
+        y = height_of(tick * M)
+        parts.append(f'<line x1="{LEFT}" y1="{y:.1f}" x2="{LEFT + WIDE}" y2="{y:.1f}" stroke="#eee"/>')
+        parts.append(text(LEFT - 8, y + 4, f"{tick:g} M", "end", 11))
+    parts += [text(place_of(i), TOP + HIGH + 18, f"{gpus}", size=11) for i, gpus in enumerate(SPREAD)]
+    parts.append(text(LEFT + WIDE / 2, TOP + HIGH + 38, "GPUs of one copy"))
+    for number, model in enumerate(MODELS):
+        parts += lines_of(model, COLOURS[number])
+        parts.append(text(LEFT + WIDE + 12, TOP + 16 + 18 * number, model.name, "start", 12,
+                          f' fill="{COLOURS[number]}"'))
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" '
+                   f'font-family="sans-serif">\n<rect width="{width}" height="{height}" fill="#fff"/>\n'
+                   + "\n".join(parts) + "\n</svg>\n")

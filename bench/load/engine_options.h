@@ -1,0 +1,85 @@
+/*
+ * engine_options.h - what `kvbench engine` was asked to do.
+ *
+ * Names, defaults and meanings are those of `lmcache bench engine` 0.5.6; the last group is
+ * kvbench's own. A configuration file (--config) holds the same names with '_' for '-'; the command
+ * line comes before it.
+ */
+#ifndef KVB_ENGINE_OPTIONS_H
+#define KVB_ENGINE_OPTIONS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "kvway/err.h"
+#include "option_table.h"
+
+enum kvb_shuffle { KVB_SHUFFLE_RANDOM, KVB_SHUFFLE_TILE };
+
+/* Strings are borrowed, from argv or from `kept`. Lengths are in tokens. */
+struct kvb_engine_options {
+	const char *engine_url, *lmcache_url;
+	const char *model;    /* NULL: the first that /v1/models names */
+	const char *workload; /* NULL until one was named */
+	double kv_cache_volume_gb;
+	int64_t tokens_per_gb; /* 0: unknown */
+	int64_t seed;
+	const char *output_dir;
+	bool csv, json, quiet, ignore_eos, warm_up;
+	bool no_interactive; /* always so; accepted for the sake of scripts */
+	const char *config, *export_config;
+
+	struct {
+		int64_t document_length, queries_per_document, inflight, max_output;
+		int shuffle; /* enum kvb_shuffle */
+	} ldqa;
+	struct {
+		int64_t shared_prompt, history, user_input, output;
+		double qps, duration_s;
+	} mrc;
+	struct {
+		int64_t contexts, context_length, system_prompt, permutations, inflight, max_output;
+	} ldp;
+	struct {
+		int64_t context_length;
+		double prefix_ratio, thrash_gb;
+	} psf;
+	struct {
+		int64_t length, requests;
+	} rp;
+
+	const char *tokenizer; /* tokenizer.json or its folder; NULL: none */
+	const char *summary;   /* the JSON, to this file or "-"; NULL: only where json says so */
+	const char *session_header;
+	double timeout_s; /* longest silence, real */
+	double speed;     /* the workers run so much faster than the clock */
+	bool help;
+
+	struct json_t *kept; /* the configuration file, which strings may lie in */
+};
+
+/*
+ * Reads argv[from..]; workload: what the command has named already, or NULL. KVW_EINVAL, KVW_EIO:
+ * said on error. Released by kvb_engine_options_finish() in any case.
+ */
+enum kvw_err kvb_engine_options_parse(int argc, char **argv, int from, const char *workload,
+	struct kvb_engine_options *out, FILE *error) KVW_MUST_CHECK;
+/*
+ * Sets what a configuration's text says, over *options, whose strings then lie in options->kept.
+ * name: what messages call it. KVW_EIO, KVW_EINVAL: said on error.
+ */
+enum kvw_err kvb_engine_options_read(struct kvb_engine_options *options, const char *text,
+	size_t len, const char *name, FILE *error) KVW_MUST_CHECK;
+/* What holds where nothing else is asked for. */
+void kvb_engine_options_init(struct kvb_engine_options *out);
+void kvb_engine_options_finish(struct kvb_engine_options *options);
+void kvb_engine_options_help(FILE *out);
+/*
+ * Writes what a later --config would read: everything that belongs to the workload, without the
+ * addresses. KVW_EIO: said on error.
+ */
+enum kvw_err kvb_engine_options_export(
+	const struct kvb_engine_options *options, FILE *error) KVW_MUST_CHECK;
+
+#endif

@@ -1,0 +1,68 @@
+/*
+ * sim_store_parts.h - what the files of the store share. Nobody else includes this.
+ */
+#ifndef KVB_SIM_STORE_PARTS_H
+#define KVB_SIM_STORE_PARTS_H
+
+#include <sys/queue.h>
+
+#include "sim_copier.h"
+#include "sim_options.h"
+#include "sim_store.h"
+#include "sim_way.h"
+
+enum kvb_task_kind { KVB_TASK_ASK, KVB_TASK_FETCH, KVB_TASK_PUT };
+
+/*
+ * Something under way: a question, a fetch or the puts of a step. Ends in kvb_task_free, once it is
+ * done and its sequence has been told or has left.
+ */
+struct kvb_task {
+	TAILQ_ENTRY(kvb_task) entry;
+	enum kvb_task_kind kind;
+	struct kvb_seq *seq; /* NULL: it has left, or none */
+	int64_t due_ns;      /* simulated end; INT64_MAX: when it is done */
+	bool done;
+	bool seen;  /* the end has come, as far as simulated time goes */
+	bool late;  /* is not waited for any longer */
+	bool asked; /* an operation of the library is under way */
+	uint64_t op;
+
+	/* fetch */
+	struct kvt_key *keys; /* owned; `count` from chunk `first` on */
+	uint32_t first, count;
+	uint32_t hits, tokens; /* as the engine asked */
+	struct kvt_lease *lease;
+
+	struct kvb_copy copy; /* of a fetch or of puts; the copier has it while `copying` */
+	bool copying;
+};
+TAILQ_HEAD(kvb_task_list, kvb_task);
+
+struct kvb_store {
+	struct kvb_store_config config;
+	const struct kvb_tier_options *tiers;
+	struct kvt_clock clock;
+	int64_t wall_ns; /* when simulated time was 0 */
+	struct kvb_tier_texts texts;
+	struct kvt_config settings; /* the cache's; borrows texts */
+	uint64_t lmcache_root;      /* what a prompt's names begin with for LMCache's controller */
+	bool has_controller;
+	struct kvt *cache;
+	struct kvb_copier *copier;
+	struct event *ev_cache, *ev_copier;
+	struct kvb_task_list tasks;        /* in the order they were begun */
+	struct kvb_ways ways;              /* where transfers are modelled */
+	double prefill_tokens, prefill_ns; /* of late; decides what is worth fetching there */
+	struct kvb_put *puts;              /* of the step under way */
+	uint32_t put_count, put_room;
+	struct kvb_store_stats stats;
+};
+
+/* Names the chunks of a sequence as far as its tokens go; false without memory. */
+bool kvb_store_name(struct kvb_store *store, struct kvb_seq *seq);
+/* Key of a named chunk. */
+const struct kvt_key *kvb_store_key(const struct kvb_seq *seq, uint32_t index);
+void kvb_store_free_puts(struct kvb_put *puts, uint32_t count); /* and the array */
+
+#endif

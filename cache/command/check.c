@@ -1,0 +1,272 @@
+/*
+ * check.c - `kvtier check`: every mistake of a configuration, then what it means on this machine.
+ *
+ * Nothing is opened or made: a store may be in use meanwhile. What would be found out only by
+ * opening (whether a file system takes O_DIRECT, say) is left to the statistics of a running cache.
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "check_l2.h"
+#include "check_lmcache.h"
+#include "command.h"
+#include "format.h"
+#include "key_file.h"
+#include "lmcache.h"
+#include "read_file.h"
+#include "settings.h"
+#include "sizing.h"
+
+#define CONFIG_MOST (1u << 20)
+#define RANKS_MOST  1024
+
+/* One check. */
+struct check {
+	struct kvt_config config;
+	struct kvt_machine machine;
+	uint64_t l1, nvme; /* bytes that would be used by each rank */
+	uint32_t ranks;    /* on this node, 1 to RANKS_MOST */
+	char l1_why[KVT_REASON_BYTES], nvme_why[KVT_REASON_BYTES];
+	size_t mistakes; /* lines told so far */
+	size_t warnings;
+};
+
+static void warn(struct check *c, const char *key, const char *text)
+{
+	fprintf(stderr, "%s: %s\n", key, text);
+	c->warnings++;
+}
+
+static bool is_set(const char *text)
+{
+	return text != NULL && text[0] != '\0';
+}
+
+/* --- what the machine says -------------------------------------------------------------------- */
+
+static void check_memory(struct check *c)
+{
+	char room[KVT_FORMAT_BYTES], asked[KVT_FORMAT_BYTES], text[200];
+	uint64_t automatic = kvt_size_l1(&c->machine, c->config.l1_backing, c->l1_why), all;
+	struct rlimit lock;
+
+	c->l1 = c->config.l1_capacity != 0 ? c->config.l1_capacity : automatic;
+	if (c->config.l1_capacity != 0)
+		snprintf(c->l1_why, sizeof(c->l1_why), "as configured");
+	if (c->l1 == 0)
+		warn(c, "l1.capacity", c->l1_why);
+	all = c->l1 * c->ranks;
+	if (automatic != 0 && all > c->machine.memory_total && c->machine.memory_total != 0) {
+		snprintf(text, sizeof(text), "found %s%s, but this machine has %s of memory",
+			kvt_format_size(asked, (double)all), c->ranks > 1 ? " together" : "",
+			kvt_format_size(room, (double)c->machine.memory_total));
+		warn(c, "l1.capacity", text);
+	} else if (c->machine.cgroup_limit != 0 && all > c->machine.cgroup_limit) {
+		snprintf(text, sizeof(text), "found %s%s, but the cgroup's limit is %s",
+			kvt_format_size(asked, (double)all), c->ranks > 1 ? " together" : "",
+			kvt_format_size(room, (double)c->machine.cgroup_limit));
+		warn(c, "l1.capacity", text);
+	}
+	if (c->config.l1_lock && getrlimit(RLIMIT_MEMLOCK, &lock) == 0 &&
+		lock.rlim_cur != RLIM_INFINITY && lock.rlim_cur < c->l1) {
+		snprintf(text, sizeof(text),
+			"RLIMIT_MEMLOCK allows %s here: it would go on unlocked",
+			kvt_format_size(room, (double)lock.rlim_cur));
+		warn(c, "l1.lock", text);
+	}
+}
+
+/* The nearest folder above that exists: where the store would be made. */
+static bool existing_part(const char *path, char *out, size_t room)
+{
+	struct stat info;
+	int n = snprintf(out, room, "%s", path);
+
+	if (n <= 0 || (size_t)n >= room)
+		return false;
+	while (stat(out, &info) != 0) {
+		char *slash = strrchr(out, '/');
+
+		if (errno != ENOENT)
+			return false;
+		if (slash == NULL)
+			snprintf(out, room, ".");
+		else if (slash == out)
+			out[1] = '\0';
+		else
+			*slash = '\0';
+	}
+	errno = ENOTDIR;
+	return S_ISDIR(info.st_mode);
+}
+
+static void check_folder(struct check *c)
+{
+	char part[4096], text[300], room[KVT_FORMAT_BYTES];
+	uint64_t automatic;
+
+	if (!is_set(c->config.nvme_path))
+		return;
+	if (!existing_part(c->config.nvme_path, part, sizeof(part)) ||
+		access(part, W_OK | X_OK) != 0) {
+		snprintf(text, sizeof(text), "%.150s cannot be used: %s", c->config.nvme_path,
+			strerror(errno));
+		warn(c, "nvme.path", text);
+		return;
+	}
+	kvt_machine_read("", part, &c->machine);
+	automatic = kvt_size_nvme(&c->machine, c->nvme_why);
+	c->nvme = c->config.nvme_capacity != 0 ? c->config.nvme_capacity : automatic;
+	if (c->config.nvme_capacity != 0)
+		snprintf(c->nvme_why, sizeof(c->nvme_why), "as configured");
+	if (c->config.nvme_capacity * c->ranks > c->machine.disk_free &&
+		c->machine.disk_free != 0) {
+		snprintf(text, sizeof(text), "%smore than the %s that are free in %.150s",
+			c->ranks > 1 ? "together " : "",
+			kvt_format_size(room, (double)c->machine.disk_free), part);
+		warn(c, "nvme.capacity", text);
+	}
+}
+
+static void check_keys(struct check *c)
+{
+	struct kvt_surroundings surroundings;
+	struct kvt_masters masters = {0};
+	struct kvt_secrets secrets;
+	enum kvt_status status;
+	char *report = NULL;
+
+	if (!is_set(c->config.protect_keys))
+		return;
+	kvt_surroundings_init(&surroundings, NULL);
+	kvt_secrets_init(&secrets);
+	status = kvt_key_file_read(
+		c->config.protect_keys, &surroundings, &secrets, &masters, &report);
+	if (status == KVT_OK)
+		printf("# protect.keys: %zu keys, %" PRIu32 " seals\n", masters.count,
+			kvt_masters_newest(&masters)->id);
+	else
+		warn(c, "protect.keys", report != NULL ? report : kvt_status_text(status));
+	kvt_masters_finish(&masters, &secrets);
+	kvt_secrets_finish(&secrets);
+	kvt_text_free(report);
+}
+
+/* --- the verb --------------------------------------------------------------------------------- */
+
+/* A configuration of ours, or LMCache's, by its text. */
+static bool read_text(struct check *c, const char *path, const char *text, size_t len)
+{
+	enum kvt_status status;
+	char *report = NULL;
+
+	status = kvt_config_read(&c->config, path, text, len, &report);
+	if (report != NULL) {
+		fputs(report, stderr);
+		c->mistakes++;
+	}
+	kvt_text_free(report);
+	return status == KVT_OK || status == KVT_EINVAL;
+}
+
+/* path NULL: LMCache's, by its variables. */
+static bool read_config(struct check *c, const char *path, bool lmcache)
+{
+	struct kvt_lmcache_source source = {.size = sizeof(source),
+		.ranks = c->ranks,
+		.variables = (const char *const *)environ};
+	char why[KVT_READ_FILE_WHY];
+	char *text = NULL;
+	size_t len = 0;
+	bool good;
+
+	if (path != NULL)
+		text = kvt_read_file(path, CONFIG_MOST, &len, why);
+	if (path != NULL && text == NULL) {
+		fprintf(stderr, "kvtier check: %s: %s\n", path, why);
+		return false;
+	}
+	if (path == NULL || lmcache || kvt_lmcache_is_likely(path, text, len))
+		good = kvt_check_lmcache(&source, path, text, len, &c->config, &c->mistakes);
+	else
+		good = read_text(c, path, text, len);
+	free(text);
+	return good;
+}
+
+/* "; of each of 4 ranks, 20 GiB together" */
+static void print_ranks(const struct check *c, uint64_t bytes)
+{
+	char size[KVT_FORMAT_BYTES];
+
+	if (c->ranks > 1)
+		printf("; of each of %" PRIu32 " ranks, %s together", c->ranks,
+			kvt_format_size(size, (double)bytes * c->ranks));
+	putchar('\n');
+}
+
+static void print_use(const struct check *c)
+{
+	char size[KVT_FORMAT_BYTES];
+
+	printf("# l1: %s, %s", kvt_format_size(size, (double)c->l1), c->l1_why);
+	print_ranks(c, c->l1);
+	if (!is_set(c->config.nvme_path)) {
+		puts("# nvme: none, nvme.path is empty");
+	} else {
+		printf("# nvme: %s, %s", kvt_format_size(size, (double)c->nvme), c->nvme_why);
+		print_ranks(c, c->nvme);
+	}
+	kvt_print_l2(&c->config);
+	kvt_settings_print(&c->config, stdout);
+}
+
+static bool take_ranks(const char *text, uint32_t *out)
+{
+	char *end = NULL;
+	unsigned long ranks;
+
+	if (text == NULL)
+		return true;
+	ranks = strtoul(text, &end, 10);
+	if (end == text || *end != '\0' || *text == '-' || ranks < 1 || ranks > RANKS_MOST)
+		return false;
+	*out = (uint32_t)ranks;
+	return true;
+}
+
+int kvt_command_check(int argc, char **argv)
+{
+	struct check c = {.ranks = 1};
+	const char *files[1] = {NULL}, *ranks = NULL;
+	bool lmcache = false;
+	const struct kvt_option options[] = {
+		{"--lmcache", NULL, &lmcache}, {"--ranks", &ranks, NULL}, {0}};
+	int result = KVT_EXIT_FAILED;
+
+	if (kvt_options_take(argc, argv, options, files, 1) < 0)
+		return KVT_EXIT_USAGE;
+	if (!take_ranks(ranks, &c.ranks))
+		return kvt_command_wrong(
+			"check", "`--ranks` expects a number from 1 to %d", RANKS_MOST);
+	if (files[0] == NULL && !kvt_lmcache_has_variables((const char *const *)environ))
+		return kvt_command_wrong(
+			"check", "expected a YAML file, or LMCACHE_* variables in the environment");
+	kvt_config_init(&c.config, sizeof(c.config));
+	kvt_machine_read("", NULL, &c.machine);
+	if (read_config(&c, files[0], lmcache)) {
+		check_memory(&c);
+		check_folder(&c);
+		check_keys(&c);
+		c.warnings += kvt_check_l2(&c.config, "");
+		print_use(&c);
+		result = c.mistakes + c.warnings > 0 ? KVT_EXIT_DAMAGE : KVT_EXIT_OK;
+	}
+	kvt_config_finish(&c.config);
+	return result;
+}

@@ -1,0 +1,18 @@
+/*
+ * check_lmcache.h - `kvtier check` of LMCache's configuration.
+ */
+#ifndef KVT_CHECK_LMCACHE_H
+#define KVT_CHECK_LMCACHE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "kvtier/kvtier.h"
+
+/* Tells mistakes and notes on standard error, and on standard output each key that is given and what
+ * becomes of it; fills *config, which is as kvt_config_init left it, with what would run, and adds to
+ * *mistakes. name and yaml NULL: by source->variables alone. False: told, no memory. */
+bool kvt_check_lmcache(const struct kvt_lmcache_source *source, const char *name, const char *yaml,
+	size_t len, struct kvt_config *config, size_t *mistakes);
+
+#endif

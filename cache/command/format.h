@@ -1,0 +1,30 @@
+/*
+ * format.h - numbers as people read them.
+ */
+#ifndef KVT_FORMAT_H
+#define KVT_FORMAT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define KVT_FORMAT_BYTES 32
+
+/* "28 KiB", "10.3 GiB". Returns out. */
+const char *kvt_format_size(char out[KVT_FORMAT_BYTES], double bytes);
+
+/* "3.53 GB/s". */
+const char *kvt_format_rate(char out[KVT_FORMAT_BYTES], double bytes_per_second);
+
+/* "412k", "1.3M": a count of tokens. */
+const char *kvt_format_count(char out[KVT_FORMAT_BYTES], double count);
+
+/* "12 s", "3 h 20 min". */
+const char *kvt_format_age(char out[KVT_FORMAT_BYTES], double seconds);
+
+/* A decimal number greater than 0 with an optional k, M, G, T, P (thousands). False: it is none. */
+bool kvt_parse_number(const char *text, double *out);
+
+/* A size as in the configuration. */
+bool kvt_parse_size(const char *text, uint64_t *out);
+
+#endif

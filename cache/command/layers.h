@@ -1,0 +1,12 @@
+/*
+ * layers.h - kind and shape of each layer of a model.
+ */
+#ifndef KVT_LAYERS_H
+#define KVT_LAYERS_H
+
+#include "model.h"
+
+/* Fills groups, layers, window, latent and context of *m from the text part of a config.json. */
+bool kvt_layers_read(const json_t *text, struct kvt_model *m, char why[KVT_MODEL_WHY]);
+
+#endif

@@ -1,0 +1,37 @@
+/*
+ * size.h - what `kvtier size` found out, before it is printed.
+ */
+#ifndef KVT_SIZE_H
+#define KVT_SIZE_H
+
+#include <stdio.h>
+
+#include "kvtier/kvtier.h"
+#include "model.h"
+
+/* A tier's room and rate. */
+struct kvt_size_tier {
+	const char *name; /* "l1", "nvme" */
+	uint64_t bytes;   /* 0: none, or not asked about */
+	char why[KVT_REASON_BYTES];
+	double rate;       /* bytes per second; 0: unknown */
+	const char *where; /* "measured here", "given" */
+};
+
+struct kvt_size {
+	struct kvt_model model;
+	uint32_t tensor; /* ranks that share the heads */
+	uint32_t chunk_tokens;
+	uint64_t context;                      /* tokens */
+	double prefill;                        /* tokens per second; 0: not given */
+	double flops, utilisation, parameters; /* what prefill was made of; 0: it was given */
+	struct kvt_size_tier tiers[2];
+	uint64_t full_bytes, window_bytes; /* per token, of one rank */
+};
+
+void kvt_size_print(const struct kvt_size *s, FILE *out);
+
+/* One object. False: no memory. */
+bool kvt_size_print_json(const struct kvt_size *s, FILE *out);
+
+#endif

@@ -1,0 +1,189 @@
+/*
+ * stat.c - `kvtier stat`: what lies in a store, beside its owner or without one.
+ */
+#include "stat.h"
+
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+
+#include "command.h"
+#include "format.h"
+
+#define TENANTS_SHOWN 10
+
+/* --- summing up ------------------------------------------------------------------------------- */
+
+/* A slot for each tenant, found by its own first bytes: they are a hash. */
+struct sums {
+	struct kvt_stat_tenant *slots;
+	size_t mask;
+};
+
+static struct kvt_stat_tenant *slot_of(struct sums *sums, const struct kvt_tenant *tenant)
+{
+	uint64_t at;
+
+	memcpy(&at, tenant->bytes, sizeof(at));
+	for (at &= sums->mask;; at = (at + 1) & sums->mask) {
+		struct kvt_stat_tenant *slot = &sums->slots[at];
+
+		if (slot->chunks == 0 || memcmp(&slot->tenant, tenant, sizeof(*tenant)) == 0)
+			return slot;
+	}
+}
+
+static void count_use(struct kvt_stat *s, const struct kvt_inspect_chunk *c, int64_t wall_ns)
+{
+	double ago;
+
+	if (c->expires_wall_ns == INT64_MAX)
+		return;
+	s->mortal++;
+	s->expired += c->expires_wall_ns <= wall_ns;
+	if (c->ttl_ns == 0)
+		return;
+	ago = ((double)wall_ns - ((double)c->expires_wall_ns - (double)c->ttl_ns)) / 1e9;
+	ago = ago < 0 ? 0 : ago;
+	if (s->newest_use_s < 0 || ago < s->newest_use_s)
+		s->newest_use_s = ago;
+	if (ago > s->oldest_use_s)
+		s->oldest_use_s = ago;
+}
+
+static void count_chunk(
+	struct kvt_stat *s, struct sums *sums, const struct kvt_inspect_chunk *c, int64_t wall_ns)
+{
+	struct kvt_stat_tenant *tenant = slot_of(sums, &c->tenant);
+
+	s->tenant_count += tenant->chunks == 0;
+	tenant->tenant = c->tenant;
+	tenant->chunks++;
+	tenant->bytes += c->bytes;
+	tenant->disk_bytes += c->disk_bytes;
+	s->tokens += c->tokens;
+	s->roots += !c->has_parent;
+	s->in_pieces += c->extents > 1;
+	if (s->smallest == 0 || c->bytes < s->smallest)
+		s->smallest = c->bytes;
+	if (c->bytes > s->largest)
+		s->largest = c->bytes;
+	count_use(s, c, wall_ns);
+}
+
+/* Most on disk first, then by name, empty slots last. */
+static int by_size(const void *a, const void *b)
+{
+	const struct kvt_stat_tenant *x = a, *y = b;
+
+	if (x->disk_bytes != y->disk_bytes)
+		return x->disk_bytes < y->disk_bytes ? 1 : -1;
+	if (x->chunks != y->chunks)
+		return x->chunks < y->chunks ? 1 : -1;
+	return memcmp(&x->tenant, &y->tenant, sizeof(x->tenant));
+}
+
+bool kvt_stat_collect(const struct kvt_inspect *x, int64_t wall_ns, struct kvt_stat *out)
+{
+	struct kvt_stat s = {.oldest_use_s = -1, .newest_use_s = -1};
+	size_t count = kvt_inspect_count(x), room = 16;
+	struct sums sums;
+
+	kvt_inspect_store(x, &s.store);
+	while (room < 2 * (s.store.tenants + 1))
+		room *= 2;
+	sums = (struct sums){calloc(room, sizeof(*sums.slots)), room - 1};
+	if (sums.slots == NULL)
+		return false;
+	for (size_t i = 0; i < count; i++) {
+		struct kvt_inspect_chunk chunk;
+
+		kvt_inspect_chunk(x, i, &chunk);
+		count_chunk(&s, &sums, &chunk, wall_ns);
+	}
+	qsort(sums.slots, room, sizeof(*sums.slots), by_size);
+	s.tenants = sums.slots;
+	*out = s;
+	return true;
+}
+
+void kvt_stat_finish(struct kvt_stat *s)
+{
+	free(s->tenants);
+	s->tenants = NULL;
+}
+
+/* --- the verb --------------------------------------------------------------------------------- */
+
+static int64_t changed_at(const char *folder)
+{
+	char path[4096];
+	struct stat info;
+	int n = snprintf(path, sizeof(path), "%s/log", folder);
+
+	return n > 0 && (size_t)n < sizeof(path) && stat(path, &info) == 0
+		       ? (int64_t)info.st_mtim.tv_sec
+		       : 0;
+}
+
+/* One store; appended to `list` where that is given. */
+static int show(const char *folder, const struct kvt_surroundings *s, size_t most, json_t *list)
+{
+	char why[KVT_REASON_BYTES] = "";
+	struct kvt_inspect *x = NULL;
+	enum kvt_status status = kvt_inspect_open(folder, NULL, s, why, &x);
+	struct kvt_stat stat = {0};
+
+	if (status != KVT_OK) {
+		fprintf(stderr, "kvtier stat: %s: %s%s%s\n", folder, kvt_status_text(status),
+			why[0] != '\0' ? ": " : "", why);
+		return KVT_EXIT_FAILED;
+	}
+	if (!kvt_stat_collect(x, kvt_wall(s), &stat)) {
+		fputs("kvtier stat: no memory\n", stderr);
+		kvt_inspect_close(x);
+		return KVT_EXIT_FAILED;
+	}
+	stat.folder = folder;
+	stat.changed_wall_s = changed_at(folder);
+	kvt_store_owner(folder, &stat.owner);
+	if (list != NULL)
+		json_array_append_new(list, kvt_stat_json(&stat));
+	else
+		kvt_stat_print(&stat, most, kvt_wall(s) / 1000000000, stdout);
+	kvt_stat_finish(&stat);
+	kvt_inspect_close(x);
+	return KVT_EXIT_OK;
+}
+
+int kvt_command_stat(int argc, char **argv)
+{
+	bool json = false, all = false;
+	const struct kvt_option options[] = {{"--json", NULL, &json}, {"--all", NULL, &all}, {0}};
+	struct kvt_surroundings surroundings;
+	struct kvt_stores stores;
+	const char *path[1];
+	int result = KVT_EXIT_OK;
+	json_t *list;
+
+	if (kvt_options_take(argc, argv, options, path, 1) != 1)
+		return argc == 1 ? kvt_command_wrong("stat", "expected a store's folder")
+				 : KVT_EXIT_USAGE;
+	if (!kvt_stores_find("stat", path[0], &stores))
+		return KVT_EXIT_FAILED;
+	list = json ? json_array() : NULL;
+	kvt_surroundings_init(&surroundings, NULL);
+	for (size_t i = 0; i < stores.count; i++) {
+		int one = show(
+			stores.folders[i], &surroundings, all ? SIZE_MAX : TENANTS_SHOWN, list);
+
+		result = one > result ? one : result;
+	}
+	if (list != NULL && json_dumpf(list, stdout, JSON_INDENT(2)) == 0)
+		putchar('\n');
+	json_decref(list);
+	kvt_stores_finish(&stores);
+	return result;
+}

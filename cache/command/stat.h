@@ -1,0 +1,44 @@
+/*
+ * stat.h - what `kvtier stat` found in a store, before it is printed.
+ */
+#ifndef KVT_STAT_H
+#define KVT_STAT_H
+
+#include <stdbool.h>
+#include <stdio.h>
+
+#include "nvme_inspect.h"
+#include "store.h"
+
+/* What one tenant has. */
+struct kvt_stat_tenant {
+	struct kvt_tenant tenant;
+	uint64_t chunks, bytes, disk_bytes;
+};
+
+struct kvt_stat {
+	const char *folder;
+	struct kvt_owner owner;
+	struct kvt_inspect_store store;
+	struct kvt_stat_tenant *tenants; /* owned; most bytes on disk first */
+	size_t tenant_count;
+	uint64_t tokens;
+	uint64_t smallest, largest;        /* bytes of a chunk; 0: no chunk */
+	uint64_t roots;                    /* chunks that begin a prompt */
+	uint64_t in_pieces;                /* chunks in more than one run */
+	uint64_t expired, mortal;          /* past their time; that have one at all */
+	double oldest_use_s, newest_use_s; /* seconds ago, of chunks with a TTL; -1: none has */
+	int64_t changed_wall_s;            /* the log's, since 1970; 0: unknown */
+};
+
+/* Sums up a store. False: no memory. Release with kvt_stat_finish. */
+bool kvt_stat_collect(const struct kvt_inspect *x, int64_t wall_ns, struct kvt_stat *out);
+void kvt_stat_finish(struct kvt_stat *s);
+
+/* `most` tenants are listed. */
+void kvt_stat_print(const struct kvt_stat *s, size_t most, int64_t wall_s, FILE *out);
+
+/* One object; false: no memory. The caller owns it. */
+struct json_t *kvt_stat_json(const struct kvt_stat *s);
+
+#endif

@@ -1,0 +1,99 @@
+/*
+ * store.c - finding the stores that a path names, and who owns them.
+ *
+ * Nothing is opened for writing: a live owner must not notice.
+ */
+#include "store.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "nvme_inspect.h"
+
+static bool join(char out[4096], const char *folder, const char *name)
+{
+	int n = snprintf(out, 4096, "%s/%s", folder, name);
+
+	return n > 0 && n < 4096;
+}
+
+void kvt_store_owner(const char *folder, struct kvt_owner *out)
+{
+	struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+	char path[4096], text[32] = "";
+	ssize_t n;
+	int fd;
+
+	*out = (struct kvt_owner){0};
+	if (!join(path, folder, "lock"))
+		return;
+	fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+	if (fd < 0)
+		return;
+	/* the lock belongs to an open file, not to a process, so the pid stands in the file */
+	out->alive = fcntl(fd, F_OFD_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;
+	n = pread(fd, text, sizeof(text) - 1, 0);
+	if (out->alive && n > 0)
+		out->pid = strtoll(text, NULL, 10);
+	close(fd);
+}
+
+static void add(void *self, const char *folder)
+{
+	struct kvt_stores *s = self;
+	char **wider = realloc(s->folders, (s->count + 1) * sizeof(*wider));
+
+	if (wider != NULL) {
+		s->folders = wider;
+		wider[s->count] = strdup(folder);
+	}
+	if (wider == NULL || wider[s->count] == NULL)
+		s->failed = true;
+	else
+		s->count++;
+}
+
+static int by_name(const void *a, const void *b)
+{
+	return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+bool kvt_stores_find(const char *verb, const char *path, struct kvt_stores *out)
+{
+	char format[4096];
+	struct stat info;
+	enum kvt_status status = KVT_OK;
+
+	*out = (struct kvt_stores){0};
+	if (join(format, path, "format") && stat(format, &info) == 0)
+		add(out, path);
+	else
+		status = kvt_inspect_stores(path, add, out);
+	if (out->failed)
+		fprintf(stderr, "kvtier %s: no memory\n", verb);
+	else if (status == KVT_MISS)
+		fprintf(stderr, "kvtier %s: %s: no such folder\n", verb, path);
+	else if (status != KVT_OK)
+		fprintf(stderr, "kvtier %s: %s: cannot be read\n", verb, path);
+	else if (out->count == 0)
+		fprintf(stderr, "kvtier %s: %s: holds no store\n", verb, path);
+	if (status == KVT_OK && out->count > 0 && !out->failed) {
+		qsort(out->folders, out->count, sizeof(*out->folders), by_name);
+		return true;
+	}
+	kvt_stores_finish(out);
+	return false;
+}
+
+void kvt_stores_finish(struct kvt_stores *s)
+{
+	for (size_t i = 0; i < s->count; i++)
+		free(s->folders[i]);
+	free(s->folders);
+	*s = (struct kvt_stores){0};
+}

@@ -1,0 +1,238 @@
+/*
+ * verify.c - `kvtier verify`: reads every chunk of a store and says which are not what was stored.
+ *
+ * Nothing is repaired: a cache that opens the store drops what is damaged when it meets it. Beside
+ * a live owner chunks come and go; one that went is no damage.
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "command.h"
+#include "format.h"
+#include "nvme_inspect.h"
+#include "store.h"
+
+#define PATIENCE_NS   (UINT64_C(3) * 1000000000) /* for a live owner's log */
+#define PROGRESS_S    2.0
+#define DAMAGED_SHOWN 20
+
+/* One run over a store. */
+struct pass {
+	const char *folder;
+	uint64_t total, total_bytes; /* chunks that the log names */
+	uint64_t done, bytes;        /* read so far */
+	uint64_t right, sealed, gone, damaged, failed;
+	uint64_t log_damaged;
+	const char *keys; /* file of master keys; NULL: sealed payloads are not looked at */
+	uint64_t rate;    /* bytes a second at most; 0: as fast as it goes */
+	double begun, told;
+	bool quiet;
+};
+
+static double now_s(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+static void tell_progress(struct pass *p)
+{
+	char rate[KVT_FORMAT_BYTES], left[KVT_FORMAT_BYTES];
+	double now = now_s(), took = now - p->begun;
+	double per_second = took > 0 ? (double)p->bytes / took : 0;
+
+	if (p->quiet || now - p->told < PROGRESS_S || p->done == p->total)
+		return;
+	p->told = now;
+	fprintf(stderr, "%s: %" PRIu64 " of %" PRIu64 " chunks (%.0f %%), %s, %s left%s\n",
+		p->folder, p->done, p->total, 100.0 * (double)p->bytes / (double)p->total_bytes,
+		kvt_format_rate(rate, per_second),
+		kvt_format_age(left,
+			per_second > 0 ? (double)(p->total_bytes - p->bytes) / per_second : 0),
+		p->damaged > 0 ? ", DAMAGE found" : "");
+}
+
+/* Waits until the bytes so far are no more than the rate allows. */
+static void keep_rate(const struct pass *p)
+{
+	double due, now = now_s();
+	struct timespec t;
+
+	if (p->rate == 0)
+		return;
+	due = p->begun + (double)p->bytes / (double)p->rate;
+	if (due <= now)
+		return;
+	t.tv_sec = (time_t)(due - now);
+	t.tv_nsec = (long)((due - now - (double)t.tv_sec) * 1e9);
+	while (nanosleep(&t, &t) != 0 && errno == EINTR)
+		;
+}
+
+static void tell_damage(struct pass *p, const struct kvt_inspect_chunk *c, const char *what)
+{
+	const uint8_t *key = c->key.bytes;
+
+	if (p->damaged + p->failed <= DAMAGED_SHOWN)
+		fprintf(stderr, "%s: chunk %02x%02x%02x%02x, %" PRIu64 " bytes: %s\n", p->folder,
+			key[0], key[1], key[2], key[3], c->bytes, what);
+	else if (p->damaged + p->failed == DAMAGED_SHOWN + 1)
+		fprintf(stderr, "%s: further ones are only counted\n", p->folder);
+}
+
+static void take_result(struct pass *p, const struct kvt_inspect_chunk *c, enum kvt_status status)
+{
+	switch (status) {
+	case KVT_OK:
+		p->right++;
+		break;
+	case KVT_MISS:
+		p->gone++;
+		break;
+	case KVT_ENOTSUP:
+		p->sealed++;
+		break;
+	case KVT_ECORRUPT:
+		p->damaged++;
+		tell_damage(p, c, "not what was stored");
+		break;
+	default:
+		p->failed++;
+		tell_damage(p, c, kvt_status_text(status));
+		break;
+	}
+}
+
+static void run(struct kvt_inspect *x, struct pass *p, uint64_t patience_ns)
+{
+	struct kvt_inspect_store store;
+
+	kvt_inspect_store(x, &store);
+	p->total = kvt_inspect_count(x);
+	p->total_bytes = store.payload_bytes;
+	p->log_damaged = store.log_damaged;
+	p->begun = p->told = now_s();
+	for (size_t i = 0; i < p->total; i++) {
+		struct kvt_inspect_chunk chunk;
+
+		kvt_inspect_chunk(x, i, &chunk);
+		take_result(p, &chunk, kvt_inspect_verify(x, i, patience_ns));
+		p->done++;
+		p->bytes += chunk.bytes;
+		tell_progress(p);
+		keep_rate(p);
+	}
+}
+
+/* --- what came out ---------------------------------------------------------------------------- */
+
+static void print_result(const struct pass *p)
+{
+	char size[KVT_FORMAT_BYTES], rate[KVT_FORMAT_BYTES];
+	double took = now_s() - p->begun;
+
+	printf("%s: %s\n  %" PRIu64 " chunks, %s, %s\n", p->folder,
+		p->damaged + p->failed == 0 ? "no damage" : "DAMAGED", p->total,
+		kvt_format_size(size, (double)p->bytes),
+		kvt_format_rate(rate, took > 0 ? (double)p->bytes / took : 0));
+	printf("  %" PRIu64 " right, %" PRIu64 " damaged, %" PRIu64 " unreadable\n", p->right,
+		p->damaged, p->failed);
+	if (p->sealed > 0)
+		printf("  %" PRIu64 " sealed: header right, payload not looked at: %s\n", p->sealed,
+			p->keys == NULL ? "--keys opens it" : "its key is not there");
+	if (p->gone > 0)
+		printf("  %" PRIu64 " went while it ran\n", p->gone);
+	if (p->log_damaged > 0)
+		printf("  %" PRIu64 " records of the log are damaged and were skipped\n",
+			p->log_damaged);
+}
+
+static json_t *result_json(const struct pass *p)
+{
+	return json_pack("{s:s, s:b, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "folder", p->folder,
+		"damage", (int)(p->damaged + p->failed > 0), "chunks", (json_int_t)p->total,
+		"bytes", (json_int_t)p->bytes, "right", (json_int_t)p->right, "damaged",
+		(json_int_t)p->damaged, "unreadable", (json_int_t)p->failed, "sealed",
+		(json_int_t)p->sealed, "gone", (json_int_t)p->gone, "log_damaged",
+		(json_int_t)p->log_damaged);
+}
+
+/* --- the verb --------------------------------------------------------------------------------- */
+
+static int verify(const struct kvt_surroundings *s, struct pass *p, json_t *list)
+{
+	char why[KVT_REASON_BYTES] = "";
+	struct kvt_inspect *x = NULL;
+	struct kvt_owner owner;
+	enum kvt_status status = kvt_inspect_open(p->folder, NULL, s, why, &x);
+
+	if (status == KVT_OK && p->keys != NULL) {
+		status = kvt_inspect_keys(x, p->keys, why);
+		if (status != KVT_OK)
+			kvt_inspect_close(x);
+	}
+	if (status != KVT_OK) {
+		fprintf(stderr, "kvtier verify: %s: %s%s%s\n", p->folder, kvt_status_text(status),
+			why[0] != '\0' ? ": " : "", why);
+		return status == KVT_ECORRUPT ? KVT_EXIT_DAMAGE : KVT_EXIT_FAILED;
+	}
+	kvt_store_owner(p->folder, &owner);
+	run(x, p, owner.alive ? PATIENCE_NS : 0);
+	kvt_inspect_close(x);
+	if (list != NULL)
+		json_array_append_new(list, result_json(p));
+	else
+		print_result(p);
+	return p->damaged + p->failed > 0 ? KVT_EXIT_DAMAGE : KVT_EXIT_OK;
+}
+
+/* Damage is what the caller asked about: it outweighs a store that could not be opened. */
+static int worse(int a, int b)
+{
+	if (a == KVT_EXIT_DAMAGE || b == KVT_EXIT_DAMAGE)
+		return KVT_EXIT_DAMAGE;
+	return a > b ? a : b;
+}
+
+int kvt_command_verify(int argc, char **argv)
+{
+	bool json = false, quiet = false;
+	const char *rate_text = NULL, *keys = NULL;
+	const struct kvt_option options[] = {{"--json", NULL, &json}, {"--quiet", NULL, &quiet},
+		{"--rate", &rate_text, NULL}, {"--keys", &keys, NULL}, {0}};
+	struct kvt_surroundings surroundings;
+	struct kvt_stores stores;
+	const char *path[1];
+	uint64_t rate = 0;
+	int result = KVT_EXIT_OK;
+	json_t *list;
+
+	if (kvt_options_take(argc, argv, options, path, 1) != 1)
+		return argc == 1 ? kvt_command_wrong("verify", "expected a store's folder")
+				 : KVT_EXIT_USAGE;
+	if (rate_text != NULL && (!kvt_parse_size(rate_text, &rate) || rate == 0))
+		return kvt_command_wrong("verify",
+			"--rate: found `%s`, expected bytes a second such as 200MiB", rate_text);
+	if (!kvt_stores_find("verify", path[0], &stores))
+		return KVT_EXIT_FAILED;
+	list = json ? json_array() : NULL;
+	kvt_surroundings_init(&surroundings, NULL);
+	for (size_t i = 0; i < stores.count; i++) {
+		struct pass p = {
+			.folder = stores.folders[i], .keys = keys, .rate = rate, .quiet = quiet};
+
+		result = worse(result, verify(&surroundings, &p, list));
+	}
+	if (list != NULL && json_dumpf(list, stdout, JSON_INDENT(2)) == 0)
+		putchar('\n');
+	json_decref(list);
+	kvt_stores_finish(&stores);
+	return result;
+}

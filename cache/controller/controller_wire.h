@@ -1,0 +1,92 @@
+/*
+ * controller_wire.h - messages between an LMCache worker and its controller, the worker's side.
+ *
+ * msgpack maps with "type" first and the members in LMCache's order, as recorded from 0.5.6. Writers
+ * append one whole message to a buffer; a failed allocation shows in the buffer. The reader is made
+ * for bytes that nobody vouches for: a message has at most KVT_CONTROLLER_MESSAGE_MAX bytes, counts
+ * are checked against the bytes that are left before anything is reserved for them. Pure functions.
+ */
+#ifndef KVT_CONTROLLER_WIRE_H
+#define KVT_CONTROLLER_WIRE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define KVT_CONTROLLER_TEXT_MAX    256 /* with the terminating 0 */
+#define KVT_CONTROLLER_MESSAGE_MAX (8u << 20)
+#define KVT_CONTROLLER_MISSING_MAX 4096 /* batches of one answer that are sent again */
+
+/* How LMCache calls memory and local disk. */
+#define KVT_CONTROLLER_CPU  "LocalCPUBackend"
+#define KVT_CONTROLLER_DISK "LocalDiskBackend"
+
+/* A growing run of bytes. Writers append freely and look at `failed` once, before they are used. */
+struct kvt_controller_buf {
+	uint8_t *data; /* owned; NULL while empty */
+	size_t len, cap;
+	bool failed; /* an allocation failed: the content is not whole */
+};
+
+void kvt_controller_buf_free(struct kvt_controller_buf *buf);
+void kvt_controller_buf_clear(struct kvt_controller_buf *buf); /* keeps the memory */
+
+/* Who speaks. All borrowed. */
+struct kvt_controller_who {
+	const char *instance;
+	uint32_t worker; /* tensor-parallel rank */
+	const char *ip;
+	uint16_t port;    /* of the command socket */
+	bool signed_keys; /* `builtin` keys are signed on the wire, digests are not */
+};
+
+/* One change of the tier. */
+struct kvt_controller_operation {
+	uint64_t key;
+	uint64_t number; /* counts the operations of one location, from 0 */
+	bool admit;
+};
+
+/* RegisterMsg, HeartbeatMsg: with peer_init_url; DeRegisterMsg: without. */
+void kvt_controller_put_presence(
+	struct kvt_controller_buf *out, const char *type, const struct kvt_controller_who *who);
+void kvt_controller_put_operations(struct kvt_controller_buf *out,
+	const struct kvt_controller_who *who, const char *location,
+	const struct kvt_controller_operation *operations, uint32_t count);
+void kvt_controller_put_sync_start(struct kvt_controller_buf *out,
+	const struct kvt_controller_who *who, const char *location, const char *sync_id,
+	uint32_t keys, uint32_t batches);
+void kvt_controller_put_sync_batch(struct kvt_controller_buf *out,
+	const struct kvt_controller_who *who, const char *location, const char *sync_id,
+	uint32_t batch, const uint64_t *keys, uint32_t count);
+void kvt_controller_put_sync_end(struct kvt_controller_buf *out,
+	const struct kvt_controller_who *who, const char *location, const char *sync_id,
+	uint32_t keys);
+void kvt_controller_put_sync_status(
+	struct kvt_controller_buf *out, const struct kvt_controller_who *who, const char *sync_id);
+/* ClearWorkerRetMsg, PinWorkerRetMsg: num_tokens; HealthWorkerRetMsg: error_code. */
+void kvt_controller_put_number(
+	struct kvt_controller_buf *out, const char *type, const char *member, uint64_t number);
+void kvt_controller_put_error(struct kvt_controller_buf *out, const char *text);
+
+/* What a controller says; members that its type does not have are zero. */
+struct kvt_controller_message {
+	char type[48];
+	char heartbeat_url[KVT_CONTROLLER_TEXT_MAX]; /* RegisterRetMsg; "": none */
+	bool full_sync;                              /* HeartbeatRetMsg: a command asks for one */
+	bool accepted;                               /* FullSyncStartRetMsg */
+	bool can_exit_freeze;   /* FullSyncStatusRetMsg: enough workers are done */
+	bool is_complete;       /* ... this one is */
+	uint32_t missing_count; /* batches to send again */
+	uint32_t *missing;      /* the first KVT_CONTROLLER_MISSING_MAX; owned */
+	char event_id[64];      /* commands */
+	char location[64];      /* ClearWorkerMsg, PinWorkerMsg */
+	uint32_t *tokens;       /* PinWorkerMsg; owned */
+	uint32_t token_count;
+};
+
+/* False: not a message at all, too long, or without memory; then there is nothing to free. */
+bool kvt_controller_read(const void *data, size_t len, struct kvt_controller_message *out);
+void kvt_controller_message_free(struct kvt_controller_message *message);
+
+#endif

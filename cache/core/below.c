@@ -1,0 +1,275 @@
+/*
+ * below.c - requests to the tiers below L1.
+ *
+ * A request that is under way hangs in its tier's list, oldest first, so that one look at the
+ * head tells whether the tier has stopped answering. Its done() may be called from anywhere in the
+ * tier's step; it only puts the request on a stack, and what follows from it happens after the
+ * step, under the core's lock, in the order in which the requests were finished.
+ */
+#include <stdio.h>
+
+#include "below.h"
+#include "barrier.h"
+#include "blocks.h"
+#include "loads.h"
+#include "probes.h"
+#include "stores.h"
+
+#define STALL_NS    5000000000 /* a request under way for longer is a failure, each time */
+#define STALL_TIMES 8          /* but not before this many times what its queue should take */
+
+/* --- life ------------------------------------------------------------------------------------- */
+
+enum kvt_status kvt_below_init(struct kvt_below *b, struct kvt *k, const struct kvt_tier_ops *ops)
+{
+	struct kvt_tier_options options = {
+		.config = &k->config,
+		.surroundings = &k->surroundings,
+		.watch = k->watch,
+		.arena = kvt_arena_base(kvt_l1_arena(k->l1)),
+		.arena_bytes = kvt_arena_capacity(kvt_l1_arena(k->l1)),
+	};
+	enum kvt_status status;
+
+	*b = (struct kvt_below){.k = k, .id = ops->id, .state = KVT_TIER_WORKS};
+	kvt_breaker_init(
+		&b->breaker, &k->config, (uint64_t)ops->id * 0x9e3779b97f4a7c15u + k->config.rank);
+	status = ops->create(&options, b->reason, &b->tier);
+	if (status == KVT_OK)
+		return KVT_OK;
+	b->tier = NULL;
+	b->state = status == KVT_MISS ? KVT_TIER_ABSENT : KVT_TIER_BROKEN;
+	if (status == KVT_MISS)
+		return KVT_OK;
+	if (b->reason[0] == '\0')
+		snprintf(b->reason, sizeof(b->reason), "%s", kvt_status_text(status));
+	kvt_note(&k->surroundings, KVT_LOG_ERROR, "%s: left out: %s", ops->name, b->reason);
+	return status == KVT_ENOMEM ? KVT_ENOMEM : KVT_OK;
+}
+
+void kvt_below_finish(struct kvt_below *b)
+{
+	if (b->tier != NULL)
+		b->tier->ops->destroy(b->tier);
+	b->tier = NULL;
+}
+
+/* --- asking ----------------------------------------------------------------------------------- */
+
+struct kvt_below *kvt_below_holding(struct kvt *k, const struct kvt_key *key, uint32_t tier_mask,
+	bool locked, struct kvt_tier_known *known)
+{
+	for (size_t i = 0; i < k->below_count; i++) {
+		struct kvt_below *b = &k->below[i];
+
+		if (tier_mask != KVT_ALL_TIERS && (tier_mask & KVT_IN(b->id)) == 0)
+			continue;
+		*known = (struct kvt_tier_known){.bytes = 0};
+		if (!kvt_below_shows(b) || b->tier->ops->known(b->tier, key, known) != KVT_OK)
+			continue;
+		return kvt_tomb_covers(k, key, locked) ? NULL : b;
+	}
+	return NULL;
+}
+
+/* --- requests --------------------------------------------------------------------------------- */
+
+/* The tier's word on a request, inside its step. */
+static void request_done(struct kvt_tier_request *request)
+{
+	struct kvt_job *job = request->user;
+
+	if (job->kind == KVT_JOB_LOAD && request->names != NULL)
+		request->names = kvt_blocks_copy(request->names); /* NULL: then no events */
+	job->next_finished = atomic_load_explicit(&job->below->finished, memory_order_relaxed);
+	while (!atomic_compare_exchange_weak_explicit(&job->below->finished, &job->next_finished,
+		job, memory_order_release, memory_order_relaxed))
+		;
+}
+
+static struct kvt_meter *meter_of(struct kvt_below *b, const struct kvt_job *job)
+{
+	if (job->request.verb == KVT_TIER_READ)
+		return &b->reads;
+	return job->request.verb == KVT_TIER_WRITE ? &b->writes : NULL;
+}
+
+void kvt_below_submit(struct kvt_below *b, struct kvt_job *job, enum kvt_job_kind kind)
+{
+	struct kvt_meter *meter = meter_of(b, job);
+	int64_t now_ns = kvt_clock(b->k);
+
+	job->kind = kind;
+	job->below = b;
+	job->begun_ns = now_ns;
+	job->times_late = 0;
+	job->next = NULL;
+	job->prev = b->newest;
+	*(b->newest != NULL ? &b->newest->next : &b->oldest) = job;
+	b->newest = job;
+	b->under_way++;
+	kvt_breaker_begin(&b->breaker, job);
+	if (meter != NULL)
+		kvt_meter_begin(meter, job->request.bytes, now_ns);
+	job->request.status = KVT_OK;
+	job->request.begun_ns = now_ns;
+	job->request.deadline_ns = KVT_TIER_NEVER;
+	job->request.done = request_done;
+	job->request.user = job;
+	job->request.next = NULL;
+	b->tier->ops->submit(b->tier, &job->request);
+	if (b->has_thread)
+		b->tier->ops->wake(b->tier);
+}
+
+static enum kvt_outcome outcome_of(uint32_t status)
+{
+	switch (status) {
+	case KVT_EIO:
+		return KVT_OUTCOME_BAD;
+	case KVT_ENOMEM:
+	case KVT_ECANCELED:
+		return KVT_OUTCOME_NONE;
+	default:
+		return KVT_OUTCOME_GOOD;
+	}
+}
+
+/* The tier is left alone from now on: who waits for it shall not wait in vain. */
+static void went_off(struct kvt_below *b, const char *why)
+{
+	kvt_note(&b->k->surroundings, KVT_LOG_WARN, "%s: left alone for %llu ms: %s",
+		b->tier->ops->name, (unsigned long long)(b->breaker.pause_ns / 1000000), why);
+	kvt_loads_forsake(b->k, b);
+	kvt_probes_forsake(b->k, b);
+}
+
+static void take_back(struct kvt_below *b, struct kvt_job *job)
+{
+	struct kvt_meter *meter = meter_of(b, job);
+	uint32_t status = job->request.status;
+	int64_t now_ns = kvt_clock(b->k);
+
+	*(job->prev != NULL ? &job->prev->next : &b->oldest) = job->next;
+	*(job->next != NULL ? &job->next->prev : &b->newest) = job->prev;
+	b->under_way--;
+	if (meter != NULL)
+		kvt_meter_end(meter, job->request.bytes, status == KVT_OK, now_ns);
+	if (status == KVT_EIO)
+		kvt_count(&b->io_errors, 1);
+	if (kvt_breaker_end(&b->breaker, job, outcome_of(status), now_ns))
+		went_off(b, "it fails");
+	switch (job->kind) {
+	case KVT_JOB_LOAD:
+		kvt_load_done(b->k, job);
+		break;
+	case KVT_JOB_STORE:
+		kvt_store_done(b->k, job);
+		break;
+	case KVT_JOB_BARRIER:
+		kvt_barrier_done(b->k, job);
+		break;
+	case KVT_JOB_PROBE:
+		kvt_probe_done(b->k, job);
+		break;
+	}
+}
+
+/* Deals with finished requests, oldest first; returns how many. */
+static size_t reap(struct kvt_below *b)
+{
+	struct kvt_job *job = atomic_exchange_explicit(&b->finished, NULL, memory_order_acquire);
+	struct kvt_job *oldest = NULL;
+	size_t count = 0;
+
+	if (job == NULL)
+		return 0;
+	while (job != NULL) {
+		struct kvt_job *next = job->next_finished;
+
+		job->next_finished = oldest;
+		oldest = job;
+		job = next;
+	}
+	pthread_mutex_lock(&b->k->lock);
+	while (oldest != NULL) {
+		struct kvt_job *next = oldest->next_finished;
+
+		take_back(b, oldest);
+		oldest = next;
+		count++;
+	}
+	kvt_pump(b->k);
+	pthread_mutex_unlock(&b->k->lock);
+	return count;
+}
+
+size_t kvt_below_step(struct kvt_below *b, int64_t wait_ns, int64_t *next_ns)
+{
+	size_t done = b->tier->ops->step(b->tier, wait_ns, next_ns);
+
+	return done + reap(b);
+}
+
+/* --- time ------------------------------------------------------------------------------------- */
+
+/* How long the requests under way may take before the tier is thought to have stopped. A write
+ * whose event is to follow waits for others to be synced with it. */
+static int64_t patience_ns(struct kvt_below *b)
+{
+	uint64_t sync_ns = b->k->config.nvme_sync_ns;
+	double least = (double)STALL_NS + 2 * (double)sync_ns;
+	uint64_t rate = atomic_load_explicit(&b->reads.rate, memory_order_relaxed);
+	uint64_t queued = atomic_load_explicit(&b->reads.queued, memory_order_relaxed) +
+			  atomic_load_explicit(&b->writes.queued, memory_order_relaxed);
+	double expected = rate == 0 ? 0 : (double)queued / (double)rate * 1e9 * STALL_TIMES;
+
+	if (expected > 1e12)
+		expected = 1e12;
+	return (int64_t)(expected > least ? expected : least);
+}
+
+/* Counts each request that takes too long as a failure, again and again. */
+static size_t find_stalls(struct kvt_below *b, int64_t now_ns, int64_t *next_ns)
+{
+	int64_t patience = patience_ns(b);
+	size_t done = 0;
+
+	for (struct kvt_job *job = b->oldest; job != NULL; job = job->next) {
+		int64_t due_ns = job->begun_ns + patience * (int64_t)(job->times_late + 1);
+
+		if (now_ns >= due_ns) {
+			job->times_late++;
+			due_ns += patience;
+			done++;
+			kvt_count(&b->io_errors, 1);
+			if (kvt_breaker_end(&b->breaker, job, KVT_OUTCOME_BAD, now_ns))
+				went_off(b, "it does not answer");
+		}
+		if (due_ns < *next_ns)
+			*next_ns = due_ns;
+		if (job->begun_ns + patience > now_ns)
+			break; /* those after it are younger */
+	}
+	return done;
+}
+
+size_t kvt_below_tick(struct kvt_below *b, int64_t now_ns, int64_t *next_ns)
+{
+	size_t done = 0;
+
+	if (b->tier == NULL)
+		return 0;
+	if (kvt_breaker_tick(&b->breaker, now_ns))
+		done++;
+	done += find_stalls(b, now_ns, next_ns);
+	if (b->breaker.state == KVT_BREAKER_OPEN && b->breaker.until_ns < *next_ns)
+		*next_ns = b->breaker.until_ns;
+	return done;
+}
+
+void kvt_pump(struct kvt *k)
+{
+	kvt_loads_pump(k);
+	kvt_stores_pump(k);
+}

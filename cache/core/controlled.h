@@ -1,0 +1,12 @@
+/*
+ * controlled.h - the cache as LMCache's controller commands it.
+ */
+#ifndef KVT_CONTROLLED_H
+#define KVT_CONTROLLED_H
+
+#include "core.h"
+
+/* Starts telling it, if one is configured. KVT_ENOMEM. */
+enum kvt_status kvt_controlled_start(struct kvt *k) KVT_MUST_CHECK;
+
+#endif

@@ -1,0 +1,224 @@
+/*
+ * core.h - one cache: how L1, the tiers below it and the operations hang together.
+ *
+ *	kvt_get ---- L1 hit ------------------------------------------> lease
+ *	   \                                                             ^
+ *	    wants --> loads --READ--> tier --done--> publish in L1 ------+
+ *	kvt_find ---> probes --PROBE--> shared tier
+ *	kvt_put --> L1 --> stores --WRITE--> tier
+ *	kvt_erase --> L1, loads, stores, tombs; ERASE and FLUSH --> tier
+ *
+ * Threads. Hits in L1, lookups that find all in L1 and puts take no lock of this file but leases'
+ * short one. All else, what moves between tiers, is under `lock`. With it held, functions of L1
+ * and of tiers may be called, since nothing that these call back takes it: the watch goes to the
+ * event log, and a tier's done() only puts the request on `finished`, which who steps the tier
+ * empties afterwards (kvt_below_reap). So the order of locks is: step, lock, then those of the
+ * rooms below.
+ */
+#ifndef KVT_CORE_H
+#define KVT_CORE_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+
+#include "controller.h"
+#include "event_log.h"
+#include "keyed.h"
+#include "l1.h"
+#include "latency.h"
+#include "lease.h"
+#include "meter.h"
+#include "tier.h"
+
+#define KVT_NEVER INT64_MAX
+
+struct kvt_below;
+
+/* What a request to a tier was made for: which part of the core gets it back. */
+enum kvt_job_kind { KVT_JOB_LOAD, KVT_JOB_STORE, KVT_JOB_BARRIER, KVT_JOB_PROBE };
+
+/* A request under way. Under `lock`, but for `next_finished`. */
+struct kvt_job {
+	struct kvt_tier_request request; /* request.user is this job */
+	enum kvt_job_kind kind;
+	void *owner; /* of a barrier's */
+	struct kvt_below *below;
+	struct kvt_job *next_finished; /* the stack of finished ones */
+	struct kvt_job *next, *prev;   /* under way in this tier, oldest first */
+	int64_t begun_ns;
+	uint32_t times_late; /* stalls that were counted against the tier */
+	bool probe;          /* decides whether a tier that was left alone is used again */
+	uint64_t round; /* the breaker's when it began: results of earlier rounds say nothing */
+};
+
+/* Whether a tier is used: a run of failures opens it, a probe that works closes it. Under `lock`;
+ * the state is also read without. */
+struct kvt_breaker {
+	_Atomic uint32_t state; /* enum kvt_breaker_state */
+	uint32_t failures;      /* in a row */
+	uint32_t limit;
+	uint64_t open_ns, open_max_ns; /* first and longest pause */
+	uint64_t pause_ns;             /* the present one, doubling */
+	int64_t until_ns;              /* when a probe is due */
+	uint64_t round;                /* counts changes of state */
+	uint64_t seed;                 /* of the jitter */
+	_Atomic uint64_t trips;
+};
+
+enum kvt_breaker_state {
+	KVT_BREAKER_CLOSED,
+	KVT_BREAKER_OPEN,
+	KVT_BREAKER_HALF,
+	KVT_BREAKER_PROBING
+};
+
+/* Stores that wait for one tier, oldest first. */
+struct kvt_store;
+struct kvt_store_line {
+	struct kvt_store *first, *last;
+};
+
+/* A tier below L1. */
+struct kvt_below {
+	struct kvt *k;
+	struct kvt_tier *tier; /* NULL: absent, `reason` says why */
+	uint32_t id;           /* enum kvt_tier_id */
+	uint32_t state;        /* enum kvt_tier_state as open left it */
+	char reason[KVT_REASON_BYTES];
+	struct kvt_breaker breaker;
+	struct kvt_meter reads, writes;
+	struct kvt_job *oldest, *newest; /* under way */
+	size_t under_way;
+	struct kvt_store_line line;
+	size_t stores_under_way;
+	_Atomic(struct kvt_job *) finished;
+	_Atomic uint64_t hits, misses, loads, load_bytes, stores, store_bytes, io_errors, corrupt;
+	pthread_t thread;
+	bool has_thread;
+	_Atomic bool stop; /* the thread ends when nothing is under way */
+};
+
+/* Counters of kvt_stats that are the library's own. Relaxed: nobody reads two together. */
+struct kvt_counters {
+	_Atomic uint64_t lookups, lookup_chunks, lookup_hits;
+	_Atomic uint64_t gets, get_chunks, get_hits, get_timeouts, l1_hits, l1_misses;
+	_Atomic uint64_t puts, put_bytes, put_exists, put_full;
+	_Atomic uint64_t stores_dropped, prefetches, promotions, joined_loads, not_worth;
+	_Atomic uint64_t finds, probes, probe_chunks, probe_hits;
+};
+
+static inline void kvt_count(_Atomic uint64_t *counter, uint64_t by)
+{
+	if (by != 0)
+		atomic_fetch_add_explicit(counter, by, memory_order_relaxed);
+}
+
+/* How fast the engine computes. */
+struct kvt_prefill {
+	pthread_mutex_t lock;
+	double tokens, ns; /* sums that forget, under lock */
+	_Atomic uint64_t tokens_per_second;
+};
+
+/* Operations: begun, running until they are done or their time is over, then told about once. */
+struct kvt_op;
+struct kvt_op_slot;
+struct kvt_ops {
+	struct kvt_op_slot *slots;
+	uint32_t slot_count, free_slot;        /* list through the slots; slot_count: none free */
+	struct kvt_op *first, *last;           /* running, by deadline */
+	struct kvt_op *done_first, *done_last; /* completions that wait for kvt_poll */
+	int eventfd;
+	bool signalled; /* the eventfd is readable */
+};
+
+/* Chunks on their way up. */
+struct kvt_load;
+struct kvt_loads {
+	struct kvt_keyed_table by_key;
+	struct kvt_load *first, *last; /* waiting for room or quota, oldest first */
+	uint64_t limit_bytes, reading_bytes, waiting_bytes;
+	size_t waiting, reading;
+};
+
+/* Chunks on their way down. */
+struct kvt_stores {
+	struct kvt_keyed_table by_key;
+	struct kvt_store *refused;   /* written and erased, but the tier would not erase them yet */
+	uint64_t limit_bytes, bytes; /* waiting and being written, as they are charged */
+	uint64_t write_bytes;        /* most that is being written at once */
+	uint64_t begun;              /* numbers stores */
+	size_t count, erased;        /* all of them; to be erased again once they are written */
+};
+
+/* Erases and drains on their way, and what nobody may see meanwhile. */
+struct kvt_barrier;
+struct kvt_barriers {
+	struct kvt_keyed_table tombs; /* keys that tiers below may still show */
+	_Atomic size_t tomb_count;
+	struct kvt_barrier *first;
+	uint64_t begun; /* numbers barriers */
+};
+
+struct kvt {
+	struct kvt_config config; /* settled: no 0 that means a default; without its texts */
+	struct kvt_surroundings surroundings;
+	char *nvme_path;         /* NULL: none */
+	_Atomic uint32_t *alive; /* 1; a forked child reads 0 there */
+	_Atomic bool opened;     /* all parts are there: the controller may command */
+	bool own_clock;          /* the machine's: waits may sleep by it */
+	struct kvt_event_log *events;
+	struct kvt_controller *controller; /* NULL: none; set before any tier is there */
+	struct kvt_tier_watch watch;       /* tells both */
+	struct kvt_l1 *l1;
+	struct kvt_below below[KVT_TIER_COUNT];
+	size_t below_count;
+	struct kvt_leases leases;
+	struct kvt_prefill prefill;
+	struct kvt_counters counters;
+	struct kvt_latencies latencies;
+
+	pthread_mutex_t step_lock; /* KVT_THREADS_CALLER: one thread steps at a time */
+	pthread_mutex_t lock;      /* guards all that follows, and what says so above */
+	pthread_cond_t changed;    /* an operation is done */
+	pthread_cond_t due;        /* the control thread has something to do */
+	struct kvt_ops ops;
+	struct kvt_loads loads;
+	struct kvt_stores stores;
+	struct kvt_barriers barriers;
+	size_t probes_under_way;
+	bool closing;
+	bool kicked; /* `due` was signalled */
+	pthread_t control;
+	bool has_control;
+	int64_t tended_ns;   /* of who steps the control part */
+	double scrub_credit; /* bytes that may be checked now, likewise; negative: owed */
+};
+
+/* Is this handle one that may be used here? Fork check included. */
+static inline enum kvt_status kvt_usable(struct kvt *k)
+{
+	if (k == NULL)
+		return KVT_EINVAL;
+	return atomic_load_explicit(k->alive, memory_order_relaxed) == 1 ? KVT_OK : KVT_EFORK;
+}
+
+static inline int64_t kvt_clock(struct kvt *k)
+{
+	return kvt_now(&k->surroundings);
+}
+
+static inline void kvt_took(struct kvt *k, enum kvt_latency what, int64_t since_ns)
+{
+	kvt_latency_add(&k->latencies, what, kvt_clock(k) - since_ns);
+}
+
+static inline int64_t kvt_deadline(struct kvt *k, uint64_t timeout_ns)
+{
+	int64_t now = kvt_clock(k);
+
+	return timeout_ns >= (uint64_t)(KVT_NEVER - now) ? KVT_NEVER : now + (int64_t)timeout_ns;
+}
+
+#endif

@@ -1,0 +1,267 @@
+/*
+ * find.c - what of a chain is there: lookup, which never waits; find, which asks shared tiers where
+ * they are not known to have or to lack a chunk; and prefetch, which asks and then loads.
+ *
+ * A question covers all of the chain behind what is known, so that one round trip is enough however
+ * long the chain is, and is asked once: what is still unknown after it counts as missing.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "below.h"
+#include "loads.h"
+#include "ops.h"
+#include "probes.h"
+#include "worth.h"
+
+/* --- lookup ----------------------------------------------------------------------------------- */
+
+static enum kvt_status check(struct kvt *k, const struct kvt_key *keys, size_t n, const void *out)
+{
+	enum kvt_status status = kvt_usable(k);
+
+	if (status == KVT_OK && ((keys == NULL && n != 0) || out == NULL || n > UINT32_MAX / 32))
+		status = KVT_EINVAL;
+	return status;
+}
+
+static void count_lookup(struct kvt *k, size_t n, const struct kvt_lookup *plan)
+{
+	kvt_count(&k->counters.lookup_chunks, n);
+	kvt_count(&k->counters.lookup_hits, plan->hits);
+	kvt_count(&k->counters.not_worth, plan->hits - plan->worth);
+}
+
+enum kvt_status kvt_lookup(struct kvt *k, const struct kvt_key *keys, size_t n, uint32_t tier_mask,
+	uint8_t *tiers, struct kvt_lookup *out)
+{
+	enum kvt_status status = check(k, keys, n, out);
+	int64_t begun_ns;
+
+	if (status != KVT_OK)
+		return status;
+	begun_ns = kvt_clock(k);
+	kvt_plan(k, keys, n, tier_mask, false, tiers, out);
+	kvt_took(k, KVT_LATENCY_LOOKUP, begun_ns);
+	kvt_count(&k->counters.lookups, 1);
+	count_lookup(k, n, out);
+	return KVT_OK;
+}
+
+/* --- find ------------------------------------------------------------------------------------- */
+
+struct find {
+	struct kvt_op op; /* first */
+	struct kvt_asker asker;
+	int64_t begun_ns;
+	uint32_t tier_mask;
+	size_t n;
+	struct kvt_key keys[];
+};
+
+static struct find *find_of(struct kvt_asker *asker)
+{
+	return (struct find *)((char *)asker - offsetof(struct find, asker));
+}
+
+static void complete(struct kvt *k, struct find *find, enum kvt_status status)
+{
+	struct kvt_lookup plan = {.hits = 0};
+
+	kvt_probe_leave(&find->asker);
+	if (find->op.id != 0 && status != KVT_ECANCELED) { /* else the caller looks himself */
+		kvt_plan(k, find->keys, find->n, find->tier_mask, true, NULL, &plan);
+		kvt_took(k, KVT_LATENCY_FIND, find->begun_ns);
+		count_lookup(k, find->n, &plan);
+	}
+	kvt_op_done(k, &find->op, status, plan.hits);
+}
+
+static void answered(struct kvt *k, struct kvt_asker *asker)
+{
+	complete(k, find_of(asker), KVT_OK);
+}
+
+/* What is known by now is an answer, too. */
+static void expire(struct kvt *k, struct kvt_op *op, enum kvt_status why)
+{
+	complete(k, (struct find *)op, why == KVT_MISS ? KVT_OK : why);
+}
+
+static struct find *make(const struct kvt_key *keys, size_t n, uint32_t tier_mask, int64_t begun_ns)
+{
+	struct find *find = calloc(1, sizeof(*find) + n * sizeof(*keys));
+
+	if (find == NULL)
+		return NULL;
+	find->op.kind = KVT_OP_FIND;
+	find->op.expire = expire;
+	find->asker.resolve = answered;
+	find->begun_ns = begun_ns;
+	find->tier_mask = tier_mask;
+	find->n = n;
+	if (n != 0)
+		memcpy(find->keys, keys, n * sizeof(*keys));
+	return find;
+}
+
+/* Asks about what follows the first `known`, and ends at once where there is nothing to ask. Frees
+ * it on failure. */
+static enum kvt_status begin(struct kvt *k, struct find *find, size_t known, uint64_t timeout_ns,
+	const struct kvt_op_want *want)
+{
+	int64_t deadline_ns = kvt_deadline(k, timeout_ns);
+	enum kvt_status status;
+
+	pthread_mutex_lock(&k->lock);
+	status = kvt_op_begin(k, &find->op, want, deadline_ns);
+	if (status == KVT_OK && kvt_probe_begin(k, &find->keys[known], find->n - known,
+					find->tier_mask, &find->asker) != KVT_OK)
+		complete(k, find, KVT_OK);
+	pthread_mutex_unlock(&k->lock);
+	if (status != KVT_OK)
+		free(find);
+	return status;
+}
+
+enum kvt_status kvt_find(struct kvt *k, const struct kvt_key *keys, size_t n, uint32_t tier_mask,
+	uint64_t timeout_ns, uint8_t *tiers, struct kvt_lookup *out)
+{
+	enum kvt_status status = check(k, keys, n, out);
+	struct kvt_op_want want = {.id = NULL};
+	struct kvt_lookup plan;
+	struct find *find;
+	int64_t begun_ns;
+
+	if (status != KVT_OK)
+		return status;
+	begun_ns = kvt_clock(k);
+	kvt_plan(k, keys, n, tier_mask, false, tiers, &plan);
+	if (plan.hits < n && kvt_probe_helps(k, &keys[plan.hits], tier_mask)) {
+		find = make(keys, n, tier_mask, begun_ns);
+		if (find == NULL)
+			return KVT_ENOMEM;
+		status = begin(k, find, plan.hits, timeout_ns, &want);
+		if (status != KVT_OK)
+			return status;
+		kvt_op_wait(k, &find->op);
+		status = (enum kvt_status)find->op.status;
+		free(find);
+		if (status != KVT_OK)
+			return status;
+		kvt_plan(k, keys, n, tier_mask, false, tiers, &plan);
+	}
+	kvt_took(k, KVT_LATENCY_FIND, begun_ns);
+	kvt_count(&k->counters.finds, 1);
+	count_lookup(k, n, &plan);
+	*out = plan;
+	return KVT_OK;
+}
+
+enum kvt_status kvt_find_begin(struct kvt *k, const struct kvt_key *keys, size_t n,
+	uint32_t tier_mask, uint64_t timeout_ns, uint64_t user, uint64_t *op)
+{
+	enum kvt_status status = check(k, keys, n, op);
+	struct kvt_op_want want = {.id = op, .user = user};
+	struct kvt_lookup plan;
+	struct find *find;
+
+	if (status != KVT_OK)
+		return status;
+	kvt_plan(k, keys, n, tier_mask, false, NULL, &plan);
+	find = make(keys, n, tier_mask, kvt_clock(k));
+	if (find == NULL)
+		return KVT_ENOMEM;
+	status = begin(k, find, plan.hits, timeout_ns, &want);
+	if (status == KVT_OK)
+		kvt_count(&k->counters.finds, 1);
+	return status; /* the op is somebody else's by now */
+}
+
+/* --- prefetch --------------------------------------------------------------------------------- */
+
+/* A prefetch whose chain a shared tier is being asked about. */
+struct later {
+	struct kvt_asker asker; /* first */
+	size_t n;
+	struct kvt_key keys[];
+};
+
+/* Under lock. */
+static void load_all(struct kvt *k, const struct kvt_key *keys, size_t n)
+{
+	size_t begun = 0;
+
+	for (size_t i = 0; i < n; i++) {
+		if (kvt_l1_match(k->l1, &keys[i], 1) == 1)
+			continue;
+		if (kvt_load_want(k, &keys[i], NULL) != KVT_OK)
+			break;
+		begun++;
+	}
+	kvt_pump(k);
+	kvt_count(&k->counters.prefetches, begun);
+}
+
+static void load_later(struct kvt *k, struct kvt_asker *asker)
+{
+	struct later *later = (struct later *)asker;
+	struct kvt_lookup plan;
+
+	kvt_plan(k, later->keys, later->n, KVT_ALL_TIERS, true, NULL, &plan);
+	kvt_count(&k->counters.not_worth, plan.hits - plan.worth);
+	if (!k->closing)
+		load_all(k, later->keys, plan.worth);
+	free(later);
+}
+
+/* Under lock. Without room for it the rest is not prefetched. */
+static void ask_first(struct kvt *k, const struct kvt_key *keys, size_t n)
+{
+	struct later *later = calloc(1, sizeof(*later) + n * sizeof(*keys));
+
+	if (later == NULL)
+		return;
+	later->asker.resolve = load_later;
+	later->n = n;
+	memcpy(later->keys, keys, n * sizeof(*keys));
+	if (kvt_probe_begin(k, keys, n, KVT_ALL_TIERS, &later->asker) != KVT_OK)
+		free(later);
+}
+
+enum kvt_status kvt_prefetch(struct kvt *k, const struct kvt_key *keys, size_t n)
+{
+	enum kvt_status status = check(k, keys, n, keys);
+	struct kvt_lookup plan;
+
+	if (status != KVT_OK)
+		return status;
+	if (n == 0)
+		return KVT_EINVAL;
+	kvt_plan(k, keys, n, KVT_ALL_TIERS, false, NULL, &plan);
+	kvt_count(&k->counters.not_worth, plan.hits - plan.worth);
+	pthread_mutex_lock(&k->lock);
+	load_all(k, keys, plan.worth);
+	if (plan.worth == plan.hits && plan.hits < n)
+		ask_first(k, &keys[plan.hits], n - plan.hits);
+	pthread_mutex_unlock(&k->lock);
+	return KVT_OK;
+}
+
+/* --- names ------------------------------------------------------------------------------------ */
+
+enum kvt_status kvt_name(
+	struct kvt *k, const struct kvt_key *keys, const char *const *names, size_t n)
+{
+	enum kvt_status status = check(k, keys, n, names);
+
+	if (status != KVT_OK)
+		return status;
+	for (size_t i = 0; i < k->below_count; i++) {
+		struct kvt_tier *tier = k->below[i].tier;
+
+		if (tier != NULL && tier->ops->also_named != NULL)
+			tier->ops->also_named(tier, keys, names, n);
+	}
+	return KVT_OK;
+}

@@ -1,0 +1,445 @@
+/*
+ * get.c - asking for chunks and getting them.
+ *
+ * A get whose chunks all lie in L1 takes a lease and is done: no lock but the leases', nothing
+ * allocated. Otherwise it becomes an operation: it holds what is in L1, wants the rest from the
+ * tiers below, as far as that is worth it, and is done when all of it has come, when something on
+ * the way will not come, or at its deadline, with the chunks that are there without a gap from the
+ * beginning. What it then still waits for goes on without it and lands in L1 for the next one.
+ * While what is known is on its way, a shared tier is asked about what follows; what it has is
+ * wanted, too, when its answer comes.
+ */
+#include <stdlib.h>
+
+#include "below.h"
+#include "loads.h"
+#include "ops.h"
+#include "probes.h"
+#include "worth.h"
+
+/* One chunk of a get. */
+struct want {
+	struct kvt_waiter waiter; /* first */
+	struct get *get;
+};
+
+struct get {
+	struct kvt_op op;      /* first */
+	struct kvt_hold *hold; /* its entries: held chunks, KVT_NO_ENTRY elsewhere */
+	int64_t begun_ns;
+	size_t front;        /* chunks before it are all held */
+	size_t end;          /* this and later ones are not wanted (yet), or will not come */
+	bool begun;          /* all that is known and worth it is wanted */
+	struct kvt_asker asker; /* a shared tier is asked about chunks from `end` on */
+	bool asking;
+	struct kvt_key *keys; /* of all `n`, while it is asked; owned */
+	size_t n;
+	uint8_t *tiers;      /* where each was found */
+	struct want wants[]; /* of chunks from `first` on */
+};
+
+/* --- course of a slow one; under lock --------------------------------------------------------- */
+
+static struct want *want_of(struct get *get, size_t index)
+{
+	return &get->wants[index];
+}
+
+/* Neither waits for chunks from `from` on nor holds them any longer. */
+static void give_up_from(struct kvt *k, struct get *get, size_t from)
+{
+	size_t end = get->end;
+
+	get->end = from;
+	for (size_t i = from; i < end; i++) {
+		kvt_load_leave(k, &want_of(get, i)->waiter);
+		if (get->hold->entries[i] != KVT_NO_ENTRY)
+			kvt_l1_release(k->l1, get->hold->entries[i]);
+		get->hold->entries[i] = KVT_NO_ENTRY;
+	}
+}
+
+static void stop_asking(struct get *get)
+{
+	kvt_probe_leave(&get->asker);
+	get->asking = false;
+	free(get->keys);
+	get->keys = NULL;
+}
+
+/* Ends it with what is held from the beginning on. */
+static void complete(struct kvt *k, struct get *get, enum kvt_status when_empty)
+{
+	size_t count;
+
+	stop_asking(get);
+	give_up_from(k, get, get->front);
+	count = when_empty == KVT_ECANCELED ? 0 : get->front;
+	if (count < get->front)
+		for (size_t i = 0; i < get->front; i++)
+			kvt_l1_release(k->l1, get->hold->entries[i]);
+	if (count != 0)
+		count = kvt_hold_fill(
+			&k->leases, k->l1, get->hold, count, get->tiers, kvt_clock(k));
+	if (count != 0)
+		get->op.hold = get->hold;
+	else
+		kvt_hold_give(&k->leases, k->l1, get->hold);
+	get->hold = NULL;
+	kvt_took(k, KVT_LATENCY_GET, get->begun_ns);
+	kvt_count(&k->counters.get_hits, count);
+	kvt_op_done(k, &get->op, count != 0 ? KVT_OK : when_empty, count);
+}
+
+static void look(struct kvt *k, struct get *get)
+{
+	while (get->front < get->end && get->hold->entries[get->front] != KVT_NO_ENTRY)
+		get->front++;
+	if (get->begun && !get->asking && get->front == get->end)
+		complete(k, get, KVT_MISS);
+}
+
+static void resolved(struct kvt *k, struct kvt_waiter *waiter, uint32_t entry, uint8_t tier)
+{
+	struct want *want = (struct want *)waiter;
+	struct get *get = want->get;
+	size_t index = (size_t)(want - get->wants);
+
+	if (entry == KVT_NO_ENTRY) {
+		stop_asking(get); /* what follows is of no use */
+		give_up_from(k, get, index);
+	} else {
+		get->hold->entries[index] = entry;
+		get->tiers[index] = tier;
+		for (size_t i = 0; i < k->below_count; i++)
+			if (k->below[i].id == tier)
+				kvt_count(&k->below[i].hits, 1);
+	}
+	look(k, get);
+}
+
+static void expire(struct kvt *k, struct kvt_op *op, enum kvt_status why)
+{
+	if (why == KVT_MISS)
+		kvt_count(&k->counters.get_timeouts, 1);
+	complete(k, (struct get *)op, why);
+}
+
+/* What a chunk occupies in L1. */
+static uint64_t room_for(uint64_t bytes)
+{
+	return (bytes + KVT_ARENA_UNIT - 1) / KVT_ARENA_UNIT * KVT_ARENA_UNIT;
+}
+
+/* Holds or wants one chunk. The room that it takes; 0: it is nowhere. */
+static uint64_t want_one(struct kvt *k, struct get *get, const struct kvt_key *key, size_t i)
+{
+	struct want *want = want_of(get, i);
+
+	want->get = get;
+	want->waiter.resolve = resolved;
+	if (kvt_l1_hold_one(k->l1, key, true, &get->hold->entries[i]) == KVT_OK) {
+		get->tiers[i] = KVT_TIER_L1;
+		kvt_count(&k->counters.l1_hits, 1);
+		return room_for(kvt_l1_bytes(k->l1, get->hold->entries[i]));
+	}
+	get->hold->entries[i] = KVT_NO_ENTRY;
+	if (kvt_load_want(k, key, &want->waiter) != KVT_OK)
+		return 0;
+	return room_for(want->waiter.bytes);
+}
+
+/* What a chunk that is held or wanted occupies, or will. */
+static uint64_t taken_by(struct kvt *k, struct get *get, size_t i)
+{
+	uint32_t entry = get->hold->entries[i];
+
+	return room_for(entry != KVT_NO_ENTRY ? kvt_l1_bytes(k->l1, entry)
+					      : want_of(get, i)->waiter.bytes);
+}
+
+/* Holds or wants each chunk from `from` on; stops at the first that is nowhere, or that L1 has no
+ * room for beside those before it: what is held behind it would only keep these out. */
+static void want_all(struct kvt *k, struct get *get, const struct kvt_key *keys, size_t from)
+{
+	uint64_t room = kvt_arena_capacity(kvt_l1_arena(k->l1));
+	size_t n = get->end;
+
+	for (size_t i = 0; i < from; i++)
+		room -= taken_by(k, get, i);
+	for (size_t i = from; i < n; i++) {
+		uint64_t takes = want_one(k, get, &keys[i], i);
+
+		if (takes == 0 || takes > room) {
+			get->end = takes == 0 ? i : i + 1;
+			if (takes != 0)
+				give_up_from(k, get, i);
+			break;
+		}
+		room -= takes;
+	}
+}
+
+static void count_misses(struct kvt *k, size_t count)
+{
+	for (size_t i = 0; i < k->below_count; i++)
+		kvt_count(&k->below[i].misses, count);
+}
+
+/* A shared tier has answered: what it has is wanted now. */
+static void answered(struct kvt *k, struct kvt_asker *asker)
+{
+	struct get *get = (struct get *)((char *)asker - offsetof(struct get, asker));
+	size_t known = get->end;
+	struct kvt_lookup plan;
+
+	kvt_plan(k, &get->keys[known], get->n - known, KVT_ALL_TIERS, true, NULL, &plan);
+	kvt_count(&k->counters.not_worth, plan.hits - plan.worth);
+	count_misses(k, get->n - known - plan.hits);
+	get->end = known + plan.worth;
+	get->begun = false; /* so that it does not end before it is looked at */
+	want_all(k, get, get->keys, known);
+	stop_asking(get);
+	kvt_pump(k);
+	get->begun = true;
+	look(k, get);
+}
+
+/* Asks about what follows what is known. Without memory for it, or with too many questions under
+ * way, the rest is missing. */
+static void ask(struct kvt *k, struct get *get, const struct kvt_key *keys)
+{
+	size_t left = get->n - get->end;
+
+	get->asker.resolve = answered;
+	get->keys = calloc(get->n, sizeof(*keys));
+	if (get->keys != NULL)
+		memcpy(get->keys, keys, get->n * sizeof(*keys));
+	get->asking = get->keys != NULL && kvt_probe_begin(k, &keys[get->end], left, KVT_ALL_TIERS,
+						   &get->asker) == KVT_OK;
+	if (!get->asking) {
+		stop_asking(get);
+		count_misses(k, left);
+	}
+}
+
+/* --- beginning -------------------------------------------------------------------------------- */
+
+/* What of a chain is to be got. */
+struct outlook {
+	size_t held;  /* of L1, held already */
+	size_t known; /* held, or in a tier below and worth it */
+	bool ask;     /* a shared tier may have more */
+};
+
+static struct get *make(size_t n)
+{
+	size_t each = sizeof(struct want) + sizeof(uint8_t);
+	struct get *get;
+
+	if (n > (SIZE_MAX - sizeof(*get)) / each)
+		return NULL;
+	get = calloc(1, sizeof(*get) + n * each);
+	if (get == NULL)
+		return NULL;
+	get->op.kind = KVT_OP_GET;
+	get->op.expire = expire;
+	get->tiers = (uint8_t *)&get->wants[n];
+	get->n = n;
+	return get;
+}
+
+/* Takes the hold, whose first entries are held, on success only. */
+static enum kvt_status begin_get(struct kvt *k, const struct kvt_key *keys, size_t n,
+	const struct outlook *outlook, struct kvt_hold *hold, uint64_t timeout_ns,
+	const struct kvt_op_want *want, struct kvt_op **op)
+{
+	int64_t deadline_ns = kvt_deadline(k, timeout_ns);
+	struct get *get = make(n);
+	enum kvt_status status;
+
+	if (get == NULL)
+		return KVT_ENOMEM;
+	get->hold = hold;
+	get->begun_ns = kvt_clock(k);
+	get->front = outlook->held;
+	get->end = outlook->known;
+	memset(get->tiers, KVT_TIER_L1, outlook->held);
+	pthread_mutex_lock(&k->lock);
+	status = kvt_op_begin(k, &get->op, want, deadline_ns);
+	if (status == KVT_OK) {
+		*op = &get->op;
+		want_all(k, get, keys, outlook->held);
+		if (outlook->ask && get->end == outlook->known)
+			ask(k, get, keys);
+		kvt_pump(k); /* a load that cannot begin ends here already */
+		get->begun = true;
+		look(k, get);
+	}
+	pthread_mutex_unlock(&k->lock);
+	if (status != KVT_OK)
+		free(get);
+	return status;
+}
+
+/* Holds what L1 has from the chain's beginning, and sees what else is known. */
+static enum kvt_status look_up(struct kvt *k, const struct kvt_key *keys, size_t n,
+	struct kvt_hold **hold, struct outlook *out)
+{
+	struct kvt_lookup plan = {.hits = 0};
+	size_t held, seen;
+
+	*hold = kvt_hold_take(&k->leases, n);
+	if (*hold == NULL)
+		return KVT_ENOMEM;
+	held = kvt_l1_hold(k->l1, keys, n, (*hold)->entries);
+	if (held < n)
+		kvt_plan(k, &keys[held], n - held, KVT_ALL_TIERS, false, NULL, &plan);
+	seen = held + plan.hits;
+	out->held = held;
+	out->known = held + plan.worth;
+	out->ask = seen < n && plan.worth == plan.hits &&
+		   kvt_probe_helps(k, &keys[seen], KVT_ALL_TIERS);
+	kvt_count(&k->counters.gets, 1);
+	kvt_count(&k->counters.get_chunks, n);
+	kvt_count(&k->counters.l1_hits, held);
+	kvt_count(&k->counters.l1_misses, n - held);
+	kvt_count(&k->counters.not_worth, plan.hits - plan.worth);
+	if (!out->ask)
+		count_misses(k, n - seen);
+	return KVT_OK;
+}
+
+static enum kvt_status check(struct kvt *k, const struct kvt_key *keys, size_t n, const void *out)
+{
+	enum kvt_status status = kvt_usable(k);
+
+	if (status == KVT_OK && (keys == NULL || n == 0 || out == NULL || n > UINT32_MAX / 32))
+		status = KVT_EINVAL;
+	return status;
+}
+
+/* Hands out a lease on what is held, without an operation. */
+static enum kvt_status at_once(
+	struct kvt *k, struct kvt_hold *hold, size_t held, int64_t begun_ns, struct kvt_hold **out)
+{
+	if (held != 0)
+		held = kvt_hold_fill(&k->leases, k->l1, hold, held, NULL, begun_ns);
+	kvt_took(k, KVT_LATENCY_GET, begun_ns);
+	kvt_count(&k->counters.get_hits, held);
+	if (held != 0) {
+		*out = hold;
+		return KVT_OK;
+	}
+	kvt_hold_give(&k->leases, k->l1, hold);
+	return KVT_MISS;
+}
+
+static void abandon(struct kvt *k, struct kvt_hold *hold, size_t held)
+{
+	for (size_t i = 0; i < held; i++)
+		kvt_l1_release(k->l1, hold->entries[i]);
+	kvt_hold_give(&k->leases, k->l1, hold);
+}
+
+enum kvt_status kvt_get(struct kvt *k, const struct kvt_key *keys, size_t n, uint64_t timeout_ns,
+	struct kvt_lease **lease)
+{
+	enum kvt_status status = check(k, keys, n, lease);
+	struct kvt_op_want want = {.id = NULL};
+	struct kvt_hold *hold = NULL;
+	struct outlook outlook;
+	struct kvt_op *op;
+	int64_t begun_ns;
+
+	if (status != KVT_OK)
+		return status;
+	begun_ns = kvt_clock(k);
+	status = look_up(k, keys, n, &hold, &outlook);
+	if (status != KVT_OK)
+		return status;
+	if (outlook.held == outlook.known && !outlook.ask) {
+		status = at_once(k, hold, outlook.held, begun_ns, &hold);
+	} else {
+		status = begin_get(k, keys, n, &outlook, hold, timeout_ns, &want, &op);
+		if (status != KVT_OK) {
+			abandon(k, hold, outlook.held);
+			return status;
+		}
+		kvt_op_wait(k, op);
+		status = (enum kvt_status)op->status;
+		hold = op->hold;
+		free(op);
+	}
+	if (status == KVT_OK)
+		*lease = &hold->lease;
+	return status;
+}
+
+enum kvt_status kvt_get_begin(struct kvt *k, const struct kvt_key *keys, size_t n,
+	uint64_t timeout_ns, uint64_t user, uint64_t *op_id)
+{
+	enum kvt_status status = check(k, keys, n, op_id);
+	struct kvt_op_want want = {.id = op_id, .user = user};
+	struct outlook outlook;
+	struct kvt_hold *hold;
+	struct kvt_op *op;
+
+	if (status != KVT_OK)
+		return status;
+	status = look_up(k, keys, n, &hold, &outlook);
+	if (status != KVT_OK)
+		return status;
+	status = begin_get(k, keys, n, &outlook, hold, timeout_ns, &want, &op);
+	if (status != KVT_OK)
+		abandon(k, hold, outlook.held);
+	return status; /* the op is somebody else's by now */
+}
+
+/* --- leases ----------------------------------------------------------------------------------- */
+
+static struct kvt_hold *hold_of(const struct kvt_lease *lease)
+{
+	return (struct kvt_hold *)(uintptr_t)lease; /* the lease is its first member */
+}
+
+void kvt_release(struct kvt *k, struct kvt_lease *lease)
+{
+	if (lease != NULL && kvt_usable(k) == KVT_OK)
+		kvt_hold_give(&k->leases, k->l1, hold_of(lease));
+}
+
+enum kvt_status kvt_verify(struct kvt *k, const struct kvt_lease *lease)
+{
+	enum kvt_status status = kvt_usable(k);
+
+	if (status != KVT_OK || lease == NULL)
+		return status != KVT_OK ? status : KVT_EINVAL;
+	for (size_t i = 0; i < lease->count; i++) {
+		uint32_t entry = hold_of(lease)->entries[i];
+
+		if (kvt_l1_intact(k->l1, entry))
+			continue;
+		kvt_l1_drop(k->l1, entry);
+		status = KVT_ECORRUPT;
+	}
+	return status;
+}
+
+uint64_t kvt_copy(const struct kvt_lease *lease, size_t index, void *to, uint64_t bytes)
+{
+	const struct kvt_view *view;
+	uint8_t *at = to;
+
+	if (lease == NULL || index >= lease->count || to == NULL ||
+		bytes < lease->views[index].bytes)
+		return 0;
+	view = &lease->views[index];
+	for (uint32_t i = 0; i < view->segment_count; i++) {
+		const struct kvt_segment *segment = &lease->segments[view->first_segment + i];
+
+		memcpy(at, segment->base, segment->bytes);
+		at += segment->bytes;
+	}
+	return view->bytes;
+}

@@ -1,0 +1,226 @@
+/*
+ * kvt.c - a cache's life.
+ *
+ * Open settles the configuration, then makes what depends on nothing first: event log, L1, tiers
+ * below, threads. Without L1 there is no place that anything could be fetched to, so that it is
+ * the one tier without which there is no cache; a tier below that cannot be had is left out.
+ *
+ * Fork. A handle has threads, files and locks that a child does not have. A page that the kernel
+ * wipes in a child tells where we are with one load; nothing global is needed for it.
+ */
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "barrier.h"
+#include "below.h"
+#include "controlled.h"
+#include "kvt_open.h"
+#include "loads.h"
+#include "ops.h"
+#include "settle.h"
+#include "step.h"
+#include "stores.h"
+#include "worth.h"
+
+/* --- fork ------------------------------------------------------------------------------------- */
+
+static enum kvt_status make_alive(struct kvt *k)
+{
+	size_t page = (size_t)sysconf(_SC_PAGESIZE);
+	void *at = mmap(NULL, page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	if (at == MAP_FAILED)
+		return KVT_ENOMEM;
+	k->alive = at;
+	if (madvise(at, page, MADV_WIPEONFORK) != 0) {
+		kvt_note(&k->surroundings, KVT_LOG_ERROR, "this kernel cannot tell a forked child");
+		return KVT_ENOTSUP;
+	}
+	atomic_store(k->alive, 1);
+	return KVT_OK;
+}
+
+static void finish_alive(struct kvt *k)
+{
+	if (k->alive != NULL)
+		munmap(k->alive, (size_t)sysconf(_SC_PAGESIZE));
+}
+
+/* --- what tiers tell -------------------------------------------------------------------------- */
+
+static void tell_stored(
+	void *self, uint32_t tier, const struct kvt_key *key, const struct kvt_blocks *names)
+{
+	struct kvt *k = self;
+
+	kvt_controller_stored(k->controller, tier, key, names);
+	if (names != NULL)
+		kvt_event_log_stored(k->events, tier, names);
+}
+
+static void tell_removed(
+	void *self, uint32_t tier, const struct kvt_key *key, const struct kvt_blocks *names)
+{
+	struct kvt *k = self;
+
+	kvt_controller_removed(k->controller, tier, key);
+	if (names != NULL)
+		kvt_event_log_removed(k->events, tier, names);
+}
+
+/* --- close ------------------------------------------------------------------------------------ */
+
+static void destroy(struct kvt *k)
+{
+	for (size_t i = 0; i < k->below_count; i++)
+		kvt_below_finish(&k->below[i]);
+	if (k->ops.eventfd >= 0)
+		kvt_ops_finish(k);
+	kvt_barriers_finish(k);
+	kvt_l1_destroy(k->l1);
+	kvt_controller_destroy(k->controller);
+	kvt_event_log_destroy(k->events);
+	kvt_leases_finish(&k->leases);
+	kvt_prefill_finish(&k->prefill);
+	pthread_mutex_destroy(&k->step_lock);
+	pthread_mutex_destroy(&k->lock);
+	pthread_cond_destroy(&k->due);
+	pthread_cond_destroy(&k->changed);
+	finish_alive(k);
+	free(k->nvme_path);
+	free(k);
+}
+
+/* Of whatever there is by now. */
+static void close_parts(struct kvt *k)
+{
+	kvt_controller_stop(k->controller); /* it knows that all of it goes */
+	pthread_mutex_lock(&k->lock);
+	k->closing = true;
+	kvt_ops_stop(k);
+	kvt_loads_stop(k);
+	kvt_stores_stop(k);
+	pthread_mutex_unlock(&k->lock);
+	kvt_threads_stop(k);
+	destroy(k);
+}
+
+void kvt_close(struct kvt *k)
+{
+	if (k == NULL)
+		return;
+	if (kvt_usable(k) == KVT_EFORK)
+		close(k->ops.eventfd); /* this process' own copy; all else is the parent's */
+	else
+		close_parts(k);
+}
+
+/* --- open ------------------------------------------------------------------------------------- */
+
+/* Everything that needs no configuration. */
+static void init_plain(struct kvt *k)
+{
+	pthread_condattr_t attr;
+
+	pthread_condattr_init(&attr);
+	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+	pthread_cond_init(&k->changed, &attr);
+	pthread_cond_init(&k->due, &attr);
+	pthread_condattr_destroy(&attr);
+	pthread_mutex_init(&k->lock, NULL);
+	pthread_mutex_init(&k->step_lock, NULL);
+	kvt_leases_init(&k->leases);
+	kvt_prefill_init(&k->prefill, k->config.prefill_tokens_per_second);
+	k->ops.eventfd = -1;
+	k->loads.limit_bytes = k->config.load_inflight;
+	k->stores.limit_bytes = k->config.store_inflight;
+	k->watch = (struct kvt_tier_watch){tell_stored, tell_removed, k};
+}
+
+static enum kvt_status make_tiers(struct kvt *k, const struct kvt_tier_ops *const *tiers)
+{
+	char why[KVT_REASON_BYTES] = "";
+	enum kvt_status status;
+
+	status = kvt_l1_create(&k->config, &k->surroundings, &k->watch, why, &k->l1);
+	if (status != KVT_OK) {
+		kvt_note(&k->surroundings, KVT_LOG_ERROR, "l1: %s", why);
+		return status;
+	}
+	k->stores.write_bytes = kvt_arena_capacity(kvt_l1_arena(k->l1)) / 4;
+	if (k->stores.write_bytes > k->stores.limit_bytes / 2)
+		k->stores.write_bytes = k->stores.limit_bytes / 2;
+	for (; *tiers != NULL && k->below_count < KVT_TIER_COUNT; tiers++) {
+		status = kvt_below_init(&k->below[k->below_count++], k, *tiers);
+		if (status != KVT_OK)
+			return status;
+	}
+	return KVT_OK;
+}
+
+/* Whatever was begun is undone by kvt_close. */
+static enum kvt_status open_parts(
+	struct kvt *k, const struct kvt_config *given, const struct kvt_tier_ops *const *tiers)
+{
+	enum kvt_status status = make_alive(k);
+
+	if (status == KVT_OK && k->config.nvme_path != NULL && k->config.nvme_path[0] != '\0') {
+		k->nvme_path = strdup(k->config.nvme_path);
+		status = k->nvme_path != NULL ? KVT_OK : KVT_ENOMEM;
+	}
+	if (status == KVT_OK)
+		status = kvt_ops_init(k);
+	if (status == KVT_OK)
+		status = kvt_event_log_create(&k->config, &k->surroundings, &k->events);
+	if (status == KVT_OK)
+		status = kvt_controlled_start(k);
+	if (status == KVT_OK)
+		status = make_tiers(k, tiers);
+	if (status != KVT_OK)
+		return status;
+	k->own_clock = given->clock == NULL;
+	k->tended_ns = kvt_clock(k);
+	return kvt_threads_start(k);
+}
+
+/* Texts are borrowed during kvt_open only. */
+static void forget_texts(struct kvt_config *c)
+{
+	c->l1_backing = c->l1_policy = c->nvme_policy = c->nvme_io = NULL;
+	c->protect_keys = c->events_publish = c->events_replay = c->events_topic = NULL;
+	c->nvme_path = NULL;
+	c->l2_url = c->l2_format = c->l2_username = c->l2_password_file = c->l2_service = NULL;
+	c->l2_tls_ca = c->l2_tls_certificate = c->l2_tls_key = NULL;
+	c->l2_bucket = c->l2_segment = c->l2_layout = NULL;
+	c->controller_pull = c->controller_reply = c->controller_heartbeat = NULL;
+	c->controller_instance = c->controller_ip = c->controller_bind = NULL;
+	c->controller_ports = c->controller_hash = c->controller_hash_seed = NULL;
+	c->controller_none_hash = NULL;
+}
+
+enum kvt_status kvt_open_with(
+	const struct kvt_config *config, const struct kvt_tier_ops *const *tiers, struct kvt **out)
+{
+	enum kvt_status status;
+	struct kvt *k;
+
+	if (config == NULL || out == NULL)
+		return KVT_EINVAL;
+	k = calloc(1, sizeof(*k));
+	if (k == NULL)
+		return KVT_ENOMEM;
+	status = kvt_config_settle(config, &k->config);
+	kvt_surroundings_init(&k->surroundings, &k->config);
+	init_plain(k);
+	if (status == KVT_OK)
+		status = open_parts(k, config, tiers);
+	if (status != KVT_OK) {
+		close_parts(k);
+		return status;
+	}
+	forget_texts(&k->config);
+	atomic_store(&k->opened, true);
+	*out = k;
+	return KVT_OK;
+}

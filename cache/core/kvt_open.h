@@ -1,0 +1,13 @@
+/*
+ * kvt_open.h - opening a cache over given tiers, for who brings his own.
+ */
+#ifndef KVT_KVT_OPEN_H
+#define KVT_KVT_OPEN_H
+
+#include "tier.h"
+
+/* As kvt_open; tiers: NULL-terminated, fastest first, borrowed until kvt_close. */
+enum kvt_status kvt_open_with(const struct kvt_config *config,
+	const struct kvt_tier_ops *const *tiers, struct kvt **out) KVT_MUST_CHECK;
+
+#endif

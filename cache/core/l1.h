@@ -1,0 +1,73 @@
+/*
+ * l1.h - chunks in CPU memory: an index over an arena.
+ *
+ * Threads as cache_index.h: match, hold and release without a lock. What lies under an entry:
+ * its extents in the arena, its checksum, and the engine's names if the put gave some. Once an
+ * entry is published its bytes never change until its last hold is gone.
+ */
+#ifndef KVT_L1_H
+#define KVT_L1_H
+
+#include "arena.h"
+#include "cache_index.h"
+#include "checksum.h"
+#include "tier.h"
+
+struct kvt_l1;
+
+/* `why` has room for KVT_REASON_BYTES. KVT_EINVAL, KVT_ENOMEM, KVT_EIO. */
+enum kvt_status kvt_l1_create(const struct kvt_config *config, const struct kvt_surroundings *s,
+	const struct kvt_tier_watch *watch, char *why, struct kvt_l1 **out) KVT_MUST_CHECK;
+void kvt_l1_destroy(struct kvt_l1 *l1); /* nothing is held; NULL is allowed */
+
+struct kvt_arena *kvt_l1_arena(struct kvt_l1 *l1);
+
+size_t kvt_l1_match(struct kvt_l1 *l1, const struct kvt_key *keys, size_t n);
+/* A hold on each of the first chunks that are there, as a use; returns how many. */
+size_t kvt_l1_hold(struct kvt_l1 *l1, const struct kvt_key *keys, size_t n, uint32_t *entries);
+/* A hold on one chunk. KVT_MISS. */
+enum kvt_status kvt_l1_hold_one(
+	struct kvt_l1 *l1, const struct kvt_key *key, bool use, uint32_t *entry) KVT_MUST_CHECK;
+void kvt_l1_release(struct kvt_l1 *l1, uint32_t entry);
+
+/* Of an entry that is held or being filled. Returns the number of segments (at most
+ * KVT_MAX_EXTENTS). */
+uint32_t kvt_l1_segments(struct kvt_l1 *l1, uint32_t entry, struct kvt_segment *out);
+const struct kvt_key *kvt_l1_key(struct kvt_l1 *l1, uint32_t entry);
+uint64_t kvt_l1_bytes(struct kvt_l1 *l1, uint32_t entry);
+struct kvt_checksum kvt_l1_checksum(struct kvt_l1 *l1, uint32_t entry);
+/* Do the bytes of an entry that is held still give its checksum? Reads them all. */
+bool kvt_l1_intact(struct kvt_l1 *l1, uint32_t entry);
+
+/* Room for a chunk, FILLING, held by the filler. `load`: may use the staging share. KVT_EXISTS,
+ * KVT_FULL, KVT_ENOMEM. */
+enum kvt_status kvt_l1_reserve(
+	struct kvt_l1 *l1, const struct kvt_item *item, bool load, uint32_t *entry) KVT_MUST_CHECK;
+/*
+ * Visible from now on; the filler's hold stays. names (NULL: none, and then no events) are copied
+ * but for the token ids, and told to the watch as they are. KVT_MISS: erased meanwhile.
+ */
+enum kvt_status kvt_l1_publish(struct kvt_l1 *l1, uint32_t entry, const struct kvt_checksum *sum,
+	const struct kvt_blocks *names) KVT_MUST_CHECK;
+void kvt_l1_discard(struct kvt_l1 *l1, uint32_t entry); /* with the filler's hold */
+
+size_t kvt_l1_erase(struct kvt_l1 *l1, const struct kvt_key *keys, size_t n);
+size_t kvt_l1_erase_tenant(struct kvt_l1 *l1, const struct kvt_tenant *tenant);
+size_t kvt_l1_erase_all(struct kvt_l1 *l1);
+/* What is not pinned leaves; a chunk may still be below. *tokens: how many tokens went. */
+size_t kvt_l1_clear(struct kvt_l1 *l1, uint64_t *tokens);
+/* Found wrong: counted and no longer visible; the caller's hold stays. */
+void kvt_l1_drop(struct kvt_l1 *l1, uint32_t entry);
+/* As kvt_index_limit_tenant. */
+enum kvt_status kvt_l1_limit_tenant(
+	struct kvt_l1 *l1, const struct kvt_tenant *tenant, uint64_t bytes) KVT_MUST_CHECK;
+size_t kvt_l1_pin(struct kvt_l1 *l1, const struct kvt_key *keys, size_t n, bool pin);
+
+/* Background: expiry, and checking up to `bytes` bytes of what lies there (at least one chunk if
+ * not 0). Returns how many chunks were removed or checked; *checked (NULL is allowed): the bytes.
+ * One thread at a time. */
+size_t kvt_l1_tend(struct kvt_l1 *l1, uint64_t bytes, uint64_t *checked);
+
+void kvt_l1_stats(struct kvt_l1 *l1, struct kvt_tier_stats *out);
+
+#endif

@@ -1,0 +1,66 @@
+/*
+ * latency.h - how long things took, counted in buckets.
+ *
+ * Any thread adds, any thread reads; relaxed atomics. Threads are spread over a few shards, each
+ * with cache lines of its own, so that two that look up all day do not write the same line. A
+ * reader may see a sum that lacks a value already counted.
+ */
+#ifndef KVT_LATENCY_H
+#define KVT_LATENCY_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdint.h>
+
+enum kvt_latency {
+	KVT_LATENCY_LOOKUP, /* one kvt_lookup */
+	KVT_LATENCY_FIND,   /* one kvt_find, from its call to its answer */
+	KVT_LATENCY_PROBE,  /* one question to a shared tier */
+	KVT_LATENCY_GET,    /* one get, from its call to its lease or miss */
+	KVT_LATENCY_PUT,    /* from reserve to the end of commit: copying is within */
+	KVT_LATENCY_LOAD,   /* one chunk from a lower tier, queue and check included */
+	KVT_LATENCY_STORE,  /* one chunk to a lower tier, queue and sync included */
+	KVT_LATENCY_COUNT,
+};
+
+/* Upper bounds, inclusive, in ns; the last bucket is above all of them. */
+#define KVT_LATENCY_BOUNDS                                                                         \
+	{                                                                                          \
+		1000, 2500, 5000, 10000, 25000, 50000, 100000, 250000, 500000, 1000000, 2500000,   \
+			5000000, 10000000, 25000000, 50000000, 100000000, 250000000, 500000000,    \
+			1000000000, 5000000000                                                     \
+	}
+#define KVT_LATENCY_BUCKETS 21
+#define KVT_LATENCY_SHARDS  8
+
+struct kvt_latencies {
+	struct {
+		struct {
+			_Atomic uint64_t sum_ns, buckets[KVT_LATENCY_BUCKETS]; /* not cumulative */
+		} of[KVT_LATENCY_COUNT];
+		uint8_t apart[64];
+	} shards[KVT_LATENCY_SHARDS];
+};
+
+/* All zero is a fresh one. ns < 0 counts as 0. */
+static inline void kvt_latency_add(struct kvt_latencies *l, enum kvt_latency what, int64_t ns)
+{
+	static const uint64_t bounds[] = KVT_LATENCY_BOUNDS;
+	uint64_t value = ns < 0 ? 0 : (uint64_t)ns;
+	uint64_t self = (uint64_t)(uintptr_t)pthread_self();
+	unsigned shard = (unsigned)((self * UINT64_C(0x9e3779b97f4a7c15)) >> 61), i = 0;
+
+	while (i < KVT_LATENCY_BUCKETS - 1 && value > bounds[i])
+		i++;
+	atomic_fetch_add_explicit(&l->shards[shard].of[what].buckets[i], 1, memory_order_relaxed);
+	atomic_fetch_add_explicit(&l->shards[shard].of[what].sum_ns, value, memory_order_relaxed);
+}
+
+/* One of them, over all shards. */
+struct kvt_latency_sum {
+	uint64_t sum_ns, count, buckets[KVT_LATENCY_BUCKETS];
+};
+void kvt_latency_collect(
+	const struct kvt_latencies *l, enum kvt_latency what, struct kvt_latency_sum *out);
+
+#endif

@@ -1,0 +1,24 @@
+/*
+ * limit.c - how much of each tier one tenant may hold.
+ *
+ * Each tier's index has its own limits. A shared tier has none: what it holds is not this handle's
+ * alone.
+ */
+#include "core.h"
+
+enum kvt_status kvt_limit_tenant(
+	struct kvt *k, const struct kvt_tenant *tenant, uint64_t l1_bytes, uint64_t nvme_bytes)
+{
+	enum kvt_status status = kvt_usable(k);
+
+	if (status != KVT_OK || tenant == NULL)
+		return status != KVT_OK ? status : KVT_EINVAL;
+	status = kvt_l1_limit_tenant(k->l1, tenant, l1_bytes);
+	for (size_t i = 0; i < k->below_count && status == KVT_OK; i++) {
+		struct kvt_tier *tier = k->below[i].tier;
+
+		if (tier != NULL && tier->ops->limit_tenant != NULL)
+			status = tier->ops->limit_tenant(tier, tenant, nvme_bytes);
+	}
+	return status;
+}

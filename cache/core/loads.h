@@ -1,0 +1,39 @@
+/*
+ * loads.h - chunks on their way from a tier below up to L1.
+ */
+#ifndef KVT_LOADS_H
+#define KVT_LOADS_H
+
+#include "core.h"
+
+/* Who waits for one chunk of a get. `resolve` is called once, under lock, with the entry of L1 on
+ * which the waiter then has a hold, or KVT_NO_ENTRY: it will not come. */
+struct kvt_waiter {
+	struct kvt_load *load; /* NULL: waits for none */
+	uint64_t bytes;        /* of the chunk, once it is wanted */
+	struct kvt_waiter *next, *prev;
+	void (*resolve)(struct kvt *k, struct kvt_waiter *waiter, uint32_t entry, uint8_t tier);
+};
+
+/* All of this: under lock. */
+
+/*
+ * Wants a chunk that is not in L1; kvt_loads_pump starts it. waiter NULL: a prefetch, which is
+ * refused with KVT_BUSY where it would exceed the bytes on their way. KVT_MISS: no tier has it.
+ */
+enum kvt_status kvt_load_want(
+	struct kvt *k, const struct kvt_key *key, struct kvt_waiter *waiter) KVT_MUST_CHECK;
+/* The waiter waits no longer. A load that nobody waits for and that has not begun is dropped. */
+void kvt_load_leave(struct kvt *k, struct kvt_waiter *waiter);
+
+void kvt_loads_pump(struct kvt *k);
+void kvt_load_done(struct kvt *k, struct kvt_job *job);
+/* Nobody waits for this tier any more; what is under way goes on. */
+void kvt_loads_forsake(struct kvt *k, const struct kvt_below *b);
+/* Loads of these chunks bring nothing back. keys NULL: of a tenant; that NULL too: of all. */
+void kvt_loads_erase(
+	struct kvt *k, const struct kvt_key *keys, size_t n, const struct kvt_tenant *tenant);
+/* Drops what has not begun: the handle is closing. */
+void kvt_loads_stop(struct kvt *k);
+
+#endif

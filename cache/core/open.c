@@ -1,0 +1,10 @@
+/*
+ * open.c - opening a cache over the tiers of this build.
+ */
+#include "kvt_open.h"
+#include "tiers.h"
+
+enum kvt_status kvt_open(const struct kvt_config *config, struct kvt **out)
+{
+	return kvt_open_with(config, kvt_tiers(), out);
+}

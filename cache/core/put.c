@@ -1,0 +1,263 @@
+/*
+ * put.c - putting chunks: reserve, fill, commit.
+ *
+ * A chunk that is being filled is an entry of L1 that nobody finds, with its key taken, so that a
+ * second writer of the same chunk hears KVT_EXISTS and saves himself the copy. Commit makes the
+ * checksum from the bytes as they lie in the arena, publishes, and leaves the way down to the
+ * stores. A chunk that only a lower tier has may be put: its copy in L1 is then had without
+ * reading, and the store finds that there is nothing to do.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "below.h"
+#include "stores.h"
+
+#define MOST_ITEMS (1u << 20)
+#define LEAST_ITEM offsetof(struct kvt_item, blocks_size) /* the first version's members */
+#define MOST_ITEM  4096u                                  /* bytes of a later version's */
+
+/* One chunk of a reservation. */
+struct put {
+	uint32_t entry; /* KVT_NO_ENTRY: not to be filled */
+	uint64_t bytes;
+	struct kvt_segment *segments;
+	uint32_t segment_count;
+	struct kvt_cargo *cargo; /* NULL: no tier below and no names */
+};
+
+struct kvt_reservation {
+	size_t n;
+	int64_t begun_ns;
+	struct kvt_segment *segments;
+	struct put puts[];
+};
+
+/* --- reserve ---------------------------------------------------------------------------------- */
+
+/* An item and its blocks as this library knows them, whatever its caller was compiled with. */
+struct whole {
+	struct kvt_item item; /* its blocks are those below, or NULL */
+	struct kvt_blocks blocks;
+};
+
+static size_t lesser(size_t a, size_t b)
+{
+	return a < b ? a : b;
+}
+
+static bool item_read(const struct kvt_item *given, uint32_t size, struct whole *out)
+{
+	size_t blocks = offsetof(struct kvt_blocks, lmcache_hash);
+
+	*out = (struct whole){0};
+	if (given->size != size || size < LEAST_ITEM || size > MOST_ITEM)
+		return false;
+	memcpy(&out->item, given, lesser(size, sizeof(out->item)));
+	if (out->item.blocks_size != 0)
+		blocks = lesser(out->item.blocks_size, sizeof(out->blocks));
+	if (out->item.blocks != NULL) {
+		memcpy(&out->blocks, out->item.blocks, blocks);
+		out->item.blocks = &out->blocks;
+	}
+	out->item.size = sizeof(out->item);
+	out->item.blocks_size = sizeof(out->blocks);
+	return out->item.bytes != 0 && kvt_blocks_valid(out->item.blocks);
+}
+
+static bool goes_down(struct kvt *k)
+{
+	for (size_t i = 0; i < k->below_count; i++)
+		if (k->below[i].tier != NULL)
+			return true;
+	return false;
+}
+
+static enum kvt_status reserve_one(struct kvt *k, const struct kvt_item *given, uint32_t size,
+	struct kvt_segment *segments, struct put *put)
+{
+	struct whole whole;
+	const struct kvt_item *item = &whole.item;
+	enum kvt_status status;
+
+	if (!item_read(given, size, &whole))
+		return KVT_EINVAL;
+	status = kvt_l1_reserve(k->l1, item, false, &put->entry);
+	if (status != KVT_OK) {
+		put->entry = KVT_NO_ENTRY;
+		kvt_count(&k->counters.put_exists, status == KVT_EXISTS);
+		kvt_count(&k->counters.put_full, status == KVT_FULL);
+		return status;
+	}
+	if (item->blocks != NULL || goes_down(k)) {
+		put->cargo = kvt_cargo_make(item);
+		if (put->cargo == NULL) {
+			kvt_l1_discard(k->l1, put->entry);
+			put->entry = KVT_NO_ENTRY;
+			return KVT_ENOMEM;
+		}
+		put->cargo->users = 1;
+		if (item->tokens == 0)
+			put->cargo->item.tokens = k->config.tokens_per_chunk;
+	}
+	put->bytes = item->bytes;
+	put->segments = segments;
+	put->segment_count = kvt_l1_segments(k->l1, put->entry, segments);
+	return KVT_OK;
+}
+
+static struct kvt_reservation *make(size_t n)
+{
+	struct kvt_reservation *r;
+
+	if (n > MOST_ITEMS)
+		return NULL;
+	r = calloc(1, sizeof(*r) + n * sizeof(r->puts[0]));
+	if (r == NULL)
+		return NULL;
+	r->n = n;
+	r->segments = malloc(n * KVT_MAX_EXTENTS * sizeof(*r->segments));
+	if (r->segments == NULL) {
+		free(r);
+		return NULL;
+	}
+	return r;
+}
+
+static void destroy(struct kvt_reservation *r)
+{
+	free(r->segments);
+	free(r);
+}
+
+enum kvt_status kvt_put_reserve(struct kvt *k, const struct kvt_item *items, size_t n,
+	struct kvt_reservation **out, const struct kvt_segment **segments, uint32_t *counts,
+	uint32_t *status)
+{
+	enum kvt_status usable = kvt_usable(k);
+	struct kvt_reservation *r;
+	const char *at = (const char *)items;
+	struct kvt_segment *next;
+	bool any = false;
+
+	if (usable != KVT_OK)
+		return usable;
+	if (items == NULL || n == 0 || n > MOST_ITEMS || out == NULL || segments == NULL ||
+		counts == NULL || status == NULL)
+		return KVT_EINVAL;
+	r = make(n);
+	if (r == NULL)
+		return KVT_ENOMEM;
+	r->begun_ns = kvt_clock(k);
+	next = r->segments;
+	for (size_t i = 0; i < n; i++, at += items->size) {
+		r->puts[i].entry = KVT_NO_ENTRY;
+		status[i] =
+			reserve_one(k, (const struct kvt_item *)at, items->size, next, &r->puts[i]);
+		counts[i] = r->puts[i].segment_count;
+		next += counts[i];
+		any = any || status[i] == KVT_OK;
+	}
+	if (!any) {
+		destroy(r);
+		return (enum kvt_status)status[0];
+	}
+	*out = r;
+	*segments = r->segments;
+	return KVT_OK;
+}
+
+/* --- commit and abort ------------------------------------------------------------------------- */
+
+static void drop(struct kvt *k, struct put *put)
+{
+	if (put->entry == KVT_NO_ENTRY)
+		return;
+	kvt_l1_discard(k->l1, put->entry);
+	free(put->cargo); /* nobody else has seen it */
+}
+
+static void send_down(struct kvt *k, struct kvt_cargo *cargo, bool published)
+{
+	if (cargo == NULL)
+		return;
+	pthread_mutex_lock(&k->lock);
+	if (published)
+		kvt_stores_add(k, cargo);
+	kvt_cargo_leave(cargo);
+	kvt_stores_pump(k);
+	pthread_mutex_unlock(&k->lock);
+}
+
+static void commit_one(struct kvt *k, struct put *put, const struct kvt_checksum *given)
+{
+	const struct kvt_blocks *names = put->cargo != NULL ? put->cargo->item.blocks : NULL;
+	struct kvt_checksum sum;
+	enum kvt_status status;
+
+	if (put->entry == KVT_NO_ENTRY)
+		return;
+	if (given != NULL)
+		sum = *given;
+	else
+		kvt_checksum_segments(put->segments, put->segment_count, put->bytes, &sum);
+	status = kvt_l1_publish(k->l1, put->entry, &sum, names);
+	if (status == KVT_OK) {
+		kvt_count(&k->counters.puts, 1);
+		kvt_count(&k->counters.put_bytes, put->bytes);
+	}
+	send_down(k, put->cargo, status == KVT_OK);
+	kvt_l1_release(k->l1, put->entry);
+}
+
+enum kvt_status kvt_put_commit(struct kvt *k, struct kvt_reservation *r, size_t ready,
+	const struct kvt_checksum *checksums)
+{
+	enum kvt_status status = kvt_usable(k);
+
+	if (status != KVT_OK)
+		return status;
+	if (r == NULL)
+		return KVT_EINVAL;
+	for (size_t i = 0; i < r->n; i++) {
+		if (i < ready)
+			commit_one(k, &r->puts[i], checksums != NULL ? &checksums[i] : NULL);
+		else
+			drop(k, &r->puts[i]);
+	}
+	kvt_took(k, KVT_LATENCY_PUT, r->begun_ns);
+	destroy(r);
+	return KVT_OK;
+}
+
+void kvt_put_abort(struct kvt *k, struct kvt_reservation *r)
+{
+	if (r == NULL || kvt_usable(k) != KVT_OK)
+		return;
+	for (size_t i = 0; i < r->n; i++)
+		drop(k, &r->puts[i]);
+	destroy(r);
+}
+
+void kvt_fill(const struct kvt_segment *segments, size_t count, const void *from, uint64_t bytes,
+	struct kvt_checksum *out)
+{
+	kvt_checksum_copy(segments, count, from, bytes, out);
+}
+
+enum kvt_status kvt_put(struct kvt *k, const struct kvt_item *item, const void *bytes)
+{
+	const struct kvt_segment *segments;
+	struct kvt_reservation *r;
+	struct kvt_checksum sum;
+	enum kvt_status status;
+	uint32_t count, each;
+
+	if (item == NULL || bytes == NULL)
+		return KVT_EINVAL;
+	status = kvt_put_reserve(k, item, 1, &r, &segments, &count, &each);
+	if (status != KVT_OK)
+		return status;
+	kvt_fill(segments, count, bytes, item->bytes, &sum);
+	return kvt_put_commit(k, r, 1, &sum);
+}

@@ -1,0 +1,17 @@
+/*
+ * settle.h - a caller's configuration as the library uses it.
+ */
+#ifndef KVT_SETTLE_H
+#define KVT_SETTLE_H
+
+#include "kvtier/kvtier.h"
+
+/*
+ * Fills *out from what the caller was compiled with, of whatever size, over the defaults: a 0 or
+ * NULL that cannot be meant becomes the default, automatic sizes become numbers. Texts stay the
+ * caller's. KVT_EINVAL: not initialized, or a value that nothing can be made of.
+ */
+enum kvt_status kvt_config_settle(
+	const struct kvt_config *given, struct kvt_config *out) KVT_MUST_CHECK;
+
+#endif

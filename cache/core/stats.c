@@ -1,0 +1,130 @@
+/*
+ * stats.c - what a cache did and what it holds, and its events.
+ */
+#include <stdio.h>
+
+#include "below.h"
+#include "cache_metrics.h"
+
+static uint64_t get(const _Atomic uint64_t *counter)
+{
+	return atomic_load_explicit(counter, memory_order_relaxed);
+}
+
+static void copy_text(char *to, size_t room, const char *from)
+{
+	snprintf(to, room, "%s", from);
+}
+
+static void add_l1(struct kvt *k, struct kvt_tier_stats *s)
+{
+	kvt_l1_stats(k->l1, s);
+	s->hits = get(&k->counters.l1_hits);
+	s->misses = get(&k->counters.l1_misses);
+	s->loads = get(&k->counters.promotions);
+	s->oldest_lease_ns = kvt_leases_oldest(&k->leases, kvt_clock(k));
+}
+
+static void add_below(struct kvt_below *b, struct kvt_tier_stats *s)
+{
+	if (b->state == KVT_TIER_ABSENT && s->state != KVT_TIER_ABSENT)
+		return; /* another kind of this tier is there */
+	s->state = b->state;
+	copy_text(s->reason, sizeof(s->reason), b->reason);
+	if (b->tier == NULL)
+		return;
+	b->tier->ops->stats(b->tier, s);
+	if (s->state == KVT_TIER_WORKS && !kvt_breaker_shows(&b->breaker))
+		s->state = KVT_TIER_PAUSED;
+	s->hits = get(&b->hits);
+	s->misses = get(&b->misses);
+	s->loads = get(&b->loads);
+	s->load_bytes = get(&b->load_bytes);
+	s->stores = get(&b->stores);
+	s->store_bytes = get(&b->store_bytes);
+	if (s->io_errors < get(&b->io_errors))
+		s->io_errors = get(&b->io_errors);
+	if (s->corrupt < get(&b->corrupt))
+		s->corrupt = get(&b->corrupt);
+	s->read_bytes_per_second = get(&b->reads.rate);
+	s->write_bytes_per_second = get(&b->writes.rate);
+	s->queued_read_bytes = get(&b->reads.queued);
+	s->queued_write_bytes = get(&b->writes.queued);
+	s->breaker_trips = get(&b->breaker.trips);
+}
+
+static void add_counters(const struct kvt_counters *c, struct kvt_stats *s)
+{
+	s->lookups = get(&c->lookups);
+	s->lookup_chunks = get(&c->lookup_chunks);
+	s->lookup_hits = get(&c->lookup_hits);
+	s->gets = get(&c->gets);
+	s->get_chunks = get(&c->get_chunks);
+	s->get_hits = get(&c->get_hits);
+	s->get_timeouts = get(&c->get_timeouts);
+	s->puts = get(&c->puts);
+	s->put_bytes = get(&c->put_bytes);
+	s->put_exists = get(&c->put_exists);
+	s->put_full = get(&c->put_full);
+	s->stores_dropped = get(&c->stores_dropped);
+	s->prefetches = get(&c->prefetches);
+	s->promotions = get(&c->promotions);
+	s->joined_loads = get(&c->joined_loads);
+	s->not_worth_fetching = get(&c->not_worth);
+	s->finds = get(&c->finds);
+	s->probes = get(&c->probes);
+	s->probe_chunks = get(&c->probe_chunks);
+	s->probe_hits = get(&c->probe_hits);
+}
+
+enum kvt_status kvt_stats(struct kvt *k, struct kvt_stats *out)
+{
+	enum kvt_status status = kvt_usable(k);
+	struct kvt_stats s = {.size = sizeof(s)};
+	struct kvt_event_log_stats events;
+	size_t size;
+
+	if (status != KVT_OK)
+		return status;
+	if (out == NULL || out->size < offsetof(struct kvt_stats, lookups))
+		return KVT_EINVAL;
+	add_l1(k, &s.tiers[KVT_TIER_L1]);
+	for (size_t i = 0; i < k->below_count; i++)
+		add_below(&k->below[i], &s.tiers[k->below[i].id]);
+	add_counters(&k->counters, &s);
+	kvt_event_log_stats(k->events, &events);
+	s.events = events.events;
+	s.events_lost = events.lost;
+	s.prefill_tokens_per_second = get(&k->prefill.tokens_per_second);
+	size = out->size < sizeof(s) ? out->size : sizeof(s);
+	s.size = out->size;
+	memcpy(out, &s, size);
+	return KVT_OK;
+}
+
+size_t kvt_events(struct kvt *k, struct kvt_event *out, size_t max)
+{
+	if (kvt_usable(k) != KVT_OK || out == NULL)
+		return 0;
+	return kvt_event_log_take(k->events, out, max);
+}
+
+enum kvt_status kvt_metrics(struct kvt *k, char **text)
+{
+	struct kvt_stats stats = {.size = sizeof(stats)};
+	struct kvt_controller_stats controller;
+	struct kvt_event_log_stats events;
+	struct kvt_metrics_input in;
+	enum kvt_status status;
+
+	if (text == NULL)
+		return KVT_EINVAL;
+	status = kvt_stats(k, &stats);
+	if (status != KVT_OK)
+		return status;
+	kvt_event_log_stats(k->events, &events);
+	kvt_controller_stats(k->controller, &controller);
+	in = (struct kvt_metrics_input){
+		&stats, &events, &controller, &k->latencies, k->config.tokens_per_chunk};
+	return kvt_metrics_render(&in, text);
+}

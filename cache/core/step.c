@@ -1,0 +1,266 @@
+/*
+ * step.c - who does the work.
+ *
+ * The library's own threads: one for time (deadlines, pauses of tiers, retries, expiry, scrubbing)
+ * and one for each tier below, which waits in the tier's step. All signals are blocked in them,
+ * since signals are the program's, and they may run on every CPU, since the thread that opened the
+ * handle may have been bound to one for its own sake.
+ *
+ * With KVT_THREADS_CALLER the same functions are called from kvt_step, one after another.
+ */
+#include <sched.h>
+#include <signal.h>
+
+#include "barrier.h"
+#include "below.h"
+#include "loads.h"
+#include "ops.h"
+#include "step.h"
+#include "stores.h"
+
+#define TEND_NS      100000000   /* between looks at L1 */
+#define TIER_WAIT_NS 100000000   /* a tier's longest wait in one step */
+#define SCRUB_MOST   (16u << 20) /* bytes in one look */
+
+/* --- control ---------------------------------------------------------------------------------- */
+
+/* Bytes a second that are scrubbed: what was configured, or less where L1 is small. */
+static double scrub_rate(const struct kvt *k)
+{
+	double rate = (double)k->config.l1_scrub_rate, pass;
+
+	if (k->config.l1_scrub_ns == 0)
+		return rate;
+	pass = (double)kvt_arena_capacity(kvt_l1_arena(k->l1)) * 1e9 /
+	       (double)k->config.l1_scrub_ns;
+	return pass < rate ? pass : rate;
+}
+
+/* Expiry and scrubbing of L1; without lock. */
+static size_t tend(struct kvt *k, int64_t now_ns, int64_t *next_ns)
+{
+	uint64_t elapsed_ns, checked = 0, budget = 0;
+	size_t done;
+
+	if (now_ns < k->tended_ns + TEND_NS) {
+		if (k->tended_ns + TEND_NS < *next_ns)
+			*next_ns = k->tended_ns + TEND_NS;
+		return 0;
+	}
+	elapsed_ns = (uint64_t)(now_ns - k->tended_ns);
+	k->tended_ns = now_ns;
+	if (elapsed_ns > 1000000000)
+		elapsed_ns = 1000000000;
+	k->scrub_credit += scrub_rate(k) * (double)elapsed_ns / 1e9;
+	if (k->scrub_credit > SCRUB_MOST)
+		k->scrub_credit = SCRUB_MOST;
+	if (k->scrub_credit >= 1)
+		budget = (uint64_t)k->scrub_credit;
+	done = kvt_l1_tend(k->l1, budget, &checked);
+	k->scrub_credit -= (double)checked; /* whole chunks are checked: it may owe */
+	if (now_ns + TEND_NS < *next_ns)
+		*next_ns = now_ns + TEND_NS;
+	return done;
+}
+
+/* What is due by time; under lock. */
+static size_t look_at_clock(struct kvt *k, int64_t *next_ns)
+{
+	int64_t now_ns = kvt_clock(k);
+	size_t done = kvt_ops_expire(k, now_ns, next_ns);
+
+	for (size_t i = 0; i < k->below_count; i++)
+		done += kvt_below_tick(&k->below[i], now_ns, next_ns);
+	done += kvt_stores_tick(k, now_ns, next_ns);
+	done += kvt_barriers_tick(k, now_ns, next_ns);
+	kvt_pump(k);
+	return done;
+}
+
+static void *control_main(void *self)
+{
+	struct kvt *k = self;
+	int64_t next_ns;
+
+	pthread_mutex_lock(&k->lock);
+	while (!k->closing) {
+		next_ns = KVT_NEVER;
+		k->kicked = false;
+		look_at_clock(k, &next_ns);
+		pthread_mutex_unlock(&k->lock);
+		tend(k, kvt_clock(k), &next_ns);
+		pthread_mutex_lock(&k->lock);
+		if (!k->kicked && !k->closing)
+			kvt_sleep(k, next_ns);
+	}
+	pthread_mutex_unlock(&k->lock);
+	return NULL;
+}
+
+void kvt_kick(struct kvt *k)
+{
+	k->kicked = true;
+	pthread_cond_signal(&k->due);
+}
+
+/* --- tiers ------------------------------------------------------------------------------------ */
+
+static bool idle(struct kvt_below *b)
+{
+	bool none;
+
+	pthread_mutex_lock(&b->k->lock);
+	none = b->under_way == 0;
+	pthread_mutex_unlock(&b->k->lock);
+	return none;
+}
+
+static void *below_main(void *self)
+{
+	struct kvt_below *b = self;
+	int64_t next_ns = KVT_NEVER;
+	size_t done = 1;
+
+	while (!atomic_load(&b->stop) || !idle(b)) {
+		int64_t wait_ns = next_ns - kvt_clock(b->k);
+
+		/* "At once" is when something under way ends, which the step itself waits for. */
+		if (wait_ns <= 0 || wait_ns > TIER_WAIT_NS)
+			wait_ns = TIER_WAIT_NS;
+		next_ns = KVT_NEVER;
+		done = kvt_below_step(b, done != 0 ? 0 : wait_ns, &next_ns);
+	}
+	return NULL;
+}
+
+/* --- threads ---------------------------------------------------------------------------------- */
+
+static void run_anywhere(void)
+{
+	cpu_set_t all;
+
+	CPU_ZERO(&all);
+	for (int i = 0; i < CPU_SETSIZE; i++)
+		CPU_SET(i, &all);
+	sched_setaffinity(0, sizeof(all), &all); /* refused: then it stays as it was */
+}
+
+/* A thread without signals and without its maker's CPUs. */
+static enum kvt_status start_thread(
+	pthread_t *thread, void *(*main)(void *), void *self, const char *name)
+{
+	sigset_t all, before;
+	cpu_set_t own;
+	bool bound;
+	int failed;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	bound = sched_getaffinity(0, sizeof(own), &own) == 0;
+	run_anywhere(); /* the new thread inherits it */
+	failed = pthread_create(thread, NULL, main, self);
+	if (bound)
+		sched_setaffinity(0, sizeof(own), &own);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	if (failed != 0)
+		return KVT_ENOMEM;
+	pthread_setname_np(*thread, name);
+	return KVT_OK;
+}
+
+enum kvt_status kvt_threads_start(struct kvt *k)
+{
+	enum kvt_status status;
+
+	if (k->config.threads == KVT_THREADS_CALLER)
+		return KVT_OK;
+	status = start_thread(&k->control, control_main, k, "kvt-control");
+	if (status != KVT_OK)
+		return status;
+	k->has_control = true;
+	for (size_t i = 0; i < k->below_count; i++) {
+		struct kvt_below *b = &k->below[i];
+		char name[16] = "kvt-";
+
+		if (b->tier == NULL)
+			continue;
+		strncat(name, b->tier->ops->name, sizeof(name) - sizeof("kvt-"));
+		status = start_thread(&b->thread, below_main, b, name);
+		if (status != KVT_OK)
+			return status;
+		b->has_thread = true;
+	}
+	return KVT_OK;
+}
+
+static bool all_idle(struct kvt *k)
+{
+	for (size_t i = 0; i < k->below_count; i++)
+		if (!idle(&k->below[i]))
+			return false;
+	return true;
+}
+
+void kvt_threads_stop(struct kvt *k)
+{
+	int64_t next_ns;
+
+	pthread_mutex_lock(&k->lock);
+	kvt_kick(k);
+	pthread_mutex_unlock(&k->lock);
+	for (size_t i = 0; i < k->below_count; i++) {
+		struct kvt_below *b = &k->below[i];
+
+		atomic_store(&b->stop, true);
+		if (!b->has_thread)
+			continue;
+		b->tier->ops->wake(b->tier);
+		pthread_join(b->thread, NULL);
+	}
+	if (k->has_control)
+		pthread_join(k->control, NULL);
+	while (!all_idle(k))
+		kvt_step_all(k, TIER_WAIT_NS, &next_ns);
+}
+
+/* --- the caller's ----------------------------------------------------------------------------- */
+
+size_t kvt_step_all(struct kvt *k, int64_t wait_ns, int64_t *next_ns)
+{
+	size_t done = 0;
+
+	*next_ns = KVT_NEVER;
+	pthread_mutex_lock(&k->step_lock);
+	pthread_mutex_lock(&k->lock);
+	done += look_at_clock(k, next_ns);
+	pthread_mutex_unlock(&k->lock);
+	if (done != 0)
+		wait_ns = 0;
+	for (size_t i = 0; i < k->below_count; i++) {
+		int64_t tier_ns = KVT_NEVER;
+
+		if (k->below[i].tier == NULL)
+			continue;
+		done += kvt_below_step(&k->below[i], wait_ns, &tier_ns);
+		if (tier_ns < *next_ns)
+			*next_ns = tier_ns;
+	}
+	done += tend(k, kvt_clock(k), next_ns);
+	done += kvt_event_log_step(k->events, next_ns);
+	if (k->config.threads == KVT_THREADS_CALLER)
+		done += kvt_controller_step(k->controller, next_ns);
+	pthread_mutex_unlock(&k->step_lock);
+	return done;
+}
+
+size_t kvt_step(struct kvt *k, int64_t *next_ns)
+{
+	int64_t next = KVT_NEVER;
+	size_t done = 0;
+
+	if (kvt_usable(k) == KVT_OK && k->config.threads == KVT_THREADS_CALLER)
+		done = kvt_step_all(k, 0, &next);
+	if (next_ns != NULL)
+		*next_ns = next;
+	return done;
+}

@@ -1,0 +1,22 @@
+/*
+ * step.h - who does the work: the library's threads or, with KVT_THREADS_CALLER, the caller.
+ */
+#ifndef KVT_STEP_H
+#define KVT_STEP_H
+
+#include "core.h"
+
+/* Starts and ends the library's threads; nothing to do with KVT_THREADS_CALLER. */
+enum kvt_status kvt_threads_start(struct kvt *k) KVT_MUST_CHECK;
+/* Returns when nothing is under way in any tier. `closing` is set. */
+void kvt_threads_stop(struct kvt *k);
+
+/* KVT_THREADS_CALLER: everything that is due, letting tiers wait up to wait_ns. Without lock. */
+size_t kvt_step_all(struct kvt *k, int64_t wait_ns, int64_t *next_ns);
+
+/* The control thread is to look again. Under lock. */
+void kvt_kick(struct kvt *k);
+/* The control thread's wait, until kicked or until_ns; gives the lock away meanwhile. */
+void kvt_sleep(struct kvt *k, int64_t until_ns);
+
+#endif

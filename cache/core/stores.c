@@ -1,0 +1,374 @@
+/*
+ * stores.c - chunks on their way from L1 down to the tiers below.
+ *
+ * Stores wait in line, a line for each tier, so that a slow one keeps nobody else waiting; what is in
+ * line and what is being written is charged against one limit of bytes, and when that is reached the
+ * oldest one in line is dropped: a put never waits for a disk. One in line has no hold on its chunk,
+ * so that it cannot keep L1 full; if the chunk was evicted before its turn, the store is dropped. So
+ * the limit is all of L1 for each tier, if nobody says: what lies in memory may still be written. One
+ * that is being written has a hold.
+ *
+ * What is being written is bounded by bytes, too: half of the limit, and a quarter of L1, since it
+ * cannot be evicted meanwhile. That has to be much more than a device needs to be busy, because a
+ * tier keeps a write whose event is to follow until its record is durable. Loads come first: while
+ * any is under way or waiting, an eighth of this trickles down.
+ *
+ * Erase. A store in line is dropped. One that is being written cannot be stopped; its key is
+ * covered by a tomb at once and, when it is written, erased in the tier, and only when that is done
+ * is the tomb taken away; a tier that refuses is asked again each second. A chunk that is put again
+ * under that name meanwhile waits in line for it.
+ */
+#include <stdlib.h>
+
+#include "barrier.h"
+#include "below.h"
+#include "step.h"
+#include "stores.h"
+
+#define AT_ONCE      256 /* writes under way in a tier */
+#define BESIDE_LOADS 8   /* a part of the bytes that may be under way else */
+#define RETRY_NS     1000000000
+#define LEAST_CHARGE (64u * 1024) /* bounds the number of stores of small chunks */
+
+struct kvt_store {
+	struct kvt_keyed keyed; /* first */
+	struct kvt_job job;
+	struct kvt_store *next, *prev; /* the line, while waiting */
+	struct kvt_below *below;
+	struct kvt_cargo *cargo;
+	struct kvt_tomb tomb;
+	uint64_t number; /* counts up */
+	int64_t wanted_ns;
+	uint64_t charge;
+	uint32_t entry; /* of L1, while it is written */
+	struct kvt_segment segments[KVT_MAX_EXTENTS];
+	enum { WAITING, WRITING, ERASING, REFUSED } state;
+	int64_t again_ns; /* REFUSED: when to try again */
+	bool erased;
+	uint64_t erased_by; /* the last barrier before that */
+};
+
+static struct kvt_store *store_of(struct kvt_job *job)
+{
+	return (struct kvt_store *)((char *)job - offsetof(struct kvt_store, job));
+}
+
+void kvt_cargo_leave(struct kvt_cargo *cargo)
+{
+	if (cargo != NULL && --cargo->users == 0)
+		free(cargo);
+}
+
+/* --- the line --------------------------------------------------------------------------------- */
+
+static void join_line(struct kvt_store *store)
+{
+	struct kvt_store_line *line = &store->below->line;
+
+	store->prev = line->last;
+	*(line->last != NULL ? &line->last->next : &line->first) = store;
+	line->last = store;
+}
+
+static void leave_line(struct kvt_store *store)
+{
+	struct kvt_store_line *line = &store->below->line;
+
+	*(store->prev != NULL ? &store->prev->next : &line->first) = store->next;
+	*(store->next != NULL ? &store->next->prev : &line->last) = store->prev;
+}
+
+/* Of all lines; NULL: nobody waits. */
+static struct kvt_store *oldest(const struct kvt *k)
+{
+	struct kvt_store *found = NULL;
+
+	for (size_t i = 0; i < k->below_count; i++) {
+		struct kvt_store *first = k->below[i].line.first;
+
+		if (first != NULL && (found == NULL || first->number < found->number))
+			found = first;
+	}
+	return found;
+}
+
+/* The one end of a store that is in no line and has nothing under way. */
+static void finish(struct kvt *k, struct kvt_store *store, bool stored)
+{
+	struct kvt_stores *stores = &k->stores;
+	uint64_t number = store->number;
+
+	if (!stored && !store->erased)
+		kvt_count(&k->counters.stores_dropped, 1);
+	kvt_keyed_remove(&stores->by_key, &store->keyed);
+	stores->bytes -= store->charge;
+	stores->count--;
+	kvt_cargo_leave(store->cargo);
+	free(store);
+	kvt_barriers_stored(k, number);
+}
+
+static void drop(struct kvt *k, struct kvt_store *store)
+{
+	leave_line(store);
+	finish(k, store, false);
+}
+
+/* Makes room for a charge by dropping the oldest in line. */
+static bool fits(struct kvt *k, uint64_t charge)
+{
+	struct kvt_stores *stores = &k->stores;
+
+	while (stores->bytes != 0 && stores->bytes + charge > stores->limit_bytes) {
+		struct kvt_store *store = oldest(k);
+
+		if (store == NULL)
+			return false;
+		drop(k, store);
+	}
+	return true;
+}
+
+static void add(struct kvt *k, struct kvt_below *below, struct kvt_cargo *cargo)
+{
+	struct kvt_stores *stores = &k->stores;
+	uint64_t charge = cargo->item.bytes < LEAST_CHARGE ? LEAST_CHARGE : cargo->item.bytes;
+	struct kvt_store *store = fits(k, charge) ? calloc(1, sizeof(*store)) : NULL;
+
+	if (store == NULL) {
+		kvt_count(&k->counters.stores_dropped, 1);
+		return;
+	}
+	store->keyed.key = cargo->item.key;
+	store->below = below;
+	store->cargo = cargo;
+	cargo->users++;
+	store->number = ++stores->begun;
+	store->wanted_ns = kvt_clock(k);
+	store->charge = charge;
+	join_line(store);
+	stores->bytes += charge;
+	stores->count++;
+	kvt_keyed_add(&stores->by_key, &store->keyed);
+}
+
+/* What a tomb covers is on its way out. */
+static bool has_it(struct kvt *k, struct kvt_below *b, const struct kvt_key *key)
+{
+	return b->tier->ops->match(b->tier, key, 1) == 1 && !kvt_tomb_covers(k, key, true);
+}
+
+void kvt_stores_add(struct kvt *k, struct kvt_cargo *cargo)
+{
+	for (size_t i = 0; i < k->below_count && !k->closing; i++) {
+		struct kvt_below *b = &k->below[i];
+
+		if (b->tier != NULL && !has_it(k, b, &cargo->item.key))
+			add(k, b, cargo);
+	}
+}
+
+/* --- writing ---------------------------------------------------------------------------------- */
+
+static bool may_write(struct kvt *k, const struct kvt_store *store)
+{
+	struct kvt_below *b = store->below;
+	uint64_t queued = atomic_load_explicit(&b->writes.queued, memory_order_relaxed);
+	uint64_t most = k->stores.write_bytes;
+
+	if (k->loads.reading + k->loads.waiting != 0)
+		most /= BESIDE_LOADS;
+	return kvt_below_shows(b) && b->stores_under_way < AT_ONCE &&
+	       (queued == 0 || queued + store->cargo->item.bytes <= most);
+}
+
+static void begin_writing(struct kvt *k, struct kvt_store *store)
+{
+	const struct kvt_item *item = &store->cargo->item;
+
+	leave_line(store);
+	store->state = WRITING;
+	store->below->stores_under_way++;
+	store->job.request = (struct kvt_tier_request){
+		.verb = KVT_TIER_WRITE,
+		.keys = &store->keyed.key,
+		.key_count = 1,
+		.segments = store->segments,
+		.segment_count = kvt_l1_segments(k->l1, store->entry, store->segments),
+		.bytes = kvt_l1_bytes(k->l1, store->entry),
+		.checksum = kvt_l1_checksum(k->l1, store->entry),
+		.item = item,
+		.announce = item->blocks != NULL,
+	};
+	kvt_below_submit(store->below, &store->job, KVT_JOB_STORE);
+}
+
+/* Its turn has come, unless an erased chunk of its name is still on its way out. */
+static void advance(struct kvt *k, struct kvt_store *store)
+{
+	if (kvt_tomb_covers(k, &store->keyed.key, true))
+		return;
+	if (has_it(k, store->below, &store->keyed.key)) {
+		leave_line(store);
+		finish(k, store, true);
+	} else if (kvt_l1_hold_one(k->l1, &store->keyed.key, false, &store->entry) != KVT_OK) {
+		drop(k, store);
+	} else if (kvt_l1_bytes(k->l1, store->entry) != store->cargo->item.bytes) {
+		kvt_l1_release(k->l1, store->entry); /* another chunk took this name */
+		drop(k, store);
+	} else {
+		begin_writing(k, store);
+	}
+}
+
+void kvt_stores_pump(struct kvt *k)
+{
+	for (size_t i = 0; i < k->below_count; i++) {
+		struct kvt_store *store = k->below[i].line.first, *next;
+
+		for (; store != NULL && may_write(k, store); store = next) {
+			next = store->next;
+			advance(k, store);
+		}
+	}
+}
+
+/* Written, but erased meanwhile: not to be seen until it is erased below, too. */
+static void erase_below(struct kvt_store *store)
+{
+	store->state = ERASING;
+	store->job.request = (struct kvt_tier_request){
+		.verb = KVT_TIER_ERASE,
+		.keys = &store->keyed.key,
+		.key_count = 1,
+	};
+	kvt_below_submit(store->below, &store->job, KVT_JOB_STORE);
+}
+
+/* The tier refused to erase: once more, later. The tomb stays. */
+static void try_later(struct kvt *k, struct kvt_store *store)
+{
+	store->state = REFUSED;
+	store->again_ns = kvt_clock(k) + RETRY_NS;
+	store->next = k->stores.refused;
+	k->stores.refused = store;
+	kvt_kick(k);
+}
+
+size_t kvt_stores_tick(struct kvt *k, int64_t now_ns, int64_t *next_ns)
+{
+	struct kvt_store **at = &k->stores.refused, *store;
+	size_t done = 0;
+
+	while ((store = *at) != NULL) {
+		if (now_ns < store->again_ns) {
+			if (store->again_ns < *next_ns)
+				*next_ns = store->again_ns;
+			at = &store->next;
+			continue;
+		}
+		*at = store->next;
+		erase_below(store);
+		done++;
+	}
+	return done;
+}
+
+static void end_erased(struct kvt *k, struct kvt_store *store)
+{
+	uint64_t erased_by = store->erased_by;
+
+	kvt_tomb_remove(k, &store->tomb);
+	k->stores.erased--;
+	finish(k, store, false);
+	kvt_barriers_erased(k, erased_by);
+}
+
+static void end_written(struct kvt *k, struct kvt_store *store, bool stored)
+{
+	if (stored) {
+		kvt_took(k, KVT_LATENCY_STORE, store->wanted_ns);
+		kvt_count(&store->below->stores, 1);
+		kvt_count(&store->below->store_bytes, store->cargo->item.bytes);
+	}
+	finish(k, store, stored);
+}
+
+void kvt_store_done(struct kvt *k, struct kvt_job *job)
+{
+	struct kvt_store *store = store_of(job);
+	uint32_t status = job->request.status;
+
+	if (store->state == WRITING) {
+		store->below->stores_under_way--;
+		kvt_l1_release(k->l1, store->entry);
+		if (store->erased)
+			erase_below(store); /* also while closing: a later open must not find it */
+		else
+			end_written(k, store, status == KVT_OK);
+	} else if ((status == KVT_EIO || status == KVT_ENOMEM) && !k->closing) {
+		try_later(k, store);
+	} else {
+		end_erased(k, store);
+	}
+}
+
+/* --- erase ------------------------------------------------------------------------------------ */
+
+static void erase_one(struct kvt *k, struct kvt_store *store)
+{
+	if (store->state == WAITING) {
+		drop(k, store);
+	} else if (!store->erased) {
+		store->erased = true;
+		store->erased_by = kvt_barriers_now(k);
+		k->stores.erased++;
+		store->tomb.keyed.key = store->keyed.key;
+		kvt_tomb_add(k, &store->tomb);
+	}
+}
+
+static void erase_key(struct kvt *k, const struct kvt_key *key)
+{
+	struct kvt_keyed *at = kvt_keyed_find(&k->stores.by_key, key);
+
+	while (at != NULL) {
+		struct kvt_keyed *next = kvt_keyed_from(at->next, key);
+
+		erase_one(k, (struct kvt_store *)at);
+		at = next;
+	}
+}
+
+static bool of_tenant(const struct kvt_store *store, const struct kvt_tenant *tenant)
+{
+	return tenant == NULL || memcmp(tenant, &store->cargo->item.tenant, sizeof(*tenant)) == 0;
+}
+
+void kvt_stores_erase(
+	struct kvt *k, const struct kvt_key *keys, size_t n, const struct kvt_tenant *tenant)
+{
+	for (size_t i = 0; keys != NULL && i < n; i++)
+		erase_key(k, &keys[i]);
+	for (size_t i = 0; keys == NULL && i < KVT_KEYED_LISTS; i++) {
+		struct kvt_keyed *at = k->stores.by_key.lists[i], *next;
+
+		for (; at != NULL; at = next) {
+			next = at->next;
+			if (of_tenant((struct kvt_store *)at, tenant))
+				erase_one(k, (struct kvt_store *)at);
+		}
+	}
+}
+
+void kvt_stores_stop(struct kvt *k)
+{
+	while (k->stores.refused != NULL) {
+		struct kvt_store *store = k->stores.refused;
+
+		k->stores.refused = store->next;
+		end_erased(k, store);
+	}
+	for (struct kvt_store *store; (store = oldest(k)) != NULL;)
+		drop(k, store);
+}

@@ -1,0 +1,27 @@
+/*
+ * stores.h - chunks on their way from L1 down to the tiers below.
+ */
+#ifndef KVT_STORES_H
+#define KVT_STORES_H
+
+#include "blocks.h"
+#include "core.h"
+
+/* All of this: under lock. */
+
+/* A chunk was published in L1: stores it in every tier that lacks it. Uses the cargo, which whoever
+ * made it gives up with kvt_cargo_leave. What cannot be kept in mind is dropped and counted. */
+void kvt_stores_add(struct kvt *k, struct kvt_cargo *cargo);
+void kvt_cargo_leave(struct kvt_cargo *cargo); /* NULL is allowed */
+
+void kvt_stores_pump(struct kvt *k);
+void kvt_store_done(struct kvt *k, struct kvt_job *job);
+/* Stores of these chunks leave nothing behind. keys NULL: of a tenant; that NULL too: of all. */
+void kvt_stores_erase(
+	struct kvt *k, const struct kvt_key *keys, size_t n, const struct kvt_tenant *tenant);
+/* Tries again what a tier refused to erase. *next_ns as kvt_below_tick. */
+size_t kvt_stores_tick(struct kvt *k, int64_t now_ns, int64_t *next_ns);
+/* Drops what has nothing under way. */
+void kvt_stores_stop(struct kvt *k);
+
+#endif

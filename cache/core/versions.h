@@ -1,0 +1,15 @@
+/*
+ * versions.h - stores of other fingerprints beside this one.
+ */
+#ifndef KVT_VERSIONS_H
+#define KVT_VERSIONS_H
+
+#include "core.h"
+
+/* Removes the store of another fingerprint, of this handle's rank, under the same path. *removed
+ * (NULL is allowed) is 0: nobody read what it held. KVT_MISS: there is none; KVT_ELOCKED: it has an
+ * owner; KVT_EIO. */
+enum kvt_status kvt_version_remove(
+	struct kvt *k, const struct kvt_fingerprint *fingerprint, size_t *removed) KVT_MUST_CHECK;
+
+#endif

@@ -1,0 +1,481 @@
+/*
+ * daemon_settings.c - see daemon_settings.h.
+ */
+#include "daemon_settings.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "address.h"
+#include "reader.h"
+
+#define BUCKETS_MOST 1024
+
+/* --- the table -------------------------------------------------------------------------------- */
+
+enum own_index {
+#define KVT_SETTING(path, type, member, def, min, max, unit, text) OWN_##member,
+#include "daemon_settings.def"
+	OWN_COUNT
+};
+
+static const struct kvt_setting settings[] = {
+#define KVT_SETTING(path, type, member, def, min, max, unit, text)                                 \
+	{path, &kvt_setting_##type, offsetof(struct kvt_daemon_config, member), def, min, max,     \
+		unit, text},
+#include "daemon_settings.def"
+#define KVT_SETTING(path, type, member, def, min, max, unit, text)                                 \
+	{"cache." path, &kvt_setting_##type, offsetof(struct kvt_daemon_config, cache.member),     \
+		def, min, max, unit, text},
+#include "settings.def"
+};
+#define SETTINGS (sizeof(settings) / sizeof(settings[0]))
+
+/* The cache's top level is the section `cache`. */
+#define BELOW_CACHE(path) (sizeof(path) == 1 ? "cache" : "cache." path)
+
+static const struct kvt_setting_section sections[] = {
+#define KVT_SECTION(name, path, text) {path, text},
+#include "daemon_settings.def"
+#define KVT_SECTION(name, path, text) {BELOW_CACHE(path), text},
+#include "settings.def"
+};
+#define SECTIONS (sizeof(sections) / sizeof(sections[0]))
+
+static const char *const key_paths[] = {
+#define KVT_SETTING(path, type, member, def, min, max, unit, text) path,
+#include "daemon_settings.def"
+#define KVT_SETTING(path, type, member, def, min, max, unit, text) "cache." path,
+#include "settings.def"
+};
+static const char *const section_paths[] = {
+#define KVT_SECTION(name, path, text) path,
+#include "daemon_settings.def"
+#define KVT_SECTION(name, path, text) BELOW_CACHE(path),
+#include "settings.def"
+	"buckets",
+};
+
+/* A key's type is its member's C type. */
+#define KVT_C_TYPE(name, c_type) typedef c_type kvt_c_type_##name;
+KVT_SETTING_TYPES(KVT_C_TYPE)
+#undef KVT_C_TYPE
+#define KVT_SETTING(path, type, member, def, min, max, unit, text)                                 \
+	_Static_assert(__builtin_types_compatible_p(                                               \
+			       __typeof__(((struct kvt_daemon_config *)NULL)->member),             \
+			       kvt_c_type_##type),                                                 \
+		"the type of " path " is not that of " #member);
+#include "daemon_settings.def"
+
+static const struct kvt_setting_table table = {
+	.settings = settings,
+	.setting_count = SETTINGS,
+	.sections = sections,
+	.section_count = SECTIONS,
+	.known = {key_paths, SETTINGS, section_paths, SECTIONS + 1},
+	.such_as = "`segment:` and `cache:`",
+};
+
+/* Keys of the cache that the daemon sets itself: what to write instead. */
+static const struct taken {
+	size_t key;
+	const char *expected;
+} taken[] = {
+#define TOLD_BY_ENGINES(member)                                                                    \
+	{                                                                                          \
+		OWN_COUNT + KVT_SETTING_##member,                                                  \
+			"nothing: engines tell a controller what they hold"                        \
+	}
+	{OWN_COUNT + KVT_SETTING_fingerprint, "nothing: objects are named by bucket and key alone"},
+	{OWN_COUNT + KVT_SETTING_rank, "nothing: one daemon serves all ranks"},
+	{OWN_COUNT + KVT_SETTING_threads, "nothing: the daemon runs the cache's threads"},
+	{OWN_COUNT + KVT_SETTING_l1_capacity, "`segment.size`: the segment is the cache's memory"},
+	{OWN_COUNT + KVT_SETTING_l1_backing, "`segment.name`: the segment is the cache's memory"},
+	TOLD_BY_ENGINES(controller_pull),
+	TOLD_BY_ENGINES(controller_reply),
+	TOLD_BY_ENGINES(controller_heartbeat),
+	TOLD_BY_ENGINES(controller_instance),
+	TOLD_BY_ENGINES(controller_ip),
+	TOLD_BY_ENGINES(controller_bind),
+	TOLD_BY_ENGINES(controller_ports),
+	TOLD_BY_ENGINES(controller_heartbeat_ns),
+	TOLD_BY_ENGINES(controller_heartbeat_delay_ns),
+	TOLD_BY_ENGINES(controller_answer_ns),
+	TOLD_BY_ENGINES(controller_sync_delay_ns),
+	TOLD_BY_ENGINES(controller_sync_batch),
+	TOLD_BY_ENGINES(controller_queue),
+	TOLD_BY_ENGINES(controller_max_chunks),
+	TOLD_BY_ENGINES(controller_pin_ns),
+	TOLD_BY_ENGINES(controller_chunk_size),
+	TOLD_BY_ENGINES(controller_hash),
+	TOLD_BY_ENGINES(controller_hash_seed),
+	TOLD_BY_ENGINES(controller_none_hash),
+#undef TOLD_BY_ENGINES
+};
+#define TAKEN (sizeof(taken) / sizeof(taken[0]))
+
+static bool is_taken(size_t key)
+{
+	bool found = false;
+
+	for (size_t i = 0; i < TAKEN; i++)
+		found = found || taken[i].key == key;
+	return found;
+}
+
+/* --- limits of buckets ------------------------------------------------------------------------ */
+
+#define IN_BUCKET(member) offsetof(struct kvt_bucket_limit, member)
+static const struct kvt_setting bucket_settings[] = {
+	{"name", &kvt_setting_TEXT, IN_BUCKET(bucket), "", "", "", "", "The bucket."},
+	{"memory", &kvt_setting_SIZE, IN_BUCKET(memory_bytes), "0", "0", "64TiB", "bytes",
+		"Most of the segment that its objects may hold; 0: all of it."},
+	{"nvme", &kvt_setting_SIZE, IN_BUCKET(nvme_bytes), "0", "0", "1024TiB", "bytes",
+		"Most room on disk that its objects may hold; 0: all of it."},
+};
+#define BUCKET_SETTINGS (sizeof(bucket_settings) / sizeof(bucket_settings[0]))
+
+static size_t find_bucket_key(const struct kvw_node *key)
+{
+	size_t i = 0;
+
+	while (i < BUCKET_SETTINGS && (key->len != strlen(bucket_settings[i].path) ||
+					      strcmp(key->text, bucket_settings[i].path) != 0))
+		i++;
+	return i;
+}
+
+static enum kvw_err read_bucket_keys(struct kvt_reader *r, const char *entry,
+	const struct kvw_node *map, struct kvt_bucket_limit *limit)
+{
+	bool given[BUCKET_SETTINGS] = {false};
+	enum kvw_err err = KVW_OK;
+	char path[KVT_SETTING_MAX_PATH];
+
+	for (const struct kvw_node *n = map->first; n != NULL && err == KVW_OK; n = n->next) {
+		size_t key = find_bucket_key(n->key);
+
+		if (n->key->kind != KVW_NODE_SCALAR)
+			continue;
+		snprintf(path, sizeof(path), "%s.%.40s", entry, n->key->text);
+		if (key == BUCKET_SETTINGS)
+			kvw_report_mistake(&r->report, n->key->place, entry,
+				"found an unknown key, expected name, memory or nvme");
+		else if (given[key])
+			kvw_report_mistake(&r->report, n->key->place, path,
+				"found a second time, expected once");
+		else
+			err = kvt_reader_value(r, &bucket_settings[key], path, n, limit);
+		if (key < BUCKET_SETTINGS)
+			given[key] = true;
+	}
+	return err;
+}
+
+static enum kvw_err read_bucket(struct kvt_reader *r, struct kvt_daemon_config *config,
+	const struct kvw_node *node, size_t index)
+{
+	struct kvt_bucket_limit limit = {0};
+	enum kvw_err err;
+	char entry[48];
+
+	snprintf(entry, sizeof(entry), "buckets[%zu]", index);
+	if (node->kind == KVW_NODE_BAD)
+		return KVW_OK;
+	if (node->kind != KVW_NODE_MAP) {
+		kvw_report_mistake(&r->report, node->place, entry,
+			"found %s, expected an entry such as `- {name: lmcache, memory: 10GiB}`",
+			kvw_node_is_null(node) ? "nothing" : kvw_node_kind_name(node));
+		return KVW_OK;
+	}
+	err = read_bucket_keys(r, entry, node, &limit);
+	if (err != KVW_OK)
+		return err;
+	if (limit.bucket == NULL || limit.bucket[0] == '\0' ||
+		strlen(limit.bucket) > KVT_BUCKET_MOST) {
+		kvw_report_mistake(&r->report, node->place, entry,
+			"found %s name, expected `name:` with 1 to %d bytes",
+			limit.bucket == NULL || limit.bucket[0] == '\0' ? "no" : "too long a",
+			KVT_BUCKET_MOST);
+		return KVW_OK;
+	}
+	for (size_t i = 0; i < config->bucket_count; i++)
+		if (strcmp(config->buckets[i].bucket, limit.bucket) == 0) {
+			kvw_report_mistake(&r->report, node->place, entry,
+				"found a bucket of this name a second time, expected once");
+			return KVW_OK;
+		}
+	config->buckets[config->bucket_count++] = limit;
+	return KVW_OK;
+}
+
+static enum kvw_err on_other(
+	struct kvt_reader *r, const char *path, const struct kvw_node *list, bool *known)
+{
+	struct kvt_daemon_config *config = r->values;
+	const struct kvw_node *node = list->first;
+	enum kvw_err err = KVW_OK;
+
+	*known = strcmp(path, "buckets") == 0;
+	if (!*known || list->kind == KVW_NODE_BAD || kvw_node_is_null(list))
+		return KVW_OK;
+	if (list->kind != KVW_NODE_LIST || config->buckets != NULL || list->count > BUCKETS_MOST) {
+		kvw_report_mistake(&r->report, list->place, path,
+			"found %s, expected a list of at most %d entries such as "
+			"`- {name: lmcache, memory: 10GiB}`",
+			list->kind != KVW_NODE_LIST ? kvw_node_kind_name(list)
+			: config->buckets != NULL   ? "a second one"
+						    : "more entries",
+			BUCKETS_MOST);
+		return KVW_OK;
+	}
+	config->buckets = calloc(list->count + 1, sizeof(config->buckets[0]));
+	if (config->buckets == NULL)
+		return KVW_ENOMEM;
+	for (size_t i = 0; i < list->count && err == KVW_OK; i++, node = node->next)
+		err = read_bucket(r, config, node, i);
+	return err;
+}
+
+/* --- what must hold between keys -------------------------------------------------------------- */
+
+static void mistake(struct kvt_reader *r, size_t key, const char *text)
+{
+	kvw_report_mistake(&r->report, r->given[key], settings[key].path, "%s", text);
+}
+
+static bool is_loopback(const char *address)
+{
+	struct kvw_address parts;
+
+	if (kvw_address_split(kvw_slice_of(address), &parts) != KVW_ADDRESS_OK)
+		return false;
+	if (parts.v6)
+		return kvw_slice_equal(parts.host, KVW_SLICE("::1"));
+	return kvw_slice_equal(parts.host, KVW_SLICE("localhost")) ||
+	       (parts.host.len > 4 && memcmp(parts.host.data, "127.", 4) == 0);
+}
+
+static void check_addresses(struct kvt_reader *r, struct kvt_daemon_config *now)
+{
+	if (now->listen[0] == '\0') {
+		mistake(r, OWN_listen,
+			"found an empty text, expected HOST:PORT such as "
+			"127.0.0.1:9200");
+		kvt_setting_set_default(&settings[OWN_listen], now);
+	}
+	if (now->admin[0] != '\0' && !is_loopback(now->admin)) {
+		mistake(r, OWN_admin,
+			"found an address that other machines may reach, expected one "
+			"of 127.0.0.0/8, localhost or [::1]: whoever reaches it can "
+			"erase everything");
+		kvt_setting_set_default(&settings[OWN_admin], now);
+	}
+}
+
+/* The value of one key is at most that of another. */
+static void check_order(struct kvt_reader *r, size_t less, size_t more, uint64_t a, uint64_t b)
+{
+	size_t at = r->given[less].line != 0 ? less : more;
+	char text[160];
+
+	if (a <= b || (r->given[less].line == 0 && r->given[more].line == 0))
+		return;
+	snprintf(text, sizeof(text), "found more in %s than in %s, expected at most as much",
+		settings[less].path, settings[more].path);
+	mistake(r, at, text);
+	kvt_setting_set_default(&settings[less], r->values);
+	kvt_setting_set_default(&settings[more], r->values);
+}
+
+static void check_taken(struct kvt_reader *r)
+{
+	for (size_t i = 0; i < TAKEN; i++) {
+		if (r->given[taken[i].key].line == 0)
+			continue;
+		kvw_report_mistake(&r->report, r->given[taken[i].key], settings[taken[i].key].path,
+			"found a value of its own, expected %s", taken[i].expected);
+		kvt_setting_set_default(&settings[taken[i].key], r->values);
+	}
+}
+
+static void check_all(
+	struct kvt_reader *r, struct kvt_daemon_config *now, const struct kvt_daemon_config *before)
+{
+	check_taken(r);
+	check_addresses(r, now);
+	check_order(r, OWN_lease_ttl_ns, OWN_lease_ttl_max_ns, now->lease_ttl_ns,
+		now->lease_ttl_max_ns);
+	check_order(r, OWN_lease_wait_ns, OWN_lease_wait_max_ns, now->lease_wait_ns,
+		now->lease_wait_max_ns);
+	if (now->segment_bytes != 0 && r->given[OWN_object_bytes].line != 0)
+		check_order(r, OWN_object_bytes, OWN_segment_bytes, now->object_bytes,
+			now->segment_bytes);
+	kvt_reader_cache_rules(r, OWN_COUNT, &now->cache, &before->cache);
+}
+
+/* --- the whole -------------------------------------------------------------------------------- */
+
+void kvt_daemon_config_init(struct kvt_daemon_config *config)
+{
+	memset(config, 0, sizeof(*config));
+	kvt_config_init(&config->cache, sizeof(config->cache));
+	for (size_t i = 0; i < OWN_COUNT; i++)
+		kvt_setting_set_default(&settings[i], config);
+}
+
+void kvt_daemon_config_finish(struct kvt_daemon_config *config)
+{
+	kvt_config_texts_free(config->texts);
+	free(config->buckets);
+	kvt_daemon_config_init(config);
+}
+
+/* Texts of an earlier read stay: values that were not given again point at them. */
+static void hand_back(
+	struct kvt_reader *r, struct kvt_daemon_config *now, struct kvt_daemon_config *config)
+{
+	struct kvt_config_texts **last = &r->texts;
+
+	while (*last != NULL)
+		last = &(*last)->next;
+	*last = config->texts;
+	now->texts = r->texts;
+	r->texts = NULL;
+	if (now->buckets == NULL) {
+		now->buckets = config->buckets;
+		now->bucket_count = config->bucket_count;
+	} else {
+		free(config->buckets);
+	}
+	*config = *now;
+}
+
+enum kvt_status kvt_daemon_config_read(struct kvt_daemon_config *config, const char *name,
+	const char *yaml, size_t len, char **report)
+{
+	struct kvt_daemon_config now = *config;
+	enum kvt_status status = KVT_ENOMEM;
+	struct kvt_reader reader;
+	char *said = NULL;
+	size_t said_bytes = 0;
+	FILE *lines;
+	enum kvw_err err;
+
+	*report = NULL;
+	now.buckets = NULL;
+	now.bucket_count = 0;
+	if (kvt_reader_init(&reader, &table, &now) != KVW_OK)
+		return KVT_ENOMEM;
+	reader.other = on_other;
+	lines = open_memstream(&said, &said_bytes);
+	if (lines == NULL)
+		goto out;
+	kvw_report_start(&reader.report, name, lines);
+	err = kvt_reader_read(&reader, yaml, len);
+	if (err == KVW_OK)
+		check_all(&reader, &now, config);
+	kvw_report_finish(&reader.report);
+	if (fclose(lines) != 0 || err == KVW_ENOMEM) {
+		free(now.buckets);
+		goto out;
+	}
+	hand_back(&reader, &now, config);
+	status = reader.report.mistakes == 0 ? KVT_OK : KVT_EINVAL;
+	if (status != KVT_OK) {
+		*report = said;
+		said = NULL;
+	}
+out:
+	kvt_reader_finish(&reader);
+	free(said);
+	return status;
+}
+
+/* --- printing --------------------------------------------------------------------------------- */
+
+static bool has_keys(const struct kvt_setting_table *t, const char *section)
+{
+	size_t len = strlen(section);
+	bool found = false;
+
+	for (size_t i = 0; i < t->setting_count; i++)
+		found = found || (strncmp(t->settings[i].path, section, len) == 0 &&
+					 t->settings[i].path[len] == '.');
+	return found;
+}
+
+/* The table without what the daemon sets itself. */
+static struct kvt_setting_table visible(struct kvt_setting rows[SETTINGS])
+{
+	struct kvt_setting_table shown = table;
+	size_t count = 0;
+
+	for (size_t i = 0; i < SETTINGS; i++)
+		if (!is_taken(i))
+			rows[count++] = settings[i];
+	shown.settings = rows;
+	shown.setting_count = count;
+	while (!has_keys(&shown, sections[shown.section_count - 1].path))
+		shown.section_count--; /* nothing of it is left */
+	return shown;
+}
+
+void kvt_daemon_reference(FILE *out)
+{
+	struct kvt_setting rows[SETTINGS];
+	struct kvt_setting_table shown = visible(rows);
+
+	fputs("# Configuration of kvtierd\n\n"
+	      "Written by `kvtierd reference` from `daemon_settings.def` and the cache's\n"
+	      "`settings.def`; do not edit.\n\n"
+	      "A YAML file of mappings; every key may be left out, and so may the file. A mistake "
+	      "is\n"
+	      "told with line and column, and the daemon does not start; `kvtierd check FILE` "
+	      "tells\n"
+	      "all mistakes and what would be used.\n\n"
+	      "Sizes are `64MiB` (KiB, MiB, GiB, TiB, or plain bytes), durations `250ms`, `2s`,\n"
+	      "`10m`, `1h`.\n\n"
+	      "## buckets\n\n"
+	      "A list: limits of single buckets in place of `cache.protect.tenant_l1_bytes` and\n"
+	      "`cache.protect.tenant_nvme_bytes`.\n\n"
+	      "    buckets:\n"
+	      "      - {name: lmcache, memory: 10GiB, nvme: 100GiB}\n\n"
+	      "| Key | Type | What it does |\n|---|---|---|\n",
+		out);
+	for (size_t i = 0; i < BUCKET_SETTINGS; i++)
+		fprintf(out, "| `%s` | %s | %s |\n", bucket_settings[i].path,
+			bucket_settings[i].type->name, bucket_settings[i].text);
+	kvt_setting_reference(out, &shown);
+}
+
+void kvt_daemon_example(FILE *out)
+{
+	struct kvt_setting rows[SETTINGS];
+	struct kvt_setting_table shown = visible(rows);
+	struct kvt_daemon_config config;
+
+	kvt_daemon_config_init(&config);
+	fputs("# Every key of kvtierd with its default. Written by `kvtierd reference "
+	      "--example`.\n",
+		out);
+	kvt_setting_example(out, &shown, &config);
+	fputs("\n# Limits of single buckets.\nbuckets: []\n", out);
+}
+
+void kvt_daemon_config_print(const struct kvt_daemon_config *config, FILE *out)
+{
+	char value[KVT_SETTING_PRINT];
+
+	for (size_t i = 0; i < SETTINGS; i++) {
+		if (is_taken(i))
+			continue;
+		kvt_setting_show(&settings[i], config, value);
+		fprintf(out, "%s: %s\n", settings[i].path, value);
+	}
+	for (size_t i = 0; i < config->bucket_count; i++)
+		fprintf(out, "buckets[%zu]: %s memory %llu nvme %llu\n", i,
+			config->buckets[i].bucket,
+			(unsigned long long)config->buckets[i].memory_bytes,
+			(unsigned long long)config->buckets[i].nvme_bytes);
+}

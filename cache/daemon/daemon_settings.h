@@ -1,0 +1,50 @@
+/*
+ * daemon_settings.h - the configuration of kvtierd: its own keys, limits of buckets, and its cache's.
+ *
+ * Keys stand in daemon_settings.def; the cache's follow as `cache.*`. Some of these the daemon sets
+ * itself (the segment is the cache's memory); they are refused with the key to use instead.
+ */
+#ifndef KVT_DAEMON_SETTINGS_H
+#define KVT_DAEMON_SETTINGS_H
+
+#include <stdio.h>
+
+#include "objects.h"
+
+struct kvt_config_texts;
+
+/* Durations in ns, sizes in bytes. */
+struct kvt_daemon_config {
+	const char *listen, *admin; /* HOST:PORT; admin "": none */
+	uint32_t loops;             /* 0: automatic */
+	uint32_t client_erase;
+	uint32_t log_level; /* enum kvt_log_level */
+	const char *segment_name;
+	uint64_t segment_bytes; /* 0: automatic */
+	uint32_t segment_access; /* the file's mode */
+	uint64_t lease_ttl_ns, lease_ttl_max_ns, lease_grace_ns;
+	uint64_t lease_wait_ns, lease_wait_max_ns;
+	uint32_t connections, leases, puts;
+	uint64_t object_bytes;
+	uint64_t idle_ns, head_ns, body_ns, body_rate, write_ns, drain_ns;
+
+	struct kvt_bucket_limit *buckets; /* [bucket_count], owned */
+	size_t bucket_count;
+	struct kvt_config cache;
+	struct kvt_config_texts *texts; /* owned: what texts above and in `cache` point at */
+};
+
+void kvt_daemon_config_init(struct kvt_daemon_config *config);
+
+/* As kvt_config_read. KVT_EINVAL: there were mistakes, in *report (kvt_text_free); what is right
+ * applies. KVT_ENOMEM: *config is as it was. */
+enum kvt_status kvt_daemon_config_read(struct kvt_daemon_config *config, const char *name,
+	const char *yaml, size_t len, char **report) KVT_MUST_CHECK;
+void kvt_daemon_config_finish(struct kvt_daemon_config *config);
+
+/* REFERENCE.md; a YAML file with every key and its default; "KEY: VALUE" for every key. */
+void kvt_daemon_reference(FILE *out);
+void kvt_daemon_example(FILE *out);
+void kvt_daemon_config_print(const struct kvt_daemon_config *config, FILE *out);
+
+#endif

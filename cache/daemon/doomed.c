@@ -1,0 +1,158 @@
+/*
+ * doomed.c - objects that are being replaced; doomed.h says why.
+ *
+ * The file is an array of places for a key and its check, so that it never grows; a place is written
+ * and emptied by one pwrite. It is not synced: it guards against the end of the process, after which
+ * the system still writes what it was given. A place whose check is wrong is an empty one.
+ */
+#include "doomed.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "checksum.h"
+
+/* One place in the file. */
+struct place {
+	struct kvt_key key;
+	struct kvt_checksum sum;
+};
+
+struct kvt_doomed {
+	const struct kvt_surroundings *surroundings; /* borrowed */
+	int fd;                                      /* -1: no file */
+	struct kvt_key left[KVT_DOOMED_MOST];
+	uint32_t left_places[KVT_DOOMED_MOST];
+	size_t left_count;
+	pthread_mutex_t lock; /* guards free places */
+	uint32_t free[KVT_DOOMED_MOST];
+	size_t free_count;
+};
+
+static struct kvt_checksum sum_of(struct kvt_key *key)
+{
+	struct kvt_segment all = {.base = key, .bytes = sizeof(*key)};
+	struct kvt_checksum sum;
+
+	kvt_checksum_segments(&all, 1, sizeof(*key), &sum);
+	return sum;
+}
+
+static bool write_place(struct kvt_doomed *d, uint32_t slot, const struct place *place)
+{
+	return pwrite(d->fd, place, sizeof(*place), (off_t)(slot * sizeof(*place))) ==
+	       (ssize_t)sizeof(*place);
+}
+
+/* Is there a key in this place? */
+static bool read_place(struct kvt_doomed *d, uint32_t slot, struct kvt_key *key)
+{
+	struct kvt_checksum sum;
+	struct place place;
+
+	if (d->fd < 0 || pread(d->fd, &place, sizeof(place), (off_t)(slot * sizeof(place))) !=
+				 (ssize_t)sizeof(place))
+		return false;
+	sum = sum_of(&place.key);
+	*key = place.key;
+	return kvt_checksum_equal(&sum, &place.sum);
+}
+
+/* What was left keeps its places until it is erased. */
+static void read_places(struct kvt_doomed *d)
+{
+	struct kvt_key key;
+
+	for (uint32_t i = KVT_DOOMED_MOST; i-- > 0;) {
+		if (read_place(d, i, &key)) {
+			d->left[d->left_count] = key;
+			d->left_places[d->left_count++] = i;
+		} else {
+			d->free[d->free_count++] = i;
+		}
+	}
+}
+
+enum kvt_status kvt_doomed_create(const char *path, const struct kvt_surroundings *surroundings,
+	char *why, struct kvt_doomed **out)
+{
+	struct kvt_doomed *d = calloc(1, sizeof(*d));
+
+	if (d == NULL)
+		return KVT_ENOMEM;
+	d->surroundings = surroundings;
+	d->fd = -1;
+	if (path != NULL) {
+		d->fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+		if (d->fd < 0) {
+			snprintf(why, KVT_REASON_BYTES, "%.100s: %s", path, strerror(errno));
+			free(d);
+			return KVT_EIO;
+		}
+	}
+	read_places(d);
+	pthread_mutex_init(&d->lock, NULL);
+	*out = d;
+	return KVT_OK;
+}
+
+void kvt_doomed_destroy(struct kvt_doomed *d)
+{
+	if (d == NULL)
+		return;
+	if (d->fd >= 0)
+		close(d->fd);
+	pthread_mutex_destroy(&d->lock);
+	free(d);
+}
+
+const struct kvt_key *kvt_doomed_left(const struct kvt_doomed *d, size_t *n)
+{
+	*n = d->left_count;
+	return d->left;
+}
+
+void kvt_doomed_clear(struct kvt_doomed *d)
+{
+	while (d->left_count != 0)
+		kvt_doomed_remove(d, d->left_places[--d->left_count]);
+}
+
+enum kvt_status kvt_doomed_add(struct kvt_doomed *d, const struct kvt_key *key, uint32_t *slot)
+{
+	struct place place = {.key = *key};
+	uint32_t mine;
+
+	pthread_mutex_lock(&d->lock);
+	if (d->free_count == 0) {
+		pthread_mutex_unlock(&d->lock);
+		return KVT_BUSY;
+	}
+	mine = d->free[--d->free_count];
+	pthread_mutex_unlock(&d->lock);
+	place.sum = sum_of(&place.key);
+	if (d->fd >= 0 && !write_place(d, mine, &place)) {
+		kvt_note(d->surroundings, KVT_LOG_ERROR, "replaced objects: %s", strerror(errno));
+		kvt_doomed_remove(d, mine);
+		return KVT_EIO;
+	}
+	*slot = mine;
+	return KVT_OK;
+}
+
+void kvt_doomed_remove(struct kvt_doomed *d, uint32_t slot)
+{
+	struct place none;
+
+	memset(&none, 0, sizeof(none)); /* of which the check is wrong */
+	if (d->fd >= 0 && !write_place(d, slot, &none))
+		kvt_note(d->surroundings, KVT_LOG_ERROR, "replaced objects: %s", strerror(errno));
+	pthread_mutex_lock(&d->lock);
+	d->free[d->free_count++] = slot;
+	pthread_mutex_unlock(&d->lock);
+}

@@ -1,0 +1,36 @@
+/*
+ * doomed.h - objects that are being replaced: whose old bytes must not come back.
+ *
+ * The answer to a put that replaces does not wait until the old object's erasure is on disk. Until it
+ * is, the key stands here, in a small file that a process leaves behind however it ends; the next
+ * one erases what stands there before it serves anything. So after a kill an object that was being
+ * replaced is gone, or the new one; never the old one. Thread-safe.
+ */
+#ifndef KVT_DOOMED_H
+#define KVT_DOOMED_H
+
+#include <stdbool.h>
+
+#include "note.h"
+
+#define KVT_DOOMED_MOST 1024
+
+struct kvt_doomed;
+
+/* path NULL: nothing is kept. KVT_EIO, KVT_ENOMEM; why: KVT_REASON_BYTES. */
+enum kvt_status kvt_doomed_create(const char *path, const struct kvt_surroundings *surroundings,
+	char *why, struct kvt_doomed **out) KVT_MUST_CHECK;
+void kvt_doomed_destroy(struct kvt_doomed *d); /* NULL is allowed */
+
+/* The keys that the former process left; *n of them, borrowed until destroy. */
+const struct kvt_key *kvt_doomed_left(const struct kvt_doomed *d, size_t *n);
+/* They are erased. */
+void kvt_doomed_clear(struct kvt_doomed *d);
+
+/* Before the erase is begun; *slot: its place. KVT_BUSY: as many as may be; KVT_EIO. */
+enum kvt_status kvt_doomed_add(
+	struct kvt_doomed *d, const struct kvt_key *key, uint32_t *slot) KVT_MUST_CHECK;
+/* The erase is durable. */
+void kvt_doomed_remove(struct kvt_doomed *d, uint32_t slot);
+
+#endif

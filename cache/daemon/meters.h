@@ -1,0 +1,95 @@
+/*
+ * meters.h - what one loop of the server counts, and how long requests took.
+ *
+ * Each loop owns one and is its only writer; whoever renders reads all of them. Relaxed atomics
+ * without a locked instruction.
+ */
+#ifndef KVT_METERS_H
+#define KVT_METERS_H
+
+#include <stdatomic.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "latency.h"
+
+enum kvt_route {
+#define KVT_ROUTE(name, method, path, where, text) KVT_ROUTE_##name,
+#include "routes.def"
+	KVT_ROUTE_other, /* refused before it was known what was meant */
+	KVT_ROUTE_COUNT
+};
+
+/* Statuses that the server answers, and one for all others. */
+#define KVT_STATUSES(X)                                                                            \
+	X(200)                                                                                     \
+	X(400) X(403) X(404) X(405) X(408) X(409) X(411) X(413) X(500) X(501) X(503) X(504) X(507)
+enum kvt_status_slot {
+#define KVT_STATUS_SLOT(code) KVT_SLOT_##code,
+	KVT_STATUSES(KVT_STATUS_SLOT)
+#undef KVT_STATUS_SLOT
+		KVT_SLOT_OTHER,
+	KVT_SLOT_COUNT
+};
+
+enum kvt_count {
+	KVT_COUNT_ACCEPTED,
+	KVT_COUNT_BYTES_IN,  /* of bodies, into the segment */
+	KVT_COUNT_BYTES_OUT, /* heads and bodies of answers */
+	KVT_COUNT_REFUSED_CONNECTIONS,
+	KVT_COUNT_REFUSED_DESCRIPTORS,
+	KVT_COUNT_REFUSED_PUTS,
+	KVT_COUNT_REFUSED_QUIET,
+	KVT_COUNT_REFUSED_ROOM,
+	KVT_COUNT_REFUSED_SIZE,
+	KVT_COUNT_REFUSED_LEASES,
+	KVT_COUNT_REFUSED_JOBS,
+	KVT_COUNT_CUT_PUTS,      /* half-sent: the client left */
+	KVT_COUNT_LEASES_UNREAD, /* granted to a client that had gone */
+	KVT_COUNT_TIMEOUT_IDLE,
+	KVT_COUNT_TIMEOUT_HEAD,
+	KVT_COUNT_TIMEOUT_BODY,
+	KVT_COUNT_TIMEOUT_WRITE,
+	KVT_COUNT_COUNT
+};
+
+struct kvt_meters {
+	_Alignas(64) _Atomic uint64_t requests[KVT_ROUTE_COUNT][KVT_SLOT_COUNT];
+	_Atomic uint64_t counts[KVT_COUNT_COUNT];
+	struct {
+		_Atomic uint64_t sum_ns, buckets[KVT_LATENCY_BUCKETS]; /* not cumulative */
+	} seconds[KVT_ROUTE_COUNT];
+};
+
+static inline void kvt_meter_bump(_Atomic uint64_t *value, uint64_t n)
+{
+	atomic_store_explicit(
+		value, atomic_load_explicit(value, memory_order_relaxed) + n, memory_order_relaxed);
+}
+
+static inline void kvt_meter_add(struct kvt_meters *m, enum kvt_count what, uint64_t n)
+{
+	kvt_meter_bump(&m->counts[what], n);
+}
+
+/* One answer: its route, status, and the time since its request's head was there. */
+void kvt_meter_answer(struct kvt_meters *m, enum kvt_route route, int status, int64_t ns);
+
+/* Where the values of the page come from. All borrowed. */
+struct kvt_objects;
+struct kvt_segment_file;
+struct kvt_daemon_metrics_input {
+	const struct kvt_meters *const *meters; /* [meter_count] */
+	size_t meter_count;
+	uint64_t connections, puts; /* now */
+	int64_t wall_ns;
+	struct kvt_objects *objects;
+	struct kvt_segment_file *segment;
+};
+/* The daemon's metrics in Prometheus' text format. */
+void kvt_daemon_metrics(const struct kvt_daemon_metrics_input *in, FILE *out);
+
+/* METRICS.md */
+void kvt_daemon_metrics_reference(FILE *out);
+
+#endif

@@ -1,0 +1,391 @@
+/*
+ * objects.c - kvtierd's objects: life, names, the own threads.
+ *
+ * An object is a chunk of libkvtier without a parent, and everything that is known about it is
+ * there; this file adds names, who may write when, and time. One thread hands out what libkvtier has
+ * loaded and ends leases; another one gives the segment its name back and keeps the catalog, whose
+ * file may be slow. Whoever puts or leases what lies in memory does all of it himself.
+ */
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#define OPENSSL_SUPPRESS_DEPRECATED /* SHA256_*() allocate nothing and cannot fail */
+#include <openssl/sha.h>
+
+#include "objects_parts.h"
+
+#define TURN_NS     100000000 /* each thread looks around this often */
+#define PATH_BYTES  512
+#define NAMES_MOST  (1u << 20)
+#define NAMES_BYTES ((uint64_t)256 << 20)
+#define NAMES_STEPS 64         /* of writing a new file of names, in a turn */
+#define DRAIN_NS    5000000000 /* what was put goes down before the end, for this long at most */
+
+/* --- names ------------------------------------------------------------------------------------ */
+
+static bool text_valid(struct kvw_slice text, size_t most)
+{
+	return text.data != NULL && text.len > 0 && text.len <= most &&
+	       memchr(text.data, '\0', text.len) == NULL;
+}
+
+bool kvt_object_name_valid(const struct kvt_object_name *name)
+{
+	return text_valid(name->bucket, KVT_BUCKET_MOST) &&
+	       text_valid(name->key, KVT_OBJECT_KEY_MOST);
+}
+
+struct kvt_object_name kvt_object_name_copy(const struct kvt_object_name *name, char *to)
+{
+	memcpy(to, name->bucket.data, name->bucket.len);
+	memcpy(to + name->bucket.len, name->key.data, name->key.len);
+	return (struct kvt_object_name){
+		{to, name->bucket.len}, {to + name->bucket.len, name->key.len}};
+}
+
+/* A field with its length, so that no two lists of fields give the same input. */
+static void put_field(SHA256_CTX *sha, const void *bytes, size_t len)
+{
+	uint8_t length[8];
+
+	for (size_t i = 0; i < sizeof(length); i++)
+		length[i] = (uint8_t)((uint64_t)len >> (8 * i));
+	(void)SHA256_Update(sha, length, sizeof(length));
+	(void)SHA256_Update(sha, bytes, len);
+}
+
+void kvt_object_key(const struct kvt_object_name *name, struct kvt_key *out)
+{
+	static const char domain[] = "kvtierd object 1";
+	SHA256_CTX sha;
+
+	(void)SHA256_Init(&sha);
+	put_field(&sha, domain, sizeof(domain) - 1);
+	put_field(&sha, name->bucket.data, name->bucket.len);
+	put_field(&sha, name->key.data, name->key.len);
+	(void)SHA256_Final(out->bytes, &sha);
+}
+
+struct kvt_stripe *kvt_object_stripe(struct kvt_objects *o, const struct kvt_key *key)
+{
+	return &o->stripes[key->bytes[0] % KVT_STRIPES];
+}
+
+uint8_t kvt_object_tier(struct kvt_objects *o, const struct kvt_key *key)
+{
+	struct kvt_lookup found;
+	uint8_t tier = KVT_TIER_NONE;
+
+	if (kvt_lookup(o->cache, key, 1, KVT_ALL_TIERS, &tier, &found) != KVT_OK)
+		return KVT_TIER_NONE;
+	return tier;
+}
+
+static bool no_tier_is(struct kvt_objects *o, uint32_t state)
+{
+	struct kvt_stats stats = {.size = sizeof(stats)};
+
+	return kvt_stats(o->cache, &stats) == KVT_OK && stats.tiers[KVT_TIER_NVME].state != state &&
+	       stats.tiers[KVT_TIER_L2].state != state;
+}
+
+bool kvt_object_tiers_work(struct kvt_objects *o)
+{
+	return no_tier_is(o, KVT_TIER_PAUSED);
+}
+
+/* --- own threads ------------------------------------------------------------------------------ */
+
+/* Until then, at most a turn; or until the end. */
+static void wait_until(struct kvt_objects *o, int64_t due_ns, int fd)
+{
+	struct pollfd fds[2] = {{.fd = o->wake, .events = POLLIN}, {.fd = fd, .events = POLLIN}};
+	int64_t left = due_ns - kvt_now(o->surroundings);
+
+	if (left > TURN_NS)
+		left = TURN_NS;
+	(void)poll(fds, 2, left > 0 ? (int)((left + 999999) / 1000000) : 0);
+}
+
+/* What clients wait for: loads, and the ends of leases. */
+static void *grant(void *self)
+{
+	struct kvt_objects *o = self;
+
+	while (!atomic_load(&o->stop)) {
+		wait_until(o, kvt_lease_table_due(o->leases), kvt_eventfd(o->cache));
+		kvt_leases_poll(o);
+		while (kvt_leases_expire(o) != 0)
+			;
+	}
+	return NULL;
+}
+
+/* What nobody waits for, and what may wait for a disk. */
+static void *keep(void *self)
+{
+	struct kvt_objects *o = self;
+
+	while (!atomic_load(&o->stop)) {
+		(void)kvt_segment_tend(o->segment);
+		for (int i = 0; i < NAMES_STEPS && kvt_catalog_step(o->catalog); i++)
+			;
+		kvt_names_sweep(o);
+		wait_until(o, INT64_MAX, -1);
+	}
+	return NULL;
+}
+
+static enum kvt_status start(struct kvt_objects *o)
+{
+	static void *(*const bodies[KVT_OBJECTS_THREADS])(void *) = {grant, keep};
+	enum kvt_status status = KVT_OK;
+	sigset_t all, before;
+
+	o->wake = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+	if (o->wake < 0)
+		return KVT_EIO;
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	for (int i = 0; i < KVT_OBJECTS_THREADS && status == KVT_OK; i++) {
+		if (pthread_create(&o->threads[i], NULL, bodies[i], o) == 0)
+			o->thread_count++;
+		else
+			status = KVT_ENOMEM;
+	}
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	return status;
+}
+
+static void stop(struct kvt_objects *o)
+{
+	uint64_t one = 1;
+
+	if (o->thread_count == 0)
+		return;
+	atomic_store(&o->stop, true);
+	while (write(o->wake, &one, sizeof(one)) < 0 && errno == EINTR)
+		;
+	while (o->thread_count != 0)
+		pthread_join(o->threads[--o->thread_count], NULL);
+}
+
+/* --- life ------------------------------------------------------------------------------------- */
+
+/* libkvtier over the segment, whose room is never reckoned in tokens. */
+static enum kvt_status open_cache(
+	struct kvt_objects *o, const struct kvt_objects_options *options, char *why)
+{
+	static const char version[] = "kvtierd objects 1";
+	struct kvt_config config = *options->cache;
+	struct kvt_fingerprint none = {{0}};
+	struct kvt_segment_stats segment;
+	enum kvt_status status;
+	char backing[32];
+
+	kvt_segment_stats(o->segment, &segment);
+	snprintf(backing, sizeof(backing), "fd:%d", kvt_segment_fd(o->segment));
+	config.l1_backing = backing;
+	config.l1_capacity = segment.bytes;
+	config.fetch_when_slower = 1;
+	config.threads = KVT_THREADS_OWN;
+	config.texts = NULL;
+	if (memcmp(&config.fingerprint, &none, sizeof(none)) == 0)
+		(void)SHA256(
+			(const uint8_t *)version, sizeof(version) - 1, config.fingerprint.bytes);
+	o->shared = config.l2_url != NULL && config.l2_url[0] != '\0';
+	o->put_room = segment.bytes / 2;
+	status = kvt_open(&config, &o->cache);
+	if (status != KVT_OK)
+		snprintf(why, KVT_REASON_BYTES, "the cache cannot be opened: %s",
+			kvt_status_text(status));
+	return status;
+}
+
+static enum kvt_status set_limits(
+	struct kvt_objects *o, const struct kvt_objects_options *options, char *why)
+{
+	enum kvt_status status = kvt_limit_tenant(o->cache, &o->staging, 0, 0);
+
+	for (size_t i = 0; i < options->limit_count && status == KVT_OK; i++) {
+		const struct kvt_bucket_limit *limit = &options->limits[i];
+		struct kvt_tenant tenant;
+
+		kvt_tenant_of(limit->bucket, strlen(limit->bucket), &tenant);
+		status =
+			kvt_limit_tenant(o->cache, &tenant, limit->memory_bytes, limit->nvme_bytes);
+	}
+	if (status != KVT_OK)
+		snprintf(why, KVT_REASON_BYTES, "limits of buckets: %s", kvt_status_text(status));
+	return status;
+}
+
+static enum kvt_status open_catalog(
+	struct kvt_objects *o, const struct kvt_objects_options *options, char *why)
+{
+	struct kvt_catalog_options names = {
+		.path = options->catalog_path,
+		.most = NAMES_MOST,
+		.most_bytes = NAMES_BYTES,
+		.surroundings = o->surroundings,
+	};
+
+	o->swept = calloc(1, sizeof(*o->swept));
+	return o->swept != NULL ? kvt_catalog_create(&names, why, &o->catalog) : KVT_ENOMEM;
+}
+
+/* Erases what the former process was replacing when it ended. */
+static enum kvt_status end_replacing(struct kvt_objects *o, char *why)
+{
+	const struct kvt_key *keys;
+	enum kvt_status status;
+	char path[PATH_BYTES];
+	size_t n;
+
+	if (!kvt_segment_beside(o->segment, "replaced", path, sizeof(path)))
+		return KVT_EINVAL;
+	status = kvt_doomed_create(path, o->surroundings, why, &o->doomed);
+	if (status != KVT_OK)
+		return status;
+	keys = kvt_doomed_left(o->doomed, &n);
+	if (n == 0)
+		return KVT_OK;
+	status = kvt_erase(o->cache, keys, n, DRAIN_NS, NULL);
+	if (status == KVT_OK && !no_tier_is(o, KVT_TIER_BROKEN))
+		kvt_note(o->surroundings, KVT_LOG_WARN,
+			"objects: what was being replaced is kept in mind until all tiers are "
+			"back");
+	else if (status == KVT_OK)
+		kvt_doomed_clear(o->doomed);
+	else
+		snprintf(why, KVT_REASON_BYTES,
+			"objects that were being replaced cannot be erased for good: %s",
+			kvt_status_text(status));
+	return status;
+}
+
+static enum kvt_status create_parts(
+	struct kvt_objects *o, const struct kvt_objects_options *options, char *why)
+{
+	static const char staging[] = "\0kvtierd staging"; /* no bucket's name has a NUL */
+	enum kvt_status status;
+
+	if (getrandom(o->nonce, sizeof(o->nonce), 0) != (ssize_t)sizeof(o->nonce))
+		return KVT_EIO;
+	kvt_tenant_of(staging, sizeof(staging) - 1, &o->staging);
+	status = kvt_lease_table_create(options->leases_max,
+		options->lease_ttl_max_ns + options->lease_grace_ns, kvt_now(o->surroundings),
+		&o->leases);
+	if (status == KVT_OK)
+		status = open_cache(o, options, why);
+	if (status == KVT_OK)
+		status = set_limits(o, options, why);
+	if (status == KVT_OK)
+		status = end_replacing(o, why);
+	if (status == KVT_OK)
+		status = open_catalog(o, options, why);
+	if (status == KVT_OK)
+		status = start(o);
+	return status;
+}
+
+enum kvt_status kvt_objects_create(
+	const struct kvt_objects_options *options, char *why, struct kvt_objects **out)
+{
+	struct kvt_objects *o = calloc(1, sizeof(*o));
+	enum kvt_status status;
+
+	if (o == NULL) {
+		snprintf(why, KVT_REASON_BYTES, "out of memory");
+		return KVT_ENOMEM;
+	}
+	why[0] = '\0';
+	o->surroundings = options->surroundings;
+	o->segment = options->segment;
+	o->ttl_max_ns = options->lease_ttl_max_ns;
+	o->grace_ns = options->lease_grace_ns;
+	o->object_max = options->object_max_bytes;
+	o->wake = -1;
+	pthread_mutex_init(&o->pending_lock, NULL);
+	for (size_t i = 0; i < KVT_STRIPES; i++)
+		pthread_mutex_init(&o->stripes[i].lock, NULL);
+	status = create_parts(o, options, why);
+	if (status == KVT_OK) {
+		*out = o;
+		return KVT_OK;
+	}
+	if (why[0] == '\0')
+		snprintf(why, KVT_REASON_BYTES, "%s", kvt_status_text(status));
+	kvt_objects_destroy(o);
+	return status;
+}
+
+void kvt_objects_destroy(struct kvt_objects *o)
+{
+	if (o == NULL)
+		return;
+	stop(o);
+	if (o->cache != NULL) {
+		kvt_leases_end(o);
+		if (kvt_drain(o->cache, DRAIN_NS) != KVT_OK)
+			kvt_note(o->surroundings, KVT_LOG_WARN,
+				"objects: not all that was put could be stored below");
+		kvt_leases_poll(o); /* erases that have ended */
+		kvt_close(o->cache);
+	}
+	kvt_catalog_destroy(o->catalog);
+	kvt_doomed_destroy(o->doomed);
+	free(o->swept);
+	kvt_lease_table_destroy(o->leases);
+	for (size_t i = 0; i < KVT_STRIPES; i++)
+		pthread_mutex_destroy(&o->stripes[i].lock);
+	pthread_mutex_destroy(&o->pending_lock);
+	if (o->wake >= 0)
+		close(o->wake);
+	free(o);
+}
+
+/* --- eyes ------------------------------------------------------------------------------------- */
+
+struct kvt *kvt_objects_cache(struct kvt_objects *o)
+{
+	return o->cache;
+}
+
+void kvt_objects_stats(struct kvt_objects *o, struct kvt_objects_stats *out)
+{
+	struct kvt_objects_counters *c = &o->counters;
+	struct kvt_catalog_stats names;
+
+	kvt_catalog_stats(o->catalog, &names);
+	*out = (struct kvt_objects_stats){
+		.puts = c->puts,
+		.put_bytes = c->put_bytes,
+		.stored = c->stored,
+		.replaced = c->replaced,
+		.same = c->same,
+		.put_aborted = c->put_aborted,
+		.put_refused = c->put_refused,
+		.leases = c->leases,
+		.lease_hits = c->lease_hits,
+		.lease_misses = c->lease_misses,
+		.lease_refused = c->lease_refused,
+		.releases = c->releases,
+		.expired = c->expired,
+		.leases_now = kvt_lease_table_count(o->leases),
+		.puts_now = o->puts_now,
+		.oldest_lease_ns = kvt_lease_table_oldest(o->leases, kvt_now(o->surroundings)),
+		.corrupt = c->corrupt,
+		.objects = names.names,
+		.buckets = names.buckets,
+		.unlisted = names.unlisted,
+		.quiet_until_wall_ns = kvt_segment_quiet_until(o->segment),
+	};
+}

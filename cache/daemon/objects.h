@@ -1,0 +1,138 @@
+/*
+ * objects.h - the objects of kvtierd: buckets and keys over one libkvtier, and leases on them.
+ *
+ * An object is a run of bytes under a bucket and a key, both as a client gave them, decoded. It is
+ * kept as a chunk of libkvtier, whose L1 lies in the daemon's segment; below L1 are the tiers that
+ * the configuration names. Its storage key is SHA-256 over a domain, bucket and key; its tenant is
+ * the bucket. Objects have no parents.
+ *
+ * Leases: offsets of an object's bytes in the segment, which stay as they are until the lease is
+ * released or its time and a grace are over. Bytes are checked before a lease is granted, since
+ * clients map the segment writable.
+ *
+ * Replacing: an object whose bytes differ is replaced; the old bytes live until their leases end.
+ *
+ * Threads: any. `done` is called on the objects' own thread, or inside the call.
+ */
+#ifndef KVT_OBJECTS_H
+#define KVT_OBJECTS_H
+
+#include "kvway/slice.h"
+#include "segment.h"
+
+#define KVT_LEASE_ID_BYTES  33 /* URL-safe text with its NUL; cannot be guessed */
+#define KVT_BUCKET_MOST     128
+#define KVT_OBJECT_KEY_MOST 1024
+
+struct kvt_objects;
+
+struct kvt_bucket_limit {
+	const char *bucket;
+	uint64_t memory_bytes, nvme_bytes; /* 0: none */
+};
+
+struct kvt_objects_options {
+	const struct kvt_config *cache;   /* l1_backing and l1_capacity are the segment's */
+	struct kvt_segment_file *segment; /* until destroy */
+	const struct kvt_surroundings *surroundings;
+	uint64_t lease_ttl_max_ns; /* longer ones are cut to it */
+	uint64_t lease_grace_ns;   /* kept beyond the TTL */
+	uint32_t leases_max;       /* at once */
+	uint64_t object_max_bytes;
+	const char *catalog_path; /* names of objects, for lists after a restart; NULL: none */
+	const struct kvt_bucket_limit *limits;
+	size_t limit_count;
+};
+
+enum kvt_status kvt_objects_create(const struct kvt_objects_options *options, char *why,
+	struct kvt_objects **out) KVT_MUST_CHECK;
+void kvt_objects_destroy(struct kvt_objects *o); /* no put and no lease call is under way */
+
+struct kvt_object_name {
+	struct kvw_slice bucket, key; /* not empty, within the limits above, else KVT_EINVAL */
+};
+
+/* --- put --- */
+
+struct kvt_object_put; /* room in the segment that is being filled */
+
+/* KVT_FULL: no room; KVT_BUSY: the segment must not be written yet (after a restart) or too many are
+ * under way; KVT_EINVAL: name or size. Segments are borrowed until end or abort. */
+enum kvt_status kvt_object_put_begin(struct kvt_objects *o, const struct kvt_object_name *name,
+	uint64_t bytes, struct kvt_object_put **out, const struct kvt_segment **segments,
+	uint32_t *count) KVT_MUST_CHECK;
+
+enum kvt_put_outcome { KVT_PUT_STORED, KVT_PUT_REPLACED, KVT_PUT_SAME };
+
+/* All bytes are in place; sum is theirs (kvt_checksum_*, made while they came in). Takes the put.
+ * KVT_FULL, KVT_BUSY: not stored. */
+enum kvt_status kvt_object_put_end(struct kvt_objects *o, struct kvt_object_put *put,
+	const struct kvt_checksum *sum, enum kvt_put_outcome *outcome) KVT_MUST_CHECK;
+void kvt_object_put_abort(struct kvt_objects *o, struct kvt_object_put *put);
+
+/* --- leases --- */
+
+struct kvt_grant {
+	char id[KVT_LEASE_ID_BYTES];
+	const struct kvt_segment
+		*fragments; /* arena_offset and bytes count; borrowed during done */
+	uint32_t count;
+	uint64_t bytes;
+};
+
+/* status KVT_OK: granted; KVT_MISS: not there, or not within timeout_ns; KVT_BUSY: too many leases. */
+typedef void (*kvt_lease_done_fn)(
+	void *user, enum kvt_status status, const struct kvt_grant *grant);
+
+/* Calls done exactly once. checked: reads all bytes first and grants only what is right; false: for a
+ * client that proves them itself after it has copied them. */
+void kvt_object_lease(struct kvt_objects *o, const struct kvt_object_name *name,
+	uint64_t timeout_ns, uint64_t ttl_ns, bool checked, kvt_lease_done_fn done, void *user);
+
+/* KVT_MISS: no such lease (any more). */
+enum kvt_status kvt_object_release(struct kvt_objects *o, struct kvw_slice id) KVT_MUST_CHECK;
+
+/* --- administration --- */
+
+/* KVT_MISS: not there. Durable when it returns; may wait up to a second, KVT_BUSY: unreadable, but
+ * not known to be durable by then. */
+enum kvt_status kvt_object_erase(
+	struct kvt_objects *o, const struct kvt_object_name *name) KVT_MUST_CHECK;
+enum kvt_status kvt_bucket_erase(
+	struct kvt_objects *o, struct kvw_slice bucket, size_t *erased) KVT_MUST_CHECK;
+
+struct kvt_object_entry {
+	const char *bucket, *key; /* as text; borrowed during the call */
+	uint64_t bytes;
+	uint32_t tier; /* the fastest that has it */
+	uint32_t leases;
+};
+/* Objects of a bucket whose key is greater than `after` (empty: from the first), in order, at most
+ * `most`. Returns how many; *more: there may be more. What only a shared tier has is listed as long
+ * as this node remembers having seen it there. */
+size_t kvt_objects_list(struct kvt_objects *o, struct kvw_slice bucket, struct kvw_slice after,
+	size_t most, void (*visit)(void *user, const struct kvt_object_entry *entry), void *user,
+	bool *more);
+
+struct kvt_bucket_entry {
+	const char *bucket; /* as text; borrowed during the call */
+	uint64_t objects, bytes;
+};
+/* All buckets, in the order of their names. Returns how many. */
+size_t kvt_buckets_list(struct kvt_objects *o,
+	void (*visit)(void *user, const struct kvt_bucket_entry *entry), void *user);
+
+struct kvt_objects_stats {
+	uint64_t puts, put_bytes, stored, replaced, same, put_aborted, put_refused;
+	uint64_t leases, lease_hits, lease_misses, lease_refused, releases, expired;
+	uint64_t leases_now, puts_now, oldest_lease_ns;
+	uint64_t corrupt;            /* found wrong when a lease was asked for */
+	uint64_t objects, buckets;   /* as lists know them */
+	uint64_t unlisted;           /* puts whose name found no room there */
+	int64_t quiet_until_wall_ns; /* 0: writes are allowed */
+};
+void kvt_objects_stats(struct kvt_objects *o, struct kvt_objects_stats *out);
+/* libkvtier's own, and its metrics text. */
+struct kvt *kvt_objects_cache(struct kvt_objects *o);
+
+#endif

@@ -1,0 +1,153 @@
+/*
+ * objects_admin.c - erasing, lists, and names that nothing has any more.
+ *
+ * What is being put while it is erased belongs to the time after: an erase concerns what was there
+ * when it was called. Its name is forgotten before the bytes are, so that a put that ends in between
+ * may leave a name too many, but never lacks its own.
+ *
+ * The catalog names what was put; whether it is there is asked of libkvtier, when a list is made and
+ * in a slow sweep. A name is forgotten only while all tiers work: one that is left alone for a while
+ * has its objects still.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "objects_parts.h"
+
+#define WAIT_NS   1000000000u
+#define AT_A_TIME 64          /* names */
+#define LOOK_MOST 65536       /* names that one list may pass over */
+#define SWEEP_NS  10000000000 /* between two sweeps */
+
+/* --- erasing ---------------------------------------------------------------------------------- */
+
+enum kvt_status kvt_object_erase(struct kvt_objects *o, const struct kvt_object_name *name)
+{
+	struct kvt_stripe *stripe;
+	enum kvt_status status;
+	struct kvt_key key;
+	size_t erased = 0;
+
+	if (!kvt_object_name_valid(name))
+		return KVT_EINVAL;
+	kvt_object_key(name, &key);
+	stripe = kvt_object_stripe(o, &key);
+	pthread_mutex_lock(&stripe->lock);
+	kvt_puts_usurp(stripe, &key);
+	pthread_mutex_unlock(&stripe->lock);
+	kvt_catalog_forget(o->catalog, name);
+	status = kvt_erase(o->cache, &key, 1, WAIT_NS, &erased);
+	if (status == KVT_MISS)
+		return KVT_BUSY; /* unreadable, but not known to be durable yet */
+	return status == KVT_OK && erased == 0 ? KVT_MISS : status;
+}
+
+enum kvt_status kvt_bucket_erase(struct kvt_objects *o, struct kvw_slice bucket, size_t *erased)
+{
+	struct kvt_tenant tenant;
+	enum kvt_status status;
+
+	if (bucket.len == 0 || bucket.len > KVT_BUCKET_MOST)
+		return KVT_EINVAL;
+	kvt_tenant_of(bucket.data, bucket.len, &tenant);
+	kvt_puts_usurp_bucket(o, bucket);
+	kvt_catalog_forget_bucket(o->catalog, bucket);
+	status = kvt_erase_tenant(o->cache, &tenant, WAIT_NS, erased);
+	return status == KVT_MISS ? KVT_BUSY : status;
+}
+
+/* --- names ------------------------------------------------------------------------------------ */
+
+/* Where an item's object is; *key: its storage key. */
+static uint8_t look_up(
+	struct kvt_objects *o, const struct kvt_catalog_item *item, struct kvt_key *key)
+{
+	struct kvt_object_name name = {kvw_slice_of(item->bucket), kvw_slice_of(item->key)};
+
+	kvt_object_key(&name, key);
+	return kvt_object_tier(o, key);
+}
+
+void kvt_names_sweep(struct kvt_objects *o)
+{
+	struct kvt_catalog_item *items;
+	struct kvt_key key;
+	size_t n = 0;
+
+	if (kvt_now(o->surroundings) < o->sweep_ns || !kvt_object_tiers_work(o))
+		return;
+	items = calloc(AT_A_TIME, sizeof(*items));
+	if (items != NULL)
+		n = kvt_catalog_walk(o->catalog, o->swept->bucket[0] != '\0' ? o->swept : NULL,
+			items, AT_A_TIME);
+	for (size_t i = 0; i < n; i++)
+		if (look_up(o, &items[i], &key) == KVT_TIER_NONE)
+			kvt_catalog_forget_item(o->catalog, &items[i]);
+	if (n != 0) {
+		*o->swept = items[n - 1];
+	} else {
+		o->swept->bucket[0] = '\0';
+		o->sweep_ns = kvt_now(o->surroundings) + SWEEP_NS;
+	}
+	free(items);
+}
+
+/* --- lists ------------------------------------------------------------------------------------ */
+
+/* One list that is being made. */
+struct listing {
+	struct kvt_objects *o;
+	void (*visit)(void *user, const struct kvt_object_entry *entry);
+	void *user;
+	size_t count, most;
+	bool forget; /* names that nothing has */
+	bool full;   /* there is one more than `most` */
+};
+
+static void list_one(struct listing *list, const struct kvt_catalog_item *item)
+{
+	struct kvt_object_entry entry = {item->bucket, item->key, item->bytes, 0, 0};
+	struct kvt_key key;
+
+	entry.tier = look_up(list->o, item, &key);
+	if (entry.tier == KVT_TIER_NONE) {
+		if (list->forget)
+			kvt_catalog_forget_item(list->o->catalog, item);
+		return;
+	}
+	list->full = list->count == list->most;
+	if (list->full)
+		return;
+	entry.leases = kvt_lease_table_count_of(list->o->leases, &key);
+	list->count++;
+	list->visit(list->user, &entry);
+}
+
+size_t kvt_objects_list(struct kvt_objects *o, struct kvw_slice bucket, struct kvw_slice after,
+	size_t most, void (*visit)(void *user, const struct kvt_object_entry *entry), void *user,
+	bool *more)
+{
+	struct listing list = {.o = o, .visit = visit, .user = user, .most = most};
+	struct kvt_catalog_item *items = calloc(AT_A_TIME, sizeof(*items)), last;
+	size_t looked = 0, n = AT_A_TIME;
+
+	list.forget = kvt_object_tiers_work(o);
+	while (items != NULL && !list.full && n == AT_A_TIME && looked < LOOK_MOST) {
+		n = kvt_catalog_page(o->catalog, bucket, after, items, AT_A_TIME);
+		for (size_t i = 0; i < n && !list.full; i++)
+			list_one(&list, &items[i]);
+		looked += n;
+		if (n != 0)
+			last = items[n - 1];
+		after = n != 0 ? kvw_slice_of(last.key) : after;
+	}
+	*more = list.full || n == AT_A_TIME;
+	free(items);
+	return list.count;
+}
+
+size_t kvt_buckets_list(struct kvt_objects *o,
+	void (*visit)(void *user, const struct kvt_bucket_entry *entry), void *user)
+{
+	return kvt_catalog_buckets(o->catalog, visit, user);
+}

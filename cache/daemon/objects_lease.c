@@ -1,0 +1,244 @@
+/*
+ * objects_lease.c - leases on objects: found, checked, promised, granted; and their ends.
+ *
+ * A lease is a hold of libkvtier's under an id. What lies in memory is granted on the caller's
+ * thread; what a tier below has is fetched first, and granted on an own thread. Before a grant all
+ * of an object's bytes are read and checked, because clients can write where they lie (unless the
+ * client does that itself, after its copy); what is found wrong is dropped, and a tier below is asked
+ * for it. Nothing is fetched while the segment must not
+ * be written, nor granted while clients may have somebody else's segment open.
+ *
+ * A hold is released in one place: by who took the lease out of the table, or, if it never came to a
+ * grant, by who had it.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "extents.h"
+#include "objects_parts.h"
+
+#define AT_A_TIME 64
+#define WAIT_MOST 60000000000u /* for a load */
+
+/* How a lease call ends without a grant; its reservation was given back. */
+static void refuse(
+	struct kvt_objects *o, kvt_lease_done_fn done, void *user, enum kvt_status status)
+{
+	kvt_objects_count(
+		status == KVT_MISS ? &o->counters.lease_misses : &o->counters.lease_refused, 1);
+	done(user, status, NULL);
+}
+
+/* --- granting --------------------------------------------------------------------------------- */
+
+/* Takes the hold, whose bytes are right, and the reservation. */
+static void grant(struct kvt_objects *o, const struct kvt_key *key, struct kvt_lease *hold,
+	uint64_t ttl_ns, kvt_lease_done_fn done, void *user)
+{
+	const struct kvt_view *view = &hold->views[0];
+	uint64_t lasts_ns = ttl_ns + o->grace_ns;
+	struct kvt_grant out = {
+		.fragments = &hold->segments[view->first_segment],
+		.count = view->segment_count,
+		.bytes = view->bytes,
+	};
+	int64_t now_ns = kvt_now(o->surroundings);
+	struct kvt_segment fragments[KVT_MAX_EXTENTS];
+	enum kvt_status status = KVT_EIO;
+
+	/* Once it is in the table its time may be over and the hold gone. */
+	memcpy(fragments, out.fragments, out.count * sizeof(fragments[0]));
+	out.fragments = fragments;
+	if (kvt_segment_promise_for(o->segment, lasts_ns))
+		status = kvt_lease_table_add(
+			o->leases, key, hold, now_ns, now_ns + (int64_t)lasts_ns, out.id);
+	if (status != KVT_OK) {
+		kvt_release(o->cache, hold);
+		kvt_lease_table_unreserve(o->leases);
+		refuse(o, done, user, KVT_BUSY);
+		return;
+	}
+	kvt_objects_count(&o->counters.lease_hits, 1);
+	done(user, KVT_OK, &out);
+}
+
+/* Are the bytes right? If not the hold is released. */
+static bool check(struct kvt_objects *o, struct kvt_lease *hold)
+{
+	if (kvt_verify(o->cache, hold) == KVT_OK)
+		return true;
+	kvt_objects_count(&o->counters.corrupt, 1);
+	kvt_release(o->cache, hold);
+	return false;
+}
+
+/* --- what has to be fetched ------------------------------------------------------------------- */
+
+static void add_pending(struct kvt_objects *o, struct kvt_pending *p)
+{
+	pthread_mutex_lock(&o->pending_lock);
+	p->next = o->pending;
+	if (p->next != NULL)
+		p->next->prev = p;
+	o->pending = p;
+	pthread_mutex_unlock(&o->pending_lock);
+}
+
+static void remove_pending(struct kvt_objects *o, struct kvt_pending *p)
+{
+	pthread_mutex_lock(&o->pending_lock);
+	*(p->prev != NULL ? &p->prev->next : &o->pending) = p->next;
+	if (p->next != NULL)
+		p->next->prev = p->prev;
+	pthread_mutex_unlock(&o->pending_lock);
+}
+
+/* Takes the reservation. */
+static void fetch(struct kvt_objects *o, const struct kvt_object_name *name,
+	const struct kvt_key *key, uint64_t timeout_ns, uint64_t ttl_ns, kvt_lease_done_fn done,
+	void *user)
+{
+	struct kvt_pending *p = calloc(1, sizeof(*p) + name->bucket.len + name->key.len);
+	enum kvt_status status = KVT_ENOMEM;
+	uint64_t op;
+
+	if (p != NULL) {
+		p->key = *key;
+		p->name = kvt_object_name_copy(name, (char *)(p + 1));
+		p->ttl_ns = ttl_ns;
+		p->done = done;
+		p->user = user;
+		add_pending(o, p);
+		status = kvt_get_begin(o->cache, key, 1,
+			timeout_ns < WAIT_MOST ? timeout_ns : WAIT_MOST, (uint64_t)(uintptr_t)p,
+			&op);
+	}
+	if (status == KVT_OK)
+		return; /* p is who grants's */
+	if (p != NULL)
+		remove_pending(o, p);
+	free(p);
+	kvt_lease_table_unreserve(o->leases);
+	refuse(o, done, user, status == KVT_MISS ? KVT_MISS : KVT_BUSY);
+}
+
+/* Ends a lease that waited; hold NULL: nothing came. */
+static void fetched(struct kvt_objects *o, struct kvt_pending *p, struct kvt_lease *hold)
+{
+	remove_pending(o, p);
+	if (hold != NULL && check(o, hold)) {
+		kvt_catalog_note(o->catalog, &p->name, hold->views[0].bytes);
+		grant(o, &p->key, hold, p->ttl_ns, p->done, p->user);
+	} else {
+		kvt_lease_table_unreserve(o->leases);
+		refuse(o, p->done, p->user, KVT_MISS);
+	}
+	free(p);
+}
+
+void kvt_leases_poll(struct kvt_objects *o)
+{
+	struct kvt_completion done[AT_A_TIME];
+	size_t n = kvt_poll(o->cache, done, AT_A_TIME);
+
+	for (size_t i = 0; i < n; i++) {
+		struct kvt_lease *hold = NULL;
+
+		if (done[i].kind != KVT_OP_GET) { /* what was replaced is erased for good */
+			if (done[i].kind == KVT_OP_ERASE && done[i].status == KVT_OK)
+				kvt_doomed_remove(o->doomed, (uint32_t)done[i].user);
+			continue;
+		}
+		if (done[i].status != KVT_OK || kvt_get_take(o->cache, done[i].op, &hold) != KVT_OK)
+			hold = NULL;
+		fetched(o, (struct kvt_pending *)(uintptr_t)done[i].user, hold);
+	}
+}
+
+/* --- asking ----------------------------------------------------------------------------------- */
+
+/* A hold on what lies in memory, with the right bytes if that is to be checked. */
+static struct kvt_lease *at_hand(struct kvt_objects *o, const struct kvt_key *key, bool checked)
+{
+	struct kvt_lease *hold;
+
+	if (kvt_object_tier(o, key) != KVT_TIER_L1 || kvt_get(o->cache, key, 1, 0, &hold) != KVT_OK)
+		return NULL;
+	return !checked || check(o, hold) ? hold : NULL;
+}
+
+void kvt_object_lease(struct kvt_objects *o, const struct kvt_object_name *name,
+	uint64_t timeout_ns, uint64_t ttl_ns, bool checked, kvt_lease_done_fn done, void *user)
+{
+	enum kvt_status status = KVT_OK;
+	struct kvt_lease *hold;
+	struct kvt_key key;
+
+	kvt_objects_count(&o->counters.leases, 1);
+	if (!kvt_object_name_valid(name))
+		status = KVT_EINVAL;
+	else if (kvt_segment_is_quiet(o->segment) || !kvt_segment_is_ours(o->segment))
+		status = KVT_MISS;
+	else if (!kvt_lease_table_reserve(o->leases))
+		status = KVT_BUSY;
+	if (status != KVT_OK) {
+		refuse(o, done, user, status);
+		return;
+	}
+	if (ttl_ns > o->ttl_max_ns)
+		ttl_ns = o->ttl_max_ns;
+	kvt_object_key(name, &key);
+	hold = at_hand(o, &key, checked);
+	if (hold != NULL) {
+		grant(o, &key, hold, ttl_ns, done, user);
+	} else if (o->shared || kvt_object_tier(o, &key) != KVT_TIER_NONE) {
+		fetch(o, name, &key, timeout_ns, ttl_ns, done, user);
+	} else {
+		kvt_lease_table_unreserve(o->leases);
+		refuse(o, done, user, KVT_MISS);
+	}
+}
+
+/* --- ends ------------------------------------------------------------------------------------- */
+
+enum kvt_status kvt_object_release(struct kvt_objects *o, struct kvw_slice id)
+{
+	struct kvt_lease *hold = kvt_lease_table_take(o->leases, id);
+
+	if (hold == NULL)
+		return KVT_MISS;
+	kvt_release(o->cache, hold);
+	kvt_objects_count(&o->counters.releases, 1);
+	return KVT_OK;
+}
+
+size_t kvt_leases_expire(struct kvt_objects *o)
+{
+	struct kvt_lease *holds[AT_A_TIME];
+	size_t n = kvt_lease_table_expire(o->leases, kvt_now(o->surroundings), holds, AT_A_TIME);
+
+	for (size_t i = 0; i < n; i++)
+		kvt_release(o->cache, holds[i]);
+	kvt_objects_count(&o->counters.expired, n);
+	return n;
+}
+
+void kvt_leases_end(struct kvt_objects *o)
+{
+	int64_t last_ns = kvt_lease_table_last_end(o->leases), now_ns = kvt_now(o->surroundings);
+	struct kvt_lease *holds[AT_A_TIME];
+	size_t n;
+
+	kvt_segment_settle(o->segment, last_ns > now_ns ? (uint64_t)(last_ns - now_ns) : 0);
+	while ((n = kvt_lease_table_drain(o->leases, holds, AT_A_TIME)) != 0)
+		for (size_t i = 0; i < n; i++)
+			kvt_release(o->cache, holds[i]);
+	while (o->pending != NULL) {
+		struct kvt_pending *p = o->pending;
+
+		remove_pending(o, p);
+		kvt_lease_table_unreserve(o->leases);
+		refuse(o, p->done, p->user, KVT_MISS);
+		free(p);
+	}
+}

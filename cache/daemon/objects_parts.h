@@ -1,0 +1,109 @@
+/*
+ * objects_parts.h - what the files of kvtierd's objects share.
+ *
+ * objects.c: life, the own threads, statistics. objects_put.c: putting and replacing.
+ * objects_lease.c: leases. objects_admin.c: erasing, lists, and names that nothing has any more.
+ */
+#ifndef KVT_OBJECTS_PARTS_H
+#define KVT_OBJECTS_PARTS_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "catalog.h"
+#include "doomed.h"
+#include "lease_table.h"
+#include "objects.h"
+
+#define KVT_STRIPES         64
+#define KVT_OBJECTS_THREADS 2 /* one grants, one keeps */
+
+/* Keys share a lock by their hash: who changes what lies under a key has it. */
+struct kvt_stripe {
+	pthread_mutex_t lock;
+	struct kvt_object_put *direct; /* puts that fill the very key */
+};
+
+/* A lease that waits for a load. */
+struct kvt_pending {
+	struct kvt_pending *next, *prev; /* under pending_lock */
+	kvt_lease_done_fn done;
+	void *user;
+	struct kvt_key key;
+	uint64_t ttl_ns;
+	struct kvt_object_name name; /* its bytes follow */
+};
+
+struct kvt_objects_counters {
+	_Atomic uint64_t puts, put_bytes, stored, replaced, same, put_aborted, put_refused;
+	_Atomic uint64_t leases, lease_hits, lease_misses, lease_refused, releases, expired;
+	_Atomic uint64_t corrupt;
+};
+
+struct kvt_objects {
+	const struct kvt_surroundings *surroundings; /* borrowed */
+	struct kvt_segment_file *segment;            /* borrowed */
+	struct kvt *cache;
+	bool shared; /* a tier may have what is not known here */
+	uint64_t ttl_max_ns, grace_ns, object_max, put_room;
+
+	struct kvt_lease_table *leases;
+	struct kvt_stripe stripes[KVT_STRIPES];
+	struct kvt_objects_counters counters;
+	_Atomic uint64_t puts_now, put_bytes_now; /* being filled */
+	_Atomic uint64_t staged;                  /* numbers names of what is being staged */
+	uint64_t nonce[2];                        /* of these names; constant */
+	struct kvt_tenant staging;                /* whom room for staging is charged to */
+
+	pthread_mutex_t pending_lock;
+	struct kvt_pending *pending;
+
+	struct kvt_doomed *doomed;
+	struct kvt_catalog *catalog;
+	struct kvt_catalog_item *swept; /* of who keeps: the last name looked at */
+	int64_t sweep_ns;               /* ... and when to begin again */
+
+	pthread_t threads[KVT_OBJECTS_THREADS];
+	int thread_count;
+	_Atomic bool stop;
+	int wake; /* eventfd */
+};
+
+static inline void kvt_objects_count(_Atomic uint64_t *counter, uint64_t by)
+{
+	atomic_fetch_add_explicit(counter, by, memory_order_relaxed);
+}
+
+bool kvt_object_name_valid(const struct kvt_object_name *name);
+/* Copies a name's bytes to `to`, which has room for them. */
+struct kvt_object_name kvt_object_name_copy(const struct kvt_object_name *name, char *to);
+void kvt_object_key(const struct kvt_object_name *name, struct kvt_key *out);
+struct kvt_stripe *kvt_object_stripe(struct kvt_objects *o, const struct kvt_key *key);
+
+/* The fastest tier that is known to have it or KVT_TIER_NONE. */
+uint8_t kvt_object_tier(struct kvt_objects *o, const struct kvt_key *key);
+
+/* Whether what they hold is known: one that is left alone for a while shows nothing. */
+bool kvt_object_tiers_work(struct kvt_objects *o);
+
+/* Puts that fill this key (NULL: any of the bucket) go on, but what they filled will be taken for
+ * staged: what they would publish is erased now. The first one with the stripe's lock. */
+void kvt_puts_usurp(struct kvt_stripe *stripe, const struct kvt_key *key);
+void kvt_puts_usurp_bucket(struct kvt_objects *o, struct kvw_slice bucket);
+
+/* --- objects_admin.c --- */
+
+/* Looks at some names, and forgets those that no tier has. Who keeps. */
+void kvt_names_sweep(struct kvt_objects *o);
+
+/* --- objects_lease.c --- */
+
+/* What libkvtier has finished. Who grants. */
+void kvt_leases_poll(struct kvt_objects *o);
+/* Ends what is over; returns how many. Who grants. */
+size_t kvt_leases_expire(struct kvt_objects *o);
+/* Nothing waits and nothing is leased any more; the segment knows until when. The own threads are
+ * gone. */
+void kvt_leases_end(struct kvt_objects *o);
+
+#endif

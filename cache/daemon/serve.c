@@ -1,0 +1,209 @@
+/*
+ * serve.c - which route a request is, and those that are answered at once.
+ */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "server_parts.h"
+
+/* Longest time since a loop turned that is still well. */
+#define LOOP_STUCK_NS (10 * KVW_NS_PER_S)
+
+enum where { PUBLIC, ADMIN, BOTH, ERASE };
+
+/* One line of routes.def. */
+struct route {
+	const char *method;
+	enum kvt_path path;
+	enum where where;
+	void (*serve)(struct kvt_conn *conn);
+};
+
+static const struct route routes[] = {
+#define KVT_ROUTE(name, method, path, where, text)                                                 \
+	[KVT_ROUTE_##name] = {#method, KVT_PATH_##path, where, kvt_serve_##name},
+#include "routes.def"
+};
+#define ROUTES (sizeof(routes) / sizeof(routes[0]))
+
+/* --- finding the route ------------------------------------------------------------------------ */
+
+static bool is_open(const struct kvt_conn *conn, const struct route *route)
+{
+	bool admin = conn->loop->admin;
+
+	switch (route->where) {
+	case PUBLIC:
+		return !admin;
+	case ADMIN:
+		return admin;
+	case BOTH:
+		return true;
+	case ERASE:
+		return admin || conn->loop->server->config->client_erase != 0;
+	}
+	return false;
+}
+
+/* A path that is known but for this method, or not at this address. */
+static void refuse_route(struct kvt_conn *conn, enum kvt_path path, bool known_method)
+{
+	char allow[64] = "Allow: ";
+	bool any = false;
+
+	for (size_t i = 0; i < ROUTES; i++) {
+		if (routes[i].path != path || !is_open(conn, &routes[i]))
+			continue;
+		strncat(allow, any ? ", " : "", sizeof(allow) - strlen(allow) - 1);
+		strncat(allow, routes[i].method, sizeof(allow) - strlen(allow) - 1);
+		any = true;
+	}
+	strncat(allow, "\r\n", sizeof(allow) - strlen(allow) - 1);
+	if (known_method && conn->loop->admin)
+		kvt_conn_refuse(conn, 404, NULL, "served at `listen`, not at the admin address");
+	else if (known_method &&
+		 kvw_slice_equal(conn->loop->head.method, KVW_SLICE("DELETE")))
+		kvt_conn_refuse(conn, 403, NULL,
+			"served at the admin address only; `client_erase: true` allows erasing "
+			"here");
+	else if (known_method || !any)
+		kvt_conn_refuse(conn, 404, NULL, "served at the admin address only");
+	else
+		kvt_conn_refuse(conn, 405, allow, "this method is not served here");
+}
+
+void kvt_serve(struct kvt_conn *conn)
+{
+	struct kvt_loop *loop = conn->loop;
+	struct kvt_refusal refusal;
+	bool known_method = false;
+
+	if (!kvt_target_parse(loop->head.target, &loop->target, &refusal)) {
+		kvt_conn_refuse(conn, refusal.status, NULL, "%s", refusal.message);
+		return;
+	}
+	for (size_t i = 0; i < ROUTES; i++) {
+		if (routes[i].path != loop->target.path ||
+			!kvw_slice_equal(loop->head.method, kvw_slice_of(routes[i].method)))
+			continue;
+		known_method = true;
+		if (!is_open(conn, &routes[i]))
+			continue;
+		conn->route = (enum kvt_route)i;
+		if (i != KVT_ROUTE_put && (conn->body_left > KVT_OTHER_BODY || conn->expects ||
+						  loop->head.framing == KVW_FRAME_CHUNKED)) {
+			conn->body_unread = true;
+			kvt_conn_refuse(conn, 413, NULL, "this request takes no body");
+			return;
+		}
+		routes[i].serve(conn);
+		return;
+	}
+	refuse_route(conn, loop->target.path, known_method);
+}
+
+/* --- leases given back ------------------------------------------------------------------------ */
+
+void kvt_serve_release(struct kvt_conn *conn)
+{
+	struct kvt_loop *loop = conn->loop;
+
+	if (kvt_object_release(loop->server->objects, loop->target.id) == KVT_OK)
+		kvt_conn_answer(conn, &(struct kvt_answer){.status = 200});
+	else
+		kvt_conn_refuse(conn, 404, NULL,
+			"no lease of this id: it was released, its time is over, or it never was");
+}
+
+/* --- health, metrics -------------------------------------------------------------------------- */
+
+static void answer_json(struct kvt_conn *conn, int status, const char *text, size_t len)
+{
+	kvt_conn_answer(
+		conn, &(struct kvt_answer){
+			      .status = status, .type = "application/json", .body = {text, len}});
+}
+
+/* Seconds until writes are allowed; 0: they are. */
+static double quiet_seconds(const struct kvt_server *server)
+{
+	int64_t until = kvt_segment_quiet_until(server->segment);
+	int64_t left = until == 0 ? 0 : until - kvw_clock_wall_ns();
+
+	return left <= 0 ? 0 : (double)left / KVW_NS_PER_S;
+}
+
+void kvt_serve_health(struct kvt_conn *conn)
+{
+	struct kvt_server *server = conn->loop->server;
+	int64_t now = kvw_clock_ns();
+	size_t stuck = 0;
+	char text[96];
+	int n;
+
+	for (size_t i = 0; i < server->all_loops; i++)
+		stuck += now - atomic_load_explicit(
+				       &server->loops[i].turn_ns, memory_order_relaxed) >
+			 LOOP_STUCK_NS;
+	n = snprintf(text, sizeof(text), "{\"status\":\"%s\",\"stuck_loops\":%zu}\n",
+		stuck == 0 ? "ok" : "stuck", stuck);
+	answer_json(conn, stuck == 0 ? 200 : 503, text, (size_t)n);
+}
+
+void kvt_serve_ready(struct kvt_conn *conn)
+{
+	struct kvt_server *server = conn->loop->server;
+	bool draining = atomic_load(&server->draining);
+	char text[96];
+	int n = snprintf(text, sizeof(text), "{\"status\":\"%s\",\"quiet_seconds\":%.3f}\n",
+		draining ? "draining" : "ready", quiet_seconds(server));
+
+	answer_json(conn, draining ? 503 : 200, text, (size_t)n);
+}
+
+static bool write_metrics(struct kvt_server *server, FILE *out)
+{
+	const struct kvt_meters **meters = calloc(server->all_loops, sizeof(meters[0]));
+	struct kvt *cache = kvt_objects_cache(server->objects);
+	char *text = NULL;
+
+	if (meters == NULL)
+		return false;
+	for (size_t i = 0; i < server->all_loops; i++)
+		meters[i] = &server->loops[i].meters;
+	kvt_daemon_metrics(
+		&(struct kvt_daemon_metrics_input){
+			.meters = meters,
+			.meter_count = server->all_loops,
+			.connections = atomic_load(&server->connections),
+			.puts = atomic_load(&server->puts),
+			.wall_ns = kvw_clock_wall_ns(),
+			.objects = server->objects,
+			.segment = server->segment,
+		},
+		out);
+	free(meters);
+	if (cache != NULL && kvt_metrics(cache, &text) == KVT_OK)
+		fputs(text, out);
+	kvt_text_free(text);
+	return true;
+}
+
+void kvt_serve_metrics(struct kvt_conn *conn)
+{
+	char *text = NULL;
+	size_t len = 0;
+	FILE *out = open_memstream(&text, &len);
+	bool good = out != NULL && write_metrics(conn->loop->server, out);
+
+	if (out != NULL && fclose(out) != 0)
+		good = false;
+	if (good)
+		kvt_conn_answer(conn, &(struct kvt_answer){.status = 200,
+					      .type = "text/plain; version=0.0.4",
+					      .body = {text, len}});
+	else
+		kvt_conn_refuse(conn, 503, KVT_SOON, "out of memory");
+	free(text);
+}

@@ -1,0 +1,205 @@
+/*
+ * serve_lease.c - POST /v1/kv/{bucket}/{key}/leases.
+ *
+ * The objects answer inside the call where the object is in memory or cannot be had, else later, on
+ * their own thread. There the answer's text is made while the fragments are borrowed; it then goes by
+ * mail to the loop of the connection. If the connection has ended meanwhile the lease goes back at
+ * once.
+ */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "server_parts.h"
+
+#define SMALL_BODY     512
+#define FRAGMENT_BYTES 64 /* most that one fragment takes as text */
+
+/* One request that waits for its lease. */
+struct lease_wait {
+	struct kvt_wait wait; /* first */
+	pthread_t asker;      /* the loop's thread */
+	bool inside;          /* the asker's call has not returned */
+	bool early;           /* it was answered inside of it */
+	int64_t asked_ns;
+	uint64_t timeout_ns;
+	enum kvt_status status;
+	char id[KVT_LEASE_ID_BYTES];
+	char *body; /* small, or owned */
+	size_t body_len;
+	char small[SMALL_BODY];
+};
+
+static void drop(struct lease_wait *w)
+{
+	if (w->body != w->small)
+		free(w->body);
+	free(w);
+}
+
+static size_t print_u64(char *to, uint64_t value)
+{
+	char digits[20];
+	size_t n = 0;
+
+	do {
+		digits[n++] = (char)('0' + value % 10);
+		value /= 10;
+	} while (value > 0);
+	for (size_t i = 0; i < n; i++)
+		to[i] = digits[n - 1 - i];
+	return n;
+}
+
+static size_t print_text(char *to, const char *text)
+{
+	size_t len = strlen(text);
+
+	memcpy(to, text, len);
+	return len;
+}
+
+/* {"id":"...","offsets":[{"offset":N,"len":N},...]} */
+static bool write_body(struct lease_wait *w, const struct kvt_grant *grant)
+{
+	size_t room = 64 + KVT_LEASE_ID_BYTES + (size_t)grant->count * FRAGMENT_BYTES, used = 0;
+
+	w->body = room <= SMALL_BODY ? w->small : malloc(room);
+	if (w->body == NULL)
+		return false;
+	used += print_text(w->body, "{\"id\":\"");
+	used += print_text(w->body + used, grant->id);
+	used += print_text(w->body + used, "\",\"offsets\":[");
+	for (uint32_t i = 0; i < grant->count; i++) {
+		used += print_text(w->body + used, i == 0 ? "{\"offset\":" : ",{\"offset\":");
+		used += print_u64(w->body + used, grant->fragments[i].arena_offset);
+		used += print_text(w->body + used, ",\"len\":");
+		used += print_u64(w->body + used, grant->fragments[i].bytes);
+		w->body[used++] = '}';
+	}
+	used += print_text(w->body + used, "]}");
+	w->body_len = used;
+	return true;
+}
+
+static void answer_miss(struct kvt_conn *conn, const struct lease_wait *w)
+{
+	int64_t waited = kvw_clock_ns() - w->asked_ns;
+
+	switch (w->status) {
+	case KVT_BUSY:
+		kvt_meter_add(&conn->loop->meters, KVT_COUNT_REFUSED_LEASES, 1);
+		kvt_conn_refuse(conn, 503, KVT_SOON, "too many leases (limits.leases)");
+		return;
+	case KVT_EINVAL:
+		kvt_conn_refuse(conn, 400, NULL,
+			"expected a bucket of 1 to %d and a key of 1 to %d bytes", KVT_BUCKET_MOST,
+			KVT_OBJECT_KEY_MOST);
+		return;
+	case KVT_MISS:
+	case KVT_ECORRUPT: /* found wrong, and dropped */
+	case KVT_FULL:     /* below memory, and no room to bring it up */
+		if (w->timeout_ns > 0 && waited >= (int64_t)w->timeout_ns)
+			kvt_conn_refuse(conn, 504, NULL, "not within timeout_ms");
+		else
+			kvt_conn_refuse(conn, 404, NULL, "not found");
+		return;
+	default:
+		kvt_conn_refuse(
+			conn, 503, KVT_SOON, "no lease now: %s", kvt_status_text(w->status));
+	}
+}
+
+/* A lease that was granted and whose client will not hear of it. */
+static void give_back(struct kvt_loop *loop, const struct lease_wait *w)
+{
+	if (w->id[0] == '\0')
+		return;
+	(void)!kvt_object_release(loop->server->objects, kvw_slice_of(w->id));
+	kvt_meter_add(&loop->meters, KVT_COUNT_LEASES_UNREAD, 1);
+}
+
+static void finish(struct kvt_conn *conn, struct lease_wait *w)
+{
+	if (w->status == KVT_OK) {
+		memcpy(conn->lease_id, w->id, sizeof(conn->lease_id));
+		kvt_conn_answer(conn, &(struct kvt_answer){.status = 200,
+					      .type = "application/json",
+					      .body = {w->body, w->body_len}});
+	} else {
+		give_back(conn->loop, w);
+		answer_miss(conn, w);
+	}
+	drop(w);
+}
+
+static void delivered(struct kvt_mail *mail, struct kvt_loop *loop)
+{
+	struct lease_wait *w = (struct lease_wait *)mail;
+	struct kvt_conn *conn = kvt_conn_settle(&w->wait);
+
+	if (conn != NULL) {
+		finish(conn, w);
+		kvt_conn_advance(conn);
+		return;
+	}
+	give_back(loop, w);
+	drop(w);
+}
+
+/* On the objects' thread, or inside of the asker's call. */
+static void granted(void *user, enum kvt_status status, const struct kvt_grant *grant)
+{
+	struct lease_wait *w = user;
+
+	w->status = status;
+	if (status == KVT_OK) {
+		memcpy(w->id, grant->id, sizeof(w->id));
+		if (!write_body(w, grant))
+			w->status = KVT_ENOMEM;
+	}
+	if (pthread_equal(w->asker, pthread_self()) && w->inside)
+		w->early = true;
+	else
+		kvt_loop_post(w->wait.loop, &w->wait.mail);
+}
+
+static uint64_t cut(bool given, uint64_t wish, uint64_t usual, uint64_t most)
+{
+	uint64_t value = given ? wish : usual;
+
+	return value < most ? value : most;
+}
+
+void kvt_serve_lease(struct kvt_conn *conn)
+{
+	struct kvt_loop *loop = conn->loop;
+	const struct kvt_daemon_config *config = loop->server->config;
+	const struct kvt_target *target = &loop->target;
+	struct lease_wait *w = malloc(sizeof(*w));
+	struct kvt_object_name name = {target->bucket, target->key};
+	uint64_t ttl_ns;
+
+	if (w == NULL) {
+		kvt_conn_refuse(conn, 503, KVT_SOON, "out of memory");
+		return;
+	}
+	memset(w, 0, offsetof(struct lease_wait, small));
+	w->wait = (struct kvt_wait){.mail.deliver = delivered, .loop = loop, .conn = conn};
+	w->asker = pthread_self();
+	w->inside = true;
+	w->body = w->small;
+	w->asked_ns = conn->begun_ns;
+	w->timeout_ns = cut(target->has_timeout, target->timeout_ns, config->lease_wait_ns,
+		config->lease_wait_max_ns);
+	ttl_ns = cut(
+		target->has_ttl, target->ttl_ns, config->lease_ttl_ns, config->lease_ttl_max_ns);
+	kvt_conn_await(conn, &w->wait); /* before: it may be answered by another thread at once */
+	kvt_object_lease(loop->server->objects, &name, w->timeout_ns, ttl_ns,
+		!target->unchecked, granted, w);
+	w->inside = false;
+	if (!w->early)
+		return;
+	(void)kvt_conn_settle(&w->wait);
+	finish(conn, w);
+}

@@ -1,0 +1,290 @@
+/*
+ * serve_put.c - PUT /v1/kv/{bucket}/{key}: from the socket straight into the segment.
+ *
+ * Room is reserved before the body comes, so its size has to be known: a chunked body is refused with
+ * 411. Bytes are received where they will be read from, and their checksum is made piece by piece
+ * while they are still in the core's cache; nothing is copied but what came together with the head.
+ * Nothing is visible before the last byte; a body that stops half way gives its room back.
+ *
+ * A PUT that is refused is answered at once. What its client still sends is thrown away, as long as
+ * it is no more than an object may have, so that the connection can go on.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "server_parts.h"
+
+#define PIECE      ((uint64_t)256 << 10) /* received at once, then hashed */
+#define TURN_BYTES ((uint64_t)4 << 20)   /* then the other connections have their turn */
+#define PIECE_IOV  16
+
+/* --- the end ---------------------------------------------------------------------------------- */
+
+static void drop_stream(struct kvt_conn *conn)
+{
+	free(conn->put);
+	conn->put = NULL;
+	atomic_fetch_sub(&conn->loop->server->puts, 1);
+}
+
+void kvt_conn_abort_put(struct kvt_conn *conn)
+{
+	if (conn->put == NULL)
+		return;
+	kvt_object_put_abort(conn->loop->server->objects, conn->put->put);
+	drop_stream(conn);
+}
+
+/* Until writes are allowed, whole seconds, at least 1. */
+static unsigned quiet_left(const struct kvt_server *server)
+{
+	int64_t until = kvt_segment_quiet_until(server->segment);
+	int64_t left = until == 0 ? 0 : until - kvw_clock_wall_ns();
+
+	return left <= 0 ? 0 : (unsigned)(left / KVW_NS_PER_S) + 1;
+}
+
+static void refuse_put(struct kvt_conn *conn, enum kvt_status status)
+{
+	struct kvt_meters *meters = &conn->loop->meters;
+	unsigned quiet = status == KVT_BUSY ? quiet_left(conn->loop->server) : 0;
+	char retry[40];
+
+	switch (status) {
+	case KVT_FULL:
+		kvt_meter_add(meters, KVT_COUNT_REFUSED_ROOM, 1);
+		kvt_conn_refuse(conn, 507, NULL,
+			"no room: the segment is full of objects that are held by leases or "
+			"limits");
+		return;
+	case KVT_BUSY:
+		kvt_meter_add(
+			meters, quiet > 0 ? KVT_COUNT_REFUSED_QUIET : KVT_COUNT_REFUSED_PUTS, 1);
+		snprintf(retry, sizeof(retry), "Retry-After: %u\r\n", quiet > 0 ? quiet : 1);
+		kvt_conn_refuse(conn, 503, retry, "%s",
+			quiet > 0 ? "leases of the daemon before its restart may still be read"
+				  : "too many PUTs are under way");
+		return;
+	case KVT_EINVAL:
+		kvt_conn_refuse(conn, 400, NULL,
+			"expected a bucket of 1 to %d and a key of 1 to %d bytes", KVT_BUCKET_MOST,
+			KVT_OBJECT_KEY_MOST);
+		return;
+	default:
+		kvt_conn_refuse(conn, 503, KVT_SOON, "not stored: %s", kvt_status_text(status));
+	}
+}
+
+static void finish_put(struct kvt_conn *conn)
+{
+	struct kvt_put_stream *stream = conn->put;
+	enum kvt_put_outcome outcome = KVT_PUT_STORED;
+	struct kvt_checksum sum;
+	enum kvt_status status;
+
+	kvt_checksum_end(&stream->sum, &sum);
+	status = kvt_object_put_end(conn->loop->server->objects, stream->put, &sum, &outcome);
+	drop_stream(conn);
+	if (status == KVT_OK)
+		kvt_conn_answer(
+			conn, &(struct kvt_answer){.status = outcome == KVT_PUT_SAME ? 409 : 200});
+	else
+		refuse_put(conn, status);
+}
+
+/* --- the body --------------------------------------------------------------------------------- */
+
+/* The next pieces of the segment, at most `most` bytes. */
+static int next_room(const struct kvt_put_stream *s, uint64_t most, struct iovec iov[PIECE_IOV])
+{
+	uint64_t offset = s->offset;
+	int count = 0;
+
+	for (uint32_t i = s->at; i < s->count && most > 0 && count < PIECE_IOV; i++, offset = 0) {
+		uint64_t here = s->segments[i].bytes - offset;
+
+		here = here < most ? here : most;
+		if (here == 0)
+			continue;
+		iov[count++] = (struct iovec){(char *)s->segments[i].base + offset, here};
+		most -= here;
+	}
+	return count;
+}
+
+/*
+ * Wakes us when so much has come, not for every packet. Never more than what is still to come, or the
+ * end would not be heard of; what a slow client has sent meanwhile waits in the kernel.
+ */
+static void wake_at(struct kvt_conn *conn, uint64_t bytes)
+{
+	int low = bytes >= PIECE ? (int)PIECE : 1;
+
+	if (low == conn->put->low_water)
+		return;
+	conn->put->low_water = low;
+	(void)setsockopt(conn->io.fd, SOL_SOCKET, SO_RCVLOWAT, &low, sizeof(low));
+}
+
+/* n bytes are in place. */
+static void took(struct kvt_conn *conn, uint64_t n)
+{
+	struct kvt_put_stream *s = conn->put;
+
+	conn->body_left -= n;
+	conn->body_got += n;
+	kvt_meter_add(&conn->loop->meters, KVT_COUNT_BYTES_IN, n);
+	while (n > 0) {
+		const struct kvt_segment *segment = &s->segments[s->at];
+		uint64_t here = segment->bytes - s->offset;
+
+		here = here < n ? here : n;
+		kvt_checksum_update(&s->sum, (const char *)segment->base + s->offset, here);
+		s->offset += here;
+		n -= here;
+		if (s->offset == segment->bytes) {
+			s->at++;
+			s->offset = 0;
+		}
+	}
+}
+
+/* What came together with the head. */
+static void take_buffered(struct kvt_conn *conn)
+{
+	uint64_t have = conn->in_end - conn->in_begin;
+	struct iovec iov[PIECE_IOV];
+
+	have = have < conn->body_left ? have : conn->body_left;
+	while (have > 0) {
+		int count = next_room(conn->put, have, iov);
+		uint64_t n = 0;
+
+		for (int i = 0; i < count; i++) {
+			memcpy(iov[i].iov_base, conn->in + conn->in_begin, iov[i].iov_len);
+			conn->in_begin += iov[i].iov_len;
+			n += iov[i].iov_len;
+		}
+		took(conn, n);
+		have -= n;
+	}
+}
+
+void kvt_conn_receive_put(struct kvt_conn *conn)
+{
+	uint64_t done = 0;
+
+	take_buffered(conn);
+	while (conn->body_left > 0 && conn->io.readable && done < TURN_BYTES) {
+		uint64_t wanted = conn->body_left < PIECE ? conn->body_left : PIECE;
+		struct iovec iov[PIECE_IOV];
+		int count = next_room(conn->put, wanted, iov);
+		size_t room = 0;
+		ssize_t n;
+
+		for (int i = 0; i < count; i++)
+			room += iov[i].iov_len;
+		n = kvw_io_readv(&conn->io, iov, count, room);
+		if (n == 0 || (n < 0 && errno != EAGAIN)) {
+			kvt_conn_close(conn, false); /* half-sent: aborted there */
+			return;
+		}
+		if (n < 0)
+			return;
+		took(conn, (uint64_t)n);
+		wake_at(conn, conn->body_left);
+		done += (uint64_t)n;
+	}
+	if (conn->body_left == 0)
+		finish_put(conn);
+	else if (conn->io.readable)
+		kvw_io_again(&conn->io);
+}
+
+/* --- the beginning ---------------------------------------------------------------------------- */
+
+/* What must be true of a PUT before the objects are asked. */
+static bool may_begin(struct kvt_conn *conn)
+{
+	const struct kvw_head *head = &conn->loop->head;
+	uint64_t most = conn->loop->server->config->object_bytes;
+
+	if (head->framing != KVW_FRAME_LENGTH) {
+		kvt_conn_refuse(conn, 411, NULL,
+			"expected Content-Length: room is reserved before the body comes, so a "
+			"chunked body is not taken");
+		return false;
+	}
+	if (conn->body_left == 0) {
+		kvt_conn_refuse(conn, 400, NULL, "an object has at least one byte");
+		return false;
+	}
+	if (conn->body_left > most) {
+		conn->body_unread = true;
+		kvt_meter_add(&conn->loop->meters, KVT_COUNT_REFUSED_SIZE, 1);
+		kvt_conn_refuse(conn, 413, NULL,
+			"found %llu bytes, expected at most %llu (limits.object)",
+			(unsigned long long)conn->body_left, (unsigned long long)most);
+		return false;
+	}
+	return true;
+}
+
+/* The client waits for it before it sends its body. False: the connection has ended. */
+static bool say_continue(struct kvt_conn *conn)
+{
+	static char text[] = "HTTP/1.1 100 Continue\r\n\r\n";
+	struct iovec iov = {text, sizeof(text) - 1};
+
+	conn->body_unread = false;
+	if (!conn->expects || conn->in_end > conn->in_begin)
+		return true; /* it did not wait */
+	if (kvw_io_writev(&conn->io, &iov, 1) == (ssize_t)iov.iov_len)
+		return true;
+	kvt_conn_close(conn, true);
+	return false;
+}
+
+static struct kvt_put_stream *make_stream(struct kvt_server *server)
+{
+	struct kvt_put_stream *stream;
+
+	if (atomic_fetch_add(&server->puts, 1) >= server->config->puts)
+		stream = NULL;
+	else
+		stream = aligned_alloc(_Alignof(struct kvt_put_stream), sizeof(*stream));
+	if (stream == NULL)
+		atomic_fetch_sub(&server->puts, 1);
+	return stream;
+}
+
+void kvt_serve_put(struct kvt_conn *conn)
+{
+	struct kvt_loop *loop = conn->loop;
+	struct kvt_object_name name = {loop->target.bucket, loop->target.key};
+	struct kvt_put_stream *stream;
+	enum kvt_status status;
+
+	if (!may_begin(conn))
+		return;
+	stream = make_stream(loop->server);
+	if (stream == NULL) {
+		kvt_meter_add(&loop->meters, KVT_COUNT_REFUSED_PUTS, 1);
+		kvt_conn_refuse(conn, 503, KVT_SOON, "too many PUTs are under way (limits.puts)");
+		return;
+	}
+	status = kvt_object_put_begin(loop->server->objects, &name, conn->body_left, &stream->put,
+		&stream->segments, &stream->count);
+	conn->put = stream;
+	if (status != KVT_OK) {
+		drop_stream(conn);
+		refuse_put(conn, status);
+		return;
+	}
+	stream->at = 0;
+	stream->offset = 0;
+	stream->low_water = 1;
+	kvt_checksum_begin(&stream->sum);
+	conn->state = KVT_CONN_PUT;
+	(void)say_continue(conn);
+}

@@ -1,0 +1,57 @@
+/*
+ * target.h - what a request's target names: the path's parts decoded, the query's values.
+ *
+ * The path is cut at its slashes first and decoded afterwards, so that %2F is a byte of a key and a
+ * raw '/' never is. Stock clients send some characters raw and some encoded, and not always the same
+ * way: only decoded names are compared. '.' and '..' are text like any other, nothing is folded. What
+ * is not exactly one of the paths below is refused, with a sentence that says what was expected.
+ *
+ * Pure functions, fuzzed.
+ */
+#ifndef KVT_TARGET_H
+#define KVT_TARGET_H
+
+#include "objects.h"
+
+enum kvt_path {
+	KVT_PATH_HEALTH,  /* /health */
+	KVT_PATH_READY,   /* /ready */
+	KVT_PATH_METRICS, /* /metrics */
+	KVT_PATH_BUCKETS, /* /v1/buckets */
+	KVT_PATH_BUCKET,  /* /v1/kv/{bucket} */
+	KVT_PATH_OBJECT,  /* /v1/kv/{bucket}/{key} */
+	KVT_PATH_LEASES,  /* /v1/kv/{bucket}/{key}/leases */
+	KVT_PATH_RELEASE, /* /v1/leases/{id}/release */
+};
+
+#define KVT_LIST_MOST     1000 /* objects that one answer lists */
+#define KVT_QUERY_MS_MOST UINT64_C(1000000000)
+
+/* A target taken apart. Its slices point into itself: it is not copied. */
+struct kvt_target {
+	enum kvt_path path;
+	struct kvw_slice bucket, key; /* as the path has them, else empty */
+	struct kvw_slice id;          /* KVT_PATH_RELEASE; as it stands in the path */
+
+	/* Of the query; names that are not known are passed over, as is all of it on other paths. */
+	bool has_timeout, has_ttl;
+	bool unchecked; /* check=0: the client proves the bytes itself */
+	uint64_t timeout_ns, ttl_ns; /* KVT_PATH_LEASES */
+	struct kvw_slice after;      /* KVT_PATH_BUCKET */
+	size_t limit;
+
+	size_t used;
+	char text[KVT_BUCKET_MOST + 2 * KVT_OBJECT_KEY_MOST]; /* decoded */
+};
+
+/* Why a target was refused. */
+struct kvt_refusal {
+	int status;          /* 400 or 404 */
+	const char *message; /* static */
+};
+
+/* `target` (of a request head: it begins with '/') is borrowed; id points into it. */
+bool kvt_target_parse(struct kvw_slice target, struct kvt_target *out,
+	struct kvt_refusal *refusal) KVT_MUST_CHECK;
+
+#endif

@@ -1,0 +1,41 @@
+/*
+ * event_batch.h - events as vLLM publishes them: one MessagePack value.
+ *
+ *   [time since 1970 in s (float), [event, ...], data-parallel rank (integer)]
+ *   {"type": "BlockStored", "block_hashes": [...], "parent_block_hash": hash or nil,
+ *    "token_ids": [...], "block_size": n, "lora_id": nil, "medium": "CPU" | "STORAGE",
+ *    "lora_name": text or nil, "locality": "LOCAL" | "REMOTE"}
+ *   {"type": "BlockRemoved", "block_hashes": [...], "medium": ..., "locality": ...}
+ *   {"type": "AllBlocksCleared", "medium": ..., "locality": ...}
+ *
+ * Members and their order are those of vllm/distributed/kv_events.py (EventBatch, BlockStored,
+ * BlockRemoved, AllBlocksCleared), maps as vLLM sends them from 0.24 on, decoded by msgspec into
+ * those classes. L1 is medium CPU; NVMe is STORAGE at locality LOCAL, a shared tier STORAGE at
+ * REMOTE; locality is left out where it says nothing. token_ids is empty where they are not told,
+ * which is what vLLM's own offloading connector sends. A hash of 8 bytes goes as an integer,
+ * any other as bytes. vLLM's AllBlocksCleared has no medium: a consumer that knows none forgets
+ * more than it must, which costs hits and no correctness.
+ *
+ * The rank is always 0: a publisher of a cache stands for itself and for no engine's rank.
+ */
+#ifndef KVT_EVENT_BATCH_H
+#define KVT_EVENT_BATCH_H
+
+#include <stdbool.h>
+
+#include "kvtier/kvtier.h"
+
+/* Bytes that grow. */
+struct kvt_packed {
+	uint8_t *data; /* owned */
+	size_t len, size;
+	bool failed; /* no memory: what is in there is not whole */
+};
+
+void kvt_packed_finish(struct kvt_packed *packed);
+
+/* Writes one batch in place of what was there. KVT_ENOMEM. */
+enum kvt_status kvt_event_batch_pack(struct kvt_packed *packed, int64_t wall_ns,
+	const struct kvt_event *events, size_t count) KVT_MUST_CHECK;
+
+#endif

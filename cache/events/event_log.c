@@ -1,0 +1,397 @@
+/*
+ * event_log.c - see the header.
+ *
+ *   stored/removed/cleared -> ring of records -> reader of kvt_event_log_take
+ *                                             -> reader of the publisher -> batches -> ZeroMQ
+ *
+ * Two readers go through one ring, each with a number of its own; whoever is behind the oldest
+ * record has lost what lay between. Adding copies a record under a lock that is held for that
+ * copy and no longer; readers copy out under the same lock, at most READ_BYTES at a time, and
+ * work on their copies. Everything is bounded by what was taken at the start: the ring, a
+ * buffer per reader (which grows for a single larger record, to KVT_EVENT_RECORD_MAX at most), and
+ * one encoded batch.
+ *
+ * The publisher's thread sleeps until somebody adds the first event after it has read all, waits
+ * BATCH_NS for what comes with it, and then sends all there is. The eventfd is written once for
+ * each such sleep, so adding costs no system call while the publisher is at work.
+ */
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "event_batch.h"
+#include "event_log.h"
+#include "event_record.h"
+#include "publisher.h"
+#include "record_ring.h"
+
+#define QUEUE_MAX      (1u << 20) /* events kept at most */
+#define EVENT_BYTES    2048u /* memory per event: a chunk of 256 tokens with its token ids fits */
+#define QUEUE_BYTES    (64u << 20) /* memory for all at most */
+#define PUBLISH_QUEUE  4096u /* events kept for the publisher, if the queue is to be smaller */
+#define READ_BYTES     (64u << 10) /* of records at once, if it is more than one */
+#define BATCH_EVENTS   512u        /* events of one batch */
+#define BATCH_NS       (2 * 1000 * 1000)
+#define TURN_BATCHES   64 /* between two looks at the replay socket */
+#define WAITING_MS     2  /* until an answer that waits for its asker is tried again */
+#define REPLAY_LOOK_NS (100 * INT64_C(1000000)) /* KVT_THREADS_CALLER: look for requests so often */
+
+/* One who reads the ring. */
+struct reader {
+	uint64_t next;       /* guarded by the log's lock, like `lost` */
+	uint64_t lost;       /* records that it was too slow for */
+	bool reads;          /* it has begun */
+	uint8_t *buffer;     /* owned: its copies; touched by the reader only */
+	_Atomic size_t size; /* of the buffer; written by the reader only, relaxed */
+};
+
+struct kvt_event_log {
+	const struct kvt_surroundings *s; /* borrowed */
+
+	pthread_mutex_t lock;        /* guards ring and what readers say */
+	struct kvt_record_ring ring; /* numbers from 1: a sequence number of 0 means none */
+	bool keeps;                  /* false: nobody could read them, so events are only counted */
+	struct reader taker;         /* kvt_event_log_take */
+
+	/* Only with an address; touched by one thread at a time: ours, or the one that steps. */
+	struct kvt_publisher *publisher;
+	struct reader feeder;
+	struct kvt_packed batch;
+	struct kvt_event events[BATCH_EVENTS];
+
+	bool threaded;
+	pthread_t thread;
+	int wake;           /* eventfd; -1 without a thread */
+	_Atomic bool awake; /* the thread knows of what has been added */
+	_Atomic bool stop;
+};
+
+/* --- adding ----------------------------------------------------------------------------------- */
+
+static void wake(struct kvt_event_log *log)
+{
+	if (log->threaded && !atomic_exchange(&log->awake, true))
+		(void)!eventfd_write(log->wake, 1);
+}
+
+static void add(struct kvt_event_log *log, enum kvt_event_kind kind, uint32_t tier,
+	const struct kvt_blocks *blocks)
+{
+	size_t size = kvt_event_record_size(kind, blocks);
+	void *room;
+
+	if (blocks != NULL && blocks->count == 0)
+		return;
+	pthread_mutex_lock(&log->lock);
+	room = kvt_record_ring_add(&log->ring, log->keeps ? size : 0);
+	if (room != NULL)
+		kvt_event_record_write(room, kind, tier, blocks);
+	pthread_mutex_unlock(&log->lock);
+	wake(log);
+}
+
+void kvt_event_log_stored(struct kvt_event_log *log, uint32_t tier, const struct kvt_blocks *blocks)
+{
+	if (blocks != NULL)
+		add(log, KVT_EVENT_STORED, tier, blocks);
+}
+
+void kvt_event_log_removed(
+	struct kvt_event_log *log, uint32_t tier, const struct kvt_blocks *blocks)
+{
+	if (blocks != NULL)
+		add(log, KVT_EVENT_REMOVED, tier, blocks);
+}
+
+void kvt_event_log_cleared(struct kvt_event_log *log, uint32_t tier)
+{
+	add(log, KVT_EVENT_CLEARED, tier, NULL);
+}
+
+/* --- reading ---------------------------------------------------------------------------------- */
+
+/* A buffer for at least `len` bytes. The lock is not held. */
+static bool make_room(struct reader *reader, size_t len)
+{
+	size_t size = atomic_load_explicit(&reader->size, memory_order_relaxed);
+	uint8_t *grown;
+
+	if (size >= len)
+		return true;
+	grown = malloc(len);
+	if (grown == NULL)
+		return false;
+	free(reader->buffer);
+	reader->buffer = grown;
+	atomic_store_explicit(&reader->size, len, memory_order_relaxed);
+	return true;
+}
+
+static void skip(struct reader *reader, uint64_t to)
+{
+	reader->lost += to - reader->next;
+	reader->next = to;
+}
+
+/* Copies what fits. *need: length of a first record that is longer than the buffer, else 0. */
+static size_t copy_out(struct kvt_event_log *log, struct reader *reader, struct kvt_event *out,
+	size_t max, size_t *need)
+{
+	size_t size = atomic_load_explicit(&reader->size, memory_order_relaxed);
+	size_t n = 0, used = 0, len;
+	const void *record;
+
+	*need = 0;
+	pthread_mutex_lock(&log->lock);
+	reader->reads = true;
+	if (reader->next < log->ring.oldest)
+		skip(reader, log->ring.oldest);
+	while (n < max && reader->next < log->ring.next) {
+		record = kvt_record_ring_at(&log->ring, reader->next, &len);
+		if (len == 0) { /* could not be kept */
+			skip(reader, reader->next + 1);
+			continue;
+		}
+		if (size - used < len) {
+			*need = n == 0 ? len : 0;
+			break;
+		}
+		memcpy(reader->buffer + used, record, len);
+		kvt_event_record_read(reader->buffer + used, reader->next, &out[n]);
+		n++;
+		reader->next++;
+		used += (len + 7) / 8 * 8 < size - used ? (len + 7) / 8 * 8 : size - used;
+	}
+	pthread_mutex_unlock(&log->lock);
+	return n;
+}
+
+/* Up to max events in order; pointers hold until this reader reads again. */
+static size_t read_events(
+	struct kvt_event_log *log, struct reader *reader, struct kvt_event *out, size_t max)
+{
+	size_t need = READ_BYTES, n;
+
+	if (max == 0)
+		return 0;
+	for (;;) {
+		if (!make_room(reader, need))
+			return 0; /* nothing is lost yet; perhaps there is memory next time */
+		n = copy_out(log, reader, out, max, &need);
+		if (n > 0 || need == 0)
+			return n;
+	}
+}
+
+size_t kvt_event_log_take(struct kvt_event_log *log, struct kvt_event *out, size_t max)
+{
+	return read_events(log, &log->taker, out, max);
+}
+
+/* --- publishing ------------------------------------------------------------------------------- */
+
+/* Sends up to TURN_BATCHES batches; returns how many. */
+static size_t publish(struct kvt_event_log *log)
+{
+	size_t sent = 0, n;
+
+	while (sent < TURN_BATCHES) {
+		n = read_events(log, &log->feeder, log->events, BATCH_EVENTS);
+		if (n == 0)
+			break;
+		if (kvt_event_batch_pack(&log->batch, kvt_wall(log->s), log->events, n) == KVT_OK)
+			kvt_publisher_send(log->publisher, log->batch.data, log->batch.len);
+		else
+			kvt_publisher_skip(log->publisher);
+		sent++;
+	}
+	return sent;
+}
+
+static void *run(void *arg)
+{
+	struct kvt_event_log *log = arg;
+	const struct timespec pause = {.tv_nsec = BATCH_NS};
+	bool waits = false, busy = false;
+	eventfd_t count;
+
+	while (!atomic_load(&log->stop)) {
+		kvt_publisher_wait(log->publisher, log->wake, busy ? 0 : waits ? WAITING_MS : -1);
+		(void)!eventfd_read(log->wake, &count);
+		if (!busy && atomic_load(&log->awake) && !atomic_load(&log->stop))
+			nanosleep(&pause, NULL);
+		atomic_store(&log->awake, false); /* before reading: what comes later wakes again */
+		busy = publish(log) == TURN_BATCHES;
+		busy |= kvt_publisher_serve(log->publisher, &waits) > 0;
+	}
+	while (publish(log) > 0)
+		continue;
+	return NULL;
+}
+
+size_t kvt_event_log_step(struct kvt_event_log *log, int64_t *next_ns)
+{
+	bool waits = false;
+	size_t done = 0;
+	int64_t look_ns;
+
+	if (log->publisher == NULL || log->threaded)
+		return 0;
+	done = publish(log);
+	done += kvt_publisher_serve(log->publisher, &waits);
+	if (kvt_publisher_has_replay(log->publisher)) {
+		look_ns = kvt_now(log->s) + (waits ? WAITING_MS * INT64_C(1000000) : REPLAY_LOOK_NS);
+		*next_ns = look_ns < *next_ns ? look_ns : *next_ns;
+	}
+	return done;
+}
+
+/* --- life ------------------------------------------------------------------------------------- */
+
+/* Signals are for the caller's threads; and a thread that was made on one core may use all. */
+static bool start_thread(struct kvt_event_log *log)
+{
+	sigset_t all, before;
+	cpu_set_t everywhere;
+	int error;
+
+	log->wake = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+	if (log->wake < 0)
+		return false;
+	log->threaded = true; /* before the thread looks */
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	error = pthread_create(&log->thread, NULL, run, log);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	log->threaded = error == 0;
+	if (error != 0)
+		return false;
+	memset(&everywhere, 0xff, sizeof(everywhere));
+	pthread_setaffinity_np(log->thread, sizeof(everywhere), &everywhere);
+	pthread_setname_np(log->thread, "kvt-events");
+	return true;
+}
+
+static enum kvt_status create_queue(struct kvt_event_log *log, const struct kvt_config *config)
+{
+	uint64_t events = config->events_queue, bytes;
+
+	if (log->publisher != NULL && events < PUBLISH_QUEUE)
+		events = PUBLISH_QUEUE;
+	if (events > QUEUE_MAX) {
+		kvt_note(log->s, KVT_LOG_INFO, "events.queue: at most %u events are kept", QUEUE_MAX);
+		events = QUEUE_MAX;
+	}
+	log->keeps = events > 0;
+	bytes = events * EVENT_BYTES < QUEUE_BYTES ? events * EVENT_BYTES : QUEUE_BYTES;
+	if (log->keeps && bytes < KVT_EVENT_RECORD_MAX)
+		bytes = KVT_EVENT_RECORD_MAX; /* any record has room; untouched pages cost nothing */
+	return kvt_record_ring_init(&log->ring, bytes, events, 1);
+}
+
+enum kvt_status kvt_event_log_create(const struct kvt_config *config,
+	const struct kvt_surroundings *s, struct kvt_event_log **out)
+{
+	struct kvt_event_log *log = calloc(1, sizeof(*log));
+	enum kvt_status status;
+
+	if (log == NULL)
+		return KVT_ENOMEM;
+	log->s = s;
+	log->wake = -1;
+	log->taker.next = log->feeder.next = 1;
+	pthread_mutex_init(&log->lock, NULL);
+	status = kvt_publisher_create(config, s, &log->publisher);
+	if (status == KVT_ENOMEM)
+		goto fail;
+	status = create_queue(log, config);
+	if (status != KVT_OK)
+		goto fail;
+	if (log->publisher != NULL && config->threads != KVT_THREADS_CALLER && !start_thread(log)) {
+		kvt_note(s, KVT_LOG_WARN,
+			"events: no thread for the publisher; nothing is published");
+		kvt_publisher_destroy(log->publisher);
+		log->publisher = NULL;
+	}
+	*out = log;
+	return KVT_OK;
+fail:
+	kvt_event_log_destroy(log);
+	return KVT_ENOMEM;
+}
+
+void kvt_event_log_destroy(struct kvt_event_log *log)
+{
+	if (log == NULL)
+		return;
+	if (log->threaded) {
+		atomic_store(&log->stop, true);
+		(void)!eventfd_write(log->wake, 1);
+		pthread_join(log->thread, NULL);
+	} else if (log->publisher != NULL && log->ring.data != NULL) {
+		while (publish(log) > 0)
+			continue;
+	}
+	if (log->wake >= 0)
+		close(log->wake);
+	kvt_publisher_destroy(log->publisher);
+	kvt_packed_finish(&log->batch);
+	free(log->feeder.buffer);
+	free(log->taker.buffer);
+	kvt_record_ring_finish(&log->ring);
+	pthread_mutex_destroy(&log->lock);
+	free(log);
+}
+
+/* --- eyes ------------------------------------------------------------------------------------- */
+
+const char *kvt_event_log_address(const struct kvt_event_log *log)
+{
+	return log->publisher == NULL ? "" : kvt_publisher_address(log->publisher);
+}
+
+const char *kvt_event_log_replay_address(const struct kvt_event_log *log)
+{
+	return log->publisher == NULL ? "" : kvt_publisher_replay_address(log->publisher);
+}
+
+/* What a reader has lost, also what it will find lost when it reads next. The lock is held. */
+static uint64_t lost_of(const struct kvt_event_log *log, const struct reader *reader)
+{
+	uint64_t behind = reader->reads && reader->next < log->ring.oldest
+				  ? log->ring.oldest - reader->next
+				  : 0;
+
+	return reader->lost + behind;
+}
+
+void kvt_event_log_stats(struct kvt_event_log *log, struct kvt_event_log_stats *out)
+{
+	struct kvt_publisher_stats published = {0};
+	struct kvt_event_log_stats stats = {0};
+
+	pthread_mutex_lock(&log->lock);
+	stats.events = log->ring.next - 1;
+	stats.lost = lost_of(log, &log->taker);
+	stats.publish_lost = lost_of(log, &log->feeder);
+	stats.memory_bytes = sizeof(*log) + kvt_record_ring_bytes(&log->ring);
+	pthread_mutex_unlock(&log->lock);
+	stats.memory_bytes += atomic_load_explicit(&log->taker.size, memory_order_relaxed) +
+			      atomic_load_explicit(&log->feeder.size, memory_order_relaxed);
+	if (log->publisher != NULL)
+		kvt_publisher_stats(log->publisher, &published);
+	stats.published_batches = published.batches;
+	stats.published_bytes = published.bytes;
+	stats.publish_drops = published.drops;
+	stats.replays = published.replays;
+	stats.replays_given_up = published.replays_given_up;
+	stats.replay_bytes_held = published.replay_bytes_held;
+	stats.replay_memory_bytes = published.memory_bytes;
+	*out = stats;
+}

@@ -1,0 +1,340 @@
+/*
+ * cuda.c - the CUDA backend: an engine's life.
+ *
+ * It uses the device's primary context, the one that the CUDA runtime of the same process has: streams,
+ * events and memory of the engine's framework are ours to use. The context is retained, made current
+ * for the length of a call and taken off again, so that no thread keeps what it did not have and no
+ * context appears on another device.
+ *
+ * Streams do not synchronise with the default stream. Those of scatters have the higher priority: a
+ * load is waited for, a store is not. Without an image of the kernel, or on a device that it does not
+ * fit, copies remain; without staging memory, kernel and copies.
+ */
+#include "cuda_backend.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "image.h"
+
+static const char *const method_names[] = {"auto", "kernel", "copies", "staging"};
+
+bool kvt_cuda_fine(struct kvt_gpu_engine *e, int error, const char *what)
+{
+	uint64_t n;
+
+	if (error == KVT_CUDA_SUCCESS)
+		return true;
+	if (kvt_cuda_fatal(error) && !e->lost) {
+		e->lost = true;
+		kvt_note(e->setup.surroundings, KVT_LOG_ERROR,
+			"gpu: device %d was lost, %s: %s; nothing is copied from or to it any more",
+			e->setup.config->device, what, kvt_cuda_error_text(&e->driver, error));
+		return false;
+	}
+	n = ++e->errors; /* the first few, and then ever fewer */
+	if (n <= 8 || (n & (n - 1)) == 0)
+		kvt_note(e->setup.surroundings, KVT_LOG_WARN, "gpu: %s: %s (%d), error number %llu",
+			what, kvt_cuda_error_text(&e->driver, error), error,
+			(unsigned long long)n);
+	return false;
+}
+
+bool kvt_cuda_enter(struct kvt_gpu_engine *e, struct kvt_cuda_visit *visit)
+{
+	int error = e->driver.context_push(e->context);
+
+	if (error != KVT_CUDA_SUCCESS)
+		return kvt_cuda_fine(e, error, "entering the context");
+	visit->capture_mode = KVT_CUDA_CAPTURE_RELAXED;
+	visit->exchanged = e->driver.capture_mode != NULL &&
+		e->driver.capture_mode(&visit->capture_mode) == KVT_CUDA_SUCCESS;
+	return true;
+}
+
+void kvt_cuda_leave(struct kvt_gpu_engine *e, const struct kvt_cuda_visit *visit)
+{
+	int mode = visit->capture_mode;
+	void *context;
+
+	if (visit->exchanged)
+		(void)e->driver.capture_mode(&mode);
+	(void)e->driver.context_pop(&context);
+}
+
+static int attribute(struct kvt_gpu_engine *e, int which)
+{
+	int value = 0;
+
+	return e->driver.device_attribute(&value, which, e->device) == KVT_CUDA_SUCCESS ? value : 0;
+}
+
+/* Driver and device; no context yet. */
+static bool find_device(struct kvt_gpu_engine *e)
+{
+	struct kvt_cuda_driver *d = &e->driver;
+
+	if (!kvt_cuda_fine(e, d->init(0), "starting the driver") ||
+		!kvt_cuda_fine(e, d->driver_version(&e->driver_version), "asking its version") ||
+		!kvt_cuda_fine(e, d->device_get(&e->device, e->setup.config->device),
+			"finding the device") ||
+		!kvt_cuda_fine(e, d->device_name(e->name, sizeof(e->name), e->device),
+			"asking its name"))
+		return false;
+	e->name[sizeof(e->name) - 1] = '\0';
+	e->capability = attribute(e, KVT_CUDA_MAJOR) * 10 + attribute(e, KVT_CUDA_MINOR);
+	e->can_pin = attribute(e, KVT_CUDA_CAN_REGISTER) != 0;
+	e->batches = d->copy_batch != NULL || d->copy_batch_1 != NULL;
+	return true;
+}
+
+/* How many multiprocessors kernels may use, and how many each of those that may run at once. */
+static void share_out(struct kvt_gpu_engine *e)
+{
+	const struct kvt_gpu_config *c = e->setup.config;
+	uint32_t all = (uint32_t)attribute(e, KVT_CUDA_MULTIPROCESSORS);
+	uint32_t may = (uint32_t)(all * c->multiprocessor_share);
+
+	may = may > 2 ? may : 2; /* one for each direction is the least that works */
+	e->streams = c->streams < may / 2 ? c->streams : may / 2;
+	e->grid = may / (2 * e->streams);
+	e->multiprocessors = e->grid * 2 * e->streams;
+}
+
+/* The kernel, if there is one for this device, and the layers' addresses where it finds them. */
+static bool load_kernel(struct kvt_gpu_engine *e)
+{
+	const struct kvt_gpu_paged *paged = e->setup.paged;
+	uint64_t bytes = paged->shape.layers * sizeof(paged->layers[0]);
+	void *stream = e->lanes[0].streams[0];
+	struct kvt_cuda_driver *d = &e->driver;
+
+	return kvt_cuda_image() != NULL &&
+		kvt_cuda_fine(e, d->module_load(&e->module, kvt_cuda_image()),
+			"loading the kernel") &&
+		kvt_cuda_fine(e, d->memory_alloc(&e->target.layers, bytes), "memory of the device") &&
+		kvt_cuda_fine(e, d->copy_up(e->target.layers, paged->layers, bytes, stream),
+			"copying addresses") &&
+		kvt_cuda_fine(e, d->stream_synchronize(stream), "copying addresses") &&
+		kvt_cuda_fine(e, d->module_function(&e->kernel, e->module, KVT_CUDA_KERNEL),
+			"finding the kernel");
+}
+
+static bool make_streams(struct kvt_gpu_engine *e)
+{
+	int least = 0, greatest = 0;
+
+	if (!kvt_cuda_fine(e, e->driver.priorities(&least, &greatest), "asking for priorities"))
+		least = greatest = 0;
+	for (uint32_t scatter = 0; scatter < 2; scatter++)
+		for (uint32_t i = 0; i < e->streams; i++)
+			if (!kvt_cuda_fine(e,
+				e->driver.stream_create(&e->lanes[scatter].streams[i],
+					KVT_CUDA_STREAM_NON_BLOCKING, scatter ? greatest : least),
+				"making a stream"))
+				return false;
+	return true;
+}
+
+static bool make_staging(struct kvt_gpu_engine *e)
+{
+	for (uint32_t scatter = 0; scatter < 2; scatter++)
+		for (uint32_t i = 0; i < e->streams; i++)
+			if (!kvt_cuda_fine(e,
+				e->driver.memory_alloc(&e->lanes[scatter].staging[i],
+					e->setup.config->staging_bytes),
+				"memory of the device for staging"))
+				return false;
+	return true;
+}
+
+/* What was made, given back in reverse; called with the context current. */
+static void unmake(struct kvt_gpu_engine *e)
+{
+	for (uint32_t scatter = 0; scatter < 2; scatter++)
+		for (uint32_t i = 0; i < KVT_CUDA_STREAMS; i++)
+			if (e->lanes[scatter].streams[i] != NULL)
+				(void)kvt_cuda_fine(e,
+					e->driver.stream_synchronize(e->lanes[scatter].streams[i]),
+					"waiting for a stream");
+	for (uint32_t i = 0; i < e->setup.config->ops; i++)
+		kvt_cuda_op_finish(e, &e->ops[i]);
+	kvt_cuda_unpin_all(e);
+	for (uint32_t scatter = 0; scatter < 2; scatter++)
+		for (uint32_t i = 0; i < KVT_CUDA_STREAMS; i++) {
+			struct kvt_cuda_lane *lane = &e->lanes[scatter];
+
+			if (lane->staging[i] != 0)
+				(void)kvt_cuda_fine(e, e->driver.memory_free(lane->staging[i]),
+					"freeing memory");
+			if (lane->streams[i] != NULL)
+				(void)kvt_cuda_fine(e, e->driver.stream_destroy(lane->streams[i]),
+					"ending a stream");
+		}
+	if (e->target.layers != 0)
+		(void)kvt_cuda_fine(e, e->driver.memory_free(e->target.layers), "freeing memory");
+	if (e->module != NULL)
+		(void)kvt_cuda_fine(e, e->driver.module_unload(e->module), "unloading the kernel");
+}
+
+static enum kvt_status make(struct kvt_gpu_engine *e)
+{
+	struct kvt_cuda_visit visit;
+	enum kvt_status status = KVT_OK;
+
+	if (!kvt_cuda_fine(e, e->driver.context_retain(&e->context, e->device), "taking a context"))
+		return KVT_ENOTSUP;
+	if (!kvt_cuda_enter(e, &visit)) {
+		(void)e->driver.context_release(e->device);
+		return KVT_ENOTSUP;
+	}
+	share_out(e);
+	if (!make_streams(e)) {
+		status = KVT_EIO;
+	} else {
+		if (!load_kernel(e))
+			e->kernel = NULL;
+		e->can_stage = e->kernel != NULL && make_staging(e);
+		kvt_cuda_tune(e);
+	}
+	if (status == KVT_OK && e->lost)
+		status = KVT_EIO;
+	if (status != KVT_OK)
+		unmake(e);
+	kvt_cuda_leave(e, &visit);
+	if (status != KVT_OK)
+		(void)e->driver.context_release(e->device);
+	return status;
+}
+
+static size_t cuda_describe(struct kvt_gpu_engine *e, char *text, size_t bytes);
+
+static void tell(struct kvt_gpu_engine *e)
+{
+	char text[1024], *line = text, *end;
+
+	(void)cuda_describe(e, text, sizeof(text));
+	for (; (end = strchr(line, '\n')) != NULL; line = end + 1) {
+		*end = '\0';
+		kvt_note(e->setup.surroundings, KVT_LOG_INFO, "gpu: %s", line);
+	}
+}
+
+static enum kvt_status cuda_create(const struct kvt_gpu_setup *setup, struct kvt_gpu_engine **out)
+{
+	struct kvt_gpu_engine *e = calloc(1, sizeof(*e));
+	enum kvt_status status = KVT_ENOMEM;
+
+	if (e == NULL)
+		return KVT_ENOMEM;
+	e->setup = *setup;
+	e->target.paged = setup->paged;
+	e->ops = calloc(setup->config->ops, sizeof(*e->ops));
+	if (e->ops == NULL || pthread_mutex_init(&e->lock, NULL) != 0)
+		goto out_memory;
+	status = kvt_cuda_driver_open(&e->driver, setup->config->driver, setup->surroundings);
+	if (status != KVT_OK)
+		goto out_lock;
+	status = find_device(e) ? make(e) : KVT_ENOTSUP;
+	if (status == KVT_OK) {
+		tell(e);
+		*out = e;
+		return KVT_OK;
+	}
+	kvt_cuda_driver_close(&e->driver);
+out_lock:
+	pthread_mutex_destroy(&e->lock);
+out_memory:
+	free(e->ops);
+	free(e);
+	return status;
+}
+
+static void cuda_destroy(struct kvt_gpu_engine *e)
+{
+	struct kvt_cuda_visit visit;
+	bool entered = kvt_cuda_enter(e, &visit);
+
+	unmake(e); /* also where the context is gone: what is ours alone is freed */
+	if (entered)
+		kvt_cuda_leave(e, &visit);
+	(void)e->driver.context_release(e->device);
+	kvt_cuda_driver_close(&e->driver);
+	pthread_mutex_destroy(&e->lock);
+	free(e->ops);
+	free(e);
+}
+
+static void cuda_stats(struct kvt_gpu_engine *e, struct kvt_gpu_stats *out)
+{
+	uint64_t refused = out->refused;
+	uint32_t size = out->size;
+
+	pthread_mutex_lock(&e->lock);
+	*out = e->stats;
+	out->multiprocessors = e->kernel != NULL ? e->multiprocessors : 0;
+	pthread_mutex_unlock(&e->lock);
+	out->size = size;
+	out->refused = refused;
+}
+
+/* Adds to a text of which *len bytes are there, as far as it has room. */
+__attribute__((format(printf, 4, 5))) static void add(
+	char *text, size_t bytes, size_t *len, const char *format, ...)
+{
+	va_list arguments;
+	int n;
+
+	va_start(arguments, format);
+	n = vsnprintf(*len < bytes ? text + *len : NULL, *len < bytes ? bytes - *len : 0, format,
+		arguments);
+	va_end(arguments);
+	if (n > 0)
+		*len += (size_t)n;
+}
+
+static size_t cuda_describe(struct kvt_gpu_engine *e, char *text, size_t bytes)
+{
+	static const char *const sizes[KVT_CUDA_CLASSES] = {"to 1 MiB", "to 8 MiB", "more"};
+	const struct kvt_gpu_shape *shape = &e->setup.paged->shape;
+	size_t len = 0;
+
+	add(text, bytes, &len,
+		"cuda: %s, sm_%d, driver %d.%d, runs of %u bytes, %u streams each way, "
+		"kernels on %u multiprocessors at most%s%s\n",
+		e->name, e->capability, e->driver_version / 1000, e->driver_version % 1000 / 10,
+		shape->run.by, e->streams, e->kernel != NULL ? e->multiprocessors : 0,
+		e->batches ? "" : ", copies one by one", e->lost ? ", lost" : "");
+	for (uint32_t scatter = 0; scatter < 2; scatter++)
+		for (uint32_t class = 0; class < KVT_CUDA_CLASSES; class++) {
+			const double *rates = e->rates[scatter][class];
+
+			add(text, bytes, &len, "%s %s: %s", scatter ? "scatter" : "gather",
+				sizes[class], method_names[e->choice[scatter][class]]);
+			for (uint32_t m = KVT_GPU_KERNEL; m <= KVT_GPU_STAGING; m++)
+				if (rates[m] > 0)
+					add(text, bytes, &len, ", %s %.1f GB/s", method_names[m],
+						rates[m] / 1e9);
+			add(text, bytes, &len, "\n");
+		}
+	return len;
+}
+
+static const struct kvt_gpu_backend backend = {
+	.version = KVT_GPU_BACKEND,
+	.name = "cuda",
+	.create = cuda_create,
+	.destroy = cuda_destroy,
+	.begin = kvt_cuda_begin,
+	.poll = kvt_cuda_poll,
+	.pin = kvt_cuda_pin,
+	.stats = cuda_stats,
+	.describe = cuda_describe,
+};
+
+const struct kvt_gpu_backend *kvt_gpu_cuda_backend(uint32_t version)
+{
+	return version == KVT_GPU_BACKEND ? &backend : NULL;
+}

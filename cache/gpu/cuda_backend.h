@@ -1,0 +1,161 @@
+/*
+ * cuda_backend.h - the CUDA backend's parts, and what they share.
+ *
+ *	cuda.c        an engine's life, its context, what it tells
+ *	cuda_ops.c    operations: begun, waiting, on the device, over
+ *	cuda_move.c   how an operation's bytes are handed to the device, by each method
+ *	cuda_pin.c    pinned memory, piece by piece
+ *	cuda_tune.c   which method is the fastest here
+ *
+ * One lock guards an engine; calls of the driver are made under it, between kvt_cuda_enter and
+ * kvt_cuda_leave. Pinning alone, which takes long, runs without it.
+ */
+#ifndef KVT_CUDA_BACKEND_H
+#define KVT_CUDA_BACKEND_H
+
+#include <pthread.h>
+
+#include "cuda_driver.h"
+#include "gpu.h"
+
+#define KVT_CUDA_STREAMS    8u /* of a direction, at most */
+#define KVT_CUDA_BATCH      1024u /* copies handed over at once */
+#define KVT_CUDA_CLASSES    3u /* sizes of operations that are told apart */
+#define KVT_CUDA_THREADS    512u /* of a block of the kernel */
+
+/* Memory of this machine that the device may use. */
+struct kvt_cuda_piece {
+	uint64_t base, bytes;
+	uint64_t device; /* the device's address of base */
+};
+
+/* A paged cache in the device's memory. */
+struct kvt_cuda_target {
+	const struct kvt_gpu_paged *paged;
+	uint64_t layers; /* its layers' addresses, in memory of the device; 0: none, no kernels */
+};
+
+enum kvt_cuda_state {
+	KVT_CUDA_FREE,
+	KVT_CUDA_WAITING, /* for its turn */
+	KVT_CUDA_RUNNING, /* on the device, in part or whole */
+	KVT_CUDA_OVER,    /* nobody has asked yet */
+};
+
+/* One operation. Events are made at first use and kept. */
+struct kvt_cuda_op {
+	enum kvt_cuda_state state;
+	bool failed;
+	uint32_t generation; /* of the number that the caller has */
+	uint32_t used;   /* streams that have something of it: bit by bit */
+	uint32_t marked; /* ... at whose mark it ends there; others are asked themselves */
+	uint32_t method; /* enum kvt_gpu_method */
+	struct kvt_gpu_move *move; /* owned */
+	const struct kvt_cuda_target *target;
+	void *marks[KVT_CUDA_STREAMS];
+	void *ready; /* recorded in the caller's stream at begin */
+	struct kvt_cuda_op *next;
+};
+
+struct kvt_cuda_list {
+	struct kvt_cuda_op *first, *last;
+};
+
+/* One direction. */
+struct kvt_cuda_lane {
+	void *streams[KVT_CUDA_STREAMS];
+	uint64_t staging[KVT_CUDA_STREAMS]; /* 0: none */
+	uint32_t next;                      /* stream that gets the next part */
+	struct kvt_cuda_list waiting, running;
+	uint32_t running_count;
+};
+
+struct kvt_gpu_engine {
+	struct kvt_gpu_setup setup;
+	struct kvt_cuda_driver driver;
+	int device;
+	char name[64];
+	int driver_version, capability; /* 13000; 90 */
+	void *context;
+	pthread_mutex_t lock;
+	/* under lock, but constant after create: streams, staging, kernel, grid, targets, choices */
+	bool lost;       /* the context has ended */
+	uint64_t errors; /* of the driver, since create */
+	uint32_t streams;  /* of each lane */
+	uint32_t grid;     /* blocks of one launch */
+	uint32_t multiprocessors; /* that all launches may use */
+	void *module, *kernel;    /* NULL: none */
+	bool can_stage, can_pin;
+	bool batches; /* the driver takes many copies at once */
+	struct kvt_cuda_lane lanes[2]; /* gathers, scatters */
+	struct kvt_cuda_target target;
+	uint32_t choice[2][KVT_CUDA_CLASSES]; /* enum kvt_gpu_method */
+	double rates[2][KVT_CUDA_CLASSES][KVT_GPU_STAGING + 1]; /* bytes a second; 0: not measured */
+	struct kvt_cuda_op *ops; /* config.ops */
+	struct kvt_cuda_piece *pieces; /* by address */
+	size_t piece_count, piece_room;
+	struct kvt_gpu_stats stats;
+	/* copies on their way into one call */
+	uint64_t batch_to[KVT_CUDA_BATCH], batch_from[KVT_CUDA_BATCH];
+	size_t batch_bytes[KVT_CUDA_BATCH];
+	uint32_t batch_count;
+	bool batch_pinned;
+};
+
+/* --- cuda.c --- */
+
+/* What a thread had before. */
+struct kvt_cuda_visit {
+	int capture_mode;
+	bool exchanged;
+};
+
+/* Makes the engine's context the thread's; false: it cannot be, and leave is not called. The capture
+ * of a graph that another thread may have under way is not disturbed by what we do meanwhile. */
+bool kvt_cuda_enter(struct kvt_gpu_engine *e, struct kvt_cuda_visit *visit);
+void kvt_cuda_leave(struct kvt_gpu_engine *e, const struct kvt_cuda_visit *visit);
+
+/* true: fine. Else tells the log, now and then, and remembers if the context has ended. */
+bool kvt_cuda_fine(struct kvt_gpu_engine *e, int error, const char *what);
+
+/* --- cuda_ops.c --- */
+
+enum kvt_status kvt_cuda_begin(
+	struct kvt_gpu_engine *e, struct kvt_gpu_move *move, uint64_t *op) KVT_MUST_CHECK;
+enum kvt_status kvt_cuda_poll(struct kvt_gpu_engine *e, uint64_t op) KVT_MUST_CHECK;
+
+/* Hands an operation to the device; it is RUNNING then, whatever failed. */
+void kvt_cuda_start(struct kvt_gpu_engine *e, struct kvt_cuda_op *op);
+/* Is it over? Sets op->failed. */
+bool kvt_cuda_over(struct kvt_gpu_engine *e, struct kvt_cuda_op *op);
+void kvt_cuda_op_finish(struct kvt_gpu_engine *e, struct kvt_cuda_op *op); /* its events */
+
+/* --- cuda_move.c --- */
+
+/* Hands all of it over, by op->method; false: the driver refused something. */
+bool kvt_cuda_submit(struct kvt_gpu_engine *e, struct kvt_cuda_op *op);
+/* Can an operation over this memory use the method? */
+bool kvt_cuda_can(
+	const struct kvt_gpu_engine *e, uint32_t method, const struct kvt_gpu_move *move);
+
+/* --- cuda_pin.c --- */
+
+enum kvt_status kvt_cuda_pin(struct kvt_gpu_engine *e, void *base, uint64_t bytes) KVT_MUST_CHECK;
+/* Bytes from `address` on, at most `bytes`, that are in one piece or in none. *device: the device's
+ * address, 0 where it is not pinned. Under lock. */
+uint64_t kvt_cuda_piece_at(
+	const struct kvt_gpu_engine *e, uint64_t address, uint64_t bytes, uint64_t *device);
+bool kvt_cuda_pinned(const struct kvt_gpu_engine *e, const struct kvt_gpu_move *move);
+/* Makes a piece known that the driver has allocated itself. Under lock. KVT_ENOMEM. */
+enum kvt_status kvt_cuda_piece_add(
+	struct kvt_gpu_engine *e, struct kvt_cuda_piece piece) KVT_MUST_CHECK;
+void kvt_cuda_piece_drop(struct kvt_gpu_engine *e, uint64_t base);
+void kvt_cuda_unpin_all(struct kvt_gpu_engine *e);
+
+/* --- cuda_tune.c --- */
+
+/* Sets e->choice: as the configuration says, by the memo, or by measuring. */
+void kvt_cuda_tune(struct kvt_gpu_engine *e);
+uint32_t kvt_cuda_class(uint64_t bytes); /* of an operation */
+
+#endif

@@ -1,0 +1,64 @@
+/*
+ * cuda_driver.h - NVIDIA's driver as a table of functions, loaded by dlopen.
+ *
+ * The driver's interface is stable across its releases, and using it instead of the runtime means: no
+ * CUDA library to link or to ship, one source for all versions, a build without the Toolkit, and no
+ * error state of a thread that somebody else (the engine's framework) would find.
+ */
+#ifndef KVT_CUDA_DRIVER_H
+#define KVT_CUDA_DRIVER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "note.h"
+
+/* CUresult */
+#define KVT_CUDA_SUCCESS       0
+#define KVT_CUDA_NOT_READY     600
+#define KVT_CUDA_ALREADY       712 /* registered */
+#define KVT_CUDA_NOT_SUPPORTED 801
+/* CUdevice_attribute */
+#define KVT_CUDA_MULTIPROCESSORS 16
+#define KVT_CUDA_MAJOR           75
+#define KVT_CUDA_MINOR           76
+#define KVT_CUDA_CAN_REGISTER    99
+/* flags */
+#define KVT_CUDA_STREAM_NON_BLOCKING   1u
+#define KVT_CUDA_EVENT_WITHOUT_TIMING  2u
+#define KVT_CUDA_REGISTER_PORTABLE_MAP 3u /* PORTABLE | DEVICEMAP, of registering and of allocating */
+#define KVT_CUDA_CAPTURE_RELAXED       2
+#define KVT_CUDA_SOURCE_IN_STREAM_ORDER 1
+#define KVT_CUDA_BESIDE_COMPUTE        1u
+
+/* CUmemcpyAttributes */
+struct kvt_cuda_copy_attributes {
+	int source_order;
+	struct {
+		int type, id;
+	} source_hint, target_hint; /* zero: none */
+	unsigned flags;
+};
+
+struct kvt_cuda_driver {
+	void *handle;
+#define KVT_CUDA_CALL(member, symbol, arguments) int (*member) arguments;
+#define KVT_CUDA_MAY(member, symbol, arguments)  int (*member) arguments; /* NULL: not there */
+#include "cuda_calls.def"
+#undef KVT_CUDA_CALL
+#undef KVT_CUDA_MAY
+};
+
+/* `path` NULL: libcuda.so.1. KVT_ENOTSUP: not there or too old; the log says which. Not initialised. */
+enum kvt_status kvt_cuda_driver_open(struct kvt_cuda_driver *d, const char *path,
+	const struct kvt_surroundings *s) KVT_MUST_CHECK;
+void kvt_cuda_driver_close(struct kvt_cuda_driver *d);
+
+/* "CUDA_ERROR_..." Static. */
+const char *kvt_cuda_error_text(const struct kvt_cuda_driver *d, int error);
+
+/* Has the context ended with this error? Then nothing runs in it any more, and nothing ever will. */
+bool kvt_cuda_fatal(int error);
+
+#endif

@@ -1,0 +1,282 @@
+/*
+ * cuda_tune.c - which method is the fastest on this device, for each size and direction.
+ *
+ * What wins depends on the bus, on how long the contiguous runs are, on their number and on the driver:
+ * published crossovers between a kernel and the copy engine differ by an order of magnitude between
+ * devices. So it is measured once: operations of 256 KiB, 4 MiB and 16 MiB with runs of the length and
+ * blocks of the size that the engine has, by each method, on memory of the device and of this machine
+ * that is taken for it and given back. The engine's own blocks are neither read nor written. The result
+ * is kept in the memo and told in the log.
+ *
+ * What cannot be measured (no memory left on the device) is chosen by rule: the copy engine where runs
+ * are long, staging where they are not.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cuda_backend.h"
+#include "memo.h"
+
+#define KIB        ((uint64_t)1024)
+#define MIB        (KIB * 1024)
+#define LONG_RUN   (64 * KIB)
+#define MOST_WIDE  (64 * MIB)              /* memory of the device for trials */
+#define PATIENCE   ((int64_t)500000000)    /* ns, for one trial */
+#define TRIAL      ((uint64_t)32 * MIB)    /* bytes of a trial */
+#define MOST_OPS   16u
+
+static const uint64_t class_bytes[KVT_CUDA_CLASSES] = {256 * KIB, 4 * MIB, 16 * MIB};
+
+/* Made-up blocks of one layer, as many as fill the class's size. */
+struct rig {
+	struct kvt_gpu_paged paged;
+	struct kvt_cuda_target target;
+	uint64_t device; /* blocks, and behind them the layer's address */
+	void *host;
+	struct kvt_gpu_job job;
+	struct kvt_segment segment;
+	int64_t *ids;
+	bool known;     /* the chunk's memory is among the engine's pieces */
+	uint32_t count; /* operations at once */
+	struct kvt_cuda_op ops[MOST_OPS];
+};
+
+uint32_t kvt_cuda_class(uint64_t bytes)
+{
+	return bytes <= MIB ? 0 : bytes <= 8 * MIB ? 1 : 2;
+}
+
+static void choose_by_rule(struct kvt_gpu_engine *e)
+{
+	uint32_t rule = KVT_GPU_STAGING;
+
+	if (e->setup.paged->shape.run.by >= LONG_RUN || !kvt_cuda_can(e, rule, NULL))
+		rule = KVT_GPU_COPIES;
+	for (uint32_t class = 0; class < KVT_CUDA_CLASSES; class++)
+		e->choice[0][class] = e->choice[1][class] = rule;
+}
+
+/* As many runs as the engine's blocks have, each followed by a gap of its length. Where a block is one
+ * run, every other block is used: neighbours would be copied as one. */
+static enum kvt_status make_blocks(struct kvt_gpu_engine *e, struct rig *rig, uint64_t bytes)
+{
+	const struct kvt_gpu_shape *shape = &e->setup.paged->shape;
+	uint64_t block = shape->block.by, run = shape->run.by;
+	uint64_t n = bytes / block > 0 ? bytes / block : 1, wide = 2 * block * n;
+	void *layer;
+	struct kvt_gpu_layout layout = {
+		.size = sizeof(layout),
+		.element_bytes = 1,
+		.axis_count = 2,
+		.layer_count = 1,
+		.axes = {{block / run, (int64_t)(2 * run)}, {run, 1}},
+		.block_count = n,
+		.block_stride = (int64_t)(2 * block),
+		.layers = &layer,
+	};
+	enum kvt_status status;
+
+	if (wide > MOST_WIDE ||
+		!kvt_cuda_fine(e, e->driver.memory_alloc(&rig->device, wide + sizeof(rig->device)),
+			"memory of the device for a calibration"))
+		return KVT_FULL;
+	layer = (void *)(uintptr_t)rig->device;
+	status = kvt_gpu_paged_init(&rig->paged, &layout);
+	if (status != KVT_OK)
+		return status;
+	rig->ids = calloc(n, sizeof(*rig->ids));
+	if (rig->ids == NULL)
+		return KVT_ENOMEM;
+	for (uint64_t i = 0; i < n; i++)
+		rig->ids[i] = (int64_t)i;
+	rig->target = (struct kvt_cuda_target){&rig->paged, rig->device + wide};
+	rig->job = (struct kvt_gpu_job){.size = sizeof(rig->job), .blocks = rig->ids,
+		.block_count = n, .count = n, .segments = &rig->segment, .segment_count = 1};
+	return KVT_OK;
+}
+
+/* Pinned memory for the chunk, and the layer's address where the kernel finds it. */
+static enum kvt_status make_chunk(struct kvt_gpu_engine *e, struct rig *rig)
+{
+	uint64_t bytes = kvt_gpu_paged_chunk(&rig->paged, rig->job.count), device = 0;
+	void *stream = e->lanes[0].streams[0];
+	enum kvt_status status;
+
+	if (!kvt_cuda_fine(e,
+		e->driver.host_alloc(&rig->host, bytes, KVT_CUDA_REGISTER_PORTABLE_MAP),
+		"pinned memory for a calibration"))
+		return KVT_FULL;
+	rig->segment = (struct kvt_segment){rig->host, bytes, 0};
+	if (!kvt_cuda_fine(e, e->driver.host_pointer(&device, rig->host, 0), "mapping memory"))
+		return KVT_EIO;
+	memcpy(rig->host, rig->paged.layers, sizeof(rig->paged.layers[0]));
+	if (!kvt_cuda_fine(e,
+		e->driver.copy_up(rig->target.layers, rig->host, sizeof(uint64_t), stream),
+		"copying an address") ||
+		!kvt_cuda_fine(e, e->driver.stream_synchronize(stream), "copying an address"))
+		return KVT_EIO;
+	status = kvt_cuda_piece_add(e,
+		(struct kvt_cuda_piece){(uint64_t)(uintptr_t)rig->host, bytes, device});
+	if (status != KVT_OK)
+		return status;
+	rig->known = true;
+	rig->count = (uint32_t)(TRIAL / bytes);
+	rig->count = rig->count < 2 ? 2 : rig->count > MOST_OPS ? MOST_OPS : rig->count;
+	return KVT_OK;
+}
+
+static void rig_finish(struct kvt_gpu_engine *e, struct rig *rig)
+{
+	for (uint32_t i = 0; i < MOST_OPS; i++)
+		kvt_cuda_op_finish(e, &rig->ops[i]);
+	if (rig->known)
+		kvt_cuda_piece_drop(e, (uint64_t)(uintptr_t)rig->host);
+	if (rig->host != NULL)
+		(void)kvt_cuda_fine(e, e->driver.host_free(rig->host), "freeing pinned memory");
+	if (rig->device != 0)
+		(void)kvt_cuda_fine(e, e->driver.memory_free(rig->device), "freeing memory");
+	kvt_gpu_paged_finish(&rig->paged);
+	free(rig->ids);
+}
+
+/* All operations at once by one method; nanoseconds until the last was over, negative: it failed. */
+static int64_t one_pass(struct kvt_gpu_engine *e, struct rig *rig, bool scatter, uint32_t method)
+{
+	const struct kvt_surroundings *s = e->setup.surroundings;
+	int64_t begun = kvt_now(s), spent = 0;
+	bool fine = true;
+	uint32_t started = 0;
+
+	for (; started < rig->count && fine; started++) {
+		struct kvt_cuda_op *op = &rig->ops[started];
+
+		fine = kvt_gpu_move_make(&rig->paged, &rig->job, scatter, &op->move) == KVT_OK;
+		if (!fine)
+			break;
+		op->target = &rig->target;
+		op->method = method;
+		kvt_cuda_start(e, op);
+	}
+	for (uint32_t i = 0; i < started; i++) {
+		while (!kvt_cuda_over(e, &rig->ops[i]) && spent <= PATIENCE)
+			spent = kvt_now(s) - begun;
+		fine = fine && !rig->ops[i].failed;
+	}
+	if (spent > PATIENCE) /* its memory is given back: nothing may be under way */
+		for (uint32_t i = 0; i < e->streams; i++)
+			(void)kvt_cuda_fine(e,
+				e->driver.stream_synchronize(e->lanes[scatter].streams[i]),
+				"waiting for a calibration");
+	spent = kvt_now(s) - begun;
+	for (uint32_t i = 0; i < started; i++) {
+		free(rig->ops[i].move);
+		rig->ops[i].move = NULL;
+	}
+	return fine && spent <= PATIENCE ? spent : -1;
+}
+
+/* Bytes a second: the better of two passes, behind one that warms up. 0: it failed. */
+static double rate_of(struct kvt_gpu_engine *e, struct rig *rig, bool scatter, uint32_t method)
+{
+	double bytes = (double)rig->segment.bytes * rig->count, best = 0;
+
+	for (int pass = 0; pass < 3; pass++) {
+		int64_t ns = one_pass(e, rig, scatter, method);
+
+		if (ns < 0)
+			return 0;
+		if (pass > 0 && bytes / (double)(ns + 1) * 1e9 > best)
+			best = bytes / (double)(ns + 1) * 1e9;
+	}
+	return best;
+}
+
+static void measure_class(struct kvt_gpu_engine *e, uint32_t class)
+{
+	struct rig *rig = calloc(1, sizeof(*rig));
+	enum kvt_status status;
+
+	if (rig == NULL)
+		return;
+	status = make_blocks(e, rig, class_bytes[class]);
+	if (status == KVT_OK)
+		status = make_chunk(e, rig);
+	for (uint32_t scatter = 0; status == KVT_OK && scatter < 2; scatter++) {
+		double *rates = e->rates[scatter][class];
+
+		for (uint32_t m = KVT_GPU_KERNEL; m <= KVT_GPU_STAGING; m++) {
+			if (!kvt_cuda_can(e, m, NULL) || e->lost)
+				continue;
+			rates[m] = rate_of(e, rig, scatter, m);
+			if (rates[m] > rates[e->choice[scatter][class]])
+				e->choice[scatter][class] = m;
+		}
+	}
+	rig_finish(e, rig);
+	free(rig);
+}
+
+/* What a calibration depends on, without blanks. */
+static void make_key(const struct kvt_gpu_engine *e, char *key, size_t size)
+{
+	const struct kvt_gpu_shape *shape = &e->setup.paged->shape;
+	const struct kvt_gpu_config *c = e->setup.config;
+
+	(void)snprintf(key, size, "%s/%d/%d/%u/%u/%u/%u/%u/%llu/%c", e->name, e->driver_version,
+		e->capability, shape->run.by, shape->block.by, shape->unit, e->streams,
+		e->multiprocessors, (unsigned long long)c->staging_bytes, e->kernel ? 'k' : '-');
+	for (char *at = key; *at != '\0'; at++)
+		if (*at <= ' ' || *at > '~')
+			*at = '_';
+}
+
+static bool recall(struct kvt_gpu_engine *e, const char *key)
+{
+	char digits[KVT_GPU_MEMO_DIGITS];
+
+	if (!kvt_gpu_memo_load(e->setup.config->memo, key, digits))
+		return false;
+	for (uint32_t i = 0; i < KVT_GPU_MEMO_DIGITS; i++)
+		if (!kvt_cuda_can(e, (uint32_t)(digits[i] - '0'), NULL))
+			return false;
+	for (uint32_t i = 0; i < KVT_GPU_MEMO_DIGITS; i++)
+		e->choice[i / KVT_CUDA_CLASSES][i % KVT_CUDA_CLASSES] = (uint32_t)(digits[i] - '0');
+	return true;
+}
+
+static void keep(struct kvt_gpu_engine *e, const char *key)
+{
+	char digits[KVT_GPU_MEMO_DIGITS];
+
+	for (uint32_t i = 0; i < KVT_GPU_MEMO_DIGITS; i++) {
+		uint32_t scatter = i / KVT_CUDA_CLASSES, class = i % KVT_CUDA_CLASSES;
+
+		digits[i] = (char)('0' + e->choice[scatter][class]);
+		if (e->rates[scatter][class][e->choice[scatter][class]] <= 0)
+			return; /* by rule: to be measured when there is room for it */
+	}
+	if (!kvt_gpu_memo_save(e->setup.config->memo, key, digits))
+		kvt_note(e->setup.surroundings, KVT_LOG_DEBUG, "gpu: the calibration is not kept");
+}
+
+void kvt_cuda_tune(struct kvt_gpu_engine *e)
+{
+	uint32_t wanted = e->setup.config->method;
+	char key[256];
+
+	choose_by_rule(e);
+	if (wanted != KVT_GPU_AUTO) {
+		if (!kvt_cuda_can(e, wanted, NULL))
+			wanted = KVT_GPU_COPIES;
+		for (uint32_t class = 0; class < KVT_CUDA_CLASSES; class++)
+			e->choice[0][class] = e->choice[1][class] = wanted;
+		return;
+	}
+	make_key(e, key, sizeof(key));
+	if (recall(e, key))
+		return;
+	for (uint32_t class = 0; class < KVT_CUDA_CLASSES && !e->lost; class++)
+		measure_class(e, class);
+	keep(e, key);
+}

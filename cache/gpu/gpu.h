@@ -1,0 +1,65 @@
+/*
+ * gpu.h - the contract between the public functions (gpu.c) and who copies.
+ *
+ * A backend gets jobs that were checked and says when they are over. The host backend (host.c) is part
+ * of libkvtier; the CUDA backend (cuda.c) lies in libkvtier_cuda.so, which shows nothing but
+ * kvt_gpu_cuda_backend, and is loaded by load.c. Both see the structs of this header: KVT_GPU_BACKEND
+ * counts up when any of them, layout.h's or index.h's changes.
+ *
+ * Every function of a backend but create and destroy may run in several threads at once.
+ */
+#ifndef KVT_GPU_H
+#define KVT_GPU_H
+
+#include "layout.h"
+#include "note.h"
+
+#define KVT_GPU_BACKEND 1u
+
+/* What a backend works with. Borrowed for the engine's life, unchanged. */
+struct kvt_gpu_setup {
+	const struct kvt_gpu_config *config; /* checked; no text but driver and memo */
+	const struct kvt_gpu_paged *paged;
+	const struct kvt_surroundings *surroundings;
+};
+
+struct kvt_gpu_engine; /* a backend's own */
+
+struct kvt_gpu_backend {
+	uint32_t version; /* KVT_GPU_BACKEND as it was built with */
+	const char *name; /* static */
+
+	/* KVT_ENOTSUP: no such device or driver, the log has the cause; KVT_ENOMEM, KVT_EIO. */
+	enum kvt_status (*create)(
+		const struct kvt_gpu_setup *setup, struct kvt_gpu_engine **out) KVT_MUST_CHECK;
+	void (*destroy)(struct kvt_gpu_engine *e);
+
+	/* Takes the move (free()) if it says KVT_OK. KVT_BUSY, KVT_EIO. */
+	enum kvt_status (*begin)(struct kvt_gpu_engine *e, struct kvt_gpu_move *move,
+		uint64_t *op) KVT_MUST_CHECK;
+	/* As kvt_gpu_poll. */
+	enum kvt_status (*poll)(struct kvt_gpu_engine *e, uint64_t op) KVT_MUST_CHECK;
+
+	/* Whole pages; no more than config.pin_bytes. */
+	enum kvt_status (*pin)(struct kvt_gpu_engine *e, void *base, uint64_t bytes) KVT_MUST_CHECK;
+
+	/* Adds what it knows; `size` and what it knows nothing of is left alone. */
+	void (*stats)(struct kvt_gpu_engine *e, struct kvt_gpu_stats *out);
+	size_t (*describe)(struct kvt_gpu_engine *e, char *text, size_t bytes); /* as snprintf */
+};
+
+extern const struct kvt_gpu_backend kvt_gpu_host;
+
+/* libkvtier_cuda.so's only symbol. NULL: it was built for another version than `version`. */
+#define KVT_GPU_SYMBOL "kvt_gpu_cuda_backend"
+KVT_API const struct kvt_gpu_backend *kvt_gpu_cuda_backend(uint32_t version);
+
+/*
+ * Loads libkvtier_cuda.so: `library` or, NULL, the one beside this library, then by the loader's
+ * search. *handle is for dlclose once the backend is not used any more. KVT_ENOTSUP: missing or of
+ * another version; the log says which.
+ */
+enum kvt_status kvt_gpu_load(const char *library, const struct kvt_surroundings *s, void **handle,
+	const struct kvt_gpu_backend **out) KVT_MUST_CHECK;
+
+#endif

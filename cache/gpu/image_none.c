@@ -1,0 +1,11 @@
+/*
+ * image_none.c - a build without the CUDA Toolkit has no kernel; the copy engine does all of it.
+ */
+#include <stddef.h>
+
+#include "image.h"
+
+const void *kvt_cuda_image(void)
+{
+	return NULL;
+}

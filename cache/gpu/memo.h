@@ -1,0 +1,32 @@
+/*
+ * memo.h - calibrations that were made, kept in a file of the user's.
+ *
+ * One line each: "kvtier-gpu 1 KEY DIGITS". KEY has no blanks and names all that a calibration depends
+ * on; DIGITS are the methods, gathers of each class of size and then scatters. The file is small and
+ * bounded; what is no such line is left out when it is written again. A memo that cannot be read or
+ * written costs a calibration at the next start, nothing else.
+ */
+#ifndef KVT_GPU_MEMO_H
+#define KVT_GPU_MEMO_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#define KVT_GPU_MEMO_BYTES  ((size_t)64 * 1024)
+#define KVT_GPU_MEMO_DIGITS 6
+
+/* Finds a key in the text of a memo; digits are '1' to '3'. The last line of a key counts. */
+bool kvt_gpu_memo_find(const char *text, size_t len, const char *key,
+	char digits[KVT_GPU_MEMO_DIGITS]);
+
+/* The text with this line in place of the key's old one; the oldest lines go when it gets too long.
+ * out: KVT_GPU_MEMO_BYTES. Returns the length. */
+size_t kvt_gpu_memo_update(const char *text, size_t len, const char *key,
+	const char digits[KVT_GPU_MEMO_DIGITS], char *out);
+
+/* The same with files. path NULL: kvtier/gpu in XDG_CACHE_HOME or HOME/.cache; "": none. A file is
+ * replaced as a whole, so that several processes do each other no harm. */
+bool kvt_gpu_memo_load(const char *path, const char *key, char digits[KVT_GPU_MEMO_DIGITS]);
+bool kvt_gpu_memo_save(const char *path, const char *key, const char digits[KVT_GPU_MEMO_DIGITS]);
+
+#endif

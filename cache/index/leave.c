@@ -1,0 +1,281 @@
+/*
+ * leave.c - all ways out of an index: eviction, expiry, erasing.
+ *
+ * All go through kvt_index_leave(), which makes an entry GOING: invisible, out of the table, of the
+ * policy and of its family. If nobody holds it then it is buried at once, else by its last holder.
+ * Only kvt_index_bury() tells `gone` and gives the number back.
+ *
+ * Walks over many entries let go of the mutex every few thousand of them.
+ */
+#include "index_parts.h"
+
+#define WALK_STEP   2048   /* entries looked at under the mutex at a stretch */
+#define EXPIRE_MOST 65536u /* entries looked at per call of kvt_index_expire */
+#define RACES_MOST  64     /* victims in a row that somebody took a hold on just then */
+
+static void count_leave(struct kvt_index *x, enum kvt_leave why)
+{
+	switch (why) {
+	case KVT_LEAVE_EVICTED:
+	case KVT_LEAVE_LIMITED:
+		x->counts.evictions++;
+		break;
+	case KVT_LEAVE_EXPIRED:
+		x->counts.expired++;
+		break;
+	case KVT_LEAVE_ERASED:
+		x->counts.erased++;
+		break;
+	case KVT_LEAVE_DROPPED:
+		x->counts.dropped++;
+		break;
+	case KVT_LEAVE_DISCARDED:
+		break;
+	}
+}
+
+bool kvt_index_leave(struct kvt_index *x, uint32_t number, enum kvt_leave why)
+{
+	struct kvt_entry *e = kvt_index_at(x, number);
+	const bool unheld_only = why == KVT_LEAVE_EVICTED || why == KVT_LEAVE_LIMITED;
+	uint64_t state = kvt_entry_state(e);
+	enum kvt_phase phase;
+
+	do {
+		phase = kvt_state_phase(state);
+		if (phase != KVT_LIVE && phase != KVT_FILLING)
+			return false;
+		if (unheld_only && kvt_state_holds(state) > 0)
+			return false;
+	} while (!atomic_compare_exchange_weak_explicit(&e->state, &state,
+		kvt_state_with_phase(state, KVT_GOING) & ~KVT_PINNED, memory_order_acq_rel,
+		memory_order_acquire));
+	kvt_table_remove(&x->table, kvt_index_hash(x, kvt_entry_key(e)), number);
+	if (phase == KVT_LIVE) {
+		x->policy->ops->removed(x->policy, number, why == KVT_LEAVE_EVICTED);
+		if (x->tenant_links != NULL)
+			kvt_entry_list_remove(
+				&kvt_tenant_at(x, e->tenant)->list, x->tenant_links, number);
+		x->counts.entries--;
+	}
+	if ((state & KVT_PINNED) != 0)
+		x->counts.pinned--;
+	kvt_family_part(x, number);
+	count_leave(x, why);
+	if (kvt_state_holds(state) == 0)
+		kvt_index_bury(x, number);
+	return true;
+}
+
+void kvt_index_bury(struct kvt_index *x, uint32_t number)
+{
+	struct kvt_entry *e = kvt_index_at(x, number);
+	uint64_t state = kvt_entry_state(e);
+	struct kvt_entry_info info;
+
+	kvt_index_info(x, number, &info);
+	x->options.gone(x->options.self, number, kvt_entry_key(e), &info);
+	x->counts.used -= info.charge;
+	x->counts.payload -= info.bytes;
+	if (info.expires_wall_ns != INT64_MAX || info.ttl_ns != 0)
+		x->mortal--;
+	kvt_tenant_discharge(x, e->tenant, info.charge);
+	atomic_store_explicit(&e->state, kvt_state_with_phase(state, KVT_FREE) + KVT_GENERATION_ONE,
+		memory_order_release);
+	e->next = x->free;
+	x->free = number;
+	x->taken--;
+}
+
+/* --- making room --- */
+
+static bool may_go(void *self, uint32_t number)
+{
+	const struct kvt_index *x = self;
+	uint64_t state;
+
+	if (kvt_family_has_children(x, number) || number == x->guard)
+		return false;
+	state = kvt_entry_state(kvt_index_at(x, number));
+	return kvt_state_phase(state) == KVT_LIVE && kvt_state_holds(state) == 0 &&
+	       (state & KVT_PINNED) == 0;
+}
+
+/* Evicts one entry, of one tenant or (KVT_NO_ENTRY) of any. */
+static bool evict_one(struct kvt_index *x, uint32_t tenant)
+{
+	for (int race = 0; race < RACES_MOST; race++) {
+		uint32_t victim;
+
+		if (tenant == KVT_NO_ENTRY)
+			victim = x->policy->ops->victim(x->policy, may_go, x);
+		else
+			victim = kvt_entry_list_victim(
+				&kvt_tenant_at(x, tenant)->list, x->tenant_links, may_go, x);
+		if (victim == KVT_NO_ENTRY)
+			return false;
+		if (kvt_index_leave(x, victim,
+			    tenant == KVT_NO_ENTRY ? KVT_LEAVE_EVICTED : KVT_LEAVE_LIMITED))
+			return true;
+	}
+	return false;
+}
+
+/* Its own entries make room for a tenant that is at its limit. */
+static enum kvt_status make_room_of_tenant(
+	struct kvt_index *x, const struct kvt_tenant *tenant, uint64_t charge)
+{
+	const uint64_t limit = kvt_tenant_limit_of(x, tenant);
+	uint32_t number;
+
+	if (limit == 0)
+		return KVT_OK;
+	if (charge > limit)
+		return KVT_FULL;
+	for (;;) {
+		number = kvt_tenant_find(x, tenant); /* goes with its last entry */
+		if (number == KVT_NO_ENTRY ||
+			kvt_tenant_at(x, number)->used <= limit - charge)
+			return KVT_OK;
+		if (!evict_one(x, number))
+			return KVT_FULL;
+	}
+}
+
+enum kvt_status kvt_index_make_room(
+	struct kvt_index *x, const struct kvt_tenant *tenant, uint64_t charge)
+{
+	if (charge > x->options.capacity || make_room_of_tenant(x, tenant, charge) != KVT_OK)
+		return KVT_FULL;
+	while (x->counts.used > x->options.capacity - charge || x->taken >= x->options.max_entries)
+		if (!evict_one(x, KVT_NO_ENTRY))
+			return KVT_FULL;
+	return KVT_OK;
+}
+
+bool kvt_index_evict(struct kvt_index *x)
+{
+	bool evicted;
+
+	kvt_index_lock(x);
+	evicted = evict_one(x, KVT_NO_ENTRY);
+	kvt_index_unlock(x);
+	return evicted;
+}
+
+/* --- erasing --- */
+
+size_t kvt_index_erase(struct kvt_index *x, const struct kvt_key *keys, size_t n)
+{
+	size_t erased = 0;
+
+	kvt_index_lock(x);
+	for (size_t i = 0; i < n; i++) {
+		uint32_t number = kvt_index_find(x, &keys[i]);
+
+		if (number != KVT_NO_ENTRY && kvt_index_leave(x, number, KVT_LEAVE_ERASED))
+			erased++;
+	}
+	kvt_index_unlock(x);
+	return erased;
+}
+
+void kvt_index_drop(struct kvt_index *x, uint32_t entry)
+{
+	kvt_index_lock(x);
+	(void)kvt_index_leave(x, entry, KVT_LEAVE_DROPPED);
+	kvt_index_unlock(x);
+}
+
+/* All of a tenant, or (NULL) all. Who came before the call is met, since entries do not move. */
+static size_t erase_walk(struct kvt_index *x, const struct kvt_tenant *tenant)
+{
+	uint32_t fresh, number = 0;
+	size_t erased = 0;
+
+	do {
+		kvt_index_lock(x);
+		fresh = atomic_load_explicit(&x->fresh, memory_order_relaxed);
+		for (uint32_t i = 0; i < WALK_STEP && number < fresh; i++, number++) {
+			struct kvt_entry *e = kvt_index_at(x, number);
+
+			if (kvt_entry_phase(e) == KVT_FREE)
+				continue;
+			if (tenant != NULL && memcmp(&kvt_tenant_at(x, e->tenant)->tenant, tenant,
+						      sizeof(*tenant)) != 0)
+				continue;
+			if (kvt_index_leave(x, number, KVT_LEAVE_ERASED))
+				erased++;
+		}
+		kvt_index_unlock(x);
+	} while (number < fresh);
+	return erased;
+}
+
+size_t kvt_index_clear(struct kvt_index *x, uint64_t *tokens)
+{
+	uint32_t fresh, number = 0;
+	size_t cleared = 0;
+
+	*tokens = 0;
+	do {
+		kvt_index_lock(x);
+		fresh = atomic_load_explicit(&x->fresh, memory_order_relaxed);
+		for (uint32_t i = 0; i < WALK_STEP && number < fresh; i++, number++) {
+			struct kvt_entry *e = kvt_index_at(x, number);
+			uint64_t of_entry = e->tokens;
+
+			if (kvt_entry_phase(e) != KVT_LIVE ||
+				(kvt_entry_state(e) & KVT_PINNED) != 0 ||
+				!kvt_index_leave(x, number, KVT_LEAVE_ERASED))
+				continue;
+			cleared++;
+			*tokens += of_entry;
+		}
+		kvt_index_unlock(x);
+	} while (number < fresh);
+	return cleared;
+}
+
+size_t kvt_index_erase_tenant(struct kvt_index *x, const struct kvt_tenant *tenant)
+{
+	return erase_walk(x, tenant);
+}
+
+size_t kvt_index_erase_all(struct kvt_index *x)
+{
+	return erase_walk(x, NULL);
+}
+
+/* --- expiry --- */
+
+size_t kvt_index_expire(struct kvt_index *x, size_t most)
+{
+	const int64_t wall_ns = kvt_wall(&x->surroundings);
+	uint32_t fresh, seen = 0;
+	size_t expired = 0;
+	bool more;
+
+	do {
+		kvt_index_lock(x);
+		fresh = atomic_load_explicit(&x->fresh, memory_order_relaxed);
+		more = x->mortal > 0;
+		for (uint32_t i = 0; more && i < WALK_STEP; i++) {
+			if (expired >= most || seen >= fresh || seen >= EXPIRE_MOST) {
+				more = false;
+				break;
+			}
+			if (x->expire_cursor >= fresh)
+				x->expire_cursor = 0;
+			struct kvt_entry *e = kvt_index_at(x, x->expire_cursor);
+
+			if (kvt_entry_phase(e) == KVT_LIVE && kvt_entry_has_expired(e, wall_ns) &&
+				kvt_index_leave(x, x->expire_cursor, KVT_LEAVE_EXPIRED))
+				expired++;
+			x->expire_cursor++;
+			seen++;
+		}
+		kvt_index_unlock(x);
+	} while (more);
+	return expired;
+}

@@ -1,0 +1,49 @@
+/*
+ * pool.h - records of one size, found by a hash: what tenants and missing parents are kept in.
+ *
+ * A record begins with a struct kvt_pool_node and has a number below `most` that stays its own
+ * until it is removed. Records of equal hash are told apart by the caller. Not thread-safe: the
+ * index's mutex.
+ */
+#ifndef KVT_POOL_H
+#define KVT_POOL_H
+
+#include "policy.h"
+#include "region.h"
+
+/* Beginning of each record. */
+struct kvt_pool_node {
+	uint32_t hash;
+	uint32_t next; /* in its bucket, or in the list of free records */
+};
+
+struct kvt_pool {
+	struct kvt_region memory;
+	uint32_t *heads;  /* one per bucket: first record or KVT_NO_ENTRY */
+	uint32_t buckets; /* a power of two, 0 before the first record */
+	uint32_t size;    /* bytes of a record */
+	uint32_t most;
+	uint32_t count; /* in use */
+	uint32_t fresh; /* numbers from here on were never used */
+	uint32_t free;  /* first of those given back, or KVT_NO_ENTRY */
+};
+
+enum kvt_status kvt_pool_init(struct kvt_pool *p, uint32_t most, uint32_t size) KVT_MUST_CHECK;
+void kvt_pool_finish(struct kvt_pool *p); /* a zeroed struct is allowed */
+
+static inline void *kvt_pool_at(const struct kvt_pool *p, uint32_t number)
+{
+	return (char *)p->memory.base + (size_t)number * p->size;
+}
+
+/* First record of this hash, and the next one after `number`; KVT_NO_ENTRY: none. */
+uint32_t kvt_pool_first(const struct kvt_pool *p, uint32_t hash);
+uint32_t kvt_pool_next(const struct kvt_pool *p, uint32_t number);
+
+/* A record, all zero but its node. KVT_FULL: `most` are in use; KVT_ENOMEM. */
+enum kvt_status kvt_pool_add(struct kvt_pool *p, uint32_t hash, uint32_t *number) KVT_MUST_CHECK;
+void kvt_pool_remove(struct kvt_pool *p, uint32_t number);
+
+uint64_t kvt_pool_bytes(const struct kvt_pool *p); /* memory */
+
+#endif

@@ -1,0 +1,25 @@
+/*
+ * direct.h - what O_DIRECT means for a file, and whether a sync of it reaches a device.
+ */
+#ifndef KVT_DIRECT_H
+#define KVT_DIRECT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define KVT_DIRECT_MAX_ALIGNMENT 65536u /* more is treated as "cannot" */
+
+/* What a file that was opened with O_DIRECT really does. */
+struct kvt_direct {
+	bool direct;
+	uint32_t alignment; /* of offsets, lengths and memory: a power of two; 1 if not direct */
+	const char *reason; /* why not direct, static; "" if it is */
+};
+
+void kvt_direct_look(int fd, struct kvt_direct *out);
+
+/* False for file systems in memory. */
+bool kvt_direct_durable(int fd);
+
+#endif

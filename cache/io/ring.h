@@ -1,0 +1,19 @@
+/*
+ * ring.h - the engine that uses io_uring.
+ */
+#ifndef KVT_RING_H
+#define KVT_RING_H
+
+#include "engine.h"
+
+/* What could not be had, as errno values; 0: nothing was missing. */
+struct kvt_ring_report {
+	int setup;      /* why there is no ring at all */
+	int registered; /* why the caller's memory is not registered; ENODATA: not all is present */
+};
+
+/* KVT_ENOTSUP: no io_uring here (report->setup). KVT_ENOMEM. */
+enum kvt_status kvt_ring_create(const struct kvt_io_options *options, struct kvt_engine **out,
+	struct kvt_ring_report *report);
+
+#endif

@@ -1,0 +1,45 @@
+/*
+ * arena_map.h - the memory under an arena: one mapping, as good as the machine lets it be.
+ *
+ * What was asked and is refused is left out, told in the log and put into `reason`; only memory that
+ * cannot be had at all is an error. Not thread-safe; any thread.
+ */
+#ifndef KVT_ARENA_MAP_H
+#define KVT_ARENA_MAP_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "arena.h"
+
+#define KVT_SHM_NAME_BYTES 256
+
+struct kvt_arena_map {
+	void *base;
+	uint64_t bytes; /* a multiple of KVT_ARENA_UNIT, at most what was asked */
+	char mode[32];  /* "anon", "anon-thp", "hugetlb", "shm", "fd" */
+	char reason[KVT_REASON_BYTES];
+	pid_t owner; /* a forked child leaves everything alone */
+	int shm_fd;  /* holds the lock that tells a living owner from a dead one; -1: not shm */
+	char shm_name[KVT_SHM_NAME_BYTES]; /* with the '/' */
+};
+
+/* KVT_EINVAL: backing or size; KVT_ENOMEM; KVT_ELOCKED: another process lives on shm:NAME; KVT_EIO. */
+enum kvt_status kvt_arena_map(const struct kvt_arena_options *options,
+	const struct kvt_surroundings *s, struct kvt_arena_map *out) KVT_MUST_CHECK;
+void kvt_arena_unmap(struct kvt_arena_map *map);
+
+/* A line for the log that is also a reason. */
+void kvt_arena_refused(struct kvt_arena_map *map, const struct kvt_surroundings *s,
+	const char *format, ...) __attribute__((format(printf, 3, 4)));
+
+/* arena_shm.c: makes map->shm_fd, a new segment of map->bytes bytes that nobody else has, still
+ * without room; then its room, so that running out of it is an error now and not a SIGBUS later. */
+enum kvt_status kvt_arena_shm_create(struct kvt_arena_map *map, const struct kvt_surroundings *s,
+	const char *name) KVT_MUST_CHECK;
+enum kvt_status kvt_arena_shm_fill(
+	struct kvt_arena_map *map, const struct kvt_surroundings *s) KVT_MUST_CHECK;
+void kvt_arena_shm_remove(struct kvt_arena_map *map);
+
+#endif

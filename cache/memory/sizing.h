@@ -1,0 +1,39 @@
+/*
+ * sizing.h - how much memory and disk a cache may take when nobody said.
+ *
+ * Reads the cgroup's limit and use (v2 and v1), free memory, /dev/shm, the disk under a folder.
+ * The functions that decide are pure, so that tests give them machines.
+ */
+#ifndef KVT_SIZING_H
+#define KVT_SIZING_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "kvtier/kvtier.h"
+
+/* What a machine (or a container) has. 0: could not be found out. */
+struct kvt_machine {
+	uint64_t memory_total, memory_available;
+	uint64_t cgroup_limit, cgroup_used; /* limit 0: none */
+	uint64_t shm_total, shm_free;
+	uint64_t disk_total, disk_free; /* under the folder asked about */
+	uint64_t hugetlb_free;          /* bytes of free huge pages */
+	uint32_t numa_nodes;
+	uint64_t disk_ours; /* bytes of files in the folder already: a store that is opened again */
+};
+
+/* `root` stands before /proc, /sys and /dev ("" on a real machine); folder may be NULL. */
+void kvt_machine_read(const char *root, const char *folder, struct kvt_machine *out);
+
+/*
+ * Bytes for L1, whole MiB: half of what is available, in the machine or under the cgroup's limit, and
+ * of shared memory no more than nine tenths of what /dev/shm has free; with hugetlb, the free huge
+ * pages. Bytes for NVMe: eight tenths of what is free together with what the store has already, and
+ * never the disk's last twentieth. `why` gets a sentence that names what bound it. 0: nothing to be
+ * had, and `why` says so.
+ */
+uint64_t kvt_size_l1(const struct kvt_machine *m, const char *backing, char why[KVT_REASON_BYTES]);
+uint64_t kvt_size_nvme(const struct kvt_machine *m, char why[KVT_REASON_BYTES]);
+
+#endif

@@ -1,0 +1,13 @@
+/* policies.h - the tables that policies.def names. */
+#ifndef KVT_POLICIES_H
+#define KVT_POLICIES_H
+
+#include "policy.h"
+
+#define KVT_DEFAULT_POLICY(name)
+#define KVT_POLICY(name) extern const struct kvt_policy_ops kvt_policy_##name;
+#include "policies.def"
+#undef KVT_POLICY
+#undef KVT_DEFAULT_POLICY
+
+#endif

@@ -1,0 +1,69 @@
+/*
+ * policy.h - the contract of an eviction policy: who leaves next.
+ *
+ * Entries are numbers below max_entries; a policy keeps what it needs in arrays of that length, so
+ * that nothing is allocated while chunks come and go. It never frees anything: it names a victim.
+ * All calls of one instance are made under its owner's lock; there is no clock in here but the
+ * order of the calls.
+ *
+ * Only leaves may go: a chunk with a cached child in the same tier, a pinned or a leased one is
+ * not evictable, and `may` says so. A policy must not let such entries make the search long: an
+ * entry's children are younger than itself, and the owner reports uses of a chain deepest chunk
+ * first, so that the tail of an LRU order is nearly always a leaf.
+ *
+ * One policy = one file here and one line in policies.def.
+ */
+#ifndef KVT_POLICY_H
+#define KVT_POLICY_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "kvtier/kvtier.h"
+
+#define KVT_NO_ENTRY UINT32_MAX
+
+struct kvt_policy_options {
+	uint32_t max_entries;
+	uint64_t capacity_bytes;  /* of the tier; policies of several queues divide it */
+	uint64_t max_ghost_bytes; /* memory for names of what was evicted */
+};
+
+/* What a policy learns of a new entry. */
+struct kvt_policy_item {
+	uint64_t name; /* 64 bits of the key, for ghosts and sketches */
+	uint64_t bytes;
+	uint64_t cost_ns; /* to compute it again, relative among entries; 0: unknown */
+	uint32_t depth;   /* chunks before it in its chain, as far as known */
+	uint32_t parent;  /* entry + 1 of the chunk before it, if that was added; else 0 */
+};
+
+struct kvt_policy_ops;
+
+struct kvt_policy {
+	const struct kvt_policy_ops *ops;
+};
+
+struct kvt_policy_ops {
+	const char *name; /* as in l1_policy */
+	enum kvt_status (*create)(
+		const struct kvt_policy_options *options, struct kvt_policy **out);
+	void (*added)(struct kvt_policy *p, uint32_t entry, const struct kvt_policy_item *item);
+	void (*used)(struct kvt_policy *p, uint32_t entry);
+	/* evicted: the policy chose it; false: erased, expired or failed, no ghost */
+	void (*removed)(struct kvt_policy *p, uint32_t entry, bool evicted);
+	/* Next to go among those that may, or KVT_NO_ENTRY. The entry stays until removed(). */
+	uint32_t (*victim)(
+		struct kvt_policy *p, bool (*may)(void *self, uint32_t entry), void *self);
+	/* Memory in bytes: *per entry arrays and sketches, *ghosts. */
+	void (*memory)(const struct kvt_policy *p, uint64_t *own, uint64_t *ghosts);
+	void (*destroy)(struct kvt_policy *p); /* NULL is allowed */
+};
+
+/* By name; "default" is one of them. NULL: no such policy. */
+const struct kvt_policy_ops *kvt_policy_named(const char *name);
+/* All names but "default", NULL-terminated, for messages. */
+const char *const *kvt_policy_names(void);
+
+#endif

@@ -1,0 +1,28 @@
+/*
+ * sketch.h - about how often a name was seen lately, in at most 4 bytes per entry of the tier.
+ *
+ * A count-min sketch of 4-bit counters: a name has one in each of four rows, and the least of them
+ * is the answer, too high where names collide, never too low. After four times as many sightings as
+ * there are entries all counters are halved, so that what was popular yesterday is not kept for it.
+ */
+#ifndef KVT_SKETCH_H
+#define KVT_SKETCH_H
+
+#include "policy.h"
+
+#define KVT_SKETCH_MOST 15
+
+struct kvt_sketch {
+	uint64_t *words; /* owned; 16 counters each */
+	uint64_t mask;   /* of words */
+	uint64_t seen;   /* since the last halving */
+	uint64_t period;
+	uint64_t bytes; /* allocated */
+};
+
+enum kvt_status kvt_sketch_init(struct kvt_sketch *s, uint64_t entries) KVT_MUST_CHECK;
+void kvt_sketch_finish(struct kvt_sketch *s);
+void kvt_sketch_add(struct kvt_sketch *s, uint64_t name);
+unsigned kvt_sketch_count(const struct kvt_sketch *s, uint64_t name);
+
+#endif

@@ -1,0 +1,44 @@
+/*
+ * key_file.h - the file of master keys.
+ *
+ * Lines `ID: KEY`: the id a number from 1 to 4294967295, the key 32 bytes as 64 hex digits or 44
+ * characters of base64; '#' begins a comment. The highest id seals, every one opens. The file must
+ * be a regular one of this user's or root's that nobody else may read or write; that its group may
+ * read it (as Kubernetes mounts secrets) is told in the log.
+ *
+ *     printf '1: %s\n' "$(openssl rand -hex 32)" > keys && chmod 600 keys
+ */
+#ifndef KVT_KEY_FILE_H
+#define KVT_KEY_FILE_H
+
+#include "note.h"
+#include "secrets.h"
+
+#define KVT_KEY_FILE_MOST 1024 /* keys */
+
+/* A master key. */
+struct kvt_master {
+	uint32_t id;
+	uint8_t *key; /* of the secrets that it was read into */
+};
+
+struct kvt_masters {
+	struct kvt_master *items; /* owned; ascending by id */
+	size_t count;             /* at least 1 */
+};
+
+/* Refuses the whole file for any mistake: a key that is left out makes chunks unreadable. KVT_EIO:
+ * cannot be read. KVT_EINVAL. Both with lines in *report (kvt_text_free). No key is ever printed. */
+enum kvt_status kvt_key_file_read(const char *path, const struct kvt_surroundings *s,
+	struct kvt_secrets *secrets, struct kvt_masters *out, char **report) KVT_MUST_CHECK;
+void kvt_masters_finish(struct kvt_masters *m, struct kvt_secrets *secrets);
+
+/* NULL: no such key. */
+const uint8_t *kvt_masters_find(const struct kvt_masters *m, uint32_t id);
+
+static inline const struct kvt_master *kvt_masters_newest(const struct kvt_masters *m)
+{
+	return &m->items[m->count - 1];
+}
+
+#endif

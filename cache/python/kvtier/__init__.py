@@ -1,0 +1,1 @@
+"""kvtier in Python: libkvtier by ctypes, and a KV connector for vLLM (kvtier.vllm)."""

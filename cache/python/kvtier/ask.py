@@ -1,0 +1,291 @@
+"""Questions of the scheduler to the ranks: how much of this chain do you hold?
+
+The scheduler and the ranks may live in different processes, so each rank listens on a Unix socket in a
+folder that only this user can enter. A question is a number and chunk names; an answer the number and how
+many chunks, from the first on, the rank can give back. The scheduler never waits: it sends, and reads what
+has come by the time it looks again. The least of all ranks' answers counts. The epoch counts resets: a rank
+that hears of a newer one than its own forgets everything before it answers.
+
+	question: u64 number, u64 time to answer in ns, u32 epoch, u32 count, count * 32 bytes of names
+	answer:   u64 number, u32 count, u32 tier of the last one
+
+Question 0 asks for nothing: who sends it gets the caches' events from then on (events.py), on a connection of
+their own.
+"""
+
+import hashlib
+import math
+import os
+import select
+import selectors
+import socket
+import struct
+import tempfile
+import time
+
+QUESTION = struct.Struct("<QQII")
+ANSWER = struct.Struct("<QII")
+NAME_BYTES = 32
+MOST_NAMES = 65536
+MOST_WAITING = 4 << 20  # bytes that a rank has not read yet
+LISTEN = QUESTION.pack(0, 0, 0, 0)
+
+
+def socket_path(engine_id, rank):
+    """Where a rank of an engine listens."""
+    folder = os.path.join(tempfile.gettempdir(), f"kvtier-{os.getuid()}")
+    os.makedirs(folder, mode=0o700, exist_ok=True)
+    state = os.stat(folder)
+    if state.st_uid != os.getuid() or state.st_mode & 0o077:
+        raise PermissionError(f"{folder}: expected a folder that only this user can enter")
+    name = hashlib.sha256(str(engine_id).encode()).hexdigest()[:24]  # a socket's path must be short
+    return os.path.join(folder, f"{name}-{rank}.sock")
+
+
+def wait_readable(files, limit_s):
+    """Those of sockets and descriptors that can be read, within so long; None: however long it takes."""
+    poll, known = select.poll(), {}
+    for file in files:
+        number = file if isinstance(file, int) else file.fileno()
+        known[number] = file
+        poll.register(number, select.POLLIN)
+    ready = poll.poll(None if limit_s is None else math.ceil(limit_s * 1000))
+    return [known[number] for number, _ in ready]
+
+
+class Rank:
+    """One rank as the scheduler sees it; connects when it is there."""
+
+    RETRY_S = 1.0
+
+    def __init__(self, path):
+        self.path = path
+        self.socket = None
+        self.out = b""
+        self.inbox = b""
+        self.next_try = 0.0
+
+    def connected(self):
+        if self.socket is not None:
+            return True
+        if time.monotonic() < self.next_try:
+            return False
+        self.next_try = time.monotonic() + self.RETRY_S
+        sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            sock.connect(self.path)
+        except OSError:
+            sock.close()
+            return False
+        sock.setblocking(False)
+        self.socket = sock
+        return True
+
+    def lose(self):
+        if self.socket is not None:
+            self.socket.close()
+        self.socket = None
+        self.out = self.inbox = b""
+
+    def send(self, message):
+        if not self.connected() or len(self.out) > MOST_WAITING:
+            return False
+        self.out += message
+        self.flush()
+        return self.socket is not None
+
+    def flush(self):
+        while self.out and self.socket is not None:
+            try:
+                self.out = self.out[self.socket.send(self.out) :]
+            except BlockingIOError:
+                return
+            except OSError:
+                self.lose()
+
+    def answers(self):
+        """[(number, count, tier)] that have come. None: the rank is gone."""
+        if self.socket is None:
+            return None
+        self.flush()
+        while self.socket is not None:
+            try:
+                data = self.socket.recv(1 << 16)
+            except BlockingIOError:
+                break
+            except OSError:
+                data = b""
+            if not data:
+                self.lose()
+                return None
+            self.inbox += data
+        whole = len(self.inbox) // ANSWER.size * ANSWER.size
+        found = list(ANSWER.iter_unpack(self.inbox[:whole]))
+        self.inbox = self.inbox[whole:]
+        return found
+
+
+class Asker:
+    """The scheduler's side. One thread."""
+
+    def __init__(self, paths, deadline_s):
+        self.ranks = [Rank(path) for path in paths]
+        self.deadline_s = deadline_s
+        self.number = 0
+        self.epoch = 0
+        self.open = {}  # number -> [until, {rank: (count, tier)}]
+
+    def ask(self, names):
+        """Number of the question, or None: not all ranks can be asked."""
+        names = names[:MOST_NAMES]
+        self.number += 1
+        head = QUESTION.pack(self.number, int(self.deadline_s * 1e9), self.epoch, len(names))
+        message = head + b"".join(names)
+        self.open[self.number] = [time.monotonic() + self.deadline_s, {}]
+        if not all([rank.send(message) for rank in self.ranks]):
+            del self.open[self.number]
+            return None
+        return self.number
+
+    def answer(self, number, wait_s=0.0):
+        """(count, tier) when all have answered or time is over; None: not yet. Waits up to wait_s."""
+        self._read()
+        if wait_s > 0:
+            self._wait(number, time.monotonic() + wait_s)
+        state = self.open.get(number)
+        if state is None:
+            return 0, 255
+        until, answers = state
+        if len(answers) == len(self.ranks):
+            del self.open[number]
+            return min(answers.values())
+        if time.monotonic() < until:
+            return None
+        del self.open[number]
+        return 0, 255
+
+    def _wait(self, number, until):
+        while (state := self.open.get(number)) is not None and len(state[1]) < len(self.ranks):
+            left_s = math.floor((until - time.monotonic()) * 1000) / 1000  # never longer than was said
+            if left_s <= 0 or not wait_readable([r.socket for r in self.ranks if r.socket is not None], left_s):
+                return
+            self._read()
+
+    def reset(self):
+        """Everything that the ranks hold is of the past."""
+        self.epoch += 1
+        self.open.clear()
+        self.forget(self.ask([]))
+
+    def forget(self, number):
+        self.open.pop(number, None)
+
+    def _read(self):
+        for index, rank in enumerate(self.ranks):
+            answers = rank.answers()
+            if answers is None:
+                self.open.clear()  # whoever asks again is told that there is nothing
+                continue
+            for number, count, tier in answers:
+                if number in self.open:
+                    self.open[number][1][index] = (count, tier)
+
+    def close(self):
+        for rank in self.ranks:
+            rank.lose()
+
+
+class Client:
+    """One scheduler's connection as the rank sees it."""
+
+    def __init__(self, sock):
+        self.socket = sock
+        self.inbox = b""
+        self.out = b""
+        self.listening = False  # wants events
+
+    def questions(self):
+        """[(number, time in ns, epoch, names)], or None: it is gone or speaks another language."""
+        try:
+            data = self.socket.recv(1 << 20)
+        except BlockingIOError:
+            return []
+        except OSError:
+            return None
+        if not data:
+            return None
+        self.inbox += data
+        found = []
+        while len(self.inbox) >= QUESTION.size:
+            number, limit_ns, epoch, count = QUESTION.unpack_from(self.inbox)
+            if count > MOST_NAMES:
+                return None
+            end = QUESTION.size + count * NAME_BYTES
+            if len(self.inbox) < end:
+                break
+            raw = self.inbox[QUESTION.size : end]
+            self.inbox = self.inbox[end:]
+            if number == 0:
+                self.listening = True
+                continue
+            names = [raw[i : i + NAME_BYTES] for i in range(0, len(raw), NAME_BYTES)]
+            found.append((number, limit_ns, epoch, names))
+        return found
+
+    def answer(self, number, count, tier):
+        """False: it does not read, and is to be dropped."""
+        return self.send(ANSWER.pack(number, count, tier))
+
+    def send(self, message):
+        """False: it does not read, and is to be dropped."""
+        self.out += message
+        return self.flush() and len(self.out) < MOST_WAITING
+
+    def flush(self):
+        while self.out:
+            try:
+                self.out = self.out[self.socket.send(self.out) :]
+            except BlockingIOError:
+                return True
+            except OSError:
+                return False
+        return True
+
+
+class Listener:
+    """A rank's side: the socket and its clients, to be served by one thread through a selector."""
+
+    def __init__(self, path, selector):
+        self.path = path
+        self.selector = selector
+        if os.path.exists(path):
+            os.unlink(path)
+        self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.socket.bind(path)
+        self.socket.listen(4)
+        self.socket.setblocking(False)
+        self.clients = {}
+        selector.register(self.socket, selectors.EVENT_READ, self)
+
+    def accept(self):
+        try:
+            sock, _ = self.socket.accept()
+        except OSError:
+            return
+        sock.setblocking(False)
+        client = Client(sock)
+        self.clients[sock] = client
+        self.selector.register(sock, selectors.EVENT_READ, client)
+
+    def drop(self, client):
+        if self.clients.pop(client.socket, None) is not None:
+            self.selector.unregister(client.socket)
+            client.socket.close()
+
+    def close(self):
+        for client in list(self.clients.values()):
+            self.drop(client)
+        self.selector.unregister(self.socket)
+        self.socket.close()
+        if os.path.exists(self.path):
+            os.unlink(self.path)

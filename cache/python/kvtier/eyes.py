@@ -1,0 +1,127 @@
+"""Counts of the connector on vLLM's own /metrics.
+
+Names that LMCache's users watch where the meaning is the same (`lmcache:num_lookup_tokens_total`,
+`lmcache:num_lookup_hits_total`, `lmcache:num_vllm_hit_tokens_total`, `lmcache:request_cache_hit_rate`),
+`kvtier:` for the rest; what the tiers count carries the label `tier` (tiers.py). A worker hands over what it
+counted since the last step; vLLM adds it up over the ranks and carries it to the API server.
+
+And events of the tiers as the engine's own KV events, for its publisher: hashes in the width that the engine's
+other events have, media as vLLM names them.
+"""
+
+from vllm.distributed.kv_events import BlockRemoved, BlockStored
+from vllm.distributed.kv_transfer.kv_connector.v1.metrics import (
+    KVConnectorPromMetrics,
+    KVConnectorStats,
+)
+
+from vllm.v1.core.kv_cache_utils import maybe_convert_block_hash
+
+from . import events, tiers
+
+# count -> (metric, help); without "_total", which the client library adds
+METRICS = {
+    "lookup_tokens": ("lmcache:num_lookup_tokens", "Tokens that the cache was asked about."),
+    "hit_tokens": ("lmcache:num_lookup_hits", "Tokens of these that it had."),
+    "vllm_hit_tokens": ("lmcache:num_vllm_hit_tokens", "Tokens that vLLM's own cache had before it was asked."),
+    "loads": ("kvtier:loads", "Requests for which chunks were loaded."),
+    "loaded_chunks": ("kvtier:loaded_chunks", "Chunks copied into vLLM's cache."),
+    "failed_loads": ("kvtier:failed_loads", "Loads that ended with blocks to be computed."),
+    "failed_blocks": ("kvtier:failed_blocks", "Blocks of these."),
+    "stored_chunks": ("kvtier:stored_chunks", "Chunks copied out of vLLM's cache."),
+    "existing_chunks": ("kvtier:existing_chunks", "Chunks that the cache had already."),
+    "refused_chunks": ("kvtier:refused_chunks", "Chunks for which there was no room, or no time."),
+    "declined_chunks": ("kvtier:declined_chunks", "Chunks that were found and computed, since that was faster."),
+    "events": ("kvtier:events", "Changes of tiers that ranks told."),
+    "lost_events": ("kvtier:lost_events", "Changes of tiers that nobody was told, since too many came at once."),
+    "resets": ("kvtier:resets", "Resets of the cache."),
+}
+HIT_RATE = "lmcache:request_cache_hit_rate"
+HIT_RATE_BUCKETS = (0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1)
+
+
+class KVTierStats(KVConnectorStats):
+    """Counts, and hit rates of requests, since the last time."""
+
+    def reset(self):
+        self.data = {}
+
+    def is_empty(self):
+        return not self.data
+
+    def aggregate(self, other):
+        for name, value in other.data.items():
+            if isinstance(value, list):
+                self.data[name] = self.data.get(name, []) + value
+            else:
+                self.data[name] = self.data.get(name, 0) + value
+        return self
+
+    def reduce(self):
+        return {name: value for name, value in self.data.items() if not isinstance(value, list)}
+
+
+class KVTierPromMetrics(KVConnectorPromMetrics):
+    """The same as Prometheus metrics, one set for each engine."""
+
+    def __init__(self, vllm_config, metric_types, labelnames, per_engine_labelvalues):
+        super().__init__(vllm_config, metric_types, labelnames, per_engine_labelvalues)
+        self.counters = {
+            name: self._per_engine(self._counter_cls(
+                name=metric, documentation=text, labelnames=labelnames))
+            for name, (metric, text) in METRICS.items()
+        }  # fmt: skip
+        self.tier_counters = {
+            name: self._counter_cls(
+                name=f"kvtier:tier_{name}", documentation=text, labelnames=[*labelnames, "tier"])
+            for name, text in tiers.METRICS.items()
+        }
+        self.hit_rate = self._per_engine(self._histogram_cls(
+            name=HIT_RATE, documentation="Share of a request's prompt that some cache had.",
+            labelnames=labelnames, buckets=HIT_RATE_BUCKETS))  # fmt: skip
+
+    def _per_engine(self, metric):
+        return {
+            engine: metric.labels(*values) for engine, values in self.per_engine_labelvalues.items()
+        }
+
+    def observe(self, transfer_stats_data, engine_idx=0):
+        for name, value in transfer_stats_data.items():
+            if name == "hit_rates":
+                for rate in value:
+                    self.hit_rate[engine_idx].observe(rate)
+            elif name in self.counters:
+                self.counters[name][engine_idx].inc(value)
+            else:
+                self._observe_tier(engine_idx, *name.partition(":")[::2], value)
+
+    def _observe_tier(self, engine_idx, name, tier, value):
+        if name in self.tier_counters and tier:
+            labels = (*self.per_engine_labelvalues[engine_idx], tier)
+            self.tier_counters[name].labels(*labels).inc(value)
+
+
+# tier -> medium, locality
+PLACES = {0: ("CPU", None), 1: ("STORAGE", "LOCAL"), 2: ("STORAGE", "REMOTE")}
+
+
+def kv_event(event, group_kind):
+    """An event of a tier as vLLM's, or None: there is none for it. group_kind: how the engine calls its group."""
+    if event.tier not in PLACES or event.kind not in (events.STORED, events.REMOVED):
+        return None
+    medium, locality = PLACES[event.tier]
+    hashes = [maybe_convert_block_hash(h) for h in event.hashes]
+    if event.kind == events.REMOVED:
+        return BlockRemoved(block_hashes=hashes, medium=medium, group_idx=0, locality=locality)
+    return BlockStored(
+        block_hashes=hashes,
+        parent_block_hash=maybe_convert_block_hash(event.parent) if event.parent is not None else None,
+        token_ids=memoryview(event.tokens).cast("I").tolist() if event.tokens is not None else [],
+        block_size=event.block_size,
+        lora_id=None,
+        medium=medium,
+        lora_name=event.lora,
+        group_idx=0,
+        kv_cache_spec_kind=group_kind,
+        locality=locality,
+    )

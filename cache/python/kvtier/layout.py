@@ -1,0 +1,164 @@
+"""The engine's paged KV cache, and a chunk's bytes out of it and into it.
+
+The engine hands over one tensor per layer whose first axis is the block; what the other axes mean, and in
+which order they lie in memory, is its own business. A chunk is [layer][block][a block's numbers in logical
+order], layers as the engine lists them, so that two engines of the same fingerprint agree whatever their
+strides are. Strides are the tensor's. libkvtier copies (copier.py); where it cannot, torch does.
+"""
+
+import contextlib
+import ctypes
+
+import torch
+
+from . import copier
+
+
+class PagedCache:
+    """All layers' tensors of one KV cache group."""
+
+    def __init__(self, tensors):
+        """tensors: {layer name: tensor}, in the engine's order of layers."""
+        if not tensors:
+            raise ValueError("the engine registered no KV cache tensors")
+        first = next(iter(tensors.values()))
+        for name, tensor in tensors.items():
+            if tensor.shape != first.shape or tensor.dtype != first.dtype:
+                raise ValueError(
+                    f"layer {name} has {tuple(tensor.shape)} {tensor.dtype}, others "
+                    f"{tuple(first.shape)} {first.dtype}: layers of different kinds are not supported"
+                )
+        self.names = list(tensors)
+        self.tensors = list(tensors.values())
+        self.device = first.device
+        self.dtype = first.dtype
+        self.shape = tuple(first.shape[1:])
+        self.block_count = first.shape[0]
+        self.numbers = 1
+        for size in self.shape:
+            self.numbers *= size
+        self.block_bytes = self.numbers * first.element_size()
+        self.copier = self._make_copier(first)
+
+    def _make_copier(self, first):
+        """None: torch copies."""
+        if any(tensor.stride() != first.stride() for tensor in self.tensors):
+            return None
+        if self.device.type == "cpu":
+            number = -1
+        elif self.device.type == "cuda" and torch.version.cuda:
+            number = torch.cuda.current_device() if self.device.index is None else self.device.index
+        else:
+            return None
+        addresses = [tensor.data_ptr() for tensor in self.tensors]
+        return copier.make(addresses, first.shape, first.stride(), first.element_size(), number)
+
+    def pin(self, cache):
+        """A device copies from and to the memory of this library.Cache by itself, from some time on."""
+        if self.copier is not None and self.device.type == "cuda":
+            self.copier.pin(cache)
+
+    def close(self):
+        """Before the cache is closed; nothing is copied any more."""
+        if self.copier is not None:
+            self.copier.close()
+            self.copier = None
+
+    def chunk_bytes(self, blocks):
+        """Bytes of a chunk of so many blocks."""
+        return len(self.tensors) * blocks * self.block_bytes
+
+    def describe(self):
+        """What decides the meaning of a chunk's bytes, for the fingerprint."""
+        return {
+            "layers": self.names,
+            "block": list(self.shape),
+            "dtype": str(self.dtype),
+            "device": self.device.type,
+        }
+
+    def new_stream(self):
+        """A stream of the device for copies beside the engine's work; None: copies are done when they return."""
+        return torch.cuda.Stream(self.device) if self.device.type == "cuda" else None
+
+    def on_stream(self, stream):
+        """What is copied within goes to this stream."""
+        return torch.cuda.stream(stream) if stream is not None else contextlib.nullcontext()
+
+    def mark(self, timing=False):
+        """An event behind all that the engine has begun so far; None: it is complete."""
+        if self.device.type != "cuda":
+            return None
+        event = torch.cuda.Event(enable_timing=timing)
+        event.record()
+        return event
+
+    def _view(self, address, blocks):
+        """`blocks` blocks of one layer as a tensor over memory at an address."""
+        size = blocks * self.block_bytes
+        memory = (ctypes.c_char * size).from_address(address)
+        flat = torch.frombuffer(memory, dtype=self.dtype, count=blocks * self.numbers)
+        return flat.view(blocks, *self.shape)
+
+    def _stream(self):
+        """Handle of the device's stream that is current here; None: not a device."""
+        if self.device.type != "cuda":
+            return None
+        return torch.cuda.current_stream(self.device).cuda_stream
+
+    def gather(self, block_ids, room):
+        """Copies blocks into `room`: [(address, bytes)], together a chunk's bytes. False: it failed, and the
+        bytes are not to be used."""
+        if self.copier is not None:
+            return self.copier.gather(block_ids, room, self._stream())
+        ids = torch.tensor(block_ids, dtype=torch.int64, device=self.device)
+        for tensor, run in zip(self.tensors, self._runs(len(block_ids), room), strict=True):
+            if len(run) == 1 and self.device.type == "cpu":
+                torch.index_select(tensor, 0, ids, out=self._view(run[0][0], len(block_ids)))
+                continue
+            bounce = torch.index_select(tensor, 0, ids).cpu().contiguous()
+            at = bounce.data_ptr()
+            for address, size in run:
+                ctypes.memmove(address, at, size)
+                at += size
+        return True
+
+    def scatter(self, block_ids, skip, count, room):
+        """Copies blocks of a chunk of `count`, from number `skip` on, from `room` into the cache. False: it
+        failed, and the blocks are to be computed."""
+        if self.device.type == "cuda":  # the engine may still read what these blocks held before
+            torch.cuda.current_stream(self.device).wait_stream(torch.cuda.default_stream(self.device))
+        if self.copier is not None:
+            return self.copier.scatter(block_ids, skip, count, room, self._stream())
+        ids = torch.tensor(block_ids, dtype=torch.int64, device=self.device)
+        for tensor, run in zip(self.tensors, self._runs(count, room), strict=True):
+            if len(run) == 1:
+                blocks = self._view(run[0][0], count)
+            else:
+                bounce = bytearray(b"".join(ctypes.string_at(a, size) for a, size in run))
+                blocks = torch.frombuffer(bounce, dtype=self.dtype).view(count, *self.shape)
+            tensor.index_copy_(0, ids, blocks[skip : skip + len(block_ids)].to(self.device))
+        return True
+
+    def _runs(self, blocks, room):
+        """For each layer, the pieces of `room` that hold it."""
+        pieces = iter(room)
+        address, left = next(pieces)
+        for _ in self.tensors:
+            want, run = blocks * self.block_bytes, []
+            while want > 0:
+                if left == 0:
+                    address, left = next(pieces)
+                take = min(want, left)
+                run.append((address, take))
+                address, left, want = address + take, left - take, want - take
+            yield run
+
+
+def cpu_kernels():
+    """Name of the packing that vLLM's CPU attention gives to a block; it differs between machines."""
+    try:
+        amx = torch.cpu._is_amx_tile_supported()
+    except AttributeError:
+        amx = False
+    return "amx" if amx else "vec"

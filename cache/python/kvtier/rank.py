@@ -1,0 +1,419 @@
+"""One rank's cache and the thread that works for it.
+
+The engine's own thread hands over what is to be loaded and stored, and later asks what is done; it never
+waits here but for blocks that are about to be taken away from it. All else happens in one thread: the
+scheduler's questions, loads (bring chunks into memory, copy them into the paged cache) and stores (copy
+blocks out into reserved room, commit). Loads go before stores.
+
+A load that fails in part says which blocks were not filled; the engine computes them. A chunk is visible to
+nobody before all of it was copied.
+
+Loads and stores say how many resets of the cache went before them. A store from before the latest is dropped, since
+other weights computed it, a load from before it fails; one from after a reset that this rank has not heard of yet
+is that news.
+"""
+
+import collections
+import contextlib
+import os
+import selectors
+import threading
+import time
+
+from . import events, library, work
+from .ask import Listener
+from .tiers import TierCounts
+from .worth import Worth
+
+COUNTERS = (
+    "loads", "loaded_chunks", "failed_loads", "failed_blocks", "stores", "stored_chunks", "existing_chunks",
+    "refused_chunks", "declined_chunks", "lookups", "lookup_chunks", "hit_chunks", "resets", "events",
+    "lost_events",
+)  # fmt: skip
+
+
+class Rank:
+    """The cache of one rank over its paged KV cache."""
+
+    MOST_STORES = 4096  # waiting; beyond, the oldest is not stored
+    PATIENCE_S = 5
+    MEASURE_S = 1.0
+    LISTEN_S = 0.2  # events of the tiers come without a sign
+
+    def __init__(self, cache, paged, key_parts, path, load_timeout_s, log, fetch_when_slower=False):
+        """key_parts: a library.KeyParts without its chain id; path: of the socket."""
+        self.cache = cache
+        self.paged = paged
+        self.parts = key_parts
+        self.load_timeout_ns = int(load_timeout_s * 1e9)
+        self.log = log
+        self.lock = threading.Lock()  # guards what follows
+        self.idle = threading.Condition(self.lock)  # a copy ended
+        self.reported = threading.Condition(self.lock)  # a load or a store ended
+        self.loads = collections.deque()
+        self.loads_open = 0
+        self.stores = collections.deque()
+        self.stores_open = collections.Counter()  # by request
+        self.copying = None  # request whose blocks are being read
+        self.spoiled = False  # while they were given to another
+        self.received, self.failed = set(), set()
+        self.counters = dict.fromkeys(COUNTERS, 0)
+        self.stopping = self.ended = False
+        # of the thread alone
+        self.epoch = 0
+        self.under_way = {}  # user -> what it was begun for
+        self.numbers = 0
+        self.tiers, self.measured_at = TierCounts(), 0.0
+        self.chunk_bytes = 0  # of the latest chunk
+        self.worth = Worth(fetch_when_slower)
+        self.stream = paged.new_stream()
+        self.wake_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self.selector = selectors.DefaultSelector()
+        self.selector.register(self.wake_fd, selectors.EVENT_READ, None)
+        self.selector.register(cache.eventfd(), selectors.EVENT_READ, None)
+        self.listener = Listener(path, self.selector)
+        self.teller = events.Teller(cache, self.listener)
+        self.thread = threading.Thread(target=self._main, name="kvtier-rank", daemon=True)
+        self.thread.start()
+
+    # --- the engine's thread ---
+
+    def load(self, load):
+        with self.lock:
+            ended = self.ended
+            self.loads_open += 1
+            if not ended:
+                self.loads.append(load)
+        if ended:
+            self._report(load, 0)
+        else:
+            self._wake()
+
+    def store(self, stores, after=None):
+        """after: an event of the device behind which the blocks are complete."""
+        with self.lock:
+            if self.ended:
+                return
+            for store in stores:
+                self.stores.append((store, after))
+                self.stores_open[store.request] += 1
+            while len(self.stores) > self.MOST_STORES:
+                self._closed(self.stores.popleft()[0])
+                self.counters["refused_chunks"] += 1
+        self._wake()
+
+    def stored(self, requests):
+        """Those of these requests whose blocks nobody copies any more."""
+        with self.lock:
+            return {r for r in requests if not self.stores_open.get(r)}
+
+    def give_up(self, requests):
+        """Blocks of these requests are about to be given to others: what waits is not stored, what is
+        being copied is waited for, and thrown away should that take too long."""
+        with self.idle:
+            kept = collections.deque()
+            for entry in self.stores:
+                if entry[0].request in requests:
+                    self._closed(entry[0])
+                    self.counters["refused_chunks"] += 1
+                else:
+                    kept.append(entry)
+            self.stores = kept
+            if not self.idle.wait_for(lambda: self.copying not in requests, self.PATIENCE_S):
+                self.spoiled = True
+
+    def wait_quiet(self, requests, limit_s):
+        """Until no load is under way and nobody copies from these requests' blocks, or for so long."""
+
+        def quiet():
+            return self.loads_open == 0 and not any(r in self.stores_open for r in requests)
+
+        with self.reported:
+            self.reported.wait_for(quiet, limit_s)
+
+    def report_prefill(self, tokens, ns):
+        """The engine computed so many tokens of prompts in so long."""
+        self.cache.report_prefill(tokens, ns)
+
+    def take_received(self):
+        """(requests whose loads are over, blocks that were not filled) since the last call."""
+        with self.lock:
+            received, failed = self.received, self.failed
+            self.received, self.failed = set(), set()
+            return received, failed
+
+    def take_counters(self):
+        """Counts since the last call."""
+        with self.lock:
+            counts = {name: count for name, count in self.counters.items() if count}
+            self.counters = dict.fromkeys(COUNTERS, 0)
+            return counts
+
+    def close(self):
+        with self.lock:
+            self.stopping = True
+        self._wake()
+        self.thread.join(10)
+
+    def _wake(self):
+        with contextlib.suppress(OSError):  # the thread has ended
+            os.eventfd_write(self.wake_fd, 1)
+
+    # --- its own thread ---
+
+    def _count(self, name, by=1):
+        with self.lock:
+            self.counters[name] = self.counters.get(name, 0) + by
+
+    def _main(self):
+        try:
+            while self._turn():
+                pass
+        except Exception as error:  # the engine goes on without its cache
+            self.log.exception("kvtier: the rank's thread ended: %s", error)
+        finally:
+            self._end()
+
+    def _turn(self):
+        with self.lock:
+            busy, stopping = bool(self.loads or self.stores), self.stopping
+        for key, _ in self.selector.select(0 if busy else self._patience_s()):
+            if key.fd == self.wake_fd:
+                with contextlib.suppress(BlockingIOError):
+                    os.eventfd_read(self.wake_fd)
+            elif key.data is self.listener:
+                self.listener.accept()
+            elif key.data is not None:
+                self._hear(key.data)
+        self._begin_loads()
+        for op, user, kind, _, count in self.cache.poll():
+            self._completed(op, user, kind, count)
+        self._store_one()
+        self._measure()
+        self.teller.tell(self._count)
+        return not stopping
+
+    def _patience_s(self):
+        return self.LISTEN_S if self.teller.listeners() else self.MEASURE_S
+
+    def _measure(self):
+        """Adds what the library counted to what take_counters() gives, now and then."""
+        now = time.monotonic()
+        if now - self.measured_at < self.MEASURE_S:
+            return
+        self.measured_at = now
+        for name, by in self.tiers.changes(self.cache.metrics()).items():
+            self._count(name, by)
+
+    def _key(self, name):
+        text = library.c_char_p(name)
+        self.parts.chain_id = library.ctypes.cast(text, library.c_void_p)
+        self.parts.chain_id_bytes = len(name)
+        return self.cache.make_key(self.parts)
+
+    # questions
+
+    def _hear(self, client):
+        questions = client.questions()
+        if questions is None:
+            self.listener.drop(client)
+            return
+        for number, limit_ns, epoch, names in questions:
+            self._is_old(epoch)
+            self._question(client, number, limit_ns, names)
+
+    def _question(self, client, number, limit_ns, names):
+        self._count("lookups")
+        self._count("lookup_chunks", len(names))
+        keys = [self._key(name) for name in names]
+        op = self._begin(self.cache.find_begin, keys, limit_ns, ("find", client, number, keys))
+        if op is None:
+            self._answer(client, number, 0, library.TIER_NONE)
+
+    def _answer(self, client, number, count, tier):
+        self._count("hit_chunks", count)
+        if client.socket in self.listener.clients and not client.answer(number, count, tier):
+            self.listener.drop(client)
+
+    def _is_old(self, epoch):
+        """Was this said before the latest reset? Resets the cache if it is news of one."""
+        if epoch > self.epoch:
+            self._reset(epoch)
+        return epoch < self.epoch
+
+    def _reset(self, epoch):
+        self.log.info("kvtier: cache reset, epoch %d", epoch)
+        self.cache.reset()
+        self.epoch = epoch
+        self._count("resets")
+
+    # operations of the library
+
+    def _begin(self, begin, keys, limit_ns, what):
+        if not keys:
+            return None
+        self.numbers += 1
+        self.under_way[self.numbers] = what  # before it can be complete
+        op = begin(keys, limit_ns, self.numbers)
+        if op is None:
+            del self.under_way[self.numbers]
+        return op
+
+    def _completed(self, op, user, kind, count):
+        what = self.under_way.pop(user, None)
+        if what is None:
+            return
+        if kind == library.OP_FIND:
+            self._found(*what[1:], count)
+        elif kind == library.OP_GET:
+            lease = self.cache.take(op)
+            if lease is not None and self._is_old(what[1].epoch):  # reset meanwhile
+                self.cache.release(lease)
+                lease = None
+            self._loaded(what[1], lease)
+
+    def _found(self, client, number, keys, count):
+        hits, tiers, fetch_ns, compute_ns = self.cache.estimate(keys)
+        hits = min(hits, count)
+        if hits and not self.worth.is_faster(hits * self.chunk_bytes, fetch_ns, compute_ns):
+            self._count("declined_chunks", hits)
+            hits = 0
+        if hits:
+            self.cache.prefetch(keys[:hits])
+        self._answer(client, number, hits, tiers[hits - 1] if hits else library.TIER_NONE)
+
+    # loads
+
+    def _begin_loads(self):
+        while True:
+            with self.lock:
+                if not self.loads:
+                    return
+                load = self.loads.popleft()
+            if self._is_old(load.epoch):
+                self._report(load, 0)
+                continue
+            keys = [self._key(chunk.name) for chunk in load.chunks]
+            if self._begin(self.cache.get_begin, keys, self.load_timeout_ns, ("load", load)) is None:
+                self._loaded(load, None)
+
+    def _loaded(self, load, lease):
+        filled = 0
+        try:
+            if lease is not None:
+                filled = self._fill(load, lease.contents)
+        finally:
+            if lease is not None:
+                self.cache.release(lease)
+            self._report(load, filled)
+
+    def _report(self, load, filled):
+        missing = [block for chunk in load.chunks[filled:] for block in chunk.block_ids]
+        with self.lock:
+            self.loads_open -= 1
+            self.reported.notify_all()
+            self.received.add(load.request)
+            self.failed.update(missing)
+            self.counters["loads"] += 1
+            self.counters["loaded_chunks"] += filled
+            self.counters["failed_blocks"] += len(missing)
+            self.counters["failed_loads"] += bool(missing)
+
+    def _fill(self, load, lease):
+        """Copies chunks into the paged cache; returns how many."""
+        began, count = time.monotonic_ns(), 0
+        for index in range(lease.count):
+            chunk, view = load.chunks[index], lease.views[index]
+            if view.bytes != self.paged.chunk_bytes(chunk.count):
+                break
+            first = view.first_segment
+            room = [
+                (lease.segments[i].base, lease.segments[i].bytes)
+                for i in range(first, first + view.segment_count)
+            ]
+            with self.paged.on_stream(self.stream):
+                if not self.paged.scatter(chunk.block_ids, chunk.skip, chunk.count, room):
+                    break
+            count += 1
+        if self.stream is not None:
+            self.stream.synchronize()
+        if count:
+            self.worth.copied(sum(lease.views[i].bytes for i in range(count)), time.monotonic_ns() - began)
+        return count
+
+    # stores
+
+    def _store_one(self):
+        with self.lock:
+            if not self.stores:
+                return
+            store, after = self.stores.popleft()
+            self.copying, self.spoiled = store.request, False
+        try:
+            if self._is_old(store.epoch):
+                self._count("refused_chunks")
+            else:
+                self._put(store, after)
+        finally:
+            with self.lock:
+                self.copying = None
+                self._closed(store)
+
+    def _closed(self, store):
+        """Under lock."""
+        self.stores_open[store.request] -= 1
+        if self.stores_open[store.request] <= 0:
+            del self.stores_open[store.request]
+            self.reported.notify_all()
+        self.idle.notify_all()
+
+    def _put(self, store, after):
+        self._count("stores")
+        self.chunk_bytes = self.paged.chunk_bytes(len(store.block_ids))
+        item = work.item_of(store, self._key, self.chunk_bytes)
+        status, reservation, rooms = self.cache.reserve([item])
+        if reservation is None:
+            self._count("existing_chunks" if status == library.EXISTS else "refused_chunks")
+            return
+        ready = 0
+        try:
+            with self.paged.on_stream(self.stream):
+                if after is not None:
+                    self.stream.wait_event(after)
+                copied = self.paged.gather(store.block_ids, rooms[0])
+            with self.lock:
+                ready = 1 if copied and not self.spoiled else 0
+        finally:
+            if ready:
+                self.cache.commit(reservation, ready)
+                self._count("stored_chunks")
+            else:
+                self.cache.abort(reservation)
+
+    # end
+
+    def _end(self):
+        deadline = time.monotonic() + 5
+        self.listener.close()
+        while self.under_way and time.monotonic() < deadline:
+            for op, user, kind, _, _ in self.cache.poll():
+                what = self.under_way.pop(user, None)
+                lease = self.cache.take(op) if kind == library.OP_GET else None
+                if lease is not None:
+                    self.cache.release(lease)
+                if what is not None and what[0] == "load":
+                    self._report(what[1], 0)
+            time.sleep(0.01)
+        with self.lock:
+            self.ended = True
+            waiting, self.loads = list(self.loads), collections.deque()
+            self.stores.clear()
+            self.stores_open.clear()
+            self.reported.notify_all()
+            self.idle.notify_all()
+        for load in waiting:
+            self._report(load, 0)
+        self.selector.close()
+        os.close(self.wake_fd)
+        self.paged.close()
+        self.cache.close()

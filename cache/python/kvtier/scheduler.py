@@ -1,0 +1,353 @@
+"""The scheduler's side: which tokens of a request need not be computed, and which chunks are new.
+
+One thread, the engine core's. A question to the ranks is asked when a request arrives and its answer read when the
+engine wants to schedule it. Only then is an answer waited for, and all of a step's waits together take no longer
+than `step_wait_s`; what has not come by then is asked about again in the next step.
+
+What was computed before a reset of the cache (new weights) is neither loaded nor stored after it: loads and
+stores carry the number of resets that went before them, and requests that began before one store nothing until
+they begin anew.
+"""
+
+import time
+from array import array
+from dataclasses import dataclass, field
+
+from . import chunks
+from .fingerprint import Adapters
+from .work import Load, LoadChunk, Store
+
+NO_CHUNK = bytes(32)
+ANSWER_HOLDS_S = 2.0  # a request that cannot be scheduled yet is not asked about again before
+PREFILL_TOKENS = 16  # of a step that says how fast the engine computes prompts, at least
+PREFILL_SHARE = 0.9  # of such a step's tokens that belong to prompts, at least
+
+
+@dataclass
+class Track:
+    """What is known of one request."""
+
+    request: object
+    mixed: bytes = b""  # into the names of its chunks
+    private: bool = False  # more than tokens and adapter is in its hashes: its tokens are told to nobody
+    question: int | None = None
+    wanted: tuple = (None, ())  # what chunks were made for, and these
+    asked: list = field(default_factory=list)  # chunks of the question
+    answer: tuple | None = None  # chunks found, tier of the last
+    answered_at: float = 0.0
+    counted: bool = False
+    computed: int = 0  # tokens that the engine had itself
+    found: list = field(default_factory=list)  # chunks that can be loaded
+    block_ids: list = field(default_factory=list)
+    stored: int = 0  # whole chunks before it are cached or on their way
+    tail_stored: bool = False
+    due: int = 0  # computed tokens from which on there may be something to store
+    storing: bool = False  # ranks were told to copy blocks of it
+    source: int = 255
+    old: bool = False  # began before a reset
+    names: list = field(default_factory=list)  # of its whole chunks, for LMCache's controller
+
+
+class Plan:
+    """Requests' tracks and what the next step's metadata will say."""
+
+    def __init__(
+        self, asker, settings, block_size, hashes_are_whole, tell_tokens=False, local_blocks=None, namer=None
+    ):  # fmt: skip
+        """hashes_are_whole: the engine's block hashes have 32 bytes. tell_tokens: stores carry token ids.
+        local_blocks: how many of a request's blocks the engine has itself, at a guess. namer: a
+        controller.Namer or None."""
+        self.namer = namer
+        self.asker = asker
+        self.settings = settings
+        self.block_size = block_size
+        self.per_chunk = chunks.blocks_per_chunk(block_size, settings.chunk_tokens)
+        self.usable = hashes_are_whole
+        self.tell_tokens = tell_tokens
+        self.local_blocks = local_blocks or (lambda request: 0)
+        self.adapters = Adapters()
+        self.tracks = {}
+        self.loads = []
+        self.counts = {}
+        self.wait_left_s = settings.step_wait_s
+        self.prefill_tokens = 0  # of the last step, if it says how fast the engine is
+        self.idle = True  # the last step computes nothing
+
+    # --- lookup ---
+
+    def arrived(self, request):
+        """A request is new: asks about it, so that the answer is there when it is scheduled."""
+        if not self.usable:
+            return
+        track = self._track(request)
+        computed = self.local_blocks(request) * self.block_size
+        wanted = self._wanted(track, computed)
+        if wanted:
+            self._ask(track, wanted)
+
+    def matched(self, request, computed):
+        """(tokens beyond `computed` that can be loaded, or None: ask again; whether there are any)."""
+        if not self.usable:
+            return 0, False
+        track = self._track(request)
+        wanted = self._wanted(track, computed)
+        if not wanted:
+            return 0, False
+        count = self._count_found(track, wanted, computed)
+        if count is None:
+            return None, False
+        track.computed, track.found = computed, wanted[:count]
+        if count == 0:
+            return 0, False
+        last = wanted[count - 1]
+        tokens = min(last.first + last.count, self._most(request)) * self.block_size - computed
+        return (tokens, True) if tokens >= self._least() else (0, False)
+
+    def _most(self, request):
+        """Blocks that may be loaded: the last token is always computed."""
+        return (request.num_tokens - 1) // self.block_size
+
+    def _least(self):
+        return max(self.settings.min_retrieve_tokens, 1)
+
+    def _wanted(self, track, computed):
+        """Chunks to ask about: those that the engine lacks in whole or in part."""
+        request, most = track.request, self._most(track.request)
+        if most * self.block_size - computed < self._least():
+            return []
+        first, blocks = computed // self.block_size // self.per_chunk, len(request.block_hashes)
+        if track.wanted[0] != (first, blocks, most):
+            found = self._chunks(track, blocks, self.settings.save_unfull_chunk, first)
+            track.wanted = (first, blocks, most), [c for c in found if c.first < most]
+        return track.wanted[1]
+
+    def _chunks(self, track, blocks, tail=False, skip=0):
+        return chunks.chunks_of(
+            track.request.block_hashes, self.block_size, self.per_chunk, blocks, track.mixed, tail, skip
+        )  # fmt: skip
+
+    def _track(self, request):
+        track = self.tracks.get(request.request_id)
+        if track is None:
+            track = self.tracks[request.request_id] = Track(request)
+            lora = getattr(request, "lora_request", None)
+            if lora is not None:
+                track.mixed = self.adapters.mixed_of(lora.lora_path)
+            track.private = any(
+                getattr(request, name, None) for name in ("cache_salt", "mm_features")
+            ) or getattr(request, "prompt_embeds", None) is not None
+        return track
+
+    def _ask(self, track, wanted):
+        track.answer, track.asked = None, wanted
+        track.question = self.asker.ask([c.name for c in wanted])
+        if track.question is None:
+            track.answer = (0, 255)
+            track.answered_at = time.monotonic()
+
+    def _count_found(self, track, wanted, computed):
+        """How many of these chunks there are; None: not known yet."""
+        if not self._covers(track, wanted):
+            self._ask(track, wanted)
+        count = self._read(track, wanted, computed)
+        if count == -1:  # broken off before what is wanted
+            self._ask(track, wanted)
+            count = self._read(track, wanted, computed)
+        return count
+
+    def _covers(self, track, wanted):
+        """Was it asked about all of this, and lately?"""
+        if not track.asked or (track.question is None and track.answer is None):
+            return False
+        if track.answer is not None and time.monotonic() - track.answered_at >= ANSWER_HOLDS_S:
+            return False
+        skipped = (wanted[0].first - track.asked[0].first) // self.per_chunk
+        end = skipped + len(wanted)
+        return (
+            0 <= skipped and end <= len(track.asked)
+            and track.asked[skipped].name == wanted[0].name
+            and track.asked[end - 1].name == wanted[-1].name
+        )  # fmt: skip
+
+    def _read(self, track, wanted, computed):
+        """Chunks found of those wanted; None: not known yet; -1: not told by this answer."""
+        if track.answer is None:
+            began = time.monotonic()
+            answer = self.asker.answer(track.question, max(0.0, self.wait_left_s))
+            now = time.monotonic()
+            self.wait_left_s -= now - began
+            if answer is None:
+                return None
+            track.question = None
+            track.answer = (min(answer[0], len(track.asked)), answer[1])
+            track.answered_at = now
+        count, track.source = track.answer
+        skipped = (wanted[0].first - track.asked[0].first) // self.per_chunk
+        if 0 < skipped and count < skipped:
+            return -1
+        found = min(count - skipped, len(wanted))
+        if not track.counted:
+            track.counted = True
+            self._answered(track.request, computed, len(wanted), found)
+        return found
+
+    def allocated(self, request, block_ids, tokens):
+        """Blocks were allocated for a request of which `tokens` are to be loaded."""
+        track = self.tracks.get(request.request_id)
+        if tokens == 0:
+            return
+        if track is None or track.answer is None:
+            begin = track.computed // self.block_size if track is not None else 0
+            self._refuse(request, block_ids[begin:])
+            return
+        begin = track.computed // self.block_size
+        end = begin + tokens // self.block_size
+        pieces, at = [], begin
+        for chunk in track.found:
+            low, high = max(chunk.first, begin), min(chunk.first + chunk.count, end)
+            if low < high:
+                pieces.append(LoadChunk(
+                    chunk.name, chunk.count, low - chunk.first, list(block_ids[low:high])))  # fmt: skip
+                at = high
+        if at != end:  # told to load what was not found: the engine computes it
+            pieces = [LoadChunk(NO_CHUNK, self.per_chunk, 0, list(block_ids[begin:end]))]
+        self.loads.append(Load(request.request_id, pieces, self.asker.epoch))
+        track.block_ids = list(block_ids)
+        whole = [c for c in track.found if c.count == self.per_chunk]
+        track.tail_stored = len(whole) < len(track.found)
+        if whole:
+            track.stored = whole[-1].first // self.per_chunk + 1
+        track.answer, track.asked = None, []
+
+    def _refuse(self, request, block_ids):
+        """A request waits for a load that was never planned: all of it fails, and is computed."""
+        piece = LoadChunk(NO_CHUNK, self.per_chunk, 0, list(block_ids))
+        self.loads.append(Load(request.request_id, [piece], self.asker.epoch))
+
+    # --- store ---
+
+    def step(self, output):
+        """(loads, stores) for the step that a scheduler output describes."""
+        stores = []
+        for new in output.scheduled_new_reqs:
+            track = self.tracks.get(new.req_id)
+            if track is not None:
+                track.block_ids = list(new.block_ids[0])
+                track.old = track.old and new.num_computed_tokens > 0
+                self._complete(track, new.num_computed_tokens, output, stores)
+        self._go_on(output.scheduled_cached_reqs, output, stores)
+        self._measure(output)
+        self.wait_left_s = self.settings.step_wait_s
+        loads, self.loads = self.loads, []
+        return loads, stores
+
+    def _go_on(self, cached, output, stores):
+        """Requests that ran before: looks closely only at those that may have completed a chunk."""
+        scheduled, resumed = output.num_scheduled_tokens, cached.resumed_req_ids
+        rows = zip(cached.req_ids, cached.new_block_ids, cached.num_computed_tokens, strict=True)
+        for request_id, fresh, computed in rows:
+            track = self.tracks.get(request_id)
+            if track is None:
+                continue
+            if resumed and request_id in resumed:
+                track.block_ids = list(fresh[0]) if fresh is not None else []
+                track.old = track.old and computed > 0
+            elif fresh is not None:
+                track.block_ids += fresh[0]
+            if computed + scheduled.get(request_id, 0) >= track.due:
+                self._complete(track, computed, output, stores)
+
+    def _measure(self, output):
+        scheduled = output.num_scheduled_tokens
+        drafts = output.scheduled_spec_decode_tokens
+        total = sum(scheduled.values())
+        prompts = sum(n for r, n in scheduled.items() if n > 1 + len(drafts.get(r, ())))
+        enough = prompts >= max(PREFILL_TOKENS, PREFILL_SHARE * total)
+        self.prefill_tokens = total if enough else 0
+        self.idle = total == 0
+
+    def _complete(self, track, computed, output, stores):
+        """Adds chunks that this step completes."""
+        request = track.request
+        if not self.usable or track.old:
+            return
+        drafts = len(output.scheduled_spec_decode_tokens.get(request.request_id, ()))
+        tokens = computed + output.num_scheduled_tokens.get(request.request_id, 0) - drafts
+        if not self.settings.save_decode_cache:
+            tokens = min(tokens, request.num_prompt_tokens)
+        blocks = min(tokens // self.block_size, len(track.block_ids), len(request.block_hashes))
+        if blocks // self.per_chunk > track.stored:
+            stores += [self._store(track, chunk) for chunk in self._chunks(track, blocks, skip=track.stored)]
+            track.stored = blocks // self.per_chunk
+        prompt = request.num_prompt_tokens // self.block_size
+        if self.settings.save_unfull_chunk and not track.tail_stored and blocks >= prompt > 0:
+            track.tail_stored = True
+            if prompt % self.per_chunk != 0:
+                skip = prompt // self.per_chunk
+                stores += [self._store(track, chunk) for chunk in self._chunks(track, prompt, True, skip)]
+        track.due = (track.stored + 1) * self.per_chunk * self.block_size
+        if self.settings.save_unfull_chunk and not track.tail_stored:
+            track.due = min(track.due, prompt * self.block_size)
+
+    def _store(self, track, chunk):
+        request = track.request
+        first, end = chunk.first, chunk.first + chunk.count
+        hashes = request.block_hashes
+        lora = getattr(request, "lora_request", None)
+        ids = None
+        if self.tell_tokens and not track.private:
+            ids = request.all_token_ids[first * self.block_size : end * self.block_size]
+            ids = array("I", ids).tobytes()
+        track.storing = True
+        return Store(
+            request.request_id, chunk.name, chunk.parent, track.block_ids[first:end], chunk.tokens,
+            [bytes(h) for h in hashes[first:end]],
+            bytes(hashes[first - 1]) if first > 0 else None,
+            ids, lora.lora_name if lora is not None else None, self.asker.epoch,
+            self.namer and self.namer.name(request, track.names, chunk, self.per_chunk),
+        )  # fmt: skip
+
+    def failed(self, blocks):
+        """These blocks were not filled: their chunks will be computed, and may be stored again."""
+        for track in self.tracks.values():
+            for index, block in enumerate(track.block_ids):
+                if block in blocks:
+                    track.stored = min(track.stored, index // self.per_chunk)
+                    track.tail_stored = False
+                    track.due = 0
+                    break
+
+    def finished(self, request):
+        """A request ends. True: ranks may still be copying its blocks, and will say when not."""
+        track = self.tracks.pop(request.request_id, None)
+        if track is None:
+            return False
+        if track.question is not None:
+            self.asker.forget(track.question)
+        return track.storing
+
+    def _answered(self, request, computed, asked, found):
+        chunk_tokens = self.per_chunk * self.block_size
+        self.count("lookup_tokens", asked * chunk_tokens)
+        self.count("hit_tokens", found * chunk_tokens)
+        self.count("vllm_hit_tokens", computed)
+        had = max(computed, computed // chunk_tokens * chunk_tokens + found * chunk_tokens)
+        rates = self.counts.setdefault("hit_rates", [])
+        rates.append(min(1.0, had / max(1, request.num_prompt_tokens)))
+
+    def count(self, name, by):
+        if by:
+            self.counts[name] = self.counts.get(name, 0) + by
+
+    def take_counts(self):
+        """Counts since the last call."""
+        counts, self.counts = self.counts, {}
+        return counts
+
+    def reset(self):
+        """Whatever was answered or computed so far is of the past."""
+        self.asker.reset()
+        for track in self.tracks.values():
+            track.question = track.answer = None
+            track.asked = []
+            track.old = bool(track.block_ids)

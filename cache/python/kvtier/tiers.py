@@ -1,0 +1,36 @@
+"""What each tier of the library counted since the last time, for vLLM's own /metrics.
+
+The library tells its counters as Prometheus text. Names here are `hits:l1`, without its prefix and "_total".
+"""
+
+import re
+
+# what the library counts for each tier -> help
+METRICS = {
+    "hits": "Chunks that gets found in the tier.",
+    "misses": "Chunks that gets did not find in the tier.",
+    "loads": "Chunks read from the tier.",
+    "load_bytes": "Bytes of these.",
+    "stores": "Chunks stored in the tier.",
+    "store_bytes": "Bytes of these.",
+    "evictions": "Chunks evicted for others.",
+    "expired": "Chunks whose time to live was over.",
+    "corrupt": "Chunks that failed their check and were dropped.",
+    "io_errors": "Operations that the operating system refused.",
+    "breaker_trips": "Times that the tier was left alone after failures in a row.",
+}
+SAMPLE = re.compile(r'^kvtier_tier_(\w+)_total\{tier="(\w+)"\} (\d+)', re.M)
+
+
+class TierCounts:
+    """Differences between two readings. One thread."""
+
+    def __init__(self):
+        self.before = {}
+
+    def changes(self, text):
+        """{name: by how much} of the counters that grew, by the library's text of now."""
+        now = {f"{name}:{tier}": int(count) for name, tier, count in SAMPLE.findall(text) if name in METRICS}
+        grown = {name: count - self.before.get(name, 0) for name, count in now.items()}
+        self.before = now
+        return {name: by for name, by in grown.items() if by > 0}

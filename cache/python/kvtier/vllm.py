@@ -1,0 +1,361 @@
+"""KVTierConnector: libkvtier as vLLM's KV connector.
+
+	vllm serve MODEL --kv-transfer-config '{"kv_connector": "KVTierConnector",
+		"kv_connector_module_path": "kvtier.vllm", "kv_role": "kv_both",
+		"kv_connector_extra_config": {"cache": {"l1": {"capacity": "20GiB"}}}}'
+
+vLLM makes one in its scheduler and one in each worker, in one process or in several. Each worker's owns a
+cache (rank.py); the scheduler's asks all of them (ask.py, scheduler.py). If anything about the cache fails,
+at the start or later, the engine computes: a connector that cannot work answers "nothing found" and says
+so once.
+"""
+
+import functools
+import json
+from dataclasses import dataclass, field
+
+import vllm
+from vllm.distributed.kv_transfer.kv_connector.v1.base import (
+    KVConnectorBase_V1,
+    KVConnectorMetadata,
+    KVConnectorRole,
+)
+from vllm.logger import init_logger
+from vllm.v1.kv_cache_interface import get_kv_cache_spec_kind
+from vllm.v1.metrics.cache_hit_source import CacheHitSource
+
+from . import ask, chunks, controller, events, fingerprint, library, lmcache, loop, settings
+from .eyes import KVTierPromMetrics, KVTierStats, kv_event
+from .layout import PagedCache, cpu_kernels
+from .rank import Rank
+from .scheduler import Plan
+from .worker import Worker
+
+logger = init_logger("vllm.kvtier")
+
+RUN_WITH = ("0.32.",)  # versions of vLLM that this was run with
+# Types whose numbers are all that a block is made of; others may keep scales somewhere else.
+WHOLE_IN_BLOCKS = ("auto", "float16", "bfloat16", "fp8", "fp8_e4m3", "fp8_e5m2", "fp8_ds_mla")
+# Attention whose blocks keep all tokens until their request ends; others give blocks away while it runs.
+KEPT_WHOLE = ("full_attention", "mla_attention", "sink_full_attention")
+
+
+@dataclass
+class KVTierMetadata(KVConnectorMetadata):
+    """From the scheduler to the workers, each step."""
+
+    loads: list = field(default_factory=list)
+    stores: list = field(default_factory=list)
+    preempted: set = field(default_factory=set)
+    prefill_tokens: int = 0  # of a step that computes little else
+    wait_s: float = 0.0  # a step that computes nothing may wait so long for loads
+
+
+def guarded(otherwise):
+    """A method of the connector that never fails: an error is told, the cache is left alone from then
+    on, and `otherwise()` is the answer."""
+
+    def decorate(method):
+        @functools.wraps(method)
+        def guard(self, *args, **kwargs):
+            try:
+                return method(self, *args, **kwargs)
+            except Exception as error:
+                self.give_up(error)
+                return otherwise()
+
+        return guard
+
+    return decorate
+
+
+class KVTierConnector(KVConnectorBase_V1):
+    """Both roles; which one an instance has is said at its construction."""
+
+    paged_cache = PagedCache
+
+    @property
+    def requires_kv_delivery(self):
+        return False  # a store that is lost is a miss later, nothing else
+
+    def __init__(self, vllm_config, role, kv_cache_config):
+        super().__init__(vllm_config, role, kv_cache_config)
+        transfer = vllm_config.kv_transfer_config
+        parallel = vllm_config.parallel_config
+        self.settings = settings.read(
+            transfer.kv_connector_extra_config,
+            rank=parallel.rank,
+            ranks=parallel.local_world_size,
+        )
+        self.lmcache_requests = lmcache.Requests(logger)
+        self.plan = self.ear = None
+        self.loop = None  # the engine's, once it is known
+        self.worker = Worker(parallel.pipeline_parallel_size)
+        self.why_not = self._unfit(kv_cache_config)
+        if role == KVConnectorRole.SCHEDULER:
+            self._start_scheduler(transfer)
+        if self.why_not:
+            logger.error("kvtier: %s. System will operate in degraded mode (recompute).", self.why_not)
+
+    def _unfit(self, kv_cache_config):
+        """Why this engine cannot be served, or None."""
+        config = self._vllm_config
+        cache, parallel = config.cache_config, config.parallel_config
+        if not cache.enable_prefix_caching:
+            return "prefix caching is off, and with it the hashes that name blocks"
+        groups = len(kv_cache_config.kv_cache_groups) if kv_cache_config is not None else 1
+        if groups > 1:
+            return f"the model has {groups} groups of KV caches (hybrid attention), which are not supported"
+        kind = self._group_kind(kv_cache_config)
+        if kind not in KEPT_WHOLE:
+            return f"the KV cache is of kind {kind}; supported are {', '.join(KEPT_WHOLE)}"
+        if cache.cache_dtype not in WHOLE_IN_BLOCKS:
+            return f"kv_cache_dtype is {cache.cache_dtype}; supported are {', '.join(WHOLE_IN_BLOCKS)}"
+        context = max(parallel.decode_context_parallel_size, parallel.prefill_context_parallel_size)
+        if context > 1:
+            return f"context parallel size is {context}; supported is 1, since blocks are split over ranks above it"
+        if parallel.nnodes > 1:
+            return f"the engine runs on {parallel.nnodes} nodes; its scheduler asks ranks of its own node only"
+        if (cache.hash_block_size or cache.block_size) != cache.block_size:
+            return f"hash_block_size is {cache.hash_block_size}; supported is that of blocks, {cache.block_size}"
+        return None
+
+    # --- scheduler ---
+
+    def _start_scheduler(self, transfer):
+        if transfer.kv_load_failure_policy != "recompute":
+            logger.info("kvtier: kv_load_failure_policy set to recompute, so that no failed load fails a request")
+            transfer.kv_load_failure_policy = "recompute"
+        if not vllm.__version__.startswith(RUN_WITH):
+            logger.warning("kvtier: run with vLLM %s so far, this is %s", ", ".join(RUN_WITH), vllm.__version__)
+        for mistake in self.settings.mistakes:
+            logger.warning("kvtier: %s", mistake)
+        cache = self._vllm_config.cache_config
+        algorithm = str(cache.prefix_caching_hash_algo)
+        if not algorithm.startswith("sha256"):
+            self.why_not = self.why_not or (
+                f"prefix_caching_hash_algo is {algorithm}; expected sha256 or sha256_cbor, since names of "
+                "chunks must not collide"
+            )
+        ranks = self._vllm_config.parallel_config.world_size
+        paths = [ask.socket_path(transfer.engine_id, rank) for rank in range(ranks)]
+        self.asker = ask.Asker(paths, self.settings.lookup_timeout_s)
+        told = self._vllm_config.kv_events_config
+        listens = told is not None and told.enable_kv_cache_events and self.why_not is None
+        namer = self._namer(cache.block_size)
+        self.plan = Plan(
+            self.asker, self.settings, cache.block_size, self.why_not is None, listens, self._local_blocks, namer
+        )  # fmt: skip
+        if listens:
+            self.ear = events.Ear(paths, ask.LISTEN, logger, self._wake_engine)
+
+    def _chunk_tokens(self):
+        """Tokens of a whole chunk."""
+        block = self._vllm_config.cache_config.block_size
+        return chunks.blocks_per_chunk(block, self.settings.chunk_tokens) * block
+
+    def _namer(self, block_size):
+        """Who names chunks to LMCache's controller, or None."""
+        namer = controller.namer(self.settings.yaml, self._chunk_tokens(), block_size, logger)
+        if namer is not None and self._chunk_tokens() != self.settings.chunk_tokens:
+            logger.warning(
+                "kvtier: the controller hears of chunks of %d tokens, since chunk_size is no multiple of the "
+                "block of %d: routers that expect %d find none of them",
+                self._chunk_tokens(), block_size, self.settings.chunk_tokens)  # fmt: skip
+        return namer
+
+    def give_up(self, error):
+        """Something that should not happen did: nothing is looked up or stored any more."""
+        logger.exception("kvtier: %s. System will operate in degraded mode (recompute).", error)
+        if self.plan is not None:
+            self.plan.usable = False
+
+    def _local_blocks(self, request):
+        """Blocks from the first on that the engine has itself, chunk by chunk; a guess, since it may lose them until
+        it schedules."""
+        if self._kv_cache_manager is None:
+            return 0
+        pool, step = self._kv_cache_manager.block_pool, self.plan.per_chunk
+        for last in range(step - 1, len(request.block_hashes), step):
+            if pool.get_cached_block(request.block_hashes[last], [0]) is None:
+                return last + 1 - step
+        return len(request.block_hashes) // step * step
+
+    @guarded(lambda: None)
+    def on_new_request(self, request):
+        if not request.skip_reading_prefix_cache:
+            self.plan.arrived(request)
+
+    @guarded(lambda: (0, False))
+    def get_num_new_matched_tokens(self, request, num_computed_tokens):
+        self.lmcache_requests.look(request)
+        return self.plan.matched(request, num_computed_tokens)
+
+    @guarded(dict)
+    def get_external_cache_hit_sources(self, request, num_external_tokens):
+        if num_external_tokens == 0:
+            return {}
+        track = self.plan.tracks.get(request.request_id)
+        tier = library.TIER_NAMES[track.source] if track and track.source < 3 else ""
+        sources = {"l1": CacheHitSource.HOST, "nvme": CacheHitSource.DISK}
+        return {sources.get(tier, CacheHitSource.EXTERNAL_UNSPECIFIED): num_external_tokens}
+
+    def update_state_after_alloc(self, request, blocks, num_external_tokens):
+        if num_external_tokens > 0:
+            self.plan.allocated(request, blocks.get_block_ids()[0], num_external_tokens)
+
+    @guarded(KVTierMetadata)
+    def build_connector_meta(self, scheduler_output):
+        loads, stores = self.plan.step(scheduler_output)
+        preempted = set(scheduler_output.preempted_req_ids or ())
+        wait_s = self.settings.step_wait_s if self.plan.idle else 0.0
+        return KVTierMetadata(loads, stores, preempted, self.plan.prefill_tokens, wait_s)
+
+    @guarded(lambda: None)
+    def update_connector_output(self, connector_output):
+        failed = getattr(connector_output, "invalid_block_ids", None)
+        if failed:
+            self.plan.failed(failed)
+
+    @guarded(lambda: (False, None))
+    def request_finished(self, request, block_ids):
+        return self.plan.finished(request), None
+
+    def reset_cache(self):
+        self.plan.reset()
+        return True
+
+    @guarded(list)
+    def take_events(self):
+        if self.ear is None:
+            return []
+        kind = self._group_kind(self._kv_cache_config)
+        return [told for event in self.ear.take() if (told := kv_event(event, kind)) is not None]
+
+    @staticmethod
+    def _group_kind(kv_cache_config):
+        if kv_cache_config is None:
+            return KEPT_WHOLE[0]
+        return get_kv_cache_spec_kind(kv_cache_config.kv_cache_groups[0].kv_cache_spec).value
+
+    def has_pending_push_work(self):
+        """Asked when the engine has nothing to do, just before it waits: True has it take a step, and events with
+        it. Its loop is remembered, as the one to be woken for more."""
+        if self.ear is None:
+            return False
+        if self.loop is None:
+            self.loop = loop.find()
+        return self.ear.has_some() and not self.loop.rests()
+
+    def _wake_engine(self):
+        if self.loop is not None:
+            self.loop.wake()
+
+    # --- worker ---
+
+    def register_kv_caches(self, kv_caches):
+        if self.why_not:
+            return
+        try:
+            self.worker.rank = self._start_rank(kv_caches)
+            version = self.worker.rank.cache.version()
+            logger.info("LMCacheManager initialized successfully (kvtier %s)", version)
+        except Exception as error:
+            logger.exception(
+                "Failed to initialize kvtier: %s. System will operate in degraded mode (recompute).",
+                error,
+            )
+
+    def _start_rank(self, kv_caches):
+        parallel = self._vllm_config.parallel_config
+        paged = self.paged_cache(kv_caches)
+        print_of = self._fingerprint(paged)
+        control = {"tokens_per_chunk": self._chunk_tokens()}
+        if self.settings.fetch_when_slower:
+            control["fetch_when_slower"] = True
+        own = {"fingerprint": print_of, "rank": parallel.rank, "control": control}
+        engine = self._vllm_config.kv_transfer_config.engine_id
+        texts = controller.texts(self.settings.yaml, self._chunk_tokens(), engine)
+        cache = library.Cache([*texts, json.dumps(own)], "kv_connector_extra_config.cache")
+        for line in cache.mistakes.splitlines():
+            logger.warning("kvtier: %s", line)
+        paged.pin(cache)
+        model = self._vllm_config.model_config
+        heads = 1 if model.use_mla else model.get_total_num_kv_heads()
+        parts = library.KeyParts(
+            size=library.ctypes.sizeof(library.KeyParts),
+            rank=fingerprint.key_rank(parallel.rank, parallel.tensor_parallel_size, heads),
+            hash_recipe=str(self._vllm_config.cache_config.prefix_caching_hash_algo).encode(),
+        )
+        parts.fingerprint[:] = bytes.fromhex(print_of)
+        path = ask.socket_path(self._vllm_config.kv_transfer_config.engine_id, parallel.rank)
+        return Rank(
+            cache, paged, parts, path, self.settings.load_timeout_s, logger, self.settings.fetch_when_slower
+        )  # fmt: skip
+
+    def _fingerprint(self, paged):
+        config = self._vllm_config
+        model, parallel = config.model_config, config.parallel_config
+        weights = self.settings.model_version or fingerprint.describe_files(model.model)
+        return fingerprint.make({
+            "engine": vllm.__version__,
+            "model": weights,
+            "numbers": [
+                str(model.dtype), str(model.quantization), repr(model.hf_overrides),
+                str(config.cache_config.cache_dtype),
+            ],
+            "cache": paged.describe(),
+            "block_size": config.cache_config.block_size,
+            "chunk": self.settings.chunk_tokens,
+            "tensor_parallel": parallel.tensor_parallel_size,
+            "pipeline_parallel": parallel.pipeline_parallel_size,
+            "kernels": cpu_kernels() if paged.device.type == "cpu" else "",
+        })  # fmt: skip
+
+    def bind_connector_metadata(self, connector_metadata):
+        super().bind_connector_metadata(connector_metadata)
+        self.worker.begin(connector_metadata.prefill_tokens)
+
+    def start_load_kv(self, forward_context, **kwargs):
+        self.worker.load(self._get_connector_metadata().loads)
+
+    def wait_for_layer_load(self, layer_name):
+        pass  # loads happen between steps
+
+    def save_kv_layer(self, layer_name, kv_layer, attn_metadata, **kwargs):
+        pass  # chunks are copied when all layers are there
+
+    @guarded(lambda: None)
+    def wait_for_save(self):
+        self.worker.computed()
+        self.worker.store(self._get_connector_metadata().stores)
+
+    def handle_preemptions(self, kv_connector_metadata):
+        self.worker.give_up(kv_connector_metadata.preempted)
+
+    def get_finished(self, finished_req_ids):
+        wait_s = self._get_connector_metadata().wait_s if self.has_connector_metadata() else 0.0
+        return self.worker.finished(finished_req_ids, wait_s)
+
+    def get_block_ids_with_load_errors(self):
+        return self.worker.take_failed()
+
+    @guarded(lambda: None)
+    def get_kv_connector_stats(self):
+        counts = self.plan.take_counts() if self.plan is not None else self.worker.take_counts()
+        return KVTierStats(data=counts) if counts else None
+
+    def shutdown(self):
+        if self.ear is not None:
+            self.ear.close()
+        if self.plan is not None:
+            self.asker.close()
+        self.worker.close()
+
+    @classmethod
+    def build_kv_connector_stats(cls, data=None):
+        return KVTierStats(data=data or {})
+
+    @classmethod
+    def build_prom_metrics(cls, vllm_config, metric_types, labelnames, per_engine_labelvalues):
+        return KVTierPromMetrics(vllm_config, metric_types, labelnames, per_engine_labelvalues)

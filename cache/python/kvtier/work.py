@@ -1,0 +1,68 @@
+"""What the scheduler has a rank do: chunks to load and chunks to store."""
+
+import ctypes
+from dataclasses import dataclass, field
+
+from . import library
+
+
+@dataclass
+class LoadChunk:
+    """Blocks of a chunk that a request wants: from number `skip` on, into these blocks."""
+
+    name: bytes
+    count: int  # blocks of the whole chunk
+    skip: int
+    block_ids: list[int]
+
+
+@dataclass
+class Load:
+    request: str
+    chunks: list[LoadChunk]
+    epoch: int = 0  # resets of the cache before it was planned
+
+
+@dataclass
+class Store:
+    """A chunk that the engine has computed."""
+
+    request: str
+    name: bytes
+    parent: bytes | None
+    block_ids: list[int]
+    tokens: int
+    hashes: list[bytes] = field(default_factory=list)  # the engine's, one per block
+    before: bytes | None = None  # the engine's hash of the block before
+    token_ids: bytes | None = None  # u32 each, in the machine's order; None: nobody is told
+    lora: str | None = None  # name of the adapter
+    epoch: int = 0
+    lmcache_hash: int | None = None  # name for LMCache's controller
+
+
+def item_of(store, key_of, size):
+    """What the library is told of a chunk to store. key_of: storage key of a chunk's name; size: its bytes."""
+    item = library.Item(size=ctypes.sizeof(library.Item), tokens=store.tokens, bytes=size)
+    item.key.bytes[:] = key_of(store.name)
+    if store.parent is not None:
+        parent = library.Key()
+        parent.bytes[:] = key_of(store.parent)
+        item.parent = ctypes.pointer(parent)
+    if not store.hashes:
+        return item
+    blocks = library.Blocks(
+        hashes=b"".join(store.hashes),
+        hash_bytes=len(store.hashes[0]),
+        count=len(store.hashes),
+        parent=store.before,
+        block_size=store.tokens // len(store.hashes),
+        lora_name=store.lora.encode() if store.lora is not None else None,
+    )
+    if store.token_ids is not None:
+        ids = (ctypes.c_uint32 * store.tokens).from_buffer_copy(store.token_ids)
+        blocks.tokens = ctypes.cast(ids, ctypes.POINTER(ctypes.c_uint32))
+    if store.lmcache_hash is not None:
+        blocks.lmcache_hash, blocks.has_lmcache_hash = store.lmcache_hash, 1
+    item.blocks = ctypes.pointer(blocks)
+    item.blocks_size = ctypes.sizeof(blocks)
+    return item

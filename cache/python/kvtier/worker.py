@@ -1,0 +1,93 @@
+"""What a worker of the engine keeps between the engine's calls and its rank's thread.
+
+One thread, the engine's. Without a rank (it could not be started) every load is reported as failed at once
+and every store is forgotten, so that the engine computes.
+"""
+
+import time
+
+
+class Worker:
+    """Loads, stores and finished requests of one worker."""
+
+    MOST_TIMINGS = 8  # that the device has not passed yet
+
+    def __init__(self, stages=1):
+        """stages: of the pipeline; each computes its share of a prompt, and they do so one after another."""
+        self.stages = stages
+        self.rank = None  # rank.Rank, once the paged cache is known
+        self.seen = set()  # requests of which something was handed over to be stored
+        self.ending = set()  # of these, those that ended
+        self.received, self.failed = set(), set()
+        self.began = None  # (tokens of prompts, time, event of the device) of this step
+        self.timings = []  # (tokens, event, event) of steps that the device has not finished
+
+    def load(self, loads):
+        for load in loads:
+            if self.rank is not None:
+                self.rank.load(load)
+                continue
+            self.received.add(load.request)
+            self.failed.update(block for chunk in load.chunks for block in chunk.block_ids)
+
+    def store(self, stores):
+        if not stores:
+            return
+        self.seen.update(store.request for store in stores)
+        if self.rank is not None:
+            self.rank.store(stores, self.rank.paged.mark())
+
+    def give_up(self, requests):
+        """Blocks were taken from these requests: nothing is copied out of them after this."""
+        if self.rank is not None and requests:
+            self.rank.give_up(requests)
+
+    def begin(self, prefill_tokens):
+        """A step begins that computes so many tokens, nearly all of them prompts'; 0: it tells nothing."""
+        self.began = None
+        if self.rank is not None and prefill_tokens > 0:
+            self.began = (prefill_tokens, time.monotonic_ns(), self.rank.paged.mark(timing=True))
+
+    def computed(self):
+        """All that the step computes was begun; without a device it is complete."""
+        if self.began is None:
+            return
+        tokens, began_ns, first = self.began
+        self.began = None
+        if first is None:
+            self.rank.report_prefill(tokens, (time.monotonic_ns() - began_ns) * self.stages)
+            return
+        self.timings.append((tokens, first, self.rank.paged.mark(timing=True)))
+        del self.timings[: -self.MOST_TIMINGS]
+        while self.timings and self.timings[0][2].query():
+            tokens, first, last = self.timings.pop(0)
+            self.rank.report_prefill(tokens, int(first.elapsed_time(last) * 1e6) * self.stages)
+
+    def finished(self, ended, wait_s=0.0):
+        """(requests that nobody copies from any more, of those that ended; requests that are loaded).
+        Blocks that were not filled are told by take_failed, which is to be called next. wait_s: for both;
+        a step without anything to compute is only there to ask, and asked again at once."""
+        self.ending |= ended & self.seen
+        self.seen -= ended
+        if self.rank is not None and wait_s > 0:
+            self.rank.wait_quiet(self.ending, wait_s)
+        done = self.rank.stored(self.ending) if self.rank is not None else set(self.ending)
+        self.ending -= done
+        received, self.received = self.received, set()
+        if self.rank is not None:
+            more, failed = self.rank.take_received()
+            received |= more
+            self.failed |= failed
+        return done or None, received or None
+
+    def take_failed(self):
+        failed, self.failed = self.failed, set()
+        return failed
+
+    def take_counts(self):
+        return self.rank.take_counters() if self.rank is not None else {}
+
+    def close(self):
+        if self.rank is not None:
+            self.rank.close()
+        self.rank = None

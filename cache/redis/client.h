@@ -1,0 +1,75 @@
+/*
+ * client.h - the client's inside: what redis.c (the public functions), line.c (commands that wait,
+ * and what becomes of those that come back) and nobody else knows.
+ *
+ *	submit -> line -> server's link -> answered -> finished -> done
+ *	            ^--- returned by a lost link, or an error that a topology wants tried again
+ *
+ * A command is on one list: control or line (waiting), a link's (under way), finished. Only
+ * `deliver` calls done, and nothing in here is iterated over at that time, so that done may submit.
+ */
+#ifndef KVT_CLIENT_H
+#define KVT_CLIENT_H
+
+#include <pthread.h>
+
+#include "server.h"
+
+struct kvt_redis {
+	/* of create */
+	struct kvt_l2_url url;
+	struct kvt_redis_options options; /* texts are owned, in `texts` */
+	char *texts[3];                   /* username, password, service */
+	const struct kvt_surroundings *s;
+	int epoll, wake;
+	struct kvt_server_settings settings;
+	struct kvt_topology *topology;
+
+	struct kvt_server *servers;
+	struct kvt_server_stats gone; /* of servers that are no more */
+
+	struct kvt_commands control;      /* of kvt_client_send */
+	struct kvt_commands line;         /* in order of arrival */
+	struct kvt_redis_command *unseen; /* of the line: it and those behind were not looked at */
+	bool again;                       /* all of the line is to be looked at, */
+	int64_t look_ns;                  /* ... or at this time */
+	struct kvt_commands finished;
+	bool closing;
+
+	uint64_t in_flight, in_flight_bytes;
+	int64_t deadline_ns; /* no command's is earlier */
+
+	struct kvt_redis_stats stats; /* the step's thread's */
+	int64_t note_ns;              /* no error reply is logged before */
+	uint64_t mode_at;             /* connections that there were when stats.mode was made */
+	pthread_mutex_t lock;         /* shown */
+	struct kvt_redis_stats shown;
+};
+
+/* line.c */
+
+/* A new command joins the line. */
+void kvt_line_add(struct kvt_redis *r, struct kvt_redis_command *command);
+
+/* Sends what may be sent; ends what cannot be sent at all. True: something was handed to a link. */
+bool kvt_line_send(struct kvt_redis *r, int64_t now_ns, int64_t *next_ns);
+
+/* Commands with replies, and commands that a lost link gave back; counted: that was a try of
+ * theirs. Both lists are empty afterwards. */
+void kvt_line_settle(struct kvt_redis *r, struct kvt_server *server, int64_t now_ns,
+	struct kvt_commands *answered, struct kvt_commands *returned, bool counted);
+
+/* Ends all whose deadline has passed. */
+void kvt_line_expire(struct kvt_redis *r, int64_t now_ns);
+
+/* Ends one; it is on no list. text may be NULL. */
+void kvt_line_finish(struct kvt_redis *r, struct kvt_redis_command *command, enum kvt_status status,
+	const char *text);
+
+/* Forgets a server that commands in line are meant for. */
+void kvt_line_forget(struct kvt_redis *r, const struct kvt_server *server);
+
+/* Ends all that wait. */
+void kvt_line_cancel(struct kvt_redis *r);
+
+#endif

@@ -1,0 +1,51 @@
+/*
+ * login.h - what a new connection says first: AUTH, SELECT and INFO server, in one go.
+ *
+ * Nothing of the client's goes out before all are answered, so that nothing is ever done as
+ * another user or in another database. INFO may be refused (an ACL without it); it only tells us
+ * whom we talk to, and that somebody does.
+ *
+ * Threads: one. Memory with the password in it is overwritten before it is freed.
+ */
+#ifndef KVT_LOGIN_H
+#define KVT_LOGIN_H
+
+#include "commands.h"
+
+#define KVT_LOGIN_COMMANDS   3
+#define KVT_LOGIN_INFO_BYTES 8192
+
+/* Who we are, to a server. */
+struct kvt_link_login {
+	const char *username, *password; /* NULL or "": none */
+	uint32_t database;
+	bool optional; /* go on if it is refused */
+};
+
+/* One login. All zeroes: nothing to release. */
+struct kvt_login {
+	struct kvt_redis_command commands[KVT_LOGIN_COMMANDS];
+	struct iovec parts[KVT_LOGIN_COMMANDS];
+	enum kvt_login_step {
+		KVT_LOGIN_AUTH,
+		KVT_LOGIN_SELECT,
+		KVT_LOGIN_INFO
+	} steps[KVT_LOGIN_COMMANDS];
+	size_t count;
+	bool optional; /* AUTH may be refused */
+	char *bytes;   /* owned: the requests */
+	size_t byte_count;
+	char info[KVT_LOGIN_INFO_BYTES + 1]; /* what INFO said; "": nothing */
+};
+
+/* Adds the commands to `queue`; they belong to *login. KVT_ENOMEM. */
+enum kvt_status kvt_login_begin(struct kvt_login *login, const struct kvt_link_login *who,
+	struct kvt_commands *queue) KVT_MUST_CHECK;
+
+/* Is this answer good? NULL: yes; else what the server said, which lives as long as *login. */
+const char *kvt_login_judge(struct kvt_login *login, struct kvt_redis_command *answered);
+
+/* Releases the requests; `info` stays. Needed after each begin, also a failed one. */
+void kvt_login_end(struct kvt_login *login);
+
+#endif

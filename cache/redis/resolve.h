@@ -1,0 +1,50 @@
+/*
+ * resolve.h - the addresses of a host name, without waiting for them.
+ *
+ * The machine's own resolver (hosts file, DNS, whatever else it is set up for) has no call that
+ * does not block, so it runs in a thread of its own, one for each question. A question that nobody
+ * waits for any more is let go: its thread ends when the resolver gives up, and frees what is left.
+ * Addresses in digits need no thread.
+ */
+#ifndef KVT_RESOLVE_H
+#define KVT_RESOLVE_H
+
+#include <netinet/in.h>
+#include <stdbool.h>
+#include <sys/un.h>
+
+#include "kvtier/kvtier.h"
+
+#define KVT_RESOLVE_MAX 8
+
+struct kvt_address {
+	socklen_t len;
+	union {
+		struct sockaddr any;
+		struct sockaddr_in v4;
+		struct sockaddr_in6 v6;
+		struct sockaddr_un local;
+	} to;
+};
+
+struct kvt_addresses {
+	size_t count;
+	struct kvt_address items[KVT_RESOLVE_MAX];
+};
+
+struct kvt_resolve; /* a question */
+
+/* True: the host was an address already, or the path (port 0) of a Unix socket. */
+bool kvt_resolve_literal(const char *host, uint16_t port, struct kvt_addresses *out);
+
+/* The answer's arrival is written to the eventfd `wake` (copied). KVT_ENOMEM: no thread. */
+enum kvt_status kvt_resolve_begin(
+	const char *host, uint16_t port, int wake, struct kvt_resolve **out) KVT_MUST_CHECK;
+
+/* True: answered; *out has the addresses, or none and *why says why (static text). */
+bool kvt_resolve_answered(
+	struct kvt_resolve *question, struct kvt_addresses *out, const char **why);
+
+void kvt_resolve_drop(struct kvt_resolve *question); /* answered or not; NULL is allowed */
+
+#endif

@@ -1,0 +1,101 @@
+/*
+ * topology_single.c - one server, by name or by the path of its Unix socket.
+ *
+ * Nobody else could answer, so a server that is down ends its commands at once; the cache above
+ * does without. One that is still reading its own file is asked again.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "info.h"
+#include "topology.h"
+
+#define LOADING_PAUSE_NS (100 * INT64_C(1000000))
+
+struct single {
+	struct kvt_topology base;
+	struct kvt_redis *client;
+	struct kvt_server *server;
+};
+
+static enum kvt_status single_create(
+	struct kvt_redis *r, const struct kvt_redis_options *options, struct kvt_topology **out)
+{
+	const struct kvt_l2_url *url = options->url;
+	bool local = url->kind == KVT_L2_UNIX;
+	struct single *t = calloc(1, sizeof(*t));
+
+	if (t == NULL)
+		return KVT_ENOMEM;
+	t->base.ops = &kvt_topology_single;
+	t->client = r;
+	t->server = kvt_client_server(r, local ? url->path : url->nodes[0].host,
+		local ? 0 : url->nodes[0].port, KVT_SERVER_DATA);
+	if (t->server == NULL) {
+		free(t);
+		return KVT_ENOMEM;
+	}
+	*out = &t->base;
+	return KVT_OK;
+}
+
+static enum kvt_route single_route(struct kvt_topology *self,
+	const struct kvt_redis_command *command, struct kvt_server **server, const char **why)
+{
+	(void)command, (void)why;
+	*server = ((struct single *)self)->server;
+	return KVT_ROUTE_TO;
+}
+
+static enum kvt_verdict single_error(
+	struct kvt_topology *self, struct kvt_redis_command *command, struct kvt_server *server)
+{
+	const struct kvt_surroundings *s = kvt_client_surroundings(((struct single *)self)->client);
+
+	(void)server;
+	if (strncmp(command->text, "LOADING ", 8) != 0)
+		return KVT_VERDICT_DELIVER;
+	command->progress.not_before_ns = kvt_now(s) + LOADING_PAUSE_NS;
+	return KVT_VERDICT_AGAIN;
+}
+
+static bool single_down(struct kvt_topology *self, struct kvt_server *server, const char *why)
+{
+	(void)self, (void)server, (void)why;
+	return false;
+}
+
+static void single_up(struct kvt_topology *self, struct kvt_server *server)
+{
+	char mode[16];
+
+	if (kvt_info_field(kvt_server_info(server), "redis_mode", mode, sizeof(mode)) &&
+		strcmp(mode, "cluster") == 0)
+		kvt_note(kvt_client_surroundings(((struct single *)self)->client), KVT_LOG_WARN,
+			"redis: this server is one of a Cluster, which l2.url redis-cluster:// is "
+			"for");
+}
+
+static void single_describe(struct kvt_topology *self, char *out, size_t room)
+{
+	const char *info = kvt_server_info(((struct single *)self)->server);
+
+	if (!kvt_info_field(info, "redis_mode", out, room))
+		snprintf(out, room, "standalone");
+}
+
+static void single_destroy(struct kvt_topology *self)
+{
+	free(self);
+}
+
+const struct kvt_topology_ops kvt_topology_single = {
+	.create = single_create,
+	.route = single_route,
+	.error = single_error,
+	.down = single_down,
+	.up = single_up,
+	.describe = single_describe,
+	.destroy = single_destroy,
+};

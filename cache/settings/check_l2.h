@@ -1,0 +1,18 @@
+/*
+ * check_l2.h - what `kvtier check` and `kvtierd check` say about the shared tier.
+ */
+#ifndef KVT_CHECK_L2_H
+#define KVT_CHECK_L2_H
+
+#include <stddef.h>
+
+#include "kvtier/kvtier.h"
+
+/* Warns on standard error, "KEY: text" a line, keys after `in` ("" or "cache."); returns how many.
+ * Connects to nothing. */
+size_t kvt_check_l2(const struct kvt_config *config, const char *in);
+
+/* "# l2: ...": one line on standard output, without the password. */
+void kvt_print_l2(const struct kvt_config *config);
+
+#endif

@@ -1,0 +1,31 @@
+/*
+ * settings.h - what the rest of the library and the program `kvtier` need of the configuration
+ * beyond the public functions.
+ */
+#ifndef KVT_SETTINGS_H
+#define KVT_SETTINGS_H
+
+#include <stdio.h>
+
+#include "kvtier/kvtier.h"
+
+/*
+ * What kvt_open may rely on: *out is `config` as a whole struct of this build (a caller compiled
+ * with an older one is widened with defaults), in which every member is within its range; one that
+ * was not has its default, and a line "KEY: found ..., expected ..." in *report (NULL if there was
+ * none; kvt_text_free). Texts and surroundings are borrowed from `config`; an absent text is its
+ * default. KVT_EINVAL: there were mistakes, *out is usable. KVT_ENOTSUP: the caller was compiled
+ * for another ABI; *out is untouched. KVT_ENOMEM.
+ */
+enum kvt_status kvt_settings_check(
+	const struct kvt_config *config, struct kvt_config *out, char **report) KVT_MUST_CHECK;
+
+/* REFERENCE.md, and a YAML file with every key and its default. */
+void kvt_settings_reference(FILE *out);
+void kvt_settings_example(FILE *out);
+
+/* "KEY: VALUE" for every key, sections as in the file, without user and password of l2.url. For
+ * `kvtier check`. */
+void kvt_settings_print(const struct kvt_config *config, FILE *out);
+
+#endif

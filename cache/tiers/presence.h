@@ -1,0 +1,36 @@
+/*
+ * presence.h - what a remote tier was lately said to hold, and not to hold.
+ *
+ * A bounded table of answers, each believed for a time: a set of a few places per hash, in which
+ * the oldest answer makes room. Forgetting is always allowed; what it says may be out of date, so
+ * that nothing but speed may depend on it. Thread-safe, a lookup some 50 ns.
+ */
+#ifndef KVT_PRESENCE_H
+#define KVT_PRESENCE_H
+
+#include "tier.h"
+
+struct kvt_presence;
+
+enum kvt_presence_word { KVT_PRESENCE_UNKNOWN, KVT_PRESENCE_THERE, KVT_PRESENCE_MISSING };
+
+/* max_entries > 0. KVT_ENOMEM. */
+enum kvt_status kvt_presence_create(uint32_t max_entries, uint64_t seen_ns, uint64_t missing_ns,
+	struct kvt_presence **out) KVT_MUST_CHECK;
+void kvt_presence_destroy(struct kvt_presence *p); /* NULL is allowed */
+
+/* *out is set for THERE. */
+enum kvt_presence_word kvt_presence_get(struct kvt_presence *p, const struct kvt_key *key,
+	int64_t now_ns, struct kvt_tier_known *out);
+
+void kvt_presence_there(struct kvt_presence *p, const struct kvt_key *key,
+	const struct kvt_tier_known *known, int64_t now_ns);
+void kvt_presence_missing(struct kvt_presence *p, const struct kvt_key *key, int64_t now_ns);
+void kvt_presence_forget(struct kvt_presence *p, const struct kvt_key *key);
+void kvt_presence_forget_tenant(struct kvt_presence *p, const struct kvt_tenant *tenant);
+void kvt_presence_forget_all(struct kvt_presence *p);
+
+/* Entries that are believed now, and bytes of the table. */
+void kvt_presence_stats(struct kvt_presence *p, uint64_t *entries, uint64_t *bytes);
+
+#endif

@@ -1,0 +1,16 @@
+/*
+ * tiers.c - the list of tiers.
+ */
+#include "tiers.h"
+
+const struct kvt_tier_ops *const *kvt_tiers(void)
+{
+	static const struct kvt_tier_ops *const list[] = {
+#define KVT_TIER(ops) &ops,
+#include "tiers.def"
+#undef KVT_TIER
+		NULL,
+	};
+
+	return list;
+}

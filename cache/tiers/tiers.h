@@ -1,0 +1,18 @@
+/*
+ * tiers.h - the tiers of this build, from tiers.def.
+ *
+ * A tier whose create says KVT_MISS is not configured and simply left out.
+ */
+#ifndef KVT_TIERS_H
+#define KVT_TIERS_H
+
+#include "tier.h"
+
+#define KVT_TIER(ops) extern const struct kvt_tier_ops ops;
+#include "tiers.def"
+#undef KVT_TIER
+
+/* All of them, fastest first, NULL-terminated. Static. */
+const struct kvt_tier_ops *const *kvt_tiers(void);
+
+#endif

@@ -1,0 +1,229 @@
+"""interface.py - the connector against the classes of the vLLM that is installed, without running an engine.
+
+Prints a line for each thing that was looked at; a failed assertion ends it.
+"""
+
+import queue
+import tempfile
+import types
+
+import torch
+from kvtier import events, loop, settings
+from kvtier.eyes import kv_event
+from kvtier.scheduler import Plan
+from kvtier.vllm import KVTierConnector, KVTierMetadata
+from kvtier.work import Load, LoadChunk
+from vllm.config import KVTransferConfig
+from vllm.distributed.kv_transfer.kv_connector.v1.base import KVConnectorBase_V1, KVConnectorRole
+from vllm.lora.request import LoRARequest
+from vllm.multimodal.inputs import MultiModalFeatureSpec, PlaceholderRange
+from vllm.sampling_params import SamplingParams
+from vllm.utils.hashing import sha256
+from vllm.v1.core.kv_cache_utils import get_request_block_hasher, init_none_hash, maybe_convert_block_hash
+from vllm.v1.engine.core import EngineCore
+from vllm.v1.kv_cache_interface import FullAttentionSpec, KVCacheGroupSpec, SlidingWindowSpec
+from vllm.v1.request import Request
+
+BLOCK = 16
+# What the interface has that this connector leaves as it is, and why that is right.
+LEFT = {
+    "bind_gpu_block_pool": "the pool is reached through the manager",
+    "bind_kv_cache_manager": "kept by the base class",
+    "build_connector_worker_meta": "what ranks say goes through get_finished and the sockets",
+    "clear_connector_metadata": "kept by the base class",
+    "finish_forward": "stores read blocks behind an event of the device",
+    "get_finished_count": "all ranks load and store",
+    "get_handshake_metadata": "ranks do not talk to ranks",
+    "get_kv_connector_kv_cache_events": "events go past the steps, so that they leave while there are none",
+    "get_loaded_kv_cache_group_ids": "one group, which is loaded",
+    "get_mem_pool_context": "any memory will do",
+    "get_required_kvcache_layout": "any layout will do, strides are read",
+    "get_transfer_results": "made of get_finished; failures are told by blocks",
+    "has_connector_metadata": "kept by the base class",
+    "has_pending_block_frees": "blocks of finished requests are freed soon, not instead of a preemption",
+    "register_finished_partial_tail": "whole blocks only",
+    "requires_piecewise_for_cudagraph": "no hook inside a layer does anything",
+    "reset_capture_state": "nothing is kept while graphs are captured",
+    "role": "kept by the base class",
+    "set_host_xfer_buffer_ops": "copies are the connector's own",
+    "set_xfer_handshake_metadata": "ranks do not talk to ranks",
+    "set_xfer_handshake_metadata_pp_aware": "ranks do not talk to ranks",
+    "supports_divergent_local_hybrid_hits": "one group of KV caches",
+}
+
+
+def names_of(thing):
+    return {name for name in vars(thing) if not name.startswith("_")}
+
+
+def look_at_the_interface():
+    """Every method is either ours or left alone for a reason."""
+    unknown = names_of(KVConnectorBase_V1) - names_of(KVTierConnector) - LEFT.keys()
+    assert not unknown, f"new in this version: {sorted(unknown)}"
+    assert not LEFT.keys() - names_of(KVConnectorBase_V1), "gone in this version"
+    assert not KVTierConnector.__abstractmethods__
+
+
+def request_of(number, lora=None, salt=None, images=()):
+    features = [
+        MultiModalFeatureSpec(None, "image", digest, PlaceholderRange(offset=at, length=8)) for at, digest in images
+    ]  # fmt: skip
+    return Request(
+        f"r{number}", list(range(100, 100 + 8 * BLOCK + 1)), SamplingParams(max_tokens=1), None, lora_request=lora,
+        cache_salt=salt, mm_features=features, block_hasher=get_request_block_hasher(BLOCK, sha256),
+    )  # fmt: skip
+
+
+class Asker:
+    epoch = 0
+
+    def ask(self, names):
+        self.names = names
+        return 1
+
+
+def look_at_names():
+    """Prompts that differ in anything but their tokens share no chunk behind the difference."""
+    init_none_hash(sha256)
+    folder = tempfile.mkdtemp()
+    loras = [LoRARequest("a", 1, folder), LoRARequest("b", 2, folder), LoRARequest("a", 1, folder + "/.")]
+    requests = [
+        request_of(0), request_of(1, salt="one"), request_of(2, salt="two"), *(request_of(3 + n, lora) for n, lora in
+        enumerate(loras)), request_of(6, images=[(3, "x")]), request_of(7, images=[(3, "y")]),
+        request_of(8, images=[(5, "x")]), request_of(9, loras[0], "one", [(3, "x")]),
+    ]  # fmt: skip
+    plan = Plan(Asker(), settings.Settings(chunk_tokens=4 * BLOCK), BLOCK, True)
+    seen = []
+    for request in requests:
+        plan.arrived(request)
+        seen += plan.asker.names
+    assert len(seen) == 2 * len(requests) == len(set(seen))
+    late = [request_of(20 + n, images=[(5 * BLOCK, digest)]) for n, digest in enumerate("xy")]
+    first, second = [plan.arrived(request) or plan.asker.names for request in late]
+    assert first[0] == second[0] == seen[0] and first[1] != second[1]  # equal up to the image
+    again = request_of(30, salt="one")
+    plan.arrived(again)
+    assert plan.asker.names == seen[2:4]
+
+
+def spec(kind=FullAttentionSpec, **more):
+    return kind(block_size=BLOCK, num_kv_heads=2, head_size=32, dtype=torch.float32, **more)
+
+
+def config_of(**changed):
+    """What a connector looks at of an engine's configuration."""
+    cache = {
+        "enable_prefix_caching": True, "hash_block_size": BLOCK, "block_size": BLOCK, "cache_dtype": "auto",
+        "prefix_caching_hash_algo": "sha256",
+    }  # fmt: skip
+    parallel = {
+        "decode_context_parallel_size": 1, "prefill_context_parallel_size": 1, "nnodes": 1, "rank": 0,
+        "local_world_size": 1, "world_size": 1, "pipeline_parallel_size": 1,
+    }  # fmt: skip
+    for name, value in changed.items():
+        (cache if name in cache else parallel)[name] = value
+    return types.SimpleNamespace(
+        cache_config=types.SimpleNamespace(**cache), parallel_config=types.SimpleNamespace(**parallel),
+        kv_transfer_config=KVTransferConfig(
+            kv_connector="KVTierConnector", kv_connector_module_path="kvtier.vllm", kv_role="kv_both"),
+        kv_events_config=None,
+    )  # fmt: skip
+
+
+def caches_of(groups=1, kv=None):
+    return types.SimpleNamespace(kv_cache_groups=[KVCacheGroupSpec(["l"], kv or spec()) for _ in range(groups)])
+
+
+def scheduler_of(config, caches):
+    return KVTierConnector(config, KVConnectorRole.SCHEDULER, caches)
+
+
+def unfit(groups=1, kv=None, **changed):
+    """What the connector says of an engine with this configuration."""
+    return scheduler_of(config_of(**changed), caches_of(groups, kv)).why_not
+
+
+def look_at_what_is_declined():
+    assert unfit() is None
+    for said, answer in (
+        ("3 groups of KV caches", unfit(groups=3)),
+        ("kind sliding_window", unfit(kv=spec(SlidingWindowSpec, sliding_window=64))),
+        ("prefix caching is off", unfit(enable_prefix_caching=False)),
+        ("context parallel size is 2", unfit(decode_context_parallel_size=2)),
+        ("context parallel size is 4", unfit(prefill_context_parallel_size=4)),
+        ("runs on 2 nodes", unfit(nnodes=2)),
+        ("kv_cache_dtype is fp8_per_token_head", unfit(cache_dtype="fp8_per_token_head")),
+        ("hash_block_size is 8", unfit(hash_block_size=8)),
+        ("prefix_caching_hash_algo is xxhash", unfit(prefix_caching_hash_algo="xxhash")),
+    ):
+        assert said in (answer or ""), (said, answer)
+
+
+def look_at_a_start_without_ranks():
+    """The policy is set, and whatever is missing costs the cache only."""
+    for caches in (caches_of(), caches_of(groups=3)):
+        config = config_of()
+        assert config.kv_transfer_config.kv_load_failure_policy == "fail"
+        one = scheduler_of(config, caches)
+        assert config.kv_transfer_config.kv_load_failure_policy == "recompute" and not one.requires_kv_delivery
+        request = request_of(50)
+        one.on_new_request(request)
+        assert one.get_num_new_matched_tokens(request, 0) == (0, False)
+        assert one.reset_cache() is True and one.request_finished(request, []) == (False, None)
+        assert list(one.take_events()) == [] and not one.has_pending_push_work()
+        worker = KVTierConnector(config, KVConnectorRole.WORKER, caches)
+        worker.register_kv_caches({})  # nothing that could be served
+        worker.bind_connector_metadata(KVTierMetadata([Load("r", [LoadChunk(bytes(32), 1, 0, [7])])], []))
+        worker.start_load_kv(None)
+        worker.wait_for_save()
+        assert worker.get_finished(set()) == (None, {"r"}) and worker.get_block_ids_with_load_errors() == {7}
+        worker.shutdown()
+        one.shutdown()
+
+
+def look_at_events():
+    hashes = (b"\1" * 32, b"\2" * 32)
+    one = events.Event(events.STORED, 1, hashes, b"\3" * 32, torch.arange(32, dtype=torch.int32).numpy().tobytes(), 16)
+    told = kv_event(one, "full_attention")
+    assert told.block_hashes == [maybe_convert_block_hash(h) for h in hashes]
+    assert (told.medium, told.locality, told.token_ids) == ("STORAGE", "LOCAL", list(range(32)))
+    gone = kv_event(events.Event(events.REMOVED, 0, hashes), "full_attention")
+    assert (gone.block_hashes, gone.medium, gone.locality) == (told.block_hashes, "CPU", None)
+    far = kv_event(events.Event(events.STORED, 2, hashes), None)
+    assert (far.medium, far.locality, far.token_ids, far.parent_block_hash) == ("STORAGE", "REMOTE", [], None)
+    assert kv_event(events.Event(events.CLEARED, 0, ()), None) is None
+
+
+class Core:
+    """As vLLM's engine core, seen from a connector that it calls."""
+
+    def __init__(self):
+        self.input_queue, self.paused = queue.Queue(), False
+
+    def is_scheduler_paused(self):
+        return self.paused
+
+    def run(self, inner):
+        return inner()
+
+
+def look_at_waking():
+    assert hasattr(EngineCore, "is_scheduler_paused")
+    core = Core()
+    found = core.run(lambda: (lambda: loop.find())())
+    found.wake()
+    assert core.input_queue.get_nowait()[0].name == "WAKEUP"
+    core.paused = True
+    found.wake()
+    assert core.input_queue.empty() and found.rests()
+    nobody = loop.find()
+    nobody.wake()
+    assert not nobody.rests()
+
+
+for look in (
+    look_at_the_interface, look_at_names, look_at_what_is_declined, look_at_a_start_without_ranks, look_at_events,
+    look_at_waking,
+):  # fmt: skip
+    look()
+    print(look.__name__)

@@ -1,0 +1,104 @@
+#!/bin/bash
+# run.sh - the GPU tier on a real device: every copy test of tests/unit/cache/gpu, plainly and under
+# compute-sanitizer.
+#
+# Without a CUDA device nothing can be run here; a line says so, and the exit status is 0 as for any test that is
+# skipped. GPU_REQUIRED=1 makes that a failure. Options of the build: GPU_BUILD names its directory.
+set -u
+cd "$(dirname "$0")/../.." || exit 1
+
+usage() {
+	cat <<'END'
+usage: tests/gpu/run.sh [--quick] [--help]
+
+  --quick   without compute-sanitizer
+
+Environment:
+  GPU_BUILD       build directory (build-gpu)
+  GPU_DEVICE      number of the device (0)
+  GPU_REQUIRED    1: a machine without a device is a failure
+
+The last line is `N passed, M failed, K skipped`.
+END
+}
+
+quick=no
+case ${1:-} in
+--quick) quick=yes ;;
+-h | --help)
+	usage
+	exit 0
+	;;
+'') ;;
+*)
+	usage >&2
+	exit 2
+	;;
+esac
+
+build=${GPU_BUILD:-$PWD/build-gpu}
+device=${GPU_DEVICE:-0}
+passed=0 failed=0 skipped=0
+
+skip() { # WHAT WHY
+	echo "SKIPPED $1: $2"
+	skipped=$((skipped + 1))
+}
+
+try() { # NAME COMMAND...
+	local name=$1
+	shift
+	if "$@" >"$build/gpu-test.log" 2>&1; then
+		echo "ok      $name"
+		passed=$((passed + 1))
+	else
+		echo "FAILED  $name (status $?)"
+		tail -n 40 "$build/gpu-test.log"
+		failed=$((failed + 1))
+	fi
+}
+
+finish() {
+	echo "$passed passed, $failed failed, $skipped skipped"
+	[ $failed -eq 0 ]
+	exit
+}
+
+listing=$(nvidia-smi -L 2>/dev/null) || listing=
+if [ -z "$listing" ] && [ ! -e /dev/nvidia0 ]; then
+	skip "all of tests/gpu" "this machine has no CUDA device (no nvidia-smi that lists one, no /dev/nvidia0): nothing was run"
+	[ "${GPU_REQUIRED:-0}" = 1 ] && failed=1
+	finish
+fi
+echo "$listing"
+
+deploy/packages.sh build test || exit 1
+if [ ! -f "$build/build.ninja" ]; then
+	meson setup "$build" -Dwerror=true -Dbench=false >"$build.log" 2>&1 || {
+		cat "$build.log" >&2
+		exit 1
+	}
+fi
+here=tests/unit/cache/gpu
+ninja -C "$build" $here/cache_gpu_copy_test $here/cache_gpu_header_c cache/gpu/libkvtier_cuda.so.1.0.0 >"$build/gpu-build.log" 2>&1 || {
+	tail -n 40 "$build/gpu-build.log" >&2
+	exit 1
+}
+grep -q . "$build/cache/gpu/kernels.fatbin" 2>/dev/null ||
+	skip "kernel and staging" "no nvcc: this build has no kernel, and its tests run by copies"
+
+export KVT_GPU_TEST_DEVICE=$device KVT_GPU_TEST_LIBRARY=$build/cache/gpu/libkvtier_cuda.so.1
+unset KVT_GPU_TEST_DRIVER
+test=$build/$here/cache_gpu_copy_test
+try "copies beside the naive way" "$test"
+if [ $quick = no ]; then
+	sanitizer=$(command -v compute-sanitizer || echo /usr/local/cuda/bin/compute-sanitizer)
+	if [ -x "$sanitizer" ]; then
+		for tool in memcheck racecheck initcheck synccheck; do
+			try "compute-sanitizer $tool" "$sanitizer" --tool $tool --error-exitcode 9 "$test"
+		done
+	else
+		skip "compute-sanitizer" "it is not installed; it comes with the CUDA Toolkit"
+	fi
+fi
+finish

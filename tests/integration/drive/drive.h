@@ -1,0 +1,60 @@
+/*
+ * drive.h - a process that uses libkvtier as an engine would, told by lines what to do.
+ *
+ * Every chunk's bytes are a function of its key, so that any process can tell whether what it got
+ * is right, whoever stored it and whatever happened in between. A test starts it with a
+ * configuration in YAML, writes commands to its standard input, reads one line of JSON for each,
+ * kills it, stops it, starts it again. It uses the public header alone and links the shared
+ * object.
+ */
+#ifndef DRIVE_H
+#define DRIVE_H
+
+#include <stdbool.h>
+#include <stdio.h>
+
+#include "kvtier/kvtier.h"
+
+#define DRIVE_WORDS 16
+#define DRIVE_CHAIN 256 /* most chunks of one chain */
+
+struct drive {
+	struct kvt_config config; /* texts belong to it */
+	struct kvt *k;
+};
+
+/* One command: its words, [0] its name. Prints members of a JSON object, each with a comma before
+ * it; false: `error` (256 bytes) says why. */
+struct drive_command {
+	const char *name;
+	size_t least, most; /* words behind the name */
+	bool (*run)(struct drive *d, char **words, size_t count, char *error);
+};
+
+extern const struct drive_command drive_commands[]; /* ends with a NULL name */
+
+/* --- chunk.c: what a key's chunk holds; pure --- */
+
+/* Chain `seed`, chunk `index`. */
+void drive_key(uint64_t seed, uint32_t index, struct kvt_key *out);
+/* The key under which the tests keep what stock software calls `name`. */
+void drive_key_of_name(const char *name, struct kvt_key *out);
+/* Its length: least to most, by the key. */
+uint64_t drive_bytes(const struct kvt_key *key, uint64_t least, uint64_t most);
+/* Bytes at .. at + count of the chunk under key. */
+void drive_fill(const struct kvt_key *key, uint64_t at, void *to, uint64_t count);
+
+#define DRIVE_RIGHT UINT64_MAX
+/* Offset of the first byte of a lease's chunk that is not as drive_fill says, its length included;
+ * DRIVE_RIGHT: all are. */
+uint64_t drive_check(
+	const struct kvt_lease *lease, size_t index, const struct kvt_key *key, uint64_t bytes);
+
+int64_t drive_now(void); /* nanoseconds, monotonic */
+
+/* --- random.c --- */
+
+/* run SEED MILLISECONDS THREADS CHAINS DEPTH LEAST MOST LIMIT_MS [PUTS_PERCENT] */
+bool drive_run(struct drive *d, char **words, size_t count, char *error);
+
+#endif

@@ -1,0 +1,171 @@
+"""libkvtier tells an LMCache controller what it holds: caches in this process, kvway as the controller.
+
+The workers that requests go to are kvsim's, whose own caches forget; what is predicted is what the caches
+told. A put names its chunks as the connector does.
+"""
+
+import pytest
+
+from rig.client import ask
+from rig.kvaware import SHOWN, complete, ids, wait_log, wait_sight
+from rig.kvtier_engine import CPU, DISK, Engine
+from rig.router import BUILD
+from rig.sim import Sim
+from rig.wait import Port, until
+
+CHUNK = 32
+
+
+@pytest.fixture
+def stage(tmp_path, kvway, monkeypatch):
+    """Two simulated workers, caches beside them, and how to make their router."""
+    monkeypatch.setenv("KVTIER_LIBRARY", str(BUILD / "cache" / "core" / "libkvtier.so.1"))
+    ports = [Port() for _ in range(3)]
+    sim = Sim(tmp_path, 2, "--kv-tokens", 100000)
+    engines = []
+
+    class Stage:
+        pull, reply, beat = (f"127.0.0.1:{p.number}" for p in ports)
+        workers = sim.workers
+        folder = tmp_path
+
+        def engine(self, number=0, **sections):
+            engines.append(Engine(self.pull, self.reply, f"e{number}", CHUNK, **sections))
+            return engines[-1]
+
+        def router(self, more=None, seen=0):
+            rows = [{"url": w.url, "lmcache_instance": f"e{i}"} for i, w in enumerate(self.workers)]
+            router = kvway(self.workers, {
+                **SHOWN,
+                "kvaware.lmcache.pull": self.pull,
+                "kvaware.lmcache.reply": self.reply,
+                "kvaware.lmcache.heartbeat": self.beat,
+                "kvaware.lmcache.chunk_size": CHUNK,
+                "kvaware.lmcache.detect": False,
+                "workers": rows,
+                **(more or {}),
+            })  # fmt: skip
+            wait_sight(router, self.workers[:seen], "lmcache")
+            return router
+
+    yield Stage()
+    for engine in engines:
+        engine.close()
+    sim.kill()
+    for port in ports:
+        port.close()
+
+
+def layout(router, tokens):
+    answer = ask(router.admin_port, "POST", "/lookup", body={"tokens": tokens})
+    assert answer.status == 200, answer
+    return answer.json()["layout_info"]
+
+
+def wait_held(router, tokens, expected):
+    """expected: {instance: [location, tokens]}"""
+    until(lambda: layout(router, tokens) == expected, 20, f"{expected} (is {layout(router, tokens)})")
+
+
+def admin(router, path, body):
+    answer = ask(router.admin_port, "POST", path, body=body)
+    assert answer.status == 200, answer
+    return answer.json()
+
+
+def test_a_prompt_goes_where_libkvtier_has_it_until_it_is_evicted(stage):
+    router = stage.router()
+    engines = [stage.engine(i, l1={"capacity": "2MiB", "policy": "lru", "staging_share": 0}) for i in range(2)]
+    for name in ("e0", "e1"):
+        wait_log(router, f"Worker registered: {name}")
+    prompts = [ids(seed, 6 * CHUNK + 8) for seed in range(4)]
+    for i, prompt in enumerate(prompts):
+        engines[i % 2].put(prompt)
+    for i, prompt in enumerate(prompts):
+        wait_held(router, prompt, {f"e{i % 2}": [CPU, 6 * CHUNK]})
+        outcome = complete(router, prompt)
+        assert (outcome.worker, outcome.predicted) == (stage.workers[i % 2].url, 6 * CHUNK)
+    for seed in range(100, 106):  # 36 chunks, of which 32 have room
+        engines[0].put(ids(seed, 6 * CHUNK))
+    wait_held(router, prompts[0], {})
+    wait_held(router, prompts[1], {"e1": [CPU, 6 * CHUNK]})
+    engines[1].close()
+    wait_held(router, prompts[1], {})  # it said good-bye
+
+
+def test_a_controller_that_starts_again_is_told_everything(stage):
+    """The engine is there before any controller is, and longer than the first one."""
+    engine = stage.engine(0)
+    prompts = [ids(seed, 10 * CHUNK) for seed in range(8)]
+    for prompt in prompts[:4]:
+        engine.put(prompt)
+    router = stage.router(seen=1)
+    for prompt in prompts[:4]:
+        wait_held(router, prompt, {"e0": [CPU, 10 * CHUNK]})
+    router.stop()
+    for prompt in prompts[4:]:
+        engine.put(prompt)
+    until(lambda: engine.metric("registered") == 0, 20, "the silence to be noticed")
+    router = stage.router(seen=1)
+    for prompt in prompts:
+        wait_held(router, prompt, {"e0": [CPU, 10 * CHUNK]})
+    assert engine.metric("full_syncs_total") >= 1
+    assert engine.metric("silences_total") >= 1
+
+
+def test_what_the_queue_has_no_room_for_comes_by_a_full_sync(stage):
+    engine = stage.engine(0, controller={"queue": 16, "sync_batch": 7})
+    router = stage.router(seen=1)
+    prompts = [ids(seed, 20 * CHUNK) for seed in range(20)]
+    for prompt in prompts:
+        engine.put(prompt)
+    until(lambda: engine.metric("changes_total") + engine.metric("queue_drops_total") >= 400, 10, "all changes")
+    for prompt in prompts:
+        wait_held(router, prompt, {"e0": [CPU, 20 * CHUNK]})
+    assert engine.metric("queue_drops_total") + engine.metric("dropped_total") > 0
+    assert engine.metric("full_syncs_total") >= 1
+
+
+def test_what_lies_on_nvme_is_told_after_a_restart(stage):
+    nvme = {"path": str(stage.folder / "nvme"), "capacity": "64MiB"}
+    engine = stage.engine(0, nvme=nvme)
+    router = stage.router(seen=1)
+    prompt = ids(1, 8 * CHUNK)
+    engine.put(prompt)
+    wait_held(router, prompt, {"e0": [CPU, 8 * CHUNK]})
+    assert engine.cache.drain(20 * 10**9)
+    engine.close()
+    wait_held(router, prompt, {})
+    engine = stage.engine(0, nvme=nvme)
+    wait_held(router, prompt, {"e0": [DISK, 8 * CHUNK]})
+
+
+def test_operators_commands_are_obeyed(stage):
+    engine = stage.engine(0, controller={"pin_time": "2s"})
+    router = stage.router(seen=1)
+    prompt, other = ids(1, 200), ids(2, 200)
+    engine.put(prompt)
+    engine.put(other)
+    wait_held(router, prompt, {"e0": [CPU, 192]})
+    wait_held(router, other, {"e0": [CPU, 192]})
+    assert admin(router, "/health", {"instance_id": "e0"})["error_codes"] == {"0": 0}
+    pin = {"instance_id": "e0", "location": CPU, "tokens": prompt[:70]}
+    assert admin(router, "/pin", pin)["num_tokens"] == 64
+    assert admin(router, "/pin", {**pin, "location": DISK})["num_tokens"] == 0
+    assert admin(router, "/clear", {"instance_id": "e0", "location": DISK})["num_tokens"] == 0
+    assert admin(router, "/clear", {"instance_id": "e0", "location": CPU})["num_tokens"] == 128 + 192
+    wait_held(router, prompt, {"e0": [CPU, 64]})
+    wait_held(router, other, {})
+    until(lambda: engine.metric("pinned") == 0, 20, "the pins to end")
+    assert admin(router, "/clear", {"instance_id": "e0", "location": CPU})["num_tokens"] == 64
+    wait_held(router, prompt, {})
+    assert admin(router, "/query_instance", {"ip": "127.0.0.1"})["res"] == "e0"
+
+
+def test_without_a_controller_the_cache_works(stage):
+    engine = stage.engine(0, controller={"queue": 16})
+    for seed in range(40):
+        engine.put(ids(seed, 20 * CHUNK))
+    assert engine.metric("chunks") == 800
+    assert engine.metric("registered") == 0
+    engine.close()

@@ -1,0 +1,350 @@
+"""The program kvtier: what its verbs print, and their exit status."""
+
+import fcntl
+import json
+import os
+import pathlib
+import struct
+import subprocess
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+PROGRAM = pathlib.Path(os.environ.get("KVW_BUILD", ROOT / "build")) / "cache/command/kvtier"
+VERBS = ["stat", "verify", "size", "check", "bench", "reference"]
+QWEN = {
+    "architectures": ["Qwen2ForCausalLM"],
+    "model_type": "qwen2",
+    "hidden_size": 3584,
+    "num_attention_heads": 28,
+    "num_hidden_layers": 28,
+    "num_key_value_heads": 4,
+    "max_position_embeddings": 32768,
+    "torch_dtype": "bfloat16",
+}
+
+
+def kvtier(*arguments, status=0, text=None):
+    """Runs the program; returns what it printed on both outputs."""
+    run = subprocess.run(
+        [PROGRAM, *map(str, arguments)], input=text, capture_output=True, text=True, timeout=120
+    )
+    assert run.returncode == status, (arguments, run.returncode, run.stdout, run.stderr)
+    assert "Sanitizer" not in run.stderr and "runtime error" not in run.stderr, run.stderr
+    return run
+
+
+@pytest.fixture
+def model(tmp_path):
+    def make(**changes):
+        path = tmp_path / "config.json"
+        path.write_text(json.dumps({**QWEN, **changes}))
+        return path
+
+    return make
+
+
+# --- help and mistakes of the command line ------------------------------------------------------
+
+
+def test_help_lists_every_verb_and_each_explains_itself():
+    text = kvtier("--help").stdout
+    assert text == kvtier("help").stdout
+    for verb in VERBS:
+        assert f"\n  {verb} " in text
+        assert kvtier(verb, "--help").stdout.startswith(f"kvtier {verb} - ")
+        assert kvtier("help", verb).stdout == kvtier(verb, "--help").stdout
+    assert kvtier("--version").stdout.startswith("kvtier ")
+
+
+@pytest.mark.parametrize(
+    "arguments, says",
+    [
+        ([], "usage: kvtier VERB"),
+        (["sizes"], "no verb `sizes`"),
+        (["help", "sizes"], "no verb `sizes`"),
+        (["size"], "expected a model's config.json"),
+        (["size", "a", "b"], "one argument too many"),
+        (["size", "--prefil", "1", "a"], "no option `--prefil`"),
+        (["size", "--prefill"], "needs a value"),
+        (["size", "--json=1", "a"], "takes no value"),
+        (["size", "--prefill", "fast", "a"], "--prefill: found `fast`"),
+        (["size", "--prefill", "0", "a"], "--prefill: found `0`"),
+        (["size", "--flops", "1T", "a"], "--parameters go together"),
+        (["size", "--prefill", "1", "--flops", "1T", "--parameters", "1G", "a"], "give one"),
+        (["size", "--tensor-parallel", "1.5", "a"], "a whole number"),
+        (["stat"], "expected a store's folder"),
+        (["verify"], "expected a store's folder"),
+        (["verify", "--rate", "fast", "a"], "--rate: found `fast`"),
+        (["check"], "expected a YAML file"),
+        (["bench", "--chunk", "4MB"], "--chunk: found `4MB`"),
+        (["bench", "--chunk", "64MiB"], "need --l1 of 32"),
+        (["bench", "--seconds", "x"], "--seconds: found `x`"),
+        (["reference", "all"], "one argument too many"),
+    ],
+)
+def test_a_wrong_command_line_says_so(arguments, says):
+    run = kvtier(*arguments, status=2)
+    assert says in run.stderr and run.stdout == ""
+
+
+# --- size -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "layers, heads, kib", [(28, 2, 28), (28, 4, 56), (80, 8, 320)], ids=["1.5B", "7B", "72B"]
+)
+def test_bytes_per_token_of_qwen(model, layers, heads, kib):
+    # 128 elements a head: hidden_size / num_attention_heads
+    path = model(num_hidden_layers=layers, num_key_value_heads=heads)
+    text = kvtier("size", path).stdout
+    assert f"KV per token     {kib * 1024} bytes = {kib} KiB" in text
+    told = json.loads(kvtier("size", "--json", path.parent).stdout)
+    assert told["bytes_per_token"] == kib * 1024
+    assert told["chunk_bytes"] == kib * 1024 * 256
+    assert told["context_bytes"] == kib * 1024 * 32768
+
+
+def test_break_even_shows_its_sum(model):
+    text = kvtier("size", "--prefill", "12k", "--nvme-rate", "6G", "--l1-rate", "1G", model()).stdout
+    assert "= 57344 x 12000 = 0.69 GB/s" in text
+    assert "6.00 GB/s (given) = 8.72 x B*\n        offload" in text
+    assert "1.00 GB/s (given) = 1.45 x B*\n        offload: fetching is a little faster" in text
+    assert "519 x 12000 x 57344 = 333 GiB" in text
+    slow = kvtier("size", "--prefill", "12k", "--nvme-rate", "0.5G", model()).stdout
+    assert "computing is faster on an idle engine" in slow
+    told = json.loads(
+        kvtier("size", "--json", "--flops", "989T", "--parameters", "7.6G", model()).stdout
+    )
+    assert told["prefill_tokens_per_second"] == pytest.approx(0.4 * 989e12 / (2 * 7.6e9))
+    assert told["break_even_bytes_per_second"] == pytest.approx(
+        57344 * told["prefill_tokens_per_second"]
+    )
+
+
+def test_room_on_this_machine(model, tmp_path):
+    told = json.loads(kvtier("size", "--json", "--path", tmp_path, model()).stdout)
+    for tier in told["tiers"].values():
+        assert tier["bytes"] > 0 and tier["tokens"] == tier["bytes"] // 57344 and tier["why"]
+
+
+def test_what_is_no_model(model, tmp_path):
+    assert "No such file" in kvtier("size", tmp_path / "none.json", status=3).stderr
+    assert "num_attention_heads" in kvtier("size", model(num_attention_heads=None), status=3).stderr
+    assert "3 ranks cannot" in kvtier("size", "--tensor-parallel", 3, model(), status=3).stderr
+    (tmp_path / "config.json").write_text('{"a": ')
+    assert "line 1" in kvtier("size", tmp_path, status=3).stderr
+
+
+# --- check ----------------------------------------------------------------------------------------
+
+
+def test_a_right_configuration(tmp_path):
+    path = tmp_path / "c.yaml"
+    path.write_text(f"l1: {{capacity: 64MiB}}\nnvme: {{path: {tmp_path}/store, capacity: 64MiB}}\n")
+    run = kvtier("check", path)
+    assert run.stderr == ""
+    assert "l1.capacity: 64MiB\n" in run.stdout and "nvme.depth: 32\n" in run.stdout
+    assert not (tmp_path / "store").exists()  # nothing is made
+
+
+def test_every_mistake_is_told_and_the_rest_applies(tmp_path):
+    path = tmp_path / "c.yaml"
+    path.write_text("l1: {capacity: 10GB, policy: lur}\nnvm: {}\nrank: 3\n")
+    run = kvtier("check", path, status=1)
+    lines = run.stderr.splitlines()
+    assert lines[0].startswith(f"{path}:1:16: l1.capacity: found `10GB`")
+    assert "did you mean `lru`?" in lines[1] and "did you mean `nvme`?" in lines[2]
+    assert len(lines) == 3
+    assert "rank: 3\n" in run.stdout and "l1.capacity: auto\n" in run.stdout
+
+
+def test_what_cannot_work_here(tmp_path):
+    keys = tmp_path / "keys"
+    keys.write_text("1: " + "ab" * 16 + "cd" * 16 + "\n")
+    keys.chmod(0o644)
+    (tmp_path / "file").write_text("")
+    path = tmp_path / "c.yaml"
+    path.write_text(
+        f"l1: {{capacity: 60TiB}}\nnvme: {{path: {tmp_path}/file/store}}\n"
+        f"protect: {{keys: {keys}}}\n"
+    )
+    run = kvtier("check", path, status=1)
+    assert "l1.capacity: found 60 TiB, but" in run.stderr
+    assert "file/store cannot be used: Not a directory" in run.stderr
+    assert "others may read or write" in run.stderr
+    keys.chmod(0o600)
+    assert "protect.keys" not in kvtier("check", path, status=1).stderr
+    assert "1 keys, 1 seals" in kvtier("check", path, status=1).stdout
+
+
+def test_a_shared_tier(tmp_path):
+    path = tmp_path / "c.yaml"
+    path.write_text("l2: {url: 'rediss://bob:s3cret@cache.example:7000/2'}\nl1: {capacity: 64MiB}\n")
+    run = kvtier("check", path)
+    assert "# l2: rediss://cache.example:7000/2, native format, with a login\n" in run.stdout
+    assert "l2.url: \"rediss://***@cache.example:7000/2\"\n" in run.stdout
+    assert "s3cret" not in run.stdout + run.stderr
+
+
+@pytest.mark.parametrize(
+    "l2, says",
+    [
+        ("{url: 'redis://h', tls_ca: /none/ca.pem}", "l2.tls_ca: /none/ca.pem cannot be read"),
+        ("{url: 'redis://h', tls_ca: /dev/null}", "expected rediss://"),
+        ("{url: 'redis://h', password_file: /none}", "l2.password_file: /none cannot be read"),
+        ("{url: 'rediss://h', tls_key: /dev/null}", "expected together with l2.tls_key"),
+        ("{url: 'redis://h', format: lmcache}", "l2.layout: expected with l2.format: lmcache"),
+        ("{url: 'kvtierd://h', segment: kvtier_not_there}", "is the daemon running"),
+        ("{url: 'redis://h:port'}", "l2.url: found `redis://h:port`"),
+    ],
+)
+def test_a_shared_tier_that_cannot_work(tmp_path, l2, says):
+    path = tmp_path / "c.yaml"
+    path.write_text(f"l2: {l2}\nl1: {{capacity: 64MiB}}\n")
+    assert says in kvtier("check", path, status=1).stderr
+
+
+def test_check_reads_standard_input():
+    assert "rank: 7\n" in kvtier("check", "-", text="rank: 7\nl1: {capacity: 64MiB}\n").stdout
+    assert "cannot be opened" in kvtier("check", "/nonexistent", status=3).stderr
+
+
+# --- stores ---------------------------------------------------------------------------------------
+
+BENCH = ["bench", "--seconds", "0.02", "--l1", "128MiB", "--chunk", "256KiB", "--disk", "16MiB", "--json"]
+
+
+@pytest.fixture
+def store(tmp_path):
+    """store(*options): a folder with 64 chunks of 256 KiB, made by a real cache."""
+
+    def make(*options):
+        told = kvtier(*BENCH, "--keep", "--path", tmp_path, *options).stderr
+        folder = pathlib.Path(told.split("the store is in ")[1].strip())
+        return folder
+
+    return make
+
+
+def log_of(folder):
+    (log,) = folder.glob("*/*/log")
+    return log
+
+
+def test_stat_and_verify_of_a_whole_store(store):
+    folder = store()
+    inner = log_of(folder).parent
+    text = kvtier("stat", folder).stdout
+    assert text.startswith(f"{inner}\n  owner    none\n") and "chunks   64: 16 MiB" in text
+    assert "(no salt)        64 chunks" in text
+    again = kvtier("stat", inner).stdout
+    assert [a for a in again.splitlines() if "ago" not in a] == [
+        a for a in text.splitlines() if "ago" not in a
+    ]
+    (told,) = json.loads(kvtier("stat", "--json", folder).stdout)
+    assert told["chunks"] == 64 and told["payload_bytes"] == 16 << 20
+    assert told["disk_bytes"] <= told["data_bytes"] and not told["owned"]
+    assert [t["chunks"] for t in told["tenants"]] == [64]
+    assert "no damage" in kvtier("verify", folder).stdout
+    (told,) = json.loads(kvtier("verify", "--json", "--rate", "1GiB", inner).stdout)
+    assert (told["right"], told["damaged"], told["damage"]) == (64, 0, False)
+
+
+def test_verify_finds_a_flipped_bit(store):
+    folder = store()
+    data = sorted(log_of(folder).parent.glob("data-*"))[3]
+    with data.open("r+b") as file:
+        file.seek(100000)  # in the payload of its first chunk
+        (byte,) = file.read(1)
+        file.seek(-1, os.SEEK_CUR)
+        file.write(bytes([byte ^ 4]))
+    before = data.read_bytes()
+    run = kvtier("verify", folder, status=1)
+    assert "DAMAGED" in run.stdout and "63 right, 1 damaged" in run.stdout
+    assert "not what was stored" in run.stderr
+    assert data.read_bytes() == before  # nothing is repaired
+    (told,) = json.loads(kvtier("verify", "--json", folder, status=1).stdout)
+    assert told["damage"] and told["damaged"] == 1
+
+
+def test_a_damaged_log_is_told(store):
+    folder = store()
+    with log_of(folder).open("r+b") as file:
+        file.seek(4096 + 5 * 256 + 100)
+        file.write(b"\xff")
+    assert "1 damaged (skipped)" in kvtier("stat", folder).stdout
+    assert "63 right" in kvtier("verify", folder).stdout
+
+
+def test_a_sealed_store(store, tmp_path):
+    keys = tmp_path / "keys"
+    keys.write_text("7: " + "0123456789abcdef" * 4 + "\n")
+    keys.chmod(0o600)
+    folder = store("--keys", keys)
+    text = kvtier("verify", folder).stdout
+    assert "no damage" in text and "64 sealed: header right" in text
+    assert "64 right, 0 damaged" in kvtier("verify", "--keys", keys, folder).stdout
+    data = sorted(log_of(folder).parent.glob("data-*"))[0]
+    with data.open("r+b") as file:
+        file.seek(100000)
+        (byte,) = file.read(1)
+        file.seek(-1, os.SEEK_CUR)
+        file.write(bytes([byte ^ 1]))
+    assert "63 right, 1 damaged" in kvtier("verify", "--keys", keys, folder, status=1).stdout
+    keys.write_text("8: " + "0123456789abcdef" * 4 + "\n")
+    assert "64 sealed: header right" in kvtier("verify", "--keys", keys, folder).stdout
+    told = json.loads(kvtier(*BENCH, "--path", tmp_path, "--keys", keys).stdout)
+    assert told["nvme_read_bytes_per_second"] > 0
+    keys.chmod(0o644)
+    assert "others may read" in kvtier("verify", "--keys", keys, folder, status=3).stderr
+    assert "protect.keys" in kvtier(*BENCH, "--path", tmp_path, "--keys", keys, status=3).stderr
+
+
+def test_an_owner_is_seen_and_not_disturbed(store):
+    folder = store()
+    lock = log_of(folder).parent / "lock"
+    with lock.open("w") as file:
+        file.write("4711\n")
+        file.flush()
+        taken = struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+        fcntl.fcntl(file, 37, taken)  # F_OFD_SETLK
+        assert "owner    pid 4711, running" in kvtier("stat", folder).stdout
+        assert "64 right" in kvtier("verify", folder).stdout
+    assert "owner    none" in kvtier("stat", folder).stdout
+
+
+def test_what_is_no_store(store, tmp_path):
+    for verb in ("stat", "verify"):
+        assert "no such folder" in kvtier(verb, tmp_path / "none", status=3).stderr
+        assert "holds no store" in kvtier(verb, tmp_path, status=3).stderr
+    folder = store()
+    (form,) = folder.glob("*/*/format")
+    whole = form.read_bytes()
+    form.write_bytes(b"otherone" + whole[8:])
+    for verb in ("stat", "verify"):
+        assert kvtier(verb, folder, status=3).stderr.count("\n") == 1
+    assert form.read_bytes()[:8] == b"otherone"
+
+
+# --- reference, bench -----------------------------------------------------------------------------
+
+
+def test_the_reference_is_the_page_and_its_example_loads(tmp_path):
+    assert kvtier("reference").stdout == (ROOT / "cache/settings/REFERENCE.md").read_text()
+    example = kvtier("reference", "--example").stdout
+    assert example == (ROOT / "cache/settings/examples/full.yaml").read_text()
+    assert kvtier("check", "-", text=example).stderr == ""
+
+
+def test_bench_measures_and_leaves_nothing(tmp_path):
+    arguments = ["--seconds", "0.05", "--l1", "128MiB", "--chunk", "1MiB"]
+    text = kvtier("bench", *arguments).stdout
+    assert "put, with checksum" in text and "failed" not in text
+    told = json.loads(
+        kvtier("bench", *arguments, "--path", tmp_path, "--disk", "32MiB", "--json").stdout
+    )
+    assert all(told[name] > 0 for name in told if name.endswith(("_second", "_seconds")))
+    assert told["nvme_mode"]
+    assert list(tmp_path.iterdir()) == []
+    assert "No such file" in kvtier("bench", *arguments, "--path", "/nonexistent", status=3).stderr

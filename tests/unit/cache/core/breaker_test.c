@@ -1,0 +1,327 @@
+/*
+ * breaker_test.c - a tier that fails, stalls or is not there, and what is worth fetching.
+ */
+#include <string.h>
+
+#include "support.h"
+
+#define LONG (100000 * SECOND)
+
+static struct rig rig;
+static struct kvt_key keys[16];
+
+static void open_rig(void)
+{
+	rig_init(&rig);
+	rig.config.breaker_failures = 3;
+	rig.config.breaker_open_ns = 5 * SECOND;
+	rig.config.breaker_open_max_ns = 20 * SECOND;
+	rig_open(&rig);
+	keys_of(1, 16, keys);
+}
+
+static void close_rig(void)
+{
+	if (rig.k != NULL)
+		rig_close(&rig);
+}
+
+static void below_only(uint32_t n)
+{
+	rig_put_chain(&rig, 1, n);
+	rig_settle(&rig);
+	rig_push_out(&rig);
+}
+
+static uint32_t state(void)
+{
+	return rig_stats(&rig).tiers[KVT_TIER_NVME].state;
+}
+
+/* Fails as often as it takes. */
+static void trip(void)
+{
+	fake_answer(fake_tier(), KVT_TIER_READ, KVT_EIO, UINT32_MAX);
+	for (int i = 0; i < 3; i++)
+		ck_assert_uint_eq(rig_get(&rig, 1, 1, SECOND), 0);
+	ck_assert_uint_eq(state(), KVT_TIER_PAUSED);
+}
+
+START_TEST(failures_in_a_row_open_it)
+{
+	below_only(2);
+	fake_answer(fake_tier(), KVT_TIER_READ, KVT_EIO, 2);
+	ck_assert_uint_eq(rig_get(&rig, 1, 1, SECOND), 0);
+	ck_assert_uint_eq(rig_get(&rig, 1, 1, SECOND), 0);
+	ck_assert_uint_eq(rig_get(&rig, 1, 1, SECOND), 1); /* not in a row */
+	rig_push_out(&rig);
+	ck_assert_uint_eq(state(), KVT_TIER_WORKS);
+	trip();
+	ck_assert_uint_eq(rig_lookup(&rig, 1, 1, NULL), 0);
+	ck_assert_uint_eq(rig_stats(&rig).tiers[KVT_TIER_NVME].breaker_trips, 1);
+	ck_assert_uint_eq(rig_stats(&rig).tiers[KVT_TIER_NVME].io_errors, 5);
+	ck_assert_int_eq(rig_put(&rig, 5, 0), KVT_OK); /* the rest goes on */
+	ck_assert_uint_eq(rig_get(&rig, 5, 1, 0), 1);
+}
+END_TEST
+
+START_TEST(a_probe_closes_it)
+{
+	size_t begun;
+
+	below_only(3);
+	trip();
+	fake_answer(fake_tier(), KVT_TIER_READ, KVT_OK, 0);
+	begun = fake_begun(fake_tier(), KVT_TIER_READ);
+	ck_assert_uint_eq(rig_get(&rig, 1, 3, SECOND), 0);
+	ck_assert_uint_eq(fake_begun(fake_tier(), KVT_TIER_READ), begun);
+	rig_advance(&rig, 6 * SECOND); /* with the jitter it is over */
+	ck_assert_uint_eq(rig_lookup(&rig, 1, 3, NULL), 3);
+	ck_assert_uint_eq(rig_get(&rig, 1, 3, SECOND), 1); /* one at a time until it has answered */
+	ck_assert_uint_eq(state(), KVT_TIER_WORKS);
+	ck_assert_uint_eq(rig_get(&rig, 1, 3, SECOND), 3);
+}
+END_TEST
+
+START_TEST(a_failed_probe_doubles_the_pause)
+{
+	below_only(3);
+	trip();
+	rig_advance(&rig, 6 * SECOND);
+	ck_assert_uint_eq(rig_get(&rig, 1, 1, SECOND), 0); /* the probe */
+	ck_assert_uint_eq(state(), KVT_TIER_PAUSED);
+	rig_advance(&rig, 9 * SECOND);
+	ck_assert_uint_eq(state(), KVT_TIER_PAUSED);
+	rig_advance(&rig, 3 * SECOND);
+	ck_assert_uint_eq(state(), KVT_TIER_WORKS);
+	ck_assert_uint_eq(rig_get(&rig, 1, 1, SECOND), 0);
+	rig_advance(&rig, 19 * SECOND);
+	ck_assert_uint_eq(state(), KVT_TIER_PAUSED);
+	rig_advance(&rig, 4 * SECOND);
+	ck_assert_uint_eq(rig_get(&rig, 1, 1, SECOND), 0);
+	rig_advance(&rig, 23 * SECOND); /* no longer than the longest */
+	ck_assert_uint_eq(state(), KVT_TIER_WORKS);
+	ck_assert_uint_eq(rig_stats(&rig).tiers[KVT_TIER_NVME].breaker_trips, 4);
+}
+END_TEST
+
+START_TEST(a_store_may_be_the_probe)
+{
+	below_only(1);
+	trip();
+	fake_answer(fake_tier(), KVT_TIER_READ, KVT_OK, 0);
+	ck_assert_int_eq(rig_put(&rig, 7, 0), KVT_OK);
+	rig_settle(&rig);
+	ck_assert_uint_eq(fake_begun(fake_tier(), KVT_TIER_WRITE), 65);
+	rig_advance(&rig, 6 * SECOND);
+	ck_assert_uint_eq(fake_begun(fake_tier(), KVT_TIER_WRITE), 66);
+	ck_assert_uint_eq(state(), KVT_TIER_WORKS);
+}
+END_TEST
+
+START_TEST(misses_and_bad_chunks_are_answers)
+{
+	below_only(8);
+	fake_answer(fake_tier(), KVT_TIER_READ, KVT_ECORRUPT, 4);
+	for (int i = 0; i < 4; i++)
+		ck_assert_uint_eq(rig_get(&rig, 1, 1, SECOND), 0);
+	fake_answer(fake_tier(), KVT_TIER_READ, KVT_MISS, 4);
+	for (int i = 0; i < 4; i++)
+		ck_assert_uint_eq(rig_get(&rig, 1, 1, SECOND), 0);
+	fake_answer(fake_tier(), KVT_TIER_WRITE, KVT_FULL, 10);
+	rig_put_chain(&rig, 3, 10);
+	rig_settle(&rig);
+	ck_assert_uint_eq(state(), KVT_TIER_WORKS);
+	ck_assert_uint_ge(rig_stats(&rig).stores_dropped, 10);
+}
+END_TEST
+
+START_TEST(a_stalled_tier_is_left_alone)
+{
+	struct kvt_completion c[4];
+	uint64_t op;
+
+	below_only(3);
+	fake_hold(fake_tier(), KVT_TIER_READ, true);
+	ck_assert_int_eq(kvt_get_begin(rig.k, keys, 1, LONG, 0, &op), KVT_OK);
+	rig_advance(&rig, 8 * SECOND);
+	rig_advance(&rig, 8 * SECOND);
+	ck_assert_uint_eq(state(), KVT_TIER_WORKS);
+	ck_assert_uint_eq(kvt_poll(rig.k, c, 4), 0);
+	rig_advance(&rig, 8 * SECOND);
+	ck_assert_uint_eq(state(), KVT_TIER_PAUSED);
+	ck_assert_uint_eq(kvt_poll(rig.k, c, 4), 1); /* who waited is told */
+	ck_assert_uint_eq(c[0].status, KVT_MISS);
+	fake_hold(fake_tier(), KVT_TIER_READ, false); /* a late answer opens nothing ... */
+	rig_settle(&rig);
+	ck_assert_uint_eq(state(), KVT_TIER_PAUSED);
+	ck_assert_uint_eq(rig_get(&rig, 1, 1, 0), 1); /* ... but its chunk is as good as any */
+}
+END_TEST
+
+START_TEST(without_the_tier_memory_works)
+{
+	rig_close(&rig);
+	rig_init(&rig);
+	fake_tier_refuse(KVT_ELOCKED);
+	rig_open(&rig);
+	ck_assert_uint_eq(state(), KVT_TIER_BROKEN);
+	ck_assert_str_eq(rig_stats(&rig).tiers[KVT_TIER_NVME].reason, "the test says so");
+	ck_assert_uint_ge(rig.lines, 1);
+	rig_put_chain(&rig, 1, 3);
+	ck_assert_uint_eq(rig_get(&rig, 1, 3, 0), 3);
+	ck_assert_int_eq(kvt_drain(rig.k, 0), KVT_OK);
+	ck_assert_int_eq(kvt_erase(rig.k, keys, 3, 0, NULL), KVT_OK);
+	rig_close(&rig);
+	rig_init(&rig);
+	fake_tier_refuse(KVT_MISS); /* not configured */
+	rig_open(&rig);
+	ck_assert_uint_eq(state(), KVT_TIER_ABSENT);
+}
+END_TEST
+
+/* --- fetch or recompute ----------------------------------------------------------------------- */
+
+/* Reads at `rate` bytes a second from now on, as far as the library can tell. */
+static void teach_read_rate(uint64_t rate)
+{
+	uint64_t op;
+	struct kvt_completion c;
+
+	fake_answer(fake_tier(), KVT_TIER_WRITE, KVT_FULL, UINT32_MAX);
+	for (int i = 0; i < 4; i++) {
+		fake_hold(fake_tier(), KVT_TIER_READ, true);
+		ck_assert_int_eq(kvt_get_begin(rig.k, keys, 1, LONG, 0, &op), KVT_OK);
+		rig_settle(&rig);
+		atomic_fetch_add(&rig.now_ns, (int64_t)(CHUNK * SECOND / rate));
+		fake_hold(fake_tier(), KVT_TIER_READ, false);
+		rig_settle(&rig);
+		ck_assert_uint_eq(kvt_poll(rig.k, &c, 1), 1);
+		if (c.status == KVT_OK) {
+			struct kvt_lease *lease;
+
+			ck_assert_int_eq(kvt_get_take(rig.k, op, &lease), KVT_OK);
+			kvt_release(rig.k, lease);
+		}
+		rig_push_out(&rig);
+	}
+	fake_answer(fake_tier(), KVT_TIER_WRITE, KVT_OK, 0);
+}
+
+static struct kvt_lookup look(uint32_t n)
+{
+	struct kvt_lookup found;
+
+	ck_assert_int_eq(kvt_lookup(rig.k, keys, n, KVT_ALL_TIERS, NULL, &found), KVT_OK);
+	return found;
+}
+
+START_TEST(with_unknown_rates_all_is_worth_it)
+{
+	struct kvt_lookup found;
+
+	below_only(4);
+	found = look(4);
+	ck_assert_uint_eq(found.hits, 4);
+	ck_assert_uint_eq(found.worth, 4);
+	ck_assert_uint_eq(found.recompute_ns, 0);
+}
+END_TEST
+
+START_TEST(a_slow_tier_is_not_fetched_from)
+{
+	struct kvt_stats s;
+	struct kvt_lookup found;
+
+	rig.config.fetch_when_slower = 0;
+	below_only(4);
+	teach_read_rate(10000000); /* 10 MB/s: a chunk takes 20 ms */
+	s = rig_stats(&rig);
+	ck_assert_uint_gt(s.tiers[KVT_TIER_NVME].read_bytes_per_second, 9000000);
+	ck_assert_uint_lt(s.tiers[KVT_TIER_NVME].read_bytes_per_second, 11000000);
+	kvt_report_prefill(rig.k, 100000, 1 * SECOND); /* a chunk's 256 tokens take 2.6 ms */
+	ck_assert_uint_eq(rig_stats(&rig).prefill_tokens_per_second, 100000);
+	found = look(4);
+	ck_assert_uint_eq(found.hits, 4);
+	ck_assert_uint_eq(found.worth, 0);
+	ck_assert_uint_eq(rig_get(&rig, 1, 4, LONG), 0);
+	ck_assert_uint_eq(rig_stats(&rig).not_worth_fetching, 8);
+	kvt_report_prefill(rig.k, 10000000, 10000 * SECOND); /* 1,000 tokens a second: 256 ms */
+	found = look(4);
+	ck_assert_uint_eq(found.worth, 4);
+	ck_assert_uint_gt(found.recompute_ns, found.fetch_ns);
+	ck_assert_uint_gt(found.fetch_ns, 4 * 15000000);
+	ck_assert_uint_eq(rig_get(&rig, 1, 4, LONG), 4);
+}
+END_TEST
+
+START_TEST(what_lies_in_memory_is_worth_it)
+{
+	struct kvt_lookup found;
+
+	below_only(6);
+	teach_read_rate(10000000);
+	kvt_report_prefill(rig.k, 100000, 1 * SECOND);
+	ck_assert_int_eq(rig_put(&rig, 1, 0), KVT_OK);
+	ck_assert_uint_eq(look(6).worth, 1);
+	for (uint32_t i = 2; i < 16; i++)
+		ck_assert_int_eq(rig_put(&rig, 1, i), KVT_OK);
+	found = look(16); /* the second is slow, but fourteen fast ones lie behind it */
+	ck_assert_uint_eq(found.hits, 16);
+	ck_assert_uint_eq(found.worth, 16);
+	ck_assert_uint_eq(rig_get(&rig, 1, 16, LONG), 16);
+}
+END_TEST
+
+START_TEST(a_tier_that_was_slow_is_looked_at_again)
+{
+	below_only(2);
+	teach_read_rate(10000000);
+	kvt_report_prefill(rig.k, 100000, 1 * SECOND);
+	ck_assert_uint_eq(look(1).worth, 0);
+	rig_advance(&rig, 11 * SECOND);
+	ck_assert_uint_eq(look(1).worth, 1);
+	ck_assert_uint_eq(look(1).worth, 0); /* once */
+}
+END_TEST
+
+START_TEST(asked_to_it_fetches_anyway)
+{
+	rig_close(&rig);
+	rig_init(&rig);
+	rig.config.fetch_when_slower = 1;
+	rig.config.prefill_tokens_per_second = 1e9;
+	rig_open(&rig);
+	below_only(2);
+	teach_read_rate(10000000);
+	ck_assert_uint_eq(look(2).worth, 2);
+}
+END_TEST
+
+static Suite *make_suite(void)
+{
+	Suite *suite = suite_create("cache/core breaker");
+	TCase *tc = tcase_create("breaker and worth");
+
+	tcase_set_timeout(tc, 60);
+	tcase_add_checked_fixture(tc, open_rig, close_rig);
+	tcase_add_test(tc, failures_in_a_row_open_it);
+	tcase_add_test(tc, a_probe_closes_it);
+	tcase_add_test(tc, a_failed_probe_doubles_the_pause);
+	tcase_add_test(tc, a_store_may_be_the_probe);
+	tcase_add_test(tc, misses_and_bad_chunks_are_answers);
+	tcase_add_test(tc, a_stalled_tier_is_left_alone);
+	tcase_add_test(tc, without_the_tier_memory_works);
+	tcase_add_test(tc, with_unknown_rates_all_is_worth_it);
+	tcase_add_test(tc, a_slow_tier_is_not_fetched_from);
+	tcase_add_test(tc, what_lies_in_memory_is_worth_it);
+	tcase_add_test(tc, a_tier_that_was_slow_is_looked_at_again);
+	tcase_add_test(tc, asked_to_it_fetches_anyway);
+	suite_add_tcase(suite, tc);
+	return suite;
+}
+
+int main(void)
+{
+	return run_suite(make_suite());
+}

@@ -1,0 +1,292 @@
+/*
+ * erase_test.c - an erase against everything that could bring a chunk back: loads and stores under
+ * way, answers that come late, a tier that refuses.
+ */
+#include <string.h>
+
+#include "support.h"
+
+#define LONG (1000 * SECOND)
+
+static struct rig rig;
+static struct kvt_key keys[8];
+
+static void open_rig(void)
+{
+	rig_init(&rig);
+	rig_open(&rig);
+	keys_of(1, 8, keys);
+}
+
+static void close_rig(void)
+{
+	rig_close(&rig);
+}
+
+static void below_only(uint32_t n)
+{
+	rig_put_chain(&rig, 1, n);
+	rig_settle(&rig);
+	rig_push_out(&rig);
+}
+
+static void check_gone(uint32_t n)
+{
+	for (uint32_t i = 0; i < n; i++) {
+		struct kvt_lookup found;
+
+		ck_assert_int_eq(kvt_lookup(rig.k, &keys[i], 1, 0, NULL, &found), KVT_OK);
+		ck_assert_uint_eq(found.hits, 0);
+	}
+	ck_assert_uint_eq(rig_get(&rig, 1, n, SECOND), 0);
+}
+
+START_TEST(erase_reaches_every_tier)
+{
+	size_t erased = 0;
+
+	below_only(4);
+	ck_assert_int_eq(rig_put(&rig, 1, 4), KVT_OK);
+	ck_assert_int_eq(kvt_erase(rig.k, keys, 6, LONG, &erased), KVT_OK);
+	ck_assert_uint_eq(erased, 5);
+	check_gone(6);
+	for (int i = 0; i < 6; i++)
+		ck_assert(!fake_has(fake_tier(), &keys[i]));
+	ck_assert_uint_eq(fake_begun(fake_tier(), KVT_TIER_FLUSH), 1);
+}
+END_TEST
+
+START_TEST(it_is_gone_before_the_tier_answers)
+{
+	size_t erased = 0;
+
+	below_only(3);
+	fake_hold(fake_tier(), KVT_TIER_ERASE, true);
+	ck_assert_int_eq(kvt_erase(rig.k, keys, 3, 0, &erased), KVT_MISS);
+	ck_assert_uint_eq(erased, 3);
+	check_gone(3);
+	rig_settle(&rig);
+	check_gone(3);
+	fake_hold(fake_tier(), KVT_TIER_ERASE, false);
+	rig_settle(&rig);
+	check_gone(3);
+	rig_put_chain(&rig, 1, 3); /* and may come anew */
+	rig_settle(&rig);
+	ck_assert_uint_eq(rig_get(&rig, 1, 3, 0), 3);
+	ck_assert(fake_has(fake_tier(), &keys[2]));
+}
+END_TEST
+
+START_TEST(a_load_under_way_brings_nothing_back)
+{
+	uint64_t op;
+	struct kvt_completion c;
+
+	below_only(2);
+	fake_hold(fake_tier(), KVT_TIER_READ, true);
+	ck_assert_int_eq(kvt_get_begin(rig.k, keys, 2, LONG, 0, &op), KVT_OK);
+	rig_settle(&rig);
+	ck_assert_int_eq(kvt_erase(rig.k, keys, 2, LONG, NULL), KVT_OK);
+	fake_hold(fake_tier(), KVT_TIER_READ, false);
+	rig_settle(&rig);
+	ck_assert_uint_eq(kvt_poll(rig.k, &c, 1), 1);
+	ck_assert_uint_eq(c.status, KVT_MISS);
+	check_gone(2);
+	ck_assert_uint_eq(rig_stats(&rig).promotions, 0);
+}
+END_TEST
+
+START_TEST(a_load_in_line_brings_nothing_back)
+{
+	uint64_t op;
+
+	rig_close(&rig);
+	rig_init(&rig);
+	rig.config.load_inflight = CHUNK;
+	rig_open(&rig);
+	below_only(3);
+	fake_hold(fake_tier(), KVT_TIER_READ, true);
+	ck_assert_int_eq(kvt_get_begin(rig.k, keys, 3, LONG, 0, &op), KVT_OK);
+	fake_hold(fake_tier(), KVT_TIER_ERASE, true);
+	ck_assert_int_eq(kvt_erase(rig.k, &keys[1], 1, 0, NULL), KVT_MISS);
+	fake_hold(fake_tier(), KVT_TIER_READ, false); /* reads overtake the erase */
+	rig_settle(&rig);
+	ck_assert_uint_eq(rig_get(&rig, 1, 3, SECOND), 1);
+	fake_hold(fake_tier(), KVT_TIER_ERASE, false);
+	rig_settle(&rig);
+	ck_assert_uint_eq(rig_get(&rig, 1, 3, SECOND), 1);
+}
+END_TEST
+
+START_TEST(a_store_under_way_leaves_nothing_behind)
+{
+	uint64_t op;
+	struct kvt_completion c;
+
+	fake_hold(fake_tier(), KVT_TIER_WRITE, true);
+	rig_put_chain(&rig, 1, 1);
+	rig_settle(&rig);
+	ck_assert_int_eq(kvt_erase_begin(rig.k, keys, 1, LONG, 0, &op), KVT_OK);
+	rig_settle(&rig); /* the ERASE came first; the WRITE comes after it */
+	check_gone(1);
+	ck_assert_uint_eq(kvt_poll(rig.k, &c, 1), 0);
+	fake_hold(fake_tier(), KVT_TIER_ERASE, true);
+	fake_hold(fake_tier(), KVT_TIER_WRITE, false);
+	rig_settle(&rig);
+	ck_assert(fake_has(fake_tier(), &keys[0])); /* written, and not to be seen */
+	check_gone(1);
+	ck_assert_uint_eq(kvt_poll(rig.k, &c, 1), 0);
+	fake_hold(fake_tier(), KVT_TIER_ERASE, false);
+	rig_settle(&rig);
+	ck_assert(!fake_has(fake_tier(), &keys[0]));
+	check_gone(1);
+	ck_assert_uint_eq(kvt_poll(rig.k, &c, 1), 1);
+	ck_assert_uint_eq(c.status, KVT_OK);
+	ck_assert_uint_eq(c.count, 1);
+}
+END_TEST
+
+START_TEST(a_store_in_line_is_dropped)
+{
+	fake_hold(fake_tier(), KVT_TIER_WRITE, true);
+	for (uint32_t i = 0; i < 16; i++)
+		ck_assert_int_eq(rig_put(&rig, 100 + i, 0), KVT_OK);
+	rig_put_chain(&rig, 1, 3);
+	ck_assert_int_eq(kvt_erase(rig.k, keys, 3, LONG, NULL), KVT_OK);
+	fake_hold(fake_tier(), KVT_TIER_WRITE, false);
+	rig_settle(&rig);
+	ck_assert_uint_eq(fake_chunks(fake_tier()), 16);
+	check_gone(3);
+}
+END_TEST
+
+START_TEST(a_tier_that_refuses_is_asked_again)
+{
+	uint64_t op;
+	struct kvt_completion c;
+
+	below_only(2);
+	fake_answer(fake_tier(), KVT_TIER_ERASE, KVT_EIO, 2);
+	ck_assert_int_eq(kvt_erase_begin(rig.k, keys, 2, LONG, 0, &op), KVT_OK);
+	rig_settle(&rig);
+	check_gone(2);
+	ck_assert(fake_has(fake_tier(), &keys[0]));
+	ck_assert_uint_eq(kvt_poll(rig.k, &c, 1), 0);
+	rig_advance(&rig, SECOND);
+	check_gone(2);
+	rig_advance(&rig, SECOND);
+	ck_assert(!fake_has(fake_tier(), &keys[0]));
+	ck_assert_uint_eq(kvt_poll(rig.k, &c, 1), 1);
+	ck_assert_uint_eq(c.status, KVT_OK);
+}
+END_TEST
+
+START_TEST(a_refused_erase_of_a_written_chunk_is_asked_again)
+{
+	fake_hold(fake_tier(), KVT_TIER_WRITE, true);
+	rig_put_chain(&rig, 1, 1);
+	rig_settle(&rig);
+	ck_assert_int_eq(kvt_erase(rig.k, keys, 1, 0, NULL), KVT_MISS);
+	rig_settle(&rig);
+	fake_answer(fake_tier(), KVT_TIER_ERASE, KVT_EIO, 2);
+	fake_hold(fake_tier(), KVT_TIER_WRITE, false);
+	rig_settle(&rig);
+	ck_assert(fake_has(fake_tier(), &keys[0]));
+	check_gone(1);
+	rig_advance(&rig, SECOND);
+	check_gone(1);
+	rig_advance(&rig, SECOND);
+	ck_assert(!fake_has(fake_tier(), &keys[0]));
+	check_gone(1);
+}
+END_TEST
+
+START_TEST(a_failed_flush_is_told)
+{
+	below_only(1);
+	fake_answer(fake_tier(), KVT_TIER_FLUSH, KVT_EIO, 1);
+	ck_assert_int_eq(kvt_erase(rig.k, keys, 1, LONG, NULL), KVT_MISS);
+	check_gone(1);
+}
+END_TEST
+
+START_TEST(tenants_and_all_are_erased_everywhere)
+{
+	struct kvt_tenant tenant = {{1}};
+	size_t erased = 0;
+	uint64_t op;
+
+	below_only(3);
+	rig_put_chain(&rig, 2, 2);
+	rig_settle(&rig);
+	fake_hold(fake_tier(), KVT_TIER_READ, true);
+	fake_hold(fake_tier(), KVT_TIER_WRITE, true);
+	ck_assert_int_eq(rig_put(&rig, 1, 3), KVT_OK);                         /* being written */
+	ck_assert_int_eq(kvt_get_begin(rig.k, keys, 2, LONG, 0, &op), KVT_OK); /* being read */
+	ck_assert_int_eq(kvt_erase_tenant(rig.k, &tenant, 0, &erased), KVT_MISS);
+	ck_assert_uint_ge(erased, 3);
+	check_gone(4);
+	fake_hold(fake_tier(), KVT_TIER_READ, false);
+	fake_hold(fake_tier(), KVT_TIER_WRITE, false);
+	rig_settle(&rig);
+	check_gone(4);
+	ck_assert(!fake_has(fake_tier(), &keys[3]));
+	ck_assert_uint_eq(rig_get(&rig, 2, 2, 0), 2);
+	ck_assert_int_eq(kvt_reset(rig.k), KVT_OK);
+	ck_assert_uint_eq(rig_get(&rig, 2, 2, 0), 0);
+	ck_assert_uint_eq(fake_chunks(fake_tier()), 0);
+}
+END_TEST
+
+START_TEST(a_put_while_an_erase_waits_is_a_new_chunk)
+{
+	below_only(1);
+	fake_hold(fake_tier(), KVT_TIER_ERASE, true);
+	ck_assert_int_eq(kvt_erase(rig.k, keys, 1, 0, NULL), KVT_MISS);
+	ck_assert_int_eq(rig_put(&rig, 1, 0), KVT_OK);
+	ck_assert_uint_eq(rig_get(&rig, 1, 1, 0), 1);
+	fake_hold(fake_tier(), KVT_TIER_ERASE, false);
+	rig_settle(&rig);
+	ck_assert_uint_eq(rig_get(&rig, 1, 1, 0), 1);
+}
+END_TEST
+
+START_TEST(erase_while_closing_is_finished)
+{
+	uint64_t op;
+
+	fake_hold(fake_tier(), KVT_TIER_WRITE, true);
+	rig_put_chain(&rig, 1, 2);
+	rig_settle(&rig);
+	ck_assert_int_eq(kvt_erase_begin(rig.k, keys, 2, LONG, 0, &op), KVT_OK);
+	fake_hold(fake_tier(), KVT_TIER_WRITE, false);
+} /* close_rig waits for what is under way */
+END_TEST
+
+static Suite *make_suite(void)
+{
+	Suite *suite = suite_create("cache/core erase");
+	TCase *tc = tcase_create("races");
+
+	tcase_set_timeout(tc, 60);
+	tcase_add_checked_fixture(tc, open_rig, close_rig);
+	tcase_add_test(tc, erase_reaches_every_tier);
+	tcase_add_test(tc, it_is_gone_before_the_tier_answers);
+	tcase_add_test(tc, a_load_under_way_brings_nothing_back);
+	tcase_add_test(tc, a_load_in_line_brings_nothing_back);
+	tcase_add_test(tc, a_store_under_way_leaves_nothing_behind);
+	tcase_add_test(tc, a_store_in_line_is_dropped);
+	tcase_add_test(tc, a_tier_that_refuses_is_asked_again);
+	tcase_add_test(tc, a_refused_erase_of_a_written_chunk_is_asked_again);
+	tcase_add_test(tc, a_failed_flush_is_told);
+	tcase_add_test(tc, tenants_and_all_are_erased_everywhere);
+	tcase_add_test(tc, a_put_while_an_erase_waits_is_a_new_chunk);
+	tcase_add_test(tc, erase_while_closing_is_finished);
+	suite_add_tcase(suite, tc);
+	return suite;
+}
+
+int main(void)
+{
+	return run_suite(make_suite());
+}

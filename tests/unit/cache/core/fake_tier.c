@@ -1,0 +1,515 @@
+/*
+ * fake_tier.c - a tier in memory; fake_tier.h says what tests decide about it.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "fake_tier.h"
+
+struct fake_chunk {
+	struct fake_chunk *next;
+	struct kvt_key key, parent;
+	bool has_parent, pinned, seen, gone;
+	struct kvt_tenant tenant;
+	uint32_t tokens;
+	uint64_t ttl_ns, bytes;
+	struct kvt_checksum checksum;
+	uint8_t data[];
+};
+
+static struct fake_tier *last;
+static enum kvt_status refusal;
+
+struct fake_tier *fake_tier(void)
+{
+	return last;
+}
+
+void fake_tier_refuse(enum kvt_status status)
+{
+	refusal = status;
+}
+
+static struct fake_tier *fake(struct kvt_tier *t)
+{
+	return (struct fake_tier *)t;
+}
+
+static struct fake_chunk **find(struct fake_tier *t, const struct kvt_key *key)
+{
+	struct fake_chunk **at = &t->chunks;
+
+	while (*at != NULL && memcmp(&(*at)->key, key, sizeof(*key)) != 0)
+		at = &(*at)->next;
+	return at;
+}
+
+/* --- what a test does ------------------------------------------------------------------------- */
+
+void fake_hold(struct fake_tier *t, enum kvt_tier_verb verb, bool on)
+{
+	pthread_mutex_lock(&t->lock);
+	t->hold[verb] = on;
+	t->woken = true;
+	pthread_cond_signal(&t->wake);
+	pthread_mutex_unlock(&t->lock);
+}
+
+void fake_answer(
+	struct fake_tier *t, enum kvt_tier_verb verb, enum kvt_status status, uint32_t times)
+{
+	pthread_mutex_lock(&t->lock);
+	t->answer[verb] = status;
+	t->answer_times = times;
+	pthread_mutex_unlock(&t->lock);
+}
+
+size_t fake_begun(struct fake_tier *t, enum kvt_tier_verb verb)
+{
+	size_t count;
+
+	pthread_mutex_lock(&t->lock);
+	count = t->begun[verb];
+	pthread_mutex_unlock(&t->lock);
+	return count;
+}
+
+size_t fake_chunks(struct fake_tier *t)
+{
+	size_t count = 0;
+
+	pthread_mutex_lock(&t->lock);
+	for (struct fake_chunk *c = t->chunks; c != NULL; c = c->next)
+		count++;
+	pthread_mutex_unlock(&t->lock);
+	return count;
+}
+
+bool fake_has(struct fake_tier *t, const struct kvt_key *key)
+{
+	bool found;
+
+	pthread_mutex_lock(&t->lock);
+	found = *find(t, key) != NULL;
+	pthread_mutex_unlock(&t->lock);
+	return found;
+}
+
+void fake_damage(struct fake_tier *t, const struct kvt_key *key)
+{
+	struct fake_chunk *c;
+
+	pthread_mutex_lock(&t->lock);
+	c = *find(t, key);
+	if (c != NULL)
+		c->data[c->bytes / 2] ^= 1;
+	pthread_mutex_unlock(&t->lock);
+}
+
+void fake_plant(struct fake_tier *t, const struct kvt_key *key, const void *data, uint64_t bytes)
+{
+	struct kvt_segment segment = {.base = (void *)(uintptr_t)data, .bytes = bytes};
+	struct fake_chunk *c = calloc(1, sizeof(*c) + bytes);
+
+	if (c == NULL)
+		abort();
+	c->key = *key;
+	c->bytes = bytes;
+	memcpy(c->data, data, bytes);
+	kvt_checksum_segments(&segment, 1, bytes, &c->checksum);
+	pthread_mutex_lock(&t->lock);
+	c->next = t->chunks;
+	t->chunks = c;
+	pthread_mutex_unlock(&t->lock);
+}
+
+void fake_vanish(struct fake_tier *t)
+{
+	pthread_mutex_lock(&t->lock);
+	for (struct fake_chunk *c = t->chunks; c != NULL; c = c->next)
+		c->gone = true;
+	pthread_mutex_unlock(&t->lock);
+}
+
+void fake_forget(struct fake_tier *t)
+{
+	pthread_mutex_lock(&t->lock);
+	t->missing_count = 0;
+	for (struct fake_chunk *c = t->chunks; c != NULL; c = c->next)
+		c->seen = false;
+	pthread_mutex_unlock(&t->lock);
+}
+
+/* --- the contract ----------------------------------------------------------------------------- */
+
+static enum kvt_status make(const struct kvt_tier_ops *ops,
+	const struct kvt_tier_options *options, char *why, struct kvt_tier **out)
+{
+	enum kvt_status status = refusal;
+	struct fake_tier *t;
+
+	refusal = KVT_OK;
+	if (status != KVT_OK) {
+		snprintf(why, KVT_REASON_BYTES, "the test says so");
+		return status;
+	}
+	t = calloc(1, sizeof(*t));
+	if (t == NULL)
+		return KVT_ENOMEM;
+	t->base.ops = ops;
+	t->remote = ops->unsure != NULL;
+	t->watch = options->watch;
+	pthread_mutex_init(&t->lock, NULL);
+	pthread_cond_init(&t->wake, NULL);
+	last = t;
+	*out = &t->base;
+	return KVT_OK;
+}
+
+static enum kvt_status fake_create(
+	const struct kvt_tier_options *options, char *why, struct kvt_tier **out)
+{
+	return make(&fake_tier_ops, options, why, out);
+}
+
+static enum kvt_status fake_create_remote(
+	const struct kvt_tier_options *options, char *why, struct kvt_tier **out)
+{
+	return make(&fake_remote_ops, options, why, out);
+}
+
+/* What the tier can tell without asking. */
+static struct fake_chunk *visible(struct fake_tier *t, const struct kvt_key *key)
+{
+	struct fake_chunk *c = *find(t, key);
+
+	return c != NULL && (!t->remote || c->seen) ? c : NULL;
+}
+
+static bool fake_unsure(struct kvt_tier *base, const struct kvt_key *key)
+{
+	struct fake_tier *t = fake(base);
+	bool missing = false;
+
+	pthread_mutex_lock(&t->lock);
+	for (size_t i = 0; i < t->missing_count; i++)
+		missing = missing || memcmp(&t->missing[i], key, sizeof(*key)) == 0;
+	missing = missing || visible(t, key) != NULL;
+	pthread_mutex_unlock(&t->lock);
+	return !missing;
+}
+
+static uint32_t do_probe(struct fake_tier *t, struct kvt_tier_request *r)
+{
+	struct fake_chunk *c;
+
+	for (r->found = 0; r->found < r->key_count; r->found++) {
+		c = *find(t, &r->keys[r->found]);
+		if (c == NULL || c->gone)
+			break;
+		c->seen = true;
+	}
+	if (r->found < r->key_count && t->missing_count < FAKE_MISSING)
+		t->missing[t->missing_count++] = r->keys[r->found];
+	return KVT_OK;
+}
+
+static size_t fake_match(struct kvt_tier *base, const struct kvt_key *keys, size_t n)
+{
+	struct fake_tier *t = fake(base);
+	size_t count = 0;
+
+	pthread_mutex_lock(&t->lock);
+	while (count < n && visible(t, &keys[count]) != NULL)
+		count++;
+	pthread_mutex_unlock(&t->lock);
+	return count;
+}
+
+static enum kvt_status fake_known(
+	struct kvt_tier *base, const struct kvt_key *key, struct kvt_tier_known *out)
+{
+	struct fake_tier *t = fake(base);
+	struct fake_chunk *c;
+
+	pthread_mutex_lock(&t->lock);
+	c = visible(t, key);
+	if (c != NULL) {
+		out->bytes = c->bytes;
+		out->checksum = c->checksum;
+		out->tokens = c->tokens;
+		out->tenant = c->tenant;
+		out->has_parent = c->has_parent;
+		out->parent = c->parent;
+		out->ttl_ns = c->ttl_ns;
+	}
+	pthread_mutex_unlock(&t->lock);
+	return c != NULL ? KVT_OK : KVT_MISS;
+}
+
+static void fake_submit(struct kvt_tier *base, struct kvt_tier_request *request)
+{
+	struct fake_tier *t = fake(base);
+
+	pthread_mutex_lock(&t->lock);
+	request->next = NULL;
+	if (t->inbox_last != NULL)
+		t->inbox_last->next = request;
+	else
+		t->inbox = request;
+	t->inbox_last = request;
+	t->begun[request->verb]++;
+	pthread_mutex_unlock(&t->lock);
+}
+
+static uint32_t do_read(struct fake_tier *t, struct kvt_tier_request *r)
+{
+	struct fake_chunk *c = *find(t, r->keys);
+	struct kvt_checksum sum;
+	uint64_t at = 0;
+
+	if (c == NULL || c->gone)
+		return KVT_MISS;
+	if (c->bytes != r->bytes)
+		return KVT_ECORRUPT;
+	for (uint32_t i = 0; i < r->segment_count; i++) {
+		memcpy(r->segments[i].base, c->data + at, r->segments[i].bytes);
+		at += r->segments[i].bytes;
+	}
+	kvt_checksum_segments(r->segments, r->segment_count, r->bytes, &sum);
+	r->checksum = sum;
+	if (kvt_checksum_equal(&sum, &c->checksum))
+		return KVT_OK;
+	*find(t, r->keys) = c->next;
+	free(c);
+	return KVT_ECORRUPT;
+}
+
+static uint32_t do_write(struct fake_tier *t, struct kvt_tier_request *r)
+{
+	struct fake_chunk *c;
+	uint64_t at = 0;
+
+	if (*find(t, r->keys) != NULL)
+		return KVT_OK;
+	c = calloc(1, sizeof(*c) + r->bytes);
+	if (c == NULL)
+		return KVT_ENOMEM;
+	c->key = *r->keys;
+	c->has_parent = r->item->parent != NULL;
+	if (c->has_parent)
+		c->parent = *r->item->parent;
+	c->tenant = r->item->tenant;
+	c->tokens = r->item->tokens;
+	c->ttl_ns = r->item->ttl_ns;
+	c->bytes = r->bytes;
+	c->checksum = r->checksum;
+	for (uint32_t i = 0; i < r->segment_count; i++) {
+		memcpy(c->data + at, r->segments[i].base, r->segments[i].bytes);
+		at += r->segments[i].bytes;
+	}
+	c->seen = true;
+	c->next = t->chunks;
+	t->chunks = c;
+	if (t->watch.stored != NULL)
+		t->watch.stored(t->watch.self, t->base.ops->id, r->keys, r->item->blocks);
+	return KVT_OK;
+}
+
+static bool remove_chunk(struct fake_tier *t, struct fake_chunk **at)
+{
+	struct fake_chunk *c = *at;
+
+	if (c == NULL)
+		return false;
+	*at = c->next;
+	free(c);
+	(void)t;
+	return true;
+}
+
+static uint32_t answer(struct fake_tier *t, struct kvt_tier_request *r)
+{
+	if (t->answer[r->verb] != KVT_OK && t->answer_times != 0) {
+		if (t->answer_times != UINT32_MAX)
+			t->answer_times--;
+		return t->answer[r->verb];
+	}
+	switch (r->verb) {
+	case KVT_TIER_READ:
+		return do_read(t, r);
+	case KVT_TIER_WRITE:
+		return do_write(t, r);
+	case KVT_TIER_ERASE:
+		for (size_t i = 0; i < r->key_count; i++)
+			remove_chunk(t, find(t, &r->keys[i]));
+		return KVT_OK;
+	case KVT_TIER_FLUSH:
+		return KVT_OK;
+	case KVT_TIER_PROBE:
+		return t->remote ? do_probe(t, r) : KVT_EINVAL;
+	}
+	return KVT_EINVAL;
+}
+
+/* Next request that is not held back. */
+static struct kvt_tier_request *next_request(struct fake_tier *t)
+{
+	struct kvt_tier_request *before = NULL, *r;
+
+	for (r = t->inbox; r != NULL && t->hold[r->verb]; r = r->next) {
+		if (t->write_then_hold && r->verb == KVT_TIER_WRITE)
+			do_write(t, r);
+		before = r;
+	}
+	if (r == NULL)
+		return NULL;
+	*(before != NULL ? &before->next : &t->inbox) = r->next;
+	if (t->inbox_last == r)
+		t->inbox_last = before;
+	return r;
+}
+
+static size_t fake_step(struct kvt_tier *base, int64_t wait_ns, int64_t *next_ns)
+{
+	struct fake_tier *t = fake(base);
+	struct kvt_tier_request *r;
+	struct timespec until;
+	size_t count = 0;
+
+	*next_ns = INT64_MAX;
+	pthread_mutex_lock(&t->lock);
+	t->steps++;
+	if (wait_ns > 0 && t->inbox == NULL && !t->woken) {
+		clock_gettime(CLOCK_REALTIME, &until);
+		wait_ns = wait_ns > 1000000 ? 1000000 : wait_ns;
+		until.tv_nsec += wait_ns;
+		if (until.tv_nsec >= 1000000000) {
+			until.tv_nsec -= 1000000000;
+			until.tv_sec++;
+		}
+		pthread_cond_timedwait(&t->wake, &t->lock, &until);
+	}
+	t->woken = false;
+	while ((r = next_request(t)) != NULL) {
+		r->status = answer(t, r);
+		t->ended[r->verb]++;
+		count++;
+		pthread_mutex_unlock(&t->lock);
+		r->done(r);
+		pthread_mutex_lock(&t->lock);
+	}
+	pthread_mutex_unlock(&t->lock);
+	return count;
+}
+
+static size_t fake_pin(struct kvt_tier *base, const struct kvt_key *keys, size_t n, bool pin)
+{
+	struct fake_tier *t = fake(base);
+	size_t count = 0;
+
+	pthread_mutex_lock(&t->lock);
+	for (size_t i = 0; i < n; i++) {
+		struct fake_chunk *c = *find(t, &keys[i]);
+
+		if (c != NULL) {
+			c->pinned = pin;
+			count++;
+		}
+	}
+	pthread_mutex_unlock(&t->lock);
+	return count;
+}
+
+static enum kvt_status erase_some(
+	struct fake_tier *t, const struct kvt_tenant *tenant, size_t *erased)
+{
+	struct fake_chunk **at = &t->chunks;
+
+	*erased = 0;
+	pthread_mutex_lock(&t->lock);
+	while (*at != NULL) {
+		if (tenant == NULL || memcmp(&(*at)->tenant, tenant, sizeof(*tenant)) == 0)
+			*erased += remove_chunk(t, at);
+		else
+			at = &(*at)->next;
+	}
+	pthread_mutex_unlock(&t->lock);
+	return KVT_OK;
+}
+
+static enum kvt_status fake_erase_tenant(
+	struct kvt_tier *t, const struct kvt_tenant *tenant, size_t *erased)
+{
+	return erase_some(fake(t), tenant, erased);
+}
+
+static enum kvt_status fake_erase_all(struct kvt_tier *t, size_t *erased)
+{
+	return erase_some(fake(t), NULL, erased);
+}
+
+static void fake_stats(struct kvt_tier *t, struct kvt_tier_stats *out)
+{
+	out->chunks = fake_chunks(fake(t));
+	snprintf(out->mode, sizeof(out->mode), "fake");
+}
+
+static void fake_wake(struct kvt_tier *base)
+{
+	struct fake_tier *t = fake(base);
+
+	pthread_mutex_lock(&t->lock);
+	t->woken = true;
+	pthread_cond_signal(&t->wake);
+	pthread_mutex_unlock(&t->lock);
+}
+
+static void fake_destroy(struct kvt_tier *base)
+{
+	struct fake_tier *t = fake(base);
+	size_t erased;
+
+	if (t == NULL)
+		return;
+	erase_some(t, NULL, &erased);
+	pthread_mutex_destroy(&t->lock);
+	pthread_cond_destroy(&t->wake);
+	free(t);
+	last = NULL;
+}
+
+const struct kvt_tier_ops fake_tier_ops = {
+	.name = "fake",
+	.id = KVT_TIER_NVME,
+	.create = fake_create,
+	.match = fake_match,
+	.known = fake_known,
+	.submit = fake_submit,
+	.pin = fake_pin,
+	.erase_tenant = fake_erase_tenant,
+	.erase_all = fake_erase_all,
+	.stats = fake_stats,
+	.wake = fake_wake,
+	.step = fake_step,
+	.destroy = fake_destroy,
+};
+
+const struct kvt_tier_ops fake_remote_ops = {
+	.name = "fake-remote",
+	.id = KVT_TIER_L2,
+	.create = fake_create_remote,
+	.match = fake_match,
+	.known = fake_known,
+	.submit = fake_submit,
+	.unsure = fake_unsure,
+	.pin = fake_pin,
+	.erase_tenant = fake_erase_tenant,
+	.erase_all = fake_erase_all,
+	.stats = fake_stats,
+	.wake = fake_wake,
+	.step = fake_step,
+	.destroy = fake_destroy,
+};

@@ -1,0 +1,61 @@
+/*
+ * fake_tier.h - a tier in memory whose speed, faults and stalls a test decides.
+ *
+ * One at a time: the one that was created last is fake_tier(). A remote one knows of what lies there
+ * only what it was asked for, by a probe, or what was written through it.
+ */
+#ifndef FAKE_TIER_H
+#define FAKE_TIER_H
+
+#include <pthread.h>
+#include <stdbool.h>
+
+#include "tier.h"
+
+#define FAKE_VERBS   5
+#define FAKE_MISSING 64
+
+struct fake_chunk;
+
+struct fake_tier {
+	struct kvt_tier base; /* first */
+	pthread_mutex_t lock; /* guards all that follows */
+	pthread_cond_t wake;
+	struct kvt_tier_request *inbox, *inbox_last;
+	struct fake_chunk *chunks;
+	struct kvt_tier_watch watch;
+	bool woken, remote;
+	struct kvt_key missing[FAKE_MISSING]; /* asked for, and not there */
+	size_t missing_count;
+	/* what tests set */
+	bool hold[FAKE_VERBS];       /* requests of this verb stay where they are */
+	uint32_t answer[FAKE_VERBS]; /* not KVT_OK: instead of doing it */
+	uint32_t answer_times;       /* how many more get that answer; UINT32_MAX: all */
+	bool write_then_hold;        /* a held write is visible already */
+	/* what tests look at */
+	size_t begun[FAKE_VERBS], ended[FAKE_VERBS];
+	size_t steps;
+};
+
+extern const struct kvt_tier_ops fake_tier_ops, fake_remote_ops;
+
+struct fake_tier *fake_tier(void);
+
+/* What the next one's create answers; KVT_OK after each. */
+void fake_tier_refuse(enum kvt_status status);
+
+void fake_hold(struct fake_tier *t, enum kvt_tier_verb verb, bool on);
+void fake_answer(
+	struct fake_tier *t, enum kvt_tier_verb verb, enum kvt_status status, uint32_t times);
+size_t fake_begun(struct fake_tier *t, enum kvt_tier_verb verb);
+size_t fake_chunks(struct fake_tier *t);
+bool fake_has(struct fake_tier *t, const struct kvt_key *key);
+/* Somebody else stores a chunk there, or all of its chunks go: a remote tier does not notice. */
+void fake_plant(struct fake_tier *t, const struct kvt_key *key, const void *data, uint64_t bytes);
+void fake_vanish(struct fake_tier *t);
+/* Forgets what it was asked for. */
+void fake_forget(struct fake_tier *t);
+/* Changes a byte of a chunk that lies there. */
+void fake_damage(struct fake_tier *t, const struct kvt_key *key);
+
+#endif

@@ -1,0 +1,361 @@
+/*
+ * restart_test.c - a daemon that ends and comes again: in peace, and by SIGKILL in the middle of
+ * puts, replacements and leases. Clients read under their leases all the while.
+ */
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "bed.h"
+
+#define KEYS  24
+#define NOTES 4096
+#define LIVES 6
+
+static struct bed bed;
+
+static void use_store(struct bed *b)
+{
+	b->cache.nvme_path = b->store;
+	b->cache.nvme_capacity = 256 * MIB;
+	b->options.catalog_path = b->catalog;
+}
+
+static int64_t now(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return t.tv_sec * 1000000000ll + t.tv_nsec;
+}
+
+static void show(void *user, const struct kvt_object_entry *entry)
+{
+	(void)entry;
+	++*(size_t *)user;
+}
+
+START_TEST(after_a_clean_end_all_is_there_at_once)
+{
+	size_t listed = 0;
+	char key[16];
+	bool more;
+
+	bed_init(&bed, 16 * MIB);
+	use_store(&bed);
+	bed_open(&bed);
+	for (uint64_t i = 0; i < 12; i++) {
+		snprintf(key, sizeof(key), "k%d", (int)i);
+		ck_assert_int_eq(put(&bed, "b", key, i, MIB, NULL), KVT_OK);
+	}
+	bed_close(&bed);
+	bed_open(&bed);
+	bed_attach(&bed);
+	ck_assert_int_eq(stats_of(&bed).quiet_until_wall_ns, 0);
+	ck_assert_uint_eq(kvt_objects_list(bed.objects, KVW_SLICE("b"), KVW_SLICE(""), 100, show,
+				  &listed, &more),
+		12);
+	for (uint64_t i = 0; i < 12; i++) {
+		snprintf(key, sizeof(key), "k%d", (int)i);
+		ck_assert_int_eq(get(&bed, "b", key, i), KVT_OK);
+	}
+	bed_close(&bed);
+	bed_clear(&bed);
+}
+END_TEST
+
+START_TEST(a_bucket_has_its_quota_on_disk)
+{
+	static const struct kvt_bucket_limit limits[] = {{"small", 0, 2 * MIB + MIB / 2}};
+	char key[16];
+	int left = 0;
+
+	bed_init(&bed, 16 * MIB);
+	use_store(&bed);
+	bed.options.limits = limits;
+	bed.options.limit_count = 1;
+	bed_open(&bed);
+	bed_attach(&bed);
+	for (uint64_t i = 0; i < 6; i++) {
+		snprintf(key, sizeof(key), "k%d", (int)i);
+		ck_assert_int_eq(put(&bed, "small", key, i, MIB, NULL), KVT_OK);
+		ck_assert_int_eq(put(&bed, "large", key, i, MIB, NULL), KVT_OK);
+	}
+	for (uint64_t i = 0; i < 6; i++) { /* in memory it has none */
+		snprintf(key, sizeof(key), "k%d", (int)i);
+		ck_assert_int_eq(get(&bed, "small", key, i), KVT_OK);
+	}
+	bed_close(&bed);
+	bed_open(&bed);
+	for (uint64_t i = 0; i < 6; i++) {
+		snprintf(key, sizeof(key), "k%d", (int)i);
+		ck_assert_int_eq(get(&bed, "large", key, i), KVT_OK);
+		left += get(&bed, "small", key, i) == KVT_OK;
+	}
+	ck_assert_int_eq(left, 2);
+	bed_close(&bed);
+	bed_clear(&bed);
+}
+END_TEST
+
+START_TEST(leases_that_are_out_keep_the_next_daemon_quiet)
+{
+	struct lease l, none;
+	int64_t begun_ns;
+
+	bed_init(&bed, 8 * MIB);
+	use_store(&bed);
+	bed.options.lease_grace_ns = SECOND / 5;
+	bed_open(&bed);
+	bed_attach(&bed);
+	ck_assert_int_eq(put(&bed, "b", "k", 1, 3 * MIB, NULL), KVT_OK);
+	begun_ns = now();
+	ck_assert_int_eq(lease(&bed, "b", "k", 0, SECOND, &l), KVT_OK);
+	bed_close(&bed);
+	bed_open(&bed);
+	ck_assert_int_ne(stats_of(&bed).quiet_until_wall_ns, 0);
+	/* not even from the store: that would write into the segment */
+	ck_assert_int_eq(lease(&bed, "b", "k", SECOND, SECOND, &none), KVT_MISS);
+	ck_assert_int_eq(put(&bed, "b", "x", 2, MIB, NULL), KVT_BUSY);
+	while (put(&bed, "b", "x", 2, MIB, NULL) == KVT_BUSY) {
+		ck_assert(reads(&bed, &l, 1));
+		usleep(2000);
+	}
+	ck_assert_int_ge(now() - begun_ns, (int64_t)SECOND);
+	ck_assert_int_eq(get(&bed, "b", "k", 1), KVT_OK);
+	ck_assert_int_eq(release(&bed, &l), KVT_MISS); /* another daemon's */
+	bed_close(&bed);
+	bed_clear(&bed);
+}
+END_TEST
+
+/* --- killed ----------------------------------------------------------------------------------- */
+
+/* A lease that a client has, written down before it reads. */
+struct note {
+	_Atomic int64_t ends_ns; /* TTL, without grace; 0: given back */
+	struct lease lease;
+	uint64_t seed;
+};
+
+/* What the daemons' lives leave to whoever judges; shared memory. */
+struct diary {
+	uint32_t begun[KEYS], acknowledged[KEYS]; /* versions */
+	_Atomic uint64_t notes, hits, misses, puts, busy;
+	struct note at[NOTES];
+};
+
+static uint64_t seed_for(uint32_t key, uint32_t version)
+{
+	return (uint64_t)(key + 1) << 32 | version;
+}
+
+static uint64_t size_for(uint32_t key)
+{
+	return 1000 + key * 40000;
+}
+
+static void put_next(struct diary *d, uint32_t key)
+{
+	uint32_t version = ++d->begun[key];
+	enum kvt_status status;
+	char text[16];
+
+	snprintf(text, sizeof(text), "k%d", (int)key);
+	status = put(&bed, "b", text, seed_for(key, version), size_for(key), NULL);
+	EXPECT(status == KVT_OK || status == KVT_BUSY || status == KVT_FULL);
+	if (status == KVT_OK)
+		d->acknowledged[key] = version;
+	d->puts += status == KVT_OK;
+	d->busy += status == KVT_BUSY;
+}
+
+/* A lease that is written down and never given back. */
+static void lease_next(struct diary *d, uint32_t key, bool known[KEYS])
+{
+	const uint64_t ttl_ns = SECOND / 10 + (uint64_t)lrand48() % (SECOND / 5);
+	int64_t begun_ns = now();
+	struct lease l;
+	struct note *note;
+	char text[16];
+
+	snprintf(text, sizeof(text), "k%d", (int)key);
+	if (lease(&bed, "b", text, SECOND, ttl_ns, &l) != KVT_OK) {
+		d->misses++;
+		return;
+	}
+	d->hits++;
+	note = &d->at[d->notes % NOTES];
+	note->lease = l;
+	note->seed = seed_of(&bed, &l);
+	note->ends_ns = begun_ns + (int64_t)ttl_ns;
+	d->notes++;
+	EXPECT(note->seed >> 32 == key + 1);
+	EXPECT((uint32_t)note->seed <= d->begun[key]);
+	EXPECT(l.bytes == size_for(key));
+	EXPECT(reads(&bed, &l, note->seed));
+	if (known[key]) /* put in this life: the very version */
+		EXPECT((uint32_t)note->seed == d->acknowledged[key]);
+	if (lrand48() % 2 == 0) {
+		note->ends_ns = 0;
+		EXPECT(release(&bed, &l) == KVT_OK);
+	}
+}
+
+static void live(struct diary *d, int life)
+{
+	bool known[KEYS] = {false};
+
+	srand48(life);
+	bed_open(&bed);
+	bed_attach(&bed);
+	for (;;) {
+		uint32_t key = (uint32_t)lrand48() % KEYS, before = d->acknowledged[key];
+
+		if (lrand48() % 2 == 0) {
+			put_next(d, key);
+			known[key] = d->acknowledged[key] != before;
+		} else {
+			lease_next(d, key, known);
+		}
+	}
+}
+
+/* Reads under all leases that are not over, as the clients that have them would. */
+static size_t read_under_leases(struct diary *d)
+{
+	uint64_t notes = d->notes;
+	size_t checked = 0;
+
+	for (uint64_t i = notes > NOTES ? notes - NOTES : 0; i < notes; i++) {
+		struct note *note = &d->at[i % NOTES];
+		struct lease l = note->lease;
+		uint64_t seed = note->seed;
+
+		if (note->ends_ns <= now())
+			continue;
+		/* else its time passed while it was read, or the note is another one by now */
+		EXPECT(reads(&bed, &l, seed) || note->ends_ns <= now() || i + NOTES <= d->notes);
+		checked++;
+	}
+	return checked;
+}
+
+static pid_t begin_life(struct diary *d, int life)
+{
+	pid_t child = fork();
+
+	if (child == 0)
+		live(d, life);
+	ck_assert_int_gt(child, 0);
+	return child;
+}
+
+/* A slow machine needs more lives. */
+static bool is_enough(const struct diary *d, size_t checked)
+{
+	return d->puts > 100 && d->hits > 100 && checked > 1000;
+}
+
+START_TEST(killed_again_and_again_under_clients_that_read)
+{
+	struct diary *d =
+		mmap(NULL, sizeof(*d), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	size_t checked = 0;
+	int status;
+
+	ck_assert_ptr_ne(d, MAP_FAILED);
+	bed_init(&bed, 4 * MIB); /* less than all objects need */
+	use_store(&bed);
+	bed.options.leases_max = 100000;
+	bed.options.lease_ttl_max_ns = SECOND / 2;
+	bed.options.lease_grace_ns = SECOND / 20;
+	bed_open(&bed);
+	bed_attach(&bed); /* once, as stock clients do */
+	bed_close(&bed);
+	srand48(3);
+	for (int life = 0; life < LIVES || (life < 10 * LIVES && !is_enough(d, checked)); life++) {
+		pid_t child = begin_life(d, life);
+		int64_t until_ns = now() + (int64_t)(SECOND / 2 + (uint64_t)lrand48() % SECOND);
+
+		while (now() < until_ns) {
+			checked += read_under_leases(d);
+			ck_assert_msg(waitpid(child, &status, WNOHANG) == 0, "life %d ended", life);
+		}
+		ck_assert_int_eq(kill(child, SIGKILL), 0);
+		ck_assert_int_eq(waitpid(child, &status, 0), child);
+	}
+	printf("puts %llu, busy %llu, hits %llu, misses %llu, read under leases %zu\n",
+		(unsigned long long)d->puts, (unsigned long long)d->busy,
+		(unsigned long long)d->hits, (unsigned long long)d->misses, checked);
+	ck_assert(is_enough(d, checked));
+	bed_clear(&bed);
+	munmap(d, sizeof(*d));
+}
+END_TEST
+
+START_TEST(what_was_replaced_does_not_come_back)
+{
+	int old = 0, new = 0, gone = 0, status;
+	struct lease l;
+
+	bed_init(&bed, 4 * MIB);
+	use_store(&bed);
+	bed.options.lease_ttl_max_ns = SECOND / 100;
+	bed.options.lease_grace_ns = SECOND / 100;
+	bed_open(&bed);
+	bed_attach(&bed);
+	bed_close(&bed);
+	for (uint64_t i = 1; i <= 20; i++) {
+		pid_t child = fork();
+
+		if (child == 0) {
+			bed_open(&bed);
+			EXPECT(put(&bed, "b", "k", 2 * i, MIB, NULL) == KVT_OK);
+			EXPECT(kvt_drain(kvt_objects_cache(bed.objects), 5 * SECOND) == KVT_OK);
+			EXPECT(put(&bed, "b", "k", 2 * i + 1, MIB, NULL) == KVT_OK);
+			kill(getpid(), SIGKILL);
+		}
+		ck_assert_int_eq(waitpid(child, &status, 0), child);
+		ck_assert(WIFSIGNALED(status));
+		bed_open(&bed);
+		if (lease(&bed, "b", "k", SECOND, SECOND, &l) != KVT_OK) {
+			gone++;
+		} else {
+			old += seed_of(&bed, &l) == 2 * i;
+			new += seed_of(&bed, &l) == 2 * i + 1;
+			ck_assert_int_eq(release(&bed, &l), KVT_OK);
+		}
+		bed_close(&bed);
+	}
+	printf("old %d new %d gone %d\n", old, new, gone);
+	ck_assert_int_eq(old, 0);
+	bed_clear(&bed);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("cache/daemon/restart");
+	TCase *cases = tcase_create("restart");
+	SRunner *runner;
+	int failed;
+
+	tcase_set_timeout(cases, 280);
+	tcase_add_test(cases, after_a_clean_end_all_is_there_at_once);
+	tcase_add_test(cases, a_bucket_has_its_quota_on_disk);
+	tcase_add_test(cases, leases_that_are_out_keep_the_next_daemon_quiet);
+	tcase_add_test(cases, killed_again_and_again_under_clients_that_read);
+	tcase_add_test(cases, what_was_replaced_does_not_come_back);
+	suite_add_tcase(suite, cases);
+	runner = srunner_create(suite);
+	srunner_run_all(runner, CK_ENV);
+	failed = srunner_ntests_failed(runner);
+	srunner_free(runner);
+	return failed == 0 ? 0 : 1;
+}

@@ -1,0 +1,9 @@
+/*
+ * image_fake.c - the fake driver takes anything for a kernel.
+ */
+#include "image.h"
+
+const void *kvt_cuda_image(void)
+{
+	return "kernel";
+}

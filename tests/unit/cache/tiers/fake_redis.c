@@ -1,0 +1,450 @@
+/*
+ * fake_redis.c - a map, RESP in, replies out.
+ */
+#include "fake_redis.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define WORDS_MOST 4200
+
+struct value {
+	struct value *next;
+	char *name;
+	uint8_t *bytes;
+	size_t len;
+	int64_t expires_ns; /* 0: never */
+	int64_t ttl_ms;
+	bool list;
+};
+
+struct kvt_redis {
+	const struct kvt_surroundings *s;
+	struct kvt_redis_command *first, **end;
+	struct kvt_redis *next;
+};
+
+struct fake_server fake;
+static struct value *values;
+static int64_t now_ns;
+
+/* --- map --------------------------------------------------------------------------------------- */
+
+static struct value **find(const char *name)
+{
+	struct value **at = &values;
+
+	while (*at != NULL && strcmp((*at)->name, name) != 0)
+		at = &(*at)->next;
+	return at;
+}
+
+void fake_remove(const char *name)
+{
+	struct value **at = find(name), *v = *at;
+
+	if (v == NULL)
+		return;
+	*at = v->next;
+	free(v->name);
+	free(v->bytes);
+	free(v);
+}
+
+void fake_reset(void)
+{
+	while (values != NULL)
+		fake_remove(values->name);
+	fake = (struct fake_server){0};
+}
+
+void fake_expire(int64_t now)
+{
+	struct value *v = values, *next;
+
+	now_ns = now;
+	for (; v != NULL; v = next) {
+		next = v->next;
+		if (v->expires_ns != 0 && v->expires_ns <= now)
+			fake_remove(v->name);
+	}
+}
+
+uint8_t *fake_value(const char *name, size_t *len)
+{
+	struct value *v = *find(name);
+
+	if (v == NULL)
+		return NULL;
+	*len = v->len;
+	return v->bytes;
+}
+
+void fake_set(const char *name, const void *bytes, size_t len)
+{
+	struct value *v = malloc(sizeof(*v));
+
+	fake_remove(name);
+	*v = (struct value){
+		.next = values, .name = strdup(name), .bytes = malloc(len + 1), .len = len};
+	memcpy(v->bytes, bytes, len);
+	v->bytes[len] = '\0';
+	values = v;
+}
+
+void fake_make_list(const char *name)
+{
+	fake_set(name, "", 0);
+	values->list = true;
+}
+
+const char *fake_name(size_t i)
+{
+	struct value *v = values;
+
+	for (; v != NULL && i > 0; i--)
+		v = v->next;
+	return v != NULL ? v->name : NULL;
+}
+
+size_t fake_count(const char *part)
+{
+	size_t count = 0;
+
+	for (struct value *v = values; v != NULL; v = v->next)
+		count += strstr(v->name, part) != NULL;
+	return count;
+}
+
+int64_t fake_ttl_ms(const char *name)
+{
+	struct value *v = *find(name);
+
+	return v != NULL ? v->ttl_ms : -1;
+}
+
+/* --- commands ---------------------------------------------------------------------------------- */
+
+struct words {
+	char *all;
+	char *at[WORDS_MOST];
+	size_t len[WORDS_MOST];
+	size_t count;
+};
+
+static void parse(const struct kvt_redis_command *c, struct words *w)
+{
+	size_t total = 0, at = 0;
+	char *p;
+
+	for (uint32_t i = 0; i < c->part_count; i++)
+		total += c->parts[i].iov_len;
+	w->all = malloc(total + 1);
+	for (uint32_t i = 0; i < c->part_count; i++) {
+		memcpy(w->all + at, c->parts[i].iov_base, c->parts[i].iov_len);
+		at += c->parts[i].iov_len;
+	}
+	w->all[total] = '\0';
+	p = w->all;
+	if (*p != '*')
+		abort();
+	w->count = strtoul(p + 1, &p, 10);
+	if (w->count > WORDS_MOST)
+		abort();
+	p += 2;
+	for (size_t i = 0; i < w->count; i++) {
+		if (*p != '$')
+			abort();
+		w->len[i] = strtoul(p + 1, &p, 10);
+		w->at[i] = p + 2;
+		p += 2 + w->len[i];
+		if (memcmp(p, "\r\n", 2) != 0)
+			abort();
+		*p = '\0';
+		p += 2;
+	}
+	if (p != w->all + total)
+		abort();
+}
+
+static void bulk(struct kvt_redis_command *c, const uint8_t *bytes, size_t len)
+{
+	uint64_t room = c->lead_room;
+	size_t at;
+
+	for (uint32_t i = 0; i < c->into_count; i++)
+		room += c->into[i].bytes;
+	c->bulk_bytes = len;
+	if (len > room) {
+		c->status = KVT_FULL;
+		return;
+	}
+	c->reply = KVT_REDIS_BULK;
+	at = len < c->lead_room ? len : c->lead_room;
+	c->lead_bytes = (uint32_t)at;
+	if (at > 0)
+		memcpy(c->lead, bytes, at);
+	for (uint32_t i = 0; i < c->into_count && at < len; i++) {
+		size_t n = len - at < c->into[i].bytes ? len - at : c->into[i].bytes;
+
+		memcpy(c->into[i].base, bytes + at, n);
+		at += n;
+	}
+}
+
+static void fail(struct kvt_redis_command *c, const char *text)
+{
+	c->reply = KVT_REDIS_ERROR;
+	(void)snprintf(c->text, sizeof(c->text), "%s", text);
+}
+
+static void integer(struct kvt_redis_command *c, int64_t value)
+{
+	c->reply = KVT_REDIS_INTEGER;
+	c->integer = value;
+}
+
+static void do_set(struct kvt_redis_command *c, const struct words *w)
+{
+	bool there = *find(w->at[1]) != NULL;
+	int64_t ttl_ms = 0;
+
+	for (size_t i = 3; i < w->count; i++) {
+		if (strcmp(w->at[i], "PX") == 0)
+			ttl_ms = strtoll(w->at[++i], NULL, 10);
+		else if (strcmp(w->at[i], there ? "NX" : "XX") == 0) {
+			c->reply = KVT_REDIS_NIL;
+			return;
+		}
+	}
+	fake.sets++;
+	fake_set(w->at[1], w->at[2], w->len[2]);
+	values->ttl_ms = ttl_ms;
+	values->expires_ns = ttl_ms != 0 ? now_ns + ttl_ms * 1000000 : 0;
+	if (w->len[2] > fake.largest)
+		fake.largest = w->len[2];
+	c->reply = KVT_REDIS_STATUS;
+	(void)snprintf(c->text, sizeof(c->text), "OK");
+}
+
+static void do_range(struct kvt_redis_command *c, const struct words *w, const struct value *v)
+{
+	long from = strtol(w->at[2], NULL, 10), to = strtol(w->at[3], NULL, 10);
+	long len = v != NULL ? (long)v->len : 0;
+
+	fake.ranges++;
+	from = from < 0 ? from + len : from;
+	to = to < 0 ? to + len : to;
+	from = from < 0 ? 0 : from;
+	if (v == NULL || from > to || from >= len)
+		bulk(c, (const uint8_t *)"", 0);
+	else
+		bulk(c, v->bytes + from, (size_t)((to < len ? to : len - 1) - from + 1));
+}
+
+static void do_scan(struct kvt_redis_command *c, const struct words *w)
+{
+	const char *pattern = w->at[3];
+	size_t count = 1, len = strlen(pattern) - 1;
+
+	if (!c->elements)
+		abort();
+	for (struct value *v = values; v != NULL; v = v->next)
+		count += strncmp(v->name, pattern, len) == 0;
+	c->found = calloc(count, sizeof(*c->found));
+	c->element_count = count;
+	c->found[0] = (struct kvt_redis_element){.data = strdup("0"), .len = 1, .depth = 1};
+	count = 1;
+	for (struct value *v = values; v != NULL; v = v->next) {
+		if (strncmp(v->name, pattern, len) == 0)
+			c->found[count++] = (struct kvt_redis_element){
+				.data = strdup(v->name), .len = strlen(v->name), .depth = 2};
+	}
+	c->reply = KVT_REDIS_ARRAY;
+}
+
+static void do_increase(struct kvt_redis_command *c, const struct words *w, struct value *v)
+{
+	char text[32], *end;
+	long long value = 0;
+
+	if (v != NULL) {
+		value = strtoll((char *)v->bytes, &end, 10);
+		if (*end != '\0' || v->len == 0) {
+			fail(c, "ERR value is not an integer or out of range");
+			return;
+		}
+	}
+	value += strtoll(w->at[2], NULL, 10);
+	fake_set(w->at[1], text, (size_t)snprintf(text, sizeof(text), "%lld", value));
+	integer(c, value);
+}
+
+static bool is_write(const char *verb)
+{
+	return strcmp(verb, "SET") == 0 || strcmp(verb, "INCRBY") == 0;
+}
+
+static void execute(struct kvt_redis_command *c, const struct words *w)
+{
+	const char *verb = w->at[0];
+	struct value *v = w->count > 1 ? *find(w->at[1]) : NULL;
+	int64_t count = 0;
+
+	if (fake.error != NULL && (is_write(verb) || strncmp(fake.error, "OOM", 3) != 0)) {
+		if (is_write(verb) || strcmp(verb, "UNLINK") == 0) {
+			fail(c, fake.error);
+			return;
+		}
+	}
+	if (v != NULL && v->list && strcmp(verb, "UNLINK") != 0 && strcmp(verb, "EXISTS") != 0 &&
+		strcmp(verb, "SET") != 0) {
+		fail(c, "WRONGTYPE Operation against a key holding the wrong kind of value");
+	} else if (strcmp(verb, "GET") == 0) {
+		fake.gets++;
+		if (v == NULL)
+			c->reply = KVT_REDIS_NIL;
+		else
+			bulk(c, v->bytes, v->len);
+	} else if (strcmp(verb, "SET") == 0) {
+		do_set(c, w);
+	} else if (strcmp(verb, "GETRANGE") == 0) {
+		do_range(c, w, v);
+	} else if (strcmp(verb, "STRLEN") == 0) {
+		integer(c, v != NULL ? (int64_t)v->len : 0);
+	} else if (strcmp(verb, "INCRBY") == 0) {
+		do_increase(c, w, v);
+	} else if (strcmp(verb, "EXISTS") == 0 || strcmp(verb, "UNLINK") == 0) {
+		for (size_t i = 1; i < w->count; i++) {
+			count += *find(w->at[i]) != NULL;
+			if (verb[0] == 'U')
+				fake_remove(w->at[i]);
+		}
+		fake.unlinks += verb[0] == 'U';
+		integer(c, count);
+	} else if (strcmp(verb, "SCAN") == 0) {
+		do_scan(c, w);
+	} else {
+		(void)fprintf(stderr, "fake_redis: %s\n", verb);
+		abort();
+	}
+}
+
+/* --- redis.h ----------------------------------------------------------------------------------- */
+
+enum kvt_status kvt_redis_create(
+	const struct kvt_redis_options *options, char *why, struct kvt_redis **out)
+{
+	struct kvt_redis *r = calloc(1, sizeof(*r));
+
+	(void)why;
+	r->s = options->surroundings;
+	r->end = &r->first;
+	*out = r;
+	return KVT_OK;
+}
+
+static struct kvt_redis_command *take(struct kvt_redis *r)
+{
+	struct kvt_redis_command *c = r->first;
+
+	if (c != NULL) {
+		r->first = c->next;
+		if (r->first == NULL)
+			r->end = &r->first;
+	}
+	return c;
+}
+
+void kvt_redis_destroy(struct kvt_redis *r)
+{
+	struct kvt_redis_command *c;
+
+	if (r == NULL)
+		return;
+	while ((c = take(r)) != NULL) {
+		c->status = KVT_ECANCELED;
+		c->done(c);
+	}
+	free(r);
+}
+
+void kvt_redis_submit(struct kvt_redis *r, struct kvt_redis_command *command)
+{
+	command->next = NULL;
+	*r->end = command;
+	r->end = &command->next;
+}
+
+/* False: it waits on. */
+static bool answer(struct kvt_redis *r, struct kvt_redis_command *c)
+{
+	static struct words w;
+	bool stalled = fake.stalled;
+
+	parse(c, &w);
+	if (fake.stall_verb != NULL)
+		stalled = strcmp(w.at[0], fake.stall_verb) == 0;
+	fake_expire(kvt_now(r->s));
+	if (fake.down) {
+		c->status = KVT_EIO;
+		c->reply = KVT_REDIS_NONE;
+	} else if (kvt_now(r->s) >= c->deadline_ns) {
+		c->status = KVT_MISS;
+		c->reply = KVT_REDIS_NONE;
+	} else if (stalled) {
+		free(w.all);
+		return false;
+	} else {
+		fake.commands++;
+		c->status = KVT_OK;
+		execute(c, &w);
+	}
+	free(w.all);
+	c->done(c);
+	return true;
+}
+
+size_t kvt_redis_step(struct kvt_redis *r, int64_t wait_ns, int64_t *next_ns)
+{
+	struct kvt_redis_command *c = r->first, *next;
+	size_t done = 0;
+
+	(void)wait_ns;
+	(void)next_ns;
+	r->first = NULL;
+	r->end = &r->first;
+	for (; c != NULL; c = next) {
+		next = c->next;
+		if (answer(r, c))
+			done++;
+		else
+			kvt_redis_submit(r, c);
+	}
+	return done;
+}
+
+void kvt_redis_wake(struct kvt_redis *r)
+{
+	(void)r;
+}
+
+uint32_t kvt_redis_slot(const void *key, size_t len)
+{
+	(void)key;
+	return (uint32_t)len % KVT_REDIS_SLOTS;
+}
+
+void kvt_redis_elements_free(struct kvt_redis_element *elements, size_t count)
+{
+	for (size_t i = 0; i < count; i++)
+		free(elements[i].data);
+	free(elements);
+}
+
+void kvt_redis_stats(struct kvt_redis *r, struct kvt_redis_stats *out)
+{
+	(void)r;
+	*out = (struct kvt_redis_stats){.mode = "fake"};
+}
