@@ -25,6 +25,9 @@ Suites, in this order:
   --only NAME  that suite; may be given several times
   --help       this text
 
+A test that fails without a sanitizer's report is tried a second time, alone, if at most three of
+its suite did: what passes then is counted and named above the last line, to be looked into.
+
 The last line is `N passed, M failed` or `N passed, M failed, K skipped`; the exit status is 0
 when nothing failed. Opt-in tests with real engines: tests/engine/README.md.
 END
@@ -103,12 +106,18 @@ build() { # LABEL DIR COMPILER OPTIONS...
 }
 
 suite() { # LABEL DIR MESON_TEST_ARGUMENTS...
-	local label=$1 dir=$2 started=$SECONDS log
+	local label=$1 dir=$2 started=$SECONDS log again
 	shift 2
 	log=log-${label//[^a-z]/-}
 	echo "== $label" >&2
-	rm -rf "$dir/junit" "$dir/meson-logs/$log.json"
+	rm -rf "$dir/junit" "$dir/meson-logs/$log.json" "$dir/meson-logs/$log-again.json"
 	$fixed_addresses meson test -C "$dir" --no-rebuild --print-errorlogs --logbase "$log" "$@" >&2
+	mapfile -t again < <($python tests/tally.py --again "$dir" "$log" | grep .)
+	if [ ${#again[@]} -gt 0 ]; then
+		echo "== $label: a second try, one at a time: ${again[*]}" >&2
+		$fixed_addresses meson test -C "$dir" --no-rebuild --print-errorlogs \
+			--logbase "$log-again" -t 4 --num-processes 1 "${again[@]}" >&2
+	fi
 	$python tests/tally.py "$label" $((SECONDS - started)) "$dir" "$log" >>"$rows"
 }
 
