@@ -2,15 +2,18 @@
  * storage_bench.c - what libkvtier's storage costs, as bench/peers/lmcache_storage.py measures LMCache's:
  * CPU time per GB and the slow chunks, one JSON object per operation on stdout.
  *
- *     {"op": "cpu_put" | "cpu_get" | "disk_put" | "disk_get", "cpu_seconds_per_gb": ..., "p50_us": ..., "p99_us": ...}
+ *     {"op": "cpu_put" | "cpu_get" | "disk_put" | "disk_get" | "raw_get",
+ *      "cpu_seconds_per_gb": ..., "p50_us": ..., "p99_us": ...}
  *
  * Room is reserved and filled before anything is measured. cpu_put: commit of one chunk with the
  * checksum that filling it gave; cpu_put_unsummed: commit that has to make the checksum. cpu_get: get of
  * what is in memory, and its release. disk_put: commit, and waiting until the chunk and its record
- * are durable. disk_get: get of what is on disk only, checked. CPU time is the whole process's,
+ * are durable. disk_get: get of what is on disk only, checked. raw_get: pread of as many bytes with
+ * O_DIRECT from a file of the same folder, which is what no storage on that disk can be cheaper than. CPU time is the whole process's,
  * kernel included; a chunk's time is by the clock. Medians over rounds.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <getopt.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -18,6 +21,7 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "kvtier/kvtier.h"
 
@@ -25,10 +29,18 @@
 #define MAX_ROUNDS 15
 #define TIMEOUT_NS UINT64_C(60000000000)
 
-enum op { OP_CPU_PUT, OP_CPU_PUT_UNSUMMED, OP_CPU_GET, OP_DISK_PUT, OP_DISK_GET, OP_COUNT };
+enum op {
+	OP_CPU_PUT,
+	OP_CPU_PUT_UNSUMMED,
+	OP_CPU_GET,
+	OP_DISK_PUT,
+	OP_DISK_GET,
+	OP_RAW_GET,
+	OP_COUNT
+};
 
 static const char *const op_names[OP_COUNT] = {
-	"cpu_put", "cpu_put_unsummed", "cpu_get", "disk_put", "disk_get"};
+	"cpu_put", "cpu_put_unsummed", "cpu_get", "disk_put", "disk_get", "raw_get"};
 
 /* One operation's figures in one round. */
 struct figures {
@@ -41,6 +53,7 @@ struct bench {
 	uint64_t bytes;
 	size_t rounds;
 	uint8_t *payload;
+	int raw; /* descriptor; -1: none */
 	struct kvt_reservation *reservations[MAX_CHUNKS];
 	struct kvt_checksum sums[MAX_CHUNKS];
 	int64_t times_ns[MAX_CHUNKS];
@@ -141,6 +154,23 @@ static void get(struct kvt *k, size_t i)
 	kvt_release(k, lease);
 }
 
+static void whole(ssize_t done, const struct bench *b, const char *what)
+{
+	if (done == (ssize_t)b->bytes)
+		return;
+	fprintf(stderr, "storage_bench: %s: %s\n", what, done < 0 ? strerror(errno) : "short");
+	exit(1);
+}
+
+static void read_raw(const struct bench *b, size_t i)
+{
+	whole(pread(b->raw, b->payload, b->bytes, (off_t)(i * b->bytes)), b, "raw pread");
+	if (b->payload[0] != (i & 255)) {
+		fprintf(stderr, "storage_bench: wrong raw bytes\n");
+		exit(1);
+	}
+}
+
 static int by_value(const void *a, const void *b)
 {
 	int64_t x = *(const int64_t *)a;
@@ -158,7 +188,9 @@ static void measure(struct bench *b, struct kvt *k, enum op op, size_t round)
 	for (size_t i = 0; i < b->chunks; i++) {
 		int64_t begin = now_ns();
 
-		if (op == OP_CPU_GET || op == OP_DISK_GET)
+		if (op == OP_RAW_GET)
+			read_raw(b, i);
+		else if (op == OP_CPU_GET || op == OP_DISK_GET)
 			get(k, i);
 		else
 			put(b, k, i, op);
@@ -169,6 +201,28 @@ static void measure(struct bench *b, struct kvt *k, enum op op, size_t round)
 	qsort(b->times_ns, b->chunks, sizeof(b->times_ns[0]), by_value);
 	f->p50_us = (double)b->times_ns[b->chunks / 2] / 1e3;
 	f->p99_us = (double)b->times_ns[b->chunks * 99 / 100] / 1e3;
+}
+
+/* The disk alone. The file is there before anything is measured, and goes with its last descriptor. */
+static void run_raw(struct bench *b, size_t round)
+{
+	char path[4096];
+
+	if (snprintf(path, sizeof(path), "%s/raw", b->folder) >= (int)sizeof(path))
+		return;
+	b->raw = open(path, O_RDWR | O_CREAT | O_TRUNC | O_DIRECT | O_CLOEXEC, 0600);
+	if (b->raw < 0) {
+		fprintf(stderr, "storage_bench: %s: %s\n", path, strerror(errno));
+		exit(1);
+	}
+	(void)unlink(path);
+	for (size_t i = 0; i < b->chunks; i++) {
+		memset(b->payload, (int)(i & 255), b->bytes);
+		whole(pwrite(b->raw, b->payload, b->bytes, (off_t)(i * b->bytes)), b, "raw pwrite");
+	}
+	(void)fdatasync(b->raw);
+	measure(b, NULL, OP_RAW_GET, round);
+	close(b->raw);
 }
 
 static void run_round(struct bench *b, size_t round)
@@ -195,6 +249,7 @@ static void run_round(struct bench *b, size_t round)
 		}
 		kvt_close(k);
 	}
+	run_raw(b, round);
 }
 
 static double median(const struct bench *b, enum op op, size_t member)
@@ -242,7 +297,7 @@ int main(int argc, char **argv)
 		else
 			optind = argc + 1;
 	}
-	b.payload = malloc(b.bytes);
+	b.payload = aligned_alloc(4096, (b.bytes + 4095) / 4096 * 4096);
 	if (b.folder == NULL || optind != argc || b.payload == NULL) {
 		fprintf(stderr, "usage: %s -d FOLDER [-c CHUNKS] [-b BYTES] [-r ROUNDS]\n",
 			argv[0]);
