@@ -20,15 +20,38 @@ static inline struct block load(const char *p)
 	return (struct block){_mm512_loadu_si512(p)};
 }
 
+static inline uint64_t stops(const struct block *block)
+{
+	return _mm512_cmpeq_epi8_mask(block->bytes, _mm512_set1_epi8('"')) |
+	       _mm512_cmplt_epu8_mask(block->bytes, _mm512_set1_epi8(' '));
+}
+
+/* A value that the compiler takes for one of its own: constants that it knows it makes anew for every
+ * block, on the port that compares. */
+static inline __m512i held(__m512i v)
+{
+	__asm__("" : "+v"(v));
+	return v;
+}
+
 static inline uint64_t backslashes(const struct block *block)
 {
 	return _mm512_cmpeq_epi8_mask(block->bytes, _mm512_set1_epi8('\\'));
 }
 
-static inline uint64_t stops(const struct block *block)
+/* By its low half a byte is compared with the only one of `"` and `\` that it can be; 0 is neither, and is a
+ * control character anyway. */
+static inline bool has_special(const struct block *block)
 {
-	return _mm512_cmpeq_epi8_mask(block->bytes, _mm512_set1_epi8('"')) |
-	       _mm512_cmplt_epu8_mask(block->bytes, _mm512_set1_epi8(' '));
+	const __m512i by_low = held(_mm512_broadcast_i32x4(
+		_mm_setr_epi8(0, 0, '"', 0, 0, 0, 0, 0, 0, 0, 0, 0, '\\', 0, 0, 0)));
+	const __m512i space = held(_mm512_set1_epi8(' '));
+
+	__mmask64 named =
+		_mm512_cmpeq_epi8_mask(block->bytes, _mm512_shuffle_epi8(by_low, block->bytes));
+	__mmask64 control = _mm512_cmplt_epu8_mask(block->bytes, space);
+
+	return !_kortestz_mask64_u8(named, control);
 }
 
 /* A byte is in the set when its low and its high half agree on a bit: 1 for 2x, 2 for 5x, 4, 8. */
@@ -55,36 +78,14 @@ static inline void id_masks(
 	*spaces = _mm512_cmpeq_epi8_mask(block->bytes, _mm512_set1_epi8(' '));
 }
 
-/* Bytes that are 0 where v is special. */
-static inline __m512i zero_if_special(__m512i v)
-{
-	const __m512i quote = _mm512_set1_epi8('"'), backslash = _mm512_set1_epi8('\\');
-	const __m512i control = _mm512_set1_epi8(0x1f);
-
-	return _mm512_min_epu8(
-		_mm512_min_epu8(_mm512_xor_si512(v, quote), _mm512_xor_si512(v, backslash)),
-		_mm512_subs_epu8(v, control));
-}
-
-static inline bool ordinary(const char *p)
-{
-	__m512i low = _mm512_min_epu8(zero_if_special(_mm512_loadu_si512(p)),
-		zero_if_special(_mm512_loadu_si512(p + 64)));
-	__m512i high = _mm512_min_epu8(zero_if_special(_mm512_loadu_si512(p + 128)),
-		zero_if_special(_mm512_loadu_si512(p + 192)));
-	__m512i least = _mm512_min_epu8(low, high);
-
-	return _mm512_testn_epi8_mask(least, least) == 0;
-}
-
-/* XXH3's eight lanes. */
+/* XXH3's eight lanes, and the sum of what each takes over from its neighbour. */
 struct chunk_hash {
-	__m512i lanes;
+	__m512i lanes, swapped;
 };
 
 static inline struct chunk_hash chunk_hash_begin(void)
 {
-	return (struct chunk_hash){_mm512_load_si512(chunk_lanes)};
+	return (struct chunk_hash){_mm512_load_si512(chunk_lanes), _mm512_setzero_si512()};
 }
 
 static inline void chunk_hash_add(
@@ -92,15 +93,18 @@ static inline void chunk_hash_add(
 {
 	__m512i key = _mm512_xor_si512(block->bytes, _mm512_loadu_si512(secret));
 	__m512i product = _mm512_mul_epu32(key, _mm512_srli_epi64(key, 32));
-	__m512i swapped = _mm512_shuffle_epi32(block->bytes, _MM_PERM_BADC);
 
-	hash->lanes = _mm512_add_epi64(_mm512_add_epi64(hash->lanes, swapped), product);
+	hash->lanes = _mm512_add_epi64(hash->lanes, product);
+	hash->swapped = _mm512_add_epi64(hash->swapped, block->bytes);
 }
 
 static inline void chunk_hash_keep(const struct chunk_hash *hash, uint64_t lanes[8])
 {
+	__m512i all =
+		_mm512_add_epi64(hash->lanes, _mm512_shuffle_epi32(hash->swapped, _MM_PERM_BADC));
+
 	_mm512_store_si512(lanes,
-		_mm512_xor_si512(hash->lanes, _mm512_loadu_si512(chunk_secret + CHUNK_MERGE_SECRET)));
+		_mm512_xor_si512(all, _mm512_loadu_si512(chunk_secret + CHUNK_MERGE_SECRET)));
 }
 
 #define KERNEL_HASHES

@@ -92,6 +92,11 @@ static inline uint64_t stops(const struct block *block)
 	return equal(block, '"') | within(block, 0, 0x1f);
 }
 
+static inline bool has_special(const struct block *block)
+{
+	return (backslashes(block) | stops(block)) != 0;
+}
+
 static inline uint64_t short_escapes(const struct block *block)
 {
 	return equal(block, '"') | equal(block, '\\') | equal(block, 'b') | equal(block, 'f') |
@@ -114,17 +119,6 @@ static inline const char *unescape_none(const struct kvw_text *text, const char 
 }
 
 #define KERNEL_UNESCAPE unescape_none
-static inline bool ordinary(const char *p)
-{
-	for (int i = 0; i < 4; i++) {
-		struct block block = load(p + 64 * i);
-
-		if ((backslashes(&block) | stops(&block)) != 0)
-			return false;
-	}
-	return true;
-}
-
 #include "text_kernel.h"
 
 const struct kvw_text_ops kvw_text_base = {kernel_run, kernel_ids, "base"};
