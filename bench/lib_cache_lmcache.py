@@ -4,7 +4,7 @@ Opt-in: LMCACHE_PYTHON names the Python of an environment with `lmcache` in it. 
 memory and on the same disk with O_DIRECT, from buffers that were filled before (peers/lmcache_storage.py
 and cache/peer/storage_bench.c say what is counted). LMCache neither checks what it reads nor syncs
 what it writes; ours does both: `disk_put` waits until a chunk and its record are durable. `raw_get` reads
-the same disk by pread alone: the least that a get can cost there.
+the same disk by pread alone, for comparison.
 """
 
 import json
@@ -40,7 +40,7 @@ def peer_of(op, theirs):
 
 
 def bench_lmcache(options, chunks=256):
-    """One line per operation and figure; `raw_get` is what the disk alone costs, whoever stores on it."""
+    """One line per operation and figure; `raw_get` is the disk alone."""
     python = os.environ.get("LMCACHE_PYTHON", "")
     if not os.access(python, os.X_OK):
         raise BenchError("LMCACHE_PYTHON: found "

@@ -9,7 +9,7 @@
  * checksum that filling it gave; cpu_put_unsummed: commit that has to make the checksum. cpu_get: get of
  * what is in memory, and its release. disk_put: commit, and waiting until the chunk and its record
  * are durable. disk_get: get of what is on disk only, checked. raw_get: pread of as many bytes with
- * O_DIRECT from a file of the same folder, which is what no storage on that disk can be cheaper than. CPU time is the whole process's,
+ * O_DIRECT from a file of the same folder, for comparison. CPU time is the whole process's,
  * kernel included; a chunk's time is by the clock. Medians over rounds.
  */
 #include <errno.h>
