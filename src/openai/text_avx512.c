@@ -78,14 +78,14 @@ static inline void id_masks(
 	*spaces = _mm512_cmpeq_epi8_mask(block->bytes, _mm512_set1_epi8(' '));
 }
 
-/* XXH3's eight lanes, and the sum of what each takes over from its neighbour. */
+/* XXH3's eight lanes. */
 struct chunk_hash {
-	__m512i lanes, swapped;
+	__m512i lanes;
 };
 
 static inline struct chunk_hash chunk_hash_begin(void)
 {
-	return (struct chunk_hash){_mm512_load_si512(chunk_lanes), _mm512_setzero_si512()};
+	return (struct chunk_hash){_mm512_load_si512(chunk_lanes)};
 }
 
 static inline void chunk_hash_add(
@@ -93,18 +93,15 @@ static inline void chunk_hash_add(
 {
 	__m512i key = _mm512_xor_si512(block->bytes, _mm512_loadu_si512(secret));
 	__m512i product = _mm512_mul_epu32(key, _mm512_srli_epi64(key, 32));
+	__m512i swapped = _mm512_shuffle_epi32(block->bytes, _MM_PERM_BADC);
 
-	hash->lanes = _mm512_add_epi64(hash->lanes, product);
-	hash->swapped = _mm512_add_epi64(hash->swapped, block->bytes);
+	hash->lanes = _mm512_add_epi64(_mm512_add_epi64(hash->lanes, swapped), product);
 }
 
 static inline void chunk_hash_keep(const struct chunk_hash *hash, uint64_t lanes[8])
 {
-	__m512i all =
-		_mm512_add_epi64(hash->lanes, _mm512_shuffle_epi32(hash->swapped, _MM_PERM_BADC));
-
-	_mm512_store_si512(lanes,
-		_mm512_xor_si512(all, _mm512_loadu_si512(chunk_secret + CHUNK_MERGE_SECRET)));
+	_mm512_store_si512(lanes, _mm512_xor_si512(hash->lanes,
+					  _mm512_loadu_si512(chunk_secret + CHUNK_MERGE_SECRET)));
 }
 
 #define KERNEL_HASHES

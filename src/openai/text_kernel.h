@@ -6,9 +6,9 @@
  *	struct block load(const char *p)
  *	uint64_t backslashes(const struct block *)   one bit per byte
  *	uint64_t stops(const struct block *)         `"` and control characters
- *	bool has_special(const struct block *)       any of these
  *	uint64_t short_escapes(const struct block *) `" \ b f n r t`: after a backslash, canonical
  *	void id_masks(const struct block *, uint64_t *digits, *commas, *spaces)
+ *	bool has_special(const struct block *)       any of these
  *
  * and KERNEL_UNESCAPE(text, p, end), which decodes a run of \uXXXX or returns p; with KERNEL_HASHES
  * also struct chunk_hash and chunk_hash_begin, _add, _keep (chunk_hash.h), so that a block is read
@@ -84,7 +84,7 @@ static inline uint64_t kernel_escaped(uint64_t backslash, uint64_t *carry)
 }
 
 /* Where text in canonical form ends in this block: bit 0 to 63, or 64. */
-static inline unsigned kernel_look(const struct block *block, uint64_t *carry, bool *bad)
+static inline unsigned kernel_block_end(const struct block *block, uint64_t *carry, bool *bad)
 {
 	uint64_t backslash = backslashes(block), stop = stops(block);
 
@@ -101,14 +101,6 @@ static inline unsigned kernel_look(const struct block *block, uint64_t *carry, b
 	return stop == 0 ? 64 : (unsigned)__builtin_ctzll(stop);
 }
 
-/* The same for a block in which there is nothing special, mostly. */
-static inline unsigned kernel_block_end(const struct block *block, uint64_t *carry, bool *bad)
-{
-	*bad = false;
-	return !has_special(block) && *carry == 0 ? 64 : kernel_look(block, carry, bad);
-}
-
-#ifdef KERNEL_HASHES
 /* Whether the byte at p is escaped by what precedes it in a span that begins at `first`. */
 static inline uint64_t kernel_carry(const char *first, const char *p)
 {
@@ -119,16 +111,80 @@ static inline uint64_t kernel_carry(const char *first, const char *p)
 	return (uint64_t)(p - q) & 1;
 }
 
+/* Where canonical text ends in `count` blocks at p; past them: nowhere. `special`: those to be looked at;
+ * *carry: the first byte is escaped, then the one behind them. */
+static inline size_t kernel_find_end(
+	const char *p, unsigned count, uint64_t special, uint64_t *carry)
+{
+	uint64_t after = *carry;
+	bool bad = false;
+
+	*carry = 0;
+	special |= after;
+	while (special != 0) {
+		unsigned i = (unsigned)__builtin_ctzll(special);
+		struct block block = load(p + 64 * (size_t)i);
+		unsigned at = kernel_block_end(&block, &after, &bad);
+
+		if (at < 64)
+			return 64 * (size_t)i + at;
+		special &= special - 1;
+		/* A branch: the next block must not wait for what this one says. */
+		if (__builtin_expect(after != 0, 0)) {
+			if (i + 1 == count)
+				*carry = 1;
+			else
+				special |= UINT64_C(2) << i;
+		}
+	}
+	return 64 * (size_t)count;
+}
+
+/*
+ * Passes canonical text that is not hashed. Returns the block at which to go on; *carry: as there.
+ *
+ * Prose has an escape in some blocks, and no branch predictor can know in which: so many are asked whether
+ * there is anything special in them, as many again as were passed, and looked at afterwards. Source code has
+ * something in most, and is left to be looked at block by block.
+ */
+static inline const char *kernel_pass(const char *p, const char *end, uint64_t *carry)
+{
+	const char *first = p;
+	unsigned ahead = 4;
+	bool dense = false;
+
+	while (!dense && end - p >= 256) {
+		unsigned count =
+			end - p < 64 * (ptrdiff_t)ahead ? (unsigned)((end - p) / 64) : ahead;
+		uint64_t special = 0;
+		size_t at;
+
+		for (unsigned i = 0; i < count; i++) {
+			struct block block = load(p + 64 * (size_t)i);
+
+			special |= (uint64_t)has_special(&block) << i;
+		}
+		at = kernel_find_end(p, count, special, carry);
+		p += at / 64 * 64;
+		if (at < 64 * (size_t)count) {
+			*carry = kernel_carry(first, p);
+			return p;
+		}
+		dense = (unsigned)__builtin_popcountll(special) > count / 2;
+		ahead = ahead < 64 ? 2 * ahead : 64;
+	}
+	return p;
+}
+
+#ifdef KERNEL_HASHES
 /* Whether a backslash and this byte are a canonical escape. */
 static inline bool kernel_escapes(char c)
 {
 	return c == '"' || c == '\\' || c == 'b' || c == 'f' || c == 'n' || c == 'r' || c == 't';
 }
 
-/* Most chunks that are hashed before it is looked whether they are text: a bit of a word for each block. */
-#define KERNEL_AHEAD 16
-
-_Static_assert(KERNEL_AHEAD <= 64 / CHUNK_BLOCKS, "a bit for each block");
+/* Chunks whose lanes wait to be merged. */
+#define KERNEL_KEPT 4
 
 static inline void kernel_merge(struct kvw_text *text, uint64_t (*kept)[8], unsigned count)
 {
@@ -136,95 +192,43 @@ static inline void kernel_merge(struct kvw_text *text, uint64_t (*kept)[8], unsi
 		kvw_text_emit(text, chunk_hash_merge(kept[i]), KVW_TEXT_CHUNK);
 }
 
-/* Puts down the lanes of `count` chunks, unless `kept` is NULL. Returns the blocks with something special in
- * them, bit by bit. */
-static inline __attribute__((always_inline)) uint64_t kernel_go_ahead(
-	const char *p, unsigned count, uint64_t (*kept)[8])
+/* Takes whole chunks of canonical text. Returns where one begins that is not for certain: what is
+ * special in it, or at its edge, is found by kernel_span. *carry: as there. */
+static inline const char *kernel_take_chunks(
+	struct kvw_text *text, const char *p, const char *end, uint64_t *carry)
 {
-	uint64_t special = 0;
+	_Alignas(64) uint64_t kept[KERNEL_KEPT][8];
+	uint64_t at_start = *carry;
+	unsigned count = 0;
 
-	for (unsigned c = 0; c < count; c++, p += KVW_TEXT_CHUNK) {
+	while (end - p >= (ptrdiff_t)KVW_TEXT_CHUNK) {
 		struct chunk_hash hash = chunk_hash_begin();
-		unsigned of_chunk = 0;
+		uint64_t after = at_start;
+		bool bad = false;
 
 #pragma GCC unroll 4
 		for (unsigned i = 0; i < CHUNK_BLOCKS; i++) {
 			struct block block = load(p + 64 * i);
 
-			of_chunk |= (unsigned)has_special(&block) << i;
-			if (kept != NULL)
-				chunk_hash_add(&hash, &block, chunk_secret + chunk_secret_at[i]);
+			if (kernel_block_end(&block, &after, &bad) < 64)
+				goto out;
+			chunk_hash_add(&hash, &block, chunk_secret + chunk_secret_at[i]);
 		}
-		special |= (uint64_t)of_chunk << (CHUNK_BLOCKS * c);
-		if (kept != NULL)
-			chunk_hash_keep(&hash, kept[c]);
-	}
-	return special;
-}
-
-/* Where canonical text ends in `count` chunks at p; past them: nowhere, and whether the byte behind them is
- * escaped. `special`: blocks to be looked at. */
-static inline size_t kernel_find_end(
-	const char *p, unsigned count, uint64_t special, uint64_t *carry)
-{
-	unsigned last = count * CHUNK_BLOCKS - 1;
-	uint64_t after = *carry;
-
-	*carry = 0;
-	special |= after;
-	while (special != 0) {
-		unsigned i = (unsigned)__builtin_ctzll(special);
-		struct block block = load(p + 64 * (size_t)i);
-		bool bad = false;
-		unsigned at = kernel_look(&block, &after, &bad);
-
-		if (at < 64)
-			return i + at == 0 ? 0 : 64 * (size_t)i + at - bad;
-		special &= special - 1;
-		/* A branch: the next block must not wait for what this one says. */
-		if (__builtin_expect(after != 0, 0)) {
-			if (i == last)
-				*carry = 1;
-			else
-				special |= UINT64_C(2) << i;
-		}
-	}
-	return count * KVW_TEXT_CHUNK;
-}
-
-/*
- * Takes whole chunks of canonical text. Returns where one begins that is not for certain: what is special in
- * it, or at its edge, is found by kernel_span. `carry`: whether the first byte is escaped.
- *
- * Chunks are hashed first, as many again as have been taken, and looked through afterwards: where the
- * escapes are no branch predictor can know, and so it does not have to.
- */
-static inline const char *kernel_take_chunks(
-	struct kvw_text *text, const char *p, const char *end, uint64_t carry)
-{
-	_Alignas(64) uint64_t kept[KERNEL_AHEAD][8];
-	bool hashed = text->mode != KVW_TEXT_NOTHING;
-	size_t ahead = 1;
-
-	while (end - p >= (ptrdiff_t)KVW_TEXT_CHUNK) {
-		size_t whole = (size_t)(end - p) / KVW_TEXT_CHUNK;
-		unsigned count = (unsigned)(whole < ahead ? whole : ahead);
-		size_t length = count * KVW_TEXT_CHUNK;
-		uint64_t special =
-			hashed ? kernel_go_ahead(p, count, kept) : kernel_go_ahead(p, count, NULL);
-		size_t at = kernel_find_end(p, count, special, &carry);
-
 		/* A backslash at its end is text only if what follows makes it an escape. */
-		if (at == length && carry != 0 &&
-			((size_t)(end - p) == length || !kernel_escapes(p[length])))
-			at--;
-		if (hashed)
-			kernel_merge(text, kept, (unsigned)(at / KVW_TEXT_CHUNK));
-		p += at / KVW_TEXT_CHUNK * KVW_TEXT_CHUNK;
-		if (at < length)
+		if (after != 0 && (end - p == (ptrdiff_t)KVW_TEXT_CHUNK ||
+					  !kernel_escapes(p[KVW_TEXT_CHUNK])))
 			break;
-		ahead = ahead < KERNEL_AHEAD ? 2 * ahead : KERNEL_AHEAD;
+		chunk_hash_keep(&hash, kept[count++]);
+		if (count == KERNEL_KEPT) {
+			kernel_merge(text, kept, count);
+			count = 0;
+		}
+		p += KVW_TEXT_CHUNK;
+		at_start = after;
 	}
+out:
+	kernel_merge(text, kept, count);
+	*carry = at_start;
 	return p;
 }
 #endif
@@ -254,21 +258,16 @@ static inline const char *kernel_span(struct kvw_text *text, const char *p, cons
 	unsigned at;
 	bool bad;
 
-#ifdef KERNEL_HASHES
-	if (text->mode == KVW_TEXT_NOTHING && end - p >= (ptrdiff_t)KVW_TEXT_CHUNK) {
-		p = base = kernel_take_chunks(text, p, end, 0);
-		carry = kernel_carry(first, p);
-	}
-#endif
+	if (text->mode == KVW_TEXT_NOTHING)
+		p = base = kernel_pass(p, end, &carry);
 	for (; end - p >= 64; p += 64) {
 		if (p - base >= stride) {
 			base = kernel_chunks(text, base, p - carry);
 			stride = kernel_stride(text, false);
 #ifdef KERNEL_HASHES
 			if (text->fill == 0 && end - base >= (ptrdiff_t)KVW_TEXT_CHUNK) {
-				p = base = kernel_take_chunks(
-					text, base, end, kernel_carry(first, base));
 				carry = kernel_carry(first, base);
+				p = base = kernel_take_chunks(text, base, end, &carry);
 				if (end - p < 64)
 					break;
 			}
