@@ -155,6 +155,12 @@ static uint32_t holder_of(const struct kvb_shape *shape, uint64_t path, uint32_t
 	return (uint32_t)((first + (mix(path) + i) % shape->holders) % shape->workers);
 }
 
+/* How many of them hold its leaf. */
+static uint32_t copies_of(const struct kvb_shape *shape, uint64_t path)
+{
+	return 1 + (uint32_t)(mix(~path) % shape->copies);
+}
+
 /* Enters every path for 1 to `copies` workers. False: no memory. */
 static bool populate(struct kvb_pick *pick)
 {
@@ -169,7 +175,7 @@ static bool populate(struct kvb_pick *pick)
 	bare.fresh = 0;
 	for (uint64_t i = 0; i < leaves && bare.depth > 0; i++) {
 		uint64_t path = i * UINT64_C(1000003) % leaves;
-		uint32_t copies = 1 + (uint32_t)(mix(~path) % shape->copies);
+		uint32_t copies = copies_of(shape, path);
 		struct kvw_route_request request = request_for(chunks, &bare.depth);
 
 		make_prompt(&bare, path, 0, chunks);
@@ -332,14 +338,13 @@ static void decide(struct kvb_pick_thread *thread, const struct kvw_route_reques
 	thread->hit_tokens += p->decision.hit_tokens[KVW_TIER_DEVICE];
 }
 
-static void insert(
-	struct kvb_pick_thread *thread, const struct kvw_route_request *request, int64_t now_ns)
+static void insert(struct kvb_pick_thread *thread, const struct kvw_route_request *request,
+	uint32_t worker, int64_t now_ns)
 {
 	static _Thread_local struct kvw_radix_path path;
 	struct kvw_prefixaware *pa = (struct kvw_prefixaware *)thread->pick->strategy;
-	uint64_t last = request->chunks[request->chunk_count - 1].hash;
 	struct kvw_radix_use use = {
-		.worker = (uint32_t)(last % thread->pick->shape.workers),
+		.worker = worker,
 		.capacity_tokens = pa->capacity_tokens,
 		.tokens_per_unit = request->tokens_per_unit,
 		.now_ns = now_ns,
@@ -349,18 +354,40 @@ static void insert(
 	kvw_radix_insert(pa->tree, request->chunks, request->chunk_count, &use, &path);
 }
 
+/* Prompts that are ready. */
+struct batch {
+	struct kvw_chunk *chunks; /* [BATCH * KVB_PICK_MAX_DEPTH] */
+	uint32_t holders[BATCH];  /* a worker that holds the known part of each */
+};
+
+static void fill_batch(struct kvb_pick_thread *thread, struct batch *batch)
+{
+	const struct kvb_shape *shape = &thread->pick->shape;
+	uint64_t leaves = leaf_count(shape);
+
+	for (unsigned i = 0; i < BATCH; i++) {
+		uint64_t path = kvb_dice(&thread->seed) % leaves;
+		uint64_t unique = kvb_dice(&thread->seed);
+
+		make_prompt(shape, path, unique, batch->chunks + (size_t)i * KVB_PICK_MAX_DEPTH);
+		batch->holders[i] =
+			holder_of(shape, path, (uint32_t)(unique % copies_of(shape, path)));
+	}
+}
+
 static void run_batch(
-	struct kvb_pick_thread *thread, const struct kvw_chunk *chunks, struct pending *pending)
+	struct kvb_pick_thread *thread, const struct batch *batch, struct pending *pending)
 {
 	int64_t now = kvb_clock_ns();
 	int64_t begin = kvb_cpu_ns();
 
 	for (unsigned i = 0; i < BATCH; i++) {
 		struct kvw_route_request request = request_for(
-			chunks + (size_t)i * KVB_PICK_MAX_DEPTH, &thread->pick->shape.depth);
+			batch->chunks + (size_t)i * KVB_PICK_MAX_DEPTH,
+			&thread->pick->shape.depth);
 
 		if (thread->task == KVB_TASK_INSERT) {
-			insert(thread, &request, now);
+			insert(thread, &request, batch->holders[i], now);
 		} else if (thread->task == KVB_TASK_TIMED) {
 			int64_t one = kvb_clock_ns();
 
@@ -379,23 +406,20 @@ static void run_batch(
 void *kvb_pick_run(void *arg)
 {
 	struct kvb_pick_thread *thread = arg;
-	const struct kvb_shape *shape = &thread->pick->shape;
-	uint64_t leaves = leaf_count(shape);
-	struct kvw_chunk *chunks = calloc((size_t)BATCH * KVB_PICK_MAX_DEPTH, sizeof(*chunks));
 	struct pending pending[OUTSTANDING];
+	struct batch batch = {
+		.chunks = calloc((size_t)BATCH * KVB_PICK_MAX_DEPTH, sizeof(*batch.chunks))};
 
 	memset(pending, 0, sizeof(pending));
-	if (chunks == NULL)
+	if (batch.chunks == NULL)
 		abort();
 	while (!atomic_load_explicit(thread->stop, memory_order_relaxed) &&
 		(thread->most == 0 || thread->done < thread->most)) {
-		for (unsigned i = 0; i < BATCH; i++)
-			make_prompt(shape, kvb_dice(&thread->seed) % leaves,
-				kvb_dice(&thread->seed), chunks + (size_t)i * KVB_PICK_MAX_DEPTH);
-		run_batch(thread, chunks, pending);
+		fill_batch(thread, &batch);
+		run_batch(thread, &batch, pending);
 	}
 	for (unsigned i = 0; i < OUTSTANDING; i++)
 		finish(thread->pick->strategy, &pending[i], kvb_clock_ns());
-	free(chunks);
+	free(batch.chunks);
 	return NULL;
 }
