@@ -14,6 +14,8 @@
 #include "truth.h"
 #include "weigh_kernel.h"
 
+#define KVW_PLAIN_SETS 8
+
 /* The instance. Any thread; what changes is atomic or has locks of its own. */
 struct kvw_prefixaware {
 	struct kvw_strategy base;
@@ -29,6 +31,10 @@ struct kvw_prefixaware {
 
 	/* The generation of each worker's cache that the tree knows. */
 	_Alignas(64) _Atomic uint32_t generations[KVW_MAX_WORKERS];
+
+	/* Versions of sets whose candidates are all usable and of known generations, by the last bits;
+	 * those of several models differ in these. 0: none. */
+	_Alignas(64) _Atomic uint64_t plain[KVW_PLAIN_SETS];
 };
 
 /* What one pick gathers. Places of the arrays are those of the candidates. Work is in tokens, as

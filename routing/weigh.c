@@ -112,22 +112,43 @@ static uint64_t read_loads(const struct kvw_prefixaware *pa, const struct kvw_ca
 	return inflight;
 }
 
+/* Whether every candidate was found usable and of a known generation when this set was read last. */
+static bool is_plain(struct kvw_prefixaware *pa, const struct kvw_candidates *set)
+{
+	return set->version != 0 &&
+	       atomic_load_explicit(&pa->plain[set->version % KVW_PLAIN_SETS],
+		       memory_order_relaxed) == set->version;
+}
+
+/* Reads all candidates. Returns how many are usable; notes those that have lost their caches. */
+static size_t read_items(struct kvw_prefixaware *pa, const struct kvw_candidates *set, bool look)
+{
+	size_t usable = 0;
+	bool newer = false;
+
+	for (size_t i = 0; i < set->count; i++) {
+		newer |= is_newer(pa, &set->items[i]);
+		usable += set->items[i].usable;
+	}
+	for (size_t i = 0; i < set->count && newer && !look; i++)
+		note_generation(pa, &set->items[i]);
+	if (usable == set->count && !newer && set->version != 0)
+		atomic_store_explicit(&pa->plain[set->version % KVW_PLAIN_SETS], set->version,
+			memory_order_relaxed);
+	return usable;
+}
+
 /* The loads of all candidates. */
 static void weigh_load(struct kvw_prefixaware *pa, const struct kvw_candidates *set, int64_t now_ns,
 	struct kvw_weighing *w)
 {
 	const size_t count = set->count;
+	size_t usable = is_plain(pa, set) ? count : read_items(pa, set, w->look);
 	uint64_t inflight =
 		is_dense(set) ? read_board(pa, set, now_ns, w) : read_loads(pa, set, now_ns, w);
-	size_t usable = 0;
-	bool newer = false;
 
 	memset(w->saved, 0, count * sizeof(w->saved[0]));
 	memset(w->hits, 0, count * sizeof(w->hits[0]));
-	for (size_t i = 0; i < count; i++) {
-		newer |= is_newer(pa, &set->items[i]);
-		usable += set->items[i].usable;
-	}
 	for (size_t i = 0; i < count && usable < count; i++) {
 		if (set->items[i].usable)
 			continue;
@@ -136,9 +157,6 @@ static void weigh_load(struct kvw_prefixaware *pa, const struct kvw_candidates *
 	}
 	w->usable = usable;
 	w->mean = usable > 0 ? (double)inflight / (double)usable : 0;
-	if (newer && !w->look)
-		for (size_t i = 0; i < count; i++)
-			note_generation(pa, &set->items[i]);
 }
 
 /* Adds what each candidate's hit in one chain, whose path was found, saves it. */

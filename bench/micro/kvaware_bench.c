@@ -361,7 +361,7 @@ static void bench_make(struct bench *bench, uint64_t conversations)
 		for (uint64_t prefix = 0; prefix < PREFIXES; prefix++)
 			tell(bench, w, prefix, 0, SHARED, true);
 	}
-	bench->set = (struct kvw_candidates){bench->items, WORKERS, bench->board};
+	bench->set = (struct kvw_candidates){bench->items, WORKERS, bench->board, 1};
 	for (uint64_t c = 0; c < conversations; c++)
 		tell(bench, worker_of(c), c, SHARED, HELD, true);
 }

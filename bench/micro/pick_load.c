@@ -142,7 +142,7 @@ static bool make_workers(struct kvb_pick *pick)
 			.usable = true,
 		};
 	}
-	pick->set = (struct kvw_candidates){pick->items, workers, pick->board};
+	pick->set = (struct kvw_candidates){pick->items, workers, pick->board, 1};
 	return true;
 }
 
@@ -180,7 +180,8 @@ static bool populate(struct kvb_pick *pick)
 
 		make_prompt(&bare, path, 0, chunks);
 		for (uint32_t k = 0; k < copies; k++) {
-			struct kvw_candidates one = {&pick->items[holder_of(shape, path, k)], 1, NULL};
+			struct kvw_candidates one = {
+				&pick->items[holder_of(shape, path, k)], 1, NULL, 0};
 			struct kvw_decision decision;
 
 			if (pick->strategy->ops->pick(pick->strategy, &request, &one, (int64_t)i,

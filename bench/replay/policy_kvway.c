@@ -140,7 +140,7 @@ static uint32_t pick(void *self, uint32_t job, int64_t now_ns)
 {
 	struct kvway *k = self;
 	const struct kvb_job *j = &k->fleet->jobs->items[job];
-	struct kvw_candidates set = {k->items, k->fleet->options.workers, k->board};
+	struct kvw_candidates set = {k->items, k->fleet->options.workers, k->board, 0};
 	struct exchange *exchange = &k->exchanges[job];
 	uint32_t count = make_chunks(j, k->chunks);
 	struct kvw_route_request request = {.api = KVW_API_CHAT,

@@ -60,6 +60,7 @@ struct kvw_candidates {
 	const struct kvw_candidate *items; /* ascending by id */
 	size_t count;
 	const struct kvw_load_board *board; /* where the loads of all of them lie; NULL: nowhere */
+	uint64_t version; /* sets of one number have equal items; 0: not told */
 };
 
 /* What pick() decided. Plain data; the exchange keeps it until done(). */

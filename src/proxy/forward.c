@@ -119,7 +119,7 @@ void kvw_request_unpark(struct kvw_loop *loop)
 		bool known;
 
 		next = TAILQ_NEXT(x, entry);
-		(void)kvw_fleet_candidates(loop->fleet, x->route.model, loop->candidates, &known, &model);
+		kvw_fleet_read(loop->fleet, x->route.model, &loop->candidates, &known, &model);
 		if (known) {
 			unpark(x);
 			kvw_request_forward(x);
@@ -130,32 +130,36 @@ void kvw_request_unpark(struct kvw_loop *loop)
 }
 
 /* Leaves out workers that this request has tried. */
-static size_t drop_tried(const struct kvw_exchange *x, struct kvw_candidate *items, size_t count)
+static void drop_tried(const struct kvw_exchange *x, struct kvw_fleet_table *table)
 {
-	size_t kept = 0;
+	struct kvw_candidate *items = table->items;
+	size_t count = table->count;
 
+	if (x->tried_count == 0)
+		return;
+	table->version = 0;
+	table->count = 0;
 	for (size_t i = 0; i < count; i++) {
 		bool tried = false;
 
 		for (uint32_t t = 0; t < x->tried_count && !tried; t++)
 			tried = x->tried[t] == items[i].id;
 		if (!tried)
-			items[kept++] = items[i];
+			items[table->count++] = items[i];
 	}
-	return kept;
 }
 
 bool kvw_request_has_choice(const struct kvw_exchange *x)
 {
-	struct kvw_candidate *items = x->loop->candidates;
+	struct kvw_fleet_table *table = &x->loop->candidates;
 	struct kvw_model *model;
 	bool known;
-	size_t count = kvw_fleet_candidates(x->loop->fleet,
-		kvw_slice_of(x->model == NULL ? NULL : x->model->name), items, &known, &model);
 
-	count = drop_tried(x, items, count);
-	for (size_t i = 0; i < count; i++)
-		if (items[i].usable && items[i].id != x->worker->id)
+	kvw_fleet_read(x->loop->fleet,
+		kvw_slice_of(x->model == NULL ? NULL : x->model->name), table, &known, &model);
+	drop_tried(x, table);
+	for (size_t i = 0; i < table->count; i++)
+		if (table->items[i].usable && table->items[i].id != x->worker->id)
 			return true;
 	return false;
 }
@@ -192,17 +196,22 @@ static enum kvw_err pick_by_strategy(struct kvw_exchange *x, const struct kvw_ca
 static bool pick(struct kvw_exchange *x)
 {
 	struct kvw_loop *loop = x->loop;
-	struct kvw_candidates set = {.items = loop->candidates, .board = loop->fleet->loads};
+	struct kvw_candidates set;
 	bool known;
 
 	kvw_request_scan_again(x);
-	set.count = kvw_fleet_candidates(
-		loop->fleet, x->route.model, loop->candidates, &known, &x->model);
+	kvw_fleet_read(loop->fleet, x->route.model, &loop->candidates, &known, &x->model);
 	if (!known) {
 		unknown_model(x);
 		return false;
 	}
-	set.count = drop_tried(x, loop->candidates, set.count);
+	drop_tried(x, &loop->candidates);
+	set = (struct kvw_candidates){
+		.items = loop->candidates.items,
+		.count = loop->candidates.count,
+		.board = loop->fleet->loads,
+		.version = loop->candidates.version,
+	};
 	x->route.tokens_per_unit =
 		kvw_fleet_tokens_per_unit(loop->fleet, x->model, &x->route, &x->ratio_keys);
 	if (loop->tokens != NULL)

@@ -204,9 +204,10 @@ static enum kvw_err init_memory(struct kvw_loop *loop)
 	const struct kvw_config *config = loop->config;
 
 	loop->scratch = malloc(KVW_LOOP_SCRATCH);
-	loop->candidates = calloc(loop->fleet->count, sizeof(loop->candidates[0]));
+	loop->candidates.items =
+		calloc(loop->fleet->count, sizeof(loop->candidates.items[0]));
 	loop->scans = calloc(SCANS_KEPT, sizeof(loop->scans[0]));
-	if (loop->scratch == NULL || loop->candidates == NULL || loop->scans == NULL ||
+	if (loop->scratch == NULL || loop->candidates.items == NULL || loop->scans == NULL ||
 		kvw_head_init(&loop->request_head, (size_t)config->limits_headers) != KVW_OK ||
 		kvw_head_init(&loop->response_head, (size_t)config->limits_headers) != KVW_OK)
 		return KVW_ENOMEM;
@@ -310,6 +311,6 @@ void kvw_loop_finish(struct kvw_loop *loop)
 	kvw_head_finish(&loop->request_head);
 	kvw_head_finish(&loop->response_head);
 	free(loop->scratch);
-	free(loop->candidates);
+	free(loop->candidates.items);
 	free(loop->scans);
 }

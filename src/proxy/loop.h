@@ -87,7 +87,7 @@ struct kvw_loop {
 	struct kvw_head request_head;   /* of head_owner, parsed last */
 	struct kvw_exchange *head_owner; /* whose head request_head shows; NULL: nobody's */
 	struct kvw_head response_head;
-	struct kvw_candidate *candidates; /* [fleet->count] */
+	struct kvw_fleet_table candidates;
 	struct kvw_date_cache date;
 	struct kvw_scan_options scan_options;
 	struct kvw_scan **scans; /* idle ones */

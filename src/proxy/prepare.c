@@ -116,10 +116,11 @@ static void answered(void *user, const struct kvw_token_result *result)
 	kvw_request_forward(x);
 }
 
-/* count: of the loop's candidates. False: an answer will come. */
-static bool ask(struct kvw_exchange *x, bool convert, size_t count)
+/* Asks one of the loop's candidates. False: an answer will come. */
+static bool ask(struct kvw_exchange *x, bool convert)
 {
 	struct kvw_loop *loop = x->loop;
+	const struct kvw_fleet_table *candidates = &loop->candidates;
 	size_t len = (size_t)x->body.payload_bytes;
 	struct kvw_token_job *job = kvw_token_job_create(loop->tokens, len);
 	struct kvw_token_result result;
@@ -140,8 +141,8 @@ static bool ask(struct kvw_exchange *x, bool convert, size_t count)
 		seen(x, KVW_INEXACT_NO_TOKENS);
 		return true;
 	}
-	ask.worker_count = kvw_tokens_choose(
-		loop->tokens, loop->candidates, count, loop->now_ns, ask.workers);
+	ask.worker_count = kvw_tokens_choose(loop->tokens, candidates->items, candidates->count,
+		loop->now_ns, ask.workers);
 	ask.authorization = authorization(x);
 	if (kvw_token_job_submit(job, &ask, &result)) {
 		take(x, &result);
@@ -160,7 +161,6 @@ bool kvw_prepare_tokens(struct kvw_exchange *x)
 	struct kvw_scan_exact exact = {.form = KVW_FORM_NONE};
 	struct kvw_tokens_choice choice;
 	struct kvw_model *model;
-	size_t count;
 	bool known;
 
 	if (x->tokens_seen)
@@ -171,11 +171,10 @@ bool kvw_prepare_tokens(struct kvw_exchange *x)
 						    : KVW_INEXACT_NOT_WANTED);
 		return true;
 	}
-	count = kvw_fleet_candidates(
-		loop->fleet, x->route.model, loop->candidates, &known, &model);
+	kvw_fleet_read(loop->fleet, x->route.model, &loop->candidates, &known, &model);
 	if (!known)
 		return true; /* it is parked until its model is */
-	choice = kvw_tokens_look(loop->exact, loop->candidates, count);
+	choice = kvw_tokens_look(loop->exact, loop->candidates.items, loop->candidates.count);
 	if (x->scan != NULL && x->scanned)
 		kvw_scan_exact(x->scan, &exact);
 	x->body_ids = exact.form == KVW_FORM_IDS;
@@ -188,7 +187,7 @@ bool kvw_prepare_tokens(struct kvw_exchange *x)
 	else if (choice.usable < 2)
 		seen(x, KVW_INEXACT_NO_CHOICE);
 	else
-		return ask(x, exact.form == KVW_FORM_CONVERT, count);
+		return ask(x, exact.form == KVW_FORM_CONVERT);
 	return true;
 }
 

@@ -86,6 +86,12 @@ static struct kvw_model_entry *entry_get(struct kvw_fleet_view *view, struct kvw
 	return &grown[view->model_count++];
 }
 
+/* What candidates show has changed: loops are told after it, so that no table stays behind. */
+static void changed(_Atomic uint64_t *changes)
+{
+	atomic_fetch_add_explicit(changes, 1, memory_order_release);
+}
+
 /* Builds a view from the lists and publishes it. On failure the old one stays. */
 static enum kvw_err publish_view(struct fleet *self)
 {
@@ -113,6 +119,7 @@ static enum kvw_err publish_view(struct fleet *self)
 	if (view->model_count > 0)
 		qsort(view->models, view->model_count, sizeof(view->models[0]), compare_entries);
 	old = (struct kvw_fleet_view *)atomic_exchange(&fleet->view, view);
+	changed(&fleet->changes);
 	if (old != NULL && kvw_epochs_retire(fleet->epochs, old, view_free) != KVW_OK)
 		kvw_warn("fleet", "out of memory: an old model table of %zu entries is kept",
 			old->model_count);
@@ -185,7 +192,7 @@ static void worker_destroy(struct kvw_worker *worker)
 
 /* errors NULL: its address is not looked up. */
 static enum kvw_err worker_create(const struct kvw_worker_config *config, uint32_t id,
-	struct kvw_load_board *loads, FILE *errors, struct kvw_worker **out)
+	struct kvw_fleet *fleet, FILE *errors, struct kvw_worker **out)
 {
 	struct kvw_worker *worker = aligned_alloc(64, (sizeof(*worker) + 63) / 64 * 64);
 	struct kvw_url url;
@@ -194,8 +201,9 @@ static enum kvw_err worker_create(const struct kvw_worker_config *config, uint32
 	if (worker == NULL)
 		return KVW_ENOMEM;
 	memset(worker, 0, sizeof(*worker));
-	kvw_load_init_on(&worker->load, loads, id);
+	kvw_load_init_on(&worker->load, fleet->loads, id);
 	worker->id = id;
+	worker->changes = &fleet->changes;
 	if (kvw_url_split(kvw_slice_of(config->url), &url) != KVW_ADDRESS_OK) {
 		if (errors != NULL)
 			fprintf(errors, "kvway: worker %s: not http[s]://host:port\n", config->url);
@@ -259,6 +267,7 @@ static enum kvw_err create(const struct kvw_config *config, size_t loops, FILE *
 	if (self == NULL)
 		return KVW_ENOMEM;
 	self->base.config = config;
+	atomic_init(&self->base.changes, 1);
 	self->base.workers = calloc(config->worker_count, sizeof(self->base.workers[0]));
 	self->base.loads = aligned_alloc(64, sizeof(*self->base.loads));
 	self->lists = calloc(config->worker_count, sizeof(self->lists[0]));
@@ -279,7 +288,7 @@ static enum kvw_err create(const struct kvw_config *config, size_t loops, FILE *
 		const struct kvw_worker_config *worker = &config->workers[i];
 
 		err = worker_create(
-			worker, (uint32_t)i, self->base.loads, errors, &self->base.workers[i]);
+			worker, (uint32_t)i, &self->base, errors, &self->base.workers[i]);
 		if (err != KVW_OK)
 			goto fail;
 		self->base.count++;
@@ -383,8 +392,9 @@ static const struct kvw_model_entry *find_model(const struct kvw_fleet_view *vie
 	return NULL;
 }
 
-/* What is only true of a worker for a while. Most have neither, and no clock is read. */
-static void note_passing_state(
+/* What is only true of a worker for a while. Most have neither, and no clock is read. True: it will
+ * change with time alone. */
+static bool note_passing_state(
 	const struct kvw_fleet *fleet, struct kvw_worker *worker, struct kvw_candidate *item)
 {
 	int64_t slow_since =
@@ -394,7 +404,7 @@ static void note_passing_state(
 	int64_t now_ns;
 
 	if (slow_since == 0 && full_until == 0)
-		return;
+		return false;
 	now_ns = kvw_clock_ns();
 	item->kv_full = now_ns < full_until;
 	if (slow_since != 0) {
@@ -407,27 +417,54 @@ static void note_passing_state(
 			(void)atomic_compare_exchange_strong(
 				&worker->slow_since_ns, &slow_since, 0);
 	}
+	if (full_until != 0 && !item->kv_full)
+		(void)atomic_compare_exchange_strong(&worker->kv_full_until_ns, &full_until, 0);
+	return true;
 }
 
-size_t kvw_fleet_candidates(const struct kvw_fleet *fleet, struct kvw_slice model,
-	struct kvw_candidate *items, bool *known, struct kvw_model **entry)
+/* Who serves a model. */
+struct service {
+	const struct kvw_model_entry *serves; /* NULL: any worker */
+	struct kvw_model *model;              /* NULL: none was asked for, or it is not known */
+	bool known;
+	uint64_t version; /* of the candidates, as long as time alone changes none of them */
+};
+
+/* A view has less than so many models whose candidates have versions. */
+#define VERSION_MODELS (UINT64_C(1) << 16)
+
+static struct service find_service(const struct kvw_fleet *fleet, struct kvw_slice name)
 {
+	/* Changes before all that they count. */
+	uint64_t changes = atomic_load_explicit(&fleet->changes, memory_order_acquire);
 	const struct kvw_fleet_view *view =
 		atomic_load_explicit(&fleet->view, memory_order_acquire);
-	const struct kvw_model_entry *serves = NULL;
+	struct service service = {.known = true, .version = changes * VERSION_MODELS};
+
+	if (name.len == 0) {
+		if (view->model_count == 1)
+			service.model = view->models[0].model; /* the only one there is to mean */
+		return service;
+	}
+	if (memchr(name.data, '\0', name.len) == NULL)
+		service.serves = find_model(view, name);
+	service.known = service.serves != NULL;
+	if (service.known) {
+		uint64_t place = (uint64_t)(service.serves - view->models) + 1;
+
+		service.model = service.serves->model;
+		service.version = place < VERSION_MODELS ? service.version + place : 0;
+	}
+	return service;
+}
+
+/* Returns how many there are. Sets *passing: one of them will change with time alone. */
+static size_t fill(const struct kvw_fleet *fleet, const struct kvw_model_entry *serves,
+	struct kvw_candidate *items, bool *passing)
+{
 	size_t n = 0;
 
-	*entry = NULL;
-	*known = true;
-	if (model.len > 0) {
-		serves = memchr(model.data, '\0', model.len) == NULL ? find_model(view, model) : NULL;
-		*known = serves != NULL;
-		if (serves == NULL)
-			return 0;
-		*entry = serves->model;
-	} else if (view->model_count == 1) {
-		*entry = view->models[0].model; /* the only one there is to mean */
-	}
+	*passing = false;
 	for (size_t i = 0; i < fleet->count; i++) {
 		struct kvw_worker *worker = fleet->workers[i];
 
@@ -444,9 +481,39 @@ size_t kvw_fleet_candidates(const struct kvw_fleet *fleet, struct kvw_slice mode
 			.share = 1,
 			.usable = kvw_worker_usable(worker),
 		};
-		note_passing_state(fleet, worker, &items[n++]);
+		*passing |= note_passing_state(fleet, worker, &items[n++]);
 	}
 	return n;
+}
+
+size_t kvw_fleet_candidates(const struct kvw_fleet *fleet, struct kvw_slice model,
+	struct kvw_candidate *items, bool *known, struct kvw_model **entry)
+{
+	struct service service = find_service(fleet, model);
+	bool passing;
+
+	*known = service.known;
+	*entry = service.model;
+	return service.known ? fill(fleet, service.serves, items, &passing) : 0;
+}
+
+void kvw_fleet_read(const struct kvw_fleet *fleet, struct kvw_slice model,
+	struct kvw_fleet_table *table, bool *known, struct kvw_model **entry)
+{
+	struct service service = find_service(fleet, model);
+	bool passing;
+
+	*known = service.known;
+	*entry = service.model;
+	if (service.known && service.version != 0 && table->version == service.version)
+		return;
+	table->version = 0;
+	table->count = 0;
+	if (!service.known)
+		return;
+	table->count = fill(fleet, service.serves, table->items, &passing);
+	if (!passing)
+		table->version = service.version;
 }
 
 void kvw_fleet_request_ok(struct kvw_fleet *fleet, struct kvw_worker *worker)
@@ -462,9 +529,11 @@ void kvw_fleet_request_failed(struct kvw_fleet *fleet, struct kvw_worker *worker
 
 	if (n < fleet->config->health_passive_failures)
 		return;
-	if (atomic_exchange(&worker->health, (uint8_t)KVW_HEALTH_DOWN) != KVW_HEALTH_DOWN)
-		kvw_warn("fleet", "worker is out after %u failed requests in a row url=%s why=\"%s\"", n,
-			worker->url, why);
+	if (atomic_exchange(&worker->health, (uint8_t)KVW_HEALTH_DOWN) == KVW_HEALTH_DOWN)
+		return;
+	changed(&fleet->changes);
+	kvw_warn("fleet", "worker is out after %u failed requests in a row url=%s why=\"%s\"", n,
+		worker->url, why);
 }
 
 /*
@@ -537,6 +606,7 @@ void kvw_fleet_set_probe(struct kvw_fleet *fleet, struct kvw_worker *worker, boo
 		if (health == KVW_HEALTH_DOWN)
 			kvw_fleet_start_slowly(fleet, worker);
 		atomic_store(&worker->health, (uint8_t)KVW_HEALTH_UP);
+		changed(&fleet->changes);
 		kvw_info("fleet", "worker is in url=%s", worker->url);
 		return;
 	}
@@ -548,6 +618,7 @@ void kvw_fleet_set_probe(struct kvw_fleet *fleet, struct kvw_worker *worker, boo
 		return;
 	self->out[worker->id] = true;
 	atomic_store(&worker->health, (uint8_t)KVW_HEALTH_DOWN);
+	changed(&fleet->changes);
 	kvw_warn("fleet", "worker is out after %llu failed probes url=%s why=\"%s\"",
 		(unsigned long long)self->bad_in_row[worker->id], worker->url, why);
 }
@@ -595,8 +666,12 @@ void kvw_fleet_set_adapters(struct kvw_fleet *fleet, const char *const *names,
 
 void kvw_fleet_set_capacity(struct kvw_worker *worker, uint64_t tokens, uint32_t block_size)
 {
+	if (atomic_load_explicit(&worker->capacity_tokens, memory_order_relaxed) == tokens &&
+		atomic_load_explicit(&worker->block_size, memory_order_relaxed) == block_size)
+		return;
 	atomic_store_explicit(&worker->capacity_tokens, tokens, memory_order_relaxed);
 	atomic_store_explicit(&worker->block_size, block_size, memory_order_relaxed);
+	changed(worker->changes);
 }
 
 void kvw_fleet_set_kv_use(
@@ -608,19 +683,22 @@ void kvw_fleet_set_kv_use(
 	if (config->routing_kv_full > 0 && (usage >= config->routing_kv_full || preemptions > 0))
 		until = kvw_clock_ns() +
 			2 * config->health_metrics_interval_ms * KVW_NS_PER_MS;
-	atomic_store_explicit(&worker->kv_full_until_ns, until, memory_order_relaxed);
+	if (atomic_exchange_explicit(&worker->kv_full_until_ns, until, memory_order_relaxed) != until)
+		changed(&fleet->changes);
 }
 
 void kvw_fleet_start_slowly(struct kvw_fleet *fleet, struct kvw_worker *worker)
 {
-	if (fleet->config->routing_slow_start_ms > 0)
-		atomic_store_explicit(
-			&worker->slow_since_ns, kvw_clock_ns(), memory_order_relaxed);
+	if (fleet->config->routing_slow_start_ms <= 0)
+		return;
+	atomic_store_explicit(&worker->slow_since_ns, kvw_clock_ns(), memory_order_relaxed);
+	changed(&fleet->changes);
 }
 
 void kvw_fleet_cache_lost(struct kvw_fleet *fleet, struct kvw_worker *worker, const char *why)
 {
 	atomic_fetch_add(&worker->generation, 1);
+	changed(&fleet->changes);
 	if (fleet->strategy != NULL && fleet->strategy->ops->purge != NULL)
 		fleet->strategy->ops->purge(fleet->strategy, worker->id);
 	kvw_info("fleet", "worker lost its cache url=%s why=\"%s\"", worker->url, why);

@@ -54,6 +54,7 @@ struct kvw_worker {
 	_Atomic int64_t kv_full_until_ns;  /* its KV cache counts as full until then; 0: it is not */
 	_Atomic int64_t models_read_ns;    /* when its list was read last; 0: never */
 	_Atomic bool models_wanted;        /* a loop asks for a refresh */
+	_Atomic uint64_t *changes;         /* the fleet's */
 };
 
 #define KVW_MODEL_WORDS (KVW_MAX_WORKERS / 64)
@@ -90,6 +91,14 @@ struct kvw_fleet {
 	struct kvw_model **models;       /* every model ever seen; control thread only */
 	size_t model_total;
 	struct kvw_load_board *loads;    /* of all workers, by id; owned */
+	_Atomic uint64_t changes;        /* grows after whatever candidates show has changed; > 0 */
+};
+
+/* Candidates as a loop keeps them from one request to the next. */
+struct kvw_fleet_table {
+	struct kvw_candidate *items; /* [fleet->count], the loop's own */
+	size_t count;
+	uint64_t version; /* for kvw_candidates; 0: the items are filled anew next time */
 };
 
 /* Resolves every worker's host and, if one is https, loads upstream.tls. KVW_EINVAL: one of that cannot
@@ -110,6 +119,11 @@ size_t kvw_fleet_usable_count(const struct kvw_fleet *fleet);
  * NULL on return): its model. */
 size_t kvw_fleet_candidates(const struct kvw_fleet *fleet, struct kvw_slice model,
 	struct kvw_candidate *items, bool *known, struct kvw_model **entry);
+
+/* The same into a table, whose items are only filled anew if something has changed since, or will with
+ * time alone. */
+void kvw_fleet_read(const struct kvw_fleet *fleet, struct kvw_slice model,
+	struct kvw_fleet_table *table, bool *known, struct kvw_model **entry);
 
 /* A forwarded request ended well / badly before its first token. */
 void kvw_fleet_request_ok(struct kvw_fleet *fleet, struct kvw_worker *worker);

@@ -457,6 +457,46 @@ START_TEST(lost_cache_is_forgotten)
 }
 END_TEST
 
+/* A set of a version that was seen is not read again; one that is not plain is, each time. */
+START_TEST(sets_of_one_version_are_equal)
+{
+	struct kvw_strategy *strategy = make();
+	struct kvw_strategy_stats stats;
+	struct fleet fleet;
+	struct prompt p;
+	struct kvw_route_request request;
+
+	fleet_init(&fleet, 2);
+	make_prompt(&p, 20, 20, 0);
+	request = request_of(&p);
+	fleet.set.version = 8;
+	fleet.items[1].usable = false;
+	for (unsigned i = 0; i < 3; i++)
+		ck_assert_uint_eq(pick(strategy, &fleet, &request, 0).pos, 0);
+	fleet.set.version = 16; /* in the same place */
+	fleet.items[0].usable = false;
+	fleet.items[1].usable = true;
+	for (unsigned i = 0; i < 3; i++)
+		ck_assert_uint_eq(pick(strategy, &fleet, &request, 0).pos, 1);
+	fleet.set.version = 24;
+	fleet.items[0].usable = true;
+	fleet.items[1].generation = 1;
+	for (unsigned i = 0; i < 3; i++)
+		(void)pick(strategy, &fleet, &request, 0);
+	strategy->ops->stats(strategy, &stats);
+	ck_assert_uint_eq(stats.purges, 1);
+	fleet.set.version = 32;
+	fleet.items[0].usable = false;
+	ck_assert_uint_eq(pick(strategy, &fleet, &request, 0).pos, 1);
+	fleet.set.version = 40;
+	fleet.items[0].usable = true;
+	fleet.items[1].usable = false;
+	ck_assert_uint_eq(pick(strategy, &fleet, &request, 0).pos, 0);
+	fleet_finish(&fleet);
+	strategy->ops->destroy(strategy);
+}
+END_TEST
+
 /* Ids have gaps once workers were removed, or where not all serve the model. */
 START_TEST(ids_may_have_gaps)
 {
@@ -561,6 +601,7 @@ int main(void)
 	tcase_add_test(tcase, chains_are_summed);
 	tcase_add_test(tcase, many_chains_are_charged);
 	tcase_add_test(tcase, lost_cache_is_forgotten);
+	tcase_add_test(tcase, sets_of_one_version_are_equal);
 	tcase_add_test(tcase, ids_may_have_gaps);
 	tcase_add_test(tcase, loops_share_the_strategy);
 	tcase_set_timeout(tcase, 60);

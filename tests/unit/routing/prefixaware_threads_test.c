@@ -93,7 +93,7 @@ static void *run_picker(void *arg)
 	size_t count = shared->fleet.set.count;
 	struct kvw_candidate *items = calloc(count, sizeof(*items));
 	struct kvw_cost *costs = calloc(count, sizeof(*costs));
-	struct kvw_candidates set = {items, count, shared->fleet.board};
+	struct kvw_candidates set = {items, count, shared->fleet.board, 0};
 	struct pending pending[LEASES];
 	struct prompt p;
 

@@ -73,7 +73,7 @@ START_TEST(loss_of_the_last_served)
 	items[1] = fleet.items[1];
 	items[2] = fleet.items[3];
 	items[3] = fleet.items[4];
-	without_two = (struct kvw_candidates){items, 4, NULL};
+	without_two = (struct kvw_candidates){items, 4, NULL, 0};
 	ck_assert_uint_eq(next(strategy, &without_two), 3);
 	ck_assert_uint_eq(next(strategy, &without_two), 4);
 	ck_assert_uint_eq(next(strategy, &without_two), 0);

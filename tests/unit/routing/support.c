@@ -247,7 +247,7 @@ void fleet_init(struct fleet *fleet, size_t count)
 			.usable = true,
 		};
 	}
-	fleet->set = (struct kvw_candidates){fleet->items, count, fleet->board};
+	fleet->set = (struct kvw_candidates){fleet->items, count, fleet->board, 0};
 }
 
 void fleet_finish(struct fleet *fleet)

@@ -352,6 +352,99 @@ START_TEST(a_full_kv_cache_counts_until_the_next_page_or_for_two_intervals)
 }
 END_TEST
 
+/* Whether reading the table fills it anew; its first item is marked meanwhile. */
+static bool is_filled(struct kvw_fleet_table *table, const char *model)
+{
+	struct kvw_model *entry;
+	bool known;
+
+	table->items[0].block_size = UINT32_MAX;
+	kvw_fleet_read(fleet, kvw_slice_of(model), table, &known, &entry);
+	ck_assert(known);
+	return table->items[0].block_size != UINT32_MAX;
+}
+
+START_TEST(a_table_is_filled_anew_when_something_has_changed)
+{
+	struct kvw_candidate items[3];
+	struct kvw_fleet_table table = {.items = items};
+	uint64_t version;
+
+	fleet_test_models(fleet, 0, "a");
+	fleet_test_models(fleet, 1, "a,b");
+	ck_assert(is_filled(&table, NULL));
+	ck_assert_uint_eq(table.count, 3);
+	version = table.version;
+	ck_assert_uint_ne(version, 0);
+	ck_assert(!is_filled(&table, NULL));
+
+	kvw_fleet_set_capacity(fleet->workers[1], 16368, 16);
+	ck_assert(is_filled(&table, NULL) && items[1].capacity_tokens == 16368);
+	ck_assert_uint_ne(table.version, version);
+	kvw_fleet_set_capacity(fleet->workers[1], 16368, 16);
+	ck_assert(!is_filled(&table, NULL));
+	kvw_fleet_set_capacity(fleet->workers[1], 16368, 32);
+	ck_assert(is_filled(&table, NULL) && items[1].block_size == 32);
+	kvw_fleet_cache_lost(fleet, fleet->workers[2], "test");
+	ck_assert(is_filled(&table, NULL) && items[2].generation == 1);
+	requests_fail(0, (int)config->health_passive_failures);
+	ck_assert(is_filled(&table, NULL) && !items[0].usable);
+	requests_fail(0, 1);
+	ck_assert(!is_filled(&table, NULL));
+	for (int i = 0; i < config->health_fall; i++)
+		kvw_fleet_set_probe(fleet, fleet->workers[2], false, "test");
+	ck_assert(is_filled(&table, NULL) && !items[2].usable);
+
+	ck_assert(is_filled(&table, "a"));
+	ck_assert_uint_eq(table.count, 2);
+	version = table.version;
+	ck_assert(is_filled(&table, "b"));
+	ck_assert_uint_eq(table.count, 1);
+	ck_assert_uint_ne(table.version, version);
+	fleet_test_models(fleet, 2, "b");
+	ck_assert(is_filled(&table, "b"));
+	ck_assert_uint_eq(table.count, 2);
+	ck_assert(!is_filled(&table, "b"));
+}
+END_TEST
+
+START_TEST(a_table_is_filled_anew_while_time_changes_it)
+{
+	struct kvw_candidate items[3];
+	struct kvw_fleet_table table = {.items = items};
+	struct kvw_model *entry;
+	bool known;
+
+	config->routing_slow_start_ms = 3600 * 1000;
+	ck_assert(is_filled(&table, NULL));
+	kvw_fleet_start_slowly(fleet, fleet->workers[1]);
+	ck_assert(is_filled(&table, NULL) && items[1].share < 1);
+	ck_assert(is_filled(&table, NULL));
+	ck_assert_uint_eq(table.version, 0);
+	config->routing_slow_start_ms = 1;
+	sleep_ms(5);
+	ck_assert(is_filled(&table, NULL)); /* it is over from here on */
+	ck_assert(is_filled(&table, NULL) && items[1].share == 1);
+	ck_assert(!is_filled(&table, NULL));
+
+	config->routing_kv_full = 0.9;
+	config->health_metrics_interval_ms = 20;
+	kvw_fleet_set_kv_use(fleet, fleet->workers[2], 0.5, 0);
+	ck_assert(!is_filled(&table, NULL));
+	kvw_fleet_set_kv_use(fleet, fleet->workers[2], 1, 0);
+	ck_assert(is_filled(&table, NULL) && items[2].kv_full);
+	sleep_ms(60);
+	ck_assert(is_filled(&table, NULL) && !items[2].kv_full);
+	ck_assert(is_filled(&table, NULL));
+	ck_assert(!is_filled(&table, NULL));
+
+	kvw_fleet_read(fleet, KVW_SLICE("nobody's"), &table, &known, &entry);
+	ck_assert(!known);
+	ck_assert_uint_eq(table.count, 0);
+	ck_assert(is_filled(&table, NULL));
+}
+END_TEST
+
 static uint32_t purged_worker;
 
 static void note_purge(struct kvw_strategy *self, uint32_t worker_id)
@@ -495,6 +588,8 @@ int main(void)
 	tcase_add_test(tcase, only_model_is_meant_when_none_is_named);
 	tcase_add_test(tcase, models_keep_their_index_and_what_was_learned);
 	tcase_add_test(tcase, candidates_carry_what_is_known_of_a_worker);
+	tcase_add_test(tcase, a_table_is_filled_anew_when_something_has_changed);
+	tcase_add_test(tcase, a_table_is_filled_anew_while_time_changes_it);
 	tcase_add_test(tcase, probes_fall_and_rise);
 	tcase_add_test(tcase, worker_that_never_answered_is_out_after_fall);
 	tcase_add_test(tcase, failed_requests_in_a_row_take_a_worker_out);
