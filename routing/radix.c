@@ -132,11 +132,21 @@ static uint32_t match_run(
 	struct kvw_slot *slot, const struct kvw_chunk *chunks, uint32_t count, uint32_t start)
 {
 	uint32_t length = atomic_load_explicit(&slot->length, memory_order_acquire);
-	uint32_t i = 0;
+	uint64_t parts = 0;
 
-	while (i < length && start + i < count && kvw_slot_matches(slot, i, chunks[start + i].hash))
-		i++;
-	return i;
+	if (length > count - start)
+		length = count - start;
+	if (length == 0 || !kvw_slot_matches(slot, 0, chunks[start].hash))
+		return 0;
+	for (uint32_t i = 1; i < length; i++) {
+		if (kvw_slot_part_shift(i) == 0)
+			parts = atomic_load_explicit(
+				&slot->word[kvw_slot_part_word(i)], memory_order_acquire);
+		if (((parts ^ chunks[start + i].hash) & KVW_NODE_PART) != 0)
+			return i;
+		parts >>= KVW_NODE_PART_BITS;
+	}
+	return length;
 }
 
 /* Takes the nodes of a window into the path, as far as each begins where the one before allows: at
@@ -219,11 +229,12 @@ static void prefetch_overflow(struct kvw_radix *tree, struct kvw_slot *slot)
 void kvw_radix_reach(struct kvw_radix *tree, const struct kvw_chunk *chunks, uint32_t count,
 	struct kvw_radix_path *path, struct kvw_radix_reach *reach)
 {
+	assert(reach->limit <= KVW_MAX_WORKERS);
 	reach->count = 0;
 	kvw_path_settle(tree, chunks, count, path);
 	if (path->count == 0)
 		return;
-	memset(reach->chunks, 0, sizeof(reach->chunks));
+	memset(reach->chunks, 0, reach->limit * sizeof(reach->chunks[0]));
 	for (uint32_t i = 0; i < path->count; i++)
 		prefetch_overflow(tree, kvw_slot_at(tree, path->steps[i].node));
 	for (uint32_t i = 0; i < path->count; i++) {

@@ -57,10 +57,11 @@ struct kvw_radix_path {
 
 /* Whom a prompt's path reaches. Plain data. */
 struct kvw_radix_reach {
+	uint32_t limit;                        /* the caller's: only workers below are of interest */
 	uint32_t count;                        /* workers that hold any of it */
 	uint16_t workers[KVW_MAX_WORKERS + 8]; /* their ids, in no order; some places to spare */
-	uint32_t chunks[KVW_MAX_WORKERS]; /* by worker id: leading chunks held, 0 for the rest; not
-					   * set where count is 0 */
+	uint32_t chunks[KVW_MAX_WORKERS]; /* [limit] by worker id: leading chunks held, 0 for the
+					   * rest; not set where count is 0 */
 };
 
 /* For whom a prompt is inserted. */
@@ -81,7 +82,7 @@ void kvw_radix_destroy(struct kvw_radix *tree); /* NULL is allowed */
 void kvw_radix_find(struct kvw_radix *tree, const struct kvw_chunk *chunks, uint32_t count,
 	struct kvw_radix_path *path);
 
-/* How far each worker is believed to hold a chain. `path` is what find gave for the same one. */
+/* How far each worker below reach->limit is believed to hold a chain. `path` is what find gave for the same one. */
 void kvw_radix_reach(struct kvw_radix *tree, const struct kvw_chunk *chunks, uint32_t count,
 	struct kvw_radix_path *path, struct kvw_radix_reach *reach);
 

@@ -63,17 +63,25 @@ static uint32_t age_of(struct kvw_slot *slot, uint32_t now)
 	return now - atomic_load_explicit(&slot->stamp, memory_order_relaxed);
 }
 
-/* xorshift64*. Pool locked. */
-static uint32_t dice(struct kvw_radix *tree, struct kvw_pool *pool)
+/* Whether the first holder is alive, without a branch: mostly it tells that the node is held, and it lies
+ * in the slot's first line. */
+static bool first_lives(struct kvw_radix *tree, struct kvw_slot *slot)
 {
-	uint32_t high = atomic_load_explicit(&tree->fresh, memory_order_relaxed);
-	uint64_t x = pool->random;
+	uint64_t word = atomic_load_explicit(&slot->word[0], memory_order_acquire);
+
+	return (kvw_slot_used(slot) != 0) & kvw_holder_alive(tree, kvw_holder_unpack(word));
+}
+
+/* xorshift64*: 32 bits of the next number. */
+static uint64_t throw_dice(uint64_t *state)
+{
+	uint64_t x = *state;
 
 	x ^= x >> 12;
 	x ^= x << 25;
 	x ^= x >> 27;
-	pool->random = x;
-	return 1 + (uint32_t)((x * UINT64_C(0x2545F4914F6CDD1D) >> 32) * (high - 1) >> 32);
+	*state = x;
+	return x * UINT64_C(0x2545F4914F6CDD1D) >> 32;
 }
 
 /* What a throw found. 0: nothing of the kind. */
@@ -81,8 +89,8 @@ struct sample {
 	uint32_t dead;   /* a node without children that nobody holds */
 	uint32_t oldest; /* any node */
 	uint32_t leaf;   /* oldest one without children */
-	uint32_t age;    /* of `oldest` */
-	uint32_t leaf_age;
+	uint64_t age;    /* of `oldest`, + 1 */
+	uint64_t leaf_age;
 };
 
 /* What one eviction begins with. */
@@ -92,41 +100,40 @@ struct plan {
 	uint32_t picks[KVW_EVICT_SAMPLES]; /* 0: none thrown yet */
 };
 
+/* What a throw hit cannot be guessed: no branch but the one that is hardly ever taken. */
 static void consider(struct kvw_radix *tree, uint32_t index, uint32_t now, struct sample *sample)
 {
 	struct kvw_slot *slot = kvw_slot_at(tree, index);
 	uint32_t refs = refs_of(slot);
-	uint32_t age = age_of(slot, now);
+	uint64_t age = (uint64_t)age_of(slot, now) + 1;
+	uint64_t node_age = refs != 0 ? age : 0;
+	uint64_t leaf_age = refs == KVW_NODE_LIVE ? age : 0;
 
-	if (refs == 0)
-		return;
-	if (refs == KVW_NODE_LIVE && !kvw_node_held(tree, slot))
+	if ((refs == KVW_NODE_LIVE) & !first_lives(tree, slot) && !kvw_node_held(tree, slot))
 		sample->dead = index;
-	if (sample->oldest == 0 || age > sample->age) {
-		sample->oldest = index;
-		sample->age = age;
-	}
-	if (refs == KVW_NODE_LIVE && (sample->leaf == 0 || age > sample->leaf_age)) {
-		sample->leaf = index;
-		sample->leaf_age = age;
-	}
+	sample->oldest = node_age > sample->age ? index : sample->oldest;
+	sample->age = node_age > sample->age ? node_age : sample->age;
+	sample->leaf = leaf_age > sample->leaf_age ? index : sample->leaf;
+	sample->leaf_age = leaf_age > sample->leaf_age ? leaf_age : sample->leaf_age;
 }
 
 /* Takes what was prepared, and throws the dice for the next time. */
 static struct plan take_plan(struct kvw_radix *tree, struct kvw_pool *pool)
 {
-	struct plan plan;
+	uint32_t high = atomic_load_explicit(&tree->fresh, memory_order_relaxed);
+	uint64_t random = atomic_load_explicit(&pool->random, memory_order_relaxed);
+	uint64_t victim = atomic_load_explicit(&pool->victim, memory_order_relaxed);
+	struct plan plan = {.victim = (uint32_t)victim, .stamp = (uint32_t)(victim >> 32)};
 
-	kvw_spin_lock(&pool->lock);
-	plan.victim = pool->victim;
-	plan.stamp = pool->victim_stamp;
-	pool->victim = 0;
+	atomic_store_explicit(&pool->victim, 0, memory_order_relaxed);
 	for (unsigned i = 0; i < KVW_EVICT_SAMPLES; i++) {
-		plan.picks[i] = pool->picks[i];
-		pool->picks[i] = dice(tree, pool);
-		__builtin_prefetch(kvw_slot_at(tree, pool->picks[i]));
+		uint32_t pick = 1 + (uint32_t)(throw_dice(&random) * (high - 1) >> 32);
+
+		plan.picks[i] = atomic_load_explicit(&pool->picks[i], memory_order_relaxed);
+		atomic_store_explicit(&pool->picks[i], pick, memory_order_relaxed);
+		__builtin_prefetch(kvw_slot_at(tree, pick));
 	}
-	kvw_spin_unlock(&pool->lock);
+	atomic_store_explicit(&pool->random, random, memory_order_relaxed);
 	return plan;
 }
 
@@ -193,10 +200,9 @@ static void prepare(
 		kvw_slot_check(tree, atomic_load_explicit(&slot->link, memory_order_relaxed))));
 	for (unsigned line = 1; line < sizeof(*slot) / 64; line++)
 		__builtin_prefetch((const char *)slot + line * 64, 1); /* its next owner's */
-	kvw_spin_lock(&pool->lock);
-	pool->victim = victim;
-	pool->victim_stamp = atomic_load_explicit(&slot->stamp, memory_order_relaxed);
-	kvw_spin_unlock(&pool->lock);
+	atomic_store_explicit(&pool->victim,
+		(uint64_t)atomic_load_explicit(&slot->stamp, memory_order_relaxed) << 32 | victim,
+		memory_order_relaxed);
 }
 
 bool kvw_radix_evict(struct kvw_radix *tree, struct kvw_pool *pool)
@@ -224,7 +230,8 @@ static bool sweep_slot(struct kvw_radix *tree, struct kvw_pool *pool, uint32_t i
 	struct kvw_slot *slot = kvw_slot_at(tree, index);
 	uint32_t refs = refs_of(slot);
 
-	if (refs == 0)
+	if (first_lives(tree, slot) &
+		(atomic_load_explicit(&slot->overflow, memory_order_relaxed) == 0))
 		return false;
 	if (refs == KVW_NODE_LIVE && !kvw_node_held(tree, slot)) {
 		kvw_table_prefetch(&tree->table, kvw_slot_home(slot));
@@ -233,7 +240,7 @@ static bool sweep_slot(struct kvw_radix *tree, struct kvw_pool *pool, uint32_t i
 				atomic_load_explicit(&slot->link, memory_order_relaxed))));
 		return true;
 	}
-	if (atomic_load_explicit(&slot->overflow, memory_order_relaxed) != 0 &&
+	if (refs != 0 && atomic_load_explicit(&slot->overflow, memory_order_relaxed) != 0 &&
 		kvw_spin_try(&slot->lock)) {
 		if (refs_of(slot) != 0)
 			kvw_node_tidy(tree, pool, slot);

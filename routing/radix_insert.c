@@ -8,7 +8,8 @@
  * costs its next reader a hit, nothing else.
  *
  * New nodes are made from the end of the path on. The inserter holds a reference on the last one,
- * so that eviction, which its own need for memory may cause, cannot take the path from under it.
+ * so that eviction, which its own need for memory may cause, cannot take the path from under it. The
+ * node that ends the prompt needs none: nothing is to be made below it, and it comes with its holder.
  */
 #include <assert.h>
 
@@ -51,10 +52,14 @@ static uint32_t run_tokens(
 	return tokens > (float)MAX_NODE_TOKENS ? MAX_NODE_TOKENS : (uint32_t)tokens;
 }
 
-/* Fills a taken slot with a run of the prompt. Not published yet. */
-static void fill_node(struct kvw_slot *slot, const struct kvw_chunk *chunks, uint32_t start,
-	uint32_t length, uint32_t parent, float tokens_per_unit, uint32_t stamp)
+/* Fills a taken slot with a run of the prompt, which the ledger's worker (NULL: nobody) holds. Not
+ * published yet. Returns its tokens. */
+static uint32_t fill_node(struct kvw_slot *slot, const struct kvw_chunk *chunks, uint32_t start,
+	uint32_t length, uint32_t parent, float tokens_per_unit, uint32_t stamp,
+	const struct kvw_ledger *ledger)
 {
+	uint32_t tokens = run_tokens(chunks, start, length, tokens_per_unit);
+
 	for (uint32_t i = 1; i < length; i += 3) {
 		uint64_t parts = 0;
 
@@ -63,73 +68,89 @@ static void fill_node(struct kvw_slot *slot, const struct kvw_chunk *chunks, uin
 		atomic_store_explicit(
 			&slot->word[kvw_slot_part_word(i)], parts, memory_order_relaxed);
 	}
+	if (ledger != NULL) {
+		struct kvw_holder h = {.tick = ledger->now,
+			.worker = ledger->worker,
+			.mid = length,
+			.upto = length};
+
+		atomic_store_explicit(&slot->word[0], kvw_holder_pack(h), memory_order_relaxed);
+		atomic_store_explicit(&slot->used, 1, memory_order_release);
+	}
 	atomic_store_explicit(&slot->link, parent, memory_order_relaxed);
 	atomic_store_explicit(&slot->stamp, stamp, memory_order_relaxed);
-	atomic_store_explicit(&slot->tokens, run_tokens(chunks, start, length, tokens_per_unit),
-		memory_order_relaxed);
+	atomic_store_explicit(&slot->tokens, tokens, memory_order_relaxed);
 	atomic_store_explicit(&slot->length, (uint8_t)length, memory_order_relaxed);
 	atomic_store_explicit(&slot->key, chunks[start].hash, memory_order_release);
+	return tokens;
 }
 
 /* Publishes a new node that begins at path->matched, below the path's last node, on which the
  * caller has a reference. The reference becomes the node's own; the caller then has one on the
- * new node. False: no memory, or somebody was faster; the reference is as before. */
+ * new node, unless that ends the prompt: it is held by the ledger's worker, and nothing follows.
+ * False: no memory, or somebody was faster; the reference is as before. */
 static bool grow(struct kvw_radix *tree, struct kvw_pool *pool, const struct kvw_chunk *chunks,
-	uint32_t count, const struct kvw_radix_use *use, struct kvw_radix_path *path)
+	uint32_t count, const struct kvw_radix_use *use, struct kvw_radix_path *path,
+	struct kvw_ledger *ledger)
 {
 	uint32_t start = path->matched;
 	uint32_t length = count - start < KVW_RADIX_RUN ? count - start : KVW_RADIX_RUN;
 	uint32_t parent = 0;
 	uint32_t index = 0;
 	uint32_t home = 0;
+	uint32_t tokens = 0;
 	struct kvw_slot *slot = NULL;
+	bool last = start + length == count;
 
 	index = kvw_slot_take(tree, pool, length);
 	if (index == 0)
 		return false;
 	if (path->count > 0)
 		parent = path->steps[path->count - 1].node;
-	if (start + length < count)
+	if (!last)
 		kvw_prefetch_place(tree, chunks, start + length);
 	slot = kvw_slot_at(tree, index);
-	fill_node(slot, chunks, start, length, parent, use->tokens_per_unit,
-		(uint32_t)(use->now_ns >> STAMP_SHIFT));
+	tokens = fill_node(slot, chunks, start, length, parent, use->tokens_per_unit,
+		(uint32_t)(use->now_ns >> STAMP_SHIFT), last ? ledger : NULL);
 	if (kvw_table_insert(&tree->table, chunks, start, index, length, &home) != KVW_OK) {
 		kvw_slot_give(tree, pool, index, length);
 		return false;
 	}
 	kvw_slot_set_child(slot, home, 0);
-	/* Dead until here, so that nobody has taken a reference which a failure would lose. */
-	atomic_store_explicit(&slot->refs, KVW_NODE_LIVE + 1, memory_order_release);
 	if (parent != 0) {
 		struct kvw_slot *above = kvw_slot_at(tree, parent);
 
 		kvw_slot_set_child(above, kvw_slot_home(above), index);
 	}
+	/* Dead until here, so that nobody has taken a reference which a failure would lose. From here on
+	 * a last node may go at any time, and its parent with it. */
+	atomic_store_explicit(&slot->refs, last ? KVW_NODE_LIVE : KVW_NODE_LIVE + 1,
+		memory_order_release);
 	path->steps[path->count++] = (struct kvw_radix_step){index, start};
 	path->matched = start + length;
+	if (last) {
+		kvw_ledger_add(ledger, tokens);
+		kvw_ledger_turn(ledger);
+	}
 	return true;
 }
 
-/* Enters the worker as holder along the path, from its end, so that the end is the oldest part
- * and goes first. False: part of the path was evicted in the meantime. */
+/* Enters the worker as holder along the path's first `count` steps, from their end, so that the end is
+ * the oldest part and goes first. False: part of the path was evicted in the meantime. */
 static bool hold_path(struct kvw_radix *tree, struct kvw_pool *pool, const struct kvw_chunk *chunks,
-	const struct kvw_radix_path *path, const struct kvw_radix_use *use)
+	const struct kvw_radix_path *path, uint32_t count, int64_t now_ns, struct kvw_ledger *ledger)
 {
-	uint32_t stamp = (uint32_t)(use->now_ns >> STAMP_SHIFT);
-	struct kvw_ledger ledger;
+	uint32_t stamp = (uint32_t)(now_ns >> STAMP_SHIFT);
 	bool whole = true;
 
-	kvw_ledger_open(&ledger, &tree->views, use->worker, use->capacity_tokens);
-	for (uint32_t i = path->count; i-- > 0;) {
+	for (uint32_t i = count; i-- > 0;) {
 		struct kvw_radix_step step = path->steps[i];
 		uint32_t length = kvw_path_length(path, i);
 
 		whole &= kvw_node_hold(tree, pool, step.node, length,
-			chunks[step.start + length - 1].hash, stamp, &ledger);
-		kvw_ledger_turn(&ledger);
+			chunks[step.start + length - 1].hash, stamp, ledger);
+		kvw_ledger_turn(ledger);
 	}
-	kvw_ledger_close(&ledger);
 	return whole;
 }
 
@@ -139,6 +160,8 @@ static bool insert_once(struct kvw_radix *tree, struct kvw_pool *pool,
 	struct kvw_radix_path *path)
 {
 	struct kvw_radix_step last = {0, 0};
+	struct kvw_ledger ledger;
+	uint32_t unheld = 0; /* steps of the path, the last of which we have a reference on */
 	bool done = true;
 
 	kvw_path_settle(tree, chunks, count, path);
@@ -148,12 +171,18 @@ static bool insert_once(struct kvw_radix *tree, struct kvw_pool *pool,
 			    chunks[path->matched - 1].hash))
 			return false;
 	}
-	while (path->matched < count && path->count < KVW_RADIX_MAX_STEPS && done)
-		done = grow(tree, pool, chunks, count, use, path);
+	kvw_ledger_open(&ledger, &tree->views, use->worker, use->capacity_tokens);
+	unheld = path->count;
+	while (path->matched < count && path->count < KVW_RADIX_MAX_STEPS && done) {
+		done = grow(tree, pool, chunks, count, use, path, &ledger);
+		unheld = path->matched < count ? path->count : path->count - 1;
+	}
 	if (path->count == 0)
 		return done;
-	done &= hold_path(tree, pool, chunks, path, use);
-	unref_node(kvw_slot_at(tree, path->steps[path->count - 1].node));
+	done &= hold_path(tree, pool, chunks, path, unheld, use->now_ns, &ledger);
+	kvw_ledger_close(&ledger);
+	if (unheld == path->count)
+		unref_node(kvw_slot_at(tree, path->steps[unheld - 1].node));
 	return done;
 }
 

@@ -63,13 +63,15 @@ struct kvw_pool_use {
 /* Free slots. Every thread uses a pool of its own, so that loops seldom meet, and what one gives back it
  * takes next, while it still is in its cache. */
 struct kvw_pool {
-	_Alignas(64) atomic_flag lock; /* guards all but the last two */
+	_Alignas(64) atomic_flag lock; /* guards the next two */
 	_Atomic uint32_t free;         /* head of a list by link; 0: empty; read without the lock too */
-	uint64_t random;               /* state of the eviction's dice */
 	struct kvw_pool_use use;
-	uint32_t picks[KVW_EVICT_SAMPLES]; /* thrown for the next eviction, on their way */
-	uint32_t victim;                   /* chosen for the next eviction; 0: none */
-	uint32_t victim_stamp;             /* its last use then */
+
+	/* What follows guides choices. Where threads share a pool one may overwrite another's: an index
+	 * is checked before it is used for anything. */
+	_Atomic uint64_t random;                   /* state of the eviction's dice */
+	_Atomic uint32_t picks[KVW_EVICT_SAMPLES]; /* thrown for the next eviction, on their way */
+	_Atomic uint64_t victim; /* of the next eviction, its last use << 32 | index; 0: none */
 	_Atomic uint32_t hand;             /* sweep: the next slot */
 	_Atomic uint32_t neighbour;        /* whom to borrow from next */
 };
@@ -221,7 +223,9 @@ static inline int64_t kvw_slot_tokens(struct kvw_slot *slot, uint32_t from, uint
 
 	if (length == 0)
 		return 0;
-	return (int64_t)(all * upto / length - all * from / length);
+	/* Mostly all of it, and then without divisions. */
+	return (int64_t)((upto == length ? all : all * upto / length) -
+			 (from == 0 ? 0 : all * from / length));
 }
 
 /* Asks for where a node that begins at chunk `at` would be entered. */

@@ -38,6 +38,8 @@ static uint32_t pop(struct kvw_radix *tree, struct kvw_pool *pool, uint32_t chun
 {
 	uint32_t index = 0;
 
+	if (atomic_load_explicit(&pool->free, memory_order_relaxed) == 0)
+		return 0;
 	kvw_spin_lock(&pool->lock);
 	index = atomic_load_explicit(&pool->free, memory_order_relaxed);
 	if (index != 0) {

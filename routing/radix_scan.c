@@ -52,11 +52,13 @@ static void reach_slot(const _Atomic uint64_t *words, unsigned used,
 		uint64_t window = atomic_load_explicit(&windows[h.worker], memory_order_relaxed);
 		uint32_t extent = kvw_holder_extent(h, window);
 		uint32_t upto = extent < length ? extent : length;
-		uint32_t held = reach->chunks[h.worker];
-		bool counts = held - start < upto;
+		bool counts = h.worker < reach->limit;
+		uint32_t worker = counts ? h.worker : 0;
+		uint32_t held = reach->chunks[worker];
 
-		reach->chunks[h.worker] = counts ? start + upto : held;
-		reach->workers[count] = (uint16_t)h.worker;
+		counts &= held - start < upto;
+		reach->chunks[worker] = counts ? start + upto : held;
+		reach->workers[count] = (uint16_t)worker;
 		count += counts & (held == 0);
 	}
 	reach->count = count;

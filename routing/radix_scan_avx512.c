@@ -96,14 +96,16 @@ static void reach_slot(const _Atomic uint64_t *words, unsigned used,
 {
 	const __m256i starts = _mm256_set1_epi32((int)start);
 	const __m256i most = _mm256_set1_epi32((int)length);
+	const __m256i limit = _mm256_set1_epi32((int)reach->limit);
 
 	for (unsigned i = 0; i < used; i += LANES) {
 		__mmask8 mask = lanes_of(used - i);
 		struct lanes lanes = load(words + i, mask, windows);
 		__m256i held = _mm256_i32gather_epi32((const int *)reach->chunks, lanes.worker, 4);
 		__m256i upto = _mm256_min_epu32(lanes.extent, most);
+		__mmask8 known = _mm256_mask_cmplt_epu32_mask(mask, lanes.worker, limit);
 		__mmask8 counts = _mm256_mask_cmplt_epu32_mask(
-			mask, _mm256_sub_epi32(held, starts), upto);
+			known, _mm256_sub_epi32(held, starts), upto);
 		__mmask8 fresh = counts & _mm256_testn_epi32_mask(held, held);
 
 		if (counts == 0)

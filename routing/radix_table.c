@@ -27,6 +27,7 @@ void kvw_table_init(struct kvw_table *table, void *memory, uint32_t shard_bits,
 	table->buckets = memory;
 	table->shard_bits = shard_bits;
 	table->shard_buckets = shard_buckets;
+	table->shard_inverse = UINT64_MAX / (shard_buckets + KVW_TABLE_PROBES) + 1;
 	table->seed = seed;
 	for (uint32_t i = 0; i < 1u << KVW_TABLE_SHARD_BITS; i++)
 		atomic_flag_clear(&table->locks[i].lock);
@@ -83,7 +84,7 @@ static inline unsigned match_group(const struct kvw_table *table, const struct k
 				    (kvw_entry_node(entry) != 0))
 			 << i;
 	}
-	return match;
+	return match | (load_counts(bucket) != 0 ? CROWDED : 0);
 }
 
 static inline unsigned match_own(const struct kvw_bucket *bucket, uint64_t wanted)
@@ -109,10 +110,13 @@ void kvw_table_look_base(const struct kvw_table *table, const struct kvw_chunk *
 
 /* --- writing --- */
 
-/* The lock for writes to a bucket. */
+/* The lock for writes to a bucket. The division by the buckets of a shard is a multiplication, exact for
+ * 32 bits. */
 static atomic_flag *lock_of(struct kvw_table *table, uint32_t bucket)
 {
-	return &table->locks[bucket / (table->shard_buckets + KVW_TABLE_PROBES)].lock;
+	__extension__ typedef unsigned __int128 wide;
+
+	return &table->locks[(wide)table->shard_inverse * bucket >> 64].lock;
 }
 
 /* Index of an empty entry, or -1. Sets *twin if one with the same tag and place is there. Lock
@@ -214,14 +218,18 @@ enum kvw_err kvw_table_insert(struct kvw_table *table, const struct kvw_chunk *c
 static bool clear_node(
 	struct kvw_bucket *bucket, uint32_t node, uint64_t spilled, uint64_t *entry)
 {
+	int at = -1;
+
 	for (unsigned i = 0; i < KVW_BUCKET_ENTRIES; i++) {
-		*entry = load_entry(bucket, i);
-		if (kvw_entry_node(*entry) == node && (*entry & SPILLED) == spilled) {
-			store_entry(bucket, i, 0);
-			return true;
-		}
+		uint64_t e = load_entry(bucket, i);
+
+		at = (kvw_entry_node(e) == node) & ((e & SPILLED) == spilled) ? (int)i : at;
 	}
-	return false;
+	if (at < 0)
+		return false;
+	*entry = load_entry(bucket, (unsigned)at);
+	store_entry(bucket, (unsigned)at, 0);
+	return true;
 }
 
 /* Removes an entry that was placed by its own hash. */

@@ -37,7 +37,7 @@
 #define KVW_TABLE_GROUP      8  /* chunks */
 #define KVW_TABLE_WINDOW     64 /* chunks that are asked about at once */
 #define KVW_BUCKET_ENTRIES   7
-#define KVW_BUCKET_FILL      4  /* entries per bucket that the table is sized for */
+#define KVW_BUCKET_FILL      2  /* entries per bucket that the table is sized for */
 #define KVW_TABLE_PROBES     16 /* buckets that an entry may be away from its own place */
 #define KVW_TABLE_SHARD_BITS 6  /* at most */
 
@@ -79,6 +79,7 @@ struct kvw_table {
 	struct kvw_bucket *buckets;
 	uint32_t shard_bits;    /* there are 2^shard_bits shards */
 	uint32_t shard_buckets; /* places of each, without its spare buckets */
+	uint64_t shard_inverse; /* 2^64 / (buckets of each, with those), rounded up */
 	uint64_t seed;
 	struct kvw_table_shard locks[1 << KVW_TABLE_SHARD_BITS];
 };
@@ -145,7 +146,7 @@ void kvw_table_ask(const struct kvw_table *table, const struct kvw_chunk *chunks
 	uint32_t first, struct kvw_table_asked *asked);
 
 /* The nodes that begin in a window that was asked about, up to where a path that reaches the window
- * ends: behind a group at which no run arrives nothing is looked at. With a probability of about 2^-25 a node
+ * ends: what begins behind a group at which no run arrives is left out. With a probability of about 2^-25 a node
  * is named that begins with another chunk. */
 static inline void kvw_table_look(const struct kvw_table *table, const struct kvw_chunk *chunks,
 	const struct kvw_table_asked *asked, struct kvw_table_found *found)

@@ -49,8 +49,9 @@ static inline unsigned match_group(const struct kvw_table *table, const struct k
 		_mm512_xor_si512(line, mine), _mm512_set1_epi64((long long)TAG_MASK));
 	__mmask8 used = _mm512_test_epi64_mask(line, node_mask());
 	__mmask8 inside = _mm512_cmplt_epu64_mask(place, _mm512_set1_epi64(count));
+	__mmask8 crowded = _mm512_test_epi64_mask(line, line);
 
-	return (unsigned)(equal & used & inside) & ((1u << KVW_BUCKET_ENTRIES) - 1);
+	return ((unsigned)(equal & used & inside) & (CROWDED - 1)) | (crowded & CROWDED);
 }
 
 static inline unsigned match_own(const struct kvw_bucket *bucket, uint64_t wanted)
@@ -60,8 +61,7 @@ static inline unsigned match_own(const struct kvw_bucket *bucket, uint64_t wante
 		_mm512_xor_si512(line, _mm512_set1_epi64((long long)wanted)),
 		_mm512_set1_epi64((long long)ENTRY_MASK));
 
-	return (unsigned)(equal & _mm512_test_epi64_mask(line, node_mask())) &
-	       ((1u << KVW_BUCKET_ENTRIES) - 1);
+	return (unsigned)(equal & _mm512_test_epi64_mask(line, node_mask())) & (CROWDED - 1);
 }
 
 void kvw_table_look_avx512(const struct kvw_table *table, const struct kvw_chunk *chunks,

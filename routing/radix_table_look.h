@@ -11,7 +11,7 @@
 #define TAG_MASK   UINT64_C(0xFFFFFE00) /* bits of an entry that hold bits of its own hash */
 #define SPILLED    UINT64_C(0x100)      /* it was placed by its own hash */
 #define PLACE_BIT  5
-#define GROUP_MASK (KVW_TABLE_GROUP - 1)
+#define GROUP_MASK ((uint32_t)KVW_TABLE_GROUP - 1)
 #define MOST       255 /* of a count */
 #define ENTRY_MASK (TAG_MASK | (uint64_t)GROUP_MASK << PLACE_BIT)
 #define EACH(byte) ((byte) * UINT64_C(0x0101010101010101))
@@ -49,9 +49,11 @@ static inline void note(struct kvw_table_found *found, uint32_t at, uint64_t ent
 	found->entries[place] = entry;
 }
 
+#define CROWDED (1u << KVW_BUCKET_ENTRIES) /* of what `group` tells: the bucket's counts are not all 0 */
+
 /* How one instruction set compares. Bit i of the answer is entry i of the bucket. */
 struct look_ops {
-	/* Entries that begin at one of `count` chunks of a group. */
+	/* Entries that begin at one of `count` chunks of a group, and CROWDED. */
 	unsigned (*group)(const struct kvw_table *table, const struct kvw_bucket *bucket,
 		const struct kvw_chunk *group, uint32_t count);
 	/* Entries that have the tag and place of `wanted`. */
@@ -83,8 +85,6 @@ static inline uint64_t spilled_places(const struct kvw_bucket *bucket, uint32_t 
 {
 	uint64_t counts = load_counts(bucket);
 
-	if (counts == 0)
-		return 0;
 	/* The top bit of every byte that is not 0, and these eight bits together. */
 	counts = (((counts & EACH(0x7F)) + EACH(0x7F)) | counts) & EACH(0x80);
 	return (counts >> 7) * UINT64_C(0x0102040810204080) >> 56 & ((1u << count) - 1);
@@ -112,36 +112,60 @@ LOOK_INLINE void look_for_spilled(const struct look_ops *ops, const struct kvw_t
 	}
 }
 
+/* Chunks of the group that begins at chunk i of a window. */
+static inline uint32_t group_count(const struct kvw_table_asked *asked, uint32_t i)
+{
+	return asked->count - i < KVW_TABLE_GROUP ? asked->count - i : KVW_TABLE_GROUP;
+}
+
+/* Chunks of a window before `end`, bit by bit. */
+static inline uint64_t before(uint32_t end, const struct kvw_table_asked *asked)
+{
+	uint32_t count = end > asked->first ? end - asked->first : 0;
+
+	return count < KVW_TABLE_WINDOW ? (UINT64_C(1) << count) - 1 : UINT64_MAX;
+}
+
+/* All groups are compared before any answer is looked at: which of them name a node cannot be guessed,
+ * and their lines are all on their way. */
 LOOK_INLINE void look(const struct look_ops *ops, const struct kvw_table *table,
 	const struct kvw_chunk *chunks, const struct kvw_table_asked *asked,
 	struct kvw_table_found *found)
 {
-	uint64_t spilled = 0;
+	uint64_t groups = 0;  /* a byte for each group */
+	uint64_t spilled = 0; /* a bit for each chunk */
 	uint32_t end = asked->end;
 
-	found->count = 0;
-	for (uint32_t i = 0; i < asked->count && (asked->first + i < end || spilled != 0);
-		i += KVW_TABLE_GROUP) {
-		const struct kvw_bucket *bucket =
-			&table->buckets[asked->homes[i / KVW_TABLE_GROUP]];
-		uint32_t count = asked->count - i < KVW_TABLE_GROUP ? asked->count - i
-								    : KVW_TABLE_GROUP;
-		uint32_t first = asked->first + i;
-		unsigned match = ops->group(table, bucket, chunks + first, count);
+	for (uint32_t i = 0; i < asked->count; i += KVW_TABLE_GROUP)
+		groups |= (uint64_t)ops->group(table,
+				  &table->buckets[asked->homes[i / KVW_TABLE_GROUP]],
+				  chunks + asked->first + i, group_count(asked, i))
+			  << i;
+	for (uint64_t m = groups & EACH(CROWDED); m != 0; m &= m - 1) {
+		uint32_t i = (uint32_t)__builtin_ctzll(m) & ~GROUP_MASK;
 
-		for (; match != 0; match &= match - 1) {
-			uint64_t entry = load_entry(bucket, (unsigned)__builtin_ctz(match));
-			uint32_t place = kvw_entry_place(entry);
-
-			if (place >= count || entry == 0) /* it may have changed meanwhile */
-				continue;
-			note(found, first + place, entry);
-			if (first + place + kvw_entry_length(entry) >= end)
-				end = first + place + kvw_entry_length(entry) + 1;
-		}
-		spilled |= spilled_places(bucket, count) << i;
+		spilled |= spilled_places(&table->buckets[asked->homes[i / KVW_TABLE_GROUP]],
+				   group_count(asked, i))
+			   << i;
 	}
-	if (spilled != 0)
+	found->count = 0;
+	for (uint64_t matches = groups & ~EACH(CROWDED); matches != 0; matches &= matches - 1) {
+		uint32_t bit = (uint32_t)__builtin_ctzll(matches);
+		uint32_t group = bit / KVW_TABLE_GROUP;
+		uint32_t first = asked->first + group * KVW_TABLE_GROUP;
+		uint64_t entry =
+			load_entry(&table->buckets[asked->homes[group]], bit % KVW_TABLE_GROUP);
+		uint32_t at = first + kvw_entry_place(entry);
+
+		if (first >= end && (spilled & before(first, asked)) == 0)
+			break; /* no run arrives here */
+		if (at >= asked->first + asked->count || entry == 0)
+			continue; /* it has changed meanwhile */
+		note(found, at, entry);
+		if (at + kvw_entry_length(entry) >= end)
+			end = at + kvw_entry_length(entry) + 1;
+	}
+	if ((spilled & before(end, asked)) != 0)
 		look_for_spilled(ops, table, chunks, spilled, found, asked->first);
 }
 

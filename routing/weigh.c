@@ -212,6 +212,7 @@ static void weigh_prompt(struct kvw_prefixaware *pa, const struct kvw_route_requ
 	w->tokens = 0;
 	w->miss = 0;
 	w->omega = (float)pa->omega;
+	w->reach.limit = set->count > 0 ? set->items[set->count - 1].id + 1 : 0;
 	w->chains = request->chain_count < MAX_CHAINS ? request->chain_count : MAX_CHAINS;
 	w->pairs = atomic_load_explicit(&pa->rates.pairs, memory_order_relaxed);
 	for (uint32_t c = 0; c < w->chains; c++) {

@@ -20,8 +20,8 @@
 
 #define BATCH         32
 #define OUTSTANDING   64  /* leases held per thread */
-#define NODE_BYTES    280 /* with its share of the table */
-#define CROWDED_BYTES 350 /* if some nodes have more holders than fit a slot */
+#define NODE_BYTES    296 /* with its share of the table */
+#define CROWDED_BYTES 366 /* if some nodes have more holders than fit a slot */
 
 static int64_t read_clock(clockid_t id)
 {

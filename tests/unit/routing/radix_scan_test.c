@@ -43,13 +43,14 @@ static void make(struct scene *scene, bool twins)
 	scene->used = dice(KVW_NODE_WORDS + 1);
 	scene->start = dice(50);
 	scene->length = 1 + dice(KVW_RADIX_RUN);
+	scene->before.limit = dice(2) == 0 ? KVW_MAX_WORKERS : 1 + dice(WORKERS);
 	for (uint32_t i = 0; i < WORKERS; i++) {
 		uint32_t worker = i == 0 ? KVW_MAX_WORKERS - 1 : i;
 		uint32_t floor = dice(4) == 0 ? UINT32_MAX - 3 : 1 + dice(20);
 
 		if (dice(8) != 0) /* else it never held anything */
 			scene->windows[worker] = (uint64_t)floor << 32 | (floor + dice(10));
-		if (dice(3) != 0)
+		if (dice(3) != 0 || worker >= scene->before.limit)
 			continue;
 		scene->before.chunks[worker] = 1 + dice(scene->start + scene->length);
 		scene->before.workers[scene->before.count++] = (uint16_t)worker;
@@ -103,7 +104,8 @@ static void check_reach(const struct kvw_radix_scan *scan, const struct scene *s
 		uint32_t extent = whole ? h.upto : h.mid;
 		uint32_t end = scene->start + (extent < scene->length ? extent : scene->length);
 
-		if (!is_alive(scene, scene->words[i]) || *held < scene->start || end <= *held)
+		if (!is_alive(scene, scene->words[i]) || *held < scene->start || end <= *held ||
+			h.worker >= want.limit)
 			continue;
 		if (*held == 0)
 			want.workers[want.count++] = (uint16_t)h.worker;

@@ -64,6 +64,7 @@ uint32_t tree_reach(struct kvw_radix *tree, const struct prompt *prompt, uint32_
 	static _Thread_local struct kvw_radix_path path;
 	struct kvw_radix_reach reach;
 
+	reach.limit = KVW_MAX_WORKERS;
 	kvw_radix_find(tree, prompt->chunks, prompt->count, &path);
 	kvw_radix_reach(tree, prompt->chunks, prompt->count, &path, &reach);
 	return reach.count == 0 ? 0 : reach.chunks[worker];
