@@ -1,8 +1,8 @@
 /*
  * rates.c - see rates.h.
  *
- * A worker's samples are a ring; its rate is computed anew at the 8th sample and at each 4th from
- * then on (64 divisions and a selection). The shortest request is looked for over the present and the
+ * A worker's samples are a ring; its rate is computed anew at the 8th sample, at each 4th from then
+ * on, and once the ring is full at each 32nd (64 divisions and a selection). The shortest request is looked for over the present and the
  * previous epoch of 256 requests, so that a sample that was wrong (a worker can find cached what we
  * do not know of) is forgotten. The median is computed anew when a worker's rate has moved by a
  * percent. Memory of workers without samples is never touched.
@@ -17,6 +17,7 @@
 
 #define EPOCH       256   /* requests, of the search for the shortest one */
 #define STEP        4     /* samples between two computations */
+#define FULL_STEP   32    /* the same once the ring is full */
 #define BUSY_STEP   16    /* the same for requests that met others */
 #define BUSY_MEMORY 64    /* so many of them are averaged */
 #define LEAST_WORK  256.0 /* tokens; a shorter request tells the overhead, not the rate */
@@ -221,7 +222,8 @@ static bool add_point(struct window *window, const struct point *p)
 	window->next = (window->next + 1) % KVW_RATES_WINDOW;
 	window->count += window->count < KVW_RATES_WINDOW;
 	window->fresh++;
-	if (window->count < KVW_RATES_LEAST || window->fresh < STEP)
+	if (window->count < KVW_RATES_LEAST ||
+		window->fresh < (window->count < KVW_RATES_WINDOW ? STEP : FULL_STEP))
 		return false;
 	window->fresh = 0;
 	return true;
