@@ -18,7 +18,7 @@
 #include "prefixaware.h"
 #include "radix_node.h"
 
-#define BATCH         32
+#define BATCH         64
 #define OUTSTANDING   64  /* leases held per thread */
 #define NODE_BYTES    296 /* with its share of the table */
 #define CROWDED_BYTES 366 /* if some nodes have more holders than fit a slot */
@@ -370,7 +370,7 @@ static void fill_batch(struct kvb_pick_thread *thread, struct batch *batch)
 		uint64_t path = kvb_dice(&thread->seed) % leaves;
 		uint64_t unique = kvb_dice(&thread->seed);
 
-		make_prompt(shape, path, unique, batch->chunks + (size_t)i * KVB_PICK_MAX_DEPTH);
+		make_prompt(shape, path, unique, batch->chunks + (size_t)i * thread->pick->shape.depth);
 		batch->holders[i] =
 			holder_of(shape, path, (uint32_t)(unique % copies_of(shape, path)));
 	}
@@ -384,7 +384,7 @@ static void run_batch(
 
 	for (unsigned i = 0; i < BATCH; i++) {
 		struct kvw_route_request request = request_for(
-			batch->chunks + (size_t)i * KVB_PICK_MAX_DEPTH,
+			batch->chunks + (size_t)i * thread->pick->shape.depth,
 			&thread->pick->shape.depth);
 
 		if (thread->task == KVB_TASK_INSERT) {
