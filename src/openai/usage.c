@@ -3,9 +3,9 @@
  *
  * The member name `"usage"`, both quotes included, cannot stand inside a JSON string, where its
  * quotes would be escaped. It is searched in each piece; what a piece's end may have cut, six bytes
- * at most, is kept. Behind it the object is copied until its braces are even, then read. A null, or
- * anything else that is not an object, ends the copy at once: servers write `"usage":null` into
- * every event.
+ * at most, is kept. Behind it the object is read where it is if the piece holds all of it; else it is
+ * copied until its braces are even, then read. A null, or anything else that is not an object, ends
+ * the copy at once: servers write `"usage":null` into every event.
  *
  * Names, as recorded from vLLM 0.32:
  *
@@ -116,6 +116,21 @@ static bool read_count(const char *p, const char *end, uint64_t *count)
 /* Skips a string; p behind its opening quote. Returns its closing quote, or end. */
 static const char *string_end(const char *p, const char *end)
 {
+#ifdef __SSE2__
+	const __m128i quote = _mm_set1_epi8('"'), escape = _mm_set1_epi8('\\');
+
+	/* As far as nothing is escaped. */
+	for (; end - p >= 16; p += 16) {
+		__m128i bytes = _mm_loadu_si128((const __m128i *)p);
+		unsigned hits = (unsigned)_mm_movemask_epi8(_mm_or_si128(
+			_mm_cmpeq_epi8(bytes, quote), _mm_cmpeq_epi8(bytes, escape)));
+
+		if (hits == 0)
+			continue;
+		p += __builtin_ctz(hits);
+		break;
+	}
+#endif
 	for (; p < end && *p != '"'; p++)
 		p += *p == '\\' && p + 1 < end;
 	return p;
@@ -128,8 +143,9 @@ static const char *skip_space(const char *p, const char *end)
 	return p;
 }
 
-/* Reads keys with counts out of a whole object. Braces are known to be even. */
-static void read_object(struct reader *reader, const char *p, const char *end)
+/* Reads keys with counts out of an object; p at its brace. Returns the first byte behind it; NULL: it is
+ * not whole. */
+static const char *read_object(struct reader *reader, const char *p, const char *end)
 {
 	unsigned depth = 0;
 	bool details = false; /* the member of depth 1 read last holds the details of the prompt */
@@ -140,8 +156,8 @@ static void read_object(struct reader *reader, const char *p, const char *end)
 
 		if (*p == '{' || *p == '[')
 			depth++;
-		else if (*p == '}' || *p == ']')
-			depth--;
+		else if ((*p == '}' || *p == ']') && --depth == 0)
+			return p + 1;
 		if (*p != '"')
 			continue;
 		key_end = string_end(key, end);
@@ -156,6 +172,37 @@ static void read_object(struct reader *reader, const char *p, const char *end)
 		if ((depth == 1 || (depth == 2 && details)) && read_count(value, end, &count))
 			take_count(reader, key, (size_t)(key_end - key), depth == 2, count);
 	}
+	return NULL;
+}
+
+static void take_counts(struct kvw_usage *usage, const struct reader *reader)
+{
+	if (reader->has_prompt || reader->has_input) {
+		uint64_t prompt = reader->has_prompt ? reader->prompt : reader->input;
+
+		if (!reader->has_prompt && reader->anthropic)
+			prompt += reader->cached;
+		if (!reader->has_prompt && reader->has_created)
+			prompt += reader->created;
+		usage->prompt_known = prompt <= UINT32_MAX;
+		usage->prompt_tokens = usage->prompt_known ? (uint32_t)prompt : 0;
+		/* More cached than there is would be nonsense: unknown then. */
+		usage->cached_known =
+			reader->has_cached && usage->prompt_known && reader->cached <= prompt;
+		usage->cached_tokens = usage->cached_known ? (uint32_t)reader->cached : 0;
+	}
+	if (reader->has_completion) {
+		usage->completion_known = true;
+		usage->completion_tokens = (uint32_t)reader->completion;
+	}
+}
+
+/* p: behind what may be spaces and a colon, at the value. */
+static const char *value_after(const char *p, const char *end)
+{
+	while (p < end && (*p == ':' || *p == ' ' || *p == '\n' || *p == '\r' || *p == '\t'))
+		p++;
+	return p;
 }
 
 /* The window holds `"usage"` and a whole object. */
@@ -163,26 +210,26 @@ static void take_object(struct kvw_usage *usage)
 {
 	const char *end = usage->window + usage->window_len;
 	struct reader reader = {0};
-	uint64_t prompt;
 
-	read_object(&reader, usage->window + MARKER_LEN, end);
-	if (reader.has_prompt || reader.has_input) {
-		prompt = reader.has_prompt ? reader.prompt : reader.input;
-		if (!reader.has_prompt && reader.anthropic)
-			prompt += reader.cached;
-		if (!reader.has_prompt && reader.has_created)
-			prompt += reader.created;
-		usage->prompt_known = prompt <= UINT32_MAX;
-		usage->prompt_tokens = usage->prompt_known ? (uint32_t)prompt : 0;
-		/* More cached than there is would be nonsense: unknown then. */
-		usage->cached_known =
-			reader.has_cached && usage->prompt_known && reader.cached <= prompt;
-		usage->cached_tokens = usage->cached_known ? (uint32_t)reader.cached : 0;
-	}
-	if (reader.has_completion) {
-		usage->completion_known = true;
-		usage->completion_tokens = (uint32_t)reader.completion;
-	}
+	(void)read_object(&reader, value_after(usage->window + MARKER_LEN, end), end);
+	take_counts(usage, &reader);
+}
+
+/* An object that a piece holds whole; p behind the marker. Returns the first byte behind it; NULL: it
+ * is none, or is to be copied. */
+static const char *take_in_place(struct kvw_usage *usage, const char *p, const char *end)
+{
+	size_t room = sizeof(usage->window) - MARKER_LEN;
+	const char *last = (size_t)(end - p) > room ? p + room : end;
+	const char *value = value_after(p, last);
+	struct reader reader = {0};
+
+	if (value == last || *value != '{')
+		return NULL;
+	last = read_object(&reader, value, last);
+	if (last != NULL)
+		take_counts(usage, &reader);
+	return last;
 }
 
 /* Where an object is: what of its bytes decides where it ends. */
@@ -296,6 +343,9 @@ void kvw_usage_feed(struct kvw_usage *usage, const char *data, size_t len)
 			keep_tail(usage, p, end);
 			return;
 		}
+		p = take_in_place(usage, found + MARKER_LEN, end);
+		if (p != NULL)
+			continue;
 		begin_object(usage);
 		p = found + MARKER_LEN;
 	}

@@ -228,7 +228,7 @@ void kvw_request_begin(struct kvw_exchange *x, size_t head_len)
 	x->head_offset = first->begin;
 	x->head_len = head_len;
 	x->feed = (struct kvw_cursor){first, first->begin + (uint32_t)head_len};
-	x->cursor = x->feed;
+	x->cursor = (struct kvw_cursor){first, x->feed.offset};
 	loop->head_owner = NULL; /* whatever comes of it, the head parsed before is gone */
 	if (kvw_head_parse_request(&loop->request_head, kvw_exchange_raw_head(x), head_len, &error) != KVW_OK) {
 		x->close_client = true;
