@@ -43,8 +43,7 @@ static void publish(struct kvw_load *load)
 		memory_order_relaxed);
 }
 
-static void init(struct kvw_load *load, _Atomic int64_t *idle_at_ns, _Atomic uint32_t *inflight,
-	_Atomic uint32_t *context)
+static void init(struct kvw_load *load, _Atomic int64_t *idle_at_ns, _Atomic uint64_t *held)
 {
 	atomic_flag_clear(&load->lock);
 	load->added_ns = 0;
@@ -53,22 +52,20 @@ static void init(struct kvw_load *load, _Atomic int64_t *idle_at_ns, _Atomic uin
 	load->clock_ns = INT64_MIN / 2; /* before any time, far from overflow */
 	load->answered_ns = load->clock_ns;
 	load->idle_at_ns = idle_at_ns;
-	load->inflight = inflight;
-	load->context = context;
+	load->held = held;
 	atomic_init(idle_at_ns, load->clock_ns);
-	atomic_init(inflight, 0);
-	atomic_init(context, 0);
+	atomic_init(held, 0);
 }
 
 void kvw_load_init(struct kvw_load *load)
 {
-	init(load, &load->own_idle_at_ns, &load->own_inflight, &load->own_context);
+	init(load, &load->own_idle_at_ns, &load->own_held);
 }
 
 void kvw_load_init_on(struct kvw_load *load, struct kvw_load_board *board, uint32_t worker)
 {
 	assert(worker < KVW_MAX_WORKERS);
-	init(load, &board->idle_at_ns[worker], &board->inflight[worker], &board->context[worker]);
+	init(load, &board->idle_at_ns[worker], &board->held[worker]);
 }
 
 void kvw_lease_take(
@@ -83,7 +80,7 @@ void kvw_lease_take(
 	lease->position_ns = load->added_ns;
 	publish(load);
 	kvw_spin_unlock(&load->lock);
-	atomic_fetch_add_explicit(load->inflight, 1, memory_order_relaxed);
+	atomic_fetch_add_explicit(load->held, kvw_load_held(1, 0), memory_order_relaxed);
 	lease->load = load;
 	lease->prefill_ns = prefill_ns;
 	lease->taken_ns = now_ns;
@@ -98,7 +95,8 @@ void kvw_lease_hold(struct kvw_lease *lease, uint32_t tokens)
 {
 	assert(lease->load != NULL && lease->context == 0);
 	lease->context = tokens;
-	atomic_fetch_add_explicit(lease->load->context, tokens, memory_order_relaxed);
+	atomic_fetch_add_explicit(
+		lease->load->held, kvw_load_held(0, tokens), memory_order_relaxed);
 }
 
 void kvw_lease_first_token(struct kvw_lease *lease, int64_t now_ns)
@@ -148,7 +146,7 @@ void kvw_lease_release(struct kvw_lease *lease, int64_t now_ns)
 		return;
 	if (!lease->answered)
 		skip_rest(lease->load, lease, now_ns);
-	atomic_fetch_sub_explicit(lease->load->context, lease->context, memory_order_relaxed);
-	atomic_fetch_sub_explicit(lease->load->inflight, 1, memory_order_relaxed);
+	atomic_fetch_sub_explicit(
+		lease->load->held, kvw_load_held(1, lease->context), memory_order_relaxed);
 	*lease = (struct kvw_lease){0};
 }

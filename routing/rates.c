@@ -2,16 +2,18 @@
  * rates.c - see rates.h.
  *
  * A worker's samples are a ring; its rate is computed anew at the 8th sample, at each 4th from then
- * on, and once the ring is full at each 32nd (64 divisions and a selection). The shortest request is looked for over the present and the
- * previous epoch of 256 requests, so that a sample that was wrong (a worker can find cached what we
- * do not know of) is forgotten. The median is computed anew when a worker's rate has moved by a
+ * on, and once the ring is full at each 32nd (64 divisions and a selection). The shortest request is
+ * looked for over the present and the previous epoch of 256 requests, so that a sample that was wrong
+ * (a worker can find cached what we do not know of) is forgotten. The median is computed anew when a worker's rate has moved by a
  * percent. Memory of workers without samples is never touched.
  */
 #include "rates.h"
 
 #include <math.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "spin.h"
 
@@ -35,6 +37,7 @@ struct point {
 
 /* What is known of one worker. */
 struct window {
+	atomic_flag lock; /* guards all that follows */
 	struct point ring[KVW_RATES_WINDOW];
 	struct point shortest[2]; /* of this epoch and the one before; ns 0: none */
 	uint32_t count, next;     /* of ring */
@@ -45,11 +48,14 @@ struct window {
 };
 
 struct kvw_rates_book {
-	atomic_flag lock; /* guards all that is below, and writes of the atomics in kvw_rates */
 	double prior_x;
-	double pair_ns;              /* a: attention per pair, of a typical worker */
-	double median;               /* of the learned x; the prior if there are none */
-	size_t learned;              /* workers of whom an x was learned */
+	double pair_ns; /* a: attention per pair, of a typical worker */
+
+	/* Taken after a window's, and seldom. Guards what is below but the windows, and writes of these
+	 * two and of the atomics in kvw_rates. */
+	atomic_flag lock;
+	_Atomic double median;       /* of the learned x; the prior if there are none */
+	_Atomic size_t learned;      /* workers of whom an x was learned */
 	float x[KVW_MAX_WORKERS];    /* learned ns per token; 0: not yet */
 	float room[KVW_MAX_WORKERS]; /* for median_of */
 	struct window windows[KVW_MAX_WORKERS];
@@ -63,10 +69,9 @@ enum kvw_err kvw_rates_init(struct kvw_rates *rates, const struct kvw_prefill_mo
 	rates->book = book;
 	if (book == NULL)
 		return KVW_ENOMEM;
-	atomic_flag_clear(&book->lock);
 	book->prior_x = x;
 	book->pair_ns = prior->ns_per_pair;
-	book->median = x;
+	atomic_init(&book->median, x);
 	for (size_t i = 0; i < KVW_MAX_WORKERS; i++)
 		atomic_init(&rates->ns_per_token[i], (float)x);
 	atomic_init(&rates->pairs, (float)(book->pair_ns / x));
@@ -156,12 +161,14 @@ static double ring_x(const struct window *window, double pairs, double median)
 	return middle < median ? middle : median;
 }
 
-/* ns per token of one worker, from the best samples that there are. */
+/* ns per token of one worker, from the best samples that there are. Window locked. */
 static double window_x(const struct kvw_rates_book *book, const struct window *window)
 {
-	double pairs = book->pair_ns / book->median;
+	double median = atomic_load_explicit(&book->median, memory_order_relaxed);
+	size_t learned = atomic_load_explicit(&book->learned, memory_order_relaxed);
+	double pairs = book->pair_ns / median;
 	double x = window->count >= KVW_RATES_LEAST
-			   ? ring_x(window, pairs, book->learned > 2 ? book->median : 0)
+			   ? ring_x(window, pairs, learned > 2 ? median : 0)
 			   : window->busy.ns / work_of(&window->busy, pairs);
 
 	if (x < book->prior_x / MOST_FASTER)
@@ -179,7 +186,7 @@ static double median_of(struct kvw_rates_book *book)
 	for (size_t i = 0; i < KVW_MAX_WORKERS; i++)
 		if (book->x[i] > 0)
 			book->room[count++] = book->x[i];
-	book->learned = count;
+	atomic_store_explicit(&book->learned, count, memory_order_relaxed);
 	if (count == 0)
 		return book->prior_x;
 	return select_kth(book->room, count, (count - 1) / 2);
@@ -189,21 +196,22 @@ static double median_of(struct kvw_rates_book *book)
 static void publish(struct kvw_rates *rates)
 {
 	struct kvw_rates_book *book = rates->book;
+	double median = median_of(book);
 
-	book->median = median_of(book);
+	atomic_store_explicit(&book->median, median, memory_order_relaxed);
 	atomic_store_explicit(&rates->pairs,
-		(float)(book->pair_ns / (book->median * KVW_RATES_BESIDES)), memory_order_relaxed);
+		(float)(book->pair_ns / (median * KVW_RATES_BESIDES)), memory_order_relaxed);
 	for (size_t i = 0; i < KVW_MAX_WORKERS; i++) {
 		double x = book->x[i];
 
-		if (x <= 0 || fabs(x / book->median - 1) <= NOISE)
-			x = book->median;
+		if (x <= 0 || fabs(x / median - 1) <= NOISE)
+			x = median;
 		atomic_store_explicit(&rates->ns_per_token[i], (float)(x * KVW_RATES_BESIDES),
 			memory_order_relaxed);
 	}
 }
 
-/* The shortest request so far. Lock held. */
+/* The shortest request so far. Window locked. */
 static void note_shortest(struct window *window, const struct point *p)
 {
 	if (window->epoch++ == EPOCH) {
@@ -215,7 +223,7 @@ static void note_shortest(struct window *window, const struct point *p)
 		window->shortest[0] = *p;
 }
 
-/* True if it is time to compute the rate anew. Lock held. */
+/* True if it is time to compute the rate anew. Window locked. */
 static bool add_point(struct window *window, const struct point *p)
 {
 	window->ring[window->next] = *p;
@@ -229,7 +237,7 @@ static bool add_point(struct window *window, const struct point *p)
 	return true;
 }
 
-/* The same for a request that met others. Lock held. */
+/* The same for a request that met others. Window locked. */
 static bool add_busy(struct window *window, const struct point *p)
 {
 	window->busy.ns += p->ns - window->busy.ns / BUSY_MEMORY;
@@ -262,36 +270,41 @@ void kvw_rates_learn(struct kvw_rates *rates, const struct kvw_rate_sample *samp
 
 	if (!(p.tokens > 0) || sample->ns < 0 || (sample->alone && sample->ns == 0))
 		return;
-	kvw_spin_lock(&book->lock);
+	kvw_spin_lock(&window->lock);
 	if (add(window, &p, sample->alone)) {
 		double x = window_x(book, window);
 
+		kvw_spin_lock(&book->lock);
 		if (fabs(x - book->x[sample->worker]) > MOVED * x) {
 			book->x[sample->worker] = (float)x;
 			publish(rates);
 		}
+		kvw_spin_unlock(&book->lock);
 	}
-	kvw_spin_unlock(&book->lock);
+	kvw_spin_unlock(&window->lock);
 }
 
 void kvw_rates_restart(struct kvw_rates *rates, uint32_t worker)
 {
-	struct kvw_rates_book *book = rates->book;
-	struct window *window = &book->windows[worker];
+	struct window *window = &rates->book->windows[worker];
 
-	kvw_spin_lock(&book->lock);
+	kvw_spin_lock(&window->lock);
 	if (window->epoch > 0 || window->busy_count > 0)
-		*window = (struct window){0};
-	kvw_spin_unlock(&book->lock);
+		memset(window->ring, 0,
+			sizeof(*window) - offsetof(struct window, ring));
+	kvw_spin_unlock(&window->lock);
 }
 
 void kvw_rates_learned(struct kvw_rates *rates, uint32_t worker, struct kvw_worker_learned *out)
 {
 	struct kvw_rates_book *book = rates->book;
+	struct window *window = &book->windows[worker];
 
 	out->prefill_tokens_per_second = 1e9 / kvw_rates_x(rates, worker);
 	kvw_spin_lock(&book->lock);
 	out->observed_tokens_per_second = book->x[worker] > 0 ? 1e9 / book->x[worker] : 0;
-	out->rate_samples = book->windows[worker].count;
 	kvw_spin_unlock(&book->lock);
+	kvw_spin_lock(&window->lock);
+	out->rate_samples = window->count;
+	kvw_spin_unlock(&window->lock);
 }

@@ -36,7 +36,8 @@
  * fleet's median, a fleet without samples the configured prior. No rate leaves
  * [prior / 64, prior * 16]; beyond that only overhead is measured.
  *
- * Threads: any. Picks read one atomic float per worker, from one array; samples take a lock.
+ * Threads: any. Picks read one atomic float per worker, from one array; samples take a lock of
+ * their worker's.
  */
 #ifndef KVW_RATES_H
 #define KVW_RATES_H

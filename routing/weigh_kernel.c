@@ -13,11 +13,11 @@ static uint64_t loads(const struct kvw_load_board *board, const _Atomic float *r
 
 	for (size_t i = 0; i < count; i++) {
 		int64_t idle_at = atomic_load_explicit(&board->idle_at_ns[i], memory_order_relaxed);
-		uint32_t n = atomic_load_explicit(&board->inflight[i], memory_order_relaxed);
-		uint32_t held = atomic_load_explicit(&board->context[i], memory_order_relaxed);
+		uint64_t held = atomic_load_explicit(&board->held[i], memory_order_relaxed);
+		uint32_t n = (uint32_t)held;
 		int64_t queue = idle_at > now_ns ? idle_at - now_ns : 0;
 
-		costs[i] = (double)queue + context_ns * held;
+		costs[i] = (double)queue + context_ns * (uint32_t)(held >> 32);
 		x[i] = atomic_load_explicit(&rates[i], memory_order_relaxed);
 		inflight[i] = (int32_t)n;
 		total += n;

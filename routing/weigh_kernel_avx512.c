@@ -27,9 +27,10 @@ static uint64_t loads(const struct kvw_load_board *board, const _Atomic float *r
 		__mmask8 m = lanes_of(count - i);
 		__m512i idle = _mm512_mask_loadu_epi64(now, m, (const void *)&board->idle_at_ns[i]);
 		__m512i queue = _mm512_sub_epi64(_mm512_max_epi64(idle, now), now);
-		__m256i n = _mm256_maskz_loadu_epi32(m, (const void *)&board->inflight[i]);
-		__m256i held = _mm256_maskz_loadu_epi32(m, (const void *)&board->context[i]);
-		__m512d read = _mm512_mul_pd(_mm512_set1_pd(context_ns), _mm512_cvtepu32_pd(held));
+		__m512i held = _mm512_maskz_loadu_epi64(m, (const void *)&board->held[i]);
+		__m256i n = _mm512_cvtepi64_epi32(held);
+		__m512d read = _mm512_mul_pd(_mm512_set1_pd(context_ns),
+			_mm512_cvtepu64_pd(_mm512_srli_epi64(held, 32)));
 
 		_mm512_mask_storeu_pd(&costs[i], m, _mm512_add_pd(_mm512_cvtepi64_pd(queue), read));
 		_mm256_mask_storeu_epi32(&inflight[i], m, n);

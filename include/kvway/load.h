@@ -20,7 +20,7 @@
  * clock of D and the time of the last first token, words that must change together; it is held for
  * some ten instructions. Readers do not take it: Q_w falls by one each nanosecond until it is 0, so
  * the writer publishes the moment at which that happens, and a reader subtracts its own time.
- * `inflight` and `context` are relaxed atomics. What readers need lies apart from what writers do, and
+ * The counts are one relaxed atomic. What readers need lies apart from what writers do, and
  * for a fleet side by side on a board.
  */
 #ifndef KVW_LOAD_H
@@ -38,8 +38,7 @@
  */
 struct kvw_load_board {
 	_Alignas(64) _Atomic int64_t idle_at_ns[KVW_MAX_WORKERS]; /* clock + W - D: queue drained */
-	_Alignas(64) _Atomic uint32_t inflight[KVW_MAX_WORKERS];  /* leases taken and not released */
-	_Alignas(64) _Atomic uint32_t context[KVW_MAX_WORKERS];   /* tokens of their prompts */
+	_Alignas(64) _Atomic uint64_t held[KVW_MAX_WORKERS];      /* as kvw_load_held() */
 };
 
 /* One worker's load. What only writers need has a cache line: loops write it for every request. */
@@ -50,12 +49,10 @@ struct kvw_load {
 	int64_t waiting_ns;            /* U: work of leases without a first token; >= W - D */
 	int64_t clock_ns;              /* monotonic time when done_ns was last advanced */
 	int64_t answered_ns;           /* when the last first token of a stream came */
-	_Alignas(64) _Atomic int64_t *idle_at_ns; /* this and the next two: own, or on a board */
-	_Atomic uint32_t *inflight;
-	_Atomic uint32_t *context;
+	_Alignas(64) _Atomic int64_t *idle_at_ns; /* this and the next: own, or on a board */
+	_Atomic uint64_t *held;
 	_Atomic int64_t own_idle_at_ns;
-	_Atomic uint32_t own_inflight;
-	_Atomic uint32_t own_context;
+	_Atomic uint64_t own_held;
 };
 
 /* One request's share of one worker. Owned by its exchange; zeroed means "holds nothing". */
@@ -87,15 +84,22 @@ static inline int64_t kvw_load_queue_ns(struct kvw_load *load, int64_t now_ns)
 	return idle_at > now_ns ? idle_at - now_ns : 0;
 }
 
+/* Leases taken and not released, and << 32 the tokens of their prompts: two counts in a word, for they
+ * change together. */
+static inline uint64_t kvw_load_held(uint32_t inflight, uint32_t context)
+{
+	return (uint64_t)context << 32 | inflight;
+}
+
 static inline uint32_t kvw_load_inflight(struct kvw_load *load)
 {
-	return atomic_load_explicit(load->inflight, memory_order_relaxed);
+	return (uint32_t)atomic_load_explicit(load->held, memory_order_relaxed);
 }
 
 /* Prompt tokens of all requests in flight. */
 static inline uint32_t kvw_load_context(struct kvw_load *load)
 {
-	return atomic_load_explicit(load->context, memory_order_relaxed);
+	return (uint32_t)(atomic_load_explicit(load->held, memory_order_relaxed) >> 32);
 }
 
 /* Takes prefill_ns (>= 0) of load. The lease must hold nothing. */

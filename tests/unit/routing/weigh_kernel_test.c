@@ -42,8 +42,9 @@ static void fill(void)
 {
 	for (size_t i = 0; i < MOST; i++) {
 		atomic_store(&board.idle_at_ns[i], dice(4) == 0 ? INT64_MIN / 2 : (int64_t)dice(2000000000));
-		atomic_store(&board.inflight[i], dice(300));
-		atomic_store(&board.context[i], dice(3) == 0 ? UINT32_MAX - dice(9) : dice(1 << 20));
+		atomic_store(&board.held[i],
+			kvw_load_held(dice(300),
+				dice(3) == 0 ? UINT32_MAX - dice(9) : dice(1 << 20)));
 		atomic_store(&rates[i], (float)(1 + dice(1000000)) / 7);
 		saved[i] = dice(2) == 0 ? 0 : dice(100000) / 3.0;
 	}
@@ -75,10 +76,12 @@ static void check_plain(const struct arrays *a, size_t count, bool usable[MOST])
 
 	for (size_t i = 0; i < count; i++) {
 		int64_t queue = board.idle_at_ns[i] - 1000000000;
-		double cost = (double)(queue > 0 ? queue : 0) + 0.37 * board.context[i];
+		uint32_t inflight = (uint32_t)board.held[i];
+		double context = (double)(board.held[i] >> 32);
+		double cost = (double)(queue > 0 ? queue : 0) + 0.37 * context;
 
-		cost += (40000.25 - saved[i]) * rates[i] * (1 + 0.07 * board.inflight[i]);
-		total += board.inflight[i];
+		cost += (40000.25 - saved[i]) * rates[i] * (1 + 0.07 * inflight);
+		total += inflight;
 		if (usable[i])
 			ck_assert_double_eq_tol(a->costs[i], cost, fabs(cost) * 1e-6);
 		else
