@@ -50,9 +50,9 @@ enum kvb_task {
 	KVB_TASK_INSERT  /* the tree alone: find and insert */
 };
 
-/* What one thread did. */
+/* What one thread did; on cache lines of its own. */
 struct kvb_pick_thread {
-	struct kvb_pick *pick;
+	_Alignas(64) struct kvb_pick *pick;
 	enum kvb_task task;
 	uint64_t seed;
 	_Atomic bool *stop;   /* until then, or */
