@@ -68,8 +68,10 @@ static uint32_t age_of(struct kvw_slot *slot, uint32_t now)
 static bool first_lives(struct kvw_radix *tree, struct kvw_slot *slot)
 {
 	uint64_t word = atomic_load_explicit(&slot->word[0], memory_order_acquire);
+	bool used = kvw_slot_used(slot) != 0;
+	bool alive = kvw_holder_alive(tree, kvw_holder_unpack(word));
 
-	return (kvw_slot_used(slot) != 0) & kvw_holder_alive(tree, kvw_holder_unpack(word));
+	return used & alive;
 }
 
 /* xorshift64*: 32 bits of the next number. */
@@ -108,8 +110,9 @@ static void consider(struct kvw_radix *tree, uint32_t index, uint32_t now, struc
 	uint64_t age = (uint64_t)age_of(slot, now) + 1;
 	uint64_t node_age = refs != 0 ? age : 0;
 	uint64_t leaf_age = refs == KVW_NODE_LIVE ? age : 0;
+	bool held = first_lives(tree, slot);
 
-	if ((refs == KVW_NODE_LIVE) & !first_lives(tree, slot) && !kvw_node_held(tree, slot))
+	if ((leaf_age != 0) & !held && !kvw_node_held(tree, slot))
 		sample->dead = index;
 	sample->oldest = node_age > sample->age ? index : sample->oldest;
 	sample->age = node_age > sample->age ? node_age : sample->age;
@@ -229,9 +232,10 @@ static bool sweep_slot(struct kvw_radix *tree, struct kvw_pool *pool, uint32_t i
 {
 	struct kvw_slot *slot = kvw_slot_at(tree, index);
 	uint32_t refs = refs_of(slot);
+	bool alone = atomic_load_explicit(&slot->overflow, memory_order_relaxed) == 0;
+	bool held = first_lives(tree, slot);
 
-	if (first_lives(tree, slot) &
-		(atomic_load_explicit(&slot->overflow, memory_order_relaxed) == 0))
+	if (held & alone)
 		return false;
 	if (refs == KVW_NODE_LIVE && !kvw_node_held(tree, slot)) {
 		kvw_table_prefetch(&tree->table, kvw_slot_home(slot));
@@ -240,8 +244,7 @@ static bool sweep_slot(struct kvw_radix *tree, struct kvw_pool *pool, uint32_t i
 				atomic_load_explicit(&slot->link, memory_order_relaxed))));
 		return true;
 	}
-	if (refs != 0 && atomic_load_explicit(&slot->overflow, memory_order_relaxed) != 0 &&
-		kvw_spin_try(&slot->lock)) {
+	if (refs != 0 && !alone && kvw_spin_try(&slot->lock)) {
 		if (refs_of(slot) != 0)
 			kvw_node_tidy(tree, pool, slot);
 		kvw_spin_unlock(&slot->lock);
