@@ -223,7 +223,10 @@ static bool clear_node(
 	for (unsigned i = 0; i < KVW_BUCKET_ENTRIES; i++) {
 		uint64_t e = load_entry(bucket, i);
 
-		at = (kvw_entry_node(e) == node) & ((e & SPILLED) == spilled) ? (int)i : at;
+		bool mine = kvw_entry_node(e) == node;
+		bool same = (e & SPILLED) == spilled;
+
+		at = (mine & same) ? (int)i : at;
 	}
 	if (at < 0)
 		return false;
