@@ -19,7 +19,15 @@
 
 #include <assert.h>
 
+#include "prefetch.h"
 #include "spin.h"
+
+/* What readers see is asked for as well: it is written before the lock is given back. */
+static void lock(struct kvw_load *load)
+{
+	kvw_prefetch_write(load->seen);
+	kvw_spin_lock(&load->lock);
+}
 
 /* The worker has been working since clock_ns, as long as there was work. Lock held. */
 static void advance(struct kvw_load *load, int64_t now_ns)
@@ -39,11 +47,11 @@ static void publish(struct kvw_load *load)
 	if (load->added_ns - load->done_ns > load->waiting_ns)
 		load->done_ns = load->added_ns - load->waiting_ns;
 	assert(load->waiting_ns >= 0 && load->done_ns <= load->added_ns);
-	atomic_store_explicit(load->idle_at_ns, load->clock_ns + load->added_ns - load->done_ns,
-		memory_order_relaxed);
+	atomic_store_explicit(&load->seen->idle_at_ns,
+		load->clock_ns + load->added_ns - load->done_ns, memory_order_relaxed);
 }
 
-static void init(struct kvw_load *load, _Atomic int64_t *idle_at_ns, _Atomic uint64_t *held)
+static void init(struct kvw_load *load, struct kvw_load_seen *seen)
 {
 	atomic_flag_clear(&load->lock);
 	load->added_ns = 0;
@@ -51,28 +59,27 @@ static void init(struct kvw_load *load, _Atomic int64_t *idle_at_ns, _Atomic uin
 	load->waiting_ns = 0;
 	load->clock_ns = INT64_MIN / 2; /* before any time, far from overflow */
 	load->answered_ns = load->clock_ns;
-	load->idle_at_ns = idle_at_ns;
-	load->held = held;
-	atomic_init(idle_at_ns, load->clock_ns);
-	atomic_init(held, 0);
+	load->seen = seen;
+	atomic_init(&seen->idle_at_ns, load->clock_ns);
+	atomic_init(&seen->held, 0);
 }
 
 void kvw_load_init(struct kvw_load *load)
 {
-	init(load, &load->own_idle_at_ns, &load->own_held);
+	init(load, &load->own);
 }
 
 void kvw_load_init_on(struct kvw_load *load, struct kvw_load_board *board, uint32_t worker)
 {
 	assert(worker < KVW_MAX_WORKERS);
-	init(load, &board->idle_at_ns[worker], &board->held[worker]);
+	init(load, &board->workers[worker]);
 }
 
 void kvw_lease_take(
 	struct kvw_lease *lease, struct kvw_load *load, int64_t prefill_ns, int64_t now_ns)
 {
 	assert(lease->load == NULL && prefill_ns >= 0);
-	kvw_spin_lock(&load->lock);
+	lock(load);
 	advance(load, now_ns);
 	lease->ahead_ns = load->waiting_ns;
 	load->added_ns += prefill_ns;
@@ -80,7 +87,7 @@ void kvw_lease_take(
 	lease->position_ns = load->added_ns;
 	publish(load);
 	kvw_spin_unlock(&load->lock);
-	atomic_fetch_add_explicit(load->held, kvw_load_held(1, 0), memory_order_relaxed);
+	atomic_fetch_add_explicit(&load->seen->held, kvw_load_held(1, 0), memory_order_relaxed);
 	lease->load = load;
 	lease->prefill_ns = prefill_ns;
 	lease->taken_ns = now_ns;
@@ -96,7 +103,7 @@ void kvw_lease_hold(struct kvw_lease *lease, uint32_t tokens)
 	assert(lease->load != NULL && lease->context == 0);
 	lease->context = tokens;
 	atomic_fetch_add_explicit(
-		lease->load->held, kvw_load_held(0, tokens), memory_order_relaxed);
+		&lease->load->seen->held, kvw_load_held(0, tokens), memory_order_relaxed);
 }
 
 void kvw_lease_first_token(struct kvw_lease *lease, int64_t now_ns)
@@ -105,7 +112,7 @@ void kvw_lease_first_token(struct kvw_lease *lease, int64_t now_ns)
 
 	if (load == NULL || lease->answered)
 		return;
-	kvw_spin_lock(&load->lock);
+	lock(load);
 	advance(load, now_ns);
 	if (load->done_ns < lease->position_ns)
 		load->done_ns = lease->position_ns;
@@ -128,7 +135,7 @@ static void skip_rest(struct kvw_load *load, const struct kvw_lease *lease, int6
 {
 	int64_t left = 0;
 
-	kvw_spin_lock(&load->lock);
+	lock(load);
 	advance(load, now_ns);
 	left = lease->position_ns - load->done_ns;
 	if (left > lease->prefill_ns)
@@ -147,6 +154,6 @@ void kvw_lease_release(struct kvw_lease *lease, int64_t now_ns)
 	if (!lease->answered)
 		skip_rest(lease->load, lease, now_ns);
 	atomic_fetch_sub_explicit(
-		lease->load->held, kvw_load_held(1, lease->context), memory_order_relaxed);
+		&lease->load->seen->held, kvw_load_held(1, lease->context), memory_order_relaxed);
 	*lease = (struct kvw_lease){0};
 }

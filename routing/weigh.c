@@ -13,6 +13,9 @@
 #define DEFAULT_BLOCK 16  /* vLLM's block where the worker does not tell */
 #define MAX_CHAINS    256 /* of a list of prompts; the rest is not looked up */
 
+/* Of the board that is asked for before the walk: what a core waits for at once, about. */
+#define PREFETCH_BYTES 2048
+
 void kvw_prefixaware_forget(struct kvw_prefixaware *pa, uint32_t worker)
 {
 	kvw_radix_purge(pa->tree, worker);
@@ -82,6 +85,16 @@ static bool is_dense(const struct kvw_candidates *set)
 {
 	return set->board != NULL && set->count > 0 &&
 	       set->items[set->count - 1].id == set->count - 1;
+}
+
+/* Asks for the board of a dense set: other loops have written to some of its lines. */
+static void prefetch_board(const struct kvw_candidates *set)
+{
+	const char *board = (const char *)set->board;
+	size_t bytes = set->count * sizeof(set->board->workers[0]);
+
+	for (size_t at = 0; at < bytes && at < PREFETCH_BYTES; at += 64)
+		__builtin_prefetch(board + at);
 }
 
 /* Loads of a dense set. Returns the requests in flight. */
@@ -215,6 +228,8 @@ static void weigh_prompt(struct kvw_prefixaware *pa, const struct kvw_route_requ
 	w->reach.limit = set->count > 0 ? set->items[set->count - 1].id + 1 : 0;
 	w->chains = request->chain_count < MAX_CHAINS ? request->chain_count : MAX_CHAINS;
 	w->pairs = atomic_load_explicit(&pa->rates.pairs, memory_order_relaxed);
+	if (is_dense(set))
+		prefetch_board(set);
 	for (uint32_t c = 0; c < w->chains; c++) {
 		uint32_t end = request->chain_ends[c];
 

@@ -12,8 +12,9 @@ static uint64_t loads(const struct kvw_load_board *board, const _Atomic float *r
 	uint64_t total = 0;
 
 	for (size_t i = 0; i < count; i++) {
-		int64_t idle_at = atomic_load_explicit(&board->idle_at_ns[i], memory_order_relaxed);
-		uint64_t held = atomic_load_explicit(&board->held[i], memory_order_relaxed);
+		const struct kvw_load_seen *seen = &board->workers[i];
+		int64_t idle_at = atomic_load_explicit(&seen->idle_at_ns, memory_order_relaxed);
+		uint64_t held = atomic_load_explicit(&seen->held, memory_order_relaxed);
 		uint32_t n = (uint32_t)held;
 		int64_t queue = idle_at > now_ns ? idle_at - now_ns : 0;
 

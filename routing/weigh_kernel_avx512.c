@@ -17,26 +17,53 @@ static inline __mmask8 lanes_of(size_t left)
 	return (__mmask8)(left < LANES ? (1u << left) - 1 : 0xff);
 }
 
+/* What one step reads of, and gives for, some of eight workers; the others are idle. */
+struct step {
+	const struct kvw_load_seen *seen;
+	const _Atomic float *rates;
+	double *costs;
+	float *x;
+	int32_t *inflight;
+};
+
+/* Returns n_w of each. */
+static inline __m512i load_step(
+	struct step at, size_t left, __m512i now, __m512d context_ns)
+{
+	__mmask8 m = lanes_of(left);
+	__m512i low = _mm512_maskz_loadu_epi64(lanes_of(2 * left), at.seen);
+	__m512i high = _mm512_maskz_loadu_epi64(
+		lanes_of(left > LANES / 2 ? 2 * left - LANES : 0), at.seen + LANES / 2);
+	__m512i idle_at = _mm512_permutex2var_epi64(
+		low, _mm512_setr_epi64(0, 2, 4, 6, 8, 10, 12, 14), high);
+	__m512i held = _mm512_permutex2var_epi64(
+		low, _mm512_setr_epi64(1, 3, 5, 7, 9, 11, 13, 15), high);
+	__m512i queue = _mm512_sub_epi64(_mm512_max_epi64(idle_at, now), now);
+	__m512d read = _mm512_mul_pd(context_ns, _mm512_cvtepu64_pd(_mm512_srli_epi64(held, 32)));
+	__m256i n = _mm512_cvtepi64_epi32(held);
+
+	_mm512_mask_storeu_pd(at.costs, m, _mm512_add_pd(_mm512_cvtepi64_pd(queue), read));
+	_mm256_mask_storeu_epi32(at.inflight, m, n);
+	_mm256_mask_storeu_ps(at.x, m, _mm256_maskz_loadu_ps(m, (const void *)at.rates));
+	return _mm512_cvtepu32_epi64(n);
+}
+
 static uint64_t loads(const struct kvw_load_board *board, const _Atomic float *rates, size_t count,
 	int64_t now_ns, double context_ns, double *costs, float *x, int32_t *inflight)
 {
+	struct step at = {board->workers, rates, costs, x, inflight};
 	__m512i now = _mm512_set1_epi64(now_ns);
+	__m512d context = _mm512_set1_pd(context_ns);
 	__m512i total = _mm512_setzero_si512();
 
-	for (size_t i = 0; i < count; i += LANES) {
-		__mmask8 m = lanes_of(count - i);
-		__m512i idle = _mm512_mask_loadu_epi64(now, m, (const void *)&board->idle_at_ns[i]);
-		__m512i queue = _mm512_sub_epi64(_mm512_max_epi64(idle, now), now);
-		__m512i held = _mm512_maskz_loadu_epi64(m, (const void *)&board->held[i]);
-		__m256i n = _mm512_cvtepi64_epi32(held);
-		__m512d read = _mm512_mul_pd(_mm512_set1_pd(context_ns),
-			_mm512_cvtepu64_pd(_mm512_srli_epi64(held, 32)));
-
-		_mm512_mask_storeu_pd(&costs[i], m, _mm512_add_pd(_mm512_cvtepi64_pd(queue), read));
-		_mm256_mask_storeu_epi32(&inflight[i], m, n);
-		_mm256_mask_storeu_ps(&x[i], m, _mm256_maskz_loadu_ps(m, (const void *)&rates[i]));
-		total = _mm512_add_epi64(total, _mm512_cvtepu32_epi64(n));
+	/* Most fleets are a few whole steps: without masks. */
+	for (; count >= LANES; count -= LANES) {
+		total = _mm512_add_epi64(total, load_step(at, LANES, now, context));
+		at = (struct step){at.seen + LANES, at.rates + LANES, at.costs + LANES,
+			at.x + LANES, at.inflight + LANES};
 	}
+	if (count > 0)
+		total = _mm512_add_epi64(total, load_step(at, count, now, context));
 	return (uint64_t)_mm512_reduce_add_epi64(total);
 }
 

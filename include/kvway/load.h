@@ -32,27 +32,30 @@
 
 #define KVW_MAX_WORKERS 1024
 
+/* What readers see of one worker's load; written together, so both lie in one cache line. */
+struct kvw_load_seen {
+	_Atomic int64_t idle_at_ns; /* clock + W - D: when the queue will be drained */
+	_Atomic uint64_t held;      /* as kvw_load_held() */
+};
+
 /*
- * What readers see of the loads of a fleet, worker beside worker: a pick reads all of them, and finds
- * eight or sixteen in a cache line. Index: the worker's id. Written through each worker's kvw_load.
+ * The same of a fleet, worker beside worker: a pick reads all of them, and finds four in a cache line.
+ * Index: the worker's id. Written through each worker's kvw_load.
  */
 struct kvw_load_board {
-	_Alignas(64) _Atomic int64_t idle_at_ns[KVW_MAX_WORKERS]; /* clock + W - D: queue drained */
-	_Alignas(64) _Atomic uint64_t held[KVW_MAX_WORKERS];      /* as kvw_load_held() */
+	_Alignas(64) struct kvw_load_seen workers[KVW_MAX_WORKERS];
 };
 
 /* One worker's load. What only writers need has a cache line: loops write it for every request. */
 struct kvw_load {
-	_Alignas(64) atomic_flag lock; /* guards the next five and writes of *idle_at_ns */
+	_Alignas(64) atomic_flag lock; /* guards the next five and writes of idle_at_ns */
 	int64_t added_ns;              /* W: prefill work ever added, predicted ns */
 	int64_t done_ns;               /* D: of that, believed done; <= added_ns */
 	int64_t waiting_ns;            /* U: work of leases without a first token; >= W - D */
 	int64_t clock_ns;              /* monotonic time when done_ns was last advanced */
 	int64_t answered_ns;           /* when the last first token of a stream came */
-	_Alignas(64) _Atomic int64_t *idle_at_ns; /* this and the next: own, or on a board */
-	_Atomic uint64_t *held;
-	_Atomic int64_t own_idle_at_ns;
-	_Atomic uint64_t own_held;
+	_Alignas(64) struct kvw_load_seen *seen; /* own, or on a board */
+	struct kvw_load_seen own;
 };
 
 /* One request's share of one worker. Owned by its exchange; zeroed means "holds nothing". */
@@ -79,7 +82,7 @@ void kvw_load_init_on(struct kvw_load *load, struct kvw_load_board *board, uint3
 /* Q_w in nanoseconds, never negative. Takes no lock. */
 static inline int64_t kvw_load_queue_ns(struct kvw_load *load, int64_t now_ns)
 {
-	int64_t idle_at = atomic_load_explicit(load->idle_at_ns, memory_order_relaxed);
+	int64_t idle_at = atomic_load_explicit(&load->seen->idle_at_ns, memory_order_relaxed);
 
 	return idle_at > now_ns ? idle_at - now_ns : 0;
 }
@@ -93,13 +96,13 @@ static inline uint64_t kvw_load_held(uint32_t inflight, uint32_t context)
 
 static inline uint32_t kvw_load_inflight(struct kvw_load *load)
 {
-	return (uint32_t)atomic_load_explicit(load->held, memory_order_relaxed);
+	return (uint32_t)atomic_load_explicit(&load->seen->held, memory_order_relaxed);
 }
 
 /* Prompt tokens of all requests in flight. */
 static inline uint32_t kvw_load_context(struct kvw_load *load)
 {
-	return (uint32_t)(atomic_load_explicit(load->held, memory_order_relaxed) >> 32);
+	return (uint32_t)(atomic_load_explicit(&load->seen->held, memory_order_relaxed) >> 32);
 }
 
 /* Takes prefill_ns (>= 0) of load. The lease must hold nothing. */

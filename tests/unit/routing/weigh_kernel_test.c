@@ -41,8 +41,8 @@ static double saved[MOST];
 static void fill(void)
 {
 	for (size_t i = 0; i < MOST; i++) {
-		atomic_store(&board.idle_at_ns[i], dice(4) == 0 ? INT64_MIN / 2 : (int64_t)dice(2000000000));
-		atomic_store(&board.held[i],
+		atomic_store(&board.workers[i].idle_at_ns, dice(4) == 0 ? INT64_MIN / 2 : (int64_t)dice(2000000000));
+		atomic_store(&board.workers[i].held,
 			kvw_load_held(dice(300),
 				dice(3) == 0 ? UINT32_MAX - dice(9) : dice(1 << 20)));
 		atomic_store(&rates[i], (float)(1 + dice(1000000)) / 7);
@@ -75,9 +75,9 @@ static void check_plain(const struct arrays *a, size_t count, bool usable[MOST])
 	size_t found = 0;
 
 	for (size_t i = 0; i < count; i++) {
-		int64_t queue = board.idle_at_ns[i] - 1000000000;
-		uint32_t inflight = (uint32_t)board.held[i];
-		double context = (double)(board.held[i] >> 32);
+		int64_t queue = board.workers[i].idle_at_ns - 1000000000;
+		uint32_t inflight = (uint32_t)board.workers[i].held;
+		double context = (double)(board.workers[i].held >> 32);
 		double cost = (double)(queue > 0 ? queue : 0) + 0.37 * context;
 
 		cost += (40000.25 - saved[i]) * rates[i] * (1 + 0.07 * inflight);
