@@ -26,6 +26,7 @@
 #define SLOPE       4.0   /* a slope is taken between amounts of work that differ by this factor */
 #define NOISE       0.125 /* of the median: a rate as near to it counts as equal */
 #define MOVED       0.01
+#define ALIGNMENT   64 /* bytes: a cache line */
 
 #define MOST_FASTER 16.0 /* than the prior */
 #define MOST_SLOWER 64.0
@@ -35,16 +36,16 @@ struct point {
 	float ns, tokens, pairs; /* t, L - h, (L^2 - h^2) / 2 */
 };
 
-/* What is known of one worker. */
+/* What is known of one worker. A sample writes the first cache line and one of the ring. */
 struct window {
-	atomic_flag lock; /* guards all that follows */
+	_Alignas(ALIGNMENT) atomic_flag lock; /* guards all that follows */
+	struct point shortest[2];             /* of this epoch and the one before; ns 0: none */
+	uint32_t count, next;                 /* of ring */
+	uint32_t fresh;                       /* samples since the rate was computed */
+	struct point busy;                    /* decaying sums over requests that met others */
+	uint32_t busy_count;                  /* how many there were */
+	uint32_t epoch;                       /* requests in this epoch */
 	struct point ring[KVW_RATES_WINDOW];
-	struct point shortest[2]; /* of this epoch and the one before; ns 0: none */
-	uint32_t count, next;     /* of ring */
-	uint32_t fresh;           /* samples since the rate was computed */
-	struct point busy;        /* decaying sums over requests that met others */
-	uint32_t busy_count;      /* how many there were */
-	uint32_t epoch;           /* requests in this epoch */
 };
 
 struct kvw_rates_book {
@@ -63,12 +64,15 @@ struct kvw_rates_book {
 
 enum kvw_err kvw_rates_init(struct kvw_rates *rates, const struct kvw_prefill_model *prior)
 {
-	struct kvw_rates_book *book = calloc(1, sizeof(*book));
+	struct kvw_rates_book *book = NULL;
 	double x = prior->ns_per_token > 0 ? prior->ns_per_token : 1;
 
-	rates->book = book;
-	if (book == NULL)
+	/* Zeroed, aligned and not touched: no one function gives that. */
+	rates->memory = calloc(1, sizeof(*book) + ALIGNMENT);
+	if (rates->memory == NULL)
 		return KVW_ENOMEM;
+	book = (void *)(((uintptr_t)rates->memory + ALIGNMENT - 1) & ~(uintptr_t)(ALIGNMENT - 1));
+	rates->book = book;
 	book->prior_x = x;
 	book->pair_ns = prior->ns_per_pair;
 	atomic_init(&book->median, x);
@@ -80,7 +84,8 @@ enum kvw_err kvw_rates_init(struct kvw_rates *rates, const struct kvw_prefill_mo
 
 void kvw_rates_finish(struct kvw_rates *rates)
 {
-	free(rates->book);
+	free(rates->memory);
+	rates->memory = NULL;
 	rates->book = NULL;
 }
 
@@ -290,8 +295,8 @@ void kvw_rates_restart(struct kvw_rates *rates, uint32_t worker)
 
 	kvw_spin_lock(&window->lock);
 	if (window->epoch > 0 || window->busy_count > 0)
-		memset(window->ring, 0,
-			sizeof(*window) - offsetof(struct window, ring));
+		memset(window->shortest, 0,
+			sizeof(*window) - offsetof(struct window, shortest));
 	kvw_spin_unlock(&window->lock);
 }
 

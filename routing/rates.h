@@ -57,7 +57,8 @@ struct kvw_rates_book;
 struct kvw_rates {
 	_Alignas(64) _Atomic float ns_per_token[KVW_MAX_WORKERS]; /* by worker id, for costs */
 	_Atomic float pairs;                                      /* k: tokens per pair of tokens */
-	struct kvw_rates_book *book;                              /* the samples */
+	struct kvw_rates_book *book;                              /* the samples, in `memory` */
+	void *memory;
 };
 
 /* A time to first token. */
