@@ -29,6 +29,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "prefetch.h"
 #include "prefixaware.h"
 #include "strategies.h"
 
@@ -155,6 +156,8 @@ void kvw_prefixaware_teach(struct kvw_prefixaware *pa, const struct kvw_route_re
 	};
 	uint32_t begin = 0;
 
+	kvw_prefetch_write(chosen->load); /* for the lease that will be taken */
+	kvw_radix_expect(pa->tree, chosen->id);
 	for (uint32_t c = 0; c < w->chains; c++) {
 		uint32_t end = request->chain_ends[c];
 

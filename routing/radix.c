@@ -198,7 +198,9 @@ void kvw_radix_find(struct kvw_radix *tree, const struct kvw_chunk *chunks, uint
 void kvw_path_settle(struct kvw_radix *tree, const struct kvw_chunk *chunks, uint32_t count,
 	struct kvw_radix_path *path)
 {
-	while (!path->settled && path->count > 0 && path->matched == 0) {
+	if (path->settled)
+		return;
+	while (path->count > 0 && path->matched == 0) {
 		struct kvw_radix_step last = path->steps[path->count - 1];
 		uint32_t run = match_run(kvw_slot_at(tree, last.node), chunks, count, last.start);
 
@@ -255,6 +257,12 @@ void kvw_radix_reach(struct kvw_radix *tree, const struct kvw_chunk *chunks, uin
 }
 
 /* --- the rest --- */
+
+void kvw_radix_expect(struct kvw_radix *tree, uint32_t worker)
+{
+	assert(worker < KVW_MAX_WORKERS);
+	kvw_view_prefetch(&tree->views, worker);
+}
 
 void kvw_radix_purge(struct kvw_radix *tree, uint32_t worker)
 {

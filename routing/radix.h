@@ -91,6 +91,9 @@ void kvw_radix_reach(struct kvw_radix *tree, const struct kvw_chunk *chunks, uin
 void kvw_radix_insert(struct kvw_radix *tree, const struct kvw_chunk *chunks, uint32_t count,
 	const struct kvw_radix_use *use, struct kvw_radix_path *path);
 
+/* An insert for this worker is about to come: asks for what of the worker's it will write. */
+void kvw_radix_expect(struct kvw_radix *tree, uint32_t worker);
+
 /* Forgets all that a worker holds, in constant time. */
 void kvw_radix_purge(struct kvw_radix *tree, uint32_t worker);
 

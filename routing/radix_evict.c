@@ -180,6 +180,16 @@ static unsigned drop_branch(
 	return dropped;
 }
 
+/* Asks for what removing a node will write to besides the node. */
+static void prefetch_removal(struct kvw_radix *tree, struct kvw_slot *slot)
+{
+	uint32_t parent =
+		kvw_slot_check(tree, atomic_load_explicit(&slot->link, memory_order_relaxed));
+
+	kvw_table_prefetch_write(&tree->table, kvw_slot_home(slot));
+	kvw_prefetch_write(kvw_slot_at(tree, parent));
+}
+
 /* Chooses the next victim among the picks and asks for what removing it will touch. */
 static void prepare(
 	struct kvw_radix *tree, struct kvw_pool *pool, const uint32_t *picks, uint32_t now)
@@ -198,11 +208,9 @@ static void prepare(
 	if (victim == 0)
 		return;
 	slot = kvw_slot_at(tree, victim);
-	kvw_table_prefetch(&tree->table, kvw_slot_home(slot));
-	__builtin_prefetch(kvw_slot_at(tree,
-		kvw_slot_check(tree, atomic_load_explicit(&slot->link, memory_order_relaxed))));
+	prefetch_removal(tree, slot);
 	for (unsigned line = 1; line < sizeof(*slot) / 64; line++)
-		__builtin_prefetch((const char *)slot + line * 64, 1); /* its next owner's */
+		__builtin_prefetch((const char *)slot + line * 64); /* its next owner's */
 	atomic_store_explicit(&pool->victim,
 		(uint64_t)atomic_load_explicit(&slot->stamp, memory_order_relaxed) << 32 | victim,
 		memory_order_relaxed);
@@ -238,10 +246,7 @@ static bool sweep_slot(struct kvw_radix *tree, struct kvw_pool *pool, uint32_t i
 	if (held & alone)
 		return false;
 	if (refs == KVW_NODE_LIVE && !kvw_node_held(tree, slot)) {
-		kvw_table_prefetch(&tree->table, kvw_slot_home(slot));
-		__builtin_prefetch(kvw_slot_at(tree,
-			kvw_slot_check(tree,
-				atomic_load_explicit(&slot->link, memory_order_relaxed))));
+		prefetch_removal(tree, slot);
 		return true;
 	}
 	if (refs != 0 && !alone && kvw_spin_try(&slot->lock)) {

@@ -26,6 +26,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "prefetch.h"
 #include "radix.h"
 #include "radix_scan.h"
 #include "radix_table.h"
@@ -232,7 +233,8 @@ static inline int64_t kvw_slot_tokens(struct kvw_slot *slot, uint32_t from, uint
 static inline void kvw_prefetch_place(
 	struct kvw_radix *tree, const struct kvw_chunk *chunks, uint32_t at)
 {
-	kvw_table_prefetch(&tree->table, kvw_table_group_home(&tree->table, chunks, at));
+	kvw_table_prefetch_write(
+		&tree->table, kvw_table_group_home(&tree->table, chunks, at));
 }
 
 /* The bucket of the table that the node's group belongs to; fixed while it is published. */

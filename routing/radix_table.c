@@ -110,13 +110,10 @@ void kvw_table_look_base(const struct kvw_table *table, const struct kvw_chunk *
 
 /* --- writing --- */
 
-/* The lock for writes to a bucket. The division by the buckets of a shard is a multiplication, exact for
- * 32 bits. */
+/* The lock for writes to a bucket. */
 static atomic_flag *lock_of(struct kvw_table *table, uint32_t bucket)
 {
-	__extension__ typedef unsigned __int128 wide;
-
-	return &table->locks[(wide)table->shard_inverse * bucket >> 64].lock;
+	return &table->locks[kvw_table_shard(table, bucket)].lock;
 }
 
 /* Index of an empty entry, or -1. Sets *twin if one with the same tag and place is there. Lock
@@ -193,15 +190,17 @@ enum kvw_err kvw_table_insert(struct kvw_table *table, const struct kvw_chunk *c
 	uint64_t entry =
 		(uint64_t)node << 32 | (spread & TAG_MASK) | place << PLACE_BIT | length;
 	enum kvw_err err = KVW_OK;
+	atomic_flag *lock = NULL;
 	bool twin = false;
 	int room = -1;
 
 	*home = kvw_table_group_home(table, chunks, at);
-	kvw_spin_lock(lock_of(table, *home));
+	lock = lock_of(table, *home);
+	kvw_spin_lock(lock);
 	room = free_entry(&table->buckets[*home], entry, &twin);
 	if (room >= 0 && !twin)
 		store_entry(&table->buckets[*home], (unsigned)room, entry);
-	kvw_spin_unlock(lock_of(table, *home));
+	kvw_spin_unlock(lock);
 	if (twin)
 		return KVW_EINVAL;
 	if (room >= 0)
@@ -255,12 +254,13 @@ static bool remove_spilled(struct kvw_table *table, uint64_t hash, uint32_t node
 
 void kvw_table_remove(struct kvw_table *table, uint64_t hash, uint32_t home, uint32_t node)
 {
+	atomic_flag *lock = lock_of(table, home);
 	uint64_t entry = 0;
 	bool found = false;
 
-	kvw_spin_lock(lock_of(table, home));
+	kvw_spin_lock(lock);
 	found = clear_node(&table->buckets[home], node, 0, &entry);
-	kvw_spin_unlock(lock_of(table, home));
+	kvw_spin_unlock(lock);
 	if (!found && remove_spilled(table, hash, node, &entry))
 		count_spilled(table, home, kvw_entry_place(entry), -1);
 }

@@ -33,6 +33,7 @@
 
 #include "kvway/err.h"
 #include "kvway/route_request.h"
+#include "prefetch.h"
 
 #define KVW_TABLE_GROUP      8  /* chunks */
 #define KVW_TABLE_WINDOW     64 /* chunks that are asked about at once */
@@ -131,6 +132,22 @@ static inline uint32_t kvw_table_group_home(
 static inline void kvw_table_prefetch(const struct kvw_table *table, uint32_t home)
 {
 	__builtin_prefetch(&table->buckets[home]);
+}
+
+/* The shard of a bucket. The division by the buckets of a shard is a multiplication, exact for 32
+ * bits. */
+static inline uint32_t kvw_table_shard(const struct kvw_table *table, uint32_t bucket)
+{
+	__extension__ typedef unsigned __int128 wide;
+
+	return (uint32_t)((wide)table->shard_inverse * bucket >> 64);
+}
+
+/* Of a bucket that will be written: with its lock. */
+static inline void kvw_table_prefetch_write(const struct kvw_table *table, uint32_t home)
+{
+	kvw_prefetch_write(&table->buckets[home]);
+	kvw_prefetch_write(&table->locks[kvw_table_shard(table, home)]);
 }
 
 /* Bytes of a table, a multiple of 64. */

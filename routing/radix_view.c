@@ -6,6 +6,7 @@
  */
 #include "radix_view.h"
 
+#include "prefetch.h"
 #include "spin.h"
 
 /* A full window is at least this many capacities of use long. */
@@ -99,6 +100,14 @@ static void start_view(struct kvw_views *views, uint32_t worker)
 	if (kvw_view_window(views, worker) == 0)
 		set_window(views, worker, 1, 1);
 	kvw_spin_unlock(&view->lock);
+}
+
+void kvw_view_prefetch(struct kvw_views *views, uint32_t worker)
+{
+	uint32_t now = (uint32_t)kvw_view_window(views, worker);
+
+	kvw_prefetch_write(&views->items[worker]);
+	kvw_prefetch_write(ring_word(views, worker, now));
 }
 
 void kvw_ledger_open(

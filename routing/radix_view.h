@@ -80,6 +80,9 @@ static inline bool kvw_view_alive(uint64_t window, uint32_t tick)
 void kvw_ledger_open(
 	struct kvw_ledger *ledger, struct kvw_views *views, uint32_t worker, uint64_t capacity);
 
+/* Asks for what a ledger will write. */
+void kvw_view_prefetch(struct kvw_views *views, uint32_t worker);
+
 /* tokens were held since `tick` and are used now. */
 void kvw_ledger_move(struct kvw_ledger *ledger, uint32_t tick, int64_t tokens);
 
