@@ -143,11 +143,13 @@ static inline uint32_t kvw_table_shard(const struct kvw_table *table, uint32_t b
 	return (uint32_t)((wide)table->shard_inverse * bucket >> 64);
 }
 
-/* Of a bucket that will be written: with its lock. */
+/* Of a bucket that will be written: with its lock. `home` may be stale, and no bucket of the table. */
 static inline void kvw_table_prefetch_write(const struct kvw_table *table, uint32_t home)
 {
+	uint32_t shard = kvw_table_shard(table, home) & ((1u << KVW_TABLE_SHARD_BITS) - 1);
+
 	kvw_prefetch_write(&table->buckets[home]);
-	kvw_prefetch_write(&table->locks[kvw_table_shard(table, home)]);
+	kvw_prefetch_write(&table->locks[shard]);
 }
 
 /* Bytes of a table, a multiple of 64. */
