@@ -1,15 +1,21 @@
 """engine --only cost: what the connector costs where nothing is ever asked twice.
 
-Three engines with the same model, all running: without the connector, with chunks in memory, and with memory
-and files. A round gives each of them the same prompts, which nobody has seen: it computes all tokens, and with
-the connector stores all of them for nothing. They take turns after every three prompts, forwards and backwards
-alternately, and a round is the sum of these. One round before the first is not counted, and the memory
-is small enough to be full then, so that each further chunk also evicts one.
+Two engines of one kind, with chunks in memory, and then two with memory and files. In each half of a round both
+answer the same prompts, which nobody has seen; one computes and stores all of them, the other has its
+connector taken away (lib_engine_switch.py) and only computes. In the other half, with new prompts of the same
+lengths, it is the other way round. One round before the first is not counted, and the memory is small enough to be
+full then, so that each further chunk also evicts one.
 
-Processor time is that of the engine's whole process tree (user and system), from before the first request
-until a moment after the last answer, in which copies that are still under way are finished. Engines that are not
-in turn are not counted. Nobody spins (lib_engine_nospin.py). The worker's process, which does the work that
-is to be paid for, is told beside the tree.
+Both changes are needed. Two processes of the same program differ by some percent by where their memory came to lie;
+that is in both halves, and with either sign. And how fast a core of a shared machine works changes all the time,
+by as much from one tenth of a second to the next as from one minute to the next; so the two share one core
+and take turns of a twentieth of a second, in which the other stands still (SIGSTOP). By the clock nothing
+can be said this way, so nothing is: that is what `gain` does.
+
+Processor time is that of the engine's whole process tree (user and system), from before the first prompt until
+DRAIN_S after the last answer, in which copies that are still under way are finished. Where the connector is taken
+away its own threads sleep; what they use then is not counted, since there would be none. Nobody spins
+(lib_engine_nospin.py). The worker's process, which does the work that is to be paid for, is told beside the tree.
 
 The gate: with 95 % confidence (Student's t over the rounds' ratios) at most 2 % more processor time for a token.
 """
@@ -18,18 +24,24 @@ import concurrent.futures
 import math
 import os
 import random
+import signal
 import statistics
+import threading
 import time
 
 import lib_report as report
 from lib_engine_serve import Engine, Others, new_prompt
+from lib_engine_switch import HAVE, NONE
+from lib_procs import BenchError, cores
 
 GATE = 0.02
 LENGTHS = (500, 1000, 1500, 2000, 3000, 4000)
 QUICK = (500, 1500)
 ANSWER = 24
 AT_ONCE = 2
-BATCH = 3  # prompts until the next engine's turn
+TURN_S = 0.05
+CHUNK = 256  # tokens
+OWN = "thread kvt-"  # the connector's own threads
 DRAIN_S = 1.2  # longer than files wait until they are made durable (nvme.sync_time)
 MEMORY = {"capacity": "64MiB"}
 LEAST_S = 0.2e-6  # of a thread for a token
@@ -39,12 +51,57 @@ T95 = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.
        2.045, 2.042)
 
 
-class Subject:
-    """An engine, and a dict of figures for each round."""
+class Side:
+    """One of two engines, which has its connector in one half of each round."""
 
-    def __init__(self, name, engine):
-        self.name, self.engine = name, engine
-        self.rounds = []
+    def __init__(self, engine):
+        self.engine = engine
+        self.before = {}
+        self.chunks = 0  # that were to be stored
+
+    def spent(self):
+        """Seconds of processor time so far: of the tree, of the worker, of each of the worker's threads."""
+        tree, worker = self.engine.cpu()
+        return {"cpu": tree, "worker_cpu": worker,
+                **{f"thread {name}": seconds for name, seconds in self.engine.threads().items()}}
+
+    def begin(self, wanted, prompts):
+        """A half of a round, with the connector (HAVE) or without (NONE)."""
+        self.engine.want(wanted)
+        if wanted == HAVE:
+            self.chunks += sum((len(prompt) + ANSWER) // CHUNK for prompt in prompts)
+        self.before = self.spent()
+
+    def answer(self, prompts):
+        """Answers all, some at a time."""
+        with concurrent.futures.ThreadPoolExecutor(AT_ONCE) as pool:
+            list(pool.map(lambda prompt: self.engine.ask(prompt, ANSWER), prompts))
+
+    def end(self, wanted):
+        """What this half used."""
+        self.engine.check_got(wanted)
+        used = {key: value - self.before.get(key, 0.0) for key, value in self.spent().items()}
+        if wanted == HAVE:
+            return used
+        own = sum(value for key, value in used.items() if key.startswith(OWN))
+        return {key: value - own if key.endswith("cpu") else value for key, value in used.items()
+                if not key.startswith(OWN)}
+
+    def check_stored(self):
+        """BenchError unless what came with the connector was stored, and nothing else."""
+        stored = self.engine.count("kvtier:stored_chunks_total")
+        if not 0.9 * self.chunks <= stored <= 1.05 * self.chunks:
+            raise BenchError(f"engine {self.engine.label}: {stored:.0f} chunks stored, {self.chunks} were to be: "
+                             "the figures would not say what they claim")
+
+
+class Subject:
+    """Tiers, and what each round used with and without the connector."""
+
+    def __init__(self, name, cache):
+        self.name, self.cache = name, cache
+        self.rounds = {HAVE: [], NONE: []}  # seconds for a token, by what spent them
+        self.others = 0.0  # cores that other programs used meanwhile
 
 
 def interval(values):
@@ -57,86 +114,104 @@ def interval(values):
     return mean, mean - half, mean + half
 
 
-def play(engine, prompts):
-    """One engine answers some prompts: its figures as sums."""
-    before, threads = engine.cpu(), engine.threads()
-    began = time.monotonic()
-    with concurrent.futures.ThreadPoolExecutor(AT_ONCE) as pool:
-        times = list(pool.map(lambda prompt: engine.ask(prompt, ANSWER), prompts))
-    elapsed = time.monotonic() - began
+def take_turns(work):
+    """work: {engine: its thread, which asks it}. One engine at a time goes on, until all threads have ended."""
+    for engine in work:
+        engine.signal(signal.SIGSTOP)
+    try:
+        while left := [engine for engine, thread in work.items() if thread.is_alive()]:
+            for engine in left:
+                engine.signal(signal.SIGCONT)
+                work[engine].join(TURN_S)
+                engine.signal(signal.SIGSTOP)
+    finally:
+        for engine in work:
+            engine.signal(signal.SIGCONT)
+
+
+def half(sides, prompts):
+    """sides: (with its connector, without). All answer the prompts; what each used."""
+    failures = []
+
+    def answer(side):
+        try:
+            side.answer(prompts)
+        except BaseException as error:  # told below, by the caller's thread
+            failures.append(error)
+
+    work = {side.engine: threading.Thread(target=answer, args=(side,)) for side in sides}
+    for side, wanted in zip(sides, (HAVE, NONE)):
+        side.begin(wanted, prompts)
+    for thread in work.values():
+        thread.start()
+    take_turns(work)
+    if failures:
+        raise failures[0]
     time.sleep(DRAIN_S)
-    after = engine.cpu()
-    used = {f"thread {name}": seconds - threads.get(name, 0.0) for name, seconds in engine.threads().items()}
-    return {**used, "cpu": after[0] - before[0], "worker_cpu": after[1] - before[1], "elapsed": elapsed,
-            "first": sum(first for first, _ in times), "prompts": len(prompts),
-            "tokens": sum(len(prompt) + ANSWER for prompt in prompts)}
+    return [side.end(wanted) for side, wanted in zip(sides, (HAVE, NONE))]
 
 
-def one_round(everyone, lengths, rng, number):
-    """The same new prompts for all, some at a time, the order turned around each time: {name: figures}."""
-    lengths = rng.sample(lengths, len(lengths))
-    sums = {subject.name: {} for subject in everyone}
-    for turn, at in enumerate(range(0, len(lengths), BATCH), number):
-        prompts = [new_prompt(rng, length) for length in lengths[at:at + BATCH]]
-        for subject in everyone if turn % 2 == 0 else everyone[::-1]:
-            kept = sums[subject.name]
-            for key, value in play(subject.engine, prompts).items():
-                kept[key] = kept.get(key, 0) + value
-    return {name: {**{key: kept[key] / kept["tokens"] for key in kept if key.startswith("thread ")},
-                   "cpu": kept["cpu"] / kept["tokens"], "worker_cpu": kept["worker_cpu"] / kept["tokens"],
-                   "ttft": kept["first"] / kept["prompts"],
-                   "tokens_per_second": kept["tokens"] / kept["elapsed"]} for name, kept in sums.items()}
+def one_round(sides, lengths, rng):
+    """Both halves: seconds for a token, {HAVE: by what spent them, NONE: the same}."""
+    tokens = len(sides) * sum(length + ANSWER for length in lengths)
+    sums = {HAVE: {}, NONE: {}}
+    for order in rng.sample((sides, sides[::-1]), 2):
+        prompts = [new_prompt(rng, length) for length in rng.sample(lengths, len(lengths))]
+        for wanted, used in zip((HAVE, NONE), half(order, prompts)):
+            for key, value in used.items():
+                sums[wanted][key] = sums[wanted].get(key, 0.0) + value / tokens
+    return sums
 
 
-def ratios_of(subject, plain, key):
+def ratios_of(subject, key):
     """With the connector / without, of each round."""
-    return [a[key] / b[key] for a, b in zip(subject.rounds, plain.rounds)]
+    return [a[key] / b[key] for a, b in zip(subject.rounds[HAVE], subject.rounds[NONE])]
 
 
-def tell_threads(subject, plain):
+def tell_threads(subject):
     """What each of the worker's threads adds, for people and as a line each; next to nothing is left out."""
-    names = sorted({key for figures in subject.rounds for key in figures if key.startswith("thread ")})
+    both = list(zip(subject.rounds[HAVE], subject.rounds[NONE]))
+    names = sorted({key for pair in both for figures in pair for key in figures if key.startswith("thread ")})
     parts = []
     for name in names:
-        added = statistics.mean(a.get(name, 0.0) - b.get(name, 0.0)
-                                for a, b in zip(subject.rounds, plain.rounds))
+        added = statistics.mean(a.get(name, 0.0) - b.get(name, 0.0) for a, b in both)
         if abs(added) < LEAST_S:
             continue
         report.emit("engine", "added_thread_cpu_per_token", added, "s", thread=name[len("thread "):],
-                    tiers=subject.name, rounds=len(plain.rounds))
+                    tiers=subject.name, rounds=len(both))
         parts.append(f"{name[len('thread '):]} {added * 1e6:+.1f}")
     if parts:
         report.say(f"  {subject.name}, us a token added by the worker's threads: {', '.join(parts)}")
 
 
-def tell_one(rows, subject, plain, key, metric, unit, scale, **more):
-    """One figure: what the connector adds. Returns the upper end of the ratio's interval."""
-    mean, low, high = interval(ratios_of(subject, plain, key))
-    added, least, most = interval([a[key] - b[key] for a, b in zip(subject.rounds, plain.rounds)])
-    report.emit("engine", metric, added, unit, low=least, high=most, peer="without the connector",
-                ratio=mean, ratio_low=low, ratio_high=high, peer_value=report.median_of(plain.rounds, key),
-                tiers=subject.name, rounds=len(plain.rounds), **more)
-    rows.append([f"{metric}, {subject.name}", report.median_of(plain.rounds, key) * scale, added * scale,
+def tell_one(rows, subject, key, metric, **more):
+    """One figure: what the connector adds. Returns (mean, lower end, upper end) of the ratio."""
+    without = report.median_of(subject.rounds[NONE], key)
+    mean, low, high = interval(ratios_of(subject, key))
+    added, least, most = interval([a[key] - b[key]
+                                   for a, b in zip(subject.rounds[HAVE], subject.rounds[NONE])])
+    report.emit("engine", metric, added, "s", low=least, high=most, peer="without the connector",
+                ratio=mean, ratio_low=low, ratio_high=high, peer_value=without,
+                tiers=subject.name, rounds=len(subject.rounds[NONE]), **more)
+    rows.append([f"{metric}, {subject.name}", without * 1e6, added * 1e6,
                  f"{(mean - 1) * 100:+.2f} %", f"{(low - 1) * 100:+.2f} to {(high - 1) * 100:+.2f} %"])
-    return high
+    return mean, low, high
 
 
-def tell(plain, subjects, others):
+def tell(subjects):
     """JSON lines and the table; returns sentences, and whether the gate held."""
     rows, sentences, held = [], [], True
+    others = max(subject.others for subject in subjects)
     for subject in subjects:
-        high = tell_one(rows, subject, plain, "cpu", "added_cpu_per_token", "s", 1e6, gate=GATE)
-        tell_one(rows, subject, plain, "worker_cpu", "added_worker_cpu_per_token", "s", 1e6)
-        tell_one(rows, subject, plain, "ttft", "added_ttft_seconds", "s", 1e3)
-        tell_one(rows, subject, plain, "tokens_per_second", "added_tokens_per_second", "tokens/s", 1)
-        mean, low, _ = interval(ratios_of(subject, plain, "cpu"))
+        mean, low, high = tell_one(rows, subject, "cpu", "added_cpu_per_token", gate=GATE)
+        tell_one(rows, subject, "worker_cpu", "added_worker_cpu_per_token")
         held = held and high - 1 <= GATE
         sentences.append(f"processor time added with {subject.name}: {(mean - 1) * 100:.2f} % "
                          f"({(low - 1) * 100:.2f} to {(high - 1) * 100:.2f})")
-    report.table(f"nothing asked twice, {len(plain.rounds)} rounds (us of processor time; ms; tokens/s); others "
-                 f"used {others:.2f} cores", ["", "without", "added", "mean", "95 %"], rows)
+    report.table(f"nothing asked twice, {len(subjects[0].rounds[NONE])} rounds, us of processor time; others used "
+                 f"{others:.2f} cores", ["", "without", "added", "mean", "95 %"], rows)
     for subject in subjects:
-        tell_threads(subject, plain)
+        tell_threads(subject)
     for sentence in sentences:
         report.say("  " + sentence)
     report.say(f"  gate (at most {GATE * 100:.0f} % more processor time for a token, with 95 % confidence): "
@@ -144,33 +219,41 @@ def tell(plain, subjects, others):
     return sentences, held
 
 
-def bench_cost(options, shop, setup):
-    """Rounds on three engines; returns sentences, and whether the gate held."""
-    plain = Subject("nothing", Engine(shop, "without", setup))
-    nvme = {"path": shop.path("cost-store"), "capacity": "2GiB"}
-    subjects = [Subject("l1", Engine(shop, "with-l1", setup, {"l1": MEMORY})),
-                Subject("l1 and nvme", Engine(shop, "with-nvme", setup, {"l1": MEMORY, "nvme": nvme}))]
-    everyone = [plain, *subjects]
+def measure(subject, options, shop, setup, rng):
+    """All rounds of two engines."""
+    core, _ = cores()
+    sides = []
+    report.say(f"starting two engines: {subject.name}")
     try:
-        report.say(f"starting {len(everyone)} engines")
-        for subject in everyone:
-            subject.engine.wait_ready()
-        rng = random.Random(os.urandom(8))
-        others = None
+        for number in range(2):
+            label = f"{subject.name.replace(' ', '-')}-{number}"
+            cache = {tier: {**keys, **({"path": shop.path(f"store-{label}")} if tier == "nvme" else {})}
+                     for tier, keys in subject.cache.items()}
+            sides.append(Side(Engine(shop, label, setup, cache, switch=True, core=core)))
+        for side in sides:
+            side.engine.wait_ready()
+        others = Others()
         for number in range(-1, options.rounds):
-            figures = one_round(everyone, QUICK if options.quick else LENGTHS, rng, number)
+            figures = one_round(sides, QUICK if options.quick else LENGTHS, rng)
             if number < 0:
-                others = Others()
                 continue
-            for subject in everyone:
-                subject.rounds.append(figures[subject.name])
-            now = ", ".join(f"{subject.name} {subject.rounds[-1]['cpu'] * 1e6:.1f}" for subject in everyone)
-            report.say(f"  round {number + 1} of {options.rounds}: us of processor time for a token: {now}")
-        for subject in subjects:
-            if subject.engine.count("kvtier:stored_chunks_total") == 0:
-                report.say(f"  {subject.name}: stored nothing, so this says nothing")
-                return [], False
-        return tell(plain, subjects, others.cores())
+            for wanted, used in figures.items():
+                subject.rounds[wanted].append(used)
+            report.say(f"  {subject.name}, round {number + 1} of {options.rounds}: us of processor time for a "
+                       f"token: with {figures[HAVE]['cpu'] * 1e6:.1f}, without {figures[NONE]['cpu'] * 1e6:.1f}")
+        subject.others = others.cores()
+        for side in sides:
+            side.check_stored()
     finally:
-        for subject in everyone:
-            subject.engine.stop()
+        for side in sides:
+            side.engine.stop()
+
+
+def bench_cost(options, shop, setup):
+    """Rounds for each kind of engine; returns sentences, and whether the gate held."""
+    subjects = [Subject("l1", {"l1": MEMORY}),
+                Subject("l1 and nvme", {"l1": MEMORY, "nvme": {"capacity": "2GiB"}})]
+    rng = random.Random(os.urandom(8))
+    for subject in subjects:
+        measure(subject, options, shop, setup, rng)
+    return tell(subjects)

@@ -19,6 +19,7 @@ import subprocess
 import time
 
 import lib_report as report
+from lib_engine_switch import GOT, HAVE, UNKNOWN, WANTED, open_switch
 from lib_procs import BenchError, free_ports, wait_ready
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
@@ -102,26 +103,32 @@ def machine_cpu():
 
 
 def plugin_folder(shop):
-    """A folder that, on PYTHONPATH, makes lib_engine_nospin a plugin of vLLM."""
+    """A folder that, on PYTHONPATH, makes lib_engine_nospin and lib_engine_switch plugins of vLLM."""
     about = shop.path("kvway_bench-0.dist-info")
     os.makedirs(about, exist_ok=True)
     for name, words in (("METADATA", "Metadata-Version: 2.1\nName: kvway-bench\nVersion: 0\n"),
                         ("entry_points.txt",
-                         "[vllm.general_plugins]\nkvway_bench = lib_engine_nospin:install\n")):
+                         "[vllm.general_plugins]\nkvway_bench_nospin = lib_engine_nospin:install\n"
+                         "kvway_bench_switch = lib_engine_switch:install\n")):
         with open(os.path.join(about, name), "w", encoding="utf-8") as file:
             file.write(words)
     return shop.folder
 
 
 class Engine:
-    """One `vllm serve`. cache: libkvtier's configuration; None: without the connector."""
+    """One `vllm serve`. cache: libkvtier's configuration; None: without the connector.
 
-    def __init__(self, shop, label, setup, cache=None):
+    switch: the connector can be taken away and given back (lib_engine_switch.py). core: where it runs; None:
+    anywhere.
+    """
+
+    def __init__(self, shop, label, setup, cache=None, switch=False, core=None):
         """setup: (environment with vLLM, model, build directory)."""
         venv, model, build = setup
         self.shop, self.label = shop, label
         self.port = free_ports(1)[0]
         self.log = f"{label}.log"
+        self.switch = None
         command = [os.path.join(TESTS, "serve_vllm.sh")]
         if cache is not None:
             command += ["--kv-transfer-config", json.dumps({
@@ -133,8 +140,13 @@ class Engine:
             "CORE": "nobind", "PYTHONPATH": ":".join([
                 os.path.join(ROOT, "cache", "python"), os.path.join(ROOT, "bench"), plugin_folder(shop)]),
             "KVTIER_LIBRARY": os.path.join(os.path.abspath(build), "cache/core/libkvtier.so.1")}
+        if switch:
+            settings["KVWAY_BENCH_SWITCH"] = shop.path(f"{label}.switch")
+            with open(settings["KVWAY_BENCH_SWITCH"], "wb") as file:
+                file.write(HAVE + UNKNOWN)
+            self.switch = open_switch(settings["KVWAY_BENCH_SWITCH"])
         environment = {name: value for name, value in os.environ.items() if not name.startswith("LMCACHE_")}
-        self.process = shop.start(command, log=self.log, env={**environment, **settings},
+        self.process = shop.start(command, core=core, log=self.log, env={**environment, **settings},
                                   start_new_session=True)
 
     def wait_ready(self):
@@ -167,6 +179,21 @@ class Engine:
         """Seconds of processor time of the worker's threads so far, by name."""
         workers = [pid for pid, (name, _) in children_of(self.process.pid).items() if "Worker" in name]
         return threads_of(workers[0]) if workers else {}
+
+    def want(self, wanted):
+        """The next request that comes alone has the connector (HAVE) or not (NONE), and all until then."""
+        self.switch[WANTED:WANTED + 1], self.switch[GOT:GOT + 1] = wanted, UNKNOWN
+
+    def check_got(self, wanted):
+        """BenchError unless the last request had what was wanted."""
+        if self.switch[GOT:GOT + 1] != wanted:
+            raise BenchError(f"engine {self.label}: was to answer with connector {wanted}, did with "
+                             f"{self.switch[GOT:GOT + 1]} (lib_engine_switch.py)")
+
+    def signal(self, number):
+        """Sends a signal to all of its processes."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, number)
 
     def page(self, path):
         """Text of a page."""
