@@ -3,7 +3,10 @@
 import argparse
 import io
 import json
+import random
+import signal
 import sys
+import threading
 import xml.etree.ElementTree
 from pathlib import Path
 
@@ -20,15 +23,12 @@ def path():
     sys.path.remove(str(BENCH))
 
 
-def rounds(cpu):
-    return [{"cpu": c, "worker_cpu": c, "ttft": 1.0, "tokens_per_second": 100.0} for c in cpu]
-
-
 def told(cost, with_it):
     """Whether the gate held where ten rounds without the connector took 1 s each."""
-    plain, subject = cost.Subject("nothing", None), cost.Subject("l1", None)
-    plain.rounds, subject.rounds = rounds([1.0] * 10), rounds(with_it)
-    return cost.tell(plain, [subject], 0.0)[1]
+    subject = cost.Subject("l1", {})
+    subject.rounds[cost.NONE] = [{"cpu": 1.0, "worker_cpu": 1.0}] * 10
+    subject.rounds[cost.HAVE] = [{"cpu": c, "worker_cpu": c} for c in with_it]
+    return cost.tell([subject])[1]
 
 
 def test_the_interval_is_student_s():
@@ -106,45 +106,161 @@ def test_children_of_a_process_are_counted():
     assert os.getpid() in found and set(below) < set(found)
 
 
-def test_a_round_gives_all_the_same_prompts(monkeypatch):
-    """Sums over the turns, for a token; the order is turned around."""
-    import random
+class SharedCore:
+    """What engines on one core see: who goes on, and what is asked."""
 
+    def __init__(self):
+        self.running, self.most, self.asked = set(), 0, []
+
+
+class FakeEngine:
+    """Uses `speed` seconds for a token, and a twentieth more with its connector, which also has a thread."""
+
+    def __init__(self, name, core, speed):
+        self.label, self.core, self.speed = name, core, speed
+        self.used, self.own, self.stored, self.wanted = 0.0, 0.0, 0, None
+        self.lock = threading.Lock()
+
+    def want(self, wanted):
+        self.wanted = wanted
+
+    def check_got(self, wanted):
+        assert wanted == self.wanted
+
+    def signal(self, number):
+        if number == signal.SIGCONT:
+            self.core.running.add(self)
+        else:
+            self.core.running.discard(self)
+        self.core.most = max(self.core.most, len(self.core.running))
+
+    def ask(self, prompt, tokens):
+        have = self.wanted == b"1"
+        with self.lock:
+            self.core.asked.append((self.label, self.wanted, tuple(prompt)))
+            self.used += (len(prompt) + tokens) * self.speed * (1.05 if have else 1.0)
+            self.own += 0.5  # awake or asleep
+            self.stored += (len(prompt) + tokens) // 256 if have else 0
+
+    def cpu(self):
+        return 2 * self.used + self.own, self.used + self.own
+
+    def threads(self):
+        return {"main": self.used, "kvt-control": self.own}
+
+    def count(self, metric):
+        assert metric == "kvtier:stored_chunks_total"
+        return self.stored
+
+
+def test_a_round_cancels_what_is_the_engines_own(monkeypatch):
+    """One engine is twice as slow as the other; each has its connector in one half, and only then pays for it."""
     import lib_engine_cost as cost
 
-    asked = []
-
-    class Engine:
-        used = 0.0
-
-        def __init__(self, name):
-            self.name = name
-
-        def ask(self, prompt, _tokens):
-            asked.append((self.name, tuple(prompt)))
-            self.used += len(prompt) + cost.ANSWER
-            return 0.5, 1.0
-
-        def cpu(self):
-            return 2 * self.used, self.used
-
-        def threads(self):
-            return {"main": self.used}
-
     monkeypatch.setattr(cost, "DRAIN_S", 0)
-    everyone = [cost.Subject(name, Engine(name)) for name in "ab"]
-    figures = cost.one_round(everyone, (10, 20, 30, 40), random.Random(1), 0)
-    for name in "ab":
-        assert figures[name]["cpu"] == 2.0 and figures[name]["worker_cpu"] == 1.0
-        assert figures[name]["thread main"] == 1.0 and figures[name]["ttft"] == 0.5
-    by_engine = [{prompt for who, prompt in asked if who == name} for name in "ab"]
-    assert by_engine[0] == by_engine[1] and len(by_engine[0]) == 4
-    assert "".join(who for who, _ in asked) == "aaabbbba"
+    core = SharedCore()
+    sides = [cost.Side(FakeEngine("a", core, 0.01)), cost.Side(FakeEngine("b", core, 0.02))]
+    lengths = (500, 1000, 1500)
+    figures = cost.one_round(sides, lengths, random.Random(1))
+    tokens = sum(length + cost.ANSWER for length in lengths)
+    own = 0.5 * len(lengths) / tokens  # for each of two engines; counted with the connector only
+    assert figures[cost.NONE]["cpu"] == pytest.approx(2 * 0.015)
+    assert figures[cost.NONE]["worker_cpu"] == pytest.approx(0.015)
+    assert figures[cost.HAVE]["cpu"] == pytest.approx(2 * 0.015 * 1.05 + own)
+    assert figures[cost.HAVE]["thread kvt-control"] == pytest.approx(own)
+    assert "thread kvt-control" not in figures[cost.NONE]
+    for side in sides:
+        side.check_stored()
+    halves = [core.asked[:6], core.asked[6:]]
+    for half in halves:
+        by_engine = {name: {(what, prompt) for who, what, prompt in half if who == name} for name in "ab"}
+        assert {prompt for _, prompt in by_engine["a"]} == {prompt for _, prompt in by_engine["b"]}
+        assert {len(prompt) for _, prompt in by_engine["a"]} == set(lengths)
+        assert len({(who, what) for who, what, _ in half}) == 2
+    assert {(who, what) for who, what, _ in core.asked} == {(n, w) for n in "ab" for w in (cost.HAVE, cost.NONE)}
+    assert core.running == {side.engine for side in sides}  # nobody is left standing
+
+
+def test_only_one_engine_goes_on():
+    import lib_engine_cost as cost
+
+    core, ended = SharedCore(), threading.Event()
+    work = {FakeEngine(name, core, 1.0): threading.Thread(target=ended.wait) for name in "ab"}
+    for thread in work.values():
+        thread.start()
+    turns = threading.Thread(target=cost.take_turns, args=(work,))
+    turns.start()
+    seen = set()
+    until(lambda: seen.update(core.running) or len(seen) == 2, 20)  # each had a turn
+    assert core.most == 1
+    ended.set()
+    turns.join()
+    assert core.running == set(work)
+
+
+def test_chunks_stored_without_the_connector_are_noticed():
+    import lib_engine_cost as cost
+    from lib_procs import BenchError
+
+    engine = FakeEngine("a", SharedCore(), 0.01)
+    side = cost.Side(engine)
+    side.begin(cost.HAVE, [[0] * 1000])
+    for stored in (0, 6):  # none; more than those of one half
+        engine.stored = stored
+        with pytest.raises(BenchError, match=f"{stored} chunks stored, 4 were to be"):
+            side.check_stored()
+
+
+def test_a_failure_of_one_engine_ends_the_round():
+    import lib_engine_cost as cost
+
+    core = SharedCore()
+    good, bad = FakeEngine("a", core, 0.01), FakeEngine("b", core, 0.01)
+
+    def fail(_prompt, _tokens):
+        raise RuntimeError("connection lost")
+
+    bad.ask = fail
+    with pytest.raises(RuntimeError, match="connection lost"):
+        cost.half((cost.Side(good), cost.Side(bad)), [[0] * 10])
+    assert core.running == {good, bad}
+
+
+def test_the_switch_takes_the_connector_and_gives_it_back(tmp_path):
+    import lib_engine_switch as switch
+
+    class Scheduler:
+        def __init__(self):
+            self.connector, self.requests = "connector", {}
+
+        def add_request(self, request):
+            self.requests[request] = self.connector
+
+    class Runner:
+        def execute_model(self, _output, more):
+            return state._KV_CONNECTOR_AGENT, more
+
+    state = argparse.Namespace(_KV_CONNECTOR_AGENT="agent")
+    (tmp_path / "switch").write_bytes(switch.HAVE + switch.UNKNOWN)
+    ours, theirs = (switch.open_switch(tmp_path / "switch") for _ in range(2))
+    switch.change_scheduler(theirs, Scheduler)
+    scheduler = Scheduler()
+    for wanted, connector in ((switch.HAVE, "connector"), (switch.NONE, None), (switch.HAVE, "connector")):
+        ours[switch.WANTED:switch.WANTED + 1] = wanted
+        scheduler.add_request("alone")
+        ours[switch.WANTED:switch.WANTED + 1] = switch.HAVE if wanted == switch.NONE else switch.NONE
+        scheduler.add_request("joins")  # has what the other has
+        assert scheduler.requests == {"alone": connector, "joins": connector}
+        assert ours[switch.GOT:switch.GOT + 1] == wanted
+        scheduler.requests.clear()
+    switch.change_worker(state, Runner)
+    runner = Runner()
+    for planned, agent in ((object(), "agent"), (None, None), (object(), "agent")):
+        assert runner.execute_model(argparse.Namespace(kv_connector_metadata=planned), more=7) == (agent, 7)
 
 
 def test_threads_are_named():
     import os
-    import threading
 
     import lib_engine_serve as serve
 
