@@ -6,11 +6,11 @@ connector taken away (lib_engine_switch.py) and only computes. In the other half
 lengths, it is the other way round. One round before the first is not counted, and the memory is small enough to be
 full then, so that each further chunk also evicts one.
 
-Both changes are needed. Two processes of the same program differ by some percent by where their memory came to lie;
-that is in both halves, and with either sign. And how fast a core of a shared machine works changes all the time,
-by as much from one tenth of a second to the next as from one minute to the next; so the two share one core
-and take turns of a twentieth of a second, in which the other stands still (SIGSTOP). By the clock nothing
-can be said this way, so nothing is: that is what `gain` does.
+That they change sides is needed since two processes of the same program differ by some percent, by where their
+memory came to lie; so that is in both halves, with either sign. The turns are, since how fast a core of a shared machine works changes all the time,
+by as much from one tenth of a second to the next as from one minute to the next: the two share one core and
+take turns of a twentieth of a second, in which the other stands still (SIGSTOP). By the clock nothing can be
+said this way, so nothing is: that is what `gain` does.
 
 Processor time is that of the engine's whole process tree (user and system), from before the first prompt until
 DRAIN_S after the last answer, in which copies that are still under way are finished. Where the connector is taken
