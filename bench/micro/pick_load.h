@@ -42,6 +42,7 @@ struct kvb_pick {
 	struct kvw_load_board *board; /* where they lie */
 	struct kvw_candidate items[KVW_MAX_WORKERS];
 	struct kvw_candidates set;
+	uint64_t seed; /* of the next thread's prompts; the caller's */
 };
 
 enum kvb_task {

@@ -1,10 +1,11 @@
 /*
  * routing_bench.c - decisions per second of prefixaware, and how long the slow ones take.
  *
- * pick_load.h tells the tree and the requests. A figure is the median over rounds, in which one
- * thread, two threads and the pointer chase take turns, so that a neighbour's load falls on all of
- * them. Rates are per second of CPU time of the thread that worked, summed over threads; times of
- * single decisions are by the clock.
+ * pick_load.h tells the tree and the requests. A figure is the median over rounds. What is compared
+ * with each other, one thread, two threads and the pointer chase, takes turns of SLICE_S in each: two
+ * neighbouring runs of some seconds differ by several percent on a machine that is shared, many short
+ * ones hardly do. Rates are per second of CPU time of the thread that worked, summed over threads;
+ * times of single decisions are by the clock.
  *
  * What two threads gain is compared with what a pointer chase over as many bytes gains: sharing the
  * memory is not the tree's doing, locks and lines that wander between cores are.
@@ -13,6 +14,7 @@
  */
 #include <errno.h>
 #include <getopt.h>
+#include <math.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdio.h>
@@ -26,6 +28,7 @@
 #define MAX_ROUNDS  99
 #define WARM_UP_S   8
 #define CHASE_STEPS 4096 /* links between two looks at the time */
+#define SLICE_S     0.05 /* of one turn: the caches are full again after a small part of it */
 
 struct settings {
 	double seconds; /* of each run */
@@ -44,6 +47,9 @@ enum figure {
 	P99_US,
 	FIGURES
 };
+
+/* Whose turns are compared. */
+enum kind { PICK_ONE, CHASE_ONE, PICK_ALL, CHASE_ALL, WORKS };
 
 struct results {
 	unsigned rounds;
@@ -75,9 +81,17 @@ static int by_time(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
+/* What threads did, and the CPU time that it took them. */
+struct work {
+	unsigned count; /* of threads */
+	unsigned core;  /* of the first; each other has the next one */
+	double done;
+	double busy_ns; /* of all threads */
+};
+
 /* --- running --- */
 
-/* Thread i of each run goes to a core of its own, where there are enough. */
+/* To core number i of those that there are. */
 static void pin(pthread_attr_t *attr, unsigned i)
 {
 	cpu_set_t allowed;
@@ -98,7 +112,7 @@ static void pin(pthread_attr_t *attr, unsigned i)
 }
 
 /* Runs `count` threads for a while, or until they are done on their own (seconds 0). */
-static void run_threads(void *(*body)(void *), char *args, size_t each, unsigned count,
+static void run_threads(void *(*body)(void *), char *args, size_t each, const struct work *work,
 	_Atomic bool *stop, double seconds)
 {
 	pthread_t ids[KVB_PICK_THREADS];
@@ -106,11 +120,11 @@ static void run_threads(void *(*body)(void *), char *args, size_t each, unsigned
 		(time_t)seconds, (long)((seconds - (double)(time_t)seconds) * 1e9)};
 
 	atomic_store(stop, false);
-	for (unsigned i = 0; i < count; i++) {
+	for (unsigned i = 0; i < work->count; i++) {
 		pthread_attr_t attr;
 
 		pthread_attr_init(&attr);
-		pin(&attr, i);
+		pin(&attr, work->core + i);
 		if (pthread_create(&ids[i], &attr, body, args + i * each) != 0)
 			abort();
 		pthread_attr_destroy(&attr);
@@ -119,7 +133,7 @@ static void run_threads(void *(*body)(void *), char *args, size_t each, unsigned
 		nanosleep(&pause, NULL);
 		atomic_store(stop, true);
 	}
-	for (unsigned i = 0; i < count; i++)
+	for (unsigned i = 0; i < work->count; i++)
 		pthread_join(ids[i], NULL);
 }
 
@@ -136,12 +150,19 @@ static void sum_up(struct kvb_pick_thread *thread, double *p50_us, double *p99_u
 	*p99_us = thread->samples_ns[count * 99 / 100] / 1e3;
 }
 
-/* Decisions or inserts per second of CPU time. The threads' places are the caller's. */
-static double run_picks(struct kvb_pick *pick, struct kvb_pick_thread *threads, enum kvb_task task,
-	unsigned count, uint64_t seed, double seconds)
+/* Per second of CPU time, summed over the threads. */
+static double rate_of(const struct work *work)
+{
+	return work->busy_ns > 0 ? work->done * 1e9 / work->busy_ns * work->count : 0;
+}
+
+/* Adds decisions or inserts. Each run has prompts of its own: one that was met before is in the tree.
+ * The threads' places are the caller's. */
+static void run_picks(struct kvb_pick *pick, struct kvb_pick_thread *threads, enum kvb_task task,
+	double seconds, struct work *work)
 {
 	_Atomic bool stop = false;
-	double rate = 0;
+	unsigned count = work->count;
 
 	for (unsigned i = 0; i < count; i++) {
 		uint32_t *samples = threads[i].samples_ns;
@@ -149,16 +170,16 @@ static double run_picks(struct kvb_pick *pick, struct kvb_pick_thread *threads, 
 		threads[i] = (struct kvb_pick_thread){
 			.pick = pick,
 			.task = task == KVB_TASK_TIMED && i > 0 ? KVB_TASK_DECIDE : task,
-			.seed = seed * 1000 + i,
+			.seed = kvb_dice(&pick->seed),
 			.stop = &stop,
 			.samples_ns = samples,
 		};
 	}
-	run_threads(kvb_pick_run, (char *)threads, sizeof(threads[0]), count, &stop, seconds);
-	for (unsigned i = 0; i < count; i++)
-		if (threads[i].busy_ns > 0)
-			rate += (double)threads[i].done * 1e9 / (double)threads[i].busy_ns;
-	return rate;
+	run_threads(kvb_pick_run, (char *)threads, sizeof(threads[0]), work, &stop, seconds);
+	for (unsigned i = 0; i < count; i++) {
+		work->done += (double)threads[i].done;
+		work->busy_ns += (double)threads[i].busy_ns;
+	}
 }
 
 static void *run_chaser(void *arg)
@@ -174,12 +195,12 @@ static void *run_chaser(void *arg)
 	return NULL;
 }
 
-/* Links per second of CPU time. */
-static double run_chase(const struct kvb_chase *chase, unsigned count, double seconds)
+/* Adds links. */
+static void run_chase(const struct kvb_chase *chase, double seconds, struct work *work)
 {
 	struct chaser chasers[KVB_PICK_THREADS];
 	_Atomic bool stop = false;
-	double rate = 0;
+	unsigned count = work->count;
 
 	memset(chasers, 0, sizeof(chasers));
 	for (unsigned i = 0; i < count; i++) {
@@ -187,11 +208,11 @@ static double run_chase(const struct kvb_chase *chase, unsigned count, double se
 		chasers[i].stop = &stop;
 		chasers[i].at = chase->lines / count * i;
 	}
-	run_threads(run_chaser, (char *)chasers, sizeof(chasers[0]), count, &stop, seconds);
-	for (unsigned i = 0; i < count; i++)
-		if (chasers[i].busy_ns > 0)
-			rate += (double)chasers[i].done * 1e9 / (double)chasers[i].busy_ns;
-	return rate;
+	run_threads(run_chaser, (char *)chasers, sizeof(chasers[0]), work, &stop, seconds);
+	for (unsigned i = 0; i < count; i++) {
+		work->done += (double)chasers[i].done;
+		work->busy_ns += (double)chasers[i].busy_ns;
+	}
 }
 
 /* Until about half of the tree was replaced: the mixture of old and new that it settles at. Returns
@@ -212,36 +233,66 @@ static double warm_up(struct kvb_pick *pick)
 	return (double)thread.hit_tokens / (double)thread.done;
 }
 
-/* One round; all that is compared with each other, one after the other. */
+/* One turn of all that is compared with each other, each other time in the other order, and one thread
+ * on the other core: cores differ, too. */
+static void run_turn(struct kvb_pick *pick, const struct kvb_chase *chase, double seconds,
+	unsigned turn, struct work work[WORKS])
+{
+	struct kvb_pick_thread threads[KVB_PICK_THREADS];
+
+	memset(threads, 0, sizeof(threads));
+	for (unsigned i = 0; i < WORKS; i++) {
+		enum kind kind = turn % 2 == 0 ? i : WORKS - 1 - i;
+
+		work[kind].core = turn / 2 % 2;
+		if (kind == CHASE_ONE || kind == CHASE_ALL)
+			run_chase(chase, seconds, &work[kind]);
+		else
+			run_picks(pick, threads, KVB_TASK_DECIDE, seconds, &work[kind]);
+	}
+}
+
+/* Rates of one thread and of all, and how they compare. */
+static void compare(struct kvb_pick *pick, const struct kvb_chase *chase, double seconds,
+	struct results *results, unsigned r)
+{
+	unsigned count = pick->shape.threads;
+	unsigned turns = (unsigned)ceil(seconds / SLICE_S);
+	struct work work[WORKS] = {[PICK_ONE] = {.count = 1},
+		[PICK_ALL] = {.count = count},
+		[CHASE_ONE] = {.count = 1},
+		[CHASE_ALL] = {.count = count}};
+
+	for (unsigned i = 0; i < turns; i++)
+		run_turn(pick, chase, seconds / turns, r * turns + i, work);
+	results->values[DECISIONS][r] = rate_of(&work[PICK_ALL]);
+	results->values[DECISIONS_ONE][r] = rate_of(&work[PICK_ONE]);
+	results->values[GAIN][r] = rate_of(&work[PICK_ALL]) / rate_of(&work[PICK_ONE]);
+	results->values[CHASE_GAIN][r] = rate_of(&work[CHASE_ALL]) / rate_of(&work[CHASE_ONE]);
+	results->values[GAIN_RATIO][r] = results->values[GAIN][r] / results->values[CHASE_GAIN][r];
+}
+
 static void run_round(struct kvb_pick *pick, const struct kvb_chase *chase, double seconds,
 	struct results *results, uint32_t *samples)
 {
 	struct kvb_pick_thread threads[KVB_PICK_THREADS];
 	unsigned r = results->rounds++;
-	uint64_t seed = 100 + 10 * r;
 	unsigned count = pick->shape.threads;
-	double one = 0;
-	double all = 0;
+	struct work decisions = {.count = count};
+	struct work inserts = {.count = count};
 
 	memset(threads, 0, sizeof(threads));
-	one = run_picks(pick, threads, KVB_TASK_DECIDE, 1, seed, seconds);
-	all = one;
 	if (count > 1) {
-		double chase_one = run_chase(chase, 1, seconds / 2);
-		double chase_all = run_chase(chase, count, seconds / 2);
-
-		all = run_picks(pick, threads, KVB_TASK_DECIDE, count, seed + 1, seconds);
-		results->values[CHASE_GAIN][r] = chase_all / chase_one;
-		results->values[GAIN_RATIO][r] = all / one / (chase_all / chase_one);
+		compare(pick, chase, seconds, results, r);
+	} else {
+		run_picks(pick, threads, KVB_TASK_DECIDE, seconds, &decisions);
+		results->values[DECISIONS][r] = rate_of(&decisions);
 	}
-	results->values[DECISIONS][r] = all;
-	results->values[DECISIONS_ONE][r] = one;
-	results->values[GAIN][r] = all / one;
 	threads[0].samples_ns = samples;
-	(void)run_picks(pick, threads, KVB_TASK_TIMED, count, seed + 2, seconds);
+	run_picks(pick, threads, KVB_TASK_TIMED, seconds, &decisions);
 	sum_up(&threads[0], &results->values[P50_US][r], &results->values[P99_US][r]);
-	results->values[INSERTS][r] =
-		run_picks(pick, threads, KVB_TASK_INSERT, count, seed + 3, seconds / 2);
+	run_picks(pick, threads, KVB_TASK_INSERT, seconds / 2, &inserts);
+	results->values[INSERTS][r] = rate_of(&inserts);
 }
 
 /* --- telling --- */
