@@ -75,6 +75,12 @@ void kvw_load_init_on(struct kvw_load *load, struct kvw_load_board *board, uint3
 	init(load, &board->workers[worker]);
 }
 
+void kvw_load_expect(struct kvw_load *load)
+{
+	kvw_prefetch_write(&load->lock);
+	kvw_prefetch_write(load->seen);
+}
+
 void kvw_lease_take(
 	struct kvw_lease *lease, struct kvw_load *load, int64_t prefill_ns, int64_t now_ns)
 {

@@ -156,7 +156,7 @@ void kvw_prefixaware_teach(struct kvw_prefixaware *pa, const struct kvw_route_re
 	};
 	uint32_t begin = 0;
 
-	kvw_prefetch_write(chosen->load); /* for the lease that will be taken */
+	kvw_load_expect(chosen->load);
 	kvw_radix_expect(pa->tree, chosen->id);
 	for (uint32_t c = 0; c < w->chains; c++) {
 		uint32_t end = request->chain_ends[c];

@@ -37,7 +37,8 @@
 #define DEFAULT_SLACK 4
 
 _Static_assert(sizeof(struct kvw_slot) == 256, "a slot is four cache lines");
-_Static_assert(KVW_NODE_HOLDERS + (KVW_RADIX_RUN + 1) / 3 <= KVW_NODE_CHILD, "words do not overlap");
+_Static_assert(
+	KVW_NODE_HOLDERS + (KVW_RADIX_RUN + 1) / 3 <= KVW_NODE_WORDS, "words do not overlap");
 _Static_assert(KVW_RADIX_RUN <= 31, "lengths and ranges have five bits");
 
 /* --- life --- */
@@ -211,8 +212,11 @@ void kvw_path_settle(struct kvw_radix *tree, const struct kvw_chunk *chunks, uin
 	}
 	path->settled = true;
 	/* If it is inserted, it grows here. */
-	if (path->matched < count)
+	if (path->matched < count) {
 		kvw_prefetch_place(tree, chunks, path->matched);
+		if (path->count > 0)
+			kvw_prefetch_write(kvw_slot_at(tree, path->steps[path->count - 1].node));
+	}
 }
 
 /* --- reach --- */
@@ -228,15 +232,17 @@ static void prefetch_overflow(struct kvw_radix *tree, struct kvw_slot *slot)
 	}
 }
 
-void kvw_radix_reach(struct kvw_radix *tree, const struct kvw_chunk *chunks, uint32_t count,
-	struct kvw_radix_path *path, struct kvw_radix_reach *reach)
+void kvw_radix_reach_nobody(struct kvw_radix_reach *reach)
 {
 	assert(reach->limit <= KVW_MAX_WORKERS);
 	reach->count = 0;
-	kvw_path_settle(tree, chunks, count, path);
-	if (path->count == 0)
-		return;
 	memset(reach->chunks, 0, reach->limit * sizeof(reach->chunks[0]));
+}
+
+void kvw_radix_reach(struct kvw_radix *tree, const struct kvw_chunk *chunks, uint32_t count,
+	struct kvw_radix_path *path, struct kvw_radix_reach *reach)
+{
+	kvw_path_settle(tree, chunks, count, path);
 	for (uint32_t i = 0; i < path->count; i++)
 		prefetch_overflow(tree, kvw_slot_at(tree, path->steps[i].node));
 	for (uint32_t i = 0; i < path->count; i++) {
@@ -261,7 +267,7 @@ void kvw_radix_reach(struct kvw_radix *tree, const struct kvw_chunk *chunks, uin
 void kvw_radix_expect(struct kvw_radix *tree, uint32_t worker)
 {
 	assert(worker < KVW_MAX_WORKERS);
-	kvw_view_prefetch(&tree->views, worker);
+	kvw_view_prefetch(&tree->views, worker, (uint32_t)kvw_view_window(&tree->views, worker));
 }
 
 void kvw_radix_purge(struct kvw_radix *tree, uint32_t worker)

@@ -57,11 +57,11 @@ struct kvw_radix_path {
 
 /* Whom a prompt's path reaches. Plain data. */
 struct kvw_radix_reach {
-	uint32_t limit;                        /* the caller's: only workers below are of interest */
-	uint32_t count;                        /* workers that hold any of it */
+	uint32_t limit; /* the caller's: only workers below are of interest */
+	uint32_t count; /* workers that hold any of it */
 	uint16_t workers[KVW_MAX_WORKERS + 8]; /* their ids, in no order; some places to spare */
 	uint32_t chunks[KVW_MAX_WORKERS]; /* [limit] by worker id: leading chunks held, 0 for the
-					   * rest; not set where count is 0 */
+					   * rest */
 };
 
 /* For whom a prompt is inserted. */
@@ -82,7 +82,12 @@ void kvw_radix_destroy(struct kvw_radix *tree); /* NULL is allowed */
 void kvw_radix_find(struct kvw_radix *tree, const struct kvw_chunk *chunks, uint32_t count,
 	struct kvw_radix_path *path);
 
-/* How far each worker below reach->limit is believed to hold a chain. `path` is what find gave for the same one. */
+/* Empties a reach whose limit was set. Best done before find: what reach reads eight words at a time
+ * must have left the store buffer, which on a busy core takes a while. */
+void kvw_radix_reach_nobody(struct kvw_radix_reach *reach);
+
+/* How far each worker below reach->limit is believed to hold a chain. `path` is what find gave for the
+ * same one; *reach is empty. */
 void kvw_radix_reach(struct kvw_radix *tree, const struct kvw_chunk *chunks, uint32_t count,
 	struct kvw_radix_path *path, struct kvw_radix_reach *reach);
 

@@ -24,9 +24,10 @@
 #define CLIMB       24 /* most nodes dropped at once: bounds the delay of one request */
 #define SWEEP_AHEAD 16 /* slots: what a prompt makes the hand pass is fetched by the one before */
 
-/* Takes a node out of the tree. *parent: what it hung from, 0 = nothing. False: it is in use. */
-static bool remove_node(
-	struct kvw_radix *tree, struct kvw_pool *pool, uint32_t index, uint32_t *parent)
+/* Takes a node out of the tree. *parent: what it hung from, 0 = nothing. Its slot goes to *spare if that is
+ * empty (NULL: there is none), or else to the pool. False: it is in use. */
+static bool remove_node(struct kvw_radix *tree, struct kvw_pool *pool, uint32_t index,
+	uint32_t *parent, struct kvw_spare *spare)
 {
 	struct kvw_slot *slot = kvw_slot_at(tree, index);
 	uint32_t chunks = 0;
@@ -46,7 +47,12 @@ static bool remove_node(
 	kvw_table_remove(&tree->table, key, kvw_slot_home(slot), index);
 	kvw_node_clear(tree, pool, slot);
 	kvw_spin_unlock(&slot->lock);
-	kvw_slot_give(tree, pool, index, chunks);
+	if (spare != NULL && spare->index == 0) {
+		kvw_slot_reset(slot);
+		*spare = (struct kvw_spare){index, chunks};
+	} else {
+		kvw_slot_give(tree, pool, index, chunks);
+	}
 	if (*parent != 0)
 		atomic_fetch_sub(&kvw_slot_at(tree, *parent)->refs, 1);
 	return true;
@@ -163,8 +169,8 @@ static uint32_t branch_end(struct kvw_radix *tree, uint32_t index)
 
 /* Drops a node without children, and upwards what is no younger than `age` or held by nobody.
  * Returns how many. */
-static unsigned drop_branch(
-	struct kvw_radix *tree, struct kvw_pool *pool, uint32_t index, uint32_t age, uint32_t now)
+static unsigned drop_branch(struct kvw_radix *tree, struct kvw_pool *pool, uint32_t index,
+	uint32_t age, uint32_t now, struct kvw_spare *spare)
 {
 	unsigned dropped = 0;
 
@@ -173,7 +179,7 @@ static unsigned drop_branch(
 
 		if (dropped > 0 && age_of(slot, now) < age && kvw_node_held(tree, slot))
 			break;
-		if (!remove_node(tree, pool, index, &index))
+		if (!remove_node(tree, pool, index, &index, spare))
 			break;
 		dropped++;
 	}
@@ -216,7 +222,19 @@ static void prepare(
 		memory_order_relaxed);
 }
 
-bool kvw_radix_evict(struct kvw_radix *tree, struct kvw_pool *pool)
+void kvw_radix_expect_eviction(struct kvw_radix *tree, struct kvw_pool *pool)
+{
+	uint32_t victim = (uint32_t)atomic_load_explicit(&pool->victim, memory_order_relaxed);
+	struct kvw_slot *slot = kvw_slot_at(tree, victim);
+	struct kvw_holder h;
+
+	if (victim == 0)
+		return;
+	h = kvw_holder_unpack(atomic_load_explicit(&slot->word[0], memory_order_relaxed));
+	kvw_view_prefetch(&tree->views, h.worker, h.tick);
+}
+
+bool kvw_radix_evict(struct kvw_radix *tree, struct kvw_pool *pool, struct kvw_spare *spare)
 {
 	uint32_t now = atomic_load_explicit(&tree->clock, memory_order_relaxed);
 	unsigned dropped = 0;
@@ -228,7 +246,8 @@ bool kvw_radix_evict(struct kvw_radix *tree, struct kvw_pool *pool)
 		/* Somebody may have used it since it was chosen. */
 		if (plan.victim != 0 &&
 			atomic_load_explicit(&slot->stamp, memory_order_relaxed) == plan.stamp)
-			dropped = drop_branch(tree, pool, plan.victim, age_of(slot, now), now);
+			dropped =
+				drop_branch(tree, pool, plan.victim, age_of(slot, now), now, spare);
 		prepare(tree, pool, plan.picks, now);
 	}
 	return dropped > 0;
@@ -280,8 +299,7 @@ void kvw_radix_sweep(
 	}
 }
 
-void kvw_radix_drop(
-	struct kvw_radix *tree, struct kvw_pool *pool, const struct kvw_swept *swept)
+void kvw_radix_drop(struct kvw_radix *tree, struct kvw_pool *pool, const struct kvw_swept *swept)
 {
 	for (uint32_t i = 0; i < swept->count; i++) {
 		struct kvw_slot *slot = kvw_slot_at(tree, swept->nodes[i]);
@@ -289,6 +307,6 @@ void kvw_radix_drop(
 
 		/* Somebody may have come to hold it, or another loop may have dropped it. */
 		if (refs_of(slot) == KVW_NODE_LIVE && !kvw_node_held(tree, slot))
-			(void)remove_node(tree, pool, swept->nodes[i], &parent);
+			(void)remove_node(tree, pool, swept->nodes[i], &parent, NULL);
 	}
 }

@@ -253,11 +253,10 @@ void kvw_node_clear(struct kvw_radix *tree, struct kvw_pool *pool, struct kvw_sl
 
 			if (word == 0)
 				continue;
-			kvw_view_forget(
-				&tree->views, h.worker, h.tick, kvw_slot_tokens(slot, 0, h.mid));
-			if (h.upto > h.mid)
-				kvw_view_forget(&tree->views, h.worker, kvw_holder_rest_tick(h),
-					kvw_slot_tokens(slot, h.mid, h.upto));
+			kvw_view_forget(&tree->views, h.worker,
+				(struct kvw_move[2]){{h.tick, kvw_slot_tokens(slot, 0, h.mid)},
+					{kvw_holder_rest_tick(h),
+						kvw_slot_tokens(slot, h.mid, h.upto)}});
 		}
 	}
 	atomic_store_explicit(&slot->overflow, 0, memory_order_release);

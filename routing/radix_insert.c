@@ -124,8 +124,8 @@ static bool grow(struct kvw_radix *tree, struct kvw_pool *pool, const struct kvw
 	}
 	/* Dead until here, so that nobody has taken a reference which a failure would lose. From here on
 	 * a last node may go at any time, and its parent with it. */
-	atomic_store_explicit(&slot->refs, last ? KVW_NODE_LIVE : KVW_NODE_LIVE + 1,
-		memory_order_release);
+	atomic_store_explicit(
+		&slot->refs, last ? KVW_NODE_LIVE : KVW_NODE_LIVE + 1, memory_order_release);
 	path->steps[path->count++] = (struct kvw_radix_step){index, start};
 	path->matched = start + length;
 	if (last) {
@@ -138,7 +138,8 @@ static bool grow(struct kvw_radix *tree, struct kvw_pool *pool, const struct kvw
 /* Enters the worker as holder along the path's first `count` steps, from their end, so that the end is
  * the oldest part and goes first. False: part of the path was evicted in the meantime. */
 static bool hold_path(struct kvw_radix *tree, struct kvw_pool *pool, const struct kvw_chunk *chunks,
-	const struct kvw_radix_path *path, uint32_t count, int64_t now_ns, struct kvw_ledger *ledger)
+	const struct kvw_radix_path *path, uint32_t count, int64_t now_ns,
+	struct kvw_ledger *ledger)
 {
 	uint32_t stamp = (uint32_t)(now_ns >> STAMP_SHIFT);
 	bool whole = true;
@@ -200,6 +201,7 @@ void kvw_radix_insert(struct kvw_radix *tree, const struct kvw_chunk *chunks, ui
 	if (atomic_load_explicit(&tree->clock, memory_order_relaxed) != stamp)
 		atomic_store_explicit(&tree->clock, stamp, memory_order_relaxed);
 	pool = kvw_pool_mine(tree);
+	kvw_radix_expect_eviction(tree, pool);
 	kvw_path_settle(tree, chunks, count, path);
 	fresh = (count - path->matched + KVW_RADIX_RUN - 1) / KVW_RADIX_RUN;
 	kvw_radix_sweep(tree, pool, SWEEP_SLOTS + 2 * fresh, &swept);

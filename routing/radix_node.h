@@ -32,10 +32,8 @@
 #include "radix_table.h"
 #include "radix_view.h"
 
-#define KVW_NODE_WORDS 28
-#define KVW_NODE_HOLDERS 18 /* word[0..17] of a node; parts of its run's hashes follow, three a word */
-#define KVW_NODE_CHILD                                                                             \
-	27 /* word of a node: its newest child, as a hint; above it, its group's bucket */
+#define KVW_NODE_WORDS    27
+#define KVW_NODE_HOLDERS  18 /* word[0..17] of a node; then parts of its hashes, three a word */
 #define KVW_NODE_LIVE     UINT32_C(0x80000000)
 #define KVW_POOLS         16
 #define KVW_EVICT_SAMPLES 5 /* nodes that an eviction looks at */
@@ -50,6 +48,7 @@ struct kvw_slot {
 	_Atomic uint32_t overflow; /* slot with more holders; 0: none */
 	_Atomic uint32_t tokens;   /* of the whole run */
 	_Atomic uint64_t key;      /* hash of the first chunk; 0: not a node */
+	_Atomic uint64_t below; /* node: its group's bucket << 32 | its newest child, as a hint */
 	_Atomic uint64_t word[KVW_NODE_WORDS];
 };
 
@@ -65,16 +64,16 @@ struct kvw_pool_use {
  * takes next, while it still is in its cache. */
 struct kvw_pool {
 	_Alignas(64) atomic_flag lock; /* guards the next two */
-	_Atomic uint32_t free;         /* head of a list by link; 0: empty; read without the lock too */
+	_Atomic uint32_t free; /* head of a list by link; 0: empty; read without the lock too */
 	struct kvw_pool_use use;
 
 	/* What follows guides choices. Where threads share a pool one may overwrite another's: an index
 	 * is checked before it is used for anything. */
 	_Atomic uint64_t random;                   /* state of the eviction's dice */
 	_Atomic uint32_t picks[KVW_EVICT_SAMPLES]; /* thrown for the next eviction, on their way */
-	_Atomic uint64_t victim; /* of the next eviction, its last use << 32 | index; 0: none */
-	_Atomic uint32_t hand;             /* sweep: the next slot */
-	_Atomic uint32_t neighbour;        /* whom to borrow from next */
+	_Atomic uint64_t victim;    /* of the next eviction, its last use << 32 | index; 0: none */
+	_Atomic uint32_t hand;      /* sweep: the next slot */
+	_Atomic uint32_t neighbour; /* turns at borrowing: tells when and from whom */
 };
 
 #define KVW_SWEPT_MOST 16
@@ -107,7 +106,7 @@ struct kvw_radix {
 struct kvw_holder {
 	uint32_t tick;
 	uint32_t worker;
-	uint32_t mid;   /* 1 to upto */
+	uint32_t mid; /* 1 to upto */
 	uint32_t upto;
 	uint32_t older; /* 0 where mid is upto */
 };
@@ -233,28 +232,24 @@ static inline int64_t kvw_slot_tokens(struct kvw_slot *slot, uint32_t from, uint
 static inline void kvw_prefetch_place(
 	struct kvw_radix *tree, const struct kvw_chunk *chunks, uint32_t at)
 {
-	kvw_table_prefetch_write(
-		&tree->table, kvw_table_group_home(&tree->table, chunks, at));
+	kvw_table_prefetch_write(&tree->table, kvw_table_group_home(&tree->table, chunks, at));
 }
 
 /* The bucket of the table that the node's group belongs to; fixed while it is published. */
 static inline uint32_t kvw_slot_home(struct kvw_slot *slot)
 {
-	return (uint32_t)(atomic_load_explicit(
-				  &slot->word[KVW_NODE_CHILD], memory_order_relaxed) >>
-			  32);
+	return (uint32_t)(atomic_load_explicit(&slot->below, memory_order_relaxed) >> 32);
 }
 
 /* The newest child; 0: none. */
 static inline uint32_t kvw_slot_child(struct kvw_slot *slot)
 {
-	return (uint32_t)atomic_load_explicit(&slot->word[KVW_NODE_CHILD], memory_order_acquire);
+	return (uint32_t)atomic_load_explicit(&slot->below, memory_order_acquire);
 }
 
 static inline void kvw_slot_set_child(struct kvw_slot *slot, uint32_t home, uint32_t child)
 {
-	atomic_store_explicit(&slot->word[KVW_NODE_CHILD], (uint64_t)home << 32 | child,
-		memory_order_release);
+	atomic_store_explicit(&slot->below, (uint64_t)home << 32 | child, memory_order_release);
 }
 
 /* Chunks of a settled path that its step i covers. */
@@ -272,6 +267,12 @@ static inline uint32_t kvw_path_length(const struct kvw_radix_path *path, uint32
 void kvw_path_settle(struct kvw_radix *tree, const struct kvw_chunk *chunks, uint32_t count,
 	struct kvw_radix_path *path);
 
+/* A free slot on its way from one node to the next, which no pool has counted as given back. */
+struct kvw_spare {
+	uint32_t index;  /* 0: none */
+	uint32_t chunks; /* of the node that it was */
+};
+
 /* --- radix_pool.c --- */
 
 /* The calling thread's pool. Up to KVW_POOLS threads have one of their own. */
@@ -281,21 +282,27 @@ struct kvw_pool *kvw_pool_mine(struct kvw_radix *tree);
  * evicts if it must. 0: none to be had. */
 uint32_t kvw_slot_take(struct kvw_radix *tree, struct kvw_pool *pool, uint32_t chunks);
 
+/* Makes a slot that nobody can reach any more dead and empty. Giving it back does this, too. */
+void kvw_slot_reset(struct kvw_slot *slot);
+
 /* Gives one back that nobody can reach any more. */
 void kvw_slot_give(struct kvw_radix *tree, struct kvw_pool *pool, uint32_t index, uint32_t chunks);
 
 /* --- radix_evict.c --- */
 
-/* Drops a branch that was not used for long, its end first. False: found nothing to drop. */
-bool kvw_radix_evict(struct kvw_radix *tree, struct kvw_pool *pool);
+/* Drops a branch that was not used for long, its end first. *spare, which is empty: one of the slots
+ * that this frees; the rest is given to the pool. False: found nothing to drop. */
+bool kvw_radix_evict(struct kvw_radix *tree, struct kvw_pool *pool, struct kvw_spare *spare);
+
+/* Asks for what the next eviction will write to far from its victim. */
+void kvw_radix_expect_eviction(struct kvw_radix *tree, struct kvw_pool *pool);
 
 /* Looks at the next few slots in turn and notes nodes that nobody holds. */
 void kvw_radix_sweep(
 	struct kvw_radix *tree, struct kvw_pool *pool, uint32_t slots, struct kvw_swept *swept);
 
 /* Drops those of them that are still so. */
-void kvw_radix_drop(
-	struct kvw_radix *tree, struct kvw_pool *pool, const struct kvw_swept *swept);
+void kvw_radix_drop(struct kvw_radix *tree, struct kvw_pool *pool, const struct kvw_swept *swept);
 
 /* --- radix_hold.c --- */
 

@@ -11,6 +11,9 @@
 #define FRESH_BATCH 8 /* slots that a pool takes at once while there are unused ones */
 #define MAX_TRIES   8 /* evictions before all neighbours are asked */
 
+/* Slots that an empty pool finds elsewhere before it looks at a neighbour, whose line that one writes. */
+#define BORROW_TURNS 16
+
 struct kvw_pool *kvw_pool_mine(struct kvw_radix *tree)
 {
 	static _Atomic uint32_t threads;
@@ -80,16 +83,27 @@ static bool refill(struct kvw_radix *tree, struct kvw_pool *pool)
 	return true;
 }
 
-/* From another pool, each time another one; 0: that is empty too. */
+/* From another pool, now and then, each time another one; 0: none yet, or that is empty too. */
 static uint32_t borrow(struct kvw_radix *tree, struct kvw_pool *pool, uint32_t chunks)
 {
 	uint32_t next = atomic_load_explicit(&pool->neighbour, memory_order_relaxed) + 1;
-	struct kvw_pool *other = &tree->pools[next % KVW_POOLS];
+	struct kvw_pool *other = &tree->pools[next / BORROW_TURNS % KVW_POOLS];
 
 	atomic_store_explicit(&pool->neighbour, next, memory_order_relaxed);
-	if (atomic_load_explicit(&other->free, memory_order_relaxed) == 0)
+	if (next % BORROW_TURNS != 0 ||
+		atomic_load_explicit(&other->free, memory_order_relaxed) == 0)
 		return 0;
 	return pop(tree, other, chunks);
+}
+
+/* What was evicted becomes a node of so many chunks. Returns its index. */
+static uint32_t reuse(struct kvw_pool *pool, const struct kvw_spare *spare, uint32_t chunks)
+{
+	kvw_spin_lock(&pool->lock);
+	count(&pool->use, spare->chunks, -1);
+	count(&pool->use, chunks, 1);
+	kvw_spin_unlock(&pool->lock);
+	return spare->index;
 }
 
 uint32_t kvw_slot_take(struct kvw_radix *tree, struct kvw_pool *pool, uint32_t chunks)
@@ -97,27 +111,32 @@ uint32_t kvw_slot_take(struct kvw_radix *tree, struct kvw_pool *pool, uint32_t c
 	uint32_t index = pop(tree, pool, chunks);
 
 	for (unsigned i = 0; index == 0 && i < MAX_TRIES; i++) {
+		struct kvw_spare spare = {0, 0};
+
 		if (!refill(tree, pool)) {
 			index = borrow(tree, pool, chunks);
-			if (index != 0 || !kvw_radix_evict(tree, pool))
+			if (index != 0 || !kvw_radix_evict(tree, pool, &spare))
 				break;
 		}
-		index = pop(tree, pool, chunks);
+		index = spare.index != 0 ? reuse(pool, &spare, chunks) : pop(tree, pool, chunks);
 	}
 	for (unsigned i = 0; index == 0 && i < KVW_POOLS; i++)
 		index = pop(tree, &tree->pools[i], chunks);
 	return index;
 }
 
-void kvw_slot_give(struct kvw_radix *tree, struct kvw_pool *pool, uint32_t index, uint32_t chunks)
+void kvw_slot_reset(struct kvw_slot *slot)
 {
-	struct kvw_slot *slot = kvw_slot_at(tree, index);
-
 	atomic_store_explicit(&slot->key, 0, memory_order_release);
 	atomic_store_explicit(&slot->refs, 0, memory_order_release);
 	atomic_store_explicit(&slot->used, 0, memory_order_release);
 	atomic_store_explicit(&slot->length, 0, memory_order_release);
 	atomic_store_explicit(&slot->overflow, 0, memory_order_release);
+}
+
+void kvw_slot_give(struct kvw_radix *tree, struct kvw_pool *pool, uint32_t index, uint32_t chunks)
+{
+	kvw_slot_reset(kvw_slot_at(tree, index));
 	kvw_spin_lock(&pool->lock);
 	push(tree, pool, index);
 	count(&pool->use, chunks, -1);

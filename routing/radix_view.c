@@ -102,12 +102,10 @@ static void start_view(struct kvw_views *views, uint32_t worker)
 	kvw_spin_unlock(&view->lock);
 }
 
-void kvw_view_prefetch(struct kvw_views *views, uint32_t worker)
+void kvw_view_prefetch(struct kvw_views *views, uint32_t worker, uint32_t tick)
 {
-	uint32_t now = (uint32_t)kvw_view_window(views, worker);
-
 	kvw_prefetch_write(&views->items[worker]);
-	kvw_prefetch_write(ring_word(views, worker, now));
+	kvw_prefetch_write(ring_word(views, worker, tick));
 }
 
 void kvw_ledger_open(
@@ -131,21 +129,22 @@ void kvw_ledger_open(
 	ledger->now = (uint32_t)window;
 	ledger->slack = views->slack_shift < 32 ? length >> views->slack_shift : 0;
 	ledger->added = 0;
-	ledger->from = ledger->now;
-	ledger->moved = 0;
+	ledger->move_count = 0;
 }
 
 /* Lock held. */
-static void flush_moved(struct kvw_ledger *ledger)
+static void flush_moves(struct kvw_ledger *ledger)
 {
-	add_tokens(ledger->views, ledger->worker, ledger->from, -ledger->moved);
-	ledger->moved = 0;
+	for (unsigned i = 0; i < ledger->move_count; i++)
+		add_tokens(ledger->views, ledger->worker, ledger->moves[i].tick,
+			-ledger->moves[i].tokens);
+	ledger->move_count = 0;
 }
 
 /* Lock held. */
 static void flush(struct kvw_ledger *ledger)
 {
-	flush_moved(ledger);
+	flush_moves(ledger);
 	add_tokens(ledger->views, ledger->worker, ledger->now, ledger->added);
 	ledger->added = 0;
 }
@@ -153,17 +152,22 @@ static void flush(struct kvw_ledger *ledger)
 void kvw_ledger_move(struct kvw_ledger *ledger, uint32_t tick, int64_t tokens)
 {
 	struct kvw_view *view = &ledger->views->items[ledger->worker];
+	unsigned count = ledger->move_count;
 
-	if (tick != ledger->from) {
-		if (ledger->moved != 0) {
-			kvw_spin_lock(&view->lock);
-			flush_moved(ledger);
-			kvw_spin_unlock(&view->lock);
-		}
-		ledger->from = tick;
-	}
-	ledger->moved += tokens;
+	if (tick == ledger->now)
+		return;
 	ledger->added += tokens;
+	if (count > 0 && ledger->moves[count - 1].tick == tick) {
+		ledger->moves[count - 1].tokens += tokens;
+		return;
+	}
+	if (count == KVW_LEDGER_MOVES) {
+		kvw_spin_lock(&view->lock);
+		flush_moves(ledger);
+		kvw_spin_unlock(&view->lock);
+	}
+	kvw_prefetch_write(ring_word(ledger->views, ledger->worker, tick));
+	ledger->moves[ledger->move_count++] = (struct kvw_move){tick, tokens};
 }
 
 void kvw_ledger_shift(struct kvw_ledger *ledger, uint32_t from, uint32_t to, int64_t tokens)
@@ -191,7 +195,6 @@ void kvw_ledger_turn(struct kvw_ledger *ledger)
 		begin_tick(views, ledger->worker);
 	ledger->now = (uint32_t)kvw_view_window(views, ledger->worker);
 	kvw_spin_unlock(&view->lock);
-	ledger->from = ledger->now;
 }
 
 /* Drops the oldest ticks until the view fits. Lock held. */
@@ -217,7 +220,8 @@ void kvw_ledger_close(struct kvw_ledger *ledger)
 {
 	struct kvw_view *view = &ledger->views->items[ledger->worker];
 
-	if (ledger->added == 0 && ledger->moved == 0 && total_of(view) <= (int64_t)ledger->capacity)
+	if (ledger->added == 0 && ledger->move_count == 0 &&
+		total_of(view) <= (int64_t)ledger->capacity)
 		return;
 	kvw_spin_lock(&view->lock);
 	flush(ledger);
@@ -226,14 +230,16 @@ void kvw_ledger_close(struct kvw_ledger *ledger)
 	kvw_spin_unlock(&view->lock);
 }
 
-void kvw_view_forget(struct kvw_views *views, uint32_t worker, uint32_t tick, int64_t tokens)
+void kvw_view_forget(struct kvw_views *views, uint32_t worker, const struct kvw_move parts[2])
 {
 	struct kvw_view *view = &views->items[worker];
+	uint64_t window = kvw_view_window(views, worker);
 
-	if (!kvw_view_alive(kvw_view_window(views, worker), tick))
+	if (!kvw_view_alive(window, parts[0].tick) && !kvw_view_alive(window, parts[1].tick))
 		return;
 	kvw_spin_lock(&view->lock);
-	add_tokens(views, worker, tick, -tokens);
+	for (unsigned i = 0; i < 2; i++)
+		add_tokens(views, worker, parts[i].tick, -parts[i].tokens);
 	kvw_spin_unlock(&view->lock);
 }
 

@@ -45,6 +45,14 @@ struct kvw_views {
 	unsigned slack_shift;
 };
 
+#define KVW_LEDGER_MOVES 8
+
+/* Tokens that leave a tick. */
+struct kvw_move {
+	uint32_t tick;
+	int64_t tokens;
+};
+
 /* One insert's changes to one view, gathered to touch shared words seldom. */
 struct kvw_ledger {
 	struct kvw_views *views;
@@ -54,8 +62,8 @@ struct kvw_ledger {
 	uint32_t now;        /* tick that is being written */
 	uint32_t slack;      /* entries so many ticks old count as new */
 	int64_t added;       /* to `now`, not yet in the ring */
-	uint32_t from;       /* tick that `moved` tokens left, not yet taken out of the ring */
-	int64_t moved;
+	unsigned move_count;
+	struct kvw_move moves[KVW_LEDGER_MOVES]; /* not yet taken out of the ring */
 };
 
 /* Bytes of the arrays for rings of `ticks`. */
@@ -80,8 +88,8 @@ static inline bool kvw_view_alive(uint64_t window, uint32_t tick)
 void kvw_ledger_open(
 	struct kvw_ledger *ledger, struct kvw_views *views, uint32_t worker, uint64_t capacity);
 
-/* Asks for what a ledger will write. */
-void kvw_view_prefetch(struct kvw_views *views, uint32_t worker);
+/* Asks for what changes when tokens of this tick come or go. */
+void kvw_view_prefetch(struct kvw_views *views, uint32_t worker, uint32_t tick);
 
 /* tokens were held since `tick` and are used now. */
 void kvw_ledger_move(struct kvw_ledger *ledger, uint32_t tick, int64_t tokens);
@@ -101,8 +109,8 @@ void kvw_ledger_turn(struct kvw_ledger *ledger);
 /* Writes what is left and ages the view down to its capacity. */
 void kvw_ledger_close(struct kvw_ledger *ledger);
 
-/* An entry that may be alive is dropped from the tree. */
-void kvw_view_forget(struct kvw_views *views, uint32_t worker, uint32_t tick, int64_t tokens);
+/* An entry that may be alive is dropped from the tree, with what it held of two ticks. */
+void kvw_view_forget(struct kvw_views *views, uint32_t worker, const struct kvw_move parts[2]);
 
 void kvw_view_purge(struct kvw_views *views, uint32_t worker);
 

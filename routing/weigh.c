@@ -128,9 +128,8 @@ static uint64_t read_loads(const struct kvw_prefixaware *pa, const struct kvw_ca
 /* Whether every candidate was found usable and of a known generation when this set was read last. */
 static bool is_plain(struct kvw_prefixaware *pa, const struct kvw_candidates *set)
 {
-	return set->version != 0 &&
-	       atomic_load_explicit(&pa->plain[set->version % KVW_PLAIN_SETS],
-		       memory_order_relaxed) == set->version;
+	return set->version != 0 && atomic_load_explicit(&pa->plain[set->version % KVW_PLAIN_SETS],
+					    memory_order_relaxed) == set->version;
 }
 
 /* Reads all candidates. Returns how many are usable; notes those that have lost their caches. */
@@ -233,6 +232,7 @@ static void weigh_prompt(struct kvw_prefixaware *pa, const struct kvw_route_requ
 	for (uint32_t c = 0; c < w->chains; c++) {
 		uint32_t end = request->chain_ends[c];
 
+		kvw_radix_reach_nobody(&w->reach);
 		kvw_radix_find(pa->tree, request->chunks + begin, end - begin, &w->path);
 		if (c == 0)
 			weigh_load(pa, set, now_ns, w); /* while nodes arrive */

@@ -66,11 +66,11 @@ struct kvw_lease {
 	int64_t taken_ns;      /* when */
 	uint32_t context;      /* tokens of its prompt */
 	int64_t ahead_ns;      /* U when it was taken: work that may have delayed its first token */
-	int64_t behind_ns;     /* work added after it and before its first token: it may have, too */
-	int64_t served_ns;     /* until its first token, from its taking or from the first token before
+	int64_t behind_ns; /* work added after it and before its first token: it may have, too */
+	int64_t served_ns; /* until its first token, from its taking or from the first token before
 	                          it on this worker: what the worker needed for it if it works in turn */
-	bool plain;            /* not a stream: its first byte tells nothing of prefill */
-	bool answered;         /* its first token was reported */
+	bool plain;        /* not a stream: its first byte tells nothing of prefill */
+	bool answered;     /* its first token was reported */
 };
 
 /* A load that stands for itself; it is not moved in memory while in use. */
@@ -104,6 +104,9 @@ static inline uint32_t kvw_load_context(struct kvw_load *load)
 {
 	return (uint32_t)(atomic_load_explicit(&load->seen->held, memory_order_relaxed) >> 32);
 }
+
+/* Asks for the cache lines that a lease will write. Changes nothing. */
+void kvw_load_expect(struct kvw_load *load);
 
 /* Takes prefill_ns (>= 0) of load. The lease must hold nothing. */
 void kvw_lease_take(

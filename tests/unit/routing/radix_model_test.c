@@ -152,10 +152,9 @@ static void reach_all(struct kvw_radix *tree, const struct prompt *p, struct kvw
 	static struct kvw_radix_path path;
 
 	reach->limit = KVW_MAX_WORKERS;
+	kvw_radix_reach_nobody(reach);
 	kvw_radix_find(tree, p->chunks, p->count, &path);
 	kvw_radix_reach(tree, p->chunks, p->count, &path, reach);
-	if (reach->count == 0)
-		memset(reach->chunks, 0, sizeof(reach->chunks));
 	check_list(reach);
 }
 

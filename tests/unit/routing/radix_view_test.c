@@ -121,7 +121,7 @@ START_TEST(late_ledger_is_void)
 	kvw_ledger_add(&ledger, 50);
 	kvw_view_purge(&views, 1);
 	kvw_ledger_close(&ledger);
-	kvw_view_forget(&views, 1, tick, 100);
+	kvw_view_forget(&views, 1, (struct kvw_move[2]){{tick, 100}, {tick, 0}});
 	ck_assert_uint_eq(kvw_view_tokens(&views, 1), 0);
 	(void)use_new(&views, 1, 1000, 30);
 	ck_assert_uint_eq(kvw_view_tokens(&views, 1), 30);

@@ -65,9 +65,10 @@ uint32_t tree_reach(struct kvw_radix *tree, const struct prompt *prompt, uint32_
 	struct kvw_radix_reach reach;
 
 	reach.limit = KVW_MAX_WORKERS;
+	kvw_radix_reach_nobody(&reach);
 	kvw_radix_find(tree, prompt->chunks, prompt->count, &path);
 	kvw_radix_reach(tree, prompt->chunks, prompt->count, &path, &reach);
-	return reach.count == 0 ? 0 : reach.chunks[worker];
+	return reach.chunks[worker];
 }
 
 void tree_insert(struct kvw_radix *tree, const struct prompt *prompt, uint32_t worker,
@@ -178,8 +179,8 @@ static void count_node(struct kvw_radix *tree, uint32_t index, struct census *ce
 			uint64_t window = kvw_view_window(&tree->views, h.worker);
 
 			if (s->word[i] != 0)
-				census->tokens[h.worker] += kvw_slot_tokens(
-					node, 0, kvw_holder_extent(h, window));
+				census->tokens[h.worker] +=
+					kvw_slot_tokens(node, 0, kvw_holder_extent(h, window));
 		}
 	}
 }
