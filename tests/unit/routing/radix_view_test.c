@@ -85,6 +85,44 @@ START_TEST(use_makes_young)
 }
 END_TEST
 
+/* A ledger that moves more ticks than it can note, back and forth among them, counts each token once; what is
+ * forgotten of two ticks goes from both. */
+START_TEST(many_ticks_move_at_once)
+{
+	struct kvw_views views;
+	struct kvw_ledger ledger;
+	void *memory = NULL;
+	uint32_t ticks[KVW_LEDGER_MOVES + 7];
+	uint32_t now = 0;
+	const unsigned count = sizeof(ticks) / sizeof(ticks[0]);
+
+	make_views(&views, &memory);
+	for (unsigned i = 0; i < count; i++)
+		ticks[i] = use_new(&views, 0, 1500000, 100000);
+	ck_assert(alive(&views, 0, ticks[0]));
+	kvw_ledger_open(&ledger, &views, 0, 1 << 24);
+	now = ledger.now;
+	for (unsigned i = 0; i < count; i++) {
+		kvw_ledger_move(&ledger, ticks[i], 10);
+		kvw_ledger_move(&ledger, ticks[i], 20);
+		kvw_ledger_move(&ledger, ticks[count - 1 - i], 5);
+		kvw_ledger_move(&ledger, now, 1);
+	}
+	kvw_ledger_close(&ledger);
+	ck_assert_uint_eq(kvw_view_tokens(&views, 0), 1500000);
+	for (unsigned i = 0; i < count; i++) { /* each has lost 35 */
+		uint64_t before = kvw_view_tokens(&views, 0);
+		struct kvw_move parts[2] = {{ticks[i], 99965}, {now, 35}};
+
+		kvw_view_forget(&views, 0, parts);
+		EXPECT(kvw_view_tokens(&views, 0) == before - 100000);
+		EXPECT(views.rings[ticks[i] & (TICKS - 1)] == 0);
+	}
+	ck_assert_uint_eq(kvw_view_tokens(&views, 0), 0);
+	free(memory);
+}
+END_TEST
+
 START_TEST(purge_kills_every_tick)
 {
 	struct kvw_views views;
@@ -180,6 +218,7 @@ int main(void)
 	tcase_add_test(tcase, oldest_ticks_die_first);
 	tcase_add_loop_test(tcase, absurd_capacity_leaves_nothing_behind, 0, 3);
 	tcase_add_test(tcase, use_makes_young);
+	tcase_add_test(tcase, many_ticks_move_at_once);
 	tcase_add_test(tcase, purge_kills_every_tick);
 	tcase_add_test(tcase, late_ledger_is_void);
 	tcase_add_test(tcase, ticks_wrap_around);
