@@ -30,11 +30,6 @@
 #define CHASE_STEPS 4096 /* links between two looks at the time */
 #define SLICE_S     0.05 /* of one turn: the caches are full again after a small part of it */
 
-struct settings {
-	double seconds; /* of each run */
-	unsigned rounds;
-};
-
 /* What is measured in each round. Rates are sums over threads, 1/s. */
 enum figure {
 	DECISIONS,     /* all threads of the line */
