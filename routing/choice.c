@@ -63,7 +63,7 @@ size_t kvw_usable_count(const struct kvw_candidates *set)
 }
 
 /* Four at a time, so that one comparison does not wait for the one before. */
-static double lowest_of(const double *costs, size_t count)
+double kvw_lowest(const double *costs, size_t count)
 {
 	double low[4] = {KVW_NO_COST, KVW_NO_COST, KVW_NO_COST, KVW_NO_COST};
 	size_t i = 0;
@@ -85,11 +85,11 @@ double kvw_tie_limit_of(double lowest)
 
 double kvw_tie_limit(const double *costs, size_t count)
 {
-	return kvw_tie_limit_of(lowest_of(costs, count));
+	return kvw_tie_limit_of(kvw_lowest(costs, count));
 }
 
-size_t kvw_choose_among(const struct kvw_candidates *set, const uint16_t *places, size_t count,
-	uint64_t salt)
+size_t kvw_choose_among(
+	const struct kvw_candidates *set, const uint16_t *places, size_t count, uint64_t salt)
 {
 	size_t best = places[0];
 	uint64_t best_score = 0;

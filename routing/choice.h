@@ -67,8 +67,11 @@ size_t kvw_usable_count(const struct kvw_candidates *set);
 size_t kvw_choose_lowest(const struct kvw_candidates *set, const double *costs, uint64_t salt);
 
 /* The same among `count` (> 0) places whose costs count as equal. */
-size_t kvw_choose_among(const struct kvw_candidates *set, const uint16_t *places, size_t count,
-	uint64_t salt);
+size_t kvw_choose_among(
+	const struct kvw_candidates *set, const uint16_t *places, size_t count, uint64_t salt);
+
+/* KVW_NO_COST of none. */
+double kvw_lowest(const double *costs, size_t count);
 
 /* Costs up to this count as equal to `lowest`. */
 double kvw_tie_limit_of(double lowest);

@@ -41,7 +41,7 @@
 #include "prefixaware.h"
 #include "strategies.h"
 
-#define CLAIM_FACTOR 1.5                 /* of the predicted time until the prompt is computed */
+#define CLAIM_FACTOR 1.5                /* of the predicted time until the prompt is computed */
 #define CLAIM_NS     INT64_C(500000000) /* beside that: until the event is here */
 
 struct kvaware {
@@ -271,19 +271,18 @@ static double pushed_out(const struct kvaware *ka, const struct kvw_candidate *c
 	return c->capacity_tokens == 0 || fresh <= room ? 0 : (double)(fresh - room);
 }
 
-/* Fills w, with the sums, and the view. Nobody is usable: w->usable is 0. */
+/* Fills w and the view. Nobody is usable: w->usable is 0. */
 static void weigh(struct kvaware *ka, const struct kvw_route_request *request,
 	const struct kvw_candidates *set, int64_t now_ns, struct kvw_weighing *w, struct view *view)
 {
+	double before = 0; /* work that the tree's hits were believed to save */
+
 	view->any = false;
 	kvw_weigh_hits(&ka->pa, request, set, now_ns, w);
 	if (w->usable == 0)
 		return;
-	if (w->chains == 1 && request->chain_count == 1 && request->exact_tokens > 0) {
-		w->tokens = request->exact_tokens;
-		w->miss = kvw_rates_work(w->pairs, w->tokens, 0);
+	if (w->chains == 1 && request->chain_count == 1 && request->exact_tokens > 0)
 		ask_whom(ka, request, set, view);
-	}
 	if (view->any) {
 		match_chains(ka, request, KVW_TELLER_ENGINE, now_ns, set, view);
 		match_chains(ka, request, KVW_TELLER_LMCACHE, now_ns, set, view);
@@ -291,14 +290,19 @@ static void weigh(struct kvaware *ka, const struct kvw_route_request *request,
 	for (size_t i = 0; i < set->count && view->any; i++) {
 		if (view->word[i] == WORD_TREE)
 			continue;
+		before = kvw_weigh_saved(w, i);
 		w->hits[i] = sum_of(view->tokens[i]);
 		w->saved[i] = saved_by(ka, view->tokens[i], w->pairs, w->x[i]);
 		if ((view->word[i] & WORD_ENGINE) != 0)
 			view->evict_ns[i] = ka->eviction_weight * w->x[i] *
 					    pushed_out(ka, &set->items[i], w, i);
-		w->costs[i] += view->evict_ns[i];
+		w->costs[i] +=
+			view->evict_ns[i] + (before - kvw_weigh_saved(w, i)) * kvw_weigh_each(w, i);
 	}
-	kvw_weigh_sum(&ka->pa, set, w);
+	if (view->any) {
+		w->lowest = kvw_lowest(w->costs, set->count);
+		w->unhit = w->lowest;
+	}
 }
 
 static bool is_exact(const struct view *view, size_t pos)

@@ -91,10 +91,18 @@ static enum kvw_err prefixaware_create(
 static size_t lowest(const struct kvw_prefixaware *pa, const struct kvw_candidates *set,
 	const struct kvw_weighing *w)
 {
+	double limit = kvw_tie_limit_of(w->lowest);
 	uint16_t places[KVW_MAX_WORKERS];
-	size_t count =
-		pa->kernel->within(w->costs, set->count, kvw_tie_limit_of(w->lowest), places);
+	size_t count = 0;
 
+	/* Mostly only those who hold some of the prompt are cheap enough. */
+	if (w->chains == 1 && w->block_size > 0 && w->unhit > limit)
+		for (uint32_t r = 0; r < w->reach.count; r++) {
+			places[count] = (uint16_t)w->reach.workers[r];
+			count += w->costs[places[count]] <= limit;
+		}
+	else
+		count = pa->kernel->within(w->costs, set->count, limit, places);
 	return kvw_choose_among(set, places, count, w->salt);
 }
 
@@ -122,7 +130,7 @@ void kvw_prefixaware_decide(const struct kvw_route_request *request,
 {
 	size_t pos = choice.pos;
 	const struct kvw_candidate *c = &set->items[pos];
-	double work = w->miss - w->saved[pos];
+	double work = w->miss - kvw_weigh_saved(w, pos);
 
 	*out = (struct kvw_decision){
 		.pos = pos,
@@ -180,7 +188,6 @@ static enum kvw_err prefixaware_pick(struct kvw_strategy *self,
 	kvw_weigh_hits(pa, request, set, now_ns, &w);
 	if (w.usable == 0)
 		return KVW_ENOWORKER;
-	kvw_weigh_sum(pa, set, &w);
 	choice = kvw_prefixaware_choose(pa, request, set, &w);
 	kvw_prefixaware_teach(pa, request, &set->items[choice.pos], now_ns, &w);
 	kvw_prefixaware_decide(request, set, choice, now_ns, &w, out);
@@ -218,7 +225,7 @@ void kvw_prefixaware_tell(const struct kvw_prefixaware *pa, const struct kvw_can
 		cost->hit_tokens[KVW_TIER_DEVICE] = w->hits[i];
 		cost->queue_ns = (double)kvw_load_queue_ns(c->load, now_ns);
 		cost->context_ns = pa->context_ns * kvw_load_context(c->load);
-		cost->prefill_ns = (w->miss - w->saved[i]) * w->x[i];
+		cost->prefill_ns = (w->miss - kvw_weigh_saved(w, i)) * w->x[i];
 		cost->others_ns = cost->prefill_ns * w->omega * w->inflight[i];
 		if (!c->usable)
 			continue;
@@ -246,7 +253,6 @@ static enum kvw_err prefixaware_explain(struct kvw_strategy *self,
 	kvw_weigh_hits(pa, request, set, now_ns, &w);
 	if (w.usable == 0)
 		return KVW_ENOWORKER;
-	kvw_weigh_sum(pa, set, &w);
 	choice = kvw_prefixaware_choose(pa, request, set, &w);
 	kvw_prefixaware_tell(pa, set, now_ns, choice.pos, &w, costs);
 	kvw_prefixaware_decide(request, set, choice, now_ns, &w, out);

@@ -32,8 +32,8 @@ struct kvw_prefixaware {
 	/* The generation of each worker's cache that the tree knows. */
 	_Alignas(64) _Atomic uint32_t generations[KVW_MAX_WORKERS];
 
-	/* Versions of sets whose candidates are all usable and of known generations, by the last bits;
-	 * those of several models differ in these. 0: none. */
+	/* Sets whose candidates are all usable and of known generations, as kvw_plain_word() tells them,
+	 * by the last bits of their versions; those of several models differ in these. 0: none. */
 	_Alignas(64) _Atomic uint64_t plain[KVW_PLAIN_SETS];
 };
 
@@ -42,22 +42,24 @@ struct kvw_prefixaware {
 struct kvw_weighing {
 	struct kvw_radix_path path;        /* of the last chain walked */
 	struct kvw_radix_reach reach;      /* of the last chain walked */
-	double costs[KVW_MAX_WORKERS];     /* first Q_w + c T_w, then cost(w), ns */
+	double costs[KVW_MAX_WORKERS];     /* cost(w), ns */
 	float x[KVW_MAX_WORKERS];          /* ns per token of work */
 	int32_t inflight[KVW_MAX_WORKERS]; /* n_w */
-	double saved[KVW_MAX_WORKERS];     /* work that hits save, all chains */
-	uint32_t hits[KVW_MAX_WORKERS];    /* tokens, all chains */
-	double open[KVW_MAX_WORKERS];      /* costs of those whom no guard bars; rarely used */
-	double lowest;                     /* of costs, once they are summed up */
+	double saved[KVW_MAX_WORKERS];  /* work that hits save, all chains; where there are hits */
+	uint32_t hits[KVW_MAX_WORKERS]; /* tokens, all chains */
+	double open[KVW_MAX_WORKERS];   /* costs of those whom no guard bars; rarely used */
+	double lowest;                  /* of costs */
+	double unhit;                   /* the lowest without any hit */
 	float omega;
-	double pairs;    /* k */
-	double miss;     /* work without any hit, all chains */
-	double mean;     /* requests in flight on a usable candidate */
-	uint64_t salt;   /* first chunk that nobody holds */
-	size_t usable;   /* candidates */
-	uint32_t tokens; /* all chains */
-	uint32_t chains; /* prompts looked up; 0: went by load */
-	bool look;       /* change nothing that a later pick could see */
+	double pairs;        /* k */
+	double miss;         /* work without any hit, all chains */
+	double mean;         /* requests in flight on a usable candidate */
+	uint64_t salt;       /* first chunk that nobody holds */
+	size_t usable;       /* candidates */
+	uint32_t tokens;     /* all chains */
+	uint32_t chains;     /* prompts looked up; 0: went by load */
+	uint32_t block_size; /* of all candidates, whose ids are their places, or 0 */
+	bool look;           /* change nothing that a later pick could see */
 };
 
 /* Whom a choice falls on, and why. */
@@ -68,14 +70,22 @@ struct kvw_choice {
 
 /* --- weigh.c, in this order --- */
 
-/* Sets all that is known before the choice but the sums: costs lack p_w. Only w->look is set before;
- * usable 0: there is nobody to choose. */
+/* Sets all that is known before the choice. Only w->look is set before; usable 0: there is nobody to
+ * choose. */
 void kvw_weigh_hits(struct kvw_prefixaware *pa, const struct kvw_route_request *request,
 	const struct kvw_candidates *set, int64_t now_ns, struct kvw_weighing *w);
 
-/* cost(w) = Q_w + c T_w + p_w (1 + omega n_w), with p_w by miss and saved. */
-void kvw_weigh_sum(const struct kvw_prefixaware *pa, const struct kvw_candidates *set,
-	struct kvw_weighing *w);
+/* Work that a candidate's hits save. */
+static inline double kvw_weigh_saved(const struct kvw_weighing *w, size_t i)
+{
+	return w->hits[i] > 0 ? w->saved[i] : 0;
+}
+
+/* ns that a token of work on a candidate costs everybody: x (1 + omega n_w). */
+static inline double kvw_weigh_each(const struct kvw_weighing *w, size_t i)
+{
+	return w->x[i] * (1 + w->omega * (float)w->inflight[i]);
+}
 
 /* --- prefixaware.c --- */
 

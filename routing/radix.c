@@ -27,7 +27,6 @@
 
 #include <assert.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 
 #include "radix_node.h"
@@ -232,17 +231,12 @@ static void prefetch_overflow(struct kvw_radix *tree, struct kvw_slot *slot)
 	}
 }
 
-void kvw_radix_reach_nobody(struct kvw_radix_reach *reach)
-{
-	assert(reach->limit <= KVW_MAX_WORKERS);
-	reach->count = 0;
-	memset(reach->chunks, 0, reach->limit * sizeof(reach->chunks[0]));
-}
-
 void kvw_radix_reach(struct kvw_radix *tree, const struct kvw_chunk *chunks, uint32_t count,
 	struct kvw_radix_path *path, struct kvw_radix_reach *reach)
 {
+	assert(reach->limit <= KVW_MAX_WORKERS);
 	kvw_path_settle(tree, chunks, count, path);
+	tree->scan->reach_nobody(reach);
 	for (uint32_t i = 0; i < path->count; i++)
 		prefetch_overflow(tree, kvw_slot_at(tree, path->steps[i].node));
 	for (uint32_t i = 0; i < path->count; i++) {
@@ -260,6 +254,7 @@ void kvw_radix_reach(struct kvw_radix *tree, const struct kvw_chunk *chunks, uin
 			slot = kvw_slot_at(tree, more);
 		} while (more != 0);
 	}
+	tree->scan->reach_done(reach);
 }
 
 /* --- the rest --- */

@@ -29,6 +29,9 @@
 #define KVW_RADIX_MAX_STEPS 4096 /* longest path in nodes; deeper prefixes are cut off */
 #define KVW_RADIX_MIN_BYTES (UINT64_C(1) << 20)
 
+#define KVW_REACH_FEW   16 /* workers that are looked for in a list */
+#define KVW_REACH_SPARE 8  /* places that may be written behind it */
+
 struct kvw_radix;
 
 struct kvw_radix_options {
@@ -59,9 +62,15 @@ struct kvw_radix_path {
 struct kvw_radix_reach {
 	uint32_t limit; /* the caller's: only workers below are of interest */
 	uint32_t count; /* workers that hold any of it */
-	uint16_t workers[KVW_MAX_WORKERS + 8]; /* their ids, in no order; some places to spare */
-	uint32_t chunks[KVW_MAX_WORKERS]; /* [limit] by worker id: leading chunks held, 0 for the
-					   * rest */
+	_Alignas(64)
+		uint32_t workers[KVW_MAX_WORKERS + KVW_REACH_SPARE]; /* their ids, in no order */
+	uint32_t chunks[KVW_MAX_WORKERS + KVW_REACH_SPARE]; /* leading chunks that each holds */
+
+	/* Of the walk, which keeps few workers in the list above and looks for many in a map. */
+	uint32_t floors[KVW_REACH_FEW + KVW_REACH_SPARE]; /* where the windows of few begin */
+	uint32_t spans[KVW_REACH_FEW + KVW_REACH_SPARE];  /* and how long they are */
+	uint32_t map[KVW_MAX_WORKERS]; /* [limit] of many: chunks by worker id, 0 for the rest */
+	bool mapped;
 };
 
 /* For whom a prompt is inserted. */
@@ -82,12 +91,8 @@ void kvw_radix_destroy(struct kvw_radix *tree); /* NULL is allowed */
 void kvw_radix_find(struct kvw_radix *tree, const struct kvw_chunk *chunks, uint32_t count,
 	struct kvw_radix_path *path);
 
-/* Empties a reach whose limit was set. Best done before find: what reach reads eight words at a time
- * must have left the store buffer, which on a busy core takes a while. */
-void kvw_radix_reach_nobody(struct kvw_radix_reach *reach);
-
 /* How far each worker below reach->limit is believed to hold a chain. `path` is what find gave for the
- * same one; *reach is empty. */
+ * same one; of *reach only the limit need be set. */
 void kvw_radix_reach(struct kvw_radix *tree, const struct kvw_chunk *chunks, uint32_t count,
 	struct kvw_radix_path *path, struct kvw_radix_reach *reach);
 

@@ -4,6 +4,8 @@
  */
 #include "radix_scan.h"
 
+#include <string.h>
+
 #include "radix_node.h"
 
 static uint64_t load(const _Atomic uint64_t *word)
@@ -41,7 +43,14 @@ static uint32_t dead(const _Atomic uint64_t *words, unsigned used, const _Atomic
 	return gone;
 }
 
-static void reach_slot(const _Atomic uint64_t *words, unsigned used,
+static void reach_nobody(struct kvw_radix_reach *reach)
+{
+	reach->count = 0;
+	reach->mapped = true;
+	memset(reach->map, 0, reach->limit * sizeof(reach->map[0]));
+}
+
+void kvw_reach_slot_mapped(const _Atomic uint64_t *words, unsigned used,
 	const _Atomic uint64_t *windows, uint32_t start, uint32_t length,
 	struct kvw_radix_reach *reach)
 {
@@ -54,17 +63,24 @@ static void reach_slot(const _Atomic uint64_t *words, unsigned used,
 		uint32_t upto = extent < length ? extent : length;
 		bool counts = h.worker < reach->limit;
 		uint32_t worker = counts ? h.worker : 0;
-		uint32_t held = reach->chunks[worker];
+		uint32_t held = reach->map[worker];
 
 		counts &= held - start < upto;
-		reach->chunks[worker] = counts ? start + upto : held;
-		reach->workers[count] = (uint16_t)worker;
+		reach->map[worker] = counts ? start + upto : held;
+		reach->workers[count] = worker;
 		count += counts & (held == 0);
 	}
 	reach->count = count;
 }
 
-const struct kvw_radix_scan kvw_radix_scan_base = {of_worker, dead, reach_slot};
+void kvw_reach_done(struct kvw_radix_reach *reach)
+{
+	for (uint32_t i = 0; i < reach->count && reach->mapped; i++)
+		reach->chunks[i] = reach->map[reach->workers[i]];
+}
+
+const struct kvw_radix_scan kvw_radix_scan_base = {
+	of_worker, dead, reach_nobody, kvw_reach_slot_mapped, kvw_reach_done};
 
 const struct kvw_radix_scan *kvw_radix_scan_best(void)
 {

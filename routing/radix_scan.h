@@ -24,11 +24,23 @@ struct kvw_radix_scan {
 	uint32_t (*dead)(
 		const _Atomic uint64_t *words, unsigned used, const _Atomic uint64_t *windows);
 
+	/* Empties a reach whose limit is set. */
+	void (*reach_nobody)(struct kvw_radix_reach *reach);
+
 	/* Holders whose reach comes up to a step that begins at chunk `start` carry on through `length`
-	 * chunks of it at most. */
+	 * chunks of it at most. Who holds nothing of the step at 0 is not reached. */
 	void (*reach)(const _Atomic uint64_t *words, unsigned used, const _Atomic uint64_t *windows,
 		uint32_t start, uint32_t length, struct kvw_radix_reach *reach);
+
+	/* No slot follows: tells reach->chunks. */
+	void (*reach_done)(struct kvw_radix_reach *reach);
 };
+
+/* The ways of the plain one, for a reach that is mapped. */
+void kvw_reach_slot_mapped(const _Atomic uint64_t *words, unsigned used,
+	const _Atomic uint64_t *windows, uint32_t start, uint32_t length,
+	struct kvw_radix_reach *reach);
+void kvw_reach_done(struct kvw_radix_reach *reach);
 
 extern const struct kvw_radix_scan kvw_radix_scan_base;
 #ifdef KVW_HAVE_AVX512

@@ -1,9 +1,10 @@
 /*
  * weigh.c - what each worker would cost for one prompt, before anybody is chosen.
  *
- * Walks the tree, reads the loads while the nodes arrive, adds up. What depends on the number of
- * workers is kept in arrays that are read from one end to the other, and the last sum is one loop
- * without branches. Unless the caller only looks, a worker that has lost its cache is purged here.
+ * Walks the tree, and while the nodes arrive adds up what each worker would cost if it held nothing of
+ * the prompt: one loop over all of them, without branches. What hits save is then taken off, of those
+ * few workers that the path reaches. Unless the caller only looks, a worker that has lost its cache is
+ * purged here.
  */
 #include <assert.h>
 #include <string.h>
@@ -52,8 +53,6 @@ static uint32_t usable_hit(const struct kvw_route_request *request, uint32_t beg
 {
 	uint32_t hit = kvw_chain_tokens(request, begin, begin + reach);
 
-	if (block == 0)
-		block = DEFAULT_BLOCK;
 	if (hit >= tokens)
 		hit = tokens > 0 ? tokens - 1 : 0;
 	/* A power of two nearly always, and then without a division. */
@@ -97,12 +96,20 @@ static void prefetch_board(const struct kvw_candidates *set)
 		__builtin_prefetch(board + at);
 }
 
+static struct kvw_cost_terms terms_of(
+	const struct kvw_prefixaware *pa, int64_t now_ns, const struct kvw_weighing *w)
+{
+	return (struct kvw_cost_terms){now_ns, pa->context_ns, w->miss, w->omega};
+}
+
 /* Loads of a dense set. Returns the requests in flight. */
 static uint64_t read_board(const struct kvw_prefixaware *pa, const struct kvw_candidates *set,
 	int64_t now_ns, struct kvw_weighing *w)
 {
-	return pa->kernel->loads(set->board, pa->rates.ns_per_token, set->count, now_ns,
-		pa->context_ns, w->costs, w->x, w->inflight);
+	struct kvw_cost_terms terms = terms_of(pa, now_ns, w);
+
+	return pa->kernel->loads(set->board, pa->rates.ns_per_token, set->count, &terms, w->costs,
+		w->x, w->inflight, &w->lowest);
 }
 
 /* Loads of any set. Returns the requests in flight. */
@@ -111,55 +118,87 @@ static uint64_t read_loads(const struct kvw_prefixaware *pa, const struct kvw_ca
 {
 	uint64_t inflight = 0;
 
+	w->lowest = KVW_NO_COST;
 	for (size_t i = 0; i < set->count; i++) {
 		const struct kvw_candidate *c = &set->items[i];
 		uint32_t n = kvw_load_inflight(c->load);
 
 		assert(c->id < KVW_MAX_WORKERS);
 		inflight += n;
-		w->costs[i] = (double)kvw_load_queue_ns(c->load, now_ns) +
-			      pa->context_ns * kvw_load_context(c->load);
 		w->inflight[i] = (int32_t)n;
 		w->x[i] = kvw_rates_x(&pa->rates, c->id);
+		w->costs[i] = (double)kvw_load_queue_ns(c->load, now_ns) +
+			      pa->context_ns * kvw_load_context(c->load) +
+			      w->miss * kvw_weigh_each(w, i);
+		w->lowest = w->costs[i] < w->lowest ? w->costs[i] : w->lowest;
 	}
 	return inflight;
 }
 
-/* Whether every candidate was found usable and of a known generation when this set was read last. */
-static bool is_plain(struct kvw_prefixaware *pa, const struct kvw_candidates *set)
+/* What is known of a set that was found plain: its version, and the block size of all its candidates (a
+ * power of two) or 0 if they differ. */
+static uint64_t plain_word(uint64_t version, uint32_t block_size)
 {
-	return set->version != 0 && atomic_load_explicit(&pa->plain[set->version % KVW_PLAIN_SETS],
-					    memory_order_relaxed) == set->version;
+	return version << 6 | (block_size == 0 ? 0 : (uint64_t)__builtin_ctz(block_size) + 1);
 }
 
-/* Reads all candidates. Returns how many are usable; notes those that have lost their caches. */
-static size_t read_items(struct kvw_prefixaware *pa, const struct kvw_candidates *set, bool look)
+/* Whether every candidate was found usable and of a known generation when this set was read last; then
+ * *block_size is told. */
+static bool is_plain(
+	struct kvw_prefixaware *pa, const struct kvw_candidates *set, uint32_t *block_size)
 {
+	uint64_t word = atomic_load_explicit(
+		&pa->plain[set->version % KVW_PLAIN_SETS], memory_order_relaxed);
+
+	*block_size = (word & 63) == 0 ? 0 : 1u << ((word & 63) - 1);
+	return set->version != 0 && word >> 6 == set->version;
+}
+
+static uint32_t block_size_of(const struct kvw_candidate *c)
+{
+	return c->block_size == 0 ? DEFAULT_BLOCK : c->block_size;
+}
+
+/* Reads all candidates. Returns how many are usable; notes those that have lost their caches. If all are
+ * usable and none has, *block_size is told. */
+static size_t read_items(struct kvw_prefixaware *pa, const struct kvw_candidates *set, bool look,
+	uint32_t *block_size)
+{
+	uint32_t first = set->count > 0 ? block_size_of(&set->items[0]) : 0;
+	bool alike = (first & (first - 1)) == 0;
 	size_t usable = 0;
 	bool newer = false;
 
 	for (size_t i = 0; i < set->count; i++) {
 		newer |= is_newer(pa, &set->items[i]);
 		usable += set->items[i].usable;
+		alike &= block_size_of(&set->items[i]) == first;
 	}
 	for (size_t i = 0; i < set->count && newer && !look; i++)
 		note_generation(pa, &set->items[i]);
-	if (usable == set->count && !newer && set->version != 0)
-		atomic_store_explicit(&pa->plain[set->version % KVW_PLAIN_SETS], set->version,
-			memory_order_relaxed);
+	*block_size = 0;
+	if (usable == set->count && !newer) {
+		*block_size = alike ? first : 0;
+		if (set->version != 0)
+			atomic_store_explicit(&pa->plain[set->version % KVW_PLAIN_SETS],
+				plain_word(set->version, *block_size), memory_order_relaxed);
+	}
 	return usable;
 }
 
-/* The loads of all candidates. */
+/* Costs of all candidates without any hit. */
 static void weigh_load(struct kvw_prefixaware *pa, const struct kvw_candidates *set, int64_t now_ns,
 	struct kvw_weighing *w)
 {
 	const size_t count = set->count;
-	size_t usable = is_plain(pa, set) ? count : read_items(pa, set, w->look);
-	uint64_t inflight =
-		is_dense(set) ? read_board(pa, set, now_ns, w) : read_loads(pa, set, now_ns, w);
+	bool dense = is_dense(set);
+	size_t usable = is_plain(pa, set, &w->block_size)
+				? count
+				: read_items(pa, set, w->look, &w->block_size);
+	uint64_t inflight = dense ? read_board(pa, set, now_ns, w) : read_loads(pa, set, now_ns, w);
 
-	memset(w->saved, 0, count * sizeof(w->saved[0]));
+	if (!dense)
+		w->block_size = 0;
 	memset(w->hits, 0, count * sizeof(w->hits[0]));
 	for (size_t i = 0; i < count && usable < count; i++) {
 		if (set->items[i].usable)
@@ -167,62 +206,105 @@ static void weigh_load(struct kvw_prefixaware *pa, const struct kvw_candidates *
 		inflight -= (uint32_t)w->inflight[i];
 		w->costs[i] = KVW_NO_COST;
 	}
+	if (usable < count)
+		w->lowest = kvw_lowest(w->costs, count);
+	w->unhit = w->lowest;
 	w->usable = usable;
 	w->mean = usable > 0 ? (double)inflight / (double)usable : 0;
 }
 
-/* Adds what each candidate's hit in one chain, whose path was found, saves it. */
+/* A candidate will reuse so many tokens more. */
+static void take_hit(struct kvw_weighing *w, size_t i, uint32_t hit, double saved)
+{
+	w->saved[i] = kvw_weigh_saved(w, i) + saved;
+	w->hits[i] += hit;
+	w->costs[i] -= saved * kvw_weigh_each(w, i);
+	w->lowest = w->costs[i] < w->lowest ? w->costs[i] : w->lowest;
+}
+
+/* Takes the hits in one chain of candidates that are all usable, have one block size, and whose ids are
+ * their places. Returns the most chunks that any of them holds. */
+static uint32_t take_alike(const struct kvw_prefixaware *pa, const struct kvw_chunk *chunks,
+	uint32_t tokens, float tokens_per_unit, struct kvw_weighing *w)
+{
+	const struct kvw_radix_reach *reach = &w->reach;
+	struct kvw_hit_terms terms = {.tokens_per_unit = tokens_per_unit,
+		.pairs = w->pairs,
+		.most = tokens > 0 ? tokens - 1 : 0,
+		.block_size = w->block_size};
+	uint32_t hits[KVW_MAX_WORKERS + KVW_HITS_SPARE];
+	double saved[KVW_MAX_WORKERS + KVW_HITS_SPARE];
+	uint32_t furthest = 0;
+
+	pa->kernel->hits(chunks, reach->chunks, reach->count, &terms, hits, saved);
+	for (uint32_t r = 0; r < reach->count; r++) {
+		take_hit(w, reach->workers[r], hits[r], saved[r]);
+		furthest = reach->chunks[r] > furthest ? reach->chunks[r] : furthest;
+	}
+	return furthest;
+}
+
+/* The same of any candidates. */
+static uint32_t take_each(const struct kvw_prefixaware *pa, const struct kvw_route_request *request,
+	const struct kvw_candidates *set, uint32_t begin, uint32_t tokens, struct kvw_weighing *w)
+{
+	uint32_t furthest = 0;
+
+	for (uint32_t r = 0; r < w->reach.count; r++) {
+		uint32_t held = w->reach.chunks[r];
+		size_t i = place_of(set, w->reach.workers[r]);
+		uint32_t hit = 0;
+
+		if (i == set->count || (w->look && is_newer(pa, &set->items[i])))
+			continue; /* none of them, or a pick would purge it first */
+		hit = usable_hit(request, begin, held, tokens, block_size_of(&set->items[i]));
+		take_hit(w, i, hit, kvw_rates_work(w->pairs, hit, 0));
+		if (held > furthest && set->items[i].usable)
+			furthest = held;
+	}
+	return furthest;
+}
+
+/* Takes off what each candidate's hit in one chain, whose path was found, saves it. */
 static void weigh_chain(struct kvw_prefixaware *pa, const struct kvw_route_request *request,
 	const struct kvw_candidates *set, uint32_t begin, uint32_t end, struct kvw_weighing *w)
 {
 	const struct kvw_chunk *chunks = request->chunks + begin;
 	uint32_t tokens = kvw_chain_tokens(request, begin, end);
-	double miss = kvw_rates_work(w->pairs, tokens, 0);
 	uint32_t furthest = 0;
 
-	w->tokens += tokens;
-	w->miss += miss;
 	kvw_radix_reach(pa->tree, chunks, end - begin, &w->path, &w->reach);
-	for (uint32_t r = 0; r < w->reach.count; r++) {
-		uint32_t id = w->reach.workers[r];
-		uint32_t reach = w->reach.chunks[id];
-		size_t i = place_of(set, id);
-		uint32_t hit = 0;
-
-		if (i == set->count || (w->look && is_newer(pa, &set->items[i])))
-			continue; /* none of them, or a pick would purge it first */
-		hit = usable_hit(request, begin, reach, tokens, set->items[i].block_size);
-		w->hits[i] += hit;
-		w->saved[i] += kvw_rates_work(w->pairs, hit, 0);
-		if (reach > furthest && set->items[i].usable)
-			furthest = reach;
-	}
+	furthest = w->block_size > 0 ? take_alike(pa, chunks, tokens, request->tokens_per_unit, w)
+				     : take_each(pa, request, set, begin, tokens, w);
 	if (end > begin)
 		w->salt ^= chunks[furthest < end - begin ? furthest : furthest - 1].hash;
 }
 
-/* Chains beyond those that are looked up count as misses. */
-static void weigh_rest(
-	const struct kvw_route_request *request, uint32_t begin, struct kvw_weighing *w)
+/* Tokens of all chains, and their work without any hit. */
+static void measure(const struct kvw_route_request *request, struct kvw_weighing *w)
 {
-	for (uint32_t c = MAX_CHAINS; c < request->chain_count; c++) {
+	uint32_t begin = 0;
+
+	w->tokens = 0;
+	w->miss = 0;
+	for (uint32_t c = 0; c < request->chain_count; c++) {
 		uint32_t tokens = kvw_chain_tokens(request, begin, request->chain_ends[c]);
 
+		if (request->chain_count == 1 && request->exact_tokens > 0)
+			tokens = request->exact_tokens;
 		w->tokens += tokens;
 		w->miss += kvw_rates_work(w->pairs, tokens, 0);
 		begin = request->chain_ends[c];
 	}
 }
 
-/* A prompt that is understood. */
+/* A prompt that is understood. Chains beyond those that are looked up count as misses. */
 static void weigh_prompt(struct kvw_prefixaware *pa, const struct kvw_route_request *request,
 	const struct kvw_candidates *set, int64_t now_ns, struct kvw_weighing *w)
 {
 	uint32_t begin = 0;
 
 	w->salt = request->seed;
-	w->tokens = 0;
-	w->miss = 0;
 	w->omega = (float)pa->omega;
 	w->reach.limit = set->count > 0 ? set->items[set->count - 1].id + 1 : 0;
 	w->chains = request->chain_count < MAX_CHAINS ? request->chain_count : MAX_CHAINS;
@@ -232,14 +314,14 @@ static void weigh_prompt(struct kvw_prefixaware *pa, const struct kvw_route_requ
 	for (uint32_t c = 0; c < w->chains; c++) {
 		uint32_t end = request->chain_ends[c];
 
-		kvw_radix_reach_nobody(&w->reach);
 		kvw_radix_find(pa->tree, request->chunks + begin, end - begin, &w->path);
-		if (c == 0)
-			weigh_load(pa, set, now_ns, w); /* while nodes arrive */
+		if (c == 0) { /* while nodes arrive */
+			measure(request, w);
+			weigh_load(pa, set, now_ns, w);
+		}
 		weigh_chain(pa, request, set, begin, end, w);
 		begin = end;
 	}
-	weigh_rest(request, begin, w);
 }
 
 /* A prompt of which nothing is known, or one that leaves nothing in the cache. */
@@ -261,13 +343,6 @@ static bool is_understood(const struct kvw_route_request *request)
 {
 	return request->content_known && request->teaches && request->chunk_count > 0 &&
 	       request->chain_count > 0;
-}
-
-void kvw_weigh_sum(
-	const struct kvw_prefixaware *pa, const struct kvw_candidates *set, struct kvw_weighing *w)
-{
-	w->lowest = pa->kernel->sum(
-		set->count, w->miss, w->omega, w->saved, w->x, w->inflight, w->costs);
 }
 
 void kvw_weigh_hits(struct kvw_prefixaware *pa, const struct kvw_route_request *request,

@@ -7,8 +7,10 @@
 #include <math.h>
 
 static uint64_t loads(const struct kvw_load_board *board, const _Atomic float *rates, size_t count,
-	int64_t now_ns, double context_ns, double *costs, float *x, int32_t *inflight)
+	const struct kvw_cost_terms *terms, double *costs, float *x, int32_t *inflight,
+	double *lowest)
 {
+	double low[4] = {INFINITY, INFINITY, INFINITY, INFINITY};
 	uint64_t total = 0;
 
 	for (size_t i = 0; i < count; i++) {
@@ -16,28 +18,33 @@ static uint64_t loads(const struct kvw_load_board *board, const _Atomic float *r
 		int64_t idle_at = atomic_load_explicit(&seen->idle_at_ns, memory_order_relaxed);
 		uint64_t held = atomic_load_explicit(&seen->held, memory_order_relaxed);
 		uint32_t n = (uint32_t)held;
-		int64_t queue = idle_at > now_ns ? idle_at - now_ns : 0;
+		int64_t queue = idle_at > terms->now_ns ? idle_at - terms->now_ns : 0;
 
-		costs[i] = (double)queue + context_ns * (uint32_t)(held >> 32);
 		x[i] = atomic_load_explicit(&rates[i], memory_order_relaxed);
+		costs[i] = (double)queue + terms->context_ns * (uint32_t)(held >> 32) +
+			   terms->miss * (x[i] * (1 + terms->omega * (float)(int32_t)n));
+		low[i % 4] = costs[i] < low[i % 4] ? costs[i] : low[i % 4];
 		inflight[i] = (int32_t)n;
 		total += n;
 	}
+	low[0] = low[1] < low[0] ? low[1] : low[0];
+	low[2] = low[3] < low[2] ? low[3] : low[2];
+	*lowest = low[2] < low[0] ? low[2] : low[0];
 	return total;
 }
 
-static double sum(size_t count, double miss, float omega, const double *saved, const float *x,
-	const int32_t *inflight, double *costs)
+static void hits(const struct kvw_chunk *chunks, const uint32_t *held, size_t count,
+	const struct kvw_hit_terms *terms, uint32_t *hits, double *saved)
 {
-	double low[4] = {INFINITY, INFINITY, INFINITY, INFINITY};
-
 	for (size_t i = 0; i < count; i++) {
-		costs[i] += (miss - saved[i]) * (x[i] * (1 + omega * (float)inflight[i]));
-		low[i % 4] = costs[i] < low[i % 4] ? costs[i] : low[i % 4];
+		double units = chunks[held[i] - 1].end;
+		uint32_t tokens = (uint32_t)(units * terms->tokens_per_unit + 0.5);
+		uint32_t hit =
+			(tokens < terms->most ? tokens : terms->most) & ~(terms->block_size - 1);
+
+		hits[i] = hit;
+		saved[i] = hit + (double)hit * hit * (terms->pairs / 2);
 	}
-	low[0] = low[1] < low[0] ? low[1] : low[0];
-	low[2] = low[3] < low[2] ? low[3] : low[2];
-	return low[2] < low[0] ? low[2] : low[0];
 }
 
 static size_t within(const double *costs, size_t count, double limit, uint16_t *places)
@@ -51,7 +58,7 @@ static size_t within(const double *costs, size_t count, double limit, uint16_t *
 	return n;
 }
 
-const struct kvw_weigh_kernel kvw_weigh_kernel_base = {loads, sum, within};
+const struct kvw_weigh_kernel kvw_weigh_kernel_base = {loads, hits, within};
 
 const struct kvw_weigh_kernel *kvw_weigh_kernel_best(void)
 {

@@ -1,9 +1,9 @@
 /*
  * weigh_kernel.h - the loops over all workers that every pick runs.
  *
- * They read arrays from one end to the other and nothing else, written once in C and once for
- * AVX-512; both give the same bits. Arrays are indexed by place; loads() is for candidates whose places
- * are their ids.
+ * They read arrays from one end to the other and hardly anything else, written once in C and once for
+ * AVX-512; both give the same bits. Arrays are indexed by place, those of hits() by who is reached;
+ * loads() is for candidates whose places are their ids.
  */
 #ifndef KVW_WEIGH_KERNEL_H
 #define KVW_WEIGH_KERNEL_H
@@ -12,17 +12,38 @@
 #include <stdint.h>
 
 #include "kvway/load.h"
+#include "kvway/route_request.h"
+
+#define KVW_HITS_SPARE 7 /* places that may be written behind the last */
+
+/* What costs of a prompt are made of. Work is in tokens, as in rates.h. */
+struct kvw_cost_terms {
+	int64_t now_ns;
+	double context_ns; /* c */
+	double miss;       /* work of the prompt where nothing is cached */
+	float omega;
+};
+
+/* What hits in a chain are measured by. */
+struct kvw_hit_terms {
+	double tokens_per_unit;
+	double pairs;        /* k */
+	uint32_t most;       /* tokens of it that can be reused */
+	uint32_t block_size; /* tokens; a power of two */
+};
 
 struct kvw_weigh_kernel {
-	/* costs[i] = Q_w + c T_w in ns, x[i] = rates[i], inflight[i] = n_w of the board's first `count`
-	 * workers. Returns the sum of n_w. */
+	/* costs[i] = Q_w + c T_w + miss x[i] (1 + omega inflight[i]) in ns, x[i] = rates[i],
+	 * inflight[i] = n_w of the board's first `count` workers. *lowest: of the costs. Returns the
+	 * sum of n_w. */
 	uint64_t (*loads)(const struct kvw_load_board *board, const _Atomic float *rates,
-		size_t count, int64_t now_ns, double context_ns, double *costs, float *x,
-		int32_t *inflight);
+		size_t count, const struct kvw_cost_terms *terms, double *costs, float *x,
+		int32_t *inflight, double *lowest);
 
-	/* costs[i] += (miss - saved[i]) x[i] (1 + omega inflight[i]). Returns the lowest. */
-	double (*sum)(size_t count, double miss, float omega, const double *saved, const float *x,
-		const int32_t *inflight, double *costs);
+	/* hits[i]: tokens that a worker reuses of a chain of which it holds held[i] > 0 leading
+	 * chunks; saved[i]: the work of these. Both have KVW_HITS_SPARE places more than `count`. */
+	void (*hits)(const struct kvw_chunk *chunks, const uint32_t *held, size_t count,
+		const struct kvw_hit_terms *terms, uint32_t *hits, double *saved);
 
 	/* Places of the costs up to `limit`, ascending. Returns how many. */
 	size_t (*within)(const double *costs, size_t count, double limit, uint16_t *places);

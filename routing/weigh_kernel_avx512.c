@@ -12,6 +12,8 @@
 
 #define LANES 8
 
+_Static_assert(sizeof(struct kvw_chunk) == 16, "twice what a gather can step");
+
 static inline __mmask8 lanes_of(size_t left)
 {
 	return (__mmask8)(left < LANES ? (1u << left) - 1 : 0xff);
@@ -26,67 +28,85 @@ struct step {
 	int32_t *inflight;
 };
 
-/* Returns n_w of each. */
-static inline __m512i load_step(
-	struct step at, size_t left, __m512i now, __m512d context_ns)
+/* Sums over all steps. */
+struct sums {
+	__m512i inflight;
+	__m512d lowest;
+};
+
+static inline struct sums load_step(
+	struct step at, size_t left, const struct kvw_cost_terms *terms, struct sums sums)
 {
 	__mmask8 m = lanes_of(left);
+	__m512i now = _mm512_set1_epi64(terms->now_ns);
 	__m512i low = _mm512_maskz_loadu_epi64(lanes_of(2 * left), at.seen);
 	__m512i high = _mm512_maskz_loadu_epi64(
 		lanes_of(left > LANES / 2 ? 2 * left - LANES : 0), at.seen + LANES / 2);
-	__m512i idle_at = _mm512_permutex2var_epi64(
-		low, _mm512_setr_epi64(0, 2, 4, 6, 8, 10, 12, 14), high);
-	__m512i held = _mm512_permutex2var_epi64(
-		low, _mm512_setr_epi64(1, 3, 5, 7, 9, 11, 13, 15), high);
+	__m512i idle_at =
+		_mm512_permutex2var_epi64(low, _mm512_setr_epi64(0, 2, 4, 6, 8, 10, 12, 14), high);
+	__m512i held =
+		_mm512_permutex2var_epi64(low, _mm512_setr_epi64(1, 3, 5, 7, 9, 11, 13, 15), high);
 	__m512i queue = _mm512_sub_epi64(_mm512_max_epi64(idle_at, now), now);
-	__m512d read = _mm512_mul_pd(context_ns, _mm512_cvtepu64_pd(_mm512_srli_epi64(held, 32)));
+	__m512d read = _mm512_mul_pd(
+		_mm512_set1_pd(terms->context_ns), _mm512_cvtepu64_pd(_mm512_srli_epi64(held, 32)));
 	__m256i n = _mm512_cvtepi64_epi32(held);
+	__m256 x = _mm256_maskz_loadu_ps(m, (const void *)at.rates);
+	__m256 others = _mm256_add_ps(_mm256_set1_ps(1),
+		_mm256_mul_ps(_mm256_set1_ps(terms->omega), _mm256_cvtepi32_ps(n)));
+	__m512d prefill = _mm512_mul_pd(
+		_mm512_set1_pd(terms->miss), _mm512_cvtps_pd(_mm256_mul_ps(x, others)));
+	__m512d cost = _mm512_add_pd(_mm512_add_pd(_mm512_cvtepi64_pd(queue), read), prefill);
 
-	_mm512_mask_storeu_pd(at.costs, m, _mm512_add_pd(_mm512_cvtepi64_pd(queue), read));
+	_mm512_mask_storeu_pd(at.costs, m, cost);
 	_mm256_mask_storeu_epi32(at.inflight, m, n);
-	_mm256_mask_storeu_ps(at.x, m, _mm256_maskz_loadu_ps(m, (const void *)at.rates));
-	return _mm512_cvtepu32_epi64(n);
+	_mm256_mask_storeu_ps(at.x, m, x);
+	return (struct sums){_mm512_add_epi64(sums.inflight, _mm512_cvtepu32_epi64(n)),
+		_mm512_mask_min_pd(sums.lowest, m, sums.lowest, cost)};
 }
 
 static uint64_t loads(const struct kvw_load_board *board, const _Atomic float *rates, size_t count,
-	int64_t now_ns, double context_ns, double *costs, float *x, int32_t *inflight)
+	const struct kvw_cost_terms *terms, double *costs, float *x, int32_t *inflight,
+	double *lowest)
 {
 	struct step at = {board->workers, rates, costs, x, inflight};
-	__m512i now = _mm512_set1_epi64(now_ns);
-	__m512d context = _mm512_set1_pd(context_ns);
-	__m512i total = _mm512_setzero_si512();
+	struct sums sums = {_mm512_setzero_si512(), _mm512_set1_pd(INFINITY)};
 
 	/* Most fleets are a few whole steps: without masks. */
 	for (; count >= LANES; count -= LANES) {
-		total = _mm512_add_epi64(total, load_step(at, LANES, now, context));
+		sums = load_step(at, LANES, terms, sums);
 		at = (struct step){at.seen + LANES, at.rates + LANES, at.costs + LANES,
 			at.x + LANES, at.inflight + LANES};
 	}
 	if (count > 0)
-		total = _mm512_add_epi64(total, load_step(at, count, now, context));
-	return (uint64_t)_mm512_reduce_add_epi64(total);
+		sums = load_step(at, count, terms, sums);
+	*lowest = _mm512_reduce_min_pd(sums.lowest);
+	return (uint64_t)_mm512_reduce_add_epi64(sums.inflight);
 }
 
-static double sum(size_t count, double miss, float omega, const double *saved, const float *x,
-	const int32_t *inflight, double *costs)
+static void hits(const struct kvw_chunk *chunks, const uint32_t *held, size_t count,
+	const struct kvw_hit_terms *terms, uint32_t *hits, double *saved)
 {
-	__m512d low = _mm512_set1_pd(INFINITY);
+	const __m256i most = _mm256_set1_epi32((int)terms->most);
+	const __m256i blocks = _mm256_set1_epi32(-(int)terms->block_size);
 
 	for (size_t i = 0; i < count; i += LANES) {
 		__mmask8 m = lanes_of(count - i);
-		__m256 n = _mm256_cvtepi32_ps(_mm256_maskz_loadu_epi32(m, &inflight[i]));
-		__m256 others = _mm256_add_ps(
-			_mm256_set1_ps(1), _mm256_mul_ps(_mm256_set1_ps(omega), n));
-		__m256 each = _mm256_mul_ps(_mm256_maskz_loadu_ps(m, &x[i]), others);
-		__m512d work = _mm512_sub_pd(
-			_mm512_set1_pd(miss), _mm512_maskz_loadu_pd(m, &saved[i]));
-		__m512d cost = _mm512_add_pd(_mm512_maskz_loadu_pd(m, &costs[i]),
-			_mm512_mul_pd(work, _mm512_cvtps_pd(each)));
+		__m256i last = _mm256_sub_epi32(
+			_mm256_maskz_loadu_epi32(m, &held[i]), _mm256_set1_epi32(1));
+		__m256i units = _mm256_mmask_i32gather_epi32(_mm256_setzero_si256(), m,
+			_mm256_add_epi32(last, last), &chunks->end, sizeof(*chunks) / 2);
+		__m512d exact = _mm512_add_pd(_mm512_mul_pd(_mm512_cvtepu32_pd(units),
+						      _mm512_set1_pd(terms->tokens_per_unit)),
+			_mm512_set1_pd(0.5));
+		__m256i hit = _mm256_and_si256(
+			_mm256_min_epu32(_mm512_cvttpd_epu32(exact), most), blocks);
+		__m512d h = _mm512_cvtepu32_pd(hit);
 
-		_mm512_mask_storeu_pd(&costs[i], m, cost);
-		low = _mm512_mask_min_pd(low, m, low, cost);
+		_mm256_storeu_si256((__m256i *)(void *)&hits[i], hit);
+		_mm512_storeu_pd(
+			&saved[i], _mm512_add_pd(h, _mm512_mul_pd(_mm512_mul_pd(h, h),
+							    _mm512_set1_pd(terms->pairs / 2))));
 	}
-	return _mm512_reduce_min_pd(low);
 }
 
 static size_t within(const double *costs, size_t count, double limit, uint16_t *places)
@@ -96,8 +116,7 @@ static size_t within(const double *costs, size_t count, double limit, uint16_t *
 
 	for (size_t i = 0; i < count; i += LANES) {
 		__m512d cost = _mm512_maskz_loadu_pd(lanes_of(count - i), &costs[i]);
-		unsigned in =
-			_mm512_mask_cmp_pd_mask(lanes_of(count - i), cost, most, _CMP_LE_OQ);
+		unsigned in = _mm512_mask_cmp_pd_mask(lanes_of(count - i), cost, most, _CMP_LE_OQ);
 
 		for (; in != 0; in &= in - 1)
 			places[n++] = (uint16_t)(i + (unsigned)__builtin_ctz(in));
@@ -105,4 +124,4 @@ static size_t within(const double *costs, size_t count, double limit, uint16_t *
 	return n;
 }
 
-const struct kvw_weigh_kernel kvw_weigh_kernel_avx512 = {loads, sum, within};
+const struct kvw_weigh_kernel kvw_weigh_kernel_avx512 = {loads, hits, within};

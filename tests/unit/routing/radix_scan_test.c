@@ -20,13 +20,20 @@ static uint32_t dice(uint32_t below)
 	return (uint32_t)((x ^ x >> 29) % below);
 }
 
-/* A slot's words and the windows that they are judged by. */
-struct scene {
+#define SLOTS 5
+
+/* One slot of a path. */
+struct slot {
 	_Atomic uint64_t words[KVW_NODE_WORDS];
-	_Atomic uint64_t windows[KVW_MAX_WORKERS];
 	unsigned used;
-	uint32_t start, length;
-	struct kvw_radix_reach before;
+	uint32_t start, length; /* of its node */
+};
+
+/* A path and the windows that its words are judged by. */
+struct scene {
+	struct slot slots[SLOTS];
+	_Atomic uint64_t windows[KVW_MAX_WORKERS];
+	uint32_t limit;
 };
 
 static uint32_t worker_number(uint32_t i)
@@ -34,27 +41,11 @@ static uint32_t worker_number(uint32_t i)
 	return i % WORKERS == 0 ? KVW_MAX_WORKERS - 1 : i % WORKERS;
 }
 
-/* twins: workers may have several words, as a slot that is being reused may show. */
-static void make(struct scene *scene, bool twins)
+/* Words of some workers from number `first` on. twins: workers may have several words, as a slot that is
+ * being reused may show. */
+static void fill(struct scene *scene, struct slot *slot, unsigned most, uint32_t first, bool twins)
 {
-	uint32_t first = dice(WORKERS);
-
-	memset(scene, 0, sizeof(*scene));
-	scene->used = dice(KVW_NODE_WORDS + 1);
-	scene->start = dice(50);
-	scene->length = 1 + dice(KVW_RADIX_RUN);
-	scene->before.limit = dice(2) == 0 ? KVW_MAX_WORKERS : 1 + dice(WORKERS);
-	for (uint32_t i = 0; i < WORKERS; i++) {
-		uint32_t worker = i == 0 ? KVW_MAX_WORKERS - 1 : i;
-		uint32_t floor = dice(4) == 0 ? UINT32_MAX - 3 : 1 + dice(20);
-
-		if (dice(8) != 0) /* else it never held anything */
-			scene->windows[worker] = (uint64_t)floor << 32 | (floor + dice(10));
-		if (dice(3) != 0 || worker >= scene->before.limit)
-			continue;
-		scene->before.chunks[worker] = 1 + dice(scene->start + scene->length);
-		scene->before.workers[scene->before.count++] = (uint16_t)worker;
-	}
+	slot->used = dice(most + 1);
 	for (unsigned i = 0; i < KVW_NODE_WORDS; i++) {
 		struct kvw_holder h = {.worker = worker_number(twins ? dice(WORKERS) : first + i),
 			.mid = 1 + dice(KVW_RADIX_RUN)};
@@ -64,10 +55,45 @@ static void make(struct scene *scene, bool twins)
 		h.tick = dice(4) == 0 ? dice(40)
 				      : (uint32_t)(scene->windows[h.worker] >> 32) + dice(12);
 		/* Words that are not in use are hashes: anything. */
-		scene->words[i] = i >= scene->used
-					  ? (uint64_t)dice(UINT32_MAX) << 32 | dice(UINT32_MAX)
-				  : dice(6) == 0 ? 0
-						 : kvw_holder_pack(h);
+		slot->words[i] = i >= slot->used
+					 ? (uint64_t)dice(UINT32_MAX) << 32 | dice(UINT32_MAX)
+				 : dice(6) == 0 ? 0
+						: kvw_holder_pack(h);
+	}
+}
+
+/* Half of the paths begin with few holders: those are kept in a list. */
+static void make(struct scene *scene, bool twins)
+{
+	bool many = dice(2) == 0;
+	unsigned most = many ? KVW_NODE_WORDS : 12;
+	uint32_t first = 0; /* worker of a node, and how many words it has so far */
+	uint32_t words = 0;
+	uint32_t start = 0;
+
+	memset(scene, 0, sizeof(*scene));
+	scene->limit = dice(2) == 0 ? KVW_MAX_WORKERS : 1 + dice(WORKERS);
+	for (uint32_t i = 0; i < WORKERS; i++) {
+		uint32_t floor = dice(4) == 0 ? UINT32_MAX - 3 : 1 + dice(20);
+
+		if (dice(8) != 0) /* else it never held anything */
+			scene->windows[worker_number(i)] =
+				(uint64_t)floor << 32 | (floor + dice(10) + (many ? 12 : 0));
+	}
+	for (unsigned i = 0; i < SLOTS; i++) {
+		struct slot *slot = &scene->slots[i];
+		bool overflow = i > 0 && dice(4) == 0;
+
+		slot->length = overflow ? slot[-1].length : 1 + dice(KVW_RADIX_RUN);
+		if (!overflow) {
+			start += i > 0 ? slot[-1].length : 0;
+			first = dice(WORKERS);
+			words = 0;
+		}
+		slot->start = start;
+		fill(scene, slot, most < WORKERS - words ? most : WORKERS - words, first + words,
+			twins);
+		words += slot->used;
 	}
 }
 
@@ -80,78 +106,115 @@ static bool is_alive(const struct scene *scene, uint64_t word)
 
 static void check_masks(const struct kvw_radix_scan *scan, const struct scene *scene)
 {
+	const struct slot *slot = &scene->slots[0];
 	uint32_t worker = worker_number(dice(WORKERS));
 	uint32_t mine = 0, dead = 0;
 
-	for (unsigned i = 0; i < scene->used; i++) {
-		uint64_t word = scene->words[i];
+	for (unsigned i = 0; i < slot->used; i++) {
+		uint64_t word = slot->words[i];
 
 		mine |= (uint32_t)(word != 0 && kvw_holder_unpack(word).worker == worker) << i;
 		dead |= (uint32_t)!is_alive(scene, word) << i;
 	}
-	ck_assert_uint_eq(scan->of_worker(scene->words, scene->used, worker), mine);
-	ck_assert_uint_eq(scan->dead(scene->words, scene->used, scene->windows), dead);
+	ck_assert_uint_eq(scan->of_worker(slot->words, slot->used, worker), mine);
+	ck_assert_uint_eq(scan->dead(slot->words, slot->used, scene->windows), dead);
 }
 
-static void check_reach(const struct kvw_radix_scan *scan, const struct scene *scene)
+static void walk(
+	const struct kvw_radix_scan *scan, const struct scene *scene, struct kvw_radix_reach *reach)
 {
-	struct kvw_radix_reach got = scene->before, want = scene->before;
+	reach->limit = scene->limit;
+	scan->reach_nobody(reach);
+	for (unsigned i = 0; i < SLOTS; i++) {
+		const struct slot *slot = &scene->slots[i];
 
-	for (unsigned i = 0; i < scene->used; i++) {
-		struct kvw_holder h = kvw_holder_unpack(scene->words[i]);
-		uint32_t *held = &want.chunks[h.worker];
-		bool whole = kvw_view_alive(scene->windows[h.worker], h.tick - h.older);
-		uint32_t extent = whole ? h.upto : h.mid;
-		uint32_t end = scene->start + (extent < scene->length ? extent : scene->length);
-
-		if (!is_alive(scene, scene->words[i]) || *held < scene->start || end <= *held ||
-			h.worker >= want.limit)
-			continue;
-		if (*held == 0)
-			want.workers[want.count++] = (uint16_t)h.worker;
-		*held = end;
+		scan->reach(
+			slot->words, slot->used, scene->windows, slot->start, slot->length, reach);
 	}
-	scan->reach(scene->words, scene->used, scene->windows, scene->start, scene->length, &got);
-	ck_assert_mem_eq(got.chunks, want.chunks, sizeof(want.chunks));
-	ck_assert_uint_eq(got.count, want.count);
-	ck_assert_mem_eq(got.workers, want.workers, want.count * sizeof(want.workers[0]));
+	scan->reach_done(reach);
 }
 
-/* However many words a worker has: it is listed once, and holds what one of them says. */
+/* What a worker holds of the path, word by word. */
+static uint32_t held_of(const struct scene *scene, uint32_t worker)
+{
+	uint32_t held = 0;
+
+	for (unsigned s = 0; s < SLOTS && worker < scene->limit; s++) {
+		const struct slot *slot = &scene->slots[s];
+
+		for (unsigned i = 0; i < slot->used; i++) {
+			struct kvw_holder h = kvw_holder_unpack(slot->words[i]);
+			bool whole = kvw_view_alive(scene->windows[h.worker], h.tick - h.older);
+			uint32_t extent = whole ? h.upto : h.mid;
+			uint32_t end =
+				slot->start + (extent < slot->length ? extent : slot->length);
+
+			if (h.worker == worker && is_alive(scene, slot->words[i]) &&
+				held >= slot->start && end > held)
+				held = end;
+		}
+	}
+	return held;
+}
+
+/* Returns how many are reached. */
+static uint32_t check_reach(const struct kvw_radix_scan *scan, const struct scene *scene)
+{
+	static struct kvw_radix_reach got;
+	uint32_t reached = 0;
+
+	walk(scan, scene, &got);
+	for (uint32_t i = 0; i < got.count; i++) {
+		uint32_t held = held_of(scene, got.workers[i]);
+
+		ck_assert_uint_gt(held, 0);
+		ck_assert_uint_eq(got.chunks[i], held);
+	}
+	for (uint32_t i = 0; i < WORKERS; i++)
+		reached += held_of(scene, worker_number(i)) > 0;
+	ck_assert_uint_eq(got.count, reached);
+	return reached;
+}
+
+/* However many words a worker has: it is listed once, and holds what some of them may say. */
 static void check_twins(const struct kvw_radix_scan *scan, const struct scene *scene)
 {
-	struct kvw_radix_reach got = scene->before;
+	static struct kvw_radix_reach got;
 	bool listed[KVW_MAX_WORKERS] = {false};
 
-	scan->reach(scene->words, scene->used, scene->windows, scene->start, scene->length, &got);
+	walk(scan, scene, &got);
 	for (uint32_t i = 0; i < got.count; i++) {
 		uint32_t worker = got.workers[i];
 
-		ck_assert(!listed[worker]);
+		ck_assert(worker < scene->limit && !listed[worker]);
 		listed[worker] = true;
-		ck_assert_uint_ge(got.chunks[worker], scene->before.chunks[worker]);
-		ck_assert_uint_ge(got.chunks[worker], 1);
-		if (got.chunks[worker] != scene->before.chunks[worker])
-			ck_assert_uint_le(got.chunks[worker], scene->start + scene->length);
+		ck_assert_uint_ge(got.chunks[i], 1);
+		ck_assert_uint_le(got.chunks[i],
+			scene->slots[SLOTS - 1].start + scene->slots[SLOTS - 1].length);
 	}
-	for (uint32_t worker = 0; worker < KVW_MAX_WORKERS; worker++)
-		ck_assert_int_eq(listed[worker], got.chunks[worker] > 0);
 }
 
 static void check_scan(const struct kvw_radix_scan *scan)
 {
 	struct scene *scene = malloc(sizeof(*scene));
+	unsigned few = 0, many = 0;
 
 	ck_assert_ptr_nonnull(scene);
 	dice_state = 17;
 	for (unsigned i = 0; i < ROUNDS; i++) {
+		uint32_t reached = 0;
+
 		make(scene, false);
 		check_masks(scan, scene);
-		check_reach(scan, scene);
+		reached = check_reach(scan, scene);
+		few += reached > 0 && reached <= KVW_REACH_FEW;
+		many += reached > KVW_REACH_FEW;
 		make(scene, true);
 		check_masks(scan, scene);
 		check_twins(scan, scene);
 	}
+	ck_assert_uint_gt(few, ROUNDS / 4);
+	ck_assert_uint_gt(many, ROUNDS / 20);
 	free(scene);
 }
 

@@ -59,16 +59,23 @@ struct kvw_route_request request_of(struct prompt *prompt)
 	};
 }
 
+uint32_t reach_of(const struct kvw_radix_reach *reach, uint32_t worker)
+{
+	for (uint32_t i = 0; i < reach->count; i++)
+		if (reach->workers[i] == worker)
+			return reach->chunks[i];
+	return 0;
+}
+
 uint32_t tree_reach(struct kvw_radix *tree, const struct prompt *prompt, uint32_t worker)
 {
 	static _Thread_local struct kvw_radix_path path;
 	struct kvw_radix_reach reach;
 
 	reach.limit = KVW_MAX_WORKERS;
-	kvw_radix_reach_nobody(&reach);
 	kvw_radix_find(tree, prompt->chunks, prompt->count, &path);
 	kvw_radix_reach(tree, prompt->chunks, prompt->count, &path, &reach);
-	return reach.chunks[worker];
+	return reach_of(&reach, worker);
 }
 
 void tree_insert(struct kvw_radix *tree, const struct prompt *prompt, uint32_t worker,

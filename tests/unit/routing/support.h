@@ -42,6 +42,9 @@ uint64_t test_random(uint64_t *state);
 /* find and reach in one. Returns the chunks that a worker holds. */
 uint32_t tree_reach(struct kvw_radix *tree, const struct prompt *prompt, uint32_t worker);
 
+/* Chunks that a worker holds by a reach. */
+uint32_t reach_of(const struct kvw_radix_reach *reach, uint32_t worker);
+
 /* find and insert in one. */
 void tree_insert(struct kvw_radix *tree, const struct prompt *prompt, uint32_t worker,
 	uint64_t capacity, int64_t now_ns);

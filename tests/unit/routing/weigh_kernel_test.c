@@ -1,6 +1,6 @@
 /*
- * weigh_kernel_test.c - each way to add up costs gives the bits of the plain one, writes nothing beyond
- * its arrays, and finds the lowest and all within a limit.
+ * weigh_kernel_test.c - each way to add up costs and hits gives the bits of the plain one, writes nothing
+ * beyond its arrays, and finds the lowest and all within a limit.
  */
 #include <check.h>
 #include <math.h>
@@ -23,12 +23,16 @@ static uint32_t dice(uint32_t below)
 	return (uint32_t)((x ^ x >> 29) % below);
 }
 
+#define CHUNKS 50
+
 /* What a kernel reads and writes; one more than it may touch. */
 struct arrays {
 	double costs[MOST + 1];
 	float x[MOST + 1];
 	int32_t inflight[MOST + 1];
 	uint16_t places[MOST + 1];
+	uint32_t hits[MOST + KVW_HITS_SPARE + 1];
+	double saved[MOST + KVW_HITS_SPARE + 1];
 	uint64_t total;
 	double lowest;
 	size_t within;
@@ -36,39 +40,57 @@ struct arrays {
 
 static struct kvw_load_board board;
 static _Atomic float rates[MOST];
-static double saved[MOST];
+static struct kvw_chunk chunks[CHUNKS];
+static uint32_t held[MOST];
+
+static const struct kvw_cost_terms cost_terms = {1000000000, 0.37, 40000.25, 0.07f};
+static struct kvw_hit_terms hit_terms;
 
 static void fill(void)
 {
+	uint32_t end = dice(4) == 0 ? UINT32_MAX / 2 : 0;
+
 	for (size_t i = 0; i < MOST; i++) {
-		atomic_store(&board.workers[i].idle_at_ns, dice(4) == 0 ? INT64_MIN / 2 : (int64_t)dice(2000000000));
+		atomic_store(&board.workers[i].idle_at_ns,
+			dice(4) == 0 ? INT64_MIN / 2 : (int64_t)dice(2000000000));
 		atomic_store(&board.workers[i].held,
-			kvw_load_held(dice(300),
-				dice(3) == 0 ? UINT32_MAX - dice(9) : dice(1 << 20)));
+			kvw_load_held(
+				dice(300), dice(3) == 0 ? UINT32_MAX - dice(9) : dice(1 << 20)));
 		atomic_store(&rates[i], (float)(1 + dice(1000000)) / 7);
-		saved[i] = dice(2) == 0 ? 0 : dice(100000) / 3.0;
+		held[i] = 1 + dice(CHUNKS);
 	}
+	for (size_t i = 0; i < CHUNKS; i++) {
+		end += dice(1000);
+		chunks[i] = (struct kvw_chunk){.hash = dice(UINT32_MAX), .end = end};
+	}
+	hit_terms =
+		(struct kvw_hit_terms){.tokens_per_unit = dice(2) == 0 ? 1 : dice(1000) / 2000.0,
+			.pairs = dice(1000) * 1e-9,
+			.most = dice(20000),
+			.block_size = 1u << dice(9)};
 }
 
-static void run(const struct kvw_weigh_kernel *kernel, size_t count, bool usable[MOST], struct arrays *a)
+static void run(const struct kvw_weigh_kernel *kernel, size_t count, struct arrays *a)
 {
 	for (size_t i = 0; i <= MOST; i++) {
 		a->costs[i] = GUARD;
 		a->x[i] = (float)GUARD;
 		a->inflight[i] = (int32_t)GUARD;
 	}
+	a->hits[count + KVW_HITS_SPARE] = 12345;
+	a->saved[count + KVW_HITS_SPARE] = GUARD;
 	a->total = kernel->loads(
-		&board, rates, count, 1000000000, 0.37, a->costs, a->x, a->inflight);
-	for (size_t i = 0; i < count; i++)
-		a->costs[i] = usable[i] ? a->costs[i] : INFINITY;
-	a->lowest = kernel->sum(count, 40000.25, 0.07f, saved, a->x, a->inflight, a->costs);
+		&board, rates, count, &cost_terms, a->costs, a->x, a->inflight, &a->lowest);
 	a->within = kernel->within(a->costs, count, a->lowest * 1.5 + 1, a->places);
+	kernel->hits(chunks, held, count, &hit_terms, a->hits, a->saved);
 	ck_assert(a->costs[count] == GUARD && a->x[count] == (float)GUARD);
 	ck_assert_int_eq(a->inflight[count], (int32_t)GUARD);
+	ck_assert_uint_eq(a->hits[count + KVW_HITS_SPARE], 12345);
+	ck_assert(a->saved[count + KVW_HITS_SPARE] == GUARD);
 }
 
-/* The figures, one by one. */
-static void check_plain(const struct arrays *a, size_t count, bool usable[MOST])
+/* The costs, one by one. */
+static void check_costs(const struct arrays *a, size_t count)
 {
 	double lowest = INFINITY;
 	uint64_t total = 0;
@@ -80,12 +102,11 @@ static void check_plain(const struct arrays *a, size_t count, bool usable[MOST])
 		double context = (double)(board.workers[i].held >> 32);
 		double cost = (double)(queue > 0 ? queue : 0) + 0.37 * context;
 
-		cost += (40000.25 - saved[i]) * rates[i] * (1 + 0.07 * inflight);
+		cost += 40000.25 * rates[i] * (1 + 0.07 * inflight);
 		total += inflight;
-		if (usable[i])
-			ck_assert_double_eq_tol(a->costs[i], cost, fabs(cost) * 1e-6);
-		else
-			ck_assert(isinf(a->costs[i]));
+		ck_assert_double_eq_tol(a->costs[i], cost, fabs(cost) * 1e-6);
+		ck_assert(a->x[i] == rates[i]);
+		ck_assert_uint_eq((uint32_t)a->inflight[i], inflight);
 		lowest = a->costs[i] < lowest ? a->costs[i] : lowest;
 	}
 	ck_assert(a->lowest == lowest && a->total == total);
@@ -98,24 +119,39 @@ static void check_plain(const struct arrays *a, size_t count, bool usable[MOST])
 	ck_assert_uint_eq(found, a->within);
 }
 
+static void check_hits(const struct arrays *a, size_t count)
+{
+	for (size_t i = 0; i < count; i++) {
+		uint32_t tokens =
+			(uint32_t)floor(chunks[held[i] - 1].end * hit_terms.tokens_per_unit + 0.5);
+		double work = 0;
+
+		tokens = tokens < hit_terms.most ? tokens : hit_terms.most;
+		tokens = tokens / hit_terms.block_size * hit_terms.block_size;
+		work = tokens * (1 + tokens * hit_terms.pairs / 2);
+		ck_assert_uint_eq(a->hits[i], tokens);
+		ck_assert_double_le(fabs(a->saved[i] - work), work * 1e-12);
+	}
+}
+
 START_TEST(kernels_agree)
 {
 	static struct arrays base, best;
-	bool usable[MOST];
 
 	dice_state = 3;
 	for (int round = 0; round < ROUNDS; round++) {
 		size_t count = 1 + dice(MOST);
 
 		fill();
-		for (size_t i = 0; i < count; i++)
-			usable[i] = i == 0 || dice(5) != 0;
-		run(&kvw_weigh_kernel_base, count, usable, &base);
-		check_plain(&base, count, usable);
-		run(kvw_weigh_kernel_best(), count, usable, &best);
+		run(&kvw_weigh_kernel_base, count, &base);
+		check_costs(&base, count);
+		check_hits(&base, count);
+		run(kvw_weigh_kernel_best(), count, &best);
 		ck_assert_mem_eq(best.costs, base.costs, count * sizeof(base.costs[0]));
 		ck_assert_mem_eq(best.x, base.x, count * sizeof(base.x[0]));
 		ck_assert_mem_eq(best.inflight, base.inflight, count * sizeof(base.inflight[0]));
+		ck_assert_mem_eq(best.hits, base.hits, count * sizeof(base.hits[0]));
+		ck_assert_mem_eq(best.saved, base.saved, count * sizeof(base.saved[0]));
 		ck_assert(best.lowest == base.lowest && best.total == base.total);
 		ck_assert_uint_eq(best.within, base.within);
 		ck_assert_mem_eq(best.places, base.places, base.within * sizeof(base.places[0]));
