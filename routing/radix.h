@@ -29,7 +29,7 @@
 #define KVW_RADIX_MAX_STEPS 4096 /* longest path in nodes; deeper prefixes are cut off */
 #define KVW_RADIX_MIN_BYTES (UINT64_C(1) << 20)
 
-#define KVW_REACH_FEW   16 /* workers that are looked for in a list */
+#define KVW_REACH_FEW   32 /* workers that are looked for in a list */
 #define KVW_REACH_SPARE 8  /* places that may be written behind it */
 
 struct kvw_radix;

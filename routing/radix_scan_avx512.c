@@ -2,7 +2,7 @@
  * radix_scan_avx512.c - eight holders at once.
  *
  * Reaching: nobody joins after a prompt's first node. As long as those who hold some of it are few, they
- * are a list of one vector, and each holder of a later node is compared with all of it. A map by worker
+ * are a list of two vectors, and each holder of a later node is compared with all of it. A map by worker
  * would have to be gathered from and scattered to for each node, and each gather would wait until the
  * scatter before it has left the store buffer, behind whatever else is in there. Of many, a map it is.
  *
@@ -20,8 +20,9 @@
 #include "radix_node.h"
 
 #define LANES 8
+#define WIDE  16 /* lanes of 32 bits */
 
-_Static_assert(KVW_REACH_FEW == 16, "the list is one vector");
+_Static_assert(KVW_REACH_FEW == 2 * WIDE, "the list is two vectors");
 
 /* Holders taken apart, 32 bits a lane. */
 struct lanes {
@@ -148,6 +149,16 @@ static void reach_mapped(const _Atomic uint64_t *words, unsigned used,
 	}
 }
 
+static inline __mmask16 wide_lanes_of(unsigned left)
+{
+	return (__mmask16)(left < WIDE ? (1u << left) - 1 : 0xffff);
+}
+
+static inline __m512i each(const uint32_t *value)
+{
+	return _mm512_set1_epi32((int)*value);
+}
+
 /* They are too many for the list. */
 static void draw_map(struct kvw_radix_reach *reach)
 {
@@ -157,13 +168,20 @@ static void draw_map(struct kvw_radix_reach *reach)
 	reach->mapped = true;
 }
 
-/* Whether a worker occurs twice among the first `count` of the list. */
+/* Whether a worker occurs twice among `count` listed ones. */
 static bool has_twins_listed(const struct kvw_radix_reach *reach, uint32_t count)
 {
-	__mmask16 listed = (__mmask16)((1u << count) - 1);
-	__m512i before = _mm512_conflict_epi32(_mm512_loadu_si512(reach->workers));
+	__m512i first = _mm512_loadu_si512(&reach->workers[0]);
+	__m512i before = _mm512_conflict_epi32(first);
+	__mmask16 twins = _mm512_mask_test_epi32_mask(wide_lanes_of(count), before, before);
 
-	return _mm512_mask_test_epi32_mask(listed, before, before) != 0;
+	if (count > WIDE) {
+		before = _mm512_conflict_epi32(_mm512_loadu_si512(&reach->workers[WIDE]));
+		twins |= _mm512_mask_test_epi32_mask(wide_lanes_of(count - WIDE), before, before);
+	}
+	for (uint32_t i = WIDE; i < count; i++)
+		twins |= _mm512_cmpeq_epi32_mask(first, each(&reach->workers[i]));
+	return twins != 0;
 }
 
 /* Lists the holders of the first node that a slot has. False: they are too many, or one comes twice; the
@@ -214,47 +232,68 @@ static inline struct parts take_apart(const _Atomic uint64_t *words, __mmask8 ma
 	return parts;
 }
 
-static inline __m512i each(const uint32_t *value)
+/* Words of WIDE listed workers in one node. */
+struct found {
+	__m512i low, tick; /* 0: none */
+};
+
+static inline struct found find_listed(
+	struct found found, const uint32_t *list, struct parts *parts)
 {
-	return _mm512_set1_epi32((int)*value);
+	__m512i workers = _mm512_loadu_si512(list);
+
+	/* Broadcast from memory: in registers each would take a shuffle. */
+	__asm__("" : "+m"(*parts));
+	for (unsigned k = 0; k < LANES; k++) {
+		__mmask16 mine = _mm512_cmpeq_epi32_mask(workers, each(&parts->worker[k]));
+
+		found.low = _mm512_mask_mov_epi32(found.low, mine, each(&parts->low[k]));
+		found.tick = _mm512_mask_mov_epi32(found.tick, mine, each(&parts->tick[k]));
+	}
+	return found;
+}
+
+/* Lets WIDE listed workers, from place `at` on, carry on. */
+static inline void carry_on(struct found found, uint32_t start, uint32_t length,
+	struct kvw_radix_reach *reach, unsigned at)
+{
+	const __m512i five = _mm512_set1_epi32(31);
+	const __m512i starts = _mm512_set1_epi32((int)start);
+	__m512i held = _mm512_loadu_si512(&reach->chunks[at]);
+	__m512i span = _mm512_loadu_si512(&reach->spans[at]);
+
+	/* kvw_holder_extent of each. */
+	__m512i age = _mm512_sub_epi32(found.tick, _mm512_loadu_si512(&reach->floors[at]));
+	__m512i rest = _mm512_sub_epi32(age, _mm512_srli_epi32(found.low, 20));
+	__mmask16 alive = _mm512_cmple_epu32_mask(age, span);
+	__mmask16 whole = _mm512_mask_cmple_epu32_mask(alive, rest, span);
+	__m512i mid = _mm512_maskz_and_epi32(alive, _mm512_srli_epi32(found.low, 15), five);
+	__m512i extent = _mm512_mask_and_epi32(mid, whole, _mm512_srli_epi32(found.low, 10), five);
+
+	__m512i upto = _mm512_min_epu32(extent, _mm512_set1_epi32((int)length));
+	__mmask16 counts = _mm512_cmplt_epu32_mask(_mm512_sub_epi32(held, starts), upto);
+
+	_mm512_storeu_si512(&reach->chunks[at], _mm512_mask_add_epi32(held, counts, starts, upto));
 }
 
 /* A later node. Places behind the list's end hold anything, and nobody reads what becomes of it. */
 static void reach_few(const _Atomic uint64_t *words, unsigned used, uint32_t start, uint32_t length,
 	struct kvw_radix_reach *reach)
 {
-	const __m512i five = _mm512_set1_epi32(31);
-	const __m512i starts = _mm512_set1_epi32((int)start);
-	__m512i workers = _mm512_loadu_si512(reach->workers);
-	__m512i held = _mm512_loadu_si512(reach->chunks);
-	__m512i span = _mm512_loadu_si512(reach->spans);
-	__m512i low = _mm512_setzero_si512(); /* of their words; 0: they have none */
-	__m512i tick = low;
+	struct found first = {_mm512_setzero_si512(), _mm512_setzero_si512()};
+	struct found second = first;
+	bool both = reach->count > WIDE;
 
 	for (unsigned i = 0; i < used; i += LANES) {
 		struct parts parts = take_apart(words + i, lanes_of(used - i));
 
-		/* Broadcast from memory: in registers each would take a shuffle. */
-		__asm__("" : "+m"(parts));
-		for (unsigned k = 0; k < LANES; k++) {
-			__mmask16 mine = _mm512_cmpeq_epi32_mask(workers, each(&parts.worker[k]));
-
-			low = _mm512_mask_mov_epi32(low, mine, each(&parts.low[k]));
-			tick = _mm512_mask_mov_epi32(tick, mine, each(&parts.tick[k]));
-		}
+		first = find_listed(first, &reach->workers[0], &parts);
+		if (both)
+			second = find_listed(second, &reach->workers[WIDE], &parts);
 	}
-
-	/* kvw_holder_extent of each. */
-	__m512i age = _mm512_sub_epi32(tick, _mm512_loadu_si512(reach->floors));
-	__m512i rest = _mm512_sub_epi32(age, _mm512_srli_epi32(low, 20));
-	__mmask16 alive = _mm512_cmple_epu32_mask(age, span);
-	__mmask16 whole = _mm512_mask_cmple_epu32_mask(alive, rest, span);
-	__m512i mid = _mm512_maskz_and_epi32(alive, _mm512_srli_epi32(low, 15), five);
-	__m512i extent = _mm512_mask_and_epi32(mid, whole, _mm512_srli_epi32(low, 10), five);
-	__m512i upto = _mm512_min_epu32(extent, _mm512_set1_epi32((int)length));
-	__mmask16 counts = _mm512_cmplt_epu32_mask(_mm512_sub_epi32(held, starts), upto);
-
-	_mm512_storeu_si512(reach->chunks, _mm512_mask_add_epi32(held, counts, starts, upto));
+	carry_on(first, start, length, reach, 0);
+	if (both)
+		carry_on(second, start, length, reach, WIDE);
 }
 
 static void reach_slot(const _Atomic uint64_t *words, unsigned used,

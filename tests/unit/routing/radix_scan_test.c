@@ -7,7 +7,7 @@
 
 #include "radix_node.h"
 
-#define WORKERS 40
+#define WORKERS 80
 #define ROUNDS  3000
 
 static uint64_t dice_state;
@@ -45,7 +45,7 @@ static uint32_t worker_number(uint32_t i)
  * being reused may show. */
 static void fill(struct scene *scene, struct slot *slot, unsigned most, uint32_t first, bool twins)
 {
-	slot->used = dice(most + 1);
+	slot->used = most < KVW_NODE_WORDS ? dice(most + 1) : most - dice(6);
 	for (unsigned i = 0; i < KVW_NODE_WORDS; i++) {
 		struct kvw_holder h = {.worker = worker_number(twins ? dice(WORKERS) : first + i),
 			.mid = 1 + dice(KVW_RADIX_RUN)};
@@ -78,7 +78,7 @@ static void make(struct scene *scene, bool twins)
 
 		if (dice(8) != 0) /* else it never held anything */
 			scene->windows[worker_number(i)] =
-				(uint64_t)floor << 32 | (floor + dice(10) + (many ? 12 : 0));
+				(uint64_t)floor << 32 | (floor + dice(10) + (many ? 30 : 0));
 	}
 	for (unsigned i = 0; i < SLOTS; i++) {
 		struct slot *slot = &scene->slots[i];
@@ -214,7 +214,7 @@ static void check_scan(const struct kvw_radix_scan *scan)
 		check_twins(scan, scene);
 	}
 	ck_assert_uint_gt(few, ROUNDS / 4);
-	ck_assert_uint_gt(many, ROUNDS / 20);
+	ck_assert_uint_gt(many, ROUNDS / 50);
 	free(scene);
 }
 
