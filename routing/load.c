@@ -81,6 +81,14 @@ void kvw_load_expect(struct kvw_load *load)
 	kvw_prefetch_write(load->seen);
 }
 
+/* Counts what is in flight up or down by a kvw_load_held(). Lock held. */
+static void count_held(struct kvw_load *load, uint64_t by)
+{
+	uint64_t held = atomic_load_explicit(&load->seen->held, memory_order_relaxed);
+
+	atomic_store_explicit(&load->seen->held, held + by, memory_order_relaxed);
+}
+
 void kvw_lease_take(
 	struct kvw_lease *lease, struct kvw_load *load, int64_t prefill_ns, int64_t now_ns)
 {
@@ -92,8 +100,8 @@ void kvw_lease_take(
 	load->waiting_ns += prefill_ns;
 	lease->position_ns = load->added_ns;
 	publish(load);
+	count_held(load, kvw_load_held(1, 0));
 	kvw_spin_unlock(&load->lock);
-	atomic_fetch_add_explicit(&load->seen->held, kvw_load_held(1, 0), memory_order_relaxed);
 	lease->load = load;
 	lease->prefill_ns = prefill_ns;
 	lease->taken_ns = now_ns;
@@ -108,8 +116,9 @@ void kvw_lease_hold(struct kvw_lease *lease, uint32_t tokens)
 {
 	assert(lease->load != NULL && lease->context == 0);
 	lease->context = tokens;
-	atomic_fetch_add_explicit(
-		&lease->load->seen->held, kvw_load_held(0, tokens), memory_order_relaxed);
+	lock(lease->load);
+	count_held(lease->load, kvw_load_held(0, tokens));
+	kvw_spin_unlock(&lease->load->lock);
 }
 
 void kvw_lease_first_token(struct kvw_lease *lease, int64_t now_ns)
@@ -136,12 +145,11 @@ void kvw_lease_first_token(struct kvw_lease *lease, int64_t now_ns)
 	lease->answered = true;
 }
 
-/* A lease ends unanswered: the part of its work that was not reached yet will not be done. */
+/* A lease ends unanswered: the part of its work that was not reached yet will not be done. Lock held. */
 static void skip_rest(struct kvw_load *load, const struct kvw_lease *lease, int64_t now_ns)
 {
 	int64_t left = 0;
 
-	lock(load);
 	advance(load, now_ns);
 	left = lease->position_ns - load->done_ns;
 	if (left > lease->prefill_ns)
@@ -150,16 +158,16 @@ static void skip_rest(struct kvw_load *load, const struct kvw_lease *lease, int6
 		load->done_ns += left;
 	load->waiting_ns -= lease->prefill_ns;
 	publish(load);
-	kvw_spin_unlock(&load->lock);
 }
 
 void kvw_lease_release(struct kvw_lease *lease, int64_t now_ns)
 {
 	if (lease->load == NULL)
 		return;
+	lock(lease->load);
 	if (!lease->answered)
 		skip_rest(lease->load, lease, now_ns);
-	atomic_fetch_sub_explicit(
-		&lease->load->seen->held, kvw_load_held(1, lease->context), memory_order_relaxed);
+	count_held(lease->load, -kvw_load_held(1, lease->context));
+	kvw_spin_unlock(&lease->load->lock);
 	*lease = (struct kvw_lease){0};
 }

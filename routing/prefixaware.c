@@ -164,7 +164,6 @@ void kvw_prefixaware_teach(struct kvw_prefixaware *pa, const struct kvw_route_re
 	};
 	uint32_t begin = 0;
 
-	kvw_load_expect(chosen->load);
 	kvw_radix_expect(pa->tree, chosen->id);
 	for (uint32_t c = 0; c < w->chains; c++) {
 		uint32_t end = request->chain_ends[c];
@@ -174,6 +173,8 @@ void kvw_prefixaware_teach(struct kvw_prefixaware *pa, const struct kvw_route_re
 		kvw_radix_insert(pa->tree, request->chunks + begin, end - begin, &use, &w->path);
 		begin = end;
 	}
+	/* For the lease. No sooner: other loops read these lines all the time, and would take them back. */
+	kvw_load_expect(chosen->load);
 }
 
 static enum kvw_err prefixaware_pick(struct kvw_strategy *self,

@@ -20,7 +20,7 @@
  * clock of D and the time of the last first token, words that must change together; it is held for
  * some ten instructions. Readers do not take it: Q_w falls by one each nanosecond until it is 0, so
  * the writer publishes the moment at which that happens, and a reader subtracts its own time.
- * The counts are one relaxed atomic. What readers need lies apart from what writers do, and
+ * The counts are one word, written under the lock. What readers need lies apart from what writers do, and
  * for a fleet side by side on a board.
  */
 #ifndef KVW_LOAD_H
@@ -48,7 +48,7 @@ struct kvw_load_board {
 
 /* One worker's load. What only writers need has a cache line: loops write it for every request. */
 struct kvw_load {
-	_Alignas(64) atomic_flag lock; /* guards the next five and writes of idle_at_ns */
+	_Alignas(64) atomic_flag lock; /* guards the next five and writes of *seen */
 	int64_t added_ns;              /* W: prefill work ever added, predicted ns */
 	int64_t done_ns;               /* D: of that, believed done; <= added_ns */
 	int64_t waiting_ns;            /* U: work of leases without a first token; >= W - D */
