@@ -190,8 +190,10 @@ static void *run_chaser(void *arg)
 	return NULL;
 }
 
-/* Adds links. */
-static void run_chase(const struct kvb_chase *chase, double seconds, struct work *work)
+/* Adds links. Each run begins somewhere else: a turn passes only a part of the lines, and one that was
+ * passed the last time would still be in a cache. */
+static void run_chase(
+	const struct kvb_chase *chase, double seconds, uint64_t *dice, struct work *work)
 {
 	struct chaser chasers[KVB_PICK_THREADS];
 	_Atomic bool stop = false;
@@ -201,7 +203,7 @@ static void run_chase(const struct kvb_chase *chase, double seconds, struct work
 	for (unsigned i = 0; i < count; i++) {
 		chasers[i].chase = chase;
 		chasers[i].stop = &stop;
-		chasers[i].at = chase->lines / count * i;
+		chasers[i].at = kvb_dice(dice) % chase->lines;
 	}
 	run_threads(run_chaser, (char *)chasers, sizeof(chasers[0]), work, &stop, seconds);
 	for (unsigned i = 0; i < count; i++) {
@@ -241,7 +243,7 @@ static void run_turn(struct kvb_pick *pick, const struct kvb_chase *chase, doubl
 
 		work[kind].core = turn / 2 % 2;
 		if (kind == CHASE_ONE || kind == CHASE_ALL)
-			run_chase(chase, seconds, &work[kind]);
+			run_chase(chase, seconds, &pick->seed, &work[kind]);
 		else
 			run_picks(pick, threads, KVB_TASK_DECIDE, seconds, &work[kind]);
 	}
