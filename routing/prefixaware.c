@@ -96,13 +96,13 @@ static size_t lowest(const struct kvw_prefixaware *pa, const struct kvw_candidat
 	size_t count = 0;
 
 	/* Mostly only those who hold some of the prompt are cheap enough. */
-	if (w->chains == 1 && w->block_size > 0 && w->unhit > limit)
-		for (uint32_t r = 0; r < w->reach.count; r++) {
-			places[count] = (uint16_t)w->reach.workers[r];
-			count += w->costs[places[count]] <= limit;
-		}
-	else
+	if (w->chains == 1 && w->block_size > 0 && w->unhit > limit) {
+		count = pa->kernel->within(w->reached, w->reach.count, limit, places);
+		for (size_t i = 0; i < count; i++)
+			places[i] = (uint16_t)w->reach.workers[places[i]];
+	} else {
 		count = pa->kernel->within(w->costs, set->count, limit, places);
+	}
 	return kvw_choose_among(set, places, count, w->salt);
 }
 

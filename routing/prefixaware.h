@@ -48,8 +48,10 @@ struct kvw_weighing {
 	double saved[KVW_MAX_WORKERS];  /* work that hits save, all chains; where there are hits */
 	uint32_t hits[KVW_MAX_WORKERS]; /* tokens, all chains */
 	double open[KVW_MAX_WORKERS];   /* costs of those whom no guard bars; rarely used */
-	double lowest;                  /* of costs */
-	double unhit;                   /* the lowest without any hit */
+	double reached[KVW_MAX_WORKERS +
+		       KVW_REACHED_SPARE]; /* costs in the order of reach, if alike */
+	double lowest;                     /* of costs */
+	double unhit;                      /* the lowest without any hit */
 	float omega;
 	double pairs;        /* k */
 	double miss;         /* work without any hit, all chains */

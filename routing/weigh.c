@@ -227,20 +227,24 @@ static void take_hit(struct kvw_weighing *w, size_t i, uint32_t hit, double save
 static uint32_t take_alike(const struct kvw_prefixaware *pa, const struct kvw_chunk *chunks,
 	uint32_t tokens, float tokens_per_unit, struct kvw_weighing *w)
 {
-	const struct kvw_radix_reach *reach = &w->reach;
-	struct kvw_hit_terms terms = {.tokens_per_unit = tokens_per_unit,
+	struct kvw_reached reached = {
+		.chunks = chunks,
+		.workers = w->reach.workers,
+		.held = w->reach.chunks,
+		.count = w->reach.count,
+		.tokens_per_unit = tokens_per_unit,
 		.pairs = w->pairs,
+		.omega = w->omega,
 		.most = tokens > 0 ? tokens - 1 : 0,
-		.block_size = w->block_size};
-	uint32_t hits[KVW_MAX_WORKERS + KVW_HITS_SPARE];
-	double saved[KVW_MAX_WORKERS + KVW_HITS_SPARE];
+		.block_size = w->block_size,
+	};
+	struct kvw_weights weights = {w->costs, w->hits, w->saved, w->x, w->inflight};
+	double lowest = pa->kernel->take(&reached, &weights, w->reached);
 	uint32_t furthest = 0;
 
-	pa->kernel->hits(chunks, reach->chunks, reach->count, &terms, hits, saved);
-	for (uint32_t r = 0; r < reach->count; r++) {
-		take_hit(w, reach->workers[r], hits[r], saved[r]);
-		furthest = reach->chunks[r] > furthest ? reach->chunks[r] : furthest;
-	}
+	w->lowest = lowest < w->lowest ? lowest : w->lowest;
+	for (uint32_t r = 0; r < w->reach.count; r++)
+		furthest = w->reach.chunks[r] > furthest ? w->reach.chunks[r] : furthest;
 	return furthest;
 }
 

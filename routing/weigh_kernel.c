@@ -33,18 +33,27 @@ static uint64_t loads(const struct kvw_load_board *board, const _Atomic float *r
 	return total;
 }
 
-static void hits(const struct kvw_chunk *chunks, const uint32_t *held, size_t count,
-	const struct kvw_hit_terms *terms, uint32_t *hits, double *saved)
+static double take(
+	const struct kvw_reached *reached, const struct kvw_weights *weights, double *costs)
 {
-	for (size_t i = 0; i < count; i++) {
-		double units = chunks[held[i] - 1].end;
-		uint32_t tokens = (uint32_t)(units * terms->tokens_per_unit + 0.5);
-		uint32_t hit =
-			(tokens < terms->most ? tokens : terms->most) & ~(terms->block_size - 1);
+	double lowest = INFINITY;
 
-		hits[i] = hit;
-		saved[i] = hit + (double)hit * hit * (terms->pairs / 2);
+	for (size_t r = 0; r < reached->count; r++) {
+		uint32_t i = reached->workers[r];
+		double units = reached->chunks[reached->held[r] - 1].end;
+		uint32_t tokens = (uint32_t)(units * reached->tokens_per_unit + 0.5);
+		uint32_t hit = (tokens < reached->most ? tokens : reached->most) &
+			       ~(reached->block_size - 1);
+		double saved = hit + (double)hit * hit * (reached->pairs / 2);
+		float each = weights->x[i] * (1 + reached->omega * (float)weights->inflight[i]);
+
+		weights->saved[i] = (weights->hits[i] > 0 ? weights->saved[i] : 0) + saved;
+		weights->hits[i] += hit;
+		weights->costs[i] -= saved * each;
+		costs[r] = weights->costs[i];
+		lowest = costs[r] < lowest ? costs[r] : lowest;
 	}
+	return lowest;
 }
 
 static size_t within(const double *costs, size_t count, double limit, uint16_t *places)
@@ -58,7 +67,7 @@ static size_t within(const double *costs, size_t count, double limit, uint16_t *
 	return n;
 }
 
-const struct kvw_weigh_kernel kvw_weigh_kernel_base = {loads, hits, within};
+const struct kvw_weigh_kernel kvw_weigh_kernel_base = {loads, take, within};
 
 const struct kvw_weigh_kernel *kvw_weigh_kernel_best(void)
 {

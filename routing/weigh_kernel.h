@@ -2,7 +2,7 @@
  * weigh_kernel.h - the loops over all workers that every pick runs.
  *
  * They read arrays from one end to the other and hardly anything else, written once in C and once for
- * AVX-512; both give the same bits. Arrays are indexed by place, those of hits() by who is reached;
+ * AVX-512; both give the same bits. Arrays are indexed by place, those of take() by worker;
  * loads() is for candidates whose places are their ids.
  */
 #ifndef KVW_WEIGH_KERNEL_H
@@ -14,7 +14,7 @@
 #include "kvway/load.h"
 #include "kvway/route_request.h"
 
-#define KVW_HITS_SPARE 7 /* places that may be written behind the last */
+#define KVW_REACHED_SPARE 7 /* places that may be written behind the last */
 
 /* What costs of a prompt are made of. Work is in tokens, as in rates.h. */
 struct kvw_cost_terms {
@@ -24,12 +24,26 @@ struct kvw_cost_terms {
 	float omega;
 };
 
-/* What hits in a chain are measured by. */
-struct kvw_hit_terms {
+/* Who holds some of a chain, and what hits in it are measured by. */
+struct kvw_reached {
+	const struct kvw_chunk *chunks;
+	const uint32_t *workers; /* each once */
+	const uint32_t *held;    /* leading chunks that each holds, > 0 */
+	size_t count;
 	double tokens_per_unit;
-	double pairs;        /* k */
+	double pairs; /* k */
+	float omega;
 	uint32_t most;       /* tokens of it that can be reused */
 	uint32_t block_size; /* tokens; a power of two */
+};
+
+/* Of all candidates. */
+struct kvw_weights {
+	double *costs;           /* ns */
+	uint32_t *hits;          /* tokens */
+	double *saved;           /* work that they save; where there are hits */
+	const float *x;          /* ns per token of work */
+	const int32_t *inflight; /* n_w */
 };
 
 struct kvw_weigh_kernel {
@@ -40,10 +54,11 @@ struct kvw_weigh_kernel {
 		size_t count, const struct kvw_cost_terms *terms, double *costs, float *x,
 		int32_t *inflight, double *lowest);
 
-	/* hits[i]: tokens that a worker reuses of a chain of which it holds held[i] > 0 leading
-	 * chunks; saved[i]: the work of these. Both have KVW_HITS_SPARE places more than `count`. */
-	void (*hits)(const struct kvw_chunk *chunks, const uint32_t *held, size_t count,
-		const struct kvw_hit_terms *terms, uint32_t *hits, double *saved);
+	/* Adds what workers reuse of a chain to their hits and to what these save, and takes it off
+	 * their costs. costs: the same in the order of reached->workers, with KVW_REACHED_SPARE places
+	 * more. Returns the lowest of them. */
+	double (*take)(const struct kvw_reached *reached, const struct kvw_weights *weights,
+		double *costs);
 
 	/* Places of the costs up to `limit`, ascending. Returns how many. */
 	size_t (*within)(const double *costs, size_t count, double limit, uint16_t *places);

@@ -83,30 +83,57 @@ static uint64_t loads(const struct kvw_load_board *board, const _Atomic float *r
 	return (uint64_t)_mm512_reduce_add_epi64(sums.inflight);
 }
 
-static void hits(const struct kvw_chunk *chunks, const uint32_t *held, size_t count,
-	const struct kvw_hit_terms *terms, uint32_t *hits, double *saved)
+/* Tokens that some of eight workers reuse. */
+static inline __m256i hits_of(const struct kvw_reached *reached, size_t r, __mmask8 m)
 {
-	const __m256i most = _mm256_set1_epi32((int)terms->most);
-	const __m256i blocks = _mm256_set1_epi32(-(int)terms->block_size);
+	__m256i last = _mm256_sub_epi32(
+		_mm256_maskz_loadu_epi32(m, &reached->held[r]), _mm256_set1_epi32(1));
+	__m256i units = _mm256_mmask_i32gather_epi32(_mm256_setzero_si256(), m,
+		_mm256_add_epi32(last, last), &reached->chunks->end, sizeof(struct kvw_chunk) / 2);
+	__m512d exact = _mm512_add_pd(
+		_mm512_mul_pd(_mm512_cvtepu32_pd(units), _mm512_set1_pd(reached->tokens_per_unit)),
+		_mm512_set1_pd(0.5));
+	__m256i tokens =
+		_mm256_min_epu32(_mm512_cvttpd_epu32(exact), _mm256_set1_epi32((int)reached->most));
 
-	for (size_t i = 0; i < count; i += LANES) {
-		__mmask8 m = lanes_of(count - i);
-		__m256i last = _mm256_sub_epi32(
-			_mm256_maskz_loadu_epi32(m, &held[i]), _mm256_set1_epi32(1));
-		__m256i units = _mm256_mmask_i32gather_epi32(_mm256_setzero_si256(), m,
-			_mm256_add_epi32(last, last), &chunks->end, sizeof(*chunks) / 2);
-		__m512d exact = _mm512_add_pd(_mm512_mul_pd(_mm512_cvtepu32_pd(units),
-						      _mm512_set1_pd(terms->tokens_per_unit)),
-			_mm512_set1_pd(0.5));
-		__m256i hit = _mm256_and_si256(
-			_mm256_min_epu32(_mm512_cvttpd_epu32(exact), most), blocks);
+	return _mm256_and_si256(tokens, _mm256_set1_epi32(-(int)reached->block_size));
+}
+
+static double take(
+	const struct kvw_reached *reached, const struct kvw_weights *weights, double *costs)
+{
+	__m512d lowest = _mm512_set1_pd(INFINITY);
+
+	for (size_t r = 0; r < reached->count; r += LANES) {
+		__mmask8 m = lanes_of(reached->count - r);
+		__m256i i = _mm256_maskz_loadu_epi32(m, &reached->workers[r]);
+		__m256i hit = hits_of(reached, r, m);
 		__m512d h = _mm512_cvtepu32_pd(hit);
+		__m512d saved = _mm512_add_pd(
+			h, _mm512_mul_pd(_mm512_mul_pd(h, h), _mm512_set1_pd(reached->pairs / 2)));
+		__m256 n = _mm256_cvtepi32_ps(_mm256_mmask_i32gather_epi32(
+			_mm256_setzero_si256(), m, i, weights->inflight, 4));
+		__m256 x = _mm256_mmask_i32gather_ps(_mm256_setzero_ps(), m, i, weights->x, 4);
+		__m256 each =
+			_mm256_mul_ps(x, _mm256_add_ps(_mm256_set1_ps(1),
+						 _mm256_mul_ps(_mm256_set1_ps(reached->omega), n)));
+		__m256i before = _mm256_mmask_i32gather_epi32(
+			_mm256_setzero_si256(), m, i, weights->hits, 4);
+		__mmask8 again = _mm256_test_epi32_mask(before, before);
+		__m512d cost =
+			_mm512_mask_i32gather_pd(_mm512_setzero_pd(), m, i, weights->costs, 8);
 
-		_mm256_storeu_si256((__m256i *)(void *)&hits[i], hit);
-		_mm512_storeu_pd(
-			&saved[i], _mm512_add_pd(h, _mm512_mul_pd(_mm512_mul_pd(h, h),
-							    _mm512_set1_pd(terms->pairs / 2))));
+		cost = _mm512_sub_pd(cost, _mm512_mul_pd(saved, _mm512_cvtps_pd(each)));
+		lowest = _mm512_mask_min_pd(lowest, m, lowest, cost);
+		_mm512_storeu_pd(&costs[r], cost);
+		_mm512_mask_i32scatter_pd(weights->costs, m, i, cost, 8);
+		if (again != 0)
+			saved = _mm512_add_pd(saved, _mm512_mask_i32gather_pd(_mm512_setzero_pd(),
+							     again, i, weights->saved, 8));
+		_mm512_mask_i32scatter_pd(weights->saved, m, i, saved, 8);
+		_mm256_mask_i32scatter_epi32(weights->hits, m, i, _mm256_add_epi32(before, hit), 4);
 	}
+	return _mm512_reduce_min_pd(lowest);
 }
 
 static size_t within(const double *costs, size_t count, double limit, uint16_t *places)
@@ -124,4 +151,4 @@ static size_t within(const double *costs, size_t count, double limit, uint16_t *
 	return n;
 }
 
-const struct kvw_weigh_kernel kvw_weigh_kernel_avx512 = {loads, hits, within};
+const struct kvw_weigh_kernel kvw_weigh_kernel_avx512 = {loads, take, within};

@@ -28,23 +28,27 @@ static uint32_t dice(uint32_t below)
 /* What a kernel reads and writes; one more than it may touch. */
 struct arrays {
 	double costs[MOST + 1];
+	double before[MOST + 1]; /* costs without hits */
 	float x[MOST + 1];
 	int32_t inflight[MOST + 1];
 	uint16_t places[MOST + 1];
-	uint32_t hits[MOST + KVW_HITS_SPARE + 1];
-	double saved[MOST + KVW_HITS_SPARE + 1];
+	uint32_t hits[MOST + 1];
+	double saved[MOST + 1];
+	double reached[MOST + KVW_REACHED_SPARE + 1];
 	uint64_t total;
 	double lowest;
+	double lowest_reached;
 	size_t within;
 };
 
 static struct kvw_load_board board;
 static _Atomic float rates[MOST];
 static struct kvw_chunk chunks[CHUNKS];
-static uint32_t held[MOST];
+static uint32_t workers[MOST]; /* those that are reached, and how far; both in two chains */
+static uint32_t held[2][MOST];
 
 static const struct kvw_cost_terms cost_terms = {1000000000, 0.37, 40000.25, 0.07f};
-static struct kvw_hit_terms hit_terms;
+static struct kvw_reached reached;
 
 static void fill(void)
 {
@@ -57,36 +61,61 @@ static void fill(void)
 			kvw_load_held(
 				dice(300), dice(3) == 0 ? UINT32_MAX - dice(9) : dice(1 << 20)));
 		atomic_store(&rates[i], (float)(1 + dice(1000000)) / 7);
-		held[i] = 1 + dice(CHUNKS);
+		workers[i] = (uint32_t)i;
+		held[0][i] = 1 + dice(CHUNKS);
+		held[1][i] = 1 + dice(CHUNKS);
 	}
 	for (size_t i = 0; i < CHUNKS; i++) {
 		end += dice(1000);
 		chunks[i] = (struct kvw_chunk){.hash = dice(UINT32_MAX), .end = end};
 	}
-	hit_terms =
-		(struct kvw_hit_terms){.tokens_per_unit = dice(2) == 0 ? 1 : dice(1000) / 2000.0,
-			.pairs = dice(1000) * 1e-9,
-			.most = dice(20000),
-			.block_size = 1u << dice(9)};
+	reached = (struct kvw_reached){.chunks = chunks,
+		.workers = workers,
+		.tokens_per_unit = dice(2) == 0 ? 1 : dice(1000) / 2000.0,
+		.pairs = dice(1000) * 1e-9,
+		.omega = 0.07f,
+		.most = dice(20000),
+		.block_size = 1u << dice(9)};
+}
+
+/* Some of `count` workers are reached, in any order. */
+static void choose_reached(size_t count)
+{
+	for (size_t i = count; i-- > 1;) {
+		size_t other = dice((uint32_t)i + 1);
+		uint32_t kept = workers[i];
+
+		workers[i] = workers[other];
+		workers[other] = kept;
+	}
+	reached.count = dice((uint32_t)count + 1);
 }
 
 static void run(const struct kvw_weigh_kernel *kernel, size_t count, struct arrays *a)
 {
+	struct kvw_weights weights = {a->costs, a->hits, a->saved, a->x, a->inflight};
+
 	for (size_t i = 0; i <= MOST; i++) {
 		a->costs[i] = GUARD;
 		a->x[i] = (float)GUARD;
 		a->inflight[i] = (int32_t)GUARD;
+		a->saved[i] = GUARD; /* not looked at where there are no hits */
+		a->hits[i] = 0;
 	}
-	a->hits[count + KVW_HITS_SPARE] = 12345;
-	a->saved[count + KVW_HITS_SPARE] = GUARD;
+	a->reached[reached.count + KVW_REACHED_SPARE] = GUARD;
 	a->total = kernel->loads(
 		&board, rates, count, &cost_terms, a->costs, a->x, a->inflight, &a->lowest);
 	a->within = kernel->within(a->costs, count, a->lowest * 1.5 + 1, a->places);
-	kernel->hits(chunks, held, count, &hit_terms, a->hits, a->saved);
+	memcpy(a->before, a->costs, sizeof(a->before));
+	for (unsigned chain = 0; chain < 2; chain++) {
+		reached.held = held[chain];
+		a->lowest_reached = kernel->take(&reached, &weights, a->reached);
+	}
 	ck_assert(a->costs[count] == GUARD && a->x[count] == (float)GUARD);
 	ck_assert_int_eq(a->inflight[count], (int32_t)GUARD);
-	ck_assert_uint_eq(a->hits[count + KVW_HITS_SPARE], 12345);
-	ck_assert(a->saved[count + KVW_HITS_SPARE] == GUARD);
+	ck_assert_uint_eq(a->hits[count], 0);
+	ck_assert(a->saved[count] == GUARD);
+	ck_assert(a->reached[reached.count + KVW_REACHED_SPARE] == GUARD);
 }
 
 /* The costs, one by one. */
@@ -104,14 +133,14 @@ static void check_costs(const struct arrays *a, size_t count)
 
 		cost += 40000.25 * rates[i] * (1 + 0.07 * inflight);
 		total += inflight;
-		ck_assert_double_eq_tol(a->costs[i], cost, fabs(cost) * 1e-6);
+		ck_assert_double_eq_tol(a->before[i], cost, fabs(cost) * 1e-6);
 		ck_assert(a->x[i] == rates[i]);
 		ck_assert_uint_eq((uint32_t)a->inflight[i], inflight);
-		lowest = a->costs[i] < lowest ? a->costs[i] : lowest;
+		lowest = a->before[i] < lowest ? a->before[i] : lowest;
 	}
 	ck_assert(a->lowest == lowest && a->total == total);
 	for (size_t i = 0; i < count; i++) {
-		if (!(a->costs[i] <= lowest * 1.5 + 1))
+		if (!(a->before[i] <= lowest * 1.5 + 1))
 			continue;
 		ck_assert_uint_lt(found, a->within);
 		ck_assert_uint_eq(a->places[found++], i);
@@ -119,19 +148,40 @@ static void check_costs(const struct arrays *a, size_t count)
 	ck_assert_uint_eq(found, a->within);
 }
 
+/* Tokens of one chain that are reused. */
+static uint32_t tokens_of(uint32_t chunks_held)
+{
+	uint32_t tokens =
+		(uint32_t)floor(chunks[chunks_held - 1].end * reached.tokens_per_unit + 0.5);
+
+	tokens = tokens < reached.most ? tokens : reached.most;
+	return tokens / reached.block_size * reached.block_size;
+}
+
 static void check_hits(const struct arrays *a, size_t count)
 {
-	for (size_t i = 0; i < count; i++) {
-		uint32_t tokens =
-			(uint32_t)floor(chunks[held[i] - 1].end * hit_terms.tokens_per_unit + 0.5);
+	double lowest = INFINITY;
+	size_t untouched = 0;
+
+	for (size_t r = 0; r < reached.count; r++) {
+		uint32_t i = workers[r];
+		uint32_t hit[2] = {tokens_of(held[0][r]), tokens_of(held[1][r])};
+		double each = a->x[i] * (1 + 0.07 * a->inflight[i]);
 		double work = 0;
 
-		tokens = tokens < hit_terms.most ? tokens : hit_terms.most;
-		tokens = tokens / hit_terms.block_size * hit_terms.block_size;
-		work = tokens * (1 + tokens * hit_terms.pairs / 2);
-		ck_assert_uint_eq(a->hits[i], tokens);
+		for (unsigned chain = 0; chain < 2; chain++)
+			work += hit[chain] * (1 + hit[chain] * reached.pairs / 2);
+		ck_assert_uint_eq(a->hits[i], hit[0] + hit[1]);
 		ck_assert_double_le(fabs(a->saved[i] - work), work * 1e-12);
+		ck_assert_double_le(fabs(a->before[i] - a->costs[i] - work * each),
+			(work * each + a->before[i]) * 1e-6);
+		ck_assert(a->reached[r] == a->costs[i]);
+		lowest = a->reached[r] < lowest ? a->reached[r] : lowest;
 	}
+	ck_assert(a->lowest_reached == lowest);
+	for (size_t i = 0; i < count; i++)
+		untouched += a->saved[i] == GUARD && a->hits[i] == 0 && a->costs[i] == a->before[i];
+	ck_assert_uint_eq(untouched, count - reached.count);
 }
 
 START_TEST(kernels_agree)
@@ -143,6 +193,7 @@ START_TEST(kernels_agree)
 		size_t count = 1 + dice(MOST);
 
 		fill();
+		choose_reached(count);
 		run(&kvw_weigh_kernel_base, count, &base);
 		check_costs(&base, count);
 		check_hits(&base, count);
@@ -152,6 +203,9 @@ START_TEST(kernels_agree)
 		ck_assert_mem_eq(best.inflight, base.inflight, count * sizeof(base.inflight[0]));
 		ck_assert_mem_eq(best.hits, base.hits, count * sizeof(base.hits[0]));
 		ck_assert_mem_eq(best.saved, base.saved, count * sizeof(base.saved[0]));
+		ck_assert_mem_eq(
+			best.reached, base.reached, reached.count * sizeof(base.reached[0]));
+		ck_assert(best.lowest_reached == base.lowest_reached);
 		ck_assert(best.lowest == base.lowest && best.total == base.total);
 		ck_assert_uint_eq(best.within, base.within);
 		ck_assert_mem_eq(best.places, base.places, base.within * sizeof(base.places[0]));
