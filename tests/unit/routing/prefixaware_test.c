@@ -497,6 +497,78 @@ START_TEST(sets_of_one_version_are_equal)
 }
 END_TEST
 
+/* A prompt of one or two chains out of few beginnings; its chunks lie in *p. */
+static struct kvw_route_request random_request(struct prompt *p, uint32_t ends[2], uint64_t *dice)
+{
+	uint32_t count = 4 + (uint32_t)(test_random(dice) % 60);
+	struct kvw_route_request request;
+
+	prompt_start(p);
+	for (uint32_t i = 0; i < count; i++)
+		prompt_add(p, i % 9 == 0 ? test_random(dice) % 2 : i);
+	request = request_of(p);
+	if (test_random(dice) % 5 == 0) { /* the second one continues where no chain begins */
+		ends[0] = count / 2;
+		ends[1] = count;
+		request.chain_ends = ends;
+		request.chain_count = 2;
+	}
+	return request;
+}
+
+/* Of usable candidates that lie on a board, loads are read and hits are taken many at a time. Others, one
+ * by one, give the same. */
+START_TEST(many_at_a_time_are_as_one_by_one)
+{
+	enum { WORKERS = 61, PICKS = 4000, HELD = 200 };
+	static struct kvw_lease leases[2][HELD];
+	struct kvw_strategy *strategies[2] = {make(), make()};
+	struct fleet fleets[2];
+	uint64_t dice = 5;
+	unsigned hits = 0;
+
+	memset(leases, 0, sizeof(leases));
+	for (unsigned k = 0; k < 2; k++)
+		fleet_init(&fleets[k], WORKERS);
+	fleets[0].set.version = 7;
+	fleets[1].set.board = NULL;
+	for (unsigned i = 0; i < PICKS; i++) {
+		struct kvw_decision d[2];
+		struct kvw_cost costs[2][WORKERS];
+		struct prompt p;
+		uint32_t ends[2];
+		struct kvw_route_request request = random_request(&p, ends, &dice);
+		int64_t now_ns = i * (MS / 2);
+
+		for (unsigned k = 0; k < 2; k++) {
+			struct kvw_lease *lease = &leases[k][i % HELD];
+
+			EXPECT(strategies[k]->ops->explain(strategies[k], &request, &fleets[k].set,
+				       now_ns, costs[k], &d[k]) == KVW_OK);
+			d[k] = pick(strategies[k], &fleets[k], &request, now_ns);
+			kvw_lease_release(lease, now_ns);
+			kvw_lease_take(
+				lease, fleets[k].items[d[k].pos].load, d[k].prefill_ns / 8, now_ns);
+			kvw_lease_hold(lease, d[k].prompt_tokens);
+		}
+		EXPECT(d[0].pos == d[1].pos && d[0].reason == d[1].reason);
+		EXPECT(d[0].prompt_tokens == d[1].prompt_tokens);
+		EXPECT(d[0].hit_tokens[KVW_TIER_DEVICE] == d[1].hit_tokens[KVW_TIER_DEVICE]);
+		EXPECT(d[0].prefill_ns == d[1].prefill_ns && d[0].inflight == d[1].inflight);
+		for (unsigned w = 0; w < WORKERS; w++)
+			EXPECT(costs[0][w].total_ns == costs[1][w].total_ns &&
+				costs[0][w].hit_tokens[KVW_TIER_DEVICE] ==
+					costs[1][w].hit_tokens[KVW_TIER_DEVICE]);
+		hits += d[0].hit_tokens[KVW_TIER_DEVICE] > 0;
+	}
+	ck_assert_uint_gt(hits, PICKS / 2);
+	for (unsigned k = 0; k < 2; k++) {
+		fleet_finish(&fleets[k]);
+		strategies[k]->ops->destroy(strategies[k]);
+	}
+}
+END_TEST
+
 /* Ids have gaps once workers were removed, or where not all serve the model. */
 START_TEST(ids_may_have_gaps)
 {
@@ -602,6 +674,7 @@ int main(void)
 	tcase_add_test(tcase, many_chains_are_charged);
 	tcase_add_test(tcase, lost_cache_is_forgotten);
 	tcase_add_test(tcase, sets_of_one_version_are_equal);
+	tcase_add_test(tcase, many_at_a_time_are_as_one_by_one);
 	tcase_add_test(tcase, ids_may_have_gaps);
 	tcase_add_test(tcase, loops_share_the_strategy);
 	tcase_set_timeout(tcase, 60);
