@@ -331,6 +331,7 @@ START_TEST(test_many_at_once)
 	fake_start(&the_daemon);
 	scene_init(&s, &the_daemon);
 	s.config.l2_inflight = 1 << 20;
+	s.config.l2_deadline_ns = 60000000000; /* of one that waits for all the others */
 	scene_open(&s);
 	for (int turn = 0; turn < 2; turn++) {
 		for (uint64_t n = 0; n < 60; n++) {
