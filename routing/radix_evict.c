@@ -24,6 +24,11 @@
 #define CLIMB       24 /* most nodes dropped at once: bounds the delay of one request */
 #define SWEEP_AHEAD 16 /* slots: what a prompt makes the hand pass is fetched by the one before */
 
+static uint32_t refs_of(struct kvw_slot *slot)
+{
+	return atomic_load_explicit(&slot->refs, memory_order_acquire);
+}
+
 /* Takes a node out of the tree. *parent: what it hung from, 0 = nothing. Its slot goes to *spare if that is
  * empty (NULL: there is none), or else to the pool. False: it is in use. */
 static bool remove_node(struct kvw_radix *tree, struct kvw_pool *pool, uint32_t index,
@@ -34,7 +39,7 @@ static bool remove_node(struct kvw_radix *tree, struct kvw_pool *pool, uint32_t 
 	uint32_t refs = KVW_NODE_LIVE;
 	uint64_t key = 0;
 
-	if (!atomic_compare_exchange_strong(&slot->refs, &refs, 0))
+	if (refs_of(slot) != refs || !atomic_compare_exchange_strong(&slot->refs, &refs, 0))
 		return false;
 	if (!kvw_spin_try(&slot->lock)) {
 		atomic_store(&slot->refs, KVW_NODE_LIVE);
@@ -56,11 +61,6 @@ static bool remove_node(struct kvw_radix *tree, struct kvw_pool *pool, uint32_t 
 	if (*parent != 0)
 		atomic_fetch_sub(&kvw_slot_at(tree, *parent)->refs, 1);
 	return true;
-}
-
-static uint32_t refs_of(struct kvw_slot *slot)
-{
-	return atomic_load_explicit(&slot->refs, memory_order_acquire);
 }
 
 /* How long ago, with the clock's wrap-around. */

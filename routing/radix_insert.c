@@ -52,6 +52,22 @@ static uint32_t run_tokens(
 	return tokens > (float)MAX_NODE_TOKENS ? MAX_NODE_TOKENS : (uint32_t)tokens;
 }
 
+/* Parts of the hashes of a run's chunks but the first, three a word. */
+static void fill_parts(struct kvw_slot *slot, const struct kvw_chunk *run, uint32_t length)
+{
+	_Atomic uint64_t *word = &slot->word[kvw_slot_part_word(1)];
+
+	for (uint32_t i = 1; i < length; i += KVW_NODE_PARTS, word++) {
+		uint64_t parts = run[i].hash & KVW_NODE_PART;
+
+		if (i + 1 < length)
+			parts |= (run[i + 1].hash & KVW_NODE_PART) << KVW_NODE_PART_BITS;
+		if (i + 2 < length)
+			parts |= (run[i + 2].hash & KVW_NODE_PART) << 2 * KVW_NODE_PART_BITS;
+		atomic_store_explicit(word, parts, memory_order_relaxed);
+	}
+}
+
 /* Fills a taken slot with a run of the prompt, which the ledger's worker (NULL: nobody) holds. Not
  * published yet. Returns its tokens. */
 static uint32_t fill_node(struct kvw_slot *slot, const struct kvw_chunk *chunks, uint32_t start,
@@ -60,14 +76,7 @@ static uint32_t fill_node(struct kvw_slot *slot, const struct kvw_chunk *chunks,
 {
 	uint32_t tokens = run_tokens(chunks, start, length, tokens_per_unit);
 
-	for (uint32_t i = 1; i < length; i += 3) {
-		uint64_t parts = 0;
-
-		for (uint32_t k = i; k < i + 3 && k < length; k++)
-			parts |= (chunks[start + k].hash & KVW_NODE_PART) << kvw_slot_part_shift(k);
-		atomic_store_explicit(
-			&slot->word[kvw_slot_part_word(i)], parts, memory_order_relaxed);
-	}
+	fill_parts(slot, chunks + start, length);
 	if (ledger != NULL) {
 		struct kvw_holder h = {.tick = ledger->now,
 			.worker = ledger->worker,

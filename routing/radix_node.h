@@ -174,17 +174,18 @@ static inline unsigned kvw_slot_used(struct kvw_slot *slot)
 
 /* Where a part of the hash of the run's chunk i > 0 is kept. The first chunk's is kept whole, as the
  * key. */
+#define KVW_NODE_PARTS     3 /* in a word */
 #define KVW_NODE_PART_BITS 21
 #define KVW_NODE_PART      ((UINT64_C(1) << KVW_NODE_PART_BITS) - 1)
 
 static inline unsigned kvw_slot_part_word(uint32_t i)
 {
-	return KVW_NODE_HOLDERS + (i - 1) / 3;
+	return KVW_NODE_HOLDERS + (i - 1) / KVW_NODE_PARTS;
 }
 
 static inline unsigned kvw_slot_part_shift(uint32_t i)
 {
-	return (i - 1) % 3 * KVW_NODE_PART_BITS;
+	return (i - 1) % KVW_NODE_PARTS * KVW_NODE_PART_BITS;
 }
 
 /* Whether the run's chunk i has this hash: surely not, or with an error of 2^-21 for i > 0. */

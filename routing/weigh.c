@@ -91,9 +91,10 @@ static void prefetch_board(const struct kvw_candidates *set)
 {
 	const char *board = (const char *)set->board;
 	size_t bytes = set->count * sizeof(set->board->workers[0]);
+	const char *end = board + (bytes < PREFETCH_BYTES ? bytes : PREFETCH_BYTES);
 
-	for (size_t at = 0; at < bytes && at < PREFETCH_BYTES; at += 64)
-		__builtin_prefetch(board + at);
+	for (; board < end; board += 64)
+		__builtin_prefetch(board);
 }
 
 static struct kvw_cost_terms terms_of(
