@@ -31,19 +31,14 @@ void kvw_views_init(struct kvw_views *views, void *memory, uint32_t ticks, unsig
 	views->slack_shift = slack_shift;
 }
 
-static _Atomic int32_t *ring_word(struct kvw_views *views, uint32_t worker, uint32_t tick)
-{
-	return &views->rings[(uint64_t)worker * views->ticks + (tick & (views->ticks - 1))];
-}
-
 static int32_t tick_tokens(struct kvw_views *views, uint32_t worker, uint32_t tick)
 {
-	return atomic_load_explicit(ring_word(views, worker, tick), memory_order_relaxed);
+	return atomic_load_explicit(kvw_view_tick(views, worker, tick), memory_order_relaxed);
 }
 
 static void set_tick(struct kvw_views *views, uint32_t worker, uint32_t tick, int32_t tokens)
 {
-	atomic_store_explicit(ring_word(views, worker, tick), tokens, memory_order_relaxed);
+	atomic_store_explicit(kvw_view_tick(views, worker, tick), tokens, memory_order_relaxed);
 }
 
 static void set_window(struct kvw_views *views, uint32_t worker, uint32_t floor, uint32_t now)
@@ -105,7 +100,7 @@ static void start_view(struct kvw_views *views, uint32_t worker)
 void kvw_view_prefetch(struct kvw_views *views, uint32_t worker, uint32_t tick)
 {
 	kvw_prefetch_write(&views->items[worker]);
-	kvw_prefetch_write(ring_word(views, worker, tick));
+	kvw_prefetch_write(kvw_view_tick(views, worker, tick));
 }
 
 void kvw_ledger_open(
@@ -166,7 +161,7 @@ void kvw_ledger_move(struct kvw_ledger *ledger, uint32_t tick, int64_t tokens)
 		flush_moves(ledger);
 		kvw_spin_unlock(&view->lock);
 	}
-	kvw_prefetch_write(ring_word(ledger->views, ledger->worker, tick));
+	kvw_prefetch_write(kvw_view_tick(ledger->views, ledger->worker, tick));
 	ledger->moves[ledger->move_count++] = (struct kvw_move){tick, tokens};
 }
 
@@ -182,13 +177,11 @@ void kvw_ledger_shift(struct kvw_ledger *ledger, uint32_t from, uint32_t to, int
 	kvw_spin_unlock(&view->lock);
 }
 
-void kvw_ledger_turn(struct kvw_ledger *ledger)
+void kvw_ledger_end_tick(struct kvw_ledger *ledger)
 {
 	struct kvw_views *views = ledger->views;
 	struct kvw_view *view = &views->items[ledger->worker];
 
-	if (tick_tokens(views, ledger->worker, ledger->now) + ledger->added < ledger->tick_tokens)
-		return;
 	kvw_spin_lock(&view->lock);
 	flush(ledger);
 	if ((uint32_t)kvw_view_window(views, ledger->worker) == ledger->now)

@@ -77,6 +77,13 @@ static inline uint64_t kvw_view_window(struct kvw_views *views, uint32_t worker)
 	return atomic_load_explicit(&views->windows[worker], memory_order_relaxed);
 }
 
+/* A tick's word of the ring. */
+static inline _Atomic int32_t *kvw_view_tick(
+	struct kvw_views *views, uint32_t worker, uint32_t tick)
+{
+	return &views->rings[(uint64_t)worker * views->ticks + (tick & (views->ticks - 1))];
+}
+
 /* Whether an entry of this tick is alive. Ticks wrap around; a window is short. */
 static inline bool kvw_view_alive(uint64_t window, uint32_t tick)
 {
@@ -103,8 +110,17 @@ static inline void kvw_ledger_add(struct kvw_ledger *ledger, int64_t tokens)
 	ledger->added += tokens;
 }
 
+void kvw_ledger_end_tick(struct kvw_ledger *ledger);
+
 /* Between two nodes: ends the tick if it is full. */
-void kvw_ledger_turn(struct kvw_ledger *ledger);
+static inline void kvw_ledger_turn(struct kvw_ledger *ledger)
+{
+	int32_t gathered = atomic_load_explicit(
+		kvw_view_tick(ledger->views, ledger->worker, ledger->now), memory_order_relaxed);
+
+	if (gathered + ledger->added >= ledger->tick_tokens)
+		kvw_ledger_end_tick(ledger);
+}
 
 /* Writes what is left and ages the view down to its capacity. */
 void kvw_ledger_close(struct kvw_ledger *ledger);
