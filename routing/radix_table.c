@@ -18,11 +18,11 @@ uint64_t kvw_table_bytes(uint32_t shard_bits, uint32_t shard_buckets)
 void kvw_table_init(struct kvw_table *table, void *memory, uint32_t shard_bits,
 	uint32_t shard_buckets, uint64_t seed)
 {
-	table->look = kvw_table_look_base;
+	table->ops = &kvw_table_base;
 #ifdef KVW_HAVE_AVX512
 	if (__builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
 		__builtin_cpu_supports("bmi2"))
-		table->look = kvw_table_look_avx512;
+		table->ops = &kvw_table_avx512;
 #endif
 	table->buckets = memory;
 	table->shard_bits = shard_bits;
@@ -51,15 +51,15 @@ static void change(struct kvw_bucket *bucket, unsigned which, int by)
 void kvw_table_ask(const struct kvw_table *table, const struct kvw_chunk *chunks, uint32_t count,
 	uint32_t first, struct kvw_table_asked *asked)
 {
+	uint32_t groups = 0;
+
 	asked->first = first;
 	asked->end = UINT32_MAX;
 	asked->count = count - first < KVW_TABLE_WINDOW ? count - first : KVW_TABLE_WINDOW;
-	for (uint32_t i = 0; i < asked->count; i += KVW_TABLE_GROUP) {
-		uint32_t home = kvw_table_group_home(table, chunks, first + i);
-
-		asked->homes[i / KVW_TABLE_GROUP] = home;
-		kvw_table_prefetch(table, home);
-	}
+	groups = (asked->count + KVW_TABLE_GROUP - 1) / KVW_TABLE_GROUP;
+	table->ops->homes(table, chunks + first, groups, asked->homes);
+	for (uint32_t i = 0; i < groups; i++)
+		kvw_table_prefetch(table, asked->homes[i]);
 	/* Short prompts with a common beginning crowd one group: where they spilled to, at once. */
 	for (uint32_t i = 1; i < asked->count && asked->count <= KVW_TABLE_GROUP; i++) {
 		uint64_t spread = kvw_table_spread(table, chunks[first + i].hash);
@@ -100,13 +100,22 @@ static inline unsigned match_own(const struct kvw_bucket *bucket, uint64_t wante
 	return match;
 }
 
-void kvw_table_look_base(const struct kvw_table *table, const struct kvw_chunk *chunks,
+static void homes_of(const struct kvw_table *table, const struct kvw_chunk *chunks, uint32_t groups,
+	uint32_t *homes)
+{
+	for (uint32_t i = 0; i < groups; i++)
+		homes[i] = kvw_table_group_home(table, chunks, i * KVW_TABLE_GROUP);
+}
+
+static void look_base(const struct kvw_table *table, const struct kvw_chunk *chunks,
 	const struct kvw_table_asked *asked, struct kvw_table_found *found)
 {
 	static const struct look_ops ops = {match_group, match_own};
 
 	look(&ops, table, chunks, asked, found);
 }
+
+const struct kvw_table_ops kvw_table_base = {homes_of, look_base};
 
 /* --- writing --- */
 

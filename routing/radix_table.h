@@ -37,6 +37,7 @@
 
 #define KVW_TABLE_GROUP      8  /* chunks */
 #define KVW_TABLE_WINDOW     64 /* chunks that are asked about at once */
+#define KVW_TABLE_GROUPS     (KVW_TABLE_WINDOW / KVW_TABLE_GROUP)
 #define KVW_BUCKET_ENTRIES   7
 #define KVW_BUCKET_FILL      2  /* entries per bucket that the table is sized for */
 #define KVW_TABLE_PROBES     16 /* buckets that an entry may be away from its own place */
@@ -59,7 +60,7 @@ struct kvw_table_asked {
 	uint32_t first; /* chunk, a multiple of KVW_TABLE_GROUP */
 	uint32_t count; /* chunks */
 	uint32_t end;   /* the first chunk at which no node of the path can begin, as far as is known */
-	uint32_t homes[KVW_TABLE_WINDOW / KVW_TABLE_GROUP];
+	uint32_t homes[KVW_TABLE_GROUPS];
 };
 
 /* The nodes that begin in a window, ascending by chunk. */
@@ -71,12 +72,19 @@ struct kvw_table_found {
 
 struct kvw_table;
 
-/* One instruction set's way to look; see kvw_table_look. */
-typedef void kvw_table_look_fn(const struct kvw_table *table, const struct kvw_chunk *chunks,
-	const struct kvw_table_asked *asked, struct kvw_table_found *found);
+/* One instruction set's ways. */
+struct kvw_table_ops {
+	/* The buckets of `groups` (1 to 8) consecutive groups, the first of which begins at chunks[0].
+	 * What follows in homes[8] is filled with anything. */
+	void (*homes)(const struct kvw_table *table, const struct kvw_chunk *chunks,
+		uint32_t groups, uint32_t *homes);
+	/* See kvw_table_look. */
+	void (*look)(const struct kvw_table *table, const struct kvw_chunk *chunks,
+		const struct kvw_table_asked *asked, struct kvw_table_found *found);
+};
 
 struct kvw_table {
-	kvw_table_look_fn *look; /* the best for this processor */
+	const struct kvw_table_ops *ops; /* the best for this processor */
 	struct kvw_bucket *buckets;
 	uint32_t shard_bits;    /* there are 2^shard_bits shards */
 	uint32_t shard_buckets; /* places of each, without its spare buckets */
@@ -170,12 +178,12 @@ void kvw_table_ask(const struct kvw_table *table, const struct kvw_chunk *chunks
 static inline void kvw_table_look(const struct kvw_table *table, const struct kvw_chunk *chunks,
 	const struct kvw_table_asked *asked, struct kvw_table_found *found)
 {
-	table->look(table, chunks, asked, found);
+	table->ops->look(table, chunks, asked, found);
 }
 
-kvw_table_look_fn kvw_table_look_base;
+extern const struct kvw_table_ops kvw_table_base;
 #ifdef KVW_HAVE_AVX512
-kvw_table_look_fn kvw_table_look_avx512;
+extern const struct kvw_table_ops kvw_table_avx512;
 #endif
 
 /* Enters a node that begins at chunk `at` of a chain, with a run of `length` < 32 chunks. Sets *home,

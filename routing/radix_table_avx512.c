@@ -11,6 +11,11 @@
 
 #include "radix_table_look.h"
 
+#define GROUP_SHIFT 4 /* words of 8 bytes from a group to the next: 16 */
+
+_Static_assert(KVW_TABLE_GROUP * sizeof(struct kvw_chunk) == 8 << GROUP_SHIFT, "a group's step");
+_Static_assert(KVW_TABLE_GROUPS == 8, "a window's groups are one vector");
+
 /* The hashes of a group's chunks; what is beyond is 0. */
 static inline __m512i load_hashes(const struct kvw_chunk *group, uint32_t count)
 {
@@ -64,10 +69,33 @@ static inline unsigned match_own(const struct kvw_bucket *bucket, uint64_t wante
 	return (unsigned)(equal & _mm512_test_epi64_mask(line, node_mask())) & (CROWDED - 1);
 }
 
-void kvw_table_look_avx512(const struct kvw_table *table, const struct kvw_chunk *chunks,
+/* kvw_table_home of each group's first hash. */
+static void homes_of(const struct kvw_table *table, const struct kvw_chunk *chunks, uint32_t groups,
+	uint32_t *homes)
+{
+	const __m512i step = _mm512_setr_epi64(0, 1, 2, 3, 4, 5, 6, 7);
+	__mmask8 asked = (__mmask8)((1u << groups) - 1);
+	__m512i hashes = _mm512_mask_i64gather_epi64(
+		_mm512_setzero_si512(), asked, _mm512_slli_epi64(step, GROUP_SHIFT), chunks, 8);
+	__m512i spread = spread_of(table, hashes);
+	__m512i shard = _mm512_srl_epi64(spread, _mm_cvtsi32_si128(64 - (int)table->shard_bits));
+	__m512i place = _mm512_srli_epi64(
+		_mm512_sll_epi64(spread, _mm_cvtsi32_si128((int)table->shard_bits)), 32);
+	__m512i first =
+		_mm512_mul_epu32(shard, _mm512_set1_epi64(table->shard_buckets + KVW_TABLE_PROBES));
+	__m512i behind = _mm512_srli_epi64(
+		_mm512_mul_epu32(place, _mm512_set1_epi64(table->shard_buckets)), 32);
+
+	_mm256_storeu_si256(
+		(__m256i *)(void *)homes, _mm512_cvtepi64_epi32(_mm512_add_epi64(first, behind)));
+}
+
+static void look_avx512(const struct kvw_table *table, const struct kvw_chunk *chunks,
 	const struct kvw_table_asked *asked, struct kvw_table_found *found)
 {
 	static const struct look_ops ops = {match_group, match_own};
 
 	look(&ops, table, chunks, asked, found);
 }
+
+const struct kvw_table_ops kvw_table_avx512 = {homes_of, look_avx512};

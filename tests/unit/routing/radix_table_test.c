@@ -76,7 +76,7 @@ static uint32_t find(const struct kvw_table *table, const struct key *key)
 
 	kvw_table_ask(table, key->chunks, KVW_TABLE_GROUP, 0, &asked);
 	kvw_table_look(table, key->chunks, &asked, &found);
-	kvw_table_look_base(table, key->chunks, &asked, &base);
+	kvw_table_base.look(table, key->chunks, &asked, &base);
 	EXPECT(found.count == base.count);
 	for (uint32_t i = 0; i < found.count; i++) {
 		EXPECT(found.at[i] == base.at[i]);
@@ -220,6 +220,35 @@ START_TEST(a_window_is_in_order)
 }
 END_TEST
 
+/* However many shards there are, and wherever a window ends. */
+START_TEST(groups_belong_where_they_are_entered)
+{
+	unsigned shard_bits = (unsigned)_i;
+	void *memory = aligned_alloc(64, kvw_table_bytes(shard_bits, SHARD_BUCKETS));
+	struct kvw_chunk chunks[2 * KVW_TABLE_WINDOW];
+	struct kvw_table_asked asked;
+	struct kvw_table table;
+	uint64_t state = shard_bits + 1;
+
+	ck_assert_ptr_nonnull(memory);
+	memset(memory, 0, kvw_table_bytes(shard_bits, SHARD_BUCKETS));
+	kvw_table_init(&table, memory, shard_bits, SHARD_BUCKETS, 77);
+	for (uint32_t i = 0; i < 2 * KVW_TABLE_WINDOW; i++)
+		chunks[i] = (struct kvw_chunk){test_random(&state), i + 1, 0};
+	for (uint32_t first = 0; first <= KVW_TABLE_WINDOW; first += KVW_TABLE_GROUP)
+		for (uint32_t count = first + 1; count <= 2 * KVW_TABLE_WINDOW; count++) {
+			kvw_table_ask(&table, chunks, count, first, &asked);
+			EXPECT(asked.count == (count - first < KVW_TABLE_WINDOW
+							      ? count - first
+							      : KVW_TABLE_WINDOW));
+			for (uint32_t i = 0; i < asked.count; i++)
+				EXPECT(asked.homes[i / KVW_TABLE_GROUP] ==
+					kvw_table_group_home(&table, chunks, first + i));
+		}
+	free(memory);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("radix_table");
@@ -231,6 +260,8 @@ int main(void)
 	tcase_add_loop_test(tcase, equals_a_list_when_crowded, 0, 4);
 	tcase_add_loop_test(tcase, a_group_may_have_any_number, 0, KVW_TABLE_GROUP);
 	tcase_add_test(tcase, a_window_is_in_order);
+	tcase_add_loop_test(
+		tcase, groups_belong_where_they_are_entered, 0, KVW_TABLE_SHARD_BITS + 1);
 	suite_add_tcase(suite, tcase);
 	srunner_run_all(runner, CK_ENV);
 	failed = srunner_ntests_failed(runner);
