@@ -53,7 +53,7 @@ static void publish(struct kvw_load *load)
 
 static void init(struct kvw_load *load, struct kvw_load_seen *seen)
 {
-	atomic_flag_clear(&load->lock);
+	atomic_init(&load->lock, false);
 	load->added_ns = 0;
 	load->done_ns = 0;
 	load->waiting_ns = 0;

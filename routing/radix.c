@@ -278,23 +278,22 @@ uint64_t kvw_radix_view_tokens(struct kvw_radix *tree, uint32_t worker)
 
 void kvw_radix_stats(struct kvw_radix *tree, struct kvw_strategy_stats *out)
 {
-	struct kvw_pool_use sum = {0};
+	struct kvw_table_use use;
+	int64_t slots = 0;
 
 	for (unsigned i = 0; i < KVW_POOLS; i++) {
 		struct kvw_pool *pool = &tree->pools[i];
 
 		kvw_spin_lock(&pool->lock);
-		sum.slots += pool->use.slots;
-		sum.nodes += pool->use.nodes;
-		sum.chunks += pool->use.chunks;
-		sum.dropped += pool->use.dropped;
+		slots += pool->taken;
 		kvw_spin_unlock(&pool->lock);
 	}
-	out->nodes = sum.nodes > 0 ? (uint64_t)sum.nodes : 0;
-	out->chunks = sum.chunks > 0 ? (uint64_t)sum.chunks : 0;
-	out->evicted_chunks = sum.dropped;
-	out->bytes = tree->fixed_bytes +
-		     (sum.slots > 0 ? (uint64_t)sum.slots : 0) * sizeof(struct kvw_slot);
+	kvw_table_count(&tree->table, &use);
+	out->nodes = use.nodes;
+	out->chunks = use.chunks;
+	out->evicted_chunks = use.removed;
+	out->bytes =
+		tree->fixed_bytes + (slots > 0 ? (uint64_t)slots : 0) * sizeof(struct kvw_slot);
 	out->bytes_limit = tree->mapped_bytes;
 	out->purges = kvw_views_purges(&tree->views);
 }

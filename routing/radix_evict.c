@@ -24,39 +24,32 @@
 #define CLIMB       24 /* most nodes dropped at once: bounds the delay of one request */
 #define SWEEP_AHEAD 16 /* slots: what a prompt makes the hand pass is fetched by the one before */
 
-static uint32_t refs_of(struct kvw_slot *slot)
-{
-	return atomic_load_explicit(&slot->refs, memory_order_acquire);
-}
-
 /* Takes a node out of the tree. *parent: what it hung from, 0 = nothing. Its slot goes to *spare if that is
- * empty (NULL: there is none), or else to the pool. False: it is in use. */
+ * 0 (NULL: there is none), or else to the pool. False: it is in use. */
 static bool remove_node(struct kvw_radix *tree, struct kvw_pool *pool, uint32_t index,
-	uint32_t *parent, struct kvw_spare *spare)
+	uint32_t *parent, uint32_t *spare)
 {
 	struct kvw_slot *slot = kvw_slot_at(tree, index);
-	uint32_t chunks = 0;
 	uint32_t refs = KVW_NODE_LIVE;
 	uint64_t key = 0;
 
-	if (refs_of(slot) != refs || !atomic_compare_exchange_strong(&slot->refs, &refs, 0))
+	if (kvw_slot_refs(slot) != refs || !atomic_compare_exchange_strong(&slot->refs, &refs, 0))
 		return false;
-	if (!kvw_spin_try(&slot->lock)) {
+	/* Without a lock: whoever takes it from here on sees that the node is dead. */
+	if (kvw_spin_held(&slot->lock)) {
 		atomic_store(&slot->refs, KVW_NODE_LIVE);
 		return false;
 	}
 	key = kvw_slot_key(slot);
-	chunks = atomic_load_explicit(&slot->length, memory_order_relaxed);
 	*parent = atomic_load_explicit(&slot->link, memory_order_relaxed);
 	atomic_store_explicit(&slot->key, 0, memory_order_release);
 	kvw_table_remove(&tree->table, key, kvw_slot_home(slot), index);
 	kvw_node_clear(tree, pool, slot);
-	kvw_spin_unlock(&slot->lock);
-	if (spare != NULL && spare->index == 0) {
+	if (spare != NULL && *spare == 0) {
 		kvw_slot_reset(slot);
-		*spare = (struct kvw_spare){index, chunks};
+		*spare = index;
 	} else {
-		kvw_slot_give(tree, pool, index, chunks);
+		kvw_slot_give(tree, pool, index);
 	}
 	if (*parent != 0)
 		atomic_fetch_sub(&kvw_slot_at(tree, *parent)->refs, 1);
@@ -112,7 +105,7 @@ struct plan {
 static void consider(struct kvw_radix *tree, uint32_t index, uint32_t now, struct sample *sample)
 {
 	struct kvw_slot *slot = kvw_slot_at(tree, index);
-	uint32_t refs = refs_of(slot);
+	uint32_t refs = kvw_slot_refs(slot);
 	uint64_t age = (uint64_t)age_of(slot, now) + 1;
 	uint64_t node_age = refs != 0 ? age : 0;
 	uint64_t leaf_age = refs == KVW_NODE_LIVE ? age : 0;
@@ -151,7 +144,7 @@ static uint32_t branch_end(struct kvw_radix *tree, uint32_t index)
 {
 	for (unsigned depth = 0; depth < KVW_RADIX_MAX_STEPS; depth++) {
 		struct kvw_slot *slot = kvw_slot_at(tree, index);
-		uint32_t refs = refs_of(slot);
+		uint32_t refs = kvw_slot_refs(slot);
 		uint32_t child = 0;
 
 		if (refs == KVW_NODE_LIVE)
@@ -167,10 +160,9 @@ static uint32_t branch_end(struct kvw_radix *tree, uint32_t index)
 	return 0;
 }
 
-/* Drops a node without children, and upwards what is no younger than `age` or held by nobody.
- * Returns how many. */
-static unsigned drop_branch(struct kvw_radix *tree, struct kvw_pool *pool, uint32_t index,
-	uint32_t age, uint32_t now, struct kvw_spare *spare)
+/* Drops a node without children, and upwards what is no younger than `age` or held by nobody. */
+static void drop_branch(struct kvw_radix *tree, struct kvw_pool *pool, uint32_t index, uint32_t age,
+	uint32_t now, uint32_t *spare)
 {
 	unsigned dropped = 0;
 
@@ -183,7 +175,6 @@ static unsigned drop_branch(struct kvw_radix *tree, struct kvw_pool *pool, uint3
 			break;
 		dropped++;
 	}
-	return dropped;
 }
 
 /* Asks for what removing a node will write to besides the node. */
@@ -234,23 +225,22 @@ void kvw_radix_expect_eviction(struct kvw_radix *tree, struct kvw_pool *pool)
 	kvw_view_prefetch(&tree->views, h.worker, h.tick);
 }
 
-bool kvw_radix_evict(struct kvw_radix *tree, struct kvw_pool *pool, struct kvw_spare *spare)
+uint32_t kvw_radix_evict(struct kvw_radix *tree, struct kvw_pool *pool)
 {
 	uint32_t now = atomic_load_explicit(&tree->clock, memory_order_relaxed);
-	unsigned dropped = 0;
+	uint32_t spare = 0;
 
-	for (unsigned i = 0; i < THROWS && dropped == 0; i++) {
+	for (unsigned i = 0; i < THROWS && spare == 0; i++) {
 		struct plan plan = take_plan(tree, pool);
 		struct kvw_slot *slot = kvw_slot_at(tree, plan.victim);
 
 		/* Somebody may have used it since it was chosen. */
 		if (plan.victim != 0 &&
 			atomic_load_explicit(&slot->stamp, memory_order_relaxed) == plan.stamp)
-			dropped =
-				drop_branch(tree, pool, plan.victim, age_of(slot, now), now, spare);
+			drop_branch(tree, pool, plan.victim, age_of(slot, now), now, &spare);
 		prepare(tree, pool, plan.picks, now);
 	}
-	return dropped > 0;
+	return spare;
 }
 
 /* A slot that the hand met. True: a node that nobody holds; what removing it will touch is on its
@@ -258,7 +248,7 @@ bool kvw_radix_evict(struct kvw_radix *tree, struct kvw_pool *pool, struct kvw_s
 static bool sweep_slot(struct kvw_radix *tree, struct kvw_pool *pool, uint32_t index)
 {
 	struct kvw_slot *slot = kvw_slot_at(tree, index);
-	uint32_t refs = refs_of(slot);
+	uint32_t refs = kvw_slot_refs(slot);
 	bool alone = atomic_load_explicit(&slot->overflow, memory_order_relaxed) == 0;
 	bool held = first_lives(tree, slot);
 
@@ -269,7 +259,7 @@ static bool sweep_slot(struct kvw_radix *tree, struct kvw_pool *pool, uint32_t i
 		return true;
 	}
 	if (refs != 0 && !alone && kvw_spin_try(&slot->lock)) {
-		if (refs_of(slot) != 0)
+		if (kvw_slot_refs(slot) != 0)
 			kvw_node_tidy(tree, pool, slot);
 		kvw_spin_unlock(&slot->lock);
 	}
@@ -306,7 +296,7 @@ void kvw_radix_drop(struct kvw_radix *tree, struct kvw_pool *pool, const struct 
 		uint32_t parent = 0;
 
 		/* Somebody may have come to hold it, or another loop may have dropped it. */
-		if (refs_of(slot) == KVW_NODE_LIVE && !kvw_node_held(tree, slot))
+		if (kvw_slot_refs(slot) == KVW_NODE_LIVE && !kvw_node_held(tree, slot))
 			(void)remove_node(tree, pool, swept->nodes[i], &parent, NULL);
 	}
 }

@@ -91,7 +91,7 @@ static bool extend(
 		capacity = KVW_NODE_WORDS;
 	used = kvw_slot_used(slot);
 	if (used == capacity) {
-		uint32_t more = length > MAX_OVERFLOW ? 0 : kvw_slot_take(tree, pool, 0);
+		uint32_t more = length > MAX_OVERFLOW ? 0 : kvw_slot_take(tree, pool);
 
 		if (more == 0)
 			return false;
@@ -235,7 +235,7 @@ static void give_chain(struct kvw_radix *tree, struct kvw_pool *pool, uint32_t i
 			tree, atomic_load_explicit(
 				      &kvw_slot_at(tree, index)->overflow, memory_order_relaxed));
 
-		kvw_slot_give(tree, pool, index, 0);
+		kvw_slot_give(tree, pool, index);
 		index = next;
 	}
 }

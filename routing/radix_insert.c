@@ -111,7 +111,7 @@ static bool grow(struct kvw_radix *tree, struct kvw_pool *pool, const struct kvw
 	struct kvw_slot *slot = NULL;
 	bool last = start + length == count;
 
-	index = kvw_slot_take(tree, pool, length);
+	index = kvw_slot_take(tree, pool);
 	if (index == 0)
 		return false;
 	if (path->count > 0)
@@ -122,7 +122,7 @@ static bool grow(struct kvw_radix *tree, struct kvw_pool *pool, const struct kvw
 	tokens = fill_node(slot, chunks, start, length, parent, use->tokens_per_unit,
 		(uint32_t)(use->now_ns >> STAMP_SHIFT), last ? ledger : NULL);
 	if (kvw_table_insert(&tree->table, chunks, start, index, length, &home) != KVW_OK) {
-		kvw_slot_give(tree, pool, index, length);
+		kvw_slot_give(tree, pool, index);
 		return false;
 	}
 	kvw_slot_set_child(slot, home, 0);

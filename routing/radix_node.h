@@ -14,7 +14,8 @@
  * refs counts children and the inserts that are attaching one, above KVW_NODE_LIVE. 0 is a slot
  * that is fresh, free, being built, or an overflow. Only a live node without references may be
  * evicted (LIVE -> 0), and no reference can be taken on a dead one, so a node's ancestors outlive
- * it.
+ * it. Eviction takes no lock: it makes the node dead, then looks whether somebody has the lock, and if
+ * so lets it live. Who takes the lock looks at refs afterwards. So one of the two sees the other.
  *
  * Order of locks: node, then pool or table shard, then view. A node is only tried, never awaited,
  * by whoever may hold another node.
@@ -39,7 +40,7 @@
 #define KVW_EVICT_SAMPLES 5 /* nodes that an eviction looks at */
 
 struct kvw_slot {
-	atomic_flag lock;          /* guards holders and overflow */
+	atomic_bool lock;          /* guards holders and overflow */
 	_Atomic uint8_t length;    /* chunks of the run */
 	_Atomic uint8_t used;      /* words that hold or have held a holder */
 	_Atomic uint32_t refs;     /* KVW_NODE_LIVE + children and attaching inserts; 0: dead */
@@ -52,20 +53,12 @@ struct kvw_slot {
 	_Atomic uint64_t word[KVW_NODE_WORDS];
 };
 
-/* What a pool has handed out less what was given back to it: parts of a sum over all pools. */
-struct kvw_pool_use {
-	int64_t slots;
-	int64_t nodes;
-	int64_t chunks;
-	uint64_t dropped; /* chunks of nodes given back, since start */
-};
-
 /* Free slots. Every thread uses a pool of its own, so that loops seldom meet, and what one gives back it
  * takes next, while it still is in its cache. */
 struct kvw_pool {
-	_Alignas(64) atomic_flag lock; /* guards the next two */
+	_Alignas(64) atomic_bool lock; /* guards the next two */
 	_Atomic uint32_t free; /* head of a list by link; 0: empty; read without the lock too */
-	struct kvw_pool_use use;
+	int64_t taken; /* slots handed out less those given back: a part of the sum over all pools */
 
 	/* What follows guides choices. Where threads share a pool one may overwrite another's: an index
 	 * is checked before it is used for anything. */
@@ -159,6 +152,12 @@ static inline uint32_t kvw_slot_check(const struct kvw_radix *tree, uint32_t ind
 	return index < tree->slot_count ? index : 0;
 }
 
+/* Sequentially consistent: who has just locked the node learns whether eviction was there before. */
+static inline uint32_t kvw_slot_refs(struct kvw_slot *slot)
+{
+	return atomic_load(&slot->refs);
+}
+
 static inline uint64_t kvw_slot_key(struct kvw_slot *slot)
 {
 	return atomic_load_explicit(&slot->key, memory_order_acquire);
@@ -210,7 +209,7 @@ static inline void kvw_slot_prefetch_hash(struct kvw_slot *slot, uint32_t i)
  * prompt with the same first chunk since its index was read. */
 static inline bool kvw_slot_begins(struct kvw_slot *slot, uint32_t chunks, uint64_t last)
 {
-	return atomic_load_explicit(&slot->refs, memory_order_acquire) != 0 &&
+	return kvw_slot_refs(slot) != 0 &&
 	       atomic_load_explicit(&slot->key, memory_order_acquire) != 0 &&
 	       atomic_load_explicit(&slot->length, memory_order_acquire) >= chunks &&
 	       kvw_slot_matches(slot, chunks - 1, last);
@@ -268,32 +267,25 @@ static inline uint32_t kvw_path_length(const struct kvw_radix_path *path, uint32
 void kvw_path_settle(struct kvw_radix *tree, const struct kvw_chunk *chunks, uint32_t count,
 	struct kvw_radix_path *path);
 
-/* A free slot on its way from one node to the next, which no pool has counted as given back. */
-struct kvw_spare {
-	uint32_t index;  /* 0: none */
-	uint32_t chunks; /* of the node that it was */
-};
-
 /* --- radix_pool.c --- */
 
 /* The calling thread's pool. Up to KVW_POOLS threads have one of their own. */
 struct kvw_pool *kvw_pool_mine(struct kvw_radix *tree);
 
-/* A slot that nobody knows, dead and empty, for a node of so many chunks or (0) an overflow;
- * evicts if it must. 0: none to be had. */
-uint32_t kvw_slot_take(struct kvw_radix *tree, struct kvw_pool *pool, uint32_t chunks);
+/* A slot that nobody knows, dead and empty; evicts if it must. 0: none to be had. */
+uint32_t kvw_slot_take(struct kvw_radix *tree, struct kvw_pool *pool);
 
 /* Makes a slot that nobody can reach any more dead and empty. Giving it back does this, too. */
 void kvw_slot_reset(struct kvw_slot *slot);
 
 /* Gives one back that nobody can reach any more. */
-void kvw_slot_give(struct kvw_radix *tree, struct kvw_pool *pool, uint32_t index, uint32_t chunks);
+void kvw_slot_give(struct kvw_radix *tree, struct kvw_pool *pool, uint32_t index);
 
 /* --- radix_evict.c --- */
 
-/* Drops a branch that was not used for long, its end first. *spare, which is empty: one of the slots
- * that this frees; the rest is given to the pool. False: found nothing to drop. */
-bool kvw_radix_evict(struct kvw_radix *tree, struct kvw_pool *pool, struct kvw_spare *spare);
+/* Drops a branch that was not used for long, its end first. Returns one of the slots that this frees,
+ * dead and empty and still counted as taken; the rest is given to the pool. 0: found nothing to drop. */
+uint32_t kvw_radix_evict(struct kvw_radix *tree, struct kvw_pool *pool);
 
 /* Asks for what the next eviction will write to far from its victim. */
 void kvw_radix_expect_eviction(struct kvw_radix *tree, struct kvw_pool *pool);
@@ -312,7 +304,7 @@ void kvw_radix_drop(struct kvw_radix *tree, struct kvw_pool *pool, const struct 
 bool kvw_node_hold(struct kvw_radix *tree, struct kvw_pool *pool, uint32_t index, uint32_t upto,
 	uint64_t last, uint32_t stamp, struct kvw_ledger *ledger);
 
-/* Removes all holders from a node that is locked and dead, with their tokens. */
+/* Removes all holders from a dead node, with their tokens. */
 void kvw_node_clear(struct kvw_radix *tree, struct kvw_pool *pool, struct kvw_slot *slot);
 
 /* Whether any holder is alive. */

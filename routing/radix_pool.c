@@ -8,8 +8,8 @@
 
 #include "spin.h"
 
-#define FRESH_BATCH 8 /* slots that a pool takes at once while there are unused ones */
-#define MAX_TRIES   8 /* evictions before all neighbours are asked */
+#define FRESH_BATCH  8 /* slots that a pool takes at once while there are unused ones */
+#define REFILL_TRIES 8 /* batches that other threads may take away before this one goes on */
 
 /* Slots that an empty pool finds elsewhere before it looks at a neighbour, whose line that one writes. */
 #define BORROW_TURNS 16
@@ -24,20 +24,8 @@ struct kvw_pool *kvw_pool_mine(struct kvw_radix *tree)
 	return &tree->pools[mine - 1];
 }
 
-/* Counts a slot in (sign 1) or out (-1). Pool locked. */
-static void count(struct kvw_pool_use *use, uint32_t chunks, int64_t sign)
-{
-	use->slots += sign;
-	if (chunks == 0)
-		return;
-	use->nodes += sign;
-	use->chunks += sign * chunks;
-	if (sign < 0)
-		use->dropped += chunks;
-}
-
 /* Head of a pool's list, counted as taken; 0: empty. */
-static uint32_t pop(struct kvw_radix *tree, struct kvw_pool *pool, uint32_t chunks)
+static uint32_t pop(struct kvw_radix *tree, struct kvw_pool *pool)
 {
 	uint32_t index = 0;
 
@@ -49,7 +37,7 @@ static uint32_t pop(struct kvw_radix *tree, struct kvw_pool *pool, uint32_t chun
 		atomic_store_explicit(&pool->free,
 			atomic_load_explicit(&kvw_slot_at(tree, index)->link, memory_order_relaxed),
 			memory_order_relaxed);
-		count(&pool->use, chunks, 1);
+		pool->taken++;
 	}
 	kvw_spin_unlock(&pool->lock);
 	return index;
@@ -84,7 +72,7 @@ static bool refill(struct kvw_radix *tree, struct kvw_pool *pool)
 }
 
 /* From another pool, now and then, each time another one; 0: none yet, or that is empty too. */
-static uint32_t borrow(struct kvw_radix *tree, struct kvw_pool *pool, uint32_t chunks)
+static uint32_t borrow(struct kvw_radix *tree, struct kvw_pool *pool)
 {
 	uint32_t next = atomic_load_explicit(&pool->neighbour, memory_order_relaxed) + 1;
 	struct kvw_pool *other = &tree->pools[next / BORROW_TURNS % KVW_POOLS];
@@ -93,35 +81,22 @@ static uint32_t borrow(struct kvw_radix *tree, struct kvw_pool *pool, uint32_t c
 	if (next % BORROW_TURNS != 0 ||
 		atomic_load_explicit(&other->free, memory_order_relaxed) == 0)
 		return 0;
-	return pop(tree, other, chunks);
+	return pop(tree, other);
 }
 
-/* What was evicted becomes a node of so many chunks. Returns its index. */
-static uint32_t reuse(struct kvw_pool *pool, const struct kvw_spare *spare, uint32_t chunks)
+uint32_t kvw_slot_take(struct kvw_radix *tree, struct kvw_pool *pool)
 {
-	kvw_spin_lock(&pool->lock);
-	count(&pool->use, spare->chunks, -1);
-	count(&pool->use, chunks, 1);
-	kvw_spin_unlock(&pool->lock);
-	return spare->index;
-}
+	uint32_t index = pop(tree, pool);
 
-uint32_t kvw_slot_take(struct kvw_radix *tree, struct kvw_pool *pool, uint32_t chunks)
-{
-	uint32_t index = pop(tree, pool, chunks);
-
-	for (unsigned i = 0; index == 0 && i < MAX_TRIES; i++) {
-		struct kvw_spare spare = {0, 0};
-
-		if (!refill(tree, pool)) {
-			index = borrow(tree, pool, chunks);
-			if (index != 0 || !kvw_radix_evict(tree, pool, &spare))
-				break;
-		}
-		index = spare.index != 0 ? reuse(pool, &spare, chunks) : pop(tree, pool, chunks);
-	}
+	/* Another thread may take away what this one brought into the pool. */
+	for (unsigned i = 0; index == 0 && i < REFILL_TRIES && refill(tree, pool); i++)
+		index = pop(tree, pool);
+	if (index == 0)
+		index = borrow(tree, pool);
+	if (index == 0)
+		index = kvw_radix_evict(tree, pool);
 	for (unsigned i = 0; index == 0 && i < KVW_POOLS; i++)
-		index = pop(tree, &tree->pools[i], chunks);
+		index = pop(tree, &tree->pools[i]);
 	return index;
 }
 
@@ -134,11 +109,11 @@ void kvw_slot_reset(struct kvw_slot *slot)
 	atomic_store_explicit(&slot->overflow, 0, memory_order_release);
 }
 
-void kvw_slot_give(struct kvw_radix *tree, struct kvw_pool *pool, uint32_t index, uint32_t chunks)
+void kvw_slot_give(struct kvw_radix *tree, struct kvw_pool *pool, uint32_t index)
 {
 	kvw_slot_reset(kvw_slot_at(tree, index));
 	kvw_spin_lock(&pool->lock);
 	push(tree, pool, index);
-	count(&pool->use, chunks, -1);
+	pool->taken--;
 	kvw_spin_unlock(&pool->lock);
 }

@@ -30,7 +30,7 @@ void kvw_table_init(struct kvw_table *table, void *memory, uint32_t shard_bits,
 	table->shard_inverse = UINT64_MAX / (shard_buckets + KVW_TABLE_PROBES) + 1;
 	table->seed = seed;
 	for (uint32_t i = 0; i < 1u << KVW_TABLE_SHARD_BITS; i++)
-		atomic_flag_clear(&table->locks[i].lock);
+		atomic_init(&table->shards[i].lock, false);
 }
 
 static void store_entry(struct kvw_bucket *bucket, unsigned i, uint64_t entry)
@@ -119,10 +119,51 @@ const struct kvw_table_ops kvw_table_base = {homes_of, look_base};
 
 /* --- writing --- */
 
-/* The lock for writes to a bucket. */
-static atomic_flag *lock_of(struct kvw_table *table, uint32_t bucket)
+/* Locks the shard of a bucket for writes to it. */
+static struct kvw_table_shard *lock_shard(struct kvw_table *table, uint32_t bucket)
 {
-	return &table->locks[kvw_table_shard(table, bucket)].lock;
+	struct kvw_table_shard *shard = &table->shards[kvw_table_shard(table, bucket)];
+
+	kvw_spin_lock(&shard->lock);
+	return shard;
+}
+
+static void unlock_shard(struct kvw_table_shard *shard)
+{
+	kvw_spin_unlock(&shard->lock);
+}
+
+static void add_to(_Atomic uint64_t *sum, uint64_t by)
+{
+	atomic_store_explicit(
+		sum, atomic_load_explicit(sum, memory_order_relaxed) + by, memory_order_relaxed);
+}
+
+/* Lock held. */
+static void count_in(struct kvw_table_shard *shard, uint64_t entry)
+{
+	add_to(&shard->nodes, 1);
+	add_to(&shard->chunks, kvw_entry_length(entry));
+}
+
+/* Lock held. */
+static void count_out(struct kvw_table_shard *shard, uint64_t entry)
+{
+	add_to(&shard->nodes, UINT64_MAX);
+	add_to(&shard->chunks, -(uint64_t)kvw_entry_length(entry));
+	add_to(&shard->removed, kvw_entry_length(entry));
+}
+
+void kvw_table_count(const struct kvw_table *table, struct kvw_table_use *out)
+{
+	*out = (struct kvw_table_use){0};
+	for (uint32_t i = 0; i < 1u << table->shard_bits; i++) {
+		const struct kvw_table_shard *shard = &table->shards[i];
+
+		out->nodes += atomic_load_explicit(&shard->nodes, memory_order_relaxed);
+		out->chunks += atomic_load_explicit(&shard->chunks, memory_order_relaxed);
+		out->removed += atomic_load_explicit(&shard->removed, memory_order_relaxed);
+	}
 }
 
 /* Index of an empty entry, or -1. Sets *twin if one with the same tag and place is there. Lock
@@ -157,12 +198,13 @@ static bool count_passed(struct kvw_table *table, uint32_t home, uint32_t end, i
 static enum kvw_err spill(struct kvw_table *table, uint64_t spread, uint64_t entry)
 {
 	uint32_t home = kvw_table_home(table, spread);
+	struct kvw_table_shard *shard = NULL;
 	enum kvw_err err = KVW_ELIMIT;
 	bool twin = false;
 	uint32_t at = home;
 	int room = -1;
 
-	kvw_spin_lock(lock_of(table, home));
+	shard = lock_shard(table, home);
 	for (; at < home + KVW_TABLE_PROBES; at++) {
 		room = free_entry(&table->buckets[at], entry, &twin);
 		if (room >= 0 || twin)
@@ -172,9 +214,10 @@ static enum kvw_err spill(struct kvw_table *table, uint64_t spread, uint64_t ent
 		err = KVW_EINVAL;
 	} else if (room >= 0 && count_passed(table, home, at, 1)) {
 		store_entry(&table->buckets[at], (unsigned)room, entry);
+		count_in(shard, entry);
 		err = KVW_OK;
 	}
-	kvw_spin_unlock(lock_of(table, home));
+	unlock_shard(shard);
 	return err;
 }
 
@@ -182,13 +225,14 @@ static enum kvw_err spill(struct kvw_table *table, uint64_t spread, uint64_t ent
 static void count_spilled(struct kvw_table *table, uint32_t home, uint32_t place, int by)
 {
 	struct kvw_bucket *bucket = &table->buckets[home];
+	struct kvw_table_shard *shard = NULL;
 
 	if (place == 0)
 		return;
-	kvw_spin_lock(lock_of(table, home));
+	shard = lock_shard(table, home);
 	if ((load_counts(bucket) >> 8 * place & MOST) != MOST)
 		change(bucket, place, by);
-	kvw_spin_unlock(lock_of(table, home));
+	unlock_shard(shard);
 }
 
 enum kvw_err kvw_table_insert(struct kvw_table *table, const struct kvw_chunk *chunks, uint32_t at,
@@ -199,17 +243,18 @@ enum kvw_err kvw_table_insert(struct kvw_table *table, const struct kvw_chunk *c
 	uint64_t entry =
 		(uint64_t)node << 32 | (spread & TAG_MASK) | place << PLACE_BIT | length;
 	enum kvw_err err = KVW_OK;
-	atomic_flag *lock = NULL;
+	struct kvw_table_shard *shard = NULL;
 	bool twin = false;
 	int room = -1;
 
 	*home = kvw_table_group_home(table, chunks, at);
-	lock = lock_of(table, *home);
-	kvw_spin_lock(lock);
+	shard = lock_shard(table, *home);
 	room = free_entry(&table->buckets[*home], entry, &twin);
-	if (room >= 0 && !twin)
+	if (room >= 0 && !twin) {
 		store_entry(&table->buckets[*home], (unsigned)room, entry);
-	kvw_spin_unlock(lock);
+		count_in(shard, entry);
+	}
+	unlock_shard(shard);
 	if (twin)
 		return KVW_EINVAL;
 	if (room >= 0)
@@ -247,9 +292,9 @@ static bool clear_node(
 static bool remove_spilled(struct kvw_table *table, uint64_t hash, uint32_t node, uint64_t *entry)
 {
 	uint32_t home = kvw_table_home(table, kvw_table_spread(table, hash));
+	struct kvw_table_shard *shard = lock_shard(table, home);
 	bool found = false;
 
-	kvw_spin_lock(lock_of(table, home));
 	for (uint32_t at = home; at < home + KVW_TABLE_PROBES && !found; at++) {
 		found = clear_node(&table->buckets[at], node, SPILLED, entry);
 		if (found)
@@ -257,19 +302,21 @@ static bool remove_spilled(struct kvw_table *table, uint64_t hash, uint32_t node
 		else if (passed(&table->buckets[at]) == 0)
 			break;
 	}
-	kvw_spin_unlock(lock_of(table, home));
+	if (found)
+		count_out(shard, *entry);
+	unlock_shard(shard);
 	return found;
 }
 
 void kvw_table_remove(struct kvw_table *table, uint64_t hash, uint32_t home, uint32_t node)
 {
-	atomic_flag *lock = lock_of(table, home);
+	struct kvw_table_shard *shard = lock_shard(table, home);
 	uint64_t entry = 0;
-	bool found = false;
+	bool found = clear_node(&table->buckets[home], node, 0, &entry);
 
-	kvw_spin_lock(lock);
-	found = clear_node(&table->buckets[home], node, 0, &entry);
-	kvw_spin_unlock(lock);
+	if (found)
+		count_out(shard, entry);
+	unlock_shard(shard);
 	if (!found && remove_spilled(table, hash, node, &entry))
 		count_spilled(table, home, kvw_entry_place(entry), -1);
 }

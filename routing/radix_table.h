@@ -51,8 +51,16 @@ struct kvw_bucket {
 	_Atomic uint64_t counts;
 };
 
+/* What a table holds. */
+struct kvw_table_use {
+	uint64_t nodes;
+	uint64_t chunks;  /* of their runs */
+	uint64_t removed; /* chunks of nodes that were removed, since start */
+};
+
 struct kvw_table_shard {
-	_Alignas(64) atomic_flag lock; /* guards writes to the shard's buckets */
+	_Alignas(64) atomic_bool lock; /* guards writes to what follows and to the shard's buckets */
+	_Atomic uint64_t nodes, chunks, removed; /* see kvw_table_use; of a sum over all shards */
 };
 
 /* A window of a prompt whose lines are on their way. */
@@ -90,7 +98,7 @@ struct kvw_table {
 	uint32_t shard_buckets; /* places of each, without its spare buckets */
 	uint64_t shard_inverse; /* 2^64 / (buckets of each, with those), rounded up */
 	uint64_t seed;
-	struct kvw_table_shard locks[1 << KVW_TABLE_SHARD_BITS];
+	struct kvw_table_shard shards[1 << KVW_TABLE_SHARD_BITS];
 };
 
 /* Entries: 0 is none. */
@@ -157,7 +165,7 @@ static inline void kvw_table_prefetch_write(const struct kvw_table *table, uint3
 	uint32_t shard = kvw_table_shard(table, home) & ((1u << KVW_TABLE_SHARD_BITS) - 1);
 
 	kvw_prefetch_write(&table->buckets[home]);
-	kvw_prefetch_write(&table->locks[shard]);
+	kvw_prefetch_write(&table->shards[shard]);
 }
 
 /* Bytes of a table, a multiple of 64. */
@@ -190,6 +198,9 @@ extern const struct kvw_table_ops kvw_table_avx512;
  * the bucket of its group. KVW_EINVAL: there is one already. KVW_ELIMIT: no room. */
 enum kvw_err kvw_table_insert(struct kvw_table *table, const struct kvw_chunk *chunks, uint32_t at,
 	uint32_t node, uint32_t length, uint32_t *home) KVW_MUST_CHECK;
+
+/* What there is. Beside writers it may lack some of what they do. */
+void kvw_table_count(const struct kvw_table *table, struct kvw_table_use *out);
 
 /* Removes the entry of exactly this node, if it is there. `hash`: of its first chunk; `home`: what
  * insert gave. */

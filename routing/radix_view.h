@@ -31,7 +31,7 @@
 
 /* One worker's view beside its window and ring. */
 struct kvw_view {
-	_Alignas(64) atomic_flag lock; /* guards total, the ring, and writes of the window */
+	_Alignas(64) atomic_bool lock; /* guards total, the ring, and writes of the window */
 	_Atomic int64_t total;         /* tokens in the window; read without the lock */
 	_Atomic uint64_t purges;       /* since start */
 };

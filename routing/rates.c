@@ -38,7 +38,7 @@ struct point {
 
 /* What is known of one worker. A sample writes the first cache line and one of the ring. */
 struct window {
-	_Alignas(ALIGNMENT) atomic_flag lock; /* guards all that follows */
+	_Alignas(ALIGNMENT) atomic_bool lock; /* guards all that follows */
 	struct point shortest[2];             /* of this epoch and the one before; ns 0: none */
 	uint32_t count, next;                 /* of ring */
 	uint32_t fresh;                       /* samples since the rate was computed */
@@ -54,7 +54,7 @@ struct kvw_rates_book {
 
 	/* Taken after a window's, and seldom. Guards what is below but the windows, and writes of these
 	 * two and of the atomics in kvw_rates. */
-	atomic_flag lock;
+	atomic_bool lock;
 	_Atomic double median;       /* of the learned x; the prior if there are none */
 	_Atomic size_t learned;      /* workers of whom an x was learned */
 	float x[KVW_MAX_WORKERS];    /* learned ns per token; 0: not yet */

@@ -27,7 +27,7 @@ struct entry {
 };
 
 struct shard {
-	_Alignas(64) atomic_flag lock; /* guards all of it */
+	_Alignas(64) atomic_bool lock; /* guards all of it */
 	struct entry *entries;         /* [capacity + 1]; 0 is the anchor */
 	uint32_t *buckets;             /* [bucket_mask + 1] heads of chains; 0: empty */
 	uint32_t bucket_mask;
@@ -49,7 +49,7 @@ static enum kvw_err shard_init(struct shard *shard, uint32_t capacity)
 
 	while (buckets < capacity && buckets < (UINT32_MAX >> 1))
 		buckets *= 2;
-	atomic_flag_clear(&shard->lock);
+	atomic_init(&shard->lock, false);
 	shard->entries = calloc((size_t)capacity + 1, sizeof(*shard->entries));
 	shard->buckets = calloc(buckets, sizeof(*shard->buckets));
 	shard->bucket_mask = buckets - 1;

@@ -22,12 +22,20 @@ static inline void kvw_spin_pause(void)
 #endif
 }
 
-static inline bool kvw_spin_try(atomic_flag *lock)
+/* Sequentially consistent, for those who then look at what others check before they look at the lock
+ * (kvw_spin_held). */
+static inline bool kvw_spin_try(atomic_bool *lock)
 {
-	return !atomic_flag_test_and_set_explicit(lock, memory_order_acquire);
+	return !atomic_exchange(lock, true);
 }
 
-static inline void kvw_spin_lock(atomic_flag *lock)
+/* Whether somebody has it. If not, what was done under it until now is seen. */
+static inline bool kvw_spin_held(atomic_bool *lock)
+{
+	return atomic_load(lock);
+}
+
+static inline void kvw_spin_lock(atomic_bool *lock)
 {
 	unsigned turns = 0;
 
@@ -39,9 +47,9 @@ static inline void kvw_spin_lock(atomic_flag *lock)
 	}
 }
 
-static inline void kvw_spin_unlock(atomic_flag *lock)
+static inline void kvw_spin_unlock(atomic_bool *lock)
 {
-	atomic_flag_clear_explicit(lock, memory_order_release);
+	atomic_store_explicit(lock, false, memory_order_release);
 }
 
 #endif

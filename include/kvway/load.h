@@ -48,7 +48,7 @@ struct kvw_load_board {
 
 /* One worker's load. What only writers need has a cache line: loops write it for every request. */
 struct kvw_load {
-	_Alignas(64) atomic_flag lock; /* guards the next five and writes of *seen */
+	_Alignas(64) atomic_bool lock; /* guards the next five and writes of *seen */
 	int64_t added_ns;              /* W: prefill work ever added, predicted ns */
 	int64_t done_ns;               /* D: of that, believed done; <= added_ns */
 	int64_t waiting_ns;            /* U: work of leases without a first token; >= W - D */

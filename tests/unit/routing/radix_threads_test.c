@@ -8,6 +8,8 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
+#include "radix_node.h"
+#include "spin.h"
 #include "support.h"
 
 #define THREADS 4
@@ -129,6 +131,99 @@ START_TEST(threads_with_ageing_at_the_byte_limit)
 }
 END_TEST
 
+/* A node that one thread comes to hold while another finds that nobody does, and drops it. */
+struct duel {
+	struct kvw_radix *tree;
+	struct prompt prompt;
+	uint32_t node;
+	_Atomic uint32_t round; /* that the holder may begin */
+	_Atomic uint32_t ready; /* that it is ready for */
+	_Atomic uint32_t held;  /* that it is through with */
+	bool was_there;         /* what it was told */
+};
+
+static void wait_for(_Atomic uint32_t *counter, uint32_t value)
+{
+	for (unsigned turns = 1; atomic_load(counter) != value; turns++)
+		if (turns % KVW_SPIN_TURNS == 0)
+			sched_yield();
+}
+
+/* Puts off one side by a little that differs from time to time; on a single processor, too. */
+static void pause_some(uint64_t *dice)
+{
+	uint64_t n = test_random(dice) % 64;
+
+	if (n == 0)
+		sched_yield();
+	for (; n > 0; n--)
+		kvw_spin_pause();
+}
+
+static void *hold_each_round(void *arg)
+{
+	struct duel *duel = arg;
+	struct kvw_pool *pool = kvw_pool_mine(duel->tree);
+	struct kvw_ledger ledger;
+	uint64_t dice = 1;
+
+	for (uint32_t i = 1; i <= ROUNDS; i++) {
+		atomic_store(&duel->ready, i);
+		wait_for(&duel->round, i);
+		pause_some(&dice);
+		kvw_ledger_open(&ledger, &duel->tree->views, 1, 1000000);
+		duel->was_there = kvw_node_hold(
+			duel->tree, pool, duel->node, 1, duel->prompt.chunks[0].hash, i, &ledger);
+		kvw_ledger_close(&ledger);
+		atomic_store(&duel->held, i);
+	}
+	return NULL;
+}
+
+START_TEST(a_node_is_held_or_dropped)
+{
+	struct kvw_radix_options options = {.bytes = 1 << 20, .seed = 3};
+	struct kvw_radix_path path;
+	struct duel duel = {0};
+	struct kvw_pool *pool = NULL;
+	uint32_t dropped = 0;
+	uint64_t dice = 2;
+	pthread_t holder;
+
+	ck_assert_int_eq(kvw_radix_create(&options, &duel.tree), KVW_OK);
+	pool = kvw_pool_mine(duel.tree);
+	prompt_start(&duel.prompt);
+	prompt_add(&duel.prompt, 5);
+	ck_assert_int_eq(pthread_create(&holder, NULL, hold_each_round, &duel), 0);
+	for (uint32_t i = 1; i <= ROUNDS; i++) {
+		struct kvw_swept swept = {.count = 1};
+
+		wait_for(&duel.ready, i);
+		tree_insert(duel.tree, &duel.prompt, 0, 1000000, i * MS);
+		kvw_radix_purge(duel.tree, 0);
+		kvw_radix_purge(duel.tree, 1);
+		kvw_radix_find(duel.tree, duel.prompt.chunks, 1, &path);
+		EXPECT(path.count == 1);
+		duel.node = path.steps[0].node;
+		swept.nodes[0] = duel.node;
+		atomic_store(&duel.round, i);
+		pause_some(&dice);
+		kvw_radix_drop(duel.tree, pool, &swept);
+		wait_for(&duel.held, i);
+		kvw_radix_find(duel.tree, duel.prompt.chunks, 1, &path);
+		dropped += path.count == 0;
+		/* Held and then dropped, it would be out of what the worker's view tells, too. */
+		EXPECT((kvw_radix_view_tokens(duel.tree, 1) > 0) ==
+			(path.count > 0 && duel.was_there));
+	}
+	pthread_join(holder, NULL);
+	ck_assert_uint_gt(dropped, 0);
+	ck_assert_uint_lt(dropped, ROUNDS);
+	tree_check(duel.tree);
+	kvw_radix_destroy(duel.tree);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("radix_threads");
@@ -140,6 +235,7 @@ int main(void)
 	tcase_add_test(tcase, threads_with_ageing);
 	tcase_add_test(tcase, threads_at_the_byte_limit);
 	tcase_add_test(tcase, threads_with_ageing_at_the_byte_limit);
+	tcase_add_test(tcase, a_node_is_held_or_dropped);
 	tcase_set_timeout(tcase, 240);
 	suite_add_tcase(suite, tcase);
 	srunner_run_all(runner, CK_ENV);
