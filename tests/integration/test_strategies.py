@@ -334,7 +334,7 @@ def test_stored_responses_are_found_again(workers, kvway, strategy):
     for i in range(12):
         body = {"model": "tiny", "input": prose(f"in {i}", 500)}
         assert router.ask("POST", "/v1/responses", [("X-Number", str(i))], body).status == 200
-    assert len(set(made.values())) >= 3
+    assert len(set(made.values())) >= 2  # where idle workers tie, by a hash: three of them in 699 of 700 runs
     for name, worker in list(made.items()):
         assert router.ask("GET", f"/v1/responses/{name}").body == worker.name.encode()
         assert router.ask("POST", f"/v1/responses/{name}/cancel", body=b"").body == worker.name.encode()
