@@ -21,6 +21,8 @@
 #define STAMP_SHIFT     24 /* ns to units of a stamp: 16.8 ms */
 #define MAX_NODE_TOKENS ((uint32_t)1 << 24)
 
+_Static_assert(KVW_NODE_PARTS == 3, "as fill_parts packs them");
+
 /* A reference keeps a node, and with it its ancestors, from being evicted. */
 static bool ref_node(struct kvw_slot *slot, uint32_t chunks, uint64_t last)
 {

@@ -60,7 +60,7 @@ struct kvw_table_use {
 
 struct kvw_table_shard {
 	_Alignas(64) atomic_bool lock; /* guards writes to what follows and to the shard's buckets */
-	_Atomic uint64_t nodes, chunks, removed; /* see kvw_table_use; of a sum over all shards */
+	_Atomic uint64_t nodes, chunks, removed; /* this shard's part of kvw_table_use */
 };
 
 /* A window of a prompt whose lines are on their way. */

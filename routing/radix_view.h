@@ -110,6 +110,7 @@ static inline void kvw_ledger_add(struct kvw_ledger *ledger, int64_t tokens)
 	ledger->added += tokens;
 }
 
+/* Writes what was gathered and begins the next tick, unless another thread has. */
 void kvw_ledger_end_tick(struct kvw_ledger *ledger);
 
 /* Between two nodes: ends the tick if it is full. */
