@@ -5,14 +5,14 @@
  * load the empty configuration. They are set last, for keys that nobody gave, so that no value is
  * ever replaced and each field is filled exactly once.
  */
-#include "build.h"
+#include "config/build.h"
 
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "kvway/route.h"
-#include "rules.h"
+#include "config/rules.h"
 
 enum kvw_err kvw_build_start(
 	struct kvw_build *build, struct kvw_report *report, const char *const *strategies)

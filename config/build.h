@@ -8,9 +8,9 @@
 #ifndef KVW_CONFIG_BUILD_H
 #define KVW_CONFIG_BUILD_H
 
-#include "document.h"
-#include "report.h"
-#include "schema.h"
+#include "settings/document.h"
+#include "settings/report.h"
+#include "config/schema.h"
 
 struct kvw_build {
 	struct kvw_config *config;

@@ -23,13 +23,9 @@
 #include <stdio.h>
 
 #include "kvway/err.h"
+#include "settings/types.h"
 
 #define KVW_CONFIG_MAX_BYTES (1u << 20) /* of a file; a fleet of 1,024 workers needs a tenth */
-
-struct kvw_strings {
-	char **items;
-	size_t count;
-};
 
 /* Words of these in YAML: enums.def. */
 enum kvw_half_close { KVW_HALF_CLOSE_ABORT, KVW_HALF_CLOSE_SERVE };
@@ -69,12 +65,12 @@ enum kvw_tls_version { KVW_TLS_1_2, KVW_TLS_1_3 };
 /* One entry of `workers:`. */
 struct kvw_worker_config {
 #define KVW_WORKER_KEY(path, type, field, def, min, max, reload, text) KVW_CTYPE_##type field;
-#include "keys.def"
+#include "config/keys.def"
 };
 
 struct kvw_config {
 #define KVW_KEY(path, type, field, def, min, max, reload, text) KVW_CTYPE_##type field;
-#include "keys.def"
+#include "config/keys.def"
 	struct kvw_worker_config *workers; /* in the order of the file, no URL twice */
 	size_t worker_count;               /* 1 to KVW_MAX_WORKERS (kvway/route.h) */
 };

@@ -4,7 +4,7 @@
  * A flag sets a key, through the same parser and rules as a file, so that both mean the same; only
  * the place in a message differs.
  */
-#include "build.h"
+#include "config/build.h"
 #include "kvway/route.h"
 
 static enum kvw_err set_flag(

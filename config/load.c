@@ -11,10 +11,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "build.h"
+#include "config/build.h"
 #include "kvway/route.h"
-#include "suggest.h"
-#include "unknown.h"
+#include "settings/suggest.h"
+#include "settings/unknown.h"
 
 /* One pass over a tree. */
 struct walk {
@@ -28,11 +28,11 @@ static enum kvw_err walk_section(struct walk *w, size_t section, const struct kv
 
 static const char *const key_paths[] = {
 #define KVW_KEY(path, type, field, def, min, max, reload, text) path,
-#include "keys.def"
+#include "config/keys.def"
 };
 static const char *const section_paths[] = {
 #define KVW_SECTION(name, path, text) path,
-#include "keys.def"
+#include "config/keys.def"
 	"workers",
 };
 static const struct kvw_known known = {

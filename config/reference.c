@@ -14,8 +14,8 @@
 #include <string.h>
 
 #include "kvway/route.h"
-#include "schema.h"
-#include "unknown.h"
+#include "config/schema.h"
+#include "settings/unknown.h"
 
 #define WRAP_COLUMN 96
 

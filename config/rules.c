@@ -4,12 +4,12 @@
  * A mistake is shown at the key that the user wrote; where both were written, at the one that the
  * rule bounds. A rule between two defaults cannot fail: the tests load an empty configuration.
  */
-#include "rules.h"
+#include "config/rules.h"
 
 #include <inttypes.h>
 #include <string.h>
 
-#include "address.h"
+#include "settings/address.h"
 
 /* Two sizes, the first of which must be less. */
 struct order_rule {

@@ -4,7 +4,7 @@
 #ifndef KVW_CONFIG_RULES_H
 #define KVW_CONFIG_RULES_H
 
-#include "build.h"
+#include "config/build.h"
 
 /* Of the whole configuration. Looks only at keys that are valid by themselves. */
 void kvw_rules_check(struct kvw_build *build);

@@ -10,9 +10,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "address.h"
-#include "rules.h"
-#include "suggest.h"
+#include "settings/address.h"
+#include "config/rules.h"
+#include "settings/suggest.h"
 
 #define HOST_MARK "{host}"
 

@@ -13,7 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "rules.h"
+#include "config/rules.h"
 
 #define PEM_MOST_BYTES (4 << 20) /* a system's whole store of authorities has 0.2 MB */
 

@@ -1,7 +1,7 @@
 /*
  * schema.c - keys.def as tables.
  */
-#include "schema.h"
+#include "config/schema.h"
 
 #include <string.h>
 
@@ -11,19 +11,19 @@
 const struct kvw_key kvw_keys[KVW_KEY_COUNT] = {
 #define KVW_KEY(path, type, field, def, min, max, reload, text)                                    \
 	{path, &kvw_type_##type, offsetof(struct kvw_config, field), def, min, max, reload, text},
-#include "keys.def"
+#include "config/keys.def"
 };
 
 const struct kvw_key kvw_worker_keys[KVW_WORKER_KEY_COUNT] = {
 #define KVW_WORKER_KEY(path, type, field, def, min, max, reload, text)                             \
 	{path, &kvw_type_##type, offsetof(struct kvw_worker_config, field), def, min, max, reload, \
 		text},
-#include "keys.def"
+#include "config/keys.def"
 };
 
 const struct kvw_section kvw_sections[KVW_SECTION_COUNT] = {
 #define KVW_SECTION(name, path, text) {path, text},
-#include "keys.def"
+#include "config/keys.def"
 };
 
 size_t kvw_schema_find_key(const char *path)

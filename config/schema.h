@@ -9,8 +9,9 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "config.h"
-#include "types.h"
+#include "config/config.h"
+#include "config/enum_types.h"
+#include "settings/types.h"
 
 #define KVW_SCHEMA_MAX_PATH 128 /* longest dotted path, with room for an index */
 
@@ -31,19 +32,19 @@ struct kvw_section {
 
 enum kvw_key_index {
 #define KVW_KEY(path, type, field, def, min, max, reload, text) KVW_KEY_##field,
-#include "keys.def"
+#include "config/keys.def"
 	KVW_KEY_COUNT
 };
 
 enum kvw_worker_key_index {
 #define KVW_WORKER_KEY(path, type, field, def, min, max, reload, text) KVW_WORKER_KEY_##field,
-#include "keys.def"
+#include "config/keys.def"
 	KVW_WORKER_KEY_COUNT
 };
 
 enum kvw_section_index {
 #define KVW_SECTION(name, path, text) KVW_SECTION_##name,
-#include "keys.def"
+#include "config/keys.def"
 	KVW_SECTION_COUNT
 };
 

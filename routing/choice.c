@@ -6,7 +6,7 @@
  * of the router that see the same load agree without talking, and idle workers share unknown
  * prompts evenly.
  */
-#include "choice.h"
+#include "routing/choice.h"
 
 #include <assert.h>
 

@@ -10,13 +10,13 @@
  * Cost: a pick reads one line where claims could begin (for each length at which some worker's blocks
  * end), and one for each claimed block that follows. While nothing is claimed it reads one word.
  */
-#include "claims.h"
+#include "routing/claims.h"
 
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "kvindex_table.h"
+#include "routing/kvindex_table.h"
 
 #define BUCKETS_LOG 14u
 #define PER_BUCKET  8u

@@ -20,7 +20,7 @@
 #ifndef KVW_CLAIMS_H
 #define KVW_CLAIMS_H
 
-#include "kvindex.h"
+#include "routing/kvindex.h"
 #include "kvway/exact.h"
 
 #define KVW_CLAIMS_EACH   1024u

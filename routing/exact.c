@@ -12,7 +12,7 @@
  * worker told between its loss and the tick is gone with all the rest, so the index does not hold
  * all of its cache any more, and only who reads its stream again can say otherwise.
  */
-#include "exact.h"
+#include "routing/exact.h"
 
 #include <assert.h>
 #include <stdatomic.h>

@@ -5,8 +5,8 @@
 #ifndef KVW_ROUTING_EXACT_H
 #define KVW_ROUTING_EXACT_H
 
-#include "claims.h"
-#include "kvindex.h"
+#include "routing/claims.h"
+#include "routing/kvindex.h"
 #include "kvway/exact.h"
 
 /* Caller owns *out. Of options->index_bytes a 16th is for parked blocks. KVW_ENOMEM. */

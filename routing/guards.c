@@ -1,9 +1,9 @@
 /*
  * guards.c - see guards.h.
  */
-#include "guards.h"
+#include "routing/guards.h"
 
-#include "choice.h"
+#include "routing/choice.h"
 
 void kvw_guards_init(struct kvw_guards *guards, const struct kvw_strategy_options *options)
 {

@@ -36,10 +36,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "claims.h"
-#include "exact.h"
-#include "prefixaware.h"
-#include "strategies.h"
+#include "routing/claims.h"
+#include "routing/exact.h"
+#include "routing/prefixaware.h"
+#include "routing/strategies.h"
 
 #define CLAIM_FACTOR 1.5                /* of the predicted time until the prompt is computed */
 #define CLAIM_NS     INT64_C(500000000) /* beside that: until the event is here */

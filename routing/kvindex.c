@@ -13,14 +13,14 @@
  * stores that were not removed, and lives in a generation of its cell. Every shortcut (no room,
  * a torn read, a parked record lost) leaves words out and adds none.
  */
-#include "kvindex.h"
+#include "routing/kvindex.h"
 
 #include <assert.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 
-#include "kvindex_local.h"
-#include "kvindex_park.h"
+#include "routing/kvindex_local.h"
+#include "routing/kvindex_park.h"
 
 #define MAX_ENTRIES    (UINT32_MAX / 2)
 #define SWEEP_PER_TICK 4096

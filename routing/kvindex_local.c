@@ -4,7 +4,7 @@
  *
  * One thread writes. The counters are atomic for those who read statistics.
  */
-#include "kvindex_local.h"
+#include "routing/kvindex_local.h"
 
 #include <assert.h>
 

@@ -18,8 +18,8 @@
 #ifndef KVW_KVINDEX_LOCAL_H
 #define KVW_KVINDEX_LOCAL_H
 
-#include "kvindex.h"
-#include "kvindex_table.h"
+#include "routing/kvindex.h"
+#include "routing/kvindex_table.h"
 
 #define KVW_KVLANES ((size_t)KVW_MAX_WORKERS * KVW_KVINDEX_SOURCES)
 #define KVW_KVCELLS (KVW_KVLANES * KVW_TIER_COUNT)

@@ -13,7 +13,7 @@
  */
 #include <string.h>
 
-#include "kvindex_local.h"
+#include "routing/kvindex_local.h"
 
 #define BUCKETS_AHEAD 16 /* blocks whose bucket is asked for in advance */
 #define SLOTS_AHEAD   8  /* blocks whose first slot is */

@@ -1,12 +1,12 @@
 /*
  * kvindex_park.c - records that wait for a parent; kvindex_park.h tells what for.
  */
-#include "kvindex_park.h"
+#include "routing/kvindex_park.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "kvindex_local.h"
+#include "routing/kvindex_local.h"
 
 #define MOST_HEADS     65536
 #define BYTES_PER_HEAD 256 /* of what may be parked */

@@ -14,7 +14,7 @@
 
 #include <stdatomic.h>
 
-#include "kvindex.h"
+#include "routing/kvindex.h"
 
 struct kvw_kvrecord;
 

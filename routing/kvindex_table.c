@@ -1,12 +1,12 @@
 /*
  * kvindex_table.c - buckets, slots and the copying of holders; kvindex_table.h tells the scheme.
  */
-#include "kvindex_table.h"
+#include "routing/kvindex_table.h"
 
 #include <assert.h>
 #include <stdbool.h>
 
-#include "spin.h"
+#include "routing/spin.h"
 
 #define TRIES 256  /* of a reader, before a block counts as unknown */
 #define STEPS 1024 /* most slots that a reader follows for one key */

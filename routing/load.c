@@ -19,8 +19,8 @@
 
 #include <assert.h>
 
-#include "prefetch.h"
-#include "spin.h"
+#include "routing/prefetch.h"
+#include "routing/spin.h"
 
 /* What readers see is asked for as well: it is written before the lock is given back. */
 static void lock(struct kvw_load *load)

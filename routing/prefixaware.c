@@ -29,9 +29,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "prefetch.h"
-#include "prefixaware.h"
-#include "strategies.h"
+#include "routing/prefetch.h"
+#include "routing/prefixaware.h"
+#include "routing/strategies.h"
 
 #define UNSURE_TOKENS 128 /* that a predicted hit may be short of the real one, at any length */
 #define MAX_COMPANY   16  /* running requests beside which a time to first token tells a rate */

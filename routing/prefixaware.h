@@ -7,12 +7,12 @@
 
 #include <stdatomic.h>
 
-#include "choice.h"
-#include "guards.h"
-#include "radix.h"
-#include "rates.h"
-#include "truth.h"
-#include "weigh_kernel.h"
+#include "routing/choice.h"
+#include "routing/guards.h"
+#include "routing/radix.h"
+#include "routing/rates.h"
+#include "routing/truth.h"
+#include "routing/weigh_kernel.h"
 
 #define KVW_PLAIN_SETS 8
 

@@ -23,14 +23,14 @@
  *
  *     | views, windows, rings | table | slots ........................ |
  */
-#include "radix.h"
+#include "routing/radix.h"
 
 #include <assert.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 
-#include "radix_node.h"
-#include "spin.h"
+#include "routing/radix_node.h"
+#include "routing/spin.h"
 
 #define MAX_SLOTS     (UINT32_MAX / 2) /* 512 GiB */
 #define DEFAULT_SLACK 4

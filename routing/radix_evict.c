@@ -16,9 +16,9 @@
  * made: the tree then stays about twice as large as what the views hold, which fits the processor's
  * caches where the limit in bytes would not.
  */
-#include "radix_node.h"
+#include "routing/radix_node.h"
 
-#include "spin.h"
+#include "routing/spin.h"
 
 #define THROWS      16 /* throws before eviction gives up */
 #define CLIMB       24 /* most nodes dropped at once: bounds the delay of one request */

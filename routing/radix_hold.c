@@ -10,9 +10,9 @@
  * Dead entries (aged or purged) are overwritten by whoever needs a place, so a node's lists are
  * no longer than the most holders it ever had at once.
  */
-#include "radix_node.h"
+#include "routing/radix_node.h"
 
-#include "spin.h"
+#include "routing/spin.h"
 
 #define MAX_OVERFLOW 64 /* slots: more words than there are workers */
 

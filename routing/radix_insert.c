@@ -13,8 +13,8 @@
  */
 #include <assert.h>
 
-#include "radix_node.h"
-#include "spin.h"
+#include "routing/radix_node.h"
+#include "routing/spin.h"
 
 #define SWEEP_SLOTS     2  /* slots that the hand passes per insert, and two more per new node */
 #define INSERT_TRIES    3  /* walks of one insert that races with evictions or other inserts */

@@ -27,11 +27,11 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "prefetch.h"
-#include "radix.h"
-#include "radix_scan.h"
-#include "radix_table.h"
-#include "radix_view.h"
+#include "routing/prefetch.h"
+#include "routing/radix.h"
+#include "routing/radix_scan.h"
+#include "routing/radix_table.h"
+#include "routing/radix_view.h"
 
 #define KVW_NODE_WORDS    27
 #define KVW_NODE_HOLDERS  18 /* word[0..17] of a node; then parts of its hashes, three a word */

@@ -4,9 +4,9 @@
  * A pool that is empty takes fresh slots while there are any, then what a neighbour has left over, then
  * evicts a branch into itself. No memory is asked for: the limit in bytes is the number of slots.
  */
-#include "radix_node.h"
+#include "routing/radix_node.h"
 
-#include "spin.h"
+#include "routing/spin.h"
 
 #define FRESH_BATCH  8 /* slots that a pool takes at once while there are unused ones */
 #define REFILL_TRIES 8 /* batches that other threads may take away before this one goes on */

@@ -2,11 +2,11 @@
  * radix_scan.c - holders looked through without branches: whose a word is and whether it is alive is
  * hard to guess and soon computed.
  */
-#include "radix_scan.h"
+#include "routing/radix_scan.h"
 
 #include <string.h>
 
-#include "radix_node.h"
+#include "routing/radix_node.h"
 
 static uint64_t load(const _Atomic uint64_t *word)
 {

@@ -14,7 +14,7 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
-#include "radix.h"
+#include "routing/radix.h"
 
 struct kvw_radix_scan {
 	/* Which words are this worker's, bit i for word i. */

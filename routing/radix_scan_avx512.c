@@ -15,9 +15,9 @@
 #include <immintrin.h>
 #include <string.h>
 
-#include "radix_scan.h"
+#include "routing/radix_scan.h"
 
-#include "radix_node.h"
+#include "routing/radix_node.h"
 
 #define LANES 8
 #define WIDE  16 /* lanes of 32 bits */

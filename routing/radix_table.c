@@ -1,9 +1,9 @@
 /*
  * radix_table.c - groups, buckets and what spills from them; radix_table.h tells the layout.
  */
-#include "spin.h"
+#include "routing/spin.h"
 
-#include "radix_table_look.h"
+#include "routing/radix_table_look.h"
 
 static uint64_t bucket_count(uint32_t shard_bits, uint32_t shard_buckets)
 {

@@ -33,7 +33,7 @@
 
 #include "kvway/err.h"
 #include "kvway/route_request.h"
-#include "prefetch.h"
+#include "routing/prefetch.h"
 
 #define KVW_TABLE_GROUP      8  /* chunks */
 #define KVW_TABLE_WINDOW     64 /* chunks that are asked about at once */

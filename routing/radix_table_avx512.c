@@ -9,7 +9,7 @@
  */
 #include <immintrin.h>
 
-#include "radix_table_look.h"
+#include "routing/radix_table_look.h"
 
 #define GROUP_SHIFT 4 /* words of 8 bytes from a group to the next: 16 */
 

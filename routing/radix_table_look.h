@@ -6,7 +6,7 @@
 #ifndef KVW_RADIX_TABLE_LOOK_H
 #define KVW_RADIX_TABLE_LOOK_H
 
-#include "radix_table.h"
+#include "routing/radix_table.h"
 
 #define TAG_MASK   UINT64_C(0xFFFFFE00) /* bits of an entry that hold bits of its own hash */
 #define SPILLED    UINT64_C(0x100)      /* it was placed by its own hash */

@@ -4,10 +4,10 @@
  * All loads and stores are relaxed: a window is complete in one word, and no memory is reached
  * through it. What belongs together is only read and written under the view's lock.
  */
-#include "radix_view.h"
+#include "routing/radix_view.h"
 
-#include "prefetch.h"
-#include "spin.h"
+#include "routing/prefetch.h"
+#include "routing/spin.h"
 
 /* A full window is at least this many capacities of use long. */
 #define WINDOW_CAPACITIES 4

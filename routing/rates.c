@@ -7,7 +7,7 @@
  * (a worker can find cached what we do not know of) is forgotten. The median is computed anew when a worker's rate has moved by a
  * percent. Memory of workers without samples is never touched.
  */
-#include "rates.h"
+#include "routing/rates.h"
 
 #include <math.h>
 #include <stdbool.h>
@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "spin.h"
+#include "routing/spin.h"
 
 #define EPOCH       256   /* requests, of the search for the shortest one */
 #define STEP        4     /* samples between two computations */

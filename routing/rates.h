@@ -44,7 +44,7 @@
 
 #include <stdatomic.h>
 
-#include "choice.h"
+#include "routing/choice.h"
 
 #define KVW_RATES_WINDOW 64
 #define KVW_RATES_LEAST  8

@@ -12,8 +12,8 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
-#include "choice.h"
-#include "strategies.h"
+#include "routing/choice.h"
+#include "routing/strategies.h"
 
 struct roundrobin {
 	struct kvw_strategy base;

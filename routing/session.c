@@ -22,9 +22,9 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
-#include "choice.h"
-#include "session_table.h"
-#include "strategies.h"
+#include "routing/choice.h"
+#include "routing/session_table.h"
+#include "routing/strategies.h"
 
 #define PLACE_TRIES 4 /* against other loops that place the same session */
 

@@ -6,12 +6,12 @@
  * what has expired at the old end, at most EXPIRE_STEP entries, so that a request never pays for
  * many.
  */
-#include "session_table.h"
+#include "routing/session_table.h"
 
 #include <stdatomic.h>
 #include <stdlib.h>
 
-#include "spin.h"
+#include "routing/spin.h"
 
 #define MAX_SHARDS  16
 #define SHARD_MIN   4096 /* smaller tables have one shard, and exact order */

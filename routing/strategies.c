@@ -1,13 +1,13 @@
 /*
  * strategies.c - finds a strategy by its name, and names the reasons of decisions.
  */
-#include "strategies.h"
+#include "routing/strategies.h"
 
 #include <string.h>
 
 const struct kvw_strategy_ops *const kvw_strategies[] = {
 #define KVW_STRATEGY(name) &kvw_##name##_ops,
-#include "strategies.def"
+#include "routing/strategies.def"
 #undef KVW_STRATEGY
 	NULL,
 };

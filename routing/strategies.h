@@ -7,7 +7,7 @@
 #include "kvway/route.h"
 
 #define KVW_STRATEGY(name) extern const struct kvw_strategy_ops kvw_##name##_ops;
-#include "strategies.def"
+#include "routing/strategies.def"
 #undef KVW_STRATEGY
 
 #endif

@@ -4,7 +4,7 @@
  * A prediction is good if it is within two blocks of 32 tokens and 2 % of the prompt: template
  * tokens and the ratio of text to tokens put it off by that much without anything being evicted.
  */
-#include "truth.h"
+#include "routing/truth.h"
 
 #define SHRINK      32.0
 #define GROW        256.0

@@ -9,7 +9,7 @@
 #include <assert.h>
 #include <string.h>
 
-#include "prefixaware.h"
+#include "routing/prefixaware.h"
 
 #define DEFAULT_BLOCK 16  /* vLLM's block where the worker does not tell */
 #define MAX_CHAINS    256 /* of a list of prompts; the rest is not looked up */

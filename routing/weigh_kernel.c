@@ -2,7 +2,7 @@
  * weigh_kernel.c - see weigh_kernel.h; in plain C, four at a time where one step would wait for the
  * one before.
  */
-#include "weigh_kernel.h"
+#include "routing/weigh_kernel.h"
 
 #include <math.h>
 

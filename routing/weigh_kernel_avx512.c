@@ -8,7 +8,7 @@
 #include <immintrin.h>
 #include <math.h>
 
-#include "weigh_kernel.h"
+#include "routing/weigh_kernel.h"
 
 #define LANES 8
 

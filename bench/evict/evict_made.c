@@ -2,9 +2,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "evict_made.h"
-#include "mem.h"
-#include "text.h"
+#include "bench/evict/evict_made.h"
+#include "bench/load/mem.h"
+#include "bench/load/text.h"
 
 #define ONCE_CHUNKS 64 /* in the mean, of a prompt that is seen once */
 #define MOST_CHUNKS 256

@@ -6,7 +6,7 @@
 #ifndef KVB_EVICT_MADE_H
 #define KVB_EVICT_MADE_H
 
-#include "trace_file.h"
+#include "bench/load/trace_file.h"
 
 struct kvb_made {
 	const char *name;

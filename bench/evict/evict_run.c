@@ -2,10 +2,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cache_index.h"
-#include "evict_run.h"
-#include "mem.h"
-#include "text.h"
+#include "index/cache_index.h"
+#include "bench/evict/evict_run.h"
+#include "bench/load/mem.h"
+#include "bench/load/text.h"
 
 #define CHUNK_BYTES  ((uint64_t)4 << 20)
 #define GHOST_BYTES  160

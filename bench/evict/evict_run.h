@@ -11,7 +11,7 @@
 #define KVB_EVICT_RUN_H
 
 #include "kvtier/kvtier.h"
-#include "trace_file.h"
+#include "bench/load/trace_file.h"
 
 struct kvb_evict_result {
 	uint64_t asked, hit; /* chunks */

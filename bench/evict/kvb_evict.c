@@ -9,9 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "evict_made.h"
-#include "evict_run.h"
-#include "policy.h"
+#include "bench/evict/evict_made.h"
+#include "bench/evict/evict_run.h"
+#include "policies/policy.h"
 
 #define OPTIMUM "optimum"
 

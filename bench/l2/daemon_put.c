@@ -13,9 +13,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "daemon_wire.h"
-#include "spent.h"
-#include "wire.h"
+#include "bench/l2/daemon_wire.h"
+#include "bench/l2/spent.h"
+#include "bench/l2/wire.h"
 
 struct putter {
 	const char *host;

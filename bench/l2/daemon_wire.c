@@ -1,7 +1,7 @@
 /*
  * daemon_wire.c - see daemon_wire.h.
  */
-#include "daemon_wire.h"
+#include "bench/l2/daemon_wire.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -10,7 +10,7 @@
 #include <strings.h>
 #include <sys/socket.h>
 
-#include "spent.h"
+#include "bench/l2/spent.h"
 
 #define COMMON                                                                                     \
 	"Host: 127.0.0.1\r\nUser-Agent: kvb\r\nAccept: */*\r\n"                                    \

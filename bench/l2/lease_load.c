@@ -15,10 +15,10 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "daemon_wire.h"
-#include "spent.h"
-#include "stats.h"
-#include "wire.h"
+#include "bench/l2/daemon_wire.h"
+#include "bench/l2/spent.h"
+#include "bench/load/stats.h"
+#include "bench/l2/wire.h"
 
 #define MISSING     (UINT64_C(1) << 40) /* names that nothing has */
 #define WARM_SHARE  8u

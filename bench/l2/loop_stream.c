@@ -17,8 +17,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "spent.h"
-#include "wire.h"
+#include "bench/l2/spent.h"
+#include "bench/l2/wire.h"
 
 struct stream {
 	uint64_t size, bytes;

@@ -20,8 +20,8 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-#include "redis_job.h"
-#include "wire.h"
+#include "bench/l2/redis_job.h"
+#include "bench/l2/wire.h"
 
 #define MOST_DEPTH 64u /* of one connection */
 #define HEAD_ROOM  128u

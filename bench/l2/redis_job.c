@@ -1,7 +1,7 @@
 /*
  * redis_job.c - see redis_job.h.
  */
-#include "redis_job.h"
+#include "bench/l2/redis_job.h"
 
 #include <getopt.h>
 #include <stdio.h>

@@ -11,7 +11,7 @@
 
 #include <stdbool.h>
 
-#include "spent.h"
+#include "bench/l2/spent.h"
 
 struct kvb_redis_job {
 	const char *name; /* of the program, for messages */

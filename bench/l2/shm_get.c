@@ -22,7 +22,7 @@
 #include <xxh_x86dispatch.h> /* from here on the names mean the dispatching functions */
 #endif
 
-#include "tier_load.h"
+#include "bench/l2/tier_load.h"
 
 struct bench {
 	uint16_t port;

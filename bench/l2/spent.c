@@ -1,7 +1,7 @@
 /*
  * spent.c - see spent.h.
  */
-#include "spent.h"
+#include "bench/l2/spent.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -10,7 +10,7 @@
 #include <sys/mman.h>
 #include <time.h>
 
-#include "proc.h"
+#include "bench/load/proc.h"
 
 static double clock_seconds(clockid_t clock)
 {

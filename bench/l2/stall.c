@@ -19,8 +19,8 @@
 #include <string.h>
 #include <time.h>
 
-#include "spent.h"
-#include "stats.h"
+#include "bench/l2/spent.h"
+#include "bench/load/stats.h"
 
 #define CHUNK      (UINT64_C(1) << 20)
 #define CHUNKS     64u

@@ -1,11 +1,11 @@
 /*
  * tier_load.c - see tier_load.h.
  */
-#include "tier_load.h"
+#include "bench/l2/tier_load.h"
 
 #include <stdlib.h>
 
-#include "tiers.h"
+#include "tiers/tiers.h"
 
 #define PROBE_KEYS 64u
 #define WAIT_NS    INT64_C(10000000)

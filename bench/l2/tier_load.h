@@ -10,8 +10,8 @@
 
 #include <stdbool.h>
 
-#include "spent.h"
-#include "tier.h"
+#include "bench/l2/spent.h"
+#include "tiers/tier.h"
 
 struct kvb_tier_place;
 

@@ -6,8 +6,8 @@
  */
 #include <stdio.h>
 
-#include "redis_job.h"
-#include "tier_load.h"
+#include "bench/l2/redis_job.h"
+#include "bench/l2/tier_load.h"
 
 struct client {
 	const struct kvb_redis_job *job;

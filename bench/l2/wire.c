@@ -1,7 +1,7 @@
 /*
  * wire.c - see wire.h.
  */
-#include "wire.h"
+#include "bench/l2/wire.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -12,7 +12,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "spent.h"
+#include "bench/l2/spent.h"
 
 int kvb_connect(const char *host, uint16_t port, bool blocking)
 {

@@ -1,5 +1,5 @@
 /* answer.c - see answer.h. */
-#include "answer.h"
+#include "bench/load/answer.h"
 
 #include <jansson.h>
 #include <stdio.h>

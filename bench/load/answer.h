@@ -11,7 +11,7 @@
 #include <stdint.h>
 
 #include "kvway/err.h"
-#include "mem.h"
+#include "bench/load/mem.h"
 
 struct kvb_answer {
 	struct kvb_buf text; /* as received so far */

@@ -1,9 +1,9 @@
 /* arrivals.c - see arrivals.h. One timer, set anew for each arrival that is not due yet. */
-#include "arrivals.h"
+#include "bench/load/arrivals.h"
 
 #include <event2/event.h>
 
-#include "clock.h"
+#include "base/clock.h"
 
 static void set_timer(struct kvb_arrivals *arrivals, int64_t wait_ns)
 {

@@ -7,7 +7,7 @@
  * are smaller than any socket buffer, so a short write means a peer that has stopped reading, and
  * is treated as gone.
  */
-#include "backend.h"
+#include "bench/load/backend.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -18,7 +18,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "mem.h"
+#include "bench/load/mem.h"
 
 #define HEAD_ROOM 16384
 

@@ -13,7 +13,7 @@
 #include <stdint.h>
 
 #include "kvway/err.h"
-#include "reactor.h"
+#include "bench/load/reactor.h"
 
 struct kvb_backend;
 struct kvb_backend_conn;

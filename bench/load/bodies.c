@@ -1,10 +1,10 @@
 /* bodies.c - see bodies.h. */
-#include "bodies.h"
+#include "bench/load/bodies.h"
 
 #include <stdio.h>
 #include <string.h>
 
-#include "text.h"
+#include "bench/load/text.h"
 
 #define LINE 400 /* bytes of text between two escaped newlines */
 

@@ -13,7 +13,7 @@
 #include <stdint.h>
 #include <sys/uio.h>
 
-#include "mem.h"
+#include "bench/load/mem.h"
 
 #define KVB_BODY_GROUPS 64
 #define KVB_BODY_PIECES 4

@@ -12,10 +12,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "arrivals.h"
-#include "clock.h"
-#include "run.h"
-#include "text.h"
+#include "bench/load/arrivals.h"
+#include "base/clock.h"
+#include "bench/load/run.h"
+#include "bench/load/text.h"
 
 struct chat;
 

@@ -8,8 +8,8 @@
 #include <math.h>
 #include <string.h>
 
-#include "mem.h"
-#include "report.h"
+#include "bench/load/mem.h"
+#include "bench/load/report.h"
 
 static const struct metric {
 	const char *title;

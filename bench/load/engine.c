@@ -10,7 +10,7 @@
  *
  * Memory: what is under way, five figures per finished request, and what the workload keeps.
  */
-#include "engine.h"
+#include "bench/load/engine.h"
 
 #include <event2/event.h>
 #include <jansson.h>
@@ -21,10 +21,10 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "clock.h"
-#include "fetch.h"
-#include "run.h"
-#include "workload.h"
+#include "base/clock.h"
+#include "bench/load/fetch.h"
+#include "bench/load/run.h"
+#include "bench/load/workload.h"
 
 #define SPARE_DESCRIPTORS 32 /* what the program needs beside connections */
 #define BURST             4  /* requests sent before answers are looked for */

@@ -9,10 +9,10 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#include "engine_options.h"
-#include "engine_stats.h"
+#include "bench/load/engine_options.h"
+#include "bench/load/engine_stats.h"
 #include "kvway/err.h"
-#include "outcome.h"
+#include "bench/load/outcome.h"
 
 struct event_base;
 struct json_t;

@@ -1,11 +1,11 @@
 /* engine_options.c - the table of options of `kvbench engine`; see engine_options.h. */
-#include "engine_options.h"
+#include "bench/load/engine_options.h"
 
 #include <errno.h>
 #include <jansson.h>
 #include <string.h>
 
-#include "workload.h"
+#include "bench/load/workload.h"
 
 enum {
 	GENERAL = 1,

@@ -13,7 +13,7 @@
 #include <stdio.h>
 
 #include "kvway/err.h"
-#include "option_table.h"
+#include "bench/load/option_table.h"
 
 enum kvb_shuffle { KVB_SHUFFLE_RANDOM, KVB_SHUFFLE_TILE };
 

@@ -8,8 +8,8 @@
 #include <jansson.h>
 #include <string.h>
 
-#include "engine.h"
-#include "mem.h"
+#include "bench/load/engine.h"
+#include "bench/load/mem.h"
 
 static json_t *config_json(const struct kvb_engine_options *o)
 {

@@ -1,5 +1,5 @@
 /* engine_stats.c - see engine_stats.h. Rows of CSV end as Python's csv module ends them. */
-#include "engine_stats.h"
+#include "bench/load/engine_stats.h"
 
 #include <errno.h>
 #include <string.h>

@@ -13,8 +13,8 @@
 #include <stdio.h>
 
 #include "kvway/err.h"
-#include "outcome.h"
-#include "stats.h"
+#include "bench/load/outcome.h"
+#include "bench/load/stats.h"
 
 /* One finished request. */
 struct kvb_engine_request {

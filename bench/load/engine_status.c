@@ -2,7 +2,7 @@
 #include <jansson.h>
 #include <string.h>
 
-#include "engine.h"
+#include "bench/load/engine.h"
 
 /* The entry of the model among the ranks' contexts. */
 static const json_t *find_model(json_t *contexts, const char *model)

@@ -16,10 +16,10 @@
 #include <time.h>
 #include <zmq.h>
 
-#include "clock.h"
-#include "events_source.h"
-#include "sim_kv_events.h"
-#include "sim_publisher.h"
+#include "base/clock.h"
+#include "bench/load/events_source.h"
+#include "bench/sim/sim_kv_events.h"
+#include "bench/sim/sim_publisher.h"
 
 #define NICE         10
 #define REPLAY_STEPS 4000

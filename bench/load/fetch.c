@@ -1,5 +1,5 @@
 /* fetch.c - see fetch.h. */
-#include "fetch.h"
+#include "bench/load/fetch.h"
 
 #include <event2/event.h>
 #include <stdlib.h>

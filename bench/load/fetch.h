@@ -4,8 +4,8 @@
 #ifndef KVB_FETCH_H
 #define KVB_FETCH_H
 
-#include "http_client.h"
-#include "mem.h"
+#include "bench/load/http_client.h"
+#include "bench/load/mem.h"
 
 struct event_base;
 

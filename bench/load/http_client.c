@@ -5,7 +5,7 @@
  * well between requests. It is never freed inside a callback of llhttp: callbacks note what
  * happened, and the reader that called llhttp_execute() acts on it afterwards.
  */
-#include "http_client.h"
+#include "bench/load/http_client.h"
 
 #include <errno.h>
 #include <event2/event.h>

@@ -14,7 +14,7 @@
 #include <stdio.h>
 
 #include "kvway/err.h"
-#include "mem.h"
+#include "bench/load/mem.h"
 
 struct event_base;
 struct kvb_http;

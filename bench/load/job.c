@@ -1,5 +1,5 @@
 /* job.c - the words of a job line; see job.h. */
-#include "job.h"
+#include "bench/load/job.h"
 
 #include <errno.h>
 #include <stddef.h>

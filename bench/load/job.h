@@ -13,9 +13,9 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#include "backend.h"
+#include "bench/load/backend.h"
 #include "kvway/err.h"
-#include "reactor.h"
+#include "bench/load/reactor.h"
 
 enum kvb_job_kind {
 	KVB_JOB_REQUESTS, /* closed loop or paced POSTs: CPU per request, requests per second */

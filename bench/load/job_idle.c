@@ -14,12 +14,12 @@
 #include <sys/resource.h>
 #include <sys/socket.h>
 
-#include "bodies.h"
-#include "clock.h"
-#include "job.h"
-#include "mem.h"
-#include "proc.h"
-#include "reply.h"
+#include "bench/load/bodies.h"
+#include "base/clock.h"
+#include "bench/load/job.h"
+#include "bench/load/mem.h"
+#include "bench/load/proc.h"
+#include "bench/load/reply.h"
 
 #define AT_ONCE     32
 #define PER_ADDRESS 10000

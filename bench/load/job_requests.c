@@ -14,12 +14,12 @@
 #include <sys/socket.h>
 #include <time.h>
 
-#include "bodies.h"
-#include "clock.h"
-#include "job.h"
-#include "proc.h"
-#include "reply.h"
-#include "stats.h"
+#include "bench/load/bodies.h"
+#include "base/clock.h"
+#include "bench/load/job.h"
+#include "bench/load/proc.h"
+#include "bench/load/reply.h"
+#include "bench/load/stats.h"
 
 struct run;
 

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "backend.h"
+#include "bench/load/backend.h"
 
 int main(int argc, char **argv)
 {

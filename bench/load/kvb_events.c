@@ -23,8 +23,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "clock.h"
-#include "events_source.h"
+#include "base/clock.h"
+#include "bench/load/events_source.h"
 
 #define CLIENTS     4
 #define SAMPLES_MAX 400000 /* of one client in one phase */

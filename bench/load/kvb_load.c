@@ -12,8 +12,8 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
-#include "job.h"
-#include "mem.h"
+#include "bench/load/job.h"
+#include "bench/load/mem.h"
 
 /* The program: reactor, backends and the input that jobs come from. */
 struct app {

@@ -8,11 +8,11 @@
 #include <string.h>
 #include <sys/resource.h>
 
-#include "engine.h"
-#include "options.h"
-#include "report.h"
-#include "run.h"
-#include "workload.h"
+#include "bench/load/engine.h"
+#include "bench/load/options.h"
+#include "bench/load/report.h"
+#include "bench/load/run.h"
+#include "bench/load/workload.h"
 
 /* Open-loop load may need a connection per request under way. */
 static void raise_descriptor_limit(void)

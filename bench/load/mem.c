@@ -1,5 +1,5 @@
 /* mem.c - see mem.h. Buffers double, so that adding n bytes costs O(n) in all. */
-#include "mem.h"
+#include "bench/load/mem.h"
 
 #include <stdarg.h>
 #include <stdio.h>

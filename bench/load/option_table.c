@@ -1,5 +1,5 @@
 /* option_table.c - see option_table.h. */
-#include "option_table.h"
+#include "bench/load/option_table.h"
 
 #include <errno.h>
 #include <math.h>

@@ -3,7 +3,7 @@
  *
  * The commands chat and trace; engine_options.c has those of `engine`.
  */
-#include "options.h"
+#include "bench/load/options.h"
 
 #include <string.h>
 

@@ -10,7 +10,7 @@
 #include <stdio.h>
 
 #include "kvway/err.h"
-#include "option_table.h"
+#include "bench/load/option_table.h"
 
 enum kvb_command { KVB_HELP, KVB_CHAT, KVB_TRACE, KVB_COMPARE };
 enum kvb_api { KVB_API_CHAT, KVB_API_COMPLETIONS };

@@ -1,5 +1,5 @@
 /* outcome.c - see outcome.h. */
-#include "outcome.h"
+#include "bench/load/outcome.h"
 
 #include <string.h>
 

@@ -14,7 +14,7 @@
 #include <stdio.h>
 
 #include "kvway/err.h"
-#include "stats.h"
+#include "bench/load/stats.h"
 
 #define KVB_ERROR_KINDS 32
 

@@ -1,5 +1,5 @@
 /* proc.c - see proc.h. */
-#include "proc.h"
+#include "bench/load/proc.h"
 
 #include <dirent.h>
 #include <stdio.h>

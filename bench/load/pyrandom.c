@@ -1,10 +1,10 @@
 /* pyrandom.c - see pyrandom.h. Cost: one step of MT19937 per 32 bits. */
-#include "pyrandom.h"
+#include "bench/load/pyrandom.h"
 
 #include <stdbool.h>
 #include <stdlib.h>
 
-#include "mem.h"
+#include "bench/load/mem.h"
 
 #define N KVB_PY_WORDS
 #define M 397

@@ -1,5 +1,5 @@
 /* reactor.c - see reactor.h. */
-#include "reactor.h"
+#include "bench/load/reactor.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -9,7 +9,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "clock.h"
+#include "base/clock.h"
 
 enum kvw_err kvb_reactor_init(struct kvb_reactor *reactor)
 {

@@ -10,10 +10,10 @@
 #include <event2/event.h>
 #include <string.h>
 
-#include "arrivals.h"
-#include "run.h"
-#include "text.h"
-#include "trace_file.h"
+#include "bench/load/arrivals.h"
+#include "bench/load/run.h"
+#include "bench/load/text.h"
+#include "bench/load/trace_file.h"
 
 struct replay {
 	const struct kvb_options *options;

@@ -1,5 +1,5 @@
 /* reply.c - see reply.h. */
-#include "reply.h"
+#include "bench/load/reply.h"
 
 #include <stdlib.h>
 #include <string.h>

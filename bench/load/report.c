@@ -1,5 +1,5 @@
 /* report.c - see report.h. Comparison is in compare.c. */
-#include "report.h"
+#include "bench/load/report.h"
 
 #include <errno.h>
 #include <jansson.h>

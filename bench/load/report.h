@@ -9,8 +9,8 @@
 #include <stdio.h>
 
 #include "kvway/err.h"
-#include "options.h"
-#include "outcome.h"
+#include "bench/load/options.h"
+#include "bench/load/outcome.h"
 
 struct json_t;
 

@@ -5,7 +5,7 @@
  * gaps between tokens. A request is measured from when it was sent; how long it then was overdue is
  * told apart (`late`), so that a generator that cannot keep up is seen and not hidden.
  */
-#include "run.h"
+#include "bench/load/run.h"
 
 #include <event2/event.h>
 #include <jansson.h>
@@ -14,10 +14,10 @@
 #include <sys/queue.h>
 #include <unistd.h>
 
-#include "clock.h"
-#include "fetch.h"
-#include "http_client.h"
-#include "sse.h"
+#include "base/clock.h"
+#include "bench/load/fetch.h"
+#include "bench/load/http_client.h"
+#include "bench/load/sse.h"
 
 /* One request under way or waiting for the cap. */
 struct call {

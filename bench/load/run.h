@@ -10,11 +10,11 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "answer.h"
+#include "bench/load/answer.h"
 #include "kvway/err.h"
-#include "mem.h"
-#include "options.h"
-#include "outcome.h"
+#include "bench/load/mem.h"
+#include "bench/load/options.h"
+#include "bench/load/outcome.h"
 
 struct event_base;
 struct kvb_http;

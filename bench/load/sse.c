@@ -1,5 +1,5 @@
 /* sse.c - see sse.h. */
-#include "sse.h"
+#include "bench/load/sse.h"
 
 #include <string.h>
 

@@ -9,7 +9,7 @@
 
 #include <stddef.h>
 
-#include "mem.h"
+#include "bench/load/mem.h"
 
 struct kvb_sse {
 	struct kvb_buf line; /* a line whose end has not come yet */

@@ -1,5 +1,5 @@
 /* stamps.c - see stamps.h. A stamp cut by the end of a read is completed in a small window. */
-#include "stamps.h"
+#include "bench/load/stamps.h"
 
 #include <string.h>
 

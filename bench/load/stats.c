@@ -1,9 +1,9 @@
 /* stats.c - see stats.h. Adding is O(1) amortised, the first percentile O(n log n). */
-#include "stats.h"
+#include "bench/load/stats.h"
 
 #include <stdlib.h>
 
-#include "mem.h"
+#include "bench/load/mem.h"
 
 void kvb_samples_add(struct kvb_samples *set, double value)
 {

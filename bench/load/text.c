@@ -1,5 +1,5 @@
 /* text.c - see text.h. Cost: one random number per eight words. */
-#include "text.h"
+#include "bench/load/text.h"
 
 #include <math.h>
 #include <stdbool.h>

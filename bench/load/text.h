@@ -12,7 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "mem.h"
+#include "bench/load/mem.h"
 
 /* Sequence of numbers from a seed (splitmix64). The state is the caller's; no thread rules. */
 uint64_t kvb_random(uint64_t *state);

@@ -1,12 +1,12 @@
 /* trace_file.c - see trace_file.h. */
-#include "trace_file.h"
+#include "bench/load/trace_file.h"
 
 #include <errno.h>
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "mem.h"
+#include "bench/load/mem.h"
 
 #define MAX_TOKENS (1 << 24)
 

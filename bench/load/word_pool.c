@@ -5,14 +5,14 @@
  * holds where the tokenizer cuts text into words before it looks them up, as those with byte-level
  * BPE and SentencePiece do; what a prompt really costs is in the server's usage.
  */
-#include "word_pool.h"
+#include "bench/load/word_pool.h"
 
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
-#include "text.h"
+#include "bench/load/text.h"
 
 #define WANTED 8000 /* as many as `lmcache bench engine` takes */
 #define LEAST  16   /* fewer would make all prompts alike */

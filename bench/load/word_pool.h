@@ -15,8 +15,8 @@
 #include <stdio.h>
 
 #include "kvway/err.h"
-#include "mem.h"
-#include "pyrandom.h"
+#include "bench/load/mem.h"
+#include "bench/load/pyrandom.h"
 
 struct kvb_word_pool {
 	char **words; /* owned */

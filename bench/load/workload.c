@@ -1,5 +1,5 @@
 /* workload.c - the list of workloads and what they share; see workload.h. */
-#include "workload.h"
+#include "bench/load/workload.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -7,7 +7,7 @@
 
 static const struct kvb_workload_ops *const workloads[] = {
 #define KVB_WORKLOAD(name) &(name),
-#include "workloads.def"
+#include "bench/load/workloads.def"
 #undef KVB_WORKLOAD
 };
 

@@ -18,10 +18,10 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#include "engine_options.h"
+#include "bench/load/engine_options.h"
 #include "kvway/err.h"
-#include "mem.h"
-#include "word_pool.h"
+#include "bench/load/mem.h"
+#include "bench/load/word_pool.h"
 
 #define KVB_MAX_REQUESTS 10000000 /* of one run: each leaves some figures in memory */
 #define KVB_NEVER        INT64_MAX
@@ -75,7 +75,7 @@ struct kvb_workload_ops {
 };
 
 #define KVB_WORKLOAD(name) extern const struct kvb_workload_ops name;
-#include "workloads.def"
+#include "bench/load/workloads.def"
 #undef KVB_WORKLOAD
 
 /* The workload of that name; NULL: there is none. */

@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "workload.h"
+#include "bench/load/workload.h"
 
 #define MAX_TOKENS 20000000 /* of one request */
 #define MAX_PLACES 10000000 /* permutations x documents */

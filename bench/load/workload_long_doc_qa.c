@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "workload.h"
+#include "bench/load/workload.h"
 
 static const char *const questions[] = {"What is this document about?", "Summarize the key points.",
 	"What is the main topic discussed?", "Provide a brief overview."};

@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "workload.h"
+#include "bench/load/workload.h"
 
 /* One conversation. */
 struct session {

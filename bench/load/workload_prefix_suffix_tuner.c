@@ -14,7 +14,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "workload.h"
+#include "bench/load/workload.h"
 
 #define BREAKER_TOKENS 32
 #define LEAST_SUFFIX   100

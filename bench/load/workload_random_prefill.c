@@ -6,7 +6,7 @@
  */
 #include <stdlib.h>
 
-#include "workload.h"
+#include "bench/load/workload.h"
 
 struct random_prefill {
 	struct kvb_workload base;

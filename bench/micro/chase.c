@@ -2,11 +2,11 @@
  * chase.c - see chase.h. One cycle through all lines (Sattolo's shuffle), so no walk ends up in a
  * short one that fits a cache.
  */
-#include "chase.h"
+#include "bench/micro/chase.h"
 
 #include <sys/mman.h>
 
-#include "pick_load.h"
+#include "bench/micro/pick_load.h"
 
 #define LINE_WORDS (64 / sizeof(uint64_t))
 

@@ -1,5 +1,5 @@
 /*
- * http_bench.c - what src/http costs per message, in nanoseconds.
+ * http_bench.c - what src/common/http costs per message, in nanoseconds.
  *
  * Each figure is the median of nine rounds on one thread, best read on an idle core. Bodies of
  * events are fed as a proxy gets them: several small chunks in one read.
@@ -10,9 +10,9 @@
 #include <stdlib.h>
 #include <time.h>
 
-#include "body.h"
-#include "head.h"
-#include "write.h"
+#include "http/body.h"
+#include "http/head.h"
+#include "http/write.h"
 
 #define ROUNDS 9
 #define CALLS  200000

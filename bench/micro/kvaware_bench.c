@@ -21,7 +21,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "kvindex.h"
+#include "routing/kvindex.h"
 #include "kvway/route.h"
 
 #define WORKERS     64

@@ -24,7 +24,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "kvindex.h"
+#include "routing/kvindex.h"
 
 #define WORKERS    64
 #define CHAIN      64 /* blocks */

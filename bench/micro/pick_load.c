@@ -9,14 +9,14 @@
  * Prompts are made in small batches outside the measured time; like a chain that the body scan
  * has just folded, they are in the cache when the pick begins, the tree is not.
  */
-#include "pick_load.h"
+#include "bench/micro/pick_load.h"
 
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
-#include "prefixaware.h"
-#include "radix_node.h"
+#include "routing/prefixaware.h"
+#include "routing/radix_node.h"
 
 #define BATCH         64
 #define OUTSTANDING   64  /* leases held per thread */

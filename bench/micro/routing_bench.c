@@ -22,8 +22,8 @@
 #include <string.h>
 #include <time.h>
 
-#include "chase.h"
-#include "pick_load.h"
+#include "bench/micro/chase.h"
+#include "bench/micro/pick_load.h"
 
 #define MAX_ROUNDS  99
 #define WARM_UP_S   8

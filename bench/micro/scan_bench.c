@@ -21,7 +21,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "scan.h"
+#include "openai/scan.h"
 
 #define PIECE      ((size_t)16 << 10)
 #define MAX_ROUNDS 99

@@ -15,7 +15,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "seal.h"
+#include "protect/seal.h"
 
 #define ROUNDS      25
 #define ROUND_BYTES (64u << 20)

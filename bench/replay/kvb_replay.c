@@ -13,8 +13,8 @@
 #include <string.h>
 
 #include "kvway/route.h"
-#include "replay_limit.h"
-#include "replay_scenarios.h"
+#include "bench/replay/replay_limit.h"
+#include "bench/replay/replay_scenarios.h"
 
 static const char usage[] =
 	"usage: kvb-replay (--trace FILE | --scenario NAME) [options]\n"

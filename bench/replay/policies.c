@@ -1,16 +1,16 @@
 /* policies.c - the list of policies, and what several of them need. */
 #include <string.h>
 
-#include "replay_policy.h"
+#include "bench/replay/replay_policy.h"
 
 #define KVB_POLICY(name, impl, peer, param, source)                                                \
 	extern const struct kvb_policy_ops kvb_##impl##_ops;
-#include "policies.def"
+#include "bench/replay/policies.def"
 #undef KVB_POLICY
 
 const struct kvb_policy kvb_policies[] = {
 #define KVB_POLICY(name, impl, peer, param, source) {#name, &kvb_##impl##_ops, peer, param, source},
-#include "policies.def"
+#include "bench/replay/policies.def"
 #undef KVB_POLICY
 	{0},
 };

@@ -10,8 +10,8 @@
  * The tree here is by blocks of the trace, which is as fine as a trace tells; a token is four
  * characters.
  */
-#include "mem.h"
-#include "replay_policy.h"
+#include "bench/load/mem.h"
+#include "bench/replay/replay_policy.h"
 
 #include <stdlib.h>
 #include <string.h>

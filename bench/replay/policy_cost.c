@@ -6,8 +6,8 @@
  * The parameter is the weight of the last two: 0 leaves the least predicted time to first token, 1
  * is what kvway would do if it had nothing to learn.
  */
-#include "mem.h"
-#include "replay_policy.h"
+#include "bench/load/mem.h"
+#include "bench/replay/replay_policy.h"
 
 #include <stdlib.h>
 

@@ -7,8 +7,8 @@
  * decode blocks are the distinct blocks of all requests in flight there with this one among them,
  * so that sharing is credited. Blocks are counted in parts, as the trace's last blocks are.
  */
-#include "mem.h"
-#include "replay_policy.h"
+#include "bench/load/mem.h"
+#include "bench/replay/replay_policy.h"
 
 #include <assert.h>
 #include <stdlib.h>

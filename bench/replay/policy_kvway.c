@@ -8,9 +8,9 @@
  * defaults; of a worker it is told what /metrics tells the proxy, its KV capacity and block size. For
  * kvaware the prompt's blocks are named as the engines name them, which stands for its tokens.
  */
-#include "mem.h"
-#include "replay_events.h"
-#include "replay_policy.h"
+#include "bench/load/mem.h"
+#include "bench/replay/replay_events.h"
+#include "bench/replay/replay_policy.h"
 
 #include <stdlib.h>
 

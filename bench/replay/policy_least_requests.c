@@ -1,6 +1,6 @@
 /* policy_least_requests.c - the worker with the fewest requests in flight; ties at random. */
-#include "mem.h"
-#include "replay_policy.h"
+#include "bench/load/mem.h"
+#include "bench/replay/replay_policy.h"
 
 #include <stdlib.h>
 

@@ -7,8 +7,8 @@
  * that are left the fewest tokens win: uncached tokens without a first token, and this request's
  * own. Ties at random.
  */
-#include "mem.h"
-#include "replay_policy.h"
+#include "bench/load/mem.h"
+#include "bench/replay/replay_policy.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -5,8 +5,8 @@
  * Whether tokens that wait there already count is told in two ways, and the parameter is their
  * weight: 1 as the paper's figures come out, 0 as SGLang's port of it does.
  */
-#include "mem.h"
-#include "replay_policy.h"
+#include "bench/load/mem.h"
+#include "bench/replay/replay_policy.h"
 
 #include <stdlib.h>
 

@@ -4,8 +4,8 @@
  * Workers are ranked by a hash of the first four blocks of the prompt; the first in rank that has
  * fewer than ceil(c * mean) requests in flight, this one counted, gets it. There always is one.
  */
-#include "mem.h"
-#include "replay_policy.h"
+#include "bench/load/mem.h"
+#include "bench/replay/replay_policy.h"
 
 #include <math.h>
 #include <stdlib.h>

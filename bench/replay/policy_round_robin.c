@@ -1,6 +1,6 @@
 /* policy_round_robin.c - one worker after the other. */
-#include "mem.h"
-#include "replay_policy.h"
+#include "bench/load/mem.h"
+#include "bench/replay/replay_policy.h"
 
 #include <stdlib.h>
 

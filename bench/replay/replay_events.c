@@ -2,12 +2,12 @@
  * replay_events.c - see replay_events.h. Events lie in a ring that grows; what follows each other and
  * is alike is handed over together, as one event of an engine names many blocks.
  */
-#include "replay_events.h"
+#include "bench/replay/replay_events.h"
 
 #include <stdlib.h>
 
-#include "kvindex.h"
-#include "mem.h"
+#include "routing/kvindex.h"
+#include "bench/load/mem.h"
 
 #define RUN 256 /* most blocks that are handed over together */
 

@@ -8,7 +8,7 @@
 #define KVB_REPLAY_EVENTS_H
 
 #include "kvway/exact.h"
-#include "replay_fleet.h"
+#include "bench/replay/replay_fleet.h"
 
 #define KVB_EVENTS_SPACE 0u /* of all engines' blocks; their keys are their hashes */
 

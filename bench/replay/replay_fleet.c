@@ -1,10 +1,10 @@
 /* replay_fleet.c - see replay_fleet.h. */
-#include "replay_fleet.h"
+#include "bench/replay/replay_fleet.h"
 
 #include <assert.h>
 #include <stdlib.h>
 
-#include "mem.h"
+#include "bench/load/mem.h"
 
 static void make_worker(struct kvb_fleet *fleet, uint32_t number)
 {

@@ -16,8 +16,8 @@
 #include <stdint.h>
 
 #include "kvway/load.h"
-#include "replay_jobs.h"
-#include "sim_engine.h"
+#include "bench/replay/replay_jobs.h"
+#include "bench/sim/sim_engine.h"
 
 /* A worker that differs from the others. Zeroed: it does not. */
 struct kvb_oddity {

@@ -1,10 +1,10 @@
 /* replay_jobs.c - see replay_jobs.h. */
-#include "replay_jobs.h"
+#include "bench/replay/replay_jobs.h"
 
 #include <assert.h>
 #include <stdlib.h>
 
-#include "mem.h"
+#include "bench/load/mem.h"
 
 uint64_t kvb_mix(uint64_t x)
 {

@@ -13,7 +13,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "trace_file.h"
+#include "bench/load/trace_file.h"
 
 #define KVB_ID_TOKENS 512
 #define KVB_NO_JOB    UINT32_MAX

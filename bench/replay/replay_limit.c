@@ -1,11 +1,11 @@
 /* replay_limit.c - see replay_limit.h. Times are of the one machine, in nanoseconds. */
-#include "replay_limit.h"
+#include "bench/replay/replay_limit.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "mem.h"
+#include "bench/load/mem.h"
 
 /* One request's prefill. */
 struct task {

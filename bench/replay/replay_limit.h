@@ -18,7 +18,7 @@
 #ifndef KVB_REPLAY_LIMIT_H
 #define KVB_REPLAY_LIMIT_H
 
-#include "replay_run.h"
+#include "bench/replay/replay_run.h"
 
 /* As kvb_replay_run; percentiles are NAN, the share of workers NULL. */
 struct kvb_replay_result kvb_replay_limit(

@@ -8,8 +8,8 @@
 #ifndef KVB_REPLAY_POLICY_H
 #define KVB_REPLAY_POLICY_H
 
-#include "config.h"
-#include "replay_fleet.h"
+#include "config/config.h"
+#include "bench/replay/replay_fleet.h"
 
 /* What a policy is made from. Borrowed; the fleet and the configuration outlive the policy. */
 struct kvb_policy_env {

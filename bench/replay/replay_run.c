@@ -6,14 +6,14 @@
  * that arrive together can share one. Jobs with a time of their own are in order already; those
  * that follow another's end wait in a heap.
  */
-#include "replay_run.h"
+#include "bench/replay/replay_run.h"
 
 #include <assert.h>
 #include <math.h>
 #include <stdlib.h>
 
-#include "mem.h"
-#include "stats.h"
+#include "bench/load/mem.h"
+#include "bench/load/stats.h"
 
 const struct kvb_replay_slo kvb_replay_slo = {2.0, 8192.0, 0.1};
 

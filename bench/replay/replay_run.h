@@ -4,7 +4,7 @@
 #ifndef KVB_REPLAY_RUN_H
 #define KVB_REPLAY_RUN_H
 
-#include "replay_policy.h"
+#include "bench/replay/replay_policy.h"
 
 /* A good answer came in time: first token within ttft_s + input / tokens_per_s, and less than
  * tpot_s for each further token. */

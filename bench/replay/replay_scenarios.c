@@ -1,11 +1,11 @@
 /* replay_scenarios.c - see replay_scenarios.h. Times in seconds, lengths in tokens. */
-#include "replay_scenarios.h"
+#include "bench/replay/replay_scenarios.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "mem.h"
+#include "bench/load/mem.h"
 
 #define MAX_IDS 512 /* of a prompt: 262,144 tokens */
 #define HOT_IDS 24
@@ -175,7 +175,7 @@ const struct kvb_scenario kvb_scenarios[] = {
 #define KVB_SCENARIO(name, make, slower, begin, end, reset, every, what)                           \
 	{#name, make, {slower, SECONDS(begin), SECONDS(end)}, {SECONDS(reset), SECONDS(every)},    \
 		what},
-#include "scenarios.def"
+#include "bench/replay/scenarios.def"
 #undef KVB_SCENARIO
 	{0},
 };

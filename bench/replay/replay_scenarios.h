@@ -8,7 +8,7 @@
 
 #include <stdio.h>
 
-#include "replay_fleet.h"
+#include "bench/replay/replay_fleet.h"
 
 struct kvb_scenario {
 	const char *name;

@@ -14,8 +14,8 @@
 #include <unistd.h>
 #include <zmq.h>
 
-#include "sim_options.h"
-#include "sim_worker.h"
+#include "bench/sim/sim_options.h"
+#include "bench/sim/sim_worker.h"
 
 /* One thread with its loop. */
 struct loop {

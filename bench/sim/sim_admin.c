@@ -6,10 +6,10 @@
 #include <string.h>
 #include <xxhash.h>
 
-#include "sim_openai.h"
-#include "sim_routes.h"
-#include "sim_store.h"
-#include "sim_tell.h"
+#include "bench/sim/sim_openai.h"
+#include "bench/sim/sim_routes.h"
+#include "bench/sim/sim_store.h"
+#include "bench/sim/sim_tell.h"
 
 static void reply_bad(struct kvb_conn *conn, const char *message)
 {

@@ -1,8 +1,8 @@
 /*
  * sim_api.c - the parts that completions and chat have in common.
  */
-#include "sim_api.h"
-#include "sim_worker.h"
+#include "bench/sim/sim_api.h"
+#include "bench/sim/sim_worker.h"
 
 bool kvb_read_n(struct kvb_exchange *x, struct kvb_error *error)
 {

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "sim_openai.h"
+#include "bench/sim/sim_openai.h"
 
 bool kvb_read_n(struct kvb_exchange *x, struct kvb_error *error); /* the field n */
 /* A default length, unlike one that was asked for, gives way to the longest context. */

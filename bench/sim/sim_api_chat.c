@@ -4,10 +4,10 @@
  * If the request forces a tool (tool_choice "required" or a named function), the answer is a call
  * of it with empty arguments, so that clients' tool loops can be tested; otherwise it is text.
  */
-#include "sim_api.h"
-#include "sim_openai.h"
-#include "sim_prompt.h"
-#include "sim_worker.h"
+#include "bench/sim/sim_api.h"
+#include "bench/sim/sim_openai.h"
+#include "bench/sim/sim_prompt.h"
+#include "bench/sim/sim_worker.h"
 
 /* The tool that the answer must call, or NULL. Borrowed from the request. */
 static const char *forced_tool(const json_t *body)

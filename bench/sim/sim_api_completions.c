@@ -4,10 +4,10 @@
  * `prompt` is a string, a list of strings, a list of token ids or a list of such lists. With a
  * batch, choices are numbered prompt by prompt.
  */
-#include "sim_api.h"
-#include "sim_openai.h"
-#include "sim_prompt.h"
-#include "sim_worker.h"
+#include "bench/sim/sim_api.h"
+#include "bench/sim/sim_openai.h"
+#include "bench/sim/sim_prompt.h"
+#include "bench/sim/sim_worker.h"
 
 #define DEFAULT_TOKENS 16 /* OpenAI's, without max_tokens */
 

@@ -4,11 +4,11 @@
  * Usage counts differ from OpenAI's: input_tokens leaves out what was cached, save in
  * message_start, which gives the whole prompt before anything is known.
  */
-#include "sim_api.h"
-#include "sim_openai.h"
-#include "sim_prompt.h"
-#include "sim_routes.h"
-#include "sim_worker.h"
+#include "bench/sim/sim_api.h"
+#include "bench/sim/sim_openai.h"
+#include "bench/sim/sim_prompt.h"
+#include "bench/sim/sim_routes.h"
+#include "bench/sim/sim_worker.h"
 
 /* Tools, system and messages, however the keys are ordered. */
 static bool render(struct kvb_tokens *out, const json_t *body, struct kvb_error *error)

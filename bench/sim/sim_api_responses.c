@@ -6,10 +6,10 @@
  * must name one of them, and GET /v1/responses/ID gives it back, so that a test sees whether a
  * router finds the worker that has it. The earlier turn itself is not put before the prompt.
  */
-#include "sim_api.h"
-#include "sim_openai.h"
-#include "sim_prompt.h"
-#include "sim_worker.h"
+#include "bench/sim/sim_api.h"
+#include "bench/sim/sim_openai.h"
+#include "bench/sim/sim_prompt.h"
+#include "bench/sim/sim_worker.h"
 
 /* Items of a list: messages, with or without a type, or anything else that has content. */
 static bool render_items(struct kvb_tokens *out, const json_t *items)

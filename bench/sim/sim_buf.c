@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "sim_buf.h"
+#include "bench/sim/sim_buf.h"
 
 void kvb_buf_free(struct kvb_buf *buf)
 {

@@ -7,7 +7,7 @@
 #include <assert.h>
 #include <stdlib.h>
 
-#include "sim_cache.h"
+#include "bench/sim/sim_cache.h"
 
 struct block {
 	uint64_t hash;

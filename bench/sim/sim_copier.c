@@ -11,9 +11,9 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#include "clock.h"
-#include "sim_copier.h"
-#include "sim_payload.h"
+#include "base/clock.h"
+#include "bench/sim/sim_copier.h"
+#include "bench/sim/sim_payload.h"
 
 #define AT_ONCE 64u /* chunks of one reservation */
 

@@ -1,5 +1,5 @@
 /* sim_due.c - see sim_due.h. */
-#include "sim_due.h"
+#include "bench/sim/sim_due.h"
 
 #define DIGITS_MOST 18 /* below 2^63 */
 

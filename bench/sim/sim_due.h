@@ -18,7 +18,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "sim_clock.h"
+#include "bench/sim/sim_clock.h"
 
 struct kvb_due {
 	int64_t due_ns;  /* real time, >= 0 */

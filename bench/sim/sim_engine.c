@@ -21,9 +21,9 @@
 #include <string.h>
 #include <xxhash.h>
 
-#include "sim_cache.h"
-#include "sim_engine.h"
-#include "sim_token.h"
+#include "bench/sim/sim_cache.h"
+#include "bench/sim/sim_engine.h"
+#include "bench/sim/sim_token.h"
 
 enum { SEQ_IDLE, SEQ_WAITING, SEQ_RUNNING };
 /* Of a waiting sequence. It holds blocks from FETCHING on. */

@@ -17,7 +17,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "sim_profile.h"
+#include "bench/sim/sim_profile.h"
 
 /* Fixed for the engine's life. */
 struct kvb_engine_config {

@@ -5,8 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "sim_error.h"
-#include "sim_http.h"
+#include "bench/sim/sim_error.h"
+#include "bench/sim/sim_http.h"
 
 void kvb_error_set(struct kvb_error *error, int status, const char *type, const char *param,
 	const char *format, ...)

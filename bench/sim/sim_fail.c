@@ -3,7 +3,7 @@
  */
 #include <string.h>
 
-#include "sim_fail.h"
+#include "bench/sim/sim_fail.h"
 
 static const struct {
 	const char *name;
@@ -11,7 +11,7 @@ static const struct {
 	const char *text;
 } kinds[] = {
 #define KVB_FAIL(id, name, least, text) {name, least, text},
-#include "sim_fail.def"
+#include "bench/sim/sim_fail.def"
 #undef KVB_FAIL
 };
 

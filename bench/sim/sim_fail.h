@@ -14,7 +14,7 @@
 
 enum kvb_fail_kind {
 #define KVB_FAIL(id, name, least, text) KVB_FAIL_##id,
-#include "sim_fail.def"
+#include "bench/sim/sim_fail.def"
 #undef KVB_FAIL
 	KVB_FAIL_COUNT
 };

@@ -8,10 +8,10 @@
 #include <string.h>
 #include <sys/queue.h>
 
-#include "clock.h"
-#include "sim_fixed.h"
-#include "sim_http.h"
-#include "sim_options.h"
+#include "base/clock.h"
+#include "bench/sim/sim_fixed.h"
+#include "bench/sim/sim_http.h"
+#include "bench/sim/sim_options.h"
 
 /* One stream that is being sent. */
 struct stream {

@@ -16,8 +16,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "clock.h"
-#include "sim_http_conn.h"
+#include "base/clock.h"
+#include "bench/sim/sim_http_conn.h"
 
 #define SCRATCH_BYTES (256 * 1024)
 #define PENDING_MOST  (1024 * 1024)

@@ -15,8 +15,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "sim_buf.h"
-#include "sim_fail.h"
+#include "bench/sim/sim_buf.h"
+#include "bench/sim/sim_fail.h"
 
 struct event_base;
 struct kvb_http;

@@ -10,7 +10,7 @@
 #include <llhttp.h>
 #include <sys/queue.h>
 
-#include "sim_http.h"
+#include "bench/sim/sim_http.h"
 
 enum kvb_conn_state {
 	KVB_CONN_READING, /* between requests, or amid one */

@@ -9,7 +9,7 @@
 #include <string.h>
 #include <strings.h>
 
-#include "sim_http_conn.h"
+#include "bench/sim/sim_http_conn.h"
 
 #define HEADERS_MOST (1024 * 1024)
 #define RESERVE_MOST (64 * 1024 * 1024)

@@ -17,8 +17,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "clock.h"
-#include "sim_http_conn.h"
+#include "base/clock.h"
+#include "bench/sim/sim_http_conn.h"
 
 #define CUT_MS   20
 #define OUT_KEEP (64 * 1024) /* bytes of buffer kept for the next answer */

@@ -7,8 +7,8 @@
 #include <string.h>
 #include <xxhash.h>
 
-#include "msgpack.h"
-#include "sim_kv_events.h"
+#include "wire/msgpack.h"
+#include "bench/sim/sim_kv_events.h"
 
 #define DIGEST   32u  /* bytes */
 #define HEAD_MAX 320u /* of an event without its lists and texts */

@@ -13,7 +13,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "sim_buf.h"
+#include "bench/sim/sim_buf.h"
 
 struct kvb_kv_style {
 	bool arrays; /* else maps */

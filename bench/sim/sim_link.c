@@ -5,11 +5,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "sim_link.h"
+#include "bench/sim/sim_link.h"
 
 static const struct kvb_link links[] = {
 #define KVB_LINK(name, kind, rate, latency, source) {#name, KVB_LINK_##kind, rate, latency, source},
-#include "sim_link.def"
+#include "bench/sim/sim_link.def"
 #undef KVB_LINK
 };
 

@@ -2,7 +2,7 @@
  * sim_lmcache.c - when chunks are computed, stored and loaded, and what the controller may command.
  *
  * A prompt's keys are computed once, when it is first looked up, and kept with its sequence. What is
- * said to the controller is libkvtier's (cache/controller), in the manner of a stock LMCache worker;
+ * said to the controller is libkvtier's (cache/lmcache), in the manner of a stock LMCache worker;
  * here its sockets are watched, and it is stepped when one of them may have something and every
  * TICK_MS.
  */
@@ -12,8 +12,8 @@
 #include <string.h>
 #include <zmq.h>
 
-#include "clock.h"
-#include "sim_lmcache.h"
+#include "base/clock.h"
+#include "bench/sim/sim_lmcache.h"
 
 #define TICK_MS 50
 #define SOCKETS 3 /* that are read from */

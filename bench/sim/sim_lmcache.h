@@ -10,10 +10,10 @@
 #ifndef KVB_SIM_LMCACHE_H
 #define KVB_SIM_LMCACHE_H
 
-#include "controller_link.h"
-#include "sim_engine.h"
-#include "sim_options.h"
-#include "sim_tier.h"
+#include "lmcache/controller_link.h"
+#include "bench/sim/sim_engine.h"
+#include "bench/sim/sim_options.h"
+#include "bench/sim/sim_tier.h"
 
 struct event_base;
 

@@ -7,8 +7,8 @@
 #include <string.h>
 #include <sys/resource.h>
 
-#include "sim_store.h"
-#include "sim_worker.h"
+#include "bench/sim/sim_store.h"
+#include "bench/sim/sim_worker.h"
 
 static const double ttft_bounds[] = {0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5,
 	0.75, 1, 2.5, 5, 7.5, 10, 20, 40, 80, 160, 640, 2560};

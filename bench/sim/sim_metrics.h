@@ -11,7 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "sim_buf.h"
+#include "bench/sim/sim_buf.h"
 
 #define KVB_BUCKETS_MOST 24
 

@@ -11,11 +11,11 @@
 #include <strings.h>
 #include <time.h>
 
-#include "clock.h"
-#include "sim_due.h"
-#include "sim_openai.h"
-#include "sim_read.h"
-#include "sim_worker.h"
+#include "base/clock.h"
+#include "bench/sim/sim_due.h"
+#include "bench/sim/sim_openai.h"
+#include "bench/sim/sim_read.h"
+#include "bench/sim/sim_worker.h"
 
 #define CHOICES_MOST 4096
 

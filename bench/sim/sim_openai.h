@@ -13,10 +13,10 @@
 #include <stdint.h>
 #include <sys/queue.h>
 
-#include "sim_engine.h"
-#include "sim_error.h"
-#include "sim_http.h"
-#include "sim_token.h"
+#include "bench/sim/sim_engine.h"
+#include "bench/sim/sim_error.h"
+#include "bench/sim/sim_http.h"
+#include "bench/sim/sim_token.h"
 
 struct kvb_worker;
 struct kvb_exchange;

@@ -10,9 +10,9 @@
 #include <strings.h>
 #include <xxhash.h>
 
-#include "sim_openai.h"
-#include "sim_read.h"
-#include "sim_worker.h"
+#include "bench/sim/sim_openai.h"
+#include "bench/sim/sim_read.h"
+#include "bench/sim/sim_worker.h"
 
 json_t *kvb_openai_parse(const struct kvb_request *request, struct kvb_error *error)
 {

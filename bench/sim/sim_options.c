@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "sim_fail.h"
-#include "sim_options.h"
+#include "bench/sim/sim_fail.h"
+#include "bench/sim/sim_options.h"
 
 static const char help_text[] =
 	"kvsim - simulated vLLM workers\n"
@@ -92,7 +92,7 @@ static const char help_text[] =
 	"kvtierd\n"
 	"  --l2-segment NAME             of the daemon's shared memory (default shared_memory)\n"
 	"  --tier-config FILE|YAML       any of libkvtier's settings "
-	"(cache/settings/REFERENCE.md)\n"
+	"(cache/options/REFERENCE.md)\n"
 	"  --kv-bytes-per-token N        of the model (default: the profile's)\n"
 	"  --shrink N                    payloads and capacities are 1/N of what is said (default "
 	"1024;\n"

@@ -8,9 +8,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "sim_options_kv.h"
-#include "sim_options_tier.h"
-#include "sim_profile.h"
+#include "bench/sim/sim_options_kv.h"
+#include "bench/sim/sim_options_tier.h"
+#include "bench/sim/sim_profile.h"
 
 #define KVB_LORA_MOST 16
 

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "sim_options_kv.h"
+#include "bench/sim/sim_options_kv.h"
 
 #define STEPS_MOST 1000000
 

@@ -7,8 +7,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "lmcache_hash.h"
-#include "sim_kv_events.h"
+#include "wire/lmcache_hash.h"
+#include "bench/sim/sim_kv_events.h"
 
 #define KVB_ADDRESS_MAX 240 /* with the terminating 0 */
 

@@ -18,7 +18,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "sim_options.h"
+#include "bench/sim/sim_options.h"
 
 #define FILE_MOST     (1u << 20)
 #define L1_DEFAULT    (UINT64_C(64) << 30) /* in full; not without shrinking */

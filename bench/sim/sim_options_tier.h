@@ -11,7 +11,7 @@
 #include <stdint.h>
 
 #include "kvtier/kvtier.h"
-#include "sim_link.h"
+#include "bench/sim/sim_link.h"
 
 #define KVB_SHRINK_DEFAULT 1024
 #define KVB_SHRINK_MOST    65536

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "kvtier/kvtier.h"
-#include "sim_payload.h"
+#include "bench/sim/sim_payload.h"
 
 #define STEP UINT64_C(0x9e3779b97f4a7c15)
 

@@ -3,13 +3,13 @@
  */
 #include <string.h>
 
-#include "sim_profile.h"
+#include "bench/sim/sim_profile.h"
 
 static const struct kvb_profile profiles[] = {
 #define KVB_PROFILE(                                                                               \
 	name, model, gpu, tps, pair, base, decode, context, kv, longest, bytes, source)            \
 	{#name, model, gpu, tps, pair, base, decode, context, kv, longest, bytes, source},
-#include "sim_profile.def"
+#include "bench/sim/sim_profile.def"
 #undef KVB_PROFILE
 };
 

@@ -6,7 +6,7 @@
 #include <string.h>
 #include <xxhash.h>
 
-#include "sim_prompt.h"
+#include "bench/sim/sim_prompt.h"
 
 static void add_string(struct kvb_tokens *out, const json_t *text)
 {

@@ -11,7 +11,7 @@
 #include <jansson.h>
 #include <stdbool.h>
 
-#include "sim_token.h"
+#include "bench/sim/sim_token.h"
 
 /* Each appends to `out`; false if the JSON has a type that cannot be rendered. */
 bool kvb_prompt_message(struct kvb_tokens *out, const char *role, const json_t *message);

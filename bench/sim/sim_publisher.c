@@ -11,7 +11,7 @@
 #include <string.h>
 #include <zmq.h>
 
-#include "sim_publisher.h"
+#include "bench/sim/sim_publisher.h"
 
 struct kept {
 	void *data; /* owned; NULL: nothing yet, or no memory for it */

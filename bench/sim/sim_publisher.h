@@ -5,7 +5,7 @@
  * taken when `hwm` messages wait for it is lost to it, as with vLLM.
  *
  * ROUTER: whoever sends ["", first sequence] gets the batches that are still kept, one message each, then
- * an end marker; see src/upstream/kv/vllm_frames.h for the layouts. The last buffer_steps batches are
+ * an end marker; see src/common/wire/vllm_frames.h for the layouts. The last buffer_steps batches are
  * kept. A request of another form is not answered at all.
  *
  * Addresses are vLLM's: one with `*` or `::` is bound, any other connects. Two liberties: `*` stands for

@@ -6,7 +6,7 @@
 #ifndef KVB_SIM_READ_H
 #define KVB_SIM_READ_H
 
-#include "sim_openai.h"
+#include "bench/sim/sim_openai.h"
 
 /* The id of the answer: the client's, or a random one; only characters that need no escaping. */
 void kvb_read_id(struct kvb_exchange *x, const struct kvb_request *request);

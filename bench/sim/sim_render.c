@@ -8,9 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "sim_openai.h"
-#include "sim_read.h"
-#include "sim_routes.h"
+#include "bench/sim/sim_openai.h"
+#include "bench/sim/sim_read.h"
+#include "bench/sim/sim_routes.h"
 
 static void reply_disabled(struct kvb_conn *conn)
 {

@@ -5,10 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "sim_openai.h"
-#include "sim_prompt.h"
-#include "sim_routes.h"
-#include "sim_tell.h"
+#include "bench/sim/sim_openai.h"
+#include "bench/sim/sim_prompt.h"
+#include "bench/sim/sim_routes.h"
+#include "bench/sim/sim_tell.h"
 
 typedef void route_fn(struct kvb_worker *, struct kvb_conn *, const struct kvb_request *);
 

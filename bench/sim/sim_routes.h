@@ -4,8 +4,8 @@
 #ifndef KVB_SIM_ROUTES_H
 #define KVB_SIM_ROUTES_H
 
-#include "sim_http.h"
-#include "sim_worker.h"
+#include "bench/sim/sim_http.h"
+#include "bench/sim/sim_worker.h"
 
 /* Answers, or hands to the API of that path. */
 void kvb_routes_request(

@@ -11,8 +11,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "clock.h"
-#include "sim_store_parts.h"
+#include "base/clock.h"
+#include "bench/sim/sim_store_parts.h"
 
 #define FIND_NS       INT64_C(1000000000)  /* wall time; most that a question may take */
 #define GET_NS        INT64_C(30000000000) /* most that a fetch may take */

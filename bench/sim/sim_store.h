@@ -23,8 +23,8 @@
 #include <stdint.h>
 
 #include "kvtier/kvtier.h"
-#include "sim_clock.h"
-#include "sim_engine.h"
+#include "bench/sim/sim_clock.h"
+#include "bench/sim/sim_engine.h"
 
 struct event_base;
 struct kvb_options;

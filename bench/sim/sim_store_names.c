@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "sim_store_parts.h"
+#include "bench/sim/sim_store_parts.h"
 
 #define WORDS      9u /* of 8 bytes, per chunk: chain id, key, LMCache's hash */
 #define KEY_AT     4u

@@ -6,10 +6,10 @@
 
 #include <sys/queue.h>
 
-#include "sim_copier.h"
-#include "sim_options.h"
-#include "sim_store.h"
-#include "sim_way.h"
+#include "bench/sim/sim_copier.h"
+#include "bench/sim/sim_options.h"
+#include "bench/sim/sim_store.h"
+#include "bench/sim/sim_way.h"
 
 enum kvb_task_kind { KVB_TASK_ASK, KVB_TASK_FETCH, KVB_TASK_PUT };
 

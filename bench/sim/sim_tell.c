@@ -9,16 +9,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "clock.h"
-#include "sim_kv_events.h"
-#include "sim_lmcache.h"
-#include "sim_openai.h"
-#include "sim_options.h"
-#include "sim_publisher.h"
-#include "sim_store.h"
-#include "sim_tell.h"
-#include "sim_worker.h"
-#include "sim_zmq.h"
+#include "base/clock.h"
+#include "bench/sim/sim_kv_events.h"
+#include "bench/sim/sim_lmcache.h"
+#include "bench/sim/sim_openai.h"
+#include "bench/sim/sim_options.h"
+#include "bench/sim/sim_publisher.h"
+#include "bench/sim/sim_store.h"
+#include "bench/sim/sim_tell.h"
+#include "bench/sim/sim_worker.h"
+#include "bench/sim/sim_zmq.h"
 
 #define LOWER_MS    50   /* between looks at the tiers' events */
 #define LOWER_MOST  64u  /* events at once */

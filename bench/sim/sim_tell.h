@@ -10,8 +10,8 @@
 #ifndef KVB_SIM_TELL_H
 #define KVB_SIM_TELL_H
 
-#include "sim_buf.h"
-#include "sim_engine.h"
+#include "bench/sim/sim_buf.h"
+#include "bench/sim/sim_engine.h"
 
 struct event_base;
 struct kvb_options;

@@ -6,7 +6,7 @@
  */
 #include <stdlib.h>
 
-#include "sim_tier.h"
+#include "bench/sim/sim_tier.h"
 
 struct entry {
 	uint64_t key;

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "sim_token.h"
+#include "bench/sim/sim_token.h"
 
 void kvb_tokens_free(struct kvb_tokens *tokens)
 {

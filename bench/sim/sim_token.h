@@ -16,7 +16,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "sim_buf.h"
+#include "bench/sim/sim_buf.h"
 
 #define KVB_TOKEN_WIDE    (UINT32_C(1) << 28)
 #define KVB_TOKEN_SPECIAL (UINT32_C(1) << 29)

@@ -7,7 +7,7 @@
  * comes would let a fetch from a slow tier keep all others from a way that is free.
  */
 #include "kvtier/kvtier.h"
-#include "sim_way.h"
+#include "bench/sim/sim_way.h"
 
 /* A fetch as far as its chunks have been charged for. */
 struct fetch {

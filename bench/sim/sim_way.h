@@ -14,7 +14,7 @@
 
 #include <stdint.h>
 
-#include "sim_link.h"
+#include "bench/sim/sim_link.h"
 
 struct kvb_ways {
 	const struct kvb_link *links[KVB_LINK_KINDS];

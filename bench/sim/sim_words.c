@@ -1,7 +1,7 @@
 /*
  * sim_words.c - the words that answers are made of.
  */
-#include "sim_token.h"
+#include "bench/sim/sim_token.h"
 
 uint32_t kvb_token_generate(uint64_t *state, uint32_t position)
 {

@@ -15,13 +15,13 @@
 #include <string.h>
 #include <xxhash.h>
 
-#include "clock.h"
-#include "sim_fixed.h"
-#include "sim_openai.h"
-#include "sim_routes.h"
-#include "sim_store.h"
-#include "sim_tell.h"
-#include "sim_worker.h"
+#include "base/clock.h"
+#include "bench/sim/sim_fixed.h"
+#include "bench/sim/sim_openai.h"
+#include "bench/sim/sim_routes.h"
+#include "bench/sim/sim_store.h"
+#include "bench/sim/sim_tell.h"
+#include "bench/sim/sim_worker.h"
 
 #define STEPS_AT_ONCE 64   /* of no length, before the loop turns */
 #define PATIENCE_MS   2000 /* real time that a step is held for; longer than L2's deadline */

@@ -11,12 +11,12 @@
 #include <stdint.h>
 #include <sys/queue.h>
 
-#include "sim_clock.h"
-#include "sim_engine.h"
-#include "sim_fail.h"
-#include "sim_http.h"
-#include "sim_metrics.h"
-#include "sim_options.h"
+#include "bench/sim/sim_clock.h"
+#include "bench/sim/sim_engine.h"
+#include "bench/sim/sim_fail.h"
+#include "bench/sim/sim_http.h"
+#include "bench/sim/sim_metrics.h"
+#include "bench/sim/sim_options.h"
 
 struct event;
 struct event_base;

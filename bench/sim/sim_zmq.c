@@ -4,7 +4,7 @@
 #include <event2/event.h>
 #include <zmq.h>
 
-#include "sim_zmq.h"
+#include "bench/sim/sim_zmq.h"
 
 #define BURST 32
 

@@ -1,7 +1,7 @@
 /*
  * advice.c - what keys and values cost to keep, to fetch and to compute again.
  */
-#include "advice.h"
+#include "command/advice.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -13,10 +13,10 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "advice.h"
-#include "bench.h"
-#include "command.h"
-#include "format.h"
+#include "command/advice.h"
+#include "command/bench.h"
+#include "command/command.h"
+#include "command/format.h"
 
 #define WAIT_NS      (UINT64_C(20) * 1000000000)
 #define CHAIN_CHUNKS 1000

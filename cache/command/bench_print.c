@@ -4,8 +4,8 @@
 #include <inttypes.h>
 #include <jansson.h>
 
-#include "bench.h"
-#include "format.h"
+#include "command/bench.h"
+#include "command/format.h"
 
 static void print_rate(const struct kvt_bench *b, const char *what, double rate, FILE *out)
 {

@@ -12,15 +12,15 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "check_l2.h"
-#include "check_lmcache.h"
-#include "command.h"
-#include "format.h"
-#include "key_file.h"
-#include "lmcache.h"
-#include "read_file.h"
-#include "settings.h"
-#include "sizing.h"
+#include "options/check_l2.h"
+#include "command/check_lmcache.h"
+#include "command/command.h"
+#include "command/format.h"
+#include "protect/key_file.h"
+#include "lmcache/lmcache.h"
+#include "base/read_file.h"
+#include "options/settings.h"
+#include "memory/sizing.h"
 
 #define CONFIG_MOST (1u << 20)
 #define RANKS_MOST  1024

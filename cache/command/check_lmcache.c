@@ -1,7 +1,7 @@
 /*
  * check_lmcache.c - LMCache's configuration, explained: the same translation as the connector's.
  */
-#include "check_lmcache.h"
+#include "command/check_lmcache.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,7 +9,7 @@
 
 #include <openssl/crypto.h>
 
-#include "lmcache.h"
+#include "lmcache/lmcache.h"
 
 /* What would run, read as the library reads it. */
 static bool apply(const struct kvt_lmcache_reading *r, struct kvt_config *config, size_t *mistakes)

@@ -28,7 +28,7 @@ struct kvt_command {
 extern const struct kvt_command kvt_commands[];
 
 #define KVT_COMMAND(verb, summary) int kvt_command_##verb(int argc, char **argv);
-#include "commands.def"
+#include "command/commands.def"
 
 /* One option that a verb knows: "--json", or "--chunk SIZE" where value is not NULL. */
 struct kvt_option {

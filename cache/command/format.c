@@ -1,14 +1,14 @@
 /*
  * format.c - numbers as people read them.
  */
-#include "format.h"
+#include "command/format.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "types.h"
+#include "settings/types.h"
 
 const char *kvt_format_size(char out[KVT_FORMAT_BYTES], double bytes)
 {

@@ -1,7 +1,7 @@
 /*
  * help.c - the texts that teach the program: one after another, to be read as a manual.
  */
-#include "help.h"
+#include "command/help.h"
 
 /* Lines stay as they are read. */
 /* clang-format off */

@@ -6,6 +6,6 @@
 
 extern const char kvt_help_program[];
 #define KVT_COMMAND(verb, summary) extern const char kvt_help_##verb[];
-#include "commands.def"
+#include "command/commands.def"
 
 #endif

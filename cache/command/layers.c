@@ -7,7 +7,7 @@
  * `hybrid_layer_pattern` (MiMo), `sliding_window_pattern` (Gemma 3, Cohere 2), every second layer
  * (Gemma 2), `max_window_layers` (Qwen2), `no_rope_layers` (Llama 4).
  */
-#include "layers.h"
+#include "command/layers.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -4,7 +4,7 @@
 #ifndef KVT_LAYERS_H
 #define KVT_LAYERS_H
 
-#include "model.h"
+#include "command/model.h"
 
 /* Fills groups, layers, window, latent and context of *m from the text part of a config.json. */
 bool kvt_layers_read(const json_t *text, struct kvt_model *m, char why[KVT_MODEL_WHY]);

@@ -3,12 +3,12 @@
  */
 #include <string.h>
 
-#include "command.h"
-#include "help.h"
+#include "command/command.h"
+#include "command/help.h"
 
 #define KVT_COMMAND(verb, summary) {#verb, kvt_command_##verb, summary, kvt_help_##verb},
 const struct kvt_command kvt_commands[] = {
-#include "commands.def"
+#include "command/commands.def"
 	{NULL, NULL, NULL, NULL},
 };
 

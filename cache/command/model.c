@@ -5,15 +5,15 @@
  * a list with one word per layer where there is one, else the rule that models of that family
  * follow. Equal layers are then counted together, so that the sum can be shown and checked by hand.
  */
-#include "model.h"
+#include "command/model.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
-#include "layers.h"
-#include "read_file.h"
+#include "command/layers.h"
+#include "base/read_file.h"
 
 #define FILE_MOST (16u << 20)
 

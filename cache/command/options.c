@@ -4,7 +4,7 @@
 #include <stdarg.h>
 #include <string.h>
 
-#include "command.h"
+#include "command/command.h"
 
 int kvt_command_wrong(const char *verb, const char *format, ...)
 {

@@ -1,9 +1,9 @@
 /*
  * reference.c - `kvtier reference`: the configuration's page and example, and LMCache's keys.
  */
-#include "command.h"
-#include "lmcache.h"
-#include "settings.h"
+#include "command/command.h"
+#include "lmcache/lmcache.h"
+#include "options/settings.h"
 
 int kvt_command_reference(int argc, char **argv)
 {

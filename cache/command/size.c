@@ -1,14 +1,14 @@
 /*
  * size.c - `kvtier size`: bytes per token of a model, room on this machine, and when to offload.
  */
-#include "size.h"
+#include "command/size.h"
 
 #include <string.h>
 
-#include "advice.h"
-#include "command.h"
-#include "format.h"
-#include "sizing.h"
+#include "command/advice.h"
+#include "command/command.h"
+#include "command/format.h"
+#include "memory/sizing.h"
 
 /* What the command line said, as text. */
 struct arguments {

@@ -7,7 +7,7 @@
 #include <stdio.h>
 
 #include "kvtier/kvtier.h"
-#include "model.h"
+#include "command/model.h"
 
 /* A tier's room and rate. */
 struct kvt_size_tier {

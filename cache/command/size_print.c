@@ -6,9 +6,9 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "advice.h"
-#include "format.h"
-#include "size.h"
+#include "command/advice.h"
+#include "command/format.h"
+#include "command/size.h"
 
 static const double example_rates[] = {2000, 5000, 10000, 20000, 50000};
 #define EXAMPLE_COUNT (sizeof(example_rates) / sizeof(example_rates[0]))

@@ -1,7 +1,7 @@
 /*
  * stat.c - `kvtier stat`: what lies in a store, beside its owner or without one.
  */
-#include "stat.h"
+#include "command/stat.h"
 
 #include <jansson.h>
 #include <stdlib.h>
@@ -9,8 +9,8 @@
 #include <sys/stat.h>
 #include <time.h>
 
-#include "command.h"
-#include "format.h"
+#include "command/command.h"
+#include "command/format.h"
 
 #define TENANTS_SHOWN 10
 

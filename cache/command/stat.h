@@ -7,8 +7,8 @@
 #include <stdbool.h>
 #include <stdio.h>
 
-#include "nvme_inspect.h"
-#include "store.h"
+#include "tiers/nvme/nvme_inspect.h"
+#include "command/store.h"
 
 /* What one tenant has. */
 struct kvt_stat_tenant {

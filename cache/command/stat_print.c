@@ -8,8 +8,8 @@
 #include <jansson.h>
 #include <string.h>
 
-#include "format.h"
-#include "stat.h"
+#include "command/format.h"
+#include "command/stat.h"
 
 static const char *hex(char *out, const uint8_t *bytes, size_t count)
 {

@@ -3,7 +3,7 @@
  *
  * Nothing is opened for writing: a live owner must not notice.
  */
-#include "store.h"
+#include "command/store.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -13,7 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "nvme_inspect.h"
+#include "tiers/nvme/nvme_inspect.h"
 
 static bool join(char out[4096], const char *folder, const char *name)
 {

@@ -12,10 +12,10 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "command.h"
-#include "format.h"
-#include "nvme_inspect.h"
-#include "store.h"
+#include "command/command.h"
+#include "command/format.h"
+#include "tiers/nvme/nvme_inspect.h"
+#include "command/store.h"
 
 #define PATIENCE_NS   (UINT64_C(3) * 1000000000) /* for a live owner's log */
 #define PROGRESS_S    2.0

@@ -10,11 +10,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "barrier.h"
-#include "below.h"
-#include "loads.h"
-#include "step.h"
-#include "stores.h"
+#include "core/barrier.h"
+#include "core/below.h"
+#include "core/loads.h"
+#include "core/step.h"
+#include "core/stores.h"
 
 #define RETRY_NS 1000000000
 

@@ -8,8 +8,8 @@
 #ifndef KVT_BARRIER_H
 #define KVT_BARRIER_H
 
-#include "core.h"
-#include "ops.h"
+#include "core/core.h"
+#include "core/ops.h"
 
 /* A key whose chunk in tiers below is not to be seen. */
 struct kvt_tomb {

@@ -8,12 +8,12 @@
  */
 #include <stdio.h>
 
-#include "below.h"
-#include "barrier.h"
-#include "blocks.h"
-#include "loads.h"
-#include "probes.h"
-#include "stores.h"
+#include "core/below.h"
+#include "core/barrier.h"
+#include "core/blocks.h"
+#include "core/loads.h"
+#include "core/probes.h"
+#include "core/stores.h"
 
 #define STALL_NS    5000000000 /* a request under way for longer is a failure, each time */
 #define STALL_TIMES 8          /* but not before this many times what its queue should take */

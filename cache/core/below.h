@@ -4,8 +4,8 @@
 #ifndef KVT_BELOW_H
 #define KVT_BELOW_H
 
-#include "breaker.h"
-#include "core.h"
+#include "core/breaker.h"
+#include "core/core.h"
 
 /* Makes the tier. Without one `state` and `reason` say why; that is no failure but for KVT_ENOMEM
  * and KVT_EINVAL. */

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "blocks.h"
+#include "core/blocks.h"
 
 #define MAX_BLOCKS (1u << 20) /* of one chunk */
 

@@ -1,7 +1,7 @@
 /*
  * breaker.c - whether a tier is left alone; breaker.h has the states.
  */
-#include "breaker.h"
+#include "core/breaker.h"
 
 #define JITTER_PART 8
 

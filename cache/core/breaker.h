@@ -15,7 +15,7 @@
 #ifndef KVT_BREAKER_H
 #define KVT_BREAKER_H
 
-#include "core.h"
+#include "core/core.h"
 
 enum kvt_outcome { KVT_OUTCOME_GOOD, KVT_OUTCOME_BAD, KVT_OUTCOME_NONE };
 

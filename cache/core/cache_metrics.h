@@ -8,10 +8,10 @@
 
 #include <stdio.h>
 
-#include "controller.h"
-#include "event_log.h"
+#include "lmcache/controller.h"
+#include "events/event_log.h"
 #include "kvtier/kvtier.h"
-#include "latency.h"
+#include "core/latency.h"
 
 /* Where the values come from. All borrowed, none NULL. */
 struct kvt_metrics_input {

@@ -5,8 +5,8 @@
  * in the log, and nothing else changes. The tiers are made after it, since what they find in their
  * files is told, too; its commands wait until they are there.
  */
-#include "controlled.h"
-#include "controller_recipe.h"
+#include "core/controlled.h"
+#include "lmcache/controller_recipe.h"
 
 static uint64_t clear(void *self)
 {

@@ -4,7 +4,7 @@
 #ifndef KVT_CONTROLLED_H
 #define KVT_CONTROLLED_H
 
-#include "core.h"
+#include "core/core.h"
 
 /* Starts telling it, if one is configured. KVT_ENOMEM. */
 enum kvt_status kvt_controlled_start(struct kvt *k) KVT_MUST_CHECK;

@@ -22,14 +22,14 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
-#include "controller.h"
-#include "event_log.h"
-#include "keyed.h"
-#include "l1.h"
-#include "latency.h"
-#include "lease.h"
-#include "meter.h"
-#include "tier.h"
+#include "lmcache/controller.h"
+#include "events/event_log.h"
+#include "core/keyed.h"
+#include "core/l1.h"
+#include "core/latency.h"
+#include "core/lease.h"
+#include "core/meter.h"
+#include "tiers/tier.h"
 
 #define KVT_NEVER INT64_MAX
 

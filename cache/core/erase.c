@@ -4,9 +4,9 @@
  */
 #include <stdlib.h>
 
-#include "barrier.h"
-#include "below.h"
-#include "versions.h"
+#include "core/barrier.h"
+#include "core/below.h"
+#include "core/versions.h"
 
 #define RESET_WAIT_NS 10000000000u
 

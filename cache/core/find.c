@@ -8,11 +8,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "below.h"
-#include "loads.h"
-#include "ops.h"
-#include "probes.h"
-#include "worth.h"
+#include "core/below.h"
+#include "core/loads.h"
+#include "core/ops.h"
+#include "core/probes.h"
+#include "core/worth.h"
 
 /* --- lookup ----------------------------------------------------------------------------------- */
 

@@ -11,11 +11,11 @@
  */
 #include <stdlib.h>
 
-#include "below.h"
-#include "loads.h"
-#include "ops.h"
-#include "probes.h"
-#include "worth.h"
+#include "core/below.h"
+#include "core/loads.h"
+#include "core/ops.h"
+#include "core/probes.h"
+#include "core/worth.h"
 
 /* One chunk of a get. */
 struct want {

@@ -12,16 +12,16 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "barrier.h"
-#include "below.h"
-#include "controlled.h"
-#include "kvt_open.h"
-#include "loads.h"
-#include "ops.h"
-#include "settle.h"
-#include "step.h"
-#include "stores.h"
-#include "worth.h"
+#include "core/barrier.h"
+#include "core/below.h"
+#include "core/controlled.h"
+#include "core/kvt_open.h"
+#include "core/loads.h"
+#include "core/ops.h"
+#include "core/settle.h"
+#include "core/step.h"
+#include "core/stores.h"
+#include "core/worth.h"
 
 /* --- fork ------------------------------------------------------------------------------------- */
 

@@ -4,7 +4,7 @@
 #ifndef KVT_KVT_OPEN_H
 #define KVT_KVT_OPEN_H
 
-#include "tier.h"
+#include "tiers/tier.h"
 
 /* As kvt_open; tiers: NULL-terminated, fastest first, borrowed until kvt_close. */
 enum kvt_status kvt_open_with(const struct kvt_config *config,

@@ -22,8 +22,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "blocks.h"
-#include "l1.h"
+#include "core/blocks.h"
+#include "core/l1.h"
 
 #define MIN_MAX_CHUNKS   4096u
 #define BYTES_PER_ENTRY  (256u * 1024) /* mean chunk that the number of entries is made for */

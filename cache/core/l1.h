@@ -8,10 +8,10 @@
 #ifndef KVT_L1_H
 #define KVT_L1_H
 
-#include "arena.h"
-#include "cache_index.h"
-#include "checksum.h"
-#include "tier.h"
+#include "memory/arena.h"
+#include "index/cache_index.h"
+#include "chunk/checksum.h"
+#include "tiers/tier.h"
 
 struct kvt_l1;
 

@@ -3,7 +3,7 @@
  */
 #include <stdlib.h>
 
-#include "lease.h"
+#include "core/lease.h"
 
 #define POOL_MAX      64    /* leases that are kept for later */
 #define POOL_MAX_ROOM 16384 /* larger ones are freed */

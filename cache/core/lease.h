@@ -11,7 +11,7 @@
 #include <pthread.h>
 #include <stdint.h>
 
-#include "l1.h"
+#include "core/l1.h"
 
 /* A lease as the core has it; the caller sees its first member. */
 struct kvt_hold {

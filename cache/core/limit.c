@@ -4,7 +4,7 @@
  * Each tier's index has its own limits. A shared tier has none: what it holds is not this handle's
  * alone.
  */
-#include "core.h"
+#include "core/core.h"
 
 enum kvt_status kvt_limit_tenant(
 	struct kvt *k, const struct kvt_tenant *tenant, uint64_t l1_bytes, uint64_t nvme_bytes)

@@ -11,9 +11,9 @@
  */
 #include <stdlib.h>
 
-#include "barrier.h"
-#include "below.h"
-#include "loads.h"
+#include "core/barrier.h"
+#include "core/below.h"
+#include "core/loads.h"
 
 struct kvt_load {
 	struct kvt_keyed keyed; /* first */

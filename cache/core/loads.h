@@ -4,7 +4,7 @@
 #ifndef KVT_LOADS_H
 #define KVT_LOADS_H
 
-#include "core.h"
+#include "core/core.h"
 
 /* Who waits for one chunk of a get. `resolve` is called once, under lock, with the entry of L1 on
  * which the waiter then has a hold, or KVT_NO_ENTRY: it will not come. */

@@ -1,7 +1,7 @@
 /*
  * meter.c - how fast a tier moves bytes; meter.h says how it is learned.
  */
-#include "meter.h"
+#include "core/meter.h"
 
 #define SAMPLE_NS     10000000 /* a piece of a busy time */
 #define STALE_NS      10000000000

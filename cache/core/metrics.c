@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cache_metrics.h"
+#include "core/cache_metrics.h"
 
 struct metric; /* one line, with its function */
 typedef void collect_fn(FILE *out, const struct metric *metric, const struct kvt_metrics_input *in);
@@ -171,7 +171,7 @@ static void collect_latency(
 static const struct metric metrics[] = {
 #define KVT_METRIC(name, type, labels, collector, arg, help)                                       \
 	{{name, #type, labels, help}, collect_##collector, arg},
-#include "metrics.def"
+#include "core/metrics.def"
 #undef KVT_METRIC
 };
 #define METRICS (sizeof(metrics) / sizeof(metrics[0]))

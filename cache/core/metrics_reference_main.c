@@ -1,7 +1,7 @@
 /*
  * metrics_reference_main.c - prints METRICS.md: kvt-metrics-reference > cache/METRICS.md
  */
-#include "cache_metrics.h"
+#include "core/cache_metrics.h"
 
 int main(void)
 {

@@ -1,8 +1,8 @@
 /*
  * open.c - opening a cache over the tiers of this build.
  */
-#include "kvt_open.h"
-#include "tiers.h"
+#include "core/kvt_open.h"
+#include "tiers/tiers.h"
 
 enum kvt_status kvt_open(const struct kvt_config *config, struct kvt **out)
 {

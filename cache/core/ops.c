@@ -15,8 +15,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "ops.h"
-#include "step.h"
+#include "core/ops.h"
+#include "core/step.h"
 
 #define NO_SLOT       UINT32_MAX
 #define SLICE_NS      1000000 /* how long a wait looks away from a clock that it cannot sleep by */

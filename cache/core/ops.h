@@ -8,7 +8,7 @@
 #ifndef KVT_OPS_H
 #define KVT_OPS_H
 
-#include "core.h"
+#include "core/core.h"
 
 /* First member of what works on it. */
 struct kvt_op {

@@ -1,7 +1,7 @@
 /*
  * pin.c - a device may use the memory that chunks lie in.
  */
-#include "core.h"
+#include "core/core.h"
 #include "kvtier/kvtier_cuda.h"
 
 enum kvt_status kvt_gpu_pin_cache(struct kvt_gpu *g, struct kvt *k)

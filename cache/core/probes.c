@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "below.h"
-#include "probes.h"
+#include "core/below.h"
+#include "core/probes.h"
 
 #define AT_ONCE   256  /* probes under way */
 #define KEYS_MOST 4096 /* in one */

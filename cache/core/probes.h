@@ -8,7 +8,7 @@
 #ifndef KVT_PROBES_H
 #define KVT_PROBES_H
 
-#include "core.h"
+#include "core/core.h"
 
 struct kvt_probe;
 

@@ -10,8 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "below.h"
-#include "stores.h"
+#include "core/below.h"
+#include "core/stores.h"
 
 #define MOST_ITEMS (1u << 20)
 #define LEAST_ITEM offsetof(struct kvt_item, blocks_size) /* the first version's members */

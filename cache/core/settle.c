@@ -3,8 +3,8 @@
  */
 #include <string.h>
 
-#include "settle.h"
-#include "sizing.h"
+#include "core/settle.h"
+#include "memory/sizing.h"
 
 /* The least that a caller may have been compiled with: the first version's members. */
 #define LEAST_SIZE offsetof(struct kvt_config, l1_capacity)

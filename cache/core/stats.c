@@ -3,8 +3,8 @@
  */
 #include <stdio.h>
 
-#include "below.h"
-#include "cache_metrics.h"
+#include "core/below.h"
+#include "core/cache_metrics.h"
 
 static uint64_t get(const _Atomic uint64_t *counter)
 {

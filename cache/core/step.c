@@ -11,12 +11,12 @@
 #include <sched.h>
 #include <signal.h>
 
-#include "barrier.h"
-#include "below.h"
-#include "loads.h"
-#include "ops.h"
-#include "step.h"
-#include "stores.h"
+#include "core/barrier.h"
+#include "core/below.h"
+#include "core/loads.h"
+#include "core/ops.h"
+#include "core/step.h"
+#include "core/stores.h"
 
 #define TEND_NS      100000000   /* between looks at L1 */
 #define TIER_WAIT_NS 100000000   /* a tier's longest wait in one step */

@@ -4,7 +4,7 @@
 #ifndef KVT_STEP_H
 #define KVT_STEP_H
 
-#include "core.h"
+#include "core/core.h"
 
 /* Starts and ends the library's threads; nothing to do with KVT_THREADS_CALLER. */
 enum kvt_status kvt_threads_start(struct kvt *k) KVT_MUST_CHECK;

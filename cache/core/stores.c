@@ -20,10 +20,10 @@
  */
 #include <stdlib.h>
 
-#include "barrier.h"
-#include "below.h"
-#include "step.h"
-#include "stores.h"
+#include "core/barrier.h"
+#include "core/below.h"
+#include "core/step.h"
+#include "core/stores.h"
 
 #define AT_ONCE      256 /* writes under way in a tier */
 #define BESIDE_LOADS 8   /* a part of the bytes that may be under way else */

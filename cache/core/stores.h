@@ -4,8 +4,8 @@
 #ifndef KVT_STORES_H
 #define KVT_STORES_H
 
-#include "blocks.h"
-#include "core.h"
+#include "core/blocks.h"
+#include "core/core.h"
 
 /* All of this: under lock. */
 

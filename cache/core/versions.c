@@ -12,8 +12,8 @@
 #include <unistd.h>
 
 #include "kvtier/kvtier_io.h"
-#include "machine.h"
-#include "versions.h"
+#include "io/machine.h"
+#include "core/versions.h"
 
 #define MOST_NAME 256
 

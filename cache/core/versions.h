@@ -4,7 +4,7 @@
 #ifndef KVT_VERSIONS_H
 #define KVT_VERSIONS_H
 
-#include "core.h"
+#include "core/core.h"
 
 /* Removes the store of another fingerprint, of this handle's rank, under the same path. *removed
  * (NULL is allowed) is 0: nobody read what it held. KVT_MISS: there is none; KVT_ELOCKED: it has an

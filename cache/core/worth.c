@@ -12,9 +12,9 @@
  * Where a rate is not known nothing can be compared, and everything is worth fetching. A tier that
  * was not asked for ten seconds, because it was slow, is asked once without counting.
  */
-#include "below.h"
-#include "barrier.h"
-#include "worth.h"
+#include "core/below.h"
+#include "core/barrier.h"
+#include "core/worth.h"
 
 #define HOLD_NS       200        /* of a chunk in L1 */
 #define OVERHEAD_NS   20000      /* of a chunk below, beside its bytes */

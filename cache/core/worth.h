@@ -4,7 +4,7 @@
 #ifndef KVT_WORTH_H
 #define KVT_WORTH_H
 
-#include "core.h"
+#include "core/core.h"
 
 void kvt_prefill_init(struct kvt_prefill *p, double tokens_per_second);
 void kvt_prefill_finish(struct kvt_prefill *p);

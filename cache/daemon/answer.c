@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "server_parts.h"
+#include "daemon/server_parts.h"
 
 #define HEAD_BYTES  512
 #define ERROR_BYTES 512

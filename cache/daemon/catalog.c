@@ -9,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "catalog_parts.h"
+#include "daemon/catalog_parts.h"
 
 /* --- keys ------------------------------------------------------------------------------------- */
 

@@ -9,7 +9,7 @@
 #ifndef KVT_CATALOG_H
 #define KVT_CATALOG_H
 
-#include "objects.h"
+#include "daemon/objects.h"
 
 #define KVT_CATALOG_BUCKETS 4096
 

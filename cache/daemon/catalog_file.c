@@ -23,8 +23,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "catalog_parts.h"
-#include "checksum.h"
+#include "daemon/catalog_parts.h"
+#include "chunk/checksum.h"
 
 #define MAGIC       "kvtnames 1\n\0\0\0\0"
 #define MAGIC_BYTES 16

@@ -8,7 +8,7 @@
 
 #include <pthread.h>
 
-#include "catalog.h"
+#include "daemon/catalog.h"
 
 #define KVT_CATALOG_LEVELS 16
 

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "server_parts.h"
+#include "daemon/server_parts.h"
 
 #define TURN_REQUESTS 32
 #define DRAIN_AT_ONCE ((size_t)1 << 20)

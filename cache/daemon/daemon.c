@@ -6,7 +6,7 @@
  * stays in the segment after the end: until when is in the side file, beside the segment in /dev/shm,
  * because both last exactly as long as the machine does.
  */
-#include "daemon.h"
+#include "daemon/daemon.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -16,10 +16,10 @@
 #include <sys/stat.h>
 #include <time.h>
 
-#include "clock.h"
-#include "log.h"
-#include "server.h"
-#include "sizing.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "daemon/server.h"
+#include "memory/sizing.h"
 
 #define TEND_NS     (50 * KVW_NS_PER_MS)
 #define PATH_BYTES  4096

@@ -4,7 +4,7 @@
 #ifndef KVT_DAEMON_H
 #define KVT_DAEMON_H
 
-#include "daemon_settings.h"
+#include "daemon/daemon_settings.h"
 
 /* Bytes of the segment that would be used, and why (KVT_REASON_BYTES); 0: none can be had. */
 uint64_t kvt_daemon_segment_bytes(const struct kvt_daemon_config *config, char *why);

@@ -1,13 +1,13 @@
 /*
  * daemon_settings.c - see daemon_settings.h.
  */
-#include "daemon_settings.h"
+#include "daemon/daemon_settings.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "address.h"
-#include "reader.h"
+#include "settings/address.h"
+#include "options/reader.h"
 
 #define BUCKETS_MOST 1024
 
@@ -15,7 +15,7 @@
 
 enum own_index {
 #define KVT_SETTING(path, type, member, def, min, max, unit, text) OWN_##member,
-#include "daemon_settings.def"
+#include "daemon/daemon_settings.def"
 	OWN_COUNT
 };
 
@@ -23,11 +23,11 @@ static const struct kvt_setting settings[] = {
 #define KVT_SETTING(path, type, member, def, min, max, unit, text)                                 \
 	{path, &kvt_setting_##type, offsetof(struct kvt_daemon_config, member), def, min, max,     \
 		unit, text},
-#include "daemon_settings.def"
+#include "daemon/daemon_settings.def"
 #define KVT_SETTING(path, type, member, def, min, max, unit, text)                                 \
 	{"cache." path, &kvt_setting_##type, offsetof(struct kvt_daemon_config, cache.member),     \
 		def, min, max, unit, text},
-#include "settings.def"
+#include "options/settings.def"
 };
 #define SETTINGS (sizeof(settings) / sizeof(settings[0]))
 
@@ -36,23 +36,23 @@ static const struct kvt_setting settings[] = {
 
 static const struct kvt_setting_section sections[] = {
 #define KVT_SECTION(name, path, text) {path, text},
-#include "daemon_settings.def"
+#include "daemon/daemon_settings.def"
 #define KVT_SECTION(name, path, text) {BELOW_CACHE(path), text},
-#include "settings.def"
+#include "options/settings.def"
 };
 #define SECTIONS (sizeof(sections) / sizeof(sections[0]))
 
 static const char *const key_paths[] = {
 #define KVT_SETTING(path, type, member, def, min, max, unit, text) path,
-#include "daemon_settings.def"
+#include "daemon/daemon_settings.def"
 #define KVT_SETTING(path, type, member, def, min, max, unit, text) "cache." path,
-#include "settings.def"
+#include "options/settings.def"
 };
 static const char *const section_paths[] = {
 #define KVT_SECTION(name, path, text) path,
-#include "daemon_settings.def"
+#include "daemon/daemon_settings.def"
 #define KVT_SECTION(name, path, text) BELOW_CACHE(path),
-#include "settings.def"
+#include "options/settings.def"
 	"buckets",
 };
 
@@ -65,7 +65,7 @@ KVT_SETTING_TYPES(KVT_C_TYPE)
 			       __typeof__(((struct kvt_daemon_config *)NULL)->member),             \
 			       kvt_c_type_##type),                                                 \
 		"the type of " path " is not that of " #member);
-#include "daemon_settings.def"
+#include "daemon/daemon_settings.def"
 
 static const struct kvt_setting_table table = {
 	.settings = settings,

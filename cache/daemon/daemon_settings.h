@@ -9,7 +9,7 @@
 
 #include <stdio.h>
 
-#include "objects.h"
+#include "daemon/objects.h"
 
 struct kvt_config_texts;
 

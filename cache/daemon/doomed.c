@@ -5,7 +5,7 @@
  * and emptied by one pwrite. It is not synced: it guards against the end of the process, after which
  * the system still writes what it was given. A place whose check is wrong is an empty one.
  */
-#include "doomed.h"
+#include "daemon/doomed.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -15,7 +15,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "checksum.h"
+#include "chunk/checksum.h"
 
 /* One place in the file. */
 struct place {

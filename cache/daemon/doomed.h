@@ -11,7 +11,7 @@
 
 #include <stdbool.h>
 
-#include "note.h"
+#include "chunk/note.h"
 
 #define KVT_DOOMED_MOST 1024
 

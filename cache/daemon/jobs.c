@@ -3,7 +3,7 @@
  */
 #include <stdlib.h>
 
-#include "server_parts.h"
+#include "daemon/server_parts.h"
 
 #define JOBS_MOST 64
 

@@ -10,7 +10,7 @@
  *
  * An id is 128 random bits as hexadecimal text; the table of ids is keyed by its first bits.
  */
-#include "lease_table.h"
+#include "daemon/lease_table.h"
 
 #include <pthread.h>
 #include <stdlib.h>

@@ -10,7 +10,7 @@
 
 #include <stdbool.h>
 
-#include "objects.h"
+#include "daemon/objects.h"
 
 struct kvt_lease_table;
 

@@ -1,7 +1,7 @@
 /*
  * listener.c - see listener.h.
  */
-#include "listener.h"
+#include "daemon/listener.h"
 
 #include <errno.h>
 #include <netdb.h>
@@ -11,7 +11,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "address.h"
+#include "settings/address.h"
 
 #define BACKLOG 1024
 

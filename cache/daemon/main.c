@@ -4,10 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "check_l2.h"
-#include "daemon.h"
-#include "meters.h"
-#include "read_file.h"
+#include "options/check_l2.h"
+#include "daemon/daemon.h"
+#include "daemon/meters.h"
+#include "base/read_file.h"
 
 enum exit_status { EXIT_FINE, EXIT_MISTAKES, EXIT_USAGE, EXIT_CANNOT };
 

@@ -4,13 +4,13 @@
  * A line of daemon_metrics.def names a function here that writes the samples; a new counter is an
  * enumerator and a line.
  */
-#include "meters.h"
+#include "daemon/meters.h"
 
 #include <inttypes.h>
 #include <stddef.h>
 #include <string.h>
 
-#include "objects.h"
+#include "daemon/objects.h"
 
 /* Everything that one page is made of, collected once. */
 struct page {
@@ -31,7 +31,7 @@ struct metric {
 
 static const char *const route_names[KVT_ROUTE_COUNT] = {
 #define KVT_ROUTE(name, method, path, where, text) #name,
-#include "routes.def"
+#include "daemon/routes.def"
 	"other",
 };
 
@@ -214,7 +214,7 @@ static void collect_seconds(const struct page *page, const struct metric *metric
 static const struct metric metrics[] = {
 #define KVT_METRIC(name, type, labels, collector, arg, help)                                       \
 	{name, #type, labels, help, collect_##collector, arg},
-#include "daemon_metrics.def"
+#include "daemon/daemon_metrics.def"
 };
 #define METRICS (sizeof(metrics) / sizeof(metrics[0]))
 

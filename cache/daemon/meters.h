@@ -11,11 +11,11 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#include "latency.h"
+#include "core/latency.h"
 
 enum kvt_route {
 #define KVT_ROUTE(name, method, path, where, text) KVT_ROUTE_##name,
-#include "routes.def"
+#include "daemon/routes.def"
 	KVT_ROUTE_other, /* refused before it was known what was meant */
 	KVT_ROUTE_COUNT
 };

@@ -19,7 +19,7 @@
 #define OPENSSL_SUPPRESS_DEPRECATED /* SHA256_*() allocate nothing and cannot fail */
 #include <openssl/sha.h>
 
-#include "objects_parts.h"
+#include "daemon/objects_parts.h"
 
 #define TURN_NS     100000000 /* each thread looks around this often */
 #define PATH_BYTES  512

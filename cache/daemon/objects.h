@@ -18,7 +18,7 @@
 #define KVT_OBJECTS_H
 
 #include "kvway/slice.h"
-#include "segment.h"
+#include "daemon/segment.h"
 
 #define KVT_LEASE_ID_BYTES  33 /* URL-safe text with its NUL; cannot be guessed */
 #define KVT_BUCKET_MOST     128

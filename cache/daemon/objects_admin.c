@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "objects_parts.h"
+#include "daemon/objects_parts.h"
 
 #define WAIT_NS   1000000000u
 #define AT_A_TIME 64          /* names */

@@ -14,8 +14,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "extents.h"
-#include "objects_parts.h"
+#include "memory/extents.h"
+#include "daemon/objects_parts.h"
 
 #define AT_A_TIME 64
 #define WAIT_MOST 60000000000u /* for a load */

@@ -10,10 +10,10 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#include "catalog.h"
-#include "doomed.h"
-#include "lease_table.h"
-#include "objects.h"
+#include "daemon/catalog.h"
+#include "daemon/doomed.h"
+#include "daemon/lease_table.h"
+#include "daemon/objects.h"
 
 #define KVT_STRIPES         64
 #define KVT_OBJECTS_THREADS 2 /* one grants, one keeps */

@@ -17,7 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "objects_parts.h"
+#include "daemon/objects_parts.h"
 
 #define PUTS_MOST 1024 /* under way */
 #define TRIES     8    /* to get hold of a key that others fill */

@@ -16,7 +16,7 @@
  * A record is one pwrite of less than a sector, without a sync: what has to survive is the end of the
  * process. After the machine's end there is no segment and no reader.
  */
-#include "segment.h"
+#include "daemon/segment.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -31,7 +31,7 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-#include "checksum.h"
+#include "chunk/checksum.h"
 
 #define FOLDER     "/dev/shm"
 #define NAME_BYTES 240                 /* with what the second link adds it stays within NAME_MAX */

@@ -21,7 +21,7 @@
 
 #include <stdbool.h>
 
-#include "note.h"
+#include "chunk/note.h"
 
 struct kvt_segment_file;
 

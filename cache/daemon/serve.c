@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "server_parts.h"
+#include "daemon/server_parts.h"
 
 /* Longest time since a loop turned that is still well. */
 #define LOOP_STUCK_NS (10 * KVW_NS_PER_S)
@@ -23,7 +23,7 @@ struct route {
 static const struct route routes[] = {
 #define KVT_ROUTE(name, method, path, where, text)                                                 \
 	[KVT_ROUTE_##name] = {#method, KVT_PATH_##path, where, kvt_serve_##name},
-#include "routes.def"
+#include "daemon/routes.def"
 };
 #define ROUTES (sizeof(routes) / sizeof(routes[0]))
 

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "server_parts.h"
+#include "daemon/server_parts.h"
 
 /* --- lists ------------------------------------------------------------------------------------ */
 

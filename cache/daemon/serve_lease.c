@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "server_parts.h"
+#include "daemon/server_parts.h"
 
 #define SMALL_BODY     512
 #define FRAGMENT_BYTES 64 /* most that one fragment takes as text */

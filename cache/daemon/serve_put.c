@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "server_parts.h"
+#include "daemon/server_parts.h"
 
 #define PIECE      ((uint64_t)256 << 10) /* received at once, then hashed */
 #define TURN_BYTES ((uint64_t)4 << 20)   /* then the other connections have their turn */

@@ -4,7 +4,7 @@
  * One loop accepts for all: engines keep a few connections for their whole life, and a port shared by
  * hash would often put most of them on one loop.
  */
-#include "server.h"
+#include "daemon/server.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -12,8 +12,8 @@
 #include <string.h>
 #include <sys/sysinfo.h>
 
-#include "log.h"
-#include "server_parts.h"
+#include "base/log.h"
+#include "daemon/server_parts.h"
 
 #define ACCEPTS_AT_ONCE 64
 #define AUTO_LOOPS_MOST 4

@@ -11,7 +11,7 @@
 #ifndef KVT_SERVER_H
 #define KVT_SERVER_H
 
-#include "daemon_settings.h"
+#include "daemon/daemon_settings.h"
 
 struct kvt_server;
 

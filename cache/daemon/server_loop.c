@@ -9,8 +9,8 @@
 #include <string.h>
 #include <sys/eventfd.h>
 
-#include "log.h"
-#include "server_parts.h"
+#include "base/log.h"
+#include "daemon/server_parts.h"
 
 #define TICK_NS (50 * KVW_NS_PER_MS)
 

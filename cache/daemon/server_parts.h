@@ -14,16 +14,16 @@
 #include <pthread.h>
 #include <sys/queue.h>
 
-#include "checksum.h"
-#include "clock.h"
-#include "head.h"
-#include "io.h"
-#include "listener.h"
-#include "meters.h"
-#include "server.h"
-#include "target.h"
-#include "timer.h"
-#include "write.h"
+#include "chunk/checksum.h"
+#include "base/clock.h"
+#include "http/head.h"
+#include "base/io.h"
+#include "daemon/listener.h"
+#include "daemon/meters.h"
+#include "daemon/server.h"
+#include "daemon/target.h"
+#include "base/timer.h"
+#include "http/write.h"
 
 #define KVT_HEAD_MOST   ((size_t)16 << 10) /* bytes of a request's head */
 #define KVT_HEAD_FIELDS 64
@@ -196,7 +196,7 @@ void kvt_json_text(FILE *out, const char *text, size_t len);
 
 /* The request in loop->head and loop->target. Each answers, or waits, or receives. */
 #define KVT_ROUTE(name, method, path, where, text) void kvt_serve_##name(struct kvt_conn *conn);
-#include "routes.def"
+#include "daemon/routes.def"
 
 /* Finds the route of loop->head, whose body is conn->body_left bytes, and serves it. */
 void kvt_serve(struct kvt_conn *conn);

@@ -1,7 +1,7 @@
 /*
  * target.c - see target.h.
  */
-#include "target.h"
+#include "daemon/target.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -11,7 +11,7 @@
 #ifndef KVT_TARGET_H
 #define KVT_TARGET_H
 
-#include "objects.h"
+#include "daemon/objects.h"
 
 enum kvt_path {
 	KVT_PATH_HEALTH,  /* /health */

@@ -6,7 +6,7 @@
 
 #include <msgpack/pack.h>
 
-#include "event_batch.h"
+#include "events/event_batch.h"
 
 #define TEXT_MAX 1024u /* bytes of an adapter's name that are told */
 

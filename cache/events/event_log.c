@@ -25,11 +25,11 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "event_batch.h"
-#include "event_log.h"
-#include "event_record.h"
-#include "publisher.h"
-#include "record_ring.h"
+#include "events/event_batch.h"
+#include "events/event_log.h"
+#include "events/event_record.h"
+#include "events/publisher.h"
+#include "events/record_ring.h"
 
 #define QUEUE_MAX      (1u << 20) /* events kept at most */
 #define EVENT_BYTES    2048u /* memory per event: a chunk of 256 tokens with its token ids fits */

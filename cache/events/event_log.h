@@ -12,7 +12,7 @@
 #ifndef KVT_EVENT_LOG_H
 #define KVT_EVENT_LOG_H
 
-#include "note.h"
+#include "chunk/note.h"
 
 struct kvt_event_log;
 

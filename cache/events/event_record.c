@@ -4,7 +4,7 @@
  */
 #include <string.h>
 
-#include "event_record.h"
+#include "events/event_record.h"
 
 struct head {
 	uint8_t kind, tier, hash_bytes, has_parent;

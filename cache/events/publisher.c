@@ -16,8 +16,8 @@
 #include <string.h>
 #include <zmq.h>
 
-#include "publisher.h"
-#include "record_ring.h"
+#include "events/publisher.h"
+#include "events/record_ring.h"
 
 #define PUBLISH_HWM   1000                      /* messages that wait for one subscriber */
 #define REPLAY_HWM    64                        /* messages that wait for one asker */

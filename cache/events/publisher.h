@@ -19,7 +19,7 @@
 
 #include <stdbool.h>
 
-#include "note.h"
+#include "chunk/note.h"
 
 struct kvt_publisher;
 

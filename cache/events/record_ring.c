@@ -9,7 +9,7 @@
 #include <stdbool.h>
 #include <stdlib.h>
 
-#include "record_ring.h"
+#include "events/record_ring.h"
 
 #define ALIGN 8u
 

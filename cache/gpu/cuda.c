@@ -10,14 +10,14 @@
  * load is waited for, a store is not. Without an image of the kernel, or on a device that it does not
  * fit, copies remain; without staging memory, kernel and copies.
  */
-#include "cuda_backend.h"
+#include "gpu/cuda_backend.h"
 
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "image.h"
+#include "gpu/image.h"
 
 static const char *const method_names[] = {"auto", "kernel", "copies", "staging"};
 

@@ -15,8 +15,8 @@
 
 #include <pthread.h>
 
-#include "cuda_driver.h"
-#include "gpu.h"
+#include "gpu/cuda_driver.h"
+#include "gpu/gpu.h"
 
 #define KVT_CUDA_STREAMS    8u /* of a direction, at most */
 #define KVT_CUDA_BATCH      1024u /* copies handed over at once */

@@ -1,7 +1,7 @@
 /*
  * cuda_driver.c - loads the driver and fills in the table.
  */
-#include "cuda_driver.h"
+#include "gpu/cuda_driver.h"
 
 #include <dlfcn.h>
 #include <string.h>
@@ -68,7 +68,7 @@ enum kvt_status kvt_cuda_driver_open(
 		missing = symbol;
 #define KVT_CUDA_MAY(member, symbol, arguments) \
 	(void)find(d->handle, symbol, false, (void **)(void *)&d->member);
-#include "cuda_calls.def"
+#include "gpu/cuda_calls.def"
 #undef KVT_CUDA_CALL
 #undef KVT_CUDA_MAY
 	if (missing == NULL)

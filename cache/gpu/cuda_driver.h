@@ -12,7 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "note.h"
+#include "chunk/note.h"
 
 /* CUresult */
 #define KVT_CUDA_SUCCESS       0
@@ -45,7 +45,7 @@ struct kvt_cuda_driver {
 	void *handle;
 #define KVT_CUDA_CALL(member, symbol, arguments) int (*member) arguments;
 #define KVT_CUDA_MAY(member, symbol, arguments)  int (*member) arguments; /* NULL: not there */
-#include "cuda_calls.def"
+#include "gpu/cuda_calls.def"
 #undef KVT_CUDA_CALL
 #undef KVT_CUDA_MAY
 };

@@ -13,7 +13,7 @@
  *
  * Nothing here waits. A call that fails ends the handing over; what was handed over still runs.
  */
-#include "cuda_backend.h"
+#include "gpu/cuda_backend.h"
 
 /* One window of one stream. */
 struct window {

@@ -14,7 +14,7 @@
  */
 #include <stdlib.h>
 
-#include "cuda_backend.h"
+#include "gpu/cuda_backend.h"
 
 static void append(struct kvt_cuda_list *list, struct kvt_cuda_op *op)
 {

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cuda_backend.h"
+#include "gpu/cuda_backend.h"
 
 /* Index of the first piece that ends behind an address. */
 static size_t first_behind(const struct kvt_gpu_engine *e, uint64_t address)

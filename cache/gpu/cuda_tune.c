@@ -15,8 +15,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cuda_backend.h"
-#include "memo.h"
+#include "gpu/cuda_backend.h"
+#include "gpu/memo.h"
 
 #define KIB        ((uint64_t)1024)
 #define MIB        (KIB * 1024)

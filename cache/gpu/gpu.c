@@ -14,7 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "gpu.h"
+#include "gpu/gpu.h"
 
 #define MIB              ((uint64_t)1 << 20)
 #define GIB              ((uint64_t)1 << 30)

@@ -11,8 +11,8 @@
 #ifndef KVT_GPU_H
 #define KVT_GPU_H
 
-#include "layout.h"
-#include "note.h"
+#include "gpu/layout.h"
+#include "chunk/note.h"
 
 #define KVT_GPU_BACKEND 1u
 

@@ -15,8 +15,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "gpu.h"
-#include "streaming.h"
+#include "gpu/gpu.h"
+#include "chunk/streaming.h"
 
 #define LARGE ((uint64_t)256 * 1024) /* a job from here on goes past the cache */
 

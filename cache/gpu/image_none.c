@@ -3,7 +3,7 @@
  */
 #include <stddef.h>
 
-#include "image.h"
+#include "gpu/image.h"
 
 const void *kvt_cuda_image(void)
 {

@@ -5,7 +5,7 @@
  * list has to be uploaded before it. 512 threads of at most 64 registers: two blocks fit any
  * multiprocessor beside others' work.
  */
-#include "index.h"
+#include "gpu/index.h"
 
 extern "C" __global__ void __launch_bounds__(512, 2)
 	kvt_gpu_move(const __grid_constant__ struct kvt_gpu_launch launch)

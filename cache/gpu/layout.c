@@ -9,7 +9,7 @@
  * in ascending order: each must reach past everything that the smaller ones span. That refuses some
  * layouts without overlaps which no engine has, and accepts every permutation of axes with padding.
  */
-#include "layout.h"
+#include "gpu/layout.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -6,7 +6,7 @@
 
 #include <stdbool.h>
 
-#include "index.h"
+#include "gpu/index.h"
 #include "kvtier/kvtier_cuda.h"
 
 /* A paged cache. */

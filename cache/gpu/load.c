@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "gpu.h"
+#include "gpu/gpu.h"
 
 #define LIBRARY "libkvtier_cuda.so.1"
 

@@ -1,7 +1,7 @@
 /*
  * memo.c - lines of calibrations, and the file they are kept in.
  */
-#include "memo.h"
+#include "gpu/memo.h"
 
 #include <errno.h>
 #include <fcntl.h>

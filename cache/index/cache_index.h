@@ -20,8 +20,8 @@
 #ifndef KVT_CACHE_INDEX_H
 #define KVT_CACHE_INDEX_H
 
-#include "note.h"
-#include "policy.h"
+#include "chunk/note.h"
+#include "policies/policy.h"
 
 struct kvt_index;
 

@@ -20,7 +20,7 @@
 #include <stdatomic.h>
 #include <string.h>
 
-#include "policy.h"
+#include "policies/policy.h"
 
 enum kvt_phase { KVT_FREE = 0, KVT_FILLING = 1, KVT_LIVE = 2, KVT_GOING = 3 };
 

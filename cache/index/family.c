@@ -15,7 +15,7 @@
  * here before it; then its line is walked upwards, and it stays without a parent if it meets itself
  * or if the walk does not end within bounds.
  */
-#include "index_parts.h"
+#include "index/index_parts.h"
 
 #define MOST_GENERATIONS 16384
 

@@ -1,7 +1,7 @@
 /*
  * index.c - what a tier holds: life, coming in, pins, statistics.
  */
-#include "index_parts.h"
+#include "index/index_parts.h"
 
 #include <stdlib.h>
 #include <sys/random.h>

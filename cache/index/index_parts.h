@@ -9,12 +9,12 @@
 
 #include <pthread.h>
 
-#include "cache_index.h"
-#include "entry.h"
-#include "entry_list.h"
-#include "pool.h"
-#include "table.h"
-#include "uses.h"
+#include "index/cache_index.h"
+#include "index/entry.h"
+#include "policies/entry_list.h"
+#include "index/pool.h"
+#include "index/table.h"
+#include "index/uses.h"
 
 /* Holds are counted in several lines, one per few threads, so that readers do not share one. */
 #define KVT_HELD_SHARDS 16

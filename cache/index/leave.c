@@ -7,7 +7,7 @@
  *
  * Walks over many entries let go of the mutex every few thousand of them.
  */
-#include "index_parts.h"
+#include "index/index_parts.h"
 
 #define WALK_STEP   2048   /* entries looked at under the mutex at a stretch */
 #define EXPIRE_MOST 65536u /* entries looked at per call of kvt_index_expire */

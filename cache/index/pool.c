@@ -4,7 +4,7 @@
  * Chained buckets, doubled when there are more records than buckets. If memory for more buckets
  * cannot be had, chains get longer and nothing else happens.
  */
-#include "pool.h"
+#include "index/pool.h"
 
 #include <stdlib.h>
 #include <string.h>

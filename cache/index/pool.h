@@ -8,8 +8,8 @@
 #ifndef KVT_POOL_H
 #define KVT_POOL_H
 
-#include "policy.h"
-#include "region.h"
+#include "policies/policy.h"
+#include "index/region.h"
 
 /* Beginning of each record. */
 struct kvt_pool_node {

@@ -11,7 +11,7 @@
  */
 #include <assert.h>
 
-#include "index_parts.h"
+#include "index/index_parts.h"
 
 #define GROUP      32
 #define LOOKS_MOST 64 /* at a table that keeps moving */

@@ -6,7 +6,7 @@
  * first, then whole huge pages, because who walks a large region at random pays for each page's
  * translation.
  */
-#include "region.h"
+#include "index/region.h"
 
 #include <stdint.h>
 #include <sys/mman.h>

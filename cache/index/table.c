@@ -5,7 +5,7 @@
  * table under the owner's mutex, some 5 ms for a million entries, and happens once for each half
  * more; readers go on in the old one meanwhile.
  */
-#include "table.h"
+#include "index/table.h"
 
 #define FIRST_SLOTS 256u
 

@@ -21,8 +21,8 @@
 
 #include <stdatomic.h>
 
-#include "policy.h"
-#include "region.h"
+#include "policies/policy.h"
+#include "index/region.h"
 
 #define KVT_TABLE_SIZES 64
 

@@ -8,7 +8,7 @@
  * has a limit makes room from his own entries, oldest first, in a list per tenant; the links of these
  * lists are made when there is a first limit, from what is there by then.
  */
-#include "index_parts.h"
+#include "index/index_parts.h"
 
 #include <stdlib.h>
 

@@ -1,7 +1,7 @@
 /*
  * uses.c - uses of entries on their way to the policy.
  */
-#include "uses.h"
+#include "index/uses.h"
 
 #include <stdlib.h>
 

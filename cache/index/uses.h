@@ -11,7 +11,7 @@
 
 #include <stdatomic.h>
 
-#include "policy.h"
+#include "policies/policy.h"
 
 struct kvt_uses {
 	_Alignas(64) _Atomic uint64_t head; /* next to reserve */

@@ -11,7 +11,7 @@
 #include <sys/stat.h>
 #include <sys/vfs.h>
 
-#include "direct.h"
+#include "io/direct.h"
 
 #define XFS_MAGIC     0x58465342
 #define BCACHEFS_MAGIC 0xca451a4e

@@ -7,7 +7,7 @@
  */
 #include <errno.h>
 
-#include "engine.h"
+#include "io/engine.h"
 
 /* One more piece, which lengthens the last where it lies behind it. */
 static void add_piece(struct iovec *out, uint32_t *count, char *base, size_t bytes)

@@ -8,7 +8,7 @@
 #ifndef KVT_ENGINE_H
 #define KVT_ENGINE_H
 
-#include "queue.h"
+#include "io/queue.h"
 
 /* An open file of the machine's layer; what struct kvt_file points at. */
 struct kvt_machine_file {

@@ -11,7 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "folder.h"
+#include "io/folder.h"
 
 #define PROBE_NAME  ".kvtier-probe"
 #define ZERO_BYTES  (1u << 20)

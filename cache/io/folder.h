@@ -7,7 +7,7 @@
 
 #include <stdint.h>
 
-#include "direct.h"
+#include "io/direct.h"
 
 /* Descriptor of the folder, which is made with mode 0700, durably, as are missing parents. -1 with
  * errno. */

@@ -24,11 +24,11 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-#include "direct.h"
-#include "engine.h"
-#include "folder.h"
-#include "machine.h"
-#include "ring.h"
+#include "io/direct.h"
+#include "io/engine.h"
+#include "io/folder.h"
+#include "io/machine.h"
+#include "io/ring.h"
 
 #define NAME_BYTES 255u
 

@@ -17,7 +17,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "engine.h"
+#include "io/engine.h"
 
 #define MOST_THREADS 32u
 

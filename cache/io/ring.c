@@ -37,7 +37,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "ring.h"
+#include "io/ring.h"
 
 #define REGISTERED_BYTES (UINT64_C(1) << 30) /* of one registered piece, at most */
 #define CALL_BYTES       (UINT64_C(1) << 30) /* asked for at once; the rest follows */

@@ -4,7 +4,7 @@
 #ifndef KVT_RING_H
 #define KVT_RING_H
 
-#include "engine.h"
+#include "io/engine.h"
 
 /* What could not be had, as errno values; 0: nothing was missing. */
 struct kvt_ring_report {

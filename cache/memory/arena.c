@@ -5,13 +5,13 @@
  * microsecond, never for bytes. What is used is kept in atomics beside it (relaxed: statistics), so
  * that reading it takes no lock.
  */
-#include "arena.h"
+#include "memory/arena.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 
-#include "arena_map.h"
+#include "memory/arena_map.h"
 
 struct kvt_arena {
 	struct kvt_arena_map map;

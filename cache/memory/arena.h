@@ -9,8 +9,8 @@
 #ifndef KVT_ARENA_H
 #define KVT_ARENA_H
 
-#include "extents.h"
-#include "note.h"
+#include "memory/extents.h"
+#include "chunk/note.h"
 
 #define KVT_ARENA_UNIT ((uint64_t)64 * 1024) /* bytes; objects are rounded up to it, addresses aligned to it */
 

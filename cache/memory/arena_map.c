@@ -13,7 +13,7 @@
  * A child of a fork does not inherit private memory (MADV_DONTFORK): a device may be writing to it,
  * and copies on write would move it. No part of the arena goes into a core file.
  */
-#include "arena_map.h"
+#include "memory/arena_map.h"
 
 #include <errno.h>
 #include <limits.h>

@@ -11,7 +11,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "arena.h"
+#include "memory/arena.h"
 
 #define KVT_SHM_NAME_BYTES 256
 

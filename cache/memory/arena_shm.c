@@ -20,7 +20,7 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-#include "arena_map.h"
+#include "memory/arena_map.h"
 
 #define TRIES      16
 #define FILL_BYTES ((uint64_t)1 << 30) /* at once: a signal between two does not undo all */

@@ -15,13 +15,13 @@
  * tree is a treap whose priorities are a hash of a run's first unit: balanced as a random tree is,
  * and the same in every run of a test.
  */
-#include "extents.h"
+#include "memory/extents.h"
 
 #include <assert.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 
-#include "unit_map.h"
+#include "memory/unit_map.h"
 
 #define NONE UINT32_MAX
 

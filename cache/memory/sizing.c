@@ -9,7 +9,7 @@
  * A store that is opened again finds its own files on the disk. What they take counts as free, or
  * its size would shrink with every restart.
  */
-#include "sizing.h"
+#include "memory/sizing.h"
 
 #include <stdio.h>
 #include <string.h>

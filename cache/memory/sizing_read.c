@@ -20,7 +20,7 @@
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 
-#include "sizing.h"
+#include "memory/sizing.h"
 
 #define PATH_BYTES 4096
 #define NO_LIMIT   ((uint64_t)1 << 60)

@@ -5,7 +5,7 @@
  * words after its own, and once a summary bit is found it goes down to the first (or last) set bit
  * below. The summaries are exact: a bit is set if and only if its word below is not zero.
  */
-#include "unit_map.h"
+#include "memory/unit_map.h"
 
 #include <assert.h>
 #include <stdlib.h>

@@ -13,9 +13,9 @@
  */
 #include <stdlib.h>
 
-#include "ghosts.h"
-#include "policies.h"
-#include "queues.h"
+#include "policies/ghosts.h"
+#include "policies/policies.h"
+#include "policies/queues.h"
 
 enum { RECENT, FREQUENT };
 

@@ -12,8 +12,8 @@
  */
 #include <stdlib.h>
 
-#include "entry_heap.h"
-#include "policies.h"
+#include "policies/entry_heap.h"
+#include "policies/policies.h"
 
 #define KEY_MOST   (UINT64_MAX >> 1)
 #define WORTH_UNIT ((float)(1u << 24)) /* of a key: 1 ns per byte, or 1 use of unknown cost */

@@ -20,10 +20,10 @@
  */
 #include <stdlib.h>
 
-#include "ghosts.h"
-#include "lives.h"
-#include "policies.h"
-#include "queues.h"
+#include "policies/ghosts.h"
+#include "policies/lives.h"
+#include "policies/policies.h"
+#include "policies/queues.h"
 
 enum { FRESH, CONTINUED, POPULAR, USED_ONCE, USED_TWICE, USED_FEW, USED_SEVERAL, USED_OFTEN };
 

@@ -1,7 +1,7 @@
 /* entry_heap.c - see entry_heap.h */
 #include <stdlib.h>
 
-#include "entry_heap.h"
+#include "policies/entry_heap.h"
 
 enum kvt_status kvt_entry_heap_init(struct kvt_entry_heap *heap, uint32_t max_entries)
 {

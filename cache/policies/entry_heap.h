@@ -11,7 +11,7 @@
 #ifndef KVT_ENTRY_HEAP_H
 #define KVT_ENTRY_HEAP_H
 
-#include "policy.h"
+#include "policies/policy.h"
 
 struct kvt_entry_heap {
 	uint32_t *slots;     /* owned: entries; the heap from 0 on, those that wait at the end */

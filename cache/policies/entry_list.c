@@ -1,5 +1,5 @@
 /* entry_list.c - see entry_list.h */
-#include "entry_list.h"
+#include "policies/entry_list.h"
 
 void kvt_entry_list_add(struct kvt_entry_list *list, struct kvt_links *links, uint32_t entry)
 {

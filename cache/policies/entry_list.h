@@ -15,7 +15,7 @@
 #ifndef KVT_ENTRY_LIST_H
 #define KVT_ENTRY_LIST_H
 
-#include "policy.h"
+#include "policies/policy.h"
 
 struct kvt_links {
 	uint32_t newer, older; /* entry + 1; 0: none */

@@ -6,8 +6,8 @@
  */
 #include <stdlib.h>
 
-#include "entry_list.h"
-#include "policies.h"
+#include "policies/entry_list.h"
+#include "policies/policies.h"
 
 struct fifo {
 	struct kvt_policy base;

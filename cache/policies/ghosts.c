@@ -1,7 +1,7 @@
 /* ghosts.c - see ghosts.h */
 #include <stdlib.h>
 
-#include "ghosts.h"
+#include "policies/ghosts.h"
 
 struct kvt_ghost {
 	uint64_t name;

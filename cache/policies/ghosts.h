@@ -9,7 +9,7 @@
 #ifndef KVT_GHOSTS_H
 #define KVT_GHOSTS_H
 
-#include "entry_list.h"
+#include "policies/entry_list.h"
 
 #define KVT_GHOST_LISTS 2
 

@@ -9,8 +9,8 @@
  */
 #include <stdlib.h>
 
-#include "entry_heap.h"
-#include "policies.h"
+#include "policies/entry_heap.h"
+#include "policies/policies.h"
 
 #define USE_SHIFT 40 /* a key: age plus uses above, the order of calls below */
 #define MOST_USES UINT16_MAX

@@ -1,5 +1,5 @@
 /* lives.c - see lives.h */
-#include "lives.h"
+#include "policies/lives.h"
 
 #define STEPS       KVT_LIFE_STEPS
 #define FADING      0.98f  /* what an epoch leaves of a count */

@@ -22,7 +22,7 @@
 #ifndef KVT_LIVES_H
 #define KVT_LIVES_H
 
-#include "policy.h"
+#include "policies/policy.h"
 
 #define KVT_LIFE_CLASSES   8
 #define KVT_LIFE_EPOCHS    128 /* ages that are told apart; a power of two */

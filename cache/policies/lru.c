@@ -5,8 +5,8 @@
  */
 #include <stdlib.h>
 
-#include "entry_list.h"
-#include "policies.h"
+#include "policies/entry_list.h"
+#include "policies/policies.h"
 
 struct lru {
 	struct kvt_policy base;

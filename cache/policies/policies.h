@@ -2,11 +2,11 @@
 #ifndef KVT_POLICIES_H
 #define KVT_POLICIES_H
 
-#include "policy.h"
+#include "policies/policy.h"
 
 #define KVT_DEFAULT_POLICY(name)
 #define KVT_POLICY(name) extern const struct kvt_policy_ops kvt_policy_##name;
-#include "policies.def"
+#include "policies/policies.def"
 #undef KVT_POLICY
 #undef KVT_DEFAULT_POLICY
 

@@ -1,19 +1,19 @@
 /* policy.c - the list of policies. */
 #include <string.h>
 
-#include "policies.h"
+#include "policies/policies.h"
 
 #define KVT_DEFAULT_POLICY(name)
 
 static const struct kvt_policy_ops *const policies[] = {
 #define KVT_POLICY(name) &kvt_policy_##name,
-#include "policies.def"
+#include "policies/policies.def"
 #undef KVT_POLICY
 };
 
 static const char *const names[] = {
 #define KVT_POLICY(name) #name,
-#include "policies.def"
+#include "policies/policies.def"
 #undef KVT_POLICY
 	NULL,
 };
@@ -22,7 +22,7 @@ static const char *const names[] = {
 #define KVT_POLICY(name)
 #define KVT_DEFAULT_POLICY(name)                                                                   \
 	static const struct kvt_policy_ops *const usual = &kvt_policy_##name;
-#include "policies.def"
+#include "policies/policies.def"
 #undef KVT_POLICY
 #undef KVT_DEFAULT_POLICY
 

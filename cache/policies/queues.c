@@ -1,7 +1,7 @@
 /* queues.c - see queues.h */
 #include <stdlib.h>
 
-#include "queues.h"
+#include "policies/queues.h"
 
 enum kvt_status kvt_queues_init(struct kvt_queues *q, const struct kvt_policy_options *options)
 {

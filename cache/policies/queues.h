@@ -7,7 +7,7 @@
 #ifndef KVT_QUEUES_H
 #define KVT_QUEUES_H
 
-#include "entry_list.h"
+#include "policies/entry_list.h"
 
 #define KVT_QUEUES    8
 #define KVT_MAX_UNITS ((1u << 25) - 1)

@@ -1,7 +1,7 @@
 /* sketch.c - see sketch.h */
 #include <stdlib.h>
 
-#include "sketch.h"
+#include "policies/sketch.h"
 
 #define ROWS 4
 

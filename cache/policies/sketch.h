@@ -8,7 +8,7 @@
 #ifndef KVT_SKETCH_H
 #define KVT_SKETCH_H
 
-#include "policy.h"
+#include "policies/policy.h"
 
 #define KVT_SKETCH_MOST 15
 

@@ -14,9 +14,9 @@
  */
 #include <stdlib.h>
 
-#include "policies.h"
-#include "queues.h"
-#include "sketch.h"
+#include "policies/policies.h"
+#include "policies/queues.h"
+#include "policies/sketch.h"
 
 enum { WINDOW, PROBATION, PROTECTED };
 

@@ -1,7 +1,7 @@
 /*
  * crypto.c - AES-256-GCM and HKDF-SHA-256 by OpenSSL.
  */
-#include "crypto.h"
+#include "protect/crypto.h"
 
 #include <openssl/core_names.h>
 #include <openssl/err.h>

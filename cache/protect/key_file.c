@@ -5,7 +5,7 @@
  * without a copy on the heap. Permissions are those of the open file, so that it cannot be changed
  * between the look and the reading.
  */
-#include "key_file.h"
+#include "protect/key_file.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -11,8 +11,8 @@
 #ifndef KVT_KEY_FILE_H
 #define KVT_KEY_FILE_H
 
-#include "note.h"
-#include "secrets.h"
+#include "chunk/note.h"
+#include "protect/secrets.h"
 
 #define KVT_KEY_FILE_MOST 1024 /* keys */
 

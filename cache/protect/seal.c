@@ -22,7 +22,7 @@
  * for a look into the tables, a copy of 32 bytes and at times a derivation, never while data is
  * sealed or opened.
  */
-#include "seal.h"
+#include "protect/seal.h"
 
 #include <openssl/crypto.h>
 #include <openssl/err.h>
@@ -32,8 +32,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "little_endian.h"
-#include "tenant_keys.h"
+#include "protect/little_endian.h"
+#include "protect/tenant_keys.h"
 
 #define FORMAT       1
 #define AAD_RECORD   140 /* where the record's number follows */

@@ -17,7 +17,7 @@
 
 #include <stdbool.h>
 
-#include "note.h"
+#include "chunk/note.h"
 
 #define KVT_SEAL_RECORD    (1u << 20)
 #define KVT_SEAL_TAG_BYTES 16

@@ -5,7 +5,7 @@
  * other things too. Advice that is refused is not an error: it makes a leak less likely, it is not
  * what secrecy rests on.
  */
-#include "secrets.h"
+#include "protect/secrets.h"
 
 #include <openssl/crypto.h>
 #include <stdlib.h>

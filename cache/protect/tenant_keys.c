@@ -8,13 +8,13 @@
  * Each wrapping has a key of its own (a random salt into HKDF), so that no number of tenants and
  * rotations brings a random nonce near its birthday.
  */
-#include "tenant_keys.h"
+#include "protect/tenant_keys.h"
 
 #include <openssl/crypto.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "little_endian.h"
+#include "protect/little_endian.h"
 
 #define WRAP_FORMAT   1
 #define FIRST_BUCKETS 64

@@ -14,9 +14,9 @@
 #ifndef KVT_TENANT_KEYS_H
 #define KVT_TENANT_KEYS_H
 
-#include "crypto.h"
-#include "key_file.h"
-#include "seal.h"
+#include "protect/crypto.h"
+#include "protect/key_file.h"
+#include "protect/seal.h"
 
 /* What is known of a tenant's key. */
 struct kvt_tenant_key {

@@ -13,7 +13,7 @@
 
 #include <pthread.h>
 
-#include "server.h"
+#include "redis/server.h"
 
 struct kvt_redis {
 	/* of create */

@@ -5,7 +5,7 @@
 #ifndef KVT_COMMANDS_H
 #define KVT_COMMANDS_H
 
-#include "redis.h"
+#include "redis/redis.h"
 
 struct kvt_commands {
 	struct kvt_redis_command *first, *last;

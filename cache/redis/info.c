@@ -1,7 +1,7 @@
 /*
  * info.c - what a server says of itself.
  */
-#include "info.h"
+#include "redis/info.h"
 
 #include <stdio.h>
 #include <string.h>

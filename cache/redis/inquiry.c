@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "inquiry.h"
+#include "redis/inquiry.h"
 
 static void inquiry_done(struct kvt_redis_command *command)
 {

@@ -7,7 +7,7 @@
 #ifndef KVT_INQUIRY_H
 #define KVT_INQUIRY_H
 
-#include "topology.h"
+#include "redis/topology.h"
 
 #define KVT_INQUIRY_REQUEST 512
 

@@ -16,7 +16,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "client.h"
+#include "redis/client.h"
 
 #define TRIES_MAX     5  /* connections lost under one command: it may be what they die of */
 #define REDIRECTS_MAX 16 /* at once, one after another */

@@ -16,15 +16,15 @@
  * (its memory is about to be somebody else's), a login that is refused or takes too long. The cause
  * is kept in words, its commands are left for the owner.
  */
-#include "link.h"
+#include "redis/link.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "resp.h"
-#include "wire.h"
+#include "redis/resp.h"
+#include "redis/wire.h"
 
 #define BUFFER_BYTES 16384
 #define TURN_CALLS   16  /* system calls of one kind in one turn, so that other links get theirs */

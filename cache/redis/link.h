@@ -21,7 +21,7 @@
 #include <openssl/ssl.h>
 #include <sys/socket.h>
 
-#include "login.h"
+#include "redis/login.h"
 
 enum kvt_link_state {
 	KVT_LINK_CLOSED,

@@ -1,7 +1,7 @@
 /*
  * login.c - what a new connection says first.
  */
-#include "login.h"
+#include "redis/login.h"
 
 #include <openssl/crypto.h>
 #include <stdio.h>

@@ -10,7 +10,7 @@
 #ifndef KVT_LOGIN_H
 #define KVT_LOGIN_H
 
-#include "commands.h"
+#include "redis/commands.h"
 
 #define KVT_LOGIN_COMMANDS   3
 #define KVT_LOGIN_INFO_BYTES 8192

@@ -15,10 +15,10 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#include "client.h"
-#include "info.h"
-#include "random.h"
-#include "wire.h"
+#include "redis/client.h"
+#include "redis/info.h"
+#include "redis/random.h"
+#include "redis/wire.h"
 
 #define EVENTS 64 /* of one call of epoll_wait */
 

@@ -22,8 +22,8 @@
 #include <stdbool.h>
 #include <sys/uio.h>
 
-#include "l2_url.h"
-#include "note.h"
+#include "chunk/l2_url.h"
+#include "chunk/note.h"
 
 #define KVT_REDIS_SLOTS     16384
 #define KVT_REDIS_ANY_SLOT  UINT32_MAX

@@ -3,7 +3,7 @@
  *
  * A question has two owners, the asker and the thread; the last of them frees it.
  */
-#include "resolve.h"
+#include "redis/resolve.h"
 
 #include <fcntl.h>
 #include <netdb.h>

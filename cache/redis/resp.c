@@ -9,7 +9,7 @@
  * arrives; what is kept of an array never costs more than element_limit, its table included; once
  * `full` is set nothing of this reply is kept.
  */
-#include "resp.h"
+#include "redis/resp.h"
 
 #include <stdlib.h>
 #include <string.h>

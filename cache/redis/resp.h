@@ -17,7 +17,7 @@
 #ifndef KVT_RESP_H
 #define KVT_RESP_H
 
-#include "redis.h"
+#include "redis/redis.h"
 
 #define KVT_RESP_LINE_MAX  65536
 #define KVT_RESP_BULK_MAX  (UINT64_C(512) << 20)

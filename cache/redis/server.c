@@ -1,13 +1,13 @@
 /*
  * server.c - one server: its addresses, its links, and when to try again.
  */
-#include "server.h"
+#include "redis/server.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "random.h"
+#include "redis/random.h"
 
 #define MS                INT64_C(1000000)
 #define RETRY_LEAST_NS    (50 * MS)

@@ -15,9 +15,9 @@
 #ifndef KVT_SERVER_H
 #define KVT_SERVER_H
 
-#include "link.h"
-#include "resolve.h"
-#include "topology.h"
+#include "redis/link.h"
+#include "redis/resolve.h"
+#include "redis/topology.h"
 
 /* What all servers of a client share. */
 struct kvt_server_settings {

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "slots.h"
+#include "redis/slots.h"
 
 /* --- slots of keys ---------------------------------------------------------------------------- */
 

@@ -12,7 +12,7 @@
 #ifndef KVT_REDIS_SLOTS_H
 #define KVT_REDIS_SLOTS_H
 
-#include "redis.h"
+#include "redis/redis.h"
 
 #define KVT_REDIS_SERVERS 256
 #define KVT_REDIS_NOBODY  UINT16_MAX /* no owner of a slot */

@@ -14,7 +14,7 @@
 #ifndef KVT_TOPOLOGY_H
 #define KVT_TOPOLOGY_H
 
-#include "redis.h"
+#include "redis/redis.h"
 
 struct kvt_topology;
 struct kvt_server; /* server.h: one server with its links */

@@ -23,8 +23,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "inquiry.h"
-#include "slots.h"
+#include "redis/inquiry.h"
+#include "redis/slots.h"
 
 #define SECOND_NS    INT64_C(1000000000)
 #define ASK_EVERY_NS (3 * SECOND_NS)

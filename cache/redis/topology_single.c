@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "info.h"
-#include "topology.h"
+#include "redis/info.h"
+#include "redis/topology.h"
 
 #define LOADING_PAUSE_NS (100 * INT64_C(1000000))
 

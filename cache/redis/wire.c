@@ -1,7 +1,7 @@
 /*
  * wire.c - a socket that never blocks.
  */
-#include "wire.h"
+#include "redis/wire.h"
 
 #include <errno.h>
 #include <netinet/in.h>
@@ -11,7 +11,7 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
-#include "wire_tls.h"
+#include "redis/wire_tls.h"
 
 /* An idle connection whose peer is gone without a word is noticed after about half a minute;
  * one with commands under way by their deadlines. */

@@ -12,7 +12,7 @@
  * A read that finds the end of the connection without TLS's own end of it is a failure like any
  * other: what counts is complete replies, so a cut connection never looks like a short value.
  */
-#include "wire_tls.h"
+#include "redis/wire_tls.h"
 
 #include <arpa/inet.h>
 #include <errno.h>

@@ -4,7 +4,7 @@
 #ifndef KVT_WIRE_TLS_H
 #define KVT_WIRE_TLS_H
 
-#include "wire.h"
+#include "redis/wire.h"
 
 /* As kvt_wire_send and kvt_wire_receive. */
 ssize_t kvt_wire_tls_send(struct kvt_wire *w, const struct iovec *pieces, size_t count);

@@ -15,7 +15,7 @@
 #include <string.h>
 #include <xxhash.h>
 
-#include "presence.h"
+#include "tiers/presence.h"
 
 #define WAYS  8u
 #define LOCKS 64u

@@ -8,7 +8,7 @@
 #ifndef KVT_PRESENCE_H
 #define KVT_PRESENCE_H
 
-#include "tier.h"
+#include "tiers/tier.h"
 
 struct kvt_presence;
 

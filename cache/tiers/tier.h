@@ -18,8 +18,8 @@
 #ifndef KVT_TIER_H
 #define KVT_TIER_H
 
-#include "checksum.h"
-#include "note.h"
+#include "chunk/checksum.h"
+#include "chunk/note.h"
 
 struct kvt_tier;
 

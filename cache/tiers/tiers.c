@@ -1,13 +1,13 @@
 /*
  * tiers.c - the list of tiers.
  */
-#include "tiers.h"
+#include "tiers/tiers.h"
 
 const struct kvt_tier_ops *const *kvt_tiers(void)
 {
 	static const struct kvt_tier_ops *const list[] = {
 #define KVT_TIER(ops) &ops,
-#include "tiers.def"
+#include "tiers/tiers.def"
 #undef KVT_TIER
 		NULL,
 	};

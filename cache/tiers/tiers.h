@@ -6,10 +6,10 @@
 #ifndef KVT_TIERS_H
 #define KVT_TIERS_H
 
-#include "tier.h"
+#include "tiers/tier.h"
 
 #define KVT_TIER(ops) extern const struct kvt_tier_ops ops;
-#include "tiers.def"
+#include "tiers/tiers.def"
 #undef KVT_TIER
 
 /* All of them, fastest first, NULL-terminated. Static. */

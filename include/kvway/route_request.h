@@ -1,7 +1,7 @@
 /*
  * route_request.h - what routing knows of one request.
  *
- * Filled by src/openai from the head and the body, read by routing/. The prompt appears only as
+ * Filled by src/router/openai from the head and the body, read by routing/. The prompt appears only as
  * a chain of hashes: chunk i's hash covers everything before it too, so two prompts share a
  * prefix of k chunks exactly when their k-th hashes are equal (64 bits: a collision costs one
  * badly predicted hit, never a wrong answer).

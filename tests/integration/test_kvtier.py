@@ -331,9 +331,9 @@ def test_what_is_no_store(store, tmp_path):
 
 
 def test_the_reference_is_the_page_and_its_example_loads(tmp_path):
-    assert kvtier("reference").stdout == (ROOT / "cache/settings/REFERENCE.md").read_text()
+    assert kvtier("reference").stdout == (ROOT / "cache/options/REFERENCE.md").read_text()
     example = kvtier("reference", "--example").stdout
-    assert example == (ROOT / "cache/settings/examples/full.yaml").read_text()
+    assert example == (ROOT / "cache/options/examples/full.yaml").read_text()
     assert kvtier("check", "-", text=example).stderr == ""
 
 

@@ -50,33 +50,38 @@ def under(path, *folders):
 
 # --- layering -----------------------------------------------------------------------------------
 
-# What each room may include. Order: tests, bench -> src -> {config, routing} -> src/base ->
-# include; inside src: base <- http, openai, tls <- upstream <- admin <- proxy <- main.
-BASE = {"include", "src/base"}
+# What each room may include beside itself. Tests and bench may include everything. An include names
+# its room: "proxy/client.h" is in src/router/proxy, "base/log.h" in src/common/base.
+COMMON = {"include", "src/common"}
+ROUTER = COMMON | {"config", "routing"}
+FEEDS = ROUTER | {"src/router/fleet", "src/router/feeds"}
 MAY_INCLUDE = {
     "include": {"include"},
-    "src/base": BASE,
-    "config": BASE | {"config"},
-    "routing": BASE | {"routing"},
-    "src/http": BASE | {"src/http", "config"},
-    "src/openai": BASE | {"src/openai", "config"},
-    "src/tls": BASE | {"src/tls", "config"},
-    "src/upstream/kv": BASE | {"src/upstream/kv"},
-    "src/upstream/kvhash": BASE | {"src/upstream/kvhash"},
+    "src/common": COMMON,
+    "config": COMMON | {"config"},
+    "routing": {"include", "src/common/base", "routing"},
+    "src/router/openai": COMMON | {"src/router/openai"},
+    "src/router/fleet": ROUTER | {"src/router/fleet"},
+    "src/router/feeds": FEEDS,
+    "src/router/admin": FEEDS | {"src/router/openai", "src/router/admin"},
+    "src/router/proxy": FEEDS | {"src/router/openai", "src/router/admin", "src/router/proxy"},
+    "src/router": ROUTER | {"src/router"},
+    "cache": COMMON | {"cache"},
+}  # fmt: skip
+# Inside src/common: what each room of the floor stands on.
+FLOOR = {
+    "base": set(),
+    "http": {"base"},
+    "tls": {"base"},
+    "settings": {"base"},
+    "wire": {"base"},
 }
-MAY_INCLUDE["src/upstream"] = {
-    *BASE, "config", "routing", "src/http", "src/openai", "src/tls", "src/upstream",
-    "src/upstream/kv", "src/upstream/kvhash",
-}  # fmt: skip
-MAY_INCLUDE["src/admin"] = MAY_INCLUDE["src/upstream"] | {"src/admin"}
-MAY_INCLUDE["src/proxy"] = MAY_INCLUDE["src/admin"] | {"src/proxy"}
-MAY_INCLUDE["src"] = MAY_INCLUDE["src/proxy"] | {"src"}
-# The cache reads what engines and controllers say with the same decoders, and names chunks likewise.
-MAY_INCLUDE["cache"] = BASE | {
-    "cache", "config", "src/tls", "src/http", "src/upstream/kv", "src/upstream/kvhash",
-}  # fmt: skip
 
 INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"')
+# Where the compiler looks for what an #include names, by who includes.
+ROUTER_ROOTS = ("include", "src/common", "src/router", ".")
+ROOTS = {"src/common": ("include", "src/common"), "cache": ("include", "src/common", "cache")}
+EVERYWHERE = ("include", "src/common", "src/router", "cache", ".")
 
 
 def room_of(path):
@@ -88,37 +93,44 @@ def room_of(path):
     return best
 
 
-def headers_by_name():
-    """How a header may be written in an #include -> its path."""
-    names = {}
-    for path in with_suffix(".h", ".def", ".inc"):
-        spelled = path.relative_to("include") if under(path, "include") else path.name
-        names.setdefault(str(spelled), []).append(path)
-    return names
+def allowed(room, header):
+    """Whether files of the room may include the header."""
+    return any(under(header, folder) for folder in MAY_INCLUDE[room])
 
 
 def layering():
-    """Each room includes only what lies below it; routing and cache never meet."""
-    names = headers_by_name()
+    """An include names its room, and each room includes only what lies below it."""
+    present = set(FILES)
     for path in with_suffix(".c", ".h", ".def", ".inc"):
         room = room_of(path)
-        if room is None:
-            continue
+        folder = room or ""
+        while folder and folder not in ROOTS:
+            folder = str(pathlib.Path(folder).parent) if "/" in folder else ""
+        roots = ROOTS.get(folder, ROUTER_ROOTS if room else EVERYWHERE)
         for number, line in enumerate(lines(path), 1):
             match = INCLUDE.match(line)
             if not match:
                 continue
-            if ".." in match.group(1):
-                yield f"{path}:{number}: include by name, not by a path with '..'"
-            found = names.get(match.group(1), [])
-            near = [f for f in found if f.parent == path.parent]
-            # Of one name in several rooms, the compiler sees the one in a room that it is given.
-            near = near or [f for f in found if room_of(f) in MAY_INCLUDE[room]] or found
-            for header in near[:1]:
-                if room_of(header) not in MAY_INCLUDE[room]:
-                    yield f"{path}:{number}: {room} must not include {header}"
-            if not found and "/" in match.group(1):
-                yield f"{path}:{number}: {match.group(1)} is not a header of this project"
+            name = match.group(1)
+            if ".." in name:
+                yield f"{path}:{number}: include by room, not by a path with '..'"
+                continue
+            found = [pathlib.Path(root) / name for root in roots]
+            found = [header for header in found if header in present]
+            if room is None:
+                if not found and path.parent / name not in present and "/" in name:
+                    yield f"{path}:{number}: {name} is not a header of this project"
+                continue
+            if not found:
+                yield f"{path}:{number}: {name}: name the header's room, as in \"proxy/client.h\""
+            elif len(found) > 1:
+                yield f"{path}:{number}: {name} may be any of {', '.join(map(str, found))}"
+            elif not allowed(room, found[0]):
+                yield f"{path}:{number}: {room} must not include {found[0]}"
+            elif room == "src/common" and under(found[0], "src/common"):
+                mine, its = path.parts[2], found[0].parts[2]
+                if its != mine and its not in FLOOR.get(mine, set()):
+                    yield f"{path}:{number}: src/common/{mine} must not include {found[0]}"
 
 
 # --- sizes --------------------------------------------------------------------------------------
@@ -132,7 +144,7 @@ def sizes():
     """A file past 800 lines, a function past 100, a main.c past 150 wants to be several."""
     for path in with_suffix(".c", ".h", ".py", ".sh"):
         count = len(lines(path))
-        limit = MAIN_LIMIT if str(path) == "src/main.c" else FILE_LIMIT
+        limit = MAIN_LIMIT if str(path) == "src/router/main.c" else FILE_LIMIT
         if count > limit:
             yield f"{path}: {count} lines, at most {limit}"
     for path in with_suffix(".c"):
@@ -293,7 +305,7 @@ GLOBAL = re.compile(
 )
 # What must be global, and why: signals and logging have no context to hang state on.
 MAY_BE_GLOBAL = {
-    ("src/base/log.c", "log"),
+    ("src/common/base/log.c", "log"),
 }
 
 

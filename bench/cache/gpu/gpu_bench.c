@@ -4,14 +4,14 @@
  * JSON lines on standard output, a table on standard error. Ours and the peer take turns within every
  * round; figures are medians over the rounds.
  */
-#include "gpu_bench.h"
+#include "bench/cache/gpu/gpu_bench.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "figures.h"
+#include "bench/cache/memory/figures.h"
 
 #define HALF ((int64_t)(KVB_BLOCK / 2))
 

@@ -10,9 +10,9 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "cuda_driver.h"
-#include "figures.h"
-#include "gpu_bench.h"
+#include "gpu/cuda_driver.h"
+#include "bench/cache/memory/figures.h"
+#include "bench/cache/gpu/gpu_bench.h"
 
 #define MOST_BYTES ((uint64_t)256 << 20)
 #define UNDER_WAY  32u

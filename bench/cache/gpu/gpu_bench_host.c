@@ -10,8 +10,8 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "figures.h"
-#include "gpu_bench.h"
+#include "bench/cache/memory/figures.h"
+#include "bench/cache/gpu/gpu_bench.h"
 
 struct bench {
 	char *paged, *chunks; /* bytes each */

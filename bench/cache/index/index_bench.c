@@ -15,7 +15,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "cache_index.h"
+#include "index/cache_index.h"
 
 #define CHAIN       1000
 #define TURNS       800

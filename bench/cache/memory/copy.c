@@ -19,10 +19,10 @@
 #include <xxh_x86dispatch.h> /* from here on the names mean the dispatching functions */
 #endif
 
-#include "figures.h"
-#include "measure.h"
-#include "shelf.h"
-#include "team.h"
+#include "bench/cache/memory/figures.h"
+#include "bench/cache/memory/measure.h"
+#include "bench/cache/memory/shelf.h"
+#include "bench/cache/memory/team.h"
 
 #define CHUNK ((uint64_t)4 << 20)
 #define CHAIN 16u                   /* chunks that hang together */

@@ -1,7 +1,7 @@
 /*
  * figures.c - see figures.h.
  */
-#include "figures.h"
+#include "bench/cache/memory/figures.h"
 
 #ifndef KVB_BENCH
 #define KVB_BENCH "cache" /* as bench/run.sh calls it */

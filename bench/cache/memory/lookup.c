@@ -12,10 +12,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "figures.h"
-#include "measure.h"
-#include "shelf.h"
-#include "team.h"
+#include "bench/cache/memory/figures.h"
+#include "bench/cache/memory/measure.h"
+#include "bench/cache/memory/shelf.h"
+#include "bench/cache/memory/team.h"
 
 #define CHAIN 1000u
 

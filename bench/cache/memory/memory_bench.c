@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "figures.h"
-#include "measure.h"
+#include "bench/cache/memory/figures.h"
+#include "bench/cache/memory/measure.h"
 
 void kvb_fail(const char *why)
 {

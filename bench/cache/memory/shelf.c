@@ -4,13 +4,13 @@
  * Chunks of the library are reserved and committed with checksums that are handed in, so that not a
  * byte of them is touched: a million of them need addresses and no memory.
  */
-#include "shelf.h"
+#include "bench/cache/memory/shelf.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "arena.h"
-#include "cache_index.h"
+#include "memory/arena.h"
+#include "index/cache_index.h"
 
 struct kvb_shelf {
 	struct kvt_index *index; /* NULL: the cache */

@@ -1,12 +1,12 @@
 /*
  * team.c - see team.h.
  */
-#include "team.h"
+#include "bench/cache/memory/team.h"
 
 #include <pthread.h>
 
-#include "figures.h"
-#include "measure.h"
+#include "bench/cache/memory/figures.h"
+#include "bench/cache/memory/measure.h"
 
 struct member {
 	void (*work)(void *item);

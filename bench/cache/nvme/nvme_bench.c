@@ -16,7 +16,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "machine.h"
+#include "io/machine.h"
 
 #define FILE_NAME "nvme-bench"
 

@@ -14,7 +14,7 @@
 #include <sys/mman.h>
 #include <time.h>
 
-#include "tiers.h"
+#include "tiers/tiers.h"
 
 struct bench;
 

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-#include "disk_state.h"
+#include "io/testing/disk_state.h"
 
 enum kvt_status kvt_disk_create(const struct kvt_disk_options *options, struct kvt_disk **out)
 {

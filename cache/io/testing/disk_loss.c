@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "disk_state.h"
+#include "io/testing/disk_state.h"
 
 /* What became of one inode. */
 struct lost_inode {

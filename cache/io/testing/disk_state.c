@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "disk_state.h"
+#include "io/testing/disk_state.h"
 
 uint64_t disk_random(uint64_t *state)
 {

@@ -8,7 +8,7 @@
 
 #include <pthread.h>
 
-#include "test_disk.h"
+#include "io/testing/test_disk.h"
 
 /* Bytes of a file; pages that were never written are NULL and read as zeros. */
 struct disk_content {

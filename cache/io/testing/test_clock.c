@@ -3,7 +3,7 @@
  */
 #include <time.h>
 
-#include "test_clock.h"
+#include "io/testing/test_clock.h"
 
 static int64_t now_ns(void *self)
 {

@@ -11,8 +11,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "disk_state.h"
-#include "queue.h"
+#include "io/testing/disk_state.h"
+#include "io/queue.h"
 
 #define SECOND INT64_C(1000000000)
 

@@ -26,7 +26,7 @@
 #define KVT_TEST_DISK_H
 
 #include "kvtier/kvtier_io.h"
-#include "test_clock.h"
+#include "io/testing/test_clock.h"
 
 #define KVT_DISK_PAGE 4096u
 

@@ -11,9 +11,9 @@
 #include <string.h>
 #include <time.h>
 
-#include "disk_state.h"
-#include "queue.h"
-#include "test_faults.h"
+#include "io/testing/disk_state.h"
+#include "io/queue.h"
+#include "io/testing/test_faults.h"
 
 #define RULES 64
 #define KINDS 4

@@ -14,7 +14,7 @@
 #define KVT_TEST_FAULTS_H
 
 #include "kvtier/kvtier_io.h"
-#include "test_clock.h"
+#include "io/testing/test_clock.h"
 
 enum kvt_fault_kind {
 	KVT_FAULT_ERROR, /* `error`, EIO if 0 */

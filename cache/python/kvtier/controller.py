@@ -2,7 +2,7 @@
 
 A chunk's name there is LMCache's hash of its tokens and of all before them, which nobody can make from the
 engine's block hashes; so it goes with each store to the ranks, whose caches tell the controller. libkvtier
-makes it, by the settings of its section `controller` (cache/settings/REFERENCE.md); without
+makes it, by the settings of its section `controller` (cache/options/REFERENCE.md); without
 `controller.pull` there are no names.
 
 Prompts with a LoRA adapter, a cache salt or images have none: LMCache's hash would be that of the bare

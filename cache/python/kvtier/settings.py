@@ -6,7 +6,7 @@
 	 "cache": {"l1": {"capacity": "20GiB"}, "nvme": {"path": "/mnt/nvme/kvtier"}, "l2": {"url": "redis://..."}}}
 
 Who has LMCache's configuration (LMCACHE_CONFIG_FILE, LMCACHE_*) keeps it: lmcache.py translates it, and what is
-set here goes over it. `cache` is libkvtier's own configuration (cache/settings/REFERENCE.md), as a mapping or as the path of a
+set here goes over it. `cache` is libkvtier's own configuration (cache/options/REFERENCE.md), as a mapping or as the path of a
 YAML file. Sizes in it are those of one rank.
 """
 

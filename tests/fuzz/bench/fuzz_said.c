@@ -7,10 +7,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "answer.h"
-#include "engine.h"
-#include "sse.h"
-#include "workload.h"
+#include "bench/load/answer.h"
+#include "bench/load/engine.h"
+#include "bench/load/sse.h"
+#include "bench/load/workload.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

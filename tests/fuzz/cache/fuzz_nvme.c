@@ -12,8 +12,8 @@
 #define XXH_STATIC_LINKING_ONLY
 #include <xxhash.h>
 
-#include "nvme_format.h"
-#include "nvme_replay.h"
+#include "tiers/nvme/nvme_format.h"
+#include "tiers/nvme/nvme_replay.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "lmcache.h"
+#include "lmcache/lmcache.h"
 
 #define VARIABLES 16
 

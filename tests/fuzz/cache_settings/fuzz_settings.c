@@ -9,9 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "setting.h"
-#include "settings.h"
-#include "unknown.h"
+#include "options/setting.h"
+#include "options/settings.h"
+#include "settings/unknown.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

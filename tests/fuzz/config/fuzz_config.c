@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "address.h"
-#include "config.h"
+#include "settings/address.h"
+#include "config/config.h"
 #include "kvway/route.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

@@ -11,8 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "fake_objects.h"
-#include "server_parts.h"
+#include "tests/unit/cache/daemon/fake_objects.h"
+#include "daemon/server_parts.h"
 
 #define CUTS        8 /* first bytes of an input */
 #define ANSWER_MOST ((size_t)1 << 20)

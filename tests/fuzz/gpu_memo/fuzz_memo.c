@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "memo.h"
+#include "gpu/memo.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

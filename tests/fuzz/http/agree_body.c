@@ -6,7 +6,7 @@
 #include <stdlib.h>
 
 #include "agree.h"
-#include "body.h"
+#include "http/body.h"
 
 #define MUST(condition)                                                                            \
 	do {                                                                                       \

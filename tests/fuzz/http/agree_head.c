@@ -6,8 +6,8 @@
 #include <stdlib.h>
 
 #include "agree.h"
-#include "head.h"
-#include "write.h"
+#include "http/head.h"
+#include "http/write.h"
 
 #define FIELD_LIMIT 200
 

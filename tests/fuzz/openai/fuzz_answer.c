@@ -8,9 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "api_path.h"
-#include "error_body.h"
-#include "usage.h"
+#include "openai/api_path.h"
+#include "openai/error_body.h"
+#include "openai/usage.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

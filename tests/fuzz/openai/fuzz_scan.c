@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "reference.h"
+#include "tests/unit/router/openai/reference.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "resp.h"
+#include "redis/resp.h"
 
 #define LEAD_MAX     16u
 #define SEGMENT_MAX  64u

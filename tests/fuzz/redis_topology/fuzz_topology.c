@@ -14,9 +14,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "fake_client.h"
-#include "resp.h"
-#include "slots.h"
+#include "tests/unit/cache/redis/fake_client.h"
+#include "redis/resp.h"
+#include "redis/slots.h"
 
 #define STEPS_MAX     400
 #define ELEMENT_LIMIT (1 << 16)

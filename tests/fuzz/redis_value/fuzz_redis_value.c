@@ -11,9 +11,9 @@
 #include <string.h>
 #include <xxhash.h>
 
-#include "little_endian.h"
-#include "redis_lmcache.h"
-#include "redis_value.h"
+#include "protect/little_endian.h"
+#include "tiers/redis/redis_lmcache.h"
+#include "tiers/redis/redis_value.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

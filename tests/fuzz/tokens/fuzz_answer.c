@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "token_answer.h"
+#include "feeds/tokens/token_answer.h"
 
 #define MUST(condition)                                                                            \
 	do {                                                                                       \

@@ -26,7 +26,7 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
-#include "redis.h"
+#include "redis/redis.h"
 
 #define HEADER_BYTES 24
 #define KEY_BYTES    128

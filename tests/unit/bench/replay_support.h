@@ -6,7 +6,7 @@
 #include <stdlib.h>
 
 #include "kvway/route.h"
-#include "replay_run.h"
+#include "bench/replay/replay_run.h"
 
 static inline struct kvw_config *test_config(void)
 {

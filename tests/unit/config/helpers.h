@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "config.h"
+#include "config/config.h"
 
 static const char *const test_strategies[] = {"prefixaware", "session", "roundrobin", NULL};
 

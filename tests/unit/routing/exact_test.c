@@ -6,7 +6,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
-#include "exact.h"
+#include "routing/exact.h"
 #include "support.h"
 
 #define BLOCK 16

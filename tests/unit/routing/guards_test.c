@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "guards.h"
+#include "routing/guards.h"
 #include "support.h"
 
 #define WORKERS 4

@@ -7,7 +7,7 @@
  */
 #include <stdlib.h>
 
-#include "kvindex.h"
+#include "routing/kvindex.h"
 #include "support.h"
 
 #define WORKERS 12

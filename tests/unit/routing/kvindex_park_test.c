@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kvindex.h"
+#include "routing/kvindex.h"
 #include "support.h"
 
 #define SECOND INT64_C(1000000000)

@@ -3,7 +3,7 @@
  */
 #include <stdlib.h>
 
-#include "kvindex.h"
+#include "routing/kvindex.h"
 #include "support.h"
 
 #define BLOCK 16 /* tokens */

@@ -9,7 +9,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
-#include "kvindex.h"
+#include "routing/kvindex.h"
 #include "support.h"
 
 #define READERS 3

@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "prefixaware.h"
+#include "routing/prefixaware.h"
 #include "support.h"
 
 #define PICKERS 3

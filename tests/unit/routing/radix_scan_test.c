@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "radix_node.h"
+#include "routing/radix_node.h"
 
 #define WORKERS 80
 #define ROUNDS  3000

@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "radix_node.h"
+#include "routing/radix_node.h"
 #include "support.h"
 
 #define THREADS     2

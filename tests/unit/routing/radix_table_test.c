@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "radix_table.h"
+#include "routing/radix_table.h"
 #include "support.h"
 
 #define SHARD_BITS    2

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "radix_node.h"
+#include "routing/radix_node.h"
 #include "support.h"
 
 #define UNLIMITED UINT64_C(1000000000)

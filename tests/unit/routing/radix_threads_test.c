@@ -8,8 +8,8 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
-#include "radix_node.h"
-#include "spin.h"
+#include "routing/radix_node.h"
+#include "routing/spin.h"
 #include "support.h"
 
 #define THREADS 4

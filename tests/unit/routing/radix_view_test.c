@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "radix_view.h"
+#include "routing/radix_view.h"
 #include "support.h"
 
 #define TICKS 64

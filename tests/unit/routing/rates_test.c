@@ -5,7 +5,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 
-#include "rates.h"
+#include "routing/rates.h"
 #include "support.h"
 
 #define PRIOR 8000.0 /* tokens per second */

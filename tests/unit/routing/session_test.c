@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "session_table.h"
+#include "routing/session_table.h"
 #include "support.h"
 
 #define S        INT64_C(1000000000)

@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kvindex.h"
-#include "radix_node.h"
+#include "routing/kvindex.h"
+#include "routing/radix_node.h"
 
 uint64_t test_random(uint64_t *state)
 {

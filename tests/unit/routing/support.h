@@ -8,7 +8,7 @@
 #include <stdint.h>
 
 #include "kvway/route.h"
-#include "radix.h"
+#include "routing/radix.h"
 
 /* A check for inner loops: Check's own assertions write to a file each time. */
 #define EXPECT(condition)                                                                          \

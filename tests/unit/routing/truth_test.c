@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 #include "support.h"
-#include "truth.h"
+#include "routing/truth.h"
 
 static struct kvw_truth truth;
 

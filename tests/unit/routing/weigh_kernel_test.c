@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "weigh_kernel.h"
+#include "routing/weigh_kernel.h"
 
 #define MOST   77
 #define ROUNDS 2000

@@ -10,7 +10,7 @@
 #include <pthread.h>
 #include <stdbool.h>
 
-#include "tier.h"
+#include "tiers/tier.h"
 
 #define FAKE_VERBS   5
 #define FAKE_MISSING 64

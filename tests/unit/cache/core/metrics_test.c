@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cache_metrics.h"
+#include "core/cache_metrics.h"
 
 static struct kvt_stats stats;
 static struct kvt_event_log_stats events;

@@ -9,7 +9,7 @@
 #include <stdatomic.h>
 
 #include "fake_tier.h"
-#include "kvt_open.h"
+#include "core/kvt_open.h"
 
 #define SECOND 1000000000ll
 #define CHUNK  (192u * 1024) /* bytes of a test's chunk: three units of the arena */

@@ -12,7 +12,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "checksum.h"
+#include "chunk/checksum.h"
 
 static void ignore(void *self, uint32_t level, const char *line)
 {

@@ -6,7 +6,7 @@
 
 #include <check.h>
 
-#include "objects.h"
+#include "daemon/objects.h"
 
 #define MIB    ((uint64_t)1 << 20)
 #define SECOND 1000000000ull

@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "bed.h"
-#include "catalog.h"
+#include "daemon/catalog.h"
 
 #define BUCKETS 5
 #define KEYS    200

@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon_settings.h"
-#include "meters.h"
+#include "daemon/daemon_settings.h"
+#include "daemon/meters.h"
 
 /* Handed to the tests through main; a test program has no other way. */
 static const char *folder;

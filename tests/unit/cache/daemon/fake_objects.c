@@ -7,7 +7,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "checksum.h"
+#include "chunk/checksum.h"
 
 struct kvt_object_put {
 	struct fake_object object;

@@ -8,7 +8,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#include "objects.h"
+#include "daemon/objects.h"
 
 #ifndef FAKE_BYTES
 #define FAKE_BYTES ((size_t)64 << 20)

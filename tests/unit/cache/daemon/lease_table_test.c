@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "lease_table.h"
+#include "daemon/lease_table.h"
 
 #define SECOND 1000000000ll
 #define MOST   500

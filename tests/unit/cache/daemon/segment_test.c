@@ -12,7 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "segment.h"
+#include "daemon/segment.h"
 
 #define MIB     ((uint64_t)1 << 20)
 #define SECOND  1000000000ll

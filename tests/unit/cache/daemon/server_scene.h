@@ -11,9 +11,9 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "clock.h"
+#include "base/clock.h"
 #include "fake_objects.h"
-#include "server.h"
+#include "daemon/server.h"
 
 /* A running server. */
 struct scene {

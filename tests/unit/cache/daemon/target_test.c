@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "target.h"
+#include "daemon/target.h"
 
 static const struct {
 	const char *target;

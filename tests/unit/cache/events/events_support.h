@@ -4,7 +4,7 @@
 #ifndef EVENTS_SUPPORT_H
 #define EVENTS_SUPPORT_H
 
-#include "event_log.h"
+#include "events/event_log.h"
 
 /* A clock that stands still until it is moved, and the lines that were logged. */
 struct world {

@@ -10,10 +10,10 @@
 #include <unistd.h>
 #include <zmq.h>
 
-#include "event_batch.h"
+#include "events/event_batch.h"
 #include "events_support.h"
-#include "vllm_events.h"
-#include "vllm_frames.h"
+#include "wire/vllm_events.h"
+#include "wire/vllm_frames.h"
 
 #define ANY "tcp://127.0.0.1:*"
 

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "record_ring.h"
+#include "events/record_ring.h"
 
 #define RECORDS 5000u
 

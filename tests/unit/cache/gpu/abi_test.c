@@ -5,7 +5,7 @@
 #include <cuda.h>
 #include <stddef.h>
 
-#include "cuda_driver.h"
+#include "gpu/cuda_driver.h"
 
 #define SAME(ours, theirs) _Static_assert((int)(ours) == (int)(theirs), #theirs)
 

@@ -7,7 +7,7 @@
 #include <pthread.h>
 
 #include "fake_cuda.h"
-#include "index.h"
+#include "gpu/index.h"
 
 #define EXPORT        __attribute__((visibility("default")))
 #define EVENTS        1024

@@ -1,7 +1,7 @@
 /*
  * image_fake.c - the fake driver takes anything for a kernel.
  */
-#include "image.h"
+#include "gpu/image.h"
 
 const void *kvt_cuda_image(void)
 {

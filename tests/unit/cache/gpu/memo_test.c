@@ -8,7 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "memo.h"
+#include "gpu/memo.h"
 
 static char text[KVT_GPU_MEMO_BYTES], next[KVT_GPU_MEMO_BYTES];
 

@@ -3,7 +3,7 @@
  */
 #include <stddef.h>
 
-#include "gpu.h"
+#include "gpu/gpu.h"
 
 const struct kvt_gpu_backend *kvt_gpu_cuda_backend(uint32_t version)
 {

@@ -11,7 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "cuda_driver.h"
+#include "gpu/cuda_driver.h"
 #include "kvtier/kvtier_cuda.h"
 
 /* Where the paged cache lies. */

@@ -1,7 +1,7 @@
 /*
  * index_test.c - one promise of the index after another.
  */
-#include "entry.h"
+#include "index/entry.h"
 #include "support.h"
 
 #define NONE UINT64_MAX

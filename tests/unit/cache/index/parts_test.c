@@ -1,7 +1,7 @@
 /*
  * parts_test.c - what the index is made of: table, pool, region, ring of uses, comparison of keys.
  */
-#include "index_parts.h"
+#include "index/index_parts.h"
 #include "support.h"
 
 START_TEST(a_key_differs_in_any_bit)

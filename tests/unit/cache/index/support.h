@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cache_index.h"
+#include "index/cache_index.h"
 
 /* A check for inner loops: Check's own assertions write to a file each time. */
 #define EXPECT(condition)                                                                          \

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "files.h"
-#include "test_disk.h"
+#include "io/testing/test_disk.h"
 
 #define PAGE KVT_DISK_PAGE
 

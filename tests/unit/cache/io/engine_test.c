@@ -8,11 +8,11 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "engine.h"
+#include "io/engine.h"
 #include "files.h"
-#include "machine.h"
-#include "test_disk.h"
-#include "test_faults.h"
+#include "io/machine.h"
+#include "io/testing/test_disk.h"
+#include "io/testing/test_faults.h"
 
 void *__real_calloc(size_t count, size_t bytes);
 void *__wrap_calloc(size_t count, size_t bytes);

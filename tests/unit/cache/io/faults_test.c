@@ -8,8 +8,8 @@
 #include <string.h>
 
 #include "files.h"
-#include "test_disk.h"
-#include "test_faults.h"
+#include "io/testing/test_disk.h"
+#include "io/testing/test_faults.h"
 
 #define PAGE ((int)KVT_DISK_PAGE)
 

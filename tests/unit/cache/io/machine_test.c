@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "files.h"
-#include "machine.h"
+#include "io/machine.h"
 
 static struct folder folder;
 static struct kvt_io *io;

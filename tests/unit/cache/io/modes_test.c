@@ -22,7 +22,7 @@
 #include <unistd.h>
 
 #include "files.h"
-#include "machine.h"
+#include "io/machine.h"
 
 #define ARENA_BYTES ((size_t)8 << 20)
 

@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "files.h"
-#include "machine.h"
+#include "io/machine.h"
 
 int __real_fsync(int fd);
 int __real_fdatasync(int fd);

@@ -10,7 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "arena.h"
+#include "memory/arena.h"
 
 #define MIB ((uint64_t)1 << 20)
 

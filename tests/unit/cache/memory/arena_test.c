@@ -17,7 +17,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "arena.h"
+#include "memory/arena.h"
 
 #define MIB ((uint64_t)1 << 20)
 

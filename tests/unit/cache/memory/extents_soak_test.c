@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "extents.h"
+#include "memory/extents.h"
 
 #define UNITS  16384u /* an arena of 1 GiB */
 #define RING   16384u

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "extents.h"
+#include "memory/extents.h"
 
 #define MOST_UNITS 4096
 #define MOST_HELD  2048

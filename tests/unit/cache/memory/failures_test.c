@@ -11,7 +11,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "arena.h"
+#include "memory/arena.h"
 
 #define MIB ((uint64_t)1 << 20)
 

@@ -5,9 +5,9 @@
 #include <stdlib.h>
 
 #include "files.h"
-#include "test_clock.h"
-#include "test_disk.h"
-#include "test_faults.h"
+#include "io/testing/test_clock.h"
+#include "io/testing/test_disk.h"
+#include "io/testing/test_faults.h"
 
 #define SECOND INT64_C(1000000000)
 

@@ -4,8 +4,8 @@
  * The golden rates are of this code; a change that moves one by more than 2 % is meant to say so
  * here. They do not depend on the machine.
  */
-#include "evict_made.h"
-#include "evict_run.h"
+#include "bench/evict/evict_made.h"
+#include "bench/evict/evict_run.h"
 #include "support.h"
 
 static const uint32_t rooms[] = {1000, 4000, 10000};

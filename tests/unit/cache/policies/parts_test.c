@@ -1,11 +1,11 @@
 /*
  * parts_test.c - what policies are made of: lists, heaps, ghosts, sketches, lives.
  */
-#include "entry_heap.h"
-#include "entry_list.h"
-#include "ghosts.h"
-#include "lives.h"
-#include "sketch.h"
+#include "policies/entry_heap.h"
+#include "policies/entry_list.h"
+#include "policies/ghosts.h"
+#include "policies/lives.h"
+#include "policies/sketch.h"
 #include "support.h"
 
 static bool in_set(void *self, uint32_t entry)

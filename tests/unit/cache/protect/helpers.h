@@ -11,7 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "seal.h"
+#include "protect/seal.h"
 
 #define KEY_A "00112233445566778899aabbccddeeff0123456789abcdef0123456789abcdef"
 #define KEY_B "f0e1d2c3b4a5968778695a4b3c2d1e0fffeeddccbbaa99887766554433221100"

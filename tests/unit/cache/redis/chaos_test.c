@@ -21,7 +21,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "random.h"
+#include "redis/random.h"
 #include "real.h"
 #include "support.h"
 

@@ -6,7 +6,7 @@
 #ifndef FAKE_CLIENT_H
 #define FAKE_CLIENT_H
 
-#include "topology.h"
+#include "redis/topology.h"
 
 #define FAKE_SERVERS 600
 #define MS           INT64_C(1000000)

@@ -9,8 +9,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "link.h"
-#include "resolve.h"
+#include "redis/link.h"
+#include "redis/resolve.h"
 #include "support.h"
 
 #define INFO   "*2\r\n$4\r\nINFO\r\n$6\r\nserver\r\n"

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "resp.h"
+#include "redis/resp.h"
 
 #define ROOM 64
 

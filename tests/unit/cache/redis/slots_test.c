@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "slots.h"
+#include "redis/slots.h"
 
 static const struct kvt_l2_node asked = {"asked.example", 7000};
 

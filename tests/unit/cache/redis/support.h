@@ -8,7 +8,7 @@
 
 #include <stdbool.h>
 
-#include "redis.h"
+#include "redis/redis.h"
 
 #define MS       INT64_C(1000000)
 #define LOG_ROOM 16384

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "fake_client.h"
-#include "slots.h"
+#include "redis/slots.h"
 
 static struct kvt_redis *r;
 static struct kvt_l2_url *url;

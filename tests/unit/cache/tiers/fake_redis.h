@@ -7,7 +7,7 @@
 #ifndef FAKE_REDIS_H
 #define FAKE_REDIS_H
 
-#include "redis.h"
+#include "redis/redis.h"
 
 struct fake_server {
 	bool down;              /* commands end with KVT_EIO */

@@ -10,8 +10,8 @@
 #include <string.h>
 
 #include "store.h"
-#include "test_disk.h"
-#include "test_faults.h"
+#include "io/testing/test_disk.h"
+#include "io/testing/test_faults.h"
 
 static struct store s;
 static struct kvt_disk *disk;

@@ -7,7 +7,7 @@
 
 #include "history.h"
 #include "store.h"
-#include "test_disk.h"
+#include "io/testing/test_disk.h"
 
 #define KEYS    24
 #define TENANTS 3

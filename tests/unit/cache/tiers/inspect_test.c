@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "nvme_inspect.h"
+#include "tiers/nvme/nvme_inspect.h"
 #include "store.h"
 
 static struct store s;

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "presence.h"
+#include "tiers/presence.h"
 
 #define SEEN    1000
 #define MISSING 100

@@ -8,7 +8,7 @@
 
 #include "fake_redis.h"
 #include "redis_rig.h"
-#include "redis_value.h"
+#include "tiers/redis/redis_value.h"
 
 #define MS 1000000ll
 

@@ -8,8 +8,8 @@
 #include <string.h>
 
 #include "fake_redis.h"
-#include "redis_lmcache.h"
-#include "redis_names.h"
+#include "tiers/redis/redis_lmcache.h"
+#include "tiers/redis/redis_names.h"
 #include "redis_rig.h"
 
 #define MS     1000000ll

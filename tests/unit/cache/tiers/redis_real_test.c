@@ -11,9 +11,9 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "real.h"
+#include "tests/unit/cache/redis/real.h"
 #include "redis_rig.h"
-#include "redis_value.h"
+#include "tiers/redis/redis_value.h"
 
 #define MS 1000000ll
 

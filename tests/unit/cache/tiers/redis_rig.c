@@ -9,8 +9,8 @@
 #include <string.h>
 #include <time.h>
 
-#include "redis_value.h"
-#include "tiers.h"
+#include "tiers/redis/redis_value.h"
+#include "tiers/tiers.h"
 
 #define STEP_NS    20000
 #define STEPS_MOST 4000000

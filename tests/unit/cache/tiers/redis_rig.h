@@ -9,7 +9,7 @@
 
 #include <stdbool.h>
 
-#include "tier.h"
+#include "tiers/tier.h"
 
 #define RIG_HANDLES 2
 #define RIG_MOST    (2u << 20) /* bytes of a chunk */

@@ -11,7 +11,7 @@
 
 #include "fake_redis.h"
 #include "redis_rig.h"
-#include "redis_value.h"
+#include "tiers/redis/redis_value.h"
 
 #define KEY_1 "1: 00112233445566778899aabbccddeeff0123456789abcdef0123456789abcdef\n"
 #define KEY_2 "2: f0e1d2c3b4a5968778695a4b3c2d1e0fffeeddccbbaa99887766554433221100\n"

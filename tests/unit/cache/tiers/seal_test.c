@@ -10,7 +10,7 @@
 
 #include "history.h"
 #include "store.h"
-#include "test_disk.h"
+#include "io/testing/test_disk.h"
 
 #define KEY_1 "1: 00112233445566778899aabbccddeeff0123456789abcdef0123456789abcdef\n"
 #define KEY_2 "2: f0e1d2c3b4a5968778695a4b3c2d1e0fffeeddccbbaa99887766554433221100\n"

@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "store.h"
-#include "tiers.h"
+#include "tiers/tiers.h"
 
 static struct kvt_test_clock *time_of(struct store *s)
 {

@@ -9,8 +9,8 @@
 
 #include <stdbool.h>
 
-#include "test_clock.h"
-#include "tier.h"
+#include "io/testing/test_clock.h"
+#include "tiers/tier.h"
 
 struct store {
 	struct kvt_config config;

@@ -11,7 +11,7 @@
 #include <sys/mount.h>
 #include <unistd.h>
 
-#include "nvme.h"
+#include "tiers/nvme/nvme.h"
 #include "store.h"
 
 static struct store s;

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "store.h"
-#include "test_disk.h"
+#include "io/testing/test_disk.h"
 
 #define KEYS    40
 #define WORKERS 3

@@ -1,0 +1,90 @@
+/*
+ * controller_parts.h - inside of a link: what its two files share.
+ */
+#ifndef KVT_CONTROLLER_PARTS_H
+#define KVT_CONTROLLER_PARTS_H
+
+#include "lmcache/controller_link.h"
+
+enum kvt_controller_state {
+	KVT_CONTROLLER_ASKING, /* a registration was sent */
+	KVT_CONTROLLER_UP,
+	KVT_CONTROLLER_SILENT, /* stock: nobody answered, nothing is said any more */
+};
+
+enum kvt_controller_sync_state {
+	KVT_CONTROLLER_NO_SYNC,
+	KVT_CONTROLLER_SYNC_ASKED,   /* Start was sent */
+	KVT_CONTROLLER_SYNC_SENDING, /* batches leave */
+	KVT_CONTROLLER_SYNC_SENT,    /* End was sent; Status is asked for */
+};
+
+struct kvt_controller_sync {
+	enum kvt_controller_sync_state state;
+	uint32_t location;
+	char id[KVT_CONTROLLER_TEXT_MAX + 32];
+	uint64_t *keys; /* owned */
+	uint32_t count, batches, next_batch;
+	uint32_t tries;   /* of Start, then of Status */
+	int64_t again_ns; /* when to try again */
+};
+
+/* Changes of one location that wait to be sent. */
+struct kvt_controller_changes {
+	struct kvt_controller_operation *at; /* owned */
+	uint32_t count, room;
+	uint64_t next_number;
+};
+
+struct kvt_controller_link {
+	struct kvt_controller_link_config config; /* its texts are those below, or not used */
+	char pull[KVT_CONTROLLER_TEXT_MAX], reply[KVT_CONTROLLER_TEXT_MAX];
+	char heartbeat[KVT_CONTROLLER_TEXT_MAX], instance[KVT_CONTROLLER_TEXT_MAX];
+	char ip[KVT_CONTROLLER_TEXT_MAX], bind[KVT_CONTROLLER_TEXT_MAX];
+	struct kvt_controller_who who;
+	void *push, *request, *beat, *command;  /* sockets; NULL where there is none */
+	char beat_url[KVT_CONTROLLER_TEXT_MAX]; /* "": no heartbeats */
+
+	enum kvt_controller_state state;
+	int64_t asked_ns;                  /* when the registration was sent */
+	int64_t patience_ns;               /* how long it is waited for */
+	int64_t beat_due_ns, beat_sent_ns; /* sent: 0 once it is answered */
+	uint32_t unanswered;               /* heartbeats in a row */
+
+	struct kvt_controller_sync sync;
+	uint32_t sync_number;
+	uint64_t seed;     /* of the delays */
+	bool resync;       /* the controller lacks changes */
+	int64_t resync_ns; /* when to begin */
+
+	struct kvt_controller_changes changes[KVT_CONTROLLER_LOCATIONS];
+	struct kvt_controller_buf out;
+	struct kvt_controller_link_stats stats;
+};
+
+static inline bool kvt_controller_is_old(const struct kvt_controller_link *link)
+{
+	return link->reply[0] == '\0';
+}
+
+const char *kvt_controller_location(uint32_t location);
+
+/* What was written into link->out, as one message of a DEALER. */
+void kvt_controller_ask(struct kvt_controller_link *link, void *socket);
+/* ... or as a frame for the pull socket. False: it takes no more now; the frame is kept in `out`
+ * until it is cleared. */
+bool kvt_controller_push(struct kvt_controller_link *link, bool more);
+
+/* The controller does not answer any more. */
+void kvt_controller_away(struct kvt_controller_link *link, int64_t now_ns);
+
+/* --- full sync --- */
+void kvt_controller_sync_begin(struct kvt_controller_link *link, int64_t now_ns);
+void kvt_controller_sync_end(struct kvt_controller_link *link); /* whatever became of it */
+/* Answers to Start and to Status. */
+void kvt_controller_sync_started(struct kvt_controller_link *link, bool accepted, int64_t now_ns);
+void kvt_controller_sync_status(
+	struct kvt_controller_link *link, const struct kvt_controller_message *m, int64_t now_ns);
+void kvt_controller_sync_tick(struct kvt_controller_link *link, int64_t now_ns);
+
+#endif

@@ -1,0 +1,253 @@
+/*
+ * lmcache_remote.c - LMCache's remote_url and what extra_config says about it, as l2.* settings.
+ *
+ * LMCache spreads over several keys what a URL of ours holds in one: the login, TLS, a cluster, the
+ * database. Some of it applies to Valkey alone there; here it applies to whatever server the URL
+ * names. Values that LMCache stored are neither read nor removed: l2.format stays `native`.
+ */
+#include <ctype.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <openssl/crypto.h>
+
+#include "chunk/l2_url.h"
+#include "lmcache/lmcache.h"
+
+#define URL_ROOM    2304 /* settings.def bounds a text at 2048 */
+#define CONNECTIONS 64
+
+static const struct kvt_lmcache_value *valid(const struct kvt_lmcache_reading *r, size_t key)
+{
+	return r->values[key].valid ? &r->values[key] : NULL;
+}
+
+static const char *text_of(const struct kvt_lmcache_reading *r, size_t key, size_t or_key)
+{
+	const struct kvt_lmcache_value *value = valid(r, key);
+
+	if (value == NULL && or_key < KVT_LMC_COUNT)
+		value = valid(r, or_key);
+	return value != NULL ? value->text : "";
+}
+
+static bool is_on(const struct kvt_lmcache_reading *r, size_t key)
+{
+	return valid(r, key) != NULL && r->values[key].flag;
+}
+
+/* --- a URL in the making ---------------------------------------------------------------------- */
+
+/* Text that is cut off rather than too long; `full` then says so. */
+struct url {
+	char text[URL_ROOM];
+	size_t used;
+	bool full;
+};
+
+static void append(struct url *url, const char *text, size_t len)
+{
+	if (len >= sizeof(url->text) - url->used) {
+		url->full = true;
+		return;
+	}
+	memcpy(url->text + url->used, text, len);
+	url->used += len;
+	url->text[url->used] = '\0';
+}
+
+static void append_text(struct url *url, const char *text)
+{
+	append(url, text, strlen(text));
+}
+
+/* What is no letter or digit as %XX. */
+static void append_encoded(struct url *url, const char *text)
+{
+	char hex[4];
+
+	for (; *text != '\0'; text++) {
+		if (isascii(*text) && (isalnum(*text) || strchr("-._~", *text) != NULL)) {
+			append(url, text, 1);
+		} else {
+			snprintf(hex, sizeof(hex), "%%%02X", (unsigned char)*text);
+			append(url, hex, 3);
+		}
+	}
+}
+
+static bool is_name(char c)
+{
+	return isascii(c) && (isalnum(c) || c == '_');
+}
+
+/* $NAME and ${NAME} from the environment; what is not there stays as it is. */
+static void append_expanded(struct url *url, const char *text, const char *const *variables)
+{
+	while (*text != '\0') {
+		bool braces = text[0] == '$' && text[1] == '{';
+		const char *name = text + 1 + braces, *end = name, *value = NULL;
+
+		while (text[0] == '$' && is_name(*end))
+			end++;
+		if (end > name && (!braces || *end == '}'))
+			value = kvt_lmcache_variable(variables, name, (size_t)(end - name));
+		if (value == NULL) {
+			append(url, text++, 1);
+			continue;
+		}
+		append_text(url, value);
+		text = end + braces;
+	}
+}
+
+/* --- its parts -------------------------------------------------------------------------------- */
+
+/* The scheme as we call it: with TLS and a cluster where extra_config asks for them. */
+static void append_scheme(struct kvt_lmcache_reading *r, struct url *url, struct kvw_slice scheme)
+{
+	static const char *const bases[] = {"redis", "valkey"};
+	const char *mode = text_of(r, KVT_LMC_EXTRA_valkey_mode, KVT_LMC_COUNT);
+	struct kvw_slice rest = scheme;
+
+	if (kvw_slice_equal(scheme, KVW_SLICE("resp")))
+		scheme = rest = KVW_SLICE("redis");
+	for (size_t i = 0; i < 2; i++) {
+		size_t len = strlen(bases[i]);
+
+		if (scheme.len < len || memcmp(scheme.data, bases[i], len) != 0)
+			continue;
+		append(url, scheme.data, len);
+		rest = (struct kvw_slice){scheme.data + len, scheme.len - len};
+		if (is_on(r, KVT_LMC_EXTRA_tls_enable) && (rest.len == 0 || rest.data[0] == '-'))
+			append_text(url, "s");
+	}
+	append(url, rest.data, rest.len);
+	if (strcasecmp(mode, "cluster") == 0 && memchr(scheme.data, '-', scheme.len) == NULL &&
+		rest.data != scheme.data)
+		append_text(url, "-cluster");
+	append_text(url, "://");
+}
+
+/* The login of resp:// may stand in variables of its own. */
+static const char *or_variable(
+	struct kvt_lmcache_reading *r, const char *text, const char *name, bool resp)
+{
+	const char *value = NULL;
+
+	if (resp && *text == '\0')
+		value = kvt_lmcache_variable(r->source->variables, name, strlen(name));
+	return value != NULL ? value : text;
+}
+
+static void append_login(struct kvt_lmcache_reading *r, struct url *url, bool resp)
+{
+	const char *user = text_of(r, KVT_LMC_EXTRA_username, KVT_LMC_EXTRA_valkey_username);
+	const char *password = text_of(r, KVT_LMC_EXTRA_password, KVT_LMC_EXTRA_valkey_password);
+
+	user = or_variable(r, user, "LMCACHE_RESP_USERNAME", resp);
+	password = or_variable(r, password, "LMCACHE_RESP_PASSWORD", resp);
+	if (*user == '\0' && *password == '\0')
+		return;
+	append_encoded(url, user);
+	append_text(url, ":");
+	append_encoded(url, password);
+	append_text(url, "@");
+}
+
+/* Servers after the scheme; LMCache takes the scheme before each of them, and "http://" before a
+ * daemon's. */
+static void append_servers(
+	struct url *url, struct kvw_slice scheme, const char *text, const char *const *variables)
+{
+	size_t start = url->used, used;
+	char before[64];
+	char *found;
+
+	append_expanded(url, text, variables);
+	if (strncmp(url->text + start, "http://", 7) == 0) {
+		memmove(url->text + start, url->text + start + 7, url->used - start - 7 + 1);
+		url->used -= 7;
+	}
+	snprintf(before, sizeof(before), "%.*s://", (int)(scheme.len < 50 ? scheme.len : 50),
+		scheme.data);
+	while ((found = strstr(url->text + start, before)) != NULL) {
+		used = (size_t)(found - url->text);
+		memmove(found, found + strlen(before), url->used - used - strlen(before) + 1);
+		url->used -= strlen(before);
+	}
+}
+
+static void build(struct kvt_lmcache_reading *r, const char *text, struct url *url)
+{
+	const char *colon = strstr(text, "://");
+	struct kvw_slice scheme = {text, (size_t)(colon - text)};
+	const struct kvt_lmcache_value *database = valid(r, KVT_LMC_EXTRA_valkey_database);
+	size_t start;
+
+	append_scheme(r, url, scheme);
+	start = url->used;
+	if (strchr(colon + 3, '@') == NULL)
+		append_login(r, url, kvw_slice_equal(scheme, KVW_SLICE("resp")));
+	append_servers(url, scheme, colon + 3, r->source->variables);
+	if (database != NULL && strchr(url->text + start, '/') == NULL) {
+		char number[24];
+
+		snprintf(number, sizeof(number), "/%" PRId64, database->count);
+		append_text(url, number);
+	}
+}
+
+static void settle_url(struct kvt_lmcache_reading *r)
+{
+	const struct kvt_lmcache_value *value = valid(r, KVT_LMC_remote_url);
+	char shown[KVT_LMCACHE_SHOW];
+	struct kvt_l2_url parsed;
+	const char *expected = "a URL such as redis://HOST:6379";
+	struct url url = {0};
+
+	if (value == NULL || value->len == 0)
+		return;
+	if (strstr(value->text, "://") != NULL) {
+		build(r, value->text, &url);
+		expected = kvt_l2_url_parse(url.text, &parsed);
+		OPENSSL_cleanse(&parsed, sizeof(parsed));
+	}
+	if (url.full)
+		expected = "a shorter URL";
+	if (expected == NULL)
+		kvt_lmcache_put(r, KVT_LMC_remote_url, "l2.url", url.text);
+	else
+		kvt_lmcache_mistake(r, KVT_LMC_remote_url,
+			"found %s, expected %s; there is no shared tier",
+			kvt_lmcache_show(value, KVT_LMC_remote_url, shown), expected);
+	OPENSSL_cleanse(&url, sizeof(url));
+}
+
+/* --- the rest --------------------------------------------------------------------------------- */
+
+void kvt_lmcache_settle_remote(struct kvt_lmcache_reading *r)
+{
+	const struct kvt_lmcache_value *most =
+		valid(r, KVT_LMC_EXTRA_sagemaker_hyperpod_max_connections_per_host);
+	const struct kvt_lmcache_value *ttl = valid(r, KVT_LMC_EXTRA_valkey_ttl_sec);
+	const char *service;
+	char text[32];
+
+	settle_url(r);
+	service = kvt_lmcache_variable(r->source->variables, "REDIS_SERVICE_NAME", 18);
+	if (service != NULL && *service != '\0' &&
+		strstr(text_of(r, KVT_LMC_remote_url, KVT_LMC_COUNT), "-sentinel://") != NULL)
+		kvt_lmcache_put(r, KVT_LMC_remote_url, "l2.service", service);
+	if (most != NULL) {
+		snprintf(text, sizeof(text), "%" PRId64,
+			most->count < CONNECTIONS ? most->count : CONNECTIONS);
+		kvt_lmcache_put(r, KVT_LMC_EXTRA_sagemaker_hyperpod_max_connections_per_host,
+			"l2.connections", text);
+	}
+	if (ttl != NULL && is_on(r, KVT_LMC_EXTRA_valkey_enable_ttl)) {
+		snprintf(text, sizeof(text), "%" PRId64 "s", ttl->count);
+		kvt_lmcache_put(r, KVT_LMC_EXTRA_valkey_ttl_sec, "l2.ttl", text);
+	}
+}

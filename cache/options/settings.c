@@ -1,0 +1,105 @@
+/*
+ * settings.c - a configuration's beginning and end, and what kvt_open makes of one.
+ *
+ * The struct grows at its end only, so a caller that was compiled with an older header hands in a
+ * shorter one: everything here works on a whole struct of this build and copies as much as the
+ * caller has.
+ */
+#include "options/settings.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "options/reader.h"
+
+void kvt_config_init(struct kvt_config *config, size_t size)
+{
+	struct kvt_config whole = {0};
+
+	for (size_t i = 0; i < KVT_SETTING_COUNT; i++)
+		kvt_setting_set_default(&kvt_settings[i], &whole);
+	whole.size = (uint32_t)size;
+	whole.abi = KVT_ABI;
+	memset(config, 0, size);
+	memcpy(config, &whole, size < sizeof(whole) ? size : sizeof(whole));
+}
+
+void kvt_config_finish(struct kvt_config *config)
+{
+	kvt_config_texts_free(config->texts);
+	config->texts = NULL;
+	for (size_t i = 0; i < KVT_SETTING_COUNT; i++)
+		if (kvt_settings[i].type->text &&
+			kvt_settings[i].offset + kvt_settings[i].type->bytes <= config->size)
+			kvt_setting_set_default(&kvt_settings[i], config);
+}
+
+void kvt_text_free(char *text)
+{
+	free(text);
+}
+
+/* One member of a C caller's. */
+static void check_member(
+	const struct kvt_setting *setting, struct kvt_config *config, FILE *out, size_t *mistakes)
+{
+	char printed[KVT_SETTING_PRINT], quoted[KVW_REPORT_QUOTE];
+	const char *text = NULL;
+	struct kvw_fault fault;
+
+	if (setting->type->text) {
+		memcpy(&text, (const char *)config + setting->offset, sizeof(text));
+		if (text == NULL) {
+			kvt_setting_set_default(setting, config);
+			return;
+		}
+	}
+	if (kvt_setting_holds(setting, config, &fault))
+		return;
+	kvt_setting_print(setting, config, printed);
+	if (text == NULL)
+		text = printed;
+	fprintf(out, "%s: found %s, expected %s\n", setting->path,
+		kvw_report_quote(quoted, text, strlen(text)), fault.expected);
+	(*mistakes)++;
+	kvt_setting_set_default(setting, config);
+}
+
+enum kvt_status kvt_settings_check(
+	const struct kvt_config *config, struct kvt_config *out, char **report)
+{
+	struct kvt_config whole;
+	char *said = NULL;
+	size_t said_bytes = 0, mistakes = 0;
+	FILE *lines;
+
+	if (config->abi != KVT_ABI || config->size < sizeof(config->size) + sizeof(config->abi))
+		return KVT_ENOTSUP;
+	lines = open_memstream(&said, &said_bytes);
+	if (lines == NULL)
+		return KVT_ENOMEM;
+	kvt_config_init(&whole, sizeof(whole));
+	memcpy(&whole, config, config->size < sizeof(whole) ? config->size : sizeof(whole));
+	whole.size = sizeof(whole);
+	whole.texts = NULL; /* borrowed */
+	for (size_t i = 0; i < KVT_SETTING_COUNT; i++)
+		check_member(&kvt_settings[i], &whole, lines, &mistakes);
+	if (whole.breaker_open_max_ns < whole.breaker_open_ns) {
+		fprintf(lines, "control.breaker_open_max: found less than control.breaker_open, "
+			       "expected at least as much\n");
+		mistakes++;
+		whole.breaker_open_max_ns = whole.breaker_open_ns;
+	}
+	if (fclose(lines) != 0) {
+		free(said);
+		return KVT_ENOMEM;
+	}
+	*out = whole;
+	if (mistakes == 0 || report == NULL) {
+		free(said);
+		said = NULL;
+	}
+	if (report != NULL)
+		*report = said;
+	return mistakes == 0 ? KVT_OK : KVT_EINVAL;
+}

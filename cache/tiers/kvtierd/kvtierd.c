@@ -1,0 +1,657 @@
+/*
+ * tiered.c - chunks in a node's tiered storage: the tier's functions, its queues and its step.
+ *
+ *	submit --> inbox --> jobs --> exchanges with the daemon --> done
+ *	             |         |
+ *	          bounded    READ: copied out of the shared memory, one chunk per step
+ *	          by bytes
+ *
+ * Requests become jobs when they come (any thread) and begin on the tier's thread: reads before
+ * writes, as long as the bytes under way stay within l2.inflight. A request that has not ended by
+ * its deadline, or by twice l2.deadline, is ended: KVT_EIO if the daemon leaves requests unanswered,
+ * so that the caller's breaker sees it, else KVT_MISS. No wait has no end.
+ *
+ * The daemon being away is no failure of create: everything connects when it is needed.
+ */
+#include "tiers/kvtierd/kvtierd.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "chunk/l2_url.h"
+#include "tiers/tiers.h"
+
+#define PRESENCE_ENTRIES 65536u
+#define GOODBYE_NS       500000000 /* for releases, when the tier ends */
+#define GOODBYE_STEPS    8192u
+
+static struct tiered *tiered_of(struct kvt_tier *base)
+{
+	return (struct tiered *)base;
+}
+
+void tiered_count(struct tiered *t, uint64_t *counter, uint64_t n)
+{
+	pthread_mutex_lock(&t->lock);
+	*counter += n;
+	pthread_mutex_unlock(&t->lock);
+}
+
+void tiered_say(struct tiered *t, const char *what)
+{
+	pthread_mutex_lock(&t->lock);
+	(void)snprintf(t->reason, sizeof(t->reason), "%s", what);
+	pthread_mutex_unlock(&t->lock);
+}
+
+/* --- how requests end ------------------------------------------------------------------------- */
+
+enum kvt_status tiered_failed(struct tiered *t, const struct tiered_exchange *x)
+{
+	if (x->status == KVT_MISS || x->status == KVT_ECANCELED)
+		return x->status;
+	tiered_count(t, &t->counts.io_errors, 1);
+	return KVT_EIO; /* also for what is not HTTP: nobody here can talk to it */
+}
+
+enum kvt_status tiered_refused(struct tiered *t, const struct tiered_exchange *x)
+{
+	int status = x->answer->status;
+	char text[64];
+
+	(void)snprintf(text, sizeof(text), "the daemon answered with status %d", status);
+	tiered_say(t, text);
+	switch (status) {
+	case 413:
+	case 507:
+		return KVT_FULL;
+	case 408:
+	case 429:
+	case 503: /* it is there, and has no room or no time now */
+		return KVT_BUSY;
+	default:
+		break;
+	}
+	if (status < 500)
+		return KVT_MISS;
+	tiered_count(t, &t->counts.io_errors, 1);
+	return KVT_EIO;
+}
+
+/* --- lists ------------------------------------------------------------------------------------ */
+
+static void list_add(struct tiered_list *list, struct tiered_job *job)
+{
+	job->next = NULL;
+	job->prev = list->last;
+	*(list->last != NULL ? &list->last->next : &list->first) = job;
+	list->last = job;
+}
+
+static void list_remove(struct tiered_list *list, struct tiered_job *job)
+{
+	*(job->prev != NULL ? &job->prev->next : &list->first) = job->next;
+	*(job->next != NULL ? &job->next->prev : &list->last) = job->prev;
+	job->next = job->prev = NULL;
+}
+
+static void finish(struct kvt_tier_request *r, enum kvt_status status)
+{
+	r->next = NULL;
+	r->status = status;
+	r->done(r);
+}
+
+void tiered_job_done(struct tiered_job *job, enum kvt_status status)
+{
+	struct tiered *t = job->t;
+
+	list_remove(&t->active, job);
+	if (job->counted)
+		t->under_way -= job->request->bytes;
+	finish(job->request, status); /* names may point into the job */
+	free(job->tail);
+	free(job->parts);
+	free(job);
+}
+
+/* --- from any thread -------------------------------------------------------------------------- */
+
+static size_t tiered_match(struct kvt_tier *base, const struct kvt_key *keys, size_t n)
+{
+	struct tiered *t = tiered_of(base);
+	int64_t now_ns = kvt_now(t->s);
+	struct kvt_tier_known known;
+	size_t found = 0;
+
+	while (found < n &&
+		kvt_presence_get(t->presence, &keys[found], now_ns, &known) == KVT_PRESENCE_THERE)
+		found++;
+	return found;
+}
+
+static enum kvt_status tiered_known(
+	struct kvt_tier *base, const struct kvt_key *key, struct kvt_tier_known *out)
+{
+	struct tiered *t = tiered_of(base);
+	struct kvt_tier_known known;
+
+	if (kvt_presence_get(t->presence, key, kvt_now(t->s), &known) != KVT_PRESENCE_THERE)
+		return KVT_MISS;
+	*out = known;
+	return KVT_OK;
+}
+
+static bool tiered_unsure(struct kvt_tier *base, const struct kvt_key *key)
+{
+	struct tiered *t = tiered_of(base);
+	struct kvt_tier_known known;
+
+	return kvt_presence_get(t->presence, key, kvt_now(t->s), &known) == KVT_PRESENCE_UNKNOWN;
+}
+
+static void tiered_wake(struct kvt_tier *base)
+{
+	tiered_http_wake(tiered_of(base)->http);
+}
+
+static uint64_t *queued_bytes(struct tiered *t, const struct kvt_tier_request *r)
+{
+	return r->verb == KVT_TIER_READ ? &t->counts.queued_read_bytes
+					: &t->counts.queued_write_bytes;
+}
+
+static struct tiered_list *inbox_of(struct tiered *t, const struct kvt_tier_request *r)
+{
+	if (r->verb == KVT_TIER_READ)
+		return &t->inbox_reads;
+	return r->verb == KVT_TIER_WRITE ? &t->inbox_writes : &t->inbox_others;
+}
+
+static int64_t deadline_of(const struct tiered *t, const struct kvt_tier_request *r)
+{
+	int64_t own_ns = kvt_now(t->s) + 2 * (int64_t)t->deadline_ns;
+
+	/* Zero: a request that was filled without one. */
+	return r->deadline_ns != 0 && r->deadline_ns < own_ns ? r->deadline_ns : own_ns;
+}
+
+static void tiered_submit(struct kvt_tier *base, struct kvt_tier_request *request)
+{
+	struct tiered *t = tiered_of(base);
+	struct tiered_job *job = calloc(1, sizeof(*job));
+
+	pthread_mutex_lock(&t->lock);
+	if (job == NULL) {
+		request->next = t->refused;
+		t->refused = request;
+	} else {
+		job->t = t;
+		job->request = request;
+		job->number = ++t->numbers;
+		job->deadline_ns = deadline_of(t, request);
+		list_add(inbox_of(t, request), job);
+		if (request->verb == KVT_TIER_READ || request->verb == KVT_TIER_WRITE)
+			*queued_bytes(t, request) += request->bytes;
+	}
+	pthread_mutex_unlock(&t->lock);
+	if (atomic_load(&t->asleep))
+		tiered_http_wake(t->http);
+}
+
+/* Chunks of the daemon cannot be held: it decides who leaves. */
+static size_t tiered_pin(struct kvt_tier *base, const struct kvt_key *keys, size_t n, bool pin)
+{
+	(void)base;
+	(void)keys;
+	(void)n;
+	(void)pin;
+	return 0;
+}
+
+static enum kvt_status tiered_erase_tenant(
+	struct kvt_tier *base, const struct kvt_tenant *tenant, size_t *erased)
+{
+	struct tiered *t = tiered_of(base);
+	enum kvt_status status = tiered_epochs_erase(t, tenant);
+
+	*erased = 0; /* nobody can count them */
+	tiered_http_wake(t->http);
+	return status;
+}
+
+static enum kvt_status tiered_erase_all(struct kvt_tier *base, size_t *erased)
+{
+	struct tiered *t = tiered_of(base);
+	enum kvt_status status = tiered_epochs_erase(t, NULL);
+
+	*erased = 0;
+	tiered_http_wake(t->http);
+	return status;
+}
+
+static void tiered_stats(struct kvt_tier *base, struct kvt_tier_stats *out)
+{
+	struct tiered *t = tiered_of(base);
+	struct tiered_http_stats http;
+	uint64_t entries, bytes;
+
+	tiered_http_stats(t->http, &http);
+	kvt_presence_stats(t->presence, &entries, &bytes);
+	(void)snprintf(out->mode, sizeof(out->mode), "tiered storage");
+	out->chunks = entries;
+	out->metadata_bytes = bytes;
+	pthread_mutex_lock(&t->lock);
+	(void)snprintf(
+		out->reason, sizeof(out->reason), "%s", http.why[0] != '\0' ? http.why : t->reason);
+	out->state = out->reason[0] != '\0' ? KVT_TIER_BROKEN : KVT_TIER_WORKS;
+	out->hits += t->counts.hits;
+	out->misses += t->counts.misses;
+	out->loads += t->counts.loads;
+	out->load_bytes += t->counts.load_bytes;
+	out->stores += t->counts.stores;
+	out->store_bytes += t->counts.store_bytes;
+	out->erased += t->counts.erased;
+	out->corrupt += t->counts.corrupt;
+	out->io_errors += t->counts.io_errors;
+	out->queued_read_bytes += t->counts.queued_read_bytes;
+	out->queued_write_bytes += t->counts.queued_write_bytes;
+	pthread_mutex_unlock(&t->lock);
+}
+
+/* --- step ------------------------------------------------------------------------------------- */
+
+static struct tiered_job *take_from(struct tiered *t, struct tiered_list *inbox)
+{
+	struct tiered_job *job;
+
+	pthread_mutex_lock(&t->lock);
+	job = inbox->first;
+	if (job != NULL) {
+		list_remove(inbox, job);
+		if (inbox != &t->inbox_others)
+			*queued_bytes(t, job->request) -= job->request->bytes;
+	}
+	pthread_mutex_unlock(&t->lock);
+	if (job != NULL)
+		list_add(&t->active, job);
+	return job;
+}
+
+static size_t end_refused(struct tiered *t)
+{
+	struct kvt_tier_request *r;
+	size_t n = 0;
+
+	for (;; n++) {
+		pthread_mutex_lock(&t->lock);
+		r = t->refused;
+		if (r != NULL)
+			t->refused = r->next;
+		pthread_mutex_unlock(&t->lock);
+		if (r == NULL)
+			return n;
+		finish(r, KVT_ENOMEM);
+	}
+}
+
+static size_t begin_others(struct tiered *t)
+{
+	struct tiered_job *job;
+	size_t n = 0;
+
+	for (; (job = take_from(t, &t->inbox_others)) != NULL; n++) {
+		switch (job->request->verb) {
+		case KVT_TIER_ERASE:
+			tiered_erase_begin(job);
+			break;
+		case KVT_TIER_PROBE:
+			tiered_probe_begin(job);
+			break;
+		case KVT_TIER_FLUSH:
+			tiered_epochs_hurry(t); /* ended by end_flushes */
+			break;
+		default:
+			tiered_job_done(job, KVT_EINVAL);
+			break;
+		}
+	}
+	return n;
+}
+
+/* The first that waits in this inbox may begin: there is room for it, or nothing is under way. */
+static bool has_room(struct tiered *t, struct tiered_list *inbox)
+{
+	bool has;
+
+	pthread_mutex_lock(&t->lock);
+	has = inbox->first != NULL &&
+	      (t->under_way == 0 || t->under_way + inbox->first->request->bytes <= t->inflight);
+	pthread_mutex_unlock(&t->lock);
+	return has;
+}
+
+static size_t begin_transfers(struct tiered *t, struct tiered_list *inbox)
+{
+	size_t n = 0;
+
+	for (; has_room(t, inbox); n++) {
+		struct tiered_job *job = take_from(t, inbox);
+
+		job->counted = true;
+		t->under_way += job->request->bytes;
+		if (job->request->verb == KVT_TIER_READ)
+			tiered_read_begin(job);
+		else
+			tiered_write_begin(job);
+	}
+	return n;
+}
+
+/* Those that never began and whose time is over. *next_ns: when the next one's is. */
+static size_t end_late(
+	struct tiered *t, struct tiered_list *inbox, int64_t now_ns, int64_t *next_ns)
+{
+	struct tiered_list late = {NULL, NULL};
+	struct tiered_job *job, *next;
+	size_t n = 0;
+
+	pthread_mutex_lock(&t->lock);
+	for (job = inbox->first; job != NULL; job = next) {
+		next = job->next;
+		if (job->deadline_ns > now_ns) {
+			*next_ns = job->deadline_ns < *next_ns ? job->deadline_ns : *next_ns;
+			continue;
+		}
+		list_remove(inbox, job);
+		*queued_bytes(t, job->request) -= job->request->bytes;
+		list_add(&late, job);
+	}
+	pthread_mutex_unlock(&t->lock);
+	for (; (job = late.first) != NULL; n++) {
+		enum kvt_status status = job->request->verb == KVT_TIER_READ ? KVT_MISS : KVT_BUSY;
+
+		list_remove(&late, job);
+		list_add(&t->active, job);
+		tiered_job_done(job, tiered_http_stalled(t->http) ? KVT_EIO : status);
+	}
+	return n;
+}
+
+static bool changes(const struct tiered_job *job)
+{
+	return job->request->verb == KVT_TIER_WRITE || job->request->verb == KVT_TIER_ERASE;
+}
+
+/* Is anything on its way that came before this FLUSH? */
+static bool waits_for_older(struct tiered *t, uint64_t number)
+{
+	bool waits = false;
+
+	pthread_mutex_lock(&t->lock);
+	waits = t->inbox_writes.first != NULL && t->inbox_writes.first->number < number;
+	for (struct tiered_job *job = t->inbox_others.first; job != NULL; job = job->next)
+		waits = waits || (changes(job) && job->number < number);
+	pthread_mutex_unlock(&t->lock);
+	for (struct tiered_job *job = t->active.first; job != NULL; job = job->next)
+		waits = waits || (changes(job) && job->number < number);
+	return waits;
+}
+
+static size_t end_flushes(struct tiered *t, int64_t now_ns)
+{
+	struct tiered_job *job, *next;
+	enum kvt_status status;
+	size_t n = 0;
+
+	for (job = t->active.first; job != NULL; job = next) {
+		next = job->next;
+		if (job->request->verb != KVT_TIER_FLUSH)
+			continue;
+		status = waits_for_older(t, job->number) ? KVT_BUSY : tiered_epochs_settled(t);
+		if (status == KVT_BUSY && now_ns < job->request->begun_ns + INT64_C(60000000000))
+			continue;
+		tiered_job_done(job, status == KVT_BUSY ? KVT_EIO : status);
+		n++;
+	}
+	return n;
+}
+
+static bool has_requests(struct tiered *t)
+{
+	bool has;
+
+	pthread_mutex_lock(&t->lock);
+	has = t->inbox_others.first != NULL || t->refused != NULL;
+	pthread_mutex_unlock(&t->lock);
+	return has || has_room(t, &t->inbox_reads) || has_room(t, &t->inbox_writes);
+}
+
+static size_t one_round(struct tiered *t, int64_t *due_ns)
+{
+	int64_t now_ns = kvt_now(t->s);
+	size_t n = end_refused(t);
+
+	n += begin_others(t);
+	n += begin_transfers(t, &t->inbox_reads);
+	n += begin_transfers(t, &t->inbox_writes);
+	n += end_late(t, &t->inbox_reads, now_ns, due_ns);
+	n += end_late(t, &t->inbox_writes, now_ns, due_ns);
+	n += tiered_epochs_step(t, now_ns, due_ns);
+	n += tiered_leases_step(t, now_ns, due_ns);
+	return n;
+}
+
+static int64_t least(int64_t a, int64_t b)
+{
+	return a < b ? a : b;
+}
+
+/*
+ * One round. Exchanges are stepped without waiting first, and with waiting only if nothing was done;
+ * a wake between the look at the inbox and the wait is kept by the bell.
+ */
+static size_t tiered_step(struct kvt_tier *base, int64_t wait_ns, int64_t *next_ns)
+{
+	struct tiered *t = tiered_of(base);
+	int64_t due_ns = INT64_MAX, now_ns;
+	size_t n = one_round(t, &due_ns);
+
+	n += tiered_http_step(t->http, 0, &due_ns);
+	n += tiered_read_copy(t);
+	n += end_flushes(t, kvt_now(t->s));
+	if (n == 0 && wait_ns > 0) {
+		now_ns = kvt_now(t->s);
+		atomic_store(&t->asleep, true);
+		if (due_ns != INT64_MAX)
+			wait_ns = least(wait_ns, due_ns - now_ns > 0 ? due_ns - now_ns : 0);
+		if (has_requests(t))
+			wait_ns = 0;
+		n = tiered_http_step(t->http, wait_ns, &due_ns);
+		atomic_store(&t->asleep, false);
+	}
+	*next_ns = n > 0 || t->active.first != NULL ? kvt_now(t->s) : due_ns;
+	return n;
+}
+
+/* --- life ------------------------------------------------------------------------------------- */
+
+static void cancel(struct tiered *t)
+{
+	struct tiered_list *inboxes[] = {&t->inbox_reads, &t->inbox_writes, &t->inbox_others};
+	struct tiered_job *job;
+
+	(void)end_refused(t);
+	for (size_t i = 0; i < sizeof(inboxes) / sizeof(inboxes[0]); i++)
+		while ((job = take_from(t, inboxes[i])) != NULL)
+			tiered_job_done(job, KVT_ECANCELED);
+}
+
+/* What waited for nothing but a step. */
+static void cancel_rest(struct tiered *t)
+{
+	struct tiered_job *job;
+
+	while ((job = t->active.first) != NULL) {
+		tiered_lease_finish(&job->held.lease);
+		tiered_job_done(job, KVT_ECANCELED);
+	}
+}
+
+/* Leases go back, as far as the daemon answers soon. The steps are bounded for clocks that stand. */
+static void say_goodbye(struct tiered *t)
+{
+	int64_t end_ns = kvt_now(t->s) + GOODBYE_NS, next_ns = 0, now_ns;
+
+	t->ending = true;
+	tiered_leases_let_go(t);
+	for (uint32_t i = 0; i < GOODBYE_STEPS && !tiered_leases_quiet(t); i++) {
+		now_ns = kvt_now(t->s);
+		if (now_ns >= end_ns || tiered_http_stalled(t->http))
+			break;
+		(void)tiered_leases_step(t, now_ns, &next_ns);
+		(void)tiered_http_step(t->http, end_ns - now_ns, &next_ns);
+	}
+}
+
+static void tiered_destroy(struct kvt_tier *base)
+{
+	struct tiered *t = tiered_of(base);
+
+	if (t == NULL)
+		return;
+	cancel(t);
+	if (t->http != NULL)
+		say_goodbye(t);
+	tiered_http_destroy(t->http); /* ends what waits for the daemon, or for an epoch */
+	cancel_rest(t);
+	tiered_leases_close(t);
+	tiered_epochs_finish(t);
+	tiered_segment_finish(&t->segment);
+	tiered_resolver_destroy(t->resolver);
+	kvt_presence_destroy(t->presence);
+	(void)pthread_mutex_destroy(&t->lock);
+	free(t);
+}
+
+/* KVT_MISS: this is another tier's. */
+static enum kvt_status check(const struct kvt_config *c, char *why, struct kvt_l2_url *url)
+{
+	const char *text = c->l2_url, *expected;
+
+	if (text == NULL || text[0] == '\0')
+		return KVT_MISS;
+	expected = kvt_l2_url_parse(text, url);
+	if (expected != NULL || url->kind != KVT_L2_TIERED)
+		return KVT_MISS; /* a wrong one is for the other shared tier to refuse */
+	if (c->protect_keys != NULL && c->protect_keys[0] != '\0') {
+		(void)snprintf(why, KVT_REASON_BYTES,
+			"tiered storage holds chunks in plain: not used with protect.keys");
+		return KVT_ENOTSUP;
+	}
+	if (c->l2_format != NULL && strcmp(c->l2_format, "lmcache") == 0) {
+		(void)snprintf(why, KVT_REASON_BYTES,
+			"l2.format lmcache is for Redis: tiered storage is used in native format "
+			"only");
+		return KVT_ENOTSUP;
+	}
+	if (url->tls || url->node_count != 1) {
+		(void)snprintf(why, KVT_REASON_BYTES, "tiered storage is one host, without TLS");
+		return KVT_ENOTSUP;
+	}
+	return KVT_OK;
+}
+
+static void take_settings(struct tiered *t, const struct kvt_tier_options *options)
+{
+	const struct kvt_config *c = options->config;
+
+	t->s = options->surroundings;
+	t->watch = options->watch;
+	t->fingerprint = c->fingerprint;
+	t->connections = c->l2_connections == 0 ? 1 : c->l2_connections;
+	t->inflight = c->l2_inflight;
+	t->deadline_ns = c->l2_deadline_ns;
+	t->lease_ns = c->l2_lease_ns;
+	t->seen_ns = c->l2_seen_ns;
+	t->ttl_ns = c->l2_ttl_ns;
+	t->copies_end = &t->copies;
+	t->kept_look_ns = t->release_look_ns = INT64_MAX;
+}
+
+static enum kvt_status make_parts(
+	struct tiered *t, const struct kvt_config *c, const struct kvt_l2_url *url, char *why)
+{
+	const struct kvt_l2_node *node = &url->nodes[0];
+	struct tiered_http_options http = {
+		.surroundings = t->s,
+		.connections = t->connections,
+		.connect_ns = c->l2_connect_ns,
+		.answer_ns = c->l2_deadline_ns,
+		.late = tiered_late_lease,
+		.self = t,
+	};
+	enum kvt_status status = tiered_place_init(&t->place, c->l2_bucket, node->host, node->port);
+
+	if (status == KVT_OK)
+		status = tiered_segment_init(&t->segment, c->l2_segment);
+	if (status != KVT_OK) {
+		(void)snprintf(why, KVT_REASON_BYTES, "l2.bucket or l2.segment is no such name");
+		return status;
+	}
+	status = kvt_presence_create(
+		PRESENCE_ENTRIES, c->l2_seen_ns, c->l2_missing_ns, &t->presence);
+	if (status == KVT_OK)
+		status = tiered_resolver_create(
+			node->host, node->port, c->threads == KVT_THREADS_OWN, t->s, &t->resolver);
+	http.resolver = t->resolver;
+	if (status == KVT_OK)
+		status = tiered_http_create(&http, &t->http);
+	if (status == KVT_EIO)
+		(void)snprintf(why, KVT_REASON_BYTES, "no descriptors for connections");
+	return status;
+}
+
+static enum kvt_status tiered_create(
+	const struct kvt_tier_options *options, char *why, struct kvt_tier **out)
+{
+	struct kvt_l2_url url;
+	enum kvt_status status = check(options->config, why, &url);
+	struct tiered *t;
+
+	if (status != KVT_OK)
+		return status;
+	t = calloc(1, sizeof(*t));
+	if (t == NULL)
+		return KVT_ENOMEM;
+	t->base.ops = &kvt_tiered_ops;
+	t->segment.fd = -1;
+	(void)pthread_mutex_init(&t->lock, NULL);
+	take_settings(t, options);
+	tiered_epochs_init(t);
+	status = make_parts(t, options->config, &url, why);
+	if (status != KVT_OK) {
+		tiered_destroy(&t->base);
+		return status;
+	}
+	*out = &t->base;
+	return KVT_OK;
+}
+
+const struct kvt_tier_ops kvt_tiered_ops = {
+	.name = "l2",
+	.id = KVT_TIER_L2,
+	.create = tiered_create,
+	.match = tiered_match,
+	.known = tiered_known,
+	.submit = tiered_submit,
+	.unsure = tiered_unsure,
+	.pin = tiered_pin,
+	.erase_tenant = tiered_erase_tenant,
+	.erase_all = tiered_erase_all,
+	.stats = tiered_stats,
+	.wake = tiered_wake,
+	.step = tiered_step,
+	.destroy = tiered_destroy,
+};

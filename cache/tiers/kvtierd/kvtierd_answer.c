@@ -1,0 +1,271 @@
+/*
+ * tiered_answer.c - heads, bodies and leases of a tiered-storage daemon, checked.
+ *
+ * A head is collected until it is whole, since the parser wants it in one piece. Of the bodies only
+ * that of a lease is of interest; all are read to their end, so that the connection can go on.
+ *
+ * An id goes into a path as it is (that is the protocol), so only bytes that stand for themselves
+ * there are taken; a lease with another id is left to its time. The id is looked for even where the
+ * rest is wrong, because a lease that nobody releases pins memory in the daemon.
+ */
+#include "tiers/kvtierd/kvtierd_answer.h"
+
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MAX_FIELDS 100
+
+/* --- HTTP ------------------------------------------------------------------------------------- */
+
+enum kvt_status tiered_reader_init(struct tiered_reader *r)
+{
+	*r = (struct tiered_reader){0};
+	r->head_bytes = malloc(TIERED_HEAD_ROOM);
+	r->text = malloc(TIERED_BODY_ROOM);
+	if (r->head_bytes == NULL || r->text == NULL ||
+		kvw_head_init(&r->head, MAX_FIELDS) != KVW_OK) {
+		free(r->head_bytes);
+		free(r->text);
+		*r = (struct tiered_reader){0};
+		return KVT_ENOMEM;
+	}
+	return KVT_OK;
+}
+
+void tiered_reader_finish(struct tiered_reader *r)
+{
+	if (r->head_bytes == NULL)
+		return;
+	kvw_head_finish(&r->head);
+	free(r->head_bytes);
+	free(r->text);
+	*r = (struct tiered_reader){0};
+}
+
+static void begin_head(struct tiered_reader *r)
+{
+	r->head_len = 0;
+	r->searched = 0;
+	r->text_len = 0;
+	r->in_body = false;
+	r->cut = false;
+}
+
+void tiered_reader_begin(struct tiered_reader *r)
+{
+	begin_head(r);
+	r->begun = false;
+	r->error = NULL;
+}
+
+static enum kvt_status wrong(struct tiered_reader *r, const char *error)
+{
+	r->error = error;
+	return KVT_ECORRUPT;
+}
+
+static bool value_begins(const struct kvw_field *field, const char *text)
+{
+	size_t len = strlen(text);
+
+	return field != NULL && field->value.len >= len &&
+	       strncasecmp(field->value.data, text, len) == 0;
+}
+
+/* A head is whole. KVT_MISS: an interim one, another follows. */
+static enum kvt_status take_head(struct tiered_reader *r, size_t len)
+{
+	struct kvw_head_error error = {0};
+	const struct kvw_field *type;
+
+	if (kvw_head_parse_response(&r->head, r->head_bytes, len, false, &error) != KVW_OK)
+		return wrong(r, error.message);
+	if (r->head.status == 101)
+		return wrong(r, "the daemon changed the protocol");
+	if (r->head.status < 200) {
+		begin_head(r);
+		return KVT_MISS;
+	}
+	type = kvw_head_field(&r->head, KVW_FIELD_CONTENT_TYPE);
+	r->status = r->head.status;
+	r->json = value_begins(type, "application/json");
+	r->kvtierd = value_begins(kvw_head_find(&r->head, KVW_SLICE("server")), "kvtierd");
+	r->keep_alive = r->head.keep_alive && r->head.framing != KVW_FRAME_CLOSE;
+	kvw_body_begin(&r->body, r->head.framing, r->head.content_length, TIERED_BODY_MOST);
+	r->in_body = true;
+	return KVT_OK;
+}
+
+static enum kvt_status feed_head(
+	struct tiered_reader *r, const char *data, size_t len, size_t *used)
+{
+	size_t had = r->head_len, end;
+	size_t n = len < TIERED_HEAD_ROOM - had ? len : TIERED_HEAD_ROOM - had;
+
+	memcpy(r->head_bytes + had, data, n);
+	r->head_len += n;
+	end = kvw_head_find_end(r->head_bytes, r->head_len, &r->searched);
+	if (end == 0) {
+		*used = n;
+		return r->head_len == TIERED_HEAD_ROOM ? wrong(r, "a head that does not end")
+						       : KVT_MISS;
+	}
+	*used = end - had; /* the end was not found in what was there before */
+	return take_head(r, end);
+}
+
+static void keep_text(void *arg, const char *data, size_t len)
+{
+	struct tiered_reader *r = arg;
+	size_t room = TIERED_BODY_ROOM - r->text_len;
+
+	if (len > room) {
+		r->cut = true;
+		len = room;
+	}
+	memcpy(r->text + r->text_len, data, len);
+	r->text_len += len;
+}
+
+static enum kvt_status feed_body(
+	struct tiered_reader *r, const char *data, size_t len, size_t *used)
+{
+	enum kvw_err err = kvw_body_feed(&r->body, data, len, keep_text, r, used);
+
+	if (err == KVW_ELIMIT)
+		return wrong(r, "a body beyond all bounds");
+	if (err != KVW_OK)
+		return wrong(r, r->body.error != NULL ? r->body.error : "a body that is none");
+	return r->body.done ? KVT_OK : KVT_MISS;
+}
+
+enum kvt_status tiered_reader_feed(
+	struct tiered_reader *r, const char *data, size_t len, size_t *used)
+{
+	enum kvt_status status = KVT_MISS;
+	size_t at = 0, n = 0;
+
+	r->begun = r->begun || len > 0;
+	while (status == KVT_MISS && !r->in_body && at < len) {
+		status = feed_head(r, data + at, len - at, &n);
+		at += n;
+	}
+	if (status != KVT_ECORRUPT && r->in_body) {
+		n = 0; /* it says nothing of bytes that are wrong */
+		status = feed_body(r, data + at, len - at, &n);
+		at += n;
+	}
+	*used = at;
+	return status;
+}
+
+enum kvt_status tiered_reader_close(struct tiered_reader *r)
+{
+	if (r->in_body && kvw_body_close(&r->body)) {
+		r->keep_alive = false;
+		return KVT_OK;
+	}
+	return wrong(r, "the connection was closed within an answer");
+}
+
+/* --- leases ----------------------------------------------------------------------------------- */
+
+static bool id_is_good(const char *id, size_t len)
+{
+	if (len == 0 || len >= TIERED_ID_BYTES)
+		return false;
+	for (size_t i = 0; i < len; i++) {
+		char c = id[i];
+
+		if (!((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+			    c == '-' || c == '_' || c == '.' || c == '~' || c == ':'))
+			return false;
+	}
+	return strcmp(id, ".") != 0 && strcmp(id, "..") != 0;
+}
+
+static void read_id(const json_t *id, char out[TIERED_ID_BYTES])
+{
+	if (json_is_integer(id))
+		(void)snprintf(
+			out, TIERED_ID_BYTES, "%" JSON_INTEGER_FORMAT, json_integer_value(id));
+	else if (json_is_string(id) && id_is_good(json_string_value(id), json_string_length(id)))
+		(void)snprintf(out, TIERED_ID_BYTES, "%s", json_string_value(id));
+}
+
+static bool read_piece(const json_t *item, struct tiered_piece *out)
+{
+	const json_t *offset = json_object_get(item, "offset");
+	const json_t *len = json_object_get(item, "len");
+
+	if (!json_is_integer(offset) || !json_is_integer(len) || json_integer_value(offset) < 0 ||
+		json_integer_value(len) <= 0)
+		return false;
+	out->offset = (uint64_t)json_integer_value(offset);
+	out->bytes = (uint64_t)json_integer_value(len);
+	return true;
+}
+
+static enum kvt_status read_pieces(const json_t *list, struct tiered_lease *out)
+{
+	size_t count = json_array_size(list);
+	uint64_t sum = 0;
+
+	if (!json_is_array(list) || count > TIERED_MAX_PIECES)
+		return KVT_ECORRUPT;
+	if (count == 0)
+		return KVT_MISS;
+	out->pieces = calloc(count, sizeof(out->pieces[0]));
+	if (out->pieces == NULL)
+		return KVT_ENOMEM;
+	for (size_t i = 0; i < count; i++) {
+		if (!read_piece(json_array_get(list, i), &out->pieces[i]) ||
+			__builtin_add_overflow(sum, out->pieces[i].bytes, &sum))
+			return KVT_ECORRUPT;
+	}
+	out->count = (uint32_t)count;
+	out->bytes = sum;
+	return KVT_OK;
+}
+
+enum kvt_status tiered_lease_parse(const char *text, size_t len, struct tiered_lease *out)
+{
+	json_t *root = json_loadb(text, len, JSON_REJECT_DUPLICATES, NULL);
+	enum kvt_status status = KVT_ECORRUPT;
+
+	*out = (struct tiered_lease){.id = ""};
+	if (json_is_object(root)) {
+		read_id(json_object_get(root, "id"), out->id);
+		status = read_pieces(json_object_get(root, "offsets"), out);
+		if (status == KVT_OK && out->id[0] == '\0')
+			status = KVT_ECORRUPT;
+	}
+	if (status != KVT_OK) {
+		free(out->pieces);
+		out->pieces = NULL;
+		out->count = 0;
+		out->bytes = 0;
+	}
+	json_decref(root);
+	return status;
+}
+
+void tiered_lease_finish(struct tiered_lease *lease)
+{
+	free(lease->pieces);
+	*lease = (struct tiered_lease){.id = ""};
+}
+
+bool tiered_lease_fits(const struct tiered_lease *lease, uint64_t segment_bytes)
+{
+	for (uint32_t i = 0; i < lease->count; i++) {
+		const struct tiered_piece *p = &lease->pieces[i];
+
+		if (p->offset > segment_bytes || p->bytes > segment_bytes - p->offset)
+			return false;
+	}
+	return true;
+}

@@ -1,0 +1,81 @@
+/*
+ * tiered_answer.h - what a tiered-storage daemon answers: HTTP heads and bodies, leases as JSON.
+ *
+ * The daemon is another program, perhaps not ours, and its bytes are checked like any stranger's:
+ * heads by the parser of src/common/http, bodies bounded, numbers within what they may be. Nothing here
+ * does I/O; the fuzzer feeds it.
+ */
+#ifndef KVT_TIERED_ANSWER_H
+#define KVT_TIERED_ANSWER_H
+
+#include <stdbool.h>
+
+#include "http/body.h"
+#include "kvtier/kvtier.h"
+
+#define TIERED_HEAD_ROOM 8192u
+#define TIERED_BODY_ROOM                                                                           \
+	(128u * 1024)                 /* kept of a body; a longer one is read to its end, and cut */
+#define TIERED_BODY_MOST  (16u << 20) /* more is no answer to anything that is asked here */
+#define TIERED_ID_BYTES   129u        /* of a lease, with its NUL */
+#define TIERED_MAX_PIECES 2048u       /* fragments of one object */
+
+/* One answer after another from one connection. */
+struct tiered_reader {
+	struct kvw_head head;
+	char *head_bytes; /* TIERED_HEAD_ROOM, owned */
+	size_t head_len;  /* of them in use */
+	size_t searched;
+	struct kvw_body body;
+	char *text;      /* the body, room for TIERED_BODY_ROOM, owned */
+	size_t text_len; /* kept of it */
+	bool in_body;
+	bool begun; /* any byte of this answer was fed */
+	bool cut;   /* the body was longer than what is kept */
+	/* results, once feed has said KVT_OK; until the next begin */
+	int status;
+	bool keep_alive;
+	bool json;         /* a Content-Type that says so; none does not */
+	bool kvtierd;      /* its Server field says that it is one */
+	const char *error; /* after KVT_ECORRUPT: what was wrong, static */
+};
+
+enum kvt_status tiered_reader_init(struct tiered_reader *r) KVT_MUST_CHECK; /* KVT_ENOMEM */
+void tiered_reader_finish(struct tiered_reader *r);                         /* zeroed is allowed */
+void tiered_reader_begin(struct tiered_reader *r); /* forgets what was fed */
+
+/* KVT_OK: the answer is complete, *used of len bytes belong to it. KVT_MISS: more is needed, all
+ * were used. KVT_ECORRUPT: no answer; `error`. Interim answers (1xx) are skipped. */
+enum kvt_status tiered_reader_feed(
+	struct tiered_reader *r, const char *data, size_t len, size_t *used) KVT_MUST_CHECK;
+
+/* The peer has closed: KVT_OK if that completes the answer, else KVT_ECORRUPT. */
+enum kvt_status tiered_reader_close(struct tiered_reader *r) KVT_MUST_CHECK;
+
+/* A run of bytes in the segment. */
+struct tiered_piece {
+	uint64_t offset, bytes;
+};
+
+/* A lease as it was granted. */
+struct tiered_lease {
+	char id[TIERED_ID_BYTES];
+	struct tiered_piece *pieces; /* owned; NULL: none */
+	uint32_t count;
+	uint64_t bytes; /* sum of the pieces */
+};
+
+/*
+ * Reads {"id": ..., "offsets": [{"offset": N, "len": N}, ...]}; unknown members are ignored.
+ * KVT_OK; KVT_MISS: a lease of nothing; KVT_ECORRUPT: not such a text, or numbers that cannot be.
+ * Whatever it returns but KVT_ENOMEM, out->id is "" or a lease that must be released; pieces are set
+ * with KVT_OK only. Free with tiered_lease_finish.
+ */
+enum kvt_status tiered_lease_parse(
+	const char *text, size_t len, struct tiered_lease *out) KVT_MUST_CHECK;
+void tiered_lease_finish(struct tiered_lease *lease); /* zeroed is allowed */
+
+/* Do all pieces lie within so many bytes? */
+bool tiered_lease_fits(const struct tiered_lease *lease, uint64_t segment_bytes);
+
+#endif

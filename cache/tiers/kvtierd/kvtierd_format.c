@@ -1,0 +1,182 @@
+/*
+ * tiered_format.c - names, marks and request heads.
+ */
+#include "tiers/kvtierd/kvtierd_format.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "chunk/checksum.h"
+#include "protect/little_endian.h"
+
+/* --- marks ------------------------------------------------------------------------------------ */
+
+static const char magic[8] = "kvtmark1";
+
+static void sum_of(const uint8_t mark[TIERED_MARK], uint8_t out[16])
+{
+	uint8_t copy[TIERED_MARK];
+	struct kvt_segment whole = {.base = copy, .bytes = sizeof(copy)};
+	struct kvt_checksum sum;
+
+	memcpy(copy, mark, sizeof(copy));
+	memset(copy + 16, 0, 16);
+	kvt_checksum_segments(&whole, 1, sizeof(copy), &sum);
+	kvt_put64(out, sum.low);
+	kvt_put64(out + 8, sum.high);
+}
+
+void tiered_mark_encode(const struct tiered_mark *m, uint8_t out[TIERED_MARK])
+{
+	memset(out, 0, TIERED_MARK);
+	memcpy(out, magic, sizeof(magic));
+	kvt_put32(out + 8, m->kind);
+	memcpy(out + 32, m->fingerprint.bytes, sizeof(m->fingerprint.bytes));
+	if (m->kind == TIERED_ERASED)
+		memcpy(out + 64, m->key.bytes, sizeof(m->key.bytes));
+	else if (m->kind == TIERED_EPOCH_TENANT)
+		memcpy(out + 64, m->tenant.bytes, sizeof(m->tenant.bytes));
+	kvt_put64(out + 96, m->value);
+	kvt_put64(out + 104, (uint64_t)m->written_wall_ns);
+	sum_of(out, out + 16);
+}
+
+enum kvt_status tiered_mark_decode(const uint8_t in[TIERED_MARK], struct tiered_mark *out)
+{
+	uint32_t kind = kvt_get32(in + 8);
+	uint8_t sum[16];
+
+	sum_of(in, sum);
+	if (memcmp(in, magic, sizeof(magic)) != 0 || memcmp(in + 16, sum, sizeof(sum)) != 0 ||
+		kind < TIERED_EPOCH_ALL || kind > TIERED_ERASED)
+		return KVT_ECORRUPT;
+	*out = (struct tiered_mark){.kind = (enum tiered_mark_kind)kind};
+	memcpy(out->fingerprint.bytes, in + 32, sizeof(out->fingerprint.bytes));
+	if (kind == TIERED_ERASED)
+		memcpy(out->key.bytes, in + 64, sizeof(out->key.bytes));
+	else if (kind == TIERED_EPOCH_TENANT)
+		memcpy(out->tenant.bytes, in + 64, sizeof(out->tenant.bytes));
+	out->value = kvt_get64(in + 96);
+	out->written_wall_ns = (int64_t)kvt_get64(in + 104);
+	return KVT_OK;
+}
+
+/* --- names ------------------------------------------------------------------------------------ */
+
+static char *hex(char *to, const uint8_t *bytes, size_t n)
+{
+	static const char digits[] = "0123456789abcdef";
+
+	for (size_t i = 0; i < n; i++) {
+		*to++ = digits[bytes[i] >> 4];
+		*to++ = digits[bytes[i] & 15];
+	}
+	*to = '\0';
+	return to;
+}
+
+void tiered_chunk_name(
+	const struct kvt_fingerprint *f, const struct kvt_key *key, char out[TIERED_NAME_ROOM])
+{
+	char *at = hex(out, key->bytes, sizeof(key->bytes));
+
+	*at++ = '-';
+	(void)hex(at, f->bytes, 16);
+}
+
+void tiered_epoch_name(const struct kvt_fingerprint *f, const struct kvt_tenant *tenant,
+	char out[TIERED_NAME_ROOM])
+{
+	static const char prefix[] = "epoch-";
+	char *at;
+
+	memcpy(out, prefix, sizeof(prefix) - 1);
+	at = hex(out + sizeof(prefix) - 1, f->bytes, 16);
+	if (tenant != NULL) {
+		*at++ = '-';
+		(void)hex(at, tenant->bytes, sizeof(tenant->bytes));
+	}
+}
+
+static bool stands_for_itself(char c)
+{
+	return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+	       c == '-' || c == '_' || c == '~' || c == '.';
+}
+
+enum kvt_status tiered_place_init(
+	struct tiered_place *p, const char *bucket, const char *host, uint16_t port)
+{
+	bool address6 = strchr(host, ':') != NULL;
+	char *to = p->bucket;
+
+	if (bucket[0] == '\0' || strlen(bucket) > TIERED_MAX_BUCKET || strcmp(bucket, ".") == 0 ||
+		strcmp(bucket, "..") == 0)
+		return KVT_EINVAL;
+	for (const char *c = bucket; *c != '\0'; c++)
+		to += stands_for_itself(*c) ? sprintf(to, "%c", *c)
+					    : sprintf(to, "%%%02X", (unsigned)(uint8_t)*c);
+	(void)snprintf(p->host, sizeof(p->host), "%s%s%s:%u", address6 ? "[" : "", host,
+		address6 ? "]" : "", port);
+	return KVT_OK;
+}
+
+/* --- requests --------------------------------------------------------------------------------- */
+
+/* Room was measured for the longest names there are: TIERED_REQUEST_ROOM. */
+static void write_head(const struct tiered_place *p, const char *method, const char *target,
+	uint64_t length, struct tiered_exchange *x)
+{
+	int n = snprintf(x->head, sizeof(x->head),
+		"%s %s HTTP/1.1\r\n"
+		"Host: %s\r\n"
+		"User-Agent: kvtier/%s\r\n"
+		"Accept: */*\r\n"
+		"Content-Length: %" PRIu64 "\r\n"
+		"Content-Type: application/octet-stream\r\n\r\n",
+		method, target, p->host, kvt_version(), length);
+
+	x->head_len = (size_t)n;
+}
+
+void tiered_ask_lease(const struct tiered_place *p, const char *name, uint64_t timeout_ns,
+	uint64_t ttl_ns, struct tiered_exchange *x)
+{
+	char target[640];
+
+	(void)snprintf(target, sizeof(target),
+		"/v1/kv/%s/%s/leases?timeout_ms=%" PRIu64 "&ttl_s=%" PRIu64 ".%03" PRIu64
+		"&check=0", /* the bytes are proven after the copy; other daemons do not know it */
+		p->bucket, name, timeout_ns / 1000000, ttl_ns / 1000000000,
+		ttl_ns / 1000000 % 1000);
+	x->kind = TIERED_LEASE;
+	write_head(p, "POST", target, 0, x);
+}
+
+void tiered_ask_release(const struct tiered_place *p, const char *id, struct tiered_exchange *x)
+{
+	char target[640];
+
+	(void)snprintf(target, sizeof(target), "/v1/leases/%s/release", id);
+	x->kind = TIERED_SHORT;
+	write_head(p, "POST", target, 0, x);
+}
+
+void tiered_ask_put(const struct tiered_place *p, const char *name, struct tiered_exchange *x)
+{
+	char target[640];
+
+	(void)snprintf(target, sizeof(target), "/v1/kv/%s/%s", p->bucket, name);
+	x->kind = TIERED_PUT;
+	write_head(p, "PUT", target, x->segment_bytes + x->tail_bytes, x);
+}
+
+void tiered_ask_delete(const struct tiered_place *p, const char *name, struct tiered_exchange *x)
+{
+	char target[640];
+
+	(void)snprintf(target, sizeof(target), "/v1/kv/%s/%s", p->bucket, name);
+	x->kind = TIERED_SHORT;
+	write_head(p, "DELETE", target, 0, x);
+}

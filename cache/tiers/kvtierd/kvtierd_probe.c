@@ -1,0 +1,245 @@
+/*
+ * tiered_probe.c - how many chunks of a chain are there: leases asked for side by side.
+ *
+ * Keys are asked for in the chain's order, as many at once as there are connections; the first that
+ * is missing ends it, and what was asked for beyond it is called back or released. What is known of
+ * keys from before is not asked again. Each lease that is granted shows the chunk's footer, and is
+ * kept for the read that mostly follows.
+ *
+ * The daemon is given no time to wait: stock ones use all they get before they say (504) that
+ * something is missing. One that says 404 instead (kvtierd) knows it at once, and needs time only to
+ * bring a chunk from its own lower tiers: it may use half of what is left. If it then takes that time
+ * for a miss after all, it gets none any more.
+ */
+#include <stdlib.h>
+
+#include "tiers/kvtierd/kvtierd.h"
+
+struct ask {
+	struct tiered_job *job;
+	struct tiered_exchange x;
+	struct tiered_waiter waiter;
+	struct tiered_held held;
+	struct redis_footer footer;
+	size_t index;
+	int64_t wait_ns; /* that the daemon was given */
+	bool busy;
+};
+
+struct probe {
+	size_t next;  /* the first key that was not asked for */
+	size_t limit; /* the first that is missing, as far as is known */
+	uint32_t busy;
+	enum kvt_status bad; /* KVT_EIO, ...: why a key counts as missing */
+	bool settling;
+	uint32_t count;
+	struct ask asks[];
+};
+
+static void go_on(struct tiered_job *job);
+
+static void settled(struct ask *a, enum kvt_status status)
+{
+	struct tiered_job *job = a->job;
+	struct probe *p = job->parts;
+	struct tiered *t = job->t;
+
+	if (status == KVT_OK && a->index < p->limit)
+		tiered_keep(t, &job->request->keys[a->index], &a->held);
+	tiered_release(t, &a->held);
+	if (status != KVT_OK && a->index < p->limit) {
+		p->limit = a->index;
+		if (status != KVT_MISS && status != KVT_ECORRUPT)
+			p->bad = status;
+	}
+	a->busy = false;
+	p->busy--;
+	go_on(job);
+}
+
+static void look(struct ask *a)
+{
+	struct tiered *t = a->job->t;
+	const struct kvt_key *key = &a->job->request->keys[a->index];
+	int64_t now_ns = kvt_now(t->s);
+	struct kvt_tier_known known;
+	enum kvt_status status = tiered_look(t, key, &a->held, &a->footer);
+
+	if (status == KVT_ECORRUPT)
+		tiered_is_corrupt(t, key, "its footer is wrong");
+	if (status == KVT_OK)
+		status = tiered_epochs_hold(t, &a->footer, &a->waiter);
+	if (status == KVT_BUSY)
+		return; /* epochs_known goes on */
+	if (status == KVT_OK) {
+		tiered_know(&a->footer, &known);
+		kvt_presence_there(t->presence, key, &known, now_ns);
+	} else if (status == KVT_MISS || status == KVT_ECORRUPT) {
+		kvt_presence_missing(t->presence, key, now_ns);
+	}
+	settled(a, status);
+}
+
+static void epochs_known(struct tiered_waiter *w, enum kvt_status status)
+{
+	struct ask *a = (struct ask *)((char *)w - offsetof(struct ask, waiter));
+
+	if (status == KVT_OK)
+		look(a);
+	else
+		settled(a, status);
+}
+
+static void send_ask(struct ask *a);
+
+/* Learns how this daemon says that something is missing. True: it is worth asking again. */
+static bool learn(struct tiered *t, const struct ask *a)
+{
+	int64_t took_ns = kvt_now(t->s) - a->x.sent_ns;
+
+	if (a->x.status != KVT_OK)
+		return false;
+	if (a->wait_ns > 0 && (a->x.answer->status == 404 || a->x.answer->status == 504) &&
+		took_ns >= a->wait_ns / 4 * 3)
+		t->misses = TIERED_MISSES_WAIT;
+	if (a->x.answer->status != 404 || t->misses != TIERED_MISSES_UNKNOWN)
+		return false;
+	t->misses = TIERED_MISSES_AT_ONCE;
+	return a->wait_ns == 0; /* perhaps it is there, but not in memory */
+}
+
+static void leased(struct tiered_exchange *x)
+{
+	struct ask *a = x->user;
+	struct tiered *t = a->job->t;
+	bool again = learn(t, a), sure;
+	enum kvt_status status = tiered_lease_answer(t, x, &a->held, &sure);
+
+	if (status == KVT_OK) {
+		look(a);
+	} else if (again) {
+		send_ask(a);
+	} else {
+		if (status == KVT_MISS && sure)
+			kvt_presence_missing(
+				t->presence, &a->job->request->keys[a->index], kvt_now(t->s));
+		settled(a, status);
+	}
+}
+
+static void send_ask(struct ask *a)
+{
+	struct tiered_job *job = a->job;
+	struct tiered *t = job->t;
+	int64_t left_ns = job->deadline_ns - kvt_now(t->s);
+	char name[TIERED_NAME_ROOM];
+
+	a->wait_ns = t->misses == TIERED_MISSES_AT_ONCE && left_ns > 0 ? left_ns / 2 : 0;
+	tiered_chunk_name(&t->fingerprint, &job->request->keys[a->index], name);
+	tiered_ask_lease(&t->place, name, (uint64_t)a->wait_ns, t->lease_ns, &a->x);
+	a->x.deadline_ns = job->deadline_ns;
+	a->x.done = leased;
+	a->x.user = a;
+	tiered_http_submit(t->http, &a->x);
+}
+
+static void begin_ask(struct tiered_job *job, struct ask *a, size_t index)
+{
+	struct probe *p = job->parts;
+
+	a->index = index;
+	a->busy = true;
+	p->busy++;
+	send_ask(a);
+}
+
+static struct ask *free_ask(struct probe *p)
+{
+	for (uint32_t i = 0; i < p->count; i++)
+		if (!p->asks[i].busy)
+			return &p->asks[i];
+	return NULL;
+}
+
+/* Keys beyond this are not asked for yet: an earlier one that takes long may be the missing one. */
+static size_t horizon(const struct probe *p)
+{
+	size_t first = p->next;
+
+	for (uint32_t i = 0; i < p->count; i++)
+		if (p->asks[i].busy && p->asks[i].index < first)
+			first = p->asks[i].index;
+	return first + 4 * (size_t)p->count;
+}
+
+/* Asks on as far as it is of use. */
+static void ask_on(struct tiered_job *job)
+{
+	struct probe *p = job->parts;
+	struct tiered *t = job->t;
+	int64_t now_ns = kvt_now(t->s);
+	struct kvt_tier_known known;
+	struct ask *a;
+
+	while (p->next < p->limit) {
+		enum kvt_presence_word word =
+			kvt_presence_get(t->presence, &job->request->keys[p->next], now_ns, &known);
+
+		if (word == KVT_PRESENCE_MISSING) {
+			p->limit = p->next;
+		} else if (word == KVT_PRESENCE_THERE) {
+			p->next++;
+		} else {
+			a = p->next < horizon(p) ? free_ask(p) : NULL;
+			if (a == NULL)
+				break;
+			begin_ask(job, a, p->next++);
+		}
+	}
+	for (uint32_t i = 0; i < p->count; i++)
+		if (p->asks[i].busy && p->asks[i].index > p->limit)
+			tiered_http_forsake(t->http, &p->asks[i].x);
+}
+
+/* Called whenever something is settled, also by what ask_on calls back. */
+static void go_on(struct tiered_job *job)
+{
+	struct probe *p = job->parts;
+	enum kvt_status status = KVT_OK;
+
+	if (p->settling)
+		return;
+	p->settling = true;
+	ask_on(job);
+	p->settling = false;
+	if (p->busy > 0 || p->next < p->limit)
+		return;
+	job->request->found = p->limit;
+	if (p->limit == 0 && p->bad != KVT_OK)
+		status = p->bad;
+	tiered_job_done(job, status);
+}
+
+void tiered_probe_begin(struct tiered_job *job)
+{
+	uint32_t count = job->t->connections;
+	struct probe *p;
+
+	job->request->found = 0;
+	if (count > job->request->key_count)
+		count = (uint32_t)job->request->key_count;
+	p = calloc(1, sizeof(*p) + count * sizeof(p->asks[0]));
+	if (p == NULL) {
+		tiered_job_done(job, KVT_ENOMEM);
+		return;
+	}
+	p->limit = job->request->key_count;
+	p->count = count;
+	for (uint32_t i = 0; i < count; i++) {
+		p->asks[i].job = job;
+		p->asks[i].waiter.fn = epochs_known;
+		p->asks[i].waiter.deadline_ns = job->deadline_ns;
+	}
+	job->parts = p;
+	go_on(job);
+}

@@ -1,0 +1,312 @@
+/*
+ * tiered_read.c - a chunk comes: lease, look at its footer, copy, check, release.
+ *
+ *	kept lease ----------------+
+ *	POST .../leases --> held --+--> look --> epochs --> copy --> checks --> done, then release
+ *
+ * The copy runs on the tier's thread, one chunk between two looks at the sockets. It goes straight
+ * into the caller's segments; what does not prove itself is never said to be data, and the caller
+ * throws it away.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tiers/nvme/nvme_format.h"
+#include "tiers/kvtierd/kvtierd.h"
+
+/* --- looking ---------------------------------------------------------------------------------- */
+
+void tiered_is_corrupt(struct tiered *t, const struct kvt_key *key, const char *what)
+{
+	tiered_count(t, &t->counts.corrupt, 1);
+	kvt_note(t->s, KVT_LOG_WARN, "tiered: %02x%02x%02x%02x is left aside: %s", key->bytes[0],
+		key->bytes[1], key->bytes[2], key->bytes[3], what);
+}
+
+/* The segment as it is now; said once when it goes, and once when it comes. */
+static enum kvt_status look_at_segment(struct tiered *t)
+{
+	enum kvt_status status = tiered_segment_refresh(&t->segment);
+
+	if (status == KVT_OK) {
+		if (t->said_segment)
+			kvt_note(t->s, KVT_LOG_INFO, "tiered: %s is there", t->segment.path);
+		t->said_segment = false;
+		return status;
+	}
+	tiered_say(t, t->segment.why);
+	if (!t->said_segment)
+		kvt_note(t->s, KVT_LOG_ERROR, "tiered: %s", t->segment.why);
+	t->said_segment = true;
+	return status;
+}
+
+/* Has a value outlived its own TTL, or that of the configuration? */
+static bool outlived(struct tiered *t, const struct redis_footer *f)
+{
+	uint64_t ttl_ns = f->ttl_ns;
+	int64_t age_ns = kvt_wall(t->s) - f->written_wall_ns;
+
+	if (t->ttl_ns != 0 && (ttl_ns == 0 || t->ttl_ns < ttl_ns))
+		ttl_ns = t->ttl_ns;
+	return ttl_ns != 0 && age_ns > 0 && (uint64_t)age_ns >= ttl_ns;
+}
+
+static enum kvt_status check_footer(struct tiered *t, const struct kvt_key *key,
+	const struct tiered_held *held, const struct redis_footer *f)
+{
+	if (memcmp(&f->key, key, sizeof(*key)) != 0 ||
+		memcmp(&f->fingerprint, &t->fingerprint, sizeof(t->fingerprint)) != 0 ||
+		f->parts != 1 || redis_footer_value(f) != held->lease.bytes)
+		return KVT_ECORRUPT;
+	if ((f->flags & REDIS_SEALED) != 0 || outlived(t, f))
+		return KVT_MISS; /* sealed: nobody here has its key */
+	return KVT_OK;
+}
+
+enum kvt_status tiered_look(struct tiered *t, const struct kvt_key *key,
+	const struct tiered_held *held, struct redis_footer *out)
+{
+	const struct tiered_lease *lease = &held->lease;
+	uint8_t bytes[REDIS_FOOTER];
+	struct kvt_segment to = {.base = bytes, .bytes = sizeof(bytes)};
+	struct kvt_checksum unused;
+	enum kvt_status status = look_at_segment(t);
+
+	if (status != KVT_OK)
+		return status;
+	if (lease->bytes == TIERED_MARK)
+		return KVT_MISS; /* erased: too short for a value */
+	if (lease->bytes < REDIS_FOOTER)
+		return KVT_ECORRUPT;
+	status = tiered_segment_take(
+		&t->segment, lease, lease->bytes - REDIS_FOOTER, REDIS_FOOTER, &to, 1, &unused);
+	if (status == KVT_OK)
+		status = redis_footer_decode(bytes, sizeof(bytes), out);
+	if (status == KVT_EFORMAT)
+		status = KVT_ECORRUPT;
+	return status == KVT_OK ? check_footer(t, key, held, out) : status;
+}
+
+void tiered_know(const struct redis_footer *f, struct kvt_tier_known *out)
+{
+	*out = (struct kvt_tier_known){
+		.bytes = f->bytes,
+		.checksum = f->checksum,
+		.tokens = f->tokens,
+		.tenant = f->tenant,
+		.has_parent = (f->flags & REDIS_PARENT) != 0,
+		.parent = f->parent,
+		.ttl_ns = f->ttl_ns,
+	};
+}
+
+/* --- reading ---------------------------------------------------------------------------------- */
+
+static void end(struct tiered_job *job, enum kvt_status status)
+{
+	struct tiered *t = job->t;
+	struct kvt_tier_request *r = job->request;
+
+	if (status == KVT_OK) {
+		pthread_mutex_lock(&t->lock);
+		t->counts.hits++;
+		t->counts.loads++;
+		t->counts.load_bytes += r->bytes;
+		t->reason[0] = '\0';
+		pthread_mutex_unlock(&t->lock);
+	} else if (status == KVT_MISS || status == KVT_ECORRUPT) {
+		tiered_count(t, &t->counts.misses, 1);
+	}
+	tiered_release(t, &job->held);
+	tiered_job_done(job, status);
+}
+
+/* Not there, or not this: that may be remembered. */
+static void end_missing(struct tiered_job *job, enum kvt_status status)
+{
+	kvt_presence_missing(job->t->presence, &job->request->keys[0], kvt_now(job->t->s));
+	end(job, status);
+}
+
+static void look(struct tiered_job *job);
+
+static void epochs_known(struct tiered_waiter *w, enum kvt_status status)
+{
+	struct tiered_job *job =
+		(struct tiered_job *)((char *)w - offsetof(struct tiered_job, waiter));
+
+	if (status == KVT_OK)
+		look(job);
+	else
+		end(job, status);
+}
+
+static void look(struct tiered_job *job)
+{
+	struct tiered *t = job->t;
+	const struct kvt_key *key = &job->request->keys[0];
+	enum kvt_status status = tiered_look(t, key, &job->held, &job->footer);
+
+	if (status == KVT_ECORRUPT)
+		tiered_is_corrupt(t, key, "its footer is wrong");
+	if (status == KVT_OK && job->footer.bytes != job->request->bytes)
+		status = KVT_MISS; /* another chunk came since the caller asked how long it is */
+	if (status == KVT_MISS || status == KVT_ECORRUPT) {
+		end_missing(job, status);
+		return;
+	}
+	if (status == KVT_OK)
+		status = tiered_epochs_hold(t, &job->footer, &job->waiter);
+	if (status == KVT_BUSY)
+		return; /* epochs_known goes on */
+	if (status == KVT_MISS)
+		end_missing(job, status);
+	else if (status != KVT_OK)
+		end(job, status);
+	else {
+		job->next_copy = NULL;
+		*t->copies_end = job;
+		t->copies_end = &job->next_copy;
+	}
+}
+
+static void leased(struct tiered_exchange *x)
+{
+	struct tiered_job *job = x->user;
+	bool sure;
+	enum kvt_status status = tiered_lease_answer(job->t, x, &job->held, &sure);
+
+	if (status == KVT_OK)
+		look(job);
+	else if (status == KVT_MISS && sure)
+		end_missing(job, status);
+	else
+		end(job, status);
+}
+
+static bool request_is_good(const struct kvt_tier_request *r)
+{
+	uint64_t sum = 0;
+
+	if (r->key_count != 1 || r->segment_count == 0 || r->segment_count > TIERED_MAX_SEGMENTS)
+		return false;
+	for (uint32_t i = 0; i < r->segment_count; i++)
+		sum += r->segments[i].bytes;
+	return sum == r->bytes && r->bytes > 0;
+}
+
+void tiered_read_begin(struct tiered_job *job)
+{
+	struct tiered *t = job->t;
+	struct kvt_tier_request *r = job->request;
+	char name[TIERED_NAME_ROOM];
+	int64_t left_ns = job->deadline_ns - kvt_now(t->s);
+
+	r->names = NULL;
+	job->waiter.fn = epochs_known;
+	job->waiter.deadline_ns = job->deadline_ns;
+	if (!request_is_good(r)) {
+		tiered_job_done(job, KVT_EINVAL);
+		return;
+	}
+	if (tiered_kept_take(t, &r->keys[0], &job->held)) {
+		look(job);
+		return;
+	}
+	tiered_chunk_name(&t->fingerprint, &r->keys[0], name);
+	/* The daemon may have to fetch it first; three quarters of the time are its. */
+	tiered_ask_lease(
+		&t->place, name, left_ns > 0 ? (uint64_t)left_ns / 4 * 3 : 0, t->lease_ns, &job->x);
+	job->x.deadline_ns = job->deadline_ns;
+	job->x.done = leased;
+	job->x.user = job;
+	tiered_http_submit(t->http, &job->x);
+}
+
+/* --- copying ---------------------------------------------------------------------------------- */
+
+/* The engine's names, if they are there and whole; without them there are no events. */
+static bool take_names(struct tiered_job *job, struct kvt_blocks *names)
+{
+	const struct redis_footer *f = &job->footer;
+	struct kvt_segment to = {.bytes = redis_footer_extra(f)};
+	struct kvt_checksum unused;
+	const char *alias;
+
+	if (to.bytes == 0)
+		return false;
+	free(job->tail);
+	job->tail = malloc(to.bytes);
+	to.base = job->tail;
+	return job->tail != NULL &&
+	       tiered_segment_take(&job->t->segment, &job->held.lease, f->bytes, to.bytes, &to, 1,
+		       &unused) == KVT_OK &&
+	       redis_extra_sum(job->tail, to.bytes) == f->extra_sum &&
+	       nvme_names_decode(job->tail, f->names_bytes, names, &alias) == KVT_OK &&
+	       names->count > 0;
+}
+
+/* After the copy, everything is asked once more. */
+static enum kvt_status check_copy(struct tiered_job *job, uint64_t generation)
+{
+	struct tiered *t = job->t;
+	const struct kvt_tier_request *r = job->request;
+	bool right = kvt_checksum_equal(&r->checksum, &job->footer.checksum);
+
+	if (!tiered_held_lasts(t, &job->held))
+		return KVT_MISS;
+	if (look_at_segment(t) != KVT_OK || t->segment.generation != generation)
+		return KVT_MISS;
+	if (!right) {
+		tiered_is_corrupt(t, &r->keys[0], "its checksum is wrong");
+		return KVT_ECORRUPT;
+	}
+	return tiered_epochs_hold(t, &job->footer, &job->waiter);
+}
+
+static enum kvt_status copy(struct tiered_job *job)
+{
+	struct tiered *t = job->t;
+	struct kvt_tier_request *r = job->request;
+	enum kvt_status status = look_at_segment(t);
+	uint64_t generation = t->segment.generation;
+
+	if (status == KVT_OK && !tiered_held_lasts(t, &job->held))
+		status = KVT_MISS;
+	if (status == KVT_OK)
+		status = tiered_segment_take(&t->segment, &job->held.lease, 0, r->bytes,
+			r->segments, r->segment_count, &r->checksum);
+	return status == KVT_OK ? check_copy(job, generation) : status;
+}
+
+size_t tiered_read_copy(struct tiered *t)
+{
+	struct tiered_job *job = t->copies;
+	struct kvt_tier_known known;
+	struct kvt_blocks names;
+	enum kvt_status status;
+
+	if (job == NULL)
+		return 0;
+	t->copies = job->next_copy;
+	if (t->copies == NULL)
+		t->copies_end = &t->copies;
+	status = copy(job);
+	if (status == KVT_BUSY)
+		return 1; /* its epochs went out of date meanwhile: looked at and copied again */
+	if (status == KVT_OK) {
+		tiered_know(&job->footer, &known);
+		kvt_presence_there(t->presence, &job->request->keys[0], &known, kvt_now(t->s));
+		if (take_names(job, &names))
+			job->request->names = &names;
+		end(job, status);
+	} else if (status == KVT_MISS || status == KVT_ECORRUPT) {
+		kvt_presence_forget(t->presence, &job->request->keys[0]);
+		end(job, status);
+	} else {
+		end(job, status);
+	}
+	return 1;
+}

@@ -1,0 +1,156 @@
+/*
+ * tiered_resolve.c - a thread that looks up one name when it is told to.
+ *
+ * getaddrinfo(3) cannot be cancelled; that is why it has a thread, and why destroy may take as long
+ * as a lookup does. The thread exists only for names.
+ */
+#include "tiers/kvtierd/kvtierd_resolve.h"
+
+#include <netdb.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define AGAIN_NS 5000000000
+
+struct tiered_resolver {
+	const struct kvt_surroundings *s;
+	char host[256];
+	char port[8];
+	bool has_thread;
+	pthread_t thread;
+	pthread_mutex_t lock; /* guards what follows */
+	pthread_cond_t wake;
+	struct tiered_address addresses[TIERED_ADDRESSES];
+	size_t count;
+	int64_t asked_ns; /* when it was last looked up */
+	bool wanted, ending;
+};
+
+/* flags: as getaddrinfo's. Returns its error. */
+static int look_up(struct tiered_resolver *r, int flags)
+{
+	struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICSERV | flags};
+	struct tiered_address found[TIERED_ADDRESSES];
+	struct addrinfo *list = NULL;
+	size_t count = 0;
+	int err = getaddrinfo(r->host, r->port, &hints, &list);
+
+	if (err != 0)
+		return err;
+	for (struct addrinfo *a = list; a != NULL && count < TIERED_ADDRESSES; a = a->ai_next) {
+		memcpy(&found[count].bytes, a->ai_addr, a->ai_addrlen);
+		found[count++].len = a->ai_addrlen;
+	}
+	freeaddrinfo(list);
+	pthread_mutex_lock(&r->lock);
+	memcpy(r->addresses, found, count * sizeof(found[0]));
+	r->count = count;
+	pthread_mutex_unlock(&r->lock);
+	return 0;
+}
+
+static void look_up_name(struct tiered_resolver *r)
+{
+	int err = look_up(r, 0);
+
+	if (err != 0)
+		kvt_note(r->s, KVT_LOG_WARN, "tiered: %s is not found: %s", r->host,
+			gai_strerror(err));
+}
+
+static void *run(void *arg)
+{
+	struct tiered_resolver *r = arg;
+
+	pthread_mutex_lock(&r->lock);
+	while (!r->ending) {
+		if (!r->wanted) {
+			(void)pthread_cond_wait(&r->wake, &r->lock);
+			continue;
+		}
+		pthread_mutex_unlock(&r->lock);
+		look_up_name(r);
+		pthread_mutex_lock(&r->lock);
+		r->wanted = false;
+	}
+	pthread_mutex_unlock(&r->lock);
+	return NULL;
+}
+
+/* Without it names stay as they were found. */
+static void start(struct tiered_resolver *r)
+{
+	sigset_t all, before;
+
+	(void)sigfillset(&all);
+	(void)pthread_sigmask(SIG_SETMASK, &all, &before);
+	r->has_thread = pthread_create(&r->thread, NULL, run, r) == 0;
+	(void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+}
+
+enum kvt_status tiered_resolver_create(const char *host, uint16_t port, bool threads,
+	const struct kvt_surroundings *s, struct tiered_resolver **out)
+{
+	struct tiered_resolver *r = calloc(1, sizeof(*r));
+
+	if (r == NULL)
+		return KVT_ENOMEM;
+	r->s = s;
+	(void)snprintf(r->host, sizeof(r->host), "%s", host);
+	(void)snprintf(r->port, sizeof(r->port), "%u", port);
+	(void)pthread_mutex_init(&r->lock, NULL);
+	(void)pthread_cond_init(&r->wake, NULL);
+	if (look_up(r, AI_NUMERICHOST) != 0) {
+		look_up_name(r);
+		r->asked_ns = kvt_now(s);
+		if (threads)
+			start(r);
+	}
+	*out = r;
+	return KVT_OK;
+}
+
+void tiered_resolver_destroy(struct tiered_resolver *r)
+{
+	if (r == NULL)
+		return;
+	if (r->has_thread) {
+		pthread_mutex_lock(&r->lock);
+		r->ending = true;
+		(void)pthread_cond_signal(&r->wake);
+		pthread_mutex_unlock(&r->lock);
+		(void)pthread_join(r->thread, NULL);
+	}
+	(void)pthread_cond_destroy(&r->wake);
+	(void)pthread_mutex_destroy(&r->lock);
+	free(r);
+}
+
+size_t tiered_resolver_get(struct tiered_resolver *r, struct tiered_address out[TIERED_ADDRESSES])
+{
+	size_t count;
+
+	pthread_mutex_lock(&r->lock);
+	count = r->count;
+	memcpy(out, r->addresses, count * sizeof(out[0]));
+	pthread_mutex_unlock(&r->lock);
+	return count;
+}
+
+void tiered_resolver_again(struct tiered_resolver *r)
+{
+	int64_t now_ns = kvt_now(r->s);
+
+	if (!r->has_thread)
+		return;
+	pthread_mutex_lock(&r->lock);
+	if (!r->wanted && now_ns - r->asked_ns >= AGAIN_NS) {
+		r->asked_ns = now_ns;
+		r->wanted = true;
+		(void)pthread_cond_signal(&r->wake);
+	}
+	pthread_mutex_unlock(&r->lock);
+}

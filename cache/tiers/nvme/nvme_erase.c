@@ -1,0 +1,111 @@
+/*
+ * nvme_erase.c - what must not come back.
+ *
+ * An erase does three things in this order: it takes what waits to be written out of the queue, it
+ * makes entries invisible, and it keeps a tombstone that names the last generation given out by
+ * then. A chunk that an erase should have covered has a generation up to that, so the tombstone
+ * kills its ADD wherever the log has it; a chunk that is put afterwards has a later one. The
+ * tombstone is written whether or not anything was there: the log may still have a chunk whose
+ * removal has not been written yet.
+ *
+ * A flush that comes after makes the tombstone durable.
+ */
+#include <string.h>
+
+#include "tiers/nvme/nvme.h"
+
+/* What a queued request is compared with. */
+struct doomed {
+	const struct kvt_key *keys; /* NULL: any key */
+	size_t count;
+	const struct kvt_tenant *tenant; /* NULL: any tenant */
+};
+
+static bool is_doomed(const struct kvt_tier_request *r, const struct doomed *d)
+{
+	static const struct kvt_tenant none;
+	const struct kvt_tenant *tenant = r->item != NULL ? &r->item->tenant : &none;
+
+	if (d->tenant != NULL)
+		return memcmp(tenant, d->tenant, sizeof(*tenant)) == 0;
+	for (size_t i = 0; i < d->count; i++) {
+		if (r->key_count == 1 &&
+			memcmp(r->keys[0].bytes, d->keys[i].bytes, KVT_KEY_BYTES) == 0)
+			return true;
+	}
+	return d->keys == NULL;
+}
+
+/* From here on no write that was submitted before can end up visible. */
+static void begin_erase(struct nvme *t, const struct doomed *d)
+{
+	struct nvme_queue keep = {0};
+	struct kvt_tier_request *r;
+
+	pthread_mutex_lock(&t->lock);
+	t->erases++;
+	while ((r = nvme_queue_take(&t->writes)) != NULL)
+		nvme_queue_add(is_doomed(r, d) ? &t->cancelled : &keep, r);
+	t->writes = keep;
+	pthread_mutex_unlock(&t->lock);
+}
+
+/* Keeps tombstones up to now. */
+static enum kvt_status keep(struct nvme *t, struct nvme_record *record, const struct doomed *d)
+{
+	enum kvt_status status = KVT_OK;
+
+	pthread_mutex_lock(&t->lock);
+	record->generation = t->log.generation;
+	if (record->type != NVME_ERASE)
+		status = nvme_log_add(t, record);
+	for (size_t i = 0; record->type == NVME_ERASE && i < d->count; i += NVME_ERASE_KEYS) {
+		size_t n = d->count - i < NVME_ERASE_KEYS ? d->count - i : NVME_ERASE_KEYS;
+
+		memcpy(record->keys, d->keys + i, n * sizeof(d->keys[0]));
+		record->key_count = (uint32_t)n;
+		if (status == KVT_OK)
+			status = nvme_log_add(t, record);
+	}
+	if (status != KVT_OK)
+		t->log.lost = true; /* the next commit writes a log without what was erased */
+	pthread_mutex_unlock(&t->lock);
+	return status;
+}
+
+size_t nvme_erase_keys(struct nvme *t, const struct kvt_key *keys, size_t n)
+{
+	struct doomed d = {.keys = keys, .count = n};
+	struct nvme_record record = {.type = NVME_ERASE};
+	size_t erased;
+
+	begin_erase(t, &d);
+	erased = kvt_index_erase(t->index, keys, n);
+	(void)keep(t, &record, &d); /* if it is lost, the log is written anew before a flush ends */
+	return erased;
+}
+
+enum kvt_status nvme_erase_tenant(
+	struct kvt_tier *base, const struct kvt_tenant *tenant, size_t *erased)
+{
+	struct nvme *t = (struct nvme *)base;
+	struct doomed d = {.tenant = tenant};
+	struct nvme_record record = {.type = NVME_TENANT, .tenant = *tenant};
+
+	begin_erase(t, &d);
+	*erased = kvt_index_erase_tenant(t->index, tenant);
+	nvme_seal_forget(t, tenant);
+	return keep(t, &record, &d);
+}
+
+enum kvt_status nvme_erase_all(struct kvt_tier *base, size_t *erased)
+{
+	struct nvme *t = (struct nvme *)base;
+	struct doomed d = {0};
+	struct nvme_record record = {.type = NVME_RESET};
+
+	begin_erase(t, &d);
+	*erased = kvt_index_erase_all(t->index);
+	nvme_seal_forget(t, NULL);
+	return keep(t, &record, &d);
+}

@@ -1,0 +1,211 @@
+/*
+ * nvme_format.h - what the NVMe store writes on disk, byte by byte. Format 1.1.
+ *
+ * A store is a folder, PATH/FINGERPRINT/RANK, with these files:
+ *
+ *   format      what this is: versions, id, fingerprint, geometry. Written once.
+ *   log         which chunks are there. Replaced as a whole now and then (temp, sync, rename).
+ *   data-NNNNN  the chunks, in files of one fixed length, in units of 64 KiB.
+ *   tenants     wrapped tenant keys, only in a sealed store: a block of 4 KiB each.
+ *   lock        whoever owns the store.
+ *
+ * Numbers are little-endian. Every piece below carries an XXH3 of itself that is seeded with the
+ * id of the store, so that pieces of other stores are nobody's.
+ *
+ * Versions. Another major: refused, nothing is touched. A newer minor of the same major may have
+ * written into bytes that are reserved here: it is read, and what is reserved is ignored.
+ *
+ * format (4096 bytes)
+ *     0  "kvtstore"          8  u16 major, u16 minor    12 u32 unit bytes (65536)
+ *    16  XXH3-128 of the block with these 16 bytes zero (not seeded)
+ *    32  u8[16] store id    48  u8[32] fingerprint      80 u32 rank
+ *    88  u64 bytes of a data file
+ *
+ * log: a block of 4096 bytes, then records of 256 bytes each. Record i lies at 4096 + 256 i and
+ * knows its i and the number of its log, so records of a former log do not count. A record whose
+ * checksum fails is skipped, those after it are read: order carries no meaning.
+ *     0  "kvtxlog1"          8  u16 major, u16 minor
+ *    16  XXH3-128 of the block with these 16 bytes zero, seeded
+ *    32  u8[16] store id    48  u64 number of this log
+ *    56  u64 generation: all that is given out under this log is above it
+ *
+ * record (256 bytes)
+ *     0  u32 0x5254564b      4  u8 type    5 u8 flags    6 u16 pages of the chunk's header
+ *     8  u64 XXH3-64 of the record with these 8 bytes zero, seeded with store, log and i
+ *    16  u64 i              24  u64 generation
+ *    32  ADD: u8[32] key; 64 u8[32] parent; 96 u8[16] tenant; 112 u64 payload bytes;
+ *        120 i64 expires (wall clock, ns; INT64_MAX: never); 128 u64 ttl; 136 u32 tokens;
+ *        140 u32 runs; 144 u64 cost; 152 runs * { u32 first unit, u32 units }, at most 4
+ *        REMOVE: u8[32] key
+ *        ERASE: 32 u32 count; 36 keys, at most 6
+ *        TENANT: u8[16] tenant
+ *        RESET: nothing
+ *
+ * What records mean, in any order: a chunk is there if there is an ADD of its generation, no
+ * REMOVE of that generation, and no ERASE of its key, TENANT of its tenant or RESET with the same
+ * or a later generation. Of two that claim a unit, the later generation has it. ERASE, TENANT and
+ * RESET are written twice, in two blocks of the disk: one bad block does not bring back what was
+ * erased.
+ *
+ * chunk: header (pages of 4096 bytes), then the payload, filled up with zeros to 4096. Its units
+ * are those of its ADD, one run after another.
+ *     0  "kvtchunk"          8  u16 major, u16 minor    12 u32 header bytes
+ *    16  XXH3-128 of the header with these 16 bytes zero, seeded
+ *    32  u8[16] store id    48  u8[32] key              80 u8[32] fingerprint
+ *   112  u8[32] parent     144  u8[16] tenant          160 u64 generation
+ *   168  u64 payload bytes 176  u32 tokens             180 u32 rank
+ *   184  u32 flags         188  u32 bytes of names     192 i64 expires   200 u64 ttl
+ *   208  i64 written (wall clock)
+ *   216  XXH3-128 of the payload (plain stores; low, high)
+ *   232  seal of the payload: u32 format, u32 key id, u64 tenant key, u8[16] salt, u64 nonce
+ *   272  seal of the names, likewise
+ *   312  u32 tags of the payload
+ *   320  names (sealed like the payload, if that is), then the tag of the names (16), then the
+ *        payload's tags (16 each)
+ *
+ * names: what the engine calls the chunk's blocks
+ *     0  u32 hash bytes, u32 count, u32 block size, u32 flags (1: parent, 2: tokens, 4: LoRA,
+ *        8: alias, 16: LMCache's hash, since 1.1)
+ *    16  u32 bytes of the LoRA's name, u32 bytes of the alias
+ *    24  hashes, parent, tokens (u32 each), LoRA, alias (both with a zero at the end), u64 LMCache's hash
+ */
+#ifndef KVT_NVME_FORMAT_H
+#define KVT_NVME_FORMAT_H
+
+#include <stdbool.h>
+
+#include "kvtier/kvtier.h"
+#include "memory/extents.h"
+#include "protect/seal.h"
+
+#define NVME_MAJOR 1
+#define NVME_MINOR 1
+
+#define NVME_PAGE         4096u
+#define NVME_UNIT         65536u
+#define NVME_RECORD       256u
+#define NVME_MAX_RUNS     4
+#define NVME_ERASE_KEYS   6
+#define NVME_HEADER_FIXED 320u
+#define NVME_MAX_HEADER   (256u * 1024)
+#define NVME_MAX_BYTES    ((uint64_t)UINT32_MAX * NVME_UNIT) /* of one chunk, for bounds */
+#define NVME_MAX_TOKENS   (1u << 24) /* of one chunk, for bounds of what is read */
+
+/* The format file. */
+struct nvme_format {
+	uint16_t major, minor;
+	uint8_t store_id[16];
+	struct kvt_fingerprint fingerprint;
+	uint32_t rank;
+	uint64_t file_bytes; /* of each data file: a multiple of NVME_UNIT */
+};
+
+/* The first block of a log. */
+struct nvme_log_head {
+	uint64_t number;
+	uint64_t generation;
+};
+
+enum nvme_record_type {
+	NVME_NONE = 0, /* fills up to a block's end */
+	NVME_ADD = 1,
+	NVME_REMOVE = 2,
+	NVME_ERASE = 3,
+	NVME_TENANT = 4,
+	NVME_RESET = 5,
+};
+
+enum { /* flags of an ADD */
+	NVME_HAS_PARENT = 1,
+	NVME_HAS_NAMES = 2,
+};
+
+/* A record of the log, unpacked. */
+struct nvme_record {
+	enum nvme_record_type type;
+	uint8_t flags;
+	uint16_t header_pages;
+	uint64_t generation;
+	struct kvt_key keys[NVME_ERASE_KEYS]; /* ADD, REMOVE: the first */
+	uint32_t key_count;                   /* ERASE */
+	struct kvt_key parent;
+	struct kvt_tenant tenant;
+	uint64_t bytes;
+	int64_t expires_wall_ns;
+	uint64_t ttl_ns;
+	uint32_t tokens;
+	uint64_t cost_ns;
+	uint32_t run_count;
+	struct kvt_extent runs[NVME_MAX_RUNS];
+};
+
+enum { /* flags of a chunk's header */
+	NVME_CHUNK_PARENT = 1,
+	NVME_CHUNK_SEALED = 2,
+	NVME_CHUNK_NAMES = 4,
+};
+
+/* A chunk's header, unpacked. Pointers go into the header's bytes. */
+struct nvme_chunk {
+	uint32_t header_bytes;
+	struct kvt_key key;
+	struct kvt_fingerprint fingerprint;
+	struct kvt_key parent;
+	struct kvt_tenant tenant;
+	uint64_t generation;
+	uint64_t bytes;
+	uint32_t tokens;
+	uint32_t rank;
+	uint32_t flags;
+	int64_t expires_wall_ns;
+	uint64_t ttl_ns;
+	int64_t written_wall_ns;
+	struct kvt_checksum checksum;
+	struct kvt_seal_header seal, names_seal;
+	uint32_t names_bytes;
+	uint8_t *names;
+	uint8_t *names_tag; /* KVT_SEAL_TAG_BYTES */
+	uint32_t tag_count;
+	uint8_t *tags;
+};
+
+/* Each encode fills a whole block or record; each decode returns KVT_OK, KVT_EFORMAT (not ours, or
+ * another major) or KVT_ECORRUPT, and bounds everything it read. */
+void nvme_format_encode(const struct nvme_format *f, uint8_t out[NVME_PAGE]);
+enum kvt_status nvme_format_decode(
+	const uint8_t *in, size_t len, struct nvme_format *out) KVT_MUST_CHECK;
+
+void nvme_log_head_encode(
+	const struct nvme_log_head *h, const uint8_t store_id[16], uint8_t out[NVME_PAGE]);
+enum kvt_status nvme_log_head_decode(const uint8_t *in, size_t len, const uint8_t store_id[16],
+	struct nvme_log_head *out) KVT_MUST_CHECK;
+
+/* A record without its place: nvme_record_stamp gives it that, when it is about to be written. */
+void nvme_record_encode(const struct nvme_record *r, uint8_t out[NVME_RECORD]);
+void nvme_record_stamp(
+	uint8_t record[NVME_RECORD], const uint8_t store_id[16], uint64_t log, uint64_t i);
+bool nvme_record_is_tombstone(const uint8_t record[NVME_RECORD]);
+/* KVT_MISS: an empty place. */
+enum kvt_status nvme_record_decode(const uint8_t in[NVME_RECORD], const uint8_t store_id[16],
+	uint64_t log, uint64_t i, struct nvme_record *out) KVT_MUST_CHECK;
+
+/* Bytes of a header with so many bytes of names and payload, in whole pages; more than
+ * NVME_MAX_HEADER: does not fit. */
+uint64_t nvme_chunk_header_bytes(uint64_t names_bytes, uint64_t bytes, bool sealed);
+/* Sets the pointers of *c into `out` (header_bytes long, zeroed by this) by its lengths, so that the
+ * caller fills names and tags in place; nvme_chunk_finish then writes the rest. */
+void nvme_chunk_layout(struct nvme_chunk *c, uint8_t *out);
+void nvme_chunk_finish(const struct nvme_chunk *c, const uint8_t store_id[16], uint8_t *out);
+/* `in` is writable since pointers go into it. len: at least header_bytes, else KVT_ECORRUPT. */
+enum kvt_status nvme_chunk_decode(
+	uint8_t *in, size_t len, const uint8_t store_id[16], struct nvme_chunk *out) KVT_MUST_CHECK;
+
+/* The engine's names as one piece of bytes. `alias` may be NULL. 0: there is nothing to keep. */
+uint64_t nvme_names_bytes(const struct kvt_blocks *blocks, const char *alias);
+void nvme_names_encode(const struct kvt_blocks *blocks, const char *alias, uint8_t *out);
+/* Pointers of *blocks go into `in`, which must be aligned to 4. *alias: NULL if there is none.
+ * blocks->count is 0 if only an alias is there. */
+enum kvt_status nvme_names_decode(const uint8_t *in, size_t len, struct kvt_blocks *blocks,
+	const char **alias) KVT_MUST_CHECK;
+
+#endif

@@ -1,0 +1,270 @@
+/*
+ * nvme_write.c - a chunk goes to disk.
+ *
+ * Its entry is inserted first, invisible, which makes room and takes the key; then units, header,
+ * and one transfer. When that has ended well the chunk is visible and joins the group whose records
+ * are written next; its entry stays held until then, so that nothing is written over it before its
+ * record says where it is.
+ *
+ * An erase may come at any moment. Before the insert it takes the request out of the queue or is
+ * seen by its count; after, it makes the entry invisible, and publishing says so.
+ *
+ * What is written for a chunk of n bytes: n rounded up to 4096, a header of 4096 (more only with
+ * thousands of tokens), 256 bytes of log each for coming and going, and when the log is written
+ * anew, which is when it has four times what it needs, a fourth of 256. Nothing is ever moved.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "tiers/nvme/nvme.h"
+
+static void write_done(struct nvme *t, struct nvme_actor *actor, struct kvt_io_op *op);
+
+static int64_t expires_of(const struct nvme *t, const struct kvt_item *item, uint64_t *ttl)
+{
+	int64_t wall = kvt_wall(t->s);
+
+	*ttl = item != NULL && item->ttl_ns != 0 ? item->ttl_ns : t->ttl_ns;
+	if (*ttl == 0 || *ttl >= (uint64_t)(INT64_MAX - wall))
+		return INT64_MAX;
+	return wall + (int64_t)*ttl;
+}
+
+static void info_of(const struct nvme *t, const struct kvt_tier_request *r, uint32_t head_bytes,
+	struct kvt_entry_info *info)
+{
+	uint64_t need = head_bytes + r->bytes;
+
+	*info = (struct kvt_entry_info){
+		.bytes = r->bytes,
+		.charge = (need + NVME_UNIT - 1) / NVME_UNIT * NVME_UNIT,
+		.tokens = r->item != NULL ? r->item->tokens : 0,
+	};
+	if (r->item != NULL)
+		info->tenant = r->item->tenant;
+	info->expires_wall_ns = expires_of(t, r->item, &info->ttl_ns);
+}
+
+/* Bytes of the header, 0: too many names. */
+static uint32_t head_bytes_of(
+	const struct nvme *t, const struct kvt_tier_request *r, uint64_t *names)
+{
+	uint64_t head;
+
+	*names = r->item == NULL ? 0 : nvme_names_bytes(r->item->blocks, r->item->alias);
+	head = nvme_chunk_header_bytes(*names, r->bytes, t->sealer != NULL);
+	return head > NVME_MAX_HEADER ? 0 : (uint32_t)head;
+}
+
+static bool request_is_good(const struct kvt_tier_request *r)
+{
+	uint64_t sum = 0;
+
+	if (r->key_count != 1 || r->bytes == 0 || r->segment_count == 0 ||
+		r->segment_count > NVME_MAX_PIECES)
+		return false;
+	for (uint32_t i = 0; i < r->segment_count; i++)
+		sum += r->segments[i].bytes;
+	if (sum != r->bytes)
+		return false;
+	return r->item == NULL || r->item->blocks == NULL ||
+	       (r->item->blocks->hash_bytes % 4 == 0 && r->item->blocks->hash_bytes <= 32 &&
+		       (uint64_t)r->item->blocks->count * r->item->blocks->block_size <=
+			       NVME_MAX_TOKENS);
+}
+
+/* The header; the payload's tags too, if it is sealed. */
+static enum kvt_status make_head(struct nvme *t, struct nvme_job *job,
+	const struct kvt_entry_info *info, uint64_t generation, uint64_t names_bytes)
+{
+	struct kvt_tier_request *r = job->request;
+	struct nvme_chunk chunk = {
+		.header_bytes = job->head_bytes,
+		.key = r->keys[0],
+		.fingerprint = t->format.fingerprint,
+		.tenant = info->tenant,
+		.generation = generation,
+		.bytes = r->bytes,
+		.tokens = info->tokens,
+		.rank = t->format.rank,
+		.flags = t->sealer != NULL ? NVME_CHUNK_SEALED : 0,
+		.expires_wall_ns = info->expires_wall_ns,
+		.ttl_ns = info->ttl_ns,
+		.written_wall_ns = kvt_wall(t->s),
+		.names_bytes = (uint32_t)names_bytes,
+	};
+	enum kvt_status status = KVT_OK;
+
+	if (r->item != NULL && r->item->parent != NULL) {
+		chunk.parent = *r->item->parent;
+		chunk.flags |= NVME_CHUNK_PARENT;
+	}
+	if (names_bytes > 0)
+		chunk.flags |= NVME_CHUNK_NAMES;
+	if (t->sealer == NULL)
+		chunk.checksum = r->checksum;
+	nvme_chunk_layout(&chunk, job->head);
+	if (names_bytes > 0)
+		nvme_names_encode(r->item->blocks, r->item->alias, chunk.names);
+	if (t->sealer != NULL)
+		status = nvme_seal_chunk(t, job, &chunk);
+	if (status == KVT_OK)
+		nvme_chunk_finish(&chunk, t->format.store_id, job->head);
+	return status;
+}
+
+/* What is kept beside the entry. Returns its generation. */
+static uint64_t fill_side(struct nvme *t, uint32_t entry, uint32_t head_bytes, bool names)
+{
+	struct nvme_side *side = &t->side[entry];
+
+	*side = (struct nvme_side){.header_pages = (uint16_t)(head_bytes / NVME_PAGE)};
+	if (names)
+		side->flags |= NVME_HAS_NAMES;
+	pthread_mutex_lock(&t->lock);
+	side->generation = ++t->log.generation;
+	pthread_mutex_unlock(&t->lock);
+	return side->generation;
+}
+
+/* An entry that no erase since the request was taken from its queue has missed. */
+static enum kvt_status insert(struct nvme *t, struct kvt_tier_request *r,
+	const struct kvt_entry_info *info, uint64_t erases, uint32_t *entry)
+{
+	const struct kvt_key *parent = r->item != NULL ? r->item->parent : NULL;
+	enum kvt_status status = kvt_index_insert(t->index, &r->keys[0], parent, info, entry);
+	bool erased;
+
+	if (status != KVT_OK)
+		return status;
+	t->side[*entry] = (struct nvme_side){0};
+	pthread_mutex_lock(&t->lock);
+	erased = t->erases != erases;
+	pthread_mutex_unlock(&t->lock);
+	if (!erased)
+		return KVT_OK;
+	kvt_index_discard(t->index, *entry);
+	return KVT_ECANCELED;
+}
+
+/* Entry, units, header and image. On failure nothing is left of it. */
+static enum kvt_status prepare(struct nvme *t, struct nvme_job *job, uint64_t erases)
+{
+	struct kvt_tier_request *r = job->request;
+	struct kvt_entry_info info;
+	uint64_t names_bytes;
+	uint32_t head_bytes = head_bytes_of(t, r, &names_bytes);
+	uint64_t place[4];
+	enum kvt_status status;
+
+	if (!request_is_good(r) || head_bytes == 0)
+		return KVT_EINVAL;
+	if (nvme_transfer_room(job, head_bytes) != KVT_OK)
+		return KVT_ENOMEM;
+	info_of(t, r, head_bytes, &info);
+	if (info.charge > t->capacity)
+		return KVT_FULL;
+	status = insert(t, r, &info, erases, &job->entry);
+	if (status != KVT_OK)
+		return status;
+	status =
+		nvme_space_take(t, (uint32_t)(info.charge / NVME_UNIT), job->runs, &job->run_count);
+	if (status != KVT_OK)
+		goto out;
+	nvme_place_pack(job->runs, job->run_count, place);
+	kvt_index_place(t->index, job->entry, place);
+	job->bytes = r->bytes;
+	status = nvme_transfer_prepare(t, job, r->segments, r->segment_count, t->sealer != NULL);
+	if (status == KVT_OK)
+		status = make_head(t, job, &info,
+			fill_side(t, job->entry, head_bytes, names_bytes > 0), names_bytes);
+out:
+	if (status != KVT_OK)
+		kvt_index_discard(t->index, job->entry);
+	return status;
+}
+
+/* May there be room later, without anybody doing anything about it? */
+static bool holds_room(const struct nvme *t)
+{
+	return t->commit.stored != NULL || t->commit.group != NULL || t->writes_active > 0 ||
+	       t->reads_active > 0;
+}
+
+bool nvme_write_begin(struct nvme *t, struct nvme_job *job, struct kvt_tier_request *r)
+{
+	enum kvt_status status = KVT_ENOMEM;
+	uint64_t erases = job->erases;
+
+	job->kind = NVME_JOB_WRITE;
+	job->request = r;
+	job->actor.done = write_done;
+	job->stored = calloc(1, sizeof(*job->stored));
+	if (job->stored != NULL)
+		status = t->log.bad ? KVT_EIO : prepare(t, job, erases);
+	if (status == KVT_OK) {
+		t->writes_active++;
+		nvme_rate_begin(t, &t->write_rate);
+		nvme_transfer_begin(t, job);
+		return true;
+	}
+	if (status == KVT_FULL && holds_room(t)) {
+		/* Chunks that wait for their records cannot leave: let them get those first. */
+		t->commit.wanted = true;
+		nvme_job_give(t, job);
+		pthread_mutex_lock(&t->lock);
+		nvme_queue_push(&t->writes, r);
+		pthread_mutex_unlock(&t->lock);
+		return false;
+	}
+	nvme_job_give(t, job);
+	nvme_finish(r, status);
+	return true;
+}
+
+/* Data files that this chunk lies in have something to sync. */
+static void mark_dirty(struct nvme *t, const struct nvme_job *job)
+{
+	for (uint32_t i = 0; i < job->run_count; i++) {
+		uint32_t first = job->runs[i].first / t->space.units_per_file;
+		uint32_t last =
+			(job->runs[i].first + job->runs[i].count - 1) / t->space.units_per_file;
+
+		for (uint32_t f = first; f <= last; f++)
+			t->space.files[f].dirty = true;
+	}
+}
+
+static void write_done(struct nvme *t, struct nvme_actor *actor, struct kvt_io_op *op)
+{
+	struct nvme_job *job = (struct nvme_job *)actor;
+	struct kvt_tier_request *r = job->request;
+	struct nvme_stored *stored = job->stored;
+	enum kvt_status status;
+
+	if (!nvme_transfer_done(t, job, op))
+		return;
+	status = job->status;
+	t->writes_active--;
+	nvme_rate_end(t, &t->write_rate, job->bytes);
+	mark_dirty(t, job);
+	if (status != KVT_OK) {
+		kvt_index_discard(t->index, job->entry);
+	} else if (kvt_index_publish(t->index, job->entry) != KVT_OK) {
+		kvt_index_release(t->index, job->entry);
+		status = KVT_ECANCELED;
+	}
+	if (status == KVT_OK) {
+		*stored = (struct nvme_stored){.entry = job->entry, .bytes = job->bytes};
+		stored->request = r->announce ? r : NULL;
+		job->stored = NULL;
+		pthread_mutex_lock(&t->lock);
+		t->stores++;
+		t->store_bytes += job->bytes;
+		pthread_mutex_unlock(&t->lock);
+		nvme_commit_stored(t, stored);
+	}
+	nvme_job_give(t, job);
+	if (status != KVT_OK || !r->announce)
+		nvme_finish(r, status);
+}

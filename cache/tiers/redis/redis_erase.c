@@ -1,0 +1,425 @@
+/*
+ * redis_erase.c - keys that must not be read any more, until Redis has forgotten them.
+ *
+ * An erased key is hidden in this handle first, then unlinked with all its parts: its footer says
+ * how many there are, and they are in one slot, so that one command does it. When Redis cannot be
+ * reached the key stays hidden, the request ends with KVT_EIO, flushes fail, and the unlinking is
+ * tried again until it is done. What a process that ends before that has not erased is still in
+ * Redis until its TTL.
+ *
+ * The memory for hidden keys is bounded. When it is full, all of this fingerprint is erased by its
+ * epoch instead: losing chunks is allowed, reading erased ones is not.
+ *
+ * In the compatible format an erase reaches the names that this handle was told. A key whose name
+ * it does not know stays hidden, and is unlinked when its name is told.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "tiers/redis/redis_tier.h"
+
+#define WINDOW      256u /* unlinks of one request, and of one round of tries, under way */
+#define GUESS_PARTS 16u  /* of a chunk that has no footer */
+
+/* A chunk that is being unlinked. */
+struct unlinking {
+	struct redis_tier *t;
+	struct redis_job *job; /* NULL: nobody waits */
+	struct kvt_key key;
+	bool hidden; /* it is among the erased keys */
+	uint32_t left;
+	enum kvt_status status;
+};
+
+static void ask_on(struct redis_job *job);
+
+/* --- hidden keys ------------------------------------------------------------------------------- */
+
+static struct redis_gone **bucket_of(const struct redis_tier *t, const struct kvt_key *key)
+{
+	uint32_t hash;
+
+	memcpy(&hash, key->bytes, sizeof(hash));
+	return (struct redis_gone **)(uintptr_t)&t->erasing.buckets[hash % REDIS_GONE_BUCKETS];
+}
+
+static struct redis_gone *find(const struct redis_tier *t, const struct kvt_key *key)
+{
+	struct redis_gone *gone = *bucket_of(t, key);
+
+	while (gone != NULL && memcmp(&gone->key, key, sizeof(*key)) != 0)
+		gone = gone->next;
+	return gone;
+}
+
+bool redis_is_gone(const struct redis_tier *t, const struct kvt_key *key)
+{
+	return t->erasing.count > 0 && find(t, key) != NULL;
+}
+
+static void remove_gone(struct redis_tier *t, struct redis_gone *gone)
+{
+	struct redis_gone **at = bucket_of(t, &gone->key);
+
+	while (*at != gone)
+		at = &(*at)->next;
+	*at = gone->next;
+	t->erasing.count--;
+	t->erasing.owed -= gone->owed;
+	t->erasing.nameless -= gone->nameless;
+	free(gone);
+}
+
+/* NULL: there is no room for one more. */
+static struct redis_gone *hide(struct redis_tier *t, const struct kvt_key *key)
+{
+	struct redis_gone **bucket = bucket_of(t, key), *gone = find(t, key);
+
+	if (gone != NULL)
+		return gone;
+	if (t->erasing.count >= REDIS_GONE_MOST || (gone = calloc(1, sizeof(*gone))) == NULL)
+		return NULL;
+	gone->key = *key;
+	gone->next = *bucket;
+	*bucket = gone;
+	t->erasing.count++;
+	return gone;
+}
+
+static void set_owed(struct redis_tier *t, struct redis_gone *gone, bool owed)
+{
+	t->erasing.owed += (uint32_t)owed - (uint32_t)gone->owed;
+	gone->owed = owed;
+}
+
+/* Too many to hide them one by one. */
+static void erase_all(struct redis_tier *t)
+{
+	redis_tenant_raise(&t->tenants.all);
+	for (size_t i = 0; i < REDIS_GONE_BUCKETS; i++) {
+		struct redis_gone *gone = t->erasing.buckets[i], *next;
+
+		for (; gone != NULL; gone = next) {
+			next = gone->next;
+			if (gone->under_way == 0)
+				remove_gone(t, gone);
+		}
+	}
+}
+
+void redis_erase_finish(struct redis_tier *t)
+{
+	for (size_t i = 0; i < REDIS_GONE_BUCKETS; i++) {
+		while (t->erasing.buckets[i] != NULL)
+			remove_gone(t, t->erasing.buckets[i]);
+	}
+}
+
+/* --- one chunk --------------------------------------------------------------------------------- */
+
+/* It is over for the key's place among the hidden ones. */
+static void settle_gone(struct unlinking *u)
+{
+	struct redis_tier *t = u->t;
+	struct redis_gone *gone = find(t, &u->key);
+
+	if (gone == NULL)
+		return;
+	gone->under_way--;
+	set_owed(t, gone, u->status != KVT_OK);
+	if (u->status != KVT_OK)
+		t->erasing.again_ns = kvt_now(t->s) + REDIS_RETRY_NS;
+	else if (gone->under_way == 0)
+		remove_gone(t, gone);
+}
+
+static void end_unlinking(struct unlinking *u)
+{
+	struct redis_job *job = u->job;
+
+	if (u->hidden)
+		settle_gone(u);
+	if (u->hidden && job == NULL)
+		u->t->erasing.retrying--;
+	if (u->status == KVT_OK && u->hidden)
+		REDIS_COUNT(u->t, erased, 1);
+	if (job != NULL) {
+		/* A miss would say that it is done. */
+		if (u->status != KVT_OK && job->status != KVT_ECANCELED)
+			job->status = u->status == KVT_ECANCELED ? KVT_ECANCELED : KVT_EIO;
+		job->left--;
+	}
+	free(u);
+	if (job != NULL)
+		ask_on(job);
+}
+
+static void unlinked(struct redis_ask *ask)
+{
+	struct unlinking *u = ask->owner;
+	enum kvt_status status = redis_ask_status(ask);
+
+	if (status != KVT_OK)
+		u->status = status;
+	redis_ask_free(ask);
+	if (--u->left == 0)
+		end_unlinking(u);
+}
+
+/* UNLINK of these names, all of one slot. */
+static void send_unlink(struct unlinking *u, const struct redis_word *names, size_t count)
+{
+	struct redis_word *words = calloc(count + 1, sizeof(*words));
+	struct redis_ask *ask = NULL;
+
+	if (words != NULL) {
+		words[0] = REDIS_WORD("UNLINK");
+		memcpy(words + 1, names, count * sizeof(*names));
+		ask = redis_ask_new(u->t, words, count + 1, NULL, 0, 0);
+	}
+	free(words);
+	if (ask == NULL) {
+		u->status = KVT_ENOMEM;
+		if (--u->left == 0)
+			end_unlinking(u);
+		return;
+	}
+	redis_ask_send(ask, unlinked, u, kvt_now(u->t->s) + (int64_t)u->t->deadline_ns);
+}
+
+static void unlink_parts(struct unlinking *u, uint32_t parts)
+{
+	struct redis_word *names = calloc(parts, sizeof(*names));
+	char *texts = malloc((size_t)parts * REDIS_KEY_ROOM);
+
+	if (names == NULL || texts == NULL) {
+		u->status = KVT_ENOMEM;
+		end_unlinking(u);
+	} else {
+		for (uint32_t i = 0; i < parts; i++) {
+			char *text = texts + (size_t)i * REDIS_KEY_ROOM;
+
+			names[i] = (struct redis_word){
+				text, redis_chunk_name(&u->t->fingerprint, &u->key, i, text)};
+		}
+		u->left = 1;
+		send_unlink(u, names, parts);
+	}
+	free(names);
+	free(texts);
+}
+
+static void looked(struct redis_ask *ask)
+{
+	struct unlinking *u = ask->owner;
+	enum kvt_status status = redis_ask_status(ask);
+	uint32_t parts = GUESS_PARTS;
+	struct redis_footer f;
+
+	if (status == KVT_OK && ask->command.reply == KVT_REDIS_BULK &&
+		redis_footer_decode(ask->buffer, ask->command.bulk_bytes, &f) == KVT_OK &&
+		redis_footer_is(u->t, &f, &u->key))
+		parts = f.parts;
+	redis_ask_free(ask);
+	if (status == KVT_OK || status == KVT_ECORRUPT) {
+		unlink_parts(u, parts);
+	} else {
+		u->status = status;
+		end_unlinking(u);
+	}
+}
+
+static void unlink_native(struct unlinking *u)
+{
+	char name[REDIS_KEY_ROOM];
+	size_t len = redis_chunk_name(&u->t->fingerprint, &u->key, 0, name);
+	struct redis_word words[4] = {
+		REDIS_WORD("GETRANGE"), {name, len}, REDIS_WORD("-336"), REDIS_WORD("-1")};
+	struct redis_ask *ask = redis_ask_new(u->t, words, 4, NULL, 0, REDIS_FOOTER);
+
+	if (ask == NULL) {
+		u->status = KVT_ENOMEM;
+		end_unlinking(u);
+		return;
+	}
+	redis_ask_send(ask, looked, u, kvt_now(u->t->s) + (int64_t)u->t->deadline_ns);
+}
+
+/* Three keys, in as many slots. */
+static void unlink_compatible(struct unlinking *u, char *name, size_t len)
+{
+	static const char *const ends[3] = {"metadata", "kv_bytes", "kvtier"};
+
+	u->left = 3;
+	for (int i = 0; i < 3; i++) {
+		struct redis_word word;
+
+		memcpy(name + len, ends[i], strlen(ends[i]) + 1);
+		word = (struct redis_word){name, len + strlen(ends[i])};
+		send_unlink(u, &word, 1);
+	}
+}
+
+static struct unlinking *unlinking_new(
+	struct redis_tier *t, struct redis_job *job, const struct kvt_key *key, bool hidden)
+{
+	struct unlinking *u = calloc(1, sizeof(*u));
+
+	if (u != NULL)
+		*u = (struct unlinking){.t = t, .job = job, .key = *key, .hidden = hidden};
+	return u;
+}
+
+static void begin_unlinking(struct unlinking *u)
+{
+	char name[LMCACHE_NAME_MAX + 16];
+	size_t len;
+
+	if (u->t->names == NULL) {
+		unlink_native(u);
+		return;
+	}
+	len = redis_names_find(u->t->names, &u->key, name, LMCACHE_NAME_MAX + 1);
+	if (len > 0)
+		unlink_compatible(u, name, len);
+	else
+		end_unlinking(u);
+}
+
+void redis_drop(struct redis_tier *t, const struct kvt_key *key)
+{
+	struct unlinking *u = unlinking_new(t, NULL, key, false);
+
+	if (u != NULL)
+		begin_unlinking(u);
+}
+
+/* --- requests ---------------------------------------------------------------------------------- */
+
+/* Jobs under way that must not tell any more what they found. */
+static void spoil(struct redis_tier *t, struct redis_job *job)
+{
+	for (; job != NULL; job = job->next) {
+		if (job->request->verb == KVT_TIER_PROBE ||
+			((job->request->verb == KVT_TIER_READ ||
+				 job->request->verb == KVT_TIER_WRITE) &&
+				redis_is_gone(t, job->request->keys)))
+			job->erased = true;
+	}
+}
+
+static void begin_key(struct redis_job *job, const struct kvt_key *key)
+{
+	struct redis_tier *t = job->t;
+	struct redis_gone *gone = find(t, key);
+	struct unlinking *u;
+
+	if (gone != NULL && t->names != NULL && !redis_names_has(t->names, key)) {
+		t->erasing.nameless += !gone->nameless;
+		gone->nameless = true;
+		return;
+	}
+	u = unlinking_new(t, job, key, gone != NULL);
+	if (u == NULL) {
+		job->status = KVT_ENOMEM;
+		if (gone != NULL)
+			set_owed(t, gone, true);
+		return;
+	}
+	if (gone != NULL)
+		gone->under_way++;
+	job->left++;
+	begin_unlinking(u);
+}
+
+static void ask_on(struct redis_job *job)
+{
+	if (job->asking)
+		return;
+	job->asking = true;
+	while (job->left < WINDOW && job->at < job->request->key_count)
+		begin_key(job, &job->request->keys[job->at++]);
+	job->asking = false;
+	if (job->left == 0)
+		redis_job_end(job, job->status);
+}
+
+void redis_erase_begin(struct redis_job *job)
+{
+	struct redis_tier *t = job->t;
+	const struct kvt_tier_request *r = job->request;
+	bool full = false;
+
+	for (size_t i = 0; i < r->key_count; i++)
+		full = hide(t, &r->keys[i]) == NULL || full;
+	spoil(t, t->active.first);
+	spoil(t, t->parked.first);
+	if (full) {
+		erase_all(t);
+		if (t->names != NULL)
+			redis_tenant_raise(&t->tenants.unverified);
+	}
+	for (size_t i = 0; i < r->key_count; i++)
+		kvt_presence_forget(t->presence, &r->keys[i]);
+	ask_on(job);
+}
+
+/* --- once more --------------------------------------------------------------------------------- */
+
+static bool is_due(struct redis_tier *t, struct redis_gone *gone)
+{
+	if (gone->under_way > 0)
+		return false;
+	if (gone->nameless && redis_names_has(t->names, &gone->key)) {
+		gone->nameless = false;
+		t->erasing.nameless--;
+		set_owed(t, gone, true);
+	}
+	return gone->owed;
+}
+
+static void try_bucket(struct redis_tier *t, struct redis_gone *gone)
+{
+	struct redis_gone *next;
+
+	for (; gone != NULL; gone = next) {
+		struct unlinking *u;
+
+		next = gone->next; /* an unlinking may end at once */
+		if (!is_due(t, gone) || (u = unlinking_new(t, NULL, &gone->key, true)) == NULL)
+			continue;
+		gone->under_way++;
+		t->erasing.retrying++;
+		begin_unlinking(u);
+	}
+}
+
+size_t redis_erase_step(struct redis_tier *t, int64_t now_ns, int64_t *next_ns)
+{
+	struct redis_erasing *e = &t->erasing;
+	uint64_t told;
+
+	if (e->nameless > 0) {
+		told = redis_names_told(t->names);
+		if (told != e->names_seen)
+			e->again_ns = now_ns;
+		else if (e->owed == 0)
+			return 0;
+		e->names_seen = told;
+	} else if (e->owed == 0) {
+		return 0;
+	}
+	if (e->retrying > 0)
+		return 0;
+	if (now_ns < e->again_ns) {
+		if (e->again_ns < *next_ns)
+			*next_ns = e->again_ns;
+		return 0;
+	}
+	e->again_ns = now_ns + REDIS_RETRY_NS;
+	for (size_t i = 0; i < REDIS_GONE_BUCKETS && e->retrying < WINDOW; i++) {
+		e->cursor = (e->cursor + 1) % REDIS_GONE_BUCKETS;
+		try_bucket(t, e->buckets[e->cursor]);
+	}
+	return e->retrying;
+}

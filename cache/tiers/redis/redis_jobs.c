@@ -1,0 +1,230 @@
+/*
+ * redis_jobs.c - requests on their way: the lists they are on, waiting, room for sealed copies, the
+ * end.
+ *
+ * A job is on one list: active (it asks, or is about to), parked (it waits for what its `parked`
+ * points at), or flushes. It ends once, and its request is the caller's again from then on.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "tiers/redis/redis_tier.h"
+
+void redis_jobs_add(struct redis_jobs *list, struct redis_job *job)
+{
+	job->next = NULL;
+	job->prev = list->last;
+	*(list->last != NULL ? &list->last->next : &list->first) = job;
+	list->last = job;
+}
+
+void redis_jobs_drop(struct redis_jobs *list, struct redis_job *job)
+{
+	*(job->prev != NULL ? &job->prev->next : &list->first) = job->next;
+	*(job->next != NULL ? &job->next->prev : &list->last) = job->prev;
+}
+
+static struct redis_jobs *list_of(struct redis_job *job)
+{
+	if (job->request->verb == KVT_TIER_FLUSH)
+		return &job->t->flushes;
+	return job->parked != NULL ? &job->t->parked : &job->t->active;
+}
+
+void redis_job_park(struct redis_job *job, const void *on, void (*resume)(struct redis_job *job))
+{
+	redis_jobs_drop(list_of(job), job);
+	job->parked = on;
+	job->resume = resume;
+	redis_jobs_add(&job->t->parked, job);
+}
+
+static void unpark(struct redis_job *job)
+{
+	redis_jobs_drop(&job->t->parked, job);
+	job->parked = NULL;
+	redis_jobs_add(&job->t->active, job);
+}
+
+static struct redis_job *parked_on(struct redis_tier *t, const void *on)
+{
+	struct redis_job *job = t->parked.first;
+
+	while (job != NULL && job->parked != on)
+		job = job->next;
+	return job;
+}
+
+/* Those that park again go to the end of the list, behind all that are to be resumed now. */
+void redis_resume(struct redis_tier *t, const void *on)
+{
+	size_t count = 0;
+
+	for (struct redis_job *job = t->parked.first; job != NULL; job = job->next)
+		count += job->parked == on;
+	for (; count > 0; count--) {
+		struct redis_job *job = parked_on(t, on);
+
+		if (job == NULL)
+			break;
+		unpark(job);
+		job->resume(job);
+	}
+}
+
+bool redis_is_change(const struct redis_job *job)
+{
+	return job->request->verb == KVT_TIER_WRITE || job->request->verb == KVT_TIER_ERASE;
+}
+
+static uint64_t *moving_of(struct redis_job *job)
+{
+	return &job->t->moving[job->request->verb == KVT_TIER_WRITE];
+}
+
+static void count_end(struct redis_job *job, enum kvt_status status)
+{
+	struct redis_tier *t = job->t;
+	struct redis_counters *c = &t->counters;
+
+	pthread_mutex_lock(&t->lock);
+	c->io_errors += status == KVT_EIO;
+	c->corrupt += status == KVT_ECORRUPT;
+	if (job->request->verb == KVT_TIER_READ) {
+		c->hits += status == KVT_OK;
+		c->misses += status != KVT_OK;
+		c->loads += status == KVT_OK;
+		c->load_bytes += status == KVT_OK ? job->request->bytes : 0;
+	} else if (job->request->verb == KVT_TIER_WRITE && status == KVT_OK) {
+		c->stores++;
+		c->store_bytes += job->request->bytes;
+	}
+	pthread_mutex_unlock(&t->lock);
+}
+
+void redis_job_end(struct redis_job *job, enum kvt_status status)
+{
+	struct redis_tier *t = job->t;
+	struct kvt_tier_request *request = job->request;
+	uint64_t *moving = moving_of(job), turn = job->turn;
+	bool had_room = job->bounce != NULL;
+
+	redis_jobs_drop(list_of(job), job);
+	if (redis_is_change(job)) {
+		for (struct redis_job *flush = t->flushes.first; flush != NULL; flush = flush->next)
+			flush->changes -= flush->number > job->number;
+		t->changes--;
+	}
+	count_end(job, status);
+	request->next = NULL;
+	request->status = status;
+	request->done(request); /* names point into the job */
+	t->bounce_used -= job->bounce_bytes;
+	*moving -= turn;
+	for (uint32_t i = 0; job->asks != NULL && i < job->parts; i++)
+		redis_ask_free(job->asks[i]);
+	free(job->asks);
+	free(job->bounce);
+	free(job->extra);
+	free(job->answers);
+	free(job);
+	if (had_room)
+		redis_resume(t, &t->bounce_used);
+	if (turn > 0)
+		redis_resume(t, moving);
+}
+
+enum kvt_status redis_job_bounce(
+	struct redis_job *job, uint64_t bytes, void (*resume)(struct redis_job *job))
+{
+	struct redis_tier *t = job->t;
+
+	if (job->bounce != NULL)
+		return KVT_OK;
+	if (t->bounce_used > 0 && t->bounce_used + bytes > t->bounce_limit) {
+		redis_job_park(job, &t->bounce_used, resume);
+		return KVT_BUSY;
+	}
+	job->bounce = malloc(bytes);
+	if (job->bounce == NULL)
+		return KVT_ENOMEM;
+	job->bounce_bytes = bytes;
+	t->bounce_used += bytes;
+	return KVT_OK;
+}
+
+uint32_t redis_job_slice(
+	const struct redis_job *job, uint64_t from, uint64_t len, struct kvt_segment *out)
+{
+	const struct kvt_tier_request *r = job->request;
+	uint32_t count = 0;
+
+	if (job->bounce != NULL) {
+		out[0] = (struct kvt_segment){.base = job->bounce + from, .bytes = len};
+		return 1;
+	}
+	for (uint32_t i = 0; i < r->segment_count && len > 0; i++) {
+		const struct kvt_segment *s = &r->segments[i];
+		uint64_t n;
+
+		if (from >= s->bytes) {
+			from -= s->bytes;
+			continue;
+		}
+		n = s->bytes - from < len ? s->bytes - from : len;
+		out[count++] = (struct kvt_segment){.base = (uint8_t *)s->base + from, .bytes = n};
+		from = 0;
+		len -= n;
+	}
+	return count;
+}
+
+enum kvt_status redis_job_turn(struct redis_job *job, void (*resume)(struct redis_job *job))
+{
+	struct redis_tier *t = job->t;
+	uint64_t *moving = moving_of(job), bytes = job->request->bytes;
+
+	if (job->turn > 0)
+		return KVT_OK;
+	if (*moving > 0 && *moving + bytes > REDIS_AT_ONCE) {
+		redis_job_park(job, moving, resume);
+		return KVT_BUSY;
+	}
+	*moving += bytes;
+	job->turn = bytes;
+	job->begun_ns = kvt_now(t->s);
+	job->fresh_ns = job->begun_ns - REDIS_FRESH_NS;
+	job->deadline_ns = job->begun_ns + (int64_t)t->deadline_ns;
+	if (job->request->deadline_ns > 0 && job->request->deadline_ns < job->deadline_ns)
+		job->deadline_ns = job->request->deadline_ns;
+	return KVT_OK;
+}
+
+bool redis_job_stale(const struct redis_job *job)
+{
+	bool stale;
+
+	pthread_mutex_lock(&job->t->lock);
+	stale = job->erased || job->erases != job->t->erases;
+	pthread_mutex_unlock(&job->t->lock);
+	return stale;
+}
+
+/* Under lock, so that what an erase forgets does not come back by an answer from before it. */
+void redis_tell_there(
+	struct redis_job *job, const struct kvt_key *key, const struct kvt_tier_known *known)
+{
+	struct redis_tier *t = job->t;
+
+	if (redis_is_gone(t, key))
+		return;
+	pthread_mutex_lock(&t->lock);
+	if (!job->erased && job->erases == t->erases)
+		kvt_presence_there(t->presence, key, known, kvt_now(t->s));
+	pthread_mutex_unlock(&t->lock);
+}
+
+void redis_tell_missing(struct redis_job *job, const struct kvt_key *key)
+{
+	kvt_presence_missing(job->t->presence, key, kvt_now(job->t->s));
+}

@@ -1,0 +1,260 @@
+/*
+ * redis_probe.c - which chunks of a chain are in Redis, in one round trip.
+ *
+ * For each key the last bytes of its value are asked for, the footer: a value that was cut has
+ * none. Nothing waits for anything: up to a window all are under way at once, and behind a key that
+ * is missing no more are asked for. The parts behind the first of a long chunk cost a second trip.
+ * Epochs are asked for along with them, so that an erase by another handle is noticed here.
+ *
+ * What presence believes is not asked for again.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tiers/redis/redis_tier.h"
+
+#define WINDOW 512u /* commands of one probe that are under way at once */
+
+void redis_probe_absent(struct redis_job *job, size_t i, enum redis_answer_state state)
+{
+	job->answers[i].state = state;
+	if (i < job->missing)
+		job->missing = i;
+}
+
+void redis_probe_failed(struct redis_job *job, size_t i, enum kvt_status status)
+{
+	redis_probe_absent(job, i, ANSWER_LATE);
+	if (job->status != KVT_EIO)
+		job->status = status == KVT_FULL || status == KVT_ECORRUPT ? KVT_EIO : status;
+}
+
+/* --- the end ----------------------------------------------------------------------------------- */
+
+/* Are the answers' epochs those of now? The first whose are not known yet parks the job. */
+static enum kvt_status judge(struct redis_job *job, size_t i)
+{
+	struct redis_answer *a = &job->answers[i];
+	struct redis_epochs now;
+	enum kvt_status status;
+
+	if (a->state != ANSWER_THERE)
+		return KVT_OK;
+	status = redis_epochs_get(job, a->unverified ? NULL : &a->known.tenant, false, &now);
+	if (status != KVT_OK)
+		return status;
+	if (a->unverified ? !now.unverified : a->epoch != now.all || a->tenant_epoch != now.tenant)
+		a->state = ANSWER_ABSENT;
+	return KVT_OK;
+}
+
+static void remember(struct redis_job *job)
+{
+	const struct kvt_key *keys = job->request->keys;
+
+	for (size_t i = 0; i < job->request->key_count; i++) {
+		struct redis_answer *a = &job->answers[i];
+
+		if (a->state == ANSWER_THERE)
+			redis_tell_there(job, &keys[i], &a->known);
+		else if (a->state == ANSWER_ABSENT)
+			redis_tell_missing(job, &keys[i]);
+	}
+}
+
+static bool may_be_found(const struct redis_job *job, size_t i)
+{
+	enum redis_answer_state state = job->answers[i].state;
+
+	return (state == ANSWER_THERE || state == ANSWER_BELIEVED_THERE) &&
+	       !redis_is_gone(job->t, &job->request->keys[i]);
+}
+
+/* What was not answered in time counts as missing; what was answered before it still counts. */
+static void finish(struct redis_job *job)
+{
+	enum kvt_status status = KVT_OK;
+	size_t n = job->request->key_count, found = 0;
+
+	for (size_t i = 0; i < n && status == KVT_OK; i++)
+		status = judge(job, i);
+	if (status == KVT_BUSY)
+		return;
+	if (status == KVT_OK && !redis_job_stale(job)) {
+		remember(job);
+		while (found < n && may_be_found(job, found))
+			found++;
+	}
+	job->request->found = found;
+	if (status == KVT_OK)
+		status = job->status;
+	redis_job_end(job, status == KVT_MISS ? KVT_OK : status);
+}
+
+/* --- parts ------------------------------------------------------------------------------------- */
+
+static void counted(struct redis_ask *ask)
+{
+	struct redis_job *job = ask->owner;
+	size_t i = ask->number;
+	enum kvt_status status = redis_ask_status(ask);
+
+	job->left--;
+	if (status != KVT_OK) {
+		redis_probe_failed(job, i, status);
+	} else if (ask->command.reply != KVT_REDIS_INTEGER ||
+		   ask->command.integer != (int64_t)redis_part_count(job->answers[i].known.bytes,
+						   job->answers[i].known.extra) -
+						   1) {
+		redis_probe_absent(job, i, ANSWER_ABSENT);
+	}
+	redis_ask_free(ask);
+	redis_probe_on(job);
+}
+
+/* How many of the parts behind the first are there? They are in its slot. False: no memory. */
+static bool count_parts(struct redis_job *job, size_t i, uint32_t parts)
+{
+	struct redis_tier *t = job->t;
+	struct redis_word *words = calloc(parts, sizeof(*words));
+	char *names = malloc((size_t)parts * REDIS_KEY_ROOM);
+	struct redis_ask *ask = NULL;
+
+	if (words != NULL && names != NULL) {
+		words[0] = REDIS_WORD("EXISTS");
+		for (uint32_t part = 1; part < parts; part++) {
+			char *name = names + (size_t)part * REDIS_KEY_ROOM;
+
+			words[part] = (struct redis_word){
+				name, redis_chunk_name(
+					      &t->fingerprint, &job->request->keys[i], part, name)};
+		}
+		ask = redis_ask_new(t, words, parts, NULL, 0, 0);
+	}
+	free(words);
+	free(names);
+	if (ask == NULL)
+		return false;
+	ask->number = (uint32_t)i;
+	job->left++;
+	redis_ask_send(ask, counted, job, job->deadline_ns);
+	return true;
+}
+
+/* --- footers ----------------------------------------------------------------------------------- */
+
+static void read_footer(struct redis_job *job, size_t i, const struct redis_ask *ask)
+{
+	struct redis_tier *t = job->t;
+	struct redis_answer *a = &job->answers[i];
+	struct redis_footer f;
+	bool sealed;
+
+	if (ask->command.reply != KVT_REDIS_BULK ||
+		redis_footer_decode(ask->buffer, ask->command.bulk_bytes, &f) != KVT_OK ||
+		f.part != 0 || !redis_footer_is(t, &f, &job->request->keys[i])) {
+		redis_probe_absent(job, i, ANSWER_ABSENT);
+		return;
+	}
+	sealed = (f.flags & REDIS_SEALED) != 0;
+	if (sealed != (t->sealer != NULL)) {
+		redis_probe_absent(job, i, ANSWER_ABSENT);
+		return;
+	}
+	a->state = ANSWER_THERE;
+	a->epoch = f.epoch;
+	a->tenant_epoch = f.tenant_epoch;
+	a->known = redis_footer_known(&f);
+	if (f.parts > 1 && i < job->missing && !count_parts(job, i, f.parts))
+		redis_probe_absent(job, i, ANSWER_LATE);
+}
+
+static void footer_came(struct redis_ask *ask)
+{
+	struct redis_job *job = ask->owner;
+	size_t i = ask->number;
+	enum kvt_status status = redis_ask_status(ask);
+
+	job->left--;
+	if (status == KVT_OK) {
+		read_footer(job, i, ask);
+	} else if (status == KVT_ECORRUPT) { /* another type lies there */
+		redis_probe_absent(job, i, ANSWER_ABSENT);
+	} else {
+		redis_probe_failed(job, i, status);
+	}
+	redis_ask_free(ask);
+	redis_probe_on(job);
+}
+
+static bool ask_footer(struct redis_job *job, size_t i)
+{
+	struct redis_tier *t = job->t;
+	char name[REDIS_KEY_ROOM];
+	size_t len = redis_chunk_name(&t->fingerprint, &job->request->keys[i], 0, name);
+	struct redis_word words[4] = {
+		REDIS_WORD("GETRANGE"), {name, len}, REDIS_WORD("-336"), REDIS_WORD("-1")};
+	struct redis_ask *ask = redis_ask_new(t, words, 4, NULL, 0, REDIS_FOOTER);
+
+	if (ask == NULL)
+		return false;
+	ask->number = (uint32_t)i;
+	job->left++;
+	redis_ask_send(ask, footer_came, job, job->deadline_ns);
+	return true;
+}
+
+/* --- course ------------------------------------------------------------------------------------ */
+
+static void begin_key(struct redis_job *job, size_t i)
+{
+	struct redis_tier *t = job->t;
+	const struct kvt_key *key = &job->request->keys[i];
+	struct redis_answer *a = &job->answers[i];
+
+	switch (kvt_presence_get(t->presence, key, job->begun_ns, &a->known)) {
+	case KVT_PRESENCE_THERE:
+		a->state = ANSWER_BELIEVED_THERE;
+		return;
+	case KVT_PRESENCE_MISSING:
+		redis_probe_absent(job, i, ANSWER_BELIEVED_ABSENT);
+		return;
+	case KVT_PRESENCE_UNKNOWN:
+		break;
+	}
+	if (redis_is_gone(t, key))
+		redis_probe_absent(job, i, ANSWER_BELIEVED_ABSENT);
+	else if (!(t->names != NULL ? redis_lm_ask(job, i) : ask_footer(job, i)))
+		redis_probe_absent(job, i, ANSWER_LATE);
+}
+
+/* More of it, or the end. An answer may come while another is being asked for. */
+void redis_probe_on(struct redis_job *job)
+{
+	if (job->asking)
+		return;
+	job->asking = true;
+	while (job->left < WINDOW && job->at < job->request->key_count && job->at < job->missing)
+		begin_key(job, job->at++);
+	job->asking = false;
+	if (job->left == 0) {
+		job->resume = finish;
+		finish(job);
+	}
+}
+
+void redis_probe_begin(struct redis_job *job)
+{
+	size_t n = job->request->key_count;
+
+	job->missing = n;
+	job->answers = calloc(n > 0 ? n : 1, sizeof(*job->answers));
+	if (job->answers == NULL || n > UINT32_MAX / 4) {
+		redis_job_end(job, job->answers == NULL ? KVT_ENOMEM : KVT_EINVAL);
+		return;
+	}
+	job->fresh_ns = job->begun_ns;
+	redis_tenants_refresh(job->t);
+	redis_probe_on(job);
+}

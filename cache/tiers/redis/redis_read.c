@@ -1,0 +1,443 @@
+/*
+ * redis_read.c - a chunk comes back from Redis, in the native format.
+ *
+ * All parts are asked for at once. Each answer's payload lands where it belongs: in the request's
+ * segments or, sealed, in one piece of memory from which it is opened into them. Behind the payload
+ * there is room for what follows it: names, tags, footer.
+ *
+ * Reads beyond what keeps any network busy wait for their turn: a server that is asked for hundreds of
+ * megabytes at once copies all of them before it sends the first byte.
+ *
+ *     parts come --> footers agree --> epochs are those of now --> bytes prove themselves
+ *
+ * Where a value is cut is the writer's setting. Usually presence knows it from a probe, or the
+ * reader has the same; if neither, the footer says it, and the chunk is read a second time.
+ *
+ * A chunk whose parts are of two writers is being written, or was by two at once; it is a miss, and
+ * the next put of it sets that right. What is wrong in itself is unlinked.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "tiers/nvme/nvme_format.h" /* names of blocks */
+#include "tiers/redis/redis_tier.h"
+
+static void settle(struct redis_job *job);
+static void prove(struct redis_job *job);
+
+bool redis_footer_is(
+	const struct redis_tier *t, const struct redis_footer *f, const struct kvt_key *key)
+{
+	return memcmp(&f->key, key, sizeof(*key)) == 0 &&
+	       memcmp(&f->fingerprint, &t->fingerprint, sizeof(t->fingerprint)) == 0;
+}
+
+struct kvt_seal_place redis_place(
+	const struct redis_tier *t, const struct redis_footer *f, uint32_t tier, uint64_t bytes)
+{
+	struct kvt_seal_place place = {
+		.key = f->key,
+		.fingerprint = f->fingerprint,
+		.tenant = f->tenant,
+		.tier = tier,
+		.bytes = bytes,
+	};
+
+	memcpy(place.store_id, t->store_id, sizeof(place.store_id));
+	return place;
+}
+
+struct kvt_tier_known redis_footer_known(const struct redis_footer *f)
+{
+	return (struct kvt_tier_known){
+		.bytes = f->bytes,
+		.checksum = f->checksum,
+		.tokens = f->tokens,
+		.extra = f->part_bytes,
+		.tenant = f->tenant,
+		.has_parent = (f->flags & REDIS_PARENT) != 0,
+		.parent = f->parent,
+		.ttl_ns = f->ttl_ns,
+	};
+}
+
+/* --- asking ------------------------------------------------------------------------------------ */
+
+void redis_read_missing(struct redis_job *job)
+{
+	redis_tell_missing(job, job->request->keys);
+	redis_job_end(job, KVT_MISS);
+}
+
+void redis_read_corrupt(struct redis_job *job)
+{
+	redis_tell_missing(job, job->request->keys);
+	redis_drop(job->t, job->request->keys);
+	redis_job_end(job, KVT_ECORRUPT);
+}
+
+static void free_asks(struct redis_job *job)
+{
+	for (uint32_t i = 0; job->asks != NULL && i < job->parts; i++)
+		redis_ask_free(job->asks[i]);
+	free(job->asks);
+	job->asks = NULL;
+	job->parts = 0;
+}
+
+static void part_came(struct redis_ask *ask)
+{
+	struct redis_job *job = ask->owner;
+
+	if (--job->left == 0)
+		settle(job);
+}
+
+static struct redis_ask *part_ask(struct redis_job *job, uint32_t part)
+{
+	struct redis_tier *t = job->t;
+	struct kvt_segment into[REDIS_SEGMENTS + 1];
+	char name[REDIS_KEY_ROOM];
+	size_t len = redis_chunk_name(&t->fingerprint, job->request->keys, part, name);
+	struct redis_word words[2] = {REDIS_WORD("GET"), {name, len}};
+	uint64_t from = (uint64_t)part * job->part_bytes;
+	uint32_t count = redis_job_slice(
+		job, from, redis_part_length(job->request->bytes, job->part_bytes, part), into);
+
+	into[count++] = (struct kvt_segment){
+		.base = job->extra + (part == 0 ? 0 : REDIS_MAX_EXTRA + part * REDIS_FOOTER),
+		.bytes = part == 0 ? REDIS_MAX_EXTRA + REDIS_FOOTER : REDIS_FOOTER,
+	};
+	return redis_ask_new(t, words, 2, into, count, 0);
+}
+
+/* Asks for all parts, cut as job->part_bytes says. */
+static void ask_parts(struct redis_job *job)
+{
+	uint32_t parts = redis_part_count(job->request->bytes, job->part_bytes);
+	bool made = true;
+
+	if (parts == 0 || parts > REDIS_MAX_PARTS) {
+		redis_job_end(job, KVT_MISS);
+		return;
+	}
+	free(job->extra);
+	job->extra = malloc(REDIS_MAX_EXTRA + (size_t)parts * REDIS_FOOTER);
+	job->asks = calloc(parts, sizeof(struct redis_ask *));
+	job->parts = job->asks != NULL ? parts : 0;
+	for (uint32_t i = 0; i < job->parts && job->extra != NULL; i++) {
+		job->asks[i] = part_ask(job, i);
+		made = made && job->asks[i] != NULL;
+	}
+	if (job->asks == NULL || job->extra == NULL || !made) {
+		redis_job_end(job, KVT_ENOMEM);
+		return;
+	}
+	job->left = parts;
+	for (uint32_t i = 0; i < parts; i++)
+		redis_ask_send(job->asks[i], part_came, job, job->deadline_ns);
+}
+
+static void ask_with_room(struct redis_job *job)
+{
+	enum kvt_status status = redis_job_turn(job, ask_with_room);
+
+	if (status == KVT_OK && job->t->sealer != NULL)
+		status = redis_job_bounce(job, job->request->bytes, ask_with_room);
+	if (status == KVT_BUSY)
+		return;
+	if (status != KVT_OK)
+		redis_job_end(job, status);
+	else
+		ask_parts(job);
+}
+
+void redis_read_begin(struct redis_job *job)
+{
+	struct redis_tier *t = job->t;
+	struct kvt_tier_known known;
+
+	if (redis_is_gone(t, job->request->keys)) {
+		redis_job_end(job, KVT_MISS);
+		return;
+	}
+	job->part_bytes = t->part_bytes;
+	if (kvt_presence_get(t->presence, job->request->keys, job->begun_ns, &known) ==
+			KVT_PRESENCE_THERE &&
+		known.extra != 0)
+		job->part_bytes = known.extra;
+	ask_with_room(job);
+}
+
+/* --- a chunk that is cut otherwise --------------------------------------------------------------- */
+
+/* The footer of the first part says how long the chunk is, and where it is cut. */
+static void go_by(struct redis_job *job, const struct redis_footer *f)
+{
+	if (f->bytes != job->request->bytes) {
+		kvt_presence_forget(job->t->presence, job->request->keys);
+		redis_job_end(job, KVT_MISS);
+		return;
+	}
+	if (job->again || f->part_bytes == job->part_bytes) { /* it changes faster than we read */
+		redis_job_end(job, KVT_MISS);
+		return;
+	}
+	job->again = true;
+	job->part_bytes = f->part_bytes;
+	free_asks(job);
+	ask_parts(job);
+}
+
+static void looked(struct redis_ask *ask)
+{
+	struct redis_job *job = ask->owner;
+	enum kvt_status status = redis_ask_status(ask);
+	bool nothing = status == KVT_OK && ask->command.bulk_bytes == 0;
+	struct redis_footer f;
+
+	job->left--;
+	if (status == KVT_OK && ask->command.reply == KVT_REDIS_BULK)
+		status = redis_footer_decode(ask->buffer, ask->command.bulk_bytes, &f);
+	else if (status == KVT_OK)
+		status = KVT_ECORRUPT;
+	redis_ask_free(ask);
+	if (status == KVT_OK && (f.part != 0 || !redis_footer_is(job->t, &f, job->request->keys)))
+		status = KVT_ECORRUPT;
+	if (status == KVT_OK)
+		go_by(job, &f);
+	else if (nothing)
+		redis_read_missing(job);
+	else if (status == KVT_ECORRUPT || status == KVT_EFORMAT)
+		redis_read_corrupt(job);
+	else
+		redis_job_end(job, status == KVT_FULL ? KVT_EIO : status);
+}
+
+/* The value was longer than there was room: what is its end? */
+static void look(struct redis_job *job)
+{
+	struct redis_tier *t = job->t;
+	char name[REDIS_KEY_ROOM];
+	size_t len = redis_chunk_name(&t->fingerprint, job->request->keys, 0, name);
+	struct redis_word words[4] = {
+		REDIS_WORD("GETRANGE"), {name, len}, REDIS_WORD("-336"), REDIS_WORD("-1")};
+	struct redis_ask *ask = redis_ask_new(t, words, 4, NULL, 0, REDIS_FOOTER);
+
+	if (ask == NULL) {
+		redis_job_end(job, KVT_ENOMEM);
+		return;
+	}
+	job->left++;
+	redis_ask_send(ask, looked, job, job->deadline_ns);
+}
+
+/* --- proof ------------------------------------------------------------------------------------- */
+
+/* The footer of a part, and whether it belongs here. */
+static enum kvt_status footer_of(struct redis_job *job, uint32_t part, struct redis_footer *f)
+{
+	const struct redis_ask *ask = job->asks[part];
+	uint8_t bytes[REDIS_FOOTER];
+	uint64_t len = ask->command.bulk_bytes;
+	enum kvt_status status;
+
+	if (ask->command.reply == KVT_REDIS_NIL)
+		return KVT_MISS;
+	if (ask->command.reply != KVT_REDIS_BULK || len < REDIS_FOOTER)
+		return KVT_ECORRUPT;
+	redis_ask_copy(ask, len - REDIS_FOOTER, bytes, sizeof(bytes));
+	status = redis_footer_decode(bytes, sizeof(bytes), f);
+	if (status != KVT_OK)
+		return KVT_ECORRUPT;
+	if (f->part != part || !redis_footer_is(job->t, f, job->request->keys) ||
+		len != redis_footer_value(f))
+		return KVT_ECORRUPT;
+	return KVT_OK;
+}
+
+/* Do all parts belong together? */
+static enum kvt_status check_parts(struct redis_job *job)
+{
+	for (uint32_t i = 1; i < job->parts; i++) {
+		struct redis_footer f;
+		enum kvt_status status = footer_of(job, i, &f);
+
+		if (status != KVT_OK)
+			return status;
+		if (f.writer != job->footer.writer || f.bytes != job->footer.bytes ||
+			f.part_bytes != job->footer.part_bytes)
+			return KVT_MISS;
+	}
+	return KVT_OK;
+}
+
+/* What the asks came back with: KVT_OK: all were answered. */
+static enum kvt_status worst(const struct redis_job *job)
+{
+	enum kvt_status worst = KVT_OK;
+
+	for (uint32_t i = 0; i < job->parts; i++) {
+		enum kvt_status status = redis_ask_status(job->asks[i]);
+
+		if (status != KVT_OK && (worst == KVT_OK || status == KVT_EIO))
+			worst = status;
+	}
+	return worst;
+}
+
+/* Answers that were too long are a miss, a server that refuses to answer is not. */
+static enum kvt_status refusal_of(const struct redis_job *job)
+{
+	for (uint32_t i = 0; i < job->parts; i++) {
+		if (job->asks[i]->command.status == KVT_FULL)
+			return KVT_MISS;
+	}
+	return KVT_EIO;
+}
+
+static void settle(struct redis_job *job)
+{
+	enum kvt_status status = worst(job);
+
+	if (status == KVT_ECORRUPT) {
+		redis_read_corrupt(job);
+		return;
+	}
+	if (status == KVT_FULL && job->asks[0]->command.status == KVT_FULL && !job->again) {
+		look(job);
+		return;
+	}
+	if (status != KVT_OK) {
+		redis_job_end(job, status == KVT_FULL ? refusal_of(job) : status);
+		return;
+	}
+	status = footer_of(job, 0, &job->footer);
+	if (status == KVT_OK && (job->footer.bytes != job->request->bytes ||
+					job->footer.part_bytes != job->part_bytes)) {
+		go_by(job, &job->footer);
+		return;
+	}
+	if (status == KVT_OK)
+		status = check_parts(job);
+	if (status == KVT_OK)
+		prove(job);
+	else if (status == KVT_MISS)
+		redis_read_missing(job);
+	else
+		redis_read_corrupt(job);
+}
+
+/* Names and tags lie in job->extra. */
+static bool extra_is_right(const struct redis_job *job)
+{
+	return redis_extra_sum(job->extra, redis_footer_extra(&job->footer)) ==
+	       job->footer.extra_sum;
+}
+
+/* The engine's names, opened in place. */
+static void find_names(struct redis_job *job, struct kvt_blocks *names)
+{
+	struct redis_tier *t = job->t;
+	const struct redis_footer *f = &job->footer;
+	uint64_t bytes = f->names_bytes;
+	const char *alias;
+
+	if (bytes == 0)
+		return;
+	if (t->sealer != NULL) {
+		struct kvt_seal_place place;
+		struct kvt_segment to = {.base = job->extra};
+
+		bytes -= KVT_SEAL_TAG_BYTES;
+		to.bytes = bytes;
+		place = redis_place(t, f, REDIS_NAMES_TIER, bytes);
+		if (kvt_open_sealed(t->sealer, &place, &f->names_seal, job->extra + bytes,
+			    job->extra, &to, 1) != KVT_OK)
+			return;
+	}
+	if (nvme_names_decode(job->extra, bytes, names, &alias) == KVT_OK && names->count > 0)
+		job->request->names = names;
+}
+
+/* The bytes into the request's segments, proven. */
+static enum kvt_status open_payload(struct redis_job *job)
+{
+	struct redis_tier *t = job->t;
+	struct kvt_tier_request *r = job->request;
+	const struct redis_footer *f = &job->footer;
+	enum kvt_status status = KVT_OK;
+
+	if (t->sealer != NULL) {
+		struct kvt_seal_place place = redis_place(t, f, KVT_TIER_L2, f->bytes);
+
+		status = kvt_open_sealed(t->sealer, &place, &f->seal, job->extra + f->names_bytes,
+			job->bounce, r->segments, r->segment_count);
+	}
+	if (status != KVT_OK)
+		return status;
+	kvt_checksum_segments(r->segments, r->segment_count, r->bytes, &r->checksum);
+	if (t->sealer == NULL && !kvt_checksum_equal(&r->checksum, &f->checksum))
+		return KVT_ECORRUPT;
+	return KVT_OK;
+}
+
+static void end_proven(struct redis_job *job)
+{
+	struct kvt_blocks names;
+	struct kvt_tier_known known = redis_footer_known(&job->footer);
+
+	if (redis_job_stale(job)) {
+		redis_job_end(job, KVT_MISS);
+		return;
+	}
+	find_names(job, &names);
+	redis_tell_there(job, job->request->keys, &known);
+	redis_job_end(job, KVT_OK);
+}
+
+/* Goes on here when an epoch or a key of the tenant has come. */
+static void prove(struct redis_job *job)
+{
+	struct redis_tier *t = job->t;
+	const struct redis_footer *f = &job->footer;
+	bool sealed = (f->flags & REDIS_SEALED) != 0;
+	struct redis_epochs now;
+	enum kvt_status status = KVT_MISS;
+
+	job->resume = prove;
+	if (sealed == (t->sealer != NULL)) /* else it is not for this handle */
+		status = redis_epochs_get(job, &f->tenant, false, &now);
+	if (status == KVT_BUSY)
+		return;
+	if (status == KVT_OK && (f->epoch != now.all || f->tenant_epoch != now.tenant))
+		status = redis_epochs_doubt(job);
+	if (status == KVT_BUSY) {
+		prove(job);
+		return;
+	}
+	if (status == KVT_OK && !extra_is_right(job))
+		status = KVT_ECORRUPT;
+	if (status == KVT_OK && sealed) {
+		status = redis_tenant_key(job, &f->tenant, false, false);
+		if (status == KVT_BUSY)
+			return;
+	}
+	if (status == KVT_OK) {
+		status = open_payload(job);
+		if (status == KVT_MISS && !job->key_again) { /* another key than we know */
+			job->key_again = true;
+			status = redis_tenant_key(job, &f->tenant, false, true);
+			if (status == KVT_BUSY)
+				return;
+		}
+	}
+	if (status == KVT_OK)
+		end_proven(job);
+	else if (status == KVT_ECORRUPT)
+		redis_read_corrupt(job);
+	else if (status == KVT_MISS || status == KVT_ENOTSUP || status == KVT_FULL)
+		redis_read_missing(job);
+	else
+		redis_job_end(job, status);
+}

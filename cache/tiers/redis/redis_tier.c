@@ -1,0 +1,636 @@
+/*
+ * redis_tier.c - chunks in Redis or Valkey: the tier's functions, its step, and how requests come
+ * and end.
+ *
+ *     submit --> queue --> jobs --> asks --> client (redis.h)
+ *                           | ^
+ *                         parked, for an epoch, a key of a tenant, or room
+ *
+ * Nothing is believed that Redis says: a chunk is given out if its footer (or mark) proves its key,
+ * fingerprint, length and epochs, and its bytes their checksum (or open under their key). What is
+ * wrong is unlinked and is a miss.
+ *
+ * What is bounded where: bytes and commands on their way by the client; sealed copies here, by
+ * l2_inflight; presence, names, tenants and erased keys by their tables; requests by the caller.
+ */
+#include "tiers/redis/redis_tier.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include "tiers/tiers.h"
+
+#define PRESENCE_ENTRIES 65536u
+#define NAMES_MOST       65536u
+#define NAMES_BYTES      (16u << 20)
+#define WIND_UP_ROUNDS   500
+#define WIND_UP_NS       1000000
+#define PART_BYTES       (4u << 20)
+#define DEADLINE_NS      1000000000
+#define DEADLINE_MOST    3600000000001u
+#define PASSWORD_ROOM    1024
+
+static const uint8_t store_id[16] = "kvtier redis 1";
+
+static struct redis_tier *tier_of(struct kvt_tier *base)
+{
+	return (struct redis_tier *)base;
+}
+
+uint64_t redis_random(struct redis_tier *t)
+{
+	uint64_t z = t->seed += 0x9e3779b97f4a7c15u;
+
+	z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+	z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+	return z ^ (z >> 31);
+}
+
+/* --- requests come ----------------------------------------------------------------------------- */
+
+static void begin_flush(struct redis_job *job)
+{
+	redis_jobs_drop(&job->t->active, job);
+	job->changes = job->t->changes;
+	redis_jobs_add(&job->t->flushes, job);
+}
+
+static void begin(struct redis_job *job)
+{
+	bool native = job->t->names == NULL;
+
+	switch (job->request->verb) {
+	case KVT_TIER_READ:
+		(native ? redis_read_begin : redis_lm_read_begin)(job);
+		break;
+	case KVT_TIER_WRITE:
+		(native ? redis_write_begin : redis_lm_write_begin)(job);
+		break;
+	case KVT_TIER_PROBE:
+		redis_probe_begin(job);
+		break;
+	case KVT_TIER_ERASE:
+		redis_erase_begin(job);
+		break;
+	case KVT_TIER_FLUSH:
+		begin_flush(job);
+		break;
+	default:
+		redis_job_end(job, KVT_EINVAL);
+	}
+}
+
+static bool is_right(const struct kvt_tier_request *r)
+{
+	if (r->verb == KVT_TIER_FLUSH)
+		return true;
+	if (r->keys == NULL && r->key_count > 0)
+		return false;
+	if (r->verb != KVT_TIER_READ && r->verb != KVT_TIER_WRITE)
+		return true;
+	return r->key_count == 1 && r->bytes > 0 && r->segment_count > 0 &&
+	       r->segment_count <= REDIS_SEGMENTS;
+}
+
+static void take(struct redis_tier *t, struct kvt_tier_request *request)
+{
+	int64_t now = kvt_now(t->s);
+	struct redis_job *job = is_right(request) ? calloc(1, sizeof(*job)) : NULL;
+	bool moves = request->verb == KVT_TIER_READ || request->verb == KVT_TIER_WRITE;
+
+	request->names = NULL;
+	request->found = 0;
+	if (job == NULL) {
+		request->status = is_right(request) ? KVT_ENOMEM : KVT_EINVAL;
+		request->done(request);
+		return;
+	}
+	job->t = t;
+	job->request = request;
+	job->number = ++t->next_number;
+	job->begun_ns = now;
+	job->fresh_ns = now - REDIS_FRESH_NS;
+	job->deadline_ns = now + (int64_t)t->deadline_ns * (moves ? REDIS_PATIENCE : 1);
+	if (request->deadline_ns > 0 && request->deadline_ns < job->deadline_ns)
+		job->deadline_ns = request->deadline_ns;
+	pthread_mutex_lock(&t->lock);
+	job->erases = t->erases;
+	pthread_mutex_unlock(&t->lock);
+	t->changes += redis_is_change(job);
+	redis_jobs_add(&t->active, job);
+	begin(job);
+}
+
+static size_t take_requests(struct redis_tier *t)
+{
+	size_t n = 0;
+
+	for (;; n++) {
+		struct kvt_tier_request *request;
+
+		pthread_mutex_lock(&t->lock);
+		request = t->queue;
+		if (request != NULL) {
+			t->queue = request->next;
+			if (t->queue == NULL)
+				t->queue_end = &t->queue;
+		}
+		pthread_mutex_unlock(&t->lock);
+		if (request == NULL)
+			return n;
+		request->next = NULL;
+		if (t->closing) {
+			request->status = KVT_ECANCELED;
+			request->done(request);
+		} else {
+			take(t, request);
+		}
+	}
+}
+
+static bool has_requests(struct redis_tier *t)
+{
+	bool has;
+
+	pthread_mutex_lock(&t->lock);
+	has = t->queue != NULL || t->erasure_count > 0 || t->erasure_all;
+	pthread_mutex_unlock(&t->lock);
+	return has;
+}
+
+/* --- erases of tenants ------------------------------------------------------------------------- */
+
+/* What was erased by other threads since the last step. */
+static size_t take_erasures(struct redis_tier *t)
+{
+	struct kvt_tenant list[REDIS_ERASURES];
+	uint32_t count;
+	bool all;
+
+	pthread_mutex_lock(&t->lock);
+	count = t->erasure_count;
+	all = t->erasure_all;
+	memcpy(list, t->erasures, count * sizeof(list[0]));
+	t->erasure_count = 0;
+	t->erasure_all = false;
+	pthread_mutex_unlock(&t->lock);
+	for (uint32_t i = 0; i < count; i++) {
+		struct redis_tenant *e = redis_tenant_get(t, &list[i]);
+
+		if (e != NULL)
+			redis_tenant_raise(e);
+		else
+			all = true; /* rather too much than too little */
+	}
+	if (all)
+		redis_tenant_raise(&t->tenants.all);
+	if (t->names != NULL && count > 0)
+		redis_tenant_raise(&t->tenants.unverified);
+	return count + all;
+}
+
+static enum kvt_status erase(struct redis_tier *t, const struct kvt_tenant *tenant)
+{
+	pthread_mutex_lock(&t->lock);
+	t->erases++;
+	if (tenant == NULL || t->erasure_count == REDIS_ERASURES)
+		t->erasure_all = true;
+	else
+		t->erasures[t->erasure_count++] = *tenant;
+	if (tenant == NULL)
+		kvt_presence_forget_all(t->presence);
+	else
+		kvt_presence_forget_tenant(t->presence, tenant);
+	pthread_mutex_unlock(&t->lock);
+	kvt_redis_wake(t->redis);
+	return KVT_OK;
+}
+
+static enum kvt_status redis_erase_tenant(
+	struct kvt_tier *base, const struct kvt_tenant *tenant, size_t *erased)
+{
+	*erased = 0; /* nobody knows how many there are */
+	return erase(tier_of(base), tenant);
+}
+
+static enum kvt_status redis_erase_all(struct kvt_tier *base, size_t *erased)
+{
+	*erased = 0;
+	return erase(tier_of(base), NULL);
+}
+
+/* --- step -------------------------------------------------------------------------------------- */
+
+static enum kvt_status late_status(const struct redis_job *job)
+{
+	if (job->t->heard_ns < job->begun_ns && job->parked != &job->t->bounce_used)
+		return KVT_EIO; /* nobody answers */
+	return job->request->verb == KVT_TIER_PROBE ? KVT_OK : KVT_MISS;
+}
+
+/* Parked ones whose time is over. */
+static size_t end_late(struct redis_tier *t, int64_t now, int64_t *next_ns)
+{
+	struct redis_job *job = t->parked.first;
+	size_t n = 0;
+
+	while (job != NULL) {
+		if (now < job->deadline_ns) {
+			if (job->deadline_ns < *next_ns)
+				*next_ns = job->deadline_ns;
+			job = job->next;
+			continue;
+		}
+		redis_job_end(job, late_status(job));
+		n++;
+		job = t->parked.first; /* others may have gone with it */
+	}
+	return n;
+}
+
+static size_t end_flushes(struct redis_tier *t)
+{
+	struct redis_job *job = t->flushes.first, *next;
+	bool raising = job != NULL && (redis_tenants_raising(t) || has_requests(t));
+	size_t n = 0;
+
+	for (; job != NULL; job = next) {
+		next = job->next;
+		if (job->changes > 0 || raising)
+			continue;
+		redis_job_end(
+			job, redis_tenants_owing(t) || t->erasing.owed > 0 ? KVT_EIO : KVT_OK);
+		n++;
+	}
+	return n;
+}
+
+static size_t one_round(struct redis_tier *t, int64_t *due)
+{
+	int64_t now = kvt_now(t->s);
+	size_t n = take_erasures(t);
+
+	n += take_requests(t);
+	n += kvt_redis_step(t->redis, 0, due);
+	n += end_late(t, now, due);
+	n += redis_tenants_step(t, now, due);
+	n += redis_erase_step(t, now, due);
+	n += redis_clean_step(t, now, due);
+	n += end_flushes(t);
+	return n;
+}
+
+static size_t sleep_until(struct redis_tier *t, int64_t wait_ns, int64_t due, int64_t *next_ns)
+{
+	int64_t now = kvt_now(t->s);
+	size_t n = 0;
+
+	if (due <= now)
+		return 0;
+	if (due - now < wait_ns)
+		wait_ns = due - now;
+	atomic_store(&t->asleep, true);
+	if (!has_requests(t))
+		n = kvt_redis_step(t->redis, wait_ns, next_ns);
+	atomic_store(&t->asleep, false);
+	return n;
+}
+
+static size_t redis_step(struct kvt_tier *base, int64_t wait_ns, int64_t *next_ns)
+{
+	struct redis_tier *t = tier_of(base);
+	int64_t due = INT64_MAX;
+	size_t n = one_round(t, &due);
+
+	if (n == 0 && wait_ns > 0)
+		n = sleep_until(t, wait_ns, due, &due);
+	*next_ns = t->active.first != NULL || has_requests(t) ? kvt_now(t->s) : due;
+	return n;
+}
+
+/* --- from any thread --------------------------------------------------------------------------- */
+
+static enum kvt_status redis_known(
+	struct kvt_tier *base, const struct kvt_key *key, struct kvt_tier_known *out)
+{
+	struct redis_tier *t = tier_of(base);
+
+	return kvt_presence_get(t->presence, key, kvt_now(t->s), out) == KVT_PRESENCE_THERE
+		       ? KVT_OK
+		       : KVT_MISS;
+}
+
+static size_t redis_match(struct kvt_tier *base, const struct kvt_key *keys, size_t n)
+{
+	struct kvt_tier_known known;
+	size_t i = 0;
+
+	while (i < n && redis_known(base, &keys[i], &known) == KVT_OK)
+		i++;
+	return i;
+}
+
+static bool redis_unsure(struct kvt_tier *base, const struct kvt_key *key)
+{
+	struct redis_tier *t = tier_of(base);
+	struct kvt_tier_known known;
+
+	if (t->names != NULL && !redis_names_has(t->names, key))
+		return false; /* it cannot be found */
+	return kvt_presence_get(t->presence, key, kvt_now(t->s), &known) == KVT_PRESENCE_UNKNOWN;
+}
+
+static void redis_also_named(
+	struct kvt_tier *base, const struct kvt_key *keys, const char *const *names, size_t n)
+{
+	struct redis_tier *t = tier_of(base);
+
+	for (size_t i = 0; t->names != NULL && i < n; i++) {
+		if (names[i] != NULL)
+			redis_names_tell(t->names, &keys[i], names[i]);
+	}
+}
+
+static void redis_submit(struct kvt_tier *base, struct kvt_tier_request *request)
+{
+	struct redis_tier *t = tier_of(base);
+
+	if (request->verb == KVT_TIER_ERASE) {
+		for (size_t i = 0; i < request->key_count; i++)
+			kvt_presence_forget(t->presence, &request->keys[i]);
+	}
+	request->next = NULL;
+	pthread_mutex_lock(&t->lock);
+	*t->queue_end = request;
+	t->queue_end = &request->next;
+	pthread_mutex_unlock(&t->lock);
+	if (atomic_load(&t->asleep))
+		kvt_redis_wake(t->redis);
+}
+
+/* Redis evicts as it likes. */
+static size_t redis_pin(struct kvt_tier *base, const struct kvt_key *keys, size_t n, bool pin)
+{
+	(void)base;
+	(void)keys;
+	(void)n;
+	(void)pin;
+	return 0;
+}
+
+static void redis_wake(struct kvt_tier *base)
+{
+	kvt_redis_wake(tier_of(base)->redis);
+}
+
+static void redis_stats(struct kvt_tier *base, struct kvt_tier_stats *out)
+{
+	struct redis_tier *t = tier_of(base);
+	struct kvt_redis_stats wire;
+	struct redis_counters c;
+	uint64_t entries, bytes;
+
+	kvt_redis_stats(t->redis, &wire);
+	kvt_presence_stats(t->presence, &entries, &bytes);
+	pthread_mutex_lock(&t->lock);
+	c = t->counters;
+	pthread_mutex_unlock(&t->lock);
+	out->state = KVT_TIER_WORKS;
+	(void)snprintf(out->mode, sizeof(out->mode), "%s", wire.mode);
+	(void)snprintf(out->reason, sizeof(out->reason), "%s", wire.reason);
+	out->chunks = entries;
+	out->metadata_bytes = bytes;
+	out->name_bytes = t->names != NULL ? redis_names_bytes(t->names) : 0;
+	out->hits += c.hits;
+	out->misses += c.misses;
+	out->loads += c.loads;
+	out->load_bytes += c.load_bytes;
+	out->stores += c.stores;
+	out->store_bytes += c.store_bytes;
+	out->corrupt += c.corrupt;
+	out->io_errors += c.io_errors;
+	out->erased += c.erased;
+	out->unverified += c.unverified;
+}
+
+/* --- life -------------------------------------------------------------------------------------- */
+
+static void free_parts(struct redis_tier *t)
+{
+	redis_erase_finish(t);
+	redis_tenants_finish(t);
+	redis_names_destroy(t->names);
+	kvt_presence_destroy(t->presence);
+	kvt_sealer_destroy(t->sealer);
+	(void)pthread_mutex_destroy(&t->lock);
+	free(t);
+}
+
+/* Erases that are on their way may still arrive. */
+static void wind_up(struct redis_tier *t)
+{
+	int64_t due = INT64_MAX;
+
+	(void)take_erasures(t);
+	for (int i = 0; i < WIND_UP_ROUNDS && redis_tenants_raising(t); i++)
+		(void)kvt_redis_step(t->redis, WIND_UP_NS, &due);
+	if (redis_tenants_owing(t) || t->erasing.owed > 0)
+		kvt_note(t->s, KVT_LOG_ERROR,
+			"redis: closed before an erase reached the server: it was not erased "
+			"there");
+}
+
+static void redis_destroy(struct kvt_tier *base)
+{
+	struct redis_tier *t = tier_of(base);
+
+	if (t == NULL)
+		return;
+	wind_up(t);
+	t->closing = true;
+	(void)take_requests(t);
+	kvt_redis_destroy(t->redis);
+	while (t->parked.first != NULL)
+		redis_job_end(t->parked.first, KVT_ECANCELED);
+	while (t->flushes.first != NULL)
+		redis_job_end(t->flushes.first, KVT_ECANCELED);
+	free_parts(t);
+}
+
+/* The first line of a file, without its end. */
+static enum kvt_status read_password(const char *path, char out[PASSWORD_ROOM], char *why)
+{
+	FILE *f = fopen(path, "re");
+	enum kvt_status status = KVT_OK;
+
+	if (f == NULL) {
+		(void)snprintf(why, KVT_REASON_BYTES, "l2.password_file: %.80s: %m", path);
+		return KVT_EIO;
+	}
+	(void)setvbuf(f, NULL, _IONBF, 0); /* no copy of it stays behind */
+	if (fgets(out, PASSWORD_ROOM, f) == NULL)
+		out[0] = '\0';
+	out[strcspn(out, "\r\n")] = '\0';
+	if (out[0] == '\0' || strlen(out) == PASSWORD_ROOM - 1) {
+		(void)snprintf(why, KVT_REASON_BYTES,
+			"l2.password_file: %.80s: no password in its first line", path);
+		status = KVT_EINVAL;
+	}
+	(void)fclose(f);
+	return status;
+}
+
+static const char *or_null(const char *text)
+{
+	return text != NULL && text[0] != '\0' ? text : NULL;
+}
+
+static enum kvt_status connect_client(struct redis_tier *t, const struct kvt_config *config,
+	const struct kvt_l2_url *url, char *why)
+{
+	char password[PASSWORD_ROOM] = "";
+	struct kvt_redis_options options = {
+		.url = url,
+		.username = or_null(config->l2_username),
+		.service = or_null(config->l2_service),
+		.tls_ca = or_null(config->l2_tls_ca),
+		.tls_certificate = or_null(config->l2_tls_certificate),
+		.tls_key = or_null(config->l2_tls_key),
+		.connections = config->l2_connections,
+		.inflight_bytes = config->l2_inflight,
+		.connect_ns = config->l2_connect_ns,
+		.surroundings = t->s,
+	};
+	enum kvt_status status = KVT_OK;
+
+	if (or_null(config->l2_password_file) != NULL) {
+		status = read_password(config->l2_password_file, password, why);
+		options.password = password;
+	}
+	if (status == KVT_OK)
+		status = kvt_redis_create(&options, why, &t->redis);
+	explicit_bzero(password, sizeof(password));
+	return status;
+}
+
+static enum kvt_status choose_format(
+	struct redis_tier *t, const struct kvt_config *config, char *why)
+{
+	bool sealed = or_null(config->protect_keys) != NULL;
+	const char *expected;
+
+	if (config->l2_format == NULL || strcmp(config->l2_format, "lmcache") != 0)
+		return KVT_OK;
+	if (sealed) {
+		(void)snprintf(why, KVT_REASON_BYTES,
+			"l2.format lmcache with protect.keys: LMCache could not read what is "
+			"sealed");
+		return KVT_ENOTSUP;
+	}
+	expected = or_null(config->l2_layout) == NULL
+			   ? "dtype=..., format=... and shape=..., which l2.format lmcache needs"
+			   : lmcache_layout_parse(config->l2_layout, &t->layout);
+	if (expected != NULL) {
+		(void)snprintf(why, KVT_REASON_BYTES, "l2.layout: expected %s", expected);
+		return KVT_EINVAL;
+	}
+	return redis_names_create(NAMES_MOST, NAMES_BYTES, &t->names);
+}
+
+static enum kvt_status make_sealer(struct redis_tier *t, const struct kvt_config *config, char *why)
+{
+	char *report = NULL;
+	enum kvt_status status;
+
+	if (or_null(config->protect_keys) == NULL)
+		return KVT_OK;
+	status = kvt_sealer_create(config->protect_keys, t->s, &t->sealer, &report);
+	if (status != KVT_OK)
+		(void)snprintf(why, KVT_REASON_BYTES, "protect.keys: %.140s",
+			report != NULL ? report : kvt_status_text(status));
+	free(report);
+	return status;
+}
+
+static void set_limits(struct redis_tier *t, const struct kvt_config *config)
+{
+	t->part_bytes = PART_BYTES; /* a struct that nobody has checked */
+	if (config->l2_part_bytes > 0 && config->l2_part_bytes <= UINT32_MAX)
+		t->part_bytes = (uint32_t)config->l2_part_bytes;
+	t->tokens_per_chunk = config->tokens_per_chunk;
+	t->deadline_ns = config->l2_deadline_ns > 0 && config->l2_deadline_ns < DEADLINE_MOST
+				 ? config->l2_deadline_ns
+				 : DEADLINE_NS;
+	t->ttl_ns = config->l2_ttl_ns;
+	t->chunk_ttl_ns = config->ttl_ns;
+	t->bounce_limit = config->l2_inflight;
+	t->fingerprint = config->fingerprint;
+	memcpy(t->store_id, store_id, sizeof(t->store_id));
+	t->queue_end = &t->queue;
+	if (getrandom(&t->seed, sizeof(t->seed), 0) != sizeof(t->seed))
+		t->seed = (uint64_t)(uintptr_t)t ^ (uint64_t)kvt_wall(t->s);
+	t->hash_seed = redis_random(t);
+}
+
+static enum kvt_status redis_create(
+	const struct kvt_tier_options *options, char *why, struct kvt_tier **out)
+{
+	const struct kvt_config *config = options->config;
+	struct kvt_l2_url url;
+	struct redis_tier *t;
+	enum kvt_status status;
+	const char *expected;
+
+	if (or_null(config->l2_url) == NULL)
+		return KVT_MISS;
+	expected = kvt_l2_url_parse(config->l2_url, &url);
+	if (expected == NULL && url.kind == KVT_L2_TIERED)
+		return KVT_MISS;
+	if (expected != NULL) {
+		(void)snprintf(why, KVT_REASON_BYTES, "l2.url: expected %.130s", expected);
+		return KVT_EINVAL;
+	}
+	t = calloc(1, sizeof(*t));
+	if (t == NULL)
+		return KVT_ENOMEM;
+	t->base.ops = &kvt_redis_ops;
+	t->s = options->surroundings;
+	t->cluster = url.kind == KVT_L2_CLUSTER;
+	(void)pthread_mutex_init(&t->lock, NULL);
+	set_limits(t, config);
+	redis_tenants_init(t);
+	status = choose_format(t, config, why);
+	if (status == KVT_OK)
+		status = make_sealer(t, config, why);
+	if (status == KVT_OK)
+		status = kvt_presence_create(
+			PRESENCE_ENTRIES, config->l2_seen_ns, config->l2_missing_ns, &t->presence);
+	if (status == KVT_OK)
+		status = connect_client(t, config, &url, why);
+	explicit_bzero(&url, sizeof(url));
+	if (status != KVT_OK)
+		free_parts(t);
+	else
+		*out = &t->base;
+	return status;
+}
+
+const struct kvt_tier_ops kvt_redis_ops = {
+	.name = "redis",
+	.id = KVT_TIER_L2,
+	.create = redis_create,
+	.match = redis_match,
+	.known = redis_known,
+	.submit = redis_submit,
+	.unsure = redis_unsure,
+	.also_named = redis_also_named,
+	.pin = redis_pin,
+	.erase_tenant = redis_erase_tenant,
+	.erase_all = redis_erase_all,
+	.stats = redis_stats,
+	.wake = redis_wake,
+	.step = redis_step,
+	.destroy = redis_destroy,
+};

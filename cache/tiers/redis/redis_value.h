@@ -1,0 +1,116 @@
+/*
+ * redis_value.h - a chunk as it lies in Redis, byte by byte. Native format 1.0.
+ *
+ * Keys. A chunk's first (as a rule only) part and the parts behind it are
+ *
+ *	kvt1:FINGERPRINT:{KEY}    kvt1:FINGERPRINT:{KEY}:1    kvt1:FINGERPRINT:{KEY}:2 ...
+ *
+ * FINGERPRINT: its first 16 bytes in hex (all 32 are in the value); KEY: all 32 in hex. The braces
+ * put all parts of a chunk into one slot of a Cluster: they move, vanish and are unlinked together,
+ * by one command, while chunks spread over all slots. All begins with "kvt1:", for ACL patterns.
+ *
+ *	kvt1:FINGERPRINT:epoch    kvt1:FINGERPRINT:epoch:TENANT    kvt1:FINGERPRINT:tenantkey:TENANT
+ *
+ * A value is payload, names, tags, footer. The payload comes first and the footer last because the
+ * reader of a chunk knows its length: GET puts the payload where it belongs and what is behind it
+ * beside it, in one round trip and without a copy. And GETRANGE of the last bytes asks whether a
+ * chunk is there at the same time as whether its end is: of a value that was cut, no footer is left.
+ *
+ * footer (REDIS_FOOTER bytes, little-endian)
+ *     0  "kvtvalue"          8  u16 major, u16 minor    12 u32 bytes of the footer
+ *    16  XXH3-128 of the footer with these 16 bytes zero
+ *    32  u8[32] key         64  u8[32] fingerprint      96 u8[32] parent    128 u8[16] tenant
+ *   144  u64 bytes of the chunk                        152 u64 payload in this part
+ *   160  u32 payload of each part but the last         164 u32 parts        168 u32 number of this
+ *   172  u32 tokens        176  u64 writer: random, for each write of a chunk
+ *   184  u64 epoch of all  192  u64 epoch of the tenant, both as they were when it was written
+ *   200  u64 ttl           208  i64 written (wall clock, ns)
+ *   216  XXH3-128 of the chunk's bytes (low, high; zero when sealed)
+ *   232  seal of the chunk: u32 format, u32 key id, u64 tenant key, u8[16] salt, u64 nonce
+ *   272  seal of the names, likewise
+ *   312  u32 bytes of names (their tag included)       316 u32 tags          320 u32 flags
+ *   324  u32 zero          328  XXH3-64 of names and tags
+ *
+ * Names and tags (16 bytes each) are in the first part alone; names are as the NVMe tier writes
+ * them (nvme_format.h), filled up to a multiple of 4.
+ *
+ * Another major version is not read; a newer minor is, without what is reserved here.
+ * Pure functions.
+ */
+#ifndef KVT_REDIS_VALUE_H
+#define KVT_REDIS_VALUE_H
+
+#include <stdbool.h>
+
+#include "kvtier/kvtier.h"
+#include "protect/seal.h"
+
+#define REDIS_MAJOR      1
+#define REDIS_MINOR      0
+#define REDIS_FOOTER     336u
+#define REDIS_MAX_EXTRA  (64u * 1024) /* names and tags of one chunk */
+#define REDIS_MAX_PARTS  4096u
+#define REDIS_MAX_TOKENS (1u << 24)
+#define REDIS_KEY_ROOM   128 /* any of the keys above, with its NUL */
+
+enum { /* flags */
+	REDIS_PARENT = 1,
+	REDIS_SEALED = 2,
+};
+
+/* A footer, unpacked. */
+struct redis_footer {
+	struct kvt_key key, parent;
+	struct kvt_fingerprint fingerprint;
+	struct kvt_tenant tenant;
+	uint64_t bytes, part_payload;
+	uint32_t part_bytes, parts, part;
+	uint32_t tokens, flags;
+	uint64_t writer;
+	uint64_t epoch, tenant_epoch;
+	uint64_t ttl_ns;
+	int64_t written_wall_ns;
+	struct kvt_checksum checksum;
+	struct kvt_seal_header seal, names_seal;
+	uint32_t names_bytes, tag_count;
+	uint64_t extra_sum; /* of names and tags */
+};
+
+void redis_footer_encode(const struct redis_footer *f, uint8_t out[REDIS_FOOTER]);
+/* KVT_EFORMAT: not ours, or another major. KVT_ECORRUPT: ours, and wrong. Lengths and counts agree
+ * with each other when it is KVT_OK. */
+enum kvt_status redis_footer_decode(
+	const uint8_t *in, size_t len, struct redis_footer *out) KVT_MUST_CHECK;
+
+/* Bytes of names and tags behind the payload; 0 but in the first part. */
+static inline uint64_t redis_footer_extra(const struct redis_footer *f)
+{
+	return f->part == 0 ? (uint64_t)f->names_bytes + (uint64_t)f->tag_count * KVT_SEAL_TAG_BYTES
+			    : 0;
+}
+
+/* Length of the value that this footer ends. */
+static inline uint64_t redis_footer_value(const struct redis_footer *f)
+{
+	return f->part_payload + redis_footer_extra(f) + REDIS_FOOTER;
+}
+
+uint64_t redis_extra_sum(const void *extra, uint64_t bytes);
+
+/* Where a chunk of this length is cut: 0 is no length. */
+uint32_t redis_part_count(uint64_t bytes, uint32_t part_bytes);
+uint64_t redis_part_length(uint64_t bytes, uint32_t part_bytes, uint32_t part);
+
+/* Texts of keys, with NUL; each returns its length. */
+size_t redis_chunk_name(const struct kvt_fingerprint *f, const struct kvt_key *key, uint32_t part,
+	char out[REDIS_KEY_ROOM]);
+/* tenant NULL: of all. */
+size_t redis_epoch_name(
+	const struct kvt_fingerprint *f, const struct kvt_tenant *tenant, char out[REDIS_KEY_ROOM]);
+size_t redis_tenant_key_name(
+	const struct kvt_fingerprint *f, const struct kvt_tenant *tenant, char out[REDIS_KEY_ROOM]);
+/* Is this the name of a chunk's first part under this fingerprint? Sets its key. */
+bool redis_chunk_parse(
+	const struct kvt_fingerprint *f, const char *name, size_t len, struct kvt_key *key);
+
+#endif

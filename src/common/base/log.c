@@ -1,0 +1,61 @@
+/*
+ * log.c - format a line and write it to standard error with one write(2).
+ *
+ * One write per line keeps lines of several threads whole (POSIX: pipes up to PIPE_BUF, files with
+ * O_APPEND). Standard error is made non-blocking by nobody, so a full pipe could block a loop: lines
+ * on event loops are rare (state changes, not requests; those go to the access log's ring), and
+ * each place that could repeat is rate-limited by its caller.
+ */
+#include "base/log.h"
+
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+
+static _Atomic int least_level = KVW_LOG_INFO;
+static _Atomic uint64_t dropped;
+
+void kvw_log_set_level(enum kvw_log_level level)
+{
+	atomic_store_explicit(&least_level, (int)level, memory_order_relaxed);
+}
+
+bool kvw_log_enabled(enum kvw_log_level level)
+{
+	return (int)level >= atomic_load_explicit(&least_level, memory_order_relaxed);
+}
+
+uint64_t kvw_log_dropped(void)
+{
+	return atomic_load_explicit(&dropped, memory_order_relaxed);
+}
+
+void kvw_log_write(enum kvw_log_level level, const char *room, const char *format, ...)
+{
+	static const char *const names[] = {"debug", "info", "warn", "error"};
+	char line[1024];
+	int64_t now_ns = kvw_clock_wall_ns();
+	time_t seconds = now_ns / KVW_NS_PER_S;
+	struct tm utc;
+	va_list args;
+	size_t len;
+	int n;
+
+	gmtime_r(&seconds, &utc);
+	len = strftime(line, sizeof(line), "%Y-%m-%dT%H:%M:%S", &utc);
+	len += (size_t)snprintf(line + len, sizeof(line) - len, ".%03dZ %-5s %s: ",
+		(int)(now_ns / KVW_NS_PER_MS % 1000), names[level], room);
+	va_start(args, format);
+	n = vsnprintf(line + len, sizeof(line) - len - 1, format, args);
+	va_end(args);
+	if (n > 0)
+		len += (size_t)n < sizeof(line) - len - 1 ? (size_t)n : sizeof(line) - len - 2;
+	line[len++] = '\n';
+	if (write(STDERR_FILENO, line, len) < 0)
+		atomic_fetch_add_explicit(&dropped, 1, memory_order_relaxed);
+}

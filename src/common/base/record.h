@@ -1,0 +1,50 @@
+/*
+ * record.h - what is known of one request at its end: metrics and access log are made from it.
+ *
+ * Filled by the proxy, read once by src/router/admin. Slices are borrowed for that call.
+ */
+#ifndef KVW_RECORD_H
+#define KVW_RECORD_H
+
+#include "kvway/route.h"
+
+/* How an exchange ended. Label `end` of kvway_requests_total. */
+enum kvw_end {
+	KVW_END_COMPLETE,      /* whole answer delivered */
+	KVW_END_LOCAL,         /* answered here: errors, /health, /metrics */
+	KVW_END_CLIENT_GONE,   /* the client left first */
+	KVW_END_UPSTREAM_LOST, /* the worker failed after its first token: client cut */
+	KVW_END_TIMEOUT,       /* a timeout ended it */
+	KVW_END_COUNT
+};
+
+struct kvw_request_record {
+	int64_t wall_ns;        /* start, wall clock */
+	int64_t start_ns;       /* start, monotonic: first byte of the request */
+	int64_t total_ns;       /* until the last byte was handed to the client */
+	int64_t first_token_ns; /* from start_ns to the first body byte; 0: none */
+	int64_t added_ns;       /* of that, spent in kvway: request read whole to forwarded, plus
+	                           first byte received to handed on */
+	enum kvw_end end;
+	int status;             /* sent to the client; 0: none */
+	enum kvw_api api;
+	struct kvw_slice method, target; /* target without its query */
+	struct kvw_slice request_id;
+	struct kvw_slice model;          /* len 0: unknown model or none */
+	uint32_t model_label;            /* index of its struct kvw_model + 1; 0: unknown or none */
+	struct kvw_slice client;         /* address */
+	struct kvw_slice worker_url;     /* len 0: none was chosen */
+	uint32_t worker_id;              /* UINT32_MAX: none was chosen */
+	enum kvw_reason reason;          /* if a worker was chosen */
+	uint32_t attempts;               /* workers tried */
+	uint32_t stale_retries;          /* stale keep-alive connections met */
+	uint64_t request_bytes, response_bytes; /* bodies */
+	bool stream;
+	uint32_t stream_chunks;          /* reads of a streamed answer that brought payload */
+	uint32_t predicted_prompt, predicted_cached; /* tokens, if reason is by content */
+	bool exact, exact_right; /* predicted from exact tokens; and it came true, within a block */
+	bool prompt_known, cached_known, completion_known;
+	uint32_t prompt_tokens, cached_tokens, completion_tokens; /* from usage */
+};
+
+#endif

@@ -1,0 +1,63 @@
+/*
+ * document.h - a YAML text as a small tree in which every value knows its line and column.
+ *
+ * YAML is accepted as far as a configuration needs it: one document of mappings, lists and
+ * scalars in UTF-8. Anchors, aliases and tags are refused by name: they make a value appear where
+ * nobody wrote it, so that a message could no longer say where to look. What a scalar means is
+ * decided by the key it is given to, never by how it looks (`off` is a word, `8001` may be a name).
+ */
+#ifndef KVW_CONFIG_DOCUMENT_H
+#define KVW_CONFIG_DOCUMENT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "kvway/err.h"
+#include "settings/report.h"
+
+#define KVW_DOCUMENT_DEPTH 16      /* levels of nesting; the configuration needs 4 */
+#define KVW_DOCUMENT_NODES 200000u /* keys and values */
+
+enum kvw_node_kind {
+	KVW_NODE_SCALAR,
+	KVW_NODE_LIST,
+	KVW_NODE_MAP,
+	KVW_NODE_BAD, /* already reported: pass over it in silence */
+};
+
+/* Owned by its document. */
+struct kvw_node {
+	struct kvw_node *next;  /* after it in the same list or mapping */
+	struct kvw_node *first; /* LIST: entries, MAP: values, in the order of the text */
+	struct kvw_node *last;
+	struct kvw_node *key;   /* of a value in a mapping: SCALAR or BAD; else NULL */
+	struct kvw_node *older; /* made before it: the document frees along this */
+	struct kvw_place place; /* where it begins */
+	enum kvw_node_kind kind;
+	bool quoted;  /* SCALAR: written in quotes or as a block */
+	size_t count; /* LIST, MAP: values */
+	size_t len;   /* SCALAR: bytes of text; it may hold a NUL */
+	char text[];  /* SCALAR: ends with a NUL beyond len */
+};
+
+struct kvw_document {
+	struct kvw_node *root; /* NULL: the text holds no value */
+	struct kvw_node *newest;
+	size_t node_count;
+};
+
+/*
+ * Reads `len` bytes. KVW_EINVAL: not readable as YAML, told in one line to `report`, nothing to
+ * release. On KVW_OK the tree is whole, but report->mistakes may have grown.
+ */
+enum kvw_err kvw_document_parse(const char *text, size_t len, struct kvw_report *report,
+	struct kvw_document *out) KVW_MUST_CHECK;
+void kvw_document_finish(struct kvw_document *document);
+
+/* "a list", "a mapping" or "text", for messages. */
+const char *kvw_node_kind_name(const struct kvw_node *node);
+
+/* A scalar that says nothing: `key:`, `key: ~`, `key: null`. */
+bool kvw_node_is_null(const struct kvw_node *node);
+
+#endif

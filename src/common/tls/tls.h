@@ -1,0 +1,70 @@
+/*
+ * tls.h - TLS on a kvw_io, by OpenSSL.
+ *
+ * A context holds certificate, trust and settings; it does not change once made and serves every loop.
+ * Starting TLS on an open socket sets its `ops` and stands between the socket's events and its owner:
+ *
+ *   - on_event is not called before the handshake has ended. Then it is, with kvw_tls_ready() true, or
+ *     with io->broken set and kvw_tls_why() telling the cause (NULL: not even connected).
+ *   - from then on readable and writable mean what they mean for plain TCP, for the bytes inside:
+ *     readable stays false for records that carry none (session tickets, key updates), and neither
+ *     is lost while TLS has to read before it can write or the other way round.
+ *   - a read returns 0 only after the peer's close_notify. A connection that ends without it is an
+ *     error (ECONNRESET): what was received may be a part.
+ *
+ * After EAGAIN the next writev must offer the same bytes again, at least as many: a record made of
+ * them is half on its way. Every owner of a queue does so by itself.
+ *
+ * Threads: a context may be used by any number; a socket belongs to its loop.
+ */
+#ifndef KVW_TLS_H
+#define KVW_TLS_H
+
+#include "base/io.h"
+
+#define KVW_TLS_RECORD ((size_t)16 << 10) /* most bytes of payload in one record */
+
+struct kvw_tls; /* a context */
+
+/* Paths of PEM files, borrowed during the call. */
+struct kvw_tls_server_options {
+	const char *certificate; /* chain, the server's own first */
+	const char *key;
+	const char *client_ca; /* clients must show a certificate signed by one of these; "" or NULL:
+				* none is asked for */
+	bool only_1_3;         /* else 1.2 too */
+};
+
+struct kvw_tls_client_options {
+	const char *ca_file; /* "" or NULL: those that the system trusts */
+	bool insecure;       /* believe any certificate */
+};
+
+/* KVW_EINVAL: a file is missing or unfit; `why` gets a line that says which and how. */
+enum kvw_err kvw_tls_server_create(const struct kvw_tls_server_options *options, char *why,
+	size_t why_size, struct kvw_tls **out) KVW_MUST_CHECK;
+enum kvw_err kvw_tls_client_create(const struct kvw_tls_client_options *options, char *why,
+	size_t why_size, struct kvw_tls **out) KVW_MUST_CHECK;
+
+/* After every socket with it was closed. NULL is allowed. */
+void kvw_tls_destroy(struct kvw_tls *tls);
+
+/* Begins TLS on an open socket that has no ops yet; for a client it may still be connecting. host: whom
+ * the certificate must name, a DNS name or an IP address; borrowed during the call. On failure the
+ * socket is as it was. */
+enum kvw_err kvw_tls_server_start(struct kvw_io *io, struct kvw_tls *tls) KVW_MUST_CHECK;
+enum kvw_err kvw_tls_client_start(
+	struct kvw_io *io, struct kvw_tls *tls, const char *host) KVW_MUST_CHECK;
+
+/* True once the handshake has succeeded; true for a socket without TLS. */
+bool kvw_tls_ready(const struct kvw_io *io);
+
+/* What went wrong, such as "TLS: certificate verify failed (hostname mismatch)"; NULL: nothing that TLS
+ * knows of, or no TLS. Lives until the socket is closed. */
+const char *kvw_tls_why(const struct kvw_io *io);
+
+/* Makes io->readable exact without taking a byte: true only if a read would return something other than
+ * EAGAIN. Nothing happens to a socket without TLS. */
+void kvw_tls_settle(struct kvw_io *io);
+
+#endif

@@ -1,0 +1,161 @@
+/*
+ * lmcache_detect.c - all recipes that are in use anywhere, one after the other.
+ *
+ * A guess is a number that is taken apart into one choice per property. Choices that make no
+ * difference (the SipHash variant of a digest, the fold of builtin) occur several times; those are
+ * skipped but for the first.
+ */
+#include "wire/lmcache_detect.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+enum {
+	ALGORITHMS = 5,
+	SIPHASHES = 2,
+	EXTRAS = 2,
+	FOLDS = 2,
+	ROOTS = 4,
+	SIZES = 9,
+	GUESSES = ALGORITHMS * SIPHASHES * EXTRAS * FOLDS * ROOTS * SIZES,
+};
+
+/* The next choice out of `base`; counting begins at what is configured. */
+static unsigned choose(size_t *number, unsigned base, unsigned configured)
+{
+	unsigned digit = (unsigned)(*number % base);
+
+	*number /= base;
+	return (configured + digit) % base;
+}
+
+static void choose_root(struct kvw_lmcache_recipe *guess, unsigned choice)
+{
+	if (choice == 0) /* as configured */
+		return;
+	guess->root = KVW_LMCACHE_ROOT_SEED;
+	guess->seed = NULL;
+	guess->none_hash = 0;
+	if (choice == 2)
+		guess->seed = "0";
+	if (choice == 3)
+		guess->root = KVW_LMCACHE_ROOT_NUMBER;
+}
+
+/* False: this number means the same as a smaller one. */
+static bool guess_of(const struct kvw_lmcache_recipe *configured, size_t number,
+	struct kvw_lmcache_recipe *guess)
+{
+	unsigned size, root;
+
+	*guess = *configured;
+	guess->algorithm = choose(&number, ALGORITHMS, configured->algorithm);
+	guess->extra = choose(&number, EXTRAS, configured->extra);
+	root = choose(&number, ROOTS, 0);
+	choose_root(guess, root);
+	guess->siphash = choose(&number, SIPHASHES, configured->siphash);
+	guess->fold = choose(&number, FOLDS, configured->fold);
+	size = choose(&number, SIZES, 0);
+	if (size > 0)
+		guess->chunk_size = 8u << size;
+	if (size > 0 && guess->chunk_size == configured->chunk_size)
+		return false;
+	if (guess->algorithm == KVW_LMCACHE_BUILTIN)
+		return guess->fold == configured->fold;
+	return guess->siphash == configured->siphash;
+}
+
+enum kvw_err kvw_lmcache_detect(const struct kvw_lmcache_recipe *configured, const uint32_t *tokens,
+	size_t count, kvw_lmcache_known_fn *known, void *context, struct kvw_lmcache_recipe *found)
+{
+	for (size_t i = 0; i < GUESSES; i++) {
+		struct kvw_lmcache_recipe guess;
+		uint64_t state, key;
+		size_t keys = 0;
+		enum kvw_err err;
+
+		if (!guess_of(configured, i, &guess) || kvw_lmcache_recipe_fault(&guess) != NULL)
+			continue;
+		err = kvw_lmcache_begin(&guess, &state);
+		if (err == KVW_OK)
+			err = kvw_lmcache_hash(&guess, &state, tokens, count, &key, 1, &keys);
+		if (err != KVW_OK)
+			return err;
+		if (keys == 1 && known(context, key)) {
+			*found = guess;
+			return KVW_OK;
+		}
+	}
+	return KVW_ENOTFOUND;
+}
+
+/* A text that grows within its room. */
+struct note {
+	char *text;
+	size_t size, length;
+};
+
+static void __attribute__((format(printf, 2, 3)))
+note_add(struct note *note, const char *format, ...)
+{
+	va_list arguments;
+	int written;
+
+	if (note->length > 0 && note->length + 2 < note->size) {
+		memcpy(note->text + note->length, ", ", 3);
+		note->length += 2;
+	}
+	va_start(arguments, format);
+	written =
+		vsnprintf(note->text + note->length, note->size - note->length, format, arguments);
+	va_end(arguments);
+	if (written > 0)
+		note->length += (size_t)written;
+	if (note->length >= note->size)
+		note->length = note->size - 1;
+}
+
+static void root_text(const struct kvw_lmcache_recipe *recipe, char text[48])
+{
+	if (recipe->root == KVW_LMCACHE_ROOT_NUMBER)
+		(void)snprintf(text, 48, "NONE_HASH %" PRIi64, (int64_t)recipe->none_hash);
+	else if (recipe->seed == NULL)
+		(void)snprintf(text, 48, "PYTHONHASHSEED not set");
+	else
+		(void)snprintf(text, 48, "PYTHONHASHSEED %.24s", recipe->seed);
+}
+
+size_t kvw_lmcache_difference(const struct kvw_lmcache_recipe *configured,
+	const struct kvw_lmcache_recipe *found, char *text, size_t size)
+{
+	static const char *const siphashes[] = {
+		"1-3 (CPython 3.11 and later)", "2-4 (before 3.11)"};
+	static const char *const extras[] = {"()", "None"}, *const folds[] = {"first", "last"};
+	struct note note = {.text = text, .size = size};
+	char here[48], there[48];
+
+	text[0] = '\0';
+	if (configured->algorithm != found->algorithm)
+		note_add(&note, "hash algorithm %s (configured: %s)",
+			kvw_lmcache_algorithm_name(found->algorithm),
+			kvw_lmcache_algorithm_name(configured->algorithm));
+	root_text(configured, here);
+	root_text(found, there);
+	if (strcmp(here, there) != 0)
+		note_add(&note, "%s (configured: %s)", there, here);
+	if (configured->siphash != found->siphash)
+		note_add(&note, "SipHash %s (configured: %s)", siphashes[found->siphash],
+			siphashes[configured->siphash]);
+	if (configured->extra != found->extra)
+		note_add(&note, "extra %s (configured: %s)", extras[found->extra],
+			extras[configured->extra]);
+	if (configured->fold != found->fold)
+		note_add(&note, "%s 8 bytes of the digest (configured: %s)", folds[found->fold],
+			folds[configured->fold]);
+	if (configured->chunk_size != found->chunk_size)
+		note_add(&note, "chunk size %" PRIu32 " (configured: %" PRIu32 ")",
+			found->chunk_size, configured->chunk_size);
+	return note.length;
+}

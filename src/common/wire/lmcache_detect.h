@@ -1,0 +1,40 @@
+/*
+ * lmcache_detect.h - which recipe do these workers use, if not the configured one?
+ *
+ * LMCache's keys say nothing of how they were made. But a prompt that was routed to a worker is
+ * among what that worker admits a moment later: under the right recipe the key of its first chunk
+ * is there, under any other it is not. 64 bits do not agree by chance.
+ */
+#ifndef KVW_LMCACHE_DETECT_H
+#define KVW_LMCACHE_DETECT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "wire/lmcache_hash.h"
+
+/* Whether a worker has admitted this key. */
+typedef bool kvw_lmcache_known_fn(void *context, uint64_t key);
+
+/*
+ * Tries the configured recipe, then those that differ from it by algorithm, SipHash variant, extra,
+ * fold, seed (not set, 0, LMCache without vLLM) and chunk size (powers of two from 16 to 2048), in
+ * all combinations, on the beginning of one prompt. *found borrows what `configured` does.
+ *
+ * KVW_ENOTFOUND: none of them; the seed may be another, or the tokens. KVW_ENOMEM. Takes some 3 ms
+ * for a prompt of 2,048 tokens: not for an event loop. A fault in `configured` is no error.
+ */
+KVW_MUST_CHECK enum kvw_err kvw_lmcache_detect(const struct kvw_lmcache_recipe *configured,
+	const uint32_t *tokens, size_t count, kvw_lmcache_known_fn *known, void *context,
+	struct kvw_lmcache_recipe *found);
+
+/*
+ * What to change in `configured` to get `found`, as "hash algorithm sha256_cbor (configured:
+ * builtin), chunk size 64 (configured: 256)"; empty if nothing. Returns the length; cut if
+ * size is too small, always terminated (size > 0).
+ */
+size_t kvw_lmcache_difference(const struct kvw_lmcache_recipe *configured,
+	const struct kvw_lmcache_recipe *found, char *text, size_t size);
+
+#endif

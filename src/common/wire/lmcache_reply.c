@@ -1,0 +1,125 @@
+/*
+ * lmcache_reply.c - what a controller says to LMCache's workers.
+ *
+ * Members in the order of LMCache's own classes, those at their default written too, integers as
+ * short as they go: the bytes are those that its own controller sends.
+ */
+#include "wire/lmcache_wire.h"
+
+static void put_key(struct kvw_mp_out *out, const char *key)
+{
+	kvw_mp_put_str(out, kvw_slice_of(key));
+}
+
+static void put_text(struct kvw_mp_out *out, const char *key, struct kvw_slice text)
+{
+	put_key(out, key);
+	kvw_mp_put_str(out, text);
+}
+
+/* A map of so many members, the first of which is its type. */
+static void begin(struct kvw_mp_out *out, uint32_t members, const char *type)
+{
+	kvw_mp_put_map(out, members);
+	put_text(out, "type", kvw_slice_of(type));
+}
+
+void kvw_lmc_put_registered(struct kvw_mp_out *out, struct kvw_slice heartbeat_url)
+{
+	begin(out, 2, "RegisterRetMsg");
+	put_key(out, "extra_config");
+	kvw_mp_put_map(out, heartbeat_url.len > 0);
+	if (heartbeat_url.len > 0)
+		put_text(out, "heartbeat_url", heartbeat_url);
+}
+
+void kvw_lmc_put_heartbeat(struct kvw_mp_out *out, struct kvw_slice full_sync_reason)
+{
+	begin(out, 2, "HeartbeatRetMsg");
+	put_key(out, "commands");
+	kvw_mp_put_array(out, full_sync_reason.len > 0);
+	if (full_sync_reason.len == 0)
+		return;
+	kvw_mp_put_map(out, 3);
+	put_text(out, "command_type", KVW_SLICE("full_sync"));
+	put_text(out, "reason", full_sync_reason);
+	put_key(out, "args");
+	kvw_mp_put_nil(out);
+}
+
+void kvw_lmc_put_sync_started(
+	struct kvw_mp_out *out, struct kvw_slice sync_id, struct kvw_slice refusal)
+{
+	begin(out, 4, "FullSyncStartRetMsg");
+	put_text(out, "sync_id", sync_id);
+	put_key(out, "accepted");
+	kvw_mp_put_bool(out, refusal.len == 0);
+	put_key(out, "error_msg");
+	if (refusal.len == 0)
+		kvw_mp_put_nil(out);
+	else
+		kvw_mp_put_str(out, refusal);
+}
+
+void kvw_lmc_put_sync_status(struct kvw_mp_out *out, const struct kvw_lmc_sync_status *status)
+{
+	begin(out, 6, "FullSyncStatusRetMsg");
+	put_text(out, "sync_id", status->sync_id);
+	put_key(out, "is_complete");
+	kvw_mp_put_bool(out, status->complete);
+	put_key(out, "global_progress");
+	kvw_mp_put_real(out, status->progress);
+	put_key(out, "can_exit_freeze");
+	kvw_mp_put_bool(out, status->can_exit_freeze);
+	put_key(out, "missing_batches");
+	kvw_mp_put_array(out, status->missing_count);
+	for (uint32_t i = 0; i < status->missing_count; i++)
+		kvw_mp_put_uint(out, status->missing[i]);
+}
+
+void kvw_lmc_put_p2p(struct kvw_mp_out *out, const struct kvw_lmc_holder *holder)
+{
+	static const struct kvw_lmc_holder nobody = {{"", 0}, {"", 0}, {"", 0}, 0};
+
+	if (holder == NULL)
+		holder = &nobody;
+	begin(out, 2, "BatchedP2PLookupRetMsg");
+	put_key(out, "layout_info");
+	kvw_mp_put_array(out, 1);
+	kvw_mp_put_array(out, 4);
+	kvw_mp_put_str(out, holder->instance_id);
+	kvw_mp_put_str(out, holder->location);
+	kvw_mp_put_uint(out, holder->chunks);
+	kvw_mp_put_str(out, holder->peer_init_url);
+}
+
+void kvw_lmc_put_error(struct kvw_mp_out *out, struct kvw_slice error)
+{
+	begin(out, 2, "ErrorMsg");
+	put_text(out, "error", error);
+}
+
+void kvw_lmc_put_health(struct kvw_mp_out *out, struct kvw_slice event_id)
+{
+	begin(out, 2, "HealthWorkerMsg");
+	put_text(out, "worker_event_id", event_id);
+}
+
+void kvw_lmc_put_clear(struct kvw_mp_out *out, struct kvw_slice event_id, struct kvw_slice location)
+{
+	begin(out, 3, "ClearWorkerMsg");
+	put_text(out, "worker_event_id", event_id);
+	put_text(out, "location", location);
+}
+
+void kvw_lmc_put_pin(struct kvw_mp_out *out, struct kvw_slice event_id, struct kvw_slice location,
+	const uint32_t *tokens, uint32_t count)
+{
+	begin(out, 4, "PinWorkerMsg");
+	put_text(out, "worker_event_id", event_id);
+	put_text(out, "location", location);
+	put_key(out, "tokens");
+	kvw_mp_put_array(out, count);
+	for (uint32_t i = 0; i < count; i++)
+		kvw_mp_put_uint(out, tokens[i]);
+}

@@ -1,0 +1,158 @@
+/*
+ * lmcache_wire.h - what LMCache's workers say to their controller, and what it answers.
+ *
+ * One message is one frame: a msgpack map {"type": "<Class>", ...} or the same as JSON. On the pull
+ * socket each frame of a multipart is a message; on the reply and heartbeat sockets (ROUTER)
+ * a request is [identity, "", message], from REQ clients (up to 0.3.11) and DEALER clients (from
+ * 0.3.12) alike, and so is the answer. The messages are the same from 0.3 to 0.5, but for
+ * members that came and went; all of these are optional here:
+ *
+ *   up to 0.3.11  RegisterMsg, HeartbeatMsg and DeRegisterMsg come on the pull socket
+ *   mid-2025      RegisterMsg with distributed_url instead of peer_init_url
+ *   old disk tier KVAdmitMsg and KVEvictMsg, one operation each, not numbered
+ *
+ * Members may come in any order, unknown ones are ignored, a missing or ill-shaped one refuses the
+ * message, as LMCache's own controller does. Keys are 64 bits, signed or not: two's complement.
+ *
+ * Nothing here is authenticated: an instance id or an address is what somebody wrote. Texts that
+ * name something are checked to be UTF-8 without control characters, so that they may be logged.
+ *
+ * Source: lmcache/v1/cache_controller/message.py; frames recorded from 0.5.6 are in the tests.
+ */
+#ifndef KVW_LMCACHE_WIRE_H
+#define KVW_LMCACHE_WIRE_H
+
+#include "kvway/err.h"
+#include "kvway/kv_event.h"
+#include "wire/msgpack.h"
+
+#define KVW_LMC_MESSAGE_MAX (16u << 20) /* bytes; a full sync's batch has 2,000 keys, 18 KB */
+#define KVW_LMC_JSON_MAX    (1u << 20)  /* bytes of a message in JSON */
+#define KVW_LMC_KEYS_MAX    (1u << 20)  /* operations or keys of one message */
+#define KVW_LMC_TEXT_MAX    512u        /* bytes of a name, address or id */
+
+enum kvw_lmc_type {
+	KVW_LMC_REGISTER,    /* RegisterMsg */
+	KVW_LMC_HEARTBEAT,   /* HeartbeatMsg: says all that a registration says */
+	KVW_LMC_DEREGISTER,  /* DeRegisterMsg */
+	KVW_LMC_OPERATIONS,  /* BatchedKVOperationMsg, KVAdmitMsg, KVEvictMsg */
+	KVW_LMC_P2P_LOOKUP,  /* BatchedP2PLookupMsg */
+	KVW_LMC_SYNC_START,  /* FullSyncStartMsg */
+	KVW_LMC_SYNC_BATCH,  /* FullSyncBatchMsg */
+	KVW_LMC_SYNC_END,    /* FullSyncEndMsg */
+	KVW_LMC_SYNC_STATUS, /* FullSyncStatusMsg */
+	KVW_LMC_TOKENS_DONE, /* Clear-, Pin-, Compress-, Decompress-, MoveWorkerRetMsg */
+	KVW_LMC_HEALTH,      /* HealthWorkerRetMsg */
+	KVW_LMC_ERROR,       /* ErrorMsg: a worker's answer to a command */
+	KVW_LMC_TYPE_COUNT
+};
+
+/*
+ * One message. A member that its type does not have is zero. Slices and arrays are valid until
+ * the reader's next message, and as long as the frame.
+ */
+struct kvw_lmc_message {
+	enum kvw_lmc_type type;
+	struct kvw_slice instance_id; /* never empty where the type has one */
+	uint32_t worker_id;           /* tensor-parallel rank */
+	struct kvw_slice ip;
+	uint16_t port;             /* of the worker's command socket */
+	struct kvw_slice p2p;      /* peer_init_url or distributed_url; len 0: none */
+	struct kvw_slice location; /* "LocalCPUBackend", "LocalDiskBackend", ... */
+	struct kvw_slice sync_id;
+
+	const uint64_t *keys;    /* OPERATIONS, P2P_LOOKUP (hashes), SYNC_BATCH */
+	const uint64_t *numbers; /* OPERATIONS: seq_num of each; NULL: they are not numbered */
+	const bool *admits;      /* OPERATIONS: each an admit, else an evict */
+	size_t key_count;
+
+	uint64_t total_keys;    /* SYNC_START: announced, SYNC_END: sent in truth */
+	uint32_t batch_count;   /* SYNC_START */
+	uint32_t batch_id;      /* SYNC_BATCH: from 0 */
+	uint64_t num_tokens;    /* TOKENS_DONE */
+	int64_t error_code;     /* HEALTH: 0 is well */
+	struct kvw_slice error; /* ERROR: any bytes */
+};
+
+/* Reads messages, one after another; keeps arrays that grow up to the limits. One thread. */
+struct kvw_lmc_reader {
+	const char *error;     /* static text: why the last message was refused */
+	const char *field;     /* member that it was about; NULL: none in particular */
+	struct kvw_slice type; /* type of the last message as sent; borrowed like the rest */
+
+	uint64_t *keys, *numbers; /* owned; all three have `room` items */
+	bool *admits;
+	size_t room;
+	uint8_t *json; /* owned: the last JSON message as msgpack */
+	size_t json_room;
+};
+
+void kvw_lmc_reader_init(struct kvw_lmc_reader *reader);
+void kvw_lmc_reader_finish(struct kvw_lmc_reader *reader);
+
+/*
+ * One frame. KVW_EPROTO, KVW_ELIMIT: refused, see error and field. KVW_ENOTFOUND: a whole message
+ * of a type that no worker sends to a controller (see reader->type). KVW_ENOMEM.
+ */
+enum kvw_err kvw_lmc_read(struct kvw_lmc_reader *reader, struct kvw_slice frame,
+	struct kvw_lmc_message *message) KVW_MUST_CHECK;
+
+/*
+ * The message of a request on a ROUTER socket, [identity] [""] [message], and how many frames at
+ * the front the answer repeats. KVW_EPROTO: not of that form.
+ */
+enum kvw_err kvw_lmc_request(const struct kvw_slice *frames, size_t count,
+	struct kvw_slice *message, size_t *envelope) KVW_MUST_CHECK;
+
+/* Tier of a location. Names that are not known count as remote, the slowest. */
+enum kvw_tier kvw_lmc_tier(struct kvw_slice location);
+
+/*
+ * The operations of a message as events: each call gives the next run of admits (stored) or evicts
+ * (removed) from *at on, which begins with 0. The keys of a SYNC_BATCH are one stored event.
+ * False: no more.
+ */
+bool kvw_lmc_next_event(
+	const struct kvw_lmc_message *message, size_t *at, struct kvw_kv_event *event);
+
+/* --- answers and commands: written to out, whose `full` says whether all fitted --------------- */
+
+/* heartbeat_url "host:port" without a scheme; len 0: no heartbeats are wanted. */
+void kvw_lmc_put_registered(struct kvw_mp_out *out, struct kvw_slice heartbeat_url);
+
+/* reason: "controller_restart" or "worker_re_registered" asks for a full sync; len 0: nothing. */
+void kvw_lmc_put_heartbeat(struct kvw_mp_out *out, struct kvw_slice full_sync_reason);
+
+/* refusal: len 0 accepts the sync. */
+void kvw_lmc_put_sync_started(
+	struct kvw_mp_out *out, struct kvw_slice sync_id, struct kvw_slice refusal);
+
+struct kvw_lmc_sync_status {
+	struct kvw_slice sync_id;
+	bool complete;           /* this worker's sync */
+	bool can_exit_freeze;    /* the worker may store again */
+	double progress;         /* 0 to 1, over all workers */
+	const uint32_t *missing; /* batches to send again */
+	uint32_t missing_count;
+};
+
+void kvw_lmc_put_sync_status(struct kvw_mp_out *out, const struct kvw_lmc_sync_status *status);
+
+/* Who holds the longest beginning of the chunks; NULL: nobody. */
+struct kvw_lmc_holder {
+	struct kvw_slice instance_id, location, peer_init_url;
+	uint32_t chunks; /* > 0 */
+};
+
+void kvw_lmc_put_p2p(struct kvw_mp_out *out, const struct kvw_lmc_holder *holder);
+
+void kvw_lmc_put_error(struct kvw_mp_out *out, struct kvw_slice error);
+
+/* Commands to a worker's own socket; event_id is any id, the worker does not repeat it. */
+void kvw_lmc_put_health(struct kvw_mp_out *out, struct kvw_slice event_id);
+void kvw_lmc_put_clear(
+	struct kvw_mp_out *out, struct kvw_slice event_id, struct kvw_slice location);
+void kvw_lmc_put_pin(struct kvw_mp_out *out, struct kvw_slice event_id, struct kvw_slice location,
+	const uint32_t *tokens, uint32_t count);
+
+#endif

@@ -1,0 +1,79 @@
+/*
+ * object_hash.h - digests of Python objects: serialise, then hash.
+ *
+ * vLLM and LMCache hash tuples of ints, strings, bytes and None by writing them as pickle
+ * (protocol 5) or canonical CBOR and hashing the text with SHA-256 or XXH3-128. What is needed of
+ * both formats is here; no object is built in memory, a caller writes a value item by item.
+ *
+ * Sources: CPython's Lib/pickletools.py and Modules/_pickle.c, RFC 8949 section 4.2.
+ */
+#ifndef KVW_OBJECT_HASH_H
+#define KVW_OBJECT_HASH_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "wire/hasher.h"
+
+#include "kvway/err.h"
+#include "kvway/slice.h"
+
+/* Names as vLLM's --prefix-caching-hash-algo spells them. */
+enum kvw_object_hash {
+	KVW_OBJECT_SHA256 = 0,  /* "sha256": pickle */
+	KVW_OBJECT_SHA256_CBOR, /* "sha256_cbor" */
+	KVW_OBJECT_XXHASH,      /* "xxhash": pickle */
+	KVW_OBJECT_XXHASH_CBOR, /* "xxhash_cbor" */
+};
+
+/* A serialisation. Items are written in order; a tuple's between its begin and its end. */
+struct kvw_format {
+	void (*none)(struct kvw_hasher *out);
+	void (*number)(struct kvw_hasher *out, uint64_t value);
+	void (*bytes)(struct kvw_hasher *out, const void *data, uint32_t len);
+	void (*text)(struct kvw_hasher *out, const char *utf8, uint32_t len);
+	void (*tuple_begin)(struct kvw_hasher *out, size_t count);
+	void (*tuple_end)(struct kvw_hasher *out, size_t count);
+	/* Around the whole value; NULL where nothing is needed. */
+	void (*value_begin)(struct kvw_hasher *out, size_t body);
+	void (*value_end)(struct kvw_hasher *out);
+	size_t body_max; /* bytes of value that it can do; 0: without limit */
+};
+
+/*
+ * pickle, protocol 5, as _pickle.c writes objects that are all different: the same string object
+ * twice would be a reference to the first. Values of up to 64 KiB, which is one frame.
+ */
+extern const struct kvw_format kvw_pickle;
+
+/* CBOR, canonical: the shortest form of every length. */
+extern const struct kvw_format kvw_cbor;
+
+/* Writes one value; must write the same when called again. */
+typedef void kvw_value_fn(
+	struct kvw_hasher *out, const struct kvw_format *format, const void *value);
+
+const struct kvw_format *kvw_object_format(enum kvw_object_hash hash);
+enum kvw_digest_kind kvw_object_digest_kind(enum kvw_object_hash hash);
+
+/*
+ * The digest of one value into digest[0..kvw_hasher_size()). KVW_ELIMIT: more than the format's
+ * body_max.
+ */
+KVW_MUST_CHECK enum kvw_err kvw_object_digest(struct kvw_hasher *hasher,
+	const struct kvw_format *format, kvw_value_fn *write, const void *value,
+	uint8_t digest[KVW_DIGEST_MAX]);
+
+/* The digest of a string. */
+KVW_MUST_CHECK enum kvw_err kvw_object_digest_text(struct kvw_hasher *hasher,
+	const struct kvw_format *format, const char *text, uint8_t digest[KVW_DIGEST_MAX]);
+
+/* A tuple of token ids. */
+void kvw_object_write_tokens(struct kvw_hasher *out, const struct kvw_format *format,
+	const uint32_t *tokens, size_t count);
+
+/* KVW_ENOTFOUND: vLLM has no algorithm of this name. */
+KVW_MUST_CHECK enum kvw_err kvw_object_hash_parse(
+	struct kvw_slice name, enum kvw_object_hash *hash);
+
+#endif

@@ -1,0 +1,635 @@
+/*
+ * vllm_events.c - batches of KV events, by position or by name.
+ *
+ * Both encodings meet in take(): a table says which member a position is, another which one a
+ * name is, and from there on there is one way to read each member. A member may come in
+ * any order (the type too); an event is judged when all of it was read.
+ *
+ * An event of a known type whose members do not fit (five hashes with four blocks of tokens, a
+ * text as block size) is not guessed at: it is passed over and counted, the others of its batch
+ * are still good.
+ *
+ * Cost: two passes over the bytes (begin() proves that they are whole), no allocation once the
+ * arrays have grown to the usual size.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "wire/vllm_events.h"
+
+enum member {
+	TYPE,
+	HASHES,
+	PARENT,
+	TOKENS,
+	BLOCK_SIZE,
+	LORA_ID,
+	MEDIUM,
+	LORA_NAME,
+	EXTRA_KEYS,
+	GROUP,
+	SPEC_KIND,
+	SLIDING_WINDOW,
+	LOCALITY,
+	UNKNOWN, /* and the number of the others */
+};
+
+/* Names of members, in the order of enum member; it is also BlockStored's order by position. */
+static const struct kvw_slice names[UNKNOWN] = {
+	[TYPE] = {"type", 4},
+	[HASHES] = {"block_hashes", 12},
+	[PARENT] = {"parent_block_hash", 17},
+	[TOKENS] = {"token_ids", 9},
+	[BLOCK_SIZE] = {"block_size", 10},
+	[LORA_ID] = {"lora_id", 7},
+	[MEDIUM] = {"medium", 6},
+	[LORA_NAME] = {"lora_name", 9},
+	[EXTRA_KEYS] = {"extra_keys", 10},
+	[GROUP] = {"group_idx", 9},
+	[SPEC_KIND] = {"kv_cache_spec_kind", 18},
+	[SLIDING_WINDOW] = {"kv_cache_spec_sliding_window", 28},
+	[LOCALITY] = {"locality", 8},
+};
+
+/* Positions of BlockRemoved. AllBlocksCleared has its type only. */
+static const enum member removed_order[] = {TYPE, HASHES, MEDIUM, GROUP};
+#define REMOVED_MEMBERS (sizeof(removed_order) / sizeof(removed_order[0]))
+#define STORED_MEMBERS  ((uint32_t)SLIDING_WINDOW + 1)
+
+/* What is told of an event beside the record. */
+struct telling {
+	bool has_type, known_type, has_hashes;
+	struct kvw_slice medium, locality; /* len 0: not told */
+	size_t extra_count;
+	struct kvw_slice first[2]; /* first members of the first block's extra keys, if texts */
+	uint32_t first_count;      /* members there */
+	bool later_same;           /* other blocks have first[0] at most */
+	bool later_any;            /* one of them has it */
+};
+
+void kvw_vllm_reader_init(struct kvw_vllm_reader *reader)
+{
+	*reader = (struct kvw_vllm_reader){0};
+}
+
+void kvw_vllm_reader_finish(struct kvw_vllm_reader *reader)
+{
+	free(reader->tokens);
+	free(reader->extra);
+	free(reader->hashes);
+	*reader = (struct kvw_vllm_reader){0};
+}
+
+static enum kvw_err refuse(struct kvw_vllm_reader *reader, const char *error)
+{
+	reader->error = error;
+	return KVW_EPROTO;
+}
+
+/* --- the batch ------------------------------------------------------------------------------ */
+
+static enum kvw_err take_rank(struct kvw_vllm_reader *reader)
+{
+	uint64_t rank;
+	enum kvw_err err;
+
+	if (kvw_mp_take_nil(&reader->mp))
+		return KVW_OK;
+	err = kvw_mp_uint(&reader->mp, UINT16_MAX, &rank);
+	if (err == KVW_OK) {
+		reader->has_rank = true;
+		reader->rank = (uint32_t)rank;
+	}
+	return err;
+}
+
+/* The three members of a batch; *events is set to where the list of events begins. */
+static enum kvw_err take_batch_member(
+	struct kvw_vllm_reader *reader, uint32_t position, struct kvw_mp *events)
+{
+	struct kvw_mp *mp = &reader->mp;
+
+	switch (position) {
+	case 0:
+		return kvw_mp_real(mp, &reader->time_s);
+	case 1:
+		*events = *mp;
+		return kvw_mp_skip(mp);
+	case 2:
+		return take_rank(reader);
+	default:
+		return kvw_mp_skip(mp);
+	}
+}
+
+static uint32_t batch_position(struct kvw_slice name)
+{
+	if (kvw_slice_equal(name, KVW_SLICE("ts")))
+		return 0;
+	if (kvw_slice_equal(name, KVW_SLICE("events")))
+		return 1;
+	if (kvw_slice_equal(name, KVW_SLICE("data_parallel_rank")) ||
+		kvw_slice_equal(name, KVW_SLICE("attn_dp_rank")))
+		return 2;
+	return 3;
+}
+
+static enum kvw_err take_batch(struct kvw_vllm_reader *reader, struct kvw_mp *events)
+{
+	struct kvw_mp *mp = &reader->mp;
+	struct kvw_mp_value head;
+	struct kvw_slice name;
+	enum kvw_err err = kvw_mp_next(mp, &head);
+
+	if (err != KVW_OK)
+		return err;
+	if (head.type != KVW_MP_ARRAY && head.type != KVW_MP_MAP)
+		return refuse(reader, "a batch is neither an array nor a map");
+	for (uint32_t i = 0; i < head.count && err == KVW_OK; i++) {
+		if (head.type == KVW_MP_ARRAY) {
+			err = take_batch_member(reader, i, events);
+			continue;
+		}
+		err = kvw_mp_str(mp, &name);
+		if (err == KVW_OK)
+			err = take_batch_member(reader, batch_position(name), events);
+	}
+	return err;
+}
+
+enum kvw_err kvw_vllm_begin(struct kvw_vllm_reader *reader, const void *payload, size_t len)
+{
+	struct kvw_mp events = {0};
+	enum kvw_err err;
+
+	reader->left = 0;
+	reader->time_s = 0;
+	reader->has_rank = false;
+	reader->rank = 0;
+	reader->error = reader->field = NULL;
+	if (len > KVW_VLLM_PAYLOAD_MAX) {
+		reader->error = "a batch larger than 16 MiB";
+		return KVW_ELIMIT;
+	}
+	kvw_mp_init(&reader->mp, payload, len);
+	err = take_batch(reader, &events);
+	if (err != KVW_OK) {
+		if (reader->error == NULL)
+			reader->error = reader->mp.error;
+		return err;
+	}
+	if (events.at == NULL)
+		return refuse(reader, "a batch without a list of events");
+	if (kvw_mp_left(&reader->mp) != 0)
+		return refuse(reader, "bytes after the end of a batch");
+	reader->mp = events;
+	err = kvw_mp_array(&reader->mp, &reader->left);
+	if (err != KVW_OK)
+		reader->error = reader->mp.error;
+	return err;
+}
+
+/* --- members of an event -------------------------------------------------------------------- */
+
+/* Room for count items; what was in the array is not kept. */
+static enum kvw_err make_room(void **array, size_t *room, size_t count, size_t size)
+{
+	size_t want = *room == 0 ? 64 : *room;
+	void *grown;
+
+	if (count <= *room)
+		return KVW_OK;
+	while (want < count)
+		want *= 2;
+	grown = malloc(want * size);
+	if (grown == NULL)
+		return KVW_ENOMEM;
+	free(*array);
+	*array = grown;
+	*room = want;
+	return KVW_OK;
+}
+
+/* A hash: an integer, or bytes, of which the last 8 count, big-endian. */
+static enum kvw_err take_hash(struct kvw_mp *mp, uint64_t *hash, uint32_t *width)
+{
+	struct kvw_mp_value value;
+	enum kvw_err err = kvw_mp_next(mp, &value);
+	uint64_t bits = 0;
+
+	if (err != KVW_OK)
+		return err;
+	if (value.type == KVW_MP_UINT || value.type == KVW_MP_NEGATIVE) {
+		*hash = value.bits;
+		*width = 8;
+		return KVW_OK;
+	}
+	if (value.type != KVW_MP_BIN || value.bytes.len == 0 || value.bytes.len > 64) {
+		mp->error = "a hash is an integer or 1 to 64 bytes";
+		return KVW_EPROTO;
+	}
+	for (size_t i = value.bytes.len < 8 ? 0 : value.bytes.len - 8; i < value.bytes.len; i++)
+		bits = bits << 8 | (uint8_t)value.bytes.data[i];
+	*hash = bits;
+	*width = (uint32_t)value.bytes.len;
+	return KVW_OK;
+}
+
+static enum kvw_err take_hashes(struct kvw_vllm_reader *reader, struct kvw_kv_event *event)
+{
+	uint32_t count = 0, width;
+	enum kvw_err err = kvw_mp_array(&reader->mp, &count);
+
+	if (err == KVW_OK && count > KVW_VLLM_BLOCKS_MAX)
+		return refuse(reader, "too many blocks");
+	if (err == KVW_OK)
+		err = make_room((void **)&reader->hashes, &reader->hash_room, count,
+			sizeof(reader->hashes[0]));
+	for (uint32_t i = 0; i < count && err == KVW_OK; i++) {
+		err = take_hash(&reader->mp, &reader->hashes[i], &width);
+		if (i == 0 && err == KVW_OK)
+			event->hash_bytes = width;
+	}
+	event->hashes = reader->hashes;
+	event->hash_count = count;
+	return err;
+}
+
+static enum kvw_err take_parent(struct kvw_vllm_reader *reader, struct kvw_kv_event *event)
+{
+	uint32_t width;
+
+	if (kvw_mp_take_nil(&reader->mp))
+		return KVW_OK;
+	event->has_parent = true;
+	return take_hash(&reader->mp, &event->parent, &width);
+}
+
+static enum kvw_err take_tokens(struct kvw_vllm_reader *reader, struct kvw_kv_event *event)
+{
+	uint32_t count = 0;
+	uint64_t token;
+	enum kvw_err err;
+
+	if (kvw_mp_take_nil(&reader->mp))
+		return KVW_OK;
+	err = kvw_mp_array(&reader->mp, &count);
+	if (err == KVW_OK && count > KVW_VLLM_TOKENS_MAX)
+		return refuse(reader, "too many tokens");
+	if (err == KVW_OK)
+		err = make_room((void **)&reader->tokens, &reader->token_room, count,
+			sizeof(reader->tokens[0]));
+	for (uint32_t i = 0; i < count && err == KVW_OK; i++) {
+		err = kvw_mp_uint(&reader->mp, UINT32_MAX, &token);
+		if (err == KVW_OK)
+			reader->tokens[i] = (uint32_t)token;
+	}
+	event->tokens = count == 0 ? NULL : reader->tokens;
+	event->token_count = count;
+	return err;
+}
+
+/* One member of a block's extra keys: texts, numbers, or whatever later versions put there. */
+static enum kvw_err fold_extra(struct kvw_mp *mp, uint64_t *extra)
+{
+	const uint8_t *start = mp->at;
+	struct kvw_mp_value value;
+	enum kvw_err err = kvw_mp_next(mp, &value);
+
+	if (err != KVW_OK)
+		return err;
+	switch (value.type) {
+	case KVW_MP_NIL:
+		return KVW_OK;
+	case KVW_MP_STR:
+		*extra = kvw_kv_extra_text(*extra, value.bytes);
+		return KVW_OK;
+	case KVW_MP_UINT:
+	case KVW_MP_NEGATIVE:
+		*extra = kvw_kv_extra_int(*extra, value.bits);
+		return KVW_OK;
+	default: /* a pair (identifier, offset), bytes: as encoded */
+		mp->at = start;
+		err = kvw_mp_skip(mp);
+		if (err == KVW_OK)
+			*extra = kvw_kv_extra_fold(*extra, 'm', start, (size_t)(mp->at - start));
+		return err;
+	}
+}
+
+/* Looks at member m of block i before it is folded: is it a text, and the one to be expected? */
+static void tell_extra(const struct kvw_mp *mp, uint32_t i, uint32_t m, struct telling *told)
+{
+	struct kvw_mp look = *mp;
+	struct kvw_slice got = {0};
+	bool is_text = kvw_mp_str(&look, &got) == KVW_OK;
+
+	if (i == 0) {
+		told->first_count = m + 1;
+		if (m < 2)
+			told->first[m] = is_text ? got : (struct kvw_slice){0};
+		return;
+	}
+	told->later_any = true;
+	if (!is_text || m > 0 || !kvw_slice_equal(got, told->first[0]))
+		told->later_same = false;
+}
+
+/* A list with nil or a list per block. */
+static enum kvw_err take_extra(
+	struct kvw_vllm_reader *reader, struct kvw_kv_event *event, struct telling *told)
+{
+	uint32_t count = 0, members;
+	uint64_t any = 0;
+	enum kvw_err err;
+
+	told->first_count = 0;
+	told->later_same = true;
+	told->later_any = false;
+	if (kvw_mp_take_nil(&reader->mp))
+		return KVW_OK;
+	err = kvw_mp_array(&reader->mp, &count);
+	if (err == KVW_OK && count > KVW_VLLM_BLOCKS_MAX)
+		return refuse(reader, "too many blocks");
+	if (err == KVW_OK)
+		err = make_room((void **)&reader->extra, &reader->extra_room, count,
+			sizeof(reader->extra[0]));
+	for (uint32_t i = 0; i < count && err == KVW_OK; i++) {
+		reader->extra[i] = 0;
+		if (kvw_mp_take_nil(&reader->mp))
+			continue;
+		err = kvw_mp_array(&reader->mp, &members);
+		for (uint32_t m = 0; err == KVW_OK && m < members; m++) {
+			tell_extra(&reader->mp, i, m, told);
+			err = fold_extra(&reader->mp, &reader->extra[i]);
+		}
+		any |= reader->extra[i];
+	}
+	event->extra = any == 0 ? NULL : reader->extra;
+	told->extra_count = count;
+	return err;
+}
+
+static enum kvw_err take_type(
+	struct kvw_vllm_reader *reader, struct kvw_kv_event *event, struct telling *told)
+{
+	struct kvw_slice type;
+	enum kvw_err err = kvw_mp_str(&reader->mp, &type);
+
+	if (err != KVW_OK)
+		return err;
+	told->has_type = told->known_type = true;
+	if (kvw_slice_equal(type, KVW_SLICE("BlockStored")))
+		event->kind = KVW_KV_STORED;
+	else if (kvw_slice_equal(type, KVW_SLICE("BlockRemoved")))
+		event->kind = KVW_KV_REMOVED;
+	else if (kvw_slice_equal(type, KVW_SLICE("AllBlocksCleared")))
+		event->kind = KVW_KV_CLEARED;
+	else
+		told->known_type = false;
+	return KVW_OK;
+}
+
+/* A text or nil. */
+static enum kvw_err take_text(struct kvw_mp *mp, struct kvw_slice *text)
+{
+	return kvw_mp_take_nil(mp) ? KVW_OK : kvw_mp_str(mp, text);
+}
+
+/* An integer that fits 32 bits, or nil. */
+static enum kvw_err take_number(struct kvw_mp *mp, bool *has, uint32_t *number)
+{
+	uint64_t value;
+	enum kvw_err err;
+
+	*has = false;
+	if (kvw_mp_take_nil(mp))
+		return KVW_OK;
+	err = kvw_mp_uint(mp, UINT32_MAX, &value);
+	if (err == KVW_OK) {
+		*has = true;
+		*number = (uint32_t)value;
+	}
+	return err;
+}
+
+static enum kvw_err take_lora_id(struct kvw_mp *mp, struct kvw_kv_event *event)
+{
+	uint64_t bits;
+	enum kvw_err err;
+
+	if (kvw_mp_take_nil(mp))
+		return KVW_OK;
+	err = kvw_mp_bits(mp, &bits);
+	if (err == KVW_OK) {
+		event->has_lora_id = true;
+		event->lora_id = (int64_t)bits;
+	}
+	return err;
+}
+
+static enum kvw_err take(struct kvw_vllm_reader *reader, enum member member,
+	struct kvw_kv_event *event, struct telling *told)
+{
+	struct kvw_mp *mp = &reader->mp;
+	bool has;
+
+	reader->field = member < UNKNOWN ? names[member].data : NULL;
+	switch (member) {
+	case TYPE:
+		return take_type(reader, event, told);
+	case HASHES:
+		told->has_hashes = true;
+		return take_hashes(reader, event);
+	case PARENT:
+		return take_parent(reader, event);
+	case TOKENS:
+		return take_tokens(reader, event);
+	case BLOCK_SIZE:
+		return take_number(mp, &has, &event->block_size);
+	case LORA_ID:
+		return take_lora_id(mp, event);
+	case MEDIUM:
+		return take_text(mp, &told->medium);
+	case LORA_NAME:
+		return take_text(mp, &event->lora);
+	case EXTRA_KEYS:
+		return take_extra(reader, event, told);
+	case GROUP:
+		return take_number(mp, &event->has_group, &event->group);
+	case SPEC_KIND:
+		return take_text(mp, &event->spec_kind);
+	case SLIDING_WINDOW:
+		return take_number(mp, &has, &event->sliding_window);
+	case LOCALITY:
+		return take_text(mp, &told->locality);
+	case UNKNOWN:
+		break;
+	}
+	return kvw_mp_skip(mp);
+}
+
+/* --- one event ------------------------------------------------------------------------------ */
+
+/* The engine writes members in our order, so the one at the same position is tried first. */
+static enum member member_named(struct kvw_slice name, uint32_t position)
+{
+	enum member member = TYPE;
+
+	if (position < UNKNOWN && kvw_slice_equal(name, names[position]))
+		return (enum member)position;
+	while (member < UNKNOWN && !kvw_slice_equal(name, names[member]))
+		member++;
+	return member;
+}
+
+static enum member member_at(enum kvw_kv_kind kind, uint32_t position)
+{
+	if (position == 0)
+		return TYPE;
+	if (kind == KVW_KV_STORED && position < STORED_MEMBERS)
+		return (enum member)position;
+	if (kind == KVW_KV_REMOVED && position < REMOVED_MEMBERS)
+		return removed_order[position];
+	return UNKNOWN;
+}
+
+/* The members of one event. Ends early when the type is unknown: there is nothing to read. */
+static enum kvw_err take_event(
+	struct kvw_vllm_reader *reader, struct kvw_kv_event *event, struct telling *told)
+{
+	struct kvw_mp *mp = &reader->mp;
+	struct kvw_mp_value head;
+	struct kvw_slice name;
+	enum member member;
+	enum kvw_err err = kvw_mp_next(mp, &head);
+
+	if (err != KVW_OK)
+		return err;
+	if (head.type != KVW_MP_ARRAY && head.type != KVW_MP_MAP)
+		return refuse(reader, "an event is neither an array nor a map");
+	for (uint32_t i = 0; i < head.count && err == KVW_OK; i++) {
+		member = head.type == KVW_MP_ARRAY ? member_at(event->kind, i) : UNKNOWN;
+		if (head.type == KVW_MP_MAP) {
+			err = kvw_mp_str(mp, &name);
+			member = err == KVW_OK ? member_named(name, i) : UNKNOWN;
+		}
+		if (err == KVW_OK)
+			err = take(reader, member, event, told);
+		if (told->has_type && !told->known_type)
+			break;
+	}
+	return err;
+}
+
+/* Media of vLLM and SGLang. False: no place that is known. */
+static bool tier_of(struct kvw_slice medium, struct kvw_slice locality, enum kvw_tier *tier)
+{
+	bool remote = kvw_slice_equal_nocase(locality, KVW_SLICE("REMOTE"));
+
+	if (medium.len == 0 || kvw_slice_equal(medium, KVW_SLICE("GPU")))
+		*tier = KVW_TIER_DEVICE; /* versions that know one medium do not name it */
+	else if (kvw_slice_equal(medium, KVW_SLICE("CPU")) ||
+		 kvw_slice_equal(medium, KVW_SLICE("CPU_PINNED")))
+		*tier = KVW_TIER_HOST;
+	else if (kvw_slice_equal(medium, KVW_SLICE("STORAGE")) ||
+		 kvw_slice_equal(medium, KVW_SLICE("DISK")))
+		*tier = remote ? KVW_TIER_REMOTE : KVW_TIER_DISK;
+	else if (kvw_slice_equal(medium, KVW_SLICE("EXTERNAL")))
+		*tier = KVW_TIER_REMOTE;
+	else
+		return false;
+	return true;
+}
+
+/* The salt from the extra keys (LoRA's name, then the salt), and whether that is all they hold. */
+static void tell_salt(struct kvw_kv_event *event, const struct telling *told)
+{
+	bool named = told->first_count > 0 && event->lora.len > 0 &&
+		     kvw_slice_equal(told->first[0], event->lora);
+	uint32_t left = told->first_count - named;
+
+	if (left == 1 && !event->has_parent && told->first[named].len > 0) {
+		event->salt = told->first[named];
+		left = 0;
+	}
+	event->extra_is_plain = event->extra == NULL ||
+				(left == 0 && (!told->later_any || (named && told->later_same)));
+}
+
+/* Whether what was read makes sense together. */
+static enum kvw_err judge(struct kvw_vllm_reader *reader, const struct kvw_kv_event *event,
+	const struct telling *told)
+{
+	reader->field = NULL;
+	if (!told->has_type)
+		return refuse(reader, "an event without a type");
+	if (event->kind == KVW_KV_CLEARED)
+		return KVW_OK;
+	if (!told->has_hashes)
+		return refuse(reader, "an event without block hashes");
+	if (event->kind == KVW_KV_REMOVED)
+		return KVW_OK;
+	if (event->block_size == 0)
+		return refuse(reader, "stored blocks without a block size");
+	if (event->token_count != 0 &&
+		event->token_count != (uint64_t)event->hash_count * event->block_size)
+		return refuse(reader, "stored blocks and their tokens differ in number");
+	if (told->extra_count != 0 && told->extra_count != event->hash_count)
+		return refuse(reader, "stored blocks and their extra keys differ in number");
+	return KVW_OK;
+}
+
+/* One event at the cursor, which ends behind it whatever is wrong with it. False: passed over. */
+static enum kvw_err read_event(
+	struct kvw_vllm_reader *reader, struct kvw_kv_event *event, bool *good)
+{
+	struct kvw_mp start = reader->mp;
+	struct telling told = {0};
+	enum kvw_err err, skipped;
+
+	*event = (struct kvw_kv_event){.source = KVW_KV_VLLM, .rank = reader->rank};
+	*good = false;
+	reader->mp.error = NULL;
+	err = take_event(reader, event, &told);
+	if (err != KVW_OK && reader->mp.error != NULL)
+		reader->error = reader->mp.error;
+	if (err == KVW_OK && told.has_type && !told.known_type) {
+		reader->unknown_types++;
+	} else if (err == KVW_OK) {
+		err = judge(reader, event, &told);
+		tell_salt(event, &told);
+		*good = err == KVW_OK && tier_of(told.medium, told.locality, &event->tier);
+		reader->unknown_media += err == KVW_OK && !*good;
+	}
+	if (*good)
+		return KVW_OK;
+	reader->bad_events += err != KVW_OK;
+	reader->mp = start;
+	skipped = kvw_mp_skip(&reader->mp);
+	if (skipped != KVW_OK) { /* begin() has passed over it once, so it is whole */
+		reader->left = 0;
+		return skipped;
+	}
+	return err == KVW_ENOMEM ? KVW_ENOMEM : KVW_OK;
+}
+
+enum kvw_err kvw_vllm_next(struct kvw_vllm_reader *reader, struct kvw_kv_event *event)
+{
+	struct kvw_kv_event read;
+	enum kvw_err err;
+	bool good = false;
+
+	while (reader->left > 0) {
+		reader->left--;
+		err = read_event(reader, &read, &good);
+		if (err != KVW_OK)
+			return err;
+		if (good) {
+			reader->events++;
+			*event = read;
+			return KVW_OK;
+		}
+	}
+	return KVW_ENOTFOUND;
+}

@@ -1,0 +1,405 @@
+/*
+ * admin.c - the control thread and its small HTTP server.
+ *
+ * libevent's own HTTP server is good enough here: the address is private, the clients are probes,
+ * Prometheus and operators. It shares one event base with the prober, so whatever touches worker
+ * state (the prober) and whatever publishes it runs on this one thread; only `draining` and who knows
+ * owners come from outside. The thread is ended by an eventfd, which needs no locking in libevent.
+ */
+#include "admin/admin.h"
+
+#include <errno.h>
+#include <netdb.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <event2/buffer.h>
+#include <event2/event.h>
+#include <event2/http.h>
+#include <event2/keyvalq_struct.h>
+
+#include "admin/answer.h"
+#include "base/clock.h"
+#include "admin/explain_http.h"
+#include "admin/lmcache_http.h"
+#include "base/log.h"
+#include "fleet/probe.h"
+
+#define HEAD_BYTES_MAX (16 << 10)
+/* So far above what /explain takes, it refuses a body in its own words; beyond, libevent does. GET and
+ * HEAD carry none; what comes is read and ignored. */
+#define BODY_BYTES_SPARE ((size_t)1 << 20)
+#define IDLE_S         30
+
+struct kvw_admin {
+	struct kvw_admin_deps deps;
+	_Atomic bool draining;
+	void *owner_arg;                     /* written once, before owner_of */
+	_Atomic(kvw_owner_fn) owner_of;      /* NULL: not set yet */
+	int64_t created_s;
+	char address[NI_MAXHOST + 16]; /* host:port as bound */
+
+	/* The control thread's own after start. */
+	struct event_base *base;
+	struct evhttp *http;
+	struct event *tick, *quit;
+	struct kvw_prober *prober;
+	struct kvw_explain_desk desk;
+	struct event *box; /* of the desk */
+	struct kvw_lmcache_http *lmcache;
+	int quit_fd;
+
+	pthread_t thread;
+	bool started;
+};
+
+enum kvw_err kvw_admin_answer(struct kvw_admin *admin, struct kvw_slice path, int64_t now_ns,
+	struct kvw_local_answer *out)
+{
+	struct kvw_answer_state state = {
+		.deps = &admin->deps,
+		.draining = atomic_load_explicit(&admin->draining, memory_order_relaxed),
+		.created_s = admin->created_s,
+	};
+
+	return kvw_answer(&state, path, now_ns, out);
+}
+
+static void send_error(struct evhttp_request *request, int status, const char *message)
+{
+	struct evbuffer *body = evhttp_request_get_output_buffer(request);
+
+	evhttp_add_header(
+		evhttp_request_get_output_headers(request), "Content-Type", "application/json");
+	if (evhttp_request_get_command(request) != EVHTTP_REQ_HEAD)
+		evbuffer_add_printf(
+			body, "{\"error\":{\"message\":\"%s\",\"code\":%d}}\n", message, status);
+	evhttp_send_reply(request, status, NULL, NULL);
+}
+
+static void release_body(const void *data, size_t len, void *arg)
+{
+	(void)data;
+	(void)len;
+	free(arg);
+}
+
+static void explain(struct kvw_admin *admin, struct evhttp_request *request)
+{
+	struct kvw_explain_source source = {
+		.config = admin->deps.config,
+		.fleet = admin->deps.fleet,
+		.strategy = admin->deps.fleet->strategy,
+		.owner_of = atomic_load_explicit(&admin->owner_of, memory_order_acquire),
+		.tokens = admin->deps.tokens,
+		.spaces = admin->deps.spaces,
+		.feed = admin->deps.feed,
+	};
+
+	if (source.owner_of != NULL)
+		source.owner_arg = admin->owner_arg;
+	kvw_explain_http(&source, &admin->desk, request, kvw_clock_ns());
+}
+
+static void on_request(struct evhttp_request *request, void *arg)
+{
+	struct kvw_admin *admin = arg;
+	struct evkeyvalq *headers = evhttp_request_get_output_headers(request);
+	enum evhttp_cmd_type method = evhttp_request_get_command(request);
+	const char *path = evhttp_uri_get_path(evhttp_request_get_evhttp_uri(request));
+	struct kvw_local_answer answer;
+	enum kvw_err err;
+	char length[24];
+
+	if (path != NULL && strcmp(path, "/explain") == 0) {
+		explain(admin, request);
+		return;
+	}
+	if (kvw_lmcache_http(admin->lmcache, request))
+		return;
+	if (method != EVHTTP_REQ_GET && method != EVHTTP_REQ_HEAD) {
+		evhttp_add_header(headers, "Allow", "GET, HEAD");
+		send_error(request, 405, "only GET and HEAD");
+		return;
+	}
+	err = kvw_admin_answer(admin, kvw_slice_of(path), kvw_clock_ns(), &answer);
+	if (err == KVW_ENOTFOUND) {
+		send_error(request, 404, "not found; here are /health /ready /metrics /v1/models /explain");
+		return;
+	}
+	if (err != KVW_OK) {
+		send_error(request, 500, "out of memory");
+		return;
+	}
+	snprintf(length, sizeof(length), "%zu", answer.len);
+	evhttp_add_header(headers, "Content-Type", answer.content_type);
+	evhttp_add_header(headers, "Content-Length", length);
+	evhttp_add_header(headers, "Cache-Control", "no-store");
+	if (method == EVHTTP_REQ_HEAD ||
+		evbuffer_add_reference(evhttp_request_get_output_buffer(request), answer.body,
+			answer.len, release_body, answer.body) != 0)
+		free(answer.body);
+	evhttp_send_reply(request, answer.status, NULL, NULL);
+}
+
+static void on_tick(evutil_socket_t fd, short what, void *arg)
+{
+	struct kvw_admin *admin = arg;
+
+	(void)fd;
+	(void)what;
+	kvw_metrics_tick(admin->deps.metrics, kvw_clock_ns());
+}
+
+static void on_quit(evutil_socket_t fd, short what, void *arg)
+{
+	struct kvw_admin *admin = arg;
+
+	(void)fd;
+	(void)what;
+	event_base_loopbreak(admin->base);
+}
+
+static void on_box(evutil_socket_t fd, short what, void *arg)
+{
+	struct kvw_admin *admin = arg;
+
+	(void)fd;
+	(void)what;
+	kvw_tokens_box_read(admin->desk.box);
+}
+
+static void *control_main(void *arg)
+{
+	struct kvw_admin *admin = arg;
+
+	on_tick(-1, 0, admin);
+	if (event_base_dispatch(admin->base) < 0)
+		kvw_error("admin", "the control thread's event loop failed");
+	return NULL;
+}
+
+/* Splits "host:port" or "[v6]:port", whose syntax the configuration has checked. */
+static bool split_address(const char *address, char *host, size_t room, uint16_t *port)
+{
+	const char *colon = strrchr(address, ':');
+	size_t len = colon == NULL ? 0 : (size_t)(colon - address);
+	char *end;
+	unsigned long number;
+
+	if (colon == NULL || len >= room)
+		return false;
+	if (len >= 2 && address[0] == '[' && address[len - 1] == ']') {
+		address++;
+		len -= 2;
+	}
+	memcpy(host, address, len);
+	host[len] = '\0';
+	number = strtoul(colon + 1, &end, 10);
+	if (end == colon + 1 || *end != '\0' || number > UINT16_MAX)
+		return false;
+	*port = (uint16_t)number;
+	return true;
+}
+
+static void remember_address(struct kvw_admin *admin, evutil_socket_t fd)
+{
+	struct sockaddr_storage bound;
+	socklen_t len = sizeof(bound);
+	char host[NI_MAXHOST] = "?", port[8] = "?";
+
+	if (getsockname(fd, (struct sockaddr *)&bound, &len) == 0)
+		getnameinfo((struct sockaddr *)&bound, len, host, sizeof(host), port, sizeof(port),
+			NI_NUMERICHOST | NI_NUMERICSERV);
+	snprintf(admin->address, sizeof(admin->address),
+		bound.ss_family == AF_INET6 ? "[%s]:%s" : "%s:%s", host, port);
+}
+
+static ev_ssize_t body_limit(const struct kvw_config *config)
+{
+	size_t most = config->limits_body < KVW_EXPLAIN_BODY_MAX ? (size_t)config->limits_body
+								 : KVW_EXPLAIN_BODY_MAX;
+
+	return (ev_ssize_t)(most + BODY_BYTES_SPARE);
+}
+
+static enum kvw_err open_server(struct kvw_admin *admin, FILE *errors)
+{
+	const char *address = admin->deps.config->admin_listen;
+	struct evhttp_bound_socket *bound;
+	char host[NI_MAXHOST];
+	uint16_t port;
+
+	admin->http = evhttp_new(admin->base);
+	if (admin->http == NULL)
+		return KVW_ENOMEM;
+	if (!split_address(address, host, sizeof(host), &port)) {
+		fprintf(errors, "admin.listen: %s is not host:port\n", address);
+		return KVW_EIO;
+	}
+	evhttp_set_max_headers_size(admin->http, HEAD_BYTES_MAX);
+	evhttp_set_max_body_size(admin->http, body_limit(admin->deps.config));
+	evhttp_set_timeout(admin->http, IDLE_S);
+	evhttp_set_default_content_type(admin->http, NULL);
+	evhttp_set_allowed_methods(admin->http, EVHTTP_REQ_GET | EVHTTP_REQ_HEAD | EVHTTP_REQ_POST |
+							EVHTTP_REQ_PUT | EVHTTP_REQ_DELETE |
+							EVHTTP_REQ_OPTIONS | EVHTTP_REQ_PATCH);
+	evhttp_set_gencb(admin->http, on_request, admin);
+	errno = 0;
+	bound = evhttp_bind_socket_with_handle(admin->http, host, port);
+	if (bound == NULL) {
+		fprintf(errors, "admin.listen: cannot listen on %s: %s\n", address,
+			errno != 0 ? strerror(errno) : "no such address");
+		return KVW_EIO;
+	}
+	remember_address(admin, evhttp_bound_socket_get_fd(bound));
+	return KVW_OK;
+}
+
+static enum kvw_err add_events(struct kvw_admin *admin)
+{
+	const struct timeval second = {.tv_sec = 1};
+
+	admin->quit_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (admin->quit_fd < 0)
+		return KVW_EIO;
+	admin->quit = event_new(admin->base, admin->quit_fd, EV_READ, on_quit, admin);
+	admin->tick = event_new(admin->base, -1, EV_PERSIST, on_tick, admin);
+	if (admin->quit == NULL || admin->tick == NULL || event_add(admin->quit, NULL) != 0 ||
+		event_add(admin->tick, &second) != 0)
+		return KVW_ENOMEM;
+	return KVW_OK;
+}
+
+/* Where the tokens of prompts to be explained come back. */
+static enum kvw_err open_desk(struct kvw_admin *admin)
+{
+	enum kvw_err err;
+
+	if (admin->deps.tokens == NULL)
+		return KVW_OK;
+	err = kvw_tokens_box_create(&admin->desk.box);
+	if (err != KVW_OK)
+		return err;
+	admin->desk.base = admin->base;
+	admin->desk.wait_ms = admin->deps.config->kvaware_tokens_timeout_ms;
+	admin->box = event_new(admin->base, kvw_tokens_box_fd(admin->desk.box), EV_READ | EV_PERSIST,
+		on_box, admin);
+	return admin->box != NULL && event_add(admin->box, NULL) == 0 ? KVW_OK : KVW_ENOMEM;
+}
+
+/* Signals belong to the main thread. */
+static enum kvw_err start_thread(struct kvw_admin *admin, FILE *errors)
+{
+	sigset_t all, old;
+	int failed;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &old);
+	failed = pthread_create(&admin->thread, NULL, control_main, admin);
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	if (failed != 0) {
+		fprintf(errors, "admin: cannot start the control thread: %s\n", strerror(failed));
+		return KVW_EIO;
+	}
+	admin->started = true;
+	return KVW_OK;
+}
+
+enum kvw_err kvw_admin_start(
+	const struct kvw_admin_deps *deps, FILE *errors, struct kvw_admin **out)
+{
+	struct kvw_metrics_sources sources = {
+		.loop_turn_ns = deps->loop_turn_ns,
+		.loop_count = deps->loop_count,
+		.access_log = deps->access_log,
+		.tokens = deps->tokens,
+		.feed = deps->feed,
+	};
+	struct kvw_admin *admin = calloc(1, sizeof(*admin));
+	enum kvw_err err = KVW_ENOMEM;
+
+	if (admin == NULL)
+		return KVW_ENOMEM;
+	admin->deps = *deps;
+	admin->quit_fd = -1;
+	admin->created_s = kvw_clock_wall_ns() / KVW_NS_PER_S;
+	admin->base = event_base_new();
+	if (admin->base == NULL)
+		goto out;
+	err = open_server(admin, errors);
+	if (err != KVW_OK)
+		goto out;
+	err = add_events(admin);
+	if (err != KVW_OK)
+		goto out;
+	err = kvw_lmcache_http_create(admin->base, deps->feed, &admin->lmcache);
+	if (err != KVW_OK)
+		goto out;
+	err = open_desk(admin);
+	if (err != KVW_OK)
+		goto out;
+	err = kvw_prober_create(admin->base, deps->fleet, &admin->prober);
+	if (err != KVW_OK)
+		goto out;
+	kvw_metrics_set_sources(deps->metrics, &sources);
+	err = start_thread(admin, errors);
+out:
+	if (err == KVW_OK) {
+		*out = admin;
+		return KVW_OK;
+	}
+	kvw_admin_stop(admin);
+	return err;
+}
+
+void kvw_admin_set_owners(struct kvw_admin *admin, kvw_owner_fn owner_of, void *arg)
+{
+	admin->owner_arg = arg;
+	atomic_store_explicit(&admin->owner_of, owner_of, memory_order_release);
+}
+
+void kvw_admin_set_draining(struct kvw_admin *admin)
+{
+	atomic_store_explicit(&admin->draining, true, memory_order_relaxed);
+}
+
+void kvw_admin_stop(struct kvw_admin *admin)
+{
+	uint64_t one = 1;
+
+	if (admin == NULL)
+		return;
+	if (admin->started) {
+		if (write(admin->quit_fd, &one, sizeof(one)) < 0)
+			kvw_error("admin", "cannot wake the control thread error=%s",
+				strerror(errno));
+		pthread_join(admin->thread, NULL);
+	}
+	kvw_prober_destroy(admin->prober);
+	kvw_lmcache_http_destroy(admin->lmcache);
+	if (admin->tick != NULL)
+		event_free(admin->tick);
+	if (admin->quit != NULL)
+		event_free(admin->quit);
+	if (admin->http != NULL)
+		evhttp_free(admin->http); /* forgets what is being waited for */
+	if (admin->box != NULL)
+		event_free(admin->box);
+	kvw_tokens_box_close(admin->desk.box);
+	if (admin->base != NULL)
+		event_base_free(admin->base);
+	if (admin->quit_fd >= 0)
+		close(admin->quit_fd);
+	free(admin);
+}
+
+const char *kvw_admin_address(const struct kvw_admin *admin)
+{
+	return admin->address;
+}

@@ -1,0 +1,67 @@
+/*
+ * admin.h - the control thread: admin address, probes, and the answers given on both ports.
+ *
+ * It has an event base of its own, so /health answers under any load of the loops.
+ */
+#ifndef KVW_ADMIN_H
+#define KVW_ADMIN_H
+
+#include "admin/access_log.h"
+#include "config/config.h"
+#include "fleet/fleet.h"
+#include "admin/metrics.h"
+
+struct kvw_admin;
+struct kvw_feed;
+struct kvw_kvspaces;
+struct kvw_tokens;
+
+/* Which worker keeps the response with this id of /v1/responses. False: none is known. Any thread. */
+typedef bool (*kvw_owner_fn)(void *arg, struct kvw_slice id, uint32_t *worker);
+
+/* What the control thread needs; all borrowed until kvw_admin_stop(). */
+struct kvw_admin_deps {
+	const struct kvw_config *config;
+	struct kvw_fleet *fleet;
+	struct kvw_metrics *metrics;
+	/* Monotonic ns of the last turn of each loop, written by the loops (relaxed). */
+	const _Atomic int64_t *loop_turn_ns;
+	size_t loop_count;
+	const struct kvw_access_log *access_log; /* for its drop count; may be NULL */
+
+	/* Of a strategy that wants exact tokens; else NULL. */
+	struct kvw_tokens *tokens;
+	struct kvw_kvspaces *spaces;
+	struct kvw_feed *feed;
+};
+
+/* Binds admin.listen and starts the thread. KVW_EIO: cannot bind; `errors` says why. */
+enum kvw_err kvw_admin_start(const struct kvw_admin_deps *deps, FILE *errors,
+	struct kvw_admin **out) KVW_MUST_CHECK;
+/* Whom /explain asks for owners from now on; arg is borrowed until kvw_admin_stop(). At most once. */
+void kvw_admin_set_owners(struct kvw_admin *admin, kvw_owner_fn owner_of, void *arg);
+/* While draining, /ready is 503. Any thread. */
+void kvw_admin_set_draining(struct kvw_admin *admin);
+/* Ends the thread and frees everything. NULL is allowed. */
+void kvw_admin_stop(struct kvw_admin *admin);
+/* The address really bound (port 0 is resolved), for logs and tests. Borrowed. */
+const char *kvw_admin_address(const struct kvw_admin *admin);
+
+/* /health is 503 when a loop's last turn is older than 5 s: a loop without traffic must still turn
+ * every second or so. /ready is 200 while some worker has answered its probe, may be chosen and has
+ * a known list of models, and kvway is not draining. */
+
+/* A local answer: for GET or HEAD of /health /ready /metrics /v1/models. Any thread. */
+struct kvw_local_answer {
+	int status;
+	const char *content_type; /* static */
+	char *body;               /* caller frees */
+	size_t len;
+};
+
+/* path without query. KVW_ENOTFOUND: not one of ours. KVW_ENOMEM. Called on a loop between two of
+ * its quiet points, or on the control thread: the fleet's view is read. */
+enum kvw_err kvw_admin_answer(struct kvw_admin *admin, struct kvw_slice path, int64_t now_ns,
+	struct kvw_local_answer *out) KVW_MUST_CHECK;
+
+#endif

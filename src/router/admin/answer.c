@@ -1,0 +1,152 @@
+/*
+ * answer.c - /health, /ready, /metrics and /v1/models.
+ *
+ * Both ports answer from here. Everything read is an atomic, immutable, or the fleet's view, which
+ * stays while the calling loop is in its turn and which only the control thread replaces.
+ */
+#include "admin/answer.h"
+
+#include <stdlib.h>
+
+#include "admin/page.h"
+
+static const char json_type[] = "application/json";
+static const char metrics_type[] = "text/plain; version=0.0.4; charset=utf-8";
+
+static void put_field(struct kvw_page *text, const char *name, uint64_t value)
+{
+	kvw_page_put(text, ",\"", 2);
+	kvw_page_string(text, name);
+	kvw_page_put(text, "\":", 2);
+	kvw_page_u64(text, value);
+}
+
+/* The loop whose last turn is longest ago; its age in *age_ns. Loops not begun are left out. */
+static size_t oldest_turn(const struct kvw_admin_deps *deps, int64_t now_ns, int64_t *age_ns)
+{
+	size_t oldest = 0;
+
+	*age_ns = 0;
+	for (size_t i = 0; i < deps->loop_count; i++) {
+		int64_t turn_ns =
+			atomic_load_explicit(&deps->loop_turn_ns[i], memory_order_relaxed);
+
+		if (turn_ns == 0 || now_ns - turn_ns <= *age_ns)
+			continue;
+		*age_ns = now_ns - turn_ns;
+		oldest = i;
+	}
+	return oldest;
+}
+
+static int answer_health(
+	const struct kvw_answer_state *state, int64_t now_ns, struct kvw_page *text)
+{
+	int64_t age_ns;
+	size_t loop = oldest_turn(state->deps, now_ns, &age_ns);
+
+	if (age_ns <= KVW_LOOP_STUCK_NS) {
+		kvw_page_string(text, "{\"status\":\"ok\"}\n");
+		return 200;
+	}
+	kvw_page_string(text, "{\"status\":\"stuck\"");
+	put_field(text, "loop", loop);
+	put_field(text, "last_turn_age_ms", (uint64_t)age_ns / 1000000);
+	kvw_page_string(text, "}\n");
+	return 503;
+}
+
+/* Ready means that a request sent now would find a worker: one that has answered a probe, may be
+ * chosen, and whose models are known (until then a request that names a model finds none). */
+static int answer_ready(const struct kvw_answer_state *state, struct kvw_page *text)
+{
+	const struct kvw_fleet *fleet = state->deps->fleet;
+	size_t by_health[3] = {0, 0, 0};
+	size_t models_known = 0, serving = 0;
+	bool ready;
+
+	for (size_t i = 0; i < fleet->count; i++) {
+		const struct kvw_worker *worker = fleet->workers[i];
+		uint8_t health = atomic_load_explicit(&worker->health, memory_order_relaxed);
+		bool known = atomic_load_explicit(&worker->models_known, memory_order_relaxed);
+
+		by_health[health <= KVW_HEALTH_DOWN ? health : KVW_HEALTH_DOWN]++;
+		models_known += known;
+		serving += known && health == KVW_HEALTH_UP && kvw_worker_usable(worker);
+	}
+	ready = serving > 0 && !state->draining;
+	kvw_page_string(text, ready ? "{\"status\":\"ready\"" : "{\"status\":\"not ready\"");
+	kvw_page_string(text, state->draining ? ",\"draining\":true" : ",\"draining\":false");
+	put_field(text, "workers", fleet->count);
+	put_field(text, "serving", serving);
+	put_field(text, "usable", kvw_fleet_usable_count(fleet));
+	put_field(text, "up", by_health[KVW_HEALTH_UP]);
+	put_field(text, "down", by_health[KVW_HEALTH_DOWN]);
+	put_field(text, "not_probed", by_health[KVW_HEALTH_UNKNOWN]);
+	put_field(text, "models_known", models_known);
+	kvw_page_string(text, "}\n");
+	return ready ? 200 : 503;
+}
+
+static bool served(const struct kvw_model_entry *entry)
+{
+	for (size_t i = 0; i < KVW_MODEL_WORDS; i++)
+		if (entry->workers[i] != 0)
+			return true;
+	return false;
+}
+
+/* The view's models are ascending by name and each is there once. */
+static int answer_models(const struct kvw_answer_state *state, struct kvw_page *text)
+{
+	const struct kvw_fleet_view *view =
+		atomic_load_explicit(&state->deps->fleet->view, memory_order_acquire);
+	bool first = true;
+
+	kvw_page_string(text, "{\"object\":\"list\",\"data\":[");
+	for (size_t i = 0; view != NULL && i < view->model_count; i++) {
+		if (!served(&view->models[i]))
+			continue;
+		kvw_page_string(text, first ? "{\"id\":" : ",{\"id\":");
+		kvw_page_json(text, kvw_slice_of(view->models[i].model->name));
+		kvw_page_string(text, ",\"object\":\"model\",\"created\":");
+		kvw_page_i64(text, state->created_s);
+		kvw_page_string(text, ",\"owned_by\":\"vllm\",\"root\":");
+		kvw_page_json(text, kvw_slice_of(view->models[i].model->name));
+		kvw_page_string(text, ",\"parent\":null}");
+		first = false;
+	}
+	kvw_page_string(text, "]}");
+	return 200;
+}
+
+enum kvw_err kvw_answer(const struct kvw_answer_state *state, struct kvw_slice path, int64_t now_ns,
+	struct kvw_local_answer *out)
+{
+	struct kvw_local_answer answer = {.status = 200, .content_type = json_type};
+	struct kvw_page text = {0};
+	enum kvw_err err = KVW_OK;
+
+	if (kvw_slice_equal(path, KVW_SLICE("/health"))) {
+		answer.status = answer_health(state, now_ns, &text);
+	} else if (kvw_slice_equal(path, KVW_SLICE("/ready"))) {
+		answer.status = answer_ready(state, &text);
+	} else if (kvw_slice_equal(path, KVW_SLICE("/v1/models"))) {
+		answer.status = answer_models(state, &text);
+	} else if (kvw_slice_equal(path, KVW_SLICE("/metrics"))) {
+		answer.content_type = metrics_type;
+		err = kvw_metrics_render(state->deps->metrics, now_ns, &text.data, &text.len);
+	} else {
+		err = KVW_ENOTFOUND;
+	}
+	if (err != KVW_OK)
+		return err;
+	if (text.failed) {
+		free(text.data);
+		return KVW_ENOMEM;
+	}
+	answer.body = text.data;
+	answer.len = text.len;
+	*out = answer;
+	return KVW_OK;
+}

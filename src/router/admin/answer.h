@@ -1,0 +1,23 @@
+/*
+ * answer.h - the local answers, made from nothing but what they are given. Private to src/router/admin;
+ * others call kvw_admin_answer().
+ */
+#ifndef KVW_ANSWER_H
+#define KVW_ANSWER_H
+
+#include "admin/admin.h"
+
+/* A loop without a turn for so long is stuck. */
+#define KVW_LOOP_STUCK_NS (INT64_C(5) * 1000000000)
+
+struct kvw_answer_state {
+	const struct kvw_admin_deps *deps;
+	bool draining;
+	int64_t created_s; /* wall clock; `created` of models */
+};
+
+/* As kvw_admin_answer(). */
+enum kvw_err kvw_answer(const struct kvw_answer_state *state, struct kvw_slice path, int64_t now_ns,
+	struct kvw_local_answer *out) KVW_MUST_CHECK;
+
+#endif

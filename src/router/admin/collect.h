@@ -1,0 +1,91 @@
+/*
+ * collect.h - from shards to Prometheus text. Private to src/router/admin/metrics_render.c and collect*.c.
+ *
+ * Each collector named in metrics.def writes the samples of one metric. HELP and TYPE are written
+ * by the renderer before it calls.
+ */
+#ifndef KVW_COLLECT_H
+#define KVW_COLLECT_H
+
+#include "admin/metrics_shard.h"
+#include "admin/page.h"
+
+/* The `arg` of a metric, where it is not an enum of metrics.h or a tally. */
+enum kvw_collect_of {
+	/* worker */
+	KVW_OF_RUNNING, KVW_OF_PREFILL, KVW_OF_DECODING, KVW_OF_QPS, KVW_OF_LATENCY, KVW_OF_HEALTHY,
+	KVW_OF_HEALTH, KVW_OF_QUEUE, KVW_OF_FAILURES, KVW_OF_PROBES_FAILED, KVW_OF_GENERATION,
+	KVW_OF_CAPACITY, KVW_OF_BLOCK, KVW_OF_KV_FULL,
+	/* learned */
+	KVW_OF_RATE, KVW_OF_RATE_OBSERVED, KVW_OF_RATE_SAMPLES, KVW_OF_CAPACITY_SHARE,
+	/* compared */
+	KVW_OF_COMPARED, KVW_OF_PREDICTED, KVW_OF_CACHED, KVW_OF_MISSING, KVW_OF_UNFORESEEN,
+	/* server_tokens */
+	KVW_OF_INPUT, KVW_OF_OUTPUT,
+	/* route_histogram */
+	KVW_OF_TOTAL, KVW_OF_TTFT, KVW_OF_ADDED,
+	/* strategy */
+	KVW_OF_TREE_BYTES, KVW_OF_TREE_LIMIT, KVW_OF_TREE_NODES, KVW_OF_TREE_CHUNKS,
+	KVW_OF_TREE_EVICTED, KVW_OF_TREE_PURGES, KVW_OF_SESSIONS,
+	KVW_OF_EXACT_BLOCKS, KVW_OF_EXACT_HOLDERS, KVW_OF_EXACT_BYTES, KVW_OF_EXACT_LIMIT,
+	KVW_OF_EXACT_PARKED, KVW_OF_EXACT_DROPPED, KVW_OF_EXACT_PARKED_DROPPED,
+	KVW_OF_EXACT_UNKNOWN,
+	/* compared, too */
+	KVW_OF_EXACT_RIGHT, KVW_OF_EXACT_WRONG,
+	/* tokens */
+	KVW_OF_TOKENS_ASKED, KVW_OF_TOKENS_CACHED, KVW_OF_TOKENS_ANSWERED, KVW_OF_TOKENS_FAILED,
+	KVW_OF_TOKENS_SECONDS, KVW_OF_TOKENS_INFLIGHT, KVW_OF_TOKENS_BYTES, KVW_OF_TOKENS_LIMIT,
+	/* feed */
+	KVW_OF_FEED_LAG_P50, KVW_OF_FEED_LAG_P99, KVW_OF_FEED_CPU, KVW_OF_FEED_SOCKETS,
+	/* sight */
+	KVW_OF_SIGHT, KVW_OF_SEQUENCE,
+	/* dropped */
+	KVW_OF_ACCESS_LOG, KVW_OF_LOG,
+	/* host and process */
+	KVW_OF_CPU, KVW_OF_MEMORY, KVW_OF_DISK,
+	KVW_OF_START_TIME, KVW_OF_CPU_SECONDS, KVW_OF_RSS, KVW_OF_VIRTUAL, KVW_OF_OPEN_FDS,
+	KVW_OF_MAX_FDS
+};
+
+/* One rendering. */
+struct kvw_collect {
+	struct kvw_metrics *metrics; /* its lock is held */
+	struct kvw_page *text;
+	int64_t now_ns;
+	const struct kvw_metric_info *info; /* the metric being written */
+	int arg;
+};
+
+/* One label of a sample. */
+struct kvw_label {
+	const char *name;
+	struct kvw_slice value;
+};
+
+/* Starts a line: name, suffix, labels in braces if there are any, a space. */
+void kvw_sample(struct kvw_collect *collect, const char *suffix, const struct kvw_label *labels,
+	size_t count);
+/* The same and the number and the line's end. */
+void kvw_sample_u64(struct kvw_collect *collect, const struct kvw_label *labels, size_t count,
+	uint64_t value);
+void kvw_sample_double(struct kvw_collect *collect, const struct kvw_label *labels, size_t count,
+	double value);
+/* Buckets, sum and count. At most 7 labels. */
+void kvw_sample_histogram(struct kvw_collect *collect, const struct kvw_label *labels, size_t count,
+	const struct kvw_bounds *bounds, const struct kvw_histogram_sum *sum);
+
+/* Sum of an _Atomic uint64_t at `offset` in each shard. */
+uint64_t kvw_shards_sum(const struct kvw_metrics *metrics, size_t offset);
+
+/* A gauge of kvaware's index. */
+uint64_t kvw_exact_gauge(const struct kvw_strategy_stats *stats, enum kvw_collect_of of);
+
+/* Label texts. slot: of a worker or a model. */
+struct kvw_slice kvw_worker_label(const struct kvw_metrics *metrics, size_t slot);
+struct kvw_slice kvw_model_label(const struct kvw_metrics *metrics, size_t slot);
+
+#define KVW_METRIC(name, type, labels, collector, arg, help)                                       \
+	void kvw_collect_##collector(struct kvw_collect *collect);
+#include "admin/metrics.def"
+
+#endif

@@ -1,0 +1,307 @@
+/*
+ * collect_kvaware.c - samples of the strategy kvaware: tokens, index, and what workers tell.
+ *
+ * Where another strategy runs there is no tokenizer and no feed, and those metrics have no samples.
+ */
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "admin/collect.h"
+#include "feeds/feed.h"
+#include "fleet/fleet.h"
+#include "feeds/lmcache/lmcache.h"
+#include "feeds/tokens/tokens.h"
+
+const char *kvw_inexact_name(enum kvw_inexact inexact)
+{
+	static const char *const names[KVW_INEXACT_COUNT] = {
+		[KVW_INEXACT_NOT] = "exact",
+		[KVW_INEXACT_NOT_WANTED] = "not_wanted",
+		[KVW_INEXACT_NO_TOKENS] = "no_tokens",
+		[KVW_INEXACT_NO_VIEW] = "no_view",
+		[KVW_INEXACT_TIMEOUT] = "timeout",
+		[KVW_INEXACT_FAILED] = "failed",
+		[KVW_INEXACT_BUSY] = "busy",
+		[KVW_INEXACT_NO_CHOICE] = "no_choice",
+	};
+
+	return names[inexact];
+}
+
+const char *kvw_teller_name(enum kvw_teller teller)
+{
+	return teller == KVW_TELLER_ENGINE ? "engine" : "lmcache";
+}
+
+void kvw_collect_inexact(struct kvw_collect *collect)
+{
+	const struct kvw_metrics *metrics = collect->metrics;
+
+	if (metrics->sources.tokens == NULL)
+		return;
+	for (size_t i = 0; i < KVW_INEXACT_COUNT; i++) {
+		struct kvw_label label = {"tokens", kvw_slice_of(kvw_inexact_name((enum kvw_inexact)i))};
+		uint64_t sum = 0;
+
+		if (i == KVW_INEXACT_NOT_WANTED)
+			continue; /* not prompts */
+		for (size_t loop = 0; loop < metrics->loops; loop++)
+			sum += atomic_load_explicit(
+				&metrics->shards[loop].inexact[i], memory_order_relaxed);
+		kvw_sample_u64(collect, &label, 1, sum);
+	}
+}
+
+void kvw_collect_token_wait(struct kvw_collect *collect)
+{
+	struct kvw_histogram_sum sum = {0};
+
+	if (collect->metrics->sources.tokens == NULL)
+		return;
+	for (size_t i = 0; i < collect->metrics->loops; i++)
+		kvw_histogram_collect(&collect->metrics->shards[i].token_wait, &sum);
+	kvw_sample_histogram(collect, NULL, 0, &collect->metrics->bounds.added, &sum);
+}
+
+static double tokens_value(const struct kvw_tokens_stats *stats, int arg)
+{
+	switch ((enum kvw_collect_of)arg) {
+	case KVW_OF_TOKENS_ASKED:
+		return (double)stats->asked;
+	case KVW_OF_TOKENS_CACHED:
+		return (double)stats->cached;
+	case KVW_OF_TOKENS_ANSWERED:
+		return (double)stats->answered;
+	case KVW_OF_TOKENS_FAILED:
+		return (double)stats->failed;
+	case KVW_OF_TOKENS_SECONDS:
+		return (double)stats->asking_ns / 1e9;
+	case KVW_OF_TOKENS_INFLIGHT:
+		return (double)stats->inflight;
+	case KVW_OF_TOKENS_BYTES:
+		return (double)stats->cache_bytes;
+	case KVW_OF_TOKENS_LIMIT:
+		return (double)stats->cache_bytes_limit;
+	default:
+		abort(); /* metrics.def names another arg for this collector */
+	}
+}
+
+void kvw_collect_tokens(struct kvw_collect *collect)
+{
+	struct kvw_tokens *tokens = collect->metrics->sources.tokens;
+	struct kvw_tokens_stats stats;
+
+	if (tokens == NULL)
+		return;
+	kvw_tokens_stats(tokens, &stats);
+	kvw_sample_double(collect, NULL, 0, tokens_value(&stats, collect->arg));
+}
+
+uint64_t kvw_exact_gauge(const struct kvw_strategy_stats *stats, enum kvw_collect_of of)
+{
+	switch (of) {
+	case KVW_OF_EXACT_BLOCKS:
+		return stats->exact_blocks;
+	case KVW_OF_EXACT_HOLDERS:
+		return stats->exact_holders;
+	case KVW_OF_EXACT_BYTES:
+		return stats->exact_bytes;
+	case KVW_OF_EXACT_LIMIT:
+		return stats->exact_bytes_limit;
+	case KVW_OF_EXACT_PARKED:
+		return stats->exact_parked;
+	case KVW_OF_EXACT_DROPPED:
+		return stats->exact_dropped;
+	case KVW_OF_EXACT_PARKED_DROPPED:
+		return stats->exact_parked_dropped;
+	case KVW_OF_EXACT_UNKNOWN:
+		return stats->exact_unknown_removes;
+	default:
+		abort();
+	}
+}
+
+void kvw_collect_feed_counters(struct kvw_collect *collect)
+{
+	struct kvw_feed *feed = collect->metrics->sources.feed;
+	struct kvw_feed_stats stats;
+
+	if (feed == NULL)
+		return;
+	kvw_feed_stats(feed, &stats);
+	for (size_t i = 0; i < KVW_FEED_COUNTERS; i++) {
+		struct kvw_label label = {
+			"what", kvw_slice_of(kvw_feed_counter_name((enum kvw_feed_counter)i))};
+
+		kvw_sample_u64(collect, &label, 1, stats.counts[i]);
+	}
+}
+
+static void put_bucket(struct kvw_collect *collect, const char *bound, uint64_t count)
+{
+	struct kvw_label label = {"le", kvw_slice_of(bound)};
+
+	kvw_sample(collect, "_bucket", &label, 1);
+	kvw_page_u64(collect->text, count);
+	kvw_page_string(collect->text, "\n");
+}
+
+void kvw_collect_feed_lag(struct kvw_collect *collect)
+{
+	struct kvw_feed *feed = collect->metrics->sources.feed;
+	struct kvw_feed_stats stats;
+	uint64_t count = 0;
+	char bound[32];
+
+	if (feed == NULL)
+		return;
+	kvw_feed_stats(feed, &stats);
+	for (size_t i = 0; i < KVW_FEED_LAGS; i++) {
+		count += stats.lags[i];
+		(void)snprintf(bound, sizeof(bound), "%g", kvw_feed_lag_bounds[i]);
+		put_bucket(collect, bound, count);
+	}
+	count += stats.lags[KVW_FEED_LAGS];
+	put_bucket(collect, "+Inf", count);
+	kvw_sample(collect, "_sum", NULL, 0);
+	kvw_page_double(collect->text, stats.lag_sum_s);
+	kvw_page_string(collect->text, "\n");
+	kvw_sample(collect, "_count", NULL, 0);
+	kvw_page_u64(collect->text, count);
+	kvw_page_string(collect->text, "\n");
+}
+
+static double lag_seconds(double ms)
+{
+	return ms < 0 ? -1 : ms / 1e3;
+}
+
+void kvw_collect_feed(struct kvw_collect *collect)
+{
+	struct kvw_feed *feed = collect->metrics->sources.feed;
+	struct kvw_feed_stats stats;
+	double value;
+
+	if (feed == NULL)
+		return;
+	kvw_feed_stats(feed, &stats);
+	switch ((enum kvw_collect_of)collect->arg) {
+	case KVW_OF_FEED_LAG_P50:
+		value = lag_seconds(stats.lag_p50_ms);
+		break;
+	case KVW_OF_FEED_LAG_P99:
+		value = lag_seconds(stats.lag_p99_ms);
+		break;
+	case KVW_OF_FEED_CPU:
+		value = (double)stats.cpu_ns / 1e9;
+		break;
+	case KVW_OF_FEED_SOCKETS:
+		value = stats.sockets;
+		break;
+	default:
+		abort();
+	}
+	kvw_sample_double(collect, NULL, 0, value);
+}
+
+/* False: there is no controller. */
+static bool lmcache_stats(const struct kvw_collect *collect, struct kvw_lmcache_stats *stats)
+{
+	struct kvw_feed *feed = collect->metrics->sources.feed;
+	struct kvw_lmcache *lmcache = feed == NULL ? NULL : kvw_lmcache_of(feed);
+
+	if (lmcache != NULL)
+		kvw_lmcache_stats(lmcache, stats);
+	return lmcache != NULL;
+}
+
+/* A label value and where its number is. */
+struct member {
+	const char *name;
+	size_t offset;
+};
+
+#define MEMBER(name) {#name, offsetof(struct kvw_lmcache_stats, name)}
+
+static void put_members(struct kvw_collect *collect, const struct member *members, size_t count)
+{
+	struct kvw_lmcache_stats stats;
+
+	if (!lmcache_stats(collect, &stats))
+		return;
+	for (size_t i = 0; i < count; i++) {
+		struct kvw_label label = {"what", kvw_slice_of(members[i].name)};
+
+		kvw_sample_u64(collect, &label, 1,
+			*(const uint64_t *)((const char *)&stats + members[i].offset));
+	}
+}
+
+void kvw_collect_lmcache_now(struct kvw_collect *collect)
+{
+	static const struct member members[] = {MEMBER(instances), MEMBER(unmapped), MEMBER(blind),
+		MEMBER(syncing), MEMBER(ranks), MEMBER(keys)};
+
+	put_members(collect, members, sizeof(members) / sizeof(members[0]));
+}
+
+void kvw_collect_lmcache_since(struct kvw_collect *collect)
+{
+	static const struct member members[] = {MEMBER(admits), MEMBER(evicts),
+		MEMBER(unknown_evicts), MEMBER(dropped), MEMBER(gaps), MEMBER(restarts),
+		MEMBER(registered), MEMBER(deregistered), MEMBER(timeouts), MEMBER(lost),
+		MEMBER(syncs_asked), MEMBER(syncs_done), MEMBER(syncs_failed), MEMBER(routed),
+		MEMBER(matched), MEMBER(unmatched), MEMBER(learned), MEMBER(detected),
+		MEMBER(commands), MEMBER(command_failures)};
+
+	put_members(collect, members, sizeof(members) / sizeof(members[0]));
+}
+
+void kvw_collect_lmcache_messages(struct kvw_collect *collect)
+{
+	struct kvw_lmcache_stats stats;
+
+	for (size_t i = 0; i < KVW_LMC_TYPE_COUNT && lmcache_stats(collect, &stats); i++) {
+		struct kvw_label label = {
+			"type", kvw_slice_of(kvw_lmcache_type_name((enum kvw_lmc_type)i))};
+
+		kvw_sample_u64(collect, &label, 1, stats.messages[i]);
+	}
+}
+
+void kvw_collect_lmcache_refused(struct kvw_collect *collect)
+{
+	struct kvw_lmcache_stats stats;
+
+	for (size_t i = 0; i < KVW_LMCACHE_REFUSALS && lmcache_stats(collect, &stats); i++) {
+		struct kvw_label label = {
+			"why", kvw_slice_of(kvw_lmcache_refusal_name((enum kvw_lmcache_refusal)i))};
+
+		kvw_sample_u64(collect, &label, 1, stats.refused[i]);
+	}
+}
+
+void kvw_collect_sight(struct kvw_collect *collect)
+{
+	struct kvw_feed *feed = collect->metrics->sources.feed;
+	const struct kvw_fleet *fleet = collect->metrics->fleet;
+
+	for (size_t i = 0; feed != NULL && i < fleet->count; i++) {
+		for (int teller = 0; teller < KVW_TELLER_COUNT; teller++) {
+			struct kvw_label labels[] = {
+				{"worker", kvw_slice_of(fleet->workers[i]->url)},
+				{"teller", kvw_slice_of(kvw_teller_name((enum kvw_teller)teller))},
+			};
+			struct kvw_feed_status status;
+
+			if (kvw_feed_worker_status(feed, fleet->workers[i]->id,
+				    (enum kvw_teller)teller, &status) != KVW_OK)
+				continue;
+			kvw_sample_u64(collect, labels, 2,
+				collect->arg == KVW_OF_SIGHT ? (uint64_t)status.sight
+							     : status.sequence);
+		}
+	}
+}

@@ -1,0 +1,72 @@
+/*
+ * explain.h - what would become of a request, and why, without sending it anywhere.
+ *
+ * The same steps as for a request that is served: its body is scanned, the workers of its model are
+ * looked up, the strategy weighs them. The strategy's explain() stands where its pick() would: no
+ * prompt is remembered, no load is taken, no counter moves.
+ *
+ * Threads: kvw_explain reads the fleet's view. It runs on the control thread, which alone replaces
+ * that view and therefore cannot do so meanwhile, or where the fleet belongs to one thread alone.
+ */
+#ifndef KVW_EXPLAIN_H
+#define KVW_EXPLAIN_H
+
+#include "admin/admin.h"
+#include "feeds/tokens/tokens.h"
+
+/* Largest request body that is explained, whatever limits.body says. */
+#define KVW_EXPLAIN_BODY_MAX ((size_t)64 << 20)
+
+/* Whom to ask. All borrowed. */
+struct kvw_explain_source {
+	const struct kvw_config *config;
+	const struct kvw_fleet *fleet;
+	struct kvw_strategy *strategy;
+	kvw_owner_fn owner_of; /* NULL: nobody owns anything */
+	void *owner_arg;
+	bool cold; /* made from a file, nothing runs: workers without a list serve every model */
+
+	/* Of a strategy that wants exact tokens; else NULL. */
+	struct kvw_tokens *tokens;
+	struct kvw_kvspaces *spaces;
+	struct kvw_feed *feed;
+};
+
+/* A request as a client would send it. All borrowed. */
+struct kvw_explain_query {
+	struct kvw_slice target;  /* path and query; len 0: by what the body holds */
+	struct kvw_slice session; /* session key from a header or cookie; len 0: none */
+	struct kvw_slice body;
+
+	/* The prompt's tokens, where they were asked for: kvw_explain_ask_tokens. */
+	bool tokens_seen;
+	const char *tokens_from; /* static text */
+	struct kvw_token_result tokens;
+};
+
+/* Asks for the prompt's tokens as the data plane would, if it would. True: done will be called on box's
+ * thread, unless *job is forgotten. False: what was found at once is in *query. */
+bool kvw_explain_ask_tokens(const struct kvw_explain_source *source, struct kvw_explain_query *query,
+	int64_t now_ns, const struct kvw_token_ask *like, struct kvw_token_job **job);
+
+/*
+ * *out is an explanation (status 200) or an error in OpenAI's form: 400 a body or path that no
+ * worker would take, 403 a path that is not exposed, 404 unknown model, 413, 501 a strategy that
+ * cannot explain, 503 no usable worker. KVW_ENOMEM.
+ */
+enum kvw_err kvw_explain(const struct kvw_explain_source *source,
+	const struct kvw_explain_query *query, int64_t now_ns,
+	struct kvw_local_answer *out) KVW_MUST_CHECK;
+
+struct evkeyvalq; /* of libevent: header fields */
+
+/* The session key where the data plane looks for it, in the same order: headers, then cookies. Borrowed
+ * from headers; len 0: none. */
+struct kvw_slice kvw_explain_session(
+	const struct kvw_config *config, const struct evkeyvalq *headers);
+
+/* An error in OpenAI's form. */
+enum kvw_err kvw_explain_error(int status, const char *param, const char *message,
+	struct kvw_local_answer *out) KVW_MUST_CHECK;
+
+#endif

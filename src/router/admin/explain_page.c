@@ -1,0 +1,240 @@
+/*
+ * explain_page.c - an explanation as JSON, and its reason in words.
+ *
+ * Every worker of the fleet is there, by id, also those that do not serve the model: "why not" is
+ * the question that is asked most. Times are milliseconds; total_ms is null where the strategy does
+ * not weigh cost.
+ */
+#include <stdio.h>
+
+#include "admin/explanation.h"
+#include "feeds/feed.h"
+
+#define NS_PER_MS 1e6
+
+/* Completes "URL would serve it: ". */
+static const char *const why_by_reason[KVW_REASON_COUNT] = {
+	[KVW_REASON_TURN] = "it is its turn",
+	[KVW_REASON_PREFIX] = "it costs least, with the prompt's beginning in its cache",
+	[KVW_REASON_LOAD] = "it costs least; no cached prefix decided",
+	[KVW_REASON_SESSION] = "it is the worker of this session",
+	[KVW_REASON_SESSION_NEW] = "the session is new and its name leads there",
+	[KVW_REASON_SESSION_MOVED] = "the worker of this session is gone or has too much to do",
+	[KVW_REASON_NO_SESSION] = "the request names no session, and it has least to do",
+	[KVW_REASON_NO_CONTENT] = "the prompt is not understood, and it has least to do",
+	[KVW_REASON_ONLY] = "no other can",
+	[KVW_REASON_OWNER] = "it keeps the response that the request names",
+	[KVW_REASON_BOUND] = "a cheaper worker has too many requests in flight",
+	[KVW_REASON_SLOW_START] = "a cheaper worker is new or has just returned",
+	[KVW_REASON_KVAWARE] =
+		"it costs least, and holds the prompt's beginning by its own word",
+	[KVW_REASON_KV_FULL] = "a cheaper worker's KV cache is full, or it preempts requests",
+};
+
+static const char *const tier_names[KVW_TIER_COUNT] = {
+	[KVW_TIER_DEVICE] = "device",
+	[KVW_TIER_HOST] = "host",
+	[KVW_TIER_DISK] = "disk",
+	[KVW_TIER_REMOTE] = "remote",
+};
+
+static const char *health_name(const struct kvw_explanation *e, const struct kvw_worker *worker)
+{
+	if (e->source->cold)
+		return "presumed";
+	switch (atomic_load_explicit(&worker->health, memory_order_relaxed)) {
+	case KVW_HEALTH_UP:
+		return "up";
+	case KVW_HEALTH_UNKNOWN:
+		return "not_probed";
+	default:
+		return "down";
+	}
+}
+
+static uint64_t hit_of(const uint32_t hit_tokens[KVW_TIER_COUNT])
+{
+	uint64_t sum = 0;
+
+	for (size_t tier = 0; tier < KVW_TIER_COUNT; tier++)
+		sum += hit_tokens[tier];
+	return sum;
+}
+
+static void put_key(struct kvw_page *text, const char *key)
+{
+	kvw_page_string(text, ",\"");
+	kvw_page_string(text, key);
+	kvw_page_string(text, "\":");
+}
+
+static void put_text(struct kvw_page *text, const char *key, struct kvw_slice value)
+{
+	put_key(text, key);
+	kvw_page_json(text, value);
+}
+
+static void put_bool(struct kvw_page *text, const char *key, bool value)
+{
+	put_key(text, key);
+	kvw_page_string(text, value ? "true" : "false");
+}
+
+static void put_u64(struct kvw_page *text, const char *key, uint64_t value)
+{
+	put_key(text, key);
+	kvw_page_u64(text, value);
+}
+
+/* To the nanosecond, so that equal costs look equal and others do not. */
+static void put_ms(struct kvw_page *text, const char *key, double ns)
+{
+	char number[48];
+
+	put_key(text, key);
+	if (ns > -1e18 && ns < 1e18)
+		(void)snprintf(number, sizeof(number), "%.6f", ns / NS_PER_MS);
+	else /* no number of JSON, or nothing that a clock will see */
+		(void)snprintf(number, sizeof(number), "null");
+	kvw_page_string(text, number);
+}
+
+static void put_tiers(struct kvw_page *text, const struct kvw_cost *cost)
+{
+	bool first = true;
+
+	put_key(text, "hit_tokens_by_tier");
+	kvw_page_string(text, "{");
+	for (size_t tier = 0; tier < KVW_TIER_COUNT; tier++) {
+		if (cost->hit_tokens[tier] == 0)
+			continue;
+		kvw_page_string(text, first ? "\"" : ",\"");
+		kvw_page_string(text, tier_names[tier]);
+		kvw_page_string(text, "\":");
+		kvw_page_u64(text, cost->hit_tokens[tier]);
+		first = false;
+	}
+	kvw_page_string(text, "}");
+}
+
+static void put_cost(struct kvw_page *text, const struct kvw_candidate *candidate,
+	const struct kvw_cost *cost)
+{
+	put_u64(text, "hit_tokens", hit_of(cost->hit_tokens));
+	put_tiers(text, cost);
+	put_ms(text, "queue_ms", cost->queue_ns);
+	put_ms(text, "prefill_ms", cost->prefill_ns);
+	put_ms(text, "others_ms", cost->others_ns);
+	put_ms(text, "context_ms", cost->context_ns);
+	put_ms(text, "evict_ms", cost->evict_ns);
+	if (cost->total_ns > 0) {
+		put_ms(text, "total_ms", cost->total_ns);
+	} else {
+		put_key(text, "total_ms");
+		kvw_page_string(text, "null");
+	}
+	put_u64(text, "in_flight", cost->inflight);
+	put_key(text, "share");
+	kvw_page_double(text, (double)candidate->share);
+	put_bool(text, "kv_full", candidate->kv_full);
+}
+
+/* What is known of the worker's cache by its own word, and what is wrong. */
+static void put_sight(
+	const struct kvw_explanation *e, const struct kvw_worker *worker, struct kvw_page *text)
+{
+	static const char *const names[] = {
+		[KVW_SIGHT_NONE] = "none", [KVW_SIGHT_BLIND] = "blind", [KVW_SIGHT_FULL] = "full"};
+	bool first = true;
+
+	put_key(text, "cache_told_by");
+	kvw_page_string(text, "{");
+	for (int teller = 0; teller < KVW_TELLER_COUNT; teller++) {
+		struct kvw_feed_status status;
+
+		if (kvw_feed_worker_status(e->source->feed, worker->id, (enum kvw_teller)teller,
+			    &status) != KVW_OK)
+			continue;
+		kvw_page_string(text, first ? "\"" : ",\"");
+		kvw_page_string(text, kvw_teller_name((enum kvw_teller)teller));
+		kvw_page_string(text, "\":{\"sight\":");
+		kvw_page_json(text, kvw_slice_of(names[status.sight]));
+		put_u64(text, "sequence", status.sequence);
+		put_text(text, "wrong", kvw_slice_of(status.wrong));
+		kvw_page_string(text, "}");
+		first = false;
+	}
+	kvw_page_string(text, "}");
+}
+
+/* candidate NULL: the worker does not serve the model. */
+static void put_worker(const struct kvw_explanation *e, const struct kvw_worker *worker,
+	const struct kvw_candidate *candidate, struct kvw_page *text)
+{
+	const struct kvw_cost *cost =
+		candidate != NULL ? &e->costs[candidate - e->set.items] : NULL;
+
+	kvw_page_string(text, "{\"id\":");
+	kvw_page_u64(text, worker->id);
+	put_text(text, "worker", kvw_slice_of(worker->url));
+	put_text(text, "health", kvw_slice_of(health_name(e, worker)));
+	put_bool(text, "usable", kvw_worker_usable(worker));
+	put_text(text, "verdict",
+		kvw_slice_of(cost != NULL ? kvw_verdict_name(cost->verdict) : "other_model"));
+	if (cost != NULL)
+		put_cost(text, candidate, cost);
+	if (cost != NULL && e->source->tokens != NULL)
+		put_bool(text, "exact", cost->exact);
+	if (e->source->feed != NULL)
+		put_sight(e, worker, text);
+	kvw_page_string(text, "}");
+}
+
+static void put_workers(const struct kvw_explanation *e, struct kvw_page *text)
+{
+	const struct kvw_fleet *fleet = e->source->fleet;
+	size_t next = 0; /* of the candidates, which ascend by id as workers do */
+
+	kvw_page_string(text, ",\"workers\":[");
+	for (size_t i = 0; i < fleet->count; i++) {
+		const struct kvw_candidate *candidate = NULL;
+
+		if (next < e->set.count && e->set.items[next].id == fleet->workers[i]->id)
+			candidate = &e->set.items[next++];
+		if (i > 0)
+			kvw_page_string(text, ",");
+		put_worker(e, fleet->workers[i], candidate, text);
+	}
+	kvw_page_string(text, "]");
+}
+
+void kvw_explanation_print(const struct kvw_explanation *e, struct kvw_page *text)
+{
+	const struct kvw_decision *decision = &e->decision;
+	const char *why = why_by_reason[decision->reason];
+
+	kvw_page_string(text, "{\"strategy\":");
+	kvw_page_json(text, kvw_slice_of(e->source->strategy->ops->name));
+	put_bool(text, "cold", e->source->cold);
+	put_text(text, "path", e->target);
+	put_key(text, "model");
+	if (e->route.model.len > 0)
+		kvw_page_json(text, e->route.model);
+	else
+		kvw_page_string(text, "null");
+	put_bool(text, "body_read", e->whole);
+	put_bool(text, "content_known", e->route.content_known);
+	put_bool(text, "session_known", e->route.session.len > 0);
+	if (e->source->tokens != NULL) {
+		put_text(text, "tokens", kvw_slice_of(kvw_inexact_name(e->route.inexact)));
+		put_text(text, "tokens_from", kvw_slice_of(kvw_explanation_tokens_from(e)));
+		put_u64(text, "exact_tokens", e->route.exact_tokens);
+	}
+	put_u64(text, "prompt_tokens", decision->prompt_tokens);
+	put_u64(text, "predicted_cached_tokens", hit_of(decision->hit_tokens));
+	put_text(text, "worker", kvw_slice_of(e->source->fleet->workers[decision->worker_id]->url));
+	put_text(text, "reason", kvw_slice_of(kvw_reason_name(decision->reason)));
+	put_text(text, "why", kvw_slice_of(why != NULL ? why : "for a reason without a name"));
+	put_workers(e, text);
+	kvw_page_string(text, "}\n");
+}

@@ -1,0 +1,48 @@
+/*
+ * explanation.h - one explanation while it is made. Private to explain.c and explain_page.c.
+ */
+#ifndef KVW_EXPLANATION_H
+#define KVW_EXPLANATION_H
+
+#include "openai/api_path.h"
+#include "admin/explain.h"
+#include "feeds/kvspace.h"
+#include "admin/page.h"
+#include "openai/scan.h"
+
+struct kvw_explanation {
+	const struct kvw_explain_source *source;
+	const struct kvw_explain_query *query;
+	struct kvw_slice target;
+	struct kvw_path_info path;
+	struct kvw_scan *scan;          /* lends what route refers to */
+	struct kvw_route_request route;
+	struct kvw_kvchains chains;     /* what route.exact points into */
+	bool whole;                     /* the body is one that is read before a worker is picked */
+	struct kvw_model *model;        /* NULL: none is named, or it is not known */
+	struct kvw_candidate *items;    /* [fleet->count] */
+	struct kvw_candidates set;      /* of items: who serves the model, ascending by id */
+	struct kvw_cost *costs;         /* [fleet->count]; the first set.count are filled */
+	struct kvw_decision decision;
+
+	/* Why there is none; status 0: there is one. */
+	int status;
+	const char *param;
+	char message[1024];
+};
+
+/* --- explain.c --- */
+/* What the request asks for, and who could serve it. Any error: e->status may say why. */
+enum kvw_err kvw_explanation_begin(struct kvw_explanation *e) KVW_MUST_CHECK;
+void kvw_explanation_finish(struct kvw_explanation *e);
+
+/* --- explain_tokens.c --- */
+/* Adds the prompt's names to e->route, if its tokens are known. */
+enum kvw_err kvw_explanation_tokens(struct kvw_explanation *e) KVW_MUST_CHECK;
+/* Where tokens came from, or why there are none; static text. */
+const char *kvw_explanation_tokens_from(const struct kvw_explanation *e);
+
+/* Writes the explanation as JSON. */
+void kvw_explanation_print(const struct kvw_explanation *e, struct kvw_page *text);
+
+#endif

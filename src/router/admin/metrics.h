@@ -1,0 +1,118 @@
+/*
+ * metrics.h - counters and histograms of the router, and their Prometheus text.
+ *
+ * Every metric is one line of metrics.def. Each loop writes its own shard without locks (relaxed
+ * atomics, one writer); a scrape adds the shards up. Label values are bounded: routes are a fixed
+ * list, models and workers those that are known, reasons an enum.
+ */
+#ifndef KVW_METRICS_H
+#define KVW_METRICS_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "kvway/err.h"
+#include "base/record.h"
+
+struct kvw_access_log;
+struct kvw_feed;
+struct kvw_fleet;
+struct kvw_tokens;
+
+/* Plain counters that the proxy adds to; each has a line in metrics.def. */
+enum kvw_counter {
+	KVW_COUNT_CONNECTIONS_ACCEPTED,
+	KVW_COUNT_CONNECTIONS_REFUSED, /* limits.connections or EMFILE */
+	KVW_COUNT_UPSTREAM_CONNECTS,
+	KVW_COUNT_UPSTREAM_REUSES,
+	KVW_COUNT_STALE_RETRIES,
+	KVW_COUNT_RETRIES,
+	KVW_COUNT_TIMEOUT_CONNECT,
+	KVW_COUNT_TIMEOUT_FIRST_TOKEN,
+	KVW_COUNT_TIMEOUT_STREAM_IDLE,
+	KVW_COUNT_TIMEOUT_HEAD,
+	KVW_COUNT_TIMEOUT_BODY,
+	KVW_COUNT_TIMEOUT_CLIENT_WRITE,
+	KVW_COUNT_CLIENT_GONE,
+	KVW_COUNT_BAD_REQUESTS,
+	KVW_COUNT_SCAN_REJECTED,  /* bodies that were not the JSON their path promises */
+	KVW_COUNT_BODY_MEMORY_REFUSED,
+	KVW_COUNT_BACKPRESSURE_PAUSES,
+	KVW_COUNTER_COUNT
+};
+
+/* Gauges that a loop keeps: added to and subtracted from by that loop alone. */
+enum kvw_gauge {
+	KVW_GAUGE_CLIENT_CONNECTIONS,
+	KVW_GAUGE_UPSTREAM_IDLE,
+	KVW_GAUGE_UPSTREAM_BUSY,
+	KVW_GAUGE_EXCHANGES,      /* requests being served */
+	KVW_GAUGE_BODY_BYTES,     /* request bodies held */
+	KVW_GAUGE_PENDING_BYTES,  /* answers waiting for slow clients */
+	KVW_GAUGE_COUNT
+};
+
+struct kvw_metrics;
+struct kvw_metrics_shard;
+
+/* Where a scrape finds what this room does not count itself. Borrowed; members may be NULL. */
+struct kvw_metrics_sources {
+	const _Atomic int64_t *loop_turn_ns; /* monotonic ns of each loop's last turn; 0: not begun */
+	size_t loop_count;
+	const struct kvw_access_log *access_log;
+	struct kvw_tokens *tokens;
+	struct kvw_feed *feed;
+};
+
+/* fleet is borrowed; its worker count is fixed. */
+enum kvw_err kvw_metrics_create(size_t loops, const struct kvw_fleet *fleet,
+	struct kvw_metrics **out) KVW_MUST_CHECK;
+void kvw_metrics_destroy(struct kvw_metrics *metrics); /* NULL is allowed */
+struct kvw_metrics_shard *kvw_metrics_shard(struct kvw_metrics *metrics, size_t loop);
+/* Before other threads render; kvw_admin_start() does it. */
+void kvw_metrics_set_sources(struct kvw_metrics *metrics,
+	const struct kvw_metrics_sources *sources);
+
+/* --- called by the loop that owns the shard --- */
+void kvw_metrics_add(struct kvw_metrics_shard *shard, enum kvw_counter counter, uint64_t n);
+void kvw_metrics_gauge(struct kvw_metrics_shard *shard, enum kvw_gauge gauge, int64_t delta);
+void kvw_metrics_stream_gap(struct kvw_metrics_shard *shard, int64_t gap_ns); /* inter-token */
+/* A prompt for a strategy that wants exact tokens: has it them, or why not. */
+void kvw_metrics_inexact(struct kvw_metrics_shard *shard, enum kvw_inexact inexact);
+void kvw_metrics_token_wait(struct kvw_metrics_shard *shard, int64_t wait_ns); /* for them */
+/* +1 where a request on this worker has its first token, -1 where that request ends. */
+void kvw_metrics_decoding(struct kvw_metrics_shard *shard, uint32_t worker_id, int delta);
+/* Once per request, at its end. */
+void kvw_metrics_record(struct kvw_metrics_shard *shard, const struct kvw_request_record *record);
+
+/* --- any thread --- */
+/* Sum of a gauge or counter over the shards. */
+int64_t kvw_metrics_gauge_sum(const struct kvw_metrics *metrics, enum kvw_gauge gauge);
+uint64_t kvw_metrics_counter_sum(const struct kvw_metrics *metrics, enum kvw_counter counter);
+
+/* Prometheus text exposition 0.0.4. Caller frees *text. now_ns: monotonic. Called on a loop or on
+ * the control thread, for which the fleet's view is safe to read. */
+enum kvw_err kvw_metrics_render(struct kvw_metrics *metrics, int64_t now_ns, char **text,
+	size_t *len) KVW_MUST_CHECK;
+
+/* Control thread, about once a second: samples what rates are made of. */
+void kvw_metrics_tick(struct kvw_metrics *metrics, int64_t now_ns);
+
+/* Label text, for example "no_tokens". */
+const char *kvw_inexact_name(enum kvw_inexact inexact);
+/* Label text, for example "engine". */
+const char *kvw_teller_name(enum kvw_teller teller);
+
+/* --- the list itself, from metrics.def --- */
+struct kvw_metric_info {
+	const char *name, *type, *labels, *help;
+};
+
+/* The i-th metric; NULL past the last. */
+const struct kvw_metric_info *kvw_metric_info(size_t i);
+
+/* Writes METRICS.md. */
+void kvw_metrics_reference(FILE *out);
+
+#endif

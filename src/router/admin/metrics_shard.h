@@ -1,0 +1,153 @@
+/*
+ * metrics_shard.h - how the metrics lie in memory. Private to src/router/admin/metrics*.c and collect*.c.
+ *
+ * Each loop owns one shard and is its only writer; whoever renders reads all shards. Every number
+ * is a relaxed atomic: a reader sees each of them whole, and may see two of them a request apart.
+ *
+ * What has a fixed small number of label values is a flat array. What grows with workers (requests
+ * by worker and route, latency by worker and model) sits in cells that a shard allocates when a
+ * pair is first seen, so a fleet of 1024 workers costs what it uses. If a cell cannot be had, the
+ * request is counted under worker "none" and model "other", whose cells exist from the start.
+ */
+#ifndef KVW_METRICS_SHARD_H
+#define KVW_METRICS_SHARD_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "admin/histogram.h"
+#include "admin/metrics.h"
+
+struct kvw_model;
+
+/* Label values of `model`: slot 0 is "unknown", slot i + 1 the model with index i, the last
+ * "other" (models beyond the limit). */
+#define KVW_MODELS_NAMED 256
+#define KVW_MODEL_SLOTS  (KVW_MODELS_NAMED + 2)
+#define KVW_MODEL_OTHER  (KVW_MODELS_NAMED + 1)
+
+/* Label values of `status`: common codes exactly, the rest by class. */
+#define KVW_STATUS_SLOTS 36
+
+/* Label error_type of vllm:request_errors_total. */
+enum kvw_error_type {
+	KVW_ERROR_HTTP_4XX,
+	KVW_ERROR_HTTP_5XX,
+	KVW_ERROR_UPSTREAM_LOST,
+	KVW_ERROR_TIMEOUT,
+	KVW_ERROR_LOCAL, /* kvway itself answered with an error */
+	KVW_ERROR_COUNT
+};
+
+/* Plain sums over all requests. */
+enum kvw_tally {
+	KVW_TALLY_REQUEST_BYTES,
+	KVW_TALLY_RESPONSE_BYTES,
+	KVW_TALLY_STREAM_CHUNKS,
+	KVW_TALLY_PREDICTED_PROMPT,
+	KVW_TALLY_PREDICTED_CACHED,
+	KVW_TALLY_PROMPT,
+	KVW_TALLY_CACHED,
+	KVW_TALLY_COMPLETION,
+	KVW_TALLY_COMPARED,
+	KVW_TALLY_ERROR,
+	KVW_TALLY_COMPARISONS,
+	KVW_TALLY_COUNT
+};
+
+/* Requests of one worker on one route. */
+struct kvw_request_cell {
+	_Atomic uint64_t count[KVW_END_COUNT][KVW_STATUS_SLOTS];
+};
+
+/* Requests of one model on one worker. */
+struct kvw_server_cell {
+	_Atomic uint64_t input_tokens, output_tokens;
+	_Atomic uint64_t errors[KVW_ERROR_COUNT];
+	struct kvw_histogram latency[2]; /* [0] success, [1] error */
+};
+
+/* One worker, all routes and models. */
+struct kvw_worker_tally {
+	_Atomic uint64_t finished;   /* requests that ended on it */
+	_Atomic uint64_t latency_ns; /* their total times */
+	_Atomic int64_t decoding;    /* requests between first token and end; gauge */
+
+	/* Requests with both a predicted and an actual count of cached tokens. */
+	_Atomic uint64_t compared;
+	_Atomic uint64_t predicted, cached;     /* tokens */
+	_Atomic uint64_t missing, unforeseen;   /* tokens predicted too many, too few */
+
+	/* Of these, predictions from exact tokens and the worker's own word. */
+	_Atomic uint64_t exact_right, exact_wrong;
+};
+
+struct kvw_route_histograms {
+	struct kvw_histogram total, first_token, added;
+};
+
+/* Bounds of all histograms, computed once. */
+struct kvw_metric_bounds {
+	struct kvw_bounds latency; /* vllm:request_latency_seconds */
+	struct kvw_bounds token;   /* total and first token: vLLM's own for TTFT */
+	struct kvw_bounds gap;     /* between tokens: vLLM's own and three below */
+	struct kvw_bounds added;
+};
+
+struct kvw_metrics_shard {
+	_Alignas(64) const struct kvw_metric_bounds *bounds;
+	size_t worker_slots; /* workers + 1; slot 0: no worker */
+	_Atomic uint64_t counters[KVW_COUNTER_COUNT];
+	_Atomic int64_t gauges[KVW_GAUGE_COUNT];
+	_Atomic uint64_t tallies[KVW_TALLY_COUNT];
+	_Atomic uint64_t reasons[KVW_REASON_COUNT];
+	_Atomic uint64_t incoming[KVW_MODEL_SLOTS];
+	_Atomic uint64_t inexact[KVW_INEXACT_COUNT];
+	struct kvw_histogram gap, token_wait;
+	struct kvw_route_histograms routes[KVW_API_COUNT];
+	struct kvw_worker_tally *workers;                 /* [worker_slots] */
+	struct kvw_request_cell *_Atomic *request_cells;  /* [worker_slots][KVW_API_COUNT] */
+	struct kvw_server_cell *_Atomic *server_cells;    /* [worker_slots][KVW_MODEL_SLOTS] */
+};
+
+/* Samples of the last minute, from which rates are made. Under kvw_metrics.lock. */
+#define KVW_WINDOW_SAMPLES   13
+#define KVW_WINDOW_STEP_NS   (INT64_C(5) * 1000000000)
+#define KVW_WINDOW_LENGTH_NS (INT64_C(60) * 1000000000)
+
+struct kvw_window_worker {
+	uint64_t finished, latency_ns;
+};
+
+struct kvw_window {
+	int64_t at_ns[KVW_WINDOW_SAMPLES];
+	int64_t cpu_ns[KVW_WINDOW_SAMPLES]; /* CPU time of the process then */
+	struct kvw_window_worker *workers;  /* [KVW_WINDOW_SAMPLES][worker_slots] */
+	size_t newest, count;
+	uint64_t open_fds;                  /* when the newest sample was taken */
+};
+
+struct kvw_metrics {
+	const struct kvw_fleet *fleet;
+	struct kvw_metrics_sources sources;
+	struct kvw_metric_bounds bounds;
+	struct kvw_metrics_shard *shards; /* [loops] */
+	size_t loops, worker_slots;
+	int64_t start_wall_ns;
+	pthread_mutex_t lock; /* guards window and models; never taken by recording */
+	struct kvw_window window;
+	const struct kvw_model *models[KVW_MODELS_NAMED]; /* by index; NULL: not seen yet */
+};
+
+/* Label text of a status slot. */
+const char *kvw_status_name(size_t slot);
+
+/* What `worker` did since the oldest sample of the window, and over how many ns (0: unknown). */
+int64_t kvw_window_delta(const struct kvw_metrics *metrics, size_t slot, int64_t now_ns,
+	struct kvw_window_worker *delta);
+/* Percent of the usable cores that the process used lately. */
+double kvw_window_cpu_percent(const struct kvw_metrics *metrics, int64_t now_ns);
+/* Takes a sample if the newest is a step old. Needs metrics->lock. */
+void kvw_window_sample(struct kvw_metrics *metrics, int64_t now_ns);
+
+#endif

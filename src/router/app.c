@@ -1,0 +1,265 @@
+/*
+ * app.c - see app.h.
+ *
+ * The main thread does nothing but wait for signals: loops serve, the control thread probes and
+ * answers on the admin address, the log thread writes.
+ */
+#include "app.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "admin/access_log.h"
+#include "admin/admin.h"
+#include "base/clock.h"
+#include "feeds/feed.h"
+#include "feeds/kvspace.h"
+#include "feeds/lmcache/lmcache.h"
+#include "base/log.h"
+#include "proxy/proxy.h"
+#include "feeds/vllm_feed.h"
+
+/* All that a running router consists of, in the order in which it is made. */
+struct kvw_app {
+	const struct kvw_config *config;
+	size_t loop_count;
+	_Atomic int64_t *loop_turn_ns; /* [loop_count] */
+	struct kvw_strategy *strategy;
+	struct kvw_fleet *fleet;
+	/* What kvaware needs beside itself; NULL with any other strategy. */
+	struct kvw_kvspaces *spaces;
+	struct kvw_feed *feed;
+	struct kvw_tokens *tokens;
+	struct kvw_metrics *metrics;
+	struct kvw_access_log *access_log;
+	struct kvw_admin *admin;
+	struct kvw_proxy *proxy;
+};
+
+static void signal_set(sigset_t *set)
+{
+	sigemptyset(set);
+	sigaddset(set, SIGTERM);
+	sigaddset(set, SIGINT);
+	sigaddset(set, SIGHUP);
+}
+
+void kvw_app_block_signals(void)
+{
+	sigset_t set;
+
+	signal_set(&set);
+	(void)pthread_sigmask(SIG_BLOCK, &set, NULL);
+	(void)signal(SIGPIPE, SIG_IGN);
+}
+
+enum kvw_err kvw_app_create_strategy(const struct kvw_config *config, struct kvw_strategy **out)
+{
+	struct kvw_strategy_options options = {
+		.omega = config->routing_omega,
+		.context_ns_per_token = config->routing_context_ns,
+		.prefill_tokens_per_second = config->routing_prefill_rate,
+		.attention_ns_per_pair = config->routing_attention_ns,
+		.tree_bytes = config->tree_bytes,
+		.capacity_tokens = (uint64_t)config->capacity_tokens,
+		.session_ttl_ns = (uint64_t)config->session_ttl_ms * (uint64_t)KVW_NS_PER_MS,
+		.session_table = (uint32_t)config->session_table,
+		.session_load_bound = config->session_load_bound,
+		.inflight_bound = config->routing_inflight_bound,
+		.inflight_gap = (double)config->routing_inflight_gap,
+		.index_bytes = config->kvaware_index_bytes,
+		.load_ns_per_token = {0, config->kvaware_host_ns, config->kvaware_disk_ns,
+			config->kvaware_remote_ns},
+		.eviction_weight = config->kvaware_eviction_weight,
+	};
+	const struct kvw_strategy_ops *ops = kvw_strategy_find(config->routing_strategy);
+
+	if (ops == NULL)
+		return KVW_EINVAL; /* the configuration's check lets only known names pass */
+	return ops->create(&options, out);
+}
+
+static bool owner_of(void *proxy, struct kvw_slice id, uint32_t *worker)
+{
+	return kvw_proxy_owner_of(proxy, id, worker);
+}
+
+/* Protocols that workers tell of their caches by. */
+static const struct kvw_feed_deps feed_modules = {
+	.modules = {&kvw_vllm_feed, &kvw_lmcache_module},
+};
+
+/* Without a word of any worker kvaware is prefixaware with more effort. */
+static void warn_if_deaf(const struct kvw_config *config)
+{
+	bool events = config->kvaware_events_discover || config->kvaware_events_endpoint[0] != '\0' ||
+		      config->kvaware_events_bind[0] != '\0';
+
+	for (size_t i = 0; i < config->worker_count && !events; i++)
+		events = config->workers[i].events_endpoint[0] != '\0';
+	if (!events && config->kvaware_lmcache_pull[0] == '\0')
+		kvw_warn("app", "strategy kvaware, but nothing to listen to: set kvaware.events or "
+				"kvaware.lmcache; until then it routes like prefixaware");
+}
+
+/* Whoever asks for exact tokens also lends a view for feeds to fill. */
+static enum kvw_err start_exact(struct kvw_app *app)
+{
+	const struct kvw_strategy_ops *ops = app->strategy->ops;
+	struct kvw_feed_deps deps = feed_modules;
+	enum kvw_err err;
+
+	if (!ops->wants_tokens || ops->exact == NULL)
+		return KVW_OK;
+	warn_if_deaf(app->config);
+	err = kvw_kvspaces_create(&app->spaces);
+	if (err != KVW_OK)
+		return err;
+	deps.config = app->config;
+	deps.fleet = app->fleet;
+	deps.exact = ops->exact(app->strategy);
+	deps.spaces = app->spaces;
+	err = kvw_feed_start(&deps, stderr, &app->feed);
+	if (err != KVW_OK)
+		return err;
+	return kvw_tokens_start(app->config, app->fleet, &app->tokens);
+}
+
+static enum kvw_err start(struct kvw_app *app)
+{
+	const struct kvw_config *config = app->config;
+	enum kvw_err err;
+
+	app->loop_count = config->loops > 0 ? (size_t)config->loops : kvw_proxy_default_loops();
+	app->loop_turn_ns = calloc(app->loop_count, sizeof(app->loop_turn_ns[0]));
+	if (app->loop_turn_ns == NULL)
+		return KVW_ENOMEM;
+	for (size_t i = 0; i < app->loop_count; i++)
+		atomic_store(&app->loop_turn_ns[i], kvw_clock_ns());
+	err = kvw_app_create_strategy(config, &app->strategy);
+	if (err != KVW_OK)
+		return err;
+	err = kvw_fleet_create(config, app->loop_count, stderr, &app->fleet);
+	if (err != KVW_OK)
+		return err;
+	app->fleet->strategy = app->strategy;
+	err = start_exact(app);
+	if (err != KVW_OK)
+		return err;
+	err = kvw_metrics_create(app->loop_count, app->fleet, &app->metrics);
+	if (err != KVW_OK)
+		return err;
+	err = kvw_access_log_create(config->log_access, app->loop_count, config->log_ring, stderr,
+		&app->access_log);
+	if (err != KVW_OK)
+		return err;
+	err = kvw_admin_start(
+		&(struct kvw_admin_deps){
+			.config = config,
+			.fleet = app->fleet,
+			.metrics = app->metrics,
+			.access_log = app->access_log,
+			.loop_turn_ns = app->loop_turn_ns,
+			.loop_count = app->loop_count,
+			.tokens = app->tokens,
+			.spaces = app->spaces,
+			.feed = app->feed,
+		},
+		stderr, &app->admin);
+	if (err != KVW_OK)
+		return err;
+	err = kvw_proxy_start(
+		&(struct kvw_proxy_deps){
+			.config = config,
+			.fleet = app->fleet,
+			.strategy = app->strategy,
+			.metrics = app->metrics,
+			.access_log = app->access_log,
+			.admin = app->admin,
+			.loop_count = app->loop_count,
+			.loop_turn_ns = app->loop_turn_ns,
+			.tokens = app->tokens,
+			.spaces = app->spaces,
+			.lmcache = app->feed == NULL ? NULL : kvw_lmcache_of(app->feed),
+		},
+		stderr, &app->proxy);
+	if (err == KVW_OK)
+		kvw_admin_set_owners(app->admin, owner_of, app->proxy);
+	return err;
+}
+
+static void stop(struct kvw_app *app)
+{
+	if (app->proxy != NULL) {
+		kvw_proxy_drain(app->proxy);
+		kvw_proxy_join(app->proxy);
+	}
+	kvw_admin_stop(app->admin);
+	kvw_proxy_destroy(app->proxy); /* closes the boxes that the tokenizer answers into */
+	kvw_tokens_stop(app->tokens);
+	kvw_feed_stop(app->feed);
+	kvw_kvspaces_destroy(app->spaces);
+	kvw_access_log_destroy(app->access_log);
+	kvw_metrics_destroy(app->metrics);
+	kvw_fleet_destroy(app->fleet);
+	if (app->strategy != NULL)
+		app->strategy->ops->destroy(app->strategy);
+	free((void *)app->loop_turn_ns);
+}
+
+static bool loops_ended(const struct kvw_app *app)
+{
+	for (size_t i = 0; i < app->loop_count; i++)
+		if (atomic_load(&app->loop_turn_ns[i]) != INT64_MAX)
+			return false;
+	return true;
+}
+
+/* Until the loops have ended. A second signal leaves at once. */
+static void wait_for_signals(struct kvw_app *app)
+{
+	const struct timespec period = {.tv_nsec = 20 * KVW_NS_PER_MS};
+	bool draining = false;
+	sigset_t set;
+
+	signal_set(&set);
+	while (!draining || !loops_ended(app)) {
+		int got = draining ? sigtimedwait(&set, NULL, &period) : sigwaitinfo(&set, NULL);
+
+		if (got == SIGHUP) {
+			kvw_access_log_reopen(app->access_log);
+		} else if (got > 0 && draining) {
+			kvw_warn("app", "second signal: leaving at once");
+			_exit(1);
+		} else if (got > 0) {
+			kvw_info("app", "draining signal=%s limit_ms=%lld", strsignal(got),
+				(long long)app->config->timeout_drain_ms);
+			draining = true;
+			kvw_admin_set_draining(app->admin);
+			kvw_proxy_drain(app->proxy);
+		}
+	}
+}
+
+int kvw_app_run(const struct kvw_config *config)
+{
+	struct kvw_app app = {.config = config};
+	enum kvw_err err;
+
+	kvw_log_set_level((enum kvw_log_level)config->log_level);
+	err = start(&app);
+	if (err == KVW_ENOMEM)
+		fprintf(stderr, "kvway: out of memory\n");
+	if (err == KVW_OK) {
+		kvw_info("app", "kvway %s listens on %s admin=%s strategy=%s workers=%zu loops=%zu",
+			KVW_VERSION, kvw_proxy_address(app.proxy), kvw_admin_address(app.admin),
+			config->routing_strategy, app.fleet->count, app.loop_count);
+		wait_for_signals(&app);
+		kvw_info("app", "drained, leaving");
+	}
+	stop(&app);
+	return err == KVW_OK ? 0 : 1;
+}

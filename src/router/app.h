@@ -1,0 +1,20 @@
+/*
+ * app.h - the router as a whole: every part, made and taken down in order.
+ */
+#ifndef KVW_APP_H
+#define KVW_APP_H
+
+#include "config/config.h"
+#include "kvway/route.h"
+
+/* Runs until SIGTERM or SIGINT has drained it (a second one ends it at once); SIGHUP reopens the
+ * access log. Returns the exit status of the process. Signals must be blocked in the calling thread,
+ * before any other thread exists: kvw_app_block_signals. */
+int kvw_app_run(const struct kvw_config *config);
+void kvw_app_block_signals(void);
+
+/* The strategy that the configuration names, with its settings. The caller's to destroy. */
+enum kvw_err kvw_app_create_strategy(
+	const struct kvw_config *config, struct kvw_strategy **out) KVW_MUST_CHECK;
+
+#endif

@@ -1,0 +1,340 @@
+/*
+ * cli.c - the command line of kvway: a file, or a few flags instead of one.
+ *
+ * The two do not mix: with a file, every setting is in the file, so that what runs is what is
+ * written there. Each flag that sets something is one row of `settings`, which drives parsing,
+ * refusal beside -c, and --help alike. Values are judged by config/, which names the flag.
+ *
+ * Whoever mistypes reads one line that names the mistake and one that says where to read on, both
+ * on standard error, and gets status 2.
+ */
+#include "cli.h"
+
+#include <getopt.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kvway/route.h"
+#include "settings/suggest.h"
+
+#define STRATEGIES_MOST 64
+
+enum option_id {
+	OPTION_CONFIG = 'c',
+	OPTION_HELP = 'h',
+	OPTION_VERSION = 'V',
+	OPTION_SETTING = 256
+};
+
+/* A flag that sets a key. */
+struct setting {
+	const char *name;
+	const char *value; /* for --help */
+	const char *key;   /* where it is in a file */
+	size_t offset;     /* of its text in struct kvw_config_flags; workers: SIZE_MAX */
+	const char *help;
+};
+
+static const struct setting settings[] = {
+	{"listen", "ADDR", "listen", offsetof(struct kvw_config_flags, listen),
+		"address for clients, HOST:PORT (default 0.0.0.0:8080)"},
+	{"worker", "URL", "workers", SIZE_MAX,
+		"a vLLM server, http://HOST:PORT; once for each, at least one"},
+	{"strategy", "NAME", "routing.strategy", offsetof(struct kvw_config_flags, strategy),
+		"how a worker is chosen (default prefixaware), see below"},
+	{"admin", "ADDR", "admin.listen", offsetof(struct kvw_config_flags, admin),
+		"address for health and metrics (default 127.0.0.1:9090)"},
+	{"access-log", "TARGET", "log.access", offsetof(struct kvw_config_flags, access_log),
+		"off, stdout, stderr or a file's path (default off)"},
+	{"log-level", "LEVEL", "log.level", offsetof(struct kvw_config_flags, log_level),
+		"debug, info, warn or error (default info)"},
+};
+
+#define SETTING_COUNT (sizeof(settings) / sizeof(settings[0]))
+
+/* What was read so far. */
+struct reader {
+	FILE *out, *err;
+	struct kvw_cli *cli;
+	struct kvw_config_flags flags;
+	const char **workers; /* owned; room for every argument */
+	const char *given;    /* the first setting given; NULL: none */
+	const char *given_key;
+	bool check; /* the word `check` */
+	bool done;  /* nothing more to do, leave with cli->status */
+};
+
+static void fail_usage(struct reader *r)
+{
+	fputs("Try `kvway --help`.\n", r->err);
+	r->cli->status = KVW_CLI_USAGE;
+	r->done = true;
+}
+
+static void print_usage(FILE *out)
+{
+	fputs("Usage:\n"
+	      "  kvway -c FILE                               run with a configuration file\n"
+	      "  kvway check -c FILE                         only say what is wrong in it\n"
+	      "  kvway [--listen ADDR] --worker URL ...      run without a file\n"
+	      "  kvway explain < request.json                which worker would get it, and why\n",
+		out);
+}
+
+static void print_help(FILE *out)
+{
+	fputs("kvway stands in front of vLLM servers and sends each prompt to the one that "
+	      "already\n"
+	      "holds the beginning of it in its KV cache.\n\n",
+		out);
+	print_usage(out);
+	fputs("\nExamples:\n"
+	      "  kvway --listen 127.0.0.1:8080 --worker http://127.0.0.1:8001 \\\n"
+	      "        --worker http://127.0.0.1:8002\n"
+	      "  curl http://127.0.0.1:8080/v1/models\n"
+	      "  curl http://127.0.0.1:8080/v1/chat/completions -H 'Content-Type: "
+	      "application/json' \\\n"
+	      "       -d '{\"model\": \"MODEL\", \"messages\": [{\"role\": \"user\", \"content\": "
+	      "\"Hello\"}]}'\n"
+	      "  kvway check -c kvway.yaml && kvway -c kvway.yaml\n",
+		out);
+	fputs("\nWith a file:\n"
+	      "  -c, --config FILE        YAML; every key is explained in config/REFERENCE.md\n"
+	      "\nWithout a file:\n",
+		out);
+	for (size_t i = 0; i < SETTING_COUNT; i++) {
+		int used = fprintf(out, "      --%s %s", settings[i].name, settings[i].value);
+
+		fprintf(out, "%*s%s\n", used < 27 ? 27 - used : 1, "", settings[i].help);
+	}
+	fputs("\n  -h, --help               this text\n"
+	      "  -V, --version            version of kvway\n"
+	      "\nStrategies:\n",
+		out);
+	for (size_t i = 0; kvw_strategies[i] != NULL; i++)
+		fprintf(out, "  %-24s %s\n", kvw_strategies[i]->name, kvw_strategies[i]->help);
+	fputs("\nWhile it runs:\n"
+	      "  http://127.0.0.1:9090/health, /ready and /metrics answer on the admin address.\n"
+	      "  kvway explain asks there too; kvway explain --help says how.\n"
+	      "  SIGTERM lets running requests finish, then exits 0; a second one exits at once.\n"
+	      "\nWhere to look next:\n"
+	      "  config/examples/minimal.yaml   the smallest useful file, to begin with\n"
+	      "  config/REFERENCE.md            every key with its default and range\n"
+	      "  deploy/quickstart.sh           see what prefix-aware routing gains, on this "
+	      "machine\n",
+		out);
+}
+
+/* `--lisen`: the nearest flag. */
+static void report_unknown_flag(struct reader *r, const char *argument)
+{
+	static const char *const others[] = {"config", "help", "version"};
+	struct kvw_suggest near;
+	char name[KVW_SUGGEST_MAX + 1];
+	const char *begin = argument + strspn(argument, "-");
+
+	snprintf(name, sizeof(name), "%.*s", (int)strcspn(begin, "="), begin);
+	kvw_suggest_start(&near, name);
+	for (size_t i = 0; i < SETTING_COUNT; i++)
+		kvw_suggest_offer(&near, settings[i].name, settings[i].name);
+	for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++)
+		kvw_suggest_offer(&near, others[i], others[i]);
+	fprintf(r->err, "kvway: unknown flag %s", argument);
+	if (near.best != NULL)
+		fprintf(r->err, "; did you mean `--%s`?", near.best);
+	fputc('\n', r->err);
+	fail_usage(r);
+}
+
+static void take_twice(struct reader *r, const char *flag)
+{
+	fprintf(r->err, "kvway: %s was given twice\n", flag);
+	fail_usage(r);
+}
+
+static void take_setting(struct reader *r, const struct setting *setting, const char *value)
+{
+	const char **field;
+	char flag[32];
+
+	if (r->given == NULL) {
+		r->given = setting->name;
+		r->given_key = setting->key;
+	}
+	if (setting->offset == SIZE_MAX) {
+		r->workers[r->flags.worker_count++] = value;
+		return;
+	}
+	field = (const char **)(void *)((char *)&r->flags + setting->offset);
+	if (*field != NULL) {
+		snprintf(flag, sizeof(flag), "--%s", setting->name);
+		take_twice(r, flag);
+		return;
+	}
+	*field = value;
+}
+
+static void take_option(struct reader *r, int option, const char *argument)
+{
+	if (option >= OPTION_SETTING) {
+		take_setting(r, &settings[option - OPTION_SETTING], optarg);
+	} else if (option == OPTION_CONFIG && r->cli->config_path != NULL) {
+		take_twice(r, "-c");
+	} else if (option == OPTION_CONFIG) {
+		r->cli->config_path = optarg;
+	} else if (option == OPTION_HELP) {
+		print_help(r->out);
+		r->done = true;
+	} else if (option == OPTION_VERSION) {
+		fputs("kvway " KVW_VERSION "\n", r->out);
+		r->done = true;
+	} else if (option == ':') {
+		fprintf(r->err, "kvway: %s needs a value\n", argument);
+		fail_usage(r);
+	} else if (optopt != 0 && strncmp(argument, "--", 2) == 0) {
+		fprintf(r->err, "kvway: %s: this flag takes no value\n", argument);
+		fail_usage(r);
+	} else if (optopt != 0) { /* maybe in the middle of "-xh", which argument is then past */
+		fprintf(r->err, "kvway: unknown flag -%c\n", optopt);
+		fail_usage(r);
+	} else {
+		report_unknown_flag(r, argument);
+	}
+}
+
+static void read_options(struct reader *r, int argc, char **argv)
+{
+	struct option options[SETTING_COUNT + 4] = {
+		{"config", required_argument, NULL, OPTION_CONFIG},
+		{"help", no_argument, NULL, OPTION_HELP},
+		{"version", no_argument, NULL, OPTION_VERSION},
+	};
+	int option;
+
+	for (size_t i = 0; i < SETTING_COUNT; i++)
+		options[3 + i] = (struct option){
+			settings[i].name, required_argument, NULL, OPTION_SETTING + (int)i};
+	opterr = 0;
+	optind = 0; /* glibc: begin anew, forget a former call */
+	while (!r->done) {
+		option = getopt_long(argc, argv, ":c:hV", options, NULL);
+		if (option == -1)
+			break;
+		take_option(r, option, argv[optind - 1]);
+	}
+}
+
+/* Words that are no flags: at most `check`; `explain` was seen before. */
+static void read_words(struct reader *r, int argc, char **argv)
+{
+	struct kvw_suggest near;
+
+	for (int i = optind; i < argc && !r->done; i++) {
+		if (!r->check && strcmp(argv[i], "check") == 0) {
+			r->check = true;
+			continue;
+		}
+		kvw_suggest_start(&near, argv[i]);
+		kvw_suggest_offer(&near, "check", "check");
+		kvw_suggest_offer(&near, "explain", "explain");
+		fprintf(r->err,
+			"kvway: found `%s`, expected flags, the word `check`, or `explain` in front", argv[i]);
+		if (near.best != NULL)
+			fprintf(r->err, "; did you mean `%s`?", near.best);
+		fputc('\n', r->err);
+		fail_usage(r);
+	}
+}
+
+static void check_combination(struct reader *r)
+{
+	const char *path = r->cli->config_path;
+
+	if (path != NULL && r->given != NULL) {
+		fprintf(r->err,
+			"kvway: --%s together with -c: with a file every setting is in the file; "
+			"set `%s` in %s\n",
+			r->given, r->given_key, path);
+		fail_usage(r);
+	} else if (path == NULL && r->flags.worker_count == 0) {
+		if (r->given != NULL || r->check)
+			fprintf(r->err,
+				"kvway: %s%s: give -c FILE, or --worker URL for each worker\n",
+				r->given != NULL ? "no worker beside --" : "nothing to check",
+				r->given != NULL ? r->given : "");
+		else
+			print_usage(r->err);
+		fail_usage(r);
+	}
+}
+
+/* From the file, or from the flags if path is NULL. */
+static enum kvw_err load_config(const char *path, const struct kvw_config_flags *flags, FILE *errors,
+	struct kvw_config **out)
+{
+	const char *names[STRATEGIES_MOST + 1] = {NULL};
+	enum kvw_err err;
+
+	for (size_t i = 0; i < STRATEGIES_MOST && kvw_strategies[i] != NULL; i++)
+		names[i] = kvw_strategies[i]->name;
+	if (path != NULL)
+		err = kvw_config_load(path, names, errors, out);
+	else
+		err = kvw_config_from_flags(flags, names, errors, out);
+	if (err == KVW_ENOMEM)
+		fputs("kvway: out of memory while reading the configuration\n", errors);
+	return err;
+}
+
+enum kvw_err kvw_cli_load_file(const char *path, FILE *errors, struct kvw_config **out)
+{
+	return load_config(path, NULL, errors, out);
+}
+
+static void load(struct reader *r)
+{
+	struct kvw_config *config = NULL;
+	const char *path = r->cli->config_path;
+	enum kvw_err err = load_config(path, &r->flags, r->err, &config);
+
+	if (err != KVW_OK) {
+		r->cli->status = path == NULL && err == KVW_EINVAL ? KVW_CLI_USAGE : KVW_CLI_FAILED;
+		r->done = true;
+		return;
+	}
+	if (r->check) {
+		fprintf(r->out, "%s: ok, %zu worker%s, strategy %s\n",
+			path != NULL ? path : "flags", config->worker_count,
+			config->worker_count == 1 ? "" : "s", config->routing_strategy);
+		kvw_config_destroy(config);
+		r->done = true;
+		return;
+	}
+	r->cli->config = config;
+}
+
+enum kvw_cli_action kvw_cli_parse(int argc, char **argv, FILE *out, FILE *err, struct kvw_cli *cli)
+{
+	struct reader r = {.out = out, .err = err, .cli = cli};
+
+	*cli = (struct kvw_cli){.status = KVW_CLI_OK};
+	if (argc > 1 && strcmp(argv[1], "explain") == 0)
+		return KVW_CLI_EXPLAIN;
+	r.workers = calloc((size_t)argc + 1, sizeof(*r.workers));
+	if (r.workers == NULL) {
+		fputs("kvway: out of memory\n", err);
+		cli->status = KVW_CLI_FAILED;
+		return KVW_CLI_EXIT;
+	}
+	r.flags.workers = r.workers;
+	read_options(&r, argc, argv);
+	if (!r.done)
+		read_words(&r, argc, argv);
+	if (!r.done)
+		check_combination(&r);
+	if (!r.done)
+		load(&r);
+	free(r.workers);
+	return r.done ? KVW_CLI_EXIT : KVW_CLI_RUN;
+}

@@ -1,0 +1,158 @@
+/*
+ * explain_command.c - see explain_command.h.
+ */
+#include "explain/command.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "settings/address.h"
+#include "cli.h"
+#include "admin/explain.h"
+#include "explain/ask.h"
+#include "explain/table.h"
+
+#define DEFAULT_ADMIN "127.0.0.1:9090"
+#define READ_STEP     ((size_t)64 << 10)
+
+/* The whole of `in`, up to a byte more than can be explained. KVW_EIO, KVW_ENOMEM. */
+static enum kvw_err read_all(FILE *in, char **data, size_t *len)
+{
+	char *text = NULL;
+	size_t used = 0, room = 0;
+
+	while (!feof(in) && used <= KVW_EXPLAIN_BODY_MAX) {
+		if (room - used < READ_STEP) {
+			size_t wanted = (room + READ_STEP) * 2;
+			char *grown = realloc(text, wanted);
+
+			if (grown == NULL) {
+				free(text);
+				return KVW_ENOMEM;
+			}
+			text = grown;
+			room = wanted;
+		}
+		used += fread(text + used, 1, READ_STEP, in);
+		if (ferror(in)) {
+			free(text);
+			return KVW_EIO;
+		}
+	}
+	*data = text;
+	*len = used;
+	return KVW_OK;
+}
+
+static enum kvw_explain_status read_request(FILE *in, FILE *err, char **data, size_t *len)
+{
+	enum kvw_explain_status status = KVW_EXPLAIN_USAGE;
+	enum kvw_err got;
+
+	if (isatty(fileno(in)))
+		fputs("kvway explain: type the request's JSON, then Ctrl-D\n", err);
+	got = read_all(in, data, len);
+	if (got != KVW_OK) {
+		fprintf(err, "kvway explain: the request cannot be read: %s\n",
+			got == KVW_ENOMEM ? "out of memory" : "standard input failed");
+		status = KVW_EXPLAIN_FAILED;
+	} else if (*len == 0) {
+		fputs("kvway explain: no request on standard input: kvway explain < request.json\n"
+		      "Try `kvway explain --help`.\n",
+			err);
+	} else if (*len > KVW_EXPLAIN_BODY_MAX) {
+		fputs("kvway explain: a request above 64 MiB is not explained\n", err);
+		status = KVW_EXPLAIN_FAILED;
+	} else {
+		status = KVW_EXPLAIN_OK;
+	}
+	return status;
+}
+
+/* Where the router of this configuration can be reached from here, in text[size]. */
+static enum kvw_explain_status find_admin(
+	const struct kvw_config *config, FILE *err, char *text, size_t size)
+{
+	struct kvw_address address;
+
+	if (kvw_address_split(kvw_slice_of(config->admin_listen), &address) != KVW_ADDRESS_OK ||
+		address.port == 0) {
+		fprintf(err,
+			"kvway explain: admin.listen is %s, which does not say on which port; give "
+			"--admin ADDR\n",
+			config->admin_listen);
+		return KVW_EXPLAIN_USAGE;
+	}
+	if (kvw_slice_equal(address.host, KVW_SLICE("0.0.0.0")))
+		address.host = KVW_SLICE("127.0.0.1");
+	else if (kvw_slice_equal(address.host, KVW_SLICE("::")))
+		address.host = KVW_SLICE("::1");
+	(void)snprintf(text, size, address.v6 ? "[%.*s]:%u" : "%.*s:%u", (int)address.host.len,
+		address.host.data, address.port);
+	return KVW_EXPLAIN_OK;
+}
+
+static enum kvw_explain_status get_reply(const struct kvw_explain_options *options,
+	const struct kvw_config *config, struct kvw_slice request, FILE *err,
+	struct kvw_explain_reply *reply)
+{
+	char admin[KVW_ADDRESS_MAX_HOST + 16] = DEFAULT_ADMIN;
+	enum kvw_explain_status status = KVW_EXPLAIN_OK;
+	enum kvw_err got;
+
+	if (options->cold) {
+		got = kvw_explain_cold(config, options, request, reply);
+	} else {
+		if (config != NULL)
+			status = find_admin(config, err, admin, sizeof(admin));
+		if (status != KVW_EXPLAIN_OK)
+			return status;
+		got = kvw_explain_ask(options->admin != NULL ? options->admin : admin, options,
+			request, err, reply);
+	}
+	if (got == KVW_EIO)
+		return KVW_EXPLAIN_NOBODY;
+	if (got != KVW_OK)
+		fputs("kvway explain: out of memory\n", err);
+	return got == KVW_OK ? KVW_EXPLAIN_OK : KVW_EXPLAIN_FAILED;
+}
+
+static enum kvw_explain_status show(const struct kvw_explain_options *options,
+	const struct kvw_explain_reply *reply, FILE *out, FILE *err)
+{
+	struct kvw_slice json = {reply->body == NULL ? "" : reply->body, reply->len};
+
+	if (options->json)
+		fwrite(json.data, 1, json.len, out);
+	if (reply->status == 200 &&
+		(options->json || kvw_explain_table_print(json, out) == KVW_OK))
+		return KVW_EXPLAIN_OK;
+	kvw_explain_error_print(reply->status, json, err);
+	return KVW_EXPLAIN_FAILED;
+}
+
+int kvw_explain_command(int argc, char **argv, FILE *in, FILE *out, FILE *err)
+{
+	struct kvw_explain_options options;
+	struct kvw_explain_reply reply = {0};
+	struct kvw_config *config = NULL;
+	enum kvw_explain_status status;
+	char *request = NULL;
+	size_t len = 0;
+
+	if (!kvw_explain_options_parse(argc, argv, out, err, &options, &status))
+		return (int)status;
+	if (options.config != NULL && kvw_cli_load_file(options.config, err, &config) != KVW_OK)
+		return KVW_EXPLAIN_FAILED;
+	status = read_request(in, err, &request, &len);
+	if (status == KVW_EXPLAIN_OK)
+		status = get_reply(
+			&options, config, (struct kvw_slice){request, len}, err, &reply);
+	if (status == KVW_EXPLAIN_OK)
+		status = show(&options, &reply, out, err);
+	free(reply.body);
+	free(request);
+	kvw_config_destroy(config);
+	return (int)status;
+}

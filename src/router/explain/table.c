@@ -1,0 +1,186 @@
+/*
+ * explain_table.c - see explain_table.h.
+ *
+ * The first lines say what was understood of the request, the table compares the workers, the last
+ * line is the decision in words. Text that came over the wire is printed without control characters.
+ */
+#include "explain/table.h"
+
+#include <ctype.h>
+#include <jansson.h>
+#include <string.h>
+
+#define URL_WIDTH_MAX 60
+
+/* Text of a member; "" if there is none. */
+static const char *text_of(const json_t *object, const char *key)
+{
+	const char *text = json_string_value(json_object_get(object, key));
+
+	return text != NULL ? text : "";
+}
+
+/* No byte of it can move a terminal's cursor. */
+static void put_clean(FILE *out, const char *text, size_t len)
+{
+	for (size_t i = 0; i < len; i++)
+		fputc(iscntrl((unsigned char)text[i]) ? '?' : text[i], out);
+}
+
+static void put_text(FILE *out, const char *text)
+{
+	put_clean(out, text, strlen(text));
+}
+
+static void put_number(FILE *out, const json_t *worker, const char *key, int width, int digits)
+{
+	const json_t *value = json_object_get(worker, key);
+
+	if (json_is_number(value))
+		fprintf(out, "  %*.*f", width, digits, json_number_value(value));
+	else
+		fprintf(out, "  %*s", width, "-");
+}
+
+static int url_width(const json_t *workers)
+{
+	int width = (int)strlen("worker");
+
+	for (size_t i = 0; i < json_array_size(workers); i++) {
+		size_t len = strlen(text_of(json_array_get(workers, i), "worker"));
+
+		if ((int)len > width)
+			width = len < URL_WIDTH_MAX ? (int)len : URL_WIDTH_MAX;
+	}
+	return width;
+}
+
+static void put_worker(FILE *out, const json_t *worker, int width)
+{
+	const char *url = text_of(worker, "worker");
+	size_t len = strlen(url);
+
+	put_text(out, url);
+	for (size_t i = len; i < (size_t)width; i++)
+		fputc(' ', out);
+	put_number(out, worker, "hit_tokens", 7, 0);
+	put_number(out, worker, "queue_ms", 9, 2);
+	put_number(out, worker, "prefill_ms", 10, 2);
+	put_number(out, worker, "others_ms", 9, 2);
+	put_number(out, worker, "context_ms", 10, 2);
+	put_number(out, worker, "evict_ms", 8, 2);
+	put_number(out, worker, "total_ms", 9, 2);
+	put_number(out, worker, "in_flight", 9, 0);
+	fputs("  ", out);
+	put_text(out, text_of(worker, "verdict"));
+	fputc('\n', out);
+}
+
+static void put_request(FILE *out, const json_t *root)
+{
+	double tokens = json_number_value(json_object_get(root, "prompt_tokens"));
+	const char *model = text_of(root, "model");
+
+	if (json_is_true(json_object_get(root, "cold")))
+		fputs("Cold: no router was asked. Every worker is taken to be usable and idle, with "
+		      "nothing cached.\n",
+			out);
+	fputs("Strategy ", out);
+	put_text(out, text_of(root, "strategy"));
+	fputs(", model ", out);
+	put_text(out, *model != '\0' ? model : "not named");
+	fputs(", POST ", out);
+	put_text(out, text_of(root, "path"));
+	if (tokens > 0)
+		fprintf(out, ", about %.0f token%s.\n", tokens, tokens > 1 ? "s" : "");
+	else
+		fputs(", prompt not measured.\n", out);
+	if (json_is_false(json_object_get(root, "body_read")))
+		fputs("The body is not read: its path carries no prompt, or it is larger than "
+		      "routing.scan_limit.\n",
+			out);
+	fputc('\n', out);
+}
+
+/* kvaware: whose word each line goes by, and what is wrong where it is not the worker's own. */
+static void put_sights(FILE *out, const json_t *root)
+{
+	const json_t *workers = json_object_get(root, "workers");
+	const char *tokens = text_of(root, "tokens_from");
+
+	if (*tokens == '\0')
+		return;
+	fputs("\nTokens of the prompt: from ", out);
+	put_text(out, tokens);
+	fputs(".\n", out);
+	for (size_t i = 0; i < json_array_size(workers); i++) {
+		const json_t *worker = json_array_get(workers, i), *teller;
+		json_t *told = json_object_get(worker, "cache_told_by");
+		const char *name;
+
+		put_text(out, text_of(worker, "worker"));
+		fputs(json_is_true(json_object_get(worker, "exact")) ? ": exact" : ": by text", out);
+		json_object_foreach (told, name, teller) {
+			fprintf(out, "; %s ", name);
+			put_text(out, text_of(teller, "sight"));
+			if (*text_of(teller, "wrong") != '\0') {
+				fputs(" (", out);
+				put_text(out, text_of(teller, "wrong"));
+				fputs(")", out);
+			}
+		}
+		fputc('\n', out);
+	}
+}
+
+static void put_decision(FILE *out, const json_t *root)
+{
+	double cached = json_number_value(json_object_get(root, "predicted_cached_tokens"));
+
+	fputc('\n', out);
+	put_text(out, text_of(root, "worker"));
+	fputs(" would serve it (", out);
+	put_text(out, text_of(root, "reason"));
+	fputs("): ", out);
+	put_text(out, text_of(root, "why"));
+	if (cached > 0)
+		fprintf(out, "; %.0f tokens of it are expected to be cached", cached);
+	fputs(".\n", out);
+}
+
+enum kvw_err kvw_explain_table_print(struct kvw_slice json, FILE *out)
+{
+	json_t *root = json_loadb(json.data, json.len, 0, NULL);
+	const json_t *workers = json_object_get(root, "workers");
+	int width = url_width(workers);
+
+	if (!json_is_array(workers) || *text_of(root, "worker") == '\0') {
+		json_decref(root);
+		return KVW_EPROTO;
+	}
+	put_request(out, root);
+	fprintf(out, "%-*s  %7s  %9s  %10s  %9s  %10s  %8s  %9s  %9s  %s\n", width, "worker", "hit",
+		"queue ms", "prefill ms", "others ms", "context ms", "evict ms", "total ms", "in flight", "verdict");
+	for (size_t i = 0; i < json_array_size(workers); i++)
+		put_worker(out, json_array_get(workers, i), width);
+	put_sights(out, root);
+	put_decision(out, root);
+	json_decref(root);
+	return KVW_OK;
+}
+
+void kvw_explain_error_print(long status, struct kvw_slice json, FILE *err)
+{
+	json_t *root = json_loadb(json.data, json.len, 0, NULL);
+	const char *message = text_of(json_object_get(root, "error"), "message");
+
+	fprintf(err, "kvway explain: ");
+	if (*message != '\0') {
+		put_text(err, message);
+	} else {
+		fprintf(err, "what answers is no kvway that explains: status %ld, ", status);
+		put_clean(err, json.data, json.len < 200 ? json.len : 200);
+	}
+	fputc('\n', err);
+	json_decref(root);
+}

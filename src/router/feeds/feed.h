@@ -1,0 +1,152 @@
+/*
+ * feed.h - the thread that listens to what workers tell of their caches.
+ *
+ * One thread with one ZeroMQ context; it alone writes the exact index. What it listens to are modules:
+ * vLLM's event streams (vllm_feed.h) and LMCache's controller protocol (../lmcache). A module
+ * registers sockets and timers, and is called on this thread only. No call of a module may block.
+ *
+ * Each turn handles at most KVW_FEED_BURST messages of a socket before it looks at the others, so that
+ * one busy worker cannot starve the rest. Other threads hand it work by kvw_feed_post.
+ */
+#ifndef KVW_FEED_H
+#define KVW_FEED_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "fleet/fleet.h"
+#include "feeds/kvspace.h"
+#include "kvway/exact.h"
+
+#define KVW_FEED_BURST   64
+#define KVW_FEED_POSTS   1024 /* posted calls that wait at once */
+#define KVW_FEED_MODULES 4
+
+struct kvw_feed;
+
+/* A protocol that workers speak. Static. */
+struct kvw_feed_module {
+	const char *name;
+
+	/* Called by kvw_feed_start, before the thread runs: opens what is configured. Sets *state, to
+	 * NULL if nothing is. A failure was told to `errors` and leaves nothing behind. */
+	enum kvw_err (*start)(struct kvw_feed *feed, FILE *errors, void **state) KVW_MUST_CHECK;
+
+	/* Optional, feed thread: these workers' caches were lost, and the index has forgotten them. */
+	void (*purged)(void *state, const uint32_t *workers, size_t count);
+
+	/* The thread has ended: closes its sockets. Only where start gave a state. */
+	void (*stop)(void *state);
+};
+
+/* All borrowed, and outlive the feed. */
+struct kvw_feed_deps {
+	const struct kvw_config *config;
+	struct kvw_fleet *fleet;
+	struct kvw_exact *exact;
+	struct kvw_kvspaces *spaces;
+	const struct kvw_feed_module *modules[KVW_FEED_MODULES + 1]; /* up to the first NULL */
+};
+
+/* Makes the thread and starts its modules. KVW_EINVAL: an address cannot be had or is none;
+ * `errors` says which, and why. */
+enum kvw_err kvw_feed_start(
+	const struct kvw_feed_deps *deps, FILE *errors, struct kvw_feed **out) KVW_MUST_CHECK;
+void kvw_feed_stop(struct kvw_feed *feed); /* NULL is allowed; joins the thread */
+
+/* --- any thread --- */
+
+/* Runs fn(arg) on the feed's thread, soon. KVW_ELIMIT: KVW_FEED_POSTS wait already; KVW_ECLOSED:
+ * the feed stops. What waits when kvw_feed_stop begins is called by it, with kvw_feed_stopped(feed)
+ * true, so that arg can be freed. */
+typedef void kvw_feed_fn(struct kvw_feed *feed, void *arg);
+enum kvw_err kvw_feed_post(struct kvw_feed *feed, kvw_feed_fn *fn, void *arg) KVW_MUST_CHECK;
+bool kvw_feed_stopped(const struct kvw_feed *feed);
+
+/* The state that this module's start gave; NULL: none, or it is not among the feed's modules. */
+void *kvw_feed_module_state(const struct kvw_feed *feed, const struct kvw_feed_module *module);
+
+/* What is counted since start. */
+enum kvw_feed_counter {
+	KVW_FEED_MESSAGES,         /* received from workers */
+	KVW_FEED_BYTES,            /* of them */
+	KVW_FEED_BATCHES,          /* applied */
+	KVW_FEED_EVENTS,           /* applied */
+	KVW_FEED_REFUSED,          /* messages that are none, or cannot be read */
+	KVW_FEED_GAPS,             /* numbers in a worker's sequence that did not come */
+	KVW_FEED_REPLAYS,          /* asked for */
+	KVW_FEED_REPLAYED_BATCHES, /* applied from replays; also in BATCHES */
+	KVW_FEED_LOST_BATCHES,     /* that no replay could bring */
+	KVW_FEED_DROPPED_EVENTS,   /* of a lost batch at least one; and those not understood */
+	KVW_FEED_RESTARTS,         /* of engines, by their sequence */
+	KVW_FEED_POSTS_REFUSED,
+	KVW_FEED_COUNTERS
+};
+
+/* Text of a counter for metrics, for example "messages". */
+const char *kvw_feed_counter_name(enum kvw_feed_counter counter);
+
+/* Upper bounds of the lag's histogram, seconds; a last bucket has what is above. */
+#define KVW_FEED_LAGS 13
+extern const double kvw_feed_lag_bounds[KVW_FEED_LAGS];
+
+struct kvw_feed_stats {
+	uint64_t counts[KVW_FEED_COUNTERS];
+	uint64_t lags[KVW_FEED_LAGS + 1]; /* live batches by lag, not cumulated, since start */
+	double lag_sum_s;                 /* of them */
+	/* Of the live batches of the last minute or half, time from the engine's own time stamp until
+	 * they were applied; negative: there was none. Clocks that differ show here. */
+	double lag_p50_ms, lag_p99_ms;
+	int64_t cpu_ns;                       /* of the feed's thread */
+	uint32_t sockets;                     /* watched */
+	uint32_t sights[KVW_TELLER_COUNT][3]; /* workers by enum kvw_sight */
+};
+
+/* Fills *out. */
+void kvw_feed_stats(struct kvw_feed *feed, struct kvw_feed_stats *out);
+
+/* What one teller says of one worker. */
+struct kvw_feed_status {
+	enum kvw_sight sight;
+	uint32_t sources;  /* streams of events */
+	uint64_t sequence; /* of the last message of any of them */
+	int64_t lag_ns;    /* of it; negative: not known */
+	int64_t heard_ns;  /* when it came, monotonic; 0: none did */
+	char wrong[256];   /* why not all is known, and what would help; empty: nothing is wrong */
+};
+
+/* Fills *out. KVW_ENOTFOUND: no such worker. */
+enum kvw_err kvw_feed_worker_status(struct kvw_feed *feed, uint32_t worker, enum kvw_teller teller,
+	struct kvw_feed_status *out) KVW_MUST_CHECK;
+
+/* --- modules, on the feed's thread or in start --- */
+
+const struct kvw_feed_deps *kvw_feed_deps(const struct kvw_feed *feed);
+void *kvw_feed_context(struct kvw_feed *feed);     /* ZeroMQ's */
+int64_t kvw_feed_now(const struct kvw_feed *feed); /* monotonic ns, of this turn */
+
+/* fn is called while the socket can be read: it reads one message, and returns false when there was
+ * none. KVW_ENOMEM. */
+typedef bool kvw_feed_read_fn(void *socket, void *ctx);
+enum kvw_err kvw_feed_watch(
+	struct kvw_feed *feed, void *socket, kvw_feed_read_fn *fn, void *ctx) KVW_MUST_CHECK;
+void kvw_feed_unwatch(struct kvw_feed *feed, void *socket); /* also from within fn */
+
+/* fn is called about every interval until the feed stops. KVW_ENOMEM. */
+enum kvw_err kvw_feed_every(
+	struct kvw_feed *feed, int64_t interval_ns, kvw_feed_fn *fn, void *ctx) KVW_MUST_CHECK;
+
+void kvw_feed_count(struct kvw_feed *feed, enum kvw_feed_counter counter, uint64_t n);
+
+/* A message of a worker was applied. sent_ns: its own time stamp, wall clock; 0: it has none, or
+ * its age says nothing. */
+void kvw_feed_heard(struct kvw_feed *feed, uint32_t worker, enum kvw_teller teller,
+	uint64_t sequence, int64_t sent_ns);
+
+/* Sets a teller's sight of a worker, in the exact view and in its status; wrong: cut if it is too
+ * long, "" if nothing is. */
+void kvw_feed_set_sight(struct kvw_feed *feed, uint32_t worker, enum kvw_teller teller,
+	enum kvw_sight sight, uint32_t sources, const char *wrong);
+
+#endif

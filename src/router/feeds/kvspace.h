@@ -1,0 +1,76 @@
+/*
+ * kvspace.h - the ways in which this fleet names blocks, and a prompt's names in all of them.
+ *
+ * Keys of the exact index are comparable within a space: all engines of one block size are one,
+ * because their keys are the router's own (block_key.h), and so are all LMCache workers that hash
+ * by one recipe. Feeds add the spaces that they meet; a loop computes the names of a prompt in every
+ * space that there is. Spaces are never removed; there are few, because a fleet is configured alike.
+ *
+ * Threads: the feed's thread alone adds. Everything else may be called from any thread; a space is
+ * immutable once it can be seen.
+ */
+#ifndef KVW_KVSPACE_H
+#define KVW_KVSPACE_H
+
+#include "kvway/err.h"
+#include "kvway/exact.h"
+#include "kvway/slice.h"
+#include "wire/lmcache_hash.h"
+
+struct kvw_kvspace {
+	enum kvw_teller teller;
+	uint32_t number;                   /* of the index: its place in the table */
+	uint32_t block_tokens;             /* of an engine, or the recipe's chunk_size */
+	struct kvw_lmcache_recipe recipe;  /* of LMCache; its seed is owned by the table */
+};
+
+struct kvw_kvspaces;
+
+enum kvw_err kvw_kvspaces_create(struct kvw_kvspaces **out) KVW_MUST_CHECK;
+void kvw_kvspaces_destroy(struct kvw_kvspaces *spaces); /* NULL is allowed */
+
+/* --- feed thread --- */
+
+/* The space of engines with this block size, added if it is new. KVW_ELIMIT: KVW_EXACT_CHAINS spaces
+ * exist. KVW_EINVAL: block size 0 or above KVW_VLLM_BLOCK_MAX. */
+enum kvw_err kvw_kvspaces_engine(
+	struct kvw_kvspaces *spaces, uint32_t block_tokens, uint32_t *space) KVW_MUST_CHECK;
+
+/* The space of LMCache workers with this recipe, added (copied) if it is new. KVW_EINVAL: the recipe
+ * has a fault. */
+enum kvw_err kvw_kvspaces_lmcache(struct kvw_kvspaces *spaces,
+	const struct kvw_lmcache_recipe *recipe, uint32_t *space) KVW_MUST_CHECK;
+
+/* --- any thread --- */
+
+size_t kvw_kvspaces_count(const struct kvw_kvspaces *spaces);
+const struct kvw_kvspace *kvw_kvspaces_get(const struct kvw_kvspaces *spaces, size_t space);
+
+/* The key before an engine's first block of a prompt; what continued blocks' keys follow from. The
+ * model is no part of it: holders are asked for among workers that serve the model. */
+uint64_t kvw_kvspace_engine_root(
+	uint32_t block_tokens, struct kvw_slice lora, struct kvw_slice cache_salt);
+
+/* A prompt whose tokens are known. Borrowed during the call. */
+struct kvw_kvprompt {
+	const uint32_t *tokens;
+	size_t count;
+	struct kvw_slice lora;       /* name of the adapter that the request goes to; empty: none */
+	struct kvw_slice cache_salt; /* empty: none */
+};
+
+/* Names of one prompt after another, in every space. Zeroed is empty; owns arrays that grow up to the
+ * longest prompt seen. One thread. */
+struct kvw_kvchains {
+	struct kvw_exact_chain chains[KVW_EXACT_CHAINS]; /* keys point into `keys` */
+	uint32_t count;
+	uint64_t *keys;
+	size_t room;
+};
+
+/* Fills chains->chains and count. KVW_ENOMEM: count is 0. */
+enum kvw_err kvw_kvchains_fill(struct kvw_kvchains *chains, const struct kvw_kvspaces *spaces,
+	const struct kvw_kvprompt *prompt) KVW_MUST_CHECK;
+void kvw_kvchains_finish(struct kvw_kvchains *chains);
+
+#endif

@@ -1,0 +1,54 @@
+/*
+ * controller.h - the controller's insides. Private to this folder.
+ */
+#ifndef KVW_LMCACHE_CONTROLLER_H
+#define KVW_LMCACHE_CONTROLLER_H
+
+#include <pthread.h>
+
+#include "feeds/lmcache/diagnose.h"
+#include "feeds/lmcache/lmcache.h"
+#include "feeds/lmcache/registry.h"
+
+struct kvw_lmjob; /* orchestrate.c */
+
+struct kvw_lmcache {
+	struct kvw_feed *feed;
+	const struct kvw_feed_deps *deps;
+	struct kvw_lmcache_recipe recipe; /* as configured; seed borrowed from the configuration */
+	struct kvw_lmreg *reg;
+	struct kvw_lmdiag *diag;
+	struct kvw_lmreg_worker *workers; /* owned, with their ip */
+	size_t worker_count;
+	int64_t *up_ns; /* [worker_count] when it was last not DOWN; 0: never */
+	bool *down;     /* [worker_count] as seen last */
+
+	void *pull, *reply, *heartbeat; /* ZeroMQ sockets; NULL: not configured */
+	struct kvw_lmc_reader reader;
+	uint8_t *out; /* owned, KVW_LMREG_REPLY_MAX */
+	int64_t ticked_ns;
+	int64_t complained_ns; /* of a refused message, last */
+	uint64_t gaps_counted; /* given to the feed's counters */
+
+	struct kvw_lmjob *jobs; /* commands that wait for workers */
+	size_t job_count;       /* sockets of them */
+
+	pthread_mutex_t lock;            /* of what follows; held for copies only */
+	struct kvw_lmcache_status *seen; /* owned, [worker_count] */
+	struct kvw_lmcache_stats stats;
+};
+
+/* Which addresses reach the heartbeat socket: fills text with "host:port" for a worker at ip; ""
+ * if there is no such socket (sockets.c). */
+void kvw_lmcache_heartbeat_url(
+	const struct kvw_lmcache *lmcache, struct kvw_slice ip, char *text, size_t size);
+
+/* Opens and binds what is configured. KVW_EINVAL: told to errors (sockets.c). */
+enum kvw_err kvw_lmcache_open(struct kvw_lmcache *lmcache, FILE *errors) KVW_MUST_CHECK;
+void kvw_lmcache_close(struct kvw_lmcache *lmcache);
+
+/* Commands whose time is over (orchestrate.c). */
+void kvw_lmcache_jobs_tick(struct kvw_lmcache *lmcache, int64_t now_ns);
+void kvw_lmcache_jobs_end(struct kvw_lmcache *lmcache);
+
+#endif

@@ -1,0 +1,46 @@
+/*
+ * diagnose.h - whether prompts that were routed turn up where they should.
+ *
+ * A worker that serves a prompt stores its chunks, LMCache tells their keys, and the router knows what
+ * the first key must be. Found at the worker's own instance: its keys are understood. Found at one
+ * instance without a worker, twice: that instance is this worker's. Never found although the instance
+ * stores things: it hashes in another way, and all known ways are tried on the prompt's tokens.
+ *
+ * Threads: kvw_lmdiag_routed from any; the rest belongs to the feed's thread.
+ */
+#ifndef KVW_LMCACHE_DIAGNOSE_H
+#define KVW_LMCACHE_DIAGNOSE_H
+
+#include "feeds/kvspace.h"
+#include "feeds/lmcache/registry.h"
+
+#define KVW_LMDIAG_PROMPT   2048u /* tokens */
+#define KVW_LMDIAG_PENDING  32    /* prompts that wait to be found */
+#define KVW_LMDIAG_ENOUGH   3     /* found prompts after which no more are looked for */
+#define KVW_LMDIAG_MISSES   20    /* prompts not found, none found: something is wrong */
+#define KVW_LMDIAG_HINTS    2     /* prompts that map an instance */
+#define KVW_LMDIAG_STORE_NS (INT64_C(1) * 1000000000)  /* after that other recipes are tried */
+#define KVW_LMDIAG_WAIT_NS  (INT64_C(15) * 1000000000) /* after that it counts as missed */
+#define KVW_LMDIAG_PAUSE_NS (INT64_C(1) * 1000000000)  /* between two searches for a recipe */
+
+struct kvw_lmdiag;
+
+struct kvw_lmdiag_options {
+	struct kvw_lmreg *reg;                       /* borrowed */
+	struct kvw_kvspaces *spaces;                 /* borrowed */
+	const struct kvw_lmcache_recipe *configured; /* borrowed */
+	bool detect;
+};
+
+enum kvw_err kvw_lmdiag_create(
+	const struct kvw_lmdiag_options *options, struct kvw_lmdiag **out) KVW_MUST_CHECK;
+void kvw_lmdiag_destroy(struct kvw_lmdiag *diag); /* NULL is allowed */
+
+/* As kvw_lmcache_routed. */
+void kvw_lmdiag_routed(struct kvw_lmdiag *diag, uint32_t worker, const uint32_t *tokens,
+	size_t count, int64_t now_ns);
+
+/* Every 100 ms or so. */
+void kvw_lmdiag_tick(struct kvw_lmdiag *diag, int64_t now_ns);
+
+#endif

@@ -1,0 +1,342 @@
+/*
+ * lmcache.c - the controller as a module of the feed: settings, time, what other threads see.
+ */
+#include "feeds/lmcache/lmcache.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <netdb.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "feeds/lmcache/controller.h"
+#include "base/log.h"
+
+#define TICK_NS       (100 * KVW_NS_PER_MS)
+#define SLOW_TICK_NS  KVW_NS_PER_S
+#define BYTES_PER_KEY 128 /* of kvaware.index_bytes; a key takes an eighth of that here */
+
+/* --- settings --- */
+
+/* NONE_HASH as workers log it: decimal, signed or not, or 0x. */
+static bool parse_number(const char *text, uint64_t *number)
+{
+	char *end;
+
+	errno = 0;
+	*number = text[0] == '-' ? (uint64_t)strtoll(text, &end, 0) : strtoull(text, &end, 0);
+	return errno == 0 && end != text && *end == '\0';
+}
+
+static enum kvw_err make_recipe(
+	const struct kvw_config *config, struct kvw_lmcache_recipe *recipe, FILE *errors)
+{
+	const char *fault;
+
+	*recipe = (struct kvw_lmcache_recipe){
+		.chunk_size = (uint32_t)config->kvaware_lmcache_chunk,
+		.partial_chunk = config->kvaware_lmcache_partial,
+	};
+	if (strcmp(config->kvaware_lmcache_seed, "unset") != 0)
+		recipe->seed = config->kvaware_lmcache_seed;
+	if (!kvw_lmcache_algorithm_parse(
+		    kvw_slice_of(config->kvaware_lmcache_hash), &recipe->algorithm))
+		kvw_warn("lmcache",
+			"kvaware.lmcache.hash: LMCache knows no `%s` and uses builtin "
+			"in its place; so does kvway",
+			config->kvaware_lmcache_hash);
+	if (config->kvaware_lmcache_none_hash[0] != '\0') {
+		recipe->root = KVW_LMCACHE_ROOT_NUMBER;
+		if (!parse_number(config->kvaware_lmcache_none_hash, &recipe->none_hash)) {
+			fprintf(errors,
+				"kvaware.lmcache.none_hash: found `%s`, expected a number of "
+				"64 bits\n",
+				config->kvaware_lmcache_none_hash);
+			return KVW_EINVAL;
+		}
+	}
+	fault = kvw_lmcache_recipe_fault(recipe);
+	if (fault == NULL)
+		return KVW_OK;
+	fprintf(errors, "kvaware.lmcache.hash: %s\n", fault);
+	return KVW_EINVAL;
+}
+
+static enum kvw_err list_workers(struct kvw_lmcache *lmcache)
+{
+	const struct kvw_fleet *fleet = lmcache->deps->fleet;
+	const struct kvw_config *config = lmcache->deps->config;
+	char ip[NI_MAXHOST];
+
+	lmcache->worker_count = fleet->count;
+	lmcache->workers = calloc(fleet->count + 1, sizeof(lmcache->workers[0]));
+	lmcache->up_ns = calloc(fleet->count + 1, sizeof(lmcache->up_ns[0]));
+	lmcache->down = calloc(fleet->count + 1, sizeof(lmcache->down[0]));
+	lmcache->seen = calloc(fleet->count + 1, sizeof(lmcache->seen[0]));
+	if (lmcache->workers == NULL || lmcache->up_ns == NULL || lmcache->down == NULL ||
+		lmcache->seen == NULL)
+		return KVW_ENOMEM;
+	for (size_t i = 0; i < fleet->count; i++) {
+		const struct kvw_worker *worker = fleet->workers[i];
+
+		if (getnameinfo((const struct sockaddr *)&worker->addr, worker->addr_len, ip,
+			    sizeof(ip), NULL, 0, NI_NUMERICHOST) != 0)
+			snprintf(ip, sizeof(ip), "%s", worker->host);
+		lmcache->workers[i].instance =
+			i < config->worker_count ? config->workers[i].lmcache_instance : "";
+		lmcache->workers[i].ip = strdup(ip);
+		if (lmcache->workers[i].ip == NULL)
+			return KVW_ENOMEM;
+	}
+	return KVW_OK;
+}
+
+/* --- time --- */
+
+/* A worker that begins to refuse connections has lost its cache, or nobody can use it. */
+static void watch_health(struct kvw_lmcache *lmcache, int64_t now_ns)
+{
+	for (uint32_t w = 0; w < lmcache->worker_count; w++) {
+		bool down = atomic_load_explicit(&lmcache->deps->fleet->workers[w]->health,
+				    memory_order_relaxed) == KVW_HEALTH_DOWN;
+
+		if (down && !lmcache->down[w] && lmcache->up_ns[w] != 0)
+			kvw_lmreg_worker_down(lmcache->reg, w, lmcache->up_ns[w]);
+		if (!down)
+			lmcache->up_ns[w] = now_ns;
+		lmcache->down[w] = down;
+	}
+}
+
+static void publish_one(struct kvw_lmcache *lmcache, uint32_t worker)
+{
+	static const char *const hows[] = {"", "configuration", "address", "prompts"};
+	const struct kvw_lmreg_instance *instance = lmcache->reg->by_worker[worker];
+	struct kvw_lmcache_status *seen = &lmcache->seen[worker];
+
+	if (instance == NULL) {
+		seen->instance[0] = '\0';
+		seen->how = seen->wrong = "";
+		seen->sight = KVW_SIGHT_NONE;
+		seen->ranks = seen->matched = seen->missed = seen->space = 0;
+		seen->keys = seen->gaps = 0;
+		return;
+	}
+	snprintf(seen->instance, sizeof(seen->instance), "%s", instance->id);
+	seen->how = hows[instance->how];
+	seen->sight = instance->sight;
+	seen->wrong = instance->wrong != NULL ? instance->wrong : "";
+	seen->gaps = instance->gaps;
+	seen->matched = instance->matched;
+	seen->missed = instance->missed;
+	seen->space = instance->space;
+	seen->ranks = 0;
+	seen->keys = 0;
+	for (uint32_t r = 0; r < instance->rank_count; r++) {
+		seen->ranks += !instance->ranks[r].gone;
+		seen->keys += kvw_lmreg_key_count(&instance->ranks[r]);
+	}
+}
+
+/* Whose word counts from now on is known by its name at once, not only with the next tick. */
+static void set_sight(
+	void *ctx, uint32_t worker, enum kvw_sight sight, uint32_t sources, const char *wrong)
+{
+	struct kvw_lmcache *lmcache = ctx;
+
+	pthread_mutex_lock(&lmcache->lock);
+	publish_one(lmcache, worker);
+	pthread_mutex_unlock(&lmcache->lock);
+	kvw_feed_set_sight(lmcache->feed, worker, KVW_TELLER_LMCACHE, sight, sources, wrong);
+}
+
+static void publish(struct kvw_lmcache *lmcache)
+{
+	kvw_lmreg_count(lmcache->reg);
+	pthread_mutex_lock(&lmcache->lock);
+	for (uint32_t w = 0; w < lmcache->worker_count; w++)
+		publish_one(lmcache, w);
+	lmcache->stats = lmcache->reg->stats;
+	pthread_mutex_unlock(&lmcache->lock);
+}
+
+static void tick(struct kvw_feed *feed, void *arg)
+{
+	struct kvw_lmcache *lmcache = arg;
+	int64_t now_ns = kvw_feed_now(feed);
+
+	if (kvw_feed_stopped(feed))
+		return;
+	watch_health(lmcache, now_ns);
+	kvw_lmdiag_tick(lmcache->diag, now_ns);
+	kvw_lmcache_jobs_tick(lmcache, now_ns);
+	if (now_ns - lmcache->ticked_ns >= SLOW_TICK_NS) {
+		lmcache->ticked_ns = now_ns;
+		kvw_lmreg_tick(lmcache->reg, now_ns);
+	}
+	publish(lmcache);
+}
+
+/* --- the module --- */
+
+static void stop(void *state)
+{
+	struct kvw_lmcache *lmcache = state;
+
+	kvw_lmcache_jobs_end(lmcache);
+	kvw_lmcache_close(lmcache);
+	kvw_lmdiag_destroy(lmcache->diag);
+	kvw_lmreg_destroy(lmcache->reg);
+	kvw_lmc_reader_finish(&lmcache->reader);
+	for (size_t i = 0; lmcache->workers != NULL && i < lmcache->worker_count; i++)
+		free((char *)lmcache->workers[i].ip);
+	pthread_mutex_destroy(&lmcache->lock);
+	free(lmcache->out);
+	free(lmcache->seen);
+	free(lmcache->down);
+	free(lmcache->up_ns);
+	free(lmcache->workers);
+	free(lmcache);
+}
+
+/* The registry and what looks into it. */
+static enum kvw_err make_registry(struct kvw_lmcache *lmcache)
+{
+	const struct kvw_config *config = lmcache->deps->config;
+	struct kvw_lmreg_options options = {
+		.index = kvw_exact_index(lmcache->deps->exact),
+		.sight = set_sight,
+		.ctx = lmcache,
+		.workers = lmcache->workers,
+		.worker_count = lmcache->worker_count,
+		.timeout_ns = config->kvaware_lmcache_timeout_ms * KVW_NS_PER_MS,
+		.key_limit = config->kvaware_index_bytes / BYTES_PER_KEY,
+		.seed = (uint64_t)kvw_clock_wall_ns() * UINT64_C(0x9e3779b97f4a7c15),
+	};
+	struct kvw_lmdiag_options diag = {
+		.spaces = lmcache->deps->spaces,
+		.configured = &lmcache->recipe,
+		.detect = config->kvaware_lmcache_detect,
+	};
+	enum kvw_err err;
+
+	err = kvw_kvspaces_lmcache(lmcache->deps->spaces, &lmcache->recipe, &options.space);
+	if (err == KVW_OK)
+		err = kvw_lmreg_create(&options, &lmcache->reg);
+	if (err != KVW_OK)
+		return err;
+	diag.reg = lmcache->reg;
+	return kvw_lmdiag_create(&diag, &lmcache->diag);
+}
+
+static enum kvw_err start(struct kvw_feed *feed, FILE *errors, void **state)
+{
+	const struct kvw_config *config = kvw_feed_deps(feed)->config;
+	struct kvw_lmcache *lmcache;
+	enum kvw_err err;
+
+	if (config->kvaware_lmcache_pull[0] == '\0' && config->kvaware_lmcache_reply[0] == '\0' &&
+		config->kvaware_lmcache_heartbeat[0] == '\0')
+		return KVW_OK;
+	lmcache = calloc(1, sizeof(*lmcache));
+	if (lmcache == NULL)
+		return KVW_ENOMEM;
+	lmcache->feed = feed;
+	lmcache->deps = kvw_feed_deps(feed);
+	pthread_mutex_init(&lmcache->lock, NULL);
+	kvw_lmc_reader_init(&lmcache->reader);
+	lmcache->out = malloc(KVW_LMREG_REPLY_MAX);
+	err = lmcache->out == NULL ? KVW_ENOMEM : KVW_OK;
+	if (err == KVW_OK)
+		err = make_recipe(config, &lmcache->recipe, errors);
+	if (err == KVW_OK)
+		err = list_workers(lmcache);
+	if (err == KVW_OK)
+		err = make_registry(lmcache);
+	if (err == KVW_OK)
+		err = kvw_lmcache_open(lmcache, errors);
+	if (err == KVW_OK)
+		err = kvw_feed_every(feed, TICK_NS, tick, lmcache);
+	if (err != KVW_OK) {
+		stop(lmcache);
+		return err;
+	}
+	publish(lmcache);
+	*state = lmcache;
+	return KVW_OK;
+}
+
+static void purged(void *state, const uint32_t *workers, size_t count)
+{
+	struct kvw_lmcache *lmcache = state;
+
+	for (size_t i = 0; i < count; i++)
+		kvw_lmreg_worker_purged(lmcache->reg, workers[i]);
+}
+
+const struct kvw_feed_module kvw_lmcache_module = {
+	.name = "lmcache",
+	.start = start,
+	.purged = purged,
+	.stop = stop,
+};
+
+struct kvw_lmcache *kvw_lmcache_of(const struct kvw_feed *feed)
+{
+	return kvw_feed_module_state(feed, &kvw_lmcache_module);
+}
+
+/* --- any thread --- */
+
+void kvw_lmcache_routed(struct kvw_lmcache *lmcache, uint32_t worker, const uint32_t *tokens,
+	size_t count, int64_t now_ns)
+{
+	kvw_lmdiag_routed(lmcache->diag, worker, tokens, count, now_ns);
+}
+
+size_t kvw_lmcache_instance_of(
+	struct kvw_lmcache *lmcache, uint32_t worker, char *text, size_t size)
+{
+	int length = 0;
+
+	if (size > 0)
+		text[0] = '\0';
+	if (worker >= lmcache->worker_count)
+		return 0;
+	pthread_mutex_lock(&lmcache->lock);
+	length = snprintf(text, size, "%s", lmcache->seen[worker].instance);
+	pthread_mutex_unlock(&lmcache->lock);
+	return (size_t)length;
+}
+
+void kvw_lmcache_stats(struct kvw_lmcache *lmcache, struct kvw_lmcache_stats *out)
+{
+	pthread_mutex_lock(&lmcache->lock);
+	*out = lmcache->stats;
+	pthread_mutex_unlock(&lmcache->lock);
+}
+
+void kvw_lmcache_status(
+	struct kvw_lmcache *lmcache, uint32_t worker, struct kvw_lmcache_status *out)
+{
+	*out = (struct kvw_lmcache_status){.how = "", .wrong = ""};
+	if (worker >= lmcache->worker_count)
+		return;
+	pthread_mutex_lock(&lmcache->lock);
+	*out = lmcache->seen[worker];
+	pthread_mutex_unlock(&lmcache->lock);
+}
+
+void kvw_lmcache_status_text(const struct kvw_lmcache_status *status, char *text, size_t size)
+{
+	static const char *const sights[] = {"nothing known", "incomplete", "complete"};
+
+	if (status->instance[0] == '\0')
+		snprintf(text, size, "no LMCache instance");
+	else
+		snprintf(text, size, "instance %s (by %s), %u ranks, %" PRIu64 " keys, view %s%s%s",
+			status->instance, status->how, status->ranks, status->keys,
+			sights[status->sight], status->wrong[0] != '\0' ? ": " : "", status->wrong);
+}

@@ -1,0 +1,114 @@
+/*
+ * lmcache.h - LMCache's controller, played by the router: a module of the feed thread.
+ *
+ * Stock LMCache workers (0.3 to 0.5, in-process mode) register here and tell what they store and evict.
+ * Three sockets: PULL for what they tell, ROUTER for what they ask, ROUTER for heartbeats; each is
+ * opened if kvaware.lmcache names its address. What is told goes into the exact index.
+ *
+ * Threads: made and stopped with the feed (kvw_feed_module). The functions below may be called from
+ * any thread between kvw_feed_start and kvw_feed_stop.
+ */
+#ifndef KVW_LMCACHE_H
+#define KVW_LMCACHE_H
+
+#include "feeds/feed.h"
+#include "feeds/lmcache/lmcache_stats.h"
+
+struct kvw_lmcache;
+
+extern const struct kvw_feed_module kvw_lmcache_module;
+
+/* The controller of a feed; NULL: none is configured. Valid until kvw_feed_stop. */
+struct kvw_lmcache *kvw_lmcache_of(const struct kvw_feed *feed);
+
+#define KVW_LMCACHE_PROMPT 2048u /* tokens of a prompt that are looked at */
+
+/*
+ * A prompt was sent to a worker at now_ns (kvw_clock_ns). It should turn up among what that worker
+ * admits: this is how an instance is found to belong to a worker, and how a wrong hash recipe is
+ * noticed. Costs one load when there is nothing left to find out; else it copies up to
+ * KVW_LMCACHE_PROMPT tokens, or drops them when too many wait. Never blocks.
+ */
+void kvw_lmcache_routed(struct kvw_lmcache *lmcache, uint32_t worker, const uint32_t *tokens,
+	size_t count, int64_t now_ns);
+
+/* The instance that belongs to a worker: its length, and at most size - 1 bytes of it with a final 0.
+ * 0: none does. */
+size_t kvw_lmcache_instance_of(
+	struct kvw_lmcache *lmcache, uint32_t worker, char *text, size_t size);
+
+/* As of 100 ms ago. */
+void kvw_lmcache_stats(struct kvw_lmcache *lmcache, struct kvw_lmcache_stats *out);
+
+/* One worker's instance, as of 100 ms ago. */
+struct kvw_lmcache_status {
+	char instance[KVW_LMC_TEXT_MAX + 1]; /* "": none */
+	const char *how;                     /* it was found to be this worker's; static text */
+	enum kvw_sight sight;
+	const char *wrong; /* static text; "": nothing */
+	uint32_t ranks;    /* alive */
+	uint64_t keys;     /* of all ranks and locations */
+	uint64_t gaps;
+	uint32_t matched, missed; /* routed prompts that were found among its admits, or not */
+	uint32_t space;           /* of kvw_kvspaces */
+};
+
+void kvw_lmcache_status(
+	struct kvw_lmcache *lmcache, uint32_t worker, struct kvw_lmcache_status *out);
+
+/* The same as one line for `kvway explain`. */
+void kvw_lmcache_status_text(const struct kvw_lmcache_status *status, char *text, size_t size);
+
+/* --- orchestration: what LMCache's own controller answers by HTTP --- */
+
+enum kvw_lmcache_verb {
+	KVW_LMCACHE_LOOKUP,  /* tokens: who holds how much of them */
+	KVW_LMCACHE_QUERY,   /* ip: which instance is there */
+	KVW_LMCACHE_WORKERS, /* instance, or "all": its ranks */
+	KVW_LMCACHE_CLEAR,   /* instance, location */
+	KVW_LMCACHE_PIN,     /* instance, location, tokens */
+	KVW_LMCACHE_HEALTH,  /* instance */
+};
+
+/* Borrowed during kvw_lmcache_ask. */
+struct kvw_lmcache_question {
+	enum kvw_lmcache_verb verb;
+	const char *event_id; /* any text */
+	const char *instance, *location, *ip;
+	const uint32_t *tokens;
+	size_t token_count;
+};
+
+/* One line of an answer. */
+struct kvw_lmcache_row {
+	char instance[KVW_LMC_TEXT_MAX + 1];
+	char location[KVW_LMC_TEXT_MAX + 1];                      /* LOOKUP */
+	char ip[KVW_LMC_TEXT_MAX + 1], p2p[KVW_LMC_TEXT_MAX + 1]; /* WORKERS; "": not told */
+	uint32_t rank;                                            /* WORKERS, CLEAR, PIN, HEALTH */
+	uint16_t port;                                            /* WORKERS */
+	int64_t number; /* LOOKUP, CLEAR, PIN: tokens; HEALTH: error code; WORKERS: keys */
+	double registered_s, heartbeat_s; /* WORKERS: wall clock; 0: never */
+};
+
+/* Borrowed during the callback. */
+struct kvw_lmcache_answer {
+	/* KVW_ENOTFOUND: no such instance. KVW_ETIMEDOUT, KVW_EPROTO, KVW_EIO: a worker did not answer,
+	 * or by an error. KVW_ECLOSED: the feed stops. */
+	enum kvw_err err;
+	char error[256]; /* why, as a sentence */
+	const struct kvw_lmcache_row *rows;
+	size_t count;
+};
+
+/* Called once on the feed's thread, or by kvw_feed_stop. */
+typedef void kvw_lmcache_answer_fn(void *arg, const struct kvw_lmcache_answer *answer);
+
+#define KVW_LMCACHE_COMMAND_MS 10000 /* a worker must have answered a command by then */
+#define KVW_LMCACHE_COMMANDS   64    /* to workers at once */
+
+/* Any error: done will not be called. KVW_ELIMIT: too much waits already. */
+enum kvw_err kvw_lmcache_ask(struct kvw_lmcache *lmcache,
+	const struct kvw_lmcache_question *question, kvw_lmcache_answer_fn *done,
+	void *arg) KVW_MUST_CHECK;
+
+#endif

@@ -1,0 +1,274 @@
+/*
+ * registry.h - which LMCache instances there are, what they hold, and whose they are.
+ *
+ *	instance (lmcache_instance_id) -- belongs to --> worker of the fleet, or to none yet
+ *	  rank (worker_id)             -- is --> a source of the index
+ *	    place (location)           -- is --> a tier of the index
+ *	      keys, the next sequence number
+ *
+ * A pure state machine: messages and time go in, answers and changes of the exact index come out. No
+ * socket, no clock, no thread.
+ *
+ * What is believed of a rank is *whole* when all it ever said was heard: from its registration or its
+ * first sequence number on, or by a full sync. A gap in the numbers makes it not whole, and what was
+ * known of that location void: a lost eviction would promise what is not there. What is not whole is
+ * kept in the index, for it is true, but the worker's sight is BLIND: misses mean nothing.
+ *
+ * A rank that fell silent while others of its instance live stays as a gap: chunks need all ranks, so
+ * nothing of this instance is claimed until it is back. An instance without a living rank is forgotten.
+ *
+ * Messages are not authenticated. They create instances here, within bounds, and never workers.
+ *
+ * Threads: belongs to the feed's.
+ */
+#ifndef KVW_LMCACHE_REGISTRY_H
+#define KVW_LMCACHE_REGISTRY_H
+
+#include "routing/kvindex.h"
+#include "kvway/exact.h"
+#include "feeds/lmcache/keyset.h"
+#include "feeds/lmcache/lmcache_stats.h"
+#include "wire/lmcache_wire.h"
+
+#define KVW_LMREG_INSTANCES 2048  /* at most, mapped or not */
+#define KVW_LMREG_RANKS     64    /* of an instance */
+#define KVW_LMREG_PLACES    8     /* locations of a rank */
+#define KVW_LMREG_BATCHES   65536 /* of a full sync */
+#define KVW_LMREG_MISSING   4096  /* batches asked for again by one answer */
+#define KVW_LMREG_EVICTED   65536 /* evictions remembered during a full sync */
+#define KVW_LMREG_RECENT    1024  /* admits remembered with their time, for each instance */
+#define KVW_LMREG_NONE      UINT32_MAX
+#define KVW_LMREG_REPLY_MAX (32u << 10) /* bytes of the largest answer */
+
+#define KVW_LMREG_SYNC_AGAIN_NS   (INT64_C(60) * 1000000000) /* a full sync freezes stores */
+#define KVW_LMREG_SYNC_SILENCE_NS (INT64_C(60) * 1000000000)
+
+/* What one rank holds in one location. */
+struct kvw_lmreg_place {
+	char *name; /* owned */
+	enum kvw_tier tier;
+	struct kvw_keyset keys;
+	bool expects;  /* `next` is known */
+	bool heard;    /* something was said of it */
+	uint64_t next; /* sequence number */
+};
+
+/* A full sync of a rank: the last one that was begun. */
+struct kvw_lmreg_sync {
+	char *id; /* owned; NULL: there was none */
+	bool active;
+	uint32_t place; /* in places */
+	uint32_t batch_count, received;
+	uint64_t *seen;            /* owned bitmap of batches */
+	struct kvw_keyset evicted; /* while it went on: batches may be older than that */
+	bool dirty;                /* something was lost meanwhile: it has to be done again */
+	int64_t heard_ns;
+};
+
+struct kvw_lmreg_rank {
+	uint32_t id;     /* worker_id */
+	uint32_t source; /* of the index; NONE: more ranks than sources */
+	char *ip, *p2p;  /* owned; NULL: not told */
+	uint16_t port;
+	bool announced; /* it registered, or a heartbeat stood for that */
+	bool beats;     /* it has sent a heartbeat */
+	bool answers;   /* ... where it can be answered, so that it can be asked for a full sync */
+	bool whole;
+	bool gone;
+	int64_t registered_ns, heard_ns, beat_ns;
+	int64_t registered_wall_ns;
+	int64_t asked_ns; /* for a full sync; 0: never */
+	const char *want; /* why a full sync is wanted, static text; NULL: it is not */
+	struct kvw_lmreg_place places[KVW_LMREG_PLACES];
+	uint32_t place_count;
+	struct kvw_lmreg_sync sync;
+};
+
+enum kvw_lmreg_how {
+	KVW_LMREG_UNMAPPED,
+	KVW_LMREG_BY_CONFIG,
+	KVW_LMREG_BY_ADDRESS,
+	KVW_LMREG_LEARNED
+};
+
+struct kvw_lmreg_recent {
+	uint64_t key;
+	int64_t ns;
+};
+
+struct kvw_lmreg_instance {
+	char *id; /* owned */
+	uint64_t hash;
+	uint32_t worker; /* of the fleet, or NONE */
+	enum kvw_lmreg_how how;
+	uint32_t space;               /* of the index */
+	struct kvw_lmreg_rank *ranks; /* owned */
+	uint32_t rank_count;
+	enum kvw_sight sight; /* as told */
+	const char *wrong;    /* as told; static text, NULL: nothing was told yet */
+	int64_t heard_ns;
+	uint64_t gaps, restarts; /* of its sequences */
+
+	struct kvw_lmreg_recent *recent; /* owned ring of the first rank's admits; NULL: none yet */
+	uint64_t recent_count;           /* ever */
+
+	/* diagnosis: whether prompts that were routed here are found here */
+	bool doubted; /* its names are not understood: sight is BLIND at most */
+	bool warned;
+	uint32_t matched, missed; /* prompts since its keys were last given another meaning */
+	uint32_t hint_worker, hint_count;
+};
+
+/* What the registry needs to know of a worker. Borrowed texts. */
+struct kvw_lmreg_worker {
+	const char *instance; /* workers[].lmcache_instance, or "" */
+	const char *ip;       /* numeric address of its URL */
+};
+
+/* sources: ranks that speak for the worker; wrong: why it is not FULL, static text, "" if it is. */
+typedef void kvw_lmreg_sight_fn(
+	void *ctx, uint32_t worker, enum kvw_sight sight, uint32_t sources, const char *wrong);
+
+/* All borrowed until destroy. */
+struct kvw_lmreg_options {
+	struct kvw_kvindex *index;
+	kvw_lmreg_sight_fn *sight;
+	void *ctx;
+	const struct kvw_lmreg_worker *workers;
+	size_t worker_count;
+	uint32_t space;     /* of instances, until something else is found out */
+	int64_t timeout_ns; /* of heartbeats */
+	uint64_t key_limit; /* keys in all locations together */
+	uint64_t seed;
+};
+
+struct kvw_lmreg {
+	struct kvw_lmreg_options options;
+	struct kvw_lmreg_instance **instances; /* owned, [count] */
+	size_t count, room;
+	struct kvw_lmreg_instance **by_worker; /* owned, [worker_count]; NULL: none */
+	struct kvw_lmcache_stats stats;
+	int64_t ticked_ns;
+	uint32_t *missing; /* owned, [KVW_LMREG_MISSING] */
+};
+
+/* One message and where it came from. Borrowed during the call. */
+struct kvw_lmreg_request {
+	const struct kvw_lmc_message *message;
+	bool answered;                  /* it came on a socket where an answer is expected */
+	struct kvw_slice heartbeat_url; /* for a registration's answer; len 0: none */
+	int64_t now_ns, wall_ns;
+};
+
+enum kvw_err kvw_lmreg_create(
+	const struct kvw_lmreg_options *options, struct kvw_lmreg **out) KVW_MUST_CHECK;
+void kvw_lmreg_destroy(struct kvw_lmreg *reg); /* NULL is allowed */
+
+/* Takes note of a message. Where an answer is expected, one is written to `reply` (room for
+ * KVW_LMREG_REPLY_MAX), be it an error. */
+void kvw_lmreg_message(
+	struct kvw_lmreg *reg, const struct kvw_lmreg_request *request, struct kvw_mp_out *reply);
+
+/* Every second or so: silence, syncs that came to nothing, instances that can be mapped now. */
+void kvw_lmreg_tick(struct kvw_lmreg *reg, int64_t now_ns);
+
+/* The worker refuses connections since after up_ns: forgets the ranks that were not heard of since. */
+void kvw_lmreg_worker_down(struct kvw_lmreg *reg, uint32_t worker, int64_t up_ns);
+
+/* The index has forgotten all about the worker: tells it again what is known here. */
+void kvw_lmreg_worker_purged(struct kvw_lmreg *reg, uint32_t worker);
+
+/* --- look at it (registry_find.c) --- */
+
+struct kvw_lmreg_instance *kvw_lmreg_find(const struct kvw_lmreg *reg, struct kvw_slice id);
+
+/* The instance at an address; NULL: none. */
+const struct kvw_lmreg_instance *kvw_lmreg_at(const struct kvw_lmreg *reg, struct kvw_slice ip);
+
+/* Leading chunks that all ranks hold, and where the first rank holds the last of them (NULL if 0). */
+uint32_t kvw_lmreg_held(const struct kvw_lmreg_instance *instance, const uint64_t *keys,
+	uint32_t count, const char **location);
+
+/* Whether any location of the instance's first rank holds the key. */
+bool kvw_lmreg_has(const struct kvw_lmreg_instance *instance, uint64_t key);
+
+/* Whether the instance admitted the key at ns or later, as far as it is remembered. */
+bool kvw_lmreg_admitted_since(const struct kvw_lmreg_instance *instance, uint64_t key, int64_t ns);
+
+/* Whether it admitted anything at ns or later. */
+bool kvw_lmreg_active_since(const struct kvw_lmreg_instance *instance, int64_t ns);
+
+uint64_t kvw_lmreg_key_count(const struct kvw_lmreg_rank *rank);
+
+/* Answer of a P2P lookup: who else holds the longest beginning. False: nobody. */
+bool kvw_lmreg_p2p(const struct kvw_lmreg *reg, const struct kvw_lmc_message *message,
+	struct kvw_lmc_holder *holder);
+
+/* Fills the members of reg->stats that are of now. */
+void kvw_lmreg_count(struct kvw_lmreg *reg);
+
+/* --- whose it is (registry_map.c) --- */
+
+/* By configuration or address, if it can be told. */
+void kvw_lmreg_try_map(struct kvw_lmreg *reg, struct kvw_lmreg_instance *instance);
+
+/* The instance is the worker's from now on. */
+void kvw_lmreg_map(struct kvw_lmreg *reg, struct kvw_lmreg_instance *instance, uint32_t worker,
+	enum kvw_lmreg_how how);
+void kvw_lmreg_unmap(struct kvw_lmreg *reg, struct kvw_lmreg_instance *instance);
+
+/* The instance's keys are of another space. */
+void kvw_lmreg_set_space(
+	struct kvw_lmreg *reg, struct kvw_lmreg_instance *instance, uint32_t space);
+
+/* Tells the strategy how far the instance can be believed, where that has changed. */
+void kvw_lmreg_update_sight(struct kvw_lmreg *reg, struct kvw_lmreg_instance *instance);
+
+/* --- private to the registry's files --- */
+
+/* The sources that a chunk needs together are these ranks' (registry_map.c). */
+void kvw_lmreg_require(struct kvw_lmreg *reg, const struct kvw_lmreg_instance *instance);
+
+/* Forgets what a place, or all places of a rank, hold (registry_keys.c). */
+void kvw_lmreg_clear_place(struct kvw_lmreg *reg, const struct kvw_lmreg_instance *instance,
+	struct kvw_lmreg_rank *rank, struct kvw_lmreg_place *place);
+void kvw_lmreg_clear_rank(struct kvw_lmreg *reg, const struct kvw_lmreg_instance *instance,
+	struct kvw_lmreg_rank *rank);
+
+/* Tells the index all that the rank holds. */
+void kvw_lmreg_index_rank(struct kvw_lmreg *reg, const struct kvw_lmreg_instance *instance,
+	const struct kvw_lmreg_rank *rank);
+
+/* One admit or evict of a place, as a set: what is there already is not counted twice. */
+void kvw_lmreg_admit(struct kvw_lmreg *reg, const struct kvw_lmreg_instance *instance,
+	const struct kvw_lmreg_rank *rank, struct kvw_lmreg_place *place, uint64_t key);
+void kvw_lmreg_evict(struct kvw_lmreg *reg, const struct kvw_lmreg_instance *instance,
+	const struct kvw_lmreg_rank *rank, struct kvw_lmreg_place *place, uint64_t key);
+
+/* The place of that name, made if there is room; NULL: there is not. */
+struct kvw_lmreg_place *kvw_lmreg_place(
+	struct kvw_lmreg *reg, struct kvw_lmreg_rank *rank, struct kvw_slice location);
+
+void kvw_lmreg_operations(struct kvw_lmreg *reg, struct kvw_lmreg_instance *instance,
+	struct kvw_lmreg_rank *rank, const struct kvw_lmreg_request *request);
+
+/* Full syncs (registry_sync.c). */
+void kvw_lmreg_sync_start(struct kvw_lmreg *reg, struct kvw_lmreg_instance *instance,
+	struct kvw_lmreg_rank *rank, const struct kvw_lmreg_request *request,
+	struct kvw_mp_out *reply);
+void kvw_lmreg_sync_batch(struct kvw_lmreg *reg, struct kvw_lmreg_instance *instance,
+	struct kvw_lmreg_rank *rank, const struct kvw_lmreg_request *request);
+void kvw_lmreg_sync_end(struct kvw_lmreg *reg, struct kvw_lmreg_rank *rank,
+	const struct kvw_lmreg_request *request);
+void kvw_lmreg_sync_status(struct kvw_lmreg *reg, const struct kvw_lmreg_rank *rank,
+	const struct kvw_lmreg_request *request, struct kvw_mp_out *reply);
+/* The rank cannot be believed before a full sync. */
+void kvw_lmreg_want_sync(struct kvw_lmreg_rank *rank, const char *why);
+/* Why to ask for one by this heartbeat's answer; NULL: not now. */
+const char *kvw_lmreg_sync_reason(
+	struct kvw_lmreg *reg, struct kvw_lmreg_rank *rank, int64_t now_ns);
+void kvw_lmreg_sync_drop(struct kvw_lmreg_rank *rank); /* it is not going on any more */
+void kvw_lmreg_sync_tick(struct kvw_lmreg *reg, struct kvw_lmreg_instance *instance,
+	struct kvw_lmreg_rank *rank, int64_t now_ns);
+
+#endif

@@ -1,0 +1,275 @@
+/*
+ * registry_keys.c - what ranks admit and evict, in the right order or not.
+ *
+ * The index counts how often a holder was stored; LMCache's places are sets. So each place keeps its
+ * keys, and the index is told of changes only: an admit that comes twice (a batch sent again, or a
+ * message on its way while a full sync began) is one holder, and one eviction ends it.
+ *
+ * Sequence numbers count per place. The number expected, or 0, are the only ones that leave no doubt.
+ * 0 where more was heard before means that the process is a new one: all of the rank's places are void.
+ * Any other number is a gap: something was lost, and it may have been an eviction.
+ */
+#include "feeds/lmcache/registry.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+
+#define LISTED 256 /* keys given to the index at once */
+
+/* --- the index --- */
+
+static bool indexed(const struct kvw_lmreg_instance *instance, const struct kvw_lmreg_rank *rank)
+{
+	return instance->worker != KVW_LMREG_NONE && rank->source != KVW_LMREG_NONE;
+}
+
+static void tell(struct kvw_lmreg *reg, const struct kvw_lmreg_instance *instance,
+	const struct kvw_lmreg_rank *rank, enum kvw_tier tier, const uint64_t *keys, size_t count,
+	bool stored)
+{
+	struct kvw_kvindex_from from = {instance->worker, rank->source};
+	struct kvw_kvindex_blocks blocks = {
+		.space = instance->space,
+		.tier = tier,
+		.count = (uint32_t)count,
+		.hashes = keys,
+		.keys = keys,
+	};
+
+	if (!indexed(instance, rank) || count == 0)
+		return;
+	if (stored)
+		kvw_kvindex_stored(reg->options.index, from, &blocks);
+	else
+		kvw_kvindex_removed(reg->options.index, from, &blocks);
+}
+
+static void tell_all(struct kvw_lmreg *reg, const struct kvw_lmreg_instance *instance,
+	const struct kvw_lmreg_rank *rank, const struct kvw_lmreg_place *place, bool stored)
+{
+	uint64_t keys[LISTED];
+	size_t at = 0, count;
+
+	if (!indexed(instance, rank))
+		return;
+	while ((count = kvw_keyset_list(&place->keys, &at, keys, LISTED)) > 0)
+		tell(reg, instance, rank, place->tier, keys, count, stored);
+}
+
+void kvw_lmreg_index_rank(struct kvw_lmreg *reg, const struct kvw_lmreg_instance *instance,
+	const struct kvw_lmreg_rank *rank)
+{
+	for (uint32_t i = 0; i < rank->place_count; i++)
+		tell_all(reg, instance, rank, &rank->places[i], true);
+}
+
+/* --- places --- */
+
+struct kvw_lmreg_place *kvw_lmreg_place(
+	struct kvw_lmreg *reg, struct kvw_lmreg_rank *rank, struct kvw_slice location)
+{
+	struct kvw_lmreg_place *place;
+
+	for (uint32_t i = 0; i < rank->place_count; i++)
+		if (kvw_slice_equal(kvw_slice_of(rank->places[i].name), location))
+			return &rank->places[i];
+	if (rank->place_count == KVW_LMREG_PLACES)
+		return NULL;
+	place = &rank->places[rank->place_count];
+	*place = (struct kvw_lmreg_place){
+		.name = strndup(location.data, location.len),
+		.tier = kvw_lmc_tier(location),
+		.keys.seed = reg->options.seed,
+		/* of one that was heard from its beginning, all places begin with 0 */
+		.expects = rank->whole,
+	};
+	if (place->name == NULL)
+		return NULL;
+	rank->place_count++;
+	return place;
+}
+
+void kvw_lmreg_clear_place(struct kvw_lmreg *reg, const struct kvw_lmreg_instance *instance,
+	struct kvw_lmreg_rank *rank, struct kvw_lmreg_place *place)
+{
+	bool alone = true;
+
+	for (uint32_t i = 0; i < rank->place_count; i++)
+		if (&rank->places[i] != place && rank->places[i].tier == place->tier &&
+			rank->places[i].keys.count > 0)
+			alone = false;
+	if (!alone)
+		tell_all(reg, instance, rank, place, false);
+	else if (indexed(instance, rank) && place->keys.count > 0)
+		kvw_kvindex_cleared(
+			reg->options.index, instance->worker, rank->source, place->tier);
+	reg->stats.keys -= place->keys.count;
+	kvw_keyset_clear(&place->keys);
+}
+
+void kvw_lmreg_clear_rank(struct kvw_lmreg *reg, const struct kvw_lmreg_instance *instance,
+	struct kvw_lmreg_rank *rank)
+{
+	kvw_lmreg_sync_drop(rank);
+	for (uint32_t i = 0; i < rank->place_count; i++) {
+		kvw_lmreg_clear_place(reg, instance, rank, &rank->places[i]);
+		rank->places[i].expects = rank->places[i].heard = false;
+	}
+}
+
+void kvw_lmreg_admit(struct kvw_lmreg *reg, const struct kvw_lmreg_instance *instance,
+	const struct kvw_lmreg_rank *rank, struct kvw_lmreg_place *place, uint64_t key)
+{
+	enum kvw_err err = KVW_ELIMIT;
+
+	if (reg->stats.keys < reg->options.key_limit)
+		err = kvw_keyset_add(&place->keys, key);
+	else if (kvw_keyset_has(&place->keys, key))
+		err = KVW_EAGAIN;
+	if (err == KVW_OK) {
+		reg->stats.keys++;
+		tell(reg, instance, rank, place->tier, &key, 1, true);
+	} else if (err != KVW_EAGAIN) {
+		reg->stats.dropped++;
+	}
+}
+
+void kvw_lmreg_evict(struct kvw_lmreg *reg, const struct kvw_lmreg_instance *instance,
+	const struct kvw_lmreg_rank *rank, struct kvw_lmreg_place *place, uint64_t key)
+{
+	if (!kvw_keyset_remove(&place->keys, key)) {
+		reg->stats.unknown_evicts++;
+		return;
+	}
+	reg->stats.keys--;
+	tell(reg, instance, rank, place->tier, &key, 1, false);
+}
+
+/* --- sequence --- */
+
+/* Two processes under one name make a gap of every message: the 1st, 2nd, 4th, 8th ... is logged. */
+static bool worth_saying(uint64_t count)
+{
+	return (count & (count - 1)) == 0;
+}
+
+/* Something was lost: an eviction perhaps. */
+static void gap(struct kvw_lmreg *reg, struct kvw_lmreg_instance *instance,
+	struct kvw_lmreg_rank *rank, struct kvw_lmreg_place *place, uint64_t number)
+{
+	reg->stats.gaps++;
+	instance->gaps++;
+	if (rank->sync.active && &rank->places[rank->sync.place] == place) {
+		rank->sync.dirty =
+			true; /* its batches are good, but perhaps not all that followed */
+		return;
+	}
+	if (worth_saying(instance->gaps))
+		kvw_warn("lmcache",
+			"gap instance=%s rank=%u location=%s expected=%llu got=%llu gaps=%llu: %s",
+			instance->id, rank->id, place->name, (unsigned long long)place->next,
+			(unsigned long long)number, (unsigned long long)instance->gaps,
+			rank->answers ? "a full sync will be asked for"
+				      : "forgotten; it sends no heartbeats, so it cannot be asked "
+					"again");
+	kvw_lmreg_clear_place(reg, instance, rank, place);
+	kvw_lmreg_want_sync(rank, "sequence_gap");
+}
+
+/* The process is a new one. */
+static void began_again(
+	struct kvw_lmreg *reg, struct kvw_lmreg_instance *instance, struct kvw_lmreg_rank *rank)
+{
+	reg->stats.restarts++;
+	if (worth_saying(++instance->restarts))
+		kvw_info("lmcache",
+			"sequence begins again instance=%s rank=%u: what it held is forgotten",
+			instance->id, rank->id);
+	kvw_lmreg_clear_rank(reg, instance, rank);
+	rank->want = NULL;
+	rank->whole = true;
+	for (uint32_t i = 0; i < rank->place_count; i++) {
+		rank->places[i].expects = true;
+		rank->places[i].next = 0;
+	}
+	instance->matched = instance->missed = 0;
+	instance->doubted = instance->warned = false;
+}
+
+static void check_number(struct kvw_lmreg *reg, struct kvw_lmreg_instance *instance,
+	struct kvw_lmreg_rank *rank, struct kvw_lmreg_place *place, uint64_t number)
+{
+	bool first = true;
+
+	for (uint32_t i = 0; i < rank->place_count; i++)
+		first = first && !rank->places[i].heard;
+	if (number == 0 && place->heard && !(place->expects && place->next == 0)) {
+		began_again(reg, instance, rank);
+	} else if (number == 0 && first && !rank->announced && !rank->sync.active &&
+		   rank->want == NULL) {
+		rank->whole = true; /* heard from the very beginning */
+	} else if (place->expects && number != place->next) {
+		gap(reg, instance, rank, place, number);
+	} else if (!place->expects && number != 0) {
+		kvw_lmreg_want_sync(rank, "controller_restart");
+	}
+	place->expects = place->heard = true;
+	place->next = number + 1;
+}
+
+/* --- operations --- */
+
+static void remember(struct kvw_lmreg_instance *instance, uint64_t key, int64_t now_ns)
+{
+	if (instance->recent == NULL)
+		instance->recent = calloc(KVW_LMREG_RECENT, sizeof(instance->recent[0]));
+	if (instance->recent != NULL)
+		instance->recent[instance->recent_count++ % KVW_LMREG_RECENT] =
+			(struct kvw_lmreg_recent){key, now_ns};
+}
+
+/* What a sync's batches must not bring back, because it was evicted after they were made. */
+static void note_for_sync(
+	struct kvw_lmreg_rank *rank, const struct kvw_lmreg_place *place, uint64_t key, bool admit)
+{
+	struct kvw_lmreg_sync *sync = &rank->sync;
+
+	if (!sync->active || &rank->places[sync->place] != place)
+		return;
+	if (admit)
+		(void)kvw_keyset_remove(&sync->evicted, key);
+	else if (sync->evicted.count >= KVW_LMREG_EVICTED ||
+		 kvw_keyset_add(&sync->evicted, key) == KVW_ENOMEM)
+		sync->dirty = true;
+}
+
+void kvw_lmreg_operations(struct kvw_lmreg *reg, struct kvw_lmreg_instance *instance,
+	struct kvw_lmreg_rank *rank, const struct kvw_lmreg_request *request)
+{
+	const struct kvw_lmc_message *message = request->message;
+	struct kvw_lmreg_place *place = kvw_lmreg_place(reg, rank, message->location);
+
+	if (place == NULL) {
+		reg->stats.refused[KVW_LMCACHE_NO_ROOM]++;
+		kvw_lmreg_want_sync(rank, "sequence_gap"); /* part of it is not heard */
+		return;
+	}
+	for (size_t i = 0; i < message->key_count; i++) {
+		bool admit = message->admits[i];
+
+		if (message->numbers != NULL)
+			check_number(reg, instance, rank, place, message->numbers[i]);
+		note_for_sync(rank, place, message->keys[i], admit);
+		if (admit) {
+			reg->stats.admits++;
+			kvw_lmreg_admit(reg, instance, rank, place, message->keys[i]);
+			if (rank == &instance->ranks[0])
+				remember(instance, message->keys[i], request->now_ns);
+		} else {
+			reg->stats.evicts++;
+			kvw_lmreg_evict(reg, instance, rank, place, message->keys[i]);
+		}
+	}
+}

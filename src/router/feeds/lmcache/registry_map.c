@@ -1,0 +1,200 @@
+/*
+ * registry_map.c - which worker of the fleet an instance belongs to.
+ *
+ * In this order: what the configuration says of the worker; the address, where it belongs to one
+ * worker and to one instance alone; what was routed there and admitted here (diagnose.h). An instance
+ * belongs to one worker and a worker has one instance. A mapping by address alone is a guess as long
+ * as no routed prompt was found among the instance's admits, and is given up when a second instance
+ * shows up at that address.
+ */
+#include "feeds/lmcache/registry.h"
+
+#include <string.h>
+
+#include "base/log.h"
+
+/* All ranks that there are must hold a chunk. */
+void kvw_lmreg_require(struct kvw_lmreg *reg, const struct kvw_lmreg_instance *instance)
+{
+	uint32_t mask = 0;
+
+	if (instance->worker == KVW_LMREG_NONE)
+		return;
+	for (uint32_t i = 0; i < instance->rank_count; i++)
+		if (instance->ranks[i].source != KVW_LMREG_NONE)
+			mask |= 1u << instance->ranks[i].source;
+	kvw_kvindex_require(reg->options.index, instance->worker, KVW_EXACT_LMCACHE_MASK, mask);
+}
+
+/* Why the instance cannot be believed, "" if it can. */
+static const char *what_is_wrong(const struct kvw_lmreg_instance *instance)
+{
+	const char *wrong = instance->doubted
+				    ? "no routed prompt is found among what it stores: see the log"
+				    : "";
+
+	for (uint32_t i = 0; i < instance->rank_count; i++) {
+		const struct kvw_lmreg_rank *rank = &instance->ranks[i];
+
+		if (rank->gone)
+			return "a rank is gone";
+		if (rank->sync.active)
+			return "in a full sync";
+		if (!rank->whole)
+			wrong = rank->answers ? "something was missed; it is asked for a full sync"
+					      : "something was missed, and without heartbeats "
+						"it cannot be asked again";
+	}
+	return wrong;
+}
+
+void kvw_lmreg_update_sight(struct kvw_lmreg *reg, struct kvw_lmreg_instance *instance)
+{
+	const char *wrong = what_is_wrong(instance);
+	enum kvw_sight sight = wrong[0] == '\0' ? KVW_SIGHT_FULL : KVW_SIGHT_BLIND;
+
+	if (instance->worker == KVW_LMREG_NONE ||
+		(instance->wrong == wrong && instance->sight == sight))
+		return;
+	instance->sight = sight;
+	instance->wrong = wrong;
+	reg->options.sight(reg->options.ctx, instance->worker, sight, instance->rank_count, wrong);
+}
+
+static void clear_index(struct kvw_lmreg *reg, uint32_t worker)
+{
+	for (uint32_t s = 0; s < KVW_EXACT_LMCACHE_SOURCES; s++)
+		kvw_kvindex_cleared(
+			reg->options.index, worker, KVW_EXACT_LMCACHE_SOURCE + s, KVW_KVINDEX_ANY);
+}
+
+void kvw_lmreg_unmap(struct kvw_lmreg *reg, struct kvw_lmreg_instance *instance)
+{
+	uint32_t worker = instance->worker;
+
+	if (worker == KVW_LMREG_NONE)
+		return;
+	clear_index(reg, worker);
+	kvw_kvindex_require(reg->options.index, worker, KVW_EXACT_LMCACHE_MASK, 0);
+	reg->options.sight(reg->options.ctx, worker, KVW_SIGHT_NONE, 0, "");
+	reg->by_worker[worker] = NULL;
+	instance->worker = KVW_LMREG_NONE;
+	instance->how = KVW_LMREG_UNMAPPED;
+	instance->sight = KVW_SIGHT_NONE;
+	instance->wrong = NULL;
+}
+
+void kvw_lmreg_map(struct kvw_lmreg *reg, struct kvw_lmreg_instance *instance, uint32_t worker,
+	enum kvw_lmreg_how how)
+{
+	static const char *const hows[] = {"", "configuration", "address", "prompts"};
+
+	if (reg->by_worker[worker] != NULL)
+		kvw_lmreg_unmap(reg, reg->by_worker[worker]);
+	kvw_lmreg_unmap(reg, instance);
+	reg->by_worker[worker] = instance;
+	instance->worker = worker;
+	instance->how = how;
+	kvw_lmreg_require(reg, instance);
+	for (uint32_t i = 0; i < instance->rank_count; i++)
+		kvw_lmreg_index_rank(reg, instance, &instance->ranks[i]);
+	kvw_info("lmcache", "instance=%s belongs to worker=%u by=%s", instance->id, worker,
+		hows[how]);
+	kvw_lmreg_update_sight(reg, instance);
+}
+
+void kvw_lmreg_set_space(struct kvw_lmreg *reg, struct kvw_lmreg_instance *instance, uint32_t space)
+{
+	if (instance->space == space)
+		return;
+	if (instance->worker != KVW_LMREG_NONE)
+		clear_index(reg, instance->worker);
+	instance->space = space;
+	for (uint32_t i = 0; i < instance->rank_count; i++)
+		kvw_lmreg_index_rank(reg, instance, &instance->ranks[i]);
+}
+
+void kvw_lmreg_worker_purged(struct kvw_lmreg *reg, uint32_t worker)
+{
+	struct kvw_lmreg_instance *instance =
+		worker < reg->options.worker_count ? reg->by_worker[worker] : NULL;
+
+	if (instance == NULL)
+		return;
+	clear_index(reg, worker); /* what was told between the purge and now would count twice */
+	for (uint32_t i = 0; i < instance->rank_count; i++)
+		kvw_lmreg_index_rank(reg, instance, &instance->ranks[i]);
+	instance->wrong = NULL; /* tell it again */
+	kvw_lmreg_update_sight(reg, instance);
+}
+
+static bool is_at(const struct kvw_lmreg_instance *instance, const char *ip)
+{
+	for (uint32_t i = 0; i < instance->rank_count; i++)
+		if (instance->ranks[i].ip != NULL && strcmp(instance->ranks[i].ip, ip) == 0)
+			return true;
+	return false;
+}
+
+/* The one worker at the instance's address for which nothing is configured; NONE: not exactly one. */
+static uint32_t worker_at(const struct kvw_lmreg *reg, const struct kvw_lmreg_instance *instance)
+{
+	uint32_t found = KVW_LMREG_NONE;
+
+	for (uint32_t w = 0; w < reg->options.worker_count; w++) {
+		const struct kvw_lmreg_worker *worker = &reg->options.workers[w];
+
+		if (worker->instance[0] != '\0' || !is_at(instance, worker->ip))
+			continue;
+		if (found != KVW_LMREG_NONE)
+			return KVW_LMREG_NONE;
+		found = w;
+	}
+	return found;
+}
+
+/* Whether another instance could be meant by the address as well; guesses about it end. */
+static bool shares_address(
+	struct kvw_lmreg *reg, const struct kvw_lmreg_instance *instance, uint32_t worker)
+{
+	bool shares = false;
+
+	for (size_t i = 0; i < reg->count; i++) {
+		struct kvw_lmreg_instance *other = reg->instances[i];
+
+		if (other == instance || other->how == KVW_LMREG_BY_CONFIG ||
+			!is_at(other, reg->options.workers[worker].ip))
+			continue;
+		if (other->how == KVW_LMREG_LEARNED && other->worker != worker)
+			continue;
+		shares = true;
+		if (other->how == KVW_LMREG_BY_ADDRESS && other->matched == 0) {
+			kvw_warn("lmcache",
+				"instances %s and %s share the address %s: which of "
+				"them is worker=%u shows when prompts are routed, or set "
+				"lmcache_instance of that worker",
+				instance->id, other->id, reg->options.workers[worker].ip, worker);
+			kvw_lmreg_unmap(reg, other);
+		}
+	}
+	return shares;
+}
+
+void kvw_lmreg_try_map(struct kvw_lmreg *reg, struct kvw_lmreg_instance *instance)
+{
+	uint32_t worker;
+
+	if (instance->how == KVW_LMREG_BY_CONFIG)
+		return;
+	for (worker = 0; worker < reg->options.worker_count; worker++)
+		if (strcmp(reg->options.workers[worker].instance, instance->id) == 0) {
+			kvw_lmreg_map(reg, instance, worker, KVW_LMREG_BY_CONFIG);
+			return;
+		}
+	if (instance->worker != KVW_LMREG_NONE)
+		return;
+	worker = worker_at(reg, instance);
+	if (worker != KVW_LMREG_NONE && !shares_address(reg, instance, worker) &&
+		reg->by_worker[worker] == NULL)
+		kvw_lmreg_map(reg, instance, worker, KVW_LMREG_BY_ADDRESS);
+}

@@ -1,0 +1,332 @@
+/*
+ * sockets.c - the controller's sockets, and what comes in by them.
+ *
+ * On the pull socket each frame is a message of its own and nothing is answered. On the other two a
+ * request is [identity, "", message]; each gets one answer, an error if need be, because the worker
+ * waits for it in order. A frame above KVW_LMC_MESSAGE_MAX makes libzmq drop its connection.
+ */
+#include "feeds/lmcache/controller.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netdb.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <zmq.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+
+#define ENVELOPE    3    /* frames of a request */
+#define FRAMES_MAX  4096 /* of a multipart on the pull socket that are looked at */
+#define COMPLAIN_NS (10 * KVW_NS_PER_S)
+
+/* --- messages --- */
+
+static void refuse(struct kvw_lmcache *lmcache, enum kvw_lmcache_refusal refusal, const char *where,
+	const char *why, const char *field)
+{
+	int64_t now_ns = kvw_feed_now(lmcache->feed);
+
+	lmcache->reg->stats.refused[refusal]++;
+	kvw_feed_count(lmcache->feed, KVW_FEED_REFUSED, 1);
+	if (lmcache->complained_ns != 0 && now_ns - lmcache->complained_ns < COMPLAIN_NS)
+		return;
+	lmcache->complained_ns = now_ns;
+	kvw_warn("lmcache", "refused a message socket=%s reason=%s: %s%s%s", where,
+		kvw_lmcache_refusal_name(refusal), why, field != NULL ? " at " : "",
+		field != NULL ? field : "");
+}
+
+static enum kvw_lmcache_refusal refusal_of(enum kvw_err err)
+{
+	switch (err) {
+	case KVW_ELIMIT:
+		return KVW_LMCACHE_TOO_LARGE;
+	case KVW_ENOTFOUND:
+		return KVW_LMCACHE_UNKNOWN_TYPE;
+	case KVW_ENOMEM:
+		return KVW_LMCACHE_NO_ROOM;
+	default:
+		return KVW_LMCACHE_MALFORMED;
+	}
+}
+
+static void count_message(
+	struct kvw_lmcache *lmcache, const struct kvw_lmc_message *message, size_t bytes)
+{
+	const struct kvw_lmreg_instance *instance;
+
+	kvw_feed_count(lmcache->feed, KVW_FEED_MESSAGES, 1);
+	kvw_feed_count(lmcache->feed, KVW_FEED_BYTES, bytes);
+	if (message->type == KVW_LMC_OPERATIONS || message->type == KVW_LMC_SYNC_BATCH) {
+		kvw_feed_count(lmcache->feed, KVW_FEED_BATCHES, 1);
+		kvw_feed_count(lmcache->feed, KVW_FEED_EVENTS, message->key_count);
+	}
+	kvw_feed_count(
+		lmcache->feed, KVW_FEED_GAPS, lmcache->reg->stats.gaps - lmcache->gaps_counted);
+	lmcache->gaps_counted = lmcache->reg->stats.gaps;
+	instance = kvw_lmreg_find(lmcache->reg, message->instance_id);
+	if (instance != NULL && instance->worker != KVW_LMREG_NONE)
+		kvw_feed_heard(lmcache->feed, instance->worker, KVW_TELLER_LMCACHE,
+			message->numbers != NULL && message->key_count > 0
+				? message->numbers[message->key_count - 1]
+				: 0,
+			0);
+}
+
+/* One message. Its answer, if one is expected, is in lmcache->out: its length. */
+static size_t take_message(
+	struct kvw_lmcache *lmcache, struct kvw_slice frame, const char *where, bool answered)
+{
+	struct kvw_lmc_message message;
+	struct kvw_mp_out reply;
+	struct kvw_lmreg_request request = {
+		.message = &message,
+		.answered = answered,
+		.now_ns = kvw_feed_now(lmcache->feed),
+		.wall_ns = kvw_clock_wall_ns(),
+	};
+	char url[NI_MAXHOST + 8] = "";
+	enum kvw_err err = kvw_lmc_read(&lmcache->reader, frame, &message);
+
+	kvw_mp_out_init(&reply, lmcache->out, KVW_LMREG_REPLY_MAX);
+	if (err != KVW_OK) {
+		refuse(lmcache, refusal_of(err), where, lmcache->reader.error,
+			lmcache->reader.field);
+		kvw_lmc_put_error(&reply, kvw_slice_of(lmcache->reader.error));
+		return reply.len;
+	}
+	if (message.type == KVW_LMC_REGISTER)
+		kvw_lmcache_heartbeat_url(lmcache, message.ip, url, sizeof(url));
+	request.heartbeat_url = kvw_slice_of(url);
+	kvw_lmreg_message(lmcache->reg, &request, &reply);
+	count_message(lmcache, &message, frame.len);
+	return reply.full ? 0 : reply.len;
+}
+
+/* --- reading --- */
+
+static bool more_follows(zmq_msg_t *frame)
+{
+	return zmq_msg_more(frame) != 0;
+}
+
+static struct kvw_slice slice_of(zmq_msg_t *frame)
+{
+	return (struct kvw_slice){zmq_msg_data(frame), zmq_msg_size(frame)};
+}
+
+static bool read_pull(void *socket, void *ctx)
+{
+	struct kvw_lmcache *lmcache = ctx;
+	zmq_msg_t frame;
+	bool more = true;
+	size_t count = 0;
+
+	zmq_msg_init(&frame);
+	for (; more && zmq_msg_recv(&frame, socket, ZMQ_DONTWAIT) >= 0; count++) {
+		more = more_follows(&frame);
+		if (count < FRAMES_MAX)
+			(void)take_message(lmcache, slice_of(&frame), "pull", false);
+		else if (count == FRAMES_MAX)
+			refuse(lmcache, KVW_LMCACHE_TOO_LARGE, "pull", "too many frames", NULL);
+	}
+	zmq_msg_close(&frame);
+	return count > 0;
+}
+
+static void send_answer(void *socket, zmq_msg_t *identity, const uint8_t *data, size_t len)
+{
+	/* A worker that is gone, or takes no answers, goes without: it has a time limit of its own. */
+	if (zmq_msg_send(identity, socket, ZMQ_DONTWAIT | ZMQ_SNDMORE) < 0)
+		return;
+	if (zmq_send(socket, "", 0, ZMQ_DONTWAIT | ZMQ_SNDMORE) < 0 ||
+		zmq_send(socket, data, len, ZMQ_DONTWAIT) < 0)
+		kvw_debug("lmcache", "an answer was not sent error=%s", zmq_strerror(errno));
+}
+
+static bool read_router(void *socket, struct kvw_lmcache *lmcache, const char *where)
+{
+	zmq_msg_t frames[ENVELOPE], rest;
+	struct kvw_slice slices[ENVELOPE], message;
+	size_t count = 0, envelope, len;
+	bool more = true;
+
+	for (size_t i = 0; i < ENVELOPE; i++)
+		zmq_msg_init(&frames[i]);
+	zmq_msg_init(&rest);
+	while (more) {
+		zmq_msg_t *frame = count < ENVELOPE ? &frames[count] : &rest;
+
+		if (zmq_msg_recv(frame, socket, ZMQ_DONTWAIT) < 0)
+			break;
+		more = more_follows(frame);
+		if (count < ENVELOPE)
+			slices[count] = slice_of(frame);
+		count++;
+	}
+	if (count > 0 && (count != ENVELOPE ||
+				 kvw_lmc_request(slices, count, &message, &envelope) != KVW_OK)) {
+		refuse(lmcache, KVW_LMCACHE_ENVELOPE, where,
+			"a request is [identity, empty frame, message]", NULL);
+	} else if (count > 0) {
+		len = take_message(lmcache, message, where, true);
+		if (len > 0)
+			send_answer(socket, &frames[0], lmcache->out, len);
+	}
+	for (size_t i = 0; i < ENVELOPE; i++)
+		zmq_msg_close(&frames[i]);
+	zmq_msg_close(&rest);
+	return count > 0;
+}
+
+static bool read_reply(void *socket, void *ctx)
+{
+	return read_router(socket, ctx, "reply");
+}
+
+static bool read_heartbeat(void *socket, void *ctx)
+{
+	return read_router(socket, ctx, "heartbeat");
+}
+
+/* --- addresses --- */
+
+/* "host:port" without a scheme. */
+static const char *without_scheme(const char *address)
+{
+	return strncmp(address, "tcp://", 6) == 0 ? address + 6 : address;
+}
+
+static bool is_wildcard(const char *host, size_t len)
+{
+	struct kvw_slice text = {host, len};
+
+	return kvw_slice_equal(text, KVW_SLICE("0.0.0.0")) ||
+	       kvw_slice_equal(text, KVW_SLICE("*")) || kvw_slice_equal(text, KVW_SLICE("[::]")) ||
+	       kvw_slice_equal(text, KVW_SLICE("::"));
+}
+
+/* This host's address on the way to `to`: what a datagram sent there would come from. None is sent. */
+static bool local_address(const char *to, char *text, size_t size)
+{
+	struct addrinfo hints = {
+		.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV, .ai_socktype = SOCK_DGRAM};
+	struct addrinfo *found = NULL;
+	struct sockaddr_storage own;
+	socklen_t len = sizeof(own);
+	bool ok = false;
+	int fd = -1;
+
+	if (getaddrinfo(to, "9", &hints, &found) != 0)
+		return false;
+	fd = socket(found->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	if (fd >= 0 && connect(fd, found->ai_addr, found->ai_addrlen) == 0 &&
+		getsockname(fd, (struct sockaddr *)&own, &len) == 0)
+		ok = getnameinfo((struct sockaddr *)&own, len, text, (socklen_t)size, NULL, 0,
+			     NI_NUMERICHOST) == 0;
+	if (fd >= 0)
+		close(fd);
+	freeaddrinfo(found);
+	return ok;
+}
+
+void kvw_lmcache_heartbeat_url(
+	const struct kvw_lmcache *lmcache, struct kvw_slice ip, char *text, size_t size)
+{
+	const struct kvw_config *config = lmcache->deps->config;
+	const char *bound = without_scheme(config->kvaware_lmcache_heartbeat);
+	const char *colon = strrchr(bound, ':');
+	char to[INET6_ADDRSTRLEN], own[INET6_ADDRSTRLEN];
+
+	text[0] = '\0';
+	if (lmcache->heartbeat == NULL || colon == NULL)
+		return;
+	if (config->kvaware_lmcache_advertise[0] != '\0') {
+		snprintf(text, size, "%s", without_scheme(config->kvaware_lmcache_advertise));
+		return;
+	}
+	if (!is_wildcard(bound, (size_t)(colon - bound))) {
+		snprintf(text, size, "%s", bound);
+		return;
+	}
+	snprintf(to, sizeof(to), "%.*s", (int)ip.len, ip.len > 0 ? ip.data : "");
+	if (!local_address(to, own, sizeof(own)))
+		snprintf(own, sizeof(own), "127.0.0.1");
+	snprintf(text, size, strchr(own, ':') != NULL ? "[%s]%s" : "%s%s", own, colon);
+}
+
+/* --- opening --- */
+
+static enum kvw_err open_socket(struct kvw_lmcache *lmcache, int type, const char *key,
+	const char *address, kvw_feed_read_fn *fn, FILE *errors, void **out)
+{
+	const int off = 0, on = 1;
+	const int64_t most = KVW_LMC_MESSAGE_MAX;
+	char url[300];
+	void *socket;
+	int failed;
+
+	if (address[0] == '\0')
+		return KVW_OK;
+	socket = zmq_socket(kvw_feed_context(lmcache->feed), type);
+	if (socket == NULL) {
+		fprintf(errors, "kvaware.lmcache.%s: cannot open a socket: %s\n", key,
+			zmq_strerror(errno));
+		return KVW_EIO;
+	}
+	zmq_setsockopt(socket, ZMQ_LINGER, &off, sizeof(off));
+	zmq_setsockopt(socket, ZMQ_MAXMSGSIZE, &most, sizeof(most));
+	zmq_setsockopt(socket, ZMQ_TCP_KEEPALIVE, &on, sizeof(on));
+	if (strchr(address, '[') != NULL)
+		zmq_setsockopt(socket, ZMQ_IPV6, &on, sizeof(on));
+	snprintf(url, sizeof(url), "tcp://%s", without_scheme(address));
+	failed = zmq_bind(socket, url) != 0 ? errno : 0;
+	if (failed != 0) {
+		fprintf(errors, "kvaware.lmcache.%s: cannot listen on %s: %s\n", key, address,
+			failed == EADDRINUSE ? "the port is already taken"
+			: failed == EINVAL   ? "not of the form HOST:PORT"
+			: failed == ENODEV   ? "no such address on this host"
+					     : zmq_strerror(failed));
+		zmq_close(socket);
+		return KVW_EINVAL;
+	}
+	*out = socket;
+	return kvw_feed_watch(lmcache->feed, socket, fn, lmcache);
+}
+
+enum kvw_err kvw_lmcache_open(struct kvw_lmcache *lmcache, FILE *errors)
+{
+	const struct kvw_config *config = lmcache->deps->config;
+	enum kvw_err err;
+
+	err = open_socket(lmcache, ZMQ_PULL, "pull", config->kvaware_lmcache_pull, read_pull,
+		errors, &lmcache->pull);
+	if (err == KVW_OK)
+		err = open_socket(lmcache, ZMQ_ROUTER, "reply", config->kvaware_lmcache_reply,
+			read_reply, errors, &lmcache->reply);
+	if (err == KVW_OK)
+		err = open_socket(lmcache, ZMQ_ROUTER, "heartbeat",
+			config->kvaware_lmcache_heartbeat, read_heartbeat, errors,
+			&lmcache->heartbeat);
+	return err;
+}
+
+static void close_socket(struct kvw_lmcache *lmcache, void **socket)
+{
+	if (*socket == NULL)
+		return;
+	kvw_feed_unwatch(lmcache->feed, *socket);
+	zmq_close(*socket);
+	*socket = NULL;
+}
+
+void kvw_lmcache_close(struct kvw_lmcache *lmcache)
+{
+	close_socket(lmcache, &lmcache->pull);
+	close_socket(lmcache, &lmcache->reply);
+	close_socket(lmcache, &lmcache->heartbeat);
+}

@@ -1,0 +1,93 @@
+/*
+ * token_job.h - the inside of the tokenizer, shared by its two files: tokens.c hands jobs back and forth,
+ * token_job.c asks workers.
+ */
+#ifndef KVW_TOKEN_JOB_H
+#define KVW_TOKEN_JOB_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <sys/queue.h>
+
+#include "fleet/curl_loop.h"
+#include "fleet/probe_request.h"
+#include "feeds/tokens/token_cache.h"
+#include "feeds/tokens/tokens.h"
+
+STAILQ_HEAD(kvw_token_jobs, kvw_token_job);
+TAILQ_HEAD(kvw_token_running, kvw_token_job);
+
+/* One prompt that is asked about. */
+struct kvw_token_job {
+	struct kvw_tokens *tokens;
+	STAILQ_ENTRY(kvw_token_job) entry; /* submitted, or answered */
+
+	/* Set before it is submitted. */
+	enum kvw_api api;
+	bool convert;
+	struct kvw_token_key key;
+	uint32_t workers[KVW_TOKENS_WORKERS];
+	uint32_t worker_count;
+	char *authorization; /* of the client; owned; NULL: none */
+	struct kvw_tokens_box *box; /* a reference */
+
+	/* The box's thread's alone. done NULL: forgotten. */
+	kvw_token_fn *done;
+	void *user;
+
+	/* The tokenizer's thread's alone, until it is answered. */
+	TAILQ_ENTRY(kvw_token_job) running;
+	struct kvw_probe_request request;
+	struct curl_slist *headers;
+	uint32_t next_worker; /* of workers; the one being asked is the one before */
+	int64_t begun_ns;
+	char *converted; /* what is posted instead of the body; owned */
+	size_t converted_len;
+	char *answer; /* owned */
+	size_t answer_len, answer_room;
+
+	struct kvw_token_result result;
+	size_t body_len;
+	char body[];
+};
+
+struct kvw_tokens {
+	const struct kvw_config *config;
+	struct kvw_fleet *fleet;
+	struct kvw_token_cache *cache;
+	int64_t ask_limit_ms; /* of one job, all its workers together */
+	uint64_t seed;        /* of keys: nobody can choose bodies that collide */
+	_Atomic int64_t *refused_until_ns; /* [fleet->count] by worker */
+
+	pthread_mutex_t lock; /* guards the next two */
+	struct kvw_token_jobs submitted;
+	bool stopping;
+
+	/* Relaxed counters. */
+	_Atomic int64_t inflight; /* jobs that exist */
+	_Atomic size_t body_bytes;
+	_Atomic uint64_t turn, asked, cached, answered, failed, asking_ns;
+
+	/* The thread's own. */
+	struct event_base *base;
+	struct event *wake;
+	struct kvw_curl_loop transfers;
+	struct kvw_token_running running;
+	int wake_fd;
+	pthread_t thread;
+	bool started;
+};
+
+/* Puts a job with a result into its box, or frees it where nobody reads that any more. */
+void kvw_token_job_answer(struct kvw_token_job *job);
+/* The worker has no /tokenize. */
+void kvw_tokens_note_refusal(struct kvw_tokens *tokens, uint32_t worker);
+
+/* --- token_job.c --- */
+void kvw_token_job_begin(struct kvw_token_job *job);
+/* Of the curl loop; user is the job. */
+void kvw_token_job_finish(void *user, CURLcode code);
+/* Answers all that were submitted or run. The thread has ended. */
+void kvw_token_jobs_abort(struct kvw_tokens *tokens);
+
+#endif

@@ -1,0 +1,69 @@
+/*
+ * vllm_apply.h - one engine's batches of KV events become writes to the exact index.
+ *
+ * An event names a block by the engine's hash and tells its token ids; the index wants the router's own
+ * key (block_key.h), which is computed here, and the source within the worker, which is found here: one
+ * for each pair of data-parallel rank and cache group.
+ *
+ * Groups. A hybrid model keeps several groups of layers, each with blocks of its own. A prefix is a hit
+ * when the groups that look at all of it hold it: these must hold a block together. Groups that
+ * look at a window, or keep a state, need the end of the prefix only; they drop what lies before while
+ * the prefix stays a hit. They are left out where there is a group that looks at all.
+ *
+ * Threads: the feed's.
+ */
+#ifndef KVW_VLLM_APPLY_H
+#define KVW_VLLM_APPLY_H
+
+#include "routing/kvindex.h"
+#include "feeds/kvspace.h"
+#include "wire/vllm_events.h"
+
+#define KVW_VLLM_GROUPS 64 /* pairs of rank and group told apart, counted or not */
+
+/* What all workers share. */
+struct kvw_vllm_applier {
+	struct kvw_kvindex *index;   /* borrowed */
+	struct kvw_kvspaces *spaces; /* borrowed */
+	struct kvw_vllm_reader reader;
+	uint64_t *keys; /* owned; scratch */
+	size_t key_room;
+	uint8_t *payload; /* owned; scratch for what is parked */
+	size_t payload_room;
+};
+
+/* Sets itself as the one who computes keys of parked blocks. */
+void kvw_vllm_applier_init(
+	struct kvw_vllm_applier *applier, struct kvw_kvindex *index, struct kvw_kvspaces *spaces);
+void kvw_vllm_applier_finish(struct kvw_vllm_applier *applier);
+
+struct kvw_vllm_group {
+	uint32_t rank, group;
+	bool windowed; /* its blocks do not reach back to the beginning */
+	int source;    /* of the index; -1: left out */
+};
+
+/* Sources of one worker. Zeroed, then worker set. */
+struct kvw_vllm_map {
+	uint32_t worker;
+	uint32_t count;
+	struct kvw_vllm_group groups[KVW_VLLM_GROUPS];
+	bool overflow; /* there are more that count than the index has sources for an engine */
+};
+
+struct kvw_vllm_applied {
+	uint64_t events;  /* taken */
+	uint64_t dropped; /* not understood, or no memory for them */
+	bool cleared;     /* among them: the engine has emptied its cache */
+	double time_s;    /* when the engine sent the batch */
+	const char *hole; /* why the view has a hole now, static text; NULL: it has none */
+};
+
+/* One batch. now_ns: monotonic, for what is parked. */
+void kvw_vllm_apply(struct kvw_vllm_applier *applier, struct kvw_vllm_map *map, uint32_t rank,
+	struct kvw_slice payload, int64_t now_ns, struct kvw_vllm_applied *result);
+
+/* Nothing that is known of this rank counts any more. */
+void kvw_vllm_map_clear(struct kvw_vllm_applier *applier, struct kvw_vllm_map *map, uint32_t rank);
+
+#endif

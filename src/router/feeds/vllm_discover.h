@@ -1,0 +1,33 @@
+/*
+ * vllm_discover.h - asks workers where they publish their KV events: GET /kv_event_sources.
+ *
+ * One request per worker at a time, on the feed's thread and without blocking it. A worker that does not
+ * answer is asked again, less and less often; one that has answered is asked again when told to.
+ */
+#ifndef KVW_VLLM_DISCOVER_H
+#define KVW_VLLM_DISCOVER_H
+
+#include "feeds/feed.h"
+
+struct kvw_vllm_discover;
+
+/* An answer. status: of HTTP, 200 or another that will not change by itself (404, 405); 0: it failed, see
+ * kvw_vllm_discover_error, and will be tried again. body: of a 200,
+ * borrowed. */
+typedef void kvw_vllm_found_fn(
+	void *ctx, uint32_t worker, long status, const char *body, size_t len);
+
+enum kvw_err kvw_vllm_discover_create(struct kvw_feed *feed, kvw_vllm_found_fn *found, void *ctx,
+	struct kvw_vllm_discover **out) KVW_MUST_CHECK;
+void kvw_vllm_discover_destroy(struct kvw_vllm_discover *discover); /* NULL is allowed */
+
+/* Asks a worker, soon: not more than once in five seconds, unless it was never asked. */
+void kvw_vllm_discover_want(struct kvw_vllm_discover *discover, uint32_t worker);
+
+/* Starts what is due and takes what has come. To be called about every 20 ms. */
+void kvw_vllm_discover_tick(struct kvw_vllm_discover *discover);
+
+/* Why the last attempt failed; "": it did not, or there was none. */
+const char *kvw_vllm_discover_error(const struct kvw_vllm_discover *discover, uint32_t worker);
+
+#endif

@@ -1,0 +1,606 @@
+/*
+ * vllm_feed.c - see vllm_feed.h.
+ *
+ * Each worker has a stream for each of its ranks. A set of endpoints, from the configuration or from the
+ * worker itself, replaces the one before: streams whose endpoint stays the same go on undisturbed. A
+ * worker is asked anew when it comes back, when its cache was lost, and when a replay socket does not
+ * answer any more, because it may publish somewhere else now.
+ */
+#include "feeds/vllm_feed.h"
+
+#include <netdb.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "feeds/vllm_discover.h"
+#include "feeds/vllm_socket.h"
+#include "feeds/vllm_stream.h"
+
+#define DISCOVER_TICK_NS (20 * KVW_NS_PER_MS)
+#define TICK_NS          (100 * KVW_NS_PER_MS)
+#define NONE_AGAIN_NS    (60 * KVW_NS_PER_S) /* a worker without events is asked again */
+#define STRANGER_NS      (60 * KVW_NS_PER_S) /* between two lines about topics of nobody */
+
+struct vllm_feed;
+
+struct vllm_worker {
+	struct vllm_feed *owner;
+	const struct kvw_worker *worker;
+	const struct kvw_worker_config *config;
+	char host[NI_MAXHOST]; /* as a number */
+	struct kvw_vllm_map map;
+	struct kvw_vllm_stream *streams[KVW_VLLM_RANKS]; /* owned; [count] */
+	size_t count;
+	bool fixed; /* its endpoints are configured for it: it is not asked */
+	bool was_up;
+	bool more;        /* it has more ranks than are listened to */
+	int64_t again_ns; /* to be asked again; INT64_MAX: when something happens */
+	char none[200];   /* why it has no stream; "" */
+};
+
+/* A socket to which the engines' rank connects. */
+struct bound {
+	struct vllm_feed *owner;
+	uint32_t rank;
+	void *sub;
+	char *endpoint; /* owned */
+};
+
+/* Whom HOST:PORT in a topic means. */
+struct name {
+	char *authority; /* owned */
+	uint32_t worker;
+};
+
+struct vllm_feed {
+	struct kvw_feed *feed;
+	const struct kvw_config *config;
+	struct kvw_vllm_applier applier;
+	struct vllm_worker *workers; /* [worker_count], by id */
+	size_t worker_count;
+	struct kvw_vllm_discover *discover; /* NULL: nobody is asked */
+	struct bound bound[KVW_VLLM_RANKS];
+	size_t bound_count;
+	struct name *names; /* [name_count], ascending; where something is bound */
+	size_t name_count;
+	int64_t stranger_ns; /* when a line may be written again */
+};
+
+/* --- sights --- */
+
+static void tell_sight(struct vllm_worker *w)
+{
+	enum kvw_sight sight = w->count == 0 ? KVW_SIGHT_NONE : KVW_SIGHT_FULL;
+	const char *wrong = w->count == 0 ? w->none : "";
+	char text[256];
+
+	for (size_t i = 0; i < w->count; i++) {
+		if (kvw_vllm_stream_sees_all(w->streams[i]))
+			continue;
+		sight = KVW_SIGHT_BLIND;
+		snprintf(text, sizeof(text), "rank %u: %s", w->streams[i]->endpoint.rank,
+			w->streams[i]->wrong);
+		wrong = w->count == 1 ? w->streams[i]->wrong : text;
+		break;
+	}
+	if (w->more && sight == KVW_SIGHT_FULL) {
+		sight = KVW_SIGHT_BLIND;
+		wrong = "it has more data-parallel ranks than are listened to";
+	}
+	kvw_feed_set_sight(
+		w->owner->feed, w->worker->id, KVW_TELLER_ENGINE, sight, (uint32_t)w->count, wrong);
+}
+
+static void stream_changed(struct kvw_vllm_stream *stream, void *ctx)
+{
+	struct vllm_worker *w = ctx;
+
+	if (stream->unanswered && w->owner->discover != NULL && !w->fixed)
+		kvw_vllm_discover_want(w->owner->discover, w->worker->id);
+	tell_sight(w);
+}
+
+/* It has no streams, for this reason. */
+static void tell_none(struct vllm_worker *w, const char *why)
+{
+	if (w->count == 0 && strcmp(w->none, why) != 0)
+		kvw_info("feed", "cache events: none url=%s why=\"%s\"", w->worker->url, why);
+	snprintf(w->none, sizeof(w->none), "%s", why);
+	tell_sight(w);
+}
+
+/* --- streams --- */
+
+static void close_stream(struct vllm_worker *w, size_t i)
+{
+	kvw_vllm_stream_close(w->streams[i]);
+	free(w->streams[i]);
+	w->streams[i] = w->streams[--w->count];
+}
+
+static void open_stream(struct vllm_worker *w, struct kvw_vllm_endpoint *take, bool listen)
+{
+	struct vllm_feed *f = w->owner;
+	const struct kvw_vllm_stream_deps deps = {.feed = f->feed,
+		.applier = &f->applier,
+		.map = &w->map,
+		.url = w->worker->url,
+		.topic = f->config->kvaware_events_topic,
+		.changed = stream_changed,
+		.ctx = w};
+	struct kvw_vllm_stream *stream = malloc(sizeof(*stream));
+
+	if (stream == NULL || w->count == KVW_VLLM_RANKS ||
+		kvw_vllm_stream_open(stream, &deps, take, listen) != KVW_OK) {
+		free(stream);
+		snprintf(w->none, sizeof(w->none), "its events cannot be subscribed to");
+		return;
+	}
+	w->streams[w->count++] = stream;
+}
+
+static struct kvw_vllm_stream *stream_of_rank(const struct vllm_worker *w, uint32_t rank)
+{
+	for (size_t i = 0; i < w->count; i++)
+		if (w->streams[i]->endpoint.rank == rank)
+			return w->streams[i];
+	return NULL;
+}
+
+static bool is_in(const struct kvw_vllm_endpoints *list, const struct kvw_vllm_endpoint *item)
+{
+	for (size_t i = 0; i < list->count; i++)
+		if (kvw_vllm_endpoint_equal(&list->items[i], item))
+			return true;
+	return false;
+}
+
+/* Listens to these from now on. Takes what is in the list. */
+static void set_endpoints(struct vllm_worker *w, struct kvw_vllm_endpoints *take)
+{
+	for (size_t i = w->count; i-- > 0;)
+		if (!is_in(take, &w->streams[i]->endpoint))
+			close_stream(w, i);
+	w->more = take->more;
+	for (size_t i = 0; i < take->count; i++) {
+		struct kvw_vllm_endpoint *item = &take->items[i];
+
+		if (stream_of_rank(w, item->rank) == NULL)
+			open_stream(w, item, !item->connects);
+	}
+	kvw_vllm_endpoints_finish(take);
+	tell_sight(w);
+}
+
+/* --- where a worker publishes --- */
+
+static const char *template_of(const char *own, const char *common)
+{
+	return own[0] != '\0' ? own : common;
+}
+
+/* The configured endpoints of a worker; empty where none are. */
+static enum kvw_err configured(const struct vllm_worker *w, struct kvw_vllm_endpoints *out)
+{
+	const struct kvw_config *config = w->owner->config;
+	const char *events =
+		template_of(w->config->events_endpoint, config->kvaware_events_endpoint);
+
+	*out = (struct kvw_vllm_endpoints){.count = 0};
+	if (events[0] == '\0')
+		return KVW_OK;
+	return kvw_vllm_endpoints_make(events,
+		template_of(w->config->events_replay, config->kvaware_events_replay),
+		(uint32_t)config->kvaware_events_ranks, w->host, out);
+}
+
+static void use_configured(struct vllm_worker *w, const char *why_not_asked)
+{
+	struct kvw_vllm_endpoints list;
+	enum kvw_err err = configured(w, &list);
+
+	if (err == KVW_OK && list.count > 0) {
+		set_endpoints(w, &list);
+		return;
+	}
+	if (w->owner->bound_count > 0)
+		tell_none(w, "it was not heard at kvaware.events.bind yet; its topic must be "
+			     "kv@HOST:PORT@MODEL with the HOST:PORT of its URL");
+	else
+		tell_none(w, err == KVW_OK ? why_not_asked : "out of memory");
+}
+
+/* A replay socket that the engine does not tell, from the configuration. */
+static enum kvw_err add_replay(const struct vllm_worker *w, struct kvw_vllm_endpoint *item)
+{
+	const char *replay =
+		template_of(w->config->events_replay, w->owner->config->kvaware_events_replay);
+	struct kvw_vllm_endpoints made;
+	enum kvw_err err;
+
+	if (item->replay[0] != '\0' || replay[0] == '\0')
+		return KVW_OK;
+	err = kvw_vllm_endpoints_make(replay, "", item->rank + 1, w->host, &made);
+	if (err != KVW_OK)
+		return err;
+	if (made.count == item->rank + 1) {
+		free(item->replay);
+		item->replay = made.items[item->rank].events;
+		made.items[item->rank].events = NULL;
+	}
+	kvw_vllm_endpoints_finish(&made);
+	return KVW_OK;
+}
+
+static void take_sources(struct vllm_worker *w, const char *body, size_t len)
+{
+	struct kvw_vllm_endpoints list;
+	char why[200];
+	enum kvw_err err = kvw_vllm_endpoints_parse(body, len, w->host, &list);
+
+	if (err != KVW_OK) {
+		tell_none(w, err == KVW_ENOMEM ? "out of memory"
+					       : "its /kv_event_sources cannot be understood");
+		return;
+	}
+	w->again_ns = INT64_MAX;
+	for (size_t i = 0; i < list.count; i++)
+		if (add_replay(w, &list.items[i]) != KVW_OK)
+			kvw_warn("feed", "kvaware.events.replay cannot be used url=%s",
+				w->worker->url);
+	if (list.count > 0 && list.items[0].connects && w->owner->bound_count == 0) {
+		snprintf(why, sizeof(why),
+			"its publisher connects to %.100s: set "
+			"kvaware.events.bind to that address",
+			list.items[0].events);
+		kvw_vllm_endpoints_finish(&list);
+		tell_none(w, why);
+		return;
+	}
+	if (list.count == 0) {
+		w->again_ns = kvw_feed_now(w->owner->feed) + NONE_AGAIN_NS;
+		tell_none(w, "it publishes nothing: start it with --kv-events-config");
+	}
+	set_endpoints(w, &list);
+}
+
+static void found(void *ctx, uint32_t worker, long status, const char *body, size_t len)
+{
+	struct vllm_feed *f = ctx;
+	struct vllm_worker *w = &f->workers[worker];
+
+	if (status == 200) {
+		take_sources(w, body, len);
+		return;
+	}
+	if (status != 0) {
+		use_configured(w, "it has no /kv_event_sources, and kvaware.events.endpoint is not "
+				  "set");
+		return;
+	}
+	kvw_debug("feed", "no answer from /kv_event_sources url=%s error=\"%s\"", w->worker->url,
+		kvw_vllm_discover_error(f->discover, worker));
+	if (w->count == 0) {
+		snprintf(w->none, sizeof(w->none), "no answer from its /kv_event_sources: %.120s",
+			kvw_vllm_discover_error(f->discover, worker));
+		tell_sight(w);
+	}
+}
+
+/* --- engines that connect --- */
+
+static int compare_names(const void *a, const void *b)
+{
+	return strcmp(((const struct name *)a)->authority, ((const struct name *)b)->authority);
+}
+
+static enum kvw_err add_name(struct vllm_feed *f, char *authority, uint32_t worker)
+{
+	if (authority == NULL)
+		return KVW_ENOMEM;
+	f->names[f->name_count++] = (struct name){authority, worker};
+	return KVW_OK;
+}
+
+/* Each worker by its URL's authority, and by its address. */
+static enum kvw_err make_names(struct vllm_feed *f)
+{
+	char *text;
+	char port[NI_MAXSERV], host[NI_MAXHOST];
+	enum kvw_err err = KVW_OK;
+
+	f->names = calloc(2 * f->worker_count, sizeof(*f->names));
+	if (f->names == NULL)
+		return KVW_ENOMEM;
+	for (uint32_t i = 0; i < f->worker_count && err == KVW_OK; i++) {
+		const struct kvw_worker *worker = f->workers[i].worker;
+
+		err = add_name(f, strdup(worker->authority), i);
+		if (err != KVW_OK || getnameinfo((const struct sockaddr *)&worker->addr,
+					     worker->addr_len, host, sizeof(host), port,
+					     sizeof(port), NI_NUMERICHOST | NI_NUMERICSERV) != 0)
+			continue;
+		if (asprintf(&text, strchr(host, ':') != NULL ? "[%s]:%s" : "%s:%s", host, port) <
+			0)
+			text = NULL;
+		err = add_name(f, text, i);
+	}
+	qsort(f->names, f->name_count, sizeof(*f->names), compare_names);
+	return err;
+}
+
+static struct vllm_worker *worker_of_topic(struct vllm_feed *f, struct kvw_slice topic)
+{
+	struct kvw_slice authority;
+	char text[NI_MAXHOST + 8];
+	struct name wanted = {text, 0};
+	const struct name *found_name;
+
+	if (!kvw_vllm_topic_worker(topic, &authority) || authority.len >= sizeof(text))
+		return NULL;
+	memcpy(text, authority.data, authority.len);
+	text[authority.len] = '\0';
+	found_name = bsearch(&wanted, f->names, f->name_count, sizeof(*f->names), compare_names);
+	return found_name == NULL ? NULL : &f->workers[found_name->worker];
+}
+
+/* Says, now and then, that somebody publishes who is none of our workers. */
+static void tell_stranger(struct vllm_feed *f, struct kvw_slice topic)
+{
+	char text[64];
+	size_t len = topic.len < sizeof(text) - 1 ? topic.len : sizeof(text) - 1;
+
+	if (kvw_feed_now(f->feed) < f->stranger_ns)
+		return;
+	f->stranger_ns = kvw_feed_now(f->feed) + STRANGER_NS;
+	for (size_t i = 0; i < len; i++)
+		text[i] = topic.data[i] > ' ' && topic.data[i] < 0x7f && topic.data[i] != '"'
+				  ? topic.data[i]
+				  : '?';
+	text[len] = '\0';
+	kvw_warn("feed",
+		"cache events of nobody we know topic=\"%s\"; the topic must be "
+		"kv@HOST:PORT@MODEL with the HOST:PORT of a worker's URL",
+		text);
+}
+
+/* The stream of a worker that is heard here for the first time. */
+static struct kvw_vllm_stream *add_bound_stream(struct vllm_worker *w, const struct bound *bound)
+{
+	struct kvw_vllm_endpoint item = {.rank = bound->rank, .connects = true};
+	size_t before = w->count;
+
+	item.events = strdup(bound->endpoint);
+	item.replay = strdup("");
+	item.topic = strdup("");
+	if (item.events != NULL && item.replay != NULL && item.topic != NULL &&
+		add_replay(w, &item) == KVW_OK)
+		open_stream(w, &item, false);
+	free(item.events);
+	free(item.replay);
+	free(item.topic);
+	return w->count > before ? w->streams[before] : NULL;
+}
+
+static bool read_bound(void *socket, void *ctx)
+{
+	struct bound *bound = ctx;
+	struct vllm_feed *f = bound->owner;
+	struct kvw_vllm_frames frames;
+	struct kvw_vllm_message message;
+	struct kvw_vllm_stream *stream = NULL;
+	struct vllm_worker *w;
+
+	if (!kvw_vllm_receive(socket, &frames))
+		return false;
+	kvw_feed_count(f->feed, KVW_FEED_MESSAGES, 1);
+	kvw_feed_count(f->feed, KVW_FEED_BYTES, frames.bytes);
+	if (kvw_vllm_published(frames.slices, frames.count, &message) == KVW_OK) {
+		w = worker_of_topic(f, message.topic);
+		if (w == NULL)
+			tell_stranger(f, message.topic);
+		else
+			stream = stream_of_rank(w, bound->rank);
+		if (w != NULL && stream == NULL)
+			stream = add_bound_stream(w, bound);
+	}
+	if (stream != NULL)
+		kvw_vllm_stream_live(stream, message.sequence, &frames.frames[2]);
+	else
+		kvw_feed_count(f->feed, KVW_FEED_REFUSED, 1);
+	kvw_vllm_message_finish(&frames);
+	return true;
+}
+
+static enum kvw_err bind_one(struct vllm_feed *f, struct bound *bound, FILE *errors)
+{
+	bound->sub = kvw_vllm_sub(
+		kvw_feed_context(f->feed), bound->endpoint, f->config->kvaware_events_topic, true);
+	if (bound->sub == NULL) {
+		fprintf(errors, "kvaware.events.bind: cannot listen at %s: %s\n", bound->endpoint,
+			zmq_strerror(zmq_errno()));
+		return KVW_EINVAL;
+	}
+	kvw_info("feed", "cache events: engines may connect endpoint=%s rank=%u", bound->endpoint,
+		bound->rank);
+	return kvw_feed_watch(f->feed, bound->sub, read_bound, bound);
+}
+
+static enum kvw_err bind_all(struct vllm_feed *f, FILE *errors)
+{
+	const char *endpoint = f->config->kvaware_events_bind;
+	const char *any = strstr(endpoint, "0.0.0.0") != NULL ? "0.0.0.0" : "*";
+	struct kvw_vllm_endpoints list;
+	enum kvw_err err;
+
+	if (endpoint[0] == '\0')
+		return KVW_OK;
+	err = kvw_vllm_endpoints_make(
+		endpoint, "", (uint32_t)f->config->kvaware_events_ranks, any, &list);
+	if (err == KVW_EINVAL)
+		fprintf(errors, "kvaware.events.bind: found `%s`, expected tcp://ADDRESS:PORT\n",
+			endpoint);
+	if (err != KVW_OK)
+		return err;
+	err = make_names(f);
+	for (size_t i = 0; i < list.count && err == KVW_OK; i++) {
+		struct bound *bound = &f->bound[f->bound_count++];
+
+		*bound = (struct bound){
+			.owner = f, .rank = list.items[i].rank, .endpoint = list.items[i].events};
+		list.items[i].events = NULL;
+		err = bind_one(f, bound, errors);
+	}
+	kvw_vllm_endpoints_finish(&list);
+	return err;
+}
+
+/* --- the module --- */
+
+static void discover_tick(struct kvw_feed *feed, void *ctx)
+{
+	struct vllm_feed *f = ctx;
+
+	(void)feed;
+	kvw_vllm_discover_tick(f->discover);
+}
+
+static void tick(struct kvw_feed *feed, void *ctx)
+{
+	struct vllm_feed *f = ctx;
+	int64_t now_ns = kvw_feed_now(feed);
+
+	for (size_t i = 0; i < f->worker_count; i++) {
+		struct vllm_worker *w = &f->workers[i];
+		bool is_up = atomic_load(&w->worker->health) != KVW_HEALTH_DOWN;
+
+		if (f->discover != NULL && !w->fixed &&
+			((is_up && !w->was_up) || now_ns >= w->again_ns)) {
+			w->again_ns = INT64_MAX;
+			kvw_vllm_discover_want(f->discover, w->worker->id);
+		}
+		w->was_up = is_up;
+		for (size_t k = 0; k < w->count; k++)
+			kvw_vllm_stream_tick(w->streams[k]);
+	}
+}
+
+static void purged(void *state, const uint32_t *workers, size_t count)
+{
+	struct vllm_feed *f = state;
+
+	for (size_t i = 0; i < count; i++) {
+		struct vllm_worker *w = &f->workers[workers[i]];
+
+		for (size_t k = 0; k < w->count; k++)
+			kvw_vllm_stream_purged(w->streams[k]);
+		if (f->discover != NULL && !w->fixed)
+			kvw_vllm_discover_want(f->discover, w->worker->id);
+	}
+}
+
+static void stop(void *state)
+{
+	struct vllm_feed *f = state;
+
+	for (size_t i = 0; i < f->worker_count; i++)
+		while (f->workers[i].count > 0)
+			close_stream(&f->workers[i], 0);
+	for (size_t i = 0; i < f->bound_count; i++) {
+		if (f->bound[i].sub != NULL)
+			zmq_close(f->bound[i].sub);
+		free(f->bound[i].endpoint);
+	}
+	for (size_t i = 0; i < f->name_count; i++)
+		free(f->names[i].authority);
+	free(f->names);
+	kvw_vllm_discover_destroy(f->discover);
+	kvw_vllm_applier_finish(&f->applier);
+	free(f->workers);
+	free(f);
+}
+
+static enum kvw_err start_worker(struct vllm_feed *f, struct vllm_worker *w, FILE *errors)
+{
+	const struct kvw_config *config = f->config;
+	struct kvw_vllm_endpoints list;
+	enum kvw_err err;
+
+	w->owner = f;
+	w->map.worker = w->worker->id;
+	w->was_up = true;
+	w->again_ns = INT64_MAX;
+	if (getnameinfo((const struct sockaddr *)&w->worker->addr, w->worker->addr_len, w->host,
+		    sizeof(w->host), NULL, 0, NI_NUMERICHOST) != 0)
+		snprintf(w->host, sizeof(w->host), "%s", w->worker->host);
+	err = configured(w, &list); /* also where the worker is asked first: it must make sense */
+	if (err == KVW_EINVAL)
+		fprintf(errors,
+			"worker %s: found `%s` and `%s` for its events and their replay, expected "
+			"tcp://HOST:PORT\n",
+			w->worker->url,
+			template_of(w->config->events_endpoint, config->kvaware_events_endpoint),
+			template_of(w->config->events_replay, config->kvaware_events_replay));
+	if (err != KVW_OK)
+		return err;
+	kvw_vllm_endpoints_finish(&list);
+	w->fixed = w->config->events_endpoint[0] != '\0' || !config->kvaware_events_discover;
+	if (w->fixed)
+		use_configured(w, "neither kvaware.events.discover nor an endpoint is set");
+	else
+		kvw_vllm_discover_want(f->discover, w->worker->id);
+	return KVW_OK;
+}
+
+static enum kvw_err start_all(struct vllm_feed *f, FILE *errors)
+{
+	const struct kvw_fleet *fleet = kvw_feed_deps(f->feed)->fleet;
+	enum kvw_err err = KVW_OK;
+
+	for (size_t i = 0; i < fleet->count; i++) {
+		f->workers[i].worker = fleet->workers[i];
+		f->workers[i].config = &f->config->workers[i];
+	}
+	f->worker_count = fleet->count;
+	if (f->config->kvaware_events_discover) {
+		err = kvw_vllm_discover_create(f->feed, found, f, &f->discover);
+		if (err == KVW_OK)
+			err = kvw_feed_every(f->feed, DISCOVER_TICK_NS, discover_tick, f);
+	}
+	if (err == KVW_OK)
+		err = bind_all(f, errors);
+	for (size_t i = 0; i < f->worker_count && err == KVW_OK; i++)
+		err = start_worker(f, &f->workers[i], errors);
+	if (err == KVW_OK)
+		err = kvw_feed_every(f->feed, TICK_NS, tick, f);
+	return err;
+}
+
+static enum kvw_err start(struct kvw_feed *feed, FILE *errors, void **state)
+{
+	const struct kvw_feed_deps *deps = kvw_feed_deps(feed);
+	struct vllm_feed *f = calloc(1, sizeof(*f));
+	enum kvw_err err;
+
+	if (f == NULL)
+		return KVW_ENOMEM;
+	f->feed = feed;
+	f->config = deps->config;
+	f->workers = calloc(deps->fleet->count, sizeof(*f->workers));
+	if (f->workers == NULL) {
+		free(f);
+		return KVW_ENOMEM;
+	}
+	kvw_vllm_applier_init(&f->applier, kvw_exact_index(deps->exact), deps->spaces);
+	err = start_all(f, errors);
+	if (err == KVW_OK)
+		*state = f;
+	else
+		stop(f);
+	return err;
+}
+
+const struct kvw_feed_module kvw_vllm_feed = {
+	.name = "vllm", .start = start, .purged = purged, .stop = stop};

@@ -1,0 +1,632 @@
+/*
+ * vllm_stream.c - see vllm_stream.h.
+ *
+ *   live number == next        applied
+ *   live number <  next        known again by its digest: a duplicate, passed over;
+ *                              else the engine has begun anew: all is forgotten
+ *   live number >  next        held, and the missing ones are asked for
+ *
+ * Asking. From the start, after connecting and after the engine has begun anew: a first batch 0, or
+ * none at all, means that everything will be known when the answer ends. To go on, on a gap and after a
+ * silence: the last batch applied is asked for too, and must be the very same, because an engine that was
+ * started again may well have passed the number that we wait for. Its payload holds the time at which
+ * it was sent, so no other batch is taken for it.
+ *
+ * A silence is asked about because a lost message shows only when the next one comes, and that one may
+ * be late: the subscription that was not there yet when the answer was written, a queue that ran over,
+ * an engine that died.
+ *
+ * What cannot be had (the engine keeps only so many batches, or has no replay socket) leaves the stream
+ * blind: it forgets the rank, goes on with what comes, and sees all again when the engine says
+ * that its cache was emptied or begins anew.
+ *
+ * A purge comes from outside: a request that empties the cache has passed, or the process is another
+ * one. The engine announces an emptied cache with its next batch. If that batch says nothing of the kind
+ * the cache was not emptied after all, or was long before: then everything is asked for.
+ */
+#include "feeds/vllm_stream.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <xxhash.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "feeds/vllm_socket.h"
+
+#define ANSWER_NS     (5 * KVW_NS_PER_S) /* a replay socket says something in this time */
+#define SILENCE_NS    KVW_NS_PER_S       /* of a stream that was heard, before it is asked */
+#define LOOK_NS       (5 * KVW_NS_PER_S) /* between further looks */
+#define PAUSE_NS      KVW_NS_PER_S
+#define PAUSE_MOST_NS (30 * KVW_NS_PER_S)
+#define BARREN_MOST   3
+#define JUST_BEGUN_NS (60 * KVW_NS_PER_S) /* longer than it takes to scrape a new start time */
+
+static int64_t now_of(const struct kvw_vllm_stream *stream)
+{
+	return kvw_feed_now(stream->deps.feed);
+}
+
+static void count(struct kvw_vllm_stream *stream, enum kvw_feed_counter counter, uint64_t n)
+{
+	kvw_feed_count(stream->deps.feed, counter, n);
+}
+
+static bool has_replay(const struct kvw_vllm_stream *stream)
+{
+	return stream->endpoint.replay[0] != '\0';
+}
+
+static void changed(struct kvw_vllm_stream *stream)
+{
+	stream->deps.changed(stream, stream->deps.ctx);
+}
+
+/* --- what is known --- */
+
+static void forget(struct kvw_vllm_stream *stream)
+{
+	kvw_vllm_map_clear(stream->deps.applier, stream->deps.map, stream->endpoint.rank);
+}
+
+/* From now on not everything is known. */
+__attribute__((format(printf, 2, 3))) static void lose(
+	struct kvw_vllm_stream *stream, const char *format, ...)
+{
+	char why[sizeof(stream->wrong)];
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(why, sizeof(why), format, args);
+	va_end(args);
+	forget(stream);
+	if (stream->whole || strcmp(stream->wrong, why) != 0)
+		kvw_warn("feed", "cache events: blind url=%s rank=%u why=\"%s\"", stream->deps.url,
+			stream->endpoint.rank, why);
+	memcpy(stream->wrong, why, sizeof(why));
+	stream->whole = stream->told_whole = stream->emptied = false;
+	changed(stream);
+}
+
+bool kvw_vllm_stream_sees_all(const struct kvw_vllm_stream *stream)
+{
+	return stream->whole && stream->told_whole && !stream->unanswered;
+}
+
+static void become_whole(struct kvw_vllm_stream *stream)
+{
+	stream->whole = true;
+	stream->beyond = stream->emptied = false;
+	stream->pause_ns = PAUSE_NS;
+	stream->wrong[0] = '\0';
+}
+
+/* Says so, once the stream is not only whole but at its end. */
+static void tell_whole(struct kvw_vllm_stream *stream, const char *how)
+{
+	if (stream->whole && !stream->told_whole)
+		kvw_info("feed",
+			"cache events: all known url=%s rank=%u endpoint=%s next=%" PRIu64
+			" how=\"%s\"",
+			stream->deps.url, stream->endpoint.rank, stream->endpoint.events,
+			stream->next, how);
+	stream->told_whole = stream->whole;
+	changed(stream);
+}
+
+/* --- applying --- */
+
+static uint64_t digest_of(struct kvw_slice payload)
+{
+	return XXH3_64bits(payload.data, payload.len);
+}
+
+/* Whether the batch of this number, below next, is the one that was applied. */
+static bool is_known(
+	const struct kvw_vllm_stream *stream, uint64_t sequence, struct kvw_slice payload)
+{
+	return stream->next - sequence <= KVW_VLLM_DIGESTS &&
+	       stream->digests[sequence % KVW_VLLM_DIGESTS] == digest_of(payload);
+}
+
+/* What was sent to the engine before it forgot all is gone as well. */
+static void forget_claims(struct kvw_vllm_stream *stream)
+{
+	kvw_exact_emptied(kvw_feed_deps(stream->deps.feed)->exact, stream->deps.map->worker);
+}
+
+/* Applies the batch that is expected. */
+static void apply(struct kvw_vllm_stream *stream, struct kvw_slice payload, bool replayed)
+{
+	struct kvw_vllm_applied result;
+	uint64_t sequence = stream->next++;
+	int64_t sent_ns;
+
+	stream->digests[sequence % KVW_VLLM_DIGESTS] = digest_of(payload);
+	kvw_vllm_apply(stream->deps.applier, stream->deps.map, stream->endpoint.rank, payload,
+		now_of(stream), &result);
+	count(stream, KVW_FEED_BATCHES, 1);
+	count(stream, KVW_FEED_EVENTS, result.events);
+	sent_ns = replayed || !(result.time_s > 0 && result.time_s < 1e10)
+			  ? 0
+			  : (int64_t)(result.time_s * 1e9);
+	kvw_feed_heard(
+		stream->deps.feed, stream->deps.map->worker, KVW_TELLER_ENGINE, sequence, sent_ns);
+	if (replayed) {
+		count(stream, KVW_FEED_REPLAYED_BATCHES, 1);
+		stream->replayed++;
+	}
+	if (result.cleared && result.hole == NULL && !stream->whole) {
+		become_whole(stream);
+		if (stream->asking == KVW_VLLM_NOT_ASKING)
+			tell_whole(stream, "the engine has emptied its cache");
+	}
+	if (result.cleared) {
+		stream->emptied = false;
+		forget_claims(stream);
+	}
+	if (result.hole == NULL)
+		return;
+	count(stream, KVW_FEED_DROPPED_EVENTS, result.dropped);
+	stream->beyond = true;
+	lose(stream, "an event cannot be used: %s", result.hole);
+}
+
+/* Batches up to `until` are lost for good. */
+static void skip_to(struct kvw_vllm_stream *stream, uint64_t until, const char *why)
+{
+	uint64_t lost = until - stream->next;
+
+	count(stream, KVW_FEED_LOST_BATCHES, lost);
+	count(stream, KVW_FEED_DROPPED_EVENTS, lost);
+	lose(stream, "%" PRIu64 " batches from %" PRIu64 " on are lost: %s", lost, stream->next,
+		why);
+	stream->next = until;
+}
+
+/* --- asking --- */
+
+static void close_dealer(struct kvw_vllm_stream *stream)
+{
+	if (stream->dealer == NULL)
+		return;
+	kvw_feed_unwatch(stream->deps.feed, stream->dealer);
+	zmq_close(stream->dealer);
+	stream->dealer = NULL;
+}
+
+static bool read_reply(void *socket, void *ctx);
+
+static bool open_dealer(struct kvw_vllm_stream *stream)
+{
+	if (stream->dealer != NULL)
+		return true;
+	stream->dealer =
+		kvw_vllm_dealer(kvw_feed_context(stream->deps.feed), stream->endpoint.replay);
+	if (stream->dealer == NULL) {
+		kvw_warn("feed",
+			"cannot connect to a replay socket url=%s endpoint=%s error=\"%s\"",
+			stream->deps.url, stream->endpoint.replay, zmq_strerror(zmq_errno()));
+		return false;
+	}
+	if (kvw_feed_watch(stream->deps.feed, stream->dealer, read_reply, stream) == KVW_OK)
+		return true;
+	zmq_close(stream->dealer);
+	stream->dealer = NULL;
+	return false;
+}
+
+/* Only where there is a replay socket. An answer that is under way is of no interest any more. */
+static void ask(struct kvw_vllm_stream *stream, enum kvw_vllm_asking what)
+{
+	uint64_t first = what == KVW_VLLM_GOING_ON ? stream->next - 1 : 0;
+
+	if (stream->asking != KVW_VLLM_NOT_ASKING)
+		close_dealer(stream);
+	stream->asking = what;
+	stream->answered = stream->torn = false;
+	stream->asked_next = stream->next;
+	stream->replayed = 0;
+	stream->deadline_ns = now_of(stream) + ANSWER_NS;
+	count(stream, KVW_FEED_REPLAYS, 1);
+	if (open_dealer(stream) && !kvw_vllm_ask(stream->dealer, first))
+		close_dealer(stream); /* the deadline will tell */
+}
+
+/* To get what follows the last batch, or everything if there was none. */
+static void ask_on(struct kvw_vllm_stream *stream)
+{
+	ask(stream, stream->next > 0 ? KVW_VLLM_GOING_ON : KVW_VLLM_FROM_START);
+}
+
+/* The engine is another process, or one that has lost its memory. */
+static void begin_anew(struct kvw_vllm_stream *stream, const char *how)
+{
+	kvw_info("feed",
+		"cache events: the engine has begun anew url=%s rank=%u after=%" PRIu64
+		" how=\"%s\"",
+		stream->deps.url, stream->endpoint.rank, stream->next, how);
+	count(stream, KVW_FEED_RESTARTS, 1);
+	forget(stream);
+	forget_claims(stream);
+	stream->next = 0;
+	stream->barren = 0;
+	stream->whole = stream->told_whole = stream->beyond = stream->emptied = false;
+	stream->restarted_ns = now_of(stream);
+	snprintf(stream->wrong, sizeof(stream->wrong), "the engine has begun anew");
+	changed(stream);
+}
+
+/* --- live messages --- */
+
+static const char no_replay[] = "the engine offers no replay: start it with replay_endpoint in "
+				"--kv-events-config, or set kvaware.events.replay";
+
+/* The batch is beyond the one expected, nobody is being asked. */
+static void gap(struct kvw_vllm_stream *stream, uint64_t sequence, zmq_msg_t *payload)
+{
+	struct kvw_slice slice = {zmq_msg_data(payload), zmq_msg_size(payload)};
+
+	count(stream, KVW_FEED_GAPS, 1);
+	if (!has_replay(stream)) {
+		skip_to(stream, sequence, no_replay);
+		apply(stream, slice, false);
+		return;
+	}
+	kvw_info("feed", "cache events: a gap url=%s rank=%u from=%" PRIu64 " to=%" PRIu64,
+		stream->deps.url, stream->endpoint.rank, stream->next, sequence);
+	if (!kvw_vllm_held_push(&stream->held, sequence, payload))
+		return; /* the next one that comes is beyond too */
+	stream->barren = 0;
+	ask_on(stream);
+}
+
+/* A batch that need not wait for others. */
+static void take_live(struct kvw_vllm_stream *stream, uint64_t sequence, zmq_msg_t *payload)
+{
+	struct kvw_slice slice = {zmq_msg_data(payload), zmq_msg_size(payload)};
+	bool emptied = stream->emptied;
+
+	if (sequence < stream->next) {
+		if (is_known(stream, sequence, slice))
+			return;
+		begin_anew(stream, "its numbers went back");
+	}
+	if (sequence > stream->next) {
+		gap(stream, sequence, payload);
+		return;
+	}
+	if (sequence == 0)
+		become_whole(stream);
+	apply(stream, slice, false);
+	if (sequence == 0)
+		tell_whole(stream, "from its first batch on");
+	stream->ask_again_ns = has_replay(stream) ? now_of(stream) + SILENCE_NS : INT64_MAX;
+	if (!emptied || !stream->emptied)
+		return;
+	/* The cache was said to be emptied, and the engine says nothing of it. Only streams with a
+	 * replay wait for that. */
+	stream->emptied = stream->told_whole = false;
+	ask(stream, KVW_VLLM_FROM_START);
+	changed(stream);
+}
+
+void kvw_vllm_stream_live(struct kvw_vllm_stream *stream, uint64_t sequence, zmq_msg_t *payload)
+{
+	/* An engine may let its replay wait for a tenth of a second: what is in its turn does not wait for
+	 * an answer that will say nothing new. */
+	bool in_turn = stream->asking == KVW_VLLM_GOING_ON && sequence == stream->next &&
+		       stream->held.count == 0;
+
+	if (stream->asking == KVW_VLLM_NOT_ASKING || in_turn)
+		take_live(stream, sequence, payload);
+	else
+		(void)kvw_vllm_held_push(&stream->held, sequence, payload);
+}
+
+static bool read_live(void *socket, void *ctx)
+{
+	struct kvw_vllm_stream *stream = ctx;
+	struct kvw_vllm_frames frames;
+	struct kvw_vllm_message message;
+
+	if (!kvw_vllm_receive(socket, &frames))
+		return false;
+	count(stream, KVW_FEED_MESSAGES, 1);
+	count(stream, KVW_FEED_BYTES, frames.bytes);
+	if (kvw_vllm_published(frames.slices, frames.count, &message) == KVW_OK)
+		kvw_vllm_stream_live(stream, message.sequence, &frames.frames[2]);
+	else
+		count(stream, KVW_FEED_REFUSED, 1);
+	kvw_vllm_message_finish(&frames);
+	return true;
+}
+
+/* --- answers --- */
+
+/* What waited, as far as it follows. False: there is a gap still. */
+static bool take_held(struct kvw_vllm_stream *stream)
+{
+	struct kvw_vllm_held_batch *first;
+
+	while ((first = kvw_vllm_held_first(&stream->held)) != NULL) {
+		struct kvw_slice payload = {
+			zmq_msg_data(&first->payload), zmq_msg_size(&first->payload)};
+
+		if (first->sequence > stream->next)
+			return false;
+		if (first->sequence == stream->next) {
+			if (stream->next == 0)
+				become_whole(stream);
+			apply(stream, payload, false);
+		} else if (!is_known(stream, first->sequence, payload)) {
+			begin_anew(stream, "its numbers went back");
+			continue;
+		}
+		kvw_vllm_held_drop_first(&stream->held);
+	}
+	return true;
+}
+
+/* Nothing is under way any more. */
+static void rest(struct kvw_vllm_stream *stream, int64_t pause_ns)
+{
+	stream->asking = KVW_VLLM_NOT_ASKING;
+	stream->ask_again_ns = now_of(stream) + pause_ns;
+	changed(stream);
+}
+
+/* All has come that comes; goes on with what was held, or asks once more. */
+static void end_of_answer(struct kvw_vllm_stream *stream)
+{
+	bool from_start = stream->asking == KVW_VLLM_FROM_START;
+	bool progress = stream->next != stream->asked_next || from_start;
+
+	stream->asking = KVW_VLLM_NOT_ASKING;
+	stream->barren = progress ? 0 : stream->barren + 1;
+	while (!take_held(stream)) {
+		if (stream->barren < BARREN_MOST) {
+			ask_on(stream);
+			return;
+		}
+		skip_to(stream, kvw_vllm_held_first(&stream->held)->sequence,
+			"the replay does not bring them");
+		stream->barren = 0;
+	}
+	if (stream->torn && stream->barren < BARREN_MOST) {
+		ask_on(stream);
+		return;
+	}
+	if (stream->replayed > 0)
+		kvw_info("feed",
+			"cache events: replayed url=%s rank=%u batches=%" PRIu64 " from=%" PRIu64
+			" next=%" PRIu64,
+			stream->deps.url, stream->endpoint.rank, stream->replayed,
+			from_start ? 0 : stream->asked_next, stream->next);
+	rest(stream, from_start ? SILENCE_NS : LOOK_NS);
+	tell_whole(stream, "replayed");
+}
+
+/* First batch of an answer from the start. */
+static void first_from_start(struct kvw_vllm_stream *stream, uint64_t sequence)
+{
+	forget(stream);
+	stream->next = sequence;
+	stream->emptied = false;
+	if (sequence == 0) {
+		become_whole(stream);
+		return;
+	}
+	stream->beyond = true;
+	lose(stream,
+		"the first %" PRIu64
+		" batches are lost, the engine keeps only its last ones: all is "
+		"known again when its cache was emptied once (POST /reset_prefix_cache); a larger "
+		"buffer_steps helps",
+		sequence);
+}
+
+/* First batch of an answer that goes on. False: it is no use to go on. */
+static bool first_going_on(
+	struct kvw_vllm_stream *stream, uint64_t sequence, struct kvw_slice payload)
+{
+	if (sequence >= stream->next) {
+		skip_to(stream, sequence,
+			"the engine does not keep them; a larger buffer_steps "
+			"helps");
+		stream->beyond = true;
+		return true;
+	}
+	if (is_known(stream, sequence, payload))
+		return true;
+	begin_anew(stream, "its last batch is another one");
+	ask(stream, KVW_VLLM_FROM_START);
+	return false;
+}
+
+static void take_reply(struct kvw_vllm_stream *stream, uint64_t sequence, struct kvw_slice payload)
+{
+	bool first = !stream->answered;
+
+	stream->answered = true;
+	stream->deadline_ns = now_of(stream) + ANSWER_NS;
+	if (first && stream->asking == KVW_VLLM_FROM_START)
+		first_from_start(stream, sequence);
+	else if (first && !first_going_on(stream, sequence, payload))
+		return;
+	if (sequence > stream->next)
+		stream->torn = true;
+	if (sequence == stream->next && !stream->torn)
+		apply(stream, payload, true);
+}
+
+static void take_end(struct kvw_vllm_stream *stream)
+{
+	if (stream->unanswered)
+		kvw_info("feed", "cache events: answers again url=%s rank=%u replay=%s",
+			stream->deps.url, stream->endpoint.rank, stream->endpoint.replay);
+	if (stream->unanswered && stream->whole)
+		stream->wrong[0] = '\0';
+	stream->unanswered = false;
+	stream->pause_ns = PAUSE_NS;
+	if (!stream->answered && stream->asking == KVW_VLLM_FROM_START) {
+		/* It has never published anything: it holds nothing. */
+		forget(stream);
+		stream->next = 0;
+		become_whole(stream);
+	} else if (!stream->answered) {
+		begin_anew(stream, "it has published less than that");
+		stream->asking = KVW_VLLM_NOT_ASKING; /* this answer was the whole one */
+		ask(stream, KVW_VLLM_FROM_START);
+		return;
+	}
+	end_of_answer(stream);
+}
+
+static bool read_reply(void *socket, void *ctx)
+{
+	struct kvw_vllm_stream *stream = ctx;
+	struct kvw_vllm_frames frames;
+	struct kvw_vllm_message message;
+	enum kvw_err err;
+
+	if (!kvw_vllm_receive(socket, &frames))
+		return false;
+	count(stream, KVW_FEED_MESSAGES, 1);
+	count(stream, KVW_FEED_BYTES, frames.bytes);
+	err = kvw_vllm_replayed(frames.slices, frames.count, &message);
+	if (err == KVW_EPROTO)
+		count(stream, KVW_FEED_REFUSED, 1);
+	else if (stream->asking == KVW_VLLM_NOT_ASKING)
+		err = KVW_OK; /* nobody asked */
+	else if (err == KVW_ENOTFOUND)
+		take_end(stream);
+	else
+		take_reply(stream, message.sequence, message.payload);
+	kvw_vllm_message_finish(&frames);
+	return true;
+}
+
+/* --- deadlines --- */
+
+/* The replay socket has said nothing for too long. */
+static void no_answer(struct kvw_vllm_stream *stream)
+{
+	struct kvw_vllm_held_batch *held;
+	bool some = stream->answered && stream->next != stream->asked_next;
+
+	close_dealer(stream);
+	stream->asking = KVW_VLLM_NOT_ASKING;
+	if (some && ++stream->barren < BARREN_MOST) {
+		ask_on(stream);
+		return;
+	}
+	stream->unanswered = true;
+	stream->barren = 0;
+	while (!take_held(stream)) {
+		held = kvw_vllm_held_first(&stream->held);
+		skip_to(stream, held->sequence, "the replay socket does not answer");
+	}
+	if (!stream->beyond)
+		snprintf(stream->wrong, sizeof(stream->wrong),
+			"no answer from the replay socket %s", stream->endpoint.replay);
+	if (stream->pause_ns == PAUSE_NS)
+		kvw_warn("feed", "cache events: no answer url=%s rank=%u replay=%s",
+			stream->deps.url, stream->endpoint.rank, stream->endpoint.replay);
+	rest(stream, stream->pause_ns);
+	stream->pause_ns =
+		stream->pause_ns * 2 < PAUSE_MOST_NS ? stream->pause_ns * 2 : PAUSE_MOST_NS;
+}
+
+void kvw_vllm_stream_tick(struct kvw_vllm_stream *stream)
+{
+	int64_t now_ns = now_of(stream);
+
+	if (stream->asking != KVW_VLLM_NOT_ASKING) {
+		if (now_ns >= stream->deadline_ns)
+			no_answer(stream);
+		return;
+	}
+	if (!has_replay(stream) || now_ns < stream->ask_again_ns)
+		return;
+	/* What is lost for good is not asked for again: it would begin at the same place. */
+	if (stream->whole || stream->beyond)
+		ask_on(stream);
+	else
+		ask(stream, KVW_VLLM_FROM_START);
+}
+
+void kvw_vllm_stream_purged(struct kvw_vllm_stream *stream)
+{
+	bool just_begun =
+		stream->restarted_ns != 0 && now_of(stream) - stream->restarted_ns < JUST_BEGUN_NS;
+
+	if (!has_replay(stream)) {
+		lose(stream, "its cache was lost; all is known again when the engine says so");
+		return;
+	}
+	stream->told_whole = false;
+	/* The news of a new process comes late, when some of its batches were applied already. */
+	changed(stream);
+	if (just_begun || stream->asking != KVW_VLLM_NOT_ASKING || !stream->whole) {
+		stream->restarted_ns = 0;
+		ask(stream, KVW_VLLM_FROM_START);
+		return;
+	}
+	stream->emptied = true;
+	ask_on(stream);
+}
+
+/* --- life --- */
+
+enum kvw_err kvw_vllm_stream_open(struct kvw_vllm_stream *stream,
+	const struct kvw_vllm_stream_deps *deps, struct kvw_vllm_endpoint *take_endpoint,
+	bool listen)
+{
+	*stream = (struct kvw_vllm_stream){.deps = *deps,
+		.endpoint = *take_endpoint,
+		.ask_again_ns = INT64_MAX,
+		.pause_ns = PAUSE_NS};
+	*take_endpoint = (struct kvw_vllm_endpoint){.rank = 0};
+	snprintf(stream->wrong, sizeof(stream->wrong), "%s",
+		has_replay(stream) ? "nothing was heard yet" : no_replay);
+	if (listen) {
+		stream->sub = kvw_vllm_sub(
+			kvw_feed_context(deps->feed), stream->endpoint.events, deps->topic, false);
+		if (stream->sub == NULL) {
+			kvw_warn("feed", "cannot subscribe url=%s endpoint=%s error=\"%s\"",
+				deps->url, stream->endpoint.events, zmq_strerror(zmq_errno()));
+			kvw_vllm_stream_close(stream);
+			return KVW_EIO;
+		}
+		if (kvw_feed_watch(deps->feed, stream->sub, read_live, stream) != KVW_OK) {
+			kvw_vllm_stream_close(stream);
+			return KVW_ENOMEM;
+		}
+	}
+	kvw_info("feed", "cache events: listening url=%s rank=%u endpoint=%s replay=%s", deps->url,
+		stream->endpoint.rank, stream->endpoint.events,
+		has_replay(stream) ? stream->endpoint.replay : "none");
+	if (has_replay(stream))
+		ask(stream, KVW_VLLM_FROM_START);
+	return KVW_OK;
+}
+
+void kvw_vllm_stream_close(struct kvw_vllm_stream *stream)
+{
+	close_dealer(stream);
+	if (stream->sub != NULL) {
+		kvw_feed_unwatch(stream->deps.feed, stream->sub);
+		zmq_close(stream->sub);
+	}
+	if (stream->deps.applier != NULL)
+		forget(stream);
+	kvw_vllm_held_finish(&stream->held);
+	free(stream->endpoint.events);
+	free(stream->endpoint.replay);
+	free(stream->endpoint.topic);
+	*stream = (struct kvw_vllm_stream){.sub = NULL};
+}

@@ -1,0 +1,90 @@
+/*
+ * vllm_stream.h - the events of one data-parallel rank of one engine, in order and without holes.
+ *
+ * Batches are numbered from 0. What arrives is compared with the number expected; what is missing is
+ * asked for at the engine's replay socket, and live batches wait until it has come. The stream knows
+ * whether everything was seen that describes the engine's cache now: since number 0, or since the engine
+ * said that it emptied its cache.
+ *
+ * Threads: the feed's.
+ */
+#ifndef KVW_VLLM_STREAM_H
+#define KVW_VLLM_STREAM_H
+
+#include "feeds/feed.h"
+#include "feeds/vllm_apply.h"
+#include "feeds/vllm_endpoints.h"
+#include "feeds/vllm_held.h"
+
+#define KVW_VLLM_DIGESTS 256 /* recent batches that are known again */
+
+struct kvw_vllm_stream;
+
+/* What kvw_vllm_stream_sees_all says, or wrong, may have changed. Must not close the stream. */
+typedef void kvw_vllm_changed_fn(struct kvw_vllm_stream *stream, void *ctx);
+
+/* What a stream belongs to. All borrowed, and outlive it. */
+struct kvw_vllm_stream_deps {
+	struct kvw_feed *feed;
+	struct kvw_vllm_applier *applier;
+	struct kvw_vllm_map *map; /* of the worker */
+	const char *url;          /* of the worker, for the log */
+	const char *topic;        /* only messages whose topic begins so */
+	kvw_vllm_changed_fn *changed;
+	void *ctx;
+};
+
+enum kvw_vllm_asking {
+	KVW_VLLM_NOT_ASKING,
+	KVW_VLLM_FROM_START, /* for everything */
+	KVW_VLLM_GOING_ON,   /* from the last batch applied on, which must be the same one still */
+};
+
+struct kvw_vllm_stream {
+	struct kvw_vllm_stream_deps deps;
+	struct kvw_vllm_endpoint endpoint; /* owned */
+	void *sub;                         /* NULL: messages come by kvw_vllm_stream_live */
+	void *dealer;                      /* NULL: none is open */
+
+	uint64_t next;                      /* number expected */
+	uint64_t digests[KVW_VLLM_DIGESTS]; /* of payloads, by number modulo; below next */
+	bool whole;                         /* all is known that the cache holds */
+	bool unanswered; /* the replay socket did not answer when it was last asked */
+	bool beyond;     /* ... and will not help: what is missing is gone, or cannot be read */
+	bool emptied;    /* the worker's cache is said to be lost, not by this stream yet */
+	char wrong[200]; /* why not whole, or unanswered; "" */
+	int64_t restarted_ns; /* when the engine was seen to have begun anew; 0: never */
+
+	enum kvw_vllm_asking asking;
+	bool answered;        /* a batch came since it was asked */
+	bool torn;            /* what comes now is of no use: something in the middle was lost */
+	uint64_t asked_next;  /* next when it was asked */
+	uint32_t barren;      /* times in a row that asking brought nothing of what was missing */
+	uint64_t replayed;    /* batches applied since it was asked */
+	int64_t deadline_ns;  /* it must say something until then */
+	int64_t ask_again_ns; /* when to look whether something was missed; INT64_MAX: never */
+	int64_t pause_ns;     /* between fruitless attempts; grows */
+	struct kvw_vllm_held held;
+	bool told_whole; /* ... and it was so when nothing was under way: the log has a line */
+};
+
+/* Opens the sockets; takes the endpoint. listen: false for an engine whose messages come by
+ * kvw_vllm_stream_live. KVW_ENOMEM, KVW_EIO (told in the log); *stream is then as after close. */
+enum kvw_err kvw_vllm_stream_open(struct kvw_vllm_stream *stream,
+	const struct kvw_vllm_stream_deps *deps, struct kvw_vllm_endpoint *take_endpoint,
+	bool listen) KVW_MUST_CHECK;
+void kvw_vllm_stream_close(struct kvw_vllm_stream *stream); /* forgets what it told */
+
+/* Whether the index holds all that this rank's cache holds. */
+bool kvw_vllm_stream_sees_all(const struct kvw_vllm_stream *stream);
+
+/* A published message; takes the payload's content. */
+void kvw_vllm_stream_live(struct kvw_vllm_stream *stream, uint64_t sequence, zmq_msg_t *payload);
+
+/* The index has forgotten the worker, because its cache is said to be lost. */
+void kvw_vllm_stream_purged(struct kvw_vllm_stream *stream);
+
+/* To be called about ten times a second: deadlines. */
+void kvw_vllm_stream_tick(struct kvw_vllm_stream *stream);
+
+#endif

@@ -1,0 +1,705 @@
+/*
+ * fleet.c - see fleet.h. Creation, candidates, health, and the model table.
+ *
+ * The model table is rebuilt as a whole when a worker's list changes (rare) and published by one
+ * atomic store; loops look a model up by binary search without a lock.
+ */
+#include "fleet/fleet.h"
+
+#include <netdb.h>
+#include <stdlib.h>
+#include <string.h>
+#include <xxhash.h>
+
+#include "settings/address.h"
+#include "base/clock.h"
+#include "fleet/epoch.h"
+#include "base/log.h"
+#include "tls/tls.h"
+
+#define Q16 65536.0
+
+/* What one worker serves, as the control thread remembers it to rebuild views. */
+struct model_list {
+	char **names;
+	size_t count;
+};
+
+/* The public struct first, then what only this file needs. */
+struct fleet {
+	struct kvw_fleet base;
+	struct model_list *lists; /* [count]; control thread only */
+	uint64_t *good_in_row;    /* [count]; probes, control thread only */
+	uint64_t *bad_in_row;
+	bool *out;                /* [count]; known here to be out */
+};
+
+static void view_free(void *object)
+{
+	struct kvw_fleet_view *view = object;
+
+	if (view == NULL)
+		return;
+	free(view->models);
+	free(view);
+}
+
+static struct kvw_model *model_get(struct kvw_fleet *fleet, const char *name)
+{
+	struct kvw_model **grown, *model;
+
+	for (size_t i = 0; i < fleet->model_total; i++)
+		if (strcmp(fleet->models[i]->name, name) == 0)
+			return fleet->models[i];
+	model = calloc(1, sizeof(*model));
+	grown = realloc(fleet->models, (fleet->model_total + 1) * sizeof(*grown));
+	if (grown != NULL)
+		fleet->models = grown;
+	if (model == NULL || grown == NULL || (model->name = strdup(name)) == NULL) {
+		free(model);
+		return NULL;
+	}
+	model->index = (uint32_t)fleet->model_total;
+	fleet->models[fleet->model_total++] = model;
+	return model;
+}
+
+static int compare_entries(const void *a, const void *b)
+{
+	return strcmp(((const struct kvw_model_entry *)a)->model->name,
+		((const struct kvw_model_entry *)b)->model->name);
+}
+
+static struct kvw_model_entry *entry_get(struct kvw_fleet_view *view, struct kvw_model *model)
+{
+	struct kvw_model_entry *grown;
+
+	for (size_t i = 0; i < view->model_count; i++)
+		if (view->models[i].model == model)
+			return &view->models[i];
+	grown = realloc(view->models, (view->model_count + 1) * sizeof(*grown));
+	if (grown == NULL)
+		return NULL;
+	view->models = grown;
+	memset(&grown[view->model_count], 0, sizeof(*grown));
+	grown[view->model_count].model = model;
+	return &grown[view->model_count++];
+}
+
+/* What candidates show has changed: loops are told after it, so that no table stays behind. */
+static void changed(_Atomic uint64_t *changes)
+{
+	atomic_fetch_add_explicit(changes, 1, memory_order_release);
+}
+
+/* Builds a view from the lists and publishes it. On failure the old one stays. */
+static enum kvw_err publish_view(struct fleet *self)
+{
+	struct kvw_fleet *fleet = &self->base;
+	struct kvw_fleet_view *view = calloc(1, sizeof(*view));
+	struct kvw_fleet_view *old;
+
+	if (view == NULL)
+		return KVW_ENOMEM;
+	view->all_known = true;
+	for (size_t w = 0; w < fleet->count; w++) {
+		if (!atomic_load(&fleet->workers[w]->models_known))
+			view->all_known = false;
+		for (size_t i = 0; i < self->lists[w].count; i++) {
+			struct kvw_model *model = model_get(fleet, self->lists[w].names[i]);
+			struct kvw_model_entry *entry = model == NULL ? NULL : entry_get(view, model);
+
+			if (entry == NULL) {
+				view_free(view);
+				return KVW_ENOMEM;
+			}
+			entry->workers[w / 64] |= UINT64_C(1) << (w % 64);
+		}
+	}
+	if (view->model_count > 0)
+		qsort(view->models, view->model_count, sizeof(view->models[0]), compare_entries);
+	old = (struct kvw_fleet_view *)atomic_exchange(&fleet->view, view);
+	changed(&fleet->changes);
+	if (old != NULL && kvw_epochs_retire(fleet->epochs, old, view_free) != KVW_OK)
+		kvw_warn("fleet", "out of memory: an old model table of %zu entries is kept",
+			old->model_count);
+	return KVW_OK;
+}
+
+static void list_clear(struct model_list *list)
+{
+	for (size_t i = 0; i < list->count; i++)
+		free(list->names[i]);
+	free(list->names);
+	list->names = NULL;
+	list->count = 0;
+}
+
+static enum kvw_err list_copy(struct model_list *list, const char *const *names, size_t count)
+{
+	struct model_list copy = {calloc(count + 1, sizeof(char *)), 0};
+
+	if (copy.names == NULL)
+		return KVW_ENOMEM;
+	for (; copy.count < count; copy.count++) {
+		copy.names[copy.count] = strdup(names[copy.count]);
+		if (copy.names[copy.count] == NULL) {
+			list_clear(&copy);
+			return KVW_ENOMEM;
+		}
+	}
+	list_clear(list);
+	*list = copy;
+	return KVW_OK;
+}
+
+static enum kvw_err worker_resolve(struct kvw_worker *worker, uint16_t port_number, FILE *errors)
+{
+	struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM};
+	struct addrinfo *found = NULL;
+	char port[8];
+	int rc;
+
+	(void)snprintf(port, sizeof(port), "%u", port_number);
+	rc = getaddrinfo(worker->host, port, &hints, &found);
+	if (rc != 0) {
+		fprintf(errors, "kvway: worker %s: cannot resolve %s: %s\n", worker->url, worker->host,
+			gai_strerror(rc));
+		return KVW_EINVAL;
+	}
+	memcpy(&worker->addr, found->ai_addr, found->ai_addrlen);
+	worker->addr_len = found->ai_addrlen;
+	freeaddrinfo(found);
+	return KVW_OK;
+}
+
+static char *copy_slice(struct kvw_slice slice)
+{
+	return strndup(slice.len == 0 ? "" : slice.data, slice.len);
+}
+
+static void worker_destroy(struct kvw_worker *worker)
+{
+	if (worker == NULL)
+		return;
+	free(worker->url);
+	free(worker->host);
+	free(worker->authority);
+	free(worker->path_prefix);
+	free(worker->api_key);
+	free(worker);
+}
+
+/* errors NULL: its address is not looked up. */
+static enum kvw_err worker_create(const struct kvw_worker_config *config, uint32_t id,
+	struct kvw_fleet *fleet, FILE *errors, struct kvw_worker **out)
+{
+	struct kvw_worker *worker = aligned_alloc(64, (sizeof(*worker) + 63) / 64 * 64);
+	struct kvw_url url;
+	enum kvw_err err = KVW_ENOMEM;
+
+	if (worker == NULL)
+		return KVW_ENOMEM;
+	memset(worker, 0, sizeof(*worker));
+	kvw_load_init_on(&worker->load, fleet->loads, id);
+	worker->id = id;
+	worker->changes = &fleet->changes;
+	if (kvw_url_split(kvw_slice_of(config->url), &url) != KVW_ADDRESS_OK) {
+		if (errors != NULL)
+			fprintf(errors, "kvway: worker %s: not http[s]://host:port\n", config->url);
+		err = KVW_EINVAL;
+		goto fail;
+	}
+	worker->url = strdup(config->url);
+	worker->tls = url.tls;
+	worker->host = copy_slice(url.address.host);
+	worker->authority = copy_slice(url.authority);
+	worker->path_prefix = copy_slice(url.prefix);
+	worker->api_key = strdup(config->api_key);
+	if (worker->url == NULL || worker->host == NULL || worker->authority == NULL ||
+		worker->path_prefix == NULL || worker->api_key == NULL)
+		goto fail;
+	while (worker->url[0] != '\0' && worker->url[strlen(worker->url) - 1] == '/')
+		worker->url[strlen(worker->url) - 1] = '\0';
+	worker->key = XXH3_64bits(worker->url, strlen(worker->url));
+	worker->models_given = config->models.count > 0;
+	atomic_init(&worker->models_known, worker->models_given);
+	if (errors != NULL) {
+		err = worker_resolve(worker, url.address.port, errors);
+		if (err != KVW_OK)
+			goto fail;
+	}
+	*out = worker;
+	return KVW_OK;
+
+fail:
+	worker_destroy(worker);
+	return err;
+}
+
+/* What TLS to workers needs, if any of them speaks it. */
+static enum kvw_err create_tls(struct kvw_fleet *fleet, FILE *errors)
+{
+	const struct kvw_config *config = fleet->config;
+	const struct kvw_tls_client_options options = {
+		.ca_file = config->upstream_tls_ca_file, .insecure = config->upstream_tls_insecure};
+	char why[256] = "";
+	enum kvw_err err;
+	bool needed = false;
+
+	for (size_t i = 0; i < fleet->count; i++)
+		needed = needed || fleet->workers[i]->tls;
+	if (!needed)
+		return KVW_OK;
+	err = kvw_tls_client_create(&options, why, sizeof(why), &fleet->tls);
+	if (err == KVW_EINVAL)
+		fprintf(errors, "kvway: upstream.tls: %s\n", why);
+	return err;
+}
+
+/* errors NULL: nothing is looked up or loaded that only connections need. */
+static enum kvw_err create(const struct kvw_config *config, size_t loops, FILE *errors,
+	struct kvw_fleet **out)
+{
+	struct fleet *self = calloc(1, sizeof(*self));
+	enum kvw_err err = KVW_ENOMEM;
+
+	if (self == NULL)
+		return KVW_ENOMEM;
+	self->base.config = config;
+	atomic_init(&self->base.changes, 1);
+	self->base.workers = calloc(config->worker_count, sizeof(self->base.workers[0]));
+	self->base.loads = aligned_alloc(64, sizeof(*self->base.loads));
+	self->lists = calloc(config->worker_count, sizeof(self->lists[0]));
+	self->good_in_row = calloc(config->worker_count, sizeof(uint64_t));
+	self->bad_in_row = calloc(config->worker_count, sizeof(uint64_t));
+	self->out = calloc(config->worker_count, sizeof(bool));
+	if (self->base.workers == NULL || self->base.loads == NULL || self->lists == NULL ||
+		self->good_in_row == NULL || self->bad_in_row == NULL || self->out == NULL)
+		goto fail;
+	memset(self->base.loads, 0, sizeof(*self->base.loads));
+	err = kvw_ratios_create(&self->base.ratios);
+	if (err != KVW_OK)
+		goto fail;
+	err = kvw_epochs_create(loops, &self->base.epochs);
+	if (err != KVW_OK)
+		goto fail;
+	for (size_t i = 0; i < config->worker_count; i++) {
+		const struct kvw_worker_config *worker = &config->workers[i];
+
+		err = worker_create(
+			worker, (uint32_t)i, &self->base, errors, &self->base.workers[i]);
+		if (err != KVW_OK)
+			goto fail;
+		self->base.count++;
+		err = list_copy(&self->lists[i], (const char *const *)worker->models.items,
+			worker->models.count);
+		if (err != KVW_OK)
+			goto fail;
+	}
+	if (errors != NULL)
+		err = create_tls(&self->base, errors);
+	if (err == KVW_OK)
+		err = publish_view(self);
+	if (err != KVW_OK)
+		goto fail;
+	*out = &self->base;
+	return KVW_OK;
+
+fail:
+	kvw_fleet_destroy(&self->base);
+	return err;
+}
+
+enum kvw_err kvw_fleet_create(const struct kvw_config *config, size_t loops, FILE *errors,
+	struct kvw_fleet **out)
+{
+	return create(config, loops, errors, out);
+}
+
+enum kvw_err kvw_fleet_create_offline(const struct kvw_config *config, struct kvw_fleet **out)
+{
+	return create(config, 1, NULL, out);
+}
+
+void kvw_fleet_destroy(struct kvw_fleet *fleet)
+{
+	struct fleet *self = (struct fleet *)fleet;
+
+	if (fleet == NULL)
+		return;
+	for (size_t i = 0; i < fleet->count; i++) {
+		worker_destroy(fleet->workers[i]);
+		list_clear(&self->lists[i]);
+	}
+	view_free((void *)atomic_load(&fleet->view));
+	for (size_t i = 0; i < fleet->model_total; i++) {
+		free(fleet->models[i]->name);
+		free(fleet->models[i]);
+	}
+	kvw_epochs_destroy(fleet->epochs);
+	kvw_ratios_destroy(fleet->ratios);
+	kvw_tls_destroy(fleet->tls);
+	free(fleet->models);
+	free(fleet->workers);
+	free(fleet->loads);
+	free(self->lists);
+	free(self->good_in_row);
+	free(self->bad_in_row);
+	free(self->out);
+	free(self);
+}
+
+bool kvw_worker_usable(const struct kvw_worker *worker)
+{
+	return atomic_load_explicit(&worker->health, memory_order_relaxed) != KVW_HEALTH_DOWN;
+}
+
+size_t kvw_fleet_usable_count(const struct kvw_fleet *fleet)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < fleet->count; i++)
+		n += kvw_worker_usable(fleet->workers[i]);
+	return n;
+}
+
+static int compare_name(struct kvw_slice name, const char *other)
+{
+	int order = strncmp(name.data, other, name.len);
+
+	if (order != 0)
+		return order;
+	return other[name.len] == '\0' ? 0 : -1;
+}
+
+static const struct kvw_model_entry *find_model(const struct kvw_fleet_view *view,
+	struct kvw_slice name)
+{
+	size_t low = 0, high = view->model_count;
+
+	while (low < high) {
+		size_t middle = low + (high - low) / 2;
+		int order = compare_name(name, view->models[middle].model->name);
+
+		if (order == 0)
+			return &view->models[middle];
+		if (order < 0)
+			high = middle;
+		else
+			low = middle + 1;
+	}
+	return NULL;
+}
+
+/* What is only true of a worker for a while. Most have neither, and no clock is read. True: it will
+ * change with time alone. */
+static bool note_passing_state(
+	const struct kvw_fleet *fleet, struct kvw_worker *worker, struct kvw_candidate *item)
+{
+	int64_t slow_since =
+		atomic_load_explicit(&worker->slow_since_ns, memory_order_relaxed);
+	int64_t full_until =
+		atomic_load_explicit(&worker->kv_full_until_ns, memory_order_relaxed);
+	int64_t now_ns;
+
+	if (slow_since == 0 && full_until == 0)
+		return false;
+	now_ns = kvw_clock_ns();
+	item->kv_full = now_ns < full_until;
+	if (slow_since != 0) {
+		double ms = (double)(now_ns - slow_since) / (double)KVW_NS_PER_MS;
+		double share = ms / (double)fleet->config->routing_slow_start_ms;
+
+		if (share < 1)
+			item->share = (float)share;
+		else /* over, unless it has begun anew meanwhile */
+			(void)atomic_compare_exchange_strong(
+				&worker->slow_since_ns, &slow_since, 0);
+	}
+	if (full_until != 0 && !item->kv_full)
+		(void)atomic_compare_exchange_strong(&worker->kv_full_until_ns, &full_until, 0);
+	return true;
+}
+
+/* Who serves a model. */
+struct service {
+	const struct kvw_model_entry *serves; /* NULL: any worker */
+	struct kvw_model *model;              /* NULL: none was asked for, or it is not known */
+	bool known;
+	uint64_t version; /* of the candidates, as long as time alone changes none of them */
+};
+
+/* A view has less than so many models whose candidates have versions. */
+#define VERSION_MODELS (UINT64_C(1) << 16)
+
+static struct service find_service(const struct kvw_fleet *fleet, struct kvw_slice name)
+{
+	/* Changes before all that they count. */
+	uint64_t changes = atomic_load_explicit(&fleet->changes, memory_order_acquire);
+	const struct kvw_fleet_view *view =
+		atomic_load_explicit(&fleet->view, memory_order_acquire);
+	struct service service = {.known = true, .version = changes * VERSION_MODELS};
+
+	if (name.len == 0) {
+		if (view->model_count == 1)
+			service.model = view->models[0].model; /* the only one there is to mean */
+		return service;
+	}
+	if (memchr(name.data, '\0', name.len) == NULL)
+		service.serves = find_model(view, name);
+	service.known = service.serves != NULL;
+	if (service.known) {
+		uint64_t place = (uint64_t)(service.serves - view->models) + 1;
+
+		service.model = service.serves->model;
+		service.version = place < VERSION_MODELS ? service.version + place : 0;
+	}
+	return service;
+}
+
+/* Returns how many there are. Sets *passing: one of them will change with time alone. */
+static size_t fill(const struct kvw_fleet *fleet, const struct kvw_model_entry *serves,
+	struct kvw_candidate *items, bool *passing)
+{
+	size_t n = 0;
+
+	*passing = false;
+	for (size_t i = 0; i < fleet->count; i++) {
+		struct kvw_worker *worker = fleet->workers[i];
+
+		if (serves != NULL && (serves->workers[i / 64] >> (i % 64) & 1) == 0)
+			continue;
+		items[n] = (struct kvw_candidate){
+			.id = worker->id,
+			.generation = atomic_load_explicit(&worker->generation, memory_order_relaxed),
+			.key = worker->key,
+			.load = &worker->load,
+			.capacity_tokens =
+				atomic_load_explicit(&worker->capacity_tokens, memory_order_relaxed),
+			.block_size = atomic_load_explicit(&worker->block_size, memory_order_relaxed),
+			.share = 1,
+			.usable = kvw_worker_usable(worker),
+		};
+		*passing |= note_passing_state(fleet, worker, &items[n++]);
+	}
+	return n;
+}
+
+size_t kvw_fleet_candidates(const struct kvw_fleet *fleet, struct kvw_slice model,
+	struct kvw_candidate *items, bool *known, struct kvw_model **entry)
+{
+	struct service service = find_service(fleet, model);
+	bool passing;
+
+	*known = service.known;
+	*entry = service.model;
+	return service.known ? fill(fleet, service.serves, items, &passing) : 0;
+}
+
+void kvw_fleet_read(const struct kvw_fleet *fleet, struct kvw_slice model,
+	struct kvw_fleet_table *table, bool *known, struct kvw_model **entry)
+{
+	struct service service = find_service(fleet, model);
+	bool passing;
+
+	*known = service.known;
+	*entry = service.model;
+	if (service.known && service.version != 0 && table->version == service.version)
+		return;
+	table->version = 0;
+	table->count = 0;
+	if (!service.known)
+		return;
+	table->count = fill(fleet, service.serves, table->items, &passing);
+	if (!passing)
+		table->version = service.version;
+}
+
+void kvw_fleet_request_ok(struct kvw_fleet *fleet, struct kvw_worker *worker)
+{
+	(void)fleet;
+	if (atomic_load_explicit(&worker->failures, memory_order_relaxed) != 0)
+		atomic_store_explicit(&worker->failures, 0, memory_order_relaxed);
+}
+
+void kvw_fleet_request_failed(struct kvw_fleet *fleet, struct kvw_worker *worker, const char *why)
+{
+	uint32_t n = atomic_fetch_add_explicit(&worker->failures, 1, memory_order_relaxed) + 1;
+
+	if (n < fleet->config->health_passive_failures)
+		return;
+	if (atomic_exchange(&worker->health, (uint8_t)KVW_HEALTH_DOWN) == KVW_HEALTH_DOWN)
+		return;
+	changed(&fleet->changes);
+	kvw_warn("fleet", "worker is out after %u failed requests in a row url=%s why=\"%s\"", n,
+		worker->url, why);
+}
+
+/*
+ * Bytes per token, a moving average over some 32 answers. A short prompt counts for less: the chat
+ * template's own tokens are a larger part of it. A prompt of mostly something else than text (an
+ * image counts as some bytes and many hundred tokens) is pulled to within a factor of two of what
+ * is known, so that no single kind of request can carry the ratio away.
+ */
+void kvw_model_learn(struct kvw_model *model, uint64_t units, uint32_t prompt_tokens)
+{
+	double seen, old, weight;
+
+	if (units < 256 || prompt_tokens < 32)
+		return; /* too short to tell: the template's own tokens weigh too much */
+	seen = (double)units / prompt_tokens;
+	if (seen < 0.25 || seen > 64.0)
+		return;
+	old = atomic_load_explicit(&model->units_per_token_q16, memory_order_relaxed) / Q16;
+	if (old > 0) {
+		weight = prompt_tokens < 512 ? prompt_tokens / 512.0 : 1;
+		seen = seen > old * 2 ? old * 2 : seen < old / 2 ? old / 2 : seen;
+		/* Loops may race: one sample is lost, no harm. */
+		seen = old + (seen - old) * weight / 32;
+	}
+	atomic_store_explicit(
+		&model->units_per_token_q16, (uint32_t)(seen * Q16 + 0.5), memory_order_relaxed);
+}
+
+float kvw_model_tokens_per_unit(const struct kvw_model *model, double prior_bytes_per_token)
+{
+	uint32_t learned = model == NULL ? 0
+					 : atomic_load_explicit(&model->units_per_token_q16,
+						   memory_order_relaxed);
+
+	return learned == 0 ? (float)(1.0 / prior_bytes_per_token) : (float)(Q16 / learned);
+}
+
+float kvw_fleet_tokens_per_unit(const struct kvw_fleet *fleet, const struct kvw_model *model,
+	const struct kvw_route_request *request, struct kvw_ratio_keys *keys)
+{
+	float known;
+
+	kvw_ratio_keys_of(request, keys);
+	if (request->token_ids)
+		return 1;
+	known = kvw_ratios_find(fleet->ratios, keys);
+	return known > 0 ? known
+			 : kvw_model_tokens_per_unit(model, fleet->config->routing_bytes_per_token);
+}
+
+void kvw_fleet_set_probe(struct kvw_fleet *fleet, struct kvw_worker *worker, bool ok,
+	const char *why)
+{
+	struct fleet *self = (struct fleet *)fleet;
+	uint8_t health = atomic_load(&worker->health);
+
+	if (health == KVW_HEALTH_DOWN && !self->out[worker->id]) {
+		self->out[worker->id] = true; /* by failed requests: good probes count from here */
+		self->good_in_row[worker->id] = 0;
+	}
+	if (ok) {
+		self->bad_in_row[worker->id] = 0;
+		self->good_in_row[worker->id]++;
+		if (health == KVW_HEALTH_UP ||
+			(health == KVW_HEALTH_DOWN &&
+				self->good_in_row[worker->id] < (uint64_t)fleet->config->health_rise))
+			return;
+		self->out[worker->id] = false;
+		atomic_store(&worker->failures, 0);
+		if (health == KVW_HEALTH_DOWN)
+			kvw_fleet_start_slowly(fleet, worker);
+		atomic_store(&worker->health, (uint8_t)KVW_HEALTH_UP);
+		changed(&fleet->changes);
+		kvw_info("fleet", "worker is in url=%s", worker->url);
+		return;
+	}
+	atomic_fetch_add(&worker->probes_failed, 1);
+	self->good_in_row[worker->id] = 0;
+	self->bad_in_row[worker->id]++;
+	if (health == KVW_HEALTH_DOWN ||
+		self->bad_in_row[worker->id] < (uint64_t)fleet->config->health_fall)
+		return;
+	self->out[worker->id] = true;
+	atomic_store(&worker->health, (uint8_t)KVW_HEALTH_DOWN);
+	changed(&fleet->changes);
+	kvw_warn("fleet", "worker is out after %llu failed probes url=%s why=\"%s\"",
+		(unsigned long long)self->bad_in_row[worker->id], worker->url, why);
+}
+
+static bool list_equals(const struct model_list *list, const char *const *names, size_t count)
+{
+	if (list->count != count)
+		return false;
+	for (size_t i = 0; i < count; i++)
+		if (strcmp(list->names[i], names[i]) != 0)
+			return false;
+	return true;
+}
+
+enum kvw_err kvw_fleet_set_models(struct kvw_fleet *fleet, struct kvw_worker *worker,
+	const char *const *names, size_t count)
+{
+	struct fleet *self = (struct fleet *)fleet;
+	bool was_known = atomic_exchange(&worker->models_known, true);
+	enum kvw_err err;
+
+	atomic_store_explicit(&worker->models_read_ns, kvw_clock_ns(), memory_order_relaxed);
+	kvw_epochs_reclaim(fleet->epochs);
+	if (was_known && list_equals(&self->lists[worker->id], names, count))
+		return KVW_OK;
+	err = list_copy(&self->lists[worker->id], names, count);
+	if (err != KVW_OK)
+		return err;
+	return publish_view(self);
+}
+
+void kvw_fleet_set_adapters(struct kvw_fleet *fleet, const char *const *names,
+	const bool *adapters, size_t count)
+{
+	const struct kvw_fleet_view *view = atomic_load_explicit(&fleet->view, memory_order_acquire);
+
+	for (size_t i = 0; i < count; i++) {
+		const struct kvw_model_entry *entry = find_model(view, kvw_slice_of(names[i]));
+
+		if (entry != NULL)
+			atomic_store_explicit(
+				&entry->model->adapter, adapters[i], memory_order_relaxed);
+	}
+}
+
+void kvw_fleet_set_capacity(struct kvw_worker *worker, uint64_t tokens, uint32_t block_size)
+{
+	if (atomic_load_explicit(&worker->capacity_tokens, memory_order_relaxed) == tokens &&
+		atomic_load_explicit(&worker->block_size, memory_order_relaxed) == block_size)
+		return;
+	atomic_store_explicit(&worker->capacity_tokens, tokens, memory_order_relaxed);
+	atomic_store_explicit(&worker->block_size, block_size, memory_order_relaxed);
+	changed(worker->changes);
+}
+
+void kvw_fleet_set_kv_use(
+	struct kvw_fleet *fleet, struct kvw_worker *worker, double usage, double preemptions)
+{
+	const struct kvw_config *config = fleet->config;
+	int64_t until = 0;
+
+	if (config->routing_kv_full > 0 && (usage >= config->routing_kv_full || preemptions > 0))
+		until = kvw_clock_ns() +
+			2 * config->health_metrics_interval_ms * KVW_NS_PER_MS;
+	if (atomic_exchange_explicit(&worker->kv_full_until_ns, until, memory_order_relaxed) != until)
+		changed(&fleet->changes);
+}
+
+void kvw_fleet_start_slowly(struct kvw_fleet *fleet, struct kvw_worker *worker)
+{
+	if (fleet->config->routing_slow_start_ms <= 0)
+		return;
+	atomic_store_explicit(&worker->slow_since_ns, kvw_clock_ns(), memory_order_relaxed);
+	changed(&fleet->changes);
+}
+
+void kvw_fleet_cache_lost(struct kvw_fleet *fleet, struct kvw_worker *worker, const char *why)
+{
+	atomic_fetch_add(&worker->generation, 1);
+	changed(&fleet->changes);
+	if (fleet->strategy != NULL && fleet->strategy->ops->purge != NULL)
+		fleet->strategy->ops->purge(fleet->strategy, worker->id);
+	kvw_info("fleet", "worker lost its cache url=%s why=\"%s\"", worker->url, why);
+}

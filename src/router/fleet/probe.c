@@ -1,0 +1,412 @@
+/*
+ * probe.c - see probe.h.
+ *
+ * Each worker has three asks (health, models, metrics). An ask owns one curl handle for its whole
+ * life and one timer; it is either waiting for its timer or running, never both:
+ *
+ *   timer fires -> start() gives the handle to curl_loop -> finish() tells the fleet, sets the timer
+ *   again
+ */
+#include "fleet/probe.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include <event2/event.h>
+
+#include "base/clock.h"
+#include "fleet/curl_loop.h"
+#include "base/log.h"
+#include "fleet/probe_request.h"
+#include "fleet/scrape.h"
+
+#define STAGGER_NS      KVW_NS_PER_MS /* between two workers of the first round */
+#define WANTED_POLL_MS  100           /* how often models_wanted is looked at */
+#define WANTED_PAUSE_NS KVW_NS_PER_S  /* at most one such refresh per worker and second */
+#define SCRAPE_LEAST_MS 10000         /* timeout of models and metrics, at least */
+#define HEALTH_BODY     (64u << 10)   /* enough of a health page to drain it */
+
+enum ask_kind { ASK_HEALTH, ASK_MODELS, ASK_METRICS, ASK_COUNT };
+
+static const char *const ask_names[ASK_COUNT] = {"health", "models", "metrics"};
+
+/* One question to one worker, repeated for ever. */
+struct ask {
+	struct target *target;
+	enum ask_kind kind;
+	struct kvw_probe_request request;
+	CURL *easy; /* request.easy */
+	struct event *timer;
+	bool running;
+	int64_t started_ns; /* last start */
+	char *body;         /* owned; of the running transfer */
+	size_t len, capacity;
+	char error[CURL_ERROR_SIZE];
+};
+
+/* One worker. */
+struct target {
+	struct kvw_prober *prober;
+	struct kvw_worker *worker;
+	struct ask asks[ASK_COUNT];
+	bool first_done; /* a health probe has ended */
+	bool failing;    /* the last health probe failed */
+	bool started_known;
+	double started_s;       /* process_start_time_seconds as last read */
+	double preemptions;     /* vllm:num_preemptions_total as last read; -1: not yet */
+	bool asleep;            /* by its metrics; it has lost its cache with that */
+	bool scrape_complained; /* an unreadable list was logged; cleared by a good one */
+};
+
+struct kvw_prober {
+	struct event_base *base;
+	struct kvw_fleet *fleet;
+	struct kvw_curl_loop transfers;
+	struct event *wanted;   /* looks at models_wanted */
+	struct target *targets; /* [target_count] */
+	size_t target_count;
+	size_t first_round_done;
+	uint64_t random; /* state of the jitter */
+};
+
+/* xorshift64: spreads probes; nothing depends on its quality. */
+static double next_fraction(struct kvw_prober *prober)
+{
+	prober->random ^= prober->random << 13;
+	prober->random ^= prober->random >> 7;
+	prober->random ^= prober->random << 17;
+	return (double)(prober->random >> 11) / (double)(UINT64_C(1) << 53);
+}
+
+static void set_timer(struct event *timer, int64_t ns)
+{
+	struct timeval delay = {.tv_sec = ns / KVW_NS_PER_S, .tv_usec = ns % KVW_NS_PER_S / 1000};
+
+	event_add(timer, &delay);
+}
+
+static int64_t interval_ns(const struct ask *ask)
+{
+	const struct kvw_config *config = ask->target->prober->fleet->config;
+
+	switch (ask->kind) {
+	case ASK_HEALTH:
+		return config->health_interval_ms * KVW_NS_PER_MS;
+	case ASK_MODELS:
+		return config->health_models_interval_ms * KVW_NS_PER_MS;
+	default:
+		return config->health_metrics_interval_ms * KVW_NS_PER_MS;
+	}
+}
+
+/* The first interval is anything between half and a whole one, so that workers drift apart; later
+ * ones vary by a tenth, so that they stay apart. */
+static void schedule_next(struct ask *ask, bool first)
+{
+	double least = first ? 0.5 : 0.95, spread = first ? 0.5 : 0.1;
+	double factor = least + spread * next_fraction(ask->target->prober);
+
+	set_timer(ask->timer, (int64_t)((double)interval_ns(ask) * factor));
+}
+
+static long timeout_ms(const struct ask *ask)
+{
+	int64_t ms = ask->target->prober->fleet->config->health_timeout_ms;
+
+	if (ask->kind != ASK_HEALTH && ms < SCRAPE_LEAST_MS)
+		ms = SCRAPE_LEAST_MS;
+	return (long)ms;
+}
+
+/* --- results --- */
+
+static void take_health(struct target *target, bool ok, const char *why)
+{
+	bool was_failing = target->failing;
+
+	if (!target->first_done)
+		target->prober->first_round_done++;
+	target->first_done = true;
+	target->failing = !ok;
+	kvw_fleet_set_probe(target->prober->fleet, target->worker, ok, why);
+	/* A worker that has come back may be another process: look at it at once. */
+	if (!ok || !was_failing)
+		return;
+	for (int kind = ASK_MODELS; kind < ASK_COUNT; kind++)
+		if (target->asks[kind].timer != NULL && !target->asks[kind].running)
+			set_timer(target->asks[kind].timer, 0);
+}
+
+static void complain(struct target *target, const char *what, const char *why)
+{
+	if (!target->scrape_complained)
+		kvw_warn("probe", "cannot read %s url=%s error=\"%s\"", what, target->worker->url,
+			why);
+	target->scrape_complained = true;
+}
+
+static void take_models(struct target *target, const struct ask *ask)
+{
+	struct kvw_model_names names;
+	enum kvw_err err = kvw_scrape_models(ask->body == NULL ? "" : ask->body, ask->len, &names);
+
+	if (err != KVW_OK) {
+		complain(target, "/v1/models",
+			err == KVW_ENOMEM   ? "out of memory"
+			: err == KVW_ELIMIT ? "too many or too long names"
+					    : "not a list of models");
+		return;
+	}
+	err = kvw_fleet_set_models(target->prober->fleet, target->worker,
+		(const char *const *)names.items, names.count);
+	if (err == KVW_OK)
+		kvw_fleet_set_adapters(target->prober->fleet, (const char *const *)names.items,
+			names.adapters, names.count);
+	if (err != KVW_OK)
+		complain(target, "/v1/models", "out of memory");
+	else
+		target->scrape_complained = false;
+	kvw_model_names_finish(&names);
+}
+
+static void take_metrics(struct target *target, const struct ask *ask)
+{
+	struct kvw_scrape scrape;
+
+	kvw_scrape_metrics(ask->body == NULL ? "" : ask->body, ask->len, &scrape);
+	if (scrape.started_known) {
+		if (target->started_known && scrape.started_s != target->started_s) {
+			kvw_fleet_cache_lost(target->prober->fleet, target->worker,
+				"process_start_time_seconds changed");
+			kvw_fleet_start_slowly(target->prober->fleet, target->worker);
+		}
+		target->started_known = true;
+		target->started_s = scrape.started_s;
+	}
+	if (scrape.asleep && !target->asleep)
+		kvw_fleet_cache_lost(target->prober->fleet, target->worker, "it sleeps");
+	target->asleep = scrape.asleep;
+	if (scrape.capacity_known)
+		kvw_fleet_set_capacity(target->worker, scrape.capacity_tokens, scrape.block_size);
+	kvw_fleet_set_kv_use(target->prober->fleet, target->worker, scrape.kv_usage,
+		target->preemptions < 0 ? 0 : scrape.preemptions - target->preemptions);
+	target->preemptions = scrape.preemptions;
+}
+
+static void finish(void *user, CURLcode code)
+{
+	struct ask *ask = user;
+	struct target *target = ask->target;
+	bool first = ask->kind == ASK_HEALTH && !target->first_done;
+	char why[CURL_ERROR_SIZE + 32];
+	long status = 0;
+	bool ok;
+
+	ask->running = false;
+	curl_easy_getinfo(ask->easy, CURLINFO_RESPONSE_CODE, &status);
+	ok = code == CURLE_OK && status >= 200 && status < 300;
+	if (code != CURLE_OK)
+		snprintf(why, sizeof(why), "%s",
+			ask->error[0] != '\0' ? ask->error : curl_easy_strerror(code));
+	else
+		snprintf(why, sizeof(why), "status %ld", status);
+	if (ask->kind == ASK_HEALTH)
+		take_health(target, ok, why);
+	else if (!ok)
+		kvw_debug("probe", "no answer kind=%s url=%s error=\"%s\"", ask_names[ask->kind],
+			target->worker->url, why);
+	else if (ask->kind == ASK_MODELS)
+		take_models(target, ask);
+	else
+		take_metrics(target, ask);
+	free(ask->body);
+	ask->body = NULL;
+	ask->len = ask->capacity = 0;
+	schedule_next(ask, first);
+}
+
+/* --- transfers --- */
+
+static void start(struct ask *ask)
+{
+	if (ask->running)
+		return;
+	event_del(ask->timer);
+	ask->error[0] = '\0';
+	curl_easy_setopt(ask->easy, CURLOPT_TIMEOUT_MS, timeout_ms(ask));
+	ask->started_ns = kvw_clock_ns();
+	if (kvw_curl_loop_start(&ask->target->prober->transfers, ask->easy) != KVW_OK) {
+		kvw_warn("probe", "cannot start kind=%s url=%s", ask_names[ask->kind],
+			ask->target->worker->url);
+		schedule_next(ask, false);
+		return;
+	}
+	ask->running = true;
+}
+
+static void on_ask_timer(evutil_socket_t fd, short what, void *arg)
+{
+	(void)fd;
+	(void)what;
+	start(arg);
+}
+
+static size_t on_body(char *data, size_t size, size_t count, void *arg)
+{
+	struct ask *ask = arg;
+	size_t len = size * count, limit = KVW_PROBE_MAX_BODY, capacity;
+	char *body;
+
+	if (ask->kind == ASK_HEALTH)
+		limit = HEALTH_BODY;
+	if (len > limit - ask->len)
+		return 0; /* libcurl ends the transfer with an error */
+	if (ask->kind == ASK_HEALTH) {
+		ask->len += len;
+		return len;
+	}
+	if (len > ask->capacity - ask->len) {
+		capacity = ask->capacity == 0 ? 16384 : ask->capacity;
+		while (capacity - ask->len < len)
+			capacity *= 2;
+		body = realloc(ask->body, capacity);
+		if (body == NULL)
+			return 0;
+		ask->body = body;
+		ask->capacity = capacity;
+	}
+	memcpy(ask->body + ask->len, data, len);
+	ask->len += len;
+	return len;
+}
+
+static void on_wanted(evutil_socket_t fd, short what, void *arg)
+{
+	struct kvw_prober *prober = arg;
+	int64_t now_ns = kvw_clock_ns();
+
+	(void)fd;
+	(void)what;
+	for (size_t i = 0; i < prober->target_count; i++) {
+		struct target *target = &prober->targets[i];
+		struct ask *ask = &target->asks[ASK_MODELS];
+		_Atomic bool *wanted = &target->worker->models_wanted;
+
+		if (!atomic_load_explicit(wanted, memory_order_relaxed))
+			continue;
+		if (ask->easy == NULL) {
+			atomic_store_explicit(wanted, false, memory_order_relaxed);
+			continue; /* its list is configured */
+		}
+		if (ask->running || now_ns - ask->started_ns < WANTED_PAUSE_NS)
+			continue;
+		atomic_store_explicit(wanted, false, memory_order_relaxed);
+		start(ask);
+	}
+}
+
+/* --- setting up and taking down --- */
+
+static enum kvw_err init_ask(struct ask *ask, struct target *target, enum ask_kind kind)
+{
+	struct kvw_prober *prober = target->prober;
+	const char *path = kind == ASK_HEALTH   ? prober->fleet->config->health_path
+			   : kind == ASK_MODELS ? "/v1/models"
+						: "/metrics";
+	enum kvw_err err;
+
+	ask->target = target;
+	ask->kind = kind;
+	err = kvw_probe_request_init(&ask->request, prober->fleet->config, target->worker, path);
+	if (err != KVW_OK)
+		return err;
+	ask->easy = ask->request.easy;
+	ask->timer = event_new(prober->base, -1, 0, on_ask_timer, ask);
+	if (ask->timer == NULL ||
+		curl_easy_setopt(ask->easy, CURLOPT_WRITEFUNCTION, on_body) != CURLE_OK ||
+		curl_easy_setopt(ask->easy, CURLOPT_WRITEDATA, ask) != CURLE_OK ||
+		curl_easy_setopt(ask->easy, CURLOPT_ERRORBUFFER, ask->error) != CURLE_OK ||
+		curl_easy_setopt(ask->easy, CURLOPT_PRIVATE, ask) != CURLE_OK)
+		return KVW_ENOMEM;
+	set_timer(ask->timer, (int64_t)(target - prober->targets) * STAGGER_NS);
+	return KVW_OK;
+}
+
+static enum kvw_err init_target(
+	struct kvw_prober *prober, struct target *target, struct kvw_worker *worker)
+{
+	enum kvw_err err = KVW_OK;
+
+	target->prober = prober;
+	target->worker = worker;
+	target->preemptions = -1;
+	for (int kind = 0; kind < ASK_COUNT && err == KVW_OK; kind++)
+		if (kind != ASK_MODELS || !worker->models_given)
+			err = init_ask(&target->asks[kind], target, (enum ask_kind)kind);
+	return err;
+}
+
+static enum kvw_err init_events(struct kvw_prober *prober)
+{
+	const struct timeval poll = {.tv_usec = WANTED_POLL_MS * 1000};
+	enum kvw_err err = kvw_curl_loop_init(&prober->transfers, prober->base, finish);
+
+	if (err != KVW_OK)
+		return err;
+	prober->wanted = event_new(prober->base, -1, EV_PERSIST, on_wanted, prober);
+	return prober->wanted != NULL && event_add(prober->wanted, &poll) == 0 ? KVW_OK
+									       : KVW_ENOMEM;
+}
+
+enum kvw_err kvw_prober_create(
+	struct event_base *base, struct kvw_fleet *fleet, struct kvw_prober **out)
+{
+	struct kvw_prober *prober = calloc(1, sizeof(*prober));
+	enum kvw_err err;
+
+	if (prober == NULL)
+		return KVW_ENOMEM;
+	prober->base = base;
+	prober->fleet = fleet;
+	prober->random = (uint64_t)kvw_clock_ns() | 1;
+	prober->targets = calloc(fleet->count + 1, sizeof(*prober->targets));
+	err = prober->targets == NULL ? KVW_ENOMEM : init_events(prober);
+	for (size_t i = 0; i < fleet->count && err == KVW_OK; i++) {
+		prober->target_count = i + 1;
+		err = init_target(prober, &prober->targets[i], fleet->workers[i]);
+	}
+	if (err == KVW_OK)
+		*out = prober;
+	else
+		kvw_prober_destroy(prober);
+	return err;
+}
+
+static void finish_ask(struct kvw_prober *prober, struct ask *ask)
+{
+	if (ask->running)
+		kvw_curl_loop_abort(&prober->transfers, ask->easy);
+	kvw_probe_request_finish(&ask->request);
+	if (ask->timer != NULL)
+		event_free(ask->timer);
+	free(ask->body);
+}
+
+void kvw_prober_destroy(struct kvw_prober *prober)
+{
+	if (prober == NULL)
+		return;
+	for (size_t i = 0; i < prober->target_count; i++)
+		for (int kind = 0; kind < ASK_COUNT; kind++)
+			finish_ask(prober, &prober->targets[i].asks[kind]);
+	kvw_curl_loop_finish(&prober->transfers);
+	if (prober->wanted != NULL)
+		event_free(prober->wanted);
+	free(prober->targets);
+	free(prober);
+}
+
+size_t kvw_prober_first_round_done(const struct kvw_prober *prober)
+{
+	return prober->first_round_done;
+}

@@ -1,0 +1,27 @@
+/*
+ * main.c - the program kvway: read the command line, run the router or ask a running one.
+ */
+#include <stdlib.h>
+
+#include "app.h"
+#include "cli.h"
+#include "explain/command.h"
+
+int main(int argc, char **argv)
+{
+	struct kvw_cli cli;
+	int status;
+
+	switch (kvw_cli_parse(argc, argv, stdout, stderr, &cli)) {
+	case KVW_CLI_EXIT:
+		return (int)cli.status;
+	case KVW_CLI_EXPLAIN:
+		return kvw_explain_command(argc - 1, argv + 1, stdin, stdout, stderr);
+	case KVW_CLI_RUN:
+		break;
+	}
+	kvw_app_block_signals();
+	status = kvw_app_run(cli.config);
+	kvw_config_destroy(cli.config);
+	return status;
+}

@@ -1,0 +1,201 @@
+/*
+ * fold.c - from pieces, in the order of the body, to the chain, in the order of the prompt.
+ *
+ * h0 = format, kind of prompt, model, salt, settings of the template. Then tools, system,
+ * messages; within a message role and type, members other than content, content, calls. A piece of
+ * no units changes all hashes behind it but is no chunk of its own.
+ *
+ * LoRA adapters are named by the model field, so the model's name covers them.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include "openai/scan_state.h"
+
+/* Where the fold is. */
+struct fold {
+	uint64_t hash;
+	uint32_t units;
+	struct kvw_chunk *next; /* room enough was made before */
+};
+
+static inline void fold_pieces(struct fold *fold, const struct kvw_piece *pieces, uint32_t count)
+{
+	uint64_t changed = fold->hash ^ KVW_MIX_FIRST;
+	struct kvw_chunk *next = fold->next;
+	uint32_t units = fold->units;
+
+	for (uint32_t i = 0; i < count; i++) {
+		if (pieces[i].hash == 0 && pieces[i].units == 0)
+			continue;
+		changed = kvw_mix_on(changed, pieces[i].hash);
+		units += pieces[i].units;
+		*next = (struct kvw_chunk){changed ^ KVW_MIX_FIRST, units, 0};
+		next += pieces[i].units > 0; /* else the next one takes its place */
+	}
+	*fold = (struct fold){changed ^ KVW_MIX_FIRST, units, next};
+}
+
+static inline void fold_piece(struct fold *fold, uint64_t hash, uint32_t units)
+{
+	fold_pieces(fold, &(struct kvw_piece){.hash = hash, .units = units}, 1);
+}
+
+static void fold_range(const struct kvw_scan *scan, struct fold *fold, struct range range)
+{
+	if (range.count > 0) /* else there may be no pieces at all */
+		fold_pieces(fold, scan->text.pieces + range.first, range.count);
+}
+
+static void fold_tools(
+	const struct kvw_scan *scan, struct fold *fold, uint64_t tag, struct range tools)
+{
+	if (tools.count == 0)
+		return;
+	fold->hash = kvw_mix(fold->hash, tag);
+	fold_range(scan, fold, tools);
+}
+
+static void fold_message(
+	const struct kvw_scan *scan, struct fold *fold, const struct message *message)
+{
+	uint64_t head = kvw_mix(kvw_mix(KVW_TAG_MESSAGE, message->role), message->type);
+
+	fold->hash = kvw_mix(fold->hash, head);
+	fold->units += KVW_MESSAGE_UNITS;
+	fold_piece(fold, message->extra.hash, message->extra.units);
+	fold_range(scan, fold, message->content);
+	fold_piece(fold, message->calls[0].hash, message->calls[0].units);
+	fold_piece(fold, message->calls[1].hash, message->calls[1].units);
+}
+
+static uint64_t slot_hash(const struct kvw_scan *scan, enum slot slot)
+{
+	struct range range = scan->slots[slot];
+
+	if (range.first == UINT32_MAX)
+		return 0;
+	if (range.count == 0) /* nothing may be held at all */
+		return XXH3_64bits("", 0);
+	return XXH3_64bits(scan->held.data + range.first, range.count);
+}
+
+/* Settings spelt out that would be so anyway mean the same as none. */
+static bool is_default(const struct kvw_scan *scan, unsigned setting, bool talk)
+{
+	uint64_t value = scan->settings[setting];
+
+	switch (setting) {
+	case SETTING_ADD_GENERATION_PROMPT:
+		return value == KVW_TAG_TRUE;
+	case SETTING_CONTINUE_FINAL_MESSAGE:
+		return value == KVW_TAG_FALSE;
+	case SETTING_ADD_SPECIAL_TOKENS:
+		return value == (talk ? KVW_TAG_FALSE : KVW_TAG_TRUE);
+	default:
+		return value == 0;
+	}
+}
+
+static uint64_t seed_of(const struct kvw_scan *scan, bool talk)
+{
+	uint64_t hash = kvw_mix(KVW_TAG_SEED, KVW_CHAIN_VERSION);
+
+	hash = kvw_mix(hash, talk ? KVW_TAG_TALK : KVW_TAG_TEXT);
+	hash = kvw_mix(hash, slot_hash(scan, SLOT_MODEL));
+	hash = kvw_mix(hash, slot_hash(scan, SLOT_SALT));
+	for (unsigned i = 0; i < SETTING_COUNT; i++) {
+		if (scan->settings[i] != 0 && !is_default(scan, i, talk))
+			hash = kvw_mix(kvw_mix(hash, i + 1), scan->settings[i]);
+	}
+	return hash;
+}
+
+/* Makes room for the chunks; some, even if there are none. */
+static enum kvw_err reserve(struct kvw_scan *scan, uint32_t count)
+{
+	uint32_t capacity = count + count / 2 + 16;
+	struct kvw_chunk *chunks;
+
+	if (scan->chunks != NULL && count <= scan->chunk_capacity)
+		return KVW_OK;
+	chunks = realloc(scan->chunks, capacity * sizeof(*chunks));
+	if (chunks == NULL)
+		return KVW_ENOMEM;
+	scan->chunks = chunks;
+	scan->chunk_capacity = capacity;
+	return KVW_OK;
+}
+
+static enum kvw_err fold_prompts(struct kvw_scan *scan, struct kvw_route_request *out)
+{
+	uint32_t count = (uint32_t)scan->text.piece_count - scan->prompt_first, from = 0;
+	enum kvw_err err = reserve(scan, count);
+
+	if (err != KVW_OK)
+		return err;
+	for (uint32_t c = 0; c < scan->chain_count; c++) {
+		struct fold fold = {out->seed, 0, scan->chunks + from};
+
+		fold_range(scan, &fold,
+			(struct range){scan->prompt_first + from, scan->chain_ends[c] - from});
+		from = scan->chain_ends[c];
+	}
+	out->chunk_count = from;
+	out->token_ids = scan->prompt_ids;
+	return KVW_OK;
+}
+
+static enum kvw_err fold_talk(struct kvw_scan *scan, struct kvw_route_request *out)
+{
+	uint32_t room = scan->tools.count + scan->functions.count +
+			(scan->has_system ? scan->system.content.count + 3 : 0);
+	struct fold fold = {.hash = out->seed};
+	enum kvw_err err;
+
+	for (uint32_t i = 0; i < scan->message_count; i++)
+		room += scan->messages[i].content.count + 3;
+	err = reserve(scan, room);
+	if (err != KVW_OK)
+		return err;
+	fold.next = scan->chunks;
+	fold_tools(scan, &fold, KVW_TAG_TOOLS, scan->tools);
+	fold_tools(scan, &fold, KVW_TAG_FUNCTIONS, scan->functions);
+	if (scan->has_system)
+		fold_message(scan, &fold, &scan->system);
+	for (uint32_t i = 0; i < scan->message_count; i++)
+		fold_message(scan, &fold, &scan->messages[i]);
+	out->chunk_count = (uint32_t)(fold.next - scan->chunks);
+	scan->chain_count = 0;
+	if (!prompt_chain_end(scan))
+		return KVW_ENOMEM;
+	scan->chain_ends[0] = out->chunk_count;
+	return KVW_OK;
+}
+
+enum kvw_err fold_chain(struct kvw_scan *scan, struct kvw_route_request *out)
+{
+	struct kvw_route_request result = *out;
+	enum kvw_err err;
+
+	result.seed = seed_of(scan, scan->has_messages);
+	result.teaches = scan->api == KVW_API_COMPLETIONS || scan->api == KVW_API_CHAT ||
+			 scan->api == KVW_API_RESPONSES || scan->api == KVW_API_MESSAGES;
+	/* What came before a previous response is on its worker, not in this body. */
+	result.content_known = !scan->text.fields_only &&
+			       scan->has_prompt != scan->has_messages && scan->unknown == 0 &&
+			       scan->slots[SLOT_PREVIOUS].first == UINT32_MAX;
+	if (result.content_known) {
+		err = scan->has_prompt ? fold_prompts(scan, &result) : fold_talk(scan, &result);
+		if (err != KVW_OK)
+			return err;
+		result.chunks = scan->chunks;
+		result.chain_ends = scan->chain_ends;
+		result.chain_count = scan->chain_count;
+	}
+	*out = result;
+	return KVW_OK;
+}

@@ -1,0 +1,175 @@
+/*
+ * keys.c - what the value behind a key means.
+ *
+ * The APIs differ in their top-level keys only; below that a message is a message.
+ */
+#include <string.h>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include "openai/scan_state.h"
+
+#define BIT(api) (1u << KVW_API_##api)
+#define TALKS                                                                                      \
+	(BIT(CHAT) | BIT(RESPONSES) | BIT(MESSAGES) | BIT(COUNT_TOKENS) | BIT(TOKENIZE) |          \
+		BIT(EMBEDDINGS))
+#define PROMPTS (BIT(COMPLETIONS) | BIT(TOKENIZE))
+#define ALL     UINT16_MAX
+
+struct root_key {
+	const char *name;
+	uint8_t len;
+	uint8_t node; /* enum node */
+	uint8_t argument;
+	uint16_t apis;
+};
+
+#define KEY(name, node, argument, apis)                                                            \
+	{                                                                                          \
+		name, sizeof(name) - 1, node, argument, apis                                       \
+	}
+
+/* Keys not listed here do not change the prompt. */
+static const struct root_key root_keys[] = {
+	KEY("model", NODE_SLOT, SLOT_MODEL, ALL),
+	KEY("messages", NODE_MESSAGES, 0, TALKS & ~BIT(RESPONSES)),
+	KEY("stream", NODE_STREAM, 0, ALL),
+	KEY("stream_options", NODE_STREAM_OPTIONS, 0, ALL),
+	KEY("prompt", NODE_PROMPT, 0, PROMPTS),
+	KEY("input", NODE_PROMPT, 0, BIT(EMBEDDINGS)),
+	KEY("input", NODE_INPUT, 0, BIT(RESPONSES)),
+	KEY("system", NODE_SYSTEM, 0, BIT(MESSAGES) | BIT(COUNT_TOKENS)),
+	KEY("instructions", NODE_SYSTEM, 0, BIT(RESPONSES)),
+	KEY("tools", NODE_TOOLS, 0, TALKS),
+	KEY("functions", NODE_FUNCTIONS, 0, BIT(CHAT)),
+	KEY("cache_salt", NODE_SLOT, SLOT_SALT, ALL),
+	KEY("previous_response_id", NODE_SLOT, SLOT_PREVIOUS, BIT(RESPONSES)),
+	KEY("prompt_embeds", NODE_UNKNOWN, 0, BIT(COMPLETIONS)),
+	KEY("conversation", NODE_UNKNOWN, 1, BIT(RESPONSES)),
+	KEY("previous_input_messages", NODE_UNKNOWN, 2, BIT(RESPONSES)),
+	KEY("chat_template", NODE_SETTING, SETTING_CHAT_TEMPLATE, TALKS),
+	KEY("chat_template_kwargs", NODE_SETTING, SETTING_CHAT_TEMPLATE_KWARGS, TALKS),
+	KEY("documents", NODE_SETTING, SETTING_DOCUMENTS, TALKS),
+	KEY("add_generation_prompt", NODE_SETTING, SETTING_ADD_GENERATION_PROMPT, TALKS),
+	KEY("continue_final_message", NODE_SETTING, SETTING_CONTINUE_FINAL_MESSAGE, TALKS),
+	KEY("add_special_tokens", NODE_SETTING, SETTING_ADD_SPECIAL_TOKENS, TALKS | PROMPTS),
+	KEY("truncate_prompt_tokens", NODE_SETTING, SETTING_TRUNCATE_PROMPT_TOKENS,
+		TALKS | PROMPTS),
+	KEY("mm_processor_kwargs", NODE_SETTING, SETTING_MM_PROCESSOR_KWARGS, TALKS),
+	KEY("reasoning_effort", NODE_SETTING, SETTING_REASONING_EFFORT, TALKS),
+	KEY("reasoning", NODE_SETTING, SETTING_REASONING, BIT(RESPONSES)),
+	KEY("thinking", NODE_SETTING, SETTING_THINKING, BIT(MESSAGES) | BIT(COUNT_TOKENS)),
+	KEY("output_config", NODE_SETTING, SETTING_REASONING, BIT(MESSAGES) | BIT(COUNT_TOKENS)),
+	KEY("prompt", NODE_SETTING, SETTING_PROMPT_TEMPLATE, BIT(RESPONSES)),
+	KEY("suffix", NODE_SETTING, SETTING_SUFFIX, BIT(COMPLETIONS)),
+};
+
+static inline bool is(const char *key, size_t len, const char *name, size_t name_len)
+{
+	return len == name_len && memcmp(key, name, name_len) == 0;
+}
+
+#define IS(name) is(key, len, name, sizeof(name) - 1)
+
+static inline unsigned root_bucket(const char *key, size_t len)
+{
+	return len == 0 ? 0
+			: ((unsigned)len * 5 + (unsigned char)key[0] +
+				  (unsigned char)key[len / 2] * 3u) %
+				  64;
+}
+
+void keys_index(struct kvw_scan *scan)
+{
+	_Static_assert(sizeof(root_keys) / sizeof(root_keys[0]) < 64, "root_next is too short");
+	for (size_t i = 0; i < sizeof(root_keys) / sizeof(root_keys[0]); i++) {
+		unsigned bucket = root_bucket(root_keys[i].name, root_keys[i].len);
+
+		scan->root_next[i + 1] = scan->root_first[bucket];
+		scan->root_first[bucket] = (uint8_t)(i + 1);
+	}
+}
+
+static void root_key(struct kvw_scan *scan, struct frame *frame, const char *key, size_t len)
+{
+	frame->member = NODE_SKIP;
+	for (unsigned i = scan->root_first[root_bucket(key, len)]; i != 0; i = scan->root_next[i]) {
+		const struct root_key *known = &root_keys[i - 1];
+
+		if (!is(key, len, known->name, known->len) || !(known->apis >> scan->api & 1))
+			continue;
+		frame->member = known->node;
+		frame->argument = known->argument;
+		return;
+	}
+	for (uint32_t i = 0; i < scan->session_count; i++) {
+		if (!is(key, len, scan->session_names[i].data, scan->session_names[i].len))
+			continue;
+		frame->member = NODE_SLOT;
+		frame->argument = (uint8_t)(SLOT_SESSION + i);
+		return;
+	}
+}
+
+/* Keys of a message that are not just some member of it. */
+static enum node message_key(const char *key, size_t len, uint8_t *argument)
+{
+	*argument = 0;
+	if (IS("role"))
+		return NODE_ROLE;
+	if (IS("content"))
+		return NODE_CONTENT;
+	if (IS("type"))
+		return NODE_ITEM_TYPE;
+	if (IS("tool_calls"))
+		return NODE_CALLS;
+	if (IS("function_call")) {
+		*argument = 1;
+		return NODE_CALLS;
+	}
+	/* An item's name and state in the API's own store never reach the template. */
+	if (IS("id") || IS("status") || IS("cache_control"))
+		return NODE_SKIP;
+	return NODE_VALUE;
+}
+
+static enum node part_key(const char *key, size_t len)
+{
+	if (IS("type"))
+		return NODE_PART_TYPE;
+	if (IS("text"))
+		return NODE_PART_TEXT;
+	return IS("cache_control") ? NODE_SKIP : NODE_VALUE;
+}
+
+void keys_value_of(struct kvw_scan *scan, const char *key, size_t len)
+{
+	struct frame *frame = scan_top(scan);
+
+	switch ((enum node)frame->node) {
+	case NODE_ROOT:
+		root_key(scan, frame, key, len);
+		return;
+	case NODE_STREAM_OPTIONS:
+		frame->member = IS("include_usage") ? NODE_INCLUDE_USAGE : NODE_SKIP;
+		return;
+	case NODE_MESSAGE:
+		frame->member = message_key(key, len, &frame->argument);
+		break;
+	case NODE_PART:
+		frame->member = part_key(key, len);
+		break;
+	case NODE_TOOL:
+		frame->member = IS("cache_control") ? NODE_SKIP : NODE_VALUE;
+		break;
+	default:
+		frame->member = frame->node == NODE_SKIP ? NODE_SKIP : NODE_VALUE;
+		break;
+	}
+	if (frame->member == NODE_VALUE) {
+		frame->key = XXH3_64bits(key, len);
+		frame->key_len = (uint32_t)len;
+		frame->media = value_is_media(key, len);
+	}
+}

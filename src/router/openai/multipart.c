@@ -1,0 +1,232 @@
+/*
+ * multipart.c - the model's name out of a form with an audio file in it (RFC 7578).
+ *
+ * The boundary is the body's own first line; parts are told from one another by
+ * `\r\n--boundary`, which contains its first byte only once, so that a search that fails goes on
+ * with the byte it failed at. Values of the fields that are asked for are kept, all else (the file
+ * above all) is looked at for carriage returns only.
+ *
+ * A form that breaks these rules is refused as a malformed body is; what its worker makes of it is
+ * the worker's matter.
+ */
+#include <string.h>
+
+#include "openai/scan_state.h"
+
+#define HEAD_LIMIT  4096 /* bytes of one part's head */
+#define FIELD_LIMIT 1024 /* bytes of a field's value that is kept */
+
+static void fail(struct kvw_scan *scan)
+{
+	scan->form.state = FORM_FAILED;
+}
+
+/* The parameter `name` of a Content-Disposition line, or len 0. */
+static struct kvw_slice field_name(struct kvw_slice line)
+{
+	const char *p = line.data, *end = line.data + line.len;
+
+	while ((p = memmem(p, (size_t)(end - p), "name=", 5)) != NULL) {
+		bool whole = p > line.data && (p[-1] == ' ' || p[-1] == ';' || p[-1] == '\t');
+		const char *from = p + 5, *to;
+
+		p = from;
+		if (!whole) /* filename= */
+			continue;
+		if (from < end && *from == '"') {
+			from++;
+			to = memchr(from, '"', (size_t)(end - from));
+			if (to == NULL)
+				break;
+		} else {
+			for (to = from; to < end && *to != ';' && *to != ' '; to++)
+				continue;
+		}
+		return (struct kvw_slice){from, (size_t)(to - from)};
+	}
+	return (struct kvw_slice){NULL, 0};
+}
+
+/* The slot that the part whose head is in scratch belongs to, or SLOT_COUNT. */
+static unsigned slot_of_head(const struct kvw_scan *scan)
+{
+	static const char disposition[] = "content-disposition:";
+	const char *line = scan->scratch.data, *end = line + scan->scratch.len;
+
+	while (line < end) {
+		const char *next = memmem(line, (size_t)(end - line), "\r\n", 2);
+		struct kvw_slice text = {line, (size_t)((next == NULL ? end : next) - line)}, name;
+
+		line = next == NULL ? end : next + 2;
+		if (text.len < sizeof(disposition) - 1 ||
+			strncasecmp(text.data, disposition, sizeof(disposition) - 1) != 0)
+			continue;
+		name = field_name(text);
+		if (kvw_slice_equal(name, KVW_SLICE("model")))
+			return SLOT_MODEL;
+		if (kvw_slice_equal(name, KVW_SLICE("stream")))
+			return SLOT_STREAM;
+		for (uint32_t i = 0; i < scan->session_count; i++) {
+			if (kvw_slice_equal(name, scan->session_names[i]))
+				return SLOT_SESSION + i;
+		}
+	}
+	return SLOT_COUNT;
+}
+
+/* Bytes of the open part's value. */
+static void take_value(struct kvw_scan *scan, const char *data, size_t len)
+{
+	struct form *form = &scan->form;
+
+	if (form->slot == SLOT_COUNT || len == 0)
+		return;
+	if (scan->held.len - scan->slots[form->slot].first + len > FIELD_LIMIT ||
+		!buffer_append(scan, &scan->held, data, len))
+		fail(scan);
+}
+
+static void end_value(struct kvw_scan *scan)
+{
+	struct range *slot;
+
+	if (scan->form.slot == SLOT_COUNT)
+		return;
+	slot = &scan->slots[scan->form.slot];
+	slot->count = (uint32_t)scan->held.len - slot->first;
+	if (scan->form.slot == SLOT_STREAM)
+		scan->stream = kvw_slice_equal_nocase(
+			(struct kvw_slice){scan->held.data + slot->first, slot->count},
+			KVW_SLICE("true"));
+}
+
+/* The first line: the delimiter without its leading line end. */
+static const char *take_first_line(struct kvw_scan *scan, const char *p, const char *end)
+{
+	struct form *form = &scan->form;
+
+	while (p < end) {
+		char c = *p++;
+
+		if (c == '\n' && form->len > 4 && form->delimiter[form->len - 1] == '\r') {
+			form->len--;
+			scan->scratch.len = 0;
+			form->state = FORM_HEAD;
+			return p;
+		}
+		if (form->len == sizeof(form->delimiter) || c == '\n' ||
+			(form->len < 4 && c != '-') ||
+			(form->len > 4 && form->delimiter[form->len - 1] == '\r')) {
+			fail(scan);
+			return end;
+		}
+		form->delimiter[form->len++] = c;
+	}
+	return p;
+}
+
+static const char *take_head(struct kvw_scan *scan, const char *p, const char *end)
+{
+	struct form *form = &scan->form;
+	struct buffer *head = &scan->scratch;
+
+	while (p < end) {
+		if (head->len == HEAD_LIMIT || !buffer_append(scan, head, p, 1)) {
+			fail(scan);
+			return end;
+		}
+		p++;
+		if (head->data[head->len - 1] != '\n')
+			continue;
+		/* An empty line ends it, be it the first one. */
+		if ((head->len >= 4 && memcmp(head->data + head->len - 4, "\r\n\r\n", 4) == 0) ||
+			(head->len == 2 && head->data[0] == '\r')) {
+			form->slot = slot_of_head(scan);
+			if (form->slot != SLOT_COUNT)
+				scan->slots[form->slot] =
+					(struct range){(uint32_t)scan->held.len, 0};
+			form->matched = 0;
+			form->state = FORM_VALUE;
+			return p;
+		}
+	}
+	return p;
+}
+
+/* Up to the next delimiter. */
+static const char *take_part(struct kvw_scan *scan, const char *p, const char *end)
+{
+	struct form *form = &scan->form;
+
+	while (p < end && form->state == FORM_VALUE) {
+		const char *from = p;
+
+		if (form->matched == 0) {
+			p = memchr(p, '\r', (size_t)(end - p));
+			p = p == NULL ? end : p;
+			take_value(scan, from, (size_t)(p - from));
+			if (p == end)
+				return p;
+		}
+		if (*p == form->delimiter[form->matched]) {
+			p++;
+			if (++form->matched == form->len) {
+				end_value(scan);
+				form->matched = 0;
+				form->state = FORM_AFTER;
+			}
+		} else {
+			take_value(scan, form->delimiter, form->matched);
+			form->matched = 0;
+		}
+	}
+	return p;
+}
+
+/* Behind a delimiter: a line end, or the two hyphens that end the form. */
+static const char *take_after(struct kvw_scan *scan, const char *p)
+{
+	struct form *form = &scan->form;
+	char wanted = form->matched == 0 ? *p : form->last == '-' ? '-' : '\n';
+
+	if (*p != wanted || (form->matched == 0 && *p != '-' && *p != '\r')) {
+		fail(scan);
+	} else if (form->matched == 0) {
+		form->last = *p;
+		form->matched = 1;
+	} else {
+		scan->scratch.len = 0;
+		form->state = form->last == '-' ? FORM_END : FORM_HEAD;
+	}
+	return p + 1;
+}
+
+void form_begin(struct kvw_scan *scan)
+{
+	scan->form.state = FORM_FIRST_LINE;
+	scan->form.matched = 0;
+	memcpy(scan->form.delimiter, "\r\n", 2);
+	scan->form.len = 2;
+}
+
+void form_feed(struct kvw_scan *scan, const char *p, const char *end)
+{
+	while (p < end) {
+		switch (scan->form.state) {
+		case FORM_FIRST_LINE:
+			p = take_first_line(scan, p, end);
+			break;
+		case FORM_HEAD:
+			p = take_head(scan, p, end);
+			break;
+		case FORM_VALUE:
+			p = take_part(scan, p, end);
+			break;
+		case FORM_AFTER:
+			p = take_after(scan, p);
+			break;
+		default: /* what follows the end is to be ignored */
+			return;
+		}
+	}
+}

@@ -1,0 +1,233 @@
+/*
+ * scan.c - a scan's life: made once, reset for each body, asked at its end.
+ *
+ * What a body needed is kept for the next one, up to SCAN_KEEP_BYTES.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "openai/scan_state.h"
+
+enum kvw_err kvw_scan_create(const struct kvw_scan_options *options, struct kvw_scan **out)
+{
+	static const char *const text_types[] = {
+		"text", "input_text", "output_text", "summary_text"};
+	struct kvw_scan *scan;
+
+	if (options != NULL && options->session_field_count > KVW_SCAN_MAX_SESSION_FIELDS)
+		return KVW_EINVAL;
+	scan = aligned_alloc(64, (sizeof(*scan) + 63) / 64 * 64);
+	if (scan == NULL)
+		return KVW_ENOMEM;
+	memset(scan, 0, sizeof(*scan));
+	scan->ops = kvw_text_ops();
+	for (size_t i = 0; options != NULL && i < options->session_field_count; i++)
+		scan->session_names[i] = kvw_slice_of(options->session_fields[i]);
+	scan->session_count = options == NULL ? 0 : (uint32_t)options->session_field_count;
+	for (size_t i = 0; i < sizeof(text_types) / sizeof(text_types[0]); i++)
+		scan->hash_text[i] = value_of_word(text_types[i]);
+	scan->hash_message = value_of_word("message");
+	scan->hash_user = value_of_word("user");
+	scan->hash_system = value_of_word("system");
+	keys_index(scan);
+	kvw_scan_reset(scan, KVW_API_OTHER);
+	*out = scan;
+	return KVW_OK;
+}
+
+/* Frees what grows with the body. */
+static void release(struct kvw_scan *scan)
+{
+	free(scan->scratch.data);
+	free(scan->held.data);
+	free(scan->ids.data);
+	free(scan->messages);
+	free(scan->chain_ends);
+	free(scan->members);
+	free(scan->chunks);
+	free(scan->text.pieces);
+	scan->scratch = scan->held = scan->ids = (struct buffer){NULL, 0, 0};
+	scan->messages = NULL;
+	scan->chain_ends = NULL;
+	scan->members = NULL;
+	scan->chunks = NULL;
+	scan->text.pieces = NULL;
+	scan->message_capacity = scan->chain_capacity = scan->member_capacity = 0;
+	scan->chunk_capacity = 0;
+	scan->text.piece_capacity = 0;
+}
+
+void kvw_scan_destroy(struct kvw_scan *scan)
+{
+	if (scan == NULL)
+		return;
+	release(scan);
+	free(scan);
+}
+
+size_t kvw_scan_memory(const struct kvw_scan *scan)
+{
+	return sizeof(*scan) + scan->scratch.capacity + scan->held.capacity +
+	       scan->ids.capacity + scan->message_capacity * sizeof(*scan->messages) +
+	       scan->chain_capacity * sizeof(*scan->chain_ends) +
+	       scan->member_capacity * sizeof(*scan->members) +
+	       scan->chunk_capacity * sizeof(*scan->chunks) +
+	       scan->text.piece_capacity * sizeof(*scan->text.pieces);
+}
+
+void kvw_scan_reset(struct kvw_scan *scan, enum kvw_api api)
+{
+	if (kvw_scan_memory(scan) > SCAN_KEEP_BYTES)
+		release(scan);
+	scan->state = STATE_ROOT;
+	scan->api = api;
+	scan->depth = 0;
+	scan->escape_len = 0;
+	scan->high = 0;
+	scan->scratch.len = scan->held.len = scan->ids.len = 0;
+	scan->form.state = FORM_NONE;
+	scan->no_memory = scan->stream = scan->include_usage = false;
+	scan->unknown = 0;
+	scan->has_messages = scan->has_prompt = scan->has_system = scan->prompt_ids = false;
+	scan->keep_ids = scan->other_parts = false;
+	scan->prompt_kind = PROMPT_NONE;
+	for (int i = 0; i < SLOT_COUNT; i++)
+		scan->slots[i] = (struct range){UINT32_MAX, 0};
+	memset(scan->settings, 0, sizeof(scan->settings));
+	scan->tools = scan->functions = (struct range){0, 0};
+	scan->message = NULL;
+	scan->message_count = scan->chain_count = scan->member_count = 0;
+	scan->prompt_first = 0;
+	scan->fed_bytes = 0;
+	scan->text.piece_count = 0;
+	scan->text.too_many = scan->text.no_memory = false;
+	scan->text.fill = 0;
+	scan->text.fields_only = false;
+}
+
+void kvw_scan_fields_only(struct kvw_scan *scan)
+{
+	scan->text.fields_only = true;
+}
+
+void kvw_scan_keep_ids(struct kvw_scan *scan)
+{
+	scan->keep_ids = true;
+}
+
+bool buffer_append(struct kvw_scan *scan, struct buffer *buffer, const char *data, size_t len)
+{
+	if (buffer->capacity - buffer->len < len) {
+		size_t capacity = (buffer->len + len) * 2 + 64;
+		char *grown = realloc(buffer->data, capacity);
+
+		if (grown == NULL) {
+			scan->no_memory = true;
+			return false;
+		}
+		buffer->data = grown;
+		buffer->capacity = capacity;
+	}
+	if (len > 0)
+		memcpy(buffer->data + buffer->len, data, len);
+	buffer->len += len;
+	return true;
+}
+
+/* The text of a slot; len 0 if absent. */
+static struct kvw_slice slot_text(const struct kvw_scan *scan, unsigned slot)
+{
+	struct range range = scan->slots[slot];
+
+	if (range.first == UINT32_MAX || range.count == 0)
+		return (struct kvw_slice){NULL, 0};
+	return (struct kvw_slice){scan->held.data + range.first, range.count};
+}
+
+/* The first session field, in the order of the options, that the body has. */
+static struct kvw_slice session_text(const struct kvw_scan *scan)
+{
+	struct kvw_slice found = {NULL, 0};
+
+	for (uint32_t i = 0; i < scan->session_count && found.len == 0; i++) {
+		unsigned slot = SLOT_SESSION + i;
+
+		/* A field that has a meaning of its own is kept once, there. */
+		if (kvw_slice_equal(scan->session_names[i], KVW_SLICE("model")))
+			slot = SLOT_MODEL;
+		else if (kvw_slice_equal(scan->session_names[i], KVW_SLICE("cache_salt")))
+			slot = SLOT_SALT;
+		else if (kvw_slice_equal(scan->session_names[i], KVW_SLICE("previous_response_id")))
+			slot = SLOT_PREVIOUS;
+		found = slot_text(scan, slot);
+	}
+	return found;
+}
+
+enum kvw_err kvw_scan_finish(struct kvw_scan *scan, struct kvw_route_request *out)
+{
+	bool no_memory = scan->no_memory || scan->text.no_memory;
+	enum kvw_err err = no_memory ? KVW_ENOMEM : KVW_EPROTO;
+
+	memset(out, 0, sizeof(*out));
+	out->api = scan->api;
+	if (no_memory || scan->text.too_many)
+		return err;
+	if (scan->form.state == FORM_NONE ? scan->state != STATE_END : scan->form.state != FORM_END)
+		return err;
+	err = fold_chain(scan, out);
+	if (err != KVW_OK)
+		return err;
+	out->model = slot_text(scan, SLOT_MODEL);
+	out->previous_id = slot_text(scan, SLOT_PREVIOUS);
+	out->session = session_text(scan);
+	out->stream = scan->stream;
+	out->include_usage = scan->include_usage;
+	return KVW_OK;
+}
+
+static bool has_setting(const struct kvw_scan *scan, enum setting setting)
+{
+	return scan->settings[setting] != 0;
+}
+
+static enum kvw_prompt_form prompt_form(const struct kvw_scan *scan)
+{
+	if (scan->chain_count != 1 || has_setting(scan, SETTING_SUFFIX))
+		return KVW_FORM_NONE;
+	if (scan->prompt_ids)
+		return scan->keep_ids ? KVW_FORM_IDS : KVW_FORM_NONE;
+	return scan->prompt_kind == PROMPT_STRINGS ? KVW_FORM_CONVERT : KVW_FORM_PLAIN;
+}
+
+static enum kvw_prompt_form talk_form(const struct kvw_scan *scan)
+{
+	if (scan->other_parts || has_setting(scan, SETTING_MM_PROCESSOR_KWARGS))
+		return KVW_FORM_NONE;
+	if (scan->api == KVW_API_CHAT)
+		return has_setting(scan, SETTING_DOCUMENTS) ||
+				       has_setting(scan, SETTING_REASONING_EFFORT)
+			       ? KVW_FORM_CONVERT
+			       : KVW_FORM_PLAIN;
+	return scan->tools.count > 0 || has_setting(scan, SETTING_PROMPT_TEMPLATE)
+		       ? KVW_FORM_NONE
+		       : KVW_FORM_CONVERT;
+}
+
+void kvw_scan_exact(const struct kvw_scan *scan, struct kvw_scan_exact *out)
+{
+	bool generates = scan->api == KVW_API_COMPLETIONS || scan->api == KVW_API_CHAT ||
+			 scan->api == KVW_API_RESPONSES || scan->api == KVW_API_MESSAGES;
+
+	*out = (struct kvw_scan_exact){.cache_salt = slot_text(scan, SLOT_SALT)};
+	/* A prompt that was shortened is not what /tokenize would say. */
+	if (!generates || scan->has_prompt == scan->has_messages || scan->unknown != 0 ||
+		scan->slots[SLOT_PREVIOUS].first != UINT32_MAX ||
+		has_setting(scan, SETTING_TRUNCATE_PROMPT_TOKENS))
+		return;
+	out->form = scan->has_prompt ? prompt_form(scan) : talk_form(scan);
+	if (out->form != KVW_FORM_IDS)
+		return;
+	out->ids = (const uint32_t *)(const void *)scan->ids.data;
+	out->id_count = scan->ids.len / sizeof(uint32_t);
+}

@@ -1,0 +1,303 @@
+/*
+ * scan_state.h - the inside of a scan, shared by its files.
+ *
+ *	feed --> tokens.c    JSON tokens, cut anywhere; knows the grammar, not what anything means
+ *	           |
+ *	         keys.c      what a value means: by the container it is in and the key before it
+ *	         schema.c    what becomes of it
+ *	         |      |
+ *	  prompt.c   value.c prompt text: pieces in the order of the body; other values: one hash each
+ *	  text.c        |
+ *	         fold.c      at the end: pieces, in canonical order, into the chain
+ *
+ * Functions that return bool return false for a body that is not what its path promises, or when a
+ * limit is reached; the scan is then over.
+ */
+#ifndef KVW_SCAN_STATE_H
+#define KVW_SCAN_STATE_H
+
+#include "openai/scan.h"
+#include "openai/text.h"
+
+#define SCAN_DEPTH           128    /* containers inside one another */
+#define SCAN_MAX_MESSAGES    65536u /* in one body */
+#define SCAN_MAX_CHAINS      65536u /* prompts in one body */
+#define SCAN_MAX_MEMBERS     65536u /* of all objects that are open at one time */
+#define SCAN_MIN_PIECES      65536u /* more only if the body is long enough for them */
+#define SCAN_BYTES_PER_PIECE 64u
+#define SCAN_KEEP_BYTES      ((size_t)1 << 20) /* memory kept from one body to the next */
+
+/*
+ * A block of an Anthropic system prompt that begins so carries a hash that differs in each request.
+ * vLLM drops such blocks, or no prefix would ever be found again.
+ */
+#define SCAN_BILLING "x-anthropic-billing-header"
+
+/* What a value means. */
+enum node {
+	NODE_SKIP, /* nothing: checked, not looked at */
+	NODE_ROOT,
+	NODE_SLOT, /* a string to keep; the frame's argument says which */
+	NODE_STREAM,
+	NODE_STREAM_OPTIONS,
+	NODE_INCLUDE_USAGE,
+	NODE_SETTING,   /* changes what the template makes of the prompt; argument: which */
+	NODE_TOOLS,     /* list of tools */
+	NODE_FUNCTIONS, /* the same, as it was called before */
+	NODE_TOOL,
+	NODE_SYSTEM,   /* content of a message whose role is system */
+	NODE_INPUT,    /* /v1/responses: a string, or messages */
+	NODE_MESSAGES, /* list of messages */
+	NODE_MESSAGE,
+	NODE_ROLE,
+	NODE_ITEM_TYPE,
+	NODE_CALLS,   /* what the message calls: its tool_calls and function_call */
+	NODE_CONTENT, /* string or list of parts */
+	NODE_PART,
+	NODE_PART_TYPE,
+	NODE_PART_TEXT,
+	NODE_PROMPT, /* string, ids, or list of either */
+	NODE_PROMPT_ITEM,
+	NODE_IDS, /* list of token ids inside a list */
+	NODE_ID,
+	NODE_UNKNOWN, /* a prompt in a form that we do not understand */
+	NODE_VALUE    /* any value: one hash */
+};
+
+/* Strings kept for the answer. Session fields follow. */
+enum slot {
+	SLOT_MODEL,
+	SLOT_SALT,
+	SLOT_PREVIOUS,
+	SLOT_STREAM, /* forms only */
+	SLOT_SESSION,
+	SLOT_COUNT = SLOT_SESSION + KVW_SCAN_MAX_SESSION_FIELDS
+};
+
+/* Kinds of list in NODE_PROMPT. */
+enum prompt_kind { PROMPT_NONE, PROMPT_STRINGS, PROMPT_IDS, PROMPT_LISTS };
+
+/* Top-level members that change the tokens of a prompt. Order: that of the fold. */
+enum setting {
+	SETTING_CHAT_TEMPLATE,
+	SETTING_CHAT_TEMPLATE_KWARGS,
+	SETTING_DOCUMENTS,
+	SETTING_ADD_GENERATION_PROMPT,
+	SETTING_CONTINUE_FINAL_MESSAGE,
+	SETTING_ADD_SPECIAL_TOKENS,
+	SETTING_TRUNCATE_PROMPT_TOKENS,
+	SETTING_MM_PROCESSOR_KWARGS,
+	SETTING_REASONING_EFFORT,
+	SETTING_REASONING,
+	SETTING_THINKING,
+	SETTING_PROMPT_TEMPLATE,
+	SETTING_SUFFIX,
+	SETTING_COUNT
+};
+
+/* One open container. */
+struct frame {
+	uint64_t key;   /* hash of the member's key that was read last */
+	uint64_t value; /* of a list: its elements so far */
+	uint32_t first; /* of an object: index of its first member */
+	uint32_t units; /* of a list: sum of its elements */
+	uint32_t key_len;
+	uint8_t node;     /* enum node: what this container means */
+	uint8_t member;   /* enum node: what the value to come means */
+	uint8_t argument; /* of `member`: enum slot, setting, or an index */
+	uint8_t kind;     /* NODE_PROMPT: enum prompt_kind */
+	bool list;
+	bool media; /* the member read last holds an image, audio or a file */
+};
+
+/* A member of an open object: sorted and hashed when the object closes. */
+struct member {
+	uint64_t key, value;
+	uint32_t units;
+	uint32_t order; /* among equal keys the last counts */
+};
+
+struct buffer {
+	char *data; /* owned */
+	size_t len, capacity;
+};
+
+/* A value's hash, and how much prompt it stands for. */
+struct value {
+	uint64_t hash;
+	uint32_t units;
+};
+
+/* Pieces [first, first + count). */
+struct range {
+	uint32_t first, count;
+};
+
+struct message {
+	uint64_t role, type;   /* hashes; 0: absent */
+	struct value extra;    /* members other than these; hash 0: none */
+	struct value calls[2]; /* tool_calls, function_call */
+	struct range content;
+};
+
+enum state {
+	STATE_ROOT,         /* before the top-level object */
+	STATE_KEY_OR_CLOSE, /* after { */
+	STATE_KEY,          /* after a comma in an object */
+	STATE_COLON,
+	STATE_VALUE,          /* after a colon, or a comma in a list */
+	STATE_VALUE_OR_CLOSE, /* after [ */
+	STATE_AFTER,          /* after a value */
+	STATE_STRING,
+	STATE_NUMBER,
+	STATE_LITERAL,
+	STATE_END, /* after the top-level object */
+	STATE_FAILED
+};
+
+/* A form instead of JSON: multipart.c. */
+struct form {
+	enum {
+		FORM_NONE,
+		FORM_FIRST_LINE,
+		FORM_HEAD,
+		FORM_VALUE,
+		FORM_AFTER,
+		FORM_END,
+		FORM_FAILED
+	} state;
+	char delimiter[2 + 2 + 70 + 1]; /* RFC 2046: the boundary has 70 bytes at most; + CR */
+	uint8_t len;                    /* of delimiter */
+	uint8_t matched;                /* bytes of delimiter, or of what follows it */
+	char last;                      /* the first byte behind the delimiter */
+	unsigned slot;                  /* of the open part; SLOT_COUNT: not asked for */
+};
+
+/* Where a string's text goes. */
+enum sink { SINK_TEXT, SINK_KEY, SINK_SLOT };
+
+struct kvw_scan {
+	const struct kvw_text_ops *ops;
+	struct kvw_slice session_names[KVW_SCAN_MAX_SESSION_FIELDS]; /* borrowed */
+	uint32_t session_count;
+	uint64_t hash_text[4], hash_message; /* of the words that mean "plain text", "message" */
+	uint64_t hash_user, hash_system;
+	uint8_t root_first[64], root_next[64]; /* index of the top-level keys; 0: end of a list */
+
+	/* The token being read. */
+	enum state state;
+	enum sink sink;
+	char escape[6]; /* of an escape that was cut, what has arrived */
+	uint8_t escape_len;
+	uint32_t high;         /* a high surrogate that waits for its other half; 0: none */
+	const char *literal;   /* what has to follow */
+	char literal_first;    /* t, f or n */
+	bool matching;         /* the string may begin with SCAN_BILLING, and has so far */
+	uint8_t matched;       /* bytes of it */
+	struct buffer scratch; /* a key or number that was cut */
+
+	struct form form;
+
+	/* What is known so far. */
+	enum kvw_api api;
+	bool no_memory;
+	bool stream, include_usage;
+	uint8_t unknown; /* bits: prompts in a form that we do not understand */
+	bool has_messages, has_prompt;
+	bool prompt_ids;
+	bool keep_ids;
+	bool other_parts; /* some part of some content is not plain text */
+	uint8_t prompt_kind; /* enum prompt_kind of the last prompt */
+	struct buffer ids;   /* of a prompt of token ids, if they are kept; uint32_t */
+	struct buffer held;               /* strings of the slots, one after another */
+	struct range slots[SLOT_COUNT];   /* in held; first UINT32_MAX: absent */
+	uint64_t settings[SETTING_COUNT]; /* hashes; 0: absent or as by default */
+	struct range tools, functions;    /* one piece per tool */
+	struct message system;
+	bool has_system;
+	struct message *messages; /* owned */
+	uint32_t message_count, message_capacity;
+	struct message *message; /* the open one: in messages, or system */
+	uint32_t part;           /* of the open part: its mark in pieces */
+	bool part_dropped;       /* the open part never reaches the prompt */
+	uint64_t part_type;
+	uint32_t *chain_ends; /* owned; in pieces, counted from prompt_first */
+	uint32_t chain_count, chain_capacity;
+	uint32_t prompt_first;
+	struct member *members; /* owned; a stack */
+	uint32_t member_count, member_capacity;
+	struct kvw_chunk *chunks; /* owned; the result */
+	uint32_t chunk_capacity;
+	uint32_t depth;
+	uint64_t fed_bytes;
+	struct kvw_text text;
+	struct frame frames[SCAN_DEPTH];
+};
+
+static inline struct frame *scan_top(struct kvw_scan *scan)
+{
+	return &scan->frames[scan->depth - 1];
+}
+
+/* --- keys.c: what values mean --- */
+
+/* Builds the index of the top-level keys. */
+void keys_index(struct kvw_scan *scan);
+/* A key of the innermost object: sets what the value to come means. */
+void keys_value_of(struct kvw_scan *scan, const char *key, size_t len);
+
+/* --- schema.c: what becomes of them --- */
+
+/* A string begins: sets scan->sink and prepares text. */
+bool schema_string_begin(struct kvw_scan *scan) KVW_MUST_CHECK;
+bool schema_string_end(struct kvw_scan *scan) KVW_MUST_CHECK;
+bool schema_number(struct kvw_scan *scan, const char *text, size_t len) KVW_MUST_CHECK;
+/* Keeps ids that the text has taken in one go, each with its comma and at most one space; false: no
+ * memory. */
+bool schema_keep_ids(struct kvw_scan *scan, const char *p, const char *end) KVW_MUST_CHECK;
+/* first: 't', 'f' or 'n'. */
+bool schema_literal(struct kvw_scan *scan, char first) KVW_MUST_CHECK;
+/* A container begins. Pushes its frame. */
+bool schema_open(struct kvw_scan *scan, bool list) KVW_MUST_CHECK;
+bool schema_close(struct kvw_scan *scan) KVW_MUST_CHECK;
+
+/* --- prompt.c: messages, parts, prompts --- */
+
+void prompt_begin(struct kvw_scan *scan);
+bool prompt_chain_end(struct kvw_scan *scan) KVW_MUST_CHECK;
+void prompt_messages_begin(struct kvw_scan *scan);
+bool prompt_message_open(struct kvw_scan *scan, uint64_t role) KVW_MUST_CHECK;
+void prompt_system_open(struct kvw_scan *scan);
+void prompt_content_begin(struct kvw_scan *scan);
+void prompt_content_end(struct kvw_scan *scan);
+void prompt_part_open(struct kvw_scan *scan);
+void prompt_part_text(struct kvw_scan *scan); /* its text begins; an earlier one is forgotten */
+void prompt_part_close(struct kvw_scan *scan, struct value members);
+
+/* --- value.c: one hash for any value --- */
+
+/* The member whose key the frame holds. hash 0: as if it were absent. */
+bool value_member(struct kvw_scan *scan, struct frame *frame, struct value value) KVW_MUST_CHECK;
+/* Takes the members of an object that closes. hash 0: it has none. */
+struct value value_take_members(struct kvw_scan *scan, const struct frame *frame);
+struct value value_number(const char *text, size_t len);
+uint64_t value_of_word(const char *word); /* as the string would hash */
+/* Is this the name of a member that holds an image, audio or a file? */
+bool value_is_media(const char *key, size_t len);
+
+/* --- multipart.c --- */
+
+/* The body begins with a hyphen: it is a form. */
+void form_begin(struct kvw_scan *scan);
+void form_feed(struct kvw_scan *scan, const char *p, const char *end);
+
+/* --- fold.c --- */
+
+enum kvw_err fold_chain(struct kvw_scan *scan, struct kvw_route_request *out) KVW_MUST_CHECK;
+
+/* --- scan.c: its memory --- */
+
+bool buffer_append(
+	struct kvw_scan *scan, struct buffer *buffer, const char *data, size_t len) KVW_MUST_CHECK;
+
+#endif

@@ -1,0 +1,142 @@
+/*
+ * text.h - the text of JSON strings, cut into chunks and hashed where it lies.
+ *
+ * Canonical form of a string: its shortest JSON spelling. `"` and `\` are written `\"` and `\\`,
+ * control characters `\b \f \n \r \t` or `\u00xx` in lower case, everything else as UTF-8. What
+ * clients send is in this form nearly always, escapes included, so that a chunk is hashed without
+ * being copied; `\/` and needless `\u` are decoded into a buffer first.
+ *
+ * A chunk is 256 bytes of canonical text, or 64 token ids as little-endian 32-bit numbers. A string
+ * begins a new chunk and its short tail is a chunk of its own.
+ *
+ * Bytes from 0x80 on are hashed as they are. Whether they are valid UTF-8 is the worker's question:
+ * equal bytes hash equally either way, and a refused prompt fills no cache.
+ *
+ * The inner loops exist once per instruction set (text_kernel.h) and are chosen at run time.
+ */
+#ifndef KVW_TEXT_H
+#define KVW_TEXT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "openai/chain.h"
+
+#define KVW_TEXT_CHUNK ((size_t)256) /* bytes */
+
+/* A piece of prompt before the chain is folded. units 0: folded, but not a chunk of its own. */
+struct kvw_piece {
+	uint64_t hash;
+	uint32_t units; /* bytes of canonical text, or token ids */
+	uint32_t spare;
+};
+
+/* What becomes of a string's text. */
+enum kvw_text_mode {
+	KVW_TEXT_NOTHING, /* checked only */
+	KVW_TEXT_VALUE,   /* folded into `value` */
+	KVW_TEXT_PIECES   /* each chunk is appended to `pieces` */
+};
+
+struct kvw_text {
+	/* Canonical text that could not be hashed in place: fewer than 256 bytes between calls,
+	 * and room for the wide stores of the decoder. */
+	_Alignas(32) unsigned char buffer[KVW_TEXT_CHUNK + 64];
+	uint32_t fill;
+	enum kvw_text_mode mode;
+	bool fields_only;         /* prompt text is checked, not hashed */
+	uint32_t units;           /* KVW_TEXT_VALUE: bytes folded so far */
+	uint64_t value;           /* KVW_TEXT_VALUE: hash so far */
+	bool too_many;            /* pieces were lost: more than the text justifies */
+	bool no_memory;           /* pieces were lost: allocation failed */
+	struct kvw_piece *pieces; /* owned */
+	size_t piece_count, piece_capacity;
+	size_t piece_limit; /* most pieces; set by the owner as the body grows */
+};
+
+/* One instruction set's inner loops. */
+struct kvw_text_ops {
+	/*
+	 * Takes text inside a string. Returns the first byte not taken: the closing quote, a
+	 * control character, a backslash whose escape is malformed or not complete before `end`,
+	 * or `end`. At a closing quote the last chunk is hashed too. Pieces end nowhere else.
+	 */
+	const char *(*run)(struct kvw_text *text, const char *p, const char *end);
+	/*
+	 * Takes token ids from p on as long as each is followed by a comma and at most one space.
+	 * Returns the start of the next value; p if it cannot take even one.
+	 */
+	const char *(*ids)(struct kvw_text *text, const char *p, const char *end);
+	const char *name;
+};
+
+extern const struct kvw_text_ops kvw_text_base;
+#ifdef KVW_HAVE_AVX2
+extern const struct kvw_text_ops kvw_text_avx2;
+#endif
+#ifdef KVW_HAVE_AVX512
+extern const struct kvw_text_ops kvw_text_avx512;
+#endif
+
+/* The best for this processor. */
+const struct kvw_text_ops *kvw_text_ops(void);
+
+/* All that this processor can run, the best first, NULL at the end. */
+#define KVW_TEXT_OPS_MOST 4
+void kvw_text_all_ops(const struct kvw_text_ops *all[KVW_TEXT_OPS_MOST]);
+
+/* Begins a string, or a list of token ids. */
+static inline void kvw_text_begin(struct kvw_text *text, enum kvw_text_mode mode)
+{
+	text->mode = mode == KVW_TEXT_PIECES && text->fields_only ? KVW_TEXT_NOTHING : mode;
+	text->fill = 0;
+	text->units = 0;
+	text->value = KVW_TAG_STRING;
+}
+
+/* Appends to pieces, growing them; sets too_many or no_memory when it cannot. */
+void kvw_text_push_slow(struct kvw_text *text, uint64_t hash, uint32_t units);
+
+static inline void kvw_text_push(struct kvw_text *text, uint64_t hash, uint32_t units)
+{
+	if (__builtin_expect(text->piece_count == text->piece_capacity, 0)) {
+		kvw_text_push_slow(text, hash, units);
+		return;
+	}
+	text->pieces[text->piece_count++] = (struct kvw_piece){.hash = hash, .units = units};
+}
+
+/* A chunk was hashed. */
+static inline void kvw_text_emit(struct kvw_text *text, uint64_t hash, uint32_t units)
+{
+	if (text->mode == KVW_TEXT_PIECES) {
+		kvw_text_push(text, hash, units);
+	} else {
+		text->value = kvw_mix(text->value, hash);
+		text->units += units;
+	}
+}
+
+/* Appends canonical bytes that do not lie in the body. len <= 8. */
+void kvw_text_put(struct kvw_text *text, const unsigned char *bytes, size_t len);
+
+/* Appends a token id. */
+void kvw_text_put_id(struct kvw_text *text, uint32_t id);
+
+/* Hashes the tail of a string. For KVW_TEXT_VALUE, returns the hash of the whole string. */
+uint64_t kvw_text_end(struct kvw_text *text);
+
+/* Hashes the tail of a list of token ids. */
+void kvw_text_end_ids(struct kvw_text *text);
+
+/* Writes a code point as UTF-8; surrogates too, three bytes each. Returns 1 to 4. */
+size_t kvw_text_utf8(unsigned char out[4], uint32_t code);
+
+/* Writes a code point's canonical spelling. Returns 1 to 6. */
+size_t kvw_text_spell(unsigned char out[6], uint32_t code);
+
+/* The four hex digits at p, or UINT32_MAX. */
+uint32_t kvw_text_hex4(const char *p);
+
+#endif

@@ -1,0 +1,446 @@
+/*
+ * tokens.c - JSON tokens out of a body that arrives in pieces.
+ *
+ * A state machine of the grammar: what may come next, nothing about meaning. A token that lies in
+ * one piece is handed on where it lies; one that is cut (a key, a number, an escape) is collected
+ * first. Strings of prompt text go to text.c in whole spans.
+ *
+ * Strict: RFC 8259 and an object at the top, nothing around it but white space. Not checked: UTF-8
+ * (see text.h). The innermost SCAN_DEPTH containers are a fixed array, so depth costs no memory and
+ * no recursion.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include "openai/scan_state.h"
+
+#define SHORT_NAME 16 /* bytes: "assistant", "function_call" */
+
+/* The body is over for us. */
+static const char *fail(struct kvw_scan *scan, const char *end)
+{
+	scan->state = STATE_FAILED;
+	return end;
+}
+
+/* Bytes that may stand in a string and mean themselves. */
+static inline bool is_plain(char c)
+{
+	return (unsigned char)c >= 0x20 && c != '"' && c != '\\';
+}
+
+static inline bool is_space(char c)
+{
+	return c == ' ' || c == '\n' || c == '\r' || c == '\t';
+}
+
+/*
+ * The next character of a string that may begin with SCAN_BILLING. Once it has, the rest is not
+ * looked at; once it cannot, what was held back is text after all. Returns whether it was taken.
+ */
+static bool match_billing(struct kvw_scan *scan, uint32_t code)
+{
+	static const char billing[] = SCAN_BILLING;
+
+	if (code != (unsigned char)billing[scan->matched]) {
+		scan->matching = false;
+		scan->ops->run(&scan->text, billing, billing + scan->matched);
+		return false;
+	}
+	if (++scan->matched == sizeof(billing) - 1) {
+		scan->matching = false;
+		scan->part_dropped = true;
+		scan->text.mode = KVW_TEXT_NOTHING;
+	}
+	return true;
+}
+
+/* One character of a string that did not lie there as it is meant. */
+static bool put(struct kvw_scan *scan, uint32_t code)
+{
+	unsigned char bytes[8];
+	size_t len;
+
+	if (scan->sink == SINK_TEXT) {
+		if (scan->matching && match_billing(scan, code))
+			return true;
+		len = kvw_text_spell(bytes, code);
+		kvw_text_put(&scan->text, bytes, len);
+		return true;
+	}
+	len = kvw_text_utf8(bytes, code);
+	return buffer_append(scan, scan->sink == SINK_KEY ? &scan->scratch : &scan->held,
+		(const char *)bytes, len);
+}
+
+/* A code unit of \uXXXX. A high surrogate waits for what follows. */
+static bool put_unit(struct kvw_scan *scan, uint32_t unit)
+{
+	uint32_t high = scan->high;
+
+	scan->high = 0;
+	if (high != 0) {
+		if ((unit & 0xfc00) == 0xdc00)
+			return put(scan, 0x10000 + ((high & 0x3ff) << 10) + (unit & 0x3ff));
+		if (!put(scan, high))
+			return false;
+	}
+	if ((unit & 0xfc00) == 0xd800) {
+		scan->high = unit;
+		return true;
+	}
+	return put(scan, unit);
+}
+
+/* What the letter behind a backslash stands for; UINT32_MAX: nothing. */
+static uint32_t short_escape(char letter)
+{
+	switch (letter) {
+	case '"':
+	case '\\':
+	case '/':
+		return (uint32_t)letter;
+	case 'b':
+		return '\b';
+	case 'f':
+		return '\f';
+	case 'n':
+		return '\n';
+	case 'r':
+		return '\r';
+	case 't':
+		return '\t';
+	default:
+		return UINT32_MAX;
+	}
+}
+
+/*
+ * Goes on with an escape byte by byte, or, if a high surrogate waits and none follows, lets it
+ * stand alone.
+ */
+static const char *take_escape(struct kvw_scan *scan, const char *p, const char *end)
+{
+	uint32_t code;
+
+	if (scan->escape_len == 0 && *p != '\\') {
+		code = scan->high;
+		scan->high = 0;
+		return put(scan, code) ? p : fail(scan, end);
+	}
+	while (p < end) {
+		scan->escape[scan->escape_len++] = *p++;
+		if (scan->escape_len == 2 && scan->escape[1] != 'u')
+			code = short_escape(scan->escape[1]);
+		else if (scan->escape_len == 6)
+			code = kvw_text_hex4(scan->escape + 2);
+		else
+			continue;
+		scan->escape_len = 0;
+		if (code == UINT32_MAX || !put_unit(scan, code))
+			return fail(scan, end);
+		return p;
+	}
+	return p;
+}
+
+static const char *end_string(struct kvw_scan *scan, const char *p, const char *end)
+{
+	if (scan->sink == SINK_KEY) {
+		keys_value_of(scan, scan->scratch.data, scan->scratch.len);
+		scan->state = STATE_COLON;
+		return p;
+	}
+	if (!schema_string_end(scan))
+		return fail(scan, end);
+	scan->state = STATE_AFTER;
+	return p;
+}
+
+/* Goes on inside a string. */
+static const char *take_string(struct kvw_scan *scan, const char *p, const char *end)
+{
+	while (p < end) {
+		const char *from = p;
+
+		if (scan->escape_len > 0 || scan->high != 0) {
+			p = take_escape(scan, p, end);
+			continue;
+		}
+		if (scan->matching && *p != '\\') {
+			p += match_billing(scan, (unsigned char)*p);
+			continue;
+		}
+		if (scan->sink == SINK_TEXT) {
+			if (!scan->matching)
+				p = scan->ops->run(&scan->text, p, end);
+		} else {
+			while (p < end && is_plain(*p))
+				p++;
+			if (!buffer_append(scan,
+				    scan->sink == SINK_KEY ? &scan->scratch : &scan->held, from,
+				    (size_t)(p - from)))
+				return fail(scan, end);
+		}
+		if (p == end)
+			break;
+		if (*p == '"')
+			return end_string(scan, p + 1, end);
+		if (*p != '\\')
+			return fail(scan, end);
+		p = take_escape(scan, p, end);
+	}
+	return p;
+}
+
+static const char *take_value(struct kvw_scan *scan, const char *p, const char *end);
+
+/*
+ * Behind a key. What follows nearly always, a colon, at most one space and a value, is taken here:
+ * each return to take_token() costs a jump that is hard to predict.
+ */
+static const char *after_key(struct kvw_scan *scan, const char *p, const char *end)
+{
+	scan->state = STATE_COLON;
+	if (end - p < 3 || *p != ':')
+		return p;
+	scan->state = STATE_VALUE;
+	p++;
+	p += *p == ' ';
+	return is_space(*p) ? p : take_value(scan, p, end);
+}
+
+/* A key: p behind its opening quote. */
+static const char *begin_key(struct kvw_scan *scan, const char *p, const char *end)
+{
+	const char *q = p;
+
+	while (q < end && is_plain(*q))
+		q++;
+	if (q < end && *q == '"') {
+		keys_value_of(scan, p, (size_t)(q - p));
+		return after_key(scan, q + 1, end);
+	}
+	scan->scratch.len = 0;
+	if (!buffer_append(scan, &scan->scratch, p, (size_t)(q - p)))
+		return fail(scan, end);
+	scan->sink = SINK_KEY;
+	scan->state = STATE_STRING;
+	return q;
+}
+
+/* RFC 8259: -? (0 | [1-9] digits) (. digits)? ([eE] [+-]? digits)? */
+static bool is_number(const char *p, size_t len)
+{
+	const char *end = p + len, *from;
+
+	if (p < end && *p == '-')
+		p++;
+	from = p;
+	while (p < end && *p >= '0' && *p <= '9')
+		p++;
+	if (p == from || (*from == '0' && p > from + 1))
+		return false;
+	if (p < end && *p == '.') {
+		from = ++p;
+		while (p < end && *p >= '0' && *p <= '9')
+			p++;
+		if (p == from)
+			return false;
+	}
+	if (p < end && (*p | 0x20) == 'e') {
+		p++;
+		if (p < end && (*p == '+' || *p == '-'))
+			p++;
+		from = p;
+		while (p < end && *p >= '0' && *p <= '9')
+			p++;
+		if (p == from)
+			return false;
+	}
+	return p == end;
+}
+
+/* Goes on with, or begins, a number. It ends where something else begins. */
+static const char *take_number(struct kvw_scan *scan, const char *p, const char *end)
+{
+	const char *q = p, *text = p;
+	size_t len;
+
+	while (q < end && ((*q >= '0' && *q <= '9') || *q == '-' || *q == '+' || *q == '.' ||
+				  *q == 'e' || *q == 'E'))
+		q++;
+	len = (size_t)(q - p);
+	if (q == end || scan->scratch.len > 0) {
+		if (!buffer_append(scan, &scan->scratch, p, len))
+			return fail(scan, end);
+		scan->state = STATE_NUMBER;
+		if (q == end)
+			return q;
+		text = scan->scratch.data;
+		len = scan->scratch.len;
+	}
+	if (!is_number(text, len) || !schema_number(scan, text, len))
+		return fail(scan, end);
+	scan->state = STATE_AFTER;
+	return q;
+}
+
+static const char *take_literal(struct kvw_scan *scan, const char *p, const char *end)
+{
+	while (p < end && *scan->literal != '\0') {
+		if (*p++ != *scan->literal++)
+			return fail(scan, end);
+	}
+	if (*scan->literal == '\0') {
+		if (!schema_literal(scan, scan->literal_first))
+			return fail(scan, end);
+		scan->state = STATE_AFTER;
+	}
+	return p;
+}
+
+/* A string value: p behind its opening quote. Short names are hashed here, at once. */
+static const char *begin_string(struct kvw_scan *scan, const char *p, const char *end)
+{
+	const char *q = p;
+
+	if (!schema_string_begin(scan))
+		return fail(scan, end);
+	scan->state = STATE_STRING;
+	if (scan->sink != SINK_TEXT || scan->text.mode != KVW_TEXT_VALUE || end - p <= SHORT_NAME)
+		return take_string(scan, p, end);
+	while (q - p < SHORT_NAME && is_plain(*q))
+		q++;
+	if (*q != '"' || q == p)
+		return take_string(scan, p, end);
+	scan->text.value = kvw_mix(scan->text.value, XXH3_64bits(p, (size_t)(q - p)));
+	scan->text.units = (uint32_t)(q - p);
+	return end_string(scan, q + 1, end);
+}
+
+/* p at the first byte of a value. */
+static const char *begin_value(struct kvw_scan *scan, const char *p, const char *end)
+{
+	switch (*p) {
+	case '"':
+		return begin_string(scan, p + 1, end);
+	case '{':
+	case '[':
+		if (scan->depth == SCAN_DEPTH || !schema_open(scan, *p == '['))
+			return fail(scan, end);
+		scan->state = *p == '[' ? STATE_VALUE_OR_CLOSE : STATE_KEY_OR_CLOSE;
+		return p + 1;
+	case 't':
+	case 'f':
+	case 'n':
+		scan->literal = *p == 't' ? "rue" : *p == 'f' ? "alse" : "ull";
+		scan->literal_first = *p;
+		scan->state = STATE_LITERAL;
+		return take_literal(scan, p + 1, end);
+	default:
+		scan->scratch.len = 0;
+		return take_number(scan, p, end);
+	}
+}
+
+static const char *close_container(struct kvw_scan *scan, const char *p, const char *end)
+{
+	if (scan_top(scan)->list != (*p == ']') || !schema_close(scan))
+		return fail(scan, end);
+	scan->state = scan->depth == 0 ? STATE_END : STATE_AFTER;
+	return p + 1;
+}
+
+/* A value, or the end of an empty list. Runs of token ids are taken at once. */
+static const char *take_value(struct kvw_scan *scan, const char *p, const char *end)
+{
+	if (scan->depth > 0 && scan_top(scan)->member == NODE_ID) {
+		const char *q = scan->ops->ids(&scan->text, p, end);
+
+		if (q != p) {
+			if (scan->keep_ids && !schema_keep_ids(scan, p, q))
+				return fail(scan, end);
+			scan->state = STATE_VALUE;
+			return q;
+		}
+	}
+	if (*p == ']' && scan->state == STATE_VALUE_OR_CLOSE)
+		return close_container(scan, p, end);
+	return begin_value(scan, p, end);
+}
+
+/* Behind a value. Goes on with the next key where that follows at once, see after_key(). */
+static const char *after_value(struct kvw_scan *scan, const char *p, const char *end)
+{
+	if (*p != ',')
+		return *p == '}' || *p == ']' ? close_container(scan, p, end) : fail(scan, end);
+	p++;
+	if (scan_top(scan)->list) {
+		scan->state = STATE_VALUE;
+		return p;
+	}
+	scan->state = STATE_KEY;
+	if (end - p < 2)
+		return p;
+	p += *p == ' ';
+	return *p == '"' ? begin_key(scan, p + 1, end) : p;
+}
+
+/* The next token, or a part of it. p < end. */
+static const char *take_token(struct kvw_scan *scan, const char *p, const char *end)
+{
+	if (scan->state == STATE_STRING)
+		return take_string(scan, p, end);
+	if (scan->state == STATE_NUMBER)
+		return take_number(scan, p, end);
+	if (scan->state == STATE_LITERAL)
+		return take_literal(scan, p, end);
+	while (is_space(*p)) {
+		if (++p == end)
+			return p;
+	}
+	switch (scan->state) {
+	case STATE_ROOT:
+		return *p == '{' ? begin_value(scan, p, end) : fail(scan, end);
+	case STATE_KEY_OR_CLOSE:
+		if (*p == '}')
+			return close_container(scan, p, end);
+		__attribute__((fallthrough));
+	case STATE_KEY:
+		return *p == '"' ? begin_key(scan, p + 1, end) : fail(scan, end);
+	case STATE_COLON:
+		if (*p != ':')
+			return fail(scan, end);
+		scan->state = STATE_VALUE;
+		return p + 1;
+	case STATE_VALUE:
+	case STATE_VALUE_OR_CLOSE:
+		return take_value(scan, p, end);
+	case STATE_AFTER:
+		return after_value(scan, p, end);
+	default: /* STATE_END: nothing may follow */
+		return fail(scan, end);
+	}
+}
+
+void kvw_scan_feed(struct kvw_scan *scan, const char *data, size_t len)
+{
+	const char *p = data, *end = data + len;
+
+	scan->fed_bytes += len;
+	scan->text.piece_limit = scan->fed_bytes / SCAN_BYTES_PER_PIECE;
+	if (scan->text.piece_limit < SCAN_MIN_PIECES)
+		scan->text.piece_limit = SCAN_MIN_PIECES;
+	if (scan->api == KVW_API_AUDIO && scan->fed_bytes == len && len > 0 && *p == '-')
+		form_begin(scan);
+	if (scan->form.state != FORM_NONE) {
+		form_feed(scan, p, end);
+		return;
+	}
+	while (p < end && scan->state != STATE_FAILED)
+		p = take_token(scan, p, end);
+}

@@ -1,0 +1,246 @@
+/*
+ * exchange.h - one request and its answer.
+ *
+ * Two states that move independently: an early answer during an upload and a half-sent request after
+ * the answer are both ordinary. kvw_exchange_request_state and kvw_exchange_response_state alone
+ * write them and check the tables in exchange.c.
+ *
+ *   request side    READ_HEAD -> READ_BODY -> PREPARING -> CONNECTING -> SENDING -> SENT
+ *   response side   NONE -> WAITING -> HELD -> STREAMING -> DONE   (FAILED from anywhere)
+ *
+ * A whole request (`whole`) is read to its end before a worker is picked and kept until the first
+ * token, so that it can go to another worker. Any other is forwarded while it arrives.
+ */
+#ifndef KVW_EXCHANGE_H
+#define KVW_EXCHANGE_H
+
+#include "http/body.h"
+#include "proxy/client.h"
+#include "proxy/owners.h"
+#include "feeds/tokens/tokens.h"
+#include "openai/usage.h"
+
+enum kvw_request_state {
+	KVW_REQUEST_READ_HEAD,
+	KVW_REQUEST_READ_BODY, /* whole requests only */
+	KVW_REQUEST_PREPARING, /* waiting for the model's workers to be known, or the prompt's tokens */
+	KVW_REQUEST_CONNECTING,
+	KVW_REQUEST_SENDING,
+	KVW_REQUEST_SENT,
+	KVW_REQUEST_STATES
+};
+
+enum kvw_response_state {
+	KVW_RESPONSE_NONE,
+	KVW_RESPONSE_WAITING,   /* a worker has the request or is getting it */
+	KVW_RESPONSE_HELD,      /* head received, kept back until the first body byte */
+	KVW_RESPONSE_STREAMING, /* the client has been sent a byte of it */
+	KVW_RESPONSE_DONE,
+	KVW_RESPONSE_FAILED,
+	KVW_RESPONSE_STATES
+};
+
+/* How an answer's body is passed on. */
+enum kvw_pass {
+	KVW_PASS_RAW,     /* framing bytes and all */
+	KVW_PASS_PAYLOAD, /* payload alone: the client's framing is by length or close */
+	KVW_PASS_REFRAME, /* payload in chunks of our own: the worker ends its answer by closing */
+};
+
+#define KVW_TRIED_MAX 17 /* 1 + the largest retry.attempts */
+
+struct kvw_exchange {
+	struct kvw_loop *loop;
+	struct kvw_client *client; /* outlives the exchange */
+	TAILQ_ENTRY(kvw_exchange) entry; /* ended, free or parked */
+	enum kvw_request_state request_state;
+	enum kvw_response_state response_state;
+	bool ended;
+	bool parked;
+	int64_t parked_ns; /* since when */
+
+	/* --- request --- */
+	struct kvw_path_info path;
+	struct kvw_chain in;      /* raw head and body as received; the first block stays */
+	size_t head_len;          /* raw head: at in.first->data + head_offset */
+	uint32_t head_offset;
+	struct kvw_slice method, target, request_id; /* in the raw head or id_text */
+	char id_text[40];
+	bool head_request;        /* method HEAD */
+	bool idempotent;
+	bool keep_alive;          /* of the client */
+	uint8_t client_minor;     /* HTTP/1.minor */
+	bool whole;
+	enum kvw_framing framing; /* of the request body */
+	uint64_t content_length;
+	struct kvw_body body;     /* reader of the request body */
+	struct kvw_cursor feed;   /* next body byte to look at */
+	struct kvw_cursor cursor; /* next body byte to send */
+	uint64_t body_received, body_sent; /* raw bytes */
+	int64_t rate_from_ns;     /* since when limits.body_rate counts */
+	uint64_t rate_from_bytes; /* of body_received then */
+	uint64_t body_memory;     /* taken from limits.body_memory */
+	struct kvw_slice head_session; /* session key from a header or cookie, in the raw head */
+	struct kvw_scan *scan;    /* until a worker is picked; NULL: content not looked at */
+	bool scanned;             /* the body was what its path promises */
+	struct kvw_route_request route; /* borrows from scan */
+	uint64_t prompt_units;    /* sum over the chains, for learning */
+	struct kvw_ratio_keys ratio_keys; /* how the prompt begins, for learning */
+	struct kvw_timer timer;   /* connect, first token, stream idle, park, tokens */
+
+	/* --- exact tokens, for a strategy that wants them --- */
+	bool tokens_seen;          /* `inexact` says what came of them */
+	bool body_ids;             /* they are in the body, as ids */
+	enum kvw_inexact inexact;
+	struct kvw_token_job *token_job;   /* under way; NULL: none is */
+	struct kvw_token_list *token_list; /* a reference; NULL: none, or in the body */
+	int64_t token_asked_ns;
+
+	/* --- worker --- */
+	struct kvw_worker *worker;
+	struct kvw_model *model;
+	struct kvw_link *link;
+	struct kvw_lease lease;
+	struct kvw_decision decision;
+	bool picked;              /* decision holds a pick that done() has not been told of */
+	bool decided;             /* decision holds the last pick, for the record */
+	bool tell_decision;       /* the client is told of it (http.decision_headers) */
+	uint32_t tried_count, attempts, stale_retries;
+	struct kvw_block *out_head; /* head for the worker */
+	size_t out_head_sent;
+	uint64_t link_written;    /* bytes written to the present link */
+
+	/* --- response --- */
+	int status;
+	struct kvw_block *answer_head; /* head for the client, built, not sent */
+	struct kvw_block *partial;     /* worker's head so far, if it came in pieces */
+	size_t partial_from;
+	struct kvw_body answer;        /* reader of the response body */
+	enum kvw_pass pass;
+	bool answer_keep_alive;        /* the worker allows another request */
+	bool event_stream;
+	bool response_byte;            /* a byte of the present link's answer was seen */
+	bool paused;                   /* client is slow: not reading from the worker */
+	bool first_token;
+	bool close_client;             /* no further request on this connection */
+	enum kvw_end end;              /* how it ends, once the response is DONE */
+	bool watch_usage;
+	bool emptied;                  /* the worker's cache was said to be lost by this request */
+	bool decoding;                 /* counted in the gauge of answers being generated */
+	bool watch_owner;              /* the id of a new response is still to be found */
+	size_t owner_len;
+
+	/* --- times, monotonic ns --- */
+	int64_t start_ns, wall_ns, complete_ns, sent_ns, first_token_ns, last_data_ns, picked_ns;
+	int64_t answer_ns, added_ns;
+	uint32_t stream_chunks;
+
+	/* --- from here on not cleared for a new request: lengths and counts say what is in them --- */
+	struct kvw_usage usage;
+	char owner_text[KVW_OWNER_PREFIX]; /* the answer's first bytes; owner_len of them */
+	uint32_t tried[KVW_TRIED_MAX];     /* tried_count workers */
+	char tried_text[384];              /* "url: why; url: why"; empty while tried_count is 0 */
+};
+
+static inline const char *kvw_exchange_raw_head(const struct kvw_exchange *x)
+{
+	return x->in.first->data + x->head_offset;
+}
+
+struct kvw_exchange *kvw_exchange_create(struct kvw_client *client); /* NULL: out of memory */
+
+void kvw_exchange_request_state(struct kvw_exchange *x, enum kvw_request_state state);
+void kvw_exchange_response_state(struct kvw_exchange *x, enum kvw_response_state state);
+
+/* Ends the exchange: releases all it holds, tells strategy, metrics and log, frees the client for the
+ * next request. Exactly once. */
+void kvw_exchange_end(struct kvw_exchange *x, enum kvw_end end);
+
+/* The answer broke after its beginning was sent: ends the exchange with x->end and cuts the client, so
+ * that it can tell a broken answer from a whole one. */
+void kvw_exchange_cut(struct kvw_exchange *x);
+
+/* The client has left: the worker's connection is closed at once. */
+void kvw_exchange_client_gone(struct kvw_exchange *x);
+
+/* If the request empties a cache: says so, once. Before the client can hear of it, and at the latest at the end. */
+void kvw_exchange_note_emptied(struct kvw_exchange *x);
+
+/* Everything for the client was handed to its socket. */
+void kvw_exchange_flushed(struct kvw_exchange *x);
+
+/* Gives the present worker back (link closed or released by the caller before). */
+void kvw_exchange_drop_worker(struct kvw_exchange *x, bool completed);
+
+/* The request's bytes are not needed again. */
+void kvw_exchange_drop_request(struct kvw_exchange *x);
+
+/* --- request.c --- */
+/* client->in begins with a whole head of head_len bytes. */
+void kvw_request_begin(struct kvw_exchange *x, size_t head_len);
+/* More of the body lies at the end of x->in: n bytes not yet fed. */
+void kvw_request_body(struct kvw_exchange *x, size_t n);
+/* May the client's socket be read for this exchange now? */
+bool kvw_request_wants_bytes(const struct kvw_exchange *x);
+/* The client sent FIN or its socket broke while the request was incomplete. */
+void kvw_request_cut(struct kvw_exchange *x);
+/* --- understand.c --- */
+void kvw_request_scan_begin(struct kvw_exchange *x);
+/* The whole body was fed: fills x->route. */
+void kvw_request_scan_finish(struct kvw_exchange *x);
+/* Gives the scan back; x->route then knows no more than the head. */
+void kvw_request_scan_release(struct kvw_exchange *x);
+/* Before another pick: fills x->route anew from the body that was kept. */
+void kvw_request_scan_again(struct kvw_exchange *x);
+
+/* --- forward.c --- */
+/* Routes and forwards (again). */
+void kvw_request_forward(struct kvw_exchange *x);
+/* Opens or takes a connection to x->worker and begins to send. */
+void kvw_request_attach(struct kvw_exchange *x, bool fresh);
+/* Is there a usable worker for it beside the present one and those it has tried? */
+bool kvw_request_has_choice(const struct kvw_exchange *x);
+/* Parked exchanges look again; one has waited long enough. */
+void kvw_request_unpark(struct kvw_loop *loop);
+void kvw_request_park_timeout(struct kvw_exchange *x);
+
+/* The head, parsed, in the loop's request_head. False: cannot be. */
+bool kvw_request_own_head(struct kvw_exchange *x);
+
+/* --- prepare.c: only where loop->tokens is set --- */
+/* Sees to the prompt's tokens. False: they are being asked for; kvw_request_forward is called when they
+ * have come or the time for them has passed. */
+bool kvw_prepare_tokens(struct kvw_exchange *x);
+/* Before a pick: adds the prompt's names to x->route. */
+void kvw_prepare_route(struct kvw_exchange *x);
+/* After it: the log lines of kvaware. */
+void kvw_prepare_picked(struct kvw_exchange *x);
+void kvw_prepare_timeout(struct kvw_exchange *x);
+/* Nobody waits any more. */
+void kvw_prepare_cancel(struct kvw_exchange *x);
+/* The loop's box has answers. */
+void kvw_prepare_box(struct kvw_io *io);
+
+/* --- send.c --- */
+void kvw_request_send(struct kvw_exchange *x);
+/* The worker failed before the first token: elsewhere, or 502. `why` is static text. */
+void kvw_request_worker_failed(struct kvw_exchange *x, const char *why, bool timed_out);
+void kvw_request_link_event(struct kvw_link *link, void *user);
+void kvw_request_timeout(struct kvw_timer *timer, int64_t now_ns);
+
+/* --- response.c --- */
+void kvw_response_read(struct kvw_exchange *x);
+
+/* --- reply.c --- */
+/* An error of ours: JSON in the path's own shape; after it the connection is closed if the request
+ * was not read to its end. */
+void kvw_reply_error(struct kvw_exchange *x, int status, const char *message);
+/* With a type of its own and extra field lines (may be NULL). */
+void kvw_reply_error_as(struct kvw_exchange *x, int status, const char *type, const char *param,
+	const char *extra, const char *message);
+void kvw_reply(struct kvw_exchange *x, int status, const char *content_type, const char *extra,
+	const char *body, size_t len);
+/* Answer for a connection that has no exchange (bad head): sent, then closed. */
+void kvw_reply_bad_head(struct kvw_client *client, const struct kvw_head_error *error);
+
+#endif

@@ -1,0 +1,349 @@
+/*
+ * forward.c - choosing a worker for a request: model, strategy, owner, connection.
+ */
+#include "proxy/exchange.h"
+
+#include <string.h>
+
+#include "base/log.h"
+#include "proxy/retry.h"
+
+#define PARK_MS 1000 /* a request for an unknown model waits so long for a fresh list */
+
+static void no_model(struct kvw_exchange *x)
+{
+	char message[512];
+	struct kvw_slice model = x->route.model;
+	int shown = (int)(model.len < 256 ? model.len : 256);
+
+	(void)snprintf(message, sizeof(message), "The model `%.*s` does not exist.", shown, model.data);
+	kvw_reply_error_as(x, 404, "NotFoundError", "model", NULL, message);
+}
+
+static void no_worker(struct kvw_exchange *x)
+{
+	char message[1024];
+	int len = snprintf(message, sizeof(message), "no usable worker");
+
+	if (x->tried_count > 0) {
+		(void)snprintf(message, sizeof(message), "no worker could answer; tried %s", x->tried_text);
+	} else {
+		for (size_t i = 0; i < x->loop->fleet->count && len < (int)sizeof(message) - 1; i++) {
+			const struct kvw_worker *worker = x->loop->fleet->workers[i];
+
+			len += snprintf(message + len, sizeof(message) - (size_t)len, "%s %s is %s",
+				i == 0 ? ":" : ",", worker->url,
+				kvw_worker_usable(worker) ? "up, without this model" : "down");
+		}
+	}
+	kvw_reply_error_as(x, x->tried_count > 0 ? 502 : 503, NULL, NULL, "retry-after: 1\r\n", message);
+}
+
+/* Asks workers for their lists; true if any has to be asked. */
+static bool want_models(struct kvw_loop *loop)
+{
+	bool asked = false;
+
+	for (size_t i = 0; i < loop->fleet->count; i++) {
+		struct kvw_worker *worker = loop->fleet->workers[i];
+
+		if (worker->models_given)
+			continue;
+		atomic_store_explicit(&worker->models_wanted, true, memory_order_relaxed);
+		asked = true;
+	}
+	return asked;
+}
+
+/* Has every worker that can be asked told its models since `since_ns`? */
+static bool lists_are_newer(const struct kvw_loop *loop, int64_t since_ns)
+{
+	for (size_t i = 0; i < loop->fleet->count; i++) {
+		const struct kvw_worker *worker = loop->fleet->workers[i];
+
+		if (!worker->models_given && kvw_worker_usable(worker) &&
+			atomic_load_explicit(&worker->models_read_ns, memory_order_relaxed) <= since_ns)
+			return false;
+	}
+	return true;
+}
+
+static bool all_models_known(const struct kvw_loop *loop)
+{
+	return atomic_load_explicit(&loop->fleet->view, memory_order_acquire)->all_known;
+}
+
+static void model_not_found(struct kvw_exchange *x)
+{
+	if (all_models_known(x->loop))
+		no_model(x);
+	else
+		kvw_reply_error_as(x, 503, NULL, NULL, "retry-after: 1\r\n",
+			"the models of some workers are not known yet");
+}
+
+static void unknown_model(struct kvw_exchange *x)
+{
+	struct kvw_loop *loop = x->loop;
+
+	/* Lists younger than a refresh can be would say the same again. */
+	if (!lists_are_newer(loop, loop->now_ns - PARK_MS * KVW_NS_PER_MS) && want_models(loop)) {
+		x->parked = true;
+		x->parked_ns = loop->now_ns;
+		TAILQ_INSERT_TAIL(&loop->parked, x, entry);
+		kvw_loop_timer(loop, &x->timer, KVW_TIMER_PARK, PARK_MS);
+	} else {
+		model_not_found(x);
+	}
+}
+
+static void unpark(struct kvw_exchange *x)
+{
+	TAILQ_REMOVE(&x->loop->parked, x, entry);
+	x->parked = false;
+	kvw_timer_clear(&x->loop->timers, &x->timer);
+}
+
+void kvw_request_park_timeout(struct kvw_exchange *x)
+{
+	unpark(x);
+	model_not_found(x);
+}
+
+void kvw_request_unpark(struct kvw_loop *loop)
+{
+	struct kvw_exchange *x, *next;
+
+	for (x = TAILQ_FIRST(&loop->parked); x != NULL; x = next) {
+		struct kvw_model *model;
+		bool known;
+
+		next = TAILQ_NEXT(x, entry);
+		kvw_fleet_read(loop->fleet, x->route.model, &loop->candidates, &known, &model);
+		if (known) {
+			unpark(x);
+			kvw_request_forward(x);
+		} else if (lists_are_newer(loop, x->parked_ns)) {
+			kvw_request_park_timeout(x);
+		}
+	}
+}
+
+/* Leaves out workers that this request has tried. */
+static void drop_tried(const struct kvw_exchange *x, struct kvw_fleet_table *table)
+{
+	struct kvw_candidate *items = table->items;
+	size_t count = table->count;
+
+	if (x->tried_count == 0)
+		return;
+	table->version = 0;
+	table->count = 0;
+	for (size_t i = 0; i < count; i++) {
+		bool tried = false;
+
+		for (uint32_t t = 0; t < x->tried_count && !tried; t++)
+			tried = x->tried[t] == items[i].id;
+		if (!tried)
+			items[table->count++] = items[i];
+	}
+}
+
+bool kvw_request_has_choice(const struct kvw_exchange *x)
+{
+	struct kvw_fleet_table *table = &x->loop->candidates;
+	struct kvw_model *model;
+	bool known;
+
+	kvw_fleet_read(x->loop->fleet,
+		kvw_slice_of(x->model == NULL ? NULL : x->model->name), table, &known, &model);
+	drop_tried(x, table);
+	for (size_t i = 0; i < table->count; i++)
+		if (table->items[i].usable && table->items[i].id != x->worker->id)
+			return true;
+	return false;
+}
+
+/* A request about a response that a worker keeps goes to that worker. */
+static bool pick_owner(struct kvw_exchange *x, const struct kvw_candidates *set)
+{
+	struct kvw_slice id =
+		x->path.response_id.len > 0 ? x->path.response_id : x->route.previous_id;
+	uint32_t owner;
+
+	if (id.len == 0 || !kvw_owners_find(kvw_proxy_owners(x->loop->proxy), id, &owner))
+		return false;
+	for (size_t i = 0; i < set->count; i++) {
+		if (set->items[i].id != owner || !set->items[i].usable)
+			continue;
+		x->decision = (struct kvw_decision){
+			.pos = i, .reason = KVW_REASON_OWNER, .worker_id = owner};
+		return true;
+	}
+	return false;
+}
+
+static enum kvw_err pick_by_strategy(struct kvw_exchange *x, const struct kvw_candidates *set)
+{
+	struct kvw_loop *loop = x->loop;
+	enum kvw_err err = loop->strategy->ops->pick(
+		loop->strategy, &x->route, set, loop->now_ns, &x->decision);
+
+	x->picked = err == KVW_OK;
+	return err;
+}
+
+static bool pick(struct kvw_exchange *x)
+{
+	struct kvw_loop *loop = x->loop;
+	struct kvw_candidates set;
+	bool known;
+
+	kvw_request_scan_again(x);
+	kvw_fleet_read(loop->fleet, x->route.model, &loop->candidates, &known, &x->model);
+	if (!known) {
+		unknown_model(x);
+		return false;
+	}
+	drop_tried(x, &loop->candidates);
+	set = (struct kvw_candidates){
+		.items = loop->candidates.items,
+		.count = loop->candidates.count,
+		.board = loop->fleet->loads,
+		.version = loop->candidates.version,
+	};
+	x->route.tokens_per_unit =
+		kvw_fleet_tokens_per_unit(loop->fleet, x->model, &x->route, &x->ratio_keys);
+	if (loop->tokens != NULL)
+		kvw_prepare_route(x);
+	if (!pick_owner(x, &set) && pick_by_strategy(x, &set) != KVW_OK) {
+		no_worker(x);
+		return false;
+	}
+	x->decided = true;
+	x->picked_ns = loop->now_ns;
+	x->worker = loop->fleet->workers[x->decision.worker_id];
+	x->attempts++;
+	kvw_lease_take(&x->lease, &x->worker->load, x->decision.prefill_ns, loop->now_ns);
+	kvw_lease_hold(&x->lease, x->decision.prompt_tokens);
+	if (loop->tokens != NULL)
+		kvw_prepare_picked(x);
+	kvw_request_scan_release(x);
+	return true;
+}
+
+/* Is the client told what was decided? Its wish, x-kvway-explain, is meant for us: it ends here. */
+static bool take_wish(const struct kvw_loop *loop, struct kvw_head *head)
+{
+	bool wished = false;
+
+	for (size_t i = 0; i < head->field_count; i++) {
+		struct kvw_field *field = &head->fields[i];
+
+		if (!kvw_slice_equal_nocase(field->name, KVW_SLICE("x-kvway-explain")))
+			continue;
+		field->hop_by_hop = true;
+		wished = wished || kvw_slice_equal(field->value, KVW_SLICE("1"));
+	}
+	return wished || loop->config->decision_headers == KVW_DECISION_HEADERS_ALWAYS;
+}
+
+bool kvw_request_own_head(struct kvw_exchange *x)
+{
+	struct kvw_loop *loop = x->loop;
+	struct kvw_head_error error;
+
+	if (loop->head_owner == x)
+		return true;
+	/* Another request was parsed meanwhile; this one was found good once already. */
+	if (kvw_head_parse_request(&loop->request_head, kvw_exchange_raw_head(x), x->head_len, &error) !=
+		KVW_OK)
+		return false;
+	loop->head_owner = x;
+	return true;
+}
+
+/* Builds the head for x->worker into x->out_head. */
+static bool build_head(struct kvw_exchange *x)
+{
+	struct kvw_loop *loop = x->loop;
+	struct kvw_request_head_options options = {
+		.prefix = kvw_slice_of(x->worker->path_prefix),
+		.authority = kvw_slice_of(x->worker->authority),
+		.request_id = x->request_id,
+		.client = kvw_slice_of(x->client->address),
+		.https = x->client->https,
+		.x_forwarded = loop->config->forwarded == KVW_FORWARDED_BOTH ||
+			loop->config->forwarded == KVW_FORWARDED_X,
+		.forwarded = loop->config->forwarded == KVW_FORWARDED_BOTH ||
+			loop->config->forwarded == KVW_FORWARDED_STANDARD,
+		.framing = x->framing,
+		.content_length = x->content_length,
+		/* A gateway names itself, with the version it received (RFC 9110 section 7.6.3). */
+		.extra = x->client_minor == 0 ? KVW_SLICE("Via: 1.0 kvway\r\n")
+					      : KVW_SLICE("Via: 1.1 kvway\r\n"),
+	};
+	struct kvw_writer w;
+
+	if (!kvw_request_own_head(x))
+		return false;
+	if (loop->config->decision_headers != KVW_DECISION_HEADERS_OFF)
+		x->tell_decision = take_wish(loop, &loop->request_head);
+	x->out_head = kvw_block_get(
+		&loop->blocks, kvw_head_request_bound(&loop->request_head, &options) + sizeof(*x->out_head));
+	if (x->out_head == NULL)
+		return false;
+	w = KVW_WRITER(x->out_head->data, x->out_head->size);
+	x->out_head->end = (uint32_t)kvw_head_write_request(&w, &loop->request_head, &options);
+	x->out_head_sent = 0;
+	return x->out_head->end > 0;
+}
+
+void kvw_request_attach(struct kvw_exchange *x, bool fresh)
+{
+	struct kvw_loop *loop = x->loop;
+	enum kvw_err err = kvw_link_take(
+		&loop->links, x->worker, fresh, kvw_request_link_event, x, &x->link);
+
+	x->link_written = 0;
+	x->response_byte = false;
+	x->partial_from = 0;
+	if (x->whole || x->body_sent == 0)
+		x->cursor = (struct kvw_cursor){x->in.first, x->head_offset + (uint32_t)x->head_len};
+	x->body_sent = 0;
+	if (err != KVW_OK) {
+		x->link = NULL;
+		if (err == KVW_ENOMEM)
+			kvw_reply_error_as(x, 503, NULL, NULL, "retry-after: 1\r\n",
+				"no memory, descriptor or port is left for a connection to a worker");
+		else
+			kvw_request_worker_failed(x, "it cannot be connected to", false);
+		return;
+	}
+	kvw_metrics_add(loop->metrics,
+		x->link->reused ? KVW_COUNT_UPSTREAM_REUSES : KVW_COUNT_UPSTREAM_CONNECTS, 1);
+	if (x->link->connected) {
+		kvw_exchange_request_state(x, KVW_REQUEST_SENDING);
+		kvw_request_send(x);
+		return;
+	}
+	kvw_exchange_request_state(x, KVW_REQUEST_CONNECTING);
+	kvw_loop_timer(loop, &x->timer, KVW_TIMER_CONNECT, loop->config->timeout_connect_ms);
+}
+
+void kvw_request_forward(struct kvw_exchange *x)
+{
+	if (x->request_state != KVW_REQUEST_PREPARING)
+		kvw_exchange_request_state(x, KVW_REQUEST_PREPARING);
+	if (x->loop->tokens != NULL && !kvw_prepare_tokens(x))
+		return;
+	if (!pick(x))
+		return;
+	if (x->response_state != KVW_RESPONSE_WAITING)
+		kvw_exchange_response_state(x, KVW_RESPONSE_WAITING);
+	if (!build_head(x)) {
+		kvw_reply_error(x, 431, "the request head is too large to forward");
+		return;
+	}
+	kvw_request_attach(x, false);
+}

@@ -1,0 +1,316 @@
+/*
+ * loop.c - an event loop: its thread, its tick, and what happens between two turns.
+ */
+#include "proxy/loop.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/random.h>
+
+#include "proxy/client.h"
+#include "fleet/epoch.h"
+#include "proxy/exchange.h"
+#include "base/log.h"
+
+#define TICK_NS             (20 * KVW_NS_PER_MS)
+#define FREE_EXCHANGES_KEPT 1024
+#define SCANS_KEPT           64
+/* A scan that served a huge prompt is not worth keeping. */
+#define SCAN_KEPT_BYTES ((size_t)256 << 10)
+
+void kvw_loop_timer(struct kvw_loop *loop, struct kvw_timer *timer, enum kvw_timer_kind kind,
+	int64_t duration_ms)
+{
+	kvw_timer_set(&loop->timers, timer, (uint8_t)kind, loop->now_ns + duration_ms * KVW_NS_PER_MS);
+}
+
+struct kvw_scan *kvw_loop_scan_get(struct kvw_loop *loop)
+{
+	struct kvw_scan *scan;
+
+	if (loop->scan_count > 0)
+		return loop->scans[--loop->scan_count];
+	return kvw_scan_create(&loop->scan_options, &scan) == KVW_OK ? scan : NULL;
+}
+
+void kvw_loop_scan_put(struct kvw_loop *loop, struct kvw_scan *scan)
+{
+	if (loop->scan_count == SCANS_KEPT || kvw_scan_memory(scan) > SCAN_KEPT_BYTES)
+		kvw_scan_destroy(scan);
+	else
+		loop->scans[loop->scan_count++] = scan;
+}
+
+static void sync_link_gauges(struct kvw_loop *loop)
+{
+	int64_t idle = (int64_t)loop->links.idle_total, busy = (int64_t)loop->links.busy_total;
+
+	kvw_metrics_gauge(loop->metrics, KVW_GAUGE_UPSTREAM_IDLE, idle - loop->idle_gauge);
+	kvw_metrics_gauge(loop->metrics, KVW_GAUGE_UPSTREAM_BUSY, busy - loop->busy_gauge);
+	loop->idle_gauge = idle;
+	loop->busy_gauge = busy;
+}
+
+/* Takes what has arrived: connections, and requests on those. */
+static void take_arrived(struct kvw_loop *loop)
+{
+	size_t before;
+
+	do {
+		before = loop->client_count;
+		kvw_listener_event(&loop->listen_io);
+	} while (loop->client_count > before);
+	for (size_t seen = 0; seen <= loop->client_count; seen += KVW_IO_EVENTS_AT_ONCE)
+		kvw_io_set_dispatch(&loop->sockets);
+}
+
+/* Stops accepting and lets idle clients go. */
+static void begin_drain(struct kvw_loop *loop)
+{
+	struct kvw_client *client, *next;
+
+	loop->draining = true;
+	loop->drain_deadline_ns =
+		loop->now_ns + loop->config->timeout_drain_ms * KVW_NS_PER_MS;
+	take_arrived(loop);
+	kvw_io_unwatch(&loop->listen_io);
+	close(loop->listen_fd);
+	loop->listen_fd = -1;
+	for (client = TAILQ_FIRST(&loop->clients); client != NULL; client = next) {
+		next = TAILQ_NEXT(client, entry);
+		if (client->exchange == NULL && client->in.bytes == 0 && client->out.bytes == 0 &&
+			!client->io.readable)
+			kvw_client_close(client, false);
+		else if (client->exchange == NULL)
+			kvw_io_again(&client->io);
+	}
+}
+
+static void close_all(struct kvw_loop *loop)
+{
+	struct kvw_client *client;
+
+	while ((client = TAILQ_FIRST(&loop->clients)) != NULL)
+		kvw_client_close(client, false);
+}
+
+static void tick(struct kvw_loop *loop)
+{
+	loop->wall_offset_ns = kvw_clock_wall_ns() - kvw_clock_ns();
+	kvw_timers_run(&loop->timers, loop->now_ns);
+	kvw_links_sweep(&loop->links, loop->now_ns);
+	if (!TAILQ_EMPTY(&loop->parked))
+		kvw_request_unpark(loop);
+	sync_link_gauges(loop);
+	if (kvw_proxy_draining(loop->proxy) && !loop->draining)
+		begin_drain(loop);
+	if (loop->draining && loop->now_ns >= loop->drain_deadline_ns)
+		close_all(loop);
+}
+
+static void woken(struct kvw_io *io)
+{
+	struct kvw_loop *loop = (struct kvw_loop *)((char *)io - offsetof(struct kvw_loop, wake_io));
+	uint64_t count;
+
+	(void)!read(loop->wake_fd, &count, sizeof(count));
+	loop->tick_ns = 0; /* at once */
+}
+
+void kvw_loop_wake(struct kvw_loop *loop)
+{
+	uint64_t one = 1;
+
+	(void)!write(loop->wake_fd, &one, sizeof(one));
+}
+
+static void reap(struct kvw_loop *loop)
+{
+	struct kvw_exchange *x;
+	struct kvw_client *client;
+
+	while ((x = TAILQ_FIRST(&loop->ended)) != NULL) {
+		TAILQ_REMOVE(&loop->ended, x, entry);
+		if (loop->free_exchange_count >= FREE_EXCHANGES_KEPT) {
+			free(x);
+			continue;
+		}
+		TAILQ_INSERT_HEAD(&loop->free_exchanges, x, entry);
+		loop->free_exchange_count++;
+	}
+	while ((client = TAILQ_FIRST(&loop->dead)) != NULL) {
+		TAILQ_REMOVE(&loop->dead, client, entry);
+		free(client);
+	}
+	kvw_links_reap(&loop->links);
+}
+
+static void after_turn(struct kvw_loop *loop)
+{
+	reap(loop);
+	kvw_epochs_turn(loop->fleet->epochs, loop->index);
+	atomic_store_explicit(loop->turn_ns, loop->now_ns, memory_order_relaxed);
+}
+
+/* Milliseconds, rounded up, so that the loop does not wake too early and find nothing to do. */
+static int until_tick(const struct kvw_loop *loop)
+{
+	int64_t left = loop->tick_ns - loop->now_ns;
+
+	if (left <= 0)
+		return 0;
+	return (int)((left + KVW_NS_PER_MS - 1) / KVW_NS_PER_MS);
+}
+
+void *kvw_loop_main(void *arg)
+{
+	struct kvw_loop *loop = arg;
+	char name[16];
+
+	(void)snprintf(name, sizeof(name), "kvway-loop-%zu", loop->index);
+	(void)pthread_setname_np(pthread_self(), name);
+	while (!loop->draining || loop->client_count > 0) {
+		if (!kvw_io_set_wait(&loop->sockets, until_tick(loop))) {
+			kvw_error("proxy", "event loop failed loop=%zu why=\"%s\"", loop->index,
+				strerror(errno));
+			break;
+		}
+		loop->now_ns = kvw_clock_ns();
+		if (loop->now_ns >= loop->tick_ns) {
+			loop->tick_ns = loop->now_ns + TICK_NS;
+			tick(loop);
+		}
+		after_turn(loop);
+	}
+	atomic_store_explicit(loop->turn_ns, INT64_MAX, memory_order_relaxed);
+	return NULL;
+}
+
+static void init_lists(struct kvw_loop *loop)
+{
+	TAILQ_INIT(&loop->clients);
+	TAILQ_INIT(&loop->dead);
+	TAILQ_INIT(&loop->parked);
+	TAILQ_INIT(&loop->ended);
+	TAILQ_INIT(&loop->free_exchanges);
+	kvw_timers_init(&loop->timers);
+}
+
+static enum kvw_err init_memory(struct kvw_loop *loop)
+{
+	const struct kvw_config *config = loop->config;
+
+	loop->scratch = malloc(KVW_LOOP_SCRATCH);
+	loop->candidates.items =
+		calloc(loop->fleet->count, sizeof(loop->candidates.items[0]));
+	loop->scans = calloc(SCANS_KEPT, sizeof(loop->scans[0]));
+	if (loop->scratch == NULL || loop->candidates.items == NULL || loop->scans == NULL ||
+		kvw_head_init(&loop->request_head, (size_t)config->limits_headers) != KVW_OK ||
+		kvw_head_init(&loop->response_head, (size_t)config->limits_headers) != KVW_OK)
+		return KVW_ENOMEM;
+	loop->scan_options.session_fields = (const char *const *)config->session_body_fields.items;
+	loop->scan_options.session_field_count = config->session_body_fields.count;
+	return KVW_OK;
+}
+
+static enum kvw_err init_events(struct kvw_loop *loop)
+{
+	loop->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+	loop->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+	if (loop->wake_fd < 0 || kvw_io_set_init(&loop->sockets) != KVW_OK ||
+		kvw_io_watch(&loop->listen_io, &loop->sockets, loop->listen_fd,
+			kvw_listener_event) != KVW_OK ||
+		kvw_io_watch(&loop->wake_io, &loop->sockets, loop->wake_fd, woken) != KVW_OK)
+		return KVW_EIO;
+	return kvw_links_init(&loop->links, &loop->sockets, loop->fleet);
+}
+
+static enum kvw_err init_tokens(struct kvw_loop *loop, const struct kvw_proxy_deps *deps)
+{
+	enum kvw_err err;
+
+	if (deps->tokens == NULL)
+		return KVW_OK;
+	err = kvw_tokens_box_create(&loop->token_box);
+	if (err == KVW_OK)
+		err = kvw_io_watch(&loop->token_io, &loop->sockets,
+			kvw_tokens_box_fd(loop->token_box), kvw_prepare_box);
+	if (err != KVW_OK)
+		return err;
+	loop->tokens = deps->tokens;
+	loop->spaces = deps->spaces;
+	loop->lmcache = deps->lmcache;
+	loop->exact = loop->strategy->ops->exact(loop->strategy);
+	return KVW_OK;
+}
+
+enum kvw_err kvw_loop_init(struct kvw_loop *loop, struct kvw_proxy *proxy, size_t index,
+	const struct kvw_proxy_deps *deps, int listen_fd)
+{
+	enum kvw_err err;
+
+	memset(loop, 0, sizeof(*loop));
+	loop->listen_fd = listen_fd;
+	loop->wake_fd = loop->spare_fd = loop->sockets.fd = -1;
+	loop->index = index;
+	loop->proxy = proxy;
+	loop->config = deps->config;
+	loop->fleet = deps->fleet;
+	loop->strategy = deps->strategy;
+	loop->metrics = kvw_metrics_shard(deps->metrics, index);
+	loop->access_log = deps->access_log;
+	loop->admin = deps->admin;
+	loop->turn_ns = &deps->loop_turn_ns[index];
+	loop->now_ns = kvw_clock_ns();
+	loop->tick_ns = loop->now_ns + TICK_NS;
+	loop->wall_offset_ns = kvw_clock_wall_ns() - loop->now_ns;
+	init_lists(loop);
+	if (getrandom(&loop->request_id_prefix, sizeof(loop->request_id_prefix), 0) < 0)
+		loop->request_id_prefix = (uint64_t)kvw_clock_wall_ns() ^ index << 56;
+	err = init_memory(loop);
+	if (err == KVW_OK)
+		err = init_events(loop);
+	if (err == KVW_OK)
+		err = init_tokens(loop, deps);
+	if (err != KVW_OK)
+		kvw_loop_finish(loop);
+	return err;
+}
+
+void kvw_loop_finish(struct kvw_loop *loop)
+{
+	struct kvw_exchange *x;
+
+	close_all(loop);
+	reap(loop);
+	kvw_tokens_box_close(loop->token_box);
+	kvw_kvchains_finish(&loop->chains);
+	if (loop->links.idle != NULL)
+		kvw_links_finish(&loop->links);
+	while ((x = TAILQ_FIRST(&loop->free_exchanges)) != NULL) {
+		TAILQ_REMOVE(&loop->free_exchanges, x, entry);
+		free(x);
+	}
+	while (loop->scan_count > 0)
+		kvw_scan_destroy(loop->scans[--loop->scan_count]);
+	for (size_t i = 0; i < KVW_LOOP_SPARES; i++) {
+		kvw_block_put(&loop->blocks, loop->spares[i]);
+		loop->spares[i] = NULL;
+	}
+	kvw_block_pool_finish(&loop->blocks);
+	kvw_io_set_finish(&loop->sockets);
+	for (size_t i = 0; i < 3; i++) {
+		int fd = (int[]){loop->listen_fd, loop->wake_fd, loop->spare_fd}[i];
+
+		if (fd >= 0)
+			close(fd);
+	}
+	kvw_head_finish(&loop->request_head);
+	kvw_head_finish(&loop->response_head);
+	free(loop->scratch);
+	free(loop->candidates.items);
+	free(loop->scans);
+}

@@ -1,0 +1,137 @@
+/*
+ * loop.h - one event loop and everything that belongs to it alone.
+ *
+ * Nothing is freed inside its own callback: what ends goes onto a list and is freed or recycled
+ * when the loop has turned (kvw_loop_after_turn), so a function may look at `dead` or `ended` of an
+ * object that a function it called has just ended.
+ */
+#ifndef KVW_LOOP_H
+#define KVW_LOOP_H
+
+#include <pthread.h>
+
+#include "openai/api_path.h"
+#include "base/block.h"
+#include "base/clock.h"
+#include "http/head.h"
+#include "base/io.h"
+#include "feeds/kvspace.h"
+#include "fleet/link.h"
+#include "proxy/proxy.h"
+#include "openai/scan.h"
+#include "base/timer.h"
+#include "http/write.h"
+
+struct kvw_client;
+struct kvw_exchange;
+
+/* Kinds of timer; each has one duration (timer.h). */
+enum kvw_timer_kind {
+	KVW_TIMER_CLIENT_IDLE,
+	KVW_TIMER_HEAD,
+	KVW_TIMER_BODY,       /* until timeouts.body */
+	KVW_TIMER_BODY_RATE,  /* then looked at every second */
+	KVW_TIMER_WRITE,      /* the client takes nothing */
+	KVW_TIMER_LINGER,     /* discarding what a client still sends after its answer */
+	KVW_TIMER_CONNECT,
+	KVW_TIMER_FIRST_TOKEN,
+	KVW_TIMER_STREAM_IDLE,
+	KVW_TIMER_PARK,       /* waiting for a model list */
+	KVW_TIMER_TOKENS,     /* waiting for the prompt's tokens */
+};
+
+#define KVW_LOOP_SPARES  3               /* large blocks offered to one read beside the tail */
+#define KVW_LOOP_SCRATCH ((size_t)64 << 10) /* bytes read from a worker at once */
+#define KVW_LOOP_IOV     64
+
+TAILQ_HEAD(kvw_client_list, kvw_client);
+TAILQ_HEAD(kvw_exchange_list, kvw_exchange);
+
+struct kvw_loop {
+	size_t index;
+	struct kvw_proxy *proxy;
+	const struct kvw_config *config;
+	struct kvw_fleet *fleet;
+	struct kvw_strategy *strategy;
+	struct kvw_metrics_shard *metrics;
+	struct kvw_access_log *access_log;
+	struct kvw_admin *admin;
+	struct kvw_tls *tls; /* of clients; borrowed; NULL: plain */
+
+	/* Of a strategy that wants exact tokens; tokens NULL: it does not. */
+	struct kvw_tokens *tokens;
+	struct kvw_kvspaces *spaces;
+	struct kvw_exact *exact;
+	struct kvw_lmcache *lmcache; /* NULL: none is configured */
+	struct kvw_tokens_box *token_box;
+	struct kvw_io token_io;
+	struct kvw_kvchains chains; /* of the prompt routed last */
+	int64_t told_ns;            /* when a decision by LMCache's word was last told at level info */
+
+	struct kvw_io_set sockets; /* of clients and workers, and these two */
+	struct kvw_io listen_io, wake_io;
+	int listen_fd, wake_fd;
+	int64_t tick_ns; /* when the next tick is due */
+	int spare_fd; /* given up to accept and refuse when descriptors run out */
+	pthread_t thread;
+	bool started;
+
+	_Atomic int64_t *turn_ns; /* when it turned last, for /health; INT64_MAX: ended */
+	int64_t now_ns; /* monotonic, of the event being handled */
+	int64_t wall_offset_ns; /* what makes now_ns the time of day; as of the last tick */
+	struct kvw_timers timers;
+	struct kvw_block_pool blocks;
+	struct kvw_links links;
+	struct kvw_block *spares[KVW_LOOP_SPARES];
+	char *scratch;                  /* KVW_LOOP_SCRATCH */
+	struct kvw_head request_head;   /* of head_owner, parsed last */
+	struct kvw_exchange *head_owner; /* whose head request_head shows; NULL: nobody's */
+	struct kvw_head response_head;
+	struct kvw_fleet_table candidates;
+	struct kvw_date_cache date;
+	struct kvw_scan_options scan_options;
+	struct kvw_scan **scans; /* idle ones */
+	size_t scan_count;
+	uint64_t request_id_prefix, request_id_next;
+
+	struct kvw_client_list clients; /* all that live */
+	struct kvw_client_list dead;
+	struct kvw_exchange_list parked; /* waiting for a model list */
+	struct kvw_exchange_list ended, free_exchanges;
+	size_t client_count, free_exchange_count;
+	int64_t idle_gauge, busy_gauge; /* of links, as last told to metrics */
+	bool draining;
+	int64_t drain_deadline_ns;
+};
+
+/* Makes the loop ready; takes listen_fd, also when it fails. */
+enum kvw_err kvw_loop_init(struct kvw_loop *loop, struct kvw_proxy *proxy, size_t index,
+	const struct kvw_proxy_deps *deps, int listen_fd) KVW_MUST_CHECK;
+void kvw_loop_finish(struct kvw_loop *loop);
+void *kvw_loop_main(void *arg); /* thread function; arg is the loop */
+void kvw_loop_wake(struct kvw_loop *loop);
+
+/* A scan for one exchange, and back. NULL: out of memory. */
+struct kvw_scan *kvw_loop_scan_get(struct kvw_loop *loop);
+void kvw_loop_scan_put(struct kvw_loop *loop, struct kvw_scan *scan);
+
+/* Starts timer with a duration in milliseconds. */
+void kvw_loop_timer(struct kvw_loop *loop, struct kvw_timer *timer, enum kvw_timer_kind kind,
+	int64_t duration_ms);
+
+/* listener.c */
+/* first: the address must be free; the other loops' sockets share it. */
+enum kvw_err kvw_listener_open(const char *address, bool first, FILE *errors, int *fd, char *bound,
+	size_t bound_size) KVW_MUST_CHECK;
+void kvw_listener_event(struct kvw_io *io); /* the loop's listen_io */
+
+/* Limits that all loops share; proxy.c. */
+bool kvw_proxy_connection_take(struct kvw_proxy *proxy);
+void kvw_proxy_connection_release(struct kvw_proxy *proxy);
+bool kvw_proxy_body_memory_take(struct kvw_proxy *proxy, uint64_t bytes);
+void kvw_proxy_body_memory_release(struct kvw_proxy *proxy, uint64_t bytes);
+struct kvw_owners *kvw_proxy_owners(struct kvw_proxy *proxy);
+bool kvw_proxy_draining(const struct kvw_proxy *proxy);
+struct kvw_sureness *kvw_proxy_sureness(struct kvw_proxy *proxy, uint32_t worker);
+
+#endif

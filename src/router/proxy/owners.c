@@ -1,0 +1,153 @@
+/*
+ * owners.c - see owners.h.
+ *
+ * Entries stand in a ring in the order in which they were made; buckets chain them by hash. Only a
+ * 64-bit hash of an id is kept: two ids that share one would send a request to a worker that answers
+ * 404, as it would without the table.
+ */
+#include "proxy/owners.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <xxhash.h>
+
+#define NOBODY UINT32_MAX
+
+struct entry {
+	uint64_t hash;
+	uint32_t worker;
+	uint32_t next; /* in its bucket; NOBODY: last */
+};
+
+struct kvw_owners {
+	pthread_mutex_t lock; /* guards all that follows */
+	struct entry *entries; /* [limit], a ring */
+	uint32_t *buckets;     /* [bucket_count] first entry or NOBODY */
+	size_t limit, bucket_count, count, oldest;
+};
+
+enum kvw_err kvw_owners_create(size_t limit, struct kvw_owners **out)
+{
+	struct kvw_owners *owners = calloc(1, sizeof(*owners));
+
+	if (owners == NULL)
+		return KVW_ENOMEM;
+	owners->limit = limit;
+	owners->bucket_count = 1;
+	while (owners->bucket_count < limit)
+		owners->bucket_count *= 2;
+	pthread_mutex_init(&owners->lock, NULL);
+	*out = owners;
+	return KVW_OK;
+}
+
+void kvw_owners_destroy(struct kvw_owners *owners)
+{
+	if (owners == NULL)
+		return;
+	pthread_mutex_destroy(&owners->lock);
+	free(owners->entries);
+	free(owners->buckets);
+	free(owners);
+}
+
+static bool allocate(struct kvw_owners *owners)
+{
+	if (owners->entries != NULL)
+		return true;
+	owners->entries = malloc(owners->limit * sizeof(owners->entries[0]));
+	owners->buckets = malloc(owners->bucket_count * sizeof(owners->buckets[0]));
+	if (owners->entries == NULL || owners->buckets == NULL) {
+		free(owners->entries);
+		free(owners->buckets);
+		owners->entries = NULL;
+		owners->buckets = NULL;
+		return false;
+	}
+	for (size_t i = 0; i < owners->bucket_count; i++)
+		owners->buckets[i] = NOBODY;
+	return true;
+}
+
+static uint32_t *bucket_of(struct kvw_owners *owners, uint64_t hash)
+{
+	return &owners->buckets[hash & (owners->bucket_count - 1)];
+}
+
+static struct entry *find(struct kvw_owners *owners, uint64_t hash)
+{
+	uint32_t at = owners->entries == NULL ? NOBODY : *bucket_of(owners, hash);
+
+	while (at != NOBODY && owners->entries[at].hash != hash)
+		at = owners->entries[at].next;
+	return at == NOBODY ? NULL : &owners->entries[at];
+}
+
+/* Takes the oldest entry out of its bucket; its place is free. */
+static uint32_t evict(struct kvw_owners *owners)
+{
+	uint32_t place = (uint32_t)owners->oldest;
+	uint32_t *link = bucket_of(owners, owners->entries[place].hash);
+
+	while (*link != place)
+		link = &owners->entries[*link].next;
+	*link = owners->entries[place].next;
+	owners->oldest = (owners->oldest + 1) % owners->limit;
+	owners->count--;
+	return place;
+}
+
+void kvw_owners_set(struct kvw_owners *owners, struct kvw_slice id, uint32_t worker)
+{
+	uint64_t hash = XXH3_64bits(id.data, id.len);
+	struct entry *known;
+
+	pthread_mutex_lock(&owners->lock);
+	known = find(owners, hash);
+	if (known != NULL) {
+		known->worker = worker;
+	} else if (allocate(owners)) {
+		uint32_t place = owners->count < owners->limit
+			? (uint32_t)((owners->oldest + owners->count) % owners->limit)
+			: evict(owners);
+		uint32_t *bucket = bucket_of(owners, hash);
+
+		owners->entries[place] = (struct entry){hash, worker, *bucket};
+		*bucket = place;
+		owners->count++;
+	}
+	pthread_mutex_unlock(&owners->lock);
+}
+
+bool kvw_owners_find(struct kvw_owners *owners, struct kvw_slice id, uint32_t *worker)
+{
+	const struct entry *entry;
+	bool found;
+
+	pthread_mutex_lock(&owners->lock);
+	entry = find(owners, XXH3_64bits(id.data, id.len));
+	found = entry != NULL;
+	if (found)
+		*worker = entry->worker;
+	pthread_mutex_unlock(&owners->lock);
+	return found;
+}
+
+struct kvw_slice kvw_owners_id_in(const char *data, size_t len)
+{
+	static const char name[] = "\"id\"";
+	const char *at = data, *end = data + len, *close;
+
+	while ((at = memmem(at, (size_t)(end - at), name, sizeof(name) - 1)) != NULL) {
+		at += sizeof(name) - 1;
+		while (at < end && (*at == ' ' || *at == ':'))
+			at++;
+		if (end - at < 5 || memcmp(at, "\"resp", 5) != 0)
+			continue;
+		close = memchr(at + 1, '"', (size_t)(end - at - 1));
+		if (close == NULL)
+			break;
+		return (struct kvw_slice){at + 1, (size_t)(close - at - 1)};
+	}
+	return (struct kvw_slice){NULL, 0};
+}

@@ -1,0 +1,289 @@
+/*
+ * prepare.c - the exact tokens of a prompt, before a worker is picked by them.
+ *
+ * Only for a strategy that wants them; for all others the way of a request is what it was, but for
+ * one branch that is always the same.
+ *
+ *	forward -> kvw_prepare_tokens -- known, or not to be had ----------> pick
+ *	                    |                                                  ^
+ *	                    +-- asked: the exchange stays in PREPARING         |
+ *	                             answer in the loop's box, or timer -------+
+ *	                             client gone: the job is forgotten
+ *
+ * Nothing is asked where the answer could not change the choice: one usable worker, or none that tells what
+ * it holds. Tokens are kept until the first token, so that a retry on another worker neither asks
+ * nor waits again. While it waits an exchange holds its scan, since the text's chain is what it is
+ * routed by if no tokens come.
+ *
+ * At info LMCache's users look for the line "Routing request to INSTANCE found by kvaware router".
+ * One a second and loop is written there, the rest at debug: a line for each request would cost more than
+ * the request.
+ */
+#include "proxy/exchange.h"
+
+#include <string.h>
+
+#include "base/log.h"
+
+#define INSTANCE_MAX 256
+
+static void seen(struct kvw_exchange *x, enum kvw_inexact inexact)
+{
+	x->tokens_seen = true;
+	x->inexact = inexact;
+	if (inexact != KVW_INEXACT_NOT_WANTED)
+		kvw_metrics_inexact(x->loop->metrics, inexact);
+}
+
+/* LMCache's workers may be known to it and not yet to be ours: prompts tell. */
+static bool lmcache_has_someone(const struct kvw_loop *loop)
+{
+	struct kvw_lmcache_stats stats;
+
+	if (loop->lmcache == NULL)
+		return false;
+	kvw_lmcache_stats(loop->lmcache, &stats);
+	return stats.instances > 0;
+}
+
+/* --- asking --- */
+
+struct copy {
+	char *at, *end;
+};
+
+static void copy_payload(void *arg, const char *data, size_t len)
+{
+	struct copy *copy = arg;
+
+	if (len > (size_t)(copy->end - copy->at))
+		len = (size_t)(copy->end - copy->at);
+	memcpy(copy->at, data, len);
+	copy->at += len;
+}
+
+/* The body without its framing. False: it is not what it was. */
+static bool copy_body(struct kvw_exchange *x, char *to, size_t len)
+{
+	struct kvw_cursor cursor = {x->in.first, x->head_offset + (uint32_t)x->head_len};
+	struct copy copy = {to, to + len};
+	struct iovec iov[KVW_LOOP_IOV];
+	struct kvw_body body;
+	int count;
+
+	kvw_body_begin(&body, x->framing, x->content_length, 0);
+	while (!body.done && (count = kvw_cursor_iov(&cursor, iov, KVW_LOOP_IOV)) > 0) {
+		for (int i = 0; i < count && !body.done; i++) {
+			size_t used;
+
+			if (kvw_body_feed(&body, iov[i].iov_base, iov[i].iov_len, copy_payload,
+				    &copy, &used) != KVW_OK)
+				return false;
+			kvw_cursor_advance(&cursor, used);
+		}
+	}
+	return copy.at == copy.end;
+}
+
+static struct kvw_slice authorization(struct kvw_exchange *x)
+{
+	const struct kvw_field *field = NULL;
+
+	if (kvw_request_own_head(x))
+		field = kvw_head_find(&x->loop->request_head, KVW_SLICE("authorization"));
+	return field == NULL ? (struct kvw_slice){NULL, 0} : field->value;
+}
+
+static void take(struct kvw_exchange *x, const struct kvw_token_result *result)
+{
+	x->token_list = result->list;
+	seen(x, result->inexact);
+}
+
+static void waited(struct kvw_exchange *x)
+{
+	kvw_metrics_token_wait(x->loop->metrics, x->loop->now_ns - x->token_asked_ns);
+}
+
+static void answered(void *user, const struct kvw_token_result *result)
+{
+	struct kvw_exchange *x = user;
+
+	x->token_job = NULL;
+	kvw_timer_clear(&x->loop->timers, &x->timer);
+	take(x, result);
+	waited(x);
+	kvw_request_forward(x);
+}
+
+/* Asks one of the loop's candidates. False: an answer will come. */
+static bool ask(struct kvw_exchange *x, bool convert)
+{
+	struct kvw_loop *loop = x->loop;
+	const struct kvw_fleet_table *candidates = &loop->candidates;
+	size_t len = (size_t)x->body.payload_bytes;
+	struct kvw_token_job *job = kvw_token_job_create(loop->tokens, len);
+	struct kvw_token_result result;
+	struct kvw_token_ask ask = {
+		.api = x->path.api,
+		.convert = convert,
+		.box = loop->token_box,
+		.done = answered,
+		.user = x,
+	};
+
+	if (job == NULL) {
+		seen(x, len > KVW_TOKENS_BODY_MAX ? KVW_INEXACT_NO_TOKENS : KVW_INEXACT_BUSY);
+		return true;
+	}
+	if (!copy_body(x, kvw_token_job_body(job), len)) {
+		kvw_token_job_destroy(job);
+		seen(x, KVW_INEXACT_NO_TOKENS);
+		return true;
+	}
+	ask.worker_count = kvw_tokens_choose(loop->tokens, candidates->items, candidates->count,
+		loop->now_ns, ask.workers);
+	ask.authorization = authorization(x);
+	if (kvw_token_job_submit(job, &ask, &result)) {
+		take(x, &result);
+		return true;
+	}
+	x->token_job = job;
+	x->token_asked_ns = loop->now_ns;
+	kvw_loop_timer(
+		loop, &x->timer, KVW_TIMER_TOKENS, loop->config->kvaware_tokens_timeout_ms);
+	return false;
+}
+
+bool kvw_prepare_tokens(struct kvw_exchange *x)
+{
+	struct kvw_loop *loop = x->loop;
+	struct kvw_scan_exact exact = {.form = KVW_FORM_NONE};
+	struct kvw_tokens_choice choice;
+	struct kvw_model *model;
+	bool known;
+
+	if (x->tokens_seen)
+		return true;
+	if (!x->path.prompt || !x->route.teaches) {
+		/* Not a prompt to be continued, or one that went by unread. */
+		seen(x, x->path.prompt && !x->whole ? KVW_INEXACT_NO_TOKENS
+						    : KVW_INEXACT_NOT_WANTED);
+		return true;
+	}
+	kvw_fleet_read(loop->fleet, x->route.model, &loop->candidates, &known, &model);
+	if (!known)
+		return true; /* it is parked until its model is */
+	choice = kvw_tokens_look(loop->exact, loop->candidates.items, loop->candidates.count);
+	if (x->scan != NULL && x->scanned)
+		kvw_scan_exact(x->scan, &exact);
+	x->body_ids = exact.form == KVW_FORM_IDS;
+	if (exact.form == KVW_FORM_NONE)
+		seen(x, KVW_INEXACT_NO_TOKENS);
+	else if (!choice.view && !lmcache_has_someone(loop))
+		seen(x, KVW_INEXACT_NO_VIEW);
+	else if (x->body_ids)
+		seen(x, KVW_INEXACT_NOT);
+	else if (choice.usable < 2)
+		seen(x, KVW_INEXACT_NO_CHOICE);
+	else
+		return ask(x, exact.form == KVW_FORM_CONVERT);
+	return true;
+}
+
+void kvw_prepare_timeout(struct kvw_exchange *x)
+{
+	kvw_prepare_cancel(x);
+	seen(x, KVW_INEXACT_TIMEOUT);
+	waited(x);
+	kvw_request_forward(x);
+}
+
+void kvw_prepare_cancel(struct kvw_exchange *x)
+{
+	kvw_token_job_forget(x->token_job);
+	x->token_job = NULL;
+}
+
+void kvw_prepare_box(struct kvw_io *io)
+{
+	struct kvw_loop *loop =
+		(struct kvw_loop *)((char *)io - offsetof(struct kvw_loop, token_io));
+
+	loop->now_ns = kvw_clock_ns();
+	kvw_tokens_box_read(loop->token_box);
+}
+
+/* --- what a strategy is told --- */
+
+/* The ids, where there are some. Borrowed from the scan or the list. */
+static bool find_tokens(const struct kvw_exchange *x, struct kvw_kvprompt *prompt)
+{
+	struct kvw_scan_exact exact;
+
+	if (!x->tokens_seen || x->inexact != KVW_INEXACT_NOT || x->scan == NULL)
+		return false;
+	kvw_scan_exact(x->scan, &exact);
+	*prompt = (struct kvw_kvprompt){
+		.tokens = x->body_ids ? exact.ids : x->token_list->ids,
+		.count = x->body_ids ? exact.id_count : x->token_list->count,
+		.cache_salt = exact.cache_salt,
+	};
+	if (x->model != NULL && atomic_load_explicit(&x->model->adapter, memory_order_relaxed))
+		prompt->lora = kvw_slice_of(x->model->name);
+	return true;
+}
+
+void kvw_prepare_route(struct kvw_exchange *x)
+{
+	struct kvw_loop *loop = x->loop;
+	struct kvw_kvprompt prompt;
+
+	x->route.inexact = x->tokens_seen ? x->inexact : KVW_INEXACT_NOT_WANTED;
+	if (x->route.inexact != KVW_INEXACT_NOT)
+		return;
+	if (!find_tokens(x, &prompt) ||
+		kvw_kvchains_fill(&loop->chains, loop->spaces, &prompt) != KVW_OK) {
+		x->route.inexact = KVW_INEXACT_FAILED; /* out of memory */
+		return;
+	}
+	x->route.exact_tokens = (uint32_t)prompt.count;
+	x->route.exact = loop->chains.chains;
+	x->route.exact_count = loop->chains.count;
+}
+
+/* Was it LMCache's word that decided? Then *instance is whom it knows the worker as. */
+static bool found_by_lmcache(struct kvw_exchange *x, char *instance, size_t size)
+{
+	struct kvw_loop *loop = x->loop;
+	uint32_t worker = x->decision.worker_id;
+
+	return x->decision.exact && x->decision.reason == KVW_REASON_KVAWARE &&
+	       kvw_exact_sight(loop->exact, worker, KVW_TELLER_LMCACHE) == KVW_SIGHT_FULL &&
+	       kvw_lmcache_instance_of(loop->lmcache, worker, instance, size) > 0;
+}
+
+static void tell_lmcache(struct kvw_exchange *x)
+{
+	struct kvw_loop *loop = x->loop;
+	char instance[INSTANCE_MAX];
+	struct kvw_kvprompt prompt;
+
+	if (find_tokens(x, &prompt))
+		kvw_lmcache_routed(loop->lmcache, x->decision.worker_id, prompt.tokens, prompt.count,
+			loop->now_ns);
+	if (!found_by_lmcache(x, instance, sizeof(instance))) {
+		kvw_debug("proxy", "Matched instance url None");
+	} else if (loop->now_ns - loop->told_ns < KVW_NS_PER_S) {
+		kvw_debug("proxy", "Routing request to %s found by kvaware router", instance);
+	} else {
+		loop->told_ns = loop->now_ns;
+		kvw_info("proxy", "Routing request to %s found by kvaware router", instance);
+	}
+}
+
+void kvw_prepare_picked(struct kvw_exchange *x)
+{
+	if (x->loop->lmcache != NULL)
+		tell_lmcache(x);
+}

@@ -1,0 +1,253 @@
+/*
+ * proxy.c - the loops together: start, drain, and the limits that they share.
+ */
+#include "proxy/proxy.h"
+
+#include <sched.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "proxy/loop.h"
+#include "proxy/owners.h"
+#include "proxy/sureness.h"
+#include "tls/tls.h"
+
+struct kvw_proxy {
+	const struct kvw_config *config;
+	struct kvw_loop *loops;
+	struct kvw_tls *tls; /* of clients; NULL: plain */
+	size_t loop_count, ready_count;
+	char address[80];
+	struct kvw_owners *owners;
+	struct kvw_sureness *sureness; /* [fleet->count]; NULL: nothing is predicted exactly */
+	_Atomic bool draining;
+	/* Shared by all loops; each on its own line, since every connection or body writes them. */
+	_Alignas(64) _Atomic int64_t connections;
+	_Alignas(64) _Atomic uint64_t body_bytes;
+};
+
+bool kvw_proxy_connection_take(struct kvw_proxy *proxy)
+{
+	if (atomic_fetch_add_explicit(&proxy->connections, 1, memory_order_relaxed) <
+		proxy->config->limits_connections)
+		return true;
+	kvw_proxy_connection_release(proxy);
+	return false;
+}
+
+void kvw_proxy_connection_release(struct kvw_proxy *proxy)
+{
+	atomic_fetch_sub_explicit(&proxy->connections, 1, memory_order_relaxed);
+}
+
+bool kvw_proxy_body_memory_take(struct kvw_proxy *proxy, uint64_t bytes)
+{
+	uint64_t before = atomic_fetch_add_explicit(&proxy->body_bytes, bytes, memory_order_relaxed);
+
+	if (before + bytes <= proxy->config->limits_body_memory)
+		return true;
+	kvw_proxy_body_memory_release(proxy, bytes);
+	return false;
+}
+
+void kvw_proxy_body_memory_release(struct kvw_proxy *proxy, uint64_t bytes)
+{
+	atomic_fetch_sub_explicit(&proxy->body_bytes, bytes, memory_order_relaxed);
+}
+
+bool kvw_proxy_draining(const struct kvw_proxy *proxy)
+{
+	return atomic_load_explicit(&proxy->draining, memory_order_relaxed);
+}
+
+struct kvw_owners *kvw_proxy_owners(struct kvw_proxy *proxy)
+{
+	return proxy->owners;
+}
+
+struct kvw_sureness *kvw_proxy_sureness(struct kvw_proxy *proxy, uint32_t worker)
+{
+	return &proxy->sureness[worker];
+}
+
+/* Whole cores of the cgroup v2 quota, rounded up; 0: no quota. */
+static size_t cgroup_cores(void)
+{
+	FILE *file = fopen("/sys/fs/cgroup/cpu.max", "re");
+	long long quota = 0, period = 0;
+	size_t cores = 0;
+
+	if (file == NULL)
+		return 0;
+	if (fscanf(file, "%lld %lld", &quota, &period) == 2 && quota > 0 && period > 0)
+		cores = (size_t)((quota + period - 1) / period);
+	fclose(file);
+	return cores;
+}
+
+size_t kvw_proxy_default_loops(void)
+{
+	cpu_set_t set;
+	size_t cores = 1, quota = cgroup_cores();
+
+	if (sched_getaffinity(0, sizeof(set), &set) == 0 && CPU_COUNT(&set) > 0)
+		cores = (size_t)CPU_COUNT(&set);
+	return quota > 0 && quota < cores ? quota : cores;
+}
+
+/* As many descriptors as the system lets us have, and a warning if that is too few. */
+static void raise_descriptor_limit(const struct kvw_config *config)
+{
+	struct rlimit limit;
+	rlim_t wanted = 2 * (rlim_t)config->limits_connections + 1024;
+
+	if (getrlimit(RLIMIT_NOFILE, &limit) != 0)
+		return;
+	if (limit.rlim_cur < wanted) {
+		limit.rlim_cur = limit.rlim_max < wanted ? limit.rlim_max : wanted;
+		(void)setrlimit(RLIMIT_NOFILE, &limit);
+	}
+	if (limit.rlim_cur < wanted)
+		kvw_info("proxy",
+			"descriptors are limited to %llu: fewer than limits.connections=%lld clients with a "
+			"worker connection each",
+			(unsigned long long)limit.rlim_cur, (long long)config->limits_connections);
+}
+
+static enum kvw_err start_threads(struct kvw_proxy *proxy)
+{
+	sigset_t all, before;
+	enum kvw_err err = KVW_OK;
+
+	/* Signals are for the main thread. */
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	for (size_t i = 0; i < proxy->loop_count && err == KVW_OK; i++) {
+		struct kvw_loop *loop = &proxy->loops[i];
+
+		if (pthread_create(&loop->thread, NULL, kvw_loop_main, loop) == 0)
+			loop->started = true;
+		else
+			err = KVW_ENOMEM;
+	}
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	return err;
+}
+
+static enum kvw_err create_tls(struct kvw_proxy *proxy, FILE *errors)
+{
+	const struct kvw_config *config = proxy->config;
+	const struct kvw_tls_server_options options = {
+		.certificate = config->tls_certificate,
+		.key = config->tls_key,
+		.client_ca = config->tls_client_ca,
+		.only_1_3 = config->tls_min_version == KVW_TLS_1_3,
+	};
+	char why[256] = "";
+	enum kvw_err err;
+
+	if (config->tls_certificate[0] == '\0')
+		return KVW_OK;
+	err = kvw_tls_server_create(&options, why, sizeof(why), &proxy->tls);
+	if (err == KVW_EINVAL)
+		fprintf(errors, "kvway: tls: %s\n", why);
+	return err;
+}
+
+enum kvw_err kvw_proxy_start(const struct kvw_proxy_deps *deps, FILE *errors, struct kvw_proxy **out)
+{
+	struct kvw_proxy *proxy = aligned_alloc(64, (sizeof(*proxy) + 63) / 64 * 64);
+	enum kvw_err err = KVW_ENOMEM;
+	const char *address = deps->config->listen;
+
+	if (proxy == NULL)
+		return KVW_ENOMEM;
+	memset(proxy, 0, sizeof(*proxy));
+	proxy->config = deps->config;
+	proxy->loop_count = deps->loop_count;
+	proxy->loops = calloc(deps->loop_count, sizeof(proxy->loops[0]));
+	if (deps->tokens != NULL) {
+		proxy->sureness = calloc(deps->fleet->count + 1, sizeof(proxy->sureness[0]));
+		if (proxy->sureness == NULL)
+			goto fail;
+	}
+	if (proxy->loops == NULL ||
+		kvw_owners_create((size_t)deps->config->responses_table, &proxy->owners) != KVW_OK)
+		goto fail;
+	err = create_tls(proxy, errors);
+	if (err != KVW_OK)
+		goto fail;
+	raise_descriptor_limit(deps->config);
+	for (size_t i = 0; i < deps->loop_count; i++) {
+		int fd;
+
+		/* Port 0 is chosen once; the other loops share what the first one got. */
+		err = kvw_listener_open(address, i == 0, errors, &fd, proxy->address, sizeof(proxy->address));
+		if (err != KVW_OK)
+			goto fail;
+		address = proxy->address;
+		err = kvw_loop_init(&proxy->loops[i], proxy, i, deps, fd);
+		if (err != KVW_OK) {
+			fprintf(errors, "kvway: cannot set up an event loop: %s\n", strerror(errno));
+			goto fail;
+		}
+		proxy->loops[i].tls = proxy->tls;
+		proxy->ready_count++;
+	}
+	err = start_threads(proxy);
+	if (err != KVW_OK) {
+		fprintf(errors, "kvway: cannot start a thread\n");
+		goto fail;
+	}
+	*out = proxy;
+	return KVW_OK;
+
+fail:
+	kvw_proxy_drain(proxy);
+	kvw_proxy_join(proxy);
+	kvw_proxy_destroy(proxy);
+	return err;
+}
+
+bool kvw_proxy_owner_of(struct kvw_proxy *proxy, struct kvw_slice id, uint32_t *worker)
+{
+	return kvw_owners_find(proxy->owners, id, worker);
+}
+
+const char *kvw_proxy_address(const struct kvw_proxy *proxy)
+{
+	return proxy->address;
+}
+
+void kvw_proxy_drain(struct kvw_proxy *proxy)
+{
+	atomic_store(&proxy->draining, true);
+	for (size_t i = 0; i < proxy->ready_count; i++)
+		kvw_loop_wake(&proxy->loops[i]);
+}
+
+void kvw_proxy_join(struct kvw_proxy *proxy)
+{
+	for (size_t i = 0; i < proxy->ready_count; i++) {
+		if (proxy->loops[i].started)
+			pthread_join(proxy->loops[i].thread, NULL);
+		proxy->loops[i].started = false;
+	}
+}
+
+void kvw_proxy_destroy(struct kvw_proxy *proxy)
+{
+	if (proxy == NULL)
+		return;
+	for (size_t i = 0; i < proxy->ready_count; i++)
+		kvw_loop_finish(&proxy->loops[i]);
+	kvw_owners_destroy(proxy->owners);
+	free(proxy->sureness);
+	free(proxy->loops);
+	kvw_tls_destroy(proxy->tls);
+	free(proxy);
+}

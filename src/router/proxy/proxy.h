@@ -1,0 +1,63 @@
+/*
+ * proxy.h - the data plane: N event loops that accept clients and forward their requests.
+ *
+ *   client --> listener --> client.c --> exchange (request.c --> link --> worker)
+ *   client <-- client.c <-- exchange (response.c <-- link <-- worker)
+ *
+ * Each loop is a thread with its own listening socket (SO_REUSEPORT), buffers, timers and
+ * connections; loops share only the fleet, the strategy and a few atomics.
+ */
+#ifndef KVW_PROXY_H
+#define KVW_PROXY_H
+
+#include "admin/access_log.h"
+#include "admin/admin.h"
+#include "config/config.h"
+#include "fleet/fleet.h"
+#include "feeds/kvspace.h"
+#include "feeds/lmcache/lmcache.h"
+#include "admin/metrics.h"
+#include "feeds/tokens/tokens.h"
+
+struct kvw_proxy;
+
+/* All borrowed until kvw_proxy_destroy(). */
+struct kvw_proxy_deps {
+	const struct kvw_config *config;
+	struct kvw_fleet *fleet;
+	struct kvw_strategy *strategy;
+	struct kvw_metrics *metrics;
+	struct kvw_access_log *access_log;
+	struct kvw_admin *admin;
+	size_t loop_count;
+	_Atomic int64_t *loop_turn_ns; /* [loop_count], written by the loops */
+
+	/* For a strategy that wants tokens and has ->exact; NULL otherwise. */
+	struct kvw_tokens *tokens;
+	struct kvw_kvspaces *spaces;
+	struct kvw_lmcache *lmcache; /* NULL also where none is configured */
+};
+
+/* How many loops `loops: 0` means: the cores that affinity and cgroup quota leave us. */
+size_t kvw_proxy_default_loops(void);
+
+/* Binds and starts the loops. KVW_EIO: cannot listen; `errors` says why. */
+enum kvw_err kvw_proxy_start(const struct kvw_proxy_deps *deps, FILE *errors,
+	struct kvw_proxy **out) KVW_MUST_CHECK;
+
+/* host:port really bound. Borrowed. */
+const char *kvw_proxy_address(const struct kvw_proxy *proxy);
+
+/* The worker that keeps this response of /v1/responses. False: not known. Any thread. */
+bool kvw_proxy_owner_of(struct kvw_proxy *proxy, struct kvw_slice id, uint32_t *worker);
+
+/* Stops accepting, lets running requests finish for timeouts.drain. Returns at once. */
+void kvw_proxy_drain(struct kvw_proxy *proxy);
+
+/* Waits until every loop has ended (after kvw_proxy_drain). */
+void kvw_proxy_join(struct kvw_proxy *proxy);
+
+/* After kvw_proxy_join. NULL is allowed. */
+void kvw_proxy_destroy(struct kvw_proxy *proxy);
+
+#endif

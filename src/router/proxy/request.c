@@ -1,0 +1,326 @@
+/*
+ * request.c - the request side of an exchange as it arrives: head and body.
+ */
+#include "proxy/exchange.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+
+static const char continue_line[] = "HTTP/1.1 100 Continue\r\n\r\n";
+
+static bool is_method(const struct kvw_exchange *x, const char *name)
+{
+	return kvw_slice_equal(x->method, kvw_slice_of(name));
+}
+
+/* --- head --- */
+
+static void make_request_id(struct kvw_exchange *x)
+{
+	static const char digits[] = "0123456789abcdef";
+	uint64_t parts[2] = {x->loop->request_id_prefix, x->loop->request_id_next++};
+
+	for (int i = 0; i < 32; i++)
+		x->id_text[i] = digits[parts[i / 16] >> (60 - i % 16 * 4) & 15];
+	x->request_id = (struct kvw_slice){x->id_text, 32};
+}
+
+/* Session key from headers or cookies; the body's own is the scan's. */
+static struct kvw_slice head_session(const struct kvw_loop *loop)
+{
+	const struct kvw_config *config = loop->config;
+
+	for (size_t i = 0; i < config->session_headers.count; i++) {
+		const struct kvw_field *field = kvw_head_find(
+			&loop->request_head, kvw_slice_of(config->session_headers.items[i]));
+
+		if (field != NULL && field->value.len > 0)
+			return field->value;
+	}
+	for (size_t i = 0; i < config->session_cookies.count; i++) {
+		struct kvw_slice value = kvw_head_cookie(
+			&loop->request_head, kvw_slice_of(config->session_cookies.items[i]));
+
+		if (value.len > 0)
+			return value;
+	}
+	return (struct kvw_slice){NULL, 0};
+}
+
+/* Copies what the exchange needs of the parsed head. */
+static void note_head(struct kvw_exchange *x)
+{
+	const struct kvw_head *head = &x->loop->request_head;
+	const struct kvw_field *id = kvw_head_field(head, KVW_FIELD_X_REQUEST_ID);
+
+	x->loop->head_owner = x;
+	x->method = head->method;
+	x->target = head->target;
+	x->head_request = head->head_method;
+	x->keep_alive = head->keep_alive;
+	x->client_minor = head->minor;
+	x->framing = head->framing;
+	x->content_length = head->framing == KVW_FRAME_LENGTH ? head->content_length : 0;
+	x->path = kvw_path_classify(head->target);
+	x->idempotent = head->get_method || head->head_method || is_method(x, "PUT") ||
+		is_method(x, "DELETE") || is_method(x, "OPTIONS");
+	if (id != NULL && id->value.len > 0)
+		x->request_id = id->value;
+	else
+		make_request_id(x);
+	x->route.api = x->path.api;
+	x->head_session = x->route.session = head_session(x->loop);
+	x->watch_usage = x->path.prompt;
+	x->watch_owner = x->path.api == KVW_API_RESPONSES && head->post_method &&
+		x->path.response_id.len == 0;
+}
+
+static void too_large(struct kvw_exchange *x)
+{
+	char message[128];
+
+	(void)snprintf(message, sizeof(message), "the request body is larger than limits.body, %llu bytes",
+		(unsigned long long)x->loop->config->limits_body);
+	kvw_reply_error(x, 413, message);
+}
+
+/* Refusals by head alone. True if one was sent. */
+static bool refuse(struct kvw_exchange *x)
+{
+	const struct kvw_head *head = &x->loop->request_head;
+	const struct kvw_config *config = x->loop->config;
+
+	if (head->upgrade) {
+		kvw_reply_error(x, 501, "protocol upgrades (WebSocket) are not supported");
+	} else if (x->path.kind == KVW_PATH_ENGINE_CONTROL && !config->expose_engine_control) {
+		kvw_reply_error(x, 403,
+			"this path controls the engine and is not exposed; set expose.engine_control");
+	} else if (x->path.kind == KVW_PATH_LORA && !config->expose_lora) {
+		kvw_reply_error(
+			x, 403, "loading LoRA adapters is not exposed; set expose.lora");
+	} else if (x->content_length > config->limits_body) {
+		too_large(x);
+	} else {
+		return false;
+	}
+	return true;
+}
+
+static bool answer_locally(struct kvw_exchange *x)
+{
+	struct kvw_slice path = x->target;
+	const char *mark = memchr(path.data, '?', path.len);
+	struct kvw_local_answer answer;
+
+	if (x->path.kind != KVW_PATH_LOCAL)
+		return false;
+	if (!x->head_request && !x->loop->request_head.get_method) {
+		kvw_reply_error_as(x, 405, NULL, NULL, "allow: GET, HEAD\r\n",
+			"this path answers GET and HEAD");
+		return true;
+	}
+	if (mark != NULL)
+		path.len = (size_t)(mark - path.data);
+	if (kvw_admin_answer(x->loop->admin, path, x->loop->now_ns, &answer) != KVW_OK) {
+		kvw_reply_error(x, 500, "out of memory");
+		return true;
+	}
+	kvw_reply(x, answer.status, answer.content_type, NULL, answer.body, answer.len);
+	free(answer.body);
+	return true;
+}
+
+/* Takes body memory for a whole request. False: refused, an answer was sent. */
+static bool take_body_memory(struct kvw_exchange *x, uint64_t bytes)
+{
+	if (x->body_memory + bytes > x->loop->config->limits_body_memory) {
+		kvw_reply_error(x, 413, "the request body is larger than limits.body_memory");
+		return false;
+	}
+	if (kvw_proxy_body_memory_take(x->loop->proxy, bytes)) {
+		x->body_memory += bytes;
+		kvw_metrics_gauge(x->loop->metrics, KVW_GAUGE_BODY_BYTES, (int64_t)bytes);
+		return true;
+	}
+	kvw_metrics_add(x->loop->metrics, KVW_COUNT_BODY_MEMORY_REFUSED, 1);
+	kvw_reply_error_as(x, 503, NULL, NULL, "retry-after: 1\r\n",
+		"request bodies in flight fill limits.body_memory");
+	return false;
+}
+
+static void choose_mode(struct kvw_exchange *x)
+{
+	const struct kvw_head *head = &x->loop->request_head;
+
+	x->whole = x->path.prompt && head->post_method &&
+		(head->json || x->path.api == KVW_API_AUDIO) &&
+		x->framing != KVW_FRAME_NONE &&
+		x->content_length <= x->loop->config->routing_scan_limit;
+	if (x->whole)
+		kvw_request_scan_begin(x);
+}
+
+static void body_payload(void *arg, const char *data, size_t len)
+{
+	struct kvw_exchange *x = arg;
+
+	if (x->scan != NULL)
+		kvw_scan_feed(x->scan, data, len);
+}
+
+/* What lies behind the body's end belongs to the next request. */
+static void return_leftover(struct kvw_exchange *x)
+{
+	struct kvw_block *last = x->feed.block, *rest = last->next;
+	struct kvw_client *client = x->client;
+	size_t n = last->end - x->feed.offset;
+
+	if (n > 0 && kvw_chain_append(&client->in, &x->loop->blocks,
+			     last->data + x->feed.offset, n) != KVW_OK)
+		x->close_client = true;
+	last->end = x->feed.offset;
+	last->next = NULL;
+	x->in.last = last;
+	while (rest != NULL) {
+		struct kvw_block *next = rest->next;
+
+		rest->next = NULL;
+		kvw_chain_take(&client->in, rest);
+		rest = next;
+	}
+}
+
+static void body_complete(struct kvw_exchange *x)
+{
+	kvw_timer_clear(&x->loop->timers, &x->client->timer);
+	x->complete_ns = x->loop->now_ns;
+	return_leftover(x);
+}
+
+/* A whole request has been read: what does it ask for, and who shall serve it? */
+static void whole_complete(struct kvw_exchange *x)
+{
+	kvw_request_scan_finish(x);
+	if (x->scan != NULL && !x->scanned)
+		kvw_metrics_add(x->loop->metrics, KVW_COUNT_SCAN_REJECTED, 1);
+	kvw_request_forward(x);
+}
+
+/* False: the client went away. */
+static bool send_continue(struct kvw_exchange *x)
+{
+	struct iovec iov = {(char *)continue_line, sizeof(continue_line) - 1};
+
+	if (x->client_minor > 0)
+		kvw_client_send(x->client, &iov, 1);
+	return !x->ended;
+}
+
+void kvw_request_begin(struct kvw_exchange *x, size_t head_len)
+{
+	struct kvw_loop *loop = x->loop;
+	struct kvw_block *first = x->in.first;
+	struct kvw_head_error error;
+	size_t arrived = x->in.bytes - head_len;
+
+	x->head_offset = first->begin;
+	x->head_len = head_len;
+	x->feed = (struct kvw_cursor){first, first->begin + (uint32_t)head_len};
+	x->cursor = (struct kvw_cursor){first, x->feed.offset};
+	loop->head_owner = NULL; /* whatever comes of it, the head parsed before is gone */
+	if (kvw_head_parse_request(&loop->request_head, kvw_exchange_raw_head(x), head_len, &error) != KVW_OK) {
+		x->close_client = true;
+		x->client_minor = 1;
+		kvw_reply_error(x, error.status, error.message);
+		return;
+	}
+	note_head(x);
+	kvw_body_begin(&x->body, x->framing, x->content_length, loop->config->limits_body);
+	if (x->body.done)
+		body_complete(x);
+	if (refuse(x) || answer_locally(x))
+		return;
+	choose_mode(x);
+	if (x->whole) {
+		if (!take_body_memory(x, x->content_length))
+			return;
+		kvw_exchange_request_state(x, KVW_REQUEST_READ_BODY);
+	}
+	if (!x->body.done) {
+		if (loop->request_head.expect_continue && arrived == 0 && !send_continue(x))
+			return;
+		kvw_loop_timer(loop, &x->client->timer, KVW_TIMER_BODY, loop->config->timeout_body_ms);
+		kvw_request_body(x, arrived);
+	} else if (x->whole) {
+		whole_complete(x);
+	}
+	/* Not whole: what came with the head leaves with the head. */
+	if (x->response_state == KVW_RESPONSE_NONE && !x->whole &&
+		x->request_state == KVW_REQUEST_READ_HEAD)
+		kvw_request_forward(x);
+}
+
+/* --- body --- */
+
+bool kvw_request_wants_bytes(const struct kvw_exchange *x)
+{
+	if (x->body.done || x->response_state >= KVW_RESPONSE_DONE)
+		return false;
+	return x->whole || x->body_received - x->body_sent < x->loop->config->limits_high_water;
+}
+
+/* The body outgrew what is read whole: route on what is known and stream the rest. */
+static void stream_after_all(struct kvw_exchange *x)
+{
+	x->whole = false;
+	kvw_request_scan_release(x);
+	kvw_request_forward(x);
+}
+
+static void body_refused(struct kvw_exchange *x, enum kvw_err err)
+{
+	if (x->response_state == KVW_RESPONSE_STREAMING)
+		kvw_client_close(x->client, true);
+	else if (err == KVW_ELIMIT)
+		too_large(x);
+	else
+		kvw_reply_error(x, 400, x->body.error);
+}
+
+void kvw_request_body(struct kvw_exchange *x, size_t n)
+{
+	struct iovec iov[KVW_LOOP_IOV];
+	int count = n == 0 ? 0 : kvw_cursor_iov(&x->feed, iov, KVW_LOOP_IOV);
+
+	for (int i = 0; i < count && !x->body.done; i++) {
+		size_t used = 0;
+		enum kvw_err err = kvw_body_feed(&x->body, iov[i].iov_base, iov[i].iov_len,
+			body_payload, x, &used);
+
+		if (err != KVW_OK) {
+			body_refused(x, err);
+			return;
+		}
+		kvw_cursor_advance(&x->feed, used);
+		x->body_received += used;
+	}
+	if (x->framing == KVW_FRAME_CHUNKED && x->whole && x->body_received > x->body_memory &&
+		!take_body_memory(x, x->body_received - x->body_memory))
+		return;
+	if (x->body.done) {
+		body_complete(x);
+		if (x->whole)
+			whole_complete(x);
+	} else if (x->whole && x->body_received > x->loop->config->routing_scan_limit) {
+		stream_after_all(x);
+	}
+	if (!x->ended && x->request_state == KVW_REQUEST_SENDING)
+		kvw_request_send(x);
+}
+
+void kvw_request_cut(struct kvw_exchange *x)
+{
+	kvw_client_close(x->client, false); /* ends the exchange too */
+}

@@ -1,0 +1,473 @@
+/*
+ * response.c - the response side of an exchange: from the worker's socket to the client's.
+ *
+ * Bytes are read into the loop's scratch buffer, looked at where they lie, and written to the client
+ * in the same turn, head and body in one writev; only what the client's socket does not take is
+ * copied. Chunked answers pass with their framing untouched (checked, not rewritten), so an SSE event
+ * leaves as it came.
+ *
+ * The head of an inference answer is held until the first body byte. Until then the client has seen
+ * nothing and the request can still go to another worker.
+ */
+#include <string.h>
+
+#include "proxy/exchange.h"
+#include "base/log.h"
+
+#define READS_AT_ONCE 8
+#define CHUNK_LINES   2048 /* bytes of chunk-size lines per read, when we frame */
+
+/* What one read brings the client. Lives on the stack for that read. */
+struct outgoing {
+	struct kvw_exchange *x;
+	struct iovec iov[KVW_LOOP_IOV];
+	int count;
+	char lines[CHUNK_LINES];
+	size_t lines_len;
+	size_t payload;
+};
+
+/* Sends what there is to make room. From then on the answer has begun for the client. */
+static void make_room(struct outgoing *out)
+{
+	if (out->x->response_state == KVW_RESPONSE_HELD)
+		kvw_exchange_response_state(out->x, KVW_RESPONSE_STREAMING);
+	kvw_client_send(out->x->client, out->iov, out->count);
+	out->count = 0;
+	out->lines_len = 0;
+}
+
+static void push(struct outgoing *out, const void *data, size_t len)
+{
+	if (out->count == KVW_LOOP_IOV)
+		make_room(out);
+	out->iov[out->count].iov_base = (void *)data;
+	out->iov[out->count++].iov_len = len;
+}
+
+/* A chunk of our own around len bytes. */
+static void push_chunk(struct outgoing *out, const char *data, size_t len)
+{
+	struct kvw_writer w;
+
+	if (CHUNK_LINES - out->lines_len < 20 || out->count > KVW_LOOP_IOV - 3)
+		make_room(out);
+	w = KVW_WRITER(out->lines + out->lines_len, CHUNK_LINES - out->lines_len);
+	kvw_chunk_line(&w, len);
+	push(out, w.data, w.len);
+	out->lines_len += w.len;
+	push(out, data, len);
+	push(out, KVW_CHUNK_END, sizeof(KVW_CHUNK_END) - 1);
+}
+
+static void first_token(struct kvw_exchange *x)
+{
+	struct kvw_loop *loop = x->loop;
+
+	x->first_token = true;
+	x->first_token_ns = loop->now_ns;
+	x->decoding = true;
+	kvw_metrics_decoding(loop->metrics, x->worker->id, 1);
+	x->lease.plain = !x->event_stream;
+	kvw_lease_first_token(&x->lease, loop->now_ns);
+	if (loop->strategy->ops->first_token != NULL)
+		loop->strategy->ops->first_token(loop->strategy, &x->decision, &x->lease, loop->now_ns);
+}
+
+/* Remembers who made a response, by the id at the beginning of the answer. */
+static void look_for_id(struct kvw_exchange *x, const char *data, size_t len)
+{
+	size_t room = sizeof(x->owner_text) - x->owner_len;
+	struct kvw_slice id;
+
+	if (len > room)
+		len = room;
+	memcpy(x->owner_text + x->owner_len, data, len);
+	x->owner_len += len;
+	id = kvw_owners_id_in(x->owner_text, x->owner_len);
+	if (id.len > 0)
+		kvw_owners_set(kvw_proxy_owners(x->loop->proxy), id, x->worker->id);
+	x->watch_owner = id.len == 0 && x->owner_len < sizeof(x->owner_text);
+}
+
+static void answer_payload(void *arg, const char *data, size_t len)
+{
+	struct outgoing *out = arg;
+	struct kvw_exchange *x = out->x;
+
+	out->payload += len;
+	if (x->watch_usage && x->status == 200)
+		kvw_usage_feed(&x->usage, data, len);
+	if (x->watch_owner && x->status == 200)
+		look_for_id(x, data, len);
+	if (x->pass == KVW_PASS_PAYLOAD)
+		push(out, data, len);
+	else if (x->pass == KVW_PASS_REFRAME)
+		push_chunk(out, data, len);
+}
+
+/* --- head --- */
+
+static struct kvw_slice decision_fields(const struct kvw_exchange *x, char *buf, size_t size)
+{
+	struct kvw_writer w = KVW_WRITER(buf, size);
+	uint64_t predicted = 0;
+
+	if (!x->tell_decision || !x->decided)
+		return (struct kvw_slice){NULL, 0};
+	for (size_t tier = 0; tier < KVW_TIER_COUNT; tier++)
+		predicted += x->decision.hit_tokens[tier];
+	kvw_write_field(&w, KVW_SLICE("x-kvway-worker"), kvw_slice_of(x->worker->url));
+	kvw_write_field(&w, KVW_SLICE("x-kvway-reason"),
+		kvw_slice_of(kvw_reason_name(x->decision.reason)));
+	kvw_write_literal(&w, "x-kvway-predicted-cached-tokens: ");
+	kvw_write_u64(&w, predicted);
+	kvw_write_literal(&w, "\r\n");
+	return (struct kvw_slice){buf, w.overflow ? 0 : w.len};
+}
+
+/* How the client gets the body, and whether its connection can go on. */
+static enum kvw_framing choose_pass(struct kvw_exchange *x, const struct kvw_head *head)
+{
+	x->pass = KVW_PASS_RAW;
+	if (head->framing == KVW_FRAME_NONE || head->framing == KVW_FRAME_LENGTH)
+		return head->framing;
+	if (x->client_minor == 0) {
+		x->pass = KVW_PASS_PAYLOAD;
+		x->close_client = true;
+		return KVW_FRAME_CLOSE;
+	}
+	if (head->framing == KVW_FRAME_CLOSE)
+		x->pass = KVW_PASS_REFRAME;
+	return KVW_FRAME_CHUNKED;
+}
+
+/* Writes the head for the client into x->answer_head. False: too large. */
+static bool build_answer_head(struct kvw_exchange *x, const struct kvw_head *head)
+{
+	struct kvw_loop *loop = x->loop;
+	char extra[2048]; /* a worker's URL may be long */
+	struct kvw_response_head_options options = {
+		.framing = choose_pass(x, head),
+		.content_length = head->content_length,
+		.request_id = x->request_id,
+		.date = kvw_date(&loop->date, kvw_clock_wall_ns()),
+		.extra = decision_fields(x, extra, sizeof(extra)),
+	};
+	struct kvw_writer w;
+
+	if (!x->keep_alive || !x->body.done || loop->draining)
+		x->close_client = true;
+	if (x->close_client)
+		options.connection = KVW_CONNECTION_CLOSE;
+	else if (x->client_minor == 0)
+		options.connection = KVW_CONNECTION_KEEP_ALIVE;
+	x->answer_head = kvw_block_get(
+		&loop->blocks, kvw_head_response_bound(head, &options) + sizeof(*x->answer_head));
+	if (x->answer_head == NULL)
+		return false;
+	w = KVW_WRITER(x->answer_head->data, x->answer_head->size);
+	x->answer_head->end = (uint32_t)kvw_head_write_response(&w, head, &options);
+	return x->answer_head->end > 0;
+}
+
+/* 100, 102, 103: passed on at once, save 100, which kvway answers itself. False: the client is gone. */
+static bool pass_interim(struct kvw_exchange *x, const struct kvw_head *head)
+{
+	struct kvw_response_head_options options = {.framing = KVW_FRAME_NONE};
+	char buf[8192];
+	struct kvw_writer w = KVW_WRITER(buf, sizeof(buf));
+	struct iovec iov;
+
+	if (head->status == 100 || x->client_minor == 0 ||
+		kvw_head_write_response(&w, head, &options) == 0)
+		return true;
+	iov = (struct iovec){buf, w.len};
+	kvw_client_send(x->client, &iov, 1);
+	return !x->ended;
+}
+
+/* A worker that says it cannot serve now; another may. */
+static bool is_refusal(int status)
+{
+	return status == 502 || status == 503;
+}
+
+/* Has this request been everywhere it may go? */
+static bool may_go_elsewhere(const struct kvw_exchange *x)
+{
+	return (x->path.repeatable || x->idempotent) && x->whole &&
+		x->tried_count < (uint32_t)x->loop->config->retry_attempts &&
+		kvw_request_has_choice(x);
+}
+
+/* The final head, in data[0..len). False: the exchange took another turn. */
+static bool take_head(struct kvw_exchange *x, const struct kvw_head *head)
+{
+	if (head->status == 101) {
+		kvw_request_worker_failed(x, "it switched protocols unasked", false);
+		return false;
+	}
+	if (is_refusal(head->status) && may_go_elsewhere(x)) {
+		kvw_request_worker_failed(x, head->status == 503 ? "it answered 503" : "it answered 502",
+			false);
+		return false;
+	}
+	if (head->status < 500)
+		kvw_fleet_request_ok(x->loop->fleet, x->worker);
+	x->status = head->status;
+	x->event_stream = head->event_stream;
+	x->answer_keep_alive = head->keep_alive;
+	kvw_body_begin(&x->answer, head->framing, head->content_length, 0);
+	if (!build_answer_head(x, head)) {
+		x->status = 0;
+		kvw_request_worker_failed(x, "its answer's head is too large", false);
+		return false;
+	}
+	kvw_exchange_response_state(x, KVW_RESPONSE_HELD);
+	kvw_exchange_note_emptied(x);
+	return true;
+}
+
+/* Keeps an incomplete head for the next read. False: gave up. */
+static bool keep_partial(struct kvw_exchange *x, const char *data, size_t len)
+{
+	struct kvw_loop *loop = x->loop;
+
+	if (x->partial == NULL)
+		x->partial = kvw_block_get(&loop->blocks, KVW_BLOCK_LARGE);
+	if (x->partial == NULL || x->partial->end + len > loop->config->limits_head ||
+		len > kvw_block_room(x->partial)) {
+		kvw_request_worker_failed(x, "its answer's head is larger than limits.head", false);
+		return false;
+	}
+	memcpy(x->partial->data + x->partial->end, data, len);
+	x->partial->end += (uint32_t)len;
+	return true;
+}
+
+/*
+ * Takes heads (interim ones too) off the front of data. Returns the bytes used, with the response
+ * HELD once the final head was found; SIZE_MAX: the exchange took another turn.
+ */
+static size_t feed_head(struct kvw_exchange *x, const char *data, size_t len)
+{
+	struct kvw_loop *loop = x->loop;
+	struct kvw_head_error error;
+	size_t used = 0;
+
+	while (x->response_state == KVW_RESPONSE_WAITING && used < len) {
+		const char *head = data + used;
+		size_t have = len - used, before = 0, end;
+
+		if (x->partial != NULL) {
+			before = x->partial->end;
+			if (have > kvw_block_room(x->partial))
+				have = kvw_block_room(x->partial);
+			memcpy(x->partial->data + before, head, have);
+			head = x->partial->data;
+			have += before;
+		}
+		end = kvw_head_find_end(head, have, &x->partial_from);
+		if (end == 0) {
+			if (x->partial != NULL)
+				return keep_partial(x, data + used, len - used) ? len : SIZE_MAX;
+			return keep_partial(x, head, have) ? len : SIZE_MAX;
+		}
+		used += end - before;
+		x->partial_from = 0;
+		if (kvw_head_parse_response(
+			    &loop->response_head, head, end, x->head_request, &error) != KVW_OK) {
+			kvw_request_worker_failed(x, error.message, false);
+			return SIZE_MAX;
+		}
+		if (loop->response_head.status >= 100 && loop->response_head.status < 200 &&
+			loop->response_head.status != 101) {
+			if (!pass_interim(x, &loop->response_head))
+				return SIZE_MAX;
+		} else if (!take_head(x, &loop->response_head)) {
+			return SIZE_MAX;
+		}
+		kvw_block_put(&loop->blocks, x->partial);
+		x->partial = NULL;
+	}
+	return used;
+}
+
+/* --- body --- */
+
+static void answer_complete(struct kvw_exchange *x, bool leftovers)
+{
+	struct kvw_loop *loop = x->loop;
+	bool reusable = x->answer_keep_alive && !leftovers &&
+		x->request_state == KVW_REQUEST_SENT && x->answer.framing != KVW_FRAME_CLOSE;
+
+	kvw_usage_finish(&x->usage);
+	kvw_timer_clear(&loop->timers, &x->timer);
+	kvw_timer_clear(&loop->timers, &x->client->timer); /* of a body that nobody waits for now */
+	if (reusable)
+		kvw_link_release(x->link, loop->now_ns);
+	else
+		kvw_link_close(x->link);
+	x->link = NULL;
+	kvw_exchange_response_state(x, KVW_RESPONSE_DONE);
+	kvw_exchange_drop_worker(x, true);
+	if (!x->body.done)
+		x->close_client = true;
+	if (x->client->out.bytes == 0)
+		kvw_exchange_end(x, x->end);
+}
+
+static void count_payload(struct kvw_exchange *x)
+{
+	struct kvw_loop *loop = x->loop;
+
+	if (!x->first_token && x->status >= 200 && x->status < 300)
+		first_token(x);
+	else if (x->event_stream && x->first_token)
+		kvw_metrics_stream_gap(loop->metrics, loop->now_ns - x->last_data_ns);
+	x->last_data_ns = loop->now_ns;
+	if (x->event_stream)
+		x->stream_chunks++;
+}
+
+/* Sends what was gathered, with the head in front if it is still held. */
+static void send_gathered(struct kvw_exchange *x, struct outgoing *out)
+{
+	bool beginning = x->answer_head != NULL;
+
+	if (x->response_state == KVW_RESPONSE_HELD)
+		kvw_exchange_response_state(x, KVW_RESPONSE_STREAMING);
+	if (out->count > 0)
+		kvw_client_send(x->client, out->iov, out->count);
+	if (x->ended)
+		return;
+	if (beginning) {
+		kvw_block_put(&x->loop->blocks, x->answer_head);
+		x->answer_head = NULL;
+		x->added_ns += kvw_clock_ns() - x->answer_ns;
+	}
+	if (x->request_state == KVW_REQUEST_SENT)
+		kvw_exchange_drop_request(x);
+}
+
+/* Nothing of the body yet: may the head wait for it? */
+static bool hold(const struct kvw_exchange *x, const struct outgoing *out)
+{
+	return x->response_state == KVW_RESPONSE_HELD && out->payload == 0 && !x->answer.done &&
+		x->path.prompt && x->status == 200;
+}
+
+/* Framing bytes that came before any payload stay with the held head. */
+static bool keep_with_head(struct kvw_exchange *x, const char *data, size_t len)
+{
+	if (x->pass != KVW_PASS_RAW || len == 0)
+		return true;
+	if (len > kvw_block_room(x->answer_head))
+		return false;
+	memcpy(x->answer_head->data + x->answer_head->end, data, len);
+	x->answer_head->end += (uint32_t)len;
+	return true;
+}
+
+static void pause_if_slow(struct kvw_exchange *x)
+{
+	if (x->client->out.bytes <= x->loop->config->limits_high_water || x->paused)
+		return;
+	x->paused = true;
+	kvw_timer_clear(&x->loop->timers, &x->timer); /* the write timer watches the client */
+	kvw_metrics_add(x->loop->metrics, KVW_COUNT_BACKPRESSURE_PAUSES, 1);
+}
+
+static void feed_body(struct kvw_exchange *x, const char *data, size_t len)
+{
+	struct outgoing out;
+	size_t used = 0;
+	enum kvw_err err;
+
+	out.x = x;
+	out.count = 0;
+	out.lines_len = out.payload = 0;
+	if (x->response_state == KVW_RESPONSE_HELD)
+		push(&out, x->answer_head->data, x->answer_head->end);
+	err = x->answer.done ? KVW_OK
+			     : kvw_body_feed(&x->answer, data, len, answer_payload, &out, &used);
+	if (x->ended)
+		return;
+	if (err != KVW_OK) {
+		kvw_request_worker_failed(x, x->answer.error, false);
+		return;
+	}
+	if (hold(x, &out) && keep_with_head(x, data, used))
+		return;
+	if (out.payload > 0)
+		count_payload(x);
+	if (x->pass == KVW_PASS_RAW && used > 0)
+		push(&out, data, used);
+	if (x->answer.done && x->pass == KVW_PASS_REFRAME)
+		push(&out, KVW_CHUNK_LAST, sizeof(KVW_CHUNK_LAST) - 1);
+	send_gathered(x, &out);
+	if (x->ended)
+		return;
+	if (x->answer.done) {
+		answer_complete(x, used < len);
+		return;
+	}
+	kvw_loop_timer(x->loop, &x->timer, KVW_TIMER_STREAM_IDLE,
+		x->loop->config->timeout_stream_idle_ms);
+	pause_if_slow(x);
+}
+
+static void feed(struct kvw_exchange *x, const char *data, size_t len)
+{
+	size_t used = 0;
+
+	x->response_byte = true;
+	if (x->response_state == KVW_RESPONSE_WAITING) {
+		x->answer_ns = x->loop->now_ns;
+		used = feed_head(x, data, len);
+		if (used == SIZE_MAX || x->response_state == KVW_RESPONSE_WAITING)
+			return;
+	}
+	feed_body(x, data + used, len - used);
+}
+
+/* The worker closed its side. */
+static void answer_closed(struct kvw_exchange *x)
+{
+	if (x->response_state == KVW_RESPONSE_WAITING) {
+		kvw_request_worker_failed(x, "it closed the connection without an answer", false);
+		return;
+	}
+	if (!kvw_body_close(&x->answer)) {
+		kvw_request_worker_failed(x, "it closed the connection in the middle of its answer", false);
+		return;
+	}
+	x->answer_keep_alive = false;
+	feed_body(x, NULL, 0);
+}
+
+void kvw_response_read(struct kvw_exchange *x)
+{
+	struct kvw_loop *loop = x->loop;
+	struct kvw_link *link = x->link;
+
+	for (int i = 0; i < READS_AT_ONCE; i++) {
+		struct iovec iov = {loop->scratch, KVW_LOOP_SCRATCH};
+		ssize_t n;
+
+		if (x->ended || x->link != link || x->paused || !link->io.readable)
+			return;
+		n = kvw_io_readv(&link->io, &iov, 1, KVW_LOOP_SCRATCH);
+		if (n < 0 && errno == EAGAIN)
+			return;
+		if (n > 0)
+			feed(x, loop->scratch, (size_t)n);
+		else if (n == 0)
+			answer_closed(x);
+		else
+			kvw_request_worker_failed(x, kvw_link_why(link, errno), false);
+	}
+	if (!x->ended && x->link == link && link->io.readable && !x->paused)
+		kvw_io_again(&link->io);
+}

@@ -1,0 +1,56 @@
+/*
+ * sureness.c - see sureness.h.
+ */
+#include "proxy/sureness.h"
+
+#include "base/log.h"
+
+#define WRONG_MOST  (KVW_SURENESS_WINDOW / 2)
+#define WRONG_CALM  (KVW_SURENESS_WINDOW / 8) /* as few as this: complain again if it comes back */
+
+bool kvw_sureness_right(uint32_t predicted, uint32_t cached, uint32_t block_tokens)
+{
+	uint32_t off = predicted > cached ? predicted - cached : cached - predicted;
+
+	return off <= block_tokens;
+}
+
+bool kvw_sureness_note(struct kvw_sureness *sureness, uint32_t predicted, uint32_t cached,
+	uint32_t block_tokens, bool *too_many)
+{
+	bool right = kvw_sureness_right(predicted, cached, block_tokens);
+	uint64_t history = atomic_load_explicit(&sureness->history, memory_order_relaxed);
+	uint32_t many = (uint32_t)history << 1, few = (uint32_t)(history >> 32) << 1;
+	unsigned wrong;
+
+	many |= !right && predicted > cached;
+	few |= !right && predicted < cached;
+	atomic_store_explicit(
+		&sureness->history, (uint64_t)few << 32 | many, memory_order_relaxed);
+	wrong = (unsigned)__builtin_popcount(many | few);
+	if (wrong <= WRONG_CALM)
+		atomic_store_explicit(&sureness->complained, false, memory_order_relaxed);
+	if (atomic_fetch_add_explicit(&sureness->noted, 1, memory_order_relaxed) + 1 <
+			KVW_SURENESS_WINDOW || wrong <= WRONG_MOST)
+		return false;
+	*too_many = __builtin_popcount(many) > __builtin_popcount(few);
+	return !atomic_exchange_explicit(&sureness->complained, true, memory_order_relaxed);
+}
+
+void kvw_sureness_complain(const struct kvw_worker *worker, bool too_many, uint32_t predicted,
+	uint32_t cached)
+{
+	const char *why = too_many
+		? "it drops blocks that its events do not tell of, or the events are another engine's "
+		  "(look at kvaware.events.endpoint and workers[].events_endpoint), or requests "
+		  "carry what the events do not (a LoRA adapter that workers[].models hides)"
+		: "its tokens differ from those of the worker that was asked (another tokenizer or "
+		  "chat template under one model name), or its blocks are named otherwise (look "
+		  "at kvaware.lmcache.hash, hash_seed and chunk_size), or its events come late "
+		  "(kvway_kvaware_feed_lag_seconds)";
+
+	kvw_warn("kvaware",
+		"most predictions are wrong url=%s predicted_cached_tokens=%u cached_tokens=%u "
+		"why=\"%s\"",
+		worker->url, predicted, cached, why);
+}

@@ -1,0 +1,41 @@
+/*
+ * sureness.h - do exact predictions come true?
+ *
+ * What workers say they hold and what their answers say was cached are two words of the same
+ * engine. If they differ, it is not the cache that is to blame but how kvway was told of it: other
+ * tokens, another block size, events of another engine. One worker's last predictions are kept as
+ * bits; when most of them were wrong, that is said once, with what to look at.
+ *
+ * Threads: any. Two loops that note at the same moment may lose one bit of it.
+ */
+#ifndef KVW_SURENESS_H
+#define KVW_SURENESS_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "fleet/fleet.h"
+
+/* Zeroed has seen nothing. */
+struct kvw_sureness {
+	_Atomic uint64_t history; /* last predictions, newest lowest: bit too many, bit + 32 too few */
+	_Atomic uint32_t noted;
+	_Atomic bool complained;
+};
+
+#define KVW_SURENESS_WINDOW 32
+
+/* Is this prediction right, within a block? */
+bool kvw_sureness_right(uint32_t predicted, uint32_t cached, uint32_t block_tokens);
+
+/* Notes one prediction. True, once until most are right again: more than half were wrong. *too_many: most of
+ * those predicted more than there was. */
+bool kvw_sureness_note(struct kvw_sureness *sureness, uint32_t predicted, uint32_t cached,
+	uint32_t block_tokens, bool *too_many);
+
+/* Says so in the log. */
+void kvw_sureness_complain(const struct kvw_worker *worker, bool too_many, uint32_t predicted,
+	uint32_t cached);
+
+#endif

@@ -1,0 +1,87 @@
+/*
+ * understand.c - what a whole request asks for: the scan of its body, and its use.
+ *
+ * A scan's arrays are as large as a sixteenth of the prompt. They are needed until a worker is picked;
+ * a request then waits for seconds. So the scan goes back to the loop at once, where the next request
+ * finds it still in the processor's cache, and a request that has to be routed again, which is rare, is
+ * scanned again from the body that is kept for it.
+ */
+#include "proxy/exchange.h"
+
+void kvw_request_scan_begin(struct kvw_exchange *x)
+{
+	x->scan = kvw_loop_scan_get(x->loop);
+	if (x->scan == NULL)
+		return;
+	kvw_scan_reset(x->scan, x->path.api);
+	if (!x->loop->strategy->ops->wants_content)
+		kvw_scan_fields_only(x->scan);
+	if (x->loop->tokens != NULL)
+		kvw_scan_keep_ids(x->scan);
+}
+
+/* Units of all chains together, for learning bytes per token; 0 where there is nothing to learn. */
+static uint64_t units_of(const struct kvw_route_request *route)
+{
+	uint64_t units = 0;
+
+	for (uint32_t c = 0, begin = 0; c < route->chain_count && !route->token_ids; c++) {
+		uint32_t end = route->chain_ends[c];
+
+		if (end > begin)
+			units += route->chunks[end - 1].end;
+		begin = end;
+	}
+	return units;
+}
+
+void kvw_request_scan_finish(struct kvw_exchange *x)
+{
+	if (x->scan == NULL)
+		return;
+	x->scanned = kvw_scan_finish(x->scan, &x->route) == KVW_OK;
+	if (x->head_session.len > 0)
+		x->route.session = x->head_session;
+	x->prompt_units = units_of(&x->route);
+}
+
+void kvw_request_scan_release(struct kvw_exchange *x)
+{
+	if (x->scan == NULL)
+		return;
+	kvw_loop_scan_put(x->loop, x->scan);
+	x->scan = NULL;
+	/* What the scan lent. */
+	x->route = (struct kvw_route_request){.api = x->path.api, .session = x->head_session};
+}
+
+static void feed_again(void *arg, const char *data, size_t len)
+{
+	kvw_scan_feed(arg, data, len);
+}
+
+void kvw_request_scan_again(struct kvw_exchange *x)
+{
+	struct kvw_cursor cursor = {x->in.first, x->head_offset + (uint32_t)x->head_len};
+	struct kvw_body body;
+	struct iovec iov[KVW_LOOP_IOV];
+	int count;
+
+	if (x->scan != NULL || !x->scanned || !x->whole)
+		return;
+	kvw_request_scan_begin(x);
+	if (x->scan == NULL)
+		return;
+	kvw_body_begin(&body, x->framing, x->content_length, 0);
+	while (!body.done && (count = kvw_cursor_iov(&cursor, iov, KVW_LOOP_IOV)) > 0) {
+		for (int i = 0; i < count && !body.done; i++) {
+			size_t used;
+
+			if (kvw_body_feed(&body, iov[i].iov_base, iov[i].iov_len, feed_again, x->scan,
+				    &used) != KVW_OK)
+				return; /* it was good before: cannot be */
+			kvw_cursor_advance(&cursor, used);
+		}
+	}
+	kvw_request_scan_finish(x);
+}

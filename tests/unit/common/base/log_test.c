@@ -1,0 +1,171 @@
+/*
+ * test_log.c - each message is one line and one write, and the level holds.
+ */
+#include <check.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <regex.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/log.h"
+
+/* Standard error is a file from here on. */
+static FILE *capture(void)
+{
+	FILE *file = tmpfile();
+
+	ck_assert_ptr_nonnull(file);
+	ck_assert_int_ge(dup2(fileno(file), STDERR_FILENO), 0);
+	return file;
+}
+
+static size_t read_back(FILE *file, char *text, size_t size)
+{
+	size_t n;
+
+	rewind(file);
+	n = fread(text, 1, size - 1, file);
+	text[n] = '\0';
+	return n;
+}
+
+START_TEST(line_has_time_level_room_and_text)
+{
+	static const char pattern[] =
+		"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}\\.[0-9]{3}Z warn  room: "
+		"x=7 y=\"z\"\n$";
+	FILE *file = capture();
+	char text[4096];
+	regex_t regex;
+
+	kvw_warn("room", "x=%d y=\"%s\"", 7, "z");
+	read_back(file, text, sizeof(text));
+	ck_assert_int_eq(regcomp(&regex, pattern, REG_EXTENDED | REG_NOSUB), 0);
+	ck_assert_msg(regexec(&regex, text, 0, NULL, 0) == 0, "%s", text);
+	regfree(&regex);
+	fclose(file);
+}
+END_TEST
+
+START_TEST(levels_below_the_least_are_silent)
+{
+	FILE *file = capture();
+	char text[4096];
+
+	kvw_log_set_level(KVW_LOG_WARN);
+	kvw_debug("room", "one");
+	kvw_info("room", "two");
+	kvw_warn("room", "three");
+	kvw_error("room", "four");
+	ck_assert(!kvw_log_enabled(KVW_LOG_INFO));
+	ck_assert(kvw_log_enabled(KVW_LOG_ERROR));
+	kvw_log_set_level(KVW_LOG_DEBUG);
+	kvw_debug("room", "five");
+	read_back(file, text, sizeof(text));
+	ck_assert_ptr_null(strstr(text, "one"));
+	ck_assert_ptr_null(strstr(text, "two"));
+	ck_assert_ptr_nonnull(strstr(text, "three"));
+	ck_assert_ptr_nonnull(strstr(text, "four"));
+	ck_assert_ptr_nonnull(strstr(text, "five"));
+	fclose(file);
+}
+END_TEST
+
+START_TEST(long_text_is_cut_and_still_one_line)
+{
+	FILE *file = capture();
+	char text[8192], word[5000];
+	size_t len;
+
+	memset(word, 'w', sizeof(word));
+	word[sizeof(word) - 1] = '\0';
+	kvw_error("room", "%s", word);
+	kvw_error("room", "after");
+	len = read_back(file, text, sizeof(text));
+	ck_assert_uint_lt(len, 2000);
+	ck_assert_int_eq(text[len - 1], '\n');
+	ck_assert_ptr_eq(strchr(strchr(text, '\n') + 1, '\n'), text + len - 1); /* two lines */
+	ck_assert_ptr_nonnull(strstr(text, "room: after\n"));
+	fclose(file);
+}
+END_TEST
+
+#define THREADS 4
+#define LINES   500
+
+static void *write_lines(void *arg)
+{
+	for (int i = 0; i < LINES; i++)
+		kvw_error("room", "thread=%s line=%d end", (const char *)arg, i);
+	return NULL;
+}
+
+START_TEST(lines_of_threads_stay_whole)
+{
+	static char text[THREADS * LINES * 100];
+	static char names[THREADS][8] = {"a", "bb", "ccc", "dddd"};
+	FILE *file = capture();
+	pthread_t threads[THREADS];
+	int lines = 0;
+
+	(void)fcntl(STDERR_FILENO, F_SETFL, O_APPEND);
+	for (int i = 0; i < THREADS; i++)
+		ck_assert_int_eq(pthread_create(&threads[i], NULL, write_lines, names[i]), 0);
+	for (int i = 0; i < THREADS; i++)
+		pthread_join(threads[i], NULL);
+	read_back(file, text, sizeof(text));
+	for (char *line = strtok(text, "\n"); line != NULL; line = strtok(NULL, "\n")) {
+		char name[8], end[8];
+		int number;
+
+		ck_assert_msg(sscanf(strstr(line, "room: "), "room: thread=%7s line=%d %7s", name,
+				      &number, end) == 3 &&
+				      strcmp(end, "end") == 0,
+			"%s", line);
+		lines++;
+	}
+	ck_assert_int_eq(lines, THREADS * LINES);
+	fclose(file);
+}
+END_TEST
+
+START_TEST(line_that_cannot_be_written_is_counted)
+{
+	int pipe_fd[2], saved = dup(STDERR_FILENO);
+	uint64_t before = kvw_log_dropped();
+
+	(void)signal(SIGPIPE, SIG_IGN);
+	ck_assert_int_eq(pipe(pipe_fd), 0);
+	close(pipe_fd[0]);
+	ck_assert_int_ge(dup2(pipe_fd[1], STDERR_FILENO), 0);
+	kvw_error("room", "lost");
+	dup2(saved, STDERR_FILENO);
+	ck_assert_uint_eq(kvw_log_dropped(), before + 1);
+	close(pipe_fd[1]);
+	close(saved);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("log");
+	TCase *tcase = tcase_create("log");
+	SRunner *runner = srunner_create(suite);
+	int failed;
+
+	tcase_set_timeout(tcase, 120);
+	tcase_add_test(tcase, line_has_time_level_room_and_text);
+	tcase_add_test(tcase, levels_below_the_least_are_silent);
+	tcase_add_test(tcase, long_text_is_cut_and_still_one_line);
+	tcase_add_test(tcase, lines_of_threads_stay_whole);
+	tcase_add_test(tcase, line_that_cannot_be_written_is_counted);
+	suite_add_tcase(suite, tcase);
+	srunner_run_all(runner, CK_ENV);
+	failed = srunner_ntests_failed(runner);
+	srunner_free(runner);
+	return failed == 0 ? 0 : 1;
+}

@@ -1,0 +1,189 @@
+/*
+ * test_timer.c - order, restarts, and callbacks that set and clear timers.
+ */
+#include <check.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/timer.h"
+
+#define COUNT 200
+
+/* A timer and what became of it. */
+struct probe {
+	struct kvw_timer timer; /* first */
+	int fired;
+	int64_t fired_ns;
+	struct kvw_timers *timers;
+	struct probe *victim; /* cleared by the callback */
+	int64_t again_in_ns;  /* set anew by the callback; 0: not */
+};
+
+static int64_t last_deadline_ns; /* of the timer that fired last */
+
+static void fired(struct kvw_timer *timer, int64_t now_ns)
+{
+	struct probe *probe = (struct probe *)timer;
+
+	ck_assert(!kvw_timer_running(timer));
+	probe->fired++;
+	probe->fired_ns = now_ns;
+	if (probe->victim != NULL)
+		kvw_timer_clear(probe->timers, &probe->victim->timer);
+	if (probe->again_in_ns != 0)
+		kvw_timer_set(probe->timers, timer, timer->kind, now_ns + probe->again_in_ns);
+}
+
+static void in_order(struct kvw_timer *timer, int64_t now_ns)
+{
+	const struct probe *probe = (const struct probe *)timer;
+
+	(void)now_ns;
+	ck_assert_int_ge(probe->fired_ns, last_deadline_ns);
+	last_deadline_ns = probe->fired_ns;
+}
+
+static void set(struct kvw_timers *timers, struct probe *probe, uint8_t kind, int64_t deadline_ns)
+{
+	probe->timers = timers;
+	probe->timer.fn = fired;
+	kvw_timer_set(timers, &probe->timer, kind, deadline_ns);
+}
+
+START_TEST(fires_once_when_due_and_not_before)
+{
+	struct kvw_timers timers;
+	struct probe probe = {0};
+
+	kvw_timers_init(&timers);
+	set(&timers, &probe, 3, 100);
+	ck_assert(kvw_timer_running(&probe.timer));
+	kvw_timers_run(&timers, 99);
+	ck_assert_int_eq(probe.fired, 0);
+	kvw_timers_run(&timers, 100);
+	ck_assert_int_eq(probe.fired, 1);
+	ck_assert_int_eq(probe.fired_ns, 100);
+	kvw_timers_run(&timers, 1000);
+	ck_assert_int_eq(probe.fired, 1);
+}
+END_TEST
+
+START_TEST(cleared_never_fires)
+{
+	struct kvw_timers timers;
+	struct probe probe = {0};
+
+	kvw_timers_init(&timers);
+	set(&timers, &probe, 0, 100);
+	kvw_timer_clear(&timers, &probe.timer);
+	ck_assert(!kvw_timer_running(&probe.timer));
+	kvw_timer_clear(&timers, &probe.timer);
+	kvw_timers_run(&timers, 1000);
+	ck_assert_int_eq(probe.fired, 0);
+}
+END_TEST
+
+START_TEST(setting_again_moves_it)
+{
+	struct kvw_timers timers;
+	struct probe probe = {0};
+
+	kvw_timers_init(&timers);
+	set(&timers, &probe, 0, 100);
+	set(&timers, &probe, 0, 300);
+	kvw_timers_run(&timers, 200);
+	ck_assert_int_eq(probe.fired, 0);
+	set(&timers, &probe, 5, 250); /* another kind, and earlier */
+	kvw_timers_run(&timers, 250);
+	ck_assert_int_eq(probe.fired, 1);
+	kvw_timers_run(&timers, 300);
+	ck_assert_int_eq(probe.fired, 1);
+}
+END_TEST
+
+START_TEST(shorter_durations_are_due_earlier)
+{
+	/* Durations change with a reload: later timers of a kind may be due before earlier ones. */
+	static struct probe probes[COUNT];
+	struct kvw_timers timers;
+	unsigned seed = 7;
+
+	memset(probes, 0, sizeof(probes));
+	kvw_timers_init(&timers);
+	last_deadline_ns = 0;
+	for (int i = 0; i < COUNT; i++) {
+		probes[i].fired_ns = 1 + rand_r(&seed) % 1000;
+		probes[i].timer.fn = in_order;
+		kvw_timer_set(&timers, &probes[i].timer, 1, probes[i].fired_ns);
+		if (i % 5 == 0)
+			kvw_timer_clear(&timers, &probes[rand_r(&seed) % (i + 1)].timer);
+	}
+	kvw_timers_run(&timers, 500);
+	for (int i = 0; i < COUNT; i++)
+		ck_assert(!kvw_timer_running(&probes[i].timer) || probes[i].fired_ns > 500);
+	kvw_timers_run(&timers, 1000);
+	for (int i = 0; i < COUNT; i++)
+		ck_assert(!kvw_timer_running(&probes[i].timer));
+	ck_assert_int_gt(last_deadline_ns, 500);
+}
+END_TEST
+
+START_TEST(callback_may_clear_those_that_are_due_too)
+{
+	struct kvw_timers timers;
+	struct probe probes[3] = {{.fired = 0}};
+
+	kvw_timers_init(&timers);
+	for (int i = 0; i < 3; i++)
+		set(&timers, &probes[i], i == 2 ? 4 : 2, 100);
+	probes[0].victim = &probes[1];
+	kvw_timers_run(&timers, 100);
+	ck_assert_int_eq(probes[0].fired, 1);
+	ck_assert_int_eq(probes[1].fired, 0);
+	ck_assert_int_eq(probes[2].fired, 1);
+	set(&timers, &probes[0], 2, 200);
+	set(&timers, &probes[2], 4, 200);
+	probes[0].victim = &probes[2]; /* of a kind that comes later in the same run */
+	kvw_timers_run(&timers, 200);
+	ck_assert_int_eq(probes[0].fired, 2);
+	ck_assert_int_eq(probes[2].fired, 1);
+}
+END_TEST
+
+START_TEST(callback_may_set_its_own_timer_again)
+{
+	struct kvw_timers timers;
+	struct probe probe = {.again_in_ns = 10};
+
+	kvw_timers_init(&timers);
+	set(&timers, &probe, 2, 100);
+	kvw_timers_run(&timers, 100);
+	ck_assert_int_eq(probe.fired, 1);
+	ck_assert(kvw_timer_running(&probe.timer));
+	kvw_timers_run(&timers, 109);
+	ck_assert_int_eq(probe.fired, 1);
+	kvw_timers_run(&timers, 110);
+	ck_assert_int_eq(probe.fired, 2);
+	kvw_timer_clear(&timers, &probe.timer);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("timer");
+	TCase *tcase = tcase_create("timer");
+	SRunner *runner = srunner_create(suite);
+	int failed;
+
+	tcase_add_test(tcase, fires_once_when_due_and_not_before);
+	tcase_add_test(tcase, cleared_never_fires);
+	tcase_add_test(tcase, setting_again_moves_it);
+	tcase_add_test(tcase, shorter_durations_are_due_earlier);
+	tcase_add_test(tcase, callback_may_clear_those_that_are_due_too);
+	tcase_add_test(tcase, callback_may_set_its_own_timer_again);
+	suite_add_tcase(suite, tcase);
+	srunner_run_all(runner, CK_ENV);
+	failed = srunner_ntests_failed(runner);
+	srunner_free(runner);
+	return failed == 0 ? 0 : 1;
+}

@@ -1,0 +1,523 @@
+/*
+ * test_probe.c - the prober against a small server in the same event loop, on loopback.
+ *
+ * The fleet is a recorder of the calls that the prober makes: what is tested here is what it asks,
+ * when, and what it tells, not what the fleet makes of it.
+ */
+#include <arpa/inet.h>
+#include <check.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <event2/buffer.h>
+#include <event2/event.h>
+#include <event2/http.h>
+#include <event2/keyvalq_struct.h>
+
+#include "base/clock.h"
+#include "fleet/probe.h"
+
+/* --- the fleet as a recorder --- */
+
+static struct {
+	size_t good, bad, model_calls, capacity_calls, lost, use_calls, slow_starts;
+	double usage, preemptions; /* the last, all */
+	char why[256], models[256], adapters[256];
+	uint64_t tokens;
+	uint32_t block_size;
+} told;
+
+void kvw_fleet_set_probe(
+	struct kvw_fleet *fleet, struct kvw_worker *worker, bool ok, const char *why)
+{
+	(void)fleet;
+	(void)worker;
+	if (ok)
+		told.good++;
+	else
+		told.bad++;
+	snprintf(told.why, sizeof(told.why), "%s", why);
+}
+
+enum kvw_err kvw_fleet_set_models(
+	struct kvw_fleet *fleet, struct kvw_worker *worker, const char *const *names, size_t count)
+{
+	(void)fleet;
+	(void)worker;
+	told.model_calls++;
+	told.models[0] = '\0';
+	for (size_t i = 0; i < count; i++) {
+		strcat(told.models, names[i]);
+		strcat(told.models, " ");
+	}
+	return KVW_OK;
+}
+
+void kvw_fleet_set_adapters(
+	struct kvw_fleet *fleet, const char *const *names, const bool *adapters, size_t count)
+{
+	(void)fleet;
+	told.adapters[0] = '\0';
+	for (size_t i = 0; i < count; i++)
+		if (adapters[i])
+			strcat(told.adapters, names[i]);
+}
+
+void kvw_fleet_set_capacity(struct kvw_worker *worker, uint64_t tokens, uint32_t block_size)
+{
+	(void)worker;
+	told.capacity_calls++;
+	told.tokens = tokens;
+	told.block_size = block_size;
+}
+
+void kvw_fleet_cache_lost(struct kvw_fleet *fleet, struct kvw_worker *worker, const char *why)
+{
+	(void)fleet;
+	(void)worker;
+	(void)why;
+	told.lost++;
+}
+
+void kvw_fleet_set_kv_use(
+	struct kvw_fleet *fleet, struct kvw_worker *worker, double usage, double preemptions)
+{
+	(void)fleet;
+	(void)worker;
+	told.usage = usage;
+	told.preemptions += preemptions;
+	told.use_calls++;
+}
+
+void kvw_fleet_start_slowly(struct kvw_fleet *fleet, struct kvw_worker *worker)
+{
+	(void)fleet;
+	(void)worker;
+	told.slow_starts++;
+}
+
+/* --- the worker --- */
+
+static struct {
+	struct event_base *base;
+	struct evhttp *http;
+	struct evhttp_bound_socket *bound;
+	uint16_t port;
+	size_t health_asked, models_asked, metrics_asked, unexpected;
+	int health_status;
+	bool hang, huge, garbage, asleep;
+	double started_s;
+	unsigned preemptions;
+	int64_t models_asked_ns; /* the last time */
+	char authorization[64], host[64];
+	struct evhttp_request *held;
+} server;
+
+static void reply(struct evhttp_request *request, int status, const char *body)
+{
+	evbuffer_add_printf(evhttp_request_get_output_buffer(request), "%s", body);
+	evhttp_send_reply(request, status, NULL, NULL);
+}
+
+static void remember_headers(struct evhttp_request *request)
+{
+	struct evkeyvalq *headers = evhttp_request_get_input_headers(request);
+	const char *authorization = evhttp_find_header(headers, "Authorization");
+	const char *host = evhttp_find_header(headers, "Host");
+
+	snprintf(server.authorization, sizeof(server.authorization), "%s",
+		authorization == NULL ? "" : authorization);
+	snprintf(server.host, sizeof(server.host), "%s", host == NULL ? "" : host);
+}
+
+static void on_health(struct evhttp_request *request, void *arg)
+{
+	(void)arg;
+	server.health_asked++;
+	remember_headers(request);
+	if (server.hang)
+		server.held = request;
+	else
+		reply(request, server.health_status, "");
+}
+
+static void on_models(struct evhttp_request *request, void *arg)
+{
+	(void)arg;
+	server.models_asked++;
+	server.models_asked_ns = kvw_clock_ns();
+	reply(request, 200,
+		server.garbage ? "<html>"
+			       : "{\"object\":\"list\",\"data\":[{\"id\":\"z\"},{\"id\":\"a\","
+				 "\"parent\":\"z\"}]}");
+}
+
+static void on_metrics(struct evhttp_request *request, void *arg)
+{
+	struct evbuffer *body = evhttp_request_get_output_buffer(request);
+
+	(void)arg;
+	server.metrics_asked++;
+	if (server.huge)
+		for (size_t i = 0; i <= KVW_PROBE_MAX_BODY / 1024; i++)
+			evbuffer_add_printf(body, "%01023d\n", 0);
+	evbuffer_add_printf(body,
+		"process_start_time_seconds %.3f\nvllm:cache_config_info{block_size=\"16\","
+		"num_gpu_blocks=\"101\",engine=\"0\"} 1.0\n"
+		"vllm:kv_cache_usage_perc{engine=\"0\"} 0.5\n"
+		"vllm:num_preemptions_total{engine=\"0\"} %u.0\n"
+		"vllm:engine_sleep_state{engine=\"0\",sleep_state=\"awake\"} %d.0\n",
+		server.started_s, server.preemptions, !server.asleep);
+	evhttp_send_reply(request, 200, NULL, NULL);
+}
+
+static void on_unexpected(struct evhttp_request *request, void *arg)
+{
+	(void)arg;
+	server.unexpected++;
+	reply(request, 404, "");
+}
+
+static void server_open(void)
+{
+	struct sockaddr_in bound;
+	socklen_t len = sizeof(bound);
+
+	server.http = evhttp_new(server.base);
+	evhttp_set_cb(server.http, "/up/health", on_health, NULL);
+	evhttp_set_cb(server.http, "/up/v1/models", on_models, NULL);
+	evhttp_set_cb(server.http, "/up/metrics", on_metrics, NULL);
+	evhttp_set_gencb(server.http, on_unexpected, NULL);
+	server.bound = evhttp_bind_socket_with_handle(server.http, "127.0.0.1", server.port);
+	ck_assert_ptr_nonnull(server.bound);
+	getsockname(evhttp_bound_socket_get_fd(server.bound), (struct sockaddr *)&bound, &len);
+	server.port = ntohs(bound.sin_port);
+}
+
+static void server_close(void)
+{
+	evhttp_free(server.http);
+	server.http = NULL;
+}
+
+/* --- the fixture --- */
+
+static struct kvw_config config;
+static struct kvw_fleet fleet;
+static struct kvw_worker worker, *workers[] = {&worker};
+static char url[64], authority[] = "worker.example:8000", prefix[] = "/up", key[32] = "",
+		     health_path[] = "/health";
+
+static void setup(void)
+{
+	struct sockaddr_in *addr = (struct sockaddr_in *)&worker.addr;
+
+	setenv("http_proxy", "http://127.0.0.1:1", 1); /* must not be used */
+	server.base = event_base_new();
+	server.health_status = 200;
+	server.started_s = 1000.5;
+	server_open();
+	config.health_interval_ms = 60;
+	config.health_timeout_ms = 20000;
+	config.health_models_interval_ms = 60;
+	config.health_metrics_interval_ms = 60;
+	config.health_path = health_path;
+	snprintf(url, sizeof(url), "http://%s/up", authority);
+	worker.url = url;
+	worker.authority = authority;
+	worker.path_prefix = prefix;
+	worker.api_key = key;
+	addr->sin_family = AF_INET;
+	addr->sin_port = htons(server.port);
+	addr->sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+	worker.addr_len = sizeof(*addr);
+	fleet.workers = workers;
+	fleet.count = 1;
+	fleet.config = &config;
+}
+
+static void teardown(void)
+{
+	if (server.http != NULL)
+		server_close();
+	event_base_free(server.base);
+}
+
+static struct kvw_prober *start(void)
+{
+	struct kvw_prober *prober;
+
+	ck_assert_int_eq(kvw_prober_create(server.base, &fleet, &prober), KVW_OK);
+	ck_assert_uint_eq(kvw_prober_first_round_done(prober), 0);
+	return prober;
+}
+
+/* Turns the loop until *value reaches `least`; fails after many seconds. */
+static void await(const size_t *value, size_t least)
+{
+	const struct timeval moment = {.tv_usec = 5000};
+
+	for (int i = 0; i < 4000 && *value < least; i++) {
+		event_base_loopexit(server.base, &moment);
+		event_base_dispatch(server.base);
+	}
+	ck_assert_uint_ge(*value, least);
+}
+
+static void turn_for_ms(long ms)
+{
+	const struct timeval span = {.tv_sec = ms / 1000, .tv_usec = ms % 1000 * 1000};
+
+	event_base_loopexit(server.base, &span);
+	event_base_dispatch(server.base);
+}
+
+START_TEST(a_healthy_worker_is_read_whole)
+{
+	struct kvw_prober *prober;
+
+	strcpy(key, "secret");
+	prober = start();
+	await(&told.good, 1);
+	await(&told.model_calls, 1);
+	await(&told.capacity_calls, 1);
+	ck_assert_uint_eq(kvw_prober_first_round_done(prober), 1);
+	ck_assert_uint_eq(told.bad, 0);
+	ck_assert_str_eq(told.models, "a z ");
+	ck_assert_str_eq(told.adapters, "a");
+	ck_assert_uint_eq(told.tokens, 1600);
+	ck_assert_uint_eq(told.block_size, 16);
+	ck_assert_str_eq(server.authorization, "Bearer secret");
+	ck_assert_str_eq(server.host, authority);
+	await(&told.good, 4); /* and again and again */
+	await(&told.model_calls, 3);
+	await(&told.capacity_calls, 3);
+	ck_assert_uint_eq(kvw_prober_first_round_done(prober), 1);
+	ck_assert_uint_eq(server.unexpected, 0);
+	ck_assert_uint_eq(told.lost, 0);
+	kvw_prober_destroy(prober);
+}
+END_TEST
+
+START_TEST(without_a_key_none_is_sent)
+{
+	struct kvw_prober *prober = start();
+
+	await(&told.good, 1);
+	ck_assert_str_eq(server.authorization, "");
+	kvw_prober_destroy(prober);
+}
+END_TEST
+
+START_TEST(a_bad_status_is_a_failure)
+{
+	struct kvw_prober *prober;
+
+	server.health_status = 503;
+	prober = start();
+	await(&told.bad, 2);
+	ck_assert_uint_eq(told.good, 0);
+	ck_assert_str_eq(told.why, "status 503");
+	ck_assert_uint_eq(kvw_prober_first_round_done(prober), 1);
+	kvw_prober_destroy(prober);
+}
+END_TEST
+
+START_TEST(a_redirect_is_not_followed)
+{
+	struct kvw_prober *prober;
+
+	server.health_status = 302;
+	prober = start();
+	await(&told.bad, 1);
+	ck_assert_str_eq(told.why, "status 302");
+	kvw_prober_destroy(prober);
+}
+END_TEST
+
+START_TEST(a_worker_that_hangs_times_out)
+{
+	struct kvw_prober *prober;
+
+	server.hang = true;
+	config.health_timeout_ms = 100;
+	prober = start();
+	await(&told.bad, 1);
+	ck_assert_uint_eq(told.good, 0);
+	ck_assert_msg(strstr(told.why, "timed out") != NULL, "%s", told.why);
+	kvw_prober_destroy(prober);
+}
+END_TEST
+
+/* It goes away and comes back: what it is is read anew at once, not at the next interval. */
+START_TEST(a_worker_that_comes_back_is_read_at_once)
+{
+	struct kvw_prober *prober;
+	size_t models;
+
+	config.health_models_interval_ms = config.health_metrics_interval_ms = 3600 * 1000;
+	prober = start();
+	await(&told.good, 1);
+	await(&told.model_calls, 1);
+	await(&told.capacity_calls, 1);
+	server_close();
+	await(&told.bad, 2);
+	models = told.model_calls;
+	server.started_s = 2000;
+	server_open();
+	await(&told.model_calls, models + 1);
+	await(&told.lost, 1);
+	ck_assert_uint_eq(told.lost, 1);
+	kvw_prober_destroy(prober);
+}
+END_TEST
+
+START_TEST(a_worker_that_falls_asleep_loses_its_cache)
+{
+	struct kvw_prober *prober = start();
+
+	await(&told.capacity_calls, 3);
+	ck_assert_uint_eq(told.lost, 0);
+	server.asleep = true;
+	await(&told.lost, 1);
+	await(&told.capacity_calls, told.capacity_calls + 3);
+	ck_assert_uint_eq(told.lost, 1); /* once, for as long as it sleeps */
+	server.asleep = false;
+	await(&told.capacity_calls, told.capacity_calls + 2);
+	server.asleep = true;
+	await(&told.lost, 2);
+	kvw_prober_destroy(prober);
+}
+END_TEST
+
+START_TEST(a_new_start_time_means_a_lost_cache)
+{
+	struct kvw_prober *prober = start();
+
+	await(&told.capacity_calls, 3);
+	ck_assert_uint_eq(told.lost, 0);
+	server.started_s += 0.01;
+	await(&told.lost, 1);
+	await(&told.capacity_calls, told.capacity_calls + 3);
+	ck_assert_uint_eq(told.lost, 1);
+	ck_assert_uint_eq(told.slow_starts, 1);
+	kvw_prober_destroy(prober);
+}
+END_TEST
+
+/* What counts is how many there were since the page before; the first page tells nothing. */
+START_TEST(preemptions_are_told_as_they_grow)
+{
+	struct kvw_prober *prober;
+
+	server.preemptions = 7;
+	prober = start();
+	await(&told.use_calls, 2);
+	ck_assert_double_eq(told.usage, 0.5);
+	ck_assert_double_eq(told.preemptions, 0);
+	server.preemptions = 9;
+	await(&told.use_calls, told.use_calls + 4);
+	ck_assert_double_eq(told.preemptions, 2);
+	kvw_prober_destroy(prober);
+}
+END_TEST
+
+START_TEST(configured_models_are_not_asked)
+{
+	struct kvw_prober *prober;
+
+	worker.models_given = true;
+	atomic_store(&worker.models_wanted, true);
+	prober = start();
+	await(&told.good, 4);
+	turn_for_ms(250);
+	ck_assert_uint_eq(server.models_asked, 0);
+	ck_assert(!atomic_load(&worker.models_wanted));
+	kvw_prober_destroy(prober);
+}
+END_TEST
+
+/* A loop that met an unknown model asks for a refresh: it comes soon, but once a second at most. */
+START_TEST(a_wanted_refresh_comes_once_a_second)
+{
+	struct kvw_prober *prober;
+	int64_t second_ns;
+
+	config.health_models_interval_ms = 3600 * 1000;
+	prober = start();
+	await(&server.models_asked, 1);
+	turn_for_ms(1100);
+	atomic_store(&worker.models_wanted, true);
+	await(&server.models_asked, 2);
+	ck_assert(!atomic_load(&worker.models_wanted));
+	second_ns = server.models_asked_ns;
+	while (server.models_asked == 2) { /* what is asked for meanwhile is not forgotten */
+		atomic_store(&worker.models_wanted, true);
+		turn_for_ms(20);
+	}
+	ck_assert_uint_eq(server.models_asked, 3);
+	/* It is looked at ten times a second; the pause is a second, less what the server lagged. */
+	ck_assert_int_gt(server.models_asked_ns - second_ns, 500 * KVW_NS_PER_MS);
+	kvw_prober_destroy(prober);
+}
+END_TEST
+
+START_TEST(pages_beyond_the_limit_and_garbage_change_nothing)
+{
+	struct kvw_prober *prober;
+
+	server.huge = server.garbage = true;
+	prober = start();
+	await(&server.metrics_asked, 2);
+	await(&server.models_asked, 2);
+	await(&told.good, 3);
+	ck_assert_uint_eq(told.capacity_calls, 0);
+	ck_assert_uint_eq(told.model_calls, 0);
+	ck_assert_uint_eq(told.bad, 0);
+	kvw_prober_destroy(prober);
+}
+END_TEST
+
+START_TEST(destroy_aborts_what_runs)
+{
+	struct kvw_prober *prober;
+
+	server.hang = true;
+	prober = start();
+	await(&server.health_asked, 1);
+	kvw_prober_destroy(prober);
+	kvw_prober_destroy(NULL);
+	ck_assert_uint_eq(told.bad, 0);
+	turn_for_ms(50);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("probe");
+	TCase *tcase = tcase_create("probe");
+	SRunner *runner = srunner_create(suite);
+	int failed;
+
+	tcase_add_checked_fixture(tcase, setup, teardown);
+	tcase_set_timeout(tcase, 120);
+	tcase_add_test(tcase, a_healthy_worker_is_read_whole);
+	tcase_add_test(tcase, without_a_key_none_is_sent);
+	tcase_add_test(tcase, a_bad_status_is_a_failure);
+	tcase_add_test(tcase, a_redirect_is_not_followed);
+	tcase_add_test(tcase, a_worker_that_hangs_times_out);
+	tcase_add_test(tcase, a_worker_that_comes_back_is_read_at_once);
+	tcase_add_test(tcase, a_worker_that_falls_asleep_loses_its_cache);
+	tcase_add_test(tcase, a_new_start_time_means_a_lost_cache);
+	tcase_add_test(tcase, preemptions_are_told_as_they_grow);
+	tcase_add_test(tcase, configured_models_are_not_asked);
+	tcase_add_test(tcase, a_wanted_refresh_comes_once_a_second);
+	tcase_add_test(tcase, pages_beyond_the_limit_and_garbage_change_nothing);
+	tcase_add_test(tcase, destroy_aborts_what_runs);
+	suite_add_tcase(suite, tcase);
+	srunner_run_all(runner, CK_ENV);
+	failed = srunner_ntests_failed(runner);
+	srunner_free(runner);
+	return failed == 0 ? 0 : 1;
+}

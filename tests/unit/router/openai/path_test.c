@@ -1,0 +1,153 @@
+/*
+ * test_path.c - what paths mean, and that no spelling slips past a guard.
+ */
+#include <check.h>
+#include <string.h>
+
+#include "openai/api_path.h"
+
+static const struct {
+	const char *target;
+	enum kvw_path_kind kind;
+	enum kvw_api api;
+	bool prompt, repeatable;
+} paths[] = {
+	{"/v1/chat/completions", KVW_PATH_FORWARD, KVW_API_CHAT, true, true},
+	{"/v1/chat/completions?a=b", KVW_PATH_FORWARD, KVW_API_CHAT, true, true},
+	{"/v1/completions", KVW_PATH_FORWARD, KVW_API_COMPLETIONS, true, true},
+	{"/v1/responses", KVW_PATH_FORWARD, KVW_API_RESPONSES, true, true},
+	{"/v1/messages", KVW_PATH_FORWARD, KVW_API_MESSAGES, true, true},
+	{"/v1/messages/count_tokens", KVW_PATH_FORWARD, KVW_API_COUNT_TOKENS, true, true},
+	{"/v1/embeddings", KVW_PATH_FORWARD, KVW_API_EMBEDDINGS, true, true},
+	{"/tokenize", KVW_PATH_FORWARD, KVW_API_TOKENIZE, true, true},
+	{"/v2/rerank", KVW_PATH_FORWARD, KVW_API_RERANK, true, true},
+	{"/v1/audio/transcriptions", KVW_PATH_FORWARD, KVW_API_AUDIO, true, true},
+	{"http://host:80/v1/chat/completions", KVW_PATH_FORWARD, KVW_API_CHAT, true, true},
+	{"/", KVW_PATH_FORWARD, KVW_API_OTHER, false, false},
+	{"", KVW_PATH_FORWARD, KVW_API_OTHER, false, false},
+	{"*", KVW_PATH_FORWARD, KVW_API_OTHER, false, false},
+	{"http://host", KVW_PATH_FORWARD, KVW_API_OTHER, false, false},
+	{"/v1/chat/completion", KVW_PATH_FORWARD, KVW_API_OTHER, false, false},
+	{"/v1/chat/completionss", KVW_PATH_FORWARD, KVW_API_OTHER, false, false},
+	{"/v1/files", KVW_PATH_FORWARD, KVW_API_OTHER, false, false},
+	{"/is_sleeping", KVW_PATH_FORWARD, KVW_API_OTHER, false, false},
+	{"/health", KVW_PATH_LOCAL, KVW_API_OTHER, false, false},
+	{"/ready", KVW_PATH_LOCAL, KVW_API_OTHER, false, false},
+	{"/metrics?x", KVW_PATH_LOCAL, KVW_API_OTHER, false, false},
+	{"/v1/models", KVW_PATH_LOCAL, KVW_API_OTHER, false, false},
+	{"/v1/models/llama", KVW_PATH_FORWARD, KVW_API_OTHER, false, false},
+	{"/sleep", KVW_PATH_ENGINE_CONTROL, KVW_API_OTHER, false, false},
+	{"/sleep?level=1", KVW_PATH_ENGINE_CONTROL, KVW_API_OTHER, false, false},
+	{"/collective_rpc", KVW_PATH_ENGINE_CONTROL, KVW_API_OTHER, false, false},
+	{"/shutdown_weight_transfer_engine", KVW_PATH_ENGINE_CONTROL, KVW_API_OTHER, false, false},
+	{"/v1/load_lora_adapter", KVW_PATH_LORA, KVW_API_OTHER, false, false},
+	{"/v1/unload_lora_adapter/", KVW_PATH_LORA, KVW_API_OTHER, false, false},
+	/* other spellings of a guarded path */
+	{"/sleep/", KVW_PATH_ENGINE_CONTROL, KVW_API_OTHER, false, false},
+	{"//sleep", KVW_PATH_ENGINE_CONTROL, KVW_API_OTHER, false, false},
+	{"/%73leep", KVW_PATH_ENGINE_CONTROL, KVW_API_OTHER, false, false},
+	{"/%73%6C%65%65%70", KVW_PATH_ENGINE_CONTROL, KVW_API_OTHER, false, false},
+	{"/./sleep", KVW_PATH_ENGINE_CONTROL, KVW_API_OTHER, false, false},
+	{"/a/../sleep", KVW_PATH_ENGINE_CONTROL, KVW_API_OTHER, false, false},
+	{"/../sleep", KVW_PATH_ENGINE_CONTROL, KVW_API_OTHER, false, false},
+	{"/a/b/c/d/e/f/g/h/../../../../../../../../sleep", KVW_PATH_ENGINE_CONTROL, KVW_API_OTHER,
+		false, false},
+	{"/%2e%2e/sleep", KVW_PATH_ENGINE_CONTROL, KVW_API_OTHER, false, false},
+	{"/a%2f..%2fsleep", KVW_PATH_ENGINE_CONTROL, KVW_API_OTHER, false, false},
+	{"http://x/sleep", KVW_PATH_ENGINE_CONTROL, KVW_API_OTHER, false, false},
+	{"/sleep#x", KVW_PATH_ENGINE_CONTROL, KVW_API_OTHER, false, false},
+	{"/aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa/../pause",
+		KVW_PATH_ENGINE_CONTROL, KVW_API_OTHER, false, false},
+	{"/v1//load_lora_adapter", KVW_PATH_LORA, KVW_API_OTHER, false, false},
+	/* decoded once only, as servers do; a broken escape stands for itself */
+	{"/%2573leep", KVW_PATH_FORWARD, KVW_API_OTHER, false, false},
+	{"/%7", KVW_PATH_FORWARD, KVW_API_OTHER, false, false},
+	{"/sleep%", KVW_PATH_FORWARD, KVW_API_OTHER, false, false},
+	{"/x/sleep", KVW_PATH_FORWARD, KVW_API_OTHER, false, false},
+	{"/sleep/x", KVW_PATH_FORWARD, KVW_API_OTHER, false, false},
+	{"/resume1", KVW_PATH_FORWARD, KVW_API_OTHER, false, false},
+};
+
+START_TEST(path)
+{
+	struct kvw_path_info info = kvw_path_classify(kvw_slice_of(paths[_i].target));
+
+	ck_assert_msg(info.kind == paths[_i].kind, "%s", paths[_i].target);
+	ck_assert_msg(info.api == paths[_i].api, "%s", paths[_i].target);
+	ck_assert_msg(info.prompt == paths[_i].prompt, "%s", paths[_i].target);
+	ck_assert_msg(info.repeatable == paths[_i].repeatable, "%s", paths[_i].target);
+	ck_assert_uint_eq(info.response_id.len, 0);
+}
+END_TEST
+
+static const char *const emptying[] = {"/sleep", "//sleep?level=2", "/reset_prefix_cache", "/pause",
+	"/collective_rpc", "/update_weights"};
+static const char *const keeping[] = {"/v1/chat/completions", "/wake_up", "/resume", "/reset_mm_cache",
+	"/health", "/is_sleeping", "/v1/load_lora_adapter", "/start_profile"};
+
+START_TEST(paths_that_empty_the_cache)
+{
+	for (size_t i = 0; i < sizeof(emptying) / sizeof(emptying[0]); i++)
+		ck_assert_msg(kvw_path_classify(kvw_slice_of(emptying[i])).empties_cache, "%s",
+			emptying[i]);
+	for (size_t i = 0; i < sizeof(keeping) / sizeof(keeping[0]); i++)
+		ck_assert_msg(!kvw_path_classify(kvw_slice_of(keeping[i])).empties_cache, "%s",
+			keeping[i]);
+}
+END_TEST
+
+static const struct {
+	const char *target, *id;
+} ids[] = {
+	{"/v1/responses/resp_12", "resp_12"},
+	{"/v1/responses/resp_12?stream=true", "resp_12"},
+	{"/v1/responses/resp_12/cancel", "resp_12"},
+	{"/v1/responses/resp_12/input_items?x=/", "resp_12"},
+	{"http://h/v1/responses/resp_12", "resp_12"},
+	{"/v1/responses/", NULL},
+	{"/v1/responses//cancel", NULL},
+	{"/v1/response/resp_12", NULL},
+};
+
+START_TEST(id_of_a_response)
+{
+	struct kvw_path_info info = kvw_path_classify(kvw_slice_of(ids[_i].target));
+
+	ck_assert(kvw_slice_equal(info.response_id, kvw_slice_of(ids[_i].id)));
+	ck_assert_int_eq(info.kind, KVW_PATH_FORWARD);
+}
+END_TEST
+
+START_TEST(every_api_has_a_name)
+{
+	for (int a = 0; a < KVW_API_COUNT; a++) {
+		ck_assert_ptr_nonnull(kvw_api_name((enum kvw_api)a));
+		for (int b = 0; b < a; b++)
+			ck_assert_str_ne(
+				kvw_api_name((enum kvw_api)a), kvw_api_name((enum kvw_api)b));
+	}
+	ck_assert_str_eq(kvw_api_name(KVW_API_CHAT), "chat");
+	ck_assert_str_eq(kvw_api_name((enum kvw_api)99), "other");
+}
+END_TEST
+
+#define COUNT(array) ((int)(sizeof(array) / sizeof((array)[0])))
+
+int main(void)
+{
+	Suite *suite = suite_create("openai-path");
+	TCase *tc = tcase_create("paths");
+	SRunner *runner;
+	int failed;
+
+	tcase_add_loop_test(tc, path, 0, COUNT(paths));
+	tcase_add_test(tc, paths_that_empty_the_cache);
+	tcase_add_loop_test(tc, id_of_a_response, 0, COUNT(ids));
+	tcase_add_test(tc, every_api_has_a_name);
+	suite_add_tcase(suite, tc);
+	runner = srunner_create(suite);
+	srunner_run_all(runner, CK_NORMAL);
+	failed = srunner_ntests_failed(runner);
+	srunner_free(runner);
+	return failed == 0 ? 0 : 1;
+}
