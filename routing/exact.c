@@ -1,12 +1,12 @@
 /*
- * exact.c - the index of blocks, and how far each worker's tellers can be believed.
+ * exact.c - the index of blocks, and how far each worker's reporters can be believed.
  *
- * What is known of a worker beside its blocks is one atomic byte: two bits of sight per teller, and
+ * What is known of a worker beside its blocks is one atomic byte: two bits of coverage per reporter, and
  * whether a purge was asked for. So a pick reads one cache line for 64 workers, a request to purge
  * is one instruction in any thread, and nothing of it needs a lock. While a purge waits every FULL
  * reads as BLIND.
  *
- * Carrying it out takes the sights down before it takes the request away: there is no moment at
+ * Carrying it out takes the coverages down before it takes the request away: there is no moment at
  * which somebody could see FULL and an index of the time before. A request that comes while the
  * index is purged stays for the next tick. Afterwards FULL has become BLIND for good: what the
  * worker told between its loss and the tick is gone with all the rest, so the index does not hold
@@ -21,22 +21,22 @@
 #define PARK_SHARE 16                   /* of all memory, for parked blocks */
 #define PARK_NS    INT64_C(10000000000) /* a block whose parent did not come by then is dropped */
 
-#define SIGHT_BITS 2
-#define SIGHT_MASK 3u
+#define COVERAGE_BITS 2
+#define COVERAGE_MASK 3u
 #define PURGE      0x80u
 
-_Static_assert(KVW_SIGHT_FULL <= SIGHT_MASK, "a sight has two bits");
-_Static_assert(KVW_TELLER_COUNT *SIGHT_BITS <= 7, "all sights and PURGE share a byte");
+_Static_assert(KVW_COVERAGE_FULL <= COVERAGE_MASK, "a coverage has two bits");
+_Static_assert(KVW_REPORTER_COUNT *COVERAGE_BITS <= 7, "all coverages and PURGE share a byte");
 _Static_assert(KVW_EXACT_LMCACHE_SOURCE + KVW_EXACT_LMCACHE_SOURCES <= KVW_KVINDEX_SOURCES,
-	"both tellers have their sources");
+	"both reporters have their sources");
 _Static_assert(KVW_EXACT_ENGINE_SOURCES == KVW_KVINDEX_GROUP &&
 		       KVW_EXACT_LMCACHE_SOURCE == KVW_KVINDEX_GROUP,
-	"each teller is a group of the index");
+	"each reporter is a group of the index");
 
 struct kvw_exact {
 	struct kvw_kvindex *index;
 	struct kvw_claims *claims;
-	_Alignas(64) _Atomic uint8_t states[KVW_MAX_WORKERS]; /* sights and PURGE */
+	_Alignas(64) _Atomic uint8_t states[KVW_MAX_WORKERS]; /* coverages and PURGE */
 	_Alignas(64) _Atomic bool asked;                      /* some PURGE may be set */
 };
 
@@ -90,54 +90,54 @@ struct kvw_kvindex *kvw_exact_index(struct kvw_exact *exact)
 	return exact->index;
 }
 
-/* --- sights --- */
+/* --- coverages --- */
 
-static unsigned sight_in(unsigned state, enum kvw_teller teller)
+static unsigned coverage_in(unsigned state, enum kvw_reporter reporter)
 {
-	return state >> (teller * SIGHT_BITS) & SIGHT_MASK;
+	return state >> (reporter * COVERAGE_BITS) & COVERAGE_MASK;
 }
 
-static unsigned with_sight(unsigned state, enum kvw_teller teller, unsigned sight)
+static unsigned with_coverage(unsigned state, enum kvw_reporter reporter, unsigned coverage)
 {
-	unsigned shift = teller * SIGHT_BITS;
+	unsigned shift = reporter * COVERAGE_BITS;
 
-	return (state & ~(SIGHT_MASK << shift)) | sight << shift;
+	return (state & ~(COVERAGE_MASK << shift)) | coverage << shift;
 }
 
-/* No teller sees all. */
+/* No reporter sees all. */
 static unsigned dimmed(unsigned state)
 {
-	for (unsigned teller = 0; teller < KVW_TELLER_COUNT; teller++)
-		if (sight_in(state, teller) == KVW_SIGHT_FULL)
-			state = with_sight(state, teller, KVW_SIGHT_BLIND);
+	for (unsigned reporter = 0; reporter < KVW_REPORTER_COUNT; reporter++)
+		if (coverage_in(state, reporter) == KVW_COVERAGE_FULL)
+			state = with_coverage(state, reporter, KVW_COVERAGE_BLIND);
 	return state;
 }
 
-void kvw_exact_set_sight(
-	struct kvw_exact *exact, uint32_t worker, enum kvw_teller teller, enum kvw_sight sight)
+void kvw_exact_set_coverage(
+	struct kvw_exact *exact, uint32_t worker, enum kvw_reporter reporter, enum kvw_coverage coverage)
 {
 	_Atomic uint8_t *state = NULL;
 	uint8_t old = 0;
 
 	assert(worker < KVW_MAX_WORKERS);
-	assert((unsigned)teller < KVW_TELLER_COUNT);
+	assert((unsigned)reporter < KVW_REPORTER_COUNT);
 	state = &exact->states[worker];
 	old = atomic_load_explicit(state, memory_order_relaxed);
 	/* Release: who sees FULL sees what the index holds by now. */
 	while (!atomic_compare_exchange_weak_explicit(state, &old,
-		(uint8_t)with_sight(old, teller, sight), memory_order_release,
+		(uint8_t)with_coverage(old, reporter, coverage), memory_order_release,
 		memory_order_relaxed)) {
 	}
 }
 
-enum kvw_sight kvw_exact_sight(
-	const struct kvw_exact *exact, uint32_t worker, enum kvw_teller teller)
+enum kvw_coverage kvw_exact_coverage(
+	const struct kvw_exact *exact, uint32_t worker, enum kvw_reporter reporter)
 {
 	unsigned state = atomic_load_explicit(&exact->states[worker], memory_order_acquire);
 
 	if ((state & PURGE) != 0)
 		state = dimmed(state);
-	return (enum kvw_sight)sight_in(state, teller);
+	return (enum kvw_coverage)coverage_in(state, reporter);
 }
 
 /* --- purges --- */

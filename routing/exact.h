@@ -18,7 +18,7 @@ void kvw_exact_destroy(struct kvw_exact *exact); /* NULL is allowed */
 struct kvw_claims *kvw_exact_claims(const struct kvw_exact *exact);
 
 /* The worker's cache is lost. Any thread, constant time. From now until a feed has read the worker
- * anew its sights are BLIND at most; kvw_exact_tick carries it out. */
+ * anew its coverages are BLIND at most; kvw_exact_tick carries it out. */
 void kvw_exact_purge(struct kvw_exact *exact, uint32_t worker);
 
 /* As kvw_kvindex_match. Any thread. */

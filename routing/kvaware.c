@@ -106,22 +106,22 @@ static enum kvw_err kvaware_create(
 
 /* --- what workers say --- */
 
-/* Whose word counts, of the tellers that the request has a chain for. */
+/* Whose word counts, of the reporters that the request has a chain for. */
 static void ask_whom(const struct kvaware *ka, const struct kvw_route_request *request,
 	const struct kvw_candidates *set, struct view *view)
 {
 	unsigned words = WORD_TREE;
 
 	for (uint32_t c = 0; c < request->exact_count; c++)
-		words |= request->exact[c].teller == KVW_TELLER_ENGINE ? WORD_ENGINE : WORD_LMCACHE;
+		words |= request->exact[c].reporter == KVW_REPORTER_ENGINE ? WORD_ENGINE : WORD_LMCACHE;
 	view->any = false;
 	for (size_t i = 0; i < set->count && words != WORD_TREE; i++) {
 		uint32_t id = set->items[i].id;
 		unsigned full = WORD_TREE;
 
-		if (kvw_exact_sight(ka->exact, id, KVW_TELLER_ENGINE) == KVW_SIGHT_FULL)
+		if (kvw_exact_coverage(ka->exact, id, KVW_REPORTER_ENGINE) == KVW_COVERAGE_FULL)
 			full |= WORD_ENGINE;
-		if (kvw_exact_sight(ka->exact, id, KVW_TELLER_LMCACHE) == KVW_SIGHT_FULL)
+		if (kvw_exact_coverage(ka->exact, id, KVW_REPORTER_LMCACHE) == KVW_COVERAGE_FULL)
 			full |= WORD_LMCACHE;
 		view->word[i] = (uint8_t)(full & words);
 		view->chain[i] = NO_CHAIN;
@@ -166,7 +166,7 @@ static uint32_t reused(const struct kvw_exact_chain *chain, const struct kvw_kvi
 	hit = sum_of(tokens);
 	if (hit <= most)
 		return hit;
-	if (chain->teller == KVW_TELLER_ENGINE)
+	if (chain->reporter == KVW_REPORTER_ENGINE)
 		most = most / chain->block_tokens * chain->block_tokens;
 	shorten(tokens, hits->tier[id], hit - most);
 	return most;
@@ -200,12 +200,12 @@ static void take_chain(const struct kvw_route_request *request, uint32_t c, unsi
 		if (reused(chain, &view->hits, id, request->exact_tokens, more) <=
 			sum_of(view->tokens[i]))
 			continue;
-		if (chain->teller == KVW_TELLER_ENGINE)
+		if (chain->reporter == KVW_REPORTER_ENGINE)
 			memcpy(view->tokens[i], more, sizeof(more));
 		else
 			lengthen(view->tokens[i], more);
 		/* Where the engine is not told of, its requests are claimed as LMCache names them. */
-		if (chain->teller == KVW_TELLER_ENGINE || view->word[i] == WORD_LMCACHE) {
+		if (chain->reporter == KVW_REPORTER_ENGINE || view->word[i] == WORD_LMCACHE) {
 			view->chain[i] = (uint8_t)c;
 			view->held[i] = view->hits.blocks[id];
 		}
@@ -213,14 +213,14 @@ static void take_chain(const struct kvw_route_request *request, uint32_t c, unsi
 }
 
 static void match_chains(const struct kvaware *ka, const struct kvw_route_request *request,
-	enum kvw_teller teller, int64_t now_ns, const struct kvw_candidates *set, struct view *view)
+	enum kvw_reporter reporter, int64_t now_ns, const struct kvw_candidates *set, struct view *view)
 {
-	unsigned words = teller == KVW_TELLER_ENGINE ? WORD_ENGINE : WORD_LMCACHE;
+	unsigned words = reporter == KVW_REPORTER_ENGINE ? WORD_ENGINE : WORD_LMCACHE;
 
 	for (uint32_t c = 0; c < request->exact_count; c++) {
 		const struct kvw_exact_chain *chain = &request->exact[c];
 
-		if (chain->teller != teller || chain->count == 0)
+		if (chain->reporter != reporter || chain->count == 0)
 			continue;
 		kvw_exact_match(ka->exact, chain, &view->hits);
 		kvw_claims_extend(kvw_exact_claims(ka->exact), chain, now_ns, &view->hits);
@@ -284,8 +284,8 @@ static void weigh(struct kvaware *ka, const struct kvw_route_request *request,
 	if (w->chains == 1 && request->chain_count == 1 && request->exact_tokens > 0)
 		ask_whom(ka, request, set, view);
 	if (view->any) {
-		match_chains(ka, request, KVW_TELLER_ENGINE, now_ns, set, view);
-		match_chains(ka, request, KVW_TELLER_LMCACHE, now_ns, set, view);
+		match_chains(ka, request, KVW_REPORTER_ENGINE, now_ns, set, view);
+		match_chains(ka, request, KVW_REPORTER_LMCACHE, now_ns, set, view);
 	}
 	for (size_t i = 0; i < set->count && view->any; i++) {
 		if (view->word[i] == WORD_TREE)
@@ -328,13 +328,13 @@ static void claim(struct kvaware *ka, const struct kvw_route_request *request,
 	const struct view *view, const struct kvw_decision *decision, int64_t now_ns)
 {
 	size_t pos = decision->pos;
-	enum kvw_teller teller =
-		(view->word[pos] & WORD_ENGINE) != 0 ? KVW_TELLER_ENGINE : KVW_TELLER_LMCACHE;
+	enum kvw_reporter reporter =
+		(view->word[pos] & WORD_ENGINE) != 0 ? KVW_REPORTER_ENGINE : KVW_REPORTER_LMCACHE;
 	int64_t ns = CLAIM_NS +
 		     (int64_t)(CLAIM_FACTOR * (double)(decision->queue_ns + decision->prefill_ns));
 
 	for (uint32_t c = 0; c < request->exact_count; c++) {
-		if (request->exact[c].teller != teller)
+		if (request->exact[c].reporter != reporter)
 			continue;
 		if (view->chain[pos] == NO_CHAIN || view->chain[pos] == c)
 			kvw_claims_make(kvw_exact_claims(ka->exact), decision->worker_id,

@@ -20,7 +20,7 @@
  * The tree is told of the prompt at once, not when it is answered: the next request with the same
  * prefix comes before that and must find it. Ties go by rendezvous hash of the first chunk that
  * nobody holds, so the branches of one system prompt spread although they begin alike. Answers then
- * tell how much of a worker's cache predictions may count on (truth.h).
+ * tell how much of a worker's cache predictions may count on (capacity_share.h).
  *
  * Cost of a pick: one walk of the tree, a few ns per candidate, one insert; no allocation. What
  * depends on the number of workers is kept in arrays on the stack (45 KiB at 1,024).
@@ -55,7 +55,7 @@ enum kvw_err kvw_prefixaware_init(struct kvw_prefixaware *pa, const struct kvw_s
 	pa->context_ns = options->context_ns_per_token;
 	pa->kernel = kvw_weigh_kernel_best();
 	kvw_guards_init(&pa->guards, options);
-	kvw_truth_init(&pa->truth);
+	kvw_capacity_share_init(&pa->truth);
 	kvw_prefill_model_init(&prior, options);
 	err = kvw_rates_init(&pa->rates, &prior);
 	return err != KVW_OK ? err : kvw_radix_create(&tree, &pa->tree);
@@ -158,7 +158,7 @@ void kvw_prefixaware_teach(struct kvw_prefixaware *pa, const struct kvw_route_re
 	uint64_t told = chosen->capacity_tokens > 0 ? chosen->capacity_tokens : pa->capacity_tokens;
 	struct kvw_radix_use use = {
 		.worker = chosen->id,
-		.capacity_tokens = kvw_truth_capacity(&pa->truth, chosen->id, told),
+		.capacity_tokens = kvw_capacity_share_capacity(&pa->truth, chosen->id, told),
 		.tokens_per_unit = request->tokens_per_unit,
 		.now_ns = now_ns,
 	};
@@ -324,7 +324,7 @@ void kvw_prefixaware_done(struct kvw_strategy *self, const struct kvw_decision *
 		learn_rate(pa, decision, outcome);
 	/* Of what a worker itself says, the tree's share of its capacity has nothing to learn. */
 	if (outcome->completed && outcome->cached_known && !decision->exact)
-		kvw_truth_learn(&pa->truth, decision->worker_id, outcome->prompt_tokens,
+		kvw_capacity_share_learn(&pa->truth, decision->worker_id, outcome->prompt_tokens,
 			decision->hit_tokens[KVW_TIER_DEVICE], outcome->cached_tokens);
 }
 

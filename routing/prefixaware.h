@@ -11,7 +11,7 @@
 #include "routing/guards.h"
 #include "routing/radix.h"
 #include "routing/rates.h"
-#include "routing/truth.h"
+#include "routing/capacity_share.h"
 #include "routing/weigh_kernel.h"
 
 #define KVW_PLAIN_SETS 8
@@ -26,7 +26,7 @@ struct kvw_prefixaware {
 	uint64_t capacity_tokens; /* of a worker that does not tell its own */
 	struct kvw_guards guards;
 	struct kvw_rates rates;
-	struct kvw_truth truth;
+	struct kvw_capacity_share truth;
 	_Alignas(64) _Atomic uint64_t turn; /* salt of choices without content */
 
 	/* The generation of each worker's cache that the tree knows. */

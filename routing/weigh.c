@@ -21,7 +21,7 @@ void kvw_prefixaware_forget(struct kvw_prefixaware *pa, uint32_t worker)
 {
 	kvw_radix_purge(pa->tree, worker);
 	kvw_rates_restart(&pa->rates, worker);
-	kvw_truth_restart(&pa->truth, worker);
+	kvw_capacity_share_restart(&pa->truth, worker);
 }
 
 /* Is a candidate's cache newer than what the tree knows? */

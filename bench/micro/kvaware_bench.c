@@ -357,7 +357,7 @@ static void bench_make(struct bench *bench, uint64_t conversations)
 			.block_size = BLOCK,
 			.share = 1,
 			.usable = true};
-		kvw_exact_set_sight(bench->exact, w, KVW_TELLER_ENGINE, KVW_SIGHT_FULL);
+		kvw_exact_set_coverage(bench->exact, w, KVW_REPORTER_ENGINE, KVW_COVERAGE_FULL);
 		for (uint64_t prefix = 0; prefix < PREFIXES; prefix++)
 			tell(bench, w, prefix, 0, SHARED, true);
 	}

@@ -129,7 +129,7 @@ static struct kvw_exact_chain make_chain(const struct kvway *k, const struct kvb
 
 	for (uint32_t b = 0; b < job->input / size; b++)
 		k->keys[b] = kvb_job_block(job, size, b);
-	return (struct kvw_exact_chain){.teller = KVW_TELLER_ENGINE,
+	return (struct kvw_exact_chain){.reporter = KVW_REPORTER_ENGINE,
 		.space = KVB_EVENTS_SPACE,
 		.block_tokens = size,
 		.count = job->input / size,

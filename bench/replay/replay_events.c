@@ -90,7 +90,7 @@ struct kvb_events *kvb_events_create(
 	for (uint32_t w = 0; w < fleet->options.workers; w++) {
 		events->watched[w] = (struct watched){events, w};
 		kvb_engine_watch(fleet->workers[w].engine, &watch, &events->watched[w]);
-		kvw_exact_set_sight(exact, w, KVW_TELLER_ENGINE, KVW_SIGHT_FULL);
+		kvw_exact_set_coverage(exact, w, KVW_REPORTER_ENGINE, KVW_COVERAGE_FULL);
 	}
 	return events;
 }

@@ -9,7 +9,7 @@
 
 #define REDIS_PORT    6379
 #define SENTINEL_PORT 26379
-#define TIERED_PORT   9200
+#define KVTIERD_PORT   9200
 
 static const struct scheme {
 	const char *name;
@@ -30,8 +30,8 @@ static const struct scheme {
 	{"valkey-sentinel", KVT_L2_SENTINEL, false, SENTINEL_PORT},
 	{"valkeys-sentinel", KVT_L2_SENTINEL, true, SENTINEL_PORT},
 	{"unix", KVT_L2_UNIX, false, 0},
-	{"sagemaker-hyperpod", KVT_L2_TIERED, false, TIERED_PORT},
-	{"kvtierd", KVT_L2_TIERED, false, TIERED_PORT},
+	{"sagemaker-hyperpod", KVT_L2_KVTIERD, false, KVTIERD_PORT},
+	{"kvtierd", KVT_L2_KVTIERD, false, KVTIERD_PORT},
 };
 
 static const struct scheme *scheme_of(const char *text, size_t len)
@@ -202,7 +202,7 @@ const char *kvt_l2_url_parse(const char *text, struct kvt_l2_url *out)
 	slash = strchr(rest, '/');
 	len = slash != NULL ? (size_t)(slash - rest) : strlen(rest);
 	if (slash != NULL && slash[1] != '\0' &&
-		(scheme->kind == KVT_L2_CLUSTER || scheme->kind == KVT_L2_TIERED ||
+		(scheme->kind == KVT_L2_CLUSTER || scheme->kind == KVT_L2_KVTIERD ||
 			!kvt_l2_number(slash + 1, strlen(slash + 1), 65535, &out->database)))
 		return "a database number after the last /, where there are databases";
 	return parse_nodes(rest, len, scheme, out);

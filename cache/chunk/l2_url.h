@@ -20,7 +20,7 @@
 #define KVT_L2_NODES 16
 #define KVT_L2_TEXT  256 /* room for a host, a user, a password or a path, with its NUL */
 
-enum kvt_l2_kind { KVT_L2_REDIS, KVT_L2_CLUSTER, KVT_L2_SENTINEL, KVT_L2_UNIX, KVT_L2_TIERED };
+enum kvt_l2_kind { KVT_L2_REDIS, KVT_L2_CLUSTER, KVT_L2_SENTINEL, KVT_L2_UNIX, KVT_L2_KVTIERD };
 
 struct kvt_l2_node {
 	char host[KVT_L2_TEXT]; /* a name or an address, no brackets */

@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "core/barrier.h"
-#include "core/below.h"
+#include "core/lower.h"
 #include "core/loads.h"
 #include "core/step.h"
 #include "core/stores.h"
@@ -35,7 +35,7 @@ struct kvt_barrier {
 	bool again[KVT_TIER_COUNT]; /* ERASE was refused */
 	int64_t again_ns;
 	uint64_t count;                      /* chunks that are erased by it */
-	struct kvt_job jobs[KVT_TIER_COUNT]; /* one per tier, of k->below */
+	struct kvt_job jobs[KVT_TIER_COUNT]; /* one per tier, of k->lower */
 	struct kvt_key *keys;                /* behind the tombs */
 	size_t n;
 	struct kvt_tomb tombs[]; /* one per key */
@@ -103,7 +103,7 @@ static void submit(struct kvt *k, struct kvt_barrier *b, size_t i, enum kvt_tier
 		.key_count = verb == KVT_TIER_ERASE ? b->n : 0,
 	};
 	b->jobs[i].owner = b;
-	kvt_below_submit(&k->below[i], &b->jobs[i], KVT_JOB_BARRIER);
+	kvt_lower_submit(&k->lower[i], &b->jobs[i], KVT_JOB_BARRIER);
 }
 
 static bool is_asked_again(const struct kvt_barrier *b)
@@ -123,8 +123,8 @@ static void advance(struct kvt *k, struct kvt_barrier *b)
 		b->phase = FLUSHING;
 		for (size_t i = 0; i < b->n; i++)
 			kvt_tomb_remove(k, &b->tombs[i]);
-		for (size_t i = 0; i < k->below_count; i++)
-			if (k->below[i].tier != NULL)
+		for (size_t i = 0; i < k->lower_count; i++)
+			if (k->lower[i].tier != NULL)
 				submit(k, b, i, KVT_TIER_FLUSH);
 	}
 	if (b->under_way == 0)
@@ -237,7 +237,7 @@ static uint64_t count_there(struct kvt *k, const struct kvt_barrier *b)
 
 	for (size_t i = 0; i < b->n; i++)
 		count += kvt_l1_match(k->l1, &b->keys[i], 1) == 1 ||
-			 kvt_below_holding(k, &b->keys[i], KVT_ALL_TIERS, true, &known) != NULL;
+			 kvt_lower_holding(k, &b->keys[i], KVT_ALL_TIERS, true, &known) != NULL;
 	return count;
 }
 
@@ -250,8 +250,8 @@ static void erase_keys(struct kvt *k, struct kvt_barrier *b)
 	for (size_t i = 0; i < b->n; i++)
 		kvt_tomb_add(k, &b->tombs[i]);
 	kvt_l1_erase(k->l1, b->keys, b->n);
-	for (size_t i = 0; i < k->below_count; i++)
-		if (k->below[i].tier != NULL)
+	for (size_t i = 0; i < k->lower_count; i++)
+		if (k->lower[i].tier != NULL)
 			submit(k, b, i, KVT_TIER_ERASE);
 }
 
@@ -285,8 +285,8 @@ static void erase_many(struct kvt *k, struct kvt_barrier *b, const struct kvt_te
 	kvt_loads_erase(k, NULL, 0, tenant);
 	kvt_stores_erase(k, NULL, 0, tenant);
 	b->count = tenant != NULL ? kvt_l1_erase_tenant(k->l1, tenant) : kvt_l1_erase_all(k->l1);
-	for (size_t i = 0; i < k->below_count; i++) {
-		struct kvt_tier *tier = k->below[i].tier;
+	for (size_t i = 0; i < k->lower_count; i++) {
+		struct kvt_tier *tier = k->lower[i].tier;
 		enum kvt_status status;
 		size_t hidden;
 

@@ -41,7 +41,7 @@ void kvt_barriers_stored(struct kvt *k, uint64_t store_number);
 void kvt_barriers_erased(struct kvt *k, uint64_t erased_by);
 /* Number for who is marked as erased now. */
 uint64_t kvt_barriers_now(struct kvt *k);
-/* Tries again what a tier refused to erase. *next_ns as kvt_below_tick. */
+/* Tries again what a tier refused to erase. *next_ns as kvt_lower_tick. */
 size_t kvt_barriers_tick(struct kvt *k, int64_t now_ns, int64_t *next_ns);
 /* Frees what is left; nothing is under way any more. */
 void kvt_barriers_finish(struct kvt *k);

@@ -12,7 +12,7 @@
  * short one. All else, what moves between tiers, is under `lock`. With it held, functions of L1
  * and of tiers may be called, since nothing that these call back takes it: the watch goes to the
  * event log, and a tier's done() only puts the request on `finished`, which who steps the tier
- * empties afterwards (kvt_below_reap). So the order of locks is: step, lock, then those of the
+ * empties afterwards (kvt_lower_reap). So the order of locks is: step, lock, then those of the
  * rooms below.
  */
 #ifndef KVT_CORE_H
@@ -33,7 +33,7 @@
 
 #define KVT_NEVER INT64_MAX
 
-struct kvt_below;
+struct kvt_lower;
 
 /* What a request to a tier was made for: which part of the core gets it back. */
 enum kvt_job_kind { KVT_JOB_LOAD, KVT_JOB_STORE, KVT_JOB_BARRIER, KVT_JOB_PROBE };
@@ -43,7 +43,7 @@ struct kvt_job {
 	struct kvt_tier_request request; /* request.user is this job */
 	enum kvt_job_kind kind;
 	void *owner; /* of a barrier's */
-	struct kvt_below *below;
+	struct kvt_lower *lower;
 	struct kvt_job *next_finished; /* the stack of finished ones */
 	struct kvt_job *next, *prev;   /* under way in this tier, oldest first */
 	int64_t begun_ns;
@@ -80,7 +80,7 @@ struct kvt_store_line {
 };
 
 /* A tier below L1. */
-struct kvt_below {
+struct kvt_lower {
 	struct kvt *k;
 	struct kvt_tier *tier; /* NULL: absent, `reason` says why */
 	uint32_t id;           /* enum kvt_tier_id */
@@ -172,8 +172,8 @@ struct kvt {
 	struct kvt_controller *controller; /* NULL: none; set before any tier is there */
 	struct kvt_tier_watch watch;       /* tells both */
 	struct kvt_l1 *l1;
-	struct kvt_below below[KVT_TIER_COUNT];
-	size_t below_count;
+	struct kvt_lower lower[KVT_TIER_COUNT];
+	size_t lower_count;
 	struct kvt_leases leases;
 	struct kvt_prefill prefill;
 	struct kvt_counters counters;

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 #include "core/barrier.h"
-#include "core/below.h"
+#include "core/lower.h"
 #include "core/versions.h"
 
 #define RESET_WAIT_NS 10000000000u
@@ -122,8 +122,8 @@ static enum kvt_status pin(
 		size_t there = kvt_l1_pin(k->l1, &keys[i], 1, on);
 		bool erased = kvt_tomb_covers(k, &keys[i], false); /* what tiers have of it is going */
 
-		for (size_t j = 0; j < k->below_count; j++) {
-			struct kvt_tier *tier = k->below[j].tier;
+		for (size_t j = 0; j < k->lower_count; j++) {
+			struct kvt_tier *tier = k->lower[j].tier;
 
 			if (tier != NULL && !erased)
 				there += tier->ops->pin(tier, &keys[i], 1, on);

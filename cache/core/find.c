@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/below.h"
+#include "core/lower.h"
 #include "core/loads.h"
 #include "core/ops.h"
 #include "core/probes.h"
@@ -257,8 +257,8 @@ enum kvt_status kvt_name(
 
 	if (status != KVT_OK)
 		return status;
-	for (size_t i = 0; i < k->below_count; i++) {
-		struct kvt_tier *tier = k->below[i].tier;
+	for (size_t i = 0; i < k->lower_count; i++) {
+		struct kvt_tier *tier = k->lower[i].tier;
 
 		if (tier != NULL && tier->ops->also_named != NULL)
 			tier->ops->also_named(tier, keys, names, n);

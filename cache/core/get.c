@@ -11,7 +11,7 @@
  */
 #include <stdlib.h>
 
-#include "core/below.h"
+#include "core/lower.h"
 #include "core/loads.h"
 #include "core/ops.h"
 #include "core/probes.h"
@@ -111,9 +111,9 @@ static void resolved(struct kvt *k, struct kvt_waiter *waiter, uint32_t entry, u
 	} else {
 		get->hold->entries[index] = entry;
 		get->tiers[index] = tier;
-		for (size_t i = 0; i < k->below_count; i++)
-			if (k->below[i].id == tier)
-				kvt_count(&k->below[i].hits, 1);
+		for (size_t i = 0; i < k->lower_count; i++)
+			if (k->lower[i].id == tier)
+				kvt_count(&k->lower[i].hits, 1);
 	}
 	look(k, get);
 }
@@ -182,8 +182,8 @@ static void want_all(struct kvt *k, struct get *get, const struct kvt_key *keys,
 
 static void count_misses(struct kvt *k, size_t count)
 {
-	for (size_t i = 0; i < k->below_count; i++)
-		kvt_count(&k->below[i].misses, count);
+	for (size_t i = 0; i < k->lower_count; i++)
+		kvt_count(&k->lower[i].misses, count);
 }
 
 /* A shared tier has answered: what it has is wanted now. */

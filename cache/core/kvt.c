@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #include "core/barrier.h"
-#include "core/below.h"
+#include "core/lower.h"
 #include "core/controlled.h"
 #include "core/kvt_open.h"
 #include "core/loads.h"
@@ -73,8 +73,8 @@ static void tell_removed(
 
 static void destroy(struct kvt *k)
 {
-	for (size_t i = 0; i < k->below_count; i++)
-		kvt_below_finish(&k->below[i]);
+	for (size_t i = 0; i < k->lower_count; i++)
+		kvt_lower_finish(&k->lower[i]);
 	if (k->ops.eventfd >= 0)
 		kvt_ops_finish(k);
 	kvt_barriers_finish(k);
@@ -151,8 +151,8 @@ static enum kvt_status make_tiers(struct kvt *k, const struct kvt_tier_ops *cons
 	k->stores.write_bytes = kvt_arena_capacity(kvt_l1_arena(k->l1)) / 4;
 	if (k->stores.write_bytes > k->stores.limit_bytes / 2)
 		k->stores.write_bytes = k->stores.limit_bytes / 2;
-	for (; *tiers != NULL && k->below_count < KVT_TIER_COUNT; tiers++) {
-		status = kvt_below_init(&k->below[k->below_count++], k, *tiers);
+	for (; *tiers != NULL && k->lower_count < KVT_TIER_COUNT; tiers++) {
+		status = kvt_lower_init(&k->lower[k->lower_count++], k, *tiers);
 		if (status != KVT_OK)
 			return status;
 	}

@@ -14,8 +14,8 @@ enum kvt_status kvt_limit_tenant(
 	if (status != KVT_OK || tenant == NULL)
 		return status != KVT_OK ? status : KVT_EINVAL;
 	status = kvt_l1_limit_tenant(k->l1, tenant, l1_bytes);
-	for (size_t i = 0; i < k->below_count && status == KVT_OK; i++) {
-		struct kvt_tier *tier = k->below[i].tier;
+	for (size_t i = 0; i < k->lower_count && status == KVT_OK; i++) {
+		struct kvt_tier *tier = k->lower[i].tier;
 
 		if (tier != NULL && tier->ops->limit_tenant != NULL)
 			status = tier->ops->limit_tenant(tier, tenant, nvme_bytes);

@@ -12,14 +12,14 @@
 #include <stdlib.h>
 
 #include "core/barrier.h"
-#include "core/below.h"
+#include "core/lower.h"
 #include "core/loads.h"
 
 struct kvt_load {
 	struct kvt_keyed keyed; /* first */
 	struct kvt_job job;
 	struct kvt_load *next, *prev; /* the line, while waiting */
-	struct kvt_below *below;
+	struct kvt_lower *lower;
 	struct kvt_tier_known known;
 	struct kvt_waiter *waiters;
 	int64_t wanted_ns;
@@ -86,7 +86,7 @@ static void tell_waiters(struct kvt *k, struct kvt_load *load, bool there)
 		if (there && kvt_l1_hold_one(k->l1, &load->keyed.key, true, &entry) != KVT_OK)
 			entry = KVT_NO_ENTRY;
 		remove_waiter(waiter);
-		waiter->resolve(k, waiter, entry, (uint8_t)load->below->id);
+		waiter->resolve(k, waiter, entry, (uint8_t)load->lower->id);
 	}
 }
 
@@ -131,15 +131,15 @@ enum kvt_status kvt_load_want(struct kvt *k, const struct kvt_key *key, struct k
 	struct kvt_loads *loads = &k->loads;
 	struct kvt_keyed *found = kvt_keyed_find(&loads->by_key, key);
 	struct kvt_tier_known known;
-	struct kvt_below *below;
+	struct kvt_lower *lower;
 	struct kvt_load *load;
 
 	if (k->closing)
 		return KVT_ECANCELED;
 	if (found != NULL)
 		return join(k, (struct kvt_load *)found, waiter);
-	below = kvt_below_holding(k, key, KVT_ALL_TIERS, true, &known);
-	if (below == NULL)
+	lower = kvt_lower_holding(k, key, KVT_ALL_TIERS, true, &known);
+	if (lower == NULL)
 		return KVT_MISS;
 	if (waiter == NULL &&
 		loads->waiting_bytes + loads->reading_bytes + known.bytes > loads->limit_bytes)
@@ -148,7 +148,7 @@ enum kvt_status kvt_load_want(struct kvt *k, const struct kvt_key *key, struct k
 	if (load == NULL)
 		return KVT_ENOMEM;
 	load->keyed.key = *key;
-	load->below = below;
+	load->lower = lower;
 	load->known = known;
 	load->wanted_ns = kvt_clock(k);
 	kvt_keyed_add(&loads->by_key, &load->keyed);
@@ -189,14 +189,14 @@ static void begin_reading(struct kvt *k, struct kvt_load *load)
 		.segment_count = kvt_l1_segments(k->l1, load->entry, load->segments),
 		.bytes = load->known.bytes,
 	};
-	kvt_below_submit(load->below, &load->job, KVT_JOB_LOAD);
+	kvt_lower_submit(load->lower, &load->job, KVT_JOB_LOAD);
 }
 
 /* Starts or ends the first in line. False: it has to wait. */
 static bool advance(struct kvt *k, struct kvt_load *load)
 {
 	struct kvt_loads *loads = &k->loads;
-	bool refused = load->erased || !kvt_below_shows(load->below);
+	bool refused = load->erased || !kvt_lower_shows(load->lower);
 	enum kvt_status status = KVT_MISS;
 
 	if (!refused && loads->reading != 0 &&
@@ -232,9 +232,9 @@ void kvt_load_done(struct kvt *k, struct kvt_job *job)
 	if (status == KVT_OK && load->erased)
 		status = KVT_MISS;
 	if (status == KVT_ECORRUPT) {
-		kvt_count(&load->below->corrupt, 1);
+		kvt_count(&load->lower->corrupt, 1);
 		kvt_note(&k->surroundings, KVT_LOG_ERROR,
-			"%s: a chunk failed its check and is a miss", load->below->tier->ops->name);
+			"%s: a chunk failed its check and is a miss", load->lower->tier->ops->name);
 	}
 	if (status != KVT_OK) {
 		kvt_l1_discard(k->l1, entry);
@@ -245,8 +245,8 @@ void kvt_load_done(struct kvt *k, struct kvt_job *job)
 	if (status == KVT_OK) {
 		kvt_took(k, KVT_LATENCY_LOAD, load->wanted_ns);
 		kvt_count(&k->counters.promotions, 1);
-		kvt_count(&load->below->loads, 1);
-		kvt_count(&load->below->load_bytes, load->known.bytes);
+		kvt_count(&load->lower->loads, 1);
+		kvt_count(&load->lower->load_bytes, load->known.bytes);
 	}
 	finish(k, load, status == KVT_OK);
 	kvt_l1_release(k->l1, entry);
@@ -254,14 +254,14 @@ void kvt_load_done(struct kvt *k, struct kvt_job *job)
 
 /* --- ends before their time ------------------------------------------------------------------- */
 
-void kvt_loads_forsake(struct kvt *k, const struct kvt_below *b)
+void kvt_loads_abandon(struct kvt *k, const struct kvt_lower *b)
 {
 	struct kvt_load *load = k->loads.first, *next;
 
 	for (; load != NULL;
 		load = next) { /* telling waiters may drop others: mark, then walk anew */
 		next = load->next;
-		if (load->below == b && load->waiters != NULL) {
+		if (load->lower == b && load->waiters != NULL) {
 			leave_line(&k->loads, load);
 			finish(k, load, false);
 			next = k->loads.first;

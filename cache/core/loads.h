@@ -29,7 +29,7 @@ void kvt_load_leave(struct kvt *k, struct kvt_waiter *waiter);
 void kvt_loads_pump(struct kvt *k);
 void kvt_load_done(struct kvt *k, struct kvt_job *job);
 /* Nobody waits for this tier any more; what is under way goes on. */
-void kvt_loads_forsake(struct kvt *k, const struct kvt_below *b);
+void kvt_loads_abandon(struct kvt *k, const struct kvt_lower *b);
 /* Loads of these chunks bring nothing back. keys NULL: of a tenant; that NULL too: of all. */
 void kvt_loads_erase(
 	struct kvt *k, const struct kvt_key *keys, size_t n, const struct kvt_tenant *tenant);

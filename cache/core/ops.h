@@ -39,7 +39,7 @@ void kvt_ops_finish(struct kvt *k); /* frees what was never taken; none runs */
 enum kvt_status kvt_op_begin(struct kvt *k, struct kvt_op *op, const struct kvt_op_want *want,
 	int64_t deadline_ns) KVT_MUST_CHECK;
 void kvt_op_done(struct kvt *k, struct kvt_op *op, enum kvt_status status, uint64_t count);
-/* Ends those whose time is over; returns how many. *next_ns as kvt_below_tick. */
+/* Ends those whose time is over; returns how many. *next_ns as kvt_lower_tick. */
 size_t kvt_ops_expire(struct kvt *k, int64_t now_ns, int64_t *next_ns);
 void kvt_ops_stop(struct kvt *k); /* cancels all that run */
 

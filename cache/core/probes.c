@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/below.h"
+#include "core/lower.h"
 #include "core/probes.h"
 
 #define AT_ONCE   256  /* probes under way */
@@ -25,14 +25,14 @@ static struct kvt_probe *probe_of(struct kvt_job *job)
 	return (struct kvt_probe *)((char *)job - offsetof(struct kvt_probe, job));
 }
 
-static struct kvt_below *whom_to_ask(struct kvt *k, const struct kvt_key *key, uint32_t tier_mask)
+static struct kvt_lower *whom_to_ask(struct kvt *k, const struct kvt_key *key, uint32_t tier_mask)
 {
-	for (size_t i = 0; i < k->below_count; i++) {
-		struct kvt_below *b = &k->below[i];
+	for (size_t i = 0; i < k->lower_count; i++) {
+		struct kvt_lower *b = &k->lower[i];
 
 		if (tier_mask != KVT_ALL_TIERS && (tier_mask & KVT_IN(b->id)) == 0)
 			continue;
-		if (kvt_below_shows(b) && b->tier->ops->unsure != NULL &&
+		if (kvt_lower_shows(b) && b->tier->ops->unsure != NULL &&
 			b->tier->ops->unsure(b->tier, key))
 			return b;
 	}
@@ -47,7 +47,7 @@ bool kvt_probe_helps(struct kvt *k, const struct kvt_key *key, uint32_t tier_mas
 enum kvt_status kvt_probe_begin(struct kvt *k, const struct kvt_key *keys, size_t n,
 	uint32_t tier_mask, struct kvt_asker *asker)
 {
-	struct kvt_below *b = n != 0 ? whom_to_ask(k, keys, tier_mask) : NULL;
+	struct kvt_lower *b = n != 0 ? whom_to_ask(k, keys, tier_mask) : NULL;
 	struct kvt_probe *probe;
 
 	if (b == NULL || k->closing)
@@ -70,7 +70,7 @@ enum kvt_status kvt_probe_begin(struct kvt *k, const struct kvt_key *keys, size_
 		.keys = probe->keys,
 		.key_count = n,
 	};
-	kvt_below_submit(b, &probe->job, KVT_JOB_PROBE);
+	kvt_lower_submit(b, &probe->job, KVT_JOB_PROBE);
 	return KVT_OK;
 }
 
@@ -103,7 +103,7 @@ void kvt_probe_done(struct kvt *k, struct kvt_job *job)
 	free(probe);
 }
 
-void kvt_probes_forsake(struct kvt *k, const struct kvt_below *b)
+void kvt_probes_abandon(struct kvt *k, const struct kvt_lower *b)
 {
 	for (struct kvt_job *job = b->oldest; job != NULL; job = job->next)
 		if (job->kind == KVT_JOB_PROBE)

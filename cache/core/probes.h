@@ -34,6 +34,6 @@ void kvt_probe_leave(struct kvt_asker *asker); /* waits no longer; also if it di
 
 void kvt_probe_done(struct kvt *k, struct kvt_job *job);
 /* Nobody waits for this tier any more. */
-void kvt_probes_forsake(struct kvt *k, const struct kvt_below *b);
+void kvt_probes_abandon(struct kvt *k, const struct kvt_lower *b);
 
 #endif

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/below.h"
+#include "core/lower.h"
 #include "core/stores.h"
 
 #define MOST_ITEMS (1u << 20)
@@ -67,8 +67,8 @@ static bool item_read(const struct kvt_item *given, uint32_t size, struct whole 
 
 static bool goes_down(struct kvt *k)
 {
-	for (size_t i = 0; i < k->below_count; i++)
-		if (k->below[i].tier != NULL)
+	for (size_t i = 0; i < k->lower_count; i++)
+		if (k->lower[i].tier != NULL)
 			return true;
 	return false;
 }

@@ -3,7 +3,7 @@
  */
 #include <stdio.h>
 
-#include "core/below.h"
+#include "core/lower.h"
 #include "core/cache_metrics.h"
 
 static uint64_t get(const _Atomic uint64_t *counter)
@@ -25,7 +25,7 @@ static void add_l1(struct kvt *k, struct kvt_tier_stats *s)
 	s->oldest_lease_ns = kvt_leases_oldest(&k->leases, kvt_clock(k));
 }
 
-static void add_below(struct kvt_below *b, struct kvt_tier_stats *s)
+static void add_lower(struct kvt_lower *b, struct kvt_tier_stats *s)
 {
 	if (b->state == KVT_TIER_ABSENT && s->state != KVT_TIER_ABSENT)
 		return; /* another kind of this tier is there */
@@ -89,8 +89,8 @@ enum kvt_status kvt_stats(struct kvt *k, struct kvt_stats *out)
 	if (out == NULL || out->size < offsetof(struct kvt_stats, lookups))
 		return KVT_EINVAL;
 	add_l1(k, &s.tiers[KVT_TIER_L1]);
-	for (size_t i = 0; i < k->below_count; i++)
-		add_below(&k->below[i], &s.tiers[k->below[i].id]);
+	for (size_t i = 0; i < k->lower_count; i++)
+		add_lower(&k->lower[i], &s.tiers[k->lower[i].id]);
 	add_counters(&k->counters, &s);
 	kvt_event_log_stats(k->events, &events);
 	s.events = events.events;

@@ -12,7 +12,7 @@
 #include <signal.h>
 
 #include "core/barrier.h"
-#include "core/below.h"
+#include "core/lower.h"
 #include "core/loads.h"
 #include "core/ops.h"
 #include "core/step.h"
@@ -69,8 +69,8 @@ static size_t look_at_clock(struct kvt *k, int64_t *next_ns)
 	int64_t now_ns = kvt_clock(k);
 	size_t done = kvt_ops_expire(k, now_ns, next_ns);
 
-	for (size_t i = 0; i < k->below_count; i++)
-		done += kvt_below_tick(&k->below[i], now_ns, next_ns);
+	for (size_t i = 0; i < k->lower_count; i++)
+		done += kvt_lower_tick(&k->lower[i], now_ns, next_ns);
 	done += kvt_stores_tick(k, now_ns, next_ns);
 	done += kvt_barriers_tick(k, now_ns, next_ns);
 	kvt_pump(k);
@@ -105,7 +105,7 @@ void kvt_kick(struct kvt *k)
 
 /* --- tiers ------------------------------------------------------------------------------------ */
 
-static bool idle(struct kvt_below *b)
+static bool idle(struct kvt_lower *b)
 {
 	bool none;
 
@@ -117,7 +117,7 @@ static bool idle(struct kvt_below *b)
 
 static void *below_main(void *self)
 {
-	struct kvt_below *b = self;
+	struct kvt_lower *b = self;
 	int64_t next_ns = KVT_NEVER;
 	size_t done = 1;
 
@@ -128,7 +128,7 @@ static void *below_main(void *self)
 		if (wait_ns <= 0 || wait_ns > TIER_WAIT_NS)
 			wait_ns = TIER_WAIT_NS;
 		next_ns = KVT_NEVER;
-		done = kvt_below_step(b, done != 0 ? 0 : wait_ns, &next_ns);
+		done = kvt_lower_step(b, done != 0 ? 0 : wait_ns, &next_ns);
 	}
 	return NULL;
 }
@@ -178,8 +178,8 @@ enum kvt_status kvt_threads_start(struct kvt *k)
 	if (status != KVT_OK)
 		return status;
 	k->has_control = true;
-	for (size_t i = 0; i < k->below_count; i++) {
-		struct kvt_below *b = &k->below[i];
+	for (size_t i = 0; i < k->lower_count; i++) {
+		struct kvt_lower *b = &k->lower[i];
 		char name[16] = "kvt-";
 
 		if (b->tier == NULL)
@@ -195,8 +195,8 @@ enum kvt_status kvt_threads_start(struct kvt *k)
 
 static bool all_idle(struct kvt *k)
 {
-	for (size_t i = 0; i < k->below_count; i++)
-		if (!idle(&k->below[i]))
+	for (size_t i = 0; i < k->lower_count; i++)
+		if (!idle(&k->lower[i]))
 			return false;
 	return true;
 }
@@ -208,8 +208,8 @@ void kvt_threads_stop(struct kvt *k)
 	pthread_mutex_lock(&k->lock);
 	kvt_kick(k);
 	pthread_mutex_unlock(&k->lock);
-	for (size_t i = 0; i < k->below_count; i++) {
-		struct kvt_below *b = &k->below[i];
+	for (size_t i = 0; i < k->lower_count; i++) {
+		struct kvt_lower *b = &k->lower[i];
 
 		atomic_store(&b->stop, true);
 		if (!b->has_thread)
@@ -236,12 +236,12 @@ size_t kvt_step_all(struct kvt *k, int64_t wait_ns, int64_t *next_ns)
 	pthread_mutex_unlock(&k->lock);
 	if (done != 0)
 		wait_ns = 0;
-	for (size_t i = 0; i < k->below_count; i++) {
+	for (size_t i = 0; i < k->lower_count; i++) {
 		int64_t tier_ns = KVT_NEVER;
 
-		if (k->below[i].tier == NULL)
+		if (k->lower[i].tier == NULL)
 			continue;
-		done += kvt_below_step(&k->below[i], wait_ns, &tier_ns);
+		done += kvt_lower_step(&k->lower[i], wait_ns, &tier_ns);
 		if (tier_ns < *next_ns)
 			*next_ns = tier_ns;
 	}

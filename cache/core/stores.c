@@ -21,7 +21,7 @@
 #include <stdlib.h>
 
 #include "core/barrier.h"
-#include "core/below.h"
+#include "core/lower.h"
 #include "core/step.h"
 #include "core/stores.h"
 
@@ -34,7 +34,7 @@ struct kvt_store {
 	struct kvt_keyed keyed; /* first */
 	struct kvt_job job;
 	struct kvt_store *next, *prev; /* the line, while waiting */
-	struct kvt_below *below;
+	struct kvt_lower *lower;
 	struct kvt_cargo *cargo;
 	struct kvt_tomb tomb;
 	uint64_t number; /* counts up */
@@ -63,7 +63,7 @@ void kvt_cargo_leave(struct kvt_cargo *cargo)
 
 static void join_line(struct kvt_store *store)
 {
-	struct kvt_store_line *line = &store->below->line;
+	struct kvt_store_line *line = &store->lower->line;
 
 	store->prev = line->last;
 	*(line->last != NULL ? &line->last->next : &line->first) = store;
@@ -72,7 +72,7 @@ static void join_line(struct kvt_store *store)
 
 static void leave_line(struct kvt_store *store)
 {
-	struct kvt_store_line *line = &store->below->line;
+	struct kvt_store_line *line = &store->lower->line;
 
 	*(store->prev != NULL ? &store->prev->next : &line->first) = store->next;
 	*(store->next != NULL ? &store->next->prev : &line->last) = store->prev;
@@ -83,8 +83,8 @@ static struct kvt_store *oldest(const struct kvt *k)
 {
 	struct kvt_store *found = NULL;
 
-	for (size_t i = 0; i < k->below_count; i++) {
-		struct kvt_store *first = k->below[i].line.first;
+	for (size_t i = 0; i < k->lower_count; i++) {
+		struct kvt_store *first = k->lower[i].line.first;
 
 		if (first != NULL && (found == NULL || first->number < found->number))
 			found = first;
@@ -129,7 +129,7 @@ static bool fits(struct kvt *k, uint64_t charge)
 	return true;
 }
 
-static void add(struct kvt *k, struct kvt_below *below, struct kvt_cargo *cargo)
+static void add(struct kvt *k, struct kvt_lower *lower, struct kvt_cargo *cargo)
 {
 	struct kvt_stores *stores = &k->stores;
 	uint64_t charge = cargo->item.bytes < LEAST_CHARGE ? LEAST_CHARGE : cargo->item.bytes;
@@ -140,7 +140,7 @@ static void add(struct kvt *k, struct kvt_below *below, struct kvt_cargo *cargo)
 		return;
 	}
 	store->keyed.key = cargo->item.key;
-	store->below = below;
+	store->lower = lower;
 	store->cargo = cargo;
 	cargo->users++;
 	store->number = ++stores->begun;
@@ -153,15 +153,15 @@ static void add(struct kvt *k, struct kvt_below *below, struct kvt_cargo *cargo)
 }
 
 /* What a tomb covers is on its way out. */
-static bool has_it(struct kvt *k, struct kvt_below *b, const struct kvt_key *key)
+static bool has_it(struct kvt *k, struct kvt_lower *b, const struct kvt_key *key)
 {
 	return b->tier->ops->match(b->tier, key, 1) == 1 && !kvt_tomb_covers(k, key, true);
 }
 
 void kvt_stores_add(struct kvt *k, struct kvt_cargo *cargo)
 {
-	for (size_t i = 0; i < k->below_count && !k->closing; i++) {
-		struct kvt_below *b = &k->below[i];
+	for (size_t i = 0; i < k->lower_count && !k->closing; i++) {
+		struct kvt_lower *b = &k->lower[i];
 
 		if (b->tier != NULL && !has_it(k, b, &cargo->item.key))
 			add(k, b, cargo);
@@ -172,13 +172,13 @@ void kvt_stores_add(struct kvt *k, struct kvt_cargo *cargo)
 
 static bool may_write(struct kvt *k, const struct kvt_store *store)
 {
-	struct kvt_below *b = store->below;
+	struct kvt_lower *b = store->lower;
 	uint64_t queued = atomic_load_explicit(&b->writes.queued, memory_order_relaxed);
 	uint64_t most = k->stores.write_bytes;
 
 	if (k->loads.reading + k->loads.waiting != 0)
 		most /= BESIDE_LOADS;
-	return kvt_below_shows(b) && b->stores_under_way < AT_ONCE &&
+	return kvt_lower_shows(b) && b->stores_under_way < AT_ONCE &&
 	       (queued == 0 || queued + store->cargo->item.bytes <= most);
 }
 
@@ -188,7 +188,7 @@ static void begin_writing(struct kvt *k, struct kvt_store *store)
 
 	leave_line(store);
 	store->state = WRITING;
-	store->below->stores_under_way++;
+	store->lower->stores_under_way++;
 	store->job.request = (struct kvt_tier_request){
 		.verb = KVT_TIER_WRITE,
 		.keys = &store->keyed.key,
@@ -200,7 +200,7 @@ static void begin_writing(struct kvt *k, struct kvt_store *store)
 		.item = item,
 		.announce = item->blocks != NULL,
 	};
-	kvt_below_submit(store->below, &store->job, KVT_JOB_STORE);
+	kvt_lower_submit(store->lower, &store->job, KVT_JOB_STORE);
 }
 
 /* Its turn has come, unless an erased chunk of its name is still on its way out. */
@@ -208,7 +208,7 @@ static void advance(struct kvt *k, struct kvt_store *store)
 {
 	if (kvt_tomb_covers(k, &store->keyed.key, true))
 		return;
-	if (has_it(k, store->below, &store->keyed.key)) {
+	if (has_it(k, store->lower, &store->keyed.key)) {
 		leave_line(store);
 		finish(k, store, true);
 	} else if (kvt_l1_hold_one(k->l1, &store->keyed.key, false, &store->entry) != KVT_OK) {
@@ -223,8 +223,8 @@ static void advance(struct kvt *k, struct kvt_store *store)
 
 void kvt_stores_pump(struct kvt *k)
 {
-	for (size_t i = 0; i < k->below_count; i++) {
-		struct kvt_store *store = k->below[i].line.first, *next;
+	for (size_t i = 0; i < k->lower_count; i++) {
+		struct kvt_store *store = k->lower[i].line.first, *next;
 
 		for (; store != NULL && may_write(k, store); store = next) {
 			next = store->next;
@@ -242,7 +242,7 @@ static void erase_below(struct kvt_store *store)
 		.keys = &store->keyed.key,
 		.key_count = 1,
 	};
-	kvt_below_submit(store->below, &store->job, KVT_JOB_STORE);
+	kvt_lower_submit(store->lower, &store->job, KVT_JOB_STORE);
 }
 
 /* The tier refused to erase: once more, later. The tomb stays. */
@@ -288,8 +288,8 @@ static void end_written(struct kvt *k, struct kvt_store *store, bool stored)
 {
 	if (stored) {
 		kvt_took(k, KVT_LATENCY_STORE, store->wanted_ns);
-		kvt_count(&store->below->stores, 1);
-		kvt_count(&store->below->store_bytes, store->cargo->item.bytes);
+		kvt_count(&store->lower->stores, 1);
+		kvt_count(&store->lower->store_bytes, store->cargo->item.bytes);
 	}
 	finish(k, store, stored);
 }
@@ -300,7 +300,7 @@ void kvt_store_done(struct kvt *k, struct kvt_job *job)
 	uint32_t status = job->request.status;
 
 	if (store->state == WRITING) {
-		store->below->stores_under_way--;
+		store->lower->stores_under_way--;
 		kvt_l1_release(k->l1, store->entry);
 		if (store->erased)
 			erase_below(store); /* also while closing: a later open must not find it */

@@ -19,7 +19,7 @@ void kvt_store_done(struct kvt *k, struct kvt_job *job);
 /* Stores of these chunks leave nothing behind. keys NULL: of a tenant; that NULL too: of all. */
 void kvt_stores_erase(
 	struct kvt *k, const struct kvt_key *keys, size_t n, const struct kvt_tenant *tenant);
-/* Tries again what a tier refused to erase. *next_ns as kvt_below_tick. */
+/* Tries again what a tier refused to erase. *next_ns as kvt_lower_tick. */
 size_t kvt_stores_tick(struct kvt *k, int64_t now_ns, int64_t *next_ns);
 /* Drops what has nothing under way. */
 void kvt_stores_stop(struct kvt *k);

@@ -12,7 +12,7 @@
  * Where a rate is not known nothing can be compared, and everything is worth fetching. A tier that
  * was not asked for ten seconds, because it was slow, is asked once without counting.
  */
-#include "core/below.h"
+#include "core/lower.h"
 #include "core/barrier.h"
 #include "core/worth.h"
 
@@ -89,14 +89,14 @@ static void settle(struct sums *s)
 	s->worth_compute_ns = s->compute_ns;
 }
 
-static double rate_of(struct kvt_below *b)
+static double rate_of(struct kvt_lower *b)
 {
 	uint64_t rate = atomic_load_explicit(&b->reads.rate, memory_order_relaxed);
 
 	return rate != 0 ? (double)rate : UNKNOWN_RATE;
 }
 
-static void add_below(struct kvt *k, struct sums *s, struct kvt_below *b,
+static void add_lower(struct kvt *k, struct sums *s, struct kvt_lower *b,
 	const struct kvt_tier_known *known, double token_ns)
 {
 	double rate = rate_of(b);
@@ -133,7 +133,7 @@ void kvt_plan(struct kvt *k, const struct kvt_key *keys, size_t n, uint32_t tier
 	while (s.chunks < n) {
 		size_t here = use_l1 ? kvt_l1_match(k->l1, &keys[s.chunks], n - s.chunks) : 0;
 		struct kvt_tier_known known;
-		struct kvt_below *b;
+		struct kvt_lower *b;
 
 		mark(tiers, s.chunks, here, KVT_TIER_L1);
 		s.chunks += here;
@@ -142,11 +142,11 @@ void kvt_plan(struct kvt *k, const struct kvt_key *keys, size_t n, uint32_t tier
 		settle(&s);
 		if (s.chunks == n)
 			break;
-		b = kvt_below_holding(k, &keys[s.chunks], tier_mask, locked, &known);
+		b = kvt_lower_holding(k, &keys[s.chunks], tier_mask, locked, &known);
 		if (b == NULL)
 			break;
 		mark(tiers, s.chunks, 1, b->id);
-		add_below(k, &s, b, &known, token_ns);
+		add_lower(k, &s, b, &known, token_ns);
 	}
 	mark(tiers, s.chunks, n - s.chunks, KVT_TIER_NONE);
 	*out = (struct kvt_lookup){.hits = s.chunks,

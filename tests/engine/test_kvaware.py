@@ -29,11 +29,11 @@ FULL = 2
 CONVERSATIONS, TURNS, AT_ONCE = 50, 10, 4
 
 
-def sighted(router, engines):
+def covered(router, engines):
     """All that these engines hold is known."""
-    sight = lambda e: router.metric("kvway_worker_cache_sight", worker=e.url, teller="engine")  # noqa: E731
+    coverage = lambda e: router.metric("kvway_worker_cache_coverage", worker=e.url, reporter="engine")  # noqa: E731
     known = lambda e: router.metric("kvway_worker_kv_block_tokens", worker=e.url)  # noqa: E731
-    until(lambda: all(sight(e) == FULL and known(e) for e in engines), 30, "sight of all engines")
+    until(lambda: all(coverage(e) == FULL and known(e) for e in engines), 30, "coverage of all engines")
     return router
 
 
@@ -46,7 +46,7 @@ def start(engines, kvway):
             engine_complete(engine, "Once upon a time there was a king who had three daughters " * 8)
         # ... and what they were told to forget, they tell with the next events.
         until(lambda: router.metric("kvway_kvaware_index_blocks") < 60, 30, "nothing but that")
-        return sighted(router, engines)
+        return covered(router, engines)
 
     return start_sighted
 
@@ -57,7 +57,7 @@ def router(start):
 
 
 def sequence(router, engine):
-    return router.metric("kvway_worker_cache_sequence", worker=engine.url, teller="engine")
+    return router.metric("kvway_worker_cache_sequence", worker=engine.url, reporter="engine")
 
 
 def engine_complete(engine, prompt):
@@ -117,7 +117,7 @@ def test_conversations(engines, start):
     first = report(router, "before a restart of kvway", rows)
     router.restart()
     router.wait_up(engines)
-    sighted(router, engines)
+    covered(router, engines)
     rows = run(router, talks, talks.turns[half:])
     second = report(router, "after it", rows)
     assert first >= 0.99 and second >= 0.99
@@ -149,7 +149,7 @@ def test_a_restarted_engine_is_purged_and_relearned(engines, router):
     until(lambda: router.metric("kvway_worker_cache_losses_total", worker=home) == 1, 20, "noticed")
     until(lambda: router.metric("kvway_worker_usable", worker=home) == 1, 20, "back")
     engine_complete(engine, prose(random.Random(3), 600))
-    sighted(router, engines)
+    covered(router, engines)
     again = complete(router, text)
     assert again.predicted == again.actual == 0
     seen = complete(router, text)

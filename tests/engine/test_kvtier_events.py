@@ -109,13 +109,13 @@ def test_a_salted_prompts_tokens_are_not_told(engine):
         assert all(tokens == [] for tokens, _ in stored(heard(engine), place).values())
 
 
-FULL = 2  # sight of a worker's cache
+FULL = 2  # coverage of a worker's cache
 
 
-def sighted(router, engines):
+def covered(router, engines):
     """kvway has heard all that these engines have told."""
-    known = lambda e: router.metric("kvway_worker_cache_sight", worker=e.url, teller="engine") == FULL  # noqa: E731
-    until(lambda: all(known(e) for e in engines), 30, "sight of all engines")
+    known = lambda e: router.metric("kvway_worker_cache_coverage", worker=e.url, reporter="engine") == FULL  # noqa: E731
+    until(lambda: all(known(e) for e in engines), 30, "coverage of all engines")
 
 
 def test_kvway_knows_what_lies_below_the_device(engine, tmp_path):
@@ -127,7 +127,7 @@ def test_kvway_knows_what_lies_below_the_device(engine, tmp_path):
     try:
         for one in engines:  # what was never used has told nothing
             one.complete([rng.randrange(10, 600) for _ in range(200)])
-        sighted(router, engines)
+        covered(router, engines)
         text = prose(rng, 6000)
         first = complete(router, text)
         home = next(one for one in engines if one.url == first.worker)
@@ -143,7 +143,7 @@ def test_kvway_knows_what_lies_below_the_device(engine, tmp_path):
         time.sleep(1)  # all is on disk
         home.restart()
         router.wait_up(engines)
-        sighted(router, engines)
+        covered(router, engines)
         seen = complete(router, text)
         print(f"engine restarted: {seen}")
         assert right(seen, first)

@@ -13,8 +13,8 @@ import pytest
 
 from rig import msgpack, zmtp
 from rig.client import CHAT, Client
-from rig.kvaware import BLOCK, SHOWN, chat, complete, direct, ids, sight
-from rig.kvaware import wait_heard, wait_log, wait_sight
+from rig.kvaware import BLOCK, SHOWN, chat, complete, direct, ids, coverage
+from rig.kvaware import wait_heard, wait_log, wait_coverage
 from rig.router import SANITIZED, settle
 from rig.sim import Sim
 from rig.wait import Port, until
@@ -47,7 +47,7 @@ def start(tmp_path):
 def listening(kvway, workers, config=None, **keys):
     """A router that knows all that these workers hold."""
     router = kvway(workers, {**SHOWN, **(config or {})}, **keys)
-    wait_sight(router, workers, "engine")
+    wait_coverage(router, workers, "engine")
     return router
 
 
@@ -207,7 +207,7 @@ def test_a_reset_through_the_router_is_honoured(start, kvway):
     assert router.ask("POST", "/reset_prefix_cache").status == 200
     outcome = complete(router, ids(1, 200) + [1] * 20)  # before the engine says a word of it
     assert outcome.cached == 0 and outcome.predicted == 0
-    wait_sight(router, [worker], "engine")
+    wait_coverage(router, [worker], "engine")
     wait_heard(router, [worker])
     outcome = complete(router, ids(1, 200) + [1] * 20)
     assert outcome.predicted == outcome.cached == 208
@@ -254,12 +254,12 @@ def test_a_restarted_engine_is_purged_and_learned_again(start, kvway, how):
         """What it tells while nobody is connected yet is missed with the next that is heard."""
         direct(workers[0], ids(next(more), 40))
         settle(0.2)
-        told = router.metric("kvway_worker_cache_sequence", worker=workers[0].url, teller="engine")
+        told = router.metric("kvway_worker_cache_sequence", worker=workers[0].url, reporter="engine")
         return 0 < told == workers[0].stats()["kv_batches"] - 1
 
     more = itertools.count(200)
     until(heard, 10, "its events to be heard")
-    wait_sight(router, workers, "engine")
+    wait_coverage(router, workers, "engine")
     until(lambda: router.ask("GET", "/ready").status == 200, 10, "a router that is ready")
     settle(1.5)
     for seed in range(1, 6):
@@ -279,7 +279,7 @@ def test_an_engine_may_connect(start, kvway):
     }
     workers = start(count=2, **config).workers
     router = kvway(workers, {**SHOWN, "kvaware.events.bind": f"tcp://127.0.0.1:{bound.number}"})
-    wait_sight(router, workers, "engine")
+    wait_coverage(router, workers, "engine")
     settle(0.5)  # nothing tells that the engine has read the subscription
     for seed in range(4):
         direct(workers[seed % 2], ids(seed, 200))
@@ -295,13 +295,13 @@ def test_what_the_buffer_has_lost_is_told_and_the_tree_helps(start, kvway):
         direct(worker, ids(seed, 200))
     router = kvway([worker], SHOWN)
     wait_log(router, "warn", "cache events: blind", worker.url)
-    assert sight(router, worker, "engine") == 1
+    assert coverage(router, worker, "engine") == 1
     for _ in range(2):
         outcome = complete(router, ids(50, 200))
     assert outcome.cached == 192 and outcome.reason != "kvaware"
     worker.ask("POST", "/reset_prefix_cache")  # from an emptied cache on, all is known
     direct(worker, ids(60, 200))
-    wait_sight(router, [worker], "engine")
+    wait_coverage(router, [worker], "engine")
 
 
 def test_without_replay_the_first_batch_begins_it_all(start, kvway):
@@ -310,7 +310,7 @@ def test_without_replay_the_first_batch_begins_it_all(start, kvway):
     wait_log(router, "cache events: listening", worker.url)
     settle(0.5)  # nothing tells that the engine has read the subscription
     direct(worker, ids(1, 200))
-    wait_sight(router, [worker], "engine")
+    wait_coverage(router, [worker], "engine")
     outcome = complete(router, ids(1, 200) + [1] * 20)
     assert outcome.predicted == outcome.cached == 192
 
@@ -341,7 +341,7 @@ def test_an_endpoint_where_nobody_is(start, kvway):
     flowing(router, workers)
     for worker in workers:
         wait_log(router, "warn", "cache events", worker.url, f":{closed.number}", seconds=30)
-        assert sight(router, worker, "engine") != 2
+        assert coverage(router, worker, "engine") != 2
     closed.close()
 
 
@@ -398,7 +398,7 @@ def test_garbage_from_a_publisher(kvsim, kvway, what):
     flowing(router, workers, 3)
     until(lambda: router.metric("kvway_kvaware_feed_total", what="refused") > 0, 10, "refusals")
     if what != "an unknown event":  # later versions may have more of them: no reason for doubts
-        assert all(sight(router, worker, "engine") != 2 for worker in workers)
+        assert all(coverage(router, worker, "engine") != 2 for worker in workers)
     router.stop()
     fake.close()
 
@@ -409,7 +409,7 @@ def test_something_else_on_the_port(start, kvway):
     rows = [{"url": w.url, "events_endpoint": f"tcp://127.0.0.1:{w.port}"} for w in workers]
     router = kvway(workers, {**SHOWN, "kvaware.events.discover": False, "workers": rows})
     flowing(router, workers, 3)
-    assert all(sight(router, worker, "engine") != 2 for worker in workers)
+    assert all(coverage(router, worker, "engine") != 2 for worker in workers)
 
 
 def test_a_tokenizer_that_does_not_answer_costs_a_deadline_only(start, kvway):

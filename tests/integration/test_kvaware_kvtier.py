@@ -7,7 +7,7 @@ told. A put names its chunks as the connector does.
 import pytest
 
 from rig.client import ask
-from rig.kvaware import SHOWN, complete, ids, wait_log, wait_sight
+from rig.kvaware import SHOWN, complete, ids, wait_log, wait_coverage
 from rig.kvtier_engine import CPU, DISK, Engine
 from rig.router import BUILD
 from rig.sim import Sim
@@ -45,7 +45,7 @@ def stage(tmp_path, kvway, monkeypatch):
                 "workers": rows,
                 **(more or {}),
             })  # fmt: skip
-            wait_sight(router, self.workers[:seen], "lmcache")
+            wait_coverage(router, self.workers[:seen], "lmcache")
             return router
 
     yield Stage()

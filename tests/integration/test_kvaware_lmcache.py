@@ -9,7 +9,7 @@ import pytest
 
 from rig import msgpack, zmtp
 from rig.client import ask
-from rig.kvaware import SHOWN, complete, ids, sight, wait_log, wait_sight
+from rig.kvaware import SHOWN, complete, ids, coverage, wait_log, wait_coverage
 from rig.router import Router, settle
 from rig.sim import Sim
 from rig.wait import Port, until
@@ -70,7 +70,7 @@ def stage(tmp_path, kvway):
             }
             router = kvway(self.workers, config)
             if full:
-                wait_sight(router, self.workers, "lmcache")
+                wait_coverage(router, self.workers, "lmcache")
             return router
 
         def instance_of(self, url):
@@ -240,7 +240,7 @@ def test_a_new_process_of_an_instance_holds_nothing(stage):
     made.sims[0].kill()
     made.sims[0] = made.start(0, port=port)
     until(lambda: holders(router, ids(1, 200)) == {}, 15, "the old process's chunks to be forgotten")
-    wait_sight(router, made.workers, "lmcache")
+    wait_coverage(router, made.workers, "lmcache")
     until(lambda: router.ask("GET", "/health").status == 200, 10, "health")
     assert complete(router, ids(1, 200)).cached == 0
     wait_held(router, ids(1, 200), 192)
@@ -325,7 +325,7 @@ def test_garbage_on_the_sockets_disturbs_nobody(stage):
         with socket.create_connection(("127.0.0.1", port)) as raw:
             raw.sendall(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n" * 20)
     until(lambda: router.metric("kvway_kvaware_feed_total", what="refused") > 0, 10, "refusals")
-    assert sight(router, made.workers[0], "lmcache") == 2
+    assert coverage(router, made.workers[0], "lmcache") == 2
     made.forget_devices()
     outcome = complete(router, ids(1, 200) + [5] * 40)
     assert outcome.predicted == outcome.cached == 192

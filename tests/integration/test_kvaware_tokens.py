@@ -44,14 +44,14 @@ def fleet(kvsim, kvway):
                 **(config or {}),
             },
         )
-        until(lambda: sights(router) == 2.0 * count, 15, "all workers are heard")
+        until(lambda: coverages(router) == 2.0 * count, 15, "all workers are heard")
         return workers, router
 
     return make
 
 
-def sights(router):
-    return router.metric("kvway_worker_cache_sight", teller="engine")
+def coverages(router):
+    return router.metric("kvway_worker_cache_coverage", reporter="engine")
 
 
 def prompts(router, reason):
@@ -359,8 +359,8 @@ def test_explain_says_whose_word_it_goes_by(fleet):
     assert said["reason"] == "kvaware"
     for worker in said["workers"]:
         assert worker["exact"] is True
-        assert worker["cache_told_by"]["engine"]["sight"] == "full"
-        assert worker["cache_told_by"]["lmcache"]["sight"] == "none"
+        assert worker["cache_told_by"]["engine"]["coverage"] == "full"
+        assert worker["cache_told_by"]["lmcache"]["coverage"] == "none"
     fresh = explain(router, CHAT, chat(text(71)))
     assert fresh["tokens_from"] == "a worker's /tokenize"
     assert explain(router, COMPLETIONS, {"model": "tiny", "prompt": [1, 2]})["tokens_from"] == "the body"
@@ -393,10 +393,10 @@ def test_lmcaches_users_find_their_lines(kvsim, kvway):
         },
     )
 
-    def sighted():
-        return router.metric("kvway_worker_cache_sight", teller="lmcache") == 4
+    def covered():
+        return router.metric("kvway_worker_cache_coverage", reporter="lmcache") == 4
 
-    until(sighted, 20, "LMCache's workers have registered")
+    until(covered, 20, "LMCache's workers have registered")
     body = chat(text(80))
     first = send(router, CHAT, body)
     assert "Matched instance url None" in router.log()

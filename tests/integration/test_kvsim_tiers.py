@@ -13,7 +13,7 @@ import pytest
 
 from rig import msgpack, zmtp
 from rig.client import Client, ask
-from rig.kvaware import BLOCK, SHOWN, complete, ids, wait_heard, wait_sight
+from rig.kvaware import BLOCK, SHOWN, complete, ids, wait_heard, wait_coverage
 from rig.kvtierd import Kvtierd
 from rig.redis import SERVER, RedisServer
 from rig.router import parse_metrics
@@ -330,7 +330,7 @@ def test_a_router_finds_what_lies_in_memory_only(sim, kvway):
     options = ["--l1", "8GiB", "--kv-events-config", json.dumps(told)]
     workers = [sim(*options) for _ in range(3)]
     router = kvway(workers, SHOWN)
-    wait_sight(router, workers, "engine")
+    wait_coverage(router, workers, "engine")
     for seed in range(10, 16):
         first = complete(router, ids(seed, PROMPT))
         holder = next(w for w in workers if w.url == first.worker)
@@ -360,7 +360,7 @@ def test_lmcaches_controller_hears_of_memory(sim, kvway):
         "workers": [{"url": w.url, "lmcache_instance": f"i{i}"} for i, w in enumerate(workers)],
     }
     router = kvway(workers, config)
-    wait_sight(router, workers, "lmcache")
+    wait_coverage(router, workers, "lmcache")
     first = complete(router, ids(17, PROMPT))
     holder = next(i for i, w in enumerate(workers) if w.url == first.worker)
 

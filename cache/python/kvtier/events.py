@@ -82,7 +82,7 @@ def unpack(body):
     return Event(kind, tier, hashes, parent, tokens, block_size, lora)
 
 
-class Teller:
+class Reporter:
     """A rank's side: its cache's events to all who listen at its socket. One thread."""
 
     MOST_UNREAD = 1 << 18  # bytes that a listener has not read, before more events are taken

@@ -72,7 +72,7 @@ class Rank:
         self.selector.register(self.wake_fd, selectors.EVENT_READ, None)
         self.selector.register(cache.eventfd(), selectors.EVENT_READ, None)
         self.listener = Listener(path, self.selector)
-        self.teller = events.Teller(cache, self.listener)
+        self.reporter = events.Reporter(cache, self.listener)
         self.thread = threading.Thread(target=self._main, name="kvtier-rank", daemon=True)
         self.thread.start()
 
@@ -190,11 +190,11 @@ class Rank:
             self._completed(op, user, kind, count)
         self._store_one()
         self._measure()
-        self.teller.tell(self._count)
+        self.reporter.tell(self._count)
         return not stopping
 
     def _patience_s(self):
-        return self.LISTEN_S if self.teller.listeners() else self.MEASURE_S
+        return self.LISTEN_S if self.reporter.listeners() else self.MEASURE_S
 
     def _measure(self):
         """Adds what the library counted to what take_counters() gives, now and then."""

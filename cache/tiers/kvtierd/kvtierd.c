@@ -1,5 +1,5 @@
 /*
- * tiered.c - chunks in a node's tiered storage: the tier's functions, its queues and its step.
+ * kvtierd.c - chunks in a node's tiered storage: the tier's functions, its queues and its step.
  *
  *	submit --> inbox --> jobs --> exchanges with the daemon --> done
  *	             |         |
@@ -26,19 +26,19 @@
 #define GOODBYE_NS       500000000 /* for releases, when the tier ends */
 #define GOODBYE_STEPS    8192u
 
-static struct tiered *tiered_of(struct kvt_tier *base)
+static struct kvtierd *kvtierd_of(struct kvt_tier *base)
 {
-	return (struct tiered *)base;
+	return (struct kvtierd *)base;
 }
 
-void tiered_count(struct tiered *t, uint64_t *counter, uint64_t n)
+void kvtierd_count(struct kvtierd *t, uint64_t *counter, uint64_t n)
 {
 	pthread_mutex_lock(&t->lock);
 	*counter += n;
 	pthread_mutex_unlock(&t->lock);
 }
 
-void tiered_say(struct tiered *t, const char *what)
+void kvtierd_say(struct kvtierd *t, const char *what)
 {
 	pthread_mutex_lock(&t->lock);
 	(void)snprintf(t->reason, sizeof(t->reason), "%s", what);
@@ -47,21 +47,21 @@ void tiered_say(struct tiered *t, const char *what)
 
 /* --- how requests end ------------------------------------------------------------------------- */
 
-enum kvt_status tiered_failed(struct tiered *t, const struct tiered_exchange *x)
+enum kvt_status kvtierd_failed(struct kvtierd *t, const struct kvtierd_exchange *x)
 {
 	if (x->status == KVT_MISS || x->status == KVT_ECANCELED)
 		return x->status;
-	tiered_count(t, &t->counts.io_errors, 1);
+	kvtierd_count(t, &t->counts.io_errors, 1);
 	return KVT_EIO; /* also for what is not HTTP: nobody here can talk to it */
 }
 
-enum kvt_status tiered_refused(struct tiered *t, const struct tiered_exchange *x)
+enum kvt_status kvtierd_refused(struct kvtierd *t, const struct kvtierd_exchange *x)
 {
 	int status = x->answer->status;
 	char text[64];
 
 	(void)snprintf(text, sizeof(text), "the daemon answered with status %d", status);
-	tiered_say(t, text);
+	kvtierd_say(t, text);
 	switch (status) {
 	case 413:
 	case 507:
@@ -75,13 +75,13 @@ enum kvt_status tiered_refused(struct tiered *t, const struct tiered_exchange *x
 	}
 	if (status < 500)
 		return KVT_MISS;
-	tiered_count(t, &t->counts.io_errors, 1);
+	kvtierd_count(t, &t->counts.io_errors, 1);
 	return KVT_EIO;
 }
 
 /* --- lists ------------------------------------------------------------------------------------ */
 
-static void list_add(struct tiered_list *list, struct tiered_job *job)
+static void list_add(struct kvtierd_list *list, struct kvtierd_job *job)
 {
 	job->next = NULL;
 	job->prev = list->last;
@@ -89,7 +89,7 @@ static void list_add(struct tiered_list *list, struct tiered_job *job)
 	list->last = job;
 }
 
-static void list_remove(struct tiered_list *list, struct tiered_job *job)
+static void list_remove(struct kvtierd_list *list, struct kvtierd_job *job)
 {
 	*(job->prev != NULL ? &job->prev->next : &list->first) = job->next;
 	*(job->next != NULL ? &job->next->prev : &list->last) = job->prev;
@@ -103,9 +103,9 @@ static void finish(struct kvt_tier_request *r, enum kvt_status status)
 	r->done(r);
 }
 
-void tiered_job_done(struct tiered_job *job, enum kvt_status status)
+void kvtierd_job_done(struct kvtierd_job *job, enum kvt_status status)
 {
-	struct tiered *t = job->t;
+	struct kvtierd *t = job->t;
 
 	list_remove(&t->active, job);
 	if (job->counted)
@@ -118,9 +118,9 @@ void tiered_job_done(struct tiered_job *job, enum kvt_status status)
 
 /* --- from any thread -------------------------------------------------------------------------- */
 
-static size_t tiered_match(struct kvt_tier *base, const struct kvt_key *keys, size_t n)
+static size_t kvtierd_match(struct kvt_tier *base, const struct kvt_key *keys, size_t n)
 {
-	struct tiered *t = tiered_of(base);
+	struct kvtierd *t = kvtierd_of(base);
 	int64_t now_ns = kvt_now(t->s);
 	struct kvt_tier_known known;
 	size_t found = 0;
@@ -131,10 +131,10 @@ static size_t tiered_match(struct kvt_tier *base, const struct kvt_key *keys, si
 	return found;
 }
 
-static enum kvt_status tiered_known(
+static enum kvt_status kvtierd_known(
 	struct kvt_tier *base, const struct kvt_key *key, struct kvt_tier_known *out)
 {
-	struct tiered *t = tiered_of(base);
+	struct kvtierd *t = kvtierd_of(base);
 	struct kvt_tier_known known;
 
 	if (kvt_presence_get(t->presence, key, kvt_now(t->s), &known) != KVT_PRESENCE_THERE)
@@ -143,33 +143,33 @@ static enum kvt_status tiered_known(
 	return KVT_OK;
 }
 
-static bool tiered_unsure(struct kvt_tier *base, const struct kvt_key *key)
+static bool kvtierd_unsure(struct kvt_tier *base, const struct kvt_key *key)
 {
-	struct tiered *t = tiered_of(base);
+	struct kvtierd *t = kvtierd_of(base);
 	struct kvt_tier_known known;
 
 	return kvt_presence_get(t->presence, key, kvt_now(t->s), &known) == KVT_PRESENCE_UNKNOWN;
 }
 
-static void tiered_wake(struct kvt_tier *base)
+static void kvtierd_wake(struct kvt_tier *base)
 {
-	tiered_http_wake(tiered_of(base)->http);
+	kvtierd_http_wake(kvtierd_of(base)->http);
 }
 
-static uint64_t *queued_bytes(struct tiered *t, const struct kvt_tier_request *r)
+static uint64_t *queued_bytes(struct kvtierd *t, const struct kvt_tier_request *r)
 {
 	return r->verb == KVT_TIER_READ ? &t->counts.queued_read_bytes
 					: &t->counts.queued_write_bytes;
 }
 
-static struct tiered_list *inbox_of(struct tiered *t, const struct kvt_tier_request *r)
+static struct kvtierd_list *inbox_of(struct kvtierd *t, const struct kvt_tier_request *r)
 {
 	if (r->verb == KVT_TIER_READ)
 		return &t->inbox_reads;
 	return r->verb == KVT_TIER_WRITE ? &t->inbox_writes : &t->inbox_others;
 }
 
-static int64_t deadline_of(const struct tiered *t, const struct kvt_tier_request *r)
+static int64_t deadline_of(const struct kvtierd *t, const struct kvt_tier_request *r)
 {
 	int64_t own_ns = kvt_now(t->s) + 2 * (int64_t)t->deadline_ns;
 
@@ -177,10 +177,10 @@ static int64_t deadline_of(const struct tiered *t, const struct kvt_tier_request
 	return r->deadline_ns != 0 && r->deadline_ns < own_ns ? r->deadline_ns : own_ns;
 }
 
-static void tiered_submit(struct kvt_tier *base, struct kvt_tier_request *request)
+static void kvtierd_submit(struct kvt_tier *base, struct kvt_tier_request *request)
 {
-	struct tiered *t = tiered_of(base);
-	struct tiered_job *job = calloc(1, sizeof(*job));
+	struct kvtierd *t = kvtierd_of(base);
+	struct kvtierd_job *job = calloc(1, sizeof(*job));
 
 	pthread_mutex_lock(&t->lock);
 	if (job == NULL) {
@@ -197,11 +197,11 @@ static void tiered_submit(struct kvt_tier *base, struct kvt_tier_request *reques
 	}
 	pthread_mutex_unlock(&t->lock);
 	if (atomic_load(&t->asleep))
-		tiered_http_wake(t->http);
+		kvtierd_http_wake(t->http);
 }
 
 /* Chunks of the daemon cannot be held: it decides who leaves. */
-static size_t tiered_pin(struct kvt_tier *base, const struct kvt_key *keys, size_t n, bool pin)
+static size_t kvtierd_pin(struct kvt_tier *base, const struct kvt_key *keys, size_t n, bool pin)
 {
 	(void)base;
 	(void)keys;
@@ -210,34 +210,34 @@ static size_t tiered_pin(struct kvt_tier *base, const struct kvt_key *keys, size
 	return 0;
 }
 
-static enum kvt_status tiered_erase_tenant(
+static enum kvt_status kvtierd_erase_tenant(
 	struct kvt_tier *base, const struct kvt_tenant *tenant, size_t *erased)
 {
-	struct tiered *t = tiered_of(base);
-	enum kvt_status status = tiered_epochs_erase(t, tenant);
+	struct kvtierd *t = kvtierd_of(base);
+	enum kvt_status status = kvtierd_epochs_erase(t, tenant);
 
 	*erased = 0; /* nobody can count them */
-	tiered_http_wake(t->http);
+	kvtierd_http_wake(t->http);
 	return status;
 }
 
-static enum kvt_status tiered_erase_all(struct kvt_tier *base, size_t *erased)
+static enum kvt_status kvtierd_erase_all(struct kvt_tier *base, size_t *erased)
 {
-	struct tiered *t = tiered_of(base);
-	enum kvt_status status = tiered_epochs_erase(t, NULL);
+	struct kvtierd *t = kvtierd_of(base);
+	enum kvt_status status = kvtierd_epochs_erase(t, NULL);
 
 	*erased = 0;
-	tiered_http_wake(t->http);
+	kvtierd_http_wake(t->http);
 	return status;
 }
 
-static void tiered_stats(struct kvt_tier *base, struct kvt_tier_stats *out)
+static void kvtierd_stats(struct kvt_tier *base, struct kvt_tier_stats *out)
 {
-	struct tiered *t = tiered_of(base);
-	struct tiered_http_stats http;
+	struct kvtierd *t = kvtierd_of(base);
+	struct kvtierd_http_stats http;
 	uint64_t entries, bytes;
 
-	tiered_http_stats(t->http, &http);
+	kvtierd_http_stats(t->http, &http);
 	kvt_presence_stats(t->presence, &entries, &bytes);
 	(void)snprintf(out->mode, sizeof(out->mode), "tiered storage");
 	out->chunks = entries;
@@ -262,9 +262,9 @@ static void tiered_stats(struct kvt_tier *base, struct kvt_tier_stats *out)
 
 /* --- step ------------------------------------------------------------------------------------- */
 
-static struct tiered_job *take_from(struct tiered *t, struct tiered_list *inbox)
+static struct kvtierd_job *take_from(struct kvtierd *t, struct kvtierd_list *inbox)
 {
-	struct tiered_job *job;
+	struct kvtierd_job *job;
 
 	pthread_mutex_lock(&t->lock);
 	job = inbox->first;
@@ -279,7 +279,7 @@ static struct tiered_job *take_from(struct tiered *t, struct tiered_list *inbox)
 	return job;
 }
 
-static size_t end_refused(struct tiered *t)
+static size_t end_refused(struct kvtierd *t)
 {
 	struct kvt_tier_request *r;
 	size_t n = 0;
@@ -296,24 +296,24 @@ static size_t end_refused(struct tiered *t)
 	}
 }
 
-static size_t begin_others(struct tiered *t)
+static size_t begin_others(struct kvtierd *t)
 {
-	struct tiered_job *job;
+	struct kvtierd_job *job;
 	size_t n = 0;
 
 	for (; (job = take_from(t, &t->inbox_others)) != NULL; n++) {
 		switch (job->request->verb) {
 		case KVT_TIER_ERASE:
-			tiered_erase_begin(job);
+			kvtierd_erase_begin(job);
 			break;
 		case KVT_TIER_PROBE:
-			tiered_probe_begin(job);
+			kvtierd_probe_begin(job);
 			break;
 		case KVT_TIER_FLUSH:
-			tiered_epochs_hurry(t); /* ended by end_flushes */
+			kvtierd_epochs_hurry(t); /* ended by end_flushes */
 			break;
 		default:
-			tiered_job_done(job, KVT_EINVAL);
+			kvtierd_job_done(job, KVT_EINVAL);
 			break;
 		}
 	}
@@ -321,7 +321,7 @@ static size_t begin_others(struct tiered *t)
 }
 
 /* The first that waits in this inbox may begin: there is room for it, or nothing is under way. */
-static bool has_room(struct tiered *t, struct tiered_list *inbox)
+static bool has_room(struct kvtierd *t, struct kvtierd_list *inbox)
 {
 	bool has;
 
@@ -332,29 +332,29 @@ static bool has_room(struct tiered *t, struct tiered_list *inbox)
 	return has;
 }
 
-static size_t begin_transfers(struct tiered *t, struct tiered_list *inbox)
+static size_t begin_transfers(struct kvtierd *t, struct kvtierd_list *inbox)
 {
 	size_t n = 0;
 
 	for (; has_room(t, inbox); n++) {
-		struct tiered_job *job = take_from(t, inbox);
+		struct kvtierd_job *job = take_from(t, inbox);
 
 		job->counted = true;
 		t->under_way += job->request->bytes;
 		if (job->request->verb == KVT_TIER_READ)
-			tiered_read_begin(job);
+			kvtierd_read_begin(job);
 		else
-			tiered_write_begin(job);
+			kvtierd_write_begin(job);
 	}
 	return n;
 }
 
 /* Those that never began and whose time is over. *next_ns: when the next one's is. */
 static size_t end_late(
-	struct tiered *t, struct tiered_list *inbox, int64_t now_ns, int64_t *next_ns)
+	struct kvtierd *t, struct kvtierd_list *inbox, int64_t now_ns, int64_t *next_ns)
 {
-	struct tiered_list late = {NULL, NULL};
-	struct tiered_job *job, *next;
+	struct kvtierd_list late = {NULL, NULL};
+	struct kvtierd_job *job, *next;
 	size_t n = 0;
 
 	pthread_mutex_lock(&t->lock);
@@ -374,34 +374,34 @@ static size_t end_late(
 
 		list_remove(&late, job);
 		list_add(&t->active, job);
-		tiered_job_done(job, tiered_http_stalled(t->http) ? KVT_EIO : status);
+		kvtierd_job_done(job, kvtierd_http_stalled(t->http) ? KVT_EIO : status);
 	}
 	return n;
 }
 
-static bool changes(const struct tiered_job *job)
+static bool changes(const struct kvtierd_job *job)
 {
 	return job->request->verb == KVT_TIER_WRITE || job->request->verb == KVT_TIER_ERASE;
 }
 
 /* Is anything on its way that came before this FLUSH? */
-static bool waits_for_older(struct tiered *t, uint64_t number)
+static bool waits_for_older(struct kvtierd *t, uint64_t number)
 {
 	bool waits = false;
 
 	pthread_mutex_lock(&t->lock);
 	waits = t->inbox_writes.first != NULL && t->inbox_writes.first->number < number;
-	for (struct tiered_job *job = t->inbox_others.first; job != NULL; job = job->next)
+	for (struct kvtierd_job *job = t->inbox_others.first; job != NULL; job = job->next)
 		waits = waits || (changes(job) && job->number < number);
 	pthread_mutex_unlock(&t->lock);
-	for (struct tiered_job *job = t->active.first; job != NULL; job = job->next)
+	for (struct kvtierd_job *job = t->active.first; job != NULL; job = job->next)
 		waits = waits || (changes(job) && job->number < number);
 	return waits;
 }
 
-static size_t end_flushes(struct tiered *t, int64_t now_ns)
+static size_t end_flushes(struct kvtierd *t, int64_t now_ns)
 {
-	struct tiered_job *job, *next;
+	struct kvtierd_job *job, *next;
 	enum kvt_status status;
 	size_t n = 0;
 
@@ -409,16 +409,16 @@ static size_t end_flushes(struct tiered *t, int64_t now_ns)
 		next = job->next;
 		if (job->request->verb != KVT_TIER_FLUSH)
 			continue;
-		status = waits_for_older(t, job->number) ? KVT_BUSY : tiered_epochs_settled(t);
+		status = waits_for_older(t, job->number) ? KVT_BUSY : kvtierd_epochs_settled(t);
 		if (status == KVT_BUSY && now_ns < job->request->begun_ns + INT64_C(60000000000))
 			continue;
-		tiered_job_done(job, status == KVT_BUSY ? KVT_EIO : status);
+		kvtierd_job_done(job, status == KVT_BUSY ? KVT_EIO : status);
 		n++;
 	}
 	return n;
 }
 
-static bool has_requests(struct tiered *t)
+static bool has_requests(struct kvtierd *t)
 {
 	bool has;
 
@@ -428,7 +428,7 @@ static bool has_requests(struct tiered *t)
 	return has || has_room(t, &t->inbox_reads) || has_room(t, &t->inbox_writes);
 }
 
-static size_t one_round(struct tiered *t, int64_t *due_ns)
+static size_t one_round(struct kvtierd *t, int64_t *due_ns)
 {
 	int64_t now_ns = kvt_now(t->s);
 	size_t n = end_refused(t);
@@ -438,8 +438,8 @@ static size_t one_round(struct tiered *t, int64_t *due_ns)
 	n += begin_transfers(t, &t->inbox_writes);
 	n += end_late(t, &t->inbox_reads, now_ns, due_ns);
 	n += end_late(t, &t->inbox_writes, now_ns, due_ns);
-	n += tiered_epochs_step(t, now_ns, due_ns);
-	n += tiered_leases_step(t, now_ns, due_ns);
+	n += kvtierd_epochs_step(t, now_ns, due_ns);
+	n += kvtierd_leases_step(t, now_ns, due_ns);
 	return n;
 }
 
@@ -452,14 +452,14 @@ static int64_t least(int64_t a, int64_t b)
  * One round. Exchanges are stepped without waiting first, and with waiting only if nothing was done;
  * a wake between the look at the inbox and the wait is kept by the bell.
  */
-static size_t tiered_step(struct kvt_tier *base, int64_t wait_ns, int64_t *next_ns)
+static size_t kvtierd_step(struct kvt_tier *base, int64_t wait_ns, int64_t *next_ns)
 {
-	struct tiered *t = tiered_of(base);
+	struct kvtierd *t = kvtierd_of(base);
 	int64_t due_ns = INT64_MAX, now_ns;
 	size_t n = one_round(t, &due_ns);
 
-	n += tiered_http_step(t->http, 0, &due_ns);
-	n += tiered_read_copy(t);
+	n += kvtierd_http_step(t->http, 0, &due_ns);
+	n += kvtierd_read_copy(t);
 	n += end_flushes(t, kvt_now(t->s));
 	if (n == 0 && wait_ns > 0) {
 		now_ns = kvt_now(t->s);
@@ -468,7 +468,7 @@ static size_t tiered_step(struct kvt_tier *base, int64_t wait_ns, int64_t *next_
 			wait_ns = least(wait_ns, due_ns - now_ns > 0 ? due_ns - now_ns : 0);
 		if (has_requests(t))
 			wait_ns = 0;
-		n = tiered_http_step(t->http, wait_ns, &due_ns);
+		n = kvtierd_http_step(t->http, wait_ns, &due_ns);
 		atomic_store(&t->asleep, false);
 	}
 	*next_ns = n > 0 || t->active.first != NULL ? kvt_now(t->s) : due_ns;
@@ -477,59 +477,59 @@ static size_t tiered_step(struct kvt_tier *base, int64_t wait_ns, int64_t *next_
 
 /* --- life ------------------------------------------------------------------------------------- */
 
-static void cancel(struct tiered *t)
+static void cancel(struct kvtierd *t)
 {
-	struct tiered_list *inboxes[] = {&t->inbox_reads, &t->inbox_writes, &t->inbox_others};
-	struct tiered_job *job;
+	struct kvtierd_list *inboxes[] = {&t->inbox_reads, &t->inbox_writes, &t->inbox_others};
+	struct kvtierd_job *job;
 
 	(void)end_refused(t);
 	for (size_t i = 0; i < sizeof(inboxes) / sizeof(inboxes[0]); i++)
 		while ((job = take_from(t, inboxes[i])) != NULL)
-			tiered_job_done(job, KVT_ECANCELED);
+			kvtierd_job_done(job, KVT_ECANCELED);
 }
 
 /* What waited for nothing but a step. */
-static void cancel_rest(struct tiered *t)
+static void cancel_rest(struct kvtierd *t)
 {
-	struct tiered_job *job;
+	struct kvtierd_job *job;
 
 	while ((job = t->active.first) != NULL) {
-		tiered_lease_finish(&job->held.lease);
-		tiered_job_done(job, KVT_ECANCELED);
+		kvtierd_lease_finish(&job->held.lease);
+		kvtierd_job_done(job, KVT_ECANCELED);
 	}
 }
 
 /* Leases go back, as far as the daemon answers soon. The steps are bounded for clocks that stand. */
-static void say_goodbye(struct tiered *t)
+static void say_goodbye(struct kvtierd *t)
 {
 	int64_t end_ns = kvt_now(t->s) + GOODBYE_NS, next_ns = 0, now_ns;
 
 	t->ending = true;
-	tiered_leases_let_go(t);
-	for (uint32_t i = 0; i < GOODBYE_STEPS && !tiered_leases_quiet(t); i++) {
+	kvtierd_leases_let_go(t);
+	for (uint32_t i = 0; i < GOODBYE_STEPS && !kvtierd_leases_quiet(t); i++) {
 		now_ns = kvt_now(t->s);
-		if (now_ns >= end_ns || tiered_http_stalled(t->http))
+		if (now_ns >= end_ns || kvtierd_http_stalled(t->http))
 			break;
-		(void)tiered_leases_step(t, now_ns, &next_ns);
-		(void)tiered_http_step(t->http, end_ns - now_ns, &next_ns);
+		(void)kvtierd_leases_step(t, now_ns, &next_ns);
+		(void)kvtierd_http_step(t->http, end_ns - now_ns, &next_ns);
 	}
 }
 
-static void tiered_destroy(struct kvt_tier *base)
+static void kvtierd_destroy(struct kvt_tier *base)
 {
-	struct tiered *t = tiered_of(base);
+	struct kvtierd *t = kvtierd_of(base);
 
 	if (t == NULL)
 		return;
 	cancel(t);
 	if (t->http != NULL)
 		say_goodbye(t);
-	tiered_http_destroy(t->http); /* ends what waits for the daemon, or for an epoch */
+	kvtierd_http_destroy(t->http); /* ends what waits for the daemon, or for an epoch */
 	cancel_rest(t);
-	tiered_leases_close(t);
-	tiered_epochs_finish(t);
-	tiered_segment_finish(&t->segment);
-	tiered_resolver_destroy(t->resolver);
+	kvtierd_leases_close(t);
+	kvtierd_epochs_finish(t);
+	kvtierd_segment_finish(&t->segment);
+	kvtierd_resolver_destroy(t->resolver);
 	kvt_presence_destroy(t->presence);
 	(void)pthread_mutex_destroy(&t->lock);
 	free(t);
@@ -543,7 +543,7 @@ static enum kvt_status check(const struct kvt_config *c, char *why, struct kvt_l
 	if (text == NULL || text[0] == '\0')
 		return KVT_MISS;
 	expected = kvt_l2_url_parse(text, url);
-	if (expected != NULL || url->kind != KVT_L2_TIERED)
+	if (expected != NULL || url->kind != KVT_L2_KVTIERD)
 		return KVT_MISS; /* a wrong one is for the other shared tier to refuse */
 	if (c->protect_keys != NULL && c->protect_keys[0] != '\0') {
 		(void)snprintf(why, KVT_REASON_BYTES,
@@ -563,7 +563,7 @@ static enum kvt_status check(const struct kvt_config *c, char *why, struct kvt_l
 	return KVT_OK;
 }
 
-static void take_settings(struct tiered *t, const struct kvt_tier_options *options)
+static void take_settings(struct kvtierd *t, const struct kvt_tier_options *options)
 {
 	const struct kvt_config *c = options->config;
 
@@ -581,21 +581,21 @@ static void take_settings(struct tiered *t, const struct kvt_tier_options *optio
 }
 
 static enum kvt_status make_parts(
-	struct tiered *t, const struct kvt_config *c, const struct kvt_l2_url *url, char *why)
+	struct kvtierd *t, const struct kvt_config *c, const struct kvt_l2_url *url, char *why)
 {
 	const struct kvt_l2_node *node = &url->nodes[0];
-	struct tiered_http_options http = {
+	struct kvtierd_http_options http = {
 		.surroundings = t->s,
 		.connections = t->connections,
 		.connect_ns = c->l2_connect_ns,
 		.answer_ns = c->l2_deadline_ns,
-		.late = tiered_late_lease,
+		.late = kvtierd_late_lease,
 		.self = t,
 	};
-	enum kvt_status status = tiered_place_init(&t->place, c->l2_bucket, node->host, node->port);
+	enum kvt_status status = kvtierd_place_init(&t->place, c->l2_bucket, node->host, node->port);
 
 	if (status == KVT_OK)
-		status = tiered_segment_init(&t->segment, c->l2_segment);
+		status = kvtierd_segment_init(&t->segment, c->l2_segment);
 	if (status != KVT_OK) {
 		(void)snprintf(why, KVT_REASON_BYTES, "l2.bucket or l2.segment is no such name");
 		return status;
@@ -603,55 +603,55 @@ static enum kvt_status make_parts(
 	status = kvt_presence_create(
 		PRESENCE_ENTRIES, c->l2_seen_ns, c->l2_missing_ns, &t->presence);
 	if (status == KVT_OK)
-		status = tiered_resolver_create(
+		status = kvtierd_resolver_create(
 			node->host, node->port, c->threads == KVT_THREADS_OWN, t->s, &t->resolver);
 	http.resolver = t->resolver;
 	if (status == KVT_OK)
-		status = tiered_http_create(&http, &t->http);
+		status = kvtierd_http_create(&http, &t->http);
 	if (status == KVT_EIO)
 		(void)snprintf(why, KVT_REASON_BYTES, "no descriptors for connections");
 	return status;
 }
 
-static enum kvt_status tiered_create(
+static enum kvt_status kvtierd_create(
 	const struct kvt_tier_options *options, char *why, struct kvt_tier **out)
 {
 	struct kvt_l2_url url;
 	enum kvt_status status = check(options->config, why, &url);
-	struct tiered *t;
+	struct kvtierd *t;
 
 	if (status != KVT_OK)
 		return status;
 	t = calloc(1, sizeof(*t));
 	if (t == NULL)
 		return KVT_ENOMEM;
-	t->base.ops = &kvt_tiered_ops;
+	t->base.ops = &kvt_kvtierd_ops;
 	t->segment.fd = -1;
 	(void)pthread_mutex_init(&t->lock, NULL);
 	take_settings(t, options);
-	tiered_epochs_init(t);
+	kvtierd_epochs_init(t);
 	status = make_parts(t, options->config, &url, why);
 	if (status != KVT_OK) {
-		tiered_destroy(&t->base);
+		kvtierd_destroy(&t->base);
 		return status;
 	}
 	*out = &t->base;
 	return KVT_OK;
 }
 
-const struct kvt_tier_ops kvt_tiered_ops = {
+const struct kvt_tier_ops kvt_kvtierd_ops = {
 	.name = "l2",
 	.id = KVT_TIER_L2,
-	.create = tiered_create,
-	.match = tiered_match,
-	.known = tiered_known,
-	.submit = tiered_submit,
-	.unsure = tiered_unsure,
-	.pin = tiered_pin,
-	.erase_tenant = tiered_erase_tenant,
-	.erase_all = tiered_erase_all,
-	.stats = tiered_stats,
-	.wake = tiered_wake,
-	.step = tiered_step,
-	.destroy = tiered_destroy,
+	.create = kvtierd_create,
+	.match = kvtierd_match,
+	.known = kvtierd_known,
+	.submit = kvtierd_submit,
+	.unsure = kvtierd_unsure,
+	.pin = kvtierd_pin,
+	.erase_tenant = kvtierd_erase_tenant,
+	.erase_all = kvtierd_erase_all,
+	.stats = kvtierd_stats,
+	.wake = kvtierd_wake,
+	.step = kvtierd_step,
+	.destroy = kvtierd_destroy,
 };

@@ -1,5 +1,5 @@
 /*
- * tiered_answer.c - heads, bodies and leases of a tiered-storage daemon, checked.
+ * kvtierd_answer.c - heads, bodies and leases of a tiered-storage daemon, checked.
  *
  * A head is collected until it is whole, since the parser wants it in one piece. Of the bodies only
  * that of a lease is of interest; all are read to their end, so that the connection can go on.
@@ -20,32 +20,32 @@
 
 /* --- HTTP ------------------------------------------------------------------------------------- */
 
-enum kvt_status tiered_reader_init(struct tiered_reader *r)
+enum kvt_status kvtierd_reader_init(struct kvtierd_reader *r)
 {
-	*r = (struct tiered_reader){0};
-	r->head_bytes = malloc(TIERED_HEAD_ROOM);
-	r->text = malloc(TIERED_BODY_ROOM);
+	*r = (struct kvtierd_reader){0};
+	r->head_bytes = malloc(KVTIERD_HEAD_ROOM);
+	r->text = malloc(KVTIERD_BODY_ROOM);
 	if (r->head_bytes == NULL || r->text == NULL ||
 		kvw_head_init(&r->head, MAX_FIELDS) != KVW_OK) {
 		free(r->head_bytes);
 		free(r->text);
-		*r = (struct tiered_reader){0};
+		*r = (struct kvtierd_reader){0};
 		return KVT_ENOMEM;
 	}
 	return KVT_OK;
 }
 
-void tiered_reader_finish(struct tiered_reader *r)
+void kvtierd_reader_finish(struct kvtierd_reader *r)
 {
 	if (r->head_bytes == NULL)
 		return;
 	kvw_head_finish(&r->head);
 	free(r->head_bytes);
 	free(r->text);
-	*r = (struct tiered_reader){0};
+	*r = (struct kvtierd_reader){0};
 }
 
-static void begin_head(struct tiered_reader *r)
+static void begin_head(struct kvtierd_reader *r)
 {
 	r->head_len = 0;
 	r->searched = 0;
@@ -54,14 +54,14 @@ static void begin_head(struct tiered_reader *r)
 	r->cut = false;
 }
 
-void tiered_reader_begin(struct tiered_reader *r)
+void kvtierd_reader_begin(struct kvtierd_reader *r)
 {
 	begin_head(r);
 	r->begun = false;
 	r->error = NULL;
 }
 
-static enum kvt_status wrong(struct tiered_reader *r, const char *error)
+static enum kvt_status wrong(struct kvtierd_reader *r, const char *error)
 {
 	r->error = error;
 	return KVT_ECORRUPT;
@@ -76,7 +76,7 @@ static bool value_begins(const struct kvw_field *field, const char *text)
 }
 
 /* A head is whole. KVT_MISS: an interim one, another follows. */
-static enum kvt_status take_head(struct tiered_reader *r, size_t len)
+static enum kvt_status take_head(struct kvtierd_reader *r, size_t len)
 {
 	struct kvw_head_error error = {0};
 	const struct kvw_field *type;
@@ -94,23 +94,23 @@ static enum kvt_status take_head(struct tiered_reader *r, size_t len)
 	r->json = value_begins(type, "application/json");
 	r->kvtierd = value_begins(kvw_head_find(&r->head, KVW_SLICE("server")), "kvtierd");
 	r->keep_alive = r->head.keep_alive && r->head.framing != KVW_FRAME_CLOSE;
-	kvw_body_begin(&r->body, r->head.framing, r->head.content_length, TIERED_BODY_MOST);
+	kvw_body_begin(&r->body, r->head.framing, r->head.content_length, KVTIERD_BODY_MOST);
 	r->in_body = true;
 	return KVT_OK;
 }
 
 static enum kvt_status feed_head(
-	struct tiered_reader *r, const char *data, size_t len, size_t *used)
+	struct kvtierd_reader *r, const char *data, size_t len, size_t *used)
 {
 	size_t had = r->head_len, end;
-	size_t n = len < TIERED_HEAD_ROOM - had ? len : TIERED_HEAD_ROOM - had;
+	size_t n = len < KVTIERD_HEAD_ROOM - had ? len : KVTIERD_HEAD_ROOM - had;
 
 	memcpy(r->head_bytes + had, data, n);
 	r->head_len += n;
 	end = kvw_head_find_end(r->head_bytes, r->head_len, &r->searched);
 	if (end == 0) {
 		*used = n;
-		return r->head_len == TIERED_HEAD_ROOM ? wrong(r, "a head that does not end")
+		return r->head_len == KVTIERD_HEAD_ROOM ? wrong(r, "a head that does not end")
 						       : KVT_MISS;
 	}
 	*used = end - had; /* the end was not found in what was there before */
@@ -119,8 +119,8 @@ static enum kvt_status feed_head(
 
 static void keep_text(void *arg, const char *data, size_t len)
 {
-	struct tiered_reader *r = arg;
-	size_t room = TIERED_BODY_ROOM - r->text_len;
+	struct kvtierd_reader *r = arg;
+	size_t room = KVTIERD_BODY_ROOM - r->text_len;
 
 	if (len > room) {
 		r->cut = true;
@@ -131,7 +131,7 @@ static void keep_text(void *arg, const char *data, size_t len)
 }
 
 static enum kvt_status feed_body(
-	struct tiered_reader *r, const char *data, size_t len, size_t *used)
+	struct kvtierd_reader *r, const char *data, size_t len, size_t *used)
 {
 	enum kvw_err err = kvw_body_feed(&r->body, data, len, keep_text, r, used);
 
@@ -142,8 +142,8 @@ static enum kvt_status feed_body(
 	return r->body.done ? KVT_OK : KVT_MISS;
 }
 
-enum kvt_status tiered_reader_feed(
-	struct tiered_reader *r, const char *data, size_t len, size_t *used)
+enum kvt_status kvtierd_reader_feed(
+	struct kvtierd_reader *r, const char *data, size_t len, size_t *used)
 {
 	enum kvt_status status = KVT_MISS;
 	size_t at = 0, n = 0;
@@ -162,7 +162,7 @@ enum kvt_status tiered_reader_feed(
 	return status;
 }
 
-enum kvt_status tiered_reader_close(struct tiered_reader *r)
+enum kvt_status kvtierd_reader_close(struct kvtierd_reader *r)
 {
 	if (r->in_body && kvw_body_close(&r->body)) {
 		r->keep_alive = false;
@@ -175,7 +175,7 @@ enum kvt_status tiered_reader_close(struct tiered_reader *r)
 
 static bool id_is_good(const char *id, size_t len)
 {
-	if (len == 0 || len >= TIERED_ID_BYTES)
+	if (len == 0 || len >= KVTIERD_ID_BYTES)
 		return false;
 	for (size_t i = 0; i < len; i++) {
 		char c = id[i];
@@ -187,16 +187,16 @@ static bool id_is_good(const char *id, size_t len)
 	return strcmp(id, ".") != 0 && strcmp(id, "..") != 0;
 }
 
-static void read_id(const json_t *id, char out[TIERED_ID_BYTES])
+static void read_id(const json_t *id, char out[KVTIERD_ID_BYTES])
 {
 	if (json_is_integer(id))
 		(void)snprintf(
-			out, TIERED_ID_BYTES, "%" JSON_INTEGER_FORMAT, json_integer_value(id));
+			out, KVTIERD_ID_BYTES, "%" JSON_INTEGER_FORMAT, json_integer_value(id));
 	else if (json_is_string(id) && id_is_good(json_string_value(id), json_string_length(id)))
-		(void)snprintf(out, TIERED_ID_BYTES, "%s", json_string_value(id));
+		(void)snprintf(out, KVTIERD_ID_BYTES, "%s", json_string_value(id));
 }
 
-static bool read_piece(const json_t *item, struct tiered_piece *out)
+static bool read_piece(const json_t *item, struct kvtierd_piece *out)
 {
 	const json_t *offset = json_object_get(item, "offset");
 	const json_t *len = json_object_get(item, "len");
@@ -209,12 +209,12 @@ static bool read_piece(const json_t *item, struct tiered_piece *out)
 	return true;
 }
 
-static enum kvt_status read_pieces(const json_t *list, struct tiered_lease *out)
+static enum kvt_status read_pieces(const json_t *list, struct kvtierd_lease *out)
 {
 	size_t count = json_array_size(list);
 	uint64_t sum = 0;
 
-	if (!json_is_array(list) || count > TIERED_MAX_PIECES)
+	if (!json_is_array(list) || count > KVTIERD_MAX_PIECES)
 		return KVT_ECORRUPT;
 	if (count == 0)
 		return KVT_MISS;
@@ -231,12 +231,12 @@ static enum kvt_status read_pieces(const json_t *list, struct tiered_lease *out)
 	return KVT_OK;
 }
 
-enum kvt_status tiered_lease_parse(const char *text, size_t len, struct tiered_lease *out)
+enum kvt_status kvtierd_lease_parse(const char *text, size_t len, struct kvtierd_lease *out)
 {
 	json_t *root = json_loadb(text, len, JSON_REJECT_DUPLICATES, NULL);
 	enum kvt_status status = KVT_ECORRUPT;
 
-	*out = (struct tiered_lease){.id = ""};
+	*out = (struct kvtierd_lease){.id = ""};
 	if (json_is_object(root)) {
 		read_id(json_object_get(root, "id"), out->id);
 		status = read_pieces(json_object_get(root, "offsets"), out);
@@ -253,16 +253,16 @@ enum kvt_status tiered_lease_parse(const char *text, size_t len, struct tiered_l
 	return status;
 }
 
-void tiered_lease_finish(struct tiered_lease *lease)
+void kvtierd_lease_finish(struct kvtierd_lease *lease)
 {
 	free(lease->pieces);
-	*lease = (struct tiered_lease){.id = ""};
+	*lease = (struct kvtierd_lease){.id = ""};
 }
 
-bool tiered_lease_fits(const struct tiered_lease *lease, uint64_t segment_bytes)
+bool kvtierd_lease_fits(const struct kvtierd_lease *lease, uint64_t segment_bytes)
 {
 	for (uint32_t i = 0; i < lease->count; i++) {
-		const struct tiered_piece *p = &lease->pieces[i];
+		const struct kvtierd_piece *p = &lease->pieces[i];
 
 		if (p->offset > segment_bytes || p->bytes > segment_bytes - p->offset)
 			return false;

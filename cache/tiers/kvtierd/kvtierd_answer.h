@@ -1,5 +1,5 @@
 /*
- * tiered_answer.h - what a tiered-storage daemon answers: HTTP heads and bodies, leases as JSON.
+ * kvtierd_answer.h - what a tiered-storage daemon answers: HTTP heads and bodies, leases as JSON.
  *
  * The daemon is another program, perhaps not ours, and its bytes are checked like any stranger's:
  * heads by the parser of src/common/http, bodies bounded, numbers within what they may be. Nothing here
@@ -13,21 +13,21 @@
 #include "http/body.h"
 #include "kvtier/kvtier.h"
 
-#define TIERED_HEAD_ROOM 8192u
-#define TIERED_BODY_ROOM                                                                           \
+#define KVTIERD_HEAD_ROOM 8192u
+#define KVTIERD_BODY_ROOM                                                                           \
 	(128u * 1024)                 /* kept of a body; a longer one is read to its end, and cut */
-#define TIERED_BODY_MOST  (16u << 20) /* more is no answer to anything that is asked here */
-#define TIERED_ID_BYTES   129u        /* of a lease, with its NUL */
-#define TIERED_MAX_PIECES 2048u       /* fragments of one object */
+#define KVTIERD_BODY_MOST  (16u << 20) /* more is no answer to anything that is asked here */
+#define KVTIERD_ID_BYTES   129u        /* of a lease, with its NUL */
+#define KVTIERD_MAX_PIECES 2048u       /* fragments of one object */
 
 /* One answer after another from one connection. */
-struct tiered_reader {
+struct kvtierd_reader {
 	struct kvw_head head;
-	char *head_bytes; /* TIERED_HEAD_ROOM, owned */
+	char *head_bytes; /* KVTIERD_HEAD_ROOM, owned */
 	size_t head_len;  /* of them in use */
 	size_t searched;
 	struct kvw_body body;
-	char *text;      /* the body, room for TIERED_BODY_ROOM, owned */
+	char *text;      /* the body, room for KVTIERD_BODY_ROOM, owned */
 	size_t text_len; /* kept of it */
 	bool in_body;
 	bool begun; /* any byte of this answer was fed */
@@ -40,27 +40,27 @@ struct tiered_reader {
 	const char *error; /* after KVT_ECORRUPT: what was wrong, static */
 };
 
-enum kvt_status tiered_reader_init(struct tiered_reader *r) KVT_MUST_CHECK; /* KVT_ENOMEM */
-void tiered_reader_finish(struct tiered_reader *r);                         /* zeroed is allowed */
-void tiered_reader_begin(struct tiered_reader *r); /* forgets what was fed */
+enum kvt_status kvtierd_reader_init(struct kvtierd_reader *r) KVT_MUST_CHECK; /* KVT_ENOMEM */
+void kvtierd_reader_finish(struct kvtierd_reader *r);                         /* zeroed is allowed */
+void kvtierd_reader_begin(struct kvtierd_reader *r); /* forgets what was fed */
 
 /* KVT_OK: the answer is complete, *used of len bytes belong to it. KVT_MISS: more is needed, all
  * were used. KVT_ECORRUPT: no answer; `error`. Interim answers (1xx) are skipped. */
-enum kvt_status tiered_reader_feed(
-	struct tiered_reader *r, const char *data, size_t len, size_t *used) KVT_MUST_CHECK;
+enum kvt_status kvtierd_reader_feed(
+	struct kvtierd_reader *r, const char *data, size_t len, size_t *used) KVT_MUST_CHECK;
 
 /* The peer has closed: KVT_OK if that completes the answer, else KVT_ECORRUPT. */
-enum kvt_status tiered_reader_close(struct tiered_reader *r) KVT_MUST_CHECK;
+enum kvt_status kvtierd_reader_close(struct kvtierd_reader *r) KVT_MUST_CHECK;
 
 /* A run of bytes in the segment. */
-struct tiered_piece {
+struct kvtierd_piece {
 	uint64_t offset, bytes;
 };
 
 /* A lease as it was granted. */
-struct tiered_lease {
-	char id[TIERED_ID_BYTES];
-	struct tiered_piece *pieces; /* owned; NULL: none */
+struct kvtierd_lease {
+	char id[KVTIERD_ID_BYTES];
+	struct kvtierd_piece *pieces; /* owned; NULL: none */
 	uint32_t count;
 	uint64_t bytes; /* sum of the pieces */
 };
@@ -69,13 +69,13 @@ struct tiered_lease {
  * Reads {"id": ..., "offsets": [{"offset": N, "len": N}, ...]}; unknown members are ignored.
  * KVT_OK; KVT_MISS: a lease of nothing; KVT_ECORRUPT: not such a text, or numbers that cannot be.
  * Whatever it returns but KVT_ENOMEM, out->id is "" or a lease that must be released; pieces are set
- * with KVT_OK only. Free with tiered_lease_finish.
+ * with KVT_OK only. Free with kvtierd_lease_finish.
  */
-enum kvt_status tiered_lease_parse(
-	const char *text, size_t len, struct tiered_lease *out) KVT_MUST_CHECK;
-void tiered_lease_finish(struct tiered_lease *lease); /* zeroed is allowed */
+enum kvt_status kvtierd_lease_parse(
+	const char *text, size_t len, struct kvtierd_lease *out) KVT_MUST_CHECK;
+void kvtierd_lease_finish(struct kvtierd_lease *lease); /* zeroed is allowed */
 
 /* Do all pieces lie within so many bytes? */
-bool tiered_lease_fits(const struct tiered_lease *lease, uint64_t segment_bytes);
+bool kvtierd_lease_fits(const struct kvtierd_lease *lease, uint64_t segment_bytes);
 
 #endif

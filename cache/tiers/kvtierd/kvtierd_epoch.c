@@ -1,5 +1,5 @@
 /*
- * tiered_epoch.c - how all chunks, or all of a tenant's, become unreadable without being listed.
+ * kvtierd_epoch.c - how all chunks, or all of a tenant's, become unreadable without being listed.
  *
  * Every value carries two random numbers, the epochs of all chunks and of its tenant's, as they were
  * when it was written. A value whose numbers are not those of now is a miss. The numbers are kept
@@ -27,28 +27,28 @@
 #define AGAIN_NS 1000000000 /* after a failure, while an erase waits for it */
 #define WAIT_NS  200000000  /* that a daemon may take to find a mark in its lower tiers */
 
-static void ask(struct tiered_epoch *e);
-static void make(struct tiered_epoch *e);
+static void ask(struct kvtierd_epoch *e);
+static void make(struct kvtierd_epoch *e);
 
 /* --- the table -------------------------------------------------------------------------------- */
 
-static struct tiered_epoch **bucket_of(struct tiered *t, const struct kvt_tenant *tenant)
+static struct kvtierd_epoch **bucket_of(struct kvtierd *t, const struct kvt_tenant *tenant)
 {
 	return &t->epochs.buckets[tenant->bytes[0]]; /* a hash, or all zero */
 }
 
-static bool may_go(const struct tiered_epoch *e)
+static bool may_go(const struct kvtierd_epoch *e)
 {
-	return e->state == TIERED_EPOCH_IDLE && e->waiters == NULL && !e->dirty;
+	return e->state == KVTIERD_EPOCH_IDLE && e->waiters == NULL && !e->dirty;
 }
 
 /* Forgets the tenant that was looked at the longest ago. Under lock, on the tier's thread. */
-static bool forget_one(struct tiered *t)
+static bool forget_one(struct kvtierd *t)
 {
-	struct tiered_epoch **oldest = NULL, *e;
+	struct kvtierd_epoch **oldest = NULL, *e;
 
 	for (size_t i = 0; i < 256; i++)
-		for (struct tiered_epoch **at = &t->epochs.buckets[i]; *at != NULL;
+		for (struct kvtierd_epoch **at = &t->epochs.buckets[i]; *at != NULL;
 			at = &(*at)->next)
 			if (may_go(*at) &&
 				(oldest == NULL || (*at)->checked_ns < (*oldest)->checked_ns))
@@ -63,9 +63,9 @@ static bool forget_one(struct tiered *t)
 }
 
 /* Under lock. NULL: not there, and no room or no memory for it. Only the tier's thread forgets. */
-static struct tiered_epoch *find(struct tiered *t, const struct kvt_tenant *tenant, bool may_forget)
+static struct kvtierd_epoch *find(struct kvtierd *t, const struct kvt_tenant *tenant, bool may_forget)
 {
-	struct tiered_epoch **bucket, *e;
+	struct kvtierd_epoch **bucket, *e;
 
 	if (tenant == NULL)
 		return &t->epochs.all;
@@ -73,7 +73,7 @@ static struct tiered_epoch *find(struct tiered *t, const struct kvt_tenant *tena
 	for (e = *bucket; e != NULL; e = e->next)
 		if (memcmp(&e->tenant, tenant, sizeof(*tenant)) == 0)
 			return e;
-	if (t->epochs.count >= TIERED_EPOCHS && (!may_forget || !forget_one(t)))
+	if (t->epochs.count >= KVTIERD_EPOCHS && (!may_forget || !forget_one(t)))
 		return NULL;
 	e = calloc(1, sizeof(*e));
 	if (e == NULL)
@@ -86,7 +86,7 @@ static struct tiered_epoch *find(struct tiered *t, const struct kvt_tenant *tena
 	return e;
 }
 
-static int64_t believed_ns(const struct tiered *t)
+static int64_t believed_ns(const struct kvtierd *t)
 {
 	int64_t ns = t->seen_ns > MOST_NS ? MOST_NS : (int64_t)t->seen_ns;
 
@@ -95,22 +95,22 @@ static int64_t believed_ns(const struct tiered *t)
 
 /* --- rounds ----------------------------------------------------------------------------------- */
 
-static void call(struct tiered_waiter *list, enum kvt_status status)
+static void call(struct kvtierd_waiter *list, enum kvt_status status)
 {
 	while (list != NULL) {
-		struct tiered_waiter *w = list;
+		struct kvtierd_waiter *w = list;
 
 		list = w->next;
 		w->fn(w, status);
 	}
 }
 
-static void end_round(struct tiered_epoch *e, enum kvt_status status)
+static void end_round(struct kvtierd_epoch *e, enum kvt_status status)
 {
-	struct tiered_waiter *waiters = e->waiters;
+	struct kvtierd_waiter *waiters = e->waiters;
 
 	e->waiters = NULL;
-	e->state = TIERED_EPOCH_IDLE;
+	e->state = KVTIERD_EPOCH_IDLE;
 	e->last = status;
 	e->again_ns = kvt_now(e->t->s) + AGAIN_NS;
 	free(e->x);
@@ -118,7 +118,7 @@ static void end_round(struct tiered_epoch *e, enum kvt_status status)
 	call(waiters, status); /* may forget e */
 }
 
-static void begin_round(struct tiered_epoch *e)
+static void begin_round(struct kvtierd_epoch *e)
 {
 	bool dirty;
 
@@ -134,9 +134,9 @@ static void begin_round(struct tiered_epoch *e)
 }
 
 /* This number counts from now on, unless there was an erase meanwhile. */
-static void adopt(struct tiered_epoch *e, uint64_t value)
+static void adopt(struct kvtierd_epoch *e, uint64_t value)
 {
-	struct tiered *t = e->t;
+	struct kvtierd *t = e->t;
 	uint64_t before;
 	bool holds;
 
@@ -160,46 +160,46 @@ static void adopt(struct tiered_epoch *e, uint64_t value)
 	end_round(e, KVT_OK);
 }
 
-static bool is_retired(struct tiered_epoch *e, uint64_t value)
+static bool is_retired(struct kvtierd_epoch *e, uint64_t value)
 {
 	bool is = false;
 
 	pthread_mutex_lock(&e->t->lock);
-	for (uint32_t i = 0; i < TIERED_RETIRED; i++)
+	for (uint32_t i = 0; i < KVTIERD_RETIRED; i++)
 		is = is || e->retired[i] == value;
 	pthread_mutex_unlock(&e->t->lock);
 	return is;
 }
 
-static void name_of(const struct tiered_epoch *e, char out[TIERED_NAME_ROOM])
+static void name_of(const struct kvtierd_epoch *e, char out[KVTIERD_NAME_ROOM])
 {
-	tiered_epoch_name(&e->t->fingerprint, e->all ? NULL : &e->tenant, out);
+	kvtierd_epoch_name(&e->t->fingerprint, e->all ? NULL : &e->tenant, out);
 }
 
 /* --- asking ----------------------------------------------------------------------------------- */
 
 /* The number under a lease; 0: none that counts. */
 static enum kvt_status read_mark(
-	struct tiered_epoch *e, const struct tiered_held *held, uint64_t *value)
+	struct kvtierd_epoch *e, const struct kvtierd_held *held, uint64_t *value)
 {
-	struct tiered *t = e->t;
-	uint8_t bytes[TIERED_MARK];
+	struct kvtierd *t = e->t;
+	uint8_t bytes[KVTIERD_MARK];
 	struct kvt_segment to = {.base = bytes, .bytes = sizeof(bytes)};
 	struct kvt_checksum unused;
-	struct tiered_mark mark;
-	enum kvt_status status = tiered_segment_refresh(&t->segment);
+	struct kvtierd_mark mark;
+	enum kvt_status status = kvtierd_segment_refresh(&t->segment);
 
 	*value = 0;
 	if (status != KVT_OK) {
-		tiered_say(t, t->segment.why);
+		kvtierd_say(t, t->segment.why);
 		return status;
 	}
-	if (held->lease.bytes != TIERED_MARK ||
-		tiered_segment_take(&t->segment, &held->lease, 0, TIERED_MARK, &to, 1, &unused) !=
+	if (held->lease.bytes != KVTIERD_MARK ||
+		kvtierd_segment_take(&t->segment, &held->lease, 0, KVTIERD_MARK, &to, 1, &unused) !=
 			KVT_OK ||
-		tiered_mark_decode(bytes, &mark) != KVT_OK ||
+		kvtierd_mark_decode(bytes, &mark) != KVT_OK ||
 		memcmp(&mark.fingerprint, &t->fingerprint, sizeof(mark.fingerprint)) != 0 ||
-		mark.kind != (e->all ? TIERED_EPOCH_ALL : TIERED_EPOCH_TENANT) ||
+		mark.kind != (e->all ? KVTIERD_EPOCH_ALL : KVTIERD_EPOCH_TENANT) ||
 		(!e->all && memcmp(&mark.tenant, &e->tenant, sizeof(mark.tenant)) != 0))
 		return KVT_OK;
 	if (!is_retired(e, mark.value))
@@ -207,18 +207,18 @@ static enum kvt_status read_mark(
 	return KVT_OK;
 }
 
-static void asked(struct tiered_exchange *x)
+static void asked(struct kvtierd_exchange *x)
 {
-	struct tiered_epoch *e = x->user;
-	struct tiered *t = e->t;
-	struct tiered_held held;
+	struct kvtierd_epoch *e = x->user;
+	struct kvtierd *t = e->t;
+	struct kvtierd_held held;
 	uint64_t value = 0;
 	bool sure;
-	enum kvt_status status = tiered_lease_answer(t, x, &held, &sure);
+	enum kvt_status status = kvtierd_lease_answer(t, x, &held, &sure);
 
 	if (status == KVT_OK) {
 		status = read_mark(e, &held, &value);
-		tiered_release(t, &held);
+		kvtierd_release(t, &held);
 	} else if (status == KVT_MISS && sure) {
 		status = KVT_OK;
 	}
@@ -232,7 +232,7 @@ static void asked(struct tiered_exchange *x)
 		make(e);
 }
 
-static bool has_exchange(struct tiered_epoch *e)
+static bool has_exchange(struct kvtierd_epoch *e)
 {
 	if (e->x == NULL)
 		e->x = calloc(1, sizeof(*e->x));
@@ -243,38 +243,38 @@ static bool has_exchange(struct tiered_epoch *e)
 	return true;
 }
 
-static void ask(struct tiered_epoch *e)
+static void ask(struct kvtierd_epoch *e)
 {
-	char name[TIERED_NAME_ROOM];
+	char name[KVTIERD_NAME_ROOM];
 
 	if (!has_exchange(e)) {
 		end_round(e, KVT_ENOMEM);
 		return;
 	}
-	e->state = TIERED_EPOCH_ASKING;
+	e->state = KVTIERD_EPOCH_ASKING;
 	e->x->tail_bytes = 0;
 	e->x->once = false;
 	name_of(e, name);
-	tiered_ask_lease(&e->t->place, name, WAIT_NS, e->t->lease_ns, e->x);
+	kvtierd_ask_lease(&e->t->place, name, WAIT_NS, e->t->lease_ns, e->x);
 	e->x->done = asked;
-	tiered_http_submit(e->t->http, e->x);
+	kvtierd_http_submit(e->t->http, e->x);
 }
 
 /* --- making ----------------------------------------------------------------------------------- */
 
-static void put_done(struct tiered_exchange *x)
+static void put_done(struct kvtierd_exchange *x)
 {
-	struct tiered_epoch *e = x->user;
-	struct tiered *t = e->t;
+	struct kvtierd_epoch *e = x->user;
+	struct kvtierd *t = e->t;
 	bool dirty;
 
 	if (x->status != KVT_OK) {
-		end_round(e, tiered_failed(t, x));
+		end_round(e, kvtierd_failed(t, x));
 		return;
 	}
 	if (x->answer->status != 200 && x->answer->status != 201 && x->answer->status != 204 &&
 		x->answer->status != 409) {
-		end_round(e, tiered_refused(t, x));
+		end_round(e, kvtierd_refused(t, x));
 		return;
 	}
 	pthread_mutex_lock(&t->lock);
@@ -287,12 +287,12 @@ static void put_done(struct tiered_exchange *x)
 		ask(e); /* whose is it? */
 }
 
-static void make(struct tiered_epoch *e)
+static void make(struct kvtierd_epoch *e)
 {
-	struct tiered *t = e->t;
-	char name[TIERED_NAME_ROOM];
-	struct tiered_mark mark = {
-		.kind = e->all ? TIERED_EPOCH_ALL : TIERED_EPOCH_TENANT,
+	struct kvtierd *t = e->t;
+	char name[KVTIERD_NAME_ROOM];
+	struct kvtierd_mark mark = {
+		.kind = e->all ? KVTIERD_EPOCH_ALL : KVTIERD_EPOCH_TENANT,
 		.fingerprint = t->fingerprint,
 		.tenant = e->tenant,
 		.written_wall_ns = kvt_wall(t->s),
@@ -310,22 +310,22 @@ static void make(struct tiered_epoch *e)
 		}
 	} while (e->new_value == 0);
 	mark.value = e->new_value;
-	tiered_mark_encode(&mark, e->mark);
-	e->state = TIERED_EPOCH_MAKING;
+	kvtierd_mark_encode(&mark, e->mark);
+	e->state = KVTIERD_EPOCH_MAKING;
 	e->x->tail = e->mark;
 	e->x->tail_bytes = sizeof(e->mark);
 	e->x->once = true;
 	name_of(e, name);
-	tiered_ask_put(&t->place, name, e->x);
+	kvtierd_ask_put(&t->place, name, e->x);
 	e->x->done = put_done;
-	tiered_http_submit(t->http, e->x);
+	kvtierd_http_submit(t->http, e->x);
 }
 
 /* --- what others ask -------------------------------------------------------------------------- */
 
 /* Known and fresh? Else *wait is set; *early: known, and soon to be looked at again. */
-static bool usable(struct tiered *t, struct tiered_epoch *e, int64_t now_ns,
-	struct tiered_epoch **wait, struct tiered_epoch **early)
+static bool usable(struct kvtierd *t, struct kvtierd_epoch *e, int64_t now_ns,
+	struct kvtierd_epoch **wait, struct kvtierd_epoch **early)
 {
 	if (e->value == 0 || e->dirty || now_ns - e->checked_ns >= believed_ns(t)) {
 		*wait = e;
@@ -336,22 +336,22 @@ static bool usable(struct tiered *t, struct tiered_epoch *e, int64_t now_ns,
 	return true;
 }
 
-enum kvt_status tiered_epochs_now(struct tiered *t, const struct kvt_tenant *tenant,
-	struct tiered_stamp *out, struct tiered_waiter *w)
+enum kvt_status kvtierd_epochs_now(struct kvtierd *t, const struct kvt_tenant *tenant,
+	struct kvtierd_stamp *out, struct kvtierd_waiter *w)
 {
-	struct tiered_epoch *wait = NULL, *early = NULL, *own;
+	struct kvtierd_epoch *wait = NULL, *early = NULL, *own;
 	int64_t now_ns = kvt_now(t->s);
 
 	pthread_mutex_lock(&t->lock);
 	own = find(t, tenant, true);
 	if (own != NULL && usable(t, &t->epochs.all, now_ns, &wait, &early) &&
 		usable(t, own, now_ns, &wait, &early))
-		*out = (struct tiered_stamp){.all = t->epochs.all.value, .tenant = own->value};
+		*out = (struct kvtierd_stamp){.all = t->epochs.all.value, .tenant = own->value};
 	pthread_mutex_unlock(&t->lock);
 	if (own == NULL)
 		return KVT_FULL;
 	if (wait == NULL) {
-		if (early != NULL && w != NULL && early->state == TIERED_EPOCH_IDLE)
+		if (early != NULL && w != NULL && early->state == KVTIERD_EPOCH_IDLE)
 			begin_round(early);
 		return KVT_OK;
 	}
@@ -362,31 +362,31 @@ enum kvt_status tiered_epochs_now(struct tiered *t, const struct kvt_tenant *ten
 	pthread_mutex_lock(&t->lock);
 	t->epochs.unsettled = true;
 	pthread_mutex_unlock(&t->lock);
-	if (wait->state == TIERED_EPOCH_IDLE)
+	if (wait->state == KVTIERD_EPOCH_IDLE)
 		begin_round(wait);
 	return KVT_BUSY;
 }
 
-enum kvt_status tiered_epochs_hold(
-	struct tiered *t, const struct redis_footer *footer, struct tiered_waiter *w)
+enum kvt_status kvtierd_epochs_hold(
+	struct kvtierd *t, const struct redis_footer *footer, struct kvtierd_waiter *w)
 {
-	struct tiered_stamp now;
-	enum kvt_status status = tiered_epochs_now(t, &footer->tenant, &now, w);
+	struct kvtierd_stamp now;
+	enum kvt_status status = kvtierd_epochs_now(t, &footer->tenant, &now, w);
 
 	if (status != KVT_OK)
 		return status;
 	return now.all == footer->epoch && now.tenant == footer->tenant_epoch ? KVT_OK : KVT_MISS;
 }
 
-enum kvt_status tiered_epochs_erase(struct tiered *t, const struct kvt_tenant *tenant)
+enum kvt_status kvtierd_epochs_erase(struct kvtierd *t, const struct kvt_tenant *tenant)
 {
-	struct tiered_epoch *e;
+	struct kvtierd_epoch *e;
 
 	pthread_mutex_lock(&t->lock);
 	e = find(t, tenant, false);
 	if (e != NULL) {
 		if (e->value != 0)
-			e->retired[e->retired_count++ % TIERED_RETIRED] = e->value;
+			e->retired[e->retired_count++ % KVTIERD_RETIRED] = e->value;
 		e->value = 0;
 		e->dirty = true;
 		e->erases++;
@@ -406,15 +406,15 @@ enum kvt_status tiered_epochs_erase(struct tiered *t, const struct kvt_tenant *t
 
 /* What a step finds. */
 struct found {
-	struct tiered_waiter *over; /* waits that are over */
-	struct tiered_epoch *due;   /* one that an erase waits for */
+	struct kvtierd_waiter *over; /* waits that are over */
+	struct kvtierd_epoch *due;   /* one that an erase waits for */
 	bool unsettled;
 	int64_t next_ns;
 };
 
-static void take_late(struct tiered_epoch *e, int64_t now_ns, struct found *f)
+static void take_late(struct kvtierd_epoch *e, int64_t now_ns, struct found *f)
 {
-	struct tiered_waiter **at = &e->waiters, *w;
+	struct kvtierd_waiter **at = &e->waiters, *w;
 
 	while ((w = *at) != NULL) {
 		if (w->deadline_ns <= now_ns) {
@@ -430,11 +430,11 @@ static void take_late(struct tiered_epoch *e, int64_t now_ns, struct found *f)
 }
 
 /* Under lock. */
-static void look_at(struct tiered_epoch *e, int64_t now_ns, struct found *f)
+static void look_at(struct kvtierd_epoch *e, int64_t now_ns, struct found *f)
 {
 	f->unsettled = f->unsettled || e->dirty || e->waiters != NULL;
 	take_late(e, now_ns, f);
-	if (!e->dirty || e->state != TIERED_EPOCH_IDLE)
+	if (!e->dirty || e->state != KVTIERD_EPOCH_IDLE)
 		return;
 	if (e->last == KVT_OK || now_ns >= e->again_ns)
 		f->due = e;
@@ -442,7 +442,7 @@ static void look_at(struct tiered_epoch *e, int64_t now_ns, struct found *f)
 		f->next_ns = e->again_ns;
 }
 
-size_t tiered_epochs_step(struct tiered *t, int64_t now_ns, int64_t *next_ns)
+size_t kvtierd_epochs_step(struct kvtierd *t, int64_t now_ns, int64_t *next_ns)
 {
 	struct found f = {.next_ns = INT64_MAX};
 
@@ -450,7 +450,7 @@ size_t tiered_epochs_step(struct tiered *t, int64_t now_ns, int64_t *next_ns)
 	if (t->epochs.unsettled) {
 		look_at(&t->epochs.all, now_ns, &f);
 		for (size_t i = 0; t->epochs.count > 0 && i < 256; i++)
-			for (struct tiered_epoch *e = t->epochs.buckets[i]; e != NULL; e = e->next)
+			for (struct kvtierd_epoch *e = t->epochs.buckets[i]; e != NULL; e = e->next)
 				look_at(e, now_ns, &f);
 		t->epochs.unsettled = f.unsettled;
 	}
@@ -460,23 +460,23 @@ size_t tiered_epochs_step(struct tiered *t, int64_t now_ns, int64_t *next_ns)
 	if (f.due != NULL)
 		begin_round(f.due); /* one in each step, which is called again */
 	if (f.over != NULL)
-		call(f.over, tiered_http_stalled(t->http) ? KVT_EIO : KVT_MISS);
+		call(f.over, kvtierd_http_stalled(t->http) ? KVT_EIO : KVT_MISS);
 	return (f.due != NULL) + (f.over != NULL);
 }
 
-enum kvt_status tiered_epochs_settled(struct tiered *t)
+enum kvt_status kvtierd_epochs_settled(struct kvtierd *t)
 {
 	enum kvt_status status = KVT_OK;
 
 	pthread_mutex_lock(&t->lock);
 	for (size_t i = 0; i <= 256; i++) {
-		struct tiered_epoch *e = i == 256 ? &t->epochs.all : t->epochs.buckets[i];
+		struct kvtierd_epoch *e = i == 256 ? &t->epochs.all : t->epochs.buckets[i];
 
 		for (; e != NULL; e = e->next) {
 			if (!e->dirty)
 				continue;
 			status = KVT_BUSY;
-			if (e->state == TIERED_EPOCH_IDLE && e->last != KVT_OK) {
+			if (e->state == KVTIERD_EPOCH_IDLE && e->last != KVT_OK) {
 				pthread_mutex_unlock(&t->lock);
 				return KVT_EIO;
 			}
@@ -486,14 +486,14 @@ enum kvt_status tiered_epochs_settled(struct tiered *t)
 	return status;
 }
 
-void tiered_epochs_hurry(struct tiered *t)
+void kvtierd_epochs_hurry(struct kvtierd *t)
 {
 	pthread_mutex_lock(&t->lock);
 	for (size_t i = 0; i <= 256; i++) {
-		struct tiered_epoch *e = i == 256 ? &t->epochs.all : t->epochs.buckets[i];
+		struct kvtierd_epoch *e = i == 256 ? &t->epochs.all : t->epochs.buckets[i];
 
 		for (; e != NULL; e = e->next)
-			if (e->state == TIERED_EPOCH_IDLE)
+			if (e->state == KVTIERD_EPOCH_IDLE)
 				e->last = KVT_OK;
 	}
 	pthread_mutex_unlock(&t->lock);
@@ -501,16 +501,16 @@ void tiered_epochs_hurry(struct tiered *t)
 
 /* --- life ------------------------------------------------------------------------------------- */
 
-void tiered_epochs_init(struct tiered *t)
+void kvtierd_epochs_init(struct kvtierd *t)
 {
 	t->epochs.all.t = t;
 	t->epochs.all.all = true;
 }
 
-void tiered_epochs_finish(struct tiered *t)
+void kvtierd_epochs_finish(struct kvtierd *t)
 {
 	for (size_t i = 0; i < 256; i++) {
-		struct tiered_epoch *e;
+		struct kvtierd_epoch *e;
 
 		while ((e = t->epochs.buckets[i]) != NULL) {
 			t->epochs.buckets[i] = e->next;

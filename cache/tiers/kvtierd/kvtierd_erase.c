@@ -1,5 +1,5 @@
 /*
- * tiered_erase.c - chunks that must not come back, by key.
+ * kvtierd_erase.c - chunks that must not come back, by key.
  *
  * The protocol has no DELETE; kvtierd and others may serve it. So DELETE is tried, and where the
  * daemon cannot, the chunk is overwritten by a mark that is no value. "404" is believed only of a
@@ -21,9 +21,9 @@
 #define DELETE_AGAIN_NS 60000000000
 
 struct ask {
-	struct tiered_job *job;
-	struct tiered_exchange x;
-	uint8_t mark[TIERED_MARK];
+	struct kvtierd_job *job;
+	struct kvtierd_exchange x;
+	uint8_t mark[KVTIERD_MARK];
 	size_t index;
 	bool busy;
 };
@@ -39,22 +39,22 @@ struct erase {
 
 /* --- doubts ----------------------------------------------------------------------------------- */
 
-void tiered_doubt(struct tiered *t, const struct kvt_key *key, const struct kvt_tenant *tenant)
+void kvtierd_doubt(struct kvtierd *t, const struct kvt_key *key, const struct kvt_tenant *tenant)
 {
-	struct tiered_doubt *d = &t->doubts[t->doubt_next++ % TIERED_DOUBTS];
+	struct kvtierd_doubt *d = &t->doubts[t->doubt_next++ % KVTIERD_DOUBTS];
 	int64_t now_ns = kvt_now(t->s);
 
 	if (d->until_ns > now_ns)
 		t->doubt_all_until_ns = now_ns + DOUBT_NS; /* one is forgotten */
-	*d = (struct tiered_doubt){.key = *key, .tenant = *tenant, .until_ns = now_ns + DOUBT_NS};
+	*d = (struct kvtierd_doubt){.key = *key, .tenant = *tenant, .until_ns = now_ns + DOUBT_NS};
 }
 
-bool tiered_doubt_take(struct tiered *t, const struct kvt_key *key, struct kvt_tenant *tenant)
+bool kvtierd_doubt_take(struct kvtierd *t, const struct kvt_key *key, struct kvt_tenant *tenant)
 {
 	int64_t now_ns = kvt_now(t->s);
 
-	for (uint32_t i = 0; i < TIERED_DOUBTS; i++) {
-		struct tiered_doubt *d = &t->doubts[i];
+	for (uint32_t i = 0; i < KVTIERD_DOUBTS; i++) {
+		struct kvtierd_doubt *d = &t->doubts[i];
 
 		if (d->until_ns <= now_ns || memcmp(&d->key, key, sizeof(*key)) != 0)
 			continue;
@@ -65,7 +65,7 @@ bool tiered_doubt_take(struct tiered *t, const struct kvt_key *key, struct kvt_t
 	return false;
 }
 
-static enum kvt_status erase_doubts(struct tiered *t, const struct kvt_key *key)
+static enum kvt_status erase_doubts(struct kvtierd *t, const struct kvt_key *key)
 {
 	struct kvt_tenant tenant;
 	enum kvt_status status = KVT_OK;
@@ -73,23 +73,23 @@ static enum kvt_status erase_doubts(struct tiered *t, const struct kvt_key *key)
 	if (kvt_now(t->s) < t->doubt_all_until_ns) {
 		t->doubt_all_until_ns = 0;
 		memset(t->doubts, 0, sizeof(t->doubts));
-		return tiered_epochs_erase(t, NULL);
+		return kvtierd_epochs_erase(t, NULL);
 	}
-	while (status == KVT_OK && tiered_doubt_take(t, key, &tenant))
-		status = tiered_epochs_erase(t, &tenant);
+	while (status == KVT_OK && kvtierd_doubt_take(t, key, &tenant))
+		status = kvtierd_epochs_erase(t, &tenant);
 	return status;
 }
 
 /* --- one key ---------------------------------------------------------------------------------- */
 
-static void go_on(struct tiered_job *job);
+static void go_on(struct kvtierd_job *job);
 
 static void settled(struct ask *a, enum kvt_status status)
 {
 	struct erase *e = a->job->parts;
 
 	if (status == KVT_OK)
-		tiered_count(a->job->t, &a->job->t->counts.erased, 1);
+		kvtierd_count(a->job->t, &a->job->t->counts.erased, 1);
 	else
 		e->status = status;
 	a->busy = false;
@@ -97,29 +97,29 @@ static void settled(struct ask *a, enum kvt_status status)
 	go_on(a->job);
 }
 
-static void marked(struct tiered_exchange *x)
+static void marked(struct kvtierd_exchange *x)
 {
 	struct ask *a = x->user;
-	struct tiered *t = a->job->t;
+	struct kvtierd *t = a->job->t;
 	enum kvt_status status;
 
 	if (x->status != KVT_OK)
-		status = tiered_failed(t, x);
+		status = kvtierd_failed(t, x);
 	else if (x->answer->status == 200 || x->answer->status == 201 || x->answer->status == 204 ||
 		 x->answer->status == 409)
 		status = KVT_OK;
 	else
-		status = tiered_refused(t, x);
+		status = kvtierd_refused(t, x);
 	settled(a, status == KVT_OK ? KVT_OK : KVT_EIO);
 }
 
 static void overwrite(struct ask *a)
 {
-	struct tiered *t = a->job->t;
+	struct kvtierd *t = a->job->t;
 	const struct kvt_key *key = &a->job->request->keys[a->index];
-	char name[TIERED_NAME_ROOM];
-	struct tiered_mark mark = {
-		.kind = TIERED_ERASED,
+	char name[KVTIERD_NAME_ROOM];
+	struct kvtierd_mark mark = {
+		.kind = KVTIERD_ERASED,
 		.fingerprint = t->fingerprint,
 		.key = *key,
 		.written_wall_ns = kvt_wall(t->s),
@@ -127,24 +127,24 @@ static void overwrite(struct ask *a)
 
 	if (getrandom(&mark.value, sizeof(mark.value), 0) != (ssize_t)sizeof(mark.value))
 		mark.value = (uint64_t)mark.written_wall_ns;
-	tiered_mark_encode(&mark, a->mark);
+	kvtierd_mark_encode(&mark, a->mark);
 	a->x.tail = a->mark;
 	a->x.tail_bytes = sizeof(a->mark);
-	tiered_chunk_name(&t->fingerprint, key, name);
-	tiered_ask_put(&t->place, name, &a->x);
+	kvtierd_chunk_name(&t->fingerprint, key, name);
+	kvtierd_ask_put(&t->place, name, &a->x);
 	a->x.deadline_ns = kvt_now(t->s) + 2 * (int64_t)t->deadline_ns;
 	a->x.done = marked;
-	tiered_http_submit(t->http, &a->x);
+	kvtierd_http_submit(t->http, &a->x);
 }
 
-static void deleted(struct tiered_exchange *x)
+static void deleted(struct kvtierd_exchange *x)
 {
 	struct ask *a = x->user;
-	struct tiered *t = a->job->t;
+	struct kvtierd *t = a->job->t;
 	int status = x->status == KVT_OK ? x->answer->status : 0;
 
 	if (x->status != KVT_OK) {
-		(void)!tiered_failed(t, x);
+		(void)!kvtierd_failed(t, x);
 		settled(a, KVT_EIO);
 	} else if (status == 200 || status == 204) {
 		t->deletes_in = t->segment.generation;
@@ -154,7 +154,7 @@ static void deleted(struct tiered_exchange *x)
 			   (t->deletes_in != 0 && t->deletes_in == t->segment.generation))) {
 		settled(a, KVT_OK);
 	} else if (status >= 500 && status != 501) {
-		(void)!tiered_refused(t, x);
+		(void)!kvtierd_refused(t, x);
 		settled(a, KVT_EIO);
 	} else {
 		if (status != 404)
@@ -163,21 +163,21 @@ static void deleted(struct tiered_exchange *x)
 	}
 }
 
-static void begin_ask(struct tiered_job *job, struct ask *a, size_t index)
+static void begin_ask(struct kvtierd_job *job, struct ask *a, size_t index)
 {
-	struct tiered *t = job->t;
+	struct kvtierd *t = job->t;
 	struct erase *e = job->parts;
 	const struct kvt_key *key = &job->request->keys[index];
 	int64_t now_ns = kvt_now(t->s);
-	struct tiered_held held;
-	char name[TIERED_NAME_ROOM];
+	struct kvtierd_held held;
+	char name[KVTIERD_NAME_ROOM];
 
 	a->index = index;
 	a->busy = true;
 	e->busy++;
 	kvt_presence_missing(t->presence, key, now_ns);
-	if (tiered_kept_take(t, key, &held))
-		tiered_release(t, &held);
+	if (kvtierd_kept_take(t, key, &held))
+		kvtierd_release(t, &held);
 	if (erase_doubts(t, key) != KVT_OK) {
 		settled(a, KVT_EIO);
 		return;
@@ -187,12 +187,12 @@ static void begin_ask(struct tiered_job *job, struct ask *a, size_t index)
 		overwrite(a);
 		return;
 	}
-	tiered_chunk_name(&t->fingerprint, key, name);
+	kvtierd_chunk_name(&t->fingerprint, key, name);
 	a->x.tail_bytes = 0;
-	tiered_ask_delete(&t->place, name, &a->x);
+	kvtierd_ask_delete(&t->place, name, &a->x);
 	a->x.deadline_ns = now_ns + 2 * (int64_t)t->deadline_ns;
 	a->x.done = deleted;
-	tiered_http_submit(t->http, &a->x);
+	kvtierd_http_submit(t->http, &a->x);
 }
 
 /* --- all of them ------------------------------------------------------------------------------ */
@@ -205,7 +205,7 @@ static struct ask *free_ask(struct erase *e)
 	return NULL;
 }
 
-static void go_on(struct tiered_job *job)
+static void go_on(struct kvtierd_job *job)
 {
 	struct erase *e = job->parts;
 	size_t n = job->request->key_count;
@@ -218,10 +218,10 @@ static void go_on(struct tiered_job *job)
 		begin_ask(job, a, e->next++);
 	e->going = false;
 	if (e->busy == 0 && (e->next == n || e->status != KVT_OK))
-		tiered_job_done(job, e->status);
+		kvtierd_job_done(job, e->status);
 }
 
-void tiered_erase_begin(struct tiered_job *job)
+void kvtierd_erase_begin(struct kvtierd_job *job)
 {
 	uint32_t count = job->t->connections;
 	struct erase *e;
@@ -230,7 +230,7 @@ void tiered_erase_begin(struct tiered_job *job)
 		count = (uint32_t)job->request->key_count;
 	e = calloc(1, sizeof(*e) + count * sizeof(e->asks[0]));
 	if (e == NULL) {
-		tiered_job_done(job, KVT_ENOMEM);
+		kvtierd_job_done(job, KVT_ENOMEM);
 		return;
 	}
 	e->count = count;

@@ -1,5 +1,5 @@
 /*
- * tiered_format.c - names, marks and request heads.
+ * kvtierd_format.c - names, marks and request heads.
  */
 #include "tiers/kvtierd/kvtierd_format.h"
 
@@ -14,9 +14,9 @@
 
 static const char magic[8] = "kvtmark1";
 
-static void sum_of(const uint8_t mark[TIERED_MARK], uint8_t out[16])
+static void sum_of(const uint8_t mark[KVTIERD_MARK], uint8_t out[16])
 {
-	uint8_t copy[TIERED_MARK];
+	uint8_t copy[KVTIERD_MARK];
 	struct kvt_segment whole = {.base = copy, .bytes = sizeof(copy)};
 	struct kvt_checksum sum;
 
@@ -27,35 +27,35 @@ static void sum_of(const uint8_t mark[TIERED_MARK], uint8_t out[16])
 	kvt_put64(out + 8, sum.high);
 }
 
-void tiered_mark_encode(const struct tiered_mark *m, uint8_t out[TIERED_MARK])
+void kvtierd_mark_encode(const struct kvtierd_mark *m, uint8_t out[KVTIERD_MARK])
 {
-	memset(out, 0, TIERED_MARK);
+	memset(out, 0, KVTIERD_MARK);
 	memcpy(out, magic, sizeof(magic));
 	kvt_put32(out + 8, m->kind);
 	memcpy(out + 32, m->fingerprint.bytes, sizeof(m->fingerprint.bytes));
-	if (m->kind == TIERED_ERASED)
+	if (m->kind == KVTIERD_ERASED)
 		memcpy(out + 64, m->key.bytes, sizeof(m->key.bytes));
-	else if (m->kind == TIERED_EPOCH_TENANT)
+	else if (m->kind == KVTIERD_EPOCH_TENANT)
 		memcpy(out + 64, m->tenant.bytes, sizeof(m->tenant.bytes));
 	kvt_put64(out + 96, m->value);
 	kvt_put64(out + 104, (uint64_t)m->written_wall_ns);
 	sum_of(out, out + 16);
 }
 
-enum kvt_status tiered_mark_decode(const uint8_t in[TIERED_MARK], struct tiered_mark *out)
+enum kvt_status kvtierd_mark_decode(const uint8_t in[KVTIERD_MARK], struct kvtierd_mark *out)
 {
 	uint32_t kind = kvt_get32(in + 8);
 	uint8_t sum[16];
 
 	sum_of(in, sum);
 	if (memcmp(in, magic, sizeof(magic)) != 0 || memcmp(in + 16, sum, sizeof(sum)) != 0 ||
-		kind < TIERED_EPOCH_ALL || kind > TIERED_ERASED)
+		kind < KVTIERD_EPOCH_ALL || kind > KVTIERD_ERASED)
 		return KVT_ECORRUPT;
-	*out = (struct tiered_mark){.kind = (enum tiered_mark_kind)kind};
+	*out = (struct kvtierd_mark){.kind = (enum kvtierd_mark_kind)kind};
 	memcpy(out->fingerprint.bytes, in + 32, sizeof(out->fingerprint.bytes));
-	if (kind == TIERED_ERASED)
+	if (kind == KVTIERD_ERASED)
 		memcpy(out->key.bytes, in + 64, sizeof(out->key.bytes));
-	else if (kind == TIERED_EPOCH_TENANT)
+	else if (kind == KVTIERD_EPOCH_TENANT)
 		memcpy(out->tenant.bytes, in + 64, sizeof(out->tenant.bytes));
 	out->value = kvt_get64(in + 96);
 	out->written_wall_ns = (int64_t)kvt_get64(in + 104);
@@ -76,8 +76,8 @@ static char *hex(char *to, const uint8_t *bytes, size_t n)
 	return to;
 }
 
-void tiered_chunk_name(
-	const struct kvt_fingerprint *f, const struct kvt_key *key, char out[TIERED_NAME_ROOM])
+void kvtierd_chunk_name(
+	const struct kvt_fingerprint *f, const struct kvt_key *key, char out[KVTIERD_NAME_ROOM])
 {
 	char *at = hex(out, key->bytes, sizeof(key->bytes));
 
@@ -85,8 +85,8 @@ void tiered_chunk_name(
 	(void)hex(at, f->bytes, 16);
 }
 
-void tiered_epoch_name(const struct kvt_fingerprint *f, const struct kvt_tenant *tenant,
-	char out[TIERED_NAME_ROOM])
+void kvtierd_epoch_name(const struct kvt_fingerprint *f, const struct kvt_tenant *tenant,
+	char out[KVTIERD_NAME_ROOM])
 {
 	static const char prefix[] = "epoch-";
 	char *at;
@@ -105,13 +105,13 @@ static bool stands_for_itself(char c)
 	       c == '-' || c == '_' || c == '~' || c == '.';
 }
 
-enum kvt_status tiered_place_init(
-	struct tiered_place *p, const char *bucket, const char *host, uint16_t port)
+enum kvt_status kvtierd_place_init(
+	struct kvtierd_place *p, const char *bucket, const char *host, uint16_t port)
 {
 	bool address6 = strchr(host, ':') != NULL;
 	char *to = p->bucket;
 
-	if (bucket[0] == '\0' || strlen(bucket) > TIERED_MAX_BUCKET || strcmp(bucket, ".") == 0 ||
+	if (bucket[0] == '\0' || strlen(bucket) > KVTIERD_MAX_BUCKET || strcmp(bucket, ".") == 0 ||
 		strcmp(bucket, "..") == 0)
 		return KVT_EINVAL;
 	for (const char *c = bucket; *c != '\0'; c++)
@@ -124,9 +124,9 @@ enum kvt_status tiered_place_init(
 
 /* --- requests --------------------------------------------------------------------------------- */
 
-/* Room was measured for the longest names there are: TIERED_REQUEST_ROOM. */
-static void write_head(const struct tiered_place *p, const char *method, const char *target,
-	uint64_t length, struct tiered_exchange *x)
+/* Room was measured for the longest names there are: KVTIERD_REQUEST_ROOM. */
+static void write_head(const struct kvtierd_place *p, const char *method, const char *target,
+	uint64_t length, struct kvtierd_exchange *x)
 {
 	int n = snprintf(x->head, sizeof(x->head),
 		"%s %s HTTP/1.1\r\n"
@@ -140,8 +140,8 @@ static void write_head(const struct tiered_place *p, const char *method, const c
 	x->head_len = (size_t)n;
 }
 
-void tiered_ask_lease(const struct tiered_place *p, const char *name, uint64_t timeout_ns,
-	uint64_t ttl_ns, struct tiered_exchange *x)
+void kvtierd_ask_lease(const struct kvtierd_place *p, const char *name, uint64_t timeout_ns,
+	uint64_t ttl_ns, struct kvtierd_exchange *x)
 {
 	char target[640];
 
@@ -150,33 +150,33 @@ void tiered_ask_lease(const struct tiered_place *p, const char *name, uint64_t t
 		"&check=0", /* the bytes are proven after the copy; other daemons do not know it */
 		p->bucket, name, timeout_ns / 1000000, ttl_ns / 1000000000,
 		ttl_ns / 1000000 % 1000);
-	x->kind = TIERED_LEASE;
+	x->kind = KVTIERD_LEASE;
 	write_head(p, "POST", target, 0, x);
 }
 
-void tiered_ask_release(const struct tiered_place *p, const char *id, struct tiered_exchange *x)
+void kvtierd_ask_release(const struct kvtierd_place *p, const char *id, struct kvtierd_exchange *x)
 {
 	char target[640];
 
 	(void)snprintf(target, sizeof(target), "/v1/leases/%s/release", id);
-	x->kind = TIERED_SHORT;
+	x->kind = KVTIERD_SHORT;
 	write_head(p, "POST", target, 0, x);
 }
 
-void tiered_ask_put(const struct tiered_place *p, const char *name, struct tiered_exchange *x)
+void kvtierd_ask_put(const struct kvtierd_place *p, const char *name, struct kvtierd_exchange *x)
 {
 	char target[640];
 
 	(void)snprintf(target, sizeof(target), "/v1/kv/%s/%s", p->bucket, name);
-	x->kind = TIERED_PUT;
+	x->kind = KVTIERD_PUT;
 	write_head(p, "PUT", target, x->segment_bytes + x->tail_bytes, x);
 }
 
-void tiered_ask_delete(const struct tiered_place *p, const char *name, struct tiered_exchange *x)
+void kvtierd_ask_delete(const struct kvtierd_place *p, const char *name, struct kvtierd_exchange *x)
 {
 	char target[640];
 
 	(void)snprintf(target, sizeof(target), "/v1/kv/%s/%s", p->bucket, name);
-	x->kind = TIERED_SHORT;
+	x->kind = KVTIERD_SHORT;
 	write_head(p, "DELETE", target, 0, x);
 }

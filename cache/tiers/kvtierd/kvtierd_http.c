@@ -1,5 +1,5 @@
 /*
- * tiered_http.c - exchanges and the connections that carry them.
+ * kvtierd_http.c - exchanges and the connections that carry them.
  *
  * A connection's state is one enum that begin and the functions below it move:
  *
@@ -10,7 +10,7 @@
  * Sockets are registered edge-triggered, once. Whatever goes wrong with a connection closes it; an
  * exchange ends exactly once, in end_exchange, and may be freed by its done.
  *
- * Memory: for each connection a head and a body (TIERED_HEAD_ROOM, TIERED_BODY_ROOM).
+ * Memory: for each connection a head and a body (KVTIERD_HEAD_ROOM, KVTIERD_BODY_ROOM).
  */
 #include "tiers/kvtierd/kvtierd_http.h"
 
@@ -33,12 +33,12 @@
 
 enum connection_state { CLOSED, CONNECTING, IDLE, BUSY, DRAINING };
 
-struct tiered_connection {
-	struct tiered_http *h;
+struct kvtierd_connection {
+	struct kvtierd_http *h;
 	enum connection_state state;
 	int fd;                    /* -1: CLOSED */
-	struct tiered_exchange *x; /* CONNECTING, BUSY */
-	struct tiered_reader reader;
+	struct kvtierd_exchange *x; /* CONNECTING, BUSY */
+	struct kvtierd_reader reader;
 	size_t sent, total; /* of the request */
 	bool used;          /* an answer came over it before this request */
 	bool may_send;      /* no EAGAIN since the last edge */
@@ -47,33 +47,33 @@ struct tiered_connection {
 };
 
 struct exchange_list {
-	struct tiered_exchange *first, *last;
+	struct kvtierd_exchange *first, *last;
 	uint32_t count;
 	int64_t due_ns; /* no deadline in it is earlier */
 };
 
-struct tiered_http {
-	struct tiered_http_options o;
-	struct tiered_connection *connections; /* o.connections of them */
+struct kvtierd_http {
+	struct kvtierd_http_options o;
+	struct kvtierd_connection *connections; /* o.connections of them */
 	struct exchange_list talk, puts;       /* waiting */
 	uint32_t puts_under_way;
-	struct tiered_address addresses[TIERED_ADDRESSES];
+	struct kvtierd_address addresses[KVTIERD_ADDRESSES];
 	size_t address_count, address; /* the one that worked last */
 	bool stalled;
 	int epoll, bell;
 	char *buffer;
 	pthread_mutex_t lock; /* guards stats */
-	struct tiered_http_stats stats;
+	struct kvtierd_http_stats stats;
 };
 
 /* --- lists ------------------------------------------------------------------------------------ */
 
-static struct exchange_list *list_of(struct tiered_http *h, const struct tiered_exchange *x)
+static struct exchange_list *list_of(struct kvtierd_http *h, const struct kvtierd_exchange *x)
 {
-	return x->kind == TIERED_PUT ? &h->puts : &h->talk;
+	return x->kind == KVTIERD_PUT ? &h->puts : &h->talk;
 }
 
-static void list_add(struct exchange_list *list, struct tiered_exchange *x, bool front)
+static void list_add(struct exchange_list *list, struct kvtierd_exchange *x, bool front)
 {
 	x->in = list;
 	x->next = front ? list->first : NULL;
@@ -85,7 +85,7 @@ static void list_add(struct exchange_list *list, struct tiered_exchange *x, bool
 }
 
 /* From the list that it is in, which is a passing one while its time is found to be over. */
-static void list_remove(struct tiered_exchange *x)
+static void list_remove(struct kvtierd_exchange *x)
 {
 	struct exchange_list *list = x->in;
 
@@ -98,14 +98,14 @@ static void list_remove(struct tiered_exchange *x)
 
 /* --- ends ------------------------------------------------------------------------------------- */
 
-static void end_exchange(struct tiered_exchange *x, enum kvt_status status)
+static void end_exchange(struct kvtierd_exchange *x, enum kvt_status status)
 {
 	x->status = status;
 	x->connection = NULL;
 	x->done(x);
 }
 
-static void say_why(struct tiered_http *h, const char *what, const char *detail)
+static void say_why(struct kvtierd_http *h, const char *what, const char *detail)
 {
 	pthread_mutex_lock(&h->lock);
 	(void)snprintf(h->stats.why, sizeof(h->stats.why), "%s%s%s", what,
@@ -113,14 +113,14 @@ static void say_why(struct tiered_http *h, const char *what, const char *detail)
 	pthread_mutex_unlock(&h->lock);
 }
 
-static void count(struct tiered_http *h, uint64_t *counter)
+static void count(struct kvtierd_http *h, uint64_t *counter)
 {
 	pthread_mutex_lock(&h->lock);
 	(*counter)++;
 	pthread_mutex_unlock(&h->lock);
 }
 
-static void close_connection(struct tiered_connection *c)
+static void close_connection(struct kvtierd_connection *c)
 {
 	if (c->fd >= 0)
 		(void)close(c->fd);
@@ -130,17 +130,17 @@ static void close_connection(struct tiered_connection *c)
 }
 
 /* Takes the exchange from its connection. */
-static struct tiered_exchange *take_exchange(struct tiered_connection *c)
+static struct kvtierd_exchange *take_exchange(struct kvtierd_connection *c)
 {
-	struct tiered_exchange *x = c->x;
+	struct kvtierd_exchange *x = c->x;
 
 	c->x = NULL;
-	if (x != NULL && x->kind == TIERED_PUT)
+	if (x != NULL && x->kind == KVTIERD_PUT)
 		c->h->puts_under_way--;
 	return x;
 }
 
-static void close_idle(struct tiered_http *h)
+static void close_idle(struct kvtierd_http *h)
 {
 	for (uint32_t i = 0; i < h->o.connections; i++)
 		if (h->connections[i].state == IDLE)
@@ -148,10 +148,10 @@ static void close_idle(struct tiered_http *h)
 }
 
 /* The connection is of no use any more; its exchange goes over a new one, or fails. */
-static void fail(struct tiered_connection *c, enum kvt_status status, const char *what, int error)
+static void fail(struct kvtierd_connection *c, enum kvt_status status, const char *what, int error)
 {
-	struct tiered_http *h = c->h;
-	struct tiered_exchange *x = take_exchange(c);
+	struct kvtierd_http *h = c->h;
+	struct kvtierd_exchange *x = take_exchange(c);
 	bool kept_too_long = c->state == BUSY && c->used && !c->reader.begun;
 	char text[96] = "";
 
@@ -170,12 +170,12 @@ static void fail(struct tiered_connection *c, enum kvt_status status, const char
 }
 
 /* An answer is whole. */
-static void answered(struct tiered_connection *c, bool more)
+static void answered(struct kvtierd_connection *c, bool more)
 {
-	struct tiered_http *h = c->h;
+	struct kvtierd_http *h = c->h;
 	bool was_late = c->state == DRAINING;
 	bool keep = c->reader.keep_alive && !more && c->sent == c->total;
-	struct tiered_exchange *x = take_exchange(c);
+	struct kvtierd_exchange *x = take_exchange(c);
 
 	h->stalled = false;
 	pthread_mutex_lock(&h->lock);
@@ -190,14 +190,14 @@ static void answered(struct tiered_connection *c, bool more)
 		x->answer = &c->reader;
 		end_exchange(x, KVT_OK);
 	}
-	tiered_reader_begin(&c->reader);
+	kvtierd_reader_begin(&c->reader);
 	if (!keep)
 		close_connection(c);
 }
 
 /* --- sending ---------------------------------------------------------------------------------- */
 
-static size_t length_of(const struct tiered_exchange *x)
+static size_t length_of(const struct kvtierd_exchange *x)
 {
 	return x->head_len + x->segment_bytes + x->tail_bytes;
 }
@@ -221,7 +221,7 @@ static int add_piece(
 	return n + 1;
 }
 
-static int gather(const struct tiered_exchange *x, size_t sent, size_t most, struct iovec *out)
+static int gather(const struct kvtierd_exchange *x, size_t sent, size_t most, struct iovec *out)
 {
 	size_t skip = sent, left = most, body = x->segment_bytes;
 	int n = add_piece(out, 0, x->head, x->head_len, &skip, &left);
@@ -237,7 +237,7 @@ static int gather(const struct tiered_exchange *x, size_t sent, size_t most, str
 }
 
 /* False: the connection has failed. */
-static bool send_more(struct tiered_connection *c)
+static bool send_more(struct kvtierd_connection *c)
 {
 	size_t left = SEND_AT_ONCE;
 
@@ -265,7 +265,7 @@ static bool send_more(struct tiered_connection *c)
 /* --- receiving -------------------------------------------------------------------------------- */
 
 /* Feeds what came; false: the connection is at its end, or has handed over an answer and is closed. */
-static bool take_bytes(struct tiered_connection *c, const char *data, size_t len)
+static bool take_bytes(struct kvtierd_connection *c, const char *data, size_t len)
 {
 	while (len > 0) {
 		enum kvt_status status;
@@ -275,7 +275,7 @@ static bool take_bytes(struct tiered_connection *c, const char *data, size_t len
 			close_connection(c); /* nobody asked for these bytes */
 			return false;
 		}
-		status = tiered_reader_feed(&c->reader, data, len, &used);
+		status = kvtierd_reader_feed(&c->reader, data, len, &used);
 		data += used;
 		len -= used;
 		if (status == KVT_ECORRUPT) {
@@ -291,19 +291,19 @@ static bool take_bytes(struct tiered_connection *c, const char *data, size_t len
 	return true;
 }
 
-static void peer_closed(struct tiered_connection *c, int error)
+static void peer_closed(struct kvtierd_connection *c, int error)
 {
 	if (c->state == IDLE)
 		close_connection(c);
-	else if (error == 0 && tiered_reader_close(&c->reader) == KVT_OK)
+	else if (error == 0 && kvtierd_reader_close(&c->reader) == KVT_OK)
 		answered(c, true);
 	else
 		fail(c, KVT_EIO, "the daemon closed the connection", error);
 }
 
-static void receive(struct tiered_connection *c)
+static void receive(struct kvtierd_connection *c)
 {
-	struct tiered_http *h = c->h;
+	struct kvtierd_http *h = c->h;
 
 	while (c->fd >= 0) {
 		ssize_t n = recv(c->fd, h->buffer, READ_BYTES, 0);
@@ -322,7 +322,7 @@ static void receive(struct tiered_connection *c)
 }
 
 /* Sends; where that fails, an answer may have come before. */
-static void push(struct tiered_connection *c)
+static void push(struct kvtierd_connection *c)
 {
 	if (send_more(c))
 		return;
@@ -333,9 +333,9 @@ static void push(struct tiered_connection *c)
 
 /* --- connecting ------------------------------------------------------------------------------- */
 
-static bool open_socket(struct tiered_connection *c, const struct tiered_address *to, int *error)
+static bool open_socket(struct kvtierd_connection *c, const struct kvtierd_address *to, int *error)
 {
-	struct tiered_http *h = c->h;
+	struct kvtierd_http *h = c->h;
 	struct epoll_event event = {
 		.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET, .data.ptr = c};
 	int fd = socket(to->bytes.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
@@ -362,9 +362,9 @@ static bool open_socket(struct tiered_connection *c, const struct tiered_address
 
 /* Begins with the address that worked last, or goes on to the next that was not tried. Fails the
  * exchange if there is none. */
-static void connect_next(struct tiered_connection *c, int error)
+static void connect_next(struct kvtierd_connection *c, int error)
 {
-	struct tiered_http *h = c->h;
+	struct kvtierd_http *h = c->h;
 
 	if (c->fd >= 0)
 		close_connection(c);
@@ -376,14 +376,14 @@ static void connect_next(struct tiered_connection *c, int error)
 			return;
 		}
 	}
-	tiered_resolver_again(h->o.resolver);
+	kvtierd_resolver_again(h->o.resolver);
 	fail(c, KVT_EIO, h->address_count == 0 ? "the host's address is not known" : "connect",
 		h->address_count == 0 ? 0 : error);
 }
 
-static void connected(struct tiered_connection *c)
+static void connected(struct kvtierd_connection *c)
 {
-	struct tiered_http *h = c->h;
+	struct kvtierd_http *h = c->h;
 
 	h->address = (h->address + c->tried - 1) % h->address_count;
 	c->state = BUSY;
@@ -393,9 +393,9 @@ static void connected(struct tiered_connection *c)
 }
 
 /* Gives an exchange to a connection that is CLOSED or IDLE. */
-static void begin(struct tiered_connection *c, struct tiered_exchange *x)
+static void begin(struct kvtierd_connection *c, struct kvtierd_exchange *x)
 {
-	struct tiered_http *h = c->h;
+	struct kvtierd_http *h = c->h;
 
 	c->x = x;
 	x->connection = c;
@@ -403,8 +403,8 @@ static void begin(struct tiered_connection *c, struct tiered_exchange *x)
 	c->total = length_of(x);
 	c->tried = 0;
 	c->begun_ns = kvt_now(h->o.surroundings);
-	tiered_reader_begin(&c->reader);
-	if (x->kind == TIERED_PUT)
+	kvtierd_reader_begin(&c->reader);
+	if (x->kind == KVTIERD_PUT)
 		h->puts_under_way++;
 	if (c->state == IDLE && x->once)
 		close_connection(c); /* a kept one may be at its end, and then it would fail */
@@ -413,7 +413,7 @@ static void begin(struct tiered_connection *c, struct tiered_exchange *x)
 		x->sent_ns = c->begun_ns;
 		push(c);
 	} else {
-		h->address_count = tiered_resolver_get(h->o.resolver, h->addresses);
+		h->address_count = kvtierd_resolver_get(h->o.resolver, h->addresses);
 		if (h->address >= h->address_count)
 			h->address = 0;
 		connect_next(c, 0);
@@ -422,9 +422,9 @@ static void begin(struct tiered_connection *c, struct tiered_exchange *x)
 
 /* --- what waits ------------------------------------------------------------------------------- */
 
-static struct tiered_connection *free_connection(struct tiered_http *h)
+static struct kvtierd_connection *free_connection(struct kvtierd_http *h)
 {
-	struct tiered_connection *closed = NULL;
+	struct kvtierd_connection *closed = NULL;
 
 	for (uint32_t i = 0; i < h->o.connections; i++) {
 		if (h->connections[i].state == IDLE)
@@ -435,7 +435,7 @@ static struct tiered_connection *free_connection(struct tiered_http *h)
 	return closed;
 }
 
-static struct tiered_exchange *next_waiting(struct tiered_http *h)
+static struct kvtierd_exchange *next_waiting(struct kvtierd_http *h)
 {
 	uint32_t puts = h->o.connections > 1 ? h->o.connections - 1 : 1;
 
@@ -444,10 +444,10 @@ static struct tiered_exchange *next_waiting(struct tiered_http *h)
 	return h->puts_under_way < puts ? h->puts.first : NULL;
 }
 
-static size_t begin_waiting(struct tiered_http *h)
+static size_t begin_waiting(struct kvtierd_http *h)
 {
-	struct tiered_connection *c;
-	struct tiered_exchange *x;
+	struct kvtierd_connection *c;
+	struct kvtierd_exchange *x;
 	size_t n = 0;
 
 	while ((x = next_waiting(h)) != NULL && (c = free_connection(h)) != NULL) {
@@ -460,14 +460,14 @@ static size_t begin_waiting(struct tiered_http *h)
 
 /* --- time ------------------------------------------------------------------------------------- */
 
-static enum kvt_status lateness(const struct tiered_http *h)
+static enum kvt_status lateness(const struct kvtierd_http *h)
 {
 	return h->stalled ? KVT_EIO : KVT_MISS;
 }
 
-static size_t expire_list(struct tiered_http *h, struct exchange_list *list, int64_t now_ns)
+static size_t expire_list(struct kvtierd_http *h, struct exchange_list *list, int64_t now_ns)
 {
-	struct tiered_exchange *x, *next;
+	struct kvtierd_exchange *x, *next;
 	struct exchange_list late = {0};
 	int64_t due_ns = INT64_MAX;
 	size_t n = 0;
@@ -494,12 +494,12 @@ static size_t expire_list(struct tiered_http *h, struct exchange_list *list, int
 }
 
 /* The exchange's time is over, but not the daemon's: a lease is waited for without it. */
-static void leave(struct tiered_connection *c)
+static void leave(struct kvtierd_connection *c)
 {
-	struct tiered_exchange *x = take_exchange(c);
+	struct kvtierd_exchange *x = take_exchange(c);
 
 	count(c->h, &c->h->stats.timeouts);
-	if (x->kind == TIERED_LEASE && c->sent == c->total)
+	if (x->kind == KVTIERD_LEASE && c->sent == c->total)
 		c->state = DRAINING;
 	else
 		close_connection(c);
@@ -507,9 +507,9 @@ static void leave(struct tiered_connection *c)
 }
 
 /* When this connection is to be looked at again at the latest. */
-static int64_t due_of(const struct tiered_connection *c)
+static int64_t due_of(const struct kvtierd_connection *c)
 {
-	const struct tiered_http_options *o = &c->h->o;
+	const struct kvtierd_http_options *o = &c->h->o;
 	int64_t due_ns = c->begun_ns;
 
 	if (c->state == CLOSED || c->state == IDLE)
@@ -518,9 +518,9 @@ static int64_t due_of(const struct tiered_connection *c)
 	return c->x != NULL && c->x->deadline_ns < due_ns ? c->x->deadline_ns : due_ns;
 }
 
-static bool expire_connection(struct tiered_connection *c, int64_t now_ns)
+static bool expire_connection(struct kvtierd_connection *c, int64_t now_ns)
 {
-	struct tiered_http *h = c->h;
+	struct kvtierd_http *h = c->h;
 
 	if (due_of(c) > now_ns)
 		return false;
@@ -537,7 +537,7 @@ static bool expire_connection(struct tiered_connection *c, int64_t now_ns)
 	return true;
 }
 
-static size_t expire(struct tiered_http *h)
+static size_t expire(struct kvtierd_http *h)
 {
 	int64_t now_ns = kvt_now(h->o.surroundings);
 	size_t n = expire_list(h, &h->talk, now_ns) + expire_list(h, &h->puts, now_ns);
@@ -547,7 +547,7 @@ static size_t expire(struct tiered_http *h)
 	return n;
 }
 
-static int64_t next_due(const struct tiered_http *h)
+static int64_t next_due(const struct kvtierd_http *h)
 {
 	int64_t due_ns = INT64_MAX;
 
@@ -566,7 +566,7 @@ static int64_t next_due(const struct tiered_http *h)
 /* --- step ------------------------------------------------------------------------------------- */
 
 /* News of a connection that is being made. */
-static void look_at_connect(struct tiered_connection *c, uint32_t events)
+static void look_at_connect(struct kvtierd_connection *c, uint32_t events)
 {
 	int error = 0;
 	socklen_t len = sizeof(error);
@@ -581,7 +581,7 @@ static void look_at_connect(struct tiered_connection *c, uint32_t events)
 		connect_next(c, error);
 }
 
-static void on_event(struct tiered_connection *c, uint32_t events)
+static void on_event(struct kvtierd_connection *c, uint32_t events)
 {
 	if (c->state == CONNECTING)
 		look_at_connect(c, events);
@@ -603,13 +603,13 @@ static int milliseconds(int64_t ns)
 
 /* An event of a descriptor that was closed in this round cannot come: the kernel forgets it, and
  * what was fetched before is told apart by the connection's state. */
-static size_t wait_for_events(struct tiered_http *h, int64_t wait_ns)
+static size_t wait_for_events(struct kvtierd_http *h, int64_t wait_ns)
 {
 	struct epoll_event events[EVENTS_ATONCE];
 	int n = epoll_wait(h->epoll, events, EVENTS_ATONCE, milliseconds(wait_ns));
 
 	for (int i = 0; i < n; i++) {
-		struct tiered_connection *c = events[i].data.ptr;
+		struct kvtierd_connection *c = events[i].data.ptr;
 		uint64_t rings;
 
 		if (c == NULL)
@@ -621,12 +621,12 @@ static size_t wait_for_events(struct tiered_http *h, int64_t wait_ns)
 }
 
 /* Bodies that were cut off for the others' sake go on. */
-static size_t go_on_sending(struct tiered_http *h)
+static size_t go_on_sending(struct kvtierd_http *h)
 {
 	size_t n = 0;
 
 	for (uint32_t i = 0; i < h->o.connections; i++) {
-		struct tiered_connection *c = &h->connections[i];
+		struct kvtierd_connection *c = &h->connections[i];
 
 		if (c->state != BUSY || !c->may_send || c->sent == c->total)
 			continue;
@@ -636,7 +636,7 @@ static size_t go_on_sending(struct tiered_http *h)
 	return n;
 }
 
-static void publish(struct tiered_http *h)
+static void publish(struct kvtierd_http *h)
 {
 	uint32_t connections = 0, under_way = 0;
 
@@ -651,7 +651,7 @@ static void publish(struct tiered_http *h)
 	pthread_mutex_unlock(&h->lock);
 }
 
-size_t tiered_http_step(struct tiered_http *h, int64_t wait_ns, int64_t *next_ns)
+size_t kvtierd_http_step(struct kvtierd_http *h, int64_t wait_ns, int64_t *next_ns)
 {
 	size_t n = begin_waiting(h);
 	int64_t due_ns;
@@ -673,14 +673,14 @@ size_t tiered_http_step(struct tiered_http *h, int64_t wait_ns, int64_t *next_ns
 	return n;
 }
 
-void tiered_http_wake(struct tiered_http *h)
+void kvtierd_http_wake(struct kvtierd_http *h)
 {
 	uint64_t one = 1;
 
 	(void)!write(h->bell, &one, sizeof(one));
 }
 
-void tiered_http_submit(struct tiered_http *h, struct tiered_exchange *x)
+void kvtierd_http_submit(struct kvtierd_http *h, struct kvtierd_exchange *x)
 {
 	x->connection = NULL;
 	x->again = false;
@@ -690,7 +690,7 @@ void tiered_http_submit(struct tiered_http *h, struct tiered_exchange *x)
 	list_add(list_of(h, x), x, false);
 }
 
-void tiered_http_forsake(struct tiered_http *h, struct tiered_exchange *x)
+void kvtierd_http_abandon(struct kvtierd_http *h, struct kvtierd_exchange *x)
 {
 	(void)h; /* the exchange knows where it waits */
 	if (x->in == NULL)
@@ -699,12 +699,12 @@ void tiered_http_forsake(struct tiered_http *h, struct tiered_exchange *x)
 	end_exchange(x, KVT_ECANCELED);
 }
 
-bool tiered_http_stalled(const struct tiered_http *h)
+bool kvtierd_http_stalled(const struct kvtierd_http *h)
 {
 	return h->stalled;
 }
 
-void tiered_http_stats(struct tiered_http *h, struct tiered_http_stats *out)
+void kvtierd_http_stats(struct kvtierd_http *h, struct kvtierd_http_stats *out)
 {
 	pthread_mutex_lock(&h->lock);
 	*out = h->stats;
@@ -713,7 +713,7 @@ void tiered_http_stats(struct tiered_http *h, struct tiered_http_stats *out)
 
 /* --- life ------------------------------------------------------------------------------------- */
 
-static enum kvt_status make_parts(struct tiered_http *h)
+static enum kvt_status make_parts(struct kvtierd_http *h)
 {
 	struct epoll_event event = {.events = EPOLLIN, .data.ptr = NULL};
 
@@ -726,7 +726,7 @@ static enum kvt_status make_parts(struct tiered_http *h)
 		h->connections[i].fd = -1;
 	}
 	for (uint32_t i = 0; i < h->o.connections; i++)
-		if (tiered_reader_init(&h->connections[i].reader) != KVT_OK)
+		if (kvtierd_reader_init(&h->connections[i].reader) != KVT_OK)
 			return KVT_ENOMEM;
 	h->epoll = epoll_create1(EPOLL_CLOEXEC);
 	h->bell = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
@@ -735,10 +735,10 @@ static enum kvt_status make_parts(struct tiered_http *h)
 	return KVT_OK;
 }
 
-enum kvt_status tiered_http_create(
-	const struct tiered_http_options *options, struct tiered_http **out)
+enum kvt_status kvtierd_http_create(
+	const struct kvtierd_http_options *options, struct kvtierd_http **out)
 {
-	struct tiered_http *h = calloc(1, sizeof(*h));
+	struct kvtierd_http *h = calloc(1, sizeof(*h));
 	enum kvt_status status;
 
 	if (h == NULL)
@@ -750,13 +750,13 @@ enum kvt_status tiered_http_create(
 	if (status == KVT_OK)
 		*out = h;
 	else
-		tiered_http_destroy(h);
+		kvtierd_http_destroy(h);
 	return status;
 }
 
 static void cancel_all(struct exchange_list *list)
 {
-	struct tiered_exchange *x;
+	struct kvtierd_exchange *x;
 
 	while ((x = list->first) != NULL) {
 		list_remove(x);
@@ -764,15 +764,15 @@ static void cancel_all(struct exchange_list *list)
 	}
 }
 
-void tiered_http_destroy(struct tiered_http *h)
+void kvtierd_http_destroy(struct kvtierd_http *h)
 {
 	if (h == NULL)
 		return;
 	for (uint32_t i = 0; h->connections != NULL && i < h->o.connections; i++) {
-		struct tiered_exchange *x = take_exchange(&h->connections[i]);
+		struct kvtierd_exchange *x = take_exchange(&h->connections[i]);
 
 		close_connection(&h->connections[i]);
-		tiered_reader_finish(&h->connections[i].reader);
+		kvtierd_reader_finish(&h->connections[i].reader);
 		if (x != NULL)
 			end_exchange(x, KVT_ECANCELED);
 	}

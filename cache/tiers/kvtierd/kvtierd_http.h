@@ -1,5 +1,5 @@
 /*
- * tiered_http.h - exchanges with a tiered-storage daemon over a few HTTP/1.1 connections.
+ * kvtierd_http.h - exchanges with a tiered-storage daemon over a few HTTP/1.1 connections.
  *
  *	waiting --> a free connection --> sent --> answered --> done
  *	   |              |                 |
@@ -24,18 +24,18 @@
 #include "tiers/kvtierd/kvtierd_answer.h"
 #include "tiers/kvtierd/kvtierd_resolve.h"
 
-#define TIERED_REQUEST_ROOM 1280u /* a head: host, bucket and key are bounded */
+#define KVTIERD_REQUEST_ROOM 1280u /* a head: host, bucket and key are bounded */
 
-struct tiered_http;
-struct tiered_connection;
+struct kvtierd_http;
+struct kvtierd_connection;
 struct exchange_list;
 
-enum tiered_exchange_kind { TIERED_SHORT, TIERED_LEASE, TIERED_PUT, TIERED_KINDS };
+enum kvtierd_exchange_kind { KVTIERD_SHORT, KVTIERD_LEASE, KVTIERD_PUT, KVTIERD_KINDS };
 
 /* One request. Filled by its owner; belongs to the client from submit to done. */
-struct tiered_exchange {
-	enum tiered_exchange_kind kind;
-	char head[TIERED_REQUEST_ROOM]; /* the request's head, empty line included */
+struct kvtierd_exchange {
+	enum kvtierd_exchange_kind kind;
+	char head[KVTIERD_REQUEST_ROOM]; /* the request's head, empty line included */
 	size_t head_len;
 	/* PUT: the body, segment_bytes of the segments and then the tail. Borrowed until done. */
 	const struct kvt_segment *segments;
@@ -50,53 +50,53 @@ struct tiered_exchange {
 	 * connection, a broken one, or a daemon that does not answer; why says it. KVT_ECORRUPT: what
 	 * came is not HTTP; counts as KVT_EIO for who decides about the daemon. KVT_ECANCELED. */
 	enum kvt_status status;
-	const struct tiered_reader *answer; /* KVT_OK: borrowed during done */
+	const struct kvtierd_reader *answer; /* KVT_OK: borrowed during done */
 	int64_t sent_ns;                    /* when its first byte was about to be sent; 0: never */
-	void (*done)(struct tiered_exchange *x); /* from inside step */
+	void (*done)(struct kvtierd_exchange *x); /* from inside step */
 	void *user;
 
 	/* the client's */
-	struct tiered_exchange *next, *prev;
-	struct tiered_connection *connection;
+	struct kvtierd_exchange *next, *prev;
+	struct kvtierd_connection *connection;
 	struct exchange_list *in; /* where it waits; NULL: it does not */
 	bool again;
 };
 
-struct tiered_http_options {
+struct kvtierd_http_options {
 	const struct kvt_surroundings *surroundings; /* until destroy */
-	struct tiered_resolver *resolver;            /* until destroy */
+	struct kvtierd_resolver *resolver;            /* until destroy */
 	uint32_t connections;
 	uint64_t connect_ns, answer_ns; /* most for a connection, for an answer */
 	/* An answer to a lease whose exchange had ended. */
-	void (*late)(void *self, const struct tiered_reader *answer);
+	void (*late)(void *self, const struct kvtierd_reader *answer);
 	void *self;
 };
 
-enum kvt_status tiered_http_create(
-	const struct tiered_http_options *options, struct tiered_http **out) KVT_MUST_CHECK;
+enum kvt_status kvtierd_http_create(
+	const struct kvtierd_http_options *options, struct kvtierd_http **out) KVT_MUST_CHECK;
 /* Ends every exchange with KVT_ECANCELED. NULL is allowed. */
-void tiered_http_destroy(struct tiered_http *h);
+void kvtierd_http_destroy(struct kvtierd_http *h);
 
-void tiered_http_submit(struct tiered_http *h, struct tiered_exchange *x);
+void kvtierd_http_submit(struct kvtierd_http *h, struct kvtierd_exchange *x);
 
 /* It is of no use any more: comes back through done at once (KVT_ECANCELED) if it was not sent, else
  * when it is answered. */
-void tiered_http_forsake(struct tiered_http *h, struct tiered_exchange *x);
+void kvtierd_http_abandon(struct kvtierd_http *h, struct kvtierd_exchange *x);
 
 /* Sends, receives, calls done; waits up to wait_ns for something to happen. Returns what was done;
  * *next_ns is lowered to when it wants to be called again. */
-size_t tiered_http_step(struct tiered_http *h, int64_t wait_ns, int64_t *next_ns);
-void tiered_http_wake(struct tiered_http *h); /* any thread: ends a wait, or the next one */
+size_t kvtierd_http_step(struct kvtierd_http *h, int64_t wait_ns, int64_t *next_ns);
+void kvtierd_http_wake(struct kvtierd_http *h); /* any thread: ends a wait, or the next one */
 
 /* Does the daemon leave requests unanswered? True from the first that it left for answer_ns until
  * the next answer. */
-bool tiered_http_stalled(const struct tiered_http *h);
+bool kvtierd_http_stalled(const struct kvtierd_http *h);
 
-struct tiered_http_stats {
+struct kvtierd_http_stats {
 	uint64_t exchanges, answers, timeouts, connects, broken, retries;
 	uint32_t connections, under_way, waiting; /* now */
 	char why[KVT_REASON_BYTES];               /* of the last failure; "" after an answer */
 };
-void tiered_http_stats(struct tiered_http *h, struct tiered_http_stats *out); /* any thread */
+void kvtierd_http_stats(struct kvtierd_http *h, struct kvtierd_http_stats *out); /* any thread */
 
 #endif

@@ -1,9 +1,9 @@
 /*
- * tiered_leases.c - leases: what came of asking for one, those that are kept for a moment, those
+ * kvtierd_leases.c - leases: what came of asking for one, those that are kept for a moment, those
  * whose release is owed.
  *
  * A probe leases a chunk only to see its footer. Mostly a read of the same chunk follows at once; so
- * the lease is kept for TIERED_KEPT_NS, and the read needs no request at all. What is kept pins
+ * the lease is kept for KVTIERD_KEPT_NS, and the read needs no request at all. What is kept pins
  * memory in the daemon, so it is bounded in number, in bytes (the tier's inflight) and in time, and
  * the oldest makes room.
  *
@@ -21,20 +21,20 @@
 #define MAX_RELEASES  1024u
 
 /* A lease that is to be released. */
-struct tiered_release {
-	struct tiered *t;
-	struct tiered_release *next;
-	struct tiered_exchange x;
-	char id[TIERED_ID_BYTES];
+struct kvtierd_release {
+	struct kvtierd *t;
+	struct kvtierd_release *next;
+	struct kvtierd_exchange x;
+	char id[KVTIERD_ID_BYTES];
 	int64_t until_ns, again_ns;
 	bool under_way, over;
 };
 
 /* --- releases --------------------------------------------------------------------------------- */
 
-static void release_done(struct tiered_exchange *x)
+static void release_done(struct kvtierd_exchange *x)
 {
-	struct tiered_release *r = x->user;
+	struct kvtierd_release *r = x->user;
 	int64_t now_ns = kvt_now(r->t->s);
 
 	r->under_way = false;
@@ -45,25 +45,25 @@ static void release_done(struct tiered_exchange *x)
 	r->t->release_look_ns = 0;
 }
 
-static void release_send(struct tiered_release *r)
+static void release_send(struct kvtierd_release *r)
 {
-	tiered_ask_release(&r->t->place, r->id, &r->x);
+	kvtierd_ask_release(&r->t->place, r->id, &r->x);
 	r->x.deadline_ns = r->until_ns;
 	r->x.done = release_done;
 	r->x.user = r;
 	r->under_way = true;
-	tiered_http_submit(r->t->http, &r->x);
+	kvtierd_http_submit(r->t->http, &r->x);
 }
 
-static void release_id(struct tiered *t, const char *id, int64_t until_ns)
+static void release_id(struct kvtierd *t, const char *id, int64_t until_ns)
 {
-	struct tiered_release *r;
+	struct kvtierd_release *r;
 
 	if (id[0] == '\0' || kvt_now(t->s) >= until_ns)
 		return;
 	r = t->release_count < MAX_RELEASES ? calloc(1, sizeof(*r)) : NULL;
 	if (r == NULL) {
-		tiered_count(t, &t->counts.releases_lost, 1);
+		kvtierd_count(t, &t->counts.releases_lost, 1);
 		return;
 	}
 	r->t = t;
@@ -75,15 +75,15 @@ static void release_id(struct tiered *t, const char *id, int64_t until_ns)
 	release_send(r);
 }
 
-void tiered_release(struct tiered *t, struct tiered_held *held)
+void kvtierd_release(struct kvtierd *t, struct kvtierd_held *held)
 {
 	release_id(t, held->lease.id, held->until_ns);
-	tiered_lease_finish(&held->lease);
+	kvtierd_lease_finish(&held->lease);
 }
 
-static size_t releases_step(struct tiered *t, int64_t now_ns, int64_t *next_ns)
+static size_t releases_step(struct kvtierd *t, int64_t now_ns, int64_t *next_ns)
 {
-	struct tiered_release **at = &t->releases, *r;
+	struct kvtierd_release **at = &t->releases, *r;
 	int64_t look_ns = INT64_MAX;
 	size_t n = 0;
 
@@ -113,45 +113,45 @@ static size_t releases_step(struct tiered *t, int64_t now_ns, int64_t *next_ns)
 
 /* --- answers ---------------------------------------------------------------------------------- */
 
-void tiered_late_lease(void *self, const struct tiered_reader *answer)
+void kvtierd_late_lease(void *self, const struct kvtierd_reader *answer)
 {
-	struct tiered *t = self;
-	struct tiered_lease lease;
+	struct kvtierd *t = self;
+	struct kvtierd_lease lease;
 
 	if (answer->status != 200 || answer->cut)
 		return;
 	/* What it holds is of no interest; KVT_ENOMEM leaves it to its time. */
-	(void)!tiered_lease_parse(answer->text, answer->text_len, &lease);
+	(void)!kvtierd_lease_parse(answer->text, answer->text_len, &lease);
 	release_id(t, lease.id, kvt_now(t->s) + (int64_t)t->lease_ns);
-	tiered_lease_finish(&lease);
+	kvtierd_lease_finish(&lease);
 }
 
 static enum kvt_status read_lease(
-	struct tiered *t, const struct tiered_exchange *x, struct tiered_held *held)
+	struct kvtierd *t, const struct kvtierd_exchange *x, struct kvtierd_held *held)
 {
-	const struct tiered_reader *a = x->answer;
+	const struct kvtierd_reader *a = x->answer;
 	enum kvt_status status = KVT_ECORRUPT;
 
 	if (!a->cut)
-		status = tiered_lease_parse(a->text, a->text_len, &held->lease);
+		status = kvtierd_lease_parse(a->text, a->text_len, &held->lease);
 	if (status == KVT_ECORRUPT || (status == KVT_OK && !a->json)) {
-		tiered_say(t, "the daemon's lease makes no sense");
+		kvtierd_say(t, "the daemon's lease makes no sense");
 		status = KVT_EIO;
 	}
 	if (status != KVT_OK) {
 		release_id(t, held->lease.id, held->until_ns);
-		tiered_lease_finish(&held->lease);
+		kvtierd_lease_finish(&held->lease);
 	}
 	return status;
 }
 
-enum kvt_status tiered_lease_answer(
-	struct tiered *t, const struct tiered_exchange *x, struct tiered_held *held, bool *sure)
+enum kvt_status kvtierd_lease_answer(
+	struct kvtierd *t, const struct kvtierd_exchange *x, struct kvtierd_held *held, bool *sure)
 {
-	*held = (struct tiered_held){.until_ns = x->sent_ns + (int64_t)t->lease_ns};
+	*held = (struct kvtierd_held){.until_ns = x->sent_ns + (int64_t)t->lease_ns};
 	*sure = false;
 	if (x->status != KVT_OK)
-		return tiered_failed(t, x);
+		return kvtierd_failed(t, x);
 	switch (x->answer->status) {
 	case 200:
 		return read_lease(t, x, held);
@@ -160,33 +160,33 @@ enum kvt_status tiered_lease_answer(
 		*sure = true;
 		return KVT_MISS;
 	default:
-		return tiered_refused(t, x);
+		return kvtierd_refused(t, x);
 	}
 }
 
-bool tiered_held_lasts(struct tiered *t, const struct tiered_held *held)
+bool kvtierd_held_lasts(struct kvtierd *t, const struct kvtierd_held *held)
 {
 	bool lasts = kvt_now(t->s) < held->until_ns - MARGIN_NS;
 
 	if (!lasts)
-		tiered_count(t, &t->counts.expired_leases, 1);
+		kvtierd_count(t, &t->counts.expired_leases, 1);
 	return lasts;
 }
 
 /* --- kept ------------------------------------------------------------------------------------- */
 
-static void let_go(struct tiered *t, struct tiered_kept *k)
+static void let_go(struct kvtierd *t, struct kvtierd_kept *k)
 {
 	t->kept_bytes -= k->held.lease.bytes;
-	tiered_release(t, &k->held);
+	kvtierd_release(t, &k->held);
 }
 
-static struct tiered_kept *oldest_kept(struct tiered *t)
+static struct kvtierd_kept *oldest_kept(struct kvtierd *t)
 {
-	struct tiered_kept *oldest = NULL;
+	struct kvtierd_kept *oldest = NULL;
 
-	for (uint32_t i = 0; i < TIERED_KEPT; i++) {
-		struct tiered_kept *k = &t->kept[i];
+	for (uint32_t i = 0; i < KVTIERD_KEPT; i++) {
+		struct kvtierd_kept *k = &t->kept[i];
 
 		if (k->held.lease.id[0] != '\0' && (oldest == NULL || k->kept_ns < oldest->kept_ns))
 			oldest = k;
@@ -194,13 +194,13 @@ static struct tiered_kept *oldest_kept(struct tiered *t)
 	return oldest;
 }
 
-static struct tiered_kept *place_for(struct tiered *t, uint64_t bytes)
+static struct kvtierd_kept *place_for(struct kvtierd *t, uint64_t bytes)
 {
-	struct tiered_kept *oldest;
+	struct kvtierd_kept *oldest;
 
 	while (t->kept_bytes + bytes > t->inflight && (oldest = oldest_kept(t)) != NULL)
 		let_go(t, oldest);
-	for (uint32_t i = 0; i < TIERED_KEPT; i++)
+	for (uint32_t i = 0; i < KVTIERD_KEPT; i++)
 		if (t->kept[i].held.lease.id[0] == '\0')
 			return &t->kept[i];
 	oldest = oldest_kept(t);
@@ -208,10 +208,10 @@ static struct tiered_kept *place_for(struct tiered *t, uint64_t bytes)
 	return oldest;
 }
 
-static struct tiered_kept *find_kept(struct tiered *t, const struct kvt_key *key)
+static struct kvtierd_kept *find_kept(struct kvtierd *t, const struct kvt_key *key)
 {
-	for (uint32_t i = 0; i < TIERED_KEPT; i++) {
-		struct tiered_kept *k = &t->kept[i];
+	for (uint32_t i = 0; i < KVTIERD_KEPT; i++) {
+		struct kvtierd_kept *k = &t->kept[i];
 
 		if (k->held.lease.id[0] != '\0' && memcmp(&k->key, key, sizeof(*key)) == 0)
 			return k;
@@ -219,14 +219,14 @@ static struct tiered_kept *find_kept(struct tiered *t, const struct kvt_key *key
 	return NULL;
 }
 
-void tiered_keep(struct tiered *t, const struct kvt_key *key, struct tiered_held *held)
+void kvtierd_keep(struct kvtierd *t, const struct kvt_key *key, struct kvtierd_held *held)
 {
-	struct tiered_kept *k = find_kept(t, key);
+	struct kvtierd_kept *k = find_kept(t, key);
 
 	if (k != NULL)
 		let_go(t, k);
 	if (held->lease.bytes > t->inflight || t->ending) {
-		tiered_release(t, held);
+		kvtierd_release(t, held);
 		return;
 	}
 	k = place_for(t, held->lease.bytes);
@@ -234,14 +234,14 @@ void tiered_keep(struct tiered *t, const struct kvt_key *key, struct tiered_held
 	k->held = *held;
 	k->kept_ns = kvt_now(t->s);
 	t->kept_bytes += held->lease.bytes;
-	*held = (struct tiered_held){.until_ns = 0};
-	if (k->kept_ns + TIERED_KEPT_NS < t->kept_look_ns)
-		t->kept_look_ns = k->kept_ns + TIERED_KEPT_NS;
+	*held = (struct kvtierd_held){.until_ns = 0};
+	if (k->kept_ns + KVTIERD_KEPT_NS < t->kept_look_ns)
+		t->kept_look_ns = k->kept_ns + KVTIERD_KEPT_NS;
 }
 
-bool tiered_kept_take(struct tiered *t, const struct kvt_key *key, struct tiered_held *held)
+bool kvtierd_kept_take(struct kvtierd *t, const struct kvt_key *key, struct kvtierd_held *held)
 {
-	struct tiered_kept *k = find_kept(t, key);
+	struct kvtierd_kept *k = find_kept(t, key);
 
 	if (k == NULL)
 		return false;
@@ -251,20 +251,20 @@ bool tiered_kept_take(struct tiered *t, const struct kvt_key *key, struct tiered
 	}
 	t->kept_bytes -= k->held.lease.bytes;
 	*held = k->held;
-	k->held = (struct tiered_held){.until_ns = 0};
-	tiered_count(t, &t->counts.kept_used, 1);
+	k->held = (struct kvtierd_held){.until_ns = 0};
+	kvtierd_count(t, &t->counts.kept_used, 1);
 	return true;
 }
 
-static size_t kept_step(struct tiered *t, int64_t now_ns, int64_t *next_ns)
+static size_t kept_step(struct kvtierd *t, int64_t now_ns, int64_t *next_ns)
 {
 	size_t n = 0;
 
 	if (now_ns >= t->kept_look_ns) {
 		t->kept_look_ns = INT64_MAX;
-		for (uint32_t i = 0; i < TIERED_KEPT; i++) {
-			struct tiered_kept *k = &t->kept[i];
-			int64_t due_ns = k->kept_ns + TIERED_KEPT_NS;
+		for (uint32_t i = 0; i < KVTIERD_KEPT; i++) {
+			struct kvtierd_kept *k = &t->kept[i];
+			int64_t due_ns = k->kept_ns + KVTIERD_KEPT_NS;
 
 			if (k->held.lease.id[0] == '\0')
 				continue;
@@ -283,31 +283,31 @@ static size_t kept_step(struct tiered *t, int64_t now_ns, int64_t *next_ns)
 
 /* --- both ------------------------------------------------------------------------------------- */
 
-size_t tiered_leases_step(struct tiered *t, int64_t now_ns, int64_t *next_ns)
+size_t kvtierd_leases_step(struct kvtierd *t, int64_t now_ns, int64_t *next_ns)
 {
 	size_t n = kept_step(t, now_ns, next_ns);
 
 	return n + releases_step(t, now_ns, next_ns);
 }
 
-void tiered_leases_let_go(struct tiered *t)
+void kvtierd_leases_let_go(struct kvtierd *t)
 {
-	for (uint32_t i = 0; i < TIERED_KEPT; i++)
+	for (uint32_t i = 0; i < KVTIERD_KEPT; i++)
 		if (t->kept[i].held.lease.id[0] != '\0')
 			let_go(t, &t->kept[i]);
 }
 
-bool tiered_leases_quiet(const struct tiered *t)
+bool kvtierd_leases_quiet(const struct kvtierd *t)
 {
 	return t->releases == NULL;
 }
 
-void tiered_leases_close(struct tiered *t)
+void kvtierd_leases_close(struct kvtierd *t)
 {
-	struct tiered_release *r;
+	struct kvtierd_release *r;
 
-	for (uint32_t i = 0; i < TIERED_KEPT; i++)
-		tiered_lease_finish(&t->kept[i].held.lease);
+	for (uint32_t i = 0; i < KVTIERD_KEPT; i++)
+		kvtierd_lease_finish(&t->kept[i].held.lease);
 	while ((r = t->releases) != NULL) {
 		t->releases = r->next;
 		free(r);

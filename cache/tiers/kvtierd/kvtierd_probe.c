@@ -1,5 +1,5 @@
 /*
- * tiered_probe.c - how many chunks of a chain are there: leases asked for side by side.
+ * kvtierd_probe.c - how many chunks of a chain are there: leases asked for side by side.
  *
  * Keys are asked for in the chain's order, as many at once as there are connections; the first that
  * is missing ends it, and what was asked for beyond it is called back or released. What is known of
@@ -16,10 +16,10 @@
 #include "tiers/kvtierd/kvtierd.h"
 
 struct ask {
-	struct tiered_job *job;
-	struct tiered_exchange x;
-	struct tiered_waiter waiter;
-	struct tiered_held held;
+	struct kvtierd_job *job;
+	struct kvtierd_exchange x;
+	struct kvtierd_waiter waiter;
+	struct kvtierd_held held;
 	struct redis_footer footer;
 	size_t index;
 	int64_t wait_ns; /* that the daemon was given */
@@ -36,17 +36,17 @@ struct probe {
 	struct ask asks[];
 };
 
-static void go_on(struct tiered_job *job);
+static void go_on(struct kvtierd_job *job);
 
 static void settled(struct ask *a, enum kvt_status status)
 {
-	struct tiered_job *job = a->job;
+	struct kvtierd_job *job = a->job;
 	struct probe *p = job->parts;
-	struct tiered *t = job->t;
+	struct kvtierd *t = job->t;
 
 	if (status == KVT_OK && a->index < p->limit)
-		tiered_keep(t, &job->request->keys[a->index], &a->held);
-	tiered_release(t, &a->held);
+		kvtierd_keep(t, &job->request->keys[a->index], &a->held);
+	kvtierd_release(t, &a->held);
 	if (status != KVT_OK && a->index < p->limit) {
 		p->limit = a->index;
 		if (status != KVT_MISS && status != KVT_ECORRUPT)
@@ -59,20 +59,20 @@ static void settled(struct ask *a, enum kvt_status status)
 
 static void look(struct ask *a)
 {
-	struct tiered *t = a->job->t;
+	struct kvtierd *t = a->job->t;
 	const struct kvt_key *key = &a->job->request->keys[a->index];
 	int64_t now_ns = kvt_now(t->s);
 	struct kvt_tier_known known;
-	enum kvt_status status = tiered_look(t, key, &a->held, &a->footer);
+	enum kvt_status status = kvtierd_look(t, key, &a->held, &a->footer);
 
 	if (status == KVT_ECORRUPT)
-		tiered_is_corrupt(t, key, "its footer is wrong");
+		kvtierd_is_corrupt(t, key, "its footer is wrong");
 	if (status == KVT_OK)
-		status = tiered_epochs_hold(t, &a->footer, &a->waiter);
+		status = kvtierd_epochs_hold(t, &a->footer, &a->waiter);
 	if (status == KVT_BUSY)
 		return; /* epochs_known goes on */
 	if (status == KVT_OK) {
-		tiered_know(&a->footer, &known);
+		kvtierd_know(&a->footer, &known);
 		kvt_presence_there(t->presence, key, &known, now_ns);
 	} else if (status == KVT_MISS || status == KVT_ECORRUPT) {
 		kvt_presence_missing(t->presence, key, now_ns);
@@ -80,7 +80,7 @@ static void look(struct ask *a)
 	settled(a, status);
 }
 
-static void epochs_known(struct tiered_waiter *w, enum kvt_status status)
+static void epochs_known(struct kvtierd_waiter *w, enum kvt_status status)
 {
 	struct ask *a = (struct ask *)((char *)w - offsetof(struct ask, waiter));
 
@@ -93,7 +93,7 @@ static void epochs_known(struct tiered_waiter *w, enum kvt_status status)
 static void send_ask(struct ask *a);
 
 /* Learns how this daemon says that something is missing. True: it is worth asking again. */
-static bool learn(struct tiered *t, const struct ask *a)
+static bool learn(struct kvtierd *t, const struct ask *a)
 {
 	int64_t took_ns = kvt_now(t->s) - a->x.sent_ns;
 
@@ -101,19 +101,19 @@ static bool learn(struct tiered *t, const struct ask *a)
 		return false;
 	if (a->wait_ns > 0 && (a->x.answer->status == 404 || a->x.answer->status == 504) &&
 		took_ns >= a->wait_ns / 4 * 3)
-		t->misses = TIERED_MISSES_WAIT;
-	if (a->x.answer->status != 404 || t->misses != TIERED_MISSES_UNKNOWN)
+		t->misses = KVTIERD_MISSES_WAIT;
+	if (a->x.answer->status != 404 || t->misses != KVTIERD_MISSES_UNKNOWN)
 		return false;
-	t->misses = TIERED_MISSES_AT_ONCE;
+	t->misses = KVTIERD_MISSES_AT_ONCE;
 	return a->wait_ns == 0; /* perhaps it is there, but not in memory */
 }
 
-static void leased(struct tiered_exchange *x)
+static void leased(struct kvtierd_exchange *x)
 {
 	struct ask *a = x->user;
-	struct tiered *t = a->job->t;
+	struct kvtierd *t = a->job->t;
 	bool again = learn(t, a), sure;
-	enum kvt_status status = tiered_lease_answer(t, x, &a->held, &sure);
+	enum kvt_status status = kvtierd_lease_answer(t, x, &a->held, &sure);
 
 	if (status == KVT_OK) {
 		look(a);
@@ -129,21 +129,21 @@ static void leased(struct tiered_exchange *x)
 
 static void send_ask(struct ask *a)
 {
-	struct tiered_job *job = a->job;
-	struct tiered *t = job->t;
+	struct kvtierd_job *job = a->job;
+	struct kvtierd *t = job->t;
 	int64_t left_ns = job->deadline_ns - kvt_now(t->s);
-	char name[TIERED_NAME_ROOM];
+	char name[KVTIERD_NAME_ROOM];
 
-	a->wait_ns = t->misses == TIERED_MISSES_AT_ONCE && left_ns > 0 ? left_ns / 2 : 0;
-	tiered_chunk_name(&t->fingerprint, &job->request->keys[a->index], name);
-	tiered_ask_lease(&t->place, name, (uint64_t)a->wait_ns, t->lease_ns, &a->x);
+	a->wait_ns = t->misses == KVTIERD_MISSES_AT_ONCE && left_ns > 0 ? left_ns / 2 : 0;
+	kvtierd_chunk_name(&t->fingerprint, &job->request->keys[a->index], name);
+	kvtierd_ask_lease(&t->place, name, (uint64_t)a->wait_ns, t->lease_ns, &a->x);
 	a->x.deadline_ns = job->deadline_ns;
 	a->x.done = leased;
 	a->x.user = a;
-	tiered_http_submit(t->http, &a->x);
+	kvtierd_http_submit(t->http, &a->x);
 }
 
-static void begin_ask(struct tiered_job *job, struct ask *a, size_t index)
+static void begin_ask(struct kvtierd_job *job, struct ask *a, size_t index)
 {
 	struct probe *p = job->parts;
 
@@ -173,10 +173,10 @@ static size_t horizon(const struct probe *p)
 }
 
 /* Asks on as far as it is of use. */
-static void ask_on(struct tiered_job *job)
+static void ask_on(struct kvtierd_job *job)
 {
 	struct probe *p = job->parts;
-	struct tiered *t = job->t;
+	struct kvtierd *t = job->t;
 	int64_t now_ns = kvt_now(t->s);
 	struct kvt_tier_known known;
 	struct ask *a;
@@ -198,11 +198,11 @@ static void ask_on(struct tiered_job *job)
 	}
 	for (uint32_t i = 0; i < p->count; i++)
 		if (p->asks[i].busy && p->asks[i].index > p->limit)
-			tiered_http_forsake(t->http, &p->asks[i].x);
+			kvtierd_http_abandon(t->http, &p->asks[i].x);
 }
 
 /* Called whenever something is settled, also by what ask_on calls back. */
-static void go_on(struct tiered_job *job)
+static void go_on(struct kvtierd_job *job)
 {
 	struct probe *p = job->parts;
 	enum kvt_status status = KVT_OK;
@@ -217,10 +217,10 @@ static void go_on(struct tiered_job *job)
 	job->request->found = p->limit;
 	if (p->limit == 0 && p->bad != KVT_OK)
 		status = p->bad;
-	tiered_job_done(job, status);
+	kvtierd_job_done(job, status);
 }
 
-void tiered_probe_begin(struct tiered_job *job)
+void kvtierd_probe_begin(struct kvtierd_job *job)
 {
 	uint32_t count = job->t->connections;
 	struct probe *p;
@@ -230,7 +230,7 @@ void tiered_probe_begin(struct tiered_job *job)
 		count = (uint32_t)job->request->key_count;
 	p = calloc(1, sizeof(*p) + count * sizeof(p->asks[0]));
 	if (p == NULL) {
-		tiered_job_done(job, KVT_ENOMEM);
+		kvtierd_job_done(job, KVT_ENOMEM);
 		return;
 	}
 	p->limit = job->request->key_count;

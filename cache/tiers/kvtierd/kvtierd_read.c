@@ -1,5 +1,5 @@
 /*
- * tiered_read.c - a chunk comes: lease, look at its footer, copy, check, release.
+ * kvtierd_read.c - a chunk comes: lease, look at its footer, copy, check, release.
  *
  *	kept lease ----------------+
  *	POST .../leases --> held --+--> look --> epochs --> copy --> checks --> done, then release
@@ -17,33 +17,33 @@
 
 /* --- looking ---------------------------------------------------------------------------------- */
 
-void tiered_is_corrupt(struct tiered *t, const struct kvt_key *key, const char *what)
+void kvtierd_is_corrupt(struct kvtierd *t, const struct kvt_key *key, const char *what)
 {
-	tiered_count(t, &t->counts.corrupt, 1);
-	kvt_note(t->s, KVT_LOG_WARN, "tiered: %02x%02x%02x%02x is left aside: %s", key->bytes[0],
+	kvtierd_count(t, &t->counts.corrupt, 1);
+	kvt_note(t->s, KVT_LOG_WARN, "kvtierd: %02x%02x%02x%02x is left aside: %s", key->bytes[0],
 		key->bytes[1], key->bytes[2], key->bytes[3], what);
 }
 
 /* The segment as it is now; said once when it goes, and once when it comes. */
-static enum kvt_status look_at_segment(struct tiered *t)
+static enum kvt_status look_at_segment(struct kvtierd *t)
 {
-	enum kvt_status status = tiered_segment_refresh(&t->segment);
+	enum kvt_status status = kvtierd_segment_refresh(&t->segment);
 
 	if (status == KVT_OK) {
 		if (t->said_segment)
-			kvt_note(t->s, KVT_LOG_INFO, "tiered: %s is there", t->segment.path);
+			kvt_note(t->s, KVT_LOG_INFO, "kvtierd: %s is there", t->segment.path);
 		t->said_segment = false;
 		return status;
 	}
-	tiered_say(t, t->segment.why);
+	kvtierd_say(t, t->segment.why);
 	if (!t->said_segment)
-		kvt_note(t->s, KVT_LOG_ERROR, "tiered: %s", t->segment.why);
+		kvt_note(t->s, KVT_LOG_ERROR, "kvtierd: %s", t->segment.why);
 	t->said_segment = true;
 	return status;
 }
 
 /* Has a value outlived its own TTL, or that of the configuration? */
-static bool outlived(struct tiered *t, const struct redis_footer *f)
+static bool outlived(struct kvtierd *t, const struct redis_footer *f)
 {
 	uint64_t ttl_ns = f->ttl_ns;
 	int64_t age_ns = kvt_wall(t->s) - f->written_wall_ns;
@@ -53,8 +53,8 @@ static bool outlived(struct tiered *t, const struct redis_footer *f)
 	return ttl_ns != 0 && age_ns > 0 && (uint64_t)age_ns >= ttl_ns;
 }
 
-static enum kvt_status check_footer(struct tiered *t, const struct kvt_key *key,
-	const struct tiered_held *held, const struct redis_footer *f)
+static enum kvt_status check_footer(struct kvtierd *t, const struct kvt_key *key,
+	const struct kvtierd_held *held, const struct redis_footer *f)
 {
 	if (memcmp(&f->key, key, sizeof(*key)) != 0 ||
 		memcmp(&f->fingerprint, &t->fingerprint, sizeof(t->fingerprint)) != 0 ||
@@ -65,10 +65,10 @@ static enum kvt_status check_footer(struct tiered *t, const struct kvt_key *key,
 	return KVT_OK;
 }
 
-enum kvt_status tiered_look(struct tiered *t, const struct kvt_key *key,
-	const struct tiered_held *held, struct redis_footer *out)
+enum kvt_status kvtierd_look(struct kvtierd *t, const struct kvt_key *key,
+	const struct kvtierd_held *held, struct redis_footer *out)
 {
-	const struct tiered_lease *lease = &held->lease;
+	const struct kvtierd_lease *lease = &held->lease;
 	uint8_t bytes[REDIS_FOOTER];
 	struct kvt_segment to = {.base = bytes, .bytes = sizeof(bytes)};
 	struct kvt_checksum unused;
@@ -76,11 +76,11 @@ enum kvt_status tiered_look(struct tiered *t, const struct kvt_key *key,
 
 	if (status != KVT_OK)
 		return status;
-	if (lease->bytes == TIERED_MARK)
+	if (lease->bytes == KVTIERD_MARK)
 		return KVT_MISS; /* erased: too short for a value */
 	if (lease->bytes < REDIS_FOOTER)
 		return KVT_ECORRUPT;
-	status = tiered_segment_take(
+	status = kvtierd_segment_take(
 		&t->segment, lease, lease->bytes - REDIS_FOOTER, REDIS_FOOTER, &to, 1, &unused);
 	if (status == KVT_OK)
 		status = redis_footer_decode(bytes, sizeof(bytes), out);
@@ -89,7 +89,7 @@ enum kvt_status tiered_look(struct tiered *t, const struct kvt_key *key,
 	return status == KVT_OK ? check_footer(t, key, held, out) : status;
 }
 
-void tiered_know(const struct redis_footer *f, struct kvt_tier_known *out)
+void kvtierd_know(const struct redis_footer *f, struct kvt_tier_known *out)
 {
 	*out = (struct kvt_tier_known){
 		.bytes = f->bytes,
@@ -104,9 +104,9 @@ void tiered_know(const struct redis_footer *f, struct kvt_tier_known *out)
 
 /* --- reading ---------------------------------------------------------------------------------- */
 
-static void end(struct tiered_job *job, enum kvt_status status)
+static void end(struct kvtierd_job *job, enum kvt_status status)
 {
-	struct tiered *t = job->t;
+	struct kvtierd *t = job->t;
 	struct kvt_tier_request *r = job->request;
 
 	if (status == KVT_OK) {
@@ -117,25 +117,25 @@ static void end(struct tiered_job *job, enum kvt_status status)
 		t->reason[0] = '\0';
 		pthread_mutex_unlock(&t->lock);
 	} else if (status == KVT_MISS || status == KVT_ECORRUPT) {
-		tiered_count(t, &t->counts.misses, 1);
+		kvtierd_count(t, &t->counts.misses, 1);
 	}
-	tiered_release(t, &job->held);
-	tiered_job_done(job, status);
+	kvtierd_release(t, &job->held);
+	kvtierd_job_done(job, status);
 }
 
 /* Not there, or not this: that may be remembered. */
-static void end_missing(struct tiered_job *job, enum kvt_status status)
+static void end_missing(struct kvtierd_job *job, enum kvt_status status)
 {
 	kvt_presence_missing(job->t->presence, &job->request->keys[0], kvt_now(job->t->s));
 	end(job, status);
 }
 
-static void look(struct tiered_job *job);
+static void look(struct kvtierd_job *job);
 
-static void epochs_known(struct tiered_waiter *w, enum kvt_status status)
+static void epochs_known(struct kvtierd_waiter *w, enum kvt_status status)
 {
-	struct tiered_job *job =
-		(struct tiered_job *)((char *)w - offsetof(struct tiered_job, waiter));
+	struct kvtierd_job *job =
+		(struct kvtierd_job *)((char *)w - offsetof(struct kvtierd_job, waiter));
 
 	if (status == KVT_OK)
 		look(job);
@@ -143,14 +143,14 @@ static void epochs_known(struct tiered_waiter *w, enum kvt_status status)
 		end(job, status);
 }
 
-static void look(struct tiered_job *job)
+static void look(struct kvtierd_job *job)
 {
-	struct tiered *t = job->t;
+	struct kvtierd *t = job->t;
 	const struct kvt_key *key = &job->request->keys[0];
-	enum kvt_status status = tiered_look(t, key, &job->held, &job->footer);
+	enum kvt_status status = kvtierd_look(t, key, &job->held, &job->footer);
 
 	if (status == KVT_ECORRUPT)
-		tiered_is_corrupt(t, key, "its footer is wrong");
+		kvtierd_is_corrupt(t, key, "its footer is wrong");
 	if (status == KVT_OK && job->footer.bytes != job->request->bytes)
 		status = KVT_MISS; /* another chunk came since the caller asked how long it is */
 	if (status == KVT_MISS || status == KVT_ECORRUPT) {
@@ -158,7 +158,7 @@ static void look(struct tiered_job *job)
 		return;
 	}
 	if (status == KVT_OK)
-		status = tiered_epochs_hold(t, &job->footer, &job->waiter);
+		status = kvtierd_epochs_hold(t, &job->footer, &job->waiter);
 	if (status == KVT_BUSY)
 		return; /* epochs_known goes on */
 	if (status == KVT_MISS)
@@ -172,11 +172,11 @@ static void look(struct tiered_job *job)
 	}
 }
 
-static void leased(struct tiered_exchange *x)
+static void leased(struct kvtierd_exchange *x)
 {
-	struct tiered_job *job = x->user;
+	struct kvtierd_job *job = x->user;
 	bool sure;
-	enum kvt_status status = tiered_lease_answer(job->t, x, &job->held, &sure);
+	enum kvt_status status = kvtierd_lease_answer(job->t, x, &job->held, &sure);
 
 	if (status == KVT_OK)
 		look(job);
@@ -190,45 +190,45 @@ static bool request_is_good(const struct kvt_tier_request *r)
 {
 	uint64_t sum = 0;
 
-	if (r->key_count != 1 || r->segment_count == 0 || r->segment_count > TIERED_MAX_SEGMENTS)
+	if (r->key_count != 1 || r->segment_count == 0 || r->segment_count > KVTIERD_MAX_SEGMENTS)
 		return false;
 	for (uint32_t i = 0; i < r->segment_count; i++)
 		sum += r->segments[i].bytes;
 	return sum == r->bytes && r->bytes > 0;
 }
 
-void tiered_read_begin(struct tiered_job *job)
+void kvtierd_read_begin(struct kvtierd_job *job)
 {
-	struct tiered *t = job->t;
+	struct kvtierd *t = job->t;
 	struct kvt_tier_request *r = job->request;
-	char name[TIERED_NAME_ROOM];
+	char name[KVTIERD_NAME_ROOM];
 	int64_t left_ns = job->deadline_ns - kvt_now(t->s);
 
 	r->names = NULL;
 	job->waiter.fn = epochs_known;
 	job->waiter.deadline_ns = job->deadline_ns;
 	if (!request_is_good(r)) {
-		tiered_job_done(job, KVT_EINVAL);
+		kvtierd_job_done(job, KVT_EINVAL);
 		return;
 	}
-	if (tiered_kept_take(t, &r->keys[0], &job->held)) {
+	if (kvtierd_kept_take(t, &r->keys[0], &job->held)) {
 		look(job);
 		return;
 	}
-	tiered_chunk_name(&t->fingerprint, &r->keys[0], name);
+	kvtierd_chunk_name(&t->fingerprint, &r->keys[0], name);
 	/* The daemon may have to fetch it first; three quarters of the time are its. */
-	tiered_ask_lease(
+	kvtierd_ask_lease(
 		&t->place, name, left_ns > 0 ? (uint64_t)left_ns / 4 * 3 : 0, t->lease_ns, &job->x);
 	job->x.deadline_ns = job->deadline_ns;
 	job->x.done = leased;
 	job->x.user = job;
-	tiered_http_submit(t->http, &job->x);
+	kvtierd_http_submit(t->http, &job->x);
 }
 
 /* --- copying ---------------------------------------------------------------------------------- */
 
 /* The engine's names, if they are there and whole; without them there are no events. */
-static bool take_names(struct tiered_job *job, struct kvt_blocks *names)
+static bool take_names(struct kvtierd_job *job, struct kvt_blocks *names)
 {
 	const struct redis_footer *f = &job->footer;
 	struct kvt_segment to = {.bytes = redis_footer_extra(f)};
@@ -241,7 +241,7 @@ static bool take_names(struct tiered_job *job, struct kvt_blocks *names)
 	job->tail = malloc(to.bytes);
 	to.base = job->tail;
 	return job->tail != NULL &&
-	       tiered_segment_take(&job->t->segment, &job->held.lease, f->bytes, to.bytes, &to, 1,
+	       kvtierd_segment_take(&job->t->segment, &job->held.lease, f->bytes, to.bytes, &to, 1,
 		       &unused) == KVT_OK &&
 	       redis_extra_sum(job->tail, to.bytes) == f->extra_sum &&
 	       nvme_names_decode(job->tail, f->names_bytes, names, &alias) == KVT_OK &&
@@ -249,41 +249,41 @@ static bool take_names(struct tiered_job *job, struct kvt_blocks *names)
 }
 
 /* After the copy, everything is asked once more. */
-static enum kvt_status check_copy(struct tiered_job *job, uint64_t generation)
+static enum kvt_status check_copy(struct kvtierd_job *job, uint64_t generation)
 {
-	struct tiered *t = job->t;
+	struct kvtierd *t = job->t;
 	const struct kvt_tier_request *r = job->request;
 	bool right = kvt_checksum_equal(&r->checksum, &job->footer.checksum);
 
-	if (!tiered_held_lasts(t, &job->held))
+	if (!kvtierd_held_lasts(t, &job->held))
 		return KVT_MISS;
 	if (look_at_segment(t) != KVT_OK || t->segment.generation != generation)
 		return KVT_MISS;
 	if (!right) {
-		tiered_is_corrupt(t, &r->keys[0], "its checksum is wrong");
+		kvtierd_is_corrupt(t, &r->keys[0], "its checksum is wrong");
 		return KVT_ECORRUPT;
 	}
-	return tiered_epochs_hold(t, &job->footer, &job->waiter);
+	return kvtierd_epochs_hold(t, &job->footer, &job->waiter);
 }
 
-static enum kvt_status copy(struct tiered_job *job)
+static enum kvt_status copy(struct kvtierd_job *job)
 {
-	struct tiered *t = job->t;
+	struct kvtierd *t = job->t;
 	struct kvt_tier_request *r = job->request;
 	enum kvt_status status = look_at_segment(t);
 	uint64_t generation = t->segment.generation;
 
-	if (status == KVT_OK && !tiered_held_lasts(t, &job->held))
+	if (status == KVT_OK && !kvtierd_held_lasts(t, &job->held))
 		status = KVT_MISS;
 	if (status == KVT_OK)
-		status = tiered_segment_take(&t->segment, &job->held.lease, 0, r->bytes,
+		status = kvtierd_segment_take(&t->segment, &job->held.lease, 0, r->bytes,
 			r->segments, r->segment_count, &r->checksum);
 	return status == KVT_OK ? check_copy(job, generation) : status;
 }
 
-size_t tiered_read_copy(struct tiered *t)
+size_t kvtierd_read_copy(struct kvtierd *t)
 {
-	struct tiered_job *job = t->copies;
+	struct kvtierd_job *job = t->copies;
 	struct kvt_tier_known known;
 	struct kvt_blocks names;
 	enum kvt_status status;
@@ -297,7 +297,7 @@ size_t tiered_read_copy(struct tiered *t)
 	if (status == KVT_BUSY)
 		return 1; /* its epochs went out of date meanwhile: looked at and copied again */
 	if (status == KVT_OK) {
-		tiered_know(&job->footer, &known);
+		kvtierd_know(&job->footer, &known);
 		kvt_presence_there(t->presence, &job->request->keys[0], &known, kvt_now(t->s));
 		if (take_names(job, &names))
 			job->request->names = &names;

@@ -1,5 +1,5 @@
 /*
- * tiered_resolve.c - a thread that looks up one name when it is told to.
+ * kvtierd_resolve.c - a thread that looks up one name when it is told to.
  *
  * getaddrinfo(3) cannot be cancelled; that is why it has a thread, and why destroy may take as long
  * as a lookup does. The thread exists only for names.
@@ -15,7 +15,7 @@
 
 #define AGAIN_NS 5000000000
 
-struct tiered_resolver {
+struct kvtierd_resolver {
 	const struct kvt_surroundings *s;
 	char host[256];
 	char port[8];
@@ -23,24 +23,24 @@ struct tiered_resolver {
 	pthread_t thread;
 	pthread_mutex_t lock; /* guards what follows */
 	pthread_cond_t wake;
-	struct tiered_address addresses[TIERED_ADDRESSES];
+	struct kvtierd_address addresses[KVTIERD_ADDRESSES];
 	size_t count;
 	int64_t asked_ns; /* when it was last looked up */
 	bool wanted, ending;
 };
 
 /* flags: as getaddrinfo's. Returns its error. */
-static int look_up(struct tiered_resolver *r, int flags)
+static int look_up(struct kvtierd_resolver *r, int flags)
 {
 	struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICSERV | flags};
-	struct tiered_address found[TIERED_ADDRESSES];
+	struct kvtierd_address found[KVTIERD_ADDRESSES];
 	struct addrinfo *list = NULL;
 	size_t count = 0;
 	int err = getaddrinfo(r->host, r->port, &hints, &list);
 
 	if (err != 0)
 		return err;
-	for (struct addrinfo *a = list; a != NULL && count < TIERED_ADDRESSES; a = a->ai_next) {
+	for (struct addrinfo *a = list; a != NULL && count < KVTIERD_ADDRESSES; a = a->ai_next) {
 		memcpy(&found[count].bytes, a->ai_addr, a->ai_addrlen);
 		found[count++].len = a->ai_addrlen;
 	}
@@ -52,18 +52,18 @@ static int look_up(struct tiered_resolver *r, int flags)
 	return 0;
 }
 
-static void look_up_name(struct tiered_resolver *r)
+static void look_up_name(struct kvtierd_resolver *r)
 {
 	int err = look_up(r, 0);
 
 	if (err != 0)
-		kvt_note(r->s, KVT_LOG_WARN, "tiered: %s is not found: %s", r->host,
+		kvt_note(r->s, KVT_LOG_WARN, "kvtierd: %s is not found: %s", r->host,
 			gai_strerror(err));
 }
 
 static void *run(void *arg)
 {
-	struct tiered_resolver *r = arg;
+	struct kvtierd_resolver *r = arg;
 
 	pthread_mutex_lock(&r->lock);
 	while (!r->ending) {
@@ -81,7 +81,7 @@ static void *run(void *arg)
 }
 
 /* Without it names stay as they were found. */
-static void start(struct tiered_resolver *r)
+static void start(struct kvtierd_resolver *r)
 {
 	sigset_t all, before;
 
@@ -91,10 +91,10 @@ static void start(struct tiered_resolver *r)
 	(void)pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
 
-enum kvt_status tiered_resolver_create(const char *host, uint16_t port, bool threads,
-	const struct kvt_surroundings *s, struct tiered_resolver **out)
+enum kvt_status kvtierd_resolver_create(const char *host, uint16_t port, bool threads,
+	const struct kvt_surroundings *s, struct kvtierd_resolver **out)
 {
-	struct tiered_resolver *r = calloc(1, sizeof(*r));
+	struct kvtierd_resolver *r = calloc(1, sizeof(*r));
 
 	if (r == NULL)
 		return KVT_ENOMEM;
@@ -113,7 +113,7 @@ enum kvt_status tiered_resolver_create(const char *host, uint16_t port, bool thr
 	return KVT_OK;
 }
 
-void tiered_resolver_destroy(struct tiered_resolver *r)
+void kvtierd_resolver_destroy(struct kvtierd_resolver *r)
 {
 	if (r == NULL)
 		return;
@@ -129,7 +129,7 @@ void tiered_resolver_destroy(struct tiered_resolver *r)
 	free(r);
 }
 
-size_t tiered_resolver_get(struct tiered_resolver *r, struct tiered_address out[TIERED_ADDRESSES])
+size_t kvtierd_resolver_get(struct kvtierd_resolver *r, struct kvtierd_address out[KVTIERD_ADDRESSES])
 {
 	size_t count;
 
@@ -140,7 +140,7 @@ size_t tiered_resolver_get(struct tiered_resolver *r, struct tiered_address out[
 	return count;
 }
 
-void tiered_resolver_again(struct tiered_resolver *r)
+void kvtierd_resolver_again(struct kvtierd_resolver *r)
 {
 	int64_t now_ns = kvt_now(r->s);
 

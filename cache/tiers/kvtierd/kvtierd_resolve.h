@@ -1,5 +1,5 @@
 /*
- * tiered_resolve.h - addresses of one host, looked up without making anybody wait.
+ * kvtierd_resolve.h - addresses of one host, looked up without making anybody wait.
  *
  * A host that is an address needs no looking up. A name is looked up at create, and again when
  * asked, on a thread of its own (asking a name server may take many seconds). Without threads
@@ -13,25 +13,25 @@
 
 #include "chunk/note.h"
 
-#define TIERED_ADDRESSES 8
+#define KVTIERD_ADDRESSES 8
 
-struct tiered_address {
+struct kvtierd_address {
 	struct sockaddr_storage bytes;
 	socklen_t len;
 };
 
-struct tiered_resolver;
+struct kvtierd_resolver;
 
 /* KVT_ENOMEM. A name that is not found is no failure. */
-enum kvt_status tiered_resolver_create(const char *host, uint16_t port, bool threads,
-	const struct kvt_surroundings *s, struct tiered_resolver **out) KVT_MUST_CHECK;
+enum kvt_status kvtierd_resolver_create(const char *host, uint16_t port, bool threads,
+	const struct kvt_surroundings *s, struct kvtierd_resolver **out) KVT_MUST_CHECK;
 /* Waits for a lookup under way. NULL is allowed. */
-void tiered_resolver_destroy(struct tiered_resolver *r);
+void kvtierd_resolver_destroy(struct kvtierd_resolver *r);
 
 /* The latest addresses; returns how many, 0: unknown. Any thread. */
-size_t tiered_resolver_get(struct tiered_resolver *r, struct tiered_address out[TIERED_ADDRESSES]);
+size_t kvtierd_resolver_get(struct kvtierd_resolver *r, struct kvtierd_address out[KVTIERD_ADDRESSES]);
 
 /* The addresses are of no use: looks again, at most once in some seconds. Never waits. */
-void tiered_resolver_again(struct tiered_resolver *r);
+void kvtierd_resolver_again(struct kvtierd_resolver *r);
 
 #endif

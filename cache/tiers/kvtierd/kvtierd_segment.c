@@ -1,5 +1,5 @@
 /*
- * tiered_segment.c - attached, attached again, and copied from.
+ * kvtierd_segment.c - attached, attached again, and copied from.
  */
 #include "tiers/kvtierd/kvtierd_segment.h"
 
@@ -15,9 +15,9 @@
 
 #define FEW_PIECES 32
 
-enum kvt_status tiered_segment_init(struct tiered_segment *g, const char *name)
+enum kvt_status kvtierd_segment_init(struct kvtierd_segment *g, const char *name)
 {
-	*g = (struct tiered_segment){.fd = -1};
+	*g = (struct kvtierd_segment){.fd = -1};
 	if (name[0] == '/')
 		name++;
 	if (name[0] == '\0' || strlen(name) > NAME_MAX || strchr(name, '/') != NULL ||
@@ -27,7 +27,7 @@ enum kvt_status tiered_segment_init(struct tiered_segment *g, const char *name)
 	return KVT_OK;
 }
 
-static void detach(struct tiered_segment *g)
+static void detach(struct kvtierd_segment *g)
 {
 	if (g->map != NULL)
 		(void)munmap(g->map, g->bytes);
@@ -38,12 +38,12 @@ static void detach(struct tiered_segment *g)
 	g->bytes = 0;
 }
 
-void tiered_segment_finish(struct tiered_segment *g)
+void kvtierd_segment_finish(struct kvtierd_segment *g)
 {
 	detach(g);
 }
 
-static enum kvt_status refuse(struct tiered_segment *g, const char *what, int error)
+static enum kvt_status refuse(struct kvtierd_segment *g, const char *what, int error)
 {
 	char text[64];
 
@@ -52,7 +52,7 @@ static enum kvt_status refuse(struct tiered_segment *g, const char *what, int er
 	return KVT_EIO;
 }
 
-static enum kvt_status attach(struct tiered_segment *g)
+static enum kvt_status attach(struct kvtierd_segment *g)
 {
 	int fd = open(g->path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
 	struct stat st;
@@ -82,12 +82,12 @@ static enum kvt_status attach(struct tiered_segment *g)
 	return KVT_OK;
 }
 
-static bool has_length(const struct tiered_segment *g, const struct stat *st)
+static bool has_length(const struct kvtierd_segment *g, const struct stat *st)
 {
 	return st->st_size >= 0 && (uint64_t)st->st_size == g->bytes;
 }
 
-enum kvt_status tiered_segment_refresh(struct tiered_segment *g)
+enum kvt_status kvtierd_segment_refresh(struct kvtierd_segment *g)
 {
 	struct stat st;
 	enum kvt_status status;
@@ -110,13 +110,13 @@ enum kvt_status tiered_segment_refresh(struct tiered_segment *g)
 }
 
 /* The pieces that lie from `from` on, in memory. */
-static size_t cut(const struct tiered_segment *g, const struct tiered_lease *lease, uint64_t from,
+static size_t cut(const struct kvtierd_segment *g, const struct kvtierd_lease *lease, uint64_t from,
 	struct kvt_segment *out)
 {
 	size_t n = 0;
 
 	for (uint32_t i = 0; i < lease->count; i++) {
-		struct tiered_piece p = lease->pieces[i];
+		struct kvtierd_piece p = lease->pieces[i];
 
 		if (from >= p.bytes) {
 			from -= p.bytes;
@@ -129,8 +129,8 @@ static size_t cut(const struct tiered_segment *g, const struct tiered_lease *lea
 	return n;
 }
 
-enum kvt_status tiered_segment_take(const struct tiered_segment *g,
-	const struct tiered_lease *lease, uint64_t from, uint64_t bytes,
+enum kvt_status kvtierd_segment_take(const struct kvtierd_segment *g,
+	const struct kvtierd_lease *lease, uint64_t from, uint64_t bytes,
 	const struct kvt_segment *to, size_t to_count, struct kvt_checksum *sum)
 {
 	struct kvt_segment few[FEW_PIECES], *source = few;
@@ -138,7 +138,7 @@ enum kvt_status tiered_segment_take(const struct tiered_segment *g,
 	size_t count;
 
 	if (from > lease->bytes || bytes > lease->bytes - from ||
-		!tiered_lease_fits(lease, g->bytes))
+		!kvtierd_lease_fits(lease, g->bytes))
 		return KVT_ECORRUPT;
 	if (lease->count > FEW_PIECES) {
 		source = calloc(lease->count, sizeof(source[0]));

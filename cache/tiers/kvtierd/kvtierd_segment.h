@@ -1,5 +1,5 @@
 /*
- * tiered_segment.h - the daemon's shared memory, as its clients see it: read only, and never trusted.
+ * kvtierd_segment.h - the daemon's shared memory, as its clients see it: read only, and never trusted.
  *
  * The daemon writes into it while we read; what a lease says may be wrong; the segment may be made
  * anew under the same name. So the name is looked at before every use (about a microsecond), all
@@ -21,7 +21,7 @@
 #include "chunk/checksum.h"
 #include "tiers/kvtierd/kvtierd_answer.h"
 
-struct tiered_segment {
+struct kvtierd_segment {
 	char path[300]; /* of the shared memory's file system */
 	int fd;         /* -1: not attached */
 	void *map;      /* `bytes` long, read only */
@@ -33,19 +33,19 @@ struct tiered_segment {
 };
 
 /* name: "shared_memory" or "/shared_memory". Attaches nothing yet. KVT_EINVAL: not a name. */
-enum kvt_status tiered_segment_init(struct tiered_segment *g, const char *name) KVT_MUST_CHECK;
-void tiered_segment_finish(struct tiered_segment *g);
+enum kvt_status kvtierd_segment_init(struct kvtierd_segment *g, const char *name) KVT_MUST_CHECK;
+void kvtierd_segment_finish(struct kvtierd_segment *g);
 
 /* Attaches what the name means now, if that is not what is attached. KVT_EIO: nothing to attach. */
-enum kvt_status tiered_segment_refresh(struct tiered_segment *g) KVT_MUST_CHECK;
+enum kvt_status kvtierd_segment_refresh(struct kvtierd_segment *g) KVT_MUST_CHECK;
 
 /*
  * Copies `bytes` of the leased object from `from` on into segments, with the checksum of what
  * arrived. To be called after a refresh. KVT_ECORRUPT: the lease goes beyond the segment or is
  * shorter. KVT_ENOMEM.
  */
-enum kvt_status tiered_segment_take(const struct tiered_segment *g,
-	const struct tiered_lease *lease, uint64_t from, uint64_t bytes,
+enum kvt_status kvtierd_segment_take(const struct kvtierd_segment *g,
+	const struct kvtierd_lease *lease, uint64_t from, uint64_t bytes,
 	const struct kvt_segment *to, size_t to_count, struct kvt_checksum *sum) KVT_MUST_CHECK;
 
 #endif

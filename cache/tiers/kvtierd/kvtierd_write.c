@@ -1,11 +1,11 @@
 /*
- * tiered_write.c - a chunk goes: PUT of its bytes from where they lie, names and footer behind them.
+ * kvtierd_write.c - a chunk goes: PUT of its bytes from where they lie, names and footer behind them.
  *
  * The footer is stamped with the epochs of the moment when the PUT is begun. An erase that comes
  * later changes them, so that a PUT which arrives after the erase is of no use to anybody.
  *
  * A PUT that ends without an answer may have been stored, or may be stored later; an erase of that
- * key within the next minute therefore does not rely on deleting (tiered_erase.c).
+ * key within the next minute therefore does not rely on deleting (kvtierd_erase.c).
  */
 #include <stdlib.h>
 #include <string.h>
@@ -15,7 +15,7 @@
 #include "tiers/kvtierd/kvtierd.h"
 
 /* Names and footer, with the bytes that are not known before the PUT begins still missing. */
-static enum kvt_status prepare(struct tiered_job *job)
+static enum kvt_status prepare(struct kvtierd_job *job)
 {
 	const struct kvt_tier_request *r = job->request;
 	const struct kvt_item *item = r->item;
@@ -57,22 +57,22 @@ static bool is_stored(int status)
 	return status == 200 || status == 201 || status == 204 || status == 409;
 }
 
-static bool stamp_holds(struct tiered_job *job)
+static bool stamp_holds(struct kvtierd_job *job)
 {
-	struct tiered_stamp now;
+	struct kvtierd_stamp now;
 
-	return tiered_epochs_now(job->t, &job->footer.tenant, &now, NULL) == KVT_OK &&
+	return kvtierd_epochs_now(job->t, &job->footer.tenant, &now, NULL) == KVT_OK &&
 	       now.all == job->stamp.all && now.tenant == job->stamp.tenant;
 }
 
-static void stored(struct tiered_job *job)
+static void stored(struct kvtierd_job *job)
 {
-	struct tiered *t = job->t;
+	struct kvtierd *t = job->t;
 	struct kvt_tier_request *r = job->request;
 	struct kvt_tier_known known;
 
 	if (stamp_holds(job)) {
-		tiered_know(&job->footer, &known);
+		kvtierd_know(&job->footer, &known);
 		kvt_presence_there(t->presence, &r->keys[0], &known, kvt_now(t->s));
 	}
 	pthread_mutex_lock(&t->lock);
@@ -82,13 +82,13 @@ static void stored(struct tiered_job *job)
 	pthread_mutex_unlock(&t->lock);
 	if (r->announce && r->item->blocks != NULL && t->watch.stored != NULL)
 		t->watch.stored(t->watch.self, KVT_TIER_L2, &r->keys[0], r->item->blocks);
-	tiered_job_done(job, KVT_OK);
+	kvtierd_job_done(job, KVT_OK);
 }
 
-static void put_done(struct tiered_exchange *x)
+static void put_done(struct kvtierd_exchange *x)
 {
-	struct tiered_job *job = x->user;
-	struct tiered *t = job->t;
+	struct kvtierd_job *job = x->user;
+	struct kvtierd *t = job->t;
 	enum kvt_status status;
 
 	if (x->status == KVT_OK && is_stored(x->answer->status)) {
@@ -96,32 +96,32 @@ static void put_done(struct tiered_exchange *x)
 		return;
 	}
 	if (x->sent_ns != 0)
-		tiered_doubt(t, &job->request->keys[0], &job->footer.tenant);
-	status = x->status == KVT_OK ? tiered_refused(t, x) : tiered_failed(t, x);
-	tiered_job_done(job, status == KVT_MISS ? KVT_BUSY : status);
+		kvtierd_doubt(t, &job->request->keys[0], &job->footer.tenant);
+	status = x->status == KVT_OK ? kvtierd_refused(t, x) : kvtierd_failed(t, x);
+	kvtierd_job_done(job, status == KVT_MISS ? KVT_BUSY : status);
 }
 
-static void stamp(struct tiered_job *job);
+static void stamp(struct kvtierd_job *job);
 
-static void epochs_known(struct tiered_waiter *w, enum kvt_status status)
+static void epochs_known(struct kvtierd_waiter *w, enum kvt_status status)
 {
-	struct tiered_job *job =
-		(struct tiered_job *)((char *)w - offsetof(struct tiered_job, waiter));
+	struct kvtierd_job *job =
+		(struct kvtierd_job *)((char *)w - offsetof(struct kvtierd_job, waiter));
 
 	if (status == KVT_OK)
 		stamp(job);
 	else
-		tiered_job_done(job, status == KVT_MISS ? KVT_BUSY : status);
+		kvtierd_job_done(job, status == KVT_MISS ? KVT_BUSY : status);
 }
 
 /* Epochs are known, or waited for; then the PUT goes. */
-static void stamp(struct tiered_job *job)
+static void stamp(struct kvtierd_job *job)
 {
-	struct tiered *t = job->t;
+	struct kvtierd *t = job->t;
 	struct kvt_tier_request *r = job->request;
 	struct redis_footer *f = &job->footer;
-	char name[TIERED_NAME_ROOM];
-	enum kvt_status status = tiered_epochs_now(t, &f->tenant, &job->stamp, &job->waiter);
+	char name[KVTIERD_NAME_ROOM];
+	enum kvt_status status = kvtierd_epochs_now(t, &f->tenant, &job->stamp, &job->waiter);
 
 	if (status == KVT_BUSY)
 		return;
@@ -129,7 +129,7 @@ static void stamp(struct tiered_job *job)
 		getrandom(&f->writer, sizeof(f->writer), 0) != (ssize_t)sizeof(f->writer))
 		status = KVT_EIO;
 	if (status != KVT_OK) {
-		tiered_job_done(job, status);
+		kvtierd_job_done(job, status);
 		return;
 	}
 	f->epoch = job->stamp.all;
@@ -141,12 +141,12 @@ static void stamp(struct tiered_job *job)
 	job->x.segment_bytes = r->bytes;
 	job->x.tail = job->tail;
 	job->x.tail_bytes = job->tail_bytes;
-	tiered_chunk_name(&t->fingerprint, &r->keys[0], name);
-	tiered_ask_put(&t->place, name, &job->x);
+	kvtierd_chunk_name(&t->fingerprint, &r->keys[0], name);
+	kvtierd_ask_put(&t->place, name, &job->x);
 	job->x.deadline_ns = job->deadline_ns;
 	job->x.done = put_done;
 	job->x.user = job;
-	tiered_http_submit(t->http, &job->x);
+	kvtierd_http_submit(t->http, &job->x);
 }
 
 static bool request_is_good(const struct kvt_tier_request *r)
@@ -158,7 +158,7 @@ static bool request_is_good(const struct kvt_tier_request *r)
 	return r->key_count == 1 && r->item != NULL && r->bytes > 0 && sum >= r->bytes;
 }
 
-void tiered_write_begin(struct tiered_job *job)
+void kvtierd_write_begin(struct kvtierd_job *job)
 {
 	enum kvt_status status = KVT_EINVAL;
 
@@ -169,5 +169,5 @@ void tiered_write_begin(struct tiered_job *job)
 	if (status == KVT_OK)
 		stamp(job);
 	else
-		tiered_job_done(job, status);
+		kvtierd_job_done(job, status);
 }

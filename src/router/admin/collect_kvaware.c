@@ -29,9 +29,9 @@ const char *kvw_inexact_name(enum kvw_inexact inexact)
 	return names[inexact];
 }
 
-const char *kvw_teller_name(enum kvw_teller teller)
+const char *kvw_reporter_name(enum kvw_reporter reporter)
 {
-	return teller == KVW_TELLER_ENGINE ? "engine" : "lmcache";
+	return reporter == KVW_REPORTER_ENGINE ? "engine" : "lmcache";
 }
 
 void kvw_collect_inexact(struct kvw_collect *collect)
@@ -283,24 +283,24 @@ void kvw_collect_lmcache_refused(struct kvw_collect *collect)
 	}
 }
 
-void kvw_collect_sight(struct kvw_collect *collect)
+void kvw_collect_coverage(struct kvw_collect *collect)
 {
 	struct kvw_feed *feed = collect->metrics->sources.feed;
 	const struct kvw_fleet *fleet = collect->metrics->fleet;
 
 	for (size_t i = 0; feed != NULL && i < fleet->count; i++) {
-		for (int teller = 0; teller < KVW_TELLER_COUNT; teller++) {
+		for (int reporter = 0; reporter < KVW_REPORTER_COUNT; reporter++) {
 			struct kvw_label labels[] = {
 				{"worker", kvw_slice_of(fleet->workers[i]->url)},
-				{"teller", kvw_slice_of(kvw_teller_name((enum kvw_teller)teller))},
+				{"reporter", kvw_slice_of(kvw_reporter_name((enum kvw_reporter)reporter))},
 			};
 			struct kvw_feed_status status;
 
 			if (kvw_feed_worker_status(feed, fleet->workers[i]->id,
-				    (enum kvw_teller)teller, &status) != KVW_OK)
+				    (enum kvw_reporter)reporter, &status) != KVW_OK)
 				continue;
 			kvw_sample_u64(collect, labels, 2,
-				collect->arg == KVW_OF_SIGHT ? (uint64_t)status.sight
+				collect->arg == KVW_OF_COVERAGE ? (uint64_t)status.coverage
 							     : status.sequence);
 		}
 	}

@@ -140,25 +140,25 @@ static void put_cost(struct kvw_page *text, const struct kvw_candidate *candidat
 }
 
 /* What is known of the worker's cache by its own word, and what is wrong. */
-static void put_sight(
+static void put_coverage(
 	const struct kvw_explanation *e, const struct kvw_worker *worker, struct kvw_page *text)
 {
 	static const char *const names[] = {
-		[KVW_SIGHT_NONE] = "none", [KVW_SIGHT_BLIND] = "blind", [KVW_SIGHT_FULL] = "full"};
+		[KVW_COVERAGE_NONE] = "none", [KVW_COVERAGE_BLIND] = "blind", [KVW_COVERAGE_FULL] = "full"};
 	bool first = true;
 
 	put_key(text, "cache_told_by");
 	kvw_page_string(text, "{");
-	for (int teller = 0; teller < KVW_TELLER_COUNT; teller++) {
+	for (int reporter = 0; reporter < KVW_REPORTER_COUNT; reporter++) {
 		struct kvw_feed_status status;
 
-		if (kvw_feed_worker_status(e->source->feed, worker->id, (enum kvw_teller)teller,
+		if (kvw_feed_worker_status(e->source->feed, worker->id, (enum kvw_reporter)reporter,
 			    &status) != KVW_OK)
 			continue;
 		kvw_page_string(text, first ? "\"" : ",\"");
-		kvw_page_string(text, kvw_teller_name((enum kvw_teller)teller));
-		kvw_page_string(text, "\":{\"sight\":");
-		kvw_page_json(text, kvw_slice_of(names[status.sight]));
+		kvw_page_string(text, kvw_reporter_name((enum kvw_reporter)reporter));
+		kvw_page_string(text, "\":{\"coverage\":");
+		kvw_page_json(text, kvw_slice_of(names[status.coverage]));
 		put_u64(text, "sequence", status.sequence);
 		put_text(text, "wrong", kvw_slice_of(status.wrong));
 		kvw_page_string(text, "}");
@@ -186,7 +186,7 @@ static void put_worker(const struct kvw_explanation *e, const struct kvw_worker 
 	if (cost != NULL && e->source->tokens != NULL)
 		put_bool(text, "exact", cost->exact);
 	if (e->source->feed != NULL)
-		put_sight(e, worker, text);
+		put_coverage(e, worker, text);
 	kvw_page_string(text, "}");
 }
 

@@ -102,7 +102,7 @@ void kvw_metrics_tick(struct kvw_metrics *metrics, int64_t now_ns);
 /* Label text, for example "no_tokens". */
 const char *kvw_inexact_name(enum kvw_inexact inexact);
 /* Label text, for example "engine". */
-const char *kvw_teller_name(enum kvw_teller teller);
+const char *kvw_reporter_name(enum kvw_reporter reporter);
 
 /* --- the list itself, from metrics.def --- */
 struct kvw_metric_info {

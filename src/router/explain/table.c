@@ -103,7 +103,7 @@ static void put_request(FILE *out, const json_t *root)
 }
 
 /* kvaware: whose word each line goes by, and what is wrong where it is not the worker's own. */
-static void put_sights(FILE *out, const json_t *root)
+static void put_coverages(FILE *out, const json_t *root)
 {
 	const json_t *workers = json_object_get(root, "workers");
 	const char *tokens = text_of(root, "tokens_from");
@@ -114,18 +114,18 @@ static void put_sights(FILE *out, const json_t *root)
 	put_text(out, tokens);
 	fputs(".\n", out);
 	for (size_t i = 0; i < json_array_size(workers); i++) {
-		const json_t *worker = json_array_get(workers, i), *teller;
+		const json_t *worker = json_array_get(workers, i), *reporter;
 		json_t *told = json_object_get(worker, "cache_told_by");
 		const char *name;
 
 		put_text(out, text_of(worker, "worker"));
 		fputs(json_is_true(json_object_get(worker, "exact")) ? ": exact" : ": by text", out);
-		json_object_foreach (told, name, teller) {
+		json_object_foreach (told, name, reporter) {
 			fprintf(out, "; %s ", name);
-			put_text(out, text_of(teller, "sight"));
-			if (*text_of(teller, "wrong") != '\0') {
+			put_text(out, text_of(reporter, "coverage"));
+			if (*text_of(reporter, "wrong") != '\0') {
 				fputs(" (", out);
-				put_text(out, text_of(teller, "wrong"));
+				put_text(out, text_of(reporter, "wrong"));
 				fputs(")", out);
 			}
 		}
@@ -163,7 +163,7 @@ enum kvw_err kvw_explain_table_print(struct kvw_slice json, FILE *out)
 		"queue ms", "prefill ms", "others ms", "context ms", "evict ms", "total ms", "in flight", "verdict");
 	for (size_t i = 0; i < json_array_size(workers); i++)
 		put_worker(out, json_array_get(workers, i), width);
-	put_sights(out, root);
+	put_coverages(out, root);
 	put_decision(out, root);
 	json_decref(root);
 	return KVW_OK;

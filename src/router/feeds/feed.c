@@ -78,7 +78,7 @@ struct kvw_feed {
 	bool closed; /* no more posts */
 
 	pthread_mutex_t status_lock;    /* guards what follows */
-	struct kvw_feed_status *status; /* [fleet->count][KVW_TELLER_COUNT] */
+	struct kvw_feed_status *status; /* [fleet->count][KVW_REPORTER_COUNT] */
 };
 
 /* --- small things --- */
@@ -138,15 +138,15 @@ void kvw_feed_count(struct kvw_feed *feed, enum kvw_feed_counter counter, uint64
 }
 
 static struct kvw_feed_status *status_of(
-	struct kvw_feed *feed, uint32_t worker, enum kvw_teller teller)
+	struct kvw_feed *feed, uint32_t worker, enum kvw_reporter reporter)
 {
-	return &feed->status[(size_t)worker * KVW_TELLER_COUNT + teller];
+	return &feed->status[(size_t)worker * KVW_REPORTER_COUNT + reporter];
 }
 
-void kvw_feed_heard(struct kvw_feed *feed, uint32_t worker, enum kvw_teller teller,
+void kvw_feed_heard(struct kvw_feed *feed, uint32_t worker, enum kvw_reporter reporter,
 	uint64_t sequence, int64_t sent_ns)
 {
-	struct kvw_feed_status *status = status_of(feed, worker, teller);
+	struct kvw_feed_status *status = status_of(feed, worker, reporter);
 	int64_t lag_ns = sent_ns == 0 ? -1 : kvw_clock_wall_ns() - sent_ns;
 
 	if (sent_ns != 0 && lag_ns < 0)
@@ -160,28 +160,28 @@ void kvw_feed_heard(struct kvw_feed *feed, uint32_t worker, enum kvw_teller tell
 	pthread_mutex_unlock(&feed->status_lock);
 }
 
-void kvw_feed_set_sight(struct kvw_feed *feed, uint32_t worker, enum kvw_teller teller,
-	enum kvw_sight sight, uint32_t sources, const char *wrong)
+void kvw_feed_set_coverage(struct kvw_feed *feed, uint32_t worker, enum kvw_reporter reporter,
+	enum kvw_coverage coverage, uint32_t sources, const char *wrong)
 {
-	struct kvw_feed_status *status = status_of(feed, worker, teller);
+	struct kvw_feed_status *status = status_of(feed, worker, reporter);
 
-	kvw_exact_set_sight(feed->deps.exact, worker, teller, sight);
+	kvw_exact_set_coverage(feed->deps.exact, worker, reporter, coverage);
 	pthread_mutex_lock(&feed->status_lock);
-	status->sight = sight;
+	status->coverage = coverage;
 	status->sources = sources;
 	snprintf(status->wrong, sizeof(status->wrong), "%s", wrong);
 	pthread_mutex_unlock(&feed->status_lock);
 }
 
 enum kvw_err kvw_feed_worker_status(
-	struct kvw_feed *feed, uint32_t worker, enum kvw_teller teller, struct kvw_feed_status *out)
+	struct kvw_feed *feed, uint32_t worker, enum kvw_reporter reporter, struct kvw_feed_status *out)
 {
 	if (worker >= feed->deps.fleet->count)
 		return KVW_ENOTFOUND;
 	pthread_mutex_lock(&feed->status_lock);
-	*out = *status_of(feed, worker, teller);
+	*out = *status_of(feed, worker, reporter);
 	pthread_mutex_unlock(&feed->status_lock);
-	out->sight = kvw_exact_sight(feed->deps.exact, worker, teller);
+	out->coverage = kvw_exact_coverage(feed->deps.exact, worker, reporter);
 	return KVW_OK;
 }
 
@@ -197,9 +197,9 @@ void kvw_feed_stats(struct kvw_feed *feed, struct kvw_feed_stats *out)
 	if (pthread_getcpuclockid(feed->thread, &clock) == 0 && clock_gettime(clock, &cpu) == 0)
 		out->cpu_ns = (int64_t)cpu.tv_sec * KVW_NS_PER_S + cpu.tv_nsec;
 	for (uint32_t worker = 0; worker < feed->deps.fleet->count; worker++)
-		for (int teller = 0; teller < KVW_TELLER_COUNT; teller++)
-			out->sights[teller][kvw_exact_sight(
-				feed->deps.exact, worker, (enum kvw_teller)teller)]++;
+		for (int reporter = 0; reporter < KVW_REPORTER_COUNT; reporter++)
+			out->coverages[reporter][kvw_exact_coverage(
+				feed->deps.exact, worker, (enum kvw_reporter)reporter)]++;
 }
 
 /* --- sockets --- */
@@ -489,7 +489,7 @@ enum kvw_err kvw_feed_start(const struct kvw_feed_deps *deps, FILE *errors, stru
 	pthread_mutex_init(&feed->status_lock, NULL);
 	kvw_lag_init(&feed->lag, feed->now_ns);
 	feed->polled = calloc(1, sizeof(*feed->polled));
-	feed->status = calloc(deps->fleet->count * KVW_TELLER_COUNT, sizeof(*feed->status));
+	feed->status = calloc(deps->fleet->count * KVW_REPORTER_COUNT, sizeof(*feed->status));
 	if (feed->polled != NULL && feed->status != NULL)
 		err = make_context(feed, errors);
 	if (err == KVW_OK)

@@ -100,15 +100,15 @@ struct kvw_feed_stats {
 	double lag_p50_ms, lag_p99_ms;
 	int64_t cpu_ns;                       /* of the feed's thread */
 	uint32_t sockets;                     /* watched */
-	uint32_t sights[KVW_TELLER_COUNT][3]; /* workers by enum kvw_sight */
+	uint32_t coverages[KVW_REPORTER_COUNT][3]; /* workers by enum kvw_coverage */
 };
 
 /* Fills *out. */
 void kvw_feed_stats(struct kvw_feed *feed, struct kvw_feed_stats *out);
 
-/* What one teller says of one worker. */
+/* What one reporter says of one worker. */
 struct kvw_feed_status {
-	enum kvw_sight sight;
+	enum kvw_coverage coverage;
 	uint32_t sources;  /* streams of events */
 	uint64_t sequence; /* of the last message of any of them */
 	int64_t lag_ns;    /* of it; negative: not known */
@@ -117,7 +117,7 @@ struct kvw_feed_status {
 };
 
 /* Fills *out. KVW_ENOTFOUND: no such worker. */
-enum kvw_err kvw_feed_worker_status(struct kvw_feed *feed, uint32_t worker, enum kvw_teller teller,
+enum kvw_err kvw_feed_worker_status(struct kvw_feed *feed, uint32_t worker, enum kvw_reporter reporter,
 	struct kvw_feed_status *out) KVW_MUST_CHECK;
 
 /* --- modules, on the feed's thread or in start --- */
@@ -141,12 +141,12 @@ void kvw_feed_count(struct kvw_feed *feed, enum kvw_feed_counter counter, uint64
 
 /* A message of a worker was applied. sent_ns: its own time stamp, wall clock; 0: it has none, or
  * its age says nothing. */
-void kvw_feed_heard(struct kvw_feed *feed, uint32_t worker, enum kvw_teller teller,
+void kvw_feed_heard(struct kvw_feed *feed, uint32_t worker, enum kvw_reporter reporter,
 	uint64_t sequence, int64_t sent_ns);
 
-/* Sets a teller's sight of a worker, in the exact view and in its status; wrong: cut if it is too
+/* Sets a reporter's coverage of a worker, in the exact view and in its status; wrong: cut if it is too
  * long, "" if nothing is. */
-void kvw_feed_set_sight(struct kvw_feed *feed, uint32_t worker, enum kvw_teller teller,
-	enum kvw_sight sight, uint32_t sources, const char *wrong);
+void kvw_feed_set_coverage(struct kvw_feed *feed, uint32_t worker, enum kvw_reporter reporter,
+	enum kvw_coverage coverage, uint32_t sources, const char *wrong);
 
 #endif

@@ -73,13 +73,13 @@ static uint32_t add(struct kvw_kvspaces *spaces, const struct kvw_kvspace *space
 enum kvw_err kvw_kvspaces_engine(
 	struct kvw_kvspaces *spaces, uint32_t block_tokens, uint32_t *space)
 {
-	struct kvw_kvspace added = {.teller = KVW_TELLER_ENGINE, .block_tokens = block_tokens};
+	struct kvw_kvspace added = {.reporter = KVW_REPORTER_ENGINE, .block_tokens = block_tokens};
 	size_t count = kvw_kvspaces_count(spaces);
 
 	if (block_tokens == 0 || block_tokens > KVW_VLLM_BLOCK_MAX)
 		return KVW_EINVAL;
 	for (size_t i = 0; i < count; i++) {
-		if (spaces->items[i].teller == KVW_TELLER_ENGINE &&
+		if (spaces->items[i].reporter == KVW_REPORTER_ENGINE &&
 			spaces->items[i].block_tokens == block_tokens) {
 			*space = (uint32_t)i;
 			return KVW_OK;
@@ -108,7 +108,7 @@ static bool equal_recipe(const struct kvw_lmcache_recipe *a, const struct kvw_lm
 enum kvw_err kvw_kvspaces_lmcache(
 	struct kvw_kvspaces *spaces, const struct kvw_lmcache_recipe *recipe, uint32_t *space)
 {
-	struct kvw_kvspace added = {.teller = KVW_TELLER_LMCACHE,
+	struct kvw_kvspace added = {.reporter = KVW_REPORTER_LMCACHE,
 		.block_tokens = recipe->chunk_size,
 		.recipe = *recipe};
 	size_t count = kvw_kvspaces_count(spaces);
@@ -116,7 +116,7 @@ enum kvw_err kvw_kvspaces_lmcache(
 	enum kvw_err err;
 
 	for (size_t i = 0; i < count; i++) {
-		if (spaces->items[i].teller == KVW_TELLER_LMCACHE &&
+		if (spaces->items[i].reporter == KVW_REPORTER_LMCACHE &&
 			equal_recipe(&spaces->items[i].recipe, recipe)) {
 			*space = (uint32_t)i;
 			return KVW_OK;
@@ -173,7 +173,7 @@ static enum kvw_err fill_one(const struct kvw_kvspaces *spaces, size_t number,
 	const struct kvw_kvspace *space = &spaces->items[number];
 	uint64_t state = spaces->roots[number];
 
-	if (space->teller == KVW_TELLER_LMCACHE)
+	if (space->reporter == KVW_REPORTER_LMCACHE)
 		return kvw_lmcache_hash(
 			&space->recipe, &state, prompt->tokens, prompt->count, keys, cap, count);
 	state = kvw_kvspace_engine_root(space->block_tokens, prompt->lora, prompt->cache_salt);
@@ -195,7 +195,7 @@ enum kvw_err kvw_kvchains_fill(struct kvw_kvchains *chains, const struct kvw_kvs
 
 		/* With no place for more than the whole blocks, a partial chunk gets no name. */
 		err = fill_one(spaces, i, prompt, chains->keys + used, whole, &made);
-		chains->chains[i] = (struct kvw_exact_chain){.teller = space->teller,
+		chains->chains[i] = (struct kvw_exact_chain){.reporter = space->reporter,
 			.space = space->number,
 			.block_tokens = space->block_tokens,
 			.count = (uint32_t)made,

@@ -18,7 +18,7 @@
 #include "wire/lmcache_hash.h"
 
 struct kvw_kvspace {
-	enum kvw_teller teller;
+	enum kvw_reporter reporter;
 	uint32_t number;                   /* of the index: its place in the table */
 	uint32_t block_tokens;             /* of an engine, or the recipe's chunk_size */
 	struct kvw_lmcache_recipe recipe;  /* of LMCache; its seed is owned by the table */

@@ -68,29 +68,29 @@ struct vllm_feed {
 	int64_t stranger_ns; /* when a line may be written again */
 };
 
-/* --- sights --- */
+/* --- coverages --- */
 
-static void tell_sight(struct vllm_worker *w)
+static void tell_coverage(struct vllm_worker *w)
 {
-	enum kvw_sight sight = w->count == 0 ? KVW_SIGHT_NONE : KVW_SIGHT_FULL;
+	enum kvw_coverage coverage = w->count == 0 ? KVW_COVERAGE_NONE : KVW_COVERAGE_FULL;
 	const char *wrong = w->count == 0 ? w->none : "";
 	char text[256];
 
 	for (size_t i = 0; i < w->count; i++) {
 		if (kvw_vllm_stream_sees_all(w->streams[i]))
 			continue;
-		sight = KVW_SIGHT_BLIND;
+		coverage = KVW_COVERAGE_BLIND;
 		snprintf(text, sizeof(text), "rank %u: %s", w->streams[i]->endpoint.rank,
 			w->streams[i]->wrong);
 		wrong = w->count == 1 ? w->streams[i]->wrong : text;
 		break;
 	}
-	if (w->more && sight == KVW_SIGHT_FULL) {
-		sight = KVW_SIGHT_BLIND;
+	if (w->more && coverage == KVW_COVERAGE_FULL) {
+		coverage = KVW_COVERAGE_BLIND;
 		wrong = "it has more data-parallel ranks than are listened to";
 	}
-	kvw_feed_set_sight(
-		w->owner->feed, w->worker->id, KVW_TELLER_ENGINE, sight, (uint32_t)w->count, wrong);
+	kvw_feed_set_coverage(
+		w->owner->feed, w->worker->id, KVW_REPORTER_ENGINE, coverage, (uint32_t)w->count, wrong);
 }
 
 static void stream_changed(struct kvw_vllm_stream *stream, void *ctx)
@@ -99,7 +99,7 @@ static void stream_changed(struct kvw_vllm_stream *stream, void *ctx)
 
 	if (stream->unanswered && w->owner->discover != NULL && !w->fixed)
 		kvw_vllm_discover_want(w->owner->discover, w->worker->id);
-	tell_sight(w);
+	tell_coverage(w);
 }
 
 /* It has no streams, for this reason. */
@@ -108,7 +108,7 @@ static void tell_none(struct vllm_worker *w, const char *why)
 	if (w->count == 0 && strcmp(w->none, why) != 0)
 		kvw_info("feed", "cache events: none url=%s why=\"%s\"", w->worker->url, why);
 	snprintf(w->none, sizeof(w->none), "%s", why);
-	tell_sight(w);
+	tell_coverage(w);
 }
 
 /* --- streams --- */
@@ -171,7 +171,7 @@ static void set_endpoints(struct vllm_worker *w, struct kvw_vllm_endpoints *take
 			open_stream(w, item, !item->connects);
 	}
 	kvw_vllm_endpoints_finish(take);
-	tell_sight(w);
+	tell_coverage(w);
 }
 
 /* --- where a worker publishes --- */
@@ -285,7 +285,7 @@ static void found(void *ctx, uint32_t worker, long status, const char *body, siz
 	if (w->count == 0) {
 		snprintf(w->none, sizeof(w->none), "no answer from its /kv_event_sources: %.120s",
 			kvw_vllm_discover_error(f->discover, worker));
-		tell_sight(w);
+		tell_coverage(w);
 	}
 }
 

@@ -154,7 +154,7 @@ static void apply(struct kvw_vllm_stream *stream, struct kvw_slice payload, bool
 			  ? 0
 			  : (int64_t)(result.time_s * 1e9);
 	kvw_feed_heard(
-		stream->deps.feed, stream->deps.map->worker, KVW_TELLER_ENGINE, sequence, sent_ns);
+		stream->deps.feed, stream->deps.map->worker, KVW_REPORTER_ENGINE, sequence, sent_ns);
 	if (replayed) {
 		count(stream, KVW_FEED_REPLAYED_BATCHES, 1);
 		stream->replayed++;

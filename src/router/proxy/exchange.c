@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "base/log.h"
-#include "proxy/sureness.h"
+#include "proxy/prediction_check.h"
 
 #define FREE_EXCHANGES_KEPT 1024
 
@@ -165,7 +165,7 @@ static uint32_t slack_of(const struct kvw_exchange *x)
 
 	if (block == 0)
 		block = BLOCK_ASSUMED;
-	if (kvw_exact_sight(loop->exact, x->worker->id, KVW_TELLER_ENGINE) == KVW_SIGHT_FULL)
+	if (kvw_exact_coverage(loop->exact, x->worker->id, KVW_REPORTER_ENGINE) == KVW_COVERAGE_FULL)
 		return block;
 	return chunk > block ? chunk : block;
 }
@@ -180,10 +180,10 @@ static void judge(struct kvw_exchange *x, struct kvw_request_record *record)
 		return;
 	slack = slack_of(x);
 	record->exact = true;
-	record->exact_right = kvw_sureness_right(predicted, cached, slack);
-	if (kvw_sureness_note(kvw_proxy_sureness(x->loop->proxy, x->worker->id), predicted, cached,
+	record->exact_right = kvw_prediction_check_right(predicted, cached, slack);
+	if (kvw_prediction_check_note(kvw_proxy_prediction_check(x->loop->proxy, x->worker->id), predicted, cached,
 		    slack, &too_many))
-		kvw_sureness_complain(x->worker, too_many, predicted, cached);
+		kvw_prediction_check_complain(x->worker, too_many, predicted, cached);
 }
 
 static void tell(struct kvw_exchange *x, enum kvw_end end)

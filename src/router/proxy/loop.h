@@ -132,6 +132,6 @@ bool kvw_proxy_body_memory_take(struct kvw_proxy *proxy, uint64_t bytes);
 void kvw_proxy_body_memory_release(struct kvw_proxy *proxy, uint64_t bytes);
 struct kvw_owners *kvw_proxy_owners(struct kvw_proxy *proxy);
 bool kvw_proxy_draining(const struct kvw_proxy *proxy);
-struct kvw_sureness *kvw_proxy_sureness(struct kvw_proxy *proxy, uint32_t worker);
+struct kvw_prediction_check *kvw_proxy_prediction_check(struct kvw_proxy *proxy, uint32_t worker);
 
 #endif

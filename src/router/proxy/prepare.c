@@ -259,7 +259,7 @@ static bool found_by_lmcache(struct kvw_exchange *x, char *instance, size_t size
 	uint32_t worker = x->decision.worker_id;
 
 	return x->decision.exact && x->decision.reason == KVW_REASON_KVAWARE &&
-	       kvw_exact_sight(loop->exact, worker, KVW_TELLER_LMCACHE) == KVW_SIGHT_FULL &&
+	       kvw_exact_coverage(loop->exact, worker, KVW_REPORTER_LMCACHE) == KVW_COVERAGE_FULL &&
 	       kvw_lmcache_instance_of(loop->lmcache, worker, instance, size) > 0;
 }
 

@@ -13,7 +13,7 @@
 #include "base/log.h"
 #include "proxy/loop.h"
 #include "proxy/owners.h"
-#include "proxy/sureness.h"
+#include "proxy/prediction_check.h"
 #include "tls/tls.h"
 
 struct kvw_proxy {
@@ -23,7 +23,7 @@ struct kvw_proxy {
 	size_t loop_count, ready_count;
 	char address[80];
 	struct kvw_owners *owners;
-	struct kvw_sureness *sureness; /* [fleet->count]; NULL: nothing is predicted exactly */
+	struct kvw_prediction_check *prediction_check; /* [fleet->count]; NULL: nothing is predicted exactly */
 	_Atomic bool draining;
 	/* Shared by all loops; each on its own line, since every connection or body writes them. */
 	_Alignas(64) _Atomic int64_t connections;
@@ -69,9 +69,9 @@ struct kvw_owners *kvw_proxy_owners(struct kvw_proxy *proxy)
 	return proxy->owners;
 }
 
-struct kvw_sureness *kvw_proxy_sureness(struct kvw_proxy *proxy, uint32_t worker)
+struct kvw_prediction_check *kvw_proxy_prediction_check(struct kvw_proxy *proxy, uint32_t worker)
 {
-	return &proxy->sureness[worker];
+	return &proxy->prediction_check[worker];
 }
 
 /* Whole cores of the cgroup v2 quota, rounded up; 0: no quota. */
@@ -171,8 +171,8 @@ enum kvw_err kvw_proxy_start(const struct kvw_proxy_deps *deps, FILE *errors, st
 	proxy->loop_count = deps->loop_count;
 	proxy->loops = calloc(deps->loop_count, sizeof(proxy->loops[0]));
 	if (deps->tokens != NULL) {
-		proxy->sureness = calloc(deps->fleet->count + 1, sizeof(proxy->sureness[0]));
-		if (proxy->sureness == NULL)
+		proxy->prediction_check = calloc(deps->fleet->count + 1, sizeof(proxy->prediction_check[0]));
+		if (proxy->prediction_check == NULL)
 			goto fail;
 	}
 	if (proxy->loops == NULL ||
@@ -246,7 +246,7 @@ void kvw_proxy_destroy(struct kvw_proxy *proxy)
 	for (size_t i = 0; i < proxy->ready_count; i++)
 		kvw_loop_finish(&proxy->loops[i]);
 	kvw_owners_destroy(proxy->owners);
-	free(proxy->sureness);
+	free(proxy->prediction_check);
 	free(proxy->loops);
 	kvw_tls_destroy(proxy->tls);
 	free(proxy);

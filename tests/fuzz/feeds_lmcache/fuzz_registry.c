@@ -37,13 +37,13 @@ static void check(bool holds, const char *what)
 	abort();
 }
 
-static void note_sight(
-	void *ctx, uint32_t worker, enum kvw_sight sight, uint32_t sources, const char *wrong)
+static void note_coverage(
+	void *ctx, uint32_t worker, enum kvw_coverage coverage, uint32_t sources, const char *wrong)
 {
 	(void)ctx;
 	(void)sources;
-	check(worker < WORKERS && sight <= KVW_SIGHT_FULL && wrong != NULL, "a sight of nobody");
-	check((sight == KVW_SIGHT_BLIND) == (wrong[0] != '\0'), "a sight without its reason");
+	check(worker < WORKERS && coverage <= KVW_COVERAGE_FULL && wrong != NULL, "a coverage of nobody");
+	check((coverage == KVW_COVERAGE_BLIND) == (wrong[0] != '\0'), "a coverage without its reason");
 }
 
 static void send(struct fuzz *fuzz, struct kvw_slice frame, bool answered)
@@ -101,7 +101,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	static struct fuzz fuzz;
 	struct kvw_kvindex_options index = {.bytes = KVW_KVINDEX_MIN_BYTES, .seed = 1};
 	struct kvw_lmreg_options options = {
-		.sight = note_sight,
+		.coverage = note_coverage,
 		.workers = workers,
 		.worker_count = WORKERS,
 		.timeout_ns = STEP_NS * 4,

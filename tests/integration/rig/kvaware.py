@@ -51,17 +51,17 @@ def direct(worker, prompt, tokens=1):
     return answer.json()["usage"]["prompt_tokens_details"]["cached_tokens"]
 
 
-def sight(router, worker, teller):
+def coverage(router, worker, reporter):
     """0: nothing is known of the worker's cache by its own word, 1: a part, 2: all."""
-    return router.metric("kvway_worker_cache_sight", worker=worker.url, teller=teller)
+    return router.metric("kvway_worker_cache_coverage", worker=worker.url, reporter=reporter)
 
 
-def wait_sight(router, workers, teller, level=2, seconds=15):
+def wait_coverage(router, workers, reporter, level=2, seconds=15):
     def seen():
-        return all(sight(router, worker, teller) == level for worker in workers)
+        return all(coverage(router, worker, reporter) == level for worker in workers)
 
     try:
-        until(seen, seconds, f"sight {level} of all workers ({teller})")
+        until(seen, seconds, f"coverage {level} of all workers ({reporter})")
     except AssertionError:
         print(router.log()[-4000:])
         raise
@@ -74,7 +74,7 @@ def wait_heard(router, workers):
         total = 0
         for worker in workers:
             batches = worker.stats()["kv_batches"]
-            told = router.metric("kvway_worker_cache_sequence", worker=worker.url, teller="engine")
+            told = router.metric("kvway_worker_cache_sequence", worker=worker.url, reporter="engine")
             if batches > 0 and told != batches - 1:
                 return False
             total += batches

@@ -28,7 +28,7 @@ static struct kvw_exact_chain chain_of(
 
 		keys[i] = test_random(&state);
 	}
-	return (struct kvw_exact_chain){KVW_TELLER_ENGINE, 3, BLOCK_TOKENS, count, keys};
+	return (struct kvw_exact_chain){KVW_REPORTER_ENGINE, 3, BLOCK_TOKENS, count, keys};
 }
 
 /* Blocks that the worker is found to hold who by the index holds `held`. */

@@ -1,5 +1,5 @@
 /*
- * exact_test.c - sights of workers, and purges that are asked for anywhere and carried out by the
+ * exact_test.c - coverages of workers, and purges that are asked for anywhere and carried out by the
  * feed's thread.
  */
 #include <pthread.h>
@@ -36,25 +36,25 @@ static uint32_t blocks_of(const struct kvw_exact *exact, uint32_t worker)
 {
 	static _Thread_local struct kvw_kvindex_hits hits;
 	const uint64_t keys[] = {1, 2, 3, 4, 5, 6, 7, 8};
-	struct kvw_exact_chain chain = {KVW_TELLER_ENGINE, 0, BLOCK, 8, keys};
+	struct kvw_exact_chain chain = {KVW_REPORTER_ENGINE, 0, BLOCK, 8, keys};
 
 	kvw_exact_match(exact, &chain, &hits);
 	return hits.blocks[worker];
 }
 
-START_TEST(each_teller_has_its_own_sight)
+START_TEST(each_reporter_has_its_own_coverage)
 {
 	struct kvw_exact *exact = make();
 
-	ck_assert_int_eq(kvw_exact_sight(exact, 5, KVW_TELLER_ENGINE), KVW_SIGHT_NONE);
-	kvw_exact_set_sight(exact, 5, KVW_TELLER_ENGINE, KVW_SIGHT_FULL);
-	kvw_exact_set_sight(exact, 5, KVW_TELLER_LMCACHE, KVW_SIGHT_BLIND);
-	ck_assert_int_eq(kvw_exact_sight(exact, 5, KVW_TELLER_ENGINE), KVW_SIGHT_FULL);
-	ck_assert_int_eq(kvw_exact_sight(exact, 5, KVW_TELLER_LMCACHE), KVW_SIGHT_BLIND);
-	ck_assert_int_eq(kvw_exact_sight(exact, 4, KVW_TELLER_ENGINE), KVW_SIGHT_NONE);
-	kvw_exact_set_sight(exact, 5, KVW_TELLER_ENGINE, KVW_SIGHT_NONE);
-	ck_assert_int_eq(kvw_exact_sight(exact, 5, KVW_TELLER_ENGINE), KVW_SIGHT_NONE);
-	ck_assert_int_eq(kvw_exact_sight(exact, 5, KVW_TELLER_LMCACHE), KVW_SIGHT_BLIND);
+	ck_assert_int_eq(kvw_exact_coverage(exact, 5, KVW_REPORTER_ENGINE), KVW_COVERAGE_NONE);
+	kvw_exact_set_coverage(exact, 5, KVW_REPORTER_ENGINE, KVW_COVERAGE_FULL);
+	kvw_exact_set_coverage(exact, 5, KVW_REPORTER_LMCACHE, KVW_COVERAGE_BLIND);
+	ck_assert_int_eq(kvw_exact_coverage(exact, 5, KVW_REPORTER_ENGINE), KVW_COVERAGE_FULL);
+	ck_assert_int_eq(kvw_exact_coverage(exact, 5, KVW_REPORTER_LMCACHE), KVW_COVERAGE_BLIND);
+	ck_assert_int_eq(kvw_exact_coverage(exact, 4, KVW_REPORTER_ENGINE), KVW_COVERAGE_NONE);
+	kvw_exact_set_coverage(exact, 5, KVW_REPORTER_ENGINE, KVW_COVERAGE_NONE);
+	ck_assert_int_eq(kvw_exact_coverage(exact, 5, KVW_REPORTER_ENGINE), KVW_COVERAGE_NONE);
+	ck_assert_int_eq(kvw_exact_coverage(exact, 5, KVW_REPORTER_LMCACHE), KVW_COVERAGE_BLIND);
 	kvw_exact_destroy(exact);
 }
 END_TEST
@@ -66,22 +66,22 @@ START_TEST(a_purged_worker_is_not_believed_until_it_is_read_anew)
 
 	store(exact, 5, 0, 3);
 	store(exact, 6, 0, 3);
-	kvw_exact_set_sight(exact, 5, KVW_TELLER_ENGINE, KVW_SIGHT_FULL);
-	kvw_exact_set_sight(exact, 6, KVW_TELLER_ENGINE, KVW_SIGHT_FULL);
+	kvw_exact_set_coverage(exact, 5, KVW_REPORTER_ENGINE, KVW_COVERAGE_FULL);
+	kvw_exact_set_coverage(exact, 6, KVW_REPORTER_ENGINE, KVW_COVERAGE_FULL);
 	kvw_exact_purge(exact, 5);
-	ck_assert_int_eq(kvw_exact_sight(exact, 5, KVW_TELLER_ENGINE), KVW_SIGHT_BLIND);
-	ck_assert_int_eq(kvw_exact_sight(exact, 5, KVW_TELLER_LMCACHE), KVW_SIGHT_NONE);
+	ck_assert_int_eq(kvw_exact_coverage(exact, 5, KVW_REPORTER_ENGINE), KVW_COVERAGE_BLIND);
+	ck_assert_int_eq(kvw_exact_coverage(exact, 5, KVW_REPORTER_LMCACHE), KVW_COVERAGE_NONE);
 	/* What the feed says before it knows of the purge does not count. */
-	kvw_exact_set_sight(exact, 5, KVW_TELLER_ENGINE, KVW_SIGHT_FULL);
-	ck_assert_int_eq(kvw_exact_sight(exact, 5, KVW_TELLER_ENGINE), KVW_SIGHT_BLIND);
+	kvw_exact_set_coverage(exact, 5, KVW_REPORTER_ENGINE, KVW_COVERAGE_FULL);
+	ck_assert_int_eq(kvw_exact_coverage(exact, 5, KVW_REPORTER_ENGINE), KVW_COVERAGE_BLIND);
 	ck_assert_uint_eq(kvw_exact_tick(exact, 0, purged, 4), 1);
 	ck_assert_uint_eq(purged[0], 5);
-	ck_assert_int_eq(kvw_exact_sight(exact, 5, KVW_TELLER_ENGINE), KVW_SIGHT_BLIND);
+	ck_assert_int_eq(kvw_exact_coverage(exact, 5, KVW_REPORTER_ENGINE), KVW_COVERAGE_BLIND);
 	ck_assert_uint_eq(blocks_of(exact, 5), 0);
 	ck_assert_uint_eq(blocks_of(exact, 6), 3);
-	ck_assert_int_eq(kvw_exact_sight(exact, 6, KVW_TELLER_ENGINE), KVW_SIGHT_FULL);
-	kvw_exact_set_sight(exact, 5, KVW_TELLER_ENGINE, KVW_SIGHT_FULL);
-	ck_assert_int_eq(kvw_exact_sight(exact, 5, KVW_TELLER_ENGINE), KVW_SIGHT_FULL);
+	ck_assert_int_eq(kvw_exact_coverage(exact, 6, KVW_REPORTER_ENGINE), KVW_COVERAGE_FULL);
+	kvw_exact_set_coverage(exact, 5, KVW_REPORTER_ENGINE, KVW_COVERAGE_FULL);
+	ck_assert_int_eq(kvw_exact_coverage(exact, 5, KVW_REPORTER_ENGINE), KVW_COVERAGE_FULL);
 	ck_assert_uint_eq(kvw_exact_tick(exact, 0, purged, 4), 0);
 	kvw_exact_destroy(exact);
 }
@@ -110,7 +110,7 @@ START_TEST(purges_beyond_the_cap_wait_for_the_next_tick)
 END_TEST
 
 /* An engine's ranks wait for each other and so do LMCache's, but not the ones for the others. */
-START_TEST(tellers_require_their_own_sources_only)
+START_TEST(reporters_require_their_own_sources_only)
 {
 	struct kvw_exact *exact = make();
 	struct kvw_kvindex *index = kvw_exact_index(exact);
@@ -179,7 +179,7 @@ static void *ask(void *arg)
 
 		kvw_exact_purge(race->exact, w);
 		for (unsigned k = 0; k < 4; k++) {
-			if (kvw_exact_sight(race->exact, w, KVW_TELLER_ENGINE) != KVW_SIGHT_FULL)
+			if (kvw_exact_coverage(race->exact, w, KVW_REPORTER_ENGINE) != KVW_COVERAGE_FULL)
 				continue;
 			EXPECT(atomic_load(&race->learned[w]) != before);
 			(void)blocks_of(race->exact, w);
@@ -189,7 +189,7 @@ static void *ask(void *arg)
 	return NULL;
 }
 
-START_TEST(purges_race_with_sights)
+START_TEST(purges_race_with_coverages)
 {
 	struct race race = {.exact = make(), .askers = 3};
 	pthread_t threads[3];
@@ -204,8 +204,8 @@ START_TEST(purges_race_with_sights)
 			EXPECT(blocks_of(race.exact, purged[i]) == 0);
 			store(race.exact, purged[i], 0, 4);
 			atomic_fetch_add(&race.learned[purged[i]], 1);
-			kvw_exact_set_sight(
-				race.exact, purged[i], KVW_TELLER_ENGINE, KVW_SIGHT_FULL);
+			kvw_exact_set_coverage(
+				race.exact, purged[i], KVW_REPORTER_ENGINE, KVW_COVERAGE_FULL);
 		}
 	}
 	for (unsigned i = 0; i < 3; i++)
@@ -223,12 +223,12 @@ int main(void)
 	SRunner *runner = srunner_create(suite);
 	int failed = 0;
 
-	tcase_add_test(tcase, each_teller_has_its_own_sight);
+	tcase_add_test(tcase, each_reporter_has_its_own_coverage);
 	tcase_add_test(tcase, a_purged_worker_is_not_believed_until_it_is_read_anew);
 	tcase_add_test(tcase, purges_beyond_the_cap_wait_for_the_next_tick);
-	tcase_add_test(tcase, tellers_require_their_own_sources_only);
+	tcase_add_test(tcase, reporters_require_their_own_sources_only);
 	tcase_add_loop_test(tcase, memory_stays_within_its_limit, 0, 2);
-	tcase_add_test(tcase, purges_race_with_sights);
+	tcase_add_test(tcase, purges_race_with_coverages);
 	tcase_set_timeout(tcase, 120);
 	suite_add_tcase(suite, tcase);
 	srunner_run_all(runner, CK_ENV);

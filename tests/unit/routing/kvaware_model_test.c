@@ -22,7 +22,7 @@ struct model {
 	uint64_t dice;
 	uint32_t engine[WORKERS][KVW_TIER_COUNT][NODES][PER_NODE]; /* stores less removals */
 	uint32_t lmcache[WORKERS][KVW_TIER_COUNT][NODES];
-	enum kvw_sight sights[WORKERS][KVW_TELLER_COUNT];
+	enum kvw_coverage coverages[WORKERS][KVW_REPORTER_COUNT];
 	bool purging[WORKERS]; /* asked for and not carried out */
 	uint64_t hits, exact_hits, extended;
 };
@@ -65,10 +65,10 @@ static void question_make(struct model *m, struct question *q)
 static void play_run(struct model *m, bool stored)
 {
 	static struct question q;
-	enum kvw_teller teller = roll(m, 2) == 0 ? KVW_TELLER_ENGINE : KVW_TELLER_LMCACHE;
+	enum kvw_reporter reporter = roll(m, 2) == 0 ? KVW_REPORTER_ENGINE : KVW_REPORTER_LMCACHE;
 	enum kvw_tier tier = (enum kvw_tier)roll(m, KVW_TIER_COUNT);
 	uint32_t worker = roll(m, WORKERS);
-	const struct kvw_exact_chain *chain = &q.naming.chains[teller];
+	const struct kvw_exact_chain *chain = &q.naming.chains[reporter];
 	uint32_t first = 0;
 	uint32_t count = 0;
 
@@ -79,7 +79,7 @@ static void play_run(struct model *m, bool stored)
 	count = 1 + roll(m, chain->count - first);
 	for (uint32_t i = first; i < first + count; i++) {
 		uint32_t *cell =
-			teller == KVW_TELLER_ENGINE
+			reporter == KVW_REPORTER_ENGINE
 				? &m->engine[worker][tier][q.nodes[i / PER_NODE]][i % PER_NODE]
 				: &m->lmcache[worker][tier][q.nodes[i]];
 
@@ -106,9 +106,9 @@ static void carry_out_purges(struct model *m)
 		m->purging[w] = false;
 		memset(m->engine[w], 0, sizeof(m->engine[w]));
 		memset(m->lmcache[w], 0, sizeof(m->lmcache[w]));
-		for (unsigned t = 0; t < KVW_TELLER_COUNT; t++)
-			if (m->sights[w][t] == KVW_SIGHT_FULL)
-				m->sights[w][t] = KVW_SIGHT_BLIND;
+		for (unsigned t = 0; t < KVW_REPORTER_COUNT; t++)
+			if (m->coverages[w][t] == KVW_COVERAGE_FULL)
+				m->coverages[w][t] = KVW_COVERAGE_BLIND;
 	}
 	for (uint32_t w = 0; w < WORKERS; w++)
 		EXPECT(!m->purging[w]);
@@ -118,17 +118,17 @@ static void play_event(struct model *m)
 {
 	uint32_t what = roll(m, 1000);
 	uint32_t worker = roll(m, WORKERS);
-	enum kvw_teller teller = (enum kvw_teller)roll(m, KVW_TELLER_COUNT);
-	uint32_t sight = roll(m, 5);
+	enum kvw_reporter reporter = (enum kvw_reporter)roll(m, KVW_REPORTER_COUNT);
+	uint32_t coverage = roll(m, 5);
 
 	if (what < 560) {
 		play_run(m, true);
 	} else if (what < 960) {
 		play_run(m, false);
 	} else if (what < 980) {
-		m->sights[worker][teller] =
-			sight < KVW_SIGHT_FULL ? (enum kvw_sight)sight : KVW_SIGHT_FULL;
-		kvw_exact_set_sight(m->exact, worker, teller, m->sights[worker][teller]);
+		m->coverages[worker][reporter] =
+			coverage < KVW_COVERAGE_FULL ? (enum kvw_coverage)coverage : KVW_COVERAGE_FULL;
+		kvw_exact_set_coverage(m->exact, worker, reporter, m->coverages[worker][reporter]);
 	} else if (what < 985) {
 		m->purging[worker] = true;
 		m->strategy->ops->purge(m->strategy, worker);
@@ -139,44 +139,44 @@ static void play_event(struct model *m)
 
 /* --- comparing --- */
 
-static bool believed(const struct model *m, uint32_t worker, enum kvw_teller teller)
+static bool believed(const struct model *m, uint32_t worker, enum kvw_reporter reporter)
 {
-	return !m->purging[worker] && m->sights[worker][teller] == KVW_SIGHT_FULL;
+	return !m->purging[worker] && m->coverages[worker][reporter] == KVW_COVERAGE_FULL;
 }
 
 /* Fastest tier of a block; KVW_TIER_COUNT: none. */
-static uint32_t tier_of(const struct model *m, uint32_t worker, enum kvw_teller teller,
+static uint32_t tier_of(const struct model *m, uint32_t worker, enum kvw_reporter reporter,
 	const struct question *q, uint32_t block)
 {
 	uint32_t t = 0;
 
 	for (; t < KVW_TIER_COUNT; t++) {
-		if (teller == KVW_TELLER_ENGINE &&
+		if (reporter == KVW_REPORTER_ENGINE &&
 			m->engine[worker][t][q->nodes[block / PER_NODE]][block % PER_NODE] > 0)
 			break;
-		if (teller == KVW_TELLER_LMCACHE && m->lmcache[worker][t][q->nodes[block]] > 0)
+		if (reporter == KVW_REPORTER_LMCACHE && m->lmcache[worker][t][q->nodes[block]] > 0)
 			break;
 	}
 	return t;
 }
 
-/* Appends the tier of each token that is reused of one teller's run. Returns how many. */
-static uint32_t run_of(const struct model *m, uint32_t worker, enum kvw_teller teller,
+/* Appends the tier of each token that is reused of one reporter's run. Returns how many. */
+static uint32_t run_of(const struct model *m, uint32_t worker, enum kvw_reporter reporter,
 	const struct question *q, uint8_t *tiers)
 {
-	const struct kvw_exact_chain *chain = &q->naming.chains[teller];
+	const struct kvw_exact_chain *chain = &q->naming.chains[reporter];
 	uint32_t tokens = 0;
 	uint32_t most = q->tokens - 1;
 
 	for (uint32_t b = 0; b < chain->count; b++) {
-		uint32_t tier = tier_of(m, worker, teller, q, b);
+		uint32_t tier = tier_of(m, worker, reporter, q, b);
 
 		if (tier == KVW_TIER_COUNT)
 			break;
 		for (uint32_t i = 0; i < chain->block_tokens; i++)
 			tiers[tokens++] = (uint8_t)tier;
 	}
-	if (teller == KVW_TELLER_ENGINE)
+	if (reporter == KVW_REPORTER_ENGINE)
 		most = most / BLOCK_TOKENS * BLOCK_TOKENS;
 	return tokens < most ? tokens : most;
 }
@@ -195,10 +195,10 @@ static void expect(
 	uint32_t count = 0;
 	uint32_t more = 0;
 
-	if (believed(m, worker, KVW_TELLER_ENGINE))
-		count = run_of(m, worker, KVW_TELLER_ENGINE, q, tiers);
-	if (believed(m, worker, KVW_TELLER_LMCACHE))
-		more = run_of(m, worker, KVW_TELLER_LMCACHE, q, behind);
+	if (believed(m, worker, KVW_REPORTER_ENGINE))
+		count = run_of(m, worker, KVW_REPORTER_ENGINE, q, tiers);
+	if (believed(m, worker, KVW_REPORTER_LMCACHE))
+		more = run_of(m, worker, KVW_REPORTER_LMCACHE, q, behind);
 	/* Only how much lies in each tier counts: the fastest goes first. */
 	qsort(behind, more, 1, by_value);
 	m->extended += count > 0 && more > count;
@@ -224,7 +224,7 @@ static void check(struct model *m)
 		expect(m, w, &q, tokens);
 		EXPECT(memcmp(tokens, costs[w].hit_tokens, sizeof(tokens)) == 0);
 		EXPECT(costs[w].exact ==
-			(believed(m, w, KVW_TELLER_ENGINE) || believed(m, w, KVW_TELLER_LMCACHE)));
+			(believed(m, w, KVW_REPORTER_ENGINE) || believed(m, w, KVW_REPORTER_LMCACHE)));
 		for (unsigned t = 0; t < KVW_TIER_COUNT; t++)
 			m->hits += tokens[t];
 		m->exact_hits += costs[w].exact && tokens[KVW_TIER_DEVICE] > 0;

@@ -52,12 +52,12 @@ static void ask(struct scene *s, uint32_t tokens, uint32_t shared, uint64_t bran
 
 static const struct kvw_exact_chain *engine(const struct scene *s)
 {
-	return &s->naming.chains[KVW_TELLER_ENGINE];
+	return &s->naming.chains[KVW_REPORTER_ENGINE];
 }
 
 static const struct kvw_exact_chain *lmcache(const struct scene *s)
 {
-	return &s->naming.chains[KVW_TELLER_LMCACHE];
+	return &s->naming.chains[KVW_REPORTER_LMCACHE];
 }
 
 static struct kvw_decision pick_at(struct scene *s, int64_t now_ns)
@@ -78,10 +78,10 @@ static struct kvw_decision explain(struct scene *s, struct kvw_cost *costs)
 	return out;
 }
 
-static void all_see(struct scene *s, enum kvw_teller teller, enum kvw_sight sight)
+static void all_see(struct scene *s, enum kvw_reporter reporter, enum kvw_coverage coverage)
 {
 	for (uint32_t w = 0; w < s->fleet.set.count; w++)
-		kvw_exact_set_sight(s->exact, w, teller, sight);
+		kvw_exact_set_coverage(s->exact, w, reporter, coverage);
 }
 
 static void carry_out_purges(struct scene *s)
@@ -99,7 +99,7 @@ START_TEST(a_worker_is_found_by_its_own_word)
 	struct kvw_decision told;
 
 	ask(s, 1000, 100, 0);
-	all_see(s, KVW_TELLER_ENGINE, KVW_SIGHT_FULL);
+	all_see(s, KVW_REPORTER_ENGINE, KVW_COVERAGE_FULL);
 	tell_stored(s->exact, 5, engine(s), KVW_TIER_DEVICE, 0, 40);
 	tell_stored(s->exact, 3, engine(s), KVW_TIER_DEVICE, 0, 10);
 	tell_stored(s->exact, 4, engine(s), KVW_TIER_DEVICE, 1, 50); /* not its beginning */
@@ -123,7 +123,7 @@ START_TEST(what_is_pushed_out_is_paid_for)
 	struct scene *s = scene_make(2);
 	struct kvw_cost costs[2];
 
-	all_see(s, KVW_TELLER_ENGINE, KVW_SIGHT_FULL);
+	all_see(s, KVW_REPORTER_ENGINE, KVW_COVERAGE_FULL);
 	ask(s, 80 * BLOCK_TOKENS, 0, 7);
 	tell_stored(s->exact, 0, engine(s), KVW_TIER_DEVICE, 0, 80);
 	ask(s, 1000, 100, 0);
@@ -156,7 +156,7 @@ START_TEST(what_was_dropped_is_missed_though_it_was_sent)
 	ask(s, 1000, 100, 0);
 	first = pick_at(s, 0); /* by the tree, which will remember */
 	ck_assert(!first.exact);
-	all_see(s, KVW_TELLER_ENGINE, KVW_SIGHT_FULL);
+	all_see(s, KVW_REPORTER_ENGINE, KVW_COVERAGE_FULL);
 	tell_stored(s->exact, first.worker_id, engine(s), KVW_TIER_DEVICE, 0, 62);
 	tell_removed(s->exact, first.worker_id, engine(s), KVW_TIER_DEVICE, 0, 62);
 	second = pick_at(s, 0);
@@ -171,14 +171,14 @@ START_TEST(the_last_token_is_never_reused)
 {
 	struct scene *s = scene_make(1);
 
-	kvw_exact_set_sight(s->exact, 0, KVW_TELLER_ENGINE, KVW_SIGHT_FULL);
+	kvw_exact_set_coverage(s->exact, 0, KVW_REPORTER_ENGINE, KVW_COVERAGE_FULL);
 	ask(s, 1024, 100, 0);
 	tell_stored(s->exact, 0, engine(s), KVW_TIER_DEVICE, 0, 64);
 	ck_assert_uint_eq(pick_at(s, 0).hit_tokens[KVW_TIER_DEVICE], 1024 - BLOCK_TOKENS);
 	ask(s, 1025, 100, 0);
 	ck_assert_uint_eq(pick_at(s, 0).hit_tokens[KVW_TIER_DEVICE], 1024);
 	/* LMCache computes the last token alone. */
-	kvw_exact_set_sight(s->exact, 0, KVW_TELLER_LMCACHE, KVW_SIGHT_FULL);
+	kvw_exact_set_coverage(s->exact, 0, KVW_REPORTER_LMCACHE, KVW_COVERAGE_FULL);
 	ask(s, 1024, 0, 3);
 	tell_stored(s->exact, 0, lmcache(s), KVW_TIER_HOST, 0, 16);
 	ck_assert_uint_eq(pick_at(s, 0).hit_tokens[KVW_TIER_HOST], 1023);
@@ -194,12 +194,12 @@ START_TEST(a_worker_that_was_not_heard_of_is_guessed)
 	ask(s, 1000, 100, 0);
 	d = pick_at(s, 0);
 	tell_stored(s->exact, (d.worker_id + 1) % 4, engine(s), KVW_TIER_DEVICE, 0, 62);
-	all_see(s, KVW_TELLER_ENGINE, KVW_SIGHT_BLIND);
+	all_see(s, KVW_REPORTER_ENGINE, KVW_COVERAGE_BLIND);
 	ck_assert_int_eq(pick_at(s, 0).worker_id, d.worker_id);
 	ck_assert_int_eq(pick_at(s, 0).reason, KVW_REASON_PREFIX);
 	ck_assert(!pick_at(s, 0).exact);
 	s->request.exact_count = 0;
-	all_see(s, KVW_TELLER_ENGINE, KVW_SIGHT_FULL);
+	all_see(s, KVW_REPORTER_ENGINE, KVW_COVERAGE_FULL);
 	ck_assert_int_eq(pick_at(s, 0).reason, KVW_REASON_PREFIX);
 	scene_free(s);
 }
@@ -216,19 +216,19 @@ START_TEST(lmcache_goes_on_where_the_engine_ends)
 	tell_stored(s->exact, 1, engine(s), KVW_TIER_DEVICE, 0, 20);
 	tell_stored(s->exact, 1, lmcache(s), KVW_TIER_HOST, 0, 4);
 	tell_stored(s->exact, 1, lmcache(s), KVW_TIER_DISK, 4, 4);
-	all_see(s, KVW_TELLER_LMCACHE, KVW_SIGHT_FULL);
+	all_see(s, KVW_REPORTER_LMCACHE, KVW_COVERAGE_FULL);
 	d = explain(s, costs);
 	ck_assert_uint_eq(d.worker_id, 1);
 	ck_assert_int_eq(d.reason, KVW_REASON_KVAWARE);
 	ck_assert_uint_eq(d.hit_tokens[KVW_TIER_DEVICE], 0); /* nobody vouches for the engine */
 	ck_assert_uint_eq(d.hit_tokens[KVW_TIER_HOST], 256);
 	ck_assert_uint_eq(d.hit_tokens[KVW_TIER_DISK], 256);
-	all_see(s, KVW_TELLER_ENGINE, KVW_SIGHT_FULL);
+	all_see(s, KVW_REPORTER_ENGINE, KVW_COVERAGE_FULL);
 	d = explain(s, costs);
 	ck_assert_uint_eq(d.hit_tokens[KVW_TIER_DEVICE], 320);
 	ck_assert_uint_eq(d.hit_tokens[KVW_TIER_HOST], 0);
 	ck_assert_uint_eq(d.hit_tokens[KVW_TIER_DISK], 192);
-	all_see(s, KVW_TELLER_LMCACHE, KVW_SIGHT_BLIND);
+	all_see(s, KVW_REPORTER_LMCACHE, KVW_COVERAGE_BLIND);
 	d = explain(s, costs);
 	ck_assert_uint_eq(d.hit_tokens[KVW_TIER_DEVICE], 320);
 	ck_assert_uint_eq(d.hit_tokens[KVW_TIER_DISK], 0);
@@ -245,7 +245,7 @@ START_TEST(loading_takes_its_time)
 	double rest = 1280 * 125000.0 + 1.75 * (6400.0 * 6400.0 - 5120.0 * 5120.0) / 2;
 
 	ask(s, 6400, 100, 0);
-	all_see(s, KVW_TELLER_ENGINE, KVW_SIGHT_FULL);
+	all_see(s, KVW_REPORTER_ENGINE, KVW_COVERAGE_FULL);
 	tell_stored(s->exact, 0, engine(s), KVW_TIER_HOST, 0, 320);
 	tell_stored(s->exact, 1, engine(s), KVW_TIER_DISK, 0, 320);
 	tell_stored(s->exact, 2, engine(s), KVW_TIER_DEVICE, 0, 320);
@@ -270,7 +270,7 @@ START_TEST(what_is_slower_to_load_than_to_compute_saves_nothing)
 	ck_assert_int_eq(kvw_strategy_find("kvaware")->create(&options, &s->strategy), KVW_OK);
 	s->exact = s->strategy->ops->exact(s->strategy);
 	ask(s, 6400, 100, 0);
-	all_see(s, KVW_TELLER_LMCACHE, KVW_SIGHT_FULL);
+	all_see(s, KVW_REPORTER_LMCACHE, KVW_COVERAGE_FULL);
 	tell_stored(s->exact, 0, lmcache(s), KVW_TIER_REMOTE, 0, 80);
 	(void)explain(s, costs);
 	ck_assert_uint_eq(costs[0].hit_tokens[KVW_TIER_REMOTE], 5120);
@@ -286,7 +286,7 @@ START_TEST(a_burst_finds_what_is_on_its_way)
 	struct kvw_decision first;
 	struct kvw_decision d;
 
-	all_see(s, KVW_TELLER_ENGINE, KVW_SIGHT_FULL);
+	all_see(s, KVW_REPORTER_ENGINE, KVW_COVERAGE_FULL);
 	ask(s, 64 * 200 + 10, 190, 0);
 	first = pick_at(s, 0);
 	ck_assert_int_eq(first.reason, KVW_REASON_LOAD);
@@ -309,7 +309,7 @@ START_TEST(claims_go_on_where_the_hit_ends)
 	struct scene *s = scene_make(4);
 	struct kvw_decision d;
 
-	all_see(s, KVW_TELLER_ENGINE, KVW_SIGHT_FULL);
+	all_see(s, KVW_REPORTER_ENGINE, KVW_COVERAGE_FULL);
 	ask(s, 640, 100, 0);
 	tell_stored(s->exact, 2, engine(s), KVW_TIER_HOST, 0, 30);
 	ck_assert_uint_eq(pick_at(s, 0).worker_id, 2);
@@ -331,7 +331,7 @@ START_TEST(with_lmcache_alone_a_burst_finds_it_too)
 	struct scene *s = scene_make(8);
 	uint32_t worker = 0;
 
-	all_see(s, KVW_TELLER_LMCACHE, KVW_SIGHT_FULL);
+	all_see(s, KVW_REPORTER_LMCACHE, KVW_COVERAGE_FULL);
 	ask(s, 64 * 200 + 10, 190, 0);
 	worker = pick_at(s, 0).worker_id;
 	ask(s, 64 * 200 + 10, 190, 1);
@@ -347,7 +347,7 @@ START_TEST(a_lost_cache_is_forgotten_at_once)
 	struct kvw_cost costs[2];
 	struct kvw_decision d;
 
-	all_see(s, KVW_TELLER_ENGINE, KVW_SIGHT_FULL);
+	all_see(s, KVW_REPORTER_ENGINE, KVW_COVERAGE_FULL);
 	ask(s, 6400, 100, 0);
 	tell_stored(s->exact, 1, engine(s), KVW_TIER_DEVICE, 0, 100);
 	ck_assert_uint_eq(pick_at(s, 0).worker_id, 1); /* claims the rest */
@@ -357,7 +357,7 @@ START_TEST(a_lost_cache_is_forgotten_at_once)
 	ck_assert(!costs[1].exact);
 	ck_assert_int_eq(d.reason, KVW_REASON_LOAD);
 	carry_out_purges(s);
-	kvw_exact_set_sight(s->exact, 1, KVW_TELLER_ENGINE, KVW_SIGHT_FULL);
+	kvw_exact_set_coverage(s->exact, 1, KVW_REPORTER_ENGINE, KVW_COVERAGE_FULL);
 	(void)explain(s, costs);
 	ck_assert_uint_eq(costs[1].hit_tokens[KVW_TIER_DEVICE], 0);
 	ck_assert(costs[1].exact);
@@ -384,14 +384,14 @@ START_TEST(the_tree_learns_from_its_own_mistakes_alone)
 
 	ask(s, 6400, 100, 0);
 	(void)pick_at(s, 0);
-	kvw_exact_set_sight(s->exact, 0, KVW_TELLER_ENGINE, KVW_SIGHT_FULL);
+	kvw_exact_set_coverage(s->exact, 0, KVW_REPORTER_ENGINE, KVW_COVERAGE_FULL);
 	tell_stored(s->exact, 0, engine(s), KVW_TIER_DEVICE, 0, 400);
 	d = pick_at(s, 0);
 	ck_assert(d.exact);
 	s->strategy->ops->done(s->strategy, &d, &outcome, 0);
 	s->strategy->ops->learned(s->strategy, 0, &learned);
 	ck_assert_double_eq(learned.capacity_share, 1);
-	kvw_exact_set_sight(s->exact, 0, KVW_TELLER_ENGINE, KVW_SIGHT_BLIND);
+	kvw_exact_set_coverage(s->exact, 0, KVW_REPORTER_ENGINE, KVW_COVERAGE_BLIND);
 	d = pick_at(s, 0);
 	ck_assert(!d.exact);
 	s->strategy->ops->done(s->strategy, &d, &outcome, 0);

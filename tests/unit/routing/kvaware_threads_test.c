@@ -104,21 +104,21 @@ static void feed_turn(struct race *race, uint64_t *dice)
 
 	for (size_t i = 0; i < count; i++) {
 		atomic_fetch_add(&race->learned[purged[i]], 1);
-		kvw_exact_set_sight(race->exact, purged[i], KVW_TELLER_ENGINE, KVW_SIGHT_FULL);
+		kvw_exact_set_coverage(race->exact, purged[i], KVW_REPORTER_ENGINE, KVW_COVERAGE_FULL);
 	}
 	for (unsigned i = 0; i < 16; i++) {
 		uint64_t roll = test_random(dice);
 		const struct naming *naming = &race->namings[roll % PROMPTS];
-		enum kvw_teller teller = (enum kvw_teller)(roll >> 8 & 1);
+		enum kvw_reporter reporter = (enum kvw_reporter)(roll >> 8 & 1);
 		uint32_t worker = 1 + (roll >> 16) % (WORKERS - 1);
-		uint32_t cut = (roll >> 24) % naming->chains[teller].count;
+		uint32_t cut = (roll >> 24) % naming->chains[reporter].count;
 
 		if ((roll >> 40 & 3) != 0)
-			tell_stored(race->exact, worker, &naming->chains[teller], KVW_TIER_DEVICE,
+			tell_stored(race->exact, worker, &naming->chains[reporter], KVW_TIER_DEVICE,
 				0, cut);
 		else
-			tell_removed(race->exact, worker, &naming->chains[teller], KVW_TIER_DEVICE,
-				cut, naming->chains[teller].count - cut);
+			tell_removed(race->exact, worker, &naming->chains[reporter], KVW_TIER_DEVICE,
+				cut, naming->chains[reporter].count - cut);
 	}
 	(void)kvw_exact_tick(race->exact, 0, purged, 0);
 }
@@ -140,8 +140,8 @@ START_TEST(loops_feed_and_purges)
 	race->fleet.items[0].usable = false;
 	make_prompts(race);
 	for (uint32_t w = 0; w < WORKERS; w++)
-		for (unsigned t = 0; t < KVW_TELLER_COUNT; t++)
-			kvw_exact_set_sight(race->exact, w, (enum kvw_teller)t, KVW_SIGHT_FULL);
+		for (unsigned t = 0; t < KVW_REPORTER_COUNT; t++)
+			kvw_exact_set_coverage(race->exact, w, (enum kvw_reporter)t, KVW_COVERAGE_FULL);
 	for (unsigned i = 0; i < LOOPS; i++)
 		ck_assert_int_eq(pthread_create(&threads[i], NULL, loop, race), 0);
 	while (atomic_load(&race->loops) > 0)

@@ -283,22 +283,22 @@ void name_prompt(struct naming *naming, const struct prompt *prompt, uint32_t to
 	struct kvw_route_request *request)
 {
 	EXPECT(tokens <= prompt->count * CHUNK_UNITS);
-	naming->chains[KVW_TELLER_ENGINE] = (struct kvw_exact_chain){
-		.teller = KVW_TELLER_ENGINE,
+	naming->chains[KVW_REPORTER_ENGINE] = (struct kvw_exact_chain){
+		.reporter = KVW_REPORTER_ENGINE,
 		.space = 1,
 		.block_tokens = BLOCK_TOKENS,
 		.count = name_pieces(prompt, tokens, BLOCK_TOKENS, naming->blocks),
 		.keys = naming->blocks,
 	};
-	naming->chains[KVW_TELLER_LMCACHE] = (struct kvw_exact_chain){
-		.teller = KVW_TELLER_LMCACHE,
+	naming->chains[KVW_REPORTER_LMCACHE] = (struct kvw_exact_chain){
+		.reporter = KVW_REPORTER_LMCACHE,
 		.space = 2,
 		.block_tokens = PIECE_TOKENS,
 		.count = name_pieces(prompt, tokens, PIECE_TOKENS, naming->pieces),
 		.keys = naming->pieces,
 	};
 	request->exact = naming->chains;
-	request->exact_count = KVW_TELLER_COUNT;
+	request->exact_count = KVW_REPORTER_COUNT;
 	request->exact_tokens = tokens;
 }
 
@@ -307,7 +307,7 @@ static void tell(struct kvw_exact *exact, uint32_t worker, const struct kvw_exac
 	enum kvw_tier tier, uint32_t first, uint32_t count, bool stored)
 {
 	uint64_t hashes[MAX_PROMPT * CHUNK_UNITS / BLOCK_TOKENS];
-	struct kvw_kvindex_from from = {worker, chain->teller == KVW_TELLER_ENGINE
+	struct kvw_kvindex_from from = {worker, chain->reporter == KVW_REPORTER_ENGINE
 							? KVW_EXACT_ENGINE_SOURCE
 							: KVW_EXACT_LMCACHE_SOURCE};
 	struct kvw_kvindex_blocks blocks = {chain->space, tier, count, hashes, chain->keys + first};

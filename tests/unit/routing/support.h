@@ -72,7 +72,7 @@ void fleet_finish(struct fleet *fleet);
 struct naming {
 	uint64_t blocks[MAX_PROMPT * CHUNK_UNITS / BLOCK_TOKENS];
 	uint64_t pieces[MAX_PROMPT * CHUNK_UNITS / PIECE_TOKENS];
-	struct kvw_exact_chain chains[KVW_TELLER_COUNT]; /* by teller */
+	struct kvw_exact_chain chains[KVW_REPORTER_COUNT]; /* by reporter */
 };
 
 /* Names a prompt of `tokens` tokens, which are at most those of its chunks and more than those of all

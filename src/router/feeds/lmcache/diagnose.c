@@ -165,7 +165,7 @@ static void switch_to(struct kvw_lmdiag *diag, struct kvw_lmreg_instance *instan
 	kvw_lmreg_set_space(diag->options.reg, instance, space);
 	instance->doubted = false;
 	instance->matched = 1;
-	kvw_lmreg_update_sight(diag->options.reg, instance);
+	kvw_lmreg_update_coverage(diag->options.reg, instance);
 	diag->options.reg->stats.detected++;
 	diag->options.reg->options.space = space; /* a fleet is configured alike */
 	if ((diag->told >> space & 1) != 0)
@@ -191,7 +191,7 @@ static bool search(struct kvw_lmdiag *diag, struct prompt *prompt,
 	uint32_t space;
 
 	for (space = 0; space < kvw_kvspaces_count(diag->options.spaces); space++)
-		if (kvw_kvspaces_get(diag->options.spaces, space)->teller == KVW_TELLER_LMCACHE &&
+		if (kvw_kvspaces_get(diag->options.spaces, space)->reporter == KVW_REPORTER_LMCACHE &&
 			space != instance->space &&
 			first_key(recipe_of(diag, space), prompt, &key) && holds(instance, key)) {
 			switch_to(diag, instance, space);
@@ -249,7 +249,7 @@ static bool check_mapped(struct kvw_lmdiag *diag, struct prompt *prompt,
 		instance->matched++;
 		reg->stats.matched++;
 		instance->doubted = false;
-		kvw_lmreg_update_sight(reg, instance);
+		kvw_lmreg_update_coverage(reg, instance);
 		return true;
 	}
 	if (age_ns > KVW_LMDIAG_STORE_NS && instance->matched == 0 &&
@@ -262,7 +262,7 @@ static bool check_mapped(struct kvw_lmdiag *diag, struct prompt *prompt,
 	instance->missed++;
 	if (instance->matched == 0 && instance->missed >= KVW_LMDIAG_MISSES) {
 		instance->doubted = true;
-		kvw_lmreg_update_sight(reg, instance);
+		kvw_lmreg_update_coverage(reg, instance);
 		if (!instance->warned)
 			warn_missing(instance);
 		instance->warned = true;

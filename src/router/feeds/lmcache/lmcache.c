@@ -119,14 +119,14 @@ static void publish_one(struct kvw_lmcache *lmcache, uint32_t worker)
 	if (instance == NULL) {
 		seen->instance[0] = '\0';
 		seen->how = seen->wrong = "";
-		seen->sight = KVW_SIGHT_NONE;
+		seen->coverage = KVW_COVERAGE_NONE;
 		seen->ranks = seen->matched = seen->missed = seen->space = 0;
 		seen->keys = seen->gaps = 0;
 		return;
 	}
 	snprintf(seen->instance, sizeof(seen->instance), "%s", instance->id);
 	seen->how = hows[instance->how];
-	seen->sight = instance->sight;
+	seen->coverage = instance->coverage;
 	seen->wrong = instance->wrong != NULL ? instance->wrong : "";
 	seen->gaps = instance->gaps;
 	seen->matched = instance->matched;
@@ -141,15 +141,15 @@ static void publish_one(struct kvw_lmcache *lmcache, uint32_t worker)
 }
 
 /* Whose word counts from now on is known by its name at once, not only with the next tick. */
-static void set_sight(
-	void *ctx, uint32_t worker, enum kvw_sight sight, uint32_t sources, const char *wrong)
+static void set_coverage(
+	void *ctx, uint32_t worker, enum kvw_coverage coverage, uint32_t sources, const char *wrong)
 {
 	struct kvw_lmcache *lmcache = ctx;
 
 	pthread_mutex_lock(&lmcache->lock);
 	publish_one(lmcache, worker);
 	pthread_mutex_unlock(&lmcache->lock);
-	kvw_feed_set_sight(lmcache->feed, worker, KVW_TELLER_LMCACHE, sight, sources, wrong);
+	kvw_feed_set_coverage(lmcache->feed, worker, KVW_REPORTER_LMCACHE, coverage, sources, wrong);
 }
 
 static void publish(struct kvw_lmcache *lmcache)
@@ -207,7 +207,7 @@ static enum kvw_err make_registry(struct kvw_lmcache *lmcache)
 	const struct kvw_config *config = lmcache->deps->config;
 	struct kvw_lmreg_options options = {
 		.index = kvw_exact_index(lmcache->deps->exact),
-		.sight = set_sight,
+		.coverage = set_coverage,
 		.ctx = lmcache,
 		.workers = lmcache->workers,
 		.worker_count = lmcache->worker_count,
@@ -331,12 +331,12 @@ void kvw_lmcache_status(
 
 void kvw_lmcache_status_text(const struct kvw_lmcache_status *status, char *text, size_t size)
 {
-	static const char *const sights[] = {"nothing known", "incomplete", "complete"};
+	static const char *const coverages[] = {"nothing known", "incomplete", "complete"};
 
 	if (status->instance[0] == '\0')
 		snprintf(text, size, "no LMCache instance");
 	else
 		snprintf(text, size, "instance %s (by %s), %u ranks, %" PRIu64 " keys, view %s%s%s",
 			status->instance, status->how, status->ranks, status->keys,
-			sights[status->sight], status->wrong[0] != '\0' ? ": " : "", status->wrong);
+			coverages[status->coverage], status->wrong[0] != '\0' ? ": " : "", status->wrong);
 }

@@ -44,7 +44,7 @@ void kvw_lmcache_stats(struct kvw_lmcache *lmcache, struct kvw_lmcache_stats *ou
 struct kvw_lmcache_status {
 	char instance[KVW_LMC_TEXT_MAX + 1]; /* "": none */
 	const char *how;                     /* it was found to be this worker's; static text */
-	enum kvw_sight sight;
+	enum kvw_coverage coverage;
 	const char *wrong; /* static text; "": nothing */
 	uint32_t ranks;    /* alive */
 	uint64_t keys;     /* of all ranks and locations */

@@ -422,7 +422,7 @@ static enum kvw_err hash_tokens(struct kvw_lmjob *job, const struct kvw_lmcache_
 		uint64_t state;
 		enum kvw_err err;
 
-		if (space->teller != KVW_TELLER_LMCACHE)
+		if (space->reporter != KVW_REPORTER_LMCACHE)
 			continue;
 		job->keys[i] = malloc(room * sizeof(uint64_t));
 		if (job->keys[i] == NULL)

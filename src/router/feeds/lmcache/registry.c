@@ -212,7 +212,7 @@ static bool lose_rank(
 		forget_instance(reg, instance);
 		return true;
 	}
-	kvw_lmreg_update_sight(reg, instance);
+	kvw_lmreg_update_coverage(reg, instance);
 	return false;
 }
 
@@ -441,7 +441,7 @@ void kvw_lmreg_message(
 	rank->heard_ns = instance->heard_ns = request->now_ns;
 	if (created)
 		kvw_lmreg_try_map(reg, instance);
-	kvw_lmreg_update_sight(reg, instance);
+	kvw_lmreg_update_coverage(reg, instance);
 }
 
 /* --- time --- */
@@ -469,7 +469,7 @@ static void tick_instance(
 		kvw_lmreg_sync_tick(reg, instance, rank, now_ns);
 	}
 	kvw_lmreg_try_map(reg, instance);
-	kvw_lmreg_update_sight(reg, instance);
+	kvw_lmreg_update_coverage(reg, instance);
 }
 
 void kvw_lmreg_tick(struct kvw_lmreg *reg, int64_t now_ns)

@@ -12,7 +12,7 @@
  * What is believed of a rank is *whole* when all it ever said was heard: from its registration or its
  * first sequence number on, or by a full sync. A gap in the numbers makes it not whole, and what was
  * known of that location void: a lost eviction would promise what is not there. What is not whole is
- * kept in the index, for it is true, but the worker's sight is BLIND: misses mean nothing.
+ * kept in the index, for it is true, but the worker's coverage is BLIND: misses mean nothing.
  *
  * A rank that fell silent while others of its instance live stays as a gap: chunks need all ranks, so
  * nothing of this instance is claimed until it is back. An instance without a living rank is forgotten.
@@ -104,7 +104,7 @@ struct kvw_lmreg_instance {
 	uint32_t space;               /* of the index */
 	struct kvw_lmreg_rank *ranks; /* owned */
 	uint32_t rank_count;
-	enum kvw_sight sight; /* as told */
+	enum kvw_coverage coverage; /* as told */
 	const char *wrong;    /* as told; static text, NULL: nothing was told yet */
 	int64_t heard_ns;
 	uint64_t gaps, restarts; /* of its sequences */
@@ -113,7 +113,7 @@ struct kvw_lmreg_instance {
 	uint64_t recent_count;           /* ever */
 
 	/* diagnosis: whether prompts that were routed here are found here */
-	bool doubted; /* its names are not understood: sight is BLIND at most */
+	bool doubted; /* its names are not understood: coverage is BLIND at most */
 	bool warned;
 	uint32_t matched, missed; /* prompts since its keys were last given another meaning */
 	uint32_t hint_worker, hint_count;
@@ -126,13 +126,13 @@ struct kvw_lmreg_worker {
 };
 
 /* sources: ranks that speak for the worker; wrong: why it is not FULL, static text, "" if it is. */
-typedef void kvw_lmreg_sight_fn(
-	void *ctx, uint32_t worker, enum kvw_sight sight, uint32_t sources, const char *wrong);
+typedef void kvw_lmreg_coverage_fn(
+	void *ctx, uint32_t worker, enum kvw_coverage coverage, uint32_t sources, const char *wrong);
 
 /* All borrowed until destroy. */
 struct kvw_lmreg_options {
 	struct kvw_kvindex *index;
-	kvw_lmreg_sight_fn *sight;
+	kvw_lmreg_coverage_fn *coverage;
 	void *ctx;
 	const struct kvw_lmreg_worker *workers;
 	size_t worker_count;
@@ -222,7 +222,7 @@ void kvw_lmreg_set_space(
 	struct kvw_lmreg *reg, struct kvw_lmreg_instance *instance, uint32_t space);
 
 /* Tells the strategy how far the instance can be believed, where that has changed. */
-void kvw_lmreg_update_sight(struct kvw_lmreg *reg, struct kvw_lmreg_instance *instance);
+void kvw_lmreg_update_coverage(struct kvw_lmreg *reg, struct kvw_lmreg_instance *instance);
 
 /* --- private to the registry's files --- */
 

@@ -150,7 +150,7 @@ void kvw_lmreg_count(struct kvw_lmreg *reg)
 
 		stats->unmapped += instance->worker == KVW_LMREG_NONE;
 		stats->blind +=
-			instance->worker != KVW_LMREG_NONE && instance->sight != KVW_SIGHT_FULL;
+			instance->worker != KVW_LMREG_NONE && instance->coverage != KVW_COVERAGE_FULL;
 		for (uint32_t r = 0; r < instance->rank_count; r++) {
 			stats->ranks += !instance->ranks[r].gone;
 			stats->syncing += instance->ranks[r].sync.active;

@@ -48,17 +48,17 @@ static const char *what_is_wrong(const struct kvw_lmreg_instance *instance)
 	return wrong;
 }
 
-void kvw_lmreg_update_sight(struct kvw_lmreg *reg, struct kvw_lmreg_instance *instance)
+void kvw_lmreg_update_coverage(struct kvw_lmreg *reg, struct kvw_lmreg_instance *instance)
 {
 	const char *wrong = what_is_wrong(instance);
-	enum kvw_sight sight = wrong[0] == '\0' ? KVW_SIGHT_FULL : KVW_SIGHT_BLIND;
+	enum kvw_coverage coverage = wrong[0] == '\0' ? KVW_COVERAGE_FULL : KVW_COVERAGE_BLIND;
 
 	if (instance->worker == KVW_LMREG_NONE ||
-		(instance->wrong == wrong && instance->sight == sight))
+		(instance->wrong == wrong && instance->coverage == coverage))
 		return;
-	instance->sight = sight;
+	instance->coverage = coverage;
 	instance->wrong = wrong;
-	reg->options.sight(reg->options.ctx, instance->worker, sight, instance->rank_count, wrong);
+	reg->options.coverage(reg->options.ctx, instance->worker, coverage, instance->rank_count, wrong);
 }
 
 static void clear_index(struct kvw_lmreg *reg, uint32_t worker)
@@ -76,11 +76,11 @@ void kvw_lmreg_unmap(struct kvw_lmreg *reg, struct kvw_lmreg_instance *instance)
 		return;
 	clear_index(reg, worker);
 	kvw_kvindex_require(reg->options.index, worker, KVW_EXACT_LMCACHE_MASK, 0);
-	reg->options.sight(reg->options.ctx, worker, KVW_SIGHT_NONE, 0, "");
+	reg->options.coverage(reg->options.ctx, worker, KVW_COVERAGE_NONE, 0, "");
 	reg->by_worker[worker] = NULL;
 	instance->worker = KVW_LMREG_NONE;
 	instance->how = KVW_LMREG_UNMAPPED;
-	instance->sight = KVW_SIGHT_NONE;
+	instance->coverage = KVW_COVERAGE_NONE;
 	instance->wrong = NULL;
 }
 
@@ -100,7 +100,7 @@ void kvw_lmreg_map(struct kvw_lmreg *reg, struct kvw_lmreg_instance *instance, u
 		kvw_lmreg_index_rank(reg, instance, &instance->ranks[i]);
 	kvw_info("lmcache", "instance=%s belongs to worker=%u by=%s", instance->id, worker,
 		hows[how]);
-	kvw_lmreg_update_sight(reg, instance);
+	kvw_lmreg_update_coverage(reg, instance);
 }
 
 void kvw_lmreg_set_space(struct kvw_lmreg *reg, struct kvw_lmreg_instance *instance, uint32_t space)
@@ -125,7 +125,7 @@ void kvw_lmreg_worker_purged(struct kvw_lmreg *reg, uint32_t worker)
 	for (uint32_t i = 0; i < instance->rank_count; i++)
 		kvw_lmreg_index_rank(reg, instance, &instance->ranks[i]);
 	instance->wrong = NULL; /* tell it again */
-	kvw_lmreg_update_sight(reg, instance);
+	kvw_lmreg_update_coverage(reg, instance);
 }
 
 static bool is_at(const struct kvw_lmreg_instance *instance, const char *ip)

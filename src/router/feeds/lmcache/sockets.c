@@ -70,7 +70,7 @@ static void count_message(
 	lmcache->gaps_counted = lmcache->reg->stats.gaps;
 	instance = kvw_lmreg_find(lmcache->reg, message->instance_id);
 	if (instance != NULL && instance->worker != KVW_LMREG_NONE)
-		kvw_feed_heard(lmcache->feed, instance->worker, KVW_TELLER_LMCACHE,
+		kvw_feed_heard(lmcache->feed, instance->worker, KVW_REPORTER_LMCACHE,
 			message->numbers != NULL && message->key_count > 0
 				? message->numbers[message->key_count - 1]
 				: 0,

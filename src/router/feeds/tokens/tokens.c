@@ -290,9 +290,9 @@ struct kvw_tokens_choice kvw_tokens_look(
 		if (!items[i].usable)
 			continue;
 		choice.usable++;
-		for (int teller = 0; teller < KVW_TELLER_COUNT && !choice.view; teller++)
-			choice.view = kvw_exact_sight(exact, items[i].id,
-					      (enum kvw_teller)teller) != KVW_SIGHT_NONE;
+		for (int reporter = 0; reporter < KVW_REPORTER_COUNT && !choice.view; reporter++)
+			choice.view = kvw_exact_coverage(exact, items[i].id,
+					      (enum kvw_reporter)reporter) != KVW_COVERAGE_NONE;
 	}
 	return choice;
 }

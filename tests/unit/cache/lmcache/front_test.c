@@ -13,7 +13,7 @@
 
 #include "lmcache/controller.h"
 
-#define TELLERS 4
+#define REPORTERS 4
 #define EACH    3000
 
 static struct kvt_surroundings s;
@@ -74,7 +74,7 @@ static void setup(void)
 	last_line[0] = '\0';
 }
 
-struct teller {
+struct reporter {
 	struct kvt_controller *c;
 	uint32_t number;
 	pthread_t thread;
@@ -91,7 +91,7 @@ static struct kvt_key key_of(uint32_t n)
 /* Half of what is told is taken back. */
 static void *tell(void *arg)
 {
-	struct teller *t = arg;
+	struct reporter *t = arg;
 	struct kvt_blocks names = {.has_lmcache_hash = 1};
 
 	for (uint32_t i = 0; i < EACH; i++) {
@@ -108,14 +108,14 @@ static void *tell(void *arg)
 
 static void tell_all(struct kvt_controller *c)
 {
-	struct teller tellers[TELLERS];
+	struct reporter reporters[REPORTERS];
 
-	for (uint32_t i = 0; i < TELLERS; i++) {
-		tellers[i] = (struct teller){.c = c, .number = i};
-		ck_assert_int_eq(pthread_create(&tellers[i].thread, NULL, tell, &tellers[i]), 0);
+	for (uint32_t i = 0; i < REPORTERS; i++) {
+		reporters[i] = (struct reporter){.c = c, .number = i};
+		ck_assert_int_eq(pthread_create(&reporters[i].thread, NULL, tell, &reporters[i]), 0);
 	}
-	for (uint32_t i = 0; i < TELLERS; i++)
-		pthread_join(tellers[i].thread, NULL);
+	for (uint32_t i = 0; i < REPORTERS; i++)
+		pthread_join(reporters[i].thread, NULL);
 }
 
 /* Sockets that take connections and answer nothing, or garbage. */
@@ -141,7 +141,7 @@ START_TEST(many_tell_and_nobody_answers)
 	ck_assert_int_eq(kvt_controller_create(&config, &s, &actions, &c), KVT_OK);
 	tell_all(c);
 	kvt_controller_stats(c, &stats);
-	ck_assert_uint_eq(stats.chunks, TELLERS * EACH / 3);
+	ck_assert_uint_eq(stats.chunks, REPORTERS * EACH / 3);
 	for (unsigned i = 0; i < 10000 && stats.registered != (_i == 1); i++) {
 		(void)usleep(1000); /* its thread may not have begun */
 		kvt_controller_stats(c, &stats);
@@ -150,7 +150,7 @@ START_TEST(many_tell_and_nobody_answers)
 	kvt_controller_stop(c);
 	tell_all(c); /* of what it is not told any more */
 	kvt_controller_stats(c, &stats);
-	ck_assert_uint_eq(stats.chunks, TELLERS * EACH / 3);
+	ck_assert_uint_eq(stats.chunks, REPORTERS * EACH / 3);
 	kvt_controller_destroy(c);
 	zmq_close(pull);
 	zmq_close(reply);

@@ -1,5 +1,5 @@
 /*
- * tiered_faults_test.c - the tiered-storage tier and a daemon that is late, broken, lying or gone.
+ * kvtierd_faults_test.c - the tiered-storage tier and a daemon that is late, broken, lying or gone.
  *
  * Whatever the daemon does, a read gives the bytes that were put under that key or none; the tier
  * goes on when the daemon does.
@@ -66,7 +66,7 @@ END_TEST
 /* A daemon that does not answer is a failure, for all that wait for it, until it answers again. */
 START_TEST(test_stalled)
 {
-	struct tiered_wish *wishes[8];
+	struct kvtierd_wish *wishes[8];
 	struct scene s;
 
 	open_scene(&s, 100 * MS);
@@ -91,7 +91,7 @@ END_TEST
 /* A lease that was over before the bytes were copied is of no use. */
 START_TEST(test_lease_that_ends)
 {
-	struct tiered_wish *w;
+	struct kvtierd_wish *w;
 	struct scene s;
 
 	open_scene(&s, 100000 * MS);
@@ -200,7 +200,7 @@ END_TEST
 START_TEST(test_broken_puts)
 {
 	enum kvt_status status;
-	struct tiered_wish *w;
+	struct kvtierd_wish *w;
 	struct scene s;
 
 	open_scene(&s, 10000 * MS);
@@ -441,7 +441,7 @@ static void count_done(struct kvt_tier_request *r)
 START_TEST(test_end_in_the_middle)
 {
 	for (unsigned steps = 0; steps < 12; steps++) {
-		struct tiered_wish *w[6];
+		struct kvtierd_wish *w[6];
 		struct scene s;
 
 		open_scene(&s, 10000 * MS);
@@ -552,7 +552,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("tiered faults");
+	Suite *suite = suite_create("kvtierd faults");
 	TCase *all = tcase_create("all");
 	SRunner *runner = srunner_create(suite);
 	int failed;

@@ -1,5 +1,5 @@
 /*
- * tiered_scene.c - requests made, waited for, and checked.
+ * kvtierd_scene.c - requests made, waited for, and checked.
  */
 #include "kvtierd_scene.h"
 
@@ -77,7 +77,7 @@ void scene_open(struct scene *s)
 	};
 
 	kvt_surroundings_init(&s->surroundings, &s->config);
-	ck_assert_int_eq(kvt_tiered_ops.create(&options, s->why, &s->tier), KVT_OK);
+	ck_assert_int_eq(kvt_kvtierd_ops.create(&options, s->why, &s->tier), KVT_OK);
 }
 
 void scene_close(struct scene *s)
@@ -106,10 +106,10 @@ static uint8_t byte_of(uint64_t n, uint64_t at)
 	return (uint8_t)((n + 1) * 31 + at * 7 + (at >> 9));
 }
 
-struct tiered_wish *wish_begin(
+struct kvtierd_wish *wish_begin(
 	struct scene *s, enum kvt_tier_verb verb, uint64_t first, size_t count, int64_t within_ns)
 {
-	struct tiered_wish *w = calloc(1, sizeof(*w));
+	struct kvtierd_wish *w = calloc(1, sizeof(*w));
 
 	ck_assert(w != NULL);
 	w->keys = calloc(count + 1, sizeof(w->keys[0]));
@@ -124,7 +124,7 @@ struct tiered_wish *wish_begin(
 }
 
 /* Room, or bytes, in three segments. */
-static void cut(struct tiered_wish *w, uint64_t bytes)
+static void cut(struct kvtierd_wish *w, uint64_t bytes)
 {
 	uint64_t a = bytes / 3, b = bytes / 2 - a;
 
@@ -139,12 +139,12 @@ static void cut(struct tiered_wish *w, uint64_t bytes)
 	w->request.bytes = bytes;
 }
 
-struct tiered_wish *wish_put(
+struct kvtierd_wish *wish_put(
 	struct scene *s, uint64_t n, uint64_t bytes, const struct kvt_tenant *tenant, bool blocks)
 {
 	static const uint8_t hashes[32] = {1, 2, 3};
 	static const uint32_t tokens[32] = {7, 8, 9};
-	struct tiered_wish *w = wish_begin(s, KVT_TIER_WRITE, n, 1, 0);
+	struct kvtierd_wish *w = wish_begin(s, KVT_TIER_WRITE, n, 1, 0);
 
 	cut(w, bytes);
 	for (uint64_t i = 0; i < bytes; i++)
@@ -171,7 +171,7 @@ struct tiered_wish *wish_put(
 	return w;
 }
 
-static void check_bytes(const struct tiered_wish *w)
+static void check_bytes(const struct kvtierd_wish *w)
 {
 	struct kvt_checksum sum;
 
@@ -183,7 +183,7 @@ static void check_bytes(const struct tiered_wish *w)
 
 static void wish_done(struct kvt_tier_request *r)
 {
-	struct tiered_wish *w = r->user;
+	struct kvtierd_wish *w = r->user;
 
 	ck_assert(!w->done);
 	if (r->verb == KVT_TIER_READ && r->status == KVT_OK && r->names != NULL) {
@@ -194,7 +194,7 @@ static void wish_done(struct kvt_tier_request *r)
 	w->done = true;
 }
 
-void wish_submit(struct scene *s, struct tiered_wish *w)
+void wish_submit(struct scene *s, struct kvtierd_wish *w)
 {
 	w->request.begun_ns = now_ns(s);
 	w->request.done = wish_done;
@@ -210,7 +210,7 @@ void scene_step(struct scene *s, unsigned rounds)
 		(void)s->tier->ops->step(s->tier, 1000000, &next_ns);
 }
 
-enum kvt_status wish_end(struct scene *s, struct tiered_wish *w)
+enum kvt_status wish_end(struct scene *s, struct kvtierd_wish *w)
 {
 	int64_t give_up_ns = machine_ns(CLOCK_MONOTONIC) + PATIENCE_NS;
 	enum kvt_status status;
@@ -230,7 +230,7 @@ enum kvt_status wish_end(struct scene *s, struct tiered_wish *w)
 
 static enum kvt_status simple(struct scene *s, enum kvt_tier_verb verb, uint64_t n, size_t count)
 {
-	struct tiered_wish *w = wish_begin(s, verb, n, count, 0);
+	struct kvtierd_wish *w = wish_begin(s, verb, n, count, 0);
 
 	wish_submit(s, w);
 	return wish_end(s, w);
@@ -238,7 +238,7 @@ static enum kvt_status simple(struct scene *s, enum kvt_tier_verb verb, uint64_t
 
 enum kvt_status scene_put_of(struct scene *s, uint64_t n, const struct kvt_tenant *tenant)
 {
-	struct tiered_wish *w = wish_put(s, n, scene_bytes(n), tenant, n % 3 == 0);
+	struct kvtierd_wish *w = wish_put(s, n, scene_bytes(n), tenant, n % 3 == 0);
 
 	wish_submit(s, w);
 	return wish_end(s, w);
@@ -249,9 +249,9 @@ enum kvt_status scene_put(struct scene *s, uint64_t n)
 	return scene_put_of(s, n, NULL);
 }
 
-struct tiered_wish *wish_get(struct scene *s, uint64_t n, int64_t within_ns)
+struct kvtierd_wish *wish_get(struct scene *s, uint64_t n, int64_t within_ns)
 {
-	struct tiered_wish *w = wish_begin(s, KVT_TIER_READ, n, 1, within_ns);
+	struct kvtierd_wish *w = wish_begin(s, KVT_TIER_READ, n, 1, within_ns);
 
 	cut(w, scene_bytes(n));
 	return w;
@@ -259,7 +259,7 @@ struct tiered_wish *wish_get(struct scene *s, uint64_t n, int64_t within_ns)
 
 enum kvt_status scene_get_within(struct scene *s, uint64_t n, int64_t within_ns)
 {
-	struct tiered_wish *w = wish_get(s, n, within_ns);
+	struct kvtierd_wish *w = wish_get(s, n, within_ns);
 
 	wish_submit(s, w);
 	return wish_end(s, w);
@@ -282,7 +282,7 @@ enum kvt_status scene_flush(struct scene *s)
 
 size_t scene_probe(struct scene *s, uint64_t first, size_t count, enum kvt_status *status)
 {
-	struct tiered_wish *w = wish_begin(s, KVT_TIER_PROBE, first, count, 0);
+	struct kvtierd_wish *w = wish_begin(s, KVT_TIER_PROBE, first, count, 0);
 	enum kvt_status ended;
 	size_t found;
 

@@ -1,11 +1,11 @@
 /*
- * tiered_scene.h - the tiered-storage tier in a test's hands, beside a fake daemon.
+ * kvtierd_scene.h - the tiered-storage tier in a test's hands, beside a fake daemon.
  *
  * The payload of a chunk is a function of its number, so whatever a read gives can be checked; wrong
  * bytes end the test at once.
  */
-#ifndef TIERED_SCENE_H
-#define TIERED_SCENE_H
+#ifndef KVTIERD_SCENE_H
+#define KVTIERD_SCENE_H
 
 #include "fake_daemon.h"
 #include "tiers/tiers.h"
@@ -31,7 +31,7 @@ struct kvt_key scene_key(uint64_t n);
 uint64_t scene_bytes(uint64_t n); /* some length up to 300 KiB */
 
 /* A request and what it needs; freed by wish_end. */
-struct tiered_wish {
+struct kvtierd_wish {
 	struct kvt_tier_request request;
 	struct kvt_key *keys, parent;
 	struct kvt_item item;
@@ -42,14 +42,14 @@ struct tiered_wish {
 	_Atomic bool done;
 	bool had_names;
 };
-struct tiered_wish *wish_begin(
+struct kvtierd_wish *wish_begin(
 	struct scene *s, enum kvt_tier_verb verb, uint64_t first, size_t count, int64_t within_ns);
 /* As above, of a tenant, with a length of its own. */
-struct tiered_wish *wish_put(
+struct kvtierd_wish *wish_put(
 	struct scene *s, uint64_t n, uint64_t bytes, const struct kvt_tenant *tenant, bool blocks);
-struct tiered_wish *wish_get(struct scene *s, uint64_t n, int64_t within_ns);
-void wish_submit(struct scene *s, struct tiered_wish *w);
-enum kvt_status wish_end(struct scene *s, struct tiered_wish *w); /* steps until done */
+struct kvtierd_wish *wish_get(struct scene *s, uint64_t n, int64_t within_ns);
+void wish_submit(struct scene *s, struct kvtierd_wish *w);
+enum kvt_status wish_end(struct scene *s, struct kvtierd_wish *w); /* steps until done */
 
 enum kvt_status scene_put(struct scene *s, uint64_t n);
 enum kvt_status scene_put_of(struct scene *s, uint64_t n, const struct kvt_tenant *tenant);

@@ -1,5 +1,5 @@
 /*
- * tiered_test.c - the tiered-storage tier and a daemon that works.
+ * kvtierd_test.c - the tiered-storage tier and a daemon that works.
  */
 #include <check.h>
 #include <stdlib.h>
@@ -241,7 +241,7 @@ END_TEST
 START_TEST(test_two_begin)
 {
 	struct scene s, other;
-	struct tiered_wish *a, *b;
+	struct kvtierd_wish *a, *b;
 
 	open_scene(&s);
 	scene_init(&other, &the_daemon);
@@ -270,7 +270,7 @@ END_TEST
 START_TEST(test_ttl)
 {
 	struct scene s;
-	struct tiered_wish *w;
+	struct kvtierd_wish *w;
 
 	open_scene(&s);
 	w = wish_put(&s, 1, scene_bytes(1), NULL, false);
@@ -293,7 +293,7 @@ END_TEST
 START_TEST(test_other_length)
 {
 	struct scene s;
-	struct tiered_wish *w;
+	struct kvtierd_wish *w;
 
 	open_scene(&s);
 	w = wish_put(&s, 1, scene_bytes(1) + 1, NULL, false);
@@ -307,7 +307,7 @@ END_TEST
 /* Names go with the chunk and come back. */
 START_TEST(test_names)
 {
-	struct tiered_wish *w;
+	struct kvtierd_wish *w;
 	struct scene s;
 
 	open_scene(&s);
@@ -325,7 +325,7 @@ END_TEST
 /* More than may be under way waits, and all of it arrives. */
 START_TEST(test_many_at_once)
 {
-	struct tiered_wish *wishes[60];
+	struct kvtierd_wish *wishes[60];
 	struct scene s;
 
 	fake_start(&the_daemon);
@@ -382,18 +382,18 @@ START_TEST(test_create)
 		s.config.l2_format = cases[i].format;
 		s.config.l2_bucket = cases[i].bucket;
 		s.config.l2_segment = cases[i].segment;
-		ck_assert_int_eq(kvt_tiered_ops.create(&options, s.why, &tier), cases[i].want);
+		ck_assert_int_eq(kvt_kvtierd_ops.create(&options, s.why, &tier), cases[i].want);
 		ck_assert_int_eq(
 			s.why[0] != '\0', cases[i].want != KVT_MISS && cases[i].want != KVT_OK);
-		kvt_tiered_ops.destroy(tier);
+		kvt_kvtierd_ops.destroy(tier);
 	}
-	kvt_tiered_ops.destroy(NULL);
+	kvt_kvtierd_ops.destroy(NULL);
 }
 END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("tiered");
+	Suite *suite = suite_create("kvtierd");
 	TCase *all = tcase_create("all");
 	SRunner *runner = srunner_create(suite);
 	int failed;

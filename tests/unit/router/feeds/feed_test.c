@@ -333,15 +333,15 @@ START_TEST(a_status_is_what_was_set)
 
 	rig_start(&rig, &module);
 	ck_assert_ptr_eq(kvw_feed_module_state(rig.feed, &module), &seen);
-	kvw_feed_set_sight(rig.feed, 3, KVW_TELLER_LMCACHE, KVW_SIGHT_BLIND, 2, "a reason");
-	ck_assert_int_eq(kvw_feed_worker_status(rig.feed, 3, KVW_TELLER_LMCACHE, &status), KVW_OK);
-	ck_assert_int_eq(status.sight, KVW_SIGHT_BLIND);
+	kvw_feed_set_coverage(rig.feed, 3, KVW_REPORTER_LMCACHE, KVW_COVERAGE_BLIND, 2, "a reason");
+	ck_assert_int_eq(kvw_feed_worker_status(rig.feed, 3, KVW_REPORTER_LMCACHE, &status), KVW_OK);
+	ck_assert_int_eq(status.coverage, KVW_COVERAGE_BLIND);
 	ck_assert_uint_eq(status.sources, 2);
 	ck_assert_str_eq(status.wrong, "a reason");
-	ck_assert_int_eq(kvw_feed_worker_status(rig.feed, 3, KVW_TELLER_ENGINE, &status), KVW_OK);
-	ck_assert_int_eq(status.sight, KVW_SIGHT_NONE);
+	ck_assert_int_eq(kvw_feed_worker_status(rig.feed, 3, KVW_REPORTER_ENGINE, &status), KVW_OK);
+	ck_assert_int_eq(status.coverage, KVW_COVERAGE_NONE);
 	ck_assert_int_eq(
-		kvw_feed_worker_status(rig.feed, 100, KVW_TELLER_ENGINE, &status), KVW_ENOTFOUND);
+		kvw_feed_worker_status(rig.feed, 100, KVW_REPORTER_ENGINE, &status), KVW_ENOTFOUND);
 }
 END_TEST
 

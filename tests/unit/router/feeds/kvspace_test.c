@@ -109,13 +109,13 @@ START_TEST(a_prompt_has_a_name_in_every_space)
 	ck_assert_int_eq(kvw_kvchains_fill(&chains, spaces, &plain), KVW_OK);
 	ck_assert_uint_eq(chains.count, 2);
 
-	ck_assert_int_eq(chains.chains[0].teller, KVW_TELLER_ENGINE);
+	ck_assert_int_eq(chains.chains[0].reporter, KVW_REPORTER_ENGINE);
 	ck_assert_uint_eq(chains.chains[0].count, TOKENS / 16);
 	state = kvw_kvspace_engine_root(16, (struct kvw_slice){0}, (struct kvw_slice){0});
 	kvw_block_keys(&state, tokens, TOKENS, 16, keys, 64);
 	ck_assert_mem_eq(chains.chains[0].keys, keys, TOKENS / 16 * sizeof(*keys));
 
-	ck_assert_int_eq(chains.chains[1].teller, KVW_TELLER_LMCACHE);
+	ck_assert_int_eq(chains.chains[1].reporter, KVW_REPORTER_LMCACHE);
 	ck_assert_uint_eq(chains.chains[1].space, space);
 	ck_assert_uint_eq(chains.chains[1].block_tokens, 256);
 	ck_assert_uint_eq(chains.chains[1].count, 3);

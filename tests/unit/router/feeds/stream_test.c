@@ -85,14 +85,14 @@ static const char *what_is_wrong(void)
 {
 	static struct kvw_feed_status status;
 
-	ck_assert_int_eq(kvw_feed_worker_status(rig.feed, 0, KVW_TELLER_ENGINE, &status), KVW_OK);
+	ck_assert_int_eq(kvw_feed_worker_status(rig.feed, 0, KVW_REPORTER_ENGINE, &status), KVW_OK);
 	return status.wrong;
 }
 
 START_TEST(an_engine_that_was_silent_so_far_holds_nothing)
 {
 	listen_to(true);
-	rig_await_sight(&rig, 0, KVW_SIGHT_FULL);
+	rig_await_coverage(&rig, 0, KVW_COVERAGE_FULL);
 	await_hit(0);
 	ck_assert_str_eq(what_is_wrong(), "");
 }
@@ -105,7 +105,7 @@ START_TEST(what_was_before_is_replayed_and_what_comes_follows)
 	publish(0, 10);
 	engine.old_layout = _i == 1;
 	listen_to(true);
-	rig_await_sight(&rig, 0, KVW_SIGHT_FULL);
+	rig_await_coverage(&rig, 0, KVW_COVERAGE_FULL);
 	await_hit(10);
 	publish(10, 20);
 	await_hit(20);
@@ -114,7 +114,7 @@ START_TEST(what_was_before_is_replayed_and_what_comes_follows)
 	ck_assert_uint_eq(rig_count(&rig, KVW_FEED_BATCHES), 21);
 	ck_assert_uint_ge(rig_count(&rig, KVW_FEED_REPLAYED_BATCHES), 10);
 	ck_assert_uint_eq(rig_count(&rig, KVW_FEED_DROPPED_EVENTS), 0);
-	ck_assert_int_eq(kvw_feed_worker_status(rig.feed, 0, KVW_TELLER_ENGINE, &status), KVW_OK);
+	ck_assert_int_eq(kvw_feed_worker_status(rig.feed, 0, KVW_REPORTER_ENGINE, &status), KVW_OK);
 	ck_assert_uint_eq(status.sequence, 20);
 	ck_assert_uint_eq(status.sources, 1);
 	ck_assert_int_ge(status.lag_ns, 0);
@@ -125,13 +125,13 @@ START_TEST(a_gap_is_filled)
 {
 	listen_to(true);
 	engine.old_layout = _i == 1;
-	rig_await_sight(&rig, 0, KVW_SIGHT_FULL);
+	rig_await_coverage(&rig, 0, KVW_COVERAGE_FULL);
 	publish(0, 5);
 	await_hit(5);
 	lose(5, 9);
 	publish(9, 12);
 	await_hit(12);
-	ck_assert_int_eq(rig_sight(&rig, 0), KVW_SIGHT_FULL);
+	ck_assert_int_eq(rig_coverage(&rig, 0), KVW_COVERAGE_FULL);
 	ck_assert_uint_eq(rig_count(&rig, KVW_FEED_DROPPED_EVENTS), 0);
 	ck_assert_uint_eq(rig_count(&rig, KVW_FEED_BATCHES), 12);
 }
@@ -140,12 +140,12 @@ END_TEST
 START_TEST(what_was_lost_last_is_found_by_looking)
 {
 	listen_to(true);
-	rig_await_sight(&rig, 0, KVW_SIGHT_FULL);
+	rig_await_coverage(&rig, 0, KVW_COVERAGE_FULL);
 	publish(0, 5);
 	await_hit(5);
 	lose(5, 9); /* and then nothing comes */
 	await_hit(9);
-	ck_assert_int_eq(rig_sight(&rig, 0), KVW_SIGHT_FULL);
+	ck_assert_int_eq(rig_coverage(&rig, 0), KVW_COVERAGE_FULL);
 }
 END_TEST
 
@@ -157,7 +157,7 @@ START_TEST(a_replay_with_a_hole_is_asked_for_again)
 	await_hit(7);
 	engine.drop = UINT64_MAX;
 	await_hit(20);
-	rig_await_sight(&rig, 0, KVW_SIGHT_FULL);
+	rig_await_coverage(&rig, 0, KVW_COVERAGE_FULL);
 	ck_assert_uint_eq(rig_count(&rig, KVW_FEED_BATCHES), 20);
 	ck_assert_uint_eq(rig_count(&rig, KVW_FEED_LOST_BATCHES), 0);
 }
@@ -166,13 +166,13 @@ END_TEST
 START_TEST(an_engine_that_begins_anew_is_learned_anew)
 {
 	listen_to(true);
-	rig_await_sight(&rig, 0, KVW_SIGHT_FULL);
+	rig_await_coverage(&rig, 0, KVW_COVERAGE_FULL);
 	publish(0, 10);
 	await_hit(10);
 	engine_restart(&engine);
 	lose(0, 3); /* before the feed is there again */
 	await_hit(3);
-	rig_await_sight(&rig, 0, KVW_SIGHT_FULL);
+	rig_await_coverage(&rig, 0, KVW_COVERAGE_FULL);
 	ck_assert_uint_ge(rig_count(&rig, KVW_FEED_RESTARTS), 1);
 	publish(3, 6);
 	await_hit(6);
@@ -182,7 +182,7 @@ END_TEST
 START_TEST(a_new_engine_that_has_passed_the_old_number_is_noticed)
 {
 	listen_to(true);
-	rig_await_sight(&rig, 0, KVW_SIGHT_FULL);
+	rig_await_coverage(&rig, 0, KVW_COVERAGE_FULL);
 	publish(0, 10);
 	await_hit(10);
 	engine_restart(&engine);
@@ -193,7 +193,7 @@ START_TEST(a_new_engine_that_has_passed_the_old_number_is_noticed)
 		engine_lose(&engine, data, engine_put_removed(data, sizeof(data), &hash, 1, 0));
 	}
 	await_hit(0);
-	rig_await_sight(&rig, 0, KVW_SIGHT_FULL);
+	rig_await_coverage(&rig, 0, KVW_COVERAGE_FULL);
 }
 END_TEST
 
@@ -202,12 +202,12 @@ START_TEST(what_the_engine_no_longer_keeps_blinds_until_it_is_emptied)
 	publish(0, 10);
 	engine.keep = 4;
 	listen_to(true);
-	rig_await_sight(&rig, 0, KVW_SIGHT_BLIND);
+	rig_await_coverage(&rig, 0, KVW_COVERAGE_BLIND);
 	publish(10, 11);
 	while (strstr(what_is_wrong(), "buffer_steps") == NULL) {
 	}
 	engine_cleared(&engine);
-	rig_await_sight(&rig, 0, KVW_SIGHT_FULL);
+	rig_await_coverage(&rig, 0, KVW_COVERAGE_FULL);
 	ck_assert_str_eq(what_is_wrong(), "");
 	publish(0, 2);
 	await_hit(2);
@@ -217,20 +217,20 @@ END_TEST
 START_TEST(without_replay_the_first_batch_tells_all)
 {
 	listen_to(false);
-	rig_await_sight(&rig, 0, KVW_SIGHT_BLIND);
+	rig_await_coverage(&rig, 0, KVW_COVERAGE_BLIND);
 	ck_assert_ptr_nonnull(strstr(what_is_wrong(), "replay_endpoint"));
 	engine_await_subscriber(&engine);
 	publish(0, 1);
-	rig_await_sight(&rig, 0, KVW_SIGHT_FULL);
+	rig_await_coverage(&rig, 0, KVW_COVERAGE_FULL);
 	publish(1, 4);
 	await_hit(4);
 	lose(4, 6);
 	publish(6, 7); /* a gap that nobody can fill */
-	rig_await_sight(&rig, 0, KVW_SIGHT_BLIND);
+	rig_await_coverage(&rig, 0, KVW_COVERAGE_BLIND);
 	await_hit(0);
 	ck_assert_uint_ge(rig_count(&rig, KVW_FEED_LOST_BATCHES), 2);
 	engine_cleared(&engine);
-	rig_await_sight(&rig, 0, KVW_SIGHT_FULL);
+	rig_await_coverage(&rig, 0, KVW_COVERAGE_FULL);
 }
 END_TEST
 
@@ -242,11 +242,11 @@ START_TEST(without_replay_who_joins_late_is_blind)
 	publish(3, 4);
 	while (strstr(what_is_wrong(), "3 batches from 0 on are lost") == NULL) {
 	}
-	ck_assert_int_eq(rig_sight(&rig, 0), KVW_SIGHT_BLIND);
+	ck_assert_int_eq(rig_coverage(&rig, 0), KVW_COVERAGE_BLIND);
 	engine_restart(&engine);
 	engine_await_subscriber(&engine);
 	publish(0, 2);
-	rig_await_sight(&rig, 0, KVW_SIGHT_FULL);
+	rig_await_coverage(&rig, 0, KVW_COVERAGE_FULL);
 	await_hit(2);
 }
 END_TEST
@@ -255,13 +255,13 @@ START_TEST(a_replay_socket_without_an_answer_blinds_for_so_long)
 {
 	engine.mute = true;
 	listen_to(true);
-	rig_await_sight(&rig, 0, KVW_SIGHT_BLIND);
+	rig_await_coverage(&rig, 0, KVW_COVERAGE_BLIND);
 	while (strstr(what_is_wrong(), "no answer from the replay socket tcp://127.0.0.1:") ==
 		NULL) {
 	}
 	publish(0, 3);
 	engine.mute = false;
-	rig_await_sight(&rig, 0, KVW_SIGHT_FULL);
+	rig_await_coverage(&rig, 0, KVW_COVERAGE_FULL);
 	await_hit(3);
 }
 END_TEST
@@ -277,7 +277,7 @@ START_TEST(what_is_in_its_turn_does_not_wait_for_an_answer)
 	int often;
 
 	listen_to(true);
-	rig_await_sight(&rig, 0, KVW_SIGHT_FULL);
+	rig_await_coverage(&rig, 0, KVW_COVERAGE_FULL);
 	publish(0, 3);
 	await_hit(3);
 	engine.mute = true;
@@ -285,7 +285,7 @@ START_TEST(what_is_in_its_turn_does_not_wait_for_an_answer)
 	ck_assert(rig_wait(&rig, asked_often, &often)); /* after a silence */
 	publish(3, 6);
 	await_hit(6);
-	ck_assert_int_eq(rig_sight(&rig, 0), KVW_SIGHT_FULL); /* it is not overdue yet */
+	ck_assert_int_eq(rig_coverage(&rig, 0), KVW_COVERAGE_FULL); /* it is not overdue yet */
 	engine.mute = false;
 }
 END_TEST
@@ -298,18 +298,18 @@ START_TEST(bytes_that_are_no_batch_blind_until_the_engine_is_emptied)
 		{0x91, 1}};                                 /* no events */
 
 	listen_to(true);
-	rig_await_sight(&rig, 0, KVW_SIGHT_FULL);
+	rig_await_coverage(&rig, 0, KVW_COVERAGE_FULL);
 	publish(0, 5);
 	await_hit(5);
 	engine_publish(&engine, rubbish[_i], sizeof(rubbish[_i]));
-	rig_await_sight(&rig, 0, KVW_SIGHT_BLIND);
+	rig_await_coverage(&rig, 0, KVW_COVERAGE_BLIND);
 	await_hit(0);
 	ck_assert_ptr_nonnull(strstr(what_is_wrong(), "cannot be used"));
 	ck_assert_uint_ge(rig_count(&rig, KVW_FEED_DROPPED_EVENTS), 1);
 	engine_cleared(&engine);
 	publish(0, 3);
 	await_hit(3);
-	rig_await_sight(&rig, 0, KVW_SIGHT_FULL);
+	rig_await_coverage(&rig, 0, KVW_COVERAGE_FULL);
 }
 END_TEST
 
@@ -323,7 +323,7 @@ START_TEST(messages_of_another_form_are_passed_over)
 	uint64_t some = 2;
 
 	listen_to(true);
-	rig_await_sight(&rig, 0, KVW_SIGHT_FULL);
+	rig_await_coverage(&rig, 0, KVW_COVERAGE_FULL);
 	publish(0, 5);
 	await_hit(5);
 	engine_send(&engine, "t", "short", 5, "x", 1);
@@ -331,7 +331,7 @@ START_TEST(messages_of_another_form_are_passed_over)
 	ck_assert(rig_wait(&rig, refused_some, &some));
 	publish(5, 6);
 	await_hit(6);
-	ck_assert_int_eq(rig_sight(&rig, 0), KVW_SIGHT_FULL);
+	ck_assert_int_eq(rig_coverage(&rig, 0), KVW_COVERAGE_FULL);
 }
 END_TEST
 
@@ -340,7 +340,7 @@ START_TEST(a_duplicate_changes_nothing)
 	uint8_t number[8] = {0, 0, 0, 0, 0, 0, 0, 3};
 
 	listen_to(true);
-	rig_await_sight(&rig, 0, KVW_SIGHT_FULL);
+	rig_await_coverage(&rig, 0, KVW_COVERAGE_FULL);
 	publish(0, 5);
 	await_hit(5);
 	engine_send(&engine, "t", number, 8, engine.batches[3].data, engine.batches[3].len);
@@ -358,12 +358,12 @@ START_TEST(a_purged_worker_that_says_so_later_is_empty)
 	await_hit(5);
 	kvw_exact_purge(rig.exact, 0);
 	await_hit(0);
-	rig_await_sight(&rig, 0, KVW_SIGHT_FULL);
+	rig_await_coverage(&rig, 0, KVW_COVERAGE_FULL);
 	await_hit(0);
 	engine_cleared(&engine); /* the engine is late */
 	publish(0, 3);
 	await_hit(3);
-	ck_assert_int_eq(rig_sight(&rig, 0), KVW_SIGHT_FULL);
+	ck_assert_int_eq(rig_coverage(&rig, 0), KVW_COVERAGE_FULL);
 }
 END_TEST
 
@@ -374,10 +374,10 @@ START_TEST(a_purged_worker_that_says_nothing_is_read_anew)
 	await_hit(5);
 	kvw_exact_purge(rig.exact, 0);
 	await_hit(0);
-	rig_await_sight(&rig, 0, KVW_SIGHT_FULL);
+	rig_await_coverage(&rig, 0, KVW_COVERAGE_FULL);
 	publish(5, 6); /* it has kept everything */
 	await_hit(6);
-	rig_await_sight(&rig, 0, KVW_SIGHT_FULL);
+	rig_await_coverage(&rig, 0, KVW_COVERAGE_FULL);
 }
 END_TEST
 
@@ -390,9 +390,9 @@ START_TEST(a_restart_that_is_told_late_loses_nothing)
 	lose(0, 4);
 	await_hit(4);
 	kvw_exact_purge(rig.exact, 0); /* its start time was read only now */
-	rig_await_sight(&rig, 0, KVW_SIGHT_BLIND);
+	rig_await_coverage(&rig, 0, KVW_COVERAGE_BLIND);
 	await_hit(4);
-	rig_await_sight(&rig, 0, KVW_SIGHT_FULL);
+	rig_await_coverage(&rig, 0, KVW_COVERAGE_FULL);
 }
 END_TEST
 
@@ -406,7 +406,7 @@ START_TEST(many_batches_arrive_in_order)
 	uint64_t all = 200 * 2 * CHAIN + CHAIN;
 
 	listen_to(true);
-	rig_await_sight(&rig, 0, KVW_SIGHT_FULL);
+	rig_await_coverage(&rig, 0, KVW_COVERAGE_FULL);
 	for (int round = 0; round < 200; round++) {
 		publish(0, CHAIN);
 		for (uint32_t i = CHAIN; i-- > 0;)

@@ -85,33 +85,33 @@ uint64_t rig_count(struct rig *rig, enum kvw_feed_counter counter)
 	return stats.counts[counter];
 }
 
-enum kvw_sight rig_sight(struct rig *rig, uint32_t worker)
+enum kvw_coverage rig_coverage(struct rig *rig, uint32_t worker)
 {
-	return kvw_exact_sight(rig->exact, worker, KVW_TELLER_ENGINE);
+	return kvw_exact_coverage(rig->exact, worker, KVW_REPORTER_ENGINE);
 }
 
-struct wanted_sight {
+struct wanted_coverage {
 	uint32_t worker;
-	enum kvw_sight sight;
+	enum kvw_coverage coverage;
 };
 
-static bool has_sight(struct rig *rig, void *ctx)
+static bool has_coverage(struct rig *rig, void *ctx)
 {
-	const struct wanted_sight *wanted = ctx;
+	const struct wanted_coverage *wanted = ctx;
 
-	return rig_sight(rig, wanted->worker) == wanted->sight;
+	return rig_coverage(rig, wanted->worker) == wanted->coverage;
 }
 
-void rig_await_sight(struct rig *rig, uint32_t worker, enum kvw_sight sight)
+void rig_await_coverage(struct rig *rig, uint32_t worker, enum kvw_coverage coverage)
 {
-	struct wanted_sight wanted = {worker, sight};
+	struct wanted_coverage wanted = {worker, coverage};
 	struct kvw_feed_status status = {.sources = 0};
 
-	if (rig_wait(rig, has_sight, &wanted))
+	if (rig_wait(rig, has_coverage, &wanted))
 		return;
 	ck_assert_int_eq(
-		kvw_feed_worker_status(rig->feed, worker, KVW_TELLER_ENGINE, &status), KVW_OK);
-	ck_abort_msg("sight of %u is %d, not %d: %s", worker, status.sight, sight, status.wrong);
+		kvw_feed_worker_status(rig->feed, worker, KVW_REPORTER_ENGINE, &status), KVW_OK);
+	ck_abort_msg("coverage of %u is %d, not %d: %s", worker, status.coverage, coverage, status.wrong);
 }
 
 uint32_t rig_hit(struct rig *rig, uint32_t worker, uint32_t block_tokens, const uint32_t *tokens,
@@ -124,7 +124,7 @@ uint32_t rig_hit(struct rig *rig, uint32_t worker, uint32_t block_tokens, const 
 
 	ck_assert_int_eq(kvw_kvchains_fill(&chains, rig->spaces, &prompt), KVW_OK);
 	for (uint32_t i = 0; i < chains.count; i++) {
-		if (chains.chains[i].teller != KVW_TELLER_ENGINE ||
+		if (chains.chains[i].reporter != KVW_REPORTER_ENGINE ||
 			chains.chains[i].block_tokens != block_tokens)
 			continue;
 		kvw_exact_match(rig->exact, &chains.chains[i], &hits);

@@ -30,10 +30,10 @@ typedef bool rig_condition(struct rig *rig, void *ctx);
 bool rig_wait(struct rig *rig, rig_condition *condition, void *ctx);
 
 uint64_t rig_count(struct rig *rig, enum kvw_feed_counter counter);
-enum kvw_sight rig_sight(struct rig *rig, uint32_t worker);
+enum kvw_coverage rig_coverage(struct rig *rig, uint32_t worker);
 
 /* Waits for it, and fails with what the status says if it does not come. */
-void rig_await_sight(struct rig *rig, uint32_t worker, enum kvw_sight sight);
+void rig_await_coverage(struct rig *rig, uint32_t worker, enum kvw_coverage coverage);
 
 /* Leading blocks of a prompt that a worker holds, by the engine's space of this block size. */
 uint32_t rig_hit(struct rig *rig, uint32_t worker, uint32_t block_tokens, const uint32_t *tokens,

@@ -108,7 +108,7 @@ static bool says(struct rig *r, void *ctx)
 {
 	struct kvw_feed_status status;
 
-	ck_assert_int_eq(kvw_feed_worker_status(r->feed, 0, KVW_TELLER_ENGINE, &status), KVW_OK);
+	ck_assert_int_eq(kvw_feed_worker_status(r->feed, 0, KVW_REPORTER_ENGINE, &status), KVW_OK);
 	return strstr(status.wrong, (const char *)ctx) != NULL;
 }
 
@@ -118,7 +118,7 @@ static void await_wrong(const char *text)
 
 	if (rig_wait(&rig, says, (void *)text))
 		return;
-	ck_assert_int_eq(kvw_feed_worker_status(rig.feed, 0, KVW_TELLER_ENGINE, &status), KVW_OK);
+	ck_assert_int_eq(kvw_feed_worker_status(rig.feed, 0, KVW_REPORTER_ENGINE, &status), KVW_OK);
 	ck_abort_msg("it says \"%s\", not \"%s\"", status.wrong, text);
 }
 
@@ -144,7 +144,7 @@ START_TEST(a_worker_tells_where_it_publishes)
 	engine_stored(&engine, &stored);
 	start("    discover: true\n");
 	rig_await_hit(&rig, 0, BLOCK, tokens, 4 * BLOCK, 4);
-	rig_await_sight(&rig, 0, KVW_SIGHT_FULL);
+	rig_await_coverage(&rig, 0, KVW_COVERAGE_FULL);
 	engine_stop(&engine);
 }
 END_TEST
@@ -158,7 +158,7 @@ START_TEST(a_worker_that_is_not_up_yet_is_asked_again)
 	answer_with(503, "");
 	start("    discover: true\n");
 	await_wrong("503");
-	ck_assert_int_eq(rig_sight(&rig, 0), KVW_SIGHT_NONE);
+	ck_assert_int_eq(rig_coverage(&rig, 0), KVW_COVERAGE_NONE);
 	answer_sources(&engine);
 	rig_await_hit(&rig, 0, BLOCK, tokens, 4 * BLOCK, 4);
 	engine_stop(&engine);
@@ -169,7 +169,7 @@ START_TEST(a_worker_without_events_is_none)
 {
 	start("    discover: true\n");
 	await_wrong("--kv-events-config");
-	ck_assert_int_eq(rig_sight(&rig, 0), KVW_SIGHT_NONE);
+	ck_assert_int_eq(rig_coverage(&rig, 0), KVW_COVERAGE_NONE);
 }
 END_TEST
 
@@ -204,7 +204,7 @@ START_TEST(an_old_worker_without_a_template_is_none)
 	answer_with(404, "");
 	start("    discover: true\n");
 	await_wrong("kvaware.events.endpoint");
-	ck_assert_int_eq(rig_sight(&rig, 0), KVW_SIGHT_NONE);
+	ck_assert_int_eq(rig_coverage(&rig, 0), KVW_COVERAGE_NONE);
 }
 END_TEST
 
@@ -215,14 +215,14 @@ START_TEST(a_purged_worker_is_asked_anew)
 	engine_start(&first, 0, 0, true);
 	answer_sources(&first);
 	start("    discover: true\n");
-	rig_await_sight(&rig, 0, KVW_SIGHT_FULL);
+	rig_await_coverage(&rig, 0, KVW_COVERAGE_FULL);
 	engine_start(&second, 0, 0, true); /* the worker begins anew, elsewhere */
 	engine_stored(&second, &stored);
 	answer_sources(&second);
 	engine_stop(&first);
 	kvw_exact_purge(rig.exact, 0);
 	rig_await_hit(&rig, 0, BLOCK, tokens, 4 * BLOCK, 4);
-	rig_await_sight(&rig, 0, KVW_SIGHT_FULL);
+	rig_await_coverage(&rig, 0, KVW_COVERAGE_FULL);
 	engine_stop(&second);
 }
 END_TEST
@@ -232,7 +232,7 @@ START_TEST(a_publisher_that_connects_needs_bind)
 	answer_with(200, "{\"0\":{\"endpoint\":\"tcp://10.9.9.9:5557\"}}");
 	start("    discover: true\n");
 	await_wrong("kvaware.events.bind");
-	ck_assert_int_eq(rig_sight(&rig, 0), KVW_SIGHT_NONE);
+	ck_assert_int_eq(rig_coverage(&rig, 0), KVW_COVERAGE_NONE);
 }
 END_TEST
 
@@ -279,13 +279,13 @@ START_TEST(an_engine_that_connects_is_known_by_its_topic)
 	pub = connect_to(context, port);
 	publish_as(pub, "kv@10.1.1.1:1@m", 0);
 	ck_assert(rig_wait(&rig, refused_one, NULL));
-	ck_assert_int_eq(rig_sight(&rig, 0), KVW_SIGHT_NONE);
+	ck_assert_int_eq(rig_coverage(&rig, 0), KVW_COVERAGE_NONE);
 	snprintf(topic, sizeof(topic), "kv@127.0.0.1:%u@m", worker.port);
 	publish_as(pub, topic, 0);
 	rig_await_hit(&rig, 0, BLOCK, tokens, 4 * BLOCK, 4);
-	rig_await_sight(&rig, 0, KVW_SIGHT_FULL);
+	rig_await_coverage(&rig, 0, KVW_COVERAGE_FULL);
 	publish_as(pub, topic, 7); /* with nobody to ask */
-	rig_await_sight(&rig, 0, KVW_SIGHT_BLIND);
+	rig_await_coverage(&rig, 0, KVW_COVERAGE_BLIND);
 	zmq_close(pub);
 	zmq_ctx_term(context);
 }
@@ -328,10 +328,10 @@ START_TEST(every_rank_must_see_all)
 	start("    discover: true\n");
 	rig_await_hit(&rig, 0, BLOCK, tokens, 4 * BLOCK, 4);
 	await_wrong("rank 1: ");
-	ck_assert_int_eq(rig_sight(&rig, 0), KVW_SIGHT_BLIND);
+	ck_assert_int_eq(rig_coverage(&rig, 0), KVW_COVERAGE_BLIND);
 	engine_await_subscriber(&ranks[1]);
 	engine_stored(&ranks[1], &stored);
-	rig_await_sight(&rig, 0, KVW_SIGHT_FULL);
+	rig_await_coverage(&rig, 0, KVW_COVERAGE_FULL);
 	for (int i = 0; i < 2; i++)
 		engine_stop(&ranks[i]);
 }

@@ -78,7 +78,7 @@ static bool contains(const char *data, int len, const char *text)
 static uint32_t held(const uint64_t *keys, uint32_t count)
 {
 	static struct kvw_kvindex_hits hits;
-	struct kvw_exact_chain chain = {KVW_TELLER_LMCACHE, 0, 16, count, keys};
+	struct kvw_exact_chain chain = {KVW_REPORTER_LMCACHE, 0, 16, count, keys};
 
 	kvw_exact_match(rig.exact, &chain, &hits);
 	return hits.blocks[0];
@@ -157,7 +157,7 @@ START_TEST(a_worker)
 		"'seq_num':2}]}",
 		0);
 	wait_until_held(3);
-	ck_assert_int_eq(kvw_exact_sight(rig.exact, 0, KVW_TELLER_LMCACHE), KVW_SIGHT_FULL);
+	ck_assert_int_eq(kvw_exact_coverage(rig.exact, 0, KVW_REPORTER_LMCACHE), KVW_COVERAGE_FULL);
 	beat = open_socket(ZMQ_REQ, rig.heartbeat); /* REQ and DEALER are served alike */
 	send_text(beat,
 		"{'type':'HeartbeatMsg','instance_id':'i0','worker_id':0,'ip':'127.0.0.1',"

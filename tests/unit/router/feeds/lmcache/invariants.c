@@ -44,13 +44,13 @@ static const char *index_fault(struct kvw_lmreg *reg, uint32_t worker, uint64_t 
 	return expected ? "the index misses a chunk" : "the index knows a chunk that is not held";
 }
 
-static const char *sight_fault(const struct kvw_lmreg_instance *instance)
+static const char *coverage_fault(const struct kvw_lmreg_instance *instance)
 {
 	bool whole = instance->rank_count > 0;
 
 	for (uint32_t r = 0; r < instance->rank_count; r++)
 		whole = whole && instance->ranks[r].whole && !instance->ranks[r].gone;
-	if (instance->worker != KVW_LMREG_NONE && instance->sight == KVW_SIGHT_FULL && !whole)
+	if (instance->worker != KVW_LMREG_NONE && instance->coverage == KVW_COVERAGE_FULL && !whole)
 		return "believed although something was missed";
 	return NULL;
 }
@@ -73,7 +73,7 @@ const char *lmreg_fault(struct kvw_lmreg *reg, const uint64_t *keys, uint32_t co
 			alive = alive || !instance->ranks[r].gone;
 		}
 		if (fault == NULL)
-			fault = sight_fault(instance);
+			fault = coverage_fault(instance);
 		if (fault == NULL && !alive)
 			fault = "an instance without a living rank";
 		mapped += instance->worker != KVW_LMREG_NONE;

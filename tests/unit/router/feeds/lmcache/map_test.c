@@ -55,8 +55,8 @@ static void setup_shared(void)
 START_TEST(by_configuration)
 {
 	world_register(&world, "named", 0, "10.0.0.1"); /* whatever address it gives */
-	ck_assert_int_eq(world.sights[2], KVW_SIGHT_FULL);
-	ck_assert_int_eq(world.sights[0], KVW_SIGHT_NONE);
+	ck_assert_int_eq(world.coverages[2], KVW_COVERAGE_FULL);
+	ck_assert_int_eq(world.coverages[0], KVW_COVERAGE_NONE);
 }
 END_TEST
 
@@ -64,7 +64,7 @@ END_TEST
 START_TEST(by_address)
 {
 	world_register(&world, "i1", 0, "10.0.0.9");
-	ck_assert_int_eq(world.sights[1], KVW_SIGHT_FULL);
+	ck_assert_int_eq(world.coverages[1], KVW_COVERAGE_FULL);
 	world_register(&world, "i5", 0, "10.0.0.5"); /* nobody's */
 	ck_assert_ptr_null(world.reg->by_worker[3]);
 	ck_assert_uint_eq(world.reg->count, 2);
@@ -89,12 +89,12 @@ START_TEST(shared_address_is_no_proof)
 	world_push(&world, "{'type':'RegisterMsg','instance_id':'b','worker_id':0,'ip':'10.0.0.1',"
 			   "'port':9999,'peer_init_url':null}");
 	ck_assert_uint_eq(world_held(&world, 0), 0);
-	ck_assert_int_eq(world.sights[0], KVW_SIGHT_NONE);
+	ck_assert_int_eq(world.coverages[0], KVW_COVERAGE_NONE);
 	world_push(&world, "{'type':'DeRegisterMsg','instance_id':'b','worker_id':0,"
 			   "'ip':'10.0.0.1','port':9999}");
 	kvw_lmreg_tick(world.reg, world.now_ns);
 	ck_assert_uint_eq(world_held(&world, 0), 1); /* alone again, and nothing is lost */
-	ck_assert_int_eq(world.sights[0], KVW_SIGHT_FULL);
+	ck_assert_int_eq(world.coverages[0], KVW_COVERAGE_FULL);
 }
 END_TEST
 
@@ -106,7 +106,7 @@ START_TEST(same_port_takes_the_place)
 	world_register(&world, "lmcache_instance_2", 0, NULL);
 	ck_assert_uint_eq(world.reg->count, 1);
 	ck_assert_uint_eq(world_held(&world, 0), 0);
-	ck_assert_int_eq(world.sights[0], KVW_SIGHT_FULL);
+	ck_assert_int_eq(world.coverages[0], KVW_COVERAGE_FULL);
 	world_ops(&world, "lmcache_instance_2", 0, 0, "+1 +2");
 	ck_assert_uint_eq(world_held(&world, 0), 2);
 }
@@ -183,7 +183,7 @@ START_TEST(learned_by_two_prompts)
 {
 	world_register(&world, "a", 0, "10.0.0.7");
 	world_register(&world, "b", 1, "10.0.0.7");
-	ck_assert_int_eq(world.sights[0], KVW_SIGHT_NONE);
+	ck_assert_int_eq(world.coverages[0], KVW_COVERAGE_NONE);
 	wait_s(1);
 	route(1, 1000);
 	store("a", 1000, &configured); /* at once: before anybody looked */
@@ -193,7 +193,7 @@ START_TEST(learned_by_two_prompts)
 	store("a", 5000, &configured);
 	wait_s(2);
 	ck_assert_ptr_eq(world.reg->by_worker[1], kvw_lmreg_find(world.reg, KVW_SLICE("a")));
-	ck_assert_int_eq(world.sights[1], KVW_SIGHT_FULL);
+	ck_assert_int_eq(world.coverages[1], KVW_COVERAGE_FULL);
 	ck_assert_uint_eq(world.reg->stats.learned, 1);
 }
 END_TEST
@@ -270,7 +270,7 @@ START_TEST(another_recipe_is_found)
 	ck_assert_uint_eq(kvw_kvspaces_get(spaces, space)->recipe.chunk_size, other->chunk_size);
 	ck_assert_int_eq(kvw_kvspaces_get(spaces, space)->recipe.algorithm, other->algorithm);
 	ck_assert_uint_eq(world.reg->stats.detected, 1);
-	ck_assert_int_eq(world.sights[0], KVW_SIGHT_FULL);
+	ck_assert_int_eq(world.coverages[0], KVW_COVERAGE_FULL);
 	world_ops(&world, "i0", 0, world.reg->by_worker[0]->ranks[0].places[0].next, "+1 +2 +3");
 	ck_assert_uint_eq(world_held_in(&world, 0, space), 3);
 	ck_assert_uint_eq(world_held_in(&world, 0, 0), 0);
@@ -301,17 +301,17 @@ START_TEST(never_understood_is_blind)
 	world_register(&world, "i0", 0, NULL);
 	wait_s(2);
 	for (uint32_t i = 0; i < KVW_LMDIAG_MISSES; i++) {
-		ck_assert_int_eq(world.sights[0], KVW_SIGHT_FULL);
+		ck_assert_int_eq(world.coverages[0], KVW_COVERAGE_FULL);
 		route(0, 1000 * i);
 		store("i0", 1000 * i, &odd);
 		wait_s(16);
 	}
-	ck_assert_int_eq(world.sights[0], KVW_SIGHT_BLIND);
+	ck_assert_int_eq(world.coverages[0], KVW_COVERAGE_BLIND);
 	ck_assert_uint_eq(world.reg->stats.unmatched, KVW_LMDIAG_MISSES);
 	store("i0", 77, &configured); /* it was set right, and restarted or not */
 	route(0, 77);
 	wait_s(1);
-	ck_assert_int_eq(world.sights[0], KVW_SIGHT_FULL);
+	ck_assert_int_eq(world.coverages[0], KVW_COVERAGE_FULL);
 }
 END_TEST
 

@@ -193,7 +193,7 @@ START_TEST(never_promises_what_is_gone)
 				ck_assert(held[k]);
 	}
 	ck_assert_uint_gt(world.reg->stats.gaps, 0);
-	ck_assert_int_eq(world.sights[2], KVW_SIGHT_BLIND);
+	ck_assert_int_eq(world.coverages[2], KVW_COVERAGE_BLIND);
 	world_close(&world);
 }
 END_TEST

@@ -28,7 +28,7 @@ START_TEST(registers_stores_evicts)
 	world_register(&world, "i0", 0, NULL);
 	ck_assert(world_answered(&world, "RegisterRetMsg"));
 	ck_assert(world_answered(&world, "10.9.9.9:8082"));
-	ck_assert_int_eq(world.sights[0], KVW_SIGHT_FULL);
+	ck_assert_int_eq(world.coverages[0], KVW_COVERAGE_FULL);
 	world_ops(&world, "i0", 0, 0, "+1 +2 +3");
 	ck_assert_uint_eq(world_held(&world, 0), 3);
 	ck_assert_uint_eq(world_held(&world, 1), 0);
@@ -38,7 +38,7 @@ START_TEST(registers_stores_evicts)
 	ck_assert_uint_eq(world_held(&world, 0), 2);
 	ck_assert_uint_eq(world.reg->stats.gaps, 0);
 	ck_assert_uint_eq(world.reg->stats.keys, 3);
-	ck_assert_int_eq(world.sights[0], KVW_SIGHT_FULL);
+	ck_assert_int_eq(world.coverages[0], KVW_COVERAGE_FULL);
 }
 END_TEST
 
@@ -85,7 +85,7 @@ START_TEST(ranks_hold_together)
 	ck_assert_uint_eq(world_held(&world, 0), 0);
 	world_ops(&world, "i0", 1, 0, "+1 +2");
 	ck_assert_uint_eq(world_held(&world, 0), 2);
-	ck_assert_int_eq(world.sights[0], KVW_SIGHT_FULL);
+	ck_assert_int_eq(world.coverages[0], KVW_COVERAGE_FULL);
 }
 END_TEST
 
@@ -108,7 +108,7 @@ START_TEST(deregistered_is_forgotten)
 	world_push(&world, "{'type':'DeRegisterMsg','instance_id':'i0','worker_id':0,"
 			   "'ip':'10.0.0.1','port':8500}");
 	ck_assert_uint_eq(world_held(&world, 0), 0);
-	ck_assert_int_eq(world.sights[0], KVW_SIGHT_NONE);
+	ck_assert_int_eq(world.coverages[0], KVW_COVERAGE_NONE);
 	ck_assert_uint_eq(world.reg->count, 0);
 	ck_assert_uint_eq(world.reg->stats.keys, 0);
 	world_push(&world, "{'type':'DeRegisterMsg','instance_id':'nobody','worker_id':0,"
@@ -127,11 +127,11 @@ START_TEST(half_an_instance_claims_nothing)
 	world_push(&world, "{'type':'DeRegisterMsg','instance_id':'i0','worker_id':1,"
 			   "'ip':'10.0.0.1','port':8501}");
 	ck_assert_uint_eq(world_held(&world, 0), 0);
-	ck_assert_int_eq(world.sights[0], KVW_SIGHT_BLIND);
+	ck_assert_int_eq(world.coverages[0], KVW_COVERAGE_BLIND);
 	world_register(&world, "i0", 1, NULL);
 	world_ops(&world, "i0", 1, 0, "+1");
 	ck_assert_uint_eq(world_held(&world, 0), 1);
-	ck_assert_int_eq(world.sights[0], KVW_SIGHT_FULL);
+	ck_assert_int_eq(world.coverages[0], KVW_COVERAGE_FULL);
 }
 END_TEST
 
@@ -144,7 +144,7 @@ START_TEST(registering_again_is_a_new_process)
 	world_ops(&world, "i0", 0, 0, "+1");
 	ck_assert_uint_eq(world_held(&world, 0), 1);
 	ck_assert_uint_eq(world.reg->stats.gaps, 0);
-	ck_assert_int_eq(world.sights[0], KVW_SIGHT_FULL);
+	ck_assert_int_eq(world.coverages[0], KVW_COVERAGE_FULL);
 }
 END_TEST
 
@@ -157,10 +157,10 @@ START_TEST(gap_without_heartbeats_purges)
 	world_ops(&world, "i0", 0, 5, "+3");
 	ck_assert_uint_eq(world.reg->stats.gaps, 1);
 	ck_assert_uint_eq(world_held(&world, 0), 0);
-	ck_assert_int_eq(world.sights[0], KVW_SIGHT_BLIND);
+	ck_assert_int_eq(world.coverages[0], KVW_COVERAGE_BLIND);
 	world_ops(&world, "i0", 0, 6, "+1");
 	ck_assert_uint_eq(world_held(&world, 0), 1); /* what it says is true again */
-	ck_assert_int_eq(world.sights[0], KVW_SIGHT_BLIND);
+	ck_assert_int_eq(world.coverages[0], KVW_COVERAGE_BLIND);
 }
 END_TEST
 
@@ -193,7 +193,7 @@ START_TEST(sequence_from_zero_again_is_a_new_process)
 	world_ops(&world, "i0", 0, 0, "+1");
 	ck_assert_uint_eq(world_held(&world, 0), 1); /* the disk's content went too */
 	ck_assert_uint_eq(world.reg->stats.restarts, 1);
-	ck_assert_int_eq(world.sights[0], KVW_SIGHT_FULL);
+	ck_assert_int_eq(world.coverages[0], KVW_COVERAGE_FULL);
 	world_ops_at(&world, "i0", 0, "LocalDiskBackend", 0, "+2");
 	ck_assert_uint_eq(world_held(&world, 0), 2);
 	ck_assert_uint_eq(world.reg->stats.gaps, 0);
@@ -205,7 +205,7 @@ START_TEST(met_midway_is_blind)
 {
 	world_ops(&world, "named", 0, 17, "+1 +2");
 	ck_assert_uint_eq(world_held(&world, 2), 2); /* true, though not all */
-	ck_assert_int_eq(world.sights[2], KVW_SIGHT_BLIND);
+	ck_assert_int_eq(world.coverages[2], KVW_COVERAGE_BLIND);
 	world_ops(&world, "named", 0, 19, "-2");
 	ck_assert_uint_eq(world_held(&world, 2), 1);
 	ck_assert_uint_eq(world.reg->stats.gaps, 0);
@@ -215,7 +215,7 @@ END_TEST
 START_TEST(heard_from_the_beginning_is_whole)
 {
 	world_ops(&world, "named", 0, 0, "+1 +2");
-	ck_assert_int_eq(world.sights[2], KVW_SIGHT_FULL);
+	ck_assert_int_eq(world.coverages[2], KVW_COVERAGE_FULL);
 	world.now_ns += SECOND;
 	world_register(&world, "named", 0, "10.0.0.3"); /* it came by the slower socket */
 	ck_assert_uint_eq(world_held(&world, 2), 2);
@@ -235,7 +235,7 @@ START_TEST(too_many_places)
 		world_ops_at(&world, "i0", 0, name, 0, "+1");
 	}
 	ck_assert_uint_eq(world.reg->stats.refused[KVW_LMCACHE_NO_ROOM], 3);
-	ck_assert_int_eq(world.sights[0], KVW_SIGHT_BLIND);
+	ck_assert_int_eq(world.coverages[0], KVW_COVERAGE_BLIND);
 }
 END_TEST
 
@@ -267,7 +267,7 @@ START_TEST(silence_after_heartbeats)
 	ck_assert_uint_eq(world_held(&world, 0), 1);
 	kvw_lmreg_tick(world.reg, world.now_ns);
 	ck_assert_uint_eq(world_held(&world, 0), 0);
-	ck_assert_int_eq(world.sights[0], KVW_SIGHT_NONE);
+	ck_assert_int_eq(world.coverages[0], KVW_COVERAGE_NONE);
 	ck_assert_uint_eq(world.reg->stats.timeouts, 1);
 }
 END_TEST
@@ -279,7 +279,7 @@ START_TEST(silence_without_heartbeats_means_nothing)
 	for (int second = 0; second < 3600; second++, world.now_ns += SECOND)
 		kvw_lmreg_tick(world.reg, world.now_ns);
 	ck_assert_uint_eq(world_held(&world, 0), 1);
-	ck_assert_int_eq(world.sights[0], KVW_SIGHT_FULL);
+	ck_assert_int_eq(world.coverages[0], KVW_COVERAGE_FULL);
 }
 END_TEST
 
@@ -308,7 +308,7 @@ START_TEST(worker_that_refuses_connections)
 	kvw_lmreg_worker_down(world.reg, 0, world.now_ns + SECOND);
 	ck_assert_uint_eq(world_held(&world, 0), 0);
 	ck_assert_uint_eq(world.reg->stats.lost, 1);
-	ck_assert_int_eq(world.sights[0], KVW_SIGHT_NONE);
+	ck_assert_int_eq(world.coverages[0], KVW_COVERAGE_NONE);
 }
 END_TEST
 
@@ -317,11 +317,11 @@ START_TEST(purged_by_the_strategy_is_told_again)
 	world_register(&world, "i0", 0, NULL);
 	world_ops(&world, "i0", 0, 0, "+1 +2");
 	kvw_kvindex_purge(world.index, 0);
-	world.sights[0] = KVW_SIGHT_BLIND;
+	world.coverages[0] = KVW_COVERAGE_BLIND;
 	ck_assert_uint_eq(world_held(&world, 0), 0);
 	kvw_lmreg_worker_purged(world.reg, 0);
 	ck_assert_uint_eq(world_held(&world, 0), 2);
-	ck_assert_int_eq(world.sights[0], KVW_SIGHT_FULL);
+	ck_assert_int_eq(world.coverages[0], KVW_COVERAGE_FULL);
 	world_ops(&world, "i0", 0, 2, "-1");
 	ck_assert_uint_eq(world_held(&world, 0), 0);
 	kvw_lmreg_worker_purged(world.reg, 3);
@@ -341,7 +341,7 @@ START_TEST(version_03)
 	world_push(&world, "{'type':'KVAdmitMsg','instance_id':'old','worker_id':0,'key':2,"
 			   "'location':'LocalDiskBackend','seq_num':0}");
 	ck_assert_uint_eq(world_held(&world, 0), 2);
-	ck_assert_int_eq(world.sights[0], KVW_SIGHT_FULL);
+	ck_assert_int_eq(world.coverages[0], KVW_COVERAGE_FULL);
 	world_push(&world, "{'type':'KVEvictMsg','instance_id':'old','worker_id':0,'key':2,"
 			   "'location':'LocalDiskBackend'}");
 	ck_assert_uint_eq(world_held(&world, 0), 1);
@@ -351,7 +351,7 @@ START_TEST(version_03)
 	setup();
 	world_push(&world, "{'type':'HeartbeatMsg','instance_id':'old','worker_id':0,"
 			   "'ip':'10.0.0.1','port':8001,'distributed_url':null}");
-	ck_assert_int_eq(world.sights[0], KVW_SIGHT_BLIND);
+	ck_assert_int_eq(world.coverages[0], KVW_COVERAGE_BLIND);
 	ck_assert_uint_eq(world.reg->stats.syncs_asked, 0);
 }
 END_TEST

@@ -85,7 +85,7 @@ static void meet(void)
 	world_heartbeat(&world, "i0", 0, NULL);
 	ck_assert(world_answered(&world, "full_sync"));
 	ck_assert(world_answered(&world, "controller_restart"));
-	ck_assert_int_eq(world.sights[0], KVW_SIGHT_BLIND);
+	ck_assert_int_eq(world.coverages[0], KVW_COVERAGE_BLIND);
 }
 
 START_TEST(after_a_restart)
@@ -102,7 +102,7 @@ START_TEST(after_a_restart)
 	end("s");
 	check_status("s", true, true, NULL, 0);
 	ck_assert_uint_eq(world_held(&world, 0), 4);
-	ck_assert_int_eq(world.sights[0], KVW_SIGHT_FULL);
+	ck_assert_int_eq(world.coverages[0], KVW_COVERAGE_FULL);
 	ck_assert_str_eq(world.wrong[0], "");
 	world_ops(&world, "i0", 0, 902, "-4"); /* numbers go on */
 	ck_assert_uint_eq(world_held(&world, 0), 3);
@@ -120,7 +120,7 @@ START_TEST(lost_batch_is_sent_again)
 	batch("s", 2, "3");
 	end("s");
 	check_status("s", false, false, (const uint32_t[]){1}, 1);
-	ck_assert_int_eq(world.sights[0], KVW_SIGHT_BLIND);
+	ck_assert_int_eq(world.coverages[0], KVW_COVERAGE_BLIND);
 	batch("s", 0, "1"); /* twice: one holder */
 	batch("s", 1, "2");
 	end("s");
@@ -153,7 +153,7 @@ START_TEST(operations_meanwhile)
 	world_ops(&world, "i0", 0, 51, "+2"); /* and stored again */
 	batch("s", 1, "4");
 	ck_assert_uint_eq(world_held(&world, 0), 4);
-	ck_assert_int_eq(world.sights[0], KVW_SIGHT_FULL);
+	ck_assert_int_eq(world.coverages[0], KVW_COVERAGE_FULL);
 }
 END_TEST
 
@@ -165,7 +165,7 @@ START_TEST(a_gap_meanwhile_is_made_good_later)
 	world_ops(&world, "i0", 0, 13, "+8");
 	batch("s", 0, "1,2");
 	ck_assert_uint_eq(world_held(&world, 0), 2);        /* the list is good */
-	ck_assert_int_eq(world.sights[0], KVW_SIGHT_BLIND); /* but something is not known */
+	ck_assert_int_eq(world.coverages[0], KVW_COVERAGE_BLIND); /* but something is not known */
 	world.now_ns += 61 * SECOND;
 	world_heartbeat(&world, "i0", 0, NULL);
 	ck_assert(world_answered(&world, "sequence_gap"));
@@ -202,7 +202,7 @@ START_TEST(silence_ends_it)
 	ck_assert_uint_eq(world.reg->stats.syncs_failed, 1);
 	ck_assert_uint_eq(world.reg->stats.syncs_asked, 2);
 	check_status("s", false, true, NULL, 0); /* unknown now: it must not stay frozen for that */
-	ck_assert_int_eq(world.sights[0], KVW_SIGHT_BLIND);
+	ck_assert_int_eq(world.coverages[0], KVW_COVERAGE_BLIND);
 }
 END_TEST
 
@@ -252,7 +252,7 @@ START_TEST(registration_ends_it)
 	world_register(&world, "i0", 0, NULL);
 	batch("s", 1, "2");
 	ck_assert_uint_eq(world_held(&world, 0), 0);
-	ck_assert_int_eq(world.sights[0], KVW_SIGHT_FULL);
+	ck_assert_int_eq(world.coverages[0], KVW_COVERAGE_FULL);
 }
 END_TEST
 

@@ -5,14 +5,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void note_sight(
-	void *ctx, uint32_t worker, enum kvw_sight sight, uint32_t sources, const char *wrong)
+static void note_coverage(
+	void *ctx, uint32_t worker, enum kvw_coverage coverage, uint32_t sources, const char *wrong)
 {
 	struct world *world = ctx;
 
 	ck_assert_uint_lt(worker, WORLD_WORKERS);
 	ck_assert_uint_le(sources, KVW_LMREG_RANKS);
-	world->sights[worker] = sight;
+	world->coverages[worker] = coverage;
 	snprintf(world->wrong[worker], sizeof(world->wrong[worker]), "%s", wrong);
 }
 
@@ -20,7 +20,7 @@ void world_open(struct world *world, const struct kvw_lmreg_worker *workers, siz
 {
 	struct kvw_kvindex_options index = {.bytes = 4 << 20, .seed = 7};
 	struct kvw_lmreg_options options = {
-		.sight = note_sight,
+		.coverage = note_coverage,
 		.ctx = world,
 		.workers = workers,
 		.worker_count = count,

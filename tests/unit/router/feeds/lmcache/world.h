@@ -15,7 +15,7 @@ struct world {
 	struct kvw_kvindex *index;
 	struct kvw_lmreg *reg;
 	struct kvw_lmc_reader reader;
-	enum kvw_sight sights[WORLD_WORKERS];
+	enum kvw_coverage coverages[WORLD_WORKERS];
 	char wrong[WORLD_WORKERS][128];
 	int64_t now_ns;
 	uint8_t answer[KVW_LMREG_REPLY_MAX];

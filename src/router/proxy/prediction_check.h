@@ -1,5 +1,5 @@
 /*
- * sureness.h - do exact predictions come true?
+ * prediction_check.h - do exact predictions come true?
  *
  * What workers say they hold and what their answers say was cached are two words of the same
  * engine. If they differ, it is not the cache that is to blame but how kvway was told of it: other
@@ -8,8 +8,8 @@
  *
  * Threads: any. Two loops that note at the same moment may lose one bit of it.
  */
-#ifndef KVW_SURENESS_H
-#define KVW_SURENESS_H
+#ifndef KVW_PREDICTION_CHECK_H
+#define KVW_PREDICTION_CHECK_H
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -18,24 +18,24 @@
 #include "fleet/fleet.h"
 
 /* Zeroed has seen nothing. */
-struct kvw_sureness {
+struct kvw_prediction_check {
 	_Atomic uint64_t history; /* last predictions, newest lowest: bit too many, bit + 32 too few */
 	_Atomic uint32_t noted;
 	_Atomic bool complained;
 };
 
-#define KVW_SURENESS_WINDOW 32
+#define KVW_PREDICTION_CHECK_WINDOW 32
 
 /* Is this prediction right, within a block? */
-bool kvw_sureness_right(uint32_t predicted, uint32_t cached, uint32_t block_tokens);
+bool kvw_prediction_check_right(uint32_t predicted, uint32_t cached, uint32_t block_tokens);
 
 /* Notes one prediction. True, once until most are right again: more than half were wrong. *too_many: most of
  * those predicted more than there was. */
-bool kvw_sureness_note(struct kvw_sureness *sureness, uint32_t predicted, uint32_t cached,
+bool kvw_prediction_check_note(struct kvw_prediction_check *prediction_check, uint32_t predicted, uint32_t cached,
 	uint32_t block_tokens, bool *too_many);
 
 /* Says so in the log. */
-void kvw_sureness_complain(const struct kvw_worker *worker, bool too_many, uint32_t predicted,
+void kvw_prediction_check_complain(const struct kvw_worker *worker, bool too_many, uint32_t predicted,
 	uint32_t cached);
 
 #endif

@@ -1,43 +1,43 @@
 /*
- * sureness.c - see sureness.h.
+ * prediction_check.c - see prediction_check.h.
  */
-#include "proxy/sureness.h"
+#include "proxy/prediction_check.h"
 
 #include "base/log.h"
 
-#define WRONG_MOST  (KVW_SURENESS_WINDOW / 2)
-#define WRONG_CALM  (KVW_SURENESS_WINDOW / 8) /* as few as this: complain again if it comes back */
+#define WRONG_MOST  (KVW_PREDICTION_CHECK_WINDOW / 2)
+#define WRONG_CALM  (KVW_PREDICTION_CHECK_WINDOW / 8) /* as few as this: complain again if it comes back */
 
-bool kvw_sureness_right(uint32_t predicted, uint32_t cached, uint32_t block_tokens)
+bool kvw_prediction_check_right(uint32_t predicted, uint32_t cached, uint32_t block_tokens)
 {
 	uint32_t off = predicted > cached ? predicted - cached : cached - predicted;
 
 	return off <= block_tokens;
 }
 
-bool kvw_sureness_note(struct kvw_sureness *sureness, uint32_t predicted, uint32_t cached,
+bool kvw_prediction_check_note(struct kvw_prediction_check *prediction_check, uint32_t predicted, uint32_t cached,
 	uint32_t block_tokens, bool *too_many)
 {
-	bool right = kvw_sureness_right(predicted, cached, block_tokens);
-	uint64_t history = atomic_load_explicit(&sureness->history, memory_order_relaxed);
+	bool right = kvw_prediction_check_right(predicted, cached, block_tokens);
+	uint64_t history = atomic_load_explicit(&prediction_check->history, memory_order_relaxed);
 	uint32_t many = (uint32_t)history << 1, few = (uint32_t)(history >> 32) << 1;
 	unsigned wrong;
 
 	many |= !right && predicted > cached;
 	few |= !right && predicted < cached;
 	atomic_store_explicit(
-		&sureness->history, (uint64_t)few << 32 | many, memory_order_relaxed);
+		&prediction_check->history, (uint64_t)few << 32 | many, memory_order_relaxed);
 	wrong = (unsigned)__builtin_popcount(many | few);
 	if (wrong <= WRONG_CALM)
-		atomic_store_explicit(&sureness->complained, false, memory_order_relaxed);
-	if (atomic_fetch_add_explicit(&sureness->noted, 1, memory_order_relaxed) + 1 <
-			KVW_SURENESS_WINDOW || wrong <= WRONG_MOST)
+		atomic_store_explicit(&prediction_check->complained, false, memory_order_relaxed);
+	if (atomic_fetch_add_explicit(&prediction_check->noted, 1, memory_order_relaxed) + 1 <
+			KVW_PREDICTION_CHECK_WINDOW || wrong <= WRONG_MOST)
 		return false;
 	*too_many = __builtin_popcount(many) > __builtin_popcount(few);
-	return !atomic_exchange_explicit(&sureness->complained, true, memory_order_relaxed);
+	return !atomic_exchange_explicit(&prediction_check->complained, true, memory_order_relaxed);
 }
 
-void kvw_sureness_complain(const struct kvw_worker *worker, bool too_many, uint32_t predicted,
+void kvw_prediction_check_complain(const struct kvw_worker *worker, bool too_many, uint32_t predicted,
 	uint32_t cached)
 {
 	const char *why = too_many

@@ -1,5 +1,5 @@
 /*
- * truth.h - how much of a worker's cache predictions may count on.
+ * capacity_share.h - how much of a worker's cache predictions may count on.
  *
  * A worker's view is as large as the KV cache that it tells of. What it really keeps for prompts
  * can be less: running requests hold blocks, other routers send to it too, its sizes are not what
@@ -14,24 +14,24 @@
  *
  * Threads: any. The share is one atomic float; of two answers at the same moment one may be lost.
  */
-#ifndef KVW_TRUTH_H
-#define KVW_TRUTH_H
+#ifndef KVW_CAPACITY_SHARE_H
+#define KVW_CAPACITY_SHARE_H
 
 #include <stdatomic.h>
 
 #include "kvway/route.h"
 
-#define KVW_TRUTH_LEAST 0.25
+#define KVW_CAPACITY_SHARE_LEAST 0.25
 
-struct kvw_truth {
-	_Atomic float share[KVW_MAX_WORKERS]; /* by worker id, KVW_TRUTH_LEAST to 1 */
+struct kvw_capacity_share {
+	_Atomic float share[KVW_MAX_WORKERS]; /* by worker id, KVW_CAPACITY_SHARE_LEAST to 1 */
 };
 
-void kvw_truth_init(struct kvw_truth *truth);
+void kvw_capacity_share_init(struct kvw_capacity_share *truth);
 
 /* Capacity that a worker's view may have; at least 1. */
-static inline uint64_t kvw_truth_capacity(
-	const struct kvw_truth *truth, uint32_t worker, uint64_t told)
+static inline uint64_t kvw_capacity_share_capacity(
+	const struct kvw_capacity_share *truth, uint32_t worker, uint64_t told)
 {
 	double share = atomic_load_explicit(&truth->share[worker], memory_order_relaxed);
 	uint64_t capacity = (uint64_t)((double)told * share);
@@ -40,10 +40,10 @@ static inline uint64_t kvw_truth_capacity(
 }
 
 /* One answer: tokens of its prompt, how many were predicted to be cached, how many were. */
-void kvw_truth_learn(struct kvw_truth *truth, uint32_t worker, uint32_t prompt, uint32_t predicted,
+void kvw_capacity_share_learn(struct kvw_capacity_share *truth, uint32_t worker, uint32_t prompt, uint32_t predicted,
 	uint32_t actual);
 
 /* The worker's cache was lost: what it taught was of the old one. */
-void kvw_truth_restart(struct kvw_truth *truth, uint32_t worker);
+void kvw_capacity_share_restart(struct kvw_capacity_share *truth, uint32_t worker);
 
 #endif

@@ -1,22 +1,22 @@
 /*
- * truth.c - see truth.h.
+ * capacity_share.c - see capacity_share.h.
  *
  * A prediction is good if it is within two blocks of 32 tokens and 2 % of the prompt: template
  * tokens and the ratio of text to tokens put it off by that much without anything being evicted.
  */
-#include "routing/truth.h"
+#include "routing/capacity_share.h"
 
 #define SHRINK      32.0
 #define GROW        256.0
 #define GROW_FASTER 64.0
 
-void kvw_truth_init(struct kvw_truth *truth)
+void kvw_capacity_share_init(struct kvw_capacity_share *truth)
 {
 	for (size_t i = 0; i < KVW_MAX_WORKERS; i++)
 		atomic_init(&truth->share[i], 1);
 }
 
-void kvw_truth_learn(struct kvw_truth *truth, uint32_t worker, uint32_t prompt, uint32_t predicted,
+void kvw_capacity_share_learn(struct kvw_capacity_share *truth, uint32_t worker, uint32_t prompt, uint32_t predicted,
 	uint32_t actual)
 {
 	_Atomic float *share = &truth->share[worker];
@@ -31,15 +31,15 @@ void kvw_truth_learn(struct kvw_truth *truth, uint32_t worker, uint32_t prompt, 
 		value += (1 - old) / GROW_FASTER;
 	else if (predicted > 0)
 		value += (1 - old) / GROW;
-	if (value < KVW_TRUTH_LEAST)
-		value = KVW_TRUTH_LEAST;
+	if (value < KVW_CAPACITY_SHARE_LEAST)
+		value = KVW_CAPACITY_SHARE_LEAST;
 	if (value > 0.999)
 		value = 1;
 	if (value != old)
 		atomic_store_explicit(share, (float)value, memory_order_relaxed);
 }
 
-void kvw_truth_restart(struct kvw_truth *truth, uint32_t worker)
+void kvw_capacity_share_restart(struct kvw_capacity_share *truth, uint32_t worker)
 {
 	atomic_store_explicit(&truth->share[worker], 1, memory_order_relaxed);
 }

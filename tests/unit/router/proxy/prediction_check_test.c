@@ -1,18 +1,18 @@
 /*
- * sureness_test.c - when most exact predictions of a worker are wrong, that is said, once.
+ * prediction_check_test.c - when most exact predictions of a worker are wrong, that is said, once.
  */
 #include <check.h>
 #include <stdlib.h>
 
-#include "proxy/sureness.h"
+#include "proxy/prediction_check.h"
 
 #define BLOCK 16
 
-static struct kvw_sureness sureness;
+static struct kvw_prediction_check prediction_check;
 
 static void setup(void)
 {
-	sureness = (struct kvw_sureness){0};
+	prediction_check = (struct kvw_prediction_check){0};
 }
 
 static unsigned note(uint32_t predicted, uint32_t cached, int count, bool *too_many)
@@ -20,17 +20,17 @@ static unsigned note(uint32_t predicted, uint32_t cached, int count, bool *too_m
 	unsigned told = 0;
 
 	for (int i = 0; i < count; i++)
-		told += kvw_sureness_note(&sureness, predicted, cached, BLOCK, too_many);
+		told += kvw_prediction_check_note(&prediction_check, predicted, cached, BLOCK, too_many);
 	return told;
 }
 
 START_TEST(a_block_more_or_less_is_right)
 {
-	ck_assert(kvw_sureness_right(0, 0, BLOCK));
-	ck_assert(kvw_sureness_right(160, 176, BLOCK));
-	ck_assert(kvw_sureness_right(176, 160, BLOCK));
-	ck_assert(!kvw_sureness_right(160, 177, BLOCK));
-	ck_assert(!kvw_sureness_right(UINT32_MAX, 0, BLOCK));
+	ck_assert(kvw_prediction_check_right(0, 0, BLOCK));
+	ck_assert(kvw_prediction_check_right(160, 176, BLOCK));
+	ck_assert(kvw_prediction_check_right(176, 160, BLOCK));
+	ck_assert(!kvw_prediction_check_right(160, 177, BLOCK));
+	ck_assert(!kvw_prediction_check_right(UINT32_MAX, 0, BLOCK));
 }
 END_TEST
 
@@ -38,7 +38,7 @@ START_TEST(nothing_is_said_too_early_or_of_a_few)
 {
 	bool too_many;
 
-	ck_assert_uint_eq(note(1000, 0, KVW_SURENESS_WINDOW - 1, &too_many), 0);
+	ck_assert_uint_eq(note(1000, 0, KVW_PREDICTION_CHECK_WINDOW - 1, &too_many), 0);
 	setup();
 	for (int i = 0; i < 200; i++) {
 		ck_assert_uint_eq(note(1000, 0, 1, &too_many), 0);
@@ -51,11 +51,11 @@ START_TEST(most_wrong_is_said_once_and_which_way)
 {
 	bool too_many = false;
 
-	ck_assert_uint_eq(note(1000, 0, KVW_SURENESS_WINDOW, &too_many), 1);
+	ck_assert_uint_eq(note(1000, 0, KVW_PREDICTION_CHECK_WINDOW, &too_many), 1);
 	ck_assert(too_many);
 	ck_assert_uint_eq(note(1000, 0, 500, &too_many), 0);
 	setup();
-	ck_assert_uint_eq(note(0, 1000, KVW_SURENESS_WINDOW, &too_many), 1);
+	ck_assert_uint_eq(note(0, 1000, KVW_PREDICTION_CHECK_WINDOW, &too_many), 1);
 	ck_assert(!too_many);
 }
 END_TEST
@@ -68,15 +68,15 @@ START_TEST(what_was_right_for_long_and_breaks_again_is_said_again)
 	ck_assert_uint_eq(note(1000, 1000, 100, &too_many), 0);
 	ck_assert_uint_eq(note(1000, 0, 100, &too_many), 1);
 	/* Half-way back is not back. */
-	ck_assert_uint_eq(note(1000, 1000, KVW_SURENESS_WINDOW / 2, &too_many), 0);
+	ck_assert_uint_eq(note(1000, 1000, KVW_PREDICTION_CHECK_WINDOW / 2, &too_many), 0);
 	ck_assert_uint_eq(note(1000, 0, 100, &too_many), 0);
 }
 END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("sureness");
-	TCase *tcase = tcase_create("sureness");
+	Suite *suite = suite_create("prediction_check");
+	TCase *tcase = tcase_create("prediction_check");
 	SRunner *runner;
 	int failed;
 

@@ -1,5 +1,5 @@
 /*
- * below.c - requests to the tiers below L1.
+ * lower.c - requests to the tiers below L1.
  *
  * A request that is under way hangs in its tier's list, oldest first, so that one look at the
  * head tells whether the tier has stopped answering. Its done() may be called from anywhere in the
@@ -8,7 +8,7 @@
  */
 #include <stdio.h>
 
-#include "core/below.h"
+#include "core/lower.h"
 #include "core/barrier.h"
 #include "core/blocks.h"
 #include "core/loads.h"
@@ -20,7 +20,7 @@
 
 /* --- life ------------------------------------------------------------------------------------- */
 
-enum kvt_status kvt_below_init(struct kvt_below *b, struct kvt *k, const struct kvt_tier_ops *ops)
+enum kvt_status kvt_lower_init(struct kvt_lower *b, struct kvt *k, const struct kvt_tier_ops *ops)
 {
 	struct kvt_tier_options options = {
 		.config = &k->config,
@@ -31,7 +31,7 @@ enum kvt_status kvt_below_init(struct kvt_below *b, struct kvt *k, const struct 
 	};
 	enum kvt_status status;
 
-	*b = (struct kvt_below){.k = k, .id = ops->id, .state = KVT_TIER_WORKS};
+	*b = (struct kvt_lower){.k = k, .id = ops->id, .state = KVT_TIER_WORKS};
 	kvt_breaker_init(
 		&b->breaker, &k->config, (uint64_t)ops->id * 0x9e3779b97f4a7c15u + k->config.rank);
 	status = ops->create(&options, b->reason, &b->tier);
@@ -47,7 +47,7 @@ enum kvt_status kvt_below_init(struct kvt_below *b, struct kvt *k, const struct 
 	return status == KVT_ENOMEM ? KVT_ENOMEM : KVT_OK;
 }
 
-void kvt_below_finish(struct kvt_below *b)
+void kvt_lower_finish(struct kvt_lower *b)
 {
 	if (b->tier != NULL)
 		b->tier->ops->destroy(b->tier);
@@ -56,16 +56,16 @@ void kvt_below_finish(struct kvt_below *b)
 
 /* --- asking ----------------------------------------------------------------------------------- */
 
-struct kvt_below *kvt_below_holding(struct kvt *k, const struct kvt_key *key, uint32_t tier_mask,
+struct kvt_lower *kvt_lower_holding(struct kvt *k, const struct kvt_key *key, uint32_t tier_mask,
 	bool locked, struct kvt_tier_known *known)
 {
-	for (size_t i = 0; i < k->below_count; i++) {
-		struct kvt_below *b = &k->below[i];
+	for (size_t i = 0; i < k->lower_count; i++) {
+		struct kvt_lower *b = &k->lower[i];
 
 		if (tier_mask != KVT_ALL_TIERS && (tier_mask & KVT_IN(b->id)) == 0)
 			continue;
 		*known = (struct kvt_tier_known){.bytes = 0};
-		if (!kvt_below_shows(b) || b->tier->ops->known(b->tier, key, known) != KVT_OK)
+		if (!kvt_lower_shows(b) || b->tier->ops->known(b->tier, key, known) != KVT_OK)
 			continue;
 		return kvt_tomb_covers(k, key, locked) ? NULL : b;
 	}
@@ -81,26 +81,26 @@ static void request_done(struct kvt_tier_request *request)
 
 	if (job->kind == KVT_JOB_LOAD && request->names != NULL)
 		request->names = kvt_blocks_copy(request->names); /* NULL: then no events */
-	job->next_finished = atomic_load_explicit(&job->below->finished, memory_order_relaxed);
-	while (!atomic_compare_exchange_weak_explicit(&job->below->finished, &job->next_finished,
+	job->next_finished = atomic_load_explicit(&job->lower->finished, memory_order_relaxed);
+	while (!atomic_compare_exchange_weak_explicit(&job->lower->finished, &job->next_finished,
 		job, memory_order_release, memory_order_relaxed))
 		;
 }
 
-static struct kvt_meter *meter_of(struct kvt_below *b, const struct kvt_job *job)
+static struct kvt_meter *meter_of(struct kvt_lower *b, const struct kvt_job *job)
 {
 	if (job->request.verb == KVT_TIER_READ)
 		return &b->reads;
 	return job->request.verb == KVT_TIER_WRITE ? &b->writes : NULL;
 }
 
-void kvt_below_submit(struct kvt_below *b, struct kvt_job *job, enum kvt_job_kind kind)
+void kvt_lower_submit(struct kvt_lower *b, struct kvt_job *job, enum kvt_job_kind kind)
 {
 	struct kvt_meter *meter = meter_of(b, job);
 	int64_t now_ns = kvt_clock(b->k);
 
 	job->kind = kind;
-	job->below = b;
+	job->lower = b;
 	job->begun_ns = now_ns;
 	job->times_late = 0;
 	job->next = NULL;
@@ -136,15 +136,15 @@ static enum kvt_outcome outcome_of(uint32_t status)
 }
 
 /* The tier is left alone from now on: who waits for it shall not wait in vain. */
-static void went_off(struct kvt_below *b, const char *why)
+static void went_off(struct kvt_lower *b, const char *why)
 {
 	kvt_note(&b->k->surroundings, KVT_LOG_WARN, "%s: left alone for %llu ms: %s",
 		b->tier->ops->name, (unsigned long long)(b->breaker.pause_ns / 1000000), why);
-	kvt_loads_forsake(b->k, b);
-	kvt_probes_forsake(b->k, b);
+	kvt_loads_abandon(b->k, b);
+	kvt_probes_abandon(b->k, b);
 }
 
-static void take_back(struct kvt_below *b, struct kvt_job *job)
+static void take_back(struct kvt_lower *b, struct kvt_job *job)
 {
 	struct kvt_meter *meter = meter_of(b, job);
 	uint32_t status = job->request.status;
@@ -176,7 +176,7 @@ static void take_back(struct kvt_below *b, struct kvt_job *job)
 }
 
 /* Deals with finished requests, oldest first; returns how many. */
-static size_t reap(struct kvt_below *b)
+static size_t reap(struct kvt_lower *b)
 {
 	struct kvt_job *job = atomic_exchange_explicit(&b->finished, NULL, memory_order_acquire);
 	struct kvt_job *oldest = NULL;
@@ -204,7 +204,7 @@ static size_t reap(struct kvt_below *b)
 	return count;
 }
 
-size_t kvt_below_step(struct kvt_below *b, int64_t wait_ns, int64_t *next_ns)
+size_t kvt_lower_step(struct kvt_lower *b, int64_t wait_ns, int64_t *next_ns)
 {
 	size_t done = b->tier->ops->step(b->tier, wait_ns, next_ns);
 
@@ -215,7 +215,7 @@ size_t kvt_below_step(struct kvt_below *b, int64_t wait_ns, int64_t *next_ns)
 
 /* How long the requests under way may take before the tier is thought to have stopped. A write
  * whose event is to follow waits for others to be synced with it. */
-static int64_t patience_ns(struct kvt_below *b)
+static int64_t patience_ns(struct kvt_lower *b)
 {
 	uint64_t sync_ns = b->k->config.nvme_sync_ns;
 	double least = (double)STALL_NS + 2 * (double)sync_ns;
@@ -230,7 +230,7 @@ static int64_t patience_ns(struct kvt_below *b)
 }
 
 /* Counts each request that takes too long as a failure, again and again. */
-static size_t find_stalls(struct kvt_below *b, int64_t now_ns, int64_t *next_ns)
+static size_t find_stalls(struct kvt_lower *b, int64_t now_ns, int64_t *next_ns)
 {
 	int64_t patience = patience_ns(b);
 	size_t done = 0;
@@ -254,7 +254,7 @@ static size_t find_stalls(struct kvt_below *b, int64_t now_ns, int64_t *next_ns)
 	return done;
 }
 
-size_t kvt_below_tick(struct kvt_below *b, int64_t now_ns, int64_t *next_ns)
+size_t kvt_lower_tick(struct kvt_lower *b, int64_t now_ns, int64_t *next_ns)
 {
 	size_t done = 0;
 
