@@ -118,7 +118,7 @@ log:
   level: warn
   access: off
 """)
-        process = self.shop.start([os.path.join(build, "src", "kvway"), "-c", path],
+        process = self.shop.start([os.path.join(build, "src", "router", "kvway"), "-c", path],
                                   core=self.proxy_core, log="kvway.out")
         try:
             wait_ready(f"http://127.0.0.1:{self.ports[0]}/ready", process)

@@ -202,7 +202,7 @@ def main(argv):
         targets = {target for name in names for target in BENCHES[name][1]}
         if not options.peers_only and names not in (["scan"], ["pick"], ["replay"], ["evict"], ["cache"],
                                                ["l2"], ["gpu"], ["sim-agree"], ["engine"]):
-            targets.add("src/kvway")
+            targets.add("src/router/kvway")
         print(" ".join(sorted(targets)))
         return 0
     failed = 0

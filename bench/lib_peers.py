@@ -110,7 +110,7 @@ workers:
   access: {access}
 {extra}""")
     log = f"{name}.out"
-    process = shop.start([os.path.join(build, "src", "kvway"), "-c", path], core=core, log=log)
+    process = shop.start([os.path.join(build, "src", "router", "kvway"), "-c", path], core=core, log=log)
     try:
         wait_ready(f"http://127.0.0.1:{ports[0]}/ready", process)
     except BenchError as error:

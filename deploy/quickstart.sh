@@ -15,7 +15,7 @@ cd "$(dirname "$0")/.." || exit 1
 root=$(pwd -P)
 build=${build:-$root/build-release}
 state=$build/quickstart
-kvway=$build/src/kvway
+kvway=$build/src/router/kvway
 kvsim=$build/bench/sim/kvsim
 kvbench=$build/bench/load/kvbench
 
@@ -222,7 +222,7 @@ build_all() {
 			fail "the build could not be configured" "The whole log: $log"
 		fi
 	fi
-	if ! ninja -C "$build" src/kvway bench/sim/kvsim bench/load/kvbench >"$log" 2>&1; then
+	if ! ninja -C "$build" src/router/kvway bench/sim/kvsim bench/load/kvbench >"$log" 2>&1; then
 		tail_of "$log"
 		fail "the build failed" "The whole log: $log"
 	fi
@@ -371,7 +371,7 @@ leave_running() {
 		fail "no model at http://$address/v1/models"
 	: >"$state/running"
 	pid=$started
-	echo "src/kvway $pid http://$address" >>"$state/running"
+	echo "src/router/kvway $pid http://$address" >>"$state/running"
 	[ $real = yes ] || echo "bench/sim/kvsim ${pids[0]}" >>"$state/running"
 	pids=() # theirs now
 	say "kvway stays up, prefixaware over ${#urls[@]} $([ $real = yes ] || echo 'simulated ')workers"

@@ -21,7 +21,7 @@ if [ ! -x "$KVW_ENGINE_VENV/bin/vllm" ]; then
 	echo "no vLLM in $KVW_ENGINE_VENV: set KVW_ENGINE_VENV, or run this with --install" >&2
 	exit 1
 fi
-if [ ! -x "$KVW_BUILD/src/kvway" ]; then
+if [ ! -x "$KVW_BUILD/src/router/kvway" ]; then
 	echo "no kvway in $KVW_BUILD: run tests/run.sh --quick first, or set KVW_BUILD" >&2
 	exit 1
 fi

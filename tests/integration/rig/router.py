@@ -14,7 +14,7 @@ from rig.wait import PATIENCE, Port, until, unused_port
 from rig.worker import MARK
 
 BUILD = pathlib.Path(os.environ.get("KVW_BUILD", pathlib.Path(__file__).parents[3] / "build"))
-PROGRAM = BUILD / "src" / "kvway"
+PROGRAM = BUILD / "src" / "router" / "kvway"
 SANITIZED = bool(os.environ.get("KVW_SANITIZED"))
 
 # Short where a default would make tests wait; the rest as users have it.
