@@ -50,7 +50,7 @@ def under(path, *folders):
 
 # --- layering -----------------------------------------------------------------------------------
 
-# What each room may include beside itself. Tests and bench may include everything. An include names
+# What each room may include besides itself. Tests and bench may include everything. An include names
 # its room: "proxy/client.h" is in src/router/proxy, "base/log.h" in src/common/base.
 COMMON = {"include", "src/common"}
 ROUTER = COMMON | {"config", "routing"}
@@ -78,7 +78,7 @@ FLOOR = {
 }
 
 INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"')
-# Where the compiler looks for what an #include names, by who includes.
+# Where the compiler looks for what an #include names, by the room that includes it.
 ROUTER_ROOTS = ("include", "src/common", "src/router", ".")
 ROOTS = {"src/common": ("include", "src/common"), "cache": ("include", "src/common", "cache")}
 EVERYWHERE = ("include", "src/common", "src/router", "cache", ".")
@@ -166,7 +166,7 @@ UNFINISHED = re.compile(
 )
 TRACES = [
     (re.compile(r"\(D\d{1,2}\)|\(D\d{1,2},"), "a decision's number says nothing here: give the reason"),
-    (re.compile(r"/wo" r"rk/|\.\./sha" r"red|/tmp/[a-z]*eng"), "a path of somebody's machine"),
+    (re.compile(r"/wo" r"rk/|\.\./sha" r"red|/tmp/[a-z]*eng"), "a path of one machine"),
     (re.compile(r"\bissu" r"e #?\d", re.I), "a number of some tracker"),
     (re.compile(r"\bA" r"I[- ](generated|assist)|\bhel" r"per session|language model wrote", re.I), "how it was made"),
 ]  # fmt: skip
@@ -310,7 +310,7 @@ MAY_BE_GLOBAL = {
 
 
 def globals_rule():
-    """No mutable state at file scope: everything hangs off an object that somebody owns."""
+    """No mutable state at file scope: everything hangs off an object that has an owner."""
     for path in with_suffix(".c"):
         if not under(path, "src", "routing", "config", "cache"):
             continue
