@@ -63,8 +63,13 @@ static void control_cost(enum fake_cost what, int64_t fixed_ns, int64_t kib_ns)
 
 static int64_t control_now(void *self)
 {
+	int64_t now;
+
 	(void)self;
-	return fake.now;
+	pthread_mutex_lock(&fake.lock); /* the engine's clock, in every thread that waits */
+	now = fake.now;
+	pthread_mutex_unlock(&fake.lock);
+	return now;
 }
 
 static uint64_t control_misuses(void)
