@@ -308,9 +308,9 @@ def test_loss_of_a_worker_moves_only_its_sessions(workers, kvway):
 def test_requests_without_a_session_spread(workers, kvway):
     fleet = workers(3)
     router = kvway(fleet, SESSION_KEYS)
-    for i in range(30):
+    for i in range(120):
         send(router, fleet, chat_body(str(i)))
-    assert min(counts(fleet)) >= 3
+    assert min(counts(fleet)) >= 15  # mean 40, standard deviation 5: ties go by a hash
 
 
 # --- /v1/responses ------------------------------------------------------------------------------
