@@ -2,7 +2,7 @@
 # run.sh - builds everything with gcc and clang and runs every test.
 #
 # Works on a fresh Debian 12 or Ubuntu 24.04: missing packages are installed first. Build
-# directories are build-gcc, build-clang, build-asan and build-tsan in the checkout (ignored by
+# directories are build-gcc, build-asan, build-tsan and build-clang in the checkout (ignored by
 # git), so a second run rebuilds only what changed. The official OpenAI SDK, which no
 # distribution has, goes into build-venv; without a package index its tests are skipped, and the
 # table says so.
@@ -15,7 +15,8 @@ usage: tests/run.sh [--quick] [--only SUITE]... [--help]
 
 Suites, in this order:
   lint         layering, sizes, links, scripts
-  unit         Check programs; the whole built with gcc and with clang, warnings as errors
+  unit         Check programs; the whole built with gcc, and with clang unless a sanitizer build
+               does that, warnings as errors
   integration  pytest, real processes on loopback
   asan         unit tests and load tests with AddressSanitizer and UBSan
   tsan         the same with ThreadSanitizer
@@ -125,8 +126,9 @@ gcc_ready=no
 if wanted lint || wanted unit || wanted integration; then
 	build gcc build-gcc gcc && gcc_ready=yes
 fi
-if wanted unit && [ $quick = no ]; then
-	build clang build-clang clang # its tests run in the sanitizer builds
+# The sanitizer builds compile everything with clang and the same warnings.
+if wanted unit && [ $quick = no ] && ! wanted asan && ! wanted fuzz && ! wanted tsan; then
+	build clang build-clang clang
 fi
 if [ $gcc_ready = yes ]; then
 	if wanted lint; then suite lint build-gcc --suite lint; fi
@@ -138,7 +140,7 @@ if [ $gcc_ready = yes ]; then
 fi
 # Fuzz targets are part of the AddressSanitizer build: one compilation for both.
 if wanted asan || wanted fuzz; then
-	if build asan build-asan clang -Dfuzz=true -Db_sanitize=address,undefined -Db_lundef=false; then
+	if build "clang asan" build-asan clang -Dfuzz=true -Db_sanitize=address,undefined -Db_lundef=false; then
 		if wanted asan; then suite asan build-asan --suite unit --suite load -t 4 --num-processes "$more"; fi
 		if wanted fuzz; then suite fuzz build-asan --suite fuzz-smoke; fi
 	fi
@@ -149,7 +151,7 @@ if wanted tsan; then
 	setarch -R true 2>/dev/null && fixed_addresses="setarch -R"
 	# libzmq and what it calls are not instrumented: between its own threads everything looks like a race.
 	export TSAN_OPTIONS="suppressions=$PWD/tests/tsan.supp ignore_noninstrumented_modules=1${TSAN_OPTIONS:+ $TSAN_OPTIONS}"
-	if build tsan build-tsan clang -Db_sanitize=thread -Db_lundef=false; then
+	if build "clang tsan" build-tsan clang -Db_sanitize=thread -Db_lundef=false; then
 		# Where there is one thread there is nothing to see.
 		mapfile -t names < <(meson test -C build-tsan --list --suite unit --suite load 2>/dev/null |
 			sed -n 's|.* / ||p' | grep -vxFf tests/one_thread.txt)
