@@ -10,16 +10,16 @@
 #define GROW        256.0
 #define GROW_FASTER 64.0
 
-void kvw_capacity_share_init(struct kvw_capacity_share *truth)
+void kvw_capacity_share_init(struct kvw_capacity_share *shares)
 {
 	for (size_t i = 0; i < KVW_MAX_WORKERS; i++)
-		atomic_init(&truth->share[i], 1);
+		atomic_init(&shares->share[i], 1);
 }
 
-void kvw_capacity_share_learn(struct kvw_capacity_share *truth, uint32_t worker, uint32_t prompt, uint32_t predicted,
+void kvw_capacity_share_learn(struct kvw_capacity_share *shares, uint32_t worker, uint32_t prompt, uint32_t predicted,
 	uint32_t actual)
 {
-	_Atomic float *share = &truth->share[worker];
+	_Atomic float *share = &shares->share[worker];
 	double old = atomic_load_explicit(share, memory_order_relaxed);
 	double slack = 64 + prompt * 0.02;
 	double error = (double)predicted - actual;
@@ -39,7 +39,7 @@ void kvw_capacity_share_learn(struct kvw_capacity_share *truth, uint32_t worker,
 		atomic_store_explicit(share, (float)value, memory_order_relaxed);
 }
 
-void kvw_capacity_share_restart(struct kvw_capacity_share *truth, uint32_t worker)
+void kvw_capacity_share_restart(struct kvw_capacity_share *shares, uint32_t worker)
 {
-	atomic_store_explicit(&truth->share[worker], 1, memory_order_relaxed);
+	atomic_store_explicit(&shares->share[worker], 1, memory_order_relaxed);
 }

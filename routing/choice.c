@@ -1,10 +1,10 @@
 /*
- * choice.c - costs in nanoseconds, and whom they choose.
+ * choice.c - picks the worker of the lowest cost, in nanoseconds.
  *
  * Predicted times are good to some percent at best, so costs within a hundredth of each other
  * (and within 20 us, where everything is idle) are a tie. Ties go by rendezvous hash: replicas
- * of the router that see the same load agree without talking, and idle workers share unknown
- * prompts evenly.
+ * of the router that see the same load agree without exchanging messages, and idle workers share
+ * unknown prompts evenly.
  */
 #include "routing/choice.h"
 

@@ -183,7 +183,7 @@ void kvw_claims_make(struct kvw_claims *claims, uint32_t worker,
 
 /* --- finding --- */
 
-/* A worker who holds all before `from` will hold all up to `end`. */
+/* Extends the worker's hit, which ends at `from`, to `end`. */
 static void carry_on(struct kvw_kvindex_hits *hits, uint32_t worker, uint32_t from, uint32_t end,
 	uint32_t block_tokens)
 {
@@ -196,7 +196,7 @@ static void carry_on(struct kvw_kvindex_hits *hits, uint32_t worker, uint32_t fr
 	hits->tier[worker] = KVW_TIER_DEVICE;
 }
 
-/* Carries on those who hold exactly `held` blocks, together, as far as each goes. */
+/* Extends the hits of workers that hold exactly `held` blocks by their claims, as far as each goes. */
 static void extend_from(const struct kvw_claims *claims, const struct kvw_exact_chain *chain,
 	uint32_t held, uint32_t now, struct kvw_kvindex_hits *hits)
 {
@@ -224,7 +224,7 @@ static void extend_from(const struct kvw_claims *claims, const struct kvw_exact_
 	}
 }
 
-/* The lengths at which hits end, each once, and 0 for all who hold nothing. Returns how many. */
+/* Fills ends with the distinct lengths of hits, and 0 for workers without one. Returns how many. */
 static uint32_t ends_of(const struct kvw_kvindex_hits *hits, uint32_t ends[MAX_ENDS])
 {
 	uint32_t count = 1;

@@ -1,7 +1,7 @@
 /*
- * claims.h - blocks that a worker will hold as soon as it has begun what it was sent.
+ * claims.h - blocks that a worker will hold once it has begun the requests it was sent.
  *
- * An engine tells of a block when it schedules it. Until then, which may be seconds in a queue, the
+ * An engine publishes a block when it schedules it. Until then, which may be seconds in a queue, the
  * exact view does not know that the block is on its way, and a burst of requests with one new prefix
  * would be scattered over all workers. So a pick claims the blocks that its worker lacks, for about
  * as long as the worker is predicted to need for them, and later picks find them as if they were

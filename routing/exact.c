@@ -1,16 +1,16 @@
 /*
  * exact.c - the index of blocks, and how far each worker's reporters can be believed.
  *
- * What is known of a worker beside its blocks is one atomic byte: two bits of coverage per reporter, and
- * whether a purge was asked for. So a pick reads one cache line for 64 workers, a request to purge
- * is one instruction in any thread, and nothing of it needs a lock. While a purge waits every FULL
+ * Apart from its blocks, the state of a worker is one atomic byte: two bits of coverage per reporter,
+ * and whether a purge was asked for. So a pick reads one cache line for 64 workers, any thread requests
+ * a purge with one instruction, and nothing here needs a lock. While a purge is pending, every FULL
  * reads as BLIND.
  *
- * Carrying it out takes the coverages down before it takes the request away: there is no moment at
- * which somebody could see FULL and an index of the time before. A request that comes while the
- * index is purged stays for the next tick. Afterwards FULL has become BLIND for good: what the
- * worker told between its loss and the tick is gone with all the rest, so the index does not hold
- * all of its cache any more, and only who reads its stream again can say otherwise.
+ * A purge lowers the coverages before it clears the request, so no reader ever sees FULL together with
+ * the old contents of the index. A request that arrives during a purge is left for the next tick.
+ * Afterwards FULL has become BLIND: events that the worker published between the loss and the tick were
+ * purged with the rest, so the index no longer holds all of its cache. Only a feed that reads the
+ * worker's stream again may set FULL.
  */
 #include "routing/exact.h"
 
@@ -123,7 +123,7 @@ void kvw_exact_set_coverage(
 	assert((unsigned)reporter < KVW_REPORTER_COUNT);
 	state = &exact->states[worker];
 	old = atomic_load_explicit(state, memory_order_relaxed);
-	/* Release: who sees FULL sees what the index holds by now. */
+	/* Release: a thread that reads FULL also sees what was written to the index before. */
 	while (!atomic_compare_exchange_weak_explicit(state, &old,
 		(uint8_t)with_coverage(old, reporter, coverage), memory_order_release,
 		memory_order_relaxed)) {

@@ -17,8 +17,8 @@ void kvw_exact_destroy(struct kvw_exact *exact); /* NULL is allowed */
 /* What workers will hold soon. Belongs to the view. */
 struct kvw_claims *kvw_exact_claims(const struct kvw_exact *exact);
 
-/* The worker's cache is lost. Any thread, constant time. From now until a feed has read the worker
- * anew its coverages are BLIND at most; kvw_exact_tick carries it out. */
+/* The worker's cache is lost. Any thread, constant time. Until a feed has read the worker's stream
+ * again its coverages are BLIND at most; kvw_exact_tick purges the index. */
 void kvw_exact_purge(struct kvw_exact *exact, uint32_t worker);
 
 /* As kvw_kvindex_match. Any thread. */

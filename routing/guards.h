@@ -1,16 +1,16 @@
 /*
- * guards.h - whom a choice by cost passes over, however cheap he looks.
+ * guards.h - workers that a choice by cost passes over, however cheap they look.
  *
- * Costs follow from predictions; a guard holds where predictions fail. A worker that swallows
+ * Costs are computed from predictions; guards protect where predictions fail. A worker that swallows
  * requests and answers none looks idle to the cost model as soon as its predicted work is done:
  * the bound on its requests in flight stops that. A worker that is new or has just returned has
  * no queue and would be sent everything at once: slow start gives it a growing share of the mean.
- * A worker without free KV blocks makes what it is sent wait, or throws other requests out: it is
- * left alone while its metrics say so. Where a guard stands in everybody's way none counts.
+ * A worker without free KV blocks makes new requests wait or preempts others: it is passed over while
+ * its metrics show that. If the guards bar every worker, they are ignored.
  *
- * The bound is wide on purpose. Half as many again as the mean is ordinary for a worker that holds
- * what many ask for, and the third term of the cost already weighs requests in flight; a narrow
- * bound would only move requests away from their prefixes.
+ * The bound is wide on purpose. Half as many again as the mean is ordinary for a worker that holds a
+ * popular prefix, and the third term of the cost already weighs requests in flight; a narrow bound
+ * would only move requests away from their prefixes.
  */
 #ifndef KVW_GUARDS_H
 #define KVW_GUARDS_H

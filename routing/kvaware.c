@@ -4,14 +4,14 @@
  * The cost, the guards, the learned rates and the prefix tree are those of prefixaware.c; only where
  * hits come from differs, worker by worker:
  *
- *   its engine tells all     what its engine holds of the prompt's blocks, and from there on what
- *                            LMCache behind it holds, if that tells all too
- *   only its LMCache does    what LMCache holds, which is less than the engine may find
+ *   engine reports all       what its engine holds of the prompt's blocks, and from there on what
+ *                            LMCache behind it holds, if that reports all too
+ *   only LMCache does        what LMCache holds, which is less than the engine may find
  *   neither, or the prompt's
  *   tokens are not known     the prefix tree's guess; the tree is fed in any case
  *
- * So a fleet of which nobody tells anything is routed as prefixaware does it, and a worker whose
- * events were missed is no worse off than there.
+ * So a fleet that publishes no events is routed as by prefixaware, and a worker whose events were lost
+ * is no worse off than there.
  *
  * Engines never reuse a prompt's last token: a hit of h of n tokens counts as min(h, n - 1), in the
  * engine's own cache rounded down to blocks. What lies in lower tiers is fetched first: that time
@@ -19,7 +19,7 @@
  * It follows from the same sum for all: saved work is counted in tokens, a nanosecond of loading as
  * 1 / x of one.
  *
- * What was picked for but is not yet told of is found as a claim (claims.h).
+ * Blocks of requests that were sent but are not yet published are found as claims (claims.h).
  *
  * An engine's cache that is full gives up a token for each that it computes, and what it gave up is
  * computed again when it is asked for, at the cost of another. So a worker pays eviction_weight times
@@ -42,7 +42,7 @@
 #include "routing/strategies.h"
 
 #define CLAIM_FACTOR 1.5                /* of the predicted time until the prompt is computed */
-#define CLAIM_NS     INT64_C(500000000) /* beside that: until the event is here */
+#define CLAIM_NS     INT64_C(500000000) /* added to that: until the event arrives */
 
 struct kvaware {
 	struct kvw_prefixaware pa; /* first */
@@ -51,9 +51,9 @@ struct kvaware {
 	double eviction_weight;
 };
 
-/* Who is believed about a worker. */
+/* Whose reports count for a worker. */
 enum word {
-	WORD_TREE,    /* nobody: the tree guesses */
+	WORD_TREE,    /* no reporter: the prefix tree guesses */
 	WORD_LMCACHE, /* its LMCache alone */
 	WORD_ENGINE,  /* its engine alone */
 	WORD_BOTH,
@@ -204,7 +204,7 @@ static void take_chain(const struct kvw_route_request *request, uint32_t c, unsi
 			memcpy(view->tokens[i], more, sizeof(more));
 		else
 			lengthen(view->tokens[i], more);
-		/* Where the engine is not told of, its requests are claimed as LMCache names them. */
+		/* Where no engine reports, requests are claimed under LMCache's keys. */
 		if (chain->reporter == KVW_REPORTER_ENGINE || view->word[i] == WORD_LMCACHE) {
 			view->chain[i] = (uint8_t)c;
 			view->held[i] = view->hits.blocks[id];
@@ -271,7 +271,7 @@ static double pushed_out(const struct kvaware *ka, const struct kvw_candidate *c
 	return c->capacity_tokens == 0 || fresh <= room ? 0 : (double)(fresh - room);
 }
 
-/* Fills w and the view. Nobody is usable: w->usable is 0. */
+/* Fills w and the view. If no worker is usable, w->usable is 0. */
 static void weigh(struct kvaware *ka, const struct kvw_route_request *request,
 	const struct kvw_candidates *set, int64_t now_ns, struct kvw_weighing *w, struct view *view)
 {
@@ -323,7 +323,8 @@ static void decide(const struct kvw_route_request *request, const struct kvw_can
 		out->reason = KVW_REASON_KVAWARE;
 }
 
-/* The chosen worker will hold the prompt. In which of several spaces, only its hits can tell. */
+/* The chosen worker will hold the prompt. Which of several key spaces it uses is known only from its
+ * hits. */
 static void claim(struct kvaware *ka, const struct kvw_route_request *request,
 	const struct view *view, const struct kvw_decision *decision, int64_t now_ns)
 {

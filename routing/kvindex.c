@@ -90,7 +90,7 @@ static void count_one(_Atomic uint64_t *counter)
 	atomic_store_explicit(counter, value + 1, memory_order_relaxed);
 }
 
-/* One block is stored: whoever waits for it may go on. */
+/* Stores one block and releases the parked records that wait for it. */
 static void store_one(struct kvw_kvindex *index, uint32_t lane,
 	const struct kvw_kvindex_blocks *blocks, uint64_t hash, uint64_t key)
 {

@@ -1,9 +1,9 @@
 /*
- * kvindex.h - which worker holds which KV block, as the workers themselves tell it.
+ * kvindex.h - which worker holds which KV block, by the events that workers publish.
  *
- * Engines and cache layers publish what they store and drop. The index keeps the sum of that: for
- * each block of a prompt the workers that hold it and in which tier. It is exact as far as the
- * events are, and whatever it has to forget it forgets towards a miss, never towards a hit.
+ * Engines and cache layers publish what they store and drop. The index keeps the result: for each block
+ * of a prompt the workers that hold it and in which tier. It is exact as far as the events are, and
+ * whatever it has to forget it forgets towards a miss, never towards a hit.
  *
  * A block is named twice. Its *key* identifies a prompt's beginning up to the block's end: the
  * router computes it from a request's own tokens. Its *engine hash* is what events call it: 64
@@ -17,9 +17,9 @@
  * them announce counts for each of them alone, so that one can be cleared without the other.
  *
  * Threads: match and stats run in any number of threads at any time, take no lock and write
- * nothing. All others, the writers, belong to one thread at a time. A match that runs beside a
- * writer sees each block as it was or as it is: what was removed a moment ago may be hit once
- * more, and a match may miss a block that is being written at that moment.
+ * nothing. All other functions write and belong to one thread at a time. A match that runs while
+ * another thread writes sees each block as it was or as it is: what was removed a moment ago may be hit
+ * once more, and a match may miss a block that is being written at that moment.
  */
 #ifndef KVW_KVINDEX_H
 #define KVW_KVINDEX_H
@@ -38,7 +38,7 @@
 
 struct kvw_kvindex;
 
-/* Who tells something. */
+/* The source of an event. */
 struct kvw_kvindex_from {
 	uint32_t worker; /* below KVW_MAX_WORKERS */
 	uint32_t source; /* below KVW_KVINDEX_SOURCES */
@@ -80,7 +80,7 @@ struct kvw_kvindex_blocks {
 	const uint64_t *keys;   /* [count]; not read by park and removed */
 };
 
-/* Whom a chain reaches. Plain data, about 24 KiB. */
+/* The workers that hold a beginning of a chain, and how much of it. Plain data, about 24 KiB. */
 struct kvw_kvindex_hits {
 	uint32_t count;                    /* workers that hold its beginning */
 	uint16_t workers[KVW_MAX_WORKERS]; /* their ids, in no order */
@@ -90,7 +90,7 @@ struct kvw_kvindex_hits {
 };
 
 struct kvw_kvindex_stats {
-	uint64_t blocks;      /* keys that somebody holds */
+	uint64_t blocks;      /* keys with at least one holder */
 	uint64_t holders;     /* pairs of an engine hash and a tier, of all workers and sources */
 	uint64_t stale;       /* of these, purged or cleared and not reclaimed yet */
 	uint64_t bytes;       /* in use */
@@ -130,7 +130,7 @@ void kvw_kvindex_cleared(
 /* Forgets a worker, in constant time. */
 void kvw_kvindex_purge(struct kvw_kvindex *index, uint32_t worker);
 
-/* Who computes the keys of parked records from now on, instead of the one in the options. */
+/* Replaces the function of the options that computes the keys of parked records. */
 void kvw_kvindex_set_keys(struct kvw_kvindex *index, kvw_kvindex_keys_fn *keys, void *keys_ctx);
 
 /* Sources of a worker that hold a block only together, bit s for source s: ranks that keep a slice
@@ -138,10 +138,10 @@ void kvw_kvindex_set_keys(struct kvw_kvindex *index, kvw_kvindex_keys_fn *keys, 
  * tiers in which each has it fastest. Sources not named, at first all, count each for itself. A
  * purge leaves this as it is.
  *
- * Sets this for the sources in `among` and leaves the others, so that who feeds some of them needs to
- * know of no others: for example (index, worker, KVW_EXACT_ENGINE_MASK, 3). Sources of different
- * groups (KVW_KVINDEX_GROUP: 0 to 7, 8 to 15) never wait for each other: what is required of one
- * group decides for the blocks that this group names. */
+ * Sets this for the sources in `among` and leaves the others, so that a feed of some sources need not
+ * know the others: for example (index, worker, KVW_EXACT_ENGINE_MASK, 3). Sources of different groups
+ * (KVW_KVINDEX_GROUP: 0 to 7, 8 to 15) never wait for each other: what is required of one group decides
+ * for the blocks that this group names. */
 void kvw_kvindex_require(
 	struct kvw_kvindex *index, uint32_t worker, uint32_t among, uint32_t sources);
 
@@ -174,7 +174,7 @@ void kvw_kvindex_match(struct kvw_kvindex *index, uint32_t space, const uint64_t
 uint32_t kvw_kvindex_held(
 	const struct kvw_kvindex *index, uint32_t worker, uint32_t sources, enum kvw_tier tier);
 
-/* Each figure is exact; beside a writer they may be of different moments. */
+/* Each figure is exact; while a writer runs they may be of different moments. */
 void kvw_kvindex_stats(struct kvw_kvindex *index, struct kvw_kvindex_stats *out);
 
 #endif

@@ -1,8 +1,8 @@
 /*
  * kvindex_local.c - entries of engine hashes, their order by age and the hand that reclaims the
- * stale ones; kvindex_local.h tells the scheme.
+ * stale ones; kvindex_local.h describes the scheme.
  *
- * One thread writes. The counters are atomic for those who read statistics.
+ * One thread writes. The counters are atomic because statistics read them from other threads.
  */
 #include "routing/kvindex_local.h"
 

@@ -79,7 +79,7 @@ static inline uint32_t kvw_kvlive(const struct kvw_kvlocal *local, uint32_t cell
 	return atomic_load_explicit(&local->live[cell], memory_order_relaxed);
 }
 
-/* The word of a holder who stores something now. */
+/* The word of a holder that stores a block now. */
 static inline uint32_t kvw_kvword(const struct kvw_kvlocal *local, uint32_t cell)
 {
 	return (uint32_t)kvw_kvgeneration(local, cell) << 16 | cell;

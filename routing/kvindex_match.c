@@ -1,7 +1,7 @@
 /*
  * kvindex_match.c - how far each worker holds a chain of blocks.
  *
- * The chain is walked once, from its beginning, as long as anybody holds the next block. A worker
+ * The chain is walked once, from its beginning, as long as some worker holds the next block. A worker
  * stays in the run while each next block names it, in whatever tier. Memory of later blocks is
  * asked for while earlier ones are read. Neighbours in a chain mostly have the very same holders,
  * stored in the same order: then words are compared as they are and only counted, so that a long
@@ -28,7 +28,7 @@ struct walk {
 	uint32_t done;    /* blocks that hits knows of */
 	uint32_t again;   /* further blocks with the very holders of the last of these */
 	uint32_t holders; /* words of that block */
-	bool any;         /* somebody holds the block that is looked at */
+	bool any;         /* the current block has a holder */
 	bool gathers;     /* some sources count together: `seen` is zero between blocks */
 	uint16_t seen[KVW_MAX_WORKERS][KVW_TIER_COUNT]; /* sources that hold this block */
 };
@@ -99,7 +99,7 @@ static void settle(struct walk *walk, uint32_t worker)
 	memset(walk->seen[worker], 0, sizeof(walk->seen[worker]));
 }
 
-/* The holders of block `done` carry on through it. Returns whether anyone did. */
+/* Extends by block `done` the runs of the workers that hold it. Returns whether any run grew. */
 static bool extend(struct walk *walk, const uint32_t *words, uint32_t holders)
 {
 	walk->any = false;
@@ -120,7 +120,7 @@ static bool extend(struct walk *walk, const uint32_t *words, uint32_t holders)
 	return walk->any;
 }
 
-/* Whoever got through the last block that hits knows of also gets through those like it. */
+/* Extends the runs that passed the last block written to hits by the blocks with the same holders. */
 static void catch_up(struct walk *walk)
 {
 	struct kvw_kvindex_hits *hits = walk->hits;

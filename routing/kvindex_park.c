@@ -1,5 +1,5 @@
 /*
- * kvindex_park.c - records that wait for a parent; kvindex_park.h tells what for.
+ * kvindex_park.c - records that wait for a parent; see kvindex_park.h.
  */
 #include "routing/kvindex_park.h"
 

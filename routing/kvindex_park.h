@@ -69,7 +69,7 @@ enum kvw_err kvw_kvpark_init(struct kvw_kvpark *park, uint64_t bytes_limit, int6
 	uint64_t seed) KVW_MUST_CHECK;
 void kvw_kvpark_finish(struct kvw_kvpark *park);
 
-/* Parks a record, or drops it where it finds no room. `word`: of a holder who stores it now. */
+/* Parks a record, or drops it where it finds no room. `word`: of the holder that stores it now. */
 void kvw_kvpark_add(struct kvw_kvpark *park, struct kvw_kvindex_from from,
 	const struct kvw_kvindex_blocks *blocks, uint32_t word, uint64_t parent,
 	const void *payload, size_t payload_bytes, int64_t now_ns);

@@ -1,7 +1,7 @@
 /*
  * kvindex_table.h - from the key of a block to its holders; one writer, readers without locks.
  *
- * A holder is one word: who holds it (worker, source, tier) and the generation that this *cell*
+ * A holder is one word: its cell (worker, source, tier) and the generation that this *cell*
  * had when the block was stored. A word is alive while its cell still has that generation, so a
  * purge is a step of generations and visits no block. Holders of a key are a multiset: two engine
  * hashes of one source and tier that mean one key are two equal words.
@@ -14,7 +14,7 @@
  * All slots of a key but the first in its chain of `more` are full: adding touches the head slot
  * and the one behind it, however many workers share a system prompt.
  *
- * Reading beside the writer: each bucket has a sequence, odd while the writer changes anything that
+ * Reading while the writer runs: each bucket has a sequence, odd while the writer changes anything that
  * hangs from it. A reader copies the words and takes them only if the sequence is the even number
  * that it was before. Slots move between buckets when they are freed and used again, which a reader
  * on its way does not notice at once, but they leave a bucket only under its sequence. Everything a

@@ -1,7 +1,7 @@
 /*
  * load.c - one worker's load: what it was given and has not answered.
  *
- * The scheme (W, D, U and the leases) is told in kvway/load.h. Invariants, true whenever the lock
+ * The scheme (W, D, U and the leases) is described in kvway/load.h. Invariants, true whenever the lock
  * is free:
  *
  *     0 <= W - D <= U        U = sum of prefill_ns over leases without a first token
@@ -41,7 +41,7 @@ static void advance(struct kvw_load *load, int64_t now_ns)
 	load->clock_ns = now_ns;
 }
 
-/* Restores the invariants after a change and tells the readers. Lock held. */
+/* Restores the invariants after a change and publishes the result to readers. Lock held. */
 static void publish(struct kvw_load *load)
 {
 	if (load->added_ns - load->done_ns > load->waiting_ns)

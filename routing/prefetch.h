@@ -4,8 +4,8 @@
  * Of lines that all loops write (locks, loads, views) another processor mostly has the newest copy. A
  * lock waits for such a line and lets nothing else go on meanwhile, so it is asked for as soon as it is
  * known which one it will be. On x86-64 that takes an instruction which compilers give for
- * __builtin_prefetch(p, 1) only if told that the processor has it; those that have not take it for
- * one that does nothing.
+ * __builtin_prefetch(p, 1) only if they may assume that the processor has it; older processors execute
+ * it as a no-op.
  */
 #ifndef KVW_PREFETCH_H
 #define KVW_PREFETCH_H

@@ -8,19 +8,19 @@
  * terms are this request's time to first token, the third what it costs the others. T_w: tokens of
  * the prompts in flight there. For each token that it answers an engine reads all of them, so they
  * are what this request's answer will wait for; c is that time over an answer of some hundred tokens,
- * at part of its weight. A count of requests does not tell it: prompts differ a hundredfold. On a miss
- * everywhere it is least-work balancing; a prefix that many ask for is computed again elsewhere
- * exactly when the queue before it costs more than that. A wrong prefill rate cancels out as long
- * as it is equally wrong for all; how it is learned is told in rates.h. The lowest cost wins unless
- * a guard bars it (guards.h).
+ * at part of its weight. A count of requests would not show it: prompts differ a hundredfold. When no
+ * worker has a hit this is least-work balancing; a prefix that many ask for is computed again elsewhere
+ * exactly when the queue before it costs more than that. A wrong prefill rate cancels out as long as it
+ * is equally wrong for all; rates.h describes how it is learned. The lowest cost wins unless a guard
+ * bars it (guards.h).
  *
  * Engines reuse whole blocks, and never the last token: a hit of h of n tokens counts as
  * min(h, n - 1) rounded down to blocks.
  *
- * The tree is told of the prompt at once, not when it is answered: the next request with the same
- * prefix comes before that and must find it. Ties go by rendezvous hash of the first chunk that
- * nobody holds, so the branches of one system prompt spread although they begin alike. Answers then
- * tell how much of a worker's cache predictions may count on (capacity_share.h).
+ * The prompt is inserted into the tree at once, not when it is answered: the next request with the same
+ * prefix arrives earlier and must find it. Ties go by rendezvous hash of the first chunk without a
+ * holder, so the branches of one system prompt spread although they begin alike. Answers then teach how
+ * much of a worker's cache predictions may count on (capacity_share.h).
  *
  * Cost of a pick: one walk of the tree, a few ns per candidate, one insert; no allocation. What
  * depends on the number of workers is kept in arrays on the stack (45 KiB at 1,024).
@@ -34,7 +34,7 @@
 #include "routing/strategies.h"
 
 #define UNSURE_TOKENS 128 /* that a predicted hit may be short of the real one, at any length */
-#define MAX_COMPANY   16  /* running requests beside which a time to first token tells a rate */
+#define MAX_COMPANY   16  /* with more running requests a time to first token teaches no rate */
 
 void kvw_prefixaware_finish(struct kvw_prefixaware *pa)
 {
@@ -55,7 +55,7 @@ enum kvw_err kvw_prefixaware_init(struct kvw_prefixaware *pa, const struct kvw_s
 	pa->context_ns = options->context_ns_per_token;
 	pa->kernel = kvw_weigh_kernel_best();
 	kvw_guards_init(&pa->guards, options);
-	kvw_capacity_share_init(&pa->truth);
+	kvw_capacity_share_init(&pa->capacity_share);
 	kvw_prefill_model_init(&prior, options);
 	err = kvw_rates_init(&pa->rates, &prior);
 	return err != KVW_OK ? err : kvw_radix_create(&tree, &pa->tree);
@@ -95,7 +95,7 @@ static size_t lowest(const struct kvw_prefixaware *pa, const struct kvw_candidat
 	uint16_t places[KVW_MAX_WORKERS];
 	size_t count = 0;
 
-	/* Mostly only those who hold some of the prompt are cheap enough. */
+	/* Mostly only workers that hold some of the prompt are cheap enough. */
 	if (w->chains == 1 && w->block_size > 0 && w->unhit > limit) {
 		count = pa->kernel->within(w->reached, w->reach.count, limit, places);
 		for (size_t i = 0; i < count; i++)
@@ -155,10 +155,10 @@ void kvw_prefixaware_decide(const struct kvw_route_request *request,
 void kvw_prefixaware_teach(struct kvw_prefixaware *pa, const struct kvw_route_request *request,
 	const struct kvw_candidate *chosen, int64_t now_ns, struct kvw_weighing *w)
 {
-	uint64_t told = chosen->capacity_tokens > 0 ? chosen->capacity_tokens : pa->capacity_tokens;
+	uint64_t reported = chosen->capacity_tokens > 0 ? chosen->capacity_tokens : pa->capacity_tokens;
 	struct kvw_radix_use use = {
 		.worker = chosen->id,
-		.capacity_tokens = kvw_capacity_share_capacity(&pa->truth, chosen->id, told),
+		.capacity_tokens = kvw_capacity_share_capacity(&pa->capacity_share, chosen->id, reported),
 		.tokens_per_unit = request->tokens_per_unit,
 		.now_ns = now_ns,
 	};
@@ -288,7 +288,7 @@ static bool came_from_elsewhere(
 	       outcome->cached_tokens > predicted_hit(decision) + prompt / 16 + UNSURE_TOKENS;
 }
 
-/* A time to first token that tells the worker's rate. */
+/* Learns the worker's rate from a time to first token. */
 static void learn_rate(struct kvw_prefixaware *pa, const struct kvw_decision *decision,
 	const struct kvw_outcome *outcome)
 {
@@ -324,7 +324,7 @@ void kvw_prefixaware_done(struct kvw_strategy *self, const struct kvw_decision *
 		learn_rate(pa, decision, outcome);
 	/* Of what a worker itself says, the tree's share of its capacity has nothing to learn. */
 	if (outcome->completed && outcome->cached_known && !decision->exact)
-		kvw_capacity_share_learn(&pa->truth, decision->worker_id, outcome->prompt_tokens,
+		kvw_capacity_share_learn(&pa->capacity_share, decision->worker_id, outcome->prompt_tokens,
 			decision->hit_tokens[KVW_TIER_DEVICE], outcome->cached_tokens);
 }
 
@@ -349,7 +349,7 @@ void kvw_prefixaware_learned(
 	*out = (struct kvw_worker_learned){0};
 	kvw_rates_learned(&pa->rates, worker_id, out);
 	out->capacity_share =
-		atomic_load_explicit(&pa->truth.share[worker_id], memory_order_relaxed);
+		atomic_load_explicit(&pa->capacity_share.share[worker_id], memory_order_relaxed);
 }
 
 const struct kvw_strategy_ops kvw_prefixaware_ops = {

@@ -23,17 +23,17 @@ struct kvw_prefixaware {
 	double context_ns; /* c */
 	struct kvw_radix *tree;
 	const struct kvw_weigh_kernel *kernel;
-	uint64_t capacity_tokens; /* of a worker that does not tell its own */
+	uint64_t capacity_tokens; /* of a worker that does not report its own */
 	struct kvw_guards guards;
 	struct kvw_rates rates;
-	struct kvw_capacity_share truth;
+	struct kvw_capacity_share capacity_share;
 	_Alignas(64) _Atomic uint64_t turn; /* salt of choices without content */
 
 	/* The generation of each worker's cache that the tree knows. */
 	_Alignas(64) _Atomic uint32_t generations[KVW_MAX_WORKERS];
 
-	/* Sets whose candidates are all usable and of known generations, as kvw_plain_word() tells them,
-	 * by the last bits of their versions; those of several models differ in these. 0: none. */
+	/* Sets whose candidates are all usable and of known generations, as kvw_plain_word() encodes
+	 * them, by the last bits of their versions; those of several models differ in these. 0: none. */
 	_Alignas(64) _Atomic uint64_t plain[KVW_PLAIN_SETS];
 };
 
@@ -47,7 +47,7 @@ struct kvw_weighing {
 	int32_t inflight[KVW_MAX_WORKERS]; /* n_w */
 	double saved[KVW_MAX_WORKERS];  /* work that hits save, all chains; where there are hits */
 	uint32_t hits[KVW_MAX_WORKERS]; /* tokens, all chains */
-	double open[KVW_MAX_WORKERS];   /* costs of those whom no guard bars; rarely used */
+	double open[KVW_MAX_WORKERS];   /* costs of workers that no guard bars; rarely used */
 	double reached[KVW_MAX_WORKERS +
 		       KVW_REACHED_SPARE]; /* costs in the order of reach, if alike */
 	double lowest;                     /* of costs */
@@ -56,7 +56,7 @@ struct kvw_weighing {
 	double pairs;        /* k */
 	double miss;         /* work without any hit, all chains */
 	double mean;         /* requests in flight on a usable candidate */
-	uint64_t salt;       /* first chunk that nobody holds */
+	uint64_t salt;       /* first chunk without a holder */
 	size_t usable;       /* candidates */
 	uint32_t tokens;     /* all chains */
 	uint32_t chains;     /* prompts looked up; 0: went by load */
@@ -64,7 +64,7 @@ struct kvw_weighing {
 	bool look;           /* change nothing that a later pick could see */
 };
 
-/* Whom a choice falls on, and why. */
+/* The chosen worker, and why. */
 struct kvw_choice {
 	size_t pos;
 	enum kvw_reason reason;
@@ -72,7 +72,7 @@ struct kvw_choice {
 
 /* --- weigh.c, in this order --- */
 
-/* Sets all that is known before the choice. Only w->look is set before; usable 0: there is nobody to
+/* Sets all that is known before the choice. Only w->look is set before; usable 0: there is no worker to
  * choose. */
 void kvw_weigh_hits(struct kvw_prefixaware *pa, const struct kvw_route_request *request,
 	const struct kvw_candidates *set, int64_t now_ns, struct kvw_weighing *w);

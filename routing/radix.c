@@ -1,5 +1,5 @@
 /*
- * radix.c - the prefix tree: its memory, finding a prompt's path, and whom it reaches.
+ * radix.c - the prefix tree: its memory, finding a prompt's path, and the workers that hold it.
  *
  *     chunks of a prompt   0 1 2 3 4 5 6 7 8 9 ...         (hashes, cumulative)
  *     nodes on its path    [A . . . .[B . . .[C . . . .

@@ -58,7 +58,7 @@ struct kvw_radix_path {
 	struct kvw_radix_step steps[KVW_RADIX_MAX_STEPS];
 };
 
-/* Whom a prompt's path reaches. Plain data. */
+/* The workers that hold a beginning of a prompt, and how much of it. Plain data. */
 struct kvw_radix_reach {
 	uint32_t limit; /* the caller's: only workers below are of interest */
 	uint32_t count; /* workers that hold any of it */
@@ -73,7 +73,7 @@ struct kvw_radix_reach {
 	bool mapped;
 };
 
-/* For whom a prompt is inserted. */
+/* What a prompt is inserted with: its worker and that worker's view. */
 struct kvw_radix_use {
 	uint32_t worker;          /* below KVW_MAX_WORKERS */
 	uint64_t capacity_tokens; /* of its KV cache; > 0 */
@@ -86,8 +86,8 @@ enum kvw_err kvw_radix_create(
 	const struct kvw_radix_options *options, struct kvw_radix **out) KVW_MUST_CHECK;
 void kvw_radix_destroy(struct kvw_radix *tree); /* NULL is allowed */
 
-/* Walks one chain through the table and asks for the memory of its nodes, which takes a while to
- * come: whoever has something else to do does it before reach. Fills *path. */
+/* Walks one chain through the table and prefetches its nodes, which takes a while: a caller with other
+ * work does it before kvw_radix_reach. Fills *path. */
 void kvw_radix_find(struct kvw_radix *tree, const struct kvw_chunk *chunks, uint32_t count,
 	struct kvw_radix_path *path);
 
@@ -110,7 +110,7 @@ void kvw_radix_purge(struct kvw_radix *tree, uint32_t worker);
 /* Tokens in a worker's view. */
 uint64_t kvw_radix_view_tokens(struct kvw_radix *tree, uint32_t worker);
 
-/* Fills nodes, chunks, bytes, bytes_limit, evicted_chunks and purges. Exact while nobody writes. */
+/* Fills nodes, chunks, bytes, bytes_limit, evicted_chunks and purges. Exact while no thread writes. */
 void kvw_radix_stats(struct kvw_radix *tree, struct kvw_strategy_stats *out);
 
 #endif

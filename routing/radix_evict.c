@@ -1,5 +1,5 @@
 /*
- * radix_evict.c - giving memory back: least recently used branches, and what nobody holds.
+ * radix_evict.c - giving memory back: least recently used branches, and nodes without holders.
  *
  * There is no list of all nodes in order of use: every request would have to write to it, on
  * every loop. Instead eviction throws dice for some nodes, takes the one that was not used for
@@ -35,7 +35,7 @@ static bool remove_node(struct kvw_radix *tree, struct kvw_pool *pool, uint32_t 
 
 	if (kvw_slot_refs(slot) != refs || !atomic_compare_exchange_strong(&slot->refs, &refs, 0))
 		return false;
-	/* Without a lock: whoever takes it from here on sees that the node is dead. */
+	/* No lock is taken: a thread that takes it from here on sees that the node is dead. */
 	if (kvw_spin_held(&slot->lock)) {
 		atomic_store(&slot->refs, KVW_NODE_LIVE);
 		return false;
@@ -62,7 +62,7 @@ static uint32_t age_of(struct kvw_slot *slot, uint32_t now)
 	return now - atomic_load_explicit(&slot->stamp, memory_order_relaxed);
 }
 
-/* Whether the first holder is alive, without a branch: mostly it tells that the node is held, and it lies
+/* Whether the first holder is alive, without a branch: mostly it is, so the node is held, and it lies
  * in the slot's first line. */
 static bool first_lives(struct kvw_radix *tree, struct kvw_slot *slot)
 {
@@ -87,7 +87,7 @@ static uint64_t throw_dice(uint64_t *state)
 
 /* What a throw found. 0: nothing of the kind. */
 struct sample {
-	uint32_t dead;   /* a node without children that nobody holds */
+	uint32_t dead;   /* a node without children and holders */
 	uint32_t oldest; /* any node */
 	uint32_t leaf;   /* oldest one without children */
 	uint64_t age;    /* of `oldest`, + 1 */
@@ -160,7 +160,8 @@ static uint32_t branch_end(struct kvw_radix *tree, uint32_t index)
 	return 0;
 }
 
-/* Drops a node without children, and upwards what is no younger than `age` or held by nobody. */
+/* Drops a node without children, and its ancestors while they are no younger than `age` or without
+ * holders. */
 static void drop_branch(struct kvw_radix *tree, struct kvw_pool *pool, uint32_t index, uint32_t age,
 	uint32_t now, uint32_t *spare)
 {
@@ -234,7 +235,7 @@ uint32_t kvw_radix_evict(struct kvw_radix *tree, struct kvw_pool *pool)
 		struct plan plan = take_plan(tree, pool);
 		struct kvw_slot *slot = kvw_slot_at(tree, plan.victim);
 
-		/* Somebody may have used it since it was chosen. */
+		/* Another thread may have used it since it was chosen. */
 		if (plan.victim != 0 &&
 			atomic_load_explicit(&slot->stamp, memory_order_relaxed) == plan.stamp)
 			drop_branch(tree, pool, plan.victim, age_of(slot, now), now, &spare);
@@ -243,8 +244,8 @@ uint32_t kvw_radix_evict(struct kvw_radix *tree, struct kvw_pool *pool)
 	return spare;
 }
 
-/* A slot that the hand met. True: a node that nobody holds; what removing it will touch is on its
- * way. */
+/* Looks at a slot that the hand met. True: a node without holders; the memory that its removal touches
+ * is being prefetched. */
 static bool sweep_slot(struct kvw_radix *tree, struct kvw_pool *pool, uint32_t index)
 {
 	struct kvw_slot *slot = kvw_slot_at(tree, index);
@@ -273,7 +274,8 @@ void kvw_radix_sweep(
 	uint32_t hand = atomic_load_explicit(&pool->hand, memory_order_relaxed);
 	uint32_t end = hand + slots < high ? hand + slots : high;
 
-	/* Each loop's hand passes all slots, whoever took them: some loops make nodes, others rest. */
+	/* Each loop's hand passes all slots, whichever loop took them: some loops make nodes, others
+	 * rest. */
 	atomic_store_explicit(&pool->hand, end < high ? end : 0, memory_order_relaxed);
 	swept->count = 0;
 	for (uint32_t index = hand; index < end; index++) {
@@ -295,7 +297,7 @@ void kvw_radix_drop(struct kvw_radix *tree, struct kvw_pool *pool, const struct 
 		struct kvw_slot *slot = kvw_slot_at(tree, swept->nodes[i]);
 		uint32_t parent = 0;
 
-		/* Somebody may have come to hold it, or another loop may have dropped it. */
+		/* It may have a holder by now, or another loop may have dropped it. */
 		if (kvw_slot_refs(slot) == KVW_NODE_LIVE && !kvw_node_held(tree, slot))
 			(void)remove_node(tree, pool, swept->nodes[i], &parent, NULL);
 	}

@@ -1,14 +1,14 @@
 /*
  * radix_hold.c - the holders of a node.
  *
- * A worker has one entry in a node, which tells two times: when the run's beginning was last used, and
+ * A worker has one entry in a node, with two times: when the run's beginning was last used, and
  * when the rest was. Using the first k chunks gives everything up to k the newest time and leaves what
  * lies beyond k at its old one. That would be a third time where k lies in the run's beginning; then
  * what lies beyond k is given the time of its larger part. So recency is about exact to the chunk,
  * although the node is never split.
  *
- * Dead entries (aged or purged) are overwritten by whoever needs a place, so a node's lists are
- * no longer than the most holders it ever had at once.
+ * Dead entries (aged or purged) are overwritten by the next holder that needs a place, so a node's
+ * lists are no longer than the most holders it ever had at once.
  */
 #include "routing/radix_node.h"
 
@@ -106,7 +106,7 @@ static bool extend(
 	return true;
 }
 
-/* Whether what the entry tells is older than the ledger's time: another loop's may have been ahead. */
+/* Whether the entry is older than the ledger's time; another loop's ledger may have been ahead. */
 static bool is_past(struct kvw_holder h, uint32_t now)
 {
 	return now - h.tick <= KVW_HOLDER_OLDEST &&
@@ -130,8 +130,8 @@ static uint32_t merge_rest(struct kvw_slot *node, struct kvw_holder h, uint32_t 
 	return h.tick;
 }
 
-/* The worker's entry, of which `extent` chunks are held, once it has used the first `upto` again; the
- * ledger is told. Node locked. */
+/* The worker's entry, of which `extent` chunks are held, once it has used the first `upto` again; also
+ * updates the ledger. Node locked. */
 static struct kvw_holder use_again(struct kvw_slot *node, struct kvw_holder h, uint32_t extent,
 	uint32_t upto, struct kvw_ledger *ledger)
 {
@@ -213,7 +213,7 @@ bool kvw_node_hold(struct kvw_radix *tree, struct kvw_pool *pool, uint32_t index
 
 bool kvw_node_held(struct kvw_radix *tree, struct kvw_slot *slot)
 {
-	/* Mostly the first holder tells, and it lies in the slot's first line. */
+	/* Mostly the first holder is alive, and it lies in the slot's first line. */
 	if (kvw_slot_used(slot) > 0 &&
 		kvw_holder_alive(tree, kvw_holder_unpack(load_word(slot, 0))))
 		return true;

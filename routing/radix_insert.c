@@ -70,7 +70,7 @@ static void fill_parts(struct kvw_slot *slot, const struct kvw_chunk *run, uint3
 	}
 }
 
-/* Fills a taken slot with a run of the prompt, which the ledger's worker (NULL: nobody) holds. Not
+/* Fills a taken slot with a run of the prompt, which the ledger's worker (NULL: none) holds. Not
  * published yet. Returns its tokens. */
 static uint32_t fill_node(struct kvw_slot *slot, const struct kvw_chunk *chunks, uint32_t start,
 	uint32_t length, uint32_t parent, float tokens_per_unit, uint32_t stamp,
@@ -99,7 +99,7 @@ static uint32_t fill_node(struct kvw_slot *slot, const struct kvw_chunk *chunks,
 /* Publishes a new node that begins at path->matched, below the path's last node, on which the
  * caller has a reference. The reference becomes the node's own; the caller then has one on the
  * new node, unless that ends the prompt: it is held by the ledger's worker, and nothing follows.
- * False: no memory, or somebody was faster; the reference is as before. */
+ * False: no memory, or another loop was faster; the reference is as before. */
 static bool grow(struct kvw_radix *tree, struct kvw_pool *pool, const struct kvw_chunk *chunks,
 	uint32_t count, const struct kvw_radix_use *use, struct kvw_radix_path *path,
 	struct kvw_ledger *ledger)
@@ -133,8 +133,8 @@ static bool grow(struct kvw_radix *tree, struct kvw_pool *pool, const struct kvw
 
 		kvw_slot_set_child(above, kvw_slot_home(above), index);
 	}
-	/* Dead until here, so that nobody has taken a reference which a failure would lose. From here on
-	 * a last node may go at any time, and its parent with it. */
+	/* Dead until here, so that no thread has taken a reference which a failure would lose. From
+	 * here on a last node may go at any time, and its parent with it. */
 	atomic_store_explicit(
 		&slot->refs, last ? KVW_NODE_LIVE : KVW_NODE_LIVE + 1, memory_order_release);
 	path->steps[path->count++] = (struct kvw_radix_step){index, start};

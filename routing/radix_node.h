@@ -1,5 +1,5 @@
 /*
- * radix_node.h - the memory of the prefix tree: slots of 256 bytes, and who may write what.
+ * radix_node.h - the memory of the prefix tree: slots of 256 bytes, and which lock guards which field.
  *
  * A slot is a node or, for a node with more than KVW_NODE_HOLDERS holders, an overflow list of
  * them. Slots are all alike, so memory never fragments and the byte limit is met by never having
@@ -14,11 +14,12 @@
  * refs counts children and the inserts that are attaching one, above KVW_NODE_LIVE. 0 is a slot
  * that is fresh, free, being built, or an overflow. Only a live node without references may be
  * evicted (LIVE -> 0), and no reference can be taken on a dead one, so a node's ancestors outlive
- * it. Eviction takes no lock: it makes the node dead, then looks whether somebody has the lock, and if
- * so lets it live. Who takes the lock looks at refs afterwards. So one of the two sees the other.
+ * it. Eviction takes no lock: it makes the node dead, then checks whether the lock is held, and if so
+ * makes it live again. A thread that takes the lock checks refs afterwards. So one of the two sees the
+ * other.
  *
- * Order of locks: node, then pool or table shard, then view. A node is only tried, never awaited,
- * by whoever may hold another node.
+ * Order of locks: node, then pool or table shard, then view. A thread that may hold another node only
+ * tries a node's lock and never waits for it.
  */
 #ifndef KVW_RADIX_NODE_H
 #define KVW_RADIX_NODE_H
@@ -66,7 +67,7 @@ struct kvw_pool {
 	_Atomic uint32_t picks[KVW_EVICT_SAMPLES]; /* thrown for the next eviction, on their way */
 	_Atomic uint64_t victim;    /* of the next eviction, its last use << 32 | index; 0: none */
 	_Atomic uint32_t hand;      /* sweep: the next slot */
-	_Atomic uint32_t neighbour; /* turns at borrowing: tells when and from whom */
+	_Atomic uint32_t neighbour; /* turns at borrowing: when, and from which pool */
 };
 
 #define KVW_SWEPT_MOST 16
@@ -152,7 +153,7 @@ static inline uint32_t kvw_slot_check(const struct kvw_radix *tree, uint32_t ind
 	return index < tree->slot_count ? index : 0;
 }
 
-/* Sequentially consistent: who has just locked the node learns whether eviction was there before. */
+/* Sequentially consistent: after locking a node its caller sees whether eviction came before. */
 static inline uint32_t kvw_slot_refs(struct kvw_slot *slot)
 {
 	return atomic_load(&slot->refs);
@@ -272,13 +273,13 @@ void kvw_path_settle(struct kvw_radix *tree, const struct kvw_chunk *chunks, uin
 /* The calling thread's pool. Up to KVW_POOLS threads have one of their own. */
 struct kvw_pool *kvw_pool_mine(struct kvw_radix *tree);
 
-/* A slot that nobody knows, dead and empty; evicts if it must. 0: none to be had. */
+/* Returns a dead and empty slot that no other thread can reach; evicts if it must. 0: none left. */
 uint32_t kvw_slot_take(struct kvw_radix *tree, struct kvw_pool *pool);
 
-/* Makes a slot that nobody can reach any more dead and empty. Giving it back does this, too. */
+/* Makes a slot that no other thread can reach dead and empty. kvw_slot_give does this, too. */
 void kvw_slot_reset(struct kvw_slot *slot);
 
-/* Gives one back that nobody can reach any more. */
+/* Gives back a slot that no other thread can reach. */
 void kvw_slot_give(struct kvw_radix *tree, struct kvw_pool *pool, uint32_t index);
 
 /* --- radix_evict.c --- */
@@ -290,7 +291,7 @@ uint32_t kvw_radix_evict(struct kvw_radix *tree, struct kvw_pool *pool);
 /* Asks for what the next eviction will write to far from its victim. */
 void kvw_radix_expect_eviction(struct kvw_radix *tree, struct kvw_pool *pool);
 
-/* Looks at the next few slots in turn and notes nodes that nobody holds. */
+/* Looks at the next few slots in turn and notes nodes without holders. */
 void kvw_radix_sweep(
 	struct kvw_radix *tree, struct kvw_pool *pool, uint32_t slots, struct kvw_swept *swept);
 

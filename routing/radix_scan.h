@@ -28,11 +28,11 @@ struct kvw_radix_scan {
 	void (*reach_nobody)(struct kvw_radix_reach *reach);
 
 	/* Holders whose reach comes up to a step that begins at chunk `start` carry on through `length`
-	 * chunks of it at most. Who holds nothing of the step at 0 is not reached. */
+	 * chunks of it at most. A holder of nothing of the step at 0 is not reached. */
 	void (*reach)(const _Atomic uint64_t *words, unsigned used, const _Atomic uint64_t *windows,
 		uint32_t start, uint32_t length, struct kvw_radix_reach *reach);
 
-	/* No slot follows: tells reach->chunks. */
+	/* No slot follows: sets reach->chunks. */
 	void (*reach_done)(struct kvw_radix_reach *reach);
 };
 

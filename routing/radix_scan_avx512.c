@@ -1,10 +1,11 @@
 /*
  * radix_scan_avx512.c - eight holders at once.
  *
- * Reaching: nobody joins after a prompt's first node. As long as those who hold some of it are few, they
- * are a list of two vectors, and each holder of a later node is compared with all of it. A map by worker
- * would have to be gathered from and scattered to for each node, and each gather would wait until the
- * scatter before it has left the store buffer, behind whatever else is in there. Of many, a map it is.
+ * Reaching: no worker joins after a prompt's first node. As long as few workers hold some of it, they
+ * are a list of two vectors, and each holder of a later node is compared with all of it. A map by
+ * worker would have to be gathered from and scattered to for each node, and each gather would wait
+ * until the scatter before it has left the store buffer, behind whatever else is in there. Of many, a
+ * map it is.
  *
  * A worker has one entry in a node, but a slot that is being reused may show two for a moment. Two that
  * are about to enter the list would enter it twice, so that vector goes the slow way.
@@ -276,7 +277,8 @@ static inline void carry_on(struct found found, uint32_t start, uint32_t length,
 	_mm512_storeu_si512(&reach->chunks[at], _mm512_mask_add_epi32(held, counts, starts, upto));
 }
 
-/* A later node. Places behind the list's end hold anything, and nobody reads what becomes of it. */
+/* A later node. Places behind the list's end hold arbitrary values; what is computed from them is
+ * unused. */
 static void reach_few(const _Atomic uint64_t *words, unsigned used, uint32_t start, uint32_t length,
 	struct kvw_radix_reach *reach)
 {

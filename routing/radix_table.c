@@ -1,5 +1,5 @@
 /*
- * radix_table.c - groups, buckets and what spills from them; radix_table.h tells the layout.
+ * radix_table.c - groups, buckets and what spills from them; radix_table.h describes the layout.
  */
 #include "routing/spin.h"
 
@@ -38,7 +38,7 @@ static void store_entry(struct kvw_bucket *bucket, unsigned i, uint64_t entry)
 	atomic_store_explicit(&bucket->entries[i], entry, memory_order_release);
 }
 
-/* Adds `by` to byte `which` of a bucket's counts. Lock held: nobody else writes. */
+/* Adds `by` to byte `which` of a bucket's counts. Lock held, so no other thread writes. */
 static void change(struct kvw_bucket *bucket, unsigned which, int by)
 {
 	uint64_t counts = load_counts(bucket) + ((uint64_t)(int64_t)by << 8 * which);
@@ -266,8 +266,8 @@ enum kvw_err kvw_table_insert(struct kvw_table *table, const struct kvw_chunk *c
 	return err;
 }
 
-/* Clears the entry of exactly this node, spilled or not as told, if this bucket has it. *entry: what
- * it was. Lock held. */
+/* Clears the entry of exactly this node, spilled or not as the caller says, if this bucket has it.
+ * *entry: what it was. Lock held. */
 static bool clear_node(
 	struct kvw_bucket *bucket, uint32_t node, uint64_t spilled, uint64_t *entry)
 {

@@ -199,7 +199,7 @@ extern const struct kvw_table_ops kvw_table_avx512;
 enum kvw_err kvw_table_insert(struct kvw_table *table, const struct kvw_chunk *chunks, uint32_t at,
 	uint32_t node, uint32_t length, uint32_t *home) KVW_MUST_CHECK;
 
-/* What there is. Beside writers it may lack some of what they do. */
+/* Counts what the table holds. While writers run it may lack some of their changes. */
 void kvw_table_count(const struct kvw_table *table, struct kvw_table_use *out);
 
 /* Removes the entry of exactly this node, if it is there. `hash`: of its first chunk; `home`: what

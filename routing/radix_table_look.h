@@ -49,7 +49,7 @@ static inline void note(struct kvw_table_found *found, uint32_t at, uint64_t ent
 	found->entries[place] = entry;
 }
 
-#define CROWDED (1u << KVW_BUCKET_ENTRIES) /* of what `group` tells: the bucket's counts are not all 0 */
+#define CROWDED (1u << KVW_BUCKET_ENTRIES) /* bit in what `group` returns: the bucket's counts are not all 0 */
 
 /* How one instruction set compares. Bit i of the answer is entry i of the bucket. */
 struct look_ops {

@@ -1,5 +1,5 @@
 /*
- * radix_view.c - windows and rings of the workers' views; radix_view.h tells the scheme.
+ * radix_view.c - windows and rings of the workers' views; radix_view.h describes the scheme.
  *
  * All loads and stores are relaxed: a window is complete in one word, and no memory is reached
  * through it. What belongs together is only read and written under the view's lock.

@@ -29,7 +29,7 @@
 #define KVW_VIEW_MIN_TICKS 64
 #define KVW_VIEW_MAX_TICKS 1024
 
-/* One worker's view beside its window and ring. */
+/* One worker's view, without its window and ring. */
 struct kvw_view {
 	_Alignas(64) atomic_bool lock; /* guards total, the ring, and writes of the window */
 	_Atomic int64_t total;         /* tokens in the window; read without the lock */

@@ -1,11 +1,11 @@
 /*
  * rates.c - see rates.h.
  *
- * A worker's samples are a ring; its rate is computed anew at the 8th sample, at each 4th from then
- * on, and once the ring is full at each 32nd (64 divisions and a selection). The shortest request is
- * looked for over the present and the previous epoch of 256 requests, so that a sample that was wrong
- * (a worker can find cached what we do not know of) is forgotten. The median is computed anew when a worker's rate has moved by a
- * percent. Memory of workers without samples is never touched.
+ * A worker's samples are a ring; its rate is recomputed at the 8th sample, at each 4th from then on,
+ * and once the ring is full at each 32nd (64 divisions and a selection). The shortest request is looked
+ * for over the present and the previous epoch of 256 requests, so that a sample that was wrong (a
+ * worker may hold blocks in its cache that we do not know of) is forgotten. The median is recomputed
+ * when a worker's rate has moved by a percent. Memory of workers without samples is never touched.
  */
 #include "routing/rates.h"
 
@@ -22,7 +22,7 @@
 #define FULL_STEP   32    /* the same once the ring is full */
 #define BUSY_STEP   16    /* the same for requests that met others */
 #define BUSY_MEMORY 64    /* so many of them are averaged */
-#define LEAST_WORK  256.0 /* tokens; a shorter request tells the overhead, not the rate */
+#define LEAST_WORK  256.0 /* tokens; a shorter request measures overhead, not the rate */
 #define SLOPE       4.0   /* a slope is taken between amounts of work that differ by this factor */
 #define NOISE       0.125 /* of the median: a rate as near to it counts as equal */
 #define MOVED       0.01
@@ -56,7 +56,7 @@ struct kvw_rates_book {
 	 * two and of the atomics in kvw_rates. */
 	atomic_bool lock;
 	_Atomic double median;       /* of the learned x; the prior if there are none */
-	_Atomic size_t learned;      /* workers of whom an x was learned */
+	_Atomic size_t learned;      /* workers with a learned x */
 	float x[KVW_MAX_WORKERS];    /* learned ns per token; 0: not yet */
 	float room[KVW_MAX_WORKERS]; /* for median_of */
 	struct window windows[KVW_MAX_WORKERS];
@@ -197,7 +197,7 @@ static double median_of(struct kvw_rates_book *book)
 	return select_kth(book->room, count, (count - 1) / 2);
 }
 
-/* Tells the picks. Lock held. */
+/* Publishes the rates to the picks. Lock held. */
 static void publish(struct kvw_rates *rates)
 {
 	struct kvw_rates_book *book = rates->book;
@@ -228,7 +228,7 @@ static void note_shortest(struct window *window, const struct point *p)
 		window->shortest[0] = *p;
 }
 
-/* True if it is time to compute the rate anew. Window locked. */
+/* Adds a sample. True if it is time to recompute the rate. Window locked. */
 static bool add_point(struct window *window, const struct point *p)
 {
 	window->ring[window->next] = *p;

@@ -1,8 +1,8 @@
 /*
  * rates.h - how fast each worker computes prompts, learned from times to first token.
  *
- * The best sample is a streamed request that met no other prefill on its worker: nobody waited for a
- * first token when it came, and nobody came before it had its own. Its time is
+ * The best sample is a streamed request that met no other prefill on its worker: no request waited for
+ * a first token when it came, and none came before it had its own. Its time is
  *
  *     t = c + x W,    W = (L - h) + k (L^2 - h^2) / 2
  *
@@ -24,8 +24,8 @@
  * Costs charge half as much again per token: the engine also decodes, and a prompt waits for the
  * step that runs. (Not for attention, which is in no step twice.) All workers are charged alike, so
  * this hardly shifts a choice; but a worker that is believed to be done too early is sent the next
- * prompt too early, while of one that is believed to be done too late its first tokens tell. In the
- * replay of a conversation trace at twice its rate goodput is the same for charges of 1.5 to 6
+ * prompt too early, while one that is believed to be done too late is corrected by its first tokens. In
+ * the replay of a conversation trace at twice its rate goodput is the same for charges of 1.5 to 6
  * times the true time, and falls with less than that.
  *
  * What costs are computed with is a worker's own rate only where it differs from the median of the

@@ -1,10 +1,10 @@
 /*
  * roundrobin.c - give each usable worker one request in turn.
  *
- * The cursor is a worker id, not an index. Workers join and leave while we run; an index would
- * then point at a different worker and somebody would be skipped or served twice. "The next id
- * after the last one served" stays true whatever happened to the set in between, including the
- * loss of that worker.
+ * The cursor is a worker id, not an index. Workers join and leave while we run; an index would then
+ * point at a different worker, and a worker would be skipped or served twice. "The next id after the
+ * last one served" stays true whatever happened to the set in between, including the loss of that
+ * worker.
  *
  * Loops race on the cursor with compare-and-swap: a loser looks again, so two loops never give
  * the same turn away. Cost: O(n) per pick, no allocation.

@@ -4,7 +4,7 @@
  * A new session goes to the worker with the highest rendezvous score among those whose load is
  * within the bound (consistent hashing with bounded loads, Mirrokni et al., arXiv 1608.01350):
  * a worker may have at most ceil(bound * mean) requests in flight, counting the new one. So when
- * the fleet changes, only sessions of the worker that changed are placed anew, and a hot worker
+ * the fleet changes, only sessions of the worker that changed are placed again, and a hot worker
  * passes newcomers on to each session's own next choice.
  *
  * Where it was placed is remembered. The load bound is for new sessions only, and a worker that

@@ -22,14 +22,14 @@ static inline void kvw_spin_pause(void)
 #endif
 }
 
-/* Sequentially consistent, for those who then look at what others check before they look at the lock
+/* Sequentially consistent: pairs with threads that change something and then read the lock
  * (kvw_spin_held). */
 static inline bool kvw_spin_try(atomic_bool *lock)
 {
 	return !atomic_exchange(lock, true);
 }
 
-/* Whether somebody has it. If not, what was done under it until now is seen. */
+/* Returns whether the lock is held. If not, writes made under it are visible. */
 static inline bool kvw_spin_held(atomic_bool *lock)
 {
 	return atomic_load(lock);

@@ -1,5 +1,5 @@
 /*
- * weigh.c - what each worker would cost for one prompt, before anybody is chosen.
+ * weigh.c - what each worker would cost for one prompt, before one is chosen.
  *
  * Walks the tree, and while the nodes arrive adds up what each worker would cost if it held nothing of
  * the prompt: one loop over all of them, without branches. What hits save is then taken off, of those
@@ -11,7 +11,7 @@
 
 #include "routing/prefixaware.h"
 
-#define DEFAULT_BLOCK 16  /* vLLM's block where the worker does not tell */
+#define DEFAULT_BLOCK 16  /* vLLM's block, where the worker does not report its own */
 #define MAX_CHAINS    256 /* of a list of prompts; the rest is not looked up */
 
 /* Of the board that is asked for before the walk: what a core waits for at once, about. */
@@ -21,7 +21,7 @@ void kvw_prefixaware_forget(struct kvw_prefixaware *pa, uint32_t worker)
 {
 	kvw_radix_purge(pa->tree, worker);
 	kvw_rates_restart(&pa->rates, worker);
-	kvw_capacity_share_restart(&pa->truth, worker);
+	kvw_capacity_share_restart(&pa->capacity_share, worker);
 }
 
 /* Is a candidate's cache newer than what the tree knows? */
@@ -144,7 +144,7 @@ static uint64_t plain_word(uint64_t version, uint32_t block_size)
 }
 
 /* Whether every candidate was found usable and of a known generation when this set was read last; then
- * *block_size is told. */
+ * sets *block_size. */
 static bool is_plain(
 	struct kvw_prefixaware *pa, const struct kvw_candidates *set, uint32_t *block_size)
 {
@@ -160,8 +160,8 @@ static uint32_t block_size_of(const struct kvw_candidate *c)
 	return c->block_size == 0 ? DEFAULT_BLOCK : c->block_size;
 }
 
-/* Reads all candidates. Returns how many are usable; notes those that have lost their caches. If all are
- * usable and none has, *block_size is told. */
+/* Reads all candidates. Returns how many are usable; notes those that have lost their caches. If all
+ * are usable and none has, sets *block_size. */
 static size_t read_items(struct kvw_prefixaware *pa, const struct kvw_candidates *set, bool look,
 	uint32_t *block_size)
 {

@@ -24,7 +24,7 @@ struct kvw_cost_terms {
 	float omega;
 };
 
-/* Who holds some of a chain, and what hits in it are measured by. */
+/* The workers that hold some of a chain, and what hits in it are measured by. */
 struct kvw_reached {
 	const struct kvw_chunk *chunks;
 	const uint32_t *workers; /* each once */

@@ -37,6 +37,7 @@ WORDS = (
 # Plain English, or words of others.
 EXCEPTIONS = (
     r"\b(?:tell|tells|told|telling)(?: \w+){0,2} apart\b",  # the idiom: to distinguish
+    r"\btruth values?\b",  # true or false
     r"\btell me\b|\btell us\b",  # prompts of the kind that users write
 )
 NOT_READ = ("tests/lint/words.py",)  # it names the words

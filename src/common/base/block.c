@@ -12,8 +12,8 @@
 
 #define HUGE_PAGE ((size_t)2 << 20)
 
-/* Bytes of a slab, and of free blocks that are kept beside it. A sanitizer shall see every block
- * come and go. */
+/* Bytes of a slab, and of free blocks that are kept in addition. A sanitizer shall see every block come
+ * and go. */
 #define KEPT ((size_t)4 << 20)
 #if defined(__SANITIZE_ADDRESS__)
 #define SLAB ((size_t)0)

@@ -1,5 +1,5 @@
 /*
- * io.h - non-blocking sockets, registered once, and what the kernel has told about them.
+ * io.h - non-blocking sockets, registered once, and what the kernel has reported about them.
  *
  * Every socket is registered edge-triggered for reading, writing and closing when it is made, and
  * stays so until it is closed: no system call to start or stop listening. The price is that we must
@@ -13,7 +13,7 @@
  * death go unnoticed until a timeout. And a set of our own behind libevent's means that every wake-up
  * passes two sets, some percent of what a small request costs.
  *
- * A transport other than plain TCP (TLS) sets ops; errors and EAGAIN are told the same way.
+ * A transport other than plain TCP (TLS) sets ops; errors and EAGAIN are reported the same way.
  *
  * Between two events of one socket lie the bodies of all others, so what an event needs is seldom in
  * the cache any more. Sockets with news are therefore handled kind by kind (all clients, then all

@@ -2,7 +2,7 @@
  * log.c - format a line and write it to standard error with one write(2).
  *
  * One write per line keeps lines of several threads whole (POSIX: pipes up to PIPE_BUF, files with
- * O_APPEND). Standard error is made non-blocking by nobody, so a full pipe could block a loop: lines
+ * O_APPEND). Standard error stays blocking, so a full pipe could block a loop: lines
  * on event loops are rare (state changes, not requests; those go to the access log's ring), and
  * each place that could repeat is rate-limited by its caller.
  */

@@ -95,7 +95,7 @@ struct kvw_head {
 	int16_t first[KVW_FIELD_COUNT];
 };
 
-/* Why a head was refused. A 405 wants an Allow field beside it (RFC 9110 section 15.5.6). */
+/* Why a head was refused. A 405 also wants an Allow field (RFC 9110 section 15.5.6). */
 struct kvw_head_error {
 	int status;          /* 400, 405, 414, 417, 431, 501, 505; 502 for responses */
 	const char *message; /* static text that says what was wrong */

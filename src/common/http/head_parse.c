@@ -344,7 +344,7 @@ static bool read_fields(struct cut *c)
 	return true;
 }
 
-/* Everything but the two arrays is made anew, so that nothing of an earlier message survives. */
+/* Resets everything but the two arrays, so that nothing of an earlier message survives. */
 static bool begin(struct cut *c, const char *data, size_t len)
 {
 	struct kvw_field *fields = c->head->fields;

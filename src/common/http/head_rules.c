@@ -1,19 +1,20 @@
 /*
  * head_rules.c - what the fields of a head say together.
  *
- * The one question that must have one answer for everybody on the way is where the message ends
+ * The one question that client, router and worker must answer alike is where the message ends
  * (RFC 9112 section 6.3). So every combination for which some server is known to choose differently
- * is refused: Content-Length beside Transfer-Encoding, a Content-Length that is repeated, listed,
- * signed or too long for 63 bits, any coding but one plain "chunked", and chunked with HTTP/1.0.
+ * is refused: Content-Length together with Transfer-Encoding, a Content-Length that is repeated,
+ * listed, signed or too long for 63 bits, any coding but one plain "chunked", and chunked with
+ * HTTP/1.0.
  *
- * Connection may name further fields that end here. It may not be used to take away fields that
- * everybody behind us needs: a name that frames, routes, authenticates or describes the content is
- * refused rather than obeyed or ignored, since each of these two would be half of an attack.
+ * Connection may name further fields that end here. It may not be used to take away fields that the
+ * servers behind us need: a name that frames, routes, authenticates or describes the content is refused
+ * rather than obeyed or ignored, since each of these two would be half of an attack.
  */
 #include "http/chars.h"
 #include "http/head_internal.h"
 
-/* Names a Connection field may list beside the hop-by-hop fields; each is searched in the head. */
+/* Names a Connection field may list besides the hop-by-hop fields; each is searched in the head. */
 #define MAX_CONNECTION_NAMES 16
 
 /* One member of a comma-separated list at a time. */

@@ -1,11 +1,11 @@
 /*
- * head_write.c - the head that goes on, made from the head that came.
+ * head_write.c - writes the forwarded head from the received one.
  *
  * Fields keep their order, their spelling and their blanks. Since they lie one behind the other in
  * the parsed bytes, the fields between two dropped ones are one memcpy: a usual head is three or
  * four copies, however many fields it has.
  *
- * What this hop knows better is made anew and never copied: the framing, Host, Connection and, in
+ * What this hop decides itself is written, never copied: the framing, Host, Connection and, in
  * answers, the version. The fields that collect hops (X-Forwarded-For, Forwarded) are lists, and a
  * list that came in several fields continues at the end of its last one (RFC 9110 section 5.3).
  */
@@ -23,7 +23,7 @@ static void write_range(struct kvw_writer *w, const char *from, const char *to)
 	kvw_write(w, (struct kvw_slice){from, (size_t)(to - from)});
 }
 
-/* Fields that end here or are made anew in any case, as a set of ids. */
+/* Fields that end here or are always written by us, as a set of ids. */
 #define BIT(id) (UINT32_C(1) << (id))
 
 static bool kept(const struct kvw_field *field, uint32_t dropped)
@@ -81,8 +81,8 @@ static struct kvw_slice client_address(const struct kvw_request_head_options *o)
 	return s;
 }
 
-/* Host is replaced, so that the client's own is worth telling. */
-static bool tells_host(const struct kvw_head *head, const struct kvw_request_head_options *o)
+/* Whether Host is replaced, so that the client's own is worth forwarding in another field. */
+static bool passes_host(const struct kvw_head *head, const struct kvw_request_head_options *o)
 {
 	return o->authority.len > 0 && head->authority.len > 0;
 }
@@ -102,7 +102,7 @@ static void write_forwarded_element(
 		kvw_write(w, v6 ? KVW_SLICE("]\"") : KVW_SLICE(""));
 	}
 	kvw_write(w, o->https ? KVW_SLICE(";proto=https") : KVW_SLICE(";proto=http"));
-	if (tells_host(head, o)) { /* a valid authority holds neither quote nor backslash */
+	if (passes_host(head, o)) { /* a valid authority holds neither quote nor backslash */
 		kvw_write_literal(w, ";host=\"");
 		kvw_write(w, head->authority);
 		kvw_write_literal(w, "\"");
@@ -162,7 +162,7 @@ static void add_forwarded_fields(
 	if (o->x_forwarded && head->first[KVW_FIELD_X_FORWARDED_PROTO] < 0)
 		kvw_write(w, o->https ? KVW_SLICE("X-Forwarded-Proto: https\r\n")
 				      : KVW_SLICE("X-Forwarded-Proto: http\r\n"));
-	if (o->x_forwarded && head->first[KVW_FIELD_X_FORWARDED_HOST] < 0 && tells_host(head, o))
+	if (o->x_forwarded && head->first[KVW_FIELD_X_FORWARDED_HOST] < 0 && passes_host(head, o))
 		kvw_write_field(w, KVW_SLICE("X-Forwarded-Host"), head->authority);
 	if (o->forwarded && head->first[KVW_FIELD_FORWARDED] < 0) {
 		kvw_write_literal(w, "Forwarded: ");
@@ -206,7 +206,7 @@ size_t kvw_head_write_request(
 	return finish(w, before);
 }
 
-/* Longest text that the functions here add beside what their inputs hold. */
+/* Longest text that the functions here add to what their inputs hold. */
 #define FIXED_ROOM 512
 
 size_t kvw_head_request_bound(const struct kvw_head *head, const struct kvw_request_head_options *o)

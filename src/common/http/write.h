@@ -62,7 +62,7 @@ struct kvw_date_cache {
  * 1970, 0 <= wall_ns. Valid until the next call with this cache. */
 struct kvw_slice kvw_date(struct kvw_date_cache *cache, int64_t wall_ns);
 
-/* What a forwarded request's head gets beside the client's own fields. Slices are borrowed for the
+/* What a forwarded request's head gets besides the client's own fields. Slices are borrowed for the
  * call; those with len 0 are left out. */
 struct kvw_request_head_options {
 	struct kvw_slice prefix;     /* path of the worker's URL, no final slash: before the target */
@@ -80,11 +80,11 @@ struct kvw_request_head_options {
 /*
  * Writes the head that goes to a worker: method, prefix and origin-form target, HTTP/1.1, Host, the
  * client's end-to-end fields, and what the options ask for. Host, Expect and the framing fields are
- * made anew. X-Forwarded-For and Forwarded get this hop appended to what the client sent;
- * X-Forwarded-Proto and X-Forwarded-Host tell of the first hop and are left alone where the client
- * sent them. `TE: trailers` is sent on if the client did; Trailer only where the body is CHUNKED,
- * since only there trailers can follow. No Connection field otherwise: HTTP/1.1 persists by itself.
- * Returns the bytes written, 0 if they did not fit (w->overflow).
+ * written by us. X-Forwarded-For and Forwarded get this hop appended to what the client sent;
+ * X-Forwarded-Proto and X-Forwarded-Host describe the first hop and are left alone where the client
+ * sent them. `TE: trailers` is sent on if the client did; Trailer only where the body is CHUNKED, since
+ * only there trailers can follow. No Connection field otherwise: HTTP/1.1 persists by itself. Returns
+ * the bytes written, 0 if they did not fit (w->overflow).
  */
 size_t kvw_head_write_request(struct kvw_writer *w, const struct kvw_head *head,
 	const struct kvw_request_head_options *o);
@@ -93,14 +93,14 @@ size_t kvw_head_write_request(struct kvw_writer *w, const struct kvw_head *head,
 size_t kvw_head_request_bound(
 	const struct kvw_head *head, const struct kvw_request_head_options *o);
 
-/* What the client is told about its connection. */
+/* What a response says about the client's connection. */
 enum kvw_connection {
 	KVW_CONNECTION_NONE,       /* no field: HTTP/1.1 and going on */
 	KVW_CONNECTION_CLOSE,      /* Connection: close */
 	KVW_CONNECTION_KEEP_ALIVE, /* Connection: keep-alive, for an HTTP/1.0 client that asked */
 };
 
-/* What a forwarded response's head gets beside the worker's own fields. Borrowed for the call. */
+/* What a forwarded response's head gets besides the worker's own fields. Borrowed for the call. */
 struct kvw_response_head_options {
 	enum kvw_framing framing; /* towards the client. NONE: there is no body; then a worker's
 	                                   Content-Length stays (HEAD, 304) save for 1xx and 204.

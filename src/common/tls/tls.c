@@ -5,7 +5,7 @@
  *
  *   - read ahead: a record's header and body in one system call, and what follows them too
  *   - buffers released when empty: an idle connection keeps none of its 34 KB
- *   - partial writes and moving buffers: a blocked write is told as such, and its bytes may have been
+ *   - partial writes and moving buffers: a blocked write is reported as such, and its bytes may have been
  *     copied elsewhere before they are offered again
  *   - session tickets instead of a cache: resumption without a table that loops would share
  *   - no renegotiation (TLS 1.2): it lets a client make us work for nothing
@@ -39,7 +39,7 @@ static enum kvw_err complain(char *why, size_t why_size, const char *what, const
 	return KVW_EINVAL;
 }
 
-/* http/1.1 if the client offers it; a client that speaks only other protocols is told so. */
+/* http/1.1 if the client offers it; a client that speaks only other protocols gets an alert. */
 static int choose_protocol(SSL *ssl, const unsigned char **out, unsigned char *out_len,
 	const unsigned char *in, unsigned in_len, void *arg)
 {
@@ -77,7 +77,7 @@ static enum kvw_err create(const SSL_METHOD *method, struct kvw_tls **out)
 	return KVW_OK;
 }
 
-/* Nobody is there to type it. */
+/* A server has no terminal to ask for a passphrase. */
 static int no_passphrase(char *out, int size, int writing, void *arg)
 {
 	(void)out, (void)size, (void)writing, (void)arg;
@@ -97,7 +97,7 @@ static enum kvw_err load_certificate(
 	return KVW_OK;
 }
 
-/* Clients must show a certificate of one of these authorities, whose names they are told. */
+/* Clients must show a certificate of one of these authorities; the handshake sends them the names. */
 static enum kvw_err load_client_ca(SSL_CTX *ctx, const char *path, char *why, size_t why_size)
 {
 	STACK_OF(X509_NAME) * names;

@@ -5,7 +5,7 @@
  * Starting TLS on an open socket sets its `ops` and stands between the socket's events and its owner:
  *
  *   - on_event is not called before the handshake has ended. Then it is, with kvw_tls_ready() true, or
- *     with io->broken set and kvw_tls_why() telling the cause (NULL: not even connected).
+ *     with io->broken set and the cause in kvw_tls_why() (NULL: not even connected).
  *   - from then on readable and writable mean what they mean for plain TCP, for the bytes inside:
  *     readable stays false for records that carry none (session tickets, key updates), and neither
  *     is lost while TLS has to read before it can write or the other way round.
@@ -49,8 +49,8 @@ enum kvw_err kvw_tls_client_create(const struct kvw_tls_client_options *options,
 /* After every socket with it was closed. NULL is allowed. */
 void kvw_tls_destroy(struct kvw_tls *tls);
 
-/* Begins TLS on an open socket that has no ops yet; for a client it may still be connecting. host: whom
- * the certificate must name, a DNS name or an IP address; borrowed during the call. On failure the
+/* Begins TLS on an open socket that has no ops yet; for a client it may still be connecting. host: the
+ * DNS name or IP address that the certificate must name; borrowed during the call. On failure the
  * socket is as it was. */
 enum kvw_err kvw_tls_server_start(struct kvw_io *io, struct kvw_tls *tls) KVW_MUST_CHECK;
 enum kvw_err kvw_tls_client_start(

@@ -22,7 +22,7 @@ struct kvw_tls_conn {
 	SSL *ssl;           /* owned */
 	struct kvw_tls *tls;
 	kvw_io_fn on_event; /* of the owner */
-	char *why;          /* owned; NULL: no failure, or no memory to tell it */
+	char *why;          /* owned; NULL: no failure, or no memory for its text */
 	int error;          /* errno of the failure; 0: none */
 	bool raw_readable, raw_writable;
 	bool read_wants_write, write_wants_read;

@@ -278,7 +278,8 @@ static ssize_t tls_writev(struct kvw_io *io, const struct iovec *iov, int count)
 
 /* --- closing --- */
 
-/* Tells the peer that nothing is missing. Once, and only if the socket takes it now. */
+/* Sends close_notify, by which the peer knows that nothing is missing. Once, and only if the socket
+ * takes it now. */
 static void send_close_notify(struct kvw_io *io, struct kvw_tls_conn *c)
 {
 	if (!c->ready || c->finished || c->blocked || io->broken)
@@ -320,7 +321,7 @@ static void handshake(struct kvw_io *io, struct kvw_tls_conn *c)
 	int n;
 
 	if (!c->begun && io->broken) {
-		/* Not even connected. The socket's own error tells more than ours could. */
+		/* Not even connected. The socket's own error says more than ours could. */
 		c->error = ECONNRESET;
 		c->read_failed = c->write_failed = c->finished = true;
 		return;
@@ -413,7 +414,7 @@ enum kvw_err kvw_tls_server_start(struct kvw_io *io, struct kvw_tls *tls)
 	return KVW_OK;
 }
 
-/* Whom the certificate must name, and for a name the server is asked for by it. */
+/* Sets the name that the certificate must bear; a DNS name is also sent as SNI. */
 static bool expect_host(SSL *ssl, const char *host)
 {
 	unsigned char binary[sizeof(struct in6_addr)];

@@ -4,10 +4,9 @@
  *	h_0 = NONE_HASH = H(PYTHONHASHSEED as a string)
  *	h_i = H((h_{i-1}, (token, token, ...), extra))	for each chunk
  *
- * LMCache tells a controller these 64-bit numbers and no tokens, so they can only be found again by
- * whoever computes them the same way. What differs between installations is the recipe. Numbers
- * are bit patterns: `builtin` gives signed ones (Python and msgpack print (int64_t)key), digests
- * unsigned ones.
+ * LMCache sends a controller these 64-bit numbers and no tokens, so the router must compute them the
+ * same way to recognize them. What differs between installations is the recipe. Numbers are bit
+ * patterns: `builtin` gives signed ones (Python and msgpack print (int64_t)key), digests unsigned ones.
  *
  * Pure functions: any thread, nothing is kept. The server mode of LMCache (blake3) is not covered;
  * it has no controller of this kind.
@@ -89,7 +88,7 @@ KVW_MUST_CHECK enum kvw_err kvw_lmcache_begin(
  * Keys of tokens[0..count), which follow those that *state stands for.
  *
  * keys[i] is of tokens[i * chunk_size] on; at most `cap` are written and *key_count says how many.
- * *state moves past full chunks only, so a caller who gets more tokens later goes on with the first
+ * *state moves past full chunks only, so a caller that gets more tokens later goes on with the first
  * one that is in no full chunk; a partial chunk's key comes last. keys may be NULL if cap is 0.
  *
  * KVW_EINVAL: a fault. KVW_ENOMEM; *state is then that of the *key_count keys that are done. Digests

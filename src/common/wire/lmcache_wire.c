@@ -2,8 +2,8 @@
  * lmcache_wire.c - LMCache's messages read: one table of members, one of types.
  *
  * A member of one name has one shape in all messages, so members are read as they come, before
- * the type need be known; a bit per member remembers that it was there. The type then tells
- * which bits must be set. A JSON message is rewritten as msgpack first and read the same way.
+ * the type need be known; a bit per member remembers that it was there. The type then decides which
+ * bits must be set. A JSON message is rewritten as msgpack first and read the same way.
  */
 #include <stdlib.h>
 #include <string.h>

@@ -14,7 +14,7 @@
  * Members may come in any order, unknown ones are ignored, a missing or ill-shaped one refuses the
  * message, as LMCache's own controller does. Keys are 64 bits, signed or not: two's complement.
  *
- * Nothing here is authenticated: an instance id or an address is what somebody wrote. Texts that
+ * Nothing here is authenticated: any process can send any instance id or address. Texts that
  * name something are checked to be UTF-8 without control characters, so that they may be logged.
  *
  * Source: lmcache/v1/cache_controller/message.py; frames recorded from 0.5.6 are in the tests.
@@ -66,7 +66,7 @@ struct kvw_lmc_message {
 	const bool *admits;      /* OPERATIONS: each an admit, else an evict */
 	size_t key_count;
 
-	uint64_t total_keys;    /* SYNC_START: announced, SYNC_END: sent in truth */
+	uint64_t total_keys;    /* SYNC_START: announced, SYNC_END: really sent */
 	uint32_t batch_count;   /* SYNC_START */
 	uint32_t batch_id;      /* SYNC_BATCH: from 0 */
 	uint64_t num_tokens;    /* TOKENS_DONE */
@@ -138,7 +138,7 @@ struct kvw_lmc_sync_status {
 
 void kvw_lmc_put_sync_status(struct kvw_mp_out *out, const struct kvw_lmc_sync_status *status);
 
-/* Who holds the longest beginning of the chunks; NULL: nobody. */
+/* The instance that holds the longest beginning of the chunks; NULL: none. */
 struct kvw_lmc_holder {
 	struct kvw_slice instance_id, location, peer_init_url;
 	uint32_t chunks; /* > 0 */

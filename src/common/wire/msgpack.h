@@ -1,9 +1,9 @@
 /*
- * msgpack.h - read and write MessagePack inside a buffer that somebody else owns.
+ * msgpack.h - read and write MessagePack inside a buffer of the caller.
  *
  * The reader is a cursor. It never allocates and never copies: texts are slices of the buffer,
- * arrays and maps are a count, and the caller reads that many values next. It is made for bytes
- * that nobody vouches for:
+ * arrays and maps are a count, and the caller reads that many values next. It is made for untrusted
+ * bytes:
  *
  *   - a length must fit into the bytes that are left; a count of n values needs at least n bytes
  *     (2n for a map), so no caller reserves memory for what cannot be there;
@@ -13,7 +13,7 @@
  * Format: github.com/msgpack/msgpack/blob/master/spec.md. Every encoding of a value is accepted,
  * not only the shortest one; the writer writes the shortest.
  *
- * Threads: none of this is shared; a reader belongs to whoever made it.
+ * Threads: none of this is shared; a reader belongs to the thread that made it.
  */
 #ifndef KVW_MSGPACK_H
 #define KVW_MSGPACK_H

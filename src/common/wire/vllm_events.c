@@ -56,10 +56,10 @@ static const enum member removed_order[] = {TYPE, HASHES, MEDIUM, GROUP};
 #define REMOVED_MEMBERS (sizeof(removed_order) / sizeof(removed_order[0]))
 #define STORED_MEMBERS  ((uint32_t)SLIDING_WINDOW + 1)
 
-/* What is told of an event beside the record. */
-struct telling {
+/* What is known of an event besides the record. */
+struct details {
 	bool has_type, known_type, has_hashes;
-	struct kvw_slice medium, locality; /* len 0: not told */
+	struct kvw_slice medium, locality; /* len 0: not given */
 	size_t extra_count;
 	struct kvw_slice first[2]; /* first members of the first block's extra keys, if texts */
 	uint32_t first_count;      /* members there */
@@ -317,35 +317,35 @@ static enum kvw_err fold_extra(struct kvw_mp *mp, uint64_t *extra)
 	}
 }
 
-/* Looks at member m of block i before it is folded: is it a text, and the one to be expected? */
-static void tell_extra(const struct kvw_mp *mp, uint32_t i, uint32_t m, struct telling *told)
+/* Looks at member m of block i before it is folded: is it a text, and the expected one? */
+static void note_extra(const struct kvw_mp *mp, uint32_t i, uint32_t m, struct details *details)
 {
 	struct kvw_mp look = *mp;
 	struct kvw_slice got = {0};
 	bool is_text = kvw_mp_str(&look, &got) == KVW_OK;
 
 	if (i == 0) {
-		told->first_count = m + 1;
+		details->first_count = m + 1;
 		if (m < 2)
-			told->first[m] = is_text ? got : (struct kvw_slice){0};
+			details->first[m] = is_text ? got : (struct kvw_slice){0};
 		return;
 	}
-	told->later_any = true;
-	if (!is_text || m > 0 || !kvw_slice_equal(got, told->first[0]))
-		told->later_same = false;
+	details->later_any = true;
+	if (!is_text || m > 0 || !kvw_slice_equal(got, details->first[0]))
+		details->later_same = false;
 }
 
 /* A list with nil or a list per block. */
 static enum kvw_err take_extra(
-	struct kvw_vllm_reader *reader, struct kvw_kv_event *event, struct telling *told)
+	struct kvw_vllm_reader *reader, struct kvw_kv_event *event, struct details *details)
 {
 	uint32_t count = 0, members;
 	uint64_t any = 0;
 	enum kvw_err err;
 
-	told->first_count = 0;
-	told->later_same = true;
-	told->later_any = false;
+	details->first_count = 0;
+	details->later_same = true;
+	details->later_any = false;
 	if (kvw_mp_take_nil(&reader->mp))
 		return KVW_OK;
 	err = kvw_mp_array(&reader->mp, &count);
@@ -360,25 +360,25 @@ static enum kvw_err take_extra(
 			continue;
 		err = kvw_mp_array(&reader->mp, &members);
 		for (uint32_t m = 0; err == KVW_OK && m < members; m++) {
-			tell_extra(&reader->mp, i, m, told);
+			note_extra(&reader->mp, i, m, details);
 			err = fold_extra(&reader->mp, &reader->extra[i]);
 		}
 		any |= reader->extra[i];
 	}
 	event->extra = any == 0 ? NULL : reader->extra;
-	told->extra_count = count;
+	details->extra_count = count;
 	return err;
 }
 
 static enum kvw_err take_type(
-	struct kvw_vllm_reader *reader, struct kvw_kv_event *event, struct telling *told)
+	struct kvw_vllm_reader *reader, struct kvw_kv_event *event, struct details *details)
 {
 	struct kvw_slice type;
 	enum kvw_err err = kvw_mp_str(&reader->mp, &type);
 
 	if (err != KVW_OK)
 		return err;
-	told->has_type = told->known_type = true;
+	details->has_type = details->known_type = true;
 	if (kvw_slice_equal(type, KVW_SLICE("BlockStored")))
 		event->kind = KVW_KV_STORED;
 	else if (kvw_slice_equal(type, KVW_SLICE("BlockRemoved")))
@@ -386,7 +386,7 @@ static enum kvw_err take_type(
 	else if (kvw_slice_equal(type, KVW_SLICE("AllBlocksCleared")))
 		event->kind = KVW_KV_CLEARED;
 	else
-		told->known_type = false;
+		details->known_type = false;
 	return KVW_OK;
 }
 
@@ -429,7 +429,7 @@ static enum kvw_err take_lora_id(struct kvw_mp *mp, struct kvw_kv_event *event)
 }
 
 static enum kvw_err take(struct kvw_vllm_reader *reader, enum member member,
-	struct kvw_kv_event *event, struct telling *told)
+	struct kvw_kv_event *event, struct details *details)
 {
 	struct kvw_mp *mp = &reader->mp;
 	bool has;
@@ -437,9 +437,9 @@ static enum kvw_err take(struct kvw_vllm_reader *reader, enum member member,
 	reader->field = member < UNKNOWN ? names[member].data : NULL;
 	switch (member) {
 	case TYPE:
-		return take_type(reader, event, told);
+		return take_type(reader, event, details);
 	case HASHES:
-		told->has_hashes = true;
+		details->has_hashes = true;
 		return take_hashes(reader, event);
 	case PARENT:
 		return take_parent(reader, event);
@@ -450,11 +450,11 @@ static enum kvw_err take(struct kvw_vllm_reader *reader, enum member member,
 	case LORA_ID:
 		return take_lora_id(mp, event);
 	case MEDIUM:
-		return take_text(mp, &told->medium);
+		return take_text(mp, &details->medium);
 	case LORA_NAME:
 		return take_text(mp, &event->lora);
 	case EXTRA_KEYS:
-		return take_extra(reader, event, told);
+		return take_extra(reader, event, details);
 	case GROUP:
 		return take_number(mp, &event->has_group, &event->group);
 	case SPEC_KIND:
@@ -462,7 +462,7 @@ static enum kvw_err take(struct kvw_vllm_reader *reader, enum member member,
 	case SLIDING_WINDOW:
 		return take_number(mp, &has, &event->sliding_window);
 	case LOCALITY:
-		return take_text(mp, &told->locality);
+		return take_text(mp, &details->locality);
 	case UNKNOWN:
 		break;
 	}
@@ -496,7 +496,7 @@ static enum member member_at(enum kvw_kv_kind kind, uint32_t position)
 
 /* The members of one event. Ends early when the type is unknown: there is nothing to read. */
 static enum kvw_err take_event(
-	struct kvw_vllm_reader *reader, struct kvw_kv_event *event, struct telling *told)
+	struct kvw_vllm_reader *reader, struct kvw_kv_event *event, struct details *details)
 {
 	struct kvw_mp *mp = &reader->mp;
 	struct kvw_mp_value head;
@@ -515,8 +515,8 @@ static enum kvw_err take_event(
 			member = err == KVW_OK ? member_named(name, i) : UNKNOWN;
 		}
 		if (err == KVW_OK)
-			err = take(reader, member, event, told);
-		if (told->has_type && !told->known_type)
+			err = take(reader, member, event, details);
+		if (details->has_type && !details->known_type)
 			break;
 	}
 	return err;
@@ -543,30 +543,30 @@ static bool tier_of(struct kvw_slice medium, struct kvw_slice locality, enum kvw
 }
 
 /* The salt from the extra keys (LoRA's name, then the salt), and whether that is all they hold. */
-static void tell_salt(struct kvw_kv_event *event, const struct telling *told)
+static void find_salt(struct kvw_kv_event *event, const struct details *details)
 {
-	bool named = told->first_count > 0 && event->lora.len > 0 &&
-		     kvw_slice_equal(told->first[0], event->lora);
-	uint32_t left = told->first_count - named;
+	bool named = details->first_count > 0 && event->lora.len > 0 &&
+		     kvw_slice_equal(details->first[0], event->lora);
+	uint32_t left = details->first_count - named;
 
-	if (left == 1 && !event->has_parent && told->first[named].len > 0) {
-		event->salt = told->first[named];
+	if (left == 1 && !event->has_parent && details->first[named].len > 0) {
+		event->salt = details->first[named];
 		left = 0;
 	}
 	event->extra_is_plain = event->extra == NULL ||
-				(left == 0 && (!told->later_any || (named && told->later_same)));
+				(left == 0 && (!details->later_any || (named && details->later_same)));
 }
 
 /* Whether what was read makes sense together. */
 static enum kvw_err judge(struct kvw_vllm_reader *reader, const struct kvw_kv_event *event,
-	const struct telling *told)
+	const struct details *details)
 {
 	reader->field = NULL;
-	if (!told->has_type)
+	if (!details->has_type)
 		return refuse(reader, "an event without a type");
 	if (event->kind == KVW_KV_CLEARED)
 		return KVW_OK;
-	if (!told->has_hashes)
+	if (!details->has_hashes)
 		return refuse(reader, "an event without block hashes");
 	if (event->kind == KVW_KV_REMOVED)
 		return KVW_OK;
@@ -575,7 +575,7 @@ static enum kvw_err judge(struct kvw_vllm_reader *reader, const struct kvw_kv_ev
 	if (event->token_count != 0 &&
 		event->token_count != (uint64_t)event->hash_count * event->block_size)
 		return refuse(reader, "stored blocks and their tokens differ in number");
-	if (told->extra_count != 0 && told->extra_count != event->hash_count)
+	if (details->extra_count != 0 && details->extra_count != event->hash_count)
 		return refuse(reader, "stored blocks and their extra keys differ in number");
 	return KVW_OK;
 }
@@ -585,21 +585,21 @@ static enum kvw_err read_event(
 	struct kvw_vllm_reader *reader, struct kvw_kv_event *event, bool *good)
 {
 	struct kvw_mp start = reader->mp;
-	struct telling told = {0};
+	struct details details = {0};
 	enum kvw_err err, skipped;
 
 	*event = (struct kvw_kv_event){.source = KVW_KV_VLLM, .rank = reader->rank};
 	*good = false;
 	reader->mp.error = NULL;
-	err = take_event(reader, event, &told);
+	err = take_event(reader, event, &details);
 	if (err != KVW_OK && reader->mp.error != NULL)
 		reader->error = reader->mp.error;
-	if (err == KVW_OK && told.has_type && !told.known_type) {
+	if (err == KVW_OK && details.has_type && !details.known_type) {
 		reader->unknown_types++;
 	} else if (err == KVW_OK) {
-		err = judge(reader, event, &told);
-		tell_salt(event, &told);
-		*good = err == KVW_OK && tier_of(told.medium, told.locality, &event->tier);
+		err = judge(reader, event, &details);
+		find_salt(event, &details);
+		*good = err == KVW_OK && tier_of(details.medium, details.locality, &event->tier);
 		reader->unknown_media += err == KVW_OK && !*good;
 	}
 	if (*good)

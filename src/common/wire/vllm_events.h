@@ -35,7 +35,7 @@ struct kvw_vllm_reader {
 	bool has_rank;          /* the batch names its data-parallel rank */
 	uint32_t rank;          /* 0 if it does not */
 	uint64_t events;        /* given out, since init */
-	uint64_t unknown_types; /* events passed over because nobody here knows their type */
+	uint64_t unknown_types; /* events passed over because their type is unknown here */
 	uint64_t unknown_media; /* ... or the place where the blocks lie */
 	uint64_t bad_events;    /* ... or because their members do not fit together */
 	const char *error;      /* static text: the last refusal of a batch or bad event */

@@ -2,7 +2,7 @@
  * vllm_frames.c - which frame of a message is what.
  *
  * The two replay layouts differ in the number of frames only. No engine reaches the sequence
- * 2^64-1, so a message that bears it is the end marker or broken; the payload tells which.
+ * 2^64-1, so a message that bears it is the end marker or broken; the payload shows which.
  */
 #include "wire/vllm_frames.h"
 

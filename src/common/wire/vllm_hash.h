@@ -5,9 +5,9 @@
  *	digest = H((parent's digest or none, (token, token, ...), extra keys or None))
  *
  * An index of cached blocks should not be built on these: the recipe changed between versions and
- * will again, and events carry the token ids (block_key.h is the router's own). They are good for
- * two things: to tell at the first event whether seed and algorithm of an engine are what was
- * configured, and to find a prompt in events that carry no token ids.
+ * will again, and events carry the token ids (block_key.h is the router's own). They are good for two
+ * things: to check at the first event whether seed and algorithm of an engine are what was configured,
+ * and to find a prompt in events that carry no token ids.
  *
  * Extra keys of images and of prompt embeddings are not covered. Pure functions, any thread.
  */

@@ -5,12 +5,12 @@
  *   workers --tcp--> ZeroMQ's I/O thread --> sockets --> zmq_poll --> modules --> exact index
  *
  * A turn: wait until a socket, a post or a timer is due; run the posts; let each readable socket have its
- * burst; run the timers. zmq_poll is told of sockets again as long as they have messages, so what a
- * burst leaves is taken in the next turn.
+ * burst; run the timers. zmq_poll reports sockets again as long as they have messages, so what a burst
+ * leaves is taken in the next turn.
  *
  * Watches may come and go while sockets are being read. An ended one stays in its place, marked, until
  * the turn is over, so that no place moves under the loop over them; a socket may be closed as soon as
- * it is unwatched, because the list for zmq_poll is made anew before it is used again.
+ * it is unwatched, because the list for zmq_poll is rebuilt before it is used again.
  */
 #include "feeds/feed.h"
 
@@ -30,9 +30,9 @@
 #include "base/log.h"
 
 #define TICK_NS      (100 * KVW_NS_PER_MS)
-#define PURGE_CHUNK  64    /* purged workers told of at a time */
+#define PURGE_CHUNK  64    /* purged workers reported at a time */
 #define SOCKETS_MAX  65000 /* below what ZeroMQ allows; 64 workers need 128 */
-#define SOCKETS_FREE 64    /* beside two for each rank of each worker */
+#define SOCKETS_FREE 64    /* in addition to two for each rank of each worker */
 
 struct watch {
 	void *socket; /* NULL: ended */
@@ -287,7 +287,7 @@ static void purge(struct kvw_feed *feed)
 	} while (count == PURGE_CHUNK);
 }
 
-/* Before each message the purges: what a worker tells afterwards is of its new cache. */
+/* Reads messages, purges first: what a worker publishes afterwards is of its new cache. */
 static void read_sockets(struct kvw_feed *feed, size_t count)
 {
 	for (size_t i = 0; i < count; i++) {

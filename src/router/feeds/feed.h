@@ -1,5 +1,5 @@
 /*
- * feed.h - the thread that listens to what workers tell of their caches.
+ * feed.h - the thread that reads what workers publish about their caches.
  *
  * One thread with one ZeroMQ context; it alone writes the exact index. What it listens to are modules:
  * vLLM's event streams (vllm_feed.h) and LMCache's controller protocol (../lmcache). A module
@@ -30,7 +30,7 @@ struct kvw_feed_module {
 	const char *name;
 
 	/* Called by kvw_feed_start, before the thread runs: opens what is configured. Sets *state, to
-	 * NULL if nothing is. A failure was told to `errors` and leaves nothing behind. */
+	 * NULL if nothing is. A failure was printed to `errors` and leaves nothing behind. */
 	enum kvw_err (*start)(struct kvw_feed *feed, FILE *errors, void **state) KVW_MUST_CHECK;
 
 	/* Optional, feed thread: these workers' caches were lost, and the index has forgotten them. */

@@ -2,7 +2,8 @@
  * lag.c - see lag.h.
  *
  * Two half windows: one is filled while the other still counts, and every 30 seconds the older one is
- * emptied and filled anew. A quantile is the upper bound of the fine bucket in which it falls.
+ * emptied and becomes the one that is filled. A quantile is the upper bound of the fine bucket in which
+ * it falls.
  */
 #include "feeds/lag.h"
 

@@ -3,8 +3,8 @@
  *
  * A key covers tokens, adapter and salt: what a request's own chain is computed from. What else can
  * distinguish a block (an image, embeddings) is mixed into its key where it appears, so that block and
- * all that follow it are never found by a prompt of text, and prompts before it still are. Old engines tell
- * an adapter by its number alone, which no request knows: its blocks get keys that nobody asks for.
+ * all that follow it are never found by a prompt of text, and prompts before it still are. Old engines
+ * name an adapter by its number alone, which no request knows: its blocks get keys that no lookup uses.
  *
  * Blocks in lower tiers may come without tokens; they are those that the engine holds, or held a moment
  * ago, in another tier, so their keys are known by their hashes. Those that are not known are not
@@ -119,7 +119,7 @@ static bool rank_has_full(const struct kvw_vllm_map *map, uint32_t rank)
 	return false;
 }
 
-/* Tells the index which sources hold a block only together: those of a rank that has several. */
+/* Sets in the index which sources hold a block only together: those of a rank that has several. */
 static void require_groups(struct kvw_vllm_applier *applier, const struct kvw_vllm_map *map)
 {
 	uint32_t together = 0;
@@ -205,7 +205,7 @@ void kvw_vllm_map_clear(struct kvw_vllm_applier *applier, struct kvw_vllm_map *m
 
 /* --- events --- */
 
-/* The adapter's name, for engines that tell its number only one that no request has. */
+/* The adapter's name, for engines that give only its number a name that no request has. */
 static struct kvw_slice adapter_of(const struct kvw_kv_event *event, char *text, size_t size)
 {
 	int len;

@@ -1,7 +1,7 @@
 /*
  * vllm_apply.h - one engine's batches of KV events become writes to the exact index.
  *
- * An event names a block by the engine's hash and tells its token ids; the index wants the router's own
+ * An event names a block by the engine's hash and lists its token ids; the index wants the router's own
  * key (block_key.h), which is computed here, and the source within the worker, which is found here: one
  * for each pair of data-parallel rank and cache group.
  *
@@ -32,7 +32,7 @@ struct kvw_vllm_applier {
 	size_t payload_room;
 };
 
-/* Sets itself as the one who computes keys of parked blocks. */
+/* Sets itself as the function that computes keys of parked blocks. */
 void kvw_vllm_applier_init(
 	struct kvw_vllm_applier *applier, struct kvw_kvindex *index, struct kvw_kvspaces *spaces);
 void kvw_vllm_applier_finish(struct kvw_vllm_applier *applier);

@@ -2,7 +2,8 @@
  * vllm_discover.h - asks workers where they publish their KV events: GET /kv_event_sources.
  *
  * One request per worker at a time, on the feed's thread and without blocking it. A worker that does not
- * answer is asked again, less and less often; one that has answered is asked again when told to.
+ * answer is asked again, less and less often; one that has answered is asked again when the caller
+ * wants it.
  */
 #ifndef KVW_VLLM_DISCOVER_H
 #define KVW_VLLM_DISCOVER_H

@@ -1,9 +1,9 @@
 /*
  * vllm_endpoints.c - see vllm_endpoints.h.
  *
- * An engine listens where its endpoint holds a wildcard and connects otherwise. What it tells is its own
- * point of view: "all addresses" is any of its own, and we take the one that requests go to. An
- * endpoint without a wildcard is the address of somebody else, to whom the engine connects: us, if
+ * An engine listens where its endpoint holds a wildcard and connects otherwise. What it reports is its
+ * own point of view: "all addresses" is any of its own, and we take the one that requests go to. An
+ * endpoint without a wildcard is the address of another process, to which the engine connects: us, if
  * kvaware.events.bind is that address. The replay socket it always binds, so there a concrete address
  * is its own.
  */
@@ -23,7 +23,7 @@ static bool begins(const char *text, const char *with)
 	return strncmp(text, with, strlen(with)) == 0;
 }
 
-/* As ZmqEventPublisher decides it; 0.0.0.0 is nobody's address to connect to. */
+/* As ZmqEventPublisher decides it; 0.0.0.0 is no address to connect to. */
 static bool is_bound(const char *endpoint)
 {
 	return strchr(endpoint, '*') != NULL || strstr(endpoint, "::") != NULL ||

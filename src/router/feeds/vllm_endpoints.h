@@ -21,7 +21,7 @@ struct kvw_vllm_endpoint {
 	char *events;
 	char *replay;          /* "": it replays nothing */
 	char *topic;           /* what the engine calls itself; may be "" */
-	uint64_t buffer_steps; /* batches that it can replay; 0: not told */
+	uint64_t buffer_steps; /* batches that it can replay; 0: not given */
 	bool connects;         /* it connects to `events` instead of listening there */
 };
 

@@ -3,7 +3,7 @@
  *
  * Each worker has a stream for each of its ranks. A set of endpoints, from the configuration or from the
  * worker itself, replaces the one before: streams whose endpoint stays the same go on undisturbed. A
- * worker is asked anew when it comes back, when its cache was lost, and when a replay socket does not
+ * worker is asked again when it comes back, when its cache was lost, and when a replay socket does not
  * answer any more, because it may publish somewhere else now.
  */
 #include "feeds/vllm_feed.h"
@@ -21,7 +21,7 @@
 #define DISCOVER_TICK_NS (20 * KVW_NS_PER_MS)
 #define TICK_NS          (100 * KVW_NS_PER_MS)
 #define NONE_AGAIN_NS    (60 * KVW_NS_PER_S) /* a worker without events is asked again */
-#define STRANGER_NS      (60 * KVW_NS_PER_S) /* between two lines about topics of nobody */
+#define STRANGER_NS      (60 * KVW_NS_PER_S) /* between two lines about topics of unknown workers */
 
 struct vllm_feed;
 
@@ -48,7 +48,7 @@ struct bound {
 	char *endpoint; /* owned */
 };
 
-/* Whom HOST:PORT in a topic means. */
+/* The worker that HOST:PORT in a topic means. */
 struct name {
 	char *authority; /* owned */
 	uint32_t worker;
@@ -60,7 +60,7 @@ struct vllm_feed {
 	struct kvw_vllm_applier applier;
 	struct vllm_worker *workers; /* [worker_count], by id */
 	size_t worker_count;
-	struct kvw_vllm_discover *discover; /* NULL: nobody is asked */
+	struct kvw_vllm_discover *discover; /* NULL: no worker is asked */
 	struct bound bound[KVW_VLLM_RANKS];
 	size_t bound_count;
 	struct name *names; /* [name_count], ascending; where something is bound */
@@ -212,7 +212,7 @@ static void use_configured(struct vllm_worker *w, const char *why_not_asked)
 		tell_none(w, err == KVW_OK ? why_not_asked : "out of memory");
 }
 
-/* A replay socket that the engine does not tell, from the configuration. */
+/* Adds the configured replay socket where the engine does not report its own. */
 static enum kvw_err add_replay(const struct vllm_worker *w, struct kvw_vllm_endpoint *item)
 {
 	const char *replay =
@@ -346,8 +346,8 @@ static struct vllm_worker *worker_of_topic(struct vllm_feed *f, struct kvw_slice
 	return found_name == NULL ? NULL : &f->workers[found_name->worker];
 }
 
-/* Says, now and then, that somebody publishes who is none of our workers. */
-static void tell_stranger(struct vllm_feed *f, struct kvw_slice topic)
+/* Logs, now and then, that a process publishes which is none of our workers. */
+static void warn_stranger(struct vllm_feed *f, struct kvw_slice topic)
 {
 	char text[64];
 	size_t len = topic.len < sizeof(text) - 1 ? topic.len : sizeof(text) - 1;
@@ -361,7 +361,7 @@ static void tell_stranger(struct vllm_feed *f, struct kvw_slice topic)
 				  : '?';
 	text[len] = '\0';
 	kvw_warn("feed",
-		"cache events of nobody we know topic=\"%s\"; the topic must be "
+		"cache events of an unknown worker topic=\"%s\"; the topic must be "
 		"kv@HOST:PORT@MODEL with the HOST:PORT of a worker's URL",
 		text);
 }
@@ -400,7 +400,7 @@ static bool read_bound(void *socket, void *ctx)
 	if (kvw_vllm_published(frames.slices, frames.count, &message) == KVW_OK) {
 		w = worker_of_topic(f, message.topic);
 		if (w == NULL)
-			tell_stranger(f, message.topic);
+			warn_stranger(f, message.topic);
 		else
 			stream = stream_of_rank(w, bound->rank);
 		if (w != NULL && stream == NULL)

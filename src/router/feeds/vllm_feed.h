@@ -3,7 +3,7 @@
  *
  * Where a worker publishes is, in this order: its own events_endpoint; what it says itself
  * (kvaware.events.discover); kvaware.events.endpoint where it cannot say. Engines that connect instead of
- * listening are found by kvaware.events.bind. What is told of each worker, and what is wrong, is in
+ * listening are found by kvaware.events.bind. What is known of each worker, and what is wrong, is in
  * kvw_feed_worker_status(feed, worker, KVW_REPORTER_ENGINE, ...).
  */
 #ifndef KVW_VLLM_FEED_H

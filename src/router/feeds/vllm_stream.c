@@ -3,10 +3,10 @@
  *
  *   live number == next        applied
  *   live number <  next        known again by its digest: a duplicate, passed over;
- *                              else the engine has begun anew: all is forgotten
+ *                              else the engine has restarted: all is forgotten
  *   live number >  next        held, and the missing ones are asked for
  *
- * Asking. From the start, after connecting and after the engine has begun anew: a first batch 0, or
+ * Asking. From the start, after connecting and after the engine has restarted: a first batch 0, or
  * none at all, means that everything will be known when the answer ends. To go on, on a gap and after a
  * silence: the last batch applied is asked for too, and must be the very same, because an engine that was
  * started again may well have passed the number that we wait for. Its payload holds the time at which
@@ -18,7 +18,7 @@
  *
  * What cannot be had (the engine keeps only so many batches, or has no replay socket) leaves the stream
  * blind: it forgets the rank, goes on with what comes, and sees all again when the engine says
- * that its cache was emptied or begins anew.
+ * that its cache was emptied, or restarts.
  *
  * A purge comes from outside: a request that empties the cache has passed, or the process is another
  * one. The engine announces an emptied cache with its next batch. If that batch says nothing of the kind
@@ -233,7 +233,7 @@ static void ask(struct kvw_vllm_stream *stream, enum kvw_vllm_asking what)
 	stream->deadline_ns = now_of(stream) + ANSWER_NS;
 	count(stream, KVW_FEED_REPLAYS, 1);
 	if (open_dealer(stream) && !kvw_vllm_ask(stream->dealer, first))
-		close_dealer(stream); /* the deadline will tell */
+		close_dealer(stream); /* the deadline will report it */
 }
 
 /* To get what follows the last batch, or everything if there was none. */
@@ -246,7 +246,7 @@ static void ask_on(struct kvw_vllm_stream *stream)
 static void begin_anew(struct kvw_vllm_stream *stream, const char *how)
 {
 	kvw_info("feed",
-		"cache events: the engine has begun anew url=%s rank=%u after=%" PRIu64
+		"cache events: the engine has restarted url=%s rank=%u after=%" PRIu64
 		" how=\"%s\"",
 		stream->deps.url, stream->endpoint.rank, stream->next, how);
 	count(stream, KVW_FEED_RESTARTS, 1);
@@ -256,7 +256,7 @@ static void begin_anew(struct kvw_vllm_stream *stream, const char *how)
 	stream->barren = 0;
 	stream->whole = stream->told_whole = stream->beyond = stream->emptied = false;
 	stream->restarted_ns = now_of(stream);
-	snprintf(stream->wrong, sizeof(stream->wrong), "the engine has begun anew");
+	snprintf(stream->wrong, sizeof(stream->wrong), "the engine has restarted");
 	changed(stream);
 }
 
@@ -265,7 +265,7 @@ static void begin_anew(struct kvw_vllm_stream *stream, const char *how)
 static const char no_replay[] = "the engine offers no replay: start it with replay_endpoint in "
 				"--kv-events-config, or set kvaware.events.replay";
 
-/* The batch is beyond the one expected, nobody is being asked. */
+/* The batch is beyond the one expected, and no replay is running. */
 static void gap(struct kvw_vllm_stream *stream, uint64_t sequence, zmq_msg_t *payload)
 {
 	struct kvw_slice slice = {zmq_msg_data(payload), zmq_msg_size(payload)};
@@ -501,7 +501,7 @@ static bool read_reply(void *socket, void *ctx)
 	if (err == KVW_EPROTO)
 		count(stream, KVW_FEED_REFUSED, 1);
 	else if (stream->asking == KVW_VLLM_NOT_ASKING)
-		err = KVW_OK; /* nobody asked */
+		err = KVW_OK; /* no replay was asked for */
 	else if (err == KVW_ENOTFOUND)
 		take_end(stream);
 	else

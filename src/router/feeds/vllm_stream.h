@@ -53,7 +53,7 @@ struct kvw_vllm_stream {
 	bool beyond;     /* ... and will not help: what is missing is gone, or cannot be read */
 	bool emptied;    /* the worker's cache is said to be lost, not by this stream yet */
 	char wrong[200]; /* why not whole, or unanswered; "" */
-	int64_t restarted_ns; /* when the engine was seen to have begun anew; 0: never */
+	int64_t restarted_ns; /* when the engine was seen to have restarted; 0: never */
 
 	enum kvw_vllm_asking asking;
 	bool answered;        /* a batch came since it was asked */
@@ -69,11 +69,11 @@ struct kvw_vllm_stream {
 };
 
 /* Opens the sockets; takes the endpoint. listen: false for an engine whose messages come by
- * kvw_vllm_stream_live. KVW_ENOMEM, KVW_EIO (told in the log); *stream is then as after close. */
+ * kvw_vllm_stream_live. KVW_ENOMEM, KVW_EIO (logged); *stream is then as after close. */
 enum kvw_err kvw_vllm_stream_open(struct kvw_vllm_stream *stream,
 	const struct kvw_vllm_stream_deps *deps, struct kvw_vllm_endpoint *take_endpoint,
 	bool listen) KVW_MUST_CHECK;
-void kvw_vllm_stream_close(struct kvw_vllm_stream *stream); /* forgets what it told */
+void kvw_vllm_stream_close(struct kvw_vllm_stream *stream); /* forgets what it published */
 
 /* Whether the index holds all that this rank's cache holds. */
 bool kvw_vllm_stream_sees_all(const struct kvw_vllm_stream *stream);

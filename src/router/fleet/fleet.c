@@ -86,7 +86,7 @@ static struct kvw_model_entry *entry_get(struct kvw_fleet_view *view, struct kvw
 	return &grown[view->model_count++];
 }
 
-/* What candidates show has changed: loops are told after it, so that no table stays behind. */
+/* What candidates show has changed: counted after the change, so that no loop's table stays behind. */
 static void changed(_Atomic uint64_t *changes)
 {
 	atomic_fetch_add_explicit(changes, 1, memory_order_release);
@@ -413,7 +413,7 @@ static bool note_passing_state(
 
 		if (share < 1)
 			item->share = (float)share;
-		else /* over, unless it has begun anew meanwhile */
+		else /* over, unless it has begun again meanwhile */
 			(void)atomic_compare_exchange_strong(
 				&worker->slow_since_ns, &slow_since, 0);
 	}
@@ -422,7 +422,7 @@ static bool note_passing_state(
 	return true;
 }
 
-/* Who serves a model. */
+/* The workers that serve a model. */
 struct service {
 	const struct kvw_model_entry *serves; /* NULL: any worker */
 	struct kvw_model *model;              /* NULL: none was asked for, or it is not known */
@@ -547,7 +547,7 @@ void kvw_model_learn(struct kvw_model *model, uint64_t units, uint32_t prompt_to
 	double seen, old, weight;
 
 	if (units < 256 || prompt_tokens < 32)
-		return; /* too short to tell: the template's own tokens weigh too much */
+		return; /* too short: the template's own tokens weigh too much */
 	seen = (double)units / prompt_tokens;
 	if (seen < 0.25 || seen > 64.0)
 		return;

@@ -1,5 +1,5 @@
 /*
- * fleet.h - the workers: what is configured, what is known of them, who may be picked.
+ * fleet.h - the workers: what is configured, what is known of them, which may be picked.
  *
  * Workers live as long as the fleet (discovery that adds and removes them comes later and will
  * count references). What changes about a worker is either an atomic in it, written by the control
@@ -7,8 +7,8 @@
  * control thread publishes a new view and frees the old one when every loop has passed a quiet
  * point (epoch.h).
  *
- * Threads: the control thread alone calls the kvw_fleet_set_* functions; loops call the rest, and
- * both tell of lost caches.
+ * Threads: the control thread alone calls the kvw_fleet_set_* functions; loops call the rest, and both
+ * report lost caches.
  */
 #ifndef KVW_FLEET_H
 #define KVW_FLEET_H
@@ -85,7 +85,7 @@ struct kvw_fleet {
 	const struct kvw_fleet_view *_Atomic view;
 	const struct kvw_config *config; /* borrowed */
 	struct kvw_epochs *epochs;       /* quiet points of the loops */
-	struct kvw_strategy *strategy;   /* borrowed; told of purges */
+	struct kvw_strategy *strategy;   /* borrowed; gets the purges */
 	struct kvw_tls *tls;             /* to workers; NULL: none is https */
 	struct kvw_ratios *ratios;       /* tokens per byte, by how prompts begin; owned */
 	struct kvw_model **models;       /* every model ever seen; control thread only */
@@ -98,7 +98,7 @@ struct kvw_fleet {
 struct kvw_fleet_table {
 	struct kvw_candidate *items; /* [fleet->count], the loop's own */
 	size_t count;
-	uint64_t version; /* for kvw_candidates; 0: the items are filled anew next time */
+	uint64_t version; /* for kvw_candidates; 0: the items are refilled next time */
 };
 
 /* Resolves every worker's host and, if one is https, loads upstream.tls. KVW_EINVAL: one of that cannot
@@ -120,8 +120,8 @@ size_t kvw_fleet_usable_count(const struct kvw_fleet *fleet);
 size_t kvw_fleet_candidates(const struct kvw_fleet *fleet, struct kvw_slice model,
 	struct kvw_candidate *items, bool *known, struct kvw_model **entry);
 
-/* The same into a table, whose items are only filled anew if something has changed since, or will with
- * time alone. */
+/* The same into a table, whose items are refilled only if something has changed since, or will change
+ * with time alone. */
 void kvw_fleet_read(const struct kvw_fleet *fleet, struct kvw_slice model,
 	struct kvw_fleet_table *table, bool *known, struct kvw_model **entry);
 

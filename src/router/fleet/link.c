@@ -153,7 +153,7 @@ const char *kvw_link_why(const struct kvw_link *link, int cause)
 	return why != NULL ? why : strerror(cause);
 }
 
-/* Bytes nobody asked for wait in the socket: the next answer would begin with them. */
+/* Whether unrequested bytes wait in the socket: the next answer would begin with them. */
 static bool link_has_leftovers(struct kvw_link *link)
 {
 	char byte;

@@ -3,7 +3,7 @@
  *
  * A link is connecting, busy (it has a user) or idle. Idle ones stay registered with the loop, so a
  * worker that closes one is noticed before it is used; the race that remains (closed while our
- * request travels) is the user's: link->reused tells that a stale connection is the likely cause.
+ * request travels) is the user's: link->reused marks a stale connection as the likely cause.
  * The link used last is taken first, so that the others can age and go.
  *
  * Threads: everything here belongs to one loop.

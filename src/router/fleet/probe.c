@@ -4,7 +4,7 @@
  * Each worker has three asks (health, models, metrics). An ask owns one curl handle for its whole
  * life and one timer; it is either waiting for its timer or running, never both:
  *
- *   timer fires -> start() gives the handle to curl_loop -> finish() tells the fleet, sets the timer
+ *   timer fires -> start() gives the handle to curl_loop -> finish() reports to the fleet, sets the timer
  *   again
  */
 #include "fleet/probe.h"

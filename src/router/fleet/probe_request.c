@@ -4,9 +4,9 @@
  * A probe goes to the address that requests go to (the one resolved at start, Host as configured),
  * so DNS can neither block this thread nor make it judge another machine; no proxy from the
  * environment, no redirect and no other protocol can lead it elsewhere, with the worker's key in
- * hand. With https the URL keeps the host's name, which the certificate must bear, and libcurl is told
- * the address to connect to. Connections are not kept: a probe must show that the worker accepts new ones, and vLLM
- * would close an idle one before the next round anyway.
+ * hand. With https the URL keeps the host's name, which the certificate must bear, and libcurl is given
+ * the address to connect to. Connections are not kept: a probe must show that the worker accepts new
+ * ones, and vLLM would close an idle one before the next round anyway.
  */
 #include "fleet/probe_request.h"
 

@@ -3,7 +3,7 @@
  *
  * One ratio of bytes to tokens per model is good for prose and bad for all else: source code, Chinese
  * or a list of tools has up to four times as many tokens per byte. But a prefix that is cached was a
- * prompt before, and its answer told how many tokens it had. So answers teach a ratio for their
+ * prompt before, and its answer reported how many tokens it had. So answers teach a ratio for their
  * prompt's beginnings of 1, 2, 4, 8 ... chunks, by the chain hash there, and a prompt is taken to have
  * that of its longest beginning that is known: a talk's next turn or a document's next question has
  * the ratio of the turn before, nearly exactly.
@@ -12,7 +12,7 @@
  * the part of it that the beginning makes up.
  *
  * The table is one for all models, since a chain's hash begins with the model's name. An entry is
- * overwritten by whoever comes to its place later.
+ * overwritten by the next beginning that hashes to its place.
  *
  * Cost: 1 MiB, and at most ten reads of it per request. Threads: any; an entry is two words written
  * without a lock, and of two writers at once one may give the other's key its ratio, which is as
@@ -47,7 +47,7 @@ void kvw_ratio_keys_of(const struct kvw_route_request *request, struct kvw_ratio
 /* Tokens per byte of the longest beginning that is known; 0: none is. */
 float kvw_ratios_find(const struct kvw_ratios *ratios, const struct kvw_ratio_keys *keys);
 
-/* An answer tells how many tokens its prompt had. */
+/* Learns from an answer how many tokens its prompt had. */
 void kvw_ratios_learn(
 	struct kvw_ratios *ratios, const struct kvw_ratio_keys *keys, uint32_t prompt_tokens);
 

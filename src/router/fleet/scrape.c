@@ -1,7 +1,7 @@
 /*
  * scrape.c - see scrape.h.
  *
- * vLLM tells its cache as labels of an info metric, one sample per engine:
+ * vLLM reports its cache as labels of an info metric, one sample per engine:
  *
  *   vllm:cache_config_info{block_size="16",engine="0",num_gpu_blocks="12345",...} 1.0
  *
@@ -90,7 +90,7 @@ static bool take_value(struct cursor *c, struct kvw_slice *value)
 	return take_char(c, '"');
 }
 
-/* One label and the comma after it. False at the closing brace or an error; *broken tells. */
+/* One label and the comma after it. False at the closing brace or an error; *broken says which. */
 static bool take_label(
 	struct cursor *c, struct kvw_slice *name, struct kvw_slice *value, bool *broken)
 {
@@ -151,7 +151,7 @@ static bool parse_count(struct kvw_slice text, uint64_t max, uint64_t *out)
 	return true;
 }
 
-/* The same engine told again replaces what it told before. */
+/* Notes an engine's cache; a second sample of one engine replaces the first. */
 static void note_engine(struct reading *reading, const struct engine *engine)
 {
 	for (size_t i = 0; i < reading->engine_count; i++) {

@@ -23,7 +23,7 @@
 struct kvw_scrape {
 	bool started_known;
 	double started_s;         /* process_start_time_seconds */
-	bool capacity_known;      /* every engine told its cache */
+	bool capacity_known;      /* every engine reported its cache */
 	uint64_t capacity_tokens; /* usable, all engines together */
 	uint32_t block_size;      /* tokens; the largest where engines differ */
 	double kv_usage;    /* vllm:kv_cache_usage_perc, 0 to 1, mean of the engines; -1: unknown */

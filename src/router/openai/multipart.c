@@ -1,7 +1,7 @@
 /*
  * multipart.c - the model's name out of a form with an audio file in it (RFC 7578).
  *
- * The boundary is the body's own first line; parts are told from one another by
+ * The boundary is the body's own first line; parts are separated by
  * `\r\n--boundary`, which contains its first byte only once, so that a search that fails goes on
  * with the byte it failed at. Values of the fields that are asked for are kept, all else (the file
  * above all) is looked at for carriage returns only.

@@ -67,7 +67,7 @@ enum kvw_prompt_form {
 	KVW_FORM_CONVERT, /* ... of the same prompt in another body, if at all */
 };
 
-/* What a router that compares exact tokens needs beside the chain. Borrowed as the chain is. */
+/* What a router that compares exact tokens needs besides the chain. Borrowed as the chain is. */
 struct kvw_scan_exact {
 	enum kvw_prompt_form form;
 	struct kvw_slice cache_salt; /* len 0: none */

@@ -26,8 +26,8 @@ static inline uint64_t stops(const struct block *block)
 	       _mm512_cmplt_epu8_mask(block->bytes, _mm512_set1_epi8(' '));
 }
 
-/* A value that the compiler takes for one of its own: constants that it knows it makes anew for every
- * block, on the port that compares. */
+/* Hides a constant from the compiler, which would otherwise compute it again for every block, on the
+ * port that compares. */
 static inline __m512i held(__m512i v)
 {
 	__asm__("" : "+v"(v));

@@ -238,7 +238,7 @@ struct place {
 	bool in_string, escaped;
 };
 
-/* What a byte of a usage member means for whoever copies it. */
+/* What a byte of a usage member means for the code that copies it. */
 enum step { STEP_ON, STEP_WHOLE, STEP_NONE };
 
 static inline enum step step(struct place *at, char c)

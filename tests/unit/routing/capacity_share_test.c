@@ -6,16 +6,16 @@
 #include "support.h"
 #include "routing/capacity_share.h"
 
-static struct kvw_capacity_share truth;
+static struct kvw_capacity_share shares;
 
 static void setup(void)
 {
-	kvw_capacity_share_init(&truth);
+	kvw_capacity_share_init(&shares);
 }
 
 static double share(uint32_t worker)
 {
-	return (double)kvw_capacity_share_capacity(&truth, worker, 1000000) / 1000000;
+	return (double)kvw_capacity_share_capacity(&shares, worker, 1000000) / 1000000;
 }
 
 /* `wrong` of a thousand hits of 3,000 tokens find nothing. */
@@ -26,15 +26,15 @@ static void serve(unsigned wrong, unsigned count)
 	for (unsigned i = 0; i < count; i++) {
 		bool failed = test_random(&dice) % 1000 < wrong;
 
-		kvw_capacity_share_learn(&truth, 0, 4000, 3000, failed ? 0 : 3000);
+		kvw_capacity_share_learn(&shares, 0, 4000, 3000, failed ? 0 : 3000);
 	}
 }
 
 START_TEST(all_is_assumed_at_first)
 {
 	ck_assert_double_eq(share(0), 1);
-	ck_assert_uint_eq(kvw_capacity_share_capacity(&truth, 5, 0), 0);
-	ck_assert_uint_eq(kvw_capacity_share_capacity(&truth, 5, UINT64_C(1) << 50), UINT64_C(1) << 50);
+	ck_assert_uint_eq(kvw_capacity_share_capacity(&shares, 5, 0), 0);
+	ck_assert_uint_eq(kvw_capacity_share_capacity(&shares, 5, UINT64_C(1) << 50), UINT64_C(1) << 50);
 }
 END_TEST
 
@@ -43,22 +43,22 @@ START_TEST(failed_hits_shrink_to_a_quarter_at_most)
 	double before = share(0);
 
 	for (unsigned i = 0; i < 1000; i++) {
-		kvw_capacity_share_learn(&truth, 0, 4000, 3000, 0);
+		kvw_capacity_share_learn(&shares, 0, 4000, 3000, 0);
 		ck_assert_double_le(share(0), before);
 		ck_assert_double_ge(share(0), KVW_CAPACITY_SHARE_LEAST);
 		before = share(0);
 	}
 	ck_assert_double_eq(before, KVW_CAPACITY_SHARE_LEAST);
 	ck_assert_double_eq(share(1), 1);
-	ck_assert_uint_eq(kvw_capacity_share_capacity(&truth, 0, 1), 1);
+	ck_assert_uint_eq(kvw_capacity_share_capacity(&shares, 0, 1), 1);
 }
 END_TEST
 
 /* A part that failed counts as that part. */
 START_TEST(partial_hits_shrink_less)
 {
-	kvw_capacity_share_learn(&truth, 0, 4000, 3000, 0);
-	kvw_capacity_share_learn(&truth, 1, 4000, 3000, 1500);
+	kvw_capacity_share_learn(&shares, 0, 4000, 3000, 0);
+	kvw_capacity_share_learn(&shares, 1, 4000, 3000, 1500);
 	ck_assert_double_lt(share(0), share(1));
 	ck_assert_double_lt(share(1), 1);
 	ck_assert_double_eq_tol((1 - share(0)) / (1 - share(1)), 2, 0.01);
@@ -71,7 +71,7 @@ START_TEST(good_hits_restore_slowly)
 
 	serve(1000, 200);
 	for (; share(0) < 0.9; good++)
-		kvw_capacity_share_learn(&truth, 0, 4000, 3000, 3000);
+		kvw_capacity_share_learn(&shares, 0, 4000, 3000, 3000);
 	ck_assert_uint_gt(good, 200);
 	ck_assert_uint_lt(good, 2000);
 	serve(0, 3000);
@@ -97,10 +97,10 @@ END_TEST
 START_TEST(small_differences_are_no_error)
 {
 	for (unsigned i = 0; i < 1000; i++) {
-		kvw_capacity_share_learn(&truth, 0, 4000, 3000, 2900);
-		kvw_capacity_share_learn(&truth, 0, 4000, 3000, 3100);
-		kvw_capacity_share_learn(&truth, 0, 100, 48, 0);
-		kvw_capacity_share_learn(&truth, 0, 4000, 0, 0);
+		kvw_capacity_share_learn(&shares, 0, 4000, 3000, 2900);
+		kvw_capacity_share_learn(&shares, 0, 4000, 3000, 3100);
+		kvw_capacity_share_learn(&shares, 0, 100, 48, 0);
+		kvw_capacity_share_learn(&shares, 0, 4000, 0, 0);
 	}
 	ck_assert_double_eq(share(0), 1);
 }
@@ -111,11 +111,11 @@ START_TEST(unforeseen_hits_restore_faster)
 {
 	double after = 0;
 
-	kvw_capacity_share_learn(&truth, 1, 4000, 3000, 0);
-	kvw_capacity_share_learn(&truth, 0, 4000, 3000, 0);
+	kvw_capacity_share_learn(&shares, 1, 4000, 3000, 0);
+	kvw_capacity_share_learn(&shares, 0, 4000, 3000, 0);
 	after = share(0);
-	kvw_capacity_share_learn(&truth, 0, 4000, 3000, 3000);
-	kvw_capacity_share_learn(&truth, 1, 4000, 0, 3000);
+	kvw_capacity_share_learn(&shares, 0, 4000, 3000, 3000);
+	kvw_capacity_share_learn(&shares, 1, 4000, 0, 3000);
 	ck_assert_double_gt(share(0), after);
 	ck_assert_double_gt(share(1), share(0));
 }
@@ -124,7 +124,7 @@ END_TEST
 START_TEST(restart_forgets)
 {
 	serve(1000, 200);
-	kvw_capacity_share_restart(&truth, 0);
+	kvw_capacity_share_restart(&shares, 0);
 	ck_assert_double_eq(share(0), 1);
 }
 END_TEST
@@ -134,7 +134,7 @@ START_TEST(any_numbers_stay_in_range)
 	uint64_t dice = 5;
 
 	for (unsigned i = 0; i < 100000; i++) {
-		kvw_capacity_share_learn(&truth, 0, (uint32_t)test_random(&dice),
+		kvw_capacity_share_learn(&shares, 0, (uint32_t)test_random(&dice),
 			(uint32_t)test_random(&dice) >> (test_random(&dice) % 32),
 			(uint32_t)test_random(&dice) >> (test_random(&dice) % 32));
 		EXPECT(share(0) >= KVW_CAPACITY_SHARE_LEAST - 1e-6 && share(0) <= 1);
@@ -144,8 +144,8 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("truth");
-	TCase *tcase = tcase_create("truth");
+	Suite *suite = suite_create("capacity_share");
+	TCase *tcase = tcase_create("capacity_share");
 	SRunner *runner = srunner_create(suite);
 	int failed = 0;
 

@@ -43,7 +43,7 @@ struct kvw_lmcache {
 void kvw_lmcache_heartbeat_url(
 	const struct kvw_lmcache *lmcache, struct kvw_slice ip, char *text, size_t size);
 
-/* Opens and binds what is configured. KVW_EINVAL: told to errors (sockets.c). */
+/* Opens and binds what is configured. KVW_EINVAL: printed to errors (sockets.c). */
 enum kvw_err kvw_lmcache_open(struct kvw_lmcache *lmcache, FILE *errors) KVW_MUST_CHECK;
 void kvw_lmcache_close(struct kvw_lmcache *lmcache);
 

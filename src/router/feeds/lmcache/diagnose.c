@@ -5,7 +5,8 @@
  * nothing is concluded from one prompt that is missing, and a recipe is believed only when it makes a
  * prompt's key appear: 64 bits do not agree by chance.
  *
- * A prompt that was sent to two workers cannot tell whose an instance is, and is not used for that.
+ * A prompt that was sent to two workers cannot show which of them an instance belongs to, and is not
+ * used for that.
  */
 #include "feeds/lmcache/diagnose.h"
 

@@ -1,11 +1,11 @@
 /*
  * keyset.h - a set of chunk keys: what one location of one rank holds.
  *
- * The exact index answers who holds a chunk, but cannot be asked what somebody holds. This can be:
- * when an instance is found to belong to a worker, or to name its chunks in another way, what it has
- * told so far moves without asking it again. Open addressing in a table of powers of two, at most
- * three quarters full: 11 to 21 bytes a key. Keys are what workers say, so their place in the table is
- * mixed with a seed.
+ * The exact index answers which workers hold a chunk, but not which chunks a worker holds. This set
+ * does: when an instance is found to belong to a worker, or to name its chunks in another way, what it
+ * has reported so far moves without asking it again. Open addressing in a table of powers of two, at
+ * most three quarters full: 11 to 21 bytes a key. Keys are what workers say, so their place in the
+ * table is mixed with a seed.
  *
  * Threads: belongs to one. Zeroed is empty.
  */

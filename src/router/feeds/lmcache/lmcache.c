@@ -95,7 +95,7 @@ static enum kvw_err list_workers(struct kvw_lmcache *lmcache)
 
 /* --- time --- */
 
-/* A worker that begins to refuse connections has lost its cache, or nobody can use it. */
+/* A worker that begins to refuse connections has lost its cache, or no request can use it. */
 static void watch_health(struct kvw_lmcache *lmcache, int64_t now_ns)
 {
 	for (uint32_t w = 0; w < lmcache->worker_count; w++) {

@@ -1,9 +1,9 @@
 /*
  * lmcache.h - LMCache's controller, played by the router: a module of the feed thread.
  *
- * Stock LMCache workers (0.3 to 0.5, in-process mode) register here and tell what they store and evict.
- * Three sockets: PULL for what they tell, ROUTER for what they ask, ROUTER for heartbeats; each is
- * opened if kvaware.lmcache names its address. What is told goes into the exact index.
+ * Stock LMCache workers (0.3 to 0.5, in-process mode) register here and report what they store and
+ * evict. Three sockets: PULL for reports, ROUTER for requests, ROUTER for heartbeats; each is opened if
+ * kvaware.lmcache names its address. Reports go into the exact index.
  *
  * Threads: made and stopped with the feed (kvw_feed_module). The functions below may be called from
  * any thread between kvw_feed_start and kvw_feed_stop.
@@ -62,7 +62,7 @@ void kvw_lmcache_status_text(const struct kvw_lmcache_status *status, char *text
 /* --- orchestration: what LMCache's own controller answers by HTTP --- */
 
 enum kvw_lmcache_verb {
-	KVW_LMCACHE_LOOKUP,  /* tokens: who holds how much of them */
+	KVW_LMCACHE_LOOKUP,  /* tokens: which instance holds how much of them */
 	KVW_LMCACHE_QUERY,   /* ip: which instance is there */
 	KVW_LMCACHE_WORKERS, /* instance, or "all": its ranks */
 	KVW_LMCACHE_CLEAR,   /* instance, location */
@@ -83,7 +83,7 @@ struct kvw_lmcache_question {
 struct kvw_lmcache_row {
 	char instance[KVW_LMC_TEXT_MAX + 1];
 	char location[KVW_LMC_TEXT_MAX + 1];                      /* LOOKUP */
-	char ip[KVW_LMC_TEXT_MAX + 1], p2p[KVW_LMC_TEXT_MAX + 1]; /* WORKERS; "": not told */
+	char ip[KVW_LMC_TEXT_MAX + 1], p2p[KVW_LMC_TEXT_MAX + 1]; /* WORKERS; "": not given */
 	uint32_t rank;                                            /* WORKERS, CLEAR, PIN, HEALTH */
 	uint16_t port;                                            /* WORKERS */
 	int64_t number; /* LOOKUP, CLEAR, PIN: tokens; HEALTH: error code; WORKERS: keys */

@@ -60,7 +60,7 @@ static void free_job(struct kvw_lmjob *job)
 	free(job);
 }
 
-/* The first thing that goes wrong is the one that is told. */
+/* Notes an error; only the first one is reported. */
 static void __attribute__((format(printf, 3, 4)))
 fail(struct kvw_lmjob *job, enum kvw_err err, const char *format, ...)
 {
@@ -300,7 +300,7 @@ static void *connect_rank(struct kvw_lmcache *lmcache, const struct kvw_lmreg_ra
 	return NULL;
 }
 
-/* Sends the command to one rank; what goes wrong is told to the job. */
+/* Sends the command to one rank; a failure is noted in the job. */
 static void call_rank(struct kvw_lmjob *job, struct call *call, const struct kvw_lmreg_rank *rank)
 {
 	struct kvw_lmcache *lmcache = job->lmcache;

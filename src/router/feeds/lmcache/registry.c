@@ -13,7 +13,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 
-#define TICK_LATE_NS (2 * KVW_NS_PER_S) /* longer between two ticks: nobody could be heard */
+#define TICK_LATE_NS (2 * KVW_NS_PER_S) /* longer between two ticks: no heartbeat could be read */
 #define EARLY_NS     (30 * KVW_NS_PER_S)
 
 const char *kvw_lmcache_refusal_name(enum kvw_lmcache_refusal refusal)
@@ -216,9 +216,10 @@ static bool lose_rank(
 	return false;
 }
 
-/* Whoever else was registered at this address is no more: a port has one owner. Only a registration
- * says so, which a process makes once: where addresses mean nothing (containers of two hosts that both
- * call themselves 172.17.0.2), two instances would otherwise oust each other with every heartbeat. */
+/* Removes any other instance that was registered at this address: a port has one owner. Only a
+ * registration does this, which a process makes once: where addresses mean nothing (containers of two
+ * hosts that both call themselves 172.17.0.2), two instances would otherwise oust each other with every
+ * heartbeat. */
 static void displace(struct kvw_lmreg *reg, const struct kvw_lmreg_instance *instance,
 	const struct kvw_lmc_message *message)
 {

@@ -68,7 +68,7 @@ struct kvw_lmreg_sync {
 struct kvw_lmreg_rank {
 	uint32_t id;     /* worker_id */
 	uint32_t source; /* of the index; NONE: more ranks than sources */
-	char *ip, *p2p;  /* owned; NULL: not told */
+	char *ip, *p2p;  /* owned; NULL: not given */
 	uint16_t port;
 	bool announced; /* it registered, or a heartbeat stood for that */
 	bool beats;     /* it has sent a heartbeat */
@@ -104,8 +104,8 @@ struct kvw_lmreg_instance {
 	uint32_t space;               /* of the index */
 	struct kvw_lmreg_rank *ranks; /* owned */
 	uint32_t rank_count;
-	enum kvw_coverage coverage; /* as told */
-	const char *wrong;    /* as told; static text, NULL: nothing was told yet */
+	enum kvw_coverage coverage; /* as reported to the strategy */
+	const char *wrong;    /* as reported; static text, NULL: nothing was reported yet */
 	int64_t heard_ns;
 	uint64_t gaps, restarts; /* of its sequences */
 
@@ -175,7 +175,7 @@ void kvw_lmreg_tick(struct kvw_lmreg *reg, int64_t now_ns);
 /* The worker refuses connections since after up_ns: forgets the ranks that were not heard of since. */
 void kvw_lmreg_worker_down(struct kvw_lmreg *reg, uint32_t worker, int64_t up_ns);
 
-/* The index has forgotten all about the worker: tells it again what is known here. */
+/* The index was purged of the worker: writes again what is known here. */
 void kvw_lmreg_worker_purged(struct kvw_lmreg *reg, uint32_t worker);
 
 /* --- look at it (registry_find.c) --- */
@@ -200,7 +200,7 @@ bool kvw_lmreg_active_since(const struct kvw_lmreg_instance *instance, int64_t n
 
 uint64_t kvw_lmreg_key_count(const struct kvw_lmreg_rank *rank);
 
-/* Answer of a P2P lookup: who else holds the longest beginning. False: nobody. */
+/* Answers a P2P lookup: which other instance holds the longest beginning. False: none. */
 bool kvw_lmreg_p2p(const struct kvw_lmreg *reg, const struct kvw_lmc_message *message,
 	struct kvw_lmc_holder *holder);
 
@@ -209,7 +209,7 @@ void kvw_lmreg_count(struct kvw_lmreg *reg);
 
 /* --- whose it is (registry_map.c) --- */
 
-/* By configuration or address, if it can be told. */
+/* Maps the instance to a worker by configuration or address, if one fits. */
 void kvw_lmreg_try_map(struct kvw_lmreg *reg, struct kvw_lmreg_instance *instance);
 
 /* The instance is the worker's from now on. */
@@ -221,7 +221,7 @@ void kvw_lmreg_unmap(struct kvw_lmreg *reg, struct kvw_lmreg_instance *instance)
 void kvw_lmreg_set_space(
 	struct kvw_lmreg *reg, struct kvw_lmreg_instance *instance, uint32_t space);
 
-/* Tells the strategy how far the instance can be believed, where that has changed. */
+/* Reports to the strategy how far the instance can be believed, where that has changed. */
 void kvw_lmreg_update_coverage(struct kvw_lmreg *reg, struct kvw_lmreg_instance *instance);
 
 /* --- private to the registry's files --- */
@@ -235,7 +235,7 @@ void kvw_lmreg_clear_place(struct kvw_lmreg *reg, const struct kvw_lmreg_instanc
 void kvw_lmreg_clear_rank(struct kvw_lmreg *reg, const struct kvw_lmreg_instance *instance,
 	struct kvw_lmreg_rank *rank);
 
-/* Tells the index all that the rank holds. */
+/* Writes all that the rank holds to the index. */
 void kvw_lmreg_index_rank(struct kvw_lmreg *reg, const struct kvw_lmreg_instance *instance,
 	const struct kvw_lmreg_rank *rank);
 

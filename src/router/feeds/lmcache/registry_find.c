@@ -3,7 +3,7 @@
  *
  * They are answered from the places themselves, not from the index: instances without a worker are
  * found too, and so is the name of a location. Their cost is a look into a hash table for each chunk,
- * rank and location; nobody asks them for every request.
+ * rank and location; they are not asked for every request.
  */
 #include "feeds/lmcache/registry.h"
 

@@ -2,7 +2,7 @@
  * registry_keys.c - what ranks admit and evict, in the right order or not.
  *
  * The index counts how often a holder was stored; LMCache's places are sets. So each place keeps its
- * keys, and the index is told of changes only: an admit that comes twice (a batch sent again, or a
+ * keys, and only changes are written to the index: an admit that comes twice (a batch sent again, or a
  * message on its way while a full sync began) is one holder, and one eviction ends it.
  *
  * Sequence numbers count per place. The number expected, or 0, are the only ones that leave no doubt.
@@ -25,7 +25,7 @@ static bool indexed(const struct kvw_lmreg_instance *instance, const struct kvw_
 	return instance->worker != KVW_LMREG_NONE && rank->source != KVW_LMREG_NONE;
 }
 
-static void tell(struct kvw_lmreg *reg, const struct kvw_lmreg_instance *instance,
+static void report_keys(struct kvw_lmreg *reg, const struct kvw_lmreg_instance *instance,
 	const struct kvw_lmreg_rank *rank, enum kvw_tier tier, const uint64_t *keys, size_t count,
 	bool stored)
 {
@@ -55,7 +55,7 @@ static void tell_all(struct kvw_lmreg *reg, const struct kvw_lmreg_instance *ins
 	if (!indexed(instance, rank))
 		return;
 	while ((count = kvw_keyset_list(&place->keys, &at, keys, LISTED)) > 0)
-		tell(reg, instance, rank, place->tier, keys, count, stored);
+		report_keys(reg, instance, rank, place->tier, keys, count, stored);
 }
 
 void kvw_lmreg_index_rank(struct kvw_lmreg *reg, const struct kvw_lmreg_instance *instance,
@@ -130,7 +130,7 @@ void kvw_lmreg_admit(struct kvw_lmreg *reg, const struct kvw_lmreg_instance *ins
 		err = KVW_EAGAIN;
 	if (err == KVW_OK) {
 		reg->stats.keys++;
-		tell(reg, instance, rank, place->tier, &key, 1, true);
+		report_keys(reg, instance, rank, place->tier, &key, 1, true);
 	} else if (err != KVW_EAGAIN) {
 		reg->stats.dropped++;
 	}
@@ -144,7 +144,7 @@ void kvw_lmreg_evict(struct kvw_lmreg *reg, const struct kvw_lmreg_instance *ins
 		return;
 	}
 	reg->stats.keys--;
-	tell(reg, instance, rank, place->tier, &key, 1, false);
+	report_keys(reg, instance, rank, place->tier, &key, 1, false);
 }
 
 /* --- sequence --- */

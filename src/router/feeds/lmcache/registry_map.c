@@ -121,10 +121,10 @@ void kvw_lmreg_worker_purged(struct kvw_lmreg *reg, uint32_t worker)
 
 	if (instance == NULL)
 		return;
-	clear_index(reg, worker); /* what was told between the purge and now would count twice */
+	clear_index(reg, worker); /* what was reported between the purge and now would count twice */
 	for (uint32_t i = 0; i < instance->rank_count; i++)
 		kvw_lmreg_index_rank(reg, instance, &instance->ranks[i]);
-	instance->wrong = NULL; /* tell it again */
+	instance->wrong = NULL; /* report it again */
 	kvw_lmreg_update_coverage(reg, instance);
 }
 

@@ -7,8 +7,8 @@
  * reasoning, images or a message to be continued, is not converted: the request is then routed by text, which is
  * better than by tokens that are slightly wrong.
  *
- * Here a tree is worth its price: these bodies are small beside what the engine does with them, and
- * this is not a loop's thread.
+ * Here a tree is worth its price: parsing costs little compared with what the engine does with these
+ * bodies, and this is not a loop's thread.
  */
 #include "feeds/tokens/token_body.h"
 
@@ -66,7 +66,7 @@ static bool keep(struct work *w, const char *key)
 	return is_absent(value) || set(w, w->to, key, json_incref(value));
 }
 
-/* --- what a chat's template is told beyond the messages --- */
+/* --- what a chat's template is given beyond the messages --- */
 
 /* The object chat_template_kwargs of `to`, made if it is not there. */
 static json_t *kwargs(struct work *w)

@@ -56,7 +56,7 @@ struct kvw_tokens {
 	struct kvw_fleet *fleet;
 	struct kvw_token_cache *cache;
 	int64_t ask_limit_ms; /* of one job, all its workers together */
-	uint64_t seed;        /* of keys: nobody can choose bodies that collide */
+	uint64_t seed;        /* of keys: clients cannot choose bodies that collide */
 	_Atomic int64_t *refused_until_ns; /* [fleet->count] by worker */
 
 	pthread_mutex_t lock; /* guards the next two */
@@ -78,7 +78,7 @@ struct kvw_tokens {
 	bool started;
 };
 
-/* Puts a job with a result into its box, or frees it where nobody reads that any more. */
+/* Puts a job with a result into its box, or frees it if the box is no longer read. */
 void kvw_token_job_answer(struct kvw_token_job *job);
 /* The worker has no /tokenize. */
 void kvw_tokens_note_refusal(struct kvw_tokens *tokens, uint32_t worker);

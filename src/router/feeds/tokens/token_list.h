@@ -1,7 +1,7 @@
 /*
- * token_list.h - the token ids of one prompt, shared by whoever needs them.
+ * token_list.h - the token ids of one prompt, shared by the threads that need them.
  *
- * Immutable once somebody else can see it. Threads: any; the last kvw_token_list_put frees.
+ * Immutable once another thread can see it. Threads: any; the last kvw_token_list_put frees.
  */
 #ifndef KVW_TOKEN_LIST_H
 #define KVW_TOKEN_LIST_H

@@ -12,10 +12,10 @@
  * any of that differently. Nor are tokens taken from a conversation's previous turn. It would save
  * the next turn's question where the new prompt's tokens begin with the old one's, and templates are free
  * to break that: they strip the reasoning of earlier answers, move tools in front of the last user
- * message, write the date. Worse, what the engine has cached includes the answer in between, whose tokens nobody
- * told us: the prediction would always be short by it. So a turn costs one question, which no loop
- * waits for, unless nobody needs the answer: the proxy asks only where two workers can be compared and one of
- * them tells what it holds.
+ * message, write the date. Worse, what the engine has cached includes the answer in between, whose
+ * tokens we do not know: the prediction would always be short by it. So a turn costs one question,
+ * which no loop waits for, unless the answer is not needed: the proxy asks only where two workers can
+ * be compared and one of them publishes what it holds.
  *
  * A job is handed over twice: to the thread (`submitted`, under the lock), and back to its box. Only
  * the box's thread reads or writes `done` and `user`, so that a job can be forgotten without a race:
@@ -279,7 +279,7 @@ void kvw_token_job_forget(struct kvw_token_job *job)
 	job->user = NULL;
 }
 
-/* --- whom to ask --- */
+/* --- which worker to ask --- */
 
 struct kvw_tokens_choice kvw_tokens_look(
 	const struct kvw_exact *exact, const struct kvw_candidate *items, size_t count)

@@ -60,11 +60,11 @@ struct kvw_token_job *kvw_token_job_create(struct kvw_tokens *tokens, size_t bod
 char *kvw_token_job_body(struct kvw_token_job *job); /* [body_len], for the caller to fill */
 void kvw_token_job_destroy(struct kvw_token_job *job); /* one that was not submitted */
 
-/* Whom and how to ask. Borrowed during the call. */
+/* Which worker to ask, and how. Borrowed during the call. */
 struct kvw_token_ask {
 	enum kvw_api api;
 	bool convert;                       /* KVW_FORM_CONVERT */
-	bool cached_only;                   /* ask nobody */
+	bool cached_only;                   /* ask no worker */
 	struct kvw_slice authorization;     /* the client's field value; used for workers without a key */
 	uint32_t workers[KVW_TOKENS_WORKERS]; /* in this order */
 	uint32_t worker_count;
@@ -85,7 +85,7 @@ void kvw_token_job_forget(struct kvw_token_job *job);
 /* What is worth to be known before a prompt's tokens are asked for. */
 struct kvw_tokens_choice {
 	uint32_t usable; /* candidates */
-	bool view;       /* one of them tells what it holds */
+	bool view;       /* one of them publishes what it holds */
 };
 struct kvw_tokens_choice kvw_tokens_look(
 	const struct kvw_exact *exact, const struct kvw_candidate *items, size_t count);
