@@ -416,8 +416,7 @@ static struct kvw_exact *kvaware_exact(struct kvw_strategy *self)
 const struct kvw_strategy_ops kvw_kvaware_ops = {
 	.name = "kvaware",
 	.help = "as prefixaware, with hits by what workers themselves say they hold",
-	.wants_content = true,
-	.wants_tokens = true,
+	.prepare = KVW_PREPARE_TOKENS,
 	.create = kvaware_create,
 	.pick = kvaware_pick,
 	.explain = kvaware_explain,

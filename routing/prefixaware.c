@@ -355,7 +355,7 @@ void kvw_prefixaware_learned(
 const struct kvw_strategy_ops kvw_prefixaware_ops = {
 	.name = "prefixaware",
 	.help = "where the prompt's prefix is cached, unless waiting there costs more",
-	.wants_content = true,
+	.prepare = KVW_PREPARE_CONTENT,
 	.create = prefixaware_create,
 	.pick = prefixaware_pick,
 	.explain = prefixaware_explain,

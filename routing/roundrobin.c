@@ -104,7 +104,7 @@ static void roundrobin_destroy(struct kvw_strategy *self)
 const struct kvw_strategy_ops kvw_roundrobin_ops = {
 	.name = "roundrobin",
 	.help = "each usable worker in turn",
-	.wants_content = false,
+	.prepare = KVW_PREPARE_FIELDS,
 	.create = roundrobin_create,
 	.pick = roundrobin_pick,
 	.explain = roundrobin_explain,

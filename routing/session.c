@@ -258,7 +258,7 @@ static void session_destroy(struct kvw_strategy *self)
 const struct kvw_strategy_ops kvw_session_ops = {
 	.name = "session",
 	.help = "a session (header, cookie or body field) stays with its worker",
-	.wants_content = true,
+	.prepare = KVW_PREPARE_CONTENT,
 	.create = session_create,
 	.pick = session_pick,
 	.explain = session_explain,

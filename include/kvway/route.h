@@ -145,6 +145,13 @@ struct kvw_worker_learned {
 	double capacity_share; /* of its capacity that predictions count on, 0.25 to 1 */
 };
 
+/* What a strategy wants to know of a request; each includes those before it. */
+enum kvw_prepare {
+	KVW_PREPARE_FIELDS,  /* the body's model, session, stream */
+	KVW_PREPARE_CONTENT, /* the prompt, hashed chunk by chunk */
+	KVW_PREPARE_TOKENS,  /* its exact tokens, if a worker gives them in time; needs `exact` */
+};
+
 struct kvw_strategy_ops;
 
 /* Base of every instance: an implementation embeds it as its first member. */
@@ -156,8 +163,7 @@ struct kvw_strategy {
 struct kvw_strategy_ops {
 	const char *name;   /* as written in the key routing.strategy */
 	const char *help;   /* one line for --help and REFERENCE.md */
-	bool wants_content; /* the body's prompt must be scanned before pick() */
-	bool wants_tokens;  /* ... and its exact tokens be found out, if that can be done in time */
+	enum kvw_prepare prepare; /* what is found out of a request before pick() */
 
 	/* Caller owns *out. Fails only with KVW_ENOMEM, leaving *out alone. */
 	enum kvw_err (*create)(const struct kvw_strategy_options *options,

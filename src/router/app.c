@@ -18,6 +18,7 @@
 #include "feeds/feed.h"
 #include "feeds/kvspace.h"
 #include "feeds/lmcache/lmcache.h"
+#include "feeds/sources.h"
 #include "base/log.h"
 #include "proxy/proxy.h"
 #include "feeds/vllm_feed.h"
@@ -33,6 +34,7 @@ struct kvw_app {
 	struct kvw_kvspaces *spaces;
 	struct kvw_feed *feed;
 	struct kvw_tokens *tokens;
+	struct kvw_sources *sources;
 	struct kvw_metrics *metrics;
 	struct kvw_access_log *access_log;
 	struct kvw_admin *admin;
@@ -105,14 +107,14 @@ static void warn_if_deaf(const struct kvw_config *config)
 				"kvaware.lmcache; until then it routes like prefixaware");
 }
 
-/* Whoever asks for exact tokens also lends a view for feeds to fill. */
+/* A strategy that asks for exact tokens also lends a view for feeds to fill. */
 static enum kvw_err start_exact(struct kvw_app *app)
 {
 	const struct kvw_strategy_ops *ops = app->strategy->ops;
 	struct kvw_feed_deps deps = feed_modules;
 	enum kvw_err err;
 
-	if (!ops->wants_tokens || ops->exact == NULL)
+	if (ops->prepare < KVW_PREPARE_TOKENS || ops->exact == NULL)
 		return KVW_OK;
 	warn_if_deaf(app->config);
 	err = kvw_kvspaces_create(&app->spaces);
@@ -125,7 +127,19 @@ static enum kvw_err start_exact(struct kvw_app *app)
 	err = kvw_feed_start(&deps, stderr, &app->feed);
 	if (err != KVW_OK)
 		return err;
-	return kvw_tokens_start(app->config, app->fleet, &app->tokens);
+	err = kvw_tokens_start(app->config, app->fleet, &app->tokens);
+	if (err != KVW_OK)
+		return err;
+	return kvw_sources_create(
+		&(struct kvw_sources_deps){
+			.config = app->config,
+			.fleet = app->fleet,
+			.feed = app->feed,
+			.tokens = app->tokens,
+			.spaces = app->spaces,
+			.exact = deps.exact,
+		},
+		&app->sources);
 }
 
 static enum kvw_err start(struct kvw_app *app)
@@ -181,9 +195,7 @@ static enum kvw_err start(struct kvw_app *app)
 			.admin = app->admin,
 			.loop_count = app->loop_count,
 			.loop_turn_ns = app->loop_turn_ns,
-			.tokens = app->tokens,
-			.spaces = app->spaces,
-			.lmcache = app->feed == NULL ? NULL : kvw_lmcache_of(app->feed),
+			.sources = app->sources,
 		},
 		stderr, &app->proxy);
 	if (err == KVW_OK)
@@ -199,6 +211,7 @@ static void stop(struct kvw_app *app)
 	}
 	kvw_admin_stop(app->admin);
 	kvw_proxy_destroy(app->proxy); /* closes the boxes that the tokenizer answers into */
+	kvw_sources_destroy(app->sources);
 	kvw_tokens_stop(app->tokens);
 	kvw_feed_stop(app->feed);
 	kvw_kvspaces_destroy(app->spaces);

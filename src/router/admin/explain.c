@@ -98,7 +98,7 @@ static enum kvw_err understand(struct kvw_explanation *e)
 		return err;
 	e->route = (struct kvw_route_request){.api = e->path.api};
 	if (e->whole) {
-		err = scan_as(e, e->path.api, !e->source->strategy->ops->wants_content);
+		err = scan_as(e, e->path.api, e->source->strategy->ops->prepare < KVW_PREPARE_CONTENT);
 		if (err == KVW_EPROTO)
 			return refuse(e, 400, NULL,
 				"the body is not what %.*s takes; its worker would refuse it",

@@ -8,7 +8,6 @@
 #include <string.h>
 
 #include "base/log.h"
-#include "proxy/prediction_check.h"
 
 #define FREE_EXCHANGES_KEPT 1024
 
@@ -153,37 +152,14 @@ static struct kvw_slice without_query(struct kvw_slice target)
 	return target;
 }
 
-#define BLOCK_ASSUMED 16 /* tokens, where the worker does not tell */
-
-/* So far a prediction may be off that is right: a block of whoever gave his word. LMCache tells nothing of the
- * engine's own cache, where the rest of a chunk of its may lie. */
-static uint32_t slack_of(const struct kvw_exchange *x)
+/* Did what its sources report predict this answer's cached tokens? */
+static void judge(const struct kvw_exchange *x, struct kvw_request_record *record)
 {
-	const struct kvw_loop *loop = x->loop;
-	uint32_t block = atomic_load_explicit(&x->worker->block_size, memory_order_relaxed);
-	uint32_t chunk = (uint32_t)loop->config->kvaware_lmcache_chunk;
-
-	if (block == 0)
-		block = BLOCK_ASSUMED;
-	if (kvw_exact_coverage(loop->exact, x->worker->id, KVW_REPORTER_ENGINE) == KVW_COVERAGE_FULL)
-		return block;
-	return chunk > block ? chunk : block;
-}
-
-/* Did it come true what the worker's own word predicted? */
-static void judge(struct kvw_exchange *x, struct kvw_request_record *record)
-{
-	uint32_t predicted = record->predicted_cached, cached = record->cached_tokens, slack;
-	bool too_many;
-
 	if (x->worker == NULL || !record->prompt_known || !record->cached_known)
 		return;
-	slack = slack_of(x);
 	record->exact = true;
-	record->exact_right = kvw_prediction_check_right(predicted, cached, slack);
-	if (kvw_prediction_check_note(kvw_proxy_prediction_check(x->loop->proxy, x->worker->id), predicted, cached,
-		    slack, &too_many))
-		kvw_prediction_check_complain(x->worker, too_many, predicted, cached);
+	record->exact_right = kvw_sources_check(
+		x->loop->sources, x->worker, record->predicted_cached, record->cached_tokens);
 }
 
 static void tell(struct kvw_exchange *x, enum kvw_end end)
@@ -227,7 +203,7 @@ static void tell(struct kvw_exchange *x, enum kvw_end end)
 		for (size_t tier = 0; tier < KVW_TIER_COUNT; tier++)
 			record.predicted_cached += x->decision.hit_tokens[tier];
 	}
-	if (x->decision.exact && loop->exact != NULL)
+	if (x->decision.exact && loop->sources != NULL)
 		judge(x, &record);
 	kvw_metrics_record(loop->metrics, &record);
 	kvw_access_log_write(loop->access_log, loop->index, &record);

@@ -207,13 +207,13 @@ void kvw_request_park_timeout(struct kvw_exchange *x);
 /* The head, parsed, in the loop's request_head. False: cannot be. */
 bool kvw_request_own_head(struct kvw_exchange *x);
 
-/* --- prepare.c: only where loop->tokens is set --- */
+/* --- prepare.c: only where loop->sources is set --- */
 /* Sees to the prompt's tokens. False: they are being asked for; kvw_request_forward is called when they
  * have come or the time for them has passed. */
 bool kvw_prepare_tokens(struct kvw_exchange *x);
 /* Before a pick: adds the prompt's names to x->route. */
 void kvw_prepare_route(struct kvw_exchange *x);
-/* After it: the log lines of kvaware. */
+/* After it: the sources hear where the prompt went. */
 void kvw_prepare_picked(struct kvw_exchange *x);
 void kvw_prepare_timeout(struct kvw_exchange *x);
 /* Nobody waits any more. */

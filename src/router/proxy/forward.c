@@ -214,7 +214,7 @@ static bool pick(struct kvw_exchange *x)
 	};
 	x->route.tokens_per_unit =
 		kvw_fleet_tokens_per_unit(loop->fleet, x->model, &x->route, &x->ratio_keys);
-	if (loop->tokens != NULL)
+	if (loop->sources != NULL)
 		kvw_prepare_route(x);
 	if (!pick_owner(x, &set) && pick_by_strategy(x, &set) != KVW_OK) {
 		no_worker(x);
@@ -226,7 +226,7 @@ static bool pick(struct kvw_exchange *x)
 	x->attempts++;
 	kvw_lease_take(&x->lease, &x->worker->load, x->decision.prefill_ns, loop->now_ns);
 	kvw_lease_hold(&x->lease, x->decision.prompt_tokens);
-	if (loop->tokens != NULL)
+	if (loop->sources != NULL)
 		kvw_prepare_picked(x);
 	kvw_request_scan_release(x);
 	return true;
@@ -335,7 +335,7 @@ void kvw_request_forward(struct kvw_exchange *x)
 {
 	if (x->request_state != KVW_REQUEST_PREPARING)
 		kvw_exchange_request_state(x, KVW_REQUEST_PREPARING);
-	if (x->loop->tokens != NULL && !kvw_prepare_tokens(x))
+	if (x->loop->sources != NULL && !kvw_prepare_tokens(x))
 		return;
 	if (!pick(x))
 		return;

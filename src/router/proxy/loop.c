@@ -232,7 +232,7 @@ static enum kvw_err init_tokens(struct kvw_loop *loop, const struct kvw_proxy_de
 {
 	enum kvw_err err;
 
-	if (deps->tokens == NULL)
+	if (deps->sources == NULL)
 		return KVW_OK;
 	err = kvw_tokens_box_create(&loop->token_box);
 	if (err == KVW_OK)
@@ -240,10 +240,7 @@ static enum kvw_err init_tokens(struct kvw_loop *loop, const struct kvw_proxy_de
 			kvw_tokens_box_fd(loop->token_box), kvw_prepare_box);
 	if (err != KVW_OK)
 		return err;
-	loop->tokens = deps->tokens;
-	loop->spaces = deps->spaces;
-	loop->lmcache = deps->lmcache;
-	loop->exact = loop->strategy->ops->exact(loop->strategy);
+	loop->sources = deps->sources;
 	return KVW_OK;
 }
 

@@ -15,7 +15,6 @@
 #include "base/clock.h"
 #include "http/head.h"
 #include "base/io.h"
-#include "feeds/kvspace.h"
 #include "fleet/link.h"
 #include "proxy/proxy.h"
 #include "openai/scan.h"
@@ -58,15 +57,12 @@ struct kvw_loop {
 	struct kvw_admin *admin;
 	struct kvw_tls *tls; /* of clients; borrowed; NULL: plain */
 
-	/* Of a strategy that wants exact tokens; tokens NULL: it does not. */
-	struct kvw_tokens *tokens;
-	struct kvw_kvspaces *spaces;
-	struct kvw_exact *exact;
-	struct kvw_lmcache *lmcache; /* NULL: none is configured */
+	/* Of a strategy that asks for exact tokens; sources NULL: it does not. */
+	const struct kvw_sources *sources;
 	struct kvw_tokens_box *token_box;
 	struct kvw_io token_io;
 	struct kvw_kvchains chains; /* of the prompt routed last */
-	int64_t told_ns;            /* when a decision by LMCache's word was last told at level info */
+	int64_t sources_logged_ns;  /* of kvw_sources_routed */
 
 	struct kvw_io_set sockets; /* of clients and workers, and these two */
 	struct kvw_io listen_io, wake_io;
@@ -132,6 +128,5 @@ bool kvw_proxy_body_memory_take(struct kvw_proxy *proxy, uint64_t bytes);
 void kvw_proxy_body_memory_release(struct kvw_proxy *proxy, uint64_t bytes);
 struct kvw_owners *kvw_proxy_owners(struct kvw_proxy *proxy);
 bool kvw_proxy_draining(const struct kvw_proxy *proxy);
-struct kvw_prediction_check *kvw_proxy_prediction_check(struct kvw_proxy *proxy, uint32_t worker);
 
 #endif

@@ -10,14 +10,10 @@
  *	                             answer in the loop's box, or timer -------+
  *	                             client gone: the job is forgotten
  *
- * Nothing is asked where the answer could not change the choice: one usable worker, or none that tells what
- * it holds. Tokens are kept until the first token, so that a retry on another worker neither asks
+ * Nothing is asked where the answer could not change the choice: one usable worker, or none that reports
+ * what it holds. Tokens are kept until the first token, so that a retry on another worker neither asks
  * nor waits again. While it waits an exchange holds its scan, since the text's chain is what it is
  * routed by if no tokens come.
- *
- * At info LMCache's users look for the line "Routing request to INSTANCE found by kvaware router".
- * One a second and loop is written there, the rest at debug: a line for each request would cost more than
- * the request.
  */
 #include "proxy/exchange.h"
 
@@ -25,25 +21,12 @@
 
 #include "base/log.h"
 
-#define INSTANCE_MAX 256
-
 static void seen(struct kvw_exchange *x, enum kvw_inexact inexact)
 {
 	x->tokens_seen = true;
 	x->inexact = inexact;
 	if (inexact != KVW_INEXACT_NOT_WANTED)
 		kvw_metrics_inexact(x->loop->metrics, inexact);
-}
-
-/* LMCache's workers may be known to it and not yet to be ours: prompts tell. */
-static bool lmcache_has_someone(const struct kvw_loop *loop)
-{
-	struct kvw_lmcache_stats stats;
-
-	if (loop->lmcache == NULL)
-		return false;
-	kvw_lmcache_stats(loop->lmcache, &stats);
-	return stats.instances > 0;
 }
 
 /* --- asking --- */
@@ -122,7 +105,7 @@ static bool ask(struct kvw_exchange *x, bool convert)
 	struct kvw_loop *loop = x->loop;
 	const struct kvw_fleet_table *candidates = &loop->candidates;
 	size_t len = (size_t)x->body.payload_bytes;
-	struct kvw_token_job *job = kvw_token_job_create(loop->tokens, len);
+	struct kvw_token_job *job = kvw_token_job_create(loop->sources->tokens, len);
 	struct kvw_token_result result;
 	struct kvw_token_ask ask = {
 		.api = x->path.api,
@@ -141,7 +124,7 @@ static bool ask(struct kvw_exchange *x, bool convert)
 		seen(x, KVW_INEXACT_NO_TOKENS);
 		return true;
 	}
-	ask.worker_count = kvw_tokens_choose(loop->tokens, candidates->items, candidates->count,
+	ask.worker_count = kvw_tokens_choose(loop->sources->tokens, candidates->items, candidates->count,
 		loop->now_ns, ask.workers);
 	ask.authorization = authorization(x);
 	if (kvw_token_job_submit(job, &ask, &result)) {
@@ -151,7 +134,7 @@ static bool ask(struct kvw_exchange *x, bool convert)
 	x->token_job = job;
 	x->token_asked_ns = loop->now_ns;
 	kvw_loop_timer(
-		loop, &x->timer, KVW_TIMER_TOKENS, loop->config->kvaware_tokens_timeout_ms);
+		loop, &x->timer, KVW_TIMER_TOKENS, loop->sources->tokens_timeout_ms);
 	return false;
 }
 
@@ -174,13 +157,13 @@ bool kvw_prepare_tokens(struct kvw_exchange *x)
 	kvw_fleet_read(loop->fleet, x->route.model, &loop->candidates, &known, &model);
 	if (!known)
 		return true; /* it is parked until its model is */
-	choice = kvw_tokens_look(loop->exact, loop->candidates.items, loop->candidates.count);
+	choice = kvw_tokens_look(loop->sources->exact, loop->candidates.items, loop->candidates.count);
 	if (x->scan != NULL && x->scanned)
 		kvw_scan_exact(x->scan, &exact);
 	x->body_ids = exact.form == KVW_FORM_IDS;
 	if (exact.form == KVW_FORM_NONE)
 		seen(x, KVW_INEXACT_NO_TOKENS);
-	else if (!choice.view && !lmcache_has_someone(loop))
+	else if (!choice.view && !kvw_sources_unmapped(loop->sources))
 		seen(x, KVW_INEXACT_NO_VIEW);
 	else if (x->body_ids)
 		seen(x, KVW_INEXACT_NOT);
@@ -243,7 +226,7 @@ void kvw_prepare_route(struct kvw_exchange *x)
 	if (x->route.inexact != KVW_INEXACT_NOT)
 		return;
 	if (!find_tokens(x, &prompt) ||
-		kvw_kvchains_fill(&loop->chains, loop->spaces, &prompt) != KVW_OK) {
+		kvw_kvchains_fill(&loop->chains, loop->sources->spaces, &prompt) != KVW_OK) {
 		x->route.inexact = KVW_INEXACT_FAILED; /* out of memory */
 		return;
 	}
@@ -252,38 +235,12 @@ void kvw_prepare_route(struct kvw_exchange *x)
 	x->route.exact_count = loop->chains.count;
 }
 
-/* Was it LMCache's word that decided? Then *instance is whom it knows the worker as. */
-static bool found_by_lmcache(struct kvw_exchange *x, char *instance, size_t size)
-{
-	struct kvw_loop *loop = x->loop;
-	uint32_t worker = x->decision.worker_id;
-
-	return x->decision.exact && x->decision.reason == KVW_REASON_KVAWARE &&
-	       kvw_exact_coverage(loop->exact, worker, KVW_REPORTER_LMCACHE) == KVW_COVERAGE_FULL &&
-	       kvw_lmcache_instance_of(loop->lmcache, worker, instance, size) > 0;
-}
-
-static void tell_lmcache(struct kvw_exchange *x)
-{
-	struct kvw_loop *loop = x->loop;
-	char instance[INSTANCE_MAX];
-	struct kvw_kvprompt prompt;
-
-	if (find_tokens(x, &prompt))
-		kvw_lmcache_routed(loop->lmcache, x->decision.worker_id, prompt.tokens, prompt.count,
-			loop->now_ns);
-	if (!found_by_lmcache(x, instance, sizeof(instance))) {
-		kvw_debug("proxy", "Matched instance url None");
-	} else if (loop->now_ns - loop->told_ns < KVW_NS_PER_S) {
-		kvw_debug("proxy", "Routing request to %s found by kvaware router", instance);
-	} else {
-		loop->told_ns = loop->now_ns;
-		kvw_info("proxy", "Routing request to %s found by kvaware router", instance);
-	}
-}
-
 void kvw_prepare_picked(struct kvw_exchange *x)
 {
-	if (x->loop->lmcache != NULL)
-		tell_lmcache(x);
+	struct kvw_loop *loop = x->loop;
+	struct kvw_kvprompt prompt;
+	bool known = find_tokens(x, &prompt);
+
+	kvw_sources_routed(loop->sources, &x->decision, known ? &prompt : NULL, loop->now_ns,
+		&loop->sources_logged_ns);
 }

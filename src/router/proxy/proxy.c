@@ -13,7 +13,6 @@
 #include "base/log.h"
 #include "proxy/loop.h"
 #include "proxy/owners.h"
-#include "proxy/prediction_check.h"
 #include "tls/tls.h"
 
 struct kvw_proxy {
@@ -23,7 +22,6 @@ struct kvw_proxy {
 	size_t loop_count, ready_count;
 	char address[80];
 	struct kvw_owners *owners;
-	struct kvw_prediction_check *prediction_check; /* [fleet->count]; NULL: nothing is predicted exactly */
 	_Atomic bool draining;
 	/* Shared by all loops; each on its own line, since every connection or body writes them. */
 	_Alignas(64) _Atomic int64_t connections;
@@ -67,11 +65,6 @@ bool kvw_proxy_draining(const struct kvw_proxy *proxy)
 struct kvw_owners *kvw_proxy_owners(struct kvw_proxy *proxy)
 {
 	return proxy->owners;
-}
-
-struct kvw_prediction_check *kvw_proxy_prediction_check(struct kvw_proxy *proxy, uint32_t worker)
-{
-	return &proxy->prediction_check[worker];
 }
 
 /* Whole cores of the cgroup v2 quota, rounded up; 0: no quota. */
@@ -170,11 +163,6 @@ enum kvw_err kvw_proxy_start(const struct kvw_proxy_deps *deps, FILE *errors, st
 	proxy->config = deps->config;
 	proxy->loop_count = deps->loop_count;
 	proxy->loops = calloc(deps->loop_count, sizeof(proxy->loops[0]));
-	if (deps->tokens != NULL) {
-		proxy->prediction_check = calloc(deps->fleet->count + 1, sizeof(proxy->prediction_check[0]));
-		if (proxy->prediction_check == NULL)
-			goto fail;
-	}
 	if (proxy->loops == NULL ||
 		kvw_owners_create((size_t)deps->config->responses_table, &proxy->owners) != KVW_OK)
 		goto fail;
@@ -246,7 +234,6 @@ void kvw_proxy_destroy(struct kvw_proxy *proxy)
 	for (size_t i = 0; i < proxy->ready_count; i++)
 		kvw_loop_finish(&proxy->loops[i]);
 	kvw_owners_destroy(proxy->owners);
-	free(proxy->prediction_check);
 	free(proxy->loops);
 	kvw_tls_destroy(proxy->tls);
 	free(proxy);

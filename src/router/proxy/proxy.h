@@ -14,10 +14,8 @@
 #include "admin/admin.h"
 #include "config/config.h"
 #include "fleet/fleet.h"
-#include "feeds/kvspace.h"
-#include "feeds/lmcache/lmcache.h"
+#include "feeds/sources.h"
 #include "admin/metrics.h"
-#include "feeds/tokens/tokens.h"
 
 struct kvw_proxy;
 
@@ -32,10 +30,8 @@ struct kvw_proxy_deps {
 	size_t loop_count;
 	_Atomic int64_t *loop_turn_ns; /* [loop_count], written by the loops */
 
-	/* For a strategy that wants tokens and has ->exact; NULL otherwise. */
-	struct kvw_tokens *tokens;
-	struct kvw_kvspaces *spaces;
-	struct kvw_lmcache *lmcache; /* NULL also where none is configured */
+	/* For a strategy that asks for exact tokens; NULL otherwise. */
+	const struct kvw_sources *sources;
 };
 
 /* How many loops `loops: 0` means: the cores that affinity and cgroup quota leave us. */

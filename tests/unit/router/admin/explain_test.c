@@ -117,9 +117,9 @@ static enum kvw_err last_explain(struct kvw_strategy *self, const struct kvw_rou
 }
 
 static const struct kvw_strategy_ops last_ops = {
-	.name = "last", .wants_content = true, .pick = last_pick, .explain = last_explain};
+	.name = "last", .prepare = KVW_PREPARE_CONTENT, .pick = last_pick, .explain = last_explain};
 static const struct kvw_strategy_ops blind_ops = {
-	.name = "blind", .wants_content = false, .pick = last_pick, .explain = last_explain};
+	.name = "blind", .prepare = KVW_PREPARE_FIELDS, .pick = last_pick, .explain = last_explain};
 static const struct kvw_strategy_ops mute_ops = {.name = "mute", .pick = last_pick};
 
 static struct fixture fixture;

@@ -1,7 +1,7 @@
 /*
  * prediction_check.c - see prediction_check.h.
  */
-#include "proxy/prediction_check.h"
+#include "feeds/prediction_check.h"
 
 #include "base/log.h"
 
@@ -41,7 +41,7 @@ void kvw_prediction_check_complain(const struct kvw_worker *worker, bool too_man
 	uint32_t cached)
 {
 	const char *why = too_many
-		? "it drops blocks that its events do not tell of, or the events are another engine's "
+		? "it drops blocks that its events do not report, or the events are another engine's "
 		  "(look at kvaware.events.endpoint and workers[].events_endpoint), or requests "
 		  "carry what the events do not (a LoRA adapter that workers[].models hides)"
 		: "its tokens differ from those of the worker that was asked (another tokenizer or "

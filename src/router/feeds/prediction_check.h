@@ -1,10 +1,10 @@
 /*
  * prediction_check.h - do exact predictions come true?
  *
- * What workers say they hold and what their answers say was cached are two words of the same
- * engine. If they differ, it is not the cache that is to blame but how kvway was told of it: other
- * tokens, another block size, events of another engine. One worker's last predictions are kept as
- * bits; when most of them were wrong, that is said once, with what to look at.
+ * What a worker reports that its cache holds and what its answers say was cached both come from the
+ * same engine. If they differ, the cache is not to blame: kvway has other tokens, another block size,
+ * or the events of another engine. The last predictions of a worker are kept as bits; when most of
+ * them were wrong, one log line says so, with what to look at.
  *
  * Threads: any. Two loops that note at the same moment may lose one bit of it.
  */
@@ -17,7 +17,7 @@
 
 #include "fleet/fleet.h"
 
-/* Zeroed has seen nothing. */
+/* One worker's last predictions. Zeroed has seen nothing. */
 struct kvw_prediction_check {
 	_Atomic uint64_t history; /* last predictions, newest lowest: bit too many, bit + 32 too few */
 	_Atomic uint32_t noted;

@@ -4,7 +4,7 @@
 #include <check.h>
 #include <stdlib.h>
 
-#include "proxy/prediction_check.h"
+#include "feeds/prediction_check.h"
 
 #define BLOCK 16
 

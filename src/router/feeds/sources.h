@@ -1,0 +1,60 @@
+/*
+ * sources.h - what the data plane asks the feeds about one request, for a strategy that routes by exact
+ * tokens (kvw_strategy_ops.prepare is KVW_PREPARE_TOKENS).
+ *
+ * Before the pick: is there any source that reports what caches hold? After it: the sources hear where
+ * the prompt went. At the end: was the prediction right? The proxy asks these questions without knowing
+ * which protocols the sources speak.
+ *
+ * Threads: any, between kvw_sources_create and kvw_sources_destroy. Nothing here blocks.
+ */
+#ifndef KVW_SOURCES_H
+#define KVW_SOURCES_H
+
+#include "feeds/feed.h"
+#include "feeds/kvspace.h"
+#include "feeds/prediction_check.h"
+#include "feeds/tokens/tokens.h"
+#include "kvway/route.h"
+
+struct kvw_lmcache;
+
+/* Read-only after creation, but for the checks, which are atomics. What it points to is borrowed. */
+struct kvw_sources {
+	struct kvw_tokens *tokens;
+	struct kvw_kvspaces *spaces;
+	struct kvw_exact *exact;     /* the strategy's view, filled by the feeds */
+	struct kvw_lmcache *lmcache; /* NULL: none is configured */
+	int64_t tokens_timeout_ms;   /* a prompt's tokens are waited for no longer */
+	uint32_t lmcache_chunk;      /* tokens */
+	struct kvw_prediction_check *checks; /* [fleet->count] */
+};
+
+/* All borrowed until kvw_sources_destroy. */
+struct kvw_sources_deps {
+	const struct kvw_config *config;
+	const struct kvw_fleet *fleet;
+	const struct kvw_feed *feed;
+	struct kvw_tokens *tokens;
+	struct kvw_kvspaces *spaces;
+	struct kvw_exact *exact;
+};
+
+enum kvw_err kvw_sources_create(
+	const struct kvw_sources_deps *deps, struct kvw_sources **out) KVW_MUST_CHECK;
+void kvw_sources_destroy(struct kvw_sources *sources); /* NULL is allowed */
+
+/* Does any source have workers that we may not have mapped yet? Routed prompts reveal them. */
+bool kvw_sources_unmapped(const struct kvw_sources *sources);
+
+/* The prompt goes to decision->worker_id. prompt NULL: its tokens are not known. Writes the log lines
+ * that LMCache's users look for, at info at most one a second of *logged_ns, which the caller keeps. */
+void kvw_sources_routed(const struct kvw_sources *sources, const struct kvw_decision *decision,
+	const struct kvw_kvprompt *prompt, int64_t now_ns, int64_t *logged_ns);
+
+/* An exact prediction for the worker and what its answer says was cached, in tokens. Returns whether
+ * the prediction was right; when most of a worker's were wrong, the log says so. */
+bool kvw_sources_check(const struct kvw_sources *sources, const struct kvw_worker *worker,
+	uint32_t predicted, uint32_t cached);
+
+#endif
