@@ -12,6 +12,7 @@
 #include "events/event_log.h"
 #include "kvtier/kvtier.h"
 #include "core/latency.h"
+#include "metrics/exposition.h"
 
 /* Where the values come from. All borrowed, none NULL. */
 struct kvt_metrics_input {
@@ -19,22 +20,14 @@ struct kvt_metrics_input {
 	const struct kvt_event_log_stats *events;
 	const struct kvt_controller_stats *controller;
 	const struct kvt_latencies *latencies;
-	uint32_t tokens_per_chunk; /* chunks are told as tokens by it */
+	uint32_t tokens_per_chunk; /* turns counts of chunks into tokens */
 };
 
 /* *text: to be freed with free(). KVT_ENOMEM. */
 enum kvt_status kvt_metrics_render(const struct kvt_metrics_input *in, char **text) KVT_MUST_CHECK;
 
-/* One line of metrics.def. Static. */
-struct kvt_metric_info {
-	const char *name;   /* a histogram's without _bucket */
-	const char *type;   /* "counter", "gauge", "histogram" */
-	const char *labels; /* comma separated; "": none */
-	const char *help;   /* one line */
-};
-
 /* The i-th, in the order of the text; NULL: no more. */
-const struct kvt_metric_info *kvt_metric_info(size_t i);
+const struct kvw_metric_info *kvt_metric_info(size_t i);
 
 /* cache/METRICS.md. */
 void kvt_metrics_reference(FILE *out);

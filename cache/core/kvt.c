@@ -131,6 +131,7 @@ static void init_plain(struct kvt *k)
 	pthread_mutex_init(&k->lock, NULL);
 	pthread_mutex_init(&k->step_lock, NULL);
 	kvt_leases_init(&k->leases);
+	kvt_latencies_init(&k->latencies);
 	kvt_prefill_init(&k->prefill, k->config.prefill_tokens_per_second);
 	k->ops.eventfd = -1;
 	k->loads.limit_bytes = k->config.load_inflight;

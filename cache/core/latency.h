@@ -9,8 +9,9 @@
 #define KVT_LATENCY_H
 
 #include <pthread.h>
-#include <stdatomic.h>
 #include <stdint.h>
+
+#include "metrics/histogram.h"
 
 enum kvt_latency {
 	KVT_LATENCY_LOOKUP, /* one kvt_lookup */
@@ -23,44 +24,43 @@ enum kvt_latency {
 	KVT_LATENCY_COUNT,
 };
 
-/* Upper bounds, inclusive, in ns; the last bucket is above all of them. */
-#define KVT_LATENCY_BOUNDS                                                                         \
-	{                                                                                          \
-		1000, 2500, 5000, 10000, 25000, 50000, 100000, 250000, 500000, 1000000, 2500000,   \
-			5000000, 10000000, 25000000, 50000000, 100000000, 250000000, 500000000,    \
-			1000000000, 5000000000                                                     \
-	}
-#define KVT_LATENCY_BUCKETS 21
-#define KVT_LATENCY_SHARDS  8
+#define KVT_LATENCY_SHARDS 8
 
 struct kvt_latencies {
+	struct kvw_bounds bounds;
 	struct {
-		struct {
-			_Atomic uint64_t sum_ns, buckets[KVT_LATENCY_BUCKETS]; /* not cumulative */
-		} of[KVT_LATENCY_COUNT];
+		struct kvw_histogram of[KVT_LATENCY_COUNT];
 		uint8_t apart[64];
 	} shards[KVT_LATENCY_SHARDS];
 };
 
-/* All zero is a fresh one. ns < 0 counts as 0. */
+/* From 1 us to 5 s; for kvtierd's requests, too. */
+static inline void kvt_latency_bounds_init(struct kvw_bounds *bounds)
+{
+	static const uint64_t ns[] = {1000, 2500, 5000, 10000, 25000, 50000, 100000, 250000, 500000,
+		1000000, 2500000, 5000000, 10000000, 25000000, 50000000, 100000000, 250000000,
+		500000000, 1000000000, 5000000000};
+
+	kvw_bounds_init(bounds, ns, sizeof(ns) / sizeof(ns[0]), 1);
+}
+
+/* l is zeroed. Before any of the functions below. */
+static inline void kvt_latencies_init(struct kvt_latencies *l)
+{
+	kvt_latency_bounds_init(&l->bounds);
+}
+
+/* ns < 0 counts as 0. */
 static inline void kvt_latency_add(struct kvt_latencies *l, enum kvt_latency what, int64_t ns)
 {
-	static const uint64_t bounds[] = KVT_LATENCY_BOUNDS;
-	uint64_t value = ns < 0 ? 0 : (uint64_t)ns;
 	uint64_t self = (uint64_t)(uintptr_t)pthread_self();
-	unsigned shard = (unsigned)((self * UINT64_C(0x9e3779b97f4a7c15)) >> 61), i = 0;
+	unsigned shard = (unsigned)((self * UINT64_C(0x9e3779b97f4a7c15)) >> 61);
 
-	while (i < KVT_LATENCY_BUCKETS - 1 && value > bounds[i])
-		i++;
-	atomic_fetch_add_explicit(&l->shards[shard].of[what].buckets[i], 1, memory_order_relaxed);
-	atomic_fetch_add_explicit(&l->shards[shard].of[what].sum_ns, value, memory_order_relaxed);
+	kvw_histogram_observe_shared(&l->shards[shard].of[what], &l->bounds, ns);
 }
 
 /* One of them, over all shards. */
-struct kvt_latency_sum {
-	uint64_t sum_ns, count, buckets[KVT_LATENCY_BUCKETS];
-};
 void kvt_latency_collect(
-	const struct kvt_latencies *l, enum kvt_latency what, struct kvt_latency_sum *out);
+	const struct kvt_latencies *l, enum kvt_latency what, struct kvw_histogram_sum *out);
 
 #endif

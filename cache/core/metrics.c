@@ -5,18 +5,18 @@
  * structs; so a new counter is a member and a line. Tiers that are absent have a state and a reason
  * and no numbers.
  */
-#include <inttypes.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "core/cache_metrics.h"
 
 struct metric; /* one line, with its function */
-typedef void collect_fn(FILE *out, const struct metric *metric, const struct kvt_metrics_input *in);
+typedef void collect_fn(struct kvw_exposition *out, const struct metric *metric,
+	const struct kvt_metrics_input *in);
 
 struct metric {
-	struct kvt_metric_info info;
+	struct kvw_metric_info info;
 	collect_fn *collect;
 	size_t arg; /* an offset, or an enum kvt_latency */
 };
@@ -27,146 +27,131 @@ static const char *const tier_names[KVT_TIER_COUNT] = {
 	[KVT_TIER_L2] = "l2",
 };
 
-static uint64_t number_at(const void *base, size_t offset)
-{
-	uint64_t number;
-
-	memcpy(&number, (const uint8_t *)base + offset, sizeof(number));
-	return number;
-}
-
 /* --- one function for each collector of metrics.def ------------------------------------------- */
 
-static void put_plain(FILE *out, const struct metric *metric, uint64_t value)
+#define COLLECT(name)                                                                              \
+	static void collect_##name(struct kvw_exposition *out, const struct metric *metric,        \
+		const struct kvt_metrics_input *in)
+
+static void put_plain(struct kvw_exposition *out, uint64_t value)
 {
-	fprintf(out, "%s %" PRIu64 "\n", metric->info.name, value);
+	kvw_sample_u64(out, NULL, 0, value);
 }
 
-static void collect_value(
-	FILE *out, const struct metric *metric, const struct kvt_metrics_input *in)
+COLLECT(value)
 {
-	put_plain(out, metric, number_at(in->stats, metric->arg));
+	put_plain(out, kvw_number_at(in->stats, metric->arg));
 }
 
-static void collect_tokens(
-	FILE *out, const struct metric *metric, const struct kvt_metrics_input *in)
+COLLECT(tokens)
 {
-	put_plain(out, metric, number_at(in->stats, metric->arg) * in->tokens_per_chunk);
+	put_plain(out, kvw_number_at(in->stats, metric->arg) * in->tokens_per_chunk);
 }
 
-static void collect_event(
-	FILE *out, const struct metric *metric, const struct kvt_metrics_input *in)
+COLLECT(event)
 {
-	put_plain(out, metric, number_at(in->events, metric->arg));
+	put_plain(out, kvw_number_at(in->events, metric->arg));
 }
 
-static void collect_controller(
-	FILE *out, const struct metric *metric, const struct kvt_metrics_input *in)
+COLLECT(controller)
 {
-	put_plain(out, metric, number_at(in->controller, metric->arg));
+	put_plain(out, kvw_number_at(in->controller, metric->arg));
 }
 
-static void collect_l1(FILE *out, const struct metric *metric, const struct kvt_metrics_input *in)
+COLLECT(l1)
 {
-	put_plain(out, metric, number_at(&in->stats->tiers[KVT_TIER_L1], metric->arg));
+	put_plain(out, kvw_number_at(&in->stats->tiers[KVT_TIER_L1], metric->arg));
 }
 
-static void collect_nvme(FILE *out, const struct metric *metric, const struct kvt_metrics_input *in)
+COLLECT(nvme)
 {
-	put_plain(out, metric, number_at(&in->stats->tiers[KVT_TIER_NVME], metric->arg));
+	put_plain(out, kvw_number_at(&in->stats->tiers[KVT_TIER_NVME], metric->arg));
 }
 
-static void collect_tier(FILE *out, const struct metric *metric, const struct kvt_metrics_input *in)
-{
-	for (int t = 0; t < KVT_TIER_COUNT; t++)
-		if (in->stats->tiers[t].state != KVT_TIER_ABSENT)
-			fprintf(out, "%s{tier=\"%s\"} %" PRIu64 "\n", metric->info.name,
-				tier_names[t], number_at(&in->stats->tiers[t], metric->arg));
-}
-
-static void collect_tier_seconds(
-	FILE *out, const struct metric *metric, const struct kvt_metrics_input *in)
+COLLECT(tier)
 {
 	for (int t = 0; t < KVT_TIER_COUNT; t++)
 		if (in->stats->tiers[t].state != KVT_TIER_ABSENT)
-			fprintf(out, "%s{tier=\"%s\"} %.9g\n", metric->info.name, tier_names[t],
-				(double)number_at(&in->stats->tiers[t], metric->arg) / 1e9);
+			kvw_sample_named(out, "tier", tier_names[t],
+				kvw_number_at(&in->stats->tiers[t], metric->arg));
 }
 
-static void collect_state(
-	FILE *out, const struct metric *metric, const struct kvt_metrics_input *in)
-{
-	for (int t = 0; t < KVT_TIER_COUNT; t++)
-		fprintf(out, "%s{tier=\"%s\"} %" PRIu32 "\n", metric->info.name, tier_names[t],
-			in->stats->tiers[t].state);
-}
-
-/* A label's value from an array that need not end with 0. */
-static void put_label(FILE *out, const char *text, size_t size)
-{
-	for (size_t i = 0; i < size && text[i] != '\0'; i++) {
-		if (text[i] == '"' || text[i] == '\\')
-			fputc('\\', out);
-		fputc((unsigned char)text[i] < ' ' ? ' ' : text[i], out);
-	}
-}
-
-static void collect_info(FILE *out, const struct metric *metric, const struct kvt_metrics_input *in)
+COLLECT(tier_seconds)
 {
 	for (int t = 0; t < KVT_TIER_COUNT; t++) {
-		const struct kvt_tier_stats *tier = &in->stats->tiers[t];
+		struct kvw_label label = {"tier", kvw_slice_of(tier_names[t])};
 
-		fprintf(out, "%s{tier=\"%s\",mode=\"", metric->info.name, tier_names[t]);
-		put_label(out, tier->mode, sizeof(tier->mode));
-		fputs("\",reason=\"", out);
-		put_label(out, tier->reason, sizeof(tier->reason));
-		fputs("\"} 1\n", out);
+		if (in->stats->tiers[t].state != KVT_TIER_ABSENT)
+			kvw_sample_double(out, &label, 1,
+				(double)kvw_number_at(&in->stats->tiers[t], metric->arg) / 1e9);
 	}
 }
 
-static void collect_healthy(
-	FILE *out, const struct metric *metric, const struct kvt_metrics_input *in)
+COLLECT(state)
+{
+	(void)metric;
+	for (int t = 0; t < KVT_TIER_COUNT; t++)
+		kvw_sample_named(out, "tier", tier_names[t], in->stats->tiers[t].state);
+}
+
+/* A text of an array that need not end with 0, in one line: its controls become blanks. */
+static struct kvw_slice one_line(const char *text, size_t size, char *into)
+{
+	size_t len = strnlen(text, size);
+
+	for (size_t i = 0; i < len; i++)
+		into[i] = (unsigned char)text[i] < ' ' ? ' ' : text[i];
+	return (struct kvw_slice){into, len};
+}
+
+COLLECT(info)
+{
+	(void)metric;
+	for (int t = 0; t < KVT_TIER_COUNT; t++) {
+		const struct kvt_tier_stats *tier = &in->stats->tiers[t];
+		char mode[sizeof(tier->mode)], reason[sizeof(tier->reason)];
+		struct kvw_label labels[] = {
+			{"tier", kvw_slice_of(tier_names[t])},
+			{"mode", one_line(tier->mode, sizeof(tier->mode), mode)},
+			{"reason", one_line(tier->reason, sizeof(tier->reason), reason)},
+		};
+
+		kvw_sample_u64(out, labels, 3, 1);
+	}
+}
+
+COLLECT(healthy)
 {
 	bool healthy = true;
 
+	(void)metric;
 	for (int t = 0; t < KVT_TIER_COUNT; t++)
 		healthy &= in->stats->tiers[t].state == KVT_TIER_ABSENT ||
 			   in->stats->tiers[t].state == KVT_TIER_WORKS;
-	put_plain(out, metric, healthy);
+	put_plain(out, healthy);
 }
 
-static void collect_build(
-	FILE *out, const struct metric *metric, const struct kvt_metrics_input *in)
+COLLECT(build)
 {
+	(void)metric;
 	(void)in;
-	fprintf(out, "%s{version=\"%s\"} 1\n", metric->info.name, kvt_version());
+	kvw_sample_named(out, "version", kvt_version(), 1);
 }
 
-static void collect_latency(
-	FILE *out, const struct metric *metric, const struct kvt_metrics_input *in)
+COLLECT(latency)
 {
-	static const uint64_t bounds[] = KVT_LATENCY_BOUNDS;
-	const char *name = metric->info.name;
-	struct kvt_latency_sum sum;
-	uint64_t below = 0;
+	struct kvw_histogram_sum sum;
 
 	kvt_latency_collect(in->latencies, (enum kvt_latency)metric->arg, &sum);
-	for (int i = 0; i < KVT_LATENCY_BUCKETS - 1; i++) {
-		below += sum.buckets[i];
-		fprintf(out, "%s_bucket{le=\"%g\"} %" PRIu64 "\n", name, (double)bounds[i] / 1e9,
-			below);
-	}
-	fprintf(out, "%s_bucket{le=\"+Inf\"} %" PRIu64 "\n", name, sum.count);
-	fprintf(out, "%s_sum %.9f\n", name, (double)sum.sum_ns / 1e9);
-	fprintf(out, "%s_count %" PRIu64 "\n", name, sum.count);
+	kvw_sample_histogram(out, NULL, 0, &in->latencies->bounds, &sum);
 }
 
 /* --- the table -------------------------------------------------------------------------------- */
 
-#define IN_STATS(member)  offsetof(struct kvt_stats, member)
-#define IN_TIER(member)   offsetof(struct kvt_tier_stats, member)
+#define IN_STATS(member)      offsetof(struct kvt_stats, member)
+#define IN_TIER(member)       offsetof(struct kvt_tier_stats, member)
 #define IN_CONTROLLER(member) offsetof(struct kvt_controller_stats, member)
-#define IN_EVENTS(member) offsetof(struct kvt_event_log_stats, member)
+#define IN_EVENTS(member)     offsetof(struct kvt_event_log_stats, member)
 
 static const struct metric metrics[] = {
 #define KVT_METRIC(name, type, labels, collector, arg, help)                                       \
@@ -176,69 +161,38 @@ static const struct metric metrics[] = {
 };
 #define METRICS (sizeof(metrics) / sizeof(metrics[0]))
 
-const struct kvt_metric_info *kvt_metric_info(size_t i)
+const struct kvw_metric_info *kvt_metric_info(size_t i)
 {
 	return i < METRICS ? &metrics[i].info : NULL;
 }
 
 enum kvt_status kvt_metrics_render(const struct kvt_metrics_input *in, char **text)
 {
-	char *made = NULL;
-	size_t len = 0;
-	FILE *out = open_memstream(&made, &len);
-	bool failed;
+	struct kvw_exposition out = {.numbers = KVW_NUMBERS_NINE};
+	size_t len;
 
-	if (out == NULL)
-		return KVT_ENOMEM;
 	for (size_t i = 0; i < METRICS; i++) {
-		const struct kvt_metric_info *info = &metrics[i].info;
-
-		fprintf(out, "# HELP %s %s\n# TYPE %s %s\n", info->name, info->help, info->name,
-			info->type);
-		metrics[i].collect(out, &metrics[i], in);
+		kvw_metric_head(&out, &metrics[i].info);
+		metrics[i].collect(&out, &metrics[i], in);
 	}
-	failed = ferror(out) != 0;
-	failed |= fclose(out) != 0;
-	if (failed || made == NULL) {
-		free(made);
-		return KVT_ENOMEM;
-	}
-	*text = made;
-	return KVT_OK;
+	return kvw_exposition_take(&out, text, &len) == KVW_OK ? KVT_OK : KVT_ENOMEM;
 }
 
 void kvt_latency_collect(
-	const struct kvt_latencies *l, enum kvt_latency what, struct kvt_latency_sum *out)
+	const struct kvt_latencies *l, enum kvt_latency what, struct kvw_histogram_sum *out)
 {
-	*out = (struct kvt_latency_sum){0};
-	for (int s = 0; s < KVT_LATENCY_SHARDS; s++) {
-		out->sum_ns +=
-			atomic_load_explicit(&l->shards[s].of[what].sum_ns, memory_order_relaxed);
-		for (int i = 0; i < KVT_LATENCY_BUCKETS; i++) {
-			uint64_t n = atomic_load_explicit(
-				&l->shards[s].of[what].buckets[i], memory_order_relaxed);
-
-			out->buckets[i] += n;
-			out->count += n;
-		}
-	}
+	*out = (struct kvw_histogram_sum){0};
+	for (int s = 0; s < KVT_LATENCY_SHARDS; s++)
+		kvw_histogram_collect(&l->shards[s].of[what], out);
 }
 
 void kvt_metrics_reference(FILE *out)
 {
-	fputs("# Metrics of libkvtier\n\n"
-	      "Generated from `core/metrics.def` by `kvt-metrics-reference`; a test compares.\n"
-	      "`kvt_metrics` shows them in this order as Prometheus text 0.0.4.\n"
-	      "`tier` is `l1`, `nvme` or `l2`; a tier that is absent has a state, a reason and no "
-	      "numbers.\n\n"
-	      "| Name | Type | Labels | What it is |\n"
-	      "|---|---|---|---|\n",
-		out);
-	for (size_t i = 0; i < METRICS; i++) {
-		const struct kvt_metric_info *info = &metrics[i].info;
-		const char *tick = info->labels[0] != '\0' ? "`" : "";
-
-		fprintf(out, "| `%s` | %s | %s%s%s | %s |\n", info->name, info->type, tick,
-			info->labels, tick, info->help);
-	}
+	kvw_metrics_page(out,
+		"# Metrics of libkvtier\n\n"
+		"Generated from `core/metrics.def` by `kvt-metrics-reference`; a test compares.\n"
+		"`kvt_metrics` shows them in this order as Prometheus text 0.0.4.\n"
+		"`tier` is `l1`, `nvme` or `l2`; a tier that is absent has a state, a reason and "
+		"no numbers.\n",
+		kvt_metric_info);
 }

@@ -6,15 +6,13 @@
  */
 #include "daemon/meters.h"
 
-#include <inttypes.h>
 #include <stddef.h>
-#include <string.h>
 
 #include "daemon/objects.h"
 
 /* Everything that one page is made of, collected once. */
 struct page {
-	FILE *out;
+	struct kvw_exposition *out;
 	const struct kvt_daemon_metrics_input *in;
 	struct kvt_objects_stats objects;
 	struct kvt_segment_stats segment;
@@ -24,7 +22,7 @@ struct metric; /* one line of daemon_metrics.def */
 typedef void collect_fn(const struct page *page, const struct metric *metric);
 
 struct metric {
-	const char *name, *type, *labels, *help;
+	struct kvw_metric_info info;
 	collect_fn *collect;
 	size_t arg;
 };
@@ -54,155 +52,129 @@ static enum kvt_status_slot slot_of(int status)
 
 void kvt_meter_answer(struct kvt_meters *m, enum kvt_route route, int status, int64_t ns)
 {
-	static const uint64_t bounds[] = KVT_LATENCY_BOUNDS;
-	uint64_t value = ns < 0 ? 0 : (uint64_t)ns;
-	unsigned i = 0;
-
-	while (i < KVT_LATENCY_BUCKETS - 1 && value > bounds[i])
-		i++;
-	kvt_meter_bump(&m->requests[route][slot_of(status)], 1);
-	kvt_meter_bump(&m->seconds[route].buckets[i], 1);
-	kvt_meter_bump(&m->seconds[route].sum_ns, value);
+	kvw_bump(&m->requests[route][slot_of(status)], 1);
+	kvw_histogram_observe(&m->seconds[route], &m->bounds, ns);
 }
 
 /* --- one function for each collector of daemon_metrics.def ------------------------------------ */
-
-static uint64_t load(const _Atomic uint64_t *value)
-{
-	return atomic_load_explicit(value, memory_order_relaxed);
-}
 
 static uint64_t total(const struct page *page, enum kvt_count what)
 {
 	uint64_t sum = 0;
 
 	for (size_t i = 0; i < page->in->meter_count; i++)
-		sum += load(&page->in->meters[i]->counts[what]);
+		sum += kvw_counted(&page->in->meters[i]->counts[what]);
 	return sum;
 }
 
-static uint64_t number_at(const void *base, size_t offset)
-{
-	uint64_t number;
+#define COLLECT(name)                                                                              \
+	static void collect_##name(const struct page *page, const struct metric *metric)
 
-	memcpy(&number, (const uint8_t *)base + offset, sizeof(number));
-	return number;
+static void put(const struct page *page, uint64_t value)
+{
+	kvw_sample_u64(page->out, NULL, 0, value);
 }
 
-static void put(const struct page *page, const struct metric *metric, uint64_t value)
+COLLECT(count)
 {
-	fprintf(page->out, "%s %" PRIu64 "\n", metric->name, value);
+	put(page, total(page, (enum kvt_count)metric->arg));
 }
 
-static void put_labelled(const struct page *page, const struct metric *metric, const char *label,
-	const char *value, uint64_t number)
+COLLECT(connections)
 {
-	fprintf(page->out, "%s{%s=\"%s\"} %" PRIu64 "\n", metric->name, label, value, number);
+	(void)metric;
+	put(page, page->in->connections);
 }
 
-static void collect_count(const struct page *page, const struct metric *metric)
+COLLECT(puts)
 {
-	put(page, metric, total(page, (enum kvt_count)metric->arg));
+	(void)metric;
+	put(page, page->in->puts);
 }
 
-static void collect_connections(const struct page *page, const struct metric *metric)
+COLLECT(object)
 {
-	put(page, metric, page->in->connections);
+	put(page, kvw_number_at(&page->objects, metric->arg));
 }
 
-static void collect_puts(const struct page *page, const struct metric *metric)
+COLLECT(object_seconds)
 {
-	put(page, metric, page->in->puts);
+	kvw_sample_double(
+		page->out, NULL, 0, (double)kvw_number_at(&page->objects, metric->arg) / 1e9);
 }
 
-static void collect_object(const struct page *page, const struct metric *metric)
+COLLECT(segment)
 {
-	put(page, metric, number_at(&page->objects, metric->arg));
+	put(page, kvw_number_at(&page->segment, metric->arg));
 }
 
-static void collect_object_seconds(const struct page *page, const struct metric *metric)
-{
-	fprintf(page->out, "%s %.9g\n", metric->name,
-		(double)number_at(&page->objects, metric->arg) / 1e9);
-}
-
-static void collect_segment(const struct page *page, const struct metric *metric)
-{
-	put(page, metric, number_at(&page->segment, metric->arg));
-}
-
-static void collect_quiet(const struct page *page, const struct metric *metric)
+COLLECT(quiet)
 {
 	int64_t until = page->objects.quiet_until_wall_ns;
 	int64_t left = until == 0 ? 0 : until - page->in->wall_ns;
 
-	fprintf(page->out, "%s %.9g\n", metric->name, left > 0 ? (double)left / 1e9 : 0.0);
+	(void)metric;
+	kvw_sample_double(page->out, NULL, 0, left > 0 ? (double)left / 1e9 : 0.0);
 }
 
-static void collect_outcomes(const struct page *page, const struct metric *metric)
+COLLECT(outcomes)
 {
-	put_labelled(page, metric, "outcome", "stored", page->objects.stored);
-	put_labelled(page, metric, "outcome", "replaced", page->objects.replaced);
-	put_labelled(page, metric, "outcome", "same", page->objects.same);
+	(void)metric;
+	kvw_sample_named(page->out, "outcome", "stored", page->objects.stored);
+	kvw_sample_named(page->out, "outcome", "replaced", page->objects.replaced);
+	kvw_sample_named(page->out, "outcome", "same", page->objects.same);
 }
 
-static void collect_refused(const struct page *page, const struct metric *metric)
+COLLECT(refused)
 {
 	static const char *const reasons[] = {
 		"connections", "descriptors", "puts", "quiet", "room", "size", "leases", "jobs"};
 
+	(void)metric;
 	for (size_t i = 0; i < sizeof(reasons) / sizeof(reasons[0]); i++)
-		put_labelled(page, metric, "reason", reasons[i],
+		kvw_sample_named(page->out, "reason", reasons[i],
 			total(page, (enum kvt_count)(KVT_COUNT_REFUSED_CONNECTIONS + i)));
 }
 
-static void collect_timeouts(const struct page *page, const struct metric *metric)
+COLLECT(timeouts)
 {
 	static const char *const kinds[] = {"idle", "head", "body", "write"};
 
+	(void)metric;
 	for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++)
-		put_labelled(page, metric, "kind", kinds[i],
+		kvw_sample_named(page->out, "kind", kinds[i],
 			total(page, (enum kvt_count)(KVT_COUNT_TIMEOUT_IDLE + i)));
 }
 
 /* Pairs that never were are left out. */
-static void collect_requests(const struct page *page, const struct metric *metric)
+COLLECT(requests)
 {
+	(void)metric;
 	for (int route = 0; route < KVT_ROUTE_COUNT; route++)
 		for (int slot = 0; slot < KVT_SLOT_COUNT; slot++) {
+			struct kvw_label labels[] = {
+				{"route", kvw_slice_of(route_names[route])},
+				{"code", kvw_slice_of(status_names[slot])},
+			};
 			uint64_t sum = 0;
 
 			for (size_t i = 0; i < page->in->meter_count; i++)
-				sum += load(&page->in->meters[i]->requests[route][slot]);
+				sum += kvw_counted(&page->in->meters[i]->requests[route][slot]);
 			if (sum > 0)
-				fprintf(page->out, "%s{route=\"%s\",code=\"%s\"} %" PRIu64 "\n",
-					metric->name, route_names[route], status_names[slot], sum);
+				kvw_sample_u64(page->out, labels, 2, sum);
 		}
 }
 
-static void collect_seconds(const struct page *page, const struct metric *metric)
+COLLECT(seconds)
 {
-	static const uint64_t bounds[] = KVT_LATENCY_BOUNDS;
-
+	(void)metric;
 	for (int route = 0; route < KVT_ROUTE_COUNT; route++) {
-		const char *name = route_names[route];
-		uint64_t below = 0, sum_ns = 0;
+		struct kvw_label label = {"route", kvw_slice_of(route_names[route])};
+		struct kvw_histogram_sum sum = {0};
 
-		for (int b = 0; b < KVT_LATENCY_BUCKETS; b++) {
-			for (size_t i = 0; i < page->in->meter_count; i++)
-				below += load(&page->in->meters[i]->seconds[route].buckets[b]);
-			if (b < KVT_LATENCY_BUCKETS - 1)
-				fprintf(page->out,
-					"%s_bucket{route=\"%s\",le=\"%g\"} %" PRIu64 "\n",
-					metric->name, name, (double)bounds[b] / 1e9, below);
-		}
 		for (size_t i = 0; i < page->in->meter_count; i++)
-			sum_ns += load(&page->in->meters[i]->seconds[route].sum_ns);
-		fprintf(page->out,
-			"%s_bucket{route=\"%s\",le=\"+Inf\"} %" PRIu64
-			"\n%s_sum{route=\"%s\"} %.9f\n%s_count{route=\"%s\"} %" PRIu64 "\n",
-			metric->name, name, below, metric->name, name, (double)sum_ns / 1e9,
-			metric->name, name, below);
+			kvw_histogram_collect(&page->in->meters[i]->seconds[route], &sum);
+		kvw_sample_histogram(page->out, &label, 1, &page->in->meters[0]->bounds, &sum);
 	}
 }
 
@@ -213,38 +185,35 @@ static void collect_seconds(const struct page *page, const struct metric *metric
 
 static const struct metric metrics[] = {
 #define KVT_METRIC(name, type, labels, collector, arg, help)                                       \
-	{name, #type, labels, help, collect_##collector, arg},
+	{{name, #type, labels, help}, collect_##collector, arg},
 #include "daemon/daemon_metrics.def"
 };
 #define METRICS (sizeof(metrics) / sizeof(metrics[0]))
 
-void kvt_daemon_metrics(const struct kvt_daemon_metrics_input *in, FILE *out)
+void kvt_daemon_metrics(const struct kvt_daemon_metrics_input *in, struct kvw_exposition *out)
 {
 	struct page page = {.out = out, .in = in};
 
 	kvt_objects_stats(in->objects, &page.objects);
 	kvt_segment_stats(in->segment, &page.segment);
 	for (size_t i = 0; i < METRICS; i++) {
-		fprintf(out, "# HELP %s %s\n# TYPE %s %s\n", metrics[i].name, metrics[i].help,
-			metrics[i].name, metrics[i].type);
+		kvw_metric_head(out, &metrics[i].info);
 		metrics[i].collect(&page, &metrics[i]);
 	}
 }
 
+static const struct kvw_metric_info *metric_at(size_t i)
+{
+	return i < METRICS ? &metrics[i].info : NULL;
+}
+
 void kvt_daemon_metrics_reference(FILE *out)
 {
-	fputs("# Metrics of kvtierd\n\n"
-	      "Generated from `daemon_metrics.def` by `kvtierd reference --metrics`; a test "
-	      "compares.\n"
-	      "`/metrics` shows them in this order, then those of its cache "
-	      "(`cache/METRICS.md`).\n\n"
-	      "| Name | Type | Labels | What it is |\n"
-	      "|---|---|---|---|\n",
-		out);
-	for (size_t i = 0; i < METRICS; i++) {
-		const char *tick = metrics[i].labels[0] != '\0' ? "`" : "";
-
-		fprintf(out, "| `%s` | %s | %s%s%s | %s |\n", metrics[i].name, metrics[i].type,
-			tick, metrics[i].labels, tick, metrics[i].help);
-	}
+	kvw_metrics_page(out,
+		"# Metrics of kvtierd\n\n"
+		"Generated from `daemon_metrics.def` by `kvtierd reference --metrics`; a test "
+		"compares.\n"
+		"`/metrics` shows them in this order, then those of its cache "
+		"(`cache/METRICS.md`).\n",
+		metric_at);
 }

@@ -1,17 +1,17 @@
 /*
  * meters.h - what one loop of the server counts, and how long requests took.
  *
- * Each loop owns one and is its only writer; whoever renders reads all of them. Relaxed atomics
- * without a locked instruction.
+ * Each loop owns one and is its only writer; the loop that answers /metrics reads all of them. Relaxed
+ * atomics without a locked instruction.
  */
 #ifndef KVT_METERS_H
 #define KVT_METERS_H
 
-#include <stdatomic.h>
 #include <stdint.h>
 #include <stdio.h>
 
 #include "core/latency.h"
+#include "metrics/exposition.h"
 
 enum kvt_route {
 #define KVT_ROUTE(name, method, path, where, text) KVT_ROUTE_##name,
@@ -56,20 +56,19 @@ enum kvt_count {
 struct kvt_meters {
 	_Alignas(64) _Atomic uint64_t requests[KVT_ROUTE_COUNT][KVT_SLOT_COUNT];
 	_Atomic uint64_t counts[KVT_COUNT_COUNT];
-	struct {
-		_Atomic uint64_t sum_ns, buckets[KVT_LATENCY_BUCKETS]; /* not cumulative */
-	} seconds[KVT_ROUTE_COUNT];
+	struct kvw_histogram seconds[KVT_ROUTE_COUNT];
+	struct kvw_bounds bounds; /* of seconds */
 };
 
-static inline void kvt_meter_bump(_Atomic uint64_t *value, uint64_t n)
+/* m is zeroed. */
+static inline void kvt_meters_init(struct kvt_meters *m)
 {
-	atomic_store_explicit(
-		value, atomic_load_explicit(value, memory_order_relaxed) + n, memory_order_relaxed);
+	kvt_latency_bounds_init(&m->bounds);
 }
 
 static inline void kvt_meter_add(struct kvt_meters *m, enum kvt_count what, uint64_t n)
 {
-	kvt_meter_bump(&m->counts[what], n);
+	kvw_bump(&m->counts[what], n);
 }
 
 /* One answer: its route, status, and the time since its request's head was there. */
@@ -86,8 +85,8 @@ struct kvt_daemon_metrics_input {
 	struct kvt_objects *objects;
 	struct kvt_segment_file *segment;
 };
-/* The daemon's metrics in Prometheus' text format. */
-void kvt_daemon_metrics(const struct kvt_daemon_metrics_input *in, FILE *out);
+/* Appends the daemon's metrics in Prometheus' text format. */
+void kvt_daemon_metrics(const struct kvt_daemon_metrics_input *in, struct kvw_exposition *out);
 
 /* METRICS.md */
 void kvt_daemon_metrics_reference(FILE *out);

@@ -162,7 +162,7 @@ void kvt_serve_ready(struct kvt_conn *conn)
 	answer_json(conn, draining ? 503 : 200, text, (size_t)n);
 }
 
-static bool write_metrics(struct kvt_server *server, FILE *out)
+static bool write_metrics(struct kvt_server *server, struct kvw_exposition *out)
 {
 	const struct kvt_meters **meters = calloc(server->all_loops, sizeof(meters[0]));
 	struct kvt *cache = kvt_objects_cache(server->objects);
@@ -185,7 +185,7 @@ static bool write_metrics(struct kvt_server *server, FILE *out)
 		out);
 	free(meters);
 	if (cache != NULL && kvt_metrics(cache, &text) == KVT_OK)
-		fputs(text, out);
+		kvw_page_string(&out->page, text);
 	kvt_text_free(text);
 	return true;
 }
@@ -194,12 +194,10 @@ void kvt_serve_metrics(struct kvt_conn *conn)
 {
 	char *text = NULL;
 	size_t len = 0;
-	FILE *out = open_memstream(&text, &len);
-	bool good = out != NULL && write_metrics(conn->loop->server, out);
+	struct kvw_exposition out = {.numbers = KVW_NUMBERS_NINE};
+	bool counted = write_metrics(conn->loop->server, &out);
 
-	if (out != NULL && fclose(out) != 0)
-		good = false;
-	if (good)
+	if (kvw_exposition_take(&out, &text, &len) == KVW_OK && counted)
 		kvt_conn_answer(conn, &(struct kvt_answer){.status = 200,
 					      .type = "text/plain; version=0.0.4",
 					      .body = {text, len}});

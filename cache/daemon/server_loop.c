@@ -147,6 +147,7 @@ enum kvt_status kvt_loop_init(
 	TAILQ_INIT(&loop->conns);
 	TAILQ_INIT(&loop->dead);
 	kvw_timers_init(&loop->timers);
+	kvt_meters_init(&loop->meters);
 	loop->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
 	loop->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
 	if (kvw_head_init(&loop->head, KVT_HEAD_FIELDS) != KVW_OK)

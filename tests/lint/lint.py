@@ -73,6 +73,7 @@ FLOOR = {
     "base": set(),
     "http": {"base"},
     "tls": {"base"},
+    "metrics": {"base"},
     "settings": {"base"},
     "wire": {"base"},
 }

@@ -15,7 +15,7 @@
 
 #include "openai/api_path.h"
 #include "base/clock.h"
-#include "admin/page.h"
+#include "base/page.h"
 
 /* Most bytes of each string after escaping. */
 enum {

@@ -8,7 +8,7 @@
 
 #include <stdlib.h>
 
-#include "admin/page.h"
+#include "base/page.h"
 
 static const char json_type[] = "application/json";
 static const char metrics_type[] = "text/plain; version=0.0.4; charset=utf-8";

@@ -8,7 +8,7 @@
 #define KVW_COLLECT_H
 
 #include "admin/metrics_shard.h"
-#include "admin/page.h"
+#include "metrics/exposition.h"
 
 /* The `arg` of a metric, where it is not an enum of metrics.h or a tally. */
 enum kvw_collect_of {
@@ -50,29 +50,10 @@ enum kvw_collect_of {
 /* One rendering. */
 struct kvw_collect {
 	struct kvw_metrics *metrics; /* its lock is held */
-	struct kvw_page *text;
+	struct kvw_exposition out;
 	int64_t now_ns;
-	const struct kvw_metric_info *info; /* the metric being written */
-	int arg;
+	int arg; /* of the metric being written */
 };
-
-/* One label of a sample. */
-struct kvw_label {
-	const char *name;
-	struct kvw_slice value;
-};
-
-/* Starts a line: name, suffix, labels in braces if there are any, a space. */
-void kvw_sample(struct kvw_collect *collect, const char *suffix, const struct kvw_label *labels,
-	size_t count);
-/* The same and the number and the line's end. */
-void kvw_sample_u64(struct kvw_collect *collect, const struct kvw_label *labels, size_t count,
-	uint64_t value);
-void kvw_sample_double(struct kvw_collect *collect, const struct kvw_label *labels, size_t count,
-	double value);
-/* Buckets, sum and count. At most 7 labels. */
-void kvw_sample_histogram(struct kvw_collect *collect, const struct kvw_label *labels, size_t count,
-	const struct kvw_bounds *bounds, const struct kvw_histogram_sum *sum);
 
 /* Sum of an _Atomic uint64_t at `offset` in each shard. */
 uint64_t kvw_shards_sum(const struct kvw_metrics *metrics, size_t offset);

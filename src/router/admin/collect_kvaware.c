@@ -41,15 +41,13 @@ void kvw_collect_inexact(struct kvw_collect *collect)
 	if (metrics->sources.tokens == NULL)
 		return;
 	for (size_t i = 0; i < KVW_INEXACT_COUNT; i++) {
-		struct kvw_label label = {"tokens", kvw_slice_of(kvw_inexact_name((enum kvw_inexact)i))};
 		uint64_t sum = 0;
 
 		if (i == KVW_INEXACT_NOT_WANTED)
 			continue; /* not prompts */
 		for (size_t loop = 0; loop < metrics->loops; loop++)
-			sum += atomic_load_explicit(
-				&metrics->shards[loop].inexact[i], memory_order_relaxed);
-		kvw_sample_u64(collect, &label, 1, sum);
+			sum += kvw_counted(&metrics->shards[loop].inexact[i]);
+		kvw_sample_named(&collect->out, "tokens", kvw_inexact_name((enum kvw_inexact)i), sum);
 	}
 }
 
@@ -61,7 +59,7 @@ void kvw_collect_token_wait(struct kvw_collect *collect)
 		return;
 	for (size_t i = 0; i < collect->metrics->loops; i++)
 		kvw_histogram_collect(&collect->metrics->shards[i].token_wait, &sum);
-	kvw_sample_histogram(collect, NULL, 0, &collect->metrics->bounds.added, &sum);
+	kvw_sample_histogram(&collect->out, NULL, 0, &collect->metrics->bounds.added, &sum);
 }
 
 static double tokens_value(const struct kvw_tokens_stats *stats, int arg)
@@ -96,7 +94,7 @@ void kvw_collect_tokens(struct kvw_collect *collect)
 	if (tokens == NULL)
 		return;
 	kvw_tokens_stats(tokens, &stats);
-	kvw_sample_double(collect, NULL, 0, tokens_value(&stats, collect->arg));
+	kvw_sample_double(&collect->out, NULL, 0, tokens_value(&stats, collect->arg));
 }
 
 uint64_t kvw_exact_gauge(const struct kvw_strategy_stats *stats, enum kvw_collect_of of)
@@ -131,46 +129,21 @@ void kvw_collect_feed_counters(struct kvw_collect *collect)
 	if (feed == NULL)
 		return;
 	kvw_feed_stats(feed, &stats);
-	for (size_t i = 0; i < KVW_FEED_COUNTERS; i++) {
-		struct kvw_label label = {
-			"what", kvw_slice_of(kvw_feed_counter_name((enum kvw_feed_counter)i))};
-
-		kvw_sample_u64(collect, &label, 1, stats.counts[i]);
-	}
-}
-
-static void put_bucket(struct kvw_collect *collect, const char *bound, uint64_t count)
-{
-	struct kvw_label label = {"le", kvw_slice_of(bound)};
-
-	kvw_sample(collect, "_bucket", &label, 1);
-	kvw_page_u64(collect->text, count);
-	kvw_page_string(collect->text, "\n");
+	for (size_t i = 0; i < KVW_FEED_COUNTERS; i++)
+		kvw_sample_named(&collect->out, "what",
+			kvw_feed_counter_name((enum kvw_feed_counter)i), stats.counts[i]);
 }
 
 void kvw_collect_feed_lag(struct kvw_collect *collect)
 {
 	struct kvw_feed *feed = collect->metrics->sources.feed;
 	struct kvw_feed_stats stats;
-	uint64_t count = 0;
-	char bound[32];
 
 	if (feed == NULL)
 		return;
 	kvw_feed_stats(feed, &stats);
-	for (size_t i = 0; i < KVW_FEED_LAGS; i++) {
-		count += stats.lags[i];
-		(void)snprintf(bound, sizeof(bound), "%g", kvw_feed_lag_bounds[i]);
-		put_bucket(collect, bound, count);
-	}
-	count += stats.lags[KVW_FEED_LAGS];
-	put_bucket(collect, "+Inf", count);
-	kvw_sample(collect, "_sum", NULL, 0);
-	kvw_page_double(collect->text, stats.lag_sum_s);
-	kvw_page_string(collect->text, "\n");
-	kvw_sample(collect, "_count", NULL, 0);
-	kvw_page_u64(collect->text, count);
-	kvw_page_string(collect->text, "\n");
+	kvw_sample_buckets(&collect->out, NULL, 0, kvw_feed_lag_bounds, KVW_FEED_LAGS, stats.lags,
+		stats.lag_sum_s);
 }
 
 static double lag_seconds(double ms)
@@ -203,7 +176,7 @@ void kvw_collect_feed(struct kvw_collect *collect)
 	default:
 		abort();
 	}
-	kvw_sample_double(collect, NULL, 0, value);
+	kvw_sample_double(&collect->out, NULL, 0, value);
 }
 
 /* False: there is no controller. */
@@ -232,9 +205,7 @@ static void put_members(struct kvw_collect *collect, const struct member *member
 	if (!lmcache_stats(collect, &stats))
 		return;
 	for (size_t i = 0; i < count; i++) {
-		struct kvw_label label = {"what", kvw_slice_of(members[i].name)};
-
-		kvw_sample_u64(collect, &label, 1,
+		kvw_sample_named(&collect->out, "what", members[i].name,
 			*(const uint64_t *)((const char *)&stats + members[i].offset));
 	}
 }
@@ -264,10 +235,8 @@ void kvw_collect_lmcache_messages(struct kvw_collect *collect)
 	struct kvw_lmcache_stats stats;
 
 	for (size_t i = 0; i < KVW_LMC_TYPE_COUNT && lmcache_stats(collect, &stats); i++) {
-		struct kvw_label label = {
-			"type", kvw_slice_of(kvw_lmcache_type_name((enum kvw_lmc_type)i))};
-
-		kvw_sample_u64(collect, &label, 1, stats.messages[i]);
+		kvw_sample_named(&collect->out, "type", kvw_lmcache_type_name((enum kvw_lmc_type)i),
+			stats.messages[i]);
 	}
 }
 
@@ -276,10 +245,8 @@ void kvw_collect_lmcache_refused(struct kvw_collect *collect)
 	struct kvw_lmcache_stats stats;
 
 	for (size_t i = 0; i < KVW_LMCACHE_REFUSALS && lmcache_stats(collect, &stats); i++) {
-		struct kvw_label label = {
-			"why", kvw_slice_of(kvw_lmcache_refusal_name((enum kvw_lmcache_refusal)i))};
-
-		kvw_sample_u64(collect, &label, 1, stats.refused[i]);
+		kvw_sample_named(&collect->out, "why", kvw_lmcache_refusal_name((enum kvw_lmcache_refusal)i),
+			stats.refused[i]);
 	}
 }
 
@@ -299,7 +266,7 @@ void kvw_collect_coverage(struct kvw_collect *collect)
 			if (kvw_feed_worker_status(feed, fleet->workers[i]->id,
 				    (enum kvw_reporter)reporter, &status) != KVW_OK)
 				continue;
-			kvw_sample_u64(collect, labels, 2,
+			kvw_sample_u64(&collect->out, labels, 2,
 				collect->arg == KVW_OF_COVERAGE ? (uint64_t)status.coverage
 							     : status.sequence);
 		}

@@ -13,16 +13,14 @@
 
 void kvw_collect_counter(struct kvw_collect *collect)
 {
-	kvw_sample_u64(collect, NULL, 0,
+	kvw_sample_u64(&collect->out, NULL, 0,
 		kvw_metrics_counter_sum(collect->metrics, (enum kvw_counter)collect->arg));
 }
 
 void kvw_collect_gauge(struct kvw_collect *collect)
 {
-	kvw_sample(collect, "", NULL, 0);
-	kvw_page_i64(collect->text,
+	kvw_sample_i64(&collect->out, NULL, 0,
 		kvw_metrics_gauge_sum(collect->metrics, (enum kvw_gauge)collect->arg));
-	kvw_page_put(collect->text, "\n", 1);
 }
 
 void kvw_collect_tally(struct kvw_collect *collect)
@@ -30,7 +28,7 @@ void kvw_collect_tally(struct kvw_collect *collect)
 	size_t offset = offsetof(struct kvw_metrics_shard, tallies) +
 			(size_t)collect->arg * sizeof(_Atomic uint64_t);
 
-	kvw_sample_u64(collect, NULL, 0, kvw_shards_sum(collect->metrics, offset));
+	kvw_sample_u64(&collect->out, NULL, 0, kvw_shards_sum(collect->metrics, offset));
 }
 
 void kvw_collect_timeouts(struct kvw_collect *collect)
@@ -48,9 +46,7 @@ void kvw_collect_timeouts(struct kvw_collect *collect)
 	};
 
 	for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
-		struct kvw_label label = {"kind", kvw_slice_of(kinds[i].kind)};
-
-		kvw_sample_u64(collect, &label, 1,
+		kvw_sample_named(&collect->out, "kind", kinds[i].kind,
 			kvw_metrics_counter_sum(collect->metrics, kinds[i].counter));
 	}
 }
@@ -67,7 +63,7 @@ void kvw_collect_decisions(struct kvw_collect *collect)
 			offsetof(struct kvw_metrics_shard, reasons) + i * sizeof(_Atomic uint64_t);
 
 		labels[1].value = kvw_slice_of(kvw_reason_name((enum kvw_reason)i));
-		kvw_sample_u64(collect, labels, 2, kvw_shards_sum(collect->metrics, offset));
+		kvw_sample_u64(&collect->out, labels, 2, kvw_shards_sum(collect->metrics, offset));
 	}
 }
 
@@ -89,7 +85,7 @@ void kvw_collect_incoming(struct kvw_collect *collect)
 		if (slot == KVW_MODEL_OTHER)
 			n += other;
 		if (n > 0)
-			kvw_sample_u64(collect, &label, 1, n);
+			kvw_sample_u64(&collect->out, &label, 1, n);
 	}
 }
 
@@ -140,7 +136,7 @@ void kvw_collect_requests(struct kvw_collect *collect)
 				continue;
 			labels[2].value = kvw_slice_of(kvw_status_name(status));
 			labels[3].value = kvw_slice_of(end_names[end]);
-			kvw_sample_u64(collect, labels, 4, sums[end][status]);
+			kvw_sample_u64(&collect->out, labels, 4, sums[end][status]);
 		}
 	}
 }
@@ -165,7 +161,7 @@ void kvw_collect_route_histogram(struct kvw_collect *collect)
 		}
 		label.value = kvw_slice_of(kvw_api_name((enum kvw_api)api));
 		if (sum.count > 0)
-			kvw_sample_histogram(collect, &label, 1, bounds, &sum);
+			kvw_sample_histogram(&collect->out, &label, 1, bounds, &sum);
 	}
 }
 
@@ -175,7 +171,7 @@ void kvw_collect_gap_histogram(struct kvw_collect *collect)
 
 	for (size_t i = 0; i < collect->metrics->loops; i++)
 		kvw_histogram_collect(&collect->metrics->shards[i].gap, &sum);
-	kvw_sample_histogram(collect, NULL, 0, &collect->metrics->bounds.gap, &sum);
+	kvw_sample_histogram(&collect->out, NULL, 0, &collect->metrics->bounds.gap, &sum);
 }
 
 /* One worker and model, over all shards. */
@@ -244,7 +240,7 @@ static void write_tokens(
 	uint64_t n = collect->arg == KVW_OF_INPUT ? sum->input_tokens : sum->output_tokens;
 
 	if (n > 0)
-		kvw_sample_u64(collect, labels, 2, n);
+		kvw_sample_u64(&collect->out, labels, 2, n);
 }
 
 void kvw_collect_server_tokens(struct kvw_collect *collect)
@@ -267,7 +263,7 @@ static void write_errors(
 	for (size_t i = 0; i < KVW_ERROR_COUNT; i++) {
 		labels[2].value = kvw_slice_of(names[i]);
 		if (sum->errors[i] > 0)
-			kvw_sample_u64(collect, labels, 3, sum->errors[i]);
+			kvw_sample_u64(&collect->out, labels, 3, sum->errors[i]);
 	}
 }
 
@@ -283,7 +279,7 @@ static void write_latency(
 	for (size_t failed = 0; failed < 2; failed++) {
 		labels[2].value = kvw_slice_of(failed ? "error" : "success");
 		if (sum->latency[failed].count > 0)
-			kvw_sample_histogram(collect, labels, 3, &collect->metrics->bounds.latency,
+			kvw_sample_histogram(&collect->out, labels, 3, &collect->metrics->bounds.latency,
 				&sum->latency[failed]);
 	}
 }

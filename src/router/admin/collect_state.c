@@ -92,12 +92,11 @@ static double worker_value(
 void kvw_collect_worker(struct kvw_collect *collect)
 {
 	const struct kvw_fleet *fleet = collect->metrics->fleet;
-	struct kvw_label label = {collect->info->labels, {NULL, 0}};
+	struct kvw_label label = {collect->out.info->labels, {NULL, 0}};
 
 	for (size_t i = 0; i < fleet->count; i++) {
 		label.value = kvw_slice_of(fleet->workers[i]->url);
-		kvw_sample_double(
-			collect, &label, 1, worker_value(collect, i + 1, fleet->workers[i]));
+		kvw_sample_double(&collect->out, &label, 1, worker_value(collect, i + 1, fleet->workers[i]));
 	}
 }
 
@@ -122,7 +121,7 @@ void kvw_collect_learned(struct kvw_collect *collect)
 {
 	const struct kvw_fleet *fleet = collect->metrics->fleet;
 	struct kvw_strategy *strategy = fleet->strategy;
-	struct kvw_label label = {collect->info->labels, {NULL, 0}};
+	struct kvw_label label = {collect->out.info->labels, {NULL, 0}};
 
 	if (strategy == NULL || strategy->ops->learned == NULL)
 		return;
@@ -131,7 +130,7 @@ void kvw_collect_learned(struct kvw_collect *collect)
 
 		strategy->ops->learned(strategy, fleet->workers[i]->id, &learned);
 		label.value = kvw_slice_of(fleet->workers[i]->url);
-		kvw_sample_double(collect, &label, 1, learned_value(collect->arg, &learned));
+		kvw_sample_double(&collect->out, &label, 1, learned_value(collect->arg, &learned));
 	}
 }
 
@@ -161,7 +160,7 @@ void kvw_collect_compared(struct kvw_collect *collect)
 {
 	const struct kvw_metrics *metrics = collect->metrics;
 	size_t offset = compared_offset(collect->arg);
-	struct kvw_label label = {collect->info->labels, {NULL, 0}};
+	struct kvw_label label = {collect->out.info->labels, {NULL, 0}};
 
 	for (size_t slot = 1; slot < metrics->worker_slots; slot++) {
 		uint64_t sum = 0;
@@ -173,7 +172,7 @@ void kvw_collect_compared(struct kvw_collect *collect)
 				memory_order_relaxed);
 		}
 		label.value = kvw_worker_label(metrics, slot);
-		kvw_sample_u64(collect, &label, 1, sum);
+		kvw_sample_u64(&collect->out, &label, 1, sum);
 	}
 }
 
@@ -211,7 +210,7 @@ void kvw_collect_strategy(struct kvw_collect *collect)
 		value = kvw_exact_gauge(&stats, (enum kvw_collect_of)collect->arg);
 		break;
 	}
-	kvw_sample_u64(collect, NULL, 0, value);
+	kvw_sample_u64(&collect->out, NULL, 0, value);
 }
 
 void kvw_collect_loop_age(struct kvw_collect *collect)
@@ -228,7 +227,7 @@ void kvw_collect_loop_age(struct kvw_collect *collect)
 		if (turn_ns == 0)
 			continue;
 		label.value.len = kvw_decimal(number, i);
-		kvw_sample_double(collect, &label, 1, age_ns < 0 ? 0 : (double)age_ns / 1e9);
+		kvw_sample_double(&collect->out, &label, 1, age_ns < 0 ? 0 : (double)age_ns / 1e9);
 	}
 }
 
@@ -241,7 +240,7 @@ void kvw_collect_dropped(struct kvw_collect *collect)
 		n = kvw_log_dropped();
 	else if (access_log != NULL)
 		n = kvw_access_log_dropped(access_log);
-	kvw_sample_u64(collect, NULL, 0, n);
+	kvw_sample_u64(&collect->out, NULL, 0, n);
 }
 
 void kvw_collect_build_info(struct kvw_collect *collect)
@@ -253,7 +252,7 @@ void kvw_collect_build_info(struct kvw_collect *collect)
 		{"strategy", kvw_slice_of(strategy == NULL ? "none" : strategy->ops->name)},
 	};
 
-	kvw_sample_u64(collect, labels, 3, 1);
+	kvw_sample_u64(&collect->out, labels, 3, 1);
 }
 
 static double memory_used_percent(void)
@@ -294,7 +293,7 @@ void kvw_collect_host(struct kvw_collect *collect)
 		value = memory_used_percent();
 	else
 		value = disk_used_percent();
-	kvw_sample_double(collect, NULL, 0, value);
+	kvw_sample_double(&collect->out, NULL, 0, value);
 }
 
 /* Pages of /proc/self/statm; field 0 is the size, 1 the resident set. */
@@ -348,5 +347,5 @@ void kvw_collect_process(struct kvw_collect *collect)
 	default:
 		abort();
 	}
-	kvw_sample_double(collect, NULL, 0, value);
+	kvw_sample_double(&collect->out, NULL, 0, value);
 }

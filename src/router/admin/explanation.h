@@ -7,7 +7,7 @@
 #include "openai/api_path.h"
 #include "admin/explain.h"
 #include "feeds/kvspace.h"
-#include "admin/page.h"
+#include "base/page.h"
 #include "openai/scan.h"
 
 struct kvw_explanation {

@@ -29,6 +29,7 @@ static const uint64_t added_us[] = {10, 20, 30, 50, 75, 100, 150, 200, 300, 500,
 	10000, 20000, 50000, 100000, 250000, 1000000};
 
 #define COUNT_OF(array) (sizeof(array) / sizeof((array)[0]))
+#define US 1000 /* ns */
 
 /* Status codes with a slot of their own; slot 0 is "no answer". Classes follow. */
 static const uint16_t statuses[] = {0, 200, 201, 202, 204, 206, 304, 400, 401, 403, 404, 405, 408,
@@ -109,10 +110,10 @@ enum kvw_err kvw_metrics_create(
 	metrics->fleet = fleet;
 	metrics->worker_slots = fleet->count + 1;
 	metrics->start_wall_ns = kvw_clock_wall_ns();
-	kvw_bounds_init(&metrics->bounds.latency, latency_us, COUNT_OF(latency_us));
-	kvw_bounds_init(&metrics->bounds.token, token_us, COUNT_OF(token_us));
-	kvw_bounds_init(&metrics->bounds.gap, gap_us, COUNT_OF(gap_us));
-	kvw_bounds_init(&metrics->bounds.added, added_us, COUNT_OF(added_us));
+	kvw_bounds_init(&metrics->bounds.latency, latency_us, COUNT_OF(latency_us), US);
+	kvw_bounds_init(&metrics->bounds.token, token_us, COUNT_OF(token_us), US);
+	kvw_bounds_init(&metrics->bounds.gap, gap_us, COUNT_OF(gap_us), US);
+	kvw_bounds_init(&metrics->bounds.added, added_us, COUNT_OF(added_us), US);
 	metrics->window.workers = calloc(
 		KVW_WINDOW_SAMPLES * metrics->worker_slots, sizeof(*metrics->window.workers));
 	metrics->shards = aligned_alloc(64, loops * sizeof(*metrics->shards));

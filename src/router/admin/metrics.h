@@ -18,6 +18,7 @@
 struct kvw_access_log;
 struct kvw_feed;
 struct kvw_fleet;
+struct kvw_metric_info; /* metrics/exposition.h */
 struct kvw_tokens;
 
 /* Plain counters that the proxy adds to; each has a line in metrics.def. */
@@ -105,10 +106,6 @@ const char *kvw_inexact_name(enum kvw_inexact inexact);
 const char *kvw_reporter_name(enum kvw_reporter reporter);
 
 /* --- the list itself, from metrics.def --- */
-struct kvw_metric_info {
-	const char *name, *type, *labels, *help;
-};
-
 /* The i-th metric; NULL past the last. */
 const struct kvw_metric_info *kvw_metric_info(size_t i);
 

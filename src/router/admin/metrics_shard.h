@@ -15,7 +15,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#include "admin/histogram.h"
+#include "metrics/histogram.h"
 #include "admin/metrics.h"
 
 struct kvw_model;

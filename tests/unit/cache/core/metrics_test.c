@@ -21,6 +21,7 @@ static void setup(void)
 	memset(&events, 0, sizeof(events));
 	memset(&controller, 0, sizeof(controller));
 	memset(&latencies, 0, sizeof(latencies));
+	kvt_latencies_init(&latencies);
 	stats.tiers[KVT_TIER_L1].state = KVT_TIER_WORKS;
 	stats.tiers[KVT_TIER_NVME].state = KVT_TIER_WORKS;
 	text = NULL;
@@ -64,7 +65,7 @@ static size_t count_of(const char *needle)
 }
 
 /* The metric that a sample's name belongs to. */
-static bool belongs(const char *name, size_t len, const struct kvt_metric_info *info)
+static bool belongs(const char *name, size_t len, const struct kvw_metric_info *info)
 {
 	static const char *const tails[] = {"_bucket", "_sum", "_count"};
 	size_t base = strlen(info->name);
@@ -81,7 +82,7 @@ static bool belongs(const char *name, size_t len, const struct kvt_metric_info *
 /* HELP, TYPE, then at least one sample of that name, with the labels that the table says. */
 START_TEST(each_metric_is_there_once)
 {
-	const struct kvt_metric_info *info;
+	const struct kvw_metric_info *info;
 	char line[512];
 	const char *at;
 
@@ -205,7 +206,7 @@ static void *add_many(void *arg)
 
 START_TEST(threads_lose_no_count)
 {
-	struct kvt_latency_sum sum;
+	struct kvw_histogram_sum sum;
 	pthread_t threads[4];
 
 	for (int i = 0; i < 4; i++)

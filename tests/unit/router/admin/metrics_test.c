@@ -9,6 +9,7 @@
 #include "openai/api_path.h"
 #include "fixture.h"
 #include "admin/metrics.h"
+#include "metrics/exposition.h"
 #include "prom.h"
 
 #define SECOND INT64_C(1000000000)

@@ -2,7 +2,7 @@
  * page.h - a growing text, and the escapes of JSON and of Prometheus labels.
  *
  * A text that could not grow remembers it (`failed`) and ignores what follows, so that writers
- * need no check after each piece: whoever takes the result checks once.
+ * need no check after each piece: the function that takes the result checks once.
  */
 #ifndef KVW_PAGE_H
 #define KVW_PAGE_H

@@ -5,7 +5,7 @@
  * is found by a table and copied whole. UTF-8 is checked because a request target may hold any
  * byte, and one bad byte would make the whole line unreadable for strict consumers of the log.
  */
-#include "admin/page.h"
+#include "base/page.h"
 
 #include <math.h>
 #include <stdio.h>

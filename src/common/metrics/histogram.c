@@ -1,16 +1,17 @@
 /*
  * histogram.c - see histogram.h.
  */
-#include "admin/histogram.h"
+#include "metrics/histogram.h"
 
 #include <assert.h>
 
-void kvw_bounds_init(struct kvw_bounds *bounds, const uint64_t *us, size_t count)
+void kvw_bounds_init(
+	struct kvw_bounds *bounds, const uint64_t *values, size_t count, uint64_t unit_ns)
 {
 	assert(count <= KVW_BOUNDS_MAX);
 	bounds->count = (uint8_t)count;
 	for (size_t i = 0; i < count; i++)
-		bounds->ns[i] = (int64_t)us[i] * 1000;
+		bounds->ns[i] = (int64_t)(values[i] * unit_ns);
 	for (unsigned bits = 0; bits <= 64; bits++) {
 		uint64_t least = bits == 0 ? 0 : UINT64_C(1) << (bits - 1);
 		uint8_t i = 0;
@@ -23,9 +24,9 @@ void kvw_bounds_init(struct kvw_bounds *bounds, const uint64_t *us, size_t count
 
 void kvw_histogram_collect(const struct kvw_histogram *histogram, struct kvw_histogram_sum *into)
 {
-	into->sum_ns += atomic_load_explicit(&histogram->sum_ns, memory_order_relaxed);
+	into->sum_ns += kvw_counted(&histogram->sum_ns);
 	for (size_t i = 0; i <= KVW_BOUNDS_MAX; i++) {
-		uint64_t n = atomic_load_explicit(&histogram->buckets[i], memory_order_relaxed);
+		uint64_t n = kvw_counted(&histogram->buckets[i]);
 
 		into->buckets[i] += n;
 		into->count += n;

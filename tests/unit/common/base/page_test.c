@@ -1,13 +1,12 @@
 /*
- * test_page.c - escapes, numbers, histogram buckets.
+ * page_test.c - escapes and numbers.
  */
 #include <check.h>
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "admin/histogram.h"
-#include "admin/page.h"
+#include "base/page.h"
 
 static void check_json(const char *in, size_t len, const char *expected)
 {
@@ -115,55 +114,10 @@ START_TEST(numbers)
 }
 END_TEST
 
-/* The table lookup agrees with the definition: the first bound that is not below the value. */
-START_TEST(buckets_match_their_definition)
-{
-	static const uint64_t us[] = {1, 10, 11, 12, 13, 50, 75, 100, 1000, 2500, 60000000};
-	size_t count = sizeof(us) / sizeof(us[0]);
-	struct kvw_bounds bounds;
-
-	kvw_bounds_init(&bounds, us, count);
-	srand(11);
-	for (int round = 0; round < 20000; round++) {
-		struct kvw_histogram histogram = {0};
-		struct kvw_histogram_sum sum = {0};
-		int64_t value = (int64_t)((uint64_t)rand() << 20 >> (rand() % 52));
-		size_t expected = 0;
-
-		if (round < (int)count * 3) /* on the bounds and beside them */
-			value = (int64_t)us[round / 3] * 1000 + round % 3 - 1;
-		while (expected < count && value > (int64_t)us[expected] * 1000)
-			expected++;
-		kvw_histogram_observe(&histogram, &bounds, value);
-		kvw_histogram_collect(&histogram, &sum);
-		ck_assert_msg(sum.buckets[expected] == 1, "value %lld", (long long)value);
-		ck_assert_uint_eq(sum.count, 1);
-		ck_assert_uint_eq(sum.sum_ns, (uint64_t)value);
-	}
-}
-END_TEST
-
-START_TEST(negative_durations_count_as_zero)
-{
-	static const uint64_t us[] = {1};
-	struct kvw_histogram histogram = {0};
-	struct kvw_histogram_sum sum = {0};
-	struct kvw_bounds bounds;
-
-	kvw_bounds_init(&bounds, us, 1);
-	kvw_histogram_observe(&histogram, &bounds, -5);
-	kvw_histogram_observe(&histogram, &bounds, INT64_MAX);
-	kvw_histogram_collect(&histogram, &sum);
-	ck_assert_uint_eq(sum.buckets[0], 1);
-	ck_assert_uint_eq(sum.buckets[1], 1);
-	ck_assert_uint_eq(sum.sum_ns, (uint64_t)INT64_MAX);
-}
-END_TEST
-
 int main(void)
 {
-	Suite *suite = suite_create("admin text");
-	TCase *tcase = tcase_create("text");
+	Suite *suite = suite_create("page");
+	TCase *tcase = tcase_create("page");
 	SRunner *runner = srunner_create(suite);
 	int failed;
 
@@ -171,8 +125,6 @@ int main(void)
 	tcase_add_test(tcase, json_escape_cuts_between_characters);
 	tcase_add_test(tcase, json_of_random_bytes);
 	tcase_add_test(tcase, numbers);
-	tcase_add_test(tcase, buckets_match_their_definition);
-	tcase_add_test(tcase, negative_durations_count_as_zero);
 	suite_add_tcase(suite, tcase);
 	srunner_run_all(runner, CK_ENV);
 	failed = srunner_ntests_failed(runner);

@@ -1,0 +1,187 @@
+/*
+ * exposition.c - see exposition.h.
+ *
+ * The text is built in memory and handed over whole: a client that reads slowly holds no lock of
+ * what is counted.
+ */
+#include "metrics/exposition.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#define LABELS_MAX 8 /* of a histogram, le included */
+
+void kvw_metric_head(struct kvw_exposition *out, const struct kvw_metric_info *info)
+{
+	const char *const pieces[] = {"# HELP ", info->name, " ", info->help, "\n# TYPE ",
+		info->name, " ", info->type, "\n"};
+
+	out->info = info;
+	for (size_t i = 0; i < sizeof(pieces) / sizeof(pieces[0]); i++)
+		kvw_page_string(&out->page, pieces[i]);
+}
+
+/* Name, suffix, labels, a space: what precedes the value. */
+static struct kvw_page *begin(struct kvw_exposition *out, const char *suffix,
+	const struct kvw_label *labels, size_t count)
+{
+	struct kvw_page *page = &out->page;
+
+	kvw_page_string(page, out->info->name);
+	kvw_page_string(page, suffix);
+	for (size_t i = 0; i < count; i++) {
+		kvw_page_put(page, i == 0 ? "{" : ",", 1);
+		kvw_page_string(page, labels[i].name);
+		kvw_page_put(page, "=\"", 2);
+		kvw_page_label(page, labels[i].value);
+		kvw_page_put(page, "\"", 1);
+	}
+	kvw_page_string(page, count > 0 ? "} " : " ");
+	return page;
+}
+
+static void end(struct kvw_page *page)
+{
+	kvw_page_put(page, "\n", 1);
+}
+
+static void end_u64(struct kvw_page *page, uint64_t value)
+{
+	kvw_page_u64(page, value);
+	end(page);
+}
+
+static void put_double(const struct kvw_exposition *out, struct kvw_page *page, double value)
+{
+	char number[40];
+
+	if (out->numbers == KVW_NUMBERS_EXACT || !isfinite(value)) {
+		kvw_page_double(page, value);
+		return;
+	}
+	(void)snprintf(number, sizeof(number), "%.9g", value);
+	kvw_page_string(page, number);
+}
+
+void kvw_sample_u64(
+	struct kvw_exposition *out, const struct kvw_label *labels, size_t count, uint64_t value)
+{
+	end_u64(begin(out, "", labels, count), value);
+}
+
+void kvw_sample_i64(
+	struct kvw_exposition *out, const struct kvw_label *labels, size_t count, int64_t value)
+{
+	struct kvw_page *page = begin(out, "", labels, count);
+
+	kvw_page_i64(page, value);
+	end(page);
+}
+
+void kvw_sample_double(
+	struct kvw_exposition *out, const struct kvw_label *labels, size_t count, double value)
+{
+	struct kvw_page *page = begin(out, "", labels, count);
+
+	put_double(out, page, value);
+	end(page);
+}
+
+void kvw_sample_named(
+	struct kvw_exposition *out, const char *label, const char *value, uint64_t number)
+{
+	kvw_sample_u64(out, &(struct kvw_label){label, kvw_slice_of(value)}, 1, number);
+}
+
+/* The lines of all buckets. Returns their count. */
+static uint64_t put_buckets(struct kvw_exposition *out, const struct kvw_label *labels,
+	size_t count, const double *bounds, size_t bounds_count, const uint64_t *buckets)
+{
+	struct kvw_label all[LABELS_MAX];
+	uint64_t cumulative = 0;
+	char le[32];
+
+	for (size_t i = 0; i < count; i++)
+		all[i] = labels[i];
+	all[count].name = "le";
+	for (size_t i = 0; i <= bounds_count; i++) {
+		if (i < bounds_count)
+			(void)snprintf(le, sizeof(le), "%.9g", bounds[i]);
+		all[count].value = i < bounds_count ? kvw_slice_of(le) : KVW_SLICE("+Inf");
+		cumulative += buckets[i];
+		end_u64(begin(out, "_bucket", all, count + 1), cumulative);
+	}
+	return cumulative;
+}
+
+void kvw_sample_histogram(struct kvw_exposition *out, const struct kvw_label *labels, size_t count,
+	const struct kvw_bounds *bounds, const struct kvw_histogram_sum *sum)
+{
+	double seconds[KVW_BOUNDS_MAX];
+	struct kvw_page *page;
+	uint64_t total;
+
+	for (size_t i = 0; i < bounds->count; i++)
+		seconds[i] = (double)bounds->ns[i] / 1e9;
+	total = put_buckets(out, labels, count, seconds, bounds->count, sum->buckets);
+	page = begin(out, "_sum", labels, count);
+	if (out->numbers == KVW_NUMBERS_NINE) {
+		char decimals[16];
+
+		kvw_page_u64(page, sum->sum_ns / 1000000000);
+		(void)snprintf(decimals, sizeof(decimals), ".%09u",
+			(unsigned)(sum->sum_ns % 1000000000));
+		kvw_page_string(page, decimals);
+	} else {
+		kvw_page_seconds(page, (int64_t)sum->sum_ns);
+	}
+	end(page);
+	end_u64(begin(out, "_count", labels, count), total);
+}
+
+void kvw_sample_buckets(struct kvw_exposition *out, const struct kvw_label *labels, size_t count,
+	const double *bounds, size_t bounds_count, const uint64_t *buckets, double sum)
+{
+	uint64_t total = put_buckets(out, labels, count, bounds, bounds_count, buckets);
+	struct kvw_page *page = begin(out, "_sum", labels, count);
+
+	put_double(out, page, sum);
+	end(page);
+	end_u64(begin(out, "_count", labels, count), total);
+}
+
+enum kvw_err kvw_exposition_take(struct kvw_exposition *out, char **text, size_t *len)
+{
+	struct kvw_page *page = &out->page;
+
+	kvw_page_put(page, "", 1); /* the NUL */
+	if (page->failed) {
+		free(page->data);
+		*page = (struct kvw_page){0};
+		return KVW_ENOMEM;
+	}
+	*text = page->data;
+	*len = page->len - 1;
+	*page = (struct kvw_page){0};
+	return KVW_OK;
+}
+
+void kvw_metrics_page(
+	FILE *out, const char *introduction, const struct kvw_metric_info *(*at)(size_t i))
+{
+	const struct kvw_metric_info *info;
+
+	fprintf(out, "%s\n| Name | Type | Labels | What it is |\n|---|---|---|---|\n", introduction);
+	for (size_t i = 0; (info = at(i)) != NULL; i++) {
+		const char *tick = info->labels[0] != '\0' ? "`" : "";
+
+		fprintf(out, "| `%s` | %s | %s%s%s | ", info->name, info->type, tick, info->labels,
+			tick);
+		for (const char *c = info->help; *c != '\0'; c++) {
+			if (*c == '|') /* would end the cell */
+				fputc('\\', out);
+			fputc(*c, out);
+		}
+		fputs(" |\n", out);
+	}
+}

@@ -1,0 +1,89 @@
+/*
+ * exposition.h - metrics as Prometheus text (exposition format 0.0.4).
+ *
+ * A program lists its metrics in a .def file: one line each, with the function that writes the
+ * samples. Its renderer walks the list: for each metric kvw_metric_head(), then that function, which
+ * calls the kvw_sample functions; kvw_exposition_take() ends the text. The same list makes the
+ * reference page METRICS.md, so that a page never lacks a metric.
+ *
+ * Running out of memory is remembered by the page; kvw_exposition_take() reports it once.
+ * Format: https://prometheus.io/docs/instrumenting/exposition_formats/
+ */
+#ifndef KVW_EXPOSITION_H
+#define KVW_EXPOSITION_H
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/page.h"
+#include "kvway/err.h"
+#include "metrics/histogram.h"
+
+/* What one line of a .def file says of its metric. Static. */
+struct kvw_metric_info {
+	const char *name;   /* a histogram's without _bucket */
+	const char *type;   /* "counter", "gauge" or "histogram" */
+	const char *labels; /* names, comma separated; "": none */
+	const char *help;   /* one line */
+};
+
+/* How numbers that are not whole are written; dashboards compare neither, scripts may. */
+enum kvw_numbers {
+	KVW_NUMBERS_EXACT, /* 15 digits; sums of histograms as 1.25 */
+	KVW_NUMBERS_NINE,  /* 9 digits; sums of histograms with nine decimals, 1.250000000 */
+};
+
+/* One text under way. Zeroed is empty. */
+struct kvw_exposition {
+	struct kvw_page page;
+	enum kvw_numbers numbers;
+	const struct kvw_metric_info *info; /* the metric being written */
+};
+
+/* One label of a sample. The value may be any bytes: it is escaped. */
+struct kvw_label {
+	const char *name;
+	struct kvw_slice value;
+};
+
+/* HELP and TYPE; samples that follow are this metric's. */
+void kvw_metric_head(struct kvw_exposition *out, const struct kvw_metric_info *info);
+
+/* One sample: name, suffix, labels in braces if there are any, value. labels may be NULL at count 0. */
+void kvw_sample_u64(struct kvw_exposition *out, const struct kvw_label *labels, size_t count,
+	uint64_t value);
+void kvw_sample_i64(struct kvw_exposition *out, const struct kvw_label *labels, size_t count,
+	int64_t value);
+void kvw_sample_double(struct kvw_exposition *out, const struct kvw_label *labels, size_t count,
+	double value);
+/* A sample whose only label is a text of the program. */
+void kvw_sample_named(
+	struct kvw_exposition *out, const char *label, const char *value, uint64_t number);
+
+/* Buckets, sum and count. At most 7 labels. */
+void kvw_sample_histogram(struct kvw_exposition *out, const struct kvw_label *labels, size_t count,
+	const struct kvw_bounds *bounds, const struct kvw_histogram_sum *sum);
+/* The same of any unit: buckets[bounds_count] counts what is above all bounds. */
+void kvw_sample_buckets(struct kvw_exposition *out, const struct kvw_label *labels, size_t count,
+	const double *bounds, size_t bounds_count, const uint64_t *buckets, double sum);
+
+/* Ends the text: *text is NUL-terminated, the caller's to free(), *len without the NUL. KVW_ENOMEM:
+ * memory ran out; everything is freed. */
+enum kvw_err kvw_exposition_take(
+	struct kvw_exposition *out, char **text, size_t *len) KVW_MUST_CHECK;
+
+/* Writes the page METRICS.md: its title and introduction, then a table of all metrics. at(i) is the
+ * i-th metric, NULL past the last. */
+void kvw_metrics_page(
+	FILE *out, const char *introduction, const struct kvw_metric_info *(*at)(size_t i));
+
+/* The uint64_t at `offset` of a struct, for lines of a .def file that name a member. */
+static inline uint64_t kvw_number_at(const void *base, size_t offset)
+{
+	uint64_t number;
+
+	memcpy(&number, (const char *)base + offset, sizeof(number));
+	return number;
+}
+
+#endif

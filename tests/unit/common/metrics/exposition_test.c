@@ -1,0 +1,223 @@
+/*
+ * exposition_test.c - each kind of sample, to the byte, and the reference page.
+ *
+ * Expected texts are written from the format's description. The text is built twice: once as it is,
+ * once with memory that runs out at each allocation in turn.
+ */
+#include <check.h>
+#include <stdlib.h>
+
+#include "metrics/exposition.h"
+
+static int allocations_left = -1; /* -1: no limit */
+
+void *__real_realloc(void *data, size_t size);
+void *__wrap_realloc(void *data, size_t size);
+
+void *__wrap_realloc(void *data, size_t size)
+{
+	if (allocations_left == 0)
+		return NULL;
+	if (allocations_left > 0)
+		allocations_left--;
+	return __real_realloc(data, size);
+}
+
+static const struct kvw_metric_info infos[] = {
+	{"a_total", "counter", "", "How many."},
+	{"b", "gauge", "kind,why", "One | or the other."},
+	{"c_seconds", "histogram", "route", "How long."},
+};
+
+static const struct kvw_metric_info *at(size_t i)
+{
+	return i < 3 ? &infos[i] : NULL;
+}
+
+/* The text so far is `expected`; starts another. */
+static void check_taken(struct kvw_exposition *out, const char *expected)
+{
+	size_t len;
+	char *text;
+
+	ck_assert_int_eq(kvw_exposition_take(out, &text, &len), KVW_OK);
+	ck_assert_str_eq(text, expected);
+	ck_assert_uint_eq(len, strlen(expected));
+	ck_assert_ptr_null(out->page.data);
+	free(text);
+}
+
+START_TEST(help_and_type_precede_the_samples)
+{
+	struct kvw_exposition out = {0};
+
+	kvw_metric_head(&out, &infos[0]);
+	kvw_sample_u64(&out, NULL, 0, UINT64_MAX);
+	check_taken(&out, "# HELP a_total How many.\n# TYPE a_total counter\n"
+			  "a_total 18446744073709551615\n");
+}
+END_TEST
+
+START_TEST(a_text_without_metrics_is_empty)
+{
+	check_taken(&(struct kvw_exposition){0}, "");
+}
+END_TEST
+
+START_TEST(labels_are_escaped)
+{
+	struct kvw_label labels[] = {{"kind", KVW_SLICE("a\"b\\c\nd")}, {"why", KVW_SLICE("\xFF")}};
+	struct kvw_exposition out = {.info = &infos[1]};
+
+	kvw_sample_i64(&out, labels, 2, -3);
+	kvw_sample_named(&out, "kind", "x", 4);
+	check_taken(&out, "b{kind=\"a\\\"b\\\\c\\nd\",why=\"\xEF\xBF\xBD\"} -3\nb{kind=\"x\"} 4\n");
+}
+END_TEST
+
+START_TEST(numbers_are_written_in_the_programs_manner)
+{
+	static const double values[] = {0, 1.5, 1.0 / 3, 1e-9, 123456789.123, 1.0 / 0.0};
+	struct kvw_exposition out = {.info = &infos[1]};
+
+	for (size_t i = 0; i < 6; i++)
+		kvw_sample_double(&out, NULL, 0, values[i]);
+	check_taken(&out, "b 0\nb 1.5\nb 0.333333333333333\nb 1e-09\nb 123456789.123\nb +Inf\n");
+	out.numbers = KVW_NUMBERS_NINE;
+	for (size_t i = 0; i < 6; i++)
+		kvw_sample_double(&out, NULL, 0, values[i]);
+	check_taken(&out, "b 0\nb 1.5\nb 0.333333333\nb 1e-09\nb 123456789\nb +Inf\n");
+}
+END_TEST
+
+/* 2.5 us, 1 s; one value in each bucket. */
+static void put_histogram(struct kvw_exposition *out)
+{
+	static const uint64_t ns[] = {2500, 1000000000};
+	struct kvw_label route = {"route", KVW_SLICE("chat")};
+	struct kvw_histogram histogram = {0};
+	struct kvw_histogram_sum sum = {0};
+	struct kvw_bounds bounds;
+
+	kvw_bounds_init(&bounds, ns, 2, 1);
+	kvw_histogram_observe(&histogram, &bounds, 2500);
+	kvw_histogram_observe(&histogram, &bounds, 2501);
+	kvw_histogram_observe(&histogram, &bounds, 1249994999);
+	kvw_histogram_collect(&histogram, &sum);
+	out->info = &infos[2];
+	kvw_sample_histogram(out, &route, 1, &bounds, &sum);
+}
+
+#define BUCKETS                                                                                    \
+	"c_seconds_bucket{route=\"chat\",le=\"2.5e-06\"} 1\n"                                      \
+	"c_seconds_bucket{route=\"chat\",le=\"1\"} 2\n"                                            \
+	"c_seconds_bucket{route=\"chat\",le=\"+Inf\"} 3\n"
+
+START_TEST(buckets_are_cumulative)
+{
+	struct kvw_exposition out = {0};
+
+	put_histogram(&out);
+	check_taken(&out, BUCKETS "c_seconds_sum{route=\"chat\"} 1.25\nc_seconds_count{route=\"chat\"} 3\n");
+	out.numbers = KVW_NUMBERS_NINE;
+	put_histogram(&out);
+	check_taken(&out, BUCKETS
+		"c_seconds_sum{route=\"chat\"} 1.250000000\nc_seconds_count{route=\"chat\"} 3\n");
+}
+END_TEST
+
+START_TEST(buckets_of_any_unit)
+{
+	static const double bounds[] = {0.5, 10};
+	static const uint64_t buckets[] = {1, 0, 2};
+	struct kvw_exposition out = {.info = &infos[2]};
+
+	kvw_sample_buckets(&out, NULL, 0, bounds, 2, buckets, 40.25);
+	check_taken(&out, "c_seconds_bucket{le=\"0.5\"} 1\nc_seconds_bucket{le=\"10\"} 1\n"
+			  "c_seconds_bucket{le=\"+Inf\"} 3\nc_seconds_sum 40.25\nc_seconds_count 3\n");
+}
+END_TEST
+
+/* Past the first 4 KiB, so that the text grows more than once. */
+static void put_much(struct kvw_exposition *out)
+{
+	for (int i = 0; i < 50; i++)
+		put_histogram(out);
+}
+
+START_TEST(memory_that_runs_out_is_reported_once)
+{
+	struct kvw_exposition out = {0};
+	char *text = NULL;
+	size_t len;
+	int limit = 0;
+
+	for (;; limit++) {
+		enum kvw_err err;
+
+		allocations_left = limit;
+		put_much(&out);
+		err = kvw_exposition_take(&out, &text, &len);
+		allocations_left = -1;
+		if (err == KVW_OK)
+			break;
+		ck_assert_int_eq(err, KVW_ENOMEM);
+		ck_assert_ptr_null(text);
+		ck_assert_ptr_null(out.page.data);
+	}
+	ck_assert_int_gt(limit, 2);
+	ck_assert_uint_eq(len, strlen(text));
+	free(text);
+}
+END_TEST
+
+START_TEST(the_page_lists_every_metric)
+{
+	char *page = NULL;
+	size_t len;
+	FILE *out = open_memstream(&page, &len);
+
+	kvw_metrics_page(out, "# Metrics\n\nOf a test.\n", at);
+	fclose(out);
+	ck_assert_str_eq(page, "# Metrics\n\nOf a test.\n\n"
+			       "| Name | Type | Labels | What it is |\n|---|---|---|---|\n"
+			       "| `a_total` | counter |  | How many. |\n"
+			       "| `b` | gauge | `kind,why` | One \\| or the other. |\n"
+			       "| `c_seconds` | histogram | `route` | How long. |\n");
+	free(page);
+}
+END_TEST
+
+START_TEST(a_member_is_found_by_its_offset)
+{
+	struct {
+		uint32_t other;
+		uint64_t number;
+	} stats = {1, 7};
+
+	ck_assert_uint_eq(kvw_number_at(&stats, (size_t)((char *)&stats.number - (char *)&stats)), 7);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("exposition");
+	TCase *tcase = tcase_create("exposition");
+	SRunner *runner = srunner_create(suite);
+	int failed;
+
+	tcase_add_test(tcase, help_and_type_precede_the_samples);
+	tcase_add_test(tcase, a_text_without_metrics_is_empty);
+	tcase_add_test(tcase, labels_are_escaped);
+	tcase_add_test(tcase, numbers_are_written_in_the_programs_manner);
+	tcase_add_test(tcase, buckets_are_cumulative);
+	tcase_add_test(tcase, buckets_of_any_unit);
+	tcase_add_test(tcase, memory_that_runs_out_is_reported_once);
+	tcase_add_test(tcase, the_page_lists_every_metric);
+	tcase_add_test(tcase, a_member_is_found_by_its_offset);
+	suite_add_tcase(suite, tcase);
+	srunner_run_all(runner, CK_ENV);
+	failed = srunner_ntests_failed(runner);
+	srunner_free(runner);
+	return failed == 0 ? 0 : 1;
+}
