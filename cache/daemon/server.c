@@ -1,13 +1,11 @@
 /*
- * server.c - see server.h. Here: its life, accepting, and who gets a connection.
+ * server.c - see server.h. Here: its life, accepting, and which loop gets a connection.
  *
  * One loop accepts for all: engines keep a few connections for their whole life, and a port shared by
  * hash would often put most of them on one loop.
  */
 #include "daemon/server.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/sysinfo.h>
@@ -15,9 +13,8 @@
 #include "base/log.h"
 #include "daemon/server_parts.h"
 
-#define ACCEPTS_AT_ONCE 64
 #define AUTO_LOOPS_MOST 4
-#define TELL_NS         (10 * KVW_NS_PER_S)
+#define LOG_NS          (10 * KVW_NS_PER_S)
 
 /* --- accepting -------------------------------------------------------------------------------- */
 
@@ -27,30 +24,39 @@ struct handed {
 	int fd;
 };
 
-/* Once in a while: a crowd of clients is not to fill the log. */
-static void tell_refused(struct kvt_loop *loop, enum kvt_count why)
+static struct kvt_loop *loop_of(struct kvw_acceptor *acceptor)
 {
-	if (loop->told_ns != 0 && loop->now_ns - loop->told_ns < TELL_NS)
+	return (struct kvt_loop *)((char *)acceptor - offsetof(struct kvt_loop, acceptor));
+}
+
+/* Once in a while: a crowd of clients is not to fill the log. */
+static void log_refused(struct kvt_loop *loop, enum kvw_refusal why)
+{
+	if (loop->told_ns != 0 && loop->now_ns - loop->told_ns < LOG_NS)
 		return;
 	loop->told_ns = loop->now_ns;
 	kvw_warn("server", "clients are refused why=\"%s\" connections=%u",
-		why == KVT_COUNT_REFUSED_CONNECTIONS ? "limits.connections is reached"
-						     : "no descriptor is left",
+		why == KVW_REFUSED_LIMIT ? "limits.connections is reached"
+					 : "no descriptor is left",
 		atomic_load(&loop->server->connections));
 }
 
-/* No more than a try: nobody waits for a client that is refused. */
-static void turn_away(struct kvt_loop *loop, int fd, enum kvt_count why)
+/* One try to answer: no thread waits for a client that is refused. */
+static void refuse_take(struct kvw_acceptor *acceptor, int fd, enum kvw_refusal why)
 {
 	static const char answer[] =
 		"HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\n"
 		"Retry-After: 1\r\nConnection: close\r\nContent-Length: 71\r\n\r\n"
 		"{\"error\":\"too many connections (limits.connections); try again later\"}\n";
+	struct kvt_loop *loop = loop_of(acceptor);
 
 	(void)!send(fd, answer, sizeof(answer) - 1, MSG_NOSIGNAL | MSG_DONTWAIT);
 	close(fd);
-	kvt_meter_add(&loop->meters, why, 1);
-	tell_refused(loop, why);
+	kvt_meter_add(&loop->meters,
+		why == KVW_REFUSED_LIMIT ? KVT_COUNT_REFUSED_CONNECTIONS
+					 : KVT_COUNT_REFUSED_DESCRIPTORS,
+		1);
+	log_refused(loop, why);
 }
 
 static void arrived(struct kvt_mail *mail, struct kvt_loop *loop)
@@ -97,44 +103,36 @@ static void hand_over(struct kvt_loop *accepting, int fd)
 	kvt_loop_post(loop, &handed->mail);
 }
 
-/* No descriptor left: the spare one is given up to take a connection off the queue and close it,
- * else it would wake the loop for ever. */
-static void shed(struct kvt_loop *loop)
+static void begin(struct kvw_acceptor *acceptor)
 {
-	int fd;
-
-	if (loop->spare_fd >= 0)
-		close(loop->spare_fd);
-	fd = accept4(loop->listen_fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
-	if (fd >= 0)
-		turn_away(loop, fd, KVT_COUNT_REFUSED_DESCRIPTORS);
-	loop->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+	loop_of(acceptor)->now_ns = kvw_clock_ns();
 }
 
-void kvt_server_accept(struct kvw_io *io)
+static bool admit(struct kvw_acceptor *acceptor)
 {
-	struct kvt_loop *loop =
-		(struct kvt_loop *)((char *)io - offsetof(struct kvt_loop, listen_io));
-	struct kvt_server *server = loop->server;
+	struct kvt_server *server = loop_of(acceptor)->server;
 
-	loop->now_ns = kvw_clock_ns();
-	for (int i = 0; i < ACCEPTS_AT_ONCE; i++) {
-		int fd = accept4(loop->listen_fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
-
-		if (fd < 0) {
-			if (errno == EMFILE || errno == ENFILE)
-				shed(loop);
-			return;
-		}
-		if (atomic_fetch_add(&server->connections, 1) >= server->config->connections) {
-			atomic_fetch_sub(&server->connections, 1);
-			turn_away(loop, fd, KVT_COUNT_REFUSED_CONNECTIONS);
-			continue;
-		}
-		kvt_meter_add(&loop->meters, KVT_COUNT_ACCEPTED, 1);
-		hand_over(loop, fd);
-	}
+	if (atomic_fetch_add(&server->connections, 1) < server->config->connections)
+		return true;
+	atomic_fetch_sub(&server->connections, 1);
+	return false;
 }
+
+static void serve_take(struct kvw_acceptor *acceptor, int fd, const struct sockaddr *peer)
+{
+	struct kvt_loop *loop = loop_of(acceptor);
+
+	(void)peer;
+	kvt_meter_add(&loop->meters, KVT_COUNT_ACCEPTED, 1);
+	hand_over(loop, fd);
+}
+
+const struct kvw_acceptor_ops kvt_server_accepts = {
+	.begin = begin,
+	.admit = admit,
+	.serve_take = serve_take,
+	.refuse_take = refuse_take,
+};
 
 /* --- life ------------------------------------------------------------------------------------- */
 
@@ -171,6 +169,14 @@ static enum kvt_status make_loops(struct kvt_server *server, int listen_fd, int 
 	return status;
 }
 
+static enum kvt_status listen_at(
+	const char *address, char *why, int *fd, char bound[KVW_LISTEN_TEXT])
+{
+	return kvw_listen(address, KVW_LISTEN_ALONE, fd, bound, why, KVT_REASON_BYTES) == KVW_OK
+		       ? KVT_OK
+		       : KVT_EIO;
+}
+
 enum kvt_status kvt_server_start(
 	const struct kvt_server_options *options, char *why, struct kvt_server **out)
 {
@@ -187,9 +193,9 @@ enum kvt_status kvt_server_start(
 	server->segment = options->segment;
 	server->loop_count = config->loops != 0 ? config->loops : automatic_loops();
 	server->all_loops = server->loop_count + (config->admin[0] != '\0');
-	status = kvt_listener_open(config->listen, why, &listen_fd, server->listen_name);
+	status = listen_at(config->listen, why, &listen_fd, server->listen_name);
 	if (status == KVT_OK && config->admin[0] != '\0')
-		status = kvt_listener_open(config->admin, why, &admin_fd, server->admin_name);
+		status = listen_at(config->admin, why, &admin_fd, server->admin_name);
 	if (status == KVT_OK)
 		status = kvt_jobs_create(server->objects, &server->jobs);
 	if (status == KVT_OK) {

@@ -1,10 +1,9 @@
 /*
  * server_loop.c - a loop: its thread, its mail, its tick.
  *
- * Mail is a stack without a lock: others push, the loop takes all of it at once and turns it round.
- * Whoever pushes onto an empty stack wakes the loop.
+ * Mail is a stack without a lock: other threads push, the loop takes all of it at once and turns it
+ * round. The thread that pushes onto an empty stack wakes the loop.
  */
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -72,11 +71,9 @@ static void begin_drain(struct kvt_loop *loop)
 
 	loop->draining = true;
 	loop->drain_deadline_ns = loop->now_ns + (int64_t)loop->server->config->drain_ns;
-	if (loop->listen_fd >= 0) {
-		kvt_server_accept(&loop->listen_io); /* what had arrived is answered */
-		kvw_io_unwatch(&loop->listen_io);
-		close(loop->listen_fd);
-		loop->listen_fd = -1;
+	if (loop->acceptor.fd >= 0) {
+		kvw_acceptor_run(&loop->acceptor); /* what had arrived is answered */
+		kvw_acceptor_stop(&loop->acceptor);
 	}
 	for (conn = TAILQ_FIRST(&loop->conns); conn != NULL; conn = next) {
 		next = TAILQ_NEXT(conn, entry);
@@ -140,7 +137,7 @@ enum kvt_status kvt_loop_init(
 {
 	loop->server = server;
 	loop->index = index;
-	loop->listen_fd = listen_fd;
+	kvw_acceptor_init(&loop->acceptor, &kvt_server_accepts, listen_fd);
 	loop->sockets.fd = -1;
 	loop->now_ns = kvw_clock_ns();
 	atomic_store(&loop->turn_ns, loop->now_ns);
@@ -149,13 +146,11 @@ enum kvt_status kvt_loop_init(
 	kvw_timers_init(&loop->timers);
 	kvt_meters_init(&loop->meters);
 	loop->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-	loop->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
 	if (kvw_head_init(&loop->head, KVT_HEAD_FIELDS) != KVW_OK)
 		return KVT_ENOMEM;
 	if (loop->wake_fd < 0 || kvw_io_set_init(&loop->sockets) != KVW_OK ||
 		kvw_io_watch(&loop->wake_io, &loop->sockets, loop->wake_fd, woken) != KVW_OK ||
-		(listen_fd >= 0 && kvw_io_watch(&loop->listen_io, &loop->sockets, listen_fd,
-					   kvt_server_accept) != KVW_OK))
+		kvw_acceptor_watch(&loop->acceptor, &loop->sockets) != KVW_OK)
 		return KVT_EIO;
 	return KVT_OK;
 }
@@ -182,11 +177,8 @@ void kvt_loop_finish(struct kvt_loop *loop)
 	while (loop->spare_in_count > 0)
 		free(loop->spare_in[--loop->spare_in_count]);
 	kvw_head_finish(&loop->head);
+	kvw_acceptor_finish(&loop->acceptor);
 	kvw_io_set_finish(&loop->sockets);
-	if (loop->listen_fd >= 0)
-		close(loop->listen_fd);
 	if (loop->wake_fd >= 0)
 		close(loop->wake_fd);
-	if (loop->spare_fd >= 0)
-		close(loop->spare_fd);
 }

@@ -18,12 +18,13 @@
 #include "base/clock.h"
 #include "http/head.h"
 #include "base/io.h"
-#include "daemon/listener.h"
 #include "daemon/meters.h"
 #include "daemon/server.h"
 #include "daemon/target.h"
 #include "base/timer.h"
 #include "http/write.h"
+#include "server/acceptor.h"
+#include "server/listen.h"
 
 #define KVT_HEAD_MOST   ((size_t)16 << 10) /* bytes of a request's head */
 #define KVT_HEAD_FIELDS 64
@@ -62,8 +63,9 @@ struct kvt_loop {
 	bool ended;   /* its thread is over: mail is only cleaned up */
 	pthread_t thread;
 	struct kvw_io_set sockets;
-	struct kvw_io wake_io, listen_io; /* listen_io: of the loop that accepts */
-	int wake_fd, listen_fd, spare_fd; /* listen_fd -1: it does not accept */
+	struct kvw_io wake_io;
+	int wake_fd;
+	struct kvw_acceptor acceptor; /* of `listen` or of `admin`; without a socket where it has none */
 	struct kvt_mail *_Atomic mail;    /* newest first */
 	struct kvw_timers timers;
 	int64_t now_ns, tick_ns;
@@ -76,11 +78,12 @@ struct kvt_loop {
 	struct kvt_target target; /* of it */
 	char *spare_in[8];        /* input buffers that are not in use */
 	size_t spare_in_count;
-	int64_t told_ns;         /* when refused clients were last told of */
+	int64_t told_ns;         /* when refused clients were last logged */
 	_Atomic int64_t turn_ns; /* when it turned last, for /health; INT64_MAX: ended */
 	struct kvt_meters meters;
 };
 
+/* Takes listen_fd (-1: it does not accept), also when it fails. */
 enum kvt_status kvt_loop_init(struct kvt_loop *loop, struct kvt_server *server, size_t index,
 	int listen_fd) KVT_MUST_CHECK;
 enum kvt_status kvt_loop_start(struct kvt_loop *loop) KVT_MUST_CHECK;
@@ -89,8 +92,8 @@ void kvt_loop_finish(struct kvt_loop *loop); /* after all loops and jobs are joi
 void kvt_loop_post(struct kvt_loop *loop, struct kvt_mail *mail); /* any thread */
 void kvt_loop_wake(struct kvt_loop *loop);                        /* any thread */
 
-/* The accepting loop's listen_io. */
-void kvt_server_accept(struct kvw_io *io);
+/* Of the accepting loops; server.c. */
+extern const struct kvw_acceptor_ops kvt_server_accepts;
 
 struct kvt_server {
 	const struct kvt_daemon_config *config;
@@ -102,7 +105,7 @@ struct kvt_server {
 	struct kvt_jobs *jobs;
 	_Atomic uint32_t connections, puts; /* now */
 	_Atomic bool draining;
-	char listen_name[KVT_BOUND_BYTES], admin_name[KVT_BOUND_BYTES];
+	char listen_name[KVW_LISTEN_TEXT], admin_name[KVW_LISTEN_TEXT];
 };
 
 /* --- connections ------------------------------------------------------------------------------ */

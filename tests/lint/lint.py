@@ -74,6 +74,7 @@ FLOOR = {
     "http": {"base"},
     "tls": {"base"},
     "metrics": {"base"},
+    "server": {"base", "settings"},
     "settings": {"base"},
     "wire": {"base"},
 }

@@ -2,20 +2,18 @@
  * admin.c - the control thread and its small HTTP server.
  *
  * libevent's own HTTP server is good enough here: the address is private, the clients are probes,
- * Prometheus and operators. It shares one event base with the prober, so whatever touches worker
- * state (the prober) and whatever publishes it runs on this one thread; only `draining` and who knows
+ * Prometheus and operators. It shares one event base with the prober, so all that touches worker
+ * state (the prober) and all that publishes it runs on this one thread; only `draining` and the table of
  * owners come from outside. The thread is ended by an eventfd, which needs no locking in libevent.
  */
 #include "admin/admin.h"
 
 #include <errno.h>
-#include <netdb.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include <event2/buffer.h>
@@ -29,6 +27,7 @@
 #include "admin/lmcache_http.h"
 #include "base/log.h"
 #include "fleet/probe.h"
+#include "server/listen.h"
 
 #define HEAD_BYTES_MAX (16 << 10)
 /* So far above what /explain takes, it refuses a body in its own words; beyond, libevent does. GET and
@@ -42,7 +41,7 @@ struct kvw_admin {
 	void *owner_arg;                     /* written once, before owner_of */
 	_Atomic(kvw_owner_fn) owner_of;      /* NULL: not set yet */
 	int64_t created_s;
-	char address[NI_MAXHOST + 16]; /* host:port as bound */
+	char address[KVW_LISTEN_TEXT]; /* as bound */
 
 	/* The control thread's own after start. */
 	struct event_base *base;
@@ -184,42 +183,6 @@ static void *control_main(void *arg)
 	return NULL;
 }
 
-/* Splits "host:port" or "[v6]:port", whose syntax the configuration has checked. */
-static bool split_address(const char *address, char *host, size_t room, uint16_t *port)
-{
-	const char *colon = strrchr(address, ':');
-	size_t len = colon == NULL ? 0 : (size_t)(colon - address);
-	char *end;
-	unsigned long number;
-
-	if (colon == NULL || len >= room)
-		return false;
-	if (len >= 2 && address[0] == '[' && address[len - 1] == ']') {
-		address++;
-		len -= 2;
-	}
-	memcpy(host, address, len);
-	host[len] = '\0';
-	number = strtoul(colon + 1, &end, 10);
-	if (end == colon + 1 || *end != '\0' || number > UINT16_MAX)
-		return false;
-	*port = (uint16_t)number;
-	return true;
-}
-
-static void remember_address(struct kvw_admin *admin, evutil_socket_t fd)
-{
-	struct sockaddr_storage bound;
-	socklen_t len = sizeof(bound);
-	char host[NI_MAXHOST] = "?", port[8] = "?";
-
-	if (getsockname(fd, (struct sockaddr *)&bound, &len) == 0)
-		getnameinfo((struct sockaddr *)&bound, len, host, sizeof(host), port, sizeof(port),
-			NI_NUMERICHOST | NI_NUMERICSERV);
-	snprintf(admin->address, sizeof(admin->address),
-		bound.ss_family == AF_INET6 ? "[%s]:%s" : "%s:%s", host, port);
-}
-
 static ev_ssize_t body_limit(const struct kvw_config *config)
 {
 	size_t most = config->limits_body < KVW_EXPLAIN_BODY_MAX ? (size_t)config->limits_body
@@ -230,18 +193,12 @@ static ev_ssize_t body_limit(const struct kvw_config *config)
 
 static enum kvw_err open_server(struct kvw_admin *admin, FILE *errors)
 {
-	const char *address = admin->deps.config->admin_listen;
-	struct evhttp_bound_socket *bound;
-	char host[NI_MAXHOST];
-	uint16_t port;
+	char why[384];
+	int fd;
 
 	admin->http = evhttp_new(admin->base);
 	if (admin->http == NULL)
 		return KVW_ENOMEM;
-	if (!split_address(address, host, sizeof(host), &port)) {
-		fprintf(errors, "admin.listen: %s is not host:port\n", address);
-		return KVW_EIO;
-	}
 	evhttp_set_max_headers_size(admin->http, HEAD_BYTES_MAX);
 	evhttp_set_max_body_size(admin->http, body_limit(admin->deps.config));
 	evhttp_set_timeout(admin->http, IDLE_S);
@@ -250,14 +207,15 @@ static enum kvw_err open_server(struct kvw_admin *admin, FILE *errors)
 							EVHTTP_REQ_PUT | EVHTTP_REQ_DELETE |
 							EVHTTP_REQ_OPTIONS | EVHTTP_REQ_PATCH);
 	evhttp_set_gencb(admin->http, on_request, admin);
-	errno = 0;
-	bound = evhttp_bind_socket_with_handle(admin->http, host, port);
-	if (bound == NULL) {
-		fprintf(errors, "admin.listen: cannot listen on %s: %s\n", address,
-			errno != 0 ? strerror(errno) : "no such address");
+	if (kvw_listen(admin->deps.config->admin_listen, KVW_LISTEN_ALONE, &fd, admin->address, why,
+		    sizeof(why)) != KVW_OK) {
+		fprintf(errors, "admin.listen: %s\n", why);
 		return KVW_EIO;
 	}
-	remember_address(admin, evhttp_bound_socket_get_fd(bound));
+	if (evhttp_accept_socket_with_handle(admin->http, fd) == NULL) { /* takes fd */
+		close(fd);
+		return KVW_ENOMEM;
+	}
 	return KVW_OK;
 }
 

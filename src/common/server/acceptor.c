@@ -1,0 +1,94 @@
+/*
+ * acceptor.c - see acceptor.h.
+ */
+#include "server/acceptor.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <unistd.h>
+
+#define ACCEPTS_AT_ONCE 64 /* then other sockets have their turn */
+
+static int reserve(void)
+{
+	return open("/dev/null", O_RDONLY | O_CLOEXEC);
+}
+
+static int accept_one(struct kvw_acceptor *acceptor, struct sockaddr_storage *peer)
+{
+	socklen_t len = sizeof(*peer);
+
+	return accept4(acceptor->fd, (struct sockaddr *)peer, &len, SOCK_NONBLOCK | SOCK_CLOEXEC);
+}
+
+/* No descriptor left: takes one connection off the queue and refuses it. */
+static void shed(struct kvw_acceptor *acceptor)
+{
+	struct sockaddr_storage peer;
+	int fd;
+
+	if (acceptor->spare_fd >= 0)
+		close(acceptor->spare_fd);
+	fd = accept_one(acceptor, &peer);
+	if (fd >= 0)
+		acceptor->ops->refuse_take(acceptor, fd, KVW_REFUSED_DESCRIPTORS);
+	acceptor->spare_fd = reserve();
+}
+
+void kvw_acceptor_run(struct kvw_acceptor *acceptor)
+{
+	const struct kvw_acceptor_ops *ops = acceptor->ops;
+
+	ops->begin(acceptor);
+	for (int i = 0; i < ACCEPTS_AT_ONCE; i++) {
+		struct sockaddr_storage peer;
+		int fd = accept_one(acceptor, &peer);
+
+		if (fd < 0) {
+			if (errno == EMFILE || errno == ENFILE)
+				shed(acceptor);
+			return;
+		}
+		if (ops->admit(acceptor))
+			ops->serve_take(acceptor, fd, (const struct sockaddr *)&peer);
+		else
+			ops->refuse_take(acceptor, fd, KVW_REFUSED_LIMIT);
+	}
+}
+
+static void on_event(struct kvw_io *io)
+{
+	kvw_acceptor_run((struct kvw_acceptor *)io); /* io is its first member */
+}
+
+void kvw_acceptor_init(
+	struct kvw_acceptor *acceptor, const struct kvw_acceptor_ops *ops, int fd)
+{
+	*acceptor = (struct kvw_acceptor){.io.fd = -1, .ops = ops, .fd = fd, .spare_fd = -1};
+	if (fd >= 0)
+		acceptor->spare_fd = reserve();
+}
+
+enum kvw_err kvw_acceptor_watch(struct kvw_acceptor *acceptor, struct kvw_io_set *set)
+{
+	if (acceptor->fd < 0)
+		return KVW_OK;
+	return kvw_io_watch(&acceptor->io, set, acceptor->fd, on_event);
+}
+
+void kvw_acceptor_stop(struct kvw_acceptor *acceptor)
+{
+	if (acceptor->fd < 0)
+		return;
+	kvw_io_unwatch(&acceptor->io);
+	close(acceptor->fd);
+	acceptor->fd = -1;
+}
+
+void kvw_acceptor_finish(struct kvw_acceptor *acceptor)
+{
+	kvw_acceptor_stop(acceptor);
+	if (acceptor->spare_fd >= 0)
+		close(acceptor->spare_fd);
+	acceptor->spare_fd = -1;
+}
