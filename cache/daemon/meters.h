@@ -32,10 +32,12 @@ enum kvt_status_slot {
 	KVT_SLOT_COUNT
 };
 
+/* Counters that kvt_meter_add() adds to: one for each KVT_COUNTER of daemon_metrics.def, the reasons of
+ * kvtierd_refused_total and the kinds of kvtierd_timeouts_total, each in the order of their labels. */
 enum kvt_count {
-	KVT_COUNT_ACCEPTED,
-	KVT_COUNT_BYTES_IN,  /* of bodies, into the segment */
-	KVT_COUNT_BYTES_OUT, /* heads and bodies of answers */
+#define KVT_METRIC(name, type, labels, collector, arg, help)
+#define KVT_COUNTER(name, id, help) KVT_COUNT_##id,
+#include "daemon/daemon_metrics.def"
 	KVT_COUNT_REFUSED_CONNECTIONS,
 	KVT_COUNT_REFUSED_DESCRIPTORS,
 	KVT_COUNT_REFUSED_PUTS,
@@ -44,8 +46,6 @@ enum kvt_count {
 	KVT_COUNT_REFUSED_SIZE,
 	KVT_COUNT_REFUSED_LEASES,
 	KVT_COUNT_REFUSED_JOBS,
-	KVT_COUNT_CUT_PUTS,      /* half-sent: the client left */
-	KVT_COUNT_LEASES_UNREAD, /* granted to a client that had gone */
 	KVT_COUNT_TIMEOUT_IDLE,
 	KVT_COUNT_TIMEOUT_HEAD,
 	KVT_COUNT_TIMEOUT_BODY,

@@ -21,36 +21,29 @@ struct kvw_fleet;
 struct kvw_metric_info; /* metrics/exposition.h */
 struct kvw_tokens;
 
-/* Plain counters that the proxy adds to; each has a line in metrics.def. */
+/* Counters that kvw_metrics_add() adds to: one for each KVW_COUNTER of metrics.def, and the kinds of
+ * kvway_timeouts_total. */
 enum kvw_counter {
-	KVW_COUNT_CONNECTIONS_ACCEPTED,
-	KVW_COUNT_CONNECTIONS_REFUSED, /* limits.connections or EMFILE */
-	KVW_COUNT_UPSTREAM_CONNECTS,
-	KVW_COUNT_UPSTREAM_REUSES,
-	KVW_COUNT_STALE_RETRIES,
-	KVW_COUNT_RETRIES,
+#define KVW_METRIC(name, type, labels, collector, arg, help)
+#define KVW_COUNTER(name, id, help) KVW_COUNT_##id,
+#define KVW_GAUGE(name, id, help)
+#include "admin/metrics.def"
 	KVW_COUNT_TIMEOUT_CONNECT,
 	KVW_COUNT_TIMEOUT_FIRST_TOKEN,
 	KVW_COUNT_TIMEOUT_STREAM_IDLE,
 	KVW_COUNT_TIMEOUT_HEAD,
 	KVW_COUNT_TIMEOUT_BODY,
 	KVW_COUNT_TIMEOUT_CLIENT_WRITE,
-	KVW_COUNT_CLIENT_GONE,
-	KVW_COUNT_BAD_REQUESTS,
-	KVW_COUNT_SCAN_REJECTED,  /* bodies that were not the JSON their path promises */
-	KVW_COUNT_BODY_MEMORY_REFUSED,
-	KVW_COUNT_BACKPRESSURE_PAUSES,
 	KVW_COUNTER_COUNT
 };
 
-/* Gauges that a loop keeps: added to and subtracted from by that loop alone. */
+/* Gauges that a loop keeps, one for each KVW_GAUGE of metrics.def: added to and subtracted from by that
+ * loop alone. */
 enum kvw_gauge {
-	KVW_GAUGE_CLIENT_CONNECTIONS,
-	KVW_GAUGE_UPSTREAM_IDLE,
-	KVW_GAUGE_UPSTREAM_BUSY,
-	KVW_GAUGE_EXCHANGES,      /* requests being served */
-	KVW_GAUGE_BODY_BYTES,     /* request bodies held */
-	KVW_GAUGE_PENDING_BYTES,  /* answers waiting for slow clients */
+#define KVW_METRIC(name, type, labels, collector, arg, help)
+#define KVW_COUNTER(name, id, help)
+#define KVW_GAUGE(name, id, help) KVW_GAUGE_##id,
+#include "admin/metrics.def"
 	KVW_GAUGE_COUNT
 };
 
