@@ -15,8 +15,10 @@
 #include <string.h>
 #include <sys/socket.h>
 
-#include "proxy/exchange.h"
 #include "base/log.h"
+#include "proxy/exchange.h"
+#include "proxy/reply.h"
+#include "proxy/request.h"
 #include "tls/tls.h"
 
 /* After an answer that ended a connection early, what the client still sends is read away for so long

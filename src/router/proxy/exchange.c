@@ -8,6 +8,10 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "proxy/prepare.h"
+#include "proxy/response.h"
+#include "proxy/send.h"
+#include "proxy/understand.h"
 
 #define FREE_EXCHANGES_KEPT 1024
 

@@ -1,12 +1,17 @@
 /*
  * forward.c - choosing a worker for a request: model, strategy, owner, connection.
  */
-#include "proxy/exchange.h"
+#include "proxy/forward.h"
 
 #include <string.h>
 
 #include "base/log.h"
+#include "proxy/prepare.h"
+#include "proxy/reply.h"
+#include "proxy/request.h"
 #include "proxy/retry.h"
+#include "proxy/send.h"
+#include "proxy/understand.h"
 
 #define PARK_MS 1000 /* a request for an unknown model waits so long for a fresh list */
 
@@ -246,21 +251,6 @@ static bool take_wish(const struct kvw_loop *loop, struct kvw_head *head)
 		wished = wished || kvw_slice_equal(field->value, KVW_SLICE("1"));
 	}
 	return wished || loop->config->decision_headers == KVW_DECISION_HEADERS_ALWAYS;
-}
-
-bool kvw_request_own_head(struct kvw_exchange *x)
-{
-	struct kvw_loop *loop = x->loop;
-	struct kvw_head_error error;
-
-	if (loop->head_owner == x)
-		return true;
-	/* Another request was parsed meanwhile; this one was found good once already. */
-	if (kvw_head_parse_request(&loop->request_head, kvw_exchange_raw_head(x), x->head_len, &error) !=
-		KVW_OK)
-		return false;
-	loop->head_owner = x;
-	return true;
 }
 
 /* Builds the head for x->worker into x->out_head. */

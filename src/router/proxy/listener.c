@@ -5,6 +5,8 @@
  * for ever. One descriptor is therefore kept in reserve: it is given up, the connection accepted and
  * closed, and the reserve taken again.
  */
+#include "proxy/listener.h"
+
 #include <fcntl.h>
 #include <netdb.h>
 #include <netinet/tcp.h>
@@ -12,8 +14,8 @@
 #include <string.h>
 #include <sys/socket.h>
 
-#include "proxy/client.h"
 #include "base/log.h"
+#include "proxy/client.h"
 
 #define ACCEPTS_AT_ONCE 64
 #define BACKLOG         4096

@@ -10,10 +10,13 @@
 #include <sys/eventfd.h>
 #include <sys/random.h>
 
-#include "proxy/client.h"
-#include "fleet/epoch.h"
-#include "proxy/exchange.h"
 #include "base/log.h"
+#include "fleet/epoch.h"
+#include "proxy/client.h"
+#include "proxy/exchange.h"
+#include "proxy/forward.h"
+#include "proxy/listener.h"
+#include "proxy/prepare.h"
 
 #define TICK_NS             (20 * KVW_NS_PER_MS)
 #define FREE_EXCHANGES_KEPT 1024

@@ -115,12 +115,6 @@ void kvw_loop_scan_put(struct kvw_loop *loop, struct kvw_scan *scan);
 void kvw_loop_timer(struct kvw_loop *loop, struct kvw_timer *timer, enum kvw_timer_kind kind,
 	int64_t duration_ms);
 
-/* listener.c */
-/* first: the address must be free; the other loops' sockets share it. */
-enum kvw_err kvw_listener_open(const char *address, bool first, FILE *errors, int *fd, char *bound,
-	size_t bound_size) KVW_MUST_CHECK;
-void kvw_listener_event(struct kvw_io *io); /* the loop's listen_io */
-
 /* Limits that all loops share; proxy.c. */
 bool kvw_proxy_connection_take(struct kvw_proxy *proxy);
 void kvw_proxy_connection_release(struct kvw_proxy *proxy);

@@ -15,11 +15,13 @@
  * nor waits again. While it waits an exchange holds its scan, since the text's chain is what it is
  * routed by if no tokens come.
  */
-#include "proxy/exchange.h"
+#include "proxy/prepare.h"
 
 #include <string.h>
 
 #include "base/log.h"
+#include "proxy/forward.h"
+#include "proxy/request.h"
 
 static void seen(struct kvw_exchange *x, enum kvw_inexact inexact)
 {

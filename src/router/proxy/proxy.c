@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "proxy/listener.h"
 #include "proxy/loop.h"
 #include "proxy/owners.h"
 #include "tls/tls.h"

@@ -1,11 +1,12 @@
 /*
  * reply.c - answers that kvway gives itself: errors, health, metrics.
  */
+#include "proxy/reply.h"
+
 #include <stdio.h>
 #include <string.h>
 
 #include "openai/error_body.h"
-#include "proxy/exchange.h"
 
 #define HEAD_ROOM 1024
 

@@ -1,12 +1,16 @@
 /*
  * request.c - the request side of an exchange as it arrives: head and body.
  */
-#include "proxy/exchange.h"
+#include "proxy/request.h"
 
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "proxy/forward.h"
+#include "proxy/reply.h"
+#include "proxy/send.h"
+#include "proxy/understand.h"
 
 static const char continue_line[] = "HTTP/1.1 100 Continue\r\n\r\n";
 
@@ -25,6 +29,21 @@ static void make_request_id(struct kvw_exchange *x)
 	for (int i = 0; i < 32; i++)
 		x->id_text[i] = digits[parts[i / 16] >> (60 - i % 16 * 4) & 15];
 	x->request_id = (struct kvw_slice){x->id_text, 32};
+}
+
+bool kvw_request_own_head(struct kvw_exchange *x)
+{
+	struct kvw_loop *loop = x->loop;
+	struct kvw_head_error error;
+
+	if (loop->head_owner == x)
+		return true;
+	/* Another request was parsed meanwhile; this one was found good once already. */
+	if (kvw_head_parse_request(&loop->request_head, kvw_exchange_raw_head(x), x->head_len, &error) !=
+		KVW_OK)
+		return false;
+	loop->head_owner = x;
+	return true;
 }
 
 /* Session key from headers or cookies; the body's own is the scan's. */

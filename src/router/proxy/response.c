@@ -9,10 +9,13 @@
  * The head of an inference answer is held until the first body byte. Until then the client has seen
  * nothing and the request can still go to another worker.
  */
+#include "proxy/response.h"
+
 #include <string.h>
 
-#include "proxy/exchange.h"
 #include "base/log.h"
+#include "proxy/forward.h"
+#include "proxy/send.h"
 
 #define READS_AT_ONCE 8
 #define CHUNK_LINES   2048 /* bytes of chunk-size lines per read, when we frame */

@@ -1,11 +1,16 @@
 /*
  * send.c - the request on its way to a worker, and what happens when it does not get there.
  */
-#include "proxy/exchange.h"
+#include "proxy/send.h"
 
 #include <string.h>
 
 #include "base/log.h"
+#include "proxy/forward.h"
+#include "proxy/prepare.h"
+#include "proxy/reply.h"
+#include "proxy/request.h"
+#include "proxy/response.h"
 #include "proxy/retry.h"
 
 #define SEND_AT_ONCE 8

@@ -6,7 +6,7 @@
  * finds it still in the processor's cache, and a request that has to be routed again, which is rare, is
  * scanned again from the body that is kept for it.
  */
-#include "proxy/exchange.h"
+#include "proxy/understand.h"
 
 void kvw_request_scan_begin(struct kvw_exchange *x)
 {

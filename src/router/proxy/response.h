@@ -1,0 +1,14 @@
+/*
+ * response.h - the response side of an exchange: from the worker's socket to the client's.
+ *
+ * Threads: all of it belongs to the exchange's loop.
+ */
+#ifndef KVW_RESPONSE_H
+#define KVW_RESPONSE_H
+
+#include "proxy/exchange.h"
+
+/* Reads what the worker's socket has, a bounded number of times, and passes it on. */
+void kvw_response_read(struct kvw_exchange *x);
+
+#endif

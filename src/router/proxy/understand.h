@@ -1,0 +1,22 @@
+/*
+ * understand.h - what a whole request asks for: the scan of its body.
+ *
+ * Threads: all of it belongs to the exchange's loop.
+ */
+#ifndef KVW_UNDERSTAND_H
+#define KVW_UNDERSTAND_H
+
+#include "proxy/exchange.h"
+
+void kvw_request_scan_begin(struct kvw_exchange *x);
+
+/* The whole body was fed: fills x->route. */
+void kvw_request_scan_finish(struct kvw_exchange *x);
+
+/* Gives the scan back; x->route then knows no more than the head. */
+void kvw_request_scan_release(struct kvw_exchange *x);
+
+/* Before another pick: fills x->route again from the body that was kept. */
+void kvw_request_scan_again(struct kvw_exchange *x);
+
+#endif
