@@ -80,45 +80,6 @@ struct kvw_exchange *kvw_exchange_create(struct kvw_client *client)
 	return x;
 }
 
-void kvw_exchange_drop_worker(struct kvw_exchange *x, bool completed)
-{
-	struct kvw_loop *loop = x->loop;
-	struct kvw_lease lease = x->lease;
-
-	if (x->link != NULL)
-		kvw_link_close(x->link);
-	x->link = NULL;
-	if (x->decoding)
-		kvw_metrics_decoding(loop->metrics, x->worker->id, -1);
-	x->decoding = false;
-	kvw_lease_release(&x->lease, loop->now_ns);
-	if (x->picked && loop->strategy->ops->done != NULL) {
-		struct kvw_outcome outcome = {
-			.status = x->status,
-			.first_token = x->first_token,
-			.completed = completed,
-			.streamed = x->event_stream,
-			.prompt_known = x->usage.prompt_known,
-			.cached_known = x->usage.prompt_known && x->usage.cached_known,
-			.prompt_tokens = x->usage.prompt_tokens,
-			.cached_tokens = x->usage.cached_tokens,
-			.first_token_ns = x->first_token ? x->first_token_ns - x->picked_ns : 0,
-			.ahead_ns = lease.ahead_ns,
-			.behind_ns = lease.behind_ns,
-			.served_ns = lease.served_ns,
-		};
-
-		loop->strategy->ops->done(loop->strategy, &x->decision, &outcome, loop->now_ns);
-	}
-	x->picked = false;
-	kvw_block_put(&loop->blocks, x->out_head);
-	x->out_head = NULL;
-	kvw_block_put(&loop->blocks, x->partial);
-	x->partial = NULL;
-	kvw_block_put(&loop->blocks, x->answer_head);
-	x->answer_head = NULL;
-}
-
 void kvw_exchange_drop_request(struct kvw_exchange *x)
 {
 	struct kvw_loop *loop = x->loop;
@@ -159,11 +120,11 @@ static struct kvw_slice without_query(struct kvw_slice target)
 /* Did what its sources report predict this answer's cached tokens? */
 static void judge(const struct kvw_exchange *x, struct kvw_request_record *record)
 {
-	if (x->worker == NULL || !record->prompt_known || !record->cached_known)
+	if (x->attempt.worker == NULL || !record->prompt_known || !record->cached_known)
 		return;
 	record->exact = true;
 	record->exact_right = kvw_sources_check(
-		x->loop->sources, x->worker, record->predicted_cached, record->cached_tokens);
+		x->loop->sources, x->attempt.worker, record->predicted_cached, record->cached_tokens);
 }
 
 static void tell(struct kvw_exchange *x, enum kvw_end end)
@@ -184,13 +145,13 @@ static void tell(struct kvw_exchange *x, enum kvw_end end)
 		.model = kvw_slice_of(x->model == NULL ? NULL : x->model->name),
 		.model_label = x->model == NULL ? 0 : x->model->index + 1,
 		.client = kvw_slice_of(x->client->address),
-		.worker_url = kvw_slice_of(x->worker == NULL ? NULL : x->worker->url),
-		.worker_id = x->worker == NULL ? UINT32_MAX : x->worker->id,
-		.reason = x->decision.reason,
+		.worker_url = kvw_slice_of(x->attempt.worker == NULL ? NULL : x->attempt.worker->url),
+		.worker_id = x->attempt.worker == NULL ? UINT32_MAX : x->attempt.worker->id,
+		.reason = x->attempt.decision.reason,
 		.attempts = x->attempts,
 		.stale_retries = x->stale_retries,
 		.request_bytes = x->body.payload_bytes,
-		.response_bytes = x->answer.payload_bytes,
+		.response_bytes = x->attempt.answer.payload_bytes,
 		.stream = x->event_stream,
 		.stream_chunks = x->stream_chunks,
 		.prompt_known = x->usage.prompt_known,
@@ -202,12 +163,12 @@ static void tell(struct kvw_exchange *x, enum kvw_end end)
 	};
 
 	/* Only who looks prompts up predicts what is cached of them. */
-	if (x->decision.chains > 0) {
-		record.predicted_prompt = x->decision.prompt_tokens;
+	if (x->attempt.decision.chains > 0) {
+		record.predicted_prompt = x->attempt.decision.prompt_tokens;
 		for (size_t tier = 0; tier < KVW_TIER_COUNT; tier++)
-			record.predicted_cached += x->decision.hit_tokens[tier];
+			record.predicted_cached += x->attempt.decision.hit_tokens[tier];
 	}
-	if (x->decision.exact && loop->sources != NULL)
+	if (x->attempt.decision.exact && loop->sources != NULL)
 		judge(x, &record);
 	kvw_metrics_record(loop->metrics, &record);
 	kvw_access_log_write(loop->access_log, loop->index, &record);
@@ -228,11 +189,11 @@ static void learn_ratio(struct kvw_exchange *x)
  * ever does. Only a refusal is sure to have left it as it was. */
 void kvw_exchange_note_emptied(struct kvw_exchange *x)
 {
-	if (!x->path.empties_cache || !x->decided || x->emptied)
+	if (!x->path.empties_cache || !x->attempt.decided || x->emptied)
 		return;
 	x->emptied = x->status < 400 || x->status >= 500;
 	if (x->emptied)
-		kvw_fleet_cache_lost(x->loop->fleet, x->worker, "a request that empties it");
+		kvw_fleet_cache_lost(x->loop->fleet, x->attempt.worker, "a request that empties it");
 }
 
 void kvw_exchange_end(struct kvw_exchange *x, enum kvw_end end)
@@ -251,7 +212,7 @@ void kvw_exchange_end(struct kvw_exchange *x, enum kvw_end end)
 	x->parked = false;
 	learn_ratio(x);
 	kvw_exchange_note_emptied(x);
-	kvw_exchange_drop_worker(x, end == KVW_END_COMPLETE);
+	kvw_attempt_end(x, end == KVW_END_COMPLETE);
 	tell(x, end);
 	kvw_exchange_drop_request(x);
 	kvw_chain_clear(&x->in, &loop->blocks);
@@ -291,7 +252,7 @@ void kvw_exchange_flushed(struct kvw_exchange *x)
 		x->last_data_ns = x->loop->now_ns;
 		kvw_loop_timer(x->loop, &x->timer, KVW_TIMER_STREAM_IDLE,
 			x->loop->config->timeout_stream_idle_ms); /* stopped by the pause */
-		if (x->link != NULL && x->link->io.readable)
+		if (x->attempt.link != NULL && x->attempt.link->io.readable)
 			kvw_response_read(x);
 	}
 }

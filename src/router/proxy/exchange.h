@@ -15,6 +15,7 @@
 #define KVW_EXCHANGE_H
 
 #include "http/body.h"
+#include "proxy/attempt.h"
 #include "proxy/client.h"
 #include "proxy/owners.h"
 #include "feeds/tokens/tokens.h"
@@ -75,8 +76,7 @@ struct kvw_exchange {
 	uint64_t content_length;
 	struct kvw_body body;     /* reader of the request body */
 	struct kvw_cursor feed;   /* next body byte to look at */
-	struct kvw_cursor cursor; /* next body byte to send */
-	uint64_t body_received, body_sent; /* raw bytes */
+	uint64_t body_received;   /* raw bytes */
 	int64_t rate_from_ns;     /* since when limits.body_rate counts */
 	uint64_t rate_from_bytes; /* of body_received then */
 	uint64_t body_memory;     /* taken from limits.body_memory */
@@ -96,42 +96,28 @@ struct kvw_exchange {
 	struct kvw_token_list *token_list; /* a reference; NULL: none, or in the body */
 	int64_t token_asked_ns;
 
-	/* --- worker --- */
-	struct kvw_worker *worker;
+	/* --- what a worker is asked --- */
+	struct kvw_attempt attempt; /* the present one; between two, what the log needs of the last */
 	struct kvw_model *model;
-	struct kvw_link *link;
-	struct kvw_lease lease;
-	struct kvw_decision decision;
-	bool picked;              /* decision holds a pick that done() has not been told of */
-	bool decided;             /* decision holds the last pick, for the record */
-	bool tell_decision;       /* the client is told of it (http.decision_headers) */
+	bool show_decision;       /* the answer's head names the decision (http.decision_headers) */
 	uint32_t tried_count, attempts, stale_retries;
-	struct kvw_block *out_head; /* head for the worker */
-	size_t out_head_sent;
-	uint64_t link_written;    /* bytes written to the present link */
 
 	/* --- response --- */
 	int status;
 	struct kvw_block *answer_head; /* head for the client, built, not sent */
-	struct kvw_block *partial;     /* worker's head so far, if it came in pieces */
-	size_t partial_from;
-	struct kvw_body answer;        /* reader of the response body */
 	enum kvw_pass pass;
-	bool answer_keep_alive;        /* the worker allows another request */
 	bool event_stream;
-	bool response_byte;            /* a byte of the present link's answer was seen */
 	bool paused;                   /* client is slow: not reading from the worker */
 	bool first_token;
 	bool close_client;             /* no further request on this connection */
 	enum kvw_end end;              /* how it ends, once the response is DONE */
 	bool watch_usage;
 	bool emptied;                  /* the worker's cache was said to be lost by this request */
-	bool decoding;                 /* counted in the gauge of answers being generated */
 	bool watch_owner;              /* the id of a new response is still to be found */
 	size_t owner_len;
 
 	/* --- times, monotonic ns --- */
-	int64_t start_ns, wall_ns, complete_ns, sent_ns, first_token_ns, last_data_ns, picked_ns;
+	int64_t start_ns, wall_ns, complete_ns, sent_ns, first_token_ns, last_data_ns;
 	int64_t answer_ns, added_ns;
 	uint32_t stream_chunks;
 
@@ -168,9 +154,6 @@ void kvw_exchange_note_emptied(struct kvw_exchange *x);
 
 /* Everything for the client was handed to its socket. */
 void kvw_exchange_flushed(struct kvw_exchange *x);
-
-/* Gives the present worker back (link closed or released by the caller before). */
-void kvw_exchange_drop_worker(struct kvw_exchange *x, bool completed);
 
 /* The request's bytes are not needed again. */
 void kvw_exchange_drop_request(struct kvw_exchange *x);

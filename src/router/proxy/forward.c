@@ -164,7 +164,7 @@ bool kvw_request_has_choice(const struct kvw_exchange *x)
 		kvw_slice_of(x->model == NULL ? NULL : x->model->name), table, &known, &model);
 	drop_tried(x, table);
 	for (size_t i = 0; i < table->count; i++)
-		if (table->items[i].usable && table->items[i].id != x->worker->id)
+		if (table->items[i].usable && table->items[i].id != x->attempt.worker->id)
 			return true;
 	return false;
 }
@@ -181,7 +181,7 @@ static bool pick_owner(struct kvw_exchange *x, const struct kvw_candidates *set)
 	for (size_t i = 0; i < set->count; i++) {
 		if (set->items[i].id != owner || !set->items[i].usable)
 			continue;
-		x->decision = (struct kvw_decision){
+		x->attempt.decision = (struct kvw_decision){
 			.pos = i, .reason = KVW_REASON_OWNER, .worker_id = owner};
 		return true;
 	}
@@ -190,16 +190,18 @@ static bool pick_owner(struct kvw_exchange *x, const struct kvw_candidates *set)
 
 static enum kvw_err pick_by_strategy(struct kvw_exchange *x, const struct kvw_candidates *set)
 {
+	struct kvw_attempt *a = &x->attempt;
 	struct kvw_loop *loop = x->loop;
 	enum kvw_err err = loop->strategy->ops->pick(
-		loop->strategy, &x->route, set, loop->now_ns, &x->decision);
+		loop->strategy, &x->route, set, loop->now_ns, &a->decision);
 
-	x->picked = err == KVW_OK;
+	a->picked = err == KVW_OK;
 	return err;
 }
 
 static bool pick(struct kvw_exchange *x)
 {
+	struct kvw_attempt *a = &x->attempt;
 	struct kvw_loop *loop = x->loop;
 	struct kvw_candidates set;
 	bool known;
@@ -225,12 +227,12 @@ static bool pick(struct kvw_exchange *x)
 		no_worker(x);
 		return false;
 	}
-	x->decided = true;
-	x->picked_ns = loop->now_ns;
-	x->worker = loop->fleet->workers[x->decision.worker_id];
+	a->decided = true;
+	a->picked_ns = loop->now_ns;
+	a->worker = loop->fleet->workers[a->decision.worker_id];
 	x->attempts++;
-	kvw_lease_take(&x->lease, &x->worker->load, x->decision.prefill_ns, loop->now_ns);
-	kvw_lease_hold(&x->lease, x->decision.prompt_tokens);
+	kvw_lease_take(&a->lease, &a->worker->load, a->decision.prefill_ns, loop->now_ns);
+	kvw_lease_hold(&a->lease, a->decision.prompt_tokens);
 	if (loop->sources != NULL)
 		kvw_prepare_picked(x);
 	kvw_request_scan_release(x);
@@ -253,13 +255,14 @@ static bool take_wish(const struct kvw_loop *loop, struct kvw_head *head)
 	return wished || loop->config->decision_headers == KVW_DECISION_HEADERS_ALWAYS;
 }
 
-/* Builds the head for x->worker into x->out_head. */
+/* Builds the head for x->attempt.worker into x->attempt.head. */
 static bool build_head(struct kvw_exchange *x)
 {
+	struct kvw_attempt *a = &x->attempt;
 	struct kvw_loop *loop = x->loop;
 	struct kvw_request_head_options options = {
-		.prefix = kvw_slice_of(x->worker->path_prefix),
-		.authority = kvw_slice_of(x->worker->authority),
+		.prefix = kvw_slice_of(a->worker->path_prefix),
+		.authority = kvw_slice_of(a->worker->authority),
 		.request_id = x->request_id,
 		.client = kvw_slice_of(x->client->address),
 		.https = x->client->https,
@@ -278,31 +281,32 @@ static bool build_head(struct kvw_exchange *x)
 	if (!kvw_request_own_head(x))
 		return false;
 	if (loop->config->decision_headers != KVW_DECISION_HEADERS_OFF)
-		x->tell_decision = take_wish(loop, &loop->request_head);
-	x->out_head = kvw_block_get(
-		&loop->blocks, kvw_head_request_bound(&loop->request_head, &options) + sizeof(*x->out_head));
-	if (x->out_head == NULL)
+		x->show_decision = take_wish(loop, &loop->request_head);
+	a->head = kvw_block_get(
+		&loop->blocks, kvw_head_request_bound(&loop->request_head, &options) + sizeof(*a->head));
+	if (a->head == NULL)
 		return false;
-	w = KVW_WRITER(x->out_head->data, x->out_head->size);
-	x->out_head->end = (uint32_t)kvw_head_write_request(&w, &loop->request_head, &options);
-	x->out_head_sent = 0;
-	return x->out_head->end > 0;
+	w = KVW_WRITER(a->head->data, a->head->size);
+	a->head->end = (uint32_t)kvw_head_write_request(&w, &loop->request_head, &options);
+	a->head_sent = 0;
+	return a->head->end > 0;
 }
 
 void kvw_request_attach(struct kvw_exchange *x, bool fresh)
 {
+	struct kvw_attempt *a = &x->attempt;
 	struct kvw_loop *loop = x->loop;
 	enum kvw_err err = kvw_link_take(
-		&loop->links, x->worker, fresh, kvw_request_link_event, x, &x->link);
+		&loop->links, a->worker, fresh, kvw_request_link_event, x, &a->link);
 
-	x->link_written = 0;
-	x->response_byte = false;
-	x->partial_from = 0;
-	if (x->whole || x->body_sent == 0)
-		x->cursor = (struct kvw_cursor){x->in.first, x->head_offset + (uint32_t)x->head_len};
-	x->body_sent = 0;
+	a->written = 0;
+	a->answered = false;
+	a->partial_from = 0;
+	if (x->whole || a->body_sent == 0)
+		a->cursor = (struct kvw_cursor){x->in.first, x->head_offset + (uint32_t)x->head_len};
+	a->body_sent = 0;
 	if (err != KVW_OK) {
-		x->link = NULL;
+		a->link = NULL;
 		if (err == KVW_ENOMEM)
 			kvw_reply_error_as(x, 503, NULL, NULL, "retry-after: 1\r\n",
 				"no memory, descriptor or port is left for a connection to a worker");
@@ -311,8 +315,8 @@ void kvw_request_attach(struct kvw_exchange *x, bool fresh)
 		return;
 	}
 	kvw_metrics_add(loop->metrics,
-		x->link->reused ? KVW_COUNT_UPSTREAM_REUSES : KVW_COUNT_UPSTREAM_CONNECTS, 1);
-	if (x->link->connected) {
+		a->link->reused ? KVW_COUNT_UPSTREAM_REUSES : KVW_COUNT_UPSTREAM_CONNECTS, 1);
+	if (a->link->connected) {
 		kvw_exchange_request_state(x, KVW_REQUEST_SENDING);
 		kvw_request_send(x);
 		return;

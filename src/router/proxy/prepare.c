@@ -243,6 +243,6 @@ void kvw_prepare_picked(struct kvw_exchange *x)
 	struct kvw_kvprompt prompt;
 	bool known = find_tokens(x, &prompt);
 
-	kvw_sources_routed(loop->sources, &x->decision, known ? &prompt : NULL, loop->now_ns,
+	kvw_sources_routed(loop->sources, &x->attempt.decision, known ? &prompt : NULL, loop->now_ns,
 		&loop->sources_logged_ns);
 }

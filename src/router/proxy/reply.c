@@ -28,7 +28,7 @@ void kvw_reply(struct kvw_exchange *x, int status, const char *content_type, con
 	struct kvw_writer w = KVW_WRITER(head, sizeof(head));
 	struct iovec iov[2];
 
-	kvw_exchange_drop_worker(x, false);
+	kvw_attempt_end(x, false);
 	if (!x->body.done)
 		x->close_client = true;
 	if (!x->keep_alive || x->loop->draining)

@@ -247,7 +247,7 @@ void kvw_request_begin(struct kvw_exchange *x, size_t head_len)
 	x->head_offset = first->begin;
 	x->head_len = head_len;
 	x->feed = (struct kvw_cursor){first, first->begin + (uint32_t)head_len};
-	x->cursor = (struct kvw_cursor){first, x->feed.offset};
+	x->attempt.cursor = (struct kvw_cursor){first, x->feed.offset};
 	loop->head_owner = NULL; /* whatever comes of it, the head parsed before is gone */
 	if (kvw_head_parse_request(&loop->request_head, kvw_exchange_raw_head(x), head_len, &error) != KVW_OK) {
 		x->close_client = true;
@@ -287,7 +287,7 @@ bool kvw_request_wants_bytes(const struct kvw_exchange *x)
 {
 	if (x->body.done || x->response_state >= KVW_RESPONSE_DONE)
 		return false;
-	return x->whole || x->body_received - x->body_sent < x->loop->config->limits_high_water;
+	return x->whole || x->body_received - x->attempt.body_sent < x->loop->config->limits_high_water;
 }
 
 /* The body outgrew what is read whole: route on what is known and stream the rest. */

@@ -65,16 +65,17 @@ static void push_chunk(struct outgoing *out, const char *data, size_t len)
 
 static void first_token(struct kvw_exchange *x)
 {
+	struct kvw_attempt *a = &x->attempt;
 	struct kvw_loop *loop = x->loop;
 
 	x->first_token = true;
 	x->first_token_ns = loop->now_ns;
-	x->decoding = true;
-	kvw_metrics_decoding(loop->metrics, x->worker->id, 1);
-	x->lease.plain = !x->event_stream;
-	kvw_lease_first_token(&x->lease, loop->now_ns);
+	a->decoding = true;
+	kvw_metrics_decoding(loop->metrics, a->worker->id, 1);
+	a->lease.plain = !x->event_stream;
+	kvw_lease_first_token(&a->lease, loop->now_ns);
 	if (loop->strategy->ops->first_token != NULL)
-		loop->strategy->ops->first_token(loop->strategy, &x->decision, &x->lease, loop->now_ns);
+		loop->strategy->ops->first_token(loop->strategy, &a->decision, &a->lease, loop->now_ns);
 }
 
 /* Remembers who made a response, by the id at the beginning of the answer. */
@@ -89,7 +90,7 @@ static void look_for_id(struct kvw_exchange *x, const char *data, size_t len)
 	x->owner_len += len;
 	id = kvw_owners_id_in(x->owner_text, x->owner_len);
 	if (id.len > 0)
-		kvw_owners_set(kvw_proxy_owners(x->loop->proxy), id, x->worker->id);
+		kvw_owners_set(kvw_proxy_owners(x->loop->proxy), id, x->attempt.worker->id);
 	x->watch_owner = id.len == 0 && x->owner_len < sizeof(x->owner_text);
 }
 
@@ -116,13 +117,13 @@ static struct kvw_slice decision_fields(const struct kvw_exchange *x, char *buf,
 	struct kvw_writer w = KVW_WRITER(buf, size);
 	uint64_t predicted = 0;
 
-	if (!x->tell_decision || !x->decided)
+	if (!x->show_decision || !x->attempt.decided)
 		return (struct kvw_slice){NULL, 0};
 	for (size_t tier = 0; tier < KVW_TIER_COUNT; tier++)
-		predicted += x->decision.hit_tokens[tier];
-	kvw_write_field(&w, KVW_SLICE("x-kvway-worker"), kvw_slice_of(x->worker->url));
+		predicted += x->attempt.decision.hit_tokens[tier];
+	kvw_write_field(&w, KVW_SLICE("x-kvway-worker"), kvw_slice_of(x->attempt.worker->url));
 	kvw_write_field(&w, KVW_SLICE("x-kvway-reason"),
-		kvw_slice_of(kvw_reason_name(x->decision.reason)));
+		kvw_slice_of(kvw_reason_name(x->attempt.decision.reason)));
 	kvw_write_literal(&w, "x-kvway-predicted-cached-tokens: ");
 	kvw_write_u64(&w, predicted);
 	kvw_write_literal(&w, "\r\n");
@@ -217,11 +218,11 @@ static bool take_head(struct kvw_exchange *x, const struct kvw_head *head)
 		return false;
 	}
 	if (head->status < 500)
-		kvw_fleet_request_ok(x->loop->fleet, x->worker);
+		kvw_fleet_request_ok(x->loop->fleet, x->attempt.worker);
 	x->status = head->status;
 	x->event_stream = head->event_stream;
-	x->answer_keep_alive = head->keep_alive;
-	kvw_body_begin(&x->answer, head->framing, head->content_length, 0);
+	x->attempt.keep_alive = head->keep_alive;
+	kvw_body_begin(&x->attempt.answer, head->framing, head->content_length, 0);
 	if (!build_answer_head(x, head)) {
 		x->status = 0;
 		kvw_request_worker_failed(x, "its answer's head is too large", false);
@@ -235,17 +236,18 @@ static bool take_head(struct kvw_exchange *x, const struct kvw_head *head)
 /* Keeps an incomplete head for the next read. False: gave up. */
 static bool keep_partial(struct kvw_exchange *x, const char *data, size_t len)
 {
+	struct kvw_attempt *a = &x->attempt;
 	struct kvw_loop *loop = x->loop;
 
-	if (x->partial == NULL)
-		x->partial = kvw_block_get(&loop->blocks, KVW_BLOCK_LARGE);
-	if (x->partial == NULL || x->partial->end + len > loop->config->limits_head ||
-		len > kvw_block_room(x->partial)) {
+	if (a->partial == NULL)
+		a->partial = kvw_block_get(&loop->blocks, KVW_BLOCK_LARGE);
+	if (a->partial == NULL || a->partial->end + len > loop->config->limits_head ||
+		len > kvw_block_room(a->partial)) {
 		kvw_request_worker_failed(x, "its answer's head is larger than limits.head", false);
 		return false;
 	}
-	memcpy(x->partial->data + x->partial->end, data, len);
-	x->partial->end += (uint32_t)len;
+	memcpy(a->partial->data + a->partial->end, data, len);
+	a->partial->end += (uint32_t)len;
 	return true;
 }
 
@@ -255,6 +257,7 @@ static bool keep_partial(struct kvw_exchange *x, const char *data, size_t len)
  */
 static size_t feed_head(struct kvw_exchange *x, const char *data, size_t len)
 {
+	struct kvw_attempt *a = &x->attempt;
 	struct kvw_loop *loop = x->loop;
 	struct kvw_head_error error;
 	size_t used = 0;
@@ -263,22 +266,22 @@ static size_t feed_head(struct kvw_exchange *x, const char *data, size_t len)
 		const char *head = data + used;
 		size_t have = len - used, before = 0, end;
 
-		if (x->partial != NULL) {
-			before = x->partial->end;
-			if (have > kvw_block_room(x->partial))
-				have = kvw_block_room(x->partial);
-			memcpy(x->partial->data + before, head, have);
-			head = x->partial->data;
+		if (a->partial != NULL) {
+			before = a->partial->end;
+			if (have > kvw_block_room(a->partial))
+				have = kvw_block_room(a->partial);
+			memcpy(a->partial->data + before, head, have);
+			head = a->partial->data;
 			have += before;
 		}
-		end = kvw_head_find_end(head, have, &x->partial_from);
+		end = kvw_head_find_end(head, have, &a->partial_from);
 		if (end == 0) {
-			if (x->partial != NULL)
+			if (a->partial != NULL)
 				return keep_partial(x, data + used, len - used) ? len : SIZE_MAX;
 			return keep_partial(x, head, have) ? len : SIZE_MAX;
 		}
 		used += end - before;
-		x->partial_from = 0;
+		a->partial_from = 0;
 		if (kvw_head_parse_response(
 			    &loop->response_head, head, end, x->head_request, &error) != KVW_OK) {
 			kvw_request_worker_failed(x, error.message, false);
@@ -291,8 +294,8 @@ static size_t feed_head(struct kvw_exchange *x, const char *data, size_t len)
 		} else if (!take_head(x, &loop->response_head)) {
 			return SIZE_MAX;
 		}
-		kvw_block_put(&loop->blocks, x->partial);
-		x->partial = NULL;
+		kvw_block_put(&loop->blocks, a->partial);
+		a->partial = NULL;
 	}
 	return used;
 }
@@ -301,20 +304,21 @@ static size_t feed_head(struct kvw_exchange *x, const char *data, size_t len)
 
 static void answer_complete(struct kvw_exchange *x, bool leftovers)
 {
+	struct kvw_attempt *a = &x->attempt;
 	struct kvw_loop *loop = x->loop;
-	bool reusable = x->answer_keep_alive && !leftovers &&
-		x->request_state == KVW_REQUEST_SENT && x->answer.framing != KVW_FRAME_CLOSE;
+	bool reusable = a->keep_alive && !leftovers &&
+		x->request_state == KVW_REQUEST_SENT && a->answer.framing != KVW_FRAME_CLOSE;
 
 	kvw_usage_finish(&x->usage);
 	kvw_timer_clear(&loop->timers, &x->timer);
 	kvw_timer_clear(&loop->timers, &x->client->timer); /* of a body that nobody waits for now */
 	if (reusable)
-		kvw_link_release(x->link, loop->now_ns);
+		kvw_link_release(a->link, loop->now_ns);
 	else
-		kvw_link_close(x->link);
-	x->link = NULL;
+		kvw_link_close(a->link);
+	a->link = NULL;
 	kvw_exchange_response_state(x, KVW_RESPONSE_DONE);
-	kvw_exchange_drop_worker(x, true);
+	kvw_attempt_end(x, true);
 	if (!x->body.done)
 		x->close_client = true;
 	if (x->client->out.bytes == 0)
@@ -357,7 +361,7 @@ static void send_gathered(struct kvw_exchange *x, struct outgoing *out)
 /* Nothing of the body yet: may the head wait for it? */
 static bool hold(const struct kvw_exchange *x, const struct outgoing *out)
 {
-	return x->response_state == KVW_RESPONSE_HELD && out->payload == 0 && !x->answer.done &&
+	return x->response_state == KVW_RESPONSE_HELD && out->payload == 0 && !x->attempt.answer.done &&
 		x->path.prompt && x->status == 200;
 }
 
@@ -393,12 +397,12 @@ static void feed_body(struct kvw_exchange *x, const char *data, size_t len)
 	out.lines_len = out.payload = 0;
 	if (x->response_state == KVW_RESPONSE_HELD)
 		push(&out, x->answer_head->data, x->answer_head->end);
-	err = x->answer.done ? KVW_OK
-			     : kvw_body_feed(&x->answer, data, len, answer_payload, &out, &used);
+	err = x->attempt.answer.done ? KVW_OK
+			     : kvw_body_feed(&x->attempt.answer, data, len, answer_payload, &out, &used);
 	if (x->ended)
 		return;
 	if (err != KVW_OK) {
-		kvw_request_worker_failed(x, x->answer.error, false);
+		kvw_request_worker_failed(x, x->attempt.answer.error, false);
 		return;
 	}
 	if (hold(x, &out) && keep_with_head(x, data, used))
@@ -407,12 +411,12 @@ static void feed_body(struct kvw_exchange *x, const char *data, size_t len)
 		count_payload(x);
 	if (x->pass == KVW_PASS_RAW && used > 0)
 		push(&out, data, used);
-	if (x->answer.done && x->pass == KVW_PASS_REFRAME)
+	if (x->attempt.answer.done && x->pass == KVW_PASS_REFRAME)
 		push(&out, KVW_CHUNK_LAST, sizeof(KVW_CHUNK_LAST) - 1);
 	send_gathered(x, &out);
 	if (x->ended)
 		return;
-	if (x->answer.done) {
+	if (x->attempt.answer.done) {
 		answer_complete(x, used < len);
 		return;
 	}
@@ -425,7 +429,7 @@ static void feed(struct kvw_exchange *x, const char *data, size_t len)
 {
 	size_t used = 0;
 
-	x->response_byte = true;
+	x->attempt.answered = true;
 	if (x->response_state == KVW_RESPONSE_WAITING) {
 		x->answer_ns = x->loop->now_ns;
 		used = feed_head(x, data, len);
@@ -442,24 +446,24 @@ static void answer_closed(struct kvw_exchange *x)
 		kvw_request_worker_failed(x, "it closed the connection without an answer", false);
 		return;
 	}
-	if (!kvw_body_close(&x->answer)) {
+	if (!kvw_body_close(&x->attempt.answer)) {
 		kvw_request_worker_failed(x, "it closed the connection in the middle of its answer", false);
 		return;
 	}
-	x->answer_keep_alive = false;
+	x->attempt.keep_alive = false;
 	feed_body(x, NULL, 0);
 }
 
 void kvw_response_read(struct kvw_exchange *x)
 {
 	struct kvw_loop *loop = x->loop;
-	struct kvw_link *link = x->link;
+	struct kvw_link *link = x->attempt.link;
 
 	for (int i = 0; i < READS_AT_ONCE; i++) {
 		struct iovec iov = {loop->scratch, KVW_LOOP_SCRATCH};
 		ssize_t n;
 
-		if (x->ended || x->link != link || x->paused || !link->io.readable)
+		if (x->ended || x->attempt.link != link || x->paused || !link->io.readable)
 			return;
 		n = kvw_io_readv(&link->io, &iov, 1, KVW_LOOP_SCRATCH);
 		if (n < 0 && errno == EAGAIN)
@@ -471,6 +475,6 @@ void kvw_response_read(struct kvw_exchange *x)
 		else
 			kvw_request_worker_failed(x, kvw_link_why(link, errno), false);
 	}
-	if (!x->ended && x->link == link && link->io.readable && !x->paused)
+	if (!x->ended && x->attempt.link == link && link->io.readable && !x->paused)
 		kvw_io_again(&link->io);
 }

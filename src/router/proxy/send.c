@@ -18,9 +18,10 @@
 /* Blocks that were sent and will not be needed for a retry. */
 static void free_sent_blocks(struct kvw_exchange *x)
 {
+	struct kvw_attempt *a = &x->attempt;
 	struct kvw_block *first = x->in.first;
 
-	while (first->next != NULL && first != x->cursor.block && first->next != x->cursor.block) {
+	while (first->next != NULL && first != a->cursor.block && first->next != a->cursor.block) {
 		struct kvw_block *sent = first->next;
 
 		first->next = sent->next;
@@ -49,52 +50,54 @@ static void all_sent(struct kvw_exchange *x)
 /* Everything that may be sent: head, then body from the cursor on. */
 static int gather(struct kvw_exchange *x, struct iovec *iov)
 {
-	size_t head_left = x->out_head->end - x->out_head_sent;
+	struct kvw_attempt *a = &x->attempt;
+	size_t head_left = a->head->end - a->head_sent;
 	int count = 0;
 
 	if (head_left > 0) {
-		iov[count].iov_base = x->out_head->data + x->out_head_sent;
+		iov[count].iov_base = a->head->data + a->head_sent;
 		iov[count++].iov_len = head_left;
 	}
-	if (x->body_received > x->body_sent)
-		count += kvw_cursor_iov(&x->cursor, iov + count, KVW_LOOP_IOV - count);
+	if (x->body_received > a->body_sent)
+		count += kvw_cursor_iov(&a->cursor, iov + count, KVW_LOOP_IOV - count);
 	return count;
 }
 
 void kvw_request_send(struct kvw_exchange *x)
 {
-	for (int turn = 0; turn < SEND_AT_ONCE && x->link->io.writable; turn++) {
+	struct kvw_attempt *a = &x->attempt;
+	for (int turn = 0; turn < SEND_AT_ONCE && a->link->io.writable; turn++) {
 		struct iovec iov[KVW_LOOP_IOV];
-		size_t head_left = x->out_head->end - x->out_head_sent, sent;
+		size_t head_left = a->head->end - a->head_sent, sent;
 		int count = gather(x, iov);
 		ssize_t n;
 
 		if (count == 0)
 			break;
-		n = kvw_io_writev(&x->link->io, iov, count);
+		n = kvw_io_writev(&a->link->io, iov, count);
 		if (n < 0 && errno == EAGAIN)
 			break;
 		if (n < 0) {
 			/* The worker may have answered before it closed: look first. */
-			x->link->io.writable = false;
-			x->link->io.readable = true;
+			a->link->io.writable = false;
+			a->link->io.readable = true;
 			kvw_response_read(x);
 			return;
 		}
 		sent = (size_t)n;
-		x->link_written += sent;
+		a->written += sent;
 		if (head_left > 0) {
 			size_t of_head = sent < head_left ? sent : head_left;
 
-			x->out_head_sent += of_head;
+			a->head_sent += of_head;
 			sent -= of_head;
 		}
-		kvw_cursor_advance(&x->cursor, sent);
-		x->body_sent += sent;
+		kvw_cursor_advance(&a->cursor, sent);
+		a->body_sent += sent;
 		if (!x->whole)
 			free_sent_blocks(x);
 	}
-	if (x->out_head_sent == x->out_head->end && x->body_sent == x->body_received) {
+	if (a->head_sent == a->head->end && a->body_sent == x->body_received) {
 		if (x->body.done)
 			all_sent(x);
 		else
@@ -102,8 +105,8 @@ void kvw_request_send(struct kvw_exchange *x)
 	} else {
 		kvw_loop_timer(x->loop, &x->timer, KVW_TIMER_STREAM_IDLE,
 			x->loop->config->timeout_stream_idle_ms);
-		if (x->link->io.writable)
-			kvw_io_again(&x->link->io); /* no edge will come: others have their turn first */
+		if (a->link->io.writable)
+			kvw_io_again(&a->link->io); /* no edge will come: others have their turn first */
 	}
 	if (!x->body.done && !x->whole && x->client->io.readable && kvw_request_wants_bytes(x))
 		kvw_io_again(&x->client->io);
@@ -130,7 +133,7 @@ void kvw_request_link_event(struct kvw_link *link, void *user)
 	}
 	if (x->request_state == KVW_REQUEST_SENDING && link->io.writable)
 		kvw_request_send(x);
-	if (!x->ended && x->link == link && link->io.readable && !x->paused)
+	if (!x->ended && x->attempt.link == link && link->io.readable && !x->paused)
 		kvw_response_read(x);
 }
 
@@ -141,9 +144,9 @@ static void note_tried(struct kvw_exchange *x, const char *why)
 	size_t len = strlen(x->tried_text);
 
 	if (x->tried_count < KVW_TRIED_MAX)
-		x->tried[x->tried_count++] = x->worker->id;
+		x->tried[x->tried_count++] = x->attempt.worker->id;
 	(void)snprintf(x->tried_text + len, sizeof(x->tried_text) - len, "%s%s: %s",
-		len == 0 ? "" : "; ", x->worker->url, why);
+		len == 0 ? "" : "; ", x->attempt.worker->url, why);
 }
 
 static void give_up(struct kvw_exchange *x, bool timed_out)
@@ -168,11 +171,11 @@ void kvw_request_worker_failed(struct kvw_exchange *x, const char *why, bool tim
 		.first_token = x->first_token || x->response_state == KVW_RESPONSE_STREAMING,
 		.repeatable = x->path.repeatable,
 		.idempotent = x->idempotent,
-		.request_held = x->whole || x->body_sent == 0,
-		.link_reused = x->link != NULL && x->link->reused,
-		.response_byte = x->response_byte,
+		.request_held = x->whole || x->attempt.body_sent == 0,
+		.link_reused = x->attempt.link != NULL && x->attempt.link->reused,
+		.response_byte = x->attempt.answered,
 		.waited_out = timed_out,
-		.link_written = x->link_written,
+		.link_written = x->attempt.written,
 		.retries = x->tried_count,
 		.retry_limit = (uint32_t)loop->config->retry_attempts,
 	};
@@ -189,21 +192,21 @@ void kvw_request_worker_failed(struct kvw_exchange *x, const char *why, bool tim
 	if (retry == KVW_RETRY_FRESH) {
 		x->stale_retries++;
 		kvw_metrics_add(loop->metrics, KVW_COUNT_STALE_RETRIES, 1);
-		kvw_link_close(x->link);
-		x->link = NULL;
-		x->out_head_sent = 0;
-		kvw_block_put(&loop->blocks, x->partial);
-		x->partial = NULL;
+		kvw_link_close(x->attempt.link);
+		x->attempt.link = NULL;
+		x->attempt.head_sent = 0;
+		kvw_block_put(&loop->blocks, x->attempt.partial);
+		x->attempt.partial = NULL;
 		kvw_exchange_request_state(x, KVW_REQUEST_PREPARING);
 		kvw_exchange_response_state(x, KVW_RESPONSE_WAITING);
 		kvw_request_attach(x, true);
 		return;
 	}
-	kvw_fleet_request_failed(loop->fleet, x->worker, why);
+	kvw_fleet_request_failed(loop->fleet, x->attempt.worker, why);
 	note_tried(x, why);
-	kvw_debug("proxy", "worker failed url=%s why=\"%s\" request_id=%.*s", x->worker->url, why,
+	kvw_debug("proxy", "worker failed url=%s why=\"%s\" request_id=%.*s", x->attempt.worker->url, why,
 		(int)x->request_id.len, x->request_id.data);
-	kvw_exchange_drop_worker(x, false);
+	kvw_attempt_end(x, false);
 	if (retry == KVW_RETRY_OTHER) {
 		kvw_metrics_add(loop->metrics, KVW_COUNT_RETRIES, 1);
 		kvw_request_forward(x);

@@ -124,8 +124,8 @@ START_TEST(request_goes_on_while_its_worker_takes_all_that_it_is_given)
 	ck_assert_int_eq(write(peer, request, total), (ssize_t)total);
 	kvw_io_set_dispatch(&f.loop.sockets);
 	ck_assert_ptr_nonnull(client->exchange);
-	ck_assert_ptr_nonnull(client->exchange->link);
-	loop_fixture_tap(&client->exchange->link->io, &taps);
+	ck_assert_ptr_nonnull(client->exchange->attempt.link);
+	loop_fixture_tap(&client->exchange->attempt.link->io, &taps);
 	loop_fixture_turn(&f);
 	ck_assert_int_eq(client->exchange->request_state, KVW_REQUEST_SENT);
 	ck_assert_uint_gt(taps.len, 30000);

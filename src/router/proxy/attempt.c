@@ -1,0 +1,46 @@
+/*
+ * attempt.c - the end of an attempt. It begins in forward.c, where a worker is picked.
+ */
+#include "proxy/attempt.h"
+
+#include "proxy/exchange.h"
+
+void kvw_attempt_end(struct kvw_exchange *x, bool completed)
+{
+	struct kvw_attempt *a = &x->attempt;
+	struct kvw_loop *loop = x->loop;
+	struct kvw_lease lease = a->lease;
+
+	if (a->link != NULL)
+		kvw_link_close(a->link);
+	a->link = NULL;
+	if (a->decoding)
+		kvw_metrics_decoding(loop->metrics, a->worker->id, -1);
+	a->decoding = false;
+	kvw_lease_release(&a->lease, loop->now_ns);
+	if (a->picked && loop->strategy->ops->done != NULL) {
+		struct kvw_outcome outcome = {
+			.status = x->status,
+			.first_token = x->first_token,
+			.completed = completed,
+			.streamed = x->event_stream,
+			.prompt_known = x->usage.prompt_known,
+			.cached_known = x->usage.prompt_known && x->usage.cached_known,
+			.prompt_tokens = x->usage.prompt_tokens,
+			.cached_tokens = x->usage.cached_tokens,
+			.first_token_ns = x->first_token ? x->first_token_ns - a->picked_ns : 0,
+			.ahead_ns = lease.ahead_ns,
+			.behind_ns = lease.behind_ns,
+			.served_ns = lease.served_ns,
+		};
+
+		loop->strategy->ops->done(loop->strategy, &a->decision, &outcome, loop->now_ns);
+	}
+	a->picked = false;
+	kvw_block_put(&loop->blocks, a->head);
+	a->head = NULL;
+	kvw_block_put(&loop->blocks, a->partial);
+	a->partial = NULL;
+	kvw_block_put(&loop->blocks, x->answer_head);
+	x->answer_head = NULL;
+}
