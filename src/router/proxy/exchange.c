@@ -3,7 +3,6 @@
  */
 #include "proxy/exchange.h"
 
-#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -38,16 +37,47 @@ static const unsigned response_next[KVW_RESPONSE_STATES] = {
 	[KVW_RESPONSE_DONE] = BIT(KVW_RESPONSE_FAILED),
 };
 
+/* A bug of ours in one exchange must not end every stream, as an assertion would. */
+static void note_fault(struct kvw_exchange *x, const char *side, unsigned from, unsigned to)
+{
+	/* The id may lie in the raw head, which goes with the end. */
+	struct kvw_slice id = x->ended ? KVW_SLICE("") : x->request_id;
+
+	kvw_error("proxy", "internal error: forbidden step of an exchange, which is cut "
+			   "side=%s from=%u to=%u request_id=%.*s",
+		side, from, to, (int)id.len, id.data);
+	kvw_metrics_add(x->loop->metrics, KVW_COUNT_INTERNAL_ERRORS, 1);
+	if (!x->faulty)
+		x->loop->faulty_exchanges++;
+	x->faulty = true;
+}
+
 void kvw_exchange_request_state(struct kvw_exchange *x, enum kvw_request_state state)
 {
-	assert(request_next[x->request_state] & BIT(state));
-	x->request_state = state;
+	if (request_next[x->request_state] & BIT(state))
+		x->request_state = state;
+	else
+		note_fault(x, "request", x->request_state, state);
 }
 
 void kvw_exchange_response_state(struct kvw_exchange *x, enum kvw_response_state state)
 {
-	assert(response_next[x->response_state] & BIT(state));
-	x->response_state = state;
+	if (response_next[x->response_state] & BIT(state))
+		x->response_state = state;
+	else
+		note_fault(x, "response", x->response_state, state);
+}
+
+void kvw_exchange_cut_faulty(struct kvw_loop *loop)
+{
+	struct kvw_client *client, *next;
+
+	for (client = TAILQ_FIRST(&loop->clients); client != NULL; client = next) {
+		next = TAILQ_NEXT(client, entry);
+		if (client->exchange != NULL && client->exchange->faulty)
+			kvw_client_close(client, true);
+	}
+	loop->faulty_exchanges = 0;
 }
 
 struct kvw_exchange *kvw_exchange_create(struct kvw_client *client)
@@ -200,7 +230,10 @@ void kvw_exchange_end(struct kvw_exchange *x, enum kvw_end end)
 {
 	struct kvw_loop *loop = x->loop;
 
-	assert(!x->ended);
+	if (x->ended) {
+		note_fault(x, "end", 1, 1);
+		return;
+	}
 	x->ended = true;
 	if (end != KVW_END_COMPLETE && end != KVW_END_LOCAL)
 		kvw_exchange_response_state(x, KVW_RESPONSE_FAILED);
@@ -219,6 +252,8 @@ void kvw_exchange_end(struct kvw_exchange *x, enum kvw_end end)
 	if (loop->head_owner == x)
 		loop->head_owner = NULL;
 	TAILQ_INSERT_TAIL(&loop->ended, x, entry);
+	if (x->faulty) /* what the client has of the answer may be wrong */
+		x->client->reset = x->close_client = true;
 	kvw_client_exchange_ended(x->client);
 }
 

@@ -3,7 +3,8 @@
  *
  * Two states that move independently: an early answer during an upload and a half-sent request after
  * the answer are both ordinary. kvw_exchange_request_state and kvw_exchange_response_state alone
- * write them and check the tables in exchange.c.
+ * write them and check the tables in exchange.c. A step that no table allows is a bug of ours: it is
+ * logged and counted, and that exchange is cut when the loop has turned. All others go on.
  *
  *   request side    READ_HEAD -> READ_BODY -> PREPARING -> CONNECTING -> SENDING -> SENT
  *   response side   NONE -> WAITING -> HELD -> STREAMING -> DONE   (FAILED from anywhere)
@@ -57,6 +58,7 @@ struct kvw_exchange {
 	enum kvw_request_state request_state;
 	enum kvw_response_state response_state;
 	bool ended;
+	bool faulty; /* took a step that its table forbids; cut by kvw_exchange_cut_faulty */
 	bool parked;
 	int64_t parked_ns; /* since when */
 
@@ -135,6 +137,7 @@ static inline const char *kvw_exchange_raw_head(const struct kvw_exchange *x)
 
 struct kvw_exchange *kvw_exchange_create(struct kvw_client *client); /* NULL: out of memory */
 
+/* Write a state. A step that is not allowed leaves the state alone and makes the exchange faulty. */
 void kvw_exchange_request_state(struct kvw_exchange *x, enum kvw_request_state state);
 void kvw_exchange_response_state(struct kvw_exchange *x, enum kvw_response_state state);
 
@@ -145,6 +148,9 @@ void kvw_exchange_end(struct kvw_exchange *x, enum kvw_end end);
 /* The answer broke after its beginning was sent: ends the exchange with x->end and cuts the client, so
  * that it can tell a broken answer from a whole one. */
 void kvw_exchange_cut(struct kvw_exchange *x);
+
+/* Between two turns of the loop: resets the clients of faulty exchanges. */
+void kvw_exchange_cut_faulty(struct kvw_loop *loop);
 
 /* The client has left: the worker's connection is closed at once. */
 void kvw_exchange_client_gone(struct kvw_exchange *x);

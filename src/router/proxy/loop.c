@@ -153,6 +153,8 @@ static void reap(struct kvw_loop *loop)
 
 static void after_turn(struct kvw_loop *loop)
 {
+	if (loop->faulty_exchanges > 0)
+		kvw_exchange_cut_faulty(loop);
 	reap(loop);
 	kvw_epochs_turn(loop->fleet->epochs, loop->index);
 	atomic_store_explicit(loop->turn_ns, loop->now_ns, memory_order_relaxed);

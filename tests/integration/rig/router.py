@@ -216,10 +216,11 @@ class Router(Process):
             else:
                 status = self.popen.returncode
             log = self.log()
-            if status != expect or "Sanitizer" in log:
+            if status != expect or "Sanitizer" in log or "internal error" in log:
                 print(log[-16000:])
             assert status == expect, f"kvway ended with {status}"
             assert "Sanitizer" not in log, "a sanitizer reported an error"
+            assert "internal error" not in log, "kvway noticed a bug of its own"
         finally:
             self.kill()
             self.listen.close()

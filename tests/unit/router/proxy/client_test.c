@@ -137,6 +137,40 @@ START_TEST(request_goes_on_while_its_worker_takes_all_that_it_is_given)
 }
 END_TEST
 
+START_TEST(forbidden_step_cuts_one_exchange_and_no_other)
+{
+	/* An assertion ended the process here, and every stream with it. */
+	static const char request[] = "POST /v1/completions HTTP/1.1\r\nHost: x\r\n"
+				      "Content-Length: 29\r\n\r\n{\"model\":\"tiny\",\"prompt\":\"a\"}";
+	struct kvw_exchange *x;
+	int other;
+	char byte;
+
+	say(request);
+	kvw_io_set_dispatch(&f.loop.sockets);
+	x = client->exchange;
+	ck_assert_ptr_nonnull(x);
+	loop_fixture_offer(&f, &other);
+	ck_assert_uint_eq(f.loop.client_count, 2);
+	kvw_exchange_request_state(x, KVW_REQUEST_READ_HEAD);
+	kvw_exchange_response_state(x, KVW_RESPONSE_STREAMING);
+	kvw_exchange_response_state(x, KVW_RESPONSE_HELD);
+	ck_assert(x->faulty);
+	ck_assert_int_ne(x->request_state, KVW_REQUEST_READ_HEAD);
+	ck_assert_int_eq(x->response_state, KVW_RESPONSE_STREAMING);
+	kvw_exchange_cut_faulty(&f.loop);
+	ck_assert(x->ended);
+	kvw_exchange_end(x, KVW_END_COMPLETE); /* a second end is such a step too, and frees nothing */
+	kvw_exchange_cut_faulty(&f.loop);
+	ck_assert_int_le(read(peer, &byte, 1), 0); /* closed, without an answer */
+	ck_assert_uint_eq(kvw_metrics_counter_sum(f.metrics, KVW_COUNT_INTERNAL_ERRORS), 3);
+	ck_assert_uint_eq(f.loop.client_count, 1);
+	loop_fixture_turn(&f);
+	loop_fixture_check_idle(&f);
+	close(other);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("client");
@@ -147,6 +181,7 @@ int main(void)
 	tcase_set_timeout(tcase, 120);
 	tcase_add_checked_fixture(tcase, setup, teardown);
 	tcase_add_test(tcase, answer_that_waits_is_the_only_one);
+	tcase_add_test(tcase, forbidden_step_cuts_one_exchange_and_no_other);
 	tcase_add_test(tcase, pending_bytes_return_to_zero_when_a_flush_fails);
 	tcase_add_test(tcase, last_answer_survives_what_its_client_sent_before_its_end);
 	tcase_add_test(tcase, request_goes_on_while_its_worker_takes_all_that_it_is_given);
