@@ -2,8 +2,8 @@
  * build.c - fills a configuration value by value.
  *
  * Defaults go through the same parser as a user's text, so a wrong default cannot hide: the tests
- * load the empty configuration. They are set last, for keys that nobody gave, so that no value is
- * ever replaced and each field is filled exactly once.
+ * load the empty configuration. The loader sets them last, for keys that were not given, so that it
+ * never replaces a value and fills each field exactly once.
  */
 #include "config/build.h"
 
@@ -70,7 +70,7 @@ static bool bound_of(const struct kvw_type *type, const char *text, union kvw_va
 	       type->parse(type, kvw_slice_of(text), NULL, out, &fault) == KVW_OK;
 }
 
-/* A value outside says only the range; what is no value at all is told how to write one too. */
+/* A value outside: the report names only the range. No value at all: also how to write one. */
 static void expect_range(const struct kvw_key *key, bool parsed, struct kvw_fault *fault)
 {
 	const struct kvw_type *type = key->type;
@@ -95,7 +95,7 @@ static bool in_range(const struct kvw_key *key, const union kvw_value *value)
 	return !bound_of(type, key->max, &bound) || type->compare(value, &bound) <= 0;
 }
 
-/* Parses one scalar into *value. False in *valid: told, and *value holds nothing. */
+/* Parses one scalar into *value. False in *valid: reported, and *value holds nothing. */
 static enum kvw_err parse_scalar(struct kvw_build *build, const struct kvw_key *key,
 	const struct kvw_type *type, const char *shown, const struct kvw_given *given,
 	union kvw_value *value, bool *valid)

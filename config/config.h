@@ -2,14 +2,14 @@
  * config.h - the configuration as the program reads it.
  *
  * Every member comes from config/keys.def; the loader fills all of them, so a reader never asks
- * whether a key was given. A loaded configuration is immutable and owned by whoever loaded it.
+ * whether a key was given. A loaded configuration is immutable and owned by the caller.
  *
  * Each function that makes one writes every mistake it finds to `errors`, a line each:
  *
  *     FILE:LINE:COLUMN: KEY: found ..., expected ...; did you mean `x`?
  *
- * and returns KVW_EINVAL (at least one mistake), KVW_EIO (the file cannot be read; also told) or
- * KVW_ENOMEM (told by the caller). *out is set only on KVW_OK. Lines and columns count from 1,
+ * and returns KVW_EINVAL (at least one mistake), KVW_EIO (the file cannot be read; also
+ * written) or KVW_ENOMEM (the caller reports it). *out is set only on KVW_OK. Lines and columns count from 1,
  * columns in characters. `strategies` is the NULL-terminated list of names that routing.strategy
  * may have; it is read during the call only, so that this folder needs no knowledge of routing.
  * No function keeps state: any thread may call any of them.

@@ -1,9 +1,9 @@
 /*
  * rules_kvaware.c - what LMCache and vLLM would have to be configured like, for kvaware.* to make sense.
  *
- * A value that cannot work is found here, before a socket stays silent for ever: ZeroMQ connects to
- * addresses that nobody will ever serve without a word, and LMCache takes each hash name that it
- * does not know for `builtin`.
+ * These rules find a value that cannot work before a socket stays silent for ever: ZeroMQ connects
+ * to addresses without a server and reports nothing, and LMCache takes each hash name that it does
+ * not know for `builtin`.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -160,7 +160,7 @@ static void check_hash(struct kvw_build *build)
 	report(build, key, expected);
 }
 
-/* PYTHONHASHSEED is "random" or a number of 32 bits; with "random" nobody can compute a hash. */
+/* PYTHONHASHSEED is "random" or a number of 32 bits; with "random" no other process can compute a hash. */
 static bool is_seed(const char *text)
 {
 	unsigned long long seed;

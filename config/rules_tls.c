@@ -4,7 +4,7 @@
  * Asked of OpenSSL while the configuration is read, so that `kvway check` finds an unfit file and says
  * in which line it is named. Only regular files of a sensible size are opened: a pipe would make the
  * check wait for ever, a device could feed it without end. A key with a passphrase is refused, since
- * nobody is there to type it.
+ * a server has no user to type it.
  */
 #include <errno.h>
 #include <openssl/err.h>
@@ -67,7 +67,7 @@ static void report_openssl(struct kvw_build *build, enum kvw_key_index key, cons
 	ERR_clear_error();
 }
 
-/* Nobody is there to type it. */
+/* A server has no user to type it. */
 static int no_passphrase(char *out, int size, int writing, void *arg)
 {
 	(void)out, (void)size, (void)writing, (void)arg;

@@ -2,9 +2,9 @@
  * exact.h - what workers themselves say they hold: written by feeds, asked by a strategy.
  *
  * Owned by a strategy (kvw_strategy_ops.exact lends it). It joins the index of blocks
- * (routing/kvindex.h) with what the index cannot know: whether what it was told of a worker is all.
- * Two kinds of reporters speak about one worker: the engine, of its own prefix cache, and LMCache, of
- * the tiers behind it.
+ * (routing/kvindex.h) with what the index cannot know: whether it has all of a worker's blocks.
+ * Two kinds of reporters publish about one worker: the engine its own prefix cache, LMCache the
+ * tiers behind it.
  *
  * Threads: one thread, the feed's, is the index's writer and calls the functions marked so. All
  * others may be called from any thread.
@@ -34,8 +34,8 @@ enum kvw_reporter { KVW_REPORTER_ENGINE, KVW_REPORTER_LMCACHE, KVW_REPORTER_COUN
 
 /* How far a reporter's word about a worker can be believed. */
 enum kvw_coverage {
-	KVW_COVERAGE_NONE,  /* it tells nothing: not configured, or never heard of */
-	KVW_COVERAGE_BLIND, /* it tells, but something was missed: not connected, joined late, a gap */
+	KVW_COVERAGE_NONE,  /* no reports: not configured, or never heard of */
+	KVW_COVERAGE_BLIND, /* it reports, but some was missed: not connected, joined late, a gap */
 	KVW_COVERAGE_FULL,  /* all that the worker's cache holds is in the index */
 };
 
@@ -57,19 +57,19 @@ struct kvw_kvindex *kvw_exact_index(struct kvw_exact *exact);
 void kvw_exact_set_coverage(
 	struct kvw_exact *exact, uint32_t worker, enum kvw_reporter reporter, enum kvw_coverage coverage);
 
-/* The worker says that its cache was emptied. Its blocks are the feed's to remove from the index; this
- * is for what the view believes beside them: blocks that the worker was about to have. */
+/* The worker says that its cache was emptied. The feed removes its blocks from the index; this
+ * call removes what the view predicts besides: blocks that the worker was about to have. */
 void kvw_exact_emptied(struct kvw_exact *exact, uint32_t worker);
 
 /* Every 100 ms or so: carries out the purges that were asked for (kvw_strategy_ops.purge), and lets
  * the index reclaim. Writes the ids of at most cap purged workers, returns how many; the rest
- * waits for the next call. Coverages of a purged worker that were FULL are BLIND now: all that it told
- * is forgotten, so its feed has to read it anew before it may say FULL again. */
+ * waits for the next call. Coverages of a purged worker that were FULL are BLIND now: all that it
+ * reported is forgotten, so its feed has to read it again before it may say FULL. */
 size_t kvw_exact_tick(struct kvw_exact *exact, int64_t now_ns, uint32_t *purged, size_t cap);
 
-/* The purges alone; costs one load if none was asked for. To be called before any message is taken
- * from a socket, each time: then whatever a worker tells after its loss was asked to be forgotten
- * comes after the purge and is kept, and a stream that began anew stays whole. */
+/* The purges alone; costs one load if none was asked for. The feed calls it each time before it takes
+ * a message from a socket: then what a worker publishes after the purge was requested is applied
+ * after the purge and kept, and a restarted stream stays whole. */
 size_t kvw_exact_purges(struct kvw_exact *exact, uint32_t *purged, size_t cap);
 
 /* --- any thread --- */

@@ -1,5 +1,5 @@
 /*
- * kv_event.h - one change of what a worker's cache holds, as feeds tell it to the exact index.
+ * kv_event.h - one change of what a worker's cache holds, as feeds report it to the exact index.
  *
  * vLLM's KV events and LMCache's admits and evictions both become this record, so that the index
  * knows neither wire format. Plain data: everything pointed at belongs to the decoder that filled
@@ -11,9 +11,9 @@
  * by default. LMCache's keys are 64 bits from the start, signed or not; here they are
  * their two's complement bits. What a collision costs: a name is used within one worker (and one
  * LMCache hash identity) only, to find the block that a later event removes. Among a million
- * blocks two share a name with probability 3e-8; somebody who searches for a pair (2^32 hashes)
- * gains that one block is forgotten early or believed in too long. Either way one hit is predicted
- * wrongly; the engine compares its own whole digests, so an answer is never wrong.
+ * blocks two share a name with probability 3e-8; an attacker that searches for a pair (2^32
+ * hashes) makes the index forget one block early or keep it too long. Either way one hit is
+ * predicted wrongly; the engine compares its own whole digests, so an answer is never wrong.
  */
 #ifndef KVW_KV_EVENT_H
 #define KVW_KV_EVENT_H
@@ -45,19 +45,19 @@ struct kvw_kv_event {
 	uint32_t hash_bytes;    /* width of the first hash as sent: 8 for an integer, 16, 32 */
 
 	/* The rest is known of stored blocks from vLLM only; otherwise zero. */
-	bool has_parent; /* false: the first block begins a prompt, or LMCache, which tells none */
+	bool has_parent; /* false: the first block begins a prompt, or LMCache, which sends none */
 	uint64_t parent; /* the block before the first one */
 	const uint32_t *tokens; /* token ids of all blocks one after another */
-	size_t token_count;     /* hash_count * block_size, or 0: not told (offloaded blocks) */
+	size_t token_count;     /* hash_count * block_size, or 0: not sent (offloaded blocks) */
 	uint32_t block_size;    /* tokens per block, > 0 when stored by vLLM */
 	const uint64_t *extra;  /* one per block: kvw_kv_extra_*(); NULL: all are 0 */
 	struct kvw_slice lora;  /* name of the adapter; len 0: none was named */
-	struct kvw_slice salt;  /* cache_salt, told where a prompt begins; len 0: none */
+	struct kvw_slice salt;  /* cache_salt, sent where a prompt begins; len 0: none */
 	bool extra_is_plain; /* lora and salt say all that extra says: no images, no embeddings */
 	bool has_lora_id;
-	int64_t lora_id;            /* engine's number of it: old versions tell only this */
+	int64_t lora_id;            /* engine's number of it: old versions send only this */
 	bool has_group;             /* hybrid models: a hit needs every group */
-	uint32_t group;             /* group_idx; 0 if not told. Also in removals */
+	uint32_t group;             /* group_idx; 0 if not sent. Also in removals */
 	struct kvw_slice spec_kind; /* "full_attention", "sliding_window", ... or len 0 */
 	uint32_t sliding_window;    /* tokens; 0: none */
 };

@@ -10,10 +10,10 @@
  * the clock (a worker works while it has work), jumps to a lease's own position when its first
  * token proves that the worker has come that far, and skips what is left of a lease that ends
  * without one. So neither a release nor the passing of time can subtract the same work twice.
- * Work whose requests are all answered or gone cannot be ahead of anybody: W - D is also kept
+ * Work whose requests are all answered or gone cannot delay a new request: W - D is also kept
  * within U, the work of the leases that still wait for their first token.
  *
- * Beside Q_w it counts the requests in flight and the tokens of their prompts: what a worker reads
+ * Besides Q_w it counts the requests in flight and the tokens of their prompts: what a worker reads
  * again for each token that it answers.
  *
  * Threads: every function may be called from any thread; a short spin lock guards W, D, U, the
@@ -39,7 +39,7 @@ struct kvw_load_seen {
 };
 
 /*
- * The same of a fleet, worker beside worker: a pick reads all of them, and finds four in a cache line.
+ * The same numbers of a whole fleet in one array: a pick reads all of them, four in a cache line.
  * Index: the worker's id. Written through each worker's kvw_load.
  */
 struct kvw_load_board {
@@ -69,7 +69,7 @@ struct kvw_lease {
 	int64_t behind_ns; /* work added after it and before its first token: it may have, too */
 	int64_t served_ns; /* until its first token, from its taking or from the first token before
 	                          it on this worker: what the worker needed for it if it works in turn */
-	bool plain;        /* not a stream: its first byte tells nothing of prefill */
+	bool plain;        /* not a stream: its first byte says nothing of prefill */
 	bool answered;     /* its first token was reported */
 };
 
@@ -112,7 +112,7 @@ void kvw_load_expect(struct kvw_load *load);
 void kvw_lease_take(
 	struct kvw_lease *lease, struct kvw_load *load, int64_t prefill_ns, int64_t now_ns);
 
-/* Tells how long the prompt is, once, after taking; the release gives it back. */
+/* Adds the prompt's length to the load, once, after taking; the release subtracts it. */
 void kvw_lease_hold(struct kvw_lease *lease, uint32_t tokens);
 
 /* The first token arrived. Does nothing the second time, or on an empty lease. */

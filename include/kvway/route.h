@@ -60,7 +60,7 @@ struct kvw_candidates {
 	const struct kvw_candidate *items; /* ascending by id */
 	size_t count;
 	const struct kvw_load_board *board; /* where the loads of all of them lie; NULL: nowhere */
-	uint64_t version; /* sets of one number have equal items; 0: not told */
+	uint64_t version; /* sets of one number have equal items; 0: unknown */
 };
 
 /* What pick() decided. Plain data; the exchange keeps it until done(). */
@@ -111,7 +111,7 @@ struct kvw_strategy_options {
 	double prefill_tokens_per_second; /* prior for a worker's prefill rate */
 	double attention_ns_per_pair;     /* quadratic term of prefill, ns per token pair */
 	uint64_t tree_bytes;              /* hard cap of the prefix tree's memory */
-	uint64_t capacity_tokens;         /* assumed where a worker does not tell its own */
+	uint64_t capacity_tokens;         /* assumed where a worker does not report its own */
 	uint64_t session_ttl_ns;          /* a session unused for so long is forgotten */
 	uint32_t session_table;           /* most sessions remembered; LRU beyond */
 	double session_load_bound;        /* a new session goes on where inflight > bound * mean */

@@ -41,8 +41,8 @@ struct kvw_chunk {
 enum kvw_inexact {
 	KVW_INEXACT_NOT,         /* it has them */
 	KVW_INEXACT_NOT_WANTED,  /* the strategy does not ask */
-	KVW_INEXACT_NO_TOKENS,   /* no worker can tell how this kind of prompt is tokenized */
-	KVW_INEXACT_NO_VIEW,     /* nobody tells what it holds: tokens would be of no use */
+	KVW_INEXACT_NO_TOKENS,   /* no worker can tokenize this kind of prompt */
+	KVW_INEXACT_NO_VIEW,     /* no worker reports its blocks: tokens would be of no use */
 	KVW_INEXACT_TIMEOUT,     /* a worker was asked and did not answer in time */
 	KVW_INEXACT_FAILED,      /* ... and answered an error, or nonsense */
 	KVW_INEXACT_BUSY,        /* too many were being asked for */

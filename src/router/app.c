@@ -30,7 +30,7 @@ struct kvw_app {
 	_Atomic int64_t *loop_turn_ns; /* [loop_count] */
 	struct kvw_strategy *strategy;
 	struct kvw_fleet *fleet;
-	/* What kvaware needs beside itself; NULL with any other strategy. */
+	/* What the strategy kvaware needs; NULL with any other strategy. */
 	struct kvw_kvspaces *spaces;
 	struct kvw_feed *feed;
 	struct kvw_tokens *tokens;
@@ -89,7 +89,7 @@ static bool owner_of(void *proxy, struct kvw_slice id, uint32_t *worker)
 	return kvw_proxy_owner_of(proxy, id, worker);
 }
 
-/* Protocols that workers tell of their caches by. */
+/* Protocols by which workers report their caches. */
 static const struct kvw_feed_deps feed_modules = {
 	.modules = {&kvw_vllm_feed, &kvw_lmcache_module},
 };

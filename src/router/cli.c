@@ -3,10 +3,10 @@
  *
  * The two do not mix: with a file, every setting is in the file, so that what runs is what is
  * written there. Each flag that sets something is one row of `settings`, which drives parsing,
- * refusal beside -c, and --help alike. Values are judged by config/, which names the flag.
+ * refusal together with -c, and --help alike. config/ checks values and names the flag.
  *
- * Whoever mistypes reads one line that names the mistake and one that says where to read on, both
- * on standard error, and gets status 2.
+ * After a mistyped command line kvway writes one line that names the mistake and one that says
+ * where to read on, both to standard error, and exits with status 2.
  */
 #include "cli.h"
 
@@ -216,7 +216,7 @@ static void read_options(struct reader *r, int argc, char **argv)
 		options[3 + i] = (struct option){
 			settings[i].name, required_argument, NULL, OPTION_SETTING + (int)i};
 	opterr = 0;
-	optind = 0; /* glibc: begin anew, forget a former call */
+	optind = 0; /* glibc: start over, forget a former call */
 	while (!r->done) {
 		option = getopt_long(argc, argv, ":c:hV", options, NULL);
 		if (option == -1)

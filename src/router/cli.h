@@ -34,7 +34,7 @@ struct kvw_cli {
 enum kvw_cli_action kvw_cli_parse(
 	int argc, char **argv, FILE *out, FILE *err, struct kvw_cli *cli) KVW_MUST_CHECK;
 
-/* Reads a file as -c does. Mistakes, and that memory ran out, are told on errors. */
+/* Reads a file as -c does. Writes mistakes, and that memory ran out, to errors. */
 enum kvw_err kvw_cli_load_file(
 	const char *path, FILE *errors, struct kvw_config **out) KVW_MUST_CHECK;
 

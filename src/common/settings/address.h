@@ -1,8 +1,8 @@
 /*
  * address.h - host:port and http[s]://host:port/prefix, taken apart.
  *
- * The loader checks and stores them as text; whoever listens or connects takes them apart again
- * with the same functions. No name is resolved here. All slices borrow from the text given.
+ * The loader checks and stores them as text; code that listens or connects takes them apart again
+ * with the same functions. They resolve no name. All slices borrow from the text given.
  */
 #ifndef KVW_ADDRESS_H
 #define KVW_ADDRESS_H

@@ -5,11 +5,11 @@
  * and accepts everything; from events it takes as many lines to build our own. Open mappings and
  * lists are a fixed stack, so nesting is bounded before libyaml sees what is inside.
  *
- * A mistake that leaves no doubt about the rest (an alias, a tag) is told and reading goes on;
+ * A mistake that leaves no doubt about the rest (an alias, a tag) is reported and reading goes on;
  * where YAML itself is broken the rest means nothing and reading ends with that one line.
  *
- * libyaml guesses UTF-16 from the first bytes unless told otherwise: it is told UTF-8, and a byte
- * order mark is cut off before, so that columns of the first line count what the user sees.
+ * libyaml guesses UTF-16 from the first bytes unless an encoding is set: we set UTF-8, and cut off a
+ * byte order mark before, so that columns of the first line count what the user sees.
  */
 #include "settings/document.h"
 

@@ -3,7 +3,7 @@
  *
  * YAML is accepted as far as a configuration needs it: one document of mappings, lists and
  * scalars in UTF-8. Anchors, aliases and tags are refused by name: they make a value appear where
- * nobody wrote it, so that a message could no longer say where to look. What a scalar means is
+ * the user did not write it, so that a message could no longer say where to look. What a scalar means is
  * decided by the key it is given to, never by how it looks (`off` is a word, `8001` may be a name).
  */
 #ifndef KVW_CONFIG_DOCUMENT_H
@@ -47,7 +47,7 @@ struct kvw_document {
 };
 
 /*
- * Reads `len` bytes. KVW_EINVAL: not readable as YAML, told in one line to `report`, nothing to
+ * Reads `len` bytes. KVW_EINVAL: not readable as YAML, one line added to `report`, nothing to
  * release. On KVW_OK the tree is whole, but report->mistakes may have grown.
  */
 enum kvw_err kvw_document_parse(const char *text, size_t len, struct kvw_report *report,

@@ -21,7 +21,7 @@ union kvw_value {
 	int64_t integer;
 	uint64_t size;
 	double ratio;
-	char *text; /* owned by whoever holds the value */
+	char *text; /* owned by the holder of the value */
 };
 
 /* Why a text is no value. */

@@ -1,5 +1,5 @@
 /*
- * unknown.h - a key that nobody knows: what it may have been meant to be.
+ * unknown.h - an unknown key: what it may have been meant to be.
  *
  * Paths are dotted, "section.key"; a name is a path's last part, as it stands in its section. Serves
  * every configuration that is a tree of sections (the router's, the cache's). Pure functions.

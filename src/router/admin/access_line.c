@@ -5,7 +5,7 @@
  * has a share of the line that it cannot exceed, so the line has room for all of them whatever a
  * client sends; `static_assert` below adds the shares up.
  *
- * What is unknown is left out (a count of 0 means that it was told to be 0).
+ * The formatter leaves out what is unknown (a count of 0 means that the worker reported 0).
  */
 #include "admin/access_line.h"
 

@@ -9,7 +9,7 @@
 /* Longest line, its newline included. Long names, targets and ids are cut to fit. */
 #define KVW_ACCESS_LINE_MAX 4096
 
-/* The text of a second, kept by who formats: most lines share it with the one before. Zeroed: none. */
+/* The text of a second, kept by the formatting thread: most lines reuse it. Zeroed: none. */
 struct kvw_access_clock {
 	int64_t second; /* since 1970 */
 	char text[20];  /* 2026-01-31T12:00:00 */

@@ -7,7 +7,7 @@
  *
  * A loop formats into memory of its own and copies the line into its ring: no lock, no system call.
  * The writer looks at the rings every 50 ms (a line is that old at most, and twenty wake-ups a
- * second are nothing beside requests); a ring that is half full wakes it early through an eventfd,
+ * second cost nothing compared with requests); a ring that is half full wakes it early through an eventfd,
  * once per batch.
  *
  * The writer alone may block on the target. It never blocks for good: pipes and terminals are
@@ -45,7 +45,7 @@
 struct log_loop {
 	struct kvw_log_ring ring;
 	struct kvw_access_clock clock; /* the loop's own */
-	_Atomic bool woken;            /* the writer was told; cleared by it before it drains */
+	_Atomic bool woken;            /* a loop woke the writer, which clears this before it drains */
 };
 
 struct kvw_access_log {
@@ -72,7 +72,7 @@ static void inspect(struct kvw_access_log *log)
 	log->regular = fstat(log->fd, &status) == 0 && S_ISREG(status.st_mode);
 }
 
-/* Non-blocking: a FIFO that nobody reads is an error here, not a program that hangs. */
+/* Non-blocking: a FIFO without a reader is an error here, not a program that hangs. */
 static int open_target(const char *path)
 {
 	return open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0640);

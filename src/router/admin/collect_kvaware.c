@@ -1,5 +1,5 @@
 /*
- * collect_kvaware.c - samples of the strategy kvaware: tokens, index, and what workers tell.
+ * collect_kvaware.c - samples of the strategy kvaware: tokens, index, and what workers report.
  *
  * Where another strategy runs there is no tokenizer and no feed, and those metrics have no samples.
  */

@@ -111,7 +111,7 @@ static enum kvw_err understand(struct kvw_explanation *e)
 	return KVW_OK;
 }
 
-/* --- who could serve it --- */
+/* --- which workers could serve it --- */
 
 static bool is_among(const struct kvw_candidate *items, size_t count, uint32_t id)
 {
@@ -184,7 +184,7 @@ static enum kvw_err find_candidates(struct kvw_explanation *e)
 	return KVW_OK;
 }
 
-/* --- who would --- */
+/* --- which worker would --- */
 
 static enum kvw_err no_worker(struct kvw_explanation *e)
 {

@@ -17,12 +17,12 @@
 /* Largest request body that is explained, whatever limits.body says. */
 #define KVW_EXPLAIN_BODY_MAX ((size_t)64 << 20)
 
-/* Whom to ask. All borrowed. */
+/* What an explanation reads and calls. All borrowed. */
 struct kvw_explain_source {
 	const struct kvw_config *config;
 	const struct kvw_fleet *fleet;
 	struct kvw_strategy *strategy;
-	kvw_owner_fn owner_of; /* NULL: nobody owns anything */
+	kvw_owner_fn owner_of; /* NULL: no session has an owner */
 	void *owner_arg;
 	bool cold; /* made from a file, nothing runs: workers without a list serve every model */
 

@@ -21,7 +21,7 @@ struct kvw_explanation {
 	bool whole;                     /* the body is one that is read before a worker is picked */
 	struct kvw_model *model;        /* NULL: none is named, or it is not known */
 	struct kvw_candidate *items;    /* [fleet->count] */
-	struct kvw_candidates set;      /* of items: who serves the model, ascending by id */
+	struct kvw_candidates set;      /* of items: workers that serve the model, ascending by id */
 	struct kvw_cost *costs;         /* [fleet->count]; the first set.count are filled */
 	struct kvw_decision decision;
 
@@ -32,7 +32,7 @@ struct kvw_explanation {
 };
 
 /* --- explain.c --- */
-/* What the request asks for, and who could serve it. Any error: e->status may say why. */
+/* What the request asks for, and which workers could serve it. On error e->status may say why. */
 enum kvw_err kvw_explanation_begin(struct kvw_explanation *e) KVW_MUST_CHECK;
 void kvw_explanation_finish(struct kvw_explanation *e);
 

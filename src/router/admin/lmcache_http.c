@@ -38,7 +38,7 @@ enum form { LOOKUP, QUERY, WORKER_INFO, CLEAR, PIN, HEALTH, WORKERS, KEY_STATS }
 struct desk {
 	pthread_mutex_t lock; /* of done and closed */
 	struct ticket *done;
-	bool closed;           /* nobody takes them any more */
+	bool closed;           /* no thread takes them any more */
 	int fd;                /* eventfd: something is there */
 	_Atomic uint32_t refs; /* the owner's and each ticket's */
 };
@@ -353,7 +353,7 @@ static void make_event_id(char *text, size_t size, const char *prefix)
 		r[9], r[10], r[11], r[12], r[13], r[14], r[15]);
 }
 
-/* Token ids of a JSON array. Caller frees. False: told to the client. */
+/* Token ids of a JSON array. Caller frees. False: the client got an error. */
 static bool read_tokens(
 	struct evhttp_request *request, const json_t *list, uint32_t **tokens, size_t *count)
 {
@@ -434,7 +434,7 @@ static const struct route routes[] = {
 	{"/health", "health", HEALTH, KVW_LMCACHE_HEALTH, true, false, false, false},
 };
 
-/* A text member. NULL: told to the client. */
+/* A text member. NULL: the client got an error. */
 static const char *read_text(
 	struct evhttp_request *request, const json_t *body, const char *member, bool needed)
 {

@@ -22,7 +22,7 @@ struct kvw_lmcache_http;
 enum kvw_err kvw_lmcache_http_create(struct event_base *base, struct kvw_feed *feed,
 	struct kvw_lmcache_http **out) KVW_MUST_CHECK;
 
-/* Call while requests still exist, when nobody dispatches the base any more. NULL is allowed. */
+/* Call while requests still exist, after the base's last dispatch. NULL is allowed. */
 void kvw_lmcache_http_destroy(struct kvw_lmcache_http *http);
 
 /* True: the request is one of these, and is answered, now or later. On the control thread. */

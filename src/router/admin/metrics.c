@@ -3,7 +3,7 @@
  *
  * One request costs some forty plain loads and stores, no lock, no hashing and no division; the
  * histograms find their bucket from the bit length of the value. What a label needs as text is an
- * index here and becomes text when somebody scrapes (collect*.c).
+ * index here; a scrape turns it into text (collect*.c).
  */
 #include "admin/metrics.h"
 

@@ -1,7 +1,7 @@
 /*
  * metrics_shard.h - how the metrics lie in memory. Private to src/router/admin/metrics*.c and collect*.c.
  *
- * Each loop owns one shard and is its only writer; whoever renders reads all shards. Every number
+ * Each loop owns one shard and is its only writer; a renderer reads all shards. Every number
  * is a relaxed atomic: a reader sees each of them whole, and may see two of them a request apart.
  *
  * What has a fixed small number of label values is a flat array. What grows with workers (requests

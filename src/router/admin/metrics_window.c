@@ -3,8 +3,8 @@
  *
  * Rates (vllm:current_qps, vllm:avg_latency, CPU percent) are differences between now and the
  * oldest sample that is not older than a minute. A sample copies two numbers per worker, so a rate
- * costs the same at any load; the control thread takes one every five seconds whether or not
- * anybody scrapes, and a scrape takes one if it finds none fresh enough.
+ * costs the same at any load; the control thread takes one every five seconds with or
+ * without scrapes, and a scrape takes one if it finds none fresh enough.
  */
 #include <dirent.h>
 #include <sched.h>
@@ -34,7 +34,7 @@ static int64_t cpu_now_ns(void)
 	return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
-/* Newer kernels tell the number as the directory's size; older ones must be counted. */
+/* Newer kernels report the number as the directory's size; on older ones we count the entries. */
 static uint64_t count_fds(void)
 {
 	struct stat status;

@@ -14,8 +14,8 @@ struct kvw_explain_reply {
 	size_t len;
 };
 
-/* POSTs the request to /explain at admin, host:port. KVW_EIO: nobody answers there, told on err.
- * KVW_ENOMEM. */
+/* POSTs the request to /explain at admin, host:port. KVW_EIO: no answer from there, reported on
+ * err. KVW_ENOMEM. */
 enum kvw_err kvw_explain_ask(const char *admin, const struct kvw_explain_options *options,
 	struct kvw_slice request, FILE *err, struct kvw_explain_reply *out) KVW_MUST_CHECK;
 

@@ -1,8 +1,8 @@
 /*
  * explain_cold.c - an explanation from a configuration file alone.
  *
- * A fleet of its workers that cannot be connected to and the strategy it names, both as they are
- * just after a start: nobody probed, nothing in flight, nothing remembered.
+ * Builds a fleet of the file's workers, without connecting to them, and the strategy that it names,
+ * both as just after a start: no worker probed, nothing in flight, nothing remembered.
  */
 #include <event2/http.h>
 #include <event2/keyvalq_struct.h>

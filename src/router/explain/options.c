@@ -1,6 +1,6 @@
 /*
- * explain_options.c - see explain_options.h. Whoever mistypes reads one line that names the mistake
- * and one that says where to read on.
+ * explain_options.c - see explain_options.h. After a mistyped command line it prints one line
+ * that names the mistake and one that says where to read on.
  */
 #include "explain/options.h"
 
@@ -212,7 +212,7 @@ bool kvw_explain_options_parse(int argc, char **argv, FILE *out, FILE *err,
 
 	*options = (struct kvw_explain_options){0};
 	opterr = 0;
-	optind = 0; /* glibc: begin anew, forget a former call */
+	optind = 0; /* glibc: start over, forget a former call */
 	while (!r.done) {
 		option = getopt_long(argc, argv, ":c:H:h", flags, NULL);
 		if (option == -1)
