@@ -159,7 +159,7 @@ int main(int argc, char **argv)
 	enum kvb_options_result parsed = kvb_options_parse(argc, argv, &options);
 	struct rlimit files;
 	struct loop *loops;
-	void *zmq; /* for the workers that tell of their caches */
+	void *zmq; /* for the workers that publish KV events */
 	bool good = true;
 
 	if (parsed != KVB_OPTIONS_RUN) {

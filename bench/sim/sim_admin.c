@@ -1,5 +1,5 @@
 /*
- * sim_admin.c - what tests ask a simulated worker, beside what a vLLM server answers.
+ * sim_admin.c - the paths for tests, which a vLLM server does not have.
  */
 #include <stdio.h>
 #include <stdlib.h>

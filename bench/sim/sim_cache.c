@@ -26,7 +26,7 @@ struct kvb_cache {
 	uint32_t free;
 	uint32_t published;
 	uint64_t evictions;
-	kvb_evict_fn *evicted; /* NULL: nobody wants to know */
+	kvb_evict_fn *evicted; /* NULL: not called */
 	void *evicted_user;
 };
 

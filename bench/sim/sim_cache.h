@@ -7,8 +7,8 @@
  * blocks may carry the same hash. One block is never given out (the engine's null block):
  * usable = blocks - 1.
  *
- * What leaves the cache can be told to somebody, block by block, since a hash that two blocks carry
- * leaves twice.
+ * The cache can report each block that it evicts to a callback; a hash that two blocks carry is
+ * reported twice.
  *
  * Every call is O(blocks it names). Not thread-safe: one cache belongs to one engine.
  */
@@ -25,8 +25,8 @@ struct kvb_cache;
 struct kvb_cache *kvb_cache_create(uint32_t block_count);
 void kvb_cache_destroy(struct kvb_cache *cache);
 
-/* Calls fn with each hash that is lost to reuse of its block, before the block is given out. NULL:
- * nobody. A reset is not told. */
+/* Called with the hash of each evicted block, before the block is given out again. A reset calls
+ * nothing. */
 typedef void kvb_evict_fn(void *user, uint64_t hash);
 void kvb_cache_on_evict(struct kvb_cache *cache, kvb_evict_fn *fn, void *user);
 

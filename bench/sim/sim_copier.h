@@ -5,7 +5,7 @@
  * Chunks that are put are filled with the bytes that their names stand for; what a lease holds is
  * checked against them, byte by byte. Jobs are done one after another, in order.
  *
- * A job belongs to its maker, who hands it over and gets it back through kvb_copier_take.
+ * The caller owns a job, hands it to the copier and gets it back through kvb_copier_take.
  */
 #ifndef KVB_SIM_COPIER_H
 #define KVB_SIM_COPIER_H
@@ -21,7 +21,7 @@ struct kvb_put {
 	struct kvt_key key, parent;
 	bool has_parent;
 	struct kvt_tenant tenant;
-	bool has_blocks;          /* events tell of it */
+	bool has_blocks;          /* events name its blocks */
 	struct kvt_blocks blocks; /* into memory */
 	void *memory;
 };

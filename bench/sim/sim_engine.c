@@ -2,17 +2,17 @@
  * sim_engine.c - scheduler, timing formula and the sequences' block accounting.
  *
  * Invariants, between calls:
- * - a waiting sequence holds no block, unless what a tier behind has for it is being loaded or has
- *   been; a running one holds ceil(computed / block size) blocks;
+ * - a waiting sequence holds no block, unless its KV is being loaded or was loaded from a lower
+ *   tier; a running one holds ceil(computed / block size) blocks;
  * - the running array keeps the order of admission, so its last entry is the youngest;
  * - blocks are published when the step that fills them is planned, as vLLM does: a twin admitted
  *   in the same step already hits them;
  * - a hit never covers the last token of a sequence, since something must be computed.
  *
- * A tier behind that answers later is asked when a sequence could be admitted. The sequence stays
- * where it is in the queue and others pass it, as vLLM's scheduler has it. Sequences that were loaded
- * are admitted before all others, since they hold blocks; one that finds no further blocks while
- * nothing runs gives its own back and begins anew, so that two of them cannot wait for each other.
+ * A lower tier that answers later is asked when a sequence could be admitted. The sequence stays
+ * where it is in the queue and others pass it, as vLLM's scheduler has it. Loaded sequences are
+ * admitted before all others, since they hold blocks; one that finds no further blocks while
+ * nothing runs gives its own back and starts over, so that two of them cannot wait for each other.
  *
  * A step costs O(running) plus the blocks it touches, and O(waiting) where sequences wait for a tier.
  */
@@ -263,7 +263,7 @@ static void run_unlink(struct kvb_engine *engine, struct kvb_seq *seq)
 	give_back_blocks(engine, seq);
 }
 
-/* What a waiting sequence has from the tier behind, or was to have, is given up. */
+/* Gives up what a waiting sequence has loaded, or was to load, from the lower tier. */
 static void forget_behind(struct kvb_engine *engine, struct kvb_seq *seq)
 {
 	if (engine->watch->drop != NULL)
@@ -449,7 +449,7 @@ static void admit(struct kvb_engine *engine, struct kvb_seq *seq, int64_t now_ns
 	*budget -= take;
 }
 
-/* True if the sequence waits for what a tier behind has for it, and others may pass. */
+/* True if the sequence waits for the lower tier, and others may pass. */
 static bool waits_behind(struct kvb_engine *engine, struct kvb_seq *seq, int64_t now_ns)
 {
 	const struct kvb_engine_watch *watch = engine->watch;
@@ -468,7 +468,7 @@ static bool waits_behind(struct kvb_engine *engine, struct kvb_seq *seq, int64_t
 	return false;
 }
 
-/* Begins to load if the tier behind has more than the device. False: there are not blocks enough. */
+/* Begins to load if the lower tier has more than the device. False: there are not enough blocks. */
 static bool fetch_behind(struct kvb_engine *engine, struct kvb_seq *seq, int64_t now_ns)
 {
 	uint32_t size = engine->config.block_size, tokens = seq->behind_tokens, hits, need;

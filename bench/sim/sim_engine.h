@@ -7,8 +7,8 @@
  * up. Prompts are prefilled in chunks. When blocks run out, the youngest running sequence is
  * preempted: it gives its blocks back and starts over at the head of the queue.
  *
- * The engine has no clock. Whoever drives it calls begin_step, waits for the length it was told
- * and calls end_step, which hands out the tokens. Not thread-safe.
+ * The engine has no clock. The caller calls begin_step, waits for the length that it returned and
+ * calls end_step, which hands out the tokens. Not thread-safe.
  */
 #ifndef KVB_SIM_ENGINE_H
 #define KVB_SIM_ENGINE_H
@@ -88,7 +88,7 @@ struct kvb_seq {
 };
 
 /*
- * What an engine tells of its caches while it plans a step, in the order in which it happens.
+ * What an engine reports of its caches while it plans a step, in the order in which it happens.
  * Any of these may be NULL. They may read the sequence, but not call the engine.
  */
 struct kvb_engine_watch {
@@ -109,13 +109,14 @@ struct kvb_engine_watch {
 	int64_t load_ns; /* simulated time to load one token */
 
 	/*
-	 * The same of a tier that answers later, in place of find and load. A sequence that asks or
-	 * loads waits without being in anybody's way; while it loads it holds its blocks.
+	 * The same for a tier that answers later, in place of find and load. A sequence that asks
+	 * or loads waits without holding up others; while it loads it holds its blocks.
 	 *
-	 * ask: called whenever the sequence could be admitted, until it returns true: *tokens of its
-	 * first ones are worth loading, where the device has `hits`. fetch: loads up to its first `tokens`, of which the device has
-	 * `hits`; kvb_engine_loaded() ends it; false: it cannot, and nothing is loaded. drop: the sequence leaves the engine or begins anew;
-	 * called also where nothing is under way.
+	 * ask: called whenever the sequence could be admitted, until it returns true: its first
+	 * *tokens are worth loading, where the device has `hits`. fetch: loads up to its first
+	 * `tokens`, of which the device has `hits`; kvb_engine_loaded() ends it; false: it cannot,
+	 * and nothing is loaded. drop: the sequence leaves the engine or starts over; called also
+	 * where nothing is under way.
 	 */
 	bool (*ask)(
 		void *user, struct kvb_seq *seq, int64_t now_ns, uint32_t hits, uint32_t *tokens);
@@ -155,7 +156,7 @@ struct kvb_seq *kvb_seq_create_hashed(const struct kvb_engine *engine, const uin
 	uint32_t prompt_len, uint32_t max_new, uint64_t unique);
 void kvb_seq_destroy(struct kvb_seq *seq); /* must not be queued; NULL is allowed */
 
-/* From now on; `watch` is borrowed and outlives the engine, NULL: nobody. */
+/* The callbacks from now on; `watch` is borrowed and outlives the engine, NULL: none. */
 void kvb_engine_watch(struct kvb_engine *engine, const struct kvb_engine_watch *watch, void *user);
 
 /* Longest prompt and answer together that can ever run, in tokens. */

@@ -3,7 +3,7 @@
  *
  * --fixed-response: one write of bytes that were prepared before. --fixed-stream: events at a
  * fixed rate, each stamped with the sender's clock, so that a receiver on the same machine can
- * tell how late it came. All streams of a worker have the same interval, so a queue in the order
+ * compute how late it came. All streams of a worker have the same interval, so a queue in the order
  * of the next event replaces a timer heap.
  */
 #ifndef KVB_SIM_FIXED_H

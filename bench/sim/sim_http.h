@@ -68,7 +68,7 @@ uint16_t kvb_http_port(const struct kvb_http *http);
 uint64_t kvb_http_accepted(const struct kvb_http *http); /* connections, ever */
 uint32_t kvb_http_open(const struct kvb_http *http);     /* connections, now */
 
-/* What `gone` is to be told; NULL before the call that completes the answer. */
+/* The argument of `gone`; set NULL before the call that completes the answer. */
 void kvb_conn_set_exchange(struct kvb_conn *conn, void *exchange);
 const struct kvb_fail *kvb_conn_fail(const struct kvb_conn *conn);
 /* The request that is being answered. */

@@ -44,7 +44,7 @@ struct kvb_conn {
 	struct kvb_buf target, headers, body;
 	struct kvb_buf pending; /* input that came while the connection was busy */
 	struct kvb_fail fail;
-	void *exchange; /* the worker's; NULL: nothing to tell when the connection ends */
+	void *exchange; /* the worker's; NULL: `gone` is not called when the connection ends */
 
 	struct kvb_buf out;
 	size_t out_pos;          /* bytes of out already written */
@@ -72,7 +72,7 @@ struct kvb_http {
 };
 
 /* sim_http.c */
-void kvb_conn_end(struct kvb_conn *conn, bool reset);          /* closes, tells the worker, parks */
+void kvb_conn_end(struct kvb_conn *conn, bool reset);          /* closes, calls `gone`, parks */
 void kvb_conn_idle(struct kvb_conn *conn);                     /* between requests from now on */
 void kvb_conn_busy(struct kvb_conn *conn);                     /* no longer */
 void kvb_conn_watch(struct kvb_conn *conn, bool closing_only); /* or input too */

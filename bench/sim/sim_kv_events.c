@@ -59,7 +59,7 @@ static void put_hashes(struct kvw_mp_out *mp, const struct kvb_kv_style *style,
 		put_hash(mp, style, hashes[i]);
 }
 
-/* What distinguishes each block beside its tokens: the adapter, and in a prompt's first the salt. */
+/* What distinguishes blocks besides their tokens: the adapter, and in a prompt's first the salt. */
 static void put_extra(struct kvw_mp_out *mp, const struct kvb_kv_stored *stored)
 {
 	kvw_mp_put_array(mp, stored->count);

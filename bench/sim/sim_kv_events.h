@@ -25,13 +25,13 @@ struct kvb_kv_stored {
 	const uint64_t *hashes; /* one per block */
 	uint32_t count;         /* at least 1 */
 	uint32_t block_size;    /* tokens */
-	const uint32_t *tokens; /* count * block_size; NULL: not told */
+	const uint32_t *tokens; /* count * block_size; NULL: left out */
 	const uint64_t *parent; /* hash before the first block; NULL: it begins a prompt */
 	const char *lora;       /* name of the adapter; NULL: none */
 	int64_t lora_id;        /* with an adapter */
 	const char *salt;       /* of a prompt that these blocks begin; NULL: none */
 	const char *medium;     /* NULL: the device, "GPU" */
-	const char *locality;   /* of storage; NULL: not told. Arrays do not have it */
+	const char *locality;   /* of storage; NULL: left out. Arrays do not have it */
 };
 
 void kvb_kv_put_stored(

@@ -44,8 +44,8 @@ struct kvb_channel {
 	int64_t busy_ns;
 };
 
-/* End of a transfer of so many bytes that could begin at from_ns. The latency passes beside other
- * transfers, the bytes do not. */
+/* End of a transfer of so many bytes that could begin at from_ns. Its latency overlaps with other
+ * transfers, its bytes do not. */
 int64_t kvb_channel_carry(
 	struct kvb_channel *channel, const struct kvb_link *link, int64_t from_ns, uint64_t bytes);
 

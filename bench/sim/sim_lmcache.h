@@ -1,9 +1,9 @@
 /*
- * sim_lmcache.h - a worker with LMCache: a CPU tier behind its device, and a controller that is told.
+ * sim_lmcache.h - a worker with LMCache: a CPU tier below its device, and reports to a controller.
  *
  * When the KV of a prompt's chunk has been computed, the chunk is stored; generated tokens are not
  * (save_decode_cache is off by default). A prompt loads from here what the device lacks. Prompts with
- * an adapter or a cache salt pass by: LMCache's keys do not know them apart.
+ * an adapter or a cache salt are not stored: LMCache's keys do not distinguish them.
  *
  * Belongs to one event loop.
  */
@@ -25,7 +25,7 @@ struct kvb_lmcache *kvb_lmcache_create(
 void kvb_lmcache_destroy(struct kvb_lmcache *lmcache); /* NULL is allowed */
 void kvb_lmcache_restart(struct kvb_lmcache *lmcache);
 
-/* What kvb_engine_watch asks and tells. */
+/* The callbacks of kvb_engine_watch. */
 uint32_t kvb_lmcache_find(struct kvb_lmcache *lmcache, struct kvb_seq *seq);
 void kvb_lmcache_load(struct kvb_lmcache *lmcache, struct kvb_seq *seq, uint32_t tokens);
 void kvb_lmcache_computed(struct kvb_lmcache *lmcache, struct kvb_seq *seq);

@@ -62,7 +62,7 @@ struct kvb_exchange {
 	struct kvb_buf out;
 };
 
-/* What a token means to whoever writes the event about it. */
+/* What the writer of a token's event needs to know about it. */
 struct kvb_token_event {
 	const struct kvb_choice *choice;
 	uint32_t token;

@@ -1,5 +1,5 @@
 /*
- * sim_options_kv.h - how a worker tells of its caches: vLLM's KV events, LMCache's controller.
+ * sim_options_kv.h - how a worker reports its caches: vLLM's KV events, LMCache's controller.
  */
 #ifndef KVB_SIM_OPTIONS_KV_H
 #define KVB_SIM_OPTIONS_KV_H

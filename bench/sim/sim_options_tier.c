@@ -4,10 +4,11 @@
  * The short options are written as the YAML that they stand for and read by libkvtier itself, so that
  * they take what it takes and complain as it does.
  *
- * Shrinking. Payloads are the model's bytes divided by the factor. Capacities are turned into numbers of
- * chunks first, and those into the room that so many shrunk chunks take with libkvtier's rounding
- * (64 KiB in memory, 4 KiB and a header on disk), which is nothing beside a chunk in full but much
- * beside a shrunk one. Bounds on bytes under way are divided, down to what libkvtier needs to work.
+ * Shrinking. Payloads are the model's bytes divided by the factor. Capacities are turned into
+ * numbers of chunks first, and those into the room that so many shrunk chunks take with libkvtier's
+ * rounding (64 KiB in memory, 4 KiB and a header on disk), which is little next to a full chunk but
+ * much next to a shrunk one. Bounds on bytes under way are divided, down to what libkvtier needs to
+ * work.
  *
  * Speed. Times are simulated for the library, whose clock is the simulation's. What other processes
  * count by a clock of their own (Redis' expiry), and what protects against a machine that hangs (the
@@ -331,7 +332,7 @@ static uint64_t bound(const struct kvb_tier_options *o, uint64_t bytes)
 	return at_least(at_least(out, o->modelled ? o->l1_bytes / 2 : 0), BOUND_LEAST);
 }
 
-/* LMCache's controller as the options for it say; the library tells it by itself. */
+/* LMCache's controller as its options say; the library itself reports to it. */
 static void set_controller(const struct kvb_options *options, uint32_t index,
 	struct kvb_tier_texts *texts, struct kvt_config *out)
 {

@@ -20,7 +20,7 @@ struct kept {
 
 struct kvb_publisher {
 	void *pub, *replay; /* replay: NULL without one */
-	char endpoint[KVB_ENDPOINT_MAX], replay_endpoint[KVB_ENDPOINT_MAX]; /* as told */
+	char endpoint[KVB_ENDPOINT_MAX], replay_endpoint[KVB_ENDPOINT_MAX]; /* as listed */
 	char topic[KVB_ENDPOINT_MAX];
 	bool old_replay;
 	struct kept *ring; /* owned, `steps` entries */

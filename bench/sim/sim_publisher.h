@@ -1,12 +1,12 @@
 /*
- * sim_publisher.h - the two sockets by which a vLLM engine tells of its KV cache.
+ * sim_publisher.h - the two sockets through which a vLLM engine publishes KV events.
  *
  * PUB: [topic][sequence, 8 bytes big-endian, from 0][batch]. Never blocks: what a slow subscriber has not
  * taken when `hwm` messages wait for it is lost to it, as with vLLM.
  *
- * ROUTER: whoever sends ["", first sequence] gets the batches that are still kept, one message each, then
- * an end marker; see src/common/wire/vllm_frames.h for the layouts. The last buffer_steps batches are
- * kept. A request of another form is not answered at all.
+ * ROUTER: a client that sends ["", first sequence] gets the batches that are still kept, one
+ * message each, then an end marker; see src/common/wire/vllm_frames.h for the layouts. The last
+ * buffer_steps batches are kept. A request of another form is not answered at all.
  *
  * Addresses are vLLM's: one with `*` or `::` is bound, any other connects. Two liberties: `*` stands for
  * the host that the worker itself listens on, and port 0 takes a free one. Several workers bind at

@@ -3,7 +3,8 @@
  *
  * vLLM answers with the tokens that a prompt becomes, without generating, if it was started with
  * --enable-scale-out; else with 403. Routers that compare token ids ask for them here before they
- * choose a worker. Only what kvsim's requests have is told: no images, no sampling beyond lengths.
+ * choose a worker. Only what kvsim's requests have is returned: no images, no sampling beyond
+ * lengths.
  */
 #include <stdlib.h>
 #include <string.h>

@@ -181,7 +181,7 @@ static struct kvt_key *copy_keys(const struct kvb_seq *seq, uint32_t first, uint
 	return keys;
 }
 
-/* How many of the first tokens are worth loading, by what is known without asking anybody. */
+/* How many of the first tokens are worth loading, judged without asking a shared tier. */
 static uint32_t look_up(
 	struct kvb_store *store, const struct kvb_seq *seq, int64_t now_ns, uint32_t hits)
 {

@@ -59,8 +59,8 @@ void kvb_store_computed(
 void kvb_store_step_ends(
 	struct kvb_store *store, int64_t end_ns, uint64_t prefill_tokens, int64_t length_ns);
 
-/* Before a step that begins at now_ns: hands the engine what has been loaded by then. False: something
- * that must be done by then is not; `woken` will tell. */
+/* Before a step that begins at now_ns: hands the engine what has been loaded by then. False:
+ * something that must be done by then is not; `woken` is called when it is. */
 bool kvb_store_advance(struct kvb_store *store, struct kvb_engine *engine, int64_t now_ns);
 /* What is late is not waited for any longer. */
 void kvb_store_give_up(struct kvb_store *store, int64_t now_ns);

@@ -1,5 +1,5 @@
 /*
- * sim_store_parts.h - what the files of the store share. Nobody else includes this.
+ * sim_store_parts.h - what the files of the store share. No other file includes this.
  */
 #ifndef KVB_SIM_STORE_PARTS_H
 #define KVB_SIM_STORE_PARTS_H
@@ -15,7 +15,7 @@ enum kvb_task_kind { KVB_TASK_ASK, KVB_TASK_FETCH, KVB_TASK_PUT };
 
 /*
  * Something under way: a question, a fetch or the puts of a step. Ends in kvb_task_free, once it is
- * done and its sequence has been told or has left.
+ * done and the engine has the result or the sequence has left.
  */
 struct kvb_task {
 	TAILQ_ENTRY(kvb_task) entry;

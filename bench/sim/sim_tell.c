@@ -22,7 +22,7 @@
 
 #define LOWER_MS    50   /* between looks at the tiers' events */
 #define LOWER_MOST  64u  /* events at once */
-#define HASHES_MOST 256u /* of one event; more are told in several */
+#define HASHES_MOST 256u /* of one event; more go into several */
 
 struct kvb_tell {
 	const struct kvb_options *options;
@@ -34,7 +34,7 @@ struct kvb_tell {
 	char topic[KVB_ENDPOINT_MAX];
 	struct kvb_lmcache *lmcache; /* NULL: none */
 	struct kvb_store *store;     /* NULL: none; borrowed */
-	struct event *ev_lower;      /* NULL: no store, or nobody is told */
+	struct event *ev_lower;      /* NULL: no store, or nothing is published */
 };
 
 static const struct kvb_exchange *exchange_of(const struct kvb_seq *seq)

@@ -1,8 +1,8 @@
 /*
- * sim_tell.h - what a worker tells of its caches: vLLM's KV events and LMCache's operations.
+ * sim_tell.h - what a worker reports of its caches: vLLM's KV events and LMCache's operations.
  *
- * Both are driven by the engine, which is watched. Events leave when the step ends in which they
- * happened, before its tokens do; a reset of the cache is told with the next step, as by a real
+ * The engine's callbacks drive both. Events leave when the step ends in which they happened,
+ * before its tokens do; a reset of the cache is published with the next step, as by a real
  * engine.
  *
  * Belongs to one event loop.
@@ -26,7 +26,7 @@ void kvb_tell_destroy(struct kvb_tell *tell); /* after the engine; NULL is allow
 
 /* The rest may be called with NULL, and does nothing then. */
 void kvb_tell_watch(struct kvb_tell *tell, struct kvb_engine *engine); /* one at a time */
-/* The tiers below the device, or NULL: asked and told by the engine's watch, and what they tell is
+/* The tiers below the device, or NULL: the engine's watch calls them, and what they report is
  * published with the device's events. Borrowed until another one is set. Before kvb_tell_watch. */
 void kvb_tell_set_store(struct kvb_tell *tell, struct kvb_store *store);
 void kvb_tell_step_ends(struct kvb_tell *tell);

@@ -1,10 +1,10 @@
 /*
- * sim_tier.h - chunks of KV in a simulated CPU memory, LMCache's tier behind the device.
+ * sim_tier.h - chunks of KV in a simulated CPU memory, LMCache's tier below the device.
  *
- * A bounded set of 64-bit keys in the order of their use. A store makes all its room first, from the
- * least recently used chunk on, and then admits: so do LMCache's. Within a prompt chunks are
- * admitted from the first to the last, so a prompt nobody asks for again loses its beginning first.
- * Pinned chunks are never evicted or cleared.
+ * A bounded set of 64-bit keys in the order of their use. A store makes all its room first, from
+ * the least recently used chunk on, and then admits: so do LMCache's. Within a prompt chunks are
+ * admitted from the first to the last, so a prompt that is not used again loses its beginning
+ * first. Pinned chunks are never evicted or cleared.
  *
  * Every call is O(keys it names), clear and copy O(chunks). Not thread-safe.
  */
@@ -17,10 +17,10 @@
 
 struct kvb_tier;
 
-/* Told of each key that enters or leaves. */
+/* Called for each key that enters or leaves. */
 typedef void kvb_tier_fn(void *user, bool admit, uint64_t key);
 
-/* NULL without memory. At least 1 chunk; fn NULL: nobody is told. */
+/* NULL without memory. At least 1 chunk; fn NULL: not called. */
 struct kvb_tier *kvb_tier_create(uint32_t chunks, kvb_tier_fn *fn, void *user);
 void kvb_tier_destroy(struct kvb_tier *tier); /* NULL is allowed */
 
@@ -34,7 +34,7 @@ void kvb_tier_store(struct kvb_tier *tier, const uint64_t *keys, uint32_t count)
 uint32_t kvb_tier_pin(struct kvb_tier *tier, const uint64_t *keys, uint32_t count);
 /* Drops all that is not pinned and says how many. */
 uint32_t kvb_tier_clear(struct kvb_tier *tier);
-/* As a new process would: nothing is there or pinned, and nobody is told. */
+/* As a new process would: nothing is there or pinned, and fn is not called. */
 void kvb_tier_restart(struct kvb_tier *tier);
 
 uint32_t kvb_tier_count(const struct kvb_tier *tier);

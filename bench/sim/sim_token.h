@@ -1,7 +1,7 @@
 /*
  * sim_token.h - the simulated tokenizer: about four bytes of text a token.
  *
- * A token is a run of up to four ASCII characters, or one other character. The cut starts anew
+ * A token is a run of up to four ASCII characters, or one other character. The cut starts again
  * with every string, so equal beginnings give equal tokens, and text that was generated token by
  * token is cut at the same places when it comes back as part of a conversation. Ids are
  * reversible:

@@ -2,7 +2,7 @@
  * sim_worker.h - one simulated worker: a server, an engine and the timer between them.
  *
  * A worker belongs to one event loop and is touched by that loop's thread only. Workers share
- * nothing but the options, which nobody writes.
+ * nothing but the options, which are read-only by then.
  */
 #ifndef KVB_SIM_WORKER_H
 #define KVB_SIM_WORKER_H

@@ -2,8 +2,8 @@
  * sim_zmq.h - a ZeroMQ socket in a libevent loop.
  *
  * ZeroMQ's descriptor is edge-triggered and says only that something may have changed, and using
- * the socket may use that sign up. So whoever sends on a watched socket outside of its callback has to
- * call kvb_zmq_poke() afterwards, and the callback runs until there is nothing left to read.
+ * the socket may use that sign up. So code that sends on a watched socket outside of its callback
+ * has to call kvb_zmq_poke() afterwards, and the callback runs until there is nothing left to read.
  */
 #ifndef KVB_SIM_ZMQ_H
 #define KVB_SIM_ZMQ_H
