@@ -139,6 +139,42 @@ static void init_plain(struct kvt *k)
 	k->watch = (struct kvt_tier_watch){tell_stored, tell_removed, k};
 }
 
+/* One tier of each id, of all that the list has. */
+static enum kvt_status choose_tiers(const struct kvt *k, const struct kvt_tier_ops *const *tiers,
+	const struct kvt_tier_ops *chosen[KVT_TIER_COUNT])
+{
+	enum kvt_tier_asked most[KVT_TIER_COUNT] = {KVT_TIER_NOT_ASKED};
+
+	for (; *tiers != NULL; tiers++) {
+		const struct kvt_tier_ops *ops = *tiers;
+		enum kvt_tier_asked asked =
+			ops->asked != NULL ? ops->asked(&k->config) : KVT_TIER_ASKED;
+
+		if (asked == KVT_TIER_NOT_ASKED || asked < most[ops->id])
+			continue;
+		if (asked == most[ops->id]) {
+			kvt_note(&k->surroundings, KVT_LOG_ERROR,
+				"two tiers for one place are asked for: %s and %s",
+				chosen[ops->id]->name, ops->name);
+			return KVT_EINVAL;
+		}
+		most[ops->id] = asked;
+		chosen[ops->id] = ops;
+	}
+	return KVT_OK;
+}
+
+static enum kvt_status make_lowers(struct kvt *k, const struct kvt_tier_ops *const *tiers)
+{
+	const struct kvt_tier_ops *chosen[KVT_TIER_COUNT] = {NULL};
+	enum kvt_status status = choose_tiers(k, tiers, chosen);
+
+	for (; *tiers != NULL && status == KVT_OK; tiers++)
+		if (chosen[(*tiers)->id] == *tiers)
+			status = kvt_lower_init(&k->lower[k->lower_count++], k, *tiers);
+	return status;
+}
+
 static enum kvt_status make_tiers(struct kvt *k, const struct kvt_tier_ops *const *tiers)
 {
 	char why[KVT_REASON_BYTES] = "";
@@ -152,12 +188,7 @@ static enum kvt_status make_tiers(struct kvt *k, const struct kvt_tier_ops *cons
 	k->stores.write_bytes = kvt_arena_capacity(kvt_l1_arena(k->l1)) / 4;
 	if (k->stores.write_bytes > k->stores.limit_bytes / 2)
 		k->stores.write_bytes = k->stores.limit_bytes / 2;
-	for (; *tiers != NULL && k->lower_count < KVT_TIER_COUNT; tiers++) {
-		status = kvt_lower_init(&k->lower[k->lower_count++], k, *tiers);
-		if (status != KVT_OK)
-			return status;
-	}
-	return KVT_OK;
+	return make_lowers(k, tiers);
 }
 
 /* Whatever was begun is undone by kvt_close. */
