@@ -3,7 +3,7 @@
  *
  * A barrier first waits: an erase for the tiers' answers to its ERASE request and for stores that
  * were being written when it came; a drain for all stores that were under way. Then it has every
- * tier FLUSH, then it is over, and the operation, if somebody still waits for it, is done. The
+ * tier FLUSH, then it is over, and the operation, if its caller still waits, is done. The
  * operation may end earlier, at its deadline; the barrier goes on, since its tombs must stay until
  * the tiers have answered. A tier that refuses to erase is asked again each second.
  */
@@ -25,7 +25,7 @@ struct barrier_op {
 
 struct kvt_barrier {
 	struct kvt_barrier *next;
-	struct barrier_op *op; /* NULL: nobody waits any longer */
+	struct barrier_op *op; /* NULL: no caller waits any longer */
 	enum { GATHERING, FLUSHING } phase;
 	uint64_t number;       /* erased stores marked up to here are waited for */
 	uint64_t stores_up_to; /* a drain: stores begun up to here are, too */

@@ -39,7 +39,7 @@ enum kvt_status kvt_barrier_begin(struct kvt *k, const struct kvt_victims *victi
 void kvt_barrier_done(struct kvt *k, struct kvt_job *job);
 void kvt_barriers_stored(struct kvt *k, uint64_t store_number);
 void kvt_barriers_erased(struct kvt *k, uint64_t erased_by);
-/* Number for who is marked as erased now. */
+/* Number for a store that is marked as erased now. */
 uint64_t kvt_barriers_now(struct kvt *k);
 /* Tries again what a tier refused to erase. *next_ns as kvt_lower_tick. */
 size_t kvt_barriers_tick(struct kvt *k, int64_t now_ns, int64_t *next_ns);

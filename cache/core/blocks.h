@@ -1,5 +1,5 @@
 /*
- * blocks.h - copies of what a caller says about a chunk beside its bytes.
+ * blocks.h - copies of what a caller says about a chunk besides its bytes.
  *
  * The engine's names are borrowed only while a put is called, but events about the chunk and the
  * tiers below need them later. A copy is one allocation, pointers and all.
@@ -23,7 +23,7 @@ void kvt_blocks_pack(
 /* On the heap, without token ids; free with free(). NULL: out of memory. */
 struct kvt_blocks *kvt_blocks_copy(const struct kvt_blocks *blocks);
 
-/* An item with all that it points at, for who stores it later. */
+/* An item with all that it points at, for the thread that stores it later. */
 struct kvt_cargo {
 	struct kvt_item item; /* points into this object */
 	struct kvt_key parent;

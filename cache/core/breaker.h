@@ -9,7 +9,7 @@
  * Only refusals of the operating system and stalls are failures; a miss, a chunk that fails its
  * check and a full store are answers. What was begun before the last change of state says nothing
  * about the present one and is not counted. Pauses have a jitter of an eighth, so that many
- * libraries beside one device do not come back at once. All under the core's lock, but for
+ * libraries on one device do not come back at once. All under the core's lock, but for
  * kvt_breaker_shows.
  */
 #ifndef KVT_BREAKER_H
@@ -29,7 +29,7 @@ static inline bool kvt_breaker_shows(struct kvt_breaker *b)
 	return state == KVT_BREAKER_CLOSED || state == KVT_BREAKER_HALF;
 }
 
-/* A request is begun: sets what tells later whether its result counts. */
+/* A request is begun: records what decides later whether its result counts. */
 void kvt_breaker_begin(struct kvt_breaker *b, struct kvt_job *job);
 /* Its result. True: the tier is left alone from now on. */
 bool kvt_breaker_end(

@@ -1,9 +1,10 @@
 /*
- * controlled.c - what the controller's commands do here, and LMCache's hashes for who puts chunks.
+ * controlled.c - what the controller's commands do here, and LMCache's hashes for callers that put
+ * chunks.
  *
- * A controller that cannot be reached, or is configured wrong, leaves the cache as it is: it is told
- * in the log, and nothing else changes. The tiers are made after it, since what they find in their
- * files is told, too; its commands wait until they are there.
+ * A controller that cannot be reached, or is configured wrong, leaves the cache as it is: the log
+ * has a warning, and nothing else changes. The tiers are made after it, since what they find in
+ * their files is reported to it, too; its commands wait until they are there.
  */
 #include "core/controlled.h"
 #include "lmcache/controller_recipe.h"
@@ -44,7 +45,7 @@ enum kvt_status kvt_controlled_start(struct kvt *k)
 /* The last member that is read here. */
 #define NEEDED (offsetof(struct kvt_config, controller_none_hash) + sizeof(const char *))
 
-/* KVT_MISS: there is no controller to tell. */
+/* KVT_MISS: no controller is configured. */
 static enum kvt_status recipe_of(const struct kvt_config *config, struct kvw_lmcache_recipe *out)
 {
 	if (config == NULL || config->abi != KVT_ABI)

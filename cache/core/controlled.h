@@ -6,7 +6,7 @@
 
 #include "core/core.h"
 
-/* Starts telling it, if one is configured. KVT_ENOMEM. */
+/* Starts reporting to the controller, if one is configured. KVT_ENOMEM. */
 enum kvt_status kvt_controlled_start(struct kvt *k) KVT_MUST_CHECK;
 
 #endif

@@ -11,9 +11,9 @@
  * Threads. Hits in L1, lookups that find all in L1 and puts take no lock of this file but leases'
  * short one. All else, what moves between tiers, is under `lock`. With it held, functions of L1
  * and of tiers may be called, since nothing that these call back takes it: the watch goes to the
- * event log, and a tier's done() only puts the request on `finished`, which who steps the tier
- * empties afterwards (kvt_lower_reap). So the order of locks is: step, lock, then those of the
- * rooms below.
+ * event log, and a tier's done() only puts the request on `finished`, which the thread that steps
+ * the tier empties afterwards (kvt_lower_reap). So the order of locks is: step, lock, then those of
+ * the rooms below.
  */
 #ifndef KVT_CORE_H
 #define KVT_CORE_H
@@ -99,7 +99,7 @@ struct kvt_lower {
 	_Atomic bool stop; /* the thread ends when nothing is under way */
 };
 
-/* Counters of kvt_stats that are the library's own. Relaxed: nobody reads two together. */
+/* Counters of kvt_stats that are the library's own. Relaxed: no reader needs two to agree. */
 struct kvt_counters {
 	_Atomic uint64_t lookups, lookup_chunks, lookup_hits;
 	_Atomic uint64_t gets, get_chunks, get_hits, get_timeouts, l1_hits, l1_misses;
@@ -121,7 +121,7 @@ struct kvt_prefill {
 	_Atomic uint64_t tokens_per_second;
 };
 
-/* Operations: begun, running until they are done or their time is over, then told about once. */
+/* Operations: begun, running until they are done or their deadline passes, then reported once. */
 struct kvt_op;
 struct kvt_op_slot;
 struct kvt_ops {
@@ -152,7 +152,7 @@ struct kvt_stores {
 	size_t count, erased;        /* all of them; to be erased again once they are written */
 };
 
-/* Erases and drains on their way, and what nobody may see meanwhile. */
+/* Erases and drains under way, and the keys that no lookup may show meanwhile. */
 struct kvt_barrier;
 struct kvt_barriers {
 	struct kvt_keyed_table tombs; /* keys that tiers below may still show */
@@ -170,7 +170,7 @@ struct kvt {
 	bool own_clock;          /* the machine's: waits may sleep by it */
 	struct kvt_event_log *events;
 	struct kvt_controller *controller; /* NULL: none; set before any tier is there */
-	struct kvt_tier_watch watch;       /* tells both */
+	struct kvt_tier_watch watch;       /* notifies both */
 	struct kvt_l1 *l1;
 	struct kvt_lower lower[KVT_TIER_COUNT];
 	size_t lower_count;
@@ -192,7 +192,7 @@ struct kvt {
 	bool kicked; /* `due` was signalled */
 	pthread_t control;
 	bool has_control;
-	int64_t tended_ns;   /* of who steps the control part */
+	int64_t tended_ns;   /* of the thread that steps the control part */
 	double scrub_credit; /* bytes that may be checked now, likewise; negative: owed */
 };
 

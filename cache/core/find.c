@@ -175,7 +175,7 @@ enum kvt_status kvt_find_begin(struct kvt *k, const struct kvt_key *keys, size_t
 	status = begin(k, find, plan.hits, timeout_ns, &want);
 	if (status == KVT_OK)
 		kvt_count(&k->counters.finds, 1);
-	return status; /* the op is somebody else's by now */
+	return status; /* another thread owns the op by now */
 }
 
 /* --- prefetch --------------------------------------------------------------------------------- */

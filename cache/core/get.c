@@ -159,7 +159,7 @@ static uint64_t taken_by(struct kvt *k, struct get *get, size_t i)
 }
 
 /* Holds or wants each chunk from `from` on; stops at the first that is nowhere, or that L1 has no
- * room for beside those before it: what is held behind it would only keep these out. */
+ * room for after those before it: what is held behind it would only keep these out. */
 static void want_all(struct kvt *k, struct get *get, const struct kvt_key *keys, size_t from)
 {
 	uint64_t room = kvt_arena_capacity(kvt_l1_arena(k->l1));
@@ -393,7 +393,7 @@ enum kvt_status kvt_get_begin(struct kvt *k, const struct kvt_key *keys, size_t 
 	status = begin_get(k, keys, n, &outlook, hold, timeout_ns, &want, &op);
 	if (status != KVT_OK)
 		abandon(k, hold, outlook.held);
-	return status; /* the op is somebody else's by now */
+	return status; /* another thread owns the op by now */
 }
 
 /* --- leases ----------------------------------------------------------------------------------- */

@@ -3,8 +3,8 @@
  *
  * A table of a fixed number of lists, intrusive: nothing is allocated, nothing can fail. There are
  * as many entries as operations are under way, some thousands at most. Two may have the same key.
- * Keys are hashes, so that some of their bytes are as good a place as any; somebody who makes keys
- * that fall together slows himself down. Not thread-safe: the owner has a lock.
+ * Keys are hashes, so that some of their bytes are as good a place as any; a caller that makes keys
+ * collide slows down only itself. Not thread-safe: the owner has a lock.
  */
 #ifndef KVT_KEYED_H
 #define KVT_KEYED_H

@@ -6,7 +6,7 @@
  * the one tier without which there is no cache; a tier below that cannot be had is left out.
  *
  * Fork. A handle has threads, files and locks that a child does not have. A page that the kernel
- * wipes in a child tells where we are with one load; nothing global is needed for it.
+ * wipes in a child shows with one load whether this is one; no global state is needed.
  */
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -47,7 +47,7 @@ static void finish_alive(struct kvt *k)
 		munmap(k->alive, (size_t)sysconf(_SC_PAGESIZE));
 }
 
-/* --- what tiers tell -------------------------------------------------------------------------- */
+/* --- what tiers report ------------------------------------------------------------------------ */
 
 static void tell_stored(
 	void *self, uint32_t tier, const struct kvt_key *key, const struct kvt_blocks *names)

@@ -1,5 +1,5 @@
 /*
- * kvt_open.h - opening a cache over given tiers, for who brings his own.
+ * kvt_open.h - opening a cache over tiers that the caller brings.
  */
 #ifndef KVT_KVT_OPEN_H
 #define KVT_KVT_OPEN_H

@@ -1,10 +1,10 @@
 /*
  * l1.c - chunks in CPU memory.
  *
- * The index knows which keys are there and who leaves next; this file gives each entry room in the
- * arena and keeps, in the index's four words of place: the checksum (two words), the engine's
- * names (a pointer or 0), and where the bytes lie (one run packed into a word, or a pointer to
- * several). A chunk that fits into one free run, the ordinary case, costs no allocation.
+ * The index knows which keys are there and which is evicted next; this file gives each entry room
+ * in the arena and keeps, in the index's four words of place: the checksum (two words), the
+ * engine's names (a pointer or 0), and where the bytes lie (one run packed into a word, or a
+ * pointer to several). A chunk that fits into one free run, the ordinary case, costs no allocation.
  *
  * Room. The index makes room by charges, the arena by units; since a chunk that was erased while
  * leased still occupies its units, and since runs may be scattered, the arena can be full when the
@@ -12,7 +12,7 @@
  * staging share free, a load does not, so that chunks held by leases and puts never keep loads
  * from below out.
  *
- * Events. A chunk with names is told to the watch as stored when it is published and as removed
+ * Events. A chunk with names is reported to the watch as stored when it is published and as removed
  * when its room is given back; the two cannot change places, since the filler's hold lies between.
  *
  * Cost: a hold is the index's; a reservation is two short locks.
@@ -54,13 +54,13 @@ struct kvt_l1 {
 	uint64_t staging_units; /* that puts leave free */
 	uint64_t ttl_ns;
 	uint32_t tokens_per_chunk;
-	uint32_t scrub_cursor; /* of who tends */
+	uint32_t scrub_cursor; /* of the thread that tends */
 	_Atomic uint64_t name_bytes, corrupt, stores, store_bytes;
 };
 
 /* --- where the bytes lie ---------------------------------------------------------------------- */
 
-/* One run in a word: the lowest bit tells it from a pointer. */
+/* One run in a word: the lowest bit distinguishes it from a pointer. */
 static uint64_t pack_run(struct kvt_extent run)
 {
 	return (uint64_t)run.first << 32 | (uint64_t)run.count << 1 | 1;

@@ -45,7 +45,7 @@ enum kvt_status kvt_l1_reserve(
 	struct kvt_l1 *l1, const struct kvt_item *item, bool load, uint32_t *entry) KVT_MUST_CHECK;
 /*
  * Visible from now on; the filler's hold stays. names (NULL: none, and then no events) are copied
- * but for the token ids, and told to the watch as they are. KVT_MISS: erased meanwhile.
+ * but for the token ids, and reported to the watch as they are. KVT_MISS: erased meanwhile.
  */
 enum kvt_status kvt_l1_publish(struct kvt_l1 *l1, uint32_t entry, const struct kvt_checksum *sum,
 	const struct kvt_blocks *names) KVT_MUST_CHECK;

@@ -4,10 +4,10 @@
  * One load per key, however many wait for it. A load waits in line for its turn, which comes when
  * the bytes under way are below the limit and L1 has room for it (loads may use the staging share,
  * and while others are under way a full L1 is waited for); then it is read into its place in L1
- * and published there, whether or not somebody still waits. A chunk that was erased meanwhile is
+ * and published there, whether or not a get still waits. A chunk that was erased meanwhile is
  * thrown away, one that fails its check too.
  *
- * Every load ends in finish(), which tells all its waiters once.
+ * Every load ends in finish(), which notifies all its waiters once.
  */
 #include <stdlib.h>
 
@@ -75,8 +75,8 @@ static void remove_waiter(struct kvt_waiter *waiter)
 	waiter->load = NULL;
 }
 
-/* Tells all who wait: that it is there, if `there`, with a hold for each. A waiter that is told
- * may make others leave, of this load too, so that the list is read anew each time. */
+/* Notifies all waiters: that it is there, if `there`, with a hold for each. A notified waiter may
+ * make others leave, of this load too, so the list is read from its head each time. */
 static void tell_waiters(struct kvt *k, struct kvt_load *load, bool there)
 {
 	while (load->waiters != NULL) {
@@ -211,7 +211,7 @@ static bool advance(struct kvt *k, struct kvt_load *load)
 		return true;
 	}
 	leave_line(loads, load);
-	finish(k, load, status == KVT_EXISTS); /* somebody put it meanwhile */
+	finish(k, load, status == KVT_EXISTS); /* a caller put it meanwhile */
 	return true;
 }
 
@@ -259,7 +259,7 @@ void kvt_loads_abandon(struct kvt *k, const struct kvt_lower *b)
 	struct kvt_load *load = k->loads.first, *next;
 
 	for (; load != NULL;
-		load = next) { /* telling waiters may drop others: mark, then walk anew */
+		load = next) { /* notifying waiters may drop others: mark, then walk again */
 		next = load->next;
 		if (load->lower == b && load->waiters != NULL) {
 			leave_line(&k->loads, load);

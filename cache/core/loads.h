@@ -6,7 +6,7 @@
 
 #include "core/core.h"
 
-/* Who waits for one chunk of a get. `resolve` is called once, under lock, with the entry of L1 on
+/* A get's wait for one chunk. `resolve` is called once, under lock, with the entry of L1 on
  * which the waiter then has a hold, or KVT_NO_ENTRY: it will not come. */
 struct kvt_waiter {
 	struct kvt_load *load; /* NULL: waits for none */
@@ -23,12 +23,12 @@ struct kvt_waiter {
  */
 enum kvt_status kvt_load_want(
 	struct kvt *k, const struct kvt_key *key, struct kvt_waiter *waiter) KVT_MUST_CHECK;
-/* The waiter waits no longer. A load that nobody waits for and that has not begun is dropped. */
+/* The waiter waits no longer. A load without waiters that has not begun is dropped. */
 void kvt_load_leave(struct kvt *k, struct kvt_waiter *waiter);
 
 void kvt_loads_pump(struct kvt *k);
 void kvt_load_done(struct kvt *k, struct kvt_job *job);
-/* Nobody waits for this tier any more; what is under way goes on. */
+/* Ends all waits for this tier; what is under way goes on. */
 void kvt_loads_abandon(struct kvt *k, const struct kvt_lower *b);
 /* Loads of these chunks bring nothing back. keys NULL: of a tenant; that NULL too: of all. */
 void kvt_loads_erase(

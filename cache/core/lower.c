@@ -2,7 +2,7 @@
  * lower.c - requests to the tiers below L1.
  *
  * A request that is under way hangs in its tier's list, oldest first, so that one look at the
- * head tells whether the tier has stopped answering. Its done() may be called from anywhere in the
+ * head shows whether the tier has stopped answering. Its done() may be called from anywhere in the
  * tier's step; it only puts the request on a stack, and what follows from it happens after the
  * step, under the core's lock, in the order in which the requests were finished.
  */
@@ -135,7 +135,7 @@ static enum kvt_outcome outcome_of(uint32_t status)
 	}
 }
 
-/* The tier is left alone from now on: who waits for it shall not wait in vain. */
+/* The tier is left alone from now on: ends the waits for it, which would be in vain. */
 static void went_off(struct kvt_lower *b, const char *why)
 {
 	kvt_note(&b->k->surroundings, KVT_LOG_WARN, "%s: left alone for %llu ms: %s",

@@ -28,7 +28,7 @@ struct kvt_lower *kvt_lower_holding(struct kvt *k, const struct kvt_key *key, ui
 void kvt_lower_submit(struct kvt_lower *b, struct kvt_job *job, enum kvt_job_kind kind);
 
 /* Steps the tier once, waiting up to wait_ns, and deals with what is finished. From its thread, or
- * who steps for it; without lock. Returns what was done. */
+ * the caller that steps for it; without lock. Returns what was done. */
 size_t kvt_lower_step(struct kvt_lower *b, int64_t wait_ns, int64_t *next_ns);
 
 /* Pauses that are over and requests that take too long. Under lock. *next_ns: lowered to when to

@@ -29,7 +29,7 @@ void kvt_meter_end(struct kvt_meter *m, uint64_t bytes, bool moved, int64_t now_
 /*
  * May this caller go without counting the cost, because the rate is old? True for one caller in
  * each ten seconds without a transfer: a tier that was slow once would otherwise never be asked
- * again, and its rate never learned anew. Any thread.
+ * again, and its rate never measured again. Any thread.
  */
 bool kvt_meter_look_again(struct kvt_meter *m, int64_t now_ns);
 

@@ -201,8 +201,8 @@ static bool is_done(struct kvt *k, struct kvt_op *op)
 	return done;
 }
 
-/* Without threads of the library: the one who waits does the work. Where the caller's clock stands
- * still while he waits here, his time is over when nothing happens any more. */
+/* Without threads of the library: the waiting caller does the work. Where the caller's clock stands
+ * still during this wait, its time is over when nothing happens any more. */
 static void wait_stepping(struct kvt *k, struct kvt_op *op)
 {
 	int64_t then_ns = kvt_clock(k), next_ns;

@@ -1,8 +1,8 @@
 /*
- * ops.h - operations that take time: begun, done once, told about once.
+ * ops.h - operations that take time: begun, done once, reported once.
  *
- * An operation has one owner at a time: while it runs, whoever does its work, who calls
- * kvt_op_done or is told by `expire` that time is over; afterwards the caller, by kvt_op_wait
+ * An operation has one owner at a time: while it runs, the thread that does its work, which calls
+ * kvt_op_done or learns from `expire` that time is over; afterwards the caller, by kvt_op_wait
  * (synchronous ones) or through the table (kvt_poll, kvt_get_take).
  */
 #ifndef KVT_OPS_H

@@ -1,9 +1,9 @@
 /*
  * probes.c - asking shared tiers what they hold.
  *
- * A probe lives from its request to the tier's answer, whoever still waits; its keys are its own,
- * since the asker may be gone by then. It has no deadline but the tier's: an asker with little time
- * says nothing about a server, and an answer that comes late serves the next one.
+ * A probe lives from its request to the tier's answer, even if no caller waits any longer; its keys
+ * are copies, since the asker may be gone by then. It has no deadline but the tier's: an asker with
+ * little time says nothing about a server, and an answer that comes late serves the next one.
  */
 #include <stdlib.h>
 #include <string.h>

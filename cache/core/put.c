@@ -1,8 +1,8 @@
 /*
  * put.c - putting chunks: reserve, fill, commit.
  *
- * A chunk that is being filled is an entry of L1 that nobody finds, with its key taken, so that a
- * second writer of the same chunk hears KVT_EXISTS and saves himself the copy. Commit makes the
+ * A chunk that is being filled is an entry of L1 that no lookup finds, with its key taken, so that
+ * a second writer of the same chunk gets KVT_EXISTS and need not copy. Commit makes the
  * checksum from the bytes as they lie in the arena, publishes, and leaves the way down to the
  * stores. A chunk that only a lower tier has may be put: its copy in L1 is then had without
  * reading, and the store finds that there is nothing to do.
@@ -174,7 +174,7 @@ static void drop(struct kvt *k, struct put *put)
 	if (put->entry == KVT_NO_ENTRY)
 		return;
 	kvt_l1_discard(k->l1, put->entry);
-	free(put->cargo); /* nobody else has seen it */
+	free(put->cargo); /* no other thread has seen it */
 }
 
 static void send_down(struct kvt *k, struct kvt_cargo *cargo, bool published)

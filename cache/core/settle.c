@@ -15,8 +15,9 @@
 			out->member = def.member;                                                  \
 	} while (0)
 
-/* What may be on its way to lower tiers, if nobody says: all that lies in memory, for each of them. Chunks of a
- * long prompt come all at once, a large model's have tens of MiB each, and a store that waits holds no memory. */
+/* What may be on its way to lower tiers, if not configured: all that lies in memory, for each of
+ * them. Chunks of a long prompt come all at once, a large model's have tens of MiB each, and a
+ * store that waits holds no memory. */
 static uint64_t stores_in_full(const struct kvt_config *c)
 {
 	uint64_t tiers = (c->nvme_path != NULL && c->nvme_path[0] != 0) +

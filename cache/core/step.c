@@ -1,5 +1,5 @@
 /*
- * step.c - who does the work.
+ * step.c - which threads do the work.
  *
  * The library's own threads: one for time (deadlines, pauses of tiers, retries, expiry, scrubbing)
  * and one for each tier below, which waits in the tier's step. All signals are blocked in them,

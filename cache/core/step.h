@@ -1,5 +1,5 @@
 /*
- * step.h - who does the work: the library's threads or, with KVT_THREADS_CALLER, the caller.
+ * step.h - which threads do the work: the library's or, with KVT_THREADS_CALLER, the caller's.
  */
 #ifndef KVT_STEP_H
 #define KVT_STEP_H

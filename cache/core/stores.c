@@ -1,12 +1,12 @@
 /*
  * stores.c - chunks on their way from L1 down to the tiers below.
  *
- * Stores wait in line, a line for each tier, so that a slow one keeps nobody else waiting; what is in
+ * Stores wait in line, a line for each tier, so that a slow one holds up no other; what is in
  * line and what is being written is charged against one limit of bytes, and when that is reached the
  * oldest one in line is dropped: a put never waits for a disk. One in line has no hold on its chunk,
  * so that it cannot keep L1 full; if the chunk was evicted before its turn, the store is dropped. So
- * the limit is all of L1 for each tier, if nobody says: what lies in memory may still be written. One
- * that is being written has a hold.
+ * the limit is all of L1 for each tier, if not configured: what lies in memory may still be
+ * written. One that is being written has a hold.
  *
  * What is being written is bounded by bytes, too: half of the limit, and a quarter of L1, since it
  * cannot be evicted meanwhile. That has to be much more than a device needs to be busy, because a
@@ -78,7 +78,7 @@ static void leave_line(struct kvt_store *store)
 	*(store->next != NULL ? &store->next->prev : &line->last) = store->prev;
 }
 
-/* Of all lines; NULL: nobody waits. */
+/* Of all lines; NULL: all are empty. */
 static struct kvt_store *oldest(const struct kvt *k)
 {
 	struct kvt_store *found = NULL;

@@ -9,8 +9,8 @@
 
 /* All of this: under lock. */
 
-/* A chunk was published in L1: stores it in every tier that lacks it. Uses the cargo, which whoever
- * made it gives up with kvt_cargo_leave. What cannot be kept in mind is dropped and counted. */
+/* A chunk was published in L1: stores it in every tier that lacks it. Uses the cargo, which its
+ * maker gives up with kvt_cargo_leave. A store without memory for it is dropped and counted. */
 void kvt_stores_add(struct kvt *k, struct kvt_cargo *cargo);
 void kvt_cargo_leave(struct kvt_cargo *cargo); /* NULL is allowed */
 

@@ -1,5 +1,5 @@
 /*
- * versions.c - stores of other fingerprints beside this one.
+ * versions.c - stores of other fingerprints under the same path.
  *
  * A store lies in PATH/FINGERPRINT/RANK. Its removal takes its owner's lock first, so that a store
  * in use is left alone, and goes through the I/O layer, file by file, the lock's own file last with

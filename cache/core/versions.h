@@ -1,5 +1,5 @@
 /*
- * versions.h - stores of other fingerprints beside this one.
+ * versions.h - stores of other fingerprints under the same path.
  */
 #ifndef KVT_VERSIONS_H
 #define KVT_VERSIONS_H
@@ -7,8 +7,8 @@
 #include "core/core.h"
 
 /* Removes the store of another fingerprint, of this handle's rank, under the same path. *removed
- * (NULL is allowed) is 0: nobody read what it held. KVT_MISS: there is none; KVT_ELOCKED: it has an
- * owner; KVT_EIO. */
+ * (NULL is allowed) is 0: its chunks are not counted. KVT_MISS: there is none; KVT_ELOCKED: it has
+ * an owner; KVT_EIO. */
 enum kvt_status kvt_version_remove(
 	struct kvt *k, const struct kvt_fingerprint *fingerprint, size_t *removed) KVT_MUST_CHECK;
 

@@ -17,7 +17,7 @@
 #include "core/worth.h"
 
 #define HOLD_NS       200        /* of a chunk in L1 */
-#define OVERHEAD_NS   20000      /* of a chunk below, beside its bytes */
+#define OVERHEAD_NS   20000      /* of a chunk below, besides its bytes */
 #define FORGET_TOKENS 65536      /* what came so many tokens ago counts 1/e */
 #define PRIOR_TOKENS  4096       /* what the configured rate counts for */
 #define UNKNOWN_RATE  1000000000 /* bytes a second of a tier that moved nothing yet */

@@ -1,8 +1,8 @@
 /*
  * answer.c - heads and bodies of answers, and what the socket did not take of them.
  *
- * Answers say no more than their reader needs: no Date, since nothing is cached by it. Server tells
- * libkvtier's own client that a 404 to its DELETE means what it says.
+ * Answers have no more than their reader needs: no Date, since nothing is cached by it. From Server
+ * libkvtier's own client knows that a 404 to its DELETE means what it says.
  */
 #include <stdarg.h>
 #include <stdlib.h>

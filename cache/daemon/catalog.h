@@ -3,8 +3,9 @@
  *
  * libkvtier knows objects by the hash of their names only; this keeps the names, ordered, bounded in
  * number and memory, and in a file for after a restart. It may name what is no longer there, since
- * evictions are not told, and lack names where a bound was reached or the process was killed; nothing
- * but lists depends on it. Thread-safe: an own lock. The file is written by kvt_catalog_step alone.
+ * evictions are not reported to it, and lack names where a bound was reached or the process was
+ * killed; nothing but lists depends on it. Thread-safe: an own lock. The file is written by
+ * kvt_catalog_step alone.
  */
 #ifndef KVT_CATALOG_H
 #define KVT_CATALOG_H

@@ -1,16 +1,16 @@
 /*
- * catalog_file.c - the catalog's file: a list of changes, written anew when it has grown to twice
- * what it has to say.
+ * catalog_file.c - the catalog's file: a list of changes, rewritten when it has grown to twice what
+ * it has to say.
  *
  * A record: checksum (4 bytes of XXH3 over the rest), kind (1), length of the bucket (1), of the key
  * (2), bytes of the object (8), bucket, key; in this machine's byte order. What is read ends at the
  * first record that is not whole: a process that is killed leaves at most a torn end.
  *
- * Writing anew goes in steps, so that who steps is never away for long: each writes some names, in
- * order, into a new file, and changes that are told meanwhile go into both. A change that the new
- * file has before the name it is about, or twice, does no harm: of all records about a name the last
- * one is right in either file, because a name is copied as it is when its turn comes, and what
- * changes later is told later. Then the new file takes the old one's name.
+ * Rewriting goes in steps, so that the stepping thread is never away for long: each writes some
+ * names, in order, into a new file, and changes reported meanwhile go into both. A change that the
+ * new file has before the name it is about, or twice, does no harm: of all records about a name the
+ * last one is right in either file, because a name is copied as it is when its turn comes, and a
+ * later change is recorded later. Then the new file takes the old one's name.
  *
  * Nothing is synced: a list that lacks names after the machine went down is a short list.
  */
@@ -180,7 +180,7 @@ static enum kvt_status read_file(struct kvt_catalog *c, uint64_t size, char *why
 		snprintf(why, KVT_REASON_BYTES, "%.100s: %s", c->path, strerror(errno));
 		return status;
 	}
-	c->tail.len = 0; /* what was told while reading is there already */
+	c->tail.len = 0; /* changes recorded while reading are there already */
 	c->file_bytes = end;
 	c->incomplete = end != size;
 	if (c->incomplete)
@@ -247,7 +247,7 @@ static void drop_new(struct kvt_catalog *c)
 	unlink(c->new_path);
 }
 
-/* A lock on the new file before it has the name: whoever opens that finds it taken. */
+/* A lock on the new file before it has the name: another process that opens it finds it locked. */
 static void begin_new(struct kvt_catalog *c)
 {
 	c->new_fd = open(c->new_path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
@@ -304,7 +304,7 @@ static bool copy_some(struct kvt_catalog *c)
 	return good && n != 0;
 }
 
-/* What was told goes into the file, and into the new one. */
+/* Writes the recorded changes into the file, and into the new one. */
 static void write_tail(struct kvt_catalog *c, bool *again)
 {
 	struct kvt_catalog_tail tail;
@@ -316,7 +316,7 @@ static void write_tail(struct kvt_catalog *c, bool *again)
 	c->tail = (struct kvt_catalog_tail){0};
 	at = c->file_bytes;
 	if (c->incomplete && c->new_fd >= 0)
-		drop_new(c); /* it lacks what could not be told */
+		drop_new(c); /* it lacks the changes that could not be recorded */
 	pthread_mutex_unlock(&c->lock);
 	good = at == 0 || write_all(c, c->fd, tail.at, tail.len, at);
 	if (c->new_fd >= 0) {
@@ -367,5 +367,5 @@ void kvt_catalog_file_close(struct kvt_catalog *c)
 	free(c->path);
 	free(c->new_path);
 	free(c->cursor);
-	c->path = NULL; /* nothing is told any more */
+	c->path = NULL; /* no change is recorded any more */
 }

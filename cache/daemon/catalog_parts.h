@@ -44,14 +44,14 @@ struct kvt_catalog {
 	uint64_t names, memory, unlisted, stamps, random;
 	uint64_t live_bytes; /* of a file with exactly these names */
 	struct kvt_catalog_tail tail;
-	bool incomplete; /* the file lacks something: to be written anew */
+	bool incomplete; /* the file lacks something: to be rewritten */
 
-	/* Of who steps; file_bytes also read by others, under lock. */
+	/* Of the stepping thread; file_bytes also read by others, under lock. */
 	char *path, *new_path; /* NULL: no file */
 	int fd, new_fd;        /* -1: none */
 	uint64_t file_bytes, new_bytes;
 	struct kvt_catalog_item *cursor; /* last name in the new file; key empty: none yet */
-	bool failed;                     /* told once */
+	bool failed;                     /* logged once */
 };
 
 enum kvt_catalog_kind { KVT_NAME_THERE = 1, KVT_NAME_GONE = 2, KVT_NAME_BUCKET_GONE = 3 };

@@ -166,7 +166,7 @@ void kvt_conn_create_take(struct kvt_loop *loop, int fd)
 	kvt_conn_timer(conn, KVT_TIMER_IDLE, loop->server->config->idle_ns);
 }
 
-/* The lease of an answer that nobody got goes back. */
+/* Releases the lease of an answer that no client got. */
 static void return_lease(struct kvt_conn *conn)
 {
 	struct kvt_loop *loop = conn->loop;
@@ -339,7 +339,7 @@ static bool read_more(struct kvt_conn *conn)
 	return false;
 }
 
-/* --- bodies that nobody wants ----------------------------------------------------------------- */
+/* --- bodies that are not read ----------------------------------------------------------------- */
 
 /* Bytes of the body in the buffer are passed over; returns how many. */
 static size_t skip_buffered(struct kvt_conn *conn)

@@ -3,8 +3,8 @@
  *
  * The main thread waits for signals and gives the segment its name back when a client's runtime has
  * removed it; loops serve, the objects' thread and the library's do the rest. What is held by leases
- * stays in the segment after the end: until when is in the side file, beside the segment in /dev/shm,
- * because both last exactly as long as the machine does.
+ * stays in the segment after the end: until when is in the side file, next to the segment in
+ * /dev/shm, because both last exactly as long as the machine does.
  */
 #include "daemon/daemon.h"
 
@@ -23,7 +23,7 @@
 
 #define TEND_NS     (50 * KVW_NS_PER_MS)
 #define PATH_BYTES  4096
-#define OTHER_FILES 256 /* of the process beside its connections */
+#define OTHER_FILES 256 /* of the process besides its connections */
 
 /* All that runs, in the order in which it is made. */
 struct daemon {

@@ -6,7 +6,7 @@
  * longest lease wide, so that it covers all times that a lease may have in one turn, and every
  * lease ends between its time and one slot later: later is safe, earlier would not be. A record
  * keeps the number of its slot since time began, so that a turn that comes late (the clock leapt, or
- * nobody came by for a while) still ends those only whose time is over.
+ * no thread turned it for a while) still ends those only whose time is over.
  *
  * An id is 128 random bits as hexadecimal text; the table of ids is keyed by its first bits.
  */

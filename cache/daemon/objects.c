@@ -2,9 +2,10 @@
  * objects.c - kvtierd's objects: life, names, the own threads.
  *
  * An object is a chunk of libkvtier without a parent, and everything that is known about it is
- * there; this file adds names, who may write when, and time. One thread hands out what libkvtier has
- * loaded and ends leases; another one gives the segment its name back and keeps the catalog, whose
- * file may be slow. Whoever puts or leases what lies in memory does all of it himself.
+ * there; this file adds names, which put may write when, and time. One thread hands out what
+ * libkvtier has loaded and ends leases; another one gives the segment its name back and keeps the
+ * catalog, whose file may be slow. A thread that puts or leases what lies in memory does all of it
+ * itself.
  */
 #include <errno.h>
 #include <poll.h>
@@ -128,7 +129,7 @@ static void *grant(void *self)
 	return NULL;
 }
 
-/* What nobody waits for, and what may wait for a disk. */
+/* Work that no client waits for, and that may wait for a disk. */
 static void *keep(void *self)
 {
 	struct kvt_objects *o = self;

@@ -6,10 +6,10 @@
  * of an object's bytes are read and checked, because clients can write where they lie (unless the
  * client does that itself, after its copy); what is found wrong is dropped, and a tier below is asked
  * for it. Nothing is fetched while the segment must not
- * be written, nor granted while clients may have somebody else's segment open.
+ * be written, nor granted while clients may have a foreign segment open.
  *
- * A hold is released in one place: by who took the lease out of the table, or, if it never came to a
- * grant, by who had it.
+ * A hold is released in one place: by the thread that took the lease out of the table, or, if it
+ * was never granted, by the one that had the hold.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -114,7 +114,7 @@ static void fetch(struct kvt_objects *o, const struct kvt_object_name *name,
 			&op);
 	}
 	if (status == KVT_OK)
-		return; /* p is who grants's */
+		return; /* the granting thread owns p */
 	if (p != NULL)
 		remove_pending(o, p);
 	free(p);

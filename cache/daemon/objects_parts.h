@@ -18,7 +18,7 @@
 #define KVT_STRIPES         64
 #define KVT_OBJECTS_THREADS 2 /* one grants, one keeps */
 
-/* Keys share a lock by their hash: who changes what lies under a key has it. */
+/* Keys share a lock by their hash: a thread that changes what lies under a key holds it. */
 struct kvt_stripe {
 	pthread_mutex_t lock;
 	struct kvt_object_put *direct; /* puts that fill the very key */
@@ -53,14 +53,14 @@ struct kvt_objects {
 	_Atomic uint64_t puts_now, put_bytes_now; /* being filled */
 	_Atomic uint64_t staged;                  /* numbers names of what is being staged */
 	uint64_t nonce[2];                        /* of these names; constant */
-	struct kvt_tenant staging;                /* whom room for staging is charged to */
+	struct kvt_tenant staging;                /* room for staging is charged to it */
 
 	pthread_mutex_t pending_lock;
 	struct kvt_pending *pending;
 
 	struct kvt_doomed *doomed;
 	struct kvt_catalog *catalog;
-	struct kvt_catalog_item *swept; /* of who keeps: the last name looked at */
+	struct kvt_catalog_item *swept; /* of the keeping thread: the last name looked at */
 	int64_t sweep_ns;               /* ... and when to begin again */
 
 	pthread_t threads[KVT_OBJECTS_THREADS];
@@ -93,14 +93,14 @@ void kvt_puts_usurp_bucket(struct kvt_objects *o, struct kvw_slice bucket);
 
 /* --- objects_admin.c --- */
 
-/* Looks at some names, and forgets those that no tier has. Who keeps. */
+/* Looks at some names, and forgets those that no tier has. The keeping thread. */
 void kvt_names_sweep(struct kvt_objects *o);
 
 /* --- objects_lease.c --- */
 
-/* What libkvtier has finished. Who grants. */
+/* What libkvtier has finished. The granting thread. */
 void kvt_leases_poll(struct kvt_objects *o);
-/* Ends what is over; returns how many. Who grants. */
+/* Ends what is over; returns how many. The granting thread. */
 size_t kvt_leases_expire(struct kvt_objects *o);
 /* Nothing waits and nothing is leased any more; the segment knows until when. The own threads are
  * gone. */

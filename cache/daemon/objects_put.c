@@ -2,17 +2,18 @@
  * objects_put.c - putting an object, in place of another one if need be.
  *
  * What is new is filled where it will lie, under its own key, and published as it is. Where there is
- * something under the key already, or somebody is filling it, the bytes are staged: filled under a
- * name that is never published, and when they are complete compared with what lies there. If they
+ * something under the key already, or another put is filling it, the bytes are staged: filled under
+ * a name that is never published, and when they are complete compared with what lies there. If they
  * differ, the old object is erased (its bytes stay as long as it is leased), and the new one copied
  * to a new place under the key. What only a tier below has is not fetched to be compared, but
  * replaced; that is rare, since clients ask for an object before they put it.
  *
- * Who ends last wins. A put that comes to its end while another one is still filling the key, and an
- * erase, take the key away from that one (it is usurped): what it fills is then treated as staged.
+ * The put that ends last wins. A put that comes to its end while another one is still filling the
+ * key, and an erase, take the key away from that one (it is usurped): what it fills is then treated
+ * as staged.
  *
- * Whoever publishes or erases has the lock of the key's stripe; libkvtier itself would not mind, but
- * between the erase and the new object somebody else could come.
+ * A thread that publishes or erases has the lock of the key's stripe; libkvtier does not need it,
+ * but another put could come between the erase and the new object.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -284,7 +285,7 @@ static enum kvt_status clear_key(
 	return status;
 }
 
-/* A place under the key, from which whoever has it is driven. */
+/* A place under the key; usurps the put that has it. */
 static enum kvt_status take_key(struct kvt_objects *o, struct kvt_stripe *stripe,
 	const struct kvt_object_put *put, bool there, struct kvt_reservation **out,
 	const struct kvt_segment **segments, uint32_t *count)

@@ -10,7 +10,7 @@
  * is one for all processes since the machine started, and by the wall clock. After a restart the
  * later of the two holds, but never longer than was promised when it was written: a wall clock that
  * jumps back shortens nothing, and one that jumps forward lengthens nothing beyond that. A record
- * of another boot, of another inode, damaged or missing, beside a segment that is there, means that
+ * of another boot, of another inode, damaged or missing, while a segment is there, means that
  * nothing is known: then the longest lease is waited for.
  *
  * A record is one pwrite of less than a sector, without a sync: what has to survive is the end of the
@@ -178,7 +178,7 @@ static enum kvt_status failed(const struct kvt_segment_file *s, char *why)
 	return KVT_EIO;
 }
 
-/* Somebody's file, or ours of another size; clients may map it, so that a person has to decide. The
+/* A foreign file, or ours of another size; clients may map it, so that a person has to decide. The
  * log has the command also where it is too long for `why`. */
 static enum kvt_status refused(const struct kvt_segment_file *s, const char *what, char *why)
 {
@@ -231,7 +231,7 @@ static enum kvt_status link_back(struct kvt_segment_file *s, char *why)
 	return KVT_BUSY;
 }
 
-/* One try. KVT_BUSY: somebody came between. */
+/* One try. KVT_BUSY: another process came between. */
 static enum kvt_status open_inode(struct kvt_segment_file *s, char *why)
 {
 	enum kvt_status status = KVT_OK;
@@ -288,7 +288,7 @@ static enum kvt_status fill(struct kvt_segment_file *s, uint64_t there, char *wh
 	return KVT_OK;
 }
 
-/* Its size, its room, who may open it, and its name. */
+/* Its size, its room, its mode, and its name. */
 static enum kvt_status complete(struct kvt_segment_file *s, uint32_t mode, char *why)
 {
 	enum kvt_status status;
@@ -296,7 +296,7 @@ static enum kvt_status complete(struct kvt_segment_file *s, uint32_t mode, char 
 
 	if (fstat(s->fd, &st) != 0)
 		return failed(s, why);
-	if (st.st_size == 0) /* its maker came no further: nobody has mapped it */
+	if (st.st_size == 0) /* its maker came no further: no process has mapped it */
 		s->made = true;
 	else if ((uint64_t)st.st_size != s->bytes)
 		return refused(s, "the segment that is there has another size", why);
@@ -404,7 +404,7 @@ static enum kvt_status open_parts(
 	if (status != KVT_OK)
 		return status;
 	status = complete(s, options->mode, why);
-	if (status != KVT_OK && s->made) /* nobody can have it */
+	if (status != KVT_OK && s->made) /* no process can have it */
 		unlinkat(s->folder, s->hidden, 0);
 	if (status == KVT_OK && !begin_quiet(s)) {
 		snprintf(why, KVT_REASON_BYTES, "%.100s cannot be written", options->side_path);
@@ -524,7 +524,7 @@ static bool link_again(struct kvt_segment_file *s, const char *from, const char 
 	       linkat(s->folder, from, s->folder, to, 0) == 0;
 }
 
-/* Tells a change for the worse once. */
+/* Logs a change for the worse once. */
 static void tell(struct kvt_segment_file *s, _Atomic bool *state, bool now, const char *what)
 {
 	if (atomic_exchange(state, now) == now || !now)

@@ -115,7 +115,7 @@ enum kvt_conn_state {
 	KVT_CONN_PUT,    /* a body is going into the segment */
 	KVT_CONN_WAIT,   /* an answer is being made elsewhere */
 	KVT_CONN_SEND,   /* of an answer, something is left in `out` */
-	KVT_CONN_DRAIN,  /* a body that nobody wants is thrown away */
+	KVT_CONN_DRAIN,  /* a body that is not read is thrown away */
 	KVT_CONN_LINGER, /* nothing more is said; what still comes is thrown away for a moment */
 	KVT_CONN_DEAD,
 };

@@ -3,8 +3,8 @@
  *
  * Entries lie in one array that grows by doubling, free ones in a list. Two arrays of list heads, as
  * long as the array of entries, lead to them: one by storage key, one by LMCache's hash. Keys are
- * hashes already; LMCache's are mixed, since whoever sends prompts may choose them. Growing moves all
- * of it, which is paid once for each doubling.
+ * hashes already; LMCache's are mixed, since clients that send prompts may choose them. Growing
+ * moves all of it, which is paid once for each doubling.
  */
 #include <stdlib.h>
 #include <string.h>

@@ -4,7 +4,7 @@
  *
  * A bounded table that is found by either name. Several chunks may have one hash (ranks of a test,
  * say); a location holds a hash as long as one of them is there, and only the first and the last of
- * these changes are told. Not thread-safe.
+ * these changes are reported. Not thread-safe.
  */
 #ifndef KVT_CHUNK_NAMES_H
 #define KVT_CHUNK_NAMES_H
@@ -18,7 +18,7 @@ struct kvt_chunk_names;
 struct kvt_chunk_names *kvt_chunk_names_create(uint32_t most); /* NULL: out of memory */
 void kvt_chunk_names_destroy(struct kvt_chunk_names *names);   /* NULL is allowed */
 
-/* What the caller has to tell of a change. */
+/* What the caller has to report of a change. */
 enum kvt_chunk_news { KVT_CHUNK_NOTHING, KVT_CHUNK_TOLD, KVT_CHUNK_NO_ROOM };
 
 /* A location (0 to 7) holds a chunk now. */

@@ -72,7 +72,7 @@ struct kvt_controller {
 	_Atomic bool awake, stop;
 };
 
-/* --- what tiers tell -------------------------------------------------------------------------- */
+/* --- what tiers report ------------------------------------------------------------------------ */
 
 static bool location_of(const struct kvt_controller *c, uint32_t tier, uint32_t *location)
 {
@@ -355,7 +355,7 @@ static bool is_set(const char *text)
 	return text != NULL && text[0] != '\0';
 }
 
-/* The address from which a packet to the controller would leave; "127.0.0.1" if nobody can tell. */
+/* The address from which a packet to the controller would leave; "127.0.0.1" if not found. */
 static void find_ip(const char *address, char out[TEXT])
 {
 	const char *at = strncmp(address, "tcp://", 6) == 0 ? address + 6 : address;

@@ -1,11 +1,11 @@
 /*
  * controller.h - a cache as a worker of LMCache's controller: the room's front.
  *
- * Told of what tiers store and lose, it keeps the names that the controller knows chunks by, queues
- * the changes, and has a thread of its own that speaks (none with KVT_THREADS_CALLER: then
- * kvt_controller_step does its work). Telling never waits for anything but a short lock; what is too
- * much for the queue is dropped, and a full sync of all names follows. Whatever a controller does or
- * says, the cache goes on.
+ * From what tiers report as stored and lost, it keeps the names that the controller knows chunks
+ * by, queues the changes, and has a thread of its own that speaks (none with KVT_THREADS_CALLER:
+ * then kvt_controller_step does its work). Reporting never waits for anything but a short lock;
+ * what is too much for the queue is dropped, and a full sync of all names follows. Whatever a
+ * controller does or says, the cache goes on.
  *
  * Thread-safe but for create, stop and destroy.
  */
@@ -28,12 +28,12 @@ struct kvt_controller_actions {
 	void (*pin)(void *self, const struct kvt_key *keys, size_t n, bool pin);
 };
 
-/* The configuration is read during the call only. KVT_MISS: none is configured, or it cannot be (told
- * in the log). KVT_ENOMEM. */
+/* The configuration is read during the call only. KVT_MISS: none is configured, or it cannot be
+ * (logged). KVT_ENOMEM. */
 enum kvt_status kvt_controller_create(const struct kvt_config *config,
 	const struct kvt_surroundings *s, const struct kvt_controller_actions *actions,
 	struct kvt_controller **out) KVT_MUST_CHECK;
-/* Says good-bye and ends the thread; what is told from then on is forgotten. NULL is allowed. */
+/* Says good-bye and ends the thread; reports from then on are dropped. NULL is allowed. */
 void kvt_controller_stop(struct kvt_controller *c);
 void kvt_controller_destroy(struct kvt_controller *c); /* NULL is allowed */
 

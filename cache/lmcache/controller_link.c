@@ -5,9 +5,9 @@
  * registration is answered and UP afterwards. Changes wait while it asks, and while a full sync is
  * under way; when more of them wait than may, the rest is dropped and a full sync follows.
  *
- * Requests are answered in their order, without a number that would tell which answer belongs to
- * which: when one was given up, its socket is closed and opened again, so that a late answer is
- * nobody's. Whoever registers counts from 0, as a new process does: so what waited for a controller that
+ * Requests are answered in their order, without a number that matches an answer to its request:
+ * when one was given up, its socket is closed and opened again, so that a late answer is lost. A
+ * worker that registers counts from 0, as a new process does: so what waited for a controller that
  * went away is thrown away, and the next one hears all by a full sync.
  */
 #include <arpa/inet.h>
@@ -149,7 +149,7 @@ void kvt_controller_link_change(
 		return;
 	}
 	link->stats.dropped++;
-	c->next_number += link->config.stock; /* whoever counts sees that something is missing */
+	c->next_number += link->config.stock; /* a controller that counts sees the gap */
 	link->resync |= !link->config.stock;
 }
 

@@ -9,11 +9,11 @@
  * A controller before 0.3.12 has no reply address: registrations and heartbeats go to it on PUSH, and
  * are not answered.
  *
- * Two kinds of worker. One with `stock` has the habits of LMCache 0.5.6, for who simulates it: a
+ * Two kinds of worker. One with `stock` has the habits of LMCache 0.5.6, to simulate it: a
  * registration is sent once, and unanswered for `answer_ns` it ends all that this worker ever says;
  * the controller alone asks for full syncs; during one, nothing may be stored. The other one does
  * not give up: it registers again until it is answered, notices by unanswered heartbeats that its
- * controller is gone, begins a full sync by itself whenever it could not tell a change, and holds
+ * controller is gone, begins a full sync by itself whenever it could not report a change, and holds
  * changes back during one.
  *
  * Nothing in here waits but destroy, for a last message, and kvt_controller_link_wait. Not
@@ -47,13 +47,13 @@ struct kvt_controller_link_config {
 	const char *reply;     /* "": a controller before 0.3.12 */
 	const char *heartbeat; /* "": what the answer to register says */
 	const char *instance;
-	const char *ip;   /* that the controller is told */
+	const char *ip;   /* that is reported to the controller */
 	const char *bind; /* where commands are awaited; "": at ip */
 	uint16_t port;    /* of the command socket; 0: a free one */
 	uint32_t worker;  /* rank */
 	bool signed_keys;
 	bool stock;
-	uint32_t locations;         /* that are told: KVT_CONTROLLER_CPU, then _DISK */
+	uint32_t locations;         /* that are reported: KVT_CONTROLLER_CPU, then _DISK */
 	int64_t heartbeat_ns;       /* 0: none */
 	int64_t heartbeat_delay_ns; /* after registration */
 	int64_t answer_ns;          /* an answer that is later is none */

@@ -9,7 +9,7 @@
 enum kvt_controller_state {
 	KVT_CONTROLLER_ASKING, /* a registration was sent */
 	KVT_CONTROLLER_UP,
-	KVT_CONTROLLER_SILENT, /* stock: nobody answered, nothing is said any more */
+	KVT_CONTROLLER_SILENT, /* stock: no answer came, nothing is sent any more */
 };
 
 enum kvt_controller_sync_state {

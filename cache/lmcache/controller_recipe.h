@@ -7,7 +7,7 @@
 #include "kvtier/kvtier.h"
 #include "wire/lmcache_hash.h"
 
-/* Texts of *out are those of the configuration. NULL, or a sentence: why nobody can compute it. */
+/* Texts of *out are those of the configuration. NULL, or a sentence: why it cannot be computed. */
 const char *kvt_controller_recipe(const struct kvt_config *config, struct kvw_lmcache_recipe *out);
 
 #endif

@@ -1,5 +1,5 @@
 /*
- * controller_sync.c - telling a controller everything that is held.
+ * controller_sync.c - reporting everything that is held to a controller.
  *
  * Start is sent for a location; once it is accepted, all batches and an End; then Status is asked
  * until the controller has all of it. Batches that it misses are sent again, each time with another
@@ -7,7 +7,7 @@
  * worker stores nothing meanwhile) and leave afterwards, in their order, so that in the end the
  * controller knows what is there, whatever the keys said. One location after the other.
  *
- * A controller that knows no full sync is told all keys as new ones.
+ * A controller that knows no full sync gets all keys as new ones.
  */
 #include <stdio.h>
 #include <stdlib.h>

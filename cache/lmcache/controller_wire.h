@@ -3,7 +3,7 @@
  *
  * msgpack maps with "type" first and the members in LMCache's order, as recorded from 0.5.6. Writers
  * append one whole message to a buffer; a failed allocation shows in the buffer. The reader is made
- * for bytes that nobody vouches for: a message has at most KVT_CONTROLLER_MESSAGE_MAX bytes, counts
+ * for untrusted bytes: a message has at most KVT_CONTROLLER_MESSAGE_MAX bytes, counts
  * are checked against the bytes that are left before anything is reserved for them. Pure functions.
  */
 #ifndef KVT_CONTROLLER_WIRE_H
@@ -31,7 +31,7 @@ struct kvt_controller_buf {
 void kvt_controller_buf_free(struct kvt_controller_buf *buf);
 void kvt_controller_buf_clear(struct kvt_controller_buf *buf); /* keeps the memory */
 
-/* Who speaks. All borrowed. */
+/* The sender. All borrowed. */
 struct kvt_controller_who {
 	const char *instance;
 	uint32_t worker; /* tensor-parallel rank */

@@ -127,7 +127,7 @@ static enum kvt_status hand_out(struct kvt_lmcache_reading *r, struct kvt_lmcach
 	return r->mistakes.report.mistakes == 0 ? KVT_OK : KVT_EINVAL;
 }
 
-/* The file's text; NULL where there is none, told if one was named. */
+/* The file's text; NULL where there is none; reported if one was named. */
 static char *read_named(struct kvt_lmcache_reading *r, const char *path, size_t *len)
 {
 	char why[KVT_READ_FILE_WHY], quoted[KVW_REPORT_QUOTE];

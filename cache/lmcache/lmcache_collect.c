@@ -2,7 +2,7 @@
  * lmcache_collect.c - which value is given for each key: the file's, or a variable's over it.
  *
  * LMCache reads its file with PyYAML, where a key that stands twice silently counts the second time:
- * so it does here, but it is told. Variables are LMCACHE_<KEY> with the value as text; vLLM's
+ * so it does here, but it is reported. Variables are LMCACHE_<KEY> with the value as text; vLLM's
  * "lmcache.<key>" of kv_connector_extra_config come in the same list, after the others.
  */
 #include <ctype.h>
@@ -171,7 +171,7 @@ static void collect_file(
 	}
 	r->name = name;
 	r->err = kvw_document_parse(len > 0 ? yaml : "", len, &r->mistakes.report, &r->file);
-	if (r->err == KVW_EINVAL) { /* told; the rest goes on without the file */
+	if (r->err == KVW_EINVAL) { /* reported; the rest goes on without the file */
 		r->err = KVW_OK;
 		return;
 	}

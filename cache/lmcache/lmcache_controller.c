@@ -3,7 +3,7 @@
  *
  * They count only where `enable_controller` is true, and for ranks that `lmcache_worker_ids` names. A
  * controller must name chunks as its workers do: so the hash and its seed go over, too. Heartbeats,
- * which LMCache sends only where it is told to, are sent anyway: controllers forget a silent worker.
+ * which LMCache sends only where configured, are sent anyway: controllers forget a silent worker.
  */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -39,7 +39,7 @@ static void join(const struct kvt_lmcache_value *value, char *out, size_t room)
 	}
 }
 
-/* Whether this rank tells the controller; false where the list leaves it out. */
+/* Whether this rank reports to the controller; false where the list leaves it out. */
 static bool is_named(struct kvt_lmcache_reading *r)
 {
 	const struct kvt_lmcache_value *ids = valid(r, KVT_LMC_lmcache_worker_ids);

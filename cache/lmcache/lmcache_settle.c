@@ -40,7 +40,7 @@ static void keep(struct kvt_lmcache_reading *r, char **slot, const char *text)
 		r->err = KVW_ENOMEM;
 }
 
-/* A setting, in the words of settings.def; `from` is the key that a mistake is told of. */
+/* A setting, in the words of settings.def; `from` is the key that a mistake is reported for. */
 bool kvt_lmcache_put(struct kvt_lmcache_reading *r, size_t from, const char *path, const char *text)
 {
 	size_t at = kvt_setting_find(path);

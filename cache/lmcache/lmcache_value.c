@@ -62,7 +62,7 @@ void kvt_lmcache_note(struct kvt_lmcache_reading *r, size_t key, const char *for
 	say(&r->notes.report, &r->values[key], key, text);
 }
 
-/* Keys whose value nobody is to read in a log. */
+/* Keys whose value must not appear in a log. */
 static bool is_secret(size_t key)
 {
 	return key == KVT_LMC_EXTRA_password || key == KVT_LMC_EXTRA_valkey_password;
@@ -283,7 +283,7 @@ void kvt_lmcache_evaluate(struct kvt_lmcache_reading *r)
 			continue;
 		if ((value->node != NULL && value->node->kind == KVW_NODE_BAD) ||
 			is_nothing(value)) {
-			value->given = false; /* told, or as if it were not there */
+			value->given = false; /* reported, or as if it were not there */
 			continue;
 		}
 		value->valid = read_value(&kvt_lmcache_keys[i], value);
