@@ -25,7 +25,8 @@
 
 struct kvt_index;
 
-/* What belongs to an entry beside its key, unpacked: the slab keeps it in less (tenants by number). */
+/* What belongs to an entry besides its key, unpacked: the slab keeps it in less (tenants by
+ * number). */
 struct kvt_entry_info {
 	uint64_t bytes;  /* payload */
 	uint64_t charge; /* what it occupies in the tier, rounding and header included */
@@ -62,7 +63,7 @@ size_t kvt_index_match(struct kvt_index *x, const struct kvt_key *keys, size_t n
 /* Takes a hold on a LIVE entry and reports a use (if `use`). KVT_MISS. */
 enum kvt_status kvt_index_hold(
 	struct kvt_index *x, const struct kvt_key *key, bool use, uint32_t *entry) KVT_MUST_CHECK;
-/* The same for a chain; returns how many from the first on; uses are told deepest first. */
+/* The same for a chain; returns how many from the first on; uses are reported deepest first. */
 size_t kvt_index_hold_chain(
 	struct kvt_index *x, const struct kvt_key *keys, size_t n, bool use, uint32_t *entries);
 void kvt_index_release(struct kvt_index *x, uint32_t entry);
@@ -79,7 +80,7 @@ bool kvt_index_parent(struct kvt_index *x, uint32_t entry, struct kvt_key *out);
 
 /*
  * A new entry, FILLING, with one hold (the filler's). Makes room in `capacity`, in the tenant's
- * limit and in max_entries by evicting, each time telling gone(); KVT_FULL: nothing may go.
+ * limit and in max_entries by evicting, calling gone() for each; KVT_FULL: nothing may go.
  * KVT_EXISTS: the key is there (*entry: its number, without a hold). `parent` may be NULL.
  */
 enum kvt_status kvt_index_insert(struct kvt_index *x, const struct kvt_key *key,

@@ -11,8 +11,8 @@
  *     of the key was of a later life, the state seen last is of a later life too.
  *   - Hence a hold is taken, by compare-and-swap from exactly the word that was read before the
  *     key was compared, under the right key or not at all.
- *   - Holds are only added while LIVE. Who brings the count to zero after the entry became GOING
- *     (its last holder, or who made it GOING when nobody held it) is one thread, and frees it.
+ *   - Holds are only added while LIVE. One thread brings the count to zero after the entry became
+ *   GOING (its last holder, or the one that made it GOING without holds), and frees it.
  */
 #ifndef KVT_ENTRY_H
 #define KVT_ENTRY_H

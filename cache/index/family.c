@@ -1,11 +1,11 @@
 /*
  * family.c - parents and children of a tier's entries.
  *
- * An entry knows its parent and stands in the list of its parent's children; only who has no
+ * An entry knows its parent and stands in the list of its parent's children; only an entry without
  * children may be evicted. A parent can be missing: it has not come yet, it was erased, or it
  * expired. Then a record of its key stands in for it and keeps the list, so that the parent has its
  * children back when it comes, and is not evicted from above them. Such a record lives as long as
- * somebody waits for that parent. There may be at most one for each four entries; beyond that,
+ * a child waits for that parent. There may be at most one for each four entries; beyond that,
  * entries go without a parent, and may outlive it.
  *
  * Handing children over visits each of them, once per leaving or return of their parent.

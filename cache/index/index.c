@@ -380,7 +380,7 @@ enum kvt_status kvt_index_publish(struct kvt_index *x, uint32_t entry)
 			.parent = parent_of(x, e),
 		};
 
-		/* nobody else changes the state of an entry that is being filled */
+		/* no other thread changes the state of an entry that is being filled */
 		atomic_store_explicit(
 			&e->state, kvt_state_with_phase(state, KVT_LIVE), memory_order_release);
 		x->policy->ops->added(x->policy, entry, &item);

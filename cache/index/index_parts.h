@@ -2,7 +2,7 @@
  * index_parts.h - what the files of this folder share: struct kvt_index and their functions.
  *
  * read.c: match, hold, release. index.c: life, insert, publish, pins, walks, statistics. leave.c:
- * all ways out. family.c: parents and children. tenants.c: who owns how much.
+ * all ways out. family.c: parents and children. tenants.c: how much each tenant owns.
  */
 #ifndef KVT_INDEX_PARTS_H
 #define KVT_INDEX_PARTS_H
@@ -29,7 +29,7 @@ struct kvt_missing {
 	uint32_t first_child;
 };
 
-/* Somebody who has entries here. */
+/* A tenant that has entries here. */
 struct kvt_tenant_record {
 	struct kvt_pool_node node;
 	struct kvt_tenant tenant;
@@ -48,7 +48,7 @@ struct kvt_tenant_limit {
 struct kvt_index {
 	/* Constant after create: read by everybody. */
 	struct kvt_entry *entries; /* slab.base */
-	uint64_t seed[4]; /* of the table's hash, so that nobody can choose colliding keys */
+	uint64_t seed[4]; /* of the table's hash, so that callers cannot choose colliding keys */
 	struct kvt_surroundings surroundings;
 	struct kvt_index_options options;
 	struct kvt_policy *policy; /* owned */
@@ -94,10 +94,10 @@ static inline struct kvt_entry *kvt_index_at(const struct kvt_index *x, uint32_t
 /* 32 bits for the table and for pools. */
 uint32_t kvt_index_hash(const struct kvt_index *x, const struct kvt_key *key);
 
-/* Takes the mutex and tells the policy what was used. */
+/* Takes the mutex and reports uses to the policy. */
 void kvt_index_lock(struct kvt_index *x);
 void kvt_index_unlock(struct kvt_index *x);
-/* Tells the policy of up to `most` uses. With the mutex. */
+/* Reports up to `most` uses to the policy. With the mutex. */
 void kvt_index_tell_uses(struct kvt_index *x, uint64_t most);
 
 /* One entry became held (+1), or is no more (-1). */
@@ -109,8 +109,8 @@ uint32_t kvt_index_find(const struct kvt_index *x, const struct kvt_key *key);
 /* --- leave.c, with the mutex --- */
 
 /*
- * FILLING or LIVE -> GOING, and free at once if nobody holds it. False, and nothing changed: it is
- * neither, or (EVICTED, LIMITED) somebody holds it now.
+ * FILLING or LIVE -> GOING, and free at once if it has no holds. False, and nothing changed: it is
+ * neither, or (EVICTED, LIMITED) it is held now.
  */
 bool kvt_index_leave(struct kvt_index *x, uint32_t number, enum kvt_leave why);
 /* Ends an entry that is GOING and whose last hold is gone. */
@@ -129,7 +129,7 @@ static inline bool kvt_family_has_children(const struct kvt_index *x, uint32_t n
 /* A new entry of `key` takes its place: below `parent` (NULL: none), above children that wait. */
 void kvt_family_join(struct kvt_index *x, uint32_t number, uint32_t hash, const struct kvt_key *key,
 	const struct kvt_key *parent);
-/* Its children wait for its return; its parent, or whoever waits for that, forgets it. */
+/* Its children wait for its return; its parent, or its stand-in, forgets it. */
 void kvt_family_part(struct kvt_index *x, uint32_t number);
 
 /* --- tenants.c, with the mutex --- */

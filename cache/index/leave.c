@@ -2,8 +2,8 @@
  * leave.c - all ways out of an index: eviction, expiry, erasing.
  *
  * All go through kvt_index_leave(), which makes an entry GOING: invisible, out of the table, of the
- * policy and of its family. If nobody holds it then it is buried at once, else by its last holder.
- * Only kvt_index_bury() tells `gone` and gives the number back.
+ * policy and of its family. Without holds it is buried at once, else by its last holder. Only
+ * kvt_index_bury() calls `gone` and gives the number back.
  *
  * Walks over many entries let go of the mutex every few thousand of them.
  */
@@ -11,7 +11,7 @@
 
 #define WALK_STEP   2048   /* entries looked at under the mutex at a stretch */
 #define EXPIRE_MOST 65536u /* entries looked at per call of kvt_index_expire */
-#define RACES_MOST  64     /* victims in a row that somebody took a hold on just then */
+#define RACES_MOST  64     /* victims in a row that a reader took a hold on just then */
 
 static void count_leave(struct kvt_index *x, enum kvt_leave why)
 {
@@ -187,7 +187,8 @@ void kvt_index_drop(struct kvt_index *x, uint32_t entry)
 	kvt_index_unlock(x);
 }
 
-/* All of a tenant, or (NULL) all. Who came before the call is met, since entries do not move. */
+/* All of a tenant, or (NULL) all. Every entry from before the call is met, since entries do not
+ * move. */
 static size_t erase_walk(struct kvt_index *x, const struct kvt_tenant *tenant)
 {
 	uint32_t fresh, number = 0;

@@ -3,7 +3,7 @@
  *
  * Reserved pages have no access rights, so that they count nowhere, not even where the machine
  * refuses to promise more memory than it has. Growing gives rights to the next step: small ones at
- * first, then whole huge pages, because who walks a large region at random pays for each page's
+ * first, then whole huge pages, because random walks of a large region pay for each page's
  * translation.
  */
 #include "index/region.h"

@@ -18,7 +18,7 @@ struct kvt_region {
 	void *base;      /* owned; all zero when first used */
 	size_t usable;   /* bytes from base on that may be touched */
 	size_t reserved; /* bytes of address space at base */
-	void *mapped;    /* what munmap is to be told */
+	void *mapped;    /* the address for munmap */
 	size_t mapped_bytes;
 };
 

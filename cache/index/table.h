@@ -9,9 +9,9 @@
  * finds is only a candidate, to be checked at the entry. What it does not find may have been moved
  * past it just then: deleting closes the gap by moving later slots back (so no tombstones collect,
  * and probes stay as short after months as on the first day). `moves` is odd while slots move and
- * goes up with each move; a reader that missed and sees that it changed looks again. Whoever gives
- * up after a bounded number of times has a miss for a key that is there: legal, transient, and so
- * rare that it takes a writer that loses its CPU in the middle of a move.
+ * goes up with each move; a reader that missed and sees that it changed looks again. A reader that
+ * gives up after a bounded number of times has a miss for a key that is there: legal, transient,
+ * and so rare that it takes a writer that loses its CPU in the middle of a move.
  *
  * A table that has been outgrown loses its pages, not its addresses: a reader still in it sees
  * empty slots, misses, and sees `moves` changed.

@@ -1,12 +1,12 @@
 /*
- * tenants.c - who owns how much of an index.
+ * tenants.c - how much of an index each tenant owns.
  *
  * Entries name their tenant by four bytes. A record lives as long as its tenant has entries, so
  * there are never more records than entries, and strangers who come once leave nothing behind.
  *
- * Limits of single tenants are records apart, since they hold also while a tenant has nothing. Who
- * has a limit makes room from his own entries, oldest first, in a list per tenant; the links of these
- * lists are made when there is a first limit, from what is there by then.
+ * Limits of single tenants are records apart, since they hold also while a tenant has nothing. A
+ * tenant with a limit makes room from its own entries, oldest first, in a list per tenant; the
+ * links of these lists are made when there is a first limit, from what is there by then.
  */
 #include "index/index_parts.h"
 

@@ -1,10 +1,10 @@
 /*
  * uses.h - uses of entries on their way from readers without a lock to the policy.
  *
- * A ring of entry numbers with generations. Any thread adds; who has the index's mutex takes. Where
- * there is no room uses are lost and counted, never waited for: a policy that misses some of them
- * chooses a little worse. A thread that has reserved room and not yet written holds up those behind
- * it for the moment, not for good.
+ * A ring of entry numbers with generations. Any thread adds; the holder of the index's mutex takes.
+ * Where there is no room uses are lost and counted, never waited for: a policy that misses some of
+ * them chooses a little worse. A thread that has reserved room and not yet written holds up those
+ * behind it for the moment, not for good.
  */
 #ifndef KVT_USES_H
 #define KVT_USES_H
@@ -37,7 +37,7 @@ static inline void kvt_uses_put(
 /* The oldest one. False: none, or not written yet. With the mutex. */
 bool kvt_uses_take(struct kvt_uses *u, uint32_t *entry, uint32_t *generation);
 
-/* So full that somebody should empty it. */
+/* So full that a thread should empty it. */
 static inline bool kvt_uses_press(const struct kvt_uses *u)
 {
 	uint64_t tail = atomic_load_explicit(&u->tail, memory_order_relaxed);

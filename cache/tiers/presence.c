@@ -4,10 +4,10 @@
  * A key's hash names its set; a new answer takes the place of an older one about the same key, else
  * an empty place, else that of an answer that is no longer believed, else the oldest of the eight.
  * So a flood of answers costs the old ones only, and nothing is ever moved or grown. The hash is
- * seeded per table: who chooses keys cannot choose one set for all of them.
+ * seeded per table: callers that choose keys cannot choose one set for all of them.
  *
- * A few locks are shared by the sets, each held for a walk over eight tags. Tags are kept beside
- * the entries, so that a lookup reads one line of tags and, as a rule, one entry.
+ * A few locks are shared by the sets, each held for a walk over eight tags. Tags are kept apart
+ * from the entries, so that a lookup reads one line of tags and, as a rule, one entry.
  */
 #include <pthread.h>
 #include <stdatomic.h>
@@ -38,7 +38,7 @@ struct kvt_presence {
 	uint32_t set_count; /* a power of two */
 	uint64_t seed;
 	int64_t seen_ns, missing_ns;
-	_Atomic int64_t latest_ns; /* relaxed: the last time that anybody named, for stats alone */
+	_Atomic int64_t latest_ns; /* relaxed: the last time that callers named, for stats */
 	pthread_mutex_t locks[LOCKS];
 };
 

@@ -1,5 +1,5 @@
 /*
- * tier.h - the contract of a tier below L1: local files, Redis, a node's tiered storage.
+ * tier.h - the contract of a tier below L1: local files, Redis, a node's storage daemon.
  *
  * A tier stores whole chunks under their keys and gives them back checked, or says that it cannot.
  * It works by requests: the caller fills one, submits it, and gets it back through its `done`.

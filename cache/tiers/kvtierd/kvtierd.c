@@ -1,5 +1,5 @@
 /*
- * kvtierd.c - chunks in a node's tiered storage: the tier's functions, its queues and its step.
+ * kvtierd.c - chunks in a node's storage daemon: the tier's functions, its queues and its step.
  *
  *	submit --> inbox --> jobs --> exchanges with the daemon --> done
  *	             |         |
@@ -52,7 +52,7 @@ enum kvt_status kvtierd_failed(struct kvtierd *t, const struct kvtierd_exchange 
 	if (x->status == KVT_MISS || x->status == KVT_ECANCELED)
 		return x->status;
 	kvtierd_count(t, &t->counts.io_errors, 1);
-	return KVT_EIO; /* also for what is not HTTP: nobody here can talk to it */
+	return KVT_EIO; /* also for what is not HTTP: this client cannot talk to it */
 }
 
 enum kvt_status kvtierd_refused(struct kvtierd *t, const struct kvtierd_exchange *x)
@@ -200,7 +200,7 @@ static void kvtierd_submit(struct kvt_tier *base, struct kvt_tier_request *reque
 		kvtierd_http_wake(t->http);
 }
 
-/* Chunks of the daemon cannot be held: it decides who leaves. */
+/* Chunks of the daemon cannot be held: it decides what is evicted. */
 static size_t kvtierd_pin(struct kvt_tier *base, const struct kvt_key *keys, size_t n, bool pin)
 {
 	(void)base;
@@ -216,7 +216,7 @@ static enum kvt_status kvtierd_erase_tenant(
 	struct kvtierd *t = kvtierd_of(base);
 	enum kvt_status status = kvtierd_epochs_erase(t, tenant);
 
-	*erased = 0; /* nobody can count them */
+	*erased = 0; /* they cannot be counted */
 	kvtierd_http_wake(t->http);
 	return status;
 }

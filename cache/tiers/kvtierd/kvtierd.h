@@ -1,5 +1,5 @@
 /*
- * kvtierd.h - the tiered-storage tier from inside: what its files share. Nobody else includes this.
+ * kvtierd.h - the kvtierd tier from inside: what its files share. No other file includes this.
  *
  *   kvtierd.c          the tier's functions, queues, step
  *   kvtierd_read.c     a chunk comes: lease, look, copy, check
@@ -47,7 +47,7 @@ struct kvtierd_held {
 	int64_t until_ns;
 };
 
-/* Who waits for an epoch. Called once: KVT_OK, or why it is not known. */
+/* A wait for an epoch. Called once: KVT_OK, or why it is not known. */
 struct kvtierd_waiter {
 	void (*fn)(struct kvtierd_waiter *w, enum kvt_status status);
 	struct kvtierd_waiter *next;

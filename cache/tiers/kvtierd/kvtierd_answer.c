@@ -1,12 +1,12 @@
 /*
- * kvtierd_answer.c - heads, bodies and leases of a tiered-storage daemon, checked.
+ * kvtierd_answer.c - heads, bodies and leases of a storage daemon, checked.
  *
  * A head is collected until it is whole, since the parser wants it in one piece. Of the bodies only
  * that of a lease is of interest; all are read to their end, so that the connection can go on.
  *
  * An id goes into a path as it is (that is the protocol), so only bytes that stand for themselves
  * there are taken; a lease with another id is left to its time. The id is looked for even where the
- * rest is wrong, because a lease that nobody releases pins memory in the daemon.
+ * rest is wrong, because a lease that is not released pins memory in the daemon.
  */
 #include "tiers/kvtierd/kvtierd_answer.h"
 

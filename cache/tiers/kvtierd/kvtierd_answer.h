@@ -1,5 +1,5 @@
 /*
- * kvtierd_answer.h - what a tiered-storage daemon answers: HTTP heads and bodies, leases as JSON.
+ * kvtierd_answer.h - what a storage daemon answers: HTTP heads and bodies, leases as JSON.
  *
  * The daemon is another program, perhaps not ours, and its bytes are checked like any stranger's:
  * heads by the parser of src/common/http, bodies bounded, numbers within what they may be. Nothing here

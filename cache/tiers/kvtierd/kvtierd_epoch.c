@@ -7,7 +7,7 @@
  * number there.
  *
  * Why random numbers and not counters: the daemon is a cache and may lose any object. A counter that
- * is lost would begin anew, and values from before the erase would come back. A random number that
+ * is lost would begin again, and values from before the erase would come back. A random number that
  * is lost is replaced by another one, and everything written before is a miss: cached chunks are
  * lost, which is allowed, and nothing comes back. For the same reason a number is never sent twice.
  * Processes that replace it at the same moment look afterwards whose number it became.
@@ -227,7 +227,7 @@ static void asked(struct kvtierd_exchange *x)
 	else if (value != 0)
 		adopt(e, value);
 	else if (e->made)
-		adopt(e, e->new_value); /* the daemon did not keep it: then nobody has another */
+		adopt(e, e->new_value); /* the daemon did not keep it: no process has another */
 	else
 		make(e);
 }

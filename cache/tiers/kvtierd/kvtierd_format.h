@@ -1,5 +1,5 @@
 /*
- * kvtierd_format.h - what this tier keeps in tiered storage, byte by byte, and under which names.
+ * kvtierd_format.h - what this tier keeps in the daemon, byte by byte, and under which names.
  *
  * Names, in the bucket of the configuration; F is the first 16 bytes of the fingerprint in hex:
  *

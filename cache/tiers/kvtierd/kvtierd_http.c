@@ -255,7 +255,7 @@ static bool send_more(struct kvtierd_connection *c)
 			return true;
 		}
 		if (n < 0)
-			return false; /* perhaps an answer came before: who reads looks first */
+			return false; /* perhaps an answer came before: the reader looks first */
 		c->sent += (size_t)n;
 		left -= (size_t)n;
 	}
@@ -272,7 +272,7 @@ static bool take_bytes(struct kvtierd_connection *c, const char *data, size_t le
 		size_t used = 0;
 
 		if (c->state != BUSY && c->state != DRAINING) {
-			close_connection(c); /* nobody asked for these bytes */
+			close_connection(c); /* no request asked for these bytes */
 			return false;
 		}
 		status = kvtierd_reader_feed(&c->reader, data, len, &used);

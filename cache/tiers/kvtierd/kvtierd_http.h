@@ -1,5 +1,5 @@
 /*
- * kvtierd_http.h - exchanges with a tiered-storage daemon over a few HTTP/1.1 connections.
+ * kvtierd_http.h - exchanges with a storage daemon over a few HTTP/1.1 connections.
  *
  *	waiting --> a free connection --> sent --> answered --> done
  *	   |              |                 |
@@ -9,13 +9,14 @@
  * the protocol's daemons are not known to do) and is kept for the next. Requests without a body go
  * before PUTs, and PUTs leave one connection to them, so that a lookup never waits behind a store.
  *
- * A connection that was kept and turns out to be closed before a byte of the answer came is nobody's
- * fault: the exchange goes over a new one, once, unless it must not be sent twice.
+ * A connection that was kept and turns out to be closed before a byte of the answer came is no
+ * failure: the exchange goes over a new one, once, unless it must not be sent twice.
  *
  * A lease that is answered after its exchange's deadline is not forgotten: the connection waits for
  * it, as long as the daemon is given for any answer, and hands it to `late`, whose owner releases it.
  *
- * Bounded: connections, and what waits is bounded by who submits. Threads: one, but wake and stats.
+ * Bounded: connections, and what waits is bounded by the submitter. Threads: one, but wake and
+ * stats.
  */
 #ifndef KVT_TIERED_HTTP_H
 #define KVT_TIERED_HTTP_H
@@ -48,7 +49,7 @@ struct kvtierd_exchange {
 
 	/* KVT_OK: there is an answer, of any status. KVT_MISS: the deadline passed. KVT_EIO: no
 	 * connection, a broken one, or a daemon that does not answer; why says it. KVT_ECORRUPT: what
-	 * came is not HTTP; counts as KVT_EIO for who decides about the daemon. KVT_ECANCELED. */
+	 * came is not HTTP; counts as KVT_EIO against the daemon. KVT_ECANCELED. */
 	enum kvt_status status;
 	const struct kvtierd_reader *answer; /* KVT_OK: borrowed during done */
 	int64_t sent_ns;                    /* when its first byte was about to be sent; 0: never */

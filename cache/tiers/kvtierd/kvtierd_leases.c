@@ -7,7 +7,7 @@
  * memory in the daemon, so it is bounded in number, in bytes (the tier's inflight) and in time, and
  * the oldest makes room.
  *
- * A release is sent without anybody waiting for it, and again until it is answered or the lease is
+ * A release is sent without a wait for its answer, and again until it is answered or the lease is
  * over anyway. If too many are owed, the newest is left to its time.
  */
 #include <stdio.h>

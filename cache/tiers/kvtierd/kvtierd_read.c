@@ -61,7 +61,7 @@ static enum kvt_status check_footer(struct kvtierd *t, const struct kvt_key *key
 		f->parts != 1 || redis_footer_value(f) != held->lease.bytes)
 		return KVT_ECORRUPT;
 	if ((f->flags & REDIS_SEALED) != 0 || outlived(t, f))
-		return KVT_MISS; /* sealed: nobody here has its key */
+		return KVT_MISS; /* sealed: its key is not here */
 	return KVT_OK;
 }
 

@@ -1,5 +1,5 @@
 /*
- * kvtierd_resolve.c - a thread that looks up one name when it is told to.
+ * kvtierd_resolve.c - a thread that looks up one name when asked.
  *
  * getaddrinfo(3) cannot be cancelled; that is why it has a thread, and why destroy may take as long
  * as a lookup does. The thread exists only for names.

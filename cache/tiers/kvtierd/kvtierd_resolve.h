@@ -1,5 +1,5 @@
 /*
- * kvtierd_resolve.h - addresses of one host, looked up without making anybody wait.
+ * kvtierd_resolve.h - addresses of one host, looked up without making the tier's thread wait.
  *
  * A host that is an address needs no looking up. A name is looked up at create, and again when
  * asked, on a thread of its own (asking a name server may take many seconds). Without threads

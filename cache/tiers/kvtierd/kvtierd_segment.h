@@ -1,9 +1,9 @@
 /*
  * kvtierd_segment.h - the daemon's shared memory, as its clients see it: read only, and never trusted.
  *
- * The daemon writes into it while we read; what a lease says may be wrong; the segment may be made
- * anew under the same name. So the name is looked at before every use (about a microsecond), all
- * offsets are checked against the length that the file has now, and bytes are copied out before
+ * The daemon writes into it while we read; what a lease says may be wrong; the segment may be
+ * replaced under the same name. So the name is looked at before every use (about a microsecond),
+ * all offsets are checked against the length that the file has now, and bytes are copied out before
  * anything is concluded from them.
  *
  * A name that is gone does not end the use of what is mapped: clients' runtimes remove names (see

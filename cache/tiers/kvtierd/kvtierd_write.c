@@ -2,7 +2,7 @@
  * kvtierd_write.c - a chunk goes: PUT of its bytes from where they lie, names and footer behind them.
  *
  * The footer is stamped with the epochs of the moment when the PUT is begun. An erase that comes
- * later changes them, so that a PUT which arrives after the erase is of no use to anybody.
+ * later changes them, so that a PUT which arrives after the erase is of no use to any reader.
  *
  * A PUT that ends without an answer may have been stored, or may be stored later; an erase of that
  * key within the next minute therefore does not rely on deleting (kvtierd_erase.c).

@@ -1,12 +1,12 @@
 /*
- * nvme.h - the NVMe tier from inside: what its files share. Nobody else includes this.
+ * nvme.h - the NVMe tier from inside: what its files share. No other file includes this.
  *
  *   nvme.c           the tier's functions, queues, step
  *   nvme_space.c     data files, units, where a chunk lies
  *   nvme_transfer.c  a chunk's bytes between memory and files, in operations
  *   nvme_write.c     requests to write: room, header, payload, visible
  *   nvme_read.c      requests to read: header, payload, checks
- *   nvme_log.c       records that wait, and a log that is written anew
+ *   nvme_log.c       records that wait, and a log that is rewritten
  *   nvme_commit.c    group commit: data synced, records written, records synced
  *   nvme_erase.c     what must not come back
  *   nvme_recover.c   opening: format, log, what is there
@@ -44,21 +44,21 @@
 
 struct nvme;
 
-/* Who began an operation; kvt_io_op.user points at it. */
+/* What began an operation; kvt_io_op.user points at it. */
 struct nvme_actor {
 	void (*done)(struct nvme *t, struct nvme_actor *actor, struct kvt_io_op *op);
 };
 
 /* The engine's names of a chunk that was announced, for the event of its removal. */
 struct nvme_names {
-	struct nvme_names *next; /* removed, not told yet */
+	struct nvme_names *next; /* removed, not reported yet */
 	struct kvt_key key;      /* then */
 	uint32_t hash_bytes, count;
 	uint8_t hashes[];
 };
 
-/* Beside an entry of the index, by its number. Written by the tier's thread while the entry is
- * being filled or held, read by whoever holds it, and by gone. */
+/* Kept for an entry of the index, by its number. Written by the tier's thread while the entry is
+ * being filled or held, read by its holders, and by gone. */
 struct nvme_side {
 	uint64_t generation;
 	struct nvme_names *names; /* owned; NULL: not announced */
@@ -98,7 +98,7 @@ struct nvme_stored {
 	uint32_t entry;
 	bool add; /* its record goes into the log with this group */
 	uint64_t bytes;
-	struct kvt_tier_request *request; /* that waits for the record; NULL: nobody */
+	struct kvt_tier_request *request; /* that waits for the record; NULL: none */
 	struct nvme_stored *next;
 };
 
@@ -106,7 +106,7 @@ struct nvme_stored {
 struct nvme_file {
 	struct kvt_file *file;
 	bool dirty; /* written since its last sync */
-	bool fresh; /* made anew while opening: nothing that was there before */
+	bool fresh; /* created while opening: has nothing from before */
 };
 
 struct nvme_space {
@@ -129,7 +129,7 @@ struct nvme_log {
 	uint64_t number;
 	uint64_t count;    /* records in it */
 	uint64_t reserved; /* its length */
-	bool bad;          /* must be written anew before anything else is committed */
+	bool bad;          /* must be rewritten before anything else is committed */
 	int64_t retry_ns;
 	uint64_t generation;         /* lock: last that was given out */
 	struct nvme_records pending; /* lock */
@@ -216,7 +216,7 @@ struct nvme {
 	pthread_mutex_t lock;
 	struct nvme_queue reads, writes, others, cancelled; /* lock */
 	uint64_t erases;                                    /* lock: begun so far */
-	struct nvme_names *removed;                         /* lock: events to tell, in order */
+	struct nvme_names *removed;                         /* lock: events to report, in order */
 	struct nvme_names **removed_end;
 	_Atomic bool asleep;
 
@@ -307,7 +307,7 @@ enum kvt_status nvme_records_add(struct nvme_records *r, const struct nvme_recor
 /* Under lock: keeps a record for the next commit. */
 enum kvt_status nvme_log_add(struct nvme *t, const struct nvme_record *record);
 void nvme_log_fill(struct nvme *t, uint32_t entry, struct nvme_record *out); /* ADD of an entry */
-bool nvme_log_worn(struct nvme *t); /* it is time to write it anew */
+bool nvme_log_worn(struct nvme *t); /* it is time to rewrite it */
 void nvme_snap_begin(struct nvme *t);
 void nvme_snap_step(struct nvme *t);
 void nvme_snap_end(struct nvme *t, bool ok);
@@ -353,7 +353,7 @@ enum kvt_status nvme_recover(
 
 /* --- nvme_announce.c --- */
 void nvme_announce_stored(struct nvme *t, uint32_t entry, const struct kvt_blocks *names);
-/* Tells what was removed, in order. */
+/* Reports what was removed, in order. */
 size_t nvme_announce_tell(struct nvme *t);
 size_t nvme_announce_step(struct nvme *t);
 void nvme_announce_close(struct nvme *t);

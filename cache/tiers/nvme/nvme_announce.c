@@ -1,13 +1,13 @@
 /*
  * nvme_announce.c - what came and went, in the engine's names.
  *
- * `stored` is told for chunks whose request asks for it, once their record is durable, and for
+ * `stored` is reported for chunks whose request asks for it, once their record is durable, and for
  * chunks that were found when the store was opened: their headers are read one by one in the
- * background, a few at a time and only when the disk has nothing better to do. Of a chunk that was
- * told, the block hashes stay in memory so that its removal can be told without reading; token ids
+ * background, a few at a time and only when the disk has nothing better to do. Of a reported chunk
+ * the block hashes stay in memory so that its removal can be reported without reading; token ids
  * are never kept.
  *
- * Nothing is told from inside the index: what is gone waits in a list for the next step, and
+ * Nothing is reported from inside the index: what is gone waits in a list for the next step, and
  * always goes before a `stored` of the same chunk.
  */
 #include <stdlib.h>
@@ -29,7 +29,7 @@ void nvme_announce_stored(struct nvme *t, uint32_t entry, const struct kvt_block
 		return;
 	kept = malloc(sizeof(*kept) + bytes);
 	if (kept == NULL)
-		return; /* not told at all, rather than told and never taken back */
+		return; /* not reported at all, rather than reported and never taken back */
 	*kept = (struct nvme_names){.hash_bytes = names->hash_bytes, .count = names->count};
 	memcpy(kept->hashes, names->hashes, bytes);
 	side->names = kept;

@@ -11,8 +11,8 @@
  * than a tenth of it. A chunk that left before its commit gets no record.
  *
  * If data cannot be synced, the chunks of the group are dropped: pages of a failed sync may be
- * marked clean, and a second sync would say that all is well. If the log cannot be, it is written
- * anew as a whole.
+ * marked clean, and a second sync would say that all is well. If the log cannot be, it is rewritten
+ * as a whole.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -144,7 +144,7 @@ static void end_commit(struct nvme *t, enum kvt_status status)
 	end_flushes(flushing, c->failed || c->keys_failed ? KVT_EIO : status);
 }
 
-/* The log is in doubt: it is written anew, without this group. */
+/* The log is in doubt: it is rewritten, without this group. */
 static void log_failed(struct nvme *t)
 {
 	t->log.bad = true;
@@ -415,7 +415,7 @@ static void commit_done(struct nvme *t, struct nvme_actor *actor, struct kvt_io_
 	}
 }
 
-/* While the log is bad nothing can be made durable: who waits for that is told. */
+/* While the log is bad nothing can be made durable: fails the requests that wait for that. */
 static void give_up_waiting(struct nvme *t)
 {
 	struct nvme_commit *c = &t->commit;

@@ -81,7 +81,7 @@ size_t nvme_erase_keys(struct nvme *t, const struct kvt_key *keys, size_t n)
 
 	begin_erase(t, &d);
 	erased = kvt_index_erase(t->index, keys, n);
-	(void)keep(t, &record, &d); /* if it is lost, the log is written anew before a flush ends */
+	(void)keep(t, &record, &d); /* if it is lost, the log is rewritten before a flush ends */
 	return erased;
 }
 

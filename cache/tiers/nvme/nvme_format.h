@@ -7,10 +7,10 @@
  *   log         which chunks are there. Replaced as a whole now and then (temp, sync, rename).
  *   data-NNNNN  the chunks, in files of one fixed length, in units of 64 KiB.
  *   tenants     wrapped tenant keys, only in a sealed store: a block of 4 KiB each.
- *   lock        whoever owns the store.
+ *   lock        held by the store's owner.
  *
  * Numbers are little-endian. Every piece below carries an XXH3 of itself that is seeded with the
- * id of the store, so that pieces of other stores are nobody's.
+ * id of the store, so that pieces of other stores fail it.
  *
  * Versions. Another major: refused, nothing is touched. A newer minor of the same major may have
  * written into bytes that are reserved here: it is read, and what is reserved is ignored.

@@ -1,9 +1,9 @@
 /*
  * nvme_inspect.h - looking at a store on disk without owning it.
  *
- * Opens nothing for writing and takes no lock, so it works beside a live owner. What it sees is the
- * log as it was when it was read: chunks may come and go meanwhile, and one that has gone is not
- * reported as damaged. One thread at a time per handle.
+ * Opens nothing for writing and takes no lock, so it works alongside a live owner. What it sees is
+ * the log as it was when it was read: chunks may come and go meanwhile, and one that has gone is
+ * not reported as damaged. One thread at a time per handle.
  */
 #ifndef KVT_NVME_INSPECT_H
 #define KVT_NVME_INSPECT_H
@@ -64,8 +64,8 @@ void kvt_inspect_chunk(const struct kvt_inspect *x, size_t i, struct kvt_inspect
 /*
  * Reads a chunk and checks header and payload. KVT_OK; KVT_MISS: it has gone since; KVT_ECORRUPT;
  * KVT_EIO; KVT_ENOTSUP: its header is right, its payload is sealed and so cannot be checked without
- * keys, or nobody has its key any more. patience_ns: how long to give a live owner to write down that it has gone, before what is
- * there counts as damaged (nvme_sync_ns and some; 0: the folder has no owner).
+ * keys, or its key is gone. patience_ns: how long to give a live owner to write down that it has
+ * gone, before what is there counts as damaged (nvme_sync_ns and some; 0: the folder has no owner).
  */
 enum kvt_status kvt_inspect_verify(
 	struct kvt_inspect *x, size_t i, uint64_t patience_ns) KVT_MUST_CHECK;

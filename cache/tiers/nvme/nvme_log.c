@@ -1,11 +1,11 @@
 /*
- * nvme_log.c - records that wait for their commit, and a log that is written anew.
+ * nvme_log.c - records that wait for their commit, and a log that is rewritten.
  *
  * The log grows by two records for every chunk that came and went. When it has four times as many
- * as there are chunks (and some), it is written anew: an ADD for every chunk whose record is
+ * as there are chunks (and some), it is rewritten: an ADD for every chunk whose record is
  * durable, into a new file that takes the old one's name. The same happens when a store is opened,
  * so that generations given out by a process that crashed are never given out again, and when the
- * old log could not be written or synced: after a failed sync nobody knows what the disk has.
+ * old log could not be written or synced: after a failed sync it is unknown what the disk has.
  *
  * The walk is not a snapshot of one moment. It need not be: what comes or goes meanwhile has a
  * record that waits and is written to the new log afterwards, and the order of records has no

@@ -4,7 +4,7 @@
  * Header and payload are read together, the payload straight to where the caller wants it. The
  * header must prove itself and name the key, the generation and the sizes that the index has; then
  * the payload must have the header's checksum, or open under its key. Anything else: the chunk is
- * dropped, counted, and the caller is told KVT_ECORRUPT.
+ * dropped, counted, and the caller gets KVT_ECORRUPT.
  *
  * A chunk whose read is refused by the system twice in a row is dropped too, so that a bad block
  * does not cost every later prompt a failed read.

@@ -7,10 +7,10 @@
  *
  * Tenants' wrapped keys lie in the file `tenants`, a block of 4096 bytes each, so that one of them
  * can be overwritten without touching another. A new one is written and synced by the commit
- * before any record of a chunk under it; a key that was wrapped anew gets a new block, and its old
+ * before any record of a chunk under it; a key that was wrapped again gets a new block, and its old
  * one is overwritten after that was synced. The block of a tenant that was erased is overwritten
- * with zeros by the commit that a flush waits for. From then on its chunks cannot be opened by
- * anybody, as far as the device overwrites what it is told to overwrite.
+ * with zeros by the commit that a flush waits for. From then on its chunks cannot be opened at all,
+ * as far as the device really overwrites.
  *
  *     0  "kvttenan"   8 u16 major, u16 minor   16 XXH3-64 of all behind it   24 u8[16] tenant
  *    40  wrapped key
@@ -187,7 +187,7 @@ enum kvt_status nvme_seal_recover(struct nvme *t)
 	return status;
 }
 
-/* --- for who only looks ------------------------------------------------------------------------ */
+/* --- for inspection --------------------------------------------------------------------------- */
 
 enum kvt_status nvme_seal_take_all(struct kvt_io *io, struct kvt_sealer *sealer)
 {
@@ -198,7 +198,7 @@ enum kvt_status nvme_seal_take_all(struct kvt_io *io, struct kvt_sealer *sealer)
 		nvme_file_read(io, "tenants", (uint64_t)TENANTS_MOST * NVME_PAGE, &bytes, &len);
 
 	for (size_t at = 0; status == KVT_OK && at + NVME_PAGE <= len; at += NVME_PAGE) {
-		/* One that does not open is told by the chunks that need it. */
+		/* One that does not open is reported for the chunks that need it. */
 		if (block_decode(bytes + at, &tenant) &&
 			kvt_seal_take_tenant_key(sealer, bytes + at + WRAPPED_AT) == KVT_ENOMEM)
 			status = KVT_ENOMEM;

@@ -10,8 +10,8 @@
  * seen by its count; after, it makes the entry invisible, and publishing says so.
  *
  * What is written for a chunk of n bytes: n rounded up to 4096, a header of 4096 (more only with
- * thousands of tokens), 256 bytes of log each for coming and going, and when the log is written
- * anew, which is when it has four times what it needs, a fourth of 256. Nothing is ever moved.
+ * thousands of tokens), 256 bytes of log each for coming and going, and when the log is rewritten,
+ * which is when it has four times what it needs, a fourth of 256. Nothing is ever moved.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -113,7 +113,7 @@ static enum kvt_status make_head(struct nvme *t, struct nvme_job *job,
 	return status;
 }
 
-/* What is kept beside the entry. Returns its generation. */
+/* Fills what is kept for the entry. Returns its generation. */
 static uint64_t fill_side(struct nvme *t, uint32_t entry, uint32_t head_bytes, bool names)
 {
 	struct nvme_side *side = &t->side[entry];
@@ -184,7 +184,7 @@ out:
 	return status;
 }
 
-/* May there be room later, without anybody doing anything about it? */
+/* May there be room later, without further action? */
 static bool holds_room(const struct nvme *t)
 {
 	return t->commit.stored != NULL || t->commit.group != NULL || t->writes_active > 0 ||

@@ -7,7 +7,8 @@
  * A late answer is the server's fault (KVT_EIO, which the breaker counts) if the tier's whole
  * deadline passed, or if nothing at all was heard from any server since the asking: a server that
  * was stopped is noticed by requests of a few milliseconds, too. Otherwise the server answers
- * others, and whoever had so little time, or stood in line behind others all of it, has a miss.
+ * others, and a request that had so little time, or stood in line behind others all of it, is a
+ * miss.
  */
 #include <stdio.h>
 #include <stdlib.h>

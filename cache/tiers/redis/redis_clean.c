@@ -1,5 +1,5 @@
 /*
- * redis_clean.c - values that nobody can read any more leave Redis.
+ * redis_clean.c - removes values from Redis that are no longer readable.
  *
  * After an erase of a tenant, or of all, their values are unreadable, but there. This walks over
  * the keys of each server by SCAN, a page at a time, looks at each footer, and unlinks what was
@@ -7,7 +7,7 @@
  * the server next to nothing; a TTL usually gets there first.
  *
  * In a Cluster a page is asked of the owner of a slot: one slot of each node, from CLUSTER SLOTS.
- * Who left or came meanwhile is not walked; its values go by TTL.
+ * A node that left or came meanwhile is not walked; its values go by TTL.
  */
 #include <stdio.h>
 #include <stdlib.h>

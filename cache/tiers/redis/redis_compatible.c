@@ -5,7 +5,7 @@
  * metadata must say what the configuration's layout says, to the last number, and the bytes be as
  * long as it says. Where there is a mark it must name this chunk and prove its bytes; a value that
  * contradicts its mark is unlinked with it, whether it was damaged or LMCache has written another
- * over it: which of both nobody can tell. What has no mark is counted as unverified, and is not
+ * over it: which of both cannot be known. What has no mark is counted as unverified, and is not
  * read at all once anything was erased by tenant or as a whole, since it does not say whose it is.
  *
  * Bytes and mark are set first, the metadata, which LMCache looks at, when they are there.
@@ -22,7 +22,7 @@ enum { BYTES, METADATA, MARK, KEYS };
 
 static const char *const ends[KEYS] = {"kv_bytes", "metadata", "kvtier"};
 
-/* The name of one of the keys; 0: nobody told it. */
+/* The name of one of the keys; 0: no caller gave it. */
 static size_t name_of(
 	struct redis_tier *t, const struct kvt_key *key, int which, char out[LMCACHE_NAME_MAX + 16])
 {

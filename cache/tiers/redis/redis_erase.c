@@ -10,8 +10,8 @@
  * The memory for hidden keys is bounded. When it is full, all of this fingerprint is erased by its
  * epoch instead: losing chunks is allowed, reading erased ones is not.
  *
- * In the compatible format an erase reaches the names that this handle was told. A key whose name
- * it does not know stays hidden, and is unlinked when its name is told.
+ * In the compatible format an erase reaches the names that this handle knows. A key whose name it
+ * does not know stays hidden, and is unlinked when its name comes.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -24,7 +24,7 @@
 /* A chunk that is being unlinked. */
 struct unlinking {
 	struct redis_tier *t;
-	struct redis_job *job; /* NULL: nobody waits */
+	struct redis_job *job; /* NULL: no request waits */
 	struct kvt_key key;
 	bool hidden; /* it is among the erased keys */
 	uint32_t left;
@@ -296,7 +296,7 @@ void redis_drop(struct redis_tier *t, const struct kvt_key *key)
 
 /* --- requests ---------------------------------------------------------------------------------- */
 
-/* Jobs under way that must not tell any more what they found. */
+/* Jobs under way that must not report any more what they found. */
 static void spoil(struct redis_tier *t, struct redis_job *job)
 {
 	for (; job != NULL; job = job->next) {

@@ -1,5 +1,5 @@
 /*
- * redis_lmcache.c - LMCache's metadata and our mark beside it; redis_lmcache.h has the bytes.
+ * redis_lmcache.c - LMCache's metadata and our mark; redis_lmcache.h has the bytes.
  */
 #include "tiers/redis/redis_lmcache.h"
 

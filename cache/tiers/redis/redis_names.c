@@ -1,5 +1,5 @@
 /*
- * redis_names.c - a hash table of names with a list by age; the oldest told makes room.
+ * redis_names.c - a hash table of names with a list by age; the oldest makes room.
  */
 #include "tiers/redis/redis_names.h"
 
@@ -12,7 +12,7 @@
 
 struct name {
 	struct name *next;          /* of its bucket */
-	struct name *newer, *older; /* by when they were told */
+	struct name *newer, *older; /* by when they were added */
 	struct kvt_key key;
 	size_t len;
 	char text[];

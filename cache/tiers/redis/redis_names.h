@@ -1,7 +1,7 @@
 /*
- * redis_names.h - other names of chunks: the latest that somebody told, in bounded memory.
+ * redis_names.h - other names of chunks: the latest that callers gave, in bounded memory.
  *
- * Thread-safe. A name that is forgotten is a chunk that cannot be found until it is told again.
+ * Thread-safe. A name that is forgotten is a chunk that cannot be found until it is given again.
  */
 #ifndef KVT_REDIS_NAMES_H
 #define KVT_REDIS_NAMES_H
@@ -22,7 +22,7 @@ void redis_names_tell(struct redis_names *n, const struct kvt_key *key, const ch
 /* Length of the name, which is copied with its NUL; 0: none is known. */
 size_t redis_names_find(struct redis_names *n, const struct kvt_key *key, char *out, size_t room);
 bool redis_names_has(struct redis_names *n, const struct kvt_key *key);
-/* How many were told so far. */
+/* How many were given so far. */
 uint64_t redis_names_told(struct redis_names *n);
 uint64_t redis_names_bytes(struct redis_names *n);
 

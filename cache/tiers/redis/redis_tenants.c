@@ -2,18 +2,18 @@
  * redis_tenants.c - epochs, which make old values unreadable at once, and wrapped keys of tenants.
  *
  * For each fingerprint and for each tenant of it Redis keeps a number, its epoch. A value carries
- * both as they were when it was written, and is nobody's as soon as one of them is another. So
+ * both as they were when it was written, and is unreadable as soon as one of them is another. So
  * erasing a tenant, or all, is one command, however many values there are; the values themselves
- * leave later. Equal counts, not less or greater: an epoch that was lost (evicted, flushed) is made
- * anew from a random number, and what was written under the lost one stays unreadable.
+ * leave later. Equal counts, not less or greater: an epoch that was lost (evicted, flushed) is
+ * replaced by a random number, and what was written under the lost one stays unreadable.
  *
  *	made    SET NX of a random number below 2^36, by the first that writes
  *	raised  INCRBY of a random number from 2^36 on; should the client send it twice, it is raised
  *	        twice. A server that is full refuses that: then the epoch is unlinked, which has the
- *	        same effect until somebody writes, and after it.
+ *	        same effect until the next write, and after it.
  *
- * A number of 2^36 and more so tells that something was erased: the compatible format asks that of
- * the epoch `unverified` before it reads what has no mark, since whose that is nobody knows.
+ * A number of 2^36 and more so shows that something was erased: the compatible format asks that of
+ * the epoch `unverified` before it reads what has no mark, since its tenant is unknown.
  *
  * An erase through this handle counts at once; other handles learn of it with their next probe, or
  * within a second (REDIS_FRESH_NS) of reading. Until Redis has confirmed it, nothing of the tenant
@@ -21,7 +21,7 @@
  * ends before that has not erased.
  *
  * Wrapped keys (sealed stores): GET; where there is none, SET NX, then GET again, so that all use
- * the key of whoever was first. An erased tenant's is unlinked after its epoch was raised.
+ * the key of the first writer. An erased tenant's is unlinked after its epoch was raised.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -262,7 +262,7 @@ static void asked(struct redis_tenant *e, const struct redis_ask *ask, enum kvt_
 		status = KVT_ECORRUPT;
 	}
 	if (status == KVT_ECORRUPT && e->t->names != NULL)
-		redis_tenant_raise(e); /* nobody knows whether something was erased */
+		redis_tenant_raise(e); /* it is unknown whether something was erased */
 	else if (status == KVT_ECORRUPT)
 		send_epoch(e, TENANT_REMOVES, "UNLINK", 0); /* what lies there is no epoch */
 	else
@@ -351,7 +351,7 @@ static void epoch_answered(struct redis_ask *ask)
 	redis_resume(e->t, e);
 }
 
-/* What is to be done without anybody's asking again: raising, and making an epoch for a writer. */
+/* What is done without being asked again: raising, and making an epoch for a writer. */
 static void advance(struct redis_tenant *e)
 {
 	if (e->state != TENANT_IDLE || e->t->closing)
@@ -555,7 +555,7 @@ static void nobody_waits(struct redis_ask *ask)
 	redis_ask_free(ask);
 }
 
-/* What lies under its name opens for nobody: the next writer makes another. */
+/* What lies under its name does not open: the next writer makes another. */
 static void remove_key(struct redis_tenant *e)
 {
 	char name[REDIS_KEY_ROOM];
@@ -605,7 +605,7 @@ static void key_came(struct redis_tenant *e, const struct redis_ask *ask)
 	}
 }
 
-/* There is none: ours, unless somebody is faster. */
+/* There is none: ours, unless another writer is faster. */
 static void make_key(struct redis_tenant *e)
 {
 	uint8_t wrapped[KVT_SEAL_WRAPPED_BYTES];

@@ -211,7 +211,7 @@ static enum kvt_status erase(struct redis_tier *t, const struct kvt_tenant *tena
 static enum kvt_status redis_erase_tenant(
 	struct kvt_tier *base, const struct kvt_tenant *tenant, size_t *erased)
 {
-	*erased = 0; /* nobody knows how many there are */
+	*erased = 0; /* it is unknown how many there are */
 	return erase(tier_of(base), tenant);
 }
 
@@ -226,7 +226,7 @@ static enum kvt_status redis_erase_all(struct kvt_tier *base, size_t *erased)
 static enum kvt_status late_status(const struct redis_job *job)
 {
 	if (job->t->heard_ns < job->begun_ns && job->parked != &job->t->bounce_used)
-		return KVT_EIO; /* nobody answers */
+		return KVT_EIO; /* no server answers */
 	return job->request->verb == KVT_TIER_PROBE ? KVT_OK : KVT_MISS;
 }
 
@@ -556,7 +556,7 @@ static enum kvt_status make_sealer(struct redis_tier *t, const struct kvt_config
 
 static void set_limits(struct redis_tier *t, const struct kvt_config *config)
 {
-	t->part_bytes = PART_BYTES; /* a struct that nobody has checked */
+	t->part_bytes = PART_BYTES; /* the struct may be unchecked */
 	if (config->l2_part_bytes > 0 && config->l2_part_bytes <= UINT32_MAX)
 		t->part_bytes = (uint32_t)config->l2_part_bytes;
 	t->tokens_per_chunk = config->tokens_per_chunk;

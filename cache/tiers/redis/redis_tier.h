@@ -1,5 +1,5 @@
 /*
- * redis_tier.h - the Redis tier from inside: what its files share. Nobody else includes this.
+ * redis_tier.h - the Redis tier from inside: what its files share. No other file includes this.
  *
  *   redis_tier.c          the tier's functions and its step
  *   redis_jobs.c          requests on their way and their end
@@ -108,9 +108,9 @@ struct redis_tenant {
 	uint64_t epoch;   /* 0: Redis has none */
 	int64_t known_ns; /* when it was asked for */
 	bool known;
-	bool create, create_key; /* somebody waits to write */
+	bool create, create_key; /* a job waits to write */
 	bool raise;       /* erased, and Redis does not know it yet: nothing of it is readable */
-	bool raise_again; /* erased once more while Redis was being told */
+	bool raise_again; /* erased once more while the raise was under way */
 	bool raise_failed;
 	int64_t again_ns; /* raise: not before */
 	bool failed;      /* the last asking; until the next success */
@@ -171,10 +171,10 @@ enum redis_answer_state {
 	ANSWER_ABSENT,
 	ANSWER_BELIEVED_THERE, /* by presence */
 	ANSWER_BELIEVED_ABSENT,
-	ANSWER_LATE, /* nobody said */
+	ANSWER_LATE, /* no answer came */
 };
 
-/* What a probe was told of one key. */
+/* What a probe learned of one key. */
 struct redis_answer {
 	enum redis_answer_state state;
 	bool unverified; /* compatible: it has no mark */
@@ -281,7 +281,7 @@ struct redis_gone {
 	struct kvt_key key;
 	uint32_t under_way; /* unlinks of it */
 	bool owed;          /* one failed: to be tried again */
-	bool nameless;      /* compatible: nobody has told its name yet */
+	bool nameless;      /* compatible: its name is not known yet */
 };
 
 #define REDIS_GONE_BUCKETS 4096u
@@ -297,7 +297,7 @@ struct redis_erasing {
 };
 
 bool redis_is_gone(const struct redis_tier *t, const struct kvt_key *key);
-/* Unlinks a value that is not what it should be; nobody waits for it. */
+/* Unlinks a value that is not what it should be; no job waits for it. */
 void redis_drop(struct redis_tier *t, const struct kvt_key *key);
 
 /* Ends a read whose chunk is not there, or is there and wrong: then it is dropped. */

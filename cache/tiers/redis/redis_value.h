@@ -13,8 +13,9 @@
  *
  * A value is payload, names, tags, footer. The payload comes first and the footer last because the
  * reader of a chunk knows its length: GET puts the payload where it belongs and what is behind it
- * beside it, in one round trip and without a copy. And GETRANGE of the last bytes asks whether a
- * chunk is there at the same time as whether its end is: of a value that was cut, no footer is left.
+ * elsewhere, in one round trip and without a copy. And GETRANGE of the last bytes asks whether a
+ * chunk is there at the same time as whether its end is: of a value that was cut, no footer is
+ * left.
  *
  * footer (REDIS_FOOTER bytes, little-endian)
  *     0  "kvtvalue"          8  u16 major, u16 minor    12 u32 bytes of the footer
