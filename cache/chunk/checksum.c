@@ -20,7 +20,7 @@
  *	through 16 KiB (64 KiB: 0.85)           0.94
  *	pread(2) of the file instead            0.61
  *
- * The distribution's library is compiled for SSE2 and has AVX2 and AVX-512 variants beside it,
+ * The distribution's library is compiled for SSE2 and also has AVX2 and AVX-512 variants,
  * which only the functions of xxh_x86dispatch.h reach: 19 against 33 GB/s on one machine. The
  * values are the same.
  */

@@ -58,7 +58,7 @@ static void machine_log(void *self, uint32_t level, const char *line)
 	if (n > 0 && (size_t)n < sizeof(text) - len)
 		len += (size_t)n;
 	if (write(STDERR_FILENO, text, len) < 0)
-		return; /* nobody is left to be told */
+		return; /* there is no log to write to */
 }
 
 void kvt_surroundings_init(struct kvt_surroundings *s, const struct kvt_config *config)

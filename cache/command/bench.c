@@ -1,7 +1,7 @@
 /*
  * bench.c - `kvtier bench`: what this machine's tiers do, in a few seconds.
  *
- * A cache of its own is opened and thrown away; on disk it lies in a new folder beside whatever is
+ * A cache of its own is opened and thrown away; on disk it lies in a new folder next to what is
  * there. Figures are for looking at one machine: they are taken on one thread, without waiting for
  * a quiet moment, and the copy of plain memory stands beside them as a yardstick.
  */
@@ -30,7 +30,7 @@ static double now_s(void)
 	return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
-/* Warnings are worth seeing beside figures that they explain. */
+/* Warnings are worth seeing with the figures that they explain. */
 static void print_note(void *self, uint32_t level, const char *line)
 {
 	(void)self;

@@ -32,7 +32,7 @@ struct check {
 	uint64_t l1, nvme; /* bytes that would be used by each rank */
 	uint32_t ranks;    /* on this node, 1 to RANKS_MOST */
 	char l1_why[KVT_REASON_BYTES], nvme_why[KVT_REASON_BYTES];
-	size_t mistakes; /* lines told so far */
+	size_t mistakes; /* lines printed so far */
 	size_t warnings;
 };
 

@@ -39,7 +39,7 @@ struct kvt_option {
 
 /*
  * Takes options apart: *rest gets the first operand, of which there may be `operands` at most,
- * counted in the result. -1: wrong, told on standard error with "try kvtier VERB --help".
+ * counted in the result. -1: wrong, reported on standard error with "try kvtier VERB --help".
  */
 int kvt_options_take(
 	int argc, char **argv, const struct kvt_option *options, const char **rest, int operands);

@@ -1,7 +1,8 @@
 /*
  * size_print.c - what `kvtier size` says, for people and for programs.
  *
- * Every figure stands beside the sum that it came from, so that a reader can put in another number.
+ * Every figure stands next to the sum that it came from, so that a reader can put in another
+ * number.
  */
 #include <inttypes.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /*
- * stat.c - `kvtier stat`: what lies in a store, beside its owner or without one.
+ * stat.c - `kvtier stat`: what lies in a store, with a running owner or without one.
  */
 #include "command/stat.h"
 

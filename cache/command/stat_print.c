@@ -1,8 +1,8 @@
 /*
  * stat_print.c - what `kvtier stat` says, for people and for programs.
  *
- * A tenant is shown by the first four bytes of its hash; whole ones stand in the JSON form, which is
- * for those who erase by it.
+ * A tenant is shown by the first four bytes of its hash; whole ones stand in the JSON form, which
+ * is for callers that erase by it.
  */
 #include <inttypes.h>
 #include <jansson.h>

@@ -1,5 +1,5 @@
 /*
- * store.c - finding the stores that a path names, and who owns them.
+ * store.c - finding the stores that a path names, and their owners.
  *
  * Nothing is opened for writing: a live owner must not notice.
  */

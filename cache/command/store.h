@@ -1,5 +1,5 @@
 /*
- * store.h - finding the stores that a path names, and who owns them.
+ * store.h - finding the stores that a path names, and their owners.
  */
 #ifndef KVT_STORE_H
 #define KVT_STORE_H

@@ -1,8 +1,8 @@
 /*
  * verify.c - `kvtier verify`: reads every chunk of a store and says which are not what was stored.
  *
- * Nothing is repaired: a cache that opens the store drops what is damaged when it meets it. Beside
- * a live owner chunks come and go; one that went is no damage.
+ * Nothing is repaired: a cache that opens the store drops what is damaged when it meets it. With a
+ * live owner chunks come and go; one that went is no damage.
  */
 #include <errno.h>
 #include <inttypes.h>

@@ -2,7 +2,7 @@
  * probes.h - asking shared tiers what they hold.
  *
  * A local tier knows what it has; a shared one is asked, in one request for as much of a chain as
- * is not known, and remembers the answer. Whoever asked waits until it comes or its own time is
+ * is not known, and remembers the answer. The asker waits until it comes or its own time is
  * over; the answer is remembered all the same.
  */
 #ifndef KVT_PROBES_H
@@ -12,7 +12,7 @@
 
 struct kvt_probe;
 
-/* Who waits for an answer. `resolve` is called once, under lock: what a shared tier has is known
+/* A wait for an answer. `resolve` is called once, under lock: what a shared tier has is known
  * from now on, as far as it answered. */
 struct kvt_asker {
 	struct kvt_probe *probe; /* NULL: waits for none */
@@ -33,7 +33,7 @@ enum kvt_status kvt_probe_begin(struct kvt *k, const struct kvt_key *keys, size_
 void kvt_probe_leave(struct kvt_asker *asker); /* waits no longer; also if it did not wait */
 
 void kvt_probe_done(struct kvt *k, struct kvt_job *job);
-/* Nobody waits for this tier any more. */
+/* Ends all waits for this tier. */
 void kvt_probes_abandon(struct kvt *k, const struct kvt_lower *b);
 
 #endif

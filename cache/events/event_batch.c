@@ -8,7 +8,7 @@
 
 #include "events/event_batch.h"
 
-#define TEXT_MAX 1024u /* bytes of an adapter's name that are told */
+#define TEXT_MAX 1024u /* bytes of an adapter's name that are published */
 
 void kvt_packed_finish(struct kvt_packed *packed)
 {

@@ -11,10 +11,10 @@
  * Members and their order are those of vllm/distributed/kv_events.py (EventBatch, BlockStored,
  * BlockRemoved, AllBlocksCleared), maps as vLLM sends them from 0.24 on, decoded by msgspec into
  * those classes. L1 is medium CPU; NVMe is STORAGE at locality LOCAL, a shared tier STORAGE at
- * REMOTE; locality is left out where it says nothing. token_ids is empty where they are not told,
- * which is what vLLM's own offloading connector sends. A hash of 8 bytes goes as an integer,
- * any other as bytes. vLLM's AllBlocksCleared has no medium: a consumer that knows none forgets
- * more than it must, which costs hits and no correctness.
+ * REMOTE; locality is left out where it says nothing. token_ids is empty where they are not
+ * published, which is what vLLM's own offloading connector sends. A hash of 8 bytes goes as an
+ * integer, any other as bytes. vLLM's AllBlocksCleared has no medium: a consumer that knows none
+ * forgets more than it must, which costs hits and no correctness.
  *
  * The rank is always 0: a publisher of a cache stands for itself and for no engine's rank.
  */

@@ -4,14 +4,13 @@
  *   stored/removed/cleared -> ring of records -> reader of kvt_event_log_take
  *                                             -> reader of the publisher -> batches -> ZeroMQ
  *
- * Two readers go through one ring, each with a number of its own; whoever is behind the oldest
- * record has lost what lay between. Adding copies a record under a lock that is held for that
- * copy and no longer; readers copy out under the same lock, at most READ_BYTES at a time, and
- * work on their copies. Everything is bounded by what was taken at the start: the ring, a
- * buffer per reader (which grows for a single larger record, to KVT_EVENT_RECORD_MAX at most), and
- * one encoded batch.
+ * Two readers go through one ring, each with a number of its own; a reader behind the oldest record
+ * has lost what lay between. Adding copies a record under a lock that is held for that copy and no
+ * longer; readers copy out under the same lock, at most READ_BYTES at a time, and work on their
+ * copies. Everything is bounded by what was taken at the start: the ring, a buffer per reader
+ * (which grows for a single larger record, to KVT_EVENT_RECORD_MAX at most), and one encoded batch.
  *
- * The publisher's thread sleeps until somebody adds the first event after it has read all, waits
+ * The publisher's thread sleeps until a thread adds the first event after it has read all, waits
  * BATCH_NS for what comes with it, and then sends all there is. The eventfd is written once for
  * each such sleep, so adding costs no system call while the publisher is at work.
  */
@@ -42,7 +41,7 @@
 #define WAITING_MS     2  /* until an answer that waits for its asker is tried again */
 #define REPLAY_LOOK_NS (100 * INT64_C(1000000)) /* KVT_THREADS_CALLER: look for requests so often */
 
-/* One who reads the ring. */
+/* One reader of the ring. */
 struct reader {
 	uint64_t next;       /* guarded by the log's lock, like `lost` */
 	uint64_t lost;       /* records that it was too slow for */
@@ -56,7 +55,7 @@ struct kvt_event_log {
 
 	pthread_mutex_t lock;        /* guards ring and what readers say */
 	struct kvt_record_ring ring; /* numbers from 1: a sequence number of 0 means none */
-	bool keeps;                  /* false: nobody could read them, so events are only counted */
+	bool keeps;                  /* false: no reader is possible, so events are only counted */
 	struct reader taker;         /* kvt_event_log_take */
 
 	/* Only with an address; touched by one thread at a time: ours, or the one that steps. */

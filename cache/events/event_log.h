@@ -1,6 +1,6 @@
 /*
  * event_log.h - what changed in the tiers, in the engine's names: a queue for kvt_events and a
- * publisher for who listens over ZeroMQ.
+ * publisher for subscribers over ZeroMQ.
  *
  * Every change gets the next sequence number. The queue keeps config.events_queue events and loses
  * the oldest first; a reader sees that by the gap. The publisher sends them as vLLM does
@@ -16,8 +16,8 @@
 
 struct kvt_event_log;
 
-/* The configuration is read during the call only. An address that cannot be bound is told in the
- * log and the publisher is left out. */
+/* The configuration is read during the call only. An address that cannot be bound is logged and the
+ * publisher is left out. */
 enum kvt_status kvt_event_log_create(const struct kvt_config *config,
 	const struct kvt_surroundings *s, struct kvt_event_log **out) KVT_MUST_CHECK;
 void kvt_event_log_destroy(struct kvt_event_log *log); /* NULL is allowed */
@@ -47,7 +47,7 @@ const char *kvt_event_log_replay_address(const struct kvt_event_log *log);
 
 struct kvt_event_log_stats {
 	uint64_t events; /* numbered so far */
-	uint64_t lost;   /* that kvt_events came too late for; 0 while nobody has called it */
+	uint64_t lost;   /* that kvt_events came too late for; 0 until the first call */
 	uint64_t published_batches, published_bytes;
 	uint64_t replays;           /* answered to their end */
 	uint64_t replay_bytes_held; /* of batches kept for replay */

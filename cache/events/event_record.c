@@ -9,14 +9,14 @@
 struct head {
 	uint8_t kind, tier, hash_bytes, has_parent;
 	uint32_t count, block_size;
-	uint32_t tokens;     /* 0: not told */
+	uint32_t tokens;     /* 0: not given */
 	uint32_t lora_bytes; /* with the final 0; 0: no adapter */
 	uint32_t unused;
 };
 
 #define BLOCKS_MAX (1u << 20)
 
-/* What is told of the blocks; all zero where nothing can be. */
+/* What is published of the blocks; all zero where nothing can be. */
 static struct head head_of(enum kvt_event_kind kind, uint32_t tier, const struct kvt_blocks *blocks)
 {
 	struct head head = {.kind = (uint8_t)kind, .tier = (uint8_t)tier};

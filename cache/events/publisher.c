@@ -2,9 +2,9 @@
  * publisher.c - see the header.
  *
  * A PUB socket drops silently what exceeds its limit. With ZMQ_XPUB_NODROP it says so instead, but
- * then sends to nobody; so a refused batch is sent once more with dropping allowed. ZeroMQ then
- * leaves the slow subscriber out until it has read, and says nothing in the meantime: what is
- * counted is that somebody began to lose batches, not how many.
+ * then sends to no subscriber; so a refused batch is sent once more with dropping allowed. ZeroMQ
+ * then leaves the slow subscriber out until it has read, and says nothing in the meantime: what is
+ * counted is that a subscriber began to lose batches, not how many.
  *
  * A ROUTER with ZMQ_ROUTER_MANDATORY says likewise when an asker's queue is full or the asker is
  * gone. That is known at a message's first frame, so no message is cut in two.
@@ -22,7 +22,7 @@
 #define PUBLISH_HWM   1000                      /* messages that wait for one subscriber */
 #define REPLAY_HWM    64                        /* messages that wait for one asker */
 #define LINGER_MS     100                       /* given to what was sent when the sockets close */
-#define REQUEST_MAX   4096                      /* bytes of a frame that anybody may send us */
+#define REQUEST_MAX   4096                      /* most bytes of a received frame */
 #define REPLAY_TURN   64                        /* messages of a replay in one turn */
 #define GIVE_UP_NS    (5 * INT64_C(1000000000)) /* a replay that does not move */
 #define BATCH_BYTES   256u                      /* about the least that a kept batch has */

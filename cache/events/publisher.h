@@ -1,5 +1,6 @@
 /*
- * publisher.h - the two ZeroMQ sockets by which a cache tells what it holds, as a vLLM engine does.
+ * publisher.h - the two ZeroMQ sockets by which a cache publishes what it holds, as a vLLM engine
+ * does.
  *
  *   PUB     [topic][sequence, 8 bytes big-endian, from 0][batch]
  *   ROUTER  a DEALER sends   [""][first sequence wanted, 8 bytes big-endian]
@@ -23,7 +24,7 @@
 
 struct kvt_publisher;
 
-/* KVT_MISS: no address is configured, or it cannot be bound (told in the log). KVT_ENOMEM. */
+/* KVT_MISS: no address is configured, or it cannot be bound (logged). KVT_ENOMEM. */
 enum kvt_status kvt_publisher_create(const struct kvt_config *config,
 	const struct kvt_surroundings *s, struct kvt_publisher **out) KVT_MUST_CHECK;
 /* What was handed over is given a tenth of a second to leave. NULL is allowed. */
@@ -32,16 +33,16 @@ void kvt_publisher_destroy(struct kvt_publisher *p);
 /* Numbers a batch, sends it and keeps it for replay. */
 void kvt_publisher_send(struct kvt_publisher *p, const void *batch, size_t len);
 
-/* Uses up a number without a batch, so that whoever listens sees that something is missing. */
+/* Uses up a number without a batch, so that subscribers see that something is missing. */
 void kvt_publisher_skip(struct kvt_publisher *p);
 
-/* Answers who asks for a replay, a part of it at a time. Returns what it did; 0: nothing now.
+/* Answers requests for a replay, a part of it at a time. Returns what it did; 0: nothing now.
  * *waits: an answer is under way whose asker is not ready. */
 size_t kvt_publisher_serve(struct kvt_publisher *p, bool *waits);
 
 bool kvt_publisher_has_replay(const struct kvt_publisher *p);
 
-/* Returns when `fd` can be read, someone asks for a replay, or after timeout_ms (-1: never). */
+/* Returns when `fd` can be read, a replay is requested, or after timeout_ms (-1: never). */
 void kvt_publisher_wait(struct kvt_publisher *p, int fd, long timeout_ms);
 
 /* Real addresses, with the port that was got for "*" or 0; "" where there is none. Static. */

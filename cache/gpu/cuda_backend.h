@@ -1,7 +1,7 @@
 /*
  * cuda_backend.h - the CUDA backend's parts, and what they share.
  *
- *	cuda.c        an engine's life, its context, what it tells
+ *	cuda.c        an engine's life, its context, what it reports
  *	cuda_ops.c    operations: begun, waiting, on the device, over
  *	cuda_move.c   how an operation's bytes are handed to the device, by each method
  *	cuda_pin.c    pinned memory, piece by piece
@@ -39,7 +39,7 @@ enum kvt_cuda_state {
 	KVT_CUDA_FREE,
 	KVT_CUDA_WAITING, /* for its turn */
 	KVT_CUDA_RUNNING, /* on the device, in part or whole */
-	KVT_CUDA_OVER,    /* nobody has asked yet */
+	KVT_CUDA_OVER,    /* its end was not asked for yet */
 };
 
 /* One operation. Events are made at first use and kept. */
@@ -115,7 +115,7 @@ struct kvt_cuda_visit {
 bool kvt_cuda_enter(struct kvt_gpu_engine *e, struct kvt_cuda_visit *visit);
 void kvt_cuda_leave(struct kvt_gpu_engine *e, const struct kvt_cuda_visit *visit);
 
-/* true: fine. Else tells the log, now and then, and remembers if the context has ended. */
+/* true: fine. Else logs it, now and then, and remembers if the context has ended. */
 bool kvt_cuda_fine(struct kvt_gpu_engine *e, int error, const char *what);
 
 /* --- cuda_ops.c --- */

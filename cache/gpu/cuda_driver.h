@@ -3,7 +3,7 @@
  *
  * The driver's interface is stable across its releases, and using it instead of the runtime means: no
  * CUDA library to link or to ship, one source for all versions, a build without the Toolkit, and no
- * error state of a thread that somebody else (the engine's framework) would find.
+ * error state of a thread that other code (the engine's framework) would find.
  */
 #ifndef KVT_CUDA_DRIVER_H
 #define KVT_CUDA_DRIVER_H

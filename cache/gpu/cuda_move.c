@@ -7,9 +7,10 @@
  * across the bus (a scatter the other way round), which needs neither long runs nor multiprocessors
  * for the bus. What is fastest depends on the device and the runs (cuda_tune.c).
  *
- * An operation is cut into windows that go to the direction's streams in turn: one's kernel runs beside
- * the other's copy. A stream does its windows in order, so that its staging memory is free again when
- * the next window's turn comes. Before its first window a stream waits for the caller's event.
+ * An operation is cut into windows that go to the direction's streams in turn: one's kernel
+ * overlaps the other's copy. A stream does its windows in order, so that its staging memory is free
+ * again when the next window's turn comes. Before its first window a stream waits for the caller's
+ * event.
  *
  * Nothing here waits. A call that fails ends the handing over; what was handed over still runs.
  */

@@ -5,12 +5,13 @@
  *
  * A direction has config.depth operations on the device at once, enough to keep its copy engine busy;
  * the rest waits here, so that a load that comes later still goes before the stores that wait: no
- * gather is started while a scatter waits. There is no thread: whoever begins or asks moves things on.
+ * gather is started while a scatter waits. There is no thread: calls that begin or ask move things
+ * on.
  *
  * An operation is over when the device is done with every stream that got a part of it, also if
- * something failed half-way: until then its memory is in use. An event behind the last part tells; if
- * even that could not be recorded, the stream itself is asked. When the context has ended nothing runs
- * any more, and all operations are over and failed.
+ * something failed half-way: until then its memory is in use. An event behind the last part shows
+ * it; if even that could not be recorded, the stream itself is asked. When the context has ended
+ * nothing runs any more, and all operations are over and failed.
  */
 #include <stdlib.h>
 

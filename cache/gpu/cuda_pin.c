@@ -1,10 +1,10 @@
 /*
  * cuda_pin.c - memory of this machine that the device reads and writes by itself.
  *
- * The driver pins what it is told in one call or not at all, takes a tenth of a second for a GB, and
- * has failed on pieces of half a TB: gpu.c hands pieces over, and each is of use as soon as it is
- * there. One copy must not reach across two of them (the driver refuses it), so that whoever cuts
- * copies asks here.
+ * The driver pins what it is given in one call or not at all, takes a tenth of a second for a GB,
+ * and has failed on pieces of half a TB: gpu.c hands pieces over, and each is of use as soon as it
+ * is there. One copy must not reach across two of them (the driver refuses it), so that code that
+ * cuts copies asks here.
  */
 #include <stdlib.h>
 #include <string.h>

@@ -6,7 +6,7 @@
  * devices. So it is measured once: operations of 256 KiB, 4 MiB and 16 MiB with runs of the length and
  * blocks of the size that the engine has, by each method, on memory of the device and of this machine
  * that is taken for it and given back. The engine's own blocks are neither read nor written. The result
- * is kept in the memo and told in the log.
+ * is kept in the memo and logged.
  *
  * What cannot be measured (no memory left on the device) is chosen by rule: the copy engine where runs
  * are long, staging where they are not.

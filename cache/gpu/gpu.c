@@ -30,7 +30,7 @@ struct kvt_gpu {
 	const struct kvt_gpu_backend *backend;
 	struct kvt_gpu_engine *engine;
 	void *library; /* NULL: none was loaded */
-	pid_t pid;     /* of who created it */
+	pid_t pid;     /* of its creator */
 	_Atomic uint64_t refused, host_ops[2], host_bytes[2]; /* gathers, scatters; relaxed: counts */
 };
 

@@ -1,5 +1,5 @@
 /*
- * gpu.h - the contract between the public functions (gpu.c) and who copies.
+ * gpu.h - the contract between the public functions (gpu.c) and the backends that copy.
  *
  * A backend gets jobs that were checked and says when they are over. The host backend (host.c) is part
  * of libkvtier; the CUDA backend (cuda.c) lies in libkvtier_cuda.so, which shows nothing but
@@ -55,9 +55,9 @@ extern const struct kvt_gpu_backend kvt_gpu_host;
 KVT_API const struct kvt_gpu_backend *kvt_gpu_cuda_backend(uint32_t version);
 
 /*
- * Loads libkvtier_cuda.so: `library` or, NULL, the one beside this library, then by the loader's
- * search. *handle is for dlclose once the backend is not used any more. KVT_ENOTSUP: missing or of
- * another version; the log says which.
+ * Loads libkvtier_cuda.so: `library` or, NULL, the one in this library's folder, then by the
+ * loader's search. *handle is for dlclose once the backend is not used any more. KVT_ENOTSUP:
+ * missing or of another version; the log says which.
  */
 enum kvt_status kvt_gpu_load(const char *library, const struct kvt_surroundings *s, void **handle,
 	const struct kvt_gpu_backend **out) KVT_MUST_CHECK;

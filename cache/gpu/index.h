@@ -3,7 +3,7 @@
  *
  * Everything that decides where a byte goes is here, as inline functions of C that CUDA compiles, too:
  * the kernel is a loop over kvt_gpu_thread, and a machine without a device runs the same function to
- * test it. The rest of the room only decides who copies and when.
+ * test it. The rest of the room only decides which backend copies and when.
  *
  * Numbers of a job. A job copies `blocks` blocks of each layer, out of a chunk of `whole` blocks, from
  * block number `first` on. Its bytes are counted without gaps, layer after layer: byte j of the job is

@@ -1,8 +1,8 @@
 /*
  * load.c - finds libkvtier_cuda.so and asks whether it is of this version.
  *
- * Beside the library that this function lies in first: a copy that was installed together is of the
- * same version. RTLD_LOCAL: nothing of it becomes visible to others.
+ * Looks first in the folder of the library that this function is in: a copy that was installed
+ * together is of the same version. RTLD_LOCAL: nothing of it becomes visible to others.
  */
 #include <dlfcn.h>
 #include <limits.h>
@@ -13,7 +13,7 @@
 
 #define LIBRARY "libkvtier_cuda.so.1"
 
-/* Its path beside this library; false: unknown. */
+/* Its path in this library's folder; false: unknown. */
 static bool beside(char *path, size_t size)
 {
 	Dl_info info;

@@ -1,7 +1,7 @@
 /*
  * direct.c - O_DIRECT by what the kernel says of a file, not by what open() accepts.
  *
- * Since Linux 6.1 statx tells the alignment that direct I/O on a file needs, and 0 where there is
+ * Since Linux 6.1 statx reports the alignment that direct I/O on a file needs, and 0 where there is
  * none. File systems that do not answer (older kernels, network file systems, overlayfs on some) are
  * judged by their magic number: the list below is of those that go to the device with O_DIRECT. All
  * of them are served by an alignment of 4096, the largest logical block that devices have.

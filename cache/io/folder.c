@@ -159,7 +159,7 @@ int kvt_folder_lock(int folder, const char *name, int64_t *owner, int *error)
 void kvt_folder_unlock(int lock)
 {
 	if (ftruncate(lock, 0) != 0)
-		errno = 0; /* the pid stays; nobody reads it while the lock is free */
+		errno = 0; /* the pid stays; it is not read while the lock is free */
 	(void)close(lock);
 }
 

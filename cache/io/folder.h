@@ -18,7 +18,7 @@ int kvt_folder_list(int folder, const char *except, void (*each)(void *self, con
 	void *self);
 
 /* Takes the lock in the file `name` and writes the pid into it. -1: *error is errno, or 0 if
- * somebody else has it: *owner is its pid, 0 if unknown. */
+ * another process has it: *owner is its pid, 0 if unknown. */
 int kvt_folder_lock(int folder, const char *name, int64_t *owner, int *error);
 void kvt_folder_unlock(int lock);
 

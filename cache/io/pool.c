@@ -2,9 +2,9 @@
  * pool.c - the engine of machines that do not let us have io_uring: threads that wait for the disk.
  *
  * One queue of operations that wait, one of those that are done, one mutex for both; the transfers
- * themselves hold nothing. Threads are started with the engine, not on demand: a process that cannot
- * have them is told so when it opens, not in the middle of its work. Cost: two switches of context
- * per operation, some ten microseconds beside the millisecond that 4 MiB take.
+ * themselves hold nothing. Threads are started with the engine, not on demand: a process that
+ * cannot have them learns so when it opens, not in the middle of its work. Cost: two switches of
+ * context per operation, some ten microseconds against the millisecond that 4 MiB take.
  *
  * The threads block all signals, so that the process's handlers run where its owner expects, and
  * leave the processors that the opening thread was bound to: engines bind their threads.

@@ -21,7 +21,7 @@
  * for two milliseconds per GB. For the same reason there is no copying through a small registered
  * ring where the arena cannot be registered: copying a GB costs fifty times what is gained.
  *
- * Threads. Whoever submits may end before the answer comes: the kernel then cancels what it had
+ * Threads. A submitting thread may end before the answer comes: the kernel then cancels what it had
  * begun for that thread, and the transfer is asked for again by the thread that reaps.
  *
  * Waking. An eventfd that the ring polls: one place to wait for both. A reap that does not wait
@@ -244,7 +244,7 @@ static int64_t now_ns(void)
 	return t.tv_sec * SECOND + t.tv_nsec;
 }
 
-/* Until something is done, somebody wakes us, or the time is over. */
+/* Until something is done, a thread wakes us, or the time is over. */
 static void wait_for_news(struct ring *r, int64_t wait_ns)
 {
 	int64_t start = now_ns(), left = wait_ns;

@@ -2,7 +2,7 @@
  * arena.c - extents over a mapping, under one lock.
  *
  * The lock is held for the bookkeeping of one object: some searches in a tree and in a map, about a
- * microsecond, never for bytes. What is used is kept in atomics beside it (relaxed: statistics), so
+ * microsecond, never for bytes. What is used is kept in separate atomics (relaxed: statistics), so
  * that reading it takes no lock.
  */
 #include "memory/arena.h"

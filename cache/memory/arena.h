@@ -25,7 +25,7 @@ struct kvt_arena_options {
 struct kvt_arena;
 
 /* KVT_EINVAL (backing), KVT_ENOMEM, KVT_EIO. What was asked and could not be had in part (huge
- * pages, lock, node) is told in `reason` and in the log. */
+ * pages, lock, node) is reported in `reason` and in the log. */
 enum kvt_status kvt_arena_create(const struct kvt_arena_options *options,
 	const struct kvt_surroundings *s, struct kvt_arena **out) KVT_MUST_CHECK;
 void kvt_arena_destroy(struct kvt_arena *a); /* NULL is allowed; removes shm:NAME */

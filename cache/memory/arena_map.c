@@ -210,7 +210,7 @@ static int fd_named(const char *text)
 	return errno == 0 && *end == '\0' && n <= INT_MAX ? (int)n : -1;
 }
 
-/* A file of the caller's, who made its room: it is mapped and otherwise left as it is. */
+/* A file of the caller, which made its room: it is mapped and otherwise left as it is. */
 static enum kvt_status map_fd(struct kvt_arena_map *map, const struct kvt_surroundings *s,
 	const char *text, int numa_node)
 {

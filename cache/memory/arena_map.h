@@ -1,7 +1,7 @@
 /*
  * arena_map.h - the memory under an arena: one mapping, as good as the machine lets it be.
  *
- * What was asked and is refused is left out, told in the log and put into `reason`; only memory that
+ * What was asked and is refused is left out, logged and put into `reason`; only memory that
  * cannot be had at all is an error. Not thread-safe; any thread.
  */
 #ifndef KVT_ARENA_MAP_H
@@ -34,8 +34,9 @@ void kvt_arena_unmap(struct kvt_arena_map *map);
 void kvt_arena_refused(struct kvt_arena_map *map, const struct kvt_surroundings *s,
 	const char *format, ...) __attribute__((format(printf, 3, 4)));
 
-/* arena_shm.c: makes map->shm_fd, a new segment of map->bytes bytes that nobody else has, still
- * without room; then its room, so that running out of it is an error now and not a SIGBUS later. */
+/* arena_shm.c: makes map->shm_fd, a new segment of map->bytes bytes that no other process has,
+ * still without room; then its room, so that running out of it is an error now and not a SIGBUS
+ * later. */
 enum kvt_status kvt_arena_shm_create(struct kvt_arena_map *map, const struct kvt_surroundings *s,
 	const char *name) KVT_MUST_CHECK;
 enum kvt_status kvt_arena_shm_fill(

@@ -3,8 +3,8 @@
  *
  * The owner holds a lock (flock) on the segment's file as long as it lives; the kernel lets go of it
  * however the process ends. A name that is there already is taken over only if its lock can be had:
- * then its owner is dead, and the segment is removed and made anew. It is never used again as it
- * is: whoever still maps the old one keeps the old bytes, and nobody sees ours under them.
+ * then its owner is dead, and the segment is removed and replaced. It is never used again as it
+ * is: processes that still map the old one keep the old bytes, and do not see ours.
  *
  * Between making a file and locking it another opener may come; so each side checks after it has
  * got the lock that the name still means this file, and begins again if it does not.
@@ -46,7 +46,7 @@ static bool is_named(const char *name, int fd)
 	return same;
 }
 
-/* One try at making the name; KVT_BUSY: somebody came between. */
+/* One try at making the name; KVT_BUSY: another process came between. */
 static enum kvt_status make(const char *name, int *out)
 {
 	int fd = shm_open(name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);

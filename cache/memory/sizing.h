@@ -1,5 +1,5 @@
 /*
- * sizing.h - how much memory and disk a cache may take when nobody said.
+ * sizing.h - how much memory and disk a cache may take when not configured.
  *
  * Reads the cgroup's limit and use (v2 and v1), free memory, /dev/shm, the disk under a folder.
  * The functions that decide are pure, so that tests give them machines.

@@ -33,7 +33,7 @@ enum kvw_err kvt_reader_init(struct kvt_reader *reader, const struct kvt_setting
 /* Frees what was not taken. */
 void kvt_reader_finish(struct kvt_reader *reader);
 
-/* KVW_EINVAL: no YAML, told; KVW_ENOMEM. KVW_OK with mistakes in the report otherwise. */
+/* KVW_EINVAL: no YAML, reported; KVW_ENOMEM. KVW_OK with mistakes in the report otherwise. */
 enum kvw_err kvt_reader_read(
 	struct kvt_reader *reader, const char *yaml, size_t len) KVW_MUST_CHECK;
 

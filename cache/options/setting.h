@@ -27,7 +27,7 @@ union kvt_setting_value {
 	int32_t node;
 	uint64_t size;
 	double number;
-	char *text; /* parsed: on the heap, owned by whoever holds the value */
+	char *text; /* parsed: on the heap, owned by the value's holder */
 	struct kvt_fingerprint fingerprint;
 };
 

@@ -303,7 +303,7 @@ static enum kvw_err parse_threads(
 	return KVW_OK;
 }
 
-/* Who may open a file, as its mode. */
+/* Access to a file, as its mode. */
 static enum kvw_err parse_access(
 	struct kvw_slice text, union kvt_setting_value *out, struct kvw_fault *fault)
 {

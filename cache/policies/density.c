@@ -3,17 +3,17 @@
  * learned from the chunks themselves.
  *
  * Chunks are put into eight classes: those used once, twice, three or four times, up to nine, more;
- * and those not used yet, by what they continue: nothing or what everybody asks for (FRESH and
- * POPULAR, apart), or a chain that was used a few times (CONTINUED: the tail of somebody's own
+ * and those not used yet, by what they continue: nothing or what all prompts share (FRESH and
+ * POPULAR, apart), or a chain that was used a few times (CONTINUED: the tail of one user's own
  * prompt). Each class is a list in the order of the last use. How often chunks of a class are used
  * again, and after how long, is counted while the tier runs (lives.h), for those that have left
  * too, as long as ghosts remember them. The victim is the oldest leaf of the class whose oldest
  * chunk is worth least.
  *
- * So it is LRU where recency tells most, LFU where frequency does, lets a flood of new chunks pass
- * through its own class as S3-FIFO and W-TinyLFU do, and needs no share of the tier to be set for
- * any of this. The count of uses survives eviction with the ghost: without ghosts it is no better
- * than LRU.
+ * So it is LRU where recency predicts best, LFU where frequency does, lets a flood of new chunks
+ * pass through its own class as S3-FIFO and W-TinyLFU do, and needs no share of the tier to be set
+ * for any of this. The count of uses survives eviction with the ghost: without ghosts it is no
+ * better than LRU.
  *
  * 24 bytes per entry, ghosts for up to four times as many names as entries; every call O(1), and
  * some microseconds each time an eighth of the capacity has come in.

@@ -25,7 +25,7 @@ struct kvt_ghosts {
 	struct kvt_ghost *items;         /* owned, as are the next two; by slot */
 	struct kvt_links *links;
 	uint32_t *table; /* slot + 1 of the first of a chain */
-	/* NULL, or told of the note of each name that goes without having come back. */
+	/* NULL, or called with the note of each name that goes without having come back. */
 	void (*forgotten)(void *self, uint32_t note);
 	void *self;
 };

@@ -42,7 +42,7 @@ static void hazards(const struct kvt_lives *l, unsigned class_, float lives, flo
 	}
 }
 
-/* The best quotient of uses by epochs for one who waits from the beginning of a step on. */
+/* The best quotient of uses by epochs for a chunk that waits from the beginning of a step on. */
 static float best_wait(const float hazard[STEPS], unsigned from)
 {
 	float left = 1, uses = 0, epochs = 0, best = 0;

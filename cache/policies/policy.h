@@ -1,5 +1,5 @@
 /*
- * policy.h - the contract of an eviction policy: who leaves next.
+ * policy.h - the contract of an eviction policy: which entry is evicted next.
  *
  * Entries are numbers below max_entries; a policy keeps what it needs in arrays of that length, so
  * that nothing is allocated while chunks come and go. It never frees anything: it names a victim.

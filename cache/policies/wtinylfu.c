@@ -22,7 +22,7 @@ enum { WINDOW, PROBATION, PROTECTED };
 
 #define WINDOW_PARTS 100 /* WINDOW is one part of so many */
 #define INNER_MOST   4
-#define FREE_PARTS   16 /* nobody has to compete while more than one part of so many is free */
+#define FREE_PARTS   16 /* no chunk has to compete while more than one part of so many is free */
 
 struct wtinylfu {
 	struct kvt_policy base;

@@ -3,8 +3,8 @@
  *
  * Lines `ID: KEY`: the id a number from 1 to 4294967295, the key 32 bytes as 64 hex digits or 44
  * characters of base64; '#' begins a comment. The highest id seals, every one opens. The file must
- * be a regular one of this user's or root's that nobody else may read or write; that its group may
- * read it (as Kubernetes mounts secrets) is told in the log.
+ * be a regular one of this user's or root's that no other user may read or write; that its group
+ * may read it (as Kubernetes mounts secrets) is logged.
  *
  *     printf '1: %s\n' "$(openssl rand -hex 32)" > keys && chmod 600 keys
  */

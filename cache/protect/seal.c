@@ -253,7 +253,7 @@ static void write_aad(const struct kvt_seal_place *place, const struct kvt_seal_
 	at += sizeof(place->store_id);
 	kvt_put32(at, header->key_id);
 	kvt_put64(at + 4, header->tenant_key_id);
-	/* the chunk's length tells how many records there are */
+	/* the chunk's length gives the number of records */
 	kvt_put64(at + 12, place->bytes);
 }
 

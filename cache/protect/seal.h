@@ -32,7 +32,7 @@ struct kvt_seal_place {
 	uint64_t bytes;
 };
 
-/* Beside a sealed chunk, in its header; all of it is authenticated. */
+/* Of a sealed chunk, in its header; all of it is authenticated. */
 struct kvt_seal_header {
 	uint32_t format;        /* 1 */
 	uint32_t key_id;        /* of the master key that wrapped the tenant's */
@@ -77,7 +77,7 @@ enum kvt_status kvt_open_sealed(struct kvt_sealer *s, const struct kvt_seal_plac
  * When no wrapped key of an old master is left, its line may leave the file. A store that could not
  * write a fresh form forgets the tenant, or tries to write again. Taking a wrapped key replaces
  * what the tenant had: the last one taken counts. KVT_MISS of take: its master is not in the file;
- * KVT_ECORRUPT: nobody wrapped this. KVT_EFORK: the sealer was made before a fork.
+ * KVT_ECORRUPT: it was never wrapped. KVT_EFORK: the sealer was made before a fork.
  */
 #define KVT_SEAL_WRAPPED_BYTES 112
 enum kvt_status kvt_seal_tenant_key(struct kvt_sealer *s, const struct kvt_tenant *tenant,

@@ -1,9 +1,9 @@
 /*
  * tenant_keys.c - each tenant's random key.
  *
- * A hash table by the tenant's first bytes, which are a hash themselves. Rotation changes who wraps
- * a key, not the key: chunks that lie sealed stay readable without being written again, and an old
- * master may leave the file as soon as no wrapped key of its is left.
+ * A hash table by the tenant's first bytes, which are a hash themselves. Rotation changes which
+ * master wraps a key, not the key: chunks that lie sealed stay readable without being written
+ * again, and an old master may leave the file as soon as no wrapped key of its is left.
  *
  * Each wrapping has a key of its own (a random salt into HKDF), so that no number of tenants and
  * rotations brings a random nonce near its birthday.

@@ -1,7 +1,7 @@
 /*
  * test_clock.h - time that a test owns.
  *
- * It stands still until somebody advances it, or until a layer of this folder is asked to wait:
+ * It stands still until the test advances it, or until a layer of this folder is asked to wait:
  * waiting moves it to the next thing that is due, or by as long as the wait may last. So a test
  * with stalls of minutes takes no time, and no wait can hang.
  * Any thread.

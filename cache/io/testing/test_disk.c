@@ -488,7 +488,7 @@ static int64_t earliest(const struct disk_io *d)
 	return due_ns;
 }
 
-/* Until something is due, somebody wakes us, or wait_ns are over. */
+/* Until something is due, a thread wakes us, or wait_ns are over. */
 static void wait_for_due(struct disk_io *d, int64_t wait_ns)
 {
 	struct kvt_test_clock *clock = d->disk->options.clock;

@@ -327,7 +327,7 @@ static void refuse(struct fault_io *io, struct kvt_io_op *op, int64_t result)
 }
 
 /* A stalled read gets its bytes late, into memory that its user may have given up waiting for; a
- * stalled write may have happened long before anybody is told. */
+ * stalled write may have happened long before it is reported. */
 static bool begins_late(const struct carried *c)
 {
 	return c->op.kind == KVT_IO_READ || c->dice % 2 == 0;
