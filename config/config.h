@@ -9,9 +9,10 @@
  *     FILE:LINE:COLUMN: KEY: found ..., expected ...; did you mean `x`?
  *
  * and returns KVW_EINVAL (at least one mistake), KVW_EIO (the file cannot be read; also
- * written) or KVW_ENOMEM (the caller reports it). *out is set only on KVW_OK. Lines and columns count from 1,
- * columns in characters. `strategies` is the NULL-terminated list of names that routing.strategy
- * may have; it is read during the call only, so that this folder needs no knowledge of routing.
+ * written) or KVW_ENOMEM (the caller reports it). *out is set only on KVW_OK. Lines and columns
+ * count from 1, columns in characters. `strategies` is the NULL-terminated list of names that
+ * routing.strategy may have; it is read during the call only, so that this folder needs no
+ * knowledge of routing.
  * No function keeps state: any thread may call any of them.
  */
 #ifndef KVW_CONFIG_H

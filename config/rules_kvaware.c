@@ -160,7 +160,7 @@ static void check_hash(struct kvw_build *build)
 	report(build, key, expected);
 }
 
-/* PYTHONHASHSEED is "random" or a number of 32 bits; with "random" no other process can compute a hash. */
+/* PYTHONHASHSEED is "random" or a number of 32 bits; with "random" we cannot compute hashes. */
 static bool is_seed(const char *text)
 {
 	unsigned long long seed;

@@ -67,9 +67,9 @@ void kvw_exact_emptied(struct kvw_exact *exact, uint32_t worker);
  * reported is forgotten, so its feed has to read it again before it may say FULL. */
 size_t kvw_exact_tick(struct kvw_exact *exact, int64_t now_ns, uint32_t *purged, size_t cap);
 
-/* The purges alone; costs one load if none was asked for. The feed calls it each time before it takes
- * a message from a socket: then what a worker publishes after the purge was requested is applied
- * after the purge and kept, and a restarted stream stays whole. */
+/* The purges alone; costs one load if none was asked for. The feed calls it each time before it
+ * takes a message from a socket: then what a worker publishes after the purge was requested is
+ * applied after the purge and kept, and a restarted stream stays whole. */
 size_t kvw_exact_purges(struct kvw_exact *exact, uint32_t *purged, size_t cap);
 
 /* --- any thread --- */

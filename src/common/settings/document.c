@@ -8,8 +8,8 @@
  * A mistake that leaves no doubt about the rest (an alias, a tag) is reported and reading goes on;
  * where YAML itself is broken the rest means nothing and reading ends with that one line.
  *
- * libyaml guesses UTF-16 from the first bytes unless an encoding is set: we set UTF-8, and cut off a
- * byte order mark before, so that columns of the first line count what the user sees.
+ * libyaml guesses UTF-16 from the first bytes unless an encoding is set: we set UTF-8, and cut off
+ * a byte order mark before, so that columns of the first line count what the user sees.
  */
 #include "settings/document.h"
 

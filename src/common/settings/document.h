@@ -3,7 +3,7 @@
  *
  * YAML is accepted as far as a configuration needs it: one document of mappings, lists and
  * scalars in UTF-8. Anchors, aliases and tags are refused by name: they make a value appear where
- * the user did not write it, so that a message could no longer say where to look. What a scalar means is
+ * the user did not write it, so that a message could not say where to look. What a scalar means is
  * decided by the key it is given to, never by how it looks (`off` is a word, `8001` may be a name).
  */
 #ifndef KVW_CONFIG_DOCUMENT_H

@@ -7,7 +7,7 @@
  *
  * A loop formats into memory of its own and copies the line into its ring: no lock, no system call.
  * The writer looks at the rings every 50 ms (a line is that old at most, and twenty wake-ups a
- * second cost nothing compared with requests); a ring that is half full wakes it early through an eventfd,
+ * second are cheap next to requests); a ring that is half full wakes it early through an eventfd,
  * once per batch.
  *
  * The writer alone may block on the target. It never blocks for good: pipes and terminals are
@@ -45,7 +45,7 @@
 struct log_loop {
 	struct kvw_log_ring ring;
 	struct kvw_access_clock clock; /* the loop's own */
-	_Atomic bool woken;            /* a loop woke the writer, which clears this before it drains */
+	_Atomic bool woken;            /* a loop woke the writer; it clears this, then drains */
 };
 
 struct kvw_access_log {

@@ -38,7 +38,7 @@ struct kvw_admin_deps {
 /* Binds admin.listen and starts the thread. KVW_EIO: cannot bind; `errors` says why. */
 enum kvw_err kvw_admin_start(const struct kvw_admin_deps *deps, FILE *errors,
 	struct kvw_admin **out) KVW_MUST_CHECK;
-/* What /explain calls to find owners from now on; borrows arg until kvw_admin_stop(). At most once. */
+/* What /explain calls to find owners; arg is borrowed until kvw_admin_stop(). At most once. */
 void kvw_admin_set_owners(struct kvw_admin *admin, kvw_owner_fn owner_of, void *arg);
 /* While draining, /ready is 503. Any thread. */
 void kvw_admin_set_draining(struct kvw_admin *admin);

@@ -21,7 +21,7 @@ struct kvw_explanation {
 	bool whole;                     /* the body is one that is read before a worker is picked */
 	struct kvw_model *model;        /* NULL: none is named, or it is not known */
 	struct kvw_candidate *items;    /* [fleet->count] */
-	struct kvw_candidates set;      /* of items: workers that serve the model, ascending by id */
+	struct kvw_candidates set;      /* of items: the model's workers, ascending by id */
 	struct kvw_cost *costs;         /* [fleet->count]; the first set.count are filled */
 	struct kvw_decision decision;
 
