@@ -2,7 +2,8 @@
 
 Two engines on one core, one with the connector: the same prompts to both in turn, one token each, each first every
 other time. A miss: a prompt
-that nobody has seen. A hit: the same again after the engine's own cache was emptied, so that all of it lies in L1.
+that no engine has seen. A hit: the same again after the engine's own cache was emptied, so that
+all of it lies in L1.
 Times in milliseconds, median and quartiles, of a machine that does whatever else it does.
 """
 

@@ -178,7 +178,7 @@ def test_a_reset_is_honoured(engines, router):
 
 
 def test_foreign_traffic_is_known(engines, router):
-    """What somebody else sends to an engine is found there by the first request of ours."""
+    """What another client sends to an engine is found there by the first request of ours."""
     rng = random.Random(4)
     for engine in (*engines, *reversed(engines)):
         text, heard = prose(rng, 6000), sequence(router, engine)

@@ -1,4 +1,4 @@
-"""What the tiers hold, as a real engine's own KV events tell it, and what kvway makes of that."""
+"""What the tiers hold, as a real engine's own KV events report it, and what kvway makes of that."""
 
 import json
 import os

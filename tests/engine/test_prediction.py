@@ -27,7 +27,7 @@ BLOCK = 32
 
 @pytest.fixture
 def router(engines, kvway):
-    """kvway that tells its predictions and knows the models and cache sizes of both engines."""
+    """kvway that reports its predictions and knows the models and cache sizes of both engines."""
     router = kvway(CONFIG)
 
     def known():

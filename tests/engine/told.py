@@ -1,4 +1,5 @@
-"""One request through kvway: what it told of its choice, and what the engine says was cached."""
+"""One request through kvway: what it reported of its choice, and what the engine says was
+cached."""
 
 import collections
 

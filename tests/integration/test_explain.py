@@ -1,4 +1,5 @@
-"""What kvway tells of its decisions: answer headers, /explain on the admin address, `kvway explain`."""
+"""What kvway reports of its decisions: answer headers, /explain on the admin address, `kvway
+explain`."""
 
 import json
 import os

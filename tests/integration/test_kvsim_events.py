@@ -1,4 +1,5 @@
-"""What kvsim tells of its caches: vLLM's KV events with their replay, LMCache's worker protocol. Read here
+"""What kvsim reports of its caches: vLLM's KV events with their replay, LMCache's worker protocol.
+Read here
 by an implementation of its own, so that kvway's cannot hide a fault that both have."""
 
 import collections

@@ -672,7 +672,7 @@ def test_events_come_with_what_a_put_said(cache):
 
 
 class SlowRank:
-    """A rank that copies as long as nobody waits for it."""
+    """A rank that copies as long as no caller waits for it."""
 
     def __init__(self):
         self.copying, self.paged = set(), types.SimpleNamespace(mark=lambda: None)

@@ -99,7 +99,7 @@ def test_inference_paths_are_repeated(workers, kvway, path):
 
 
 def test_other_posts_are_not_repeated(workers, kvway):
-    """Nobody knows what a second one would do (RFC 9110 9.2.2)."""
+    """It is unknown what a second one would do (RFC 9110 9.2.2)."""
     fleet = workers(2, script=reset_unanswered)
     router = kvway(fleet, {"routing.strategy": "roundrobin", "health.passive_failures": 1000})
     for i in range(4):

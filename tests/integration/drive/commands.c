@@ -28,7 +28,7 @@ static uint32_t chain_of(char **words, struct kvt_key *keys)
 	return n;
 }
 
-/* --- chains whose bytes the key tells --- */
+/* --- chains whose bytes follow from the key --- */
 
 /* put SEED N BYTES */
 static bool put(struct drive *d, char **words, size_t count, char *error)

@@ -1,8 +1,8 @@
 /*
  * random.c - many threads that put, find and get at random, and check every byte.
  *
- * A wrong byte is told at once, on a line of its own, so that it is known even if the process is
- * killed the next moment; sums are told every 100 ms.
+ * A wrong byte is reported at once, on a line of its own, so that it is known even if the process
+ * is killed the next moment; sums are printed every 100 ms.
  */
 #include <pthread.h>
 #include <stdatomic.h>

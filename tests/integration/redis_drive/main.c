@@ -451,7 +451,7 @@ static bool read_options(int argc, char **argv, struct options *o)
 	       o->bytes >= HEADER_BYTES && strlen(o->prefix) < KEY_BYTES - 24;
 }
 
-/* A descriptor that becomes readable when the program is told to end. */
+/* A descriptor that becomes readable when the program is to end. */
 static int listen_for_end(void)
 {
 	sigset_t set;

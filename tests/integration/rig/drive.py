@@ -1,4 +1,4 @@
-"""kvt_drive: a process over libkvtier whose chunks tell whether they are right."""
+"""kvt_drive: a process over libkvtier whose chunks show whether they are right."""
 
 import json
 import subprocess
@@ -112,7 +112,7 @@ class Drive(Process):
 
 
 def sums_of(lines):
-    """Wrong chunks that were told, and the last sums."""
+    """Wrong chunks that were reported, and the last sums."""
     wrong = [line for line in lines if "wrong_at" in line]
     sums = [line for line in lines if line.get("progress")]
     return wrong, sums[-1] if sums else None

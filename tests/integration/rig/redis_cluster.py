@@ -183,7 +183,7 @@ class Cluster:
             node.call("CLUSTER", "SETSLOT", slot, "NODE", target.id())
 
     def move_empty_slots(self, slots, source, target):
-        """Slots that nobody has keys in: only their owner changes."""
+        """Slots without keys: only their owner changes."""
         name = target.id()
         for node in [target, source, *self.masters]:
             connection = Redis(node.port)

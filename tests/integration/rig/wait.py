@@ -1,4 +1,4 @@
-"""Waiting for things to become true, and ports that nobody else takes."""
+"""Waiting for things to become true, and ports that no other process takes."""
 
 import os
 import socket

@@ -81,7 +81,7 @@ def subscribe(port, topic=b""):
 
 
 class Listener:
-    """A bound socket: `handler(peer, frames)` is called for each message of whoever connects."""
+    """A bound socket: `handler(peer, frames)` is called for each message of each peer."""
 
     def __init__(self, kind, handler, port=0):
         self.kind = kind

@@ -10,13 +10,13 @@ import time
 
 
 def free_port():
-    """A port that nobody has now."""
+    """A port that is free now."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         return taken.getsockname()[1]
 
 
 def wait_for(port, server):
-    """Until somebody listens."""
+    """Until the server listens."""
     for _ in range(600):
         assert server.poll() is None, server.returncode
         try:

@@ -40,7 +40,7 @@ def check(line, peer):
 
 
 def main(bench, build, part):
-    """Runs a part and looks at what it told."""
+    """Runs a part and checks what it printed."""
     metrics, servers = PARTS[part]
     for server in servers:
         if shutil.which(server) is None:

@@ -1,6 +1,6 @@
 /*
  * load_test_engine.c - `kvbench engine` around its workloads: options and configuration files, what
- * becomes of a request's times, the summary, and what an LMCache server tells.
+ * becomes of a request's times, the summary, and what an LMCache server reports.
  */
 #include <check.h>
 #include <jansson.h>

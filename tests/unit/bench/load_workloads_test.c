@@ -1,6 +1,6 @@
 /*
  * load_test_workloads.c - the schedules of `kvbench engine`, walked through by a clock that the test
- * owns: how many requests, in which order, when, and who shares which prefix.
+ * owns: how many requests, in which order, when, and which share a prefix.
  *
  * Hashes of texts (FNV-1a, 64 bits) are those of the texts that `lmcache bench engine` 0.5.6 makes
  * from the same options and seed.
@@ -223,7 +223,7 @@ START_TEST(a_busy_session_holds_the_others_up_and_they_catch_up)
 	end_with(0, true, "");
 	end_with(1, true, "");
 	ask_and_drop(SECOND, "s0_r4");
-	is_done(2 * SECOND); /* those never sent are told by planned */
+	is_done(2 * SECOND); /* those never sent show in planned */
 	ck_assert_uint_eq(workload->planned, 20);
 	unmake();
 }

@@ -1,6 +1,6 @@
 /*
  * replay_test_run.c - what is true of every replay: requests end once, times follow from the
- * profile, a seed decides everything, and nobody beats the limit.
+ * profile, a seed decides everything, and no policy beats the limit.
  */
 #include <check.h>
 #include <math.h>
@@ -10,7 +10,7 @@
 #include "bench/replay/replay_scenarios.h"
 #include "replay_support.h"
 
-/* A policy that counts what it is told. */
+/* A policy that counts its calls. */
 struct watcher {
 	uint32_t picks[8], firsts[8], dones[8];
 	int64_t picked_ns[8], first_ns[8], done_ns[8];
@@ -191,7 +191,7 @@ START_TEST(test_what_goes_past_the_router_is_not_counted)
 }
 END_TEST
 
-/* A reset while a prompt is computed begins it anew. */
+/* A reset while a prompt is computed restarts it. */
 START_TEST(test_reset_caches_are_empty)
 {
 	struct kvb_fleet_options options = test_fleet_options(1);
@@ -216,7 +216,7 @@ START_TEST(test_reset_caches_are_empty)
 }
 END_TEST
 
-/* kvaware knows of what nobody told the router, and prefixaware does not. */
+/* kvaware knows what only events report to the router; prefixaware does not. */
 START_TEST(test_events_tell_what_the_router_cannot_know)
 {
 	struct kvb_fleet_options options = test_fleet_options(4);

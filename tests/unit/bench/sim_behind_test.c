@@ -1,6 +1,6 @@
 /*
- * sim_test_behind.c - an engine over a tier that answers later: who waits, who passes, and that every
- * block and every question comes back exactly once.
+ * sim_test_behind.c - an engine over a tier that answers later: which requests wait, which pass,
+ * and that every block and every question comes back exactly once.
  */
 #include <check.h>
 #include <stdlib.h>
@@ -31,7 +31,7 @@ struct tier {
 	bool refuses;      /* to fetch */
 	uint32_t open;     /* questions and fetches */
 	uint32_t finished; /* sequences */
-	uint32_t stored;   /* blocks told */
+	uint32_t stored;   /* blocks reported */
 };
 
 static struct asked *row_of(struct tier *tier, const struct kvb_seq *seq)
@@ -226,7 +226,7 @@ START_TEST(what_did_not_come_is_computed)
 		ck_assert(step(&tier));
 		ck_assert_uint_eq(seq->cached_len, cached);
 		ck_assert_uint_eq(stats_of(&tier).prefilled_tokens, 40 - cached);
-		ck_assert_uint_eq(tier.stored, 40 / BLOCK); /* each block is told once */
+		ck_assert_uint_eq(tier.stored, 40 / BLOCK); /* each block is reported once */
 		finish(&tier);
 	}
 }

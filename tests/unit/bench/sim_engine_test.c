@@ -371,7 +371,7 @@ START_TEST(a_preempted_sequence_comes_back_before_later_ones)
 
 	submit(&b, 0, 1, 100, 300);
 	submit(&b, 1, 2, 100, 300); /* is preempted when both have grown */
-	submit(&b, 2, 3, 450, 5);   /* has no room beside either */
+	submit(&b, 2, 3, 450, 5);   /* has no room with either */
 	run(&b);
 	ck_assert_uint_gt(b.seqs[1]->preemptions, 0);
 	ck_assert_int_ge(b.first_ns[2], b.end_ns[1]);

@@ -1,5 +1,6 @@
 /*
- * sim_test_tier.c - the simulated CPU tier: what it keeps, in which order it lets go, what it tells.
+ * sim_test_tier.c - the simulated CPU tier: what it keeps, in which order it evicts, what it
+ * reports.
  */
 #include <check.h>
 #include <stdlib.h>
@@ -9,7 +10,7 @@
 
 #define KEYS 64
 
-/* What somebody who only listens believes it to hold. */
+/* What a listener to its reports believes it to hold. */
 struct listener {
 	bool held[KEYS];
 	uint64_t order[256]; /* keys that came and went; evictions with the highest bit */
@@ -73,7 +74,7 @@ START_TEST(pinned_chunks_stay)
 	ck_assert_uint_eq(kvb_tier_find(tier, keys, 8), 2);
 	kvb_tier_restart(tier);
 	ck_assert_uint_eq(kvb_tier_count(tier), 0);
-	memset(l.held, 0, sizeof(l.held)); /* a restart tells nothing */
+	memset(l.held, 0, sizeof(l.held)); /* a restart reports nothing */
 	kvb_tier_store(tier, keys, 8);     /* and its pins are gone: the first four fit */
 	ck_assert(l.held[1] && l.held[4] && !l.held[5]);
 	kvb_tier_destroy(tier);

@@ -1,5 +1,5 @@
 /*
- * sim_test_watch.c - what an engine tells of its caches is what they hold.
+ * sim_test_watch.c - an engine's reports of its caches match what they hold.
  */
 #include <check.h>
 #include <stdlib.h>
@@ -14,7 +14,7 @@
 
 static const struct kvb_profile profile = {.name = "test", .prefill_tps = 1e6, .base_ms = 1};
 
-/* What somebody who only listens believes the device to hold: copies of each hash. */
+/* What a listener believes the device to hold: copies of each hash. */
 struct listener {
 	uint64_t hash[NAMES];
 	int copies[NAMES];
@@ -45,7 +45,7 @@ static void on_stored(void *user, const struct kvb_seq *seq, uint32_t first, uin
 
 	ck_assert_uint_gt(count, 0);
 	ck_assert_uint_le((uint64_t)(first + count) * BLOCK, seq->total_len);
-	if (first > 0) /* whoever hears of a block knows its parent */
+	if (first > 0) /* a listener that gets a block knows its parent */
 		ck_assert_int_gt(*copies_of(l, kvb_seq_block(seq, first - 1)), 0);
 	for (uint32_t i = first; i < first + count; i++)
 		(*copies_of(l, kvb_seq_block(seq, i)))++;
@@ -238,7 +238,7 @@ START_TEST(the_tier_behind_saves_computing_and_costs_loading)
 	ck_assert_uint_eq(l.loaded, 30);
 	ck_assert_int_eq(loaded_ns, computed_ns - 30 * 1000 + 30 * LOADED);
 	kvb_seq_destroy(seq);
-	same(&l, engine); /* what was loaded is on the device too, and told */
+	same(&l, engine); /* what was loaded is on the device too, and reported */
 	kvb_engine_stats(engine, &stats);
 	ck_assert_uint_eq(stats.loaded_tokens, 30);
 	ck_assert_uint_eq(stats.cached_tokens, 30);

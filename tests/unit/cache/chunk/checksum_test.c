@@ -217,7 +217,7 @@ START_TEST(test_any_cut)
 END_TEST
 
 #ifndef SEES_RACES
-/* Somebody writes into the source all the time: the checksum is that of what arrived. */
+/* A thread writes into the source all the time: the checksum is that of what arrived. */
 START_TEST(test_source_that_changes)
 {
 	enum { BYTES = 1 << 20 };

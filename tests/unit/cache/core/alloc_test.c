@@ -1,6 +1,6 @@
 /*
  * alloc_test.c - each allocation of a whole life fails in turn: nothing crashes, nothing leaks (the
- * sanitizer build looks), and whoever is told anything is told KVT_ENOMEM or a miss.
+ * sanitizer build looks), and each caller gets KVT_ENOMEM or a miss.
  *
  * The linker sends the library's malloc, calloc, realloc and reallocarray here (--wrap).
  */

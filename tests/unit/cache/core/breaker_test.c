@@ -150,7 +150,7 @@ START_TEST(a_stalled_tier_is_left_alone)
 	ck_assert_uint_eq(kvt_poll(rig.k, c, 4), 0);
 	rig_advance(&rig, 8 * SECOND);
 	ck_assert_uint_eq(state(), KVT_TIER_PAUSED);
-	ck_assert_uint_eq(kvt_poll(rig.k, c, 4), 1); /* who waited is told */
+	ck_assert_uint_eq(kvt_poll(rig.k, c, 4), 1); /* the waiting op completes */
 	ck_assert_uint_eq(c[0].status, KVT_MISS);
 	fake_hold(fake_tier(), KVT_TIER_READ, false); /* a late answer opens nothing ... */
 	rig_settle(&rig);
@@ -182,7 +182,7 @@ END_TEST
 
 /* --- fetch or recompute ----------------------------------------------------------------------- */
 
-/* Reads at `rate` bytes a second from now on, as far as the library can tell. */
+/* Reads at `rate` bytes a second from now on, as far as the library sees. */
 static void teach_read_rate(uint64_t rate)
 {
 	uint64_t op;

@@ -70,7 +70,7 @@ START_TEST(it_is_gone_before_the_tier_answers)
 	fake_hold(fake_tier(), KVT_TIER_ERASE, false);
 	rig_settle(&rig);
 	check_gone(3);
-	rig_put_chain(&rig, 1, 3); /* and may come anew */
+	rig_put_chain(&rig, 1, 3); /* and may come again */
 	rig_settle(&rig);
 	ck_assert_uint_eq(rig_get(&rig, 1, 3, 0), 3);
 	ck_assert(fake_has(fake_tier(), &keys[2]));

@@ -180,7 +180,7 @@ static enum kvt_status fake_create_remote(
 	return make(&fake_remote_ops, options, why, out);
 }
 
-/* What the tier can tell without asking. */
+/* What the tier knows without asking. */
 static struct fake_chunk *visible(struct fake_tier *t, const struct kvt_key *key)
 {
 	struct fake_chunk *c = *find(t, key);

@@ -50,7 +50,7 @@ void fake_answer(
 size_t fake_begun(struct fake_tier *t, enum kvt_tier_verb verb);
 size_t fake_chunks(struct fake_tier *t);
 bool fake_has(struct fake_tier *t, const struct kvt_key *key);
-/* Somebody else stores a chunk there, or all of its chunks go: a remote tier does not notice. */
+/* Another process stores a chunk there, or all of its chunks go: a remote tier does not notice. */
 void fake_plant(struct fake_tier *t, const struct kvt_key *key, const void *data, uint64_t bytes);
 void fake_vanish(struct fake_tier *t);
 /* Forgets what it was asked for. */

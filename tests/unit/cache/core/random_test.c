@@ -2,7 +2,7 @@
  * random_test.c - random histories over a tier that holds back, overtakes, refuses and forgets.
  *
  * A chunk's bytes are a function of its key and of how often the key was erased. So bytes that come
- * back after an erase are seen even if the same key was put anew, and a get must give the bytes of
+ * back after an erase are seen even if the same key was put again, and a get must give the bytes of
  * the present generation or a miss. Without threads: a history is its seed.
  */
 #include <stdlib.h>

@@ -87,7 +87,7 @@ static void get_later(struct worker *w, const struct kvt_key *keys)
 	must(status == KVT_OK || status == KVT_BUSY);
 	if (status == KVT_OK && any(w, 4) == 0)
 		must(kvt_cancel(rig.k, op) <= KVT_MISS); /* another may have polled and taken it */
-	for (size_t n = kvt_poll(rig.k, c, 4); n > 0; n--) /* of whoever began it */
+	for (size_t n = kvt_poll(rig.k, c, 4); n > 0; n--) /* of any thread's op */
 		if (kvt_get_take(rig.k, c[n - 1].op, &lease) == KVT_OK) {
 			for (size_t i = 0; i < lease->count;
 				i++) /* whose keys are not known here */
@@ -177,7 +177,7 @@ static void run(size_t rounds)
 	ck_assert_uint_gt(got, 0);
 }
 
-/* Of what is only read by its own thread, a lease that nobody took is all that may be held. */
+/* Of what is only read by its own thread, a lease not yet taken is all that may be held. */
 static void take_all(void)
 {
 	struct kvt_completion c;
@@ -273,7 +273,7 @@ START_TEST(a_get_waits_for_its_load)
 }
 END_TEST
 
-/* With threads of its own and a clock of the caller's that stands until somebody moves it. */
+/* With threads of its own and a clock of the caller's that stands until the test moves it. */
 static void *move_clock(void *self)
 {
 	struct timespec pause = {.tv_nsec = 30000000};

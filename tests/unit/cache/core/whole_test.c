@@ -75,7 +75,8 @@ START_TEST(what_was_stored_is_there_after_a_restart)
 }
 END_TEST
 
-/* Nobody said how many tokens these chunks have: the configuration does, also after a restart. */
+/* The caller did not say how many tokens these chunks have: the configuration does, also after a
+ * restart. */
 START_TEST(tokens_that_nobody_counted_are_known_after_a_restart)
 {
 	struct kvt_lookup plan;

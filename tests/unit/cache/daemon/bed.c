@@ -28,7 +28,7 @@ void bed_init(struct bed *bed, uint64_t bytes)
 	memset(bed, 0, sizeof(*bed));
 	kvt_config_init(&bed->cache, sizeof(bed->cache));
 	bed->cache.log = ignore;
-	bed->cache.l1_scrub_rate = 0; /* what is wrong is found by who asks for it */
+	bed->cache.l1_scrub_rate = 0; /* a reader finds what is wrong, not the scrubber */
 	kvt_surroundings_init(&bed->surroundings, &bed->cache);
 	bed->bytes = bytes;
 	snprintf(bed->name, sizeof(bed->name), "kvt-objects-test-%d-%d", (int)getpid(), count++);

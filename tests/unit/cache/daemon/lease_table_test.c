@@ -162,7 +162,7 @@ START_TEST(random_leases_as_in_a_plain_list)
 		}
 		now_ns += (int64_t)(drand48() * SECOND / 5);
 		if (lrand48() % 5000 == 0)
-			now_ns += 100 * SECOND; /* nobody came by for a while */
+			now_ns += 100 * SECOND; /* no calls for a while */
 		if (lrand48() % 4 == 0)
 			expire_both(t, p, now_ns);
 		if (i % 100 == 0)

@@ -143,7 +143,7 @@ struct note {
 	uint64_t seed;
 };
 
-/* What the daemons' lives leave to whoever judges; shared memory. */
+/* What the daemons' lives leave to the judging process; shared memory. */
 struct diary {
 	uint32_t begun[KEYS], acknowledged[KEYS]; /* versions */
 	_Atomic uint64_t notes, hits, misses, puts, busy;

@@ -178,7 +178,7 @@ START_TEST(a_removed_name_comes_back)
 	inode = inode_of(p.path);
 	for (int i = 0; i < 3; i++) {
 		ck_assert_int_eq(unlink(p.path), 0);
-		ck_assert(kvt_segment_is_ours(s)); /* nobody can open a wrong one */
+		ck_assert(kvt_segment_is_ours(s)); /* no client can open a wrong one */
 		ck_assert(kvt_segment_tend(s));
 		ck_assert_uint_eq(inode_of(p.path), inode);
 	}
@@ -257,7 +257,7 @@ START_TEST(what_is_not_ours_is_refused_with_the_command_that_removes_it)
 	p.options.bytes = MIB;
 	kvt_segment_close(opened(&p)); /* untouched by the refusal */
 	ck_assert_int_eq(unlink(p.path), 0);
-	write_file(p.path, "theirs"); /* beside our second link */
+	write_file(p.path, "theirs"); /* our second link stays */
 	ck_assert_int_eq(kvt_segment_open(&p.options, p.why, &s), KVT_EFORMAT);
 	ck_assert_ptr_null(s);
 	place_clear(&p);

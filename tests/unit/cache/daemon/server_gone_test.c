@@ -219,7 +219,8 @@ START_TEST(a_drain_lets_requests_end)
 }
 END_TEST
 
-/* Who does not end is ended after limits.drain_time; a lease under way is waited for. */
+/* A connection that does not end is ended after limits.drain_time; a lease under way is waited
+ * for. */
 START_TEST(a_drain_ends)
 {
 	struct scene s;

@@ -1,5 +1,5 @@
 /*
- * target_test.c - which targets are taken, what they name, and what the others are told.
+ * target_test.c - which targets are taken, what they name, and what answer the others get.
  */
 #include <check.h>
 #include <stdio.h>

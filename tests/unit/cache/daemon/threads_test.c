@@ -1,7 +1,7 @@
 /*
  * threads_test.c - many clients at once: puts that end, stop or cross each other, leases that are
- * given back or run out, erases, lists, and somebody who removes the segment's name. Whoever has a
- * lease reads through a mapping of his own, made by name, until it ends.
+ * given back or run out, erases, lists, and a thread that removes the segment's name. A lease's
+ * holder reads through a mapping of its own, made by name, until it ends.
  */
 #include <pthread.h>
 #include <stdatomic.h>
@@ -107,7 +107,7 @@ static void do_lease(uint64_t *dice)
 	hits++;
 	seed = seed_of(&bed, &l);
 	EXPECT(l.bytes == size_for(&w));
-	if (now() < ends_ns) { /* else who knows what was read */
+	if (now() < ends_ns) { /* else what was read is unknown */
 		EXPECT(seed >> 32 == name_part(&w) >> 32);
 		EXPECT((uint32_t)seed >= 1 && (uint32_t)seed <= begun[w.bucket][w.key] / 3 + 1);
 	}
@@ -189,7 +189,8 @@ static void run_clients(void)
 		pthread_join(threads[i], NULL);
 }
 
-/* Leases that nobody gave back, and what is being written, may keep the segment full for a while. */
+/* Leases that were not given back, and what is being written, may keep the segment full for a
+ * while. */
 static void put_patiently(const struct which *w, uint64_t seed)
 {
 	enum kvt_status status;

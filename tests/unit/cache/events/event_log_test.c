@@ -117,7 +117,7 @@ START_TEST(oldest_lost_first)
 		chunk_make(&chunk, i, 2, 8, 4);
 		kvt_event_log_stored(log, KVT_TIER_L1, &chunk.blocks);
 	}
-	ck_assert_uint_eq(lost(log), 0); /* nobody reads, so nobody has lost anything */
+	ck_assert_uint_eq(lost(log), 0); /* no reader, so nothing is lost */
 	ck_assert_uint_eq(kvt_event_log_take(log, out, 16), 8);
 	ck_assert_uint_eq(lost(log), 22);
 	for (uint64_t i = 0; i < 8; i++) {

@@ -1,5 +1,5 @@
 /*
- * events_support.h - surroundings that a test owns, and blocks to tell about.
+ * events_support.h - surroundings that a test owns, and blocks to report.
  */
 #ifndef EVENTS_SUPPORT_H
 #define EVENTS_SUPPORT_H

@@ -331,7 +331,7 @@ static void add_case(uint32_t i)
 	}
 }
 
-/* What is published decodes into what was told, all of it, in order. */
+/* What is published decodes into what was reported, all of it, in order. */
 START_TEST(decodes_into_what_was_told)
 {
 	struct kvw_vllm_message heard;
@@ -619,7 +619,7 @@ END_TEST
 
 /* --- addresses, threads ------------------------------------------------------------------------- */
 
-/* What cannot be bound is told and left out; the rest works. */
+/* What cannot be bound is logged and left out; the rest works. */
 START_TEST(addresses_that_cannot_be_bound)
 {
 	static const char *const bad[] = {

@@ -1,6 +1,6 @@
 /*
- * copy_test.c - random layouts, blocks, parts and segments, both ways, beside the naive way: over this
- * machine's memory, the fake driver, and on a machine that has one, a device.
+ * copy_test.c - random layouts, blocks, parts and segments, both ways, against the naive way: over
+ * this machine's memory, the fake driver, and on a machine that has one, a device.
  */
 #include <check.h>
 #include <stdio.h>

@@ -327,7 +327,8 @@ START_TEST(a_driver_without_batches_copies_one_by_one)
 }
 END_TEST
 
-/* Everything once, whatever fails: what comes out well is right, the rest is told. Returns whether all
+/* Everything once, whatever fails: what comes out well is right, the rest is reported. Returns
+ * whether all
  * came out well. */
 static bool whole_life(const struct kvt_gpu_config *config)
 {

@@ -1,9 +1,10 @@
 /*
  * fake_cuda.h - a driver without a device: libcuda's entry points over memory of this machine.
  *
- * What is handed to a stream runs later, whenever somebody asks, in an order of the seed's choosing that
+ * What is handed to a stream runs later, whenever a caller asks, in an order of the seed's
+ * choosing that
  * respects streams and events: a wait that was forgotten gives wrong bytes. Addresses, pieces of pinned
- * memory and contexts are checked as a driver and a device would. Any call can be told to fail.
+ * memory and contexts are checked as a driver and a device would. Any call can be made to fail.
  *
  * Loaded by dlopen like the driver; a test reaches the functions below by dlsym of the same file.
  */

@@ -1,6 +1,6 @@
 /*
- * limit_test.c - limits of single tenants: in place of the general one, also for who has none, set
- * before and after there is anything, and bounded in number.
+ * limit_test.c - limits of single tenants: in place of the general one, also for tenants without
+ * one, set before and after there is anything, and bounded in number.
  */
 #include "support.h"
 

@@ -179,7 +179,7 @@ static void on_gone(
 	life->phase = ABSENT;
 }
 
-/* A name is lost by erase, expiry, drop, discard; the entry goes when nobody holds it. */
+/* A name is lost by erase, expiry, drop, discard; the entry goes with its last hold. */
 static void forget(struct life *life)
 {
 	EXPECT(life->phase == LIVE || life->phase == FILLING);

@@ -27,7 +27,7 @@ struct bed {
 	uint32_t gone; /* calls so far */
 	struct kvt_key last_gone;
 	struct kvt_entry_info last_info;
-	void (*on_clock)(struct bed *bed); /* once, when somebody next asks for the time */
+	void (*on_clock)(struct bed *bed); /* once, when the time is next read */
 };
 
 struct bed_options {

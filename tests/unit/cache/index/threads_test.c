@@ -1,5 +1,5 @@
 /*
- * threads_test.c - readers without a lock beside writers that churn.
+ * threads_test.c - readers without a lock, while writers churn.
  *
  * What lies under an entry is a page of the test's own, whose words are a function of the key. A
  * writer fills it before publish and spoils it in `gone`; a reader under a hold must see the words
@@ -255,7 +255,8 @@ static void *steady_reader(void *unused)
 
 /*
  * 64 keys stay; others come and go around them. In a table of 128 slots nearly every deletion moves
- * some of those that stay; in one that grows they move together. Who stayed may not be missed. (A
+ * some of those that stay; in one that grows they move together. No lookup may miss one that
+ * stays. (A
  * writer that loses its processor in the middle of a move outlasts a reader's patience; that is
  * legal and rare, so a handful is let pass.)
  */

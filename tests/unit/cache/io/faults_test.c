@@ -86,7 +86,7 @@ START_TEST(a_rule_is_for_the_nth_call_on_a_name)
 }
 END_TEST
 
-/* After an error nobody can tell what is there: nothing, a part, all. */
+/* After an error it is unknown what is there: nothing, a part, all. */
 START_TEST(a_failed_write_leaves_anything)
 {
 	bool none = false, part = false, all = false;

@@ -1,5 +1,6 @@
 /*
- * machine_test.c - the machine's own files: what they hold, who may open them, what they tell.
+ * machine_test.c - the machine's own files: what they hold, which users may open them, what they
+ * report.
  */
 #include <check.h>
 #include <errno.h>

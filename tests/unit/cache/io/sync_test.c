@@ -120,7 +120,7 @@ START_TEST(a_failure_while_closing_is_not_lost)
 	file = NULL;
 	atomic_store(&failing, 0);
 	ck_assert_int_eq(io->ops->sync_folder(io), KVT_EIO);
-	ck_assert_int_eq(io->ops->sync_folder(io), KVT_OK); /* told once */
+	ck_assert_int_eq(io->ops->sync_folder(io), KVT_OK); /* reported once */
 }
 END_TEST
 

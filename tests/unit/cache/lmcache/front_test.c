@@ -1,6 +1,6 @@
 /*
- * front_test.c - the room's front: several threads tell it at once, a controller that is away, or that is no
- * controller, and what the configuration may say.
+ * front_test.c - the room's front: several threads report at once, a controller that is away, or
+ * that is no controller, and what the configuration may say.
  */
 #include <check.h>
 #include <pthread.h>
@@ -88,7 +88,7 @@ static struct kvt_key key_of(uint32_t n)
 	return key;
 }
 
-/* Half of what is told is taken back. */
+/* Half of what is reported is taken back. */
 static void *tell(void *arg)
 {
 	struct reporter *t = arg;
@@ -99,7 +99,7 @@ static void *tell(void *arg)
 
 		names.lmcache_hash = t->number * EACH + i;
 		kvt_controller_stored(
-			t->c, i % 3, &key, &names); /* also of a tier that is not told */
+			t->c, i % 3, &key, &names); /* also of a tier that is not reported */
 		if (i % 2 == 0)
 			kvt_controller_removed(t->c, i % 3, &key);
 	}
@@ -148,7 +148,7 @@ START_TEST(many_tell_and_nobody_answers)
 	}
 	ck_assert_uint_eq(stats.registered, _i == 1);
 	kvt_controller_stop(c);
-	tell_all(c); /* of what it is not told any more */
+	tell_all(c); /* no longer reported to it */
 	kvt_controller_stats(c, &stats);
 	ck_assert_uint_eq(stats.chunks, REPORTERS * EACH / 3);
 	kvt_controller_destroy(c);

@@ -131,7 +131,7 @@ static struct kvt_controller_link_stats stats(void)
 	return s;
 }
 
-/* Peers of a ROUTER: who asked last. */
+/* Peers of a ROUTER: the last to ask. */
 static zmq_msg_t asker;
 static bool has_asker;
 

@@ -1,5 +1,5 @@
 /*
- * names_test.c - the table of chunks' names against a plain list, and what it tells.
+ * names_test.c - the table of chunks' names against a plain list, and what it reports.
  */
 #include <check.h>
 #include <stdlib.h>

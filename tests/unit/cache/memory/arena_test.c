@@ -1,5 +1,5 @@
 /*
- * arena_test.c - the arena's memory by every backing, what is refused and what is told about it.
+ * arena_test.c - the arena's memory by every backing, what is refused and what is logged about it.
  */
 #include <check.h>
 #include <errno.h>
@@ -132,7 +132,7 @@ START_TEST(test_wrong_options)
 }
 END_TEST
 
-/* With or without huge pages in the machine: memory either way, and the mode tells which. */
+/* With or without huge pages in the machine: memory either way, and the mode says which. */
 START_TEST(test_hugetlb)
 {
 	struct kvt_arena *a;
@@ -289,7 +289,7 @@ START_TEST(test_shm_owners)
 }
 END_TEST
 
-/* A name that somebody else made meanwhile is not removed. */
+/* A name that another process made meanwhile is not removed. */
 START_TEST(test_shm_replaced)
 {
 	char name[64], backing[80];
@@ -458,7 +458,7 @@ static void *use(void *self)
 		for (uint32_t k = 0; k < n; k++) {
 			if (((uint8_t *)segments[k].base)[0] != user->mark ||
 				((uint8_t *)segments[k].base)[segments[k].bytes - 1] != user->mark)
-				return user; /* somebody else's */
+				return user; /* another user's */
 		}
 		kvt_arena_give(user->arena, runs, n);
 	}

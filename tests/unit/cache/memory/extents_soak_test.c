@@ -3,7 +3,7 @@
  *
  * As a cache does it: an object that finds no room has the oldest ones removed until it does. Room
  * in pieces must still be room, at the end as at the beginning: what is occupied when an object is
- * refused tells how much of the space can be used.
+ * refused shows how much of the space can be used.
  */
 #include <check.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
 /*
- * extents_test.c - every answer beside an array of bytes, one per unit, that is searched naively.
+ * extents_test.c - every answer against an array of bytes, one per unit, that is searched naively.
  */
 #include <check.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /*
  * failures_test.c - each call that can fail does so in turn: no leak, nothing half made, no segment
- * left behind, and what could be done without is told. The linker sends the calls here first.
+ * left behind, and what could be done without is reported. The linker sends the calls here first.
  */
 #include <check.h>
 #include <errno.h>
@@ -201,7 +201,7 @@ START_TEST(test_arena)
 }
 END_TEST
 
-/* What an arena can do without is told. */
+/* What an arena can do without is reported. */
 START_TEST(test_lock_refused)
 {
 	struct kvt_surroundings s = surroundings();

@@ -50,7 +50,7 @@ struct history {
 /* Ends the test, naming profile, seed and operation. */
 void model_wrong(const struct history *h, const char *format, ...)
 	__attribute__((format(printf, 2, 3), noreturn));
-/* What happens, for whoever looks for a fault: MODEL_TRACE=1. */
+/* What happens, to find a fault: MODEL_TRACE=1. */
 void model_trace(const struct history *h, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
 uint64_t model_chance(struct history *h);
@@ -61,7 +61,7 @@ uint32_t model_pick(struct history *h);
 uint32_t model_head_of(const struct history *h, uint32_t id);
 struct entry *model_entry(struct history *h, uint32_t id);
 void model_step_until_idle(struct history *h);
-/* Time passes as it does where somebody steps. */
+/* Time passes as it does between steps. */
 void model_pass_time(struct history *h, int64_t ns);
 
 /* --- judge.c: events --- */

@@ -24,7 +24,7 @@ void model_wrong(const struct history *h, const char *format, ...)
 	abort();
 }
 
-/* What happens, for whoever looks for a fault: MODEL_TRACE=1. */
+/* What happens, to find a fault: MODEL_TRACE=1. */
 void model_trace(const struct history *h, const char *format, ...)
 {
 	va_list args;
@@ -86,7 +86,7 @@ void model_step_until_idle(struct history *h)
 			model_wrong(h, "kvt_step never ends");
 }
 
-/* Time passes as it does where somebody steps: in small steps while something is under way. */
+/* Time passes as it does between steps: in small steps while something is under way. */
 void model_pass_time(struct history *h, int64_t ns)
 {
 	int64_t step = SECOND / 5000;
@@ -192,7 +192,7 @@ uint8_t *model_copy_of(struct history *h, const struct kvt_lease *lease, size_t 
 	return bytes;
 }
 
-/* Is there a reason to demand it? Not of one that somebody fills: its place in memory is taken, so
+/* Is there a reason to demand it? Not of one that a put fills: its place in memory is taken, so
  * that it cannot be brought up. */
 bool model_demanded(struct history *h, uint32_t id)
 {

@@ -2,7 +2,7 @@
  * model_test.c - the whole library against a trivial map, many seeds for each kind of cache.
  *
  * MODEL_SEEDS=N runs N seeds of each kind instead of a few; MODEL_SEED=N runs that one alone,
- * MODEL_ONLY=NAME one kind; MODEL_TRACE=1 tells what happens.
+ * MODEL_ONLY=NAME one kind; MODEL_TRACE=1 prints what happens.
  */
 #include <check.h>
 #include <stdlib.h>

@@ -3,8 +3,8 @@
  *
  * Chunks are named by a number: chain * depth + position. Their bytes follow from that number and a
  * generation, which goes up whenever what was there must never be seen again (erase, reset,
- * expiry). So bytes that come back tell which put they are from, and a chunk that rose from the dead
- * is known from one that was put anew.
+ * expiry). So bytes that come back show which put they are from, and a chunk that rose from the
+ * dead is known from one that was put again.
  */
 #ifndef MODEL_ORACLE_H
 #define MODEL_ORACLE_H

@@ -1,7 +1,7 @@
 /*
- * models_test.c - policies beside naive models of themselves, choice by choice.
+ * models_test.c - policies against naive models of themselves, choice by choice.
  *
- * No chains and no pins here, so each victim is told by the policy's definition alone.
+ * No chains and no pins here, so each victim follows from the policy's definition alone.
  */
 #include "support.h"
 

@@ -54,7 +54,7 @@ START_TEST(test_list_postpones)
 }
 END_TEST
 
-/* Beside a plain search for the smallest key; what waits is found when nothing else may go. */
+/* Against a plain search for the smallest key; what waits is found when nothing else may go. */
 START_TEST(test_heap)
 {
 	enum { N = 50 };

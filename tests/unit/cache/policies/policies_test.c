@@ -90,7 +90,7 @@ START_TEST(test_nothing_may_go)
 }
 END_TEST
 
-/* A victim is only named: asked again without removing it, somebody is named again. */
+/* A victim is only named: asked again without removing it, a victim is named again. */
 START_TEST(test_victim_stays)
 {
 	struct tier t;

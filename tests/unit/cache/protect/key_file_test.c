@@ -104,7 +104,7 @@ START_TEST(one_mistake)
 	ck_assert_msg(strstr(report, place) != NULL, "%s: %s", m->text, report);
 	ck_assert_msg(strstr(report, m->says) != NULL, "%s: %s", m->text, report);
 	ck_assert_ptr_eq(strchr(report, '\n'), report + strlen(report) - 1);
-	/* whoever reads a log must not read a key */
+	/* no key may appear in a log */
 	ck_assert_ptr_null(strstr(report, "aabbcc"));
 	ck_assert_ptr_null(strstr(report, "ABEiM"));
 	ck_assert_uint_eq(masters.count, 0);
@@ -153,7 +153,7 @@ START_TEST(what_is_no_file)
 	ck_assert_ptr_nonnull(mkdtemp(path));
 	strcat(path, "/f");
 	ck_assert_int_eq(mkfifo(path, 0600), 0);
-	/* nobody writes to it: this must not wait */
+	/* it has no writer: this must not wait */
 	ck_assert_int_eq(
 		kvt_key_file_read(path, &surroundings, &secrets, &masters, &report), KVT_EINVAL);
 	unlink(path);

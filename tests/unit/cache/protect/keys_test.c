@@ -107,7 +107,7 @@ START_TEST(a_new_master_wraps_and_old_chunks_open)
 	sealing_start(&s, "1: " KEY_A "\n2: " KEY_B "\n");
 	ck_assert_int_eq(kvt_seal_take_tenant_key(s.sealer, by_1.wrapped), KVT_OK);
 	chunk_must_open(&old, s.sealer, 1);
-	by_2 = key_for(s.sealer, old.place.tenant, true); /* wrapped anew: to be written */
+	by_2 = key_for(s.sealer, old.place.tenant, true); /* wrapped again: to be written */
 	key_for(s.sealer, old.place.tenant, false);
 	ck_assert_mem_ne(by_1.wrapped, by_2.wrapped, sizeof(by_1.wrapped));
 	chunk_seal(&new, s.sealer, 1);
@@ -126,7 +126,7 @@ START_TEST(a_new_master_wraps_and_old_chunks_open)
 }
 END_TEST
 
-/* The same id with another key: nobody's chunks open, nothing crashes. */
+/* The same id with another key: no tenant's chunks open, nothing crashes. */
 START_TEST(another_master_under_the_same_id)
 {
 	struct sealing s;

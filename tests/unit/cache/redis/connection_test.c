@@ -94,7 +94,7 @@ START_TEST(t_deadly_command)
 }
 END_TEST
 
-/* The bytes of a late reply must not land in memory that is somebody else's by then. */
+/* The bytes of a late reply must not land in memory that another caller owns by then. */
 START_TEST(t_late_reply)
 {
 	char memory[16] = "###############";

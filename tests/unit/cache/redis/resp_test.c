@@ -113,7 +113,7 @@ static void is_empty(const struct target *t)
 	ck_assert_int_eq(t->lead[0], '#');
 }
 
-/* 13 bytes: 8 in lead, 3 and 2 in segments, and not one beside. */
+/* 13 bytes: 8 in lead, 3 and 2 in segments, and not one outside. */
 static void is_value(const struct target *t)
 {
 	char memory[ROOM], lead[9] = "ab\r\ncdef#";

@@ -496,7 +496,7 @@ static void *step_thread(void *self)
 	return NULL;
 }
 
-/* A wait of a minute ends when somebody wants it to; figures can be read meanwhile. */
+/* A wait of a minute ends when a thread wakes it; figures can be read meanwhile. */
 START_TEST(t_woken_by_another_thread)
 {
 	struct kvt_redis_stats stats = {0};

@@ -1,6 +1,6 @@
 /*
  * slots_test.c - slots of keys against the specification's vectors, maps of clusters as servers of
- * several versions tell them, redirections; and that nothing hostile gets through.
+ * several versions send them, redirections; and that nothing hostile gets through.
  */
 #include <check.h>
 #include <stdio.h>

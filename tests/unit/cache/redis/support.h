@@ -1,6 +1,6 @@
 /*
  * support.h - a client in a world of its own (clock and log are the test's), and a server that does
- * what the test tells it, step by step, in the same thread: each wait of the one lets the other
+ * what the test says, step by step, in the same thread: each wait of the one lets the other
  * work, so nothing here depends on how fast the machine is.
  */
 #ifndef KVT_REDIS_SUPPORT_H
@@ -66,7 +66,7 @@ void fake_init(struct fake *f, struct world *w);
 void fake_finish(struct fake *f);   /* its port refuses from now on */
 void fake_reopen(struct fake *f);   /* on the same port */
 int fake_accept(struct fake *f);    /* the next connection */
-bool fake_has_none(struct fake *f); /* nobody wants to connect */
+bool fake_has_none(struct fake *f); /* no client wants to connect */
 int fake_login(struct fake *f);     /* accepts and answers INFO */
 void fake_hear(struct fake *f, int fd, const char *expected, size_t len);
 bool fake_hears_nothing(struct fake *f, int fd);

@@ -1,6 +1,6 @@
 /*
- * topology_cluster_test.c - where commands of a cluster go, whom it asks for its map and how often,
- * and that servers come and go without a trace; no sockets.
+ * topology_cluster_test.c - where commands of a cluster go, which server it asks for its map and
+ * how often, and that servers come and go without a trace; no sockets.
  */
 #include <check.h>
 #include <stdio.h>
@@ -71,7 +71,7 @@ static void check_nobody(uint32_t slot)
 	ck_assert_int_eq(route(slot, &server), KVT_ROUTE_NONE);
 }
 
-/* Whom the question under way went to. */
+/* The server that was asked last. */
 static uint16_t asked_port(void)
 {
 	ck_assert_ptr_nonnull(r->asked);
@@ -187,7 +187,7 @@ START_TEST(when_nobody_answers_commands_end_and_the_reason_is_told)
 	ck_assert_ptr_null(r->asked); /* not without a pause */
 	fake_step(r, t, 900 * MS);
 	ck_assert_uint_eq(asked_port(), 1);
-	check_nobody(5); /* until somebody answers */
+	check_nobody(5); /* until a server answers */
 	answer_two();
 	check_goes(5, 11);
 }

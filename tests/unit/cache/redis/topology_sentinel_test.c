@@ -274,7 +274,7 @@ START_TEST(without_sentinels_the_present_master_works_on)
 	ck_assert_uint_eq(asked(false), 10);
 	answer_role("1master");
 	check_goes(10);
-	/* and if it is gone, too, that is told */
+	/* and if it is gone, too, that is reported */
 	ck_assert(t->ops->down(t, fake_server(r, 10, KVT_SERVER_DATA), "reset"));
 	fake_step(r, t, 210 * MS);
 	for (int i = 0; i < 4; i++)

@@ -67,7 +67,7 @@ struct fake_daemon {
 	/* what tests look at */
 	_Atomic int leases, misses, releases, unknown_releases, puts, same, deletes, connections;
 	_Atomic int live;   /* leases now */
-	_Atomic int waited; /* ms, before misses were told */
+	_Atomic int waited; /* ms, before misses were answered */
 	_Atomic int live_connections, most_connections;
 	/* --- */
 	pthread_mutex_t lock; /* guards what follows */

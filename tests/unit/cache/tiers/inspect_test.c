@@ -1,5 +1,5 @@
 /*
- * inspect_test.c - a store looked at from outside, closed and beside its owner.
+ * inspect_test.c - a store looked at from outside, closed and while its owner runs.
  */
 #include <check.h>
 #include <fcntl.h>
@@ -47,7 +47,7 @@ START_TEST(lists_what_is_there)
 		ck_assert_int_eq(store_put(&s, n), KVT_OK);
 	ck_assert_int_eq(store_erase(&s, 30), KVT_OK);
 	ck_assert_int_eq(store_flush(&s), KVT_OK);
-	x = look(); /* beside its owner */
+	x = look(); /* while its owner runs */
 	kvt_inspect_store(x, &store);
 	ck_assert_uint_eq(store.chunks, 29);
 	ck_assert_uint_eq(store.tenants, 2);

@@ -2,7 +2,7 @@
  * kill_test.c - kill -9 at random moments under mixed load, over real files, then reopened and
  * verified.
  *
- * A child works on a store and tells its parent through a pipe what it begins and what was
+ * A child works on a store and reports to its parent through a pipe what it begins and what was
  * acknowledged; the parent kills it, opens the store itself and judges: right bytes or none, what
  * was erased durably stays away, what was announced is there (nothing is evicted here).
  *

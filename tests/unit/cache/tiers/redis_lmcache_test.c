@@ -110,7 +110,7 @@ END_TEST
 START_TEST(what_lmcache_wrote)
 {
 	stock_set(NAME "kv_bytes", NAME "metadata", 1);
-	ck_assert_int_eq(rig_get(&rig, 0, 1, BYTES), KVT_MISS); /* nobody told its name */
+	ck_assert_int_eq(rig_get(&rig, 0, 1, BYTES), KVT_MISS); /* its name is unknown */
 	ck_assert_uint_eq(rig_probe(&rig, 0, 1, 1), 0);
 	name(0, 1, NAME);
 	ck_assert_uint_eq(rig_probe(&rig, 0, 1, 1), 1);

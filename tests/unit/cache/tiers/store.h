@@ -21,7 +21,7 @@ struct store {
 	struct kvt_tier *tier;
 	char folder[128];
 	char why[KVT_REASON_BYTES];
-	unsigned stored, removed; /* told by the watch */
+	unsigned stored, removed; /* reported by the watch */
 	uint64_t lmcache_hash;    /* of the last stored one; 0: it has none */
 	struct kvt_key last_removed;
 	char last_log[512];

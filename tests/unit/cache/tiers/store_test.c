@@ -335,7 +335,7 @@ START_TEST(a_folder_that_vanished)
 	ck_assert_uint_gt(found, 10); /* open files go on */
 	(void)store_flush(&s);
 	store_close(&s);
-	ck_assert_int_eq(store_open(&s), KVT_OK); /* made anew, empty */
+	ck_assert_int_eq(store_open(&s), KVT_OK); /* made again, empty */
 	ck_assert_uint_eq(store_stats(&s).chunks, 0);
 	ck_assert_int_eq(store_put(&s, 1), KVT_OK);
 	ck_assert_int_eq(store_get(&s, 1), KVT_OK);

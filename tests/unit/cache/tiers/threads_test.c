@@ -19,7 +19,7 @@ static struct store s;
 static _Atomic bool stop;
 static _Atomic unsigned got;
 
-/* A request with somebody who waits for it. */
+/* A request and its waiting thread. */
 struct waited {
 	struct wish *wish;
 	pthread_mutex_t lock;

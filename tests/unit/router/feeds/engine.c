@@ -98,7 +98,7 @@ void engine_start(struct engine *engine, uint16_t port, uint16_t replay_port, bo
 		.keep = UINT64_MAX,
 		.drop = UINT64_MAX};
 	engine->context = zmq_ctx_new();
-	/* A PUB that tells when somebody has subscribed. */
+	/* A PUB that reports subscriptions. */
 	engine->pub = zmq_socket(engine->context, ZMQ_XPUB);
 	bind_at(engine->pub, &engine->port);
 	engine->batches = calloc(ENGINE_BATCHES, sizeof(*engine->batches));

@@ -39,7 +39,7 @@ struct engine {
 void engine_start(struct engine *engine, uint16_t port, uint16_t replay_port, bool replay);
 void engine_stop(struct engine *engine);
 
-/* Until somebody has subscribed since the start. */
+/* Until a subscription has come since the start. */
 void engine_await_subscriber(struct engine *engine);
 
 /* The same with everything forgotten, on the same ports. */

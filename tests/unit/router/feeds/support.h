@@ -22,7 +22,7 @@ void rig_init(struct rig *rig, size_t workers, uint16_t first_port, const char *
 void rig_start(struct rig *rig, const struct kvw_feed_module *module); /* NULL: none */
 void rig_finish(struct rig *rig);
 
-/* A port of 127.0.0.1 that nobody listens on. */
+/* A port of 127.0.0.1 without a listener. */
 uint16_t free_port(void);
 
 /* Until the condition holds; false after ten seconds. */

@@ -246,7 +246,7 @@ START_TEST(failed_requests_in_a_row_take_a_worker_out)
 	probes(0, true, 1);
 	ck_assert(kvw_worker_usable(worker));
 	requests_fail(0, 2);
-	ck_assert(kvw_worker_usable(worker)); /* counted anew */
+	ck_assert(kvw_worker_usable(worker)); /* counted from 0 again */
 }
 END_TEST
 

@@ -261,7 +261,7 @@ START_TEST(port_taken)
 }
 END_TEST
 
-/* Nobody outside of the engine can compute these hashes. */
+/* Only the engine itself can compute these hashes. */
 START_TEST(hopeless_recipe)
 {
 	char text[512] = "";

@@ -22,7 +22,7 @@ struct rig {
 int rig_free_port(void);
 void rig_init(struct rig *rig);
 
-/* `more` follows in kvaware.lmcache. What is told to errors is in text. */
+/* `more` follows in kvaware.lmcache. What is written to errors is in text. */
 enum kvw_err rig_start(struct rig *rig, const char *more, char *text, size_t size);
 
 /* Sockets of rig->context are closed. */

@@ -224,7 +224,7 @@ START_TEST(nonsense)
 }
 END_TEST
 
-/* A status tells at most so many batches; the others follow when these have come. */
+/* A status lists at most so many batches; the others follow when these have come. */
 START_TEST(many_missing)
 {
 	meet();
