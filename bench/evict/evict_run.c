@@ -139,7 +139,7 @@ static void one_request(struct run *run, const struct kvb_trace_row *row)
 	held = insert_rest(run, hit, row->id_count);
 	for (size_t i = hit; i < held; i++)
 		if (kvt_index_publish(run->index, run->entries[i]) != KVT_OK)
-			abort(); /* nobody erases here */
+			abort(); /* nothing erases here */
 	for (size_t i = 0; i < held; i++)
 		kvt_index_release(run->index, run->entries[i]);
 }

@@ -2,7 +2,7 @@
  * daemon_put.c - objects into a tiered-storage daemon: one kept-alive connection, one PUT after the
  * other, from memory that holds them all.
  *
- * First objects 0, 1, 2 ... once, for those who will ask for them; then, measured, as many bytes as
+ * First objects 0, 1, 2 ... once, for later readers; then, measured, as many bytes as
  * asked for, under names that no object had before, as engines put, or with -o under those of the
  * first ones, which replaces them. Each body begins with a number of its own, also from run to run.
  */

@@ -2,7 +2,7 @@
  * spent.h - clocks of a measurement, and how a program of this folder gives up.
  *
  * Seconds of the clock, of this process's processor time, and of a server's: a figure of bytes per
- * second says little without who was busy meanwhile.
+ * second says little without which process was busy.
  */
 #ifndef KVB_SPENT_H
 #define KVB_SPENT_H

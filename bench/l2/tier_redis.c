@@ -1,5 +1,5 @@
 /*
- * tier_redis.c - libkvtier's shared tier against a Redis server, beside raw_redis.c.
+ * tier_redis.c - libkvtier's shared tier against a Redis server; compare raw_redis.c.
  *
  * The native format, with the header, the TTL and the verification of the default configuration;
  * deadlines are long, so that a busy machine slows both down and fails neither.

@@ -1,4 +1,4 @@
-/* arrivals.c - see arrivals.h. One timer, set anew for each arrival that is not due yet. */
+/* arrivals.c - see arrivals.h. One timer, set again for each arrival that is not due yet. */
 #include "bench/load/arrivals.h"
 
 #include <event2/event.h>

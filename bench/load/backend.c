@@ -219,7 +219,7 @@ static void conn_ready(struct kvb_source *source, uint32_t events)
 		return;
 	}
 	if (conn->hooked) {
-		conn_close(conn); /* a second request inside a stream: nobody here sends that */
+		conn_close(conn); /* a second request inside a stream: no benchmark sends that */
 		return;
 	}
 	if (conn->body_left > 0) {

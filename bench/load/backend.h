@@ -29,7 +29,7 @@ struct kvb_stream_hook {
 
 /*
  * Listens on `count` ports of host: first_port and those after it, or free ones if it is 0.
- * Caller owns *out. KVW_EIO: errno tells why.
+ * Caller owns *out. KVW_EIO: errno says why.
  */
 enum kvw_err kvb_backend_create(struct kvb_reactor *reactor, const char *host, uint16_t first_port,
 	unsigned count, struct kvb_backend **out) KVW_MUST_CHECK;

@@ -182,7 +182,7 @@ static uint64_t questions_of(const struct kvb_options *options, uint64_t user)
 	return (sessions - user + users - 1) / users * (uint64_t)options->rounds;
 }
 
-/* Settles who asks when: blocks of every user that has questions left, shuffled. */
+/* Decides which user asks when: blocks of every user that has questions left, shuffled. */
 static void make_order(struct chat *chat)
 {
 	uint32_t users = (uint32_t)chat->options->users;

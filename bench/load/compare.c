@@ -45,7 +45,7 @@ static double value_of(const json_t *result, const struct metric *metric)
 	return json_is_number(value) ? json_number_value(value) * metric->scale : NAN;
 }
 
-/* Says where the parameters of two runs differ, so that nobody reads a gain into it. */
+/* Says where the parameters of two runs differ, lest the reader see a gain there. */
 static void print_differences(json_t **results, size_t count, FILE *out)
 {
 	static const char *const keys[] = {"workload", "model", "speed", "parameters", "slo"};

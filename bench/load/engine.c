@@ -26,7 +26,7 @@
 #include "bench/load/run.h"
 #include "bench/load/workload.h"
 
-#define SPARE_DESCRIPTORS 32 /* what the program needs beside connections */
+#define SPARE_DESCRIPTORS 32 /* what the program needs besides connections */
 #define BURST             4  /* requests sent before answers are looked for */
 
 enum phase { WARM_UP, PAUSE, MEASURE, OVER };

@@ -67,7 +67,7 @@ static json_t *times_json(struct kvb_summary s, double scale)
 		(json_int_t)s.count);
 }
 
-/* What the other program does not tell. */
+/* What the other program does not report. */
 static json_t *own_json(const struct kvb_engine_outcome *outcome)
 {
 	const struct kvb_result *r = &outcome->result;

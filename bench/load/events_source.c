@@ -2,7 +2,7 @@
  * events_source.c - one thread that publishes for all engines, batch by batch in turn.
  *
  * Batch n of all is due at n / (engines * rate) after the start of its phase and belongs to engine n modulo
- * engines. A thread that is behind publishes what is due at once and tells how late it was; it
+ * engines. A thread that is behind publishes what is due at once and reports how late it was; it
  * never leaves a batch out, so the rate holds or the figure says why not.
  *
  * The thread makes itself nice, and with it ZeroMQ's own, which it starts: publishing on a core that also
@@ -164,7 +164,7 @@ static void *run(void *arg)
 }
 
 /* On a thread of its own, for the threads that ZeroMQ starts with the first socket are as nice as the one
- * that opens it, and nobody can become less nice again. NULL: failed. */
+ * that opens it, and no thread can become less nice again. NULL: failed. */
 static void *open_publishers(void *arg)
 {
 	struct kvb_source *s = arg;

@@ -4,7 +4,7 @@
  * An engine stores chains of KVB_CHAIN blocks, in pieces of one batch each, and holds `held` chains: with
  * each piece it loses one of its oldest chain, tail first, one event a block. Eight groups of engines
  * store the same chains, as engines that serve the same users do. Chains are decided by group and
- * number, so that whoever knows how far the engines are can ask for a prompt that they hold.
+ * number, so that a caller that knows how far the engines are can ask for a prompt that they hold.
  *
  * One thread runs a source; its other functions may be called from any thread.
  */

@@ -95,7 +95,7 @@ static void conn_free(struct conn *conn)
 	free(conn);
 }
 
-/* The request is over; the connection is kept or not, then the caller is told. */
+/* The request is over; the connection is kept or not, then `end` is called. */
 static void conn_end(struct conn *conn, enum kvb_http_end how, int error, bool keep)
 {
 	const struct kvb_http_handler *handler = conn->handler;
@@ -106,7 +106,7 @@ static void conn_end(struct conn *conn, enum kvb_http_end how, int error, bool k
 		conn->reused = true;
 		kvb_buf_finish(&conn->out);
 		event_del(conn->readable);
-		event_add(conn->readable, NULL); /* without a timeout: told when it is closed */
+		event_add(conn->readable, NULL); /* without a timeout: fires when it is closed */
 		LIST_INSERT_HEAD(&conn->http->idle, conn, idle);
 	} else {
 		conn_free(conn);
@@ -254,7 +254,7 @@ static struct conn *conn_open(struct kvb_http *http)
 	return conn;
 }
 
-/* Told of a connection that could not even be begun, from the loop rather than from send. */
+/* Reports a connection that could not even be begun, from the loop rather than from send. */
 struct refusal {
 	const struct kvb_http_handler *handler;
 	void *arg;

@@ -22,17 +22,17 @@ struct kvb_http;
 /* How an exchange ended. */
 enum kvb_http_end {
 	KVB_HTTP_DONE,     /* whole answer */
-	KVB_HTTP_CONNECT,  /* no connection; errno tells why */
+	KVB_HTTP_CONNECT,  /* no connection; errno says why */
 	KVB_HTTP_CLOSED,   /* closed before an answer began */
 	KVB_HTTP_CUT,      /* closed within the answer */
 	KVB_HTTP_TIMEOUT,  /* nothing came for too long */
 	KVB_HTTP_PROTOCOL, /* the answer is not HTTP */
 };
 
-/* Who is told. `end` is called exactly once, last; it may start other requests. */
+/* The callbacks. `end` is called exactly once, last; it may start other requests. */
 struct kvb_http_handler {
 	/*
-	 * Optional: the request's first byte is about to go out. Told again where that was in
+	 * Optional: the request's first byte is about to go out. Called again where that was in
 	 * vain, since the connection did not stand yet or was closed by the server: the last
 	 * time counts.
 	 */
@@ -56,7 +56,7 @@ void kvb_http_send(struct kvb_http *http, const char *method, const char *path, 
 	struct kvb_buf *body_take, const struct kvb_http_handler *handler, void *arg);
 /* Reused connections that were replaced so far. */
 uint64_t kvb_http_stale(const struct kvb_http *http);
-/* Closes all connections; requests under way are not told. */
+/* Closes all connections; requests under way get no `end`. */
 void kvb_http_destroy(struct kvb_http *http);
 
 #endif

@@ -53,7 +53,7 @@ static enum kvw_err run_job(struct app *app, char *line)
 	if (err == KVW_OK)
 		err = jobs[job.kind](&app->load, &job, stdout);
 	if (err != KVW_OK) {
-		/* Who waits for the result's line gets one. */
+		/* The process that waits for a result line gets one. */
 		printf("{\"job\":\"failed\",\"errors\":1,\"first_error\":\"no result (%d)\"}\n",
 			err);
 		fflush(stdout);

@@ -25,8 +25,8 @@ struct kvb_record {
 	int64_t late_ns;           /* from when it was due to when it was sent */
 	int64_t ttft_ns;           /* to the first content */
 	int64_t e2e_ns;            /* to the answer's end */
-	int64_t prompt_tokens;     /* told by usage, else as planned */
-	int64_t completion_tokens; /* told by usage, else content events */
+	int64_t prompt_tokens;     /* from usage, else as planned */
+	int64_t completion_tokens; /* from usage, else content events */
 	bool cached_known;
 	int64_t cached_tokens;
 	int64_t sent_ns; /* on the clock: handed to the client, which may have to connect first */
@@ -73,7 +73,7 @@ struct kvb_result {
 	double duration_s;
 	double requests_per_s, prompt_tokens_per_s, completion_tokens_per_s;
 	double goodput;      /* share of all requests, 0..1 */
-	double cached_share; /* of the prompt tokens of answers that told; 0 if none did */
+	double cached_share; /* of the prompt tokens of answers that report it; 0 if none does */
 	uint64_t cached_told;
 	uint64_t prompt_tokens, completion_tokens;
 };

@@ -14,7 +14,7 @@
 
 #include "kvway/err.h"
 
-/* A descriptor and who is told of its events. Embed as the first member. */
+/* A descriptor and the callback for its events. Embed as the first member. */
 struct kvb_source {
 	int fd; /* owned by the source until it is retired */
 	bool retired;
@@ -29,7 +29,7 @@ struct kvb_reactor {
 };
 
 enum kvw_err kvb_reactor_init(struct kvb_reactor *reactor) KVW_MUST_CHECK;
-/* events: EPOLLIN and so on. On failure the source is untouched and errno tells why. */
+/* events: EPOLLIN and so on. On failure the source is untouched and errno says why. */
 enum kvw_err kvb_reactor_add(
 	struct kvb_reactor *reactor, struct kvb_source *source, uint32_t events) KVW_MUST_CHECK;
 /* Closes the descriptor now, frees the object after the turn. Twice is once. */
@@ -42,7 +42,7 @@ void kvb_reactor_finish(struct kvb_reactor *reactor);
 
 /* A non-blocking TCP socket with TCP_NODELAY, connecting to host:port (numeric); -1: errno. */
 int kvb_connect(const char *host, uint16_t port, const char *source_address);
-/* A listening socket; *port 0 picks a free one and sets it. -1: errno tells why. */
+/* A listening socket; *port 0 picks a free one and sets it. -1: errno says why. */
 int kvb_listen(const char *host, uint16_t *port);
 
 #endif

@@ -14,7 +14,7 @@
 
 struct json_t;
 
-/* What belongs to a run beside its figures. */
+/* What belongs to a run besides its figures. */
 struct kvb_report {
 	const struct kvb_options *options; /* borrowed */
 	const char *model;
@@ -25,7 +25,7 @@ struct kvb_report {
 
 /*
  * The result as a JSON object; caller owns it. A figure that is unknown is null: percentiles of
- * nothing, the cached share where no answer told.
+ * nothing, the cached share where no answer reports it.
  */
 struct json_t *kvb_report_json(const struct kvb_report *report);
 /* Writes it to the file that the options name, or to standard output. */

@@ -2,7 +2,7 @@
  * run.h - requests under way: sends them when due, reads the streams, counts what happened.
  *
  * A workload (chat.c, replay.c, engine.c) decides what is asked and when; the run sends, keeps to the cap on
- * concurrency, takes times and tells the workload of each end. One thread, one libevent loop.
+ * concurrency, takes times and reports each end to the workload. One thread, one libevent loop.
  */
 #ifndef KVB_RUN_H
 #define KVB_RUN_H
@@ -23,7 +23,7 @@ struct kvb_run;
 /* What is asked of a server. */
 struct kvb_request {
 	struct kvb_buf body;    /* JSON; the run takes it */
-	uint64_t session;       /* told in the session header; 0: none */
+	uint64_t session;       /* sent in the session header; 0: none */
 	int64_t planned_tokens; /* of the prompt, for answers without usage */
 	int64_t due_ns;
 	int64_t lead_ns; /* it is submitted so long before due_ns, for kvsim to hold; 0: when due */

@@ -2,7 +2,7 @@
  * sse.h - server-sent events out of bytes that arrive in any pieces.
  *
  * Lines end with LF or CRLF; the `data:` lines of an event are joined by LF; comments and other
- * fields are skipped. An event is told when the blank line behind it has come.
+ * fields are skipped. An event is reported when the blank line behind it has come.
  */
 #ifndef KVB_SSE_H
 #define KVB_SSE_H

@@ -28,7 +28,7 @@ void kvb_word_pool_builtin(struct kvb_word_pool *pool)
 		pool->words[i] = kvb_strdup(kvb_text_word(i));
 }
 
-/* The word that a vocabulary's key stands for, NULL if it is none; *marker tells how it begins. */
+/* The word that a vocabulary's key stands for, NULL if it is none; *marker says how it begins. */
 static const char *word_of(const char *key, size_t *marker)
 {
 	const char *word = NULL;

@@ -30,7 +30,7 @@
 struct kvb_ask {
 	char id[64]; /* as it stands in tables of results */
 	struct kvb_buf
-		messages; /* JSON objects joined by commas; whoever is given it releases it */
+		messages; /* JSON objects joined by commas; the receiver releases it */
 	int64_t max_tokens;
 	uint64_t session; /* which conversation, counted from 1; 0: none */
 	uint64_t tag;     /* the workload's own, given back to ended() */

@@ -5,7 +5,7 @@
  * k is due at k / qps and belongs to session k modulo their number. A session whose last answer is
  * still under way keeps its turn: this question and all behind it wait for that answer, and those
  * that are overdue then follow at once. Nothing is asked from the duration's end on; what was due
- * before and could not be asked is missing from `planned`, which the engine tells.
+ * before and could not be asked is missing from `planned`, which the engine reports.
  *
  * An answer joins its session's history together with the question. A question that failed leaves
  * none: the next one goes on from the last answer.

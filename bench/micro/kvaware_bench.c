@@ -1,9 +1,9 @@
 /*
- * kvaware_bench.c - what a decision of kvaware takes, alone and beside a feed that writes.
+ * kvaware_bench.c - what a decision of kvaware takes, alone and while a feed writes.
  *
  * 64 workers tell all they hold: a system prompt of 1,024 tokens, of which there are a few and which
  * all have, and conversations of 3,072 more tokens that one worker has, 20,000 of them (3.8M blocks of 16
- * tokens). A request goes on with one of these by 384 tokens that nobody has seen. It is put to
+ * tokens). A request goes on with one of these by 384 tokens that no worker has seen. It is put to
  * prefixaware, to kvaware, and to kvaware while another thread applies 128,000 block events a second,
  * 2,000 of each worker in batches of 20: conversations that are stored, and the oldest ones dropped.
  * What is timed is pick alone, by the clock; making prompts, leases and done are not.
@@ -253,7 +253,7 @@ static void measure(struct bench *bench, enum figure what, unsigned round, doubl
 	figures->rate[what][round] = (double)count * 1e9 / sum;
 }
 
-/* --- telling --- */
+/* --- reporting --- */
 
 static int by_value(const void *a, const void *b)
 {

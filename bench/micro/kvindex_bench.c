@@ -9,7 +9,7 @@
  * events   BlockStored of one prompt's own 48 blocks, and the BlockRemoved of the oldest one's, as an
  *          engine with a full cache publishes them; each block of either is one event
  * repeats  BlockStored of blocks that the worker holds already
- * matches  one chain over all workers, alone and beside a thread that applies events
+ * matches  one chain over all workers, alone and while a thread applies events
  *
  * Each figure is the median of the rounds. JSON lines on standard output, a table on standard error.
  * Arguments: -s SECONDS per run, -r ROUNDS.
@@ -202,7 +202,7 @@ static double matched(struct bench *bench)
 	return (double)sum / 1000;
 }
 
-/* --- telling --- */
+/* --- reporting --- */
 
 static int by_value(const void *a, const void *b)
 {

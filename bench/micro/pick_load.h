@@ -3,7 +3,7 @@
  *
  * Prompts are random paths through a tree with six branch points, made before any clock starts,
  * plus a new suffix of their own. Each beginning has `holders` workers; a leaf is held by 1 to `copies`
- * of them, a random number, a node above by all who hold what is below it.
+ * of them, a random number, a node above by all that hold what is below it.
  */
 #ifndef KVB_PICK_LOAD_H
 #define KVB_PICK_LOAD_H
@@ -24,7 +24,7 @@
 /* One line of the table. */
 struct kvb_shape {
 	uint32_t depth;   /* chunks of a prompt */
-	uint32_t fresh;   /* of these, at the end, nobody has seen */
+	uint32_t fresh;   /* of these, at the end, no worker has seen */
 	uint32_t fan;     /* children of each branch point */
 	uint32_t roots;   /* beginnings of prompts */
 	uint32_t holders; /* most workers that hold a node before the clock starts */

@@ -292,7 +292,7 @@ static void run_round(struct kvb_pick *pick, const struct kvb_chase *chase, doub
 	results->values[INSERTS][r] = rate_of(&inserts);
 }
 
-/* --- telling --- */
+/* --- reporting --- */
 
 static double median(const struct results *results, enum figure figure)
 {

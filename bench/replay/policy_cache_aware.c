@@ -7,7 +7,7 @@
  * there; otherwise to the least loaded. The tree learns where the prompt went either way. Each
  * worker's part is cut to 2^26 characters every 120 s, leaves least recently sent first.
  *
- * The tree here is by blocks of the trace, which is as fine as a trace tells; a token is four
+ * The tree here is by blocks of the trace, which is as fine as a trace is; a token is four
  * characters.
  */
 #include "bench/load/mem.h"
@@ -27,7 +27,7 @@ struct node {
 	uint64_t id; /* of the block and all before; 0: free slot */
 	uint32_t chars;
 	uint32_t depth;
-	uint16_t owner; /* who brought it first, while he holds it; else NOBODY */
+	uint16_t owner; /* worker that brought it first, while it holds it; else NOBODY */
 };
 
 struct cache_aware {
@@ -87,7 +87,7 @@ static void grow(struct cache_aware *ca)
 	free(old.sent);
 }
 
-/* Anybody who holds the node; NOBODY if it was evicted everywhere. */
+/* A worker that holds the node; NOBODY if it was evicted everywhere. */
 static uint32_t holder_of(struct cache_aware *ca, size_t slot)
 {
 	struct node *node = &ca->nodes[slot];
@@ -98,7 +98,7 @@ static uint32_t holder_of(struct cache_aware *ca, size_t slot)
 	return node->owner;
 }
 
-/* Characters of the job that the tree has; *owner is whom its deepest node belongs to. */
+/* Characters of the job that the tree has; *owner is the worker of its deepest node. */
 static uint64_t match(struct cache_aware *ca, const struct kvb_job *job, uint32_t *owner)
 {
 	uint64_t chars = 0;

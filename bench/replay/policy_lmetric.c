@@ -2,7 +2,7 @@
  * policy_lmetric.c - prefill that the worker would have to do, times its requests.
  *
  * The product of the new prefill tokens if the request went there and the batch size with it.
- * Whether tokens that wait there already count is told in two ways, and the parameter is their
+ * Sources differ on whether tokens that wait there already count, and the parameter is their
  * weight: 1 as the paper's figures come out, 0 as SGLang's port of it does.
  */
 #include "bench/load/mem.h"

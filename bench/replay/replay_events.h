@@ -1,5 +1,5 @@
 /*
- * replay_events.h - what the simulated engines tell of their caches, on its way to a router.
+ * replay_events.h - what the simulated engines publish of their caches, on its way to a router.
  *
  * Each engine is watched; what it stores, drops and loses goes into the exact view a fixed time after
  * the step in which it happened began, in the order in which it happened.

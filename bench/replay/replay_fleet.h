@@ -1,7 +1,7 @@
 /*
  * replay_fleet.h - the simulated workers, and what a router knows of them.
  *
- * Each worker is an engine of bench/sim in simulated time. Beside the engines the fleet keeps a
+ * Each worker is an engine of bench/sim in simulated time. Besides the engines the fleet keeps a
  * ledger of what any router sees without asking: which requests it sent where, which have had
  * their first token, which have ended. Policies read the ledger instead of each keeping its own.
  *
@@ -27,7 +27,7 @@ struct kvb_oddity {
 };
 
 /* Caches that are emptied behind the router's back, one worker after the other. What runs there
- * begins anew, as with vLLM's reset_running_requests. Zeroed: none is. */
+ * starts over, as with vLLM's reset_running_requests. Zeroed: none is. */
 struct kvb_resets {
 	int64_t begin_ns; /* of worker 0 */
 	int64_t every_ns; /* the next worker's; 0: never */

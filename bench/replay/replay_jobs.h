@@ -40,7 +40,7 @@ uint32_t kvb_jobs_add(struct kvb_jobs *jobs, int64_t due_ns, uint32_t input, uin
 	const uint64_t *ids);
 /* Job `next` begins gap_ns after job `job` has ended. */
 void kvb_jobs_follow(struct kvb_jobs *jobs, uint32_t job, uint32_t next, int64_t gap_ns);
-/* The job is none of the router's: somebody sends it to this worker. */
+/* The job bypasses the router: another client sends it to this worker. */
 void kvb_jobs_direct(struct kvb_jobs *jobs, uint32_t job, uint32_t worker);
 /* All requests of a trace, its clock running `scale` times as fast. */
 void kvb_jobs_from_trace(struct kvb_jobs *jobs, const struct kvb_trace *trace, double scale);

@@ -35,7 +35,7 @@ struct kvb_policy_ops {
 struct kvb_policy {
 	const char *name;
 	const struct kvb_policy_ops *ops;
-	bool peer; /* somebody's router, to be compared with; not ours, not a yardstick */
+	bool peer; /* another project's router, to be compared with; not ours, not a yardstick */
 	double param;
 	const char *source; /* where its rule and its defaults are published */
 };

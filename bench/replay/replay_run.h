@@ -29,7 +29,7 @@ struct kvb_replay_result {
 	uint32_t holders; /* workers that hold half of the first job's prompt at the end */
 };
 
-/* Runs all jobs to their end. `late` scales all times of arrival, 1 being as told. */
+/* Runs all jobs to their end. `late` scales all times of arrival, 1 being as given. */
 struct kvb_replay_result kvb_replay_run(const struct kvb_fleet_options *options,
 	const struct kvb_jobs *jobs, double late, const struct kvb_policy *policy,
 	const struct kvw_config *config, uint64_t seed);

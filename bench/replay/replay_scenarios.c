@@ -100,7 +100,7 @@ static void chat(struct kvb_jobs *jobs, double scale, uint32_t workers, uint64_t
 	}
 }
 
-/* The same, some of it not ours: each third turn on the average, and the first of nobody's. */
+/* The same, a third of it not ours: those turns bypass the router, to a random worker. */
 static void foreign(struct kvb_jobs *jobs, double scale, uint32_t workers, uint64_t seed)
 {
 	uint64_t random = kvb_mix(seed + 1);

@@ -1,5 +1,5 @@
 /*
- * gpu_bench.c - gathers and scatters of 16-token blocks into chunks of 4 MiB, beside plain copies.
+ * gpu_bench.c - gathers and scatters of 16-token blocks into chunks of 4 MiB, against plain copies.
  *
  * JSON lines on standard output, a table on standard error. Ours and the peer take turns within every
  * round; figures are medians over the rounds.

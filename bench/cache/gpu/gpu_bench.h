@@ -18,7 +18,7 @@ struct kvb_gpu_options {
 	unsigned rounds;
 	uint64_t bytes;      /* copied in a pass, a multiple of KVB_CHUNK */
 	const char *driver;  /* NULL: the machine's */
-	const char *library; /* NULL: the one beside libkvtier */
+	const char *library; /* NULL: the one next to libkvtier */
 };
 
 /* A paged cache's layout, but for where it lies. */

@@ -1,5 +1,5 @@
 /*
- * gpu_bench_host.c - the host backend beside memcpy.
+ * gpu_bench_host.c - the host backend against memcpy.
  *
  * The paged cache and the chunks are 512 MiB each, so that no cache of the processor holds them, in huge
  * pages where the machine has them, touched before the clock starts. The peer copies the same memory, 4 MiB

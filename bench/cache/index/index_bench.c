@@ -29,7 +29,7 @@ struct bench {
 	uint32_t rounds;
 };
 
-/* One thread that looks up chains until told to stop. */
+/* One thread that looks up chains until `stop` is set. */
 struct looker {
 	struct bench *bench;
 	_Atomic bool *stop;

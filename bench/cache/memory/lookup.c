@@ -1,5 +1,5 @@
 /*
- * lookup.c - how fast prefixes are found, and what a chunk costs beside its bytes.
+ * lookup.c - how fast prefixes are found, and what a chunk costs besides its bytes.
  *
  * Chains of 1,000 chunks. Warm: the same chain again and again. Random: another chain each time, so
  * that keys, table and entries come from memory. Times are the processor's: a lookup takes no lock and

@@ -1,5 +1,5 @@
 /*
- * measure.h - the parts of memory_bench, and what they are told.
+ * measure.h - the parts of memory_bench, and their arguments.
  */
 #ifndef KVB_MEASURE_H
 #define KVB_MEASURE_H

@@ -1,5 +1,5 @@
 /*
- * memory_bench.c - what libkvtier's memory tier costs, beside memcpy and XXH3 on the same machine.
+ * memory_bench.c - what libkvtier's memory tier costs, against memcpy and XXH3 on the same machine.
  *
  * JSON lines on standard output, a table on standard error. Ours and the peer take turns within every
  * round; figures are medians over the rounds.

@@ -15,7 +15,7 @@
 
 struct kvb_shelf;
 
-/* What a shelf's chunks cost, in bytes of memory beside them. */
+/* What a shelf's chunks cost, in bytes of memory besides their own. */
 struct kvb_shelf_cost {
 	uint64_t chunks, metadata, ghosts, names;
 };

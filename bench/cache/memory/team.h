@@ -1,5 +1,5 @@
 /*
- * team.h - the same work on several threads at once, timed by those who do it.
+ * team.h - the same work on several threads at once, timed by those threads.
  */
 #ifndef KVB_TEAM_H
 #define KVB_TEAM_H
@@ -10,7 +10,7 @@
 
 /* Calls work(item) for each of the n items (of item_bytes each), every one on a thread of its own,
  * all beginning together. Returns the seconds from the first one's beginning to the last one's end,
- * by their own clocks: whoever waits for them may get the processor late. */
+ * by their own clocks: the thread that waits may get the processor late. */
 double kvb_team(void (*work)(void *item), void *items, size_t item_bytes, unsigned n);
 
 #endif
