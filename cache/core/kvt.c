@@ -139,40 +139,31 @@ static void init_plain(struct kvt *k)
 	k->watch = (struct kvt_tier_watch){tell_stored, tell_removed, k};
 }
 
-/* One tier of each id, of all that the list has. */
-static enum kvt_status choose_tiers(const struct kvt *k, const struct kvt_tier_ops *const *tiers,
-	const struct kvt_tier_ops *chosen[KVT_TIER_COUNT])
+/* Makes each tier of the list that is configured, at most one of each id. */
+static enum kvt_status make_lowers(struct kvt *k, const struct kvt_tier_ops *const *tiers)
 {
-	enum kvt_tier_asked most[KVT_TIER_COUNT] = {KVT_TIER_NOT_ASKED};
+	const struct kvt_tier_ops *made[KVT_TIER_COUNT] = {NULL};
 
 	for (; *tiers != NULL; tiers++) {
 		const struct kvt_tier_ops *ops = *tiers;
-		enum kvt_tier_asked asked =
-			ops->asked != NULL ? ops->asked(&k->config) : KVT_TIER_ASKED;
+		struct kvt_lower *lower = &k->lower[k->lower_count];
+		enum kvt_status status = kvt_lower_init(lower, k, ops);
 
-		if (asked == KVT_TIER_NOT_ASKED || asked < most[ops->id])
+		if (status != KVT_OK)
+			return status;
+		if (lower->state == KVT_TIER_ABSENT)
 			continue;
-		if (asked == most[ops->id]) {
+		if (made[ops->id] != NULL) {
 			kvt_note(&k->surroundings, KVT_LOG_ERROR,
-				"two tiers for one place are asked for: %s and %s",
-				chosen[ops->id]->name, ops->name);
+				"%s and %s are both configured: a cache has room for one of them",
+				made[ops->id]->name, ops->name);
+			kvt_lower_finish(lower);
 			return KVT_EINVAL;
 		}
-		most[ops->id] = asked;
-		chosen[ops->id] = ops;
+		made[ops->id] = ops;
+		k->lower_count++; /* L1 is not in the list, so that a slot is left */
 	}
 	return KVT_OK;
-}
-
-static enum kvt_status make_lowers(struct kvt *k, const struct kvt_tier_ops *const *tiers)
-{
-	const struct kvt_tier_ops *chosen[KVT_TIER_COUNT] = {NULL};
-	enum kvt_status status = choose_tiers(k, tiers, chosen);
-
-	for (; *tiers != NULL && status == KVT_OK; tiers++)
-		if (chosen[(*tiers)->id] == *tiers)
-			status = kvt_lower_init(&k->lower[k->lower_count++], k, *tiers);
-	return status;
 }
 
 static enum kvt_status make_tiers(struct kvt *k, const struct kvt_tier_ops *const *tiers)

@@ -93,19 +93,9 @@ struct kvt_tier_options {
 	uint64_t arena_bytes;
 };
 
-/* Whether a configuration asks for a tier; the larger one wins among tiers of one id. */
-enum kvt_tier_asked {
-	KVT_TIER_NOT_ASKED,
-	KVT_TIER_ASKED_LAST, /* only where no other tier of this id is asked for: to say what is wrong */
-	KVT_TIER_ASKED,
-};
-
 struct kvt_tier_ops {
 	const char *name;
 	uint32_t id; /* enum kvt_tier_id; several tiers may share one, a cache has one of each */
-
-	/* NULL: always KVT_TIER_ASKED. */
-	enum kvt_tier_asked (*asked)(const struct kvt_config *config);
 
 	/* KVT_MISS: not configured. KVT_EFORMAT, KVT_ELOCKED, KVT_EIO: not usable; `why` has room for
 	 * KVT_REASON_BYTES. */

@@ -1,7 +1,7 @@
 /*
  * tiers.h - the tiers of this build, from tiers.def.
  *
- * Each says for itself whether a configuration asks for it (`asked`); the others are left out.
+ * A tier whose create says KVT_MISS is not configured and simply left out.
  */
 #ifndef KVT_TIERS_H
 #define KVT_TIERS_H

@@ -613,17 +613,6 @@ static enum kvt_status make_parts(
 	return status;
 }
 
-static enum kvt_tier_asked kvtierd_asked(const struct kvt_config *config)
-{
-	const char *text = config->l2_url;
-	struct kvt_l2_url url;
-	bool ours = text != NULL && text[0] != '\0' && kvt_l2_url_parse(text, &url) == NULL &&
-		    url.kind == KVT_L2_KVTIERD;
-
-	explicit_bzero(&url, sizeof(url));
-	return ours ? KVT_TIER_ASKED : KVT_TIER_NOT_ASKED;
-}
-
 static enum kvt_status kvtierd_create(
 	const struct kvt_tier_options *options, char *why, struct kvt_tier **out)
 {
@@ -653,7 +642,6 @@ static enum kvt_status kvtierd_create(
 const struct kvt_tier_ops kvt_kvtierd_ops = {
 	.name = "l2",
 	.id = KVT_TIER_L2,
-	.asked = kvtierd_asked,
 	.create = kvtierd_create,
 	.match = kvtierd_match,
 	.known = kvtierd_known,

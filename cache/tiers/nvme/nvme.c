@@ -635,13 +635,6 @@ static enum kvt_status open_folder(
 	return status;
 }
 
-static enum kvt_tier_asked nvme_asked(const struct kvt_config *config)
-{
-	bool given = config->nvme_path != NULL && config->nvme_path[0] != '\0';
-
-	return given ? KVT_TIER_ASKED : KVT_TIER_NOT_ASKED;
-}
-
 static enum kvt_status nvme_create(
 	const struct kvt_tier_options *options, char *why, struct kvt_tier **out)
 {
@@ -699,7 +692,6 @@ static enum kvt_status nvme_limit_tenant(
 const struct kvt_tier_ops kvt_nvme_ops = {
 	.name = "nvme",
 	.id = KVT_TIER_NVME,
-	.asked = nvme_asked,
 	.create = nvme_create,
 	.match = nvme_match,
 	.known = nvme_known,

@@ -574,22 +574,6 @@ static void set_limits(struct redis_tier *t, const struct kvt_config *config)
 	t->hash_seed = redis_random(t);
 }
 
-/* A URL that cannot be read is refused here, unless another tier knows it. */
-static enum kvt_tier_asked redis_asked(const struct kvt_config *config)
-{
-	enum kvt_tier_asked asked = KVT_TIER_ASKED;
-	struct kvt_l2_url url;
-
-	if (or_null(config->l2_url) == NULL)
-		return KVT_TIER_NOT_ASKED;
-	if (kvt_l2_url_parse(config->l2_url, &url) != NULL)
-		asked = KVT_TIER_ASKED_LAST;
-	else if (url.kind == KVT_L2_KVTIERD)
-		asked = KVT_TIER_NOT_ASKED;
-	explicit_bzero(&url, sizeof(url));
-	return asked;
-}
-
 static enum kvt_status redis_create(
 	const struct kvt_tier_options *options, char *why, struct kvt_tier **out)
 {
@@ -636,7 +620,6 @@ static enum kvt_status redis_create(
 const struct kvt_tier_ops kvt_redis_ops = {
 	.name = "redis",
 	.id = KVT_TIER_L2,
-	.asked = redis_asked,
 	.create = redis_create,
 	.match = redis_match,
 	.known = redis_known,

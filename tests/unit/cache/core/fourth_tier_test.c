@@ -13,31 +13,39 @@ static void keep_line(void *self, uint32_t level, const char *line)
 {
 	(void)self;
 	(void)level;
-	if (strstr(line, "two tiers") != NULL)
+	if (strstr(line, "both configured") != NULL)
 		snprintf(line_of_both, sizeof(line_of_both), "%s", line);
 }
 
-static enum kvt_tier_asked never(const struct kvt_config *config)
+static enum kvt_status not_configured(
+	const struct kvt_tier_options *options, char *why, struct kvt_tier **out)
 {
-	(void)config;
-	return KVT_TIER_NOT_ASKED;
+	(void)options;
+	(void)why;
+	(void)out;
+	return KVT_MISS;
 }
 
-static enum kvt_tier_asked at_last(const struct kvt_config *config)
+static enum kvt_status broken(
+	const struct kvt_tier_options *options, char *why, struct kvt_tier **out)
 {
-	(void)config;
-	return KVT_TIER_ASKED_LAST;
+	(void)options;
+	(void)out;
+	snprintf(why, KVT_REASON_BYTES, "broken");
+	return KVT_EIO;
 }
 
-static const struct kvt_tier_ops idle_nvme = {.name = "n", .id = KVT_TIER_NVME, .asked = never};
-static const struct kvt_tier_ops idle_l2 = {.name = "a", .id = KVT_TIER_L2, .asked = never};
-static const struct kvt_tier_ops rest_l2 = {.name = "b", .id = KVT_TIER_L2, .asked = at_last};
-static const struct kvt_tier_ops other_l2 = {.name = "other", .id = KVT_TIER_L2};
+static const struct kvt_tier_ops idle_nvme = {
+	.name = "n", .id = KVT_TIER_NVME, .create = not_configured};
+static const struct kvt_tier_ops idle_l2 = {
+	.name = "a", .id = KVT_TIER_L2, .create = not_configured};
+static const struct kvt_tier_ops other_l2 = {
+	.name = "other", .id = KVT_TIER_L2, .create = broken};
 
 START_TEST(the_fourth_line_is_used)
 {
 	static const struct kvt_tier_ops *const four[] = {
-		&idle_nvme, &idle_l2, &rest_l2, &fake_remote_ops, NULL};
+		&idle_nvme, &idle_l2, &idle_l2, &fake_remote_ops, NULL};
 
 	rig_init(&rig);
 	ck_assert_int_eq(kvt_open_with(&rig.config, four, &rig.k), KVT_OK);
