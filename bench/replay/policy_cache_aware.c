@@ -21,13 +21,13 @@
 #define CHARS          4 /* of a token */
 #define MAX_CHARS      (UINT64_C(1) << 26)
 #define EVICT_EVERY_NS (INT64_C(120) * 1000000000)
-#define NOBODY         UINT16_MAX
+#define NO_WORKER      UINT16_MAX
 
 struct node {
 	uint64_t id; /* of the block and all before; 0: free slot */
 	uint32_t chars;
 	uint32_t depth;
-	uint16_t owner; /* worker that brought it first, while it holds it; else NOBODY */
+	uint16_t owner; /* worker that brought it first, while it holds it; else NO_WORKER */
 };
 
 struct cache_aware {
@@ -87,12 +87,12 @@ static void grow(struct cache_aware *ca)
 	free(old.sent);
 }
 
-/* A worker that holds the node; NOBODY if it was evicted everywhere. */
+/* A worker that holds the node; NO_WORKER if it was evicted everywhere. */
 static uint32_t holder_of(struct cache_aware *ca, size_t slot)
 {
 	struct node *node = &ca->nodes[slot];
 
-	for (uint32_t w = 0; w < ca->workers && node->owner == NOBODY; w++)
+	for (uint32_t w = 0; w < ca->workers && node->owner == NO_WORKER; w++)
 		if (ca->sent[slot * ca->workers + w] != 0)
 			node->owner = (uint16_t)w;
 	return node->owner;
@@ -103,14 +103,14 @@ static uint64_t match(struct cache_aware *ca, const struct kvb_job *job, uint32_
 {
 	uint64_t chars = 0;
 
-	*owner = NOBODY;
+	*owner = NO_WORKER;
 	for (uint32_t i = 0; i < job->id_count; i++) {
 		size_t slot = slot_of(ca, job->ids[i]);
-		uint32_t holder = NOBODY;
+		uint32_t holder = NO_WORKER;
 
 		if (ca->nodes[slot].id != 0)
 			holder = holder_of(ca, slot);
-		if (holder == NOBODY)
+		if (holder == NO_WORKER)
 			break;
 		chars += ca->nodes[slot].chars;
 		*owner = holder;
@@ -179,7 +179,7 @@ static void evict_worker(struct cache_aware *ca, uint32_t worker)
 		ca->chars[worker] -= node->chars;
 		ca->sent[victims[i].slot * ca->workers + worker] = 0;
 		if (node->owner == worker)
-			node->owner = NOBODY;
+			node->owner = NO_WORKER;
 	}
 	free(victims);
 }
@@ -190,7 +190,7 @@ static uint32_t pick(void *self, uint32_t job, int64_t now_ns)
 	const struct kvb_job *j = &ca->fleet->jobs->items[job];
 	uint32_t least = 0;
 	uint32_t most = 0;
-	uint32_t owner = NOBODY;
+	uint32_t owner = NO_WORKER;
 	uint64_t found = 0;
 	uint32_t low;
 	uint32_t high;
@@ -209,7 +209,7 @@ static uint32_t pick(void *self, uint32_t job, int64_t now_ns)
 	high = ca->fleet->workers[most].sent.inflight;
 	if (high - low <= BALANCE_ABS || high <= BALANCE_REL * low)
 		found = match(ca, j, &owner);
-	if (owner == NOBODY || (double)found <= ca->threshold * CHARS * j->input)
+	if (owner == NO_WORKER || (double)found <= ca->threshold * CHARS * j->input)
 		owner = least;
 	insert(ca, j, owner);
 	return owner;

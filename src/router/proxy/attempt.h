@@ -4,8 +4,6 @@
  * An exchange is what the client sees; an attempt is what a worker is asked for it. The exchange owns
  * one at a time: it begins with a pick (kvw_request_forward) and ends in kvw_attempt_end, however it
  * ends. Between two attempts, and after the last, worker and decision stay readable for log and metrics.
- *
- * Threads: all of it belongs to the exchange's loop.
  */
 #ifndef KVW_ATTEMPT_H
 #define KVW_ATTEMPT_H
@@ -18,6 +16,7 @@
 
 struct kvw_exchange;
 
+/* Part of its exchange; zeroed with it. */
 struct kvw_attempt {
 	struct kvw_worker *worker;
 	struct kvw_decision decision; /* why this worker */

@@ -5,7 +5,7 @@
  * buffer, which is cheaper than two, and nearly always enough. The rest of a body goes into the tail of
  * its chain and, in the same system call, into spare blocks of the loop.
  * While an exchange has its whole request nothing is read: what a client pipelines waits in the
- * kernel. Its leaving is noticed all the same, by the edges that tell of a close or a reset.
+ * kernel. A client that leaves is noticed all the same, by the edges of a close or a reset.
  */
 #include "proxy/client.h"
 
@@ -136,7 +136,7 @@ static bool body_in_time(struct kvw_exchange *x)
 	double seconds = (double)(loop->now_ns - x->rate_from_ns) / KVW_NS_PER_S;
 
 	if (!kvw_request_wants_bytes(x)) {
-		/* It is the worker that is slow. The client gets its time anew. */
+		/* The worker is slow. The client's time begins again. */
 		x->rate_from_ns = loop->now_ns;
 		x->rate_from_bytes = x->body_received;
 		kvw_loop_timer(loop, timer, KVW_TIMER_BODY, loop->config->timeout_body_ms);
@@ -503,7 +503,7 @@ static void client_event(struct kvw_io *io)
 	struct kvw_client *client = (struct kvw_client *)io;
 
 	client->loop->now_ns = kvw_clock_ns();
-	if (client->handshaking) { /* no longer: an event is told only after it */
+	if (client->handshaking) { /* no longer: events come only after it */
 		client->handshaking = false;
 		kvw_loop_timer(client->loop, &client->timer, KVW_TIMER_CLIENT_IDLE,
 			client->loop->config->timeout_client_idle_ms);

@@ -12,8 +12,6 @@
 #include "proxy/send.h"
 #include "proxy/understand.h"
 
-#define FREE_EXCHANGES_KEPT 1024
-
 #define BIT(state) (1u << (state))
 
 /* Allowed next states, by present state. A retry goes back to CONNECTING or SENDING. */
@@ -147,8 +145,8 @@ static struct kvw_slice without_query(struct kvw_slice target)
 	return target;
 }
 
-/* Did what its sources report predict this answer's cached tokens? */
-static void judge(const struct kvw_exchange *x, struct kvw_request_record *record)
+/* Compares the prediction, made from what sources report, with the answer's cached tokens. */
+static void check_prediction(const struct kvw_exchange *x, struct kvw_request_record *record)
 {
 	if (x->attempt.worker == NULL || !record->prompt_known || !record->cached_known)
 		return;
@@ -157,7 +155,8 @@ static void judge(const struct kvw_exchange *x, struct kvw_request_record *recor
 		x->loop->sources, x->attempt.worker, record->predicted_cached, record->cached_tokens);
 }
 
-static void tell(struct kvw_exchange *x, enum kvw_end end)
+/* Metrics and access log. */
+static void report(struct kvw_exchange *x, enum kvw_end end)
 {
 	struct kvw_loop *loop = x->loop;
 	struct kvw_request_record record = {
@@ -192,14 +191,14 @@ static void tell(struct kvw_exchange *x, enum kvw_end end)
 		.completion_tokens = x->usage.completion_tokens,
 	};
 
-	/* Only who looks prompts up predicts what is cached of them. */
+	/* Only a strategy that looks prompts up predicts what is cached of them. */
 	if (x->attempt.decision.chains > 0) {
 		record.predicted_prompt = x->attempt.decision.prompt_tokens;
 		for (size_t tier = 0; tier < KVW_TIER_COUNT; tier++)
 			record.predicted_cached += x->attempt.decision.hit_tokens[tier];
 	}
 	if (x->attempt.decision.exact && loop->sources != NULL)
-		judge(x, &record);
+		check_prediction(x, &record);
 	kvw_metrics_record(loop->metrics, &record);
 	kvw_access_log_write(loop->access_log, loop->index, &record);
 	kvw_metrics_gauge(loop->metrics, KVW_GAUGE_EXCHANGES, -1);
@@ -215,8 +214,8 @@ static void learn_ratio(struct kvw_exchange *x)
 	kvw_ratios_learn(x->loop->fleet->ratios, &x->ratio_keys, x->usage.prompt_tokens);
 }
 
-/* What passes through us and empties a cache is known sooner than any page of metrics tells, if one
- * ever does. Only a refusal is sure to have left it as it was. */
+/* A request through kvway that empties a cache is known here before the worker's metrics show it, if
+ * they ever do. Only a refusal is sure to have left the cache as it was. */
 void kvw_exchange_note_emptied(struct kvw_exchange *x)
 {
 	if (!x->path.empties_cache || !x->attempt.decided || x->emptied)
@@ -246,7 +245,7 @@ void kvw_exchange_end(struct kvw_exchange *x, enum kvw_end end)
 	learn_ratio(x);
 	kvw_exchange_note_emptied(x);
 	kvw_attempt_end(x, end == KVW_END_COMPLETE);
-	tell(x, end);
+	report(x, end);
 	kvw_exchange_drop_request(x);
 	kvw_chain_clear(&x->in, &loop->blocks);
 	if (loop->head_owner == x)
@@ -259,7 +258,7 @@ void kvw_exchange_end(struct kvw_exchange *x, enum kvw_end end)
 
 void kvw_exchange_cut(struct kvw_exchange *x)
 {
-	/* Without length or chunks only a reset tells a cut answer from a whole one. */
+	/* Without length or chunks only a reset shows that an answer was cut. */
 	x->client->reset = x->pass == KVW_PASS_PAYLOAD;
 	x->close_client = true;
 	kvw_exchange_end(x, x->end);

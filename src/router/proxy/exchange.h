@@ -11,6 +11,8 @@
  *
  * A whole request (`whole`) is read to its end before a worker is picked and kept until the first
  * token, so that it can go to another worker. Any other is forwarded while it arrives.
+ *
+ * Threads: an exchange and its attempt belong to one loop; all functions on them run there.
  */
 #ifndef KVW_EXCHANGE_H
 #define KVW_EXCHANGE_H
@@ -141,12 +143,12 @@ struct kvw_exchange *kvw_exchange_create(struct kvw_client *client); /* NULL: ou
 void kvw_exchange_request_state(struct kvw_exchange *x, enum kvw_request_state state);
 void kvw_exchange_response_state(struct kvw_exchange *x, enum kvw_response_state state);
 
-/* Ends the exchange: releases all it holds, tells strategy, metrics and log, frees the client for the
- * next request. Exactly once. */
+/* Ends the exchange: releases all it holds, reports to strategy, metrics and log, frees the client for
+ * the next request. Exactly once. */
 void kvw_exchange_end(struct kvw_exchange *x, enum kvw_end end);
 
-/* The answer broke after its beginning was sent: ends the exchange with x->end and cuts the client, so
- * that it can tell a broken answer from a whole one. */
+/* The answer broke after its beginning was sent: ends the exchange with x->end and cuts the client's
+ * connection, so that the client does not take the answer for whole. */
 void kvw_exchange_cut(struct kvw_exchange *x);
 
 /* Between two turns of the loop: resets the clients of faulty exchanges. */

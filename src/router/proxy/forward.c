@@ -60,7 +60,7 @@ static bool want_models(struct kvw_loop *loop)
 	return asked;
 }
 
-/* Has every worker that can be asked told its models since `since_ns`? */
+/* Has every worker that can be asked listed its models since `since_ns`? */
 static bool lists_are_newer(const struct kvw_loop *loop, int64_t since_ns)
 {
 	for (size_t i = 0; i < loop->fleet->count; i++) {
@@ -239,7 +239,8 @@ static bool pick(struct kvw_exchange *x)
 	return true;
 }
 
-/* Is the client told what was decided? Its wish, x-kvway-explain, is meant for us: it ends here. */
+/* Returns whether the answer shows the decision. Takes x-kvway-explain, by which a client wishes for
+ * that, out of the head for the worker. */
 static bool take_wish(const struct kvw_loop *loop, struct kvw_head *head)
 {
 	bool wished = false;

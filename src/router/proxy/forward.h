@@ -1,7 +1,5 @@
 /*
  * forward.h - which worker serves a request: model, owner, strategy, connection.
- *
- * Threads: all of it belongs to the exchange's loop.
  */
 #ifndef KVW_FORWARD_H
 #define KVW_FORWARD_H

@@ -64,7 +64,7 @@ static int bound_socket(const struct addrinfo *info, bool shared)
 	return fd;
 }
 
-/* first: nobody may listen there yet. SO_REUSEPORT alone would let two routers share a port in silence,
+/* first: no other socket may listen there yet. SO_REUSEPORT alone would let two routers share a port in silence,
  * so a socket without it has to be bound once. */
 static int listen_on(const struct addrinfo *info, bool first)
 {

@@ -39,7 +39,7 @@ enum kvw_timer_kind {
 	KVW_TIMER_TOKENS,     /* waiting for the prompt's tokens */
 };
 
-#define KVW_LOOP_SPARES  3               /* large blocks offered to one read beside the tail */
+#define KVW_LOOP_SPARES  3               /* large blocks offered to one read besides the tail */
 #define KVW_LOOP_SCRATCH ((size_t)64 << 10) /* bytes read from a worker at once */
 #define KVW_LOOP_IOV     64
 
@@ -81,7 +81,7 @@ struct kvw_loop {
 	struct kvw_block *spares[KVW_LOOP_SPARES];
 	char *scratch;                  /* KVW_LOOP_SCRATCH */
 	struct kvw_head request_head;   /* of head_owner, parsed last */
-	struct kvw_exchange *head_owner; /* whose head request_head shows; NULL: nobody's */
+	struct kvw_exchange *head_owner; /* whose head request_head shows; NULL: none */
 	struct kvw_head response_head;
 	struct kvw_fleet_table candidates;
 	struct kvw_date_cache date;
@@ -96,7 +96,7 @@ struct kvw_loop {
 	struct kvw_exchange_list ended, free_exchanges;
 	size_t client_count, free_exchange_count;
 	size_t faulty_exchanges; /* since the last turn; to be cut */
-	int64_t idle_gauge, busy_gauge; /* of links, as last told to metrics */
+	int64_t idle_gauge, busy_gauge; /* of links, as metrics have them */
 	bool draining;
 	int64_t drain_deadline_ns;
 };

@@ -11,18 +11,18 @@
 #include <stdlib.h>
 #include <xxhash.h>
 
-#define NOBODY UINT32_MAX
+#define NO_ENTRY UINT32_MAX
 
 struct entry {
 	uint64_t hash;
 	uint32_t worker;
-	uint32_t next; /* in its bucket; NOBODY: last */
+	uint32_t next; /* in its bucket; NO_ENTRY: last */
 };
 
 struct kvw_owners {
 	pthread_mutex_t lock; /* guards all that follows */
 	struct entry *entries; /* [limit], a ring */
-	uint32_t *buckets;     /* [bucket_count] first entry or NOBODY */
+	uint32_t *buckets;     /* [bucket_count] first entry or NO_ENTRY */
 	size_t limit, bucket_count, count, oldest;
 };
 
@@ -65,7 +65,7 @@ static bool allocate(struct kvw_owners *owners)
 		return false;
 	}
 	for (size_t i = 0; i < owners->bucket_count; i++)
-		owners->buckets[i] = NOBODY;
+		owners->buckets[i] = NO_ENTRY;
 	return true;
 }
 
@@ -76,11 +76,11 @@ static uint32_t *bucket_of(struct kvw_owners *owners, uint64_t hash)
 
 static struct entry *find(struct kvw_owners *owners, uint64_t hash)
 {
-	uint32_t at = owners->entries == NULL ? NOBODY : *bucket_of(owners, hash);
+	uint32_t at = owners->entries == NULL ? NO_ENTRY : *bucket_of(owners, hash);
 
-	while (at != NOBODY && owners->entries[at].hash != hash)
+	while (at != NO_ENTRY && owners->entries[at].hash != hash)
 		at = owners->entries[at].next;
-	return at == NOBODY ? NULL : &owners->entries[at];
+	return at == NO_ENTRY ? NULL : &owners->entries[at];
 }
 
 /* Takes the oldest entry out of its bucket; its place is free. */

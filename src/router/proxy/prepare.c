@@ -199,7 +199,7 @@ void kvw_prepare_box(struct kvw_io *io)
 	kvw_tokens_box_read(loop->token_box);
 }
 
-/* --- what a strategy is told --- */
+/* --- what a strategy gets --- */
 
 /* The ids, where there are some. Borrowed from the scan or the list. */
 static bool find_tokens(const struct kvw_exchange *x, struct kvw_kvprompt *prompt)

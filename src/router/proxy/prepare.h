@@ -1,7 +1,5 @@
 /*
  * prepare.h - a prompt's exact tokens before the pick; only where loop->sources is set.
- *
- * Threads: all of it belongs to the exchange's loop.
  */
 #ifndef KVW_PREPARE_H
 #define KVW_PREPARE_H

@@ -1,7 +1,5 @@
 /*
  * reply.h - answers that kvway gives itself: errors, health, metrics.
- *
- * Threads: all of it belongs to the exchange's loop.
  */
 #ifndef KVW_REPLY_H
 #define KVW_REPLY_H

@@ -218,7 +218,7 @@ static void body_complete(struct kvw_exchange *x)
 	return_leftover(x);
 }
 
-/* A whole request has been read: what does it ask for, and who shall serve it? */
+/* A whole request has been read: finds what it asks for and forwards it. */
 static void whole_complete(struct kvw_exchange *x)
 {
 	kvw_request_scan_finish(x);

@@ -1,7 +1,5 @@
 /*
  * request.h - the request side of an exchange as it arrives: head and body.
- *
- * Threads: all of it belongs to the exchange's loop.
  */
 #ifndef KVW_REQUEST_H
 #define KVW_REQUEST_H

@@ -78,7 +78,7 @@ static void first_token(struct kvw_exchange *x)
 		loop->strategy->ops->first_token(loop->strategy, &a->decision, &a->lease, loop->now_ns);
 }
 
-/* Remembers who made a response, by the id at the beginning of the answer. */
+/* Remembers which worker made a response, by the id at the beginning of the answer. */
 static void look_for_id(struct kvw_exchange *x, const char *data, size_t len)
 {
 	size_t room = sizeof(x->owner_text) - x->owner_len;
@@ -311,7 +311,7 @@ static void answer_complete(struct kvw_exchange *x, bool leftovers)
 
 	kvw_usage_finish(&x->usage);
 	kvw_timer_clear(&loop->timers, &x->timer);
-	kvw_timer_clear(&loop->timers, &x->client->timer); /* of a body that nobody waits for now */
+	kvw_timer_clear(&loop->timers, &x->client->timer); /* of a body that is not awaited now */
 	if (reusable)
 		kvw_link_release(a->link, loop->now_ns);
 	else
@@ -397,8 +397,9 @@ static void feed_body(struct kvw_exchange *x, const char *data, size_t len)
 	out.lines_len = out.payload = 0;
 	if (x->response_state == KVW_RESPONSE_HELD)
 		push(&out, x->answer_head->data, x->answer_head->end);
-	err = x->attempt.answer.done ? KVW_OK
-			     : kvw_body_feed(&x->attempt.answer, data, len, answer_payload, &out, &used);
+	err = x->attempt.answer.done
+		? KVW_OK
+		: kvw_body_feed(&x->attempt.answer, data, len, answer_payload, &out, &used);
 	if (x->ended)
 		return;
 	if (err != KVW_OK) {

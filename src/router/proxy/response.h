@@ -1,7 +1,5 @@
 /*
  * response.h - the response side of an exchange: from the worker's socket to the client's.
- *
- * Threads: all of it belongs to the exchange's loop.
  */
 #ifndef KVW_RESPONSE_H
 #define KVW_RESPONSE_H

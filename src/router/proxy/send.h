@@ -1,7 +1,5 @@
 /*
  * send.h - the request on its way to a worker, and what happens when it does not get there.
- *
- * Threads: all of it belongs to the exchange's loop.
  */
 #ifndef KVW_SEND_H
 #define KVW_SEND_H

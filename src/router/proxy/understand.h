@@ -1,7 +1,5 @@
 /*
  * understand.h - what a whole request asks for: the scan of its body.
- *
- * Threads: all of it belongs to the exchange's loop.
  */
 #ifndef KVW_UNDERSTAND_H
 #define KVW_UNDERSTAND_H
