@@ -58,7 +58,7 @@ void kvw_client_create_take(struct kvw_loop *loop, int fd, const struct sockaddr
 	if (client == NULL || kvw_io_open(&client->io, &loop->sockets, fd, client_event) != KVW_OK) {
 		free(client);
 		close(fd);
-		kvw_proxy_connection_release(loop->proxy);
+		kvw_shared_connection_release(loop->shared);
 		kvw_metrics_add(loop->metrics, KVW_COUNT_CONNECTIONS_REFUSED, 1);
 		return;
 	}
@@ -67,7 +67,7 @@ void kvw_client_create_take(struct kvw_loop *loop, int fd, const struct sockaddr
 	if (!begin_tls(client)) {
 		kvw_io_close(&client->io, false);
 		free(client);
-		kvw_proxy_connection_release(loop->proxy);
+		kvw_shared_connection_release(loop->shared);
 		kvw_metrics_add(loop->metrics, KVW_COUNT_CONNECTIONS_REFUSED, 1);
 		return;
 	}
@@ -103,7 +103,7 @@ void kvw_client_close(struct kvw_client *client, bool reset)
 	TAILQ_REMOVE(&loop->clients, client, entry);
 	TAILQ_INSERT_TAIL(&loop->dead, client, entry);
 	loop->client_count--;
-	kvw_proxy_connection_release(loop->proxy);
+	kvw_shared_connection_release(loop->shared);
 	kvw_metrics_gauge(loop->metrics, KVW_GAUGE_CLIENT_CONNECTIONS, -1);
 }
 

@@ -116,7 +116,7 @@ void kvw_exchange_drop_request(struct kvw_exchange *x)
 	kvw_token_list_put(x->token_list);
 	x->token_list = NULL;
 	if (x->body_memory > 0) {
-		kvw_proxy_body_memory_release(loop->proxy, x->body_memory);
+		kvw_shared_body_release(loop->shared, x->body_memory);
 		kvw_metrics_gauge(loop->metrics, KVW_GAUGE_BODY_BYTES, -(int64_t)x->body_memory);
 		x->body_memory = 0;
 	}

@@ -176,7 +176,7 @@ static bool pick_owner(struct kvw_exchange *x, const struct kvw_candidates *set)
 		x->path.response_id.len > 0 ? x->path.response_id : x->route.previous_id;
 	uint32_t owner;
 
-	if (id.len == 0 || !kvw_owners_find(kvw_proxy_owners(x->loop->proxy), id, &owner))
+	if (id.len == 0 || !kvw_owners_find(x->loop->shared->owners, id, &owner))
 		return false;
 	for (size_t i = 0; i < set->count; i++) {
 		if (set->items[i].id != owner || !set->items[i].usable)

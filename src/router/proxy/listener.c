@@ -162,7 +162,7 @@ void kvw_listener_event(struct kvw_io *io)
 				shed(loop);
 			return;
 		}
-		if (!kvw_proxy_connection_take(loop->proxy)) {
+		if (!kvw_shared_connection_take(loop->shared)) {
 			refuse(loop, fd);
 			continue;
 		}

@@ -20,32 +20,6 @@
 
 #define TICK_NS             (20 * KVW_NS_PER_MS)
 #define FREE_EXCHANGES_KEPT 1024
-#define SCANS_KEPT           64
-/* A scan that served a huge prompt is not worth keeping. */
-#define SCAN_KEPT_BYTES ((size_t)256 << 10)
-
-void kvw_loop_timer(struct kvw_loop *loop, struct kvw_timer *timer, enum kvw_timer_kind kind,
-	int64_t duration_ms)
-{
-	kvw_timer_set(&loop->timers, timer, (uint8_t)kind, loop->now_ns + duration_ms * KVW_NS_PER_MS);
-}
-
-struct kvw_scan *kvw_loop_scan_get(struct kvw_loop *loop)
-{
-	struct kvw_scan *scan;
-
-	if (loop->scan_count > 0)
-		return loop->scans[--loop->scan_count];
-	return kvw_scan_create(&loop->scan_options, &scan) == KVW_OK ? scan : NULL;
-}
-
-void kvw_loop_scan_put(struct kvw_loop *loop, struct kvw_scan *scan)
-{
-	if (loop->scan_count == SCANS_KEPT || kvw_scan_memory(scan) > SCAN_KEPT_BYTES)
-		kvw_scan_destroy(scan);
-	else
-		loop->scans[loop->scan_count++] = scan;
-}
 
 static void sync_link_gauges(struct kvw_loop *loop)
 {
@@ -108,7 +82,7 @@ static void tick(struct kvw_loop *loop)
 	if (!TAILQ_EMPTY(&loop->parked))
 		kvw_request_unpark(loop);
 	sync_link_gauges(loop);
-	if (kvw_proxy_draining(loop->proxy) && !loop->draining)
+	if (atomic_load_explicit(&loop->shared->draining, memory_order_relaxed) && !loop->draining)
 		begin_drain(loop);
 	if (loop->draining && loop->now_ns >= loop->drain_deadline_ns)
 		close_all(loop);
@@ -211,7 +185,7 @@ static enum kvw_err init_memory(struct kvw_loop *loop)
 	loop->scratch = malloc(KVW_LOOP_SCRATCH);
 	loop->candidates.items =
 		calloc(loop->fleet->count, sizeof(loop->candidates.items[0]));
-	loop->scans = calloc(SCANS_KEPT, sizeof(loop->scans[0]));
+	loop->scans = calloc(KVW_LOOP_SCANS, sizeof(loop->scans[0]));
 	if (loop->scratch == NULL || loop->candidates.items == NULL || loop->scans == NULL ||
 		kvw_head_init(&loop->request_head, (size_t)config->limits_headers) != KVW_OK ||
 		kvw_head_init(&loop->response_head, (size_t)config->limits_headers) != KVW_OK)
@@ -249,7 +223,7 @@ static enum kvw_err init_tokens(struct kvw_loop *loop, const struct kvw_proxy_de
 	return KVW_OK;
 }
 
-enum kvw_err kvw_loop_init(struct kvw_loop *loop, struct kvw_proxy *proxy, size_t index,
+enum kvw_err kvw_loop_init(struct kvw_loop *loop, struct kvw_shared *shared, size_t index,
 	const struct kvw_proxy_deps *deps, int listen_fd)
 {
 	enum kvw_err err;
@@ -258,7 +232,7 @@ enum kvw_err kvw_loop_init(struct kvw_loop *loop, struct kvw_proxy *proxy, size_
 	loop->listen_fd = listen_fd;
 	loop->wake_fd = loop->spare_fd = loop->sockets.fd = -1;
 	loop->index = index;
-	loop->proxy = proxy;
+	loop->shared = shared;
 	loop->config = deps->config;
 	loop->fleet = deps->fleet;
 	loop->strategy = deps->strategy;

@@ -17,6 +17,7 @@
 #include "base/io.h"
 #include "fleet/link.h"
 #include "proxy/proxy.h"
+#include "proxy/shared.h"
 #include "openai/scan.h"
 #include "base/timer.h"
 #include "http/write.h"
@@ -42,13 +43,14 @@ enum kvw_timer_kind {
 #define KVW_LOOP_SPARES  3               /* large blocks offered to one read besides the tail */
 #define KVW_LOOP_SCRATCH ((size_t)64 << 10) /* bytes read from a worker at once */
 #define KVW_LOOP_IOV     64
+#define KVW_LOOP_SCANS   64              /* idle scans kept for the next requests */
 
 TAILQ_HEAD(kvw_client_list, kvw_client);
 TAILQ_HEAD(kvw_exchange_list, kvw_exchange);
 
 struct kvw_loop {
 	size_t index;
-	struct kvw_proxy *proxy;
+	struct kvw_shared *shared; /* by all loops */
 	const struct kvw_config *config;
 	struct kvw_fleet *fleet;
 	struct kvw_strategy *strategy;
@@ -86,7 +88,7 @@ struct kvw_loop {
 	struct kvw_fleet_table candidates;
 	struct kvw_date_cache date;
 	struct kvw_scan_options scan_options;
-	struct kvw_scan **scans; /* idle ones */
+	struct kvw_scan **scans; /* idle ones, up to KVW_LOOP_SCANS */
 	size_t scan_count;
 	uint64_t request_id_prefix, request_id_next;
 
@@ -102,26 +104,17 @@ struct kvw_loop {
 };
 
 /* Makes the loop ready; takes listen_fd, also when it fails. */
-enum kvw_err kvw_loop_init(struct kvw_loop *loop, struct kvw_proxy *proxy, size_t index,
+enum kvw_err kvw_loop_init(struct kvw_loop *loop, struct kvw_shared *shared, size_t index,
 	const struct kvw_proxy_deps *deps, int listen_fd) KVW_MUST_CHECK;
 void kvw_loop_finish(struct kvw_loop *loop);
 void *kvw_loop_main(void *arg); /* thread function; arg is the loop */
 void kvw_loop_wake(struct kvw_loop *loop);
 
-/* A scan for one exchange, and back. NULL: out of memory. */
-struct kvw_scan *kvw_loop_scan_get(struct kvw_loop *loop);
-void kvw_loop_scan_put(struct kvw_loop *loop, struct kvw_scan *scan);
-
 /* Starts timer with a duration in milliseconds. */
-void kvw_loop_timer(struct kvw_loop *loop, struct kvw_timer *timer, enum kvw_timer_kind kind,
-	int64_t duration_ms);
-
-/* Limits that all loops share; proxy.c. */
-bool kvw_proxy_connection_take(struct kvw_proxy *proxy);
-void kvw_proxy_connection_release(struct kvw_proxy *proxy);
-bool kvw_proxy_body_memory_take(struct kvw_proxy *proxy, uint64_t bytes);
-void kvw_proxy_body_memory_release(struct kvw_proxy *proxy, uint64_t bytes);
-struct kvw_owners *kvw_proxy_owners(struct kvw_proxy *proxy);
-bool kvw_proxy_draining(const struct kvw_proxy *proxy);
+static inline void kvw_loop_timer(struct kvw_loop *loop, struct kvw_timer *timer,
+	enum kvw_timer_kind kind, int64_t duration_ms)
+{
+	kvw_timer_set(&loop->timers, timer, (uint8_t)kind, loop->now_ns + duration_ms * KVW_NS_PER_MS);
+}
 
 #endif

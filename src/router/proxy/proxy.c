@@ -1,5 +1,5 @@
 /*
- * proxy.c - the loops together: start, drain, and the limits that they share.
+ * proxy.c - the loops together: start, drain, end.
  */
 #include "proxy/proxy.h"
 
@@ -13,60 +13,16 @@
 #include "base/log.h"
 #include "proxy/listener.h"
 #include "proxy/loop.h"
-#include "proxy/owners.h"
+#include "proxy/shared.h"
 #include "tls/tls.h"
 
 struct kvw_proxy {
-	const struct kvw_config *config;
+	struct kvw_shared shared;
 	struct kvw_loop *loops;
 	struct kvw_tls *tls; /* of clients; NULL: plain */
 	size_t loop_count, ready_count;
 	char address[80];
-	struct kvw_owners *owners;
-	_Atomic bool draining;
-	/* Shared by all loops; each on its own line, since every connection or body writes them. */
-	_Alignas(64) _Atomic int64_t connections;
-	_Alignas(64) _Atomic uint64_t body_bytes;
 };
-
-bool kvw_proxy_connection_take(struct kvw_proxy *proxy)
-{
-	if (atomic_fetch_add_explicit(&proxy->connections, 1, memory_order_relaxed) <
-		proxy->config->limits_connections)
-		return true;
-	kvw_proxy_connection_release(proxy);
-	return false;
-}
-
-void kvw_proxy_connection_release(struct kvw_proxy *proxy)
-{
-	atomic_fetch_sub_explicit(&proxy->connections, 1, memory_order_relaxed);
-}
-
-bool kvw_proxy_body_memory_take(struct kvw_proxy *proxy, uint64_t bytes)
-{
-	uint64_t before = atomic_fetch_add_explicit(&proxy->body_bytes, bytes, memory_order_relaxed);
-
-	if (before + bytes <= proxy->config->limits_body_memory)
-		return true;
-	kvw_proxy_body_memory_release(proxy, bytes);
-	return false;
-}
-
-void kvw_proxy_body_memory_release(struct kvw_proxy *proxy, uint64_t bytes)
-{
-	atomic_fetch_sub_explicit(&proxy->body_bytes, bytes, memory_order_relaxed);
-}
-
-bool kvw_proxy_draining(const struct kvw_proxy *proxy)
-{
-	return atomic_load_explicit(&proxy->draining, memory_order_relaxed);
-}
-
-struct kvw_owners *kvw_proxy_owners(struct kvw_proxy *proxy)
-{
-	return proxy->owners;
-}
 
 /* Whole cores of the cgroup v2 quota, rounded up; 0: no quota. */
 static size_t cgroup_cores(void)
@@ -134,7 +90,7 @@ static enum kvw_err start_threads(struct kvw_proxy *proxy)
 
 static enum kvw_err create_tls(struct kvw_proxy *proxy, FILE *errors)
 {
-	const struct kvw_config *config = proxy->config;
+	const struct kvw_config *config = proxy->shared.config;
 	const struct kvw_tls_server_options options = {
 		.certificate = config->tls_certificate,
 		.key = config->tls_key,
@@ -161,11 +117,9 @@ enum kvw_err kvw_proxy_start(const struct kvw_proxy_deps *deps, FILE *errors, st
 	if (proxy == NULL)
 		return KVW_ENOMEM;
 	memset(proxy, 0, sizeof(*proxy));
-	proxy->config = deps->config;
 	proxy->loop_count = deps->loop_count;
 	proxy->loops = calloc(deps->loop_count, sizeof(proxy->loops[0]));
-	if (proxy->loops == NULL ||
-		kvw_owners_create((size_t)deps->config->responses_table, &proxy->owners) != KVW_OK)
+	if (proxy->loops == NULL || kvw_shared_init(&proxy->shared, deps->config) != KVW_OK)
 		goto fail;
 	err = create_tls(proxy, errors);
 	if (err != KVW_OK)
@@ -179,7 +133,7 @@ enum kvw_err kvw_proxy_start(const struct kvw_proxy_deps *deps, FILE *errors, st
 		if (err != KVW_OK)
 			goto fail;
 		address = proxy->address;
-		err = kvw_loop_init(&proxy->loops[i], proxy, i, deps, fd);
+		err = kvw_loop_init(&proxy->loops[i], &proxy->shared, i, deps, fd);
 		if (err != KVW_OK) {
 			fprintf(errors, "kvway: cannot set up an event loop: %s\n", strerror(errno));
 			goto fail;
@@ -204,7 +158,7 @@ fail:
 
 bool kvw_proxy_owner_of(struct kvw_proxy *proxy, struct kvw_slice id, uint32_t *worker)
 {
-	return kvw_owners_find(proxy->owners, id, worker);
+	return kvw_owners_find(proxy->shared.owners, id, worker);
 }
 
 const char *kvw_proxy_address(const struct kvw_proxy *proxy)
@@ -214,7 +168,7 @@ const char *kvw_proxy_address(const struct kvw_proxy *proxy)
 
 void kvw_proxy_drain(struct kvw_proxy *proxy)
 {
-	atomic_store(&proxy->draining, true);
+	atomic_store(&proxy->shared.draining, true);
 	for (size_t i = 0; i < proxy->ready_count; i++)
 		kvw_loop_wake(&proxy->loops[i]);
 }
@@ -234,7 +188,7 @@ void kvw_proxy_destroy(struct kvw_proxy *proxy)
 		return;
 	for (size_t i = 0; i < proxy->ready_count; i++)
 		kvw_loop_finish(&proxy->loops[i]);
-	kvw_owners_destroy(proxy->owners);
+	kvw_shared_finish(&proxy->shared);
 	free(proxy->loops);
 	kvw_tls_destroy(proxy->tls);
 	free(proxy);

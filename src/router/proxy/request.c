@@ -158,7 +158,7 @@ static bool take_body_memory(struct kvw_exchange *x, uint64_t bytes)
 		kvw_reply_error(x, 413, "the request body is larger than limits.body_memory");
 		return false;
 	}
-	if (kvw_proxy_body_memory_take(x->loop->proxy, bytes)) {
+	if (kvw_shared_body_take(x->loop->shared, bytes)) {
 		x->body_memory += bytes;
 		kvw_metrics_gauge(x->loop->metrics, KVW_GAUGE_BODY_BYTES, (int64_t)bytes);
 		return true;

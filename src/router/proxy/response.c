@@ -90,7 +90,7 @@ static void look_for_id(struct kvw_exchange *x, const char *data, size_t len)
 	x->owner_len += len;
 	id = kvw_owners_id_in(x->owner_text, x->owner_len);
 	if (id.len > 0)
-		kvw_owners_set(kvw_proxy_owners(x->loop->proxy), id, x->attempt.worker->id);
+		kvw_owners_set(x->loop->shared->owners, id, x->attempt.worker->id);
 	x->watch_owner = id.len == 0 && x->owner_len < sizeof(x->owner_text);
 }
 

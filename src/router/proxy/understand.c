@@ -8,9 +8,30 @@
  */
 #include "proxy/understand.h"
 
+/* A scan that served a huge prompt is not worth keeping. */
+#define SCAN_KEPT_BYTES ((size_t)256 << 10)
+
+/* NULL: out of memory. */
+static struct kvw_scan *take_scan(struct kvw_loop *loop)
+{
+	struct kvw_scan *scan;
+
+	if (loop->scan_count > 0)
+		return loop->scans[--loop->scan_count];
+	return kvw_scan_create(&loop->scan_options, &scan) == KVW_OK ? scan : NULL;
+}
+
+static void give_back(struct kvw_loop *loop, struct kvw_scan *scan)
+{
+	if (loop->scan_count == KVW_LOOP_SCANS || kvw_scan_memory(scan) > SCAN_KEPT_BYTES)
+		kvw_scan_destroy(scan);
+	else
+		loop->scans[loop->scan_count++] = scan;
+}
+
 void kvw_request_scan_begin(struct kvw_exchange *x)
 {
-	x->scan = kvw_loop_scan_get(x->loop);
+	x->scan = take_scan(x->loop);
 	if (x->scan == NULL)
 		return;
 	kvw_scan_reset(x->scan, x->path.api);
@@ -49,7 +70,7 @@ void kvw_request_scan_release(struct kvw_exchange *x)
 {
 	if (x->scan == NULL)
 		return;
-	kvw_loop_scan_put(x->loop, x->scan);
+	give_back(x->loop, x->scan);
 	x->scan = NULL;
 	/* What the scan lent. */
 	x->route = (struct kvw_route_request){.api = x->path.api, .session = x->head_session};

@@ -51,9 +51,7 @@ enum kvw_err loop_fixture_loop(struct loop_fixture *f)
 	};
 	uint16_t port;
 
-	if (f->proxy == NULL)
-		EXPECT(kvw_proxy_start(&deps, stderr, &f->proxy) == KVW_OK);
-	return kvw_loop_init(&f->loop, f->proxy, 0, &deps, listen_on_loopback(&port));
+	return kvw_loop_init(&f->loop, &f->shared, 0, &deps, listen_on_loopback(&port));
 }
 
 void loop_fixture_init(struct loop_fixture *f)
@@ -69,13 +67,14 @@ void loop_fixture_init(struct loop_fixture *f)
 	ck_assert_int_eq(kvw_fleet_create(f->config, 1, stderr, &f->fleet), KVW_OK);
 	ck_assert_int_eq(kvw_metrics_create(1, f->fleet, &f->metrics), KVW_OK);
 	ck_assert_int_eq(kvw_access_log_create("off", 1, 4096, stderr, &f->access_log), KVW_OK);
+	ck_assert_int_eq(kvw_shared_init(&f->shared, f->config), KVW_OK);
 	ck_assert_int_eq(loop_fixture_loop(f), KVW_OK);
 }
 
 void loop_fixture_finish(struct loop_fixture *f)
 {
 	kvw_loop_finish(&f->loop);
-	kvw_proxy_destroy(f->proxy);
+	kvw_shared_finish(&f->shared);
 	kvw_access_log_destroy(f->access_log);
 	kvw_metrics_destroy(f->metrics);
 	kvw_fleet_destroy(f->fleet);
@@ -93,7 +92,7 @@ void loop_fixture_offer(struct loop_fixture *f, int *peer)
 	EXPECT(socketpair(AF_UNIX, SOCK_STREAM, 0, ends) == 0);
 	EXPECT(fcntl(ends[0], F_SETFL, O_NONBLOCK) == 0);
 	*peer = ends[1];
-	EXPECT(kvw_proxy_connection_take(f->proxy));
+	EXPECT(kvw_shared_connection_take(&f->shared));
 	kvw_client_create_take(&f->loop, ends[0], (const struct sockaddr *)&name);
 }
 

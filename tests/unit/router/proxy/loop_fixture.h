@@ -25,7 +25,7 @@ struct loop_fixture {
 	struct kvw_strategy *strategy;
 	struct kvw_metrics *metrics;
 	struct kvw_access_log *access_log;
-	struct kvw_proxy *proxy; /* without loops: what all loops share */
+	struct kvw_shared shared;
 	struct kvw_loop loop;
 	_Atomic int64_t turn_ns;
 	int listener; /* of the worker */

@@ -1,0 +1,46 @@
+/* shared.c - see shared.h. */
+#include "proxy/shared.h"
+
+#include <string.h>
+
+enum kvw_err kvw_shared_init(struct kvw_shared *shared, const struct kvw_config *config)
+{
+	memset(shared, 0, sizeof(*shared));
+	shared->config = config;
+	return kvw_owners_create((size_t)config->responses_table, &shared->owners);
+}
+
+void kvw_shared_finish(struct kvw_shared *shared)
+{
+	kvw_owners_destroy(shared->owners);
+	shared->owners = NULL;
+}
+
+bool kvw_shared_connection_take(struct kvw_shared *shared)
+{
+	if (atomic_fetch_add_explicit(&shared->connections, 1, memory_order_relaxed) <
+		shared->config->limits_connections)
+		return true;
+	kvw_shared_connection_release(shared);
+	return false;
+}
+
+void kvw_shared_connection_release(struct kvw_shared *shared)
+{
+	atomic_fetch_sub_explicit(&shared->connections, 1, memory_order_relaxed);
+}
+
+bool kvw_shared_body_take(struct kvw_shared *shared, uint64_t bytes)
+{
+	uint64_t before = atomic_fetch_add_explicit(&shared->body_bytes, bytes, memory_order_relaxed);
+
+	if (before + bytes <= shared->config->limits_body_memory)
+		return true;
+	kvw_shared_body_release(shared, bytes);
+	return false;
+}
+
+void kvw_shared_body_release(struct kvw_shared *shared, uint64_t bytes)
+{
+	atomic_fetch_sub_explicit(&shared->body_bytes, bytes, memory_order_relaxed);
+}

@@ -1,0 +1,36 @@
+/*
+ * shared.h - what all event loops share: limits, the order to drain, owners of stored responses.
+ *
+ * Threads: all loops, and the main thread, which orders the drain.
+ */
+#ifndef KVW_SHARED_H
+#define KVW_SHARED_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "config/config.h"
+#include "proxy/owners.h"
+
+struct kvw_shared {
+	const struct kvw_config *config; /* borrowed */
+	struct kvw_owners *owners;       /* which worker keeps a /v1/responses id */
+	_Atomic bool draining;
+	/* Each on its own line, since every connection or body writes them. */
+	_Alignas(64) _Atomic int64_t connections; /* of clients */
+	_Alignas(64) _Atomic uint64_t body_bytes; /* held of whole requests */
+};
+
+enum kvw_err kvw_shared_init(struct kvw_shared *shared, const struct kvw_config *config) KVW_MUST_CHECK;
+void kvw_shared_finish(struct kvw_shared *shared);
+
+/* One more client, within limits.connections. False: refused, nothing was taken. */
+bool kvw_shared_connection_take(struct kvw_shared *shared) KVW_MUST_CHECK;
+void kvw_shared_connection_release(struct kvw_shared *shared);
+
+/* Bytes of a request's body, within limits.body_memory. False: refused, nothing was taken. */
+bool kvw_shared_body_take(struct kvw_shared *shared, uint64_t bytes) KVW_MUST_CHECK;
+void kvw_shared_body_release(struct kvw_shared *shared, uint64_t bytes);
+
+#endif
