@@ -21,14 +21,14 @@ void kvw_attempt_end(struct kvw_exchange *x, bool completed)
 	if (a->picked && loop->strategy->ops->done != NULL) {
 		struct kvw_outcome outcome = {
 			.status = x->status,
-			.first_token = x->first_token,
+			.first_token = x->first_token_ns != 0,
 			.completed = completed,
 			.streamed = x->event_stream,
 			.prompt_known = x->usage.prompt_known,
 			.cached_known = x->usage.prompt_known && x->usage.cached_known,
 			.prompt_tokens = x->usage.prompt_tokens,
 			.cached_tokens = x->usage.cached_tokens,
-			.first_token_ns = x->first_token ? x->first_token_ns - a->picked_ns : 0,
+			.first_token_ns = x->first_token_ns != 0 ? x->first_token_ns - a->picked_ns : 0,
 			.ahead_ns = lease.ahead_ns,
 			.behind_ns = lease.behind_ns,
 			.served_ns = lease.served_ns,
@@ -37,6 +37,8 @@ void kvw_attempt_end(struct kvw_exchange *x, bool completed)
 		loop->strategy->ops->done(loop->strategy, &a->decision, &outcome, loop->now_ns);
 	}
 	a->picked = false;
+	a->failure = NULL;
+	a->timed_out = false;
 	kvw_block_put(&loop->blocks, a->head);
 	a->head = NULL;
 	kvw_block_put(&loop->blocks, a->partial);

@@ -2,7 +2,7 @@
  * attempt.h - one worker asked once.
  *
  * An exchange is what the client sees; an attempt is what a worker is asked for it. The exchange owns
- * one at a time: it begins with a pick (kvw_request_forward) and ends in kvw_attempt_end, however it
+ * one at a time: it begins with a pick (kvw_request_pick) and ends in kvw_attempt_end, however it
  * ends. Between two attempts, and after the last, worker and decision stay readable for log and metrics.
  */
 #ifndef KVW_ATTEMPT_H
@@ -40,7 +40,18 @@ struct kvw_attempt {
 	struct kvw_block *partial;    /* the answer's head so far, if it came in pieces */
 	size_t partial_from;          /* where the search for its end goes on */
 	struct kvw_body answer;       /* reader of the answer's body */
+
+	/* --- the failure that kvw_exchange_advance has to deal with --- */
+	const char *failure;          /* why, for users; static, or as long as the link. NULL: none */
+	bool timed_out;               /* waiting for the worker took too long */
 };
+
+/* Notes that the worker failed. The first failure counts. */
+static inline void kvw_attempt_failed(struct kvw_attempt *a, const char *why)
+{
+	if (a->failure == NULL)
+		a->failure = why;
+}
 
 /* Ends the present attempt, if there is one: closes its link (unless the caller released it before),
  * releases the lease, reports the outcome to the strategy, frees heads. The one place where this

@@ -7,46 +7,45 @@
 #include <string.h>
 
 #include "base/log.h"
-#include "proxy/prepare.h"
-#include "proxy/response.h"
-#include "proxy/send.h"
+#include "proxy/attempt.h"
 #include "proxy/understand.h"
 
 #define BIT(state) (1u << (state))
 
-/* Allowed next states, by present state. A retry goes back to CONNECTING or SENDING. */
+/* Allowed next states, by present state. A retry goes back to ROUTING. */
 static const unsigned request_next[KVW_REQUEST_STATES] = {
-	[KVW_REQUEST_READ_HEAD] = BIT(KVW_REQUEST_READ_BODY) | BIT(KVW_REQUEST_PREPARING),
-	[KVW_REQUEST_READ_BODY] = BIT(KVW_REQUEST_PREPARING),
-	[KVW_REQUEST_PREPARING] = BIT(KVW_REQUEST_CONNECTING) | BIT(KVW_REQUEST_SENDING),
-	[KVW_REQUEST_CONNECTING] = BIT(KVW_REQUEST_SENDING) | BIT(KVW_REQUEST_PREPARING),
-	[KVW_REQUEST_SENDING] = BIT(KVW_REQUEST_SENT) | BIT(KVW_REQUEST_PREPARING),
-	[KVW_REQUEST_SENT] = BIT(KVW_REQUEST_PREPARING),
+	[KVW_REQUEST_READ_HEAD] = BIT(KVW_REQUEST_READ_BODY) | BIT(KVW_REQUEST_ROUTING),
+	[KVW_REQUEST_READ_BODY] = BIT(KVW_REQUEST_ROUTING),
+	[KVW_REQUEST_ROUTING] = BIT(KVW_REQUEST_PARKED) | BIT(KVW_REQUEST_TOKENS) |
+		BIT(KVW_REQUEST_CONNECTING) | BIT(KVW_REQUEST_SENDING),
+	[KVW_REQUEST_PARKED] = BIT(KVW_REQUEST_ROUTING),
+	[KVW_REQUEST_TOKENS] = BIT(KVW_REQUEST_ROUTING),
+	[KVW_REQUEST_CONNECTING] = BIT(KVW_REQUEST_SENDING) | BIT(KVW_REQUEST_ROUTING),
+	[KVW_REQUEST_SENDING] = BIT(KVW_REQUEST_SENT) | BIT(KVW_REQUEST_ROUTING),
+	[KVW_REQUEST_SENT] = BIT(KVW_REQUEST_ROUTING),
 };
 
+#define OVER (BIT(KVW_RESPONSE_DONE) | BIT(KVW_RESPONSE_ENDED))
+
 static const unsigned response_next[KVW_RESPONSE_STATES] = {
-	[KVW_RESPONSE_NONE] = BIT(KVW_RESPONSE_WAITING) | BIT(KVW_RESPONSE_DONE) |
-		BIT(KVW_RESPONSE_FAILED),
-	[KVW_RESPONSE_WAITING] = BIT(KVW_RESPONSE_NONE) | BIT(KVW_RESPONSE_HELD) |
-		BIT(KVW_RESPONSE_STREAMING) | BIT(KVW_RESPONSE_DONE) | BIT(KVW_RESPONSE_FAILED),
-	[KVW_RESPONSE_HELD] = BIT(KVW_RESPONSE_NONE) | BIT(KVW_RESPONSE_STREAMING) |
-		BIT(KVW_RESPONSE_DONE) | BIT(KVW_RESPONSE_FAILED),
-	[KVW_RESPONSE_STREAMING] = BIT(KVW_RESPONSE_DONE) | BIT(KVW_RESPONSE_FAILED),
-	[KVW_RESPONSE_DONE] = BIT(KVW_RESPONSE_FAILED),
+	[KVW_RESPONSE_NONE] = BIT(KVW_RESPONSE_WAITING) | OVER,
+	[KVW_RESPONSE_WAITING] = BIT(KVW_RESPONSE_NONE) | BIT(KVW_RESPONSE_HELD) | OVER,
+	[KVW_RESPONSE_HELD] = BIT(KVW_RESPONSE_NONE) | BIT(KVW_RESPONSE_STREAMING) | OVER,
+	[KVW_RESPONSE_STREAMING] = BIT(KVW_RESPONSE_PAUSED) | OVER,
+	[KVW_RESPONSE_PAUSED] = BIT(KVW_RESPONSE_STREAMING) | OVER,
+	[KVW_RESPONSE_DONE] = BIT(KVW_RESPONSE_ENDED),
 };
 
 /* A bug of ours in one exchange must not end every stream, as an assertion would. */
 static void note_fault(struct kvw_exchange *x, const char *side, unsigned from, unsigned to)
 {
 	/* The id may lie in the raw head, which goes with the end. */
-	struct kvw_slice id = x->ended ? KVW_SLICE("") : x->request_id;
+	struct kvw_slice id = kvw_exchange_ended(x) ? KVW_SLICE("") : x->request_id;
 
 	kvw_error("proxy", "internal error: forbidden step of an exchange, which is cut "
 			   "side=%s from=%u to=%u request_id=%.*s",
 		side, from, to, (int)id.len, id.data);
 	kvw_metrics_add(x->loop->metrics, KVW_COUNT_INTERNAL_ERRORS, 1);
-	if (!x->faulty)
-		x->loop->faulty_exchanges++;
 	x->faulty = true;
 }
 
@@ -66,19 +65,7 @@ void kvw_exchange_response_state(struct kvw_exchange *x, enum kvw_response_state
 		note_fault(x, "response", x->response_state, state);
 }
 
-void kvw_exchange_cut_faulty(struct kvw_loop *loop)
-{
-	struct kvw_client *client, *next;
-
-	for (client = TAILQ_FIRST(&loop->clients); client != NULL; client = next) {
-		next = TAILQ_NEXT(client, entry);
-		if (client->exchange != NULL && client->exchange->faulty)
-			kvw_client_close(client, true);
-	}
-	loop->faulty_exchanges = 0;
-}
-
-struct kvw_exchange *kvw_exchange_create(struct kvw_client *client)
+struct kvw_exchange *kvw_exchange_create(struct kvw_client *client, kvw_timer_fn on_timer)
 {
 	struct kvw_loop *loop = client->loop;
 	struct kvw_exchange *x = TAILQ_FIRST(&loop->free_exchanges);
@@ -95,7 +82,7 @@ struct kvw_exchange *kvw_exchange_create(struct kvw_client *client)
 	x->tried_text[0] = '\0';
 	x->loop = loop;
 	x->client = client;
-	x->timer.fn = kvw_request_timeout;
+	x->timer.fn = on_timer;
 	x->start_ns = client->head_start_ns != 0 ? client->head_start_ns : loop->now_ns;
 	x->rate_from_ns = x->start_ns;
 	x->wall_ns = loop->now_ns + loop->wall_offset_ns;
@@ -163,7 +150,7 @@ static void report(struct kvw_exchange *x, enum kvw_end end)
 		.wall_ns = x->wall_ns,
 		.start_ns = x->start_ns,
 		.total_ns = loop->now_ns - x->start_ns,
-		.first_token_ns = x->first_token ? x->first_token_ns - x->start_ns : 0,
+		.first_token_ns = x->first_token_ns != 0 ? x->first_token_ns - x->start_ns : 0,
 		.added_ns = x->added_ns,
 		.end = end,
 		.status = x->status,
@@ -229,19 +216,17 @@ void kvw_exchange_end(struct kvw_exchange *x, enum kvw_end end)
 {
 	struct kvw_loop *loop = x->loop;
 
-	if (x->ended) {
-		note_fault(x, "end", 1, 1);
+	if (kvw_exchange_ended(x)) {
+		note_fault(x, "end", x->response_state, x->response_state);
 		return;
 	}
-	x->ended = true;
-	if (end != KVW_END_COMPLETE && end != KVW_END_LOCAL)
-		kvw_exchange_response_state(x, KVW_RESPONSE_FAILED);
+	kvw_exchange_response_state(x, KVW_RESPONSE_ENDED);
 	kvw_timer_clear(&loop->timers, &x->timer);
 	if (x->token_job != NULL)
-		kvw_prepare_cancel(x);
-	if (x->parked)
+		kvw_token_job_forget(x->token_job);
+	x->token_job = NULL;
+	if (x->request_state == KVW_REQUEST_PARKED)
 		TAILQ_REMOVE(&loop->parked, x, entry);
-	x->parked = false;
 	learn_ratio(x);
 	kvw_exchange_note_emptied(x);
 	kvw_attempt_end(x, end == KVW_END_COMPLETE);
@@ -256,37 +241,10 @@ void kvw_exchange_end(struct kvw_exchange *x, enum kvw_end end)
 	kvw_client_exchange_ended(x->client);
 }
 
-void kvw_exchange_cut(struct kvw_exchange *x)
+void kvw_exchange_cut(struct kvw_exchange *x, enum kvw_end end)
 {
 	/* Without length or chunks only a reset shows that an answer was cut. */
 	x->client->reset = x->pass == KVW_PASS_PAYLOAD;
 	x->close_client = true;
-	kvw_exchange_end(x, x->end);
-}
-
-void kvw_exchange_client_gone(struct kvw_exchange *x)
-{
-	if (x->ended)
-		return;
-	kvw_metrics_add(x->loop->metrics, KVW_COUNT_CLIENT_GONE, 1);
-	kvw_exchange_end(x, KVW_END_CLIENT_GONE);
-}
-
-void kvw_exchange_flushed(struct kvw_exchange *x)
-{
-	size_t waiting = x->client->out.bytes;
-
-	if (x->response_state == KVW_RESPONSE_DONE) {
-		if (waiting == 0)
-			kvw_exchange_end(x, x->end);
-		return;
-	}
-	if (x->paused && waiting <= x->loop->config->limits_low_water) {
-		x->paused = false;
-		x->last_data_ns = x->loop->now_ns;
-		kvw_loop_timer(x->loop, &x->timer, KVW_TIMER_STREAM_IDLE,
-			x->loop->config->timeout_stream_idle_ms); /* stopped by the pause */
-		if (x->attempt.link != NULL && x->attempt.link->io.readable)
-			kvw_response_read(x);
-	}
+	kvw_exchange_end(x, end);
 }

@@ -1,13 +1,17 @@
 /*
- * exchange.h - one request and its answer.
+ * exchange.h - one request and its answer: what the client sees.
  *
  * Two states that move independently: an early answer during an upload and a half-sent request after
  * the answer are both ordinary. kvw_exchange_request_state and kvw_exchange_response_state alone
  * write them and check the tables in exchange.c. A step that no table allows is a bug of ours: it is
- * logged and counted, and that exchange is cut when the loop has turned. All others go on.
+ * logged and counted, and that exchange is cut. All others go on.
  *
- *   request side    READ_HEAD -> READ_BODY -> PREPARING -> CONNECTING -> SENDING -> SENT
- *   response side   NONE -> WAITING -> HELD -> STREAMING -> DONE   (FAILED from anywhere)
+ *   request side    READ_HEAD -> READ_BODY -> ROUTING -> CONNECTING -> SENDING -> SENT
+ *                                             |  ^ (waits in PARKED or TOKENS)
+ *   response side   NONE -> WAITING -> HELD -> STREAMING -> DONE -> ENDED
+ *                                              |  ^ (waits in PAUSED)
+ *
+ * kvw_exchange_advance (advance.h) moves an exchange on; the states say what it waits for.
  *
  * A whole request (`whole`) is read to its end before a worker is picked and kept until the first
  * token, so that it can go to another worker. Any other is forwarded while it arrives.
@@ -26,21 +30,25 @@
 
 enum kvw_request_state {
 	KVW_REQUEST_READ_HEAD,
-	KVW_REQUEST_READ_BODY, /* whole requests only */
-	KVW_REQUEST_PREPARING, /* waiting for the model's workers to be known, or the prompt's tokens */
+	KVW_REQUEST_READ_BODY,  /* whole requests only */
+	KVW_REQUEST_ROUTING,    /* a worker is to be found: waits for nothing */
+	KVW_REQUEST_PARKED,     /* until the workers' models are known, or for PARK_MS; on loop->parked */
+	KVW_REQUEST_TOKENS,     /* until the prompt's tokens are here, or the time for them has passed */
 	KVW_REQUEST_CONNECTING,
-	KVW_REQUEST_SENDING,
+	KVW_REQUEST_SENDING,    /* the answer may begin, too */
 	KVW_REQUEST_SENT,
 	KVW_REQUEST_STATES
 };
 
+/* In the order of an answer's way: comparisons by < are meant. */
 enum kvw_response_state {
 	KVW_RESPONSE_NONE,
 	KVW_RESPONSE_WAITING,   /* a worker has the request or is getting it */
 	KVW_RESPONSE_HELD,      /* head received, kept back until the first body byte */
 	KVW_RESPONSE_STREAMING, /* the client has been sent a byte of it */
-	KVW_RESPONSE_DONE,
-	KVW_RESPONSE_FAILED,
+	KVW_RESPONSE_PAUSED,    /* the same, and not reading from the worker: the client is slow */
+	KVW_RESPONSE_DONE,      /* whole; some of it may wait to be sent */
+	KVW_RESPONSE_ENDED,     /* of the exchange: nothing is held any more */
 	KVW_RESPONSE_STATES
 };
 
@@ -56,13 +64,11 @@ enum kvw_pass {
 struct kvw_exchange {
 	struct kvw_loop *loop;
 	struct kvw_client *client; /* outlives the exchange */
-	TAILQ_ENTRY(kvw_exchange) entry; /* ended, free or parked */
+	TAILQ_ENTRY(kvw_exchange) entry; /* parked, ended or free */
 	enum kvw_request_state request_state;
 	enum kvw_response_state response_state;
-	bool ended;
-	bool faulty; /* took a step that its table forbids; cut by kvw_exchange_cut_faulty */
-	bool parked;
-	int64_t parked_ns; /* since when */
+	bool faulty; /* took a step that its table forbids: to be cut */
+	int64_t parked_ns; /* since when PARKED */
 
 	/* --- request --- */
 	struct kvw_path_info path;
@@ -111,8 +117,6 @@ struct kvw_exchange {
 	struct kvw_block *answer_head; /* head for the client, built, not sent */
 	enum kvw_pass pass;
 	bool event_stream;
-	bool paused;                   /* client is slow: not reading from the worker */
-	bool first_token;
 	bool close_client;             /* no further request on this connection */
 	enum kvw_end end;              /* how it ends, once the response is DONE */
 	bool watch_usage;
@@ -121,7 +125,8 @@ struct kvw_exchange {
 	size_t owner_len;
 
 	/* --- times, monotonic ns --- */
-	int64_t start_ns, wall_ns, complete_ns, sent_ns, first_token_ns, last_data_ns;
+	int64_t start_ns, wall_ns, complete_ns, sent_ns, last_data_ns;
+	int64_t first_token_ns; /* 0: none yet */
 	int64_t answer_ns, added_ns;
 	uint32_t stream_chunks;
 
@@ -137,7 +142,19 @@ static inline const char *kvw_exchange_raw_head(const struct kvw_exchange *x)
 	return x->in.first->data + x->head_offset;
 }
 
-struct kvw_exchange *kvw_exchange_create(struct kvw_client *client); /* NULL: out of memory */
+static inline bool kvw_exchange_ended(const struct kvw_exchange *x)
+{
+	return x->response_state == KVW_RESPONSE_ENDED;
+}
+
+/* The client has got a part of the answer: no other can take its place. */
+static inline bool kvw_exchange_answering(const struct kvw_exchange *x)
+{
+	return x->response_state >= KVW_RESPONSE_STREAMING;
+}
+
+/* Begins with what client->in holds. on_timer: of x->timer. NULL: out of memory. */
+struct kvw_exchange *kvw_exchange_create(struct kvw_client *client, kvw_timer_fn on_timer);
 
 /* Write a state. A step that is not allowed leaves the state alone and makes the exchange faulty. */
 void kvw_exchange_request_state(struct kvw_exchange *x, enum kvw_request_state state);
@@ -147,21 +164,12 @@ void kvw_exchange_response_state(struct kvw_exchange *x, enum kvw_response_state
  * the next request. Exactly once. */
 void kvw_exchange_end(struct kvw_exchange *x, enum kvw_end end);
 
-/* The answer broke after its beginning was sent: ends the exchange with x->end and cuts the client's
- * connection, so that the client does not take the answer for whole. */
-void kvw_exchange_cut(struct kvw_exchange *x);
-
-/* Between two turns of the loop: resets the clients of faulty exchanges. */
-void kvw_exchange_cut_faulty(struct kvw_loop *loop);
-
-/* The client has left: the worker's connection is closed at once. */
-void kvw_exchange_client_gone(struct kvw_exchange *x);
+/* The answer broke after its beginning was sent: ends the exchange and cuts the client's connection, so
+ * that the client does not take the answer for whole. */
+void kvw_exchange_cut(struct kvw_exchange *x, enum kvw_end end);
 
 /* If the request empties a cache: says so, once. Before the client can hear of it, and at the latest at the end. */
 void kvw_exchange_note_emptied(struct kvw_exchange *x);
-
-/* Everything for the client was handed to its socket. */
-void kvw_exchange_flushed(struct kvw_exchange *x);
 
 /* The request's bytes are not needed again. */
 void kvw_exchange_drop_request(struct kvw_exchange *x);

@@ -1,5 +1,5 @@
 /*
- * forward.c - choosing a worker for a request: model, strategy, owner, connection.
+ * forward.c - choosing a worker for a request: model, owner, strategy; and the head for it.
  */
 #include "proxy/forward.h"
 
@@ -9,8 +9,6 @@
 #include "proxy/prepare.h"
 #include "proxy/reply.h"
 #include "proxy/request.h"
-#include "proxy/retry.h"
-#include "proxy/send.h"
 #include "proxy/understand.h"
 
 #define PARK_MS 1000 /* a request for an unknown model waits so long for a fresh list */
@@ -93,7 +91,7 @@ static void unknown_model(struct kvw_exchange *x)
 
 	/* Lists younger than a refresh can be would say the same again. */
 	if (!lists_are_newer(loop, loop->now_ns - PARK_MS * KVW_NS_PER_MS) && want_models(loop)) {
-		x->parked = true;
+		kvw_exchange_request_state(x, KVW_REQUEST_PARKED);
 		x->parked_ns = loop->now_ns;
 		TAILQ_INSERT_TAIL(&loop->parked, x, entry);
 		kvw_loop_timer(loop, &x->timer, KVW_TIMER_PARK, PARK_MS);
@@ -102,36 +100,33 @@ static void unknown_model(struct kvw_exchange *x)
 	}
 }
 
-static void unpark(struct kvw_exchange *x)
+static void leave_parked(struct kvw_exchange *x)
 {
 	TAILQ_REMOVE(&x->loop->parked, x, entry);
-	x->parked = false;
 	kvw_timer_clear(&x->loop->timers, &x->timer);
+	kvw_exchange_request_state(x, KVW_REQUEST_ROUTING);
 }
 
-void kvw_request_park_timeout(struct kvw_exchange *x)
+void kvw_request_park_over(struct kvw_exchange *x)
 {
-	unpark(x);
+	leave_parked(x);
 	model_not_found(x);
 }
 
-void kvw_request_unpark(struct kvw_loop *loop)
+bool kvw_request_unpark(struct kvw_exchange *x)
 {
-	struct kvw_exchange *x, *next;
+	struct kvw_loop *loop = x->loop;
+	struct kvw_model *model;
+	bool known;
 
-	for (x = TAILQ_FIRST(&loop->parked); x != NULL; x = next) {
-		struct kvw_model *model;
-		bool known;
-
-		next = TAILQ_NEXT(x, entry);
-		kvw_fleet_read(loop->fleet, x->route.model, &loop->candidates, &known, &model);
-		if (known) {
-			unpark(x);
-			kvw_request_forward(x);
-		} else if (lists_are_newer(loop, x->parked_ns)) {
-			kvw_request_park_timeout(x);
-		}
-	}
+	kvw_fleet_read(loop->fleet, x->route.model, &loop->candidates, &known, &model);
+	if (known)
+		leave_parked(x);
+	else if (lists_are_newer(loop, x->parked_ns))
+		kvw_request_park_over(x);
+	else
+		return false;
+	return true;
 }
 
 /* Leaves out workers that this request has tried. */
@@ -293,52 +288,14 @@ static bool build_head(struct kvw_exchange *x)
 	return a->head->end > 0;
 }
 
-void kvw_request_attach(struct kvw_exchange *x, bool fresh)
+bool kvw_request_pick(struct kvw_exchange *x)
 {
-	struct kvw_attempt *a = &x->attempt;
-	struct kvw_loop *loop = x->loop;
-	enum kvw_err err = kvw_link_take(
-		&loop->links, a->worker, fresh, kvw_request_link_event, x, &a->link);
-
-	a->written = 0;
-	a->answered = false;
-	a->partial_from = 0;
-	if (x->whole || a->body_sent == 0)
-		a->cursor = (struct kvw_cursor){x->in.first, x->head_offset + (uint32_t)x->head_len};
-	a->body_sent = 0;
-	if (err != KVW_OK) {
-		a->link = NULL;
-		if (err == KVW_ENOMEM)
-			kvw_reply_error_as(x, 503, NULL, NULL, "retry-after: 1\r\n",
-				"no memory, descriptor or port is left for a connection to a worker");
-		else
-			kvw_request_worker_failed(x, "it cannot be connected to", false);
-		return;
-	}
-	kvw_metrics_add(loop->metrics,
-		a->link->reused ? KVW_COUNT_UPSTREAM_REUSES : KVW_COUNT_UPSTREAM_CONNECTS, 1);
-	if (a->link->connected) {
-		kvw_exchange_request_state(x, KVW_REQUEST_SENDING);
-		kvw_request_send(x);
-		return;
-	}
-	kvw_exchange_request_state(x, KVW_REQUEST_CONNECTING);
-	kvw_loop_timer(loop, &x->timer, KVW_TIMER_CONNECT, loop->config->timeout_connect_ms);
-}
-
-void kvw_request_forward(struct kvw_exchange *x)
-{
-	if (x->request_state != KVW_REQUEST_PREPARING)
-		kvw_exchange_request_state(x, KVW_REQUEST_PREPARING);
-	if (x->loop->sources != NULL && !kvw_prepare_tokens(x))
-		return;
 	if (!pick(x))
-		return;
-	if (x->response_state != KVW_RESPONSE_WAITING)
-		kvw_exchange_response_state(x, KVW_RESPONSE_WAITING);
+		return false;
+	kvw_exchange_response_state(x, KVW_RESPONSE_WAITING);
 	if (!build_head(x)) {
 		kvw_reply_error(x, 431, "the request head is too large to forward");
-		return;
+		return false;
 	}
-	kvw_request_attach(x, false);
+	return true;
 }

@@ -1,23 +1,23 @@
 /*
- * forward.h - which worker serves a request: model, owner, strategy, connection.
+ * forward.h - which worker serves a request: model, owner, strategy; and the head for it.
  */
 #ifndef KVW_FORWARD_H
 #define KVW_FORWARD_H
 
 #include "proxy/exchange.h"
 
-/* Routes and forwards, also after a worker failed. */
-void kvw_request_forward(struct kvw_exchange *x);
-
-/* Opens or takes a connection to the attempt's worker and begins to send. */
-void kvw_request_attach(struct kvw_exchange *x, bool fresh);
+/* Begins an attempt: picks a worker, books its load, writes the head for it. False: not now, the
+ * exchange is PARKED, or there is none, which was answered. */
+bool kvw_request_pick(struct kvw_exchange *x);
 
 /* Returns whether a usable worker is left besides the present one and those already tried. */
 bool kvw_request_has_choice(const struct kvw_exchange *x);
 
-/* From the tick: parked exchanges look again whether their model is known. */
-void kvw_request_unpark(struct kvw_loop *loop);
-/* One has waited long enough. */
-void kvw_request_park_timeout(struct kvw_exchange *x);
+/* Looks whether newer model lists know the model of x, which is PARKED: back to ROUTING if so; answers
+ * that there is no such model if all lists are new. Returns whether either happened. */
+bool kvw_request_unpark(struct kvw_exchange *x);
+
+/* It has been PARKED long enough: answers that there is no such model. */
+void kvw_request_park_over(struct kvw_exchange *x);
 
 #endif

@@ -15,7 +15,7 @@
 #include <sys/socket.h>
 
 #include "base/log.h"
-#include "proxy/client.h"
+#include "proxy/receive.h"
 
 #define ACCEPTS_AT_ONCE 64
 #define BACKLOG         4096
@@ -166,6 +166,6 @@ void kvw_listener_event(struct kvw_io *io)
 			refuse(loop, fd);
 			continue;
 		}
-		kvw_client_create_take(loop, fd, (struct sockaddr *)&peer);
+		kvw_receive_client_take(loop, fd, (struct sockaddr *)&peer);
 	}
 }

@@ -12,11 +12,10 @@
 
 #include "base/log.h"
 #include "fleet/epoch.h"
-#include "proxy/client.h"
-#include "proxy/exchange.h"
-#include "proxy/forward.h"
+#include "proxy/advance.h"
 #include "proxy/listener.h"
 #include "proxy/prepare.h"
+#include "proxy/receive.h"
 
 #define TICK_NS             (20 * KVW_NS_PER_MS)
 #define FREE_EXCHANGES_KEPT 1024
@@ -60,7 +59,7 @@ static void begin_drain(struct kvw_loop *loop)
 		next = TAILQ_NEXT(client, entry);
 		if (client->exchange == NULL && client->in.bytes == 0 && client->out.bytes == 0 &&
 			!client->io.readable)
-			kvw_client_close(client, false);
+			kvw_client_lose(client, false);
 		else if (client->exchange == NULL)
 			kvw_io_again(&client->io);
 	}
@@ -71,7 +70,7 @@ static void close_all(struct kvw_loop *loop)
 	struct kvw_client *client;
 
 	while ((client = TAILQ_FIRST(&loop->clients)) != NULL)
-		kvw_client_close(client, false);
+		kvw_receive_drop(client, false);
 }
 
 static void tick(struct kvw_loop *loop)
@@ -80,7 +79,7 @@ static void tick(struct kvw_loop *loop)
 	kvw_timers_run(&loop->timers, loop->now_ns);
 	kvw_links_sweep(&loop->links, loop->now_ns);
 	if (!TAILQ_EMPTY(&loop->parked))
-		kvw_request_unpark(loop);
+		kvw_exchange_unpark(loop);
 	sync_link_gauges(loop);
 	if (atomic_load_explicit(&loop->shared->draining, memory_order_relaxed) && !loop->draining)
 		begin_drain(loop);
@@ -127,8 +126,6 @@ static void reap(struct kvw_loop *loop)
 
 static void after_turn(struct kvw_loop *loop)
 {
-	if (loop->faulty_exchanges > 0)
-		kvw_exchange_cut_faulty(loop);
 	reap(loop);
 	kvw_epochs_turn(loop->fleet->epochs, loop->index);
 	atomic_store_explicit(loop->turn_ns, loop->now_ns, memory_order_relaxed);

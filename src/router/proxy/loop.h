@@ -97,7 +97,6 @@ struct kvw_loop {
 	struct kvw_exchange_list parked; /* waiting for a model list */
 	struct kvw_exchange_list ended, free_exchanges;
 	size_t client_count, free_exchange_count;
-	size_t faulty_exchanges; /* since the last turn; to be cut */
 	int64_t idle_gauge, busy_gauge; /* of links, as metrics have them */
 	bool draining;
 	int64_t drain_deadline_ns;

@@ -4,11 +4,11 @@
  * Only for a strategy that wants them; for all others the way of a request is what it was, but for
  * one branch that is always the same.
  *
- *	forward -> kvw_prepare_tokens -- known, or not to be had ----------> pick
- *	                    |                                                  ^
- *	                    +-- asked: the exchange stays in PREPARING         |
- *	                             answer in the loop's box, or timer -------+
- *	                             client gone: the job is forgotten
+ *	ROUTING -> kvw_prepare_tokens -- known, or not to be had ----------> pick
+ *	   ^               |
+ *	   |               +-- asked: TOKENS
+ *	   +--- answer in the loop's box, or timer
+ *	        (client gone: kvw_exchange_end has the job forgotten)
  *
  * Nothing is asked where the answer could not change the choice: one usable worker, or none that reports
  * what it holds. Tokens are kept until the first token, so that a retry on another worker neither asks
@@ -19,8 +19,6 @@
 
 #include <string.h>
 
-#include "base/log.h"
-#include "proxy/forward.h"
 #include "proxy/request.h"
 
 static void seen(struct kvw_exchange *x, enum kvw_inexact inexact)
@@ -90,19 +88,8 @@ static void waited(struct kvw_exchange *x)
 	kvw_metrics_token_wait(x->loop->metrics, x->loop->now_ns - x->token_asked_ns);
 }
 
-static void answered(void *user, const struct kvw_token_result *result)
-{
-	struct kvw_exchange *x = user;
-
-	x->token_job = NULL;
-	kvw_timer_clear(&x->loop->timers, &x->timer);
-	take(x, result);
-	waited(x);
-	kvw_request_forward(x);
-}
-
 /* Asks one of the loop's candidates. False: an answer will come. */
-static bool ask(struct kvw_exchange *x, bool convert)
+static bool ask(struct kvw_exchange *x, bool convert, kvw_token_fn *done)
 {
 	struct kvw_loop *loop = x->loop;
 	const struct kvw_fleet_table *candidates = &loop->candidates;
@@ -113,7 +100,7 @@ static bool ask(struct kvw_exchange *x, bool convert)
 		.api = x->path.api,
 		.convert = convert,
 		.box = loop->token_box,
-		.done = answered,
+		.done = done,
 		.user = x,
 	};
 
@@ -135,12 +122,13 @@ static bool ask(struct kvw_exchange *x, bool convert)
 	}
 	x->token_job = job;
 	x->token_asked_ns = loop->now_ns;
+	kvw_exchange_request_state(x, KVW_REQUEST_TOKENS);
 	kvw_loop_timer(
 		loop, &x->timer, KVW_TIMER_TOKENS, loop->sources->tokens_timeout_ms);
 	return false;
 }
 
-bool kvw_prepare_tokens(struct kvw_exchange *x)
+bool kvw_prepare_tokens(struct kvw_exchange *x, kvw_token_fn *done)
 {
 	struct kvw_loop *loop = x->loop;
 	struct kvw_scan_exact exact = {.form = KVW_FORM_NONE};
@@ -172,22 +160,26 @@ bool kvw_prepare_tokens(struct kvw_exchange *x)
 	else if (choice.usable < 2)
 		seen(x, KVW_INEXACT_NO_CHOICE);
 	else
-		return ask(x, exact.form == KVW_FORM_CONVERT);
+		return ask(x, exact.form == KVW_FORM_CONVERT, done);
 	return true;
+}
+
+void kvw_prepare_answered(struct kvw_exchange *x, const struct kvw_token_result *result)
+{
+	x->token_job = NULL;
+	kvw_timer_clear(&x->loop->timers, &x->timer);
+	take(x, result);
+	waited(x);
+	kvw_exchange_request_state(x, KVW_REQUEST_ROUTING);
 }
 
 void kvw_prepare_timeout(struct kvw_exchange *x)
 {
-	kvw_prepare_cancel(x);
-	seen(x, KVW_INEXACT_TIMEOUT);
-	waited(x);
-	kvw_request_forward(x);
-}
-
-void kvw_prepare_cancel(struct kvw_exchange *x)
-{
 	kvw_token_job_forget(x->token_job);
 	x->token_job = NULL;
+	seen(x, KVW_INEXACT_TIMEOUT);
+	waited(x);
+	kvw_exchange_request_state(x, KVW_REQUEST_ROUTING);
 }
 
 void kvw_prepare_box(struct kvw_io *io)

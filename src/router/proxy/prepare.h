@@ -6,20 +6,19 @@
 
 #include "proxy/exchange.h"
 
-/* Asks for the prompt's tokens if the strategy can use them. False: the answer is awaited;
- * kvw_request_forward is called when it has come or the time for it has passed. */
-bool kvw_prepare_tokens(struct kvw_exchange *x);
+/* Asks for the prompt's tokens if the strategy can use them. False: the exchange is in TOKENS, and done
+ * is called with it when the answer is here. */
+bool kvw_prepare_tokens(struct kvw_exchange *x, kvw_token_fn *done);
+
+/* In TOKENS: the answer is here, or the time for it has passed. Back to ROUTING. */
+void kvw_prepare_answered(struct kvw_exchange *x, const struct kvw_token_result *result);
+void kvw_prepare_timeout(struct kvw_exchange *x);
 
 /* Before a pick: adds the prompt's names to x->route. */
 void kvw_prepare_route(struct kvw_exchange *x);
 
 /* After it: reports to the sources where the prompt went. */
 void kvw_prepare_picked(struct kvw_exchange *x);
-
-void kvw_prepare_timeout(struct kvw_exchange *x);
-
-/* The exchange ends and no longer waits for tokens. */
-void kvw_prepare_cancel(struct kvw_exchange *x);
 
 /* The loop's box has answers. */
 void kvw_prepare_box(struct kvw_io *io);

@@ -1,8 +1,8 @@
 /*
  * proxy.h - the data plane: N event loops that accept clients and forward their requests.
  *
- *   client --> listener --> client.c --> exchange (request.c --> link --> worker)
- *   client <-- client.c <-- exchange (response.c <-- link <-- worker)
+ *   client --> listener.c, receive.c --> exchange: request.c, forward.c, send.c --> link --> worker
+ *   client <-- client.c             <-- exchange: response.c                   <-- link <-- worker
  *
  * Each loop is a thread with its own listening socket (SO_REUSEPORT), buffers, timers and
  * connections; loops share only the fleet, the strategy and a few atomics.

@@ -51,8 +51,6 @@ void kvw_reply(struct kvw_exchange *x, int status, const char *content_type, con
 	kvw_timer_clear(&x->loop->timers, &x->client->timer);
 	kvw_exchange_response_state(x, KVW_RESPONSE_DONE);
 	kvw_client_send(x->client, iov, iov[1].iov_len > 0 ? 2 : 1);
-	if (!x->ended && x->client->out.bytes == 0)
-		kvw_exchange_end(x, x->end);
 }
 
 void kvw_reply_error_as(struct kvw_exchange *x, int status, const char *type, const char *param,
@@ -97,10 +95,10 @@ void kvw_reply_bad_head(struct kvw_client *client, const struct kvw_head_error *
 	kvw_metrics_add(loop->metrics, KVW_COUNT_BAD_REQUESTS, 1);
 	kvw_metrics_record(loop->metrics, &record);
 	kvw_access_log_write(loop->access_log, loop->index, &record);
-	client->close_after_flush = true;
+	kvw_client_state(client, KVW_CLIENT_LAST);
 	kvw_timer_clear(&loop->timers, &client->timer);
 	kvw_chain_clear(&client->in, &loop->blocks);
 	kvw_client_send(client, iov, 2);
-	if (!client->dead && client->out.bytes == 0)
-		kvw_client_answered(client);
+	if (kvw_client_alive(client) && client->out.bytes == 0)
+		kvw_client_finish(client, true);
 }

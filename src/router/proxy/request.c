@@ -7,9 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "proxy/forward.h"
 #include "proxy/reply.h"
-#include "proxy/send.h"
 #include "proxy/understand.h"
 
 static const char continue_line[] = "HTTP/1.1 100 Continue\r\n\r\n";
@@ -218,38 +216,37 @@ static void body_complete(struct kvw_exchange *x)
 	return_leftover(x);
 }
 
-/* A whole request has been read: finds what it asks for and forwards it. */
+/* A whole request has been read: finds what it asks for. */
 static void whole_complete(struct kvw_exchange *x)
 {
 	kvw_request_scan_finish(x);
 	if (x->scan != NULL && !x->scanned)
 		kvw_metrics_add(x->loop->metrics, KVW_COUNT_SCAN_REJECTED, 1);
-	kvw_request_forward(x);
+	kvw_exchange_request_state(x, KVW_REQUEST_ROUTING);
 }
 
-/* False: the client went away. */
-static bool send_continue(struct kvw_exchange *x)
+/* HTTP/1.0 knows no such line. */
+static void send_continue(struct kvw_exchange *x)
 {
 	struct iovec iov = {(char *)continue_line, sizeof(continue_line) - 1};
 
 	if (x->client_minor > 0)
 		kvw_client_send(x->client, &iov, 1);
-	return !x->ended;
 }
 
-void kvw_request_begin(struct kvw_exchange *x, size_t head_len)
+void kvw_request_head(struct kvw_exchange *x)
 {
 	struct kvw_loop *loop = x->loop;
 	struct kvw_block *first = x->in.first;
 	struct kvw_head_error error;
-	size_t arrived = x->in.bytes - head_len;
+	size_t arrived = x->in.bytes - x->head_len;
 
 	x->head_offset = first->begin;
-	x->head_len = head_len;
-	x->feed = (struct kvw_cursor){first, first->begin + (uint32_t)head_len};
-	x->attempt.cursor = (struct kvw_cursor){first, x->feed.offset};
+	x->feed = (struct kvw_cursor){first, first->begin + (uint32_t)x->head_len};
+	x->attempt.cursor = x->feed;
 	loop->head_owner = NULL; /* whatever comes of it, the head parsed before is gone */
-	if (kvw_head_parse_request(&loop->request_head, kvw_exchange_raw_head(x), head_len, &error) != KVW_OK) {
+	if (kvw_head_parse_request(&loop->request_head, kvw_exchange_raw_head(x), x->head_len, &error) !=
+		KVW_OK) {
 		x->close_client = true;
 		x->client_minor = 1;
 		kvw_reply_error(x, error.status, error.message);
@@ -262,23 +259,16 @@ void kvw_request_begin(struct kvw_exchange *x, size_t head_len)
 	if (refuse(x) || answer_locally(x))
 		return;
 	choose_mode(x);
-	if (x->whole) {
-		if (!take_body_memory(x, x->content_length))
-			return;
-		kvw_exchange_request_state(x, KVW_REQUEST_READ_BODY);
-	}
+	if (x->whole && !take_body_memory(x, x->content_length))
+		return;
 	if (!x->body.done) {
-		if (loop->request_head.expect_continue && arrived == 0 && !send_continue(x))
-			return;
+		if (loop->request_head.expect_continue && arrived == 0)
+			send_continue(x);
 		kvw_loop_timer(loop, &x->client->timer, KVW_TIMER_BODY, loop->config->timeout_body_ms);
-		kvw_request_body(x, arrived);
-	} else if (x->whole) {
-		whole_complete(x);
 	}
-	/* Not whole: what came with the head leaves with the head. */
-	if (x->response_state == KVW_RESPONSE_NONE && !x->whole &&
-		x->request_state == KVW_REQUEST_READ_HEAD)
-		kvw_request_forward(x);
+	kvw_exchange_request_state(x, x->whole ? KVW_REQUEST_READ_BODY : KVW_REQUEST_ROUTING);
+	if (x->whole && x->body.done)
+		whole_complete(x);
 }
 
 /* --- body --- */
@@ -295,23 +285,30 @@ static void stream_after_all(struct kvw_exchange *x)
 {
 	x->whole = false;
 	kvw_request_scan_release(x);
-	kvw_request_forward(x);
+	kvw_exchange_request_state(x, KVW_REQUEST_ROUTING);
 }
 
 static void body_refused(struct kvw_exchange *x, enum kvw_err err)
 {
-	if (x->response_state == KVW_RESPONSE_STREAMING)
-		kvw_client_close(x->client, true);
+	if (kvw_exchange_answering(x))
+		kvw_client_lose(x->client, true);
 	else if (err == KVW_ELIMIT)
 		too_large(x);
 	else
 		kvw_reply_error(x, 400, x->body.error);
 }
 
-void kvw_request_body(struct kvw_exchange *x, size_t n)
+bool kvw_request_has_news(const struct kvw_exchange *x)
+{
+	const struct kvw_block *block = x->feed.block;
+
+	return !x->body.done && (x->feed.offset < block->end || block->next != NULL);
+}
+
+void kvw_request_body(struct kvw_exchange *x)
 {
 	struct iovec iov[KVW_LOOP_IOV];
-	int count = n == 0 ? 0 : kvw_cursor_iov(&x->feed, iov, KVW_LOOP_IOV);
+	int count = kvw_cursor_iov(&x->feed, iov, KVW_LOOP_IOV);
 
 	for (int i = 0; i < count && !x->body.done; i++) {
 		size_t used = 0;
@@ -335,11 +332,14 @@ void kvw_request_body(struct kvw_exchange *x, size_t n)
 	} else if (x->whole && x->body_received > x->loop->config->routing_scan_limit) {
 		stream_after_all(x);
 	}
-	if (!x->ended && x->request_state == KVW_REQUEST_SENDING)
-		kvw_request_send(x);
 }
 
-void kvw_request_cut(struct kvw_exchange *x)
+void kvw_request_too_slow(struct kvw_exchange *x)
 {
-	kvw_client_close(x->client, false); /* ends the exchange too */
+	if (kvw_exchange_answering(x)) {
+		kvw_exchange_cut(x, KVW_END_TIMEOUT); /* no place for another answer */
+		return;
+	}
+	x->end = KVW_END_TIMEOUT;
+	kvw_reply_error(x, 408, "the request body arrived more slowly than limits.body_rate");
 }

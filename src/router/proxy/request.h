@@ -6,17 +6,21 @@
 
 #include "proxy/exchange.h"
 
-/* client->in begins with a whole head of head_len bytes. */
-void kvw_request_begin(struct kvw_exchange *x, size_t head_len);
+/* x->in begins with a whole head of x->head_len bytes. Leaves READ_HEAD for READ_BODY (a whole request)
+ * or ROUTING, or answers: a refusal, or what kvway answers itself. */
+void kvw_request_head(struct kvw_exchange *x);
 
-/* More of the body lies at the end of x->in: n bytes not yet fed. */
-void kvw_request_body(struct kvw_exchange *x, size_t n);
+/* Bytes of the body lie at the end of x->in that kvw_request_body has not seen. */
+bool kvw_request_has_news(const struct kvw_exchange *x);
+
+/* Takes those. A whole request that has ended, or become too large to be read whole, goes to ROUTING. */
+void kvw_request_body(struct kvw_exchange *x);
 
 /* Returns whether the client's socket may be read for this exchange now. */
 bool kvw_request_wants_bytes(const struct kvw_exchange *x);
 
-/* The client sent FIN or its socket broke while the request was incomplete. */
-void kvw_request_cut(struct kvw_exchange *x);
+/* The body came more slowly than limits.body_rate. */
+void kvw_request_too_slow(struct kvw_exchange *x);
 
 /* Parses the head into the loop's request_head, unless it is there already. False: it cannot be. */
 bool kvw_request_own_head(struct kvw_exchange *x);

@@ -13,9 +13,7 @@
 
 #include <string.h>
 
-#include "base/log.h"
 #include "proxy/forward.h"
-#include "proxy/send.h"
 
 #define READS_AT_ONCE 8
 #define CHUNK_LINES   2048 /* bytes of chunk-size lines per read, when we frame */
@@ -68,7 +66,6 @@ static void first_token(struct kvw_exchange *x)
 	struct kvw_attempt *a = &x->attempt;
 	struct kvw_loop *loop = x->loop;
 
-	x->first_token = true;
 	x->first_token_ns = loop->now_ns;
 	a->decoding = true;
 	kvw_metrics_decoding(loop->metrics, a->worker->id, 1);
@@ -188,7 +185,7 @@ static bool pass_interim(struct kvw_exchange *x, const struct kvw_head *head)
 		return true;
 	iov = (struct iovec){buf, w.len};
 	kvw_client_send(x->client, &iov, 1);
-	return !x->ended;
+	return kvw_client_alive(x->client);
 }
 
 /* A worker that says it cannot serve now; another may. */
@@ -209,12 +206,12 @@ static bool may_go_elsewhere(const struct kvw_exchange *x)
 static bool take_head(struct kvw_exchange *x, const struct kvw_head *head)
 {
 	if (head->status == 101) {
-		kvw_request_worker_failed(x, "it switched protocols unasked", false);
+		kvw_attempt_failed(&x->attempt, "it switched protocols unasked");
 		return false;
 	}
 	if (is_refusal(head->status) && may_go_elsewhere(x)) {
-		kvw_request_worker_failed(x, head->status == 503 ? "it answered 503" : "it answered 502",
-			false);
+		kvw_attempt_failed(&x->attempt,
+			head->status == 503 ? "it answered 503" : "it answered 502");
 		return false;
 	}
 	if (head->status < 500)
@@ -225,7 +222,7 @@ static bool take_head(struct kvw_exchange *x, const struct kvw_head *head)
 	kvw_body_begin(&x->attempt.answer, head->framing, head->content_length, 0);
 	if (!build_answer_head(x, head)) {
 		x->status = 0;
-		kvw_request_worker_failed(x, "its answer's head is too large", false);
+		kvw_attempt_failed(&x->attempt, "its answer's head is too large");
 		return false;
 	}
 	kvw_exchange_response_state(x, KVW_RESPONSE_HELD);
@@ -243,7 +240,7 @@ static bool keep_partial(struct kvw_exchange *x, const char *data, size_t len)
 		a->partial = kvw_block_get(&loop->blocks, KVW_BLOCK_LARGE);
 	if (a->partial == NULL || a->partial->end + len > loop->config->limits_head ||
 		len > kvw_block_room(a->partial)) {
-		kvw_request_worker_failed(x, "its answer's head is larger than limits.head", false);
+		kvw_attempt_failed(&x->attempt, "its answer's head is larger than limits.head");
 		return false;
 	}
 	memcpy(a->partial->data + a->partial->end, data, len);
@@ -284,7 +281,7 @@ static size_t feed_head(struct kvw_exchange *x, const char *data, size_t len)
 		a->partial_from = 0;
 		if (kvw_head_parse_response(
 			    &loop->response_head, head, end, x->head_request, &error) != KVW_OK) {
-			kvw_request_worker_failed(x, error.message, false);
+			kvw_attempt_failed(&x->attempt, error.message);
 			return SIZE_MAX;
 		}
 		if (loop->response_head.status >= 100 && loop->response_head.status < 200 &&
@@ -321,17 +318,15 @@ static void answer_complete(struct kvw_exchange *x, bool leftovers)
 	kvw_attempt_end(x, true);
 	if (!x->body.done)
 		x->close_client = true;
-	if (x->client->out.bytes == 0)
-		kvw_exchange_end(x, x->end);
 }
 
 static void count_payload(struct kvw_exchange *x)
 {
 	struct kvw_loop *loop = x->loop;
 
-	if (!x->first_token && x->status >= 200 && x->status < 300)
+	if (x->first_token_ns == 0 && x->status >= 200 && x->status < 300)
 		first_token(x);
-	else if (x->event_stream && x->first_token)
+	else if (x->event_stream && x->first_token_ns != 0)
 		kvw_metrics_stream_gap(loop->metrics, loop->now_ns - x->last_data_ns);
 	x->last_data_ns = loop->now_ns;
 	if (x->event_stream)
@@ -347,7 +342,7 @@ static void send_gathered(struct kvw_exchange *x, struct outgoing *out)
 		kvw_exchange_response_state(x, KVW_RESPONSE_STREAMING);
 	if (out->count > 0)
 		kvw_client_send(x->client, out->iov, out->count);
-	if (x->ended)
+	if (!kvw_client_alive(x->client))
 		return;
 	if (beginning) {
 		kvw_block_put(&x->loop->blocks, x->answer_head);
@@ -379,9 +374,9 @@ static bool keep_with_head(struct kvw_exchange *x, const char *data, size_t len)
 
 static void pause_if_slow(struct kvw_exchange *x)
 {
-	if (x->client->out.bytes <= x->loop->config->limits_high_water || x->paused)
+	if (x->client->out.bytes <= x->loop->config->limits_high_water)
 		return;
-	x->paused = true;
+	kvw_exchange_response_state(x, KVW_RESPONSE_PAUSED);
 	kvw_timer_clear(&x->loop->timers, &x->timer); /* the write timer watches the client */
 	kvw_metrics_add(x->loop->metrics, KVW_COUNT_BACKPRESSURE_PAUSES, 1);
 }
@@ -400,10 +395,10 @@ static void feed_body(struct kvw_exchange *x, const char *data, size_t len)
 	err = x->attempt.answer.done
 		? KVW_OK
 		: kvw_body_feed(&x->attempt.answer, data, len, answer_payload, &out, &used);
-	if (x->ended)
+	if (!kvw_client_alive(x->client))
 		return;
 	if (err != KVW_OK) {
-		kvw_request_worker_failed(x, x->attempt.answer.error, false);
+		kvw_attempt_failed(&x->attempt, x->attempt.answer.error);
 		return;
 	}
 	if (hold(x, &out) && keep_with_head(x, data, used))
@@ -415,7 +410,7 @@ static void feed_body(struct kvw_exchange *x, const char *data, size_t len)
 	if (x->attempt.answer.done && x->pass == KVW_PASS_REFRAME)
 		push(&out, KVW_CHUNK_LAST, sizeof(KVW_CHUNK_LAST) - 1);
 	send_gathered(x, &out);
-	if (x->ended)
+	if (!kvw_client_alive(x->client))
 		return;
 	if (x->attempt.answer.done) {
 		answer_complete(x, used < len);
@@ -444,15 +439,22 @@ static void feed(struct kvw_exchange *x, const char *data, size_t len)
 static void answer_closed(struct kvw_exchange *x)
 {
 	if (x->response_state == KVW_RESPONSE_WAITING) {
-		kvw_request_worker_failed(x, "it closed the connection without an answer", false);
+		kvw_attempt_failed(&x->attempt, "it closed the connection without an answer");
 		return;
 	}
 	if (!kvw_body_close(&x->attempt.answer)) {
-		kvw_request_worker_failed(x, "it closed the connection in the middle of its answer", false);
+		kvw_attempt_failed(&x->attempt, "it closed the connection in the middle of its answer");
 		return;
 	}
 	x->attempt.keep_alive = false;
 	feed_body(x, NULL, 0);
+}
+
+/* Nothing was noted that comes first. */
+static bool reads_on(const struct kvw_exchange *x)
+{
+	return x->response_state != KVW_RESPONSE_PAUSED && x->attempt.failure == NULL && !x->faulty &&
+		kvw_client_alive(x->client);
 }
 
 void kvw_response_read(struct kvw_exchange *x)
@@ -464,7 +466,7 @@ void kvw_response_read(struct kvw_exchange *x)
 		struct iovec iov = {loop->scratch, KVW_LOOP_SCRATCH};
 		ssize_t n;
 
-		if (x->ended || x->attempt.link != link || x->paused || !link->io.readable)
+		if (!reads_on(x) || x->attempt.link != link || !link->io.readable)
 			return;
 		n = kvw_io_readv(&link->io, &iov, 1, KVW_LOOP_SCRATCH);
 		if (n < 0 && errno == EAGAIN)
@@ -474,8 +476,18 @@ void kvw_response_read(struct kvw_exchange *x)
 		else if (n == 0)
 			answer_closed(x);
 		else
-			kvw_request_worker_failed(x, kvw_link_why(link, errno), false);
+			kvw_attempt_failed(&x->attempt, kvw_link_why(link, errno));
 	}
-	if (!x->ended && x->attempt.link == link && link->io.readable && !x->paused)
+	if (reads_on(x) && x->attempt.link == link && link->io.readable)
 		kvw_io_again(&link->io);
+}
+
+void kvw_response_resume(struct kvw_exchange *x)
+{
+	if (x->client->out.bytes > x->loop->config->limits_low_water)
+		return;
+	kvw_exchange_response_state(x, KVW_RESPONSE_STREAMING);
+	x->last_data_ns = x->loop->now_ns;
+	kvw_loop_timer(x->loop, &x->timer, KVW_TIMER_STREAM_IDLE,
+		x->loop->config->timeout_stream_idle_ms); /* stopped by the pause */
 }

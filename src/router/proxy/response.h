@@ -6,7 +6,11 @@
 
 #include "proxy/exchange.h"
 
-/* Reads what the worker's socket has, a bounded number of times, and passes it on. */
+/* Reads what the worker's socket has, a bounded number of times, and passes it on. Goes to HELD,
+ * STREAMING, PAUSED and DONE, or notes that the worker failed. */
 void kvw_response_read(struct kvw_exchange *x);
+
+/* In PAUSED: goes on if the client has taken enough. */
+void kvw_response_resume(struct kvw_exchange *x);
 
 #endif

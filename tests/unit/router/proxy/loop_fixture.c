@@ -2,6 +2,7 @@
  * loop_fixture.c - see loop_fixture.h.
  */
 #include "loop_fixture.h"
+#include "proxy/receive.h"
 
 #include <arpa/inet.h>
 #include <fcntl.h>
@@ -93,7 +94,7 @@ void loop_fixture_offer(struct loop_fixture *f, int *peer)
 	EXPECT(fcntl(ends[0], F_SETFL, O_NONBLOCK) == 0);
 	*peer = ends[1];
 	EXPECT(kvw_shared_connection_take(&f->shared));
-	kvw_client_create_take(&f->loop, ends[0], (const struct sockaddr *)&name);
+	kvw_receive_client_take(&f->loop, ends[0], (const struct sockaddr *)&name);
 }
 
 struct kvw_client *loop_fixture_client(struct loop_fixture *f, int *peer)

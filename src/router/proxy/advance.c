@@ -1,0 +1,324 @@
+/*
+ * advance.c - one function moves an exchange on, until it has to wait.
+ *
+ * What happens to an exchange comes from five places: its client's socket (receive.c), its worker's
+ * socket, its timer, the tokens thread, and the tick that finds new model lists. Each callback notes what
+ * came and calls kvw_exchange_advance, which looks at the states and takes one step after another:
+ *
+ *   anything noted   a lost client, a broken rule of ours, a failed worker, a finished answer
+ *   READ_HEAD        check it; answer, or choose how the body is read           request.c
+ *   (bytes came)     take the body's                                            request.c
+ *   ROUTING          exact tokens, pick, head for the worker, connection        prepare.c, forward.c
+ *   CONNECTING       connected, or failed                                       here
+ *   SENDING          request to the worker, answer to the client                send.c, response.c
+ *   SENT             answer to the client                                       response.c
+ *
+ * No step calls another, and none calls this file: a step changes a state or notes a failure, and
+ * returns. So every way out leads through step(), and nothing is released behind a step's back.
+ */
+#include "proxy/advance.h"
+
+#include <string.h>
+
+#include "base/log.h"
+#include "proxy/forward.h"
+#include "proxy/prepare.h"
+#include "proxy/reply.h"
+#include "proxy/request.h"
+#include "proxy/response.h"
+#include "proxy/retry.h"
+#include "proxy/send.h"
+
+/* --- a connection to the worker --- */
+
+static void on_link(struct kvw_link *link, void *user)
+{
+	struct kvw_exchange *x = user;
+
+	(void)link; /* its flags say what happened */
+	x->loop->now_ns = kvw_clock_ns();
+	kvw_exchange_advance(x);
+}
+
+/* Takes an idle connection, or makes a new one. */
+static void connect_worker(struct kvw_exchange *x, bool fresh)
+{
+	struct kvw_attempt *a = &x->attempt;
+	struct kvw_loop *loop = x->loop;
+	enum kvw_err err = kvw_link_take(&loop->links, a->worker, fresh, on_link, x, &a->link);
+
+	a->written = 0;
+	a->answered = false;
+	a->partial_from = 0;
+	if (x->whole || a->body_sent == 0)
+		a->cursor = (struct kvw_cursor){x->in.first, x->head_offset + (uint32_t)x->head_len};
+	a->body_sent = 0;
+	if (err != KVW_OK) {
+		a->link = NULL;
+		if (err == KVW_ENOMEM)
+			kvw_reply_error_as(x, 503, NULL, NULL, "retry-after: 1\r\n",
+				"no memory, descriptor or port is left for a connection to a worker");
+		else
+			kvw_attempt_failed(a, "it cannot be connected to");
+		return;
+	}
+	kvw_metrics_add(loop->metrics,
+		a->link->reused ? KVW_COUNT_UPSTREAM_REUSES : KVW_COUNT_UPSTREAM_CONNECTS, 1);
+	if (a->link->connected) {
+		kvw_exchange_request_state(x, KVW_REQUEST_SENDING);
+		return;
+	}
+	kvw_exchange_request_state(x, KVW_REQUEST_CONNECTING);
+	kvw_loop_timer(loop, &x->timer, KVW_TIMER_CONNECT, loop->config->timeout_connect_ms);
+}
+
+/* --- a worker that failed --- */
+
+static void note_tried(struct kvw_exchange *x, const char *why)
+{
+	size_t len = strlen(x->tried_text);
+
+	if (x->tried_count < KVW_TRIED_MAX)
+		x->tried[x->tried_count++] = x->attempt.worker->id;
+	(void)snprintf(x->tried_text + len, sizeof(x->tried_text) - len, "%s%s: %s",
+		len == 0 ? "" : "; ", x->attempt.worker->url, why);
+}
+
+static void give_up(struct kvw_exchange *x, bool timed_out)
+{
+	char message[512];
+
+	if (timed_out) {
+		x->end = KVW_END_TIMEOUT;
+		(void)snprintf(message, sizeof(message), "the worker did not answer in time; tried %s",
+			x->tried_text);
+		kvw_reply_error_as(x, 504, NULL, NULL, "x-should-retry: false\r\n", message);
+		return;
+	}
+	(void)snprintf(message, sizeof(message), "no worker could answer; tried %s", x->tried_text);
+	kvw_reply_error_as(x, 502, NULL, NULL, NULL, message);
+}
+
+/* The same worker again: its kept connection was closed meanwhile. */
+static void retry_fresh(struct kvw_exchange *x)
+{
+	struct kvw_attempt *a = &x->attempt;
+
+	x->stale_retries++;
+	kvw_metrics_add(x->loop->metrics, KVW_COUNT_STALE_RETRIES, 1);
+	kvw_link_close(a->link);
+	a->link = NULL;
+	a->failure = NULL;
+	a->head_sent = 0;
+	kvw_block_put(&x->loop->blocks, a->partial);
+	a->partial = NULL;
+	kvw_exchange_response_state(x, KVW_RESPONSE_WAITING);
+	connect_worker(x, true);
+}
+
+/* Before the first token the request goes elsewhere or is answered 502 or 504; after it the answer is
+ * cut. */
+static void worker_failed(struct kvw_exchange *x)
+{
+	struct kvw_attempt *a = &x->attempt;
+	struct kvw_loop *loop = x->loop;
+	const char *why = a->failure;
+	bool timed_out = a->timed_out;
+	struct kvw_retry_facts facts = {
+		.first_token = x->first_token_ns != 0 || kvw_exchange_answering(x),
+		.repeatable = x->path.repeatable,
+		.idempotent = x->idempotent,
+		.request_held = x->whole || a->body_sent == 0,
+		.link_reused = a->link != NULL && a->link->reused,
+		.response_byte = a->answered,
+		.waited_out = timed_out,
+		.link_written = a->written,
+		.retries = x->tried_count,
+		.retry_limit = (uint32_t)loop->config->retry_attempts,
+	};
+	enum kvw_retry retry = kvw_retry_decide(&facts);
+
+	kvw_timer_clear(&loop->timers, &x->timer);
+	if (facts.first_token) {
+		kvw_exchange_cut(x, timed_out ? KVW_END_TIMEOUT : KVW_END_UPSTREAM_LOST);
+		return;
+	}
+	kvw_exchange_response_state(x, KVW_RESPONSE_NONE);
+	if (x->request_state != KVW_REQUEST_ROUTING)
+		kvw_exchange_request_state(x, KVW_REQUEST_ROUTING);
+	if (retry == KVW_RETRY_FRESH) {
+		retry_fresh(x);
+		return;
+	}
+	kvw_fleet_request_failed(loop->fleet, a->worker, why);
+	note_tried(x, why);
+	kvw_debug("proxy", "worker failed url=%s why=\"%s\" request_id=%.*s", a->worker->url, why,
+		(int)x->request_id.len, x->request_id.data);
+	kvw_attempt_end(x, false);
+	if (retry == KVW_RETRY_OTHER)
+		kvw_metrics_add(loop->metrics, KVW_COUNT_RETRIES, 1);
+	else
+		give_up(x, timed_out);
+}
+
+/* --- steps --- */
+
+/* All that an exchange may have noted that comes before its next step. True: one was dealt with. */
+static bool take_noted(struct kvw_exchange *x)
+{
+	if (x->client->state == KVW_CLIENT_LOST) {
+		kvw_metrics_add(x->loop->metrics, KVW_COUNT_CLIENT_GONE, 1);
+		kvw_exchange_end(x, KVW_END_CLIENT_GONE);
+	} else if (x->faulty) {
+		kvw_client_lose(x->client, true);
+	} else if (x->attempt.failure != NULL) {
+		worker_failed(x);
+	} else {
+		return false;
+	}
+	return true;
+}
+
+static void on_tokens(void *user, const struct kvw_token_result *result)
+{
+	kvw_prepare_answered(user, result);
+	kvw_exchange_advance(user);
+}
+
+static bool route(struct kvw_exchange *x)
+{
+	if (x->loop->sources != NULL && !kvw_prepare_tokens(x, on_tokens))
+		return true;
+	if (kvw_request_pick(x))
+		connect_worker(x, false);
+	return true;
+}
+
+static bool connecting(struct kvw_exchange *x)
+{
+	struct kvw_link *link = x->attempt.link;
+	int cause = 0;
+
+	switch (kvw_link_connect_result(link, &cause)) {
+	case KVW_OK:
+		kvw_timer_clear(&x->loop->timers, &x->timer);
+		kvw_exchange_request_state(x, KVW_REQUEST_SENDING);
+		return true;
+	case KVW_EAGAIN:
+		return false;
+	default:
+		kvw_attempt_failed(&x->attempt, kvw_link_why(link, cause));
+		return true;
+	}
+}
+
+/* Both directions, as far as the sockets go. */
+static bool exchange_bytes(struct kvw_exchange *x)
+{
+	struct kvw_link *link = x->attempt.link;
+
+	if (x->response_state == KVW_RESPONSE_PAUSED)
+		kvw_response_resume(x);
+	if (x->request_state == KVW_REQUEST_SENDING &&
+		(link->io.writable || x->body_received > x->attempt.body_sent))
+		kvw_request_send(x);
+	if (x->response_state != KVW_RESPONSE_PAUSED && link->io.readable)
+		kvw_response_read(x);
+	return x->response_state >= KVW_RESPONSE_DONE || x->attempt.failure != NULL || x->faulty ||
+		x->client->state == KVW_CLIENT_LOST;
+}
+
+/* One step. False: it has to wait, or has ended. */
+static bool step(struct kvw_exchange *x)
+{
+	if (kvw_exchange_ended(x))
+		return false;
+	if (take_noted(x))
+		return true;
+	if (x->response_state == KVW_RESPONSE_DONE) {
+		if (x->client->out.bytes == 0)
+			kvw_exchange_end(x, x->end);
+		return false;
+	}
+	if (x->request_state == KVW_REQUEST_READ_HEAD) {
+		kvw_request_head(x);
+		return true;
+	}
+	if (kvw_request_has_news(x)) {
+		kvw_request_body(x);
+		return true;
+	}
+	switch (x->request_state) {
+	case KVW_REQUEST_ROUTING:
+		return route(x);
+	case KVW_REQUEST_CONNECTING:
+		return connecting(x);
+	case KVW_REQUEST_SENDING:
+	case KVW_REQUEST_SENT:
+		return exchange_bytes(x);
+	default: /* READ_BODY, PARKED, TOKENS wait for their events */
+		return false;
+	}
+}
+
+void kvw_exchange_advance(struct kvw_exchange *x)
+{
+	while (step(x))
+		;
+}
+
+/* --- events --- */
+
+static void on_timer(struct kvw_timer *timer, int64_t now_ns)
+{
+	struct kvw_exchange *x =
+		(struct kvw_exchange *)((char *)timer - offsetof(struct kvw_exchange, timer));
+	struct kvw_loop *loop = x->loop;
+	struct kvw_attempt *a = &x->attempt;
+
+	loop->now_ns = now_ns;
+	switch (timer->kind) {
+	case KVW_TIMER_PARK:
+		kvw_request_park_over(x);
+		break;
+	case KVW_TIMER_TOKENS:
+		kvw_prepare_timeout(x);
+		break;
+	case KVW_TIMER_CONNECT:
+		kvw_metrics_add(loop->metrics, KVW_COUNT_TIMEOUT_CONNECT, 1);
+		kvw_attempt_failed(a, "timeouts.connect passed");
+		break;
+	case KVW_TIMER_FIRST_TOKEN:
+		kvw_metrics_add(loop->metrics, KVW_COUNT_TIMEOUT_FIRST_TOKEN, 1);
+		a->timed_out = true;
+		kvw_attempt_failed(a, "timeouts.first_token passed");
+		break;
+	default:
+		kvw_metrics_add(loop->metrics, KVW_COUNT_TIMEOUT_STREAM_IDLE, 1);
+		a->timed_out = true;
+		kvw_attempt_failed(a, "timeouts.stream_idle passed");
+	}
+	kvw_exchange_advance(x);
+}
+
+void kvw_exchange_unpark(struct kvw_loop *loop)
+{
+	struct kvw_exchange *x, *next;
+
+	for (x = TAILQ_FIRST(&loop->parked); x != NULL; x = next) {
+		next = TAILQ_NEXT(x, entry);
+		if (kvw_request_unpark(x))
+			kvw_exchange_advance(x);
+	}
+}
+
+enum kvw_err kvw_exchange_begin(struct kvw_client *client, size_t head_len)
+{
+	struct kvw_exchange *x = kvw_exchange_create(client, on_timer);
+
+	if (x == NULL)
+		return KVW_ENOMEM;
+	x->head_len = head_len;
+	kvw_exchange_advance(x);
+	return KVW_OK;
+}

@@ -1,0 +1,24 @@
+/*
+ * advance.h - one function moves an exchange on, until it has to wait.
+ */
+#ifndef KVW_ADVANCE_H
+#define KVW_ADVANCE_H
+
+#include "proxy/exchange.h"
+
+/* client->in begins with a whole head of head_len bytes: makes an exchange of it and advances that.
+ * KVW_ENOMEM: nothing was done. */
+enum kvw_err kvw_exchange_begin(struct kvw_client *client, size_t head_len) KVW_MUST_CHECK;
+
+/*
+ * Does all that can be done now. To be called when something has happened to the exchange, after that was
+ * noted where it belongs: bytes in x->in, flags of a socket, a state, a lost client, a failure of the
+ * attempt. The exchange may be ENDED, and its client closed, when this returns; their memory stays until
+ * the loop has turned.
+ */
+void kvw_exchange_advance(struct kvw_exchange *x);
+
+/* From the tick: PARKED exchanges look again whether their model is known. */
+void kvw_exchange_unpark(struct kvw_loop *loop);
+
+#endif
