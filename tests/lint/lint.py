@@ -285,8 +285,11 @@ def links():
 
 
 def tests_listed():
-    """A test that no suite runs is no test."""
-    for folder, pattern in (("tests/integration", r"test_\w+\.py$"), ("tests/unit", r"\w+\.c$")):
+    """A test that no suite runs is no test. In C it is named x_test.c, in Python test_x.py."""
+    for path in FILES:
+        if under(path, "tests") and re.search(r"^test_\w+\.(c|cc)$|_(test|smoke)\.py$", path.name):
+            yield f"{path}: name it x_test.c, or test_x.py"
+    for folder, pattern in (("tests/integration", r"test_\w+\.py$"), ("tests/unit", r"\w+\.c$|test_\w+\.py$")):
         for path in FILES:
             if not under(path, folder) or not re.search(pattern, path.name):
                 continue

@@ -1,5 +1,5 @@
 /*
- * fuzz_tiered.c - what a tiered-storage daemon may say: heads, bodies, leases.
+ * fuzz_kvtierd.c - what a tiered-storage daemon may say: heads, bodies, leases.
  *
  * The first byte says into what pieces the rest is cut. However it is cut, the answer is the same;
  * and a lease that is accepted has pieces that can be, whose sum is right.

@@ -1,5 +1,5 @@
 /*
- * redis_drive.c - the Redis client under load, each byte of what it reads checked.
+ * main.c - the Redis client under load, each byte of what it reads checked.
  *
  *	redis-drive --url redis-cluster://127.0.0.1:7000 --keys 500 --bytes 65536 --depth 16
  *

@@ -1,5 +1,5 @@
 /*
- * test_flags.c - a configuration without a file.
+ * flags_test.c - a configuration without a file.
  */
 #include "helpers.h"
 #include "base/log.h"

@@ -1,5 +1,5 @@
 /*
- * test_load.c - right configurations: defaults, every type, files, the examples.
+ * load_test.c - right configurations: defaults, every type, files, the examples.
  *
  * Argument: the folder config/ of the source tree.
  */

@@ -1,5 +1,5 @@
 /*
- * test_memory.c - the loader when memory runs out at any point: an error, nothing left behind.
+ * memory_test.c - the loader when memory runs out at any point: an error, nothing left behind.
  *
  * The linker sends this program's calls of malloc, calloc and free, and the loader's of libyaml,
  * through the functions below (-Wl,--wrap). Each run lets one allocation more succeed than the run

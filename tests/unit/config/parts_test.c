@@ -1,5 +1,5 @@
 /*
- * test_parts.c - the small parts by themselves: addresses, suggestions, quoting.
+ * parts_test.c - the small parts by themselves: addresses, suggestions, quoting.
  */
 #include <check.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /*
- * test_model.c - bytes per token of models as they are published.
+ * model_test.c - bytes per token of models as they are published.
  *
  * Files are cut down to the keys that count; the sums in the comments are those of the engines.
  */

@@ -1,5 +1,5 @@
 /*
- * test_lmcache.c - LMCache's configuration: what comes out of the public function, that its page is
+ * settings_test.c - LMCache's configuration: what comes out of the public function, that its page is
  * current, that the table agrees with itself, and that memory may run out anywhere.
  *
  * The many ways to write a wrong file are in tests/integration/test_kvtier_lmcache.py, where the

@@ -1,5 +1,5 @@
 /*
- * test_keys.c - the table of keys against the struct, the page and the examples.
+ * keys_test.c - the table of keys against the struct, the page and the examples.
  *
  * Given the folder cache/options it checks what is committed there.
  */

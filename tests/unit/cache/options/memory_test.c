@@ -1,5 +1,5 @@
 /*
- * test_memory.c - reading a configuration when memory runs out at any point.
+ * memory_test.c - reading a configuration when memory runs out at any point.
  *
  * The linker sends this program's calls of malloc, calloc and free, of open_memstream, and the reader's of
  * libyaml through the functions below (-Wl,--wrap). Each run lets one allocation more succeed than

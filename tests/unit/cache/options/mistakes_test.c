@@ -1,5 +1,5 @@
 /*
- * test_mistakes.c - each way to write a wrong configuration, and what the user reads about it.
+ * mistakes_test.c - each way to write a wrong configuration, and what the user reads about it.
  *
  * Every row is one mistake: exactly one line must come, at this line and column, with this key,
  * holding these words; and the configuration must be what it was.

@@ -1,5 +1,5 @@
 /*
- * test_crypto.c - the algorithms against published vectors and the definition.
+ * crypto_test.c - the algorithms against published vectors and the definition.
  */
 #include <check.h>
 #include <openssl/hmac.h>

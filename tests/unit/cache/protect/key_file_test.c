@@ -1,5 +1,5 @@
 /*
- * test_key_file.c - the file of master keys: what is read, what is refused and in which words.
+ * key_file_test.c - the file of master keys: what is read, what is refused and in which words.
  */
 #include "helpers.h"
 #include "protect/key_file.h"

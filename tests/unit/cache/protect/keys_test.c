@@ -1,5 +1,5 @@
 /*
- * test_keys.c - the life of tenants' keys: restart, rotation, erasure; several threads at once.
+ * keys_test.c - the life of tenants' keys: restart, rotation, erasure; several threads at once.
  */
 #include "chunk.h"
 

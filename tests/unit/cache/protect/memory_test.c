@@ -1,5 +1,5 @@
 /*
- * test_memory.c - sealing when memory, pages or OpenSSL's contexts run out at any point.
+ * memory_test.c - sealing when memory, pages or OpenSSL's contexts run out at any point.
  *
  * The linker sends this program's calls through the functions below (-Wl,--wrap). Each run lets one
  * more of them succeed than the run before, until the whole goes through. Whatever fails says so, a

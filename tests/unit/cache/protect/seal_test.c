@@ -1,5 +1,5 @@
 /*
- * test_seal.c - what was sealed opens where it belongs and nowhere else.
+ * seal_test.c - what was sealed opens where it belongs and nowhere else.
  */
 #include "chunk.h"
 

@@ -1,5 +1,5 @@
 /*
- * test_block.c - blocks, chains and cursors against a plain array of bytes.
+ * block_test.c - blocks, chains and cursors against a plain array of bytes.
  */
 #include <check.h>
 #include <stdbool.h>

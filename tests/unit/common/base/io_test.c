@@ -1,5 +1,5 @@
 /*
- * test_io.c - what the edges of real sockets are remembered as.
+ * io_test.c - what the edges of real sockets are remembered as.
  */
 #include <arpa/inet.h>
 #include <check.h>

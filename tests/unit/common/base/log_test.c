@@ -1,5 +1,5 @@
 /*
- * test_log.c - each message is one line and one write, and the level holds.
+ * log_test.c - each message is one line and one write, and the level holds.
  */
 #include <check.h>
 #include <fcntl.h>

@@ -1,5 +1,5 @@
 /*
- * test_timer.c - order, restarts, and callbacks that set and clear timers.
+ * timer_test.c - order, restarts, and callbacks that set and clear timers.
  */
 #include <check.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /*
- * test_agree.c - good heads and bodies, changed at random from a fixed seed: whatever comes out,
+ * agree_test.c - good heads and bodies, changed at random from a fixed seed: whatever comes out,
  * our reading and llhttp's do not differ where ours accepts. A small stand-in for the fuzz targets,
  * which need clang.
  */

@@ -1,5 +1,5 @@
 /*
- * test_body.c - where bodies end, what in them is payload, and which ones are refused; each at
+ * body_test.c - where bodies end, what in them is payload, and which ones are refused; each at
  * every split of its bytes.
  */
 #include <check.h>

@@ -1,5 +1,5 @@
 /*
- * test_chars.c - the class table against the grammars' own lists of characters, and the scans
+ * chars_test.c - the class table against the grammars' own lists of characters, and the scans
  * against plain loops at every length and place.
  */
 #include <check.h>

@@ -1,5 +1,5 @@
 /*
- * test_head_accept.c - what good heads mean: fields, framing, connection, targets.
+ * head_accept_test.c - what good heads mean: fields, framing, connection, targets.
  */
 #include "head_testing.h"
 

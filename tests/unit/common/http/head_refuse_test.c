@@ -1,5 +1,5 @@
 /*
- * test_head_refuse.c - heads that two servers could read differently are refused, each with its
+ * head_refuse_test.c - heads that two servers could read differently are refused, each with its
  * status and a message that says what was wrong.
  */
 #include "head_testing.h"

@@ -1,5 +1,5 @@
 /*
- * test_write.c - what goes on: heads to workers and clients, chunk lines, dates.
+ * write_test.c - what goes on: heads to workers and clients, chunk lines, dates.
  */
 #include "head_testing.h"
 #include "http/write.h"

@@ -1,4 +1,4 @@
-/* test_tls.c - handshakes, bodies and ends over a wire that cuts records anywhere. */
+/* tls_test.c - handshakes, bodies and ends over a wire that cuts records anywhere. */
 #include <openssl/ssl.h>
 #include <stdlib.h>
 #include <string.h>

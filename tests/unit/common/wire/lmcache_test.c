@@ -1,5 +1,5 @@
 /*
- * test_lmcache.c - LMCache's controller protocol: recorded from 0.5.6, constructed for older versions.
+ * lmcache_test.c - LMCache's controller protocol: recorded from 0.5.6, constructed for older versions.
  */
 #include <check.h>
 #include <inttypes.h>

@@ -1,5 +1,5 @@
 /*
- * test_msgpack.c - the reader against every type, the writer against the reader, both at their limits.
+ * msgpack_test.c - the reader against every type, the writer against the reader, both at their limits.
  */
 #include <check.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /*
- * test_vllm.c - vLLM's KV events: recorded from a real engine, constructed for older versions.
+ * vllm_test.c - vLLM's KV events: recorded from a real engine, constructed for older versions.
  */
 #include <check.h>
 #include <inttypes.h>

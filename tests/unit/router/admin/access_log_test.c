@@ -1,5 +1,5 @@
 /*
- * test_access_log.c - each line is one JSON object, whatever a client sent; nothing is lost unless it
+ * access_log_test.c - each line is one JSON object, whatever a client sent; nothing is lost unless it
  * is counted.
  */
 #include <check.h>

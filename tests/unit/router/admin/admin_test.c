@@ -1,5 +1,5 @@
 /*
- * test_admin.c - what the control thread answers, over a socket and by kvw_admin_answer().
+ * admin_test.c - what the control thread answers, over a socket and by kvw_admin_answer().
  */
 #include <arpa/inet.h>
 #include <check.h>

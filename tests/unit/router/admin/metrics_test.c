@@ -1,5 +1,5 @@
 /*
- * test_metrics.c - what is recorded is what /metrics says, in text that Prometheus accepts.
+ * metrics_test.c - what is recorded is what /metrics says, in text that Prometheus accepts.
  */
 #include <check.h>
 #include <pthread.h>

@@ -1,5 +1,5 @@
 /*
- * test_probe.c - the prober against a small server in the same event loop, on loopback.
+ * probe_test.c - the prober against a small server in the same event loop, on loopback.
  *
  * The fleet is a recorder of the calls that the prober makes: what is tested here is what it asks,
  * when, and what it reports, not what the fleet makes of it.

@@ -1,5 +1,5 @@
 /*
- * test_scrape.c - what is read from a worker's /metrics and /v1/models, recorded and made up.
+ * scrape_test.c - what is read from a worker's /metrics and /v1/models, recorded and made up.
  */
 #include <check.h>
 #include <stdio.h>

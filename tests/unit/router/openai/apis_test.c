@@ -1,5 +1,5 @@
 /*
- * test_apis.c - fields and prompt of each API's bodies.
+ * apis_test.c - fields and prompt of each API's bodies.
  */
 #include <check.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
 /*
- * test_differential.c - bodies from a fixed seed, understood by the scan and by the reference.
+ * differential_test.c - bodies from a fixed seed, understood by the scan and by the reference.
  *
  * The generator knows the APIs: most bodies are well formed and use the keys that matter, in any
  * order, with odd spacing and escapes; then some bytes are changed.

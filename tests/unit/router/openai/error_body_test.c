@@ -1,5 +1,5 @@
 /*
- * test_error_body.c - errors byte for byte as a real vLLM writes them.
+ * error_body_test.c - errors byte for byte as a real vLLM writes them.
  */
 #include <check.h>
 #include <jansson.h>

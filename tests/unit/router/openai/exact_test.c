@@ -1,5 +1,5 @@
 /*
- * test_exact.c - in which form a prompt's exact tokens can be asked for, and the ids and the salt that a
+ * exact_test.c - in which form a prompt's exact tokens can be asked for, and the ids and the salt that a
  * body holds itself.
  */
 #include <check.h>

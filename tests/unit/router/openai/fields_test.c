@@ -1,5 +1,5 @@
 /*
- * test_fields.c - a scan that looks for fields only finds them, refuses what the full one refuses,
+ * fields_test.c - a scan that looks for fields only finds them, refuses what the full one refuses,
  * and forgets the restriction with the next body.
  */
 #include <check.h>

@@ -1,5 +1,5 @@
 /*
- * test_form.c - the model's name out of forms with an audio file, wherever they are cut.
+ * form_test.c - the model's name out of forms with an audio file, wherever they are cut.
  */
 #include <check.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /*
- * test_json.c - what is JSON and what is not, wherever the body is cut.
+ * json_test.c - what is JSON and what is not, wherever the body is cut.
  */
 #include <check.h>
 #include <stdio.h>

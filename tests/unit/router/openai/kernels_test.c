@@ -1,5 +1,5 @@
 /*
- * test_kernels.c - the inner loops of every instruction set take the same text in the same way.
+ * kernels_test.c - the inner loops of every instruction set take the same text in the same way.
  *
  * Long strings, because the wide ones hash many chunks before they look whether these are text: with few
  * escapes and many, at the edges of blocks, chunks and what is hashed ahead, cut anywhere, ended by a quote, a

@@ -1,5 +1,5 @@
 /*
- * test_limits.c - bodies that try to cost more than they should, and big ones that may.
+ * limits_test.c - bodies that try to cost more than they should, and big ones that may.
  */
 #include <check.h>
 #include <stdio.h>

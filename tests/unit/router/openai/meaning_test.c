@@ -1,5 +1,5 @@
 /*
- * test_meaning.c - the same prompt has the same chain however it is written; another prompt has
+ * meaning_test.c - the same prompt has the same chain however it is written; another prompt has
  * another one, from the first place on where it differs.
  */
 #include <check.h>

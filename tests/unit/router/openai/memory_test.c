@@ -1,5 +1,5 @@
 /*
- * test_memory.c - every allocation of a scan fails once; the answer is KVW_ENOMEM each time.
+ * memory_test.c - every allocation of a scan fails once; the answer is KVW_ENOMEM each time.
  *
  * The linker sends the scan's realloc() and aligned_alloc() here (--wrap).
  */

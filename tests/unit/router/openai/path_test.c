@@ -1,5 +1,5 @@
 /*
- * test_path.c - what paths mean, and that no spelling slips past a guard.
+ * path_test.c - what paths mean, and that no spelling slips past a guard.
  */
 #include <check.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /*
- * test_usage.c - counts out of a real vLLM's answers, and out of strange ones.
+ * usage_test.c - counts out of a real vLLM's answers, and out of strange ones.
  */
 #include <check.h>
 #include <stdio.h>

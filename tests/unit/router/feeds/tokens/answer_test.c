@@ -1,5 +1,5 @@
 /*
- * test_answer.c - what /tokenize answers is read, and nothing else is.
+ * answer_test.c - what /tokenize answers is read, and nothing else is.
  */
 #include <check.h>
 #include <stdlib.h>

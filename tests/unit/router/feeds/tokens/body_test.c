@@ -1,5 +1,5 @@
 /*
- * test_body.c - prompts of other APIs as the chat that vLLM makes of them. The expected bodies were posted to a vLLM
+ * body_test.c - prompts of other APIs as the chat that vLLM makes of them. The expected bodies were posted to a vLLM
  * 0.32 beside the originals: the count of tokens was that of the original, and a prompt of these
  * tokens made all full blocks of the original a hit.
  */

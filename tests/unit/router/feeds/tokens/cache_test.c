@@ -1,5 +1,5 @@
 /*
- * test_cache.c - the cache of tokens: bounded, oldest use first out, nothing lives for ever.
+ * cache_test.c - the cache of tokens: bounded, oldest use first out, nothing lives for ever.
  */
 #include <check.h>
 #include <stdbool.h>

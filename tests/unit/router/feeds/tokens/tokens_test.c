@@ -1,5 +1,5 @@
 /*
- * test_tokens.c - the tokenizer against workers that answer, fail, are silent, or are not there.
+ * tokens_test.c - the tokenizer against workers that answer, fail, are silent, or are not there.
  *
  * The workers are libevent's HTTP server on this thread; the tokenizer's thread is the real one.
  */

@@ -1,0 +1,388 @@
+/*
+ * erase_test.c - what was erased cannot be read any more: by this handle at once, by others
+ * with their next probe or within a second, also when Redis was away meanwhile.
+ */
+#include <check.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "fake_redis.h"
+#include "redis_rig.h"
+#include "tiers/redis/redis_value.h"
+
+#define MS 1000000ll
+
+static struct redis_rig rig;
+
+static void setup(void)
+{
+	fake_reset();
+	rig_init(&rig);
+	rig.config.l2_part_bytes = 64u << 10;
+	ck_assert_int_eq(rig_open(&rig, 0), KVT_OK);
+	ck_assert_int_eq(rig_open(&rig, 1), KVT_OK);
+}
+
+static void teardown(void)
+{
+	rig_finish(&rig);
+	fake_reset();
+}
+
+static enum kvt_status put_for(int handle, uint64_t n, uint8_t tenant)
+{
+	struct kvt_item item = {.size = sizeof(item), .bytes = 100, .tenant = {{tenant}}};
+
+	return rig_put_item(&rig, handle, n, &item);
+}
+
+static void erase_tenant(int handle, uint8_t number)
+{
+	struct kvt_tenant tenant = {{number}};
+	size_t erased;
+
+	ck_assert_int_eq(
+		rig.tiers[handle]->ops->erase_tenant(rig.tiers[handle], &tenant, &erased), KVT_OK);
+}
+
+static void erase_all(int handle)
+{
+	size_t erased;
+
+	ck_assert_int_eq(rig.tiers[handle]->ops->erase_all(rig.tiers[handle], &erased), KVT_OK);
+}
+
+static void any_answer_is_old(void)
+{
+	rig.now_ns += 6000 * MS;
+}
+
+START_TEST(a_key_and_its_parts)
+{
+	ck_assert_int_eq(rig_put(&rig, 0, 1, 1600000), KVT_OK); /* 25 parts */
+	ck_assert_int_eq(rig_put(&rig, 0, 2, 100), KVT_OK);
+	ck_assert_uint_eq(rig_probe(&rig, 1, 1, 2), 2);
+	ck_assert_int_eq(rig_erase(&rig, 0, 1), KVT_OK);
+	ck_assert_uint_eq(fake_count("{"), 1);
+	ck_assert(!rig_knows(&rig, 0, 1));
+	ck_assert_int_eq(rig_get(&rig, 0, 1, 1600000), KVT_MISS);
+	ck_assert_int_eq(rig_get(&rig, 1, 1, 1600000), KVT_MISS);
+	ck_assert_int_eq(rig_get(&rig, 1, 2, 100), KVT_OK);
+	ck_assert_int_eq(rig_flush(&rig, 0), KVT_OK);
+	ck_assert_int_eq(rig_erase(&rig, 0, 55), KVT_OK); /* was never there */
+	ck_assert_int_eq(rig_put(&rig, 0, 1, 500), KVT_OK);
+	ck_assert_int_eq(rig_get(&rig, 1, 1, 500), KVT_OK);
+}
+END_TEST
+
+START_TEST(a_key_while_redis_is_away)
+{
+	ck_assert_int_eq(rig_put(&rig, 0, 1, 100), KVT_OK);
+	fake.down = true;
+	ck_assert_int_eq(rig_erase(&rig, 0, 1), KVT_EIO);
+	ck_assert_int_eq(rig_flush(&rig, 0), KVT_EIO);
+	fake.stall_verb = "UNLINK"; /* back, but it has not forgotten it yet */
+	fake.down = false;
+	ck_assert_int_eq(rig_get(&rig, 0, 1, 100), KVT_MISS);
+	ck_assert_uint_eq(rig_probe(&rig, 0, 1, 1), 0);
+	ck_assert_int_eq(rig_put(&rig, 0, 1, 100), KVT_BUSY);
+	fake.stall_verb = NULL;
+	rig.now_ns += 2500 * MS;
+	rig_steps(&rig, 0, 20);
+	ck_assert_uint_eq(fake_count("{"), 0);
+	ck_assert_int_eq(rig_flush(&rig, 0), KVT_OK);
+	ck_assert_int_eq(rig_put(&rig, 0, 1, 100), KVT_OK);
+	ck_assert_int_eq(rig_get(&rig, 0, 1, 100), KVT_OK);
+}
+END_TEST
+
+START_TEST(many_keys_at_once)
+{
+	struct kvt_key keys[2000];
+	struct kvt_tier_request request = {.verb = KVT_TIER_ERASE, .keys = keys, .key_count = 2000};
+
+	for (uint64_t n = 0; n < 2000; n++) {
+		keys[n] = rig_key(n);
+		if (n % 2 == 0)
+			ck_assert_int_eq(rig_put(&rig, 0, n, 20), KVT_OK);
+	}
+	ck_assert_int_eq(rig_run(&rig, 1, &request), KVT_OK);
+	ck_assert_uint_eq(fake_count("{"), 0);
+	ck_assert_uint_eq(rig_probe(&rig, 1, 0, 1), 0);
+}
+END_TEST
+
+/* More than can be hidden one by one: everything of the fingerprint goes instead. */
+START_TEST(too_many_to_hide)
+{
+	size_t n = 70000;
+	struct kvt_key *keys = calloc(n, sizeof(*keys));
+	struct kvt_tier_request request = {.verb = KVT_TIER_ERASE, .keys = keys, .key_count = n};
+
+	for (size_t i = 0; i < n; i++)
+		keys[i] = rig_key(i);
+	ck_assert_int_eq(rig_put(&rig, 0, n - 1, 100), KVT_OK);
+	ck_assert_int_eq(rig_put(&rig, 0, n + 1, 100), KVT_OK);
+	fake.down = true;
+	ck_assert_int_eq(rig_run(&rig, 0, &request), KVT_EIO);
+	fake.down = false;
+	fake.stall_verb = "UNLINK";
+	ck_assert_int_ne(rig_get(&rig, 0, n - 1, 100), KVT_OK);
+	ck_assert_int_ne(rig_get(&rig, 0, n + 1, 100), KVT_OK);
+	rig.now_ns += 2000 * MS;
+	rig_steps(&rig, 0, 20);
+	ck_assert_int_eq(rig_get(&rig, 0, n - 1, 100), KVT_MISS);
+	ck_assert_int_eq(rig_get(&rig, 1, n - 1, 100), KVT_MISS);
+	free(keys);
+}
+END_TEST
+
+START_TEST(a_tenant)
+{
+	ck_assert_int_eq(put_for(0, 1, 7), KVT_OK);
+	ck_assert_int_eq(put_for(0, 2, 8), KVT_OK);
+	ck_assert_int_eq(rig_get(&rig, 1, 1, 100), KVT_OK);
+	ck_assert_int_eq(rig_get(&rig, 1, 2, 100), KVT_OK);
+	any_answer_is_old();
+	erase_tenant(0, 7);
+	ck_assert(!rig_knows(&rig, 0, 1));
+	ck_assert_int_eq(rig_get(&rig, 0, 1, 100), KVT_MISS);
+	ck_assert_uint_eq(rig_probe(&rig, 0, 1, 1), 0);
+	ck_assert_int_eq(rig_flush(&rig, 0), KVT_OK);
+	ck_assert_uint_eq(rig_probe(&rig, 1, 1, 1), 0); /* another handle's next probe */
+	ck_assert_int_eq(rig_get(&rig, 1, 2, 100), KVT_OK);
+	ck_assert_int_eq(put_for(1, 1, 7), KVT_OK);
+	ck_assert_int_eq(rig_get(&rig, 0, 1, 100), KVT_OK);
+}
+END_TEST
+
+START_TEST(another_handle_learns_within_a_second)
+{
+	ck_assert_int_eq(put_for(0, 1, 7), KVT_OK);
+	ck_assert_int_eq(rig_get(&rig, 1, 1, 100), KVT_OK);
+	erase_tenant(0, 7);
+	ck_assert_int_eq(rig_flush(&rig, 0), KVT_OK);
+	rig.now_ns += 1000 * MS;
+	ck_assert_int_eq(rig_get(&rig, 1, 1, 100), KVT_MISS);
+	rig_close(&rig, 1);
+	ck_assert_int_eq(rig_open(&rig, 1), KVT_OK);
+	ck_assert_int_eq(rig_get(&rig, 1, 1, 100), KVT_MISS);
+}
+END_TEST
+
+START_TEST(all)
+{
+	ck_assert_int_eq(put_for(0, 1, 7), KVT_OK);
+	ck_assert_int_eq(rig_put(&rig, 0, 2, 100), KVT_OK);
+	ck_assert_uint_eq(rig_probe(&rig, 1, 1, 2), 2);
+	erase_all(1);
+	ck_assert_uint_eq(rig_probe(&rig, 1, 1, 2), 0);
+	ck_assert_int_eq(rig_flush(&rig, 1), KVT_OK);
+	rig.now_ns += 1000 * MS;
+	ck_assert_int_eq(rig_get(&rig, 0, 1, 100), KVT_MISS);
+	ck_assert_int_eq(rig_get(&rig, 0, 2, 100), KVT_MISS);
+	ck_assert_int_eq(rig_put(&rig, 0, 2, 100), KVT_OK);
+	ck_assert_int_eq(rig_get(&rig, 1, 2, 100), KVT_OK);
+}
+END_TEST
+
+START_TEST(a_tenant_while_redis_is_away)
+{
+	ck_assert_int_eq(put_for(0, 1, 7), KVT_OK);
+	ck_assert_int_eq(put_for(0, 2, 8), KVT_OK);
+	fake.down = true;
+	erase_tenant(0, 7);
+	rig_steps(&rig, 0, 5);
+	ck_assert_int_eq(rig_flush(&rig, 0), KVT_EIO);
+	fake.stall_verb = "INCRBY";
+	fake.down = false;
+	ck_assert_int_ne(rig_get(&rig, 0, 1, 100), KVT_OK);
+	ck_assert_int_eq(rig_get(&rig, 0, 2, 100), KVT_OK);
+	ck_assert_int_ne(put_for(0, 3, 7), KVT_OK);
+	fake.stall_verb = NULL;
+	rig.now_ns += 1100 * MS;
+	rig_steps(&rig, 0, 10);
+	ck_assert_int_eq(rig_flush(&rig, 0), KVT_OK);
+	ck_assert_int_eq(rig_get(&rig, 0, 1, 100), KVT_MISS);
+	rig.now_ns += 1100 * MS;
+	ck_assert_int_eq(rig_get(&rig, 1, 1, 100), KVT_MISS);
+	ck_assert_int_eq(put_for(0, 3, 7), KVT_OK);
+	ck_assert_int_eq(rig_get(&rig, 0, 3, 100), KVT_OK);
+}
+END_TEST
+
+START_TEST(more_tenants_than_wait)
+{
+	for (uint8_t i = 1; i <= 100; i++)
+		ck_assert_int_eq(put_for(0, i, i), KVT_OK);
+	for (uint8_t i = 1; i <= 100; i++)
+		erase_tenant(0, i); /* no step in between */
+	for (uint8_t i = 1; i <= 100; i++)
+		ck_assert_int_eq(rig_get(&rig, 0, i, 100), KVT_MISS);
+	ck_assert_int_eq(rig_flush(&rig, 0), KVT_OK);
+	any_answer_is_old();
+	ck_assert_uint_eq(rig_probe(&rig, 1, 1, 100), 0);
+}
+END_TEST
+
+START_TEST(a_lost_epoch_brings_nothing_back)
+{
+	char name[REDIS_KEY_ROOM];
+	struct kvt_tenant tenant = {{7}};
+
+	ck_assert_int_eq(put_for(0, 1, 7), KVT_OK);
+	erase_tenant(0, 7);
+	ck_assert_int_eq(rig_flush(&rig, 0), KVT_OK);
+	(void)redis_epoch_name(&rig.config.fingerprint, &tenant, name);
+	ck_assert_uint_eq(fake_count(name), 1);
+	fake_remove(name);
+	any_answer_is_old();
+	ck_assert_int_eq(rig_get(&rig, 1, 1, 100), KVT_MISS);
+	ck_assert_int_eq(put_for(1, 2, 7), KVT_OK); /* makes a new one */
+	ck_assert_int_eq(rig_get(&rig, 1, 1, 100), KVT_MISS);
+	ck_assert_int_eq(rig_get(&rig, 0, 2, 100), KVT_OK);
+	/* The same for all. */
+	(void)redis_epoch_name(&rig.config.fingerprint, NULL, name);
+	fake_remove(name);
+	any_answer_is_old();
+	ck_assert_uint_eq(rig_probe(&rig, 0, 2, 1), 0);
+	ck_assert_int_eq(rig_get(&rig, 1, 2, 100), KVT_MISS);
+}
+END_TEST
+
+START_TEST(an_epoch_that_is_none)
+{
+	char name[REDIS_KEY_ROOM];
+
+	(void)redis_epoch_name(&rig.config.fingerprint, NULL, name);
+	ck_assert_int_eq(rig_put(&rig, 0, 1, 100), KVT_OK);
+	fake_set(name, "12x", 3);
+	any_answer_is_old();
+	ck_assert_int_eq(rig_get(&rig, 1, 1, 100), KVT_MISS);
+	ck_assert_int_eq(rig_put(&rig, 1, 1, 100), KVT_OK);
+	ck_assert_int_eq(rig_get(&rig, 1, 1, 100), KVT_OK);
+	fake_make_list(name);
+	erase_all(1);
+	ck_assert_int_eq(rig_flush(&rig, 1), KVT_OK);
+	ck_assert_int_eq(rig_get(&rig, 1, 1, 100), KVT_MISS);
+	ck_assert_int_eq(rig_put(&rig, 1, 1, 100), KVT_OK);
+	any_answer_is_old();
+	ck_assert_int_eq(rig_get(&rig, 0, 1, 100), KVT_OK);
+}
+END_TEST
+
+START_TEST(a_full_server_still_erases)
+{
+	ck_assert_int_eq(put_for(0, 1, 7), KVT_OK);
+	fake.error = "OOM command not allowed when used memory > 'maxmemory'.";
+	erase_tenant(0, 7);
+	ck_assert_int_eq(rig_flush(&rig, 0), KVT_OK);
+	ck_assert_int_eq(rig_get(&rig, 0, 1, 100), KVT_MISS);
+	rig.now_ns += 1000 * MS;
+	ck_assert_int_eq(rig_get(&rig, 1, 1, 100), KVT_MISS);
+	fake.error = NULL;
+	ck_assert_int_eq(put_for(0, 2, 7), KVT_OK);
+	ck_assert_int_eq(rig_get(&rig, 0, 1, 100), KVT_MISS);
+	ck_assert_int_eq(rig_get(&rig, 1, 2, 100), KVT_OK);
+}
+END_TEST
+
+static void read_done(struct kvt_tier_request *request)
+{
+	request->user = NULL;
+}
+
+/* A read whose bytes are on their way when its chunk is erased. */
+START_TEST(reads_under_way)
+{
+	struct kvt_key key = rig_key(1);
+	uint8_t bytes[100];
+	struct kvt_segment segment = {.base = bytes, .bytes = sizeof(bytes)};
+	struct kvt_tier_request read = {.verb = KVT_TIER_READ,
+		.keys = &key,
+		.key_count = 1,
+		.bytes = sizeof(bytes),
+		.segments = &segment,
+		.segment_count = 1,
+		.done = read_done};
+
+	for (int round = 0; round < 3; round++) {
+		ck_assert_int_eq(put_for(0, 1, 7), KVT_OK);
+		ck_assert_int_eq(rig_get(&rig, 0, 1, 100), KVT_OK);
+		ck_assert_int_eq(put_for(1, 2, 7), KVT_OK); /* it knows the epochs, too */
+		fake.stall_verb = "GET";
+		read.user = &read;
+		rig.tiers[0]->ops->submit(rig.tiers[0], &read);
+		rig_steps(&rig, 0, 3);
+		if (round == 0)
+			ck_assert_int_eq(rig_erase(&rig, 0, 1), KVT_OK);
+		else if (round == 1)
+			erase_tenant(0, 7);
+		else
+			erase_all(0);
+		ck_assert_ptr_nonnull(read.user);
+		if (round == 0) /* the value comes back for whoever reads it now */
+			ck_assert_int_eq(put_for(1, 1, 7), KVT_OK);
+		fake.stall_verb = NULL;
+		for (int i = 0; i < 20 && read.user != NULL; i++)
+			rig_steps(&rig, 0, 1);
+		ck_assert_ptr_null(read.user);
+		ck_assert_uint_eq(read.status, KVT_MISS);
+		any_answer_is_old();
+	}
+}
+END_TEST
+
+START_TEST(erased_values_leave)
+{
+	for (uint64_t n = 0; n < 50; n++)
+		ck_assert_int_eq(put_for(0, n, n % 2 == 0 ? 7 : 8), KVT_OK);
+	fake_set("kvt1:somebody else's", "x", 1);
+	erase_tenant(0, 7);
+	ck_assert_int_eq(rig_flush(&rig, 0), KVT_OK);
+	for (int i = 0; i < 30; i++) {
+		rig.now_ns += 110 * MS;
+		rig_steps(&rig, 0, 5);
+	}
+	ck_assert_uint_eq(fake_count("{"), 25);
+	ck_assert_int_eq(rig_get(&rig, 1, 1, 100), KVT_OK);
+	erase_all(0);
+	for (int i = 0; i < 30; i++) {
+		rig.now_ns += 110 * MS;
+		rig_steps(&rig, 0, 5);
+	}
+	ck_assert_uint_eq(fake_count("{"), 0);
+	ck_assert_uint_eq(fake_count("somebody"), 1);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("redis erase");
+	TCase *tcase = tcase_create("redis erase");
+	SRunner *runner;
+	int failed;
+
+	tcase_add_checked_fixture(tcase, setup, teardown);
+	tcase_add_test(tcase, a_key_and_its_parts);
+	tcase_add_test(tcase, a_key_while_redis_is_away);
+	tcase_add_test(tcase, many_keys_at_once);
+	tcase_add_test(tcase, too_many_to_hide);
+	tcase_add_test(tcase, a_tenant);
+	tcase_add_test(tcase, another_handle_learns_within_a_second);
+	tcase_add_test(tcase, all);
+	tcase_add_test(tcase, a_tenant_while_redis_is_away);
+	tcase_add_test(tcase, more_tenants_than_wait);
+	tcase_add_test(tcase, a_lost_epoch_brings_nothing_back);
+	tcase_add_test(tcase, an_epoch_that_is_none);
+	tcase_add_test(tcase, a_full_server_still_erases);
+	tcase_add_test(tcase, reads_under_way);
+	tcase_add_test(tcase, erased_values_leave);
+	tcase_set_timeout(tcase, 120);
+	suite_add_tcase(suite, tcase);
+	runner = srunner_create(suite);
+	srunner_run_all(runner, CK_NORMAL);
+	failed = srunner_ntests_failed(runner);
+	srunner_free(runner);
+	return failed == 0 ? 0 : 1;
+}
