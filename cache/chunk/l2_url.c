@@ -9,7 +9,6 @@
 
 #define REDIS_PORT    6379
 #define SENTINEL_PORT 26379
-#define KVTIERD_PORT   9200
 
 static const struct scheme {
 	const char *name;
@@ -30,9 +29,17 @@ static const struct scheme {
 	{"valkey-sentinel", KVT_L2_SENTINEL, false, SENTINEL_PORT},
 	{"valkeys-sentinel", KVT_L2_SENTINEL, true, SENTINEL_PORT},
 	{"unix", KVT_L2_UNIX, false, 0},
-	{"sagemaker-hyperpod", KVT_L2_KVTIERD, false, KVTIERD_PORT},
-	{"kvtierd", KVT_L2_KVTIERD, false, KVTIERD_PORT},
+#define KVT_URL_TIER(name, scheme, port)  {scheme, KVT_L2_TIER_##name, false, port},
+#define KVT_URL_ALIAS(name, scheme, port) KVT_URL_TIER(name, scheme, port)
+#include "tiers/tiers.def"
 };
+
+/* What `l2.url` may begin with. */
+static const char scheme_list[] =
+	"redis://, redis-cluster://, redis-sentinel:// (rediss with TLS), unix://"
+#define KVT_URL_TIER(name, scheme, port) " or " scheme "://"
+#include "tiers/tiers.def"
+	;
 
 static const struct scheme *scheme_of(const char *text, size_t len)
 {
@@ -180,9 +187,7 @@ const char *kvt_l2_url_parse(const char *text, struct kvt_l2_url *out)
 	size_t len;
 
 	if (scheme == NULL)
-		return "redis://, redis-cluster://, redis-sentinel:// (rediss with TLS), unix:// "
-		       "or "
-		       "sagemaker-hyperpod://";
+		return scheme_list;
 	*out = (struct kvt_l2_url){.kind = scheme->kind, .tls = scheme->tls};
 	rest = colon + 3;
 	login = strrchr(rest, '@');
@@ -202,7 +207,7 @@ const char *kvt_l2_url_parse(const char *text, struct kvt_l2_url *out)
 	slash = strchr(rest, '/');
 	len = slash != NULL ? (size_t)(slash - rest) : strlen(rest);
 	if (slash != NULL && slash[1] != '\0' &&
-		(scheme->kind == KVT_L2_CLUSTER || scheme->kind == KVT_L2_KVTIERD ||
+		(scheme->kind == KVT_L2_CLUSTER || scheme->kind > KVT_L2_TIERS ||
 			!kvt_l2_number(slash + 1, strlen(slash + 1), 65535, &out->database)))
 		return "a database number after the last /, where there are databases";
 	return parse_nodes(rest, len, scheme, out);

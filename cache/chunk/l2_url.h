@@ -7,6 +7,7 @@
  *	rediss..., valkeys...                                each with TLS
  *	unix://[...@]/PATH                                   a Unix socket
  *	sagemaker-hyperpod://HOST[:PORT]                     tiered storage; kvtierd: the same
+ *	SCHEME://HOST[:PORT]                                 any other tier of tiers/tiers.def
  *
  * User and password are percent-decoded; IPv6 addresses stand in brackets. Pure functions.
  */
@@ -20,7 +21,16 @@
 #define KVT_L2_NODES 16
 #define KVT_L2_TEXT  256 /* room for a host, a user, a password or a path, with its NUL */
 
-enum kvt_l2_kind { KVT_L2_REDIS, KVT_L2_CLUSTER, KVT_L2_SENTINEL, KVT_L2_UNIX, KVT_L2_KVTIERD };
+/* Whose URL it is: Redis' in its four forms, or that of another shared tier of tiers.def. */
+enum kvt_l2_kind {
+	KVT_L2_REDIS,
+	KVT_L2_CLUSTER,
+	KVT_L2_SENTINEL,
+	KVT_L2_UNIX,
+	KVT_L2_TIERS, /* not of a URL; what is above is a tier's */
+#define KVT_URL_TIER(name, scheme, port) KVT_L2_TIER_##name,
+#include "tiers/tiers.def"
+};
 
 struct kvt_l2_node {
 	char host[KVT_L2_TEXT]; /* a name or an address, no brackets */

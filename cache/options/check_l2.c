@@ -74,9 +74,9 @@ size_t kvt_check_l2(const struct kvt_config *config, const char *in)
 	compatible = strcmp(config->l2_format, "lmcache") == 0;
 	count += check_file(in, "l2.password_file", config->l2_password_file);
 	count += check_tls(in, config, &url);
-	if (url.kind == KVT_L2_KVTIERD)
+	if (url.kind == KVT_L2_TIER_kvtierd)
 		count += check_segment(in, config);
-	if (compatible && url.kind == KVT_L2_KVTIERD)
+	if (compatible && url.kind > KVT_L2_TIERS)
 		count += warn(in, "l2.format", "found lmcache, which Redis alone has; expected native");
 	if (compatible && !is_set(config->l2_layout))
 		count += warn(in, "l2.layout", "expected with l2.format: lmcache, such as "

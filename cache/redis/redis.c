@@ -93,10 +93,9 @@ static const struct kvt_topology_ops *topology_of(enum kvt_l2_kind kind)
 		return &kvt_topology_cluster;
 	case KVT_L2_SENTINEL:
 		return &kvt_topology_sentinel;
-	case KVT_L2_KVTIERD:
-		break;
+	default: /* another tier's */
+		return NULL;
 	}
-	return NULL;
 }
 
 static enum kvt_status start(

@@ -34,7 +34,7 @@ struct kvt_redis;
 
 /* Borrowed during create. Empty texts are NULL or "". */
 struct kvt_redis_options {
-	const struct kvt_l2_url *url;    /* any kind but KVT_L2_KVTIERD */
+	const struct kvt_l2_url *url;    /* a kind before KVT_L2_TIERS */
 	const char *username, *password; /* before the URL's */
 	const char *service;             /* Sentinel */
 	const char *tls_ca, *tls_certificate, *tls_key;

@@ -6,9 +6,8 @@
 const struct kvt_tier_ops *const *kvt_tiers(void)
 {
 	static const struct kvt_tier_ops *const list[] = {
-#define KVT_TIER(ops) &ops,
+#define KVT_TIER(name) &kvt_##name##_ops,
 #include "tiers/tiers.def"
-#undef KVT_TIER
 		NULL,
 	};
 

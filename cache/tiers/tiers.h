@@ -8,9 +8,8 @@
 
 #include "tiers/tier.h"
 
-#define KVT_TIER(ops) extern const struct kvt_tier_ops ops;
+#define KVT_TIER(name) extern const struct kvt_tier_ops kvt_##name##_ops;
 #include "tiers/tiers.def"
-#undef KVT_TIER
 
 /* All of them, fastest first, NULL-terminated. Static. */
 const struct kvt_tier_ops *const *kvt_tiers(void);

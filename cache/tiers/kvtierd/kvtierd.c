@@ -543,7 +543,7 @@ static enum kvt_status check(const struct kvt_config *c, char *why, struct kvt_l
 	if (text == NULL || text[0] == '\0')
 		return KVT_MISS;
 	expected = kvt_l2_url_parse(text, url);
-	if (expected != NULL || url->kind != KVT_L2_KVTIERD)
+	if (expected != NULL || url->kind != KVT_L2_TIER_kvtierd)
 		return KVT_MISS; /* a wrong one is for the other shared tier to refuse */
 	if (c->protect_keys != NULL && c->protect_keys[0] != '\0') {
 		(void)snprintf(why, KVT_REASON_BYTES,

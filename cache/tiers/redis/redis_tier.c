@@ -586,7 +586,7 @@ static enum kvt_status redis_create(
 	if (or_null(config->l2_url) == NULL)
 		return KVT_MISS;
 	expected = kvt_l2_url_parse(config->l2_url, &url);
-	if (expected == NULL && url.kind == KVT_L2_KVTIERD)
+	if (expected == NULL && url.kind > KVT_L2_TIERS)
 		return KVT_MISS;
 	if (expected != NULL) {
 		(void)snprintf(why, KVT_REASON_BYTES, "l2.url: expected %.130s", expected);

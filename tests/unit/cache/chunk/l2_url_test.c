@@ -32,9 +32,9 @@ static const struct good {
 		"redis-sentinel://a:26379,b:26379/2"},
 	{"unix://user@/run/redis.sock", KVT_L2_UNIX, false, 0, NULL, 0, 0, "user", "",
 		"/run/redis.sock", "unix:///run/redis.sock"},
-	{"sagemaker-hyperpod://127.0.0.1", KVT_L2_KVTIERD, false, 1, "127.0.0.1", 9200, 0, "", "",
+	{"sagemaker-hyperpod://127.0.0.1", KVT_L2_TIER_kvtierd, false, 1, "127.0.0.1", 9200, 0, "", "",
 		"", "sagemaker-hyperpod://127.0.0.1:9200"},
-	{"kvtierd://node:9300/", KVT_L2_KVTIERD, false, 1, "node", 9300, 0, "", "", "",
+	{"kvtierd://node:9300/", KVT_L2_TIER_kvtierd, false, 1, "node", 9300, 0, "", "", "",
 		"sagemaker-hyperpod://node:9300"},
 };
 
