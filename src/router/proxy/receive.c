@@ -127,7 +127,7 @@ static void client_timeout(struct kvw_timer *timer, int64_t now_ns)
 	case KVW_TIMER_HEAD:
 		kvw_metrics_add(client->loop->metrics, KVW_COUNT_TIMEOUT_HEAD, 1);
 		if (client->state == KVW_CLIENT_HANDSHAKE)
-			kvw_client_lose(client, false);
+			kvw_receive_drop(client, false);
 		else
 			kvw_reply_bad_head(client, &slow_head);
 		return;
@@ -140,7 +140,7 @@ static void client_timeout(struct kvw_timer *timer, int64_t now_ns)
 		kvw_exchange_advance(x);
 		return;
 	default: /* idle, linger */
-		kvw_client_lose(client, false);
+		kvw_receive_drop(client, false);
 	}
 }
 
@@ -188,7 +188,7 @@ static void client_parse(struct kvw_client *client)
 		return;
 	kvw_timer_clear(&loop->timers, &client->timer);
 	if (kvw_exchange_begin(client, end) != KVW_OK)
-		kvw_client_lose(client, false);
+		kvw_receive_drop(client, false);
 }
 
 /* Joins the first blocks, so that a head that began near a block's end lies in one piece. */
@@ -229,7 +229,7 @@ static void client_advance_head(struct kvw_client *client)
 	if (client->in.first->next == NULL && kvw_block_room(client->in.first) > 0)
 		return; /* in one piece already, and room for more */
 	if (!client_join(client)) {
-		kvw_client_lose(client, false);
+		kvw_receive_drop(client, false);
 		return;
 	}
 	client_parse(client);
@@ -304,7 +304,7 @@ static void client_discard(struct kvw_client *client)
 	ssize_t n = kvw_io_readv(&client->io, &iov, 1, KVW_LOOP_SCRATCH);
 
 	if (n == 0 || (n < 0 && errno != EAGAIN))
-		kvw_client_lose(client, false);
+		kvw_receive_drop(client, false);
 }
 
 static void client_read(struct kvw_client *client)
@@ -319,7 +319,7 @@ static void client_read(struct kvw_client *client)
 	ssize_t n;
 
 	if (count == 0) {
-		kvw_client_lose(client, false);
+		kvw_receive_drop(client, false);
 		return;
 	}
 	n = kvw_io_readv(&client->io, iov, count, room);
