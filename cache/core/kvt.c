@@ -22,6 +22,7 @@
 #include "core/step.h"
 #include "core/stores.h"
 #include "core/worth.h"
+#include "options/settings.h"
 
 /* --- fork ------------------------------------------------------------------------------------- */
 
@@ -207,21 +208,6 @@ static enum kvt_status open_parts(
 	return kvt_threads_start(k);
 }
 
-/* Texts are borrowed during kvt_open only. */
-static void forget_texts(struct kvt_config *c)
-{
-	c->l1_backing = c->l1_policy = c->nvme_policy = c->nvme_io = NULL;
-	c->protect_keys = c->events_publish = c->events_replay = c->events_topic = NULL;
-	c->nvme_path = NULL;
-	c->l2_url = c->l2_format = c->l2_username = c->l2_password_file = c->l2_service = NULL;
-	c->l2_tls_ca = c->l2_tls_certificate = c->l2_tls_key = NULL;
-	c->l2_bucket = c->l2_segment = c->l2_layout = NULL;
-	c->controller_pull = c->controller_reply = c->controller_heartbeat = NULL;
-	c->controller_instance = c->controller_ip = c->controller_bind = NULL;
-	c->controller_ports = c->controller_hash = c->controller_hash_seed = NULL;
-	c->controller_none_hash = NULL;
-}
-
 enum kvt_status kvt_open_with(
 	const struct kvt_config *config, const struct kvt_tier_ops *const *tiers, struct kvt **out)
 {
@@ -242,7 +228,7 @@ enum kvt_status kvt_open_with(
 		close_parts(k);
 		return status;
 	}
-	forget_texts(&k->config);
+	kvt_settings_forget_texts(&k->config); /* borrowed during kvt_open only */
 	atomic_store(&k->opened, true);
 	*out = k;
 	return KVT_OK;

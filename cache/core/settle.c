@@ -5,15 +5,10 @@
 
 #include "core/settle.h"
 #include "memory/sizing.h"
+#include "options/settings.h"
 
 /* The least that a caller may have been compiled with: the first version's members. */
 #define LEAST_SIZE offsetof(struct kvt_config, l1_capacity)
-
-#define SETTLE(member)                                                                             \
-	do {                                                                                       \
-		if (!out->member)                                                                  \
-			out->member = def.member;                                                  \
-	} while (0)
 
 /* What may be on its way to lower tiers, if not configured: all that lies in memory, for each of
  * them. Chunks of a long prompt come all at once, a large model's have tens of MiB each, and a
@@ -49,56 +44,7 @@ enum kvt_status kvt_config_settle(const struct kvt_config *given, struct kvt_con
 		return KVT_EINVAL;
 	memcpy(out, given, size);
 	out->size = sizeof(*out);
-	SETTLE(l1_backing);
-	SETTLE(l1_policy);
-	SETTLE(nvme_policy);
-	SETTLE(nvme_io);
-	SETTLE(nvme_depth);
-	SETTLE(nvme_sync_bytes);
-	SETTLE(nvme_sync_ns);
-	SETTLE(l2_url);
-	SETTLE(l2_format);
-	SETTLE(l2_username);
-	SETTLE(l2_password_file);
-	SETTLE(l2_service);
-	SETTLE(l2_tls_ca);
-	SETTLE(l2_tls_certificate);
-	SETTLE(l2_tls_key);
-	SETTLE(l2_connections);
-	SETTLE(l2_inflight);
-	SETTLE(l2_connect_ns);
-	SETTLE(l2_deadline_ns);
-	SETTLE(l2_part_bytes);
-	SETTLE(l2_seen_ns);
-	SETTLE(l2_bucket);
-	SETTLE(l2_segment);
-	SETTLE(l2_lease_ns);
-	SETTLE(l2_layout);
-	SETTLE(load_inflight);
-	SETTLE(ops);
-	SETTLE(tokens_per_chunk);
-	SETTLE(breaker_failures);
-	SETTLE(breaker_open_ns);
-	SETTLE(breaker_open_max_ns);
-	SETTLE(events_queue);
-	SETTLE(events_topic);
-	SETTLE(events_replay_bytes);
-	SETTLE(controller_pull);
-	SETTLE(controller_reply);
-	SETTLE(controller_heartbeat);
-	SETTLE(controller_instance);
-	SETTLE(controller_ip);
-	SETTLE(controller_bind);
-	SETTLE(controller_ports);
-	SETTLE(controller_answer_ns);
-	SETTLE(controller_sync_batch);
-	SETTLE(controller_queue);
-	SETTLE(controller_max_chunks);
-	SETTLE(controller_pin_ns);
-	SETTLE(controller_chunk_size);
-	SETTLE(controller_hash);
-	SETTLE(controller_hash_seed);
-	SETTLE(controller_none_hash);
+	kvt_settings_fill(out);
 	if (!(out->l1_staging_share >= 0 && out->l1_staging_share <= 0.5) ||
 		!(out->prefill_tokens_per_second >= 0) || out->threads > KVT_THREADS_CALLER)
 		return KVT_EINVAL;

@@ -34,6 +34,31 @@ void kvt_config_finish(struct kvt_config *config)
 			kvt_setting_set_default(&kvt_settings[i], config);
 }
 
+/* Whether a caller may have left a member out: 0 or NULL, which no such key means. */
+static bool is_left_out(const struct kvt_setting *setting, const struct kvt_config *config)
+{
+	static const unsigned char zeros[sizeof(union kvt_setting_value)];
+	struct kvw_fault fault;
+
+	return memcmp((const char *)config + setting->offset, zeros, setting->type->bytes) == 0 &&
+	       (setting->type->text || !kvt_setting_holds(setting, config, &fault));
+}
+
+void kvt_settings_fill(struct kvt_config *config)
+{
+	for (size_t i = 0; i < KVT_SETTING_COUNT; i++)
+		if (is_left_out(&kvt_settings[i], config))
+			kvt_setting_set_default(&kvt_settings[i], config);
+}
+
+void kvt_settings_forget_texts(struct kvt_config *config)
+{
+	for (size_t i = 0; i < KVT_SETTING_COUNT; i++)
+		if (kvt_settings[i].type->text)
+			memset((char *)config + kvt_settings[i].offset, 0,
+				kvt_settings[i].type->bytes);
+}
+
 void kvt_text_free(char *text)
 {
 	free(text);

@@ -20,6 +20,13 @@
 enum kvt_status kvt_settings_check(
 	const struct kvt_config *config, struct kvt_config *out, char **report) KVT_MUST_CHECK;
 
+/* Gives its default to every text that is NULL and every number that is 0 where its range begins
+ * above 0. The texts are static. */
+void kvt_settings_fill(struct kvt_config *config);
+
+/* Sets every text to NULL: for a copy that outlives the texts of its caller. */
+void kvt_settings_forget_texts(struct kvt_config *config);
+
 /* REFERENCE.md, and a YAML file with every key and its default. */
 void kvt_settings_reference(FILE *out);
 void kvt_settings_example(FILE *out);

@@ -11,6 +11,8 @@
 #include <unistd.h>
 
 #include "support.h"
+#include "core/core.h"
+#include "options/setting.h"
 
 static struct rig rig;
 static char folder[64];
@@ -214,6 +216,33 @@ END_TEST
 
 /* A caller that was compiled with the first version of the structs: shorter items, in an array of
  * their own step, and blocks without what came later. */
+static const char *text_at(const struct kvt_config *config, const struct kvt_setting *setting)
+{
+	const char *text;
+
+	memcpy(&text, (const char *)config + setting->offset, sizeof(text));
+	return text;
+}
+
+/* A text may be freed as soon as kvt_open has returned: whatever key it belongs to, the cache has
+ * no pointer to it. */
+START_TEST(an_open_cache_points_at_no_text_of_its_caller)
+{
+	size_t texts = 0;
+
+	for (size_t i = 0; i < KVT_SETTING_COUNT; i++) {
+		const struct kvt_setting *s = &kvt_settings[i];
+
+		if (!s->type->text)
+			continue;
+		texts++;
+		ck_assert_msg(text_at(&rig.config, s) != NULL, "%s: no text was given", s->path);
+		ck_assert_msg(text_at(&rig.k->config, s) == NULL, "%s: still set", s->path);
+	}
+	ck_assert_uint_gt(texts, 20);
+}
+END_TEST
+
 START_TEST(an_older_caller_is_understood)
 {
 	size_t step = offsetof(struct kvt_item, blocks_size);
@@ -274,6 +303,7 @@ static Suite *make_suite(void)
 	tcase_add_test(tc, a_caller_without_threads_can_do_it_all);
 	tcase_add_test(tc, a_pin_holds_in_files);
 	tcase_add_test(tc, a_second_round_evicts_and_goes_on);
+	tcase_add_test(tc, an_open_cache_points_at_no_text_of_its_caller);
 	tcase_add_test(tc, an_older_caller_is_understood);
 	suite_add_tcase(suite, tc);
 	return suite;

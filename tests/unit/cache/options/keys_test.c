@@ -174,6 +174,24 @@ START_TEST(finish_leaves_usable_texts)
 }
 END_TEST
 
+/* A struct of zeros, as C fills it, is one that kvt_open takes. */
+START_TEST(what_a_caller_left_out_has_its_default)
+{
+	struct kvt_config zeros = {.size = sizeof(zeros), .abi = KVT_ABI}, whole;
+	char *report = NULL;
+
+	kvt_settings_fill(&zeros);
+	ck_assert_msg(kvt_settings_check(&zeros, &whole, &report) == KVT_OK, "%s", report);
+	ck_assert_str_eq(zeros.l1_policy, "default");
+	ck_assert_str_eq(zeros.nvme_path, "");
+	ck_assert_uint_eq(zeros.nvme_depth, 32);
+	ck_assert_uint_eq(zeros.l2_part_bytes, 4 << 20);
+	ck_assert_uint_eq(zeros.l1_capacity, 0);   /* auto */
+	ck_assert_uint_eq(zeros.l2_missing_ns, 0); /* means none */
+	ck_assert_double_eq(zeros.l1_staging_share, 0);
+}
+END_TEST
+
 static char *slurp(const char *name)
 {
 	char path[512];
@@ -274,6 +292,7 @@ int main(int argc, char **argv)
 	tcase_add_test(tc, init_writes_no_more_than_it_was_given);
 	tcase_add_test(tc, an_older_struct_is_widened);
 	tcase_add_test(tc, finish_leaves_usable_texts);
+	tcase_add_test(tc, what_a_caller_left_out_has_its_default);
 	tcase_add_test(tc, the_page_is_what_would_be_written);
 	tcase_add_test(tc, the_full_example_is_the_defaults);
 	tcase_add_test(tc, examples_load);
