@@ -131,7 +131,7 @@ static void check_lmcache_addresses(struct kvw_build *build)
 		build->valid[KVW_KEY_kvaware_lmcache_heartbeat] &&
 		!is_set(build, KVW_KEY_kvaware_lmcache_heartbeat))
 		report(build, KVW_KEY_kvaware_lmcache_advertise,
-			"`kvaware.lmcache.heartbeat` beside it: there is nothing to be reached");
+			"`kvaware.lmcache.heartbeat` to be set too: there is no socket to advertise");
 }
 
 /* --- how LMCache hashes --- */
@@ -205,8 +205,8 @@ void kvw_rules_check_kvaware(struct kvw_build *build)
 	check_hash(build);
 	if (is_set(build, seed) && !is_seed(text_of(build, seed)))
 		report(build, seed,
-			"a number from 0 to 4294967295, or `unset` (with PYTHONHASHSEED=random nobody "
-			"else can compute the workers' hashes)");
+			"a number from 0 to 4294967295, or `unset` (with PYTHONHASHSEED=random only "
+			"the workers themselves can compute their hashes)");
 	if (is_set(build, none) && !is_number(text_of(build, none)))
 		report(build, none, "a number of 64 bits, as workers log it after NONE_HASH");
 }

@@ -117,7 +117,7 @@ static void check_beside(
 {
 	if (is_set(build, given) && build->valid[needed] && !is_set(build, needed))
 		kvw_report_mistake(build->report, build->places[given], kvw_keys[given].path,
-			"found no `%s`, expected one beside it", kvw_keys[needed].path);
+			"found no `%s`, expected it to be set too", kvw_keys[needed].path);
 }
 
 enum kvw_err kvw_rules_check_tls(struct kvw_build *build)
@@ -142,8 +142,8 @@ enum kvw_err kvw_rules_check_tls(struct kvw_build *build)
 	if (is_set(build, KVW_KEY_upstream_tls_ca_file) && build->config->upstream_tls_insecure)
 		kvw_report_mistake(build->report, build->places[KVW_KEY_upstream_tls_insecure],
 			kvw_keys[KVW_KEY_upstream_tls_insecure].path,
-			"found `true`, expected no `%s` beside it: either workers are verified or "
-			"not",
+			"found `true` together with `%s`; remove one: workers' certificates are "
+			"either verified or not",
 			kvw_keys[KVW_KEY_upstream_tls_ca_file].path);
 	return KVW_OK;
 }

@@ -28,8 +28,8 @@ profile=llama-8b-h100
 chat=(--users 64 --rounds 8 --system-prompts 8 --system-tokens 2000 --question-tokens 1500
 	--answer-tokens 150 --qps 10 --seed 42)
 slo=(--slo-ttft 0.5 --slo-prefill 1e9 --slo-tpot 0.03)
-# Real workers belong to somebody: 24 requests a strategy, one a second. Their caches cannot be
-# emptied from outside, so each strategy gets texts of its own (another seed).
+# Real workers may be in use: send only 24 requests per strategy, one a second. We cannot empty their
+# caches, so each strategy gets its own texts (another seed).
 polite=(--users 6 --rounds 4 --system-prompts 2 --system-tokens 600 --question-tokens 150
 	--answer-tokens 32 --qps 1 --arrivals fixed --concurrency 4)
 
@@ -116,7 +116,7 @@ start() { # tied|free LOG COMMAND...
 		how=(setpriv --pdeathsig KILL)
 	fi
 	shift 2
-	rm -f "$log" # whoever waits for a line in it must not find that of the program before
+	rm -f "$log" # callers wait for a line in it and must not find the previous program's
 	"${how[@]}" "$@" >"$log" 2>&1 </dev/null 9>&- &
 	started=$!
 	pids+=("$started")
@@ -180,11 +180,11 @@ parse() {
 
 # --- what an earlier run left -------------------------------------------------------------------
 
-# Does the process run this program? A number alone may have gone to somebody else by now.
+# Does the process run this program? The system may have given its id to another process by now.
 runs() { # PID PROGRAM
 	local program
 	program=$(readlink "/proc/$1/exe" 2>/dev/null) || return 1
-	[ "${program% (deleted)}" = "$(readlink -m "$2")" ] # deleted: built anew since
+	[ "${program% (deleted)}" = "$(readlink -m "$2")" ] # deleted: rebuilt since
 }
 
 # Ends a router and its workers that stayed; their numbers are in the file `running`.

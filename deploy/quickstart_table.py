@@ -104,7 +104,7 @@ def main():
         lines.insert(0, f"Your workers, model {results[0]['model']}. A small sample; each strategy "
                         "had texts of its own.")
         if value(results[0], None, "cached_share") is None:
-            lines.append("Cached tokens: unknown; vLLM tells them with --enable-prompt-tokens-details.")
+            lines.append("Cached tokens: unknown; start vLLM with --enable-prompt-tokens-details to see them.")
         lines.append("So little load shows that it works, not what it gains: `kvbench chat --help` for more.")
     else:
         lines[:0] = describe_gpu(listing, "llama-8b-h100", results[0]["speed"])

@@ -261,7 +261,7 @@ static void check_combination(struct reader *r)
 		if (r->given != NULL || r->check)
 			fprintf(r->err,
 				"kvway: %s%s: give -c FILE, or --worker URL for each worker\n",
-				r->given != NULL ? "no worker beside --" : "nothing to check",
+				r->given != NULL ? "no worker given with --" : "nothing to check",
 				r->given != NULL ? r->given : "");
 		else
 			print_usage(r->err);

@@ -110,8 +110,8 @@ const char *kvw_explanation_tokens_from(const struct kvw_explanation *e)
 	static const char *const why[KVW_INEXACT_COUNT] = {
 		[KVW_INEXACT_NOT] = "the body",
 		[KVW_INEXACT_NOT_WANTED] = "nowhere: not a prompt to be continued",
-		[KVW_INEXACT_NO_TOKENS] = "nowhere: no worker can tell them",
-		[KVW_INEXACT_NO_VIEW] = "nowhere: no worker tells what it holds",
+		[KVW_INEXACT_NO_TOKENS] = "nowhere: no worker can tokenize the prompt",
+		[KVW_INEXACT_NO_VIEW] = "nowhere: no worker reports what its cache holds",
 		[KVW_INEXACT_TIMEOUT] = "nowhere: /tokenize did not answer in time",
 		[KVW_INEXACT_FAILED] = "nowhere: /tokenize failed",
 		[KVW_INEXACT_BUSY] = "nowhere: too many prompts are being asked about",

@@ -100,7 +100,7 @@ enum kvw_err kvw_explain_ask(const char *admin, const struct kvw_explain_options
 	} else if (code != CURLE_OUT_OF_MEMORY) {
 		fprintf(err,
 			"kvway explain: no kvway answers on %s: %s\n"
-			"Is it running? --admin ADDR or -c FILE say where; --cold -c FILE asks nobody.\n",
+			"Is it running? --admin ADDR or -c FILE say where; --cold -c FILE needs no router.\n",
 			admin, why[0] != '\0' ? why : curl_easy_strerror(code));
 		result = KVW_EIO;
 	}

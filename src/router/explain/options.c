@@ -41,30 +41,32 @@ struct reader {
 
 static void print_help(FILE *out)
 {
-	fputs("kvway explain tells which worker a request would go to, and why not to the others.\n"
-	      "Nothing is sent to a worker, and the router remembers nothing of it.\n"
+	fputs("kvway explain shows which worker a request would go to, and why not to the others.\n"
+	      "The request is not forwarded, and the router does not remember it.\n"
 	      "\n"
 	      "Usage:\n"
 	      "  kvway explain < request.json                ask the router on 127.0.0.1:9090\n"
-	      "  kvway explain -c FILE < request.json        ask on that file's admin.listen\n"
-	      "  kvway explain --cold -c FILE < request.json ask nobody: as if it had just begun\n"
+	      "  kvway explain -c FILE < request.json        ask the router at FILE's admin.listen\n"
+	      "  kvway explain --cold -c FILE < request.json ask no router: as if it had just started\n"
 	      "\n"
 	      "The request is the body that a client would POST to the router, for example\n"
 	      "  echo '{\"model\": \"MODEL\", \"prompt\": \"Hello\"}' | kvway explain\n"
 	      "\n"
 	      "      --admin ADDR         admin address of the router, HOST:PORT\n"
-	      "  -c, --config FILE        where admin.listen stands; with --cold, what to start from\n"
-	      "      --path PATH          where the request would go; else a body with `prompt` goes to\n"
-	      "                           /v1/completions, any other to /v1/chat/completions\n"
+	      "  -c, --config FILE        configuration of the router: its admin.listen; with --cold,\n"
+	      "                           its workers and strategy\n"
+	      "      --path PATH          path of the request; default: /v1/completions for a body with\n"
+	      "                           `prompt`, /v1/chat/completions for any other\n"
 	      "  -H, --header 'NAME: VALUE'\n"
 	      "                           a header that matters, such as x-session-id; may be repeated\n"
 	      "      --json               the explanation as JSON instead of a table\n"
-	      "      --cold               every worker usable and idle, nothing cached; needs -c FILE\n"
+	      "      --cold               assume every worker usable and idle, nothing cached; needs -c\n"
 	      "  -h, --help               this text\n"
 	      "\n"
-	      "Columns: tokens that the worker is believed to hold already; milliseconds of prefill\n"
-	      "waiting there, of this prompt's own prefill, of what that costs the requests which run\n"
-	      "there, and their sum; requests in flight; why it was chosen or not.\n"
+	      "Columns: prompt tokens predicted to be cached on the worker; milliseconds of prefill\n"
+	      "already queued there, of this prompt's prefill, of the delay that this adds to the\n"
+	      "requests running there, and the sum of these; requests in flight; why it was chosen or\n"
+	      "not.\n"
 	      "\n"
 	      "Exit status: 0 explained, 1 an error, for example an unknown model, 2 wrong usage,\n"
 	      "3 no router answers.\n",
@@ -194,9 +196,9 @@ static void check_combination(struct reader *r, int argc, char **argv)
 			"kvway explain < %s\n",
 			argv[optind], argv[optind]);
 	else if (options->cold && options->config == NULL)
-		fputs("kvway explain: --cold needs -c FILE: the workers stand there\n", r->err);
+		fputs("kvway explain: --cold needs -c FILE, which lists the workers\n", r->err);
 	else if (options->cold && options->admin != NULL)
-		fputs("kvway explain: --cold asks no router, --admin names one\n", r->err);
+		fputs("kvway explain: --cold asks no router; leave out --admin\n", r->err);
 	else if (options->admin != NULL && options->config != NULL)
 		fputs("kvway explain: give --admin ADDR or -c FILE, not both\n", r->err);
 	else

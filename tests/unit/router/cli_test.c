@@ -94,7 +94,7 @@ static const struct wrong wrongs[] = {
 	{"--log-level info --config f.yaml",
 		"kvway: --log-level together with -c: with a file every "
 		"setting is in the file; set `log.level` in f.yaml\n"},
-	{"--listen a:1", "kvway: no worker beside --listen: give -c FILE, or --worker URL"},
+	{"--listen a:1", "kvway: no worker given with --listen: give -c FILE, or --worker URL"},
 	{"--worker a:1", "--worker: found `a:1`, expected http://HOST:PORT"},
 	{"--worker http://a:1 --strategy session", "--strategy: found `session`, expected one of "
 						   "prefixaware, roundrobin\n"},
