@@ -1,9 +1,8 @@
 /*
  * note.c - the machine's own clock and log, and lines for whichever log there is.
  *
- * A line is made on the stack and handed over whole; what could be taken for the end of a line or
- * for a terminal's command (file names come from outside) becomes '?'. errno survives, so that a
- * note between a failed call and its handling does no harm.
+ * A line is made on the stack and handed over whole. errno survives, so that a note between a failed
+ * call and its handling does no harm.
  */
 #include "chunk/note.h"
 
@@ -13,6 +12,8 @@
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
+
+#include "base/log.h"
 
 #define LINE_BYTES 501 /* with the '\0' */
 
@@ -87,17 +88,10 @@ void kvt_note(const struct kvt_surroundings *s, enum kvt_log_level level, const 
 	char line[LINE_BYTES];
 	int saved = errno;
 	va_list args;
-	int n;
 
 	va_start(args, format);
-	n = vsnprintf(line, sizeof(line), format, args);
+	kvw_log_line(line, sizeof(line), format, args);
 	va_end(args);
-	if (n < 0)
-		line[0] = '\0';
-	for (char *c = line; *c != '\0'; c++) {
-		if ((unsigned char)*c < ' ' || *c == 0x7f)
-			*c = '?';
-	}
 	s->log(s->log_self, level, line);
 	errno = saved;
 }

@@ -20,7 +20,6 @@ struct kvt_redis {
 	struct kvt_l2_url url;
 	struct kvt_redis_options options; /* texts are owned, in `texts` */
 	char *texts[3];                   /* username, password, service */
-	const struct kvt_surroundings *s;
 	int epoll, wake;
 	struct kvt_server_settings settings;
 	struct kvt_topology *topology;

@@ -238,7 +238,7 @@ static void note_error(struct kvt_redis *r, const struct kvt_redis_command *c, i
 	if (!found || now_ns < r->note_ns)
 		return;
 	r->note_ns = now_ns + NOTE_QUIET_NS;
-	kvt_note(r->s, KVT_LOG_WARN, "redis: a command was refused: %s", c->text);
+	kvw_redis_note(&r->options.env, KVW_LOG_WARN, "redis: a command was refused: %s", c->text);
 }
 
 static bool wanted_again(

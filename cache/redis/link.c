@@ -35,7 +35,6 @@ static const char asking_request[] = "*1\r\n$6\r\nASKING\r\n";
 #define ASKING_LEN (sizeof(asking_request) - 1)
 
 struct kvt_link {
-	const struct kvt_surroundings *s;
 	void *owner;
 	int epoll;
 	enum kvt_link_state state;
@@ -58,13 +57,12 @@ struct kvt_link {
 	char buffer[BUFFER_BYTES];
 };
 
-struct kvt_link *kvt_link_create(const struct kvt_surroundings *s, int epoll, void *owner)
+struct kvt_link *kvt_link_create(int epoll, void *owner)
 {
 	struct kvt_link *l = calloc(1, sizeof(*l));
 
 	if (l == NULL)
 		return NULL;
-	l->s = s;
 	l->epoll = epoll;
 	l->owner = owner;
 	l->wire.fd = -1;

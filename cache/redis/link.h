@@ -42,7 +42,7 @@ struct kvt_link_target {
 
 struct kvt_link; /* link.c */
 
-struct kvt_link *kvt_link_create(const struct kvt_surroundings *s, int epoll, void *owner);
+struct kvt_link *kvt_link_create(int epoll, void *owner);
 void kvt_link_destroy(struct kvt_link *l); /* it is closed and has no commands; NULL is allowed */
 
 /* Begins; the state is CONNECTING or, if that failed at once, CLOSED. give_up_ns: connecting, TLS

@@ -114,7 +114,7 @@ static enum kvt_status start(
 		status = make_descriptors(r, why);
 	if (status != KVT_OK)
 		return status;
-	r->settings.s = r->s;
+	r->settings.env = &r->options.env;
 	r->settings.epoll = r->epoll;
 	r->settings.wake = r->wake;
 	r->settings.connections = options->connections > 0 ? options->connections : 1;
@@ -124,7 +124,7 @@ static enum kvt_status start(
 			.password = r->options.password,
 			.database = i == KVT_SERVER_DATA ? r->url.database : 0,
 			.optional = i == KVT_SERVER_SENTINEL};
-	r->settings.random = (uint64_t)kvt_now(r->s) ^ (uint64_t)getpid() << 40;
+	r->settings.random = (uint64_t)kvw_redis_now(&r->options.env) ^ (uint64_t)getpid() << 40;
 	status = ops->create(r, &r->options, &r->topology);
 	if (status == KVT_EINVAL)
 		snprintf(why, KVT_REASON_BYTES,
@@ -141,7 +141,6 @@ enum kvt_status kvt_redis_create(
 	snprintf(why, KVT_REASON_BYTES, "out of memory");
 	if (r == NULL)
 		return KVT_ENOMEM;
-	r->s = options->surroundings;
 	r->epoll = r->wake = -1;
 	r->deadline_ns = r->look_ns = INT64_MAX;
 	r->note_ns = INT64_MIN;
@@ -290,7 +289,7 @@ void kvt_client_drop_server(struct kvt_redis *r, struct kvt_server *server)
 
 	server->unwanted = true;
 	kvt_server_close(server, &returned, "not in use any more");
-	kvt_line_settle(r, server, kvt_now(r->s), &none, &returned, false);
+	kvt_line_settle(r, server, kvw_redis_now(&r->options.env), &none, &returned, false);
 	kvt_line_forget(r, server);
 }
 
@@ -310,9 +309,9 @@ uint32_t kvt_client_random(struct kvt_redis *r, uint32_t limit)
 	return kvt_random_below(&r->settings.random, limit);
 }
 
-const struct kvt_surroundings *kvt_client_surroundings(struct kvt_redis *r)
+const struct kvw_redis_env *kvw_redis_client_env(struct kvt_redis *r)
 {
-	return r->s;
+	return &r->options.env;
 }
 
 /* --- stepping --------------------------------------------------------------------------------- */
@@ -349,7 +348,7 @@ static void turn_all(struct kvt_redis *r, int64_t now_ns, int64_t *next_ns)
 /* One round over everything, without waiting. Lowers *next_ns. */
 static void go_round(struct kvt_redis *r, int64_t *next_ns)
 {
-	int64_t now_ns = kvt_now(r->s);
+	int64_t now_ns = kvw_redis_now(&r->options.env);
 
 	turn_all(r, now_ns, next_ns);
 	kvt_line_expire(r, now_ns);
@@ -365,7 +364,8 @@ static void go_round(struct kvt_redis *r, int64_t *next_ns)
 
 static int timeout_ms(const struct kvt_redis *r, int64_t wait_ns, int64_t next_ns)
 {
-	int64_t left_ns = next_ns == INT64_MAX ? INT64_MAX : next_ns - kvt_now(r->s);
+	int64_t left_ns =
+		next_ns == INT64_MAX ? INT64_MAX : next_ns - kvw_redis_now(&r->options.env);
 
 	if (left_ns > wait_ns)
 		left_ns = wait_ns;

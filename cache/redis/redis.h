@@ -23,7 +23,8 @@
 #include <sys/uio.h>
 
 #include "chunk/l2_url.h"
-#include "chunk/note.h"
+#include "kvtier/kvtier.h"
+#include "redis/env.h"
 
 #define KVT_REDIS_SLOTS     16384
 #define KVT_REDIS_ANY_SLOT  UINT32_MAX
@@ -41,7 +42,7 @@ struct kvt_redis_options {
 	uint32_t connections;    /* to each server */
 	uint64_t inflight_bytes; /* of requests and expected replies, all connections */
 	uint64_t connect_ns;
-	const struct kvt_surroundings *surroundings; /* until destroy */
+	struct kvw_redis_env env;
 };
 
 enum kvt_redis_reply {
@@ -93,7 +94,7 @@ struct kvt_redis_command {
 	uint32_t into_count;
 	bool elements; /* an array is expected, at most element_limit bytes in all */
 	uint32_t element_limit;
-	int64_t deadline_ns; /* by the surroundings' clock */
+	int64_t deadline_ns; /* by env's clock */
 
 	/* KVT_OK: there is a reply (of any kind, also an error of the server's). KVT_MISS: the
 	 * deadline passed first. KVT_EIO: no server to be had; text says why. KVT_FULL: see above.

@@ -34,7 +34,7 @@ struct kvt_server *kvt_server_create(struct kvt_server_settings *settings, const
 	if (server->slots == NULL)
 		goto fail;
 	for (uint32_t i = 0; i < server->slot_count; i++) {
-		server->slots[i].link = kvt_link_create(settings->s, settings->epoll, server);
+		server->slots[i].link = kvt_link_create(settings->epoll, server);
 		if (server->slots[i].link == NULL)
 			goto fail;
 	}
@@ -82,7 +82,7 @@ static void tell_trouble(struct kvt_server *server, const char *why, int64_t now
 	server->told_down = true;
 	snprintf(server->told, sizeof(server->told), "%s", why);
 	print_name(server, name, sizeof(name));
-	kvt_note(server->settings->s, KVT_LOG_WARN, "redis: %s: %s", name, why);
+	kvw_redis_note(server->settings->env, KVW_LOG_WARN, "redis: %s: %s", name, why);
 }
 
 static void tell_works(struct kvt_server *server)
@@ -92,7 +92,7 @@ static void tell_works(struct kvt_server *server)
 	if (server->told_up && !server->told_down)
 		return;
 	print_name(server, name, sizeof(name));
-	kvt_note(server->settings->s, KVT_LOG_INFO, "redis: %s: %s", name,
+	kvw_redis_note(server->settings->env, KVW_LOG_INFO, "redis: %s: %s", name,
 		server->told_down ? "works again" : "connected");
 	server->told_up = true;
 	server->told_down = false;

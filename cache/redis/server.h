@@ -21,7 +21,7 @@
 
 /* What all servers of a client share. */
 struct kvt_server_settings {
-	const struct kvt_surroundings *s;
+	const struct kvw_redis_env *env;
 	int epoll, wake;
 	uint32_t connections;
 	int64_t connect_ns;

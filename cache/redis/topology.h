@@ -111,7 +111,7 @@ bool kvt_client_busy(const struct kvt_redis *r);
 /* A random number below `limit`, for jitter and choices. */
 uint32_t kvt_client_random(struct kvt_redis *r, uint32_t limit);
 
-const struct kvt_surroundings *kvt_client_surroundings(struct kvt_redis *r);
+const struct kvw_redis_env *kvw_redis_client_env(struct kvt_redis *r);
 
 /* Of a server: as given to kvt_client_server, and whether a link is ready now. */
 const char *kvt_server_host(const struct kvt_server *server);

@@ -79,7 +79,7 @@ struct cluster {
 
 static int64_t now_of(struct cluster *c)
 {
-	return kvt_now(kvt_client_surroundings(c->r));
+	return kvw_redis_now(kvw_redis_client_env(c->r));
 }
 
 /* A map is wanted as soon as the gap allows. */
@@ -195,7 +195,7 @@ static void adopt_map(struct cluster *c, int64_t now)
 	}
 	let_go(c, owns, now);
 	if (!c->known || c->masters != map->master_count)
-		kvt_note(kvt_client_surroundings(c->r), KVT_LOG_INFO,
+		kvw_redis_note(kvw_redis_client_env(c->r), KVW_LOG_INFO,
 			"redis: a cluster of %u masters, %u slots covered, as %s:%u says",
 			map->master_count, map->covered, c->asked.host, c->asked.port);
 	c->masters = map->master_count;

@@ -60,7 +60,7 @@ struct sentinel {
 
 static int64_t now_of(struct sentinel *s)
 {
-	return kvt_now(kvt_client_surroundings(s->r));
+	return kvw_redis_now(kvw_redis_client_env(s->r));
 }
 
 static void want_master(struct sentinel *s)
@@ -187,7 +187,7 @@ static bool is_master(const struct sentinel *s, char *why, size_t room)
 static void adopt_candidate(struct sentinel *s)
 {
 	if (s->candidate != s->master) {
-		kvt_note(kvt_client_surroundings(s->r), KVT_LOG_INFO,
+		kvw_redis_note(kvw_redis_client_env(s->r), KVW_LOG_INFO,
 			"redis: %s:%u is the master of %s", s->candidate_node.host,
 			s->candidate_node.port, s->options->service);
 		if (s->master != NULL)

@@ -51,12 +51,12 @@ static enum kvt_route single_route(struct kvt_topology *self,
 static enum kvt_verdict single_error(
 	struct kvt_topology *self, struct kvt_redis_command *command, struct kvt_server *server)
 {
-	const struct kvt_surroundings *s = kvt_client_surroundings(((struct single *)self)->client);
+	const struct kvw_redis_env *env = kvw_redis_client_env(((struct single *)self)->client);
 
 	(void)server;
 	if (strncmp(command->text, "LOADING ", 8) != 0)
 		return KVT_VERDICT_DELIVER;
-	command->progress.not_before_ns = kvt_now(s) + LOADING_PAUSE_NS;
+	command->progress.not_before_ns = kvw_redis_now(env) + LOADING_PAUSE_NS;
 	return KVT_VERDICT_AGAIN;
 }
 
@@ -72,7 +72,7 @@ static void single_up(struct kvt_topology *self, struct kvt_server *server)
 
 	if (kvt_info_field(kvt_server_info(server), "redis_mode", mode, sizeof(mode)) &&
 		strcmp(mode, "cluster") == 0)
-		kvt_note(kvt_client_surroundings(((struct single *)self)->client), KVT_LOG_WARN,
+		kvw_redis_note(kvw_redis_client_env(((struct single *)self)->client), KVW_LOG_WARN,
 			"redis: this server is one of a Cluster, which l2.url redis-cluster:// is "
 			"for");
 }

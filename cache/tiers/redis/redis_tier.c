@@ -501,7 +501,7 @@ static enum kvt_status connect_client(struct redis_tier *t, const struct kvt_con
 		.connections = config->l2_connections,
 		.inflight_bytes = config->l2_inflight,
 		.connect_ns = config->l2_connect_ns,
-		.surroundings = t->s,
+		.env = {t->s->clock.now_ns, t->s->clock.self, t->s->log, t->s->log_self},
 	};
 	enum kvt_status status = KVT_OK;
 

@@ -8,7 +8,6 @@
  */
 #include "base/log.h"
 
-#include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
@@ -35,6 +34,16 @@ uint64_t kvw_log_dropped(void)
 	return atomic_load_explicit(&dropped, memory_order_relaxed);
 }
 
+void kvw_log_line(char *out, size_t room, const char *format, va_list args)
+{
+	if (vsnprintf(out, room, format, args) < 0)
+		out[0] = '\0';
+	for (char *c = out; *c != '\0'; c++) {
+		if ((unsigned char)*c < ' ' || *c == 0x7f)
+			*c = '?';
+	}
+}
+
 void kvw_log_write(enum kvw_log_level level, const char *room, const char *format, ...)
 {
 	static const char *const names[] = {"debug", "info", "warn", "error"};
@@ -48,8 +57,8 @@ void kvw_log_write(enum kvw_log_level level, const char *room, const char *forma
 
 	gmtime_r(&seconds, &utc);
 	len = strftime(line, sizeof(line), "%Y-%m-%dT%H:%M:%S", &utc);
-	len += (size_t)snprintf(line + len, sizeof(line) - len, ".%03dZ %-5s %s: ",
-		(int)(now_ns / KVW_NS_PER_MS % 1000), names[level], room);
+	len += (size_t)snprintf(line + len, sizeof(line) - len,
+		".%03dZ %-5s %s: ", (int)(now_ns / KVW_NS_PER_MS % 1000), names[level], room);
 	va_start(args, format);
 	n = vsnprintf(line + len, sizeof(line) - len - 1, format, args);
 	va_end(args);

@@ -7,7 +7,9 @@
 #ifndef KVW_LOG_H
 #define KVW_LOG_H
 
+#include <stdarg.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 enum kvw_log_level { KVW_LOG_DEBUG, KVW_LOG_INFO, KVW_LOG_WARN, KVW_LOG_ERROR };
@@ -17,6 +19,11 @@ bool kvw_log_enabled(enum kvw_log_level level);
 void kvw_log_write(enum kvw_log_level level, const char *room, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
 uint64_t kvw_log_dropped(void);
+
+/* A line for another log, cut to room. What could be taken for the end of a line or for a terminal's
+ * command (names and texts come from outside) becomes '?'. */
+void kvw_log_line(char *out, size_t room, const char *format, va_list args)
+	__attribute__((format(printf, 3, 0)));
 
 #define kvw_log(level, room, ...)                                                                  \
 	do {                                                                                       \

@@ -26,6 +26,8 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
+#include "base/clock.h"
+#include "base/log.h"
 #include "redis/redis.h"
 
 #define HEADER_BYTES 24
@@ -72,7 +74,6 @@ struct counts {
 
 struct drive {
 	struct options options;
-	struct kvt_surroundings surroundings;
 	struct kvt_redis *redis;
 	struct lane *lanes;
 	struct known *known;
@@ -185,7 +186,7 @@ static void lane_done(struct kvt_redis_command *command)
 {
 	struct lane *l = command->user;
 	struct drive *d = l->drive;
-	int64_t now = kvt_now(&d->surroundings);
+	int64_t now = kvw_clock_ns();
 	uint64_t took = (uint64_t)(now - l->begun_ns);
 
 	l->busy = false;
@@ -319,10 +320,10 @@ static bool told_to_end(int signals)
 
 static void run(struct drive *d, int end_fd)
 {
-	int64_t print_ns = kvt_now(&d->surroundings) + (int64_t)d->options.every_ms * MS;
+	int64_t print_ns = kvw_clock_ns() + (int64_t)d->options.every_ms * MS;
 
 	while (!d->ending || d->busy > 0) {
-		int64_t now = kvt_now(&d->surroundings), next = now + 20 * MS;
+		int64_t now = kvw_clock_ns(), next = now + 20 * MS;
 
 		for (uint64_t i = 0; i < d->options.depth && !d->ending; i++) {
 			if (!d->lanes[i].busy && d->lanes[i].next_ns <= now)
@@ -363,6 +364,18 @@ static void finish_lanes(struct drive *d)
 	free(d->known);
 }
 
+static int64_t machine_ns(void *self)
+{
+	(void)self;
+	return kvw_clock_ns();
+}
+
+static void write_log(void *self, uint32_t level, const char *line)
+{
+	(void)self;
+	kvw_log(level, "redis-drive", "%s", line);
+}
+
 static int drive(struct drive *d, int end_fd)
 {
 	const struct options *o = &d->options;
@@ -379,7 +392,7 @@ static int drive(struct drive *d, int end_fd)
 		.connections = (uint32_t)o->connections,
 		.inflight_bytes = o->inflight,
 		.connect_ns = (uint64_t)o->connect_ms * MS,
-		.surroundings = &d->surroundings,
+		.env = {.now_ns = machine_ns, .log = write_log},
 	};
 	char why[KVT_REASON_BYTES] = "";
 	int result = 2;
@@ -491,7 +504,6 @@ int main(int argc, char **argv)
 		perror("redis-drive: signalfd");
 		return 2;
 	}
-	kvt_surroundings_init(&d.surroundings, NULL);
 	d.random = d.options.seed;
 	result = drive(&d, end_fd);
 	close(end_fd);

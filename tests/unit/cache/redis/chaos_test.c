@@ -301,7 +301,7 @@ START_TEST(t_chaos)
 	real_init(&server);
 	real_start(&server, false);
 	world_init(&w, "redis://127.0.0.1:1");
-	w.s.clock = (struct kvt_clock){machine_ns, machine_ns, NULL};
+	w.options.env.now_ns = machine_ns;
 	fake_init(&door, &w);
 	ck_assert_ptr_null(kvt_l2_url_parse(door.url, &w.url));
 	w.options.connections = 4;

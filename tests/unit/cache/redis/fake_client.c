@@ -23,10 +23,7 @@ static void no_log(void *self, uint32_t level, const char *line)
 void fake_init(struct kvt_redis *r)
 {
 	memset(r, 0, sizeof(*r));
-	r->surroundings.clock.now_ns = fake_now;
-	r->surroundings.clock.wall_ns = fake_now;
-	r->surroundings.clock.self = r;
-	r->surroundings.log = no_log;
+	r->env = (struct kvw_redis_env){.now_ns = fake_now, .clock_self = r, .log = no_log};
 	r->now_ns = 1000 * MS;
 	r->random = 7;
 }
@@ -179,9 +176,9 @@ uint32_t kvt_client_random(struct kvt_redis *r, uint32_t limit)
 	return (uint32_t)(r->random % limit);
 }
 
-const struct kvt_surroundings *kvt_client_surroundings(struct kvt_redis *r)
+const struct kvw_redis_env *kvw_redis_client_env(struct kvt_redis *r)
 {
-	return &r->surroundings;
+	return &r->env;
 }
 
 const char *kvt_server_host(const struct kvt_server *server)

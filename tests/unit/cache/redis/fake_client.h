@@ -21,7 +21,7 @@ struct kvt_server {
 };
 
 struct kvt_redis {
-	struct kvt_surroundings surroundings;
+	struct kvw_redis_env env;
 	int64_t now_ns;
 	uint64_t random;
 	struct kvt_server servers[FAKE_SERVERS];

@@ -67,7 +67,7 @@ static void setup(void)
 	fake_init(&f, &w);
 	answered = (struct kvt_commands){0};
 	epoll = epoll_create1(EPOLL_CLOEXEC);
-	l = kvt_link_create(&w.s, epoll, &w);
+	l = kvt_link_create(epoll, &w);
 	ck_assert(epoll >= 0 && l != NULL);
 	ck_assert(kvt_resolve_literal("127.0.0.1", f.port, &here));
 	target.address = &here.items[0].to.any;

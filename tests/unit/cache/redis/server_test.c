@@ -47,7 +47,7 @@ static void client_of(const char *url)
 {
 	world_finish(&w);
 	world_init(&w, url);
-	w.s.clock = (struct kvt_clock){machine_ns, machine_ns, NULL};
+	w.options.env.now_ns = machine_ns;
 	w.now_ns = machine_ns(NULL);
 	w.options.connect_ns = LONG_NS;
 }

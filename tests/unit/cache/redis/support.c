@@ -35,15 +35,12 @@ void world_init(struct world *w, const char *url)
 {
 	memset(w, 0, sizeof(*w));
 	w->now_ns = 5000 * MS;
-	w->s.clock = (struct kvt_clock){now_ns, now_ns, w};
-	w->s.log = keep_line;
-	w->s.log_self = w;
 	ck_assert_ptr_null(kvt_l2_url_parse(url, &w->url));
 	w->options = (struct kvt_redis_options){.url = &w->url,
 		.connections = 1,
 		.inflight_bytes = 64 << 20,
 		.connect_ns = 1000 * MS,
-		.surroundings = &w->s};
+		.env = {.now_ns = now_ns, .clock_self = w, .log = keep_line, .log_self = w}};
 }
 
 void world_start(struct world *w)

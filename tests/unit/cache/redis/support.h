@@ -14,7 +14,6 @@
 #define LOG_ROOM 16384
 
 struct world {
-	struct kvt_surroundings s;
 	int64_t now_ns; /* the clock, moved by the test */
 	char log[LOG_ROOM];
 	struct kvt_l2_url url;

@@ -22,10 +22,8 @@ static void setup(void)
 	url = calloc(1, sizeof(*url));
 	fake_init(r);
 	ck_assert_ptr_null(kvt_l2_url_parse("redis-cluster://seed-a:1,seed-b:2", url));
-	options = (struct kvt_redis_options){.url = url,
-		.connect_ns = 500 * MS,
-		.connections = 2,
-		.surroundings = &r->surroundings};
+	options = (struct kvt_redis_options){
+		.url = url, .connect_ns = 500 * MS, .connections = 2, .env = r->env};
 	ck_assert_int_eq(kvt_topology_cluster.create(r, &options, &t), KVT_OK);
 	ck_assert_ptr_eq(t->ops, &kvt_topology_cluster);
 }

@@ -21,10 +21,8 @@ static void setup(void)
 	url = calloc(1, sizeof(*url));
 	fake_init(r);
 	ck_assert_ptr_null(kvt_l2_url_parse("redis-sentinel://s:1,s:2,s:3", url));
-	options = (struct kvt_redis_options){.url = url,
-		.service = "redismaster",
-		.connect_ns = 500 * MS,
-		.surroundings = &r->surroundings};
+	options = (struct kvt_redis_options){
+		.url = url, .service = "redismaster", .connect_ns = 500 * MS, .env = r->env};
 	ck_assert_int_eq(kvt_topology_sentinel.create(r, &options, &t), KVT_OK);
 }
 

@@ -150,6 +150,26 @@ START_TEST(line_that_cannot_be_written_is_counted)
 }
 END_TEST
 
+static void make_line(char *out, size_t room, const char *format, ...)
+{
+	va_list args;
+
+	va_start(args, format);
+	kvw_log_line(out, room, format, args);
+	va_end(args);
+}
+
+START_TEST(line_for_another_log_is_cut_and_clean)
+{
+	char line[8];
+
+	make_line(line, sizeof(line), "%s", "a\nb\177c\r");
+	ck_assert_str_eq(line, "a?b?c?");
+	make_line(line, sizeof(line), "%d and more", 42);
+	ck_assert_str_eq(line, "42 and ");
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("log");
@@ -163,6 +183,7 @@ int main(void)
 	tcase_add_test(tcase, long_text_is_cut_and_still_one_line);
 	tcase_add_test(tcase, lines_of_threads_stay_whole);
 	tcase_add_test(tcase, line_that_cannot_be_written_is_counted);
+	tcase_add_test(tcase, line_for_another_log_is_cut_and_clean);
 	suite_add_tcase(suite, tcase);
 	srunner_run_all(runner, CK_ENV);
 	failed = srunner_ntests_failed(runner);

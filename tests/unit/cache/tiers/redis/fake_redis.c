@@ -20,7 +20,7 @@ struct value {
 };
 
 struct kvt_redis {
-	const struct kvt_surroundings *s;
+	struct kvw_redis_env env;
 	struct kvt_redis_command *first, **end;
 	struct kvt_redis *next;
 };
@@ -339,7 +339,7 @@ enum kvt_status kvt_redis_create(
 	struct kvt_redis *r = calloc(1, sizeof(*r));
 
 	(void)why;
-	r->s = options->surroundings;
+	r->env = options->env;
 	r->end = &r->first;
 	*out = r;
 	return KVT_OK;
@@ -386,11 +386,11 @@ static bool answer(struct kvt_redis *r, struct kvt_redis_command *c)
 	parse(c, &w);
 	if (fake.stall_verb != NULL)
 		stalled = strcmp(w.at[0], fake.stall_verb) == 0;
-	fake_expire(kvt_now(r->s));
+	fake_expire(kvw_redis_now(&r->env));
 	if (fake.down) {
 		c->status = KVT_EIO;
 		c->reply = KVT_REDIS_NONE;
-	} else if (kvt_now(r->s) >= c->deadline_ns) {
+	} else if (kvw_redis_now(&r->env) >= c->deadline_ns) {
 		c->status = KVT_MISS;
 		c->reply = KVT_REDIS_NONE;
 	} else if (stalled) {
