@@ -62,7 +62,7 @@ void kvt_line_settle(struct kvt_redis *r, struct kvt_server *server, int64_t now
 void kvt_line_expire(struct kvt_redis *r, int64_t now_ns);
 
 /* Ends one; it is on no list. text may be NULL. */
-void kvt_line_finish(struct kvt_redis *r, struct kvt_redis_command *command, enum kvt_status status,
+void kvt_line_finish(struct kvt_redis *r, struct kvt_redis_command *command, enum kvw_err status,
 	const char *text);
 
 /* Forgets a server that commands in line are meant for. */

@@ -39,11 +39,11 @@ bool kvt_inquiry_answered(const struct kvt_inquiry *q, char *why, size_t room)
 {
 	const struct kvt_redis_command *c = &q->command;
 
-	if (c->status == KVT_OK && c->reply == KVT_REDIS_ARRAY)
+	if (c->status == KVW_OK && c->reply == KVT_REDIS_ARRAY)
 		return true;
-	if (c->status == KVT_MISS)
+	if (c->status == KVW_ETIMEDOUT)
 		snprintf(why, room, "no answer in time");
-	else if (c->status == KVT_OK && c->reply == KVT_REDIS_NIL)
+	else if (c->status == KVW_OK && c->reply == KVT_REDIS_NIL)
 		snprintf(why, room, "knows nothing of it");
 	else
 		snprintf(why, room, "%s",

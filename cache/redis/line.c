@@ -24,7 +24,7 @@
 
 /* --- the ends of commands --------------------------------------------------------------------- */
 
-void kvt_line_finish(struct kvt_redis *r, struct kvt_redis_command *command, enum kvt_status status,
+void kvt_line_finish(struct kvt_redis *r, struct kvt_redis_command *command, enum kvw_err status,
 	const char *text)
 {
 	command->status = status;
@@ -37,20 +37,20 @@ void kvt_line_finish(struct kvt_redis *r, struct kvt_redis_command *command, enu
 
 static void note_reason(struct kvt_redis *r, const char *why)
 {
-	snprintf(r->stats.reason, sizeof(r->stats.reason), "%.*s", KVT_REASON_BYTES - 1, why);
+	snprintf(r->stats.reason, sizeof(r->stats.reason), "%.*s", KVW_REDIS_REASON - 1, why);
 }
 
 static void finish_failed(struct kvt_redis *r, struct kvt_redis_command *command, const char *why)
 {
 	note_reason(r, why);
-	kvt_line_finish(r, command, KVT_EIO, why);
+	kvt_line_finish(r, command, KVW_EIO, why);
 }
 
 static void finish_late(struct kvt_redis *r, struct kvt_redis_command *command, const char *why)
 {
 	note_reason(r, why);
 	r->stats.timeouts++;
-	kvt_line_finish(r, command, KVT_MISS, why);
+	kvt_line_finish(r, command, KVW_ETIMEDOUT, why);
 }
 
 /* --- joining and leaving the line ------------------------------------------------------------- */
@@ -255,7 +255,7 @@ static void settle_answered(
 	struct kvt_redis *r, struct kvt_server *server, struct kvt_redis_command *c, int64_t now_ns)
 {
 	r->stats.replies++;
-	if (c->status == KVT_ECORRUPT) {
+	if (c->status == KVW_EPROTO) {
 		note_reason(r, c->text);
 	} else if (c->reply == KVT_REDIS_ERROR) {
 		r->stats.errors++;
@@ -367,6 +367,6 @@ void kvt_line_cancel(struct kvt_redis *r)
 
 	while ((c = kvt_commands_take(&r->line)) != NULL ||
 		(c = kvt_commands_take(&r->control)) != NULL)
-		kvt_line_finish(r, c, KVT_ECANCELED, "the client ends");
+		kvt_line_finish(r, c, KVW_ECLOSED, "the client ends");
 	r->unseen = NULL;
 }

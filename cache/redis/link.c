@@ -52,7 +52,7 @@ struct kvt_link {
 	struct kvt_redis_command asking;  /* takes the reply of ASKING */
 	uint64_t bytes;                   /* of commands */
 	struct kvt_login login;
-	char why[KVT_REASON_BYTES];
+	char why[KVW_REDIS_REASON];
 	char host[KVT_L2_TEXT];
 	char buffer[BUFFER_BYTES];
 };
@@ -103,7 +103,7 @@ static void close_failed(struct kvt_link *l)
 		[KVT_LINK_LOGIN] = "during login: ",
 		[KVT_LINK_READY] = "",
 	};
-	char why[KVT_REASON_BYTES];
+	char why[KVW_REDIS_REASON];
 
 	snprintf(why, sizeof(why), "%s%.120s", during[l->state], l->wire.why);
 	kvt_link_close(l, why);
@@ -125,7 +125,7 @@ void kvt_link_open(struct kvt_link *l, const struct kvt_link_target *target, int
 static void begin_login(struct kvt_link *l)
 {
 	l->state = KVT_LINK_LOGIN;
-	if (kvt_login_begin(&l->login, l->who, &l->login_commands) != KVT_OK)
+	if (kvt_login_begin(&l->login, l->who, &l->login_commands) != KVW_OK)
 		kvt_link_close(l, "out of memory");
 	else
 		l->unsent = l->login_commands.first;
@@ -140,7 +140,7 @@ static void end_login(struct kvt_link *l)
 
 static void refuse_login(struct kvt_link *l, const char *text)
 {
-	char why[KVT_REASON_BYTES];
+	char why[KVW_REDIS_REASON];
 
 	snprintf(why, sizeof(why), "login refused: %.140s", text);
 	l->refused = true;
@@ -283,7 +283,7 @@ static void login_replied(struct kvt_link *l)
 		end_login(l);
 }
 
-/* The first command has its whole reply, or something that is none (KVT_ECORRUPT). */
+/* The first command has its whole reply, or something that is none (KVW_EPROTO). */
 static void replied(struct kvt_link *l, struct kvt_commands *answered)
 {
 	struct kvt_redis_command *c = l->commands.first;
@@ -307,12 +307,12 @@ static void replied(struct kvt_link *l, struct kvt_commands *answered)
 static void corrupt(struct kvt_link *l, struct kvt_commands *answered)
 {
 	struct kvt_redis_command *c = l->commands.first;
-	char why[KVT_REASON_BYTES];
+	char why[KVW_REDIS_REASON];
 
 	snprintf(why, sizeof(why), "not Redis' protocol: %s", l->resp.why);
 	if (l->state == KVT_LINK_READY && c != NULL) {
 		take_back(l, c);
-		c->status = KVT_ECORRUPT;
+		c->status = KVW_EPROTO;
 		c->progress.asking = false;
 		snprintf(c->text, sizeof(c->text), "%s", why);
 		kvt_commands_add(answered, c);

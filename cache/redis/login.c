@@ -54,7 +54,7 @@ static char *add(struct kvt_login *login, enum kvt_login_step step, char *at,
 	return end;
 }
 
-enum kvt_status kvt_login_begin(
+enum kvw_err kvt_login_begin(
 	struct kvt_login *login, const struct kvt_link_login *who, struct kvt_commands *queue)
 {
 	const char *user = given(who->username) ? who->username : NULL;
@@ -70,7 +70,7 @@ enum kvt_status kvt_login_begin(
 			    (user != NULL ? strlen(user) : 0);
 	login->bytes = at = malloc(login->byte_count);
 	if (at == NULL)
-		return KVT_ENOMEM;
+		return KVW_ENOMEM;
 	snprintf(database, sizeof(database), "%u", who->database);
 	if (user != NULL || given(password))
 		at = add(login, KVT_LOGIN_AUTH, at, auth, queue);
@@ -78,7 +78,7 @@ enum kvt_status kvt_login_begin(
 		at = add(login, KVT_LOGIN_SELECT, at, (const char *[]){"SELECT", database, NULL},
 			queue);
 	(void)add(login, KVT_LOGIN_INFO, at, (const char *[]){"INFO", "server", NULL}, queue);
-	return KVT_OK;
+	return KVW_OK;
 }
 
 static bool begins(const char *text, const char *with)
@@ -99,7 +99,7 @@ const char *kvt_login_judge(struct kvt_login *login, struct kvt_redis_command *a
 		return harmless ? NULL : answered->text;
 	}
 	if (step == KVT_LOGIN_INFO) {
-		login->info[answered->status == KVT_OK ? answered->lead_bytes : 0] = '\0';
+		login->info[answered->status == KVW_OK ? answered->lead_bytes : 0] = '\0';
 		return answered->reply == KVT_REDIS_BULK ? NULL
 							 : "INFO was answered with something else";
 	}

@@ -38,9 +38,9 @@ struct kvt_login {
 	char info[KVT_LOGIN_INFO_BYTES + 1]; /* what INFO said; "": nothing */
 };
 
-/* Adds the commands to `queue`; they belong to *login. KVT_ENOMEM. */
-enum kvt_status kvt_login_begin(struct kvt_login *login, const struct kvt_link_login *who,
-	struct kvt_commands *queue) KVT_MUST_CHECK;
+/* Adds the commands to `queue`; they belong to *login. KVW_ENOMEM. */
+enum kvw_err kvt_login_begin(struct kvt_login *login, const struct kvt_link_login *who,
+	struct kvt_commands *queue) KVW_MUST_CHECK;
 
 /* Is this answer good? NULL: yes; else what the server said, which lives as long as *login. */
 const char *kvt_login_judge(struct kvt_login *login, struct kvt_redis_command *answered);

@@ -30,7 +30,7 @@ static const char *first_given(const char *a, const char *b)
 }
 
 /* Copies what create was given; the files' names are not needed afterwards. */
-static enum kvt_status take_options(struct kvt_redis *r, const struct kvt_redis_options *options)
+static enum kvw_err take_options(struct kvt_redis *r, const struct kvt_redis_options *options)
 {
 	const char *const from[] = {
 		first_given(options->username, options->url->username),
@@ -45,15 +45,15 @@ static enum kvt_status take_options(struct kvt_redis *r, const struct kvt_redis_
 	for (size_t i = 0; i < sizeof(from) / sizeof(from[0]); i++) {
 		r->texts[i] = strdup(from[i]);
 		if (r->texts[i] == NULL)
-			return KVT_ENOMEM;
+			return KVW_ENOMEM;
 	}
 	r->options.username = r->texts[0];
 	r->options.password = r->texts[1];
 	r->options.service = r->texts[2];
-	return KVT_OK;
+	return KVW_OK;
 }
 
-static enum kvt_status make_tls(
+static enum kvw_err make_tls(
 	struct kvt_redis *r, const struct kvt_redis_options *options, char *why)
 {
 	const struct kvt_wire_tls_options files = {.ca = options->tls_ca,
@@ -62,15 +62,15 @@ static enum kvt_status make_tls(
 	char text[KVT_WIRE_WHY];
 
 	if (!options->url->tls)
-		return KVT_OK;
+		return KVW_OK;
 	r->settings.tls = kvt_wire_tls_create(&files, text);
 	if (r->settings.tls != NULL)
-		return KVT_OK;
-	snprintf(why, KVT_REASON_BYTES, "%.*s", KVT_REASON_BYTES - 1, text);
-	return KVT_EINVAL;
+		return KVW_OK;
+	snprintf(why, KVW_REDIS_REASON, "%.*s", KVW_REDIS_REASON - 1, text);
+	return KVW_EINVAL;
 }
 
-static enum kvt_status make_descriptors(struct kvt_redis *r, char *why)
+static enum kvw_err make_descriptors(struct kvt_redis *r, char *why)
 {
 	struct epoll_event event = {.events = EPOLLIN};
 
@@ -78,9 +78,9 @@ static enum kvt_status make_descriptors(struct kvt_redis *r, char *why)
 	r->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (r->epoll >= 0 && r->wake >= 0 &&
 		epoll_ctl(r->epoll, EPOLL_CTL_ADD, r->wake, &event) == 0)
-		return KVT_OK;
-	snprintf(why, KVT_REASON_BYTES, "redis: %s", strerror(errno));
-	return KVT_EIO;
+		return KVW_OK;
+	snprintf(why, KVW_REDIS_REASON, "redis: %s", strerror(errno));
+	return KVW_EIO;
 }
 
 static const struct kvt_topology_ops *topology_of(enum kvt_l2_kind kind)
@@ -98,21 +98,20 @@ static const struct kvt_topology_ops *topology_of(enum kvt_l2_kind kind)
 	}
 }
 
-static enum kvt_status start(
-	struct kvt_redis *r, const struct kvt_redis_options *options, char *why)
+static enum kvw_err start(struct kvt_redis *r, const struct kvt_redis_options *options, char *why)
 {
 	const struct kvt_topology_ops *ops = topology_of(options->url->kind);
-	enum kvt_status status = take_options(r, options);
+	enum kvw_err status = take_options(r, options);
 
 	if (ops == NULL) {
-		snprintf(why, KVT_REASON_BYTES, "not an address of Redis");
-		return KVT_EINVAL;
+		snprintf(why, KVW_REDIS_REASON, "not an address of Redis");
+		return KVW_EINVAL;
 	}
-	if (status == KVT_OK)
+	if (status == KVW_OK)
 		status = make_tls(r, options, why);
-	if (status == KVT_OK)
+	if (status == KVW_OK)
 		status = make_descriptors(r, why);
-	if (status != KVT_OK)
+	if (status != KVW_OK)
 		return status;
 	r->settings.env = &r->options.env;
 	r->settings.epoll = r->epoll;
@@ -126,21 +125,21 @@ static enum kvt_status start(
 			.optional = i == KVT_SERVER_SENTINEL};
 	r->settings.random = (uint64_t)kvw_redis_now(&r->options.env) ^ (uint64_t)getpid() << 40;
 	status = ops->create(r, &r->options, &r->topology);
-	if (status == KVT_EINVAL)
-		snprintf(why, KVT_REASON_BYTES,
+	if (status == KVW_EINVAL)
+		snprintf(why, KVW_REDIS_REASON,
 			"the name that Sentinels know is missing or too long");
 	return status;
 }
 
-enum kvt_status kvt_redis_create(
+enum kvw_err kvt_redis_create(
 	const struct kvt_redis_options *options, char *why, struct kvt_redis **out)
 {
 	struct kvt_redis *r = calloc(1, sizeof(*r));
-	enum kvt_status status;
+	enum kvw_err status;
 
-	snprintf(why, KVT_REASON_BYTES, "out of memory");
+	snprintf(why, KVW_REDIS_REASON, "out of memory");
 	if (r == NULL)
-		return KVT_ENOMEM;
+		return KVW_ENOMEM;
 	r->epoll = r->wake = -1;
 	r->deadline_ns = r->look_ns = INT64_MAX;
 	r->note_ns = INT64_MIN;
@@ -148,13 +147,13 @@ enum kvt_status kvt_redis_create(
 	snprintf(r->stats.mode, sizeof(r->stats.mode), "redis");
 	r->shown = r->stats;
 	status = start(r, options, why);
-	if (status != KVT_OK) {
+	if (status != KVW_OK) {
 		kvt_redis_destroy(r);
 		return status;
 	}
 	why[0] = '\0';
 	*out = r;
-	return KVT_OK;
+	return KVW_OK;
 }
 
 /* --- ending ----------------------------------------------------------------------------------- */
@@ -203,7 +202,7 @@ static void cancel_all(struct kvt_redis *r)
 	for (struct kvt_server *server = r->servers; server != NULL; server = server->next)
 		kvt_server_close(server, &returned, "the client ends");
 	while ((c = kvt_commands_take(&returned)) != NULL)
-		kvt_line_finish(r, c, KVT_ECANCELED, "the client ends");
+		kvt_line_finish(r, c, KVW_ECLOSED, "the client ends");
 	kvt_line_cancel(r);
 }
 
@@ -237,16 +236,16 @@ void kvt_redis_destroy(struct kvt_redis *r)
 static void begin(struct kvt_redis *r, struct kvt_redis_command *command)
 {
 	r->stats.commands++;
-	command->status = KVT_OK;
+	command->status = KVW_OK;
 	command->reply = KVT_REDIS_NONE;
 	command->found = NULL;
 	command->element_count = 0;
 	command->text[0] = '\0';
 	if (r->closing)
-		kvt_line_finish(r, command, KVT_ECANCELED, "the client ends");
+		kvt_line_finish(r, command, KVW_ECLOSED, "the client ends");
 	else if (command->part_count == 0 || command->part_count > KVT_REDIS_MAX_PARTS ||
 		 command->into_count > KVT_REDIS_MAX_PARTS)
-		kvt_line_finish(r, command, KVT_EINVAL, "too many pieces");
+		kvt_line_finish(r, command, KVW_EINVAL, "too many pieces");
 	else
 		kvt_line_add(r, command);
 }

@@ -24,12 +24,14 @@
 
 #include "chunk/l2_url.h"
 #include "kvtier/kvtier.h"
+#include "kvway/err.h"
 #include "redis/env.h"
 
 #define KVT_REDIS_SLOTS     16384
 #define KVT_REDIS_ANY_SLOT  UINT32_MAX
 #define KVT_REDIS_TEXT      192
-#define KVT_REDIS_MAX_PARTS 64 /* pieces of one request, and segments of one reply */
+#define KVW_REDIS_REASON    160 /* room for why something failed */
+#define KVT_REDIS_MAX_PARTS 64  /* pieces of one request, and segments of one reply */
 
 struct kvt_redis;
 
@@ -87,7 +89,7 @@ struct kvt_redis_command {
 	uint32_t part_count;
 	uint32_t slot; /* kvt_redis_slot() of its key; KVT_REDIS_ANY_SLOT: any master */
 	/* Where a bulk string goes. One that is longer than lead_room and segments together is read
-	 * and thrown away (status KVT_FULL); bytes beyond its own length are left as they are. */
+	 * and thrown away (status KVW_ELIMIT); bytes beyond its own length are left as they are. */
 	void *lead;
 	uint32_t lead_room;
 	const struct kvt_segment *into;
@@ -96,10 +98,10 @@ struct kvt_redis_command {
 	uint32_t element_limit;
 	int64_t deadline_ns; /* by env's clock */
 
-	/* KVT_OK: there is a reply (of any kind, also an error of the server's). KVT_MISS: the
-	 * deadline passed first. KVT_EIO: no server to be had; text says why. KVT_FULL: see above.
-	 * KVT_ECANCELED: the client ends. KVT_ECORRUPT: what came is not RESP. */
-	enum kvt_status status;
+	/* KVW_OK: there is a reply (of any kind, also an error of the server's). KVW_ETIMEDOUT: the
+	 * deadline passed first. KVW_EIO: no server to be had; text says why. KVW_ELIMIT: see above.
+	 * KVW_ECLOSED: the client ends. KVW_EPROTO: what came is not RESP. */
+	enum kvw_err status;
 	enum kvt_redis_reply reply;
 	int64_t integer;
 	uint64_t bulk_bytes;
@@ -115,12 +117,11 @@ struct kvt_redis_command {
 	struct kvt_redis_progress progress;
 };
 
-/* Connects lazily: a server that is down is no failure here. KVT_EINVAL: certificate files that
- * cannot be used, in `why` (KVT_REASON_BYTES). KVT_ENOMEM. */
-enum kvt_status kvt_redis_create(
-	const struct kvt_redis_options *options, char *why, struct kvt_redis **out) KVT_MUST_CHECK;
-void kvt_redis_destroy(
-	struct kvt_redis *r); /* ends all commands with KVT_ECANCELED; NULL allowed */
+/* Connects lazily: a server that is down is no failure here. KVW_EINVAL: certificate files that
+ * cannot be used, in `why` (KVW_REDIS_REASON). KVW_ENOMEM. */
+enum kvw_err kvt_redis_create(
+	const struct kvt_redis_options *options, char *why, struct kvt_redis **out) KVW_MUST_CHECK;
+void kvt_redis_destroy(struct kvt_redis *r); /* ends all commands with KVW_ECLOSED; NULL allowed */
 
 void kvt_redis_submit(struct kvt_redis *r, struct kvt_redis_command *command);
 
@@ -140,7 +141,7 @@ struct kvt_redis_stats {
 	uint64_t waiting, in_flight, in_flight_bytes; /* now */
 	uint32_t servers, connections;                /* now */
 	char mode[32]; /* "redis 7.0.15 standalone", "valkey 8.0 cluster of 3", ... */
-	char reason[KVT_REASON_BYTES]; /* of the last failure, "" after a success */
+	char reason[KVW_REDIS_REASON]; /* of the last failure, "" after a success */
 };
 void kvt_redis_stats(struct kvt_redis *r, struct kvt_redis_stats *out); /* any thread */
 

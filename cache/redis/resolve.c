@@ -112,13 +112,12 @@ static bool start(struct kvt_resolve *question)
 	return good;
 }
 
-enum kvt_status kvt_resolve_begin(
-	const char *host, uint16_t port, int wake, struct kvt_resolve **out)
+enum kvw_err kvt_resolve_begin(const char *host, uint16_t port, int wake, struct kvt_resolve **out)
 {
 	struct kvt_resolve *question = calloc(1, sizeof(*question));
 
 	if (question == NULL)
-		return KVT_ENOMEM;
+		return KVW_ENOMEM;
 	snprintf(question->host, sizeof(question->host), "%s", host);
 	snprintf(question->port, sizeof(question->port), "%u", port);
 	question->wake = fcntl(wake, F_DUPFD_CLOEXEC, 0);
@@ -128,12 +127,12 @@ enum kvt_status kvt_resolve_begin(
 	if (!start(question))
 		goto fail_wake;
 	*out = question;
-	return KVT_OK;
+	return KVW_OK;
 fail_wake:
 	close(question->wake);
 fail:
 	free(question);
-	return KVT_ENOMEM;
+	return KVW_ENOMEM;
 }
 
 bool kvt_resolve_answered(struct kvt_resolve *question, struct kvt_addresses *out, const char **why)

@@ -13,7 +13,7 @@
 #include <stdbool.h>
 #include <sys/un.h>
 
-#include "kvtier/kvtier.h"
+#include "kvway/err.h"
 
 #define KVT_RESOLVE_MAX 8
 
@@ -37,9 +37,9 @@ struct kvt_resolve; /* a question */
 /* True: the host was an address already, or the path (port 0) of a Unix socket. */
 bool kvt_resolve_literal(const char *host, uint16_t port, struct kvt_addresses *out);
 
-/* The answer's arrival is written to the eventfd `wake` (copied). KVT_ENOMEM: no thread. */
-enum kvt_status kvt_resolve_begin(
-	const char *host, uint16_t port, int wake, struct kvt_resolve **out) KVT_MUST_CHECK;
+/* The answer's arrival is written to the eventfd `wake` (copied). KVW_ENOMEM: no thread. */
+enum kvw_err kvt_resolve_begin(
+	const char *host, uint16_t port, int wake, struct kvt_resolve **out) KVW_MUST_CHECK;
 
 /* True: answered; *out has the addresses, or none and *why says why (static text). */
 bool kvt_resolve_answered(

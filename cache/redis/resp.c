@@ -22,7 +22,7 @@ static enum kvt_resp_state broken(struct kvt_resp *p, const char *why)
 
 	p->why = why;
 	kvt_resp_abandon(p);
-	c->status = KVT_ECORRUPT;
+	c->status = KVW_EPROTO;
 	return KVT_RESP_BROKEN;
 }
 
@@ -45,7 +45,7 @@ static void drop_elements(struct kvt_resp *p)
 
 static void clear_results(struct kvt_redis_command *c)
 {
-	c->status = KVT_OK;
+	c->status = KVW_OK;
 	c->reply = KVT_REDIS_NONE;
 	c->integer = 0;
 	c->bulk_bytes = 0;
@@ -211,7 +211,7 @@ static enum kvt_resp_state value_ends(struct kvt_resp *p)
 			return KVT_RESP_MORE;
 		p->depth--;
 	}
-	p->command->status = p->full ? KVT_FULL : KVT_OK;
+	p->command->status = p->full ? KVW_ELIMIT : KVW_OK;
 	p->command = NULL;
 	return KVT_RESP_DONE;
 }

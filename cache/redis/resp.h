@@ -9,7 +9,7 @@
  * Strict: numbers are digits, lines end in CRLF, nothing of RESP3 is known (it is never asked for).
  * Bounded: lines to 64 KiB (what is kept of them: KVT_REDIS_TEXT), bulk strings to 512 MiB, arrays
  * to 2^20 elements, 8 deep, and what is kept of them to the command's element_limit. A reply that
- * the command has no room for is read to its end and its status is KVT_FULL; one that is not RESP
+ * the command has no room for is read to its end and its status is KVW_ELIMIT; one that is not RESP
  * ends the stream.
  *
  * Threads: one parser, one thread. No I/O.

@@ -188,7 +188,7 @@ static void attempt(struct kvt_server *server, int64_t now_ns)
 	}
 	if (server->question == NULL &&
 		kvt_resolve_begin(host, server->port, server->settings->wake, &server->question) !=
-			KVT_OK)
+			KVW_OK)
 		server->question = NULL; /* the attempt ends at its limit, and is told then */
 	server->give_up_ns = give_up_ns;
 }
@@ -197,7 +197,7 @@ static unsigned resolve_turn(struct kvt_server *server, int64_t now_ns, int64_t 
 {
 	int64_t give_up_ns = server->give_up_ns;
 	const char *why = NULL;
-	char text[KVT_REASON_BYTES];
+	char text[KVW_REDIS_REASON];
 
 	if (server->question != NULL &&
 		kvt_resolve_answered(server->question, &server->addresses, &why)) {
@@ -304,7 +304,7 @@ static void give_up(struct kvt_server *server, struct kvt_link *link)
 		[KVT_LINK_SECURING] = "TLS handshake",
 		[KVT_LINK_LOGIN] = "login",
 	};
-	char why[KVT_REASON_BYTES];
+	char why[KVW_REDIS_REASON];
 
 	snprintf(why, sizeof(why), "%s: no answer within %lld ms", at[kvt_link_state(link)],
 		(long long)(server->settings->connect_ns / MS));

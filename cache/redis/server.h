@@ -74,11 +74,11 @@ struct kvt_server {
 	uint32_t failures; /* one after another */
 	int64_t retry_ns;  /* not asked before */
 	bool down;
-	char why[KVT_REASON_BYTES]; /* the last failure */
+	char why[KVW_REDIS_REASON]; /* the last failure */
 
 	int64_t quiet_ns; /* no line in the log before */
 	bool told_down, told_up;
-	char told[KVT_REASON_BYTES]; /* last line's reason */
+	char told[KVW_REDIS_REASON]; /* last line's reason */
 };
 
 struct kvt_server *kvt_server_create(struct kvt_server_settings *settings, const char *host,

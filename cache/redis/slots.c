@@ -137,7 +137,7 @@ static uint16_t node_at(struct kvt_slot_map *map, const struct kvt_l2_node *node
 	return (uint16_t)map->node_count++;
 }
 
-static enum kvt_status read_ranges(struct kvt_slot_map *map, struct reader *r, bool masters)
+static enum kvw_err read_ranges(struct kvt_slot_map *map, struct reader *r, bool masters)
 {
 	while (r->at < r->count) {
 		struct kvt_l2_node node;
@@ -145,40 +145,40 @@ static enum kvt_status read_ranges(struct kvt_slot_map *map, struct reader *r, b
 		bool present, master = true;
 
 		if (!next_range(r, &first, &last))
-			return KVT_ECORRUPT;
+			return KVW_EPROTO;
 		for (;; master = false) {
 			uint16_t at;
 
 			if (!next_node(r, &node, &present))
-				return KVT_ECORRUPT;
+				return KVW_EPROTO;
 			if (!present)
 				break;
 			if (master != masters || node.port == 0)
 				continue;
 			at = node_at(map, &node);
 			if (masters && at == KVT_REDIS_NOBODY)
-				return KVT_FULL;
+				return KVW_ELIMIT;
 			for (uint32_t s = first; masters && s <= last; s++, map->covered++) {
 				if (map->owner[s] != KVT_REDIS_NOBODY)
-					return KVT_ECORRUPT; /* bounds the work, too */
+					return KVW_EPROTO; /* bounds the work, too */
 				map->owner[s] = at;
 			}
 		}
 	}
-	return KVT_OK;
+	return KVW_OK;
 }
 
-enum kvt_status kvt_slot_map_read(struct kvt_slot_map *map,
+enum kvw_err kvt_slot_map_read(struct kvt_slot_map *map,
 	const struct kvt_redis_element *elements, size_t count, const struct kvt_l2_node *asked)
 {
 	struct reader r = {elements, count, 0, asked};
-	enum kvt_status status;
+	enum kvw_err status;
 
 	map->node_count = map->master_count = map->covered = 0;
 	for (uint32_t s = 0; s < KVT_REDIS_SLOTS; s++)
 		map->owner[s] = KVT_REDIS_NOBODY;
 	status = read_ranges(map, &r, true);
-	if (status != KVT_OK)
+	if (status != KVW_OK)
 		return status;
 	map->master_count = map->node_count;
 	r.at = 0;

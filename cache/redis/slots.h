@@ -27,11 +27,10 @@ struct kvt_slot_map {
 };
 
 /* Reads the reply to CLUSTER SLOTS that `asked` gave. Replicas beyond the room are left out.
- * KVT_ECORRUPT: not such a reply. KVT_FULL: more than KVT_REDIS_SERVERS masters. The map is
+ * KVW_EPROTO: not such a reply. KVW_ELIMIT: more than KVT_REDIS_SERVERS masters. The map is
  * undefined then. */
-enum kvt_status kvt_slot_map_read(struct kvt_slot_map *map,
-	const struct kvt_redis_element *elements, size_t count,
-	const struct kvt_l2_node *asked) KVT_MUST_CHECK;
+enum kvw_err kvt_slot_map_read(struct kvt_slot_map *map, const struct kvt_redis_element *elements,
+	size_t count, const struct kvt_l2_node *asked) KVW_MUST_CHECK;
 
 bool kvt_redis_same_node(const struct kvt_l2_node *a, const struct kvt_l2_node *b);
 

@@ -22,7 +22,7 @@ struct kvt_server; /* server.h: one server with its links */
 enum kvt_route {
 	KVT_ROUTE_TO,   /* to *server */
 	KVT_ROUTE_WAIT, /* not known yet: stays in line; ask again after kvt_client_rerouted */
-	KVT_ROUTE_NONE, /* nobody can take it: ends with KVT_EIO and *why */
+	KVT_ROUTE_NONE, /* nobody can take it: ends with KVW_EIO and *why */
 };
 
 enum kvt_verdict {
@@ -31,9 +31,9 @@ enum kvt_verdict {
 };
 
 struct kvt_topology_ops {
-	/* options are borrowed until destroy (the client keeps a copy of its own). KVT_ENOMEM;
-	 * KVT_EINVAL: the Sentinels' service. */
-	enum kvt_status (*create)(struct kvt_redis *r, const struct kvt_redis_options *options,
+	/* options are borrowed until destroy (the client keeps a copy of its own). KVW_ENOMEM;
+	 * KVW_EINVAL: the Sentinels' service. */
+	enum kvw_err (*create)(struct kvt_redis *r, const struct kvt_redis_options *options,
 		struct kvt_topology **out);
 
 	/* Where this command goes now. *why: static or the topology's own, "" before; for WAIT, what
@@ -50,7 +50,7 @@ struct kvt_topology_ops {
 
 	/* No link to this server can be had at present (refused, timeout, login); `why` says so.
 	 * Called once for each failed attempt. True: commands for it wait for a new route (the
-	 * topology is looking for another one); false: they end with KVT_EIO and the reason. */
+	 * topology is looking for another one); false: they end with KVW_EIO and the reason. */
 	bool (*down)(struct kvt_topology *t, struct kvt_server *server, const char *why);
 
 	/* A link to this server has become ready. May be NULL. */
@@ -92,7 +92,7 @@ struct kvt_server *kvt_client_server(
 	struct kvt_redis *r, const char *host, uint16_t port, enum kvt_server_role role);
 
 /* It is not needed any more. Its commands go back into the line; those of kvt_client_send end with
- * KVT_EIO. The pointer is not to be used afterwards. May be called from any op. */
+ * KVW_EIO. The pointer is not to be used afterwards. May be called from any op. */
 void kvt_client_drop_server(struct kvt_redis *r, struct kvt_server *server);
 
 /* A command of the topology's own, for this server and no other; by-passes the bound on bytes in

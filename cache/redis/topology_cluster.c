@@ -12,7 +12,7 @@
  * Who is asked: the server that a MOVED named, then those with open connections, then the others
  * of the last map, then those that failed lately or said CLUSTERDOWN (the lesser side of a split
  * network has an old map), then the seeds of the URL, whose names are resolved again. Only when
- * nobody answers is the cluster gone: commands end with KVT_EIO then, until somebody does. A dead
+ * nobody answers is the cluster gone: commands end with KVW_EIO then, until somebody does. A dead
  * master alone makes its commands wait: the map is asked for again and again until it names the
  * replica that took over, or the command's deadline passes.
  *
@@ -74,7 +74,7 @@ struct cluster {
 	int64_t earliest_ns;           /* and not before */
 
 	struct kvt_slot_map map; /* the last answer */
-	char reason[KVT_REASON_BYTES];
+	char reason[KVW_REDIS_REASON];
 };
 
 static int64_t now_of(struct cluster *c)
@@ -308,18 +308,18 @@ static void ask_next(struct cluster *c, int64_t now)
 static bool read_answer(struct cluster *c, char *why, size_t room)
 {
 	const struct kvt_redis_command *command = &c->inquiry.command;
-	enum kvt_status status;
+	enum kvw_err status;
 
 	if (!kvt_inquiry_answered(&c->inquiry, why, room))
 		return false;
 	status = kvt_slot_map_read(&c->map, command->found, command->element_count, &c->asked);
-	if (status == KVT_FULL)
+	if (status == KVW_ELIMIT)
 		snprintf(why, room, "more than %d masters", KVT_REDIS_SERVERS);
-	else if (status != KVT_OK)
+	else if (status != KVW_OK)
 		snprintf(why, room, "an answer to CLUSTER SLOTS that makes no sense");
 	else if (c->map.covered == 0)
 		snprintf(why, room, "knows of no slots");
-	return status == KVT_OK && c->map.covered > 0;
+	return status == KVW_OK && c->map.covered > 0;
 }
 
 static void take_answer(struct cluster *c, int64_t now)
@@ -474,13 +474,13 @@ static void cluster_describe(struct kvt_topology *t, char *out, size_t room)
 
 /* --- its life --------------------------------------------------------------------------------- */
 
-static enum kvt_status cluster_create(
+static enum kvw_err cluster_create(
 	struct kvt_redis *r, const struct kvt_redis_options *options, struct kvt_topology **out)
 {
 	struct cluster *c = calloc(1, sizeof(*c));
 
 	if (c == NULL)
-		return KVT_ENOMEM;
+		return KVW_ENOMEM;
 	c->base.ops = &kvt_topology_cluster;
 	c->r = r;
 	c->options = options;
@@ -489,7 +489,7 @@ static enum kvt_status cluster_create(
 	for (size_t i = 0; i < KVT_REDIS_SLOTS; i++)
 		c->owner[i] = KVT_REDIS_NOBODY;
 	*out = &c->base;
-	return KVT_OK;
+	return KVW_OK;
 }
 
 /* The servers are the client's. */

@@ -17,7 +17,7 @@
  * While nobody is found, the present master stays: if no Sentinel answers, it is asked itself, and
  * works on. When it was lost, commands wait for the next one as long as a Sentinel answers (a
  * failover is under way). If none answers, or there never was a master (a wrong password, a name
- * that nobody knows), they end with KVT_EIO and the reason.
+ * that nobody knows), they end with KVW_EIO and the reason.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -55,7 +55,7 @@ struct sentinel {
 	bool checked_master; /* the present one was asked itself, in this round */
 	int64_t due_ns;      /* when the next round begins */
 	int64_t earliest_ns; /* and not before */
-	char reason[KVT_REASON_BYTES];
+	char reason[KVW_REDIS_REASON];
 };
 
 static int64_t now_of(struct sentinel *s)
@@ -173,7 +173,7 @@ static bool is_master(const struct sentinel *s, char *why, size_t room)
 {
 	const struct kvt_redis_command *c = &s->inquiry.command;
 
-	if (c->status == KVT_OK && c->reply == KVT_REDIS_ERROR &&
+	if (c->status == KVW_OK && c->reply == KVT_REDIS_ERROR &&
 		(strncmp(c->text, "NOPERM", 6) == 0 || strncmp(c->text, "ERR unknown", 11) == 0))
 		return true;
 	if (!kvt_inquiry_answered(&s->inquiry, why, room))
@@ -324,24 +324,24 @@ static void sentinel_describe(struct kvt_topology *t, char *out, size_t room)
 
 /* --- its life --------------------------------------------------------------------------------- */
 
-static enum kvt_status sentinel_create(
+static enum kvw_err sentinel_create(
 	struct kvt_redis *r, const struct kvt_redis_options *options, struct kvt_topology **out)
 {
 	struct sentinel *s;
 
 	if (options->service == NULL || options->service[0] == '\0' ||
 		strlen(options->service) > SERVICE_MAX)
-		return KVT_EINVAL;
+		return KVW_EINVAL;
 	s = calloc(1, sizeof(*s));
 	if (s == NULL)
-		return KVT_ENOMEM;
+		return KVW_ENOMEM;
 	s->base.ops = &kvt_topology_sentinel;
 	s->r = r;
 	s->options = options;
 	s->earliest_ns = now_of(s);
 	s->due_ns = INT64_MAX;
 	*out = &s->base;
-	return KVT_OK;
+	return KVW_OK;
 }
 
 /* The servers are the client's. */

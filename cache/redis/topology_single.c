@@ -19,7 +19,7 @@ struct single {
 	struct kvt_server *server;
 };
 
-static enum kvt_status single_create(
+static enum kvw_err single_create(
 	struct kvt_redis *r, const struct kvt_redis_options *options, struct kvt_topology **out)
 {
 	const struct kvt_l2_url *url = options->url;
@@ -27,17 +27,17 @@ static enum kvt_status single_create(
 	struct single *t = calloc(1, sizeof(*t));
 
 	if (t == NULL)
-		return KVT_ENOMEM;
+		return KVW_ENOMEM;
 	t->base.ops = &kvt_topology_single;
 	t->client = r;
 	t->server = kvt_client_server(r, local ? url->path : url->nodes[0].host,
 		local ? 0 : url->nodes[0].port, KVT_SERVER_DATA);
 	if (t->server == NULL) {
 		free(t);
-		return KVT_ENOMEM;
+		return KVW_ENOMEM;
 	}
 	*out = &t->base;
-	return KVT_OK;
+	return KVW_OK;
 }
 
 static enum kvt_route single_route(struct kvt_topology *self,

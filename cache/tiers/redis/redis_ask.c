@@ -107,7 +107,7 @@ static void command_done(struct kvt_redis_command *command)
 {
 	struct redis_ask *ask = (struct redis_ask *)command;
 
-	if (command->status == KVT_OK)
+	if (command->status == KVW_OK)
 		ask->t->heard_ns = kvt_now(ask->t->s);
 	ask->answered(ask);
 }
@@ -121,11 +121,29 @@ void redis_ask_send(struct redis_ask *ask, void (*answered)(struct redis_ask *as
 	ask->command.deadline_ns = deadline_ns;
 	ask->command.done = command_done;
 	if (ask->t->closing) {
-		ask->command.status = KVT_ECANCELED;
+		ask->command.status = KVW_ECLOSED;
 		answered(ask);
 		return;
 	}
 	kvt_redis_submit(ask->t->redis, &ask->command);
+}
+
+enum kvt_status redis_status(enum kvw_err err)
+{
+	switch (err) {
+	case KVW_OK:
+		return KVT_OK;
+	case KVW_ENOMEM:
+		return KVT_ENOMEM;
+	case KVW_EINVAL:
+		return KVT_EINVAL;
+	case KVW_ELIMIT:
+		return KVT_FULL;
+	case KVW_ECLOSED:
+		return KVT_ECANCELED;
+	default:
+		return KVT_EIO;
+	}
 }
 
 static enum kvt_status late(const struct redis_ask *ask)
@@ -158,14 +176,14 @@ enum kvt_status redis_ask_status(const struct redis_ask *ask)
 	const struct kvt_redis_command *c = &ask->command;
 
 	switch (c->status) {
-	case KVT_OK:
+	case KVW_OK:
 		break;
-	case KVT_MISS:
+	case KVW_ETIMEDOUT:
 		return late(ask);
-	case KVT_FULL:
-	case KVT_ECANCELED:
-	case KVT_ENOMEM:
-		return c->status;
+	case KVW_ELIMIT:
+	case KVW_ECLOSED:
+	case KVW_ENOMEM:
+		return redis_status(c->status);
 	default:
 		return KVT_EIO;
 	}

@@ -54,7 +54,7 @@ static enum kvt_status read_mark(const struct redis_tier *t, const struct kvt_ke
 {
 	enum kvt_status status;
 
-	if (ask->command.status == KVT_FULL || ask->command.reply != KVT_REDIS_BULK)
+	if (ask->command.status == KVW_ELIMIT || ask->command.reply != KVT_REDIS_BULK)
 		return KVT_ECORRUPT;
 	status = redis_mark_decode(ask->buffer, ask->command.bulk_bytes, mark);
 	if (status != KVT_OK)
@@ -141,7 +141,7 @@ static enum kvt_status outcome(const struct redis_job *job)
 		const struct redis_ask *ask = job->asks[i];
 		enum kvt_status status = redis_ask_status(ask);
 
-		if (ask->command.status == KVT_FULL)
+		if (ask->command.status == KVW_ELIMIT)
 			status = i == MARK ? KVT_OK : KVT_MISS;
 		else if (status == KVT_FULL)
 			status = KVT_EIO;
@@ -368,7 +368,7 @@ static void probed(struct redis_ask *ask)
 
 	job->left--;
 	a->waits--;
-	if (c->status == KVT_FULL || status == KVT_ECORRUPT) {
+	if (c->status == KVW_ELIMIT || status == KVT_ECORRUPT) {
 		redis_probe_absent(job, i, ANSWER_ABSENT);
 	} else if (status != KVT_OK) {
 		redis_probe_failed(job, i, status);

@@ -290,7 +290,7 @@ static enum kvt_status worst(const struct redis_job *job)
 static enum kvt_status refusal_of(const struct redis_job *job)
 {
 	for (uint32_t i = 0; i < job->parts; i++) {
-		if (job->asks[i]->command.status == KVT_FULL)
+		if (job->asks[i]->command.status == KVW_ELIMIT)
 			return KVT_MISS;
 	}
 	return KVT_EIO;
@@ -304,7 +304,7 @@ static void settle(struct redis_job *job)
 		redis_read_corrupt(job);
 		return;
 	}
-	if (status == KVT_FULL && job->asks[0]->command.status == KVT_FULL && !job->again) {
+	if (status == KVT_FULL && job->asks[0]->command.status == KVW_ELIMIT && !job->again) {
 		look(job);
 		return;
 	}

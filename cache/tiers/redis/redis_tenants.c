@@ -275,7 +275,7 @@ static bool must_be_removed(const struct redis_ask *ask, enum kvt_status status)
 {
 	const char *text = ask->command.text;
 
-	if (ask->command.status != KVT_OK || ask->command.reply != KVT_REDIS_ERROR)
+	if (ask->command.status != KVW_OK || ask->command.reply != KVT_REDIS_ERROR)
 		return false;
 	if (strncmp(text, "OOM ", 4) == 0)
 		return ask->t->names == NULL;

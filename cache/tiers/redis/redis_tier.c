@@ -482,6 +482,8 @@ static enum kvt_status read_password(const char *path, char out[PASSWORD_ROOM], 
 	return status;
 }
 
+_Static_assert(KVW_REDIS_REASON <= KVT_REASON_BYTES, "the client's reason fits into ours");
+
 static const char *or_null(const char *text)
 {
 	return text != NULL && text[0] != '\0' ? text : NULL;
@@ -510,7 +512,7 @@ static enum kvt_status connect_client(struct redis_tier *t, const struct kvt_con
 		options.password = password;
 	}
 	if (status == KVT_OK)
-		status = kvt_redis_create(&options, why, &t->redis);
+		status = redis_status(kvt_redis_create(&options, why, &t->redis));
 	explicit_bzero(password, sizeof(password));
 	return status;
 }

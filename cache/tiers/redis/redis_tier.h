@@ -79,6 +79,8 @@ void redis_ask_send(struct redis_ask *ask, void (*answered)(struct redis_ask *as
 
 #define REDIS_WORD(text) ((struct redis_word){(text), sizeof(text) - 1})
 
+/* The client's outcomes in the tier's words. */
+enum kvt_status redis_status(enum kvw_err err);
 /* What an answer means to a request: KVT_OK: there is one, and it is no error of the server's.
  * KVT_MISS: late, though the server answers others. KVT_EIO. KVT_FULL: the server stores nothing at
  * present, or the answer was too long. KVT_ECORRUPT: another type lies under this name. */

@@ -139,7 +139,7 @@ static void same(const struct reader *a, const struct reader *b)
 		return;
 	require(a->c.status == b->c.status);
 	if (a->state == KVT_RESP_BROKEN) {
-		require(a->c.status == KVT_ECORRUPT && a->p.why != NULL && b->p.why != NULL);
+		require(a->c.status == KVW_EPROTO && a->p.why != NULL && b->p.why != NULL);
 		require(a->c.found == NULL && b->c.found == NULL);
 		return;
 	}

@@ -54,7 +54,7 @@ static void answer(struct kvt_redis *r, struct input *in)
 	state = kvt_resp_feed(&p, (const char *)in->data, in->left, &used);
 	in->data += used;
 	in->left -= used;
-	if (state == KVT_RESP_DONE && c.status == KVT_OK && c.reply == KVT_REDIS_ARRAY) {
+	if (state == KVT_RESP_DONE && c.status == KVW_OK && c.reply == KVT_REDIS_ARRAY) {
 		fake_answer_elements(r, c.found, c.element_count);
 		return;
 	}
@@ -64,7 +64,7 @@ static void answer(struct kvt_redis *r, struct input *in)
 		fake_answer_nil(r);
 	} else {
 		kvt_resp_abandon(&p);
-		fake_answer_none(r, KVT_EIO, "broken");
+		fake_answer_none(r, KVW_EIO, "broken");
 	}
 	kvt_redis_elements_free(c.found, c.element_count);
 }
@@ -106,7 +106,7 @@ static void one_step(struct kvt_redis *r, struct kvt_topology *t, struct input *
 		break;
 	case 4:
 		if (r->asked != NULL)
-			fake_answer_none(r, KVT_MISS, "");
+			fake_answer_none(r, KVW_ETIMEDOUT, "");
 		break;
 	case 5:
 		if (route == KVT_ROUTE_TO)
@@ -142,11 +142,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	require(r != NULL && url != NULL);
 	fake_init(r);
 	require(kvt_l2_url_parse(urls[sentinel], url) == NULL);
-	require(ops->create(r, &options, &t) == KVT_OK);
+	require(ops->create(r, &options, &t) == KVW_OK);
 	for (size_t i = 0; i < STEPS_MAX && in.left > 0; i++)
 		one_step(r, t, &in);
 	if (r->asked != NULL)
-		fake_answer_none(r, KVT_ECANCELED, "");
+		fake_answer_none(r, KVW_ECLOSED, "");
 	t->ops->destroy(t);
 	free(url);
 	free(r);

@@ -156,11 +156,11 @@ static void judge(struct drive *d, struct lane *l)
 	const struct kvt_redis_command *c = &l->command;
 	struct known *known = &d->known[l->key];
 
-	if (c->status == KVT_MISS) {
+	if (c->status == KVW_ETIMEDOUT) {
 		d->counts.timeouts++;
-	} else if (c->status == KVT_EIO) {
+	} else if (c->status == KVW_EIO) {
 		d->counts.unreachable++;
-	} else if (c->status != KVT_OK) {
+	} else if (c->status != KVW_OK) {
 		d->counts.other++;
 	} else if (c->reply == KVT_REDIS_ERROR) {
 		d->counts.refused++;
@@ -192,7 +192,7 @@ static void lane_done(struct kvt_redis_command *command)
 	l->busy = false;
 	d->busy--;
 	l->next_ns = now + (int64_t)d->options.pause_us * 1000;
-	if (command->status == KVT_ECANCELED)
+	if (command->status == KVW_ECLOSED)
 		return;
 	judge(d, l);
 	if (took > d->counts.longest_ns)
@@ -394,7 +394,7 @@ static int drive(struct drive *d, int end_fd)
 		.connect_ns = (uint64_t)o->connect_ms * MS,
 		.env = {.now_ns = machine_ns, .log = write_log},
 	};
-	char why[KVT_REASON_BYTES] = "";
+	char why[KVW_REDIS_REASON] = "";
 	int result = 2;
 
 	if (wrong != NULL) {
@@ -405,7 +405,7 @@ static int drive(struct drive *d, int end_fd)
 		fprintf(stderr, "redis-drive: out of memory\n");
 		goto out;
 	}
-	if (kvt_redis_create(&options, why, &d->redis) != KVT_OK) {
+	if (kvt_redis_create(&options, why, &d->redis) != KVW_OK) {
 		fprintf(stderr, "redis-drive: %s\n", why);
 		goto out;
 	}

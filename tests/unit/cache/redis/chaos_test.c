@@ -238,16 +238,16 @@ static void end(struct worker *k)
 	const struct kvt_redis_command *c = &k->o.c;
 
 	ck_assert_uint_eq(k->o.done_count, 1);
-	if (c->status == KVT_OK && k->get && c->reply == KVT_REDIS_BULK)
+	if (c->status == KVW_OK && k->get && c->reply == KVT_REDIS_BULK)
 		check_value(k);
-	else if (c->status == KVT_OK)
+	else if (c->status == KVW_OK)
 		ck_assert_int_eq(c->reply, k->get ? KVT_REDIS_NIL : KVT_REDIS_STATUS);
 	else
-		ck_assert(c->status == KVT_MISS || c->status == KVT_EIO);
-	good += c->status == KVT_OK;
+		ck_assert(c->status == KVW_ETIMEDOUT || c->status == KVW_EIO);
+	good += c->status == KVW_OK;
 	nothing += c->reply == KVT_REDIS_NIL;
-	missed += c->status == KVT_MISS;
-	failed += c->status == KVT_EIO;
+	missed += c->status == KVW_ETIMEDOUT;
+	failed += c->status == KVW_EIO;
 	memset(k->memory, CANARY, VALUE_MAX);
 	k->busy = false;
 }

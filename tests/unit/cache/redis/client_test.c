@@ -58,7 +58,7 @@ START_TEST(t_value_into_lead_and_segments)
 	ck_assert(!o.done);
 	SAY(&f, fd, "\n");
 	order_wait(&o, &w);
-	ck_assert_int_eq(o.c.status, KVT_OK);
+	ck_assert_int_eq(o.c.status, KVW_OK);
 	ck_assert_int_eq(o.c.reply, KVT_REDIS_BULK);
 	ck_assert_uint_eq(o.c.bulk_bytes, 20);
 	ck_assert_uint_eq(o.c.lead_bytes, 4);
@@ -109,7 +109,7 @@ START_TEST(t_login_says_user_password_and_database)
 	HEAR(&f, fd, PING);
 	SAY(&f, fd, "+PONG\r\n");
 	order_wait(&o, &w);
-	ck_assert_int_eq(o.c.status, KVT_OK);
+	ck_assert_int_eq(o.c.status, KVW_OK);
 	fake_close(fd);
 }
 END_TEST
@@ -157,7 +157,7 @@ START_TEST(t_error_in_place_of_a_value)
 	HEAR(&f, fd, GET_A);
 	SAY(&f, fd, "-NOPERM this user has no permissions to access one of the keys\r\n");
 	order_wait(&o, &w);
-	ck_assert_int_eq(o.c.status, KVT_OK);
+	ck_assert_int_eq(o.c.status, KVW_OK);
 	ck_assert_int_eq(o.c.reply, KVT_REDIS_ERROR);
 	ck_assert_str_eq(o.c.text, "NOPERM this user has no permissions to access one of the keys");
 	ck_assert_str_eq(memory, "#######");
@@ -188,7 +188,7 @@ START_TEST(t_value_too_long)
 	SAY(&f, fd, "\r\n+PONG\r\n");
 	order_wait(&a, &w);
 	order_wait(&b, &w);
-	ck_assert_int_eq(a.c.status, KVT_FULL);
+	ck_assert_int_eq(a.c.status, KVW_ELIMIT);
 	ck_assert_uint_eq(a.c.bulk_bytes, 100000);
 	ck_assert_str_eq(memory, "#######");
 	ck_assert_str_eq(b.c.text, "PONG");
@@ -213,7 +213,7 @@ START_TEST(t_not_redis)
 	HEAR(&f, fd, GET_A PING);
 	SAY(&f, fd, "$3\r\nabcdef\r\n+PONG\r\n");
 	order_wait(&a, &w);
-	ck_assert_int_eq(a.c.status, KVT_ECORRUPT);
+	ck_assert_int_eq(a.c.status, KVW_EPROTO);
 	fake_hear_end(&f, fd);
 	w.now_ns += 100 * MS; /* a connection that answered nothing is not followed at once */
 	fd = fake_login(&f);
@@ -268,14 +268,14 @@ START_TEST(t_early_reply)
 	HEAR(&f, fd, "*3\r\n$3\r\nSET\r\n");
 	SAY(&f, fd, "-ERR Protocol error: invalid bulk length\r\n");
 	order_wait(&o, &w);
-	ck_assert_int_eq(o.c.status, KVT_OK);
+	ck_assert_int_eq(o.c.status, KVW_OK);
 	ck_assert_int_eq(o.c.reply, KVT_REDIS_ERROR);
 	fake_hear_end(&f, fd);
 	fd = fake_login(&f);
 	HEAR(&f, fd, PING);
 	SAY(&f, fd, "+PONG\r\n");
 	order_wait(&other, &w);
-	ck_assert_int_eq(other.c.status, KVT_OK);
+	ck_assert_int_eq(other.c.status, KVW_OK);
 	fake_close(fd);
 	free(value);
 }
@@ -390,7 +390,7 @@ START_TEST(t_too_many_pieces)
 	o.c.part_count = KVT_REDIS_MAX_PARTS + 1;
 	order_submit(&o, &w);
 	order_wait(&o, &w);
-	ck_assert_int_eq(o.c.status, KVT_EINVAL);
+	ck_assert_int_eq(o.c.status, KVW_EINVAL);
 }
 END_TEST
 
@@ -418,7 +418,7 @@ START_TEST(t_destroyed_at_any_time)
 	world_finish(&w);
 	for (int i = 0; i < 3; i++) {
 		ck_assert_uint_eq(o[i].done_count, 1);
-		ck_assert_int_eq(o[i].c.status, KVT_ECANCELED);
+		ck_assert_int_eq(o[i].c.status, KVW_ECLOSED);
 	}
 	if (fd >= 0)
 		fake_close(fd);
@@ -427,16 +427,16 @@ END_TEST
 
 START_TEST(t_unusable_files)
 {
-	char why[KVT_REASON_BYTES];
+	char why[KVW_REDIS_REASON];
 	struct kvt_redis *r;
 
 	w.url.tls = true;
 	w.options.tls_ca = "/nowhere/ca.pem";
-	ck_assert_int_eq(kvt_redis_create(&w.options, why, &r), KVT_EINVAL);
+	ck_assert_int_eq(kvt_redis_create(&w.options, why, &r), KVW_EINVAL);
 	ck_assert_ptr_nonnull(strstr(why, "/nowhere/ca.pem"));
 	w.options.tls_ca = NULL;
 	w.options.tls_key = "/nowhere/key.pem";
-	ck_assert_int_eq(kvt_redis_create(&w.options, why, &r), KVT_EINVAL);
+	ck_assert_int_eq(kvt_redis_create(&w.options, why, &r), KVW_EINVAL);
 	ck_assert_ptr_nonnull(strstr(why, "without a certificate"));
 }
 END_TEST

@@ -58,7 +58,7 @@ START_TEST(t_cut_in_a_value)
 	HEAR(&f, fd, GET_A);
 	SAY(&f, fd, "$4\r\ngood\r\n");
 	order_wait(&o, &w);
-	ck_assert_int_eq(o.c.status, KVT_OK);
+	ck_assert_int_eq(o.c.status, KVW_OK);
 	ck_assert_uint_eq(o.c.bulk_bytes, 4);
 	ck_assert_mem_eq(memory, "good", 4);
 	ck_assert_mem_eq(memory + 10, "#####", 5);
@@ -88,7 +88,7 @@ START_TEST(t_deadly_command)
 			(void)fake_hears_nothing(&f, f.listener);
 	}
 	ck_assert_int_eq(tries, 5);
-	ck_assert_int_eq(o.c.status, KVT_EIO);
+	ck_assert_int_eq(o.c.status, KVW_EIO);
 	ck_assert_str_eq(o.c.text, "closed by the server");
 	ck_assert_uint_eq(o.done_count, 1);
 }
@@ -112,7 +112,7 @@ START_TEST(t_late_reply)
 	ck_assert_int_eq(w.next_ns, late.c.deadline_ns);
 	w.now_ns += 100 * MS;
 	order_wait(&late, &w);
-	ck_assert_int_eq(late.c.status, KVT_MISS);
+	ck_assert_int_eq(late.c.status, KVW_ETIMEDOUT);
 	SAY(&f, old, "$4\r\nlate\r\n$4\r\nlate\r\n");
 	fake_hear_end(&f, old);
 	w.now_ns += 100 * MS;
@@ -142,12 +142,12 @@ START_TEST(t_deadline_in_line)
 	HEAR(&f, fd, "*2\r\n$4\r\nINFO\r\n$6\r\nserver\r\n");
 	w.now_ns += 100 * MS;
 	order_wait(&late, &w);
-	ck_assert_int_eq(late.c.status, KVT_MISS);
+	ck_assert_int_eq(late.c.status, KVW_ETIMEDOUT);
 	SAY(&f, fd, "$0\r\n\r\n");
 	HEAR(&f, fd, PING);
 	SAY(&f, fd, "+PONG\r\n");
 	order_wait(&other, &w);
-	ck_assert_int_eq(other.c.status, KVT_OK);
+	ck_assert_int_eq(other.c.status, KVW_OK);
 	fake_close(fd);
 }
 END_TEST
@@ -164,7 +164,7 @@ START_TEST(t_refused_and_back_again)
 	ORDER(&o, &w, 1000 * MS, "PING");
 	order_submit(&o, &w);
 	order_wait(&o, &w);
-	ck_assert_int_eq(o.c.status, KVT_EIO);
+	ck_assert_int_eq(o.c.status, KVW_EIO);
 	ck_assert_str_eq(o.c.text, "cannot connect: Connection refused");
 	ck_assert_str_eq(stats().reason, "cannot connect: Connection refused");
 	ck_assert(world_logged(&w, "cannot connect: Connection refused"));
@@ -172,7 +172,7 @@ START_TEST(t_refused_and_back_again)
 	order_submit(&o, &w); /* at once again: not even asked */
 	world_step(&w);
 	ck_assert(o.done);
-	ck_assert_int_eq(o.c.status, KVT_EIO);
+	ck_assert_int_eq(o.c.status, KVW_EIO);
 	fake_reopen(&f);
 	w.now_ns += 3000 * MS;
 	ORDER(&o, &w, 1000 * MS, "PING");
@@ -181,7 +181,7 @@ START_TEST(t_refused_and_back_again)
 	HEAR(&f, fd, PING);
 	SAY(&f, fd, "+PONG\r\n");
 	order_wait(&o, &w);
-	ck_assert_int_eq(o.c.status, KVT_OK);
+	ck_assert_int_eq(o.c.status, KVW_OK);
 	ck_assert(world_logged(&w, "works again"));
 	ck_assert_str_eq(stats().reason, "");
 	fake_close(fd);
@@ -209,7 +209,7 @@ START_TEST(t_attempts_become_rarer)
 				asked = true;
 				order_wait(&o, &w);
 			}
-			ck_assert_int_eq(o.c.status, KVT_EIO);
+			ck_assert_int_eq(o.c.status, KVW_EIO);
 			w.now_ns += 5 * MS;
 		}
 		waited[i] = w.now_ns - last_ns;
@@ -238,7 +238,7 @@ START_TEST(t_login_refused)
 		HEAR(&f, fd, "*2\r\n$4\r\nAUTH\r\n$7\r\nhunter2\r\n");
 		SAY(&f, fd, "-WRONGPASS invalid username-password pair or user is disabled.\r\n");
 		order_wait(&o, &w);
-		ck_assert_int_eq(o.c.status, KVT_EIO);
+		ck_assert_int_eq(o.c.status, KVW_EIO);
 		ck_assert_ptr_nonnull(strstr(o.c.text, "login refused: WRONGPASS invalid"));
 		fake_hear_end(&f, fd);
 	}
@@ -278,7 +278,7 @@ START_TEST(t_server_that_is_full)
 	fd = fake_accept(&f);
 	SAY(&f, fd, "-ERR max number of clients reached\r\n");
 	order_wait(&o, &w);
-	ck_assert_int_eq(o.c.status, KVT_EIO);
+	ck_assert_int_eq(o.c.status, KVW_EIO);
 	ck_assert_str_eq(o.c.text, "login refused: ERR max number of clients reached");
 	fake_close(fd);
 }
@@ -298,7 +298,7 @@ START_TEST(t_server_that_never_answers)
 	ck_assert_int_le(w.next_ns, w.now_ns + 1000 * MS);
 	w.now_ns = w.next_ns;
 	order_wait(&o, &w);
-	ck_assert_int_eq(o.c.status, KVT_EIO);
+	ck_assert_int_eq(o.c.status, KVW_EIO);
 	ck_assert_str_eq(o.c.text, "login: no answer within 1000 ms");
 	fake_hear_end(&f, fd);
 }
@@ -316,7 +316,7 @@ START_TEST(t_name_without_an_address)
 		world_step(&w);
 	w.now_ns += 1000 * MS; /* with a resolver that answers or one that does not */
 	order_wait(&o, &w);
-	ck_assert_int_eq(o.c.status, KVT_EIO);
+	ck_assert_int_eq(o.c.status, KVW_EIO);
 	ck_assert_ptr_nonnull(strstr(o.c.text, "cannot find its address: "));
 }
 END_TEST
@@ -334,7 +334,7 @@ START_TEST(t_name_with_an_address)
 	HEAR(&f, fd, PING);
 	SAY(&f, fd, "+PONG\r\n");
 	order_wait(&o, &w);
-	ck_assert_int_eq(o.c.status, KVT_OK);
+	ck_assert_int_eq(o.c.status, KVW_OK);
 	fake_close(fd);
 }
 END_TEST

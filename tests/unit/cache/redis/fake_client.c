@@ -47,7 +47,7 @@ size_t fake_alive(const struct kvt_redis *r)
 
 /* --- answers ---------------------------------------------------------------------------------- */
 
-static struct kvt_redis_command *take_question(struct kvt_redis *r, enum kvt_status status)
+static struct kvt_redis_command *take_question(struct kvt_redis *r, enum kvw_err status)
 {
 	struct kvt_redis_command *c = r->asked;
 
@@ -75,7 +75,7 @@ void fake_answer(struct kvt_redis *r, const char *const *texts, size_t n)
 
 void fake_answer_elements(struct kvt_redis *r, struct kvt_redis_element *elements, size_t n)
 {
-	struct kvt_redis_command *c = take_question(r, KVT_OK);
+	struct kvt_redis_command *c = take_question(r, KVW_OK);
 
 	c->reply = KVT_REDIS_ARRAY;
 	c->found = elements;
@@ -85,7 +85,7 @@ void fake_answer_elements(struct kvt_redis *r, struct kvt_redis_element *element
 
 void fake_answer_error(struct kvt_redis *r, const char *text)
 {
-	struct kvt_redis_command *c = take_question(r, KVT_OK);
+	struct kvt_redis_command *c = take_question(r, KVW_OK);
 
 	c->reply = KVT_REDIS_ERROR;
 	snprintf(c->text, sizeof(c->text), "%s", text);
@@ -94,13 +94,13 @@ void fake_answer_error(struct kvt_redis *r, const char *text)
 
 void fake_answer_nil(struct kvt_redis *r)
 {
-	struct kvt_redis_command *c = take_question(r, KVT_OK);
+	struct kvt_redis_command *c = take_question(r, KVW_OK);
 
 	c->reply = KVT_REDIS_NIL;
 	c->done(c);
 }
 
-void fake_answer_none(struct kvt_redis *r, enum kvt_status status, const char *text)
+void fake_answer_none(struct kvt_redis *r, enum kvw_err status, const char *text)
 {
 	struct kvt_redis_command *c = take_question(r, status);
 
@@ -144,7 +144,7 @@ void kvt_client_drop_server(struct kvt_redis *r, struct kvt_server *server)
 	server->alive = false;
 	r->dropped++;
 	if (r->asked_of == server)
-		fake_answer_none(r, KVT_EIO, "dropped");
+		fake_answer_none(r, KVW_EIO, "dropped");
 }
 
 void kvt_client_send(

@@ -45,7 +45,7 @@ void fake_answer(struct kvt_redis *r, const char *const *texts, size_t n);
 void fake_answer_elements(struct kvt_redis *r, struct kvt_redis_element *elements, size_t n);
 void fake_answer_error(struct kvt_redis *r, const char *text);
 void fake_answer_nil(struct kvt_redis *r);
-void fake_answer_none(struct kvt_redis *r, enum kvt_status status, const char *text);
+void fake_answer_none(struct kvt_redis *r, enum kvw_err status, const char *text);
 
 /* Lets time pass and the topology work. */
 void fake_step(struct kvt_redis *r, struct kvt_topology *t, int64_t more_ns);

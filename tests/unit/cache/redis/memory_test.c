@@ -94,8 +94,8 @@ static void check_end(const struct order *o)
 	const struct kvt_redis_command *c = &o->c;
 
 	ck_assert_uint_eq(o->done_count, 1);
-	ck_assert(c->status == KVT_OK || c->status == KVT_FULL || c->status == KVT_EIO);
-	if (c->status != KVT_OK) {
+	ck_assert(c->status == KVW_OK || c->status == KVW_ELIMIT || c->status == KVW_EIO);
+	if (c->status != KVW_OK) {
 		ck_assert_ptr_null(c->found);
 		return;
 	}
@@ -108,8 +108,8 @@ static void check_end(const struct order *o)
 static bool run(long n)
 {
 	struct responder r = {.fd = -1};
-	char why[KVT_REASON_BYTES];
-	enum kvt_status status;
+	char why[KVW_REDIS_REASON];
+	enum kvw_err status;
 	struct world w;
 	struct order o;
 	bool good = false;
@@ -123,8 +123,8 @@ static bool run(long n)
 	armed = true;
 	status = kvt_redis_create(&w.options, why, &w.r);
 	armed = false;
-	ck_assert(status == KVT_OK || status == KVT_ENOMEM);
-	if (status == KVT_OK) {
+	ck_assert(status == KVW_OK || status == KVW_ENOMEM);
+	if (status == KVW_OK) {
 		ORDER(&o, &w, 1000 * MS, "SCAN", "0");
 		o.c.elements = true;
 		o.c.element_limit = 10000;
@@ -137,7 +137,7 @@ static bool run(long n)
 			(void)poll(NULL, 0, 1);
 		}
 		check_end(&o);
-		good = o.c.status == KVT_OK;
+		good = o.c.status == KVW_OK;
 		kvt_redis_elements_free(o.c.found, o.c.element_count);
 	}
 	world_finish(&w);

@@ -80,14 +80,14 @@ static void every_cut(const char *text, size_t len, void (*check)(const struct t
 
 static void is_status(const struct target *t)
 {
-	ck_assert_int_eq(t->c.status, KVT_OK);
+	ck_assert_int_eq(t->c.status, KVW_OK);
 	ck_assert_int_eq(t->c.reply, KVT_REDIS_STATUS);
 	ck_assert_str_eq(t->c.text, "OK");
 }
 
 static void is_error(const struct target *t)
 {
-	ck_assert_int_eq(t->c.status, KVT_OK);
+	ck_assert_int_eq(t->c.status, KVW_OK);
 	ck_assert_int_eq(t->c.reply, KVT_REDIS_ERROR);
 	ck_assert_str_eq(t->c.text, "ERR no?such thing");
 }
@@ -100,7 +100,7 @@ static void is_integer(const struct target *t)
 
 static void is_nil(const struct target *t)
 {
-	ck_assert_int_eq(t->c.status, KVT_OK);
+	ck_assert_int_eq(t->c.status, KVW_OK);
 	ck_assert_int_eq(t->c.reply, KVT_REDIS_NIL);
 	ck_assert_int_eq(t->memory[1], '#');
 }
@@ -121,7 +121,7 @@ static void is_value(const struct target *t)
 	memset(memory, '#', sizeof(memory));
 	memcpy(memory + 1, "\0gh", 3);
 	memcpy(memory + 20, "\r\n", 2);
-	ck_assert_int_eq(t->c.status, KVT_OK);
+	ck_assert_int_eq(t->c.status, KVW_OK);
 	ck_assert_int_eq(t->c.reply, KVT_REDIS_BULK);
 	ck_assert_uint_eq(t->c.bulk_bytes, 13);
 	ck_assert_uint_eq(t->c.lead_bytes, 8);
@@ -137,7 +137,7 @@ static void is_short(const struct target *t)
 
 static void is_too_long(const struct target *t)
 {
-	ck_assert_int_eq(t->c.status, KVT_FULL);
+	ck_assert_int_eq(t->c.status, KVW_ELIMIT);
 	ck_assert_uint_eq(t->c.bulk_bytes, 17);
 	ck_assert_mem_eq(t->lead, "#########", 9);
 	for (size_t i = 0; i < ROOM; i++)
@@ -177,7 +177,7 @@ static void element_is(
 
 static void is_nested(const struct target *t)
 {
-	ck_assert_int_eq(t->c.status, KVT_OK);
+	ck_assert_int_eq(t->c.status, KVW_OK);
 	ck_assert_int_eq(t->c.reply, KVT_REDIS_ARRAY);
 	ck_assert_uint_eq(t->c.element_count, 8);
 	element_is(t, 0, "0", 1, 0);
@@ -192,7 +192,7 @@ static void is_nested(const struct target *t)
 
 static void is_no_elements(const struct target *t)
 {
-	ck_assert_int_eq(t->c.status, KVT_OK);
+	ck_assert_int_eq(t->c.status, KVW_OK);
 	ck_assert_int_eq(t->c.reply, KVT_REDIS_ARRAY);
 	ck_assert_uint_eq(t->c.element_count, 0);
 }
@@ -220,19 +220,19 @@ START_TEST(t_array_limits)
 	t.c.element_limit = 2 * each;
 	kvt_resp_begin(&p, &t.c);
 	ck_assert_int_eq(feed(&p, text, sizeof(text) - 1, 7, false, &rest), KVT_RESP_DONE);
-	ck_assert_int_eq(t.c.status, KVT_OK);
+	ck_assert_int_eq(t.c.status, KVW_OK);
 	ck_assert_uint_eq(t.c.element_count, 2);
 	kvt_redis_elements_free(t.c.found, t.c.element_count);
 	t.c.element_limit = 2 * each - 1;
 	kvt_resp_begin(&p, &t.c);
 	ck_assert_int_eq(feed(&p, text, sizeof(text) - 1, 7, false, &rest), KVT_RESP_DONE);
-	ck_assert_int_eq(t.c.status, KVT_FULL);
+	ck_assert_int_eq(t.c.status, KVW_ELIMIT);
 	ck_assert_ptr_null(t.c.found);
 	ck_assert_uint_eq(t.c.element_count, 0);
 	t.c.elements = false;
 	kvt_resp_begin(&p, &t.c);
 	ck_assert_int_eq(feed(&p, text, sizeof(text) - 1, 7, false, &rest), KVT_RESP_DONE);
-	ck_assert_int_eq(t.c.status, KVT_FULL);
+	ck_assert_int_eq(t.c.status, KVW_ELIMIT);
 	ck_assert_int_eq(t.c.reply, KVT_REDIS_ARRAY);
 }
 END_TEST
@@ -345,7 +345,7 @@ START_TEST(t_what_is_no_reply)
 		target_init(&t);
 		kvt_resp_begin(&p, &t.c);
 		ck_assert_int_eq(feed(&p, b->text, b->len, step, true, &rest), KVT_RESP_BROKEN);
-		ck_assert_int_eq(t.c.status, KVT_ECORRUPT);
+		ck_assert_int_eq(t.c.status, KVW_EPROTO);
 		ck_assert_ptr_nonnull(p.why);
 		ck_assert_ptr_null(t.c.found);
 	}

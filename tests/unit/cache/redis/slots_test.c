@@ -47,10 +47,10 @@ END_TEST
 
 /* A reply, one digit of depth and a text per element: "20", "2100", "3host", "3port"; "3" alone:
  * nil. */
-static enum kvt_status read_map(struct kvt_slot_map *map, const char *const *texts, size_t n)
+static enum kvw_err read_map(struct kvt_slot_map *map, const char *const *texts, size_t n)
 {
 	struct kvt_redis_element *elements = calloc(n + 1, sizeof(*elements));
-	enum kvt_status status;
+	enum kvw_err status;
 
 	for (size_t i = 0; i < n; i++) {
 		elements[i].depth = (uint32_t)(texts[i][0] - '0');
@@ -96,7 +96,7 @@ START_TEST(a_map_names_owners_and_replicas)
 	ck_assert_int_eq(READ(map, "20", "25460", "3127.0.0.1", "330001", "3id-a", "3127.0.0.1",
 				 "330004", "3id-b", "25461", "210922", "3127.0.0.2", "330001",
 				 "3id-c", "210923", "216383", "3127.0.0.1", "330003", "3id-d"),
-		KVT_OK);
+		KVW_OK);
 	ck_assert_uint_eq(map->covered, KVT_REDIS_SLOTS);
 	ck_assert_uint_eq(map->master_count, 3);
 	ck_assert_uint_eq(map->node_count, 4);
@@ -113,7 +113,7 @@ START_TEST(a_server_of_several_ranges_is_one_and_gaps_have_no_owner)
 {
 	ck_assert_int_eq(READ(map, "20", "20", "3h", "31", "3x", "22", "22", "3h", "31", "3x", "24",
 				 "24", "3h", "32", "3y"),
-		KVT_OK);
+		KVW_OK);
 	ck_assert_uint_eq(map->node_count, 2);
 	ck_assert_uint_eq(map->covered, 3);
 	ck_assert_uint_eq(map->owner[0], map->owner[2]);
@@ -129,7 +129,7 @@ START_TEST(a_server_that_does_not_know_its_host_is_the_one_asked)
 				 "3id", "22", "22", "3?", "330003", "3id", "23", "23", "3?",
 				 "330004", "3id", "4ip", "410.0.0.4", "24", "24", "3name.example",
 				 "330005", "3id", "4ip", "410.0.0.5"),
-		KVT_OK);
+		KVW_OK);
 	check_owner(0, asked.host, 30001);
 	check_owner(1, asked.host, 30002);
 	check_owner(2, asked.host, 30003);
@@ -140,7 +140,7 @@ END_TEST
 
 START_TEST(a_server_without_an_endpoint_owns_nothing)
 {
-	ck_assert_int_eq(READ(map, "20", "25", "3h", "30", "3id", "26", "29", "3h", "37"), KVT_OK);
+	ck_assert_int_eq(READ(map, "20", "25", "3h", "30", "3id", "26", "29", "3h", "37"), KVW_OK);
 	ck_assert_uint_eq(map->owner[5], KVT_REDIS_NOBODY);
 	check_owner(6, "h", 7);
 	ck_assert_uint_eq(map->covered, 4);
@@ -149,7 +149,7 @@ END_TEST
 
 START_TEST(a_cluster_without_slots_is_an_empty_map)
 {
-	ck_assert_int_eq(kvt_slot_map_read(map, NULL, 0, &asked), KVT_OK);
+	ck_assert_int_eq(kvt_slot_map_read(map, NULL, 0, &asked), KVW_OK);
 	ck_assert_uint_eq(map->node_count, 0);
 	ck_assert_uint_eq(map->covered, 0);
 }
@@ -157,31 +157,31 @@ END_TEST
 
 START_TEST(replies_that_make_no_sense_are_refused)
 {
-	ck_assert_int_eq(READ(map, "1OK"), KVT_ECORRUPT);
-	ck_assert_int_eq(READ(map, "20"), KVT_ECORRUPT);
-	ck_assert_int_eq(READ(map, "20", "3h", "31", "3id"), KVT_ECORRUPT);
-	ck_assert_int_eq(READ(map, "20", "216384", "3h", "31", "3id"), KVT_ECORRUPT);
-	ck_assert_int_eq(READ(map, "25", "24", "3h", "31", "3id"), KVT_ECORRUPT);
-	ck_assert_int_eq(READ(map, "2-1", "24", "3h", "31", "3id"), KVT_ECORRUPT);
-	ck_assert_int_eq(READ(map, "2", "2", "3h", "31", "3id"), KVT_ECORRUPT);
-	ck_assert_int_eq(READ(map, "20", "24", "3h"), KVT_ECORRUPT);
-	ck_assert_int_eq(READ(map, "20", "24", "3h", "3"), KVT_ECORRUPT);
-	ck_assert_int_eq(READ(map, "20", "24", "3h", "365536", "3id"), KVT_ECORRUPT);
-	ck_assert_int_eq(READ(map, "20", "24", "3h h", "31", "3id"), KVT_ECORRUPT);
-	ck_assert_int_eq(READ(map, "20", "24", "4h", "41"), KVT_ECORRUPT);
+	ck_assert_int_eq(READ(map, "1OK"), KVW_EPROTO);
+	ck_assert_int_eq(READ(map, "20"), KVW_EPROTO);
+	ck_assert_int_eq(READ(map, "20", "3h", "31", "3id"), KVW_EPROTO);
+	ck_assert_int_eq(READ(map, "20", "216384", "3h", "31", "3id"), KVW_EPROTO);
+	ck_assert_int_eq(READ(map, "25", "24", "3h", "31", "3id"), KVW_EPROTO);
+	ck_assert_int_eq(READ(map, "2-1", "24", "3h", "31", "3id"), KVW_EPROTO);
+	ck_assert_int_eq(READ(map, "2", "2", "3h", "31", "3id"), KVW_EPROTO);
+	ck_assert_int_eq(READ(map, "20", "24", "3h"), KVW_EPROTO);
+	ck_assert_int_eq(READ(map, "20", "24", "3h", "3"), KVW_EPROTO);
+	ck_assert_int_eq(READ(map, "20", "24", "3h", "365536", "3id"), KVW_EPROTO);
+	ck_assert_int_eq(READ(map, "20", "24", "3h h", "31", "3id"), KVW_EPROTO);
+	ck_assert_int_eq(READ(map, "20", "24", "4h", "41"), KVW_EPROTO);
 	/* one slot twice */
 	ck_assert_int_eq(READ(map, "20", "24", "3h", "31", "3id", "24", "25", "3h", "32", "3id"),
-		KVT_ECORRUPT);
+		KVW_EPROTO);
 }
 END_TEST
 
 /* n masters of one slot each, and a replica of each if asked for. */
-static enum kvt_status read_many(uint32_t n, bool replicas)
+static enum kvw_err read_many(uint32_t n, bool replicas)
 {
 	size_t per = replicas ? 8 : 5;
 	const char **texts = calloc(n * per, sizeof(*texts));
 	char(*made)[4][16] = calloc(n, sizeof(*made));
-	enum kvt_status status;
+	enum kvw_err status;
 
 	for (uint32_t i = 0; i < n; i++) {
 		const char **t = texts + i * per;
@@ -202,13 +202,13 @@ static enum kvt_status read_many(uint32_t n, bool replicas)
 
 START_TEST(more_servers_than_there_is_room_for)
 {
-	ck_assert_int_eq(read_many(KVT_REDIS_SERVERS, true), KVT_OK);
+	ck_assert_int_eq(read_many(KVT_REDIS_SERVERS, true), KVW_OK);
 	ck_assert_uint_eq(map->master_count, KVT_REDIS_SERVERS);
 	ck_assert_uint_eq(map->node_count, KVT_REDIS_SERVERS);
-	ck_assert_int_eq(read_many(200, true), KVT_OK); /* replicas as far as there is room */
+	ck_assert_int_eq(read_many(200, true), KVW_OK); /* replicas as far as there is room */
 	ck_assert_uint_eq(map->master_count, 200);
 	ck_assert_uint_eq(map->node_count, KVT_REDIS_SERVERS);
-	ck_assert_int_eq(read_many(KVT_REDIS_SERVERS + 1, false), KVT_FULL);
+	ck_assert_int_eq(read_many(KVT_REDIS_SERVERS + 1, false), KVW_ELIMIT);
 }
 END_TEST
 
@@ -231,7 +231,7 @@ START_TEST(nothing_random_breaks_the_reader)
 			state ^= state << 13, state ^= state >> 7, state ^= state << 17;
 			texts[i] = parts[state % n_parts];
 		}
-		if (read_map(map, texts, n) != KVT_OK)
+		if (read_map(map, texts, n) != KVW_OK)
 			continue;
 		good += map->node_count > 0;
 		ck_assert_uint_le(map->master_count, map->node_count);

@@ -45,9 +45,9 @@ void world_init(struct world *w, const char *url)
 
 void world_start(struct world *w)
 {
-	char why[KVT_REASON_BYTES];
+	char why[KVW_REDIS_REASON];
 
-	ck_assert_int_eq(kvt_redis_create(&w->options, why, &w->r), KVT_OK);
+	ck_assert_int_eq(kvt_redis_create(&w->options, why, &w->r), KVW_OK);
 }
 
 void world_finish(struct world *w)

@@ -24,14 +24,14 @@ static void setup(void)
 	ck_assert_ptr_null(kvt_l2_url_parse("redis-cluster://seed-a:1,seed-b:2", url));
 	options = (struct kvt_redis_options){
 		.url = url, .connect_ns = 500 * MS, .connections = 2, .env = r->env};
-	ck_assert_int_eq(kvt_topology_cluster.create(r, &options, &t), KVT_OK);
+	ck_assert_int_eq(kvt_topology_cluster.create(r, &options, &t), KVW_OK);
 	ck_assert_ptr_eq(t->ops, &kvt_topology_cluster);
 }
 
 static void teardown(void)
 {
 	if (r->asked != NULL)
-		fake_answer_none(r, KVT_ECANCELED, "");
+		fake_answer_none(r, KVW_ECLOSED, "");
 	t->ops->destroy(t);
 	free(url);
 	free(r);
@@ -144,7 +144,7 @@ START_TEST(the_next_is_asked_when_one_cannot_say)
 {
 	check_waits(5);
 	fake_step(r, t, 0);
-	fake_answer_none(r, KVT_EIO, "connection refused");
+	fake_answer_none(r, KVW_EIO, "connection refused");
 	fake_step(r, t, 0);
 	ck_assert_uint_eq(asked_port(), 2);
 	answer_two();
@@ -173,7 +173,7 @@ START_TEST(when_nobody_answers_commands_end_and_the_reason_is_told)
 {
 	check_waits(5);
 	fake_step(r, t, 0);
-	fake_answer_none(r, KVT_MISS, "");
+	fake_answer_none(r, KVW_ETIMEDOUT, "");
 	fake_step(r, t, 0);
 	fake_answer_error(r, "WRONGPASS invalid username-password pair");
 	fake_step(r, t, 0);
@@ -206,7 +206,7 @@ START_TEST(every_known_server_and_then_the_seeds_are_asked)
 		seen[port] = true;
 		ck_assert_int_eq(port < 10, i >= 4);  /* seeds last */
 		ck_assert_int_eq(port == 11, i == 3); /* those that failed before them */
-		fake_answer_none(r, KVT_EIO, "refused");
+		fake_answer_none(r, KVW_EIO, "refused");
 		fake_step(r, t, 0);
 	}
 	ck_assert_ptr_null(r->asked);
@@ -439,7 +439,7 @@ START_TEST(who_says_the_cluster_is_down_is_asked_last)
 	fake_step(r, t, 210 * MS);
 	for (int i = 0; i < 3; i++) {
 		ck_assert_uint_ne(asked_port(), 11);
-		fake_answer_none(r, KVT_EIO, "refused");
+		fake_answer_none(r, KVW_EIO, "refused");
 		fake_step(r, t, 0);
 	}
 	ck_assert_uint_eq(asked_port(), 11);
@@ -459,7 +459,7 @@ START_TEST(redirections_to_many_servers_are_bounded)
 	ck_assert_uint_le(fake_alive(r), KVT_REDIS_SERVERS + 2);
 	fake_step(r, t, 300 * MS);
 	while (asked_port() >= 1000) {
-		fake_answer_none(r, KVT_EIO, "refused");
+		fake_answer_none(r, KVW_EIO, "refused");
 		fake_step(r, t, 0);
 	}
 	answer_two(); /* its servers find room */
@@ -491,7 +491,7 @@ static void random_answer(void)
 
 	switch (kvt_client_random(r, 6)) {
 	case 0:
-		fake_answer_none(r, KVT_EIO, "refused");
+		fake_answer_none(r, KVW_EIO, "refused");
 		return;
 	case 1:
 		fake_answer_error(r, "ERR no");

@@ -23,13 +23,13 @@ static void setup(void)
 	ck_assert_ptr_null(kvt_l2_url_parse("redis-sentinel://s:1,s:2,s:3", url));
 	options = (struct kvt_redis_options){
 		.url = url, .service = "redismaster", .connect_ns = 500 * MS, .env = r->env};
-	ck_assert_int_eq(kvt_topology_sentinel.create(r, &options, &t), KVT_OK);
+	ck_assert_int_eq(kvt_topology_sentinel.create(r, &options, &t), KVW_OK);
 }
 
 static void teardown(void)
 {
 	if (r->asked != NULL)
-		fake_answer_none(r, KVT_ECANCELED, "");
+		fake_answer_none(r, KVW_ECLOSED, "");
 	t->ops->destroy(t);
 	free(url);
 	free(r);
@@ -83,7 +83,7 @@ static void answer_role(const char *role)
 
 static void answer_nothing(void)
 {
-	fake_answer_none(r, KVT_EIO, "refused");
+	fake_answer_none(r, KVW_EIO, "refused");
 	fake_step(r, t, 0);
 }
 
@@ -185,7 +185,7 @@ START_TEST(a_first_master_that_refuses_us_is_told)
 	fake_step(r, t, 0);
 	for (int i = 0; i < 3; i++) {
 		answer_address("110");
-		fake_answer_none(r, KVT_EIO, "WRONGPASS invalid");
+		fake_answer_none(r, KVW_EIO, "WRONGPASS invalid");
 		fake_step(r, t, 0);
 	}
 	check_not(KVT_ROUTE_NONE);
@@ -347,11 +347,11 @@ START_TEST(a_name_that_is_too_long_is_refused)
 	memset(name, 'n', sizeof(name) - 1);
 	name[sizeof(name) - 1] = '\0';
 	options.service = name;
-	ck_assert_int_eq(kvt_topology_sentinel.create(r, &options, &other), KVT_EINVAL);
+	ck_assert_int_eq(kvt_topology_sentinel.create(r, &options, &other), KVW_EINVAL);
 	options.service = "";
-	ck_assert_int_eq(kvt_topology_sentinel.create(r, &options, &other), KVT_EINVAL);
+	ck_assert_int_eq(kvt_topology_sentinel.create(r, &options, &other), KVW_EINVAL);
 	options.service = NULL;
-	ck_assert_int_eq(kvt_topology_sentinel.create(r, &options, &other), KVT_EINVAL);
+	ck_assert_int_eq(kvt_topology_sentinel.create(r, &options, &other), KVW_EINVAL);
 	ck_assert_ptr_null(other);
 }
 END_TEST
@@ -370,7 +370,7 @@ START_TEST(nothing_that_happens_breaks_it)
 		fake_step(r, t, kvt_client_random(r, 60) * MS);
 		if (r->asked != NULL && kvt_client_random(r, 4) == 0) {
 			if (kvt_client_random(r, 3) == 0)
-				fake_answer_none(r, KVT_EIO, "refused");
+				fake_answer_none(r, KVW_EIO, "refused");
 			else if (r->asked_of->role == KVT_SERVER_DATA)
 				FAKE_ANSWER(r, roles[kvt_client_random(r, 4)]);
 			else

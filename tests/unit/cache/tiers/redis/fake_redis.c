@@ -177,7 +177,7 @@ static void bulk(struct kvt_redis_command *c, const uint8_t *bytes, size_t len)
 		room += c->into[i].bytes;
 	c->bulk_bytes = len;
 	if (len > room) {
-		c->status = KVT_FULL;
+		c->status = KVW_ELIMIT;
 		return;
 	}
 	c->reply = KVT_REDIS_BULK;
@@ -333,7 +333,7 @@ static void execute(struct kvt_redis_command *c, const struct words *w)
 
 /* --- redis.h ----------------------------------------------------------------------------------- */
 
-enum kvt_status kvt_redis_create(
+enum kvw_err kvt_redis_create(
 	const struct kvt_redis_options *options, char *why, struct kvt_redis **out)
 {
 	struct kvt_redis *r = calloc(1, sizeof(*r));
@@ -342,7 +342,7 @@ enum kvt_status kvt_redis_create(
 	r->env = options->env;
 	r->end = &r->first;
 	*out = r;
-	return KVT_OK;
+	return KVW_OK;
 }
 
 static struct kvt_redis_command *take(struct kvt_redis *r)
@@ -364,7 +364,7 @@ void kvt_redis_destroy(struct kvt_redis *r)
 	if (r == NULL)
 		return;
 	while ((c = take(r)) != NULL) {
-		c->status = KVT_ECANCELED;
+		c->status = KVW_ECLOSED;
 		c->done(c);
 	}
 	free(r);
@@ -388,17 +388,17 @@ static bool answer(struct kvt_redis *r, struct kvt_redis_command *c)
 		stalled = strcmp(w.at[0], fake.stall_verb) == 0;
 	fake_expire(kvw_redis_now(&r->env));
 	if (fake.down) {
-		c->status = KVT_EIO;
+		c->status = KVW_EIO;
 		c->reply = KVT_REDIS_NONE;
 	} else if (kvw_redis_now(&r->env) >= c->deadline_ns) {
-		c->status = KVT_MISS;
+		c->status = KVW_ETIMEDOUT;
 		c->reply = KVT_REDIS_NONE;
 	} else if (stalled) {
 		free(w.all);
 		return false;
 	} else {
 		fake.commands++;
-		c->status = KVT_OK;
+		c->status = KVW_OK;
 		execute(c, &w);
 	}
 	free(w.all);

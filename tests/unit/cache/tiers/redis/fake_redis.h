@@ -10,7 +10,7 @@
 #include "redis/redis.h"
 
 struct fake_server {
-	bool down;              /* commands end with KVT_EIO */
+	bool down;              /* commands end with KVW_EIO */
 	bool stalled;           /* commands wait until their deadline */
 	const char *error;      /* writes are answered by this; NULL: they are done */
 	const char *stall_verb; /* only these are stalled; NULL: see above */
