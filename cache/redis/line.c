@@ -62,7 +62,7 @@ static uint64_t weight_of(const struct kvt_redis_command *c)
 	for (uint32_t i = 0; i < c->part_count; i++)
 		bytes += c->parts[i].iov_len;
 	for (uint32_t i = 0; i < c->into_count; i++)
-		bytes += c->into[i].bytes;
+		bytes += c->into[i].iov_len;
 	return c->elements ? bytes + c->element_limit : bytes;
 }
 

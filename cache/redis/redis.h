@@ -23,7 +23,6 @@
 #include <sys/uio.h>
 
 #include "chunk/l2_url.h"
-#include "kvtier/kvtier.h"
 #include "kvway/err.h"
 #include "redis/env.h"
 
@@ -92,7 +91,7 @@ struct kvt_redis_command {
 	 * and thrown away (status KVW_ELIMIT); bytes beyond its own length are left as they are. */
 	void *lead;
 	uint32_t lead_room;
-	const struct kvt_segment *into;
+	const struct iovec *into;
 	uint32_t into_count;
 	bool elements; /* an array is expected, at most element_limit bytes in all */
 	uint32_t element_limit;

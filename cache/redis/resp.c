@@ -78,7 +78,7 @@ static uint64_t room_of(const struct kvt_redis_command *c)
 	uint64_t room = c->lead_room;
 
 	for (uint32_t i = 0; i < c->into_count; i++)
-		room += c->into[i].bytes;
+		room += c->into[i].iov_len;
 	return room;
 }
 
@@ -87,8 +87,7 @@ static struct iovec piece_of(const struct kvt_redis_command *c, uint32_t segment
 {
 	if (segment == 0)
 		return (struct iovec){.iov_base = c->lead, .iov_len = c->lead_room};
-	return (struct iovec){
-		.iov_base = c->into[segment - 1].base, .iov_len = c->into[segment - 1].bytes};
+	return c->into[segment - 1];
 }
 
 size_t kvt_resp_room(const struct kvt_resp *p, struct iovec *pieces, size_t max)

@@ -63,10 +63,9 @@ struct redis_ask *redis_ask_new(struct redis_tier *t, const struct redis_word *w
 	const struct kvt_segment *segments, uint32_t segment_count, uint32_t buffer)
 {
 	size_t pieces = (size_t)segment_count + 2;
-	size_t head = sizeof(struct redis_ask) + pieces * sizeof(struct iovec) +
-		      segment_count * sizeof(struct kvt_segment);
+	size_t head = sizeof(struct redis_ask) + (pieces + segment_count) * sizeof(struct iovec);
 	struct redis_ask *ask = malloc(head + buffer + text_room(words, count));
-	struct kvt_segment *into;
+	struct iovec *into;
 	bool value = false;
 
 	if (ask == NULL)
@@ -74,14 +73,15 @@ struct redis_ask *redis_ask_new(struct redis_tier *t, const struct redis_word *w
 	memset(ask, 0, sizeof(*ask));
 	ask->t = t;
 	ask->command.parts = (struct iovec *)(ask + 1);
-	into = (struct kvt_segment *)((struct iovec *)(ask + 1) + pieces);
+	into = (struct iovec *)(ask + 1) + pieces;
 	ask->buffer = (uint8_t *)ask + head;
 	ask->buffer_bytes = buffer;
 	for (size_t i = 0; i < count; i++)
 		value = value || words[i].at == NULL;
 	write_words(ask, words, count, segments, segment_count, (char *)ask->buffer + buffer);
 	if (!value && segment_count > 0) {
-		memcpy(into, segments, segment_count * sizeof(*into));
+		for (uint32_t i = 0; i < segment_count; i++)
+			into[i] = (struct iovec){segments[i].base, segments[i].bytes};
 		ask->command.into = into;
 		ask->command.into_count = segment_count;
 	}
@@ -209,18 +209,18 @@ void redis_ask_copy(const struct redis_ask *ask, uint64_t at, void *out, size_t 
 		len -= n;
 	}
 	for (uint32_t i = 0; i < c->into_count && len > 0; i++) {
-		const struct kvt_segment *s = &c->into[i];
+		const struct iovec *s = &c->into[i];
 
-		if (at < from + s->bytes) {
-			size_t n =
-				from + s->bytes - at < len ? (size_t)(from + s->bytes - at) : len;
+		if (at < from + s->iov_len) {
+			size_t n = from + s->iov_len - at < len ? (size_t)(from + s->iov_len - at)
+								: len;
 
-			memcpy(to, (const uint8_t *)s->base + (at - from), n);
+			memcpy(to, (const uint8_t *)s->iov_base + (at - from), n);
 			to += n;
 			at += n;
 			len -= n;
 		}
-		from += s->bytes;
+		from += s->iov_len;
 	}
 }
 

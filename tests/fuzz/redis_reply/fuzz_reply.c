@@ -32,7 +32,7 @@ struct plan {
 /* One command with memory of exactly its room's size, so that a byte beside it is noticed. */
 struct reader {
 	struct kvt_redis_command c;
-	struct kvt_segment into[SEGMENTS];
+	struct iovec into[SEGMENTS];
 	struct kvt_resp p;
 	enum kvt_resp_state state;
 	size_t at; /* bytes of the stream taken */
@@ -61,8 +61,8 @@ static void reader_begin(struct reader *r, const struct plan *plan)
 	r->c.lead = room(plan->lead_room);
 	r->c.lead_room = plan->lead_room;
 	for (size_t i = 0; i < SEGMENTS; i++)
-		r->into[i] = (struct kvt_segment){
-			.base = room(plan->into_bytes[i]), .bytes = plan->into_bytes[i]};
+		r->into[i] = (struct iovec){
+			.iov_base = room(plan->into_bytes[i]), .iov_len = plan->into_bytes[i]};
 	r->c.into = r->into;
 	r->c.into_count = SEGMENTS;
 	r->c.elements = plan->elements;

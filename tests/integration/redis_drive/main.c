@@ -61,7 +61,7 @@ struct lane {
 	int64_t begun_ns;
 	char request[REQUEST_ROOM];
 	struct iovec parts[4];
-	struct kvt_segment segments[2];
+	struct iovec segments[2];
 	unsigned char *value; /* bytes room; of a SET or a GET, behind its header */
 	unsigned char header[HEADER_BYTES];
 };
@@ -233,8 +233,8 @@ static void begin_get(struct drive *d, struct lane *l, const char *key)
 	l->command.part_count = 1;
 	l->command.lead = l->header;
 	l->command.lead_room = HEADER_BYTES;
-	l->segments[0] = (struct kvt_segment){.base = l->value, .bytes = half};
-	l->segments[1] = (struct kvt_segment){.base = l->value + half, .bytes = room - half};
+	l->segments[0] = (struct iovec){l->value, half};
+	l->segments[1] = (struct iovec){l->value + half, room - half};
 	l->command.into_count = 2;
 	d->counts.gets++;
 }

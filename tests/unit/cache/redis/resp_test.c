@@ -14,7 +14,7 @@ struct target {
 	struct kvt_redis_command c;
 	char lead[8 + 1];
 	char memory[ROOM];
-	struct kvt_segment into[3];
+	struct iovec into[3];
 };
 
 static void target_init(struct target *t)
@@ -22,9 +22,9 @@ static void target_init(struct target *t)
 	memset(t, 0, sizeof(*t));
 	memset(t->lead, '#', sizeof(t->lead));
 	memset(t->memory, '#', sizeof(t->memory));
-	t->into[0] = (struct kvt_segment){.base = t->memory + 1, .bytes = 3};
-	t->into[1] = (struct kvt_segment){.base = t->memory + 10, .bytes = 0};
-	t->into[2] = (struct kvt_segment){.base = t->memory + 20, .bytes = 5};
+	t->into[0] = (struct iovec){.iov_base = t->memory + 1, .iov_len = 3};
+	t->into[1] = (struct iovec){.iov_base = t->memory + 10, .iov_len = 0};
+	t->into[2] = (struct iovec){.iov_base = t->memory + 20, .iov_len = 5};
 	t->c.lead = t->lead;
 	t->c.lead_room = 8;
 	t->c.into = t->into;

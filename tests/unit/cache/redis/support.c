@@ -124,8 +124,8 @@ void order_into(struct order *o, void *memory, size_t len, size_t pieces)
 
 	ck_assert_uint_le(pieces, 8);
 	for (size_t i = 0; i < pieces; i++)
-		o->segments[i] = (struct kvt_segment){.base = (char *)memory + i * each,
-			.bytes = i + 1 == pieces ? len - i * each : each};
+		o->segments[i] = (struct iovec){.iov_base = (char *)memory + i * each,
+			.iov_len = i + 1 == pieces ? len - i * each : each};
 	o->c.into = o->segments;
 	o->c.into_count = (uint32_t)pieces;
 }

@@ -35,7 +35,7 @@ struct order {
 	struct kvt_redis_command c;
 	char head[256];
 	struct iovec parts[3];
-	struct kvt_segment segments[8];
+	struct iovec segments[8];
 	bool done;
 	uint32_t done_count;
 	void *user;

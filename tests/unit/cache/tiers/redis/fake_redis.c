@@ -174,7 +174,7 @@ static void bulk(struct kvt_redis_command *c, const uint8_t *bytes, size_t len)
 	size_t at;
 
 	for (uint32_t i = 0; i < c->into_count; i++)
-		room += c->into[i].bytes;
+		room += c->into[i].iov_len;
 	c->bulk_bytes = len;
 	if (len > room) {
 		c->status = KVW_ELIMIT;
@@ -186,9 +186,9 @@ static void bulk(struct kvt_redis_command *c, const uint8_t *bytes, size_t len)
 	if (at > 0)
 		memcpy(c->lead, bytes, at);
 	for (uint32_t i = 0; i < c->into_count && at < len; i++) {
-		size_t n = len - at < c->into[i].bytes ? len - at : c->into[i].bytes;
+		size_t n = len - at < c->into[i].iov_len ? len - at : c->into[i].iov_len;
 
-		memcpy(c->into[i].base, bytes + at, n);
+		memcpy(c->into[i].iov_base, bytes + at, n);
 		at += n;
 	}
 }
