@@ -46,7 +46,7 @@ static size_t check_tls(
 	count += check_file(in, "l2.tls_key", config->l2_tls_key);
 	if (is_set(config->l2_tls_certificate) != is_set(config->l2_tls_key))
 		count += warn(in, "l2.tls_certificate", "expected together with l2.tls_key");
-	if (wanted && !url->tls)
+	if (wanted && !url->at.tls)
 		count += warn(in, "l2.url", "without TLS, but l2.tls_* is set: expected rediss://");
 	return count;
 }
@@ -76,7 +76,7 @@ size_t kvt_check_l2(const struct kvt_config *config, const char *in)
 	count += check_tls(in, config, &url);
 	if (url.kind == KVT_L2_TIER_kvtierd)
 		count += check_segment(in, config);
-	if (compatible && url.kind > KVT_L2_TIERS)
+	if (compatible && url.kind != KVT_L2_REDIS)
 		count += warn(in, "l2.format", "found lmcache, which Redis alone has; expected native");
 	if (compatible && !is_set(config->l2_layout))
 		count += warn(in, "l2.layout", "expected with l2.format: lmcache, such as "
@@ -99,6 +99,6 @@ void kvt_print_l2(const struct kvt_config *config)
 	}
 	kvt_l2_url_print(&url, text, sizeof(text));
 	printf("# l2: %s, %s format%s\n", text, config->l2_format,
-		is_set(url.username) || is_set(url.password) ? ", with a login" : "");
+		is_set(url.at.username) || is_set(url.at.password) ? ", with a login" : "");
 	OPENSSL_cleanse(&url, sizeof(url));
 }

@@ -17,7 +17,7 @@
 
 struct kvt_redis {
 	/* of create */
-	struct kvt_l2_url url;
+	struct kvw_redis_url url;
 	struct kvt_redis_options options; /* texts are owned, in `texts` */
 	char *texts[3];                   /* username, password, service */
 	int epoll, wake;

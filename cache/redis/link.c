@@ -53,7 +53,7 @@ struct kvt_link {
 	uint64_t bytes;                   /* of commands */
 	struct kvt_login login;
 	char why[KVW_REDIS_REASON];
-	char host[KVT_L2_TEXT];
+	char host[KVW_REDIS_URL_TEXT];
 	char buffer[BUFFER_BYTES];
 };
 

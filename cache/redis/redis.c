@@ -83,19 +83,18 @@ static enum kvw_err make_descriptors(struct kvt_redis *r, char *why)
 	return KVW_EIO;
 }
 
-static const struct kvt_topology_ops *topology_of(enum kvt_l2_kind kind)
+static const struct kvt_topology_ops *topology_of(enum kvw_redis_kind kind)
 {
 	switch (kind) {
-	case KVT_L2_REDIS:
-	case KVT_L2_UNIX:
-		return &kvt_topology_single;
-	case KVT_L2_CLUSTER:
+	case KVW_REDIS_CLUSTER:
 		return &kvt_topology_cluster;
-	case KVT_L2_SENTINEL:
+	case KVW_REDIS_SENTINEL:
 		return &kvt_topology_sentinel;
-	default: /* another tier's */
-		return NULL;
+	case KVW_REDIS_SINGLE:
+	case KVW_REDIS_UNIX:
+		break;
 	}
+	return &kvt_topology_single;
 }
 
 static enum kvw_err start(struct kvt_redis *r, const struct kvt_redis_options *options, char *why)
@@ -103,10 +102,6 @@ static enum kvw_err start(struct kvt_redis *r, const struct kvt_redis_options *o
 	const struct kvt_topology_ops *ops = topology_of(options->url->kind);
 	enum kvw_err status = take_options(r, options);
 
-	if (ops == NULL) {
-		snprintf(why, KVW_REDIS_REASON, "not an address of Redis");
-		return KVW_EINVAL;
-	}
 	if (status == KVW_OK)
 		status = make_tls(r, options, why);
 	if (status == KVW_OK)

@@ -22,9 +22,9 @@
 #include <stdbool.h>
 #include <sys/uio.h>
 
-#include "chunk/l2_url.h"
 #include "kvway/err.h"
 #include "redis/env.h"
+#include "redis/url.h"
 
 #define KVT_REDIS_SLOTS     16384
 #define KVT_REDIS_ANY_SLOT  UINT32_MAX
@@ -36,7 +36,7 @@ struct kvt_redis;
 
 /* Borrowed during create. Empty texts are NULL or "". */
 struct kvt_redis_options {
-	const struct kvt_l2_url *url;    /* a kind before KVT_L2_TIERS */
+	const struct kvw_redis_url *url;
 	const char *username, *password; /* before the URL's */
 	const char *service;             /* Sentinel */
 	const char *tls_ca, *tls_certificate, *tls_key;

@@ -71,7 +71,7 @@ static void print_name(const struct kvt_server *server, char *out, size_t room)
 /* Once for each reason, and again after a while; never more often than each second. */
 static void tell_trouble(struct kvt_server *server, const char *why, int64_t now_ns)
 {
-	char name[KVT_L2_TEXT + 16];
+	char name[KVW_REDIS_URL_TEXT + 16];
 	bool same = server->told_down && strcmp(server->told, why) == 0;
 
 	snprintf(server->why, sizeof(server->why), "%s", why);
@@ -87,7 +87,7 @@ static void tell_trouble(struct kvt_server *server, const char *why, int64_t now
 
 static void tell_works(struct kvt_server *server)
 {
-	char name[KVT_L2_TEXT + 16];
+	char name[KVW_REDIS_URL_TEXT + 16];
 
 	if (server->told_up && !server->told_down)
 		return;

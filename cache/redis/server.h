@@ -56,7 +56,7 @@ struct kvt_server {
 	struct kvt_server *next; /* redis.c's */
 	struct kvt_server_settings *settings;
 	enum kvt_server_role role;
-	char host[KVT_L2_TEXT];
+	char host[KVW_REDIS_URL_TEXT];
 	uint16_t port; /* 0: host is the path of a Unix socket */
 	void *user;    /* the topology's */
 	bool unwanted; /* dropped by the topology: destroyed when the next step begins */

@@ -41,14 +41,14 @@ uint32_t kvt_redis_slot(const void *key, size_t len)
 
 /* --- servers ---------------------------------------------------------------------------------- */
 
-bool kvt_redis_same_node(const struct kvt_l2_node *a, const struct kvt_l2_node *b)
+bool kvt_redis_same_node(const struct kvw_redis_node *a, const struct kvw_redis_node *b)
 {
 	return a->port == b->port && strcmp(a->host, b->host) == 0;
 }
 
 /* A name or an address; what the server does not know is the host that was asked. */
-static bool read_host(
-	const char *text, size_t len, const struct kvt_l2_node *asked, struct kvt_l2_node *out)
+static bool read_host(const char *text, size_t len, const struct kvw_redis_node *asked,
+	struct kvw_redis_node *out)
 {
 	if (len == 0 || (len == 1 && text[0] == '?')) {
 		memcpy(out->host, asked->host, sizeof(out->host));
@@ -75,12 +75,12 @@ static bool read_host(
 struct reader {
 	const struct kvt_redis_element *elements;
 	size_t count, at;
-	const struct kvt_l2_node *asked;
+	const struct kvw_redis_node *asked;
 };
 
 /* One server's entry. present: false at the end of the range. A server of port 0 has no endpoint
  * of the kind that was asked for. */
-static bool next_node(struct reader *r, struct kvt_l2_node *out, bool *present)
+static bool next_node(struct reader *r, struct kvw_redis_node *out, bool *present)
 {
 	const struct kvt_redis_element *host = &r->elements[r->at];
 	const struct kvt_redis_element *port;
@@ -92,7 +92,7 @@ static bool next_node(struct reader *r, struct kvt_l2_node *out, bool *present)
 		return true;
 	port = host + 1;
 	if (r->count - r->at < 2 || port->depth != 3 || port->data == NULL ||
-		!kvt_l2_number(port->data, port->len, UINT16_MAX, &number))
+		!kvw_redis_number(port->data, port->len, UINT16_MAX, &number))
 		return false;
 	unknown = host->data != NULL && host->len == 1 && host->data[0] == '?';
 	if (!read_host(host->data, host->data != NULL ? host->len : 0, r->asked, out))
@@ -121,12 +121,12 @@ static bool next_range(struct reader *r, uint32_t *first, uint32_t *last)
 		e[1].data == NULL)
 		return false;
 	r->at += 2;
-	return kvt_l2_number(e[0].data, e[0].len, KVT_REDIS_SLOTS - 1, first) &&
-	       kvt_l2_number(e[1].data, e[1].len, KVT_REDIS_SLOTS - 1, last) && *first <= *last;
+	return kvw_redis_number(e[0].data, e[0].len, KVT_REDIS_SLOTS - 1, first) &&
+	       kvw_redis_number(e[1].data, e[1].len, KVT_REDIS_SLOTS - 1, last) && *first <= *last;
 }
 
 /* The server's place in the map, added if it is new; KVT_REDIS_NOBODY: no room. */
-static uint16_t node_at(struct kvt_slot_map *map, const struct kvt_l2_node *node)
+static uint16_t node_at(struct kvt_slot_map *map, const struct kvw_redis_node *node)
 {
 	for (uint32_t i = 0; i < map->node_count; i++)
 		if (kvt_redis_same_node(&map->nodes[i], node))
@@ -140,7 +140,7 @@ static uint16_t node_at(struct kvt_slot_map *map, const struct kvt_l2_node *node
 static enum kvw_err read_ranges(struct kvt_slot_map *map, struct reader *r, bool masters)
 {
 	while (r->at < r->count) {
-		struct kvt_l2_node node;
+		struct kvw_redis_node node;
 		uint32_t first, last;
 		bool present, master = true;
 
@@ -168,8 +168,8 @@ static enum kvw_err read_ranges(struct kvt_slot_map *map, struct reader *r, bool
 	return KVW_OK;
 }
 
-enum kvw_err kvt_slot_map_read(struct kvt_slot_map *map,
-	const struct kvt_redis_element *elements, size_t count, const struct kvt_l2_node *asked)
+enum kvw_err kvt_slot_map_read(struct kvt_slot_map *map, const struct kvt_redis_element *elements,
+	size_t count, const struct kvw_redis_node *asked)
 {
 	struct reader r = {elements, count, 0, asked};
 	enum kvw_err status;
@@ -189,7 +189,8 @@ enum kvw_err kvt_slot_map_read(struct kvt_slot_map *map,
 
 /* "3999 HOST:PORT": the port stands behind the last colon, since IPv6 comes without brackets. Some
  * servers add more words behind it. */
-static bool read_target(const char *text, const struct kvt_l2_node *asked, struct kvt_redirect *out)
+static bool read_target(
+	const char *text, const struct kvw_redis_node *asked, struct kvt_redirect *out)
 {
 	size_t digits = strspn(text, "0123456789");
 	const char *host = text + digits + 1;
@@ -197,14 +198,15 @@ static bool read_target(const char *text, const struct kvt_l2_node *asked, struc
 	size_t len;
 	uint32_t port;
 
-	if (text[digits] != ' ' || !kvt_l2_number(text, digits, KVT_REDIS_SLOTS - 1, &out->slot))
+	if (text[digits] != ' ' || !kvw_redis_number(text, digits, KVT_REDIS_SLOTS - 1, &out->slot))
 		return false;
 	end = host + strcspn(host, " ");
 	for (const char *p = host; p < end; p++)
 		if (*p == ':')
 			colon = p;
 	if (colon == NULL ||
-		!kvt_l2_number(colon + 1, (size_t)(end - colon - 1), UINT16_MAX, &port) || port == 0)
+		!kvw_redis_number(colon + 1, (size_t)(end - colon - 1), UINT16_MAX, &port) ||
+		port == 0)
 		return false;
 	len = (size_t)(colon - host);
 	if (len >= 2 && host[0] == '[' && host[len - 1] == ']') {
@@ -222,7 +224,8 @@ static bool begins(const char *text, const char *word)
 	return strncmp(text, word, len) == 0 && (text[len] == ' ' || text[len] == '\0');
 }
 
-void kvt_redirect_read(const char *text, const struct kvt_l2_node *asked, struct kvt_redirect *out)
+void kvt_redirect_read(
+	const char *text, const struct kvw_redis_node *asked, struct kvt_redirect *out)
 {
 	static const struct {
 		const char *word;

@@ -19,7 +19,7 @@
 
 /* The servers of a cluster. Masters stand first. About 100 KB: on the heap. */
 struct kvt_slot_map {
-	struct kvt_l2_node nodes[KVT_REDIS_SERVERS];
+	struct kvw_redis_node nodes[KVT_REDIS_SERVERS];
 	uint32_t node_count;
 	uint32_t master_count;
 	uint32_t covered;                /* slots that have an owner */
@@ -30,9 +30,9 @@ struct kvt_slot_map {
  * KVW_EPROTO: not such a reply. KVW_ELIMIT: more than KVT_REDIS_SERVERS masters. The map is
  * undefined then. */
 enum kvw_err kvt_slot_map_read(struct kvt_slot_map *map, const struct kvt_redis_element *elements,
-	size_t count, const struct kvt_l2_node *asked) KVW_MUST_CHECK;
+	size_t count, const struct kvw_redis_node *asked) KVW_MUST_CHECK;
 
-bool kvt_redis_same_node(const struct kvt_l2_node *a, const struct kvt_l2_node *b);
+bool kvt_redis_same_node(const struct kvw_redis_node *a, const struct kvw_redis_node *b);
 
 /* What an error says about where or when to ask again. */
 enum kvt_redirect_kind {
@@ -46,12 +46,13 @@ enum kvt_redirect_kind {
 
 struct kvt_redirect {
 	enum kvt_redirect_kind kind;
-	uint32_t slot;           /* MOVED, ASK */
-	struct kvt_l2_node node; /* MOVED, ASK */
+	uint32_t slot;              /* MOVED, ASK */
+	struct kvw_redis_node node; /* MOVED, ASK */
 };
 
 /* Takes an error's text (without its '-') apart; asked: who said it. A MOVED or ASK that cannot be
  * understood is KVT_REDIRECT_NONE. */
-void kvt_redirect_read(const char *text, const struct kvt_l2_node *asked, struct kvt_redirect *out);
+void kvt_redirect_read(
+	const char *text, const struct kvw_redis_node *asked, struct kvt_redirect *out);
 
 #endif

@@ -44,13 +44,13 @@
 
 /* A server of the cluster. */
 struct member {
-	struct kvt_l2_node node;   /* port 0: this place is free */
-	struct kvt_server *server; /* NULL: nothing was sent there yet */
-	int64_t named_ns;          /* by a redirection, last; 0: never */
-	int64_t doubted_ns;        /* no connection could be had, or it cannot serve; 0: never */
-	bool lost;                 /* no connection can be had */
-	bool listed;               /* by the present map */
-	bool asked;                /* in this round of questions */
+	struct kvw_redis_node node; /* port 0: this place is free */
+	struct kvt_server *server;  /* NULL: nothing was sent there yet */
+	int64_t named_ns;           /* by a redirection, last; 0: never */
+	int64_t doubted_ns;         /* no connection could be had, or it cannot serve; 0: never */
+	bool lost;                  /* no connection can be had */
+	bool listed;                /* by the present map */
+	bool asked;                 /* in this round of questions */
 };
 
 struct cluster {
@@ -65,9 +65,9 @@ struct cluster {
 	bool used;        /* somebody cares: commands came since the last map */
 
 	struct kvt_inquiry inquiry;
-	struct kvt_server *control; /* whom it asks, or has asked; may be NULL */
-	struct kvt_l2_node asked;   /* the same */
-	bool seeds_asked[KVT_L2_NODES];
+	struct kvt_server *control;  /* whom it asks, or has asked; may be NULL */
+	struct kvw_redis_node asked; /* the same */
+	bool seeds_asked[KVW_REDIS_URL_NODES];
 	bool round;                    /* some have been asked, more may be */
 	const struct member *informed; /* ask this one first; may be NULL */
 	int64_t due_ns;                /* when the next round begins */
@@ -93,7 +93,7 @@ static void want_map(struct cluster *c)
 /* --- members ---------------------------------------------------------------------------------- */
 
 /* NULL: it is new and there is no room. */
-static struct member *member_of(struct cluster *c, const struct kvt_l2_node *node)
+static struct member *member_of(struct cluster *c, const struct kvw_redis_node *node)
 {
 	struct member *free_place = NULL;
 
@@ -135,7 +135,7 @@ static void member_drop(struct cluster *c, struct member *m)
 
 /* Those of the map are listed. Room is made by letting go of others, also of those that a
  * redirection named. */
-static struct member *list_node(struct cluster *c, const struct kvt_l2_node *node)
+static struct member *list_node(struct cluster *c, const struct kvw_redis_node *node)
 {
 	struct member *m = member_of(c, node);
 
@@ -219,7 +219,7 @@ static unsigned rank_of(const struct cluster *c, const struct member *m, int64_t
 }
 
 /* The next one to ask; among equals a random one. False: all have been. */
-static bool next_to_ask(struct cluster *c, int64_t now, struct kvt_l2_node *out)
+static bool next_to_ask(struct cluster *c, int64_t now, struct kvw_redis_node *out)
 {
 	uint32_t from = kvt_client_random(c->r, KVT_REDIS_SERVERS);
 	struct member *best = NULL;
@@ -280,7 +280,7 @@ static void ask_next(struct cluster *c, int64_t now)
 {
 	static const char *const words[] = {"CLUSTER", "SLOTS"};
 	int64_t wait_ns = (int64_t)c->options->connect_ns;
-	struct kvt_l2_node node;
+	struct kvw_redis_node node;
 
 	c->round = true;
 	if (!next_to_ask(c, now, &node)) {
@@ -395,7 +395,8 @@ static enum kvt_route cluster_route(struct kvt_topology *t, const struct kvt_red
 }
 
 /* Where a redirection points to; NULL: cannot be had at present. */
-static struct member *named_member(struct cluster *c, const struct kvt_l2_node *node, int64_t now)
+static struct member *named_member(
+	struct cluster *c, const struct kvw_redis_node *node, int64_t now)
 {
 	struct member *m = member_of(c, node);
 
@@ -409,7 +410,7 @@ static enum kvt_verdict cluster_error(
 	struct kvt_topology *t, struct kvt_redis_command *command, struct kvt_server *server)
 {
 	struct cluster *c = (struct cluster *)t;
-	struct kvt_l2_node asked = {.port = kvt_server_port(server)};
+	struct kvw_redis_node asked = {.port = kvt_server_port(server)};
 	int64_t now = now_of(c);
 	struct kvt_redirect redirect;
 	struct member *m = NULL;

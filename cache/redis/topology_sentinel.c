@@ -39,16 +39,16 @@ struct sentinel {
 	struct kvt_redis *r;
 	const struct kvt_redis_options *options;
 	struct kvt_server *master; /* NULL: none is known */
-	struct kvt_l2_node master_node;
+	struct kvw_redis_node master_node;
 	bool suspect; /* it is gone or no master: commands wait */
 	bool gone;    /* no Sentinel answered in the last round; reason says why */
 	bool used;    /* somebody cares: commands came since the last round */
 
 	enum { SENTINEL_IDLE, SENTINEL_ASKING, SENTINEL_CHECKING } state;
 	struct kvt_inquiry inquiry;
-	struct kvt_server *control[KVT_L2_NODES]; /* the Sentinels; NULL: not asked yet */
-	struct kvt_server *candidate;             /* being checked; may be the master */
-	struct kvt_l2_node candidate_node;
+	struct kvt_server *control[KVW_REDIS_URL_NODES]; /* the Sentinels; NULL: not asked yet */
+	struct kvt_server *candidate;                    /* being checked; may be the master */
+	struct kvw_redis_node candidate_node;
 	size_t at;           /* the Sentinel that is asked, or was right last */
 	size_t asked;        /* how many have been, in this round */
 	bool answered;       /* one of them did */
@@ -91,7 +91,7 @@ static void end_round(struct sentinel *s, int64_t now)
 	kvt_client_rerouted(s->r);
 }
 
-static void ask_role(struct sentinel *s, const struct kvt_l2_node *node, int64_t now)
+static void ask_role(struct sentinel *s, const struct kvw_redis_node *node, int64_t now)
 {
 	static const char *const words[] = {"ROLE"};
 
@@ -111,8 +111,8 @@ static void ask_role(struct sentinel *s, const struct kvt_l2_node *node, int64_t
 static void ask_next(struct sentinel *s, int64_t now)
 {
 	const char *const words[] = {"SENTINEL", "GET-MASTER-ADDR-BY-NAME", s->options->service};
-	const struct kvt_l2_url *url = s->options->url;
-	const struct kvt_l2_node *node;
+	const struct kvw_redis_url *url = s->options->url;
+	const struct kvw_redis_node *node;
 
 	if (s->asked == url->node_count) {
 		if (s->answered || s->master == NULL || s->checked_master)
@@ -150,7 +150,7 @@ static void drop_candidate(struct sentinel *s)
 }
 
 /* Two elements, HOST and PORT. */
-static bool read_address(const struct sentinel *s, struct kvt_l2_node *out)
+static bool read_address(const struct sentinel *s, struct kvw_redis_node *out)
 {
 	const struct kvt_redis_command *c = &s->inquiry.command;
 	char *end;
@@ -201,8 +201,8 @@ static void adopt_candidate(struct sentinel *s)
 
 static void take_address(struct sentinel *s, int64_t now)
 {
-	const struct kvt_l2_node *from = &s->options->url->nodes[s->at];
-	struct kvt_l2_node node;
+	const struct kvw_redis_node *from = &s->options->url->nodes[s->at];
+	struct kvw_redis_node node;
 	char why[KVT_REDIS_TEXT];
 	bool came = kvt_inquiry_answered(&s->inquiry, why, sizeof(why));
 	bool good = came && read_address(s, &node);

@@ -22,8 +22,8 @@ struct single {
 static enum kvw_err single_create(
 	struct kvt_redis *r, const struct kvt_redis_options *options, struct kvt_topology **out)
 {
-	const struct kvt_l2_url *url = options->url;
-	bool local = url->kind == KVT_L2_UNIX;
+	const struct kvw_redis_url *url = options->url;
+	bool local = url->kind == KVW_REDIS_UNIX;
 	struct single *t = calloc(1, sizeof(*t));
 
 	if (t == NULL)

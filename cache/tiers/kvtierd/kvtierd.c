@@ -556,7 +556,7 @@ static enum kvt_status check(const struct kvt_config *c, char *why, struct kvt_l
 			"only");
 		return KVT_ENOTSUP;
 	}
-	if (url->tls || url->node_count != 1) {
+	if (url->at.tls || url->at.node_count != 1) {
 		(void)snprintf(why, KVT_REASON_BYTES, "tiered storage is one host, without TLS");
 		return KVT_ENOTSUP;
 	}
@@ -583,7 +583,7 @@ static void take_settings(struct kvtierd *t, const struct kvt_tier_options *opti
 static enum kvt_status make_parts(
 	struct kvtierd *t, const struct kvt_config *c, const struct kvt_l2_url *url, char *why)
 {
-	const struct kvt_l2_node *node = &url->nodes[0];
+	const struct kvw_redis_node *node = &url->at.nodes[0];
 	struct kvtierd_http_options http = {
 		.surroundings = t->s,
 		.connections = t->connections,

@@ -490,7 +490,7 @@ static const char *or_null(const char *text)
 }
 
 static enum kvt_status connect_client(struct redis_tier *t, const struct kvt_config *config,
-	const struct kvt_l2_url *url, char *why)
+	const struct kvw_redis_url *url, char *why)
 {
 	char password[PASSWORD_ROOM] = "";
 	struct kvt_redis_options options = {
@@ -588,7 +588,7 @@ static enum kvt_status redis_create(
 	if (or_null(config->l2_url) == NULL)
 		return KVT_MISS;
 	expected = kvt_l2_url_parse(config->l2_url, &url);
-	if (expected == NULL && url.kind > KVT_L2_TIERS)
+	if (expected == NULL && url.kind != KVT_L2_REDIS)
 		return KVT_MISS;
 	if (expected != NULL) {
 		(void)snprintf(why, KVT_REASON_BYTES, "l2.url: expected %.130s", expected);
@@ -599,7 +599,7 @@ static enum kvt_status redis_create(
 		return KVT_ENOMEM;
 	t->base.ops = &kvt_redis_ops;
 	t->s = options->surroundings;
-	t->cluster = url.kind == KVT_L2_CLUSTER;
+	t->cluster = url.at.kind == KVW_REDIS_CLUSTER;
 	(void)pthread_mutex_init(&t->lock, NULL);
 	set_limits(t, config);
 	redis_tenants_init(t);
@@ -610,7 +610,7 @@ static enum kvt_status redis_create(
 		status = kvt_presence_create(
 			PRESENCE_ENTRIES, config->l2_seen_ns, config->l2_missing_ns, &t->presence);
 	if (status == KVT_OK)
-		status = connect_client(t, config, &url, why);
+		status = connect_client(t, config, &url.at, why);
 	explicit_bzero(&url, sizeof(url));
 	if (status != KVT_OK)
 		free_parts(t);

@@ -30,6 +30,7 @@
 #include <stdatomic.h>
 
 #include "tiers/presence.h"
+#include "chunk/l2_url.h"
 #include "chunk/note.h"
 #include "redis/redis.h"
 #include "tiers/redis/redis_lmcache.h"

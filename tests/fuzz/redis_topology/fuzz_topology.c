@@ -132,7 +132,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	struct input in = {data, size};
 	bool sentinel = take(&in) % 2 != 0;
 	struct kvt_redis *r = calloc(1, sizeof(*r));
-	struct kvt_l2_url *url = calloc(1, sizeof(*url));
+	struct kvw_redis_url *url = calloc(1, sizeof(*url));
 	struct kvt_redis_options options = {
 		.url = url, .service = "redismaster", .connect_ns = 500 * MS};
 	const struct kvt_topology_ops *ops =
@@ -141,7 +141,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
 	require(r != NULL && url != NULL);
 	fake_init(r);
-	require(kvt_l2_url_parse(urls[sentinel], url) == NULL);
+	require(kvw_redis_url_parse(urls[sentinel], url) == NULL);
 	require(ops->create(r, &options, &t) == KVW_OK);
 	for (size_t i = 0; i < STEPS_MAX && in.left > 0; i++)
 		one_step(r, t, &in);

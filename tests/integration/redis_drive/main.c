@@ -379,8 +379,8 @@ static void write_log(void *self, uint32_t level, const char *line)
 static int drive(struct drive *d, int end_fd)
 {
 	const struct options *o = &d->options;
-	struct kvt_l2_url url;
-	const char *wrong = kvt_l2_url_parse(o->url, &url);
+	struct kvw_redis_url url;
+	const char *wrong = kvw_redis_url_parse(o->url, &url);
 	struct kvt_redis_options options = {
 		.url = &url,
 		.username = o->username,

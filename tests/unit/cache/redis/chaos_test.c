@@ -303,7 +303,7 @@ START_TEST(t_chaos)
 	world_init(&w, "redis://127.0.0.1:1");
 	w.options.env.now_ns = machine_ns;
 	fake_init(&door, &w);
-	ck_assert_ptr_null(kvt_l2_url_parse(door.url, &w.url));
+	ck_assert_ptr_null(kvw_redis_url_parse(door.url, &w.url));
 	w.options.connections = 4;
 	w.options.inflight_bytes = 3 * VALUE_MAX;
 	world_start(&w);

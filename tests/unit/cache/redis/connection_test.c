@@ -19,7 +19,7 @@ static void setup(void)
 {
 	world_init(&w, "redis://127.0.0.1:1");
 	fake_init(&f, &w);
-	ck_assert_ptr_null(kvt_l2_url_parse(f.url, &w.url));
+	ck_assert_ptr_null(kvw_redis_url_parse(f.url, &w.url));
 }
 
 static void teardown(void)

@@ -12,7 +12,7 @@
 #define MS           INT64_C(1000000)
 
 struct kvt_server {
-	char host[KVT_L2_TEXT];
+	char host[KVW_REDIS_URL_TEXT];
 	uint16_t port;
 	enum kvt_server_role role;
 	bool alive; /* made and not dropped */

@@ -116,7 +116,7 @@ static bool run(long n)
 
 	world_init(&w, "redis://127.0.0.1:1");
 	fake_init(&r.f, &w);
-	ck_assert_ptr_null(kvt_l2_url_parse(r.f.url, &w.url));
+	ck_assert_ptr_null(kvw_redis_url_parse(r.f.url, &w.url));
 	w.options.connections = 2;
 	made = 0;
 	left = n;

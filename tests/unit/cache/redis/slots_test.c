@@ -9,7 +9,7 @@
 
 #include "redis/slots.h"
 
-static const struct kvt_l2_node asked = {"asked.example", 7000};
+static const struct kvw_redis_node asked = {"asked.example", 7000};
 
 static uint32_t slot(const char *key)
 {

@@ -35,7 +35,7 @@ void world_init(struct world *w, const char *url)
 {
 	memset(w, 0, sizeof(*w));
 	w->now_ns = 5000 * MS;
-	ck_assert_ptr_null(kvt_l2_url_parse(url, &w->url));
+	ck_assert_ptr_null(kvw_redis_url_parse(url, &w->url));
 	w->options = (struct kvt_redis_options){.url = &w->url,
 		.connections = 1,
 		.inflight_bytes = 64 << 20,

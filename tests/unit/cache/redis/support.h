@@ -16,7 +16,7 @@
 struct world {
 	int64_t now_ns; /* the clock, moved by the test */
 	char log[LOG_ROOM];
-	struct kvt_l2_url url;
+	struct kvw_redis_url url;
 	struct kvt_redis_options options; /* defaults: 1 connection, 1 s to connect */
 	struct kvt_redis *r;
 	int64_t next_ns; /* as the last step said */

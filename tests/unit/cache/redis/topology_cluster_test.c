@@ -11,7 +11,7 @@
 #include "redis/slots.h"
 
 static struct kvt_redis *r;
-static struct kvt_l2_url *url;
+static struct kvw_redis_url *url;
 static struct kvt_redis_options options;
 static struct kvt_topology *t;
 static const char *why;
@@ -21,7 +21,7 @@ static void setup(void)
 	r = calloc(1, sizeof(*r));
 	url = calloc(1, sizeof(*url));
 	fake_init(r);
-	ck_assert_ptr_null(kvt_l2_url_parse("redis-cluster://seed-a:1,seed-b:2", url));
+	ck_assert_ptr_null(kvw_redis_url_parse("redis-cluster://seed-a:1,seed-b:2", url));
 	options = (struct kvt_redis_options){
 		.url = url, .connect_ns = 500 * MS, .connections = 2, .env = r->env};
 	ck_assert_int_eq(kvt_topology_cluster.create(r, &options, &t), KVW_OK);

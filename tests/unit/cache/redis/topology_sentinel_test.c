@@ -10,7 +10,7 @@
 #include "fake_client.h"
 
 static struct kvt_redis *r;
-static struct kvt_l2_url *url;
+static struct kvw_redis_url *url;
 static struct kvt_redis_options options;
 static struct kvt_topology *t;
 static const char *why;
@@ -20,7 +20,7 @@ static void setup(void)
 	r = calloc(1, sizeof(*r));
 	url = calloc(1, sizeof(*url));
 	fake_init(r);
-	ck_assert_ptr_null(kvt_l2_url_parse("redis-sentinel://s:1,s:2,s:3", url));
+	ck_assert_ptr_null(kvw_redis_url_parse("redis-sentinel://s:1,s:2,s:3", url));
 	options = (struct kvt_redis_options){
 		.url = url, .service = "redismaster", .connect_ns = 500 * MS, .env = r->env};
 	ck_assert_int_eq(kvt_topology_sentinel.create(r, &options, &t), KVW_OK);

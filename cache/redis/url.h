@@ -1,0 +1,66 @@
+/*
+ * url.h - where a Redis or Valkey is: the text of a URL, taken apart.
+ *
+ *	redis://[USER[:PASSWORD]@]HOST[:PORT][/DATABASE]     one server; valkey: the same
+ *	redis-cluster://[...@]HOST[:PORT],HOST[:PORT],...    any of its nodes
+ *	redis-sentinel://[...@]HOST[:PORT],...[/DATABASE]    Sentinels, not the servers
+ *	rediss..., valkeys...                                each with TLS
+ *	unix://[...@]/PATH                                   a Unix socket
+ *
+ * User and password are percent-decoded; IPv6 addresses stand in brackets. Pure functions.
+ */
+#ifndef KVW_REDIS_URL_H
+#define KVW_REDIS_URL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define KVW_REDIS_URL_NODES 16
+#define KVW_REDIS_URL_TEXT  256 /* room for a host, a user, a password or a path, with its NUL */
+
+enum kvw_redis_kind { KVW_REDIS_SINGLE, KVW_REDIS_CLUSTER, KVW_REDIS_SENTINEL, KVW_REDIS_UNIX };
+
+struct kvw_redis_node {
+	char host[KVW_REDIS_URL_TEXT]; /* a name or an address, no brackets */
+	uint16_t port;
+};
+
+struct kvw_redis_url {
+	enum kvw_redis_kind kind;
+	bool tls;
+	uint32_t database;
+	size_t node_count; /* 0 for KVW_REDIS_UNIX */
+	struct kvw_redis_node nodes[KVW_REDIS_URL_NODES];
+	char username[KVW_REDIS_URL_TEXT]; /* "": none */
+	char password[KVW_REDIS_URL_TEXT];
+	char path[108]; /* KVW_REDIS_UNIX */
+};
+
+/* NULL: taken apart. Else what was expected, static text, and *out is undefined. */
+const char *kvw_redis_url_parse(const char *text, struct kvw_redis_url *out);
+
+/* The text without user and password, for people; into room bytes. */
+void kvw_redis_url_print(const struct kvw_redis_url *url, char *out, size_t room);
+
+/* What stands before "://", and what it says about the rest. */
+struct kvw_redis_scheme {
+	const char *name;
+	enum kvw_redis_kind kind;
+	bool tls;
+	bool databases; /* a number may follow the servers */
+	uint16_t port;  /* of servers that are named without one */
+};
+
+/* The scheme of a URL; NULL: it is none of Redis'. */
+const struct kvw_redis_scheme *kvw_redis_scheme_of(const char *text);
+
+/* As kvw_redis_url_parse, for a text that begins with this scheme, which may be the caller's own:
+ * URLs of other servers have the same form. */
+const char *kvw_redis_url_parse_as(
+	const struct kvw_redis_scheme *scheme, const char *text, struct kvw_redis_url *out);
+
+/* A number of at most seven digits and nothing else, up to `most`: a port, a database, a slot. */
+bool kvw_redis_number(const char *text, size_t len, uint32_t most, uint32_t *out);
+
+#endif
