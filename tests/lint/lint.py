@@ -73,6 +73,7 @@ FLOOR = {
     "base": set(),
     "http": {"base"},
     "tls": {"base"},
+    "redis": {"base"},
     "metrics": {"base"},
     "server": {"base", "settings"},
     "settings": {"base"},

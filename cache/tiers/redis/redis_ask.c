@@ -88,7 +88,7 @@ struct redis_ask *redis_ask_new(struct redis_tier *t, const struct redis_word *w
 	ask->command.lead = ask->buffer;
 	ask->command.lead_room = buffer;
 	ask->command.slot =
-		count > 1 ? kvt_redis_slot(words[1].at, words[1].len) : KVT_REDIS_ANY_SLOT;
+		count > 1 ? kvw_redis_slot(words[1].at, words[1].len) : KVW_REDIS_ANY_SLOT;
 	return ask;
 }
 
@@ -97,13 +97,13 @@ void redis_ask_free(struct redis_ask *ask)
 	if (ask == NULL)
 		return;
 	if (ask->command.found != NULL)
-		kvt_redis_elements_free(ask->command.found, ask->command.element_count);
+		kvw_redis_elements_free(ask->command.found, ask->command.element_count);
 	free(ask);
 }
 
 /* --- its answer -------------------------------------------------------------------------------- */
 
-static void command_done(struct kvt_redis_command *command)
+static void command_done(struct kvw_redis_command *command)
 {
 	struct redis_ask *ask = (struct redis_ask *)command;
 
@@ -125,7 +125,7 @@ void redis_ask_send(struct redis_ask *ask, void (*answered)(struct redis_ask *as
 		answered(ask);
 		return;
 	}
-	kvt_redis_submit(ask->t->redis, &ask->command);
+	kvw_redis_submit(ask->t->redis, &ask->command);
 }
 
 enum kvt_status redis_status(enum kvw_err err)
@@ -173,7 +173,7 @@ static bool is_refusal(const char *text)
 
 enum kvt_status redis_ask_status(const struct redis_ask *ask)
 {
-	const struct kvt_redis_command *c = &ask->command;
+	const struct kvw_redis_command *c = &ask->command;
 
 	switch (c->status) {
 	case KVW_OK:
@@ -187,7 +187,7 @@ enum kvt_status redis_ask_status(const struct redis_ask *ask)
 	default:
 		return KVT_EIO;
 	}
-	if (c->reply != KVT_REDIS_ERROR)
+	if (c->reply != KVW_REDIS_ERROR)
 		return KVT_OK;
 	if (strncmp(c->text, "WRONGTYPE", 9) == 0)
 		return KVT_ECORRUPT;
@@ -196,7 +196,7 @@ enum kvt_status redis_ask_status(const struct redis_ask *ask)
 
 void redis_ask_copy(const struct redis_ask *ask, uint64_t at, void *out, size_t len)
 {
-	const struct kvt_redis_command *c = &ask->command;
+	const struct kvw_redis_command *c = &ask->command;
 	uint8_t *to = out;
 	uint64_t from = c->lead_room;
 

@@ -45,7 +45,7 @@ static void looked(struct redis_ask *ask)
 	struct redis_tier *t = ask->t;
 	struct redis_footer f;
 
-	if (redis_ask_status(ask) == KVT_OK && ask->command.reply == KVT_REDIS_BULK &&
+	if (redis_ask_status(ask) == KVT_OK && ask->command.reply == KVW_REDIS_BULK &&
 		redis_footer_decode(ask->buffer, ask->command.bulk_bytes, &f) == KVT_OK &&
 		redis_footer_is(t, &f, &f.key) && is_over(t, &f)) {
 		redis_drop(t, &f.key);
@@ -56,7 +56,7 @@ static void looked(struct redis_ask *ask)
 		t->cleaning.under_way = false;
 }
 
-static void look(struct redis_tier *t, const struct kvt_redis_element *name)
+static void look(struct redis_tier *t, const struct kvw_redis_element *name)
 {
 	struct redis_word words[4] = {REDIS_WORD("GETRANGE"), {name->data, name->len},
 		REDIS_WORD("-336"), REDIS_WORD("-1")};
@@ -117,10 +117,10 @@ static void page_came(struct redis_ask *ask)
 {
 	struct redis_tier *t = ask->t;
 	struct redis_cleaning *c = &t->cleaning;
-	const struct kvt_redis_command *command = &ask->command;
-	const struct kvt_redis_element *cursor = command->found;
+	const struct kvw_redis_command *command = &ask->command;
+	const struct kvw_redis_element *cursor = command->found;
 
-	if (redis_ask_status(ask) != KVT_OK || command->reply != KVT_REDIS_ARRAY ||
+	if (redis_ask_status(ask) != KVT_OK || command->reply != KVW_REDIS_ARRAY ||
 		command->element_count == 0 || cursor->data == NULL ||
 		cursor->len >= sizeof(c->cursor)) {
 		end(t); /* the TTL has to do it */
@@ -146,12 +146,12 @@ static void nodes_came(struct redis_ask *ask)
 {
 	struct redis_tier *t = ask->t;
 	struct redis_cleaning *c = &t->cleaning;
-	const struct kvt_redis_command *command = &ask->command;
+	const struct kvw_redis_command *command = &ask->command;
 	const char *ids[REDIS_NODES];
 
 	c->under_way = false;
 	for (size_t i = 0; redis_ask_status(ask) == KVT_OK && i + 4 < command->element_count; i++) {
-		const struct kvt_redis_element *e = &command->found[i];
+		const struct kvw_redis_element *e = &command->found[i];
 		const char *id = e[4].data;
 		bool known = false;
 
@@ -163,7 +163,7 @@ static void nodes_came(struct redis_ask *ask)
 		if (known || c->nodes == REDIS_NODES)
 			continue;
 		ids[c->nodes] = id;
-		c->slots[c->nodes++] = (uint32_t)strtoul(e[0].data, NULL, 10) % KVT_REDIS_SLOTS;
+		c->slots[c->nodes++] = (uint32_t)strtoul(e[0].data, NULL, 10) % KVW_REDIS_SLOTS;
 	}
 	redis_ask_free(ask);
 }
@@ -176,10 +176,10 @@ static void find_nodes(struct redis_tier *t)
 	c->nodes = c->node = 0;
 	memcpy(c->cursor, "0", 2);
 	if (t->cluster) {
-		send_array(t, words, 2, KVT_REDIS_ANY_SLOT, nodes_came);
+		send_array(t, words, 2, KVW_REDIS_ANY_SLOT, nodes_came);
 		return;
 	}
-	c->slots[0] = KVT_REDIS_ANY_SLOT;
+	c->slots[0] = KVW_REDIS_ANY_SLOT;
 	c->nodes = 1;
 }
 

@@ -54,7 +54,7 @@ static enum kvt_status read_mark(const struct redis_tier *t, const struct kvt_ke
 {
 	enum kvt_status status;
 
-	if (ask->command.status == KVW_ELIMIT || ask->command.reply != KVT_REDIS_BULK)
+	if (ask->command.status == KVW_ELIMIT || ask->command.reply != KVW_REDIS_BULK)
 		return KVT_ECORRUPT;
 	status = redis_mark_decode(ask->buffer, ask->command.bulk_bytes, mark);
 	if (status != KVT_OK)
@@ -85,7 +85,7 @@ static void prove(struct redis_job *job)
 {
 	struct redis_tier *t = job->t;
 	struct kvt_tier_request *r = job->request;
-	bool marked = job->asks[MARK]->command.reply != KVT_REDIS_NIL;
+	bool marked = job->asks[MARK]->command.reply != KVW_REDIS_NIL;
 	struct kvt_tier_known known = {.bytes = r->bytes};
 	struct redis_mark mark;
 	struct redis_epochs now;
@@ -145,7 +145,7 @@ static enum kvt_status outcome(const struct redis_job *job)
 			status = i == MARK ? KVT_OK : KVT_MISS;
 		else if (status == KVT_FULL)
 			status = KVT_EIO;
-		if (status == KVT_OK && i != MARK && ask->command.reply != KVT_REDIS_BULK)
+		if (status == KVT_OK && i != MARK && ask->command.reply != KVW_REDIS_BULK)
 			status = KVT_MISS;
 		if (status == KVT_ECORRUPT) /* another type: not ours to remove */
 			status = KVT_MISS;
@@ -269,7 +269,7 @@ static void fill_mark(
 static void end_failed(struct redis_job *job)
 {
 	for (int i = 0; i < KEYS; i++) {
-		if (job->asks[i]->command.reply == KVT_REDIS_ERROR)
+		if (job->asks[i]->command.reply == KVW_REDIS_ERROR)
 			redis_refused(job->t, job->asks[i]->command.text);
 	}
 	kvt_presence_forget(job->t->presence, job->request->keys);
@@ -362,7 +362,7 @@ static void probed(struct redis_ask *ask)
 	size_t i = ask->number / KEYS;
 	int which = (int)(ask->number % KEYS);
 	struct redis_answer *a = &job->answers[i];
-	const struct kvt_redis_command *c = &ask->command;
+	const struct kvw_redis_command *c = &ask->command;
 	enum kvt_status status = redis_ask_status(ask);
 	struct redis_mark mark;
 
@@ -373,13 +373,13 @@ static void probed(struct redis_ask *ask)
 	} else if (status != KVT_OK) {
 		redis_probe_failed(job, i, status);
 	} else if (which == BYTES) {
-		a->length = c->reply == KVT_REDIS_INTEGER ? (uint64_t)c->integer : 0;
+		a->length = c->reply == KVW_REDIS_INTEGER ? (uint64_t)c->integer : 0;
 	} else if (which == METADATA) {
-		if (c->reply != KVT_REDIS_BULK ||
+		if (c->reply != KVW_REDIS_BULK ||
 			lmcache_metadata_decode(&t->layout, ask->buffer, c->bulk_bytes,
 				&a->known.bytes, &a->known.tokens) != KVT_OK)
 			redis_probe_absent(job, i, ANSWER_ABSENT);
-	} else if (c->reply != KVT_REDIS_NIL) {
+	} else if (c->reply != KVW_REDIS_NIL) {
 		a->unverified = false;
 		if (read_mark(t, &job->request->keys[i], ask, &mark) != KVT_OK) {
 			redis_probe_absent(job, i, ANSWER_ABSENT);

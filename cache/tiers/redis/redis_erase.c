@@ -216,7 +216,7 @@ static void looked(struct redis_ask *ask)
 	uint32_t parts = GUESS_PARTS;
 	struct redis_footer f;
 
-	if (status == KVT_OK && ask->command.reply == KVT_REDIS_BULK &&
+	if (status == KVT_OK && ask->command.reply == KVW_REDIS_BULK &&
 		redis_footer_decode(ask->buffer, ask->command.bulk_bytes, &f) == KVT_OK &&
 		redis_footer_is(u->t, &f, &u->key))
 		parts = f.parts;

@@ -103,7 +103,7 @@ static void counted(struct redis_ask *ask)
 	job->left--;
 	if (status != KVT_OK) {
 		redis_probe_failed(job, i, status);
-	} else if (ask->command.reply != KVT_REDIS_INTEGER ||
+	} else if (ask->command.reply != KVW_REDIS_INTEGER ||
 		   ask->command.integer != (int64_t)redis_part_count(job->answers[i].known.bytes,
 						   job->answers[i].known.extra) -
 						   1) {
@@ -151,7 +151,7 @@ static void read_footer(struct redis_job *job, size_t i, const struct redis_ask 
 	struct redis_footer f;
 	bool sealed;
 
-	if (ask->command.reply != KVT_REDIS_BULK ||
+	if (ask->command.reply != KVW_REDIS_BULK ||
 		redis_footer_decode(ask->buffer, ask->command.bulk_bytes, &f) != KVT_OK ||
 		f.part != 0 || !redis_footer_is(t, &f, &job->request->keys[i])) {
 		redis_probe_absent(job, i, ANSWER_ABSENT);

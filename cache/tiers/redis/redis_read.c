@@ -197,7 +197,7 @@ static void looked(struct redis_ask *ask)
 	struct redis_footer f;
 
 	job->left--;
-	if (status == KVT_OK && ask->command.reply == KVT_REDIS_BULK)
+	if (status == KVT_OK && ask->command.reply == KVW_REDIS_BULK)
 		status = redis_footer_decode(ask->buffer, ask->command.bulk_bytes, &f);
 	else if (status == KVT_OK)
 		status = KVT_ECORRUPT;
@@ -242,9 +242,9 @@ static enum kvt_status footer_of(struct redis_job *job, uint32_t part, struct re
 	uint64_t len = ask->command.bulk_bytes;
 	enum kvt_status status;
 
-	if (ask->command.reply == KVT_REDIS_NIL)
+	if (ask->command.reply == KVW_REDIS_NIL)
 		return KVT_MISS;
-	if (ask->command.reply != KVT_REDIS_BULK || len < REDIS_FOOTER)
+	if (ask->command.reply != KVW_REDIS_BULK || len < REDIS_FOOTER)
 		return KVT_ECORRUPT;
 	redis_ask_copy(ask, len - REDIS_FOOTER, bytes, sizeof(bytes));
 	status = redis_footer_decode(bytes, sizeof(bytes), f);

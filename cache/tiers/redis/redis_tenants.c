@@ -249,11 +249,11 @@ static void asked(struct redis_tenant *e, const struct redis_ask *ask, enum kvt_
 {
 	uint64_t number;
 
-	if (status == KVT_OK && ask->command.reply == KVT_REDIS_NIL) {
+	if (status == KVT_OK && ask->command.reply == KVW_REDIS_NIL) {
 		learned(e, 0, ask->sent_ns);
 		return;
 	}
-	if (status == KVT_OK && ask->command.reply == KVT_REDIS_BULK) {
+	if (status == KVT_OK && ask->command.reply == KVW_REDIS_BULK) {
 		number = number_of(ask);
 		if (number != 0) {
 			learned(e, number, ask->sent_ns);
@@ -275,7 +275,7 @@ static bool must_be_removed(const struct redis_ask *ask, enum kvt_status status)
 {
 	const char *text = ask->command.text;
 
-	if (ask->command.status != KVW_OK || ask->command.reply != KVT_REDIS_ERROR)
+	if (ask->command.status != KVW_OK || ask->command.reply != KVW_REDIS_ERROR)
 		return false;
 	if (strncmp(text, "OOM ", 4) == 0)
 		return ask->t->names == NULL;
@@ -285,7 +285,7 @@ static bool must_be_removed(const struct redis_ask *ask, enum kvt_status status)
 
 static void was_raised(struct redis_tenant *e, const struct redis_ask *ask, enum kvt_status status)
 {
-	if (status == KVT_OK && ask->command.reply == KVT_REDIS_INTEGER) {
+	if (status == KVT_OK && ask->command.reply == KVW_REDIS_INTEGER) {
 		learned(e, (uint64_t)ask->command.integer, ask->sent_ns);
 		if (e->t->sealer != NULL && e->kind == REDIS_TENANT)
 			send_epoch(e, TENANT_FORGETS, "UNLINK", 0);
@@ -632,7 +632,7 @@ static void key_answered(struct redis_ask *ask)
 		key_failed(e, status);
 	} else if (was == KEY_SETS) {
 		(void)send_key(e, KEY_ASKS, "GET", NULL);
-	} else if (ask->command.reply == KVT_REDIS_BULK) {
+	} else if (ask->command.reply == KVW_REDIS_BULK) {
 		key_came(e, ask);
 	} else if (e->create_key) {
 		e->create_key = false;

@@ -204,7 +204,7 @@ static enum kvt_status erase(struct redis_tier *t, const struct kvt_tenant *tena
 	else
 		kvt_presence_forget_tenant(t->presence, tenant);
 	pthread_mutex_unlock(&t->lock);
-	kvt_redis_wake(t->redis);
+	kvw_redis_wake(t->redis);
 	return KVT_OK;
 }
 
@@ -273,7 +273,7 @@ static size_t one_round(struct redis_tier *t, int64_t *due)
 	size_t n = take_erasures(t);
 
 	n += take_requests(t);
-	n += kvt_redis_step(t->redis, 0, due);
+	n += kvw_redis_step(t->redis, 0, due);
 	n += end_late(t, now, due);
 	n += redis_tenants_step(t, now, due);
 	n += redis_erase_step(t, now, due);
@@ -293,7 +293,7 @@ static size_t sleep_until(struct redis_tier *t, int64_t wait_ns, int64_t due, in
 		wait_ns = due - now;
 	atomic_store(&t->asleep, true);
 	if (!has_requests(t))
-		n = kvt_redis_step(t->redis, wait_ns, next_ns);
+		n = kvw_redis_step(t->redis, wait_ns, next_ns);
 	atomic_store(&t->asleep, false);
 	return n;
 }
@@ -367,7 +367,7 @@ static void redis_submit(struct kvt_tier *base, struct kvt_tier_request *request
 	t->queue_end = &request->next;
 	pthread_mutex_unlock(&t->lock);
 	if (atomic_load(&t->asleep))
-		kvt_redis_wake(t->redis);
+		kvw_redis_wake(t->redis);
 }
 
 /* Redis evicts as it likes. */
@@ -382,17 +382,17 @@ static size_t redis_pin(struct kvt_tier *base, const struct kvt_key *keys, size_
 
 static void redis_wake(struct kvt_tier *base)
 {
-	kvt_redis_wake(tier_of(base)->redis);
+	kvw_redis_wake(tier_of(base)->redis);
 }
 
 static void redis_stats(struct kvt_tier *base, struct kvt_tier_stats *out)
 {
 	struct redis_tier *t = tier_of(base);
-	struct kvt_redis_stats wire;
+	struct kvw_redis_stats wire;
 	struct redis_counters c;
 	uint64_t entries, bytes;
 
-	kvt_redis_stats(t->redis, &wire);
+	kvw_redis_stats(t->redis, &wire);
 	kvt_presence_stats(t->presence, &entries, &bytes);
 	pthread_mutex_lock(&t->lock);
 	c = t->counters;
@@ -435,7 +435,7 @@ static void wind_up(struct redis_tier *t)
 
 	(void)take_erasures(t);
 	for (int i = 0; i < WIND_UP_ROUNDS && redis_tenants_raising(t); i++)
-		(void)kvt_redis_step(t->redis, WIND_UP_NS, &due);
+		(void)kvw_redis_step(t->redis, WIND_UP_NS, &due);
 	if (redis_tenants_owing(t) || t->erasing.owed > 0)
 		kvt_note(t->s, KVT_LOG_ERROR,
 			"redis: closed before an erase reached the server: it was not erased "
@@ -451,7 +451,7 @@ static void redis_destroy(struct kvt_tier *base)
 	wind_up(t);
 	t->closing = true;
 	(void)take_requests(t);
-	kvt_redis_destroy(t->redis);
+	kvw_redis_destroy(t->redis);
 	while (t->parked.first != NULL)
 		redis_job_end(t->parked.first, KVT_ECANCELED);
 	while (t->flushes.first != NULL)
@@ -493,7 +493,7 @@ static enum kvt_status connect_client(struct redis_tier *t, const struct kvt_con
 	const struct kvw_redis_url *url, char *why)
 {
 	char password[PASSWORD_ROOM] = "";
-	struct kvt_redis_options options = {
+	struct kvw_redis_options options = {
 		.url = url,
 		.username = or_null(config->l2_username),
 		.service = or_null(config->l2_service),
@@ -512,7 +512,7 @@ static enum kvt_status connect_client(struct redis_tier *t, const struct kvt_con
 		options.password = password;
 	}
 	if (status == KVT_OK)
-		status = redis_status(kvt_redis_create(&options, why, &t->redis));
+		status = redis_status(kvw_redis_create(&options, why, &t->redis));
 	explicit_bzero(password, sizeof(password));
 	return status;
 }

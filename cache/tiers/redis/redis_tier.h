@@ -42,7 +42,7 @@
 #define REDIS_FRESH_NS  1000000000 /* an epoch is asked again when it was learned longer ago */
 #define REDIS_RETRY_NS  1000000000 /* what an erase could not do is tried again after this */
 #define REDIS_SILENT_NS 1000000    /* a deadline that was shorter says nothing about the server */
-#define REDIS_SEGMENTS  (KVT_REDIS_MAX_PARTS - 4) /* of one request */
+#define REDIS_SEGMENTS  (KVW_REDIS_MAX_PARTS - 4) /* of one request */
 #define REDIS_AT_ONCE   (32u << 20) /* bytes each way: enough for any network to be busy */
 #define REDIS_PATIENCE  4           /* deadlines that a chunk may wait for its turn */
 #define REDIS_ERASURES  64u /* tenants whose erase waits for the next step; more: all are erased */
@@ -60,7 +60,7 @@ struct redis_word {
 
 /* One command on its way, in one allocation with its bytes. */
 struct redis_ask {
-	struct kvt_redis_command command; /* first */
+	struct kvw_redis_command command; /* first */
 	struct redis_tier *t;
 	void (*answered)(struct redis_ask *ask); /* it is the owner's again */
 	void *owner;
@@ -338,7 +338,7 @@ struct redis_counters {
 struct redis_tier {
 	struct kvt_tier base;
 	const struct kvt_surroundings *s;
-	struct kvt_redis *redis;
+	struct kvw_redis *redis;
 	struct kvt_presence *presence;
 	struct kvt_sealer *sealer; /* NULL: plain */
 	struct redis_names *names; /* compatible format; NULL: native */

@@ -182,7 +182,7 @@ static void end_written(struct redis_job *job)
 static void end_failed(struct redis_job *job)
 {
 	for (uint32_t i = 0; i < job->parts; i++) {
-		if (job->asks[i] != NULL && job->asks[i]->command.reply == KVT_REDIS_ERROR)
+		if (job->asks[i] != NULL && job->asks[i]->command.reply == KVW_REDIS_ERROR)
 			redis_refused(job->t, job->asks[i]->command.text);
 	}
 	if (job->parts > 1 && job->status != KVT_ECANCELED)

@@ -31,10 +31,10 @@ struct plan {
 
 /* One command with memory of exactly its room's size, so that a byte beside it is noticed. */
 struct reader {
-	struct kvt_redis_command c;
+	struct kvw_redis_command c;
 	struct iovec into[SEGMENTS];
-	struct kvt_resp p;
-	enum kvt_resp_state state;
+	struct kvw_redis_resp p;
+	enum kvw_redis_resp_state state;
 	size_t at; /* bytes of the stream taken */
 };
 
@@ -67,13 +67,13 @@ static void reader_begin(struct reader *r, const struct plan *plan)
 	r->c.into_count = SEGMENTS;
 	r->c.elements = plan->elements;
 	r->c.element_limit = plan->element_limit;
-	kvt_resp_begin(&r->p, &r->c);
+	kvw_redis_resp_begin(&r->p, &r->c);
 }
 
 static void reader_end(struct reader *r)
 {
-	kvt_resp_abandon(&r->p);
-	kvt_redis_elements_free(r->c.found, r->c.element_count);
+	kvw_redis_resp_abandon(&r->p);
+	kvw_redis_elements_free(r->c.found, r->c.element_count);
 	free(r->c.lead);
 	for (size_t i = 0; i < SEGMENTS; i++)
 		free(r->into[i].base);
@@ -83,21 +83,21 @@ static void read_whole(struct reader *r, const char *data, size_t size)
 {
 	size_t used;
 
-	r->state = kvt_resp_feed(&r->p, data + r->at, size - r->at, &used);
+	r->state = kvw_redis_resp_feed(&r->p, data + r->at, size - r->at, &used);
 	require(used <= size - r->at);
 	r->at += used;
 }
 
 static void read_cut(struct reader *r, const struct plan *plan, const char *data, size_t size)
 {
-	r->state = KVT_RESP_MORE;
-	for (size_t turn = 0; r->at < size && r->state == KVT_RESP_MORE; turn++) {
+	r->state = KVW_REDIS_RESP_MORE;
+	for (size_t turn = 0; r->at < size && r->state == KVW_REDIS_RESP_MORE; turn++) {
 		size_t n = 1u + plan->cuts[turn % sizeof(plan->cuts)], used = 0, count = 0;
 		struct iovec pieces[SEGMENTS + 1];
 
 		if (n > size - r->at)
 			n = size - r->at;
-		count = kvt_resp_room(&r->p, pieces, SEGMENTS + 1);
+		count = kvw_redis_resp_room(&r->p, pieces, SEGMENTS + 1);
 		for (size_t i = 0; i < count && used < n; i++) {
 			size_t part = n - used < pieces[i].iov_len ? n - used : pieces[i].iov_len;
 
@@ -106,27 +106,27 @@ static void read_cut(struct reader *r, const struct plan *plan, const char *data
 			used += part;
 		}
 		if (used > 0)
-			kvt_resp_arrived(&r->p, used);
+			kvw_redis_resp_arrived(&r->p, used);
 		else
-			r->state = kvt_resp_feed(&r->p, data + r->at, n, &used);
+			r->state = kvw_redis_resp_feed(&r->p, data + r->at, n, &used);
 		require(used > 0 && used <= n);
 		r->at += used;
 	}
 }
 
-static void same_elements(const struct kvt_redis_command *a, const struct kvt_redis_command *b)
+static void same_elements(const struct kvw_redis_command *a, const struct kvw_redis_command *b)
 {
 	uint64_t cost = 0;
 
 	require(a->element_count == b->element_count);
 	for (size_t i = 0; i < a->element_count; i++) {
-		const struct kvt_redis_element *x = &a->found[i], *y = &b->found[i];
+		const struct kvw_redis_element *x = &a->found[i], *y = &b->found[i];
 
 		require(x->len == y->len && x->depth == y->depth && x->index == y->index);
 		require((x->data == NULL) == (y->data == NULL));
 		require(x->data == NULL ||
 			(memcmp(x->data, y->data, x->len) == 0 && x->data[x->len] == '\0'));
-		require(x->depth >= 1 && x->depth <= KVT_RESP_DEPTH);
+		require(x->depth >= 1 && x->depth <= KVW_REDIS_RESP_DEPTH);
 		cost += sizeof(*x) + (x->data != NULL ? x->len + 1 : 0);
 	}
 	require(cost <= a->element_limit);
@@ -135,16 +135,16 @@ static void same_elements(const struct kvt_redis_command *a, const struct kvt_re
 static void same(const struct reader *a, const struct reader *b)
 {
 	require(a->state == b->state);
-	if (a->state == KVT_RESP_MORE)
+	if (a->state == KVW_REDIS_RESP_MORE)
 		return;
 	require(a->c.status == b->c.status);
-	if (a->state == KVT_RESP_BROKEN) {
+	if (a->state == KVW_REDIS_RESP_BROKEN) {
 		require(a->c.status == KVW_EPROTO && a->p.why != NULL && b->p.why != NULL);
 		require(a->c.found == NULL && b->c.found == NULL);
 		return;
 	}
 	require(a->at == b->at);
-	require(a->c.reply == b->c.reply && a->c.reply != KVT_REDIS_NONE);
+	require(a->c.reply == b->c.reply && a->c.reply != KVW_REDIS_NONE);
 	require(a->c.integer == b->c.integer && a->c.bulk_bytes == b->c.bulk_bytes);
 	require(a->c.lead_bytes == b->c.lead_bytes && strcmp(a->c.text, b->c.text) == 0);
 	require(memcmp(a->c.lead, b->c.lead, a->c.lead_room) == 0);
@@ -176,7 +176,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		read_whole(&whole, stream, size);
 		read_cut(&cut, &plan, stream, size);
 		same(&whole, &cut);
-		done = whole.state == KVT_RESP_DONE;
+		done = whole.state == KVW_REDIS_RESP_DONE;
 		reader_end(&whole);
 		reader_end(&cut);
 		if (!done)

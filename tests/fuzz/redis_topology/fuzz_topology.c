@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tests/unit/cache/redis/fake_client.h"
+#include "tests/unit/common/redis/fake_client.h"
 #include "redis/resp.h"
 #include "redis/slots.h"
 
@@ -43,56 +43,56 @@ static uint8_t take(struct input *in)
 }
 
 /* Answers the question with the reply that comes next; a broken or unfinished one is no answer. */
-static void answer(struct kvt_redis *r, struct input *in)
+static void answer(struct kvw_redis *r, struct input *in)
 {
-	struct kvt_redis_command c = {.elements = true, .element_limit = ELEMENT_LIMIT};
-	struct kvt_resp p = {0};
+	struct kvw_redis_command c = {.elements = true, .element_limit = ELEMENT_LIMIT};
+	struct kvw_redis_resp p = {0};
 	size_t used = 0;
-	enum kvt_resp_state state;
+	enum kvw_redis_resp_state state;
 
-	kvt_resp_begin(&p, &c);
-	state = kvt_resp_feed(&p, (const char *)in->data, in->left, &used);
+	kvw_redis_resp_begin(&p, &c);
+	state = kvw_redis_resp_feed(&p, (const char *)in->data, in->left, &used);
 	in->data += used;
 	in->left -= used;
-	if (state == KVT_RESP_DONE && c.status == KVW_OK && c.reply == KVT_REDIS_ARRAY) {
+	if (state == KVW_REDIS_RESP_DONE && c.status == KVW_OK && c.reply == KVW_REDIS_ARRAY) {
 		fake_answer_elements(r, c.found, c.element_count);
 		return;
 	}
-	if (state == KVT_RESP_DONE && c.reply == KVT_REDIS_ERROR) {
+	if (state == KVW_REDIS_RESP_DONE && c.reply == KVW_REDIS_ERROR) {
 		fake_answer_error(r, c.text);
-	} else if (state == KVT_RESP_DONE && c.reply == KVT_REDIS_NIL) {
+	} else if (state == KVW_REDIS_RESP_DONE && c.reply == KVW_REDIS_NIL) {
 		fake_answer_nil(r);
 	} else {
-		kvt_resp_abandon(&p);
+		kvw_redis_resp_abandon(&p);
 		fake_answer_none(r, KVW_EIO, "broken");
 	}
-	kvt_redis_elements_free(c.found, c.element_count);
+	kvw_redis_elements_free(c.found, c.element_count);
 }
 
 /* A line of the input is an error's text. */
-static void error(struct kvt_topology *t, struct kvt_server *server, struct input *in)
+static void error(struct kvw_redis_topology *t, struct kvw_redis_server *server, struct input *in)
 {
-	struct kvt_redis_command command = {.progress.redirects = take(in) % 32};
+	struct kvw_redis_command command = {.progress.redirects = take(in) % 32};
 	const uint8_t *end = in->left > 0 ? memchr(in->data, '\n', in->left) : NULL;
 	size_t len = end != NULL ? (size_t)(end - in->data) : in->left;
 
 	snprintf(command.text, sizeof(command.text), "%.*s", (int)len, (const char *)in->data);
 	in->data += len;
 	in->left -= len;
-	if (t->ops->error(t, &command, server) == KVT_VERDICT_DELIVER)
+	if (t->ops->error(t, &command, server) == KVW_REDIS_VERDICT_DELIVER)
 		require(command.progress.to == NULL && !command.progress.asking);
 	require(command.progress.to == NULL || command.progress.to->alive);
 }
 
-static void one_step(struct kvt_redis *r, struct kvt_topology *t, struct input *in)
+static void one_step(struct kvw_redis *r, struct kvw_redis_topology *t, struct input *in)
 {
 	uint8_t kind = take(in), how = kind >> 3;
-	struct kvt_redis_command command = {.slot = (uint32_t)how << 9 | take(in)};
-	struct kvt_server *server = NULL;
+	struct kvw_redis_command command = {.slot = (uint32_t)how << 9 | take(in)};
+	struct kvw_redis_server *server = NULL;
 	const char *why = "";
-	enum kvt_route route = t->ops->route(t, &command, &server, &why);
+	enum kvw_redis_route route = t->ops->route(t, &command, &server, &why);
 
-	require(route != KVT_ROUTE_TO || (server != NULL && server->alive));
+	require(route != KVW_REDIS_ROUTE_TO || (server != NULL && server->alive));
 	switch (kind % 8) {
 	case 0:
 	case 1:
@@ -109,20 +109,20 @@ static void one_step(struct kvt_redis *r, struct kvt_topology *t, struct input *
 			fake_answer_none(r, KVW_ETIMEDOUT, "");
 		break;
 	case 5:
-		if (route == KVT_ROUTE_TO)
+		if (route == KVW_REDIS_ROUTE_TO)
 			error(t, server, in);
 		break;
 	case 6:
-		if (route == KVT_ROUTE_TO)
+		if (route == KVW_REDIS_ROUTE_TO)
 			(void)t->ops->down(t, server, "gone");
 		break;
 	default:
-		if (route == KVT_ROUTE_TO) {
+		if (route == KVW_REDIS_ROUTE_TO) {
 			server->ready = how % 2;
 			t->ops->up(t, server);
 		}
 	}
-	require(fake_alive(r) <= KVT_REDIS_SERVERS + 4);
+	require(fake_alive(r) <= KVW_REDIS_SERVERS + 4);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
@@ -131,13 +131,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		"redis-cluster://a:1,b:2", "redis-sentinel://a:1,b:2,c:3"};
 	struct input in = {data, size};
 	bool sentinel = take(&in) % 2 != 0;
-	struct kvt_redis *r = calloc(1, sizeof(*r));
+	struct kvw_redis *r = calloc(1, sizeof(*r));
 	struct kvw_redis_url *url = calloc(1, sizeof(*url));
-	struct kvt_redis_options options = {
+	struct kvw_redis_options options = {
 		.url = url, .service = "redismaster", .connect_ns = 500 * MS};
-	const struct kvt_topology_ops *ops =
-		sentinel ? &kvt_topology_sentinel : &kvt_topology_cluster;
-	struct kvt_topology *t = NULL;
+	const struct kvw_redis_topology_ops *ops =
+		sentinel ? &kvw_redis_topology_sentinel : &kvw_redis_topology_cluster;
+	struct kvw_redis_topology *t = NULL;
 
 	require(r != NULL && url != NULL);
 	fake_init(r);

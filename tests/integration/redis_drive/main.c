@@ -51,7 +51,7 @@ struct drive;
 
 /* One operation at a time. */
 struct lane {
-	struct kvt_redis_command command; /* user: the lane */
+	struct kvw_redis_command command; /* user: the lane */
 	struct drive *drive;
 	uint64_t number;
 	uint64_t key;     /* of the operation */
@@ -74,14 +74,14 @@ struct counts {
 
 struct drive {
 	struct options options;
-	struct kvt_redis *redis;
+	struct kvw_redis *redis;
 	struct lane *lanes;
 	struct known *known;
 	uint64_t random;
 	struct counts counts;
 	uint64_t busy;
 	bool ending;
-	char error[KVT_REDIS_TEXT]; /* the last one */
+	char error[KVW_REDIS_TEXT]; /* the last one */
 };
 
 static uint64_t mix(uint64_t x)
@@ -133,7 +133,7 @@ static bool stream(unsigned char *bytes, uint64_t len, uint64_t key, uint64_t ve
 
 static void judge_value(struct drive *d, struct lane *l)
 {
-	const struct kvt_redis_command *c = &l->command;
+	const struct kvw_redis_command *c = &l->command;
 	const struct known *known = &d->known[l->key];
 	uint64_t words[3];
 
@@ -153,7 +153,7 @@ static void judge_value(struct drive *d, struct lane *l)
 
 static void judge(struct drive *d, struct lane *l)
 {
-	const struct kvt_redis_command *c = &l->command;
+	const struct kvw_redis_command *c = &l->command;
 	struct known *known = &d->known[l->key];
 
 	if (c->status == KVW_ETIMEDOUT) {
@@ -162,16 +162,16 @@ static void judge(struct drive *d, struct lane *l)
 		d->counts.unreachable++;
 	} else if (c->status != KVW_OK) {
 		d->counts.other++;
-	} else if (c->reply == KVT_REDIS_ERROR) {
+	} else if (c->reply == KVW_REDIS_ERROR) {
 		d->counts.refused++;
-	} else if (l->set && c->reply == KVT_REDIS_STATUS) {
+	} else if (l->set && c->reply == KVW_REDIS_STATUS) {
 		known->acked = l->version;
 		d->counts.stored++;
 		return;
-	} else if (!l->set && c->reply == KVT_REDIS_BULK) {
+	} else if (!l->set && c->reply == KVW_REDIS_BULK) {
 		judge_value(d, l);
 		return;
-	} else if (!l->set && c->reply == KVT_REDIS_NIL) {
+	} else if (!l->set && c->reply == KVW_REDIS_NIL) {
 		d->counts.nils++;
 		d->counts.gone += known->acked > 0;
 		return;
@@ -182,7 +182,7 @@ static void judge(struct drive *d, struct lane *l)
 		memcpy(d->error, c->text, sizeof(d->error));
 }
 
-static void lane_done(struct kvt_redis_command *command)
+static void lane_done(struct kvw_redis_command *command)
 {
 	struct lane *l = command->user;
 	struct drive *d = l->drive;
@@ -251,7 +251,7 @@ static void begin(struct drive *d, struct lane *l, int64_t now)
 	l->parts[0].iov_base = l->request;
 	l->command.parts = l->parts;
 	l->command.into = l->segments;
-	l->command.slot = kvt_redis_slot(key, strlen(key));
+	l->command.slot = kvw_redis_slot(key, strlen(key));
 	l->command.deadline_ns = now + (int64_t)d->options.deadline_ms * MS;
 	l->command.done = lane_done;
 	l->command.user = l;
@@ -262,7 +262,7 @@ static void begin(struct drive *d, struct lane *l, int64_t now)
 		begin_get(d, l, key);
 	l->busy = true;
 	d->busy++;
-	kvt_redis_submit(d->redis, &l->command);
+	kvw_redis_submit(d->redis, &l->command);
 }
 
 /* --- what it says ----------------------------------------------------------------------------- */
@@ -281,7 +281,7 @@ static void print_text(const char *name, const char *text)
 static void print_counts(struct drive *d, bool final)
 {
 	const struct counts *c = &d->counts;
-	struct kvt_redis_stats s;
+	struct kvw_redis_stats s;
 	const struct {
 		const char *name;
 		uint64_t value;
@@ -290,7 +290,7 @@ static void print_counts(struct drive *d, bool final)
 		{"late", c->late}, {"timeouts", c->timeouts}, {"unreachable", c->unreachable},
 		{"refused", c->refused}, {"other", c->other}, {"longest_ms", c->longest_ns / MS}};
 
-	kvt_redis_stats(d->redis, &s);
+	kvw_redis_stats(d->redis, &s);
 	printf("{\"final\": %s", final ? "true" : "false");
 	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
 		printf(", \"%s\": %llu", all[i].name, (unsigned long long)all[i].value);
@@ -331,7 +331,7 @@ static void run(struct drive *d, int end_fd)
 			if (!d->lanes[i].busy && d->lanes[i].next_ns < next)
 				next = d->lanes[i].next_ns;
 		}
-		kvt_redis_step(d->redis, next > now ? next - now : 0, &next);
+		kvw_redis_step(d->redis, next > now ? next - now : 0, &next);
 		if (now >= print_ns) {
 			print_counts(d, false);
 			print_ns = now + (int64_t)d->options.every_ms * MS;
@@ -381,7 +381,7 @@ static int drive(struct drive *d, int end_fd)
 	const struct options *o = &d->options;
 	struct kvw_redis_url url;
 	const char *wrong = kvw_redis_url_parse(o->url, &url);
-	struct kvt_redis_options options = {
+	struct kvw_redis_options options = {
 		.url = &url,
 		.username = o->username,
 		.password = o->password,
@@ -405,7 +405,7 @@ static int drive(struct drive *d, int end_fd)
 		fprintf(stderr, "redis-drive: out of memory\n");
 		goto out;
 	}
-	if (kvt_redis_create(&options, why, &d->redis) != KVW_OK) {
+	if (kvw_redis_create(&options, why, &d->redis) != KVW_OK) {
 		fprintf(stderr, "redis-drive: %s\n", why);
 		goto out;
 	}
@@ -413,7 +413,7 @@ static int drive(struct drive *d, int end_fd)
 	print_counts(d, true);
 	result = d->counts.wrong + d->counts.late > 0 ? 1 : 0;
 out:
-	kvt_redis_destroy(d->redis);
+	kvw_redis_destroy(d->redis);
 	finish_lanes(d);
 	return result;
 }

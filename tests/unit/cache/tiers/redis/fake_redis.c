@@ -19,10 +19,10 @@ struct value {
 	bool list;
 };
 
-struct kvt_redis {
+struct kvw_redis {
 	struct kvw_redis_env env;
-	struct kvt_redis_command *first, **end;
-	struct kvt_redis *next;
+	struct kvw_redis_command *first, **end;
+	struct kvw_redis *next;
 };
 
 struct fake_server fake;
@@ -133,7 +133,7 @@ struct words {
 	size_t count;
 };
 
-static void parse(const struct kvt_redis_command *c, struct words *w)
+static void parse(const struct kvw_redis_command *c, struct words *w)
 {
 	size_t total = 0, at = 0;
 	char *p;
@@ -168,7 +168,7 @@ static void parse(const struct kvt_redis_command *c, struct words *w)
 		abort();
 }
 
-static void bulk(struct kvt_redis_command *c, const uint8_t *bytes, size_t len)
+static void bulk(struct kvw_redis_command *c, const uint8_t *bytes, size_t len)
 {
 	uint64_t room = c->lead_room;
 	size_t at;
@@ -180,7 +180,7 @@ static void bulk(struct kvt_redis_command *c, const uint8_t *bytes, size_t len)
 		c->status = KVW_ELIMIT;
 		return;
 	}
-	c->reply = KVT_REDIS_BULK;
+	c->reply = KVW_REDIS_BULK;
 	at = len < c->lead_room ? len : c->lead_room;
 	c->lead_bytes = (uint32_t)at;
 	if (at > 0)
@@ -193,19 +193,19 @@ static void bulk(struct kvt_redis_command *c, const uint8_t *bytes, size_t len)
 	}
 }
 
-static void fail(struct kvt_redis_command *c, const char *text)
+static void fail(struct kvw_redis_command *c, const char *text)
 {
-	c->reply = KVT_REDIS_ERROR;
+	c->reply = KVW_REDIS_ERROR;
 	(void)snprintf(c->text, sizeof(c->text), "%s", text);
 }
 
-static void integer(struct kvt_redis_command *c, int64_t value)
+static void integer(struct kvw_redis_command *c, int64_t value)
 {
-	c->reply = KVT_REDIS_INTEGER;
+	c->reply = KVW_REDIS_INTEGER;
 	c->integer = value;
 }
 
-static void do_set(struct kvt_redis_command *c, const struct words *w)
+static void do_set(struct kvw_redis_command *c, const struct words *w)
 {
 	bool there = *find(w->at[1]) != NULL;
 	int64_t ttl_ms = 0;
@@ -214,7 +214,7 @@ static void do_set(struct kvt_redis_command *c, const struct words *w)
 		if (strcmp(w->at[i], "PX") == 0)
 			ttl_ms = strtoll(w->at[++i], NULL, 10);
 		else if (strcmp(w->at[i], there ? "NX" : "XX") == 0) {
-			c->reply = KVT_REDIS_NIL;
+			c->reply = KVW_REDIS_NIL;
 			return;
 		}
 	}
@@ -224,11 +224,11 @@ static void do_set(struct kvt_redis_command *c, const struct words *w)
 	values->expires_ns = ttl_ms != 0 ? now_ns + ttl_ms * 1000000 : 0;
 	if (w->len[2] > fake.largest)
 		fake.largest = w->len[2];
-	c->reply = KVT_REDIS_STATUS;
+	c->reply = KVW_REDIS_STATUS;
 	(void)snprintf(c->text, sizeof(c->text), "OK");
 }
 
-static void do_range(struct kvt_redis_command *c, const struct words *w, const struct value *v)
+static void do_range(struct kvw_redis_command *c, const struct words *w, const struct value *v)
 {
 	long from = strtol(w->at[2], NULL, 10), to = strtol(w->at[3], NULL, 10);
 	long len = v != NULL ? (long)v->len : 0;
@@ -243,7 +243,7 @@ static void do_range(struct kvt_redis_command *c, const struct words *w, const s
 		bulk(c, v->bytes + from, (size_t)((to < len ? to : len - 1) - from + 1));
 }
 
-static void do_scan(struct kvt_redis_command *c, const struct words *w)
+static void do_scan(struct kvw_redis_command *c, const struct words *w)
 {
 	const char *pattern = w->at[3];
 	size_t count = 1, len = strlen(pattern) - 1;
@@ -254,17 +254,17 @@ static void do_scan(struct kvt_redis_command *c, const struct words *w)
 		count += strncmp(v->name, pattern, len) == 0;
 	c->found = calloc(count, sizeof(*c->found));
 	c->element_count = count;
-	c->found[0] = (struct kvt_redis_element){.data = strdup("0"), .len = 1, .depth = 1};
+	c->found[0] = (struct kvw_redis_element){.data = strdup("0"), .len = 1, .depth = 1};
 	count = 1;
 	for (struct value *v = values; v != NULL; v = v->next) {
 		if (strncmp(v->name, pattern, len) == 0)
-			c->found[count++] = (struct kvt_redis_element){
+			c->found[count++] = (struct kvw_redis_element){
 				.data = strdup(v->name), .len = strlen(v->name), .depth = 2};
 	}
-	c->reply = KVT_REDIS_ARRAY;
+	c->reply = KVW_REDIS_ARRAY;
 }
 
-static void do_increase(struct kvt_redis_command *c, const struct words *w, struct value *v)
+static void do_increase(struct kvw_redis_command *c, const struct words *w, struct value *v)
 {
 	char text[32], *end;
 	long long value = 0;
@@ -286,7 +286,7 @@ static bool is_write(const char *verb)
 	return strcmp(verb, "SET") == 0 || strcmp(verb, "INCRBY") == 0;
 }
 
-static void execute(struct kvt_redis_command *c, const struct words *w)
+static void execute(struct kvw_redis_command *c, const struct words *w)
 {
 	const char *verb = w->at[0];
 	struct value *v = w->count > 1 ? *find(w->at[1]) : NULL;
@@ -304,7 +304,7 @@ static void execute(struct kvt_redis_command *c, const struct words *w)
 	} else if (strcmp(verb, "GET") == 0) {
 		fake.gets++;
 		if (v == NULL)
-			c->reply = KVT_REDIS_NIL;
+			c->reply = KVW_REDIS_NIL;
 		else
 			bulk(c, v->bytes, v->len);
 	} else if (strcmp(verb, "SET") == 0) {
@@ -333,10 +333,10 @@ static void execute(struct kvt_redis_command *c, const struct words *w)
 
 /* --- redis.h ----------------------------------------------------------------------------------- */
 
-enum kvw_err kvt_redis_create(
-	const struct kvt_redis_options *options, char *why, struct kvt_redis **out)
+enum kvw_err kvw_redis_create(
+	const struct kvw_redis_options *options, char *why, struct kvw_redis **out)
 {
-	struct kvt_redis *r = calloc(1, sizeof(*r));
+	struct kvw_redis *r = calloc(1, sizeof(*r));
 
 	(void)why;
 	r->env = options->env;
@@ -345,9 +345,9 @@ enum kvw_err kvt_redis_create(
 	return KVW_OK;
 }
 
-static struct kvt_redis_command *take(struct kvt_redis *r)
+static struct kvw_redis_command *take(struct kvw_redis *r)
 {
-	struct kvt_redis_command *c = r->first;
+	struct kvw_redis_command *c = r->first;
 
 	if (c != NULL) {
 		r->first = c->next;
@@ -357,9 +357,9 @@ static struct kvt_redis_command *take(struct kvt_redis *r)
 	return c;
 }
 
-void kvt_redis_destroy(struct kvt_redis *r)
+void kvw_redis_destroy(struct kvw_redis *r)
 {
-	struct kvt_redis_command *c;
+	struct kvw_redis_command *c;
 
 	if (r == NULL)
 		return;
@@ -370,7 +370,7 @@ void kvt_redis_destroy(struct kvt_redis *r)
 	free(r);
 }
 
-void kvt_redis_submit(struct kvt_redis *r, struct kvt_redis_command *command)
+void kvw_redis_submit(struct kvw_redis *r, struct kvw_redis_command *command)
 {
 	command->next = NULL;
 	*r->end = command;
@@ -378,7 +378,7 @@ void kvt_redis_submit(struct kvt_redis *r, struct kvt_redis_command *command)
 }
 
 /* False: it waits on. */
-static bool answer(struct kvt_redis *r, struct kvt_redis_command *c)
+static bool answer(struct kvw_redis *r, struct kvw_redis_command *c)
 {
 	static struct words w;
 	bool stalled = fake.stalled;
@@ -389,10 +389,10 @@ static bool answer(struct kvt_redis *r, struct kvt_redis_command *c)
 	fake_expire(kvw_redis_now(&r->env));
 	if (fake.down) {
 		c->status = KVW_EIO;
-		c->reply = KVT_REDIS_NONE;
+		c->reply = KVW_REDIS_NONE;
 	} else if (kvw_redis_now(&r->env) >= c->deadline_ns) {
 		c->status = KVW_ETIMEDOUT;
-		c->reply = KVT_REDIS_NONE;
+		c->reply = KVW_REDIS_NONE;
 	} else if (stalled) {
 		free(w.all);
 		return false;
@@ -406,9 +406,9 @@ static bool answer(struct kvt_redis *r, struct kvt_redis_command *c)
 	return true;
 }
 
-size_t kvt_redis_step(struct kvt_redis *r, int64_t wait_ns, int64_t *next_ns)
+size_t kvw_redis_step(struct kvw_redis *r, int64_t wait_ns, int64_t *next_ns)
 {
-	struct kvt_redis_command *c = r->first, *next;
+	struct kvw_redis_command *c = r->first, *next;
 	size_t done = 0;
 
 	(void)wait_ns;
@@ -420,31 +420,31 @@ size_t kvt_redis_step(struct kvt_redis *r, int64_t wait_ns, int64_t *next_ns)
 		if (answer(r, c))
 			done++;
 		else
-			kvt_redis_submit(r, c);
+			kvw_redis_submit(r, c);
 	}
 	return done;
 }
 
-void kvt_redis_wake(struct kvt_redis *r)
+void kvw_redis_wake(struct kvw_redis *r)
 {
 	(void)r;
 }
 
-uint32_t kvt_redis_slot(const void *key, size_t len)
+uint32_t kvw_redis_slot(const void *key, size_t len)
 {
 	(void)key;
-	return (uint32_t)len % KVT_REDIS_SLOTS;
+	return (uint32_t)len % KVW_REDIS_SLOTS;
 }
 
-void kvt_redis_elements_free(struct kvt_redis_element *elements, size_t count)
+void kvw_redis_elements_free(struct kvw_redis_element *elements, size_t count)
 {
 	for (size_t i = 0; i < count; i++)
 		free(elements[i].data);
 	free(elements);
 }
 
-void kvt_redis_stats(struct kvt_redis *r, struct kvt_redis_stats *out)
+void kvw_redis_stats(struct kvw_redis *r, struct kvw_redis_stats *out)
 {
 	(void)r;
-	*out = (struct kvt_redis_stats){.mode = "fake"};
+	*out = (struct kvw_redis_stats){.mode = "fake"};
 }

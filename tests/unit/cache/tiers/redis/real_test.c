@@ -11,7 +11,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "tests/unit/cache/redis/real.h"
+#include "tests/unit/common/redis/real.h"
 #include "redis_rig.h"
 #include "tiers/redis/redis_value.h"
 

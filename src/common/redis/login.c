@@ -1,0 +1,116 @@
+/*
+ * login.c - what a new connection says first.
+ */
+#include "redis/login.h"
+
+#include <openssl/crypto.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define ARGUMENTS     4
+#define HEADER_BYTES  32 /* of a length and its CR LFs */
+#define DATABASE_TEXT 16
+
+static bool given(const char *text)
+{
+	return text != NULL && text[0] != '\0';
+}
+
+/* Appends a request of the arguments up to a NULL; out has room. */
+static char *write_request(char *out, const char *const *arguments)
+{
+	size_t count = 0;
+
+	while (arguments[count] != NULL)
+		count++;
+	out += sprintf(out, "*%zu\r\n", count);
+	for (size_t i = 0; i < count; i++) {
+		size_t len = strlen(arguments[i]);
+
+		out += sprintf(out, "$%zu\r\n", len);
+		memcpy(out, arguments[i], len);
+		memcpy(out + len, "\r\n", 2);
+		out += len + 2;
+	}
+	return out;
+}
+
+static char *add(struct kvw_redis_login *login, enum kvw_redis_login_step step, char *at,
+	const char *const *arguments, struct kvw_redis_commands *queue)
+{
+	size_t i = login->count++;
+	char *end = write_request(at, arguments);
+	struct kvw_redis_command *c = &login->commands[i];
+
+	login->steps[i] = step;
+	login->parts[i] = (struct iovec){.iov_base = at, .iov_len = (size_t)(end - at)};
+	*c = (struct kvw_redis_command){.parts = &login->parts[i], .part_count = 1};
+	if (step == KVW_REDIS_LOGIN_INFO) {
+		c->lead = login->info;
+		c->lead_room = KVW_REDIS_LOGIN_INFO_BYTES;
+	}
+	kvw_redis_commands_add(queue, c);
+	return end;
+}
+
+enum kvw_err kvw_redis_login_begin(struct kvw_redis_login *login,
+	const struct kvw_redis_link_login *who, struct kvw_redis_commands *queue)
+{
+	const char *user = given(who->username) ? who->username : NULL;
+	const char *password = who->password != NULL ? who->password : "";
+	const char *auth[ARGUMENTS] = {
+		"AUTH", user != NULL ? user : password, user != NULL ? password : NULL};
+	char database[DATABASE_TEXT], *at;
+
+	login->count = 0;
+	login->info[0] = '\0';
+	login->optional = who->optional;
+	login->byte_count = KVW_REDIS_LOGIN_COMMANDS * ARGUMENTS * HEADER_BYTES + strlen(password) +
+			    (user != NULL ? strlen(user) : 0);
+	login->bytes = at = malloc(login->byte_count);
+	if (at == NULL)
+		return KVW_ENOMEM;
+	snprintf(database, sizeof(database), "%u", who->database);
+	if (user != NULL || given(password))
+		at = add(login, KVW_REDIS_LOGIN_AUTH, at, auth, queue);
+	if (who->database != 0)
+		at = add(login, KVW_REDIS_LOGIN_SELECT, at,
+			(const char *[]){"SELECT", database, NULL}, queue);
+	(void)add(login, KVW_REDIS_LOGIN_INFO, at, (const char *[]){"INFO", "server", NULL}, queue);
+	return KVW_OK;
+}
+
+static bool begins(const char *text, const char *with)
+{
+	return strncmp(text, with, strlen(with)) == 0;
+}
+
+const char *kvw_redis_login_judge(struct kvw_redis_login *login, struct kvw_redis_command *answered)
+{
+	enum kvw_redis_login_step step = login->steps[answered - login->commands];
+
+	if (answered->reply == KVW_REDIS_ERROR) {
+		bool harmless = (step == KVW_REDIS_LOGIN_INFO &&
+					(begins(answered->text, "NOPERM") ||
+						begins(answered->text, "ERR unknown command"))) ||
+				(step == KVW_REDIS_LOGIN_AUTH && login->optional);
+
+		return harmless ? NULL : answered->text;
+	}
+	if (step == KVW_REDIS_LOGIN_INFO) {
+		login->info[answered->status == KVW_OK ? answered->lead_bytes : 0] = '\0';
+		return answered->reply == KVW_REDIS_BULK ? NULL
+							 : "INFO was answered with something else";
+	}
+	return answered->reply == KVW_REDIS_STATUS ? NULL
+						   : "login was answered with something else";
+}
+
+void kvw_redis_login_end(struct kvw_redis_login *login)
+{
+	if (login->bytes != NULL)
+		OPENSSL_cleanse(login->bytes, login->byte_count);
+	free(login->bytes);
+	login->bytes = NULL;
+}

@@ -1,0 +1,52 @@
+/*
+ * login.h - what a new connection says first: AUTH, SELECT and INFO server, in one go.
+ *
+ * Nothing of the client's goes out before all are answered, so that nothing is ever done as
+ * another user or in another database. INFO may be refused (an ACL without it); it only tells us
+ * whom we talk to, and that somebody does.
+ *
+ * Threads: one. Memory with the password in it is overwritten before it is freed.
+ */
+#ifndef KVW_REDIS_LOGIN_H
+#define KVW_REDIS_LOGIN_H
+
+#include "redis/commands.h"
+
+#define KVW_REDIS_LOGIN_COMMANDS   3
+#define KVW_REDIS_LOGIN_INFO_BYTES 8192
+
+/* Who we are, to a server. */
+struct kvw_redis_link_login {
+	const char *username, *password; /* NULL or "": none */
+	uint32_t database;
+	bool optional; /* go on if it is refused */
+};
+
+/* One login. All zeroes: nothing to release. */
+struct kvw_redis_login {
+	struct kvw_redis_command commands[KVW_REDIS_LOGIN_COMMANDS];
+	struct iovec parts[KVW_REDIS_LOGIN_COMMANDS];
+	enum kvw_redis_login_step {
+		KVW_REDIS_LOGIN_AUTH,
+		KVW_REDIS_LOGIN_SELECT,
+		KVW_REDIS_LOGIN_INFO
+	} steps[KVW_REDIS_LOGIN_COMMANDS];
+	size_t count;
+	bool optional; /* AUTH may be refused */
+	char *bytes;   /* owned: the requests */
+	size_t byte_count;
+	char info[KVW_REDIS_LOGIN_INFO_BYTES + 1]; /* what INFO said; "": nothing */
+};
+
+/* Adds the commands to `queue`; they belong to *login. KVW_ENOMEM. */
+enum kvw_err kvw_redis_login_begin(struct kvw_redis_login *login,
+	const struct kvw_redis_link_login *who, struct kvw_redis_commands *queue) KVW_MUST_CHECK;
+
+/* Is this answer good? NULL: yes; else what the server said, which lives as long as *login. */
+const char *kvw_redis_login_judge(
+	struct kvw_redis_login *login, struct kvw_redis_command *answered);
+
+/* Releases the requests; `info` stays. Needed after each begin, also a failed one. */
+void kvw_redis_login_end(struct kvw_redis_login *login);
+
+#endif

@@ -1,0 +1,51 @@
+/*
+ * resolve.h - the addresses of a host name, without waiting for them.
+ *
+ * The machine's own resolver (hosts file, DNS, whatever else it is set up for) has no call that
+ * does not block, so it runs in a thread of its own, one for each question. A question that nobody
+ * waits for any more is let go: its thread ends when the resolver gives up, and frees what is left.
+ * Addresses in digits need no thread.
+ */
+#ifndef KVW_REDIS_RESOLVE_H
+#define KVW_REDIS_RESOLVE_H
+
+#include <netinet/in.h>
+#include <stdbool.h>
+#include <sys/un.h>
+
+#include "kvway/err.h"
+
+#define KVW_REDIS_RESOLVE_MAX 8
+
+struct kvw_redis_address {
+	socklen_t len;
+	union {
+		struct sockaddr any;
+		struct sockaddr_in v4;
+		struct sockaddr_in6 v6;
+		struct sockaddr_un local;
+	} to;
+};
+
+struct kvw_redis_addresses {
+	size_t count;
+	struct kvw_redis_address items[KVW_REDIS_RESOLVE_MAX];
+};
+
+struct kvw_redis_resolve; /* a question */
+
+/* True: the host was an address already, or the path (port 0) of a Unix socket. */
+bool kvw_redis_resolve_literal(const char *host, uint16_t port, struct kvw_redis_addresses *out);
+
+/* The answer's arrival is written to the eventfd `wake` (copied). KVW_ENOMEM: no thread. */
+enum kvw_err kvw_redis_resolve_begin(
+	const char *host, uint16_t port, int wake, struct kvw_redis_resolve **out) KVW_MUST_CHECK;
+
+/* True: answered; *out has the addresses, or none and *why says why (static text). */
+bool kvw_redis_resolve_answered(
+	struct kvw_redis_resolve *question, struct kvw_redis_addresses *out, const char **why);
+
+void kvw_redis_resolve_drop(
+	struct kvw_redis_resolve *question); /* answered or not; NULL is allowed */
+
+#endif

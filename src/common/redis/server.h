@@ -1,0 +1,118 @@
+/*
+ * server.h - one server: its addresses, its links, and when to try again.
+ *
+ * The first link is opened when the first command comes, the others once that one works, so that a
+ * server that is down is asked once. A command goes to the ready link with the fewest bytes under
+ * way. A lost link is opened again by the next command.
+ *
+ * An attempt is: the name's addresses, then one after another of them, TCP, TLS and login, all
+ * within connect_ns. After one that failed the server is down, and stays unasked for a time that
+ * doubles with each failure (50 ms to 2 s, a quarter more or less of it by chance). A connection
+ * that ends before it has answered one command counts as a failure too.
+ *
+ * Threads: one.
+ */
+#ifndef KVW_REDIS_SERVER_H
+#define KVW_REDIS_SERVER_H
+
+#include "redis/link.h"
+#include "redis/resolve.h"
+#include "redis/topology.h"
+
+/* What all servers of a client share. */
+struct kvw_redis_server_settings {
+	const struct kvw_redis_env *env;
+	int epoll, wake;
+	uint32_t connections;
+	int64_t connect_ns;
+	SSL_CTX *tls; /* NULL: plain */
+	struct kvw_redis_link_login logins[KVW_REDIS_SERVER_ROLES];
+	uint64_t random; /* state */
+};
+
+/* What has become of a server in a turn. */
+#define KVW_REDIS_SERVER_WENT_UP   1u /* it has a ready link, and had none */
+#define KVW_REDIS_SERVER_WENT_DOWN 2u /* an attempt failed, and it has no ready link */
+#define KVW_REDIS_SERVER_CHANGED   4u /* a link was lost or has come: commands that wait may go on */
+
+struct kvw_redis_server_stats {
+	uint64_t reconnects, sent_bytes, received_bytes; /* so far */
+	uint32_t connections;                            /* ready now */
+};
+
+/* One link, and how its attempts go. */
+struct kvw_redis_link_slot {
+	struct kvw_redis_link *link;
+	size_t address;   /* of addresses: tried next */
+	size_t untried;   /* addresses that this attempt has left */
+	bool was_ready;   /* as far as the last turn knows */
+	bool answered;    /* a command, since it became ready */
+	bool open;        /* an attempt or a connection is under way */
+	bool late;        /* it was closed for a late reply */
+	uint64_t readies; /* times that it became ready */
+};
+
+struct kvw_redis_server {
+	struct kvw_redis_server *next; /* redis.c's */
+	struct kvw_redis_server_settings *settings;
+	enum kvw_redis_server_role role;
+	char host[KVW_REDIS_URL_TEXT];
+	uint16_t port; /* 0: host is the path of a Unix socket */
+	void *user;    /* the topology's */
+	bool unwanted; /* dropped by the topology: destroyed when the next step begins */
+	bool patient;  /* while it is down its commands wait for another route */
+
+	struct kvw_redis_link_slot *slots;
+	uint32_t slot_count;
+	uint32_t ready;
+
+	struct kvw_redis_resolve *question; /* NULL: none */
+	struct kvw_redis_addresses addresses;
+	int64_t addresses_ns; /* when they were found; INT64_MAX: digits, for ever */
+	int64_t give_up_ns;   /* of the attempt that waits for the addresses; 0: none does */
+
+	uint32_t failures; /* one after another */
+	int64_t retry_ns;  /* not asked before */
+	bool down;
+	char why[KVW_REDIS_REASON]; /* the last failure */
+
+	int64_t quiet_ns; /* no line in the log before */
+	bool told_down, told_up;
+	char told[KVW_REDIS_REASON]; /* last line's reason */
+};
+
+struct kvw_redis_server *kvw_redis_server_create(struct kvw_redis_server_settings *settings,
+	const char *host, uint16_t port, enum kvw_redis_server_role role);
+void kvw_redis_server_discard(
+	struct kvw_redis_server *server); /* has no commands; NULL is allowed */
+
+enum kvw_redis_server_offer {
+	KVW_REDIS_SERVER_READY, /* *link can take a command */
+	KVW_REDIS_SERVER_LATER, /* connecting: ask again when it went up or down */
+	KVW_REDIS_SERVER_DOWN,  /* not before retry_ns; `why` has the cause */
+};
+enum kvw_redis_server_offer kvw_redis_server_offer(
+	struct kvw_redis_server *server, int64_t now_ns, struct kvw_redis_link **link);
+
+/* Lets all links work. Answered commands go to `answered`, those of lost links to `returned`.
+ * *next_ns: lowered to when it wants another turn; to now_ns: at once. Returns what has become of
+ * it, KVW_REDIS_SERVER_WENT_... */
+unsigned kvw_redis_server_turn(struct kvw_redis_server *server, int64_t now_ns,
+	struct kvw_redis_commands *answered, struct kvw_redis_commands *returned, int64_t *next_ns);
+
+/* Ends commands whose deadline has passed, and the links they are on; those go to `late`, the
+ * others of such links to `returned`. *next_ns: lowered to the earliest deadline that is left. */
+void kvw_redis_server_expire(struct kvw_redis_server *server, int64_t now_ns,
+	struct kvw_redis_commands *late, struct kvw_redis_commands *returned, int64_t *next_ns);
+
+/* Takes all commands back and closes all links. */
+void kvw_redis_server_close(
+	struct kvw_redis_server *server, struct kvw_redis_commands *returned, const char *why);
+
+const char *kvw_redis_server_why(const struct kvw_redis_server *server); /* its last failure */
+
+/* Adds to *out. */
+void kvw_redis_server_stats(
+	const struct kvw_redis_server *server, struct kvw_redis_server_stats *out);
+
+#endif

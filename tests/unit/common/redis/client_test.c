@@ -1,0 +1,480 @@
+/*
+ * client_test.c - the client against a server that does everything wrong, one thing at a time.
+ */
+#include <check.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "support.h"
+
+#define GET_A "*2\r\n$3\r\nGET\r\n$1\r\na\r\n"
+#define GET_B "*2\r\n$3\r\nGET\r\n$1\r\nb\r\n"
+#define PING  "*1\r\n$4\r\nPING\r\n"
+
+static struct world w;
+static struct fake f;
+
+static void setup(void)
+{
+	world_init(&w, "redis://127.0.0.1:1");
+	fake_init(&f, &w);
+	ck_assert_ptr_null(kvw_redis_url_parse(f.url, &w.url));
+}
+
+static void teardown(void)
+{
+	world_finish(&w);
+	fake_finish(&f);
+}
+
+static struct kvw_redis_stats stats(void)
+{
+	return world_stats(&w);
+}
+
+/* --- what goes well --------------------------------------------------------------------------- */
+
+START_TEST(t_value_into_lead_and_segments)
+{
+	char memory[64], lead[4];
+	struct order o;
+	int fd;
+
+	memset(memory, '#', sizeof(memory));
+	world_start(&w);
+	ORDER(&o, &w, 1000 * MS, "GET", "a");
+	o.c.lead = lead;
+	o.c.lead_room = sizeof(lead);
+	order_into(&o, memory + 8, 32, 4);
+	order_submit(&o, &w);
+	fd = fake_login(&f);
+	HEAR(&f, fd, GET_A);
+	SAY(&f, fd, "$2");
+	SAY(&f, fd, "0\r\nhead0123");
+	SAY(&f, fd, "456789abcde");
+	ck_assert(!o.done);
+	SAY(&f, fd, "f\r");
+	ck_assert(!o.done);
+	SAY(&f, fd, "\n");
+	order_wait(&o, &w);
+	ck_assert_int_eq(o.c.status, KVW_OK);
+	ck_assert_int_eq(o.c.reply, KVW_REDIS_BULK);
+	ck_assert_uint_eq(o.c.bulk_bytes, 20);
+	ck_assert_uint_eq(o.c.lead_bytes, 4);
+	ck_assert_mem_eq(lead, "head", 4);
+	ck_assert_mem_eq(memory, "########0123456789abcdef########", 32);
+	ck_assert_str_eq(stats().reason, "");
+	fake_close(fd);
+}
+END_TEST
+
+START_TEST(t_mode_is_told)
+{
+	struct order o;
+	int fd;
+
+	world_start(&w);
+	ORDER(&o, &w, 1000 * MS, "PING");
+	order_submit(&o, &w);
+	fd = fake_login(&f);
+	HEAR(&f, fd, PING);
+	SAY(&f, fd, "+PONG\r\n");
+	order_wait(&o, &w);
+	ck_assert_str_eq(o.c.text, "PONG");
+	ck_assert_str_eq(stats().mode, "redis 0.0.1 standalone");
+	ck_assert_uint_eq(stats().connections, 1);
+	fake_close(fd);
+}
+END_TEST
+
+START_TEST(t_login_says_user_password_and_database)
+{
+	struct order o;
+	int fd;
+
+	w.options.username = "me";
+	w.options.password = "s3 cret";
+	w.url.database = 7;
+	world_start(&w);
+	ORDER(&o, &w, 1000 * MS, "PING");
+	order_submit(&o, &w);
+	fd = fake_accept(&f);
+	HEAR(&f, fd,
+		"*3\r\n$4\r\nAUTH\r\n$2\r\nme\r\n$7\r\ns3 cret\r\n*2\r\n$6\r\nSELECT\r\n$1\r\n7\r\n"
+		"*2\r\n$4\r\nINFO\r\n$6\r\nserver\r\n");
+	SAY(&f, fd, "+OK\r\n+OK\r\n");
+	ck_assert(fake_hears_nothing(&f, fd));
+	SAY(&f, fd, "-NOPERM this user has no permissions to run the 'info' command\r\n");
+	HEAR(&f, fd, PING);
+	SAY(&f, fd, "+PONG\r\n");
+	order_wait(&o, &w);
+	ck_assert_int_eq(o.c.status, KVW_OK);
+	fake_close(fd);
+}
+END_TEST
+
+/* Small commands do not queue up behind a large value. */
+START_TEST(t_spread_over_connections)
+{
+	static char value[1 << 20];
+	struct order large, small;
+	int a, b;
+
+	w.options.connections = 2;
+	world_start(&w);
+	ORDER(&large, &w, 1000 * MS, "SET", "k");
+	order_value(&large, value, sizeof(value));
+	ORDER(&small, &w, 1000 * MS, "PING");
+	order_submit(&large, &w);
+	a = fake_login(&f);
+	HEAR(&f, a, "*3\r\n$3\r\nSET\r\n");
+	b = fake_login(&f);
+	order_submit(&small, &w);
+	HEAR(&f, b, PING);
+	SAY(&f, b, "+PONG\r\n");
+	order_wait(&small, &w);
+	ck_assert(!large.done);
+	world_finish(&w);
+	fake_close(a);
+	fake_close(b);
+}
+END_TEST
+
+/* --- replies that are not what was hoped for -------------------------------------------------- */
+
+START_TEST(t_error_in_place_of_a_value)
+{
+	char memory[8] = "#######";
+	struct order o;
+	int fd;
+
+	world_start(&w);
+	ORDER(&o, &w, 1000 * MS, "GET", "a");
+	order_into(&o, memory, sizeof(memory), 1);
+	order_submit(&o, &w);
+	fd = fake_login(&f);
+	HEAR(&f, fd, GET_A);
+	SAY(&f, fd, "-NOPERM this user has no permissions to access one of the keys\r\n");
+	order_wait(&o, &w);
+	ck_assert_int_eq(o.c.status, KVW_OK);
+	ck_assert_int_eq(o.c.reply, KVW_REDIS_ERROR);
+	ck_assert_str_eq(o.c.text, "NOPERM this user has no permissions to access one of the keys");
+	ck_assert_str_eq(memory, "#######");
+	ck_assert(world_logged(&w, "NOPERM this user"));
+	ck_assert_uint_eq(stats().errors, 1);
+	fake_close(fd);
+}
+END_TEST
+
+/* A value without room is thrown away; what follows it on the connection is good. */
+START_TEST(t_value_too_long)
+{
+	static char value[100000];
+	char memory[8] = "#######";
+	struct order a, b;
+	int fd;
+
+	world_start(&w);
+	ORDER(&a, &w, 1000 * MS, "GET", "a");
+	order_into(&a, memory, sizeof(memory), 1);
+	ORDER(&b, &w, 1000 * MS, "PING");
+	order_submit(&a, &w);
+	order_submit(&b, &w);
+	fd = fake_login(&f);
+	HEAR(&f, fd, GET_A PING);
+	SAY(&f, fd, "$100000\r\n");
+	fake_say(&f, fd, value, sizeof(value));
+	SAY(&f, fd, "\r\n+PONG\r\n");
+	order_wait(&a, &w);
+	order_wait(&b, &w);
+	ck_assert_int_eq(a.c.status, KVW_ELIMIT);
+	ck_assert_uint_eq(a.c.bulk_bytes, 100000);
+	ck_assert_str_eq(memory, "#######");
+	ck_assert_str_eq(b.c.text, "PONG");
+	fake_close(fd);
+}
+END_TEST
+
+/* What is no reply ends its command and the connection; the other command is asked again. */
+START_TEST(t_not_redis)
+{
+	char memory[8];
+	struct order a, b;
+	int fd;
+
+	world_start(&w);
+	ORDER(&a, &w, 1000 * MS, "GET", "a");
+	order_into(&a, memory, sizeof(memory), 1);
+	ORDER(&b, &w, 1000 * MS, "PING");
+	order_submit(&a, &w);
+	order_submit(&b, &w);
+	fd = fake_login(&f);
+	HEAR(&f, fd, GET_A PING);
+	SAY(&f, fd, "$3\r\nabcdef\r\n+PONG\r\n");
+	order_wait(&a, &w);
+	ck_assert_int_eq(a.c.status, KVW_EPROTO);
+	fake_hear_end(&f, fd);
+	w.now_ns += 100 * MS; /* a connection that answered nothing is not followed at once */
+	fd = fake_login(&f);
+	HEAR(&f, fd, PING);
+	SAY(&f, fd, "+PONG\r\n");
+	order_wait(&b, &w);
+	ck_assert_str_eq(b.c.text, "PONG");
+	fake_close(fd);
+}
+END_TEST
+
+START_TEST(t_reply_that_nobody_asked_for)
+{
+	struct order o;
+	int fd;
+
+	world_start(&w);
+	ORDER(&o, &w, 1000 * MS, "PING");
+	order_submit(&o, &w);
+	fd = fake_login(&f);
+	HEAR(&f, fd, PING);
+	SAY(&f, fd, "+PONG\r\n+PONG\r\n");
+	order_wait(&o, &w);
+	ck_assert_str_eq(o.c.text, "PONG");
+	fake_hear_end(&f, fd);
+	order_submit(&o, &w); /* the next one makes a new connection */
+	o.done_count = 0;
+	fd = fake_login(&f);
+	HEAR(&f, fd, PING);
+	SAY(&f, fd, "+PONG\r\n");
+	order_wait(&o, &w);
+	ck_assert_uint_eq(stats().reconnects, 1);
+	fake_close(fd);
+}
+END_TEST
+
+/* An answer before the whole request has been sent: the rest would be taken for another request. */
+START_TEST(t_early_reply)
+{
+	size_t len = 32 << 20;
+	char *value = calloc(1, len);
+	struct order o, other;
+	int fd;
+
+	world_start(&w);
+	ORDER(&o, &w, 1000 * MS, "SET", "k");
+	order_value(&o, value, len);
+	ORDER(&other, &w, 1000 * MS, "PING");
+	order_submit(&o, &w);
+	order_submit(&other, &w);
+	fd = fake_login(&f);
+	HEAR(&f, fd, "*3\r\n$3\r\nSET\r\n");
+	SAY(&f, fd, "-ERR Protocol error: invalid bulk length\r\n");
+	order_wait(&o, &w);
+	ck_assert_int_eq(o.c.status, KVW_OK);
+	ck_assert_int_eq(o.c.reply, KVW_REDIS_ERROR);
+	fake_hear_end(&f, fd);
+	fd = fake_login(&f);
+	HEAR(&f, fd, PING);
+	SAY(&f, fd, "+PONG\r\n");
+	order_wait(&other, &w);
+	ck_assert_int_eq(other.c.status, KVW_OK);
+	fake_close(fd);
+	free(value);
+}
+END_TEST
+
+START_TEST(t_loading_is_asked_again)
+{
+	struct order o;
+	int fd;
+
+	world_start(&w);
+	ORDER(&o, &w, 1000 * MS, "PING");
+	order_submit(&o, &w);
+	fd = fake_login(&f);
+	HEAR(&f, fd, PING);
+	SAY(&f, fd, "-LOADING Redis is loading the dataset in memory\r\n");
+	ck_assert(fake_hears_nothing(&f, fd));
+	ck_assert(!o.done);
+	ck_assert_int_lt(w.next_ns, w.now_ns + 500 * MS);
+	w.now_ns = w.next_ns;
+	HEAR(&f, fd, PING);
+	SAY(&f, fd, "+PONG\r\n");
+	order_wait(&o, &w);
+	ck_assert_str_eq(o.c.text, "PONG");
+	fake_close(fd);
+}
+END_TEST
+
+START_TEST(t_elements)
+{
+	struct order o;
+	int fd;
+
+	world_start(&w);
+	ORDER(&o, &w, 1000 * MS, "SCAN", "0");
+	o.c.elements = true;
+	o.c.element_limit = 1000;
+	order_submit(&o, &w);
+	fd = fake_login(&f);
+	HEAR(&f, fd, "*2\r\n$4\r\nSCAN\r\n$1\r\n0\r\n");
+	SAY(&f, fd, "*2\r\n$2\r\n17\r\n*1\r\n$3\r\nk");
+	SAY(&f, fd, "ey\r\n");
+	order_wait(&o, &w);
+	ck_assert_int_eq(o.c.reply, KVW_REDIS_ARRAY);
+	ck_assert_uint_eq(o.c.element_count, 2);
+	ck_assert_str_eq(o.c.found[0].data, "17");
+	ck_assert_str_eq(o.c.found[1].data, "key");
+	ck_assert_uint_eq(o.c.found[1].depth, 2);
+	kvw_redis_elements_free(o.c.found, o.c.element_count);
+	fake_close(fd);
+}
+END_TEST
+
+/* --- bounds ----------------------------------------------------------------------------------- */
+
+START_TEST(t_bytes_in_flight)
+{
+	char value[1000] = {0};
+	struct order o[4];
+	int fd;
+
+	w.options.inflight_bytes = 2500;
+	world_start(&w);
+	for (int i = 0; i < 4; i++) {
+		ORDER(&o[i], &w, 1000 * MS, "SET", "k");
+		order_value(&o[i], value, i == 3 ? 10 : sizeof(value));
+		order_submit(&o[i], &w);
+	}
+	fd = fake_login(&f);
+	while (stats().in_flight == 0)
+		;
+	ck_assert_uint_eq(stats().in_flight, 2); /* the small one does not overtake the third */
+	ck_assert_uint_eq(stats().waiting, 2);
+	ck_assert_uint_le(stats().in_flight_bytes, 2500);
+	SAY(&f, fd, "+OK\r\n");
+	order_wait(&o[0], &w);
+	ck_assert_uint_eq(stats().in_flight, 3);
+	ck_assert_uint_eq(stats().waiting, 0);
+	world_finish(&w);
+	fake_close(fd);
+}
+END_TEST
+
+START_TEST(t_larger_than_all_room)
+{
+	static char value[10000];
+	struct order o;
+	int fd;
+
+	w.options.inflight_bytes = 2500;
+	world_start(&w);
+	ORDER(&o, &w, 1000 * MS, "SET", "k");
+	order_value(&o, value, sizeof(value));
+	order_submit(&o, &w);
+	fd = fake_login(&f);
+	HEAR(&f, fd, "*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$10000\r\n");
+	SAY(&f, fd, "-OOM command not allowed when used memory > 'maxmemory'.\r\n");
+	order_wait(&o, &w);
+	ck_assert_uint_eq(stats().in_flight_bytes, 0);
+	fake_close(fd);
+}
+END_TEST
+
+START_TEST(t_too_many_pieces)
+{
+	struct iovec parts[KVW_REDIS_MAX_PARTS + 1] = {{0}};
+	struct order o;
+
+	world_start(&w);
+	ORDER(&o, &w, 1000 * MS, "PING");
+	o.c.parts = parts;
+	o.c.part_count = KVW_REDIS_MAX_PARTS + 1;
+	order_submit(&o, &w);
+	order_wait(&o, &w);
+	ck_assert_int_eq(o.c.status, KVW_EINVAL);
+}
+END_TEST
+
+/* --- ends ------------------------------------------------------------------------------------- */
+
+START_TEST(t_destroyed_at_any_time)
+{
+	struct order o[3];
+	int fd = -1;
+
+	world_start(&w);
+	for (int i = 0; i < 3; i++) {
+		ORDER(&o[i], &w, 1000 * MS, "GET", "a");
+		order_submit(&o[i], &w);
+	}
+	if (_i >= 1)
+		fd = fake_accept(&f);
+	if (_i >= 2) {
+		HEAR(&f, fd, "*2\r\n$4\r\nINFO\r\n$6\r\nserver\r\n");
+		SAY(&f, fd, "$0\r\n\r\n");
+		HEAR(&f, fd, GET_A);
+	}
+	if (_i >= 3)
+		SAY(&f, fd, "*2\r\n$3\r\nabc\r\n$100\r\nx");
+	world_finish(&w);
+	for (int i = 0; i < 3; i++) {
+		ck_assert_uint_eq(o[i].done_count, 1);
+		ck_assert_int_eq(o[i].c.status, KVW_ECLOSED);
+	}
+	if (fd >= 0)
+		fake_close(fd);
+}
+END_TEST
+
+START_TEST(t_unusable_files)
+{
+	char why[KVW_REDIS_REASON];
+	struct kvw_redis *r;
+
+	w.url.tls = true;
+	w.options.tls_ca = "/nowhere/ca.pem";
+	ck_assert_int_eq(kvw_redis_create(&w.options, why, &r), KVW_EINVAL);
+	ck_assert_ptr_nonnull(strstr(why, "/nowhere/ca.pem"));
+	w.options.tls_ca = NULL;
+	w.options.tls_key = "/nowhere/key.pem";
+	ck_assert_int_eq(kvw_redis_create(&w.options, why, &r), KVW_EINVAL);
+	ck_assert_ptr_nonnull(strstr(why, "without a certificate"));
+}
+END_TEST
+
+static Suite *client_suite(void)
+{
+	Suite *suite = suite_create("redis-client");
+	TCase *tc = tcase_create("client");
+
+	tcase_set_timeout(tc, 60);
+	tcase_add_checked_fixture(tc, setup, teardown);
+	tcase_add_test(tc, t_value_into_lead_and_segments);
+	tcase_add_test(tc, t_mode_is_told);
+	tcase_add_test(tc, t_login_says_user_password_and_database);
+	tcase_add_test(tc, t_spread_over_connections);
+	tcase_add_test(tc, t_error_in_place_of_a_value);
+	tcase_add_test(tc, t_value_too_long);
+	tcase_add_test(tc, t_not_redis);
+	tcase_add_test(tc, t_reply_that_nobody_asked_for);
+	tcase_add_test(tc, t_early_reply);
+	tcase_add_test(tc, t_loading_is_asked_again);
+	tcase_add_test(tc, t_elements);
+	tcase_add_test(tc, t_bytes_in_flight);
+	tcase_add_test(tc, t_larger_than_all_room);
+	tcase_add_test(tc, t_too_many_pieces);
+	tcase_add_loop_test(tc, t_destroyed_at_any_time, 0, 4);
+	tcase_add_test(tc, t_unusable_files);
+	suite_add_tcase(suite, tc);
+	return suite;
+}
+
+int main(void)
+{
+	SRunner *runner = srunner_create(client_suite());
+	int failed;
+
+	srunner_run_all(runner, CK_ENV);
+	failed = srunner_ntests_failed(runner);
+	srunner_free(runner);
+	return failed == 0 ? 0 : 1;
+}
