@@ -76,7 +76,7 @@ static void reader_end(struct reader *r)
 	kvw_redis_elements_free(r->c.found, r->c.element_count);
 	free(r->c.lead);
 	for (size_t i = 0; i < SEGMENTS; i++)
-		free(r->into[i].base);
+		free(r->into[i].iov_base);
 }
 
 static void read_whole(struct reader *r, const char *data, size_t size)
@@ -149,7 +149,7 @@ static void same(const struct reader *a, const struct reader *b)
 	require(a->c.lead_bytes == b->c.lead_bytes && strcmp(a->c.text, b->c.text) == 0);
 	require(memcmp(a->c.lead, b->c.lead, a->c.lead_room) == 0);
 	for (size_t i = 0; i < SEGMENTS; i++)
-		require(memcmp(a->into[i].base, b->into[i].base, a->into[i].bytes) == 0);
+		require(memcmp(a->into[i].iov_base, b->into[i].iov_base, a->into[i].iov_len) == 0);
 	same_elements(&a->c, &b->c);
 }
 
