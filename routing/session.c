@@ -28,6 +28,8 @@
 
 #define PLACE_TRIES 4 /* against other loops that place the same session */
 
+enum { HOME, PLACED, MOVED, NO_SESSION, REASONS }; /* its reasons */
+
 struct session {
 	struct kvw_strategy base;
 	struct kvw_prefill_model model;
@@ -152,16 +154,16 @@ static size_t settle(struct session *s, const struct kvw_route_request *request,
 	size_t pos = position_of(set, home);
 	bool passed_on = false;
 
-	*reason = KVW_REASON_SESSION;
+	*reason = KVW_OWN_REASON(session, HOME);
 	for (unsigned i = 0; i < PLACE_TRIES && pos == set->count; i++) {
 		uint32_t old = home;
 		size_t choice = place_by_hash(s, set, place_key(request), &passed_on);
 
-		*reason = old == KVW_NO_WORKER && !passed_on ? KVW_REASON_SESSION_NEW
-							     : KVW_REASON_SESSION_MOVED;
+		*reason = old == KVW_NO_WORKER && !passed_on ? KVW_OWN_REASON(session, PLACED)
+							     : KVW_OWN_REASON(session, MOVED);
 		home = kvw_session_table_place(s->table, key, old, set->items[choice].id, now_ns);
 		if (home != set->items[choice].id)
-			*reason = KVW_REASON_SESSION; /* another loop placed it first */
+			*reason = KVW_OWN_REASON(session, HOME); /* another loop placed it first */
 		pos = position_of(set, home);
 	}
 	return pos < set->count ? pos : place_by_hash(s, set, place_key(request), &passed_on);
@@ -175,12 +177,12 @@ static size_t look(struct session *s, const struct kvw_route_request *request,
 	size_t pos = position_of(set, home);
 	bool passed_on = false;
 
-	*reason = KVW_REASON_SESSION;
+	*reason = KVW_OWN_REASON(session, HOME);
 	if (pos < set->count)
 		return pos;
 	pos = place_by_hash(s, set, place_key(request), &passed_on);
-	*reason = home == KVW_NO_WORKER && !passed_on ? KVW_REASON_SESSION_NEW
-						      : KVW_REASON_SESSION_MOVED;
+	*reason = home == KVW_NO_WORKER && !passed_on ? KVW_OWN_REASON(session, PLACED)
+						      : KVW_OWN_REASON(session, MOVED);
 	return pos;
 }
 
@@ -203,7 +205,7 @@ static enum kvw_err session_pick(struct kvw_strategy *self, const struct kvw_rou
 	const struct kvw_candidates *set, int64_t now_ns, struct kvw_decision *out)
 {
 	struct session *s = (struct session *)self;
-	enum kvw_reason reason = KVW_REASON_NO_SESSION;
+	enum kvw_reason reason = KVW_OWN_REASON(session, NO_SESSION);
 	size_t pos = 0;
 
 	if (kvw_usable_count(set) == 0)
@@ -223,7 +225,7 @@ static enum kvw_err session_explain(struct kvw_strategy *self,
 	struct kvw_cost *costs, struct kvw_decision *out)
 {
 	struct session *s = (struct session *)self;
-	enum kvw_reason reason = KVW_REASON_NO_SESSION;
+	enum kvw_reason reason = KVW_OWN_REASON(session, NO_SESSION);
 	size_t pos = 0;
 
 	if (kvw_usable_count(set) == 0)
@@ -255,9 +257,18 @@ static void session_destroy(struct kvw_strategy *self)
 	free(s);
 }
 
+static const struct kvw_reason_text reasons[] = {
+	[HOME] = {"session", "it is the worker of this session"},
+	[PLACED] = {"session_new", "the session is new and its name leads there"},
+	[MOVED] = {"session_moved", "the worker of this session is gone or has too much to do"},
+	[NO_SESSION] = {"no_session", "the request names no session, and it has least to do"},
+	[REASONS] = {.name = NULL},
+};
+
 const struct kvw_strategy_ops kvw_session_ops = {
 	.name = "session",
 	.help = "a session (header, cookie or body field) stays with its worker",
+	.reasons = reasons,
 	.prepare = KVW_PREPARE_CONTENT,
 	.create = session_create,
 	.pick = session_pick,

@@ -12,21 +12,24 @@ const struct kvw_strategy_ops *const kvw_strategies[] = {
 	NULL,
 };
 
-static const char *const reason_names[KVW_REASON_COUNT] = {
-	[KVW_REASON_TURN] = "turn",
-	[KVW_REASON_PREFIX] = "prefix",
-	[KVW_REASON_LOAD] = "load",
-	[KVW_REASON_SESSION] = "session",
-	[KVW_REASON_SESSION_NEW] = "session_new",
-	[KVW_REASON_SESSION_MOVED] = "session_moved",
-	[KVW_REASON_NO_SESSION] = "no_session",
-	[KVW_REASON_NO_CONTENT] = "no_content",
-	[KVW_REASON_ONLY] = "only",
-	[KVW_REASON_OWNER] = "owner",
-	[KVW_REASON_BOUND] = "bound",
-	[KVW_REASON_SLOW_START] = "slow_start",
-	[KVW_REASON_KV_FULL] = "kv_full",
-	[KVW_REASON_KVAWARE] = "kvaware",
+_Static_assert(KVW_STRATEGY_COUNT <= KVW_STRATEGIES_MOST, "raise KVW_STRATEGIES_MOST");
+
+/* Those that several strategies have, or that the proxy gives. */
+static const struct kvw_reason_text shared_reasons[KVW_REASON_OWN] = {
+	[KVW_REASON_TURN] = {"turn", "it is its turn"},
+	[KVW_REASON_PREFIX] = {"prefix",
+		"it costs least, with the prompt's beginning in its cache"},
+	[KVW_REASON_LOAD] = {"load", "it costs least; no cached prefix decided"},
+	[KVW_REASON_NO_CONTENT] = {"no_content",
+		"the prompt is not understood, and it has least to do"},
+	[KVW_REASON_ONLY] = {"only", "no other can"},
+	[KVW_REASON_OWNER] = {"owner", "it keeps the response that the request names"},
+	[KVW_REASON_BOUND] = {"bound", "a cheaper worker has too many requests in flight"},
+	[KVW_REASON_SLOW_START] = {"slow_start", "a cheaper worker is new or has just returned"},
+	[KVW_REASON_KV_FULL] = {"kv_full",
+		"a cheaper worker's KV cache is full, or it preempts requests"},
+	[KVW_REASON_KVAWARE] = {"kvaware",
+		"it costs least, and holds the prompt's beginning by its own word"},
 };
 
 static const char *const verdict_names[KVW_VERDICT_COUNT] = {
@@ -48,11 +51,43 @@ const struct kvw_strategy_ops *kvw_strategy_find(const char *name)
 	return NULL;
 }
 
+/* NULL: there is no such reason. */
+static const struct kvw_reason_text *text_of(enum kvw_reason reason)
+{
+	unsigned own = (unsigned)reason - KVW_REASON_OWN;
+	const struct kvw_reason_text *reasons;
+
+	if ((unsigned)reason < KVW_REASON_OWN)
+		return &shared_reasons[reason];
+	if (own / KVW_OWN_REASONS >= KVW_STRATEGY_COUNT)
+		return NULL;
+	reasons = kvw_strategies[own / KVW_OWN_REASONS]->reasons;
+	for (unsigned i = 0; reasons != NULL && reasons[i].name != NULL; i++)
+		if (i == own % KVW_OWN_REASONS)
+			return &reasons[i];
+	return NULL;
+}
+
 const char *kvw_reason_name(enum kvw_reason reason)
 {
-	if ((unsigned)reason >= KVW_REASON_COUNT || reason_names[reason] == NULL)
-		return "unknown";
-	return reason_names[reason];
+	const struct kvw_reason_text *text = text_of(reason);
+
+	return text != NULL ? text->name : "unknown";
+}
+
+const char *kvw_reason_why(enum kvw_reason reason)
+{
+	const struct kvw_reason_text *text = text_of(reason);
+
+	return text != NULL ? text->why : "for a reason without a name";
+}
+
+bool kvw_reason_of(const struct kvw_strategy_ops *ops, enum kvw_reason reason)
+{
+	unsigned own = (unsigned)reason - KVW_REASON_OWN;
+
+	return text_of(reason) != NULL && ((unsigned)reason < KVW_REASON_OWN ||
+						  kvw_strategies[own / KVW_OWN_REASONS] == ops);
 }
 
 const char *kvw_verdict_name(enum kvw_verdict verdict)

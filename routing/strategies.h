@@ -10,4 +10,16 @@
 #include "routing/strategies.def"
 #undef KVW_STRATEGY
 
+/* Places in the list. */
+enum kvw_strategy_index {
+#define KVW_STRATEGY(name) KVW_STRATEGY_##name,
+#include "routing/strategies.def"
+#undef KVW_STRATEGY
+	KVW_STRATEGY_COUNT
+};
+
+/* The i-th of a strategy's own `reasons`, as decisions name it. */
+#define KVW_OWN_REASON(strategy, i)                                                                \
+	((enum kvw_reason)(KVW_REASON_OWN + KVW_STRATEGY_##strategy * KVW_OWN_REASONS + (i)))
+
 #endif

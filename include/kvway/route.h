@@ -23,23 +23,29 @@
 /* Where a predicted hit lies. Loading from a lower tier costs time; DEVICE is free. */
 enum kvw_tier { KVW_TIER_DEVICE, KVW_TIER_HOST, KVW_TIER_DISK, KVW_TIER_REMOTE, KVW_TIER_COUNT };
 
+#define KVW_STRATEGIES_MOST 16 /* in routing/strategies.def */
+#define KVW_OWN_REASONS      8 /* most that one strategy has of its own */
+
 /* Why a worker was chosen: a label of metrics, access log and `kvway explain`. */
 enum kvw_reason {
-	KVW_REASON_TURN,          /* roundrobin: it was its turn */
-	KVW_REASON_PREFIX,        /* lowest cost, and it holds a prefix */
-	KVW_REASON_LOAD,          /* lowest cost without a prefix that decided */
-	KVW_REASON_SESSION,       /* the session's own worker */
-	KVW_REASON_SESSION_NEW,   /* a new session was placed by hash */
-	KVW_REASON_SESSION_MOVED, /* the session's worker is gone or over its bound */
-	KVW_REASON_NO_SESSION,    /* session: the request names none, went by load */
-	KVW_REASON_NO_CONTENT,    /* prompt not understood, went by load */
-	KVW_REASON_ONLY,          /* one usable worker */
-	KVW_REASON_OWNER,         /* the worker that holds the state this request names */
-	KVW_REASON_BOUND,         /* a cheaper worker had too many requests in flight */
-	KVW_REASON_SLOW_START,    /* a cheaper worker is new or just returned */
-	KVW_REASON_KV_FULL,       /* a cheaper worker's KV cache is full, or it preempts */
-	KVW_REASON_KVAWARE,       /* lowest cost, and by its own word it holds a prefix */
-	KVW_REASON_COUNT
+	KVW_REASON_TURN,       /* roundrobin: it was its turn */
+	KVW_REASON_PREFIX,     /* lowest cost, and it holds a prefix */
+	KVW_REASON_LOAD,       /* lowest cost without a prefix that decided */
+	KVW_REASON_NO_CONTENT, /* prompt not understood, went by load */
+	KVW_REASON_ONLY,       /* one usable worker */
+	KVW_REASON_OWNER,      /* the worker that holds the state this request names */
+	KVW_REASON_BOUND,      /* a cheaper worker had too many requests in flight */
+	KVW_REASON_SLOW_START, /* a cheaper worker is new or just returned */
+	KVW_REASON_KV_FULL,    /* a cheaper worker's KV cache is full, or it preempts */
+	KVW_REASON_KVAWARE,    /* lowest cost, and by its own word it holds a prefix */
+	KVW_REASON_OWN,        /* the first of those in `reasons` of strategies: KVW_OWN_REASON */
+	KVW_REASON_COUNT = KVW_REASON_OWN + KVW_STRATEGIES_MOST * KVW_OWN_REASONS
+};
+
+/* A reason in words. */
+struct kvw_reason_text {
+	const char *name; /* the label, at most 31 characters; NULL ends a strategy's list */
+	const char *why;  /* completes "URL would serve it: " of `kvway explain` */
 };
 
 /* One worker as a strategy sees it. */
@@ -163,6 +169,7 @@ struct kvw_strategy {
 struct kvw_strategy_ops {
 	const char *name;   /* as written in the key routing.strategy */
 	const char *help;   /* one line for --help and REFERENCE.md */
+	const struct kvw_reason_text *reasons; /* its own, at most KVW_OWN_REASONS; NULL: none */
 	enum kvw_prepare prepare; /* what is found out of a request before pick() */
 
 	/* Caller owns *out. Fails only with KVW_ENOMEM, leaving *out alone. */
@@ -210,8 +217,14 @@ extern const struct kvw_strategy_ops *const kvw_strategies[];
 /* By name; NULL if there is none. */
 const struct kvw_strategy_ops *kvw_strategy_find(const char *name);
 
-/* Label text of a reason, for example "prefix". */
+/* Label text of a reason, for example "prefix"; "unknown" if there is no such reason. */
 const char *kvw_reason_name(enum kvw_reason reason);
+
+/* The same as half a sentence, for example "it is its turn". */
+const char *kvw_reason_why(enum kvw_reason reason);
+
+/* Whether decisions of this strategy may have this reason: a shared one or one of its own. */
+bool kvw_reason_of(const struct kvw_strategy_ops *ops, enum kvw_reason reason);
 
 /* Text of a verdict, for example "costs_more". */
 const char *kvw_verdict_name(enum kvw_verdict verdict);

@@ -62,6 +62,8 @@ void kvw_collect_decisions(struct kvw_collect *collect)
 		size_t offset =
 			offsetof(struct kvw_metrics_shard, reasons) + i * sizeof(_Atomic uint64_t);
 
+		if (!kvw_reason_of(strategy == NULL ? NULL : strategy->ops, (enum kvw_reason)i))
+			continue;
 		labels[1].value = kvw_slice_of(kvw_reason_name((enum kvw_reason)i));
 		kvw_sample_u64(&collect->out, labels, 2, kvw_shards_sum(collect->metrics, offset));
 	}

@@ -12,25 +12,6 @@
 
 #define NS_PER_MS 1e6
 
-/* Completes "URL would serve it: ". */
-static const char *const why_by_reason[KVW_REASON_COUNT] = {
-	[KVW_REASON_TURN] = "it is its turn",
-	[KVW_REASON_PREFIX] = "it costs least, with the prompt's beginning in its cache",
-	[KVW_REASON_LOAD] = "it costs least; no cached prefix decided",
-	[KVW_REASON_SESSION] = "it is the worker of this session",
-	[KVW_REASON_SESSION_NEW] = "the session is new and its name leads there",
-	[KVW_REASON_SESSION_MOVED] = "the worker of this session is gone or has too much to do",
-	[KVW_REASON_NO_SESSION] = "the request names no session, and it has least to do",
-	[KVW_REASON_NO_CONTENT] = "the prompt is not understood, and it has least to do",
-	[KVW_REASON_ONLY] = "no other can",
-	[KVW_REASON_OWNER] = "it keeps the response that the request names",
-	[KVW_REASON_BOUND] = "a cheaper worker has too many requests in flight",
-	[KVW_REASON_SLOW_START] = "a cheaper worker is new or has just returned",
-	[KVW_REASON_KVAWARE] =
-		"it costs least, and holds the prompt's beginning by its own word",
-	[KVW_REASON_KV_FULL] = "a cheaper worker's KV cache is full, or it preempts requests",
-};
-
 static const char *const tier_names[KVW_TIER_COUNT] = {
 	[KVW_TIER_DEVICE] = "device",
 	[KVW_TIER_HOST] = "host",
@@ -211,7 +192,6 @@ static void put_workers(const struct kvw_explanation *e, struct kvw_page *text)
 void kvw_explanation_print(const struct kvw_explanation *e, struct kvw_page *text)
 {
 	const struct kvw_decision *decision = &e->decision;
-	const char *why = why_by_reason[decision->reason];
 
 	kvw_page_string(text, "{\"strategy\":");
 	kvw_page_json(text, kvw_slice_of(e->source->strategy->ops->name));
@@ -234,7 +214,7 @@ void kvw_explanation_print(const struct kvw_explanation *e, struct kvw_page *tex
 	put_u64(text, "predicted_cached_tokens", hit_of(decision->hit_tokens));
 	put_text(text, "worker", kvw_slice_of(e->source->fleet->workers[decision->worker_id]->url));
 	put_text(text, "reason", kvw_slice_of(kvw_reason_name(decision->reason)));
-	put_text(text, "why", kvw_slice_of(why != NULL ? why : "for a reason without a name"));
+	put_text(text, "why", kvw_slice_of(kvw_reason_why(decision->reason)));
 	put_workers(e, text);
 	kvw_page_string(text, "}\n");
 }

@@ -32,12 +32,45 @@ END_TEST
 START_TEST(reasons_have_different_names)
 {
 	for (int a = 0; a < KVW_REASON_COUNT; a++) {
-		ck_assert_str_ne(kvw_reason_name((enum kvw_reason)a), "unknown");
+		const char *name = kvw_reason_name((enum kvw_reason)a);
+
+		ck_assert_uint_lt(strlen(name), 32);
+		if (a >= KVW_REASON_OWN && strcmp(name, "unknown") == 0)
+			continue;
+		ck_assert_str_ne(name, "unknown");
+		ck_assert_uint_gt(strlen(kvw_reason_why((enum kvw_reason)a)), 10);
 		for (int b = 0; b < a; b++)
-			ck_assert_str_ne(kvw_reason_name((enum kvw_reason)a),
-				kvw_reason_name((enum kvw_reason)b));
+			ck_assert_str_ne(name, kvw_reason_name((enum kvw_reason)b));
 	}
 	ck_assert_str_eq(kvw_reason_name((enum kvw_reason)KVW_REASON_COUNT), "unknown");
+}
+END_TEST
+
+/* Each list of own reasons has an end, and only its strategy decides for them. */
+START_TEST(own_reasons_are_of_one_strategy)
+{
+	size_t own = 0;
+
+	for (int reason = 0; reason < KVW_REASON_COUNT; reason++) {
+		size_t strategies = 0, all = 0;
+
+		for (; kvw_strategies[all] != NULL; all++)
+			strategies += kvw_reason_of(kvw_strategies[all], (enum kvw_reason)reason);
+		ck_assert_uint_le(strategies, reason < KVW_REASON_OWN ? all : 1);
+		ck_assert(reason >= KVW_REASON_OWN || strategies == all);
+		own += reason >= KVW_REASON_OWN && strategies == 1;
+	}
+	for (size_t i = 0; kvw_strategies[i] != NULL; i++) {
+		const struct kvw_reason_text *reasons = kvw_strategies[i]->reasons;
+		size_t count = 0;
+
+		while (reasons != NULL && reasons[count].name != NULL)
+			count++;
+		ck_assert_uint_le(count, KVW_OWN_REASONS);
+		own -= count;
+	}
+	ck_assert_uint_eq(own, 0);
+	ck_assert(!kvw_reason_of(kvw_strategies[0], KVW_REASON_COUNT));
 }
 END_TEST
 
@@ -168,6 +201,7 @@ int main(void)
 
 	tcase_add_test(tcase, names_are_found);
 	tcase_add_test(tcase, reasons_have_different_names);
+	tcase_add_test(tcase, own_reasons_are_of_one_strategy);
 	tcase_add_test(tcase, verdicts_have_different_names);
 	tcase_add_loop_test(tcase, only_usable_workers_are_picked, 0, 3);
 	suite_add_tcase(suite, tcase);

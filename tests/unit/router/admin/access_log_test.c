@@ -152,7 +152,7 @@ START_TEST(the_longest_line_fits)
 	memset(&record, 0xFF, sizeof(record));
 	record.end = KVW_END_UPSTREAM_LOST;
 	record.api = KVW_API_COUNT_TOKENS;
-	record.reason = KVW_REASON_SESSION_MOVED;
+	record.reason = KVW_REASON_SLOW_START;
 	record.stream = record.prompt_known = record.cached_known = record.completion_known = true;
 	record.request_bytes = record.response_bytes = INT64_MAX;
 	record.wall_ns = record.total_ns = record.first_token_ns = record.added_ns = INT64_MAX;
