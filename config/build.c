@@ -15,13 +15,14 @@
 #include "config/rules.h"
 
 enum kvw_err kvw_build_start(
-	struct kvw_build *build, struct kvw_report *report, const char *const *strategies)
+	struct kvw_build *build, struct kvw_report *report, const struct kvw_strategy_ops *const *strategies)
 {
 	struct kvw_config *config = calloc(1, sizeof(*config));
 
 	if (config == NULL)
 		return KVW_ENOMEM;
-	*build = (struct kvw_build){.config = config, .report = report, .strategies = strategies};
+	*build = (struct kvw_build){.config = config, .report = report};
+	kvw_own_keys_init(&build->own, strategies);
 	return KVW_OK;
 }
 
@@ -109,9 +110,9 @@ static enum kvw_err parse_scalar(struct kvw_build *build, const struct kvw_key *
 		return KVW_OK;
 	if (given->node == NULL ||
 		(given->node->kind == KVW_NODE_SCALAR && !kvw_node_is_null(given->node)))
-		err = type->parse(type, given->text, build->strategies, value, &fault);
+		err = type->parse(type, given->text, build->own.names, value, &fault);
 	else if (type->expected == NULL) /* parse says what it wants when it gets nothing */
-		err = type->parse(type, kvw_slice_of(""), build->strategies, value, &fault);
+		err = type->parse(type, kvw_slice_of(""), build->own.names, value, &fault);
 	parsed = err == KVW_OK;
 	if (parsed && type == key->type && !in_range(key, value))
 		err = KVW_EINVAL;
@@ -233,17 +234,18 @@ static enum kvw_err set_default(
 
 enum kvw_err kvw_build_set(struct kvw_build *build, size_t key, const struct kvw_given *given)
 {
-	assert(key < KVW_KEY_COUNT);
+	const struct kvw_key *what = kvw_own_key(&build->own, key);
+
+	assert(key < KVW_KEY_COUNT + build->own.key_count);
 	if (build->given[key]) {
-		kvw_report_mistake(build->report, given->place, kvw_keys[key].path,
+		kvw_report_mistake(build->report, given->place, what->path,
 			"found a second time, expected once: first given in line %zu",
 			build->places[key].line);
 		return KVW_OK;
 	}
 	build->given[key] = true;
 	build->places[key] = given->place;
-	return set_field(build, &kvw_keys[key], kvw_keys[key].path, given, build->config,
-		&build->valid[key]);
+	return set_field(build, what, what->path, given, build->config, &build->valid[key]);
 }
 
 enum kvw_err kvw_build_reserve_workers(struct kvw_build *build, size_t count)
@@ -309,9 +311,10 @@ enum kvw_err kvw_build_end(struct kvw_build *build, struct kvw_config **out)
 {
 	enum kvw_err err = KVW_OK;
 
-	for (size_t key = 0; key < KVW_KEY_COUNT && err == KVW_OK; key++)
+	for (size_t key = 0; key < KVW_KEY_COUNT + build->own.key_count && err == KVW_OK; key++)
 		if (!build->given[key])
-			err = set_default(build, &kvw_keys[key], build->config, &build->valid[key]);
+			err = set_default(build, kvw_own_key(&build->own, key), build->config,
+				&build->valid[key]);
 	if (err == KVW_OK) {
 		kvw_rules_check(build);
 		kvw_rules_check_kvaware(build);

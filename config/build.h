@@ -10,15 +10,17 @@
 
 #include "settings/document.h"
 #include "settings/report.h"
-#include "config/schema.h"
+#include "config/own_keys.h"
+
+#define KVW_ALL_KEYS (KVW_KEY_COUNT + KVW_OWN_KEYS_MOST)
 
 struct kvw_build {
 	struct kvw_config *config;
 	struct kvw_report *report;              /* borrowed */
-	const char *const *strategies;          /* borrowed */
-	struct kvw_place places[KVW_KEY_COUNT]; /* where each key was given */
-	bool given[KVW_KEY_COUNT];
-	bool valid[KVW_KEY_COUNT];
+	struct kvw_own_keys own;                /* keys of the strategies */
+	struct kvw_place places[KVW_ALL_KEYS];  /* where each key was given */
+	bool given[KVW_ALL_KEYS];
+	bool valid[KVW_ALL_KEYS];
 	size_t worker_room;
 };
 
@@ -31,9 +33,9 @@ struct kvw_given {
 
 /* On KVW_OK kvw_build_end or kvw_build_drop must follow. */
 enum kvw_err kvw_build_start(struct kvw_build *build, struct kvw_report *report,
-	const char *const *strategies) KVW_MUST_CHECK;
+	const struct kvw_strategy_ops *const *strategies) KVW_MUST_CHECK;
 
-/* Sets the key with this index. Twice is a mistake. */
+/* Sets the key with this index of own_keys.h. Twice is a mistake. */
 enum kvw_err kvw_build_set(
 	struct kvw_build *build, size_t key, const struct kvw_given *given) KVW_MUST_CHECK;
 

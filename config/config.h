@@ -10,9 +10,9 @@
  *
  * and returns KVW_EINVAL (at least one mistake), KVW_EIO (the file cannot be read; also
  * written) or KVW_ENOMEM (the caller reports it). *out is set only on KVW_OK. Lines and columns
- * count from 1, columns in characters. `strategies` is the NULL-terminated list of names that
- * routing.strategy may have; it is read during the call only, so that this folder needs no
- * knowledge of routing.
+ * count from 1, columns in characters. `strategies` is the NULL-terminated list of what
+ * routing.strategy may name; their names and own settings are read during the call only, so that this
+ * folder needs no knowledge of routing.
  * No function keeps state: any thread may call any of them.
  */
 #ifndef KVW_CONFIG_H
@@ -24,6 +24,7 @@
 #include <stdio.h>
 
 #include "kvway/err.h"
+#include "kvway/route.h"
 #include "settings/types.h"
 
 #define KVW_CONFIG_MAX_BYTES (1u << 20) /* of a file; a fleet of 1,024 workers needs a tenth */
@@ -74,6 +75,8 @@ struct kvw_config {
 #include "config/keys.def"
 	struct kvw_worker_config *workers; /* in the order of the file, no URL twice */
 	size_t worker_count;               /* 1 to KVW_MAX_WORKERS (kvway/route.h) */
+	/* Own settings of all strategies, one after another; kvw_config_own. */
+	union kvw_setting_value own[KVW_OWN_KEYS_MOST];
 };
 
 /* Values of the program's flags; NULL: not given, the key's default holds. Borrowed. */
@@ -88,16 +91,21 @@ struct kvw_config_flags {
 };
 
 /* Reads a YAML file. */
-enum kvw_err kvw_config_load(const char *path, const char *const *strategies, FILE *errors,
+enum kvw_err kvw_config_load(const char *path, const struct kvw_strategy_ops *const *strategies, FILE *errors,
 	struct kvw_config **out) KVW_MUST_CHECK;
 
 /* The same from memory; `name` stands where the file's path would. */
 enum kvw_err kvw_config_parse(const char *name, const char *text, size_t len,
-	const char *const *strategies, FILE *errors, struct kvw_config **out) KVW_MUST_CHECK;
+	const struct kvw_strategy_ops *const *strategies, FILE *errors, struct kvw_config **out) KVW_MUST_CHECK;
 
 /* Defaults and flags, no file. Mistakes name the flag: `--listen: found ..., expected ...`. */
 enum kvw_err kvw_config_from_flags(const struct kvw_config_flags *flags,
-	const char *const *strategies, FILE *errors, struct kvw_config **out) KVW_MUST_CHECK;
+	const struct kvw_strategy_ops *const *strategies, FILE *errors, struct kvw_config **out) KVW_MUST_CHECK;
+
+/* Values of a strategy's own settings, for kvw_strategy_options. `strategies` as when it was loaded;
+ * `ops` is one of them. Borrowed from the configuration. */
+const union kvw_setting_value *kvw_config_own(const struct kvw_config *config,
+	const struct kvw_strategy_ops *const *strategies, const struct kvw_strategy_ops *ops);
 
 /* NULL is allowed. */
 void kvw_config_destroy(struct kvw_config *config);

@@ -46,7 +46,7 @@ static enum kvw_err add_workers(struct kvw_build *build, const struct kvw_config
 }
 
 enum kvw_err kvw_config_from_flags(const struct kvw_config_flags *flags,
-	const char *const *strategies, FILE *errors, struct kvw_config **out)
+	const struct kvw_strategy_ops *const *strategies, FILE *errors, struct kvw_config **out)
 {
 	const struct {
 		enum kvw_key_index key;

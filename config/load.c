@@ -16,41 +16,49 @@
 #include "settings/suggest.h"
 #include "settings/unknown.h"
 
+#define KVW_ALL_SECTIONS (KVW_SECTION_COUNT + KVW_STRATEGIES_MOST)
+
 /* One pass over a tree. */
 struct walk {
 	struct kvw_build *build;
 	struct kvw_report *report;
-	size_t section_lines[KVW_SECTION_COUNT]; /* where each began; 0: not met */
-	const struct kvw_node *workers;          /* the value of `workers`; NULL: not met */
+	size_t section_lines[KVW_ALL_SECTIONS]; /* where each began; 0: not met */
+	const struct kvw_node *workers;         /* the value of `workers`; NULL: not met */
+	/* What may be known, for messages. */
+	const char *key_paths[KVW_ALL_KEYS];
+	const char *section_paths[KVW_ALL_SECTIONS + 1];
+	struct kvw_known known;
 };
 
 static enum kvw_err walk_section(struct walk *w, size_t section, const struct kvw_node *map);
 
-static const char *const key_paths[] = {
-#define KVW_KEY(path, type, field, def, min, max, reload, text) path,
-#include "config/keys.def"
-};
-static const char *const section_paths[] = {
-#define KVW_SECTION(name, path, text) path,
-#include "config/keys.def"
-	"workers",
-};
-static const struct kvw_known known = {
-	key_paths, KVW_KEY_COUNT, section_paths, KVW_SECTION_COUNT + 1};
+static void list_known(struct walk *w)
+{
+	const struct kvw_own_keys *own = &w->build->own;
+	size_t keys = KVW_KEY_COUNT + own->key_count;
+	size_t sections = KVW_SECTION_COUNT + own->section_count;
+
+	for (size_t i = 0; i < keys; i++)
+		w->key_paths[i] = kvw_own_key(own, i)->path;
+	for (size_t i = 0; i < sections; i++)
+		w->section_paths[i] = kvw_own_section(own, i)->path;
+	w->section_paths[sections] = "workers";
+	w->known = (struct kvw_known){w->key_paths, keys, w->section_paths, sections + 1};
+}
 
 /* A key of a section, for an example. */
-static const char *first_name(const char *section)
+static const char *first_name(const struct walk *w, const char *section)
 {
 	const char *name = NULL;
 
-	for (size_t i = 0; i < KVW_KEY_COUNT && name == NULL; i++)
-		name = kvw_name_in(section, kvw_keys[i].path);
+	for (size_t i = 0; i < w->known.key_count && name == NULL; i++)
+		name = kvw_name_in(section, w->known.keys[i]);
 	return name != NULL ? name : "";
 }
 
 static enum kvw_err on_section(struct walk *w, size_t section, const struct kvw_node *node)
 {
-	const char *path = kvw_sections[section].path;
+	const char *path = kvw_own_section(&w->build->own, section)->path;
 
 	if (w->section_lines[section] != 0) {
 		kvw_report_mistake(w->report, node->key->place, path,
@@ -64,7 +72,7 @@ static enum kvw_err on_section(struct walk *w, size_t section, const struct kvw_
 	if (node->kind != KVW_NODE_BAD && !kvw_node_is_null(node))
 		kvw_report_mistake(w->report, node->place, path,
 			"found %s, expected keys such as `%s:` below it, indented",
-			kvw_node_kind_name(node), first_name(path));
+			kvw_node_kind_name(node), first_name(w, path));
 	return KVW_OK;
 }
 
@@ -155,7 +163,8 @@ static enum kvw_err walk_workers(struct walk *w, const struct kvw_node *list)
 /* One name of a section: a key, a section in it, the workers, or unknown. */
 static enum kvw_err walk_name(struct walk *w, size_t section, const struct kvw_node *node)
 {
-	const char *parent = kvw_sections[section].path;
+	const struct kvw_own_keys *own = &w->build->own;
+	const char *parent = kvw_own_section(own, section)->path;
 	struct kvw_given value = {
 		.place = node->place, .text = {node->text, node->len}, .node = node};
 	char path[KVW_SCHEMA_MAX_PATH];
@@ -167,17 +176,17 @@ static enum kvw_err walk_name(struct walk *w, size_t section, const struct kvw_n
 		node->key->text);
 	whole = whole && n > 0 && (size_t)n < sizeof(path) &&
 		kvw_name_in(parent, path) != NULL;
-	key = kvw_schema_find_key(path);
-	inner = kvw_schema_find_section(path);
-	if (whole && key < KVW_KEY_COUNT) {
+	key = kvw_own_find_key(own, path);
+	inner = kvw_own_find_section(own, path);
+	if (whole && key < KVW_KEY_COUNT + own->key_count) {
 		if (w->build->given[key]) /* a second one is shown at its name */
 			value.place = node->key->place;
 		return kvw_build_set(w->build, key, &value);
 	}
-	if (whole && inner < KVW_SECTION_COUNT)
+	if (whole && inner < KVW_SECTION_COUNT + own->section_count)
 		return on_section(w, inner, node);
 	if (!whole || section != KVW_SECTION_top || strcmp(path, "workers") != 0) {
-		kvw_report_unknown(w->report, &known, parent, path, node->key);
+		kvw_report_unknown(w->report, &w->known, parent, path, node->key);
 		return KVW_OK;
 	}
 	if (w->workers != NULL) {
@@ -224,7 +233,7 @@ static enum kvw_err walk_root(struct walk *w, const struct kvw_node *root)
 }
 
 enum kvw_err kvw_config_parse(const char *name, const char *text, size_t len,
-	const char *const *strategies, FILE *errors, struct kvw_config **out)
+	const struct kvw_strategy_ops *const *strategies, FILE *errors, struct kvw_config **out)
 {
 	struct kvw_document document = {0};
 	struct kvw_report report;
@@ -239,6 +248,7 @@ enum kvw_err kvw_config_parse(const char *name, const char *text, size_t len,
 	err = kvw_build_start(&build, &report, strategies);
 	if (err != KVW_OK)
 		goto out_document;
+	list_known(&w);
 	err = walk_root(&w, document.root);
 	if (err == KVW_OK)
 		err = kvw_build_end(&build, out);
@@ -270,7 +280,7 @@ static enum kvw_err read_all(int fd, char *buffer, size_t room, size_t *len)
 }
 
 enum kvw_err kvw_config_load(
-	const char *path, const char *const *strategies, FILE *errors, struct kvw_config **out)
+	const char *path, const struct kvw_strategy_ops *const *strategies, FILE *errors, struct kvw_config **out)
 {
 	const size_t room = KVW_CONFIG_MAX_BYTES + 1;
 	enum kvw_err err = KVW_EIO;

@@ -14,7 +14,7 @@
 #include <string.h>
 
 #include "kvway/route.h"
-#include "config/schema.h"
+#include "config/own_keys.h"
 #include "settings/unknown.h"
 
 #define WRAP_COLUMN 96
@@ -70,7 +70,32 @@ static void write_table_head(FILE *out)
 		out);
 }
 
-static void write_section(FILE *out, const struct kvw_section *section)
+static bool below_routing(const struct kvw_section *section)
+{
+	size_t len = strlen(KVW_OWN_SECTION_PARENT);
+
+	return strncmp(section->path, KVW_OWN_SECTION_PARENT, len) == 0 &&
+	       (section->path[len] == '\0' || section->path[len] == '.');
+}
+
+/* Indexes of all sections; those of strategies follow the last one below `routing`. */
+static size_t order_sections(const struct kvw_own_keys *own, size_t *order)
+{
+	size_t count = 0;
+
+	for (size_t i = 0; i < KVW_SECTION_COUNT; i++) {
+		order[count++] = i;
+		if (!below_routing(&kvw_sections[i]) ||
+			(i + 1 < KVW_SECTION_COUNT && below_routing(&kvw_sections[i + 1])))
+			continue;
+		for (size_t k = 0; k < own->section_count; k++)
+			order[count++] = KVW_SECTION_COUNT + k;
+	}
+	return count;
+}
+
+static void write_section(
+	FILE *out, const struct kvw_own_keys *own, const struct kvw_section *section)
 {
 	if (section->path[0] != '\0')
 		fprintf(out, "\n## %s\n\n", section->path);
@@ -79,9 +104,9 @@ static void write_section(FILE *out, const struct kvw_section *section)
 	if (section->text[0] != '\0')
 		fprintf(out, "%s\n\n", section->text);
 	write_table_head(out);
-	for (size_t i = 0; i < KVW_KEY_COUNT; i++)
-		if (kvw_name_in(section->path, kvw_keys[i].path) != NULL)
-			write_key(out, &kvw_keys[i]);
+	for (size_t i = 0; i < KVW_KEY_COUNT + own->key_count; i++)
+		if (kvw_name_in(section->path, kvw_own_key(own, i)->path) != NULL)
+			write_key(out, kvw_own_key(own, i));
 }
 
 static void write_workers(FILE *out)
@@ -164,10 +189,13 @@ static bool write_minimal(FILE *out, const char *path)
 	return true;
 }
 
-static bool write_page(FILE *out, const char *minimal)
+static bool write_page(FILE *out, const struct kvw_own_keys *own, const char *minimal)
 {
+	size_t order[KVW_SECTION_COUNT + KVW_STRATEGIES_MOST];
+	size_t count = order_sections(own, order);
+
 	fputs("# Configuration of kvway\n\n"
-	      "<!-- Written by `ninja -C BUILD reference` from keys.def; edit that instead. -->\n\n"
+	      "<!-- Written by `ninja -C BUILD reference` from keys.def and the strategies' tables. -->\n\n"
 	      "The smallest useful file; everything else has a default:\n",
 		out);
 	if (!write_minimal(out, minimal))
@@ -186,8 +214,8 @@ static bool write_page(FILE *out, const char *minimal)
 		out);
 	write_strategies(out);
 	write_workers(out);
-	for (size_t i = 0; i < KVW_SECTION_COUNT; i++)
-		write_section(out, &kvw_sections[i]);
+	for (size_t i = 0; i < count; i++)
+		write_section(out, own, kvw_own_section(own, order[i]));
 	write_types(out);
 	write_rules(out);
 	return true;
@@ -241,27 +269,32 @@ static size_t depth_of(const char *section)
 	return depth;
 }
 
-static void write_example(FILE *out)
+static void write_example(FILE *out, const struct kvw_own_keys *own)
 {
+	size_t order[KVW_SECTION_COUNT + KVW_STRATEGIES_MOST];
+	size_t count = order_sections(own, order);
+
 	fputs("# Every key of kvway with its default. Written by `ninja -C BUILD reference`.\n"
 	      "# A file needs only what differs; minimal.yaml is the better beginning.\n",
 		out);
-	for (size_t i = 0; i < KVW_SECTION_COUNT; i++) {
-		const char *path = kvw_sections[i].path;
+	for (size_t i = 0; i < count; i++) {
+		const struct kvw_section *section = kvw_own_section(own, order[i]);
+		const char *path = section->path;
 		const char *dot = strrchr(path, '.');
 		size_t depth = depth_of(path);
 
 		fputc('\n', out);
 		if (depth > 0) {
-			write_comment(out, depth - 1, kvw_sections[i].text);
+			write_comment(out, depth - 1, section->text);
 			write_indent(out, depth - 1);
 			fprintf(out, "%s:\n", dot != NULL ? dot + 1 : path);
 		}
-		for (size_t k = 0; k < KVW_KEY_COUNT; k++) {
-			const char *name = kvw_name_in(path, kvw_keys[k].path);
+		for (size_t k = 0; k < KVW_KEY_COUNT + own->key_count; k++) {
+			const struct kvw_key *key = kvw_own_key(own, k);
+			const char *name = kvw_name_in(path, key->path);
 
 			if (name != NULL)
-				write_example_key(out, depth, name, &kvw_keys[k]);
+				write_example_key(out, depth, name, key);
 		}
 	}
 	fputs("\n# The vLLM servers.\nworkers:\n  - url: http://127.0.0.1:8001\n", out);
@@ -305,6 +338,7 @@ int main(int argc, char **argv)
 	bool page = count == 3 && strcmp(words[0], "page") == 0;
 	char *text = NULL;
 	size_t len = 0;
+	struct kvw_own_keys own;
 	bool ok = true;
 	FILE *out;
 
@@ -312,15 +346,16 @@ int main(int argc, char **argv)
 		fputs("usage: reference [--check] page FILE MINIMAL | example FILE\n", stderr);
 		return 2;
 	}
+	kvw_own_keys_init(&own, kvw_strategies);
 	out = open_memstream(&text, &len);
 	if (out == NULL) {
 		perror("reference");
 		return 1;
 	}
 	if (page)
-		ok = write_page(out, words[2]);
+		ok = write_page(out, &own, words[2]);
 	else
-		write_example(out);
+		write_example(out, &own);
 	if (fclose(out) != 0)
 		ok = false;
 	if (ok)

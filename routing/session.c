@@ -26,8 +26,10 @@
 #include "routing/session_table.h"
 #include "routing/strategies.h"
 
+#define NS_PER_MS   UINT64_C(1000000)
 #define PLACE_TRIES 4 /* against other loops that place the same session */
 
+enum { TTL, TABLE, LOAD_BOUND, SETTINGS };         /* its settings */
 enum { HOME, PLACED, MOVED, NO_SESSION, REASONS }; /* its reasons */
 
 struct session {
@@ -48,11 +50,11 @@ static enum kvw_err session_create(
 		return KVW_ENOMEM;
 	memset(s, 0, sizeof(*s));
 	s->base.ops = &kvw_session_ops;
-	s->load_bound = options->session_load_bound >= 1 ? options->session_load_bound : 1;
+	s->load_bound = options->own[LOAD_BOUND].ratio >= 1 ? options->own[LOAD_BOUND].ratio : 1;
 	s->seed = options->seed;
 	kvw_prefill_model_init(&s->model, options);
-	if (kvw_session_table_create(options->session_table, options->session_ttl_ns, &s->table) !=
-		KVW_OK) {
+	if (kvw_session_table_create((uint32_t)options->own[TABLE].integer,
+		    (uint64_t)options->own[TTL].integer * NS_PER_MS, &s->table) != KVW_OK) {
 		free(s);
 		return KVW_ENOMEM;
 	}
@@ -257,6 +259,16 @@ static void session_destroy(struct kvw_strategy *self)
 	free(s);
 }
 
+static const struct kvw_own_setting settings[] = {
+	[TTL] = {"ttl", KVW_SETTING_DURATION, "1h", "1s", "720h", true,
+		"kvway forgets a session that is unused for this long."},
+	[TABLE] = {"table", KVW_SETTING_INT, "100000", "16", "100000000", false,
+		"Most sessions remembered; the least recently used are forgotten first."},
+	[LOAD_BOUND] = {"load_bound", KVW_SETTING_RATIO, "1.25", "1", "100", true,
+		"A new session skips workers with more than this times the mean of requests in flight."},
+	[SETTINGS] = {.name = NULL},
+};
+
 static const struct kvw_reason_text reasons[] = {
 	[HOME] = {"session", "it is the worker of this session"},
 	[PLACED] = {"session_new", "the session is new and its name leads there"},
@@ -268,6 +280,7 @@ static const struct kvw_reason_text reasons[] = {
 const struct kvw_strategy_ops kvw_session_ops = {
 	.name = "session",
 	.help = "a session (header, cookie or body field) stays with its worker",
+	.settings = settings,
 	.reasons = reasons,
 	.prepare = KVW_PREPARE_CONTENT,
 	.create = session_create,

@@ -235,10 +235,9 @@ static struct kvw_config *load_config(const char *path)
 {
 	static const char *const workers[] = {"http://127.0.0.1:1"};
 	struct kvw_config_flags flags = {.workers = workers, .worker_count = 1};
-	const char *names[] = {"prefixaware", "kvaware", "roundrobin", "session", NULL};
 	struct kvw_config *config = NULL;
-	enum kvw_err err = path != NULL ? kvw_config_load(path, names, stderr, &config)
-					: kvw_config_from_flags(&flags, names, stderr, &config);
+	enum kvw_err err = path != NULL ? kvw_config_load(path, kvw_strategies, stderr, &config)
+					: kvw_config_from_flags(&flags, kvw_strategies, stderr, &config);
 
 	if (err != KVW_OK)
 		exit(2);

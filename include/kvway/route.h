@@ -25,6 +25,7 @@ enum kvw_tier { KVW_TIER_DEVICE, KVW_TIER_HOST, KVW_TIER_DISK, KVW_TIER_REMOTE, 
 
 #define KVW_STRATEGIES_MOST 16 /* in routing/strategies.def */
 #define KVW_OWN_REASONS      8 /* most that one strategy has of its own */
+#define KVW_OWN_KEYS_MOST   64 /* own settings of all strategies */
 
 /* Why a worker was chosen: a label of metrics, access log and `kvway explain`. */
 enum kvw_reason {
@@ -110,17 +111,43 @@ struct kvw_cost {
 	bool exact; /* as in struct kvw_decision */
 };
 
-/* Settings of all strategies, from the configuration. Copied by create(). */
+/* How a strategy's own setting is written, and which member of kvw_setting_value it fills. */
+enum kvw_setting_kind {
+	KVW_SETTING_BOOL,     /* flag */
+	KVW_SETTING_INT,      /* integer */
+	KVW_SETTING_SIZE,     /* size; bytes, written as 64MiB */
+	KVW_SETTING_DURATION, /* integer; milliseconds, written as 250ms or 1h */
+	KVW_SETTING_RATIO,    /* ratio */
+};
+
+/* A setting that one strategy alone reads: the key routing.<strategy>.<name>. */
+struct kvw_own_setting {
+	const char *name; /* NULL ends a strategy's list */
+	enum kvw_setting_kind kind;
+	const char *def, *min, *max; /* as written in YAML; min and max "" where there is none */
+	bool reload;                 /* whether a hot reload may change it */
+	const char *text;            /* what it does, for REFERENCE.md */
+};
+
+union kvw_setting_value {
+	bool flag;
+	int64_t integer;
+	uint64_t size;
+	double ratio;
+};
+
+/* Settings of strategies, from the configuration. Copied by create(). */
 struct kvw_strategy_options {
+	/* The strategy's own, in the order of its `settings`; borrowed during create(). */
+	const union kvw_setting_value *own;
+
+	/* What several strategies read. */
 	double omega;                /* weight of the delay imposed on others, 0.07 */
 	double context_ns_per_token; /* of requests in flight, that a newcomer waits for, 3000 */
 	double prefill_tokens_per_second; /* prior for a worker's prefill rate */
 	double attention_ns_per_pair;     /* quadratic term of prefill, ns per token pair */
 	uint64_t tree_bytes;              /* hard cap of the prefix tree's memory */
 	uint64_t capacity_tokens;         /* assumed where a worker does not report its own */
-	uint64_t session_ttl_ns;          /* a session unused for so long is forgotten */
-	uint32_t session_table;           /* most sessions remembered; LRU beyond */
-	double session_load_bound;        /* a new session goes on where inflight > bound * mean */
 	uint64_t seed;                    /* for hashes that must not be guessable; tests fix it */
 
 	/* A worker with more than bound * mean + gap requests in flight is passed over, the mean
@@ -169,6 +196,7 @@ struct kvw_strategy {
 struct kvw_strategy_ops {
 	const char *name;   /* as written in the key routing.strategy */
 	const char *help;   /* one line for --help and REFERENCE.md */
+	const struct kvw_own_setting *settings; /* its own; NULL: none */
 	const struct kvw_reason_text *reasons; /* its own, at most KVW_OWN_REASONS; NULL: none */
 	enum kvw_prepare prepare; /* what is found out of a request before pick() */
 

@@ -67,9 +67,6 @@ enum kvw_err kvw_app_create_strategy(const struct kvw_config *config, struct kvw
 		.attention_ns_per_pair = config->routing_attention_ns,
 		.tree_bytes = config->tree_bytes,
 		.capacity_tokens = (uint64_t)config->capacity_tokens,
-		.session_ttl_ns = (uint64_t)config->session_ttl_ms * (uint64_t)KVW_NS_PER_MS,
-		.session_table = (uint32_t)config->session_table,
-		.session_load_bound = config->session_load_bound,
 		.inflight_bound = config->routing_inflight_bound,
 		.inflight_gap = (double)config->routing_inflight_gap,
 		.index_bytes = config->kvaware_index_bytes,
@@ -81,6 +78,7 @@ enum kvw_err kvw_app_create_strategy(const struct kvw_config *config, struct kvw
 
 	if (ops == NULL)
 		return KVW_EINVAL; /* the configuration's check lets only known names pass */
+	options.own = kvw_config_own(config, kvw_strategies, ops);
 	return ops->create(&options, out);
 }
 

@@ -18,7 +18,6 @@
 #include "kvway/route.h"
 #include "settings/suggest.h"
 
-#define STRATEGIES_MOST 64
 
 enum option_id {
 	OPTION_CONFIG = 'c',
@@ -273,15 +272,12 @@ static void check_combination(struct reader *r)
 static enum kvw_err load_config(const char *path, const struct kvw_config_flags *flags, FILE *errors,
 	struct kvw_config **out)
 {
-	const char *names[STRATEGIES_MOST + 1] = {NULL};
 	enum kvw_err err;
 
-	for (size_t i = 0; i < STRATEGIES_MOST && kvw_strategies[i] != NULL; i++)
-		names[i] = kvw_strategies[i]->name;
 	if (path != NULL)
-		err = kvw_config_load(path, names, errors, out);
+		err = kvw_config_load(path, kvw_strategies, errors, out);
 	else
-		err = kvw_config_from_flags(flags, names, errors, out);
+		err = kvw_config_from_flags(flags, kvw_strategies, errors, out);
 	if (err == KVW_ENOMEM)
 		fputs("kvway: out of memory while reading the configuration\n", errors);
 	return err;

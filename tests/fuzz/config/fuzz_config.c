@@ -69,7 +69,6 @@ static void fuzz_addresses(struct kvw_slice text)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	static const char *const strategies[] = {"prefixaware", "session", "roundrobin", NULL};
 	const char *text = (const char *)data;
 	struct kvw_config *config = NULL;
 	char *said = NULL;
@@ -79,7 +78,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
 	if (errors == NULL)
 		return 0;
-	err = kvw_config_parse("f.yaml", text, size, strategies, errors, &config);
+	err = kvw_config_parse("f.yaml", text, size, kvw_strategies, errors, &config);
 	fclose(errors);
 	require(err == KVW_OK || err == KVW_EINVAL);
 	require((err == KVW_OK) == (config != NULL));

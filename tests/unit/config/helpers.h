@@ -9,8 +9,10 @@
 #include <string.h>
 
 #include "config/config.h"
+#include "routing/strategies.h"
 
-static const char *const test_strategies[] = {"prefixaware", "session", "roundrobin", NULL};
+static const struct kvw_strategy_ops *const test_strategies[] = {
+	&kvw_prefixaware_ops, &kvw_session_ops, &kvw_roundrobin_ops, NULL};
 
 #define TEST_WORKER "workers:\n  - url: http://127.0.0.1:8001\n"
 

@@ -8,7 +8,7 @@
 
 #include "helpers.h"
 #include "base/log.h"
-#include "config/schema.h"
+#include "config/own_keys.h"
 
 static const char *config_dir;
 
@@ -93,7 +93,8 @@ START_TEST(test_every_type)
 	ck_assert_str_eq(c->session_body_fields.items[0], "1.5");
 	ck_assert_str_eq(c->session_body_fields.items[2], "~tilde");
 	ck_assert_str_eq(c->session_body_fields.items[3], "\xC3\xA4");
-	ck_assert_int_eq(c->session_ttl_ms, INT64_C(720) * 3600 * 1000);
+	ck_assert_int_eq(kvw_config_own(c, test_strategies, &kvw_session_ops)[0].integer,
+		INT64_C(720) * 3600 * 1000);
 	ck_assert_int_eq(c->decision_headers, KVW_DECISION_HEADERS_ON_REQUEST);
 	ck_assert(c->expose_lora);
 	ck_assert_int_eq(c->forwarded, KVW_FORWARDED_X);
@@ -139,8 +140,11 @@ END_TEST
 /* Every bound of keys.def parses and holds its default: the loader relies on both. */
 START_TEST(test_keys_are_sound)
 {
-	for (size_t i = 0; i < KVW_KEY_COUNT; i++) {
-		const struct kvw_key *key = &kvw_keys[i];
+	struct kvw_own_keys own;
+
+	kvw_own_keys_init(&own, kvw_strategies);
+	for (size_t i = 0; i < KVW_KEY_COUNT + own.key_count; i++) {
+		const struct kvw_key *key = kvw_own_key(&own, i);
 		const char *dot = strrchr(key->path, '.');
 		char section[KVW_SCHEMA_MAX_PATH];
 		union kvw_value min, max, def;
@@ -148,9 +152,10 @@ START_TEST(test_keys_are_sound)
 
 		snprintf(section, sizeof(section), "%.*s", dot == NULL ? 0 : (int)(dot - key->path),
 			key->path);
-		ck_assert_msg(
-			kvw_schema_find_section(section) < KVW_SECTION_COUNT, "%s", key->path);
-		ck_assert_uint_eq(kvw_schema_find_key(key->path), i); /* no path twice */
+		ck_assert_msg(kvw_own_find_section(&own, section) <
+				      KVW_SECTION_COUNT + own.section_count,
+			"%s", key->path);
+		ck_assert_uint_eq(kvw_own_find_key(&own, key->path), i); /* no path twice */
 		ck_assert(key->text[0] != '\0');
 		if (key->type->compare == NULL)
 			continue;
@@ -223,6 +228,7 @@ START_TEST(test_full_example_is_the_defaults)
 	char path[512], *text = NULL;
 	size_t size = 0, given = 0;
 	struct loaded defaults = load_text(TEST_WORKER), full;
+	struct kvw_own_keys own;
 	FILE *file;
 
 	snprintf(path, sizeof(path), "%s/examples/full.yaml", config_dir);
@@ -232,8 +238,9 @@ START_TEST(test_full_example_is_the_defaults)
 	ck_assert_ptr_nonnull(file);
 	ck_assert_int_gt(getdelim(&text, &size, '\0', file), 0);
 	fclose(file);
-	for (size_t i = 0; i < KVW_KEY_COUNT; i++) {
-		const struct kvw_key *key = &kvw_keys[i];
+	kvw_own_keys_init(&own, kvw_strategies);
+	for (size_t i = 0; i < KVW_KEY_COUNT + own.key_count; i++) {
+		const struct kvw_key *key = kvw_own_key(&own, i);
 		const char *a = (const char *)defaults.config + key->offset;
 		const char *b = (const char *)full.config + key->offset;
 		const char *dot = strrchr(key->path, '.');
@@ -253,7 +260,7 @@ START_TEST(test_full_example_is_the_defaults)
 		line[0] = dot != NULL ? ' ' : '\n';
 		given += strstr(text, line) != NULL;
 	}
-	ck_assert_uint_eq(given, KVW_KEY_COUNT);
+	ck_assert_uint_eq(given, KVW_KEY_COUNT + own.key_count);
 	free(text);
 	loaded_release(&defaults);
 	loaded_release(&full);

@@ -344,15 +344,17 @@ bool same_decision(const struct kvw_decision *a, const struct kvw_decision *b)
 
 struct kvw_strategy_options test_options(void)
 {
+	/* Of the only strategy that has settings of its own. */
+	static const union kvw_setting_value session_values[] = {
+		{.integer = 3600 * 1000}, {.integer = 10000}, {.ratio = 1.25}};
+
 	return (struct kvw_strategy_options){
 		.omega = 0.25,
 		.prefill_tokens_per_second = 8000,
 		.attention_ns_per_pair = 1.75,
 		.tree_bytes = 8 << 20,
 		.capacity_tokens = 400000,
-		.session_ttl_ns = UINT64_C(3600000000000),
-		.session_table = 10000,
-		.session_load_bound = 1.25,
+		.own = session_values,
 		.seed = 42,
 		.index_bytes = 8 << 20,
 		.load_ns_per_token = {0, 2000, 20000, 30000},

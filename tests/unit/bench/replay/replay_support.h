@@ -11,11 +11,10 @@
 static inline struct kvw_config *test_config(void)
 {
 	static const char *const workers[] = {"http://127.0.0.1:1"};
-	static const char *const names[] = {"prefixaware", NULL};
 	struct kvw_config_flags flags = {.workers = workers, .worker_count = 1};
 	struct kvw_config *config = NULL;
 
-	if (kvw_config_from_flags(&flags, names, stderr, &config) != KVW_OK)
+	if (kvw_config_from_flags(&flags, kvw_strategies, stderr, &config) != KVW_OK)
 		abort();
 	return config;
 }

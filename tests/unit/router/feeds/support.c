@@ -12,7 +12,6 @@
 
 void rig_init(struct rig *rig, size_t workers, uint16_t first_port, const char *events)
 {
-	static const char *const strategies[] = {"kvaware", NULL};
 	struct kvw_strategy_options options = {.index_bytes = 16u << 20};
 	char text[8192];
 	size_t len;
@@ -24,7 +23,7 @@ void rig_init(struct rig *rig, size_t workers, uint16_t first_port, const char *
 		len += (size_t)snprintf(text + len, sizeof(text) - len,
 			"  - url: http://127.0.0.1:%zu\n", first_port + i);
 	ck_assert_int_eq(
-		kvw_config_parse("test", text, len, strategies, stderr, &rig->config), KVW_OK);
+		kvw_config_parse("test", text, len, kvw_strategies, stderr, &rig->config), KVW_OK);
 	ck_assert_int_eq(kvw_fleet_create(rig->config, 1, stderr, &rig->fleet), KVW_OK);
 	ck_assert_int_eq(kvw_exact_create(&options, &rig->exact), KVW_OK);
 	ck_assert_int_eq(kvw_kvspaces_create(&rig->spaces), KVW_OK);

@@ -10,7 +10,6 @@
 
 struct kvw_config *fleet_test_config(size_t workers, uint16_t first_port)
 {
-	static const char *const strategies[] = {"roundrobin", NULL};
 	char text[8192];
 	struct kvw_config *config = NULL;
 	size_t len;
@@ -19,7 +18,7 @@ struct kvw_config *fleet_test_config(size_t workers, uint16_t first_port)
 	for (size_t i = 0; i < workers; i++)
 		len += (size_t)snprintf(text + len, sizeof(text) - len,
 			"  - url: http://127.0.0.1:%zu\n", first_port + i);
-	ck_assert_int_eq(kvw_config_parse("test", text, len, strategies, stderr, &config), KVW_OK);
+	ck_assert_int_eq(kvw_config_parse("test", text, len, kvw_strategies, stderr, &config), KVW_OK);
 	return config;
 }
 

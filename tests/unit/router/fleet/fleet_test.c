@@ -47,12 +47,11 @@ START_TEST(workers_are_what_the_configuration_says)
 				   "    api_key: secret\n"
 				   "    models: [x]\n"
 				   "  - url: http://[::1]:8002\n";
-	static const char *const strategies[] = {"prefixaware", NULL};
 	struct kvw_config *own = NULL;
 	struct kvw_fleet *small;
 
 	ck_assert_int_eq(
-		kvw_config_parse("test", text, sizeof(text) - 1, strategies, stderr, &own), KVW_OK);
+		kvw_config_parse("test", text, sizeof(text) - 1, kvw_strategies, stderr, &own), KVW_OK);
 	small = fleet_test_create(own, 1);
 	ck_assert_uint_eq(small->count, 2);
 	ck_assert_str_eq(small->workers[0]->url, "http://localhost:8001/a/b");
@@ -72,7 +71,6 @@ END_TEST
 
 START_TEST(host_that_cannot_be_resolved_is_named)
 {
-	static const char *const strategies[] = {"prefixaware", NULL};
 	static const char text[] = "workers: [{url: \"http://no-such-host.invalid:1\"}]\n";
 	struct kvw_config *own = NULL;
 	struct kvw_fleet *none = NULL;
@@ -81,7 +79,7 @@ START_TEST(host_that_cannot_be_resolved_is_named)
 	FILE *errors = open_memstream(&said, &len);
 
 	ck_assert_int_eq(
-		kvw_config_parse("test", text, sizeof(text) - 1, strategies, stderr, &own), KVW_OK);
+		kvw_config_parse("test", text, sizeof(text) - 1, kvw_strategies, stderr, &own), KVW_OK);
 	ck_assert_int_eq(kvw_fleet_create(own, 1, errors, &none), KVW_EINVAL);
 	fclose(errors);
 	ck_assert_ptr_null(none);

@@ -27,7 +27,6 @@ static int listen_on_loopback(uint16_t *port)
 
 static struct kvw_config *make_config(uint16_t port)
 {
-	static const char *const strategies[] = {"roundrobin", NULL};
 	struct kvw_config *config = NULL;
 	char text[512];
 	int len = snprintf(text, sizeof(text),
@@ -36,7 +35,7 @@ static struct kvw_config *make_config(uint16_t port)
 		"workers: [{url: \"http://127.0.0.1:%u\", models: [tiny]}]\n",
 		port);
 
-	EXPECT(kvw_config_parse("test", text, (size_t)len, strategies, stderr, &config) == KVW_OK);
+	EXPECT(kvw_config_parse("test", text, (size_t)len, kvw_strategies, stderr, &config) == KVW_OK);
 	return config;
 }
 

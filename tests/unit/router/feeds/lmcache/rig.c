@@ -49,7 +49,6 @@ void rig_init(struct rig *rig)
 
 enum kvw_err rig_start(struct rig *rig, const char *more, char *text, size_t size)
 {
-	static const char *const strategies[] = {"kvaware", NULL};
 	struct kvw_strategy_options options = {.index_bytes = 4 << 20, .seed = 3};
 	struct kvw_feed_deps deps = {.modules = {&kvw_lmcache_module}};
 	char yaml[1024];
@@ -62,7 +61,7 @@ enum kvw_err rig_start(struct rig *rig, const char *more, char *text, size_t siz
 		"    pull: 127.0.0.1:%d\n    reply: 127.0.0.1:%d\n    heartbeat: 0.0.0.0:%d\n%s",
 		rig->pull, rig->reply, rig->heartbeat, more);
 	ck_assert_int_eq(
-		kvw_config_parse("test", yaml, strlen(yaml), strategies, stderr, &rig->config),
+		kvw_config_parse("test", yaml, strlen(yaml), kvw_strategies, stderr, &rig->config),
 		KVW_OK);
 	ck_assert_int_eq(kvw_fleet_create(rig->config, 1, stderr, &rig->fleet), KVW_OK);
 	ck_assert_int_eq(kvw_exact_create(&options, &rig->exact), KVW_OK);

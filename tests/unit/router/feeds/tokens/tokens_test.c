@@ -102,7 +102,6 @@ static void on_request(struct evhttp_request *request, void *arg)
 
 static void setup_with(const char *more)
 {
-	static const char *const strategies[] = {"roundrobin", NULL};
 	char text[1024];
 	size_t len;
 
@@ -125,7 +124,7 @@ static void setup_with(const char *more)
 		"workers:\n  - url: http://127.0.0.1:%d\n  - {url: \"http://127.0.0.1:%d/up\", "
 		"api_key: secret}\n",
 		more, t.ports[0], t.ports[1]);
-	ck_assert_int_eq(kvw_config_parse("test", text, len, strategies, stderr, &t.config), KVW_OK);
+	ck_assert_int_eq(kvw_config_parse("test", text, len, kvw_strategies, stderr, &t.config), KVW_OK);
 	ck_assert_int_eq(kvw_fleet_create(t.config, 1, stderr, &t.fleet), KVW_OK);
 	ck_assert_int_eq(kvw_tokens_start(t.config, t.fleet, &t.tokens), KVW_OK);
 	ck_assert_int_eq(kvw_tokens_box_create(&t.box), KVW_OK);

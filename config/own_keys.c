@@ -1,0 +1,112 @@
+/*
+ * own_keys.c - see own_keys.h.
+ */
+#include "config/own_keys.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <string.h>
+
+static const struct kvw_type *type_of(enum kvw_setting_kind kind)
+{
+	switch (kind) {
+	case KVW_SETTING_BOOL:
+		return &kvw_type_BOOL;
+	case KVW_SETTING_INT:
+		return &kvw_type_INT;
+	case KVW_SETTING_SIZE:
+		return &kvw_type_SIZE;
+	case KVW_SETTING_DURATION:
+		return &kvw_type_DURATION;
+	case KVW_SETTING_RATIO:
+		break;
+	}
+	return &kvw_type_RATIO;
+}
+
+/* "routing.NAME" or "routing.NAME.SETTING". */
+static const char *make_path(struct kvw_own_keys *own, const char *name, const char *setting)
+{
+	char *path = own->paths[own->path_count++];
+	int n = snprintf(path, KVW_SCHEMA_MAX_PATH, KVW_OWN_SECTION_PARENT ".%s%s%s", name,
+		setting != NULL ? "." : "", setting != NULL ? setting : "");
+
+	assert(n > 0 && n < KVW_SCHEMA_MAX_PATH);
+	(void)n;
+	return path;
+}
+
+static void add_settings(struct kvw_own_keys *own, const struct kvw_strategy_ops *ops)
+{
+	const char *section = make_path(own, ops->name, NULL);
+
+	if (kvw_schema_find_section(section) == KVW_SECTION_COUNT)
+		own->sections[own->section_count++] =
+			(struct kvw_section){section, "Settings of that strategy alone."};
+	for (const struct kvw_own_setting *s = ops->settings; s->name != NULL; s++) {
+		size_t i = own->key_count++;
+
+		assert(i < KVW_OWN_KEYS_MOST);
+		own->keys[i] = (struct kvw_key){make_path(own, ops->name, s->name),
+			type_of(s->kind), offsetof(struct kvw_config, own) + i * sizeof(union kvw_setting_value),
+			s->def, s->min, s->max, s->reload, s->text};
+	}
+}
+
+void kvw_own_keys_init(struct kvw_own_keys *own, const struct kvw_strategy_ops *const *strategies)
+{
+	own->key_count = own->section_count = own->path_count = 0;
+	memset(own->names, 0, sizeof(own->names));
+	for (size_t i = 0; strategies[i] != NULL; i++) {
+		assert(i < KVW_STRATEGIES_MOST);
+		own->names[i] = strategies[i]->name;
+		if (strategies[i]->settings != NULL)
+			add_settings(own, strategies[i]);
+	}
+}
+
+const struct kvw_key *kvw_own_key(const struct kvw_own_keys *own, size_t index)
+{
+	return index < KVW_KEY_COUNT ? &kvw_keys[index] : &own->keys[index - KVW_KEY_COUNT];
+}
+
+const struct kvw_section *kvw_own_section(const struct kvw_own_keys *own, size_t index)
+{
+	return index < KVW_SECTION_COUNT ? &kvw_sections[index]
+					 : &own->sections[index - KVW_SECTION_COUNT];
+}
+
+size_t kvw_own_find_key(const struct kvw_own_keys *own, const char *path)
+{
+	size_t i = kvw_schema_find_key(path);
+
+	if (i == KVW_KEY_COUNT)
+		while (i < KVW_KEY_COUNT + own->key_count &&
+			strcmp(kvw_own_key(own, i)->path, path) != 0)
+			i++;
+	return i;
+}
+
+size_t kvw_own_find_section(const struct kvw_own_keys *own, const char *path)
+{
+	size_t i = kvw_schema_find_section(path);
+
+	if (i == KVW_SECTION_COUNT)
+		while (i < KVW_SECTION_COUNT + own->section_count &&
+			strcmp(kvw_own_section(own, i)->path, path) != 0)
+			i++;
+	return i;
+}
+
+const union kvw_setting_value *kvw_config_own(const struct kvw_config *config,
+	const struct kvw_strategy_ops *const *strategies, const struct kvw_strategy_ops *ops)
+{
+	size_t at = 0;
+
+	for (size_t i = 0; strategies[i] != NULL && strategies[i] != ops; i++)
+		for (size_t k = 0; strategies[i]->settings != NULL &&
+				   strategies[i]->settings[k].name != NULL;
+			k++)
+			at++;
+	return &config->own[at];
+}
