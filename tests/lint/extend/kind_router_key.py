@@ -10,8 +10,8 @@ TARGETS = ["src/router/kvway"]
 
 
 def check(tree):
-    assert "| `dummy` | whole number | `7` | 1 to 99 | restart | A number" in tree.text("config/REFERENCE.md")
-    assert "\ndummy: 7\n" in tree.text("config/examples/full.yaml")
+    assert "| `dummy` | whole number | `7` | 1 to 99 | restart | A number" in tree.text("config/REFERENCE.md"), "not in the page"
+    assert "\ndummy: 7\n" in tree.text("config/examples/full.yaml"), "not in the example"
     said = router_run.refused(tree, {"dummy": 100})
     assert ": dummy: found" in said and "from 1 to 99" in said, said
     with router_run.serving(tree, {"dummy": 99}) as (router, _):

@@ -8,7 +8,7 @@ TARGETS = ["src/router/kvway"]
 
 
 def check(tree):
-    assert "kvway_dummy_total" in tree.text("src/router/admin/METRICS.md")
+    assert "kvway_dummy_total" in tree.text("src/router/admin/METRICS.md"), "not in the page"
     with router_run.serving(tree, {}) as (router, _):
         names = {name for name, _ in router.metrics()}
         assert "kvway_dummy_total" in names, "not in /metrics"
