@@ -1,4 +1,4 @@
-"""cache: what libkvtier costs, its memory tier beside memcpy and XXH3, its NVMe tier beside fio."""
+"""cache: what libkvtier costs, its memory tier against memcpy and XXH3, its NVMe tier against fio."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""cache --peer lmcache: CPU seconds per GB and the slow chunks, beside LMCache's own storage.
+"""cache --peer lmcache: CPU seconds per GB and the slow chunks, against LMCache's own storage.
 
 Opt-in: LMCACHE_PYTHON names the Python of an environment with `lmcache` in it. Both store 4 MiB chunks in
 memory and on the same disk with O_DIRECT, from buffers that were filled before (peers/lmcache_storage.py
@@ -20,7 +20,7 @@ PROGRAM = "bench/cache/peer/kvt-storage-bench"
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROUNDS = 5
 OPS = ("cpu_put", "cpu_get", "disk_put", "disk_get")
-# Beside them: a commit that has to make the checksum, and the disk alone by pread.
+# Further figures: a commit that has to compute the checksum, and the disk alone by pread.
 MORE = {"cpu_put_unsummed": "cpu_put", "raw_get": "disk_get"}
 
 
@@ -30,8 +30,8 @@ def rows(command):
     if done.returncode != 0:
         words = (done.stderr or done.stdout).strip().splitlines()
         raise BenchError(f"{os.path.basename(command[0])}: {words[-1] if words else 'failed'}")
-    told = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
-    return {row.pop("op"): row for row in told}
+    rows = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    return {row.pop("op"): row for row in rows}
 
 
 def peer_of(op, theirs):
@@ -59,7 +59,7 @@ def bench_lmcache(options, chunks=256):
         peer = peer_of(op, theirs)
         lines.append([op, *(f"{side[name]:.4g}" for name in ("cpu_seconds_per_gb", "p50_us", "p99_us")
                             for side in (ours[op], peer))])
-    report.table("4 MiB chunks, beside LMCache",
+    report.table("4 MiB chunks, against LMCache",
                  ["operation", "CPU s/GB", "LMCache", "p50 us", "LMCache", "p99 us", "LMCache"], lines)
     for op in (*OPS, *MORE):
         peer = peer_of(op, theirs)

@@ -1,4 +1,4 @@
-"""cache --only nvme: bytes per second to and from files, beside fio.
+"""cache --only nvme: bytes per second to and from files, against fio.
 
 Both move 4 MiB at a time with eight under way, with O_DIRECT, through io_uring; a write counts until
 it is durable (a flush of ours, fio's end_fsync). Runs take turns, ours first in every second round,
@@ -45,9 +45,9 @@ def run(command):
     return done.stdout
 
 
-def figures(told, cpu_seconds, size):
+def figures(speed, cpu_seconds, size):
     """Result of one run."""
-    return {"speed": told, "cpu_per_gb": max(cpu_seconds, 1e-6) / (size / GB)}
+    return {"speed": speed, "cpu_per_gb": max(cpu_seconds, 1e-6) / (size / GB)}
 
 
 class Ours:
@@ -64,10 +64,10 @@ class Ours:
         """One run's figures."""
         if what == "write":
             shutil.rmtree(os.path.join(self.folder, "tier"), ignore_errors=True)
-        told = json.loads(run([self.program, "-d", self.folder, "-b", str(size), "-c", str(CHUNK),
-                               "-q", str(DEPTH), "-w" if what == "write" else "-r"]))
-        self.mode = told["mode"]
-        return figures(told["bytes_per_second"], told["cpu_seconds"], size)
+        result = json.loads(run([self.program, "-d", self.folder, "-b", str(size), "-c", str(CHUNK),
+                                "-q", str(DEPTH), "-w" if what == "write" else "-r"]))
+        self.mode = result["mode"]
+        return figures(result["bytes_per_second"], result["cpu_seconds"], size)
 
 
 class Fio:
@@ -117,7 +117,7 @@ def measure(ours, fio, what, size, rounds):
     return results[id(ours)], results[id(fio)]
 
 
-def tell(rows, metric, ours, fio, key, unit, **more):
+def report_pair(rows, metric, ours, fio, key, unit, **more):
     """One figure as JSON line and row of the table."""
     low, high = report.spread_of(ours, key)
     peer_low, peer_high = report.spread_of(fio, key)
@@ -138,10 +138,10 @@ def compare(rows, program, prefix, folder, size, rounds, device):
     ours, fio = Ours(program, folder), Fio(folder)
     for what in ("write", "read"):
         mine, theirs = measure(ours, fio, what, size, rounds)
-        tell(rows, f"{prefix}_{what}_bytes_per_second", mine, theirs, "speed", "bytes/s",
-             device=device, mode=ours.mode)
-        tell(rows, f"{prefix}_{what}_cpu_seconds_per_gb", mine, theirs, "cpu_per_gb", "s/GB",
-             device=device, mode=ours.mode)
+        report_pair(rows, f"{prefix}_{what}_bytes_per_second", mine, theirs, "speed", "bytes/s",
+                    device=device, mode=ours.mode)
+        report_pair(rows, f"{prefix}_{what}_cpu_seconds_per_gb", mine, theirs, "cpu_per_gb", "s/GB",
+                    device=device, mode=ours.mode)
 
 
 def loop_file_system(size):
@@ -184,5 +184,5 @@ def bench_nvme(options):
         if mount is not None:
             for program, prefix in built:
                 compare(rows, program, prefix, mount, LOOP_BYTES, rounds, "loop")
-    report.table("4 MiB, eight under way, beside fio (GB/s; s/GB)",
+    report.table("4 MiB, eight under way, against fio (GB/s; s/GB)",
                  ["", "ours", "from-to", "fio", "from-to", "ratio", "from-to"], rows)

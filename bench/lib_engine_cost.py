@@ -1,21 +1,21 @@
-"""engine --only cost: what the connector costs where nothing is ever asked twice.
+"""engine --only cost: what the connector costs when no prompt comes twice.
 
 Two engines of one kind, with chunks in memory, and then two with memory and files. In each half of a round both
-answer the same prompts, which nobody has seen; one computes and stores all of them, the other has its
-connector taken away (lib_engine_switch.py) and only computes. In the other half, with new prompts of the same
-lengths, it is the other way round. One round before the first is not counted, and the memory is small enough to be
-full then, so that each further chunk also evicts one.
+answer the same new prompts; one computes and stores all of them, the other has its connector switched off
+(lib_engine_switch.py) and only computes. In the other half, with new prompts of the same lengths, it is the other
+way round. A first round is not counted; it fills the memory, which is small, so that each further chunk also evicts
+one.
 
-That they change sides is needed since two processes of the same program differ by some percent, by where their
-memory came to lie; so that is in both halves, with either sign. The turns are, since how fast a core of a shared machine works changes all the time,
-by as much from one tenth of a second to the next as from one minute to the next: the two share one core and
-take turns of a twentieth of a second, in which the other stands still (SIGSTOP). By the clock nothing can be
-said this way, so nothing is: that is what `gain` does.
+The engines change sides because two processes of the same program differ by some percent, depending on where their
+memory lies; this way the difference is in both halves, with opposite signs. They take turns because the speed of a
+core on a shared machine changes all the time, by as much from one tenth of a second to the next as from one minute
+to the next: both share one core, and each runs for a twentieth of a second while the other is stopped (SIGSTOP).
+Wall-clock times mean nothing under these conditions and are not reported; `gain` measures them.
 
 Processor time is that of the engine's whole process tree (user and system), from before the first prompt until
-DRAIN_S after the last answer, in which copies that are still under way are finished. Where the connector is taken
-away its own threads sleep; what they use then is not counted, since there would be none. Nobody spins
-(lib_engine_nospin.py). The worker's process, which does the work that is to be paid for, is told beside the tree.
+DRAIN_S after the last answer, so that it includes copies still under way. With the connector switched off its
+threads sleep; what they use then is not counted, since without a connector there would be none. No process spins
+while it waits (lib_engine_nospin.py). The worker process, which does the connector's work, is also reported alone.
 
 The gate: with 95 % confidence (Student's t over the rounds' ratios) at most 2 % more processor time for a token.
 """
@@ -136,7 +136,7 @@ def half(sides, prompts):
     def answer(side):
         try:
             side.answer(prompts)
-        except BaseException as error:  # told below, by the caller's thread
+        except BaseException as error:  # raised below, in the caller's thread
             failures.append(error)
 
     work = {side.engine: threading.Thread(target=answer, args=(side,)) for side in sides}
@@ -168,7 +168,7 @@ def ratios_of(subject, key):
     return [a[key] / b[key] for a, b in zip(subject.rounds[HAVE], subject.rounds[NONE])]
 
 
-def tell_threads(subject):
+def report_threads(subject):
     """What each of the worker's threads adds, for people and as a line each; next to nothing is left out."""
     both = list(zip(subject.rounds[HAVE], subject.rounds[NONE]))
     names = sorted({key for pair in both for figures in pair for key in figures if key.startswith("thread ")})
@@ -184,7 +184,7 @@ def tell_threads(subject):
         report.say(f"  {subject.name}, us a token added by the worker's threads: {', '.join(parts)}")
 
 
-def tell_one(rows, subject, key, metric, **more):
+def report_one(rows, subject, key, metric, **more):
     """One figure: what the connector adds. Returns (mean, lower end, upper end) of the ratio."""
     without = report.median_of(subject.rounds[NONE], key)
     mean, low, high = interval(ratios_of(subject, key))
@@ -198,20 +198,20 @@ def tell_one(rows, subject, key, metric, **more):
     return mean, low, high
 
 
-def tell(subjects):
+def report_costs(subjects):
     """JSON lines and the table; returns sentences, and whether the gate held."""
     rows, sentences, held = [], [], True
     others = max(subject.others for subject in subjects)
     for subject in subjects:
-        mean, low, high = tell_one(rows, subject, "cpu", "added_cpu_per_token", gate=GATE)
-        tell_one(rows, subject, "worker_cpu", "added_worker_cpu_per_token")
+        mean, low, high = report_one(rows, subject, "cpu", "added_cpu_per_token", gate=GATE)
+        report_one(rows, subject, "worker_cpu", "added_worker_cpu_per_token")
         held = held and high - 1 <= GATE
         sentences.append(f"processor time added with {subject.name}: {(mean - 1) * 100:.2f} % "
                          f"({(low - 1) * 100:.2f} to {(high - 1) * 100:.2f})")
     report.table(f"nothing asked twice, {len(subjects[0].rounds[NONE])} rounds, us of processor time; others used "
                  f"{others:.2f} cores", ["", "without", "added", "mean", "95 %"], rows)
     for subject in subjects:
-        tell_threads(subject)
+        report_threads(subject)
     for sentence in sentences:
         report.say("  " + sentence)
     report.say(f"  gate (at most {GATE * 100:.0f} % more processor time for a token, with 95 % confidence): "
@@ -256,4 +256,4 @@ def bench_cost(options, shop, setup):
     rng = random.Random(os.urandom(8))
     for subject in subjects:
         measure(subject, options, shop, setup, rng)
-    return tell(subjects)
+    return report_costs(subjects)

@@ -1,9 +1,9 @@
-"""engine --only gain: time to first token of a prompt that some tier holds, beside computing it.
+"""engine --only gain: time to first token of a prompt that some tier holds, compared with computing it.
 
 Five engines with the same model, all running, one asked at a time: without the connector, and with it over
 four configurations. A round asks each of them for each length, in another order each time:
 
-- recompute: a prompt that nobody has seen, without the connector;
+- recompute: a new prompt, without the connector;
 - prefix cache: the same prompt again, at once, out of the engine's own memory. It is the floor: whatever
   comes from anywhere else is copied there first;
 - warm: a prompt that the tier holds, after /reset_prefix_cache, so that the connector has to answer.
@@ -107,7 +107,7 @@ def percentile(values, share):
     return ordered[math.ceil(share * len(ordered) - 1e-9) - 1]
 
 
-def tell(plain, subjects, lengths, others):
+def report_gains(plain, subjects, lengths, others):
     """JSON lines and the table; returns the plot's lines."""
     rows, lines = [], {}
     names = {"recompute": "ttft_recompute_seconds", "prefix cache": "ttft_prefix_cache_seconds"}
@@ -154,7 +154,7 @@ def bench_gain(options, shop, setup, daemon):
             one_round(number, plain, subjects, prompts, rng)
             last = ", ".join(f"{s.name} {s.times[max(options.tokens)][-1]:.2f} s" for s in everyone)
             report.say(f"  round {number + 1} of {options.rounds}: {max(options.tokens)} tokens: {last}")
-        return tell(plain, subjects, options.tokens, others.cores())
+        return report_gains(plain, subjects, options.tokens, others.cores())
     finally:
         for subject in everyone:
             subject.engine.stop()

@@ -1,10 +1,10 @@
-"""Loaded into the engines of `engine`: nobody spins while waiting.
+"""Loaded into the engines of `engine`: their processes sleep instead of spinning while they wait.
 
-vLLM's scheduler and its worker are processes that talk over shared memory, and who waits for the other asks
-again and again for a second before it sleeps. While the worker computes, the scheduler so burns nearly as
-much processor time as the computation takes; in that, and in how it varies with what else the machine does,
-everything small disappears. Here it sleeps until it is told, and processor time is work done. All engines of
-a comparison get this alike, by vLLM's plugins; only their processor time changes.
+vLLM's scheduler and its worker are processes that talk over shared memory, and a process that waits for the other
+polls for a second before it sleeps. So while the worker computes, the scheduler burns nearly as much processor time
+as the computation takes, and this time varies with what else the machine does: it would hide small differences. With
+this plugin the scheduler sleeps until the worker notifies it, and processor time is work done. All engines of a
+comparison load it, by vLLM's plugins; only their processor time changes.
 """
 
 NAP_MS = 5  # a message without a call (vLLM sends a call per message, and loses some) waits this long

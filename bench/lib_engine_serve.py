@@ -246,7 +246,7 @@ class Engine:
 
 
 def new_prompt(rng, length):
-    """Token ids that nobody has asked with before."""
+    """Token ids of a new prompt."""
     return [rng.randrange(LEAST_TOKEN, END_TOKEN) for _ in range(length)]
 
 

@@ -1,8 +1,8 @@
 """events: what KV events of many workers cost kvway, and whether requests feel them.
 
 64 simulated engines publish KV events (bench/load/kvb_events.c) at a fixed rate to a kvway with the strategy
-kvaware; beside them token-id prompts that those engines hold are sent at a fixed rate, to workers that
-answer at once. Phases with and without events take turns, so that a ratio is of neighbours in time.
+kvaware; meanwhile it sends prompts of token ids that those engines hold at a fixed rate, to workers that
+answer at once. Phases with and without events take turns, so that a ratio compares neighbours in time.
 
 kvway has one core with all its threads (one event loop, the feed, ZeroMQ's own), load and workers the other.
 """
@@ -137,7 +137,7 @@ log:
         return total / 1e9
 
     def phase(self, name, seconds):
-        """One phase; its result with kvway's figures beside it."""
+        """One phase; its result together with kvway's figures."""
         before, cpu = Metrics(self.admin), self.cpu_seconds()
         self.engines.stdin.write(f"{name} {seconds}\n")
         self.engines.stdin.flush()
@@ -184,10 +184,10 @@ def bench_events(options):
             raise BenchError(f"kvway ended\n{shop.log_tail('kvway.out')}")
         if not sum(result["feed_batches"] for result in busy):
             raise BenchError(f"kvway took no batch of events\n{shop.log_tail('kvway.out')}")
-    tell(options, quiet, busy)
+    report_phases(options, quiet, busy)
 
 
-def tell(options, quiet, busy):
+def report_phases(options, quiet, busy):
     """Lines and the table."""
     def total(key):
         return sum(result[key] for result in busy)
@@ -219,10 +219,10 @@ def tell(options, quiet, busy):
          max(1, sum(r["requests"] for r in quiet + busy)), "of requests")
     for key, name in (("p50_us", "routing_p50"), ("p99_us", "routing_p99")):
         value = statistics.median(r[key] for r in busy)
-        beside = statistics.median(r[key] for r in quiet)
+        without = statistics.median(r[key] for r in quiet)
         emit(name, value, "us", peer="without events",
              ratio=statistics.median(a[key] / b[key] for a, b in zip(busy, quiet)),
-             peer_value=beside)
+             peer_value=without)
     emit("added_p99_bound", statistics.median(r["added_p99_us"] for r in busy), "us",
          peer="without events", peer_value=statistics.median(r["added_p99_us"] for r in quiet))
     ratio = statistics.median(a["p99_us"] / b["p99_us"] for a, b in zip(busy, quiet))

@@ -107,7 +107,7 @@ def chosen(options, policies):
 
 
 def bench_evict(options):
-    """Every policy at several sizes, beside LRU and the offline optimum."""
+    """Every policy at several sizes, against LRU and the offline optimum."""
     policies, default, scenarios = known(options)
     names = chosen(options, policies)
     for source, what, title in sources_of(options, scenarios):

@@ -251,8 +251,8 @@ def value_of(make, trace, load, name):
         answers = answers_of([times_of(port) for port in ports])
         check_times(fleet.options, name, sim_stats(ports))
     if result["failed"] or wrong or len(answers) != result["completed"]:
-        raise BenchError(f"{name}: {result['failed']} requests failed, {result['completed']} were answered and the "
-                         f"workers tell of {len(answers)}, {wrong:.0f} bytes were wrong")
+        raise BenchError(f"{name}: {result['failed']} requests failed, {result['completed']} were answered, the "
+                         f"workers report {len(answers)} answers, {wrong:.0f} bytes were wrong")
     times = ttfts(answers)
     return {"cached_share": cached_share(answers), "ttft_mean_s": statistics.fmean(times),
             "ttft_p50_s": percentile(times, 50), "ttft_p90_s": percentile(times, 90),
@@ -304,11 +304,11 @@ def run_faults(options, trace, strategy, load, folder):
     label = f"{strategy}, load {load:g}"
     options = at_load(options, load)
     say(f"fleet: faults, {label} ...")
-    told = {}
+    counts = {}
     with Fleet(options, strategy, l2=sentinels) as fleet, Watch(fleet) as watch:
         expected = duration_of(trace, options.requests) / load / options.speed
         breaker = threading.Thread(
-            target=lambda: told.update(running=break_things(fleet, watch, expected / 3)))
+            target=lambda: counts.update(running=break_things(fleet, watch, expected / 3)))
         breaker.start()
         result = fleet.replay(trace, load, label)
         breaker.join()
@@ -320,12 +320,12 @@ def run_faults(options, trace, strategy, load, folder):
     after = watch.share(last + (end - last) / 3, end)
     write_plot(os.path.join(folder, f"fleet-{strategy}-{load:g}.svg"),
                f"where prompts' tokens came from: {label}, simulated", watch, SOURCES, options.speed)
-    good = (result["failed"] <= told["running"] and wrong == 0 and after >= RECOVERED * before)
+    good = (result["failed"] <= counts["running"] and wrong == 0 and after >= RECOVERED * before)
     for metric, value, unit in (("failed_requests", result["failed"], "1"), ("wrong_bytes", wrong, "1"),
                                 ("hit_share_before", before, "share"), ("hit_share_after", after, "share")):
         emit("fleet", metric, value, unit, strategy=strategy, load=load, good=good, simulated=True,
-             speed=options.speed, answering_when_killed=told["running"])
-    return [label, result["failed"], told["running"], wrong, before, after, "yes" if good else "NO"], good
+             speed=options.speed, answering_when_killed=counts["running"])
+    return [label, result["failed"], counts["running"], wrong, before, after, "yes" if good else "NO"], good
 
 
 def duration_of(trace, requests):

@@ -37,9 +37,9 @@ class Watched:
         """Until the Sentinels know each other and the replica."""
         for _ in range(200):
             with contextlib.suppress(OSError):
-                told = b"".join(ask_redis(p, "SENTINEL", "MASTER", NAME) for p in self.ports)
-                if (told.count(b"num-slaves\r\n$1\r\n1") == 3
-                        and told.count(b"num-other-sentinels\r\n$1\r\n2") == 3
+                answers = b"".join(ask_redis(p, "SENTINEL", "MASTER", NAME) for p in self.ports)
+                if (answers.count(b"num-slaves\r\n$1\r\n1") == 3
+                        and answers.count(b"num-other-sentinels\r\n$1\r\n2") == 3
                         and b"master_link_status:up" in ask_redis(replica, "INFO", "replication")):
                     return
             time.sleep(0.1)

@@ -1,4 +1,4 @@
-"""gpu: gathers and scatters between a paged KV cache and chunks, beside plain copies."""
+"""gpu: gathers and scatters between a paged KV cache and chunks, against plain copies."""
 
 import os
 import subprocess

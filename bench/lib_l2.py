@@ -1,4 +1,4 @@
-"""l2: shared tiers and kvtierd beside their peers.
+"""l2: shared tiers and kvtierd against their peers.
 
 Servers (redis-server, kvtierd, the receiver of a plain stream) run on one core, clients on the other, ours and
 the peer's alike. Ours and the peer take turns within each round, ours first in every second one; a

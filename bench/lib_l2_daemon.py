@@ -1,19 +1,19 @@
 """l2 --only shm, put, leases: kvtierd, and libkvtier as its client.
 
 `shm_get`: the tiered-storage tier's get of 4 MiB (a lease, the copy out of shared memory, the check of
-what arrived, the release) beside memcpy and XXH3-128 of the same bytes from the same memory, in one
+what arrived, the release) against memcpy and XXH3-128 of the same bytes from the same memory, in one
 process and into the same memory; one get after the other, and eight under way, where the daemon
 grants the next leases while a chunk is being copied. The daemon, on the other core, reads all bytes of
 an object for their checksum before it grants a lease, since its clients may write to the memory.
 
-`kvtierd_put`: PUTs of 4 MiB, one after the other over one kept-alive connection, beside a plain loopback
+`kvtierd_put`: PUTs of 4 MiB, one after the other over one kept-alive connection, against a plain loopback
 stream between two processes on the same two cores, whose receiver only receives. The daemon receives into
-the segment, memory that no cache of the processor holds, makes the checksum of every byte, and
-evicts for it. New objects, as engines put them, and again objects that are there with other bytes, which
-are copied once more.
+the segment, memory that no cache of the processor holds, computes a checksum over every byte, and evicts
+to make room. New objects, as engines put them, and then new bytes for existing objects, which are copied
+once more.
 
 `kvtierd_leases`: a lease on an object in memory and its release, and leases on what is not there, by
-1, 4 and 64 clients that one thread plays. Beside misses, as orientation, nginx refusing everything.
+1, 4 and 64 clients that one thread plays. For orientation next to the misses: nginx refusing everything.
 """
 
 import contextlib
@@ -22,7 +22,7 @@ import os
 import shutil
 
 import lib_report as report
-from lib_l2_pairs import GB, Program, rounds_of, take_turns, tell, tell_alone
+from lib_l2_pairs import GB, Program, rounds_of, take_turns, emit_pair, emit_alone
 from lib_procs import BenchError, Workshop, cores, free_ports, wait_ready
 
 DAEMON = "cache/daemon/kvtierd"
@@ -101,18 +101,18 @@ def name_of(size):
 def get_depth(options, shop, depth, rows):
     """shm_get with so many gets under way."""
     with Daemon(options, shop) as daemon:
-        told = Program(options, "shm_get", cores()[1]).run(
+        result = Program(options, "shm_get", cores()[1]).run(
             "-p", daemon.port, "-g", daemon.segment, "-k", objects_of(options), "-c", CHUNK, "-d", depth,
             "-r", rounds_of(options), lines=True)
-    peer = [{"bytes_per_second": one["peer"], "cpu_per_gb": one["peer_cpu_per_gb"]} for one in told]
-    fused = [{"bytes_per_second": one["fused"]} for one in told]
+    peer = [{"bytes_per_second": one["peer"], "cpu_per_gb": one["peer_cpu_per_gb"]} for one in result]
+    fused = [{"bytes_per_second": one["fused"]} for one in result]
     more = {"depth": depth, "chunk_bytes": CHUNK}
     rows.append([f"get of 4 MiB, {depth} under way",
-                 *tell("shm_get_bytes_per_second", "bytes/s", told, peer, "bytes_per_second",
-                       "memcpy and xxh3", us=report.median_of(told, "us"),
-                       copy_with_checksum=report.median_of(fused, "bytes_per_second"), **more),
-                 report.median_of(told, "us")])
-    tell("shm_get_cpu_seconds_per_gb", "s/GB", told, peer, "cpu_per_gb", "memcpy and xxh3", **more)
+                 *emit_pair("shm_get_bytes_per_second", "bytes/s", result, peer, "bytes_per_second",
+                            "memcpy and xxh3", us=report.median_of(result, "us"),
+                            copy_with_checksum=report.median_of(fused, "bytes_per_second"), **more),
+                 report.median_of(result, "us")])
+    emit_pair("shm_get_cpu_seconds_per_gb", "s/GB", result, peer, "cpu_per_gb", "memcpy and xxh3", **more)
 
 
 def bench_shm(options):
@@ -124,7 +124,7 @@ def bench_shm(options):
         with Daemon(options, shop) as daemon:
             fill(options, daemon, CHUNK)
             trips = [lease(options, daemon.args, 1, count=LARGE_LEASES) for _ in range(rounds_of(options))]
-    value, spread = tell_alone("shm_lease_round_trip_us", "us", trips, "p50_us", chunk_bytes=CHUNK)
+    value, spread = emit_alone("shm_lease_round_trip_us", "us", trips, "p50_us", chunk_bytes=CHUNK)
     report.table("shared memory (GB/s; us of one)",
                  ["", "ours", "from-to", "memcpy, XXH3", "from-to", "ratio", "from-to", "us"], rows)
     report.say(f"  a lease on 4 MiB, by a client that does nothing else: {value:.0f} us ({spread})")
@@ -139,13 +139,13 @@ def put_pairs(options, daemon, *more):
     pairs = [take_turns(index, lambda: put.run(*daemon.args, *args, *more),
                         lambda: stream.run(*args, "-S", client, "-R", server))
              for index in range(rounds_of(options))]
-    return [[{**told, "cpu_per_gb": told["cpu_seconds"] * GB / size,
-              "server_cpu_per_gb": told["server_cpu_seconds"] * GB / size} for told in side]
+    return [[{**result, "cpu_per_gb": result["cpu_seconds"] * GB / size,
+              "server_cpu_per_gb": result["server_cpu_seconds"] * GB / size} for result in side]
             for side in zip(*pairs)]
 
 
 def bench_put(options):
-    """PUTs of new objects beside a stream, and of objects that are there."""
+    """PUTs of new objects against a stream, and PUTs over existing objects."""
     rows = []
     with Workshop() as shop, Daemon(options, shop) as daemon:
         # Once all of the segment: its first use has the kernel clear pages.
@@ -159,9 +159,9 @@ def bench_put(options):
                      "  sender's processor (s/GB)"),
                     ("kvtierd_put_cpu_seconds_per_gb", "s/GB", "server_cpu_per_gb",
                      "  receiver's, with the checksum")):
-                rows.append([words + name, *tell(metric, unit, ours, peer, key, "loopback stream",
-                                                 connections=1, replaces=replaces)])
-    report.table("into kvtierd, which makes checksums, beside a stream that is only received",
+                rows.append([words + name, *emit_pair(metric, unit, ours, peer, key, "loopback stream",
+                                                      connections=1, replaces=replaces)])
+    report.table("into kvtierd, which computes checksums, against a stream that is only received",
                  ["", "ours", "from-to", "stream", "from-to", "ratio", "from-to"], rows)
 
 
@@ -191,10 +191,10 @@ def start_nginx(shop, core):
     return ["-p", port, "-s", process.pid]
 
 
-def tell_leases(rows, name, kept, **more):
+def emit_leases(rows, name, kept, **more):
     """Rate and latency of one line without a peer."""
-    rate, spread = tell_alone("kvtierd_leases_per_second", "1/s", kept, "per_second", **more)
-    p99, p99_spread = tell_alone("kvtierd_lease_p99_us", "us", kept, "p99_us",
+    rate, spread = emit_alone("kvtierd_leases_per_second", "1/s", kept, "per_second", **more)
+    p99, p99_spread = emit_alone("kvtierd_lease_p99_us", "us", kept, "p99_us",
                                  p50=report.median_of(kept, "p50_us"), **more)
     cost = 1e6 * report.median_of([{"x": one["server_cpu_seconds"] / one["leases"]} for one in kept], "x")
     rows.append([name, rate, spread, report.median_of(kept, "p50_us"), p99, p99_spread, cost])
@@ -207,7 +207,7 @@ def lease_hits(options, shop, size, rows):
         fill(options, daemon, size)
         for clients in CLIENTS:
             kept = [lease(options, daemon.args, clients, count=count) for _ in range(rounds_of(options))]
-            tell_leases(rows, f"{name_of(size)}, {clients} clients", kept, clients=clients,
+            emit_leases(rows, f"{name_of(size)}, {clients} clients", kept, clients=clients,
                         object_bytes=size, hit=True)
 
 
@@ -222,9 +222,9 @@ def lease_misses(options, shop, rows):
                                   lambda n=clients: lease(options, refuser, n, "-m"))
                 ours.append(pair[0])
                 nginx.append(pair[1])
-            tell_leases(rows, f"missing, {clients} clients", ours, clients=clients, hit=False)
+            emit_leases(rows, f"missing, {clients} clients", ours, clients=clients, hit=False)
             rows.append([f"  nginx, {clients} clients",
-                         *tell_alone("nginx_refusals_per_second", "1/s", nginx, "per_second", clients=clients),
+                         *emit_alone("nginx_refusals_per_second", "1/s", nginx, "per_second", clients=clients),
                          *(report.median_of(nginx, key) for key in ("p50_us", "p99_us")), "",
                          1e6 * report.median_of([{"x": one["server_cpu_seconds"] / one["leases"]}
                                                  for one in nginx], "x")])

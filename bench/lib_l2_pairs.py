@@ -1,4 +1,4 @@
-"""What the parts of l2 share: running a program of bench/l2, taking turns, telling a pair."""
+"""What the parts of l2 share: running a program of bench/l2, taking turns, reporting a pair."""
 
 import json
 import os
@@ -36,8 +36,8 @@ class Program:
         if done.returncode != 0:
             words = (done.stderr or done.stdout).strip().splitlines()
             raise BenchError(f"{os.path.basename(self.path)}: {words[-1] if words else 'failed'}")
-        told = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
-        return told if lines else told[-1]
+        result = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+        return result if lines else result[-1]
 
 
 def take_turns(index, ours, peer):
@@ -49,7 +49,7 @@ def take_turns(index, ours, peer):
     return mine, peer()
 
 
-def tell(metric, unit, ours, theirs, key, peer, **more):
+def emit_pair(metric, unit, ours, theirs, key, peer, **more):
     """One figure of pairs as JSON line; returns its row of the table. Lists have a dict per round."""
     low, high = report.spread_of(ours, key)
     peer_low, peer_high = report.spread_of(theirs, key)
@@ -64,7 +64,7 @@ def tell(metric, unit, ours, theirs, key, peer, **more):
             f"{ratio:.3f}", f"{ratios[0]:.2f}-{ratios[-1]:.2f}"]
 
 
-def tell_alone(metric, unit, rounds, key, **more):
+def emit_alone(metric, unit, rounds, key, **more):
     """One figure without a peer as JSON line; returns median and spread."""
     low, high = report.spread_of(rounds, key)
     value = report.median_of(rounds, key)

@@ -1,13 +1,13 @@
-"""l2 --only redis: bytes per second into Redis and out of it, beside a raw client.
+"""l2 --only redis: bytes per second into Redis and out of it, against a raw client.
 
 Ours is the shared tier in its native format as the default configuration has it: header with the
 full key, TTL, deadlines, and every value verified before it counts. The raw client (raw_redis.c)
 moves as many values of the same size, under as many keys, over as many connections with as many
 under way, and does nothing else. Both put from and get into as much memory. redis-benchmark, which
-keeps no value, is shown beside them without a ratio.
+keeps no value, is shown too, without a ratio.
 
-One redis-server with a core of its own, nothing persisted. The figures of its processor time say whether
-it was what limited both.
+One redis-server with a core of its own, nothing persisted. The figures of its processor time show whether
+it limited both.
 """
 
 import os
@@ -17,7 +17,7 @@ import subprocess
 import time
 
 import lib_report as report
-from lib_l2_pairs import GB, Program, rounds_of, take_turns, tell
+from lib_l2_pairs import GB, Program, rounds_of, take_turns, emit_pair
 from lib_procs import BenchError, Workshop, cores, free_ports
 
 TARGETS = ["bench/l2/raw_redis", "bench/l2/tier_redis"]
@@ -53,12 +53,12 @@ def start_redis(shop, core):
     raise BenchError(f"redis-server does not answer: {shop.log_tail('redis.log')}")
 
 
-def with_costs(told):
+def with_costs(result):
     """A run's figures, with processor time per GB."""
-    moved = told["bytes"] / GB
-    return {**told, "cpu_per_gb": told["cpu_seconds"] / moved,
-            "server_cpu_per_gb": told["server_cpu_seconds"] / moved,
-            "server_busy": told["server_cpu_seconds"] / told["seconds"]}
+    moved = result["bytes"] / GB
+    return {**result, "cpu_per_gb": result["cpu_seconds"] / moved,
+            "server_cpu_per_gb": result["server_cpu_seconds"] / moved,
+            "server_busy": result["server_cpu_seconds"] / result["seconds"]}
 
 
 def benchmark_speed(port, core, size, depth, keys, count):
@@ -98,24 +98,24 @@ class Size:
             for what, flag in (("put", "-w"), ("get", "-r")):
                 pair = take_turns(index, lambda way=flag: self.ours.run(*self.args, way),
                                   lambda way=flag: self.raw.run(*self.args, way))
-                for kept, told in zip(self.results[what], pair):
-                    kept.append(with_costs(told))
+                for kept, result in zip(self.results[what], pair):
+                    kept.append(with_costs(result))
 
-    def tell(self, speed_rows, cost_rows):
+    def add_rows(self, speed_rows, cost_rows):
         """Lines, and rows of both tables."""
-        beside = benchmark_speed(self.port, self.core, self.size, self.depth, self.keys,
-                                 self.bytes // self.size)
+        reference = benchmark_speed(self.port, self.core, self.size, self.depth, self.keys,
+                                    self.bytes // self.size)
         name = f"{self.size >> 20} MiB" if self.size >= 1 << 20 else f"{self.size >> 10} KiB"
         more = {"value_bytes": self.size, "connections": CONNECTIONS, "depth": self.depth,
                 "keys": self.keys}
-        for (what, (ours, raw)), benchmark in zip(self.results.items(), beside):
-            row = tell(f"redis_{what}_bytes_per_second", "bytes/s", ours, raw, "bytes_per_second",
-                       "raw_redis", redis_benchmark=benchmark,
-                       server_busy=report.median_of(ours, "server_busy"),
-                       peer_server_busy=report.median_of(raw, "server_busy"), **more)
+        for (what, (ours, raw)), benchmark in zip(self.results.items(), reference):
+            row = emit_pair(f"redis_{what}_bytes_per_second", "bytes/s", ours, raw, "bytes_per_second",
+                            "raw_redis", redis_benchmark=benchmark,
+                            server_busy=report.median_of(ours, "server_busy"),
+                            peer_server_busy=report.median_of(raw, "server_busy"), **more)
             speed_rows.append([f"{what} {name}", *row, benchmark / GB])
-            row = tell(f"redis_{what}_cpu_seconds_per_gb", "s/GB", ours, raw, "cpu_per_gb", "raw_redis",
-                       **more)
+            row = emit_pair(f"redis_{what}_cpu_seconds_per_gb", "s/GB", ours, raw, "cpu_per_gb", "raw_redis",
+                            **more)
             cost_rows.append([f"{what} {name}", *row, report.median_of(ours, "server_cpu_per_gb"),
                               report.median_of(raw, "server_cpu_per_gb")])
 
@@ -129,7 +129,7 @@ def bench_redis(options):
             ask_redis(port, "FLUSHALL")
             one = Size(options, server, port, size, depth)
             one.measure()
-            one.tell(speed_rows, cost_rows)
+            one.add_rows(speed_rows, cost_rows)
     columns = ["", "ours", "from-to", "raw client", "from-to", "ratio", "from-to"]
     report.table(f"Redis, {CONNECTIONS} connections (GB/s)", [*columns, "redis-benchmark"], speed_rows)
     report.table("clients' processor time (s/GB), and redis-server's under each",

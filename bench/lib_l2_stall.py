@@ -1,6 +1,6 @@
 """l2 --only stall: lookups and gets while redis-server stands still (SIGSTOP), and afterwards.
 
-The cache asks Redis anew for every lookup and has hardly any memory of its own; deadlines and breaker
+The cache asks Redis again for every lookup and has hardly any memory of its own; deadlines and breaker
 are the default configuration's. Each lookup and get has a limit of its own, which is the peer here:
 `ratio` is the 99th percentile by that limit, and must not be much more than 1. Phases: before the stop,
 `stalled` until the breaker opened, `open` until the continuation, and after something was found again
@@ -27,22 +27,22 @@ def bench_stall(options):
         args += ["-D", 100, "-B", 100, "-a", 200, "-t", 3000]
     with Workshop() as shop:
         server, port = start_redis(shop, server_core)
-        told = Program(options, "stall", client_core).run("-p", port, "-s", server.pid, *args)
-    if told["opened_ms"] < 0 or told["back_ms"] < 0:
-        raise BenchError("the breaker did not open" if told["opened_ms"] < 0 else
+        result = Program(options, "stall", client_core).run("-p", port, "-s", server.pid, *args)
+    if result["opened_ms"] < 0 or result["back_ms"] < 0:
+        raise BenchError("the breaker did not open" if result["opened_ms"] < 0 else
                          "nothing was found any more after the stall")
     rows = []
     for name, limit in LIMITS_MS.items():
         for phase in PHASES:
-            one = told[name][phase]
+            one = result[name][phase]
             report.emit("l2", f"stall_{name}_p99_ms", one["p99_ms"], "ms", peer="limit",
                         ratio=one["p99_ms"] / limit, peer_value=limit, phase=phase, p50=one["p50_ms"],
                         max=one["max_ms"], calls=one["calls"], found=one["found"])
             rows.append([f"{name} {phase}", one["calls"], one["found"], one["p50_ms"], one["p99_ms"],
                          one["max_ms"], limit])
     for metric, key in (("stall_breaker_opens_ms", "opened_ms"), ("stall_recovers_ms", "back_ms")):
-        report.emit("l2", metric, told[key], "ms")
+        report.emit("l2", metric, result[key], "ms")
     report.table("a server that stands still (ms)",
                  ["", "calls", "found", "p50", "p99", "max", "limit"], rows)
-    report.say(f"  the breaker opened {told['opened_ms']:.0f} ms after the stop; found something again "
-               f"{told['back_ms']:.0f} ms after the continuation")
+    report.say(f"  the breaker opened {result['opened_ms']:.0f} ms after the stop; found something again "
+               f"{result['back_ms']:.0f} ms after the continuation")

@@ -69,8 +69,8 @@ benchmarks:
   scan     bytes/s of the body scan against jansson
   pick     decisions/s of prefixaware on a tree of 1M nodes (depth 64, 8 to 1,024 workers, one and
            two threads), their 99th percentile, inserts/s, bytes per cached token; what two threads
-           gain beside what a pointer chase gains; decisions of kvaware, alone and beside a thread that
-           applies 128,000 block events/s
+           gain, compared with a pointer chase; decisions of kvaware, alone and while a thread applies
+           128,000 block events/s
   events   KV events of 64 workers, 2,000 blocks a second each for a minute, into kvway with kvaware:
            CPU of the thread that takes them, lag, losses, latency of requests with them and without
   idle     memory of each of 10,000 idle kept-alive clients
@@ -82,29 +82,29 @@ benchmarks:
   replay   the strategies prefixaware and kvaware, their peers' policies and a bound that no router can beat, in
            simulated time: on a trace (TRACE=FILE), or --scenario NAME without one
   evict    eviction policies of libkvtier, through its own index: hit rate at five sizes of a tier,
-           beside LRU and an offline optimum; on a trace (TRACE=FILE), or --scenario NAME without one
-  cache    libkvtier: put, verify and get in memory beside memcpy and XXH3, lookups, memory per chunk; files
-           beside fio, on the disk (--folder) and on a loop device; --only memory, --only nvme
-  l2       shared tiers and kvtierd: Redis beside a raw client, gets from shared memory beside memcpy and
-           XXH3, PUTs into kvtierd beside a loopback stream, leases by 1, 4 and 64 clients, lookups while
-           redis-server stands still; --only redis, shm, put, leases or stall
+           against LRU and an offline optimum; on a trace (TRACE=FILE), or --scenario NAME without one
+  cache    libkvtier: put, verify and get in memory against memcpy and XXH3, lookups, memory per chunk; files
+           against fio, on the disk (--folder) and on a loop device; --only memory, --only nvme
+  l2       shared tiers and kvtierd: Redis against a raw client, gets from shared memory against memcpy and
+           XXH3, PUTs into kvtierd against a loopback stream, leases by 1, 4 and 64 clients, lookups while
+           redis-server is stopped; --only redis, shm, put, leases or stall
   sim-agree  simulated workers with tiers (memory, files, Redis) give the same at --speed (8) as at the clock's:
            --requests (300) made requests at both; fails where a figure differs by more than 5 %
   engine   kvtier inside a real vLLM on the CPU (KVW_ENGINE_VENV names its environment): time to first token from
-           memory, files, Redis and kvtierd beside computing, and the processor time that the connector adds
-           where nothing is asked twice, with a gate; --only gain, --only cost, --quick to see that it works
-  gpu      gathers and scatters of 16-token blocks into chunks of 4 MiB: the host backend beside memcpy; where
-           there is a GPU, beside one contiguous pinned copy, each way and both at once
+           memory, files, Redis and kvtierd against computing, and the processor time that the connector adds
+           when no prompt comes twice, with a gate; --only gain, --only cost, --quick to see that it works
+  gpu      gathers and scatters of 16-token blocks into chunks of 4 MiB: the host backend against memcpy; where
+           there is a GPU, against one contiguous pinned copy, each way and both at once
   tables   published figures of tiered caches and routing, run again on simulated workers with real tiers:
-           every assumption told, one varied at a time, a plot of each table; --table NAME for one
+           lists every assumption and varies one at a time, a plot of each table; --table NAME for one
   fleet    a trace (TRACE=FILE) through kvway to 8 simulated workers with real tiers: what routing, tiers and
            both are worth; a worker and the Redis master killed in the middle; --only value, --only faults
   all      all of them (trace, routers, replay, evict and fleet only if TRACE is set, engine if
            KVW_ENGINE_VENV is)
 
 Two cores are needed: one for the proxy, one for load and backends. The table goes to standard
-error; standard output has one JSON object a line: bench, metric, value, unit, peer, ratio (ours /
-peer, median of pairs of the same round), peer_value, and what tells the line apart.
+error; standard output has one JSON object per line: bench, metric, value, unit, peer, ratio (ours /
+peer, median of pairs of the same round), peer_value, and the parameters of the line.
 Absolute figures only describe this machine; compare ratios of one run.
 """
 
@@ -113,7 +113,7 @@ def parse(argv):
     """The command line."""
     parser = argparse.ArgumentParser(
         prog="bench/run.sh", epilog=HELP, formatter_class=argparse.RawDescriptionHelpFormatter,
-        description="Measures kvway beside its peers.")
+        description="Measures kvway and kvtier against their peers.")
     parser.add_argument("name", choices=[*BENCHES, "all"], metavar="NAME")
     parser.add_argument("--build", default="build-release", help=argparse.SUPPRESS)
     parser.add_argument("--targets", action="store_true", help=argparse.SUPPRESS)
@@ -160,7 +160,7 @@ def parse(argv):
     parser.add_argument("--table", action="append", metavar="NAME", help="tables: only this one; may be repeated")
     parser.add_argument("--plots", metavar="FOLDER", help="tables, fleet: where plots go (tables in the build directory)")
     parser.add_argument("--peer", choices=["lmcache"],
-                        help="cache: beside this; LMCACHE_PYTHON names a Python that has it")
+                        help="cache: compare with this; LMCACHE_PYTHON names a Python that has it")
     parser.add_argument("--folder", help="cache: where files are written; engine: where its model is kept (the "
                         "build directory)")
     parser.add_argument("--plot", metavar="FILE",

@@ -1,4 +1,4 @@
-"""pick: decisions of prefixaware on a large tree and of kvaware beside events, each a program."""
+"""pick: decisions of prefixaware on a large tree and of kvaware while events arrive, each a program."""
 
 import os
 import subprocess

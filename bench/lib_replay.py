@@ -38,7 +38,7 @@ def program(options):
 
 
 def half_width(values):
-    """Half of the 95 % interval of the mean; None where one value tells nothing of it."""
+    """Half of the 95 % interval of the mean; None for a single value."""
     if len(values) < 2:
         return None
     t = T975[min(len(values) - 1, len(T975) - 1)]
@@ -171,7 +171,7 @@ def mean_share(runs, worker):
     return statistics.mean(run["worker_share"][worker] for run in runs)
 
 
-def tell_mixed(runs, workers):
+def sentence_mixed(runs, workers):
     """One worker is three times slower."""
     even = 1 / workers
     fair = (1 / 3) / (workers - 1 + 1 / 3)
@@ -179,14 +179,14 @@ def tell_mixed(runs, workers):
             f"{even:.1%}, one by speed {fair:.1%}")
 
 
-def tell_stall(runs, workers):
+def sentence_stall(runs, workers):
     """One worker stands still for a minute."""
     sent = statistics.mean(run["stalled_share"] for run in runs)
     return (f"of the requests that came while the worker stood still it got {sent:.1%} "
             f"(an even share is {1 / workers:.1%})")
 
 
-def tell_hot(runs, workers):
+def sentence_hot(runs, workers):
     """One prefix is asked for more than a worker can answer."""
     holders = statistics.mean(run["holders"] for run in runs)
     share = max(mean_share(runs, w) for w in range(workers))
@@ -195,37 +195,37 @@ def tell_hot(runs, workers):
             "of all prompt tokens came from a cache")
 
 
-def tell_cached(runs, _):
+def sentence_cached(runs, _):
     """Reuse is what the scenario is about."""
     return (f"{statistics.mean(values_of(runs, 'cached_share')):.1%} of all prompt tokens came from "
             f"a cache, mean TTFT {statistics.mean(values_of(runs, 'ttft_mean_s')):.2f} s")
 
 
-def tell_foretold(runs, workers):
+def sentence_foretold(runs, workers):
     """What happens at the workers without the router's doing."""
     foretold = values_of(runs, "foretold")
     known = f", {statistics.mean(foretold):.1%} of the hits were foretold" if foretold else ""
-    return tell_cached(runs, workers) + known
+    return sentence_cached(runs, workers) + known
 
 
-def tell_uniform(runs, _):
+def sentence_uniform(runs, _):
     """Nothing can be reused."""
     return (f"busiest worker {statistics.mean(values_of(runs, 'imbalance')):.3f} times the mean, "
             f"mean TTFT {statistics.mean(values_of(runs, 'ttft_mean_s')):.3f} s")
 
 
-TELL = {"mixed": tell_mixed, "stall": tell_stall, "hot_prefix": tell_hot, "tenants": tell_cached,
-        "agentic": tell_cached, "uniform": tell_uniform, "resets": tell_foretold,
-        "foreign": tell_foretold}
+SENTENCES = {"mixed": sentence_mixed, "stall": sentence_stall, "hot_prefix": sentence_hot, "tenants": sentence_cached,
+        "agentic": sentence_cached, "uniform": sentence_uniform, "resets": sentence_foretold,
+        "foreign": sentence_foretold}
 
 
-def tell(name, results, scale, workers, policies):
+def say_what_happened(name, results, scale, workers, policies):
     """What happened in a scenario, in words."""
     say(f"What happened ({name}):")
     for policy in policies:
         runs = results[scale, policy]
         if "worker_share" in runs[0]:
-            say(f"  {policy}: {TELL[name](runs, workers)}; "
+            say(f"  {policy}: {SENTENCES[name](runs, workers)}; "
                 f"goodput {statistics.mean(values_of(runs, 'goodput')):.1%}")
 
 
@@ -283,7 +283,7 @@ def bench_replay(options):
                 for ours, others, _ in comparisons(policies, peers):
                     print_comparison(results, scale, ours, others)
                 if scenario:
-                    tell(name, results, scale, workers, policies)
+                    say_what_happened(name, results, scale, workers, policies)
                 emit_all(results, scale, workers, policies, peers,
                          {"scenario" if scenario else "trace": name})
             if options.plot:

@@ -1,4 +1,4 @@
-"""The benchmark `routers`: kvway beside the released Rust routers, vllm-router and sglang-router.
+"""The benchmark `routers`: kvway against the released Rust routers, vllm-router and sglang-router.
 
 Both come from PyPI, pinned in peers/routers.txt, each into a venv of its own under the build
 directory; one that cannot be installed is left out and named. Two questions:
@@ -34,7 +34,7 @@ ARGUMENTS = {
 ENVIRONMENT = {"TOKIO_WORKER_THREADS": "1", "RUST_LOG": "warn"}
 SERVERS = {"vllm-router": ["vllm-router"], "sglang-router": ["sglang-router", "launch"]}
 
-# What a replay tells: name, unit, whether less is better.
+# Results of a replay: name, unit, whether less is better.
 QUALITY = (("goodput", "share", False), ("cached_share", "share", False),
            ("ttft_mean_s", "s", True), ("e2e_mean_s", "s", True),
            ("trace_cpu_us_per_request", "us", True))
@@ -168,7 +168,7 @@ def emit_against(routers, metric, unit, smaller_is_better, ours, peers, **more):
 
 
 def measure_size(stage, proxies, body_kb):
-    """Rounds over all proxies, {proxy: [result]}; who fails is named and left out."""
+    """Rounds over all proxies, {proxy: [result]}; a proxy that fails is named and left out."""
     results = {proxy: [] for proxy in proxies}
     for number in range(stage.options.rounds):
         shift = number % len(proxies)
@@ -234,7 +234,7 @@ class Entry:
 
 
 def entries(options, routers):
-    """Who takes part in the replay."""
+    """The proxies in the replay."""
     found = []
     if not options.peers_only:
         found.append(Entry("kvway", lambda shop, core, ports, workers: start_kvway(
@@ -246,7 +246,7 @@ def entries(options, routers):
             found.append(Entry(name + suffix, lambda shop, core, ports, workers: start_router(
                 shop, core, routers[name], ports, workers, policy), scale_out))
 
-    # It asks all workers for token ids, so its policy works only where they tell: vLLM with
+    # It asks all workers for token ids, so its policy works only with workers that answer: vLLM with
     # --enable-scale-out. By default vLLM refuses.
     add("vllm-router", scale_out=True)
     add("vllm-router", " default vLLM")

@@ -47,7 +47,7 @@ SHOWN = ("loaded_l1", "ttft_p50_s")
 
 
 def stats_of(port):
-    """What a worker tells of itself."""
+    """A worker's statistics."""
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/sim/stats", timeout=10) as answer:
         return json.load(answer)
 

@@ -28,13 +28,13 @@ from lib_trace import EVENTS, LATE_MS, rates, sim_stats, tier_rates
 
 TARGETS = ["bench/sim/kvsim", "bench/load/kvbench", "cache/daemon/kvtierd"]
 TOLERANCE = 0.15  # of a published ratio
-AT_ONCE = 2  # runs beside each other
+AT_ONCE = 2  # runs at the same time
 SHRINK = 8192  # payloads; what a chunk counts and how long it travels is that of its full size
 CHUNK = 256  # tokens
 SPARE = 1.3  # of the shared tier's room: for what is replaced, and for reading in
 TEMPLATE = 20  # tokens that a round of a talk has besides
-# kvsim cuts ASCII text every four characters; the filler words of these workloads ("help ", "hi ", "tell ")
-# have five or three. Lengths are stretched so that prompts have the tokens that are asked for.
+# kvsim cuts ASCII text every four characters; the filler words of these workloads have five or three,
+# the space included. Lengths are stretched so that prompts have the tokens that are asked for.
 STRETCH = {"mrc-shared-prompt-length": 4 / 5, "mrc-chat-history-length": 4 / 3,
            "mrc-user-input-length": 4 / 5, "ldqa-document-length": 4 / 3}
 
@@ -42,7 +42,7 @@ LENGTHS = ("mrc-shared-prompt-length", "mrc-chat-history-length", "ldqa-document
 
 
 def figures_of(workers):
-    """Figures of what the workers tell, one /sim/times each. The warm-up's answers have one token."""
+    """Figures from the workers' /sim/times. The warm-up's answers have one token."""
     rows = [row for row in answers_of(workers) if row["generated_tokens"] > 1]
     if not rows:
         raise BenchError("no request was answered")
@@ -223,8 +223,8 @@ def show(spec, measured, options):
     _, _, base, ours = measured[0]
     rows = []
     for name, wanted in spec.ratios.items():
-        told = spec.published.get(name, ("-", "-"))
-        rows.append([name, told[0], told[1], wanted, base[name], ours[name], gain(base, ours, name)])
+        published = spec.published.get(name, ("-", "-"))
+        rows.append([name, published[0], published[1], wanted, base[name], ours[name], gain(base, ours, name)])
     table(f"{spec.name}: the middle point, simulated",
           ["", "published base", "published ours", "gain", "base", "ours", "gain"], rows)
     rows = [[label_of(sweep, value)] + [gain(base, ours, name) for name in spec.ratios]
@@ -236,7 +236,7 @@ def show(spec, measured, options):
     say(f"   {sentence(spec, measured)}")
 
 
-def tell(spec, measured, options):
+def emit_json(spec, measured, options):
     """JSON lines: of each published figure the point that comes nearest."""
     for name, wanted in spec.ratios.items():
         sweep, value, base, ours = min(
@@ -265,14 +265,14 @@ def bench_tables(asked):
         options = with_speed(spec, asked)
         measured = run_points(spec, options)
         show(spec, measured, options)
-        tell(spec, measured, options)
+        emit_json(spec, measured, options)
         path = os.path.join(folder, f"{spec.name}.svg")
         write_plot(path, spec, [(sweep, value, {name: gain(base, ours, name) for name in spec.ratios})
                                 for sweep, value, base, ours in measured])
         say(f"   {path}")
     if not asked.table or thresholds.NAME in asked.table:
         thresholds.show(TOLERANCE)
-        thresholds.tell(TOLERANCE)
+        thresholds.emit_json(TOLERANCE)
         path = os.path.join(folder, f"{thresholds.NAME}.svg")
         thresholds.write_plot(path)
         say(f"   {path}")

@@ -1,8 +1,8 @@
 """The table `thresholds` of the benchmark `tables`: from how many tokens on offloading is of use, by formula.
 
-Published is a recommendation for one machine by size of model, and a sentence beside it that names other
-values for two of the models; how many GPUs one copy of the model is spread over is not said. So the formula is
-worked out for each number of GPUs:
+The publication recommends thresholds for one machine by size of model, and one sentence of its text names other
+values for two of the models; it does not say over how many GPUs one copy of the model is spread. So the formula is
+computed for each number of GPUs:
 
     GPU    tokens = (GPUs x 80 GB x SHARE - parameters x 2 bytes) / bytes a token
     memory tokens = 1.1 TB x SHARE / bytes a token        (it keeps what the GPUs hold as well)
@@ -88,7 +88,7 @@ def sentence(model, tolerance):
 
 
 def show(tolerance):
-    """Assumptions, the formula's values beside both published ones, sentences."""
+    """Prints assumptions, the formula's values next to both published ones, and sentences."""
     say(f"\n== When offloading is of use, by formula  [computed, nothing is run]\n   published by {SOURCE}")
     say(f"   assumed: {SHARE:.0%} of a GPU's 80 GB and of 1.1 TB are for weights and KV; 2 bytes a parameter and value;")
     say("   assumed: one copy of the model is spread over 1, 2, 4 or 8 GPUs (tensor parallelism is not published);")
@@ -106,12 +106,12 @@ def show(tolerance):
         say(f"   {sentence(model, tolerance)}")
 
 
-def tell(tolerance):
-    """JSON lines: each published value beside the nearest of the formula."""
+def emit_json(tolerance):
+    """JSON lines: each published value with the nearest one of the formula."""
     for model in MODELS:
-        told = [("no_offload_tokens", where, wanted, *nearest(model, wanted)) for where, wanted in model.offload]
-        told += [("memory_tokens", "table", wanted, None, model.memory_tokens) for wanted in model.memory]
-        for metric, where, wanted, gpus, tokens in told:
+        published = [("no_offload_tokens", where, wanted, *nearest(model, wanted)) for where, wanted in model.offload]
+        published += [("memory_tokens", "table", wanted, None, model.memory_tokens) for wanted in model.memory]
+        for metric, where, wanted, gpus, tokens in published:
             emit("tables", metric, tokens, "tokens", peer="published", ratio=tokens / wanted, peer_value=wanted,
                  table=NAME, said_in=where, model=model.name, gpus=gpus, computed=True,
                  reproduced=abs(tokens / wanted - 1) <= tolerance)

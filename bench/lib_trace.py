@@ -29,7 +29,7 @@ IN_ORDER = ("--pause-ms", "2", "--lead-ms", "50")
 BY_HASH = {"session": "  session:\n    load_bound: 100\n"}
 # Mean delay of a step's end from which a run is doubtful; simulated, a step has 10 to 500.
 LATE_MS = 50
-# Each worker publishes on free ports, and tells where.
+# Each worker publishes on free ports; /kv_event_sources names them.
 EVENTS = json.dumps({"enable_kv_cache_events": True, "endpoint": "tcp://*:0",
                      "replay_endpoint": "tcp://*:0"})
 # What kvway assumes of a worker's speed is in real seconds.
@@ -71,7 +71,7 @@ def start_workers(shop, options, ports):
 
 
 def sim_stats(ports):
-    """Sums of what the workers tell of requests that were sent early."""
+    """Sums of the workers' counts of requests that were sent early."""
     total = {"early": 0, "missed": 0, "late_mean_ms": 0}
     for port in ports:
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/sim/stats", timeout=10) as answer:
@@ -84,8 +84,8 @@ def sim_stats(ports):
 def check_times(options, label, stats):
     """Whether the workers' simulated times are what they claim to be; says so where not."""
     if options.speed != 1 and stats["early"] < options.requests:
-        raise BenchError(f"{label}: of {options.requests} requests only {stats['early']} told the "
-                         "workers when they were due: the proxy drops x-sim-due")
+        raise BenchError(f"{label}: only {stats['early']} of {options.requests} requests reached the workers "
+                         "with x-sim-due: the proxy drops this header")
     if stats["missed"] > options.requests / 50 or stats["late_mean_ms"] * options.speed > LATE_MS:
         say(f"   {label}: {stats['missed']} requests came too late for their first step, steps "
             f"ended {stats['late_mean_ms']:.2f} ms late: the machine is too busy for this speed")

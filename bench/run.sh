@@ -1,8 +1,8 @@
 #!/bin/sh
 # run.sh NAME [options] - one benchmark: builds release, installs the peers, measures, prints.
 #
-# A table for people goes to standard error, one JSON object a line to standard output. The build
-# directory is build-release beside the sources (BENCH_BUILD changes it). `run.sh --help` says more.
+# A table goes to standard error, one JSON object per line to standard output. The build directory is
+# build-release in the source folder (BENCH_BUILD changes it). `run.sh --help` says more.
 set -eu
 
 root=$(cd "$(dirname "$0")/.." && pwd)

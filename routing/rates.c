@@ -205,13 +205,13 @@ static void publish(struct kvw_rates *rates)
 
 	atomic_store_explicit(&book->median, median, memory_order_relaxed);
 	atomic_store_explicit(&rates->pairs,
-		(float)(book->pair_ns / (median * KVW_RATES_BESIDES)), memory_order_relaxed);
+		(float)(book->pair_ns / (median * KVW_RATES_OVERHEAD)), memory_order_relaxed);
 	for (size_t i = 0; i < KVW_MAX_WORKERS; i++) {
 		double x = book->x[i];
 
 		if (x <= 0 || fabs(x / median - 1) <= NOISE)
 			x = median;
-		atomic_store_explicit(&rates->ns_per_token[i], (float)(x * KVW_RATES_BESIDES),
+		atomic_store_explicit(&rates->ns_per_token[i], (float)(x * KVW_RATES_OVERHEAD),
 			memory_order_relaxed);
 	}
 }

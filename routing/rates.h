@@ -50,7 +50,7 @@
 #define KVW_RATES_LEAST  8
 
 /* What a token is charged, in times of what its prefill alone takes. */
-#define KVW_RATES_BESIDES 1.5
+#define KVW_RATES_OVERHEAD 1.5
 
 struct kvw_rates_book;
 

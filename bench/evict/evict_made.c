@@ -36,7 +36,7 @@ const struct kvb_made kvb_made[] = {
 		.turn_chunks = 3,
 		.open = 100,
 		.once = 40,
-		.what = "conversations beside long prompts that nobody asks for twice"},
+		.what = "conversations, mixed with long prompts that come only once"},
 	{0},
 };
 

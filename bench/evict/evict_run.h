@@ -30,9 +30,9 @@ enum kvt_status kvb_evict_run(const struct kvb_trace *trace, const char *policy,
 	struct kvb_evict_result *out) KVT_MUST_CHECK;
 
 /*
- * What nobody beats: knows the future, keeps the chunks whose next use is soonest, and of those of
- * one request the first ones; may refuse to keep what comes (Belady's MIN with bypass). All chunks
- * being of one size, what it keeps is always closed under taking the parent.
+ * The offline optimum, a bound for every policy: it knows the future, keeps the chunks whose next use
+ * is soonest, and of those of one request the first ones; it may refuse to keep a new chunk (Belady's
+ * MIN with bypass). Since all chunks have one size, it never keeps a chunk without its parent.
  */
 void kvb_evict_optimum(
 	const struct kvb_trace *trace, uint32_t chunks, struct kvb_evict_result *out);

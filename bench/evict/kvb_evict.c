@@ -19,7 +19,7 @@ static const char usage[] =
 	"usage: kvb-evict (--trace FILE | --scenario NAME) [options]\n"
 	"       kvb-evict --list\n"
 	"\n"
-	"  --policy NAME    who leaves (default `default`); `optimum`: knows the future\n"
+	"  --policy NAME    eviction policy (default `default`); `optimum`: the offline optimum\n"
 	"  --capacity X     of the tier, in percent of the different chunks (default 5)\n"
 	"  --requests N     only the first N of the trace\n"
 	"  --seed K         of a scenario (default 1)\n"

@@ -1,10 +1,10 @@
 /*
- * loop_stream.c - one loopback TCP stream at its fastest: what a PUT into kvtierd is measured by.
+ * loop_stream.c - one loopback TCP stream at its fastest, the peer of a PUT into kvtierd.
  *
  * A sender and a receiver, each a process on a core of its own. The sender's bytes lie in as much
  * memory as the objects of daemon_put, and leave in pieces of an object's size; the receiver only
- * receives, into one buffer of that size. Nobody parses, answers or looks at a byte; one byte comes
- * back at the end.
+ * receives, into one buffer of that size. It parses nothing and answers nothing; one byte comes back at
+ * the end.
  */
 #include <errno.h>
 #include <getopt.h>

@@ -1,12 +1,12 @@
 /*
- * shm_get.c - chunks out of a tiered-storage daemon's shared memory, beside memcpy and a checksum of the
- * same bytes.
+ * shm_get.c - chunks out of a tiered-storage daemon's shared memory, against memcpy and a checksum of
+ * the same bytes.
  *
  * Puts chunks through libkvtier's tiered-storage tier, looks for them in the segment, and then takes
  * turns: all of them through the tier (lease, copy, verification, release), and all of them by memcpy
  * from where they lie in the segment, followed by XXH3-128 with the widest vectors that xxHash has
- * here; both into the same memory. A third figure, for orientation, is the library's own copy that
- * makes the checksum on its way. One JSON object per round.
+ * here; both into the same memory. A third figure, for orientation, is the library's own copy, which
+ * computes the checksum while it copies. One JSON object per round.
  */
 #include <errno.h>
 #include <fcntl.h>

@@ -2,12 +2,12 @@
  * stall.c - how long lookups and gets take while the shared tier's server stands still.
  *
  * Puts chunks into Redis through one cache, then opens another one with hardly any memory of its own
- * that believes no answer for longer than it must, so that every lookup asks the server and every get
+ * that caches answers for as short a time as it can, so that every lookup asks the server and every get
  * reads from it. One thread looks up chains, one gets chunks and compares every byte, each with a limit
- * of its own; meanwhile the server's process is stopped with SIGSTOP and continued. Told: the times of
- * both before the stop, until the breaker opened, while it was open, and once something was found
- * again; when the breaker opened after the stop, and when the first lookup found something after
- * the continuation. A wrong byte ends the program.
+ * of its own; meanwhile the program stops the server's process with SIGSTOP and continues it. It prints
+ * the times of both before the stop, until the breaker opened, while it was open, and once lookups found
+ * something again; also when the breaker opened after the stop, and when the first lookup found
+ * something after the continuation. A wrong byte ends the program.
  */
 #include <errno.h>
 #include <getopt.h>

@@ -2,9 +2,9 @@
  * chat.c - conversations: shared system prompts, questions, histories that grow by the answers.
  *
  * `users` conversations are open at once; each goes through its rounds, then its user begins the
- * next one. Who asks at the n-th arrival is settled before the run: users take turns in blocks,
- * each block in another random order, so that every run with the same seed asks the same questions
- * and no fixed rhythm happens to match a router's own turns. A user whose last answer is still
+ * next one. The order of users is fixed before the run: users take turns in blocks, each block in
+ * another random order, so that every run with the same seed asks the same questions and no fixed
+ * rhythm happens to match a router's own turns. A user whose last answer is still
  * under way asks when it has come. The answer's text goes into the history as the assistant's
  * message, so the next prompt continues what the worker has in its cache.
  */

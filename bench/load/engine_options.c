@@ -167,7 +167,7 @@ void kvb_engine_options_help(FILE *out)
 	      "  kvbench NAME --engine-url URL ...       the same\n\n"
 	      "Sends a warm-up that fills the cache, then the workload, streamed, at temperature "
 	      "0;\n"
-	      "tells times to first token (TTFT), whole times, and speeds of decoding. Options,\n"
+	      "prints times to first token (TTFT), total times and decoding speeds. Options,\n"
 	      "prompts, order and files are those of `lmcache bench engine` 0.5.6, so that results "
 	      "can\n"
 	      "be laid side by side; README.md in bench/load says what is done otherwise, and "

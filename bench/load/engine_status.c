@@ -42,7 +42,8 @@ enum kvw_err kvb_status_tokens_per_gb(
 		fprintf(error, "kvbench: the LMCache server knows no model '%s'\n", model);
 	} else if (!(bytes >= 1 && bytes <= 1073741824.0)) {
 		fprintf(error,
-			"kvbench: the LMCache server does not tell a token's size for '%s'\n",
+			"kvbench: the LMCache server reports no token size for '%s'; give "
+			"--tokens-per-gb-kvcache\n",
 			model);
 	} else {
 		*out = (int64_t)(1073741824.0 / bytes);

@@ -123,7 +123,7 @@ void kvb_options_help(FILE *out)
 	      "requests\n"
 	      "that met the service level; and the share of prompt tokens that workers had "
 	      "cached,\n"
-	      "which they tell in usage.prompt_tokens_details (vLLM: "
+	      "as reported in usage.prompt_tokens_details (vLLM: "
 	      "--enable-prompt-tokens-details).\n"
 	      "Load is open: a request is sent when it is due, whatever is still unanswered.\n\n"
 	      "Both:\n",

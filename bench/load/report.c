@@ -140,11 +140,11 @@ void kvb_report_print(const struct kvb_report *report, FILE *out)
 		r->goodput * 100, o->slo_ttft_s, o->slo_ttft_tokens_per_s, o->slo_tpot_s * 1000);
 	if (r->cached_told > 0)
 		fprintf(out,
-			"  cached share %.1f %% of prompt tokens  (%llu of %llu answers told)\n",
+			"  cached share %.1f %% of prompt tokens  (%llu of %llu answers reported it)\n",
 			r->cached_share * 100, (unsigned long long)r->cached_told,
 			(unsigned long long)r->ok);
 	else
-		fputs("  cached share unknown: no answer told cached_tokens\n", out);
+		fputs("  cached share unknown: no answer reported cached_tokens\n", out);
 	if (r->late_s.p99 > 0.05 * o->speed && o->concurrency == 0)
 		fprintf(out,
 			"  sent late: p99 %.3f s; this machine could not keep up with the load\n",

@@ -181,8 +181,8 @@ static const struct kvb_http_handler handler = {
 	.written = on_written, .head = on_head, .body = on_body, .end = on_end};
 
 /*
- * A request sent early counts as sent when it is due. What this program was late by is added as it
- * would be at the clock's speed, not multiplied by it; kvsim, which is told, does the same.
+ * A request sent early counts as sent when it is due. This program's own lateness is added as it
+ * would be at the clock's speed, not multiplied by it; kvsim does the same, from the header x-sim-due.
  */
 static void add_due(struct call *call, struct kvb_buf *headers)
 {

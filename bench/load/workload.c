@@ -90,16 +90,16 @@ enum kvw_err kvb_workload_words(
 	const struct kvb_engine_options *options, struct kvb_word_pool *out, FILE *error)
 {
 	struct kvb_buf file = {0};
-	bool beside_model = false;
+	bool in_model_folder = false;
 
 	if (options->tokenizer != NULL)
 		return kvb_word_pool_load(out, options->tokenizer, options->seed, error);
 	if (options->model != NULL) {
 		kvb_buf_printf(&file, "%s/tokenizer.json", options->model);
-		beside_model = access(kvb_buf_str(&file), R_OK) == 0;
+		in_model_folder = access(kvb_buf_str(&file), R_OK) == 0;
 		kvb_buf_finish(&file);
 	}
-	if (beside_model)
+	if (in_model_folder)
 		return kvb_word_pool_load(out, options->model, options->seed, error);
 	kvb_word_pool_builtin(out);
 	return KVW_OK;

@@ -2,14 +2,14 @@
  * workload.h - what `kvbench engine` asks for, and when: the contract between its workloads and the
  * engine that sends (engine.h).
  *
- * A workload is a schedule. It does no I/O, reads no clock and knows no connection: it is asked for
- * the next request at a time that it is told, and told of each end. So a test can walk through one
- * by itself. One file defines one workload; workloads.def lists them.
+ * A workload is a schedule. It does no I/O, reads no clock and knows no connection: the caller passes
+ * the time when it asks for the next request, and reports the end of each. So a test can walk through
+ * a workload without an engine. One file defines one workload; workloads.def lists them.
  *
- * The order of calls: plan's figures hold from create() on; warm(0), warm(1), ... until it says no,
- * each after the end of the one before, and none of it where the warm-up is skipped; then
- * kvb_workload_next() again and again, with kvb_workload_ended() for every request that it gave. Requests of the warm-up are not
- * told of. Texts, ids and their order are those of `lmcache bench engine` 0.5.6.
+ * The order of calls: plan's figures hold from create() on; warm(0), warm(1), ... until it returns
+ * false, each after the end of the one before, or no warm() at all if the warm-up is skipped; then
+ * kvb_workload_next() again and again, with kvb_workload_ended() for every request that it gave, but
+ * not for those of the warm-up. Texts, ids and their order are those of `lmcache bench engine` 0.5.6.
  */
 #ifndef KVB_WORKLOAD_H
 #define KVB_WORKLOAD_H

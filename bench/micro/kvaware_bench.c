@@ -1,10 +1,10 @@
 /*
  * kvaware_bench.c - what a decision of kvaware takes, alone and while a feed writes.
  *
- * 64 workers tell all they hold: a system prompt of 1,024 tokens, of which there are a few and which
- * all have, and conversations of 3,072 more tokens that one worker has, 20,000 of them (3.8M blocks of 16
- * tokens). A request goes on with one of these by 384 tokens that no worker has seen. It is put to
- * prefixaware, to kvaware, and to kvaware while another thread applies 128,000 block events a second,
+ * 64 workers report all they hold: a few system prompts of 1,024 tokens, which every worker has, and
+ * 20,000 conversations of 3,072 more tokens, each on one worker (3.8M blocks of 16 tokens). A request
+ * continues one of these with 384 tokens that no worker has seen. It is put to prefixaware, to
+ * kvaware, and to kvaware while another thread applies 128,000 block events a second,
  * 2,000 of each worker in batches of 20: conversations that are stored, and the oldest ones dropped.
  * What is timed is pick alone, by the clock; making prompts, leases and done are not.
  *
@@ -40,7 +40,7 @@
 #define EVENTS_TICK 128              /* blocks: 128,000 a second */
 #define BATCH       20               /* blocks of an event */
 
-enum figure { PREFIXAWARE, ALONE, BESIDE, FIGURES };
+enum figure { PREFIXAWARE, ALONE, WITH_EVENTS, FIGURES };
 
 struct bench {
 	struct kvw_strategy *strategies[2]; /* prefixaware, kvaware */
@@ -236,10 +236,10 @@ static void measure(struct bench *bench, enum figure what, unsigned round, doubl
 	pthread_t thread;
 
 	atomic_store(&bench->over, false);
-	if (what == BESIDE && pthread_create(&thread, NULL, feed, bench) != 0)
+	if (what == WITH_EVENTS && pthread_create(&thread, NULL, feed, bench) != 0)
 		abort();
 	count = decide(bench, strategy, seconds, samples_ns);
-	if (what == BESIDE) {
+	if (what == WITH_EVENTS) {
 		atomic_store(&bench->over, true);
 		pthread_join(thread, NULL);
 		figures->events[round] =
@@ -296,14 +296,14 @@ static void print(const char *metric, double value, const char *unit, const char
 static void tell_all(const struct bench *bench, const struct figures *f, unsigned rounds)
 {
 	static const char *const names[FIGURES] = {
-		"prefixaware", "kvaware", "kvaware beside 128k events/s"};
+		"prefixaware", "kvaware", "kvaware with 128k events/s"};
 	double hit = (double)bench->hit_tokens / (double)(bench->picked > 0 ? bench->picked : 1);
 
 	for (int i = 0; i < FIGURES; i++)
 		fprintf(stderr, "%9.0fk %8.2f %8.2f  %s\n", median(f->rate[i], rounds) / 1e3,
 			median(f->p50_us[i], rounds), median(f->p99_us[i], rounds), names[i]);
-	fprintf(stderr, "beside events p99 is %.2f times that without; a hit is %.0f tokens\n",
-		ratio(f->p99_us[BESIDE], f->p99_us[ALONE], rounds), hit);
+	fprintf(stderr, "with events p99 is %.2f times that without; a hit is %.0f tokens\n",
+		ratio(f->p99_us[WITH_EVENTS], f->p99_us[ALONE], rounds), hit);
 	print("decisions_per_second", median(f->rate[ALONE], rounds), "1/s", "prefixaware",
 		median(f->rate[PREFIXAWARE], rounds),
 		ratio(f->rate[ALONE], f->rate[PREFIXAWARE], rounds));
@@ -313,12 +313,12 @@ static void tell_all(const struct bench *bench, const struct figures *f, unsigne
 	print("decision_us_p99", median(f->p99_us[ALONE], rounds), "us", "prefixaware",
 		median(f->p99_us[PREFIXAWARE], rounds),
 		ratio(f->p99_us[ALONE], f->p99_us[PREFIXAWARE], rounds));
-	print("decision_us_p50_beside_events", median(f->p50_us[BESIDE], rounds), "us",
+	print("decision_us_p50_beside_events", median(f->p50_us[WITH_EVENTS], rounds), "us",
 		"without events", median(f->p50_us[ALONE], rounds),
-		ratio(f->p50_us[BESIDE], f->p50_us[ALONE], rounds));
-	print("decision_us_p99_beside_events", median(f->p99_us[BESIDE], rounds), "us",
+		ratio(f->p50_us[WITH_EVENTS], f->p50_us[ALONE], rounds));
+	print("decision_us_p99_beside_events", median(f->p99_us[WITH_EVENTS], rounds), "us",
 		"without events", median(f->p99_us[ALONE], rounds),
-		ratio(f->p99_us[BESIDE], f->p99_us[ALONE], rounds));
+		ratio(f->p99_us[WITH_EVENTS], f->p99_us[ALONE], rounds));
 	print("events_per_second", median(f->events, rounds), "1/s", NULL, 0, 0);
 	print("hit_tokens", hit, "1", NULL, 0, 0);
 }

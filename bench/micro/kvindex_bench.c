@@ -48,7 +48,7 @@ struct bench {
 	atomic_bool over;
 };
 
-enum figure { EVENTS, REPEATS, MATCHES, MATCHES_BESIDE, MATCHED, FIGURES };
+enum figure { EVENTS, REPEATS, MATCHES, MATCHES_WHILE_WRITING, MATCHED, FIGURES };
 
 static double now_s(void)
 {
@@ -145,7 +145,7 @@ static double rate(struct bench *bench, uint64_t (*run)(struct bench *), double 
 	return (double)done / taken;
 }
 
-static void *write_beside(void *arg)
+static void *write_at_full_speed(void *arg)
 {
 	struct bench *bench = arg;
 
@@ -154,9 +154,9 @@ static void *write_beside(void *arg)
 	return NULL;
 }
 
-/* Matches per second beside a writer at full speed; a reader of its own, so that they share only the
- * index. */
-static double rate_beside(struct bench *bench, double seconds)
+/* Matches per second while a writer runs at full speed; with a reader of its own, so that they share
+ * only the index. */
+static double rate_with_writer(struct bench *bench, double seconds)
 {
 	static struct bench reader;
 	pthread_t writer;
@@ -167,7 +167,7 @@ static double rate_beside(struct bench *bench, double seconds)
 	reader.random = bench->random;
 	reader.first = bench->first;
 	atomic_store(&bench->over, false);
-	if (pthread_create(&writer, NULL, write_beside, bench) != 0)
+	if (pthread_create(&writer, NULL, write_at_full_speed, bench) != 0)
 		return 0;
 	value = rate(&reader, match, seconds);
 	atomic_store(&bench->over, true);
@@ -251,7 +251,7 @@ static void tell(const struct bench *bench, double values[FIGURES][MAX_ROUNDS], 
 			print(bench, names[i], middle[i], units[i]);
 	}
 	fprintf(stderr, "%9.0fk %9.0fk %9.1fk %9.1fk %8.1f  %s\n", middle[EVENTS] / 1e3,
-		middle[REPEATS] / 1e3, middle[MATCHES] / 1e3, middle[MATCHES_BESIDE] / 1e3,
+		middle[REPEATS] / 1e3, middle[MATCHES] / 1e3, middle[MATCHES_WHILE_WRITING] / 1e3,
 		middle[MATCHED], bench->shape->note);
 }
 
@@ -272,7 +272,7 @@ static int run_shape(const struct shape *shape, double seconds, unsigned rounds)
 		values[REPEATS][r] = rate(&bench, repeat, seconds / 2);
 		values[MATCHES][r] = rate(&bench, match, seconds);
 		values[MATCHED][r] = matched(&bench);
-		values[MATCHES_BESIDE][r] = own ? rate_beside(&bench, seconds) : 0;
+		values[MATCHES_WHILE_WRITING][r] = own ? rate_with_writer(&bench, seconds) : 0;
 	}
 	tell(&bench, values, rounds);
 	kvw_kvindex_destroy(bench.index);
@@ -304,7 +304,7 @@ int main(int argc, char **argv)
 	}
 	if (seconds <= 0 || rounds < 1 || rounds > MAX_ROUNDS)
 		return 2;
-	fprintf(stderr, "  events/s  repeats/s  matches/s    beside  matched\n");
+	fprintf(stderr, "  events/s  repeats/s  matches/s with writer  matched\n");
 	for (size_t i = 0; i < sizeof(shapes) / sizeof(shapes[0]) && rc == 0; i++)
 		rc = run_shape(&shapes[i], seconds, rounds);
 	return rc;

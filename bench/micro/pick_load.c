@@ -302,7 +302,7 @@ struct pending {
 /* It was answered as predicted. */
 static void finish(struct kvw_strategy *strategy, struct pending *p, int64_t now_ns)
 {
-	int64_t took = (int64_t)((double)p->decision.prefill_ns / KVW_RATES_BESIDES);
+	int64_t took = (int64_t)((double)p->decision.prefill_ns / KVW_RATES_OVERHEAD);
 	struct kvw_outcome outcome = {
 		.status = 200,
 		.first_token = true,

@@ -1,10 +1,9 @@
 /*
  * routing_bench.c - decisions per second of prefixaware, and how long the slow ones take.
  *
- * pick_load.h tells the tree and the requests. A figure is the median over rounds. What is compared
- * with each other, one thread, two threads and the pointer chase, takes turns of SLICE_S in each: two
- * neighbouring runs of some seconds differ by several percent on a machine that is shared, many short
- * ones hardly do. Rates are per second of CPU time of the thread that worked, summed over threads;
+ * pick_load.h describes the tree and the requests. A figure is the median over rounds. One thread, two
+ * threads and the pointer chase take turns of SLICE_S in each round: on a shared machine two
+ * neighbouring runs of some seconds differ by several percent, many short ones hardly do. Rates are per second of CPU time of the thread that worked, summed over threads;
  * times of single decisions are by the clock.
  *
  * What two threads gain is compared with what a pointer chase over as many bytes gains: sharing the

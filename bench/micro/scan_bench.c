@@ -1,5 +1,5 @@
 /*
- * scan_bench.c - how fast a request body is understood, beside a JSON library.
+ * scan_bench.c - how fast the scan reads a request body, compared with a JSON library.
  *
  * Four kinds of prompt, each in a chat or completions body of 32 and 256 KB, made from a fixed seed:
  *

@@ -1,5 +1,5 @@
 /*
- * seal_bench.c - how fast chunks are sealed and opened, beside OpenSSL over the same bytes.
+ * seal_bench.c - how fast chunks are sealed and opened, compared with OpenSSL over the same bytes.
  *
  * The peer is one call of AES-256-GCM over a whole chunk with a context that is made once: no
  * records, no additional data, no keys to be looked up. Both run in turns in one process, on

@@ -1,12 +1,12 @@
 /*
  * policy_kvway.c - the router's own strategies, called as the proxy calls them.
  *
- * prefixaware, or, with a parameter, kvaware, which learns of the caches by events that come so many
+ * prefixaware, or, with a parameter, kvaware, which learns of the caches by events that arrive so many
  * milliseconds late. Through kvway/route.h: candidates with leases on their loads, the prompt as a chain
  * of chunks of 256 bytes, first_token, done with the engine's usage. A token is four bytes of text,
  * which is what kvway assumes until it has learned better. All settings are the configuration's
- * defaults; of a worker it is told what /metrics tells the proxy, its KV capacity and block size. For
- * kvaware the prompt's blocks are named as the engines name them, which stands for its tokens.
+ * defaults; of a worker it knows what the proxy reads from /metrics, KV capacity and block size. For
+ * kvaware the prompt's blocks carry the engines' names, which stand for its tokens.
  */
 #include "bench/load/mem.h"
 #include "bench/replay/replay_events.h"

@@ -1,8 +1,8 @@
 /*
- * replay_limit.h - what no router can beat on these workers.
+ * replay_limit.h - a bound that no router can beat on these workers.
  *
  * The bound is one machine as fast as all workers together, with one cache that forgets nothing
- * and can hand out a block as soon as anybody asked for it, and work that divides over all workers
+ * and has a block as soon as any request asked for it, and work that divides over all workers
  * without loss. Decoding costs it nothing but its own time. On such a machine
  *
  * - no more tokens can be reused, so cached_share is a bound;

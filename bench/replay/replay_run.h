@@ -23,7 +23,7 @@ struct kvb_replay_result {
 	double imbalance; /* busiest worker's time in steps over the mean */
 	double last_s;    /* end of the last answer */
 	uint64_t preemptions;
-	double foretold; /* of predicted hits, those within a block of the real one; NAN: none told */
+	double foretold; /* share of predicted hits within a block of the real one; NAN: no predictions */
 	double *share;   /* of requests by worker; owned, NULL: none */
 	double odd_share; /* of requests that came while worker 0 stalled, those sent to it */
 	uint32_t holders; /* workers that hold half of the first job's prompt at the end */

@@ -46,7 +46,7 @@ static const char help_text[] =
 	"profile's\n"
 	"  --speed X               divides all simulated times (default 1). A result taken at "
 	"another\n"
-	"                          speed than 1 must say so; /sim/stats tells whether it kept up.\n"
+	"                          speed than 1 must say so; /sim/stats shows if it kept up.\n"
 	"  --kv-tokens N           KV cache, tokens (default: the profile's). One block is never "
 	"used\n"
 	"  --block-size N          tokens a block (default 16)\n"
@@ -59,7 +59,7 @@ static const char help_text[] =
 	"\n"
 	"Answers\n"
 	"  --request-id-headers          repeat or make x-request-id, as vLLM's flag does\n"
-	"  --prompt-tokens-details on|off  usage tells cached tokens (default on; vLLM's default "
+	"  --prompt-tokens-details on|off  report cached tokens in usage (default on; vLLM's default "
 	"is off)\n"
 	"  --enable-scale-out            answer /v1/[chat/]completions/render with token ids, as "
 	"vLLM's\n"
@@ -75,7 +75,7 @@ static const char help_text[] =
 	"10000,\n"
 	"                                \"hwm\":100000,\"topic\":\"\"}; worker I is at port + I, "
 	"port 0\n"
-	"                                takes free ones (GET /kv_event_sources tells), * is "
+	"                                takes free ones (see GET /kv_event_sources), * is "
 	"--host,\n"
 	"                                and {port} in the topic the worker's HTTP port\n"
 	"  --kv-events-encoding E        maps (vLLM 0.24 and later; default) or arrays\n"
@@ -109,8 +109,7 @@ static const char help_text[] =
 	"stream\n"
 	"  then says where its prompt was: x-sim-hits: gpu=0 l1=512 nvme=0 l2=256 (tokens).\n"
 	"\n"
-	"LMCache: a controller that is told of the tiers; without those above, a simulated CPU "
-	"tier\n"
+	"LMCache: report the tiers to a controller; without tiers above, a simulated CPU tier\n"
 	"  --lmcache-controller pull=HOST:PORT,reply=HOST:PORT\n"
 	"  --lmcache-version V           0.5 (default), 0.4 or 0.3\n"
 	"  --lmcache-instance NAME       instance id (default kvsim); of several workers NAME_I\n"
@@ -138,8 +137,8 @@ static const char help_text[] =
 	"{\"sim_ns\":T,\"seq\":I,\"pad\":\"...\"}\n"
 	"                                where T is CLOCK_MONOTONIC in ns just before the write\n"
 	"\n"
-	"Tokens: runs of up to four ASCII characters, or one other character; cut anew per "
-	"message.\n"
+	"Tokens: runs of up to four ASCII characters, or one other character; each message starts "
+	"a new token.\n"
 	"Answers are made of them, the same for the same prompt, with exactly max_tokens tokens.\n"
 	"\n"
 	"For tests, on every worker's port\n"
@@ -614,12 +613,12 @@ enum kvb_options_result kvb_options_parse(int argc, char **argv, struct kvb_opti
 			return KVB_OPTIONS_DONE;
 		}
 		if (option == '?' || !parse_answers(option, optarg, options)) {
-			fprintf(stderr, "kvsim: --help tells more\n");
+			fprintf(stderr, "Try `kvsim --help`.\n");
 			return KVB_OPTIONS_WRONG;
 		}
 	}
 	if (optind < argc) {
-		wrong("argument", argv[optind], "options only; --help tells more");
+		wrong("argument", argv[optind], "options only; see `kvsim --help`");
 		return KVB_OPTIONS_WRONG;
 	}
 	return complete(options) ? KVB_OPTIONS_RUN : KVB_OPTIONS_WRONG;

@@ -23,12 +23,12 @@ def path():
     sys.path.remove(str(BENCH))
 
 
-def told(cost, with_it):
+def gate_holds(cost, with_it):
     """Whether the gate held where ten rounds without the connector took 1 s each."""
     subject = cost.Subject("l1", {})
     subject.rounds[cost.NONE] = [{"cpu": 1.0, "worker_cpu": 1.0}] * 10
     subject.rounds[cost.HAVE] = [{"cpu": c, "worker_cpu": c} for c in with_it]
-    return cost.tell([subject])[1]
+    return cost.report_costs([subject])[1]
 
 
 def test_the_interval_is_student_s():
@@ -45,12 +45,12 @@ def test_the_interval_is_student_s():
 def test_the_gate_holds_only_with_confidence(capsys):
     import lib_engine_cost as cost
 
-    assert told(cost, [1.010, 1.012] * 5)
+    assert gate_holds(cost, [1.010, 1.012] * 5)
     line = json.loads(capsys.readouterr().out.splitlines()[0])
     assert line["metric"] == "added_cpu_per_token" and line["peer"] == "without the connector"
     assert line["ratio"] == pytest.approx(1.011) and line["gate"] == 0.02
-    assert not told(cost, [1.030, 1.031] * 5)
-    assert not told(cost, [0.9, 1.12] * 5)  # 1 % on average, but nobody knows
+    assert not gate_holds(cost, [1.030, 1.031] * 5)
+    assert not gate_holds(cost, [0.9, 1.12] * 5)  # 1 % on average, with too wide an interval
 
 
 def test_percentiles_are_values_that_were_measured():

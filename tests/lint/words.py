@@ -39,11 +39,13 @@ EXCEPTIONS = (
     r"\b(?:tell|tells|told|telling)(?: \w+){0,2} apart\b",  # the idiom: to distinguish
     r"\btruth values?\b",  # true or false
     r"\btell me\b|\btell us\b",  # prompts of the kind that users write
+    r"\btiered[ -](?:KV )?(?:caches?|storage)\b",  # the field's own names of a cache or service with tiers
 )
 NOT_READ = ("tests/lint/words.py",)  # it names the words
 
 WORD = re.compile(r"\b(?:%s)\b" % "|".join(WORDS), re.I)
 EXCEPTION = re.compile("|".join(EXCEPTIONS), re.I)
+ONE_WORD = re.compile(r"([\"'])\s*\w+\s*\1")
 C_PROSE = re.compile(
     r"/\*.*?\*/|//[^\n]*|\"(?:\\.|[^\"\\\n])*\"|(?P<code>'(?:\\.|[^'\\\n])+')", re.S
 )
@@ -70,7 +72,9 @@ def prose(path, text):
         return
     for match in PROSE[path.suffix].finditer(text):
         if not match.groupdict().get("code"):
-            yield match.start(), re.sub(r"\\.", "  ", match.group())
+            part = re.sub(r"\\.", "  ", match.group())
+            if not ONE_WORD.fullmatch(part):  # a word in a list of words, not a sentence
+                yield match.start(), part
 
 
 def offences(path):

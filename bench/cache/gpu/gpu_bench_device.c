@@ -1,5 +1,5 @@
 /*
- * gpu_bench_device.c - the CUDA backend beside one contiguous pinned copy, each way and both at once.
+ * gpu_bench_device.c - the CUDA backend against one contiguous pinned copy, each way and both at once.
  *
  * Ours: all chunks of a pass, as many begun as the backend takes, until the last is over. The peer: one
  * asynchronous copy of as many bytes between pinned memory and memory of the device, and for both ways two of

@@ -2,11 +2,11 @@
  * lookup.c - how fast prefixes are found, and what a chunk costs besides its bytes.
  *
  * Chains of 1,000 chunks. Warm: the same chain again and again. Random: another chain each time, so
- * that keys, table and entries come from memory. Times are the processor's: a lookup takes no lock and
- * never waits, and whoever else runs on the machine is not in them. Two threads look up different chains
- * of the same shelf; what they gain is the sum of their rates by that of one, each per second of its
- * own processor time: what they take from each other, lines and memory, shows in it. One thread and
- * two take turns in every round.
+ * that keys, table and entries come from memory. Times are processor times: a lookup takes no lock and
+ * never waits, so other programs on the machine do not count. Two threads look up different chains in
+ * the same index; their gain is the sum of their rates divided by the rate of one thread, each per
+ * second of its own processor time, so contention for cache lines and memory shows in it. One thread
+ * and two take turns in every round.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -208,7 +208,7 @@ int main(int argc, char **argv)
 	}
 	if (b.folder == NULL || b.chunk == 0 || b.bytes < b.chunk || b.depth == 0) {
 		(void)fprintf(stderr,
-			"usage: nvme_bench -d FOLDER [-w write anew|-o overwrite|-r read] [-b BYTES] "
+			"usage: nvme_bench -d FOLDER [-w write new files|-o overwrite|-r read] [-b BYTES] "
 			"[-c CHUNK] [-q DEPTH] [-m auto|uring|threads] [-p]\n");
 		return 2;
 	}

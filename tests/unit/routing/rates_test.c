@@ -68,13 +68,13 @@ static void serve_mixed(uint32_t worker, const struct machine *m, unsigned count
 	}
 }
 
-/* What costs are computed with, without what they allow for beside it; the prior is taken as it is
- * as long as nothing at all was learned. */
+/* The rate without the overhead that costs allow for. The prior is returned as it is while nothing has
+ * been learned. */
 static double rate_of(uint32_t worker)
 {
 	double rate = 1e9 / kvw_rates_x(&rates, worker);
 
-	return fabs(rate / PRIOR - 1) < 1e-6 ? rate : rate * KVW_RATES_BESIDES;
+	return fabs(rate / PRIOR - 1) < 1e-6 ? rate : rate * KVW_RATES_OVERHEAD;
 }
 
 /* Time for a prompt, likewise. */
@@ -295,7 +295,7 @@ START_TEST(nonsense_stays_within_limits)
 		kvw_rates_learn(&rates, &sample);
 		for (uint32_t w = 0; w < 5; w++)
 			EXPECT(rate_of(w) >= PRIOR / 64.1 &&
-				rate_of(w) <= PRIOR * 16.1 * KVW_RATES_BESIDES);
+				rate_of(w) <= PRIOR * 16.1 * KVW_RATES_OVERHEAD);
 		EXPECT(atomic_load(&rates.pairs) > 0);
 	}
 }
