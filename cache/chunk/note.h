@@ -1,5 +1,5 @@
 /*
- * note.h - how the library tells its user something, and its clock.
+ * note.h - the library's log messages and its clock.
  *
  * One of these hangs off every handle and is handed to each part of it. Never keys' bytes in full,
  * never tokens, never secrets: a chunk is named by the first 4 bytes of its key in hex.

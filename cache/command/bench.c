@@ -1,9 +1,9 @@
 /*
  * bench.c - `kvtier bench`: what this machine's tiers do, in a few seconds.
  *
- * A cache of its own is opened and thrown away; on disk it lies in a new folder next to what is
- * there. Figures are for looking at one machine: they are taken on one thread, without waiting for
- * a quiet moment, and the copy of plain memory stands beside them as a yardstick.
+ * It opens a cache of its own and removes it afterwards; on disk it uses a new folder, so existing
+ * stores stay as they are. The figures describe one machine at one moment: one thread measures,
+ * without waiting for the machine to be idle. A plain memory copy is measured too, for comparison.
  */
 #include <dirent.h>
 #include <errno.h>

@@ -14,7 +14,7 @@ const struct kvt_command kvt_commands[] = {
 
 static void print_help(FILE *out)
 {
-	fputs("kvtier - looks at, checks and measures a tiered KV cache\n\n"
+	fputs("kvtier - inspects, checks and measures a tiered KV cache\n\n"
 	      "usage: kvtier VERB [OPTION...] [ARGUMENT...]\n\n",
 		out);
 	for (const struct kvt_command *c = kvt_commands; c->name != NULL; c++)

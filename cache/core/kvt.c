@@ -35,7 +35,7 @@ static enum kvt_status make_alive(struct kvt *k)
 		return KVT_ENOMEM;
 	k->alive = at;
 	if (madvise(at, page, MADV_WIPEONFORK) != 0) {
-		kvt_note(&k->surroundings, KVT_LOG_ERROR, "this kernel cannot tell a forked child");
+		kvt_note(&k->surroundings, KVT_LOG_ERROR, "fork detection needs MADV_WIPEONFORK (Linux 4.14 or newer)");
 		return KVT_ENOTSUP;
 	}
 	atomic_store(k->alive, 1);

@@ -16,7 +16,7 @@
 
 struct kvt_probe {
 	struct kvt_job job;
-	struct kvt_asker *asker; /* NULL: nobody waits */
+	struct kvt_asker *asker; /* NULL: no caller waits */
 	struct kvt_key keys[];
 };
 

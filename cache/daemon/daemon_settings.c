@@ -84,7 +84,7 @@ static const struct taken {
 #define TOLD_BY_ENGINES(member)                                                                    \
 	{                                                                                          \
 		OWN_COUNT + KVT_SETTING_##member,                                                  \
-			"nothing: engines tell a controller what they hold"                        \
+			"no such key: engines report to a controller themselves"                        \
 	}
 	{OWN_COUNT + KVT_SETTING_fingerprint, "nothing: objects are named by bucket and key alone"},
 	{OWN_COUNT + KVT_SETTING_rank, "nothing: one daemon serves all ranks"},
@@ -267,8 +267,8 @@ static void check_addresses(struct kvt_reader *r, struct kvt_daemon_config *now)
 	if (now->admin[0] != '\0' && !is_loopback(now->admin)) {
 		mistake(r, OWN_admin,
 			"found an address that other machines may reach, expected one "
-			"of 127.0.0.0/8, localhost or [::1]: whoever reaches it can "
-			"erase everything");
+			"of 127.0.0.0/8, localhost or [::1]: a client of this address "
+			"can erase everything");
 		kvt_setting_set_default(&settings[OWN_admin], now);
 	}
 }
@@ -429,11 +429,10 @@ void kvt_daemon_reference(FILE *out)
 	fputs("# Configuration of kvtierd\n\n"
 	      "Written by `kvtierd reference` from `daemon_settings.def` and the cache's\n"
 	      "`settings.def`; do not edit.\n\n"
-	      "A YAML file of mappings; every key may be left out, and so may the file. A mistake "
-	      "is\n"
-	      "told with line and column, and the daemon does not start; `kvtierd check FILE` "
-	      "tells\n"
-	      "all mistakes and what would be used.\n\n"
+	      "A YAML file of mappings; every key may be left out, and so may the file. If the "
+	      "file has\n"
+	      "mistakes, kvtierd prints each with its line and column and does not start;\n"
+	      "`kvtierd check FILE` prints them together with the values that would be used.\n\n"
 	      "Sizes are `64MiB` (KiB, MiB, GiB, TiB, or plain bytes), durations `250ms`, `2s`,\n"
 	      "`10m`, `1h`.\n\n"
 	      "## buckets\n\n"

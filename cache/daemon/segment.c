@@ -543,7 +543,7 @@ bool kvt_segment_tend(struct kvt_segment_file *s)
 	if (foreign && !atomic_load(&s->foreign))
 		atomic_fetch_add(&s->taken, 1);
 	tell(s, &s->foreign, foreign,
-		"is somebody else's file now: no leases until it is removed; ours is untouched");
+		"belongs to another program now: no leases until that file is removed");
 	if (there && !foreign && !look_at(s, s->hidden, &second))
 		(void)link_again(s, s->name, s->hidden);
 	if (!there)

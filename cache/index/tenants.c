@@ -2,7 +2,7 @@
  * tenants.c - how much of an index each tenant owns.
  *
  * Entries name their tenant by four bytes. A record lives as long as its tenant has entries, so
- * there are never more records than entries, and strangers who come once leave nothing behind.
+ * there are never more records than entries, and a tenant whose entries are gone uses no memory.
  *
  * Limits of single tenants are records apart, since they hold also while a tenant has nothing. A
  * tenant with a limit makes room from its own entries, oldest first, in a list per tenant; the

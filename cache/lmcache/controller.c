@@ -440,7 +440,7 @@ static bool open_link(struct kvt_controller *c, const struct kvt_config *config,
 	c->link = kvt_controller_link_create(&link, kvt_now(c->s), why);
 	if (c->link == NULL)
 		return false;
-	kvt_note(c->s, KVT_LOG_INFO, "controller: %s is told as %s, worker %u, at %s",
+	kvt_note(c->s, KVT_LOG_INFO, "controller: reporting to %s as instance %s, worker %u, at %s",
 		config->controller_pull, instance, config->rank, ip);
 	return true;
 }
@@ -520,7 +520,7 @@ enum kvt_status kvt_controller_create(const struct kvt_config *config,
 		*out = c;
 		return KVT_OK;
 	}
-	kvt_note(s, KVT_LOG_WARN, "controller: %s; it is told nothing", why);
+	kvt_note(s, KVT_LOG_WARN, "controller: %s; nothing is reported to it", why);
 	kvt_controller_destroy(c);
 	return status;
 }

@@ -59,7 +59,7 @@ static bool is_named(struct kvt_lmcache_reading *r)
 		rest += *rest == ',';
 	}
 	kvt_lmcache_note(r, KVT_LMC_lmcache_worker_ids,
-		"rank %" PRIu32 " is not among them: it tells the controller nothing",
+		"rank %" PRIu32 " is not listed: it reports nothing to the controller",
 		r->source->rank);
 	return false;
 }
@@ -118,8 +118,8 @@ void kvt_lmcache_settle_controller(struct kvt_lmcache_reading *r)
 		return;
 	if (valid(r, KVT_LMC_controller_pull_url) == NULL) {
 		kvt_lmcache_mistake(r, KVT_LMC_enable_controller,
-			"found true, expected `controller_pull_url` beside it: no controller is "
-			"told anything");
+			"found true, expected `controller_pull_url` to be set too: no controller "
+			"gets reports");
 		return;
 	}
 	put_address(r, KVT_LMC_controller_pull_url, "controller.pull");

@@ -155,13 +155,13 @@ void kvt_lmcache_reference(FILE *out)
 	      "no disk.\n"
 	      "Every other key that is not given has kvtier's own default.\n\n"
 	      "What a request says to LMCache (`lmcache.tag.*`, `lmcache.skip_save` in its\n"
-	      "`kv_transfer_params`) is ignored and told once: `cache_salt` keeps tenants "
+	      "`kv_transfer_params`) is ignored, with one warning: `cache_salt` keeps tenants "
 	      "apart.\n\n"
 	      "- honoured: means the same here\n"
 	      "- mapped: means nearly the same; the text says what it becomes\n"
-	      "- ignored: changes nothing here; told where it was set to something else than its "
+	      "- ignored: changes nothing here; reported if set to something else than its "
 	      "default\n"
-	      "- refused: cannot be had; told where it was set, and the rest applies\n\n"
+	      "- refused: not supported; reported if set, and the rest applies\n\n"
 	      "| Key | LMCache's default | Here | Becomes |\n|---|---|---|---|\n",
 		out);
 	for (size_t i = 0; i < KVT_LMC_OUTER; i++)

@@ -166,8 +166,8 @@ static void settle_numa(struct kvt_lmcache_reading *r)
 		return;
 	if (strcmp(mode->text, "manual") != 0 || map == NULL) {
 		kvt_lmcache_mistake(r, KVT_LMC_numa_mode,
-			"found %s, expected auto, or manual with "
-			"`extra_config.gpu_to_numa_mapping` beside it",
+			"found %s, expected auto, or manual together with "
+			"`extra_config.gpu_to_numa_mapping`",
 			strcmp(mode->text, "manual") == 0 ? "manual alone" : "another word");
 		return;
 	}
@@ -291,13 +291,13 @@ static void settle_disk(struct kvt_lmcache_reading *r)
 	if (disk == NULL || !choose_folder(disk->text, r->source->rank, &folder, &count)) {
 		if (size != NULL && size->number > 0 && !r->values[KVT_LMC_local_disk].given)
 			kvt_lmcache_note(r, KVT_LMC_max_local_disk_size,
-				"without effect: no `local_disk` beside it");
+				"without effect: `local_disk` is not set");
 		return;
 	}
 	if (size == NULL || size->number == 0) {
 		kvt_lmcache_mistake(r, KVT_LMC_local_disk,
-			"found a folder without `max_local_disk_size` beside it, expected its size "
-			"in GiB: no disk is used, as with LMCache");
+			"found a folder without `max_local_disk_size`, expected its size in GiB as "
+			"well: no disk is used, as with LMCache");
 		return;
 	}
 	if (!make_path(folder, path, &relative)) {

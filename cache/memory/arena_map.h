@@ -21,7 +21,7 @@ struct kvt_arena_map {
 	char mode[32];  /* "anon", "anon-thp", "hugetlb", "shm", "fd" */
 	char reason[KVT_REASON_BYTES];
 	pid_t owner; /* a forked child leaves everything alone */
-	int shm_fd;  /* holds the lock that tells a living owner from a dead one; -1: not shm */
+	int shm_fd;  /* holds the lock that shows that the owner lives; -1: not shm */
 	char shm_name[KVT_SHM_NAME_BYTES]; /* with the '/' */
 };
 

@@ -102,7 +102,7 @@ enum kvt_status kvt_arena_shm_create(
 	else if (status != KVT_OK)
 		kvt_arena_refused(map, s, "shm: %s: %s", map->shm_name, strerror(errno));
 	else if (stale)
-		kvt_note(s, KVT_LOG_INFO, "shm: %s was left by a dead process: made anew",
+		kvt_note(s, KVT_LOG_INFO, "shm: %s was left by a dead process: created again",
 			map->shm_name);
 	return status == KVT_EXISTS || status == KVT_BUSY ? KVT_EIO : status;
 }

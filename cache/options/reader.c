@@ -218,8 +218,8 @@ static void check_replay(
 		return;
 	if (is_empty(now->events_publish)) {
 		kvw_report_mistake(&r->report, *place, replay,
-			"found an address for replay but nothing to replay, expected `%s` beside "
-			"it",
+			"found an address for replay but nothing to replay, expected `%s` to be "
+			"set too",
 			publish);
 	} else if (strcmp(now->events_publish, now->events_replay) == 0) {
 		kvw_report_mistake(&r->report, *place, replay,

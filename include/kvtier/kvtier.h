@@ -116,10 +116,10 @@ KVT_API void kvt_tenant_of(const void *salt, size_t len, struct kvt_tenant *out)
 struct kvt_config;
 
 /*
- * How an LMCache controller, by config's section `controller`, names a prompt's chunks: *state is what
- * a prompt begins with, and each chunk's hash is made from that of the chunk before (state: the first)
- * and its tokens, 1 to 8192 of them. KVT_MISS: no controller is configured; KVT_ENOTSUP: nobody can
- * compute it (`builtin` without a seed). Cost: about a microsecond for 256 tokens.
+ * How an LMCache controller, by config's section `controller`, names a prompt's chunks: a chunk's hash
+ * is computed from that of the chunk before, for the first chunk from *state, and from its tokens, 1 to
+ * 8192 of them. KVT_MISS: no controller is configured; KVT_ENOTSUP: the hash cannot be computed outside
+ * LMCache (`builtin` without a seed). Cost: about a microsecond for 256 tokens.
  */
 KVT_API enum kvt_status kvt_lmcache_root(
 	const struct kvt_config *config, uint64_t *state) KVT_MUST_CHECK;
@@ -240,7 +240,7 @@ struct kvt_config {
 	const char *events_topic;
 	uint64_t events_replay_bytes; /* kept for replay */
 
-	/* controller: LMCache's, told what lies here as an LMCache worker does */
+	/* controller: LMCache's; the cache reports its chunks to it as an LMCache worker does */
 	const char *controller_pull;      /* ZeroMQ address of its events, "tcp://HOST:8300"; "": none */
 	const char *controller_reply;     /* ... of its requests; "": a controller before 0.3.12 */
 	const char *controller_heartbeat; /* ... of its heartbeats; "": what its answer names */
@@ -391,7 +391,7 @@ KVT_API enum kvt_status kvt_name(struct kvt *k, const struct kvt_key *keys,
 struct kvt_segment {
 	void *base;
 	uint64_t bytes;
-	uint64_t arena_offset; /* from the arena's beginning: for who maps shm:NAME, or pins the arena */
+	uint64_t arena_offset; /* from the arena's beginning: for callers that map shm:NAME or pin the arena */
 };
 
 /* One chunk of a lease: segments[first .. first + count) one after another are its bytes. */
@@ -414,7 +414,7 @@ struct kvt_lease {
  * Gets the longest prefix of a chain that is there and worth it, in one piece of waiting: chunks
  * below L1 are loaded first. KVT_OK: *lease has 1 to n chunks, fewer than n where one is missing,
  * failed its check or did not come within timeout_ns. KVT_MISS: not even the first.
- * Release with kvt_release. A lease does not expire; stats tell how old the oldest is.
+ * Release with kvt_release. A lease does not expire; statistics contain the age of the oldest.
  */
 KVT_API enum kvt_status kvt_get(struct kvt *k, const struct kvt_key *keys, size_t n,
 	uint64_t timeout_ns, struct kvt_lease **lease) KVT_MUST_CHECK;
@@ -469,7 +469,7 @@ struct kvt_reservation; /* room for chunks that are being filled; invisible to e
 /*
  * Room for n chunks, in order; evicts for it. *out and *segments (borrowed until commit or abort;
  * chunk i has counts[i] of them, one after another) are set if at least one chunk got room.
- * status[i]: KVT_OK, KVT_EXISTS (there or being filled by somebody: counts[i] is 0), KVT_FULL,
+ * status[i]: KVT_OK, KVT_EXISTS (there or being filled by another put: counts[i] is 0), KVT_FULL,
  * KVT_EINVAL. Returns KVT_OK if any is KVT_OK, else the first one's. Does not wait.
  */
 KVT_API enum kvt_status kvt_put_reserve(struct kvt *k, const struct kvt_item *items, size_t n,

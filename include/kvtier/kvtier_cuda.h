@@ -12,11 +12,10 @@
  * and libkvtier_cuda.so nothing but the driver, by dlopen. Where it is missing, too old or finds no
  * driver, kvt_gpu_create says KVT_ENOTSUP and the log has the cause.
  *
- * Threads: every function may be called from any thread, except where it says so. There is no thread
- * behind it: what is under way on a device goes on by itself, what waits for its turn is started by
- * the next begin, poll or wait of anybody. No CUDA context is made on another device than the one
- * that is named, and the calling thread's current context and capture mode are as before after each
- * call.
+ * Threads: every function may be called from any thread, except where it says otherwise. The library
+ * starts no thread for this: running operations proceed on the device, and the next begin, poll or wait
+ * of any thread starts the queued ones. No CUDA context is created on a device other than the one that
+ * is named, and each call leaves the calling thread's current context and capture mode as they were.
  *
  * Errors: the driver's become ours and never stay behind (the runtime's "last error" of a thread is
  * not touched). An operation that fails is a miss: a gathered chunk is not to be committed, blocks of
@@ -85,7 +84,7 @@ struct kvt_gpu_config {
 	double multiprocessor_share; /* that kernels use at most, all together; > 0 to 1, 0.125 */
 	uint64_t staging_bytes; /* of the device's memory, for each stream; 64 KiB to 1 GiB, 8 MiB */
 	uint64_t pin_bytes; /* registered in one call of the driver; 1 MiB to 64 GiB, 1 GiB */
-	const char *library; /* NULL: libkvtier_cuda.so beside libkvtier, then by the loader's search */
+	const char *library; /* NULL: libkvtier_cuda.so in libkvtier's folder, then by the loader's search */
 	const char *driver; /* NULL: libcuda.so.1; another one for tests */
 	const char *memo; /* file of calibrations; NULL: kvtier/gpu in the user's cache folder; "": none */
 	const struct kvt_clock *clock; /* borrowed until destroy; NULL: the machine's */

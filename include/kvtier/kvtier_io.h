@@ -33,7 +33,7 @@ enum kvt_io_kind { KVT_IO_READ, KVT_IO_WRITE, KVT_IO_SYNC };
 #define KVT_IO_MAX_PIECES 64
 
 /*
- * One operation. Owned by whoever submits it until reap gives it back; the buffers likewise.
+ * One operation. It and its buffers must stay valid from submit until reap returns it.
  * With direct files offset, every piece's base and length are multiples of `alignment`.
  * A SYNC covers all writes of the file that were reaped before it was submitted.
  */

@@ -9,7 +9,7 @@ import types
 
 import torch
 from kvtier import events, loop, settings
-from kvtier.eyes import kv_event
+from kvtier.vllm_metrics import kv_event
 from kvtier.scheduler import Plan
 from kvtier.vllm import KVTierConnector, KVTierMetadata
 from kvtier.work import Load, LoadChunk

@@ -254,7 +254,7 @@ BROKEN = {
     "negative size": ("max_local_cpu_size: -1\n", "1:21", "max_local_cpu_size", "expected a number of GiB from 0 to"),
     "absurd size": ("max_local_cpu_size: 1e9\n", "1:21", "max_local_cpu_size", "a number of GiB from 0 to 65536"),
     "wrong unit": ("max_local_cpu_size: 512MB\n", "1:21", "max_local_cpu_size", "without a unit; did you mean `0.5`?"),
-    "no size of the disk": ("local_disk: /a\n", "1:13", "local_disk", "without `max_local_disk_size` beside it"),
+    "no size of the disk": ("local_disk: /a\n", "1:13", "local_disk", "without `max_local_disk_size`, expected its size"),
     "bad URL": ("remote_url: localhost:6379\n", "1:13", "remote_url", "expected a URL such as redis://HOST:6379"),
     "bad port": ("remote_url: redis://h:port\n", "1:13", "remote_url", "expected HOST:PORT"),
     "unsupported remote": ("remote_url: s3://bucket\n", "1:13", "remote_url", "there is no shared tier"),

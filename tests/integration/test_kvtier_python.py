@@ -556,7 +556,7 @@ def test_a_whole_prompt_has_no_tail(plan):
 
 
 def test_token_ids_go_with_stores_where_they_are_told_and_not_private():
-    plan = Plan(FakeAsker(), settings.Settings(chunk_tokens=4 * BLOCK), BLOCK, True, tell_tokens=True)
+    plan = Plan(FakeAsker(), settings.Settings(chunk_tokens=4 * BLOCK), BLOCK, True, report_tokens=True)
     stores = store_all(plan, request_of(8), 8)
     assert [list(memoryview(s.token_ids).cast("I")) for s in stores] == [
         list(range(4 * BLOCK)), list(range(4 * BLOCK, 8 * BLOCK))]  # fmt: skip

@@ -94,7 +94,7 @@ class Engine:
         self.ranks = ranks
         self.asker = ask.Asker([rank.path for rank in ranks], deadline_s)
         self.settings = settings.Settings(chunk_tokens=PER_CHUNK * BLOCK, **keys)
-        self.plan = Plan(self.asker, self.settings, BLOCK, True, tell_tokens=True)
+        self.plan = Plan(self.asker, self.settings, BLOCK, True, report_tokens=True)
         self.next_block, self.requests = 1, 0
 
     def run(self, tokens):
@@ -285,22 +285,22 @@ def test_what_old_weights_computed_is_not_stored_after_a_reset(make):
 # --- events ---------------------------------------------------------------------------------------
 
 
-def told(ear, count):
+def told(subscriber, count):
     found = []
-    until(lambda: found.extend(ear.take()) or len(found) >= count, 20, f"{count} events")
+    until(lambda: found.extend(subscriber.take()) or len(found) >= count, 20, f"{count} events")
     return found
 
 
 def test_a_chunk_is_told_when_all_ranks_hold_it_and_gone_when_one_lost_it(make):
     engine = make({}, {})
     woken = []
-    ear = events.Ear(
+    subscriber = events.Subscriber(
         [rank.path for rank in engine.ranks], ask.LISTEN, types.SimpleNamespace(exception=print), lambda: woken.append(1)
     )  # fmt: skip
     try:
         tokens = prompt_of(0, 8)
         engine.run(tokens)
-        found = told(ear, 2)
+        found = told(subscriber, 2)
         request = request_of("x", tokens)
         assert [e.kind for e in found] == [events.STORED] * 2
         assert [h for e in found for h in e.hashes] == request.block_hashes
@@ -308,16 +308,16 @@ def test_a_chunk_is_told_when_all_ranks_hold_it_and_gone_when_one_lost_it(make):
         ids = b"".join(e.tokens for e in found)
         assert list(memoryview(ids).cast("I")) == request.all_token_ids[: 8 * BLOCK]
         engine.ranks[1].do("lose")
-        gone = told(ear, 2)
+        gone = told(subscriber, 2)
         assert [e.kind for e in gone] == [events.REMOVED] * 2
-        until(lambda: woken == [] or not ear.has_some(), 5, "taken")
+        until(lambda: woken == [] or not subscriber.has_some(), 5, "taken")
         engine.ranks[0].do("lose")  # nothing that anybody could still have
         engine.run(prompt_of(1, 4))
-        assert {h for e in told(ear, 1) for h in e.hashes} == set(request_of("y", prompt_of(1, 4)).block_hashes)
+        assert {h for e in told(subscriber, 1) for h in e.hashes} == set(request_of("y", prompt_of(1, 4)).block_hashes)
         engine.run(prompt_of(2, 4))
-        until(lambda: ear.has_some() and woken, 20, "the engine is woken for what nobody takes")
+        until(lambda: subscriber.has_some() and woken, 20, "the engine is woken for what nobody takes")
     finally:
-        ear.close()
+        subscriber.close()
 
 
 def test_frames_are_what_was_packed():

@@ -229,7 +229,7 @@ def test_a_bucket_stays_within_its_limit(kvtierd):
     segment.close()
 
 
-# --- eyes -----------------------------------------------------------------------------------------
+# --- metrics --------------------------------------------------------------------------------------
 
 
 def test_metrics_health_readiness(kvtierd):

@@ -9,8 +9,8 @@ that hears of a newer one than its own forgets everything before it answers.
 	question: u64 number, u64 time to answer in ns, u32 epoch, u32 count, count * 32 bytes of names
 	answer:   u64 number, u32 count, u32 tier of the last one
 
-Question 0 asks for nothing: who sends it gets the caches' events from then on (events.py), on a connection of
-their own.
+Question 0 asks for nothing: it subscribes. The rank sends the cache's events (events.py) on that connection from then
+on.
 """
 
 import hashlib
@@ -184,7 +184,7 @@ class Asker:
         for index, rank in enumerate(self.ranks):
             answers = rank.answers()
             if answers is None:
-                self.open.clear()  # whoever asks again is told that there is nothing
+                self.open.clear()  # answer() reports "nothing found" for these questions
                 continue
             for number, count, tier in answers:
                 if number in self.open:

@@ -1,12 +1,12 @@
 """The names that LMCache's controller knows chunks by, made in the scheduler.
 
-A chunk's name there is LMCache's hash of its tokens and of all before them, which nobody can make from the
-engine's block hashes; so it goes with each store to the ranks, whose caches tell the controller. libkvtier
-makes it, by the settings of its section `controller` (cache/options/REFERENCE.md); without
-`controller.pull` there are no names.
+A chunk's name there is LMCache's hash of its tokens and of all tokens before them. It cannot be derived from the
+engine's block hashes, so each store carries it to the ranks, whose caches report it to the controller. libkvtier
+computes it by the settings of its section `controller` (cache/options/REFERENCE.md); without `controller.pull`
+there are no names.
 
-Prompts with a LoRA adapter, a cache salt or images have none: LMCache's hash would be that of the bare
-tokens, and other prompts would be sent after them.
+Prompts with a LoRA adapter, a cache salt or images have no name: LMCache's hash covers the bare tokens only, and the
+router would send other prompts with the same tokens here.
 """
 
 import array
@@ -27,7 +27,7 @@ def texts(yaml, chunk_tokens, engine=""):
 
 
 def namer(yaml, chunk_tokens, block_size, log):
-    """A Namer, or None: nobody wants to know, or nobody can."""
+    """A Namer, or None: no controller is configured, or its hash cannot be computed."""
     try:
         made = Namer(yaml, chunk_tokens, block_size, log)
     except library.KvtierError as error:
@@ -54,12 +54,12 @@ class Namer:
 
     def __init__(self, yaml, chunk_tokens, block_size, log):
         self.block_size = block_size
-        self.root = None  # None: nobody wants to know
+        self.root = None  # None: no controller is configured
         self.lib = library.load_library()
         self.config = ctypes.create_string_buffer(library.CONFIG_BYTES)
         self.lib.kvt_config_init(self.config, library.CONFIG_BYTES)
         for text in texts(yaml, chunk_tokens):
-            data = text.encode()  # mistakes in it are told by the ranks
+            data = text.encode()  # the ranks log the mistakes in it
             self.lib.kvt_config_read(self.config, b"cache", data, len(data), None)
         root = ctypes.c_uint64()
         status = self.lib.kvt_lmcache_root(self.config, ctypes.byref(root))

@@ -4,8 +4,8 @@ On a CPU the library copies on the calling thread, without the GIL; on a CUDA de
 Where the library, the device's part of it or the layout does not allow that, make() gives None and the caller
 copies by other means (layout.py: by torch).
 
-An operation of a device that has begun cannot be taken back: who copies waits until it is over. Results are
-True or False; False: the driver failed, and none of the bytes is to be trusted.
+A device operation that has begun cannot be cancelled, so every copy waits until it is over. Results are True or
+False; False: the driver failed, and none of the bytes may be used.
 """
 
 import ctypes

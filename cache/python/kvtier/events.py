@@ -1,13 +1,12 @@
 """What the ranks' tiers stored and lost, on its way to the engine's own KV events.
 
-A rank's thread takes events out of its cache and writes them to whoever has subscribed at its socket (ask.py); in
-the scheduler's process a thread listens to all ranks. With several ranks a chunk is of use only where all hold
-their part of it: it is told as stored when the last rank has stored its part, and as removed when the first
-has lost its own.
+A rank's thread takes events out of its cache and writes them to every subscriber of its socket (ask.py); in the
+scheduler's process a thread reads from all ranks. With several ranks a chunk is of use only where all hold their part
+of it: it counts as stored when the last rank has stored its part, and as removed when the first has lost its own.
 
-The engine publishes events with its steps. One that has nothing to do takes no steps, so what happens then (a
-chunk reaches the disk a second after the last request; a store is found warm at the start) would be told with the
-next request only. `on_waiting` is called for that: it may wake the engine.
+The engine publishes events with its steps. An idle engine takes no steps, so events that happen then (a chunk reaches
+the disk a second after the last request; a store is found warm at the start) would wait for the next request. The
+callback `on_waiting` may wake the engine to publish them.
 
 	frame: u32 bytes that follow, then u8 kind, u8 tier, u8 bytes of a hash, u8 flags, u32 blocks, u32 tokens of
 	       a block, u32 bytes of the adapter's name; hashes; parent, tokens as u32, adapter's name where flagged
@@ -39,7 +38,7 @@ class Event(NamedTuple):
     tier: int
     hashes: tuple  # of the blocks, in order, as bytes
     parent: bytes | None = None  # hash of the block before
-    tokens: bytes | None = None  # u32 each, in the machine's order; where the caches tell them
+    tokens: bytes | None = None  # u32 each, in the machine's order; None: the cache does not report them
     block_size: int = 0
     lora: str | None = None
 
@@ -83,9 +82,9 @@ def unpack(body):
 
 
 class Reporter:
-    """A rank's side: its cache's events to all who listen at its socket. One thread."""
+    """A rank's side: sends its cache's events to the subscribers of its socket. One thread."""
 
-    MOST_UNREAD = 1 << 18  # bytes that a listener has not read, before more events are taken
+    MOST_UNREAD = 1 << 18  # bytes that a subscriber has not read, before more events are taken
 
     def __init__(self, cache, listener):
         self.cache, self.listener = cache, listener
@@ -93,8 +92,9 @@ class Reporter:
     def listeners(self):
         return [client for client in self.listener.clients.values() if client.listening]
 
-    def tell(self, count):
-        """Hands on what changed. Who reads slowly lets the cache's own queue fill. count: told what was counted."""
+    def report(self, count):
+        """Sends new events. While a subscriber reads slowly, events stay in the cache's own queue. count(name, n): adds
+        to a counter."""
         listeners = self.listeners()
         for client in listeners:
             if not client.flush():
@@ -119,7 +119,7 @@ class Merged:
         self.held = {}  # (tier, hash of the last block) -> ranks as bits
 
     def add(self, rank, event):
-        """The event as it is to be told, or None."""
+        """The event to publish, or None."""
         if self.ranks == 1 or not event.hashes:
             return event
         name, bit = (event.tier, event.hashes[-1]), 1 << rank
@@ -134,20 +134,20 @@ class Merged:
         return event if before == self.all and after != self.all else None
 
     def lost(self, rank):
-        """A rank cannot be heard any more; its engine ends with it, so that nobody is told."""
+        """A rank's connection is gone. Its engine ends with it, so no events are published for what it held."""
         bit = 1 << rank
         self.held = {name: left for name, ranks in self.held.items() if (left := ranks & ~bit)}
 
 
-class Ear:
+class Subscriber:
     """The scheduler's side: one thread that listens to all ranks."""
 
     RETRY_S = 1.0
-    GATHER_S = 0.05  # what comes so soon after another is told with it
-    AGAIN_S = 0.2  # until it is said again that there is something
+    GATHER_S = 0.05  # how long to collect events before the engine is woken
+    AGAIN_S = 0.2  # time between two calls of on_waiting while events wait
 
     def __init__(self, paths, hello, log, on_waiting=None):
-        """hello: what a rank is told to make it send events."""
+        """hello: the message that subscribes to a rank's events."""
         self.paths, self.hello, self.log = paths, hello, log
         self.on_waiting = on_waiting or (lambda: None)
         self.waiting = collections.deque()  # appended by the thread, taken by the engine's
@@ -241,9 +241,9 @@ class Ear:
                 found.append(event)
             at = end
         del inbox[:at]
-        self._tell(found)
+        self._append(found)
 
-    def _tell(self, found):
+    def _append(self, found):
         if found and not self.has_some():
             self.wake_at = time.monotonic() + self.GATHER_S
         self.waiting.extend(found)

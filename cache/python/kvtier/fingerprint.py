@@ -3,7 +3,7 @@
 Two engines with the same fingerprint may read each other's chunks; so it must change with the model, its
 weights, the type and layout of the KV cache, block and chunk size, parallel sizes, and, on a CPU, the
 packing of its kernels. Weights are named by their files' names, sizes, headers and pages from all over each file,
-since reading them whole takes minutes; who changes a few weights only sets `model_version`.
+since reading them whole takes minutes. After a change of only a few weights, set another `model_version`.
 """
 
 import hashlib

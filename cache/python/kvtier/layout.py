@@ -78,7 +78,7 @@ class PagedCache:
         }
 
     def new_stream(self):
-        """A stream of the device for copies beside the engine's work; None: copies are done when they return."""
+        """A device stream for copies that run concurrently with the engine; None: copies are done when they return."""
         return torch.cuda.Stream(self.device) if self.device.type == "cuda" else None
 
     def on_stream(self, stream):

@@ -179,12 +179,12 @@ RESULTS = {
 
 
 def find_library():
-    """Path of libkvtier.so: KVTIER_LIBRARY, else beside this file, else by the loader's own search."""
+    """Path of libkvtier.so: KVTIER_LIBRARY, else in this file's folder, else by the loader's own search."""
     given = os.environ.get("KVTIER_LIBRARY")
     if given:
         return given
-    beside = pathlib.Path(__file__).parent / "libkvtier.so"
-    return str(beside) if beside.exists() else "libkvtier.so.1"
+    local = pathlib.Path(__file__).parent / "libkvtier.so"
+    return str(local) if local.exists() else "libkvtier.so.1"
 
 
 def load_library():

@@ -1,8 +1,8 @@
-"""LMCache's configuration as users have it: `lmcache_config.yaml` by LMCACHE_CONFIG_FILE, LMCACHE_* variables,
-which go over the file, and `lmcache.*` in vLLM's kv_connector_extra_config, which go over both.
+"""LMCache's configuration as users have it: `lmcache_config.yaml` named by LMCACHE_CONFIG_FILE, LMCACHE_* variables,
+which override the file, and `lmcache.*` in vLLM's kv_connector_extra_config, which override both.
 
-libkvtier translates it (kvt_lmcache_read; LMCACHE.md has every key), so that `kvtier check` and the connector say
-the same. What could not be applied is told by file, line and key.
+libkvtier translates it (kvt_lmcache_read; LMCACHE.md has every key), so that `kvtier check` and the connector agree.
+Settings that could not be applied are logged with file, line and key.
 """
 
 import ctypes
@@ -62,15 +62,15 @@ def _call(environ, extra, rank, ranks):
         raise library.KvtierError(f"kvt_lmcache_read: {lib.kvt_status_text(status).decode()}")
     try:
         own = {**json.loads(out.connector), "cache": json.loads(out.settings)}
-        told = (out.mistakes + out.notes).decode(errors="replace").splitlines()
+        problems = (out.mistakes + out.notes).decode(errors="replace").splitlines()
     finally:
         lib.kvt_lmcache_finish(byref(out))
-    return own, told
+    return own, problems
 
 
 def read(environ, extra=None, rank=0, ranks=0):
-    """(the connector's extra configuration that LMCache's becomes, None if there is no LMCache configuration; what is
-    told about it). A library that cannot be loaded is told, too: the connector will say so again."""
+    """(the connector's extra configuration made from LMCache's, None if there is none; the problems found in it). A
+    library that cannot be loaded is such a problem; the connector reports it again when it needs the library."""
     extra = extra or {}
     if not any(name.startswith(("LMCACHE_", PREFIX)) for name in [*environ, *map(str, extra)]):
         return None, []
@@ -81,22 +81,22 @@ def read(environ, extra=None, rank=0, ranks=0):
 
 
 class Requests:
-    """What requests say to LMCache (`lmcache.tag.user` in their kv_transfer_params): told once, since it is ignored.
-    vLLM's own cache does not look at it either; `cache_salt` is what keeps tenants apart."""
+    """Warns once about requests with keys for LMCache (`lmcache.tag.user` in their kv_transfer_params), since kvtier
+    ignores them. vLLM's own cache ignores them too; only `cache_salt` keeps tenants apart."""
 
     def __init__(self, logger):
         self.logger = logger
-        self.told = False
+        self.warned = False
 
     def look(self, request):
         params = getattr(request, "kv_transfer_params", None)
-        if self.told or not isinstance(params, dict):
+        if self.warned or not isinstance(params, dict):
             return
         names = [name for name in params if isinstance(name, str) and name.startswith(PREFIX)]
         if names:
-            self.told = True
+            self.warned = True
             self.logger.warning(
                 "kvtier: a request has %.80r in its kv_transfer_params; such keys are ignored, tags included: use "
-                "cache_salt to keep tenants apart. Not told again.",
+                "cache_salt to keep tenants apart. This is logged only once.",
                 names[0],
             )

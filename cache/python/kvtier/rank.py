@@ -5,8 +5,8 @@ waits here but for blocks that are about to be taken away from it. All else happ
 scheduler's questions, loads (bring chunks into memory, copy them into the paged cache) and stores (copy
 blocks out into reserved room, commit). Loads go before stores.
 
-A load that fails in part says which blocks were not filled; the engine computes them. A chunk is visible to
-nobody before all of it was copied.
+A load that fails in part reports which blocks were not filled; the engine computes them. A chunk becomes visible only
+when all of it has been copied.
 
 Loads and stores say how many resets of the cache went before them. A store from before the latest is dropped, since
 other weights computed it, a load from before it fails; one from after a reset that this rank has not heard of yet
@@ -103,7 +103,7 @@ class Rank:
         self._wake()
 
     def stored(self, requests):
-        """Those of these requests whose blocks nobody copies any more."""
+        """Those of these requests from whose blocks no store copies any more."""
         with self.lock:
             return {r for r in requests if not self.stores_open.get(r)}
 
@@ -123,7 +123,7 @@ class Rank:
                 self.spoiled = True
 
     def wait_quiet(self, requests, limit_s):
-        """Until no load is under way and nobody copies from these requests' blocks, or for so long."""
+        """Waits, at most limit_s, until no load is under way and no store copies from these requests' blocks."""
 
         def quiet():
             return self.loads_open == 0 and not any(r in self.stores_open for r in requests)
@@ -190,7 +190,7 @@ class Rank:
             self._completed(op, user, kind, count)
         self._store_one()
         self._measure()
-        self.reporter.tell(self._count)
+        self.reporter.report(self._count)
         return not stopping
 
     def _patience_s(self):

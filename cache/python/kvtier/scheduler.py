@@ -5,8 +5,8 @@ engine wants to schedule it. Only then is an answer waited for, and all of a ste
 than `step_wait_s`; what has not come by then is asked about again in the next step.
 
 What was computed before a reset of the cache (new weights) is neither loaded nor stored after it: loads and
-stores carry the number of resets that went before them, and requests that began before one store nothing until
-they begin anew.
+stores carry the number of resets that went before them, and requests that began before a reset store nothing until
+they start again.
 """
 
 import time
@@ -29,7 +29,7 @@ class Track:
 
     request: object
     mixed: bytes = b""  # into the names of its chunks
-    private: bool = False  # more than tokens and adapter is in its hashes: its tokens are told to nobody
+    private: bool = False  # more than tokens and adapter is in its hashes: events omit its tokens
     question: int | None = None
     wanted: tuple = (None, ())  # what chunks were made for, and these
     asked: list = field(default_factory=list)  # chunks of the question
@@ -42,7 +42,7 @@ class Track:
     stored: int = 0  # whole chunks before it are cached or on their way
     tail_stored: bool = False
     due: int = 0  # computed tokens from which on there may be something to store
-    storing: bool = False  # ranks were told to copy blocks of it
+    storing: bool = False  # a store of its blocks went to the ranks
     source: int = 255
     old: bool = False  # began before a reset
     names: list = field(default_factory=list)  # of its whole chunks, for LMCache's controller
@@ -52,9 +52,9 @@ class Plan:
     """Requests' tracks and what the next step's metadata will say."""
 
     def __init__(
-        self, asker, settings, block_size, hashes_are_whole, tell_tokens=False, local_blocks=None, namer=None
+        self, asker, settings, block_size, hashes_are_whole, report_tokens=False, local_blocks=None, namer=None
     ):  # fmt: skip
-        """hashes_are_whole: the engine's block hashes have 32 bytes. tell_tokens: stores carry token ids.
+        """hashes_are_whole: the engine's block hashes have 32 bytes. report_tokens: stores carry token ids.
         local_blocks: how many of a request's blocks the engine has itself, at a guess. namer: a
         controller.Namer or None."""
         self.namer = namer
@@ -63,7 +63,7 @@ class Plan:
         self.block_size = block_size
         self.per_chunk = chunks.blocks_per_chunk(block_size, settings.chunk_tokens)
         self.usable = hashes_are_whole
-        self.tell_tokens = tell_tokens
+        self.report_tokens = report_tokens
         self.local_blocks = local_blocks or (lambda request: 0)
         self.adapters = Adapters()
         self.tracks = {}
@@ -170,7 +170,7 @@ class Plan:
         )  # fmt: skip
 
     def _read(self, track, wanted, computed):
-        """Chunks found of those wanted; None: not known yet; -1: not told by this answer."""
+        """Chunks found of those wanted; None: not known yet; -1: this answer is about other chunks."""
         if track.answer is None:
             began = time.monotonic()
             answer = self.asker.answer(track.question, max(0.0, self.wait_left_s))
@@ -209,7 +209,7 @@ class Plan:
                 pieces.append(LoadChunk(
                     chunk.name, chunk.count, low - chunk.first, list(block_ids[low:high])))  # fmt: skip
                 at = high
-        if at != end:  # told to load what was not found: the engine computes it
+        if at != end:  # vLLM asks for more than was found: let this load fail, the engine computes it
             pieces = [LoadChunk(NO_CHUNK, self.per_chunk, 0, list(block_ids[begin:end]))]
         self.loads.append(Load(request.request_id, pieces, self.asker.epoch))
         track.block_ids = list(block_ids)
@@ -295,7 +295,7 @@ class Plan:
         hashes = request.block_hashes
         lora = getattr(request, "lora_request", None)
         ids = None
-        if self.tell_tokens and not track.private:
+        if self.report_tokens and not track.private:
             ids = request.all_token_ids[first * self.block_size : end * self.block_size]
             ids = array("I", ids).tobytes()
         track.storing = True

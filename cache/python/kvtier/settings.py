@@ -5,9 +5,9 @@
 	 "fetch_when_slower": false,
 	 "cache": {"l1": {"capacity": "20GiB"}, "nvme": {"path": "/mnt/nvme/kvtier"}, "l2": {"url": "redis://..."}}}
 
-Who has LMCache's configuration (LMCACHE_CONFIG_FILE, LMCACHE_*) keeps it: lmcache.py translates it, and what is
-set here goes over it. `cache` is libkvtier's own configuration (cache/options/REFERENCE.md), as a mapping or as the path of a
-YAML file. Sizes in it are those of one rank.
+An existing LMCache configuration (LMCACHE_CONFIG_FILE, LMCACHE_*) keeps working: lmcache.py translates it, and keys
+set here override it. `cache` is libkvtier's own configuration (cache/options/REFERENCE.md), as a mapping or as the
+path of a YAML file. Sizes in it are those of one rank.
 """
 
 import json
@@ -90,13 +90,13 @@ def _over(base, own):
 
 
 def read(extra, environ=os.environ, rank=0, ranks=0):
-    """Settings of an extra configuration and of LMCache's; mistakes are told, the rest applies. rank: whose settings,
-    of `ranks` on this node."""
+    """Settings of an extra configuration and of LMCache's. Settings.mistakes lists what could not be applied; the rest
+    applies. rank: the rank that they are for, of `ranks` on this node."""
     given = {name: value for name, value in (extra or {}).items() if not str(name).startswith(lmcache.PREFIX)}
-    translated, told = lmcache.read(environ, extra, rank, ranks)
+    translated, problems = lmcache.read(environ, extra, rank, ranks)
     if translated is not None:
         given = _over(translated, given)
-    mistakes = told + [
+    mistakes = problems + [
         f"{name}: unknown, expected one of {', '.join(sorted(KNOWN))}"
         for name in sorted(given.keys() - KNOWN.keys())
     ]

@@ -1,6 +1,6 @@
 """What each tier of the library counted since the last time, for vLLM's own /metrics.
 
-The library tells its counters as Prometheus text. Names here are `hits:l1`, without its prefix and "_total".
+The library prints its counters as Prometheus text. Names here are `hits:l1`, without its prefix and "_total".
 """
 
 import re
@@ -10,14 +10,14 @@ METRICS = {
     "hits": "Chunks that gets found in the tier.",
     "misses": "Chunks that gets did not find in the tier.",
     "loads": "Chunks read from the tier.",
-    "load_bytes": "Bytes of these.",
+    "load_bytes": "Bytes of chunks read from the tier.",
     "stores": "Chunks stored in the tier.",
-    "store_bytes": "Bytes of these.",
-    "evictions": "Chunks evicted for others.",
-    "expired": "Chunks whose time to live was over.",
+    "store_bytes": "Bytes of chunks stored in the tier.",
+    "evictions": "Chunks evicted to make room for others.",
+    "expired": "Chunks removed because their TTL had passed.",
     "corrupt": "Chunks that failed their check and were dropped.",
-    "io_errors": "Operations that the operating system refused.",
-    "breaker_trips": "Times that the tier was left alone after failures in a row.",
+    "io_errors": "Operations that failed with an error of the operating system.",
+    "breaker_trips": "Times that the tier was paused after failures in a row.",
 }
 SAMPLE = re.compile(r'^kvtier_tier_(\w+)_total\{tier="(\w+)"\} (\d+)', re.M)
 

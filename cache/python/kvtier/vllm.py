@@ -25,7 +25,7 @@ from vllm.v1.kv_cache_interface import get_kv_cache_spec_kind
 from vllm.v1.metrics.cache_hit_source import CacheHitSource
 
 from . import ask, chunks, controller, events, fingerprint, library, lmcache, loop, settings
-from .eyes import KVTierPromMetrics, KVTierStats, kv_event
+from .vllm_metrics import KVTierPromMetrics, KVTierStats, kv_event
 from .layout import PagedCache, cpu_kernels
 from .rank import Rank
 from .scheduler import Plan
@@ -52,8 +52,8 @@ class KVTierMetadata(KVConnectorMetadata):
 
 
 def guarded(otherwise):
-    """A method of the connector that never fails: an error is told, the cache is left alone from then
-    on, and `otherwise()` is the answer."""
+    """A method of the connector that never fails: on an error it logs it, stops using the cache from then on and
+    returns `otherwise()`."""
 
     def decorate(method):
         @functools.wraps(method)
@@ -88,7 +88,7 @@ class KVTierConnector(KVConnectorBase_V1):
             ranks=parallel.local_world_size,
         )
         self.lmcache_requests = lmcache.Requests(logger)
-        self.plan = self.ear = None
+        self.plan = self.subscriber = None
         self.loop = None  # the engine's, once it is known
         self.worker = Worker(parallel.pipeline_parallel_size)
         self.why_not = self._unfit(kv_cache_config)
@@ -140,14 +140,14 @@ class KVTierConnector(KVConnectorBase_V1):
         ranks = self._vllm_config.parallel_config.world_size
         paths = [ask.socket_path(transfer.engine_id, rank) for rank in range(ranks)]
         self.asker = ask.Asker(paths, self.settings.lookup_timeout_s)
-        told = self._vllm_config.kv_events_config
-        listens = told is not None and told.enable_kv_cache_events and self.why_not is None
+        publish = self._vllm_config.kv_events_config
+        listens = publish is not None and publish.enable_kv_cache_events and self.why_not is None
         namer = self._namer(cache.block_size)
         self.plan = Plan(
             self.asker, self.settings, cache.block_size, self.why_not is None, listens, self._local_blocks, namer
         )  # fmt: skip
         if listens:
-            self.ear = events.Ear(paths, ask.LISTEN, logger, self._wake_engine)
+            self.subscriber = events.Subscriber(paths, ask.LISTEN, logger, self._wake_engine)
 
     def _chunk_tokens(self):
         """Tokens of a whole chunk."""
@@ -155,12 +155,12 @@ class KVTierConnector(KVConnectorBase_V1):
         return chunks.blocks_per_chunk(block, self.settings.chunk_tokens) * block
 
     def _namer(self, block_size):
-        """Who names chunks to LMCache's controller, or None."""
+        """The object that names chunks for LMCache's controller, or None."""
         namer = controller.namer(self.settings.yaml, self._chunk_tokens(), block_size, logger)
         if namer is not None and self._chunk_tokens() != self.settings.chunk_tokens:
             logger.warning(
-                "kvtier: the controller hears of chunks of %d tokens, since chunk_size is no multiple of the "
-                "block of %d: routers that expect %d find none of them",
+                "kvtier: chunks reported to the controller have %d tokens, since chunk_size is no multiple of the "
+                "block size %d: routers that expect %d find none of them; set chunk_size to a multiple",
                 self._chunk_tokens(), block_size, self.settings.chunk_tokens)  # fmt: skip
         return namer
 
@@ -227,10 +227,10 @@ class KVTierConnector(KVConnectorBase_V1):
 
     @guarded(list)
     def take_events(self):
-        if self.ear is None:
+        if self.subscriber is None:
             return []
         kind = self._group_kind(self._kv_cache_config)
-        return [told for event in self.ear.take() if (told := kv_event(event, kind)) is not None]
+        return [made for event in self.subscriber.take() if (made := kv_event(event, kind)) is not None]
 
     @staticmethod
     def _group_kind(kv_cache_config):
@@ -241,11 +241,11 @@ class KVTierConnector(KVConnectorBase_V1):
     def has_pending_push_work(self):
         """Asked when the engine has nothing to do, just before it waits: True has it take a step, and events with
         it. Its loop is remembered, as the one to be woken for more."""
-        if self.ear is None:
+        if self.subscriber is None:
             return False
         if self.loop is None:
             self.loop = loop.find()
-        return self.ear.has_some() and not self.loop.rests()
+        return self.subscriber.has_some() and not self.loop.rests()
 
     def _wake_engine(self):
         if self.loop is not None:
@@ -346,8 +346,8 @@ class KVTierConnector(KVConnectorBase_V1):
         return KVTierStats(data=counts) if counts else None
 
     def shutdown(self):
-        if self.ear is not None:
-            self.ear.close()
+        if self.subscriber is not None:
+            self.subscriber.close()
         if self.plan is not None:
             self.asker.close()
         self.worker.close()

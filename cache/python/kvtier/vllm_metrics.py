@@ -21,19 +21,19 @@ from . import events, tiers
 
 # count -> (metric, help); without "_total", which the client library adds
 METRICS = {
-    "lookup_tokens": ("lmcache:num_lookup_tokens", "Tokens that the cache was asked about."),
-    "hit_tokens": ("lmcache:num_lookup_hits", "Tokens of these that it had."),
-    "vllm_hit_tokens": ("lmcache:num_vllm_hit_tokens", "Tokens that vLLM's own cache had before it was asked."),
+    "lookup_tokens": ("lmcache:num_lookup_tokens", "Tokens that lookups in kvtier asked for."),
+    "hit_tokens": ("lmcache:num_lookup_hits", "Tokens that lookups in kvtier found."),
+    "vllm_hit_tokens": ("lmcache:num_vllm_hit_tokens", "Tokens found in vLLM's own cache before kvtier was asked."),
     "loads": ("kvtier:loads", "Requests for which chunks were loaded."),
     "loaded_chunks": ("kvtier:loaded_chunks", "Chunks copied into vLLM's cache."),
-    "failed_loads": ("kvtier:failed_loads", "Loads that ended with blocks to be computed."),
-    "failed_blocks": ("kvtier:failed_blocks", "Blocks of these."),
+    "failed_loads": ("kvtier:failed_loads", "Loads after which vLLM had to compute some of the blocks."),
+    "failed_blocks": ("kvtier:failed_blocks", "Blocks that loads did not fill and vLLM had to compute."),
     "stored_chunks": ("kvtier:stored_chunks", "Chunks copied out of vLLM's cache."),
     "existing_chunks": ("kvtier:existing_chunks", "Chunks that the cache had already."),
     "refused_chunks": ("kvtier:refused_chunks", "Chunks for which there was no room, or no time."),
     "declined_chunks": ("kvtier:declined_chunks", "Chunks that were found and computed, since that was faster."),
-    "events": ("kvtier:events", "Changes of tiers that ranks told."),
-    "lost_events": ("kvtier:lost_events", "Changes of tiers that nobody was told, since too many came at once."),
+    "events": ("kvtier:events", "KV events of the tiers that ranks reported."),
+    "lost_events": ("kvtier:lost_events", "KV events of the tiers that were lost because too many came at once."),
     "resets": ("kvtier:resets", "Resets of the cache."),
 }
 HIT_RATE = "lmcache:request_cache_hit_rate"

@@ -34,14 +34,14 @@ class Store:
     tokens: int
     hashes: list[bytes] = field(default_factory=list)  # the engine's, one per block
     before: bytes | None = None  # the engine's hash of the block before
-    token_ids: bytes | None = None  # u32 each, in the machine's order; None: nobody is told
+    token_ids: bytes | None = None  # u32 each, in the machine's order; None: events omit them
     lora: str | None = None  # name of the adapter
     epoch: int = 0
     lmcache_hash: int | None = None  # name for LMCache's controller
 
 
 def item_of(store, key_of, size):
-    """What the library is told of a chunk to store. key_of: storage key of a chunk's name; size: its bytes."""
+    """The library's description of a chunk to store. key_of: storage key of a chunk's name; size: its bytes."""
     item = library.Item(size=ctypes.sizeof(library.Item), tokens=store.tokens, bytes=size)
     item.key.bytes[:] = key_of(store.name)
     if store.parent is not None:

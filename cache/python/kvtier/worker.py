@@ -43,7 +43,7 @@ class Worker:
             self.rank.give_up(requests)
 
     def begin(self, prefill_tokens):
-        """A step begins that computes so many tokens, nearly all of them prompts'; 0: it tells nothing."""
+        """A step begins that computes so many tokens, nearly all of them prompts'; 0: do not measure this step."""
         self.began = None
         if self.rank is not None and prefill_tokens > 0:
             self.began = (prefill_tokens, time.monotonic_ns(), self.rank.paged.mark(timing=True))
@@ -64,9 +64,9 @@ class Worker:
             self.rank.report_prefill(tokens, int(first.elapsed_time(last) * 1e6) * self.stages)
 
     def finished(self, ended, wait_s=0.0):
-        """(requests that nobody copies from any more, of those that ended; requests that are loaded).
-        Blocks that were not filled are told by take_failed, which is to be called next. wait_s: for both;
-        a step without anything to compute is only there to ask, and asked again at once."""
+        """(requests that ended and from which no store copies any more; requests that are loaded). Call take_failed
+        next: it returns the blocks that were not filled. wait_s: how long to wait for both; in a step that computes
+        nothing the engine only polls, and would poll again at once."""
         self.ending |= ended & self.seen
         self.seen -= ended
         if self.rank is not None and wait_s > 0:

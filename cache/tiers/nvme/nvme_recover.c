@@ -101,11 +101,11 @@ static enum kvt_status read_format(
 					t->format.rank != config->rank))
 		status = KVT_EFORMAT;
 	if (status == KVT_EFORMAT || status == KVT_ECORRUPT) {
-		(void)snprintf(why, KVT_REASON_BYTES, "%s; to begin anew: rm -r -- '%.100s'",
+		(void)snprintf(why, KVT_REASON_BYTES, "%s; for an empty store: rm -r -- '%.100s'",
 			status == KVT_EFORMAT ? "another format" : "format file damaged", folder);
 		kvt_note(t->s, KVT_LOG_ERROR,
-			"nvme: not a store that this version can read, left untouched; to begin "
-			"anew: rm -r -- '%s'",
+			"nvme: not a store that this version can read, left untouched; to start "
+			"with an empty store: rm -r -- '%s'",
 			folder);
 		return KVT_EFORMAT;
 	}

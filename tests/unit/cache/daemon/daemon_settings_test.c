@@ -171,7 +171,7 @@ static const struct {
 	{"cache: {nvme: {pth: /x}}", "cache.nvme.pth: found an unknown key"},
 	{"cache: {control: {breaker_open: 2s, breaker_open_max: 1s}}",
 		"expected cache.control.breaker_open_max to be at least"},
-	{"cache: {events: {replay: \"tcp://a:1\"}}", "expected `cache.events.publish` beside it"},
+	{"cache: {events: {replay: \"tcp://a:1\"}}", "expected `cache.events.publish` to be set too"},
 	{"cache: 3", "cache: found text, expected keys such as"},
 	{"buckets: 3", "buckets: found text, expected a list"},
 	{"buckets: [a]", "buckets[0]: found text, expected an entry"},

@@ -79,7 +79,7 @@ START_TEST(variables_become_settings)
 	ck_assert_str_eq(out.mistakes, "LMCACHE_ENABLE_P2P: found `1`, which cannot be had: share "
 				       "chunks by `remote_url`\n");
 	ck_assert_str_eq(out.notes,
-		"LMCACHE_USE_LAYERWISE: ignored: chunks are copied whole, beside running requests\n"
+		"LMCACHE_USE_LAYERWISE: ignored: chunks are copied whole, while requests run\n"
 		"LMCACHE_MAX_LOCAL_CPU_SIZE: 0.5 GiB of each of 2 ranks, 1 GiB together\n");
 	kvt_lmcache_finish(&out);
 	kvt_lmcache_finish(&out);

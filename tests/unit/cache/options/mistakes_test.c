@@ -80,7 +80,7 @@ static const struct mistake mistakes[] = {
 	{"control: {breaker_open: 10m}\n", 1, 25, "control.breaker_open", {"shorter than"}},
 	{"control: {breaker_open_max: 1s}\n", 1, 29, "control.breaker_open_max", {"shorter than"}},
 	{"events: {replay: \"tcp://a:1\"}\n", 1, 18, "events.replay",
-		{"`events.publish` beside it"}},
+		{"`events.publish` to be set too"}},
 
 	/* YAML */
 	{"l1: {capacity: *x}\n", 1, 16, "l1.capacity", {"alias"}},
