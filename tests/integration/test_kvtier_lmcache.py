@@ -231,7 +231,7 @@ def test_the_controller(tmp_path):
         "heartbeat_time": "5s", "chunk_size": 128, "hash": "sha256_cbor", "hash_seed": "7",
     }  # fmt: skip
     other = connector(path, {"PYTHONHASHSEED": "7"}, rank=2)
-    assert "controller" not in json.loads(other.yaml) and "rank 2 is not among them" in other.mistakes[0]
+    assert "controller" not in json.loads(other.yaml) and "rank 2 is not listed" in other.mistakes[0]
     cache = library.Cache([json.dumps({"l1": {"capacity": "16MiB"}}), read.yaml.replace("10.0.0.1", "127.0.0.1")])
     assert cache.mistakes == ""
     cache.close()
