@@ -315,7 +315,7 @@ def test_a_chunk_is_told_when_all_ranks_hold_it_and_gone_when_one_lost_it(make):
         engine.run(prompt_of(1, 4))
         assert {h for e in told(subscriber, 1) for h in e.hashes} == set(request_of("y", prompt_of(1, 4)).block_hashes)
         engine.run(prompt_of(2, 4))
-        until(lambda: subscriber.has_some() and woken, 20, "the engine is woken for what nobody takes")
+        until(lambda: subscriber.has_some() and woken, 20, "the engine wakes for events that no subscriber takes")
     finally:
         subscriber.close()
 

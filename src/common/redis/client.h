@@ -1,6 +1,6 @@
 /*
- * client.h - the client's inside: what redis.c (the public functions), line.c (commands that wait,
- * and what becomes of those that come back) and nobody else knows.
+ * client.h - the client's inside, for redis.c (the public functions) and line.c (commands that wait, and
+ * what becomes of those that come back) alone.
  *
  *	submit -> line -> server's link -> answered -> finished -> done
  *	            ^--- returned by a lost link, or an error that a topology wants tried again

@@ -226,7 +226,7 @@ bool kvw_redis_line_send(struct kvw_redis *r, int64_t now_ns, int64_t *next_ns)
 
 /* --- coming back ------------------------------------------------------------------------------ */
 
-/* Errors that somebody should do something about, for people. */
+/* Logs the errors that an operator has to mend. */
 static void note_error(struct kvw_redis *r, const struct kvw_redis_command *c, int64_t now_ns)
 {
 	static const char *const notable[] = {

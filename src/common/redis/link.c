@@ -13,7 +13,7 @@
  * that buffer's size is copied.
  *
  * What ends a link: the server or the network, bytes that are no reply to anything, a late reply
- * (its memory is about to be somebody else's), a login that is refused or takes too long. The cause
+ * (the caller may free the memory that it belongs in), a login that is refused or takes too long. The cause
  * is kept in words, its commands are left for the owner.
  */
 #include "redis/link.h"
@@ -251,14 +251,14 @@ static void sent(struct kvw_redis_link *l, uint64_t bytes)
 
 /* --- receiving -------------------------------------------------------------------------------- */
 
-/* Tells the parser whose reply comes next. False: nobody's. */
+/* Gives the parser the command whose reply comes next. False: no command waits for one. */
 static bool begin_reply(struct kvw_redis_link *l)
 {
 	struct kvw_redis_command *c = current(l)->first;
 
-	/* a server that wants nobody more says so before it is asked anything */
+	/* a server that takes no more clients says so before it is asked anything */
 	if (c == NULL || (c->progress.sent == 0 && l->state == KVW_REDIS_LINK_READY)) {
-		kvw_redis_link_close(l, "the server sent what nobody had asked for");
+		kvw_redis_link_close(l, "the server sent a reply without a command");
 		return false;
 	}
 	if (c->progress.asking && !l->asked) {

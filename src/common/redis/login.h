@@ -2,8 +2,8 @@
  * login.h - what a new connection says first: AUTH, SELECT and INFO server, in one go.
  *
  * Nothing of the client's goes out before all are answered, so that nothing is ever done as
- * another user or in another database. INFO may be refused (an ACL without it); it only tells us
- * whom we talk to, and that somebody does.
+ * another user or in another database. INFO may be refused (an ACL without it); it only shows
+ * which server answers, and that one does.
  *
  * Threads: one. Memory with the password in it is overwritten before it is freed.
  */
@@ -15,7 +15,7 @@
 #define KVW_REDIS_LOGIN_COMMANDS   3
 #define KVW_REDIS_LOGIN_INFO_BYTES 8192
 
-/* Who we are, to a server. */
+/* User and password that the client gives to a server. */
 struct kvw_redis_link_login {
 	const char *username, *password; /* NULL or "": none */
 	uint32_t database;

@@ -11,7 +11,7 @@
  *
  * Bounded: bytes and commands in flight; what is beyond waits in line until its deadline. A command
  * whose deadline passes while its reply is outstanding takes its connection with it, since the
- * bytes of a late reply would land in memory that is somebody else's by then; the other commands of
+ * bytes of a late reply would be written to memory that the caller may have freed by then; the other commands of
  * that connection are sent again on another one.
  *
  * Threads: everything from one thread (the one that calls kvw_redis_step), but kvw_redis_wake.

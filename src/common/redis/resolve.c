@@ -88,7 +88,7 @@ static void *resolve_thread(void *self)
 	question->error =
 		look_up(question->host, question->port, AI_NUMERICSERV, &question->addresses);
 	atomic_store_explicit(&question->answered, true, memory_order_release);
-	(void)!write(question->wake, &one, sizeof(one)); /* full: somebody is awake anyway */
+	(void)!write(question->wake, &one, sizeof(one)); /* full: the reader has a wake-up waiting already */
 	kvw_redis_resolve_drop(question);
 	return NULL;
 }

@@ -2,8 +2,8 @@
  * resolve.h - the addresses of a host name, without waiting for them.
  *
  * The machine's own resolver (hosts file, DNS, whatever else it is set up for) has no call that
- * does not block, so it runs in a thread of its own, one for each question. A question that nobody
- * waits for any more is let go: its thread ends when the resolver gives up, and frees what is left.
+ * does not block, so it runs in a thread of its own, one for each question. The caller may
+ * abandon a question: its thread ends when the resolver gives up, and frees what is left.
  * Addresses in digits need no thread.
  */
 #ifndef KVW_REDIS_RESOLVE_H

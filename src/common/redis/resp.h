@@ -1,7 +1,8 @@
 /*
  * resp.h - reads replies in Redis' protocol (RESP2), in whatever pieces they arrive.
  *
- * A parser is told whose reply comes next (kvw_redis_resp_begin) and fills in that command's results.
+ * kvw_redis_resp_begin gives the parser the command whose reply comes next; it fills in that command's
+ * results.
  * Most bytes of a value never pass through it: while a bulk string is being read, kvw_redis_resp_room
  * names the memory that its next bytes belong in, the caller receives straight into that, and says
  * how many came (kvw_redis_resp_arrived). Everything else goes through kvw_redis_resp_feed.

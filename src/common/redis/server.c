@@ -72,15 +72,15 @@ static void print_name(const struct kvw_redis_server *server, char *out, size_t 
 static void tell_trouble(struct kvw_redis_server *server, const char *why, int64_t now_ns)
 {
 	char name[KVW_REDIS_URL_TEXT + 16];
-	bool same = server->told_down && strcmp(server->told, why) == 0;
+	bool same = server->logged_down && strcmp(server->logged, why) == 0;
 
 	snprintf(server->why, sizeof(server->why), "%s", why);
 	if (now_ns < server->quiet_ns ||
 		(same && now_ns < server->quiet_ns - QUIET_NS + QUIET_SAME_NS))
 		return;
 	server->quiet_ns = now_ns + QUIET_NS;
-	server->told_down = true;
-	snprintf(server->told, sizeof(server->told), "%s", why);
+	server->logged_down = true;
+	snprintf(server->logged, sizeof(server->logged), "%s", why);
 	print_name(server, name, sizeof(name));
 	kvw_redis_note(server->settings->env, KVW_LOG_WARN, "redis: %s: %s", name, why);
 }
@@ -89,13 +89,13 @@ static void tell_works(struct kvw_redis_server *server)
 {
 	char name[KVW_REDIS_URL_TEXT + 16];
 
-	if (server->told_up && !server->told_down)
+	if (server->logged_up && !server->logged_down)
 		return;
 	print_name(server, name, sizeof(name));
 	kvw_redis_note(server->settings->env, KVW_LOG_INFO, "redis: %s: %s", name,
-		server->told_down ? "works again" : "connected");
-	server->told_up = true;
-	server->told_down = false;
+		server->logged_down ? "works again" : "connected");
+	server->logged_up = true;
+	server->logged_down = false;
 }
 
 /* --- attempts --------------------------------------------------------------------------------- */
@@ -190,7 +190,7 @@ static void attempt(struct kvw_redis_server *server, int64_t now_ns)
 	if (server->question == NULL &&
 		kvw_redis_resolve_begin(
 			host, server->port, server->settings->wake, &server->question) != KVW_OK)
-		server->question = NULL; /* the attempt ends at its limit, and is told then */
+		server->question = NULL; /* the attempt ends at its limit, and is logged then */
 	server->give_up_ns = give_up_ns;
 }
 
@@ -275,7 +275,7 @@ static unsigned became_ready(
 	return KVW_REDIS_SERVER_WENT_UP;
 }
 
-/* The link has closed. in_use: it had commands, so somebody has noticed. */
+/* The link has closed. in_use: it had commands, whose ends show it. */
 static unsigned became_closed(struct kvw_redis_server *server, struct kvw_redis_link_slot *slot,
 	bool in_use, int64_t now_ns)
 {

@@ -77,8 +77,8 @@ struct kvw_redis_server {
 	char why[KVW_REDIS_REASON]; /* the last failure */
 
 	int64_t quiet_ns; /* no line in the log before */
-	bool told_down, told_up;
-	char told[KVW_REDIS_REASON]; /* last line's reason */
+	bool logged_down, logged_up;
+	char logged[KVW_REDIS_REASON]; /* last line's reason */
 };
 
 struct kvw_redis_server *kvw_redis_server_create(struct kvw_redis_server_settings *settings,

@@ -104,7 +104,7 @@ static bool next_node(struct reader *r, struct kvw_redis_node *out, bool *presen
 	for (; r->at < r->count && r->elements[r->at].depth > 3; r->at++) {
 		const struct kvw_redis_element *name = &r->elements[r->at];
 
-		/* A name was to be told and there is none: the address stands here. */
+		/* The cluster announces host names and this node has none: the address stands here. */
 		if (unknown && name->data != NULL && strcmp(name->data, "ip") == 0 &&
 			r->at + 1 < r->count && name[1].data != NULL && name[1].depth > 3 &&
 			!read_host(name[1].data, name[1].len, r->asked, out))
@@ -125,14 +125,14 @@ static bool next_range(struct reader *r, uint32_t *first, uint32_t *last)
 	       kvw_redis_number(e[1].data, e[1].len, KVW_REDIS_SLOTS - 1, last) && *first <= *last;
 }
 
-/* The server's place in the map, added if it is new; KVW_REDIS_NOBODY: no room. */
+/* The server's place in the map, added if it is new; KVW_REDIS_NO_OWNER: no room. */
 static uint16_t node_at(struct kvw_redis_slot_map *map, const struct kvw_redis_node *node)
 {
 	for (uint32_t i = 0; i < map->node_count; i++)
 		if (kvw_redis_same_node(&map->nodes[i], node))
 			return (uint16_t)i;
 	if (map->node_count == KVW_REDIS_SERVERS)
-		return KVW_REDIS_NOBODY;
+		return KVW_REDIS_NO_OWNER;
 	map->nodes[map->node_count] = *node;
 	return (uint16_t)map->node_count++;
 }
@@ -156,10 +156,10 @@ static enum kvw_err read_ranges(struct kvw_redis_slot_map *map, struct reader *r
 			if (master != masters || node.port == 0)
 				continue;
 			at = node_at(map, &node);
-			if (masters && at == KVW_REDIS_NOBODY)
+			if (masters && at == KVW_REDIS_NO_OWNER)
 				return KVW_ELIMIT;
 			for (uint32_t s = first; masters && s <= last; s++, map->covered++) {
-				if (map->owner[s] != KVW_REDIS_NOBODY)
+				if (map->owner[s] != KVW_REDIS_NO_OWNER)
 					return KVW_EPROTO; /* bounds the work, too */
 				map->owner[s] = at;
 			}
@@ -176,7 +176,7 @@ enum kvw_err kvw_redis_slot_map_read(struct kvw_redis_slot_map *map,
 
 	map->node_count = map->master_count = map->covered = 0;
 	for (uint32_t s = 0; s < KVW_REDIS_SLOTS; s++)
-		map->owner[s] = KVW_REDIS_NOBODY;
+		map->owner[s] = KVW_REDIS_NO_OWNER;
 	status = read_ranges(map, &r, true);
 	if (status != KVW_OK)
 		return status;

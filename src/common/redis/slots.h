@@ -15,7 +15,7 @@
 #include "redis/redis.h"
 
 #define KVW_REDIS_SERVERS 256
-#define KVW_REDIS_NOBODY  UINT16_MAX /* no owner of a slot */
+#define KVW_REDIS_NO_OWNER  UINT16_MAX /* no owner of a slot */
 
 /* The servers of a cluster. Masters stand first. About 100 KB: on the heap. */
 struct kvw_redis_slot_map {
@@ -23,7 +23,7 @@ struct kvw_redis_slot_map {
 	uint32_t node_count;
 	uint32_t master_count;
 	uint32_t covered;                /* slots that have an owner */
-	uint16_t owner[KVW_REDIS_SLOTS]; /* into nodes, or KVW_REDIS_NOBODY */
+	uint16_t owner[KVW_REDIS_SLOTS]; /* into nodes, or KVW_REDIS_NO_OWNER */
 };
 
 /* Reads the reply to CLUSTER SLOTS that `asked` gave. Replicas beyond the room are left out.

@@ -22,7 +22,7 @@ struct kvw_redis_server; /* server.h: one server with its links */
 enum kvw_redis_route {
 	KVW_REDIS_ROUTE_TO, /* to *server */
 	KVW_REDIS_ROUTE_WAIT, /* not known yet: stays in line; ask again after kvw_redis_client_rerouted */
-	KVW_REDIS_ROUTE_NONE, /* nobody can take it: ends with KVW_EIO and *why */
+	KVW_REDIS_ROUTE_NONE, /* no server can take it: ends with KVW_EIO and *why */
 };
 
 enum kvw_redis_verdict {
@@ -106,8 +106,8 @@ void kvw_redis_client_send(
 /* Routes have changed: commands in line are routed again in this step. */
 void kvw_redis_client_rerouted(struct kvw_redis *r);
 
-/* Are there commands, in line or under way, but those of kvw_redis_client_send? Under way: only told right
- * while none of those is. */
+/* Are there commands, in line or under way, but those of kvw_redis_client_send? Those under way are
+ * seen only while none of those is. */
 bool kvw_redis_client_busy(const struct kvw_redis *r);
 
 /* A random number below `limit`, for jitter and choices. */

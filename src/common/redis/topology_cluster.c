@@ -9,15 +9,15 @@
  * long as that lasts, CLUSTERDOWN, a slot without an owner. Two questions are at least 200 ms apart,
  * however many commands fail.
  *
- * Who is asked: the server that a MOVED named, then those with open connections, then the others
- * of the last map, then those that failed lately or said CLUSTERDOWN (the lesser side of a split
- * network has an old map), then the seeds of the URL, whose names are resolved again. Only when
- * nobody answers is the cluster gone: commands end with KVW_EIO then, until somebody does. A dead
+ * Servers are asked in this order: the one that a MOVED named, then those with open connections,
+ * then the others of the last map, then those that failed lately or said CLUSTERDOWN (the lesser
+ * side of a split network has an old map), then the seeds of the URL, whose names are resolved
+ * again. The cluster is gone only when no server answers: commands then end with KVW_EIO, until one does. A dead
  * master alone makes its commands wait: the map is asked for again and again until it names the
  * replica that took over, or the command's deadline passes.
  *
  *	member   a server that the map or a redirection names; its place is what owner[] holds
- *	owner    slot -> member; always a member that exists, or KVW_REDIS_NOBODY
+ *	owner    slot -> member; always a member that exists, or KVW_REDIS_NO_OWNER
  *
  * Invariant: a member without `listed` owns no slot but those a MOVED gave it since the last map.
  * Members that the map does not list any more are dropped, their commands go back into the line;
@@ -36,7 +36,7 @@
 #define SECOND_NS    INT64_C(1000000000)
 #define MAP_EVERY_NS (3 * SECOND_NS)
 #define MAP_GAP_NS   (SECOND_NS / 5)  /* between the end of one question and the next */
-#define GONE_GAP_NS  (SECOND_NS / 2)  /* the same after nobody answered */
+#define GONE_GAP_NS  (SECOND_NS / 2)  /* the same after no server answered */
 #define SPARE_NS     (10 * SECOND_NS) /* a member that was named by a redirection */
 #define DOUBT_NS     (5 * SECOND_NS)  /* how long that speaks against a member as a source */
 #define ANSWER_BYTES (16 << 20)       /* 16384 ranges of one slot, three servers each */
@@ -61,11 +61,11 @@ struct cluster {
 	uint16_t owner[KVW_REDIS_SLOTS];
 	uint32_t masters; /* of the present map */
 	bool known;       /* there is a map */
-	bool gone;        /* nobody answered in the last round; reason says why */
-	bool used;        /* somebody cares: commands came since the last map */
+	bool gone;        /* no server answered in the last round; reason says why */
+	bool used;        /* commands came since the last map */
 
 	struct kvw_redis_inquiry inquiry;
-	struct kvw_redis_server *control; /* whom it asks, or has asked; may be NULL */
+	struct kvw_redis_server *control; /* the server that it asks, or has asked; may be NULL */
 	struct kvw_redis_node asked;      /* the same */
 	bool seeds_asked[KVW_REDIS_URL_NODES];
 	bool round;                    /* some have been asked, more may be */
@@ -152,7 +152,7 @@ static struct member *list_node(struct cluster *c, const struct kvw_redis_node *
 }
 
 /* Not in use any more: those that own nothing, unless a redirection named them lately. A replica is
- * kept as somebody to ask, without connections. */
+ * kept as a server to ask, without connections. */
 static void let_go(struct cluster *c, const bool *owns, int64_t now)
 {
 	for (size_t i = 0; i < KVW_REDIS_SERVERS; i++) {
@@ -179,19 +179,19 @@ static void adopt_map(struct cluster *c, int64_t now)
 	bool owns[KVW_REDIS_SERVERS] = {false};
 
 	for (size_t i = 0; i < KVW_REDIS_SLOTS; i++)
-		c->owner[i] = KVW_REDIS_NOBODY;
+		c->owner[i] = KVW_REDIS_NO_OWNER;
 	for (size_t i = 0; i < KVW_REDIS_SERVERS; i++)
 		c->members[i].listed = false;
 	for (size_t i = 0; i < map->node_count; i++) {
 		struct member *m = list_node(c, &map->nodes[i]);
 
-		member_at[i] = m != NULL ? (uint16_t)(m - c->members) : KVW_REDIS_NOBODY;
+		member_at[i] = m != NULL ? (uint16_t)(m - c->members) : KVW_REDIS_NO_OWNER;
 	}
 	for (size_t i = 0; i < KVW_REDIS_SLOTS; i++) {
-		if (map->owner[i] == KVW_REDIS_NOBODY)
+		if (map->owner[i] == KVW_REDIS_NO_OWNER)
 			continue;
 		c->owner[i] = member_at[map->owner[i]];
-		if (c->owner[i] != KVW_REDIS_NOBODY)
+		if (c->owner[i] != KVW_REDIS_NO_OWNER)
 			owns[c->owner[i]] = true;
 	}
 	let_go(c, owns, now);
@@ -368,10 +368,10 @@ static uint16_t any_owner(struct cluster *c)
 	for (uint32_t i = 0; i < KVW_REDIS_SLOTS; i++) {
 		uint16_t owner = c->owner[(from + i) % KVW_REDIS_SLOTS];
 
-		if (owner != KVW_REDIS_NOBODY)
+		if (owner != KVW_REDIS_NO_OWNER)
 			return owner;
 	}
-	return KVW_REDIS_NOBODY;
+	return KVW_REDIS_NO_OWNER;
 }
 
 static enum kvw_redis_route cluster_route(struct kvw_redis_topology *t,
@@ -387,7 +387,7 @@ static enum kvw_redis_route cluster_route(struct kvw_redis_topology *t,
 		return c->gone ? KVW_REDIS_ROUTE_NONE : KVW_REDIS_ROUTE_WAIT;
 	}
 	owner = command->slot < KVW_REDIS_SLOTS ? c->owner[command->slot] : any_owner(c);
-	if (owner == KVW_REDIS_NOBODY) {
+	if (owner == KVW_REDIS_NO_OWNER) {
 		want_map(c);
 		*why = "no server of the cluster has its slot";
 		return KVW_REDIS_ROUTE_WAIT;
@@ -493,7 +493,7 @@ static enum kvw_err cluster_create(struct kvw_redis *r, const struct kvw_redis_o
 	c->earliest_ns = now_of(c);
 	c->due_ns = INT64_MAX;
 	for (size_t i = 0; i < KVW_REDIS_SLOTS; i++)
-		c->owner[i] = KVW_REDIS_NOBODY;
+		c->owner[i] = KVW_REDIS_NO_OWNER;
 	*out = &c->base;
 	return KVW_OK;
 }

@@ -14,10 +14,10 @@
  *	IDLE -> ASKING (a Sentinel) -> CHECKING (the server it named) -> IDLE
  *	           ^---- next Sentinel: no answer, or no master ----'
  *
- * While nobody is found, the present master stays: if no Sentinel answers, it is asked itself, and
+ * While no Sentinel names a master, the present one stays: if no Sentinel answers, it is asked itself, and
  * works on. When it was lost, commands wait for the next one as long as a Sentinel answers (a
  * failover is under way). If none answers, or there never was a master (a wrong password, a name
- * that nobody knows), they end with KVW_EIO and the reason.
+ * that no Sentinel knows), they end with KVW_EIO and the reason.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -42,7 +42,7 @@ struct sentinel {
 	struct kvw_redis_node master_node;
 	bool suspect; /* it is gone or no master: commands wait */
 	bool gone;    /* no Sentinel answered in the last round; reason says why */
-	bool used;    /* somebody cares: commands came since the last round */
+	bool used;    /* commands came since the last round */
 
 	enum { SENTINEL_IDLE, SENTINEL_ASKING, SENTINEL_CHECKING } state;
 	struct kvw_redis_inquiry inquiry;
@@ -296,7 +296,7 @@ static enum kvw_redis_verdict sentinel_error(struct kvw_redis_topology *t,
 	return KVW_REDIS_VERDICT_AGAIN;
 }
 
-/* A master that cannot be reached is asked for again; until somebody answers, its commands wait. */
+/* A master that cannot be reached is asked for again; until a Sentinel answers, its commands wait. */
 static bool sentinel_down(
 	struct kvw_redis_topology *t, struct kvw_redis_server *server, const char *why)
 {

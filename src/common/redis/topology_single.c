@@ -1,7 +1,7 @@
 /*
  * topology_single.c - one server, by name or by the path of its Unix socket.
  *
- * Nobody else could answer, so a server that is down ends its commands at once. One that is still
+ * No other server could answer, so commands of one that is down end at once. One that is still
  * reading its own file is asked again.
  */
 #include <stdio.h>

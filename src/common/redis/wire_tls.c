@@ -95,7 +95,7 @@ static bool complain(char *why, const char *what, const char *path)
 	return false;
 }
 
-/* Nobody is there to type it. */
+/* OpenSSL would ask at the terminal, which a daemon does not have. */
 static int no_passphrase(char *out, int size, int writing, void *self)
 {
 	(void)out, (void)size, (void)writing, (void)self;

@@ -58,9 +58,9 @@ static void say(const char *text)
 
 static void setup(void)
 {
-	static const struct kvw_redis_link_login nobody;
+	static const struct kvw_redis_link_login no_login;
 	struct kvw_redis_addresses here;
-	struct kvw_redis_link_target target = {.host = "127.0.0.1", .login = &nobody};
+	struct kvw_redis_link_target target = {.host = "127.0.0.1", .login = &no_login};
 	struct pollfd p;
 
 	world_init(&w, "redis://127.0.0.1:1");

@@ -118,8 +118,8 @@ START_TEST(a_server_of_several_ranges_is_one_and_gaps_have_no_owner)
 	ck_assert_uint_eq(map->covered, 3);
 	ck_assert_uint_eq(map->owner[0], map->owner[2]);
 	ck_assert_uint_ne(map->owner[0], map->owner[4]);
-	ck_assert_uint_eq(map->owner[1], KVW_REDIS_NOBODY);
-	ck_assert_uint_eq(map->owner[16383], KVW_REDIS_NOBODY);
+	ck_assert_uint_eq(map->owner[1], KVW_REDIS_NO_OWNER);
+	ck_assert_uint_eq(map->owner[16383], KVW_REDIS_NO_OWNER);
 }
 END_TEST
 
@@ -141,7 +141,7 @@ END_TEST
 START_TEST(a_server_without_an_endpoint_owns_nothing)
 {
 	ck_assert_int_eq(READ(map, "20", "25", "3h", "30", "3id", "26", "29", "3h", "37"), KVW_OK);
-	ck_assert_uint_eq(map->owner[5], KVW_REDIS_NOBODY);
+	ck_assert_uint_eq(map->owner[5], KVW_REDIS_NO_OWNER);
 	check_owner(6, "h", 7);
 	ck_assert_uint_eq(map->covered, 4);
 }
@@ -236,7 +236,7 @@ START_TEST(nothing_random_breaks_the_reader)
 		good += map->node_count > 0;
 		ck_assert_uint_le(map->master_count, map->node_count);
 		for (uint32_t s = 0; s < KVW_REDIS_SLOTS; s += 97)
-			ck_assert(map->owner[s] == KVW_REDIS_NOBODY ||
+			ck_assert(map->owner[s] == KVW_REDIS_NO_OWNER ||
 				  map->owner[s] < map->master_count);
 	}
 	ck_assert_uint_gt(good, 0);

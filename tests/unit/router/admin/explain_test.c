@@ -1,6 +1,6 @@
 /*
- * explain_test.c - kvw_explain() with a strategy of the test's own: what it is asked, what is told of
- * its answer, and every error; also while memory runs out at each allocation in turn.
+ * explain_test.c - kvw_explain() with a strategy of the test's own: what the strategy is asked, how
+ * its answer is printed, and every error; also while memory runs out at each allocation in turn.
  *
  * The linker sends malloc, calloc and realloc of this program through the functions below
  * (-Wl,--wrap).
