@@ -306,16 +306,38 @@ static bool parse(int argc, char **argv, struct task *task)
 	       task->source.held >= 2 && task->source.port + 2 * task->source.engines <= 65536;
 }
 
+static void usage(FILE *out)
+{
+	fputs("usage: kvb-events --url HOST:PORT --port P [--engines 64] [--rate BATCHES]\n"
+	      "                  [--held CHAINS] [--requests RATE]\n\n"
+	      "Publishes KV events as that many vLLM engines would, each on two ports from P on,\n"
+	      "and times requests to the router that reads them.\n\n"
+	      "  --url HOST:PORT    where the router listens\n"
+	      "  --port P           the first port of the engines\n"
+	      "  --engines N        how many (64, at most 4096)\n"
+	      "  --rate BATCHES     batches of events a second of each engine (100)\n"
+	      "  --held CHAINS      chains of blocks that an engine holds (80)\n"
+	      "  --requests RATE    requests a second (200)\n\n"
+	      "Reads commands from standard input and answers each with a line of JSON:\n"
+	      "  quiet SECONDS      requests alone\n"
+	      "  events SECONDS     requests and events\n",
+		out);
+}
+
 int main(int argc, char **argv)
 {
 	struct task *task = calloc(1, sizeof(*task));
 	bool good;
 
+	if (argc == 2 && strcmp(argv[1], "--help") == 0) {
+		usage(stdout);
+		free(task);
+		return 0;
+	}
 	if (task == NULL)
 		return 1;
 	if (!parse(argc, argv, task)) {
-		fprintf(stderr, "usage: kvb-events --url HOST:PORT --port P [--engines 64] "
-				"[--rate BATCHES] [--held CHAINS] [--requests RATE]\n");
+		usage(stderr);
 		free(task);
 		return 2;
 	}

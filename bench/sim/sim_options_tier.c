@@ -167,7 +167,7 @@ bool kvb_tier_parse_link(const char *text, struct kvb_tier_options *o)
 
 static bool is_daemon(const char *url)
 {
-	return strncmp(url, "sagemaker-hyperpod:", 19) == 0;
+	return strncmp(url, "sagemaker-hyperpod:", 19) == 0 || strncmp(url, "kvtierd:", 8) == 0;
 }
 
 static bool has(const char *text)
