@@ -1,5 +1,5 @@
 /*
- * err.h - the one list of failures that cross a file in the router.
+ * err.h - the one list of failures that one file reports to another, but for those of kvtier.h.
  *
  * Foreign codes (errno, OpenSSL, curl) become one of these where they are met; the cause is
  * kept in the log line or message written there. Results travel through out-parameters, which

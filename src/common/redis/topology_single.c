@@ -74,8 +74,7 @@ static void single_up(struct kvw_redis_topology *self, struct kvw_redis_server *
 	if (kvw_redis_info_field(kvw_redis_server_info(server), "redis_mode", mode, sizeof(mode)) &&
 		strcmp(mode, "cluster") == 0)
 		kvw_redis_note(kvw_redis_client_env(((struct single *)self)->client), KVW_LOG_WARN,
-			"redis: this server is one of a Cluster, which l2.url redis-cluster:// is "
-			"for");
+			"redis: this server is one of a Cluster; give its URL as redis-cluster://");
 }
 
 static void single_describe(struct kvw_redis_topology *self, char *out, size_t room)
