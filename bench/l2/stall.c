@@ -251,7 +251,7 @@ static void watch(struct bench *b)
 }
 
 /* Calls that began within these times. */
-static void tell_phase(const char *name, const struct caller *c, double from, double to)
+static void print_phase(const char *name, const struct caller *c, double from, double to)
 {
 	struct kvb_samples times = {0};
 	struct kvb_summary told;
@@ -275,13 +275,13 @@ static void tell(const struct bench *b, const char *name, const struct caller *c
 	double opened = b->opened_at == 0 ? b->continued_at : b->opened_at;
 
 	(void)printf("\"%s\": {", name);
-	tell_phase("before", c, 0, b->stopped_at);
+	print_phase("before", c, 0, b->stopped_at);
 	(void)printf(", ");
-	tell_phase("stalled", c, b->stopped_at, opened);
+	print_phase("stalled", c, b->stopped_at, opened);
 	(void)printf(", ");
-	tell_phase("open", c, opened, b->continued_at);
+	print_phase("open", c, opened, b->continued_at);
 	(void)printf(", ");
-	tell_phase("after", c, b->back_at == 0 ? end : b->back_at, end);
+	print_phase("after", c, b->back_at == 0 ? end : b->back_at, end);
 	(void)printf("}, ");
 }
 

@@ -88,7 +88,7 @@ static json_t *own_json(const struct kvb_engine_outcome *outcome)
 		times_json(kvb_samples_summary(&s->connect_ms, 1), 1), "late_ms",
 		times_json(r->late_s, 1000), "itl_ms", times_json(r->itl_s, 1000), "tpot_ms",
 		times_json(kvb_samples_summary(&s->tpot_ms, 1), 1), "cached_share",
-		r->cached_told ? json_real(r->cached_share) : json_null(), "errors", errors);
+		r->cached_reported ? json_real(r->cached_share) : json_null(), "errors", errors);
 }
 
 json_t *kvb_engine_summary(const struct kvb_engine_outcome *outcome)
@@ -145,7 +145,7 @@ static void print_remarks(const struct kvb_engine_outcome *outcome, FILE *out)
 	const struct kvb_tally *tally = outcome->tally;
 	const struct kvb_result *r = &outcome->result;
 
-	if (r->cached_told > 0)
+	if (r->cached_reported > 0)
 		fprintf(out, "  cached share %.1f %% of prompt tokens\n", r->cached_share * 100);
 	if (outcome->asked < outcome->planned)
 		fprintf(out, "  %llu of %llu requests were never sent: %s\n",

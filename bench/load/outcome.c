@@ -52,7 +52,7 @@ void kvb_tally_add(struct kvb_tally *tally, const struct kvb_record *record)
 	tally->prompt_tokens += (uint64_t)record->prompt_tokens;
 	tally->completion_tokens += (uint64_t)record->completion_tokens;
 	if (record->cached_known) {
-		tally->cached_told++;
+		tally->cached_reported++;
 		tally->cached_tokens += (uint64_t)record->cached_tokens;
 		tally->cached_of_prompt += (uint64_t)record->prompt_tokens;
 	}
@@ -97,7 +97,7 @@ struct kvb_result kvb_tally_result(struct kvb_tally *tally, int64_t duration_ns)
 		.goodput = share((double)tally->good, (double)(tally->ok + tally->failed)),
 		.cached_share =
 			share((double)tally->cached_tokens, (double)tally->cached_of_prompt),
-		.cached_told = tally->cached_told,
+		.cached_reported = tally->cached_reported,
 		.prompt_tokens = tally->prompt_tokens,
 		.completion_tokens = tally->completion_tokens,
 	};

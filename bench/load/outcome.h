@@ -48,7 +48,7 @@ struct kvb_tally {
 	struct kvb_samples ttft_s, itl_s, tpot_s, e2e_s, late_s; /* real seconds */
 	uint64_t ok, failed, good;
 	uint64_t prompt_tokens, completion_tokens; /* of requests that succeeded */
-	uint64_t cached_tokens, cached_of_prompt, cached_told;
+	uint64_t cached_tokens, cached_of_prompt, cached_reported;
 	struct {
 		char kind[64];
 		uint64_t count;
@@ -74,7 +74,7 @@ struct kvb_result {
 	double requests_per_s, prompt_tokens_per_s, completion_tokens_per_s;
 	double goodput;      /* share of all requests, 0..1 */
 	double cached_share; /* of the prompt tokens of answers that report it; 0 if none does */
-	uint64_t cached_told;
+	uint64_t cached_reported;
 	uint64_t prompt_tokens, completion_tokens;
 };
 

@@ -90,7 +90,7 @@ uint64_t kvb_py_bits(struct kvb_py_random *random, unsigned bits)
 	return low | (uint64_t)(word(random) >> (64 - bits)) << 32;
 }
 
-uint64_t kvb_py_below(struct kvb_py_random *random, uint64_t n)
+uint64_t kvb_py_randbelow(struct kvb_py_random *random, uint64_t n)
 {
 	unsigned bits = 64 - (unsigned)__builtin_clzll(n);
 	uint64_t value;
@@ -116,7 +116,7 @@ uint32_t kvb_py_choice(struct kvb_py_random *random, uint32_t n)
 void kvb_py_shuffle(struct kvb_py_random *random, uint32_t *items, size_t count)
 {
 	for (size_t i = count; i-- > 1;) {
-		size_t j = (size_t)kvb_py_below(random, i + 1);
+		size_t j = (size_t)kvb_py_randbelow(random, i + 1);
 		uint32_t swapped = items[i];
 
 		items[i] = items[j];
@@ -148,10 +148,10 @@ void kvb_py_sample(struct kvb_py_random *random, uint32_t n, uint32_t *out, uint
 		pool[i] = i;
 	for (uint32_t i = 0; i < count; i++) {
 		uint32_t left = remember ? n : n - i;
-		uint32_t j = (uint32_t)kvb_py_below(random, left);
+		uint32_t j = (uint32_t)kvb_py_randbelow(random, left);
 
 		while (remember && pool[j])
-			j = (uint32_t)kvb_py_below(random, left);
+			j = (uint32_t)kvb_py_randbelow(random, left);
 		out[i] = remember ? j : pool[j];
 		pool[j] = remember ? 1 : pool[left - 1];
 	}

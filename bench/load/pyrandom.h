@@ -23,7 +23,7 @@ void kvb_py_seed(struct kvb_py_random *random, int64_t seed);
 /* getrandbits(bits), 1 to 64 of them. */
 uint64_t kvb_py_bits(struct kvb_py_random *random, unsigned bits);
 /* randrange(n), n > 0. */
-uint64_t kvb_py_below(struct kvb_py_random *random, uint64_t n);
+uint64_t kvb_py_randbelow(struct kvb_py_random *random, uint64_t n);
 /* random(): uniform within [0, 1). */
 double kvb_py_unit(struct kvb_py_random *random);
 /* One of choices(range(n), k=1), n > 0. Python draws each of k alike. */

@@ -87,8 +87,8 @@ json_t *kvb_report_json(const struct kvb_report *report)
 		json_pack("{s:f,s:f,s:f}", "ttft_s", o->slo_ttft_s, "ttft_tokens_per_s",
 			o->slo_ttft_tokens_per_s, "tpot_s", o->slo_tpot_s));
 	json_object_set_new(
-		all, "cached_share", r->cached_told ? json_real(r->cached_share) : json_null());
-	json_object_set_new(all, "cached_told", json_integer((json_int_t)r->cached_told));
+		all, "cached_share", r->cached_reported ? json_real(r->cached_share) : json_null());
+	json_object_set_new(all, "cached_told", json_integer((json_int_t)r->cached_reported));
 	return all;
 }
 
@@ -138,10 +138,10 @@ void kvb_report_print(const struct kvb_report *report, FILE *out)
 		r->requests_per_s, r->prompt_tokens_per_s, r->completion_tokens_per_s);
 	fprintf(out, "  goodput %.1f %%  (TTFT < %g s + tokens/%g, TPOT < %g ms)\n",
 		r->goodput * 100, o->slo_ttft_s, o->slo_ttft_tokens_per_s, o->slo_tpot_s * 1000);
-	if (r->cached_told > 0)
+	if (r->cached_reported > 0)
 		fprintf(out,
 			"  cached share %.1f %% of prompt tokens  (%llu of %llu answers reported it)\n",
-			r->cached_share * 100, (unsigned long long)r->cached_told,
+			r->cached_share * 100, (unsigned long long)r->cached_reported,
 			(unsigned long long)r->ok);
 	else
 		fputs("  cached share unknown: no answer reported cached_tokens\n", out);

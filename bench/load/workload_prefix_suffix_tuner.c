@@ -117,7 +117,7 @@ static void add_request(struct prefix_suffix_tuner *tuner, uint64_t prefix, stru
 	kvb_py_seed(&random, seed + 1000 + (int64_t)prefix);
 	add_body(tuner, &random, tuner->prefix_tokens - HEADING_TOKENS, &text);
 	kvb_buf_printf(&text, " BR_%08llx",
-		(unsigned long long)kvb_py_below(&tuner->breakers, UINT64_C(1) << 32));
+		(unsigned long long)kvb_py_randbelow(&tuner->breakers, UINT64_C(1) << 32));
 	add_body(tuner, &tuner->breakers, BREAKER_TOKENS - HEADING_TOKENS, &text);
 	kvb_buf_puts(&text, " SUFFIX");
 	kvb_py_seed(&random, seed + 1);

@@ -9,7 +9,7 @@
 #include "bench/sim/sim_openai.h"
 #include "bench/sim/sim_routes.h"
 #include "bench/sim/sim_store.h"
-#include "bench/sim/sim_tell.h"
+#include "bench/sim/sim_reporter.h"
 
 static void reply_bad(struct kvb_conn *conn, const char *message)
 {
@@ -84,7 +84,7 @@ static void sim_stats(struct kvb_worker *worker, struct kvb_conn *conn)
 		worker->timers == 0 ? 0 : worker->late_sum_ns / (double)worker->timers / 1e6,
 		(unsigned long long)worker->early, (unsigned long long)worker->missed,
 		(unsigned long long)s.loaded_tokens);
-	kvb_tell_stats(worker->tell, &out);
+	kvb_reporter_stats(worker->reporter, &out);
 	add_tier_stats(worker, &out);
 	kvb_buf_text(&out, "}");
 	kvb_reply_json(conn, 200, &out);

@@ -81,7 +81,7 @@ static bool bind_address(
 }
 
 /* What the engine says of a socket that is bound: as configured, with the port that it got. */
-static void tell_address(void *socket, const char *endpoint, char told[KVB_ENDPOINT_MAX])
+static void report_address(void *socket, const char *endpoint, char told[KVB_ENDPOINT_MAX])
 {
 	char real[KVB_ENDPOINT_MAX];
 	size_t len = sizeof(real);
@@ -120,7 +120,7 @@ static void *open_socket(void *zmq, int type, const struct kvb_publisher_config 
 	}
 	if (zmq_bind(socket, address) != 0)
 		goto fail;
-	tell_address(socket, endpoint, told);
+	report_address(socket, endpoint, told);
 	return socket;
 fail:
 	fprintf(stderr, "kvsim: KV events at %s: %s\n", endpoint, zmq_strerror(errno));

@@ -1,5 +1,5 @@
 /*
- * sim_tell.c - from an engine's watch, and from what the tiers below say, to the two protocols.
+ * sim_reporter.c - from an engine's watch, and from what the tiers below say, to the two protocols.
  *
  * The tiers work while the engine does not: their events leave with a step's if there is one, else by
  * a timer.
@@ -16,7 +16,7 @@
 #include "bench/sim/sim_options.h"
 #include "bench/sim/sim_publisher.h"
 #include "bench/sim/sim_store.h"
-#include "bench/sim/sim_tell.h"
+#include "bench/sim/sim_reporter.h"
 #include "bench/sim/sim_worker.h"
 #include "bench/sim/sim_zmq.h"
 
@@ -24,7 +24,7 @@
 #define LOWER_MOST  64u  /* events at once */
 #define HASHES_MOST 256u /* of one event; more go into several */
 
-struct kvb_tell {
+struct kvb_reporter {
 	const struct kvb_options *options;
 	struct kvb_engine_watch watch;
 	struct kvb_publisher *publisher; /* NULL: no KV events */
@@ -44,9 +44,9 @@ static const struct kvb_exchange *exchange_of(const struct kvb_seq *seq)
 
 static void on_stored(void *user, const struct kvb_seq *seq, uint32_t first, uint32_t count)
 {
-	struct kvb_tell *tell = user;
+	struct kvb_reporter *reporter = user;
 	const struct kvb_exchange *x = exchange_of(seq);
-	uint32_t size = tell->options->block_size;
+	uint32_t size = reporter->options->block_size;
 	struct kvb_kv_stored stored = {.hashes = &seq->hashes[first + 1],
 		.count = count,
 		.block_size = size,
@@ -56,28 +56,28 @@ static void on_stored(void *user, const struct kvb_seq *seq, uint32_t first, uin
 
 	if (x->lora) {
 		stored.lora = x->model;
-		while (stored.lora_id < tell->options->lora_count &&
-			strcmp(tell->options->loras[stored.lora_id++], x->model) != 0)
+		while (stored.lora_id < reporter->options->lora_count &&
+			strcmp(reporter->options->loras[stored.lora_id++], x->model) != 0)
 			;
 	}
-	kvb_kv_put_stored(&tell->events, &tell->options->events.style, &stored);
-	tell->event_count++;
+	kvb_kv_put_stored(&reporter->events, &reporter->options->events.style, &stored);
+	reporter->event_count++;
 }
 
 static void on_removed(void *user, uint64_t hash)
 {
-	struct kvb_tell *tell = user;
+	struct kvb_reporter *reporter = user;
 
-	kvb_kv_put_removed(&tell->events, &tell->options->events.style, &hash, 1);
-	tell->event_count++;
+	kvb_kv_put_removed(&reporter->events, &reporter->options->events.style, &hash, 1);
+	reporter->event_count++;
 }
 
 static void on_cleared(void *user)
 {
-	struct kvb_tell *tell = user;
+	struct kvb_reporter *reporter = user;
 
-	kvb_kv_put_cleared(&tell->events, &tell->options->events.style);
-	tell->event_count++;
+	kvb_kv_put_cleared(&reporter->events, &reporter->options->events.style);
+	reporter->event_count++;
 }
 
 static bool passes_by(const struct kvb_seq *seq)
@@ -87,45 +87,45 @@ static bool passes_by(const struct kvb_seq *seq)
 
 static uint32_t on_find(void *user, struct kvb_seq *seq)
 {
-	struct kvb_tell *tell = user;
+	struct kvb_reporter *reporter = user;
 
-	return passes_by(seq) ? 0 : kvb_lmcache_find(tell->lmcache, seq);
+	return passes_by(seq) ? 0 : kvb_lmcache_find(reporter->lmcache, seq);
 }
 
 static void on_load(void *user, struct kvb_seq *seq, uint32_t tokens)
 {
-	kvb_lmcache_load(((struct kvb_tell *)user)->lmcache, seq, tokens);
+	kvb_lmcache_load(((struct kvb_reporter *)user)->lmcache, seq, tokens);
 }
 
 static void on_computed(void *user, struct kvb_seq *seq)
 {
-	struct kvb_tell *tell = user;
+	struct kvb_reporter *reporter = user;
 
 	if (!passes_by(seq))
-		kvb_lmcache_computed(tell->lmcache, seq);
+		kvb_lmcache_computed(reporter->lmcache, seq);
 }
 
 static bool on_ask(void *user, struct kvb_seq *seq, int64_t now_ns, uint32_t hits, uint32_t *tokens)
 {
-	return kvb_store_ask(((struct kvb_tell *)user)->store, seq, now_ns, hits, tokens);
+	return kvb_store_ask(((struct kvb_reporter *)user)->store, seq, now_ns, hits, tokens);
 }
 
 static bool on_fetch(
 	void *user, struct kvb_seq *seq, int64_t now_ns, uint32_t hits, uint32_t tokens)
 {
-	return kvb_store_fetch(((struct kvb_tell *)user)->store, seq, now_ns, hits, tokens);
+	return kvb_store_fetch(((struct kvb_reporter *)user)->store, seq, now_ns, hits, tokens);
 }
 
 static void on_drop(void *user, struct kvb_seq *seq)
 {
-	kvb_store_drop(((struct kvb_tell *)user)->store, seq);
+	kvb_store_drop(((struct kvb_reporter *)user)->store, seq);
 }
 
 static void on_chunks(void *user, struct kvb_seq *seq)
 {
 	const struct kvb_exchange *x = exchange_of(seq);
 
-	kvb_store_computed(((struct kvb_tell *)user)->store, seq,
+	kvb_store_computed(((struct kvb_reporter *)user)->store, seq,
 		json_string_value(json_object_get(x->body, "cache_salt")),
 		x->lora ? x->model : NULL);
 }
@@ -141,8 +141,8 @@ static uint64_t read_hash(const uint8_t *bytes)
 	return hash;
 }
 
-static void tell_stored(struct kvb_tell *tell, const struct kvt_event *event, const char *medium,
-	const char *locality, const uint64_t *hashes)
+static void report_stored(struct kvb_reporter *reporter, const struct kvt_event *event,
+	const char *medium, const char *locality, const uint64_t *hashes)
 {
 	uint64_t parent = event->parent == NULL ? 0 : read_hash(event->parent);
 	struct kvb_kv_stored stored = {.hashes = hashes,
@@ -154,13 +154,13 @@ static void tell_stored(struct kvb_tell *tell, const struct kvt_event *event, co
 		.medium = medium,
 		.locality = locality};
 
-	while (stored.lora != NULL && stored.lora_id < tell->options->lora_count &&
-		strcmp(tell->options->loras[stored.lora_id++], stored.lora) != 0)
+	while (stored.lora != NULL && stored.lora_id < reporter->options->lora_count &&
+		strcmp(reporter->options->loras[stored.lora_id++], stored.lora) != 0)
 		;
-	kvb_kv_put_stored(&tell->events, &tell->options->events.style, &stored);
+	kvb_kv_put_stored(&reporter->events, &reporter->options->events.style, &stored);
 }
 
-static void tell_lower(struct kvb_tell *tell, const struct kvt_event *event)
+static void report_lower(struct kvb_reporter *reporter, const struct kvt_event *event)
 {
 	const char *medium = event->tier == KVT_TIER_L1 ? "CPU" : "STORAGE";
 	const char *locality = event->tier == KVT_TIER_NVME ? "LOCAL"
@@ -174,228 +174,229 @@ static void tell_lower(struct kvb_tell *tell, const struct kvt_event *event)
 	for (uint32_t i = 0; i < event->count; i++)
 		hashes[i] = read_hash(event->hashes + (size_t)i * 8);
 	if (event->kind == KVT_EVENT_STORED)
-		tell_stored(tell, event, medium, locality, hashes);
+		report_stored(reporter, event, medium, locality, hashes);
 	else
-		kvb_kv_put_removed_from(&tell->events, &tell->options->events.style, medium,
+		kvb_kv_put_removed_from(&reporter->events, &reporter->options->events.style, medium,
 			locality, hashes, event->count);
-	tell->event_count++;
+	reporter->event_count++;
 }
 
-static void take_lower(struct kvb_tell *tell)
+static void take_lower(struct kvb_reporter *reporter)
 {
 	struct kvt_event events[LOWER_MOST];
 	size_t count = LOWER_MOST;
 
-	while (tell->store != NULL && tell->publisher != NULL && count == LOWER_MOST) {
-		count = kvt_events(kvb_store_cache(tell->store), events, LOWER_MOST);
+	while (reporter->store != NULL && reporter->publisher != NULL && count == LOWER_MOST) {
+		count = kvt_events(kvb_store_cache(reporter->store), events, LOWER_MOST);
 		for (size_t i = 0; i < count; i++)
-			tell_lower(tell, &events[i]);
+			report_lower(reporter, &events[i]);
 	}
 }
 
-static void publish(struct kvb_tell *tell)
+static void publish(struct kvb_reporter *reporter)
 {
-	kvb_buf_clear(&tell->batch);
-	kvb_kv_put_batch(&tell->batch, &tell->options->events.style,
-		(double)kvw_clock_wall_ns() / 1e9, &tell->events, tell->event_count);
-	if (tell->batch.failed)
+	kvb_buf_clear(&reporter->batch);
+	kvb_kv_put_batch(&reporter->batch, &reporter->options->events.style,
+		(double)kvw_clock_wall_ns() / 1e9, &reporter->events, reporter->event_count);
+	if (reporter->batch.failed)
 		fprintf(stderr, "kvsim: out of memory: a batch of KV events is lost\n");
 	else
-		kvb_publisher_send(tell->publisher, tell->batch.data, tell->batch.len);
-	kvb_buf_clear(&tell->events);
-	tell->event_count = 0;
+		kvb_publisher_send(reporter->publisher, reporter->batch.data, reporter->batch.len);
+	kvb_buf_clear(&reporter->events);
+	reporter->event_count = 0;
 }
 
 static void on_lower(evutil_socket_t fd, short what, void *arg)
 {
-	struct kvb_tell *tell = arg;
-	bool engine = tell->event_count > 0; /* those leave when their step ends */
+	struct kvb_reporter *reporter = arg;
+	bool engine = reporter->event_count > 0; /* those leave when their step ends */
 
 	(void)fd;
 	(void)what;
 	if (engine)
 		return;
-	take_lower(tell);
-	if (tell->event_count > 0)
-		publish(tell);
+	take_lower(reporter);
+	if (reporter->event_count > 0)
+		publish(reporter);
 }
 
 static bool on_replay(void *user)
 {
-	return kvb_publisher_serve(((struct kvb_tell *)user)->publisher);
+	return kvb_publisher_serve(((struct kvb_reporter *)user)->publisher);
 }
 
 /* The configured topic, with the worker's port in place of {port}. */
-static void make_topic(struct kvb_tell *tell, uint16_t http_port)
+static void make_topic(struct kvb_reporter *reporter, uint16_t http_port)
 {
-	const char *topic = tell->options->events.topic, *at = strstr(topic, "{port}");
+	const char *topic = reporter->options->events.topic, *at = strstr(topic, "{port}");
 
 	if (at == NULL)
-		snprintf(tell->topic, sizeof(tell->topic), "%s", topic);
+		snprintf(reporter->topic, sizeof(reporter->topic), "%s", topic);
 	else
-		snprintf(tell->topic, sizeof(tell->topic), "%.*s%u%s", (int)(at - topic), topic,
-			http_port, at + strlen("{port}"));
+		snprintf(reporter->topic, sizeof(reporter->topic), "%.*s%u%s", (int)(at - topic),
+			topic, http_port, at + strlen("{port}"));
 }
 
-static bool start_events(struct kvb_tell *tell, struct event_base *base, void *zmq, uint32_t index,
-	uint16_t http_port)
+static bool start_events(struct kvb_reporter *reporter, struct event_base *base, void *zmq,
+	uint32_t index, uint16_t http_port)
 {
-	const struct kvb_events_options *o = &tell->options->events;
+	const struct kvb_events_options *o = &reporter->options->events;
 	struct kvb_publisher_config config = {.endpoint = o->endpoint,
 		.replay_endpoint = o->replay_endpoint,
-		.topic = tell->topic,
-		.host = tell->options->host,
+		.topic = reporter->topic,
+		.host = reporter->options->host,
 		.index = index,
 		.buffer_steps = o->buffer_steps,
 		.hwm = o->hwm,
 		.old_replay = o->old_replay};
 
-	make_topic(tell, http_port);
-	tell->publisher = kvb_publisher_create(zmq, &config);
-	if (tell->publisher == NULL)
+	make_topic(reporter, http_port);
+	reporter->publisher = kvb_publisher_create(zmq, &config);
+	if (reporter->publisher == NULL)
 		return false;
-	tell->watch.stored = on_stored;
-	tell->watch.removed = on_removed;
-	tell->watch.cleared = on_cleared;
-	return kvb_publisher_replay_socket(tell->publisher) == NULL ||
-	       kvb_zmq_watch(&tell->replay, base, kvb_publisher_replay_socket(tell->publisher),
-		       on_replay, tell);
+	reporter->watch.stored = on_stored;
+	reporter->watch.removed = on_removed;
+	reporter->watch.cleared = on_cleared;
+	return kvb_publisher_replay_socket(reporter->publisher) == NULL ||
+	       kvb_zmq_watch(&reporter->replay, base,
+		       kvb_publisher_replay_socket(reporter->publisher), on_replay, reporter);
 }
 
-static bool start_lmcache(struct kvb_tell *tell, struct event_base *base, void *zmq, uint32_t index)
+static bool start_lmcache(
+	struct kvb_reporter *reporter, struct event_base *base, void *zmq, uint32_t index)
 {
-	tell->lmcache = kvb_lmcache_create(base, zmq, tell->options, index);
-	tell->watch.find = on_find;
-	tell->watch.load = on_load;
-	tell->watch.computed = on_computed;
-	tell->watch.load_ns = tell->options->lmcache.load_ns;
-	return tell->lmcache != NULL;
+	reporter->lmcache = kvb_lmcache_create(base, zmq, reporter->options, index);
+	reporter->watch.find = on_find;
+	reporter->watch.load = on_load;
+	reporter->watch.computed = on_computed;
+	reporter->watch.load_ns = reporter->options->lmcache.load_ns;
+	return reporter->lmcache != NULL;
 }
 
-static bool start_tiers(struct kvb_tell *tell, struct event_base *base)
+static bool start_tiers(struct kvb_reporter *reporter, struct event_base *base)
 {
 	struct timeval every = {0, LOWER_MS * 1000};
 
-	tell->watch.ask = on_ask;
-	tell->watch.fetch = on_fetch;
-	tell->watch.drop = on_drop;
-	tell->watch.computed = on_chunks;
-	if (tell->publisher == NULL)
+	reporter->watch.ask = on_ask;
+	reporter->watch.fetch = on_fetch;
+	reporter->watch.drop = on_drop;
+	reporter->watch.computed = on_chunks;
+	if (reporter->publisher == NULL)
 		return true;
-	tell->ev_lower = event_new(base, -1, EV_PERSIST, on_lower, tell);
-	return tell->ev_lower != NULL && event_add(tell->ev_lower, &every) == 0;
+	reporter->ev_lower = event_new(base, -1, EV_PERSIST, on_lower, reporter);
+	return reporter->ev_lower != NULL && event_add(reporter->ev_lower, &every) == 0;
 }
 
-void kvb_tell_set_store(struct kvb_tell *tell, struct kvb_store *store)
+void kvb_reporter_set_store(struct kvb_reporter *reporter, struct kvb_store *store)
 {
-	if (tell != NULL)
-		tell->store = store;
+	if (reporter != NULL)
+		reporter->store = store;
 }
 
-bool kvb_tell_create(struct event_base *base, void *zmq, const struct kvb_options *options,
-	uint32_t index, uint16_t http_port, struct kvb_tell **out)
+bool kvb_reporter_create(struct event_base *base, void *zmq, const struct kvb_options *options,
+	uint32_t index, uint16_t http_port, struct kvb_reporter **out)
 {
-	struct kvb_tell *tell;
+	struct kvb_reporter *reporter;
 
 	*out = NULL;
 	if (!options->events.on && !options->lmcache.on && !options->tier.on)
 		return true;
-	tell = calloc(1, sizeof(*tell));
-	if (tell == NULL)
+	reporter = calloc(1, sizeof(*reporter));
+	if (reporter == NULL)
 		return false;
-	tell->options = options;
-	if ((options->events.on && !start_events(tell, base, zmq, index, http_port)) ||
+	reporter->options = options;
+	if ((options->events.on && !start_events(reporter, base, zmq, index, http_port)) ||
 		(options->lmcache.on && !options->tier.on &&
-			!start_lmcache(tell, base, zmq, index)) ||
-		(options->tier.on && !start_tiers(tell, base))) {
-		kvb_tell_destroy(tell);
+			!start_lmcache(reporter, base, zmq, index)) ||
+		(options->tier.on && !start_tiers(reporter, base))) {
+		kvb_reporter_destroy(reporter);
 		return false;
 	}
-	*out = tell;
+	*out = reporter;
 	return true;
 }
 
-void kvb_tell_destroy(struct kvb_tell *tell)
+void kvb_reporter_destroy(struct kvb_reporter *reporter)
 {
-	if (tell == NULL)
+	if (reporter == NULL)
 		return;
-	if (tell->ev_lower != NULL)
-		event_free(tell->ev_lower);
-	kvb_zmq_unwatch(&tell->replay);
-	kvb_publisher_destroy(tell->publisher);
-	kvb_lmcache_destroy(tell->lmcache);
-	kvb_buf_free(&tell->events);
-	kvb_buf_free(&tell->batch);
-	free(tell);
+	if (reporter->ev_lower != NULL)
+		event_free(reporter->ev_lower);
+	kvb_zmq_unwatch(&reporter->replay);
+	kvb_publisher_destroy(reporter->publisher);
+	kvb_lmcache_destroy(reporter->lmcache);
+	kvb_buf_free(&reporter->events);
+	kvb_buf_free(&reporter->batch);
+	free(reporter);
 }
 
-void kvb_tell_watch(struct kvb_tell *tell, struct kvb_engine *engine)
+void kvb_reporter_watch(struct kvb_reporter *reporter, struct kvb_engine *engine)
 {
-	if (tell != NULL)
-		kvb_engine_watch(engine, &tell->watch, tell);
+	if (reporter != NULL)
+		kvb_engine_watch(engine, &reporter->watch, reporter);
 }
 
-void kvb_tell_step_ends(struct kvb_tell *tell)
+void kvb_reporter_step_ends(struct kvb_reporter *reporter)
 {
-	if (tell == NULL)
+	if (reporter == NULL)
 		return;
-	take_lower(tell);
-	if (tell->event_count > 0)
-		publish(tell);
-	if (tell->lmcache != NULL)
-		kvb_lmcache_flush(tell->lmcache);
+	take_lower(reporter);
+	if (reporter->event_count > 0)
+		publish(reporter);
+	if (reporter->lmcache != NULL)
+		kvb_lmcache_flush(reporter->lmcache);
 }
 
-void kvb_tell_restart(struct kvb_tell *tell)
+void kvb_reporter_restart(struct kvb_reporter *reporter)
 {
-	if (tell == NULL)
+	if (reporter == NULL)
 		return;
-	kvb_buf_clear(&tell->events);
-	tell->event_count = 0;
-	if (tell->publisher != NULL)
-		kvb_publisher_restart(tell->publisher);
-	if (tell->lmcache != NULL)
-		kvb_lmcache_restart(tell->lmcache);
+	kvb_buf_clear(&reporter->events);
+	reporter->event_count = 0;
+	if (reporter->publisher != NULL)
+		kvb_publisher_restart(reporter->publisher);
+	if (reporter->lmcache != NULL)
+		kvb_lmcache_restart(reporter->lmcache);
 }
 
-void kvb_tell_sources(const struct kvb_tell *tell, struct kvb_buf *out)
+void kvb_reporter_sources(const struct kvb_reporter *reporter, struct kvb_buf *out)
 {
 	const char *replay;
 
-	if (tell == NULL || tell->publisher == NULL) {
+	if (reporter == NULL || reporter->publisher == NULL) {
 		kvb_buf_text(out, "{}");
 		return;
 	}
-	replay = kvb_publisher_replay_endpoint(tell->publisher);
+	replay = kvb_publisher_replay_endpoint(reporter->publisher);
 	kvb_buf_text(out, "{\"0\":{\"enable_kv_cache_events\":true,\"publisher\":\"zmq\","
 			  "\"endpoint\":");
-	kvb_buf_json(out, kvb_publisher_endpoint(tell->publisher),
-		strlen(kvb_publisher_endpoint(tell->publisher)));
+	kvb_buf_json(out, kvb_publisher_endpoint(reporter->publisher),
+		strlen(kvb_publisher_endpoint(reporter->publisher)));
 	kvb_buf_text(out, ",\"replay_endpoint\":");
 	if (replay[0] == '\0')
 		kvb_buf_text(out, "null");
 	else
 		kvb_buf_json(out, replay, strlen(replay));
 	kvb_buf_printf(out, ",\"buffer_steps\":%u,\"hwm\":%d,\"max_queue_size\":%u,\"topic\":",
-		tell->options->events.buffer_steps, tell->options->events.hwm,
-		tell->options->events.max_queue_size);
-	kvb_buf_json(out, tell->topic, strlen(tell->topic));
+		reporter->options->events.buffer_steps, reporter->options->events.hwm,
+		reporter->options->events.max_queue_size);
+	kvb_buf_json(out, reporter->topic, strlen(reporter->topic));
 	kvb_buf_text(out, "}}");
 }
 
-void kvb_tell_stats(const struct kvb_tell *tell, struct kvb_buf *out)
+void kvb_reporter_stats(const struct kvb_reporter *reporter, struct kvb_buf *out)
 {
 	struct kvb_lmcache_stats l;
 
-	if (tell == NULL)
+	if (reporter == NULL)
 		return;
-	if (tell->publisher != NULL)
+	if (reporter->publisher != NULL)
 		kvb_buf_printf(out, ",\"kv_batches\":%llu,\"kv_replays\":%llu",
-			(unsigned long long)kvb_publisher_sent(tell->publisher),
-			(unsigned long long)kvb_publisher_replays(tell->publisher));
-	if (tell->lmcache == NULL)
+			(unsigned long long)kvb_publisher_sent(reporter->publisher),
+			(unsigned long long)kvb_publisher_replays(reporter->publisher));
+	if (reporter->lmcache == NULL)
 		return;
-	kvb_lmcache_stats(tell->lmcache, &l);
+	kvb_lmcache_stats(reporter->lmcache, &l);
 	kvb_buf_text(out, ",\"lmcache\":{\"instance\":");
 	kvb_buf_json(out, l.instance, strlen(l.instance));
 	kvb_buf_printf(out,

@@ -1,5 +1,5 @@
 /*
- * sim_tell.h - what a worker reports of its caches: vLLM's KV events and LMCache's operations.
+ * sim_reporter.h - what a worker reports of its caches: vLLM's KV events and LMCache's operations.
  *
  * The engine's callbacks drive both. Events leave when the step ends in which they happened,
  * before its tokens do; a reset of the cache is published with the next step, as by a real
@@ -7,8 +7,8 @@
  *
  * Belongs to one event loop.
  */
-#ifndef KVB_SIM_TELL_H
-#define KVB_SIM_TELL_H
+#ifndef KVB_SIM_REPORTER_H
+#define KVB_SIM_REPORTER_H
 
 #include "bench/sim/sim_buf.h"
 #include "bench/sim/sim_engine.h"
@@ -16,25 +16,26 @@
 struct event_base;
 struct kvb_options;
 struct kvb_store;
-struct kvb_tell;
+struct kvb_reporter;
 
 /* Neither KV events nor LMCache nor tiers: *out is NULL and that is fine. False with a message on standard
  * error. `zmq` is a ZeroMQ context, which is not used in that case. */
-bool kvb_tell_create(struct event_base *base, void *zmq, const struct kvb_options *options,
-	uint32_t index, uint16_t http_port, struct kvb_tell **out);
-void kvb_tell_destroy(struct kvb_tell *tell); /* after the engine; NULL is allowed */
+bool kvb_reporter_create(struct event_base *base, void *zmq, const struct kvb_options *options,
+	uint32_t index, uint16_t http_port, struct kvb_reporter **out);
+void kvb_reporter_destroy(struct kvb_reporter *reporter); /* after the engine; NULL is allowed */
 
 /* The rest may be called with NULL, and does nothing then. */
-void kvb_tell_watch(struct kvb_tell *tell, struct kvb_engine *engine); /* one at a time */
+void kvb_reporter_watch(
+	struct kvb_reporter *reporter, struct kvb_engine *engine); /* one at a time */
 /* The tiers below the device, or NULL: the engine's watch calls them, and what they report is
- * published with the device's events. Borrowed until another one is set. Before kvb_tell_watch. */
-void kvb_tell_set_store(struct kvb_tell *tell, struct kvb_store *store);
-void kvb_tell_step_ends(struct kvb_tell *tell);
-void kvb_tell_restart(struct kvb_tell *tell); /* as a new process would */
+ * published with the device's events. Borrowed until another one is set. Before kvb_reporter_watch. */
+void kvb_reporter_set_store(struct kvb_reporter *reporter, struct kvb_store *store);
+void kvb_reporter_step_ends(struct kvb_reporter *reporter);
+void kvb_reporter_restart(struct kvb_reporter *reporter); /* as a new process would */
 
 /* The answer of GET /kv_event_sources. */
-void kvb_tell_sources(const struct kvb_tell *tell, struct kvb_buf *out);
+void kvb_reporter_sources(const struct kvb_reporter *reporter, struct kvb_buf *out);
 /* Members of /sim/stats, each with a comma before it. */
-void kvb_tell_stats(const struct kvb_tell *tell, struct kvb_buf *out);
+void kvb_reporter_stats(const struct kvb_reporter *reporter, struct kvb_buf *out);
 
 #endif

@@ -8,7 +8,7 @@
 #include "bench/sim/sim_openai.h"
 #include "bench/sim/sim_prompt.h"
 #include "bench/sim/sim_routes.h"
-#include "bench/sim/sim_tell.h"
+#include "bench/sim/sim_reporter.h"
 
 typedef void route_fn(struct kvb_worker *, struct kvb_conn *, const struct kvb_request *);
 
@@ -94,7 +94,7 @@ static void get_event_sources(
 	struct kvb_buf body = {0};
 
 	(void)request;
-	kvb_tell_sources(worker->tell, &body);
+	kvb_reporter_sources(worker->reporter, &body);
 	kvb_reply_json(conn, 200, &body);
 }
 

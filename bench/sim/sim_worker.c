@@ -20,7 +20,7 @@
 #include "bench/sim/sim_openai.h"
 #include "bench/sim/sim_routes.h"
 #include "bench/sim/sim_store.h"
-#include "bench/sim/sim_tell.h"
+#include "bench/sim/sim_reporter.h"
 #include "bench/sim/sim_worker.h"
 
 #define STEPS_AT_ONCE 64   /* of no length, before the loop turns */
@@ -227,7 +227,7 @@ static void end_step(struct kvb_worker *worker)
 			worker->step_end_ns - worker->step_begin_ns);
 		worker->prefilled = stats.prefilled_tokens;
 	}
-	kvb_tell_step_ends(worker->tell);
+	kvb_reporter_step_ends(worker->reporter);
 	kvb_engine_end_step(worker->engine, kvb_openai_token, worker);
 	worker->step_running = false;
 }
@@ -341,13 +341,13 @@ static bool open_store(struct kvb_worker *worker)
 	if (!o->tier.on)
 		return true;
 	worker->store = kvb_store_create(&config);
-	kvb_tell_set_store(worker->tell, worker->store);
+	kvb_reporter_set_store(worker->reporter, worker->store);
 	return worker->store != NULL;
 }
 
 static void close_store(struct kvb_worker *worker)
 {
-	kvb_tell_set_store(worker->tell, NULL);
+	kvb_reporter_set_store(worker->reporter, NULL);
 	kvb_store_destroy(worker->store);
 	worker->store = NULL;
 }
@@ -364,12 +364,12 @@ bool kvb_worker_restart(struct kvb_worker *worker)
 	kvb_engine_destroy(worker->engine);
 	worker->engine = engine;
 	close_store(worker);
-	kvb_tell_restart(worker->tell);
+	kvb_reporter_restart(worker->reporter);
 	forget_responses(worker);
 	start_over(worker);
 	if (!open_store(worker))
 		return false;
-	kvb_tell_watch(worker->tell, engine);
+	kvb_reporter_watch(worker->reporter, engine);
 	return true;
 }
 
@@ -407,12 +407,12 @@ static bool start(struct kvb_worker *worker, void *zmq, uint16_t port)
 	if (worker->engine == NULL || worker->ev_timer == NULL || worker->times == NULL)
 		return false;
 	worker->http = kvb_http_create(worker->base, &http, &http_ops, worker);
-	if (worker->http == NULL || !kvb_tell_create(worker->base, zmq, o, worker->index,
-					    kvb_http_port(worker->http), &worker->tell))
+	if (worker->http == NULL || !kvb_reporter_create(worker->base, zmq, o, worker->index,
+					    kvb_http_port(worker->http), &worker->reporter))
 		return false;
 	if (!open_store(worker))
 		return false;
-	kvb_tell_watch(worker->tell, worker->engine);
+	kvb_reporter_watch(worker->reporter, worker->engine);
 	return true;
 }
 
@@ -450,7 +450,7 @@ void kvb_worker_destroy(struct kvb_worker *worker)
 	kvb_fixed_destroy(worker->fixed);
 	kvb_engine_destroy(worker->engine);
 	close_store(worker);
-	kvb_tell_destroy(worker->tell);
+	kvb_reporter_destroy(worker->reporter);
 	forget_responses(worker);
 	if (worker->ev_timer != NULL)
 		event_free(worker->ev_timer);

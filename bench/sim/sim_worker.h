@@ -23,7 +23,7 @@ struct event_base;
 struct kvb_exchange;
 struct kvb_fixed;
 struct kvb_store;
-struct kvb_tell;
+struct kvb_reporter;
 TAILQ_HEAD(kvb_exchange_list, kvb_exchange);
 
 #define KVB_RESPONSES_KEPT 64
@@ -48,9 +48,9 @@ struct kvb_worker {
 	struct event_base *base; /* borrowed */
 	struct kvb_http *http;
 	struct kvb_engine *engine;
-	struct kvb_tell *tell;   /* of its caches; NULL: nothing */
-	struct kvb_store *store; /* the tiers below the device; NULL: none */
-	struct kvb_fixed *fixed; /* NULL unless --fixed-response or --fixed-stream */
+	struct kvb_reporter *reporter; /* of its caches; NULL: nothing */
+	struct kvb_store *store;       /* the tiers below the device; NULL: none */
+	struct kvb_fixed *fixed;       /* NULL unless --fixed-response or --fixed-stream */
 
 	struct kvb_sim_clock clock;
 	struct event *ev_timer;

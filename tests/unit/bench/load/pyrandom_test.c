@@ -28,8 +28,8 @@ START_TEST(numbers_follow_one_another_as_in_python)
 	ck_assert_uint_eq(kvb_py_bits(&random, 5), 18);
 	ck_assert_uint_eq(kvb_py_bits(&random, 64), UINT64_C(586287033698423193));
 	ck_assert_double_eq_tol(kvb_py_unit(&random), 0.029797219438070344, 1e-17);
-	ck_assert_uint_eq(kvb_py_below(&random, UINT64_C(1) << 32), 939042955);
-	ck_assert_uint_eq(kvb_py_below(&random, 1000003), 529903);
+	ck_assert_uint_eq(kvb_py_randbelow(&random, UINT64_C(1) << 32), 939042955);
+	ck_assert_uint_eq(kvb_py_randbelow(&random, 1000003), 529903);
 }
 END_TEST
 
@@ -41,7 +41,7 @@ START_TEST(long_and_negative_seeds)
 	kvb_py_seed(&random, INT64_C(-7000000000000));
 	ck_assert_uint_eq(kvb_py_bits(&random, 32), 2255927262);
 	for (size_t i = 0; i < 8; i++)
-		ck_assert_uint_eq(kvb_py_below(&random, 6), below_six[i]);
+		ck_assert_uint_eq(kvb_py_randbelow(&random, 6), below_six[i]);
 	kvb_py_seed(&random, (INT64_C(1) << 40) + 5);
 	for (size_t i = 0; i < 1298; i++) /* over two refills of the state */
 		kvb_py_bits(&random, 32);

@@ -322,7 +322,7 @@ START_TEST(trace_is_replayed)
 }
 END_TEST
 
-/* Replays one request with these further words; the header that tells when it is due, or "". */
+/* Replays one request with these further words; the header that says when it is due, or "". */
 static void due_told(const char *words, char *out, size_t size)
 {
 	static const char text[] =
@@ -364,7 +364,7 @@ START_TEST(sped_up_requests_say_when_they_are_due)
 }
 END_TEST
 
-/* Three arrivals that are all due at once, each told when it came. */
+/* Three arrivals that are all due at once, each recorded when it came. */
 struct paused {
 	struct event_base *base;
 	int64_t came_ns[3], due_ns[3];
@@ -452,7 +452,7 @@ START_TEST(a_refused_connection_is_said)
 	json_t *json;
 	int fd = kvb_listen("127.0.0.1", &nobody.port); /* a port that is surely free ... */
 
-	close(fd); /* ... and that nobody listens on */
+	close(fd); /* ... and on which no server listens */
 	json = run(&nobody, "chat --users 2 --rounds 1 --model m");
 	ck_assert_int_eq(whole(json_object_get(json, "errors"), "connect: Connection refused"), 2);
 	json_decref(json);

@@ -148,7 +148,7 @@ START_TEST(tally_sums_only_what_is_known)
 	result = kvb_tally_result(&tally, INT64_C(2000000000));
 	ck_assert_uint_eq(result.ok, 2);
 	ck_assert_uint_eq(result.failed, 2);
-	ck_assert_uint_eq(result.cached_told, 1);
+	ck_assert_uint_eq(result.cached_reported, 1);
 	NEAR(result.cached_share, 0.75);
 	NEAR(result.goodput, 0.5); /* failed requests are not good */
 	NEAR(result.duration_s, 20);

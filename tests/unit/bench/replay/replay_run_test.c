@@ -108,7 +108,7 @@ START_TEST(test_same_prompt_again_is_cached_but_for_its_last_block)
 }
 END_TEST
 
-START_TEST(test_each_request_is_told_of_once_and_in_order)
+START_TEST(test_each_request_is_reported_once_and_in_order)
 {
 	struct kvb_fleet_options options = test_fleet_options(2);
 	struct kvb_jobs jobs = test_jobs(8, 20);
@@ -217,7 +217,7 @@ START_TEST(test_reset_caches_are_empty)
 END_TEST
 
 /* kvaware knows what only events report to the router; prefixaware does not. */
-START_TEST(test_events_tell_what_the_router_cannot_know)
+START_TEST(test_events_report_what_the_router_cannot_know)
 {
 	struct kvb_fleet_options options = test_fleet_options(4);
 	struct kvb_jobs jobs = test_jobs(600, 12);
@@ -264,7 +264,7 @@ START_TEST(test_a_seed_decides_everything)
 END_TEST
 
 /* At half, about all and three times of what the fleet can do. */
-START_TEST(test_nobody_beats_the_limit)
+START_TEST(test_no_policy_beats_the_limit)
 {
 	static const double rates[] = {8, 16, 50};
 	struct kvb_fleet_options options = test_fleet_options(4);
@@ -345,14 +345,14 @@ int main(void)
 	tcase_set_timeout(tcase, 60);
 	tcase_add_test(tcase, test_lone_request_takes_what_the_profile_says);
 	tcase_add_test(tcase, test_same_prompt_again_is_cached_but_for_its_last_block);
-	tcase_add_test(tcase, test_each_request_is_told_of_once_and_in_order);
+	tcase_add_test(tcase, test_each_request_is_reported_once_and_in_order);
 	tcase_add_test(tcase, test_a_follower_comes_after_the_end_and_its_gap);
 	tcase_add_test(tcase, test_slow_and_stalled_worker);
 	tcase_add_test(tcase, test_what_goes_past_the_router_is_not_counted);
 	tcase_add_test(tcase, test_reset_caches_are_empty);
-	tcase_add_test(tcase, test_events_tell_what_the_router_cannot_know);
+	tcase_add_test(tcase, test_events_report_what_the_router_cannot_know);
 	tcase_add_loop_test(tcase, test_a_seed_decides_everything, 0, policies);
-	tcase_add_loop_test(tcase, test_nobody_beats_the_limit, 0, policies);
+	tcase_add_loop_test(tcase, test_no_policy_beats_the_limit, 0, policies);
 	tcase_add_test(tcase, test_the_limit_is_not_a_formality);
 	tcase_add_loop_test(tcase, test_scenarios_are_made_by_their_seed, 0, scenarios);
 	suite_add_tcase(suite, tcase);

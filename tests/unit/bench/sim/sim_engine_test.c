@@ -379,7 +379,7 @@ START_TEST(a_preempted_sequence_comes_back_before_later_ones)
 }
 END_TEST
 
-START_TEST(a_step_that_preempts_admits_nobody)
+START_TEST(a_step_that_preempts_admits_none)
 {
 	struct bench b = make(16, 33, 64, 8);
 	struct kvb_engine_stats before = {0}, now;
@@ -544,7 +544,7 @@ int main(void)
 		computed_and_cached_make_up_the_prompts,
 		a_full_cache_preempts_and_all_still_finish,
 		a_preempted_sequence_comes_back_before_later_ones,
-		a_step_that_preempts_admits_nobody,
+		a_step_that_preempts_admits_none,
 		a_prompt_waits_while_the_cache_is_full,
 		a_removed_sequence_frees_its_blocks_at_once,
 		a_token_may_remove_another_sequence_of_its_step,

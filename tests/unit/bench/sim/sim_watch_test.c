@@ -184,7 +184,7 @@ START_TEST(a_listener_knows_what_the_device_holds)
 }
 END_TEST
 
-START_TEST(a_block_computed_again_is_told_again)
+START_TEST(a_block_computed_again_is_reported_again)
 {
 	struct listener l;
 	struct kvb_engine *engine = make(&l, 60);
@@ -203,7 +203,7 @@ START_TEST(a_block_computed_again_is_told_again)
 }
 END_TEST
 
-START_TEST(a_refused_reset_tells_nothing)
+START_TEST(a_refused_reset_reports_nothing)
 {
 	struct listener l;
 	struct kvb_engine *engine = make(&l, 60);
@@ -280,8 +280,8 @@ int main(void)
 	int failed;
 
 	tcase_add_loop_test(tests, a_listener_knows_what_the_device_holds, 0, 8);
-	tcase_add_test(tests, a_block_computed_again_is_told_again);
-	tcase_add_test(tests, a_refused_reset_tells_nothing);
+	tcase_add_test(tests, a_block_computed_again_is_reported_again);
+	tcase_add_test(tests, a_refused_reset_reports_nothing);
 	tcase_add_test(tests, the_tier_behind_saves_computing_and_costs_loading);
 	tcase_add_test(tests, the_tier_behind_gives_what_the_device_lacks);
 	suite_add_tcase(suite, tests);

@@ -31,7 +31,7 @@ START_TEST(transfers_queue_on_a_channel)
 }
 END_TEST
 
-START_TEST(latencies_pass_beside_each_other)
+START_TEST(latencies_of_several_copies_overlap)
 {
 	struct kvb_channel channel = {0};
 
@@ -124,7 +124,7 @@ int main(void)
 	int failed;
 
 	tcase_add_test(tcase, transfers_queue_on_a_channel);
-	tcase_add_test(tcase, latencies_pass_beside_each_other);
+	tcase_add_test(tcase, latencies_of_several_copies_overlap);
 	tcase_add_test(tcase, the_slowest_way_decides);
 	tcase_add_test(tcase, a_slow_fetch_does_not_keep_the_device_busy);
 	tcase_add_test(tcase, what_computes_faster_is_left);
