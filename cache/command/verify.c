@@ -42,7 +42,7 @@ static double now_s(void)
 	return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
-static void tell_progress(struct pass *p)
+static void report_progress(struct pass *p)
 {
 	char rate[KVT_FORMAT_BYTES], left[KVT_FORMAT_BYTES];
 	double now = now_s(), took = now - p->begun;
@@ -76,7 +76,7 @@ static void keep_rate(const struct pass *p)
 		;
 }
 
-static void tell_damage(struct pass *p, const struct kvt_inspect_chunk *c, const char *what)
+static void report_damage(struct pass *p, const struct kvt_inspect_chunk *c, const char *what)
 {
 	const uint8_t *key = c->key.bytes;
 
@@ -101,11 +101,11 @@ static void take_result(struct pass *p, const struct kvt_inspect_chunk *c, enum 
 		break;
 	case KVT_ECORRUPT:
 		p->damaged++;
-		tell_damage(p, c, "not what was stored");
+		report_damage(p, c, "not what was stored");
 		break;
 	default:
 		p->failed++;
-		tell_damage(p, c, kvt_status_text(status));
+		report_damage(p, c, kvt_status_text(status));
 		break;
 	}
 }
@@ -126,7 +126,7 @@ static void run(struct kvt_inspect *x, struct pass *p, uint64_t patience_ns)
 		take_result(p, &chunk, kvt_inspect_verify(x, i, patience_ns));
 		p->done++;
 		p->bytes += chunk.bytes;
-		tell_progress(p);
+		report_progress(p);
 		keep_rate(p);
 	}
 }

@@ -50,7 +50,7 @@ static void finish_alive(struct kvt *k)
 
 /* --- what tiers report ------------------------------------------------------------------------ */
 
-static void tell_stored(
+static void report_stored(
 	void *self, uint32_t tier, const struct kvt_key *key, const struct kvt_blocks *names)
 {
 	struct kvt *k = self;
@@ -60,7 +60,7 @@ static void tell_stored(
 		kvt_event_log_stored(k->events, tier, names);
 }
 
-static void tell_removed(
+static void report_removed(
 	void *self, uint32_t tier, const struct kvt_key *key, const struct kvt_blocks *names)
 {
 	struct kvt *k = self;
@@ -137,7 +137,7 @@ static void init_plain(struct kvt *k)
 	k->ops.eventfd = -1;
 	k->loads.limit_bytes = k->config.load_inflight;
 	k->stores.limit_bytes = k->config.store_inflight;
-	k->watch = (struct kvt_tier_watch){tell_stored, tell_removed, k};
+	k->watch = (struct kvt_tier_watch){report_stored, report_removed, k};
 }
 
 /* Makes each tier of the list that is configured, at most one of each id. */

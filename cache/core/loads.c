@@ -77,7 +77,7 @@ static void remove_waiter(struct kvt_waiter *waiter)
 
 /* Notifies all waiters: that it is there, if `there`, with a hold for each. A notified waiter may
  * make others leave, of this load too, so the list is read from its head each time. */
-static void tell_waiters(struct kvt *k, struct kvt_load *load, bool there)
+static void notify_waiters(struct kvt *k, struct kvt_load *load, bool there)
 {
 	while (load->waiters != NULL) {
 		struct kvt_waiter *waiter = load->waiters;
@@ -95,7 +95,7 @@ static void finish(struct kvt *k, struct kvt_load *load, bool there)
 {
 	load->state = ENDING;
 	kvt_keyed_remove(&k->loads.by_key, &load->keyed);
-	tell_waiters(k, load, there);
+	notify_waiters(k, load, there);
 	free((void *)(uintptr_t)load->job.request.names);
 	free(load);
 }
@@ -269,7 +269,7 @@ void kvt_loads_abandon(struct kvt *k, const struct kvt_lower *b)
 	}
 	for (struct kvt_job *job = b->oldest; job != NULL; job = job->next)
 		if (job->kind == KVT_JOB_LOAD)
-			tell_waiters(k, load_of(job), false);
+			notify_waiters(k, load_of(job), false);
 }
 
 void kvt_loads_erase(

@@ -234,7 +234,7 @@ void kvt_stores_pump(struct kvt *k)
 }
 
 /* Written, but erased meanwhile: not to be seen until it is erased below, too. */
-static void erase_below(struct kvt_store *store)
+static void erase_lower(struct kvt_store *store)
 {
 	store->state = ERASING;
 	store->job.request = (struct kvt_tier_request){
@@ -268,7 +268,7 @@ size_t kvt_stores_tick(struct kvt *k, int64_t now_ns, int64_t *next_ns)
 			continue;
 		}
 		*at = store->next;
-		erase_below(store);
+		erase_lower(store);
 		done++;
 	}
 	return done;
@@ -303,7 +303,7 @@ void kvt_store_done(struct kvt *k, struct kvt_job *job)
 		store->lower->stores_under_way--;
 		kvt_l1_release(k->l1, store->entry);
 		if (store->erased)
-			erase_below(store); /* also while closing: a later open must not find it */
+			erase_lower(store); /* also while closing: a later open must not find it */
 		else
 			end_written(k, store, status == KVT_OK);
 	} else if ((status == KVT_EIO || status == KVT_ENOMEM) && !k->closing) {

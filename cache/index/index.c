@@ -160,7 +160,7 @@ void kvt_index_destroy(struct kvt_index *x)
 	free_index(x);
 }
 
-void kvt_index_tell_uses(struct kvt_index *x, uint64_t most)
+void kvt_index_report_uses(struct kvt_index *x, uint64_t most)
 {
 	uint32_t entry, generation;
 
@@ -180,7 +180,7 @@ void kvt_index_tell_uses(struct kvt_index *x, uint64_t most)
 void kvt_index_lock(struct kvt_index *x)
 {
 	(void)pthread_mutex_lock(&x->mutex);
-	kvt_index_tell_uses(x, x->uses.size);
+	kvt_index_report_uses(x, x->uses.size);
 }
 
 void kvt_index_unlock(struct kvt_index *x)

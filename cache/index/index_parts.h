@@ -98,7 +98,7 @@ uint32_t kvt_index_hash(const struct kvt_index *x, const struct kvt_key *key);
 void kvt_index_lock(struct kvt_index *x);
 void kvt_index_unlock(struct kvt_index *x);
 /* Reports up to `most` uses to the policy. With the mutex. */
-void kvt_index_tell_uses(struct kvt_index *x, uint64_t most);
+void kvt_index_report_uses(struct kvt_index *x, uint64_t most);
 
 /* One entry became held (+1), or is no more (-1). */
 void kvt_index_count_held(struct kvt_index *x, int64_t change);

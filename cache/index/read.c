@@ -165,7 +165,7 @@ static void report(struct kvt_index *x, const uint32_t *entries, size_t n)
 		kvt_uses_put(&x->uses, place, entries[i],
 			kvt_state_generation(kvt_entry_state(kvt_index_at(x, entries[i]))));
 	if (kvt_uses_press(&x->uses) && pthread_mutex_trylock(&x->mutex) == 0) {
-		kvt_index_tell_uses(x, x->uses.size / 4);
+		kvt_index_report_uses(x, x->uses.size / 4);
 		kvt_index_unlock(x);
 	}
 }

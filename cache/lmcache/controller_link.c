@@ -167,7 +167,7 @@ static uint32_t send_changes(struct kvt_controller_link *link, uint32_t location
 	while (done < most) {
 		uint32_t now = most - done < FRAME_MOST ? most - done : FRAME_MOST;
 
-		kvt_controller_put_operations(&link->out, &link->who,
+		kvt_controller_put_operations(&link->out, &link->sender,
 			kvt_controller_location(location), c->at + done, now);
 		if (!kvt_controller_push(link, done + now < most))
 			break; /* a full queue shows at the first frame, before anything went */
@@ -237,7 +237,7 @@ static void enrol(struct kvt_controller_link *link, int64_t now_ns)
 	link->state = KVT_CONTROLLER_ASKING;
 	link->asked_ns = now_ns;
 	link->stats.registrations++;
-	kvt_controller_put_presence(&link->out, "RegisterMsg", &link->who);
+	kvt_controller_put_presence(&link->out, "RegisterMsg", &link->sender);
 	if (kvt_controller_is_old(link)) {
 		(void)kvt_controller_push(link, false);
 		registered(link, "", now_ns);
@@ -298,7 +298,7 @@ static void beat_tick(struct kvt_controller_link *link, int64_t now_ns)
 		return;
 	link->beat_due_ns = now_ns + link->config.heartbeat_ns;
 	link->stats.heartbeats++;
-	kvt_controller_put_presence(&link->out, "HeartbeatMsg", &link->who);
+	kvt_controller_put_presence(&link->out, "HeartbeatMsg", &link->sender);
 	if (kvt_controller_is_old(link)) {
 		(void)kvt_controller_push(link, false);
 		return;
@@ -491,8 +491,8 @@ static bool open_command(struct kvt_controller_link *link)
 		zmq_getsockopt(link->command, ZMQ_LAST_ENDPOINT, address, &len) != 0)
 		return false;
 	port = strrchr(address, ':');
-	link->who.port = (uint16_t)(port == NULL ? 0 : strtoul(port + 1, NULL, 10));
-	link->stats.port = link->who.port;
+	link->sender.port = (uint16_t)(port == NULL ? 0 : strtoul(port + 1, NULL, 10));
+	link->stats.port = link->sender.port;
 	return true;
 }
 
@@ -544,7 +544,7 @@ struct kvt_controller_link *kvt_controller_link_create(
 	copy_texts(link, config);
 	link->patience_ns = config->answer_ns;
 	link->seed = (uint64_t)now_ns ^ config->worker;
-	link->who = (struct kvt_controller_who){.instance = link->instance,
+	link->sender = (struct kvt_controller_sender){.instance = link->instance,
 		.worker = config->worker,
 		.ip = link->ip,
 		.signed_keys = config->signed_keys};
@@ -572,7 +572,7 @@ void kvt_controller_link_destroy(struct kvt_controller_link *link)
 	if (link == NULL)
 		return;
 	if (link->push != NULL && link->state == KVT_CONTROLLER_UP) {
-		kvt_controller_put_presence(&link->out, "DeRegisterMsg", &link->who);
+		kvt_controller_put_presence(&link->out, "DeRegisterMsg", &link->sender);
 		(void)kvt_controller_push(link, false);
 	}
 	close_socket(link, &link->request);

@@ -41,7 +41,7 @@ struct kvt_controller_link {
 	char pull[KVT_CONTROLLER_TEXT_MAX], reply[KVT_CONTROLLER_TEXT_MAX];
 	char heartbeat[KVT_CONTROLLER_TEXT_MAX], instance[KVT_CONTROLLER_TEXT_MAX];
 	char ip[KVT_CONTROLLER_TEXT_MAX], bind[KVT_CONTROLLER_TEXT_MAX];
-	struct kvt_controller_who who;
+	struct kvt_controller_sender sender;
 	void *push, *request, *beat, *command;  /* sockets; NULL where there is none */
 	char beat_url[KVT_CONTROLLER_TEXT_MAX]; /* "": no heartbeats */
 

@@ -43,7 +43,7 @@ static void send_start(struct kvt_controller_link *link, int64_t now_ns)
 {
 	struct kvt_controller_sync *sync = &link->sync;
 
-	kvt_controller_put_sync_start(&link->out, &link->who,
+	kvt_controller_put_sync_start(&link->out, &link->sender,
 		kvt_controller_location(sync->location), sync->id, sync->count, sync->batches);
 	kvt_controller_ask(link, link->request);
 	sync->tries++;
@@ -64,7 +64,7 @@ static bool begin_location(struct kvt_controller_link *link, uint32_t location, 
 	if (!user->keys(user->self, location, &sync->keys, &sync->count))
 		return false;
 	sync->batches = (sync->count + batch - 1) / batch;
-	snprintf(sync->id, sizeof(sync->id), "%s_%u_%08x", link->instance, link->who.worker,
+	snprintf(sync->id, sizeof(sync->id), "%s_%u_%08x", link->instance, link->sender.worker,
 		++link->sync_number);
 	if (kvt_controller_is_old(link)) {
 		sync->state = KVT_CONTROLLER_SYNC_SENDING;
@@ -110,7 +110,7 @@ static bool send_batch(struct kvt_controller_link *link, uint32_t batch)
 	struct kvt_controller_operation *admits;
 
 	if (!kvt_controller_is_old(link)) {
-		kvt_controller_put_sync_batch(&link->out, &link->who, location, sync->id, batch,
+		kvt_controller_put_sync_batch(&link->out, &link->sender, location, sync->id, batch,
 			sync->keys + from, count);
 		return kvt_controller_push(link, false);
 	}
@@ -120,7 +120,7 @@ static bool send_batch(struct kvt_controller_link *link, uint32_t batch)
 	for (uint32_t i = 0; i < count; i++)
 		admits[i] = (struct kvt_controller_operation){
 			sync->keys[from + i], changes->next_number + i, true};
-	kvt_controller_put_operations(&link->out, &link->who, location, admits, count);
+	kvt_controller_put_operations(&link->out, &link->sender, location, admits, count);
 	free(admits);
 	if (!kvt_controller_push(link, false))
 		return false;
@@ -132,8 +132,8 @@ static bool send_end(struct kvt_controller_link *link, int64_t now_ns)
 {
 	struct kvt_controller_sync *sync = &link->sync;
 
-	kvt_controller_put_sync_end(&link->out, &link->who, kvt_controller_location(sync->location),
-		sync->id, sync->count);
+	kvt_controller_put_sync_end(&link->out, &link->sender,
+		kvt_controller_location(sync->location), sync->id, sync->count);
 	if (!kvt_controller_push(link, false))
 		return false;
 	sync->again_ns = now_ns + POLL_NS;
@@ -202,7 +202,7 @@ static void ask_status(struct kvt_controller_link *link, int64_t now_ns)
 	struct kvt_controller_sync *sync = &link->sync;
 	int64_t pause = POLL_NS;
 
-	kvt_controller_put_sync_status(&link->out, &link->who, sync->id);
+	kvt_controller_put_sync_status(&link->out, &link->sender, sync->id);
 	kvt_controller_ask(link, link->request);
 	sync->tries++;
 	for (uint32_t i = 5; i < sync->tries && pause < POLL_MOST_NS && !link->config.stock; i++)

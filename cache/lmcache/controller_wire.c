@@ -41,13 +41,13 @@ static bool reserve(struct kvt_controller_buf *buf, size_t more)
 }
 
 /* Room for `more` bytes beyond the head and the texts that every message has. */
-static bool begin(struct kvt_controller_buf *out, const struct kvt_controller_who *who,
+static bool begin(struct kvt_controller_buf *out, const struct kvt_controller_sender *sender,
 	const char *text, size_t more, struct kvw_mp_out *mp)
 {
 	size_t most = HEAD_MAX + more + (text == NULL ? 0 : strlen(text));
 
-	if (who != NULL)
-		most += strlen(who->instance) + strlen(who->ip);
+	if (sender != NULL)
+		most += strlen(sender->instance) + strlen(sender->ip);
 	if (!reserve(out, most))
 		return false;
 	kvw_mp_out_init(mp, out->data + out->len, most);
@@ -77,9 +77,9 @@ static void put_count(struct kvw_mp_out *mp, const char *name, uint64_t value)
 	kvw_mp_put_uint(mp, value);
 }
 
-static void put_key(struct kvw_mp_out *mp, const struct kvt_controller_who *who, uint64_t key)
+static void put_key(struct kvw_mp_out *mp, const struct kvt_controller_sender *sender, uint64_t key)
 {
-	if (who->signed_keys)
+	if (sender->signed_keys)
 		kvw_mp_put_int(mp, (int64_t)key);
 	else
 		kvw_mp_put_uint(mp, key);
@@ -87,25 +87,25 @@ static void put_key(struct kvw_mp_out *mp, const struct kvt_controller_who *who,
 
 /* The members that every message of a worker begins with. */
 static void put_head(struct kvw_mp_out *mp, uint32_t members, const char *type,
-	const struct kvt_controller_who *who)
+	const struct kvt_controller_sender *sender)
 {
 	kvw_mp_put_map(mp, members);
 	put_member(mp, "type", type);
-	put_member(mp, "instance_id", who->instance);
-	put_count(mp, "worker_id", who->worker);
+	put_member(mp, "instance_id", sender->instance);
+	put_count(mp, "worker_id", sender->worker);
 }
 
-void kvt_controller_put_presence(
-	struct kvt_controller_buf *out, const char *type, const struct kvt_controller_who *who)
+void kvt_controller_put_presence(struct kvt_controller_buf *out, const char *type,
+	const struct kvt_controller_sender *sender)
 {
 	bool leaves = strcmp(type, "DeRegisterMsg") == 0;
 	struct kvw_mp_out mp;
 
-	if (!begin(out, who, type, 0, &mp))
+	if (!begin(out, sender, type, 0, &mp))
 		return;
-	put_head(&mp, leaves ? 5 : 6, type, who);
-	put_member(&mp, "ip", who->ip);
-	put_count(&mp, "port", who->port);
+	put_head(&mp, leaves ? 5 : 6, type, sender);
+	put_member(&mp, "ip", sender->ip);
+	put_count(&mp, "port", sender->port);
 	if (!leaves) {
 		put_text(&mp, "peer_init_url");
 		kvw_mp_put_nil(&mp);
@@ -114,14 +114,14 @@ void kvt_controller_put_presence(
 }
 
 void kvt_controller_put_operations(struct kvt_controller_buf *out,
-	const struct kvt_controller_who *who, const char *location,
+	const struct kvt_controller_sender *sender, const char *location,
 	const struct kvt_controller_operation *operations, uint32_t count)
 {
 	struct kvw_mp_out mp;
 
-	if (!begin(out, who, NULL, (size_t)count * 64, &mp))
+	if (!begin(out, sender, NULL, (size_t)count * 64, &mp))
 		return;
-	put_head(&mp, 5, "BatchedKVOperationMsg", who);
+	put_head(&mp, 5, "BatchedKVOperationMsg", sender);
 	put_member(&mp, "location", location);
 	put_text(&mp, "operations");
 	kvw_mp_put_array(&mp, count);
@@ -129,72 +129,72 @@ void kvt_controller_put_operations(struct kvt_controller_buf *out,
 		kvw_mp_put_map(&mp, 3);
 		put_member(&mp, "op_type", operations[i].admit ? "admit" : "evict");
 		put_text(&mp, "key");
-		put_key(&mp, who, operations[i].key);
+		put_key(&mp, sender, operations[i].key);
 		put_count(&mp, "seq_num", operations[i].number);
 	}
 	end(out, &mp);
 }
 
 static void put_sync_head(struct kvw_mp_out *mp, uint32_t members, const char *type,
-	const struct kvt_controller_who *who, const char *location, const char *sync_id)
+	const struct kvt_controller_sender *sender, const char *location, const char *sync_id)
 {
-	put_head(mp, members, type, who);
+	put_head(mp, members, type, sender);
 	put_member(mp, "location", location);
 	put_member(mp, "sync_id", sync_id);
 }
 
 void kvt_controller_put_sync_start(struct kvt_controller_buf *out,
-	const struct kvt_controller_who *who, const char *location, const char *sync_id,
+	const struct kvt_controller_sender *sender, const char *location, const char *sync_id,
 	uint32_t keys, uint32_t batches)
 {
 	struct kvw_mp_out mp;
 
-	if (!begin(out, who, sync_id, 0, &mp))
+	if (!begin(out, sender, sync_id, 0, &mp))
 		return;
-	put_sync_head(&mp, 7, "FullSyncStartMsg", who, location, sync_id);
+	put_sync_head(&mp, 7, "FullSyncStartMsg", sender, location, sync_id);
 	put_count(&mp, "total_keys", keys);
 	put_count(&mp, "batch_count", batches);
 	end(out, &mp);
 }
 
 void kvt_controller_put_sync_batch(struct kvt_controller_buf *out,
-	const struct kvt_controller_who *who, const char *location, const char *sync_id,
+	const struct kvt_controller_sender *sender, const char *location, const char *sync_id,
 	uint32_t batch, const uint64_t *keys, uint32_t count)
 {
 	struct kvw_mp_out mp;
 
-	if (!begin(out, who, sync_id, (size_t)count * 9, &mp))
+	if (!begin(out, sender, sync_id, (size_t)count * 9, &mp))
 		return;
-	put_sync_head(&mp, 7, "FullSyncBatchMsg", who, location, sync_id);
+	put_sync_head(&mp, 7, "FullSyncBatchMsg", sender, location, sync_id);
 	put_count(&mp, "batch_id", batch);
 	put_text(&mp, "keys");
 	kvw_mp_put_array(&mp, count);
 	for (uint32_t i = 0; i < count; i++)
-		put_key(&mp, who, keys[i]);
+		put_key(&mp, sender, keys[i]);
 	end(out, &mp);
 }
 
 void kvt_controller_put_sync_end(struct kvt_controller_buf *out,
-	const struct kvt_controller_who *who, const char *location, const char *sync_id,
+	const struct kvt_controller_sender *sender, const char *location, const char *sync_id,
 	uint32_t keys)
 {
 	struct kvw_mp_out mp;
 
-	if (!begin(out, who, sync_id, 0, &mp))
+	if (!begin(out, sender, sync_id, 0, &mp))
 		return;
-	put_sync_head(&mp, 6, "FullSyncEndMsg", who, location, sync_id);
+	put_sync_head(&mp, 6, "FullSyncEndMsg", sender, location, sync_id);
 	put_count(&mp, "actual_total_keys", keys);
 	end(out, &mp);
 }
 
-void kvt_controller_put_sync_status(
-	struct kvt_controller_buf *out, const struct kvt_controller_who *who, const char *sync_id)
+void kvt_controller_put_sync_status(struct kvt_controller_buf *out,
+	const struct kvt_controller_sender *sender, const char *sync_id)
 {
 	struct kvw_mp_out mp;
 
-	if (!begin(out, who, sync_id, 0, &mp))
+	if (!begin(out, sender, sync_id, 0, &mp))
 		return;
-	put_head(&mp, 4, "FullSyncStatusMsg", who);
+	put_head(&mp, 4, "FullSyncStatusMsg", sender);
 	put_member(&mp, "sync_id", sync_id);
 	end(out, &mp);
 }

@@ -32,7 +32,7 @@ void kvt_controller_buf_free(struct kvt_controller_buf *buf);
 void kvt_controller_buf_clear(struct kvt_controller_buf *buf); /* keeps the memory */
 
 /* The sender. All borrowed. */
-struct kvt_controller_who {
+struct kvt_controller_sender {
 	const char *instance;
 	uint32_t worker; /* tensor-parallel rank */
 	const char *ip;
@@ -48,22 +48,22 @@ struct kvt_controller_operation {
 };
 
 /* RegisterMsg, HeartbeatMsg: with peer_init_url; DeRegisterMsg: without. */
-void kvt_controller_put_presence(
-	struct kvt_controller_buf *out, const char *type, const struct kvt_controller_who *who);
+void kvt_controller_put_presence(struct kvt_controller_buf *out, const char *type,
+	const struct kvt_controller_sender *sender);
 void kvt_controller_put_operations(struct kvt_controller_buf *out,
-	const struct kvt_controller_who *who, const char *location,
+	const struct kvt_controller_sender *sender, const char *location,
 	const struct kvt_controller_operation *operations, uint32_t count);
 void kvt_controller_put_sync_start(struct kvt_controller_buf *out,
-	const struct kvt_controller_who *who, const char *location, const char *sync_id,
+	const struct kvt_controller_sender *sender, const char *location, const char *sync_id,
 	uint32_t keys, uint32_t batches);
 void kvt_controller_put_sync_batch(struct kvt_controller_buf *out,
-	const struct kvt_controller_who *who, const char *location, const char *sync_id,
+	const struct kvt_controller_sender *sender, const char *location, const char *sync_id,
 	uint32_t batch, const uint64_t *keys, uint32_t count);
 void kvt_controller_put_sync_end(struct kvt_controller_buf *out,
-	const struct kvt_controller_who *who, const char *location, const char *sync_id,
+	const struct kvt_controller_sender *sender, const char *location, const char *sync_id,
 	uint32_t keys);
-void kvt_controller_put_sync_status(
-	struct kvt_controller_buf *out, const struct kvt_controller_who *who, const char *sync_id);
+void kvt_controller_put_sync_status(struct kvt_controller_buf *out,
+	const struct kvt_controller_sender *sender, const char *sync_id);
 /* ClearWorkerRetMsg, PinWorkerRetMsg: num_tokens; HealthWorkerRetMsg: error_code. */
 void kvt_controller_put_number(
 	struct kvt_controller_buf *out, const char *type, const char *member, uint64_t number);

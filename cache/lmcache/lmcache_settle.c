@@ -147,7 +147,7 @@ static void settle_connector(struct kvt_lmcache_reading *r)
 /* --- memory ----------------------------------------------------------------------------------- */
 
 /* "5 GiB of each of 4 ranks, 20 GiB together" */
-static void tell_ranks(struct kvt_lmcache_reading *r, size_t key, double gib)
+static void report_ranks(struct kvt_lmcache_reading *r, size_t key, double gib)
 {
 	if (r->source->ranks > 1)
 		kvt_lmcache_note(r, key,
@@ -197,7 +197,7 @@ static void settle_memory(struct kvt_lmcache_reading *r)
 	} else {
 		put_size(r, KVT_LMC_max_local_cpu_size, "l1.capacity", gib, 1 << 20);
 		if (size != NULL)
-			tell_ranks(r, KVT_LMC_max_local_cpu_size, gib);
+			report_ranks(r, KVT_LMC_max_local_cpu_size, gib);
 	}
 	if (huge != NULL && huge->flag)
 		kvt_lmcache_put(r, KVT_LMC_local_cpu_use_hugepages, "l1.backing", "hugetlb");
@@ -316,7 +316,7 @@ static void settle_disk(struct kvt_lmcache_reading *r)
 		kvt_lmcache_note(r, KVT_LMC_local_disk, "rank %" PRIu32 " takes %s of %zu folders",
 			r->source->rank, quoted, count);
 	put_size(r, KVT_LMC_max_local_disk_size, "nvme.capacity", size->number, 16 << 20);
-	tell_ranks(r, KVT_LMC_max_local_disk_size, size->number);
+	report_ranks(r, KVT_LMC_max_local_disk_size, size->number);
 }
 
 void kvt_lmcache_settle(struct kvt_lmcache_reading *r)

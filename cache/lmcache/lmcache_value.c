@@ -262,7 +262,7 @@ static bool is_nothing(const struct kvt_lmcache_value *value)
 	return (!value->quoted || value->node == NULL) && is_word(value, words);
 }
 
-static void tell_fate(struct kvt_lmcache_reading *r, size_t i)
+static void report_fate(struct kvt_lmcache_reading *r, size_t i)
 {
 	const struct kvt_lmcache_key *key = &kvt_lmcache_keys[i];
 	char shown[KVT_LMCACHE_SHOW];
@@ -292,6 +292,6 @@ void kvt_lmcache_evaluate(struct kvt_lmcache_reading *r)
 			continue;
 		}
 		value->usual = is_usual(&kvt_lmcache_keys[i], value);
-		tell_fate(r, i);
+		report_fate(r, i);
 	}
 }

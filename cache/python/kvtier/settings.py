@@ -53,7 +53,7 @@ def _number(given, name, least, mistakes):
     return value
 
 
-def _truth(given, name, mistakes):
+def _truth_value(given, name, mistakes):
     value = given.get(name, KNOWN[name])
     if not isinstance(value, bool):
         mistakes.append(f"{name}: found {value!r}, expected true or false")
@@ -103,13 +103,13 @@ def read(extra, environ=os.environ, rank=0, ranks=0):
     return Settings(
         chunk_tokens=_number(given, "chunk_size", 1, mistakes),
         min_retrieve_tokens=_number(given, "min_retrieve_tokens", 0, mistakes),
-        save_decode_cache=_truth(given, "save_decode_cache", mistakes),
+        save_decode_cache=_truth_value(given, "save_decode_cache", mistakes),
         model_version=str(given.get("model_version", "")),
         lookup_timeout_s=_number(given, "lookup_timeout_ms", 1, mistakes) / 1000,
         load_timeout_s=_number(given, "load_timeout_ms", 1, mistakes) / 1000,
         step_wait_s=_number(given, "step_wait_ms", 0, mistakes) / 1000,
-        save_unfull_chunk=_truth(given, "save_unfull_chunk", mistakes),
-        fetch_when_slower=_truth(given, "fetch_when_slower", mistakes),
+        save_unfull_chunk=_truth_value(given, "save_unfull_chunk", mistakes),
+        fetch_when_slower=_truth_value(given, "fetch_when_slower", mistakes),
         yaml=_yaml(given.get("cache", {}), mistakes),
         mistakes=mistakes,
     )

@@ -201,7 +201,7 @@ START_TEST(a_refused_erase_of_a_written_chunk_is_asked_again)
 }
 END_TEST
 
-START_TEST(a_failed_flush_is_told)
+START_TEST(a_failed_flush_is_reported)
 {
 	below_only(1);
 	fake_answer(fake_tier(), KVT_TIER_FLUSH, KVT_EIO, 1);
@@ -278,7 +278,7 @@ static Suite *make_suite(void)
 	tcase_add_test(tc, a_store_in_line_is_dropped);
 	tcase_add_test(tc, a_tier_that_refuses_is_asked_again);
 	tcase_add_test(tc, a_refused_erase_of_a_written_chunk_is_asked_again);
-	tcase_add_test(tc, a_failed_flush_is_told);
+	tcase_add_test(tc, a_failed_flush_is_reported);
 	tcase_add_test(tc, tenants_and_all_are_erased_everywhere);
 	tcase_add_test(tc, a_put_while_an_erase_waits_is_a_new_chunk);
 	tcase_add_test(tc, erase_while_closing_is_finished);

@@ -195,7 +195,7 @@ START_TEST(when_all_is_leased_a_put_is_refused)
 }
 END_TEST
 
-START_TEST(the_oldest_lease_is_told)
+START_TEST(the_oldest_lease_is_reported)
 {
 	struct kvt_key key = key_of(1, 0);
 	struct kvt_lease *first, *second;
@@ -538,7 +538,7 @@ static Suite *make_suite(void)
 	tcase_add_test(tc, full_memory_evicts_leaves_only);
 	tcase_add_test(tc, a_lease_keeps_its_chunks);
 	tcase_add_test(tc, when_all_is_leased_a_put_is_refused);
-	tcase_add_test(tc, the_oldest_lease_is_told);
+	tcase_add_test(tc, the_oldest_lease_is_reported);
 	tcase_add_test(tc, verify_finds_a_changed_byte);
 	tcase_add_test(tc, scrubbing_finds_a_changed_byte);
 	tcase_add_test(tc, scrubbing_a_small_memory_takes_its_time);

@@ -154,7 +154,7 @@ START_TEST(numbers_are_those_of_the_stats)
 }
 END_TEST
 
-START_TEST(tiers_tell_how_they_are)
+START_TEST(tiers_report_their_state)
 {
 	stats.tiers[KVT_TIER_NVME].state = KVT_TIER_PAUSED;
 	strcpy(stats.tiers[KVT_TIER_NVME].mode, "uring");
@@ -248,7 +248,7 @@ int main(void)
 	tcase_set_timeout(tc, 60);
 	tcase_add_test(tc, each_metric_is_there_once);
 	tcase_add_test(tc, numbers_are_those_of_the_stats);
-	tcase_add_test(tc, tiers_tell_how_they_are);
+	tcase_add_test(tc, tiers_report_their_state);
 	tcase_add_test(tc, latencies_fall_into_buckets);
 	tcase_add_test(tc, threads_lose_no_count);
 	tcase_add_test(tc, the_page_is_what_the_table_makes);

@@ -180,7 +180,7 @@ START_TEST(a_get_brings_chunks_up)
 }
 END_TEST
 
-START_TEST(a_view_tells_where_it_was)
+START_TEST(a_view_names_the_tier_it_came_from)
 {
 	struct kvt_key keys[3];
 	struct kvt_lease *lease;
@@ -307,7 +307,7 @@ START_TEST(loads_stay_below_their_limit)
 }
 END_TEST
 
-START_TEST(stores_trickle_beside_loads)
+START_TEST(stores_trickle_while_loads_run)
 {
 	uint64_t op;
 
@@ -542,7 +542,7 @@ static Suite *make_suite(void)
 	tcase_add_test(tc, a_store_whose_chunk_is_gone_is_dropped);
 	tcase_add_test(tc, a_chunk_that_is_below_is_not_written_again);
 	tcase_add_test(tc, a_get_brings_chunks_up);
-	tcase_add_test(tc, a_view_tells_where_it_was);
+	tcase_add_test(tc, a_view_names_the_tier_it_came_from);
 	tcase_add_test(tc, loads_of_one_key_are_one);
 	tcase_add_test(tc, one_get_may_name_a_key_twice);
 	tcase_add_test(tc, at_the_deadline_there_is_the_prefix);
@@ -550,7 +550,7 @@ static Suite *make_suite(void)
 	tcase_add_test(tc, where_time_stands_still_a_get_ends);
 	tcase_add_test(tc, a_bad_chunk_ends_the_prefix);
 	tcase_add_test(tc, loads_stay_below_their_limit);
-	tcase_add_test(tc, stores_trickle_beside_loads);
+	tcase_add_test(tc, stores_trickle_while_loads_run);
 	tcase_add_test(tc, a_full_l1_does_not_block_loads);
 	tcase_add_test(tc, a_chain_longer_than_l1_gives_what_fits);
 	tcase_add_test(tc, a_prefetch_brings_up_and_does_not_wait);

@@ -54,7 +54,7 @@ static size_t probes(void)
 	return fake_begun(fake_tier(), KVT_TIER_PROBE);
 }
 
-START_TEST(a_lookup_asks_nobody)
+START_TEST(a_lookup_asks_no_server)
 {
 	plant(0, 3);
 	ck_assert_uint_eq(rig_lookup(&rig, 1, 3, NULL), 0);
@@ -127,7 +127,7 @@ START_TEST(a_find_ends_at_its_deadline)
 }
 END_TEST
 
-START_TEST(an_asynchronous_find_tells_how_many)
+START_TEST(an_asynchronous_find_returns_how_many)
 {
 	struct kvt_key keys[5];
 	struct kvt_completion c;
@@ -161,7 +161,7 @@ START_TEST(a_get_asks_and_fetches)
 }
 END_TEST
 
-START_TEST(a_get_fetches_what_is_known_beside_the_question)
+START_TEST(a_get_fetches_known_chunks_while_it_asks)
 {
 	struct kvt_key keys[5];
 	struct kvt_lease *lease;
@@ -339,14 +339,14 @@ static Suite *make_suite(void)
 
 	tcase_set_timeout(tc, 60);
 	tcase_add_checked_fixture(tc, open_rig, close_rig);
-	tcase_add_test(tc, a_lookup_asks_nobody);
+	tcase_add_test(tc, a_lookup_asks_no_server);
 	tcase_add_test(tc, a_find_asks_once_for_the_whole_chain);
 	tcase_add_test(tc, a_find_asks_only_about_what_is_not_known);
 	tcase_add_test(tc, a_find_that_masks_the_tier_does_not_ask_it);
 	tcase_add_test(tc, a_find_ends_at_its_deadline);
-	tcase_add_test(tc, an_asynchronous_find_tells_how_many);
+	tcase_add_test(tc, an_asynchronous_find_returns_how_many);
 	tcase_add_test(tc, a_get_asks_and_fetches);
-	tcase_add_test(tc, a_get_fetches_what_is_known_beside_the_question);
+	tcase_add_test(tc, a_get_fetches_known_chunks_while_it_asks);
 	tcase_add_test(tc, a_get_whose_answer_is_late_has_what_is_known);
 	tcase_add_test(tc, what_went_meanwhile_is_a_miss);
 	tcase_add_test(tc, a_failed_load_ends_the_question);

@@ -79,7 +79,7 @@ END_TEST
 
 /* The caller did not say how many tokens these chunks have: the configuration does, also after a
  * restart. */
-START_TEST(tokens_that_nobody_counted_are_known_after_a_restart)
+START_TEST(tokens_that_were_not_counted_are_known_after_a_restart)
 {
 	struct kvt_lookup plan;
 	struct kvt_key keys[3];
@@ -295,7 +295,7 @@ static Suite *make_suite(void)
 	tcase_set_timeout(tc, 120);
 	tcase_add_checked_fixture(tc, make_folder, remove_folder);
 	tcase_add_test(tc, what_was_stored_is_there_after_a_restart);
-	tcase_add_test(tc, tokens_that_nobody_counted_are_known_after_a_restart);
+	tcase_add_test(tc, tokens_that_were_not_counted_are_known_after_a_restart);
 	tcase_add_test(tc, what_was_erased_is_not);
 	tcase_add_test(tc, another_fingerprint_sees_nothing_and_can_be_removed);
 	tcase_add_test(tc, a_store_in_use_is_not_removed);

@@ -185,7 +185,7 @@ static const struct {
 	{"a: {", "t:"},
 };
 
-START_TEST(a_mistake_is_told)
+START_TEST(a_mistake_is_reported)
 {
 	struct kvt_daemon_config config;
 	char *report = NULL;
@@ -214,7 +214,7 @@ int main(int argc, char **argv)
 	tcase_add_test(tcase, defaults);
 	tcase_add_test(tcase, all_of_it_is_read);
 	tcase_add_test(tcase, a_login_is_not_shown);
-	tcase_add_loop_test(tcase, a_mistake_is_told, 0, sizeof(mistakes) / sizeof(mistakes[0]));
+	tcase_add_loop_test(tcase, a_mistake_is_reported, 0, sizeof(mistakes) / sizeof(mistakes[0]));
 	suite_add_tcase(suite, tcase);
 	runner = srunner_create(suite);
 	srunner_run_all(runner, CK_NORMAL);

@@ -120,7 +120,7 @@ START_TEST(a_half_filled_put_is_never_seen)
 }
 END_TEST
 
-START_TEST(who_ends_last_wins)
+START_TEST(the_write_that_ends_last_wins)
 {
 	struct kvt_object_put *first, *second;
 	struct kvt_checksum one, two;
@@ -138,7 +138,7 @@ START_TEST(who_ends_last_wins)
 }
 END_TEST
 
-START_TEST(who_ends_last_wins_also_over_what_was_evicted)
+START_TEST(the_write_that_ends_last_wins_also_over_what_was_evicted)
 {
 	struct kvt_object_put *first, *second;
 	struct kvt_checksum one, two;
@@ -486,8 +486,8 @@ int main(void)
 	tcase_add_test(cases, equal_bytes_are_the_same_and_others_replace);
 	tcase_add_test(cases, a_fixed_key_with_other_bytes_each_time);
 	tcase_add_test(cases, a_half_filled_put_is_never_seen);
-	tcase_add_test(cases, who_ends_last_wins);
-	tcase_add_test(cases, who_ends_last_wins_also_over_what_was_evicted);
+	tcase_add_test(cases, the_write_that_ends_last_wins);
+	tcase_add_test(cases, the_write_that_ends_last_wins_also_over_what_was_evicted);
 	tcase_add_test(cases, what_a_client_changed_is_replaced_by_a_put);
 	tcase_add_test(cases, an_erase_concerns_what_was_there_before);
 	tcase_add_test(cases, bytes_that_a_client_changed_are_not_leased);

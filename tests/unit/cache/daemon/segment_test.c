@@ -198,7 +198,7 @@ START_TEST(a_removed_name_comes_back)
 }
 END_TEST
 
-START_TEST(somebody_elses_file_is_left_alone)
+START_TEST(another_programs_file_is_left_alone)
 {
 	struct kvt_segment_stats stats;
 	struct kvt_segment_file *s;
@@ -395,7 +395,7 @@ START_TEST(clocks_may_jump)
 }
 END_TEST
 
-START_TEST(who_knows_nothing_waits_for_the_longest_lease)
+START_TEST(an_owner_that_knows_nothing_waits_for_the_longest_lease)
 {
 	struct kvt_segment_file *s;
 	struct place p;
@@ -475,14 +475,14 @@ int main(void)
 	tcase_add_test(cases, a_new_segment_has_two_names_and_no_quiet_time);
 	tcase_add_test(cases, it_is_the_same_inode_with_the_same_bytes_after_a_restart);
 	tcase_add_test(cases, a_removed_name_comes_back);
-	tcase_add_test(cases, somebody_elses_file_is_left_alone);
+	tcase_add_test(cases, another_programs_file_is_left_alone);
 	tcase_add_test(cases, what_is_not_ours_is_refused_with_the_command_that_removes_it);
 	tcase_add_test(cases, one_owner_at_a_time);
 	tcase_add_test(cases, without_room_nothing_is_left_behind);
 	tcase_add_test(cases, promises_outlive_the_daemon);
 	tcase_add_test(cases, a_clean_end_leaves_no_quiet_time_but_for_leases);
 	tcase_add_test(cases, clocks_may_jump);
-	tcase_add_test(cases, who_knows_nothing_waits_for_the_longest_lease);
+	tcase_add_test(cases, an_owner_that_knows_nothing_waits_for_the_longest_lease);
 	tcase_add_test(cases, few_leases_write);
 	tcase_add_test(cases, killed_while_leases_are_out);
 	suite_add_tcase(suite, cases);

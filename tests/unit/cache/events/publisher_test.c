@@ -332,7 +332,7 @@ static void add_case(uint32_t i)
 }
 
 /* What is published decodes into what was reported, all of it, in order. */
-START_TEST(decodes_into_what_was_told)
+START_TEST(decodes_into_what_was_published)
 {
 	struct kvw_vllm_message heard;
 	struct kvw_vllm_reader reader;
@@ -772,7 +772,7 @@ int main(void)
 	tcase_set_timeout(tc, 60);
 	tcase_add_test(tc, exact_bytes);
 	tcase_add_test(tc, foreign_names_become_text);
-	tcase_add_test(tc, decodes_into_what_was_told);
+	tcase_add_test(tc, decodes_into_what_was_published);
 	tcase_add_test(tc, slow_subscriber_costs_nothing);
 	tcase_add_test(tc, replay_from_a_number);
 	tcase_add_test(tc, replay_buffer_is_bounded);

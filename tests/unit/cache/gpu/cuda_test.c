@@ -500,7 +500,7 @@ START_TEST(threads_copy_while_one_pins)
 }
 END_TEST
 
-START_TEST(what_cannot_be_used_is_told)
+START_TEST(what_cannot_be_used_is_reported)
 {
 	struct kvt_gpu_config config;
 	struct kvt_gpu *g;
@@ -544,7 +544,7 @@ int main(void)
 	tcase_add_test(one, a_lost_device_fails_everything);
 	tcase_add_test(one, an_unanswered_operation_is_not_over);
 	tcase_add_test(one, threads_copy_while_one_pins);
-	tcase_add_test(one, what_cannot_be_used_is_told);
+	tcase_add_test(one, what_cannot_be_used_is_reported);
 	suite_add_tcase(suite, one);
 	srunner_run_all(runner, CK_ENV);
 	failed = srunner_ntests_failed(runner);

@@ -331,7 +331,7 @@ START_TEST(entries_have_a_limit_of_their_own)
 }
 END_TEST
 
-START_TEST(uses_are_told_deepest_first)
+START_TEST(uses_are_reported_deepest_first)
 {
 	struct kvt_key chain[3] = {key_of(1), key_of(2), key_of(3)};
 	uint32_t entries[3];
@@ -500,7 +500,7 @@ int main(void)
 	tcase_add_test(tcase, what_expires_is_a_miss_at_once);
 	tcase_add_test(tcase, a_tenant_pays_for_itself);
 	tcase_add_test(tcase, entries_have_a_limit_of_their_own);
-	tcase_add_test(tcase, uses_are_told_deepest_first);
+	tcase_add_test(tcase, uses_are_reported_deepest_first);
 	tcase_add_test(tcase, match_stops_at_the_first_gap);
 	tcase_add_test(tcase, keys_are_compared_whole);
 	tcase_add_test(tcase, a_dropped_chunk_stays_with_its_holder);

@@ -137,7 +137,7 @@ static int fails_each_time(struct kvt_io_layer layer, const char *folder, const 
 	return allocations;
 }
 
-START_TEST(a_lack_of_memory_is_told)
+START_TEST(a_lack_of_memory_is_reported)
 {
 	struct folder folder;
 	struct kvt_disk *disk = NULL;
@@ -167,7 +167,7 @@ int main(void)
 	tcase_add_test(tc, the_rest_begins_where_the_transfer_stopped);
 	tcase_add_test(tc, a_short_transfer_goes_on_where_it_can);
 	tcase_add_test(tc, an_interruption_is_no_error_unless_it_stays);
-	tcase_add_test(tc, a_lack_of_memory_is_told);
+	tcase_add_test(tc, a_lack_of_memory_is_reported);
 	suite_add_tcase(suite, tc);
 	runner = srunner_create(suite);
 	srunner_run_all(runner, CK_ENV);

@@ -201,7 +201,7 @@ START_TEST(a_symbolic_link_is_not_followed)
 }
 END_TEST
 
-START_TEST(a_second_owner_is_told_the_first)
+START_TEST(a_second_owner_learns_the_first)
 {
 	struct kvt_io_options options = {.mode = modes[_i], .depth = 2};
 	struct kvt_io *other;
@@ -299,7 +299,7 @@ int main(void)
 	tcase_add_loop_test(tc, names_are_plain, 0, 2);
 	tcase_add_loop_test(tc, list_has_files_and_nothing_else, 0, 2);
 	tcase_add_loop_test(tc, a_symbolic_link_is_not_followed, 0, 2);
-	tcase_add_loop_test(tc, a_second_owner_is_told_the_first, 0, 2);
+	tcase_add_loop_test(tc, a_second_owner_learns_the_first, 0, 2);
 	tcase_add_loop_test(tc, a_folder_is_made_with_its_parents, 0, 2);
 	tcase_add_test(tc, wrong_options_are_refused);
 	tcase_add_loop_test(tc, memory_is_not_called_durable, 0, 2);

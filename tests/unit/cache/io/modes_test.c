@@ -294,7 +294,7 @@ static bool small_file_system(void)
 	return mount("tmpfs", folder.path, "tmpfs", 0, "size=1m") == 0;
 }
 
-START_TEST(a_full_file_system_is_told)
+START_TEST(a_full_file_system_is_reported)
 {
 	struct kvt_io_file_info info;
 	struct kvt_file *file;
@@ -340,7 +340,7 @@ int main(void)
 	tcase_add_test(tc, memory_outside_the_arena_works_too);
 	tcase_add_loop_test(tc, the_thread_that_submitted_may_end, 0, 2);
 	tcase_add_loop_test(tc, wakes_lose_no_operation, 0, 2);
-	tcase_add_loop_test(tc, a_full_file_system_is_told, 0, 2);
+	tcase_add_loop_test(tc, a_full_file_system_is_reported, 0, 2);
 	suite_add_tcase(suite, tc);
 	runner = srunner_create(suite);
 	srunner_run_all(runner, CK_ENV);

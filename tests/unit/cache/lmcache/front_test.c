@@ -119,7 +119,7 @@ static void tell_all(struct kvt_controller *c)
 }
 
 /* Sockets that take connections and answer nothing, or garbage. */
-START_TEST(many_tell_and_nobody_answers)
+START_TEST(many_report_and_the_controller_is_silent)
 {
 	struct kvt_controller_stats stats;
 	struct kvt_controller *c = NULL;
@@ -173,7 +173,7 @@ START_TEST(without_an_address_there_is_none)
 }
 END_TEST
 
-START_TEST(what_cannot_be_is_told_and_left_out)
+START_TEST(what_cannot_be_is_reported_and_left_out)
 {
 	struct kvt_config seedless = config_of("tcp://127.0.0.1:1", "");
 	struct kvt_config taken = config_of("tcp://127.0.0.1:1", "");
@@ -198,9 +198,9 @@ int main(void)
 
 	tcase_set_timeout(tests, 100);
 	tcase_add_checked_fixture(tests, setup, NULL);
-	tcase_add_loop_test(tests, many_tell_and_nobody_answers, 0, 2);
+	tcase_add_loop_test(tests, many_report_and_the_controller_is_silent, 0, 2);
 	tcase_add_test(tests, without_an_address_there_is_none);
-	tcase_add_test(tests, what_cannot_be_is_told_and_left_out);
+	tcase_add_test(tests, what_cannot_be_is_reported_and_left_out);
 	suite_add_tcase(suite, tests);
 	srunner_run_all(runner, CK_ENV);
 	failed = srunner_ntests_failed(runner);

@@ -503,7 +503,7 @@ START_TEST(a_hostile_controller_changes_nothing)
 }
 END_TEST
 
-START_TEST(an_old_controller_is_told_by_admits)
+START_TEST(an_old_controller_gets_admits)
 {
 	held_count = KEYS;
 	config.reply = "";
@@ -547,7 +547,7 @@ int main(void)
 	tcase_add_test(tests, a_refused_sync_is_tried_again);
 	tcase_add_test(tests, unanswered_heartbeats_mean_that_it_is_gone);
 	tcase_add_test(tests, a_hostile_controller_changes_nothing);
-	tcase_add_test(tests, an_old_controller_is_told_by_admits);
+	tcase_add_test(tests, an_old_controller_gets_admits);
 	tcase_add_test(tests, it_says_good_bye);
 	suite_add_tcase(suite, tests);
 	srunner_run_all(runner, CK_ENV);

@@ -15,7 +15,7 @@ static struct kvt_key key_of(uint32_t n)
 	return key;
 }
 
-START_TEST(first_and_last_are_told)
+START_TEST(first_and_last_are_reported)
 {
 	struct kvt_chunk_names *names = kvt_chunk_names_create(16);
 	struct kvt_key a = key_of(1), b = key_of(2), found;
@@ -119,7 +119,7 @@ int main(void)
 	SRunner *runner = srunner_create(suite);
 	int failed;
 
-	tcase_add_test(tests, first_and_last_are_told);
+	tcase_add_test(tests, first_and_last_are_reported);
 	tcase_add_test(tests, there_is_a_bound);
 	tcase_add_loop_test(tests, a_history_ends_as_a_list_says, 0, 4);
 	suite_add_tcase(suite, tests);

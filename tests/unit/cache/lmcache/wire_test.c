@@ -44,7 +44,7 @@ static size_t bytes_of(const char *hex, unsigned char *bytes, size_t size)
 	return len;
 }
 
-static const struct kvt_controller_who i0 = {
+static const struct kvt_controller_sender i0 = {
 	.instance = "i0", .ip = "127.0.0.1", .port = 18500, .signed_keys = true};
 static const char sync_id[] = "i0_0_0b111434";
 
@@ -83,12 +83,12 @@ END_TEST
 START_TEST(unsigned_keys_are_sent_as_such)
 {
 	static const struct kvt_controller_operation evict = {UINT64_MAX - 1, 300, false};
-	struct kvt_controller_who who = i0;
+	struct kvt_controller_sender sender = i0;
 	struct kvw_lmc_reader lmc;
 	struct kvw_lmc_message message;
 
-	who.signed_keys = false;
-	kvt_controller_put_operations(&out, &who, KVT_CONTROLLER_DISK, &evict, 1);
+	sender.signed_keys = false;
+	kvt_controller_put_operations(&out, &sender, KVT_CONTROLLER_DISK, &evict, 1);
 	ck_assert_ptr_nonnull(memmem(out.data, out.len, "\xcf\xff\xff\xff\xff\xff\xff\xff\xfe", 9));
 	kvw_lmc_reader_init(&lmc);
 	ck_assert_int_eq(

@@ -154,7 +154,7 @@ START_TEST(test_hugetlb)
 }
 END_TEST
 
-START_TEST(test_refusals_are_told)
+START_TEST(test_refusals_are_reported)
 {
 	struct heard heard;
 	struct kvt_surroundings s = surroundings(&heard);
@@ -498,7 +498,7 @@ int main(void)
 	tcase_add_test(tcase, test_anon);
 	tcase_add_test(tcase, test_wrong_options);
 	tcase_add_test(tcase, test_hugetlb);
-	tcase_add_test(tcase, test_refusals_are_told);
+	tcase_add_test(tcase, test_refusals_are_reported);
 	tcase_add_test(tcase, test_lock);
 	tcase_add_test(tcase, test_shm);
 	tcase_add_test(tcase, test_shm_owners);

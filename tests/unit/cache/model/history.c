@@ -7,7 +7,7 @@
  *
  * The cache's own events are a third witness. Copies are counted, as an engine's are: a chunk that
  * was erased under a lease leaves when the lease does, and may have been put again by then. A tier
- * never loses what it had not told of, memory shows nothing that was not told, and in the end
+ * never loses what it had not reported, memory shows nothing that was not reported, and in the end
  * all has left.
  */
 #include <check.h>
@@ -71,12 +71,12 @@ static void close_cache(struct history *h)
 
 static void do_reopen(struct history *h)
 {
-	bool crash = h->p->crashes && model_below(h, 2) == 0;
+	bool crash = h->p->crashes && model_random_below(h, 2) == 0;
 
-	if (model_below(h, 2) == 0)
+	if (model_random_below(h, 2) == 0)
 		model_drain(h);
 	if (crash)
-		files_crash(h->files, model_below(h, 2) == 0,
+		files_crash(h->files, model_random_below(h, 2) == 0,
 			model_chance(h)); /* what close does comes too late */
 	model_trace(h, "%s", crash ? "crash" : "clean");
 	close_cache(h);
@@ -136,7 +136,7 @@ static size_t choose(struct history *h)
 
 	for (size_t o = 0; o < OPERATIONS; o++)
 		total += operations[o].weight;
-	at = model_below(h, total);
+	at = model_random_below(h, total);
 	while (at >= operations[i].weight)
 		at -= operations[i++].weight;
 	return i;
@@ -169,7 +169,7 @@ static void check_the_end(struct history *h)
 				t, stats.tiers[t].chunks, stats.tiers[t].leased);
 		for (uint32_t id = 0; id < h->p->chains * h->p->depth; id++)
 			if (h->told[t][id] != 0)
-				model_wrong(h, "tier %d never told that chunk %u left", t, id);
+				model_wrong(h, "tier %d never reported that chunk %u left", t, id);
 	}
 }
 

@@ -54,7 +54,7 @@ void model_wrong(const struct history *h, const char *format, ...)
 void model_trace(const struct history *h, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
 uint64_t model_chance(struct history *h);
-uint32_t model_below(struct history *h, uint64_t n);
+uint32_t model_random_below(struct history *h, uint64_t n);
 int64_t model_now(const struct history *h);
 uint32_t model_pick(struct history *h);
 /* First chunk of a chunk's chain. */

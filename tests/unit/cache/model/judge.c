@@ -47,7 +47,7 @@ uint64_t model_chance(struct history *h)
 	return x ^ x >> 31;
 }
 
-uint32_t model_below(struct history *h, uint64_t n)
+uint32_t model_random_below(struct history *h, uint64_t n)
 {
 	return (uint32_t)(model_chance(h) % n);
 }
@@ -59,11 +59,11 @@ int64_t model_now(const struct history *h)
 
 uint32_t model_pick(struct history *h)
 {
-	uint32_t chain = model_below(h, h->p->chains);
+	uint32_t chain = model_random_below(h, h->p->chains);
 
-	if (model_below(h, 2) == 0) /* some chains are more popular */
+	if (model_random_below(h, 2) == 0) /* some chains are more popular */
 		chain = chain * chain / h->p->chains;
-	return chain * h->p->depth + model_below(h, h->p->depth);
+	return chain * h->p->depth + model_random_below(h, h->p->depth);
 }
 
 /* First chunk of a chunk's chain. */
@@ -127,7 +127,7 @@ static uint32_t id_of(struct history *h, const struct kvt_event *event)
 		second = second << 8 | event->hashes[8 + i];
 	}
 	if (name % 2 != 1 || second != name + 1 || name / 2 >= (uint64_t)h->p->chains * h->p->depth)
-		model_wrong(h, "an event about blocks that nobody put");
+		model_wrong(h, "an event about blocks that were never put");
 	return (uint32_t)(name / 2);
 }
 
@@ -148,8 +148,8 @@ static void witness(struct history *h, const struct kvt_event *event)
 		oracle_used(
 			&h->oracle, id, model_now(h)); /* a copy's time to live begins with it */
 	if (told[id] < 0)
-		model_wrong(
-			h, "tier %u told that it lost chunk %u, which it had not", event->tier, id);
+		model_wrong(h, "tier %u reported that it lost chunk %u, which it had not",
+			event->tier, id);
 }
 
 void model_hear(struct history *h)
@@ -234,7 +234,7 @@ void model_judge_lease(
 void model_keep_or_release(struct history *h, uint32_t first, struct kvt_lease *lease)
 {
 	for (int i = 0; lease != NULL && i < LEASES; i++) {
-		if (h->held[i].lease != NULL || model_below(h, 2) == 0)
+		if (h->held[i].lease != NULL || model_random_below(h, 2) == 0)
 			continue;
 		h->held[i] = (struct held){lease, first, model_copy_of(h, lease, 0)};
 		return;

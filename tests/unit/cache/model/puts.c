@@ -15,7 +15,7 @@ static void after_put(struct history *h, uint32_t id)
 	struct kvt_key key = oracle_key(id);
 	struct kvt_lease *lease = NULL;
 
-	if (model_below(h, 2) == 0)
+	if (model_random_below(h, 2) == 0)
 		return;
 	if (kvt_get(h->k, &key, 1, 0, &lease) != KVT_OK)
 		model_wrong(h, "chunk %u was put a moment ago and is missing", id);
@@ -98,7 +98,7 @@ static void fill_segments(struct history *h, struct filling *f, size_t i,
 
 void model_do_reserve(struct history *h)
 {
-	struct filling *f = &h->filling[model_below(h, RESERVATIONS)];
+	struct filling *f = &h->filling[model_random_below(h, RESERVATIONS)];
 	struct kvt_item items[RESERVED_MAX];
 	struct kvt_key parents[RESERVED_MAX];
 	struct kvt_blocks blocks[RESERVED_MAX];
@@ -110,7 +110,7 @@ void model_do_reserve(struct history *h)
 
 	if (f->reservation != NULL)
 		return;
-	f->count = 1 + model_below(h, RESERVED_MAX);
+	f->count = 1 + model_random_below(h, RESERVED_MAX);
 	f->count = f->count < left ? f->count : left;
 	f->reserved_ns = model_now(h);
 	for (size_t i = 0; i < f->count; i++) {
@@ -142,7 +142,7 @@ void model_do_reserve(struct history *h)
 static void commit(struct history *h, struct filling *f, size_t ready)
 {
 	enum kvt_status status = kvt_put_commit(
-		h->k, f->reservation, ready, model_below(h, 2) == 0 ? f->sums : NULL);
+		h->k, f->reservation, ready, model_random_below(h, 2) == 0 ? f->sums : NULL);
 
 	model_trace(h, "%zu of %zu chunks from %u: %s", ready, f->count, f->ids[0],
 		kvt_status_text(status));
@@ -171,12 +171,14 @@ void model_abort_filling(struct history *h, struct filling *f)
 
 void model_do_finish(struct history *h)
 {
-	struct filling *f = &h->filling[model_below(h, RESERVATIONS)];
+	struct filling *f = &h->filling[model_random_below(h, RESERVATIONS)];
 
 	if (f->reservation == NULL)
 		return;
-	if (model_below(h, 4) == 0)
+	if (model_random_below(h, 4) == 0)
 		model_abort_filling(h, f);
 	else
-		commit(h, f, model_below(h, 3) == 0 ? model_below(h, f->count + 1) : f->count);
+		commit(h, f,
+			model_random_below(h, 3) == 0 ? model_random_below(h, f->count + 1)
+						      : f->count);
 }

@@ -34,14 +34,14 @@ static void get_now(struct history *h, uint32_t first, size_t n)
 void model_do_get(struct history *h)
 {
 	uint32_t id = model_pick(h);
-	uint32_t first = model_below(h, 4) == 0 ? id : model_head_of(h, id);
+	uint32_t first = model_random_below(h, 4) == 0 ? id : model_head_of(h, id);
 
-	get_now(h, first, 1 + model_below(h, h->p->depth));
+	get_now(h, first, 1 + model_random_below(h, h->p->depth));
 }
 
 void model_do_release(struct history *h)
 {
-	model_let_go(h, &h->held[model_below(h, LEASES)]);
+	model_let_go(h, &h->held[model_random_below(h, LEASES)]);
 }
 
 void model_do_lookup(struct history *h)
@@ -50,7 +50,7 @@ void model_do_lookup(struct history *h)
 	uint8_t tiers[64];
 	struct kvt_lookup found = {0};
 	uint32_t first = model_head_of(h, model_pick(h));
-	size_t n = model_keys_of(h, first, 1 + model_below(h, h->p->depth), keys);
+	size_t n = model_keys_of(h, first, 1 + model_random_below(h, h->p->depth), keys);
 	enum kvt_status status;
 
 	model_hear(h);
@@ -69,7 +69,7 @@ void model_do_lookup(struct history *h)
 		if (i < found.hits && model_entry(h, id)->presence == GONE)
 			model_wrong(h, "chunk %u is gone, and found in tier %u", id, tiers[i]);
 		if (i < found.hits && tiers[i] == KVT_TIER_L1 && h->told[tiers[i]][id] == 0)
-			model_wrong(h, "chunk %u found in tier %u, which never told of it", id,
+			model_wrong(h, "chunk %u found in tier %u, which never reported it", id,
 				tiers[i]);
 		if (i == found.hits && model_demanded(h, id))
 			model_wrong(h, "chunk %u is not found", id);
@@ -99,7 +99,7 @@ void model_do_prefetch(struct history *h)
 {
 	struct kvt_key keys[64] = {0};
 	uint32_t first = model_head_of(h, model_pick(h));
-	size_t n = model_keys_of(h, first, 1 + model_below(h, h->p->depth), keys);
+	size_t n = model_keys_of(h, first, 1 + model_random_below(h, h->p->depth), keys);
 	enum kvt_status status = kvt_prefetch(h->k, keys, n);
 
 	model_use_all(h, first, n);
@@ -112,8 +112,9 @@ void model_do_pin(struct history *h)
 {
 	struct kvt_key keys[64];
 	uint32_t first = model_pick(h);
-	size_t n = model_keys_of(h, first, 1 + model_below(h, 3), keys), changed = 0, there = 0;
-	bool unpin = model_below(h, 2) == 0;
+	size_t n = model_keys_of(h, first, 1 + model_random_below(h, 3), keys), changed = 0,
+	       there = 0;
+	bool unpin = model_random_below(h, 2) == 0;
 	enum kvt_status status =
 		unpin ? kvt_unpin(h->k, keys, n, &changed) : kvt_pin(h->k, keys, n, &changed);
 
@@ -141,7 +142,7 @@ void model_unpin_all(struct history *h)
 /* Enough, or nothing: then it is unreadable all the same, and only not known to be durable. */
 static uint64_t erase_limit(struct history *h)
 {
-	return model_below(h, 3) == 0 ? 0 : 20 * SECOND;
+	return model_random_below(h, 3) == 0 ? 0 : 20 * SECOND;
 }
 
 static void judge_erase(
@@ -157,7 +158,8 @@ void model_do_erase(struct history *h)
 {
 	struct kvt_key keys[64];
 	uint32_t first = model_pick(h);
-	size_t n = model_keys_of(h, first, 1 + model_below(h, 4), keys), erased = 0, there = 0;
+	size_t n = model_keys_of(h, first, 1 + model_random_below(h, 4), keys), erased = 0,
+	       there = 0;
 	uint64_t limit = erase_limit(h);
 	enum kvt_status status;
 
@@ -209,15 +211,15 @@ void model_do_reset(struct history *h)
 
 void model_do_time(struct history *h)
 {
-	if (model_below(h, 8) == 0)
-		model_pass_time(h, model_below(h, 60) * SECOND);
+	if (model_random_below(h, 8) == 0)
+		model_pass_time(h, model_random_below(h, 60) * SECOND);
 	else
-		model_pass_time(h, model_below(h, 50) * SECOND / 1000);
+		model_pass_time(h, model_random_below(h, 50) * SECOND / 1000);
 }
 
 void model_do_steps(struct history *h)
 {
-	for (uint32_t i = model_below(h, 20); i > 0; i--)
+	for (uint32_t i = model_random_below(h, 20); i > 0; i--)
 		(void)kvt_step(h->k, NULL);
 }
 
@@ -226,11 +228,11 @@ void model_do_async(struct history *h)
 {
 	struct kvt_key keys[64];
 	uint32_t first = model_head_of(h, model_pick(h));
-	size_t n = model_keys_of(h, first, 1 + model_below(h, h->p->depth), keys);
+	size_t n = model_keys_of(h, first, 1 + model_random_below(h, h->p->depth), keys);
 	struct kvt_completion done = {0};
 	struct kvt_lease *lease = NULL;
 	uint64_t op = 0;
-	bool cancel = model_below(h, 6) == 0;
+	bool cancel = model_random_below(h, 6) == 0;
 	enum kvt_status status = kvt_get_begin(h->k, keys, n, 20 * SECOND, ++h->user, &op);
 
 	model_use_all(h, first, n);
@@ -260,7 +262,7 @@ void model_do_async(struct history *h)
 	if (kvt_get_take(h->k, op, &lease) != KVT_OK || lease == NULL)
 		model_wrong(h, "a get's lease cannot be taken");
 	if (done.count != lease->count)
-		model_wrong(h, "%" PRIu64 " chunks told, %zu got", done.count, lease->count);
+		model_wrong(h, "%" PRIu64 " chunks reported, %zu got", done.count, lease->count);
 	if (!cancel || lease->count == n)
 		model_judge_lease(h, first, n, lease);
 	model_keep_or_release(h, first, lease);
@@ -295,7 +297,7 @@ void model_do_stats(struct history *h)
 		stats.tiers[KVT_TIER_NVME].used > stats.tiers[KVT_TIER_NVME].capacity)
 		model_wrong(h, "a tier occupies more than it may");
 	if (held == 0 && stats.tiers[KVT_TIER_L1].oldest_lease_ns != 0)
-		model_wrong(h, "a lease that nobody has");
+		model_wrong(h, "a lease that no call holds");
 	if (kvt_metrics(h->k, &text) != KVT_OK || text == NULL)
 		model_wrong(h, "no metrics");
 	kvt_text_free(text);

@@ -183,7 +183,7 @@ START_TEST(too_long_a_text)
 }
 END_TEST
 
-/* What kvt_open is told about a struct that C filled. */
+/* What kvt_open reports about a struct that a C program filled. */
 START_TEST(a_struct_filled_wrong)
 {
 	struct kvt_config config, good;

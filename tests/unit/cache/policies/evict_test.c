@@ -115,7 +115,7 @@ START_TEST(test_golden)
 END_TEST
 
 /* What the default is chosen for: at least LRU everywhere, and much above it under a flood. */
-START_TEST(test_default_beside_lru)
+START_TEST(test_default_compared_with_lru)
 {
 	struct kvb_trace trace;
 
@@ -148,7 +148,7 @@ int main(void)
 	tcase_add_loop_test(all, test_bounds, 0, made);
 	tcase_add_test(all, test_room_for_all);
 	tcase_add_loop_test(all, test_golden, 0, (int)(sizeof(golden) / sizeof(golden[0])));
-	tcase_add_loop_test(all, test_default_beside_lru, 0, made);
+	tcase_add_loop_test(all, test_default_compared_with_lru, 0, made);
 	suite_add_tcase(suite, all);
 	runner = srunner_create(suite);
 	srunner_run_all(runner, CK_NORMAL);

@@ -223,7 +223,7 @@ START_TEST(test_lives)
 
 	ck_assert(soon > 4 * late);
 	ck_assert(late > 4 * never);
-	/* Who waits for the late ones gets more for it the longer it has waited. */
+	/* A chunk of a class with late reuse is worth more the longer it has waited. */
 	ck_assert(kvt_lives_worth(&l, 1, l.epoch - 16) > 2 * late);
 	/* A jump over many epochs, and lives older than what is told apart. */
 	kvt_lives_begin(&l, 0);

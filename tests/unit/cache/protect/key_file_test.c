@@ -111,7 +111,7 @@ START_TEST(one_mistake)
 }
 END_TEST
 
-START_TEST(every_mistake_is_told)
+START_TEST(every_mistake_is_reported)
 {
 	ck_assert_int_eq(read_as("1: x\n2: " KEY_A "\n3; y\n", 0600), KVT_EINVAL);
 	ck_assert_ptr_nonnull(strstr(report, ":1: found no key"));
@@ -222,7 +222,7 @@ int main(void)
 	tcase_add_checked_fixture(tc, setup, teardown);
 	tcase_add_test(tc, keys_are_read_in_both_forms);
 	tcase_add_loop_test(tc, one_mistake, 0, sizeof(mistakes) / sizeof(mistakes[0]));
-	tcase_add_test(tc, every_mistake_is_told);
+	tcase_add_test(tc, every_mistake_is_reported);
 	tcase_add_test(tc, others_must_not_read_it);
 	tcase_add_test(tc, what_is_no_file);
 	tcase_add_test(tc, too_long_a_file);

@@ -177,7 +177,7 @@ START_TEST(a_forgotten_tenant_is_gone)
 	kvt_seal_forget_tenant(s.sealer, &c.place.tenant); /* twice is once */
 	ck_assert_int_eq(chunk_open(&c, s.sealer, 1), KVT_MISS);
 	chunk_must_open(&neighbour, s.sealer, 1);
-	/* who comes back gets a new key, which opens nothing old */
+	/* a tenant that comes back gets a new key, which opens nothing old */
 	second = key_for(s.sealer, c.place.tenant, true);
 	ck_assert_mem_ne(first.wrapped + 8, second.wrapped + 8, 8);
 	ck_assert_int_eq(chunk_open(&c, s.sealer, 1), KVT_MISS);

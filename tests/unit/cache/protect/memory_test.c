@@ -118,7 +118,7 @@ static enum kvt_status live_once(const char *path, const struct kvt_surroundings
 	return status;
 }
 
-START_TEST(whatever_runs_out_is_told)
+START_TEST(whatever_runs_out_is_reported)
 {
 	uint8_t wrapped[KVT_SEAL_WRAPPED_BYTES];
 	struct kvt_surroundings surroundings;
@@ -161,7 +161,7 @@ int main(void)
 	SRunner *runner;
 	int failed;
 
-	tcase_add_test(tc, whatever_runs_out_is_told);
+	tcase_add_test(tc, whatever_runs_out_is_reported);
 	suite_add_tcase(suite, tc);
 	runner = srunner_create(suite);
 	srunner_run_all(runner, CK_NORMAL);
