@@ -107,7 +107,7 @@ static enum kvw_err kvaware_create(
 /* --- what workers say --- */
 
 /* Whose word counts, of the reporters that the request has a chain for. */
-static void ask_whom(const struct kvaware *ka, const struct kvw_route_request *request,
+static void choose_reporter(const struct kvaware *ka, const struct kvw_route_request *request,
 	const struct kvw_candidates *set, struct view *view)
 {
 	unsigned words = WORD_TREE;
@@ -282,7 +282,7 @@ static void weigh(struct kvaware *ka, const struct kvw_route_request *request,
 	if (w->usable == 0)
 		return;
 	if (w->chains == 1 && request->chain_count == 1 && request->exact_tokens > 0)
-		ask_whom(ka, request, set, view);
+		choose_reporter(ka, request, set, view);
 	if (view->any) {
 		match_chains(ka, request, KVW_REPORTER_ENGINE, now_ns, set, view);
 		match_chains(ka, request, KVW_REPORTER_LMCACHE, now_ns, set, view);
@@ -381,7 +381,7 @@ static enum kvw_err kvaware_explain(struct kvw_strategy *self,
 	if (w.usable == 0)
 		return KVW_ENOWORKER;
 	choice = kvw_prefixaware_choose(&ka->pa, &exactly, set, &w);
-	kvw_prefixaware_tell(&ka->pa, set, now_ns, choice.pos, &w, costs);
+	kvw_prefixaware_report(&ka->pa, set, now_ns, choice.pos, &w, costs);
 	for (size_t i = 0; i < set->count; i++) {
 		if (!is_exact(&view, i))
 			continue;

@@ -210,7 +210,7 @@ static enum kvw_verdict verdict_of_bar(enum kvw_reason bar)
 	}
 }
 
-void kvw_prefixaware_tell(const struct kvw_prefixaware *pa, const struct kvw_candidates *set,
+void kvw_prefixaware_report(const struct kvw_prefixaware *pa, const struct kvw_candidates *set,
 	int64_t now_ns, size_t chosen, const struct kvw_weighing *w, struct kvw_cost *costs)
 {
 	double open[KVW_MAX_WORKERS];
@@ -255,7 +255,7 @@ static enum kvw_err prefixaware_explain(struct kvw_strategy *self,
 	if (w.usable == 0)
 		return KVW_ENOWORKER;
 	choice = kvw_prefixaware_choose(pa, request, set, &w);
-	kvw_prefixaware_tell(pa, set, now_ns, choice.pos, &w, costs);
+	kvw_prefixaware_report(pa, set, now_ns, choice.pos, &w, costs);
 	kvw_prefixaware_decide(request, set, choice, now_ns, &w, out);
 	return KVW_OK;
 }

@@ -111,7 +111,7 @@ void kvw_prefixaware_decide(const struct kvw_route_request *request,
 	const struct kvw_weighing *w, struct kvw_decision *out);
 
 /* Fills costs from a finished weighing, hits as above. */
-void kvw_prefixaware_tell(const struct kvw_prefixaware *pa, const struct kvw_candidates *set,
+void kvw_prefixaware_report(const struct kvw_prefixaware *pa, const struct kvw_candidates *set,
 	int64_t now_ns, size_t chosen, const struct kvw_weighing *w, struct kvw_cost *costs);
 
 /* Of strategies that begin with a struct kvw_prefixaware. */

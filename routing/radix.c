@@ -236,7 +236,7 @@ void kvw_radix_reach(struct kvw_radix *tree, const struct kvw_chunk *chunks, uin
 {
 	assert(reach->limit <= KVW_MAX_WORKERS);
 	kvw_path_settle(tree, chunks, count, path);
-	tree->scan->reach_nobody(reach);
+	tree->scan->reach_none(reach);
 	for (uint32_t i = 0; i < path->count; i++)
 		prefetch_overflow(tree, kvw_slot_at(tree, path->steps[i].node));
 	for (uint32_t i = 0; i < path->count; i++) {

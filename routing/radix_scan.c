@@ -43,7 +43,7 @@ static uint32_t dead(const _Atomic uint64_t *words, unsigned used, const _Atomic
 	return gone;
 }
 
-static void reach_nobody(struct kvw_radix_reach *reach)
+static void reach_none(struct kvw_radix_reach *reach)
 {
 	reach->count = 0;
 	reach->mapped = true;
@@ -80,7 +80,7 @@ void kvw_reach_done(struct kvw_radix_reach *reach)
 }
 
 const struct kvw_radix_scan kvw_radix_scan_base = {
-	of_worker, dead, reach_nobody, kvw_reach_slot_mapped, kvw_reach_done};
+	of_worker, dead, reach_none, kvw_reach_slot_mapped, kvw_reach_done};
 
 const struct kvw_radix_scan *kvw_radix_scan_best(void)
 {

@@ -25,7 +25,7 @@ struct kvw_radix_scan {
 		const _Atomic uint64_t *words, unsigned used, const _Atomic uint64_t *windows);
 
 	/* Empties a reach whose limit is set. */
-	void (*reach_nobody)(struct kvw_radix_reach *reach);
+	void (*reach_none)(struct kvw_radix_reach *reach);
 
 	/* Holders whose reach comes up to a step that begins at chunk `start` carry on through `length`
 	 * chunks of it at most. A holder of nothing of the step at 0 is not reached. */

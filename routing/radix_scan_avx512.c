@@ -106,7 +106,7 @@ static inline bool has_twins(__m256i worker, __mmask8 lanes)
 
 /* --- reaching --- */
 
-static void reach_nobody(struct kvw_radix_reach *reach)
+static void reach_none(struct kvw_radix_reach *reach)
 {
 	reach->count = 0;
 	reach->mapped = false;
@@ -315,4 +315,4 @@ static void reach_slot(const _Atomic uint64_t *words, unsigned used,
 }
 
 const struct kvw_radix_scan kvw_radix_scan_avx512 = {
-	of_worker, dead, reach_nobody, reach_slot, kvw_reach_done};
+	of_worker, dead, reach_none, reach_slot, kvw_reach_done};

@@ -106,7 +106,7 @@ START_TEST(small_differences_are_no_error)
 }
 END_TEST
 
-/* Hits that nobody foresaw show that more is kept than is assumed. */
+/* Hits that were not predicted show that more is kept than is assumed. */
 START_TEST(unforeseen_hits_restore_faster)
 {
 	double after = 0;

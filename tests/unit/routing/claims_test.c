@@ -31,7 +31,7 @@ static struct kvw_exact_chain chain_of(
 	return (struct kvw_exact_chain){KVW_REPORTER_ENGINE, 3, BLOCK_TOKENS, count, keys};
 }
 
-/* Blocks that the worker is found to hold who by the index holds `held`. */
+/* Blocks that are found at a worker which holds `held` by the index. */
 static uint32_t found(struct kvw_claims *claims, const struct kvw_exact_chain *chain,
 	uint32_t worker, uint32_t held, int64_t now_ns)
 {
@@ -145,7 +145,7 @@ START_TEST(long_prompts_are_claimed_in_strides)
 }
 END_TEST
 
-/* More workers than a line has room for: the earliest ends are lost, nobody is found who has none. */
+/* More workers than a line has room for: the earliest ends are lost, no worker is found that has none. */
 START_TEST(a_prefix_that_everybody_is_sent)
 {
 	struct kvw_claims *claims = make();

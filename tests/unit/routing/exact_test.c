@@ -59,7 +59,7 @@ START_TEST(each_reporter_has_its_own_coverage)
 }
 END_TEST
 
-START_TEST(a_purged_worker_is_not_believed_until_it_is_read_anew)
+START_TEST(a_purged_worker_is_not_believed_until_it_is_read_again)
 {
 	struct kvw_exact *exact = make();
 	uint32_t purged[4];
@@ -163,11 +163,11 @@ END_TEST
 
 struct race {
 	struct kvw_exact *exact;
-	_Atomic uint32_t learned[WORKERS]; /* how often the feed has read a worker anew */
+	_Atomic uint32_t learned[WORKERS]; /* how often the feed has read a worker again */
 	_Atomic unsigned askers;           /* still at work */
 };
 
-/* Whoever asked for a purge sees FULL again only after the worker was read anew. */
+/* A thread that asked for a purge sees FULL again only after the feed has read the worker again. */
 static void *ask(void *arg)
 {
 	struct race *race = arg;
@@ -224,7 +224,7 @@ int main(void)
 	int failed = 0;
 
 	tcase_add_test(tcase, each_reporter_has_its_own_coverage);
-	tcase_add_test(tcase, a_purged_worker_is_not_believed_until_it_is_read_anew);
+	tcase_add_test(tcase, a_purged_worker_is_not_believed_until_it_is_read_again);
 	tcase_add_test(tcase, purges_beyond_the_cap_wait_for_the_next_tick);
 	tcase_add_test(tcase, reporters_require_their_own_sources_only);
 	tcase_add_loop_test(tcase, memory_stays_within_its_limit, 0, 2);

@@ -1,5 +1,5 @@
 /*
- * guards_test.c - whom prefixaware passes over, why, and what it says of it.
+ * guards_test.c - which workers prefixaware passes over, why, and what it says of it.
  */
 #include <stdlib.h>
 #include <string.h>

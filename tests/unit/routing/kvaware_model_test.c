@@ -1,5 +1,5 @@
 /*
- * kvaware_model_test.c - predicted hits against a naive count of what was told.
+ * kvaware_model_test.c - predicted hits against a naive count of what was reported.
  *
  * A world of prompts that branch at each chunk; workers store and drop runs of them, in their engine's
  * tiers and in LMCache's, are purged, and are heard of well or not. For each question the reference
@@ -89,9 +89,9 @@ static void play_run(struct model *m, bool stored)
 			(*cell)--;
 	}
 	if (stored)
-		tell_stored(m->exact, worker, chain, tier, first, count);
+		report_stored(m->exact, worker, chain, tier, first, count);
 	else
-		tell_removed(m->exact, worker, chain, tier, first, count);
+		report_removed(m->exact, worker, chain, tier, first, count);
 }
 
 static void carry_out_purges(struct model *m)

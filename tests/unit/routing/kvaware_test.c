@@ -100,9 +100,9 @@ START_TEST(a_worker_is_found_by_its_own_word)
 
 	ask(s, 1000, 100, 0);
 	all_see(s, KVW_REPORTER_ENGINE, KVW_COVERAGE_FULL);
-	tell_stored(s->exact, 5, engine(s), KVW_TIER_DEVICE, 0, 40);
-	tell_stored(s->exact, 3, engine(s), KVW_TIER_DEVICE, 0, 10);
-	tell_stored(s->exact, 4, engine(s), KVW_TIER_DEVICE, 1, 50); /* not its beginning */
+	report_stored(s->exact, 5, engine(s), KVW_TIER_DEVICE, 0, 40);
+	report_stored(s->exact, 3, engine(s), KVW_TIER_DEVICE, 0, 10);
+	report_stored(s->exact, 4, engine(s), KVW_TIER_DEVICE, 1, 50); /* not its beginning */
 	told = explain(s, costs);
 	d = pick_at(s, 0);
 	ck_assert_uint_eq(d.worker_id, 5);
@@ -125,9 +125,9 @@ START_TEST(what_is_pushed_out_is_paid_for)
 
 	all_see(s, KVW_REPORTER_ENGINE, KVW_COVERAGE_FULL);
 	ask(s, 80 * BLOCK_TOKENS, 0, 7);
-	tell_stored(s->exact, 0, engine(s), KVW_TIER_DEVICE, 0, 80);
+	report_stored(s->exact, 0, engine(s), KVW_TIER_DEVICE, 0, 80);
 	ask(s, 1000, 100, 0);
-	tell_stored(s->exact, 0, engine(s), KVW_TIER_DEVICE, 0, 20);
+	report_stored(s->exact, 0, engine(s), KVW_TIER_DEVICE, 0, 20);
 	ck_assert_uint_eq(explain(s, costs).worker_id, 0);
 	ck_assert(costs[0].evict_ns == 0 && costs[1].evict_ns == 0);
 	for (size_t w = 0; w < 2; w++)
@@ -139,7 +139,7 @@ START_TEST(what_is_pushed_out_is_paid_for)
 	ck_assert(costs[1].evict_ns == 0);
 	/* Where no cache has room, the prefix counts again. */
 	ask(s, 100 * BLOCK_TOKENS, 0, 8);
-	tell_stored(s->exact, 1, engine(s), KVW_TIER_DEVICE, 0, 100);
+	report_stored(s->exact, 1, engine(s), KVW_TIER_DEVICE, 0, 100);
 	ask(s, 1000, 100, 0);
 	ck_assert_uint_eq(explain(s, costs).worker_id, 0);
 	ck_assert(costs[1].evict_ns > costs[0].evict_ns);
@@ -157,8 +157,8 @@ START_TEST(what_was_dropped_is_missed_though_it_was_sent)
 	first = pick_at(s, 0); /* by the tree, which will remember */
 	ck_assert(!first.exact);
 	all_see(s, KVW_REPORTER_ENGINE, KVW_COVERAGE_FULL);
-	tell_stored(s->exact, first.worker_id, engine(s), KVW_TIER_DEVICE, 0, 62);
-	tell_removed(s->exact, first.worker_id, engine(s), KVW_TIER_DEVICE, 0, 62);
+	report_stored(s->exact, first.worker_id, engine(s), KVW_TIER_DEVICE, 0, 62);
+	report_removed(s->exact, first.worker_id, engine(s), KVW_TIER_DEVICE, 0, 62);
 	second = pick_at(s, 0);
 	ck_assert_int_eq(second.reason, KVW_REASON_LOAD);
 	ck_assert(second.exact);
@@ -173,14 +173,14 @@ START_TEST(the_last_token_is_never_reused)
 
 	kvw_exact_set_coverage(s->exact, 0, KVW_REPORTER_ENGINE, KVW_COVERAGE_FULL);
 	ask(s, 1024, 100, 0);
-	tell_stored(s->exact, 0, engine(s), KVW_TIER_DEVICE, 0, 64);
+	report_stored(s->exact, 0, engine(s), KVW_TIER_DEVICE, 0, 64);
 	ck_assert_uint_eq(pick_at(s, 0).hit_tokens[KVW_TIER_DEVICE], 1024 - BLOCK_TOKENS);
 	ask(s, 1025, 100, 0);
 	ck_assert_uint_eq(pick_at(s, 0).hit_tokens[KVW_TIER_DEVICE], 1024);
 	/* LMCache computes the last token alone. */
 	kvw_exact_set_coverage(s->exact, 0, KVW_REPORTER_LMCACHE, KVW_COVERAGE_FULL);
 	ask(s, 1024, 0, 3);
-	tell_stored(s->exact, 0, lmcache(s), KVW_TIER_HOST, 0, 16);
+	report_stored(s->exact, 0, lmcache(s), KVW_TIER_HOST, 0, 16);
 	ck_assert_uint_eq(pick_at(s, 0).hit_tokens[KVW_TIER_HOST], 1023);
 	scene_free(s);
 }
@@ -193,7 +193,7 @@ START_TEST(a_worker_that_was_not_heard_of_is_guessed)
 
 	ask(s, 1000, 100, 0);
 	d = pick_at(s, 0);
-	tell_stored(s->exact, (d.worker_id + 1) % 4, engine(s), KVW_TIER_DEVICE, 0, 62);
+	report_stored(s->exact, (d.worker_id + 1) % 4, engine(s), KVW_TIER_DEVICE, 0, 62);
 	all_see(s, KVW_REPORTER_ENGINE, KVW_COVERAGE_BLIND);
 	ck_assert_int_eq(pick_at(s, 0).worker_id, d.worker_id);
 	ck_assert_int_eq(pick_at(s, 0).reason, KVW_REASON_PREFIX);
@@ -213,14 +213,14 @@ START_TEST(lmcache_goes_on_where_the_engine_ends)
 	struct kvw_decision d;
 
 	ask(s, 1000, 100, 0);
-	tell_stored(s->exact, 1, engine(s), KVW_TIER_DEVICE, 0, 20);
-	tell_stored(s->exact, 1, lmcache(s), KVW_TIER_HOST, 0, 4);
-	tell_stored(s->exact, 1, lmcache(s), KVW_TIER_DISK, 4, 4);
+	report_stored(s->exact, 1, engine(s), KVW_TIER_DEVICE, 0, 20);
+	report_stored(s->exact, 1, lmcache(s), KVW_TIER_HOST, 0, 4);
+	report_stored(s->exact, 1, lmcache(s), KVW_TIER_DISK, 4, 4);
 	all_see(s, KVW_REPORTER_LMCACHE, KVW_COVERAGE_FULL);
 	d = explain(s, costs);
 	ck_assert_uint_eq(d.worker_id, 1);
 	ck_assert_int_eq(d.reason, KVW_REASON_KVAWARE);
-	ck_assert_uint_eq(d.hit_tokens[KVW_TIER_DEVICE], 0); /* nobody vouches for the engine */
+	ck_assert_uint_eq(d.hit_tokens[KVW_TIER_DEVICE], 0); /* the engine itself reports nothing */
 	ck_assert_uint_eq(d.hit_tokens[KVW_TIER_HOST], 256);
 	ck_assert_uint_eq(d.hit_tokens[KVW_TIER_DISK], 256);
 	all_see(s, KVW_REPORTER_ENGINE, KVW_COVERAGE_FULL);
@@ -236,7 +236,7 @@ START_TEST(lmcache_goes_on_where_the_engine_ends)
 }
 END_TEST
 
-/* Nobody is busy: costs are p_w, by 125 us a token and 1.75 ns a pair. */
+/* No worker is busy: costs are p_w, by 125 us a token and 1.75 ns a pair. */
 START_TEST(loading_takes_its_time)
 {
 	struct scene *s = scene_make(4);
@@ -246,9 +246,9 @@ START_TEST(loading_takes_its_time)
 
 	ask(s, 6400, 100, 0);
 	all_see(s, KVW_REPORTER_ENGINE, KVW_COVERAGE_FULL);
-	tell_stored(s->exact, 0, engine(s), KVW_TIER_HOST, 0, 320);
-	tell_stored(s->exact, 1, engine(s), KVW_TIER_DISK, 0, 320);
-	tell_stored(s->exact, 2, engine(s), KVW_TIER_DEVICE, 0, 320);
+	report_stored(s->exact, 0, engine(s), KVW_TIER_HOST, 0, 320);
+	report_stored(s->exact, 1, engine(s), KVW_TIER_DISK, 0, 320);
+	report_stored(s->exact, 2, engine(s), KVW_TIER_DEVICE, 0, 320);
 	(void)explain(s, costs);
 	ck_assert_double_eq_tol(costs[0].prefill_ns, rest + 5120 * 2000.0, 100);
 	ck_assert_double_eq_tol(costs[1].prefill_ns, rest + 5120 * 20000.0, 100);
@@ -271,7 +271,7 @@ START_TEST(what_is_slower_to_load_than_to_compute_saves_nothing)
 	s->exact = s->strategy->ops->exact(s->strategy);
 	ask(s, 6400, 100, 0);
 	all_see(s, KVW_REPORTER_LMCACHE, KVW_COVERAGE_FULL);
-	tell_stored(s->exact, 0, lmcache(s), KVW_TIER_REMOTE, 0, 80);
+	report_stored(s->exact, 0, lmcache(s), KVW_TIER_REMOTE, 0, 80);
 	(void)explain(s, costs);
 	ck_assert_uint_eq(costs[0].hit_tokens[KVW_TIER_REMOTE], 5120);
 	ck_assert_double_eq_tol(costs[0].prefill_ns, costs[1].prefill_ns, 1);
@@ -279,7 +279,7 @@ START_TEST(what_is_slower_to_load_than_to_compute_saves_nothing)
 }
 END_TEST
 
-/* The engine tells of blocks only when it schedules them. */
+/* The engine reports blocks only when it schedules them. */
 START_TEST(a_burst_finds_what_is_on_its_way)
 {
 	struct scene *s = scene_make(8);
@@ -297,7 +297,7 @@ START_TEST(a_burst_finds_what_is_on_its_way)
 		ck_assert_int_eq(d.reason, KVW_REASON_KVAWARE);
 		ck_assert_uint_eq(d.hit_tokens[KVW_TIER_DEVICE], 190 * 64);
 	}
-	/* Whatever became of it, it was not told of. */
+	/* Whatever became of it, no event reported it. */
 	d = pick_at(s, first.prefill_ns * 2 + 3 * SECOND);
 	ck_assert_int_eq(d.reason, KVW_REASON_LOAD);
 	scene_free(s);
@@ -311,7 +311,7 @@ START_TEST(claims_go_on_where_the_hit_ends)
 
 	all_see(s, KVW_REPORTER_ENGINE, KVW_COVERAGE_FULL);
 	ask(s, 640, 100, 0);
-	tell_stored(s->exact, 2, engine(s), KVW_TIER_HOST, 0, 30);
+	report_stored(s->exact, 2, engine(s), KVW_TIER_HOST, 0, 30);
 	ck_assert_uint_eq(pick_at(s, 0).worker_id, 2);
 	ask(s, 1280, 100, 0);
 	d = pick_at(s, 0);
@@ -319,7 +319,7 @@ START_TEST(claims_go_on_where_the_hit_ends)
 	ck_assert_uint_eq(d.hit_tokens[KVW_TIER_HOST], 480);
 	ck_assert_uint_eq(d.hit_tokens[KVW_TIER_DEVICE], 160);
 	/* The event comes: nothing changes but the tier. */
-	tell_stored(s->exact, 2, engine(s), KVW_TIER_DEVICE, 0, 80);
+	report_stored(s->exact, 2, engine(s), KVW_TIER_DEVICE, 0, 80);
 	ask(s, 1290, 100, 0);
 	ck_assert_uint_eq(pick_at(s, 0).hit_tokens[KVW_TIER_DEVICE], 1280);
 	scene_free(s);
@@ -349,7 +349,7 @@ START_TEST(a_lost_cache_is_forgotten_at_once)
 
 	all_see(s, KVW_REPORTER_ENGINE, KVW_COVERAGE_FULL);
 	ask(s, 6400, 100, 0);
-	tell_stored(s->exact, 1, engine(s), KVW_TIER_DEVICE, 0, 100);
+	report_stored(s->exact, 1, engine(s), KVW_TIER_DEVICE, 0, 100);
 	ck_assert_uint_eq(pick_at(s, 0).worker_id, 1); /* claims the rest */
 	s->strategy->ops->purge(s->strategy, 1);
 	d = explain(s, costs);
@@ -361,7 +361,7 @@ START_TEST(a_lost_cache_is_forgotten_at_once)
 	(void)explain(s, costs);
 	ck_assert_uint_eq(costs[1].hit_tokens[KVW_TIER_DEVICE], 0);
 	ck_assert(costs[1].exact);
-	tell_stored(s->exact, 1, engine(s), KVW_TIER_DEVICE, 0, 100);
+	report_stored(s->exact, 1, engine(s), KVW_TIER_DEVICE, 0, 100);
 	(void)explain(s, costs);
 	ck_assert_uint_eq(costs[1].hit_tokens[KVW_TIER_DEVICE], 1600); /* no claim goes on */
 	scene_free(s);
@@ -385,7 +385,7 @@ START_TEST(the_tree_learns_from_its_own_mistakes_alone)
 	ask(s, 6400, 100, 0);
 	(void)pick_at(s, 0);
 	kvw_exact_set_coverage(s->exact, 0, KVW_REPORTER_ENGINE, KVW_COVERAGE_FULL);
-	tell_stored(s->exact, 0, engine(s), KVW_TIER_DEVICE, 0, 400);
+	report_stored(s->exact, 0, engine(s), KVW_TIER_DEVICE, 0, 400);
 	d = pick_at(s, 0);
 	ck_assert(d.exact);
 	s->strategy->ops->done(s->strategy, &d, &outcome, 0);
@@ -417,15 +417,15 @@ START_TEST(the_known_length_counts)
 }
 END_TEST
 
-START_TEST(statistics_tell_of_both_views)
+START_TEST(statistics_show_both_views)
 {
 	struct scene *s = scene_make(2);
 	struct kvw_strategy_stats stats;
 
 	ask(s, 1000, 100, 0);
 	(void)pick_at(s, 0);
-	tell_stored(s->exact, 0, engine(s), KVW_TIER_DEVICE, 0, 62);
-	tell_stored(s->exact, 1, engine(s), KVW_TIER_DEVICE, 0, 2);
+	report_stored(s->exact, 0, engine(s), KVW_TIER_DEVICE, 0, 62);
+	report_stored(s->exact, 1, engine(s), KVW_TIER_DEVICE, 0, 2);
 	s->strategy->ops->stats(s->strategy, &stats);
 	ck_assert_uint_eq(stats.exact_blocks, 62);
 	ck_assert_uint_eq(stats.exact_holders, 64);
@@ -435,7 +435,7 @@ START_TEST(statistics_tell_of_both_views)
 }
 END_TEST
 
-/* --- beside prefixaware --- */
+/* --- compared with prefixaware --- */
 
 /* One of two equal fleets. */
 struct twin {
@@ -499,7 +499,7 @@ static void twin_turn(struct twin *twin, unsigned slot, const struct kvw_route_r
 	kvw_lease_hold(lease, d->prompt_tokens);
 }
 
-/* Nobody tells anything: every decision is prefixaware's, to the last bit. */
+/* No worker reports anything: every decision is prefixaware's, to the last bit. */
 START_TEST(without_events_it_is_prefixaware)
 {
 	static struct twin twins[2];
@@ -560,7 +560,7 @@ int main(void)
 	tcase_add_test(tcase, a_lost_cache_is_forgotten_at_once);
 	tcase_add_test(tcase, the_tree_learns_from_its_own_mistakes_alone);
 	tcase_add_test(tcase, the_known_length_counts);
-	tcase_add_test(tcase, statistics_tell_of_both_views);
+	tcase_add_test(tcase, statistics_show_both_views);
 	tcase_add_loop_test(tcase, without_events_it_is_prefixaware, 1, 5);
 	tcase_set_timeout(tcase, 120);
 	suite_add_tcase(suite, tcase);

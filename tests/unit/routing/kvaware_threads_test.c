@@ -1,8 +1,8 @@
 /*
  * kvaware_threads_test.c - loops that pick while a feed writes and workers lose their caches.
  *
- * Worker 0 is never chosen and nobody tells of it, so it has no hit at any moment. Who asked for a
- * purge finds nothing of that worker until it was read anew.
+ * Worker 0 is never chosen and never reported, so it has no hit at any moment. A thread that asked
+ * for a purge finds nothing of that worker until the feed has read it again.
  */
 #include <pthread.h>
 #include <stdatomic.h>
@@ -24,7 +24,7 @@ struct race {
 	struct prompt prompts[PROMPTS];
 	struct naming namings[PROMPTS];
 	struct kvw_route_request requests[PROMPTS];
-	_Atomic uint32_t learned[WORKERS]; /* how often the feed has read a worker anew */
+	_Atomic uint32_t learned[WORKERS]; /* how often the feed has read a worker again */
 	_Atomic unsigned loops;            /* still at work */
 	_Atomic uint64_t exact_hits;
 };
@@ -53,7 +53,7 @@ static void check_costs(const struct kvw_cost *costs)
 	}
 }
 
-/* Purges a worker: until it was read anew its own word counts for nothing. */
+/* Purges a worker: until the feed has read it again its own reports count for nothing. */
 static void lose(struct race *race, uint32_t worker, const struct kvw_route_request *request)
 {
 	const struct kvw_strategy_ops *ops = race->strategy->ops;
@@ -114,10 +114,10 @@ static void feed_turn(struct race *race, uint64_t *dice)
 		uint32_t cut = (roll >> 24) % naming->chains[reporter].count;
 
 		if ((roll >> 40 & 3) != 0)
-			tell_stored(race->exact, worker, &naming->chains[reporter], KVW_TIER_DEVICE,
+			report_stored(race->exact, worker, &naming->chains[reporter], KVW_TIER_DEVICE,
 				0, cut);
 		else
-			tell_removed(race->exact, worker, &naming->chains[reporter], KVW_TIER_DEVICE,
+			report_removed(race->exact, worker, &naming->chains[reporter], KVW_TIER_DEVICE,
 				cut, naming->chains[reporter].count - cut);
 	}
 	(void)kvw_exact_tick(race->exact, 0, purged, 0);

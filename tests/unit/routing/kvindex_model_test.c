@@ -227,7 +227,7 @@ static void check_equal(struct model *m)
 	EXPECT(m->hits.count == reached);
 }
 
-/* Returns the hits. Each block alone, so that its tier can be told, then a chain. */
+/* Returns the hits. Each block alone, which shows its tier, then a chain. */
 static uint32_t check_no_more(struct model *m)
 {
 	uint32_t hash = roll(m, m->hashes);

@@ -1,8 +1,8 @@
 /*
- * kvindex_threads_test.c - readers that match chains beside the writer that changes them.
+ * kvindex_threads_test.c - readers that match chains while the writer changes them.
  *
- * Who may ever hold a chain, and in which tier, follows from its number. Whatever a reader sees in
- * between must keep to that, slots being freed and used again all the time; and when the writer
+ * Which workers may ever hold a chain, and in which tier, follows from its number. Whatever a reader
+ * sees in between must keep to that, slots being freed and used again all the time; and when the writer
  * rests the index must be what the events say.
  */
 #include <pthread.h>

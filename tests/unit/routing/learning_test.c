@@ -1,6 +1,6 @@
 /*
  * learning_test.c - what prefixaware learns from answers: rates and capacity, in a small simulation
- * of a fleet whose truth is known.
+ * of a fleet whose rates and capacity are known.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -61,7 +61,7 @@ static uint32_t samples_after(struct kvw_decision decision, struct kvw_outcome o
 	return learned(0).rate_samples;
 }
 
-START_TEST(streams_that_met_no_other_prefill_tell_the_rate)
+START_TEST(streams_that_met_no_other_prefill_teach_the_rate)
 {
 	struct kvw_outcome outcome = good_outcome;
 
@@ -103,9 +103,9 @@ START_TEST(others_do_not)
 }
 END_TEST
 
-/* What usage tells counts before what was predicted; a large hit that was only predicted is too
+/* What usage reports counts before what was predicted; a large hit that was only predicted is too
  * uncertain to learn from. */
-START_TEST(actual_hits_count_where_they_are_told)
+START_TEST(actual_hits_count_where_they_are_reported)
 {
 	struct kvw_decision decision = plain_decision;
 	struct kvw_outcome outcome = good_outcome;
@@ -348,9 +348,9 @@ int main(void)
 	int failed = 0;
 
 	tcase_add_checked_fixture(tcase, setup, teardown);
-	tcase_add_test(tcase, streams_that_met_no_other_prefill_tell_the_rate);
+	tcase_add_test(tcase, streams_that_met_no_other_prefill_teach_the_rate);
 	tcase_add_test(tcase, others_do_not);
-	tcase_add_test(tcase, actual_hits_count_where_they_are_told);
+	tcase_add_test(tcase, actual_hits_count_where_they_are_reported);
 	tcase_add_test(tcase, failed_hits_shrink_the_view);
 	tcase_add_test(tcase, a_smaller_view_forgets_earlier);
 	tcase_add_test(tcase, a_slower_worker_gets_less);

@@ -128,7 +128,7 @@ static struct kvw_radix *make_tree(uint64_t bytes, unsigned slack_shift)
 	return tree;
 }
 
-/* The list of whom the path reaches has workers once, and each holds something. */
+/* The list of workers that the path reaches has each once, and each holds something. */
 static void check_list(const struct kvw_radix_reach *reach)
 {
 	bool listed[KVW_MAX_WORKERS] = {false};
@@ -183,7 +183,7 @@ START_TEST(equals_the_model_for_all_workers)
 }
 END_TEST
 
-/* What was inserted for whom, lately. */
+/* What was inserted lately, and for which worker. */
 struct recent {
 	const struct prompt *prompt[RECENT];
 	uint32_t worker[RECENT];

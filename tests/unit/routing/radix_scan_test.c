@@ -124,7 +124,7 @@ static void walk(
 	const struct kvw_radix_scan *scan, const struct scene *scene, struct kvw_radix_reach *reach)
 {
 	reach->limit = scene->limit;
-	scan->reach_nobody(reach);
+	scan->reach_none(reach);
 	for (unsigned i = 0; i < SLOTS; i++) {
 		const struct slot *slot = &scene->slots[i];
 

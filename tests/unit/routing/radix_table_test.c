@@ -156,7 +156,7 @@ START_TEST(equals_a_list_when_crowded)
 }
 END_TEST
 
-/* A thousand prompts part at one chunk, more than a bucket's counts can tell. */
+/* A thousand prompts part at one chunk, more than a bucket can count. */
 START_TEST(a_group_may_have_any_number)
 {
 	enum { MANY = 1000 };

@@ -135,7 +135,7 @@ START_TEST(purge_forgets_one_worker_only)
 }
 END_TEST
 
-/* What a purged worker held alone is given back although nobody asks for memory. */
+/* What a purged worker held alone is given back although no insert needs memory. */
 START_TEST(purged_branches_are_reclaimed)
 {
 	struct kvw_radix *tree = make_tree(4 << 20, 32);
@@ -151,7 +151,7 @@ START_TEST(purged_branches_are_reclaimed)
 		tree_insert(tree, &p, 1, UNLIMITED, 0);
 	}
 	kvw_radix_purge(tree, 1);
-	prompt_of(&other, "somebody else");
+	prompt_of(&other, "another prompt");
 	for (unsigned i = 0; i < 20000; i++) {
 		other.chunks[other.count - 1].hash = 5000 + i % 40;
 		tree_insert(tree, &other, 2, UNLIMITED, 0);

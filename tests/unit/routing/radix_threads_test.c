@@ -131,7 +131,7 @@ START_TEST(threads_with_ageing_at_the_byte_limit)
 }
 END_TEST
 
-/* A node that one thread comes to hold while another finds that nobody does, and drops it. */
+/* A node that one thread comes to hold while another finds that none does, and drops it. */
 struct duel {
 	struct kvw_radix *tree;
 	struct prompt prompt;
@@ -139,7 +139,7 @@ struct duel {
 	_Atomic uint32_t round; /* that the holder may begin */
 	_Atomic uint32_t ready; /* that it is ready for */
 	_Atomic uint32_t held;  /* that it is through with */
-	bool was_there;         /* what it was told */
+	bool was_there;         /* what kvw_node_hold returned */
 };
 
 static void wait_for(_Atomic uint32_t *counter, uint32_t value)
@@ -212,7 +212,7 @@ START_TEST(a_node_is_held_or_dropped)
 		wait_for(&duel.held, i);
 		kvw_radix_find(duel.tree, duel.prompt.chunks, 1, &path);
 		dropped += path.count == 0;
-		/* Held and then dropped, it would be out of what the worker's view tells, too. */
+		/* Held and then dropped, the worker's view would miss it, too. */
 		EXPECT((kvw_radix_view_tokens(duel.tree, 1) > 0) ==
 			(path.count > 0 && duel.was_there));
 	}

@@ -1,5 +1,5 @@
 /*
- * rates_test.c - prefill rates from times to first token, on workers whose truth is known.
+ * rates_test.c - prefill rates from times to first token, on workers whose true rates are known.
  */
 #include <math.h>
 #include <pthread.h>
@@ -123,8 +123,8 @@ START_TEST(eight_samples_make_a_rate)
 END_TEST
 
 /* Over a wide range of machines, with a fixed overhead, waiting for the running step, attention,
- * cached prefixes and congestion that was not seen: within 15 % of the truth, and predicted times
- * of long prompts within 15 % of the true ones. */
+ * cached prefixes and congestion that was not seen: within 15 % of the true rate, and predicted
+ * times of long prompts within 15 % of the true ones. */
 START_TEST(true_rate_is_found)
 {
 	static const double true_rates[] = {1000, 3000, 8000, 20480, 60000, 110000};
@@ -157,7 +157,7 @@ START_TEST(equal_prompts_predict_themselves)
 }
 END_TEST
 
-/* Requests that compute next to nothing tell the overhead and never a rate. */
+/* Requests that compute next to nothing teach the overhead and never a rate. */
 START_TEST(short_requests_make_no_rate)
 {
 	struct machine m = {20480, PAIR, 12e6, 1e6, 0};
@@ -207,7 +207,7 @@ END_TEST
 
 /* Never alone, computed in batches of up to four whose first tokens come together: the sum of times
  * is right, single ones are not. */
-START_TEST(a_busy_worker_tells_its_rate_too)
+START_TEST(a_busy_worker_teaches_its_rate_too)
 {
 	static const double true_rates[] = {2000, 6800, 20480};
 
@@ -353,7 +353,7 @@ int main(void)
 	tcase_add_test(tcase, short_requests_make_no_rate);
 	tcase_add_test(tcase, mixed_fleet);
 	tcase_add_test(tcase, attention_follows_the_rate);
-	tcase_add_test(tcase, a_busy_worker_tells_its_rate_too);
+	tcase_add_test(tcase, a_busy_worker_teaches_its_rate_too);
 	tcase_add_test(tcase, better_samples_count_before_those_of_a_busy_worker);
 	tcase_add_test(tcase, changed_rate_is_followed);
 	tcase_add_test(tcase, restart_keeps_the_rate_until_there_are_samples);

@@ -58,7 +58,7 @@ START_TEST(unusable_are_passed_over)
 }
 END_TEST
 
-/* The worker whose turn was last disappears; nobody is skipped or served twice. */
+/* The worker whose turn was last disappears; none is skipped or served twice. */
 START_TEST(loss_of_the_last_served)
 {
 	struct kvw_strategy *strategy = make();
@@ -84,7 +84,7 @@ START_TEST(loss_of_the_last_served)
 }
 END_TEST
 
-/* Under random loss and return, between two turns of a worker that stays nobody has two. */
+/* Under random loss and return, between two turns of a worker that stays no other has two. */
 START_TEST(fair_under_membership_changes)
 {
 	struct kvw_strategy *strategy = make();

@@ -92,7 +92,7 @@ START_TEST(sessions_spread_evenly)
 }
 END_TEST
 
-/* A worker goes: its sessions move, once, and no others. It comes back: nobody moves. */
+/* A worker goes: its sessions move, once, and no others. It comes back: none moves. */
 START_TEST(only_sessions_of_a_lost_worker_move)
 {
 	struct kvw_strategy *strategy = make(test_options());
@@ -279,7 +279,7 @@ START_TEST(table_forgets_after_its_ttl)
 }
 END_TEST
 
-/* Expired sessions leave although nobody asks for them. */
+/* Expired sessions leave although no request looks them up. */
 START_TEST(table_drops_what_expired)
 {
 	struct kvw_session_table *table = NULL;

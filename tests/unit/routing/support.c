@@ -321,13 +321,13 @@ static void tell(struct kvw_exact *exact, uint32_t worker, const struct kvw_exac
 		kvw_kvindex_removed(kvw_exact_index(exact), from, &blocks);
 }
 
-void tell_stored(struct kvw_exact *exact, uint32_t worker, const struct kvw_exact_chain *chain,
+void report_stored(struct kvw_exact *exact, uint32_t worker, const struct kvw_exact_chain *chain,
 	enum kvw_tier tier, uint32_t first, uint32_t count)
 {
 	tell(exact, worker, chain, tier, first, count, true);
 }
 
-void tell_removed(struct kvw_exact *exact, uint32_t worker, const struct kvw_exact_chain *chain,
+void report_removed(struct kvw_exact *exact, uint32_t worker, const struct kvw_exact_chain *chain,
 	enum kvw_tier tier, uint32_t first, uint32_t count)
 {
 	tell(exact, worker, chain, tier, first, count, false);

@@ -81,9 +81,9 @@ void name_prompt(struct naming *naming, const struct prompt *prompt, uint32_t to
 	struct kvw_route_request *request);
 
 /* A worker stores blocks [first, first + count) of a chain, or drops them. */
-void tell_stored(struct kvw_exact *exact, uint32_t worker, const struct kvw_exact_chain *chain,
+void report_stored(struct kvw_exact *exact, uint32_t worker, const struct kvw_exact_chain *chain,
 	enum kvw_tier tier, uint32_t first, uint32_t count);
-void tell_removed(struct kvw_exact *exact, uint32_t worker, const struct kvw_exact_chain *chain,
+void report_removed(struct kvw_exact *exact, uint32_t worker, const struct kvw_exact_chain *chain,
 	enum kvw_tier tier, uint32_t first, uint32_t count);
 
 /* All members are equal. */
