@@ -374,7 +374,7 @@ static bool receive_turn(struct kvw_redis_link *l, struct kvw_redis_commands *an
 	return false;
 }
 
-/* Nothing can be sent any more; what the server said before it hung up may tell why. */
+/* Nothing can be sent any more; what the server sent before it hung up may say why. */
 static void hear_last_words(struct kvw_redis_link *l, struct kvw_redis_commands *answered)
 {
 	char why[KVW_REDIS_WIRE_WHY];

@@ -311,7 +311,7 @@ const struct kvw_redis_env *kvw_redis_client_env(struct kvw_redis *r)
 
 /* --- stepping --------------------------------------------------------------------------------- */
 
-static void tell_news(struct kvw_redis *r, struct kvw_redis_server *server, unsigned news)
+static void report_news(struct kvw_redis *r, struct kvw_redis_server *server, unsigned news)
 {
 	const struct kvw_redis_topology_ops *ops = r->topology->ops;
 
@@ -336,7 +336,7 @@ static void turn_all(struct kvw_redis *r, int64_t now_ns, int64_t *next_ns)
 			continue;
 		news = kvw_redis_server_turn(server, now_ns, &answered, &returned, next_ns);
 		kvw_redis_line_settle(r, server, now_ns, &answered, &returned, true);
-		tell_news(r, server, news);
+		report_news(r, server, news);
 	}
 }
 

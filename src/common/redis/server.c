@@ -69,7 +69,7 @@ static void print_name(const struct kvw_redis_server *server, char *out, size_t 
 }
 
 /* Once for each reason, and again after a while; never more often than each second. */
-static void tell_trouble(struct kvw_redis_server *server, const char *why, int64_t now_ns)
+static void log_trouble(struct kvw_redis_server *server, const char *why, int64_t now_ns)
 {
 	char name[KVW_REDIS_URL_TEXT + 16];
 	bool same = server->logged_down && strcmp(server->logged, why) == 0;
@@ -85,7 +85,7 @@ static void tell_trouble(struct kvw_redis_server *server, const char *why, int64
 	kvw_redis_note(server->settings->env, KVW_LOG_WARN, "redis: %s: %s", name, why);
 }
 
-static void tell_works(struct kvw_redis_server *server)
+static void log_works(struct kvw_redis_server *server)
 {
 	char name[KVW_REDIS_URL_TEXT + 16];
 
@@ -117,7 +117,7 @@ static void back_off(struct kvw_redis_server *server, int64_t now_ns)
 static unsigned attempt_failed(struct kvw_redis_server *server, const char *why, int64_t now_ns)
 {
 	back_off(server, now_ns);
-	tell_trouble(server, why, now_ns);
+	log_trouble(server, why, now_ns);
 	if (server->addresses_ns != INT64_MAX)
 		server->addresses_ns = INT64_MIN; /* it may have moved */
 	if (server->ready > 0)
@@ -267,7 +267,7 @@ static unsigned became_ready(
 	slot->answered = false;
 	slot->readies++;
 	server->down = false;
-	tell_works(server);
+	log_works(server);
 	if (server->ready++ > 0)
 		return KVW_REDIS_SERVER_CHANGED;
 	if (now_ns >= server->retry_ns)
@@ -287,7 +287,7 @@ static unsigned became_closed(struct kvw_redis_server *server, struct kvw_redis_
 		server->ready--;
 		snprintf(server->why, sizeof(server->why), "%s", kvw_redis_link_why(link));
 		if (in_use)
-			tell_trouble(server, kvw_redis_link_why(link), now_ns);
+			log_trouble(server, kvw_redis_link_why(link), now_ns);
 		if (!slot->answered)
 			back_off(server, now_ns);
 		return KVW_REDIS_SERVER_CHANGED;

@@ -171,7 +171,7 @@ static void let_go(struct cluster *c, const bool *owns, int64_t now)
 	}
 }
 
-/* Every owner is written anew before any member is dropped. */
+/* Writes the owner of every slot before it drops any member. */
 static void adopt_map(struct cluster *c, int64_t now)
 {
 	const struct kvw_redis_slot_map *map = &c->map;
@@ -205,7 +205,7 @@ static void adopt_map(struct cluster *c, int64_t now)
 
 /* --- asking for it ---------------------------------------------------------------------------- */
 
-/* How well a member is placed to tell; 0: not to be asked. */
+/* How likely a member knows the present map: higher is asked first; 0: not to be asked. */
 static unsigned rank_of(const struct cluster *c, const struct member *m, int64_t now)
 {
 	bool doubted = m->doubted_ns != 0 && now - m->doubted_ns < DOUBT_NS;

@@ -112,7 +112,7 @@ static enum kvw_explain_status get_reply(const struct kvw_explain_options *optio
 			request, err, reply);
 	}
 	if (got == KVW_EIO)
-		return KVW_EXPLAIN_NOBODY;
+		return KVW_EXPLAIN_UNREACHABLE;
 	if (got != KVW_OK)
 		fputs("kvway explain: out of memory\n", err);
 	return got == KVW_OK ? KVW_EXPLAIN_OK : KVW_EXPLAIN_FAILED;

@@ -268,7 +268,7 @@ static size_t wait_for_something(struct kvw_feed *feed, int64_t timeout_ns)
 	return feed->watch_count;
 }
 
-static void tell_purged(struct kvw_feed *feed, const uint32_t *purged, size_t count)
+static void report_purged(struct kvw_feed *feed, const uint32_t *purged, size_t count)
 {
 	for (size_t i = 0; count > 0 && feed->deps.modules[i] != NULL; i++)
 		if (feed->states[i] != NULL && feed->deps.modules[i]->purged != NULL)
@@ -283,7 +283,7 @@ static void purge(struct kvw_feed *feed)
 
 	do {
 		count = kvw_exact_purges(feed->deps.exact, purged, PURGE_CHUNK);
-		tell_purged(feed, purged, count);
+		report_purged(feed, purged, count);
 	} while (count == PURGE_CHUNK);
 }
 
@@ -409,7 +409,7 @@ static void tick(struct kvw_feed *feed, void *ctx)
 	(void)ctx;
 	kvw_lag_tick(&feed->lag, feed->now_ns);
 	count = kvw_exact_tick(feed->deps.exact, feed->now_ns, purged, PURGE_CHUNK);
-	tell_purged(feed, purged, count);
+	report_purged(feed, purged, count);
 }
 
 /* --- the thread --- */

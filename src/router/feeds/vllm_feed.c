@@ -70,7 +70,7 @@ struct vllm_feed {
 
 /* --- coverages --- */
 
-static void tell_coverage(struct vllm_worker *w)
+static void report_coverage(struct vllm_worker *w)
 {
 	enum kvw_coverage coverage = w->count == 0 ? KVW_COVERAGE_NONE : KVW_COVERAGE_FULL;
 	const char *wrong = w->count == 0 ? w->none : "";
@@ -99,16 +99,16 @@ static void stream_changed(struct kvw_vllm_stream *stream, void *ctx)
 
 	if (stream->unanswered && w->owner->discover != NULL && !w->fixed)
 		kvw_vllm_discover_want(w->owner->discover, w->worker->id);
-	tell_coverage(w);
+	report_coverage(w);
 }
 
 /* It has no streams, for this reason. */
-static void tell_none(struct vllm_worker *w, const char *why)
+static void report_none(struct vllm_worker *w, const char *why)
 {
 	if (w->count == 0 && strcmp(w->none, why) != 0)
 		kvw_info("feed", "cache events: none url=%s why=\"%s\"", w->worker->url, why);
 	snprintf(w->none, sizeof(w->none), "%s", why);
-	tell_coverage(w);
+	report_coverage(w);
 }
 
 /* --- streams --- */
@@ -171,7 +171,7 @@ static void set_endpoints(struct vllm_worker *w, struct kvw_vllm_endpoints *take
 			open_stream(w, item, !item->connects);
 	}
 	kvw_vllm_endpoints_finish(take);
-	tell_coverage(w);
+	report_coverage(w);
 }
 
 /* --- where a worker publishes --- */
@@ -206,10 +206,10 @@ static void use_configured(struct vllm_worker *w, const char *why_not_asked)
 		return;
 	}
 	if (w->owner->bound_count > 0)
-		tell_none(w, "it was not heard at kvaware.events.bind yet; its topic must be "
+		report_none(w, "it was not heard at kvaware.events.bind yet; its topic must be "
 			     "kv@HOST:PORT@MODEL with the HOST:PORT of its URL");
 	else
-		tell_none(w, err == KVW_OK ? why_not_asked : "out of memory");
+		report_none(w, err == KVW_OK ? why_not_asked : "out of memory");
 }
 
 /* Adds the configured replay socket where the engine does not report its own. */
@@ -241,7 +241,7 @@ static void take_sources(struct vllm_worker *w, const char *body, size_t len)
 	enum kvw_err err = kvw_vllm_endpoints_parse(body, len, w->host, &list);
 
 	if (err != KVW_OK) {
-		tell_none(w, err == KVW_ENOMEM ? "out of memory"
+		report_none(w, err == KVW_ENOMEM ? "out of memory"
 					       : "its /kv_event_sources cannot be understood");
 		return;
 	}
@@ -256,12 +256,12 @@ static void take_sources(struct vllm_worker *w, const char *body, size_t len)
 			"kvaware.events.bind to that address",
 			list.items[0].events);
 		kvw_vllm_endpoints_finish(&list);
-		tell_none(w, why);
+		report_none(w, why);
 		return;
 	}
 	if (list.count == 0) {
 		w->again_ns = kvw_feed_now(w->owner->feed) + NONE_AGAIN_NS;
-		tell_none(w, "it publishes nothing: start it with --kv-events-config");
+		report_none(w, "it publishes nothing: start it with --kv-events-config");
 	}
 	set_endpoints(w, &list);
 }
@@ -285,7 +285,7 @@ static void found(void *ctx, uint32_t worker, long status, const char *body, siz
 	if (w->count == 0) {
 		snprintf(w->none, sizeof(w->none), "no answer from its /kv_event_sources: %.120s",
 			kvw_vllm_discover_error(f->discover, worker));
-		tell_coverage(w);
+		report_coverage(w);
 	}
 }
 

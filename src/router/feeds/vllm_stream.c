@@ -87,13 +87,13 @@ __attribute__((format(printf, 2, 3))) static void lose(
 		kvw_warn("feed", "cache events: blind url=%s rank=%u why=\"%s\"", stream->deps.url,
 			stream->endpoint.rank, why);
 	memcpy(stream->wrong, why, sizeof(why));
-	stream->whole = stream->told_whole = stream->emptied = false;
+	stream->whole = stream->logged_whole = stream->emptied = false;
 	changed(stream);
 }
 
 bool kvw_vllm_stream_sees_all(const struct kvw_vllm_stream *stream)
 {
-	return stream->whole && stream->told_whole && !stream->unanswered;
+	return stream->whole && stream->logged_whole && !stream->unanswered;
 }
 
 static void become_whole(struct kvw_vllm_stream *stream)
@@ -105,15 +105,15 @@ static void become_whole(struct kvw_vllm_stream *stream)
 }
 
 /* Says so, once the stream is not only whole but at its end. */
-static void tell_whole(struct kvw_vllm_stream *stream, const char *how)
+static void log_whole(struct kvw_vllm_stream *stream, const char *how)
 {
-	if (stream->whole && !stream->told_whole)
+	if (stream->whole && !stream->logged_whole)
 		kvw_info("feed",
 			"cache events: all known url=%s rank=%u endpoint=%s next=%" PRIu64
 			" how=\"%s\"",
 			stream->deps.url, stream->endpoint.rank, stream->endpoint.events,
 			stream->next, how);
-	stream->told_whole = stream->whole;
+	stream->logged_whole = stream->whole;
 	changed(stream);
 }
 
@@ -162,7 +162,7 @@ static void apply(struct kvw_vllm_stream *stream, struct kvw_slice payload, bool
 	if (result.cleared && result.hole == NULL && !stream->whole) {
 		become_whole(stream);
 		if (stream->asking == KVW_VLLM_NOT_ASKING)
-			tell_whole(stream, "the engine has emptied its cache");
+			log_whole(stream, "the engine has emptied its cache");
 	}
 	if (result.cleared) {
 		stream->emptied = false;
@@ -243,7 +243,7 @@ static void ask_on(struct kvw_vllm_stream *stream)
 }
 
 /* The engine is another process, or one that has lost its memory. */
-static void begin_anew(struct kvw_vllm_stream *stream, const char *how)
+static void begin_again(struct kvw_vllm_stream *stream, const char *how)
 {
 	kvw_info("feed",
 		"cache events: the engine has restarted url=%s rank=%u after=%" PRIu64
@@ -254,7 +254,7 @@ static void begin_anew(struct kvw_vllm_stream *stream, const char *how)
 	forget_claims(stream);
 	stream->next = 0;
 	stream->barren = 0;
-	stream->whole = stream->told_whole = stream->beyond = stream->emptied = false;
+	stream->whole = stream->logged_whole = stream->beyond = stream->emptied = false;
 	stream->restarted_ns = now_of(stream);
 	snprintf(stream->wrong, sizeof(stream->wrong), "the engine has restarted");
 	changed(stream);
@@ -293,7 +293,7 @@ static void take_live(struct kvw_vllm_stream *stream, uint64_t sequence, zmq_msg
 	if (sequence < stream->next) {
 		if (is_known(stream, sequence, slice))
 			return;
-		begin_anew(stream, "its numbers went back");
+		begin_again(stream, "its numbers went back");
 	}
 	if (sequence > stream->next) {
 		gap(stream, sequence, payload);
@@ -303,13 +303,13 @@ static void take_live(struct kvw_vllm_stream *stream, uint64_t sequence, zmq_msg
 		become_whole(stream);
 	apply(stream, slice, false);
 	if (sequence == 0)
-		tell_whole(stream, "from its first batch on");
+		log_whole(stream, "from its first batch on");
 	stream->ask_again_ns = has_replay(stream) ? now_of(stream) + SILENCE_NS : INT64_MAX;
 	if (!emptied || !stream->emptied)
 		return;
 	/* The cache was said to be emptied, and the engine says nothing of it. Only streams with a
 	 * replay wait for that. */
-	stream->emptied = stream->told_whole = false;
+	stream->emptied = stream->logged_whole = false;
 	ask(stream, KVW_VLLM_FROM_START);
 	changed(stream);
 }
@@ -363,7 +363,7 @@ static bool take_held(struct kvw_vllm_stream *stream)
 				become_whole(stream);
 			apply(stream, payload, false);
 		} else if (!is_known(stream, first->sequence, payload)) {
-			begin_anew(stream, "its numbers went back");
+			begin_again(stream, "its numbers went back");
 			continue;
 		}
 		kvw_vllm_held_drop_first(&stream->held);
@@ -407,7 +407,7 @@ static void end_of_answer(struct kvw_vllm_stream *stream)
 			stream->deps.url, stream->endpoint.rank, stream->replayed,
 			from_start ? 0 : stream->asked_next, stream->next);
 	rest(stream, from_start ? SILENCE_NS : LOOK_NS);
-	tell_whole(stream, "replayed");
+	log_whole(stream, "replayed");
 }
 
 /* First batch of an answer from the start. */
@@ -442,7 +442,7 @@ static bool first_going_on(
 	}
 	if (is_known(stream, sequence, payload))
 		return true;
-	begin_anew(stream, "its last batch is another one");
+	begin_again(stream, "its last batch is another one");
 	ask(stream, KVW_VLLM_FROM_START);
 	return false;
 }
@@ -478,7 +478,7 @@ static void take_end(struct kvw_vllm_stream *stream)
 		stream->next = 0;
 		become_whole(stream);
 	} else if (!stream->answered) {
-		begin_anew(stream, "it has published less than that");
+		begin_again(stream, "it has published less than that");
 		stream->asking = KVW_VLLM_NOT_ASKING; /* this answer was the whole one */
 		ask(stream, KVW_VLLM_FROM_START);
 		return;
@@ -568,7 +568,7 @@ void kvw_vllm_stream_purged(struct kvw_vllm_stream *stream)
 		lose(stream, "its cache was lost; all is known again when the engine says so");
 		return;
 	}
-	stream->told_whole = false;
+	stream->logged_whole = false;
 	/* The news of a new process comes late, when some of its batches were applied already. */
 	changed(stream);
 	if (just_begun || stream->asking != KVW_VLLM_NOT_ASKING || !stream->whole) {

@@ -65,7 +65,7 @@ struct kvw_vllm_stream {
 	int64_t ask_again_ns; /* when to look whether something was missed; INT64_MAX: never */
 	int64_t pause_ns;     /* between fruitless attempts; grows */
 	struct kvw_vllm_held held;
-	bool told_whole; /* ... and it was so when nothing was under way: the log has a line */
+	bool logged_whole; /* ... and it was so when nothing was under way: the log has a line */
 };
 
 /* Opens the sockets; takes the endpoint. listen: false for an engine whose messages come by

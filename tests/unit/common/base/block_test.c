@@ -85,7 +85,7 @@ static void append(struct model *m, uint64_t *state)
 	}
 }
 
-/* A block of somebody else's, partly filled, as a read leaves it. */
+/* A block from outside the chain, partly filled, as a read leaves it. */
 static void take(struct model *m, uint64_t *state)
 {
 	struct kvw_block *block = kvw_block_get(

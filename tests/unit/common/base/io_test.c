@@ -90,7 +90,7 @@ static void wait_readable(int fd)
 	ck_assert_int_eq(poll(&wait, 1, 10000), 1);
 }
 
-START_TEST(bytes_are_told_once_and_remembered)
+START_TEST(readiness_is_reported_once_and_remembered)
 {
 	struct kvw_io_set set;
 	struct end end;
@@ -223,7 +223,7 @@ START_TEST(callback_may_close_any_socket)
 	turn(&set);
 	for (int i = 0; i < COUNT; i++) {
 		ends[i].events = 0;
-		ends[i].closes = &ends[COUNT - 1 - i]; /* whoever comes first closes the other */
+		ends[i].closes = &ends[COUNT - 1 - i]; /* the first to be called closes the other */
 		ck_assert_int_eq(write(peers[i], "x", 1), 1);
 		wait_readable(ends[i].io.fd);
 	}
@@ -308,7 +308,7 @@ int main(void)
 	int failed;
 
 	tcase_set_timeout(tcase, 120);
-	tcase_add_test(tcase, bytes_are_told_once_and_remembered);
+	tcase_add_test(tcase, readiness_is_reported_once_and_remembered);
 	tcase_add_loop_test(tcase, end_behind_bytes_is_not_lost, 0, 2);
 	tcase_add_loop_test(tcase, end_after_a_short_read_is_a_new_edge, 0, 2);
 	tcase_add_test(tcase, full_socket_becomes_writable_when_its_peer_reads);

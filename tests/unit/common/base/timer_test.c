@@ -16,7 +16,7 @@ struct probe {
 	int64_t fired_ns;
 	struct kvw_timers *timers;
 	struct probe *victim; /* cleared by the callback */
-	int64_t again_in_ns;  /* set anew by the callback; 0: not */
+	int64_t again_in_ns;  /* for which the callback sets it again; 0: not */
 };
 
 static int64_t last_deadline_ns; /* of the timer that fired last */

@@ -148,7 +148,7 @@ START_TEST(request_without_options_keeps_host)
 }
 END_TEST
 
-START_TEST(request_framing_is_made_anew)
+START_TEST(request_framing_is_written_again)
 {
 	struct kvw_request_head_options o = {.framing = KVW_FRAME_CHUNKED};
 
@@ -342,7 +342,7 @@ int main(void)
 	tcase_add_test(tcase, dates);
 	tcase_add_test(tcase, request_keeps_fields_byte_for_byte);
 	tcase_add_test(tcase, request_without_options_keeps_host);
-	tcase_add_test(tcase, request_framing_is_made_anew);
+	tcase_add_test(tcase, request_framing_is_written_again);
 	tcase_add_test(tcase, request_id_is_kept_or_added);
 	tcase_add_test(tcase, forwarding_fields_are_added);
 	tcase_add_test(tcase, forwarding_fields_continue_the_last_one);

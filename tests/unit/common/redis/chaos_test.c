@@ -3,7 +3,7 @@
  * random sizes with deadlines that some of them miss.
  *
  * Whatever happens: each command ends once; a value that is got is one that was put under that key,
- * whole; and once a command has ended, its memory is nobody's but ours: not a byte of it changes.
+ * whole; and once a command has ended, its memory is ours alone: not a byte of it changes.
  *
  * Longer, or with another seed:
  *     kvt_redis_chaos_test COMMANDS SEED

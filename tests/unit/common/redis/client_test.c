@@ -69,7 +69,7 @@ START_TEST(t_value_into_lead_and_segments)
 }
 END_TEST
 
-START_TEST(t_mode_is_told)
+START_TEST(t_mode_is_reported)
 {
 	struct order o;
 	int fd;
@@ -225,7 +225,7 @@ START_TEST(t_not_redis)
 }
 END_TEST
 
-START_TEST(t_reply_that_nobody_asked_for)
+START_TEST(t_reply_without_a_command)
 {
 	struct order o;
 	int fd;
@@ -449,13 +449,13 @@ static Suite *client_suite(void)
 	tcase_set_timeout(tc, 60);
 	tcase_add_checked_fixture(tc, setup, teardown);
 	tcase_add_test(tc, t_value_into_lead_and_segments);
-	tcase_add_test(tc, t_mode_is_told);
+	tcase_add_test(tc, t_mode_is_reported);
 	tcase_add_test(tc, t_login_says_user_password_and_database);
 	tcase_add_test(tc, t_spread_over_connections);
 	tcase_add_test(tc, t_error_in_place_of_a_value);
 	tcase_add_test(tc, t_value_too_long);
 	tcase_add_test(tc, t_not_redis);
-	tcase_add_test(tc, t_reply_that_nobody_asked_for);
+	tcase_add_test(tc, t_reply_without_a_command);
 	tcase_add_test(tc, t_early_reply);
 	tcase_add_test(tc, t_loading_is_asked_again);
 	tcase_add_test(tc, t_elements);

@@ -285,7 +285,7 @@ START_TEST(t_password)
 }
 END_TEST
 
-START_TEST(t_password_that_nobody_wants)
+START_TEST(t_password_for_a_server_without_one)
 {
 	real_start(&server, false);
 	client_here();
@@ -545,7 +545,7 @@ static Suite *server_suite(void)
 	tcase_add_test(tc, t_values_by_tls);
 	tc = new_case(suite, "logins");
 	tcase_add_test(tc, t_password);
-	tcase_add_test(tc, t_password_that_nobody_wants);
+	tcase_add_test(tc, t_password_for_a_server_without_one);
 	tcase_add_test(tc, t_acl_user);
 	tcase_add_test(tc, t_database);
 	tc = new_case(suite, "tls");

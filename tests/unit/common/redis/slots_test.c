@@ -248,7 +248,7 @@ END_TEST
 static struct kvw_redis_redirect redirect(const char *text)
 {
 	size_t len = strlen(text) + 1;
-	char *exact = malloc(len); /* so that a sanitizer sees who reads on */
+	char *exact = malloc(len); /* so that a sanitizer sees a read past its end */
 	struct kvw_redis_redirect out;
 
 	memset(&out, 0xa5, sizeof(out));

@@ -203,7 +203,7 @@ int fake_accept(struct fake *f)
 	int fd;
 
 	if (!wait_for(f, f->listener, PATIENCE))
-		ck_abort_msg("nobody connects; the client has logged:\n%s", f->w->log);
+		ck_abort_msg("the client does not connect; it has logged:\n%s", f->w->log);
 	fd = accept4(f->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 	ck_assert_int_ge(fd, 0);
 	return fd;

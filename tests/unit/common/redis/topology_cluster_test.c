@@ -62,7 +62,7 @@ static void check_waits(uint32_t slot)
 	ck_assert_int_eq(route(slot, &server), KVW_REDIS_ROUTE_WAIT);
 }
 
-static void check_nobody(uint32_t slot)
+static void check_goes_nowhere(uint32_t slot)
 {
 	struct kvw_redis_server *server;
 
@@ -169,7 +169,7 @@ START_TEST(answers_without_sense_or_slots_are_not_believed)
 }
 END_TEST
 
-START_TEST(when_nobody_answers_commands_end_and_the_reason_is_told)
+START_TEST(when_no_server_answers_commands_end_and_the_reason_is_reported)
 {
 	check_waits(5);
 	fake_step(r, t, 0);
@@ -179,13 +179,13 @@ START_TEST(when_nobody_answers_commands_end_and_the_reason_is_told)
 	fake_step(r, t, 0);
 	ck_assert_ptr_null(r->asked);
 	ck_assert_uint_eq(r->rerouted, 1);
-	check_nobody(5);
+	check_goes_nowhere(5);
 	ck_assert_str_eq(why, "seed-b:2: WRONGPASS invalid username-password pair");
 	fake_step(r, t, 100 * MS);
 	ck_assert_ptr_null(r->asked); /* not without a pause */
 	fake_step(r, t, 900 * MS);
 	ck_assert_uint_eq(asked_port(), 1);
-	check_nobody(5); /* until a server answers */
+	check_goes_nowhere(5); /* until a server answers */
 	answer_two();
 	check_goes(5, 11);
 }
@@ -210,7 +210,7 @@ START_TEST(every_known_server_and_then_the_seeds_are_asked)
 		fake_step(r, t, 0);
 	}
 	ck_assert_ptr_null(r->asked);
-	check_nobody(5);
+	check_goes_nowhere(5);
 }
 END_TEST
 
@@ -219,7 +219,7 @@ START_TEST(the_map_is_asked_for_again_while_there_are_commands)
 	begin();
 	ck_assert_uint_eq(r->questions, 1);
 	fake_step(r, t, 60000 * MS);
-	ck_assert_uint_eq(r->questions, 1); /* nobody cares */
+	ck_assert_uint_eq(r->questions, 1); /* no reason to ask */
 	check_goes(5, 11);
 	fake_step(r, t, 0);
 	ck_assert_uint_eq(r->questions, 2);
@@ -281,7 +281,7 @@ START_TEST(the_heir_of_a_dead_master_is_found_and_the_dead_one_dropped)
 }
 END_TEST
 
-START_TEST(a_lost_master_is_asked_about_while_somebody_waits_for_it)
+START_TEST(a_lost_master_is_asked_about_while_a_command_waits)
 {
 	struct kvw_redis_server *lost;
 	size_t before;
@@ -401,7 +401,7 @@ START_TEST(ask_goes_elsewhere_this_once)
 	fake_step(r, t, 5000 * MS);
 	answer_two();
 	ck_assert(importing->alive);
-	/* ... until nobody has named it for a while. */
+	/* ... until no server has named it for a while. */
 	check_goes(5, 11);
 	fake_step(r, t, 15000 * MS);
 	answer_two();
@@ -431,7 +431,7 @@ START_TEST(other_errors_are_the_callers_or_are_tried_again)
 }
 END_TEST
 
-START_TEST(who_says_the_cluster_is_down_is_asked_last)
+START_TEST(a_server_that_says_the_cluster_is_down_is_asked_last)
 {
 	struct kvw_redis_command command = {.slot = 5};
 
@@ -574,21 +574,21 @@ int main(void)
 	tcase_add_test(maps, a_command_without_a_key_goes_to_some_master);
 	tcase_add_test(maps, the_next_is_asked_when_one_cannot_say);
 	tcase_add_test(maps, answers_without_sense_or_slots_are_not_believed);
-	tcase_add_test(maps, when_nobody_answers_commands_end_and_the_reason_is_told);
+	tcase_add_test(maps, when_no_server_answers_commands_end_and_the_reason_is_reported);
 	tcase_add_test(maps, every_known_server_and_then_the_seeds_are_asked);
 	tcase_add_test(maps, the_map_is_asked_for_again_while_there_are_commands);
 	tcase_add_test(maps, a_slot_without_an_owner_waits);
 	suite_add_tcase(suite, maps);
 	tcase_add_checked_fixture(changes, setup, teardown);
 	tcase_add_test(changes, the_heir_of_a_dead_master_is_found_and_the_dead_one_dropped);
-	tcase_add_test(changes, a_lost_master_is_asked_about_while_somebody_waits_for_it);
+	tcase_add_test(changes, a_lost_master_is_asked_about_while_a_command_waits);
 	tcase_add_test(changes, a_master_that_became_a_replica_loses_its_connections);
 	tcase_add_test(changes, many_failures_ask_once);
 	tcase_add_test(changes, moved_counts_at_once_and_its_target_is_asked);
 	tcase_add_test(changes, servers_that_point_at_each_other_are_asked_ever_more_slowly);
 	tcase_add_test(changes, ask_goes_elsewhere_this_once);
 	tcase_add_test(changes, other_errors_are_the_callers_or_are_tried_again);
-	tcase_add_test(changes, who_says_the_cluster_is_down_is_asked_last);
+	tcase_add_test(changes, a_server_that_says_the_cluster_is_down_is_asked_last);
 	tcase_add_test(changes, redirections_to_many_servers_are_bounded);
 	tcase_add_test(changes, describes_itself);
 	tcase_add_test(changes, nothing_that_happens_breaks_it);

@@ -1,6 +1,6 @@
 /*
- * topology_sentinel_test.c - whom a client with Sentinels believes, when it asks again, and what it
- * does while nobody knows; no sockets.
+ * topology_sentinel_test.c - which Sentinel a client believes, when it asks again, and what it does
+ * while none knows the master; no sockets.
  */
 #include <check.h>
 #include <stdio.h>
@@ -147,7 +147,7 @@ START_TEST(a_stale_answer_is_found_out)
 }
 END_TEST
 
-START_TEST(who_may_not_ask_believes)
+START_TEST(a_client_that_may_not_ask_believes)
 {
 	check_not(KVW_REDIS_ROUTE_WAIT);
 	fake_step(r, t, 0);
@@ -179,7 +179,7 @@ START_TEST(a_failover_is_waited_for)
 }
 END_TEST
 
-START_TEST(a_first_master_that_refuses_us_is_told)
+START_TEST(a_first_master_that_refuses_us_is_reported)
 {
 	check_not(KVW_REDIS_ROUTE_WAIT);
 	fake_step(r, t, 0);
@@ -193,7 +193,7 @@ START_TEST(a_first_master_that_refuses_us_is_told)
 }
 END_TEST
 
-START_TEST(nobody_at_all_is_told)
+START_TEST(no_server_at_all_is_reported)
 {
 	check_not(KVW_REDIS_ROUTE_WAIT);
 	fake_step(r, t, 0);
@@ -209,7 +209,7 @@ START_TEST(nobody_at_all_is_told)
 }
 END_TEST
 
-START_TEST(a_name_that_nobody_knows_is_told)
+START_TEST(a_name_that_no_sentinel_knows_is_reported)
 {
 	check_not(KVW_REDIS_ROUTE_WAIT);
 	fake_step(r, t, 0);
@@ -291,7 +291,7 @@ START_TEST(a_new_connection_to_the_master_is_a_reason_to_ask)
 	ck_assert_ptr_null(r->asked);
 	fake_step(r, t, 110 * MS);
 	ck_assert_uint_eq(asked(true), 1);
-	check_goes(10); /* nobody waits for that */
+	check_goes(10); /* no command waits for that */
 	answer_address("110");
 	answer_role("1master");
 	check_goes(10);
@@ -308,7 +308,7 @@ START_TEST(it_is_asked_for_again_while_there_are_commands)
 	fake_step(r, t, 0);
 	fake_step(r, t, 4000 * MS);
 	ck_assert_uint_eq(r->questions, before + 1);
-	answer_address("120"); /* handed over, and nobody told us */
+	answer_address("120"); /* handed over, unknown to the client */
 	answer_role("1master");
 	check_goes(20);
 	fake_step(r, t, 4000 * MS); /* that command has been looked at */
@@ -406,11 +406,11 @@ int main(void)
 	tcase_add_test(find, a_sentinel_names_it_and_it_says_so_itself);
 	tcase_add_test(find, sentinels_that_do_not_answer_or_know_are_passed_over);
 	tcase_add_test(find, a_stale_answer_is_found_out);
-	tcase_add_test(find, who_may_not_ask_believes);
+	tcase_add_test(find, a_client_that_may_not_ask_believes);
 	tcase_add_test(find, a_failover_is_waited_for);
-	tcase_add_test(find, a_first_master_that_refuses_us_is_told);
-	tcase_add_test(find, nobody_at_all_is_told);
-	tcase_add_test(find, a_name_that_nobody_knows_is_told);
+	tcase_add_test(find, a_first_master_that_refuses_us_is_reported);
+	tcase_add_test(find, no_server_at_all_is_reported);
+	tcase_add_test(find, a_name_that_no_sentinel_knows_is_reported);
 	tcase_add_test(find, addresses_without_sense_are_refused);
 	suite_add_tcase(suite, find);
 	tcase_add_checked_fixture(lose, setup, teardown);

@@ -39,7 +39,7 @@ struct flow {
 struct end {
 	struct kvw_io io; /* first */
 	size_t events;
-	bool early; /* an event was told before the handshake had ended, without a failure */
+	bool early; /* an event was reported before the handshake had ended, without a failure */
 	int wire;   /* the wire's socket on this side; -1: closed */
 };
 
@@ -53,7 +53,7 @@ struct link {
 void link_open(struct link *link, size_t step);
 void link_close(struct link *link);
 
-/* One turn: the ends are told, the wire moves. True if anything happened. */
+/* One turn: reports events to the ends and moves the wire. True if anything happened. */
 bool link_turn(struct link *link);
 
 /* Turns until nothing happens any more; fails after very many. Returns how many. */

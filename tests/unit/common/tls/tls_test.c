@@ -147,7 +147,7 @@ static void expect_failure(struct kvw_tls *c, struct kvw_tls *s, const char *hos
 	ck_assert_msg(strstr(kvw_tls_why(&link.a.io), says) != NULL, "%s", kvw_tls_why(&link.a.io));
 	ck_assert_int_eq(read_some(&link.a, &byte, 1), -1);
 	ck_assert_int_ne(errno, EAGAIN);
-	/* The server was told by an alert. */
+	/* The client sent the server an alert. */
 	ck_assert(!kvw_tls_ready(&link.b.io) || link.b.io.broken);
 	link_close(&link);
 }
@@ -279,7 +279,7 @@ static bool send_body(struct body *body, struct end *end)
 		at += piece;
 	}
 	n = kvw_io_writev(&end->io, iov, count);
-	memset(body->buffer, 0x55, 100064); /* who still looks there sees nonsense */
+	memset(body->buffer, 0x55, 100064); /* a later read of it finds nonsense */
 	if (n < 0) {
 		ck_assert_int_eq(errno, EAGAIN);
 		ck_assert(!end->io.writable);
@@ -341,7 +341,7 @@ START_TEST(test_bodies_both_ways)
 			up.sent, down.received, down.sent, up.size);
 	}
 	ck_assert(!link.a.early && !link.b.early);
-	/* Quiet afterwards: nothing queued, nothing told. */
+	/* Quiet afterwards: nothing queued, no events. */
 	link_settle(&link);
 	ck_assert_uint_eq(link_settle(&link), 0);
 	link_close(&link);
@@ -505,7 +505,7 @@ START_TEST(test_clean_end)
 }
 END_TEST
 
-/* close_notify without a FIN behind it: seen although nobody reads. */
+/* close_notify without a FIN behind it: seen although neither end reads. */
 START_TEST(test_close_notify_alone)
 {
 	struct link link;

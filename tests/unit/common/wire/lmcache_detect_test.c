@@ -109,7 +109,7 @@ START_TEST(the_configured_recipe_is_tried_first)
 }
 END_TEST
 
-/* builtin without a seed has keys that nobody can compute, but the workers may use another. */
+/* builtin without a seed has keys that cannot be computed, but the workers may use another. */
 START_TEST(a_faulty_recipe_does_not_end_the_search)
 {
 	struct admitted admitted = {.count = 0};

@@ -178,7 +178,7 @@ START_TEST(by_position)
 		"stored CPU rank=2 width=8 group=3 hashes=7 parent=none size=2 lora=l1 kind=slidec "
 		"extra=none tokens=1,2 | removed CPU rank=2 width=8 group=0 hashes=7 | "
 		"cleared GPU rank=2");
-	/* more members than anybody knows yet, and a batch with a fourth one */
+	/* more members than any vLLM sends yet, and a batch with a fourth one */
 	check_decode("94" TIME "91 96" REMOVED "91 07 c0 01 a1 78 81 01 02 c0 a1 79",
 		"removed GPU rank=0 width=8 group=1 hashes=7");
 	ck_assert_uint_eq(reader.bad_events + reader.unknown_types, 0);
@@ -520,7 +520,7 @@ static void check_salt(const char *parent, const char *keys, const char *salt, b
 	bytes_free(&payload);
 }
 
-START_TEST(salt_is_told_from_extra_keys)
+START_TEST(salt_is_distinguished_from_extra_keys)
 {
 	check_salt("c0", "c0", "", true);
 	check_salt("c0", "92 c0 c0", "", true);
@@ -531,7 +531,7 @@ START_TEST(salt_is_told_from_extra_keys)
 	check_salt("c0", "92 91 a1 73 91 a1 73", "s", false);      /* a salt has one block only */
 	check_salt("c0", "92 91 92 a1 6d 03 c0", "", false);       /* an image */
 	check_salt("c0", "92 c0 91 92 a1 6d 03", "", false);       /* in the second block */
-	check_salt("c0", "92 92 a1 73 92 a1 6d 03 c0", "", false); /* and a text beside it */
+	check_salt("c0", "92 92 a1 73 92 a1 6d 03 c0", "", false); /* and a text next to it */
 }
 END_TEST
 
@@ -554,7 +554,7 @@ int main(void)
 	tcase_add_test(tests, unknown_types_are_counted);
 	tcase_add_test(tests, bad_events_leave_the_others);
 	tcase_add_test(tests, extra_keys_tell_blocks_apart);
-	tcase_add_test(tests, salt_is_told_from_extra_keys);
+	tcase_add_test(tests, salt_is_distinguished_from_extra_keys);
 	tcase_add_test(tests, broken_batches_give_nothing);
 	tcase_add_test(tests, nesting_is_bounded);
 	tcase_add_test(tests, truncated_anywhere);

@@ -260,7 +260,7 @@ START_TEST(reopen_follows_a_rename)
 }
 END_TEST
 
-/* Nobody reads the pipe: the ring fills, lines are dropped and counted, destroy comes back, and the
+/* The pipe is not read: the ring fills, lines are dropped and counted, destroy comes back, and the
  * reader that returns finds whole lines. */
 START_TEST(a_stuck_reader_costs_lines_not_the_loop)
 {

@@ -196,7 +196,7 @@ START_TEST(test_table_of_text_that_is_none)
 }
 END_TEST
 
-START_TEST(test_errors_are_told)
+START_TEST(test_errors_are_reported)
 {
 	char *text;
 	size_t size;
@@ -225,7 +225,7 @@ int main(void)
 	tcase_add_test(tc, test_help);
 	tcase_add_test(tc, test_table);
 	tcase_add_test(tc, test_table_of_text_that_is_none);
-	tcase_add_test(tc, test_errors_are_told);
+	tcase_add_test(tc, test_errors_are_reported);
 	suite_add_tcase(suite, tc);
 	runner = srunner_create(suite);
 	srunner_run_all(runner, CK_NORMAL);

@@ -196,7 +196,7 @@ START_TEST(offloaded_blocks_are_known_by_their_hashes)
 	enum kvw_tier tier = KVW_TIER_COUNT;
 
 	store(&stored, 0);
-	copy.without_tokens = true; /* two of them nobody knows */
+	copy.without_tokens = true; /* two of them unknown */
 	copy.medium = "CPU";
 	store(&copy, 0);
 	ck_assert_uint_eq(hit_of(NULL, NULL, &tier), 4);
@@ -225,12 +225,12 @@ START_TEST(groups_of_a_rank_hold_a_block_together)
 }
 END_TEST
 
-START_TEST(a_window_does_not_count_beside_a_group_that_sees_all)
+START_TEST(a_window_does_not_count_next_to_a_group_that_sees_all)
 {
 	struct engine_stored window = blocks_of(0, 2), full = blocks_of(0, 6);
 
 	window.kind = "sliding_window";
-	window.group = _i == 0 ? 1 : 0; /* whichever is told of first */
+	window.group = _i == 0 ? 1 : 0; /* whichever is reported first */
 	full.kind = "full_attention";
 	full.group = 1 - window.group;
 	store(_i == 0 ? &full : &window, 0);
@@ -286,7 +286,7 @@ START_TEST(too_many_groups_are_a_hole)
 }
 END_TEST
 
-START_TEST(cleared_is_told_and_done)
+START_TEST(cleared_is_reported_and_done)
 {
 	struct engine_stored stored = blocks_of(0, 2);
 	uint8_t data[256];
@@ -320,9 +320,9 @@ START_TEST(a_batch_cut_anywhere_is_a_hole_and_changes_nothing)
 }
 END_TEST
 
-START_TEST(an_adapters_number_alone_matches_nobody)
+START_TEST(an_adapters_number_alone_matches_none)
 {
-	/* Positional, as engines before 0.24 tell it: lora_id 3, no name. */
+	/* Positional, as engines before 0.24 send it: lora_id 3, no name. */
 	static const uint8_t head[] = {0x92, 0x00, 0x91, 0x96, 0xab, 'B', 'l', 'o', 'c', 'k', 'S',
 		't', 'o', 'r', 'e', 'd', 0x91, 0x07, 0xc0, 0xdc, 0x00, 0x10};
 	uint8_t data[128];
@@ -360,12 +360,12 @@ int main(void)
 	tcase_add_test(tc, parked_blocks_keep_what_else_they_are);
 	tcase_add_test(tc, offloaded_blocks_are_known_by_their_hashes);
 	tcase_add_test(tc, groups_of_a_rank_hold_a_block_together);
-	tcase_add_loop_test(tc, a_window_does_not_count_beside_a_group_that_sees_all, 0, 2);
+	tcase_add_loop_test(tc, a_window_does_not_count_next_to_a_group_that_sees_all, 0, 2);
 	tcase_add_test(tc, ranks_count_each_for_itself);
 	tcase_add_test(tc, too_many_groups_are_a_hole);
-	tcase_add_test(tc, cleared_is_told_and_done);
+	tcase_add_test(tc, cleared_is_reported_and_done);
 	tcase_add_test(tc, a_batch_cut_anywhere_is_a_hole_and_changes_nothing);
-	tcase_add_test(tc, an_adapters_number_alone_matches_nobody);
+	tcase_add_test(tc, an_adapters_number_alone_matches_none);
 	suite_add_tcase(suite, tc);
 	runner = srunner_create(suite);
 	srunner_run_all(runner, CK_ENV);

@@ -96,7 +96,7 @@ START_TEST(nonsense_is_refused)
 }
 END_TEST
 
-START_TEST(ranks_beyond_the_bound_are_told)
+START_TEST(ranks_beyond_the_bound_are_reported)
 {
 	char body[2048] = "{", *at = body + 1;
 
@@ -174,7 +174,7 @@ int main(void)
 	tcase_add_test(tc, all_ways_to_say_all_addresses);
 	tcase_add_test(tc, no_events_is_an_answer);
 	tcase_add_test(tc, nonsense_is_refused);
-	tcase_add_test(tc, ranks_beyond_the_bound_are_told);
+	tcase_add_test(tc, ranks_beyond_the_bound_are_reported);
 	tcase_add_test(tc, templates_are_filled);
 	tcase_add_test(tc, templates_that_are_none);
 	tcase_add_test(tc, a_topic_names_its_worker);

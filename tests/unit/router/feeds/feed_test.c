@@ -204,7 +204,7 @@ START_TEST(purges_reach_the_module)
 
 	rig_start(&rig, &module);
 	for (uint32_t worker = 0; worker < 100; worker++)
-		kvw_exact_purge(rig.exact, worker); /* more than are told of at a time */
+		kvw_exact_purge(rig.exact, worker); /* more than one report holds */
 	ck_assert(rig_wait(&rig, purged, &all));
 }
 END_TEST

@@ -64,7 +64,7 @@ static void publish(uint32_t from, uint32_t to)
 	}
 }
 
-/* The same, and nobody hears of it. */
+/* The same, but the router receives none of it. */
 static void lose(uint32_t from, uint32_t to)
 {
 	uint8_t data[1024];
@@ -163,7 +163,7 @@ START_TEST(a_replay_with_a_hole_is_asked_for_again)
 }
 END_TEST
 
-START_TEST(an_engine_that_begins_anew_is_learned_anew)
+START_TEST(an_engine_that_starts_again_is_read_again)
 {
 	listen_to(true);
 	rig_await_coverage(&rig, 0, KVW_COVERAGE_FULL);
@@ -214,7 +214,7 @@ START_TEST(what_the_engine_no_longer_keeps_blinds_until_it_is_emptied)
 }
 END_TEST
 
-START_TEST(without_replay_the_first_batch_tells_all)
+START_TEST(without_replay_the_first_batch_shows_all)
 {
 	listen_to(false);
 	rig_await_coverage(&rig, 0, KVW_COVERAGE_BLIND);
@@ -225,7 +225,7 @@ START_TEST(without_replay_the_first_batch_tells_all)
 	publish(1, 4);
 	await_hit(4);
 	lose(4, 6);
-	publish(6, 7); /* a gap that nobody can fill */
+	publish(6, 7); /* a gap that no replay can fill */
 	rig_await_coverage(&rig, 0, KVW_COVERAGE_BLIND);
 	await_hit(0);
 	ck_assert_uint_ge(rig_count(&rig, KVW_FEED_LOST_BATCHES), 2);
@@ -234,7 +234,7 @@ START_TEST(without_replay_the_first_batch_tells_all)
 }
 END_TEST
 
-START_TEST(without_replay_who_joins_late_is_blind)
+START_TEST(without_replay_a_late_subscriber_is_blind)
 {
 	publish(0, 3);
 	listen_to(false);
@@ -367,7 +367,7 @@ START_TEST(a_purged_worker_that_says_so_later_is_empty)
 }
 END_TEST
 
-START_TEST(a_purged_worker_that_says_nothing_is_read_anew)
+START_TEST(a_silent_purged_worker_is_read_again)
 {
 	listen_to(true);
 	publish(0, 5);
@@ -381,7 +381,7 @@ START_TEST(a_purged_worker_that_says_nothing_is_read_anew)
 }
 END_TEST
 
-START_TEST(a_restart_that_is_told_late_loses_nothing)
+START_TEST(a_restart_that_is_noticed_late_loses_nothing)
 {
 	listen_to(true);
 	publish(0, 5);
@@ -436,19 +436,19 @@ int main(void)
 	tcase_add_loop_test(tc, a_gap_is_filled, 0, 2);
 	tcase_add_test(tc, what_was_lost_last_is_found_by_looking);
 	tcase_add_test(tc, a_replay_with_a_hole_is_asked_for_again);
-	tcase_add_test(tc, an_engine_that_begins_anew_is_learned_anew);
+	tcase_add_test(tc, an_engine_that_starts_again_is_read_again);
 	tcase_add_test(tc, a_new_engine_that_has_passed_the_old_number_is_noticed);
 	tcase_add_test(tc, what_the_engine_no_longer_keeps_blinds_until_it_is_emptied);
-	tcase_add_test(tc, without_replay_the_first_batch_tells_all);
-	tcase_add_test(tc, without_replay_who_joins_late_is_blind);
+	tcase_add_test(tc, without_replay_the_first_batch_shows_all);
+	tcase_add_test(tc, without_replay_a_late_subscriber_is_blind);
 	tcase_add_test(tc, a_replay_socket_without_an_answer_blinds_for_so_long);
 	tcase_add_test(tc, what_is_in_its_turn_does_not_wait_for_an_answer);
 	tcase_add_loop_test(tc, bytes_that_are_no_batch_blind_until_the_engine_is_emptied, 0, 4);
 	tcase_add_test(tc, messages_of_another_form_are_passed_over);
 	tcase_add_test(tc, a_duplicate_changes_nothing);
 	tcase_add_test(tc, a_purged_worker_that_says_so_later_is_empty);
-	tcase_add_test(tc, a_purged_worker_that_says_nothing_is_read_anew);
-	tcase_add_test(tc, a_restart_that_is_told_late_loses_nothing);
+	tcase_add_test(tc, a_silent_purged_worker_is_read_again);
+	tcase_add_test(tc, a_restart_that_is_noticed_late_loses_nothing);
 	tcase_add_test(tc, many_batches_arrive_in_order);
 	suite_add_tcase(suite, tc);
 	runner = srunner_create(suite);

@@ -135,7 +135,7 @@ static void answer_sources(const struct engine *engine)
 	answer_with(200, body);
 }
 
-START_TEST(a_worker_tells_where_it_publishes)
+START_TEST(a_worker_lists_where_it_publishes)
 {
 	struct engine engine;
 
@@ -173,7 +173,7 @@ START_TEST(a_worker_without_events_is_none)
 }
 END_TEST
 
-START_TEST(an_answer_that_is_none_is_told)
+START_TEST(an_answer_that_is_none_is_reported)
 {
 	answer_with(200, "<html>");
 	start("    discover: true\n");
@@ -208,7 +208,7 @@ START_TEST(an_old_worker_without_a_template_is_none)
 }
 END_TEST
 
-START_TEST(a_purged_worker_is_asked_anew)
+START_TEST(a_purged_worker_is_asked_again)
 {
 	struct engine first, second;
 
@@ -216,7 +216,7 @@ START_TEST(a_purged_worker_is_asked_anew)
 	answer_sources(&first);
 	start("    discover: true\n");
 	rig_await_coverage(&rig, 0, KVW_COVERAGE_FULL);
-	engine_start(&second, 0, 0, true); /* the worker begins anew, elsewhere */
+	engine_start(&second, 0, 0, true); /* the worker starts again, elsewhere */
 	engine_stored(&second, &stored);
 	answer_sources(&second);
 	engine_stop(&first);
@@ -284,14 +284,14 @@ START_TEST(an_engine_that_connects_is_known_by_its_topic)
 	publish_as(pub, topic, 0);
 	rig_await_hit(&rig, 0, BLOCK, tokens, 4 * BLOCK, 4);
 	rig_await_coverage(&rig, 0, KVW_COVERAGE_FULL);
-	publish_as(pub, topic, 7); /* with nobody to ask */
+	publish_as(pub, topic, 7); /* with no replay socket to ask */
 	rig_await_coverage(&rig, 0, KVW_COVERAGE_BLIND);
 	zmq_close(pub);
 	zmq_ctx_term(context);
 }
 END_TEST
 
-START_TEST(a_port_that_is_taken_is_told)
+START_TEST(a_port_that_is_taken_is_reported)
 {
 	char events[128], text[512] = "";
 	FILE *errors = fmemopen(text, sizeof(text), "w");
@@ -346,16 +346,16 @@ int main(void)
 
 	tcase_add_checked_fixture(tc, setup, teardown);
 	tcase_set_timeout(tc, 60);
-	tcase_add_test(tc, a_worker_tells_where_it_publishes);
+	tcase_add_test(tc, a_worker_lists_where_it_publishes);
 	tcase_add_test(tc, a_worker_that_is_not_up_yet_is_asked_again);
 	tcase_add_test(tc, a_worker_without_events_is_none);
-	tcase_add_test(tc, an_answer_that_is_none_is_told);
+	tcase_add_test(tc, an_answer_that_is_none_is_reported);
 	tcase_add_test(tc, an_old_worker_goes_by_the_template);
 	tcase_add_test(tc, an_old_worker_without_a_template_is_none);
-	tcase_add_test(tc, a_purged_worker_is_asked_anew);
+	tcase_add_test(tc, a_purged_worker_is_asked_again);
 	tcase_add_test(tc, a_publisher_that_connects_needs_bind);
 	tcase_add_test(tc, an_engine_that_connects_is_known_by_its_topic);
-	tcase_add_test(tc, a_port_that_is_taken_is_told);
+	tcase_add_test(tc, a_port_that_is_taken_is_reported);
 	tcase_add_test(tc, every_rank_must_see_all);
 	suite_add_tcase(suite, tc);
 	runner = srunner_create(suite);

@@ -13,7 +13,7 @@ struct kvw_fleet *fleet_test_create(const struct kvw_config *config, size_t loop
 /* names: separated by commas; "" for an empty list. */
 void fleet_test_models(struct kvw_fleet *fleet, size_t worker, const char *names);
 
-/* Ids of the candidates for a model (NULL: any), for example "0 2"; "unknown" if nobody lists it. */
+/* Ids of the candidates for a model (NULL: any), for example "0 2"; "unknown" if no worker lists it. */
 const char *fleet_test_ids(const struct kvw_fleet *fleet, const char *model);
 
 #endif

@@ -338,7 +338,7 @@ START_TEST(a_full_kv_cache_counts_until_the_next_page_or_for_two_intervals)
 	ck_assert(!candidate(0).kv_full);
 	kvw_fleet_set_kv_use(fleet, worker, 0.5, 1);
 	ck_assert(candidate(0).kv_full);
-	kvw_fleet_set_kv_use(fleet, worker, -1, -5); /* unknown; counters began anew */
+	kvw_fleet_set_kv_use(fleet, worker, -1, -5); /* unknown; counters began at 0 again */
 	ck_assert(!candidate(0).kv_full);
 	config->health_metrics_interval_ms = 20;
 	kvw_fleet_set_kv_use(fleet, worker, 1, 0);
@@ -350,7 +350,7 @@ START_TEST(a_full_kv_cache_counts_until_the_next_page_or_for_two_intervals)
 }
 END_TEST
 
-/* Whether reading the table fills it anew; its first item is marked meanwhile. */
+/* Whether reading the table fills it again; its first item is marked meanwhile. */
 static bool is_filled(struct kvw_fleet_table *table, const char *model)
 {
 	struct kvw_model *entry;
@@ -362,7 +362,7 @@ static bool is_filled(struct kvw_fleet_table *table, const char *model)
 	return table->items[0].block_size != UINT32_MAX;
 }
 
-START_TEST(a_table_is_filled_anew_when_something_has_changed)
+START_TEST(a_table_is_filled_again_after_a_change)
 {
 	struct kvw_candidate items[3];
 	struct kvw_fleet_table table = {.items = items};
@@ -406,7 +406,7 @@ START_TEST(a_table_is_filled_anew_when_something_has_changed)
 }
 END_TEST
 
-START_TEST(a_table_is_filled_anew_while_time_changes_it)
+START_TEST(a_table_is_filled_again_while_time_changes_it)
 {
 	struct kvw_candidate items[3];
 	struct kvw_fleet_table table = {.items = items};
@@ -436,7 +436,7 @@ START_TEST(a_table_is_filled_anew_while_time_changes_it)
 	ck_assert(is_filled(&table, NULL));
 	ck_assert(!is_filled(&table, NULL));
 
-	kvw_fleet_read(fleet, KVW_SLICE("nobody's"), &table, &known, &entry);
+	kvw_fleet_read(fleet, KVW_SLICE("unknown"), &table, &known, &entry);
 	ck_assert(!known);
 	ck_assert_uint_eq(table.count, 0);
 	ck_assert(is_filled(&table, NULL));
@@ -451,7 +451,7 @@ static void note_purge(struct kvw_strategy *self, uint32_t worker_id)
 	purged_worker = worker_id;
 }
 
-START_TEST(lost_cache_is_told_to_the_strategy)
+START_TEST(lost_cache_is_reported_to_the_strategy)
 {
 	static const struct kvw_strategy_ops ops = {.purge = note_purge};
 	struct kvw_strategy strategy = {.ops = &ops};
@@ -515,7 +515,7 @@ START_TEST(units_per_token_withstand_strange_prompts)
 }
 END_TEST
 
-/* --- readers beside the writer --- */
+/* --- readers while the writer writes --- */
 
 #define LOOPS 3
 
@@ -586,13 +586,13 @@ int main(void)
 	tcase_add_test(tcase, only_model_is_meant_when_none_is_named);
 	tcase_add_test(tcase, models_keep_their_index_and_what_was_learned);
 	tcase_add_test(tcase, candidates_carry_what_is_known_of_a_worker);
-	tcase_add_test(tcase, a_table_is_filled_anew_when_something_has_changed);
-	tcase_add_test(tcase, a_table_is_filled_anew_while_time_changes_it);
+	tcase_add_test(tcase, a_table_is_filled_again_after_a_change);
+	tcase_add_test(tcase, a_table_is_filled_again_while_time_changes_it);
 	tcase_add_test(tcase, probes_fall_and_rise);
 	tcase_add_test(tcase, worker_that_never_answered_is_out_after_fall);
 	tcase_add_test(tcase, failed_requests_in_a_row_take_a_worker_out);
 	tcase_add_test(tcase, good_probes_before_requests_failed_do_not_count_for_rise);
-	tcase_add_test(tcase, lost_cache_is_told_to_the_strategy);
+	tcase_add_test(tcase, lost_cache_is_reported_to_the_strategy);
 	tcase_add_test(tcase, units_per_token_are_learned);
 	tcase_add_test(tcase, units_per_token_withstand_strange_prompts);
 	tcase_add_test(tcase, a_worker_that_comes_back_starts_slowly);

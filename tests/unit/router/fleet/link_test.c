@@ -166,7 +166,7 @@ START_TEST(end_of_an_idle_one_is_noticed)
 	close(peer);
 	turn();
 	ck_assert_uint_eq(links.idle_total, 0);
-	ck_assert_int_eq(events, 0); /* nobody's concern */
+	ck_assert_int_eq(events, 0); /* not reported: no request used it */
 	link = take(false, NULL);
 	ck_assert(!link->reused);
 	kvw_link_close(link);
@@ -243,7 +243,7 @@ START_TEST(answer_that_filled_its_read_does_not_cost_the_connection)
 }
 END_TEST
 
-START_TEST(refused_connection_tells_its_cause)
+START_TEST(refused_connection_names_its_cause)
 {
 	struct kvw_link *link;
 	int cause = 0;
@@ -301,7 +301,7 @@ int main(void)
 	tcase_add_test(tcase, leftovers_refuse_reuse);
 	tcase_add_test(tcase, end_of_a_busy_one_refuses_reuse);
 	tcase_add_test(tcase, answer_that_filled_its_read_does_not_cost_the_connection);
-	tcase_add_test(tcase, refused_connection_tells_its_cause);
+	tcase_add_test(tcase, refused_connection_names_its_cause);
 	tcase_add_test(tcase, lack_of_descriptors_is_no_failure_of_the_worker);
 	suite_add_tcase(suite, tcase);
 	srunner_run_all(runner, CK_ENV);

@@ -350,7 +350,7 @@ START_TEST(a_worker_that_hangs_times_out)
 }
 END_TEST
 
-/* It goes away and comes back: what it is is read anew at once, not at the next interval. */
+/* A worker goes and comes back: its kind is read again at once, not at the next interval. */
 START_TEST(a_worker_that_comes_back_is_read_at_once)
 {
 	struct kvw_prober *prober;
@@ -406,8 +406,8 @@ START_TEST(a_new_start_time_means_a_lost_cache)
 }
 END_TEST
 
-/* What counts is how many there were since the page before; the first page tells nothing. */
-START_TEST(preemptions_are_told_as_they_grow)
+/* What counts is how many there were since the page before; the first page is only a start. */
+START_TEST(preemptions_are_reported_as_they_grow)
 {
 	struct kvw_prober *prober;
 
@@ -510,7 +510,7 @@ int main(void)
 	tcase_add_test(tcase, a_worker_that_comes_back_is_read_at_once);
 	tcase_add_test(tcase, a_worker_that_falls_asleep_loses_its_cache);
 	tcase_add_test(tcase, a_new_start_time_means_a_lost_cache);
-	tcase_add_test(tcase, preemptions_are_told_as_they_grow);
+	tcase_add_test(tcase, preemptions_are_reported_as_they_grow);
 	tcase_add_test(tcase, configured_models_are_not_asked);
 	tcase_add_test(tcase, a_wanted_refresh_comes_once_a_second);
 	tcase_add_test(tcase, pages_beyond_the_limit_and_garbage_change_nothing);

@@ -81,7 +81,7 @@ START_TEST(the_longest_known_beginning_counts)
 }
 END_TEST
 
-/* A system prompt of prose before something else: who asks shortly tells more about it. */
+/* A system prompt of prose before something else: a short question teaches more about it. */
 START_TEST(a_shared_beginning_is_taught_by_how_much_it_makes_up)
 {
 	static struct prompt prompt;

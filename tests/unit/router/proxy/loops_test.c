@@ -1,5 +1,5 @@
 /*
- * loops_test.c - how many event loops there are when nobody says.
+ * loops_test.c - how many event loops there are without a setting.
  */
 #include <check.h>
 #include <sched.h>

@@ -1,5 +1,5 @@
 /*
- * owners_test.c - who made which response: the bound of the table, and ids found in answers.
+ * owners_test.c - which worker made which response: the bound of the table, and ids in answers.
  */
 #include <check.h>
 #include <pthread.h>

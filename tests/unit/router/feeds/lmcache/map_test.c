@@ -65,7 +65,7 @@ START_TEST(by_address)
 {
 	world_register(&world, "i1", 0, "10.0.0.9");
 	ck_assert_int_eq(world.coverages[1], KVW_COVERAGE_FULL);
-	world_register(&world, "i5", 0, "10.0.0.5"); /* nobody's */
+	world_register(&world, "i5", 0, "10.0.0.5"); /* no worker's */
 	ck_assert_ptr_null(world.reg->by_worker[3]);
 	ck_assert_uint_eq(world.reg->count, 2);
 }
@@ -98,7 +98,7 @@ START_TEST(shared_address_is_no_proof)
 }
 END_TEST
 
-/* An engine that was restarted calls itself anew each time. */
+/* An engine chooses a new name at each start. */
 START_TEST(same_port_takes_the_place)
 {
 	world_register(&world, "lmcache_instance_1", 0, NULL);
@@ -112,7 +112,7 @@ START_TEST(same_port_takes_the_place)
 }
 END_TEST
 
-/* Many instances that belong to nobody: the bound holds, those with a worker stay. */
+/* Many instances that belong to no worker: the bound holds, those with a worker stay. */
 START_TEST(bounded)
 {
 	char id[32];
@@ -186,7 +186,7 @@ START_TEST(learned_by_two_prompts)
 	ck_assert_int_eq(world.coverages[0], KVW_COVERAGE_NONE);
 	wait_s(1);
 	route(1, 1000);
-	store("a", 1000, &configured); /* at once: before anybody looked */
+	store("a", 1000, &configured); /* at once: before the first search */
 	wait_s(2);
 	ck_assert_ptr_null(world.reg->by_worker[1]);
 	route(1, 5000);
@@ -243,7 +243,7 @@ START_TEST(understood)
 	}
 	ck_assert_uint_eq(world.reg->stats.matched, KVW_LMDIAG_ENOUGH);
 	ck_assert_uint_eq(
-		world.reg->stats.routed, KVW_LMDIAG_ENOUGH); /* then nobody looks any more */
+		world.reg->stats.routed, KVW_LMDIAG_ENOUGH); /* then the search has ended */
 	ck_assert_uint_eq(world.reg->stats.detected, 0);
 }
 END_TEST
@@ -277,7 +277,7 @@ START_TEST(another_recipe_is_found)
 }
 END_TEST
 
-/* What was told before the recipe was found is known under it, and forgotten under the old one. */
+/* Keys reported before the recipe was found are known under it, and forgotten under the old one. */
 START_TEST(keys_move_with_the_recipe)
 {
 	const struct kvw_lmcache_recipe other = {.chunk_size = 32, .seed = "0"};
@@ -380,7 +380,7 @@ static void check_p2p(const char *hashes, const struct kvw_lmc_holder *expected)
 	ck_assert_mem_eq(world.answer, bytes, out.len);
 }
 
-/* Who else holds the longest beginning, at the same rank, and can be reached. */
+/* Which other worker of the same rank holds the longest beginning and can be reached. */
 START_TEST(p2p_lookup)
 {
 	struct kvw_lmc_holder c = {

@@ -111,7 +111,7 @@ START_TEST(deregistered_is_forgotten)
 	ck_assert_int_eq(world.coverages[0], KVW_COVERAGE_NONE);
 	ck_assert_uint_eq(world.reg->count, 0);
 	ck_assert_uint_eq(world.reg->stats.keys, 0);
-	world_push(&world, "{'type':'DeRegisterMsg','instance_id':'nobody','worker_id':0,"
+	world_push(&world, "{'type':'DeRegisterMsg','instance_id':'unknown','worker_id':0,"
 			   "'ip':'10.0.0.1','port':8500}");
 	ck_assert_uint_eq(world.reg->count, 0);
 }
@@ -283,7 +283,7 @@ START_TEST(silence_without_heartbeats_means_nothing)
 }
 END_TEST
 
-/* The router itself was stopped for an hour: nobody could be heard. */
+/* The router itself was stopped for an hour and could not receive heartbeats. */
 START_TEST(own_silence_is_not_theirs)
 {
 	world_heartbeat(&world, "i0", 0, NULL);
@@ -312,7 +312,7 @@ START_TEST(worker_that_refuses_connections)
 }
 END_TEST
 
-START_TEST(purged_by_the_strategy_is_told_again)
+START_TEST(purged_by_the_strategy_is_reported_again)
 {
 	world_register(&world, "i0", 0, NULL);
 	world_ops(&world, "i0", 0, 0, "+1 +2");
@@ -474,7 +474,7 @@ int main(void)
 	tcase_add_test(tc, silence_without_heartbeats_means_nothing);
 	tcase_add_test(tc, own_silence_is_not_theirs);
 	tcase_add_test(tc, worker_that_refuses_connections);
-	tcase_add_test(tc, purged_by_the_strategy_is_told_again);
+	tcase_add_test(tc, purged_by_the_strategy_is_reported_again);
 	tcase_add_test(tc, version_03);
 	tcase_add_test(tc, version_04);
 	tcase_add_test(tc, misplaced);

@@ -236,7 +236,7 @@ START_TEST(many_missing)
 }
 END_TEST
 
-START_TEST(status_of_nobody)
+START_TEST(status_of_an_unknown_worker)
 {
 	check_status("s", false, true, NULL, 0);
 	ck_assert_uint_eq(world.reg->count, 0);
@@ -273,7 +273,7 @@ int main(void)
 	tcase_add_test(tc, silence_ends_it);
 	tcase_add_test(tc, nonsense);
 	tcase_add_test(tc, many_missing);
-	tcase_add_test(tc, status_of_nobody);
+	tcase_add_test(tc, status_of_an_unknown_worker);
 	tcase_add_test(tc, registration_ends_it);
 	suite_add_tcase(suite, tc);
 	runner = srunner_create(suite);

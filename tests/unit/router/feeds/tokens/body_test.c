@@ -1,7 +1,7 @@
 /*
- * body_test.c - prompts of other APIs as the chat that vLLM makes of them. The expected bodies were posted to a vLLM
- * 0.32 beside the originals: the count of tokens was that of the original, and a prompt of these
- * tokens made all full blocks of the original a hit.
+ * body_test.c - prompts of other APIs as the chat that vLLM makes of them. The expected bodies and
+ * the originals were posted to a vLLM 0.32: the count of tokens was that of the original, and a
+ * prompt of these tokens made all full blocks of the original a hit.
  */
 #include <check.h>
 #include <jansson.h>
@@ -111,7 +111,7 @@ START_TEST(test_convert)
 }
 END_TEST
 
-START_TEST(what_is_no_json_is_told)
+START_TEST(what_is_no_json_is_reported)
 {
 	static const char *const texts[] = {"", "{", "[]", "7", "{\"input\":\"\\ud800\"}", "{}x"};
 	char *got = NULL;
@@ -133,7 +133,7 @@ int main(void)
 	int failed;
 
 	tcase_add_loop_test(tcase, test_convert, 0, (int)(sizeof(cases) / sizeof(cases[0])));
-	tcase_add_test(tcase, what_is_no_json_is_told);
+	tcase_add_test(tcase, what_is_no_json_is_reported);
 	suite_add_tcase(suite, tcase);
 	runner = srunner_create(suite);
 	srunner_run_all(runner, CK_NORMAL);

@@ -455,7 +455,7 @@ START_TEST(limits_hold)
 }
 END_TEST
 
-START_TEST(nobody_to_ask)
+START_TEST(no_endpoint_to_ask)
 {
 	struct kvw_token_ask ask = ask_of(0, 0);
 	struct kvw_token_result result;
@@ -510,7 +510,7 @@ int main(void)
 	tcase_add_test(tcase, stopping_ends_what_is_under_way);
 	tcase_add_test(tcase, a_conversion_is_posted);
 	tcase_add_test(tcase, limits_hold);
-	tcase_add_test(tcase, nobody_to_ask);
+	tcase_add_test(tcase, no_endpoint_to_ask);
 	tcase_add_test(tcase, connections_are_kept);
 	suite_add_tcase(suite, tcase);
 	runner = srunner_create(suite);
