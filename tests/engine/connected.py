@@ -27,11 +27,11 @@ class ConnectedEngine(Engine):
     name = "connected"
 
     def __init__(
-        self, directory, number, cache, blocks=1024, module="kvtier.vllm", keys=None, tells=False, prefix=()
+        self, directory, number, cache, blocks=1024, module="kvtier.vllm", keys=None, publishes=False, prefix=()
     ):
-        """tells: publishes KV events. prefix: a command that starts the rest of its arguments."""
+        """publishes: whether it publishes KV events. prefix: a command that starts the rest of its arguments."""
         self.cache, self.blocks, self.module = cache, blocks, module
-        self.tells, self.prefix = tells, prefix
+        self.publishes, self.prefix = publishes, prefix
         self.keys = {"chunk_size": CHUNK, "fetch_when_slower": True, **(keys or {})}
         super().__init__(directory, number)
 
@@ -41,7 +41,7 @@ class ConnectedEngine(Engine):
             "PYTHONPATH": f"{PACKAGE}:{HERE}",
             "KVTIER_LIBRARY": str(LIBRARY),
         }
-        return told if self.tells else {**told, "EVENTS": "0"}
+        return told if self.publishes else {**told, "EVENTS": "0"}
 
     def options(self):
         if self.cache is None:

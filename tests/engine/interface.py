@@ -38,7 +38,7 @@ LEFT = {
     "get_loaded_kv_cache_group_ids": "one group, which is loaded",
     "get_mem_pool_context": "any memory will do",
     "get_required_kvcache_layout": "any layout will do, strides are read",
-    "get_transfer_results": "made of get_finished; failures are told by blocks",
+    "get_transfer_results": "made of get_finished; failures are reported as blocks",
     "has_connector_metadata": "kept by the base class",
     "has_pending_block_frees": "blocks of finished requests are freed soon, not instead of a preemption",
     "register_finished_partial_tail": "whole blocks only",

@@ -1,6 +1,6 @@
-"""Stock LMCache as a client: `lmcache_drive.py` as a process that is told what to do by lines.
+"""Stock LMCache as a client: `lmcache_drive.py` as a process that takes commands, one a line.
 
-The environment is any Python that has lmcache 0.5.6, named by KVW_LMCACHE_PYTHON; README.md beside
+The environment is any Python that has lmcache 0.5.6, named by KVW_LMCACHE_PYTHON; README.md next to
 this file says how to make one.
 """
 

@@ -1,6 +1,6 @@
 #!/bin/bash
 # lmcache.sh [--install] [pytest options] - stock LMCache against kvtierd and Redis, and its benchmark
-# beside kvbench, without a GPU.
+# against kvbench, without a GPU.
 #
 #   KVW_LMCACHE_PYTHON   Python with lmcache 0.5.6         (default build-engine/lmcache/bin/python)
 #   KVW_BUILD            build directory with kvtierd      (default build-gcc)

@@ -156,7 +156,7 @@ class Mixed:
         return len(self.order)
 
     def step(self, number, send):
-        """The next request of a session; returns (kind, what send(path, body) returned beside text)."""
+        """The next request of a session; returns (kind, what send(path, body) returned apart from the text)."""
         kind, session, _ = self.sessions[number]
         path, body = session.send(self.answers[number])
         stream = self.rng.random() < 0.5

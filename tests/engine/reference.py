@@ -1,7 +1,7 @@
 """What an engine without kvtier answers, which is what every engine with it must answer.
 
 One run serves all tests of a session. With KVW_ENGINE_ANSWERS=FILE it also serves later sessions, as
-long as prompts, model and type are the same: for who runs the scenarios one by one.
+long as prompts, model and type are the same: for a run of the scenarios one by one.
 """
 
 import hashlib

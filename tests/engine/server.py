@@ -48,7 +48,7 @@ class Engine(Process):
         super().__init__(argv, log, settings)
 
     def environment(self):
-        """More of it than serve_vllm.sh is told of every engine."""
+        """Environment variables of this engine in addition to those that serve_vllm.sh gets for every engine."""
         return {}
 
     def options(self):

@@ -17,7 +17,7 @@ from rig.router import BUILD, Router, die_with_parent
 from rig.wait import Port, until
 from server import START_SECONDS
 
-STOCK_CHUNK = 256  # the controller's, which cannot be told another
+STOCK_CHUNK = 256  # the controller's, which has no option for another
 
 
 class StockController:
@@ -79,7 +79,7 @@ class StockController:
 
 
 def stock_names():
-    """How libkvtier is told to name chunks as the controller does: without vLLM it starts its chain with 0."""
+    """Settings with which libkvtier names chunks as the controller does: without vLLM it starts its chain with 0."""
     found = "import importlib.util, sys; sys.exit(importlib.util.find_spec('vllm') is None)"
     return {} if subprocess.run([PYTHON, "-c", found]).returncode == 0 else {"none_hash": "0"}
 
@@ -99,7 +99,7 @@ def wait_lookup(controller, tokens, expected):
 
 
 def test_the_stock_controller_sees_a_libkvtier_worker(controller, tmp_path):
-    """It registers though the controller comes later, is found, pinned, cleared, lost, and told again."""
+    """It registers though the controller comes later, is found, pinned, cleared, lost, and reports its chunks again."""
     nvme = {"path": str(tmp_path / "nvme"), "capacity": "64MiB"}
     engine = Engine(controller.pull, controller.reply, "lib0", STOCK_CHUNK, nvme=nvme, controller=stock_names())
     prompt, other = ids(1, 4 * STOCK_CHUNK), ids(2, 2 * STOCK_CHUNK)
@@ -173,7 +173,7 @@ def test_a_router_sees_what_a_real_engines_memory_tier_has(directory, tmp_path, 
             until(
                 lambda: [end for _, end in router_lookup(router, prompt).values()] == [4 * CHUNK],
                 60,
-                "the chunks to be told",
+                "the chunks to be reported",
             )
         for engine in engines:
             engine.post("/reset_prefix_cache")  # the engine's own cache; kvtier's stays

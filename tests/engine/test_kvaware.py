@@ -2,7 +2,7 @@
 
 A prediction is right when it is within one block of what the engine says was cached. The engines' caches
 have room for all talks (conftest.py): where one runs over, a request that was sent a moment before may
-push out what is predicted for the next, which no event can tell in time. One request at a time is
+push out what is predicted for the next, which no event can report in time. One request at a time is
 predicted exactly then, too.
 """
 
@@ -39,16 +39,16 @@ def covered(router, engines):
 
 @pytest.fixture
 def start(engines, kvway):
-    def start_sighted():
+    def start_covered():
         router = kvway(CONFIG).wait_up(engines)
-        # What was never used has told nothing yet.
+        # An engine that was never used has published nothing yet.
         for engine in engines:
             engine_complete(engine, "Once upon a time there was a king who had three daughters " * 8)
-        # ... and what they were told to forget, they tell with the next events.
+        # ... and an engine publishes what it was made to forget with its next events.
         until(lambda: router.metric("kvway_kvaware_index_blocks") < 60, 30, "nothing but that")
         return covered(router, engines)
 
-    return start_sighted
+    return start_covered
 
 
 @pytest.fixture
@@ -157,7 +157,7 @@ def test_a_restarted_engine_is_purged_and_relearned(engines, router):
 
 
 def test_a_reset_is_honoured(engines, router):
-    """One engine is reset through kvway, which knows at once; one past it, whose next event tells."""
+    """One engine is reset through kvway, which knows at once; one past it, whose next event reports it."""
     rng = random.Random(2)
     texts = [prose(rng, 6000) for _ in range(6)]
     homes = [complete(router, text).worker for text in texts]

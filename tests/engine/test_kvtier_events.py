@@ -27,7 +27,7 @@ PLACES = {"GPU": ("GPU", None), "CPU": ("CPU", None), "NVMe": ("STORAGE", "LOCAL
 @pytest.fixture
 def engine(tmp_path):
     cache = {"l1": {"capacity": "64MiB"}, "nvme": {"path": str(tmp_path / "store"), "sync_time": "50ms"}}
-    one = ConnectedEngine(tmp_path, 0, cache, tells=True).ready()
+    one = ConnectedEngine(tmp_path, 0, cache, publishes=True).ready()
     yield one
     one.kill()
 
@@ -55,12 +55,12 @@ def stored(events, place):
     return found
 
 
-def test_tiers_are_told_in_the_engines_names(engine):
-    """Same hashes as the device's blocks, with token ids in the first tier; the disk is told while the engine has
-    nothing to do; after a restart it is told again, with tokens, before there is any request."""
+def test_tiers_are_reported_in_the_engines_names(engine):
+    """Same hashes as the device's blocks, with token ids in the first tier; the disk is reported while the engine
+    has nothing to do; after a restart it is reported again, with tokens, before there is any request."""
     prompt = [random.Random(1).randrange(10, 600) for _ in range(10 * CHUNK + 7)]
     engine.complete(prompt)
-    until(lambda: len(stored(heard(engine), "NVMe")) == 20, 20, "all chunks told as stored on disk")
+    until(lambda: len(stored(heard(engine), "NVMe")) == 20, 20, "all chunks reported as stored on disk")
     events = heard(engine)
     device, memory, disk = (stored(events, place) for place in PLACES)
     assert len(device) == 20 and memory == device
@@ -68,11 +68,11 @@ def test_tiers_are_told_in_the_engines_names(engine):
     assert [before for _, before in disk.values()] == [before for _, before in device.values()]
     assert {event["block_size"] for event in events if event["type"] == "BlockStored"} == {BLOCK}
     engine.restart()
-    until(lambda: stored(heard(engine), "NVMe") == device, 20, "told again after a restart")
+    until(lambda: stored(heard(engine), "NVMe") == device, 20, "reported again after a restart")
     assert stored(heard(engine), "GPU") == {}
 
 
-def test_what_memory_evicts_is_told(engine):
+def test_what_memory_evicts_is_reported(engine):
     rng = random.Random(2)
     for _ in range(40):
         engine.complete([rng.randrange(10, 600) for _ in range(1500)])
@@ -97,10 +97,10 @@ def test_what_memory_evicts_is_told(engine):
                     left[place].pop(name, None)
         return len(left["CPU"]) <= 3 and len(left["NVMe"]) <= 3
 
-    until(emptied, 20, "all that was before the reset told as removed")
+    until(emptied, 20, "all that was before the reset reported as removed")
 
 
-def test_a_salted_prompts_tokens_are_not_told(engine):
+def test_a_salted_prompts_tokens_are_not_published(engine):
     prompt = [random.Random(3).randrange(10, 600) for _ in range(4 * CHUNK)]
     body = {"model": "tiny", "prompt": prompt, "max_tokens": 1, "cache_salt": "mine"}
     engine.post("/v1/completions", body)
@@ -113,7 +113,7 @@ FULL = 2  # coverage of a worker's cache
 
 
 def covered(router, engines):
-    """kvway has heard all that these engines have told."""
+    """kvway has received all that these engines have published."""
     known = lambda e: router.metric("kvway_worker_cache_coverage", worker=e.url, reporter="engine") == FULL  # noqa: E731
     until(lambda: all(known(e) for e in engines), 30, "coverage of all engines")
 
@@ -121,11 +121,11 @@ def covered(router, engines):
 def test_kvway_knows_what_lies_below_the_device(engine, tmp_path):
     """Blocks that the device lost are predicted from memory, and from disk after a restart of the engine."""
     cache = {"l1": {"capacity": "64MiB"}, "nvme": {"path": str(tmp_path / "other"), "sync_time": "50ms"}}
-    engines = [engine, ConnectedEngine(tmp_path, 1, cache, tells=True).ready()]
+    engines = [engine, ConnectedEngine(tmp_path, 1, cache, publishes=True).ready()]
     rng = random.Random(4)
     router = Router(tmp_path, engines, CONFIG).wait_up(engines)
     try:
-        for one in engines:  # what was never used has told nothing
+        for one in engines:  # an engine that was never used has published nothing
             one.complete([rng.randrange(10, 600) for _ in range(200)])
         covered(router, engines)
         text = prose(rng, 6000)
@@ -133,10 +133,10 @@ def test_kvway_knows_what_lies_below_the_device(engine, tmp_path):
         home = next(one for one in engines if one.url == first.worker)
         until(lambda: right(complete(router, text), first), 20, "predicted from the device")
         chunks = first.prompt // CHUNK + 200 // CHUNK
-        until(lambda: len(stored(heard(home), "CPU")) == chunks * CHUNK // BLOCK, 20, "memory told")
+        until(lambda: len(stored(heard(home), "CPU")) == chunks * CHUNK // BLOCK, 20, "memory reported")
         home.forget()
-        home.complete([rng.randrange(10, 600) for _ in range(200)])  # it tells that it forgot with its next step
-        until(lambda: "AllBlocksCleared" in {event["type"] for event in heard(home)}, 20, "told as forgotten")
+        home.complete([rng.randrange(10, 600) for _ in range(200)])  # it publishes the reset with its next step
+        until(lambda: "AllBlocksCleared" in {event["type"] for event in heard(home)}, 20, "the reset reported")
         seen = complete(router, text)
         print(f"device emptied: {seen}")
         assert right(seen, first)

@@ -81,7 +81,7 @@ def test_a_shared_tier_dies_stalls_and_comes_back(engine_of, right, shared):
 
 
 def small_disk(folder, size):
-    """A command that gives what it starts a file system of this size, seen by nobody else. None: not
+    """A command that gives what it starts a file system of this size, invisible to other processes. None: not
     allowed here."""
     name = ["unshare", "--mount"] if os.geteuid() == 0 else ["unshare", "--map-root-user", "--mount"]
     script = f'mount -t tmpfs -o size={size} none "{folder}" && exec "$@"'
@@ -90,7 +90,7 @@ def small_disk(folder, size):
 
 
 def test_a_full_disk(engine_of, right, tmp_path):
-    """A store that may have 1 GiB on a disk of 32 MiB, which somebody else fills under way."""
+    """A store that may have 1 GiB on a disk of 32 MiB, which another program fills under way."""
     store = tmp_path / "store"
     store.mkdir()
     prefix = small_disk(store, "32m")
@@ -138,7 +138,7 @@ def spoil_files(folder, rng):
     return flips
 
 
-def test_files_that_somebody_changed(engine_of, right, tmp_path):
+def test_files_changed_from_outside(engine_of, right, tmp_path):
     """First while the engine is down, then while it answers."""
     store, rng = tmp_path / "store", random.Random(5)
     cache = of_size(8, nvme={"path": str(store), "capacity": "1GiB", "sync_time": "50ms"}, control=SOON)
@@ -174,7 +174,7 @@ def spoil_values(redis, rng):
     return len(keys)
 
 
-def test_values_in_redis_that_somebody_changed(engine_of, right, redis):
+def test_values_in_redis_changed_from_outside(engine_of, right, redis):
     rng = random.Random(6)
     engine = engine_of(of_size(8, l2={"url": redis.url}, control=SOON), blocks=BLOCKS)
     compare(answers(engine), right)

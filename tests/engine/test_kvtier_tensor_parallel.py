@@ -20,7 +20,8 @@ class TwoRanks(ConnectedEngine):
 
 @pytest.fixture
 def engine(tmp_path):
-    one = TwoRanks(tmp_path, 0, {"l1": {"capacity": "128MiB"}, "nvme": {"path": str(tmp_path / "store")}}, tells=True)
+    cache = {"l1": {"capacity": "128MiB"}, "nvme": {"path": str(tmp_path / "store")}}
+    one = TwoRanks(tmp_path, 0, cache, publishes=True)
     yield one.ready()
     one.kill()
 

@@ -1,4 +1,4 @@
-"""`kvbench engine` beside the stock `lmcache bench engine` on the same simulated engine: the same
+"""`kvbench engine` and the stock `lmcache bench engine` on the same simulated engine: the same
 requests, and times to first token that agree.
 
 Both run multi-round-chat with the same options, in turn, each on a fresh kvsim. Two scenes:
@@ -7,7 +7,7 @@ Both run multi-round-chat with the same options, in turn, each on a fresh kvsim.
   with the workload's own defaults on one large GPU. Times to first token are half a second and must
   agree within 10 %.
 - `cached`: every session is in the cache; a first token comes after some ten milliseconds, and what
-  the measuring client itself takes is no longer small beside it. A relay on the way tells how long
+  the measuring client itself takes is no longer small against it. A relay on the way measures how long
   each request was under way outside the client. kvbench must report that time within 10 %; how much
   the stock client adds is printed. For both programs that time must be about the same (within 20 %:
   the stock client's own work shares the machine with the engine, which is felt in milliseconds).
@@ -174,9 +174,9 @@ def test_with_warm_caches_the_difference_is_the_clients_own_time(tmp_path):
         stock, ours = pair["stock"], pair["kvbench"]
         assert ours["before"] + ours["after"] < stock["before"] + stock["after"]
     wire = [percentile(p["kvbench"]["wire"], 50) / percentile(p["stock"]["wire"], 50) for p in pairs]
-    told = [p["kvbench"]["p50_ttft_ms"] / percentile(p["kvbench"]["wire"], 50) for p in pairs]
+    reported = [p["kvbench"]["p50_ttft_ms"] / percentile(p["kvbench"]["wire"], 50) for p in pairs]
     other = [p["stock"]["p50_ttft_ms"] / percentile(p["stock"]["wire"], 50) for p in pairs]
-    print(f"  told / on the wire, p50: kvbench {statistics.median(told):.3f}, stock {statistics.median(other):.3f}; "
-          f"on the wire kvbench / stock {statistics.median(wire):.3f}")
-    assert 0.9 < statistics.median(told) < 1.1, told
+    print(f"  reported / on the wire, p50: kvbench {statistics.median(reported):.3f}, "
+          f"stock {statistics.median(other):.3f}; on the wire kvbench / stock {statistics.median(wire):.3f}")
+    assert 0.9 < statistics.median(reported) < 1.1, reported
     assert 0.8 < statistics.median(wire) < 1.2, wire

@@ -1,7 +1,7 @@
 """LMCache's configuration files inside a real engine: only the connector's name is another one.
 
-The engine is told nothing of kvtier but the connector's name and module. What it answers before its own cache is
-emptied was computed, what it answers afterwards was loaded; both must be the same.
+The connector's name and module are all that the engine's configuration says of kvtier. What the engine
+answers before its own cache is emptied was computed, what it answers afterwards was loaded; both must be the same.
 """
 
 import json
@@ -119,7 +119,7 @@ def test_a_file_for_a_disk(lmcache_engine, tmp_path):
     assert cached >= loadable()
 
 
-def test_wrong_backends_are_told_and_the_rest_works(lmcache_engine):
+def test_wrong_backends_are_reported_and_the_rest_works(lmcache_engine):
     engine = lmcache_engine(WRONG)
     hits_after_a_reset(engine)
     log = engine.log()

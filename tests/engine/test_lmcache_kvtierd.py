@@ -242,7 +242,7 @@ class OutOfBounds:
     """Between engine and daemon: while `lies` is set, leases name offsets beyond the segment."""
 
     def __init__(self, port):
-        self.target, self.lies, self.told = port, False, 0
+        self.target, self.lies, self.changed = port, False, 0
         self.listen = Port()
         self.port = self.listen.number
         self.socket = socket.socket()
@@ -279,7 +279,7 @@ class OutOfBounds:
 
     def changed(self, data):
         def beyond(found):
-            self.told += 1
+            self.changed += 1
             return found[1] + b"9" * len(found[2])
 
         # As many digits as before, so that lengths stay true; short offsets are made huge lengths.
@@ -306,7 +306,7 @@ def test_the_self_test_after_failed_gets_ends_with_the_engine_on_again(node):
         engine.store(seed, 64)
         engine.ask("clear", "LocalCPUBackend")
         liar.lies = True
-        assert engine.ask("retrieve", seed, 64)["hit"] == 0 and liar.told > 0
+        assert engine.ask("retrieve", seed, 64)["hit"] == 0 and liar.changed > 0
         until(lambda: not engine.ask("status")["healthy"], 30, "the engine off")
         liar.lies = False
         until(lambda: engine.ask("status")["healthy"], 60, f"the engine on again, time {round_ + 1}")

@@ -88,7 +88,7 @@ def test_lmcache_reads_what_libkvtier_wrote(engines, drive, redis, tmp_path):
 
 
 def test_both_write_the_same_chunks(engines, drive, redis, tmp_path):
-    """Whoever wrote last: it is the same bytes, and both go on reading them."""
+    """Whichever of the two wrote last: it is the same bytes, and both go on reading them."""
     engine = engines()
     names = chunks(engine, 3000)
     for start, count, name in names:
@@ -105,7 +105,7 @@ def test_both_write_the_same_chunks(engines, drive, redis, tmp_path):
 
 
 def test_what_does_not_fit_the_layout_is_a_miss(engines, drive, redis, tmp_path):
-    """Other dtypes, shapes and lengths, lost halves: a miss for libkvtier, whoever wrote it."""
+    """Other dtypes, shapes and lengths, lost halves: a miss for libkvtier, whichever of the two wrote it."""
     engine = engines()
     engine.store(4000, 16)
     ((_, _, name),) = chunks(engine, 4000, 16)

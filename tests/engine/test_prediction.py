@@ -128,7 +128,7 @@ def test_a_reset_that_passes_through_is_known(engines, router):
 
 
 def test_what_is_explained_happens(router):
-    """Headers, POST /explain and `kvway explain` tell the same, and it comes to pass."""
+    """Headers, POST /explain and `kvway explain` say the same, and it comes to pass."""
     admin = f"127.0.0.1:{router.admin_port}"
 
     def explained_first(path, body, stream):
@@ -151,7 +151,7 @@ def test_what_is_explained_happens(router):
 
 
 def test_learned_prefill_rate_is_the_engines_own(engines, router):
-    """Prompts that nobody has asked for, one at a time: the engine tells tokens and seconds of each.
+    """Prompts that are new to the engine, one at a time: it reports tokens and seconds of each.
 
     Its best, since others use this machine too; kvway takes a high percentile for the same reason.
     """

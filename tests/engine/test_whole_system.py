@@ -221,7 +221,7 @@ def kill_at_work(engine):
 def test_talks_and_deaths(engine_of, said, l2, tmp_path):
     """One engine dies and comes back empty; then the other dies, and the first has to go on with all talks
     from what both share."""
-    first, second = engines = engine_of(*[of_size(64, l2=l2)] * 2, tells=True)
+    first, second = engines = engine_of(*[of_size(64, l2=l2)] * 2, publishes=True)
     router = Router(tmp_path, engines, CONFIG).wait_up(engines)
     try:
         fleet = Fleet(engines, router)

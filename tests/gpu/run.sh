@@ -90,7 +90,7 @@ grep -q . "$build/cache/gpu/kernels.fatbin" 2>/dev/null ||
 export KVT_GPU_TEST_DEVICE=$device KVT_GPU_TEST_LIBRARY=$build/cache/gpu/libkvtier_cuda.so.1
 unset KVT_GPU_TEST_DRIVER
 test=$build/$here/cache_gpu_copy_test
-try "copies beside the naive way" "$test"
+try "copies compared with the naive way" "$test"
 if [ $quick = no ]; then
 	sanitizer=$(command -v compute-sanitizer || echo /usr/local/cuda/bin/compute-sanitizer)
 	if [ -x "$sanitizer" ]; then

@@ -107,7 +107,7 @@ def test_children_of_a_process_are_counted():
 
 
 class SharedCore:
-    """What engines on one core see: who goes on, and what is asked."""
+    """What engines on one core share: which of them run, and which requests each got."""
 
     def __init__(self):
         self.running, self.most, self.asked = set(), 0, []
@@ -178,7 +178,7 @@ def test_a_round_cancels_what_is_the_engines_own(monkeypatch):
         assert {len(prompt) for _, prompt in by_engine["a"]} == set(lengths)
         assert len({(who, what) for who, what, _ in half}) == 2
     assert {(who, what) for who, what, _ in core.asked} == {(n, w) for n in "ab" for w in (cost.HAVE, cost.NONE)}
-    assert core.running == {side.engine for side in sides}  # nobody is left standing
+    assert core.running == {side.engine for side in sides}  # no engine is left stopped
 
 
 def test_only_one_engine_goes_on():

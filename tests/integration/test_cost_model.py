@@ -199,7 +199,7 @@ def test_a_hot_prefix_is_replicated(process, kvway):
     router.wait_idle()
 
 
-def test_truth_and_prediction_are_compared_for_each_worker(process, kvway):
+def test_prediction_is_compared_with_usage_for_each_worker(process, kvway):
     fleet = [process() for _ in range(2)]
     router = kvway([sim.workers[0] for sim in fleet])
     for turn in range(4):

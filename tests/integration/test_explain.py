@@ -33,7 +33,7 @@ def test_headers_are_off_by_default_and_the_wish_passes_through(pair):
     assert worker.requests[-1].headers.get("x-kvway-explain") == "1"
 
 
-def test_headers_for_those_who_ask(pair):
+def test_headers_for_clients_that_ask(pair):
     worker, router = pair(config={"http.decision_headers": "on_request"})
     for headers in ([], [("X-Kvway-Explain", "0")], [("X-Kvway-Explain", "")]):
         assert not told(router.ask("POST", CHAT, headers, body=chat_body()))
@@ -257,7 +257,7 @@ def test_the_owner_of_a_response_gets_what_names_it(workers, kvway):
     assert got["reason"] != "owner"
 
 
-def test_models_decide_who_is_weighed(workers, kvway):
+def test_models_decide_which_workers_are_weighed(workers, kvway):
     fleet = workers(2, models=["tiny"]) + workers(1, models=["other"])
     router = kvway(fleet)
     got = explained(router, chat_body(model="other"))
@@ -265,8 +265,8 @@ def test_models_decide_who_is_weighed(workers, kvway):
     verdicts = [w["verdict"] for w in got["workers"]]
     assert verdicts == ["other_model", "other_model", "chosen"]
     assert "total_ms" not in got["workers"][0]
-    error = refused(router, 404, chat_body(model="nobody's"))
-    assert error["param"] == "model" and "nobody's" in error["message"]
+    error = refused(router, 404, chat_body(model="no-such-model"))
+    assert error["param"] == "model" and "no-such-model" in error["message"]
 
 
 def test_dead_workers_are_not_chosen(workers, kvway):
@@ -322,7 +322,7 @@ def test_bodies_above_the_scan_limit_go_by_load_unread(workers, kvway):
 
 
 def test_explaining_while_requests_and_models_change(workers, kvway):
-    """Views are replaced under it, bodies are scanned beside it."""
+    """Views are replaced and bodies scanned while it runs."""
     fleet = workers(3)
     router = kvway(fleet, {"health.models_interval": "1s"})
     stop = threading.Event()
@@ -424,11 +424,11 @@ def test_command_without_a_router(tmp_path):
     assert run("--admin", f"127.0.0.1:{port}", request=chat_body(), env=env)[0] == 3
 
 
-def test_command_tells_errors_of_the_router(pair):
+def test_command_reports_errors_of_the_router(pair):
     _, router = pair()
     here = ("--admin", f"127.0.0.1:{router.admin_port}")
-    status, text, error = run(*here, request=chat_body(model="nobody's"))
-    assert (status, text) == (1, "") and "nobody's" in error
+    status, text, error = run(*here, request=chat_body(model="no-such-model"))
+    assert (status, text) == (1, "") and "no-such-model" in error
     status, text, error = run(*here, "--json", request=b"[")
     assert status == 1 and json.loads(text)["error"]["code"] == 400 and error
 
@@ -474,7 +474,7 @@ def test_command_help():
     assert b"kvway explain" in done.stdout
 
 
-def test_cold_asks_nobody(tmp_path):
+def test_cold_asks_no_worker(tmp_path):
     """No worker of the file can be reached, nor its name be looked up."""
     path = tmp_path / "cold.yaml"
     entries = [

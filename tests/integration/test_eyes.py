@@ -1,4 +1,4 @@
-"""/health, /ready, /metrics, /v1/models and the access log tell the truth."""
+"""/health, /ready, /metrics, /v1/models and the access log report what happened."""
 
 import json
 import re

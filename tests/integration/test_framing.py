@@ -268,7 +268,7 @@ def test_early_answer_while_the_request_is_still_being_sent(pair):
         assert (answer.status, answer.body) == (413, b"too much for me")
 
 
-def test_early_stream_beside_an_upload(pair):
+def test_early_stream_during_an_upload(pair):
     """Full duplex: answer and request flow at the same time."""
 
     def script(ex):
@@ -330,7 +330,7 @@ def test_half_closed_client_is_served_when_configured(pair):
 
 
 def test_truncated_answers_are_not_passed_off_as_whole(pair):
-    """A worker dies in the middle: the client must be able to tell."""
+    """A worker dies in the middle: the client must be able to notice."""
 
     def with_length(ex):
         ex.head(200, [("content-length", "1000")])
@@ -350,7 +350,7 @@ def test_truncated_answers_are_not_passed_off_as_whole(pair):
 
 
 def test_truncated_answer_ends_an_http_1_0_connection_with_reset(pair):
-    """Close-delimited for the client, so only RST tells a cut answer from a whole one."""
+    """Close-delimited for the client, so only RST distinguishes a cut answer from a whole one."""
 
     def script(ex):
         ex.head(200, [("transfer-encoding", "chunked")])

@@ -22,7 +22,7 @@ def processes(tmp_path):
 
 
 def test_sigkill_under_load_costs_only_streams_that_had_begun(processes, kvway):
-    """The head of an answer leaves with its first token: who has seen none must get a whole one."""
+    """The head of an answer leaves with its first token: a client that has seen none must get a whole one."""
     router = kvway([sim.workers[0] for sim in processes], {"routing.strategy": "roundrobin"})
     good, begun, wrong = [], [], []
     stop = threading.Event()

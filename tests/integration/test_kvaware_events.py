@@ -100,14 +100,14 @@ def test_conversations_are_predicted_to_the_token(start, kvway, options):
             if turn > 0:
                 assert outcome.cached > 300
     assert all(len(set(urls)) == 1 for urls in homes.values()), homes
-    # the very first one need not be: perhaps nobody has told yet how long a block is
+    # the very first one need not be: perhaps no engine has reported yet how long a block is
     until(lambda: router.metric("kvway_worker_exact_right_total") >= 23, 5, "all others to be right")
     assert router.metric("kvway_worker_exact_wrong_total") == 0
     assert router.metric("kvway_kvaware_prompts_total", tokens="exact") == 24
 
 
 def test_conversations_at_once_are_predicted_within_a_block(start, kvway):
-    """Four at a time, as many as two workers get who share their blocks."""
+    """Four at a time, as many as two workers get that share their blocks."""
     workers = start(count=2).workers
     router = listening(kvway, workers)
     Talk(-1).ask(router)
@@ -220,7 +220,7 @@ def test_a_reset_past_the_router_is_heard_with_the_next_request(start, kvway):
     worker.ask("POST", "/reset_prefix_cache")
     direct(worker, ids(2, 40))
     wait_heard(router, [worker])
-    settle(1.5)  # by then nobody takes the first request's blocks for being on their way still
+    settle(1.5)  # by then kvway no longer takes the first request's blocks for being on their way
     outcome = complete(router, ids(1, 200))
     assert outcome.predicted == outcome.cached == 0
 
@@ -246,12 +246,12 @@ def test_a_restarted_engine_is_purged_and_learned_again(start, kvway, how):
         until(lambda: router.metric("kvway_worker_health", worker=workers[0].url, state="up") != 1, 10, "it to be down")
         sim = start(port=port, events=events, replay=replay)
     direct(workers[0], ids(100, 200))
-    # By its metrics, whenever they are read next: what it told before that is forgotten, and asked for again.
+    # kvway learns it from the next page of metrics, forgets the events before that and asks for them again.
     losses = lambda: router.metric("kvway_worker_cache_losses_total", worker=workers[0].url)  # noqa: E731
     until(lambda: losses() >= 1, 10, "its loss to be known")
 
     def heard():
-        """What it tells while nobody is connected yet is missed with the next that is heard."""
+        """Events that it publishes before kvway is connected are noticed as missing with the next one."""
         direct(workers[0], ids(next(more), 40))
         settle(0.2)
         told = router.metric("kvway_worker_cache_sequence", worker=workers[0].url, reporter="engine")
@@ -280,7 +280,7 @@ def test_an_engine_may_connect(start, kvway):
     workers = start(count=2, **config).workers
     router = kvway(workers, {**SHOWN, "kvaware.events.bind": f"tcp://127.0.0.1:{bound.number}"})
     wait_coverage(router, workers, "engine")
-    settle(0.5)  # nothing tells that the engine has read the subscription
+    settle(0.5)  # nothing shows when the engine has read the subscription
     for seed in range(4):
         direct(workers[seed % 2], ids(seed, 200))
         wait_heard(router, workers)
@@ -289,7 +289,7 @@ def test_an_engine_may_connect(start, kvway):
     bound.close()
 
 
-def test_what_the_buffer_has_lost_is_told_and_the_tree_helps(start, kvway):
+def test_what_the_buffer_has_lost_is_reported_and_the_tree_helps(start, kvway):
     (worker,) = start(buffer_steps=2).workers
     for seed in range(6):
         direct(worker, ids(seed, 200))
@@ -308,7 +308,7 @@ def test_without_replay_the_first_batch_begins_it_all(start, kvway):
     (worker,) = start(replay=None).workers
     router = kvway([worker], SHOWN)
     wait_log(router, "cache events: listening", worker.url)
-    settle(0.5)  # nothing tells that the engine has read the subscription
+    settle(0.5)  # nothing shows when the engine has read the subscription
     direct(worker, ids(1, 200))
     wait_coverage(router, [worker], "engine")
     outcome = complete(router, ids(1, 200) + [1] * 20)
@@ -326,7 +326,7 @@ def flowing(router, workers, count=6):
         assert second.cached > 300 and second.worker == first.worker
 
 
-def test_an_endpoint_where_nobody_is(start, kvway):
+def test_an_endpoint_without_a_listener(start, kvway):
     workers = start(count=2).workers
     closed = Port()
     rows = [

@@ -1,7 +1,7 @@
-"""libkvtier tells an LMCache controller what it holds: caches in this process, kvway as the controller.
+"""libkvtier reports to an LMCache controller what it holds: caches in this process, kvway as the controller.
 
 The workers that requests go to are kvsim's, whose own caches forget; what is predicted is what the caches
-told. A put names its chunks as the connector does.
+reported. A put names its chunks as the connector does.
 """
 
 import pytest
@@ -18,7 +18,7 @@ CHUNK = 32
 
 @pytest.fixture
 def stage(tmp_path, kvway, monkeypatch):
-    """Two simulated workers, caches beside them, and how to make their router."""
+    """Two simulated workers, a cache for each, and how to make their router."""
     monkeypatch.setenv("KVTIER_LIBRARY", str(BUILD / "cache" / "core" / "libkvtier.so.1"))
     ports = [Port() for _ in range(3)]
     sim = Sim(tmp_path, 2, "--kv-tokens", 100000)
@@ -93,7 +93,7 @@ def test_a_prompt_goes_where_libkvtier_has_it_until_it_is_evicted(stage):
     wait_held(router, prompts[1], {})  # it said good-bye
 
 
-def test_a_controller_that_starts_again_is_told_everything(stage):
+def test_a_controller_that_starts_again_gets_everything(stage):
     """The engine is there before any controller is, and longer than the first one."""
     engine = stage.engine(0)
     prompts = [ids(seed, 10 * CHUNK) for seed in range(8)]
@@ -126,7 +126,7 @@ def test_what_the_queue_has_no_room_for_comes_by_a_full_sync(stage):
     assert engine.metric("full_syncs_total") >= 1
 
 
-def test_what_lies_on_nvme_is_told_after_a_restart(stage):
+def test_what_lies_on_nvme_is_reported_after_a_restart(stage):
     nvme = {"path": str(stage.folder / "nvme"), "capacity": "64MiB"}
     engine = stage.engine(0, nvme=nvme)
     router = stage.router(seen=1)

@@ -138,14 +138,14 @@ def test_prompts_go_where_the_cpu_tier_has_them(stage, version):
             made.forget_devices()
             print(seed, first, again)
 
-    def told():
-        """Once a second at most, and only where LMCache's word decided."""
+    def logged():
+        """kvway logs it once a second at most, and only where LMCache's reports decided."""
         print(complete(router, ids(0, 200)))
         made.forget_devices()
         return any("Routing request to i" in line and "found by kvaware router" in line
                    for line in router.log().splitlines())
 
-    until(told, 15, "a decision by LMCache's word that is told")
+    until(logged, 15, "a decision by LMCache's reports in the log")
 
 
 def test_version_03_is_found_out_and_served(stage):
@@ -184,12 +184,12 @@ def test_evictions_are_heard(stage):
     wait_held(router, ids(2, 300), 288)
     assert holders(router, ids(1, 200)) == {}  # its beginning went first
     made.forget_devices()
-    settle(1.5)  # by then nobody takes the first request's chunks for being on their way still
+    settle(1.5)  # by then kvway no longer takes the first request's chunks for being on their way
     outcome = complete(router, ids(1, 200))
     assert outcome.predicted == outcome.cached == 0
 
 
-def test_a_restarted_router_is_told_everything_again(stage):
+def test_a_restarted_router_gets_everything_again(stage):
     made = stage(2)
     router = made.router()
     seeds = range(8)
@@ -268,7 +268,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("what", WRONG)
-def test_a_wrong_setting_is_told_and_requests_keep_flowing(stage, what):
+def test_a_wrong_setting_is_reported_and_requests_keep_flowing(stage, what):
     options, config = WRONG[what]
     made = stage(2, *options)
     router = made.router(config)
@@ -298,7 +298,7 @@ def test_a_wrong_setting_is_found_out(stage, what):
     wait_log(router, "names its chunks in another way", "set in kvaware.lmcache:", key)
 
 
-def test_garbage_on_the_sockets_disturbs_nobody(stage):
+def test_garbage_on_the_sockets_disturbs_no_worker(stage):
     made = stage(1)
     router = made.router()
     complete(router, ids(1, 200))
@@ -331,7 +331,7 @@ def test_garbage_on_the_sockets_disturbs_nobody(stage):
     assert outcome.predicted == outcome.cached == 192
 
 
-def test_a_taken_port_is_told(stage, tmp_path):
+def test_a_taken_port_is_reported(stage, tmp_path):
     made = stage(1)
     first = made.router()
     second = Router(tmp_path, made.workers, {**SHOWN, "kvaware.lmcache.pull": made.pull}, name="second")

@@ -30,8 +30,8 @@ def chat(content, **more):
 
 @pytest.fixture
 def fleet(kvsim, kvway):
-    """fleet({key: value}, count): simulated engines that tell what they cache, and a kvaware router
-    that has heard them all."""
+    """fleet({key: value}, count): simulated engines that publish what they cache, and a kvaware
+    router that has received the events of all."""
 
     def make(config=None, count=2, options=()):
         workers = kvsim(count, "--kv-events-config", json.dumps(EVENTS), *options)
@@ -119,7 +119,7 @@ def test_a_conversation_is_predicted_to_the_block(fleet):
     workers, router = fleet()
     conversation(router)
     assert prompts(router, "exact") == 5
-    # Of the first prompt nobody knew yet how large the engines' blocks are.
+    # At the first prompt kvway did not know yet how large the engines' blocks are.
     assert router.metric("kvway_worker_exact_right_total") >= 4
     assert router.metric("kvway_worker_exact_wrong_total") == 0
     assert router.metric("kvway_kvaware_tokenize_asked_total") == 5  # explanations had them cached
@@ -188,14 +188,14 @@ def test_traffic_past_the_router_is_known(fleet):
         ("/v1/responses", {"input": [{"type": "function_call_output", "call_id": "a", "output": "b"}]}),
     ],
 )
-def test_prompts_whose_tokens_nobody_tells(fleet, path, body):
+def test_prompts_whose_tokens_no_event_reports(fleet, path, body):
     workers, router = fleet()
     router.ask("POST", path, body={"model": "tiny", **body}, timeout=30)
     assert prompts(router, "no_tokens") == 1
     assert prompts(router, "exact") == 0
 
 
-def test_nobody_is_asked_where_nobody_tells_what_it_holds(kvsim, kvway):
+def test_no_worker_is_asked_where_none_reports_what_it_holds(kvsim, kvway):
     workers = kvsim(2)
     router = kvway(workers, {"routing.strategy": "kvaware"})
     send(router, CHAT, chat(text(33)))
@@ -203,7 +203,7 @@ def test_nobody_is_asked_where_nobody_tells_what_it_holds(kvsim, kvway):
     assert router.metric("kvway_kvaware_tokenize_asked_total") == 0
 
 
-def test_nobody_is_asked_where_there_is_no_choice(fleet):
+def test_no_worker_is_asked_where_there_is_no_choice(fleet):
     workers, router = fleet(count=1)
     send(router, CHAT, chat(text(34)))
     assert prompts(router, "no_choice") == 1
@@ -292,7 +292,7 @@ def test_a_drain_waits_for_what_waits(fleet):
 
 
 def test_an_end_without_waiting_leaves_nothing_behind(fleet):
-    """A sanitizer would tell of the job that is under way when everything ends."""
+    """A sanitizer would report the job that is under way when everything ends."""
     workers, router = fleet({"timeouts.drain": "0s"})
     fail(workers, "delay-ms=3000")
     with Client(router.port) as client:

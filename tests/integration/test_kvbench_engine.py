@@ -71,7 +71,7 @@ def test_a_workload_sends_what_it_promises_and_says_so(sim, tmp_path, name):
     run = bench(sim, "engine", "--workload", name, *options, "--json", "--output-dir", tmp_path)
     summary = json.loads((tmp_path / "bench_summary.json").read_text())
     results = summary["results"]
-    if name == "multi-round-chat":  # what a busy machine could not send in time is told
+    if name == "multi-round-chat":  # it reports what a busy machine could not send in time
         requests -= summary["kvbench"]["unsent_requests"]
     else:
         assert summary["kvbench"]["unsent_requests"] == 0

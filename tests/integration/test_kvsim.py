@@ -1,4 +1,4 @@
-"""What kvsim does beside answering in the right shape: connections, clients that leave, the cache,
+"""What kvsim does apart from answering in the right shape: connections, clients that leave, the cache,
 faults on request, and the ways in which it can be started."""
 
 import importlib

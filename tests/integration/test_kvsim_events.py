@@ -168,7 +168,7 @@ class Mirror:
 # KV events
 
 
-def test_sources_are_told_as_the_engine_does(sim):
+def test_sources_are_listed_as_by_the_engine(sim):
     worker = publishing(sim, config={"buffer_steps": 77})
     told = sources(worker)
     assert port_of(told["endpoint"]) and port_of(told["replay_endpoint"])
@@ -254,7 +254,7 @@ def test_chat_and_tokenize_have_the_same_tokens(sim):
     assert text["tokens"] == choice["prompt_token_ids"] and text["count"] == len(text["tokens"])
 
 
-def test_a_reset_is_told_with_the_next_request(sim):
+def test_a_reset_is_published_with_the_next_request(sim):
     worker = publishing(sim)
     mirror = Mirror(subscribe(worker))
     complete(worker, list(range(64)))
@@ -277,7 +277,7 @@ def ask_replay(worker, start, *frames):
 
 
 @pytest.mark.parametrize("layout", ["new", "old"])
-def test_replay_tells_what_was_missed(sim, layout):
+def test_replay_sends_what_was_missed(sim, layout):
     worker = publishing(sim, "--kv-events-replay", layout)
     live = subscribe(worker)
     for i in range(5):
@@ -346,7 +346,7 @@ def test_a_listener_that_does_not_read_stalls_nothing(sim):
 
 
 @pytest.mark.parametrize(
-    "options, told",
+    "options, message",
     [
         (["--kv-events-config", "{"], "not JSON"),
         (["--kv-events-config", "[]"], "not a JSON object"),
@@ -358,13 +358,13 @@ def test_a_listener_that_does_not_read_stalls_nothing(sim):
         (["--lmcache-version", "0.6"], "expected 0.3, 0.4 or 0.5"),
     ],
 )
-def test_a_wrong_option_is_told(sim, tmp_path, options, told):
+def test_a_wrong_option_is_reported(sim, tmp_path, options, message):
     with pytest.raises(AssertionError, match="kvsim ended with 2") as error:
         Sim(tmp_path, 1, *options, name="wrong")
-    assert told in str(error.value)
+    assert message in str(error.value)
 
 
-def test_the_generator_of_the_benchmark_tells_no_nonsense(sim):
+def test_the_generator_of_the_benchmark_publishes_no_nonsense(sim):
     """bench/load/kvb_events.c: every removal and every parent is known, and requests are answered."""
     worker = sim(model="bench")
     first = next(p for p in range(20000, 30000, 4) if all(is_free(p + i) for i in range(4)))
@@ -400,7 +400,7 @@ def test_the_generator_of_the_benchmark_tells_no_nonsense(sim):
 
 
 class Controller:
-    """A controller that believes everything and answers as it is told to."""
+    """A controller that believes everything and gives the answers that a test sets."""
 
     def __init__(self, heartbeats=True):
         self.heard = []  # (socket, message)
@@ -499,7 +499,7 @@ def lmcache(sim, control, *options, **keys):
     return worker
 
 
-def test_a_worker_registers_tells_and_leaves(sim, controller):
+def test_a_worker_registers_reports_and_leaves(sim, controller):
     control = controller()
     worker = lmcache(sim, control, "--lmcache-instance", "i0")
     port = worker.stats()["lmcache"]["port"]
@@ -561,7 +561,7 @@ def test_a_full_tier_evicts_before_it_admits(sim, controller):
         assert kinds == sorted(kinds, reverse=True)  # evicts first
 
 
-def test_a_full_sync_tells_everything(sim, controller):
+def test_a_full_sync_reports_everything(sim, controller):
     control = controller()
     worker = lmcache(sim, control, "--lmcache-sync-batch", 4)
     complete(worker, list(range(32 * 10)))

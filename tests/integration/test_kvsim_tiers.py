@@ -98,7 +98,7 @@ def wait_stored(worker, chunks, tier):
 
 
 def wait_unheld(worker):
-    """Until nobody holds a chunk in memory; what waits for a dead server is held until it is given up."""
+    """Until no lease holds a chunk in memory; what waits for a dead server is held until it is given up."""
     until(lambda: metric(worker, "kvtier_tier_leased_chunks", tier="l1") == 0, 20, "no chunk to be held")
 
 
@@ -265,7 +265,7 @@ def test_a_shared_tier_that_hangs_costs_a_while_and_no_request(sim, redis):
     wait_stored(worker, 10, "l2")
     redis.signal(signal.SIGSTOP)
     try:
-        assert Asked(worker, ids(10, PROMPT)).cached == 0  # nobody says whether it is there
+        assert Asked(worker, ids(10, PROMPT)).cached == 0  # no server says whether it is there
         forget_device(worker)
         assert Asked(worker, ids(9, PROMPT)).hits["l1"] == 10 * CHUNK
     finally:
@@ -303,7 +303,7 @@ def test_events_name_the_tier(sim, kvtierd, tmp_path):
     places["L2"] = ("STORAGE", "REMOTE")
 
     def hear(listener, seed, **blocks):
-        """Asks, and listens until so many blocks are told to be in these places."""
+        """Asks, and listens until so many blocks are reported to be in these places."""
         Asked(worker, ids(seed, PROMPT))
         while any(len(held[places[name]]) != count for name, count in blocks.items()):
             _, number, batch = listener.receive(20)
@@ -336,7 +336,7 @@ def test_a_router_finds_what_lies_in_memory_only(sim, kvway):
         holder = next(w for w in workers if w.url == first.worker)
         until(lambda: metric(holder, "kvtier_tier_chunks", tier="l1") >= 10, 10, "chunks")  # noqa: B023
         forget_device(holder)
-        Asked(holder, ids(seed + 100, 40))  # a reset is told with the next step
+        Asked(holder, ids(seed + 100, 40))  # it publishes the reset with the next step
         wait_heard(router, workers)
         again = complete(router, ids(seed, PROMPT) + [1] * 5)
         assert again.worker == first.worker and again.reason == "kvaware"
@@ -465,7 +465,7 @@ def test_what_computes_faster_is_not_fetched(sim, redis, mode, link, fetched):
         (["--l1", "1GiB", "--link", "string"], "--list-links"),
     ],
 )
-def test_mistakes_are_told(options, complaint):
+def test_mistakes_are_reported(options, complaint):
     done = subprocess.run([PROGRAM, *options], capture_output=True, text=True, timeout=20)
     assert done.returncode == 2 and complaint in done.stderr
 

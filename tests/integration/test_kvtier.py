@@ -148,7 +148,7 @@ def test_a_right_configuration(tmp_path):
     assert not (tmp_path / "store").exists()  # nothing is made
 
 
-def test_every_mistake_is_told_and_the_rest_applies(tmp_path):
+def test_every_mistake_is_reported_and_the_rest_applies(tmp_path):
     path = tmp_path / "c.yaml"
     path.write_text("l1: {capacity: 10GB, policy: lur}\nnvm: {}\nrank: 3\n")
     run = kvtier("check", path, status=1)
@@ -268,7 +268,7 @@ def test_verify_finds_a_flipped_bit(store):
     assert told["damage"] and told["damaged"] == 1
 
 
-def test_a_damaged_log_is_told(store):
+def test_a_damaged_log_is_reported(store):
     folder = store()
     with log_of(folder).open("r+b") as file:
         file.seek(4096 + 5 * 256 + 100)

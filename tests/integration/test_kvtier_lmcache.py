@@ -196,7 +196,7 @@ def test_a_remote_url(tmp_path, url, extra, ours):
     assert read.mistakes == [] and json.loads(read.yaml)["l2"]["url"] == ours
 
 
-def test_a_password_is_not_told(tmp_path):
+def test_a_password_is_not_shown(tmp_path):
     path = written(tmp_path, {"remote_url": "redis://u:geheim@h:x", "extra_config": {"password": ["geheim"]}})
     run = check(path)
     assert run.returncode == 1 and "geheim" not in run.stdout + run.stderr
@@ -242,7 +242,7 @@ def test_the_controller(tmp_path):
 # What the file holds; line and column; key ("": none can be named); words of the message.
 BROKEN = {
     "wrong type": ("chunk_size: big\n", "1:13", "chunk_size", "expected a whole number of tokens from 1 to"),
-    "truth as a number": ("a_b: 1\nchunk_size: true\n", "2:13", "chunk_size", "found `true`, expected a whole"),
+    "truth value as a number": ("a_b: 1\nchunk_size: true\n", "2:13", "chunk_size", "found `true`, expected a whole"),
     "list for a text": ("local_disk: [/a]\n", "1:13", "local_disk", "found a list, expected text"),
     "unknown key": ("chunk_size: 64\nmax_local_cpu_sise: 5\n", "2:1", "max_local_cpu_sise",
                     "did you mean `max_local_cpu_size`?"),
@@ -264,7 +264,7 @@ BROKEN = {
     "PD": ("enable_pd: true\npd_role: sender\n", "1:12", "enable_pd", "which cannot be had: nothing is sent"),
     "blending": ("enable_blending: yes\n", "1:18", "enable_blending", "which cannot be had"),
     "tags": ("lmcache.tag.user: alice\n", "1:1", "lmcache.tag.user", "tags are of requests, and ignored here"),
-    "word for a truth": ("save_decode_cache: 'yes'\n", "1:20", "save_decode_cache", "expected true or false"),
+    "word for a truth value": ("save_decode_cache: 'yes'\n", "1:20", "save_decode_cache", "expected true or false"),
     "unknown policy": ("cache_policy: LUR\n", "1:15", "cache_policy", "expected one of LRU, LFU, FIFO, MRU"),
     "extra config": ("extra_config: [1]\n", "1:15", "extra_config", "found a list, expected a mapping of keys"),
     "unknown extra": ("extra_config: {use_cufile: true}\n", "1:28", "extra_config.use_cufile", "ignored"),
@@ -347,7 +347,7 @@ def test_a_library_that_is_not_there(monkeypatch):
     assert settings.read({}, {}).mistakes == []
 
 
-def test_what_requests_say_to_lmcache_is_told_once():
+def test_what_requests_say_to_lmcache_is_logged_once():
     told = []
     look = lmcache.Requests(types.SimpleNamespace(warning=lambda form, *args: told.append(form % args))).look
     for params in (None, {}, {"do_remote_decode": True}, {"lmcache.tag.user": "a"}, {"lmcache.skip_save": True}):

@@ -117,7 +117,7 @@ def test_a_reset_forgets(cache):
     assert cache.lookup([key]) == (0, [])
 
 
-def test_counts_of_tiers_are_told_once(cache):
+def test_counts_of_tiers_are_reported_once(cache):
     counts, key = tiers.TierCounts(), key_of(cache, 1)
     assert counts.changes(cache.metrics()) == {}
     put(cache, key, b"x" * 1000)
@@ -129,7 +129,7 @@ def test_counts_of_tiers_are_told_once(cache):
     assert counts.changes(cache.metrics()) == {"hits:l1": 1, "misses:l1": 1}
 
 
-def test_mistakes_are_told_and_the_rest_applies(monkeypatch):
+def test_mistakes_are_reported_and_the_rest_applies(monkeypatch):
     monkeypatch.setenv("KVTIER_LIBRARY", str(LIBRARY))
     cache = library.Cache(['{"l1": {"capacity": "16MiB", "policy": "lur"}}', '{"rank": 3}'], "mine")
     assert "mine:1:" in cache.mistakes and "did you mean `lru`?" in cache.mistakes
@@ -210,7 +210,7 @@ def test_ranks_with_the_same_heads_name_chunks_alike():
         ({"cache": "/none.yaml"}, "/none.yaml: No such file"),
     ],
 )
-def test_a_wrong_setting_is_told_and_the_rest_applies(extra, says):
+def test_a_wrong_setting_is_reported_and_the_rest_applies(extra, says):
     read = settings.read({"load_timeout_ms": 70, **extra}, {})
     assert says in read.mistakes[0]
     assert read.load_timeout_s == 0.07 and read.chunk_tokens == 256
@@ -387,7 +387,7 @@ def test_the_last_token_is_always_computed(plan):
     assert [c.block_ids for c in loads[0].chunks] == [[0, 1, 2, 3], [4, 5, 6]]
 
 
-def test_short_prompts_and_small_gains_ask_nobody(plan):
+def test_short_prompts_and_small_gains_ask_no_tier(plan):
     assert plan.matched(request_of(3), 0) == (0, False)
     assert plan.matched(request_of(1, tokens=1), 0) == (0, False)
     plan.settings.min_retrieve_tokens = 100
@@ -425,7 +425,7 @@ def test_a_failed_chunk_is_stored_when_it_was_computed(plan):
     assert [s.name for s in stores] == [name(7)]
 
 
-def test_a_preempted_request_begins_anew(plan):
+def test_a_preempted_request_starts_again(plan):
     request = request_of(8)
     plan.matched(request, 0)
     plan.asker.replies[1] = (0, 255)
@@ -498,7 +498,7 @@ def test_what_the_engine_has_is_not_asked_about():
     assert plan.asker.asked[2] == [name(3), name(7), name(11)]
 
 
-def test_an_answer_tells_of_all_that_follows(plan):
+def test_an_answer_covers_all_that_follows(plan):
     request = request_of(12)
     plan.arrived(request)
     plan.asker.replies[1] = (3, 0)
@@ -555,7 +555,7 @@ def test_a_whole_prompt_has_no_tail(plan):
     assert [s.name for s in store_all(plan, request_of(8), 8)] == [name(3), name(7)]
 
 
-def test_token_ids_go_with_stores_where_they_are_told_and_not_private():
+def test_token_ids_go_with_stores_where_they_are_known_and_not_private():
     plan = Plan(FakeAsker(), settings.Settings(chunk_tokens=4 * BLOCK), BLOCK, True, report_tokens=True)
     stores = store_all(plan, request_of(8), 8)
     assert [list(memoryview(s.token_ids).cast("I")) for s in stores] == [
@@ -611,7 +611,7 @@ def test_a_cancelled_request_is_forgotten(plan):
     assert plan.finished(request) is False
 
 
-def test_a_request_from_before_a_reset_stores_nothing_until_it_begins_anew(plan):
+def test_a_request_from_before_a_reset_stores_nothing_until_it_starts_again(plan):
     request = request_of(8)
     plan.matched(request, 0)
     plan.step(output_of(new=[("r", list(range(8)), 0)], scheduled={"r": 2 * BLOCK}))

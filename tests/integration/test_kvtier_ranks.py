@@ -291,7 +291,7 @@ def told(subscriber, count):
     return found
 
 
-def test_a_chunk_is_told_when_all_ranks_hold_it_and_gone_when_one_lost_it(make):
+def test_a_chunk_is_published_when_all_ranks_hold_it_and_removed_when_one_lost_it(make):
     engine = make({}, {})
     woken = []
     subscriber = events.Subscriber(
@@ -311,7 +311,7 @@ def test_a_chunk_is_told_when_all_ranks_hold_it_and_gone_when_one_lost_it(make):
         gone = told(subscriber, 2)
         assert [e.kind for e in gone] == [events.REMOVED] * 2
         until(lambda: woken == [] or not subscriber.has_some(), 5, "taken")
-        engine.ranks[0].do("lose")  # nothing that anybody could still have
+        engine.ranks[0].do("lose")  # nothing that another rank could still have
         engine.run(prompt_of(1, 4))
         assert {h for e in told(subscriber, 1) for h in e.hashes} == set(request_of("y", prompt_of(1, 4)).block_hashes)
         engine.run(prompt_of(2, 4))

@@ -207,7 +207,7 @@ def test_lease_options_that_make_no_sense(watched, query):
 
 
 @pytest.mark.parametrize("name", ["x", "%2e%2e", "a" * 32, "a" * 5000, "%00", "lease-0", "'\"<>"])
-def test_a_lease_that_nobody_gave(watched, name):
+def test_a_lease_that_was_never_granted(watched, name):
     status = raw(watched.daemon, f"POST /v1/leases/{name}/release HTTP/1.1\r\nHost: x\r\n\r\n".encode())
     assert status in (400, 404, 414), status
 

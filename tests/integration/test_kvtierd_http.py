@@ -65,7 +65,7 @@ def test_help_teaches_and_mistakes_point_to_it():
         assert "try `kvtierd --help`" in run(*wrong, status=2).stderr
 
 
-def test_check_tells_every_mistake_with_its_place(tmp_path):
+def test_check_reports_every_mistake_with_its_place(tmp_path):
     good = run("check", "-", text="segment: {name: no-such, size: 4MiB}\ncache: {l1: {policy: lru}}\n")
     assert good.stderr == "" and "segment.size: 4MiB\n" in good.stdout
     assert "cache.l1.policy: lru\n" in good.stdout and "cache.l1.capacity" not in good.stdout
@@ -89,7 +89,7 @@ def test_what_keeps_it_from_starting(kvtierd, tmp_path):
     assert "cannot listen on" in second.log() and "in use" in second.log()
     third = kvtierd({"segment.name": first.segment_name}, up=False)
     assert third.wait() == 3
-    assert str(first.pid) in third.log()  # who owns it
+    assert str(first.pid) in third.log()  # the process that owns it
     assert first.ask("GET", "/health").status == 200
 
 
@@ -116,9 +116,9 @@ def test_answers_are_what_stock_clients_need(kvtierd):
     answer = daemon.ask("POST", "/v1/kv/lmcache/k/leases?timeout_ms=5000&ttl_s=30.0", body=b"")
     assert [name for name, _ in answer.headers] == ["Server", "Content-Type", "Content-Length"]
     assert answer.headers.get("Content-Type") == "application/json"
-    told = json.loads(answer.body)
-    assert list(told) == ["id", "offsets"] and list(told["offsets"][0]) == ["offset", "len"]
-    assert daemon.ask("POST", f"/v1/leases/{told['id']}/release", body=b"").status == 200
+    lease = json.loads(answer.body)
+    assert list(lease) == ["id", "offsets"] and list(lease["offsets"][0]) == ["offset", "len"]
+    assert daemon.ask("POST", f"/v1/leases/{lease['id']}/release", body=b"").status == 200
     missed = daemon.ask("POST", "/v1/kv/lmcache/none/leases?timeout_ms=5000", body=b"")
     assert missed.status == 404 and missed.json() == {"error": "not found"}
 
@@ -285,14 +285,14 @@ def test_a_request_under_way_ends_before_the_daemon(kvtierd):
     assert list(SHM.glob(f".{daemon.segment_name}*"))
 
 
-def test_who_may_open_the_segment(kvtierd):
+def test_which_users_may_open_the_segment(kvtierd):
     for access, mode in (("owner", 0o600), ("group", 0o660), ("all", 0o666)):
         daemon = kvtierd({"segment.access": access})
         assert (SHM / daemon.segment_name).stat().st_mode & 0o777 == mode
 
 
-def test_who_checks_the_bytes(kvtierd):
-    """A client writes over an object: whoever asks as usual is told that it is not there."""
+def test_the_daemon_checks_the_bytes(kvtierd):
+    """A client writes over an object: the daemon answers a usual get with 404."""
     daemon = kvtierd()
     daemon.ask("PUT", "/v1/kv/b/k", body=b"right" * 1000)
     _, fragments = lease_of(daemon.ask("POST", "/v1/kv/b/k/leases?ttl_s=5"))

@@ -123,7 +123,7 @@ def run(drive, seconds, percent=30):
 
 
 def judge(lines, slack=SLACK):
-    """No wrong byte; nobody waited past the limit. Returns the last sums, if any."""
+    """No wrong byte; no call waited past the limit. Returns the last sums, if any."""
     wrong, sums = sums_of(lines)
     assert not wrong, wrong[:5]
     if sums is None:
@@ -187,7 +187,7 @@ def test_the_shared_tier_is_killed_at_any_moment(drives, peer):
         drive.ask("put", SEED + 1000 + int(time.monotonic() * 50), 3, 100000)
         return drive.ask("stats")["l2"]["stores"] > stores
 
-    until(stored_again, 30, "it is used again without being told")
+    until(stored_again, 30, "it is used again by itself")
     drive.finish()
 
 

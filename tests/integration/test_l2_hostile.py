@@ -1,7 +1,7 @@
 """libkvtier over a Redis that lies: the bytes are right or there are none, in time and in bounds.
 
-A man in the middle changes the answers of an honest redis-server (rig/liar.py lists how). After
-each lie the same cache, without being told, must find everything again.
+A proxy falsifies the answers of an honest redis-server (rig/liar.py lists how). After each lie the
+same cache must find everything again by itself.
 """
 
 import os
@@ -70,7 +70,7 @@ def recovered(drive):
 
 def test_an_honest_middle_changes_nothing(drive, liar):
     assert all_there(drive)["tiers"][2] == CHUNKS
-    assert liar.told == 0
+    assert liar.changed == 0
 
 
 @pytest.mark.parametrize("name", LIES)
@@ -87,7 +87,7 @@ def test_a_lie_gives_no_wrong_byte(drive, liar, name):
         put = drive.ask("put", SEED + 1, 2, BYTES)  # stores meet the liar, too
         assert put["put"] + put["there"] == 2
         time.sleep(0.05)
-    until(lambda: liar.told > 0, 5, "a lie told, without which the test shows nothing")
+    until(lambda: liar.changed > 0, 5, "an answer to be falsified, without which the test shows nothing")
     assert drive.rss() < rss + GROWTH
     liar.lie = None
     recovered(drive)

@@ -1,4 +1,4 @@
-"""Values in Redis that somebody changed: a miss, never data.
+"""Values in Redis that were changed from outside: a miss, never data.
 
 Native mode: every bit position class of a value's beginning, many places of its payload, cuts,
 growth, and whole values put under another's name. In compatible mode what libkvtier wrote itself is
@@ -176,7 +176,7 @@ def test_a_compatible_value_of_our_own_is_checked(drives, redis, tmp_path):
     with redis.connect() as connection:
 
         def refused(value):
-            """A miss; the value goes with its mark, without which it could not be told from stock
+            """A miss; the value goes with its mark, without which it would look like stock
             software's."""
             connection.cmd("SET", key, value)
             assert named(drive, name, out) is None

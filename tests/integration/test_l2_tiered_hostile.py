@@ -1,4 +1,4 @@
-"""libkvtier over a tiered-storage daemon that lies, and over a segment that somebody spoils.
+"""libkvtier over a tiered-storage daemon that lies, and over a segment that a test spoils.
 
 As test_l2_hostile.py does for Redis: the bytes are right or there are none, in time and in bounds,
 and afterwards all is found again.
@@ -68,8 +68,8 @@ def whole(drive, seed):
 
 def recovered(drive):
     """What is stored now comes back from the daemon. A lie about the marks of erases may have made
-    everything older unreadable: the daemon seems to have lost them, so that nobody knows what was
-    erased; losing chunks is allowed."""
+    everything older unreadable: the daemon seems to have lost them, so that no cache knows what
+    was erased; losing chunks is allowed."""
     seed = SEED + 7000
 
     def again():
@@ -87,7 +87,7 @@ def recovered(drive):
 def test_an_honest_middle_changes_nothing(drive, liar, daemon):
     drive.ask("reopen")
     assert until(lambda: whole(drive, SEED), 15, "everything back")["tiers"][2] == CHUNKS
-    assert liar.told == 0
+    assert liar.changed == 0
     until(lambda: daemon.metric("kvtierd_leases") == 0, 10, "leases given back")
 
 
@@ -105,7 +105,7 @@ def test_a_lie_gives_no_wrong_byte(drive, liar, daemon, name):
         put = drive.ask("put", SEED + 1, 2, BYTES)  # stores meet the liar, too
         assert put["put"] + put["there"] == 2
         time.sleep(0.05)
-    until(lambda: liar.told > 0, 5, "a lie told, without which the test shows nothing")
+    until(lambda: liar.changed > 0, 5, "an answer to be falsified, without which the test shows nothing")
     assert drive.rss() < rss + GROWTH
     liar.lie = None
     recovered(drive)
@@ -113,7 +113,7 @@ def test_a_lie_gives_no_wrong_byte(drive, liar, daemon, name):
     until(lambda: daemon.metric("kvtierd_leases") == 0, 20, "leases given back or over")
 
 
-def test_a_segment_that_somebody_spoils(drive, daemon):
+def test_a_segment_that_another_process_spoils(drive, daemon):
     """Any byte may change at any moment between the lease and the copy."""
     fd = os.open(f"/dev/shm/{daemon.segment_name}", os.O_RDWR)
     size, rng = os.fstat(fd).st_size, random.Random(SEED)

@@ -240,7 +240,7 @@ def test_port_in_use_is_said(workers, tmp_path):
     path = tmp_path / "c.yaml"
     write_config(path, {
         "workers": [{"url": worker.url}],
-        "listen": f"127.0.0.1:{worker.port}",  # somebody else listens there
+        "listen": f"127.0.0.1:{worker.port}",  # the worker listens there
         "admin.listen": f"127.0.0.1:{unused_port()}",
     })  # fmt: skip
     done = run("-c", path)

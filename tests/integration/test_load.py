@@ -88,7 +88,7 @@ def well_behaved(router, rng, tally):
 
 
 def rude(router, rng):
-    """A user who leaves in the middle, sends nonsense, or pipelines."""
+    """A client that leaves in the middle, sends nonsense, or pipelines."""
     for _ in range(12):
         client = Client(router.port, timeout=20)
         try:

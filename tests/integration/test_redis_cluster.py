@@ -33,7 +33,7 @@ def test_load_goes_to_every_master_and_each_knows_its_part(cluster, drive):
 
 def test_one_seed_is_enough_and_a_dead_one_does_no_harm(cluster, drive):
     nodes = cluster(3)
-    dead = nodes.nodes[0].bus_kept  # nobody speaks Redis there; it is bound and answers rubbish
+    dead = nodes.nodes[0].bus_kept  # no Redis server: it is bound and answers rubbish
     load = drive(f"redis-cluster://127.0.0.1:{dead.number},localhost:{nodes.nodes[2].port}")
     load.wait_done(500)
     nothing_missing(load.stop())
@@ -89,7 +89,7 @@ def test_many_slots_change_hands_and_the_old_owner_leaves(cluster, drive):
     nothing_missing(said)
 
 
-def test_paused_master_delays_nobody_beyond_the_deadline(cluster, drive):
+def test_paused_master_delays_no_command_beyond_the_deadline(cluster, drive):
     nodes = cluster(3, timeout_ms=60000)
     load = drive(nodes.url(), depth=12, deadline_ms=300, connect_ms=300)
     load.wait_done(1000)
@@ -108,7 +108,7 @@ def test_paused_master_delays_nobody_beyond_the_deadline(cluster, drive):
     assert said["refused"] == 0, said
 
 
-def test_whole_cluster_dead_is_told_at_once_and_found_again(cluster, drive):
+def test_whole_cluster_dead_is_reported_at_once_and_found_again(cluster, drive):
     nodes = cluster(3)
     load = drive(nodes.url(), deadline_ms=3000)
     load.wait_done(500)

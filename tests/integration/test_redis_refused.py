@@ -1,5 +1,5 @@
-"""The Redis client and servers that it must refuse, or that refuse it: told clearly, no secret in
-what is told, and nothing is stored."""
+"""The Redis client and servers that it must refuse, or that refuse it: the message is clear and
+holds no secret, and nothing is stored."""
 
 import pytest
 
@@ -38,7 +38,7 @@ def authority(tmp_path):
 
 
 def tls_options(authority, port, names="IP:127.0.0.1,DNS:localhost", clients="no"):
-    """A TLS port beside the plain one, which the test itself uses."""
+    """A TLS port in addition to the plain one, which the test itself uses."""
     cert, key = authority.issue("server", names)
     return {
         "tls_port": port,
@@ -62,7 +62,7 @@ def driven(tmp_path, url, until, **options):
 
 
 def refusal(tmp_path, url, **options):
-    """What a load without any success was told."""
+    """The error of a load without any success."""
     said = driven(tmp_path, url, lambda now: now["unreachable"] >= 5, **options)
     assert said["stored"] == said["hits"] == said["nils"] == said["refused"] == 0, said
     return said["error"]
@@ -82,10 +82,10 @@ def test_tls_with_the_right_authority(tmp_path, server, authority, port):
     works(tmp_path, f"rediss://localhost:{port}", ca=authority.cert)
 
 
-def test_a_certificate_of_somebody_else_is_refused(tmp_path, server, authority, port):
+def test_a_certificate_of_another_authority_is_refused(tmp_path, server, authority, port):
     one = server(**tls_options(authority, port))
     other = Authority(tmp_path, "other")
-    for options in [{"ca": other.cert}, {}]:  # {}: whom the system trusts
+    for options in [{"ca": other.cert}, {}]:  # {}: the system's authorities
         error = refusal(tmp_path, f"rediss://127.0.0.1:{port}", **options)
         assert "certificate" in error, error
     assert one.call("DBSIZE") == 0
@@ -112,7 +112,7 @@ def test_tls_to_a_plain_port_and_plain_to_a_tls_port(tmp_path, server, authority
 
 
 def test_a_cluster_with_tls_and_a_user(tmp_path, authority):
-    """Servers tell their TLS ports to who asks over TLS."""
+    """Servers give their TLS ports to clients that connect over TLS."""
     ports = [Port() for _ in range(3)]
     cert, key = authority.issue("server", "IP:127.0.0.1")
     nodes = None
@@ -174,7 +174,7 @@ def test_no_password_where_one_is_needed(tmp_path, server):
     works(tmp_path, f"redis://127.0.0.1:{one.port}", password=PASSWORD)
 
 
-def test_a_user_who_may_read_only_learns_why(tmp_path, server):
+def test_a_user_without_write_permission_learns_why(tmp_path, server):
     one = server(user=["kvt", "on", f">{PASSWORD}", "~*", "+@read", "+@connection"])
     url = f"redis://kvt:{PASSWORD}@127.0.0.1:{one.port}"
     said = driven(tmp_path, url, lambda now: now["refused"] >= 5)

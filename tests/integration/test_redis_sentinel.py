@@ -39,7 +39,7 @@ def test_master_handed_over_under_load_fails_nothing(watched, drive):
         assert said[what] == 0, said
 
 
-def test_paused_master_is_replaced_and_its_return_harms_nobody(watched, drive):
+def test_paused_master_is_replaced_and_its_return_does_no_harm(watched, drive):
     setup = watched()
     load = drive(setup.url(), deadline_ms=500, connect_ms=500)
     load.wait_done(1000)
@@ -54,7 +54,7 @@ def test_paused_master_is_replaced_and_its_return_harms_nobody(watched, drive):
     assert said["refused"] == 0, said
 
 
-def test_dead_sentinels_stop_nobody_who_has_a_master(watched, drive):
+def test_dead_sentinels_stop_no_client_that_has_a_master(watched, drive):
     setup = watched(sentinels=1)
     load = drive(setup.url(), deadline_ms=5000)
     load.wait_done(500)
@@ -67,7 +67,7 @@ def test_dead_sentinels_stop_nobody_who_has_a_master(watched, drive):
     assert load.stop()["refused"] == 0
 
 
-def test_a_name_that_no_sentinel_knows_is_told(watched, drive):
+def test_a_name_that_no_sentinel_knows_is_reported(watched, drive):
     setup = watched(sentinels=1)
     load = drive(setup.url(), service="nobody")
     said = load.wait(lambda now: now["unreachable"] >= 5, 20, "operations refused")

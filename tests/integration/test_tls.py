@@ -454,7 +454,7 @@ def test_the_head_timer_ends_with_the_handshake(front, workers, trust):
         assert client.read().status == 408
 
 
-def test_workers_are_told_of_https(front, workers, trust):
+def test_workers_learn_of_https(front, workers, trust):
     (worker,) = workers(1)
     router = front([worker])
     with TlsClient(router.port, trust) as client:
@@ -522,7 +522,7 @@ def refusal(kvway, worker, config):
     return reply.json()["error"]["message"]
 
 
-def test_a_worker_signed_by_somebody_else(kvway, secure_worker, tmp_path):
+def test_a_worker_signed_by_another_authority(kvway, secure_worker, tmp_path):
     other = tls.Authority(tmp_path, "other")
     message = refusal(kvway, secure_worker(), {"upstream.tls.ca_file": str(other.cert)})
     assert "certificate verify failed" in message

@@ -1,8 +1,8 @@
 /*
  * fuzz_lmcache.c - any bytes as LMCache's configuration: a file, and after each NUL a variable.
  *
- * Beyond "no crash": what is told stands in short printable lines that name a file or a variable, and
- * the settings that come out read without a single mistake, whatever went in.
+ * Beyond "no crash": mistakes are reported in short printable lines that name a file or a variable,
+ * and the settings that come out read without a single mistake, whatever went in.
  */
 #include <stdint.h>
 #include <stdlib.h>

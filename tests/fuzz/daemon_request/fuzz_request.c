@@ -4,7 +4,7 @@
  * A connection of the real server, on a loop without a thread, over objects in memory. The bytes are
  * sent twice: as a whole, and cut into pieces whose sizes the first bytes choose. What is answered is
  * the same both times, each answer is whole, and when the client has gone nothing is under way and no
- * more is leased than it was told of.
+ * more is leased than its answers granted.
  */
 #include <stdint.h>
 #include <stdio.h>
@@ -158,7 +158,7 @@ static void scene_free(struct scene *s)
 	free(s->answers);
 }
 
-/* Metrics tell of times, which differ. */
+/* Metrics contain times, which differ. */
 static bool has_times(const struct scene *s)
 {
 	return memmem(s->answers, s->len, "kvtierd_", 8) != NULL;

@@ -1,5 +1,5 @@
 /*
- * agree.h - what must hold for every head and body, whoever made up the bytes.
+ * agree.h - what must hold for every head and body, wherever the bytes come from.
  *
  * Each function aborts with a line on stderr when something does not hold, and otherwise says
  * whether the bytes were accepted. Used by the fuzz targets, and by a unit test with bytes from a

@@ -132,7 +132,7 @@ static void must_agree_with_llhttp(const struct kvw_head *head, bool response)
 		MUST((parser.flags & F_CONNECTION_CLOSE) == 0);
 }
 
-/* Each end-to-end field of `from` that is not made anew is in `to`, in order and unchanged. */
+/* Each end-to-end field of `from` that is not replaced is in `to`, in order and unchanged. */
 static void must_keep_fields(
 	const struct kvw_head *from, const struct kvw_head *to, uint32_t renewed)
 {

@@ -4,7 +4,7 @@
  * The first bytes say how large the command's room is and how the rest is cut. The stream is read
  * twice: whole, through the caller's buffer alone, and in those pieces, bulk strings directly into
  * their memory where the parser names it. Both must see the same replies, with the same bytes in
- * the same places, and no byte beside them; what is kept of an array stays within its limit.
+ * the same places, and write no byte outside them; what is kept of an array stays within its limit.
  */
 #include <stdint.h>
 #include <stdlib.h>
@@ -29,7 +29,7 @@ struct plan {
 	uint8_t cuts[4];
 };
 
-/* One command with memory of exactly its room's size, so that a byte beside it is noticed. */
+/* One command with memory of exactly its room's size, so that a byte outside it is noticed. */
 struct reader {
 	struct kvw_redis_command c;
 	struct iovec into[SEGMENTS];

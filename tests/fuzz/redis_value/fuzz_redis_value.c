@@ -1,6 +1,6 @@
 /*
  * fuzz_redis_value.c - the bytes came from Redis: the end of a native value, LMCache's metadata, our
- * mark beside it, a key of SCAN's, or the configuration's layout.
+ * mark next to it, a key of SCAN's, or the configuration's layout.
  *
  * The first byte says which. Checksums are put right first where the second byte is odd, since a
  * fuzzer does not find them and what lies behind them must hold too. What decodes is encoded again

@@ -1,8 +1,8 @@
 /*
- * drive.h - a process that uses libkvtier as an engine would, told by lines what to do.
+ * drive.h - a process that uses libkvtier as an engine would and takes commands, one a line.
  *
- * Every chunk's bytes are a function of its key, so that any process can tell whether what it got
- * is right, whoever stored it and whatever happened in between. A test starts it with a
+ * Every chunk's bytes are a function of its key, so that any process can check whether what it got
+ * is right, whichever process stored it and whatever happened in between. A test starts it with a
  * configuration in YAML, writes commands to its standard input, reads one line of JSON for each,
  * kills it, stops it, starts it again. It uses the public header alone and links the shared
  * object.

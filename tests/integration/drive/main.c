@@ -67,7 +67,7 @@ static void obey(struct drive *d, char *line)
 	if (count == 0)
 		return;
 	command = command_of(words[0], count - 1);
-	if (command != NULL && command->run == drive_run) { /* tells its own lines meanwhile */
+	if (command != NULL && command->run == drive_run) { /* prints its own lines meanwhile */
 		if (command->run(d, words, count, error))
 			printf("{\"cmd\":\"%s\",\"ok\":true}\n", words[0]);
 		else

@@ -15,7 +15,7 @@
 #define MILLISECOND  INT64_C(1000000)
 #define MOST_THREADS 16
 
-/* What all threads share; sums are relaxed, nobody acts on them. */
+/* What all threads share; sums are relaxed, as no thread decides anything by them. */
 struct run {
 	struct drive *d;
 	uint64_t seed;

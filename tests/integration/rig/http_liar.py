@@ -1,6 +1,6 @@
-"""A man in the middle of a tiered-storage daemon's connections who tells lies: rig/liar.py for HTTP.
+"""A proxy in front of a tiered-storage daemon that falsifies its answers: rig/liar.py for HTTP.
 
-Only answers that grant a lease are lied about, unless a lie says otherwise.
+It falsifies only answers that grant a lease, unless a lie says otherwise.
 """
 
 import json
@@ -89,7 +89,7 @@ def late(liar, client, answer):
 
 
 def elsewhere(liar, fragments):
-    """Of the right length, within the segment, somebody else's bytes."""
+    """Of the right length, within the segment, another object's bytes."""
     return [{**f, "offset": liar.random.randrange(0, 1 << 20) // 4096 * 4096} for f in fragments]
 
 

@@ -78,7 +78,7 @@ def wait_heard(router, workers):
             if batches > 0 and told != batches - 1:
                 return False
             total += batches
-        # batch 0 cannot be told from none by its number
+        # the number does not distinguish batch 0 from none
         return router.metric("kvway_kvaware_feed_total", what="batches") >= total
 
     until(heard, 10, "all events to be applied")

@@ -1,4 +1,4 @@
-"""A man in the middle of a Redis connection who tells lies.
+"""A proxy in front of a Redis server that falsifies its replies.
 
 It takes the replies of an honest server apart and hands them on as its present lie has them. Any
 command works, since what is asked is passed on untouched; only answers change.
@@ -60,7 +60,7 @@ class Liar:
         self.server_port, self.parse = server_port, parse
         self.random = random.Random(seed)
         self.lie = None
-        self.told = 0  # lies so far
+        self.changed = 0  # answers falsified so far
         self.least = 64  # shorter bulk strings are handed on untouched
         self.last = b"x" * 64  # of an earlier answer
         self.listen = Port()
@@ -133,7 +133,7 @@ class Liar:
             lie = self.lie
             told = lie(self, client, reply) if lie is not None else reply.data
             if told is not reply.data:
-                self.told += 1
+                self.changed += 1
             if told is None:
                 return False
             bulk = reply.bulk()

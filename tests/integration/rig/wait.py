@@ -33,7 +33,7 @@ def stays(condition, seconds, what="condition"):
 class Port:
     """A port number kept for one process until close().
 
-    The socket stays bound here without listening, so the kernel gives its port to nobody else,
+    The socket stays bound here without listening, so the kernel gives its port to no other socket,
     while a server that sets SO_REUSEADDR, as servers do, may bind it and listen.
     """
 
@@ -51,10 +51,10 @@ KEPT = []
 
 
 def unused_port():
-    """A port number that stays this test program's own until it ends, for a server or for nobody.
+    """A port number that stays this test program's own until it ends, for a server or for none.
 
     A number that was merely free a moment ago may be another program's Port by now, which a
-    server can still bind: whoever then comes second finds the address in use.
+    server can still bind: the second of the two then finds the address in use.
     """
     KEPT.append(Port())
     return KEPT[-1].number

@@ -108,7 +108,7 @@ class Listener:
                 self.handler(peer, peer.receive(None))
         except (EOFError, OSError):
             pass
-        except Exception as error:  # told by the test that closes it
+        except Exception as error:  # reported by the test that closes it
             self.failures.append(error)
 
     def close(self):
