@@ -3,6 +3,7 @@
  */
 #include "helpers.h"
 #include "base/log.h"
+#include "tests/unit/suite.h"
 
 static struct loaded load_flags(const struct kvw_config_flags *flags)
 {
@@ -124,20 +125,12 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("config flags");
 	TCase *tc = tcase_create("flags");
-	SRunner *runner;
-	int failed;
 
 	tcase_add_test(tc, test_flags_and_defaults);
 	tcase_add_test(tc, test_only_workers);
 	tcase_add_test(tc, test_mistakes_name_the_flag);
 	tcase_add_test(tc, test_rules_hold_for_flags);
 	tcase_add_test(tc, test_number_of_workers);
-	suite_add_tcase(suite, tc);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? 0 : 1;
+	return run_tcase("config flags", tc);
 }

@@ -9,6 +9,7 @@
 #include "helpers.h"
 #include "base/log.h"
 #include "config/own_keys.h"
+#include "tests/unit/suite.h"
 
 static const char *config_dir;
 
@@ -312,10 +313,7 @@ END_TEST
 
 int main(int argc, char **argv)
 {
-	Suite *suite = suite_create("config load");
 	TCase *tc = tcase_create("load");
-	SRunner *runner;
-	int failed;
 
 	if (argc != 2)
 		return 2;
@@ -329,10 +327,5 @@ int main(int argc, char **argv)
 	tcase_add_test(tc, test_full_example_is_the_defaults);
 	tcase_add_test(tc, test_file_that_is_not_there);
 	tcase_add_test(tc, test_file_that_is_too_large);
-	suite_add_tcase(suite, tc);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? 0 : 1;
+	return run_tcase("config load", tc);
 }

@@ -8,6 +8,7 @@
 #include <yaml.h>
 
 #include "helpers.h"
+#include "tests/unit/suite.h"
 
 static long allowed = -1; /* allocations until failure; below 0: no limit */
 static long live;         /* blocks of the loader in use */
@@ -175,10 +176,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("config memory");
 	TCase *tc = tcase_create("memory");
-	SRunner *runner;
-	int failed;
 
 	tcase_set_timeout(tc, 120);
 	tcase_add_test(tc, test_right_file);
@@ -186,10 +184,5 @@ int main(void)
 	tcase_add_test(tc, test_broken_file);
 	tcase_add_test(tc, test_flags);
 	tcase_add_test(tc, test_file_buffer);
-	suite_add_tcase(suite, tc);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? 0 : 1;
+	return run_tcase("config memory", tc);
 }

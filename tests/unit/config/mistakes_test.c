@@ -5,6 +5,7 @@
  * holding these words.
  */
 #include "helpers.h"
+#include "tests/unit/suite.h"
 
 struct mistake {
 	const char *text;
@@ -412,10 +413,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("config mistakes");
 	TCase *tc = tcase_create("mistakes");
-	SRunner *runner;
-	int failed;
 
 	tcase_set_timeout(tc, 60);
 	tcase_add_loop_test(tc, test_mistake, 0, (int)MISTAKE_COUNT);
@@ -426,10 +424,5 @@ int main(void)
 	tcase_add_test(tc, test_too_many_workers);
 	tcase_add_test(tc, test_lines_are_bounded);
 	tcase_add_test(tc, test_nodes_are_bounded);
-	suite_add_tcase(suite, tc);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? 0 : 1;
+	return run_tcase("config mistakes", tc);
 }

@@ -8,6 +8,7 @@
 #include "settings/address.h"
 #include "settings/report.h"
 #include "settings/suggest.h"
+#include "tests/unit/suite.h"
 
 START_TEST(test_addresses_that_are_right)
 {
@@ -180,10 +181,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("config parts");
 	TCase *tc = tcase_create("parts");
-	SRunner *runner;
-	int failed;
 
 	tcase_add_test(tc, test_addresses_that_are_right);
 	tcase_add_test(tc, test_addresses_that_are_wrong);
@@ -191,10 +189,5 @@ int main(void)
 	tcase_add_test(tc, test_urls);
 	tcase_add_test(tc, test_suggestions);
 	tcase_add_test(tc, test_quoting);
-	suite_add_tcase(suite, tc);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? 0 : 1;
+	return run_tcase("config parts", tc);
 }

@@ -10,6 +10,7 @@
 
 #include "cli.h"
 #include "kvway/route.h"
+#include "tests/unit/suite.h"
 
 static const struct kvw_strategy_ops first_ops = {
 	.name = "prefixaware", .help = "the help of the first"};
@@ -235,10 +236,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("cli");
 	TCase *tc = tcase_create("cli");
-	SRunner *runner;
-	int failed;
 
 	tcase_add_loop_test(tc, test_wrong_usage, 0, (int)(sizeof(wrongs) / sizeof(wrongs[0])));
 	tcase_add_test(tc, test_run_with_flags);
@@ -247,10 +245,5 @@ int main(void)
 	tcase_add_test(tc, test_check_of_flags);
 	tcase_add_test(tc, test_help);
 	tcase_add_test(tc, test_version);
-	suite_add_tcase(suite, tc);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? 0 : 1;
+	return run_tcase("cli", tc);
 }

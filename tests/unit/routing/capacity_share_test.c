@@ -5,6 +5,7 @@
 
 #include "support.h"
 #include "routing/capacity_share.h"
+#include "tests/unit/suite.h"
 
 static struct kvw_capacity_share shares;
 
@@ -144,10 +145,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("capacity_share");
 	TCase *tcase = tcase_create("capacity_share");
-	SRunner *runner = srunner_create(suite);
-	int failed = 0;
 
 	tcase_add_checked_fixture(tcase, setup, NULL);
 	tcase_add_test(tcase, all_is_assumed_at_first);
@@ -159,9 +157,5 @@ int main(void)
 	tcase_add_test(tcase, unforeseen_hits_restore_faster);
 	tcase_add_test(tcase, restart_forgets);
 	tcase_add_test(tcase, any_numbers_stay_in_range);
-	suite_add_tcase(suite, tcase);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+	return run_tcase("capacity_share", tcase);
 }

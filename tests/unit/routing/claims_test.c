@@ -6,6 +6,7 @@
 
 #include "routing/claims.h"
 #include "support.h"
+#include "tests/unit/suite.h"
 
 #define SECOND INT64_C(1000000000)
 #define UNIT   (INT64_C(1) << 24) /* ends of claims are rounded to so many ns */
@@ -206,10 +207,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("claims");
 	TCase *tcase = tcase_create("claims");
-	SRunner *runner = srunner_create(suite);
-	int failed = 0;
 
 	tcase_add_test(tcase, claims_are_found_and_end);
 	tcase_add_test(tcase, the_later_end_counts);
@@ -218,9 +216,5 @@ int main(void)
 	tcase_add_test(tcase, a_prefix_that_everybody_is_sent);
 	tcase_add_test(tcase, nothing_is_found_that_was_not_claimed);
 	tcase_set_timeout(tcase, 120);
-	suite_add_tcase(suite, tcase);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+	return run_tcase("claims", tcase);
 }

@@ -8,6 +8,7 @@
 
 #include "routing/exact.h"
 #include "support.h"
+#include "tests/unit/suite.h"
 
 #define BLOCK 16
 
@@ -218,10 +219,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("exact");
 	TCase *tcase = tcase_create("exact");
-	SRunner *runner = srunner_create(suite);
-	int failed = 0;
 
 	tcase_add_test(tcase, each_reporter_has_its_own_coverage);
 	tcase_add_test(tcase, a_purged_worker_is_not_believed_until_it_is_read_again);
@@ -230,9 +228,5 @@ int main(void)
 	tcase_add_loop_test(tcase, memory_stays_within_its_limit, 0, 2);
 	tcase_add_test(tcase, purges_race_with_coverages);
 	tcase_set_timeout(tcase, 120);
-	suite_add_tcase(suite, tcase);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+	return run_tcase("exact", tcase);
 }

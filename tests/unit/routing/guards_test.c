@@ -6,6 +6,7 @@
 
 #include "routing/guards.h"
 #include "support.h"
+#include "tests/unit/suite.h"
 
 #define WORKERS 4
 #define LEASES  200
@@ -285,10 +286,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("guards");
 	TCase *tcase = tcase_create("guards");
-	SRunner *runner = srunner_create(suite);
-	int failed = 0;
 
 	tcase_add_checked_fixture(tcase, setup, teardown);
 	tcase_add_test(tcase, too_many_in_flight_move_the_choice);
@@ -301,9 +299,5 @@ int main(void)
 	tcase_add_test(tcase, the_only_usable_worker_is_never_barred);
 	tcase_add_test(tcase, prompts_that_are_not_understood_are_guarded_too);
 	tcase_add_test(tcase, choices_respect_guards);
-	suite_add_tcase(suite, tcase);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+	return run_tcase("guards", tcase);
 }

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "support.h"
+#include "tests/unit/suite.h"
 
 #define WORKERS  7
 #define DEPTH    6            /* chunks of the longest prompt */
@@ -257,16 +258,9 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("kvaware_model");
 	TCase *tcase = tcase_create("model");
-	SRunner *runner = srunner_create(suite);
-	int failed = 0;
 
 	tcase_add_loop_test(tcase, every_hit_is_the_naive_one, 1, 4);
 	tcase_set_timeout(tcase, 240);
-	suite_add_tcase(suite, tcase);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+	return run_tcase("kvaware_model", tcase);
 }

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "support.h"
+#include "tests/unit/suite.h"
 
 #define SECOND INT64_C(1000000000)
 
@@ -541,10 +542,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("kvaware");
 	TCase *tcase = tcase_create("kvaware");
-	SRunner *runner = srunner_create(suite);
-	int failed = 0;
 
 	tcase_add_test(tcase, a_worker_is_found_by_its_own_word);
 	tcase_add_test(tcase, what_is_pushed_out_is_paid_for);
@@ -563,9 +561,5 @@ int main(void)
 	tcase_add_test(tcase, statistics_show_both_views);
 	tcase_add_loop_test(tcase, without_events_it_is_prefixaware, 1, 5);
 	tcase_set_timeout(tcase, 120);
-	suite_add_tcase(suite, tcase);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+	return run_tcase("kvaware", tcase);
 }

@@ -9,6 +9,7 @@
 
 #include "routing/kvindex.h"
 #include "support.h"
+#include "tests/unit/suite.h"
 
 #define WORKERS 12
 #define SOURCES 4    /* two of each group */
@@ -326,17 +327,10 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("kvindex_model");
 	TCase *tcase = tcase_create("model");
-	SRunner *runner = srunner_create(suite);
-	int failed = 0;
 
 	tcase_add_loop_test(tcase, equal_with_room, 0, 2);
 	tcase_add_test(tcase, never_more_without_room);
 	tcase_set_timeout(tcase, 240);
-	suite_add_tcase(suite, tcase);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+	return run_tcase("kvindex_model", tcase);
 }

@@ -5,6 +5,7 @@
 
 #include "routing/kvindex.h"
 #include "support.h"
+#include "tests/unit/suite.h"
 
 #define BLOCK 16 /* tokens */
 #define MOST  64 /* blocks of a chain here */
@@ -400,10 +401,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("kvindex");
 	TCase *tcase = tcase_create("kvindex");
-	SRunner *runner = srunner_create(suite);
-	int failed = 0;
 
 	tcase_add_test(tcase, longest_run_from_the_front);
 	tcase_add_test(tcase, each_block_counts_for_its_fastest_tier);
@@ -420,9 +418,5 @@ int main(void)
 	tcase_add_test(tcase, without_room_the_oldest_goes);
 	tcase_add_test(tcase, what_is_stale_goes_before_the_oldest);
 	tcase_set_timeout(tcase, 120);
-	suite_add_tcase(suite, tcase);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+	return run_tcase("kvindex", tcase);
 }

@@ -11,6 +11,7 @@
 
 #include "routing/kvindex.h"
 #include "support.h"
+#include "tests/unit/suite.h"
 
 #define READERS 3
 #define WORKERS 40
@@ -207,18 +208,11 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("kvindex_threads");
 	TCase *tcase = tcase_create("threads");
-	SRunner *runner = srunner_create(suite);
-	int failed = 0;
 
 	tcase_add_test(tcase, readers_on_few_chains);
 	tcase_add_test(tcase, readers_on_many_chains);
 	tcase_add_test(tcase, readers_at_the_byte_limit);
 	tcase_set_timeout(tcase, 240);
-	suite_add_tcase(suite, tcase);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+	return run_tcase("kvindex_threads", tcase);
 }

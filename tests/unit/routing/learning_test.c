@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "support.h"
+#include "tests/unit/suite.h"
 
 #define MS       INT64_C(1000000)
 #define SECOND   (1000 * MS)
@@ -342,10 +343,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("learning");
 	TCase *tcase = tcase_create("learning");
-	SRunner *runner = srunner_create(suite);
-	int failed = 0;
 
 	tcase_add_checked_fixture(tcase, setup, teardown);
 	tcase_add_test(tcase, streams_that_met_no_other_prefill_teach_the_rate);
@@ -356,9 +354,5 @@ int main(void)
 	tcase_add_test(tcase, a_slower_worker_gets_less);
 	tcase_add_test(tcase, equal_workers_share_evenly);
 	tcase_set_timeout(tcase, 120);
-	suite_add_tcase(suite, tcase);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+	return run_tcase("learning", tcase);
 }

@@ -14,6 +14,7 @@
 
 #include "routing/prefixaware.h"
 #include "support.h"
+#include "tests/unit/suite.h"
 
 #define PICKERS 3
 #define LEASES  8
@@ -207,17 +208,10 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("prefixaware_threads");
 	TCase *tcase = tcase_create("threads");
-	SRunner *runner = srunner_create(suite);
-	int failed = 0;
 
 	tcase_add_test(tcase, all_at_once_with_four_workers);
 	tcase_add_test(tcase, all_at_once_with_1024_workers);
 	tcase_set_timeout(tcase, 240);
-	suite_add_tcase(suite, tcase);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+	return run_tcase("prefixaware_threads", tcase);
 }

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "support.h"
+#include "tests/unit/suite.h"
 
 #define MS        INT64_C(1000000)
 #define UNLIMITED UINT64_C(1000000000)
@@ -265,17 +266,10 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("radix_model");
 	TCase *tcase = tcase_create("model");
-	SRunner *runner = srunner_create(suite);
-	int failed = 0;
 
 	tcase_add_loop_test(tcase, equals_the_model_for_all_workers, 0, 4);
 	tcase_add_loop_test(tcase, limits_only_forget, 0, 6);
 	tcase_set_timeout(tcase, 240);
-	suite_add_tcase(suite, tcase);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+	return run_tcase("radix_model", tcase);
 }

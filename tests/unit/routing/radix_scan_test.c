@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "routing/radix_node.h"
+#include "tests/unit/suite.h"
 
 #define WORKERS 80
 #define ROUNDS  3000
@@ -232,17 +233,10 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("radix_scan");
 	TCase *tcase = tcase_create("scan");
-	SRunner *runner = srunner_create(suite);
-	int failed = 0;
 
 	tcase_set_timeout(tcase, 60);
 	tcase_add_test(tcase, plain_loops_read_every_word);
 	tcase_add_test(tcase, the_best_for_this_processor_agrees);
-	suite_add_tcase(suite, tcase);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? 0 : 1;
+	return run_tcase("radix_scan", tcase);
 }

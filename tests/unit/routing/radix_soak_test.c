@@ -17,6 +17,7 @@
 
 #include "routing/radix_node.h"
 #include "support.h"
+#include "tests/unit/suite.h"
 
 #define THREADS     2
 #define DEFAULT     300000
@@ -213,16 +214,9 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("radix_soak");
 	TCase *tcase = tcase_create("soak");
-	SRunner *runner = srunner_create(suite);
-	int failed = 0;
 
 	tcase_add_test(tcase, memory_is_flat_at_the_limit);
 	tcase_set_timeout(tcase, 0);
-	suite_add_tcase(suite, tcase);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+	return run_tcase("radix_soak", tcase);
 }

@@ -7,6 +7,7 @@
 
 #include "routing/radix_table.h"
 #include "support.h"
+#include "tests/unit/suite.h"
 
 #define SHARD_BITS    2
 #define SHARD_BUCKETS 16
@@ -251,10 +252,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("radix_table");
 	TCase *tcase = tcase_create("table");
-	SRunner *runner = srunner_create(suite);
-	int failed = 0;
 
 	tcase_add_test(tcase, entries_carry_all_fields);
 	tcase_add_loop_test(tcase, equals_a_list_when_crowded, 0, 4);
@@ -262,9 +260,5 @@ int main(void)
 	tcase_add_test(tcase, a_window_is_in_order);
 	tcase_add_loop_test(
 		tcase, groups_belong_where_they_are_entered, 0, KVW_TABLE_SHARD_BITS + 1);
-	suite_add_tcase(suite, tcase);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+	return run_tcase("radix_table", tcase);
 }

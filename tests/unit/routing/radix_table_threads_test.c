@@ -12,6 +12,7 @@
 
 #include "routing/radix_table.h"
 #include "support.h"
+#include "tests/unit/suite.h"
 
 #define SHARD_BITS    2
 #define SHARD_BUCKETS 32
@@ -220,16 +221,9 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("radix_table_threads");
 	TCase *tcase = tcase_create("threads");
-	SRunner *runner = srunner_create(suite);
-	int failed = 0;
 
 	tcase_add_loop_test(tcase, what_stays_is_found_in_every_look, 0, KVW_TABLE_GROUP);
 	tcase_set_timeout(tcase, 240);
-	suite_add_tcase(suite, tcase);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+	return run_tcase("radix_table_threads", tcase);
 }

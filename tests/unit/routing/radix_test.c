@@ -7,6 +7,7 @@
 
 #include "routing/radix_node.h"
 #include "support.h"
+#include "tests/unit/suite.h"
 
 #define UNLIMITED UINT64_C(1000000000)
 #define MS        INT64_C(1000000)
@@ -492,8 +493,6 @@ int main(void)
 	TCase *basic = tcase_create("basic");
 	TCase *limits = tcase_create("limits");
 	TCase *model = tcase_create("model");
-	SRunner *runner = srunner_create(suite);
-	int failed = 0;
 
 	tcase_add_test(basic, empty_tree_knows_nothing);
 	tcase_add_test(basic, longest_prefix_of_each_worker);
@@ -515,8 +514,5 @@ int main(void)
 	suite_add_tcase(suite, basic);
 	suite_add_tcase(suite, limits);
 	suite_add_tcase(suite, model);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+	return run_suite(suite);
 }

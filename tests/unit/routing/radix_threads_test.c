@@ -11,6 +11,7 @@
 #include "routing/radix_node.h"
 #include "routing/spin.h"
 #include "support.h"
+#include "tests/unit/suite.h"
 
 #define THREADS 4
 #define WORKERS 24
@@ -226,10 +227,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("radix_threads");
 	TCase *tcase = tcase_create("threads");
-	SRunner *runner = srunner_create(suite);
-	int failed = 0;
 
 	tcase_add_test(tcase, threads_on_few_prompts);
 	tcase_add_test(tcase, threads_with_ageing);
@@ -237,9 +235,5 @@ int main(void)
 	tcase_add_test(tcase, threads_with_ageing_at_the_byte_limit);
 	tcase_add_test(tcase, a_node_is_held_or_dropped);
 	tcase_set_timeout(tcase, 240);
-	suite_add_tcase(suite, tcase);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+	return run_tcase("radix_threads", tcase);
 }

@@ -6,6 +6,7 @@
 
 #include "routing/radix_view.h"
 #include "support.h"
+#include "tests/unit/suite.h"
 
 #define TICKS 64
 
@@ -210,10 +211,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("radix_view");
 	TCase *tcase = tcase_create("view");
-	SRunner *runner = srunner_create(suite);
-	int failed = 0;
 
 	tcase_add_test(tcase, oldest_ticks_die_first);
 	tcase_add_loop_test(tcase, absurd_capacity_leaves_nothing_behind, 0, 3);
@@ -222,9 +220,5 @@ int main(void)
 	tcase_add_test(tcase, purge_kills_every_tick);
 	tcase_add_test(tcase, late_ledger_is_void);
 	tcase_add_test(tcase, ticks_wrap_around);
-	suite_add_tcase(suite, tcase);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+	return run_tcase("radix_view", tcase);
 }

@@ -7,6 +7,7 @@
 
 #include "routing/rates.h"
 #include "support.h"
+#include "tests/unit/suite.h"
 
 #define PRIOR 8000.0 /* tokens per second */
 #define PAIR  1.75   /* ns per pair of tokens on a worker of the typical rate */
@@ -340,10 +341,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("rates");
 	TCase *tcase = tcase_create("rates");
-	SRunner *runner = srunner_create(suite);
-	int failed = 0;
 
 	tcase_add_checked_fixture(tcase, setup, teardown);
 	tcase_add_test(tcase, without_samples_the_prior_holds);
@@ -360,9 +358,5 @@ int main(void)
 	tcase_add_test(tcase, nonsense_stays_within_limits);
 	tcase_add_test(tcase, threads_learn_together);
 	tcase_set_timeout(tcase, 60);
-	suite_add_tcase(suite, tcase);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+	return run_tcase("rates", tcase);
 }

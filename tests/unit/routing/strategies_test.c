@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "support.h"
+#include "tests/unit/suite.h"
 
 START_TEST(names_are_found)
 {
@@ -194,19 +195,12 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("strategies");
 	TCase *tcase = tcase_create("strategies");
-	SRunner *runner = srunner_create(suite);
-	int failed = 0;
 
 	tcase_add_test(tcase, names_are_found);
 	tcase_add_test(tcase, reasons_have_different_names);
 	tcase_add_test(tcase, own_reasons_are_of_one_strategy);
 	tcase_add_test(tcase, verdicts_have_different_names);
 	tcase_add_loop_test(tcase, only_usable_workers_are_picked, 0, 3);
-	suite_add_tcase(suite, tcase);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+	return run_tcase("strategies", tcase);
 }

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "routing/weigh_kernel.h"
+#include "tests/unit/suite.h"
 
 #define MOST   77
 #define ROUNDS 2000
@@ -215,15 +216,8 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("weigh_kernel");
 	TCase *tests = tcase_create("all");
-	SRunner *runner = srunner_create(suite);
-	int failed;
 
 	tcase_add_test(tests, kernels_agree);
-	suite_add_tcase(suite, tests);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? 0 : 1;
+	return run_tcase("weigh_kernel", tests);
 }

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "bench/load/engine.h"
+#include "tests/unit/suite.h"
 
 static enum kvw_err parse(const char *words, struct kvb_engine_options *out, FILE *error)
 {
@@ -357,12 +358,8 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("load engine");
 	TCase *tests = tcase_create("all");
-	SRunner *runner = srunner_create(suite);
-	int failed;
 
-	suite_add_tcase(suite, tests);
 	tcase_set_timeout(tests, 60);
 	tcase_add_test(tests, defaults_are_those_of_the_other_program);
 	tcase_add_test(tests, wrong_options_say_what_is_expected);
@@ -373,8 +370,5 @@ int main(void)
 	tcase_add_test(tests, the_summary_has_the_other_programs_members);
 	tcase_add_test(tests, rows_of_the_table_of_results);
 	tcase_add_test(tests, tokens_in_a_gb_come_from_the_lmcache_server);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+	return run_tcase("load engine", tests);
 }

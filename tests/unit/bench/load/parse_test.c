@@ -15,6 +15,7 @@
 #include "bench/load/sse.h"
 #include "bench/load/stamps.h"
 #include "bench/load/trace_file.h"
+#include "tests/unit/suite.h"
 
 /* Loads a trace from text; the message, if any, is left in said. */
 static enum kvw_err load(
@@ -374,12 +375,8 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("load parse");
 	TCase *tests = tcase_create("all");
-	SRunner *runner = srunner_create(suite);
-	int failed;
 
-	suite_add_tcase(suite, tests);
 	tcase_set_timeout(tests, 60);
 	tcase_add_test(tests, trace_is_read);
 	tcase_add_test(tests, trace_mistakes_name_their_line);
@@ -392,8 +389,5 @@ int main(void)
 	tcase_add_test(tests, stamps_are_counted_once);
 	tcase_add_test(tests, jobs_are_parsed);
 	tcase_add_test(tests, options_are_parsed);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+	return run_tcase("load parse", tests);
 }

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "bench/load/pyrandom.h"
+#include "tests/unit/suite.h"
 
 static void check_all(const uint32_t *got, const uint32_t *expected, size_t count)
 {
@@ -86,17 +87,10 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("load pyrandom");
 	TCase *tests = tcase_create("all");
-	SRunner *runner = srunner_create(suite);
-	int failed;
 
-	suite_add_tcase(suite, tests);
 	tcase_add_test(tests, numbers_follow_one_another_as_in_python);
 	tcase_add_test(tests, long_and_negative_seeds);
 	tcase_add_test(tests, samples_from_small_and_large_ranges);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+	return run_tcase("load pyrandom", tests);
 }

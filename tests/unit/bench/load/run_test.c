@@ -21,6 +21,7 @@
 #include "bench/load/reactor.h"
 #include "bench/load/report.h"
 #include "bench/load/run.h"
+#include "tests/unit/suite.h"
 
 enum manner { STREAM, NOT_FOUND, CUT, NO_DONE, HANG_UP_FIRST_IDLE, NO_TEXT };
 
@@ -493,12 +494,8 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("load run");
 	TCase *tests = tcase_create("all");
-	SRunner *runner = srunner_create(suite);
-	int failed;
 
-	suite_add_tcase(suite, tests);
 	tcase_set_timeout(tests, 120);
 	tcase_add_test(tests, chat_grows_its_history);
 	tcase_add_test(tests, an_answer_without_text_is_one_if_tokens_were_made);
@@ -511,8 +508,5 @@ int main(void)
 	tcase_add_test(tests, a_closed_idle_connection_is_replaced);
 	tcase_add_test(tests, a_refused_connection_is_said);
 	tcase_add_test(tests, results_are_compared);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+	return run_tcase("load run", tests);
 }

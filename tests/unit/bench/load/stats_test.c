@@ -5,6 +5,7 @@
 #include "bench/load/outcome.h"
 #include "bench/load/stats.h"
 #include "bench/load/text.h"
+#include "tests/unit/suite.h"
 
 #define NEAR(a, b) ck_assert_double_eq_tol((a), (b), 1e-9)
 
@@ -187,12 +188,8 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("load stats");
 	TCase *tests = tcase_create("all");
-	SRunner *runner = srunner_create(suite);
-	int failed;
 
-	suite_add_tcase(suite, tests);
 	tcase_add_test(tests, no_samples_give_zero);
 	tcase_add_test(tests, percentiles_interpolate_between_ranks);
 	tcase_add_test(tests, samples_added_after_a_percentile_count);
@@ -203,8 +200,5 @@ int main(void)
 	tcase_add_test(tests, goodput_counts_simulated_time);
 	tcase_add_test(tests, tally_sums_only_what_is_known);
 	tcase_add_test(tests, kinds_of_errors_are_bounded);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+	return run_tcase("load stats", tests);
 }

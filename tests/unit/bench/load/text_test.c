@@ -7,6 +7,7 @@
 
 #include "bench/load/bodies.h"
 #include "bench/load/text.h"
+#include "tests/unit/suite.h"
 
 static struct kvb_buf text(uint64_t id, size_t bytes)
 {
@@ -181,12 +182,8 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("load text");
 	TCase *tests = tcase_create("all");
-	SRunner *runner = srunner_create(suite);
-	int failed;
 
-	suite_add_tcase(suite, tests);
 	tcase_set_timeout(tests, 60);
 	tcase_add_test(tests, an_id_is_always_the_same_text);
 	tcase_add_test(tests, shorter_text_is_a_prefix);
@@ -195,8 +192,5 @@ int main(void)
 	tcase_add_test(tests, length_holds_whatever_the_ids);
 	tcase_add_test(tests, strings_are_escaped_as_json);
 	tcase_add_test(tests, bodies_differ_and_share_prefixes);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+	return run_tcase("load text", tests);
 }

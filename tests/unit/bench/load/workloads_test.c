@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "bench/load/workload.h"
+#include "tests/unit/suite.h"
 
 static struct kvb_engine_options options;
 static struct kvb_workload *workload;
@@ -542,12 +543,8 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("load workloads");
 	TCase *tests = tcase_create("all");
-	SRunner *runner = srunner_create(suite);
-	int failed;
 
-	suite_add_tcase(suite, tests);
 	tcase_set_timeout(tests, 60);
 	tcase_add_test(tests, documents_are_asked_in_pythons_order);
 	tcase_add_test(tests, tiles_go_question_by_question_and_share_their_document);
@@ -563,8 +560,5 @@ int main(void)
 	tcase_add_test(tests, words_of_a_tokenizer_are_drawn_as_python_draws_them);
 	tcase_add_test(tests, tokenizers_that_will_not_do_are_refused);
 	tcase_add_test(tests, what_cannot_be_sent_is_refused);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+	return run_tcase("load workloads", tests);
 }

@@ -4,6 +4,7 @@
 #include <check.h>
 
 #include "replay_support.h"
+#include "tests/unit/suite.h"
 
 /* A fleet, its jobs, and one policy that has not been asked yet. */
 struct scene {
@@ -311,10 +312,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("replay_policies");
 	TCase *tcase = tcase_create("all");
-	SRunner *runner = srunner_create(suite);
-	int failed;
 
 	tcase_set_timeout(tcase, 60);
 	tcase_add_test(tcase, test_round_robin_takes_turns);
@@ -329,9 +327,5 @@ int main(void)
 	tcase_add_test(tcase, test_cost_goes_where_it_takes_least_time);
 	tcase_add_test(tcase, test_kvway_goes_back_to_the_prefix);
 	tcase_add_test(tcase, test_lowest_breaks_ties_evenly);
-	suite_add_tcase(suite, tcase);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? 0 : 1;
+	return run_tcase("replay_policies", tcase);
 }

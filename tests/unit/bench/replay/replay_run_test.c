@@ -9,6 +9,7 @@
 #include "bench/replay/replay_limit.h"
 #include "bench/replay/replay_scenarios.h"
 #include "replay_support.h"
+#include "tests/unit/suite.h"
 
 /* A policy that counts its calls. */
 struct watcher {
@@ -331,12 +332,9 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("replay_run");
 	TCase *tcase = tcase_create("all");
-	SRunner *runner = srunner_create(suite);
 	int policies = 0;
 	int scenarios = 0;
-	int failed;
 
 	while (kvb_policies[policies].name != NULL)
 		policies++;
@@ -355,9 +353,5 @@ int main(void)
 	tcase_add_loop_test(tcase, test_no_policy_beats_the_limit, 0, policies);
 	tcase_add_test(tcase, test_the_limit_is_not_a_formality);
 	tcase_add_loop_test(tcase, test_scenarios_are_made_by_their_seed, 0, scenarios);
-	suite_add_tcase(suite, tcase);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? 0 : 1;
+	return run_tcase("replay_run", tcase);
 }

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "bench/sim/sim_engine.h"
+#include "tests/unit/suite.h"
 
 #define BLOCK 4
 #define SEQS  32
@@ -375,10 +376,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("sim_behind");
 	TCase *tests = tcase_create("behind");
-	SRunner *runner = srunner_create(suite);
-	int failed;
 
 	tcase_add_test(tests, others_pass_one_that_asks_or_loads);
 	tcase_add_test(tests, what_did_not_come_is_computed);
@@ -388,9 +386,5 @@ int main(void)
 	tcase_add_test(tests, the_last_that_runs_leaves_for_one_that_was_loaded);
 	tcase_add_test(tests, one_that_leaves_gives_everything_back);
 	tcase_add_loop_test(tests, nothing_is_lost_or_held_whatever_the_order, 0, 40);
-	suite_add_tcase(suite, tests);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? 0 : 1;
+	return run_tcase("sim_behind", tests);
 }

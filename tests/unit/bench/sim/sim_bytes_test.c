@@ -9,6 +9,7 @@
 
 #include "bench/sim/sim_kv_events.h"
 #include "sim_recorded.h"
+#include "tests/unit/suite.h"
 #include "wire/vllm_events.h"
 
 static struct kvb_buf out;
@@ -141,17 +142,10 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("sim_bytes");
 	TCase *tests = tcase_create("bytes");
-	SRunner *runner = srunner_create(suite);
-	int failed;
 
 	tcase_add_checked_fixture(tests, setup, teardown);
 	tcase_add_test(tests, a_batch_is_the_recorded_one);
 	tcase_add_loop_test(tests, a_decoder_reads_every_style, 0, 4);
-	suite_add_tcase(suite, tests);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? 0 : 1;
+	return run_tcase("sim_bytes", tests);
 }

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "bench/sim/sim_cache.h"
+#include "tests/unit/suite.h"
 
 /* A chain of count blocks, taken, published as first, first + 1, ... and released. */
 static void store(struct kvb_cache *cache, uint64_t first, uint32_t count)
@@ -234,10 +235,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("sim_cache");
 	TCase *tests = tcase_create("cache");
-	SRunner *runner = srunner_create(suite);
-	int failed;
 
 	tcase_add_test(tests, one_block_is_never_given_out);
 	tcase_add_test(tests, released_blocks_can_still_be_hit);
@@ -248,9 +246,5 @@ int main(void)
 	tcase_add_test(tests, two_blocks_may_carry_one_hash);
 	tcase_add_test(tests, reset_forgets_all_but_waits_for_users);
 	tcase_add_test(tests, agrees_with_a_naive_model);
-	suite_add_tcase(suite, tests);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? 0 : 1;
+	return run_tcase("sim_cache", tests);
 }

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "bench/sim/sim_due.h"
+#include "tests/unit/suite.h"
 
 START_TEST(a_due_time_is_two_whole_numbers)
 {
@@ -46,17 +47,10 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("sim_due");
 	TCase *tests = tcase_create("due");
-	SRunner *runner = srunner_create(suite);
-	int failed;
 
 	tcase_add_test(tests, a_due_time_is_two_whole_numbers);
 	tcase_add_test(tests, the_way_is_not_multiplied);
 	tcase_add_test(tests, at_the_clocks_speed_a_request_arrives_as_late_as_it_was_sent_early);
-	suite_add_tcase(suite, tests);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? 0 : 1;
+	return run_tcase("sim_due", tests);
 }

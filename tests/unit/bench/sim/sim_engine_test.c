@@ -8,6 +8,7 @@
 
 #include "bench/sim/sim_clock.h"
 #include "bench/sim/sim_engine.h"
+#include "tests/unit/suite.h"
 
 static const struct kvb_profile profile = {.name = "test",
 	.prefill_tps = 20480,
@@ -551,16 +552,9 @@ int main(void)
 		cache_keeps_what_was_used_last,
 		every_speed_gives_the_same_simulated_times,
 	};
-	Suite *suite = suite_create("sim_engine");
 	TCase *tests = tcase_create("engine");
-	SRunner *runner = srunner_create(suite);
-	int failed;
 
 	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
 		tcase_add_test(tests, all[i]);
-	suite_add_tcase(suite, tests);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? 0 : 1;
+	return run_tcase("sim_engine", tests);
 }

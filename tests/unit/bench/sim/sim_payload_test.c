@@ -7,6 +7,7 @@
 
 #include "kvtier/kvtier.h"
 #include "bench/sim/sim_payload.h"
+#include "tests/unit/suite.h"
 
 #define BYTES 9001u
 
@@ -78,19 +79,11 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("sim_payload");
 	TCase *tcase = tcase_create("payload");
-	SRunner *runner;
-	int failed;
 
 	tcase_add_test(tcase, what_was_filled_is_right);
 	tcase_add_test(tcase, pieces_make_the_whole);
 	tcase_add_test(tcase, one_bit_is_found);
 	tcase_add_test(tcase, other_bytes_are_found);
-	suite_add_tcase(suite, tcase);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+	return run_tcase("sim_payload", tcase);
 }

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "bench/sim/sim_tier.h"
+#include "tests/unit/suite.h"
 
 #define KEYS 64
 
@@ -115,18 +116,11 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("sim_tier");
 	TCase *tests = tcase_create("tier");
-	SRunner *runner = srunner_create(suite);
-	int failed;
 
 	tcase_add_test(tests, a_prompt_loses_its_beginning_first);
 	tcase_add_test(tests, what_was_used_stays_longer_its_beginning_longest);
 	tcase_add_test(tests, pinned_chunks_stay);
 	tcase_add_loop_test(tests, a_listener_knows_what_it_holds, 0, 4);
-	suite_add_tcase(suite, tests);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? 0 : 1;
+	return run_tcase("sim_tier", tests);
 }

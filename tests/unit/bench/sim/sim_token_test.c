@@ -10,6 +10,7 @@
 #include "bench/sim/sim_profile.h"
 #include "bench/sim/sim_prompt.h"
 #include "bench/sim/sim_token.h"
+#include "tests/unit/suite.h"
 
 static struct kvb_tokens cut(const char *text)
 {
@@ -255,16 +256,9 @@ int main(void)
 		ids_beyond_the_vocabulary_are_refused, faults_are_read_and_typos_refused,
 		json_strings_are_escaped, numbers_are_written_as_python_does,
 		profiles_are_found_by_name};
-	Suite *suite = suite_create("sim_token");
 	TCase *tests = tcase_create("token");
-	SRunner *runner = srunner_create(suite);
-	int failed;
 
 	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
 		tcase_add_test(tests, all[i]);
-	suite_add_tcase(suite, tests);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? 0 : 1;
+	return run_tcase("sim_token", tests);
 }

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "bench/sim/sim_engine.h"
+#include "tests/unit/suite.h"
 
 #define BLOCK  4
 #define NAMES  4096
@@ -274,19 +275,12 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("sim_watch");
 	TCase *tests = tcase_create("watch");
-	SRunner *runner = srunner_create(suite);
-	int failed;
 
 	tcase_add_loop_test(tests, a_listener_knows_what_the_device_holds, 0, 8);
 	tcase_add_test(tests, a_block_computed_again_is_reported_again);
 	tcase_add_test(tests, a_refused_reset_reports_nothing);
 	tcase_add_test(tests, the_tier_behind_saves_computing_and_costs_loading);
 	tcase_add_test(tests, the_tier_behind_gives_what_the_device_lacks);
-	suite_add_tcase(suite, tests);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? 0 : 1;
+	return run_tcase("sim_watch", tests);
 }

@@ -6,6 +6,7 @@
 
 #include "kvtier/kvtier.h"
 #include "bench/sim/sim_way.h"
+#include "tests/unit/suite.h"
 
 #define MS 1000000
 
@@ -118,10 +119,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("sim_way");
 	TCase *tcase = tcase_create("way");
-	SRunner *runner;
-	int failed;
 
 	tcase_add_test(tcase, transfers_queue_on_a_channel);
 	tcase_add_test(tcase, latencies_of_several_copies_overlap);
@@ -131,10 +129,5 @@ int main(void)
 	tcase_add_test(tcase, what_the_device_has_saves_nothing);
 	tcase_add_test(tcase, a_way_that_is_busy_is_not_worth_waiting_for);
 	tcase_add_test(tcase, the_table_is_whole);
-	suite_add_tcase(suite, tcase);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+	return run_tcase("sim_way", tcase);
 }

@@ -9,6 +9,7 @@
 #include <xxhash.h>
 
 #include "chunk/checksum.h"
+#include "tests/unit/suite.h"
 
 /* A test that has a race on purpose is not for the thread sanitizer. */
 #if defined(__SANITIZE_THREAD__)
@@ -332,10 +333,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("checksum");
 	TCase *tcase = tcase_create("all");
-	SRunner *runner;
-	int failed;
 
 	tcase_set_timeout(tcase, 100);
 	tcase_add_test(tcase, test_threads);
@@ -347,10 +345,5 @@ int main(void)
 	tcase_add_test(tcase, test_room_to_spare);
 	tcase_add_test(tcase, test_known_value);
 	tcase_add_test(tcase, test_one_bit);
-	suite_add_tcase(suite, tcase);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+	return run_tcase("checksum", tcase);
 }

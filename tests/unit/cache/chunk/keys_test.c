@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "kvtier/kvtier.h"
+#include "tests/unit/suite.h"
 
 static uint8_t chain_id[64];
 
@@ -203,10 +204,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("keys");
 	TCase *tcase = tcase_create("all");
-	SRunner *runner;
-	int failed;
 
 	tcase_add_test(tcase, test_key_vectors);
 	tcase_add_test(tcase, test_every_part_counts);
@@ -214,10 +212,5 @@ int main(void)
 	tcase_add_test(tcase, test_key_of_later_header);
 	tcase_add_test(tcase, test_chain_vectors);
 	tcase_add_test(tcase, test_tenants);
-	suite_add_tcase(suite, tcase);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+	return run_tcase("keys", tcase);
 }

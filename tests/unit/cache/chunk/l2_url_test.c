@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "chunk/l2_url.h"
+#include "tests/unit/suite.h"
 
 static const struct good {
 	const char *text;
@@ -69,19 +70,11 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("cache-base-l2-url");
 	TCase *tc = tcase_create("url");
-	SRunner *runner;
-	int failed;
 
 	tcase_add_loop_test(
 		tc, what_is_right_is_taken_apart, 0, (int)(sizeof(good) / sizeof(good[0])));
 	tcase_add_loop_test(tc, what_is_wrong_says_what_was_expected, 0,
 		(int)(sizeof(wrong) / sizeof(wrong[0])));
-	suite_add_tcase(suite, tc);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+	return run_tcase("cache-base-l2-url", tc);
 }

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "chunk/note.h"
+#include "tests/unit/suite.h"
 
 struct heard {
 	uint32_t level;
@@ -114,19 +115,11 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("note");
 	TCase *tcase = tcase_create("all");
-	SRunner *runner;
-	int failed;
 
 	tcase_add_test(tcase, test_line);
 	tcase_add_test(tcase, test_long_line_is_cut);
 	tcase_add_test(tcase, test_clocks);
 	tcase_add_test(tcase, test_standard_error);
-	suite_add_tcase(suite, tcase);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+	return run_tcase("note", tcase);
 }

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "kvtier/kvtier.h"
+#include "tests/unit/suite.h"
 
 START_TEST(test_texts_differ)
 {
@@ -40,18 +41,10 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("status");
 	TCase *tcase = tcase_create("all");
-	SRunner *runner;
-	int failed;
 
 	tcase_add_test(tcase, test_texts_differ);
 	tcase_add_test(tcase, test_foreign_values);
 	tcase_add_test(tcase, test_version);
-	suite_add_tcase(suite, tcase);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+	return run_tcase("status", tcase);
 }

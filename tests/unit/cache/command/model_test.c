@@ -11,6 +11,7 @@
 #include "command/advice.h"
 #include "command/format.h"
 #include "command/model.h"
+#include "tests/unit/suite.h"
 
 struct row {
 	const char *name;
@@ -312,10 +313,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("cache-command-model");
 	TCase *tc = tcase_create("model");
-	SRunner *runner;
-	int failed;
 
 	tcase_add_loop_test(tc, bytes_per_token, 0, sizeof(rows) / sizeof(rows[0]));
 	tcase_add_test(tc, ranks_share_heads);
@@ -325,10 +323,5 @@ int main(void)
 	tcase_add_test(tc, no_type_no_file);
 	tcase_add_test(tc, break_even_is_as_computed_by_hand);
 	tcase_add_test(tc, numbers_for_people);
-	suite_add_tcase(suite, tc);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+	return run_tcase("cache-command-model", tc);
 }

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "support.h"
+#include "tests/unit/suite.h"
 
 void *__real_malloc(size_t size);
 void *__real_calloc(size_t count, size_t size);
@@ -151,18 +152,11 @@ START_TEST(each_allocation_fails_in_turn)
 }
 END_TEST
 
-static Suite *make_suite(void)
+int main(void)
 {
-	Suite *suite = suite_create("cache/core allocations");
 	TCase *tc = tcase_create("allocations");
 
 	tcase_set_timeout(tc, 240);
 	tcase_add_test(tc, each_allocation_fails_in_turn);
-	suite_add_tcase(suite, tc);
-	return suite;
-}
-
-int main(void)
-{
-	return run_suite(make_suite());
+	return run_tcase("cache/core allocations", tc);
 }

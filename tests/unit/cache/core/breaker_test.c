@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "support.h"
+#include "tests/unit/suite.h"
 
 #define LONG (100000 * SECOND)
 
@@ -298,9 +299,8 @@ START_TEST(asked_to_it_fetches_anyway)
 }
 END_TEST
 
-static Suite *make_suite(void)
+int main(void)
 {
-	Suite *suite = suite_create("cache/core breaker");
 	TCase *tc = tcase_create("breaker and worth");
 
 	tcase_set_timeout(tc, 60);
@@ -317,11 +317,5 @@ static Suite *make_suite(void)
 	tcase_add_test(tc, what_lies_in_memory_is_worth_it);
 	tcase_add_test(tc, a_tier_that_was_slow_is_looked_at_again);
 	tcase_add_test(tc, asked_to_it_fetches_anyway);
-	suite_add_tcase(suite, tc);
-	return suite;
-}
-
-int main(void)
-{
-	return run_suite(make_suite());
+	return run_tcase("cache/core breaker", tc);
 }

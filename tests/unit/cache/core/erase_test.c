@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "support.h"
+#include "tests/unit/suite.h"
 
 #define LONG (1000 * SECOND)
 
@@ -263,9 +264,8 @@ START_TEST(erase_while_closing_is_finished)
 } /* close_rig waits for what is under way */
 END_TEST
 
-static Suite *make_suite(void)
+int main(void)
 {
-	Suite *suite = suite_create("cache/core erase");
 	TCase *tc = tcase_create("races");
 
 	tcase_set_timeout(tc, 60);
@@ -282,11 +282,5 @@ static Suite *make_suite(void)
 	tcase_add_test(tc, tenants_and_all_are_erased_everywhere);
 	tcase_add_test(tc, a_put_while_an_erase_waits_is_a_new_chunk);
 	tcase_add_test(tc, erase_while_closing_is_finished);
-	suite_add_tcase(suite, tc);
-	return suite;
-}
-
-int main(void)
-{
-	return run_suite(make_suite());
+	return run_tcase("cache/core erase", tc);
 }

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "support.h"
+#include "tests/unit/suite.h"
 
 static struct rig rig;
 static char line_of_both[256];

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "support.h"
+#include "tests/unit/suite.h"
 
 static struct rig rig;
 
@@ -521,9 +522,8 @@ START_TEST(metrics_are_text)
 }
 END_TEST
 
-static Suite *make_suite(void)
+int main(void)
 {
-	Suite *suite = suite_create("cache/core l1");
 	TCase *tc = tcase_create("memory alone");
 
 	tcase_set_timeout(tc, 60);
@@ -555,11 +555,5 @@ static Suite *make_suite(void)
 	tcase_add_test(tc, a_forked_child_is_refused);
 	tcase_add_test(tc, stats_count);
 	tcase_add_test(tc, metrics_are_text);
-	suite_add_tcase(suite, tc);
-	return suite;
-}
-
-int main(void)
-{
-	return run_suite(make_suite());
+	return run_tcase("cache/core l1", tc);
 }

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "core/cache_metrics.h"
+#include "tests/unit/suite.h"
 
 static struct kvt_stats stats;
 static struct kvt_event_log_stats events;
@@ -239,10 +240,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("cache-core-metrics");
 	TCase *tc = tcase_create("metrics");
-	SRunner *runner;
-	int failed;
 
 	tcase_add_checked_fixture(tc, setup, teardown);
 	tcase_set_timeout(tc, 60);
@@ -252,10 +250,5 @@ int main(void)
 	tcase_add_test(tc, latencies_fall_into_buckets);
 	tcase_add_test(tc, threads_lose_no_count);
 	tcase_add_test(tc, the_page_is_what_the_table_makes);
-	suite_add_tcase(suite, tc);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+	return run_tcase("cache-core-metrics", tc);
 }

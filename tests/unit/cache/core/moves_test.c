@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "support.h"
+#include "tests/unit/suite.h"
 
 #define LONG (1000 * SECOND)
 
@@ -529,9 +530,8 @@ START_TEST(events_name_what_moves)
 }
 END_TEST
 
-static Suite *make_suite(void)
+int main(void)
 {
-	Suite *suite = suite_create("cache/core moves");
 	TCase *tc = tcase_create("over a fake tier");
 
 	tcase_set_timeout(tc, 60);
@@ -560,11 +560,5 @@ static Suite *make_suite(void)
 	tcase_add_test(tc, a_cancelled_get_holds_nothing);
 	tcase_add_test(tc, close_with_things_under_way);
 	tcase_add_test(tc, events_name_what_moves);
-	suite_add_tcase(suite, tc);
-	return suite;
-}
-
-int main(void)
-{
-	return run_suite(make_suite());
+	return run_tcase("cache/core moves", tc);
 }

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "support.h"
+#include "tests/unit/suite.h"
 
 #define CHAINS  6
 #define DEPTH   6
@@ -306,19 +307,12 @@ START_TEST(a_random_history)
 }
 END_TEST
 
-static Suite *make_suite(void)
+int main(void)
 {
 	const char *more = getenv("KVT_HISTORIES");
-	Suite *suite = suite_create("cache/core random");
 	TCase *tc = tcase_create("histories");
 
 	tcase_set_timeout(tc, 120);
 	tcase_add_loop_test(tc, a_random_history, 0, more != NULL ? atoi(more) : 24);
-	suite_add_tcase(suite, tc);
-	return suite;
-}
-
-int main(void)
-{
-	return run_suite(make_suite());
+	return run_tcase("cache/core random", tc);
 }

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "support.h"
+#include "tests/unit/suite.h"
 
 #define LONG (1000 * SECOND)
 
@@ -332,9 +333,8 @@ START_TEST(questions_are_bounded)
 }
 END_TEST
 
-static Suite *make_suite(void)
+int main(void)
 {
-	Suite *suite = suite_create("cache/core shared");
 	TCase *tc = tcase_create("over a fake shared tier");
 
 	tcase_set_timeout(tc, 60);
@@ -356,11 +356,5 @@ static Suite *make_suite(void)
 	tcase_add_test(tc, an_erased_chunk_is_erased_there);
 	tcase_add_test(tc, close_while_it_is_asked);
 	tcase_add_test(tc, questions_are_bounded);
-	suite_add_tcase(suite, tc);
-	return suite;
-}
-
-int main(void)
-{
-	return run_suite(make_suite());
+	return run_tcase("cache/core shared", tc);
 }

@@ -186,14 +186,3 @@ struct kvt_stats rig_stats(struct rig *r)
 	ck_assert_int_eq(kvt_stats(r->k, &stats), KVT_OK);
 	return stats;
 }
-
-int run_suite(Suite *suite)
-{
-	SRunner *runner = srunner_create(suite);
-	int failed;
-
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? 0 : 1;
-}

@@ -55,6 +55,4 @@ void rig_push_out(struct rig *r);
 size_t rig_lookup(struct rig *r, uint32_t chain, uint32_t n, uint8_t *tiers);
 struct kvt_stats rig_stats(struct rig *r);
 
-int run_suite(Suite *suite);
-
 #endif

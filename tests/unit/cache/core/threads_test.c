@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "support.h"
+#include "tests/unit/suite.h"
 
 #define THREADS 4
 #define CHAINS  24
@@ -306,9 +307,8 @@ START_TEST(deadlines_count_by_the_callers_clock)
 }
 END_TEST
 
-static Suite *make_suite(void)
+int main(void)
 {
-	Suite *suite = suite_create("cache/core threads");
 	TCase *tc = tcase_create("threads");
 
 	tcase_set_timeout(tc, 240);
@@ -316,11 +316,5 @@ static Suite *make_suite(void)
 	tcase_add_test(tc, threads_over_a_tier_that_fails);
 	tcase_add_test(tc, a_get_waits_for_its_load);
 	tcase_add_test(tc, deadlines_count_by_the_callers_clock);
-	suite_add_tcase(suite, tc);
-	return suite;
-}
-
-int main(void)
-{
-	return run_suite(make_suite());
+	return run_tcase("cache/core threads", tc);
 }

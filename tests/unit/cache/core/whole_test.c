@@ -13,6 +13,7 @@
 #include "support.h"
 #include "core/core.h"
 #include "options/setting.h"
+#include "tests/unit/suite.h"
 
 static struct rig rig;
 static char folder[64];
@@ -287,9 +288,8 @@ START_TEST(an_older_caller_is_understood)
 }
 END_TEST
 
-static Suite *make_suite(void)
+int main(void)
 {
-	Suite *suite = suite_create("cache/core whole");
 	TCase *tc = tcase_create("over files");
 
 	tcase_set_timeout(tc, 120);
@@ -305,11 +305,5 @@ static Suite *make_suite(void)
 	tcase_add_test(tc, a_second_round_evicts_and_goes_on);
 	tcase_add_test(tc, an_open_cache_points_at_no_text_of_its_caller);
 	tcase_add_test(tc, an_older_caller_is_understood);
-	suite_add_tcase(suite, tc);
-	return suite;
-}
-
-int main(void)
-{
-	return run_suite(make_suite());
+	return run_tcase("cache/core whole", tc);
 }

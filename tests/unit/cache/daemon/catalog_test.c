@@ -10,6 +10,7 @@
 
 #include "bed.h"
 #include "daemon/catalog.h"
+#include "tests/unit/suite.h"
 
 #define BUCKETS 5
 #define KEYS    200
@@ -358,10 +359,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("cache/daemon/catalog");
 	TCase *cases = tcase_create("catalog");
-	SRunner *runner;
-	int failed;
 
 	tcase_set_timeout(cases, 60);
 	tcase_add_test(cases, random_names_as_in_a_plain_list_and_after_restarts);
@@ -371,10 +369,5 @@ int main(void)
 	tcase_add_test(cases, what_is_no_list_of_names_is_left_alone);
 	tcase_add_test(cases, bounds_hold);
 	tcase_add_test(cases, an_item_is_forgotten_unless_it_was_noted_again);
-	suite_add_tcase(suite, cases);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? 0 : 1;
+	return run_tcase("cache/daemon/catalog", cases);
 }

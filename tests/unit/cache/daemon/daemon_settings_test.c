@@ -10,6 +10,7 @@
 
 #include "daemon/daemon_settings.h"
 #include "daemon/meters.h"
+#include "tests/unit/suite.h"
 
 /* Handed to the tests through main; a test program has no other way. */
 static const char *folder;
@@ -204,10 +205,7 @@ END_TEST
 
 int main(int argc, char **argv)
 {
-	Suite *suite = suite_create("daemon-settings");
 	TCase *tcase = tcase_create("settings");
-	SRunner *runner;
-	int failed;
 
 	folder = argc > 1 ? argv[1] : "cache/daemon";
 	tcase_add_test(tcase, pages_are_those_of_the_tables);
@@ -215,10 +213,5 @@ int main(int argc, char **argv)
 	tcase_add_test(tcase, all_of_it_is_read);
 	tcase_add_test(tcase, a_login_is_not_shown);
 	tcase_add_loop_test(tcase, a_mistake_is_reported, 0, sizeof(mistakes) / sizeof(mistakes[0]));
-	suite_add_tcase(suite, tcase);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? 0 : 1;
+	return run_tcase("daemon-settings", tcase);
 }

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "daemon/lease_table.h"
+#include "tests/unit/suite.h"
 
 #define SECOND 1000000000ll
 #define MOST   500
@@ -179,18 +180,10 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("cache/daemon/lease_table");
 	TCase *cases = tcase_create("lease_table");
-	SRunner *runner;
-	int failed;
 
 	tcase_set_timeout(cases, 60);
 	tcase_add_test(cases, an_id_finds_its_lease_once);
 	tcase_add_test(cases, random_leases_as_in_a_plain_list);
-	suite_add_tcase(suite, cases);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? 0 : 1;
+	return run_tcase("cache/daemon/lease_table", cases);
 }

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "bed.h"
+#include "tests/unit/suite.h"
 
 static struct bed bed;
 
@@ -476,10 +477,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("cache/daemon/objects");
 	TCase *cases = tcase_create("objects");
-	SRunner *runner;
-	int failed;
 
 	tcase_set_timeout(cases, 60);
 	tcase_add_test(cases, what_was_put_is_leased);
@@ -498,10 +496,5 @@ int main(void)
 	tcase_add_test(cases, what_was_evicted_is_not_listed_and_forgotten);
 	tcase_add_test(cases, a_bucket_has_its_quota);
 	tcase_add_test(cases, while_the_name_means_another_file_nothing_is_leased);
-	suite_add_tcase(suite, cases);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? 0 : 1;
+	return run_tcase("cache/daemon/objects", cases);
 }

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "bed.h"
+#include "tests/unit/suite.h"
 
 #define KEYS  24
 #define NOTES 4096
@@ -341,10 +342,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("cache/daemon/restart");
 	TCase *cases = tcase_create("restart");
-	SRunner *runner;
-	int failed;
 
 	tcase_set_timeout(cases, 280);
 	tcase_add_test(cases, after_a_clean_end_all_is_there_at_once);
@@ -352,10 +350,5 @@ int main(void)
 	tcase_add_test(cases, leases_that_are_out_keep_the_next_daemon_quiet);
 	tcase_add_test(cases, killed_again_and_again_under_clients_that_read);
 	tcase_add_test(cases, what_was_replaced_does_not_come_back);
-	suite_add_tcase(suite, cases);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? 0 : 1;
+	return run_tcase("cache/daemon/restart", cases);
 }

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "daemon/segment.h"
+#include "tests/unit/suite.h"
 
 #define MIB     ((uint64_t)1 << 20)
 #define SECOND  1000000000ll
@@ -467,10 +468,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("cache/daemon/segment");
 	TCase *cases = tcase_create("segment");
-	SRunner *runner;
-	int failed;
 
 	tcase_add_test(cases, a_new_segment_has_two_names_and_no_quiet_time);
 	tcase_add_test(cases, it_is_the_same_inode_with_the_same_bytes_after_a_restart);
@@ -485,10 +483,5 @@ int main(void)
 	tcase_add_test(cases, an_owner_that_knows_nothing_waits_for_the_longest_lease);
 	tcase_add_test(cases, few_leases_write);
 	tcase_add_test(cases, killed_while_leases_are_out);
-	suite_add_tcase(suite, cases);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? 0 : 1;
+	return run_tcase("cache/daemon/segment", cases);
 }

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "daemon/target.h"
+#include "tests/unit/suite.h"
 
 static const struct {
 	const char *target;
@@ -181,19 +182,11 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("daemon-target");
 	TCase *tcase = tcase_create("target");
-	SRunner *runner;
-	int failed;
 
 	tcase_add_loop_test(tcase, a_target_names_this, 0, sizeof(good) / sizeof(good[0]));
 	tcase_add_loop_test(tcase, a_target_is_refused, 0, sizeof(bad) / sizeof(bad[0]));
 	tcase_add_test(tcase, limits_of_names);
 	tcase_add_test(tcase, wishes_of_a_lease);
-	suite_add_tcase(suite, tcase);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? 0 : 1;
+	return run_tcase("daemon-target", tcase);
 }

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "bed.h"
+#include "tests/unit/suite.h"
 
 #define THREADS 6
 #define KEYS    20
@@ -263,18 +264,10 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("cache/daemon/threads");
 	TCase *cases = tcase_create("threads");
-	SRunner *runner;
-	int failed;
 
 	tcase_set_timeout(cases, 250);
 	tcase_add_test(cases, in_memory_alone);
 	tcase_add_test(cases, with_a_store_below);
-	suite_add_tcase(suite, cases);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? 0 : 1;
+	return run_tcase("cache/daemon/threads", cases);
 }

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "events_support.h"
+#include "tests/unit/suite.h"
 
 static struct world world;
 static struct chunk chunk;
@@ -276,10 +277,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("cache-events-log");
 	TCase *tc = tcase_create("queue");
-	SRunner *runner;
-	int failed;
 
 	tcase_set_timeout(tc, 60);
 	tcase_add_test(tc, comes_out_as_it_went_in);
@@ -289,10 +287,5 @@ int main(void)
 	tcase_add_test(tc, impossible_events);
 	tcase_add_test(tc, no_queue);
 	tcase_add_test(tc, many_threads);
-	suite_add_tcase(suite, tc);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+	return run_tcase("cache-events-log", tc);
 }

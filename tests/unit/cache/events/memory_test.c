@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "events_support.h"
+#include "tests/unit/suite.h"
 
 #define CALLS 200
 
@@ -115,18 +116,10 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("cache-events-memory");
 	TCase *tc = tcase_create("memory");
-	SRunner *runner;
-	int failed;
 
 	tcase_set_timeout(tc, 60);
 	tcase_add_test(tc, queue_alone);
 	tcase_add_test(tc, with_publisher);
-	suite_add_tcase(suite, tc);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+	return run_tcase("cache-events-memory", tc);
 }

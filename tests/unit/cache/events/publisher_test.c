@@ -12,6 +12,7 @@
 
 #include "events/event_batch.h"
 #include "events_support.h"
+#include "tests/unit/suite.h"
 #include "wire/vllm_events.h"
 #include "wire/vllm_frames.h"
 
@@ -763,10 +764,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("cache-events-publisher");
 	TCase *tc = tcase_create("publisher");
-	SRunner *runner;
-	int failed;
 
 	tcase_add_checked_fixture(tc, setup, teardown);
 	tcase_set_timeout(tc, 60);
@@ -781,10 +779,5 @@ int main(void)
 	tcase_add_test(tc, addresses_that_cannot_be_bound);
 	tcase_add_test(tc, own_thread);
 	tcase_add_test(tc, own_thread_replays);
-	suite_add_tcase(suite, tc);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+	return run_tcase("cache-events-publisher", tc);
 }

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "events/record_ring.h"
+#include "tests/unit/suite.h"
 
 #define RECORDS 5000u
 
@@ -112,18 +113,10 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("cache-events-ring");
 	TCase *tc = tcase_create("ring");
-	SRunner *runner;
-	int failed;
 
 	tcase_set_timeout(tc, 60);
 	tcase_add_test(tc, keeps_what_it_was_given);
 	tcase_add_test(tc, keeps_all_that_fits);
-	suite_add_tcase(suite, tc);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+	return run_tcase("cache-events-ring", tc);
 }

@@ -13,6 +13,7 @@
 
 #include "fake_cuda.h"
 #include "paged_memory.h"
+#include "tests/unit/suite.h"
 
 #define ROOM  ((size_t)4 << 20)
 #define LIMIT ((uint64_t)1 << 62) /* the fake's time passes by itself */
@@ -528,9 +529,6 @@ END_TEST
 int main(void)
 {
 	TCase *one = tcase_create("cuda");
-	Suite *suite = suite_create("cache/gpu/cuda");
-	SRunner *runner = srunner_create(suite);
-	int failed;
 
 	tcase_add_checked_fixture(one, setup, teardown);
 	tcase_set_timeout(one, 300);
@@ -545,9 +543,5 @@ int main(void)
 	tcase_add_test(one, an_unanswered_operation_is_not_over);
 	tcase_add_test(one, threads_copy_while_one_pins);
 	tcase_add_test(one, what_cannot_be_used_is_reported);
-	suite_add_tcase(suite, one);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? 0 : 1;
+	return run_tcase("cache/gpu/cuda", one);
 }

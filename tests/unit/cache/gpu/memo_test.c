@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "gpu/memo.h"
+#include "tests/unit/suite.h"
 
 static char text[KVT_GPU_MEMO_BYTES], next[KVT_GPU_MEMO_BYTES];
 
@@ -98,18 +99,11 @@ END_TEST
 int main(void)
 {
 	TCase *one = tcase_create("memo");
-	Suite *suite = suite_create("cache/gpu/memo");
-	SRunner *runner = srunner_create(suite);
-	int failed;
 
 	tcase_set_timeout(one, 60);
 	tcase_add_test(one, lines_are_found_and_nothing_else_is);
 	tcase_add_test(one, an_update_replaces_one_line);
 	tcase_add_test(one, the_oldest_lines_go);
 	tcase_add_test(one, files);
-	suite_add_tcase(suite, one);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? 0 : 1;
+	return run_tcase("cache/gpu/memo", one);
 }

@@ -3,6 +3,7 @@
  */
 #include "index/entry.h"
 #include "support.h"
+#include "tests/unit/suite.h"
 
 #define NONE UINT64_MAX
 
@@ -480,10 +481,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("cache-index");
 	TCase *tcase = tcase_create("promises");
-	SRunner *runner;
-	int failed;
 
 	tcase_set_timeout(tcase, 120);
 	tcase_add_test(tcase, nothing_shows_before_publish);
@@ -508,10 +506,5 @@ int main(void)
 	tcase_add_test(tcase, a_large_limit_costs_nothing_until_used);
 	tcase_add_test(tcase, an_entry_costs_less_than_150_bytes);
 	tcase_add_test(tcase, wrong_options_are_refused);
-	suite_add_tcase(suite, tcase);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed != 0;
+	return run_tcase("cache-index", tcase);
 }

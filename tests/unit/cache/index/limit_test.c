@@ -3,6 +3,7 @@
  * one, set before and after there is anything, and bounded in number.
  */
 #include "support.h"
+#include "tests/unit/suite.h"
 
 #define NONE UINT64_MAX
 
@@ -137,20 +138,12 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("cache/index/limit");
 	TCase *cases = tcase_create("limit");
-	SRunner *runner;
-	int failed;
 
 	tcase_add_test(cases, one_tenant_is_limited_and_others_are_not);
 	tcase_add_test(cases, a_limit_that_comes_late_meets_what_is_there);
 	tcase_add_test(cases, it_holds_in_place_of_the_general_one);
 	tcase_add_test(cases, held_and_pinned_entries_stay_above_a_limit);
 	tcase_add_test(cases, limits_are_bounded_in_number);
-	suite_add_tcase(suite, cases);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? 0 : 1;
+	return run_tcase("cache/index/limit", cases);
 }

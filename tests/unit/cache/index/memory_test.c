@@ -7,6 +7,7 @@
 #include <sys/mman.h>
 
 #include "support.h"
+#include "tests/unit/suite.h"
 
 void *__real_malloc(size_t size);
 void *__real_calloc(size_t n, size_t size);
@@ -136,20 +137,13 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("cache-index-memory");
 	TCase *tcase = tcase_create("memory");
-	SRunner *runner;
-	int policies = 0, failed;
+	int policies = 0;
 
 	while (kvt_policy_names()[policies] != NULL)
 		policies++;
 	tcase_set_timeout(tcase, 120);
 	tcase_add_loop_test(tcase, create_fails_cleanly_at_each_allocation, 0, policies);
 	tcase_add_loop_test(tcase, inserts_fail_alone, 0, 4);
-	suite_add_tcase(suite, tcase);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed != 0;
+	return run_tcase("cache-index-memory", tcase);
 }

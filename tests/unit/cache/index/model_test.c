@@ -8,6 +8,7 @@
  * Each history is made from its seed alone; a failure prints the seed.
  */
 #include "support.h"
+#include "tests/unit/suite.h"
 
 #undef EXPECT
 #define EXPECT(condition)                                                                          \
@@ -507,19 +508,12 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("cache-index-model");
 	TCase *tcase = tcase_create("model");
-	SRunner *runner;
-	int policies = 0, failed;
+	int policies = 0;
 
 	while (kvt_policy_names()[policies] != NULL)
 		policies++;
 	tcase_set_timeout(tcase, 0);
 	tcase_add_loop_test(tcase, histories, 0, policies);
-	suite_add_tcase(suite, tcase);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed != 0;
+	return run_tcase("cache-index-model", tcase);
 }

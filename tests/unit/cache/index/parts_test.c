@@ -3,6 +3,7 @@
  */
 #include "index/index_parts.h"
 #include "support.h"
+#include "tests/unit/suite.h"
 
 START_TEST(a_key_differs_in_any_bit)
 {
@@ -374,10 +375,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("cache-index-parts");
 	TCase *tcase = tcase_create("parts");
-	SRunner *runner;
-	int failed;
 
 	tcase_set_timeout(tcase, 120);
 	tcase_add_test(tcase, a_key_differs_in_any_bit);
@@ -393,10 +391,5 @@ int main(void)
 	tcase_add_test(tcase, a_writer_that_stopped_in_a_move_stops_no_reader);
 	tcase_add_test(tcase, a_second_life_is_another_state);
 	tcase_add_test(tcase, a_use_of_an_earlier_life_is_not_told);
-	suite_add_tcase(suite, tcase);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed != 0;
+	return run_tcase("cache-index-parts", tcase);
 }

@@ -11,6 +11,7 @@
 #include <stdatomic.h>
 
 #include "support.h"
+#include "tests/unit/suite.h"
 
 #define KEYS    96
 #define ENTRIES 48
@@ -299,20 +300,13 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("cache-index-threads");
 	TCase *tcase = tcase_create("threads");
-	SRunner *runner;
-	int policies = 0, failed;
+	int policies = 0;
 
 	while (kvt_policy_names()[policies] != NULL)
 		policies++;
 	tcase_set_timeout(tcase, 0);
 	tcase_add_loop_test(tcase, a_hold_is_under_the_right_key, 0, policies);
 	tcase_add_loop_test(tcase, what_stays_is_seen_while_slots_move, 0, 2);
-	suite_add_tcase(suite, tcase);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed != 0;
+	return run_tcase("cache-index-threads", tcase);
 }

@@ -9,6 +9,7 @@
 
 #include "files.h"
 #include "io/testing/test_disk.h"
+#include "tests/unit/suite.h"
 
 #define PAGE KVT_DISK_PAGE
 
@@ -439,10 +440,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("disk");
 	TCase *tc = tcase_create("disk");
-	SRunner *runner;
-	int failed;
 
 	tcase_set_timeout(tc, 120);
 	tcase_add_checked_fixture(tc, setup, teardown);
@@ -460,10 +458,5 @@ int main(void)
 	tcase_add_test(tc, direct_files_want_alignment);
 	tcase_add_test(tc, memory_that_changes_under_way_is_noticed);
 	tcase_add_test(tc, time_passes_by_waiting);
-	suite_add_tcase(suite, tc);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? 0 : 1;
+	return run_tcase("disk", tc);
 }

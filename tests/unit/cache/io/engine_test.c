@@ -13,6 +13,7 @@
 #include "io/machine.h"
 #include "io/testing/test_disk.h"
 #include "io/testing/test_faults.h"
+#include "tests/unit/suite.h"
 
 void *__real_calloc(size_t count, size_t bytes);
 void *__wrap_calloc(size_t count, size_t bytes);
@@ -158,20 +159,12 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("engine");
 	TCase *tc = tcase_create("engine");
-	SRunner *runner;
-	int failed;
 
 	tcase_set_timeout(tc, 60);
 	tcase_add_test(tc, the_rest_begins_where_the_transfer_stopped);
 	tcase_add_test(tc, a_short_transfer_goes_on_where_it_can);
 	tcase_add_test(tc, an_interruption_is_no_error_unless_it_stays);
 	tcase_add_test(tc, a_lack_of_memory_is_reported);
-	suite_add_tcase(suite, tc);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? 0 : 1;
+	return run_tcase("engine", tc);
 }

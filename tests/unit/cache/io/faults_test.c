@@ -10,6 +10,7 @@
 #include "files.h"
 #include "io/testing/test_disk.h"
 #include "io/testing/test_faults.h"
+#include "tests/unit/suite.h"
 
 #define PAGE ((int)KVT_DISK_PAGE)
 
@@ -231,10 +232,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("faults");
 	TCase *tc = tcase_create("faults");
-	SRunner *runner;
-	int failed;
 
 	tcase_set_timeout(tc, 120);
 	tcase_add_checked_fixture(tc, setup, teardown);
@@ -246,10 +244,5 @@ int main(void)
 	tcase_add_test(tc, a_stall_ends_by_the_clock_or_by_clearing);
 	tcase_add_test(tc, a_folder_can_vanish);
 	tcase_add_test(tc, chance_comes_from_the_seed);
-	suite_add_tcase(suite, tc);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? 0 : 1;
+	return run_tcase("faults", tc);
 }

@@ -13,6 +13,7 @@
 
 #include "files.h"
 #include "io/machine.h"
+#include "tests/unit/suite.h"
 
 static struct folder folder;
 static struct kvt_io *io;
@@ -286,10 +287,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("machine");
 	TCase *tc = tcase_create("machine");
-	SRunner *runner;
-	int failed;
 
 	tcase_set_timeout(tc, 120);
 	tcase_add_loop_test(tc, what_was_written_is_read, 0, 2);
@@ -304,10 +302,5 @@ int main(void)
 	tcase_add_test(tc, wrong_options_are_refused);
 	tcase_add_loop_test(tc, memory_is_not_called_durable, 0, 2);
 	tcase_add_loop_test(tc, a_wake_ends_a_wait, 0, 2);
-	suite_add_tcase(suite, tc);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? 0 : 1;
+	return run_tcase("machine", tc);
 }

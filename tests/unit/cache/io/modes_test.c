@@ -23,6 +23,7 @@
 
 #include "files.h"
 #include "io/machine.h"
+#include "tests/unit/suite.h"
 
 #define ARENA_BYTES ((size_t)8 << 20)
 
@@ -326,10 +327,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("modes");
 	TCase *tc = tcase_create("modes");
-	SRunner *runner;
-	int failed;
 
 	tcase_set_timeout(tc, 120);
 	tcase_add_checked_fixture(tc, setup, teardown);
@@ -341,10 +339,5 @@ int main(void)
 	tcase_add_loop_test(tc, the_thread_that_submitted_may_end, 0, 2);
 	tcase_add_loop_test(tc, wakes_lose_no_operation, 0, 2);
 	tcase_add_loop_test(tc, a_full_file_system_is_reported, 0, 2);
-	suite_add_tcase(suite, tc);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? 0 : 1;
+	return run_tcase("modes", tc);
 }

@@ -12,6 +12,7 @@
 
 #include "files.h"
 #include "io/machine.h"
+#include "tests/unit/suite.h"
 
 int __real_fsync(int fd);
 int __real_fdatasync(int fd);
@@ -126,10 +127,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("sync");
 	TCase *tc = tcase_create("sync");
-	SRunner *runner;
-	int failed;
 
 	tcase_add_checked_fixture(tc, setup, teardown);
 	tcase_add_test(tc, a_length_is_synced_with_the_folder);
@@ -137,10 +135,5 @@ int main(void)
 	tcase_add_test(tc, a_sync_does_not_cover_what_came_after_it);
 	tcase_add_test(tc, a_sync_that_failed_covers_nothing);
 	tcase_add_test(tc, a_failure_while_closing_is_not_lost);
-	suite_add_tcase(suite, tc);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? 0 : 1;
+	return run_tcase("sync", tc);
 }

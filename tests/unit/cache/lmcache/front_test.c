@@ -12,6 +12,7 @@
 #include <zmq.h>
 
 #include "lmcache/controller.h"
+#include "tests/unit/suite.h"
 
 #define REPORTERS 4
 #define EACH    3000
@@ -191,19 +192,12 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("cache/lmcache front");
 	TCase *tests = tcase_create("front");
-	SRunner *runner = srunner_create(suite);
-	int failed;
 
 	tcase_set_timeout(tests, 100);
 	tcase_add_checked_fixture(tests, setup, NULL);
 	tcase_add_loop_test(tests, many_report_and_the_controller_is_silent, 0, 2);
 	tcase_add_test(tests, without_an_address_there_is_none);
 	tcase_add_test(tests, what_cannot_be_is_reported_and_left_out);
-	suite_add_tcase(suite, tests);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? 0 : 1;
+	return run_tcase("cache/lmcache front", tests);
 }

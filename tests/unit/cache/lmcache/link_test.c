@@ -10,6 +10,7 @@
 #include <zmq.h>
 
 #include "lmcache/controller_link.h"
+#include "tests/unit/suite.h"
 #include "wire/msgpack.h"
 #include "wire/lmcache_wire.h"
 
@@ -532,10 +533,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("cache/lmcache link");
 	TCase *tests = tcase_create("link");
-	SRunner *runner = srunner_create(suite);
-	int failed;
 
 	tcase_set_timeout(tests, 100);
 	tcase_add_checked_fixture(tests, setup, teardown);
@@ -549,9 +547,5 @@ int main(void)
 	tcase_add_test(tests, a_hostile_controller_changes_nothing);
 	tcase_add_test(tests, an_old_controller_gets_admits);
 	tcase_add_test(tests, it_says_good_bye);
-	suite_add_tcase(suite, tests);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? 0 : 1;
+	return run_tcase("cache/lmcache link", tests);
 }

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "lmcache/chunk_names.h"
+#include "tests/unit/suite.h"
 
 static struct kvt_key key_of(uint32_t n)
 {
@@ -114,17 +115,10 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("cache/lmcache names");
 	TCase *tests = tcase_create("names");
-	SRunner *runner = srunner_create(suite);
-	int failed;
 
 	tcase_add_test(tests, first_and_last_are_reported);
 	tcase_add_test(tests, there_is_a_bound);
 	tcase_add_loop_test(tests, a_history_ends_as_a_list_says, 0, 4);
-	suite_add_tcase(suite, tests);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? 0 : 1;
+	return run_tcase("cache/lmcache names", tests);
 }

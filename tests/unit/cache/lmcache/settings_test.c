@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "lmcache/lmcache.h"
+#include "tests/unit/suite.h"
 
 static const char *page_path;
 static long allowed = -1; /* allocations until failure; below 0: no limit */
@@ -180,10 +181,7 @@ END_TEST
 
 int main(int argc, char **argv)
 {
-	Suite *suite = suite_create("lmcache");
 	TCase *cases = tcase_create("lmcache");
-	SRunner *runner = srunner_create(suite);
-	int failed;
 
 	if (argc != 2)
 		return EXIT_FAILURE;
@@ -193,9 +191,5 @@ int main(int argc, char **argv)
 	tcase_add_test(cases, the_table_agrees_with_itself);
 	tcase_add_test(cases, the_page_is_current);
 	tcase_add_test(cases, memory_may_run_out_anywhere);
-	suite_add_tcase(suite, cases);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+	return run_tcase("lmcache", cases);
 }

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "lmcache/controller_wire.h"
+#include "tests/unit/suite.h"
 #include "wire/lmcache_wire.h"
 #include "recorded.h"
 
@@ -188,10 +189,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("cache/lmcache wire");
 	TCase *tests = tcase_create("wire");
-	SRunner *runner = srunner_create(suite);
-	int failed;
 
 	tcase_add_checked_fixture(tests, NULL, teardown);
 	tcase_add_test(tests, a_workers_messages_are_the_recorded_ones);
@@ -200,9 +198,5 @@ int main(void)
 	tcase_add_test(tests, counts_that_lie_are_refused);
 	tcase_add_test(tests, only_so_many_missing_batches_are_kept);
 	tcase_add_loop_test(tests, cut_messages_are_refused, 0, 5);
-	suite_add_tcase(suite, tests);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? 0 : 1;
+	return run_tcase("cache/lmcache wire", tests);
 }

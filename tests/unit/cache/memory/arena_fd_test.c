@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "memory/arena.h"
+#include "tests/unit/suite.h"
 
 #define MIB ((uint64_t)1 << 20)
 
@@ -114,18 +115,10 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("cache/memory/arena_fd");
 	TCase *cases = tcase_create("fd");
-	SRunner *runner;
-	int failed;
 
 	tcase_add_test(cases, what_is_in_the_file_stays);
 	tcase_add_test(cases, offsets_are_those_of_the_file);
 	tcase_add_test(cases, what_is_no_such_file_is_refused);
-	suite_add_tcase(suite, cases);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? 0 : 1;
+	return run_tcase("cache/memory/arena_fd", cases);
 }

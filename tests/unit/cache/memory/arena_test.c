@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "memory/arena.h"
+#include "tests/unit/suite.h"
 
 #define MIB ((uint64_t)1 << 20)
 
@@ -489,10 +490,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("arena");
 	TCase *tcase = tcase_create("all");
-	SRunner *runner;
-	int failed;
 
 	tcase_set_timeout(tcase, 60);
 	tcase_add_test(tcase, test_anon);
@@ -509,10 +507,5 @@ int main(void)
 	tcase_add_test(tcase, test_take_and_give);
 	tcase_add_test(tcase, test_segments_of_several_runs);
 	tcase_add_test(tcase, test_threads);
-	suite_add_tcase(suite, tcase);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+	return run_tcase("arena", tcase);
 }

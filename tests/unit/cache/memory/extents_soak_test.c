@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "memory/extents.h"
+#include "tests/unit/suite.h"
 
 #define UNITS  16384u /* an arena of 1 GiB */
 #define RING   16384u
@@ -145,17 +146,9 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("extents soak");
 	TCase *tcase = tcase_create("all");
-	SRunner *runner;
-	int failed;
 
 	tcase_set_timeout(tcase, 100);
 	tcase_add_test(tcase, test_nothing_wears_out);
-	suite_add_tcase(suite, tcase);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+	return run_tcase("extents soak", tcase);
 }

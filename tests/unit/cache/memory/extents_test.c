@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "memory/extents.h"
+#include "tests/unit/suite.h"
 
 #define MOST_UNITS 4096
 #define MOST_HELD  2048
@@ -359,10 +360,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("extents");
 	TCase *tcase = tcase_create("all");
-	SRunner *runner;
-	int failed;
 
 	tcase_set_timeout(tcase, 100);
 	tcase_add_test(tcase, test_against_model);
@@ -371,10 +369,5 @@ int main(void)
 	tcase_add_test(tcase, test_arguments);
 	tcase_add_test(tcase, test_most_runs);
 	tcase_add_test(tcase, test_large_space);
-	suite_add_tcase(suite, tcase);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+	return run_tcase("extents", tcase);
 }

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "memory/arena.h"
+#include "tests/unit/suite.h"
 
 #define MIB ((uint64_t)1 << 20)
 
@@ -257,19 +258,11 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("failures");
 	TCase *tcase = tcase_create("all");
-	SRunner *runner;
-	int failures;
 
 	tcase_set_timeout(tcase, 60);
 	tcase_add_test(tcase, test_arena);
 	tcase_add_test(tcase, test_lock_refused);
 	tcase_add_test(tcase, test_extents);
-	suite_add_tcase(suite, tcase);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_NORMAL);
-	failures = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failures == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+	return run_tcase("failures", tcase);
 }

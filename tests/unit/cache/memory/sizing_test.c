@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "memory/sizing.h"
+#include "tests/unit/suite.h"
 
 #define MIB ((uint64_t)1 << 20)
 #define GIB ((uint64_t)1 << 30)
@@ -334,8 +335,6 @@ int main(void)
 {
 	Suite *suite = suite_create("sizing");
 	TCase *machines = tcase_create("machines"), *sizes = tcase_create("sizes");
-	SRunner *runner;
-	int failed;
 
 	tcase_add_checked_fixture(machines, make_root, remove_root);
 	tcase_add_test(machines, test_empty_root);
@@ -352,9 +351,5 @@ int main(void)
 	tcase_add_test(sizes, test_any_machine);
 	tcase_add_test(sizes, test_here);
 	suite_add_tcase(suite, sizes);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+	return run_suite(suite);
 }

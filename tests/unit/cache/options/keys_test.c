@@ -5,6 +5,7 @@
  */
 #include "helpers.h"
 #include "settings/unknown.h"
+#include "tests/unit/suite.h"
 
 #include <dirent.h>
 
@@ -280,10 +281,7 @@ END_TEST
 
 int main(int argc, char **argv)
 {
-	Suite *suite = suite_create("cache-settings-keys");
 	TCase *tc = tcase_create("keys");
-	SRunner *runner;
-	int failed;
 
 	folder = argc > 1 ? argv[1] : "cache/options";
 	tcase_add_test(tc, every_member_has_one_key);
@@ -296,10 +294,5 @@ int main(int argc, char **argv)
 	tcase_add_test(tc, the_page_is_what_would_be_written);
 	tcase_add_test(tc, the_full_example_is_the_defaults);
 	tcase_add_test(tc, examples_load);
-	suite_add_tcase(suite, tc);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+	return run_tcase("cache-settings-keys", tc);
 }

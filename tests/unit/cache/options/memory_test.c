@@ -9,6 +9,7 @@
 #include <yaml.h>
 
 #include "helpers.h"
+#include "tests/unit/suite.h"
 
 static long allowed = -1; /* allocations until failure; below 0: no limit */
 static long live;         /* blocks of the reader in use */
@@ -127,16 +128,8 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("cache-settings-memory");
 	TCase *tc = tcase_create("memory");
-	SRunner *runner;
-	int failed;
 
 	tcase_add_loop_test(tc, memory_may_run_out_anywhere, 0, sizeof(texts) / sizeof(texts[0]));
-	suite_add_tcase(suite, tc);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+	return run_tcase("cache-settings-memory", tc);
 }

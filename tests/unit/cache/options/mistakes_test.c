@@ -5,6 +5,7 @@
  * holding these words; and the configuration must be what it was.
  */
 #include "helpers.h"
+#include "tests/unit/suite.h"
 
 struct mistake {
 	const char *text;
@@ -219,10 +220,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("cache-settings-mistakes");
 	TCase *tc = tcase_create("mistakes");
-	SRunner *runner;
-	int failed;
 
 	tcase_add_loop_test(tc, one_mistake, 0, sizeof(mistakes) / sizeof(mistakes[0]));
 	tcase_add_test(tc, the_rest_applies);
@@ -230,10 +228,5 @@ int main(void)
 	tcase_add_test(tc, a_flood_is_counted);
 	tcase_add_test(tc, too_long_a_text);
 	tcase_add_test(tc, a_struct_filled_wrong);
-	suite_add_tcase(suite, tc);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+	return run_tcase("cache-settings-mistakes", tc);
 }

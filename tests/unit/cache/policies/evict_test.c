@@ -7,6 +7,7 @@
 #include "bench/evict/evict_made.h"
 #include "bench/evict/evict_run.h"
 #include "support.h"
+#include "tests/unit/suite.h"
 
 static const uint32_t rooms[] = {1000, 4000, 10000};
 
@@ -136,10 +137,8 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("evict");
 	TCase *all = tcase_create("evict");
-	SRunner *runner = NULL;
-	int failed = 0, made = 0;
+	int made = 0;
 
 	while (kvb_made[made].name != NULL)
 		made++;
@@ -149,10 +148,5 @@ int main(void)
 	tcase_add_test(all, test_room_for_all);
 	tcase_add_loop_test(all, test_golden, 0, (int)(sizeof(golden) / sizeof(golden[0])));
 	tcase_add_loop_test(all, test_default_compared_with_lru, 0, made);
-	suite_add_tcase(suite, all);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? 0 : 1;
+	return run_tcase("evict", all);
 }

@@ -4,6 +4,7 @@
  * No chains and no pins here, so each victim follows from the policy's definition alone.
  */
 #include "support.h"
+#include "tests/unit/suite.h"
 
 #define ROOM  64
 #define STEPS 20000
@@ -173,10 +174,8 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("models");
 	TCase *all = tcase_create("models");
-	SRunner *runner = NULL;
-	int count = 0, failed = 0;
+	int count = 0;
 
 	while (kvt_policy_names()[count] != NULL)
 		count++;
@@ -186,10 +185,5 @@ int main(void)
 	tcase_add_test(all, test_lfu);
 	tcase_add_test(all, test_cost_order);
 	tcase_add_loop_test(all, test_chain_leaves_from_its_end, 0, count);
-	suite_add_tcase(suite, all);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? 0 : 1;
+	return run_tcase("models", all);
 }

@@ -7,6 +7,7 @@
 #include "policies/lives.h"
 #include "policies/sketch.h"
 #include "support.h"
+#include "tests/unit/suite.h"
 
 static bool in_set(void *self, uint32_t entry)
 {
@@ -238,10 +239,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("parts");
 	TCase *all = tcase_create("parts");
-	SRunner *runner = NULL;
-	int failed = 0;
 
 	tcase_set_timeout(all, 120);
 	tcase_add_test(all, test_list_postpones);
@@ -251,10 +249,5 @@ int main(void)
 	tcase_add_test(all, test_ghosts_without_memory);
 	tcase_add_test(all, test_sketch);
 	tcase_add_test(all, test_lives);
-	suite_add_tcase(suite, all);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? 0 : 1;
+	return run_tcase("parts", all);
 }

@@ -2,6 +2,7 @@
  * policies_test.c - what every policy keeps to, whatever it chooses.
  */
 #include "support.h"
+#include "tests/unit/suite.h"
 
 #define ROOM 200
 
@@ -223,10 +224,8 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("policies");
 	TCase *all = tcase_create("every policy");
-	SRunner *runner = NULL;
-	int count = 0, failed = 0;
+	int count = 0;
 
 	while (name_at(count) != NULL)
 		count++;
@@ -240,10 +239,5 @@ int main(void)
 	tcase_add_loop_test(all, test_flood, 0, 6);
 	tcase_add_loop_test(all, test_memory, 0, count);
 	tcase_add_loop_test(all, test_odd_sizes, 0, count);
-	suite_add_tcase(suite, all);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? 0 : 1;
+	return run_tcase("policies", all);
 }

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "protect/crypto.h"
+#include "tests/unit/suite.h"
 
 static size_t from_hex(const char *hex, uint8_t *out)
 {
@@ -92,17 +93,9 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("cache-protect-crypto");
 	TCase *tc = tcase_create("crypto");
-	SRunner *runner;
-	int failed;
 
 	tcase_add_test(tc, gcm_is_as_published);
 	tcase_add_test(tc, hkdf_is_as_defined);
-	suite_add_tcase(suite, tc);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+	return run_tcase("cache-protect-crypto", tc);
 }

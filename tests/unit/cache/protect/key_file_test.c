@@ -3,6 +3,7 @@
  */
 #include "helpers.h"
 #include "protect/key_file.h"
+#include "tests/unit/suite.h"
 
 static struct kvt_surroundings surroundings;
 static struct logged logged;
@@ -214,10 +215,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("cache-protect-key-file");
 	TCase *tc = tcase_create("key file");
-	SRunner *runner;
-	int failed;
 
 	tcase_add_checked_fixture(tc, setup, teardown);
 	tcase_add_test(tc, keys_are_read_in_both_forms);
@@ -228,10 +226,5 @@ int main(void)
 	tcase_add_test(tc, too_long_a_file);
 	tcase_add_test(tc, too_many_keys);
 	tcase_add_test(tc, secrets_are_wiped);
-	suite_add_tcase(suite, tc);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+	return run_tcase("cache-protect-key-file", tc);
 }

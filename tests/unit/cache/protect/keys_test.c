@@ -2,6 +2,7 @@
  * keys_test.c - the life of tenants' keys: restart, rotation, erasure; several threads at once.
  */
 #include "chunk.h"
+#include "tests/unit/suite.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -293,10 +294,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("cache-protect-keys");
 	TCase *tc = tcase_create("keys");
-	SRunner *runner;
-	int failed;
 
 	tcase_set_timeout(tc, 120);
 	tcase_add_test(tc, a_restart_opens_what_was_sealed);
@@ -307,10 +305,5 @@ int main(void)
 	tcase_add_test(tc, a_forgotten_tenant_is_gone);
 	tcase_add_test(tc, many_tenants_have_keys_of_their_own);
 	tcase_add_test(tc, threads_share_a_sealer);
-	suite_add_tcase(suite, tc);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+	return run_tcase("cache-protect-keys", tc);
 }

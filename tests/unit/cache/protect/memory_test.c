@@ -10,6 +10,7 @@
 #include <sys/mman.h>
 
 #include "chunk.h"
+#include "tests/unit/suite.h"
 
 static long allowed = -1; /* until failure; below 0: no limit */
 static long live;         /* blocks and mappings in use */
@@ -156,16 +157,8 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("cache-protect-memory");
 	TCase *tc = tcase_create("memory");
-	SRunner *runner;
-	int failed;
 
 	tcase_add_test(tc, whatever_runs_out_is_reported);
-	suite_add_tcase(suite, tc);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+	return run_tcase("cache-protect-memory", tc);
 }

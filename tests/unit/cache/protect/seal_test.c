@@ -2,6 +2,7 @@
  * seal_test.c - what was sealed opens where it belongs and nowhere else.
  */
 #include "chunk.h"
+#include "tests/unit/suite.h"
 
 #include <openssl/evp.h>
 #include <openssl/hmac.h>
@@ -324,10 +325,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("cache-protect-seal");
 	TCase *tc = tcase_create("seal");
-	SRunner *runner;
-	int failed;
 
 	tcase_set_timeout(tc, 60);
 	tcase_add_checked_fixture(tc, setup, teardown);
@@ -342,10 +340,5 @@ int main(void)
 	tcase_add_test(tc, what_makes_no_sense_is_refused);
 	tcase_add_test(tc, the_format_is_as_written_down);
 	tcase_add_test(tc, a_forked_child_is_refused);
-	suite_add_tcase(suite, tc);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+	return run_tcase("cache-protect-seal", tc);
 }

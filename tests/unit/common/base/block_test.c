@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/block.h"
+#include "tests/unit/suite.h"
 
 #define MODEL_BYTES ((size_t)1 << 20)
 #define MANY_IOV    256
@@ -277,10 +278,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("block");
 	TCase *tcase = tcase_create("block");
-	SRunner *runner = srunner_create(suite);
-	int failed;
 
 	tcase_set_timeout(tcase, 120);
 	tcase_add_loop_test(tcase, chain_and_cursor_show_what_was_appended, 0, 20);
@@ -289,9 +287,5 @@ int main(void)
 	tcase_add_test(tcase, block_returned_last_comes_first_and_empty);
 	tcase_add_test(tcase, blocks_do_not_overlap);
 	tcase_add_test(tcase, pool_keeps_a_bounded_number_of_free_blocks);
-	suite_add_tcase(suite, tcase);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? 0 : 1;
+	return run_tcase("block", tcase);
 }

@@ -9,6 +9,7 @@
 #include <sys/socket.h>
 
 #include "base/io.h"
+#include "tests/unit/suite.h"
 
 /* One end of a TCP connection under test, and what its callback saw. */
 struct end {
@@ -302,10 +303,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("io");
 	TCase *tcase = tcase_create("io");
-	SRunner *runner = srunner_create(suite);
-	int failed;
 
 	tcase_set_timeout(tcase, 120);
 	tcase_add_test(tcase, readiness_is_reported_once_and_remembered);
@@ -315,9 +313,5 @@ int main(void)
 	tcase_add_test(tcase, callback_may_close_any_socket);
 	tcase_add_test(tcase, again_is_called_once_a_turn);
 	tcase_add_loop_test(tcase, reset_is_what_the_peer_sees, 0, 2);
-	suite_add_tcase(suite, tcase);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? 0 : 1;
+	return run_tcase("io", tcase);
 }

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "tests/unit/suite.h"
 
 /* Standard error is a file from here on. */
 static FILE *capture(void)
@@ -172,10 +173,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("log");
 	TCase *tcase = tcase_create("log");
-	SRunner *runner = srunner_create(suite);
-	int failed;
 
 	tcase_set_timeout(tcase, 120);
 	tcase_add_test(tcase, line_has_time_level_room_and_text);
@@ -184,9 +182,5 @@ int main(void)
 	tcase_add_test(tcase, lines_of_threads_stay_whole);
 	tcase_add_test(tcase, line_that_cannot_be_written_is_counted);
 	tcase_add_test(tcase, line_for_another_log_is_cut_and_clean);
-	suite_add_tcase(suite, tcase);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? 0 : 1;
+	return run_tcase("log", tcase);
 }

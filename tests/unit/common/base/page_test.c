@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/page.h"
+#include "tests/unit/suite.h"
 
 static void check_json(const char *in, size_t len, const char *expected)
 {
@@ -116,18 +117,11 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("page");
 	TCase *tcase = tcase_create("page");
-	SRunner *runner = srunner_create(suite);
-	int failed;
 
 	tcase_add_test(tcase, json_escapes);
 	tcase_add_test(tcase, json_escape_cuts_between_characters);
 	tcase_add_test(tcase, json_of_random_bytes);
 	tcase_add_test(tcase, numbers);
-	suite_add_tcase(suite, tcase);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? 0 : 1;
+	return run_tcase("page", tcase);
 }

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/timer.h"
+#include "tests/unit/suite.h"
 
 #define COUNT 200
 
@@ -170,10 +171,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("timer");
 	TCase *tcase = tcase_create("timer");
-	SRunner *runner = srunner_create(suite);
-	int failed;
 
 	tcase_add_test(tcase, fires_once_when_due_and_not_before);
 	tcase_add_test(tcase, cleared_never_fires);
@@ -181,9 +179,5 @@ int main(void)
 	tcase_add_test(tcase, shorter_durations_are_due_earlier);
 	tcase_add_test(tcase, callback_may_clear_those_that_are_due_too);
 	tcase_add_test(tcase, callback_may_set_its_own_timer_again);
-	suite_add_tcase(suite, tcase);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? 0 : 1;
+	return run_tcase("timer", tcase);
 }

@@ -9,6 +9,7 @@
 
 #include "tests/fuzz/http/agree.h"
 #include "kvway/slice.h"
+#include "tests/unit/suite.h"
 
 #define ROUNDS 20000
 
@@ -118,19 +119,11 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("agree");
 	TCase *tcase = tcase_create("all");
-	SRunner *runner;
-	int failed;
 
 	tcase_set_timeout(tcase, 120);
 	tcase_add_test(tcase, requests_agree);
 	tcase_add_test(tcase, responses_agree);
 	tcase_add_test(tcase, bodies_agree);
-	suite_add_tcase(suite, tcase);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? 0 : 1;
+	return run_tcase("agree", tcase);
 }

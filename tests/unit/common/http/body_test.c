@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "http/body.h"
+#include "tests/unit/suite.h"
 
 /* Payload collected from callbacks. */
 struct sink {
@@ -362,10 +363,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("body");
 	TCase *tcase = tcase_create("all");
-	SRunner *runner;
-	int failed;
 
 	tcase_add_loop_test(
 		tcase, good_chunked_body_at_every_split, 0, sizeof(goods) / sizeof(goods[0]));
@@ -379,10 +377,5 @@ int main(void)
 	tcase_add_test(tcase, limits);
 	tcase_add_test(tcase, framing_cannot_grow_without_bound);
 	tcase_add_test(tcase, every_byte_is_judged);
-	suite_add_tcase(suite, tcase);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? 0 : 1;
+	return run_tcase("body", tcase);
 }

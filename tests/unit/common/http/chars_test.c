@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "http/chars.h"
+#include "tests/unit/suite.h"
 
 static bool alnum(int c)
 {
@@ -117,18 +118,10 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("chars");
 	TCase *tcase = tcase_create("all");
-	SRunner *runner;
-	int failed;
 
 	tcase_add_test(tcase, table_follows_the_grammars);
 	tcase_add_test(tcase, scans_equal_plain_loops);
 	tcase_add_test(tcase, token_comparison);
-	suite_add_tcase(suite, tcase);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? 0 : 1;
+	return run_tcase("chars", tcase);
 }

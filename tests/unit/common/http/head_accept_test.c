@@ -2,6 +2,7 @@
  * head_accept_test.c - what good heads mean: fields, framing, connection, targets.
  */
 #include "head_testing.h"
+#include "tests/unit/suite.h"
 
 static struct kvw_head head;
 static char *kept;
@@ -519,10 +520,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("head_accept");
 	TCase *tcase = tcase_create("all");
-	SRunner *runner;
-	int failed;
 
 	tcase_add_checked_fixture(tcase, setup, teardown);
 	tcase_add_test(tcase, request_is_cut_into_fields);
@@ -546,10 +544,5 @@ int main(void)
 	tcase_add_test(tcase, end_is_found_at_every_place);
 	tcase_add_test(tcase, blank_lines_before_a_request);
 	tcase_add_test(tcase, status_texts);
-	suite_add_tcase(suite, tcase);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? 0 : 1;
+	return run_tcase("head_accept", tcase);
 }

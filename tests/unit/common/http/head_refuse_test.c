@@ -3,6 +3,7 @@
  * status and a message that says what was wrong.
  */
 #include "head_testing.h"
+#include "tests/unit/suite.h"
 
 /* One head that must be refused. */
 struct refusal {
@@ -335,10 +336,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("head_refuse");
 	TCase *tcase = tcase_create("all");
-	SRunner *runner;
-	int failed;
 
 	tcase_add_loop_test(tcase, request_is_refused, 0, sizeof(requests) / sizeof(requests[0]));
 	tcase_add_loop_test(
@@ -347,10 +345,5 @@ int main(void)
 	tcase_add_test(tcase, every_byte_is_judged);
 	tcase_add_test(tcase, too_many_fields_are_431);
 	tcase_add_test(tcase, oversize_is_414_in_the_target_and_431_behind_it);
-	suite_add_tcase(suite, tcase);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? 0 : 1;
+	return run_tcase("head_refuse", tcase);
 }

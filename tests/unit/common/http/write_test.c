@@ -3,6 +3,7 @@
  */
 #include "head_testing.h"
 #include "http/write.h"
+#include "tests/unit/suite.h"
 
 static struct kvw_head head;
 static char *kept, memory[4096];
@@ -330,10 +331,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("write");
 	TCase *tcase = tcase_create("all");
-	SRunner *runner;
-	int failed;
 
 	tcase_add_checked_fixture(tcase, setup, teardown);
 	tcase_add_test(tcase, numbers);
@@ -350,10 +348,5 @@ int main(void)
 	tcase_add_test(tcase, response_keeps_fields_byte_for_byte);
 	tcase_add_test(tcase, response_framing);
 	tcase_add_test(tcase, head_that_does_not_fit_is_reported);
-	suite_add_tcase(suite, tcase);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? 0 : 1;
+	return run_tcase("write", tcase);
 }

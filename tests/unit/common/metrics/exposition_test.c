@@ -8,6 +8,7 @@
 #include <stdlib.h>
 
 #include "metrics/exposition.h"
+#include "tests/unit/suite.h"
 
 static int allocations_left = -1; /* -1: no limit */
 
@@ -201,10 +202,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("exposition");
 	TCase *tcase = tcase_create("exposition");
-	SRunner *runner = srunner_create(suite);
-	int failed;
 
 	tcase_add_test(tcase, help_and_type_precede_the_samples);
 	tcase_add_test(tcase, a_text_without_metrics_is_empty);
@@ -215,9 +213,5 @@ int main(void)
 	tcase_add_test(tcase, memory_that_runs_out_is_reported_once);
 	tcase_add_test(tcase, the_page_lists_every_metric);
 	tcase_add_test(tcase, a_member_is_found_by_its_offset);
-	suite_add_tcase(suite, tcase);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? 0 : 1;
+	return run_tcase("exposition", tcase);
 }

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "metrics/histogram.h"
+#include "tests/unit/suite.h"
 
 /* The table lookup agrees with the definition: the first bound that is not below the value. */
 START_TEST(buckets_match_their_definition)
@@ -107,18 +108,11 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("histogram");
 	TCase *tcase = tcase_create("histogram");
-	SRunner *runner = srunner_create(suite);
-	int failed;
 
 	tcase_add_test(tcase, buckets_match_their_definition);
 	tcase_add_test(tcase, negative_durations_count_as_zero);
 	tcase_add_test(tcase, threads_that_share_a_histogram_lose_no_count);
 	tcase_add_test(tcase, histograms_add_up);
-	suite_add_tcase(suite, tcase);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? 0 : 1;
+	return run_tcase("histogram", tcase);
 }

@@ -24,6 +24,7 @@
 #include "redis/random.h"
 #include "real.h"
 #include "support.h"
+#include "tests/unit/suite.h"
 
 #define KEYS       16
 #define WORKERS    24
@@ -345,10 +346,7 @@ END_TEST
 
 int main(int argc, char **argv)
 {
-	Suite *suite = suite_create("redis-chaos");
 	TCase *tc = tcase_create("chaos");
-	SRunner *runner;
-	int failures;
 
 	if (!real_exists())
 		return 77; /* skipped */
@@ -358,10 +356,5 @@ int main(int argc, char **argv)
 		seed = strtoull(argv[2], NULL, 10);
 	tcase_set_timeout(tc, argc > 1 ? 36000 : 120);
 	tcase_add_test(tc, t_chaos);
-	suite_add_tcase(suite, tc);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_ENV);
-	failures = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failures == 0 ? 0 : 1;
+	return run_tcase("redis-chaos", tc);
 }

@@ -12,6 +12,7 @@
 #include "redis/link.h"
 #include "redis/resolve.h"
 #include "support.h"
+#include "tests/unit/suite.h"
 
 #define INFO   "*2\r\n$4\r\nINFO\r\n$6\r\nserver\r\n"
 #define ASKING "*1\r\n$6\r\nASKING\r\n"
@@ -174,20 +175,12 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("redis-link");
 	TCase *tc = tcase_create("link");
-	SRunner *runner;
-	int failed;
 
 	tcase_set_timeout(tc, 60);
 	tcase_add_checked_fixture(tc, setup, teardown);
 	tcase_add_loop_test(tc, t_asking, 0, 3);
 	tcase_add_test(tc, t_commands_come_back);
 	tcase_add_test(tc, t_cancel);
-	suite_add_tcase(suite, tc);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? 0 : 1;
+	return run_tcase("redis-link", tc);
 }

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "support.h"
+#include "tests/unit/suite.h"
 
 void *__real_malloc(size_t size);
 void *__real_calloc(size_t count, size_t size);
@@ -161,17 +162,9 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("redis-memory");
 	TCase *tc = tcase_create("memory");
-	SRunner *runner;
-	int failed;
 
 	tcase_set_timeout(tc, 60);
 	tcase_add_test(tc, t_each_allocation_fails);
-	suite_add_tcase(suite, tc);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? 0 : 1;
+	return run_tcase("redis-memory", tc);
 }

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "redis/resp.h"
+#include "tests/unit/suite.h"
 
 #define ROOM 64
 
@@ -378,10 +379,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("redis-resp");
 	TCase *tc = tcase_create("resp");
-	SRunner *runner;
-	int failed;
 
 	tcase_add_test(tc, t_every_kind_in_every_cut);
 	tcase_add_test(tc, t_arrays);
@@ -391,10 +389,5 @@ int main(void)
 	tcase_add_test(tc, t_abandoned);
 	tcase_add_loop_test(tc, t_what_is_no_reply, 0, sizeof(broken) / sizeof(broken[0]));
 	tcase_add_test(tc, t_long_lines);
-	suite_add_tcase(suite, tc);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? 0 : 1;
+	return run_tcase("redis-resp", tc);
 }

@@ -16,6 +16,7 @@
 
 #include "real.h"
 #include "support.h"
+#include "tests/unit/suite.h"
 
 #define LONG_NS (60000 * MS)
 
@@ -561,14 +562,7 @@ static Suite *server_suite(void)
 
 int main(void)
 {
-	SRunner *runner;
-	int failed;
-
 	if (!real_exists())
 		return 77; /* skipped */
-	runner = srunner_create(server_suite());
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? 0 : 1;
+	return run_suite(server_suite());
 }

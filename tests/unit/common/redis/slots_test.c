@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "redis/slots.h"
+#include "tests/unit/suite.h"
 
 static const struct kvw_redis_node asked = {"asked.example", 7000};
 
@@ -319,8 +320,6 @@ int main(void)
 	Suite *suite = suite_create("slots");
 	TCase *keys = tcase_create("keys"), *maps = tcase_create("maps");
 	TCase *errors = tcase_create("errors");
-	SRunner *runner = srunner_create(suite);
-	int failed;
 
 	tcase_add_test(keys, keys_have_the_slots_of_the_specification);
 	tcase_add_test(keys, only_the_first_tag_that_is_not_empty_counts);
@@ -340,8 +339,5 @@ int main(void)
 	tcase_add_test(errors, other_errors_say_when_to_ask_again);
 	tcase_add_test(errors, redirections_that_cannot_be_understood_are_errors);
 	suite_add_tcase(suite, errors);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? 0 : 1;
+	return run_suite(suite);
 }

@@ -9,6 +9,7 @@
 
 #include "fake_client.h"
 #include "redis/slots.h"
+#include "tests/unit/suite.h"
 
 static struct kvw_redis *r;
 static struct kvw_redis_url *url;
@@ -565,8 +566,6 @@ int main(void)
 {
 	Suite *suite = suite_create("topology_cluster");
 	TCase *maps = tcase_create("maps"), *changes = tcase_create("changes");
-	SRunner *runner = srunner_create(suite);
-	int failed;
 
 	tcase_add_checked_fixture(maps, setup, teardown);
 	tcase_add_test(maps, nothing_happens_before_the_first_command);
@@ -594,8 +593,5 @@ int main(void)
 	tcase_add_test(changes, nothing_that_happens_breaks_it);
 	tcase_set_timeout(changes, 120);
 	suite_add_tcase(suite, changes);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? 0 : 1;
+	return run_suite(suite);
 }

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "fake_client.h"
+#include "tests/unit/suite.h"
 
 static struct kvw_redis *r;
 static struct kvw_redis_url *url;
@@ -399,8 +400,6 @@ int main(void)
 {
 	Suite *suite = suite_create("topology_sentinel");
 	TCase *find = tcase_create("find"), *lose = tcase_create("lose");
-	SRunner *runner = srunner_create(suite);
-	int failed;
 
 	tcase_add_checked_fixture(find, setup, teardown);
 	tcase_add_test(find, a_sentinel_names_it_and_it_says_so_itself);
@@ -423,8 +422,5 @@ int main(void)
 	tcase_add_test(lose, nothing_that_happens_breaks_it);
 	tcase_set_timeout(lose, 60);
 	suite_add_tcase(suite, lose);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? 0 : 1;
+	return run_suite(suite);
 }

@@ -11,6 +11,7 @@
 
 #include "server/acceptor.h"
 #include "server/listen.h"
+#include "tests/unit/suite.h"
 
 #define CLIENTS 200
 
@@ -254,10 +255,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("acceptor");
 	TCase *tcase = tcase_create("acceptor");
-	SRunner *runner = srunner_create(suite);
-	int failed;
 
 	tcase_add_checked_fixture(tcase, setup, teardown);
 	tcase_add_test(tcase, a_client_is_served_with_its_address);
@@ -268,9 +266,5 @@ int main(void)
 	tcase_add_test(tcase, a_stopped_acceptor_takes_no_client);
 	tcase_add_test(tcase, a_loop_that_does_not_accept_has_no_descriptors);
 	tcase_add_test(tcase, an_unwatched_acceptor_closes_its_socket);
-	suite_add_tcase(suite, tcase);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? 0 : 1;
+	return run_tcase("acceptor", tcase);
 }

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "server/listen.h"
+#include "tests/unit/suite.h"
 
 static int resolver_fails; /* what getaddrinfo returns; 0: it resolves */
 
@@ -181,10 +182,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("listen");
 	TCase *tcase = tcase_create("listen");
-	SRunner *runner = srunner_create(suite);
-	int failed;
 
 	tcase_add_test(tcase, the_kernel_chooses_a_port_and_it_is_named);
 	tcase_add_test(tcase, the_socket_neither_blocks_nor_is_inherited);
@@ -195,9 +193,5 @@ int main(void)
 	tcase_add_test(tcase, a_name_that_does_not_resolve_is_named);
 	tcase_add_test(tcase, an_address_of_another_machine_cannot_be_bound);
 	tcase_add_test(tcase, the_cause_survives_a_long_name);
-	suite_add_tcase(suite, tcase);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? 0 : 1;
+	return run_tcase("listen", tcase);
 }

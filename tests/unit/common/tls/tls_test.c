@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "support.h"
+#include "tests/unit/suite.h"
 
 static struct files files;
 static struct kvw_tls *client, *server;
@@ -670,8 +671,6 @@ int main(void)
 	TCase *handshakes = tcase_create("handshakes"), *bodies = tcase_create("bodies");
 	TCase *ends = tcase_create("ends");
 	TCase *cases[] = {handshakes, bodies, ends};
-	SRunner *runner = srunner_create(suite);
-	int failed;
 
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		tcase_add_unchecked_fixture(cases[i], make_files, remove_files);
@@ -698,8 +697,5 @@ int main(void)
 	tcase_add_test(ends, test_close_while_blocked);
 	tcase_add_test(ends, test_damaged_record);
 	tcase_add_test(ends, test_any_byte_damaged);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? 0 : 1;
+	return run_suite(suite);
 }

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tests/unit/suite.h"
 #include "wire/lmcache_detect.h"
 
 #define TOKENS 700u
@@ -160,10 +161,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("lmcache_detect");
 	TCase *tcase = tcase_create("lmcache_detect");
-	SRunner *runner;
-	int failed;
 
 	tcase_add_checked_fixture(tcase, setup, NULL);
 	tcase_add_loop_test(tcase, another_recipe_is_found_and_told, 0,
@@ -172,10 +170,5 @@ int main(void)
 	tcase_add_test(tcase, a_faulty_recipe_does_not_end_the_search);
 	tcase_add_test(tcase, an_unknown_seed_is_not_found);
 	tcase_add_test(tcase, a_difference_is_cut_to_its_room);
-	suite_add_tcase(suite, tcase);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+	return run_tcase("lmcache_detect", tcase);
 }

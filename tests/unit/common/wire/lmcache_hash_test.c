@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tests/unit/suite.h"
 #include "wire/lmcache_hash.h"
 
 #define MOST_TOKENS 4096u
@@ -335,10 +336,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("lmcache_hash");
 	TCase *tcase = tcase_create("lmcache_hash");
-	SRunner *runner;
-	int failed;
 
 	tcase_add_test(tcase, a_real_lmcache_agrees);
 	tcase_add_test(tcase, python_agrees);
@@ -349,10 +347,5 @@ int main(void)
 	tcase_add_test(tcase, h_0_can_be_given_as_a_number);
 	tcase_add_test(tcase, what_cannot_be_computed_is_said);
 	tcase_add_test(tcase, the_longest_chunk_can_be_hashed);
-	suite_add_tcase(suite, tcase);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+	return run_tcase("lmcache_hash", tcase);
 }

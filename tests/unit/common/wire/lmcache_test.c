@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "tests/unit/suite.h"
 #include "wire/lmcache_wire.h"
 #include "support.h"
 
@@ -440,10 +441,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("kv-lmcache");
 	TCase *tests = tcase_create("all");
-	SRunner *runner;
-	int failed;
 
 	tcase_add_checked_fixture(tests, setup, teardown);
 	tcase_add_test(tests, recorded);
@@ -463,10 +461,5 @@ int main(void)
 	tcase_add_test(tests, commands);
 	tcase_add_test(tests, answers_constructed);
 	tcase_set_timeout(tests, 120);
-	suite_add_tcase(suite, tests);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? 0 : 1;
+	return run_tcase("kv-lmcache", tests);
 }

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <xxhash.h>
 
+#include "tests/unit/suite.h"
 #include "wire/lmcache_detect.h"
 #include "wire/vllm_hash.h"
 
@@ -169,20 +170,12 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("memory");
 	TCase *tcase = tcase_create("memory");
-	SRunner *runner;
-	int failed;
 
 	tcase_add_loop_test(tcase, chunks_are_hashed_without_allocation_each, 0,
 		(int)(sizeof(lmcache) / sizeof(lmcache[0])));
 	tcase_add_loop_test(tcase, blocks_are_hashed_without_allocation_each, KVW_OBJECT_SHA256,
 		KVW_OBJECT_XXHASH_CBOR + 1);
 	tcase_add_test(tcase, a_search_without_memory_says_so);
-	suite_add_tcase(suite, tcase);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+	return run_tcase("memory", tcase);
 }

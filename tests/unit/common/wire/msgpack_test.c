@@ -4,6 +4,7 @@
 #include <check.h>
 #include <stdlib.h>
 
+#include "tests/unit/suite.h"
 #include "wire/json_msgpack.h"
 #include "wire/msgpack.h"
 #include "support.h"
@@ -389,10 +390,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("kv-msgpack");
 	TCase *tests = tcase_create("all");
-	SRunner *runner;
-	int failed;
 
 	tcase_add_test(tests, integers_in_every_form);
 	tcase_add_test(tests, other_types);
@@ -408,10 +406,5 @@ int main(void)
 	tcase_add_test(tests, json_refused);
 	tcase_add_test(tests, json_nests_to_its_limit);
 	tcase_add_test(tests, json_room_is_enough);
-	suite_add_tcase(suite, tests);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? 0 : 1;
+	return run_tcase("kv-msgpack", tests);
 }

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tests/unit/suite.h"
 #include "wire/pyhash.h"
 
 /* siphash-2-4 of 00, 00 01, ... under the key 00 01 .. 0f, by length: vectors.h of the authors'
@@ -120,20 +121,12 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("siphash");
 	TCase *tcase = tcase_create("siphash");
-	SRunner *runner;
-	int failed;
 
 	tcase_add_test(tcase, siphash_24_gives_its_authors_vectors);
 	tcase_add_test(tcase, strings_hash_as_in_python);
 	tcase_add_test(tcase, a_seed_is_a_number_of_32_bits);
 	tcase_add_test(tcase, ints_hash_as_in_python);
 	tcase_add_test(tcase, tuples_hash_as_in_python);
-	suite_add_tcase(suite, tcase);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+	return run_tcase("siphash", tcase);
 }

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tests/unit/suite.h"
 #include "wire/block_key.h"
 #include "wire/vllm_hash.h"
 
@@ -290,10 +291,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("vllm_hash");
 	TCase *tcase = tcase_create("vllm_hash");
-	SRunner *runner;
-	int failed;
 
 	tcase_add_test(tcase, recorded_events_are_reproduced);
 	tcase_add_test(tcase, vllm_computes_the_same);
@@ -301,10 +299,5 @@ int main(void)
 	tcase_add_test(tcase, what_cannot_be_computed_is_said);
 	tcase_add_test(tcase, own_keys_chain_and_differ_by_space);
 	tcase_add_test(tcase, own_keys_stay_what_they_are);
-	suite_add_tcase(suite, tcase);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+	return run_tcase("vllm_hash", tcase);
 }

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "support.h"
+#include "tests/unit/suite.h"
 #include "wire/vllm_events.h"
 #include "wire/vllm_frames.h"
 
@@ -537,10 +538,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("kv-vllm");
 	TCase *tests = tcase_create("all");
-	SRunner *runner;
-	int failed;
 
 	tcase_add_checked_fixture(tests, setup, teardown);
 	tcase_add_test(tests, recorded_integers);
@@ -562,10 +560,5 @@ int main(void)
 	tcase_add_test(tests, replay_replies);
 	tcase_add_test(tests, published_frames);
 	tcase_set_timeout(tests, 120);
-	suite_add_tcase(suite, tests);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? 0 : 1;
+	return run_tcase("kv-vllm", tests);
 }

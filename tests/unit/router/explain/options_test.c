@@ -7,6 +7,7 @@
 
 #include "explain/options.h"
 #include "explain/table.h"
+#include "tests/unit/suite.h"
 
 #define WORDS_MOST 64
 
@@ -214,10 +215,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("explain");
 	TCase *tc = tcase_create("explain");
-	SRunner *runner;
-	int failed;
 
 	tcase_add_test(tc, test_nothing_given);
 	tcase_add_test(tc, test_everything_given);
@@ -226,10 +224,5 @@ int main(void)
 	tcase_add_test(tc, test_table);
 	tcase_add_test(tc, test_table_of_text_that_is_none);
 	tcase_add_test(tc, test_errors_are_reported);
-	suite_add_tcase(suite, tc);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? 0 : 1;
+	return run_tcase("explain", tc);
 }

@@ -9,6 +9,7 @@
 #include "engine.h"
 #include "support.h"
 #include "feeds/vllm_apply.h"
+#include "tests/unit/suite.h"
 
 #define BLOCK 16u
 #define CHAIN 8u
@@ -345,10 +346,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("apply");
 	TCase *tc = tcase_create("apply");
-	SRunner *runner;
-	int failed;
 
 	tcase_add_checked_fixture(tc, setup, teardown);
 	tcase_set_timeout(tc, 60);
@@ -366,10 +364,5 @@ int main(void)
 	tcase_add_test(tc, cleared_is_reported_and_done);
 	tcase_add_test(tc, a_batch_cut_anywhere_is_a_hole_and_changes_nothing);
 	tcase_add_test(tc, an_adapters_number_alone_matches_none);
-	suite_add_tcase(suite, tc);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? 0 : 1;
+	return run_tcase("apply", tc);
 }

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "feeds/vllm_endpoints.h"
+#include "tests/unit/suite.h"
 
 static struct kvw_vllm_endpoints list;
 
@@ -164,10 +165,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("endpoints");
 	TCase *tc = tcase_create("endpoints");
-	SRunner *runner;
-	int failed;
 
 	tcase_add_checked_fixture(tc, NULL, teardown);
 	tcase_add_test(tc, what_an_engine_says);
@@ -178,10 +176,5 @@ int main(void)
 	tcase_add_test(tc, templates_are_filled);
 	tcase_add_test(tc, templates_that_are_none);
 	tcase_add_test(tc, a_topic_names_its_worker);
-	suite_add_tcase(suite, tc);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? 0 : 1;
+	return run_tcase("endpoints", tc);
 }

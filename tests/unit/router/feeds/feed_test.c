@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "feeds/lag.h"
 #include "support.h"
+#include "tests/unit/suite.h"
 
 static struct rig rig;
 
@@ -385,10 +386,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("feed");
 	TCase *tc = tcase_create("feed");
-	SRunner *runner;
-	int failed;
 
 	tcase_add_checked_fixture(tc, setup, teardown);
 	tcase_set_timeout(tc, 60);
@@ -401,10 +399,5 @@ int main(void)
 	tcase_add_test(tc, a_module_that_cannot_start_fails_all);
 	tcase_add_test(tc, a_status_is_what_was_set);
 	tcase_add_test(tc, the_lag_has_quantiles_of_late);
-	suite_add_tcase(suite, tc);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? 0 : 1;
+	return run_tcase("feed", tc);
 }

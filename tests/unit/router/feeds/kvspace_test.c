@@ -6,6 +6,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
+#include "tests/unit/suite.h"
 #include "wire/block_key.h"
 #include "feeds/kvspace.h"
 #include "wire/vllm_hash.h"
@@ -205,10 +206,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("kvspace");
 	TCase *tc = tcase_create("kvspace");
-	SRunner *runner;
-	int failed;
 
 	tcase_add_checked_fixture(tc, setup, teardown);
 	tcase_add_test(tc, an_engine_space_is_found_again);
@@ -218,10 +216,5 @@ int main(void)
 	tcase_add_test(tc, a_prompt_below_a_block_has_an_empty_chain);
 	tcase_add_test(tc, adapter_salt_and_block_size_make_other_names);
 	tcase_add_test(tc, readers_see_whole_spaces_while_one_writes);
-	suite_add_tcase(suite, tc);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? 0 : 1;
+	return run_tcase("kvspace", tc);
 }

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "feeds/prediction_check.h"
+#include "tests/unit/suite.h"
 
 #define BLOCK 16
 
@@ -75,20 +76,12 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("prediction_check");
 	TCase *tcase = tcase_create("prediction_check");
-	SRunner *runner;
-	int failed;
 
 	tcase_add_checked_fixture(tcase, setup, NULL);
 	tcase_add_test(tcase, a_block_more_or_less_is_right);
 	tcase_add_test(tcase, nothing_is_said_too_early_or_of_a_few);
 	tcase_add_test(tcase, most_wrong_is_said_once_and_which_way);
 	tcase_add_test(tcase, what_was_right_for_long_and_breaks_again_is_said_again);
-	suite_add_tcase(suite, tcase);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? 0 : 1;
+	return run_tcase("prediction_check", tcase);
 }

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "feeds/vllm_apply.h"
+#include "tests/unit/suite.h"
 
 #define BLOCK  32u
 #define WORKER 3u
@@ -145,16 +146,8 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("recorded");
 	TCase *tc = tcase_create("recorded");
-	SRunner *runner;
-	int failed;
 
 	tcase_add_loop_test(tc, what_was_cached_is_what_the_index_says, 0, 2);
-	suite_add_tcase(suite, tc);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? 0 : 1;
+	return run_tcase("recorded", tc);
 }

@@ -9,6 +9,7 @@
 #include "engine.h"
 #include "support.h"
 #include "feeds/vllm_feed.h"
+#include "tests/unit/suite.h"
 
 #define BLOCK 16u
 #define CHAIN 40u /* blocks of the prompt that tests store, one block a batch */
@@ -424,10 +425,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("stream");
 	TCase *tc = tcase_create("stream");
-	SRunner *runner;
-	int failed;
 
 	tcase_add_checked_fixture(tc, setup, teardown);
 	tcase_set_timeout(tc, 60);
@@ -450,10 +448,5 @@ int main(void)
 	tcase_add_test(tc, a_silent_purged_worker_is_read_again);
 	tcase_add_test(tc, a_restart_that_is_noticed_late_loses_nothing);
 	tcase_add_test(tc, many_batches_arrive_in_order);
-	suite_add_tcase(suite, tc);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? 0 : 1;
+	return run_tcase("stream", tc);
 }

@@ -15,6 +15,7 @@
 #include "engine.h"
 #include "support.h"
 #include "feeds/vllm_feed.h"
+#include "tests/unit/suite.h"
 
 #define BLOCK 16u
 
@@ -339,10 +340,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("workers");
 	TCase *tc = tcase_create("workers");
-	SRunner *runner;
-	int failed;
 
 	tcase_add_checked_fixture(tc, setup, teardown);
 	tcase_set_timeout(tc, 60);
@@ -357,10 +355,5 @@ int main(void)
 	tcase_add_test(tc, an_engine_that_connects_is_known_by_its_topic);
 	tcase_add_test(tc, a_port_that_is_taken_is_reported);
 	tcase_add_test(tc, every_rank_must_see_all);
-	suite_add_tcase(suite, tc);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? 0 : 1;
+	return run_tcase("workers", tc);
 }

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 
 #include "fleet/epoch.h"
+#include "tests/unit/suite.h"
 
 static int freed;
 
@@ -150,19 +151,12 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("epoch");
 	TCase *tcase = tcase_create("epoch");
-	SRunner *runner = srunner_create(suite);
-	int failed;
 
 	tcase_set_timeout(tcase, 120);
 	tcase_add_test(tcase, kept_until_every_loop_has_turned);
 	tcase_add_test(tcase, those_retired_later_wait_longer);
 	tcase_add_test(tcase, destroy_frees_what_is_left);
 	tcase_add_test(tcase, loops_never_read_what_was_freed);
-	suite_add_tcase(suite, tcase);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? 0 : 1;
+	return run_tcase("epoch", tcase);
 }

@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "fleet/epoch.h"
 #include "fleet_support.h"
+#include "tests/unit/suite.h"
 
 #define FIRST_PORT 18000
 
@@ -571,10 +572,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("fleet");
 	TCase *tcase = tcase_create("fleet");
-	SRunner *runner = srunner_create(suite);
-	int failed;
 
 	tcase_set_timeout(tcase, 120);
 	tcase_add_checked_fixture(tcase, setup, teardown);
@@ -599,9 +597,5 @@ int main(void)
 	tcase_add_test(tcase, slow_start_ends);
 	tcase_add_test(tcase, a_full_kv_cache_counts_until_the_next_page_or_for_two_intervals);
 	tcase_add_test(tcase, views_are_replaced_under_readers);
-	suite_add_tcase(suite, tcase);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? 0 : 1;
+	return run_tcase("fleet", tcase);
 }

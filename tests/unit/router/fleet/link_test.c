@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "fleet_support.h"
 #include "fleet/link.h"
+#include "tests/unit/suite.h"
 
 static struct kvw_config *config;
 static struct kvw_fleet *fleet;
@@ -286,10 +287,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("link");
 	TCase *tcase = tcase_create("link");
-	SRunner *runner = srunner_create(suite);
-	int failed;
 
 	tcase_set_timeout(tcase, 120);
 	tcase_add_checked_fixture(tcase, setup, teardown);
@@ -303,9 +301,5 @@ int main(void)
 	tcase_add_test(tcase, answer_that_filled_its_read_does_not_cost_the_connection);
 	tcase_add_test(tcase, refused_connection_names_its_cause);
 	tcase_add_test(tcase, lack_of_descriptors_is_no_failure_of_the_worker);
-	suite_add_tcase(suite, tcase);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? 0 : 1;
+	return run_tcase("link", tcase);
 }

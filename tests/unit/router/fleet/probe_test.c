@@ -17,6 +17,7 @@
 
 #include "base/clock.h"
 #include "fleet/probe.h"
+#include "tests/unit/suite.h"
 
 /* --- the fleet as a recorder --- */
 
@@ -495,10 +496,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("probe");
 	TCase *tcase = tcase_create("probe");
-	SRunner *runner = srunner_create(suite);
-	int failed;
 
 	tcase_add_checked_fixture(tcase, setup, teardown);
 	tcase_set_timeout(tcase, 120);
@@ -515,9 +513,5 @@ int main(void)
 	tcase_add_test(tcase, a_wanted_refresh_comes_once_a_second);
 	tcase_add_test(tcase, pages_beyond_the_limit_and_garbage_change_nothing);
 	tcase_add_test(tcase, destroy_aborts_what_runs);
-	suite_add_tcase(suite, tcase);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? 0 : 1;
+	return run_tcase("probe", tcase);
 }

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "fleet_support.h"
+#include "tests/unit/suite.h"
 
 #define CHUNK       256u
 #define MOST_CHUNKS 700u
@@ -174,10 +175,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("ratio");
 	TCase *tcase = tcase_create("ratio");
-	SRunner *runner;
-	int failed;
 
 	tcase_add_checked_fixture(tcase, setup, teardown);
 	tcase_add_test(tcase, a_longer_prompt_has_the_ratio_of_its_beginning);
@@ -187,10 +185,5 @@ int main(void)
 	tcase_add_test(tcase, lists_token_ids_and_nothing_have_no_keys);
 	tcase_add_test(tcase, a_prompt_of_images_teaches_nothing);
 	tcase_add_test(tcase, the_fleet_falls_back_to_the_model);
-	suite_add_tcase(suite, tcase);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+	return run_tcase("ratio", tcase);
 }

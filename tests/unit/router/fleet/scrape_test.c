@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "fleet/scrape.h"
+#include "tests/unit/suite.h"
 
 /* The body of a recorded answer. Caller frees *file. */
 static struct kvw_slice recorded(const char *name, char **file)
@@ -357,10 +358,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("scrape");
 	TCase *tcase = tcase_create("scrape");
-	SRunner *runner = srunner_create(suite);
-	int failed;
 
 	tcase_set_timeout(tcase, 120);
 	tcase_add_test(tcase, metrics_of_a_real_vllm);
@@ -378,9 +376,5 @@ int main(void)
 	tcase_add_test(tcase, model_limits);
 	tcase_add_test(tcase, mangled_pages);
 	tcase_add_test(tcase, mangled_cache_sample);
-	suite_add_tcase(suite, tcase);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? 0 : 1;
+	return run_tcase("scrape", tcase);
 }

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "support.h"
+#include "tests/unit/suite.h"
 
 /* A body and what is to be seen in it. */
 struct expected {
@@ -379,10 +380,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("openai-apis");
 	TCase *tc = tcase_create("bodies");
-	SRunner *runner;
-	int failed;
 
 	tcase_add_loop_test(tc, body_is_understood, 0, COUNT(bodies));
 	tcase_add_loop_test(tc, wrong_type, 0, COUNT(wrong));
@@ -391,10 +389,5 @@ int main(void)
 	tcase_add_test(tc, reset_forgets);
 	tcase_add_test(tc, session_from_any_field);
 	tcase_add_test(tc, too_many_session_fields);
-	suite_add_tcase(suite, tc);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? 0 : 1;
+	return run_tcase("openai-apis", tc);
 }

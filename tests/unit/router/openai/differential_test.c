@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "reference.h"
+#include "tests/unit/suite.h"
 
 #define BODY_SIZE (64 << 10)
 
@@ -401,18 +402,10 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("openai-differential");
 	TCase *tc = tcase_create("jansson");
-	SRunner *runner;
-	int failed;
 
 	tcase_set_timeout(tc, 120);
 	tcase_add_loop_test(tc, well_formed_bodies, 0, 12);
 	tcase_add_loop_test(tc, spoilt_bodies, 0, 12);
-	suite_add_tcase(suite, tc);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? 0 : 1;
+	return run_tcase("openai-differential", tc);
 }

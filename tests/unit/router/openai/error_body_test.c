@@ -9,6 +9,7 @@
 
 #include "openai/error_body.h"
 #include "support.h"
+#include "tests/unit/suite.h"
 
 static const struct {
 	const char *name;
@@ -125,19 +126,11 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("openai-error-body");
 	TCase *tc = tcase_create("errors");
-	SRunner *runner;
-	int failed;
 
 	tcase_add_loop_test(tc, as_recorded, 0, COUNT(recorded));
 	tcase_add_test(tc, message_is_escaped);
 	tcase_add_test(tc, any_size);
 	tcase_add_test(tc, long_names);
-	suite_add_tcase(suite, tc);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? 0 : 1;
+	return run_tcase("openai-error-body", tc);
 }

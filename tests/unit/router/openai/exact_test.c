@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "openai/scan.h"
+#include "tests/unit/suite.h"
 
 struct form_case {
 	enum kvw_api api;
@@ -144,19 +145,11 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("exact");
 	TCase *tc = tcase_create("exact");
-	SRunner *runner;
-	int failed;
 
 	tcase_add_loop_test(tc, test_form, 0, (int)(sizeof(cases) / sizeof(cases[0])));
 	tcase_add_test(tc, test_ids_and_salt);
 	tcase_add_loop_test(tc, test_long_lists_of_ids, 0, 3);
 	tcase_add_test(tc, test_ids_are_not_kept_unasked);
-	suite_add_tcase(suite, tc);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? 0 : 1;
+	return run_tcase("exact", tc);
 }

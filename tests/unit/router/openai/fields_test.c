@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "openai/scan.h"
+#include "tests/unit/suite.h"
 
 static const char body[] = "{\"model\":\"m-\\u0031\",\"stream\":true,\"user\":\"u7\",\"messages\":["
 			   "{\"role\":\"user\",\"content\":\"say \\u4f60\\u597d, \\\"you\\\"\"},"
@@ -115,18 +116,11 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("fields");
 	TCase *tcase = tcase_create("all");
-	SRunner *runner = srunner_create(suite);
-	int failed;
 
 	tcase_add_test(tcase, test_fields_are_found);
 	tcase_add_test(tcase, test_bad_bodies_are_refused_alike);
 	tcase_add_test(tcase, test_nothing_hides_in_a_large_step);
 	tcase_add_test(tcase, test_reset_ends_the_restriction);
-	suite_add_tcase(suite, tcase);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+	return run_tcase("fields", tcase);
 }

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "support.h"
+#include "tests/unit/suite.h"
 
 #define FIELD(name, value)                                                                         \
 	"--XbX\r\nContent-Disposition: form-data; name=\"" name "\"\r\n\r\n" value "\r\n"
@@ -108,19 +109,11 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("openai-form");
 	TCase *tc = tcase_create("forms");
-	SRunner *runner;
-	int failed;
 
 	tcase_add_loop_test(tc, form_is_understood, 0, COUNT(forms));
 	tcase_add_loop_test(tc, broken_form, 0, COUNT(broken));
 	tcase_add_test(tc, endless_form);
 	tcase_add_test(tc, json_on_an_audio_path);
-	suite_add_tcase(suite, tc);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? 0 : 1;
+	return run_tcase("openai-form", tc);
 }

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "support.h"
+#include "tests/unit/suite.h"
 
 /* Wraps a text as the value of a member that is checked but not looked at. */
 static struct seen *as_value(const char *text)
@@ -199,10 +200,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("openai-json");
 	TCase *tc = tcase_create("grammar");
-	SRunner *runner;
-	int failed;
 
 	tcase_set_timeout(tc, 120);
 	tcase_add_loop_test(tc, good_value, 0, COUNT(good_values));
@@ -212,10 +210,5 @@ int main(void)
 	tcase_add_loop_test(tc, cut_anywhere, 0, COUNT(samples));
 	tcase_add_loop_test(tc, incomplete_bodies, 0, COUNT(samples));
 	tcase_add_test(tc, every_alignment);
-	suite_add_tcase(suite, tc);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? 0 : 1;
+	return run_tcase("openai-json", tc);
 }

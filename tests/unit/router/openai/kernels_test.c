@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "openai/text.h"
+#include "tests/unit/suite.h"
 
 #define ROUNDS      20000
 #define MOST_BYTES  12000
@@ -131,16 +132,9 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("kernels");
 	TCase *tcase = tcase_create("all");
-	SRunner *runner = srunner_create(suite);
-	int failed;
 
-	suite_add_tcase(suite, tcase);
 	tcase_set_timeout(tcase, 120);
 	tcase_add_test(tcase, all_kernels_agree);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? 0 : 1;
+	return run_tcase("kernels", tcase);
 }

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "support.h"
+#include "tests/unit/suite.h"
 
 /* head, then count times item, then tail. Caller frees. */
 static char *repeat(const char *head, const char *item, size_t count, const char *tail)
@@ -158,10 +159,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("openai-limits");
 	TCase *tc = tcase_create("limits");
-	SRunner *runner;
-	int failed;
 
 	tcase_set_timeout(tc, 120);
 	tcase_add_test(tc, nesting);
@@ -170,10 +168,5 @@ int main(void)
 	tcase_add_test(tc, long_names_and_numbers);
 	tcase_add_test(tc, big_prompt);
 	tcase_add_loop_test(tc, random_cuts, 0, 20);
-	suite_add_tcase(suite, tc);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? 0 : 1;
+	return run_tcase("openai-limits", tc);
 }

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "support.h"
+#include "tests/unit/suite.h"
 
 /* Pairs that mean the same. */
 static const struct {
@@ -322,10 +323,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("openai-meaning");
 	TCase *tc = tcase_create("chain");
-	SRunner *runner;
-	int failed;
 
 	tcase_set_timeout(tc, 60);
 	tcase_add_loop_test(tc, same_meaning, 0, COUNT(same));
@@ -335,10 +333,5 @@ int main(void)
 	tcase_add_test(tc, next_turn_matches_to_the_end);
 	tcase_add_test(tc, media_count_by_their_digest);
 	tcase_add_test(tc, same_conversation_in_three_apis);
-	suite_add_tcase(suite, tc);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? 0 : 1;
+	return run_tcase("openai-meaning", tc);
 }

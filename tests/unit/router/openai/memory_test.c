@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "openai/scan.h"
+#include "tests/unit/suite.h"
 
 void *__real_realloc(void *memory, size_t size);
 void *__wrap_realloc(void *memory, size_t size);
@@ -96,16 +97,8 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("openai-memory");
 	TCase *tc = tcase_create("allocation");
-	SRunner *runner;
-	int failed;
 
 	tcase_add_loop_test(tc, each_allocation_fails, 0, 2);
-	suite_add_tcase(suite, tc);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? 0 : 1;
+	return run_tcase("openai-memory", tc);
 }

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "openai/api_path.h"
+#include "tests/unit/suite.h"
 
 static const struct {
 	const char *target;
@@ -135,19 +136,11 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("openai-path");
 	TCase *tc = tcase_create("paths");
-	SRunner *runner;
-	int failed;
 
 	tcase_add_loop_test(tc, path, 0, COUNT(paths));
 	tcase_add_test(tc, paths_that_empty_the_cache);
 	tcase_add_loop_test(tc, id_of_a_response, 0, COUNT(ids));
 	tcase_add_test(tc, every_api_has_a_name);
-	suite_add_tcase(suite, tc);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? 0 : 1;
+	return run_tcase("openai-path", tc);
 }

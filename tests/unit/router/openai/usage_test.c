@@ -8,6 +8,7 @@
 
 #include "support.h"
 #include "openai/usage.h"
+#include "tests/unit/suite.h"
 
 #define UNKNOWN (-1)
 
@@ -182,10 +183,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("openai-usage");
 	TCase *tc = tcase_create("usage");
-	SRunner *runner;
-	int failed;
 
 	tcase_set_timeout(tc, 60);
 	tcase_add_loop_test(tc, recorded_answer, 0, COUNT(answers));
@@ -193,10 +191,5 @@ int main(void)
 	tcase_add_test(tc, message_start_counts);
 	tcase_add_loop_test(tc, strange_answer, 0, COUNT(strange));
 	tcase_add_test(tc, too_long_object);
-	suite_add_tcase(suite, tc);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? 0 : 1;
+	return run_tcase("openai-usage", tc);
 }

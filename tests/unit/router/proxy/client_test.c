@@ -7,6 +7,7 @@
 
 #include "loop_fixture.h"
 #include "proxy/advance.h"
+#include "tests/unit/suite.h"
 
 static struct loop_fixture f;
 static struct kvw_client *client;
@@ -174,10 +175,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("client");
 	TCase *tcase = tcase_create("client");
-	SRunner *runner = srunner_create(suite);
-	int failed;
 
 	tcase_set_timeout(tcase, 120);
 	tcase_add_checked_fixture(tcase, setup, teardown);
@@ -186,9 +184,5 @@ int main(void)
 	tcase_add_test(tcase, pending_bytes_return_to_zero_when_a_flush_fails);
 	tcase_add_test(tcase, last_answer_survives_what_its_client_sent_before_its_end);
 	tcase_add_test(tcase, request_goes_on_while_its_worker_takes_all_that_it_is_given);
-	suite_add_tcase(suite, tcase);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? 0 : 1;
+	return run_tcase("client", tcase);
 }

@@ -5,6 +5,7 @@
 #include <sched.h>
 
 #include "proxy/proxy.h"
+#include "tests/unit/suite.h"
 
 START_TEST(one_loop_for_each_core_we_may_use)
 {
@@ -28,15 +29,8 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("loops");
 	TCase *tcase = tcase_create("loops");
-	SRunner *runner = srunner_create(suite);
-	int failed;
 
 	tcase_add_test(tcase, one_loop_for_each_core_we_may_use);
-	suite_add_tcase(suite, tcase);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? 0 : 1;
+	return run_tcase("loops", tcase);
 }

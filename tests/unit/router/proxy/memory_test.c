@@ -12,6 +12,7 @@
 #include <sys/socket.h>
 
 #include "loop_fixture.h"
+#include "tests/unit/suite.h"
 
 static long allowed = -1; /* allocations until the one that fails; below 0: none does */
 static bool failed_one;
@@ -177,17 +178,10 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("memory");
 	TCase *tcase = tcase_create("memory");
-	SRunner *runner = srunner_create(suite);
-	int failed;
 
 	tcase_set_timeout(tcase, 240);
 	tcase_add_test(tcase, request_survives_any_failed_allocation);
 	tcase_add_test(tcase, loop_that_cannot_be_made_leaves_nothing);
-	suite_add_tcase(suite, tcase);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? 0 : 1;
+	return run_tcase("memory", tcase);
 }

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "proxy/owners.h"
+#include "tests/unit/suite.h"
 
 #define LIMIT 16
 
@@ -132,10 +133,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("owners");
 	TCase *tcase = tcase_create("owners");
-	SRunner *runner = srunner_create(suite);
-	int failed;
 
 	tcase_set_timeout(tcase, 120);
 	tcase_add_test(tcase, oldest_goes_when_the_table_is_full);
@@ -143,9 +141,5 @@ int main(void)
 	tcase_add_test(tcase, threads_share_it);
 	tcase_add_loop_test(tcase, id_is_found_as_soon_as_it_is_whole, 0,
 		(int)(sizeof(answers) / sizeof(answers[0])));
-	suite_add_tcase(suite, tcase);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? 0 : 1;
+	return run_tcase("owners", tcase);
 }

@@ -4,6 +4,7 @@
 #include <check.h>
 
 #include "proxy/retry.h"
+#include "tests/unit/suite.h"
 
 #define FLAGS 9
 
@@ -80,17 +81,10 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("retry");
 	TCase *tcase = tcase_create("retry");
-	SRunner *runner = srunner_create(suite);
-	int failed;
 
 	tcase_add_test(tcase, every_combination);
 	tcase_add_test(tcase, limit_of_zero_still_replaces_a_stale_connection);
 	tcase_add_test(tcase, refused_connection_goes_elsewhere_whatever_the_method);
-	suite_add_tcase(suite, tcase);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? 0 : 1;
+	return run_tcase("retry", tcase);
 }

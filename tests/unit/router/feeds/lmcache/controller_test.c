@@ -11,6 +11,7 @@
 #include <zmq.h>
 
 #include "base/clock.h"
+#include "tests/unit/suite.h"
 #include "wire/msgpack.h"
 #include "rig.h"
 
@@ -460,10 +461,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("lmcache controller");
 	TCase *tc = tcase_create("controller");
-	SRunner *runner;
-	int failed;
 
 	tcase_add_checked_fixture(tc, setup, teardown);
 	tcase_add_test(tc, a_worker);
@@ -475,10 +473,5 @@ int main(void)
 	tcase_add_test(tc, commands);
 	tcase_add_test(tc, stop_meanwhile);
 	tcase_set_timeout(tc, 90);
-	suite_add_tcase(suite, tc);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? 0 : 1;
+	return run_tcase("lmcache controller", tc);
 }

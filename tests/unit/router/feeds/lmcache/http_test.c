@@ -12,6 +12,7 @@
 
 #include "admin/lmcache_http.h"
 #include "rig.h"
+#include "tests/unit/suite.h"
 
 static struct rig rig;
 static struct event_base *base;
@@ -233,20 +234,12 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("lmcache http");
 	TCase *tc = tcase_create("http");
-	SRunner *runner;
-	int failed;
 
 	tcase_add_test(tc, answers);
 	tcase_add_test(tc, refusals);
 	tcase_add_test(tc, without_a_controller);
 	tcase_add_test(tc, stop_meanwhile);
 	tcase_set_timeout(tc, 90);
-	suite_add_tcase(suite, tc);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? 0 : 1;
+	return run_tcase("lmcache http", tc);
 }

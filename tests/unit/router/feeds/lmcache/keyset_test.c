@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "feeds/lmcache/keyset.h"
+#include "tests/unit/suite.h"
 
 #define KEYS 700 /* distinct ones, so that additions and removals meet */
 
@@ -78,17 +79,9 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("lmcache keyset");
 	TCase *tc = tcase_create("keyset");
-	SRunner *runner;
-	int failed;
 
 	tcase_add_loop_test(tc, against_a_list, 0, 5);
 	tcase_set_timeout(tc, 60);
-	suite_add_tcase(suite, tc);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? 0 : 1;
+	return run_tcase("lmcache keyset", tc);
 }

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "feeds/lmcache/diagnose.h"
+#include "tests/unit/suite.h"
 #include "world.h"
 
 #define CHUNK 16
@@ -415,8 +416,6 @@ int main(void)
 {
 	Suite *suite = suite_create("lmcache map");
 	TCase *alone = make_case("alone", setup), *together = make_case("together", setup_shared);
-	SRunner *runner;
-	int failed;
 
 	tcase_add_test(alone, by_configuration);
 	tcase_add_test(alone, by_address);
@@ -437,9 +436,5 @@ int main(void)
 	tcase_set_timeout(alone, 60);
 	suite_add_tcase(suite, alone);
 	suite_add_tcase(suite, together);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? 0 : 1;
+	return run_suite(suite);
 }

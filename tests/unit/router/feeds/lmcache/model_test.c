@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "invariants.h"
+#include "tests/unit/suite.h"
 #include "world.h"
 
 #define KEYS  12
@@ -200,18 +201,10 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("lmcache model");
 	TCase *tc = tcase_create("model");
-	SRunner *runner;
-	int failed;
 
 	tcase_add_loop_test(tc, registry_and_index_agree, 0, 8);
 	tcase_add_loop_test(tc, never_promises_what_is_gone, 0, 4);
 	tcase_set_timeout(tc, 100);
-	suite_add_tcase(suite, tc);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? 0 : 1;
+	return run_tcase("lmcache model", tc);
 }

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "tests/unit/common/wire/support.h"
+#include "tests/unit/suite.h"
 #include "wire/lmcache_hash.h"
 #include "world.h"
 
@@ -448,10 +449,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("lmcache registry");
 	TCase *tc = tcase_create("registry");
-	SRunner *runner;
-	int failed;
 
 	tcase_add_checked_fixture(tc, setup, teardown);
 	tcase_add_test(tc, registers_stores_evicts);
@@ -479,10 +477,5 @@ int main(void)
 	tcase_add_test(tc, version_04);
 	tcase_add_test(tc, misplaced);
 	tcase_add_test(tc, recorded_056);
-	suite_add_tcase(suite, tc);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? 0 : 1;
+	return run_tcase("lmcache registry", tc);
 }

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tests/unit/suite.h"
 #include "world.h"
 
 static const struct kvw_lmreg_worker workers[WORLD_WORKERS] = {
@@ -258,10 +259,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("lmcache sync");
 	TCase *tc = tcase_create("sync");
-	SRunner *runner;
-	int failed;
 
 	tcase_add_checked_fixture(tc, setup, teardown);
 	tcase_add_test(tc, after_a_restart);
@@ -275,10 +273,5 @@ int main(void)
 	tcase_add_test(tc, many_missing);
 	tcase_add_test(tc, status_of_an_unknown_worker);
 	tcase_add_test(tc, registration_ends_it);
-	suite_add_tcase(suite, tc);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? 0 : 1;
+	return run_tcase("lmcache sync", tc);
 }

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "feeds/tokens/token_answer.h"
+#include "tests/unit/suite.h"
 
 static enum kvw_err read_copy(const char *text, size_t len, struct kvw_token_list **list)
 {
@@ -103,20 +104,12 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("token-answer");
 	TCase *tcase = tcase_create("answer");
-	SRunner *runner;
-	int failed;
 
 	tcase_add_test(tcase, ids_are_read);
 	tcase_add_test(tcase, an_empty_prompt_is_a_prompt);
 	tcase_add_test(tcase, what_is_no_answer_is_refused);
 	tcase_add_test(tcase, no_beginning_of_an_answer_is_one);
 	tcase_add_test(tcase, nesting_is_limited);
-	suite_add_tcase(suite, tcase);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? 0 : 1;
+	return run_tcase("token-answer", tcase);
 }

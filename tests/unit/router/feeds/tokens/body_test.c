@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "feeds/tokens/token_body.h"
+#include "tests/unit/suite.h"
 
 struct body_case {
 	enum kvw_api api;
@@ -127,17 +128,9 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("token-body");
 	TCase *tcase = tcase_create("body");
-	SRunner *runner;
-	int failed;
 
 	tcase_add_loop_test(tcase, test_convert, 0, (int)(sizeof(cases) / sizeof(cases[0])));
 	tcase_add_test(tcase, what_is_no_json_is_reported);
-	suite_add_tcase(suite, tcase);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? 0 : 1;
+	return run_tcase("token-body", tcase);
 }

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "feeds/tokens/token_cache.h"
+#include "tests/unit/suite.h"
 
 #define TTL 1000
 #define MIB ((size_t)1 << 20)
@@ -123,20 +124,12 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("token-cache");
 	TCase *tcase = tcase_create("cache");
-	SRunner *runner;
-	int failed;
 
 	tcase_add_test(tcase, what_was_put_is_found);
 	tcase_add_test(tcase, memory_is_bounded_and_the_used_stay);
 	tcase_add_test(tcase, a_list_too_large_is_not_kept);
 	tcase_add_test(tcase, nothing_is_older_than_its_time);
 	tcase_add_test(tcase, a_list_in_use_outlives_the_cache);
-	suite_add_tcase(suite, tcase);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? 0 : 1;
+	return run_tcase("token-cache", tcase);
 }

@@ -18,6 +18,7 @@
 
 #include "base/clock.h"
 #include "feeds/tokens/tokens.h"
+#include "tests/unit/suite.h"
 
 #define WORKERS   2
 #define WAIT_NS   (20 * KVW_NS_PER_S) /* a test that waits so long has failed */
@@ -491,10 +492,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("tokens");
 	TCase *tcase = tcase_create("tokens");
-	SRunner *runner;
-	int failed;
 
 	tcase_set_timeout(tcase, 60);
 	tcase_add_checked_fixture(tcase, setup, teardown);
@@ -512,10 +510,5 @@ int main(void)
 	tcase_add_test(tcase, limits_hold);
 	tcase_add_test(tcase, no_endpoint_to_ask);
 	tcase_add_test(tcase, connections_are_kept);
-	suite_add_tcase(suite, tcase);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? 0 : 1;
+	return run_tcase("tokens", tcase);
 }
