@@ -8,14 +8,9 @@
 #include <string.h>
 
 #include "support.h"
+#include "tests/unit/failing_allocator.h"
 #include "tests/unit/suite.h"
 
-void *__real_malloc(size_t size);
-void *__real_calloc(size_t count, size_t size);
-void *__real_realloc(void *old, size_t size);
-void *__wrap_malloc(size_t size);
-void *__wrap_calloc(size_t count, size_t size);
-void *__wrap_realloc(void *old, size_t size);
 void *__wrap_reallocarray(void *old, size_t count, size_t size);
 
 static bool armed;
@@ -31,21 +26,6 @@ static bool fails(void)
 		return true;
 	}
 	return false;
-}
-
-void *__wrap_malloc(size_t size)
-{
-	return fails() ? NULL : __real_malloc(size);
-}
-
-void *__wrap_calloc(size_t count, size_t size)
-{
-	return fails() ? NULL : __real_calloc(count, size);
-}
-
-void *__wrap_realloc(void *old, size_t size)
-{
-	return fails() ? NULL : __real_realloc(old, size);
 }
 
 void *__wrap_reallocarray(void *old, size_t count, size_t size)

@@ -10,15 +10,10 @@
 #include <unistd.h>
 
 #include "support.h"
+#include "tests/unit/failing_allocator.h"
 #include "tests/unit/suite.h"
 
-void *__real_malloc(size_t size);
-void *__real_calloc(size_t count, size_t size);
-void *__real_realloc(void *old, size_t size);
 char *__real_strdup(const char *text);
-void *__wrap_malloc(size_t size);
-void *__wrap_calloc(size_t count, size_t size);
-void *__wrap_realloc(void *old, size_t size);
 char *__wrap_strdup(const char *text);
 
 static long left = -1; /* allocations until one fails; -1: none does */
@@ -31,21 +26,6 @@ static bool fails(void)
 		return false;
 	made++;
 	return left >= 0 && left-- == 0;
-}
-
-void *__wrap_malloc(size_t size)
-{
-	return fails() ? NULL : __real_malloc(size);
-}
-
-void *__wrap_calloc(size_t count, size_t size)
-{
-	return fails() ? NULL : __real_calloc(count, size);
-}
-
-void *__wrap_realloc(void *old, size_t size)
-{
-	return fails() ? NULL : __real_realloc(old, size);
 }
 
 char *__wrap_strdup(const char *text)

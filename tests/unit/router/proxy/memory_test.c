@@ -12,46 +12,26 @@
 #include <sys/socket.h>
 
 #include "loop_fixture.h"
+#include "tests/unit/failing_allocator.h"
 #include "tests/unit/suite.h"
 
 static long allowed = -1; /* allocations until the one that fails; below 0: none does */
 static bool failed_one;
 
-void *__real_malloc(size_t size);
-void *__real_calloc(size_t count, size_t size);
-void *__real_realloc(void *block, size_t size);
 void *__real_aligned_alloc(size_t alignment, size_t size);
-void *__wrap_malloc(size_t size);
-void *__wrap_calloc(size_t count, size_t size);
-void *__wrap_realloc(void *block, size_t size);
 void *__wrap_aligned_alloc(size_t alignment, size_t size);
 
-static bool may_allocate(void)
+static bool fails(void)
 {
 	if (allowed < 0 || allowed-- > 0)
-		return true;
+		return false;
 	failed_one = true;
-	return false;
-}
-
-void *__wrap_malloc(size_t size)
-{
-	return may_allocate() ? __real_malloc(size) : NULL;
-}
-
-void *__wrap_calloc(size_t count, size_t size)
-{
-	return may_allocate() ? __real_calloc(count, size) : NULL;
-}
-
-void *__wrap_realloc(void *block, size_t size)
-{
-	return may_allocate() ? __real_realloc(block, size) : NULL;
+	return true;
 }
 
 void *__wrap_aligned_alloc(size_t alignment, size_t size)
 {
-	return may_allocate() ? __real_aligned_alloc(alignment, size) : NULL;
+	return fails() ? NULL : __real_aligned_alloc(alignment, size);
 }
 
 #define PIECE 20000
