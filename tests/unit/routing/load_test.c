@@ -7,54 +7,52 @@
 #include <string.h>
 
 #include "support.h"
+#include "tests/unit/suite.h"
 
 #define MS INT64_C(1000000)
 
-static struct kvw_load *make_load(void)
-{
-	struct kvw_load *load = aligned_alloc(64, sizeof(*load));
+/* An idle worker, and leases that are not taken. */
+static struct kvw_load *load;
+static struct kvw_lease a, b, c;
 
+static void setup(void)
+{
+	a = b = c = (struct kvw_lease){0};
+	load = aligned_alloc(64, sizeof(*load));
 	ck_assert_ptr_nonnull(load);
 	kvw_load_init(load);
-	return load;
+}
+
+static void teardown(void)
+{
+	free(load);
 }
 
 START_TEST(idle_worker_has_no_queue)
 {
-	struct kvw_load *load = make_load();
-
 	ck_assert_int_eq(kvw_load_queue_ns(load, 0), 0);
 	ck_assert_int_eq(kvw_load_queue_ns(load, 1000 * MS), 0);
 	ck_assert_uint_eq(kvw_load_inflight(load), 0);
-	free(load);
 }
 END_TEST
 
 START_TEST(time_drains_the_queue)
 {
-	struct kvw_load *load = make_load();
-	struct kvw_lease lease = {0};
-
-	kvw_lease_take(&lease, load, 100 * MS, 1000 * MS);
+	kvw_lease_take(&a, load, 100 * MS, 1000 * MS);
 	ck_assert_int_eq(kvw_load_queue_ns(load, 1000 * MS), 100 * MS);
 	ck_assert_int_eq(kvw_load_queue_ns(load, 1030 * MS), 70 * MS);
 	ck_assert_int_eq(kvw_load_queue_ns(load, 1100 * MS), 0);
 	ck_assert_int_eq(kvw_load_queue_ns(load, 5000 * MS), 0);
 	ck_assert_uint_eq(kvw_load_inflight(load), 1);
-	kvw_lease_release(&lease, 5000 * MS);
+	kvw_lease_release(&a, 5000 * MS);
 	ck_assert_uint_eq(kvw_load_inflight(load), 0);
-	ck_assert_ptr_null(lease.load);
-	free(load);
+	ck_assert_ptr_null(a.load);
 }
 END_TEST
 
 /* Idle time is not credit for later work. */
 START_TEST(idle_time_is_not_progress)
 {
-	struct kvw_load *load = make_load();
-	struct kvw_lease a = {0};
-	struct kvw_lease b = {0};
-
 	kvw_lease_take(&a, load, 10 * MS, 0);
 	kvw_lease_take(&b, load, 100 * MS, 1000 * MS);
 	ck_assert_int_eq(kvw_load_queue_ns(load, 1000 * MS), 100 * MS);
@@ -62,16 +60,11 @@ START_TEST(idle_time_is_not_progress)
 	ck_assert_int_eq(kvw_load_queue_ns(load, 1000 * MS), 100 * MS);
 	kvw_lease_release(&b, 1000 * MS);
 	ck_assert_int_eq(kvw_load_queue_ns(load, 1000 * MS), 0);
-	free(load);
 }
 END_TEST
 
 START_TEST(first_token_proves_progress_once)
 {
-	struct kvw_load *load = make_load();
-	struct kvw_lease a = {0};
-	struct kvw_lease b = {0};
-
 	kvw_lease_take(&a, load, 100 * MS, 0);
 	kvw_lease_take(&b, load, 50 * MS, 0);
 	ck_assert_int_eq(kvw_load_queue_ns(load, 0), 150 * MS);
@@ -87,17 +80,12 @@ START_TEST(first_token_proves_progress_once)
 	ck_assert_int_eq(kvw_load_queue_ns(load, 21 * MS), 0);
 	kvw_lease_release(&b, 30 * MS);
 	ck_assert_uint_eq(kvw_load_inflight(load), 0);
-	free(load);
 }
 END_TEST
 
 /* Time passed, then the answer: what time had drained is not drained again. */
 START_TEST(time_and_answer_do_not_add_up)
 {
-	struct kvw_load *load = make_load();
-	struct kvw_lease a = {0};
-	struct kvw_lease b = {0};
-
 	kvw_lease_take(&a, load, 100 * MS, 0);
 	kvw_lease_take(&b, load, 100 * MS, 0);
 	ck_assert_int_eq(kvw_load_queue_ns(load, 120 * MS), 80 * MS);
@@ -106,18 +94,12 @@ START_TEST(time_and_answer_do_not_add_up)
 	kvw_lease_release(&a, 120 * MS);
 	ck_assert_int_eq(kvw_load_queue_ns(load, 120 * MS), 80 * MS);
 	kvw_lease_release(&b, 120 * MS);
-	free(load);
 }
 END_TEST
 
 /* A cancelled request takes with it what was not done of it, not more. */
 START_TEST(cancel_skips_only_what_is_left)
 {
-	struct kvw_load *load = make_load();
-	struct kvw_lease a = {0};
-	struct kvw_lease b = {0};
-	struct kvw_lease c = {0};
-
 	kvw_lease_take(&a, load, 100 * MS, 0);
 	kvw_lease_take(&b, load, 100 * MS, 0);
 	kvw_lease_take(&c, load, 100 * MS, 0);
@@ -130,17 +112,12 @@ START_TEST(cancel_skips_only_what_is_left)
 	kvw_lease_release(&b, 80 * MS);
 	ck_assert_int_eq(kvw_load_queue_ns(load, 80 * MS), 0);
 	ck_assert_uint_eq(kvw_load_inflight(load), 0);
-	free(load);
 }
 END_TEST
 
 /* A loop whose clock is behind must not undo what another has seen. */
 START_TEST(clock_of_another_loop_may_lag)
 {
-	struct kvw_load *load = make_load();
-	struct kvw_lease a = {0};
-	struct kvw_lease b = {0};
-
 	kvw_lease_take(&a, load, 100 * MS, 50 * MS);
 	kvw_lease_take(&b, load, 100 * MS, 49 * MS);
 	ck_assert_int_eq(kvw_load_queue_ns(load, 150 * MS), 100 * MS);
@@ -148,13 +125,11 @@ START_TEST(clock_of_another_loop_may_lag)
 	kvw_lease_release(&b, 47 * MS);
 	ck_assert_int_eq(kvw_load_queue_ns(load, 40 * MS), 0 + 10 * MS); /* idle at its clock */
 	ck_assert_int_eq(kvw_load_queue_ns(load, 50 * MS), 0);
-	free(load);
 }
 END_TEST
 
 START_TEST(prompts_in_flight_are_counted)
 {
-	struct kvw_load *load = make_load();
 	struct kvw_lease leases[2] = {{0}, {0}};
 
 	for (uint32_t i = 0; i < 2; i++) {
@@ -169,17 +144,14 @@ START_TEST(prompts_in_flight_are_counted)
 	ck_assert_uint_eq(kvw_load_context(load), 2000);
 	kvw_lease_release(&leases[1], 3 * MS); /* unanswered */
 	ck_assert_uint_eq(kvw_load_context(load), 0);
-	free(load);
 }
 END_TEST
 
 START_TEST(empty_lease_does_nothing)
 {
-	struct kvw_lease lease = {0};
-
-	kvw_lease_first_token(&lease, 5);
-	kvw_lease_release(&lease, 6);
-	ck_assert_ptr_null(lease.load);
+	kvw_lease_first_token(&a, 5);
+	kvw_lease_release(&a, 6);
+	ck_assert_ptr_null(a.load);
 }
 END_TEST
 
@@ -187,7 +159,6 @@ END_TEST
  * alone drains it to 0. */
 START_TEST(queue_stays_within_what_waits)
 {
-	struct kvw_load *load = make_load();
 	struct kvw_lease leases[20];
 	uint64_t dice = (uint64_t)_i + 1;
 	int64_t now = 0;
@@ -221,7 +192,6 @@ START_TEST(queue_stays_within_what_waits)
 		kvw_lease_release(&leases[i], now);
 	ck_assert_uint_eq(kvw_load_inflight(load), 0);
 	ck_assert_int_eq(kvw_load_queue_ns(load, now), 0);
-	free(load);
 }
 END_TEST
 
@@ -262,7 +232,6 @@ static void *run_loop(void *arg)
 
 START_TEST(loops_share_a_worker)
 {
-	struct kvw_load *load = make_load();
 	struct loop loops[LOOPS];
 	pthread_t threads[LOOPS];
 
@@ -277,17 +246,14 @@ START_TEST(loops_share_a_worker)
 	ck_assert_uint_eq(kvw_load_inflight(load), 0);
 	ck_assert_int_eq(load->waiting_ns, 0);
 	ck_assert_int_eq(load->added_ns, load->done_ns);
-	free(load);
 }
 END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("load");
 	TCase *tcase = tcase_create("load");
-	SRunner *runner = srunner_create(suite);
-	int failed = 0;
 
+	tcase_add_checked_fixture(tcase, setup, teardown);
 	tcase_add_test(tcase, idle_worker_has_no_queue);
 	tcase_add_test(tcase, time_drains_the_queue);
 	tcase_add_test(tcase, idle_time_is_not_progress);
@@ -300,9 +266,5 @@ int main(void)
 	tcase_add_loop_test(tcase, queue_stays_within_what_waits, 0, 5);
 	tcase_add_test(tcase, loops_share_a_worker);
 	tcase_set_timeout(tcase, 120);
-	suite_add_tcase(suite, tcase);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+	return run_tcase("load", tcase);
 }

@@ -5,26 +5,28 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "support.h"
+#include "strategy_fixture.h"
+#include "tests/unit/suite.h"
 
 #define MS INT64_C(1000000)
 
-static struct kvw_strategy *make(void)
+static void setup(void)
 {
-	struct kvw_strategy_options options = test_options();
-	struct kvw_strategy *strategy = NULL;
-
-	ck_assert_int_eq(kvw_strategy_find("prefixaware")->create(&options, &strategy), KVW_OK);
-	return strategy;
+	setup_strategy("prefixaware");
 }
 
-static struct kvw_decision pick(struct kvw_strategy *strategy, struct fleet *fleet,
+static struct kvw_decision pick_of(struct kvw_strategy *chooser, const struct fleet *workers,
 	const struct kvw_route_request *request, int64_t now_ns)
 {
 	struct kvw_decision out = {0};
 
-	EXPECT(strategy->ops->pick(strategy, request, &fleet->set, now_ns, &out) == KVW_OK);
+	EXPECT(chooser->ops->pick(chooser, request, &workers->set, now_ns, &out) == KVW_OK);
 	return out;
+}
+
+static struct kvw_decision pick(const struct kvw_route_request *request)
+{
+	return pick_of(strategy, &fleet, request, 0);
 }
 
 /* `count` chunks; `branch` tells prompts apart from chunk `shared` on. */
@@ -35,57 +37,53 @@ static void make_prompt(struct prompt *p, uint32_t count, uint32_t shared, uint6
 		prompt_add(p, i < shared ? 1 : branch);
 }
 
+/* The same, with a request for it, which borrows the prompt. */
+static struct kvw_route_request request_for(
+	struct prompt *p, uint32_t count, uint32_t shared, uint64_t branch)
+{
+	make_prompt(p, count, shared, branch);
+	return request_of(p);
+}
+
 START_TEST(second_turn_follows_the_first)
 {
-	struct kvw_strategy *strategy = make();
-	struct fleet fleet;
 	struct prompt p;
 	struct kvw_route_request request;
 	struct kvw_decision first;
 	struct kvw_decision second;
 
 	fleet_init(&fleet, 8);
-	make_prompt(&p, 20, 20, 0);
-	request = request_of(&p);
-	first = pick(strategy, &fleet, &request, 0);
+	request = request_for(&p, 20, 20, 0);
+	first = pick(&request);
 	ck_assert_int_eq(first.reason, KVW_REASON_LOAD);
 	ck_assert_uint_eq(first.prompt_tokens, 20 * CHUNK_UNITS);
 	ck_assert_uint_eq(first.hit_tokens[KVW_TIER_DEVICE], 0);
-	make_prompt(&p, 30, 30, 0);
-	request = request_of(&p);
-	second = pick(strategy, &fleet, &request, 0);
+	request = request_for(&p, 30, 30, 0);
+	second = pick(&request);
 	ck_assert_int_eq(second.reason, KVW_REASON_PREFIX);
 	ck_assert_uint_eq(second.worker_id, first.worker_id);
 	ck_assert_uint_eq(second.hit_tokens[KVW_TIER_DEVICE], 20 * CHUNK_UNITS);
 	ck_assert_int_lt(second.prefill_ns, first.prefill_ns);
-	fleet_finish(&fleet);
-	strategy->ops->destroy(strategy);
 }
 END_TEST
 
 /* p_w = (L - h) / R + a (L^2 - h^2) / 2, to the nanosecond. */
 START_TEST(prefill_follows_the_formula)
 {
-	struct kvw_strategy *strategy = make();
-	struct fleet fleet;
 	struct prompt p;
 	struct kvw_route_request request;
 	struct kvw_decision d;
 	double expected = 0;
 
 	fleet_init(&fleet, 2);
-	make_prompt(&p, 100, 100, 0);
-	request = request_of(&p);
-	d = pick(strategy, &fleet, &request, 0);
+	request = request_for(&p, 100, 100, 0);
+	d = pick(&request);
 	expected = 6400 / 8000.0 * 1e9 + 1.75 * 6400.0 * 6400.0 / 2;
 	ck_assert(llabs(d.prefill_ns - (int64_t)expected) <= 2);
-	make_prompt(&p, 150, 100, 3);
-	request = request_of(&p);
-	d = pick(strategy, &fleet, &request, 0);
+	request = request_for(&p, 150, 100, 3);
+	d = pick(&request);
 	expected = 3200 / 8000.0 * 1e9 + 1.75 * (9600.0 * 9600.0 - 6400.0 * 6400.0) / 2;
 	ck_assert(llabs(d.prefill_ns - (int64_t)expected) <= 2);
-	fleet_finish(&fleet);
-	strategy->ops->destroy(strategy);
 }
 END_TEST
 
@@ -93,44 +91,37 @@ END_TEST
 START_TEST(hits_are_whole_blocks_short_of_the_end)
 {
 	static const uint32_t blocks[] = {0, 1, 16, 48, 64, 1000, 100000};
-	struct fleet fleet;
 	struct prompt p;
 
 	fleet_init(&fleet, 1);
 	make_prompt(&p, 10, 10, 0);
 	for (size_t i = 0; i < sizeof(blocks) / sizeof(blocks[0]); i++) {
-		struct kvw_strategy *strategy = make();
 		struct kvw_route_request request = request_of(&p);
 		uint32_t block = blocks[i] == 0 ? 16 : blocks[i];
 		struct kvw_decision d;
 
 		fleet.items[0].block_size = blocks[i];
-		(void)pick(strategy, &fleet, &request, 0);
-		d = pick(strategy, &fleet, &request, 0);
+		(void)pick(&request);
+		d = pick(&request);
 		ck_assert_uint_eq(
 			d.hit_tokens[KVW_TIER_DEVICE], (10 * CHUNK_UNITS - 1) / block * block);
 		strategy->ops->destroy(strategy);
+		strategy = make_default("prefixaware");
 	}
-	fleet_finish(&fleet);
 }
 END_TEST
 
 START_TEST(units_become_tokens)
 {
-	struct kvw_strategy *strategy = make();
-	struct fleet fleet;
 	struct prompt p;
 	struct kvw_route_request request;
 
 	fleet_init(&fleet, 2);
-	make_prompt(&p, 40, 40, 0);
-	request = request_of(&p);
+	request = request_for(&p, 40, 40, 0);
 	request.tokens_per_unit = 0.25f;
-	ck_assert_uint_eq(pick(strategy, &fleet, &request, 0).prompt_tokens, 10 * CHUNK_UNITS);
-	ck_assert_uint_eq(pick(strategy, &fleet, &request, 0).hit_tokens[KVW_TIER_DEVICE],
-		(10 * CHUNK_UNITS - 1) / 16 * 16);
-	fleet_finish(&fleet);
-	strategy->ops->destroy(strategy);
+	ck_assert_uint_eq(pick(&request).prompt_tokens, 10 * CHUNK_UNITS);
+	ck_assert_uint_eq(
+		pick(&request).hit_tokens[KVW_TIER_DEVICE], (10 * CHUNK_UNITS - 1) / 16 * 16);
 }
 END_TEST
 
@@ -138,97 +129,77 @@ END_TEST
  * worker computes it again, and holds it from then on. */
 START_TEST(hot_prefix_spreads_when_waiting_costs_more)
 {
-	struct kvw_strategy *strategy = make();
 	struct kvw_lease busy = {0};
-	struct fleet fleet;
 	struct prompt p;
 	struct kvw_route_request request;
 	struct kvw_decision home;
 	struct kvw_decision away;
 
 	fleet_init(&fleet, 2);
-	make_prompt(&p, 50, 50, 0); /* 0.4 s */
-	request = request_of(&p);
-	home = pick(strategy, &fleet, &request, 0);
+	request = request_for(&p, 50, 50, 0); /* 0.4 s */
+	home = pick(&request);
 	kvw_lease_take(&busy, fleet.items[home.pos].load, 200 * MS, 0);
-	ck_assert_uint_eq(pick(strategy, &fleet, &request, 0).pos, home.pos);
+	ck_assert_uint_eq(pick(&request).pos, home.pos);
 	kvw_lease_release(&busy, 0);
 	kvw_lease_take(&busy, fleet.items[home.pos].load, 1000 * MS, 0);
-	away = pick(strategy, &fleet, &request, 0);
+	away = pick(&request);
 	ck_assert_uint_ne(away.pos, home.pos);
 	ck_assert_int_eq(away.reason, KVW_REASON_LOAD);
-	away = pick(strategy, &fleet, &request, 0);
+	away = pick(&request);
 	ck_assert_uint_ne(away.pos, home.pos);
 	ck_assert_int_eq(away.reason, KVW_REASON_PREFIX);
 	kvw_lease_release(&busy, 0);
-	fleet_finish(&fleet);
-	strategy->ops->destroy(strategy);
 }
 END_TEST
 
 /* The delay that a prefill imposes counts: requests in flight push a miss elsewhere. */
 START_TEST(requests_in_flight_count)
 {
-	struct kvw_strategy *strategy = make();
 	struct kvw_lease busy[4] = {0};
-	struct fleet fleet;
 	struct prompt p;
 
 	fleet_init(&fleet, 2);
 	for (unsigned i = 0; i < 4; i++)
 		kvw_lease_take(&busy[i], fleet.items[0].load, 0, 0);
 	for (unsigned i = 0; i < 20; i++) {
-		struct kvw_route_request request;
-
-		make_prompt(&p, 10, 0, 100 + i);
-		request = request_of(&p);
-		ck_assert_uint_eq(pick(strategy, &fleet, &request, 0).pos, 1);
+		struct kvw_route_request request = request_for(&p, 10, 0, 100 + i);
+		ck_assert_uint_eq(pick(&request).pos, 1);
 	}
 	for (unsigned i = 0; i < 4; i++)
 		kvw_lease_release(&busy[i], 0);
-	fleet_finish(&fleet);
-	strategy->ops->destroy(strategy);
 }
 END_TEST
 
-/* Prompts without reuse under load: as least-work balancing, so within one request of even. */
 /* One long prompt in flight weighs more than two short ones. */
 START_TEST(contexts_in_flight_count)
 {
 	struct kvw_strategy_options options = test_options();
-	struct kvw_strategy *strategy = NULL;
 	struct kvw_lease leases[3] = {{0}, {0}, {0}};
 	static const uint32_t tokens[] = {100000, 3000, 3000};
-	struct fleet fleet;
 	struct prompt p;
 
 	options.omega = 0;
 	options.context_ns_per_token = 6000;
-	ck_assert_int_eq(kvw_strategy_find("prefixaware")->create(&options, &strategy), KVW_OK);
+	strategy->ops->destroy(strategy);
+	strategy = make_strategy("prefixaware", &options);
 	fleet_init(&fleet, 2);
 	for (size_t i = 0; i < 3; i++) {
 		kvw_lease_take(&leases[i], fleet.items[i > 0].load, 0, 0);
 		kvw_lease_hold(&leases[i], tokens[i]);
 	}
 	for (uint64_t n = 0; n < 20; n++) {
-		struct kvw_route_request request;
-
-		make_prompt(&p, 10, 0, n + 2);
-		request = request_of(&p);
-		ck_assert_uint_eq(pick(strategy, &fleet, &request, 0).worker_id, 1);
+		struct kvw_route_request request = request_for(&p, 10, 0, n + 2);
+		ck_assert_uint_eq(pick(&request).worker_id, 1);
 	}
 	for (size_t i = 0; i < 3; i++)
 		kvw_lease_release(&leases[i], 0);
-	fleet_finish(&fleet);
-	strategy->ops->destroy(strategy);
 }
 END_TEST
 
+/* Prompts without reuse under load: as least-work balancing, so within one request of even. */
 START_TEST(uniform_prompts_balance)
 {
-	struct kvw_strategy *strategy = make();
 	struct kvw_lease *leases = calloc(400, sizeof(*leases));
-	struct fleet fleet;
 	struct prompt p;
 
 	ck_assert_ptr_nonnull(leases);
@@ -237,9 +208,8 @@ START_TEST(uniform_prompts_balance)
 		struct kvw_route_request request;
 		struct kvw_decision d;
 
-		make_prompt(&p, 10, 0, 1000 + i);
-		request = request_of(&p);
-		d = pick(strategy, &fleet, &request, 0);
+		request = request_for(&p, 10, 0, 1000 + i);
+		d = pick(&request);
 		kvw_lease_take(&leases[i], fleet.items[d.pos].load, d.prefill_ns, 0);
 	}
 	for (unsigned w = 0; w < 8; w++)
@@ -247,8 +217,6 @@ START_TEST(uniform_prompts_balance)
 	for (unsigned i = 0; i < 400; i++)
 		kvw_lease_release(&leases[i], 0);
 	free(leases);
-	fleet_finish(&fleet);
-	strategy->ops->destroy(strategy);
 }
 END_TEST
 
@@ -256,8 +224,8 @@ END_TEST
  * to all of them. */
 START_TEST(ties_are_broken_alike_everywhere)
 {
-	struct kvw_strategy *a = make();
-	struct kvw_strategy *b = make();
+	struct kvw_strategy *a = make_default("prefixaware");
+	struct kvw_strategy *b = make_default("prefixaware");
 	unsigned count[8] = {0};
 	struct fleet one;
 	struct fleet two;
@@ -271,10 +239,9 @@ START_TEST(ties_are_broken_alike_everywhere)
 		struct kvw_route_request request;
 		struct kvw_decision d;
 
-		make_prompt(&p, 12, 0, 1000 + i);
-		request = request_of(&p);
-		d = pick(a, &one, &request, 0);
-		EXPECT(one.items[d.pos].key == two.items[pick(b, &two, &request, 0).pos].key);
+		request = request_for(&p, 12, 0, 1000 + i);
+		d = pick_of(a, &one, &request, 0);
+		EXPECT(one.items[d.pos].key == two.items[pick_of(b, &two, &request, 0).pos].key);
 		count[d.pos]++;
 	}
 	for (unsigned w = 0; w < 8; w++)
@@ -289,42 +256,35 @@ END_TEST
 /* Paths that do not generate leave no trace and are charged nothing. */
 START_TEST(what_does_not_teach_is_not_inserted)
 {
-	struct kvw_strategy *strategy = make();
 	struct kvw_strategy_stats stats;
-	struct fleet fleet;
 	struct prompt p;
 	struct kvw_route_request request;
 	struct kvw_decision d;
 
 	fleet_init(&fleet, 4);
-	make_prompt(&p, 20, 20, 0);
-	request = request_of(&p);
+	request = request_for(&p, 20, 20, 0);
 	request.teaches = false;
-	d = pick(strategy, &fleet, &request, 0);
+	d = pick(&request);
 	ck_assert_int_eq(d.reason, KVW_REASON_LOAD);
 	ck_assert_int_eq(d.prefill_ns, 0);
 	request.teaches = true;
 	request.content_known = false;
-	d = pick(strategy, &fleet, &request, 0);
+	d = pick(&request);
 	ck_assert_int_eq(d.reason, KVW_REASON_NO_CONTENT);
 	strategy->ops->stats(strategy, &stats);
 	ck_assert_uint_eq(stats.chunks, 0);
 	ck_assert_uint_gt(stats.bytes_limit, stats.bytes);
-	fleet_finish(&fleet);
-	strategy->ops->destroy(strategy);
 }
 END_TEST
 
 START_TEST(unknown_prompts_spread_by_load)
 {
-	struct kvw_strategy *strategy = make();
 	struct kvw_route_request request = {0};
 	struct kvw_lease leases[80] = {0};
-	struct fleet fleet;
 
 	fleet_init(&fleet, 8);
 	for (unsigned i = 0; i < 80; i++) {
-		struct kvw_decision d = pick(strategy, &fleet, &request, 0);
+		struct kvw_decision d = pick(&request);
 
 		kvw_lease_take(&leases[i], fleet.items[d.pos].load, d.prefill_ns, 0);
 	}
@@ -332,44 +292,35 @@ START_TEST(unknown_prompts_spread_by_load)
 		ck_assert_uint_eq(kvw_load_inflight(fleet.items[w].load), 10);
 	for (unsigned i = 0; i < 80; i++)
 		kvw_lease_release(&leases[i], 0);
-	fleet_finish(&fleet);
-	strategy->ops->destroy(strategy);
 }
 END_TEST
 
 START_TEST(the_only_worker_learns_too)
 {
-	struct kvw_strategy *strategy = make();
-	struct fleet fleet;
 	struct prompt p;
 	struct kvw_route_request request;
 	struct kvw_decision d;
 
 	fleet_init(&fleet, 4);
-	make_prompt(&p, 20, 20, 0);
-	request = request_of(&p);
+	request = request_for(&p, 20, 20, 0);
 	for (unsigned w = 0; w < 4; w++)
 		fleet.items[w].usable = w == 2;
-	d = pick(strategy, &fleet, &request, 0);
+	d = pick(&request);
 	ck_assert_int_eq(d.reason, KVW_REASON_ONLY);
 	ck_assert_uint_eq(d.pos, 2);
 	for (unsigned w = 0; w < 4; w++)
 		fleet.items[w].usable = true;
-	d = pick(strategy, &fleet, &request, 0);
+	d = pick(&request);
 	ck_assert_int_eq(d.reason, KVW_REASON_PREFIX);
 	ck_assert_uint_eq(d.pos, 2);
-	fleet_finish(&fleet);
-	strategy->ops->destroy(strategy);
 }
 END_TEST
 
 /* A list of prompts: hits and costs are summed over its chains. */
 START_TEST(chains_are_summed)
 {
-	struct kvw_strategy *strategy = make();
 	struct kvw_chunk chunks[60];
 	uint32_t ends[] = {20, 20, 60};
-	struct fleet fleet;
 	struct prompt one;
 	struct prompt two;
 	struct kvw_route_request request;
@@ -382,30 +333,26 @@ START_TEST(chains_are_summed)
 	memcpy(chunks, one.chunks, 20 * sizeof(chunks[0]));
 	memcpy(chunks + 20, two.chunks, 40 * sizeof(chunks[0]));
 	request = request_of(&one);
-	first = pick(strategy, &fleet, &request, 0);
+	first = pick(&request);
 	request.chunks = chunks;
 	request.chunk_count = 60;
 	request.chain_ends = ends;
 	request.chain_count = 3; /* the middle one is empty */
-	d = pick(strategy, &fleet, &request, 0);
+	d = pick(&request);
 	ck_assert_uint_eq(d.pos, first.pos);
 	ck_assert_uint_eq(d.prompt_tokens, 60 * CHUNK_UNITS);
 	ck_assert_uint_eq(d.hit_tokens[KVW_TIER_DEVICE], (20 * CHUNK_UNITS - 1) / 16 * 16);
-	d = pick(strategy, &fleet, &request, 0);
+	d = pick(&request);
 	ck_assert_uint_eq(d.hit_tokens[KVW_TIER_DEVICE],
 		(20 * CHUNK_UNITS - 1) / 16 * 16 + (40 * CHUNK_UNITS - 1) / 16 * 16);
-	fleet_finish(&fleet);
-	strategy->ops->destroy(strategy);
 }
 END_TEST
 
 /* Beyond what is looked up, chains still count as work. */
 START_TEST(many_chains_are_charged)
 {
-	struct kvw_strategy *strategy = make();
 	struct kvw_chunk chunks[400];
 	uint32_t ends[400];
-	struct fleet fleet;
 	struct prompt p;
 	struct kvw_route_request request;
 	struct kvw_decision d;
@@ -421,11 +368,9 @@ START_TEST(many_chains_are_charged)
 	request.chunk_count = 400;
 	request.chain_ends = ends;
 	request.chain_count = 400;
-	d = pick(strategy, &fleet, &request, 0);
+	d = pick(&request);
 	ck_assert_uint_eq(d.prompt_tokens, 400 * CHUNK_UNITS);
 	ck_assert_int_ge(d.prefill_ns, 400 * CHUNK_UNITS / 8000.0 * 1e9);
-	fleet_finish(&fleet);
-	strategy->ops->destroy(strategy);
 }
 END_TEST
 
@@ -433,67 +378,57 @@ END_TEST
  * old snapshot does not undo what was learned since. */
 START_TEST(lost_cache_is_forgotten)
 {
-	struct kvw_strategy *strategy = make();
 	struct kvw_strategy_stats stats;
-	struct fleet fleet;
 	struct prompt p;
 	struct kvw_route_request request;
 
 	fleet_init(&fleet, 1);
-	make_prompt(&p, 20, 20, 0);
-	request = request_of(&p);
-	(void)pick(strategy, &fleet, &request, 0);
-	ck_assert_uint_gt(pick(strategy, &fleet, &request, 0).hit_tokens[KVW_TIER_DEVICE], 0);
+	request = request_for(&p, 20, 20, 0);
+	(void)pick(&request);
+	ck_assert_uint_gt(pick(&request).hit_tokens[KVW_TIER_DEVICE], 0);
 	fleet.items[0].generation = 1;
-	ck_assert_uint_eq(pick(strategy, &fleet, &request, 0).hit_tokens[KVW_TIER_DEVICE], 0);
+	ck_assert_uint_eq(pick(&request).hit_tokens[KVW_TIER_DEVICE], 0);
 	fleet.items[0].generation = 0;
-	ck_assert_uint_gt(pick(strategy, &fleet, &request, 0).hit_tokens[KVW_TIER_DEVICE], 0);
+	ck_assert_uint_gt(pick(&request).hit_tokens[KVW_TIER_DEVICE], 0);
 	strategy->ops->purge(strategy, 0);
-	ck_assert_uint_eq(pick(strategy, &fleet, &request, 0).hit_tokens[KVW_TIER_DEVICE], 0);
+	ck_assert_uint_eq(pick(&request).hit_tokens[KVW_TIER_DEVICE], 0);
 	strategy->ops->stats(strategy, &stats);
 	ck_assert_uint_eq(stats.purges, 2);
-	fleet_finish(&fleet);
-	strategy->ops->destroy(strategy);
 }
 END_TEST
 
 /* A set of a version that was seen is not read again; one that is not plain is, each time. */
 START_TEST(sets_of_one_version_are_equal)
 {
-	struct kvw_strategy *strategy = make();
 	struct kvw_strategy_stats stats;
-	struct fleet fleet;
 	struct prompt p;
 	struct kvw_route_request request;
 
 	fleet_init(&fleet, 2);
-	make_prompt(&p, 20, 20, 0);
-	request = request_of(&p);
+	request = request_for(&p, 20, 20, 0);
 	fleet.set.version = 8;
 	fleet.items[1].usable = false;
 	for (unsigned i = 0; i < 3; i++)
-		ck_assert_uint_eq(pick(strategy, &fleet, &request, 0).pos, 0);
+		ck_assert_uint_eq(pick(&request).pos, 0);
 	fleet.set.version = 16; /* in the same place */
 	fleet.items[0].usable = false;
 	fleet.items[1].usable = true;
 	for (unsigned i = 0; i < 3; i++)
-		ck_assert_uint_eq(pick(strategy, &fleet, &request, 0).pos, 1);
+		ck_assert_uint_eq(pick(&request).pos, 1);
 	fleet.set.version = 24;
 	fleet.items[0].usable = true;
 	fleet.items[1].generation = 1;
 	for (unsigned i = 0; i < 3; i++)
-		(void)pick(strategy, &fleet, &request, 0);
+		(void)pick(&request);
 	strategy->ops->stats(strategy, &stats);
 	ck_assert_uint_eq(stats.purges, 1);
 	fleet.set.version = 32;
 	fleet.items[0].usable = false;
-	ck_assert_uint_eq(pick(strategy, &fleet, &request, 0).pos, 1);
+	ck_assert_uint_eq(pick(&request).pos, 1);
 	fleet.set.version = 40;
 	fleet.items[0].usable = true;
 	fleet.items[1].usable = false;
-	ck_assert_uint_eq(pick(strategy, &fleet, &request, 0).pos, 0);
-	fleet_finish(&fleet);
-	strategy->ops->destroy(strategy);
+	ck_assert_uint_eq(pick(&request).pos, 0);
 }
 END_TEST
 
@@ -522,7 +457,8 @@ START_TEST(many_at_a_time_are_as_one_by_one)
 {
 	enum { WORKERS = 61, PICKS = 4000, HELD = 200 };
 	static struct kvw_lease leases[2][HELD];
-	struct kvw_strategy *strategies[2] = {make(), make()};
+	struct kvw_strategy *strategies[2] = {
+		make_default("prefixaware"), make_default("prefixaware")};
 	struct fleet fleets[2];
 	uint64_t dice = 5;
 	unsigned hits = 0;
@@ -545,7 +481,7 @@ START_TEST(many_at_a_time_are_as_one_by_one)
 
 			EXPECT(strategies[k]->ops->explain(strategies[k], &request, &fleets[k].set,
 				       now_ns, costs[k], &d[k]) == KVW_OK);
-			d[k] = pick(strategies[k], &fleets[k], &request, now_ns);
+			d[k] = pick_of(strategies[k], &fleets[k], &request, now_ns);
 			kvw_lease_release(lease, now_ns);
 			kvw_lease_take(
 				lease, fleets[k].items[d[k].pos].load, d[k].prefill_ns / 8, now_ns);
@@ -572,8 +508,6 @@ END_TEST
 /* Ids have gaps once workers were removed, or where not all serve the model. */
 START_TEST(ids_may_have_gaps)
 {
-	struct kvw_strategy *strategy = make();
-	struct fleet fleet;
 	struct prompt p;
 	struct kvw_route_request request;
 	struct kvw_decision first;
@@ -583,14 +517,11 @@ START_TEST(ids_may_have_gaps)
 	fleet.items[1].id = 77;
 	fleet.items[2].id = KVW_MAX_WORKERS - 1;
 	for (unsigned i = 0; i < 30; i++) {
-		make_prompt(&p, 20, 0, i);
-		request = request_of(&p);
-		first = pick(strategy, &fleet, &request, 0);
-		ck_assert_uint_eq(pick(strategy, &fleet, &request, 0).pos, first.pos);
+		request = request_for(&p, 20, 0, i);
+		first = pick(&request);
+		ck_assert_uint_eq(pick(&request).pos, first.pos);
 		ck_assert_uint_eq(first.worker_id, fleet.items[first.pos].id);
 	}
-	fleet_finish(&fleet);
-	strategy->ops->destroy(strategy);
 }
 END_TEST
 
@@ -615,11 +546,10 @@ static void *run_loop(void *arg)
 		struct kvw_route_request request;
 		struct kvw_decision d;
 
-		make_prompt(&p, 30, 10, test_random(&loop->dice) % 200);
-		request = request_of(&p);
+		request = request_for(&p, 30, 10, test_random(&loop->dice) % 200);
 		kvw_lease_first_token(lease, (int64_t)i * 1000);
 		kvw_lease_release(lease, (int64_t)i * 1000);
-		d = pick(loop->strategy, loop->fleet, &request, (int64_t)i * 1000);
+		d = pick_of(loop->strategy, loop->fleet, &request, (int64_t)i * 1000);
 		kvw_lease_take(
 			lease, loop->fleet->items[d.pos].load, d.prefill_ns, (int64_t)i * 1000);
 		if (test_random(&loop->dice) % 500 == 0)
@@ -632,10 +562,8 @@ static void *run_loop(void *arg)
 
 START_TEST(loops_share_the_strategy)
 {
-	struct kvw_strategy *strategy = make();
 	struct loop loops[LOOPS];
 	pthread_t threads[LOOPS];
-	struct fleet fleet;
 
 	fleet_init(&fleet, 16);
 	for (unsigned i = 0; i < LOOPS; i++) {
@@ -646,18 +574,14 @@ START_TEST(loops_share_the_strategy)
 		pthread_join(threads[i], NULL);
 	for (unsigned w = 0; w < 16; w++)
 		ck_assert_uint_eq(kvw_load_inflight(fleet.items[w].load), 0);
-	fleet_finish(&fleet);
-	strategy->ops->destroy(strategy);
 }
 END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("prefixaware");
 	TCase *tcase = tcase_create("prefixaware");
-	SRunner *runner = srunner_create(suite);
-	int failed = 0;
 
+	tcase_add_checked_fixture(tcase, setup, teardown);
 	tcase_add_test(tcase, second_turn_follows_the_first);
 	tcase_add_test(tcase, prefill_follows_the_formula);
 	tcase_add_test(tcase, hits_are_whole_blocks_short_of_the_end);
@@ -678,9 +602,5 @@ int main(void)
 	tcase_add_test(tcase, ids_may_have_gaps);
 	tcase_add_test(tcase, loops_share_the_strategy);
 	tcase_set_timeout(tcase, 60);
-	suite_add_tcase(suite, tcase);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+	return run_tcase("prefixaware", tcase);
 }

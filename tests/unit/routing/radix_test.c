@@ -12,18 +12,36 @@
 #define UNLIMITED UINT64_C(1000000000)
 #define MS        INT64_C(1000000)
 
-static struct kvw_radix *make_tree(uint64_t bytes, unsigned slack_shift)
+static struct kvw_radix *tree;
+
+static void create(uint64_t bytes, unsigned slack_shift)
 {
 	struct kvw_radix_options options = {.bytes = bytes, .seed = 99, .slack_shift = slack_shift};
-	struct kvw_radix *tree = NULL;
 
 	ck_assert_int_eq(kvw_radix_create(&options, &tree), KVW_OK);
-	return tree;
+}
+
+/* The tree of most tests has the default limit. */
+static void setup(void)
+{
+	create(0, 32);
+}
+
+/* Whatever a test did, its tree must be sound. */
+static void teardown(void)
+{
+	tree_check(tree);
+	kvw_radix_destroy(tree);
+}
+
+static void create_again(uint64_t bytes, unsigned slack_shift)
+{
+	kvw_radix_destroy(tree);
+	create(bytes, slack_shift);
 }
 
 START_TEST(empty_tree_knows_nothing)
 {
-	struct kvw_radix *tree = make_tree(0, 32);
 	struct prompt p;
 
 	prompt_of(&p, "abc");
@@ -31,15 +49,12 @@ START_TEST(empty_tree_knows_nothing)
 	prompt_of(&p, "");
 	ck_assert_uint_eq(tree_reach(tree, &p, 0), 0);
 	tree_insert(tree, &p, 0, UNLIMITED, 0);
-	tree_check(tree);
-	kvw_radix_destroy(tree);
 	kvw_radix_destroy(NULL);
 }
 END_TEST
 
 START_TEST(longest_prefix_of_each_worker)
 {
-	struct kvw_radix *tree = make_tree(0, 32);
 	struct prompt p;
 
 	prompt_of(&p, "abcdefghijklmnopqrstuvwxyz");
@@ -59,15 +74,12 @@ START_TEST(longest_prefix_of_each_worker)
 	ck_assert_uint_eq(tree_reach(tree, &p, 7), 8);
 	prompt_of(&p, "bcdef");
 	ck_assert_uint_eq(tree_reach(tree, &p, 3), 0);
-	tree_check(tree);
-	kvw_radix_destroy(tree);
 }
 END_TEST
 
 /* A prompt that grows by a turn at a time costs a node per run of new chunks. */
 START_TEST(growing_conversation_is_stored_once)
 {
-	struct kvw_radix *tree = make_tree(0, 32);
 	struct kvw_strategy_stats stats = {0};
 	struct prompt p;
 
@@ -85,14 +97,11 @@ START_TEST(growing_conversation_is_stored_once)
 	ck_assert_uint_eq(stats.nodes, 20 * ((20 + KVW_RADIX_RUN - 1) / KVW_RADIX_RUN));
 	ck_assert_uint_eq(kvw_radix_view_tokens(tree, 0), 380 * CHUNK_UNITS);
 	ck_assert_uint_eq(kvw_radix_view_tokens(tree, 1), 400 * CHUNK_UNITS);
-	tree_check(tree);
-	kvw_radix_destroy(tree);
 }
 END_TEST
 
 START_TEST(a_thousand_workers_hold_one_prompt)
 {
-	struct kvw_radix *tree = make_tree(0, 32);
 	struct prompt p;
 
 	for (uint32_t w = 0; w < KVW_MAX_WORKERS; w++) {
@@ -106,14 +115,11 @@ START_TEST(a_thousand_workers_hold_one_prompt)
 		prompt_add(&p, i);
 	for (uint32_t w = 0; w < KVW_MAX_WORKERS; w++)
 		ck_assert_uint_eq(tree_reach(tree, &p, w), 40 - w % 30);
-	tree_check(tree);
-	kvw_radix_destroy(tree);
 }
 END_TEST
 
 START_TEST(purge_forgets_one_worker_only)
 {
-	struct kvw_radix *tree = make_tree(0, 32);
 	struct kvw_strategy_stats stats = {0};
 	struct prompt p;
 
@@ -131,20 +137,18 @@ START_TEST(purge_forgets_one_worker_only)
 	ck_assert_uint_eq(kvw_radix_view_tokens(tree, 1), p.count * CHUNK_UNITS);
 	kvw_radix_stats(tree, &stats);
 	ck_assert_uint_eq(stats.purges, 2);
-	tree_check(tree);
-	kvw_radix_destroy(tree);
 }
 END_TEST
 
 /* What a purged worker held alone is given back although no insert needs memory. */
 START_TEST(purged_branches_are_reclaimed)
 {
-	struct kvw_radix *tree = make_tree(4 << 20, 32);
 	struct kvw_strategy_stats stats = {0};
 	uint64_t dice = 1;
 	struct prompt p;
 	struct prompt other;
 
+	create_again(4 << 20, 32);
 	for (unsigned i = 0; i < 300; i++) {
 		prompt_start(&p);
 		for (unsigned k = 0; k < 30; k++)
@@ -159,19 +163,17 @@ START_TEST(purged_branches_are_reclaimed)
 	}
 	kvw_radix_stats(tree, &stats);
 	ck_assert_uint_le(stats.chunks, 13 + 40);
-	tree_check(tree);
-	kvw_radix_destroy(tree);
 }
 END_TEST
 
 /* A node that a thousand workers held gives their places back when they are gone. */
 START_TEST(purged_holders_are_reclaimed)
 {
-	struct kvw_radix *tree = make_tree(1 << 20, 32);
 	struct kvw_strategy_stats stats = {0};
 	struct prompt p;
 	struct prompt other;
 
+	create_again(1 << 20, 32);
 	prompt_of(&p, "hot");
 	for (uint32_t w = 0; w < KVW_MAX_WORKERS; w++)
 		tree_insert(tree, &p, w, UNLIMITED, 0);
@@ -186,14 +188,11 @@ START_TEST(purged_holders_are_reclaimed)
 	ck_assert_uint_le(stats.bytes - tree->fixed_bytes, (stats.nodes + 1) * 256);
 	for (uint32_t w = 0; w < 8; w++)
 		ck_assert_uint_eq(tree_reach(tree, &p, w), w < 4 ? p.count : 0);
-	tree_check(tree);
-	kvw_radix_destroy(tree);
 }
 END_TEST
 
 START_TEST(view_keeps_to_capacity)
 {
-	struct kvw_radix *tree = make_tree(0, 32);
 	uint64_t capacity = 100 * CHUNK_UNITS;
 	struct prompt first;
 	struct prompt p;
@@ -212,14 +211,12 @@ START_TEST(view_keeps_to_capacity)
 	}
 	ck_assert_uint_ge(kvw_radix_view_tokens(tree, 0), capacity * 8 / 10);
 	ck_assert_uint_eq(tree_reach(tree, &first, 0), 0);
-	kvw_radix_destroy(tree);
 }
 END_TEST
 
 /* As engines do: the end of a prompt goes before its beginning. */
 START_TEST(ageing_takes_the_tail_first)
 {
-	struct kvw_radix *tree = make_tree(0, 32);
 	uint64_t capacity = 400 * CHUNK_UNITS;
 	struct prompt old;
 	struct prompt new;
@@ -237,14 +234,11 @@ START_TEST(ageing_takes_the_tail_first)
 	ck_assert_uint_gt(left, 150); /* 200 fit; ticks are a sixteenth of the capacity here */
 	ck_assert_uint_le(left, 200);
 	ck_assert_uint_eq(tree_reach(tree, &new, 0), 200);
-	tree_check(tree);
-	kvw_radix_destroy(tree);
 }
 END_TEST
 
 START_TEST(prompt_beyond_capacity_is_harmless)
 {
-	struct kvw_radix *tree = make_tree(0, 32);
 	struct prompt p;
 
 	prompt_start(&p);
@@ -257,18 +251,17 @@ START_TEST(prompt_beyond_capacity_is_harmless)
 		ck_assert_uint_le(kvw_radix_view_tokens(tree, 1), 1);
 		tree_check(tree);
 	}
-	kvw_radix_destroy(tree);
 }
 END_TEST
 
 START_TEST(bytes_stay_below_the_limit)
 {
-	struct kvw_radix *tree = make_tree(2 << 20, 4);
 	struct kvw_strategy_stats stats = {0};
 	uint64_t dice = 11;
 	uint64_t missing = 0;
 	struct prompt p;
 
+	create_again(2 << 20, 4);
 	for (unsigned i = 0; i < 20000; i++) {
 		uint32_t worker = (uint32_t)(test_random(&dice) % 16);
 
@@ -284,15 +277,12 @@ START_TEST(bytes_stay_below_the_limit)
 	ck_assert_uint_le(missing, 20);
 	ck_assert_uint_gt(stats.evicted_chunks, 100000);
 	ck_assert_uint_gt(stats.bytes, (2 << 20) * 9 / 10);
-	tree_check(tree);
-	kvw_radix_destroy(tree);
 }
 END_TEST
 
 /* Branches in use survive at the limit, branches out of use go. */
 START_TEST(old_branches_go_first)
 {
-	struct kvw_radix *tree = make_tree(2 << 20, 4);
 	struct prompt *hot = calloc(50, sizeof(*hot));
 	struct prompt cold;
 	struct prompt p;
@@ -300,6 +290,7 @@ START_TEST(old_branches_go_first)
 	int64_t now = 0;
 	unsigned kept = 0;
 
+	create_again(2 << 20, 4);
 	ck_assert_ptr_nonnull(hot);
 	prompt_start(&cold);
 	for (unsigned k = 0; k < 60; k++)
@@ -322,9 +313,7 @@ START_TEST(old_branches_go_first)
 		kept += tree_reach(tree, &hot[i], 0) == 60;
 	ck_assert_uint_ge(kept, 48);
 	ck_assert_uint_eq(tree_reach(tree, &cold, 0), 0);
-	tree_check(tree);
 	free(hot);
-	kvw_radix_destroy(tree);
 }
 END_TEST
 
@@ -400,10 +389,10 @@ static uint32_t model_reach(struct model *m, uint32_t worker, const struct promp
 
 START_TEST(equals_the_model_without_limits)
 {
-	struct kvw_radix *tree = make_tree(16 << 20, _i % 2 == 0 ? 32 : 4);
 	struct model *m = model_make((uint64_t)_i + 1);
 	uint64_t dice = (uint64_t)_i + 77;
 
+	create_again(16 << 20, _i % 2 == 0 ? 32 : 4);
 	for (unsigned step = 0; step < 4000; step++) {
 		const struct prompt *p = &m->prompts[test_random(&dice) % MODEL_PROMPTS];
 		uint32_t worker = (uint32_t)(test_random(&dice) % MODEL_WORKERS);
@@ -421,9 +410,7 @@ START_TEST(equals_the_model_without_limits)
 		if (step % 500 == 0)
 			tree_check(tree);
 	}
-	tree_check(tree);
 	free(m);
-	kvw_radix_destroy(tree);
 }
 END_TEST
 
@@ -432,7 +419,6 @@ END_TEST
  * only two times are known, goes too early or too late. */
 START_TEST(view_is_lru_of_its_capacity)
 {
-	struct kvw_radix *tree = make_tree(0, 32);
 	struct model *m = model_make((uint64_t)_i + 100);
 	uint64_t capacity = 400 * CHUNK_UNITS;
 	uint64_t margin = capacity / 16 + 2 * KVW_RADIX_RUN * CHUNK_UNITS;
@@ -456,20 +442,18 @@ START_TEST(view_is_lru_of_its_capacity)
 	}
 	EXPECT(between < 700); /* or the bounds would say nothing */
 	ck_assert_uint_le(off, 1500 / 50);
-	tree_check(tree);
 	free(m);
-	kvw_radix_destroy(tree);
 }
 END_TEST
 
 /* Small soak: two million inserts at a small limit; nothing grows, nothing leaks. */
 START_TEST(soak_keeps_memory_flat)
 {
-	struct kvw_radix *tree = make_tree(1 << 20, 4);
 	struct kvw_strategy_stats stats = {0};
 	uint64_t dice = 2;
 	struct prompt p;
 
+	create_again(1 << 20, 4);
 	for (unsigned i = 0; i < 2000000; i++) {
 		prompt_start(&p);
 		for (unsigned k = 0; k < 6; k++)
@@ -482,8 +466,6 @@ START_TEST(soak_keeps_memory_flat)
 			tree_check(tree);
 		}
 	}
-	tree_check(tree);
-	kvw_radix_destroy(tree);
 }
 END_TEST
 
@@ -494,6 +476,9 @@ int main(void)
 	TCase *limits = tcase_create("limits");
 	TCase *model = tcase_create("model");
 
+	tcase_add_checked_fixture(basic, setup, teardown);
+	tcase_add_checked_fixture(limits, setup, teardown);
+	tcase_add_checked_fixture(model, setup, teardown);
 	tcase_add_test(basic, empty_tree_knows_nothing);
 	tcase_add_test(basic, longest_prefix_of_each_worker);
 	tcase_add_test(basic, growing_conversation_is_stored_once);

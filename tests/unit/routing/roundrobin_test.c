@@ -5,19 +5,16 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
-#include "support.h"
+#include "strategy_fixture.h"
+#include "tests/unit/suite.h"
 
-static struct kvw_strategy *make(void)
+static void setup(void)
 {
-	struct kvw_strategy_options options = test_options();
-	struct kvw_strategy *strategy = NULL;
-
-	ck_assert_int_eq(kvw_strategy_find("roundrobin")->create(&options, &strategy), KVW_OK);
-	return strategy;
+	setup_strategy("roundrobin");
 }
 
 /* Id of the next worker. */
-static uint32_t next(struct kvw_strategy *strategy, const struct kvw_candidates *set)
+static uint32_t next(const struct kvw_candidates *set)
 {
 	struct kvw_route_request request = {0};
 	struct kvw_decision out;
@@ -29,66 +26,50 @@ static uint32_t next(struct kvw_strategy *strategy, const struct kvw_candidates 
 
 START_TEST(each_in_turn)
 {
-	struct kvw_strategy *strategy = make();
-	struct fleet fleet;
-
 	fleet_init(&fleet, 5);
 	for (unsigned i = 0; i < 50; i++)
-		ck_assert_uint_eq(next(strategy, &fleet.set), i % 5);
-	fleet_finish(&fleet);
-	strategy->ops->destroy(strategy);
+		ck_assert_uint_eq(next(&fleet.set), i % 5);
 }
 END_TEST
 
 START_TEST(unusable_are_passed_over)
 {
-	struct kvw_strategy *strategy = make();
-	struct fleet fleet;
-
 	fleet_init(&fleet, 4);
 	fleet.items[1].usable = false;
-	ck_assert_uint_eq(next(strategy, &fleet.set), 0);
-	ck_assert_uint_eq(next(strategy, &fleet.set), 2);
-	ck_assert_uint_eq(next(strategy, &fleet.set), 3);
-	ck_assert_uint_eq(next(strategy, &fleet.set), 0);
+	ck_assert_uint_eq(next(&fleet.set), 0);
+	ck_assert_uint_eq(next(&fleet.set), 2);
+	ck_assert_uint_eq(next(&fleet.set), 3);
+	ck_assert_uint_eq(next(&fleet.set), 0);
 	fleet.items[1].usable = true;
-	ck_assert_uint_eq(next(strategy, &fleet.set), 1);
-	fleet_finish(&fleet);
-	strategy->ops->destroy(strategy);
+	ck_assert_uint_eq(next(&fleet.set), 1);
 }
 END_TEST
 
 /* The worker whose turn was last disappears; none is skipped or served twice. */
 START_TEST(loss_of_the_last_served)
 {
-	struct kvw_strategy *strategy = make();
-	struct fleet fleet;
 	struct kvw_candidates without_two;
 	struct kvw_candidate items[4];
 
 	fleet_init(&fleet, 5);
 	for (unsigned i = 0; i < 3; i++)
-		ck_assert_uint_eq(next(strategy, &fleet.set), i);
+		ck_assert_uint_eq(next(&fleet.set), i);
 	items[0] = fleet.items[0];
 	items[1] = fleet.items[1];
 	items[2] = fleet.items[3];
 	items[3] = fleet.items[4];
 	without_two = (struct kvw_candidates){items, 4, NULL, 0};
-	ck_assert_uint_eq(next(strategy, &without_two), 3);
-	ck_assert_uint_eq(next(strategy, &without_two), 4);
-	ck_assert_uint_eq(next(strategy, &without_two), 0);
-	ck_assert_uint_eq(next(strategy, &fleet.set), 1);
-	ck_assert_uint_eq(next(strategy, &fleet.set), 2);
-	fleet_finish(&fleet);
-	strategy->ops->destroy(strategy);
+	ck_assert_uint_eq(next(&without_two), 3);
+	ck_assert_uint_eq(next(&without_two), 4);
+	ck_assert_uint_eq(next(&without_two), 0);
+	ck_assert_uint_eq(next(&fleet.set), 1);
+	ck_assert_uint_eq(next(&fleet.set), 2);
 }
 END_TEST
 
 /* Under random loss and return, between two turns of a worker that stays no other has two. */
 START_TEST(fair_under_membership_changes)
 {
-	struct kvw_strategy *strategy = make();
-	struct fleet fleet;
 	uint64_t dice = 8;
 	unsigned turns[10] = {0}; /* since worker 0 was served */
 
@@ -101,15 +82,13 @@ START_TEST(fair_under_membership_changes)
 
 			fleet.items[w].usable = !fleet.items[w].usable;
 		}
-		id = next(strategy, &fleet.set);
+		id = next(&fleet.set);
 		turns[id]++;
 		EXPECT(turns[id] <= 1 || id == 0);
 		if (id == 0)
 			for (unsigned w = 0; w < 10; w++)
 				turns[w] = 0;
 	}
-	fleet_finish(&fleet);
-	strategy->ops->destroy(strategy);
 }
 END_TEST
 
@@ -117,7 +96,6 @@ END_TEST
 #define PICKS 30000
 
 struct loop {
-	struct kvw_strategy *strategy;
 	struct kvw_candidates set;
 	_Atomic uint64_t *served;
 };
@@ -127,47 +105,37 @@ static void *run_loop(void *arg)
 	struct loop *loop = arg;
 
 	for (unsigned i = 0; i < PICKS; i++)
-		atomic_fetch_add(&loop->served[next(loop->strategy, &loop->set)], 1);
+		atomic_fetch_add(&loop->served[next(&loop->set)], 1);
 	return NULL;
 }
 
 START_TEST(loops_never_give_a_turn_twice)
 {
-	struct kvw_strategy *strategy = make();
 	_Atomic uint64_t served[8] = {0};
 	pthread_t threads[LOOPS];
-	struct fleet fleet;
 	struct loop loop;
 
 	fleet_init(&fleet, 8);
-	loop = (struct loop){strategy, fleet.set, served};
+	loop = (struct loop){fleet.set, served};
 	for (unsigned i = 0; i < LOOPS; i++)
 		ck_assert_int_eq(pthread_create(&threads[i], NULL, run_loop, &loop), 0);
 	for (unsigned i = 0; i < LOOPS; i++)
 		pthread_join(threads[i], NULL);
 	for (unsigned w = 0; w < 8; w++)
 		ck_assert_uint_eq(served[w], LOOPS * PICKS / 8);
-	fleet_finish(&fleet);
-	strategy->ops->destroy(strategy);
 }
 END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("roundrobin");
 	TCase *tcase = tcase_create("roundrobin");
-	SRunner *runner = srunner_create(suite);
-	int failed = 0;
 
+	tcase_add_checked_fixture(tcase, setup, teardown);
 	tcase_add_test(tcase, each_in_turn);
 	tcase_add_test(tcase, unusable_are_passed_over);
 	tcase_add_test(tcase, loss_of_the_last_served);
 	tcase_add_test(tcase, fair_under_membership_changes);
 	tcase_add_test(tcase, loops_never_give_a_turn_twice);
 	tcase_set_timeout(tcase, 60);
-	suite_add_tcase(suite, tcase);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+	return run_tcase("roundrobin", tcase);
 }

@@ -7,37 +7,45 @@
 #include <string.h>
 
 #include "routing/session_table.h"
-#include "support.h"
+#include "strategy_fixture.h"
+#include "tests/unit/suite.h"
 
 #define S        INT64_C(1000000000)
 #define SESSIONS 2000
 
-static struct kvw_strategy *make(struct kvw_strategy_options options)
+static void setup(void)
 {
-	struct kvw_strategy *strategy = NULL;
-
-	ck_assert_int_eq(kvw_strategy_find("session")->create(&options, &strategy), KVW_OK);
-	return strategy;
+	setup_strategy("session");
 }
 
-static struct kvw_decision pick(struct kvw_strategy *strategy, struct fleet *fleet,
+static struct kvw_decision pick_of(struct kvw_strategy *chooser, const struct fleet *workers,
 	const char *session, const char *model, int64_t now_ns)
 {
 	struct kvw_route_request request = {
 		.session = kvw_slice_of(session), .model = kvw_slice_of(model)};
 	struct kvw_decision out = {0};
 
-	EXPECT(strategy->ops->pick(strategy, &request, &fleet->set, now_ns, &out) == KVW_OK);
+	EXPECT(chooser->ops->pick(chooser, &request, &workers->set, now_ns, &out) == KVW_OK);
 	return out;
 }
 
-static struct kvw_decision pick_number(
-	struct kvw_strategy *strategy, struct fleet *fleet, unsigned number, int64_t now_ns)
+static struct kvw_decision pick(const char *session, const char *model, int64_t now_ns)
+{
+	return pick_of(strategy, &fleet, session, model, now_ns);
+}
+
+static struct kvw_decision pick_number_of(
+	struct kvw_strategy *chooser, const struct fleet *workers, unsigned number)
 {
 	char name[24];
 
 	snprintf(name, sizeof(name), "session-%u", number);
-	return pick(strategy, fleet, name, "m", now_ns);
+	return pick_of(chooser, workers, name, "m", 0);
+}
+
+static struct kvw_decision pick_number(unsigned number)
+{
+	return pick_number_of(strategy, &fleet, number);
 }
 
 static bool because(const struct kvw_decision *d, const char *reason)
@@ -47,67 +55,57 @@ static bool because(const struct kvw_decision *d, const char *reason)
 
 START_TEST(session_stays)
 {
-	struct kvw_strategy *strategy = make(test_options());
-	struct fleet fleet;
 	struct kvw_decision first;
 	struct kvw_lease leases[20] = {0};
 
 	fleet_init(&fleet, 8);
-	first = pick(strategy, &fleet, "alice", "m", 0);
+	first = pick("alice", "m", 0);
 	ck_assert_str_eq(kvw_reason_name(first.reason), "session_new");
 	/* However loaded its worker is. */
 	for (unsigned i = 0; i < 20; i++)
 		kvw_lease_take(&leases[i], fleet.items[first.pos].load, 100, 0);
 	for (unsigned i = 0; i < 20; i++) {
-		struct kvw_decision again = pick(strategy, &fleet, "alice", "m", i);
+		struct kvw_decision again = pick("alice", "m", i);
 
 		ck_assert_str_eq(kvw_reason_name(again.reason), "session");
 		ck_assert_uint_eq(again.worker_id, first.worker_id);
 	}
 	for (unsigned i = 0; i < 20; i++)
 		kvw_lease_release(&leases[i], 100);
-	fleet_finish(&fleet);
-	strategy->ops->destroy(strategy);
 }
 END_TEST
 
 START_TEST(sessions_spread_evenly)
 {
-	struct kvw_strategy *strategy = make(test_options());
 	struct kvw_strategy_stats stats;
-	struct fleet fleet;
 	unsigned count[8] = {0};
 
 	fleet_init(&fleet, 8);
 	for (unsigned i = 0; i < SESSIONS; i++)
-		count[pick_number(strategy, &fleet, i, 0).pos]++;
+		count[pick_number(i).pos]++;
 	for (unsigned w = 0; w < 8; w++) {
 		ck_assert_uint_gt(count[w], SESSIONS / 8 * 7 / 10);
 		ck_assert_uint_lt(count[w], SESSIONS / 8 * 13 / 10);
 	}
 	strategy->ops->stats(strategy, &stats);
 	ck_assert_uint_eq(stats.sessions, SESSIONS);
-	fleet_finish(&fleet);
-	strategy->ops->destroy(strategy);
 }
 END_TEST
 
 /* A worker goes: its sessions move, once, and no others. It comes back: none moves. */
 START_TEST(only_sessions_of_a_lost_worker_move)
 {
-	struct kvw_strategy *strategy = make(test_options());
 	uint32_t *home = calloc(SESSIONS, sizeof(*home));
-	struct fleet fleet;
 	unsigned moved = 0;
 	unsigned lost = 0;
 
 	ck_assert_ptr_nonnull(home);
 	fleet_init(&fleet, 8);
 	for (unsigned i = 0; i < SESSIONS; i++)
-		home[i] = pick_number(strategy, &fleet, i, 0).worker_id;
+		home[i] = pick_number(i).worker_id;
 	fleet.items[3].usable = false;
 	for (unsigned i = 0; i < SESSIONS; i++) {
-		struct kvw_decision d = pick_number(strategy, &fleet, i, 0);
+		struct kvw_decision d = pick_number(i);
 
 		lost += home[i] == 3;
 		moved += d.worker_id != home[i];
@@ -119,22 +117,18 @@ START_TEST(only_sessions_of_a_lost_worker_move)
 	ck_assert_uint_gt(lost, 0);
 	fleet.items[3].usable = true;
 	for (unsigned i = 0; i < SESSIONS; i++) {
-		struct kvw_decision d = pick_number(strategy, &fleet, i, 0);
+		struct kvw_decision d = pick_number(i);
 
 		EXPECT(d.worker_id == home[i] && because(&d, "session"));
 	}
 	free(home);
-	fleet_finish(&fleet);
-	strategy->ops->destroy(strategy);
 }
 END_TEST
 
 /* Without any memory of them, a ninth worker takes about a ninth of the sessions, all its own. */
 START_TEST(hash_moves_few_when_a_worker_joins)
 {
-	struct kvw_strategy *before = make(test_options());
-	struct kvw_strategy *after = make(test_options());
-	struct fleet fleet;
+	struct kvw_strategy *after = make_default("session");
 	unsigned moved = 0;
 
 	fleet_init(&fleet, 9);
@@ -143,16 +137,14 @@ START_TEST(hash_moves_few_when_a_worker_joins)
 		uint32_t new = 0;
 
 		fleet.set.count = 8;
-		old = pick_number(before, &fleet, i, 0).worker_id;
+		old = pick_number(i).worker_id;
 		fleet.set.count = 9;
-		new = pick_number(after, &fleet, i, 0).worker_id;
+		new = pick_number_of(after, &fleet, i).worker_id;
 		EXPECT(new == old || new == 8);
 		moved += new != old;
 	}
 	ck_assert_uint_gt(moved, SESSIONS / 9 * 7 / 10);
 	ck_assert_uint_lt(moved, SESSIONS / 9 * 13 / 10);
-	fleet_finish(&fleet);
-	before->ops->destroy(before);
 	after->ops->destroy(after);
 }
 END_TEST
@@ -161,20 +153,20 @@ END_TEST
 START_TEST(replicas_agree)
 {
 	struct kvw_strategy_options other = test_options();
-	struct kvw_strategy *a = make(test_options());
+	struct kvw_strategy *a = make_default("session");
 	struct kvw_strategy *b = NULL;
 	struct fleet one;
 	struct fleet two;
 
 	other.seed = 4711;
-	b = make(other);
+	b = make_strategy("session", &other);
 	fleet_init(&one, 8);
 	fleet_init(&two, 8);
 	for (unsigned w = 0; w < 8; w++)
 		two.items[w].key = one.items[7 - w].key;
 	for (unsigned i = 0; i < 500; i++)
-		EXPECT(one.items[pick_number(a, &one, i, 0).pos].key ==
-			two.items[pick_number(b, &two, i, 0).pos].key);
+		EXPECT(one.items[pick_number_of(a, &one, i).pos].key ==
+			two.items[pick_number_of(b, &two, i).pos].key);
 	fleet_finish(&one);
 	fleet_finish(&two);
 	a->ops->destroy(a);
@@ -184,16 +176,14 @@ END_TEST
 
 START_TEST(newcomers_respect_the_load_bound)
 {
-	struct kvw_strategy *strategy = make(test_options());
 	struct kvw_lease *leases = calloc(800, sizeof(*leases));
-	struct fleet fleet;
 	uint32_t most = 0;
 	unsigned passed_on = 0;
 
 	ck_assert_ptr_nonnull(leases);
 	fleet_init(&fleet, 8);
 	for (unsigned i = 0; i < 800; i++) {
-		struct kvw_decision d = pick_number(strategy, &fleet, i, 0);
+		struct kvw_decision d = pick_number(i);
 		uint32_t inflight = 0;
 
 		kvw_lease_take(&leases[i], fleet.items[d.pos].load, 1000, 0);
@@ -211,20 +201,16 @@ START_TEST(newcomers_respect_the_load_bound)
 	for (unsigned i = 0; i < 800; i++)
 		kvw_lease_release(&leases[i], 0);
 	free(leases);
-	fleet_finish(&fleet);
-	strategy->ops->destroy(strategy);
 }
 END_TEST
 
 START_TEST(no_session_goes_by_load)
 {
-	struct kvw_strategy *strategy = make(test_options());
 	struct kvw_lease leases[80] = {0};
-	struct fleet fleet;
 
 	fleet_init(&fleet, 8);
 	for (unsigned i = 0; i < 80; i++) {
-		struct kvw_decision d = pick(strategy, &fleet, "", "m", 0);
+		struct kvw_decision d = pick("", "m", 0);
 
 		ck_assert_str_eq(kvw_reason_name(d.reason), "no_session");
 		kvw_lease_take(&leases[i], fleet.items[d.pos].load, 0, 0);
@@ -233,33 +219,27 @@ START_TEST(no_session_goes_by_load)
 		ck_assert_uint_eq(kvw_load_inflight(fleet.items[w].load), 10);
 	for (unsigned i = 0; i < 80; i++)
 		kvw_lease_release(&leases[i], 0);
-	fleet_finish(&fleet);
-	strategy->ops->destroy(strategy);
 }
 END_TEST
 
 /* Workers of another model must not tear a session away from its own. */
 START_TEST(models_are_apart)
 {
-	struct kvw_strategy *strategy = make(test_options());
-	struct fleet fleet;
 	uint32_t llama = 0;
 	uint32_t qwen = 0;
 
 	fleet_init(&fleet, 8);
 	for (unsigned w = 0; w < 8; w++)
 		fleet.items[w].usable = w < 4;
-	llama = pick(strategy, &fleet, "bob", "llama", 0).worker_id;
+	llama = pick("bob", "llama", 0).worker_id;
 	for (unsigned w = 0; w < 8; w++)
 		fleet.items[w].usable = w >= 4;
-	qwen = pick(strategy, &fleet, "bob", "qwen", 0).worker_id;
+	qwen = pick("bob", "qwen", 0).worker_id;
 	ck_assert_uint_ge(qwen, 4);
 	for (unsigned w = 0; w < 8; w++)
 		fleet.items[w].usable = true;
-	ck_assert_uint_eq(pick(strategy, &fleet, "bob", "llama", 0).worker_id, llama);
-	ck_assert_uint_eq(pick(strategy, &fleet, "bob", "qwen", 0).worker_id, qwen);
-	fleet_finish(&fleet);
-	strategy->ops->destroy(strategy);
+	ck_assert_uint_eq(pick("bob", "llama", 0).worker_id, llama);
+	ck_assert_uint_eq(pick("bob", "qwen", 0).worker_id, qwen);
 }
 END_TEST
 
@@ -343,7 +323,7 @@ static void *run_loop(void *arg)
 
 	for (unsigned round = 0; round < 40; round++)
 		for (unsigned i = 0; i < 500; i++) {
-			uint32_t id = pick_number(loop->strategy, loop->fleet, i, 0).worker_id;
+			uint32_t id = pick_number_of(loop->strategy, loop->fleet, i).worker_id;
 
 			loop->moved += round > 0 && id != loop->home[i];
 			loop->home[i] = id;
@@ -353,10 +333,8 @@ static void *run_loop(void *arg)
 
 START_TEST(loops_agree_on_sessions)
 {
-	struct kvw_strategy *strategy = make(test_options());
 	struct loop *loops = calloc(LOOPS, sizeof(*loops));
 	pthread_t threads[LOOPS];
-	struct fleet fleet;
 
 	ck_assert_ptr_nonnull(loops);
 	fleet_init(&fleet, 16);
@@ -372,8 +350,6 @@ START_TEST(loops_agree_on_sessions)
 			EXPECT(loops[i].home[k] == loops[0].home[k]);
 	}
 	free(loops);
-	fleet_finish(&fleet);
-	strategy->ops->destroy(strategy);
 }
 END_TEST
 
@@ -382,9 +358,8 @@ int main(void)
 	Suite *suite = suite_create("session");
 	TCase *tcase = tcase_create("session");
 	TCase *table = tcase_create("table");
-	SRunner *runner = srunner_create(suite);
-	int failed = 0;
 
+	tcase_add_checked_fixture(tcase, setup, teardown);
 	tcase_add_test(tcase, session_stays);
 	tcase_add_test(tcase, sessions_spread_evenly);
 	tcase_add_test(tcase, only_sessions_of_a_lost_worker_move);
@@ -401,8 +376,5 @@ int main(void)
 	tcase_set_timeout(tcase, 60);
 	suite_add_tcase(suite, tcase);
 	suite_add_tcase(suite, table);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+	return run_suite(suite);
 }
