@@ -15,49 +15,51 @@ struct probe {
 	struct kvw_timer timer; /* first */
 	int fired;
 	int64_t fired_ns;
-	struct kvw_timers *timers;
 	struct probe *victim; /* cleared by the callback */
 	int64_t again_in_ns;  /* for which the callback sets it again; 0: not */
 };
 
+static struct kvw_timers timers;
+static struct probe probe;       /* for tests that need one */
 static int64_t last_deadline_ns; /* of the timer that fired last */
 
 static void fired(struct kvw_timer *timer, int64_t now_ns)
 {
-	struct probe *probe = (struct probe *)timer;
+	struct probe *self = (struct probe *)timer;
 
 	ck_assert(!kvw_timer_running(timer));
-	probe->fired++;
-	probe->fired_ns = now_ns;
-	if (probe->victim != NULL)
-		kvw_timer_clear(probe->timers, &probe->victim->timer);
-	if (probe->again_in_ns != 0)
-		kvw_timer_set(probe->timers, timer, timer->kind, now_ns + probe->again_in_ns);
+	self->fired++;
+	self->fired_ns = now_ns;
+	if (self->victim != NULL)
+		kvw_timer_clear(&timers, &self->victim->timer);
+	if (self->again_in_ns != 0)
+		kvw_timer_set(&timers, timer, timer->kind, now_ns + self->again_in_ns);
 }
 
 static void in_order(struct kvw_timer *timer, int64_t now_ns)
 {
-	const struct probe *probe = (const struct probe *)timer;
+	const struct probe *self = (const struct probe *)timer;
 
 	(void)now_ns;
-	ck_assert_int_ge(probe->fired_ns, last_deadline_ns);
-	last_deadline_ns = probe->fired_ns;
+	ck_assert_int_ge(self->fired_ns, last_deadline_ns);
+	last_deadline_ns = self->fired_ns;
 }
 
-static void set(struct kvw_timers *timers, struct probe *probe, uint8_t kind, int64_t deadline_ns)
+static void setup(void)
 {
-	probe->timers = timers;
-	probe->timer.fn = fired;
-	kvw_timer_set(timers, &probe->timer, kind, deadline_ns);
+	kvw_timers_init(&timers);
+	probe = (struct probe){0};
+}
+
+static void set(struct probe *which, uint8_t kind, int64_t deadline_ns)
+{
+	which->timer.fn = fired;
+	kvw_timer_set(&timers, &which->timer, kind, deadline_ns);
 }
 
 START_TEST(fires_once_when_due_and_not_before)
 {
-	struct kvw_timers timers;
-	struct probe probe = {0};
-
-	kvw_timers_init(&timers);
-	set(&timers, &probe, 3, 100);
+	set(&probe, 3, 100);
 	ck_assert(kvw_timer_running(&probe.timer));
 	kvw_timers_run(&timers, 99);
 	ck_assert_int_eq(probe.fired, 0);
@@ -71,11 +73,7 @@ END_TEST
 
 START_TEST(cleared_never_fires)
 {
-	struct kvw_timers timers;
-	struct probe probe = {0};
-
-	kvw_timers_init(&timers);
-	set(&timers, &probe, 0, 100);
+	set(&probe, 0, 100);
 	kvw_timer_clear(&timers, &probe.timer);
 	ck_assert(!kvw_timer_running(&probe.timer));
 	kvw_timer_clear(&timers, &probe.timer);
@@ -86,15 +84,11 @@ END_TEST
 
 START_TEST(setting_again_moves_it)
 {
-	struct kvw_timers timers;
-	struct probe probe = {0};
-
-	kvw_timers_init(&timers);
-	set(&timers, &probe, 0, 100);
-	set(&timers, &probe, 0, 300);
+	set(&probe, 0, 100);
+	set(&probe, 0, 300);
 	kvw_timers_run(&timers, 200);
 	ck_assert_int_eq(probe.fired, 0);
-	set(&timers, &probe, 5, 250); /* another kind, and earlier */
+	set(&probe, 5, 250); /* another kind, and earlier */
 	kvw_timers_run(&timers, 250);
 	ck_assert_int_eq(probe.fired, 1);
 	kvw_timers_run(&timers, 300);
@@ -106,11 +100,9 @@ START_TEST(shorter_durations_are_due_earlier)
 {
 	/* Durations change with a reload: later timers of a kind may be due before earlier ones. */
 	static struct probe probes[COUNT];
-	struct kvw_timers timers;
 	unsigned seed = 7;
 
 	memset(probes, 0, sizeof(probes));
-	kvw_timers_init(&timers);
 	last_deadline_ns = 0;
 	for (int i = 0; i < COUNT; i++) {
 		probes[i].fired_ns = 1 + rand_r(&seed) % 1000;
@@ -131,19 +123,17 @@ END_TEST
 
 START_TEST(callback_may_clear_those_that_are_due_too)
 {
-	struct kvw_timers timers;
 	struct probe probes[3] = {{.fired = 0}};
 
-	kvw_timers_init(&timers);
 	for (int i = 0; i < 3; i++)
-		set(&timers, &probes[i], i == 2 ? 4 : 2, 100);
+		set(&probes[i], i == 2 ? 4 : 2, 100);
 	probes[0].victim = &probes[1];
 	kvw_timers_run(&timers, 100);
 	ck_assert_int_eq(probes[0].fired, 1);
 	ck_assert_int_eq(probes[1].fired, 0);
 	ck_assert_int_eq(probes[2].fired, 1);
-	set(&timers, &probes[0], 2, 200);
-	set(&timers, &probes[2], 4, 200);
+	set(&probes[0], 2, 200);
+	set(&probes[2], 4, 200);
 	probes[0].victim = &probes[2]; /* of a kind that comes later in the same run */
 	kvw_timers_run(&timers, 200);
 	ck_assert_int_eq(probes[0].fired, 2);
@@ -153,11 +143,8 @@ END_TEST
 
 START_TEST(callback_may_set_its_own_timer_again)
 {
-	struct kvw_timers timers;
-	struct probe probe = {.again_in_ns = 10};
-
-	kvw_timers_init(&timers);
-	set(&timers, &probe, 2, 100);
+	probe.again_in_ns = 10;
+	set(&probe, 2, 100);
 	kvw_timers_run(&timers, 100);
 	ck_assert_int_eq(probe.fired, 1);
 	ck_assert(kvw_timer_running(&probe.timer));
@@ -173,6 +160,7 @@ int main(void)
 {
 	TCase *tcase = tcase_create("timer");
 
+	tcase_add_checked_fixture(tcase, setup, NULL);
 	tcase_add_test(tcase, fires_once_when_due_and_not_before);
 	tcase_add_test(tcase, cleared_never_fires);
 	tcase_add_test(tcase, setting_again_moves_it);

@@ -1,37 +1,9 @@
 /*
  * client_test.c - the client against a server that does everything wrong, one thing at a time.
  */
-#include <check.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
-#include "support.h"
-
-#define GET_A "*2\r\n$3\r\nGET\r\n$1\r\na\r\n"
-#define GET_B "*2\r\n$3\r\nGET\r\n$1\r\nb\r\n"
-#define PING  "*1\r\n$4\r\nPING\r\n"
-
-static struct world w;
-static struct fake f;
-
-static void setup(void)
-{
-	world_init(&w, "redis://127.0.0.1:1");
-	fake_init(&f, &w);
-	ck_assert_ptr_null(kvw_redis_url_parse(f.url, &w.url));
-}
-
-static void teardown(void)
-{
-	world_finish(&w);
-	fake_finish(&f);
-}
-
-static struct kvw_redis_stats stats(void)
-{
-	return world_stats(&w);
-}
+#include "fake_fixture.h"
 
 /* --- what goes well --------------------------------------------------------------------------- */
 
@@ -75,13 +47,9 @@ START_TEST(t_mode_is_reported)
 	int fd;
 
 	world_start(&w);
-	ORDER(&o, &w, 1000 * MS, "PING");
-	order_submit(&o, &w);
+	submit_ping(&o);
 	fd = fake_login(&f);
-	HEAR(&f, fd, PING);
-	SAY(&f, fd, "+PONG\r\n");
-	order_wait(&o, &w);
-	ck_assert_str_eq(o.c.text, "PONG");
+	answer_ping(fd, &o);
 	ck_assert_str_eq(stats().mode, "redis 0.0.1 standalone");
 	ck_assert_uint_eq(stats().connections, 1);
 	fake_close(fd);
@@ -97,8 +65,7 @@ START_TEST(t_login_says_user_password_and_database)
 	w.options.password = "s3 cret";
 	w.url.database = 7;
 	world_start(&w);
-	ORDER(&o, &w, 1000 * MS, "PING");
-	order_submit(&o, &w);
+	submit_ping(&o);
 	fd = fake_accept(&f);
 	HEAR(&f, fd,
 		"*3\r\n$4\r\nAUTH\r\n$2\r\nme\r\n$7\r\ns3 cret\r\n*2\r\n$6\r\nSELECT\r\n$1\r\n7\r\n"
@@ -106,10 +73,7 @@ START_TEST(t_login_says_user_password_and_database)
 	SAY(&f, fd, "+OK\r\n+OK\r\n");
 	ck_assert(fake_hears_nothing(&f, fd));
 	SAY(&f, fd, "-NOPERM this user has no permissions to run the 'info' command\r\n");
-	HEAR(&f, fd, PING);
-	SAY(&f, fd, "+PONG\r\n");
-	order_wait(&o, &w);
-	ck_assert_int_eq(o.c.status, KVW_OK);
+	answer_ping(fd, &o);
 	fake_close(fd);
 }
 END_TEST
@@ -131,9 +95,7 @@ START_TEST(t_spread_over_connections)
 	HEAR(&f, a, "*3\r\n$3\r\nSET\r\n");
 	b = fake_login(&f);
 	order_submit(&small, &w);
-	HEAR(&f, b, PING);
-	SAY(&f, b, "+PONG\r\n");
-	order_wait(&small, &w);
+	answer_ping(b, &small);
 	ck_assert(!large.done);
 	world_finish(&w);
 	fake_close(a);
@@ -150,9 +112,7 @@ START_TEST(t_error_in_place_of_a_value)
 	int fd;
 
 	world_start(&w);
-	ORDER(&o, &w, 1000 * MS, "GET", "a");
-	order_into(&o, memory, sizeof(memory), 1);
-	order_submit(&o, &w);
+	submit_get(&o, memory, sizeof(memory), 1);
 	fd = fake_login(&f);
 	HEAR(&f, fd, GET_A);
 	SAY(&f, fd, "-NOPERM this user has no permissions to access one of the keys\r\n");
@@ -217,10 +177,7 @@ START_TEST(t_not_redis)
 	fake_hear_end(&f, fd);
 	w.now_ns += 100 * MS; /* a connection that answered nothing is not followed at once */
 	fd = fake_login(&f);
-	HEAR(&f, fd, PING);
-	SAY(&f, fd, "+PONG\r\n");
-	order_wait(&b, &w);
-	ck_assert_str_eq(b.c.text, "PONG");
+	answer_ping(fd, &b);
 	fake_close(fd);
 }
 END_TEST
@@ -231,8 +188,7 @@ START_TEST(t_reply_without_a_command)
 	int fd;
 
 	world_start(&w);
-	ORDER(&o, &w, 1000 * MS, "PING");
-	order_submit(&o, &w);
+	submit_ping(&o);
 	fd = fake_login(&f);
 	HEAR(&f, fd, PING);
 	SAY(&f, fd, "+PONG\r\n+PONG\r\n");
@@ -242,9 +198,7 @@ START_TEST(t_reply_without_a_command)
 	order_submit(&o, &w); /* the next one makes a new connection */
 	o.done_count = 0;
 	fd = fake_login(&f);
-	HEAR(&f, fd, PING);
-	SAY(&f, fd, "+PONG\r\n");
-	order_wait(&o, &w);
+	answer_ping(fd, &o);
 	ck_assert_uint_eq(stats().reconnects, 1);
 	fake_close(fd);
 }
@@ -272,10 +226,7 @@ START_TEST(t_early_reply)
 	ck_assert_int_eq(o.c.reply, KVW_REDIS_ERROR);
 	fake_hear_end(&f, fd);
 	fd = fake_login(&f);
-	HEAR(&f, fd, PING);
-	SAY(&f, fd, "+PONG\r\n");
-	order_wait(&other, &w);
-	ck_assert_int_eq(other.c.status, KVW_OK);
+	answer_ping(fd, &other);
 	fake_close(fd);
 	free(value);
 }
@@ -287,8 +238,7 @@ START_TEST(t_loading_is_asked_again)
 	int fd;
 
 	world_start(&w);
-	ORDER(&o, &w, 1000 * MS, "PING");
-	order_submit(&o, &w);
+	submit_ping(&o);
 	fd = fake_login(&f);
 	HEAR(&f, fd, PING);
 	SAY(&f, fd, "-LOADING Redis is loading the dataset in memory\r\n");
@@ -296,10 +246,7 @@ START_TEST(t_loading_is_asked_again)
 	ck_assert(!o.done);
 	ck_assert_int_lt(w.next_ns, w.now_ns + 500 * MS);
 	w.now_ns = w.next_ns;
-	HEAR(&f, fd, PING);
-	SAY(&f, fd, "+PONG\r\n");
-	order_wait(&o, &w);
-	ck_assert_str_eq(o.c.text, "PONG");
+	answer_ping(fd, &o);
 	fake_close(fd);
 }
 END_TEST
@@ -409,7 +356,7 @@ START_TEST(t_destroyed_at_any_time)
 	if (_i >= 1)
 		fd = fake_accept(&f);
 	if (_i >= 2) {
-		HEAR(&f, fd, "*2\r\n$4\r\nINFO\r\n$6\r\nserver\r\n");
+		HEAR(&f, fd, INFO);
 		SAY(&f, fd, "$0\r\n\r\n");
 		HEAR(&f, fd, GET_A);
 	}
@@ -441,9 +388,8 @@ START_TEST(t_unusable_files)
 }
 END_TEST
 
-static Suite *client_suite(void)
+int main(void)
 {
-	Suite *suite = suite_create("redis-client");
 	TCase *tc = tcase_create("client");
 
 	tcase_set_timeout(tc, 60);
@@ -464,17 +410,5 @@ static Suite *client_suite(void)
 	tcase_add_test(tc, t_too_many_pieces);
 	tcase_add_loop_test(tc, t_destroyed_at_any_time, 0, 4);
 	tcase_add_test(tc, t_unusable_files);
-	suite_add_tcase(suite, tc);
-	return suite;
-}
-
-int main(void)
-{
-	SRunner *runner = srunner_create(client_suite());
-	int failed;
-
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? 0 : 1;
+	return run_tcase("redis-client", tc);
 }

@@ -2,36 +2,7 @@
  * connection_test.c - connections that end in the middle of something, and those that never come to
  * be.
  */
-#include <check.h>
-#include <stdio.h>
-#include <string.h>
-
-#include "support.h"
-
-#define GET_A "*2\r\n$3\r\nGET\r\n$1\r\na\r\n"
-#define GET_B "*2\r\n$3\r\nGET\r\n$1\r\nb\r\n"
-#define PING  "*1\r\n$4\r\nPING\r\n"
-
-static struct world w;
-static struct fake f;
-
-static void setup(void)
-{
-	world_init(&w, "redis://127.0.0.1:1");
-	fake_init(&f, &w);
-	ck_assert_ptr_null(kvw_redis_url_parse(f.url, &w.url));
-}
-
-static void teardown(void)
-{
-	world_finish(&w);
-	fake_finish(&f);
-}
-
-static struct kvw_redis_stats stats(void)
-{
-	return world_stats(&w);
-}
+#include "fake_fixture.h"
 
 /* --- connections that end --------------------------------------------------------------------- */
 
@@ -43,9 +14,7 @@ START_TEST(t_cut_in_a_value)
 	int fd;
 
 	world_start(&w);
-	ORDER(&o, &w, 1000 * MS, "GET", "a");
-	order_into(&o, memory, 10, 2);
-	order_submit(&o, &w);
+	submit_get(&o, memory, 10, 2);
 	fd = fake_login(&f);
 	HEAR(&f, fd, GET_A);
 	SAY(&f, fd, "$10\r\nXXXXXXX");
@@ -139,15 +108,12 @@ START_TEST(t_deadline_in_line)
 	order_submit(&late, &w);
 	order_submit(&other, &w);
 	fd = fake_accept(&f);
-	HEAR(&f, fd, "*2\r\n$4\r\nINFO\r\n$6\r\nserver\r\n");
+	HEAR(&f, fd, INFO);
 	w.now_ns += 100 * MS;
 	order_wait(&late, &w);
 	ck_assert_int_eq(late.c.status, KVW_ETIMEDOUT);
 	SAY(&f, fd, "$0\r\n\r\n");
-	HEAR(&f, fd, PING);
-	SAY(&f, fd, "+PONG\r\n");
-	order_wait(&other, &w);
-	ck_assert_int_eq(other.c.status, KVW_OK);
+	answer_ping(fd, &other);
 	fake_close(fd);
 }
 END_TEST
@@ -161,27 +127,21 @@ START_TEST(t_refused_and_back_again)
 
 	fake_finish(&f);
 	world_start(&w);
-	ORDER(&o, &w, 1000 * MS, "PING");
-	order_submit(&o, &w);
+	submit_ping(&o);
 	order_wait(&o, &w);
 	ck_assert_int_eq(o.c.status, KVW_EIO);
 	ck_assert_str_eq(o.c.text, "cannot connect: Connection refused");
 	ck_assert_str_eq(stats().reason, "cannot connect: Connection refused");
 	ck_assert(world_logged(&w, "cannot connect: Connection refused"));
-	ORDER(&o, &w, 1000 * MS, "PING");
-	order_submit(&o, &w); /* at once again: not even asked */
+	submit_ping(&o); /* at once again: not even asked */
 	world_step(&w);
 	ck_assert(o.done);
 	ck_assert_int_eq(o.c.status, KVW_EIO);
 	fake_reopen(&f);
 	w.now_ns += 3000 * MS;
-	ORDER(&o, &w, 1000 * MS, "PING");
-	order_submit(&o, &w);
+	submit_ping(&o);
 	fd = fake_login(&f);
-	HEAR(&f, fd, PING);
-	SAY(&f, fd, "+PONG\r\n");
-	order_wait(&o, &w);
-	ck_assert_int_eq(o.c.status, KVW_OK);
+	answer_ping(fd, &o);
 	ck_assert(world_logged(&w, "works again"));
 	ck_assert_str_eq(stats().reason, "");
 	fake_close(fd);
@@ -232,8 +192,7 @@ START_TEST(t_login_refused)
 		int fd;
 
 		w.now_ns += 3000 * MS;
-		ORDER(&o, &w, 1000 * MS, "PING");
-		order_submit(&o, &w);
+		submit_ping(&o);
 		fd = fake_accept(&f);
 		HEAR(&f, fd, "*2\r\n$4\r\nAUTH\r\n$7\r\nhunter2\r\n");
 		SAY(&f, fd, "-WRONGPASS invalid username-password pair or user is disabled.\r\n");
@@ -256,10 +215,9 @@ START_TEST(t_password_wanted)
 	int fd;
 
 	world_start(&w);
-	ORDER(&o, &w, 1000 * MS, "PING");
-	order_submit(&o, &w);
+	submit_ping(&o);
 	fd = fake_accept(&f);
-	HEAR(&f, fd, "*2\r\n$4\r\nINFO\r\n$6\r\nserver\r\n");
+	HEAR(&f, fd, INFO);
 	SAY(&f, fd, "-NOAUTH Authentication required.\r\n");
 	order_wait(&o, &w);
 	ck_assert_str_eq(o.c.text, "login refused: NOAUTH Authentication required.");
@@ -273,8 +231,7 @@ START_TEST(t_server_that_is_full)
 	int fd;
 
 	world_start(&w);
-	ORDER(&o, &w, 1000 * MS, "PING");
-	order_submit(&o, &w);
+	submit_ping(&o);
 	fd = fake_accept(&f);
 	SAY(&f, fd, "-ERR max number of clients reached\r\n");
 	order_wait(&o, &w);
@@ -293,7 +250,7 @@ START_TEST(t_server_that_never_answers)
 	ORDER(&o, &w, 10000 * MS, "PING");
 	order_submit(&o, &w);
 	fd = fake_accept(&f);
-	HEAR(&f, fd, "*2\r\n$4\r\nINFO\r\n$6\r\nserver\r\n");
+	HEAR(&f, fd, INFO);
 	ck_assert(!o.done);
 	ck_assert_int_le(w.next_ns, w.now_ns + 1000 * MS);
 	w.now_ns = w.next_ns;
@@ -328,13 +285,9 @@ START_TEST(t_name_with_an_address)
 
 	snprintf(w.url.nodes[0].host, sizeof(w.url.nodes[0].host), "localhost");
 	world_start(&w);
-	ORDER(&o, &w, 1000 * MS, "PING");
-	order_submit(&o, &w);
+	submit_ping(&o);
 	fd = fake_login(&f);
-	HEAR(&f, fd, PING);
-	SAY(&f, fd, "+PONG\r\n");
-	order_wait(&o, &w);
-	ck_assert_int_eq(o.c.status, KVW_OK);
+	answer_ping(fd, &o);
 	fake_close(fd);
 }
 END_TEST
@@ -346,15 +299,12 @@ START_TEST(t_connections_wanted_again)
 
 	w.options.connections = 3;
 	world_start(&w);
-	ORDER(&o, &w, 1000 * MS, "PING");
-	order_submit(&o, &w);
+	submit_ping(&o);
 	fds[0] = fake_login(&f);
 	ck_assert_int_ge(fds[0], 0);
 	for (int i = 1; i < 3; i++)
 		fds[i] = fake_login(&f);
-	HEAR(&f, fds[0], PING);
-	SAY(&f, fds[0], "+PONG\r\n");
-	order_wait(&o, &w);
+	answer_ping(fds[0], &o);
 	ck_assert(fake_has_none(&f));
 	ck_assert_uint_eq(stats().connections, 3);
 	for (int i = 0; i < 3; i++)
@@ -362,8 +312,7 @@ START_TEST(t_connections_wanted_again)
 	while (stats().connections > 0)
 		;
 	w.now_ns += 3000 * MS;
-	ORDER(&o, &w, 1000 * MS, "PING");
-	order_submit(&o, &w);
+	submit_ping(&o);
 	for (int i = 0; i < 3; i++)
 		fds[i] = fake_login(&f);
 	world_finish(&w);
@@ -372,9 +321,8 @@ START_TEST(t_connections_wanted_again)
 }
 END_TEST
 
-static Suite *connection_suite(void)
+int main(void)
 {
-	Suite *suite = suite_create("redis-connection");
 	TCase *tc = tcase_create("connection");
 
 	tcase_set_timeout(tc, 60);
@@ -392,17 +340,5 @@ static Suite *connection_suite(void)
 	tcase_add_test(tc, t_name_without_an_address);
 	tcase_add_test(tc, t_name_with_an_address);
 	tcase_add_test(tc, t_connections_wanted_again);
-	suite_add_tcase(suite, tc);
-	return suite;
-}
-
-int main(void)
-{
-	SRunner *runner = srunner_create(connection_suite());
-	int failed;
-
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? 0 : 1;
+	return run_tcase("redis-connection", tc);
 }

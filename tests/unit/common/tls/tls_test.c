@@ -50,8 +50,27 @@ static void set_up(void)
 	client = make_client(files.ca, false);
 }
 
+/* Two ends and the wire between them. A test opens it, with steps of so many bytes; tear_down()
+ * closes it. */
+static struct link l;
+static bool opened;
+
+static void open_link(size_t step)
+{
+	link_open(&l, step);
+	opened = true;
+}
+
+static void close_link(void)
+{
+	if (opened)
+		link_close(&l);
+	opened = false;
+}
+
 static void tear_down(void)
 {
+	close_link();
 	kvw_tls_destroy(client);
 	kvw_tls_destroy(server);
 }
@@ -86,49 +105,50 @@ static void expect_text(struct end *end, const char *text)
 static const size_t steps[] = {1, 2, 3, 5, 100, 1000, 65536};
 #define STEP_COUNT ((int)(sizeof(steps) / sizeof(steps[0])))
 
+static void open_and_begin(size_t step)
+{
+	open_link(step);
+	link_begin(&l, client, server);
+}
+
 /* --- handshakes --- */
 
 START_TEST(test_handshake_however_cut)
 {
-	struct link link;
 	size_t events;
 
-	link_open(&link, steps[_i]);
-	link_begin(&link, client, server);
+	open_and_begin(steps[_i]);
 	/* Session tickets have arrived and are nothing to read. */
-	kvw_tls_settle(&link.a.io);
-	ck_assert(!link.a.io.readable);
-	kvw_tls_settle(&link.b.io);
-	ck_assert(!link.b.io.readable);
-	events = link.a.events + link.b.events;
-	ck_assert_uint_eq(link_settle(&link), 0);
-	ck_assert_uint_eq(link.a.events + link.b.events, events);
-	ck_assert_int_eq(write_text(&link.a, "question"), 8);
-	link_settle(&link);
-	expect_text(&link.b, "question");
-	ck_assert_int_eq(write_text(&link.b, "answer"), 6);
-	link_settle(&link);
-	expect_text(&link.a, "answer");
-	link_close(&link);
+	kvw_tls_settle(&l.a.io);
+	ck_assert(!l.a.io.readable);
+	kvw_tls_settle(&l.b.io);
+	ck_assert(!l.b.io.readable);
+	events = l.a.events + l.b.events;
+	ck_assert_uint_eq(link_settle(&l), 0);
+	ck_assert_uint_eq(l.a.events + l.b.events, events);
+	ck_assert_int_eq(write_text(&l.a, "question"), 8);
+	link_settle(&l);
+	expect_text(&l.b, "question");
+	ck_assert_int_eq(write_text(&l.b, "answer"), 6);
+	link_settle(&l);
+	expect_text(&l.a, "answer");
 }
 END_TEST
 
 START_TEST(test_nothing_before_the_handshake)
 {
-	struct link link;
 	char byte;
 
-	link_open(&link, 0);
-	ck_assert(kvw_tls_ready(&link.a.io)); /* plain: always */
-	ck_assert_int_eq(kvw_tls_client_start(&link.a.io, client, "localhost"), KVW_OK);
-	ck_assert(!kvw_tls_ready(&link.a.io));
-	link_settle(&link);
-	ck_assert_uint_eq(link.a.events, 0);
-	ck_assert_int_eq(write_text(&link.a, "x"), -1);
+	open_link(0);
+	ck_assert(kvw_tls_ready(&l.a.io)); /* plain: always */
+	ck_assert_int_eq(kvw_tls_client_start(&l.a.io, client, "localhost"), KVW_OK);
+	ck_assert(!kvw_tls_ready(&l.a.io));
+	link_settle(&l);
+	ck_assert_uint_eq(l.a.events, 0);
+	ck_assert_int_eq(write_text(&l.a, "x"), -1);
 	ck_assert_int_eq(errno, EAGAIN);
-	ck_assert_int_eq(read_some(&link.a, &byte, 1), -1);
+	ck_assert_int_eq(read_some(&l.a, &byte, 1), -1);
 	ck_assert_int_eq(errno, EAGAIN);
-	link_close(&link);
 }
 END_TEST
 
@@ -156,7 +176,6 @@ static void expect_failure(struct kvw_tls *c, struct kvw_tls *s, const char *hos
 START_TEST(test_certificates_are_verified)
 {
 	struct kvw_tls *system = make_client(NULL, false), *any = make_client(NULL, true);
-	struct link link;
 
 	expect_failure(client, server, "example.com",
 		"TLS: certificate verify failed (hostname mismatch)");
@@ -164,15 +183,15 @@ START_TEST(test_certificates_are_verified)
 		"TLS: certificate verify failed (IP address mismatch)");
 	expect_failure(client, server, "::1", "mismatch");
 	expect_failure(system, server, "localhost", "TLS: certificate verify failed (");
-	link_open(&link, 700);
-	ck_assert_int_eq(kvw_tls_client_start(&link.a.io, client, "127.0.0.1"), KVW_OK);
-	ck_assert_int_eq(kvw_tls_server_start(&link.b.io, server), KVW_OK);
-	link_settle(&link);
-	ck_assert(kvw_tls_ready(&link.a.io) && kvw_tls_ready(&link.b.io));
-	link_close(&link);
-	link_open(&link, 700);
-	link_begin(&link, any, server);
-	link_close(&link);
+	open_link(700);
+	ck_assert_int_eq(kvw_tls_client_start(&l.a.io, client, "127.0.0.1"), KVW_OK);
+	ck_assert_int_eq(kvw_tls_server_start(&l.b.io, server), KVW_OK);
+	link_settle(&l);
+	ck_assert(kvw_tls_ready(&l.a.io) && kvw_tls_ready(&l.b.io));
+	close_link();
+	open_link(700);
+	link_begin(&l, any, server);
+	close_link();
 	kvw_tls_destroy(system);
 	kvw_tls_destroy(any);
 }
@@ -182,17 +201,16 @@ END_TEST
 START_TEST(test_client_without_certificate)
 {
 	struct kvw_tls *strict = make_server(files.ca, true);
-	struct link link;
 	char byte;
 
-	link_open(&link, 700);
-	ck_assert_int_eq(kvw_tls_client_start(&link.a.io, client, "localhost"), KVW_OK);
-	ck_assert_int_eq(kvw_tls_server_start(&link.b.io, strict), KVW_OK);
-	link_settle(&link);
-	ck_assert(link.b.io.broken && !kvw_tls_ready(&link.b.io));
-	ck_assert_int_eq(read_some(&link.a, &byte, 1), -1);
-	ck_assert_ptr_nonnull(strstr(kvw_tls_why(&link.a.io), "certificate required"));
-	link_close(&link);
+	open_link(700);
+	ck_assert_int_eq(kvw_tls_client_start(&l.a.io, client, "localhost"), KVW_OK);
+	ck_assert_int_eq(kvw_tls_server_start(&l.b.io, strict), KVW_OK);
+	link_settle(&l);
+	ck_assert(l.b.io.broken && !kvw_tls_ready(&l.b.io));
+	ck_assert_int_eq(read_some(&l.a, &byte, 1), -1);
+	ck_assert_ptr_nonnull(strstr(kvw_tls_why(&l.a.io), "certificate required"));
+	close_link();
 	kvw_tls_destroy(strict);
 }
 END_TEST
@@ -201,18 +219,17 @@ START_TEST(test_noise_instead_of_a_handshake)
 {
 	static const char *const noise[] = {"GET / HTTP/1.1\r\n\r\n", "\x16\x03\x01", "\x80\x80\x01\x03",
 		"\x16\x03\x03\x00\x05\x01\x00\x00\x01\x00"};
-	struct link link;
 
 	for (size_t i = 0; i < sizeof(noise) / sizeof(noise[0]); i++) {
-		link_open(&link, 3);
-		ck_assert_int_eq(kvw_tls_server_start(&link.b.io, server), KVW_OK);
-		ck_assert_int_gt(write_text(&link.a, noise[i]), 0);
-		kvw_io_close(&link.a.io, false);
-		link_settle(&link);
-		ck_assert(link.b.io.broken && !kvw_tls_ready(&link.b.io));
-		ck_assert_uint_ge(link.b.events, 1);
-		ck_assert_ptr_nonnull(kvw_tls_why(&link.b.io));
-		link_close(&link);
+		open_link(3);
+		ck_assert_int_eq(kvw_tls_server_start(&l.b.io, server), KVW_OK);
+		ck_assert_int_gt(write_text(&l.a, noise[i]), 0);
+		kvw_io_close(&l.a.io, false);
+		link_settle(&l);
+		ck_assert(l.b.io.broken && !kvw_tls_ready(&l.b.io));
+		ck_assert_uint_ge(l.b.events, 1);
+		ck_assert_ptr_nonnull(kvw_tls_why(&l.b.io));
+		close_link();
 	}
 }
 END_TEST
@@ -318,7 +335,6 @@ static bool receive_body(struct body *body, struct end *end)
 /* Both at once, and reading lags behind. */
 START_TEST(test_bodies_both_ways)
 {
-	struct link link;
 	struct body up = {.seed = 1, .size = steps[_i] < 10 ? 40000 : BODY_SIZE};
 	struct body down = {.seed = 77, .size = up.size};
 	size_t idle = 0;
@@ -326,26 +342,25 @@ START_TEST(test_bodies_both_ways)
 	srand((unsigned)_i + 1);
 	up.buffer = malloc(100064);
 	down.buffer = malloc(100064);
-	link_open(&link, steps[_i]);
-	link_begin(&link, client, server);
+	open_and_begin(steps[_i]);
 	while (up.received < up.size || down.received < down.size) {
-		bool moved = link_turn(&link);
+		bool moved = link_turn(&l);
 
-		moved = send_body(&up, &link.a) || moved;
-		moved = send_body(&down, &link.b) || moved;
+		moved = send_body(&up, &l.a) || moved;
+		moved = send_body(&down, &l.b) || moved;
 		if (rand() % 3 == 0 || idle > 0) {
-			moved = receive_body(&up, &link.b) || moved;
-			moved = receive_body(&down, &link.a) || moved;
+			moved = receive_body(&up, &l.b) || moved;
+			moved = receive_body(&down, &l.a) || moved;
 		}
 		idle = moved ? 0 : idle + 1;
 		ck_assert_msg(idle < 4, "stuck: up %zu/%zu down %zu/%zu of %zu", up.received,
 			up.sent, down.received, down.sent, up.size);
 	}
-	ck_assert(!link.a.early && !link.b.early);
+	ck_assert(!l.a.early && !l.b.early);
 	/* Quiet afterwards: nothing queued, no events. */
-	link_settle(&link);
-	ck_assert_uint_eq(link_settle(&link), 0);
-	link_close(&link);
+	link_settle(&l);
+	ck_assert_uint_eq(link_settle(&l), 0);
+	close_link();
 	free(up.buffer);
 	free(down.buffer);
 }
@@ -357,69 +372,62 @@ START_TEST(test_small_pieces_share_a_record)
 	struct iovec iov[] = {{head, sizeof(head)}, {line, 0}, {line, sizeof(line)},
 		{body, sizeof(body)}};
 	size_t total = sizeof(head) + sizeof(line) + sizeof(body), before;
-	struct link link;
 
 	memset(head, 'h', sizeof(head));
 	memset(line, 'l', sizeof(line));
 	memset(body, 'b', sizeof(body));
-	link_open(&link, 65536);
-	link_begin(&link, client, server);
-	before = link.up.records;
+	open_and_begin(65536);
+	before = l.up.records;
 	/* The socket may take it in two goes, the record is one. */
-	while (kvw_io_writev(&link.a.io, iov, 4) < 0) {
+	while (kvw_io_writev(&l.a.io, iov, 4) < 0) {
 		ck_assert_int_eq(errno, EAGAIN);
-		link_turn(&link);
+		link_turn(&l);
 	}
-	link_settle(&link);
-	ck_assert_uint_eq(link.up.records - before, 1);
-	ck_assert_int_eq(read_some(&link.b, got, sizeof(got)), (ssize_t)total);
+	link_settle(&l);
+	ck_assert_uint_eq(l.up.records - before, 1);
+	ck_assert_int_eq(read_some(&l.b, got, sizeof(got)), (ssize_t)total);
 	ck_assert_int_eq(got[0], 'h');
 	ck_assert_int_eq(got[sizeof(head)], 'l');
 	ck_assert_int_eq(got[total - 1], 'b');
-	link_close(&link);
 }
 END_TEST
 
 START_TEST(test_empty_write)
 {
 	struct iovec none = {NULL, 0};
-	struct link link;
 
-	link_open(&link, 65536);
-	link_begin(&link, client, server);
-	ck_assert_int_eq(kvw_io_writev(&link.a.io, &none, 1), 0);
-	ck_assert_int_eq(kvw_io_writev(&link.a.io, NULL, 0), 0);
-	link_settle(&link);
-	ck_assert(!link.b.io.readable);
-	link_close(&link);
+	open_and_begin(65536);
+	ck_assert_int_eq(kvw_io_writev(&l.a.io, &none, 1), 0);
+	ck_assert_int_eq(kvw_io_writev(&l.a.io, NULL, 0), 0);
+	link_settle(&l);
+	ck_assert(!l.b.io.readable);
 }
 END_TEST
 
 /* --- a peer that does what ours does not --- */
 
 /* OpenSSL itself on the wire's side of end b. */
-static SSL *open_peer(struct link *link, SSL_CTX **ctx, int version)
+static SSL *open_peer(SSL_CTX **ctx, int version)
 {
 	SSL *ssl;
 
 	*ctx = SSL_CTX_new(TLS_client_method());
 	SSL_CTX_set_max_proto_version(*ctx, version);
 	ssl = SSL_new(*ctx);
-	SSL_set_fd(ssl, link->b.wire);
+	SSL_set_fd(ssl, l.b.wire);
 	SSL_set_connect_state(ssl);
-	ck_assert_int_eq(kvw_tls_server_start(&link->b.io, server), KVW_OK);
+	ck_assert_int_eq(kvw_tls_server_start(&l.b.io, server), KVW_OK);
 	for (int i = 0; i < 1000 && SSL_do_handshake(ssl) != 1; i++)
-		kvw_io_set_dispatch(&link->set);
-	kvw_io_set_dispatch(&link->set);
-	ck_assert(kvw_tls_ready(&link->b.io));
+		kvw_io_set_dispatch(&l.set);
+	kvw_io_set_dispatch(&l.set);
+	ck_assert(kvw_tls_ready(&l.b.io));
 	return ssl;
 }
 
-static void close_peer(struct link *link, SSL *ssl, SSL_CTX *ctx)
+static void close_peer(SSL *ssl, SSL_CTX *ctx)
 {
 	SSL_free(ssl);
 	SSL_CTX_free(ctx);
-	link_close(link);
 }
 
 /* The peer asks for new keys while we are blocked in writing: both directions go on. */
@@ -427,26 +435,25 @@ START_TEST(test_key_update_while_blocked)
 {
 	struct body down = {.seed = 5, .size = BODY_SIZE, .buffer = malloc(100064)};
 	char data[30000];
-	struct link link;
 	SSL_CTX *ctx;
 	SSL *ssl;
 	size_t asked = 0;
 
-	link_open(&link, 0);
-	ssl = open_peer(&link, &ctx, TLS1_3_VERSION);
+	open_link(0);
+	ssl = open_peer(&ctx, TLS1_3_VERSION);
 	while (down.received < down.size) {
 		int n;
 
-		while (send_body(&down, &link.b))
+		while (send_body(&down, &l.b))
 			;
 		if (down.received / 50000 == asked) {
 			ck_assert_int_eq(SSL_key_update(ssl, SSL_KEY_UPDATE_REQUESTED), 1);
 			ck_assert_int_eq(SSL_write(ssl, "ask", 3), 3);
 			asked++;
 		}
-		kvw_io_set_dispatch(&link.set);
-		if (link.b.io.readable)
-			expect_text(&link.b, "ask");
+		kvw_io_set_dispatch(&l.set);
+		if (l.b.io.readable)
+			expect_text(&l.b, "ask");
 		n = SSL_read(ssl, data, sizeof(data));
 		for (int i = 0; i < n; i++)
 			ck_assert_int_eq(data[i], byte_at(&down, down.received++));
@@ -454,30 +461,29 @@ START_TEST(test_key_update_while_blocked)
 	}
 	ck_assert_uint_ge(asked, 10);
 	free(down.buffer);
-	close_peer(&link, ssl, ctx);
+	close_peer(ssl, ctx);
 }
 END_TEST
 
 START_TEST(test_renegotiation_is_refused)
 {
-	struct link link;
 	SSL_CTX *ctx;
 	SSL *ssl;
 	char byte;
 	int n = 0;
 
-	link_open(&link, 0);
-	ssl = open_peer(&link, &ctx, TLS1_2_VERSION);
+	open_link(0);
+	ssl = open_peer(&ctx, TLS1_2_VERSION);
 	ck_assert_int_eq(SSL_renegotiate(ssl), 1);
 	for (int i = 0; i < 20; i++) {
 		n = SSL_do_handshake(ssl);
-		kvw_io_set_dispatch(&link.set);
+		kvw_io_set_dispatch(&l.set);
 	}
 	ck_assert_int_le(n, 0);
 	/* Refused by a warning: the connection itself may go on, or end; it does not hang or spin. */
-	ck_assert(!kvw_io_set_busy(&link.set));
-	ck_assert_int_eq(read_some(&link.b, &byte, 1), -1);
-	close_peer(&link, ssl, ctx);
+	ck_assert(!kvw_io_set_busy(&l.set));
+	ck_assert_int_eq(read_some(&l.b, &byte, 1), -1);
+	close_peer(ssl, ctx);
 }
 END_TEST
 
@@ -485,110 +491,97 @@ END_TEST
 
 START_TEST(test_clean_end)
 {
-	struct link link;
 	char data[16];
 
-	link_open(&link, 1);
-	link_begin(&link, client, server);
-	ck_assert_int_eq(write_text(&link.a, "last"), 4);
-	kvw_io_shutdown(&link.a.io);
-	link_settle(&link);
-	ck_assert_int_eq(read_some(&link.b, data, 4), 4);
-	link_settle(&link);
-	while (read_some(&link.b, data, sizeof(data)) < 0) {
+	open_and_begin(1);
+	ck_assert_int_eq(write_text(&l.a, "last"), 4);
+	kvw_io_shutdown(&l.a.io);
+	link_settle(&l);
+	ck_assert_int_eq(read_some(&l.b, data, 4), 4);
+	link_settle(&l);
+	while (read_some(&l.b, data, sizeof(data)) < 0) {
 		ck_assert_int_eq(errno, EAGAIN);
-		ck_assert(link_turn(&link));
+		ck_assert(link_turn(&l));
 	}
-	ck_assert(link.b.io.peer_closed);
-	ck_assert_int_eq(read_some(&link.b, data, sizeof(data)), 0);
-	ck_assert_ptr_null(kvw_tls_why(&link.b.io));
-	link_close(&link);
+	ck_assert(l.b.io.peer_closed);
+	ck_assert_int_eq(read_some(&l.b, data, sizeof(data)), 0);
+	ck_assert_ptr_null(kvw_tls_why(&l.b.io));
 }
 END_TEST
 
 /* close_notify without a FIN behind it: seen although neither end reads. */
 START_TEST(test_close_notify_alone)
 {
-	struct link link;
 	SSL_CTX *ctx;
 	SSL *ssl;
 	char data[16];
 
-	link_open(&link, 0);
-	ssl = open_peer(&link, &ctx, TLS1_3_VERSION);
+	open_link(0);
+	ssl = open_peer(&ctx, TLS1_3_VERSION);
 	ck_assert_int_eq(SSL_shutdown(ssl), 0);
-	kvw_io_set_dispatch(&link.set);
-	ck_assert(link.b.io.peer_closed && link.b.io.readable && !link.b.io.broken);
+	kvw_io_set_dispatch(&l.set);
+	ck_assert(l.b.io.peer_closed && l.b.io.readable && !l.b.io.broken);
 	/* We may still send. */
-	ck_assert_int_eq(write_text(&link.b, "answer"), 6);
+	ck_assert_int_eq(write_text(&l.b, "answer"), 6);
 	ck_assert_int_eq(SSL_read(ssl, data, sizeof(data)), 6);
-	ck_assert_int_eq(read_some(&link.b, data, sizeof(data)), 0);
-	close_peer(&link, ssl, ctx);
+	ck_assert_int_eq(read_some(&l.b, data, sizeof(data)), 0);
+	close_peer(ssl, ctx);
 }
 END_TEST
 
 /* Reading goes on after our half of the close. */
 START_TEST(test_half_closed)
 {
-	struct link link;
 	char data[16];
 
-	link_open(&link, 65536);
-	link_begin(&link, client, server);
-	link.up.step = 0;
-	ck_assert_int_eq(write_text(&link.a, "late"), 4);
-	kvw_io_shutdown(&link.b.io);
-	kvw_io_shutdown(&link.b.io);
-	link_settle(&link);
-	link.up.step = 10;
-	while (!link.b.io.readable)
-		ck_assert(link_turn(&link));
-	ck_assert_int_eq(read_some(&link.b, data, sizeof(data)), 4);
-	ck_assert_int_eq(write_text(&link.b, "no"), -1);
+	open_and_begin(65536);
+	l.up.step = 0;
+	ck_assert_int_eq(write_text(&l.a, "late"), 4);
+	kvw_io_shutdown(&l.b.io);
+	kvw_io_shutdown(&l.b.io);
+	link_settle(&l);
+	l.up.step = 10;
+	while (!l.b.io.readable)
+		ck_assert(link_turn(&l));
+	ck_assert_int_eq(read_some(&l.b, data, sizeof(data)), 4);
+	ck_assert_int_eq(write_text(&l.b, "no"), -1);
 	ck_assert_int_ne(errno, EAGAIN);
-	link_close(&link);
 }
 END_TEST
 
 /* The peer's process dies: FIN or reset, but no close_notify. What came before is still read. */
 START_TEST(test_abrupt_end)
 {
-	struct link link;
 	char data[16];
 
-	link_open(&link, 65536);
-	link_begin(&link, client, server);
-	ck_assert_int_eq(write_text(&link.a, "part"), 4);
-	link_turn(&link);
-	close(link.b.wire);
-	link.b.wire = -1;
-	link_settle(&link);
-	ck_assert(link.b.io.broken);
-	ck_assert_int_eq(read_some(&link.b, data, sizeof(data)), 4);
-	ck_assert_int_eq(read_some(&link.b, data, sizeof(data)), -1);
+	open_and_begin(65536);
+	ck_assert_int_eq(write_text(&l.a, "part"), 4);
+	link_turn(&l);
+	close(l.b.wire);
+	l.b.wire = -1;
+	link_settle(&l);
+	ck_assert(l.b.io.broken);
+	ck_assert_int_eq(read_some(&l.b, data, sizeof(data)), 4);
+	ck_assert_int_eq(read_some(&l.b, data, sizeof(data)), -1);
 	ck_assert_int_eq(errno, ECONNRESET);
-	ck_assert_ptr_nonnull(strstr(kvw_tls_why(&link.b.io), "close_notify"));
-	ck_assert_int_eq(write_text(&link.b, "x"), -1);
+	ck_assert_ptr_nonnull(strstr(kvw_tls_why(&l.b.io), "close_notify"));
+	ck_assert_int_eq(write_text(&l.b, "x"), -1);
 	ck_assert_int_ne(errno, EAGAIN);
-	link_close(&link);
 }
 END_TEST
 
 /* An answer that is cut on purpose must not end like a whole one. */
 START_TEST(test_reset_sends_no_close_notify)
 {
-	struct link link;
 	char data[16];
 
-	link_open(&link, 65536);
-	link_begin(&link, client, server);
-	ck_assert_int_eq(write_text(&link.b, "part"), 4);
-	kvw_io_close(&link.b.io, true);
-	link_settle(&link);
-	ck_assert_int_eq(read_some(&link.a, data, sizeof(data)), 4);
-	ck_assert_int_eq(read_some(&link.a, data, sizeof(data)), -1);
+	open_and_begin(65536);
+	ck_assert_int_eq(write_text(&l.b, "part"), 4);
+	kvw_io_close(&l.b.io, true);
+	link_settle(&l);
+	ck_assert_int_eq(read_some(&l.a, data, sizeof(data)), 4);
+	ck_assert_int_eq(read_some(&l.a, data, sizeof(data)), -1);
 	ck_assert_int_eq(errno, ECONNRESET);
-	link_close(&link);
 }
 END_TEST
 
@@ -597,70 +590,63 @@ START_TEST(test_close_while_blocked)
 {
 	static char much[200000];
 	struct iovec iov = {much, sizeof(much)};
-	struct link link;
 	char data[16384];
 	ssize_t n;
 
-	link_open(&link, 65536);
-	link_begin(&link, client, server);
-	link.up.step = 0;
-	while (kvw_io_writev(&link.a.io, &iov, 1) > 0)
+	open_and_begin(65536);
+	l.up.step = 0;
+	while (kvw_io_writev(&l.a.io, &iov, 1) > 0)
 		;
-	ck_assert(!link.a.io.writable);
-	kvw_io_close(&link.a.io, false);
-	link.up.step = 65536;
+	ck_assert(!l.a.io.writable);
+	kvw_io_close(&l.a.io, false);
+	l.up.step = 65536;
 	do {
-		link_settle(&link);
-		n = read_some(&link.b, data, sizeof(data));
+		link_settle(&l);
+		n = read_some(&l.b, data, sizeof(data));
 	} while (n > 0);
 	ck_assert_int_eq(n, -1);
-	link_close(&link);
 }
 END_TEST
 
 START_TEST(test_damaged_record)
 {
-	struct link link;
 	char data[16];
 
-	link_open(&link, 65536);
-	link_begin(&link, client, server);
-	ck_assert_int_eq(write_text(&link.a, "good"), 4);
-	link_settle(&link);
-	expect_text(&link.b, "good");
-	link.up.flip_at = link.up.passed + 10;
-	ck_assert_int_eq(write_text(&link.a, "damaged"), 7);
-	link_settle(&link);
-	ck_assert(link.b.io.broken && link.b.io.readable);
-	ck_assert_int_eq(read_some(&link.b, data, sizeof(data)), -1);
+	open_and_begin(65536);
+	ck_assert_int_eq(write_text(&l.a, "good"), 4);
+	link_settle(&l);
+	expect_text(&l.b, "good");
+	l.up.flip_at = l.up.passed + 10;
+	ck_assert_int_eq(write_text(&l.a, "damaged"), 7);
+	link_settle(&l);
+	ck_assert(l.b.io.broken && l.b.io.readable);
+	ck_assert_int_eq(read_some(&l.b, data, sizeof(data)), -1);
 	ck_assert_int_eq(errno, EPROTO);
-	ck_assert_int_eq(read_some(&link.b, data, sizeof(data)), -1);
-	ck_assert_int_eq(write_text(&link.b, "x"), -1);
-	link_close(&link);
+	ck_assert_int_eq(read_some(&l.b, data, sizeof(data)), -1);
+	ck_assert_int_eq(write_text(&l.b, "x"), -1);
 }
 END_TEST
 
 /* Any single byte of a whole conversation damaged: never a wrong byte, a crash or a spin. */
 START_TEST(test_any_byte_damaged)
 {
-	struct link link;
 	char data[16];
 	ssize_t n;
 
 	for (size_t at = 0; at < 3000; at += 13) {
-		link_open(&link, 500);
-		link.down.flip_at = at;
-		ck_assert_int_eq(kvw_tls_client_start(&link.a.io, client, "localhost"), KVW_OK);
-		ck_assert_int_eq(kvw_tls_server_start(&link.b.io, server), KVW_OK);
-		link_settle(&link);
-		if (kvw_tls_ready(&link.b.io) && !link.b.io.broken)
-			(void)write_text(&link.b, "text");
-		link_settle(&link);
-		if (kvw_tls_ready(&link.a.io)) {
-			n = read_some(&link.a, data, sizeof(data));
+		open_link(500);
+		l.down.flip_at = at;
+		ck_assert_int_eq(kvw_tls_client_start(&l.a.io, client, "localhost"), KVW_OK);
+		ck_assert_int_eq(kvw_tls_server_start(&l.b.io, server), KVW_OK);
+		link_settle(&l);
+		if (kvw_tls_ready(&l.b.io) && !l.b.io.broken)
+			(void)write_text(&l.b, "text");
+		link_settle(&l);
+		if (kvw_tls_ready(&l.a.io)) {
+			n = read_some(&l.a, data, sizeof(data));
 			ck_assert(n == -1 || (n == 4 && memcmp(data, "text", 4) == 0));
 		}
-		link_close(&link);
+		close_link();
 	}
 }
 END_TEST
