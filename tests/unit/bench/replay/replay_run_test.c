@@ -59,12 +59,28 @@ static void watch_destroy(void *self)
 static const struct kvb_policy_ops watch_ops = {
 	watch_create, watch_pick, watch_first, watch_done, NULL, watch_destroy};
 
-static struct kvb_replay_result watch(
-	const struct kvb_fleet_options *options, const struct kvb_jobs *jobs, uint32_t worker)
+/* The jobs of the test that runs, and the result of the last watch(). */
+static struct kvb_jobs jobs;
+static struct kvb_replay_result r;
+
+static void setup(void)
+{
+	jobs = (struct kvb_jobs){0};
+	r = (struct kvb_replay_result){0};
+}
+
+static void teardown(void)
+{
+	kvb_replay_result_finish(&r);
+	kvb_jobs_finish(&jobs);
+}
+
+static void watch(const struct kvb_fleet_options *options, uint32_t worker)
 {
 	struct kvb_policy policy = {"watch", &watch_ops, false, worker, ""};
 
-	return kvb_replay_run(options, jobs, 1, &policy, NULL, 1);
+	kvb_replay_result_finish(&r);
+	r = kvb_replay_run(options, &jobs, 1, &policy, NULL, 1);
 }
 
 /* Seconds of a step that prefills one prompt. */
@@ -78,43 +94,35 @@ static double prefill_s(const struct kvb_profile *p, double tokens)
 START_TEST(test_lone_request_takes_what_the_profile_says)
 {
 	struct kvb_fleet_options options = test_fleet_options(2);
-	struct kvb_jobs jobs = {0};
-	struct kvb_replay_result r;
 	double token_s = (12e6 + 48800 + 45 * 4001.0 + 1.75 * 4000.5) / 1e9;
 
 	test_add(&jobs, 1, 1, 0, 4000, 2);
-	r = watch(&options, &jobs, 0);
+	watch(&options, 0);
 	ck_assert_double_eq_tol(r.ttft_mean, prefill_s(options.profile, 4000), 1e-6);
 	ck_assert_double_eq_tol(r.tpot_mean, token_s, 1e-6);
 	ck_assert_double_eq_tol(r.e2e_mean, r.ttft_mean + token_s, 1e-6);
 	ck_assert_double_eq(r.goodput, 1);
 	ck_assert_double_eq(r.cached_share, 0);
-	kvb_replay_result_finish(&r);
-	kvb_jobs_finish(&jobs);
 }
 END_TEST
 
 START_TEST(test_same_prompt_again_is_cached_but_for_its_last_block)
 {
 	struct kvb_fleet_options options = test_fleet_options(1);
-	struct kvb_jobs jobs = {0};
-	struct kvb_replay_result r;
 
 	test_add(&jobs, 0, 1, 8, 4096, 1);
 	test_add(&jobs, 9, 1, 8, 4096, 1);
-	r = watch(&options, &jobs, 0);
+	watch(&options, 0);
 	ck_assert_double_eq_tol(r.cached_share, 4080 / 8192.0, 1e-9);
-	kvb_replay_result_finish(&r);
-	kvb_jobs_finish(&jobs);
 }
 END_TEST
 
 START_TEST(test_each_request_is_reported_once_and_in_order)
 {
 	struct kvb_fleet_options options = test_fleet_options(2);
-	struct kvb_jobs jobs = test_jobs(8, 20);
-	struct kvb_replay_result r = watch(&options, &jobs, 1);
 
+	jobs = test_jobs(8, 20);
+	watch(&options, 1);
 	for (uint32_t j = 0; j < 8; j++) {
 		ck_assert_uint_eq(watcher.picks[j], 1);
 		ck_assert_uint_eq(watcher.firsts[j], 1);
@@ -125,61 +133,47 @@ START_TEST(test_each_request_is_reported_once_and_in_order)
 	}
 	ck_assert_double_eq_tol(r.share[0], 0, 1e-9);
 	ck_assert_double_eq_tol(r.share[1], 1, 1e-9);
-	kvb_replay_result_finish(&r);
-	kvb_jobs_finish(&jobs);
 }
 END_TEST
 
 START_TEST(test_a_follower_comes_after_the_end_and_its_gap)
 {
 	struct kvb_fleet_options options = test_fleet_options(1);
-	struct kvb_jobs jobs = {0};
-	struct kvb_replay_result r;
 
 	test_add(&jobs, 0, 1, 2, 1024, 20);
 	test_add(&jobs, 0, 1, 4, 2048, 20);
 	kvb_jobs_follow(&jobs, 0, 1, 2500000000);
-	r = watch(&options, &jobs, 0);
+	watch(&options, 0);
 	ck_assert_int_eq(watcher.picked_ns[1], watcher.done_ns[0] + 2500000000);
-	kvb_replay_result_finish(&r);
-	kvb_jobs_finish(&jobs);
 }
 END_TEST
 
 START_TEST(test_slow_and_stalled_worker)
 {
 	struct kvb_fleet_options options = test_fleet_options(2);
-	struct kvb_jobs jobs = {0};
-	struct kvb_replay_result r;
 
 	test_add(&jobs, 10, 1, 0, 4000, 1);
 	options.odd = (struct kvb_oddity){.slower = 3};
-	r = watch(&options, &jobs, 0);
+	watch(&options, 0);
 	ck_assert_double_eq_tol(r.ttft_mean, 3 * prefill_s(options.profile, 4000), 1e-6);
-	kvb_replay_result_finish(&r);
-	r = watch(&options, &jobs, 1);
+	watch(&options, 1);
 	ck_assert_double_eq_tol(r.ttft_mean, prefill_s(options.profile, 4000), 1e-6);
-	kvb_replay_result_finish(&r);
 	options.odd =
 		(struct kvb_oddity){.stall_begin_ns = 5000000000, .stall_end_ns = 15000000000};
-	r = watch(&options, &jobs, 0);
+	watch(&options, 0);
 	ck_assert_double_eq_tol(r.ttft_mean, 5 + prefill_s(options.profile, 4000), 1e-6);
 	ck_assert_double_eq(r.odd_share, 1);
-	kvb_replay_result_finish(&r);
-	kvb_jobs_finish(&jobs);
 }
 END_TEST
 
 START_TEST(test_what_goes_past_the_router_is_not_counted)
 {
 	struct kvb_fleet_options options = test_fleet_options(2);
-	struct kvb_jobs jobs = {0};
-	struct kvb_replay_result r;
 
 	test_add(&jobs, 0, 1, 8, 4096, 1);
 	test_add(&jobs, 10, 1, 8, 4097, 1); /* finds what the first has left */
 	kvb_jobs_direct(&jobs, 0, 1);
-	r = watch(&options, &jobs, 1);
+	watch(&options, 1);
 	ck_assert_uint_eq(watcher.picks[0] + watcher.firsts[0] + watcher.dones[0], 0);
 	ck_assert_uint_eq(watcher.picks[1] + watcher.firsts[1] + watcher.dones[1], 3);
 	ck_assert_uint_eq(r.requests, 1);
@@ -187,8 +181,6 @@ START_TEST(test_what_goes_past_the_router_is_not_counted)
 	ck_assert_double_eq(r.share[1], 1);
 	ck_assert_double_eq(r.goodput, 1);
 	ck_assert(isnan(r.foretold));
-	kvb_replay_result_finish(&r);
-	kvb_jobs_finish(&jobs);
 }
 END_TEST
 
@@ -196,24 +188,19 @@ END_TEST
 START_TEST(test_reset_caches_are_empty)
 {
 	struct kvb_fleet_options options = test_fleet_options(1);
-	struct kvb_jobs jobs = {0};
-	struct kvb_replay_result r;
 	double each = prefill_s(options.profile, 4096);
 
 	for (uint32_t i = 0; i < 4; i++)
 		test_add(&jobs, 10 * i, 1, 8, 4096, 1);
 	options.resets = (struct kvb_resets){25000000000, 100000000000};
-	r = watch(&options, &jobs, 0);
+	watch(&options, 0);
 	ck_assert_double_eq_tol(r.cached_share, 0.5 * 4080 / 4096, 1e-9);
-	kvb_replay_result_finish(&r);
 	kvb_jobs_finish(&jobs);
 	test_add(&jobs, 1, 1, 8, 4096, 20);
 	options.resets = (struct kvb_resets){1000000000 + (int64_t)(each * 1e9) + 1, 100000000000};
-	r = watch(&options, &jobs, 0);
+	watch(&options, 0);
 	ck_assert_double_eq_tol(r.ttft_mean, each, 1e-6);
 	ck_assert_double_gt(r.e2e_mean, 2 * each);
-	kvb_replay_result_finish(&r);
-	kvb_jobs_finish(&jobs);
 }
 END_TEST
 
@@ -221,11 +208,11 @@ END_TEST
 START_TEST(test_events_report_what_the_router_cannot_know)
 {
 	struct kvb_fleet_options options = test_fleet_options(4);
-	struct kvb_jobs jobs = test_jobs(600, 12);
 	struct kvw_config *config = test_config();
 	struct kvb_replay_result guessed;
 	struct kvb_replay_result told;
 
+	jobs = test_jobs(600, 12);
 	for (uint32_t j = 0; j < jobs.count; j += 3)
 		kvb_jobs_direct(&jobs, j, j / 3 % 4);
 	options.kv_tokens = 300000;
@@ -239,19 +226,20 @@ START_TEST(test_events_report_what_the_router_cannot_know)
 	kvb_replay_result_finish(&guessed);
 	kvb_replay_result_finish(&told);
 	kvw_config_destroy(config);
-	kvb_jobs_finish(&jobs);
 }
 END_TEST
 
 START_TEST(test_a_seed_decides_everything)
 {
 	struct kvb_fleet_options options = test_fleet_options(4);
-	struct kvb_jobs jobs = test_jobs(200, 20);
 	struct kvw_config *config = test_config();
 	const struct kvb_policy *policy = &kvb_policies[_i];
-	struct kvb_replay_result a = kvb_replay_run(&options, &jobs, 1, policy, config, 3);
-	struct kvb_replay_result b = kvb_replay_run(&options, &jobs, 1, policy, config, 3);
+	struct kvb_replay_result a;
+	struct kvb_replay_result b;
 
+	jobs = test_jobs(200, 20);
+	a = kvb_replay_run(&options, &jobs, 1, policy, config, 3);
+	b = kvb_replay_run(&options, &jobs, 1, policy, config, 3);
 	ck_assert_mem_eq(a.share, b.share, 4 * sizeof(a.share[0]));
 	ck_assert_double_eq(a.ttft_mean, b.ttft_mean);
 	ck_assert_double_eq(a.e2e_mean, b.e2e_mean);
@@ -260,7 +248,6 @@ START_TEST(test_a_seed_decides_everything)
 	kvb_replay_result_finish(&a);
 	kvb_replay_result_finish(&b);
 	kvw_config_destroy(config);
-	kvb_jobs_finish(&jobs);
 }
 END_TEST
 
@@ -273,10 +260,11 @@ START_TEST(test_no_policy_beats_the_limit)
 	struct kvw_config *config = test_config();
 
 	for (size_t i = 0; i < 3; i++) {
-		struct kvb_jobs jobs = test_jobs(300, rates[i]);
-		struct kvb_replay_result limit = kvb_replay_limit(&options, &jobs, 1);
-		struct kvb_replay_result r = kvb_replay_run(&options, &jobs, 1, policy, config, 1);
+		struct kvb_replay_result limit;
 
+		jobs = test_jobs(300, rates[i]);
+		limit = kvb_replay_limit(&options, &jobs, 1);
+		r = kvb_replay_run(&options, &jobs, 1, policy, config, 1);
 		ck_assert_double_le(r.goodput, limit.goodput + 1e-9);
 		ck_assert_double_ge(r.ttft_mean, limit.ttft_mean);
 		ck_assert_double_ge(r.e2e_mean, limit.e2e_mean);
@@ -291,7 +279,6 @@ END_TEST
 START_TEST(test_the_limit_is_not_a_formality)
 {
 	struct kvb_fleet_options options = test_fleet_options(1);
-	struct kvb_jobs jobs = {0};
 	struct kvb_replay_result limit;
 
 	/* Sixty prompts at once, each of 0.22 s: not all can begin within 2.5 s. */
@@ -301,7 +288,6 @@ START_TEST(test_the_limit_is_not_a_formality)
 	ck_assert_double_lt(limit.goodput, 0.3);
 	ck_assert_double_gt(limit.goodput, 0.1);
 	ck_assert_double_gt(limit.ttft_mean, 5);
-	kvb_jobs_finish(&jobs);
 }
 END_TEST
 
@@ -341,6 +327,7 @@ int main(void)
 	while (kvb_scenarios[scenarios].name != NULL)
 		scenarios++;
 	tcase_set_timeout(tcase, 60);
+	tcase_add_checked_fixture(tcase, setup, teardown);
 	tcase_add_test(tcase, test_lone_request_takes_what_the_profile_says);
 	tcase_add_test(tcase, test_same_prompt_again_is_cached_but_for_its_last_block);
 	tcase_add_test(tcase, test_each_request_is_reported_once_and_in_order);

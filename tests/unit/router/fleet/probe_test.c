@@ -27,7 +27,7 @@ static struct {
 	char why[256], models[256], adapters[256];
 	uint64_t tokens;
 	uint32_t block_size;
-} told;
+} calls;
 
 void kvw_fleet_set_probe(
 	struct kvw_fleet *fleet, struct kvw_worker *worker, bool ok, const char *why)
@@ -35,10 +35,10 @@ void kvw_fleet_set_probe(
 	(void)fleet;
 	(void)worker;
 	if (ok)
-		told.good++;
+		calls.good++;
 	else
-		told.bad++;
-	snprintf(told.why, sizeof(told.why), "%s", why);
+		calls.bad++;
+	snprintf(calls.why, sizeof(calls.why), "%s", why);
 }
 
 enum kvw_err kvw_fleet_set_models(
@@ -46,11 +46,11 @@ enum kvw_err kvw_fleet_set_models(
 {
 	(void)fleet;
 	(void)worker;
-	told.model_calls++;
-	told.models[0] = '\0';
+	calls.model_calls++;
+	calls.models[0] = '\0';
 	for (size_t i = 0; i < count; i++) {
-		strcat(told.models, names[i]);
-		strcat(told.models, " ");
+		strcat(calls.models, names[i]);
+		strcat(calls.models, " ");
 	}
 	return KVW_OK;
 }
@@ -59,18 +59,18 @@ void kvw_fleet_set_adapters(
 	struct kvw_fleet *fleet, const char *const *names, const bool *adapters, size_t count)
 {
 	(void)fleet;
-	told.adapters[0] = '\0';
+	calls.adapters[0] = '\0';
 	for (size_t i = 0; i < count; i++)
 		if (adapters[i])
-			strcat(told.adapters, names[i]);
+			strcat(calls.adapters, names[i]);
 }
 
 void kvw_fleet_set_capacity(struct kvw_worker *worker, uint64_t tokens, uint32_t block_size)
 {
 	(void)worker;
-	told.capacity_calls++;
-	told.tokens = tokens;
-	told.block_size = block_size;
+	calls.capacity_calls++;
+	calls.tokens = tokens;
+	calls.block_size = block_size;
 }
 
 void kvw_fleet_cache_lost(struct kvw_fleet *fleet, struct kvw_worker *worker, const char *why)
@@ -78,7 +78,7 @@ void kvw_fleet_cache_lost(struct kvw_fleet *fleet, struct kvw_worker *worker, co
 	(void)fleet;
 	(void)worker;
 	(void)why;
-	told.lost++;
+	calls.lost++;
 }
 
 void kvw_fleet_set_kv_use(
@@ -86,16 +86,16 @@ void kvw_fleet_set_kv_use(
 {
 	(void)fleet;
 	(void)worker;
-	told.usage = usage;
-	told.preemptions += preemptions;
-	told.use_calls++;
+	calls.usage = usage;
+	calls.preemptions += preemptions;
+	calls.use_calls++;
 }
 
 void kvw_fleet_start_slowly(struct kvw_fleet *fleet, struct kvw_worker *worker)
 {
 	(void)fleet;
 	(void)worker;
-	told.slow_starts++;
+	calls.slow_starts++;
 }
 
 /* --- the worker --- */
@@ -206,6 +206,7 @@ static void server_close(void)
 
 static struct kvw_config config;
 static struct kvw_fleet fleet;
+static struct kvw_prober *prober; /* started by start() */
 static struct kvw_worker worker, *workers[] = {&worker};
 static char url[64], authority[] = "worker.example:8000", prefix[] = "/up", key[32] = "",
 		     health_path[] = "/health";
@@ -240,18 +241,16 @@ static void setup(void)
 
 static void teardown(void)
 {
+	kvw_prober_destroy(prober);
 	if (server.http != NULL)
 		server_close();
 	event_base_free(server.base);
 }
 
-static struct kvw_prober *start(void)
+static void start(void)
 {
-	struct kvw_prober *prober;
-
 	ck_assert_int_eq(kvw_prober_create(server.base, &fleet, &prober), KVW_OK);
 	ck_assert_uint_eq(kvw_prober_first_round_done(prober), 0);
-	return prober;
 }
 
 /* Turns the loop until *value reaches `least`; fails after many seconds. */
@@ -276,177 +275,150 @@ static void turn_for_ms(long ms)
 
 START_TEST(a_healthy_worker_is_read_whole)
 {
-	struct kvw_prober *prober;
-
 	strcpy(key, "secret");
-	prober = start();
-	await(&told.good, 1);
-	await(&told.model_calls, 1);
-	await(&told.capacity_calls, 1);
+	start();
+	await(&calls.good, 1);
+	await(&calls.model_calls, 1);
+	await(&calls.capacity_calls, 1);
 	ck_assert_uint_eq(kvw_prober_first_round_done(prober), 1);
-	ck_assert_uint_eq(told.bad, 0);
-	ck_assert_str_eq(told.models, "a z ");
-	ck_assert_str_eq(told.adapters, "a");
-	ck_assert_uint_eq(told.tokens, 1600);
-	ck_assert_uint_eq(told.block_size, 16);
+	ck_assert_uint_eq(calls.bad, 0);
+	ck_assert_str_eq(calls.models, "a z ");
+	ck_assert_str_eq(calls.adapters, "a");
+	ck_assert_uint_eq(calls.tokens, 1600);
+	ck_assert_uint_eq(calls.block_size, 16);
 	ck_assert_str_eq(server.authorization, "Bearer secret");
 	ck_assert_str_eq(server.host, authority);
-	await(&told.good, 4); /* and again and again */
-	await(&told.model_calls, 3);
-	await(&told.capacity_calls, 3);
+	await(&calls.good, 4); /* and again and again */
+	await(&calls.model_calls, 3);
+	await(&calls.capacity_calls, 3);
 	ck_assert_uint_eq(kvw_prober_first_round_done(prober), 1);
 	ck_assert_uint_eq(server.unexpected, 0);
-	ck_assert_uint_eq(told.lost, 0);
-	kvw_prober_destroy(prober);
+	ck_assert_uint_eq(calls.lost, 0);
 }
 END_TEST
 
 START_TEST(without_a_key_none_is_sent)
 {
-	struct kvw_prober *prober = start();
-
-	await(&told.good, 1);
+	start();
+	await(&calls.good, 1);
 	ck_assert_str_eq(server.authorization, "");
-	kvw_prober_destroy(prober);
 }
 END_TEST
 
 START_TEST(a_bad_status_is_a_failure)
 {
-	struct kvw_prober *prober;
-
 	server.health_status = 503;
-	prober = start();
-	await(&told.bad, 2);
-	ck_assert_uint_eq(told.good, 0);
-	ck_assert_str_eq(told.why, "status 503");
+	start();
+	await(&calls.bad, 2);
+	ck_assert_uint_eq(calls.good, 0);
+	ck_assert_str_eq(calls.why, "status 503");
 	ck_assert_uint_eq(kvw_prober_first_round_done(prober), 1);
-	kvw_prober_destroy(prober);
 }
 END_TEST
 
 START_TEST(a_redirect_is_not_followed)
 {
-	struct kvw_prober *prober;
-
 	server.health_status = 302;
-	prober = start();
-	await(&told.bad, 1);
-	ck_assert_str_eq(told.why, "status 302");
-	kvw_prober_destroy(prober);
+	start();
+	await(&calls.bad, 1);
+	ck_assert_str_eq(calls.why, "status 302");
 }
 END_TEST
 
 START_TEST(a_worker_that_hangs_times_out)
 {
-	struct kvw_prober *prober;
-
 	server.hang = true;
 	config.health_timeout_ms = 100;
-	prober = start();
-	await(&told.bad, 1);
-	ck_assert_uint_eq(told.good, 0);
-	ck_assert_msg(strstr(told.why, "timed out") != NULL, "%s", told.why);
-	kvw_prober_destroy(prober);
+	start();
+	await(&calls.bad, 1);
+	ck_assert_uint_eq(calls.good, 0);
+	ck_assert_msg(strstr(calls.why, "timed out") != NULL, "%s", calls.why);
 }
 END_TEST
 
 /* A worker goes and comes back: its kind is read again at once, not at the next interval. */
 START_TEST(a_worker_that_comes_back_is_read_at_once)
 {
-	struct kvw_prober *prober;
 	size_t models;
 
 	config.health_models_interval_ms = config.health_metrics_interval_ms = 3600 * 1000;
-	prober = start();
-	await(&told.good, 1);
-	await(&told.model_calls, 1);
-	await(&told.capacity_calls, 1);
+	start();
+	await(&calls.good, 1);
+	await(&calls.model_calls, 1);
+	await(&calls.capacity_calls, 1);
 	server_close();
-	await(&told.bad, 2);
-	models = told.model_calls;
+	await(&calls.bad, 2);
+	models = calls.model_calls;
 	server.started_s = 2000;
 	server_open();
-	await(&told.model_calls, models + 1);
-	await(&told.lost, 1);
-	ck_assert_uint_eq(told.lost, 1);
-	kvw_prober_destroy(prober);
+	await(&calls.model_calls, models + 1);
+	await(&calls.lost, 1);
+	ck_assert_uint_eq(calls.lost, 1);
 }
 END_TEST
 
 START_TEST(a_worker_that_falls_asleep_loses_its_cache)
 {
-	struct kvw_prober *prober = start();
-
-	await(&told.capacity_calls, 3);
-	ck_assert_uint_eq(told.lost, 0);
+	start();
+	await(&calls.capacity_calls, 3);
+	ck_assert_uint_eq(calls.lost, 0);
 	server.asleep = true;
-	await(&told.lost, 1);
-	await(&told.capacity_calls, told.capacity_calls + 3);
-	ck_assert_uint_eq(told.lost, 1); /* once, for as long as it sleeps */
+	await(&calls.lost, 1);
+	await(&calls.capacity_calls, calls.capacity_calls + 3);
+	ck_assert_uint_eq(calls.lost, 1); /* once, for as long as it sleeps */
 	server.asleep = false;
-	await(&told.capacity_calls, told.capacity_calls + 2);
+	await(&calls.capacity_calls, calls.capacity_calls + 2);
 	server.asleep = true;
-	await(&told.lost, 2);
-	kvw_prober_destroy(prober);
+	await(&calls.lost, 2);
 }
 END_TEST
 
 START_TEST(a_new_start_time_means_a_lost_cache)
 {
-	struct kvw_prober *prober = start();
-
-	await(&told.capacity_calls, 3);
-	ck_assert_uint_eq(told.lost, 0);
+	start();
+	await(&calls.capacity_calls, 3);
+	ck_assert_uint_eq(calls.lost, 0);
 	server.started_s += 0.01;
-	await(&told.lost, 1);
-	await(&told.capacity_calls, told.capacity_calls + 3);
-	ck_assert_uint_eq(told.lost, 1);
-	ck_assert_uint_eq(told.slow_starts, 1);
-	kvw_prober_destroy(prober);
+	await(&calls.lost, 1);
+	await(&calls.capacity_calls, calls.capacity_calls + 3);
+	ck_assert_uint_eq(calls.lost, 1);
+	ck_assert_uint_eq(calls.slow_starts, 1);
 }
 END_TEST
 
 /* What counts is how many there were since the page before; the first page is only a start. */
 START_TEST(preemptions_are_reported_as_they_grow)
 {
-	struct kvw_prober *prober;
-
 	server.preemptions = 7;
-	prober = start();
-	await(&told.use_calls, 2);
-	ck_assert_double_eq(told.usage, 0.5);
-	ck_assert_double_eq(told.preemptions, 0);
+	start();
+	await(&calls.use_calls, 2);
+	ck_assert_double_eq(calls.usage, 0.5);
+	ck_assert_double_eq(calls.preemptions, 0);
 	server.preemptions = 9;
-	await(&told.use_calls, told.use_calls + 4);
-	ck_assert_double_eq(told.preemptions, 2);
-	kvw_prober_destroy(prober);
+	await(&calls.use_calls, calls.use_calls + 4);
+	ck_assert_double_eq(calls.preemptions, 2);
 }
 END_TEST
 
 START_TEST(configured_models_are_not_asked)
 {
-	struct kvw_prober *prober;
-
 	worker.models_given = true;
 	atomic_store(&worker.models_wanted, true);
-	prober = start();
-	await(&told.good, 4);
+	start();
+	await(&calls.good, 4);
 	turn_for_ms(250);
 	ck_assert_uint_eq(server.models_asked, 0);
 	ck_assert(!atomic_load(&worker.models_wanted));
-	kvw_prober_destroy(prober);
 }
 END_TEST
 
 /* A loop that met an unknown model asks for a refresh: it comes soon, but once a second at most. */
 START_TEST(a_wanted_refresh_comes_once_a_second)
 {
-	struct kvw_prober *prober;
 	int64_t second_ns;
 
 	config.health_models_interval_ms = 3600 * 1000;
-	prober = start();
+	start();
 	await(&server.models_asked, 1);
 	turn_for_ms(1100);
 	atomic_store(&worker.models_wanted, true);
@@ -460,36 +432,31 @@ START_TEST(a_wanted_refresh_comes_once_a_second)
 	ck_assert_uint_eq(server.models_asked, 3);
 	/* It is looked at ten times a second; the pause is a second, less what the server lagged. */
 	ck_assert_int_gt(server.models_asked_ns - second_ns, 500 * KVW_NS_PER_MS);
-	kvw_prober_destroy(prober);
 }
 END_TEST
 
 START_TEST(pages_beyond_the_limit_and_garbage_change_nothing)
 {
-	struct kvw_prober *prober;
-
 	server.huge = server.garbage = true;
-	prober = start();
+	start();
 	await(&server.metrics_asked, 2);
 	await(&server.models_asked, 2);
-	await(&told.good, 3);
-	ck_assert_uint_eq(told.capacity_calls, 0);
-	ck_assert_uint_eq(told.model_calls, 0);
-	ck_assert_uint_eq(told.bad, 0);
-	kvw_prober_destroy(prober);
+	await(&calls.good, 3);
+	ck_assert_uint_eq(calls.capacity_calls, 0);
+	ck_assert_uint_eq(calls.model_calls, 0);
+	ck_assert_uint_eq(calls.bad, 0);
 }
 END_TEST
 
 START_TEST(destroy_aborts_what_runs)
 {
-	struct kvw_prober *prober;
-
 	server.hang = true;
-	prober = start();
+	start();
 	await(&server.health_asked, 1);
 	kvw_prober_destroy(prober);
+	prober = NULL;
 	kvw_prober_destroy(NULL);
-	ck_assert_uint_eq(told.bad, 0);
+	ck_assert_uint_eq(calls.bad, 0);
 	turn_for_ms(50);
 }
 END_TEST
