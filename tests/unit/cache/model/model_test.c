@@ -9,20 +9,22 @@
 #include <string.h>
 
 #include "history.h"
+#include "tests/unit/suite.h"
 
 #define KIB    UINT64_C(1024)
 #define MIB    (KIB * 1024)
 #define MINUTE (60 * UINT64_C(1000000000))
 
+/* Caches that keep all that the test puts, and caches that must evict most of it. */
+#define ROOMY                                                                                      \
+	.chains = 12, .depth = 16, .least = 100, .most = 60 * KIB, .l1_capacity = 64 * MIB,        \
+	.roomy = true, .operations = 3000
+#define TIGHT                                                                                      \
+	.chains = 40, .depth = 16, .least = 100, .most = 200 * KIB, .l1_capacity = 8 * MIB,        \
+	.operations = 3000
+
 static const struct profile memory_profiles[] = {
-	{.name = "roomy memory",
-		.chains = 12,
-		.depth = 16,
-		.least = 100,
-		.most = 60 * KIB,
-		.l1_capacity = 64 * MIB,
-		.roomy = true,
-		.operations = 3000},
+	{.name = "roomy memory", ROOMY},
 	{.name = "roomy memory with a TTL",
 		.chains = 12,
 		.depth = 8,
@@ -32,77 +34,20 @@ static const struct profile memory_profiles[] = {
 		.ttl_ns = MINUTE,
 		.roomy = true,
 		.operations = 3000},
-	{.name = "tight memory",
-		.chains = 40,
-		.depth = 16,
-		.least = 100,
-		.most = 200 * KIB,
-		.l1_capacity = 8 * MIB,
-		.policy = "default",
-		.operations = 3000},
-	{.name = "tight memory, LRU",
-		.chains = 40,
-		.depth = 16,
-		.least = 100,
-		.most = 200 * KIB,
-		.l1_capacity = 8 * MIB,
-		.policy = "lru",
-		.operations = 3000},
-	{.name = "tight memory, ARC with a TTL",
-		.chains = 40,
-		.depth = 16,
-		.least = 100,
-		.most = 200 * KIB,
-		.l1_capacity = 8 * MIB,
-		.policy = "arc",
-		.ttl_ns = MINUTE,
-		.operations = 3000},
-	{.name = "tight memory, S3-FIFO",
-		.chains = 40,
-		.depth = 16,
-		.least = 100,
-		.most = 200 * KIB,
-		.l1_capacity = 8 * MIB,
-		.policy = "s3fifo",
-		.operations = 3000},
-	{.name = "tight memory, W-TinyLFU",
-		.chains = 40,
-		.depth = 16,
-		.least = 100,
-		.most = 200 * KIB,
-		.l1_capacity = 8 * MIB,
-		.policy = "wtinylfu",
-		.operations = 3000},
+	{.name = "tight memory", TIGHT, .policy = "default"},
+	{.name = "tight memory, LRU", TIGHT, .policy = "lru"},
+	{.name = "tight memory, ARC with a TTL", TIGHT, .policy = "arc", .ttl_ns = MINUTE},
+	{.name = "tight memory, S3-FIFO", TIGHT, .policy = "s3fifo"},
+	{.name = "tight memory, W-TinyLFU", TIGHT, .policy = "wtinylfu"},
 };
 
 static const struct profile disk_profiles[] = {
-	{.name = "roomy memory and disk",
-		.chains = 12,
-		.depth = 16,
-		.least = 100,
-		.most = 60 * KIB,
-		.l1_capacity = 64 * MIB,
-		.nvme_capacity = 1024 * MIB,
-		.roomy = true,
-		.operations = 3000},
+	{.name = "roomy memory and disk", ROOMY, .nvme_capacity = 1024 * MIB},
 	{.name = "roomy memory and disk that loses power",
-		.chains = 12,
-		.depth = 16,
-		.least = 100,
-		.most = 60 * KIB,
-		.l1_capacity = 64 * MIB,
+		ROOMY,
 		.nvme_capacity = 1024 * MIB,
-		.roomy = true,
-		.crashes = true,
-		.operations = 3000},
-	{.name = "tight memory over roomy disk",
-		.chains = 40,
-		.depth = 16,
-		.least = 100,
-		.most = 200 * KIB,
-		.l1_capacity = 8 * MIB,
-		.nvme_capacity = 1024 * MIB,
-		.operations = 3000},
+		.crashes = true},
+	{.name = "tight memory over roomy disk", TIGHT, .nvme_capacity = 1024 * MIB},
 	{.name = "tight memory over tight disk",
 		.chains = 80,
 		.depth = 16,
@@ -112,26 +57,13 @@ static const struct profile disk_profiles[] = {
 		.nvme_capacity = 64 * MIB,
 		.ttl_ns = MINUTE,
 		.operations = 3000},
-	{.name = "tight disk that fails",
-		.chains = 40,
-		.depth = 16,
-		.least = 100,
-		.most = 200 * KIB,
-		.l1_capacity = 8 * MIB,
-		.nvme_capacity = 64 * MIB,
-		.faults = true,
-		.operations = 3000},
+	{.name = "tight disk that fails", TIGHT, .nvme_capacity = 64 * MIB, .faults = true},
 	{.name = "tight disk that fails and loses power",
-		.chains = 40,
-		.depth = 16,
-		.least = 100,
-		.most = 200 * KIB,
-		.l1_capacity = 8 * MIB,
+		TIGHT,
 		.nvme_capacity = 64 * MIB,
 		.ttl_ns = MINUTE,
 		.faults = true,
-		.crashes = true,
-		.operations = 3000},
+		.crashes = true},
 };
 
 static uint64_t number(const char *name, uint64_t otherwise)
@@ -168,20 +100,12 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("cache-model");
 	TCase *tc = tcase_create("model");
-	SRunner *runner;
-	int failed;
 
 	tcase_set_timeout(tc, 3600);
 	tcase_add_loop_test(
 		tc, memory, 0, (int)(sizeof(memory_profiles) / sizeof(memory_profiles[0])));
 	tcase_add_loop_test(
 		tc, memory_and_disk, 0, (int)(sizeof(disk_profiles) / sizeof(disk_profiles[0])));
-	suite_add_tcase(suite, tc);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+	return run_tcase("cache-model", tc);
 }
