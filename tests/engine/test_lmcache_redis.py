@@ -7,7 +7,7 @@ import pytest
 import lmc
 from rig.drive import Drive
 from rig.kvbytes import kv_bytes, metadata
-from rig.redis import SERVER, RedisServer
+from rig.redis import SERVER
 
 pytestmark = [
     pytest.mark.skipif(not lmc.PYTHON, reason="set KVW_LMCACHE_PYTHON, or run tests/engine/lmcache.sh"),
@@ -15,13 +15,6 @@ pytestmark = [
 ]
 
 TOKENS = 40  # two whole chunks and one of eight tokens
-
-
-@pytest.fixture
-def redis(tmp_path):
-    server = RedisServer(tmp_path)
-    yield server
-    server.stop()
 
 
 @pytest.fixture

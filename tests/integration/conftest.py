@@ -4,6 +4,7 @@ import os
 
 import pytest
 
+from rig.redis import SERVER, RedisServer
 from rig.redis_cluster import Cluster, Drive, Watched
 from rig.router import PROGRAM, Router
 from rig.sim import PROGRAM as SIM_PROGRAM
@@ -102,6 +103,16 @@ def ended_with_the_test(make):
     yield one
     for thing in made:
         thing.stop()
+
+
+@pytest.fixture
+def redis(tmp_path):
+    """A redis-server of the test's own."""
+    if SERVER is None:
+        pytest.skip("redis-server is not installed")
+    server = RedisServer(tmp_path)
+    yield server
+    server.stop()
 
 
 @pytest.fixture

@@ -15,7 +15,6 @@ from rig import msgpack, zmtp
 from rig.client import Client, ask
 from rig.kvaware import BLOCK, SHOWN, complete, ids, wait_heard, wait_coverage
 from rig.kvtierd import Kvtierd
-from rig.redis import SERVER, RedisServer
 from rig.router import parse_metrics
 from rig.sim import PROGRAM, Sim
 from rig.wait import Port, until
@@ -45,15 +44,6 @@ def sim(tmp_path):
             one.signal(15)
         assert one.wait() == 0, one.log()
         assert "Sanitizer" not in one.log() and "runtime error" not in one.log(), one.log()
-
-
-@pytest.fixture
-def redis(tmp_path):
-    if SERVER is None:
-        pytest.skip("redis-server is not installed")
-    server = RedisServer(tmp_path)
-    yield server
-    server.stop()
 
 
 @pytest.fixture

@@ -4,32 +4,24 @@ A proxy falsifies the answers of an honest redis-server (rig/liar.py lists how).
 same cache must find everything again by itself.
 """
 
-import os
-import random
-import time
-
 import pytest
 
-from rig.drive import Drive, sums_of
+from rig.hostile import (
+    LIMIT_MS,
+    SEED,
+    filled_drive,
+    lie_at_random,
+    lie_to,
+    wait_nothing_leased,
+    whole,
+)
 from rig.liar import LIES, Liar
-from rig.redis import SERVER, RedisServer
-from rig.router import SANITIZED
-from rig.wait import PATIENCE, until
+from rig.redis import SERVER
+from rig.wait import until
 
 pytestmark = pytest.mark.skipif(SERVER is None, reason="no redis-server")
 
-SEED = int(os.environ.get("KVW_SEED", "1"))
 CHUNKS, BYTES = 12, 150000
-LIMIT_MS = 400
-SLACK = 1.0  # seconds beyond the limit, on a machine that does other things, too
-GROWTH = (512 if SANITIZED else 64) << 20
-
-
-@pytest.fixture
-def redis(tmp_path):
-    server = RedisServer(tmp_path)
-    yield server
-    server.stop()
 
 
 @pytest.fixture
@@ -41,15 +33,8 @@ def liar(redis):
 
 @pytest.fixture
 def drive(tmp_path, liar):
-    drive = Drive(tmp_path, {"l2.url": liar.url})
-    try:
-        drive.wait_open()
-        assert drive.ask("put", SEED, CHUNKS, BYTES)["put"] == CHUNKS
-        assert drive.ask("drain", 10000)["drained"]
+    with filled_drive(tmp_path, {"l2.url": liar.url}, CHUNKS, BYTES) as drive:
         yield drive
-        drive.finish()
-    finally:
-        drive.kill()
 
 
 def all_there(drive):
@@ -59,13 +44,7 @@ def all_there(drive):
 
 
 def recovered(drive):
-    def whole():
-        drive.ask("find", SEED, CHUNKS, LIMIT_MS)
-        got = drive.ask("get", SEED, CHUNKS, BYTES, 2000)
-        assert got["wrong"] == 0, got
-        return got["got"] == CHUNKS and got
-
-    return until(whole, 15, "everything back")
+    return until(lambda: whole(drive, SEED, CHUNKS, BYTES), 15, "everything back")
 
 
 def test_an_honest_middle_changes_nothing(drive, liar):
@@ -75,24 +54,9 @@ def test_an_honest_middle_changes_nothing(drive, liar):
 
 @pytest.mark.parametrize("name", LIES)
 def test_a_lie_gives_no_wrong_byte(drive, liar, name):
-    drive.ask("reopen")
-    rss = drive.rss()
-    liar.lie = LIES[name]
-    limit = (LIMIT_MS / 1000 + SLACK) * PATIENCE
-    for _ in range(4):
-        found = drive.ask("find", SEED, CHUNKS, LIMIT_MS)
-        assert found["ns"] / 1e9 < limit, found
-        got = drive.ask("get", SEED, CHUNKS, BYTES, LIMIT_MS)
-        assert got["wrong"] == 0 and got["ns"] / 1e9 < limit, got
-        put = drive.ask("put", SEED + 1, 2, BYTES)  # stores meet the liar, too
-        assert put["put"] + put["there"] == 2
-        time.sleep(0.05)
-    until(lambda: liar.changed > 0, 5, "an answer to be falsified, without which the test shows nothing")
-    assert drive.rss() < rss + GROWTH
-    liar.lie = None
+    lie_to(drive, liar, LIES[name], 4, CHUNKS, BYTES)
     recovered(drive)
-    # A store that was on its way still reads its chunk.
-    until(lambda: drive.ask("stats")["l1"]["leased"] == 0, 15, "nothing leased")
+    wait_nothing_leased(drive)
 
 
 def test_corruption_is_counted_and_a_miss(drive, liar):
@@ -119,20 +83,5 @@ def test_the_breaker_opens_and_spares_the_caller(drive, liar):
 
 
 def test_lies_at_random_under_load(drive, liar):
-    seconds = float(os.environ.get("KVW_SECONDS", "6"))
-    rng, names = random.Random(SEED), list(LIES)
-    drive.ask("reopen")
-    drive.send("run", SEED + 1000, int(seconds * 1000), 3, 60, 8, 1000, 300000, LIMIT_MS)
-    until_time = time.monotonic() + seconds
-    while time.monotonic() < until_time:
-        liar.lie = LIES[rng.choice(names)] if rng.random() < 0.7 else None
-        if rng.random() < 0.2:
-            liar.cut()
-        time.sleep(rng.uniform(0.02, 0.3))
-    liar.lie = None
-    wrong, sums = sums_of(drive.answer("run", seconds=60)["passed"])
-    assert not wrong and sums["wrong"] == 0, wrong[:5]
-    assert sums["got"] > 0 and sums["errors"] == 0, sums
-    slowest = max(sums["slowest_find_ns"], sums["slowest_get_ns"]) / 1e9
-    assert slowest < (LIMIT_MS / 1000 + SLACK) * PATIENCE, sums
+    lie_at_random(drive, liar, LIES, 300000)
     recovered(drive)

@@ -13,7 +13,7 @@ import pytest
 
 from rig.drive import Drive
 from rig.kvbytes import kv_bytes
-from rig.redis import SERVER, RedisServer
+from rig.redis import SERVER
 from rig.wait import until
 
 pytestmark = pytest.mark.skipif(SERVER is None, reason="no redis-server")
@@ -21,13 +21,6 @@ pytestmark = pytest.mark.skipif(SERVER is None, reason="no redis-server")
 SEED = int(os.environ.get("KVW_SEED", "1"))
 PLACES = int(os.environ.get("KVW_ROUNDS", "200"))
 LAYOUT = "dtype=bfloat16 format=KV_2LTD shape=2,2,*,16"
-
-
-@pytest.fixture
-def redis(tmp_path):
-    server = RedisServer(tmp_path)
-    yield server
-    server.stop()
 
 
 @pytest.fixture
