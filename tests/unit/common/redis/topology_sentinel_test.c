@@ -2,63 +2,18 @@
  * topology_sentinel_test.c - which Sentinel a client believes, when it asks again, and what it does
  * while none knows the master; no sockets.
  */
-#include <check.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "fake_client.h"
-#include "tests/unit/suite.h"
-
-static struct kvw_redis *r;
-static struct kvw_redis_url *url;
-static struct kvw_redis_options options;
-static struct kvw_redis_topology *t;
-static const char *why;
+#include "topology_fixture.h"
 
 static void setup(void)
 {
-	r = calloc(1, sizeof(*r));
-	url = calloc(1, sizeof(*url));
-	fake_init(r);
-	ck_assert_ptr_null(kvw_redis_url_parse("redis-sentinel://s:1,s:2,s:3", url));
-	options = (struct kvw_redis_options){
-		.url = url, .service = "redismaster", .connect_ns = 500 * MS, .env = r->env};
-	ck_assert_int_eq(kvw_redis_topology_sentinel.create(r, &options, &t), KVW_OK);
-}
-
-static void teardown(void)
-{
-	if (r->asked != NULL)
-		fake_answer_none(r, KVW_ECLOSED, "");
-	t->ops->destroy(t);
-	free(url);
-	free(r);
-}
-
-static enum kvw_redis_route route(struct kvw_redis_server **server)
-{
-	struct kvw_redis_command command = {.slot = 5};
-
-	*server = NULL;
-	return t->ops->route(t, &command, server, &why);
-}
-
-static void check_goes(uint16_t port)
-{
-	struct kvw_redis_server *server;
-
-	ck_assert_int_eq(route(&server), KVW_REDIS_ROUTE_TO);
-	ck_assert(server->alive);
-	ck_assert_uint_eq(server->port, port);
-	ck_assert_int_eq(server->role, KVW_REDIS_SERVER_DATA);
+	create(&kvw_redis_topology_sentinel, "redis-sentinel://s:1,s:2,s:3");
 }
 
 static void check_not(enum kvw_redis_route expected)
 {
 	struct kvw_redis_server *server;
 
-	ck_assert_int_eq(route(&server), expected);
+	ck_assert_int_eq(route(5, &server), expected);
 }
 
 static uint16_t asked(bool sentinel)
@@ -94,7 +49,7 @@ static void begin(void)
 	fake_step(r, t, 0);
 	answer_address("110");
 	answer_role("1master");
-	check_goes(10);
+	check_goes(5, 10);
 }
 
 /* --- finding a master ------------------------------------------------------------------------- */
@@ -111,7 +66,7 @@ START_TEST(a_sentinel_names_it_and_it_says_so_itself)
 	check_not(KVW_REDIS_ROUTE_WAIT);
 	answer_role("1master");
 	ck_assert_uint_eq(r->rerouted, 1);
-	check_goes(10);
+	check_goes(5, 10);
 }
 END_TEST
 
@@ -126,7 +81,7 @@ START_TEST(sentinels_that_do_not_answer_or_know_are_passed_over)
 	ck_assert_uint_eq(asked(true), 3);
 	answer_address("110");
 	answer_role("1master");
-	check_goes(10);
+	check_goes(5, 10);
 	/* The one that knew is asked first from now on. */
 	t->ops->down(t, fake_server(r, 10, KVW_REDIS_SERVER_DATA), "gone");
 	fake_step(r, t, 300 * MS);
@@ -144,7 +99,7 @@ START_TEST(a_stale_answer_is_found_out)
 	ck_assert_uint_eq(asked(true), 2);
 	answer_address("120");
 	answer_role("1master");
-	check_goes(20);
+	check_goes(5, 20);
 }
 END_TEST
 
@@ -155,7 +110,7 @@ START_TEST(a_client_that_may_not_ask_believes)
 	answer_address("110");
 	fake_answer_error(r, "NOPERM this user has no permissions to run the 'role' command");
 	fake_step(r, t, 0);
-	check_goes(10);
+	check_goes(5, 10);
 }
 END_TEST
 
@@ -175,7 +130,7 @@ START_TEST(a_failover_is_waited_for)
 	fake_step(r, t, 110 * MS);
 	answer_address("120");
 	answer_role("1master");
-	check_goes(20);
+	check_goes(5, 20);
 	ck_assert_uint_eq(fake_alive(r), 4);
 }
 END_TEST
@@ -206,7 +161,7 @@ START_TEST(no_server_at_all_is_reported)
 	fake_step(r, t, 600 * MS);
 	answer_address("110");
 	answer_role("1master");
-	check_goes(10);
+	check_goes(5, 10);
 }
 END_TEST
 
@@ -257,7 +212,7 @@ START_TEST(a_master_that_is_none_any_more_is_replaced)
 	ck_assert_ptr_nonnull(fake_server(r, 10, KVW_REDIS_SERVER_DATA));
 	answer_address("120");
 	answer_role("1master");
-	check_goes(20);
+	check_goes(5, 20);
 	ck_assert_ptr_null(fake_server(r, 10, KVW_REDIS_SERVER_DATA));
 }
 END_TEST
@@ -272,7 +227,7 @@ START_TEST(without_sentinels_the_present_master_works_on)
 		answer_nothing();
 	ck_assert_uint_eq(asked(false), 10);
 	answer_role("1master");
-	check_goes(10);
+	check_goes(5, 10);
 	/* and if it is gone, too, that is reported */
 	ck_assert(t->ops->down(t, fake_server(r, 10, KVW_REDIS_SERVER_DATA), "reset"));
 	fake_step(r, t, 210 * MS);
@@ -287,15 +242,15 @@ START_TEST(a_new_connection_to_the_master_is_a_reason_to_ask)
 {
 	begin();
 	t->ops->up(t, fake_server(r, 10, KVW_REDIS_SERVER_DATA));
-	check_goes(10);
+	check_goes(5, 10);
 	fake_step(r, t, 100 * MS);
 	ck_assert_ptr_null(r->asked);
 	fake_step(r, t, 110 * MS);
 	ck_assert_uint_eq(asked(true), 1);
-	check_goes(10); /* no command waits for that */
+	check_goes(5, 10); /* no command waits for that */
 	answer_address("110");
 	answer_role("1master");
-	check_goes(10);
+	check_goes(5, 10);
 	ck_assert_uint_eq(r->dropped, 0);
 }
 END_TEST
@@ -311,7 +266,7 @@ START_TEST(it_is_asked_for_again_while_there_are_commands)
 	ck_assert_uint_eq(r->questions, before + 1);
 	answer_address("120"); /* handed over, unknown to the client */
 	answer_role("1master");
-	check_goes(20);
+	check_goes(5, 20);
 	fake_step(r, t, 4000 * MS); /* that command has been looked at */
 	answer_address("120");
 	answer_role("1master");
@@ -334,9 +289,9 @@ START_TEST(other_errors_are_the_callers)
 	ck_assert_int_eq(t->ops->error(t, &command, master), KVW_REDIS_VERDICT_DELIVER);
 	snprintf(command.text, sizeof(command.text), "LOADING Redis is loading");
 	ck_assert_int_eq(t->ops->error(t, &command, master), KVW_REDIS_VERDICT_AGAIN);
-	check_goes(10);
+	check_goes(5, 10);
 	ck_assert(!t->ops->down(t, fake_server(r, 1, KVW_REDIS_SERVER_SENTINEL), "gone"));
-	check_goes(10);
+	check_goes(5, 10);
 }
 END_TEST
 
