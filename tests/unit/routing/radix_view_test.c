@@ -10,23 +10,31 @@
 
 #define TICKS 64
 
-static void make_views(struct kvw_views *views, void **memory)
+static struct kvw_views views;
+static void *memory; /* of the views */
+
+static void setup(void)
 {
 	uint64_t bytes = (kvw_views_bytes(TICKS) + 63) / 64 * 64;
 
-	*memory = aligned_alloc(64, bytes);
-	ck_assert_ptr_nonnull(*memory);
-	memset(*memory, 0, bytes);
-	kvw_views_init(views, *memory, TICKS, 32);
+	memory = aligned_alloc(64, bytes);
+	ck_assert_ptr_nonnull(memory);
+	memset(memory, 0, bytes);
+	kvw_views_init(&views, memory, TICKS, 32);
+}
+
+static void teardown(void)
+{
+	free(memory);
 }
 
 /* New tokens for a worker. Returns the tick that they were entered at. */
-static uint32_t use_new(struct kvw_views *views, uint32_t worker, uint64_t capacity, int64_t tokens)
+static uint32_t use_new(uint32_t worker, uint64_t capacity, int64_t tokens)
 {
 	struct kvw_ledger ledger;
 	uint32_t tick = 0;
 
-	kvw_ledger_open(&ledger, views, worker, capacity);
+	kvw_ledger_open(&ledger, &views, worker, capacity);
 	tick = ledger.now;
 	kvw_ledger_add(&ledger, tokens);
 	kvw_ledger_turn(&ledger);
@@ -34,43 +42,36 @@ static uint32_t use_new(struct kvw_views *views, uint32_t worker, uint64_t capac
 	return tick;
 }
 
-static bool alive(struct kvw_views *views, uint32_t worker, uint32_t tick)
+static bool alive(uint32_t worker, uint32_t tick)
 {
-	return kvw_view_alive(kvw_view_window(views, worker), tick);
+	return kvw_view_alive(kvw_view_window(&views, worker), tick);
 }
 
 START_TEST(oldest_ticks_die_first)
 {
-	struct kvw_views views;
-	void *memory = NULL;
 	uint32_t ticks[30];
 
-	make_views(&views, &memory);
-	ck_assert(!alive(&views, 3, 0) && !alive(&views, 3, 1));
+	ck_assert(!alive(3, 0) && !alive(3, 1));
 	for (unsigned i = 0; i < 30; i++) {
-		ticks[i] = use_new(&views, 3, 1000, 100);
+		ticks[i] = use_new(3, 1000, 100);
 		ck_assert_uint_le(kvw_view_tokens(&views, 3), 1000);
 		for (unsigned k = 0; k <= i; k++)
-			EXPECT(alive(&views, 3, ticks[k]) == (k + 10 > i));
+			EXPECT(alive(3, ticks[k]) == (k + 10 > i));
 	}
 	ck_assert_uint_eq(kvw_view_tokens(&views, 3), 1000);
 	ck_assert_uint_eq(kvw_view_tokens(&views, 4), 0);
-	free(memory);
 }
 END_TEST
 
 START_TEST(use_makes_young)
 {
-	struct kvw_views views;
 	struct kvw_ledger ledger;
-	void *memory = NULL;
 	uint32_t first = 0;
 	uint32_t again = 0;
 
-	make_views(&views, &memory);
-	first = use_new(&views, 0, 1000, 100);
+	first = use_new(0, 1000, 100);
 	for (unsigned i = 0; i < 8; i++)
-		(void)use_new(&views, 0, 1000, 100);
+		(void)use_new(0, 1000, 100);
 	kvw_ledger_open(&ledger, &views, 0, 1000);
 	again = ledger.now;
 	kvw_ledger_move(&ledger, first, 100);
@@ -78,11 +79,10 @@ START_TEST(use_makes_young)
 	kvw_ledger_close(&ledger);
 	ck_assert_uint_eq(kvw_view_tokens(&views, 0), 900);
 	for (unsigned i = 0; i < 5; i++)
-		(void)use_new(&views, 0, 1000, 100);
-	ck_assert(!alive(&views, 0, first));
-	ck_assert(alive(&views, 0, again));
+		(void)use_new(0, 1000, 100);
+	ck_assert(!alive(0, first));
+	ck_assert(alive(0, again));
 	ck_assert_uint_eq(kvw_view_tokens(&views, 0), 1000);
-	free(memory);
 }
 END_TEST
 
@@ -90,17 +90,14 @@ END_TEST
  * forgotten of two ticks goes from both. */
 START_TEST(many_ticks_move_at_once)
 {
-	struct kvw_views views;
 	struct kvw_ledger ledger;
-	void *memory = NULL;
 	uint32_t ticks[KVW_LEDGER_MOVES + 7];
 	uint32_t now = 0;
 	const unsigned count = sizeof(ticks) / sizeof(ticks[0]);
 
-	make_views(&views, &memory);
 	for (unsigned i = 0; i < count; i++)
-		ticks[i] = use_new(&views, 0, 1500000, 100000);
-	ck_assert(alive(&views, 0, ticks[0]));
+		ticks[i] = use_new(0, 1500000, 100000);
+	ck_assert(alive(0, ticks[0]));
 	kvw_ledger_open(&ledger, &views, 0, 1 << 24);
 	now = ledger.now;
 	for (unsigned i = 0; i < count; i++) {
@@ -120,41 +117,33 @@ START_TEST(many_ticks_move_at_once)
 		EXPECT(views.rings[ticks[i] & (TICKS - 1)] == 0);
 	}
 	ck_assert_uint_eq(kvw_view_tokens(&views, 0), 0);
-	free(memory);
 }
 END_TEST
 
 START_TEST(purge_kills_every_tick)
 {
-	struct kvw_views views;
-	void *memory = NULL;
 	uint32_t ticks[200];
 
-	make_views(&views, &memory);
 	for (unsigned i = 0; i < 200; i++) {
-		ticks[i] = use_new(&views, 1, 1000, 70);
+		ticks[i] = use_new(1, 1000, 70);
 		if (i % 37 == 0) {
 			kvw_view_purge(&views, 1);
 			ck_assert_uint_eq(kvw_view_tokens(&views, 1), 0);
 			for (unsigned k = 0; k <= i; k++)
-				EXPECT(!alive(&views, 1, ticks[k]));
+				EXPECT(!alive(1, ticks[k]));
 		}
 	}
 	ck_assert_uint_eq(kvw_views_purges(&views), 6);
-	free(memory);
 }
 END_TEST
 
 /* A ledger that was open across a purge leaves nothing behind. */
 START_TEST(late_ledger_is_void)
 {
-	struct kvw_views views;
 	struct kvw_ledger ledger;
-	void *memory = NULL;
 	uint32_t tick = 0;
 
-	make_views(&views, &memory);
-	tick = use_new(&views, 1, 1000, 100);
+	tick = use_new(1, 1000, 100);
 	kvw_ledger_open(&ledger, &views, 1, 1000);
 	kvw_ledger_move(&ledger, tick, 100);
 	kvw_ledger_add(&ledger, 50);
@@ -162,29 +151,24 @@ START_TEST(late_ledger_is_void)
 	kvw_ledger_close(&ledger);
 	kvw_view_forget(&views, 1, (struct kvw_move[2]){{tick, 100}, {tick, 0}});
 	ck_assert_uint_eq(kvw_view_tokens(&views, 1), 0);
-	(void)use_new(&views, 1, 1000, 30);
+	(void)use_new(1, 1000, 30);
 	ck_assert_uint_eq(kvw_view_tokens(&views, 1), 30);
-	free(memory);
 }
 END_TEST
 
 /* Long lives: ticks pass 2^32. */
 START_TEST(ticks_wrap_around)
 {
-	struct kvw_views views;
-	void *memory = NULL;
 	uint32_t ticks[300];
 
-	make_views(&views, &memory);
 	views.windows[2] = (uint64_t)(UINT32_MAX - 99) << 32 | (UINT32_MAX - 99);
 	for (unsigned i = 0; i < 300; i++) {
-		ticks[i] = use_new(&views, 2, 1000, 100);
+		ticks[i] = use_new(2, 1000, 100);
 		for (unsigned k = 0; k <= i; k++)
-			EXPECT(alive(&views, 2, ticks[k]) == (k + 10 > i));
+			EXPECT(alive(2, ticks[k]) == (k + 10 > i));
 	}
 	ck_assert_uint_lt(ticks[299], 300);
 	ck_assert_uint_eq(kvw_view_tokens(&views, 2), 1000);
-	free(memory);
 }
 END_TEST
 
@@ -193,19 +177,15 @@ END_TEST
 START_TEST(absurd_capacity_leaves_nothing_behind)
 {
 	static const uint64_t absurd[] = {UINT64_C(1) << 40, UINT64_C(1) << 61, UINT64_MAX};
-	struct kvw_views views;
-	void *memory = NULL;
 	uint32_t last = 0;
 
-	make_views(&views, &memory);
 	for (unsigned i = 0; i < 400; i++)
-		(void)use_new(&views, 0, absurd[_i], 1 << 24);
+		(void)use_new(0, absurd[_i], 1 << 24);
 	ck_assert_uint_eq(kvw_view_tokens(&views, 0), (uint64_t)400 << 24);
 	for (unsigned i = 0; i < 3; i++)
-		last = use_new(&views, 0, 1000, 100);
+		last = use_new(0, 1000, 100);
 	ck_assert_uint_eq(kvw_view_tokens(&views, 0), 200); /* the first ended in a full tick */
-	ck_assert(alive(&views, 0, last));
-	free(memory);
+	ck_assert(alive(0, last));
 }
 END_TEST
 
@@ -213,6 +193,7 @@ int main(void)
 {
 	TCase *tcase = tcase_create("view");
 
+	tcase_add_checked_fixture(tcase, setup, teardown);
 	tcase_add_test(tcase, oldest_ticks_die_first);
 	tcase_add_loop_test(tcase, absurd_capacity_leaves_nothing_behind, 0, 3);
 	tcase_add_test(tcase, use_makes_young);
