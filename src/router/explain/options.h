@@ -17,9 +17,9 @@
 /* Exit statuses of `kvway explain`. */
 enum kvw_explain_status {
 	KVW_EXPLAIN_OK = 0,
-	KVW_EXPLAIN_FAILED = 1,  /* an answer, but no explanation; or a file with mistakes */
-	KVW_EXPLAIN_USAGE = 2,   /* the command line is wrong, or there is no request */
-	KVW_EXPLAIN_UNREACHABLE = 3,  /* no router answers */
+	KVW_EXPLAIN_FAILED = 1,      /* an answer, but no explanation; or a file with mistakes */
+	KVW_EXPLAIN_USAGE = 2,       /* the command line is wrong, or there is no request */
+	KVW_EXPLAIN_UNREACHABLE = 3, /* no router answers */
 };
 
 /* Borrowed from argv. */

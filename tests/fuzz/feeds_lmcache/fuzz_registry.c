@@ -42,7 +42,8 @@ static void note_coverage(
 {
 	(void)ctx;
 	(void)sources;
-	check(worker < WORKERS && coverage <= KVW_COVERAGE_FULL && wrong != NULL, "a coverage of no worker");
+	check(worker < WORKERS && coverage <= KVW_COVERAGE_FULL && wrong != NULL,
+		"a coverage of no worker");
 	check((coverage == KVW_COVERAGE_BLIND) == (wrong[0] != '\0'), "a coverage without its reason");
 }
 

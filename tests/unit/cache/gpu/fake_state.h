@@ -11,7 +11,7 @@
 
 #define EXPORT        __attribute__((visibility("default")))
 #define EVENTS        1024
-#define MAPPED        ((uint64_t)1 << 52) /* a device's address of pinned memory is the host's plus this */
+#define MAPPED        ((uint64_t)1 << 52) /* a device's address of pinned memory: the host's + this */
 #define MOST          64 /* ranges of memory */
 #define OK            0
 #define INVALID       1
