@@ -48,7 +48,8 @@ def lie_to(drive, liar, lie, rounds, chunks, size):
     drive.ask("reopen")
     rss = drive.rss()
     liar.lie = lie
-    for _ in range(rounds):
+
+    def meet():
         found = drive.ask("find", SEED, chunks, LIMIT_MS)
         assert found["ns"] / 1e9 < LIMIT, found
         got = drive.ask("get", SEED, chunks, size, LIMIT_MS)
@@ -56,7 +57,11 @@ def lie_to(drive, liar, lie, rounds, chunks, size):
         put = drive.ask("put", SEED + 1, 2, size)  # stores meet the liar, too
         assert put["put"] + put["there"] == 2
         time.sleep(0.05)
-    until(lambda: liar.changed > 0, 5, "an answer to be falsified, without which the test shows nothing")
+        return liar.changed > 0
+
+    for _ in range(rounds):
+        meet()
+    until(meet, 5, "an answer to be falsified, without which the test shows nothing")
     assert drive.rss() < rss + GROWTH
     liar.lie = None
 

@@ -4,7 +4,8 @@ either side, byte by byte as it is specified and without that library."""
 import socket
 import struct
 import threading
-import time
+
+from rig.wait import PATIENCE
 
 GREETING = b"\xff" + bytes(8) + b"\x7f\x03\x00" + b"NULL".ljust(20, b"\0") + bytes(32)
 MORE, LONG, COMMAND = 1, 2, 4
@@ -50,7 +51,7 @@ class Peer:
 
     def receive(self, seconds=10.0):
         """The frames of one message."""
-        self.sock.settimeout(seconds)
+        self.sock.settimeout(seconds and seconds * PATIENCE)
         frames = []
         while True:
             flags, body = self.read_frame()
@@ -64,6 +65,19 @@ class Peer:
         last = len(frames) - 1
         self.sock.sendall(b"".join(frame(f, i < last) for i, f in enumerate(frames)))
 
+    def ping(self, seconds=10.0):
+        """Returns once libzmq's thread of this connection has done with all that was sent before.
+
+        It answers a PING in the middle of what it reads, a moment before it hands on what came
+        ahead of that: the answer to a second one shows that it has.
+        """
+        self.sock.settimeout(seconds * PATIENCE)
+        for _ in range(2):
+            body = b"\x04PING" + bytes(2)
+            self.sock.sendall(bytes([COMMAND, len(body)]) + body)
+            flags, body = self.read_frame()
+            assert flags & COMMAND and body.startswith(b"\x04PONG"), body
+
     def close(self):
         self.sock.close()
 
@@ -76,7 +90,7 @@ def subscribe(port, topic=b""):
     """A SUB that is sure to get what is sent from now on."""
     peer = connect(port, "SUB")
     peer.send(b"\x01" + topic)
-    time.sleep(0.1)  # the publisher has to read it; nothing answers
+    peer.ping()
     return peer
 
 
