@@ -111,7 +111,7 @@ def test_body_memory_is_shared_by_all_requests(pair):
 def test_connections_over_the_limit_do_no_harm(pair):
     """As many clients as the limit says are served, whichever event loop accepts them first."""
     _, router = pair(config={"limits.connections": 32})
-    until(lambda: router.metric("kvway_client_connections") == 0, 5, "nobody connected")
+    until(lambda: router.metric("kvway_client_connections") == 0, 5, "no client connected")
     before = router.metric("kvway_connections_refused_total")
 
     def served(client):
