@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "support.h"
+#include "tests/unit/steps.h"
 #include "tests/unit/suite.h"
 
 #define CHAINS  6
@@ -313,6 +314,6 @@ int main(void)
 	TCase *tc = tcase_create("histories");
 
 	tcase_set_timeout(tc, 120);
-	tcase_add_loop_test(tc, a_random_history, 0, more != NULL ? atoi(more) : 24);
+	tcase_add_loop_test(tc, a_random_history, 0, more != NULL ? atoi(more) : (int)kvt_test_steps(24));
 	return run_tcase("cache/core random", tc);
 }

@@ -8,6 +8,7 @@
  * Each history is made from its seed alone; a failure prints the seed.
  */
 #include "support.h"
+#include "tests/unit/steps.h"
 #include "tests/unit/suite.h"
 
 #undef EXPECT
@@ -497,7 +498,7 @@ START_TEST(histories)
 {
 	const char *policy = kvt_policy_names()[_i];
 	const char *rounds = getenv("INDEX_HISTORIES");
-	const uint64_t seeds = rounds == NULL ? 40 : strtoull(rounds, NULL, 10);
+	const uint64_t seeds = rounds == NULL ? kvt_test_steps(40) : strtoull(rounds, NULL, 10);
 
 	for (uint64_t seed = 1; seed <= seeds; seed++) {
 		seed_now = seed;

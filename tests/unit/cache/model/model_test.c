@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "history.h"
+#include "tests/unit/steps.h"
 #include "tests/unit/suite.h"
 
 #define KIB    UINT64_C(1024)
@@ -75,7 +76,7 @@ static uint64_t number(const char *name, uint64_t otherwise)
 
 static void run_seeds(const struct profile *profile)
 {
-	uint64_t one = number("MODEL_SEED", 0), seeds = number("MODEL_SEEDS", 2);
+	uint64_t one = number("MODEL_SEED", 0), seeds = number("MODEL_SEEDS", kvt_test_steps(2));
 	const char *only = getenv("MODEL_ONLY");
 
 	if (only != NULL && strcmp(only, profile->name) != 0)
