@@ -74,6 +74,7 @@ python=/usr/bin/python3
 jobs=$(nproc)
 more=$((jobs + 2)) # many tests only wait
 fixed_addresses= # a command before `meson test`
+lines_only=-Dc_args=-gline-tables-only # all that a sanitizer's report shows, and compiled sooner
 
 # Fingerprint of the options: another set than last time makes a new configuration.
 configure() { # DIR COMPILER OPTIONS...
@@ -140,7 +141,7 @@ if [ $gcc_ready = yes ]; then
 fi
 # Fuzz targets are part of the AddressSanitizer build: one compilation for both.
 if wanted asan || wanted fuzz; then
-	if build "clang asan" build-asan clang -Dfuzz=true -Db_sanitize=address,undefined -Db_lundef=false; then
+	if build "clang asan" build-asan clang -Dfuzz=true -Db_sanitize=address,undefined -Db_lundef=false "$lines_only"; then
 		if wanted asan; then suite asan build-asan --suite unit --suite load -t 4 --num-processes "$more"; fi
 		if wanted fuzz; then suite fuzz build-asan --suite fuzz-smoke; fi
 	fi
@@ -151,7 +152,7 @@ if wanted tsan; then
 	setarch -R true 2>/dev/null && fixed_addresses="setarch -R"
 	# libzmq and what it calls are not instrumented: between its own threads everything looks like a race.
 	export TSAN_OPTIONS="suppressions=$PWD/tests/tsan.supp ignore_noninstrumented_modules=1${TSAN_OPTIONS:+ $TSAN_OPTIONS}"
-	if build "clang tsan" build-tsan clang -Db_sanitize=thread -Db_lundef=false; then
+	if build "clang tsan" build-tsan clang -Db_sanitize=thread -Db_lundef=false "$lines_only"; then
 		# Where there is one thread there is nothing to see.
 		mapfile -t names < <(meson test -C build-tsan --list --suite unit --suite load 2>/dev/null |
 			sed -n 's|.* / ||p' | grep -vxFf tests/one_thread.txt)
