@@ -14,8 +14,8 @@
 #include "kvway/route.h"
 #include "config/rules.h"
 
-enum kvw_err kvw_build_start(
-	struct kvw_build *build, struct kvw_report *report, const struct kvw_strategy_ops *const *strategies)
+enum kvw_err kvw_build_start(struct kvw_build *build, struct kvw_report *report,
+	const struct kvw_strategy_ops *const *strategies)
 {
 	struct kvw_config *config = calloc(1, sizeof(*config));
 
@@ -62,64 +62,23 @@ static void report_value(struct kvw_build *build, const struct kvw_given *given,
 			found, expected);
 }
 
-/* A bound from keys.def; it always parses, the tests see to that. */
-static bool bound_of(const struct kvw_type *type, const char *text, union kvw_value *out)
-{
-	struct kvw_fault fault = {0};
-
-	return text[0] != '\0' &&
-	       type->parse(type, kvw_slice_of(text), NULL, out, &fault) == KVW_OK;
-}
-
-/* A value outside: the report names only the range. No value at all: also how to write one. */
-static void expect_range(const struct kvw_key *key, bool parsed, struct kvw_fault *fault)
-{
-	const struct kvw_type *type = key->type;
-
-	if (parsed)
-		snprintf(fault->expected, sizeof(fault->expected), "a %s from %s to %s", type->name,
-			key->min, key->max);
-	else
-		snprintf(fault->expected, sizeof(fault->expected), "%s, from %s to %s",
-			type->expected, key->min, key->max);
-}
-
-static bool in_range(const struct kvw_key *key, const union kvw_value *value)
-{
-	const struct kvw_type *type = key->type;
-	union kvw_value bound;
-
-	if (type->compare == NULL)
-		return true;
-	if (bound_of(type, key->min, &bound) && type->compare(value, &bound) < 0)
-		return false;
-	return !bound_of(type, key->max, &bound) || type->compare(value, &bound) <= 0;
-}
-
 /* Parses one scalar into *value. False in *valid: reported, and *value holds nothing. */
 static enum kvw_err parse_scalar(struct kvw_build *build, const struct kvw_key *key,
-	const struct kvw_type *type, const char *shown, const struct kvw_given *given,
-	union kvw_value *value, bool *valid)
+	const char *shown, const struct kvw_given *given, union kvw_value *value, bool *valid)
 {
-	struct kvw_fault fault = {0};
-	enum kvw_err err = KVW_EINVAL;
-	bool parsed;
+	const struct kvw_node *node = given->node;
+	struct kvw_slice text = given->text;
+	struct kvw_fault fault;
+	enum kvw_err err;
 
 	*valid = false;
-	if (given->node != NULL && given->node->kind == KVW_NODE_BAD)
+	if (node != NULL && node->kind == KVW_NODE_BAD)
 		return KVW_OK;
-	if (given->node == NULL ||
-		(given->node->kind == KVW_NODE_SCALAR && !kvw_node_is_null(given->node)))
-		err = type->parse(type, given->text, build->own.names, value, &fault);
-	else if (type->expected == NULL) /* parse says what it wants when it gets nothing */
-		err = type->parse(type, kvw_slice_of(""), build->own.names, value, &fault);
-	parsed = err == KVW_OK;
-	if (parsed && type == key->type && !in_range(key, value))
-		err = KVW_EINVAL;
-	if (err == KVW_EINVAL && type->compare != NULL)
-		expect_range(key, parsed, &fault);
+	if (node != NULL && (node->kind != KVW_NODE_SCALAR || kvw_node_is_null(node)))
+		text = KVW_SLICE("\x01"); /* no type accepts it, but says what it wants */
+	err = kvw_key_parse(&build->own.schema, key, text, value, &fault);
 	if (err == KVW_EINVAL)
-		report_value(build, given, shown, type, &fault);
+		report_value(build, given, shown, key->type, &fault);
 	*valid = err == KVW_OK;
 	return err == KVW_ENOMEM ? err : KVW_OK;
 }
@@ -140,6 +99,7 @@ static bool count_in_range(struct kvw_build *build, const struct kvw_key *key, c
 static enum kvw_err parse_entries(struct kvw_build *build, const struct kvw_key *key,
 	const char *shown, const struct kvw_node *list, struct kvw_strings *out, bool *valid)
 {
+	const struct kvw_key item = {.type = key->type->item};
 	char entry_shown[KVW_SCHEMA_MAX_PATH + 32];
 	size_t index = 0;
 
@@ -157,8 +117,7 @@ static enum kvw_err parse_entries(struct kvw_build *build, const struct kvw_key 
 		enum kvw_err err;
 
 		snprintf(entry_shown, sizeof(entry_shown), "%s[%zu]", shown, index++);
-		err = parse_scalar(
-			build, key, key->type->item, entry_shown, &given, &value, &entry_valid);
+		err = parse_scalar(build, &item, entry_shown, &given, &value, &entry_valid);
 		if (err != KVW_OK)
 			return err;
 		if (entry_valid && value.text[0] == '\0') {
@@ -207,7 +166,7 @@ static enum kvw_err set_field(struct kvw_build *build, const struct kvw_key *key
 	if (key->type->item != NULL)
 		return set_list(
 			build, key, shown, given, (struct kvw_strings *)(void *)field, valid);
-	err = parse_scalar(build, key, key->type, shown, given, &value, valid);
+	err = parse_scalar(build, key, shown, given, &value, valid);
 	if (*valid)
 		memcpy(field, &value, key->type->size);
 	return err;
@@ -236,7 +195,7 @@ enum kvw_err kvw_build_set(struct kvw_build *build, size_t key, const struct kvw
 {
 	const struct kvw_key *what = kvw_own_key(&build->own, key);
 
-	assert(key < KVW_KEY_COUNT + build->own.key_count);
+	assert(key < build->own.schema.key_count);
 	if (build->given[key]) {
 		kvw_report_mistake(build->report, given->place, what->path,
 			"found a second time, expected once: first given in line %zu",
@@ -311,7 +270,7 @@ enum kvw_err kvw_build_end(struct kvw_build *build, struct kvw_config **out)
 {
 	enum kvw_err err = KVW_OK;
 
-	for (size_t key = 0; key < KVW_KEY_COUNT + build->own.key_count && err == KVW_OK; key++)
+	for (size_t key = 0; key < build->own.schema.key_count && err == KVW_OK; key++)
 		if (!build->given[key])
 			err = set_default(build, kvw_own_key(&build->own, key), build->config,
 				&build->valid[key]);
@@ -336,30 +295,13 @@ void kvw_build_drop(struct kvw_build *build)
 	build->config = NULL;
 }
 
-static void release_fields(const struct kvw_key *keys, size_t count, void *base)
-{
-	for (size_t i = 0; i < count; i++) {
-		char *field = (char *)base + keys[i].offset;
-
-		if (keys[i].type->owned) {
-			free(*(char **)(void *)field);
-		} else if (keys[i].type->item != NULL) {
-			struct kvw_strings *list = (struct kvw_strings *)(void *)field;
-
-			for (size_t k = 0; k < list->count; k++)
-				free(list->items[k]);
-			free(list->items);
-		}
-	}
-}
-
 void kvw_config_destroy(struct kvw_config *config)
 {
 	if (config == NULL)
 		return;
 	for (size_t i = 0; i < config->worker_count; i++)
-		release_fields(kvw_worker_keys, KVW_WORKER_KEY_COUNT, &config->workers[i]);
+		kvw_keys_release(kvw_worker_keys, KVW_WORKER_KEY_COUNT, &config->workers[i]);
 	free(config->workers);
-	release_fields(kvw_keys, KVW_KEY_COUNT, config);
+	kvw_keys_release(kvw_keys, KVW_KEY_COUNT, config);
 	free(config);
 }

@@ -12,13 +12,11 @@
 #include "settings/report.h"
 #include "config/own_keys.h"
 
-#define KVW_ALL_KEYS (KVW_KEY_COUNT + KVW_OWN_KEYS_MOST)
-
 struct kvw_build {
 	struct kvw_config *config;
-	struct kvw_report *report;              /* borrowed */
-	struct kvw_own_keys own;                /* keys of the strategies */
-	struct kvw_place places[KVW_ALL_KEYS];  /* where each key was given */
+	struct kvw_report *report;             /* borrowed */
+	struct kvw_own_keys own;               /* keys of the strategies */
+	struct kvw_place places[KVW_ALL_KEYS]; /* where each key was given */
 	bool given[KVW_ALL_KEYS];
 	bool valid[KVW_ALL_KEYS];
 	size_t worker_room;

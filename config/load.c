@@ -16,49 +16,30 @@
 #include "settings/suggest.h"
 #include "settings/unknown.h"
 
-#define KVW_ALL_SECTIONS (KVW_SECTION_COUNT + KVW_STRATEGIES_MOST)
-
 /* One pass over a tree. */
 struct walk {
 	struct kvw_build *build;
 	struct kvw_report *report;
 	size_t section_lines[KVW_ALL_SECTIONS]; /* where each began; 0: not met */
 	const struct kvw_node *workers;         /* the value of `workers`; NULL: not met */
-	/* What may be known, for messages. */
-	const char *key_paths[KVW_ALL_KEYS];
-	const char *section_paths[KVW_ALL_SECTIONS + 1];
-	struct kvw_known known;
+	const struct kvw_schema *schema;
 };
 
 static enum kvw_err walk_section(struct walk *w, size_t section, const struct kvw_node *map);
-
-static void list_known(struct walk *w)
-{
-	const struct kvw_own_keys *own = &w->build->own;
-	size_t keys = KVW_KEY_COUNT + own->key_count;
-	size_t sections = KVW_SECTION_COUNT + own->section_count;
-
-	for (size_t i = 0; i < keys; i++)
-		w->key_paths[i] = kvw_own_key(own, i)->path;
-	for (size_t i = 0; i < sections; i++)
-		w->section_paths[i] = kvw_own_section(own, i)->path;
-	w->section_paths[sections] = "workers";
-	w->known = (struct kvw_known){w->key_paths, keys, w->section_paths, sections + 1};
-}
 
 /* A key of a section, for an example. */
 static const char *first_name(const struct walk *w, const char *section)
 {
 	const char *name = NULL;
 
-	for (size_t i = 0; i < w->known.key_count && name == NULL; i++)
-		name = kvw_name_in(section, w->known.keys[i]);
+	for (size_t i = 0; i < w->schema->key_count && name == NULL; i++)
+		name = kvw_name_in(section, w->schema->keys[i].path);
 	return name != NULL ? name : "";
 }
 
 static enum kvw_err on_section(struct walk *w, size_t section, const struct kvw_node *node)
 {
-	const char *path = kvw_own_section(&w->build->own, section)->path;
+	const char *path = w->schema->sections[section].path;
 
 	if (w->section_lines[section] != 0) {
 		kvw_report_mistake(w->report, node->key->place, path,
@@ -83,7 +64,7 @@ static enum kvw_err walk_worker_key(struct walk *w, size_t index, const struct k
 	struct kvw_given value = {
 		.place = node->place, .text = {node->text, node->len}, .node = node};
 	char shown[KVW_SCHEMA_MAX_PATH];
-	size_t key = kvw_schema_find_worker_key(node->key->text);
+	size_t key = kvw_schema_find_key(&kvw_worker_schema, node->key->text);
 	struct kvw_suggest near;
 
 	snprintf(shown, sizeof(shown), "workers[%zu].%s", index, node->key->text);
@@ -164,7 +145,7 @@ static enum kvw_err walk_workers(struct walk *w, const struct kvw_node *list)
 static enum kvw_err walk_name(struct walk *w, size_t section, const struct kvw_node *node)
 {
 	const struct kvw_own_keys *own = &w->build->own;
-	const char *parent = kvw_own_section(own, section)->path;
+	const char *parent = w->schema->sections[section].path;
 	struct kvw_given value = {
 		.place = node->place, .text = {node->text, node->len}, .node = node};
 	char path[KVW_SCHEMA_MAX_PATH];
@@ -174,19 +155,18 @@ static enum kvw_err walk_name(struct walk *w, size_t section, const struct kvw_n
 
 	n = snprintf(path, sizeof(path), "%s%s%s", parent, parent[0] != '\0' ? "." : "",
 		node->key->text);
-	whole = whole && n > 0 && (size_t)n < sizeof(path) &&
-		kvw_name_in(parent, path) != NULL;
+	whole = whole && n > 0 && (size_t)n < sizeof(path) && kvw_name_in(parent, path) != NULL;
 	key = kvw_own_find_key(own, path);
 	inner = kvw_own_find_section(own, path);
-	if (whole && key < KVW_KEY_COUNT + own->key_count) {
+	if (whole && key < w->schema->key_count) {
 		if (w->build->given[key]) /* a second one is shown at its name */
 			value.place = node->key->place;
 		return kvw_build_set(w->build, key, &value);
 	}
-	if (whole && inner < KVW_SECTION_COUNT + own->section_count)
+	if (whole && inner < w->schema->section_count)
 		return on_section(w, inner, node);
 	if (!whole || section != KVW_SECTION_top || strcmp(path, "workers") != 0) {
-		kvw_report_unknown(w->report, &w->known, parent, path, node->key);
+		kvw_report_unknown(w->report, w->schema, parent, path, node->key);
 		return KVW_OK;
 	}
 	if (w->workers != NULL) {
@@ -248,7 +228,7 @@ enum kvw_err kvw_config_parse(const char *name, const char *text, size_t len,
 	err = kvw_build_start(&build, &report, strategies);
 	if (err != KVW_OK)
 		goto out_document;
-	list_known(&w);
+	w.schema = &build.own.schema;
 	err = walk_root(&w, document.root);
 	if (err == KVW_OK)
 		err = kvw_build_end(&build, out);
@@ -279,8 +259,8 @@ static enum kvw_err read_all(int fd, char *buffer, size_t room, size_t *len)
 	return KVW_OK;
 }
 
-enum kvw_err kvw_config_load(
-	const char *path, const struct kvw_strategy_ops *const *strategies, FILE *errors, struct kvw_config **out)
+enum kvw_err kvw_config_load(const char *path, const struct kvw_strategy_ops *const *strategies,
+	FILE *errors, struct kvw_config **out)
 {
 	const size_t room = KVW_CONFIG_MAX_BYTES + 1;
 	enum kvw_err err = KVW_EIO;

@@ -36,20 +36,42 @@ static const char *make_path(struct kvw_own_keys *own, const char *name, const c
 	return path;
 }
 
+static bool below_routing(const struct kvw_section *section)
+{
+	size_t len = strlen(KVW_OWN_SECTION_PARENT);
+
+	return strncmp(section->path, KVW_OWN_SECTION_PARENT, len) == 0 &&
+	       (section->path[len] == '\0' || section->path[len] == '.');
+}
+
+/* After the last one below `routing`. */
+static void add_section(struct kvw_own_keys *own, const char *path)
+{
+	size_t at = own->schema.section_count;
+
+	while (!below_routing(&own->sections[at - 1]))
+		at--;
+	memmove(&own->sections[at + 1], &own->sections[at],
+		(own->schema.section_count - at) * sizeof(own->sections[0]));
+	own->sections[at] = (struct kvw_section){path, "Settings of that strategy alone."};
+	own->schema.section_count++;
+	own->section_count++;
+}
+
 static void add_settings(struct kvw_own_keys *own, const struct kvw_strategy_ops *ops)
 {
 	const char *section = make_path(own, ops->name, NULL);
 
-	if (kvw_schema_find_section(section) == KVW_SECTION_COUNT)
-		own->sections[own->section_count++] =
-			(struct kvw_section){section, "Settings of that strategy alone."};
+	if (kvw_own_find_section(own, section) == own->schema.section_count)
+		add_section(own, section);
 	for (const struct kvw_own_setting *s = ops->settings; s->name != NULL; s++) {
 		size_t i = own->key_count++;
 
 		assert(i < KVW_OWN_KEYS_MOST);
-		own->keys[i] = (struct kvw_key){make_path(own, ops->name, s->name),
-			type_of(s->kind), offsetof(struct kvw_config, own) + i * sizeof(union kvw_setting_value),
-			s->def, s->min, s->max, s->reload, s->text};
+		own->keys[own->schema.key_count++] = (struct kvw_key){
+			make_path(own, ops->name, s->name), type_of(s->kind),
+			offsetof(struct kvw_config, own) + i * sizeof(union kvw_setting_value),
+			s->def, s->min, s->max, s->text, "", s->reload};
 	}
 }
 
@@ -57,6 +79,15 @@ void kvw_own_keys_init(struct kvw_own_keys *own, const struct kvw_strategy_ops *
 {
 	own->key_count = own->section_count = own->path_count = 0;
 	memset(own->names, 0, sizeof(own->names));
+	memcpy(own->keys, kvw_keys, sizeof(kvw_keys));
+	memcpy(own->sections, kvw_sections, sizeof(kvw_sections));
+	own->schema = (struct kvw_schema){.keys = own->keys,
+		.key_count = KVW_KEY_COUNT,
+		.sections = own->sections,
+		.section_count = KVW_SECTION_COUNT,
+		.list = "workers",
+		.names = own->names,
+		.such_as = "keys such as `listen:` and `workers:`"};
 	for (size_t i = 0; strategies[i] != NULL; i++) {
 		assert(i < KVW_STRATEGIES_MOST);
 		own->names[i] = strategies[i]->name;
@@ -65,47 +96,14 @@ void kvw_own_keys_init(struct kvw_own_keys *own, const struct kvw_strategy_ops *
 	}
 }
 
-const struct kvw_key *kvw_own_key(const struct kvw_own_keys *own, size_t index)
-{
-	return index < KVW_KEY_COUNT ? &kvw_keys[index] : &own->keys[index - KVW_KEY_COUNT];
-}
-
-const struct kvw_section *kvw_own_section(const struct kvw_own_keys *own, size_t index)
-{
-	return index < KVW_SECTION_COUNT ? &kvw_sections[index]
-					 : &own->sections[index - KVW_SECTION_COUNT];
-}
-
-size_t kvw_own_find_key(const struct kvw_own_keys *own, const char *path)
-{
-	size_t i = kvw_schema_find_key(path);
-
-	if (i == KVW_KEY_COUNT)
-		while (i < KVW_KEY_COUNT + own->key_count &&
-			strcmp(kvw_own_key(own, i)->path, path) != 0)
-			i++;
-	return i;
-}
-
-size_t kvw_own_find_section(const struct kvw_own_keys *own, const char *path)
-{
-	size_t i = kvw_schema_find_section(path);
-
-	if (i == KVW_SECTION_COUNT)
-		while (i < KVW_SECTION_COUNT + own->section_count &&
-			strcmp(kvw_own_section(own, i)->path, path) != 0)
-			i++;
-	return i;
-}
-
 const union kvw_setting_value *kvw_config_own(const struct kvw_config *config,
 	const struct kvw_strategy_ops *const *strategies, const struct kvw_strategy_ops *ops)
 {
 	size_t at = 0;
 
 	for (size_t i = 0; strategies[i] != NULL && strategies[i] != ops; i++)
-		for (size_t k = 0; strategies[i]->settings != NULL &&
-				   strategies[i]->settings[k].name != NULL;
+		for (size_t k = 0;
+			strategies[i]->settings != NULL && strategies[i]->settings[k].name != NULL;
 			k++)
 			at++;
 	return &config->own[at];

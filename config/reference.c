@@ -15,7 +15,6 @@
 
 #include "kvway/route.h"
 #include "config/own_keys.h"
-#include "settings/unknown.h"
 
 #define WRAP_COLUMN 96
 
@@ -52,8 +51,8 @@ static void write_range(FILE *out, const struct kvw_key *key)
 static void write_key(FILE *out, const struct kvw_key *key)
 {
 	fprintf(out, "| `%s` | %s | ", key->path, key->type->name);
-	if (key->type == &kvw_type_URL)
-		fputs("required", out);
+	if (key->type->usual != NULL)
+		fputs(key->type->usual, out);
 	else
 		write_code(out, key->def);
 	fputs(" | ", out);
@@ -70,30 +69,6 @@ static void write_table_head(FILE *out)
 		out);
 }
 
-static bool below_routing(const struct kvw_section *section)
-{
-	size_t len = strlen(KVW_OWN_SECTION_PARENT);
-
-	return strncmp(section->path, KVW_OWN_SECTION_PARENT, len) == 0 &&
-	       (section->path[len] == '\0' || section->path[len] == '.');
-}
-
-/* Indexes of all sections; those of strategies follow the last one below `routing`. */
-static size_t order_sections(const struct kvw_own_keys *own, size_t *order)
-{
-	size_t count = 0;
-
-	for (size_t i = 0; i < KVW_SECTION_COUNT; i++) {
-		order[count++] = i;
-		if (!below_routing(&kvw_sections[i]) ||
-			(i + 1 < KVW_SECTION_COUNT && below_routing(&kvw_sections[i + 1])))
-			continue;
-		for (size_t k = 0; k < own->section_count; k++)
-			order[count++] = KVW_SECTION_COUNT + k;
-	}
-	return count;
-}
-
 static void write_section(
 	FILE *out, const struct kvw_own_keys *own, const struct kvw_section *section)
 {
@@ -104,7 +79,7 @@ static void write_section(
 	if (section->text[0] != '\0')
 		fprintf(out, "%s\n\n", section->text);
 	write_table_head(out);
-	for (size_t i = 0; i < KVW_KEY_COUNT + own->key_count; i++)
+	for (size_t i = 0; i < own->schema.key_count; i++)
 		if (kvw_name_in(section->path, kvw_own_key(own, i)->path) != NULL)
 			write_key(out, kvw_own_key(own, i));
 }
@@ -140,7 +115,8 @@ static void write_types(FILE *out)
 	      "| strategy | a name from the table of strategies |\n"
 	      "| text | any characters but control characters |\n"
 	      "| truth value | `true`, `false` |\n"
-	      "| URL | `http://HOST:PORT`, `http://HOST:PORT/PREFIX`, the same with `https`; without a port: 80, 443 |\n"
+	      "| URL | `http://HOST:PORT`, `http://HOST:PORT/PREFIX`, the same with `https`; "
+	      "without a port: 80, 443 |\n"
 	      "| whole number | decimal digits |\n",
 		out);
 }
@@ -191,11 +167,9 @@ static bool write_minimal(FILE *out, const char *path)
 
 static bool write_page(FILE *out, const struct kvw_own_keys *own, const char *minimal)
 {
-	size_t order[KVW_SECTION_COUNT + KVW_STRATEGIES_MOST];
-	size_t count = order_sections(own, order);
-
 	fputs("# Configuration of kvway\n\n"
-	      "<!-- Written by `ninja -C BUILD reference` from keys.def and the strategies' tables. -->\n\n"
+	      "<!-- Written by `ninja -C BUILD reference` from keys.def and the strategies' "
+	      "tables. -->\n\n"
 	      "The smallest useful file; everything else has a default:\n",
 		out);
 	if (!write_minimal(out, minimal))
@@ -214,8 +188,8 @@ static bool write_page(FILE *out, const struct kvw_own_keys *own, const char *mi
 		out);
 	write_strategies(out);
 	write_workers(out);
-	for (size_t i = 0; i < count; i++)
-		write_section(out, own, kvw_own_section(own, order[i]));
+	for (size_t i = 0; i < own->schema.section_count; i++)
+		write_section(out, own, &own->sections[i]);
 	write_types(out);
 	write_rules(out);
 	return true;
@@ -271,14 +245,11 @@ static size_t depth_of(const char *section)
 
 static void write_example(FILE *out, const struct kvw_own_keys *own)
 {
-	size_t order[KVW_SECTION_COUNT + KVW_STRATEGIES_MOST];
-	size_t count = order_sections(own, order);
-
 	fputs("# Every key of kvway with its default. Written by `ninja -C BUILD reference`.\n"
 	      "# A file needs only what differs; minimal.yaml is the better beginning.\n",
 		out);
-	for (size_t i = 0; i < count; i++) {
-		const struct kvw_section *section = kvw_own_section(own, order[i]);
+	for (size_t i = 0; i < own->schema.section_count; i++) {
+		const struct kvw_section *section = &own->sections[i];
 		const char *path = section->path;
 		const char *dot = strrchr(path, '.');
 		size_t depth = depth_of(path);
@@ -289,7 +260,7 @@ static void write_example(FILE *out, const struct kvw_own_keys *own)
 			write_indent(out, depth - 1);
 			fprintf(out, "%s:\n", dot != NULL ? dot + 1 : path);
 		}
-		for (size_t k = 0; k < KVW_KEY_COUNT + own->key_count; k++) {
+		for (size_t k = 0; k < own->schema.key_count; k++) {
 			const struct kvw_key *key = kvw_own_key(own, k);
 			const char *name = kvw_name_in(path, key->path);
 

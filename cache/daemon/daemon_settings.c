@@ -19,14 +19,14 @@ enum own_index {
 	OWN_COUNT
 };
 
-static const struct kvt_setting settings[] = {
+static const struct kvw_key settings[] = {
 #define KVT_SETTING(path, type, member, def, min, max, unit, text)                                 \
 	{path, &kvt_setting_##type, offsetof(struct kvt_daemon_config, member), def, min, max,     \
-		unit, text},
+		text, unit, false},
 #include "daemon/daemon_settings.def"
 #define KVT_SETTING(path, type, member, def, min, max, unit, text)                                 \
 	{"cache." path, &kvt_setting_##type, offsetof(struct kvt_daemon_config, cache.member),     \
-		def, min, max, unit, text},
+		def, min, max, text, unit, false},
 #include "options/settings.def"
 };
 #define SETTINGS (sizeof(settings) / sizeof(settings[0]))
@@ -34,27 +34,13 @@ static const struct kvt_setting settings[] = {
 /* The cache's top level is the section `cache`. */
 #define BELOW_CACHE(path) (sizeof(path) == 1 ? "cache" : "cache." path)
 
-static const struct kvt_setting_section sections[] = {
+static const struct kvw_section sections[] = {
 #define KVT_SECTION(name, path, text) {path, text},
 #include "daemon/daemon_settings.def"
 #define KVT_SECTION(name, path, text) {BELOW_CACHE(path), text},
 #include "options/settings.def"
 };
 #define SECTIONS (sizeof(sections) / sizeof(sections[0]))
-
-static const char *const key_paths[] = {
-#define KVT_SETTING(path, type, member, def, min, max, unit, text) path,
-#include "daemon/daemon_settings.def"
-#define KVT_SETTING(path, type, member, def, min, max, unit, text) "cache." path,
-#include "options/settings.def"
-};
-static const char *const section_paths[] = {
-#define KVT_SECTION(name, path, text) path,
-#include "daemon/daemon_settings.def"
-#define KVT_SECTION(name, path, text) BELOW_CACHE(path),
-#include "options/settings.def"
-	"buckets",
-};
 
 /* A key's type is its member's C type. */
 #define KVT_C_TYPE(name, c_type) typedef c_type kvt_c_type_##name;
@@ -67,13 +53,14 @@ KVT_SETTING_TYPES(KVT_C_TYPE)
 		"the type of " path " is not that of " #member);
 #include "daemon/daemon_settings.def"
 
-static const struct kvt_setting_table table = {
-	.settings = settings,
-	.setting_count = SETTINGS,
+static const struct kvw_schema table = {
+	.keys = settings,
+	.key_count = SETTINGS,
 	.sections = sections,
 	.section_count = SECTIONS,
-	.known = {key_paths, SETTINGS, section_paths, SECTIONS + 1},
-	.such_as = "`segment:` and `cache:`",
+	.list = "buckets",
+	.such_as = "sections such as `segment:` and `cache:`",
+	.wording = KVW_WORDING_BRIEF,
 };
 
 /* Keys of the cache that the daemon sets itself: what to write instead. */
@@ -84,7 +71,7 @@ static const struct taken {
 #define TOLD_BY_ENGINES(member)                                                                    \
 	{                                                                                          \
 		OWN_COUNT + KVT_SETTING_##member,                                                  \
-			"no such key: engines report to a controller themselves"                        \
+			"no such key: engines report to a controller themselves"                   \
 	}
 	{OWN_COUNT + KVT_SETTING_fingerprint, "nothing: objects are named by bucket and key alone"},
 	{OWN_COUNT + KVT_SETTING_rank, "nothing: one daemon serves all ranks"},
@@ -126,12 +113,12 @@ static bool is_taken(size_t key)
 /* --- limits of buckets ------------------------------------------------------------------------ */
 
 #define IN_BUCKET(member) offsetof(struct kvt_bucket_limit, member)
-static const struct kvt_setting bucket_settings[] = {
-	{"name", &kvt_setting_TEXT, IN_BUCKET(bucket), "", "", "", "", "The bucket."},
-	{"memory", &kvt_setting_SIZE, IN_BUCKET(memory_bytes), "0", "0", "64TiB", "bytes",
-		"Most of the segment that its objects may hold; 0: all of it."},
-	{"nvme", &kvt_setting_SIZE, IN_BUCKET(nvme_bytes), "0", "0", "1024TiB", "bytes",
-		"Most room on disk that its objects may hold; 0: all of it."},
+static const struct kvw_key bucket_settings[] = {
+	{"name", &kvt_setting_TEXT, IN_BUCKET(bucket), "", "", "", "The bucket.", "", false},
+	{"memory", &kvt_setting_SIZE, IN_BUCKET(memory_bytes), "0", "0", "64TiB",
+		"Most of the segment that its objects may hold; 0: all of it.", "bytes", false},
+	{"nvme", &kvt_setting_SIZE, IN_BUCKET(nvme_bytes), "0", "0", "1024TiB",
+		"Most room on disk that its objects may hold; 0: all of it.", "bytes", false},
 };
 #define BUCKET_SETTINGS (sizeof(bucket_settings) / sizeof(bucket_settings[0]))
 
@@ -150,7 +137,7 @@ static enum kvw_err read_bucket_keys(struct kvt_reader *r, const char *entry,
 {
 	bool given[BUCKET_SETTINGS] = {false};
 	enum kvw_err err = KVW_OK;
-	char path[KVT_SETTING_MAX_PATH];
+	char path[KVW_SCHEMA_MAX_PATH];
 
 	for (const struct kvw_node *n = map->first; n != NULL && err == KVW_OK; n = n->next) {
 		size_t key = find_bucket_key(n->key);
@@ -394,28 +381,28 @@ out:
 
 /* --- printing --------------------------------------------------------------------------------- */
 
-static bool has_keys(const struct kvt_setting_table *t, const char *section)
+static bool has_keys(const struct kvw_schema *t, const char *section)
 {
 	size_t len = strlen(section);
 	bool found = false;
 
-	for (size_t i = 0; i < t->setting_count; i++)
-		found = found || (strncmp(t->settings[i].path, section, len) == 0 &&
-					 t->settings[i].path[len] == '.');
+	for (size_t i = 0; i < t->key_count; i++)
+		found = found || (strncmp(t->keys[i].path, section, len) == 0 &&
+					 t->keys[i].path[len] == '.');
 	return found;
 }
 
 /* The table without what the daemon sets itself. */
-static struct kvt_setting_table visible(struct kvt_setting rows[SETTINGS])
+static struct kvw_schema visible(struct kvw_key rows[SETTINGS])
 {
-	struct kvt_setting_table shown = table;
+	struct kvw_schema shown = table;
 	size_t count = 0;
 
 	for (size_t i = 0; i < SETTINGS; i++)
 		if (!is_taken(i))
 			rows[count++] = settings[i];
-	shown.settings = rows;
-	shown.setting_count = count;
+	shown.keys = rows;
+	shown.key_count = count;
 	while (!has_keys(&shown, sections[shown.section_count - 1].path))
 		shown.section_count--; /* nothing of it is left */
 	return shown;
@@ -423,8 +410,8 @@ static struct kvt_setting_table visible(struct kvt_setting rows[SETTINGS])
 
 void kvt_daemon_reference(FILE *out)
 {
-	struct kvt_setting rows[SETTINGS];
-	struct kvt_setting_table shown = visible(rows);
+	struct kvw_key rows[SETTINGS];
+	struct kvw_schema shown = visible(rows);
 
 	fputs("# Configuration of kvtierd\n\n"
 	      "Written by `kvtierd reference` from `daemon_settings.def` and the cache's\n"
@@ -450,8 +437,8 @@ void kvt_daemon_reference(FILE *out)
 
 void kvt_daemon_example(FILE *out)
 {
-	struct kvt_setting rows[SETTINGS];
-	struct kvt_setting_table shown = visible(rows);
+	struct kvw_key rows[SETTINGS];
+	struct kvw_schema shown = visible(rows);
 	struct kvt_daemon_config config;
 
 	kvt_daemon_config_init(&config);

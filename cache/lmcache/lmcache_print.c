@@ -18,7 +18,7 @@ static void print_text(FILE *out, const char *text)
 	fputc('"', out);
 }
 
-static bool is_bare(const struct kvt_setting_type *type)
+static bool is_bare(const struct kvw_type *type)
 {
 	return type == &kvt_setting_FLAG || type == &kvt_setting_COUNT ||
 	       type == &kvt_setting_AUTO_COUNT || type == &kvt_setting_NODE ||

@@ -44,7 +44,7 @@ static void keep(struct kvt_lmcache_reading *r, char **slot, const char *text)
 bool kvt_lmcache_put(struct kvt_lmcache_reading *r, size_t from, const char *path, const char *text)
 {
 	size_t at = kvt_setting_find(path);
-	union kvt_setting_value value;
+	union kvw_value value;
 	char shown[KVT_LMCACHE_SHOW];
 	struct kvw_fault fault;
 	enum kvw_err err;
@@ -54,7 +54,7 @@ bool kvt_lmcache_put(struct kvt_lmcache_reading *r, size_t from, const char *pat
 		return false;
 	}
 	err = kvt_setting_parse(&kvt_settings[at], kvw_slice_of(text), &value, &fault);
-	if (err == KVW_OK && kvt_settings[at].type->text)
+	if (err == KVW_OK && kvt_settings[at].type->owned)
 		free(value.text);
 	if (err == KVW_OK && !kvt_lmcache_is_text(text)) {
 		snprintf(fault.expected, sizeof(fault.expected), "UTF-8");

@@ -44,11 +44,11 @@ static void report_value(struct kvt_reader *r, const char *path, const struct kv
 			fault->expected);
 }
 
-enum kvw_err kvt_reader_value(struct kvt_reader *r, const struct kvt_setting *setting,
-	const char *path, const struct kvw_node *node, void *values)
+enum kvw_err kvt_reader_value(struct kvt_reader *r, const struct kvw_key *setting, const char *path,
+	const struct kvw_node *node, void *values)
 {
 	struct kvw_slice text = {node->text, node->len};
-	union kvt_setting_value value;
+	union kvw_value value;
 	struct kvw_fault fault;
 	enum kvw_err err;
 
@@ -56,25 +56,25 @@ enum kvw_err kvt_reader_value(struct kvt_reader *r, const struct kvt_setting *se
 		return KVW_OK;
 	if (node->kind != KVW_NODE_SCALAR || kvw_node_is_null(node)) {
 		/* What would have been right, from a text that no type accepts. */
-		err = kvt_setting_parse(setting, KVW_SLICE("\x01"), &value, &fault);
+		err = kvw_key_parse(r->table, setting, KVW_SLICE("\x01"), &value, &fault);
 		fault.found = node->kind == KVW_NODE_SCALAR ? "nothing" : kvw_node_kind_name(node);
 	} else {
-		err = kvt_setting_parse(setting, text, &value, &fault);
+		err = kvw_key_parse(r->table, setting, text, &value, &fault);
 	}
 	if (err == KVW_EINVAL) {
 		report_value(r, path, node, &fault);
 		return KVW_OK;
 	}
-	if (err == KVW_OK && setting->type->text)
+	if (err == KVW_OK && setting->type->owned)
 		err = keep_text(r, value.text);
 	if (err == KVW_OK)
-		memcpy((char *)values + setting->offset, &value, setting->type->bytes);
+		memcpy((char *)values + setting->offset, &value, setting->type->size);
 	return err;
 }
 
 static enum kvw_err on_key(struct kvt_reader *r, size_t key, const struct kvw_node *node)
 {
-	const struct kvt_setting *setting = &r->table->settings[key];
+	const struct kvw_key *setting = &r->table->keys[key];
 
 	if (r->given[key].line != 0) {
 		kvw_report_mistake(&r->report, node->key->place, setting->path,
@@ -86,12 +86,12 @@ static enum kvw_err on_key(struct kvt_reader *r, size_t key, const struct kvw_no
 	return kvt_reader_value(r, setting, setting->path, node, r->values);
 }
 
-static const char *first_name(const struct kvt_setting_table *table, const char *section)
+static const char *first_name(const struct kvw_schema *table, const char *section)
 {
 	const char *name = NULL;
 
-	for (size_t i = 0; i < table->setting_count && name == NULL; i++)
-		name = kvw_name_in(section, table->settings[i].path);
+	for (size_t i = 0; i < table->key_count && name == NULL; i++)
+		name = kvw_name_in(section, table->keys[i].path);
 	return name != NULL ? name : "";
 }
 
@@ -115,16 +115,16 @@ static enum kvw_err on_section(struct kvt_reader *r, size_t section, const struc
 	return KVW_OK;
 }
 
-static size_t find_key(const struct kvt_setting_table *table, const char *path)
+static size_t find_key(const struct kvw_schema *table, const char *path)
 {
 	size_t i = 0;
 
-	while (i < table->setting_count && strcmp(table->settings[i].path, path) != 0)
+	while (i < table->key_count && strcmp(table->keys[i].path, path) != 0)
 		i++;
 	return i;
 }
 
-static size_t find_section(const struct kvt_setting_table *table, const char *path)
+static size_t find_section(const struct kvw_schema *table, const char *path)
 {
 	size_t i = 0;
 
@@ -137,7 +137,7 @@ static size_t find_section(const struct kvt_setting_table *table, const char *pa
 static enum kvw_err walk_name(struct kvt_reader *r, size_t section, const struct kvw_node *node)
 {
 	const char *parent = r->table->sections[section].path;
-	char path[KVT_SETTING_MAX_PATH];
+	char path[KVW_SCHEMA_MAX_PATH];
 	bool whole = node->key->len == strlen(node->key->text); /* no NUL inside */
 	bool taken = false;
 	enum kvw_err err = KVW_OK;
@@ -149,14 +149,14 @@ static enum kvw_err walk_name(struct kvt_reader *r, size_t section, const struct
 	whole = whole && n > 0 && (size_t)n < sizeof(path) && kvw_name_in(parent, path) != NULL;
 	key = find_key(r->table, path);
 	inner = find_section(r->table, path);
-	if (whole && key < r->table->setting_count)
+	if (whole && key < r->table->key_count)
 		return on_key(r, key, node);
 	if (whole && inner < r->table->section_count)
 		return on_section(r, inner, node);
 	if (whole && r->other != NULL)
 		err = r->other(r, path, node, &taken);
 	if (err == KVW_OK && !taken)
-		kvw_report_unknown(&r->report, &r->table->known, parent, path, node->key);
+		kvw_report_unknown(&r->report, r->table, parent, path, node->key);
 	return err;
 }
 
@@ -177,7 +177,7 @@ static enum kvw_err walk_root(struct kvt_reader *r, const struct kvw_node *root)
 		return KVW_OK;
 	if (root->kind == KVW_NODE_MAP)
 		return walk_section(r, 0, root);
-	kvw_report_mistake(&r->report, root->place, NULL, "found %s, expected sections such as %s",
+	kvw_report_mistake(&r->report, root->place, NULL, "found %s, expected %s",
 		kvw_node_kind_name(root), r->table->such_as);
 	return KVW_OK;
 }
@@ -199,10 +199,10 @@ static void check_pauses(
 	if (now->breaker_open_max_ns >= now->breaker_open_ns ||
 		(r->given[open].line == 0 && r->given[most].line == 0))
 		return;
-	kvw_report_mistake(&r->report, r->given[at], r->table->settings[at].path,
+	kvw_report_mistake(&r->report, r->given[at], r->table->keys[at].path,
 		"found a longest pause that is shorter than the first one, expected %s to be at "
 		"least %s",
-		r->table->settings[most].path, r->table->settings[open].path);
+		r->table->keys[most].path, r->table->keys[open].path);
 	now->breaker_open_ns = before->breaker_open_ns;
 	now->breaker_open_max_ns = before->breaker_open_max_ns;
 }
@@ -211,8 +211,8 @@ static void check_replay(
 	struct kvt_reader *r, size_t first, struct kvt_config *now, const struct kvt_config *before)
 {
 	const struct kvw_place *place = &r->given[first + KVT_SETTING_events_replay];
-	const char *replay = r->table->settings[first + KVT_SETTING_events_replay].path;
-	const char *publish = r->table->settings[first + KVT_SETTING_events_publish].path;
+	const char *replay = r->table->keys[first + KVT_SETTING_events_replay].path;
+	const char *publish = r->table->keys[first + KVT_SETTING_events_publish].path;
 
 	if (place->line == 0 || is_empty(now->events_replay))
 		return;
@@ -239,13 +239,12 @@ void kvt_reader_cache_rules(
 
 /* --- the whole -------------------------------------------------------------------------------- */
 
-enum kvw_err kvt_reader_init(
-	struct kvt_reader *r, const struct kvt_setting_table *table, void *values)
+enum kvw_err kvt_reader_init(struct kvt_reader *r, const struct kvw_schema *table, void *values)
 {
 	memset(r, 0, sizeof(*r));
 	r->table = table;
 	r->values = values;
-	r->given = calloc(table->setting_count, sizeof(*r->given));
+	r->given = calloc(table->key_count, sizeof(*r->given));
 	r->section_lines = calloc(table->section_count, sizeof(*r->section_lines));
 	if (r->given != NULL && r->section_lines != NULL)
 		return KVW_OK;

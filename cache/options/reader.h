@@ -14,7 +14,7 @@
 
 /* One pass over one text. */
 struct kvt_reader {
-	const struct kvt_setting_table *table;
+	const struct kvw_schema *table;
 	void *values; /* the struct that the table's offsets count from */
 	struct kvt_config_texts
 		*texts;           /* that values point at; made here, for the caller to take */
@@ -28,8 +28,8 @@ struct kvt_reader {
 	void *user;
 };
 
-enum kvw_err kvt_reader_init(struct kvt_reader *reader, const struct kvt_setting_table *table,
-	void *values) KVW_MUST_CHECK;
+enum kvw_err kvt_reader_init(
+	struct kvt_reader *reader, const struct kvw_schema *table, void *values) KVW_MUST_CHECK;
 /* Frees what was not taken. */
 void kvt_reader_finish(struct kvt_reader *reader);
 
@@ -38,7 +38,7 @@ enum kvw_err kvt_reader_read(
 	struct kvt_reader *reader, const char *yaml, size_t len) KVW_MUST_CHECK;
 
 /* One value into its member of `values`, reported under `path`. For lists. */
-enum kvw_err kvt_reader_value(struct kvt_reader *reader, const struct kvt_setting *setting,
+enum kvw_err kvt_reader_value(struct kvt_reader *reader, const struct kvw_key *setting,
 	const char *path, const struct kvw_node *node, void *values) KVW_MUST_CHECK;
 
 void kvt_config_texts_free(struct kvt_config_texts *texts); /* NULL is allowed */

@@ -6,7 +6,6 @@
  */
 #include <string.h>
 
-#include "policies/policy.h"
 #include "options/setting.h"
 #include "options/settings.h"
 #include "settings/unknown.h"
@@ -19,44 +18,41 @@ static void write_code(FILE *out, const char *text)
 	fprintf(out, "`%s`", text[0] != '\0' ? text : "\"\"");
 }
 
-static void write_words(FILE *out)
+static void write_words(FILE *out, const struct kvw_word *words)
 {
-	const char *const *names = kvt_policy_names();
-
-	fputs("`default`", out);
-	for (size_t i = 0; names[i] != NULL; i++)
-		fprintf(out, ", `%s`", names[i]);
+	for (size_t i = 0; words[i].name != NULL; i++)
+		fprintf(out, "%s`%s`", i == 0 ? "" : ", ", words[i].name);
 }
 
-static void write_setting(FILE *out, const struct kvt_setting *setting)
+static void write_setting(FILE *out, const struct kvw_key *setting)
 {
 	fprintf(out, "| `%s` | %s%s%s | ", setting->path, setting->type->name,
 		setting->unit[0] != '\0' ? ", " : "", setting->unit);
-	if (setting->type == &kvt_setting_FINGERPRINT)
-		fputs("64 zeros", out);
+	if (setting->type->usual != NULL)
+		fputs(setting->type->usual, out);
 	else
 		write_code(out, setting->def);
 	fputs(" | ", out);
 	if (setting->type == &kvt_setting_POLICY)
-		write_words(out);
+		write_words(out, setting->type->words);
 	else if (setting->min[0] != '\0')
 		fprintf(out, "%s to %s", setting->min, setting->max);
 	fprintf(out, " | %s |\n", setting->text);
 }
 
 static void write_section(
-	FILE *out, const struct kvt_setting_table *table, const struct kvt_setting_section *section)
+	FILE *out, const struct kvw_schema *table, const struct kvw_section *section)
 {
 	fprintf(out, "\n## %s\n\n", section->path[0] != '\0' ? section->path : "Top level");
 	if (section->text[0] != '\0')
 		fprintf(out, "%s\n\n", section->text);
 	fputs("| Key | Type | Default | Range | What it does |\n|---|---|---|---|---|\n", out);
-	for (size_t i = 0; i < table->setting_count; i++)
-		if (kvw_name_in(section->path, table->settings[i].path) != NULL)
-			write_setting(out, &table->settings[i]);
+	for (size_t i = 0; i < table->key_count; i++)
+		if (kvw_name_in(section->path, table->keys[i].path) != NULL)
+			write_setting(out, &table->keys[i]);
 }
 
-void kvt_setting_reference(FILE *out, const struct kvt_setting_table *table)
+void kvt_setting_reference(FILE *out, const struct kvw_schema *table)
 {
 	for (size_t i = 0; i < table->section_count; i++)
 		write_section(out, table, &table->sections[i]);
@@ -115,7 +111,7 @@ static size_t depth_of(const char *path)
 	return depth;
 }
 
-void kvt_setting_example(FILE *out, const struct kvt_setting_table *table, const void *values)
+void kvt_setting_example(FILE *out, const struct kvw_schema *table, const void *values)
 {
 	char value[KVT_SETTING_PRINT];
 
@@ -128,13 +124,13 @@ void kvt_setting_example(FILE *out, const struct kvt_setting_table *table, const
 			write_comment(out, indent - 2, table->sections[s].text);
 			fprintf(out, "%*s%s:\n", (int)indent - 2, "", last_name(section));
 		}
-		for (size_t i = 0; i < table->setting_count; i++) {
-			const char *name = kvw_name_in(section, table->settings[i].path);
+		for (size_t i = 0; i < table->key_count; i++) {
+			const char *name = kvw_name_in(section, table->keys[i].path);
 
 			if (name == NULL)
 				continue;
-			kvt_setting_print_at(&table->settings[i], values, value);
-			write_comment(out, indent, table->settings[i].text);
+			kvw_key_print(&table->keys[i], values, value);
+			write_comment(out, indent, table->keys[i].text);
 			fprintf(out, "%*s%s: %s\n", (int)indent, "", name, value);
 		}
 	}
@@ -162,9 +158,9 @@ static void hide_login(char *url)
 }
 
 void kvt_setting_show(
-	const struct kvt_setting *setting, const void *values, char out[KVT_SETTING_PRINT])
+	const struct kvw_key *setting, const void *values, char out[KVT_SETTING_PRINT])
 {
-	kvt_setting_print_at(setting, values, out);
+	kvw_key_print(setting, values, out);
 	if (setting->type == &kvt_setting_L2_URL)
 		hide_login(out);
 }

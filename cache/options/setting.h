@@ -7,46 +7,23 @@
 #ifndef KVT_SETTING_H
 #define KVT_SETTING_H
 
-#include <stdbool.h>
 #include <stdio.h>
 
 #include "kvtier/kvtier.h"
-#include "kvway/err.h"
-#include "kvway/slice.h"
-#include "settings/types.h"
-#include "settings/unknown.h"
+#include "settings/key.h"
 
 #define KVT_SETTINGS_MAX_BYTES (1u << 20) /* of one YAML text */
-#define KVT_SETTING_MAX_PATH   96         /* room for a dotted path */
-#define KVT_SETTING_PRINT      4128       /* room for any value as text */
+#define KVT_SETTING_PRINT      KVW_KEY_PRINT
 
-/* A value of any type. Members start at the same byte, so that a member of struct kvt_config is
- * filled by copying its type's size. */
-union kvt_setting_value {
-	uint32_t word;
-	int32_t node;
-	uint64_t size;
-	double number;
-	char *text; /* parsed: on the heap, owned by the value's holder */
-	struct kvt_fingerprint fingerprint;
-};
-
-struct kvt_setting_type {
-	const char *name;     /* as in REFERENCE.md */
-	const char *expected; /* "a size such as 64MiB"; NULL: parse fills fault->expected */
-	size_t bytes;         /* of the member */
-	bool text;            /* the value is a text */
-	bool automatic;       /* `auto` stands for 0, which is outside of the range */
-
-	/* KVW_EINVAL fills *fault as far as `expected` does not say it. The text ends with a NUL
-	 * beyond its length. */
-	enum kvw_err (*parse)(
-		struct kvw_slice text, union kvt_setting_value *out, struct kvw_fault *fault);
-	/* <0, 0, >0. NULL: the type has no range. */
-	int (*compare)(const union kvt_setting_value *a, const union kvt_setting_value *b);
-	/* As YAML that parses to the same value. */
-	void (*print)(const union kvt_setting_value *value, char *out, size_t room);
-};
+/* Types that the router has, too. */
+#define kvt_setting_SIZE       kvw_type_SIZE
+#define kvt_setting_AUTO_SIZE  kvw_type_AUTO_SIZE
+#define kvt_setting_COUNT      kvw_type_COUNT
+#define kvt_setting_AUTO_COUNT kvw_type_AUTO_COUNT
+#define kvt_setting_NODE       kvw_type_NODE
+#define kvt_setting_FLAG       kvw_type_FLAG
+#define kvt_setting_TIME       kvw_type_TIME
+#define kvt_setting_NUMBER     kvw_type_RATIO
 
 #define KVT_SETTING_TYPES(X)                                                                       \
 	X(SIZE, uint64_t)                                                                          \
@@ -76,34 +53,9 @@ struct kvt_setting_type {
 	X(THREADS, uint32_t)                                                                       \
 	X(FINGERPRINT, struct kvt_fingerprint)
 
-#define KVT_DECLARE_TYPE(name, c_type) extern const struct kvt_setting_type kvt_setting_##name;
+#define KVT_DECLARE_TYPE(name, c_type) extern const struct kvw_type kvt_setting_##name;
 KVT_SETTING_TYPES(KVT_DECLARE_TYPE)
 #undef KVT_DECLARE_TYPE
-
-struct kvt_setting {
-	const char *path; /* "l1.capacity" */
-	const struct kvt_setting_type *type;
-	size_t offset; /* of the member in the configuration's struct */
-	const char *def, *min, *max;
-	const char *unit;
-	const char *text;
-};
-
-/* A mapping that holds keys. The first one, "", is the file itself. */
-struct kvt_setting_section {
-	const char *path;
-	const char *text; /* may be "" */
-};
-
-/* All keys of one configuration. Static. */
-struct kvt_setting_table {
-	const struct kvt_setting *settings;
-	size_t setting_count;
-	const struct kvt_setting_section *sections; /* [0] is the top */
-	size_t section_count;
-	struct kvw_known known; /* the same as paths, and what else may stand there */
-	const char *such_as;    /* sections, for a file that has none: "`l1:` and `nvme:`" */
-};
 
 enum kvt_setting_index {
 #define KVT_SETTING(path, type, member, def, min, max, unit, text) KVT_SETTING_##member,
@@ -117,9 +69,9 @@ enum kvt_setting_section_index {
 	KVT_SETTING_SECTION_COUNT
 };
 
-extern const struct kvt_setting kvt_settings[KVT_SETTING_COUNT];
-extern const struct kvt_setting_section kvt_setting_sections[KVT_SETTING_SECTION_COUNT];
-extern const struct kvt_setting_table kvt_cache_settings; /* both */
+extern const struct kvw_key kvt_settings[KVT_SETTING_COUNT];
+extern const struct kvw_section kvt_setting_sections[KVT_SETTING_SECTION_COUNT];
+extern const struct kvw_schema kvt_cache_settings; /* both */
 
 /* A text that kvt_config_read made; goes when its configuration does. */
 struct kvt_config_texts {
@@ -131,33 +83,27 @@ struct kvt_config_texts {
 size_t kvt_setting_find(const char *path);
 size_t kvt_setting_find_section(const char *path);
 
-/* Text to value with the type's and the key's own limits. Fills *fault on KVW_EINVAL, expected
- * always. A text's value is owned by the caller. KVW_ENOMEM. */
-enum kvw_err kvt_setting_parse(const struct kvt_setting *setting, struct kvw_slice text,
-	union kvt_setting_value *out, struct kvw_fault *fault) KVW_MUST_CHECK;
+/* kvw_key_parse of a key of this table. */
+enum kvw_err kvt_setting_parse(const struct kvw_key *setting, struct kvw_slice text,
+	union kvw_value *out, struct kvw_fault *fault) KVW_MUST_CHECK;
 
 /* The value that a configuration has, as YAML; "" for an empty or missing text. */
-void kvt_setting_print(const struct kvt_setting *setting, const struct kvt_config *config,
+void kvt_setting_print(const struct kvw_key *setting, const struct kvt_config *config,
 	char out[KVT_SETTING_PRINT]);
 
-/* The same for the struct of any table. */
-void kvt_setting_print_at(
-	const struct kvt_setting *setting, const void *values, char out[KVT_SETTING_PRINT]);
-
-/* For people: as print, but a URL's user and password are hidden. */
+/* For people, of the struct of any table: a URL's user and password are hidden. */
 void kvt_setting_show(
-	const struct kvt_setting *setting, const void *values, char out[KVT_SETTING_PRINT]);
+	const struct kvw_key *setting, const void *values, char out[KVT_SETTING_PRINT]);
 
 /* Writes the default into the member; a text's is static. */
-void kvt_setting_set_default(const struct kvt_setting *setting, void *values);
+void kvt_setting_set_default(const struct kvw_key *setting, void *values);
 
-/* The sections of a reference page, and of a YAML file with every key. Keys of one section stand
- * together in the table, and sections below another one after it. */
-void kvt_setting_reference(FILE *out, const struct kvt_setting_table *table);
-void kvt_setting_example(FILE *out, const struct kvt_setting_table *table, const void *values);
+/* The sections of a reference page, and of a YAML file with every key. */
+void kvt_setting_reference(FILE *out, const struct kvw_schema *schema);
+void kvt_setting_example(FILE *out, const struct kvw_schema *schema, const void *values);
 
 /* Whether a C caller's value could have been read from YAML. */
-bool kvt_setting_holds(const struct kvt_setting *setting, const struct kvt_config *config,
-	struct kvw_fault *fault);
+bool kvt_setting_holds(
+	const struct kvw_key *setting, const struct kvt_config *config, struct kvw_fault *fault);
 
 #endif

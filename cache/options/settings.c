@@ -29,19 +29,19 @@ void kvt_config_finish(struct kvt_config *config)
 	kvt_config_texts_free(config->texts);
 	config->texts = NULL;
 	for (size_t i = 0; i < KVT_SETTING_COUNT; i++)
-		if (kvt_settings[i].type->text &&
-			kvt_settings[i].offset + kvt_settings[i].type->bytes <= config->size)
+		if (kvt_settings[i].type->owned &&
+			kvt_settings[i].offset + kvt_settings[i].type->size <= config->size)
 			kvt_setting_set_default(&kvt_settings[i], config);
 }
 
 /* Whether a caller may have left a member out: 0 or NULL, which no such key means. */
-static bool is_left_out(const struct kvt_setting *setting, const struct kvt_config *config)
+static bool is_left_out(const struct kvw_key *setting, const struct kvt_config *config)
 {
-	static const unsigned char zeros[sizeof(union kvt_setting_value)];
+	static const unsigned char zeros[sizeof(union kvw_value)];
 	struct kvw_fault fault;
 
-	return memcmp((const char *)config + setting->offset, zeros, setting->type->bytes) == 0 &&
-	       (setting->type->text || !kvt_setting_holds(setting, config, &fault));
+	return memcmp((const char *)config + setting->offset, zeros, setting->type->size) == 0 &&
+	       (setting->type->owned || !kvt_setting_holds(setting, config, &fault));
 }
 
 void kvt_settings_fill(struct kvt_config *config)
@@ -54,9 +54,9 @@ void kvt_settings_fill(struct kvt_config *config)
 void kvt_settings_forget_texts(struct kvt_config *config)
 {
 	for (size_t i = 0; i < KVT_SETTING_COUNT; i++)
-		if (kvt_settings[i].type->text)
+		if (kvt_settings[i].type->owned)
 			memset((char *)config + kvt_settings[i].offset, 0,
-				kvt_settings[i].type->bytes);
+				kvt_settings[i].type->size);
 }
 
 void kvt_text_free(char *text)
@@ -66,13 +66,13 @@ void kvt_text_free(char *text)
 
 /* One member of a C caller's. */
 static void check_member(
-	const struct kvt_setting *setting, struct kvt_config *config, FILE *out, size_t *mistakes)
+	const struct kvw_key *setting, struct kvt_config *config, FILE *out, size_t *mistakes)
 {
 	char printed[KVT_SETTING_PRINT], quoted[KVW_REPORT_QUOTE];
 	const char *text = NULL;
 	struct kvw_fault fault;
 
-	if (setting->type->text) {
+	if (setting->type->owned) {
 		memcpy(&text, (const char *)config + setting->offset, sizeof(text));
 		if (text == NULL) {
 			kvt_setting_set_default(setting, config);

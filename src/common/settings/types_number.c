@@ -9,8 +9,12 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#define NS_PER_MS UINT64_C(1000000)
 
 /* A unit of sizes or durations. */
 struct unit {
@@ -104,6 +108,43 @@ static enum kvw_err parse_int(const struct kvw_type *type, struct kvw_slice text
 	return KVW_OK;
 }
 
+static enum kvw_err parse_flag(const struct kvw_type *type, struct kvw_slice text,
+	const char *const *strategies, union kvw_value *out, struct kvw_fault *fault)
+{
+	union kvw_value value;
+	enum kvw_err err = parse_bool(type, text, strategies, &value, fault);
+
+	if (err == KVW_OK)
+		out->word = value.flag;
+	return err;
+}
+
+static enum kvw_err parse_count(const struct kvw_type *type, struct kvw_slice text,
+	const char *const *strategies, union kvw_value *out, struct kvw_fault *fault)
+{
+	union kvw_value value;
+	enum kvw_err err = parse_int(type, text, strategies, &value, fault);
+
+	if (err == KVW_OK && (value.integer < 0 || value.integer > UINT32_MAX))
+		err = KVW_EINVAL;
+	if (err == KVW_OK)
+		out->count = (uint32_t)value.integer;
+	return err;
+}
+
+static enum kvw_err parse_node(const struct kvw_type *type, struct kvw_slice text,
+	const char *const *strategies, union kvw_value *out, struct kvw_fault *fault)
+{
+	union kvw_value value;
+	enum kvw_err err = parse_int(type, text, strategies, &value, fault);
+
+	if (err == KVW_OK && (value.integer < INT32_MIN || value.integer > INT32_MAX))
+		err = KVW_EINVAL;
+	if (err == KVW_OK)
+		out->word = (int32_t)value.integer;
+	return err;
+}
+
 /* Digits and a unit. */
 static enum kvw_err parse_measure(
 	const struct unit *units, struct kvw_slice text, uint64_t *out, struct kvw_fault *fault)
@@ -150,6 +191,19 @@ static enum kvw_err parse_duration(const struct kvw_type *type, struct kvw_slice
 		err = KVW_EINVAL;
 	if (err == KVW_OK)
 		out->integer = (int64_t)ms;
+	return err;
+}
+
+static enum kvw_err parse_time(const struct kvw_type *type, struct kvw_slice text,
+	const char *const *strategies, union kvw_value *out, struct kvw_fault *fault)
+{
+	union kvw_value value;
+	enum kvw_err err = parse_duration(type, text, strategies, &value, fault);
+
+	if (err == KVW_OK && (uint64_t)value.integer > UINT64_MAX / NS_PER_MS)
+		err = KVW_EINVAL;
+	if (err == KVW_OK)
+		out->size = (uint64_t)value.integer * NS_PER_MS;
 	return err;
 }
 
@@ -210,46 +264,104 @@ static int compare_sizes(const union kvw_value *a, const union kvw_value *b)
 	return (a->size > b->size) - (a->size < b->size);
 }
 
+static int compare_counts(const union kvw_value *a, const union kvw_value *b)
+{
+	return (a->count > b->count) - (a->count < b->count);
+}
+
+static int compare_nodes(const union kvw_value *a, const union kvw_value *b)
+{
+	return (a->word > b->word) - (a->word < b->word);
+}
+
+/* Not a number is beyond every limit. */
 static int compare_ratios(const union kvw_value *a, const union kvw_value *b)
 {
+	if (isnan(a->ratio))
+		return 1;
 	return (a->ratio > b->ratio) - (a->ratio < b->ratio);
 }
 
-const struct kvw_type kvw_type_BOOL = {
-	.name = "truth value",
-	.expected = "true or false",
-	.size = sizeof(bool),
-	.parse = parse_bool,
-};
+static void print_flag(
+	const struct kvw_type *type, const union kvw_value *value, char *out, size_t room)
+{
+	(void)type;
+	snprintf(out, room, "%s", value->word != 0 ? "true" : "false");
+}
 
-const struct kvw_type kvw_type_INT = {
-	.name = "whole number",
-	.expected = "a whole number",
-	.size = sizeof(int64_t),
-	.parse = parse_int,
-	.compare = compare_integers,
-};
+static void print_count(
+	const struct kvw_type *type, const union kvw_value *value, char *out, size_t room)
+{
+	(void)type;
+	snprintf(out, room, "%" PRIu32, value->count);
+}
 
-const struct kvw_type kvw_type_SIZE = {
-	.name = "size",
-	.expected = "a size such as 64MiB (KiB, MiB, GiB, TiB or plain bytes)",
-	.size = sizeof(uint64_t),
-	.parse = parse_size,
-	.compare = compare_sizes,
-};
+static void print_node(
+	const struct kvw_type *type, const union kvw_value *value, char *out, size_t room)
+{
+	(void)type;
+	snprintf(out, room, "%d", value->word);
+}
 
-const struct kvw_type kvw_type_DURATION = {
-	.name = "duration",
-	.expected = "a duration such as 250ms, 2s, 10m or 1h",
-	.size = sizeof(int64_t),
-	.parse = parse_duration,
-	.compare = compare_integers,
-};
+static void print_ratio(
+	const struct kvw_type *type, const union kvw_value *value, char *out, size_t room)
+{
+	(void)type;
+	snprintf(out, room, "%.15g", value->ratio);
+}
 
-const struct kvw_type kvw_type_RATIO = {
-	.name = "number",
-	.expected = "a number such as 0.25",
-	.size = sizeof(double),
-	.parse = parse_ratio,
-	.compare = compare_ratios,
-};
+/* A number in the largest unit, from `units` on, that divides it. */
+static void print_measure(const struct unit *units, uint64_t number, char *out, size_t room)
+{
+	const struct unit *best = units;
+
+	for (const struct unit *unit = units; number != 0 && unit->name != NULL; unit++)
+		if (number % unit->factor == 0)
+			best = unit;
+	snprintf(out, room, "%" PRIu64 "%s", number / best->factor, best->name);
+}
+
+static void print_size(
+	const struct kvw_type *type, const union kvw_value *value, char *out, size_t room)
+{
+	(void)type;
+	print_measure(size_units, value->size, out, room);
+}
+
+/* A C caller's odd nanoseconds are cut. */
+static void print_time(
+	const struct kvw_type *type, const union kvw_value *value, char *out, size_t room)
+{
+	uint64_t ms = value->size / NS_PER_MS;
+
+	(void)type;
+	print_measure(ms == 0 ? duration_units + 1 : duration_units, ms, out, room); /* "0s" */
+}
+
+#define BYTES_EXPECTED "a size such as 64MiB (KiB, MiB, GiB, TiB or plain bytes)"
+#define TIME_EXPECTED  "a duration such as 250ms, 2s, 10m or 1h"
+
+#define NUMBER_TYPE(type, words, says, member, parser, comparer, printer, ...)                     \
+	const struct kvw_type kvw_type_##type = {.name = (words),                                  \
+		.expected = (says),                                                                \
+		.size = sizeof(((union kvw_value *)NULL)->member),                                 \
+		.parse = (parser),                                                                 \
+		.compare = (comparer),                                                             \
+		.print = (printer),                                                                \
+		__VA_ARGS__}
+
+NUMBER_TYPE(BOOL, "truth value", "true or false", flag, parse_bool, NULL, NULL, );
+NUMBER_TYPE(FLAG, "truth value", "true or false", word, parse_flag, NULL, print_flag, );
+NUMBER_TYPE(INT, "whole number", "a whole number", integer, parse_int, compare_integers, NULL, );
+NUMBER_TYPE(
+	COUNT, "whole number", "a whole number", count, parse_count, compare_counts, print_count, );
+NUMBER_TYPE(NODE, "whole number", "a whole number", word, parse_node, compare_nodes, print_node, );
+NUMBER_TYPE(AUTO_COUNT, "whole number or `auto`", "auto, or a whole number", count, parse_count,
+	compare_counts, print_count, .automatic = true);
+NUMBER_TYPE(SIZE, "size", BYTES_EXPECTED, size, parse_size, compare_sizes, print_size, );
+NUMBER_TYPE(AUTO_SIZE, "size or `auto`", "auto, or " BYTES_EXPECTED, size, parse_size,
+	compare_sizes, print_size, .automatic = true);
+NUMBER_TYPE(DURATION, "duration", TIME_EXPECTED, integer, parse_duration, compare_integers, NULL, );
+NUMBER_TYPE(TIME, "duration", TIME_EXPECTED, size, parse_time, compare_sizes, print_time, );
+NUMBER_TYPE(RATIO, "number", "a number such as 0.25", ratio, parse_ratio, compare_ratios,
+	print_ratio, );

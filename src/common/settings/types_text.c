@@ -33,7 +33,7 @@ static void expect(struct kvw_fault *fault, const char *text)
 	snprintf(fault->expected, sizeof(fault->expected), "%s", text);
 }
 
-static enum kvw_err copy_text(struct kvw_slice text, union kvw_value *out)
+enum kvw_err kvw_text_copy(struct kvw_slice text, union kvw_value *out)
 {
 	char *copy = malloc(text.len + 1);
 
@@ -68,7 +68,7 @@ static enum kvw_err parse_string(const struct kvw_type *type, struct kvw_slice t
 	(void)type, (void)strategies, (void)fault;
 	if (has_control(text) || text.len > TEXT_MAX)
 		return KVW_EINVAL;
-	return copy_text(text, out);
+	return kvw_text_copy(text, out);
 }
 
 static enum kvw_err parse_secret(const struct kvw_type *type, struct kvw_slice text,
@@ -77,7 +77,7 @@ static enum kvw_err parse_secret(const struct kvw_type *type, struct kvw_slice t
 	(void)type, (void)strategies, (void)fault;
 	if (!is_visible_ascii(text) || text.len > TEXT_MAX)
 		return KVW_EINVAL;
-	return copy_text(text, out);
+	return kvw_text_copy(text, out);
 }
 
 static enum kvw_err parse_path(const struct kvw_type *type, struct kvw_slice text,
@@ -87,7 +87,7 @@ static enum kvw_err parse_path(const struct kvw_type *type, struct kvw_slice tex
 	if (text.len > 0 && text.len <= TEXT_MAX && is_visible_ascii(text) &&
 		memchr(text.data, '#', text.len) == NULL) {
 		if (text.data[0] == '/')
-			return copy_text(text, out);
+			return kvw_text_copy(text, out);
 		if (memchr(text.data, ':', text.len) == NULL)
 			kvw_fault_suggest(fault, "/%.*s", (int)text.len, text.data);
 	}
@@ -103,7 +103,7 @@ static enum kvw_err parse_token(const struct kvw_type *type, struct kvw_slice te
 	for (size_t i = 0; i < text.len; i++)
 		if (strchr("\"(),/:;<=>?@[\\]{}", text.data[i]) != NULL)
 			return KVW_EINVAL;
-	return copy_text(text, out);
+	return kvw_text_copy(text, out);
 }
 
 /* A suggestion that repairs an address, if it then is one. */
@@ -127,7 +127,7 @@ static enum kvw_err parse_address(const struct kvw_type *type, struct kvw_slice 
 	(void)type, (void)strategies;
 	switch (kvw_address_split(text, &address)) {
 	case KVW_ADDRESS_OK:
-		return copy_text(text, out);
+		return kvw_text_copy(text, out);
 	case KVW_ADDRESS_NO_PORT:
 		expect(fault, "HOST:PORT such as 0.0.0.0:8080");
 		suggest_address(fault, "0.0.0.0", text);
@@ -240,22 +240,29 @@ static bool choose_word(
 	return kvw_slice_equal(text, kvw_slice_of(word));
 }
 
+static enum kvw_err no_such_word(const struct kvw_suggest *near, struct kvw_fault *fault)
+{
+	if (near->best != NULL)
+		kvw_fault_suggest(fault, "%s", near->best);
+	return KVW_EINVAL;
+}
+
 enum kvw_err kvw_word_parse(const struct kvw_type *type, struct kvw_slice text,
 	const char *const *strategies, union kvw_value *out, struct kvw_fault *fault)
 {
 	struct kvw_suggest near;
 
 	(void)strategies;
-	kvw_suggest_start(&near, text.data);
+	kvw_suggest_start(&near, text.len > 0 ? text.data : "");
 	for (const struct kvw_word *word = type->words; word->name != NULL; word++) {
-		if (choose_word(text, word->name, &near, fault)) {
-			out->word = word->value;
-			return KVW_OK;
-		}
+		if (!choose_word(text, word->name, &near, fault))
+			continue;
+		if (type->owned)
+			return kvw_text_copy(text, out);
+		out->word = word->value;
+		return KVW_OK;
 	}
-	if (near.best != NULL)
-		kvw_fault_suggest(fault, "%s", near.best);
-	return KVW_EINVAL;
+	return no_such_word(&near, fault);
 }
 
 static enum kvw_err parse_strategy(const struct kvw_type *type, struct kvw_slice text,
@@ -267,10 +274,53 @@ static enum kvw_err parse_strategy(const struct kvw_type *type, struct kvw_slice
 	kvw_suggest_start(&near, text.data);
 	for (size_t i = 0; strategies[i] != NULL; i++)
 		if (choose_word(text, strategies[i], &near, fault))
-			return copy_text(text, out);
-	if (near.best != NULL)
-		kvw_fault_suggest(fault, "%s", near.best);
-	return KVW_EINVAL;
+			return kvw_text_copy(text, out);
+	return no_such_word(&near, fault);
+}
+
+/* A number that is no word's shows as the last one. */
+void kvw_word_print(
+	const struct kvw_type *type, const union kvw_value *value, char *out, size_t room)
+{
+	const struct kvw_word *word = type->words;
+
+	while (word->value != value->word && word[1].name != NULL)
+		word++;
+	snprintf(out, room, "%s", word->name);
+}
+
+static bool is_plain(const char *text)
+{
+	if (*text == '\0' || *text == '-' || *text == '~' || strcmp(text, "null") == 0)
+		return false;
+	for (; *text != '\0'; text++) {
+		bool word = (*text >= 'a' && *text <= 'z') || (*text >= 'A' && *text <= 'Z') ||
+			    (*text >= '0' && *text <= '9') || strchr("._-/", *text) != NULL;
+
+		if (!word && (*text != ':' || text[1] == '\0' || text[1] == ' '))
+			return false;
+	}
+	return true;
+}
+
+void kvw_text_print(
+	const struct kvw_type *type, const union kvw_value *value, char *out, size_t room)
+{
+	size_t used = 0;
+
+	(void)type;
+	if (is_plain(value->text)) {
+		snprintf(out, room, "%s", value->text);
+		return;
+	}
+	out[used++] = '"';
+	for (const char *c = value->text; *c != '\0' && used + 4 < room; c++) {
+		if (*c == '"' || *c == '\\')
+			out[used++] = '\\';
+		out[used++] = *c;
+	}
+	out[used++] = '"';
+	out[used] = '\0';
 }
 
 #define TEXT_TYPE(type, words, says, parser)                                                       \
@@ -284,7 +334,13 @@ static enum kvw_err parse_strategy(const struct kvw_type *type, struct kvw_slice
 
 TEXT_TYPE(STRING, "text", "text without control characters", parse_string);
 TEXT_TYPE(ADDRESS, "address", NULL, parse_address);
-TEXT_TYPE(URL, "URL", NULL, parse_url);
+const struct kvw_type kvw_type_URL = {
+	.name = "URL",
+	.usual = "required",
+	.size = sizeof(char *),
+	.owned = true,
+	.parse = parse_url,
+};
 TEXT_TYPE(PATH, "path", "a path that begins with `/`", parse_path);
 TEXT_TYPE(TOKEN, "name", "a name of letters, digits and -_.!#$%&'*+^`|~", parse_token);
 TEXT_TYPE(STRATEGY, "strategy", NULL, parse_strategy);

@@ -217,7 +217,7 @@ END_TEST
 
 /* A caller that was compiled with the first version of the structs: shorter items, in an array of
  * their own step, and blocks without what came later. */
-static const char *text_at(const struct kvt_config *config, const struct kvt_setting *setting)
+static const char *text_at(const struct kvt_config *config, const struct kvw_key *setting)
 {
 	const char *text;
 
@@ -232,9 +232,9 @@ START_TEST(an_open_cache_points_at_no_text_of_its_caller)
 	size_t texts = 0;
 
 	for (size_t i = 0; i < KVT_SETTING_COUNT; i++) {
-		const struct kvt_setting *s = &kvt_settings[i];
+		const struct kvw_key *s = &kvt_settings[i];
 
-		if (!s->type->text)
+		if (!s->type->owned)
 			continue;
 		texts++;
 		ck_assert_msg(text_at(&rig.config, s) != NULL, "%s: no text was given", s->path);

@@ -13,9 +13,9 @@
 static const char *folder;
 
 /* Bytes of a member and what it is aligned to. */
-static size_t alignment_of(const struct kvt_setting *setting)
+static size_t alignment_of(const struct kvw_key *setting)
 {
-	return setting->type == &kvt_setting_FINGERPRINT ? 1 : setting->type->bytes;
+	return setting->type == &kvt_setting_FINGERPRINT ? 1 : setting->type->size;
 }
 
 /* The keys tile the struct from its first configurable member to its last: none missing, none
@@ -27,10 +27,10 @@ START_TEST(every_member_has_one_key)
 	size_t met = 0;
 
 	while (at < end) {
-		const struct kvt_setting *here = NULL;
+		const struct kvw_key *here = NULL;
 
 		for (size_t i = 0; i < KVT_SETTING_COUNT; i++) {
-			const struct kvt_setting *s = &kvt_settings[i];
+			const struct kvw_key *s = &kvt_settings[i];
 			size_t align = alignment_of(s);
 
 			if (s->offset == (at + align - 1) / align * align) {
@@ -41,7 +41,7 @@ START_TEST(every_member_has_one_key)
 			}
 		}
 		ck_assert_msg(here != NULL, "no key for the member at %zu", at);
-		at = here->offset + here->type->bytes;
+		at = here->offset + here->type->size;
 		met++;
 	}
 	ck_assert_uint_eq(at, end);
@@ -51,17 +51,17 @@ END_TEST
 
 START_TEST(a_key_is_well_formed)
 {
-	const struct kvt_setting *s = &kvt_settings[_i];
+	const struct kvw_key *s = &kvt_settings[_i];
 	const char *dot = strrchr(s->path, '.');
-	char section[KVT_SETTING_MAX_PATH];
-	union kvt_setting_value value;
+	char section[KVW_SCHEMA_MAX_PATH];
+	union kvw_value value;
 	struct kvw_fault fault;
 
 	snprintf(section, sizeof(section), "%.*s", dot != NULL ? (int)(dot - s->path) : 0, s->path);
 	ck_assert_uint_lt(kvt_setting_find_section(section), KVT_SETTING_SECTION_COUNT);
 	ck_assert_uint_eq(kvt_setting_find(s->path), (size_t)_i);
 	ck_assert_int_eq(kvt_setting_parse(s, kvw_slice_of(s->def), &value, &fault), KVW_OK);
-	if (s->type->text)
+	if (s->type->owned)
 		free(value.text);
 	ck_assert_int_eq(s->min[0] == '\0', s->max[0] == '\0');
 	ck_assert_int_eq(s->min[0] != '\0', s->type->compare != NULL);

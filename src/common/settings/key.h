@@ -1,0 +1,75 @@
+/*
+ * key.h - tables of keys: what a configuration may hold, and one key's text to its value.
+ *
+ * A program lists its keys in a .def file and makes a schema of it. Everything else walks the
+ * schema: the document's reader (walk.h), messages about unknown keys (unknown.h) and the reference
+ * pages (reference.h). Schemas are constant and shared between threads.
+ */
+#ifndef KVW_CONFIG_KEY_H
+#define KVW_CONFIG_KEY_H
+
+#include "settings/types.h"
+
+#define KVW_SCHEMA_MAX_PATH 128  /* longest dotted path, with room for an index */
+#define KVW_KEY_PRINT       4128 /* room for any value as text */
+
+struct kvw_key {
+	const char *path; /* "routing.strategy"; of a list's entry "url" */
+	const struct kvw_type *type;
+	size_t offset;               /* of the member in the struct of values */
+	const char *def, *min, *max; /* YAML text; min and max "" where there is none */
+	const char *text;            /* what it does, for the reference page */
+	const char *unit;            /* what the number counts; "" or NULL where the type says it */
+	bool reload;                 /* a running process may take a new value */
+};
+
+/* A mapping that holds keys. The first one of a schema, "", is the file itself. */
+struct kvw_section {
+	const char *path;
+	const char *text; /* for the reference page; may be "" */
+};
+
+/* Messages and pages come in two wordings, which users and their scripts know. */
+enum kvw_wording {
+	KVW_WORDING_FULL, /* of kvway: "a whole number from 1 to 64"; pages say what a change needs */
+	KVW_WORDING_BRIEF, /* of the cache: "1 to 64" */
+};
+
+/* All keys of one configuration; borrowed. Keys of one section stand together, and a section stands
+ * after the one that holds it. */
+struct kvw_schema {
+	const struct kvw_key *keys;
+	size_t key_count;
+	const struct kvw_section *sections; /* [0] is the top */
+	size_t section_count;
+	const char *list; /* what else the top may hold, no mapping of keys; NULL: nothing */
+	const char *const *names; /* of strategies, for the type STRATEGY; else NULL */
+	const char *such_as;      /* for a file without any: "sections such as `l1:`" */
+	enum kvw_wording wording;
+};
+
+/* Index by full path, or the count if there is none. */
+size_t kvw_schema_find_key(const struct kvw_schema *schema, const char *path);
+size_t kvw_schema_find_section(const struct kvw_schema *schema, const char *path);
+
+/* The name of a path directly below a section ("" is the top); NULL: it is not there. */
+const char *kvw_name_in(const char *section, const char *path);
+
+/* Text to value within the type's and the key's limits. The text ends with a NUL beyond its length.
+ * KVW_EINVAL fills *fault, `expected` always. A text's value is on the heap, the caller's.
+ * KVW_ENOMEM. */
+enum kvw_err kvw_key_parse(const struct kvw_schema *schema, const struct kvw_key *key,
+	struct kvw_slice text, union kvw_value *out, struct kvw_fault *fault) KVW_MUST_CHECK;
+
+/* Whether the member could have been read from YAML; if not, what was expected. Not for texts. */
+bool kvw_key_holds(const struct kvw_schema *schema, const struct kvw_key *key, const void *values,
+	struct kvw_fault *fault);
+
+/* The member as YAML that parses to the same value; "" for an empty or missing text. Only for types
+ * that print. */
+void kvw_key_print(const struct kvw_key *key, const void *values, char out[KVW_KEY_PRINT]);
+
+/* Frees texts and lists of a struct that owns them. */
+void kvw_keys_release(const struct kvw_key *keys, size_t count, void *values);
+
+#endif
