@@ -12,19 +12,20 @@ static enum kvw_err set_flag(
 {
 	struct kvw_given given = {.place = {.flag = flag}, .text = kvw_slice_of(text)};
 
-	return text == NULL ? KVW_OK : kvw_build_set(build, key, &given);
+	return text == NULL ? KVW_OK : kvw_walk_key(&build->walk, key, &given);
 }
 
 static enum kvw_err add_worker(struct kvw_build *build, const char *url)
 {
 	const struct kvw_place place = {.flag = "--worker"};
-	const bool given_keys[KVW_WORKER_KEY_COUNT] = {[KVW_WORKER_KEY_url] = true};
+	struct kvw_met met[KVW_WORKER_KEY_COUNT] = {[KVW_WORKER_KEY_url] = {place, true, false}};
 	struct kvw_given given = {.place = place, .text = kvw_slice_of(url)};
 	enum kvw_err err;
 
 	kvw_build_add_worker(build);
-	err = kvw_build_set_worker(build, KVW_WORKER_KEY_url, "url", &given);
-	return err == KVW_OK ? kvw_build_end_worker(build, given_keys, place, place) : err;
+	err = kvw_walk_value(&build->walk, &kvw_worker_keys[KVW_WORKER_KEY_url], "url", &given,
+		kvw_build_newest_worker(build), &met[KVW_WORKER_KEY_url].valid);
+	return err == KVW_OK ? kvw_build_end_worker(build, met, place) : err;
 }
 
 static enum kvw_err add_workers(struct kvw_build *build, const struct kvw_config_flags *flags)
@@ -33,7 +34,7 @@ static enum kvw_err add_workers(struct kvw_build *build, const struct kvw_config
 	enum kvw_err err;
 
 	if (flags->worker_count == 0 || flags->worker_count > KVW_MAX_WORKERS) {
-		kvw_report_mistake(build->report, place, NULL,
+		kvw_report_mistake(build->walk.report, place, NULL,
 			"found %zu of them, expected --worker http://HOST:PORT for each worker, 1 "
 			"to %d times",
 			flags->worker_count, KVW_MAX_WORKERS);

@@ -34,14 +34,14 @@ static void check_order(struct kvw_build *build, const struct order_rule *rule)
 {
 	uint64_t less = size_of_key(build->config, rule->less);
 	uint64_t more = size_of_key(build->config, rule->more);
-	bool at_less = build->given[rule->less];
+	bool at_less = build->met[rule->less].given;
 	enum kvw_key_index shown = at_less ? rule->less : rule->more;
 
-	if (!build->valid[rule->less] || !build->valid[rule->more])
+	if (!build->met[rule->less].valid || !build->met[rule->more].valid)
 		return;
 	if (less < more)
 		return;
-	kvw_report_mistake(build->report, build->places[shown], kvw_keys[shown].path,
+	kvw_report_mistake(build->walk.report, build->met[shown].place, kvw_keys[shown].path,
 		"found %" PRIu64 " bytes, expected %s than `%s` (%" PRIu64 " bytes): %s",
 		at_less ? less : more, at_less ? "less" : "more",
 		kvw_keys[at_less ? rule->more : rule->less].path, at_less ? more : less, rule->why);
@@ -59,9 +59,9 @@ static void check_listeners(struct kvw_build *build)
 {
 	struct kvw_address clients, admin;
 	enum kvw_key_index shown =
-		build->given[KVW_KEY_admin_listen] ? KVW_KEY_admin_listen : KVW_KEY_listen;
+		build->met[KVW_KEY_admin_listen].given ? KVW_KEY_admin_listen : KVW_KEY_listen;
 
-	if (!build->valid[KVW_KEY_listen] || !build->valid[KVW_KEY_admin_listen] ||
+	if (!build->met[KVW_KEY_listen].valid || !build->met[KVW_KEY_admin_listen].valid ||
 		kvw_address_split(kvw_slice_of(build->config->listen), &clients) !=
 			KVW_ADDRESS_OK ||
 		kvw_address_split(kvw_slice_of(build->config->admin_listen), &admin) !=
@@ -72,7 +72,7 @@ static void check_listeners(struct kvw_build *build)
 	if (!kvw_slice_equal_nocase(clients.host, admin.host) && !is_any_address(clients.host) &&
 		!is_any_address(admin.host))
 		return;
-	kvw_report_mistake(build->report, build->places[shown], kvw_keys[shown].path,
+	kvw_report_mistake(build->walk.report, build->met[shown].place, kvw_keys[shown].path,
 		"found `%s`, expected a port that differs from `%s` (%s)",
 		shown == KVW_KEY_listen ? build->config->listen : build->config->admin_listen,
 		kvw_keys[shown == KVW_KEY_listen ? KVW_KEY_admin_listen : KVW_KEY_listen].path,

@@ -27,7 +27,7 @@ static const char *text_of(const struct kvw_build *build, enum kvw_key_index key
 /* Given and not empty. */
 static bool is_set(const struct kvw_build *build, enum kvw_key_index key)
 {
-	return build->given[key] && build->valid[key] && text_of(build, key)[0] != '\0';
+	return build->met[key].given && build->met[key].valid && text_of(build, key)[0] != '\0';
 }
 
 static void report(struct kvw_build *build, enum kvw_key_index key, const char *expected)
@@ -35,7 +35,7 @@ static void report(struct kvw_build *build, enum kvw_key_index key, const char *
 	const char *text = text_of(build, key);
 	char quoted[KVW_REPORT_QUOTE];
 
-	kvw_report_mistake(build->report, build->places[key], kvw_keys[key].path,
+	kvw_report_mistake(build->walk.report, build->met[key].place, kvw_keys[key].path,
 		"found %s, expected %s", kvw_report_quote(quoted, text, strlen(text)), expected);
 }
 
@@ -75,13 +75,14 @@ static bool is_endpoint(const char *text, bool marks, int64_t more_ports)
 
 static void check_endpoint(struct kvw_build *build, enum kvw_key_index key)
 {
-	int64_t more = build->valid[KVW_KEY_kvaware_events_ranks]
+	int64_t more = build->met[KVW_KEY_kvaware_events_ranks].valid
 			       ? build->config->kvaware_events_ranks - 1
 			       : 0;
 
 	if (is_set(build, key) && !is_endpoint(text_of(build, key), true, more))
 		report(build, key,
-			more > 0 ? "`tcp://HOST:PORT` with room for the ports of all ranks; `{host}` "
+			more > 0 ? "`tcp://HOST:PORT` with room for the ports of all ranks; "
+				   "`{host}` "
 				   "stands for the worker's"
 				 : "`tcp://HOST:PORT`; `{host}` stands for the worker's");
 }
@@ -125,21 +126,23 @@ static void check_lmcache_addresses(struct kvw_build *build)
 			if (is_set(build, keys[other]) &&
 				strcmp(text_of(build, keys[i]), text_of(build, keys[other])) == 0)
 				report(build, keys[i],
-					"an address of its own for each of pull, reply and heartbeat");
+					"an address of its own for each of pull, reply and "
+					"heartbeat");
 	}
 	if (is_set(build, KVW_KEY_kvaware_lmcache_advertise) &&
-		build->valid[KVW_KEY_kvaware_lmcache_heartbeat] &&
+		build->met[KVW_KEY_kvaware_lmcache_heartbeat].valid &&
 		!is_set(build, KVW_KEY_kvaware_lmcache_heartbeat))
 		report(build, KVW_KEY_kvaware_lmcache_advertise,
-			"`kvaware.lmcache.heartbeat` to be set too: there is no socket to advertise");
+			"`kvaware.lmcache.heartbeat` to be set too: there is no socket to "
+			"advertise");
 }
 
 /* --- how LMCache hashes --- */
 
 static void check_hash(struct kvw_build *build)
 {
-	static const char *const names[] = {"builtin", "sha256_cbor", "sha256_cbor_64bit", "sha256",
-		"xxhash", "xxhash_cbor"};
+	static const char *const names[] = {
+		"builtin", "sha256_cbor", "sha256_cbor_64bit", "sha256", "xxhash", "xxhash_cbor"};
 	enum kvw_key_index key = KVW_KEY_kvaware_lmcache_hash;
 	struct kvw_suggest near;
 	char expected[256];
@@ -153,7 +156,8 @@ static void check_hash(struct kvw_build *build)
 		kvw_suggest_offer(&near, names[i], names[i]);
 	}
 	snprintf(expected, sizeof(expected),
-		"one of builtin, sha256_cbor, sha256, xxhash, xxhash_cbor (LMCache itself takes any "
+		"one of builtin, sha256_cbor, sha256, xxhash, xxhash_cbor (LMCache itself takes "
+		"any "
 		"other name for builtin)%s%s%s",
 		near.best == NULL ? "" : "; did you mean `", near.best == NULL ? "" : near.best,
 		near.best == NULL ? "" : "`?");
@@ -205,7 +209,8 @@ void kvw_rules_check_kvaware(struct kvw_build *build)
 	check_hash(build);
 	if (is_set(build, seed) && !is_seed(text_of(build, seed)))
 		report(build, seed,
-			"a number from 0 to 4294967295, or `unset` (with PYTHONHASHSEED=random only "
+			"a number from 0 to 4294967295, or `unset` (with PYTHONHASHSEED=random "
+			"only "
 			"the workers themselves can compute their hashes)");
 	if (is_set(build, none) && !is_number(text_of(build, none)))
 		report(build, none, "a number of 64 bits, as workers log it after NONE_HASH");

@@ -27,7 +27,7 @@ static const char *text_of(const struct kvw_build *build, enum kvw_key_index key
 
 static bool is_set(const struct kvw_build *build, enum kvw_key_index key)
 {
-	return build->valid[key] && text_of(build, key)[0] != '\0';
+	return build->met[key].valid && text_of(build, key)[0] != '\0';
 }
 
 static void report_file(
@@ -36,7 +36,7 @@ static void report_file(
 	const char *path = text_of(build, key);
 	char quoted[KVW_REPORT_QUOTE];
 
-	kvw_report_mistake(build->report, build->places[key], kvw_keys[key].path,
+	kvw_report_mistake(build->walk.report, build->met[key].place, kvw_keys[key].path,
 		"found %s (%s), expected %s", kvw_report_quote(quoted, path, strlen(path)), why,
 		expected);
 }
@@ -88,12 +88,13 @@ static void check_certificate(struct kvw_build *build, SSL_CTX *ctx)
 	if (!check_file(build, KVW_KEY_tls_key, a_key))
 		return;
 	/* With a certificate loaded this fails for a key that is not the certificate's, too. */
-	if (SSL_CTX_use_PrivateKey_file(
-		    ctx, text_of(build, KVW_KEY_tls_key), SSL_FILETYPE_PEM) == 1 &&
+	if (SSL_CTX_use_PrivateKey_file(ctx, text_of(build, KVW_KEY_tls_key), SSL_FILETYPE_PEM) ==
+			1 &&
 		(!good || SSL_CTX_check_private_key(ctx) == 1))
 		return;
 	if (ERR_GET_LIB(ERR_peek_error()) == ERR_LIB_X509)
-		report_openssl(build, KVW_KEY_tls_key, "the key of the certificate in `tls.certificate`");
+		report_openssl(
+			build, KVW_KEY_tls_key, "the key of the certificate in `tls.certificate`");
 	else
 		report_openssl(build, KVW_KEY_tls_key, a_key);
 }
@@ -115,9 +116,10 @@ static void check_authorities(struct kvw_build *build, enum kvw_key_index key)
 static void check_beside(
 	struct kvw_build *build, enum kvw_key_index given, enum kvw_key_index needed)
 {
-	if (is_set(build, given) && build->valid[needed] && !is_set(build, needed))
-		kvw_report_mistake(build->report, build->places[given], kvw_keys[given].path,
-			"found no `%s`, expected it to be set too", kvw_keys[needed].path);
+	if (is_set(build, given) && build->met[needed].valid && !is_set(build, needed))
+		kvw_report_mistake(build->walk.report, build->met[given].place,
+			kvw_keys[given].path, "found no `%s`, expected it to be set too",
+			kvw_keys[needed].path);
 }
 
 enum kvw_err kvw_rules_check_tls(struct kvw_build *build)
@@ -140,7 +142,8 @@ enum kvw_err kvw_rules_check_tls(struct kvw_build *build)
 		check_authorities(build, KVW_KEY_tls_client_ca);
 	check_authorities(build, KVW_KEY_upstream_tls_ca_file);
 	if (is_set(build, KVW_KEY_upstream_tls_ca_file) && build->config->upstream_tls_insecure)
-		kvw_report_mistake(build->report, build->places[KVW_KEY_upstream_tls_insecure],
+		kvw_report_mistake(build->walk.report,
+			build->met[KVW_KEY_upstream_tls_insecure].place,
 			kvw_keys[KVW_KEY_upstream_tls_insecure].path,
 			"found `true` together with `%s`; remove one: workers' certificates are "
 			"either verified or not",

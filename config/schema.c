@@ -26,4 +26,8 @@ const struct kvw_section kvw_sections[KVW_SECTION_COUNT] = {
 };
 
 const struct kvw_schema kvw_worker_schema = {
-	.keys = kvw_worker_keys, .key_count = KVW_WORKER_KEY_COUNT};
+	.keys = kvw_worker_keys,
+	.key_count = KVW_WORKER_KEY_COUNT,
+	.one_of = "one of url, models, api_key",
+	.such_as = "- url: http://127.0.0.1:8000",
+};

@@ -44,7 +44,8 @@ struct kvw_schema {
 	size_t section_count;
 	const char *list; /* what else the top may hold, no mapping of keys; NULL: nothing */
 	const char *const *names; /* of strategies, for the type STRATEGY; else NULL */
-	const char *such_as;      /* for a file without any: "sections such as `l1:`" */
+	const char *one_of;       /* the keys, for messages; of an entry of a list only */
+	const char *such_as;      /* an example, for messages: "sections such as `l1:`" */
 	enum kvw_wording wording;
 };
 
