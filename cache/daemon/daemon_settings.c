@@ -122,73 +122,36 @@ static const struct kvw_key bucket_settings[] = {
 };
 #define BUCKET_SETTINGS (sizeof(bucket_settings) / sizeof(bucket_settings[0]))
 
-static size_t find_bucket_key(const struct kvw_node *key)
+static const struct kvw_schema bucket_table = {
+	.keys = bucket_settings,
+	.key_count = BUCKET_SETTINGS,
+	.one_of = "name, memory or nvme",
+	.such_as = "- {name: lmcache, memory: 10GiB}",
+	.wording = KVW_WORDING_BRIEF,
+};
+
+static enum kvw_err read_bucket(struct kvw_walk *w, const struct kvw_node *node, size_t index)
 {
-	size_t i = 0;
-
-	while (i < BUCKET_SETTINGS && (key->len != strlen(bucket_settings[i].path) ||
-					      strcmp(key->text, bucket_settings[i].path) != 0))
-		i++;
-	return i;
-}
-
-static enum kvw_err read_bucket_keys(struct kvt_reader *r, const char *entry,
-	const struct kvw_node *map, struct kvt_bucket_limit *limit)
-{
-	bool given[BUCKET_SETTINGS] = {false};
-	enum kvw_err err = KVW_OK;
-	char path[KVW_SCHEMA_MAX_PATH];
-
-	for (const struct kvw_node *n = map->first; n != NULL && err == KVW_OK; n = n->next) {
-		size_t key = find_bucket_key(n->key);
-
-		if (n->key->kind != KVW_NODE_SCALAR)
-			continue;
-		snprintf(path, sizeof(path), "%s.%.40s", entry, n->key->text);
-		if (key == BUCKET_SETTINGS)
-			kvw_report_mistake(&r->report, n->key->place, entry,
-				"found an unknown key, expected name, memory or nvme");
-		else if (given[key])
-			kvw_report_mistake(&r->report, n->key->place, path,
-				"found a second time, expected once");
-		else
-			err = kvt_reader_value(r, &bucket_settings[key], path, n, limit);
-		if (key < BUCKET_SETTINGS)
-			given[key] = true;
-	}
-	return err;
-}
-
-static enum kvw_err read_bucket(struct kvt_reader *r, struct kvt_daemon_config *config,
-	const struct kvw_node *node, size_t index)
-{
+	struct kvt_daemon_config *config = w->values;
+	struct kvw_met met[BUCKET_SETTINGS] = {0};
 	struct kvt_bucket_limit limit = {0};
-	enum kvw_err err;
+	bool whole, none;
+	enum kvw_err err = kvw_walk_entry(w, &bucket_table, index, node, &limit, met, &whole);
 	char entry[48];
 
-	snprintf(entry, sizeof(entry), "buckets[%zu]", index);
-	if (node->kind == KVW_NODE_BAD)
-		return KVW_OK;
-	if (node->kind != KVW_NODE_MAP) {
-		kvw_report_mistake(&r->report, node->place, entry,
-			"found %s, expected an entry such as `- {name: lmcache, memory: 10GiB}`",
-			kvw_node_is_null(node) ? "nothing" : kvw_node_kind_name(node));
-		return KVW_OK;
-	}
-	err = read_bucket_keys(r, entry, node, &limit);
-	if (err != KVW_OK)
+	if (err != KVW_OK || !whole)
 		return err;
-	if (limit.bucket == NULL || limit.bucket[0] == '\0' ||
-		strlen(limit.bucket) > KVT_BUCKET_MOST) {
-		kvw_report_mistake(&r->report, node->place, entry,
+	snprintf(entry, sizeof(entry), "buckets[%zu]", index);
+	none = limit.bucket == NULL || limit.bucket[0] == '\0';
+	if (none || strlen(limit.bucket) > KVT_BUCKET_MOST) {
+		kvw_report_mistake(w->report, node->place, entry,
 			"found %s name, expected `name:` with 1 to %d bytes",
-			limit.bucket == NULL || limit.bucket[0] == '\0' ? "no" : "too long a",
-			KVT_BUCKET_MOST);
+			none ? "no" : "too long a", KVT_BUCKET_MOST);
 		return KVW_OK;
 	}
 	for (size_t i = 0; i < config->bucket_count; i++)
 		if (strcmp(config->buckets[i].bucket, limit.bucket) == 0) {
-			kvw_report_mistake(&r->report, node->place, entry,
+			kvw_report_mistake(w->report, node->place, entry,
 				"found a bucket of this name a second time, expected once");
 			return KVW_OK;
 		}
@@ -196,18 +159,16 @@ static enum kvw_err read_bucket(struct kvt_reader *r, struct kvt_daemon_config *
 	return KVW_OK;
 }
 
-static enum kvw_err on_other(
-	struct kvt_reader *r, const char *path, const struct kvw_node *list, bool *known)
+static enum kvw_err read_buckets(struct kvw_walk *w, const struct kvw_node *list)
 {
-	struct kvt_daemon_config *config = r->values;
+	struct kvt_daemon_config *config = w->values;
 	const struct kvw_node *node = list->first;
 	enum kvw_err err = KVW_OK;
 
-	*known = strcmp(path, "buckets") == 0;
-	if (!*known || list->kind == KVW_NODE_BAD || kvw_node_is_null(list))
+	if (list->kind == KVW_NODE_BAD || kvw_node_is_null(list))
 		return KVW_OK;
 	if (list->kind != KVW_NODE_LIST || config->buckets != NULL || list->count > BUCKETS_MOST) {
-		kvw_report_mistake(&r->report, list->place, path,
+		kvw_report_mistake(w->report, list->place, w->schema->list,
 			"found %s, expected a list of at most %d entries such as "
 			"`- {name: lmcache, memory: 10GiB}`",
 			list->kind != KVW_NODE_LIST ? kvw_node_kind_name(list)
@@ -220,7 +181,7 @@ static enum kvw_err on_other(
 	if (config->buckets == NULL)
 		return KVW_ENOMEM;
 	for (size_t i = 0; i < list->count && err == KVW_OK; i++, node = node->next)
-		err = read_bucket(r, config, node, i);
+		err = read_bucket(w, node, i);
 	return err;
 }
 
@@ -228,7 +189,7 @@ static enum kvw_err on_other(
 
 static void mistake(struct kvt_reader *r, size_t key, const char *text)
 {
-	kvw_report_mistake(&r->report, r->given[key], settings[key].path, "%s", text);
+	kvw_report_mistake(&r->report, r->walk.met[key].place, settings[key].path, "%s", text);
 }
 
 static bool is_loopback(const char *address)
@@ -263,39 +224,43 @@ static void check_addresses(struct kvt_reader *r, struct kvt_daemon_config *now)
 /* The value of one key is at most that of another. */
 static void check_order(struct kvt_reader *r, size_t less, size_t more, uint64_t a, uint64_t b)
 {
-	size_t at = r->given[less].line != 0 ? less : more;
+	size_t at = r->walk.met[less].given ? less : more;
 	char text[160];
 
-	if (a <= b || (r->given[less].line == 0 && r->given[more].line == 0))
+	if (a <= b || (!r->walk.met[less].given && !r->walk.met[more].given))
 		return;
 	snprintf(text, sizeof(text), "found more in %s than in %s, expected at most as much",
 		settings[less].path, settings[more].path);
 	mistake(r, at, text);
-	kvt_setting_set_default(&settings[less], r->values);
-	kvt_setting_set_default(&settings[more], r->values);
+	kvt_setting_set_default(&settings[less], r->walk.values);
+	kvt_setting_set_default(&settings[more], r->walk.values);
 }
 
 static void check_taken(struct kvt_reader *r)
 {
 	for (size_t i = 0; i < TAKEN; i++) {
-		if (r->given[taken[i].key].line == 0)
+		const struct kvw_met *met = &r->walk.met[taken[i].key];
+
+		if (!met->given)
 			continue;
-		kvw_report_mistake(&r->report, r->given[taken[i].key], settings[taken[i].key].path,
+		kvw_report_mistake(&r->report, met->place, settings[taken[i].key].path,
 			"found a value of its own, expected %s", taken[i].expected);
-		kvt_setting_set_default(&settings[taken[i].key], r->values);
+		kvt_setting_set_default(&settings[taken[i].key], r->walk.values);
 	}
 }
 
-static void check_all(
-	struct kvt_reader *r, struct kvt_daemon_config *now, const struct kvt_daemon_config *before)
+static void check_all(struct kvt_reader *r)
 {
+	const struct kvt_daemon_config *before = r->before;
+	struct kvt_daemon_config *now = r->walk.values;
+
 	check_taken(r);
 	check_addresses(r, now);
 	check_order(r, OWN_lease_ttl_ns, OWN_lease_ttl_max_ns, now->lease_ttl_ns,
 		now->lease_ttl_max_ns);
 	check_order(r, OWN_lease_wait_ns, OWN_lease_wait_max_ns, now->lease_wait_ns,
 		now->lease_wait_max_ns);
-	if (now->segment_bytes != 0 && r->given[OWN_object_bytes].line != 0)
+	if (now->segment_bytes != 0 && r->walk.met[OWN_object_bytes].given)
 		check_order(r, OWN_object_bytes, OWN_segment_bytes, now->object_bytes,
 			now->segment_bytes);
 	kvt_reader_cache_rules(r, OWN_COUNT, &now->cache, &before->cache);
@@ -319,63 +284,32 @@ void kvt_daemon_config_finish(struct kvt_daemon_config *config)
 }
 
 /* Texts of an earlier read stay: values that were not given again point at them. */
-static void hand_back(
-	struct kvt_reader *r, struct kvt_daemon_config *now, struct kvt_daemon_config *config)
-{
-	struct kvt_config_texts **last = &r->texts;
-
-	while (*last != NULL)
-		last = &(*last)->next;
-	*last = config->texts;
-	now->texts = r->texts;
-	r->texts = NULL;
-	if (now->buckets == NULL) {
-		now->buckets = config->buckets;
-		now->bucket_count = config->bucket_count;
-	} else {
-		free(config->buckets);
-	}
-	*config = *now;
-}
-
 enum kvt_status kvt_daemon_config_read(struct kvt_daemon_config *config, const char *name,
 	const char *yaml, size_t len, char **report)
 {
 	struct kvt_daemon_config now = *config;
-	enum kvt_status status = KVT_ENOMEM;
-	struct kvt_reader reader;
-	char *said = NULL;
-	size_t said_bytes = 0;
-	FILE *lines;
-	enum kvw_err err;
+	struct kvt_reader reader = {
+		.walk = {.schema = &table, .values = &now, .list = read_buckets},
+		.before = config,
+		.rules = check_all,
+	};
+	enum kvt_status status;
 
 	*report = NULL;
 	now.buckets = NULL;
 	now.bucket_count = 0;
-	if (kvt_reader_init(&reader, &table, &now) != KVW_OK)
-		return KVT_ENOMEM;
-	reader.other = on_other;
-	lines = open_memstream(&said, &said_bytes);
-	if (lines == NULL)
-		goto out;
-	kvw_report_start(&reader.report, name, lines);
-	err = kvt_reader_read(&reader, yaml, len);
-	if (err == KVW_OK)
-		check_all(&reader, &now, config);
-	kvw_report_finish(&reader.report);
-	if (fclose(lines) != 0 || err == KVW_ENOMEM) {
+	status = kvt_reader_run(&reader, name, yaml, len, &now.texts, report);
+	if (status == KVT_ENOMEM) {
 		free(now.buckets);
-		goto out;
+		return status;
 	}
-	hand_back(&reader, &now, config);
-	status = reader.report.mistakes == 0 ? KVT_OK : KVT_EINVAL;
-	if (status != KVT_OK) {
-		*report = said;
-		said = NULL;
+	if (now.buckets == NULL) {
+		now.buckets = config->buckets;
+		now.bucket_count = config->bucket_count;
+	} else {
+		free(config->buckets);
 	}
-out:
-	kvt_reader_finish(&reader);
-	free(said);
+	*config = now;
 	return status;
 }
 

@@ -1,67 +1,85 @@
 /*
- * read.c - from YAML to a configuration.
- *
- * Everything is done on a copy of the caller's struct, which is handed back when the text was read to
- * its end, so that running out of memory leaves nothing half done.
+ * read.c - from YAML to a cache's configuration, and what must hold between its keys.
  */
-#include <stdlib.h>
 #include <string.h>
 
 #include "options/reader.h"
 
-/* Hands the copy back, and its texts to those that the caller has. */
-static void hand_back(struct kvt_reader *r, struct kvt_config *now, struct kvt_config *config)
+static bool is_empty(const char *text)
 {
-	struct kvt_config_texts **last = &r->texts;
+	return text == NULL || text[0] == '\0';
+}
 
-	while (*last != NULL)
-		last = &(*last)->next;
-	*last = config->texts;
-	now->texts = r->texts;
-	r->texts = NULL;
-	memcpy(config, now, config->size < sizeof(*now) ? config->size : sizeof(*now));
+static void check_pauses(
+	struct kvt_reader *r, size_t first, struct kvt_config *now, const struct kvt_config *before)
+{
+	const struct kvw_key *keys = r->walk.schema->keys;
+	size_t open = first + KVT_SETTING_breaker_open_ns;
+	size_t most = first + KVT_SETTING_breaker_open_max_ns;
+	size_t at = r->walk.met[most].given ? most : open;
+
+	if (now->breaker_open_max_ns >= now->breaker_open_ns ||
+		(!r->walk.met[open].given && !r->walk.met[most].given))
+		return;
+	kvw_report_mistake(&r->report, r->walk.met[at].place, keys[at].path,
+		"found a longest pause that is shorter than the first one, expected %s to be at "
+		"least %s",
+		keys[most].path, keys[open].path);
+	now->breaker_open_ns = before->breaker_open_ns;
+	now->breaker_open_max_ns = before->breaker_open_max_ns;
+}
+
+static void check_replay(
+	struct kvt_reader *r, size_t first, struct kvt_config *now, const struct kvt_config *before)
+{
+	const struct kvw_met *met = &r->walk.met[first + KVT_SETTING_events_replay];
+	const char *replay = r->walk.schema->keys[first + KVT_SETTING_events_replay].path;
+	const char *publish = r->walk.schema->keys[first + KVT_SETTING_events_publish].path;
+
+	if (!met->given || is_empty(now->events_replay))
+		return;
+	if (is_empty(now->events_publish)) {
+		kvw_report_mistake(&r->report, met->place, replay,
+			"found an address for replay but nothing to replay, expected `%s` to be "
+			"set too",
+			publish);
+	} else if (strcmp(now->events_publish, now->events_replay) == 0) {
+		kvw_report_mistake(&r->report, met->place, replay,
+			"found the address of `%s`, expected an address of its own", publish);
+	} else {
+		return;
+	}
+	now->events_replay = before->events_replay;
+}
+
+void kvt_reader_cache_rules(
+	struct kvt_reader *r, size_t first, struct kvt_config *now, const struct kvt_config *before)
+{
+	check_pauses(r, first, now, before);
+	check_replay(r, first, now, before);
+}
+
+static void check_all(struct kvt_reader *r)
+{
+	kvt_reader_cache_rules(r, 0, r->walk.values, r->before);
 }
 
 enum kvt_status kvt_config_read(
 	struct kvt_config *config, const char *name, const char *yaml, size_t len, char **report)
 {
-	enum kvt_status status = KVT_OK;
-	struct kvt_reader reader;
 	struct kvt_config now;
-	char *said = NULL;
-	size_t said_bytes = 0;
-	FILE *lines = NULL;
-	enum kvw_err err;
+	struct kvt_reader reader = {
+		.walk = {.schema = &kvt_cache_settings, .values = &now},
+		.before = config,
+		.rules = check_all,
+	};
+	enum kvt_status status;
 
 	if (config->abi != KVT_ABI || config->size < sizeof(*config))
 		return KVT_EINVAL;
-	if (kvt_reader_init(&reader, &kvt_cache_settings, &now) != KVW_OK)
-		return KVT_ENOMEM;
-	lines = open_memstream(&said, &said_bytes);
-	if (lines == NULL) {
-		status = KVT_ENOMEM;
-		goto out;
-	}
 	now = *config;
-	kvw_report_start(&reader.report, name, lines);
-	err = kvt_reader_read(&reader, yaml, len);
-	if (err == KVW_OK)
-		kvt_reader_cache_rules(&reader, 0, &now, config);
-	kvw_report_finish(&reader.report);
-	if (fclose(lines) != 0)
-		err = KVW_ENOMEM;
-	if (err == KVW_ENOMEM) {
-		status = KVT_ENOMEM;
-		goto out;
-	}
-	hand_back(&reader, &now, config);
-	status = reader.report.mistakes == 0 ? KVT_OK : KVT_EINVAL;
-	if (report != NULL) {
-		*report = reader.report.mistakes == 0 ? NULL : said;
-		said = *report == NULL ? said : NULL;
-	}
-out:
-	kvt_reader_finish(&reader);
-	free(said);
+	status = kvt_reader_run(&reader, name, yaml, len, &now.texts, report);
+	if (status != KVT_ENOMEM)
+		*config = now;
 	return status;
 }
