@@ -15,74 +15,7 @@
 
 #include "kvway/route.h"
 #include "config/own_keys.h"
-
-#define WRAP_COLUMN 96
-
-static void write_indent(FILE *out, size_t depth)
-{
-	fprintf(out, "%*s", (int)(2 * depth), "");
-}
-
-/* Backquotes around a value; `""` for an empty one. */
-static void write_code(FILE *out, const char *text)
-{
-	fprintf(out, "`%s`", text[0] != '\0' ? text : "\"\"");
-}
-
-/* A cell of a table: '|' would end it. */
-static void write_cell(FILE *out, const char *text)
-{
-	for (; *text != '\0'; text++)
-		fprintf(out, *text == '|' ? "\\%c" : "%c", *text);
-}
-
-static void write_range(FILE *out, const struct kvw_key *key)
-{
-	if (key->type->words != NULL) {
-		for (const struct kvw_word *word = key->type->words; word->name != NULL; word++)
-			fprintf(out, "%s`%s`", word == key->type->words ? "" : ", ", word->name);
-	} else if (key->type->item != NULL && key->max[0] != '\0') {
-		fprintf(out, "at most %s", key->max);
-	} else if (key->min[0] != '\0') {
-		fprintf(out, "%s to %s", key->min, key->max);
-	}
-}
-
-static void write_key(FILE *out, const struct kvw_key *key)
-{
-	fprintf(out, "| `%s` | %s | ", key->path, key->type->name);
-	if (key->type->usual != NULL)
-		fputs(key->type->usual, out);
-	else
-		write_code(out, key->def);
-	fputs(" | ", out);
-	write_range(out, key);
-	fprintf(out, " | %s | ", key->reload ? "reload" : "restart");
-	write_cell(out, key->text);
-	fputs(" |\n", out);
-}
-
-static void write_table_head(FILE *out)
-{
-	fputs("| Key | Type | Default | Range | Change by | What it does |\n"
-	      "|---|---|---|---|---|---|\n",
-		out);
-}
-
-static void write_section(
-	FILE *out, const struct kvw_own_keys *own, const struct kvw_section *section)
-{
-	if (section->path[0] != '\0')
-		fprintf(out, "\n## %s\n\n", section->path);
-	else
-		fputs("\n## Top level\n\n", out);
-	if (section->text[0] != '\0')
-		fprintf(out, "%s\n\n", section->text);
-	write_table_head(out);
-	for (size_t i = 0; i < own->schema.key_count; i++)
-		if (kvw_name_in(section->path, kvw_own_key(own, i)->path) != NULL)
-			write_key(out, kvw_own_key(own, i));
-}
+#include "settings/reference.h"
 
 static void write_workers(FILE *out)
 {
@@ -91,9 +24,7 @@ static void write_workers(FILE *out)
 		"The vLLM servers: a list, 1 to %d entries, no URL twice. Each entry has these "
 		"keys.\n\n",
 		KVW_MAX_WORKERS);
-	write_table_head(out);
-	for (size_t i = 0; i < KVW_WORKER_KEY_COUNT; i++)
-		write_key(out, &kvw_worker_keys[i]);
+	kvw_reference_keys(out, &kvw_worker_schema);
 }
 
 static void write_types(FILE *out)
@@ -141,7 +72,7 @@ static void write_strategies(FILE *out)
 	fputs("\n## Strategies\n\n| Name | How it chooses |\n|---|---|\n", out);
 	for (size_t i = 0; kvw_strategies[i] != NULL; i++) {
 		fprintf(out, "| `%s` | ", kvw_strategies[i]->name);
-		write_cell(out, kvw_strategies[i]->help);
+		kvw_reference_cell(out, kvw_strategies[i]->help);
 		fputs(" |\n", out);
 	}
 }
@@ -188,59 +119,10 @@ static bool write_page(FILE *out, const struct kvw_own_keys *own, const char *mi
 		out);
 	write_strategies(out);
 	write_workers(out);
-	for (size_t i = 0; i < own->schema.section_count; i++)
-		write_section(out, own, &own->sections[i]);
+	kvw_reference_sections(out, &own->schema);
 	write_types(out);
 	write_rules(out);
 	return true;
-}
-
-/* A comment of several lines, broken at spaces. */
-static void write_comment(FILE *out, size_t depth, const char *text)
-{
-	size_t room = WRAP_COLUMN - 2 * depth - 2;
-
-	while (*text != '\0') {
-		size_t len = strlen(text);
-
-		if (len > room) {
-			len = room;
-			while (len > 1 && text[len] != ' ')
-				len--;
-		}
-		write_indent(out, depth);
-		fprintf(out, "# %.*s\n", (int)len, text);
-		text += len;
-		text += strspn(text, " ");
-	}
-}
-
-static void write_example_key(FILE *out, size_t depth, const char *name, const struct kvw_key *key)
-{
-	char range[128], comment[512];
-	FILE *text = fmemopen(range, sizeof(range), "w");
-
-	range[0] = '\0';
-	if (text != NULL) {
-		write_range(text, key);
-		fclose(text);
-	}
-	if (range[0] != '\0' && key->type->words == NULL)
-		snprintf(comment, sizeof(comment), "%s (%s)", key->text, range);
-	else
-		snprintf(comment, sizeof(comment), "%s", key->text);
-	write_comment(out, depth, comment);
-	write_indent(out, depth);
-	fprintf(out, "%s: %s\n", name, key->def[0] != '\0' ? key->def : "\"\"");
-}
-
-static size_t depth_of(const char *section)
-{
-	size_t depth = section[0] != '\0';
-
-	for (; *section != '\0'; section++)
-		depth += *section == '.';
-	return depth;
 }
 
 static void write_example(FILE *out, const struct kvw_own_keys *own)
@@ -248,29 +130,11 @@ static void write_example(FILE *out, const struct kvw_own_keys *own)
 	fputs("# Every key of kvway with its default. Written by `ninja -C BUILD reference`.\n"
 	      "# A file needs only what differs; minimal.yaml is the better beginning.\n",
 		out);
-	for (size_t i = 0; i < own->schema.section_count; i++) {
-		const struct kvw_section *section = &own->sections[i];
-		const char *path = section->path;
-		const char *dot = strrchr(path, '.');
-		size_t depth = depth_of(path);
-
-		fputc('\n', out);
-		if (depth > 0) {
-			write_comment(out, depth - 1, section->text);
-			write_indent(out, depth - 1);
-			fprintf(out, "%s:\n", dot != NULL ? dot + 1 : path);
-		}
-		for (size_t k = 0; k < own->schema.key_count; k++) {
-			const struct kvw_key *key = kvw_own_key(own, k);
-			const char *name = kvw_name_in(path, key->path);
-
-			if (name != NULL)
-				write_example_key(out, depth, name, key);
-		}
-	}
+	kvw_reference_example(out, &own->schema);
 	fputs("\n# The vLLM servers.\nworkers:\n  - url: http://127.0.0.1:8001\n", out);
 	for (size_t k = 1; k < KVW_WORKER_KEY_COUNT; k++)
-		write_example_key(out, 2, kvw_worker_keys[k].path, &kvw_worker_keys[k]);
+		kvw_reference_example_key(
+			out, &kvw_worker_schema, &kvw_worker_keys[k], kvw_worker_keys[k].path, 2);
 }
 
 static bool same_as_file(const char *path, const char *text, size_t len)

@@ -8,6 +8,7 @@
 
 #include "settings/address.h"
 #include "options/reader.h"
+#include "settings/reference.h"
 
 #define BUCKETS_MOST 1024
 
@@ -366,20 +367,18 @@ void kvt_daemon_reference(FILE *out)
 	for (size_t i = 0; i < BUCKET_SETTINGS; i++)
 		fprintf(out, "| `%s` | %s | %s |\n", bucket_settings[i].path,
 			bucket_settings[i].type->name, bucket_settings[i].text);
-	kvt_setting_reference(out, &shown);
+	kvw_reference_sections(out, &shown);
 }
 
 void kvt_daemon_example(FILE *out)
 {
 	struct kvw_key rows[SETTINGS];
 	struct kvw_schema shown = visible(rows);
-	struct kvt_daemon_config config;
 
-	kvt_daemon_config_init(&config);
 	fputs("# Every key of kvtierd with its default. Written by `kvtierd reference "
 	      "--example`.\n",
 		out);
-	kvt_setting_example(out, &shown, &config);
+	kvw_reference_example(out, &shown);
 	fputs("\n# Limits of single buckets.\nbuckets: []\n", out);
 }
 

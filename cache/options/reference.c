@@ -8,55 +8,7 @@
 
 #include "options/setting.h"
 #include "options/settings.h"
-#include "settings/unknown.h"
-
-#define WRAP_COLUMN 96
-
-/* Backquotes around a value; `""` for an empty one. */
-static void write_code(FILE *out, const char *text)
-{
-	fprintf(out, "`%s`", text[0] != '\0' ? text : "\"\"");
-}
-
-static void write_words(FILE *out, const struct kvw_word *words)
-{
-	for (size_t i = 0; words[i].name != NULL; i++)
-		fprintf(out, "%s`%s`", i == 0 ? "" : ", ", words[i].name);
-}
-
-static void write_setting(FILE *out, const struct kvw_key *setting)
-{
-	fprintf(out, "| `%s` | %s%s%s | ", setting->path, setting->type->name,
-		setting->unit[0] != '\0' ? ", " : "", setting->unit);
-	if (setting->type->usual != NULL)
-		fputs(setting->type->usual, out);
-	else
-		write_code(out, setting->def);
-	fputs(" | ", out);
-	if (setting->type == &kvt_setting_POLICY)
-		write_words(out, setting->type->words);
-	else if (setting->min[0] != '\0')
-		fprintf(out, "%s to %s", setting->min, setting->max);
-	fprintf(out, " | %s |\n", setting->text);
-}
-
-static void write_section(
-	FILE *out, const struct kvw_schema *table, const struct kvw_section *section)
-{
-	fprintf(out, "\n## %s\n\n", section->path[0] != '\0' ? section->path : "Top level");
-	if (section->text[0] != '\0')
-		fprintf(out, "%s\n\n", section->text);
-	fputs("| Key | Type | Default | Range | What it does |\n|---|---|---|---|---|\n", out);
-	for (size_t i = 0; i < table->key_count; i++)
-		if (kvw_name_in(section->path, table->keys[i].path) != NULL)
-			write_setting(out, &table->keys[i]);
-}
-
-void kvt_setting_reference(FILE *out, const struct kvw_schema *table)
-{
-	for (size_t i = 0; i < table->section_count; i++)
-		write_section(out, table, &table->sections[i]);
-}
+#include "settings/reference.h"
 
 void kvt_settings_reference(FILE *out)
 {
@@ -71,79 +23,14 @@ void kvt_settings_reference(FILE *out)
 	      "Sizes are `64MiB` (KiB, MiB, GiB, TiB, or plain bytes), durations `250ms`, `2s`,\n"
 	      "`10m`, `1h`.\n",
 		out);
-	kvt_setting_reference(out, &kvt_cache_settings);
-}
-
-/* Text as comment lines, wrapped between words. */
-static void write_comment(FILE *out, size_t indent, const char *text)
-{
-	size_t column = 0;
-
-	while (*text != '\0') {
-		size_t word = strcspn(text, " ");
-
-		if (column == 0 || column + 1 + word > WRAP_COLUMN) {
-			fprintf(out, "%s%*s#", column == 0 ? "" : "\n", (int)indent, "");
-			column = indent + 1;
-		}
-		fprintf(out, " %.*s", (int)word, text);
-		column += 1 + word;
-		text += word;
-		text += strspn(text, " ");
-	}
-	fputc('\n', out);
-}
-
-/* The last name of a dotted path. */
-static const char *last_name(const char *path)
-{
-	const char *dot = strrchr(path, '.');
-
-	return dot != NULL ? dot + 1 : path;
-}
-
-static size_t depth_of(const char *path)
-{
-	size_t depth = path[0] != '\0';
-
-	for (; *path != '\0'; path++)
-		depth += *path == '.';
-	return depth;
-}
-
-void kvt_setting_example(FILE *out, const struct kvw_schema *table, const void *values)
-{
-	char value[KVT_SETTING_PRINT];
-
-	for (size_t s = 0; s < table->section_count; s++) {
-		const char *section = table->sections[s].path;
-		size_t depth = depth_of(section), indent = 2 * depth;
-
-		fputc('\n', out);
-		if (depth > 0) {
-			write_comment(out, indent - 2, table->sections[s].text);
-			fprintf(out, "%*s%s:\n", (int)indent - 2, "", last_name(section));
-		}
-		for (size_t i = 0; i < table->key_count; i++) {
-			const char *name = kvw_name_in(section, table->keys[i].path);
-
-			if (name == NULL)
-				continue;
-			kvw_key_print(&table->keys[i], values, value);
-			write_comment(out, indent, table->keys[i].text);
-			fprintf(out, "%*s%s: %s\n", (int)indent, "", name, value);
-		}
-	}
+	kvw_reference_sections(out, &kvt_cache_settings);
 }
 
 void kvt_settings_example(FILE *out)
 {
-	struct kvt_config config;
-
-	kvt_config_init(&config, sizeof(config));
 	fputs("# Every key of kvtier with its default. Written by `kvtier reference --example`.\n",
 		out);
-	kvt_setting_example(out, &kvt_cache_settings, &config);
+	kvw_reference_example(out, &kvt_cache_settings);
 }
 
 /* What stands before the last @ of a URL becomes ***. Three bytes of room are there. */

@@ -7,8 +7,6 @@
 #ifndef KVT_SETTING_H
 #define KVT_SETTING_H
 
-#include <stdio.h>
-
 #include "kvtier/kvtier.h"
 #include "settings/key.h"
 
@@ -97,10 +95,6 @@ void kvt_setting_show(
 
 /* Writes the default into the member; a text's is static. */
 void kvt_setting_set_default(const struct kvw_key *setting, void *values);
-
-/* The sections of a reference page, and of a YAML file with every key. */
-void kvt_setting_reference(FILE *out, const struct kvw_schema *schema);
-void kvt_setting_example(FILE *out, const struct kvw_schema *schema, const void *values);
 
 /* Whether a C caller's value could have been read from YAML. */
 bool kvt_setting_holds(

@@ -19,7 +19,7 @@ struct kvw_key {
 	size_t offset;               /* of the member in the struct of values */
 	const char *def, *min, *max; /* YAML text; min and max "" where there is none */
 	const char *text;            /* what it does, for the reference page */
-	const char *unit;            /* what the number counts; "" or NULL where the type says it */
+	const char *unit;            /* what the number counts; "" where the type says it */
 	bool reload;                 /* a running process may take a new value */
 };
 

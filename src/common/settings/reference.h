@@ -1,0 +1,28 @@
+/*
+ * reference.h - what a schema says for people: the tables of a reference page, and a YAML file with
+ * every key and its default. The text around them belongs to the program.
+ */
+#ifndef KVW_CONFIG_REFERENCE_H
+#define KVW_CONFIG_REFERENCE_H
+
+#include <stdio.h>
+
+#include "settings/key.h"
+
+/* A heading and a table for each section. */
+void kvw_reference_sections(FILE *out, const struct kvw_schema *schema);
+
+/* The table of a schema without sections. */
+void kvw_reference_keys(FILE *out, const struct kvw_schema *schema);
+
+/* Text in a cell of a table: '|' would end it. */
+void kvw_reference_cell(FILE *out, const char *text);
+
+/* Every section with every key. */
+void kvw_reference_example(FILE *out, const struct kvw_schema *schema);
+
+/* One key with its comment, under `name` at this depth of sections. */
+void kvw_reference_example_key(FILE *out, const struct kvw_schema *schema,
+	const struct kvw_key *key, const char *name, size_t depth);
+
+#endif
