@@ -2,8 +2,9 @@
  * build.h - fills a configuration value by value, whatever the values come from.
  *
  * start; then the walk (settings/walk.h) for what was given, and add_worker and end_worker around each
- * worker; then end, which adds defaults and rules between keys and hands the result over. A wrong value is a mistake in the report, not
- * an error: the functions return KVW_ENOMEM or KVW_OK, so that one run finds every mistake.
+ * worker; then end, which adds defaults and rules between keys and hands the result over. A wrong
+ * value is a mistake in the report, not an error: the functions return KVW_ENOMEM or KVW_OK, so that
+ * one run finds every mistake.
  */
 #ifndef KVW_CONFIG_BUILD_H
 #define KVW_CONFIG_BUILD_H

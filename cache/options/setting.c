@@ -1,5 +1,5 @@
 /*
- * setting.c - settings.def as tables, and one key's text to a value within its limits.
+ * setting.c - settings.def as a schema, and what the library's struct needs beyond it: static texts.
  */
 #include "options/setting.h"
 

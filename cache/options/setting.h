@@ -1,5 +1,5 @@
 /*
- * setting.h - settings.def as tables: one row per key, and how a text becomes its value.
+ * setting.h - settings.def as a schema: one row per key, and the types of its values.
  *
  * The public functions of the configuration (kvt_config_init, _read, _finish, kvt_text_free) walk
  * these tables, as do the reference page, `kvtier check` and the tests. All of it is constant.
@@ -13,7 +13,7 @@
 #define KVT_SETTINGS_MAX_BYTES (1u << 20) /* of one YAML text */
 #define KVT_SETTING_PRINT      KVW_KEY_PRINT
 
-/* Types that the router has, too. */
+/* Types of the engine (settings/types.h); the others are in setting_types.c. */
 #define kvt_setting_SIZE       kvw_type_SIZE
 #define kvt_setting_AUTO_SIZE  kvw_type_AUTO_SIZE
 #define kvt_setting_COUNT      kvw_type_COUNT

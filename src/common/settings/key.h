@@ -35,8 +35,7 @@ enum kvw_wording {
 	KVW_WORDING_BRIEF, /* of the cache: "1 to 64" */
 };
 
-/* All keys of one configuration; borrowed. Keys of one section stand together, and a section stands
- * after the one that holds it. */
+/* All keys of one configuration; borrowed. A section stands after the one that holds it. */
 struct kvw_schema {
 	const struct kvw_key *keys;
 	size_t key_count;
