@@ -286,7 +286,9 @@ static enum kvw_err walk_key_of_entry(struct kvw_walk *w, const struct kvw_schem
 	char path[KVW_SCHEMA_MAX_PATH];
 
 	snprintf(path, sizeof(path), "%s.%s", shown, node->key->text);
-	if (key == entry->key_count || node->key->len != strlen(node->key->text)) {
+	if (key == entry->key_count ||
+		(entry->wording == KVW_WORDING_BRIEF && /* kvway reads up to a NUL */
+			node->key->len != strlen(node->key->text))) {
 		report_unknown_of_entry(w, entry, node->key, shown, path);
 		return KVW_OK;
 	}
