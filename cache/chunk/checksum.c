@@ -116,23 +116,6 @@ void kvt_checksum_copy(const struct kvt_segment *to, size_t count, const void *f
 	give(XXH3_128bits_digest(&state), out);
 }
 
-void kvt_checksum_copy_out(const struct kvt_segment *from, size_t count, void *to, uint64_t bytes,
-	struct kvt_checksum *out)
-{
-	XXH3_state_t state;
-	uint64_t at = 0;
-
-	(void)XXH3_128bits_reset(&state);
-	for (size_t i = 0; i < count && at < bytes; i++) {
-		uint64_t here = least(from[i].bytes, bytes - at);
-
-		copy_piece(&state, (char *)to + at, from[i].base, here, bytes >= LARGE);
-		at += here;
-	}
-	kvt_stream_fence();
-	give(XXH3_128bits_digest(&state), out);
-}
-
 /* A place in a list of segments, moved on by what was used of it. */
 struct cursor {
 	const struct kvt_segment *at, *end;

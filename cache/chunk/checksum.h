@@ -19,10 +19,6 @@ void kvt_checksum_segments(
 void kvt_checksum_copy(const struct kvt_segment *to, size_t count, const void *from, uint64_t bytes,
 	struct kvt_checksum *out);
 
-/* Copy out and checksum at once. */
-void kvt_checksum_copy_out(const struct kvt_segment *from, size_t count, void *to, uint64_t bytes,
-	struct kvt_checksum *out);
-
 /*
  * From segments that others may be writing at the same time (memory shared with another process)
  * into one's own, both lists at least `bytes` long. Every byte of the source is read once, so that
