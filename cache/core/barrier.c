@@ -1,5 +1,5 @@
 /*
- * barrier.c - erases and drains.
+ * barrier.c - what erases and drains wait for.
  *
  * A barrier first waits: an erase for the tiers' answers to its ERASE request and for stores that
  * were being written when it came; a drain for all stores that were under way. Then it has every
@@ -8,13 +8,10 @@
  * the tiers have answered. A tier that refuses to erase is asked again each second.
  */
 #include <stdlib.h>
-#include <string.h>
 
 #include "core/barrier.h"
 #include "core/lower.h"
-#include "core/loads.h"
-#include "core/step.h"
-#include "core/stores.h"
+#include "core/tombs.h"
 
 #define RETRY_NS 1000000000
 
@@ -26,11 +23,10 @@ struct barrier_op {
 struct kvt_barrier {
 	struct kvt_barrier *next;
 	struct barrier_op *op; /* NULL: no caller waits any longer */
-	enum { GATHERING, FLUSHING } phase;
 	uint64_t number;       /* erased stores marked up to here are waited for */
 	uint64_t stores_up_to; /* a drain: stores begun up to here are, too */
 	size_t stores_left, erased_left;
-	size_t under_way;           /* requests */
+	size_t under_way;           /* requests, and one while it begins */
 	bool bad;                   /* a tier could not make it durable */
 	bool again[KVT_TIER_COUNT]; /* ERASE was refused */
 	int64_t again_ns;
@@ -38,38 +34,49 @@ struct kvt_barrier {
 	struct kvt_job jobs[KVT_TIER_COUNT]; /* one per tier, of k->lower */
 	struct kvt_key *keys;                /* behind the tombs */
 	size_t n;
-	struct kvt_tomb tombs[]; /* one per key */
+	struct kvt_tomb tombs[]; /* one per key; all of them stand, or none */
 };
 
-/* --- tombs ------------------------------------------------------------------------------------ */
+/* --- life ------------------------------------------------------------------------------------- */
 
-void kvt_tomb_add(struct kvt *k, struct kvt_tomb *tomb)
+static void expire(struct kvt *k, struct kvt_op *op, enum kvt_status why)
 {
-	kvt_keyed_add(&k->barriers.tombs, &tomb->keyed);
-	atomic_fetch_add(&k->barriers.tomb_count, 1);
+	struct kvt_barrier *b = ((struct barrier_op *)op)->barrier;
+	uint64_t count = b->count;
+
+	b->op = NULL;
+	kvt_op_done(k, op, why, count);
 }
 
-void kvt_tomb_remove(struct kvt *k, struct kvt_tomb *tomb)
+struct kvt_barrier *kvt_barrier_create(const struct kvt_key *keys, size_t n)
 {
-	kvt_keyed_remove(&k->barriers.tombs, &tomb->keyed);
-	atomic_fetch_sub(&k->barriers.tomb_count, 1);
+	size_t each = sizeof(struct kvt_tomb) + sizeof(struct kvt_key);
+	struct kvt_barrier *b;
+
+	if (n > (SIZE_MAX - sizeof(*b)) / each)
+		return NULL;
+	b = calloc(1, sizeof(*b) + n * each);
+	if (b == NULL)
+		return NULL;
+	b->op = calloc(1, sizeof(*b->op));
+	if (b->op == NULL) {
+		free(b);
+		return NULL;
+	}
+	b->op->op.expire = expire;
+	b->op->barrier = b;
+	b->n = n;
+	b->keys = (struct kvt_key *)&b->tombs[n];
+	for (size_t i = 0; i < n; i++)
+		b->keys[i] = b->tombs[i].keyed.key = keys[i];
+	return b;
 }
 
-bool kvt_tomb_covers(struct kvt *k, const struct kvt_key *key, bool locked)
+void kvt_barrier_destroy(struct kvt_barrier *b)
 {
-	bool found;
-
-	if (atomic_load(&k->barriers.tomb_count) == 0)
-		return false;
-	if (!locked)
-		pthread_mutex_lock(&k->lock);
-	found = kvt_keyed_find(&k->barriers.tombs, key) != NULL;
-	if (!locked)
-		pthread_mutex_unlock(&k->lock);
-	return found;
+	free(b->op);
+	free(b);
 }
-
-/* --- course ----------------------------------------------------------------------------------- */
 
 static void remove_barrier(struct kvt *k, struct kvt_barrier *b)
 {
@@ -80,6 +87,14 @@ static void remove_barrier(struct kvt *k, struct kvt_barrier *b)
 	*at = b->next;
 	free(b);
 }
+
+void kvt_barriers_finish(struct kvt *k)
+{
+	while (k->barriers.first != NULL)
+		remove_barrier(k, k->barriers.first);
+}
+
+/* --- course ----------------------------------------------------------------------------------- */
 
 static void end(struct kvt *k, struct kvt_barrier *b)
 {
@@ -94,16 +109,28 @@ static void end(struct kvt *k, struct kvt_barrier *b)
 	kvt_op_done(k, &op->op, status, count);
 }
 
-static void submit(struct kvt *k, struct kvt_barrier *b, size_t i, enum kvt_tier_verb verb)
+static void submit(struct kvt *k, struct kvt_barrier *b, size_t i,
+	const struct kvt_tier_request *request, void (*done)(struct kvt *k, struct kvt_job *job))
 {
 	b->under_way++;
-	b->jobs[i].request = (struct kvt_tier_request){
-		.verb = verb,
-		.keys = verb == KVT_TIER_ERASE ? b->keys : NULL,
-		.key_count = verb == KVT_TIER_ERASE ? b->n : 0,
-	};
+	b->jobs[i].request = *request;
 	b->jobs[i].owner = b;
-	kvt_lower_submit(&k->lower[i], &b->jobs[i], KVT_JOB_BARRIER);
+	kvt_lower_submit(&k->lower[i], &b->jobs[i], done);
+}
+
+static bool refused(const struct kvt_job *job)
+{
+	return job->request.status != KVT_OK && job->request.status != KVT_MISS;
+}
+
+static void flush_done(struct kvt *k, struct kvt_job *job)
+{
+	struct kvt_barrier *b = job->owner;
+
+	if (refused(job))
+		b->bad = true;
+	if (--b->under_way == 0)
+		end(k, b);
 }
 
 static bool is_asked_again(const struct kvt_barrier *b)
@@ -114,38 +141,46 @@ static bool is_asked_again(const struct kvt_barrier *b)
 	return false;
 }
 
-/* Goes on if nothing is waited for any more. May free it. */
+/* Flushes if nothing is waited for any more. May free it. */
 static void advance(struct kvt *k, struct kvt_barrier *b)
 {
+	const struct kvt_tier_request flush = {.verb = KVT_TIER_FLUSH};
+
 	if (b->under_way != 0 || b->stores_left != 0 || b->erased_left != 0 || is_asked_again(b))
 		return;
-	if (b->phase == GATHERING) {
-		b->phase = FLUSHING;
-		for (size_t i = 0; i < b->n; i++)
-			kvt_tomb_remove(k, &b->tombs[i]);
-		for (size_t i = 0; i < k->lower_count; i++)
-			if (k->lower[i].tier != NULL)
-				submit(k, b, i, KVT_TIER_FLUSH);
-	}
+	for (size_t i = 0; i < b->n; i++)
+		kvt_tomb_remove(k, &b->tombs[i]);
+	for (size_t i = 0; i < k->lower_count; i++)
+		if (k->lower[i].tier != NULL)
+			submit(k, b, i, &flush, flush_done);
 	if (b->under_way == 0)
 		end(k, b);
 }
 
-void kvt_barrier_done(struct kvt *k, struct kvt_job *job)
+static void erase_done(struct kvt *k, struct kvt_job *job)
 {
 	struct kvt_barrier *b = job->owner;
-	uint32_t status = job->request.status;
-	bool refused = status != KVT_OK && status != KVT_MISS;
 
 	b->under_way--;
-	if (refused && b->phase == GATHERING && status != KVT_ECANCELED && !k->closing) {
+	if (refused(job) && job->request.status != KVT_ECANCELED && !k->closing) {
 		b->again[job - b->jobs] = true;
 		b->again_ns = kvt_clock(k) + RETRY_NS;
 		kvt_kick(k);
-	} else if (refused) {
+	} else if (refused(job)) {
 		b->bad = true;
 	}
 	advance(k, b);
+}
+
+static void erase_in(struct kvt *k, struct kvt_barrier *b, size_t i)
+{
+	const struct kvt_tier_request erase = {
+		.verb = KVT_TIER_ERASE,
+		.keys = b->keys,
+		.key_count = b->n,
+	};
+
+	submit(k, b, i, &erase, erase_done);
 }
 
 size_t kvt_barriers_tick(struct kvt *k, int64_t now_ns, int64_t *next_ns)
@@ -159,7 +194,7 @@ size_t kvt_barriers_tick(struct kvt *k, int64_t now_ns, int64_t *next_ns)
 			if (!b->again[i])
 				continue;
 			b->again[i] = false;
-			submit(k, b, i, KVT_TIER_ERASE);
+			erase_in(k, b, i);
 			done++;
 		}
 		if (is_asked_again(b) && b->again_ns < *next_ns)
@@ -195,166 +230,49 @@ void kvt_barriers_erased(struct kvt *k, uint64_t erased_by)
 	}
 }
 
-uint64_t kvt_barriers_now(struct kvt *k)
-{
-	return k->barriers.begun;
-}
-
 /* --- beginning -------------------------------------------------------------------------------- */
 
-static void expire(struct kvt *k, struct kvt_op *op, enum kvt_status why)
+enum kvt_status kvt_barrier_begin(struct kvt *k, struct kvt_barrier *b, uint32_t kind,
+	const struct kvt_op_want *want, int64_t deadline_ns, struct kvt_op **op)
 {
-	struct kvt_barrier *b = ((struct barrier_op *)op)->barrier;
-	uint64_t count = b->count;
+	enum kvt_status status;
 
-	b->op = NULL;
-	kvt_op_done(k, op, why, count);
-}
-
-static struct kvt_barrier *make(const struct kvt_victims *victims)
-{
-	size_t n = victims != NULL && victims->keys != NULL ? victims->n : 0;
-	size_t each = sizeof(struct kvt_tomb) + sizeof(struct kvt_key);
-	struct kvt_barrier *b;
-
-	if (n > (SIZE_MAX - sizeof(*b)) / each)
-		return NULL;
-	b = calloc(1, sizeof(*b) + n * each);
-	if (b == NULL)
-		return NULL;
-	b->n = n;
-	b->keys = (struct kvt_key *)&b->tombs[n];
-	for (size_t i = 0; i < n; i++)
-		b->keys[i] = b->tombs[i].keyed.key = victims->keys[i];
-	return b;
-}
-
-/* How many of these chunks are anywhere. */
-static uint64_t count_there(struct kvt *k, const struct kvt_barrier *b)
-{
-	struct kvt_tier_known known;
-	uint64_t count = 0;
-
-	for (size_t i = 0; i < b->n; i++)
-		count += kvt_l1_match(k->l1, &b->keys[i], 1) == 1 ||
-			 kvt_lower_holding(k, &b->keys[i], KVT_ALL_TIERS, true, &known) != NULL;
-	return count;
-}
-
-/* From here on nothing of it can be read. */
-static void erase_keys(struct kvt *k, struct kvt_barrier *b)
-{
-	b->count = count_there(k, b);
-	kvt_loads_erase(k, b->keys, b->n, NULL);
-	kvt_stores_erase(k, b->keys, b->n, NULL);
-	for (size_t i = 0; i < b->n; i++)
-		kvt_tomb_add(k, &b->tombs[i]);
-	kvt_l1_erase(k->l1, b->keys, b->n);
-	for (size_t i = 0; i < k->lower_count; i++)
-		if (k->lower[i].tier != NULL)
-			submit(k, b, i, KVT_TIER_ERASE);
-}
-
-/* Chunks that a tier still has, although they are erased: its answer to an ERASE is to come. */
-static size_t count_hidden(struct kvt *k, struct kvt_tier *tier, const struct kvt_tenant *tenant)
-{
-	struct kvt_tier_known known;
-	size_t count = 0;
-
-	for (size_t i = 0; i < KVT_KEYED_LISTS; i++) {
-		struct kvt_keyed *at = k->barriers.tombs.lists[i];
-
-		for (; at != NULL; at = at->next) {
-			bool first = kvt_keyed_find(&k->barriers.tombs, &at->key) == at;
-
-			known = (struct kvt_tier_known){.bytes = 0};
-			if (first && tier->ops->known(tier, &at->key, &known) == KVT_OK)
-				count += tenant == NULL ||
-					 memcmp(&known.tenant, tenant, sizeof(*tenant)) == 0;
-		}
-	}
-	return count;
-}
-
-/* The same for a tenant, or all: tiers do this at once, so that no tombs are needed. A chunk may
- * lie in several tiers: the count is of the tier that had most. */
-static void erase_many(struct kvt *k, struct kvt_barrier *b, const struct kvt_tenant *tenant)
-{
-	size_t count;
-
-	kvt_loads_erase(k, NULL, 0, tenant);
-	kvt_stores_erase(k, NULL, 0, tenant);
-	b->count = tenant != NULL ? kvt_l1_erase_tenant(k->l1, tenant) : kvt_l1_erase_all(k->l1);
-	for (size_t i = 0; i < k->lower_count; i++) {
-		struct kvt_tier *tier = k->lower[i].tier;
-		enum kvt_status status;
-		size_t hidden;
-
-		if (tier == NULL)
-			continue;
-		count = 0;
-		hidden = count_hidden(k, tier, tenant);
-		status = tenant != NULL ? tier->ops->erase_tenant(tier, tenant, &count)
-					: tier->ops->erase_all(tier, &count);
-		if (status != KVT_OK)
-			b->bad = true;
-		count -= hidden < count ? hidden : count;
-		if (count > b->count)
-			b->count = count;
-	}
-}
-
-static void begin(struct kvt *k, struct kvt_barrier *b, const struct kvt_victims *victims)
-{
+	b->op->op.kind = kind;
+	status = kvt_op_begin(k, &b->op->op, want, deadline_ns);
+	if (status != KVT_OK)
+		return status;
+	*op = &b->op->op;
 	b->number = ++k->barriers.begun;
 	b->next = k->barriers.first;
 	k->barriers.first = b;
 	b->under_way++; /* so that it does not end while it begins */
-	if (victims == NULL) {
-		b->stores_up_to = k->stores.begun;
-		b->stores_left = k->stores.count;
-	} else if (victims->keys != NULL) {
-		erase_keys(k, b);
-	} else {
-		erase_many(k, b, victims->tenant);
-	}
+	return KVT_OK;
+}
+
+void kvt_barrier_await_stores(struct kvt *k, struct kvt_barrier *b)
+{
+	b->stores_up_to = k->stores.begun;
+	b->stores_left = k->stores.count;
+}
+
+void kvt_barrier_hide(struct kvt *k, struct kvt_barrier *b)
+{
+	for (size_t i = 0; i < b->n; i++)
+		kvt_tomb_add(k, &b->tombs[i]);
+}
+
+void kvt_barrier_erase_lower(struct kvt *k, struct kvt_barrier *b)
+{
+	for (size_t i = 0; i < k->lower_count; i++)
+		if (k->lower[i].tier != NULL)
+			erase_in(k, b, i);
+}
+
+void kvt_barrier_begun(struct kvt *k, struct kvt_barrier *b, uint64_t count, bool bad)
+{
+	b->count = count;
+	b->bad = bad;
 	b->erased_left = k->stores.erased;
 	b->under_way--;
 	advance(k, b);
-}
-
-enum kvt_status kvt_barrier_begin(struct kvt *k, const struct kvt_victims *victims,
-	uint64_t timeout_ns, const struct kvt_op_want *want, struct kvt_op **out)
-{
-	int64_t deadline_ns = kvt_deadline(k, timeout_ns);
-	struct kvt_barrier *b = make(victims);
-	struct barrier_op *op = calloc(1, sizeof(*op));
-	enum kvt_status status = KVT_ENOMEM;
-
-	if (b == NULL || op == NULL)
-		goto out;
-	op->op.kind = victims != NULL ? KVT_OP_ERASE : KVT_OP_DRAIN;
-	op->op.expire = expire;
-	op->barrier = b;
-	b->op = op;
-	pthread_mutex_lock(&k->lock);
-	status = kvt_op_begin(k, &op->op, want, deadline_ns);
-	if (status == KVT_OK) {
-		*out = &op->op;
-		begin(k, b, victims);
-		kvt_pump(k);
-		b = NULL;
-		op = NULL;
-	}
-	pthread_mutex_unlock(&k->lock);
-out:
-	free(b);
-	free(op);
-	return status;
-}
-
-void kvt_barriers_finish(struct kvt *k)
-{
-	while (k->barriers.first != NULL)
-		remove_barrier(k, k->barriers.first);
 }

@@ -1,9 +1,8 @@
 /*
- * barrier.h - erases and drains: what ends when others have ended and the tiers have synced.
+ * barrier.h - what erases and drains wait for: a barrier ends when others have ended and the tiers
+ * have synced.
  *
- * An erase is effective when its begin function returns: chunks leave L1, loads and stores of them
- * come to nothing, and a tomb covers each key that a tier below may still show until it does not.
- * What the rest is about is durability.
+ * What is erased is unreachable before it waits (erase.c); a barrier is about durability.
  */
 #ifndef KVT_BARRIER_H
 #define KVT_BARRIER_H
@@ -11,36 +10,31 @@
 #include "core/core.h"
 #include "core/ops.h"
 
-/* A key whose chunk in tiers below is not to be seen. */
-struct kvt_tomb {
-	struct kvt_keyed keyed; /* first */
-};
+/* For these keys, which are copied; n 0: for none. NULL: no memory. Without lock. */
+struct kvt_barrier *kvt_barrier_create(const struct kvt_key *keys, size_t n);
+void kvt_barrier_destroy(struct kvt_barrier *b); /* one that was not begun */
 
-/* Under lock. */
-void kvt_tomb_add(struct kvt *k, struct kvt_tomb *tomb);
-void kvt_tomb_remove(struct kvt *k, struct kvt_tomb *tomb);
-/* locked: the caller has the lock; else it is taken if there are tombs at all. */
-bool kvt_tomb_covers(struct kvt *k, const struct kvt_key *key, bool locked);
+/* --- under lock --- */
 
-/* What is to be erased. */
-struct kvt_victims {
-	const struct kvt_key *keys; /* NULL: by tenant, or all */
-	size_t n;
-	const struct kvt_tenant *tenant;
-};
+/* Begins an operation of this kind (KVT_OP_ERASE, KVT_OP_DRAIN), that goes to *op. KVT_OK: the
+ * barrier is the cache's from now on and stays until kvt_barrier_begun. KVT_BUSY, KVT_ECANCELED: it
+ * is still the caller's. */
+enum kvt_status kvt_barrier_begin(struct kvt *k, struct kvt_barrier *b, uint32_t kind,
+	const struct kvt_op_want *want, int64_t deadline_ns, struct kvt_op **op) KVT_MUST_CHECK;
 
-/* Begins an operation, without lock. victims NULL: a drain. A synchronous op goes to *op, for
- * kvt_op_wait; an asynchronous one may be gone already and is not to be touched. KVT_BUSY,
- * KVT_ENOMEM. */
-enum kvt_status kvt_barrier_begin(struct kvt *k, const struct kvt_victims *victims,
-	uint64_t timeout_ns, const struct kvt_op_want *want, struct kvt_op **op) KVT_MUST_CHECK;
+/* Between the two, what the barrier is for. A drain waits for all stores that are under way. An erase
+ * hides its keys, until the tiers have answered to the ERASE that it then submits to all of them. */
+void kvt_barrier_await_stores(struct kvt *k, struct kvt_barrier *b);
+void kvt_barrier_hide(struct kvt *k, struct kvt_barrier *b);
+void kvt_barrier_erase_lower(struct kvt *k, struct kvt_barrier *b);
 
-/* What barriers wait for; under lock. */
-void kvt_barrier_done(struct kvt *k, struct kvt_job *job);
+/* It may end from now on, or has ended already, then the operation too. It waits for stores that were
+ * erased up to now. count: chunks that are erased; bad: a tier could not make it durable. */
+void kvt_barrier_begun(struct kvt *k, struct kvt_barrier *b, uint64_t count, bool bad);
+
+/* A store has ended; or one that was erased when `erased_by` barriers had begun is erased below. */
 void kvt_barriers_stored(struct kvt *k, uint64_t store_number);
 void kvt_barriers_erased(struct kvt *k, uint64_t erased_by);
-/* Number for a store that is marked as erased now. */
-uint64_t kvt_barriers_now(struct kvt *k);
 /* Tries again what a tier refused to erase. *next_ns as kvt_lower_tick. */
 size_t kvt_barriers_tick(struct kvt *k, int64_t now_ns, int64_t *next_ns);
 /* Frees what is left; nothing is under way any more. */

@@ -12,7 +12,7 @@
  * short one. All else, what moves between tiers, is under `lock`. With it held, functions of L1
  * and of tiers may be called, since nothing that these call back takes it: the watch goes to the
  * event log, and a tier's done() only puts the request on `finished`, which the thread that steps
- * the tier empties afterwards (kvt_lower_reap). So the order of locks is: step, lock, then those of
+ * the tier empties afterwards (kvt_moves_step). So the order of locks is: step, lock, then those of
  * the rooms below.
  */
 #ifndef KVT_CORE_H
@@ -35,13 +35,12 @@
 
 struct kvt_lower;
 
-/* What a request to a tier was made for: which part of the core gets it back. */
-enum kvt_job_kind { KVT_JOB_LOAD, KVT_JOB_STORE, KVT_JOB_BARRIER, KVT_JOB_PROBE };
-
 /* A request under way. Under `lock`, but for `next_finished`. */
 struct kvt_job {
 	struct kvt_tier_request request; /* request.user is this job */
-	enum kvt_job_kind kind;
+	/* Of the part that submitted it, which gets it back: called once, when the tier has done
+	 * with it; may free the job. */
+	void (*done)(struct kvt *k, struct kvt_job *job);
 	void *owner; /* of a barrier's */
 	struct kvt_lower *lower;
 	struct kvt_job *next_finished; /* the stack of finished ones */
@@ -87,6 +86,7 @@ struct kvt_lower {
 	uint32_t state;        /* enum kvt_tier_state as open left it */
 	char reason[KVT_REASON_BYTES];
 	struct kvt_breaker breaker;
+	bool given_up; /* left alone since, and the waits for it are still to be ended */
 	struct kvt_meter reads, writes;
 	struct kvt_job *oldest, *newest; /* under way */
 	size_t under_way;
@@ -152,11 +152,15 @@ struct kvt_stores {
 	size_t count, erased;        /* all of them; to be erased again once they are written */
 };
 
-/* Erases and drains under way, and the keys that no lookup may show meanwhile. */
+/* Erased keys that tiers below may still show, and no lookup may. */
+struct kvt_tombs {
+	struct kvt_keyed_table by_key;
+	_Atomic size_t count;
+};
+
+/* Erases and drains under way. */
 struct kvt_barrier;
 struct kvt_barriers {
-	struct kvt_keyed_table tombs; /* keys that tiers below may still show */
-	_Atomic size_t tomb_count;
 	struct kvt_barrier *first;
 	uint64_t begun; /* numbers barriers */
 };
@@ -186,6 +190,7 @@ struct kvt {
 	struct kvt_ops ops;
 	struct kvt_loads loads;
 	struct kvt_stores stores;
+	struct kvt_tombs tombs;
 	struct kvt_barriers barriers;
 	size_t probes_under_way;
 	bool closing;
@@ -219,6 +224,13 @@ static inline int64_t kvt_deadline(struct kvt *k, uint64_t timeout_ns)
 	int64_t now = kvt_clock(k);
 
 	return timeout_ns >= (uint64_t)(KVT_NEVER - now) ? KVT_NEVER : now + (int64_t)timeout_ns;
+}
+
+/* The control thread is to look again. Under lock. */
+static inline void kvt_kick(struct kvt *k)
+{
+	k->kicked = true;
+	pthread_cond_signal(&k->due);
 }
 
 #endif

@@ -1,24 +1,155 @@
 /*
- * erase.c - making chunks unreachable, and waiting for what is on its way: the public functions
- * over barrier.c, and pins.
+ * erase.c - making chunks unreachable, waiting for what is on its way, and pins.
+ *
+ * An erase is effective as soon as it has begun: chunks leave L1, loads and stores of them come to
+ * nothing, and a tomb covers each key that a tier below may still show until it does not. What is
+ * waited for afterwards (barrier.c) is durability.
  */
 #include <stdlib.h>
 
 #include "core/barrier.h"
+#include "core/loads.h"
 #include "core/lower.h"
+#include "core/moves.h"
+#include "core/step.h"
+#include "core/stores.h"
+#include "core/tombs.h"
 #include "core/versions.h"
 
 #define RESET_WAIT_NS 10000000000u
 
+/* What is to be erased. */
+struct victims {
+	const struct kvt_key *keys; /* NULL: by tenant, or all */
+	size_t n;
+	const struct kvt_tenant *tenant;
+};
+
+/* --- erasing; under lock ---------------------------------------------------------------------- */
+
+/* How many of these chunks are anywhere. */
+static uint64_t count_there(struct kvt *k, const struct kvt_key *keys, size_t n)
+{
+	struct kvt_tier_known known;
+	uint64_t count = 0;
+
+	for (size_t i = 0; i < n; i++)
+		count += kvt_l1_match(k->l1, &keys[i], 1) == 1 ||
+			 kvt_lower_holding(k, &keys[i], KVT_ALL_TIERS, true, &known) != NULL;
+	return count;
+}
+
+/* From here on nothing of it can be read. */
+static void erase_keys(struct kvt *k, struct kvt_barrier *b, const struct kvt_key *keys, size_t n)
+{
+	uint64_t count = count_there(k, keys, n);
+
+	kvt_loads_erase(k, keys, n, NULL);
+	kvt_stores_erase(k, keys, n, NULL);
+	kvt_barrier_hide(k, b);
+	kvt_l1_erase(k->l1, keys, n);
+	kvt_barrier_erase_lower(k, b);
+	kvt_barrier_begun(k, b, count, false);
+}
+
+/* Chunks that a tier still has, although they are erased: its answer to an ERASE is to come. */
+static size_t count_hidden(struct kvt *k, struct kvt_tier *tier, const struct kvt_tenant *tenant)
+{
+	struct kvt_tier_known known;
+	size_t count = 0;
+
+	for (size_t i = 0; i < KVT_KEYED_LISTS; i++) {
+		struct kvt_keyed *at = k->tombs.by_key.lists[i];
+
+		for (; at != NULL; at = at->next) {
+			bool first = kvt_keyed_find(&k->tombs.by_key, &at->key) == at;
+
+			known = (struct kvt_tier_known){.bytes = 0};
+			if (first && tier->ops->known(tier, &at->key, &known) == KVT_OK)
+				count += tenant == NULL ||
+					 memcmp(&known.tenant, tenant, sizeof(*tenant)) == 0;
+		}
+	}
+	return count;
+}
+
+/* The same for a tenant, or all: tiers do this at once, so that no tombs are needed. A chunk may
+ * lie in several tiers: the count is of the tier that had most. */
+static void erase_many(struct kvt *k, struct kvt_barrier *b, const struct kvt_tenant *tenant)
+{
+	bool bad = false;
+	size_t most;
+
+	kvt_loads_erase(k, NULL, 0, tenant);
+	kvt_stores_erase(k, NULL, 0, tenant);
+	most = tenant != NULL ? kvt_l1_erase_tenant(k->l1, tenant) : kvt_l1_erase_all(k->l1);
+	for (size_t i = 0; i < k->lower_count; i++) {
+		struct kvt_tier *tier = k->lower[i].tier;
+		enum kvt_status status;
+		size_t count = 0, hidden;
+
+		if (tier == NULL)
+			continue;
+		hidden = count_hidden(k, tier, tenant);
+		status = tenant != NULL ? tier->ops->erase_tenant(tier, tenant, &count)
+					: tier->ops->erase_all(tier, &count);
+		if (status != KVT_OK)
+			bad = true;
+		count -= hidden < count ? hidden : count;
+		if (count > most)
+			most = count;
+	}
+	kvt_barrier_begun(k, b, most, bad);
+}
+
+static void drain(struct kvt *k, struct kvt_barrier *b)
+{
+	kvt_barrier_await_stores(k, b);
+	kvt_barrier_begun(k, b, 0, false);
+}
+
+/* --- operations ------------------------------------------------------------------------------- */
+
+/* victims NULL: a drain. A synchronous op goes to *op, for kvt_op_wait; an asynchronous one may be
+ * gone already and is not to be touched. KVT_BUSY, KVT_ENOMEM. */
+static enum kvt_status begin(struct kvt *k, const struct victims *victims, uint64_t timeout_ns,
+	const struct kvt_op_want *want, struct kvt_op **op)
+{
+	static const struct victims none;
+	const struct victims *of = victims != NULL ? victims : &none;
+	uint32_t kind = victims != NULL ? KVT_OP_ERASE : KVT_OP_DRAIN;
+	int64_t deadline_ns = kvt_deadline(k, timeout_ns);
+	struct kvt_barrier *b = kvt_barrier_create(of->keys, of->n);
+	enum kvt_status status;
+
+	if (b == NULL)
+		return KVT_ENOMEM;
+	pthread_mutex_lock(&k->lock);
+	status = kvt_barrier_begin(k, b, kind, want, deadline_ns, op);
+	if (status == KVT_OK) {
+		if (victims == NULL)
+			drain(k, b);
+		else if (victims->keys != NULL)
+			erase_keys(k, b, victims->keys, victims->n);
+		else
+			erase_many(k, b, victims->tenant);
+		kvt_pump(k);
+	}
+	pthread_mutex_unlock(&k->lock);
+	if (status != KVT_OK)
+		kvt_barrier_destroy(b);
+	return status;
+}
+
 /* Begins and waits; *count (may be NULL) is set unless it failed. */
 static enum kvt_status run(
-	struct kvt *k, const struct kvt_victims *victims, uint64_t timeout_ns, size_t *count)
+	struct kvt *k, const struct victims *victims, uint64_t timeout_ns, size_t *count)
 {
 	struct kvt_op_want want = {.id = NULL};
 	enum kvt_status status;
 	struct kvt_op *op;
 
-	status = kvt_barrier_begin(k, victims, timeout_ns, &want, &op);
+	status = begin(k, victims, timeout_ns, &want, &op);
 	if (status != KVT_OK)
 		return status;
 	kvt_op_wait(k, op);
@@ -29,19 +160,21 @@ static enum kvt_status run(
 	return status;
 }
 
-static enum kvt_status begin(struct kvt *k, const struct kvt_victims *victims, uint64_t timeout_ns,
+static enum kvt_status begin_for(struct kvt *k, const struct victims *victims, uint64_t timeout_ns,
 	uint64_t user, uint64_t *op_id)
 {
 	struct kvt_op_want want = {.id = op_id, .user = user};
 	struct kvt_op *op;
 
-	return kvt_barrier_begin(k, victims, timeout_ns, &want, &op);
+	return begin(k, victims, timeout_ns, &want, &op);
 }
+
+/* --- public ----------------------------------------------------------------------------------- */
 
 enum kvt_status kvt_erase(
 	struct kvt *k, const struct kvt_key *keys, size_t n, uint64_t timeout_ns, size_t *erased)
 {
-	struct kvt_victims victims = {.keys = keys, .n = n};
+	struct victims victims = {.keys = keys, .n = n};
 	enum kvt_status status = kvt_usable(k);
 
 	if (status != KVT_OK || keys == NULL || n == 0)
@@ -52,7 +185,7 @@ enum kvt_status kvt_erase(
 enum kvt_status kvt_erase_tenant(
 	struct kvt *k, const struct kvt_tenant *tenant, uint64_t timeout_ns, size_t *erased)
 {
-	struct kvt_victims victims = {.tenant = tenant};
+	struct victims victims = {.tenant = tenant};
 	enum kvt_status status = kvt_usable(k);
 
 	if (status != KVT_OK || tenant == NULL)
@@ -63,7 +196,7 @@ enum kvt_status kvt_erase_tenant(
 enum kvt_status kvt_erase_version(struct kvt *k, const struct kvt_fingerprint *fingerprint,
 	uint64_t timeout_ns, size_t *erased)
 {
-	struct kvt_victims victims = {.keys = NULL};
+	struct victims victims = {.keys = NULL};
 	enum kvt_status status = kvt_usable(k);
 
 	if (status != KVT_OK || fingerprint == NULL)
@@ -75,7 +208,7 @@ enum kvt_status kvt_erase_version(struct kvt *k, const struct kvt_fingerprint *f
 
 enum kvt_status kvt_reset(struct kvt *k)
 {
-	struct kvt_victims victims = {.keys = NULL};
+	struct victims victims = {.keys = NULL};
 	enum kvt_status status = kvt_usable(k);
 
 	return status != KVT_OK ? status : run(k, &victims, RESET_WAIT_NS, NULL);
@@ -84,12 +217,12 @@ enum kvt_status kvt_reset(struct kvt *k)
 enum kvt_status kvt_erase_begin(struct kvt *k, const struct kvt_key *keys, size_t n,
 	uint64_t timeout_ns, uint64_t user, uint64_t *op)
 {
-	struct kvt_victims victims = {.keys = keys, .n = n};
+	struct victims victims = {.keys = keys, .n = n};
 	enum kvt_status status = kvt_usable(k);
 
 	if (status != KVT_OK || keys == NULL || n == 0 || op == NULL)
 		return status != KVT_OK ? status : KVT_EINVAL;
-	return begin(k, &victims, timeout_ns, user, op);
+	return begin_for(k, &victims, timeout_ns, user, op);
 }
 
 enum kvt_status kvt_drain(struct kvt *k, uint64_t timeout_ns)
@@ -105,7 +238,7 @@ enum kvt_status kvt_drain_begin(struct kvt *k, uint64_t timeout_ns, uint64_t use
 
 	if (status != KVT_OK || op == NULL)
 		return status != KVT_OK ? status : KVT_EINVAL;
-	return begin(k, NULL, timeout_ns, user, op);
+	return begin_for(k, NULL, timeout_ns, user, op);
 }
 
 /* --- pins ------------------------------------------------------------------------------------- */

@@ -13,8 +13,10 @@
 
 #include "core/lower.h"
 #include "core/loads.h"
+#include "core/moves.h"
 #include "core/ops.h"
 #include "core/probes.h"
+#include "core/step.h"
 #include "core/worth.h"
 
 /* One chunk of a get. */

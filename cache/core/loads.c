@@ -175,6 +175,37 @@ static enum kvt_status make_room(struct kvt *k, struct kvt_load *load)
 	return kvt_l1_reserve(k->l1, &item, true, &load->entry);
 }
 
+static void load_done(struct kvt *k, struct kvt_job *job)
+{
+	struct kvt_load *load = load_of(job);
+	enum kvt_status status = (enum kvt_status)job->request.status;
+	uint32_t entry = load->entry;
+
+	k->loads.reading--;
+	k->loads.reading_bytes -= load->known.bytes;
+	if (status == KVT_OK && load->erased)
+		status = KVT_MISS;
+	if (status == KVT_ECORRUPT) {
+		kvt_count(&load->lower->corrupt, 1);
+		kvt_note(&k->surroundings, KVT_LOG_ERROR,
+			"%s: a chunk failed its check and is a miss", load->lower->tier->ops->name);
+	}
+	if (status != KVT_OK) {
+		kvt_l1_discard(k->l1, entry);
+		finish(k, load, false);
+		return;
+	}
+	status = kvt_l1_publish(k->l1, entry, &job->request.checksum, job->request.names);
+	if (status == KVT_OK) {
+		kvt_took(k, KVT_LATENCY_LOAD, load->wanted_ns);
+		kvt_count(&k->counters.promotions, 1);
+		kvt_count(&load->lower->loads, 1);
+		kvt_count(&load->lower->load_bytes, load->known.bytes);
+	}
+	finish(k, load, status == KVT_OK);
+	kvt_l1_release(k->l1, entry);
+}
+
 static void begin_reading(struct kvt *k, struct kvt_load *load)
 {
 	leave_line(&k->loads, load);
@@ -189,7 +220,7 @@ static void begin_reading(struct kvt *k, struct kvt_load *load)
 		.segment_count = kvt_l1_segments(k->l1, load->entry, load->segments),
 		.bytes = load->known.bytes,
 	};
-	kvt_lower_submit(load->lower, &load->job, KVT_JOB_LOAD);
+	kvt_lower_submit(load->lower, &load->job, load_done);
 }
 
 /* Starts or ends the first in line. False: it has to wait. */
@@ -221,37 +252,6 @@ void kvt_loads_pump(struct kvt *k)
 		;
 }
 
-void kvt_load_done(struct kvt *k, struct kvt_job *job)
-{
-	struct kvt_load *load = load_of(job);
-	enum kvt_status status = (enum kvt_status)job->request.status;
-	uint32_t entry = load->entry;
-
-	k->loads.reading--;
-	k->loads.reading_bytes -= load->known.bytes;
-	if (status == KVT_OK && load->erased)
-		status = KVT_MISS;
-	if (status == KVT_ECORRUPT) {
-		kvt_count(&load->lower->corrupt, 1);
-		kvt_note(&k->surroundings, KVT_LOG_ERROR,
-			"%s: a chunk failed its check and is a miss", load->lower->tier->ops->name);
-	}
-	if (status != KVT_OK) {
-		kvt_l1_discard(k->l1, entry);
-		finish(k, load, false);
-		return;
-	}
-	status = kvt_l1_publish(k->l1, entry, &job->request.checksum, job->request.names);
-	if (status == KVT_OK) {
-		kvt_took(k, KVT_LATENCY_LOAD, load->wanted_ns);
-		kvt_count(&k->counters.promotions, 1);
-		kvt_count(&load->lower->loads, 1);
-		kvt_count(&load->lower->load_bytes, load->known.bytes);
-	}
-	finish(k, load, status == KVT_OK);
-	kvt_l1_release(k->l1, entry);
-}
-
 /* --- ends before their time ------------------------------------------------------------------- */
 
 void kvt_loads_abandon(struct kvt *k, const struct kvt_lower *b)
@@ -268,7 +268,7 @@ void kvt_loads_abandon(struct kvt *k, const struct kvt_lower *b)
 		}
 	}
 	for (struct kvt_job *job = b->oldest; job != NULL; job = job->next)
-		if (job->kind == KVT_JOB_LOAD)
+		if (job->done == load_done)
 			notify_waiters(k, load_of(job), false);
 }
 

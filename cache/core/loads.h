@@ -27,7 +27,6 @@ enum kvt_status kvt_load_want(
 void kvt_load_leave(struct kvt *k, struct kvt_waiter *waiter);
 
 void kvt_loads_pump(struct kvt *k);
-void kvt_load_done(struct kvt *k, struct kvt_job *job);
 /* Ends all waits for this tier; what is under way goes on. */
 void kvt_loads_abandon(struct kvt *k, const struct kvt_lower *b);
 /* Loads of these chunks bring nothing back. keys NULL: of a tenant; that NULL too: of all. */

@@ -4,16 +4,13 @@
  * A request that is under way hangs in its tier's list, oldest first, so that one look at the
  * head shows whether the tier has stopped answering. Its done() may be called from anywhere in the
  * tier's step; it only puts the request on a stack, and what follows from it happens after the
- * step, under the core's lock, in the order in which the requests were finished.
+ * step (moves.c), under the core's lock, in the order in which the requests were finished.
  */
 #include <stdio.h>
 
 #include "core/lower.h"
-#include "core/barrier.h"
 #include "core/blocks.h"
-#include "core/loads.h"
-#include "core/probes.h"
-#include "core/stores.h"
+#include "core/tombs.h"
 
 #define STALL_NS    5000000000 /* a request under way for longer is a failure, each time */
 #define STALL_TIMES 8          /* but not before this many times what its queue should take */
@@ -79,7 +76,7 @@ static void request_done(struct kvt_tier_request *request)
 {
 	struct kvt_job *job = request->user;
 
-	if (job->kind == KVT_JOB_LOAD && request->names != NULL)
+	if (request->verb == KVT_TIER_READ && request->names != NULL)
 		request->names = kvt_blocks_copy(request->names); /* NULL: then no events */
 	job->next_finished = atomic_load_explicit(&job->lower->finished, memory_order_relaxed);
 	while (!atomic_compare_exchange_weak_explicit(&job->lower->finished, &job->next_finished,
@@ -94,12 +91,13 @@ static struct kvt_meter *meter_of(struct kvt_lower *b, const struct kvt_job *job
 	return job->request.verb == KVT_TIER_WRITE ? &b->writes : NULL;
 }
 
-void kvt_lower_submit(struct kvt_lower *b, struct kvt_job *job, enum kvt_job_kind kind)
+void kvt_lower_submit(
+	struct kvt_lower *b, struct kvt_job *job, void (*done)(struct kvt *k, struct kvt_job *job))
 {
 	struct kvt_meter *meter = meter_of(b, job);
 	int64_t now_ns = kvt_clock(b->k);
 
-	job->kind = kind;
+	job->done = done;
 	job->lower = b;
 	job->begun_ns = now_ns;
 	job->times_late = 0;
@@ -135,16 +133,15 @@ static enum kvt_outcome outcome_of(uint32_t status)
 	}
 }
 
-/* The tier is left alone from now on: ends the waits for it, which would be in vain. */
-static void went_off(struct kvt_lower *b, const char *why)
+/* The tier is left alone from now on. */
+static void give_up(struct kvt_lower *b, const char *why)
 {
 	kvt_note(&b->k->surroundings, KVT_LOG_WARN, "%s: left alone for %llu ms: %s",
 		b->tier->ops->name, (unsigned long long)(b->breaker.pause_ns / 1000000), why);
-	kvt_loads_abandon(b->k, b);
-	kvt_probes_abandon(b->k, b);
+	b->given_up = true;
 }
 
-static void take_back(struct kvt_lower *b, struct kvt_job *job)
+void kvt_lower_take_back(struct kvt_lower *b, struct kvt_job *job)
 {
 	struct kvt_meter *meter = meter_of(b, job);
 	uint32_t status = job->request.status;
@@ -158,32 +155,14 @@ static void take_back(struct kvt_lower *b, struct kvt_job *job)
 	if (status == KVT_EIO)
 		kvt_count(&b->io_errors, 1);
 	if (kvt_breaker_end(&b->breaker, job, outcome_of(status), now_ns))
-		went_off(b, "it fails");
-	switch (job->kind) {
-	case KVT_JOB_LOAD:
-		kvt_load_done(b->k, job);
-		break;
-	case KVT_JOB_STORE:
-		kvt_store_done(b->k, job);
-		break;
-	case KVT_JOB_BARRIER:
-		kvt_barrier_done(b->k, job);
-		break;
-	case KVT_JOB_PROBE:
-		kvt_probe_done(b->k, job);
-		break;
-	}
+		give_up(b, "it fails");
 }
 
-/* Deals with finished requests, oldest first; returns how many. */
-static size_t reap(struct kvt_lower *b)
+struct kvt_job *kvt_lower_finished(struct kvt_lower *b)
 {
 	struct kvt_job *job = atomic_exchange_explicit(&b->finished, NULL, memory_order_acquire);
 	struct kvt_job *oldest = NULL;
-	size_t count = 0;
 
-	if (job == NULL)
-		return 0;
 	while (job != NULL) {
 		struct kvt_job *next = job->next_finished;
 
@@ -191,24 +170,7 @@ static size_t reap(struct kvt_lower *b)
 		oldest = job;
 		job = next;
 	}
-	pthread_mutex_lock(&b->k->lock);
-	while (oldest != NULL) {
-		struct kvt_job *next = oldest->next_finished;
-
-		take_back(b, oldest);
-		oldest = next;
-		count++;
-	}
-	kvt_pump(b->k);
-	pthread_mutex_unlock(&b->k->lock);
-	return count;
-}
-
-size_t kvt_lower_step(struct kvt_lower *b, int64_t wait_ns, int64_t *next_ns)
-{
-	size_t done = b->tier->ops->step(b->tier, wait_ns, next_ns);
-
-	return done + reap(b);
+	return oldest;
 }
 
 /* --- time ------------------------------------------------------------------------------------- */
@@ -244,7 +206,7 @@ static size_t find_stalls(struct kvt_lower *b, int64_t now_ns, int64_t *next_ns)
 			done++;
 			kvt_count(&b->io_errors, 1);
 			if (kvt_breaker_end(&b->breaker, job, KVT_OUTCOME_BAD, now_ns))
-				went_off(b, "it does not answer");
+				give_up(b, "it does not answer");
 		}
 		if (due_ns < *next_ns)
 			*next_ns = due_ns;
@@ -266,10 +228,4 @@ size_t kvt_lower_tick(struct kvt_lower *b, int64_t now_ns, int64_t *next_ns)
 	if (b->breaker.state == KVT_BREAKER_OPEN && b->breaker.until_ns < *next_ns)
 		*next_ns = b->breaker.until_ns;
 	return done;
-}
-
-void kvt_pump(struct kvt *k)
-{
-	kvt_loads_pump(k);
-	kvt_stores_pump(k);
 }

@@ -1,5 +1,9 @@
 /*
- * lower.h - requests to the tiers below L1, and what comes of them.
+ * lower.h - requests to the tiers below L1.
+ *
+ * What a request is for is its caller's business: it comes back through the function that was
+ * given with it. A tier that is left alone is marked as given up; kvt_moves_step and
+ * kvt_moves_tick then end the waits for it.
  */
 #ifndef KVT_BELOW_H
 #define KVT_BELOW_H
@@ -24,18 +28,18 @@ static inline bool kvt_lower_shows(struct kvt_lower *b)
 struct kvt_lower *kvt_lower_holding(struct kvt *k, const struct kvt_key *key, uint32_t tier_mask,
 	bool locked, struct kvt_tier_known *known);
 
-/* Hands a request over; it comes back through kvt_lower_reap. Under lock. */
-void kvt_lower_submit(struct kvt_lower *b, struct kvt_job *job, enum kvt_job_kind kind);
+/* Hands a request over; `done` gets it back, once, from kvt_moves_step. Under lock. */
+void kvt_lower_submit(
+	struct kvt_lower *b, struct kvt_job *job, void (*done)(struct kvt *k, struct kvt_job *job));
 
-/* Steps the tier once, waiting up to wait_ns, and deals with what is finished. From its thread, or
- * the caller that steps for it; without lock. Returns what was done. */
-size_t kvt_lower_step(struct kvt_lower *b, int64_t wait_ns, int64_t *next_ns);
+/* Requests that the tier has done with, oldest first by next_finished; NULL: none. Each of them is
+ * then given to kvt_lower_take_back and to its done(). From the tier's thread. */
+struct kvt_job *kvt_lower_finished(struct kvt_lower *b);
+/* It is no longer under way, and its result counts for or against the tier. Under lock. */
+void kvt_lower_take_back(struct kvt_lower *b, struct kvt_job *job);
 
 /* Pauses that are over and requests that take too long. Under lock. *next_ns: lowered to when to
  * look again. Returns what was done. */
 size_t kvt_lower_tick(struct kvt_lower *b, int64_t now_ns, int64_t *next_ns);
-
-/* Starts what may be started now, in all tiers. Under lock. */
-void kvt_pump(struct kvt *k);
 
 #endif

@@ -12,15 +12,11 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <sys/eventfd.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "core/ops.h"
-#include "core/step.h"
 
-#define NO_SLOT       UINT32_MAX
-#define SLICE_NS      1000000 /* how long a wait looks away from a clock that it cannot sleep by */
-#define STILL_AT_MOST 250     /* times nothing happened and time stood still, then time is over */
+#define NO_SLOT UINT32_MAX
 
 struct kvt_op_slot {
 	struct kvt_op *op;
@@ -164,79 +160,6 @@ void kvt_ops_stop(struct kvt *k)
 {
 	while (k->ops.first != NULL)
 		k->ops.first->expire(k, k->ops.first, KVT_ECANCELED);
-}
-
-/* --- waiting ---------------------------------------------------------------------------------- */
-
-/* Until `changed`, the deadline or, with a clock that is not the machine's, a short while. */
-static void sleep_on(struct kvt *k, pthread_cond_t *cond, int64_t deadline_ns)
-{
-	struct timespec until;
-	int64_t wait_ns = deadline_ns - kvt_clock(k), at_ns;
-
-	if (!k->own_clock && wait_ns > SLICE_NS)
-		wait_ns = SLICE_NS;
-	if (wait_ns > 1000000000)
-		wait_ns = 1000000000;
-	clock_gettime(CLOCK_MONOTONIC, &until);
-	at_ns = (int64_t)until.tv_sec * 1000000000 + until.tv_nsec + (wait_ns > 0 ? wait_ns : 0);
-	until = (struct timespec){at_ns / 1000000000, at_ns % 1000000000};
-	pthread_cond_timedwait(cond, &k->lock, &until);
-}
-
-void kvt_sleep(struct kvt *k, int64_t until_ns)
-{
-	sleep_on(k, &k->due, until_ns);
-}
-
-static bool is_done(struct kvt *k, struct kvt_op *op)
-{
-	bool done;
-
-	pthread_mutex_lock(&k->lock);
-	if (!op->done && op->deadline_ns <= kvt_clock(k))
-		op->expire(k, op, KVT_MISS);
-	done = op->done;
-	pthread_mutex_unlock(&k->lock);
-	return done;
-}
-
-/* Without threads of the library: the waiting caller does the work. Where the caller's clock stands
- * still during this wait, its time is over when nothing happens any more. */
-static void wait_stepping(struct kvt *k, struct kvt_op *op)
-{
-	int64_t then_ns = kvt_clock(k), next_ns;
-	int still = 0;
-
-	while (!is_done(k, op)) {
-		size_t did = kvt_step_all(k, SLICE_NS, &next_ns);
-		int64_t now_ns = kvt_clock(k);
-
-		still = did == 0 && now_ns == then_ns ? still + 1 : 0;
-		then_ns = now_ns;
-		if (still < STILL_AT_MOST)
-			continue;
-		pthread_mutex_lock(&k->lock);
-		if (!op->done)
-			op->expire(k, op, KVT_MISS);
-		pthread_mutex_unlock(&k->lock);
-	}
-}
-
-void kvt_op_wait(struct kvt *k, struct kvt_op *op)
-{
-	if (k->config.threads == KVT_THREADS_CALLER) {
-		wait_stepping(k, op);
-		return;
-	}
-	pthread_mutex_lock(&k->lock);
-	while (!op->done) {
-		if (op->deadline_ns <= kvt_clock(k))
-			op->expire(k, op, KVT_MISS);
-		else
-			sleep_on(k, &k->changed, op->deadline_ns);
-	}
-	pthread_mutex_unlock(&k->lock);
 }
 
 /* --- public ----------------------------------------------------------------------------------- */

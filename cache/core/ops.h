@@ -3,7 +3,7 @@
  *
  * An operation has one owner at a time: while it runs, the thread that does its work, which calls
  * kvt_op_done or learns from `expire` that time is over; afterwards the caller, by kvt_op_wait
- * (synchronous ones) or through the table (kvt_poll, kvt_get_take).
+ * (synchronous ones; step.h) or through the table (kvt_poll, kvt_get_take).
  */
 #ifndef KVT_OPS_H
 #define KVT_OPS_H
@@ -42,9 +42,5 @@ void kvt_op_done(struct kvt *k, struct kvt_op *op, enum kvt_status status, uint6
 /* Ends those whose time is over; returns how many. *next_ns as kvt_lower_tick. */
 size_t kvt_ops_expire(struct kvt *k, int64_t now_ns, int64_t *next_ns);
 void kvt_ops_stop(struct kvt *k); /* cancels all that run */
-
-/* --- without lock --- */
-/* Waits until a synchronous op is done; it is then the caller's, to free with free(). */
-void kvt_op_wait(struct kvt *k, struct kvt_op *op);
 
 #endif

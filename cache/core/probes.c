@@ -44,6 +44,35 @@ bool kvt_probe_helps(struct kvt *k, const struct kvt_key *key, uint32_t tier_mas
 	return whom_to_ask(k, key, tier_mask) != NULL;
 }
 
+void kvt_probe_leave(struct kvt_asker *asker)
+{
+	if (asker->probe != NULL)
+		asker->probe->asker = NULL;
+	asker->probe = NULL;
+}
+
+static void tell(struct kvt *k, struct kvt_probe *probe)
+{
+	struct kvt_asker *asker = probe->asker;
+
+	if (asker == NULL)
+		return;
+	kvt_probe_leave(asker);
+	asker->resolve(k, asker);
+}
+
+static void probe_done(struct kvt *k, struct kvt_job *job)
+{
+	struct kvt_probe *probe = probe_of(job);
+
+	k->probes_under_way--;
+	if (job->request.status == KVT_OK)
+		kvt_count(&k->counters.probe_hits, job->request.found);
+	kvt_took(k, KVT_LATENCY_PROBE, job->begun_ns);
+	tell(k, probe);
+	free(probe);
+}
+
 enum kvt_status kvt_probe_begin(struct kvt *k, const struct kvt_key *keys, size_t n,
 	uint32_t tier_mask, struct kvt_asker *asker)
 {
@@ -70,42 +99,13 @@ enum kvt_status kvt_probe_begin(struct kvt *k, const struct kvt_key *keys, size_
 		.keys = probe->keys,
 		.key_count = n,
 	};
-	kvt_lower_submit(b, &probe->job, KVT_JOB_PROBE);
+	kvt_lower_submit(b, &probe->job, probe_done);
 	return KVT_OK;
-}
-
-void kvt_probe_leave(struct kvt_asker *asker)
-{
-	if (asker->probe != NULL)
-		asker->probe->asker = NULL;
-	asker->probe = NULL;
-}
-
-static void tell(struct kvt *k, struct kvt_probe *probe)
-{
-	struct kvt_asker *asker = probe->asker;
-
-	if (asker == NULL)
-		return;
-	kvt_probe_leave(asker);
-	asker->resolve(k, asker);
-}
-
-void kvt_probe_done(struct kvt *k, struct kvt_job *job)
-{
-	struct kvt_probe *probe = probe_of(job);
-
-	k->probes_under_way--;
-	if (job->request.status == KVT_OK)
-		kvt_count(&k->counters.probe_hits, job->request.found);
-	kvt_took(k, KVT_LATENCY_PROBE, job->begun_ns);
-	tell(k, probe);
-	free(probe);
 }
 
 void kvt_probes_abandon(struct kvt *k, const struct kvt_lower *b)
 {
 	for (struct kvt_job *job = b->oldest; job != NULL; job = job->next)
-		if (job->kind == KVT_JOB_PROBE)
+		if (job->done == probe_done)
 			tell(k, probe_of(job));
 }

@@ -32,7 +32,6 @@ enum kvt_status kvt_probe_begin(struct kvt *k, const struct kvt_key *keys, size_
 	uint32_t tier_mask, struct kvt_asker *asker) KVT_MUST_CHECK;
 void kvt_probe_leave(struct kvt_asker *asker); /* waits no longer; also if it did not wait */
 
-void kvt_probe_done(struct kvt *k, struct kvt_job *job);
 /* Ends all waits for this tier. */
 void kvt_probes_abandon(struct kvt *k, const struct kvt_lower *b);
 

@@ -1,26 +1,25 @@
 /*
- * step.c - which threads do the work.
+ * step.c - which threads do the work, and how a caller waits for it.
  *
  * The library's own threads: one for time (deadlines, pauses of tiers, retries, expiry, scrubbing)
  * and one for each tier below, which waits in the tier's step. All signals are blocked in them,
  * since signals are the program's, and they may run on every CPU, since the thread that opened the
  * handle may have been bound to one for its own sake.
  *
- * With KVT_THREADS_CALLER the same functions are called from kvt_step, one after another.
+ * With KVT_THREADS_CALLER the same functions are called from kvt_step, or by the caller that waits,
+ * one after another.
  */
 #include <sched.h>
 #include <signal.h>
 
-#include "core/barrier.h"
-#include "core/lower.h"
-#include "core/loads.h"
-#include "core/ops.h"
+#include "core/moves.h"
 #include "core/step.h"
-#include "core/stores.h"
 
-#define TEND_NS      100000000   /* between looks at L1 */
-#define TIER_WAIT_NS 100000000   /* a tier's longest wait in one step */
-#define SCRUB_MOST   (16u << 20) /* bytes in one look */
+#define TEND_NS       100000000   /* between looks at L1 */
+#define TIER_WAIT_NS  100000000   /* a tier's longest wait in one step */
+#define SCRUB_MOST    (16u << 20) /* bytes in one look */
+#define SLICE_NS      1000000 /* how long a wait looks away from a clock that it cannot sleep by */
+#define STILL_AT_MOST 250     /* times nothing happened and time stood still, then time is over */
 
 /* --- control ---------------------------------------------------------------------------------- */
 
@@ -69,12 +68,23 @@ static size_t look_at_clock(struct kvt *k, int64_t *next_ns)
 	int64_t now_ns = kvt_clock(k);
 	size_t done = kvt_ops_expire(k, now_ns, next_ns);
 
-	for (size_t i = 0; i < k->lower_count; i++)
-		done += kvt_lower_tick(&k->lower[i], now_ns, next_ns);
-	done += kvt_stores_tick(k, now_ns, next_ns);
-	done += kvt_barriers_tick(k, now_ns, next_ns);
-	kvt_pump(k);
-	return done;
+	return done + kvt_moves_tick(k, now_ns, next_ns);
+}
+
+/* Until `cond`, the deadline or, with a clock that is not the machine's, a short while. */
+static void sleep_on(struct kvt *k, pthread_cond_t *cond, int64_t deadline_ns)
+{
+	struct timespec until;
+	int64_t wait_ns = deadline_ns - kvt_clock(k), at_ns;
+
+	if (!k->own_clock && wait_ns > SLICE_NS)
+		wait_ns = SLICE_NS;
+	if (wait_ns > 1000000000)
+		wait_ns = 1000000000;
+	clock_gettime(CLOCK_MONOTONIC, &until);
+	at_ns = (int64_t)until.tv_sec * 1000000000 + until.tv_nsec + (wait_ns > 0 ? wait_ns : 0);
+	until = (struct timespec){at_ns / 1000000000, at_ns % 1000000000};
+	pthread_cond_timedwait(cond, &k->lock, &until);
 }
 
 static void *control_main(void *self)
@@ -91,16 +101,10 @@ static void *control_main(void *self)
 		tend(k, kvt_clock(k), &next_ns);
 		pthread_mutex_lock(&k->lock);
 		if (!k->kicked && !k->closing)
-			kvt_sleep(k, next_ns);
+			sleep_on(k, &k->due, next_ns);
 	}
 	pthread_mutex_unlock(&k->lock);
 	return NULL;
-}
-
-void kvt_kick(struct kvt *k)
-{
-	k->kicked = true;
-	pthread_cond_signal(&k->due);
 }
 
 /* --- tiers ------------------------------------------------------------------------------------ */
@@ -128,7 +132,7 @@ static void *below_main(void *self)
 		if (wait_ns <= 0 || wait_ns > TIER_WAIT_NS)
 			wait_ns = TIER_WAIT_NS;
 		next_ns = KVT_NEVER;
-		done = kvt_lower_step(b, done != 0 ? 0 : wait_ns, &next_ns);
+		done = kvt_moves_step(b, done != 0 ? 0 : wait_ns, &next_ns);
 	}
 	return NULL;
 }
@@ -241,7 +245,7 @@ size_t kvt_step_all(struct kvt *k, int64_t wait_ns, int64_t *next_ns)
 
 		if (k->lower[i].tier == NULL)
 			continue;
-		done += kvt_lower_step(&k->lower[i], wait_ns, &tier_ns);
+		done += kvt_moves_step(&k->lower[i], wait_ns, &tier_ns);
 		if (tier_ns < *next_ns)
 			*next_ns = tier_ns;
 	}
@@ -263,4 +267,56 @@ size_t kvt_step(struct kvt *k, int64_t *next_ns)
 	if (next_ns != NULL)
 		*next_ns = next;
 	return done;
+}
+
+/* --- waiting ---------------------------------------------------------------------------------- */
+
+static bool is_done(struct kvt *k, struct kvt_op *op)
+{
+	bool done;
+
+	pthread_mutex_lock(&k->lock);
+	if (!op->done && op->deadline_ns <= kvt_clock(k))
+		op->expire(k, op, KVT_MISS);
+	done = op->done;
+	pthread_mutex_unlock(&k->lock);
+	return done;
+}
+
+/* Without threads of the library: the waiting caller does the work. Where the caller's clock stands
+ * still during this wait, its time is over when nothing happens any more. */
+static void wait_stepping(struct kvt *k, struct kvt_op *op)
+{
+	int64_t then_ns = kvt_clock(k), next_ns;
+	int still = 0;
+
+	while (!is_done(k, op)) {
+		size_t did = kvt_step_all(k, SLICE_NS, &next_ns);
+		int64_t now_ns = kvt_clock(k);
+
+		still = did == 0 && now_ns == then_ns ? still + 1 : 0;
+		then_ns = now_ns;
+		if (still < STILL_AT_MOST)
+			continue;
+		pthread_mutex_lock(&k->lock);
+		if (!op->done)
+			op->expire(k, op, KVT_MISS);
+		pthread_mutex_unlock(&k->lock);
+	}
+}
+
+void kvt_op_wait(struct kvt *k, struct kvt_op *op)
+{
+	if (k->config.threads == KVT_THREADS_CALLER) {
+		wait_stepping(k, op);
+		return;
+	}
+	pthread_mutex_lock(&k->lock);
+	while (!op->done) {
+		if (op->deadline_ns <= kvt_clock(k))
+			op->expire(k, op, KVT_MISS);
+		else
+			sleep_on(k, &k->changed, op->deadline_ns);
+	}
+	pthread_mutex_unlock(&k->lock);
 }

@@ -22,8 +22,8 @@
 
 #include "core/barrier.h"
 #include "core/lower.h"
-#include "core/step.h"
 #include "core/stores.h"
+#include "core/tombs.h"
 
 #define AT_ONCE      256 /* writes under way in a tier */
 #define BESIDE_LOADS 8   /* a part of the bytes that may be under way else */
@@ -168,7 +168,92 @@ void kvt_stores_add(struct kvt *k, struct kvt_cargo *cargo)
 	}
 }
 
+/* --- written, but erased meanwhile -------------------------------------------------------------- */
+
+/* The tier refused to erase: once more, later. The tomb stays. */
+static void try_later(struct kvt *k, struct kvt_store *store)
+{
+	store->state = REFUSED;
+	store->again_ns = kvt_clock(k) + RETRY_NS;
+	store->next = k->stores.refused;
+	k->stores.refused = store;
+	kvt_kick(k);
+}
+
+static void end_erased(struct kvt *k, struct kvt_store *store)
+{
+	uint64_t erased_by = store->erased_by;
+
+	kvt_tomb_remove(k, &store->tomb);
+	k->stores.erased--;
+	finish(k, store, false);
+	kvt_barriers_erased(k, erased_by);
+}
+
+static void erase_done(struct kvt *k, struct kvt_job *job)
+{
+	uint32_t status = job->request.status;
+
+	if ((status == KVT_EIO || status == KVT_ENOMEM) && !k->closing)
+		try_later(k, store_of(job));
+	else
+		end_erased(k, store_of(job));
+}
+
+/* It is not to be seen until it is erased below, too. */
+static void erase_lower(struct kvt_store *store)
+{
+	store->state = ERASING;
+	store->job.request = (struct kvt_tier_request){
+		.verb = KVT_TIER_ERASE,
+		.keys = &store->keyed.key,
+		.key_count = 1,
+	};
+	kvt_lower_submit(store->lower, &store->job, erase_done);
+}
+
+size_t kvt_stores_tick(struct kvt *k, int64_t now_ns, int64_t *next_ns)
+{
+	struct kvt_store **at = &k->stores.refused, *store;
+	size_t done = 0;
+
+	while ((store = *at) != NULL) {
+		if (now_ns < store->again_ns) {
+			if (store->again_ns < *next_ns)
+				*next_ns = store->again_ns;
+			at = &store->next;
+			continue;
+		}
+		*at = store->next;
+		erase_lower(store);
+		done++;
+	}
+	return done;
+}
+
 /* --- writing ---------------------------------------------------------------------------------- */
+
+static void end_written(struct kvt *k, struct kvt_store *store, bool stored)
+{
+	if (stored) {
+		kvt_took(k, KVT_LATENCY_STORE, store->wanted_ns);
+		kvt_count(&store->lower->stores, 1);
+		kvt_count(&store->lower->store_bytes, store->cargo->item.bytes);
+	}
+	finish(k, store, stored);
+}
+
+static void write_done(struct kvt *k, struct kvt_job *job)
+{
+	struct kvt_store *store = store_of(job);
+
+	store->lower->stores_under_way--;
+	kvt_l1_release(k->l1, store->entry);
+	if (store->erased)
+		erase_lower(store); /* also while closing: a later open must not find it */
+	else
+		end_written(k, store, job->request.status == KVT_OK);
+}
 
 static bool may_write(struct kvt *k, const struct kvt_store *store)
 {
@@ -200,7 +285,7 @@ static void begin_writing(struct kvt *k, struct kvt_store *store)
 		.item = item,
 		.announce = item->blocks != NULL,
 	};
-	kvt_lower_submit(store->lower, &store->job, KVT_JOB_STORE);
+	kvt_lower_submit(store->lower, &store->job, write_done);
 }
 
 /* Its turn has come, unless an erased chunk of its name is still on its way out. */
@@ -233,86 +318,6 @@ void kvt_stores_pump(struct kvt *k)
 	}
 }
 
-/* Written, but erased meanwhile: not to be seen until it is erased below, too. */
-static void erase_lower(struct kvt_store *store)
-{
-	store->state = ERASING;
-	store->job.request = (struct kvt_tier_request){
-		.verb = KVT_TIER_ERASE,
-		.keys = &store->keyed.key,
-		.key_count = 1,
-	};
-	kvt_lower_submit(store->lower, &store->job, KVT_JOB_STORE);
-}
-
-/* The tier refused to erase: once more, later. The tomb stays. */
-static void try_later(struct kvt *k, struct kvt_store *store)
-{
-	store->state = REFUSED;
-	store->again_ns = kvt_clock(k) + RETRY_NS;
-	store->next = k->stores.refused;
-	k->stores.refused = store;
-	kvt_kick(k);
-}
-
-size_t kvt_stores_tick(struct kvt *k, int64_t now_ns, int64_t *next_ns)
-{
-	struct kvt_store **at = &k->stores.refused, *store;
-	size_t done = 0;
-
-	while ((store = *at) != NULL) {
-		if (now_ns < store->again_ns) {
-			if (store->again_ns < *next_ns)
-				*next_ns = store->again_ns;
-			at = &store->next;
-			continue;
-		}
-		*at = store->next;
-		erase_lower(store);
-		done++;
-	}
-	return done;
-}
-
-static void end_erased(struct kvt *k, struct kvt_store *store)
-{
-	uint64_t erased_by = store->erased_by;
-
-	kvt_tomb_remove(k, &store->tomb);
-	k->stores.erased--;
-	finish(k, store, false);
-	kvt_barriers_erased(k, erased_by);
-}
-
-static void end_written(struct kvt *k, struct kvt_store *store, bool stored)
-{
-	if (stored) {
-		kvt_took(k, KVT_LATENCY_STORE, store->wanted_ns);
-		kvt_count(&store->lower->stores, 1);
-		kvt_count(&store->lower->store_bytes, store->cargo->item.bytes);
-	}
-	finish(k, store, stored);
-}
-
-void kvt_store_done(struct kvt *k, struct kvt_job *job)
-{
-	struct kvt_store *store = store_of(job);
-	uint32_t status = job->request.status;
-
-	if (store->state == WRITING) {
-		store->lower->stores_under_way--;
-		kvt_l1_release(k->l1, store->entry);
-		if (store->erased)
-			erase_lower(store); /* also while closing: a later open must not find it */
-		else
-			end_written(k, store, status == KVT_OK);
-	} else if ((status == KVT_EIO || status == KVT_ENOMEM) && !k->closing) {
-		try_later(k, store);
-	} else {
-		end_erased(k, store);
-	}
-}
-
 /* --- erase ------------------------------------------------------------------------------------ */
 
 static void erase_one(struct kvt *k, struct kvt_store *store)
@@ -321,7 +326,7 @@ static void erase_one(struct kvt *k, struct kvt_store *store)
 		drop(k, store);
 	} else if (!store->erased) {
 		store->erased = true;
-		store->erased_by = kvt_barriers_now(k);
+		store->erased_by = k->barriers.begun;
 		k->stores.erased++;
 		store->tomb.keyed.key = store->keyed.key;
 		kvt_tomb_add(k, &store->tomb);

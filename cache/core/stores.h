@@ -15,7 +15,6 @@ void kvt_stores_add(struct kvt *k, struct kvt_cargo *cargo);
 void kvt_cargo_leave(struct kvt_cargo *cargo); /* NULL is allowed */
 
 void kvt_stores_pump(struct kvt *k);
-void kvt_store_done(struct kvt *k, struct kvt_job *job);
 /* Stores of these chunks leave nothing behind. keys NULL: of a tenant; that NULL too: of all. */
 void kvt_stores_erase(
 	struct kvt *k, const struct kvt_key *keys, size_t n, const struct kvt_tenant *tenant);

@@ -28,13 +28,7 @@ ROOMS = {
     "src/router/proxy": [],
     "src/router/fleet": [],
     "src/router/feeds": [],
-    "cache/core": [
-        (
-            {"barrier", "loads", "lower", "ops", "probes", "step", "stores"},
-            "lower.c names the functions that end a request, and ops.c, barrier.c and stores.c wake "
-            "step.c, which steps them",
-        ),
-    ],
+    "cache/core": [],
 }
 
 

@@ -1,0 +1,30 @@
+/*
+ * tombs.c - keys that no lookup may show. A lookup without the lock takes it only while there are any.
+ */
+#include "core/tombs.h"
+
+void kvt_tomb_add(struct kvt *k, struct kvt_tomb *tomb)
+{
+	kvt_keyed_add(&k->tombs.by_key, &tomb->keyed);
+	atomic_fetch_add(&k->tombs.count, 1);
+}
+
+void kvt_tomb_remove(struct kvt *k, struct kvt_tomb *tomb)
+{
+	kvt_keyed_remove(&k->tombs.by_key, &tomb->keyed);
+	atomic_fetch_sub(&k->tombs.count, 1);
+}
+
+bool kvt_tomb_covers(struct kvt *k, const struct kvt_key *key, bool locked)
+{
+	bool found;
+
+	if (atomic_load(&k->tombs.count) == 0)
+		return false;
+	if (!locked)
+		pthread_mutex_lock(&k->lock);
+	found = kvt_keyed_find(&k->tombs.by_key, key) != NULL;
+	if (!locked)
+		pthread_mutex_unlock(&k->lock);
+	return found;
+}
