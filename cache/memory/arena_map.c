@@ -17,7 +17,6 @@
 
 #include <errno.h>
 #include <limits.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -33,24 +32,6 @@
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23
 #endif
-
-void kvt_arena_refused(
-	struct kvt_arena_map *map, const struct kvt_surroundings *s, const char *format, ...)
-{
-	size_t used = strlen(map->reason);
-	char text[KVT_REASON_BYTES];
-	va_list args;
-	int n;
-
-	va_start(args, format);
-	n = vsnprintf(text, sizeof(text), format, args);
-	va_end(args);
-	if (n < 0)
-		text[0] = '\0';
-	kvt_note(s, KVT_LOG_WARN, "arena: %s", text);
-	snprintf(
-		map->reason + used, sizeof(map->reason) - used, "%s%s", used > 0 ? "; " : "", text);
-}
 
 /* The first number after `name` in a file of "name value" lines; 0: none. */
 static uint64_t number_in(const char *path, const char *name)

@@ -30,7 +30,7 @@ enum kvt_status kvt_arena_map(const struct kvt_arena_options *options,
 	const struct kvt_surroundings *s, struct kvt_arena_map *out) KVT_MUST_CHECK;
 void kvt_arena_unmap(struct kvt_arena_map *map);
 
-/* A line for the log that is also a reason. */
+/* arena_refused.c: a line for the log that is also a reason. */
 void kvt_arena_refused(struct kvt_arena_map *map, const struct kvt_surroundings *s,
 	const char *format, ...) __attribute__((format(printf, 3, 4)));
 

@@ -29,6 +29,7 @@ ROOMS = {
     "src/router/fleet": [],
     "src/router/feeds": [],
     "cache/core": [],
+    "cache/memory": [],
 }
 
 
