@@ -30,6 +30,7 @@ ROOMS = {
     "src/router/feeds": [],
     "cache/core": [],
     "cache/memory": [],
+    "cache/tiers/nvme": [],
 }
 
 

@@ -1,5 +1,5 @@
 /*
- * nvme.c - chunks in local files: the tier's functions, its queues and its step.
+ * nvme.c - chunks in local files: the tier's functions and its step.
  *
  *     submit --> queues --> jobs --> operations --> I/O layer
  *                  |          |                        |
@@ -25,7 +25,6 @@
 #include "memory/sizing.h"
 #include "tiers/tiers.h"
 
-#define REAP_AT_ONCE    64
 #define EXPIRE_NS       1000000000 /* how often expired chunks are looked for */
 #define EXPIRE_AT_ONCE  256
 #define BROKEN_AFTER    8 /* refused operations in a row */
@@ -42,171 +41,7 @@ static struct nvme *nvme_of(struct kvt_tier *base)
 	return (struct nvme *)base;
 }
 
-/* --- queues, operations, jobs ------------------------------------------------------------------ */
-
-void nvme_queue_add(struct nvme_queue *q, struct kvt_tier_request *r)
-{
-	r->next = NULL;
-	if (q->last == NULL)
-		q->first = r;
-	else
-		q->last->next = r;
-	q->last = r;
-	q->bytes += r->bytes;
-}
-
-void nvme_queue_push(struct nvme_queue *q, struct kvt_tier_request *r)
-{
-	r->next = q->first;
-	q->first = r;
-	if (q->last == NULL)
-		q->last = r;
-	q->bytes += r->bytes;
-}
-
-struct kvt_tier_request *nvme_queue_take(struct nvme_queue *q)
-{
-	struct kvt_tier_request *r = q->first;
-
-	if (r == NULL)
-		return NULL;
-	q->first = r->next;
-	if (q->first == NULL)
-		q->last = NULL;
-	q->bytes -= r->bytes;
-	r->next = NULL;
-	return r;
-}
-
-void nvme_finish(struct kvt_tier_request *request, enum kvt_status status)
-{
-	request->next = NULL;
-	request->status = status;
-	request->done(request);
-}
-
-struct kvt_io_op *nvme_op_take(struct nvme *t, struct nvme_actor *actor)
-{
-	struct kvt_io_op *op = t->free_ops;
-
-	if (op == NULL)
-		return NULL;
-	t->free_ops = op->next;
-	op->next = NULL;
-	op->user = actor;
-	op->result = 0;
-	op->offset = 0;
-	return op;
-}
-
-void nvme_op_begin(struct nvme *t, struct kvt_io_op *op)
-{
-	op->next = NULL;
-	*t->batch_end = op;
-	t->batch_end = &op->next;
-	t->ops_under_way++;
-}
-
-void nvme_op_give(struct nvme *t, struct kvt_io_op *op)
-{
-	op->next = t->free_ops;
-	t->free_ops = op;
-}
-
-void nvme_submit_batch(struct nvme *t)
-{
-	struct kvt_io_op *list = t->batch;
-
-	if (list == NULL)
-		return;
-	t->batch = NULL;
-	t->batch_end = &t->batch;
-	t->io->ops->submit(t->io, list);
-}
-
-size_t nvme_reap(struct nvme *t, int64_t wait_ns)
-{
-	struct kvt_io_op *ops[REAP_AT_ONCE];
-	size_t n = t->io->ops->reap(t->io, ops, REAP_AT_ONCE, wait_ns);
-
-	for (size_t i = 0; i < n; i++) {
-		struct nvme_actor *actor = ops[i]->user;
-
-		t->ops_under_way--;
-		actor->done(t, actor, ops[i]);
-	}
-	return n;
-}
-
-struct nvme_job *nvme_job_take(struct nvme *t)
-{
-	struct nvme_job *job = t->free_jobs;
-
-	if (job != NULL)
-		t->free_jobs = job->link;
-	return job;
-}
-
-void nvme_job_give(struct nvme *t, struct nvme_job *job)
-{
-	free(job->bounce);
-	job->bounce = NULL;
-	free(job->stored);
-	job->stored = NULL;
-	job->request = NULL;
-	job->link = t->free_jobs;
-	t->free_jobs = job;
-}
-
-/* --- what the index gives back ----------------------------------------------------------------- */
-
-void nvme_gone(
-	void *self, uint32_t entry, const struct kvt_key *key, const struct kvt_entry_info *info)
-{
-	struct nvme *t = self;
-	struct nvme_side *side = &t->side[entry];
-	struct nvme_names *names = side->names;
-	struct kvt_extent runs[NVME_MAX_RUNS];
-	uint32_t count = nvme_place_unpack(info->place, runs);
-
-	pthread_mutex_lock(&t->lock);
-	nvme_space_give(t, runs, count);
-	if (side->logged && !t->closing) {
-		struct nvme_record record = {.type = NVME_REMOVE, .generation = side->generation};
-
-		record.keys[0] = *key;
-		(void)nvme_log_add(t, &record); /* without it: found out when it is read */
-	}
-	if (names != NULL) {
-		t->name_bytes -= sizeof(*names) + (uint64_t)names->count * names->hash_bytes;
-		names->key = *key;
-		names->next = NULL;
-		*t->removed_end = names;
-		t->removed_end = &names->next;
-	}
-	pthread_mutex_unlock(&t->lock);
-	*side = (struct nvme_side){0};
-}
-
 /* --- state ------------------------------------------------------------------------------------- */
-
-void nvme_io_failed(struct nvme *t, const char *what, int error)
-{
-	char text[64];
-
-	pthread_mutex_lock(&t->lock);
-	t->io_errors++;
-	(void)snprintf(t->reason, sizeof(t->reason), "%s: %s", what,
-		error != 0 ? strerror_r(error, text, sizeof(text)) : t->io->ops->why(t->io));
-	pthread_mutex_unlock(&t->lock);
-	if (t->failures++ == 0)
-		kvt_note(t->s, KVT_LOG_ERROR, "nvme: %s", t->reason);
-}
-
-void nvme_io_worked(struct nvme *t)
-{
-	t->failures = 0;
-}
 
 static void set_state(struct nvme *t)
 {

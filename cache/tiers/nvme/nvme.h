@@ -1,14 +1,15 @@
 /*
  * nvme.h - the NVMe tier from inside: what its files share. No other file includes this.
  *
- *   nvme.c           the tier's functions, queues, step
+ *   nvme.c           the tier's functions, step
+ *   nvme_ops.c       queues, jobs, operations
  *   nvme_space.c     data files, units, where a chunk lies
  *   nvme_transfer.c  a chunk's bytes between memory and files, in operations
  *   nvme_write.c     requests to write: room, header, payload, visible
  *   nvme_read.c      requests to read: header, payload, checks
  *   nvme_log.c       records that wait, and a log that is rewritten
  *   nvme_commit.c    group commit: data synced, records written, records synced
- *   nvme_erase.c     what must not come back
+ *   nvme_erase.c     what the index gives back, and what must not come back
  *   nvme_recover.c   opening: format, log, what is there
  *   nvme_replay.c    what a log says
  *   nvme_announce.c  names of chunks, for events
@@ -248,7 +249,7 @@ struct nvme {
 	uint32_t failures; /* of I/O in a row */
 };
 
-/* --- nvme.c --- */
+/* --- nvme_ops.c --- */
 struct kvt_io_op *nvme_op_take(struct nvme *t, struct nvme_actor *actor); /* NULL: none is free */
 void nvme_op_begin(struct nvme *t, struct kvt_io_op *op);
 void nvme_op_give(struct nvme *t, struct kvt_io_op *op);
@@ -260,8 +261,6 @@ void nvme_job_give(struct nvme *t, struct nvme_job *job);
 void nvme_queue_add(struct nvme_queue *q, struct kvt_tier_request *r);
 void nvme_queue_push(struct nvme_queue *q, struct kvt_tier_request *r); /* in front */
 struct kvt_tier_request *nvme_queue_take(struct nvme_queue *q);
-void nvme_gone(
-	void *self, uint32_t entry, const struct kvt_key *key, const struct kvt_entry_info *info);
 /* An operation was refused, or went well. */
 void nvme_io_failed(struct nvme *t, const char *what, int error);
 void nvme_io_worked(struct nvme *t);
@@ -320,6 +319,8 @@ void nvme_commit_stored(struct nvme *t, struct nvme_stored *s);
 bool nvme_commit_quiet(struct nvme *t);
 
 /* --- nvme_erase.c --- */
+void nvme_gone(
+	void *self, uint32_t entry, const struct kvt_key *key, const struct kvt_entry_info *info);
 size_t nvme_erase_keys(struct nvme *t, const struct kvt_key *keys, size_t n);
 enum kvt_status nvme_erase_tenant(
 	struct kvt_tier *base, const struct kvt_tenant *tenant, size_t *erased);

@@ -1,5 +1,5 @@
 /*
- * nvme_erase.c - what must not come back.
+ * nvme_erase.c - what the index gives back, and what must not come back.
  *
  * An erase does three things in this order: it takes what waits to be written out of the queue, it
  * makes entries invisible, and it keeps a tombstone that names the last generation given out by
@@ -13,6 +13,38 @@
 #include <string.h>
 
 #include "tiers/nvme/nvme.h"
+
+/* --- what the index gives back ----------------------------------------------------------------- */
+
+void nvme_gone(
+	void *self, uint32_t entry, const struct kvt_key *key, const struct kvt_entry_info *info)
+{
+	struct nvme *t = self;
+	struct nvme_side *side = &t->side[entry];
+	struct nvme_names *names = side->names;
+	struct kvt_extent runs[NVME_MAX_RUNS];
+	uint32_t count = nvme_place_unpack(info->place, runs);
+
+	pthread_mutex_lock(&t->lock);
+	nvme_space_give(t, runs, count);
+	if (side->logged && !t->closing) {
+		struct nvme_record record = {.type = NVME_REMOVE, .generation = side->generation};
+
+		record.keys[0] = *key;
+		(void)nvme_log_add(t, &record); /* without it: found out when it is read */
+	}
+	if (names != NULL) {
+		t->name_bytes -= sizeof(*names) + (uint64_t)names->count * names->hash_bytes;
+		names->key = *key;
+		names->next = NULL;
+		*t->removed_end = names;
+		t->removed_end = &names->next;
+	}
+	pthread_mutex_unlock(&t->lock);
+	*side = (struct nvme_side){0};
+}
+
+/* --- erasing ----------------------------------------------------------------------------------- */
 
 /* What a queued request is compared with. */
 struct doomed {
