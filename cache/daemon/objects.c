@@ -1,5 +1,5 @@
 /*
- * objects.c - kvtierd's objects: life, names, the own threads.
+ * objects.c - kvtierd's objects: life, the own threads, statistics.
  *
  * An object is a chunk of libkvtier without a parent, and everything that is known about it is
  * there; this file adds names, which put may write when, and time. One thread hands out what
@@ -28,79 +28,6 @@
 #define NAMES_BYTES ((uint64_t)256 << 20)
 #define NAMES_STEPS 64         /* of writing a new file of names, in a turn */
 #define DRAIN_NS    5000000000 /* what was put goes down before the end, for this long at most */
-
-/* --- names ------------------------------------------------------------------------------------ */
-
-static bool text_valid(struct kvw_slice text, size_t most)
-{
-	return text.data != NULL && text.len > 0 && text.len <= most &&
-	       memchr(text.data, '\0', text.len) == NULL;
-}
-
-bool kvt_object_name_valid(const struct kvt_object_name *name)
-{
-	return text_valid(name->bucket, KVT_BUCKET_MOST) &&
-	       text_valid(name->key, KVT_OBJECT_KEY_MOST);
-}
-
-struct kvt_object_name kvt_object_name_copy(const struct kvt_object_name *name, char *to)
-{
-	memcpy(to, name->bucket.data, name->bucket.len);
-	memcpy(to + name->bucket.len, name->key.data, name->key.len);
-	return (struct kvt_object_name){
-		{to, name->bucket.len}, {to + name->bucket.len, name->key.len}};
-}
-
-/* A field with its length, so that no two lists of fields give the same input. */
-static void put_field(SHA256_CTX *sha, const void *bytes, size_t len)
-{
-	uint8_t length[8];
-
-	for (size_t i = 0; i < sizeof(length); i++)
-		length[i] = (uint8_t)((uint64_t)len >> (8 * i));
-	(void)SHA256_Update(sha, length, sizeof(length));
-	(void)SHA256_Update(sha, bytes, len);
-}
-
-void kvt_object_key(const struct kvt_object_name *name, struct kvt_key *out)
-{
-	static const char domain[] = "kvtierd object 1";
-	SHA256_CTX sha;
-
-	(void)SHA256_Init(&sha);
-	put_field(&sha, domain, sizeof(domain) - 1);
-	put_field(&sha, name->bucket.data, name->bucket.len);
-	put_field(&sha, name->key.data, name->key.len);
-	(void)SHA256_Final(out->bytes, &sha);
-}
-
-struct kvt_stripe *kvt_object_stripe(struct kvt_objects *o, const struct kvt_key *key)
-{
-	return &o->stripes[key->bytes[0] % KVT_STRIPES];
-}
-
-uint8_t kvt_object_tier(struct kvt_objects *o, const struct kvt_key *key)
-{
-	struct kvt_lookup found;
-	uint8_t tier = KVT_TIER_NONE;
-
-	if (kvt_lookup(o->cache, key, 1, KVT_ALL_TIERS, &tier, &found) != KVT_OK)
-		return KVT_TIER_NONE;
-	return tier;
-}
-
-static bool no_tier_is(struct kvt_objects *o, uint32_t state)
-{
-	struct kvt_stats stats = {.size = sizeof(stats)};
-
-	return kvt_stats(o->cache, &stats) == KVT_OK && stats.tiers[KVT_TIER_NVME].state != state &&
-	       stats.tiers[KVT_TIER_L2].state != state;
-}
-
-bool kvt_object_tiers_work(struct kvt_objects *o)
-{
-	return no_tier_is(o, KVT_TIER_PAUSED);
-}
 
 /* --- own threads ------------------------------------------------------------------------------ */
 
@@ -259,7 +186,7 @@ static enum kvt_status end_replacing(struct kvt_objects *o, char *why)
 	if (n == 0)
 		return KVT_OK;
 	status = kvt_erase(o->cache, keys, n, DRAIN_NS, NULL);
-	if (status == KVT_OK && !no_tier_is(o, KVT_TIER_BROKEN))
+	if (status == KVT_OK && !kvt_object_no_tier_is(o, KVT_TIER_BROKEN))
 		kvt_note(o->surroundings, KVT_LOG_WARN,
 			"objects: what was being replaced is kept in mind until all tiers are "
 			"back");

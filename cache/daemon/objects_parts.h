@@ -3,6 +3,7 @@
  *
  * objects.c: life, the own threads, statistics. objects_put.c: putting and replacing.
  * objects_lease.c: leases. objects_admin.c: erasing, lists, and names that nothing has any more.
+ * objects_names.c: names and their keys.
  */
 #ifndef KVT_OBJECTS_PARTS_H
 #define KVT_OBJECTS_PARTS_H
@@ -74,6 +75,8 @@ static inline void kvt_objects_count(_Atomic uint64_t *counter, uint64_t by)
 	atomic_fetch_add_explicit(counter, by, memory_order_relaxed);
 }
 
+/* --- objects_names.c --- */
+
 bool kvt_object_name_valid(const struct kvt_object_name *name);
 /* Copies a name's bytes to `to`, which has room for them. */
 struct kvt_object_name kvt_object_name_copy(const struct kvt_object_name *name, char *to);
@@ -83,8 +86,12 @@ struct kvt_stripe *kvt_object_stripe(struct kvt_objects *o, const struct kvt_key
 /* The fastest tier that is known to have it or KVT_TIER_NONE. */
 uint8_t kvt_object_tier(struct kvt_objects *o, const struct kvt_key *key);
 
+/* No tier below memory is in this state (enum kvt_tier_state). */
+bool kvt_object_no_tier_is(struct kvt_objects *o, uint32_t state);
 /* Whether what they hold is known: one that is left alone for a while shows nothing. */
 bool kvt_object_tiers_work(struct kvt_objects *o);
+
+/* --- objects_put.c --- */
 
 /* Puts that fill this key (NULL: any of the bucket) go on, but what they filled will be taken for
  * staged: what they would publish is erased now. The first one with the stripe's lock. */
