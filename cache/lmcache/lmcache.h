@@ -160,6 +160,8 @@ void kvt_lmcache_note(struct kvt_lmcache_reading *r, size_t key, const char *for
 /* A setting, in the words of settings.def; what it does not take is a mistake of the key `from`. */
 bool kvt_lmcache_put(
 	struct kvt_lmcache_reading *r, size_t from, const char *path, const char *text);
+/* One of the connector's own, as JSON. */
+void kvt_lmcache_put_own(struct kvt_lmcache_reading *r, const char *name, const char *json);
 /* Whether YAML may hold all of these characters: UTF-8, and in it nothing that YAML leaves out. */
 bool kvt_lmcache_is_text(const char *text);
 

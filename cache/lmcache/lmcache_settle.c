@@ -2,8 +2,6 @@
  * lmcache_settle.c - from LMCache's values to settings of ours and keys of the connector.
  *
  * What lmcache.def calls honoured goes over by itself; what it calls mapped is here, a tier at a time.
- * Every setting passes the same check as a user's own (kvt_setting_parse), so that what comes out
- * always reads without a mistake.
  *
  * Sizes. LMCache's are of one worker, and so are the settings that they become: the connector opens
  * a cache of this size in each rank, and a node holds as many times as much as it has ranks. Since a
@@ -21,63 +19,7 @@
 #define PASSAGE   "256MiB" /* memory that chunks pass through where none is to be kept */
 #define TEXT_ROOM 2304     /* a path or a URL, which settings.def bounds at 2048 */
 
-const char *const kvt_lmcache_own_names[KVT_LMCACHE_OWN_COUNT] = {
-	[KVT_LMCACHE_OWN_chunk_size] = "chunk_size",
-	[KVT_LMCACHE_OWN_min_retrieve_tokens] = "min_retrieve_tokens",
-	[KVT_LMCACHE_OWN_save_decode_cache] = "save_decode_cache",
-	[KVT_LMCACHE_OWN_save_unfull_chunk] = "save_unfull_chunk",
-	[KVT_LMCACHE_OWN_lookup_timeout_ms] = "lookup_timeout_ms",
-	[KVT_LMCACHE_OWN_load_timeout_ms] = "load_timeout_ms",
-};
-
 /* --- writing ---------------------------------------------------------------------------------- */
-
-static void keep(struct kvt_lmcache_reading *r, char **slot, const char *text)
-{
-	free(*slot);
-	*slot = strdup(text);
-	if (*slot == NULL)
-		r->err = KVW_ENOMEM;
-}
-
-/* A setting, in the words of settings.def; `from` is the key that a mistake is reported for. */
-bool kvt_lmcache_put(struct kvt_lmcache_reading *r, size_t from, const char *path, const char *text)
-{
-	size_t at = kvt_setting_find(path);
-	union kvw_value value;
-	char shown[KVT_LMCACHE_SHOW];
-	struct kvw_fault fault;
-	enum kvw_err err;
-
-	if (at == KVT_SETTING_COUNT) { /* lmcache.def names what settings.def does not have */
-		kvt_lmcache_mistake(r, from, "`%s` is not a setting of this version", path);
-		return false;
-	}
-	err = kvt_setting_parse(&kvt_settings[at], kvw_slice_of(text), &value, &fault);
-	if (err == KVW_OK && kvt_settings[at].type->owned)
-		free(value.text);
-	if (err == KVW_OK && !kvt_lmcache_is_text(text)) {
-		snprintf(fault.expected, sizeof(fault.expected), "UTF-8");
-		err = KVW_EINVAL;
-	}
-	if (err == KVW_OK)
-		keep(r, &r->settings[at], text);
-	else if (err == KVW_ENOMEM)
-		r->err = err;
-	else
-		kvt_lmcache_mistake(r, from, "found %s, expected %s",
-			fault.found != NULL ? fault.found
-					    : kvt_lmcache_show(&r->values[from], from, shown),
-			fault.expected);
-	return err == KVW_OK;
-}
-
-static void put_own(struct kvt_lmcache_reading *r, const char *name, const char *json)
-{
-	for (size_t i = 0; i < KVT_LMCACHE_OWN_COUNT; i++)
-		if (strcmp(kvt_lmcache_own_names[i], name) == 0)
-			keep(r, &r->own[i], json);
-}
 
 /* Bytes, at least as many as the setting takes. */
 static void put_size(
@@ -128,7 +70,7 @@ static void settle_honoured(struct kvt_lmcache_reading *r)
 			kvt_lmcache_put(r, i, key->becomes, text);
 		} else { /* the connector's are numbers */
 			text[strcspn(text, "m")] = '\0';
-			put_own(r, key->becomes, text);
+			kvt_lmcache_put_own(r, key->becomes, text);
 		}
 	}
 }
@@ -141,7 +83,7 @@ static void settle_connector(struct kvt_lmcache_reading *r)
 	if (value == NULL)
 		return;
 	snprintf(text, sizeof(text), "%.0f", ceil(value->number * 1000));
-	put_own(r, "load_timeout_ms", text);
+	kvt_lmcache_put_own(r, "load_timeout_ms", text);
 }
 
 /* --- memory ----------------------------------------------------------------------------------- */
