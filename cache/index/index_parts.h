@@ -2,7 +2,8 @@
  * index_parts.h - what the files of this folder share: struct kvt_index and their functions.
  *
  * read.c: match, hold, release. index.c: life, insert, publish, pins, walks, statistics. leave.c:
- * all ways out. family.c: parents and children. tenants.c: how much each tenant owns.
+ * all ways out. family.c: parents and children. tenants.c: how much each tenant owns. entry.c: the
+ * lock, finding an entry, what it says.
  */
 #ifndef KVT_INDEX_PARTS_H
 #define KVT_INDEX_PARTS_H
@@ -90,6 +91,15 @@ static inline struct kvt_entry *kvt_index_at(const struct kvt_index *x, uint32_t
 {
 	return &x->entries[number];
 }
+
+static inline uint64_t kvt_fold(uint64_t a, uint64_t b)
+{
+	unsigned __int128 product = (unsigned __int128)a * b;
+
+	return (uint64_t)product ^ (uint64_t)(product >> 64);
+}
+
+/* --- entry.c --- */
 
 /* 32 bits for the table and for pools. */
 uint32_t kvt_index_hash(const struct kvt_index *x, const struct kvt_key *key);

@@ -29,6 +29,8 @@ ROOMS = {
     "src/router/fleet": [],
     "src/router/feeds": [],
     "cache/core": [],
+    "cache/index": [],
+    "cache/lmcache": [],
     "cache/memory": [],
     "cache/tiers/nvme": [],
 }
