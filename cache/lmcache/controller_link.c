@@ -1,9 +1,8 @@
 /*
- * controller_link.c - registration, heartbeats, changes and commands of one worker.
+ * controller_link.c - registration, heartbeats and commands of one worker.
  *
  * A step reads what came on each socket and then looks at what is due. The link is ASKING until its
- * registration is answered and UP afterwards. Changes wait while it asks, and while a full sync is
- * under way; when more of them wait than may, the rest is dropped and a full sync follows.
+ * registration is answered and UP afterwards.
  *
  * Requests are answered in their order, without a number that matches an answer to its request:
  * when one was given up, its socket is closed and opened again, so that a late answer is lost. A
@@ -19,11 +18,7 @@
 
 #include "lmcache/controller_parts.h"
 
-#define LINGER_MS      200    /* for the good-bye */
-#define STOCK_WAITING  100000 /* changes that a stock worker keeps */
-#define FRAME_MOST     200    /* changes of one message */
-#define STOCK_FRAMES   50     /* messages of one multipart */
-#define OWN_FRAMES     4
+#define LINGER_MS      200 /* for the good-bye */
 #define OWN_HWM        256 /* multiparts that wait for a controller that does not take them */
 #define RECEIVE_HWM    64
 #define RECONNECT_MOST 5000                /* ms */
@@ -32,11 +27,6 @@
 #define BEATS_TO_AWAY  2 /* unanswered ones */
 #define RETRY_NS       INT64_C(50000000)
 #define TURN_MESSAGES  64 /* of one socket in a step */
-
-const char *kvt_controller_location(uint32_t location)
-{
-	return location == 0 ? KVT_CONTROLLER_CPU : KVT_CONTROLLER_DISK;
-}
 
 /* --- sockets ---------------------------------------------------------------------------------- */
 
@@ -97,103 +87,6 @@ static void open_again(struct kvt_controller_link *link, void **socket, const ch
 	*socket = open_socket(link, ZMQ_DEALER, address);
 }
 
-void kvt_controller_ask(struct kvt_controller_link *link, void *socket)
-{
-	if (socket != NULL && !link->out.failed &&
-		zmq_send(socket, "", 0, ZMQ_DONTWAIT | ZMQ_SNDMORE) >= 0)
-		(void)!zmq_send(socket, link->out.data, link->out.len, ZMQ_DONTWAIT);
-	kvt_controller_buf_clear(&link->out);
-}
-
-bool kvt_controller_push(struct kvt_controller_link *link, bool more)
-{
-	bool sent = !link->out.failed && zmq_send(link->push, link->out.data, link->out.len,
-						 ZMQ_DONTWAIT | (more ? ZMQ_SNDMORE : 0)) >= 0;
-
-	kvt_controller_buf_clear(&link->out);
-	link->stats.messages += sent;
-	return sent;
-}
-
-/* --- changes ---------------------------------------------------------------------------------- */
-
-/* Room for one more. False: there may be no more, or there is no memory. */
-static bool make_room(struct kvt_controller_link *link, struct kvt_controller_changes *c)
-{
-	uint32_t most = link->config.stock ? STOCK_WAITING : link->config.queue;
-	uint32_t room = c->room == 0 ? 256 : 2 * c->room;
-	struct kvt_controller_operation *grown;
-
-	if (c->count < c->room)
-		return true;
-	room = room < most ? room : most;
-	if (room <= c->count)
-		return false;
-	grown = realloc(c->at, (size_t)room * sizeof(*grown));
-	if (grown == NULL)
-		return false;
-	c->at = grown;
-	c->room = room;
-	return true;
-}
-
-void kvt_controller_link_change(
-	struct kvt_controller_link *link, uint32_t location, bool admit, uint64_t key)
-{
-	struct kvt_controller_changes *c = &link->changes[location];
-
-	link->stats.changes++;
-	if (link->state != KVT_CONTROLLER_SILENT && make_room(link, c)) {
-		c->at[c->count++] = (struct kvt_controller_operation){key, c->next_number, admit};
-		c->next_number += link->config.stock;
-		return;
-	}
-	link->stats.dropped++;
-	c->next_number += link->config.stock; /* a controller that counts sees the gap */
-	link->resync |= !link->config.stock;
-}
-
-/* One multipart of the first changes. Returns how many went. */
-static uint32_t send_changes(struct kvt_controller_link *link, uint32_t location)
-{
-	struct kvt_controller_changes *c = &link->changes[location];
-	uint32_t frames = link->config.stock ? STOCK_FRAMES : OWN_FRAMES;
-	uint32_t most = c->count < frames * FRAME_MOST ? c->count : frames * FRAME_MOST;
-	uint32_t done = 0;
-
-	for (uint32_t i = 0; !link->config.stock && i < most; i++)
-		c->at[i].number =
-			c->next_number + i; /* of what is sent, so that there are no gaps */
-	while (done < most) {
-		uint32_t now = most - done < FRAME_MOST ? most - done : FRAME_MOST;
-
-		kvt_controller_put_operations(&link->out, &link->sender,
-			kvt_controller_location(location), c->at + done, now);
-		if (!kvt_controller_push(link, done + now < most))
-			break; /* a full queue shows at the first frame, before anything went */
-		done += now;
-	}
-	c->next_number += link->config.stock ? 0 : done;
-	return done;
-}
-
-void kvt_controller_link_flush(struct kvt_controller_link *link)
-{
-	if (link->state != KVT_CONTROLLER_UP ||
-		(!link->config.stock && link->sync.state != KVT_CONTROLLER_NO_SYNC))
-		return;
-	for (uint32_t i = 0; i < link->config.locations; i++) {
-		struct kvt_controller_changes *c = &link->changes[i];
-		uint32_t gone = 1;
-
-		while (c->count > 0 && gone > 0) {
-			gone = send_changes(link, i);
-			c->count -= gone;
-			memmove(c->at, c->at + gone, c->count * sizeof(*c->at));
-		}
-	}
-}
-
 /* --- registration and heartbeats -------------------------------------------------------------- */
 
 /* Between 0 and most, not the same for all workers. */
@@ -246,7 +139,8 @@ static void enrol(struct kvt_controller_link *link, int64_t now_ns)
 	}
 }
 
-void kvt_controller_away(struct kvt_controller_link *link, int64_t now_ns)
+/* The controller does not answer any more. */
+static void away(struct kvt_controller_link *link, int64_t now_ns)
 {
 	kvt_controller_sync_end(link);
 	close_socket(link, &link->beat);
@@ -289,7 +183,7 @@ static void beat_tick(struct kvt_controller_link *link, int64_t now_ns)
 	if (link->beat_sent_ns != 0 && now_ns - link->beat_sent_ns > patience) {
 		link->beat_sent_ns = 0; /* the answer will not come any more */
 		if (++link->unanswered >= BEATS_TO_AWAY && !link->config.stock) {
-			kvt_controller_away(link, now_ns);
+			away(link, now_ns);
 			return;
 		}
 		open_again(link, &link->beat, link->beat_url);
@@ -447,7 +341,8 @@ size_t kvt_controller_link_step(struct kvt_controller_link *link, int64_t now_ns
 	if (link->state == KVT_CONTROLLER_UP)
 		beat_tick(link, now_ns);
 	if (link->state == KVT_CONTROLLER_UP) {
-		kvt_controller_sync_tick(link, now_ns);
+		if (!kvt_controller_sync_tick(link, now_ns))
+			away(link, now_ns);
 		if (!link->config.stock)
 			kvt_controller_link_flush(link);
 	}

@@ -1,5 +1,6 @@
 /*
- * controller_parts.h - inside of a link: what its two files share.
+ * controller_parts.h - inside of a link: what its files share. controller_link.c calls
+ * controller_sync.c, and both call controller_send.c.
  */
 #ifndef KVT_CONTROLLER_PARTS_H
 #define KVT_CONTROLLER_PARTS_H
@@ -67,6 +68,7 @@ static inline bool kvt_controller_is_old(const struct kvt_controller_link *link)
 	return link->reply[0] == '\0';
 }
 
+/* --- controller_send.c --- */
 const char *kvt_controller_location(uint32_t location);
 
 /* What was written into link->out, as one message of a DEALER. */
@@ -75,16 +77,14 @@ void kvt_controller_ask(struct kvt_controller_link *link, void *socket);
  * until it is cleared. */
 bool kvt_controller_push(struct kvt_controller_link *link, bool more);
 
-/* The controller does not answer any more. */
-void kvt_controller_away(struct kvt_controller_link *link, int64_t now_ns);
-
-/* --- full sync --- */
+/* --- controller_sync.c --- */
 void kvt_controller_sync_begin(struct kvt_controller_link *link, int64_t now_ns);
 void kvt_controller_sync_end(struct kvt_controller_link *link); /* whatever became of it */
 /* Answers to Start and to Status. */
 void kvt_controller_sync_started(struct kvt_controller_link *link, bool accepted, int64_t now_ns);
 void kvt_controller_sync_status(
 	struct kvt_controller_link *link, const struct kvt_controller_message *m, int64_t now_ns);
-void kvt_controller_sync_tick(struct kvt_controller_link *link, int64_t now_ns);
+/* What is due. False: the controller does not answer any more. */
+bool kvt_controller_sync_tick(struct kvt_controller_link *link, int64_t now_ns);
 
 #endif

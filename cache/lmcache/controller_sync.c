@@ -210,17 +210,17 @@ static void ask_status(struct kvt_controller_link *link, int64_t now_ns)
 	sync->again_ns = now_ns + pause;
 }
 
-void kvt_controller_sync_tick(struct kvt_controller_link *link, int64_t now_ns)
+bool kvt_controller_sync_tick(struct kvt_controller_link *link, int64_t now_ns)
 {
 	struct kvt_controller_sync *sync = &link->sync;
 
 	if (sync->state == KVT_CONTROLLER_NO_SYNC) {
 		if (link->resync && now_ns >= link->resync_ns)
 			kvt_controller_sync_begin(link, now_ns);
-		return;
+		return true;
 	}
 	if (now_ns < sync->again_ns)
-		return;
+		return true;
 	if (sync->state == KVT_CONTROLLER_SYNC_SENDING) {
 		go_on_sending(link, now_ns);
 	} else if (sync->state == KVT_CONTROLLER_SYNC_SENT) {
@@ -229,10 +229,11 @@ void kvt_controller_sync_tick(struct kvt_controller_link *link, int64_t now_ns)
 		else
 			ask_status(link, now_ns);
 	} else if (!link->config.stock) {
-		kvt_controller_away(link, now_ns);
+		return false;
 	} else if (sync->tries >= STARTS) {
 		failed(link, now_ns);
 	} else {
 		send_start(link, now_ns);
 	}
+	return true;
 }

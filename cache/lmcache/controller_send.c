@@ -1,0 +1,120 @@
+/*
+ * controller_send.c - what leaves a link: single messages, and changes of what is held.
+ *
+ * Changes wait while the link asks for its registration, and while a full sync is under way; when
+ * more of them wait than may, the rest is dropped and a full sync follows.
+ */
+#include <stdlib.h>
+#include <string.h>
+#include <zmq.h>
+
+#include "lmcache/controller_parts.h"
+
+#define STOCK_WAITING 100000 /* changes that a stock worker keeps */
+#define FRAME_MOST    200    /* changes of one message */
+#define STOCK_FRAMES  50     /* messages of one multipart */
+#define OWN_FRAMES    4
+
+const char *kvt_controller_location(uint32_t location)
+{
+	return location == 0 ? KVT_CONTROLLER_CPU : KVT_CONTROLLER_DISK;
+}
+
+/* --- messages --------------------------------------------------------------------------------- */
+
+void kvt_controller_ask(struct kvt_controller_link *link, void *socket)
+{
+	if (socket != NULL && !link->out.failed &&
+		zmq_send(socket, "", 0, ZMQ_DONTWAIT | ZMQ_SNDMORE) >= 0)
+		(void)!zmq_send(socket, link->out.data, link->out.len, ZMQ_DONTWAIT);
+	kvt_controller_buf_clear(&link->out);
+}
+
+bool kvt_controller_push(struct kvt_controller_link *link, bool more)
+{
+	bool sent = !link->out.failed && zmq_send(link->push, link->out.data, link->out.len,
+						 ZMQ_DONTWAIT | (more ? ZMQ_SNDMORE : 0)) >= 0;
+
+	kvt_controller_buf_clear(&link->out);
+	link->stats.messages += sent;
+	return sent;
+}
+
+/* --- changes ---------------------------------------------------------------------------------- */
+
+/* Room for one more. False: there may be no more, or there is no memory. */
+static bool make_room(struct kvt_controller_link *link, struct kvt_controller_changes *c)
+{
+	uint32_t most = link->config.stock ? STOCK_WAITING : link->config.queue;
+	uint32_t room = c->room == 0 ? 256 : 2 * c->room;
+	struct kvt_controller_operation *grown;
+
+	if (c->count < c->room)
+		return true;
+	room = room < most ? room : most;
+	if (room <= c->count)
+		return false;
+	grown = realloc(c->at, (size_t)room * sizeof(*grown));
+	if (grown == NULL)
+		return false;
+	c->at = grown;
+	c->room = room;
+	return true;
+}
+
+void kvt_controller_link_change(
+	struct kvt_controller_link *link, uint32_t location, bool admit, uint64_t key)
+{
+	struct kvt_controller_changes *c = &link->changes[location];
+
+	link->stats.changes++;
+	if (link->state != KVT_CONTROLLER_SILENT && make_room(link, c)) {
+		c->at[c->count++] = (struct kvt_controller_operation){key, c->next_number, admit};
+		c->next_number += link->config.stock;
+		return;
+	}
+	link->stats.dropped++;
+	c->next_number += link->config.stock; /* a controller that counts sees the gap */
+	link->resync |= !link->config.stock;
+}
+
+/* One multipart of the first changes. Returns how many went. */
+static uint32_t send_changes(struct kvt_controller_link *link, uint32_t location)
+{
+	struct kvt_controller_changes *c = &link->changes[location];
+	uint32_t frames = link->config.stock ? STOCK_FRAMES : OWN_FRAMES;
+	uint32_t most = c->count < frames * FRAME_MOST ? c->count : frames * FRAME_MOST;
+	uint32_t done = 0;
+
+	for (uint32_t i = 0; !link->config.stock && i < most; i++)
+		c->at[i].number =
+			c->next_number + i; /* of what is sent, so that there are no gaps */
+	while (done < most) {
+		uint32_t now = most - done < FRAME_MOST ? most - done : FRAME_MOST;
+
+		kvt_controller_put_operations(&link->out, &link->sender,
+			kvt_controller_location(location), c->at + done, now);
+		if (!kvt_controller_push(link, done + now < most))
+			break; /* a full queue shows at the first frame, before anything went */
+		done += now;
+	}
+	c->next_number += link->config.stock ? 0 : done;
+	return done;
+}
+
+void kvt_controller_link_flush(struct kvt_controller_link *link)
+{
+	if (link->state != KVT_CONTROLLER_UP ||
+		(!link->config.stock && link->sync.state != KVT_CONTROLLER_NO_SYNC))
+		return;
+	for (uint32_t i = 0; i < link->config.locations; i++) {
+		struct kvt_controller_changes *c = &link->changes[i];
+		uint32_t gone = 1;
+
+		while (c->count > 0 && gone > 0) {
+			gone = send_changes(link, i);
+			c->count -= gone;
+			memmove(c->at, c->at + gone, c->count * sizeof(*c->at));
+		}
+	}
+}
