@@ -1,7 +1,8 @@
 /*
  * cuda_backend.h - the CUDA backend's parts, and what they share.
  *
- *	cuda.c        an engine's life, its context, what it reports
+ *	cuda.c        an engine's life, what it reports
+ *	cuda_visit.c  the engine's context for the length of a call; the driver's errors
  *	cuda_ops.c    operations: begun, waiting, on the device, over
  *	cuda_move.c   how an operation's bytes are handed to the device, by each method
  *	cuda_pin.c    pinned memory, piece by piece
@@ -102,7 +103,13 @@ struct kvt_gpu_engine {
 	bool batch_pinned;
 };
 
-/* --- cuda.c --- */
+/* Which size of operations this many bytes are, of KVT_CUDA_CLASSES. */
+static inline uint32_t kvt_cuda_class(uint64_t bytes)
+{
+	return bytes <= 1u << 20 ? 0 : bytes <= 8u << 20 ? 1 : 2;
+}
+
+/* --- cuda_visit.c --- */
 
 /* What a thread had before. */
 struct kvt_cuda_visit {
@@ -156,6 +163,5 @@ void kvt_cuda_unpin_all(struct kvt_gpu_engine *e);
 
 /* Sets e->choice: as the configuration says, by the memo, or by measuring. */
 void kvt_cuda_tune(struct kvt_gpu_engine *e);
-uint32_t kvt_cuda_class(uint64_t bytes); /* of an operation */
 
 #endif

@@ -42,11 +42,6 @@ struct rig {
 	struct kvt_cuda_op ops[MOST_OPS];
 };
 
-uint32_t kvt_cuda_class(uint64_t bytes)
-{
-	return bytes <= MIB ? 0 : bytes <= 8 * MIB ? 1 : 2;
-}
-
 static void choose_by_rule(struct kvt_gpu_engine *e)
 {
 	uint32_t rule = KVT_GPU_STAGING;
