@@ -81,13 +81,3 @@ void kvw_reach_done(struct kvw_radix_reach *reach)
 
 const struct kvw_radix_scan kvw_radix_scan_base = {
 	of_worker, dead, reach_none, kvw_reach_slot_mapped, kvw_reach_done};
-
-const struct kvw_radix_scan *kvw_radix_scan_best(void)
-{
-#ifdef KVW_HAVE_AVX512
-	if (__builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
-		__builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512bw"))
-		return &kvw_radix_scan_avx512;
-#endif
-	return &kvw_radix_scan_base;
-}
