@@ -11,7 +11,9 @@ or not; `--calls` prints each file with those that it stands on. Exit status 0: 
 printed; 77: nothing was built, or this machine has no nm.
 """
 
+import functools
 import json
+import os
 import pathlib
 import shutil
 import subprocess
@@ -24,15 +26,97 @@ ROOMS = {
     "config": [],
     "src/common/base": [],
     "src/common/http": [],
+    "src/common/metrics": [],
+    "src/common/redis": [
+        (
+            {"inquiry", "redis", "topology_cluster", "topology_sentinel", "topology_single"},
+            "redis.c creates the topology that a URL names and asks it for servers; a topology finds them "
+            "out by commands that it sends through redis.c, as topology.h says",
+        ),
+    ],
+    "src/common/server": [],
     "src/common/settings": [],
+    "src/common/tls": [],
+    "src/common/wire": [],
     "src/router/proxy": [],
     "src/router/fleet": [],
     "src/router/feeds": [],
+    "routing": [
+        (
+            {"radix_evict", "radix_hold", "radix_pool"},
+            "a pool without slots evicts a branch into itself, which takes holders out of nodes and gives "
+            "their slots back to the pool",
+        ),
+    ],
+    "cache/chunk": [],
+    "cache/command": [],
     "cache/core": [],
+    "cache/daemon": [
+        (
+            {
+                "answer",
+                "connection",
+                "jobs",
+                "serve",
+                "serve_admin",
+                "serve_lease",
+                "serve_put",
+                "server",
+                "server_loop",
+            },
+            "one state machine, a connection's, by stages: it is read, served by kind of request, "
+            "answered, and read again; what waits comes back through the loop that steps connections",
+        ),
+        (
+            {"catalog", "catalog_file"},
+            "each change of the names is recorded in the file, and reading the file makes the same "
+            "changes again",
+        ),
+    ],
+    "cache/events": [],
+    "cache/gpu": [],
     "cache/index": [],
+    "cache/io": [],
+    "cache/io/testing": [],
     "cache/lmcache": [],
     "cache/memory": [],
+    "cache/options": [],
+    "cache/policies": [],
+    "cache/protect": [],
+    "cache/tiers": [],
+    "cache/tiers/kvtierd": [
+        (
+            {
+                "kvtierd",
+                "kvtierd_epoch",
+                "kvtierd_erase",
+                "kvtierd_leases",
+                "kvtierd_probe",
+                "kvtierd_read",
+                "kvtierd_write",
+            },
+            "kvtierd.c begins jobs by kind of request, one file for each, and these end, count and "
+            "report through it; what one finds out, the others take into account",
+        ),
+    ],
     "cache/tiers/nvme": [],
+    "cache/tiers/redis": [
+        (
+            {
+                "redis_clean",
+                "redis_compatible",
+                "redis_erase",
+                "redis_jobs",
+                "redis_probe",
+                "redis_read",
+                "redis_tenants",
+                "redis_tier",
+                "redis_write",
+            },
+            "redis_tier.c begins jobs by kind of request, one file for each; jobs wait for the epochs "
+            "of tenants, and what a job finds wrong or erased, others drop and clean",
+        ),
+    ],
 }
 
 
@@ -40,40 +124,50 @@ class CannotCheck(Exception):
     """What this machine, or this build, lacks."""
 
 
-def objects_of(build, room):
-    """File name without suffix -> its object, of the C files that lie in the room itself."""
+@functools.cache
+def objects_by_folder(build):
+    """Folder -> {file name without suffix: its object}, of the C files that were built."""
     commands = build / "compile_commands.json"
     if not commands.is_file():
         raise CannotCheck(f"{commands} is missing")
     found = {}
     for command in json.loads(commands.read_text()):
-        source = (pathlib.Path(command["directory"]) / command["file"]).resolve()
-        if source.parent != (ROOT / room).resolve() or source.suffix != ".c":
-            continue
-        made = pathlib.Path(command["directory"]) / command["output"]
-        if made.is_file():
-            found.setdefault(source.stem, made)
+        source = os.path.realpath(os.path.join(command["directory"], command["file"]))
+        folder, name = os.path.split(source)
+        stem, suffix = os.path.splitext(name)
+        made = os.path.join(command["directory"], command["output"])
+        if suffix == ".c" and os.path.isfile(made):
+            found.setdefault(folder, {}).setdefault(stem, made)
+    return found
+
+
+def objects_of(build, room):
+    """File name without suffix -> its object, of the C files that lie in the room itself."""
+    found = objects_by_folder(build).get(str(ROOT / room))
     if not found:
         raise CannotCheck(f"nothing of {room} was built in {build}")
     return found
 
 
-def symbols(made):
-    """What an object defines for others, and what it wants of others."""
-    out = subprocess.run(["nm", "-P", str(made)], capture_output=True, check=True, text=True)
-    defines, wants = set(), set()
+def symbols(objects):
+    """File -> what its object defines for others, and what it wants of others."""
+    known = {name: (set(), set()) for name in objects}
+    name_of = {made: name for name, made in objects.items()}
+    out = subprocess.run(["nm", "-P", "-A", *name_of], capture_output=True, check=True, text=True)
     for line in out.stdout.splitlines():
-        name, kind = line.split()[:2]
+        made, _, rest = line.partition(": ")
+        symbol, kind = rest.split()[:2]
+        defines, wants = known[name_of[made]]
         if kind in "Uwv":
-            wants.add(name)
+            wants.add(symbol)
         elif kind.isupper():
-            defines.add(name)
-    return defines, wants
+            defines.add(symbol)
+    return known
 
 
 def stands_on(objects):
     """File -> {file that it stands on: the symbols}."""
-    known = {name: symbols(made) for name, made in objects.items()}
+    known = symbols(objects)
     if not any(defines for defines, _ in known.values()):
         raise CannotCheck("nm reads no symbols from these objects")
     home = {s: name for name, (defines, _) in known.items() for s in defines}
