@@ -57,8 +57,8 @@ struct kvtierd_http {
 	struct kvtierd_connection *connections; /* o.connections of them */
 	struct exchange_list talk, puts;       /* waiting */
 	uint32_t puts_under_way;
-	struct kvtierd_address addresses[KVTIERD_ADDRESSES];
-	size_t address_count, address; /* the one that worked last */
+	struct kvw_resolve_addresses addresses;
+	size_t address; /* the one that worked last */
 	bool stalled;
 	int epoll, bell;
 	char *buffer;
@@ -333,12 +333,13 @@ static void push(struct kvtierd_connection *c)
 
 /* --- connecting ------------------------------------------------------------------------------- */
 
-static bool open_socket(struct kvtierd_connection *c, const struct kvtierd_address *to, int *error)
+static bool open_socket(
+	struct kvtierd_connection *c, const struct kvw_resolve_address *address, int *error)
 {
 	struct kvtierd_http *h = c->h;
 	struct epoll_event event = {
 		.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET, .data.ptr = c};
-	int fd = socket(to->bytes.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	int fd = socket(address->to.any.sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 	int yes = 1;
 
 	if (fd < 0) {
@@ -346,8 +347,7 @@ static bool open_socket(struct kvtierd_connection *c, const struct kvtierd_addre
 		return false;
 	}
 	(void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof(yes));
-	if ((connect(fd, (const struct sockaddr *)&to->bytes, to->len) < 0 &&
-		    errno != EINPROGRESS) ||
+	if ((connect(fd, &address->to.any, address->len) < 0 && errno != EINPROGRESS) ||
 		epoll_ctl(h->epoll, EPOLL_CTL_ADD, fd, &event) < 0) {
 		*error = errno;
 		(void)close(fd);
@@ -368,24 +368,24 @@ static void connect_next(struct kvtierd_connection *c, int error)
 
 	if (c->fd >= 0)
 		close_connection(c);
-	while (c->tried < h->address_count) {
-		size_t i = (h->address + c->tried++) % h->address_count;
+	while (c->tried < h->addresses.count) {
+		size_t i = (h->address + c->tried++) % h->addresses.count;
 
-		if (open_socket(c, &h->addresses[i], &error)) {
+		if (open_socket(c, &h->addresses.items[i], &error)) {
 			count(h, &h->stats.connects);
 			return;
 		}
 	}
 	kvtierd_resolver_again(h->o.resolver);
-	fail(c, KVT_EIO, h->address_count == 0 ? "the host's address is not known" : "connect",
-		h->address_count == 0 ? 0 : error);
+	fail(c, KVT_EIO, h->addresses.count == 0 ? "the host's address is not known" : "connect",
+		h->addresses.count == 0 ? 0 : error);
 }
 
 static void connected(struct kvtierd_connection *c)
 {
 	struct kvtierd_http *h = c->h;
 
-	h->address = (h->address + c->tried - 1) % h->address_count;
+	h->address = (h->address + c->tried - 1) % h->addresses.count;
 	c->state = BUSY;
 	c->may_send = true;
 	c->begun_ns = kvt_now(h->o.surroundings);
@@ -413,8 +413,8 @@ static void begin(struct kvtierd_connection *c, struct kvtierd_exchange *x)
 		x->sent_ns = c->begun_ns;
 		push(c);
 	} else {
-		h->address_count = kvtierd_resolver_get(h->o.resolver, h->addresses);
-		if (h->address >= h->address_count)
+		kvtierd_resolver_get(h->o.resolver, &h->addresses);
+		if (h->address >= h->addresses.count)
 			h->address = 0;
 		connect_next(c, 0);
 	}

@@ -6,7 +6,6 @@
  */
 #include "tiers/kvtierd/kvtierd_resolve.h"
 
-#include <netdb.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -18,36 +17,26 @@
 struct kvtierd_resolver {
 	const struct kvt_surroundings *s;
 	char host[256];
-	char port[8];
+	uint16_t port;
 	bool has_thread;
 	pthread_t thread;
 	pthread_mutex_t lock; /* guards what follows */
 	pthread_cond_t wake;
-	struct kvtierd_address addresses[KVTIERD_ADDRESSES];
-	size_t count;
+	struct kvw_resolve_addresses addresses;
 	int64_t asked_ns; /* when it was last looked up */
 	bool wanted, ending;
 };
 
-/* flags: as getaddrinfo's. Returns its error. */
+/* As kvw_resolve_now; addresses stay as they were when it fails. */
 static int look_up(struct kvtierd_resolver *r, int flags)
 {
-	struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICSERV | flags};
-	struct kvtierd_address found[KVTIERD_ADDRESSES];
-	struct addrinfo *list = NULL;
-	size_t count = 0;
-	int err = getaddrinfo(r->host, r->port, &hints, &list);
+	struct kvw_resolve_addresses found;
+	int err = kvw_resolve_now(r->host, r->port, flags, &found);
 
 	if (err != 0)
 		return err;
-	for (struct addrinfo *a = list; a != NULL && count < KVTIERD_ADDRESSES; a = a->ai_next) {
-		memcpy(&found[count].bytes, a->ai_addr, a->ai_addrlen);
-		found[count++].len = a->ai_addrlen;
-	}
-	freeaddrinfo(list);
 	pthread_mutex_lock(&r->lock);
-	memcpy(r->addresses, found, count * sizeof(found[0]));
-	r->count = count;
+	r->addresses = found;
 	pthread_mutex_unlock(&r->lock);
 	return 0;
 }
@@ -100,7 +89,7 @@ enum kvt_status kvtierd_resolver_create(const char *host, uint16_t port, bool th
 		return KVT_ENOMEM;
 	r->s = s;
 	(void)snprintf(r->host, sizeof(r->host), "%s", host);
-	(void)snprintf(r->port, sizeof(r->port), "%u", port);
+	r->port = port;
 	(void)pthread_mutex_init(&r->lock, NULL);
 	(void)pthread_cond_init(&r->wake, NULL);
 	if (look_up(r, AI_NUMERICHOST) != 0) {
@@ -129,15 +118,11 @@ void kvtierd_resolver_destroy(struct kvtierd_resolver *r)
 	free(r);
 }
 
-size_t kvtierd_resolver_get(struct kvtierd_resolver *r, struct kvtierd_address out[KVTIERD_ADDRESSES])
+void kvtierd_resolver_get(struct kvtierd_resolver *r, struct kvw_resolve_addresses *out)
 {
-	size_t count;
-
 	pthread_mutex_lock(&r->lock);
-	count = r->count;
-	memcpy(out, r->addresses, count * sizeof(out[0]));
+	*out = r->addresses;
 	pthread_mutex_unlock(&r->lock);
-	return count;
 }
 
 void kvtierd_resolver_again(struct kvtierd_resolver *r)

@@ -8,17 +8,8 @@
 #ifndef KVT_TIERED_RESOLVE_H
 #define KVT_TIERED_RESOLVE_H
 
-#include <stdbool.h>
-#include <sys/socket.h>
-
+#include "base/resolve.h"
 #include "chunk/note.h"
-
-#define KVTIERD_ADDRESSES 8
-
-struct kvtierd_address {
-	struct sockaddr_storage bytes;
-	socklen_t len;
-};
 
 struct kvtierd_resolver;
 
@@ -28,8 +19,8 @@ enum kvt_status kvtierd_resolver_create(const char *host, uint16_t port, bool th
 /* Waits for a lookup under way. NULL is allowed. */
 void kvtierd_resolver_destroy(struct kvtierd_resolver *r);
 
-/* The latest addresses; returns how many, 0: unknown. Any thread. */
-size_t kvtierd_resolver_get(struct kvtierd_resolver *r, struct kvtierd_address out[KVTIERD_ADDRESSES]);
+/* The latest addresses, none: unknown. Any thread. */
+void kvtierd_resolver_get(struct kvtierd_resolver *r, struct kvw_resolve_addresses *out);
 
 /* The addresses are of no use: looks again, at most once in some seconds. Never waits. */
 void kvtierd_resolver_again(struct kvtierd_resolver *r);

@@ -38,7 +38,7 @@ struct kvw_redis_server *kvw_redis_server_create(struct kvw_redis_server_setting
 		if (server->slots[i].link == NULL)
 			goto fail;
 	}
-	if (kvw_redis_resolve_literal(host, port, &server->addresses))
+	if (kvw_resolve_literal(host, port, &server->addresses))
 		server->addresses_ns = INT64_MAX;
 	return server;
 fail:
@@ -52,7 +52,7 @@ void kvw_redis_server_discard(struct kvw_redis_server *server)
 		return;
 	for (uint32_t i = 0; server->slots != NULL && i < server->slot_count; i++)
 		kvw_redis_link_destroy(server->slots[i].link);
-	kvw_redis_resolve_drop(server->question);
+	kvw_resolve_drop(server->question);
 	free(server->slots);
 	free(server);
 }
@@ -130,7 +130,7 @@ static void open_slot(
 	struct kvw_redis_server *server, struct kvw_redis_link_slot *slot, int64_t give_up_ns)
 {
 	const struct kvw_redis_server_settings *settings = server->settings;
-	const struct kvw_redis_address *address;
+	const struct kvw_resolve_address *address;
 	struct kvw_redis_link_target target;
 
 	if (slot->address >= server->addresses.count)
@@ -188,8 +188,8 @@ static void attempt(struct kvw_redis_server *server, int64_t now_ns)
 		return;
 	}
 	if (server->question == NULL &&
-		kvw_redis_resolve_begin(
-			host, server->port, server->settings->wake, &server->question) != KVW_OK)
+		kvw_resolve_begin(host, server->port, server->settings->wake, &server->question) !=
+			KVW_OK)
 		server->question = NULL; /* the attempt ends at its limit, and is logged then */
 	server->give_up_ns = give_up_ns;
 }
@@ -201,8 +201,8 @@ static unsigned resolve_turn(struct kvw_redis_server *server, int64_t now_ns, in
 	char text[KVW_REDIS_REASON];
 
 	if (server->question != NULL &&
-		kvw_redis_resolve_answered(server->question, &server->addresses, &why)) {
-		kvw_redis_resolve_drop(server->question);
+		kvw_resolve_answered(server->question, &server->addresses, &why)) {
+		kvw_resolve_drop(server->question);
 		server->question = NULL;
 		server->addresses_ns = now_ns;
 	} else if (give_up_ns == 0 || now_ns < give_up_ns) {

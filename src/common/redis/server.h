@@ -15,8 +15,8 @@
 #ifndef KVW_REDIS_SERVER_H
 #define KVW_REDIS_SERVER_H
 
+#include "base/resolve.h"
 #include "redis/link.h"
-#include "redis/resolve.h"
 #include "redis/topology.h"
 
 /* What all servers of a client share. */
@@ -66,8 +66,8 @@ struct kvw_redis_server {
 	uint32_t slot_count;
 	uint32_t ready;
 
-	struct kvw_redis_resolve *question; /* NULL: none */
-	struct kvw_redis_addresses addresses;
+	struct kvw_resolve *question; /* NULL: none */
+	struct kvw_resolve_addresses addresses;
 	int64_t addresses_ns; /* when they were found; INT64_MAX: digits, for ever */
 	int64_t give_up_ns;   /* of the attempt that waits for the addresses; 0: none does */
 

@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "redis/link.h"
-#include "redis/resolve.h"
+#include "base/resolve.h"
 #include "support.h"
 #include "tests/unit/suite.h"
 
@@ -60,7 +60,7 @@ static void say(const char *text)
 static void setup(void)
 {
 	static const struct kvw_redis_link_login no_login;
-	struct kvw_redis_addresses here;
+	struct kvw_resolve_addresses here;
 	struct kvw_redis_link_target target = {.host = "127.0.0.1", .login = &no_login};
 	struct pollfd p;
 
@@ -70,7 +70,7 @@ static void setup(void)
 	epoll = epoll_create1(EPOLL_CLOEXEC);
 	l = kvw_redis_link_create(epoll, &w);
 	ck_assert(epoll >= 0 && l != NULL);
-	ck_assert(kvw_redis_resolve_literal("127.0.0.1", f.port, &here));
+	ck_assert(kvw_resolve_literal("127.0.0.1", f.port, &here));
 	target.address = &here.items[0].to.any;
 	target.address_len = here.items[0].len;
 	kvw_redis_link_open(l, &target, INT64_MAX);

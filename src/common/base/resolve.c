@@ -1,9 +1,9 @@
 /*
- * resolve.c - the addresses of a host name, by a thread of its own.
+ * resolve.c - the addresses of a host name, at once or by a thread of its own.
  *
  * A question has two owners, the asker and the thread; the last of them frees it.
  */
-#include "redis/resolve.h"
+#include "base/resolve.h"
 
 #include <fcntl.h>
 #include <netdb.h>
@@ -18,49 +18,50 @@
 #define HOST_BYTES  256
 #define STACK_BYTES (256u << 10)
 
-struct kvw_redis_resolve {
+struct kvw_resolve {
 	_Atomic int owners;
 	_Atomic bool answered; /* release: addresses and error are set */
 	int error;             /* of getaddrinfo */
 	int wake;              /* owned */
 	char host[HOST_BYTES];
-	char port[8];
-	struct kvw_redis_addresses addresses;
+	uint16_t port;
+	struct kvw_resolve_addresses addresses;
 };
 
-static int look_up(const char *host, const char *port, int flags, struct kvw_redis_addresses *out)
+int kvw_resolve_now(const char *host, uint16_t port, int flags, struct kvw_resolve_addresses *out)
 {
-	struct addrinfo hints = {
-		.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM, .ai_flags = flags};
+	struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICSERV | flags};
 	struct addrinfo *found = NULL;
-	int error = getaddrinfo(host, port, &hints, &found);
+	size_t count = 0;
+	char text[8];
+	int error;
 
-	out->count = 0;
+	snprintf(text, sizeof(text), "%u", port);
+	error = getaddrinfo(host, text, &hints, &found);
 	if (error != 0)
 		return error;
-	for (struct addrinfo *a = found; a != NULL && out->count < KVW_REDIS_RESOLVE_MAX;
-		a = a->ai_next) {
-		struct kvw_redis_address *to = &out->items[out->count];
+	for (struct addrinfo *a = found; a != NULL && count < KVW_RESOLVE_MAX; a = a->ai_next) {
+		struct kvw_resolve_address *to = &out->items[count];
 
 		if (a->ai_addrlen > sizeof(to->to))
 			continue;
 		memcpy(&to->to, a->ai_addr, a->ai_addrlen);
 		to->len = a->ai_addrlen;
-		out->count++;
+		count++;
 	}
 	freeaddrinfo(found);
-	return out->count > 0 ? 0 : EAI_NONAME;
+	if (count == 0)
+		return EAI_NONAME;
+	out->count = count;
+	return 0;
 }
 
-bool kvw_redis_resolve_literal(const char *host, uint16_t port, struct kvw_redis_addresses *out)
+bool kvw_resolve_literal(const char *host, uint16_t port, struct kvw_resolve_addresses *out)
 {
-	char text[8];
 	size_t len = strlen(host);
 
-	if (port != 0) {
-		snprintf(text, sizeof(text), "%u", port);
-		return look_up(host, text, AI_NUMERICHOST | AI_NUMERICSERV, out) == 0;
-	}
+	if (port != 0)
+		return kvw_resolve_now(host, port, AI_NUMERICHOST, out) == 0;
 	memset(&out->items[0], 0, sizeof(out->items[0]));
 	out->items[0].to.local.sun_family = AF_UNIX;
 	if (len >= sizeof(out->items[0].to.local.sun_path))
@@ -71,7 +72,7 @@ bool kvw_redis_resolve_literal(const char *host, uint16_t port, struct kvw_redis
 	return true;
 }
 
-void kvw_redis_resolve_drop(struct kvw_redis_resolve *question)
+void kvw_resolve_drop(struct kvw_resolve *question)
 {
 	if (question == NULL ||
 		atomic_fetch_sub_explicit(&question->owners, 1, memory_order_acq_rel) > 1)
@@ -82,19 +83,19 @@ void kvw_redis_resolve_drop(struct kvw_redis_resolve *question)
 
 static void *resolve_thread(void *self)
 {
-	struct kvw_redis_resolve *question = self;
+	struct kvw_resolve *question = self;
 	uint64_t one = 1;
 
-	question->error =
-		look_up(question->host, question->port, AI_NUMERICSERV, &question->addresses);
+	question->error = kvw_resolve_now(question->host, question->port, 0, &question->addresses);
 	atomic_store_explicit(&question->answered, true, memory_order_release);
-	(void)!write(question->wake, &one, sizeof(one)); /* full: the reader has a wake-up waiting already */
-	kvw_redis_resolve_drop(question);
+	/* full: the reader has a wake-up waiting already */
+	(void)!write(question->wake, &one, sizeof(one));
+	kvw_resolve_drop(question);
 	return NULL;
 }
 
 /* A detached thread that takes no signals. */
-static bool start(struct kvw_redis_resolve *question)
+static bool start(struct kvw_resolve *question)
 {
 	pthread_attr_t attributes;
 	pthread_t thread;
@@ -112,15 +113,14 @@ static bool start(struct kvw_redis_resolve *question)
 	return good;
 }
 
-enum kvw_err kvw_redis_resolve_begin(
-	const char *host, uint16_t port, int wake, struct kvw_redis_resolve **out)
+enum kvw_err kvw_resolve_begin(const char *host, uint16_t port, int wake, struct kvw_resolve **out)
 {
-	struct kvw_redis_resolve *question = calloc(1, sizeof(*question));
+	struct kvw_resolve *question = calloc(1, sizeof(*question));
 
 	if (question == NULL)
 		return KVW_ENOMEM;
 	snprintf(question->host, sizeof(question->host), "%s", host);
-	snprintf(question->port, sizeof(question->port), "%u", port);
+	question->port = port;
 	question->wake = fcntl(wake, F_DUPFD_CLOEXEC, 0);
 	if (question->wake < 0)
 		goto fail;
@@ -136,8 +136,8 @@ fail:
 	return KVW_ENOMEM;
 }
 
-bool kvw_redis_resolve_answered(
-	struct kvw_redis_resolve *question, struct kvw_redis_addresses *out, const char **why)
+bool kvw_resolve_answered(
+	struct kvw_resolve *question, struct kvw_resolve_addresses *out, const char **why)
 {
 	if (!atomic_load_explicit(&question->answered, memory_order_acquire))
 		return false;
