@@ -6,6 +6,12 @@
 
 #include <stdint.h>
 
+static inline void kvt_put16(uint8_t *to, uint16_t value)
+{
+	to[0] = (uint8_t)value;
+	to[1] = (uint8_t)(value >> 8);
+}
+
 static inline void kvt_put32(uint8_t *to, uint32_t value)
 {
 	for (int i = 0; i < 4; i++)
@@ -16,6 +22,11 @@ static inline void kvt_put64(uint8_t *to, uint64_t value)
 {
 	for (int i = 0; i < 8; i++)
 		to[i] = (uint8_t)(value >> (8 * i));
+}
+
+static inline uint16_t kvt_get16(const uint8_t *from)
+{
+	return (uint16_t)(from[0] | from[1] << 8);
 }
 
 static inline uint32_t kvt_get32(const uint8_t *from)

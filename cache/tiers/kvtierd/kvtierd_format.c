@@ -7,25 +7,11 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "chunk/checksum.h"
-#include "protect/little_endian.h"
+#include "tiers/bytes.h"
 
 /* --- marks ------------------------------------------------------------------------------------ */
 
 static const char magic[8] = "kvtmark1";
-
-static void sum_of(const uint8_t mark[KVTIERD_MARK], uint8_t out[16])
-{
-	uint8_t copy[KVTIERD_MARK];
-	struct kvt_segment whole = {.base = copy, .bytes = sizeof(copy)};
-	struct kvt_checksum sum;
-
-	memcpy(copy, mark, sizeof(copy));
-	memset(copy + 16, 0, 16);
-	kvt_checksum_segments(&whole, 1, sizeof(copy), &sum);
-	kvt_put64(out, sum.low);
-	kvt_put64(out + 8, sum.high);
-}
 
 void kvtierd_mark_encode(const struct kvtierd_mark *m, uint8_t out[KVTIERD_MARK])
 {
@@ -39,16 +25,14 @@ void kvtierd_mark_encode(const struct kvtierd_mark *m, uint8_t out[KVTIERD_MARK]
 		memcpy(out + 64, m->tenant.bytes, sizeof(m->tenant.bytes));
 	kvt_put64(out + 96, m->value);
 	kvt_put64(out + 104, (uint64_t)m->written_wall_ns);
-	sum_of(out, out + 16);
+	kvt_bytes_stamp(out, KVTIERD_MARK, 0);
 }
 
 enum kvt_status kvtierd_mark_decode(const uint8_t in[KVTIERD_MARK], struct kvtierd_mark *out)
 {
 	uint32_t kind = kvt_get32(in + 8);
-	uint8_t sum[16];
 
-	sum_of(in, sum);
-	if (memcmp(in, magic, sizeof(magic)) != 0 || memcmp(in + 16, sum, sizeof(sum)) != 0 ||
+	if (memcmp(in, magic, sizeof(magic)) != 0 || !kvt_bytes_prove(in, KVTIERD_MARK, 0) ||
 		kind < KVTIERD_EPOCH_ALL || kind > KVTIERD_ERASED)
 		return KVT_ECORRUPT;
 	*out = (struct kvtierd_mark){.kind = (enum kvtierd_mark_kind)kind};
@@ -64,25 +48,13 @@ enum kvt_status kvtierd_mark_decode(const uint8_t in[KVTIERD_MARK], struct kvtie
 
 /* --- names ------------------------------------------------------------------------------------ */
 
-static char *hex(char *to, const uint8_t *bytes, size_t n)
-{
-	static const char digits[] = "0123456789abcdef";
-
-	for (size_t i = 0; i < n; i++) {
-		*to++ = digits[bytes[i] >> 4];
-		*to++ = digits[bytes[i] & 15];
-	}
-	*to = '\0';
-	return to;
-}
-
 void kvtierd_chunk_name(
 	const struct kvt_fingerprint *f, const struct kvt_key *key, char out[KVTIERD_NAME_ROOM])
 {
-	char *at = hex(out, key->bytes, sizeof(key->bytes));
+	char *at = kvt_bytes_put_hex(out, key->bytes, sizeof(key->bytes));
 
 	*at++ = '-';
-	(void)hex(at, f->bytes, 16);
+	(void)kvt_bytes_put_hex(at, f->bytes, 16);
 }
 
 void kvtierd_epoch_name(const struct kvt_fingerprint *f, const struct kvt_tenant *tenant,
@@ -92,10 +64,10 @@ void kvtierd_epoch_name(const struct kvt_fingerprint *f, const struct kvt_tenant
 	char *at;
 
 	memcpy(out, prefix, sizeof(prefix) - 1);
-	at = hex(out + sizeof(prefix) - 1, f->bytes, 16);
+	at = kvt_bytes_put_hex(out + sizeof(prefix) - 1, f->bytes, 16);
 	if (tenant != NULL) {
 		*at++ = '-';
-		(void)hex(at, tenant->bytes, sizeof(tenant->bytes));
+		(void)kvt_bytes_put_hex(at, tenant->bytes, sizeof(tenant->bytes));
 	}
 }
 

@@ -6,80 +6,16 @@
  * by an enemy, or by a defect) lead to KVT_ECORRUPT and to nothing else.
  */
 #include <string.h>
-#define XXH_STATIC_LINKING_ONLY
 #include <xxhash.h>
 
+#include "tiers/bytes.h"
 #include "tiers/nvme/nvme_format.h"
 
 #define RECORD_MAGIC 0x5254564bu
 
-static void put16(uint8_t *p, uint16_t v)
-{
-	p[0] = (uint8_t)v;
-	p[1] = (uint8_t)(v >> 8);
-}
-
-static void put32(uint8_t *p, uint32_t v)
-{
-	put16(p, (uint16_t)v);
-	put16(p + 2, (uint16_t)(v >> 16));
-}
-
-static void put64(uint8_t *p, uint64_t v)
-{
-	put32(p, (uint32_t)v);
-	put32(p + 4, (uint32_t)(v >> 32));
-}
-
-static uint16_t get16(const uint8_t *p)
-{
-	return (uint16_t)(p[0] | p[1] << 8);
-}
-
-static uint32_t get32(const uint8_t *p)
-{
-	return get16(p) | (uint32_t)get16(p + 2) << 16;
-}
-
-static uint64_t get64(const uint8_t *p)
-{
-	return get32(p) | (uint64_t)get32(p + 4) << 32;
-}
-
 static uint64_t seed_of(const uint8_t store_id[16])
 {
-	return get64(store_id) ^ get64(store_id + 8);
-}
-
-/* XXH3-128 of a block with its own place, bytes 16 to 32, taken as zero. */
-static struct kvt_checksum block_sum(const uint8_t *block, size_t len, uint64_t seed)
-{
-	static const uint8_t zero[16];
-	XXH3_state_t state;
-	XXH128_hash_t hash;
-
-	XXH3_INITSTATE(&state);
-	(void)XXH3_128bits_reset_withSeed(&state, seed);
-	(void)XXH3_128bits_update(&state, block, 16);
-	(void)XXH3_128bits_update(&state, zero, sizeof(zero));
-	(void)XXH3_128bits_update(&state, block + 32, len - 32);
-	hash = XXH3_128bits_digest(&state);
-	return (struct kvt_checksum){.low = hash.low64, .high = hash.high64};
-}
-
-static void block_seal(uint8_t *block, size_t len, uint64_t seed)
-{
-	struct kvt_checksum sum = block_sum(block, len, seed);
-
-	put64(block + 16, sum.low);
-	put64(block + 24, sum.high);
-}
-
-static bool block_proves(const uint8_t *block, size_t len, uint64_t seed)
-{
-	struct kvt_checksum sum = block_sum(block, len, seed);
-
-	return get64(block + 16) == sum.low && get64(block + 24) == sum.high;
+	return kvt_get64(store_id) ^ kvt_get64(store_id + 8);
 }
 
 /* --- format file and log's head --------------------------------------------------------------- */
@@ -88,31 +24,31 @@ void nvme_format_encode(const struct nvme_format *f, uint8_t out[NVME_PAGE])
 {
 	memset(out, 0, NVME_PAGE);
 	memcpy(out, "kvtstore", 8);
-	put16(out + 8, f->major);
-	put16(out + 10, f->minor);
-	put32(out + 12, NVME_UNIT);
+	kvt_put16(out + 8, f->major);
+	kvt_put16(out + 10, f->minor);
+	kvt_put32(out + 12, NVME_UNIT);
 	memcpy(out + 32, f->store_id, 16);
 	memcpy(out + 48, f->fingerprint.bytes, 32);
-	put32(out + 80, f->rank);
-	put64(out + 88, f->file_bytes);
-	block_seal(out, NVME_PAGE, 0);
+	kvt_put32(out + 80, f->rank);
+	kvt_put64(out + 88, f->file_bytes);
+	kvt_bytes_stamp(out, NVME_PAGE, 0);
 }
 
 enum kvt_status nvme_format_decode(const uint8_t *in, size_t len, struct nvme_format *out)
 {
 	struct nvme_format f = {0};
 
-	if (len < 12 || memcmp(in, "kvtstore", 8) != 0 || get16(in + 8) != NVME_MAJOR)
+	if (len < 12 || memcmp(in, "kvtstore", 8) != 0 || kvt_get16(in + 8) != NVME_MAJOR)
 		return KVT_EFORMAT;
-	if (len < NVME_PAGE || !block_proves(in, NVME_PAGE, 0))
+	if (len < NVME_PAGE || !kvt_bytes_prove(in, NVME_PAGE, 0))
 		return KVT_ECORRUPT;
-	f.major = get16(in + 8);
-	f.minor = get16(in + 10);
+	f.major = kvt_get16(in + 8);
+	f.minor = kvt_get16(in + 10);
 	memcpy(f.store_id, in + 32, 16);
 	memcpy(f.fingerprint.bytes, in + 48, 32);
-	f.rank = get32(in + 80);
-	f.file_bytes = get64(in + 88);
-	if (get32(in + 12) != NVME_UNIT || f.file_bytes < NVME_UNIT ||
+	f.rank = kvt_get32(in + 80);
+	f.file_bytes = kvt_get64(in + 88);
+	if (kvt_get32(in + 12) != NVME_UNIT || f.file_bytes < NVME_UNIT ||
 		f.file_bytes % NVME_UNIT != 0 || f.file_bytes / NVME_UNIT > UINT32_MAX)
 		return KVT_ECORRUPT;
 	*out = f;
@@ -124,23 +60,23 @@ void nvme_log_head_encode(
 {
 	memset(out, 0, NVME_PAGE);
 	memcpy(out, "kvtxlog1", 8);
-	put16(out + 8, NVME_MAJOR);
-	put16(out + 10, NVME_MINOR);
+	kvt_put16(out + 8, NVME_MAJOR);
+	kvt_put16(out + 10, NVME_MINOR);
 	memcpy(out + 32, store_id, 16);
-	put64(out + 48, h->number);
-	put64(out + 56, h->generation);
-	block_seal(out, NVME_PAGE, seed_of(store_id));
+	kvt_put64(out + 48, h->number);
+	kvt_put64(out + 56, h->generation);
+	kvt_bytes_stamp(out, NVME_PAGE, seed_of(store_id));
 }
 
 enum kvt_status nvme_log_head_decode(
 	const uint8_t *in, size_t len, const uint8_t store_id[16], struct nvme_log_head *out)
 {
-	if (len < NVME_PAGE || memcmp(in, "kvtxlog1", 8) != 0 || get16(in + 8) != NVME_MAJOR ||
+	if (len < NVME_PAGE || memcmp(in, "kvtxlog1", 8) != 0 || kvt_get16(in + 8) != NVME_MAJOR ||
 		memcmp(in + 32, store_id, 16) != 0 ||
-		!block_proves(in, NVME_PAGE, seed_of(store_id)))
+		!kvt_bytes_prove(in, NVME_PAGE, seed_of(store_id)))
 		return KVT_ECORRUPT;
-	out->number = get64(in + 48);
-	out->generation = get64(in + 56);
+	out->number = kvt_get64(in + 48);
+	out->generation = kvt_get64(in + 56);
 	return KVT_OK;
 }
 
@@ -162,26 +98,26 @@ static void add_encode(const struct nvme_record *r, uint8_t *out)
 	memcpy(out + 32, r->keys[0].bytes, KVT_KEY_BYTES);
 	memcpy(out + 64, r->parent.bytes, KVT_KEY_BYTES);
 	memcpy(out + 96, r->tenant.bytes, sizeof(r->tenant.bytes));
-	put64(out + 112, r->bytes);
-	put64(out + 120, (uint64_t)r->expires_wall_ns);
-	put64(out + 128, r->ttl_ns);
-	put32(out + 136, r->tokens);
-	put32(out + 140, r->run_count);
-	put64(out + 144, r->cost_ns);
+	kvt_put64(out + 112, r->bytes);
+	kvt_put64(out + 120, (uint64_t)r->expires_wall_ns);
+	kvt_put64(out + 128, r->ttl_ns);
+	kvt_put32(out + 136, r->tokens);
+	kvt_put32(out + 140, r->run_count);
+	kvt_put64(out + 144, r->cost_ns);
 	for (uint32_t i = 0; i < r->run_count; i++) {
-		put32(out + 152 + i * 8, r->runs[i].first);
-		put32(out + 156 + i * 8, r->runs[i].count);
+		kvt_put32(out + 152 + i * 8, r->runs[i].first);
+		kvt_put32(out + 156 + i * 8, r->runs[i].count);
 	}
 }
 
 void nvme_record_encode(const struct nvme_record *r, uint8_t out[NVME_RECORD])
 {
 	memset(out, 0, NVME_RECORD);
-	put32(out, RECORD_MAGIC);
+	kvt_put32(out, RECORD_MAGIC);
 	out[4] = (uint8_t)r->type;
 	out[5] = r->flags;
-	put16(out + 6, r->header_pages);
-	put64(out + 24, r->generation);
+	kvt_put16(out + 6, r->header_pages);
+	kvt_put64(out + 24, r->generation);
 	switch (r->type) {
 	case NVME_ADD:
 		add_encode(r, out);
@@ -190,7 +126,7 @@ void nvme_record_encode(const struct nvme_record *r, uint8_t out[NVME_RECORD])
 		memcpy(out + 32, r->keys[0].bytes, KVT_KEY_BYTES);
 		break;
 	case NVME_ERASE:
-		put32(out + 32, r->key_count);
+		kvt_put32(out + 32, r->key_count);
 		memcpy(out + 36, r->keys, r->key_count * sizeof(r->keys[0]));
 		break;
 	case NVME_TENANT:
@@ -205,8 +141,8 @@ void nvme_record_encode(const struct nvme_record *r, uint8_t out[NVME_RECORD])
 void nvme_record_stamp(
 	uint8_t record[NVME_RECORD], const uint8_t store_id[16], uint64_t log, uint64_t i)
 {
-	put64(record + 16, i);
-	put64(record + 8, record_sum(record, store_id, log));
+	kvt_put64(record + 16, i);
+	kvt_put64(record + 8, record_sum(record, store_id, log));
 }
 
 bool nvme_record_is_tombstone(const uint8_t record[NVME_RECORD])
@@ -222,19 +158,19 @@ static enum kvt_status add_decode(const uint8_t *in, struct nvme_record *r)
 	memcpy(r->keys[0].bytes, in + 32, KVT_KEY_BYTES);
 	memcpy(r->parent.bytes, in + 64, KVT_KEY_BYTES);
 	memcpy(r->tenant.bytes, in + 96, sizeof(r->tenant.bytes));
-	r->bytes = get64(in + 112);
-	r->expires_wall_ns = (int64_t)get64(in + 120);
-	r->ttl_ns = get64(in + 128);
-	r->tokens = get32(in + 136);
-	r->run_count = get32(in + 140);
-	r->cost_ns = get64(in + 144);
+	r->bytes = kvt_get64(in + 112);
+	r->expires_wall_ns = (int64_t)kvt_get64(in + 120);
+	r->ttl_ns = kvt_get64(in + 128);
+	r->tokens = kvt_get32(in + 136);
+	r->run_count = kvt_get32(in + 140);
+	r->cost_ns = kvt_get64(in + 144);
 	if (r->run_count == 0 || r->run_count > NVME_MAX_RUNS || r->bytes == 0 ||
 		r->bytes > NVME_MAX_BYTES || r->header_pages == 0 ||
 		r->header_pages > NVME_MAX_HEADER / NVME_PAGE)
 		return KVT_ECORRUPT;
 	for (uint32_t i = 0; i < r->run_count; i++) {
-		r->runs[i].first = get32(in + 152 + i * 8);
-		r->runs[i].count = get32(in + 156 + i * 8);
+		r->runs[i].first = kvt_get32(in + 152 + i * 8);
+		r->runs[i].count = kvt_get32(in + 156 + i * 8);
 		if (r->runs[i].count == 0 || r->runs[i].first > UINT32_MAX - r->runs[i].count)
 			return KVT_ECORRUPT;
 		units += r->runs[i].count;
@@ -246,15 +182,15 @@ static enum kvt_status add_decode(const uint8_t *in, struct nvme_record *r)
 enum kvt_status nvme_record_decode(const uint8_t in[NVME_RECORD], const uint8_t store_id[16],
 	uint64_t log, uint64_t i, struct nvme_record *out)
 {
-	struct nvme_record r = {.type = in[4], .flags = in[5], .header_pages = get16(in + 6)};
+	struct nvme_record r = {.type = in[4], .flags = in[5], .header_pages = kvt_get16(in + 6)};
 	enum kvt_status status = KVT_OK;
 
-	if (get32(in) == 0)
+	if (kvt_get32(in) == 0)
 		return KVT_MISS;
-	if (get32(in) != RECORD_MAGIC || get64(in + 16) != i ||
-		get64(in + 8) != record_sum(in, store_id, log))
+	if (kvt_get32(in) != RECORD_MAGIC || kvt_get64(in + 16) != i ||
+		kvt_get64(in + 8) != record_sum(in, store_id, log))
 		return KVT_ECORRUPT;
-	r.generation = get64(in + 24);
+	r.generation = kvt_get64(in + 24);
 	switch (in[4]) {
 	case NVME_NONE:
 	case NVME_RESET:
@@ -266,7 +202,7 @@ enum kvt_status nvme_record_decode(const uint8_t in[NVME_RECORD], const uint8_t 
 		memcpy(r.keys[0].bytes, in + 32, KVT_KEY_BYTES);
 		break;
 	case NVME_ERASE:
-		r.key_count = get32(in + 32);
+		r.key_count = kvt_get32(in + 32);
 		if (r.key_count > NVME_ERASE_KEYS)
 			return KVT_ECORRUPT;
 		memcpy(r.keys, in + 36, r.key_count * sizeof(r.keys[0]));
@@ -307,50 +243,32 @@ void nvme_chunk_layout(struct nvme_chunk *c, uint8_t *out)
 	chunk_pointers(c, out);
 }
 
-static void seal_put(uint8_t *out, const struct kvt_seal_header *h)
-{
-	put32(out, h->format);
-	put32(out + 4, h->key_id);
-	put64(out + 8, h->tenant_key_id);
-	memcpy(out + 16, h->salt, 16);
-	put64(out + 32, h->first_nonce);
-}
-
-static void seal_get(const uint8_t *in, struct kvt_seal_header *h)
-{
-	h->format = get32(in);
-	h->key_id = get32(in + 4);
-	h->tenant_key_id = get64(in + 8);
-	memcpy(h->salt, in + 16, 16);
-	h->first_nonce = get64(in + 32);
-}
-
 void nvme_chunk_finish(const struct nvme_chunk *c, const uint8_t store_id[16], uint8_t *out)
 {
 	memcpy(out, "kvtchunk", 8);
-	put16(out + 8, NVME_MAJOR);
-	put16(out + 10, NVME_MINOR);
-	put32(out + 12, c->header_bytes);
+	kvt_put16(out + 8, NVME_MAJOR);
+	kvt_put16(out + 10, NVME_MINOR);
+	kvt_put32(out + 12, c->header_bytes);
 	memcpy(out + 32, store_id, 16);
 	memcpy(out + 48, c->key.bytes, KVT_KEY_BYTES);
 	memcpy(out + 80, c->fingerprint.bytes, sizeof(c->fingerprint.bytes));
 	memcpy(out + 112, c->parent.bytes, KVT_KEY_BYTES);
 	memcpy(out + 144, c->tenant.bytes, sizeof(c->tenant.bytes));
-	put64(out + 160, c->generation);
-	put64(out + 168, c->bytes);
-	put32(out + 176, c->tokens);
-	put32(out + 180, c->rank);
-	put32(out + 184, c->flags);
-	put32(out + 188, c->names_bytes);
-	put64(out + 192, (uint64_t)c->expires_wall_ns);
-	put64(out + 200, c->ttl_ns);
-	put64(out + 208, (uint64_t)c->written_wall_ns);
-	put64(out + 216, c->checksum.low);
-	put64(out + 224, c->checksum.high);
-	seal_put(out + 232, &c->seal);
-	seal_put(out + 272, &c->names_seal);
-	put32(out + 312, c->tag_count);
-	block_seal(out, c->header_bytes, seed_of(store_id));
+	kvt_put64(out + 160, c->generation);
+	kvt_put64(out + 168, c->bytes);
+	kvt_put32(out + 176, c->tokens);
+	kvt_put32(out + 180, c->rank);
+	kvt_put32(out + 184, c->flags);
+	kvt_put32(out + 188, c->names_bytes);
+	kvt_put64(out + 192, (uint64_t)c->expires_wall_ns);
+	kvt_put64(out + 200, c->ttl_ns);
+	kvt_put64(out + 208, (uint64_t)c->written_wall_ns);
+	kvt_put64(out + 216, c->checksum.low);
+	kvt_put64(out + 224, c->checksum.high);
+	kvt_bytes_put_seal(out + 232, &c->seal);
+	kvt_bytes_put_seal(out + 272, &c->names_seal);
+	kvt_put32(out + 312, c->tag_count);
+	kvt_bytes_stamp(out, c->header_bytes, seed_of(store_id));
 }
 
 enum kvt_status nvme_chunk_decode(
@@ -359,32 +277,32 @@ enum kvt_status nvme_chunk_decode(
 	struct nvme_chunk c = {0};
 	uint64_t need = NVME_HEADER_FIXED;
 
-	if (len < NVME_PAGE || memcmp(in, "kvtchunk", 8) != 0 || get16(in + 8) != NVME_MAJOR ||
+	if (len < NVME_PAGE || memcmp(in, "kvtchunk", 8) != 0 || kvt_get16(in + 8) != NVME_MAJOR ||
 		memcmp(in + 32, store_id, 16) != 0)
 		return KVT_ECORRUPT;
-	c.header_bytes = get32(in + 12);
+	c.header_bytes = kvt_get32(in + 12);
 	if (c.header_bytes < NVME_PAGE || c.header_bytes % NVME_PAGE != 0 || c.header_bytes > len ||
 		c.header_bytes > NVME_MAX_HEADER ||
-		!block_proves(in, c.header_bytes, seed_of(store_id)))
+		!kvt_bytes_prove(in, c.header_bytes, seed_of(store_id)))
 		return KVT_ECORRUPT;
 	memcpy(c.key.bytes, in + 48, KVT_KEY_BYTES);
 	memcpy(c.fingerprint.bytes, in + 80, sizeof(c.fingerprint.bytes));
 	memcpy(c.parent.bytes, in + 112, KVT_KEY_BYTES);
 	memcpy(c.tenant.bytes, in + 144, sizeof(c.tenant.bytes));
-	c.generation = get64(in + 160);
-	c.bytes = get64(in + 168);
-	c.tokens = get32(in + 176);
-	c.rank = get32(in + 180);
-	c.flags = get32(in + 184);
-	c.names_bytes = get32(in + 188);
-	c.expires_wall_ns = (int64_t)get64(in + 192);
-	c.ttl_ns = get64(in + 200);
-	c.written_wall_ns = (int64_t)get64(in + 208);
-	c.checksum.low = get64(in + 216);
-	c.checksum.high = get64(in + 224);
-	seal_get(in + 232, &c.seal);
-	seal_get(in + 272, &c.names_seal);
-	c.tag_count = get32(in + 312);
+	c.generation = kvt_get64(in + 160);
+	c.bytes = kvt_get64(in + 168);
+	c.tokens = kvt_get32(in + 176);
+	c.rank = kvt_get32(in + 180);
+	c.flags = kvt_get32(in + 184);
+	c.names_bytes = kvt_get32(in + 188);
+	c.expires_wall_ns = (int64_t)kvt_get64(in + 192);
+	c.ttl_ns = kvt_get64(in + 200);
+	c.written_wall_ns = (int64_t)kvt_get64(in + 208);
+	c.checksum.low = kvt_get64(in + 216);
+	c.checksum.high = kvt_get64(in + 224);
+	kvt_bytes_get_seal(in + 232, &c.seal);
+	kvt_bytes_get_seal(in + 272, &c.names_seal);
+	c.tag_count = kvt_get32(in + 312);
 	need += c.names_bytes;
 	if ((c.flags & NVME_CHUNK_SEALED) != 0)
 		need += KVT_SEAL_TAG_BYTES + (uint64_t)c.tag_count * KVT_SEAL_TAG_BYTES;
@@ -431,7 +349,7 @@ static uint8_t *text_put(uint8_t *out, uint8_t *length, const char *text)
 {
 	size_t n = strlen(text) + 1;
 
-	put32(length, (uint32_t)n);
+	kvt_put32(length, (uint32_t)n);
 	memcpy(out, text, n);
 	return out + n;
 }
@@ -443,9 +361,9 @@ void nvme_names_encode(const struct kvt_blocks *blocks, const char *alias, uint8
 
 	memset(out, 0, NAMES_FIXED);
 	if (blocks != NULL) {
-		put32(out, blocks->hash_bytes);
-		put32(out + 4, blocks->count);
-		put32(out + 8, blocks->block_size);
+		kvt_put32(out, blocks->hash_bytes);
+		kvt_put32(out + 4, blocks->count);
+		kvt_put32(out + 8, blocks->block_size);
 		memcpy(p, blocks->hashes, (size_t)blocks->count * blocks->hash_bytes);
 		p += (size_t)blocks->count * blocks->hash_bytes;
 	}
@@ -456,7 +374,7 @@ void nvme_names_encode(const struct kvt_blocks *blocks, const char *alias, uint8
 	}
 	if (blocks != NULL && blocks->tokens != NULL) {
 		for (size_t i = 0; i < (size_t)blocks->count * blocks->block_size; i++, p += 4)
-			put32(p, blocks->tokens[i]);
+			kvt_put32(p, blocks->tokens[i]);
 		flags |= NAMES_TOKENS;
 	}
 	if (blocks != NULL && blocks->lora_name != NULL) {
@@ -468,10 +386,10 @@ void nvme_names_encode(const struct kvt_blocks *blocks, const char *alias, uint8
 		flags |= NAMES_ALIAS;
 	}
 	if (blocks != NULL && blocks->has_lmcache_hash) {
-		put64(p, blocks->lmcache_hash);
+		kvt_put64(p, blocks->lmcache_hash);
 		flags |= NAMES_LMCACHE;
 	}
-	put32(out + 12, flags);
+	kvt_put32(out + 12, flags);
 }
 
 /* A text of `n` bytes with its zero, or NULL if it is none. */
@@ -491,12 +409,12 @@ enum kvt_status nvme_names_decode(
 
 	if (len < NAMES_FIXED)
 		return KVT_ECORRUPT;
-	b.hash_bytes = get32(in);
-	b.count = get32(in + 4);
-	b.block_size = get32(in + 8);
-	flags = get32(in + 12);
-	lora = get32(in + 16);
-	other = get32(in + 20);
+	b.hash_bytes = kvt_get32(in);
+	b.count = kvt_get32(in + 4);
+	b.block_size = kvt_get32(in + 8);
+	flags = kvt_get32(in + 12);
+	lora = kvt_get32(in + 16);
+	other = kvt_get32(in + 20);
 	tokens = (flags & NAMES_TOKENS) != 0 ? (uint64_t)b.count * b.block_size : 0;
 	if (b.hash_bytes > 32 || b.hash_bytes % 4 != 0 || tokens > NVME_MAX_TOKENS ||
 		(b.count > 0 && b.hash_bytes == 0))
@@ -520,7 +438,7 @@ enum kvt_status nvme_names_decode(
 	b.lora_name = (flags & NAMES_LORA) != 0 ? text_get(p, lora) : NULL;
 	name = (flags & NAMES_ALIAS) != 0 ? text_get(p + lora, other) : NULL;
 	b.has_lmcache_hash = (flags & NAMES_LMCACHE) != 0;
-	b.lmcache_hash = b.has_lmcache_hash ? get64(p + lora + other) : 0;
+	b.lmcache_hash = b.has_lmcache_hash ? kvt_get64(p + lora + other) : 0;
 	if (((flags & NAMES_LORA) != 0) != (b.lora_name != NULL) ||
 		((flags & NAMES_ALIAS) != 0) != (name != NULL))
 		return KVT_ECORRUPT;

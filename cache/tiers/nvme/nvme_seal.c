@@ -20,6 +20,7 @@
 #include <string.h>
 #include <xxhash.h>
 
+#include "protect/little_endian.h"
 #include "tiers/nvme/nvme.h"
 #include "tiers/nvme/nvme_replay.h"
 
@@ -89,8 +90,6 @@ void nvme_seal_close(struct nvme *t)
 
 static void block_encode(const struct slot *slot, uint8_t *block)
 {
-	uint64_t sum;
-
 	memset(block, 0, NVME_PAGE);
 	if (slot->state != SLOT_WRITE)
 		return;
@@ -98,21 +97,14 @@ static void block_encode(const struct slot *slot, uint8_t *block)
 	block[8] = NVME_MAJOR;
 	memcpy(block + SUMMED_AT, slot->tenant.bytes, sizeof(slot->tenant.bytes));
 	memcpy(block + WRAPPED_AT, slot->wrapped, KVT_SEAL_WRAPPED_BYTES);
-	sum = XXH3_64bits(block + SUMMED_AT, NVME_PAGE - SUMMED_AT);
-	for (unsigned i = 0; i < 8; i++)
-		block[16 + i] = (uint8_t)(sum >> 8 * i);
+	kvt_put64(block + 16, XXH3_64bits(block + SUMMED_AT, NVME_PAGE - SUMMED_AT));
 }
 
 static bool block_decode(const uint8_t *block, struct kvt_tenant *tenant)
 {
-	uint64_t sum = XXH3_64bits(block + SUMMED_AT, NVME_PAGE - SUMMED_AT);
-
-	if (memcmp(block, "kvttenan", 8) != 0 || block[8] != NVME_MAJOR)
+	if (memcmp(block, "kvttenan", 8) != 0 || block[8] != NVME_MAJOR ||
+		kvt_get64(block + 16) != XXH3_64bits(block + SUMMED_AT, NVME_PAGE - SUMMED_AT))
 		return false;
-	for (unsigned i = 0; i < 8; i++) {
-		if (block[16 + i] != (uint8_t)(sum >> 8 * i))
-			return false;
-	}
 	memcpy(tenant->bytes, block + SUMMED_AT, sizeof(tenant->bytes));
 	return true;
 }

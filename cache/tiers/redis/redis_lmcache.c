@@ -5,9 +5,8 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <xxhash.h>
 
-#include "protect/little_endian.h"
+#include "tiers/bytes.h"
 
 static const char magic[8] = "kvtmark1";
 
@@ -198,18 +197,6 @@ enum kvt_status lmcache_metadata_decode(const struct lmcache_layout *l, const ui
 
 /* --- mark -------------------------------------------------------------------------------------- */
 
-static void sum_of(const uint8_t *mark, uint8_t out[16])
-{
-	uint8_t copy[REDIS_MARK];
-	XXH128_hash_t sum;
-
-	memcpy(copy, mark, sizeof(copy));
-	memset(copy + 16, 0, 16);
-	sum = XXH3_128bits(copy, sizeof(copy));
-	kvt_put64(out, sum.low64);
-	kvt_put64(out + 8, sum.high64);
-}
-
 void redis_mark_encode(const struct redis_mark *m, uint8_t out[REDIS_MARK])
 {
 	memset(out, 0, REDIS_MARK);
@@ -228,19 +215,16 @@ void redis_mark_encode(const struct redis_mark *m, uint8_t out[REDIS_MARK])
 	kvt_put64(out + 184, m->checksum.high);
 	kvt_put32(out + 192, m->tokens);
 	kvt_put32(out + 196, m->has_parent ? 1 : 0);
-	sum_of(out, out + 16);
+	kvt_bytes_stamp(out, REDIS_MARK, 0);
 }
 
 enum kvt_status redis_mark_decode(const uint8_t *in, size_t len, struct redis_mark *out)
 {
-	uint8_t sum[16];
-
 	if (len != REDIS_MARK || memcmp(in, magic, sizeof(magic)) != 0)
 		return KVT_ECORRUPT;
-	sum_of(in, sum);
-	if (memcmp(sum, in + 16, sizeof(sum)) != 0 || kvt_get32(in + 12) != REDIS_MARK)
+	if (!kvt_bytes_prove(in, REDIS_MARK, 0) || kvt_get32(in + 12) != REDIS_MARK)
 		return KVT_ECORRUPT;
-	if ((in[8] | in[9] << 8) != 1)
+	if (kvt_get16(in + 8) != 1)
 		return KVT_EFORMAT;
 	memcpy(out->key.bytes, in + 32, 32);
 	memcpy(out->fingerprint.bytes, in + 64, 32);

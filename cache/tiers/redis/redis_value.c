@@ -7,48 +7,18 @@
 #include <string.h>
 #include <xxhash.h>
 
-#include "protect/little_endian.h"
+#include "tiers/bytes.h"
 
 static const char magic[8] = "kvtvalue";
 
 /* --- footer ------------------------------------------------------------------------------------ */
 
-static void put_seal(uint8_t *to, const struct kvt_seal_header *seal)
-{
-	kvt_put32(to, seal->format);
-	kvt_put32(to + 4, seal->key_id);
-	kvt_put64(to + 8, seal->tenant_key_id);
-	memcpy(to + 16, seal->salt, sizeof(seal->salt));
-	kvt_put64(to + 32, seal->first_nonce);
-}
-
-static void get_seal(const uint8_t *from, struct kvt_seal_header *seal)
-{
-	seal->format = kvt_get32(from);
-	seal->key_id = kvt_get32(from + 4);
-	seal->tenant_key_id = kvt_get64(from + 8);
-	memcpy(seal->salt, from + 16, sizeof(seal->salt));
-	seal->first_nonce = kvt_get64(from + 32);
-}
-
-static void sum_of(const uint8_t *footer, uint8_t out[16])
-{
-	uint8_t copy[REDIS_FOOTER];
-	XXH128_hash_t sum;
-
-	memcpy(copy, footer, sizeof(copy));
-	memset(copy + 16, 0, 16);
-	sum = XXH3_128bits(copy, sizeof(copy));
-	kvt_put64(out, sum.low64);
-	kvt_put64(out + 8, sum.high64);
-}
-
 void redis_footer_encode(const struct redis_footer *f, uint8_t out[REDIS_FOOTER])
 {
 	memset(out, 0, REDIS_FOOTER);
 	memcpy(out, magic, sizeof(magic));
-	out[8] = REDIS_MAJOR;
-	out[10] = REDIS_MINOR;
+	kvt_put16(out + 8, REDIS_MAJOR);
+	kvt_put16(out + 10, REDIS_MINOR);
 	kvt_put32(out + 12, REDIS_FOOTER);
 	memcpy(out + 32, f->key.bytes, 32);
 	memcpy(out + 64, f->fingerprint.bytes, 32);
@@ -67,13 +37,13 @@ void redis_footer_encode(const struct redis_footer *f, uint8_t out[REDIS_FOOTER]
 	kvt_put64(out + 208, (uint64_t)f->written_wall_ns);
 	kvt_put64(out + 216, f->checksum.low);
 	kvt_put64(out + 224, f->checksum.high);
-	put_seal(out + 232, &f->seal);
-	put_seal(out + 272, &f->names_seal);
+	kvt_bytes_put_seal(out + 232, &f->seal);
+	kvt_bytes_put_seal(out + 272, &f->names_seal);
 	kvt_put32(out + 312, f->names_bytes);
 	kvt_put32(out + 316, f->tag_count);
 	kvt_put32(out + 320, f->flags);
 	kvt_put64(out + 328, f->extra_sum);
-	sum_of(out, out + 16);
+	kvt_bytes_stamp(out, REDIS_FOOTER, 0);
 }
 
 /* Do its numbers agree with each other? */
@@ -99,14 +69,12 @@ static bool agrees(const struct redis_footer *f)
 enum kvt_status redis_footer_decode(const uint8_t *in, size_t len, struct redis_footer *out)
 {
 	struct redis_footer f;
-	uint8_t sum[16];
 
 	if (len < REDIS_FOOTER || memcmp(in, magic, sizeof(magic)) != 0)
 		return KVT_EFORMAT;
-	sum_of(in, sum);
-	if (memcmp(sum, in + 16, sizeof(sum)) != 0)
+	if (!kvt_bytes_prove(in, REDIS_FOOTER, 0))
 		return KVT_ECORRUPT;
-	if ((in[8] | in[9] << 8) != REDIS_MAJOR)
+	if (kvt_get16(in + 8) != REDIS_MAJOR)
 		return KVT_EFORMAT;
 	memcpy(f.key.bytes, in + 32, 32);
 	memcpy(f.fingerprint.bytes, in + 64, 32);
@@ -125,8 +93,8 @@ enum kvt_status redis_footer_decode(const uint8_t *in, size_t len, struct redis_
 	f.written_wall_ns = (int64_t)kvt_get64(in + 208);
 	f.checksum.low = kvt_get64(in + 216);
 	f.checksum.high = kvt_get64(in + 224);
-	get_seal(in + 232, &f.seal);
-	get_seal(in + 272, &f.names_seal);
+	kvt_bytes_get_seal(in + 232, &f.seal);
+	kvt_bytes_get_seal(in + 272, &f.names_seal);
 	f.names_bytes = kvt_get32(in + 312);
 	f.tag_count = kvt_get32(in + 316);
 	f.flags = kvt_get32(in + 320);
@@ -165,22 +133,11 @@ uint64_t redis_part_length(uint64_t bytes, uint32_t part_bytes, uint32_t part)
 
 /* --- names ------------------------------------------------------------------------------------- */
 
-static char *put_hex(char *to, const uint8_t *bytes, size_t count)
-{
-	static const char digits[] = "0123456789abcdef";
-
-	for (size_t i = 0; i < count; i++) {
-		*to++ = digits[bytes[i] >> 4];
-		*to++ = digits[bytes[i] & 15];
-	}
-	return to;
-}
-
 /* "kvt1:FINGERPRINT:" */
 static char *put_prefix(char *to, const struct kvt_fingerprint *f)
 {
 	memcpy(to, "kvt1:", 5);
-	to = put_hex(to + 5, f->bytes, 16);
+	to = kvt_bytes_put_hex(to + 5, f->bytes, 16);
 	*to++ = ':';
 	return to;
 }
@@ -191,7 +148,7 @@ size_t redis_chunk_name(const struct kvt_fingerprint *f, const struct kvt_key *k
 	char *at = put_prefix(out, f);
 
 	*at++ = '{';
-	at = put_hex(at, key->bytes, sizeof(key->bytes));
+	at = kvt_bytes_put_hex(at, key->bytes, sizeof(key->bytes));
 	*at++ = '}';
 	*at = '\0';
 	if (part > 0)
@@ -207,9 +164,8 @@ static size_t tenant_name(const struct kvt_fingerprint *f, const char *what,
 	at = stpcpy(at, what);
 	if (tenant != NULL) {
 		*at++ = ':';
-		at = put_hex(at, tenant->bytes, sizeof(tenant->bytes));
+		at = kvt_bytes_put_hex(at, tenant->bytes, sizeof(tenant->bytes));
 	}
-	*at = '\0';
 	return (size_t)(at - out);
 }
 

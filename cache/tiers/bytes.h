@@ -1,0 +1,28 @@
+/*
+ * bytes.h - what the tiers' formats have in common, byte by byte.
+ *
+ * Numbers are little-endian (protect/little_endian.h). Pure functions.
+ */
+#ifndef KVT_TIER_BYTES_H
+#define KVT_TIER_BYTES_H
+
+#include <stdbool.h>
+
+#include "protect/little_endian.h"
+#include "protect/seal.h"
+
+#define KVT_BYTES_SEAL 40u
+
+/* A block has the XXH3-128 of itself in its bytes 16 to 32 (low, high), which count as zeros for it;
+ * len >= 32, seed 0: not seeded. The first writes the sum, the second checks it. */
+void kvt_bytes_stamp(uint8_t *block, size_t len, uint64_t seed);
+bool kvt_bytes_prove(const uint8_t *block, size_t len, uint64_t seed);
+
+/* u32 format, u32 key id, u64 tenant key, u8[16] salt, u64 nonce: KVT_BYTES_SEAL of them. */
+void kvt_bytes_put_seal(uint8_t *to, const struct kvt_seal_header *seal);
+void kvt_bytes_get_seal(const uint8_t *from, struct kvt_seal_header *seal);
+
+/* Lowercase digits and a NUL; returns where that is. */
+char *kvt_bytes_put_hex(char *to, const uint8_t *bytes, size_t count);
+
+#endif
