@@ -79,6 +79,21 @@ enum kvt_status kvtierd_refused(struct kvtierd *t, const struct kvtierd_exchange
 	return KVT_EIO;
 }
 
+enum kvt_status kvtierd_put_answer(struct kvtierd *t, const struct kvtierd_exchange *x)
+{
+	if (x->status != KVT_OK)
+		return kvtierd_failed(t, x);
+	switch (x->answer->status) {
+	case 200:
+	case 201:
+	case 204:
+	case 409:
+		return KVT_OK;
+	default:
+		return kvtierd_refused(t, x);
+	}
+}
+
 /* --- lists ------------------------------------------------------------------------------------ */
 
 static void list_add(struct kvtierd_list *list, struct kvtierd_job *job)

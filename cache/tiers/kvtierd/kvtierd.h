@@ -186,6 +186,8 @@ void kvtierd_say(struct kvtierd *t, const char *what); /* the reason in stats */
 enum kvt_status kvtierd_failed(struct kvtierd *t, const struct kvtierd_exchange *x);
 /* What any daemon's status means for a request that is not OK by it. */
 enum kvt_status kvtierd_refused(struct kvtierd *t, const struct kvtierd_exchange *x);
+/* What came of a PUT: KVT_OK: stored, by it or by an earlier one; else as the two above. */
+enum kvt_status kvtierd_put_answer(struct kvtierd *t, const struct kvtierd_exchange *x);
 
 /* --- kvtierd_leases.c --- */
 /* What came of a lease that was asked for. KVT_OK: *held is one. KVT_MISS: not there (*sure: and

@@ -266,15 +266,11 @@ static void put_done(struct kvtierd_exchange *x)
 {
 	struct kvtierd_epoch *e = x->user;
 	struct kvtierd *t = e->t;
+	enum kvt_status status = kvtierd_put_answer(t, x);
 	bool dirty;
 
-	if (x->status != KVT_OK) {
-		end_round(e, kvtierd_failed(t, x));
-		return;
-	}
-	if (x->answer->status != 200 && x->answer->status != 201 && x->answer->status != 204 &&
-		x->answer->status != 409) {
-		end_round(e, kvtierd_refused(t, x));
+	if (status != KVT_OK) {
+		end_round(e, status);
 		return;
 	}
 	pthread_mutex_lock(&t->lock);

@@ -100,17 +100,8 @@ static void settled(struct ask *a, enum kvt_status status)
 static void marked(struct kvtierd_exchange *x)
 {
 	struct ask *a = x->user;
-	struct kvtierd *t = a->job->t;
-	enum kvt_status status;
 
-	if (x->status != KVT_OK)
-		status = kvtierd_failed(t, x);
-	else if (x->answer->status == 200 || x->answer->status == 201 || x->answer->status == 204 ||
-		 x->answer->status == 409)
-		status = KVT_OK;
-	else
-		status = kvtierd_refused(t, x);
-	settled(a, status == KVT_OK ? KVT_OK : KVT_EIO);
+	settled(a, kvtierd_put_answer(a->job->t, x) == KVT_OK ? KVT_OK : KVT_EIO);
 }
 
 static void overwrite(struct ask *a)

@@ -51,12 +51,6 @@ static enum kvt_status prepare(struct kvtierd_job *job)
 	return KVT_OK;
 }
 
-/* What 2xx and the likes of it are to a PUT; others are refusals. */
-static bool is_stored(int status)
-{
-	return status == 200 || status == 201 || status == 204 || status == 409;
-}
-
 static bool stamp_holds(struct kvtierd_job *job)
 {
 	struct kvtierd_stamp now;
@@ -89,15 +83,14 @@ static void put_done(struct kvtierd_exchange *x)
 {
 	struct kvtierd_job *job = x->user;
 	struct kvtierd *t = job->t;
-	enum kvt_status status;
+	enum kvt_status status = kvtierd_put_answer(t, x);
 
-	if (x->status == KVT_OK && is_stored(x->answer->status)) {
+	if (status == KVT_OK) {
 		stored(job);
 		return;
 	}
 	if (x->sent_ns != 0)
 		kvtierd_doubt(t, &job->request->keys[0], &job->footer.tenant);
-	status = x->status == KVT_OK ? kvtierd_refused(t, x) : kvtierd_failed(t, x);
 	kvtierd_job_done(job, status == KVT_MISS ? KVT_BUSY : status);
 }
 
