@@ -39,15 +39,6 @@ static struct redis_tier *tier_of(struct kvt_tier *base)
 	return (struct redis_tier *)base;
 }
 
-uint64_t redis_random(struct redis_tier *t)
-{
-	uint64_t z = t->seed += 0x9e3779b97f4a7c15u;
-
-	z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-	z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-	return z ^ (z >> 31);
-}
-
 /* --- requests come ----------------------------------------------------------------------------- */
 
 static void begin_flush(struct redis_job *job)
@@ -573,7 +564,7 @@ static void set_limits(struct redis_tier *t, const struct kvt_config *config)
 	t->queue_end = &t->queue;
 	if (getrandom(&t->seed, sizeof(t->seed), 0) != sizeof(t->seed))
 		t->seed = (uint64_t)(uintptr_t)t ^ (uint64_t)kvt_wall(t->s);
-	t->hash_seed = redis_random(t);
+	t->hash_seed = kvw_redis_random(&t->seed);
 }
 
 static enum kvt_status redis_create(

@@ -32,6 +32,7 @@
 #include "tiers/presence.h"
 #include "chunk/l2_url.h"
 #include "chunk/note.h"
+#include "redis/random.h"
 #include "redis/redis.h"
 #include "tiers/redis/redis_lmcache.h"
 #include "tiers/redis/redis_names.h"
@@ -384,7 +385,6 @@ struct redis_tier {
 		pthread_mutex_unlock(&(t)->lock);                                                  \
 	} while (0)
 
-uint64_t redis_random(struct redis_tier *t);
 /* "redis: stores nothing: ...", at most once in a while. */
 void redis_refused(struct redis_tier *t, const char *why);
 

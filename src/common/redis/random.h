@@ -6,15 +6,19 @@
 
 #include <stdint.h>
 
-/* Below `limit`; 0 if that is 0. */
-static inline uint32_t kvw_redis_random_below(uint64_t *state, uint32_t limit)
+static inline uint64_t kvw_redis_random(uint64_t *state)
 {
 	uint64_t z = *state += UINT64_C(0x9e3779b97f4a7c15);
 
 	z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
 	z = (z ^ (z >> 27)) * UINT64_C(0x94d049bb133111eb);
-	z ^= z >> 31;
-	return (uint32_t)(((z >> 32) * limit) >> 32);
+	return z ^ (z >> 31);
+}
+
+/* Below `limit`; 0 if that is 0. */
+static inline uint32_t kvw_redis_random_below(uint64_t *state, uint32_t limit)
+{
+	return (uint32_t)(((kvw_redis_random(state) >> 32) * limit) >> 32);
 }
 
 #endif
