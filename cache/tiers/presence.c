@@ -163,6 +163,17 @@ enum kvt_presence_word kvt_presence_get(struct kvt_presence *p, const struct kvt
 	return word;
 }
 
+size_t kvt_presence_match(
+	struct kvt_presence *p, const struct kvt_key *keys, size_t n, int64_t now_ns)
+{
+	struct kvt_tier_known known;
+	size_t found = 0;
+
+	while (found < n && kvt_presence_get(p, &keys[found], now_ns, &known) == KVT_PRESENCE_THERE)
+		found++;
+	return found;
+}
+
 static void tell(struct kvt_presence *p, const struct kvt_key *key, enum kvt_presence_word word,
 	const struct kvt_tier_known *known, int64_t now_ns)
 {
@@ -203,8 +214,7 @@ void kvt_presence_forget(struct kvt_presence *p, const struct kvt_key *key)
 	pthread_mutex_unlock(spot.lock);
 }
 
-/* All answers that name this tenant; NULL: all there are. */
-static void forget_many(struct kvt_presence *p, const struct kvt_tenant *tenant)
+void kvt_presence_forget_tenant(struct kvt_presence *p, const struct kvt_tenant *tenant)
 {
 	for (uint32_t i = 0; i < p->set_count; i++) {
 		struct set *set = &p->sets[i];
@@ -220,16 +230,6 @@ static void forget_many(struct kvt_presence *p, const struct kvt_tenant *tenant)
 		}
 		pthread_mutex_unlock(&p->locks[i % LOCKS]);
 	}
-}
-
-void kvt_presence_forget_tenant(struct kvt_presence *p, const struct kvt_tenant *tenant)
-{
-	forget_many(p, tenant);
-}
-
-void kvt_presence_forget_all(struct kvt_presence *p)
-{
-	forget_many(p, NULL);
 }
 
 void kvt_presence_stats(struct kvt_presence *p, uint64_t *entries, uint64_t *bytes)

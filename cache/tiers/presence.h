@@ -23,12 +23,16 @@ void kvt_presence_destroy(struct kvt_presence *p); /* NULL is allowed */
 enum kvt_presence_word kvt_presence_get(struct kvt_presence *p, const struct kvt_key *key,
 	int64_t now_ns, struct kvt_tier_known *out);
 
+/* How many keys from the first on are there. */
+size_t kvt_presence_match(
+	struct kvt_presence *p, const struct kvt_key *keys, size_t n, int64_t now_ns);
+
 void kvt_presence_there(struct kvt_presence *p, const struct kvt_key *key,
 	const struct kvt_tier_known *known, int64_t now_ns);
 void kvt_presence_missing(struct kvt_presence *p, const struct kvt_key *key, int64_t now_ns);
 void kvt_presence_forget(struct kvt_presence *p, const struct kvt_key *key);
+/* All answers that name this tenant; NULL: all there are. */
 void kvt_presence_forget_tenant(struct kvt_presence *p, const struct kvt_tenant *tenant);
-void kvt_presence_forget_all(struct kvt_presence *p);
 
 /* Entries that are believed now, and bytes of the table. */
 void kvt_presence_stats(struct kvt_presence *p, uint64_t *entries, uint64_t *bytes);

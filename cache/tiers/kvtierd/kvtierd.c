@@ -136,26 +136,18 @@ void kvtierd_job_done(struct kvtierd_job *job, enum kvt_status status)
 static size_t kvtierd_match(struct kvt_tier *base, const struct kvt_key *keys, size_t n)
 {
 	struct kvtierd *t = kvtierd_of(base);
-	int64_t now_ns = kvt_now(t->s);
-	struct kvt_tier_known known;
-	size_t found = 0;
 
-	while (found < n &&
-		kvt_presence_get(t->presence, &keys[found], now_ns, &known) == KVT_PRESENCE_THERE)
-		found++;
-	return found;
+	return kvt_presence_match(t->presence, keys, n, kvt_now(t->s));
 }
 
 static enum kvt_status kvtierd_known(
 	struct kvt_tier *base, const struct kvt_key *key, struct kvt_tier_known *out)
 {
 	struct kvtierd *t = kvtierd_of(base);
-	struct kvt_tier_known known;
 
-	if (kvt_presence_get(t->presence, key, kvt_now(t->s), &known) != KVT_PRESENCE_THERE)
-		return KVT_MISS;
-	*out = known;
-	return KVT_OK;
+	return kvt_presence_get(t->presence, key, kvt_now(t->s), out) == KVT_PRESENCE_THERE
+		       ? KVT_OK
+		       : KVT_MISS;
 }
 
 static bool kvtierd_unsure(struct kvt_tier *base, const struct kvt_key *key)

@@ -213,7 +213,6 @@ size_t kvtierd_read_copy(struct kvtierd *t); /* one of those that wait for it */
  * or outlived. KVT_ECORRUPT, KVT_EIO. */
 enum kvt_status kvtierd_look(struct kvtierd *t, const struct kvt_key *key,
 	const struct kvtierd_held *held, struct redis_footer *out);
-void kvtierd_know(const struct redis_footer *footer, struct kvt_tier_known *out);
 /* Corrupt: counted, and said. */
 void kvtierd_is_corrupt(struct kvtierd *t, const struct kvt_key *key, const char *what);
 

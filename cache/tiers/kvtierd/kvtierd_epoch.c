@@ -153,10 +153,8 @@ static void adopt(struct kvtierd_epoch *e, uint64_t value)
 		begin_round(e);
 		return;
 	}
-	if (before != 0 && before != value && e->all)
-		kvt_presence_forget_all(t->presence);
-	else if (before != 0 && before != value)
-		kvt_presence_forget_tenant(t->presence, &e->tenant);
+	if (before != 0 && before != value)
+		kvt_presence_forget_tenant(t->presence, e->all ? NULL : &e->tenant);
 	end_round(e, KVT_OK);
 }
 
@@ -391,10 +389,7 @@ enum kvt_status kvtierd_epochs_erase(struct kvtierd *t, const struct kvt_tenant 
 	pthread_mutex_unlock(&t->lock);
 	if (e == NULL)
 		return KVT_FULL;
-	if (tenant == NULL)
-		kvt_presence_forget_all(t->presence);
-	else
-		kvt_presence_forget_tenant(t->presence, tenant);
+	kvt_presence_forget_tenant(t->presence, tenant);
 	return KVT_OK;
 }
 

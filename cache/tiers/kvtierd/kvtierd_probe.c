@@ -72,7 +72,7 @@ static void look(struct ask *a)
 	if (status == KVT_BUSY)
 		return; /* epochs_known goes on */
 	if (status == KVT_OK) {
-		kvtierd_know(&a->footer, &known);
+		known = redis_footer_known(&a->footer);
 		kvt_presence_there(t->presence, key, &known, now_ns);
 	} else if (status == KVT_MISS || status == KVT_ECORRUPT) {
 		kvt_presence_missing(t->presence, key, now_ns);

@@ -56,9 +56,8 @@ static bool outlived(struct kvtierd *t, const struct redis_footer *f)
 static enum kvt_status check_footer(struct kvtierd *t, const struct kvt_key *key,
 	const struct kvtierd_held *held, const struct redis_footer *f)
 {
-	if (memcmp(&f->key, key, sizeof(*key)) != 0 ||
-		memcmp(&f->fingerprint, &t->fingerprint, sizeof(t->fingerprint)) != 0 ||
-		f->parts != 1 || redis_footer_value(f) != held->lease.bytes)
+	if (!redis_footer_is(f, &t->fingerprint, key) || f->parts != 1 ||
+		redis_footer_value(f) != held->lease.bytes)
 		return KVT_ECORRUPT;
 	if ((f->flags & REDIS_SEALED) != 0 || outlived(t, f))
 		return KVT_MISS; /* sealed: its key is not here */
@@ -87,19 +86,6 @@ enum kvt_status kvtierd_look(struct kvtierd *t, const struct kvt_key *key,
 	if (status == KVT_EFORMAT)
 		status = KVT_ECORRUPT;
 	return status == KVT_OK ? check_footer(t, key, held, out) : status;
-}
-
-void kvtierd_know(const struct redis_footer *f, struct kvt_tier_known *out)
-{
-	*out = (struct kvt_tier_known){
-		.bytes = f->bytes,
-		.checksum = f->checksum,
-		.tokens = f->tokens,
-		.tenant = f->tenant,
-		.has_parent = (f->flags & REDIS_PARENT) != 0,
-		.parent = f->parent,
-		.ttl_ns = f->ttl_ns,
-	};
 }
 
 /* --- reading ---------------------------------------------------------------------------------- */
@@ -297,7 +283,7 @@ size_t kvtierd_read_copy(struct kvtierd *t)
 	if (status == KVT_BUSY)
 		return 1; /* its epochs went out of date meanwhile: looked at and copied again */
 	if (status == KVT_OK) {
-		kvtierd_know(&job->footer, &known);
+		known = redis_footer_known(&job->footer);
 		kvt_presence_there(t->presence, &job->request->keys[0], &known, kvt_now(t->s));
 		if (take_names(job, &names))
 			job->request->names = &names;

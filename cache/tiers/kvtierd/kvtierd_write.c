@@ -66,7 +66,7 @@ static void stored(struct kvtierd_job *job)
 	struct kvt_tier_known known;
 
 	if (stamp_holds(job)) {
-		kvtierd_know(&job->footer, &known);
+		known = redis_footer_known(&job->footer);
 		kvt_presence_there(t->presence, &r->keys[0], &known, kvt_now(t->s));
 	}
 	pthread_mutex_lock(&t->lock);

@@ -47,7 +47,7 @@ static void looked(struct redis_ask *ask)
 
 	if (redis_ask_status(ask) == KVT_OK && ask->command.reply == KVW_REDIS_BULK &&
 		redis_footer_decode(ask->buffer, ask->command.bulk_bytes, &f) == KVT_OK &&
-		redis_footer_is(t, &f, &f.key) && is_over(t, &f)) {
+		redis_footer_is(&f, &t->fingerprint, &f.key) && is_over(t, &f)) {
 		redis_drop(t, &f.key);
 		t->cleaning.removed++;
 	}

@@ -218,7 +218,7 @@ static void looked(struct redis_ask *ask)
 
 	if (status == KVT_OK && ask->command.reply == KVW_REDIS_BULK &&
 		redis_footer_decode(ask->buffer, ask->command.bulk_bytes, &f) == KVT_OK &&
-		redis_footer_is(u->t, &f, &u->key))
+		redis_footer_is(&f, &u->t->fingerprint, &u->key))
 		parts = f.parts;
 	redis_ask_free(ask);
 	if (status == KVT_OK || status == KVT_ECORRUPT) {

@@ -153,7 +153,7 @@ static void read_footer(struct redis_job *job, size_t i, const struct redis_ask 
 
 	if (ask->command.reply != KVW_REDIS_BULK ||
 		redis_footer_decode(ask->buffer, ask->command.bulk_bytes, &f) != KVT_OK ||
-		f.part != 0 || !redis_footer_is(t, &f, &job->request->keys[i])) {
+		f.part != 0 || !redis_footer_is(&f, &t->fingerprint, &job->request->keys[i])) {
 		redis_probe_absent(job, i, ANSWER_ABSENT);
 		return;
 	}

@@ -25,13 +25,6 @@
 static void settle(struct redis_job *job);
 static void prove(struct redis_job *job);
 
-bool redis_footer_is(
-	const struct redis_tier *t, const struct redis_footer *f, const struct kvt_key *key)
-{
-	return memcmp(&f->key, key, sizeof(*key)) == 0 &&
-	       memcmp(&f->fingerprint, &t->fingerprint, sizeof(t->fingerprint)) == 0;
-}
-
 struct kvt_seal_place redis_place(
 	const struct redis_tier *t, const struct redis_footer *f, uint32_t tier, uint64_t bytes)
 {
@@ -45,20 +38,6 @@ struct kvt_seal_place redis_place(
 
 	memcpy(place.store_id, t->store_id, sizeof(place.store_id));
 	return place;
-}
-
-struct kvt_tier_known redis_footer_known(const struct redis_footer *f)
-{
-	return (struct kvt_tier_known){
-		.bytes = f->bytes,
-		.checksum = f->checksum,
-		.tokens = f->tokens,
-		.extra = f->part_bytes,
-		.tenant = f->tenant,
-		.has_parent = (f->flags & REDIS_PARENT) != 0,
-		.parent = f->parent,
-		.ttl_ns = f->ttl_ns,
-	};
 }
 
 /* --- asking ------------------------------------------------------------------------------------ */
@@ -202,7 +181,8 @@ static void looked(struct redis_ask *ask)
 	else if (status == KVT_OK)
 		status = KVT_ECORRUPT;
 	redis_ask_free(ask);
-	if (status == KVT_OK && (f.part != 0 || !redis_footer_is(job->t, &f, job->request->keys)))
+	if (status == KVT_OK &&
+		(f.part != 0 || !redis_footer_is(&f, &job->t->fingerprint, job->request->keys)))
 		status = KVT_ECORRUPT;
 	if (status == KVT_OK)
 		go_by(job, &f);
@@ -250,7 +230,7 @@ static enum kvt_status footer_of(struct redis_job *job, uint32_t part, struct re
 	status = redis_footer_decode(bytes, sizeof(bytes), f);
 	if (status != KVT_OK)
 		return KVT_ECORRUPT;
-	if (f->part != part || !redis_footer_is(job->t, f, job->request->keys) ||
+	if (f->part != part || !redis_footer_is(f, &job->t->fingerprint, job->request->keys) ||
 		len != redis_footer_value(f))
 		return KVT_ECORRUPT;
 	return KVT_OK;

@@ -190,10 +190,8 @@ static void learned(struct redis_tenant *e, uint64_t epoch, int64_t asked_ns)
 {
 	if (e->known && e->epoch != epoch) {
 		forget_key(e);
-		if (e->kind == REDIS_TENANT)
-			kvt_presence_forget_tenant(e->t->presence, &e->tenant);
-		else
-			kvt_presence_forget_all(e->t->presence);
+		kvt_presence_forget_tenant(
+			e->t->presence, e->kind == REDIS_TENANT ? &e->tenant : NULL);
 	}
 	e->epoch = epoch;
 	e->known_ns = asked_ns;

@@ -190,10 +190,7 @@ static enum kvt_status erase(struct redis_tier *t, const struct kvt_tenant *tena
 		t->erasure_all = true;
 	else
 		t->erasures[t->erasure_count++] = *tenant;
-	if (tenant == NULL)
-		kvt_presence_forget_all(t->presence);
-	else
-		kvt_presence_forget_tenant(t->presence, tenant);
+	kvt_presence_forget_tenant(t->presence, tenant);
 	pthread_mutex_unlock(&t->lock);
 	kvw_redis_wake(t->redis);
 	return KVT_OK;
@@ -315,12 +312,9 @@ static enum kvt_status redis_known(
 
 static size_t redis_match(struct kvt_tier *base, const struct kvt_key *keys, size_t n)
 {
-	struct kvt_tier_known known;
-	size_t i = 0;
+	struct redis_tier *t = tier_of(base);
 
-	while (i < n && redis_known(base, &keys[i], &known) == KVT_OK)
-		i++;
-	return i;
+	return kvt_presence_match(t->presence, keys, n, kvt_now(t->s));
 }
 
 static bool redis_unsure(struct kvt_tier *base, const struct kvt_key *key)

@@ -262,9 +262,6 @@ void redis_probe_absent(struct redis_job *job, size_t i, enum redis_answer_state
 void redis_probe_failed(struct redis_job *job, size_t i, enum kvt_status status);
 void redis_probe_on(struct redis_job *job); /* more of it, or the end */
 
-/* Is what this footer says still true at this time, for this chunk? */
-bool redis_footer_is(
-	const struct redis_tier *t, const struct redis_footer *f, const struct kvt_key *key);
 struct kvt_seal_place redis_place(
 	const struct redis_tier *t, const struct redis_footer *f, uint32_t tier, uint64_t bytes);
 /* Names are sealed as something else than a payload, so that neither opens as the other. */
@@ -274,7 +271,6 @@ struct kvt_seal_place redis_place(
 void redis_tell_there(
 	struct redis_job *job, const struct kvt_key *key, const struct kvt_tier_known *known);
 void redis_tell_missing(struct redis_job *job, const struct kvt_key *key);
-struct kvt_tier_known redis_footer_known(const struct redis_footer *f);
 /* PX in milliseconds, 0: none; `text` has room for 24. */
 uint64_t redis_ttl_ms(const struct redis_tier *t, const struct kvt_item *item);
 

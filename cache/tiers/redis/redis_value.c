@@ -105,6 +105,27 @@ enum kvt_status redis_footer_decode(const uint8_t *in, size_t len, struct redis_
 	return KVT_OK;
 }
 
+bool redis_footer_is(const struct redis_footer *f, const struct kvt_fingerprint *fingerprint,
+	const struct kvt_key *key)
+{
+	return memcmp(&f->key, key, sizeof(*key)) == 0 &&
+	       memcmp(&f->fingerprint, fingerprint, sizeof(*fingerprint)) == 0;
+}
+
+struct kvt_tier_known redis_footer_known(const struct redis_footer *f)
+{
+	return (struct kvt_tier_known){
+		.bytes = f->bytes,
+		.checksum = f->checksum,
+		.tokens = f->tokens,
+		.extra = f->part_bytes,
+		.tenant = f->tenant,
+		.has_parent = (f->flags & REDIS_PARENT) != 0,
+		.parent = f->parent,
+		.ttl_ns = f->ttl_ns,
+	};
+}
+
 uint64_t redis_extra_sum(const void *extra, uint64_t bytes)
 {
 	return bytes == 0 ? 0 : XXH3_64bits(extra, bytes);

@@ -43,8 +43,8 @@
 
 #include <stdbool.h>
 
-#include "kvtier/kvtier.h"
 #include "protect/seal.h"
+#include "tiers/tier.h"
 
 #define REDIS_MAJOR      1
 #define REDIS_MINOR      0
@@ -95,6 +95,12 @@ static inline uint64_t redis_footer_value(const struct redis_footer *f)
 {
 	return f->part_payload + redis_footer_extra(f) + REDIS_FOOTER;
 }
+
+/* Does it name this chunk? */
+bool redis_footer_is(const struct redis_footer *f, const struct kvt_fingerprint *fingerprint,
+	const struct kvt_key *key);
+/* `extra` of it: where the chunk is cut. */
+struct kvt_tier_known redis_footer_known(const struct redis_footer *f);
 
 uint64_t redis_extra_sum(const void *extra, uint64_t bytes);
 

@@ -143,7 +143,7 @@ START_TEST(a_tenant_or_all_are_forgotten)
 	}
 	ck_assert_int_eq(get(5, 2), KVT_PRESENCE_THERE);
 	ck_assert_int_eq(get(900, 2), KVT_PRESENCE_MISSING);
-	kvt_presence_forget_all(p);
+	kvt_presence_forget_tenant(p, NULL);
 	kvt_presence_stats(p, &entries, &bytes);
 	ck_assert_uint_eq(entries, 0);
 }
