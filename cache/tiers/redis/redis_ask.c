@@ -92,6 +92,39 @@ struct redis_ask *redis_ask_new(struct redis_tier *t, const struct redis_word *w
 	return ask;
 }
 
+struct redis_ask *redis_ask_footer(struct redis_tier *t, const struct kvt_key *key)
+{
+	char name[REDIS_KEY_ROOM];
+	size_t len = redis_chunk_name(&t->fingerprint, key, 0, name);
+	struct redis_word words[4] = {
+		REDIS_WORD("GETRANGE"), {name, len}, REDIS_WORD("-336"), REDIS_WORD("-1")};
+
+	return redis_ask_new(t, words, 4, NULL, 0, REDIS_FOOTER);
+}
+
+struct redis_ask *redis_ask_parts(struct redis_tier *t, const char *verb, const struct kvt_key *key,
+	uint32_t first, uint32_t parts)
+{
+	uint32_t count = parts - first;
+	struct redis_word *words = calloc((size_t)count + 1, sizeof(*words));
+	char *names = malloc((size_t)count * REDIS_KEY_ROOM);
+	struct redis_ask *ask = NULL;
+
+	if (words != NULL && names != NULL) {
+		words[0] = (struct redis_word){verb, strlen(verb)};
+		for (uint32_t i = 0; i < count; i++) {
+			char *name = names + (size_t)i * REDIS_KEY_ROOM;
+
+			words[i + 1] = (struct redis_word){
+				name, redis_chunk_name(&t->fingerprint, key, first + i, name)};
+		}
+		ask = redis_ask_new(t, words, (size_t)count + 1, NULL, 0, 0);
+	}
+	free(words);
+	free(names);
+	return ask;
+}
+
 void redis_ask_free(struct redis_ask *ask)
 {
 	if (ask == NULL)

@@ -58,14 +58,12 @@ static void looked(struct redis_ask *ask)
 
 static void look(struct redis_tier *t, const struct kvw_redis_element *name)
 {
-	struct redis_word words[4] = {REDIS_WORD("GETRANGE"), {name->data, name->len},
-		REDIS_WORD("-336"), REDIS_WORD("-1")};
 	struct redis_ask *ask;
 	struct kvt_key key;
 
 	if (name->data == NULL || !redis_chunk_parse(&t->fingerprint, name->data, name->len, &key))
 		return;
-	ask = redis_ask_new(t, words, 4, NULL, 0, REDIS_FOOTER);
+	ask = redis_ask_footer(t, &key);
 	if (ask == NULL)
 		return;
 	t->cleaning.looks++;

@@ -166,18 +166,9 @@ static void unlinked(struct redis_ask *ask)
 		end_unlinking(u);
 }
 
-/* UNLINK of these names, all of one slot. */
-static void send_unlink(struct unlinking *u, const struct redis_word *names, size_t count)
+/* NULL: no memory for it. */
+static void send_unlink(struct unlinking *u, struct redis_ask *ask)
 {
-	struct redis_word *words = calloc(count + 1, sizeof(*words));
-	struct redis_ask *ask = NULL;
-
-	if (words != NULL) {
-		words[0] = REDIS_WORD("UNLINK");
-		memcpy(words + 1, names, count * sizeof(*names));
-		ask = redis_ask_new(u->t, words, count + 1, NULL, 0, 0);
-	}
-	free(words);
 	if (ask == NULL) {
 		u->status = KVT_ENOMEM;
 		if (--u->left == 0)
@@ -185,28 +176,6 @@ static void send_unlink(struct unlinking *u, const struct redis_word *names, siz
 		return;
 	}
 	redis_ask_send(ask, unlinked, u, kvt_now(u->t->s) + (int64_t)u->t->deadline_ns);
-}
-
-static void unlink_parts(struct unlinking *u, uint32_t parts)
-{
-	struct redis_word *names = calloc(parts, sizeof(*names));
-	char *texts = malloc((size_t)parts * REDIS_KEY_ROOM);
-
-	if (names == NULL || texts == NULL) {
-		u->status = KVT_ENOMEM;
-		end_unlinking(u);
-	} else {
-		for (uint32_t i = 0; i < parts; i++) {
-			char *text = texts + (size_t)i * REDIS_KEY_ROOM;
-
-			names[i] = (struct redis_word){
-				text, redis_chunk_name(&u->t->fingerprint, &u->key, i, text)};
-		}
-		u->left = 1;
-		send_unlink(u, names, parts);
-	}
-	free(names);
-	free(texts);
 }
 
 static void looked(struct redis_ask *ask)
@@ -222,7 +191,8 @@ static void looked(struct redis_ask *ask)
 		parts = f.parts;
 	redis_ask_free(ask);
 	if (status == KVT_OK || status == KVT_ECORRUPT) {
-		unlink_parts(u, parts);
+		u->left = 1;
+		send_unlink(u, redis_ask_parts(u->t, "UNLINK", &u->key, 0, parts));
 	} else {
 		u->status = status;
 		end_unlinking(u);
@@ -231,11 +201,7 @@ static void looked(struct redis_ask *ask)
 
 static void unlink_native(struct unlinking *u)
 {
-	char name[REDIS_KEY_ROOM];
-	size_t len = redis_chunk_name(&u->t->fingerprint, &u->key, 0, name);
-	struct redis_word words[4] = {
-		REDIS_WORD("GETRANGE"), {name, len}, REDIS_WORD("-336"), REDIS_WORD("-1")};
-	struct redis_ask *ask = redis_ask_new(u->t, words, 4, NULL, 0, REDIS_FOOTER);
+	struct redis_ask *ask = redis_ask_footer(u->t, &u->key);
 
 	if (ask == NULL) {
 		u->status = KVT_ENOMEM;
@@ -252,11 +218,10 @@ static void unlink_compatible(struct unlinking *u, char *name, size_t len)
 
 	u->left = 3;
 	for (int i = 0; i < 3; i++) {
-		struct redis_word word;
+		struct redis_word words[2] = {REDIS_WORD("UNLINK"), {name, len + strlen(ends[i])}};
 
 		memcpy(name + len, ends[i], strlen(ends[i]) + 1);
-		word = (struct redis_word){name, len + strlen(ends[i])};
-		send_unlink(u, &word, 1);
+		send_unlink(u, redis_ask_new(u->t, words, 2, NULL, 0, 0));
 	}
 }
 

@@ -116,24 +116,8 @@ static void counted(struct redis_ask *ask)
 /* How many of the parts behind the first are there? They are in its slot. False: no memory. */
 static bool count_parts(struct redis_job *job, size_t i, uint32_t parts)
 {
-	struct redis_tier *t = job->t;
-	struct redis_word *words = calloc(parts, sizeof(*words));
-	char *names = malloc((size_t)parts * REDIS_KEY_ROOM);
-	struct redis_ask *ask = NULL;
+	struct redis_ask *ask = redis_ask_parts(job->t, "EXISTS", &job->request->keys[i], 1, parts);
 
-	if (words != NULL && names != NULL) {
-		words[0] = REDIS_WORD("EXISTS");
-		for (uint32_t part = 1; part < parts; part++) {
-			char *name = names + (size_t)part * REDIS_KEY_ROOM;
-
-			words[part] = (struct redis_word){
-				name, redis_chunk_name(
-					      &t->fingerprint, &job->request->keys[i], part, name)};
-		}
-		ask = redis_ask_new(t, words, parts, NULL, 0, 0);
-	}
-	free(words);
-	free(names);
 	if (ask == NULL)
 		return false;
 	ask->number = (uint32_t)i;
@@ -190,12 +174,7 @@ static void footer_came(struct redis_ask *ask)
 
 static bool ask_footer(struct redis_job *job, size_t i)
 {
-	struct redis_tier *t = job->t;
-	char name[REDIS_KEY_ROOM];
-	size_t len = redis_chunk_name(&t->fingerprint, &job->request->keys[i], 0, name);
-	struct redis_word words[4] = {
-		REDIS_WORD("GETRANGE"), {name, len}, REDIS_WORD("-336"), REDIS_WORD("-1")};
-	struct redis_ask *ask = redis_ask_new(t, words, 4, NULL, 0, REDIS_FOOTER);
+	struct redis_ask *ask = redis_ask_footer(job->t, &job->request->keys[i]);
 
 	if (ask == NULL)
 		return false;

@@ -197,12 +197,7 @@ static void looked(struct redis_ask *ask)
 /* The value was longer than there was room: what is its end? */
 static void look(struct redis_job *job)
 {
-	struct redis_tier *t = job->t;
-	char name[REDIS_KEY_ROOM];
-	size_t len = redis_chunk_name(&t->fingerprint, job->request->keys, 0, name);
-	struct redis_word words[4] = {
-		REDIS_WORD("GETRANGE"), {name, len}, REDIS_WORD("-336"), REDIS_WORD("-1")};
-	struct redis_ask *ask = redis_ask_new(t, words, 4, NULL, 0, REDIS_FOOTER);
+	struct redis_ask *ask = redis_ask_footer(job->t, job->request->keys);
 
 	if (ask == NULL) {
 		redis_job_end(job, KVT_ENOMEM);

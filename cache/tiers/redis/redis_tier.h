@@ -79,6 +79,12 @@ void redis_ask_free(struct redis_ask *ask); /* NULL is allowed */
 void redis_ask_send(struct redis_ask *ask, void (*answered)(struct redis_ask *ask), void *owner,
 	int64_t deadline_ns);
 
+/* The end of a chunk's first part: GETRANGE into its buffer. NULL: no memory. */
+struct redis_ask *redis_ask_footer(struct redis_tier *t, const struct kvt_key *key);
+/* A verb about a chunk's parts from `first` on, `parts` in all. NULL: no memory. */
+struct redis_ask *redis_ask_parts(struct redis_tier *t, const char *verb, const struct kvt_key *key,
+	uint32_t first, uint32_t parts);
+
 #define REDIS_WORD(text) ((struct redis_word){(text), sizeof(text) - 1})
 
 /* The client's outcomes in the tier's words. */
