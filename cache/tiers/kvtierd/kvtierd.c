@@ -94,23 +94,6 @@ enum kvt_status kvtierd_put_answer(struct kvtierd *t, const struct kvtierd_excha
 	}
 }
 
-/* --- lists ------------------------------------------------------------------------------------ */
-
-static void list_add(struct kvtierd_list *list, struct kvtierd_job *job)
-{
-	job->next = NULL;
-	job->prev = list->last;
-	*(list->last != NULL ? &list->last->next : &list->first) = job;
-	list->last = job;
-}
-
-static void list_remove(struct kvtierd_list *list, struct kvtierd_job *job)
-{
-	*(job->prev != NULL ? &job->prev->next : &list->first) = job->next;
-	*(job->next != NULL ? &job->next->prev : &list->last) = job->prev;
-	job->next = job->prev = NULL;
-}
-
 static void finish(struct kvt_tier_request *r, enum kvt_status status)
 {
 	r->next = NULL;
@@ -122,7 +105,7 @@ void kvtierd_job_done(struct kvtierd_job *job, enum kvt_status status)
 {
 	struct kvtierd *t = job->t;
 
-	list_remove(&t->active, job);
+	TAILQ_REMOVE(&t->active, job, entry);
 	if (job->counted)
 		t->under_way -= job->request->bytes;
 	finish(job->request, status); /* names may point into the job */
@@ -198,7 +181,7 @@ static void kvtierd_submit(struct kvt_tier *base, struct kvt_tier_request *reque
 		job->request = request;
 		job->number = ++t->numbers;
 		job->deadline_ns = deadline_of(t, request);
-		list_add(inbox_of(t, request), job);
+		TAILQ_INSERT_TAIL(inbox_of(t, request), job, entry);
 		if (request->verb == KVT_TIER_READ || request->verb == KVT_TIER_WRITE)
 			*queued_bytes(t, request) += request->bytes;
 	}
@@ -274,15 +257,15 @@ static struct kvtierd_job *take_from(struct kvtierd *t, struct kvtierd_list *inb
 	struct kvtierd_job *job;
 
 	pthread_mutex_lock(&t->lock);
-	job = inbox->first;
+	job = TAILQ_FIRST(inbox);
 	if (job != NULL) {
-		list_remove(inbox, job);
+		TAILQ_REMOVE(inbox, job, entry);
 		if (inbox != &t->inbox_others)
 			*queued_bytes(t, job->request) -= job->request->bytes;
 	}
 	pthread_mutex_unlock(&t->lock);
 	if (job != NULL)
-		list_add(&t->active, job);
+		TAILQ_INSERT_TAIL(&t->active, job, entry);
 	return job;
 }
 
@@ -330,11 +313,13 @@ static size_t begin_others(struct kvtierd *t)
 /* The first that waits in this inbox may begin: there is room for it, or nothing is under way. */
 static bool has_room(struct kvtierd *t, struct kvtierd_list *inbox)
 {
+	const struct kvtierd_job *first;
 	bool has;
 
 	pthread_mutex_lock(&t->lock);
-	has = inbox->first != NULL &&
-	      (t->under_way == 0 || t->under_way + inbox->first->request->bytes <= t->inflight);
+	first = TAILQ_FIRST(inbox);
+	has = first != NULL &&
+	      (t->under_way == 0 || t->under_way + first->request->bytes <= t->inflight);
 	pthread_mutex_unlock(&t->lock);
 	return has;
 }
@@ -360,27 +345,27 @@ static size_t begin_transfers(struct kvtierd *t, struct kvtierd_list *inbox)
 static size_t end_late(
 	struct kvtierd *t, struct kvtierd_list *inbox, int64_t now_ns, int64_t *next_ns)
 {
-	struct kvtierd_list late = {NULL, NULL};
+	struct kvtierd_list late = TAILQ_HEAD_INITIALIZER(late);
 	struct kvtierd_job *job, *next;
 	size_t n = 0;
 
 	pthread_mutex_lock(&t->lock);
-	for (job = inbox->first; job != NULL; job = next) {
-		next = job->next;
+	for (job = TAILQ_FIRST(inbox); job != NULL; job = next) {
+		next = TAILQ_NEXT(job, entry);
 		if (job->deadline_ns > now_ns) {
 			*next_ns = job->deadline_ns < *next_ns ? job->deadline_ns : *next_ns;
 			continue;
 		}
-		list_remove(inbox, job);
+		TAILQ_REMOVE(inbox, job, entry);
 		*queued_bytes(t, job->request) -= job->request->bytes;
-		list_add(&late, job);
+		TAILQ_INSERT_TAIL(&late, job, entry);
 	}
 	pthread_mutex_unlock(&t->lock);
-	for (; (job = late.first) != NULL; n++) {
+	for (; (job = TAILQ_FIRST(&late)) != NULL; n++) {
 		enum kvt_status status = job->request->verb == KVT_TIER_READ ? KVT_MISS : KVT_BUSY;
 
-		list_remove(&late, job);
-		list_add(&t->active, job);
+		TAILQ_REMOVE(&late, job, entry);
+		TAILQ_INSERT_TAIL(&t->active, job, entry);
 		kvtierd_job_done(job, kvtierd_http_stalled(t->http) ? KVT_EIO : status);
 	}
 	return n;
@@ -394,14 +379,16 @@ static bool changes(const struct kvtierd_job *job)
 /* Is anything on its way that came before this FLUSH? */
 static bool waits_for_older(struct kvtierd *t, uint64_t number)
 {
-	bool waits = false;
+	const struct kvtierd_job *job;
+	bool waits;
 
 	pthread_mutex_lock(&t->lock);
-	waits = t->inbox_writes.first != NULL && t->inbox_writes.first->number < number;
-	for (struct kvtierd_job *job = t->inbox_others.first; job != NULL; job = job->next)
+	job = TAILQ_FIRST(&t->inbox_writes);
+	waits = job != NULL && job->number < number;
+	TAILQ_FOREACH(job, &t->inbox_others, entry)
 		waits = waits || (changes(job) && job->number < number);
 	pthread_mutex_unlock(&t->lock);
-	for (struct kvtierd_job *job = t->active.first; job != NULL; job = job->next)
+	TAILQ_FOREACH(job, &t->active, entry)
 		waits = waits || (changes(job) && job->number < number);
 	return waits;
 }
@@ -412,8 +399,8 @@ static size_t end_flushes(struct kvtierd *t, int64_t now_ns)
 	enum kvt_status status;
 	size_t n = 0;
 
-	for (job = t->active.first; job != NULL; job = next) {
-		next = job->next;
+	for (job = TAILQ_FIRST(&t->active); job != NULL; job = next) {
+		next = TAILQ_NEXT(job, entry);
 		if (job->request->verb != KVT_TIER_FLUSH)
 			continue;
 		status = waits_for_older(t, job->number) ? KVT_BUSY : kvtierd_epochs_settled(t);
@@ -430,7 +417,7 @@ static bool has_requests(struct kvtierd *t)
 	bool has;
 
 	pthread_mutex_lock(&t->lock);
-	has = t->inbox_others.first != NULL || t->refused != NULL;
+	has = !TAILQ_EMPTY(&t->inbox_others) || t->refused != NULL;
 	pthread_mutex_unlock(&t->lock);
 	return has || has_room(t, &t->inbox_reads) || has_room(t, &t->inbox_writes);
 }
@@ -478,7 +465,7 @@ static size_t kvtierd_step(struct kvt_tier *base, int64_t wait_ns, int64_t *next
 		n = kvtierd_http_step(t->http, wait_ns, &due_ns);
 		atomic_store(&t->asleep, false);
 	}
-	*next_ns = n > 0 || t->active.first != NULL ? kvt_now(t->s) : due_ns;
+	*next_ns = n > 0 || !TAILQ_EMPTY(&t->active) ? kvt_now(t->s) : due_ns;
 	return n;
 }
 
@@ -500,7 +487,7 @@ static void cancel_rest(struct kvtierd *t)
 {
 	struct kvtierd_job *job;
 
-	while ((job = t->active.first) != NULL) {
+	while ((job = TAILQ_FIRST(&t->active)) != NULL) {
 		kvtierd_lease_finish(&job->held.lease);
 		kvtierd_job_done(job, KVT_ECANCELED);
 	}
@@ -583,6 +570,10 @@ static void take_settings(struct kvtierd *t, const struct kvt_tier_options *opti
 	t->lease_ns = c->l2_lease_ns;
 	t->seen_ns = c->l2_seen_ns;
 	t->ttl_ns = c->l2_ttl_ns;
+	TAILQ_INIT(&t->inbox_reads);
+	TAILQ_INIT(&t->inbox_writes);
+	TAILQ_INIT(&t->inbox_others);
+	TAILQ_INIT(&t->active);
 	t->copies_end = &t->copies;
 	t->kept_look_ns = t->release_look_ns = INT64_MAX;
 }

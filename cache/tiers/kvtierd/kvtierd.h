@@ -26,6 +26,7 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
+#include <sys/queue.h>
 
 #include "tiers/presence.h"
 #include "tiers/redis/redis_value.h"
@@ -95,7 +96,7 @@ struct kvtierd_stamp {
 struct kvtierd_job {
 	struct kvtierd *t;
 	struct kvt_tier_request *request;
-	struct kvtierd_job *next, *prev; /* in t->inbox, then t->active */
+	TAILQ_ENTRY(kvtierd_job) entry; /* of an inbox, then of t->active */
 	uint64_t number;                /* in the order of submit */
 	int64_t deadline_ns;
 	bool counted; /* its bytes are in t->under_way */
@@ -110,9 +111,7 @@ struct kvtierd_job {
 	void *parts;                  /* PROBE, ERASE: what it asks at once; owned */
 };
 
-struct kvtierd_list {
-	struct kvtierd_job *first, *last;
-};
+TAILQ_HEAD(kvtierd_list, kvtierd_job);
 
 /* A lease that a PROBE took and a READ may use. */
 struct kvtierd_kept {

@@ -262,9 +262,11 @@ void redis_drop(struct redis_tier *t, const struct kvt_key *key)
 /* --- requests ---------------------------------------------------------------------------------- */
 
 /* Jobs under way that must not report any more what they found. */
-static void spoil(struct redis_tier *t, struct redis_job *job)
+static void spoil(struct redis_tier *t, struct redis_jobs *list)
 {
-	for (; job != NULL; job = job->next) {
+	struct redis_job *job;
+
+	TAILQ_FOREACH(job, list, entry) {
 		if (job->request->verb == KVT_TIER_PROBE ||
 			((job->request->verb == KVT_TIER_READ ||
 				 job->request->verb == KVT_TIER_WRITE) &&
@@ -317,8 +319,8 @@ void redis_erase_begin(struct redis_job *job)
 
 	for (size_t i = 0; i < r->key_count; i++)
 		full = hide(t, &r->keys[i]) == NULL || full;
-	spoil(t, t->active.first);
-	spoil(t, t->parked.first);
+	spoil(t, &t->active);
+	spoil(t, &t->parked);
 	if (full) {
 		erase_all(t);
 		if (t->names != NULL)

@@ -10,20 +10,6 @@
 
 #include "tiers/redis/redis_tier.h"
 
-void redis_jobs_add(struct redis_jobs *list, struct redis_job *job)
-{
-	job->next = NULL;
-	job->prev = list->last;
-	*(list->last != NULL ? &list->last->next : &list->first) = job;
-	list->last = job;
-}
-
-void redis_jobs_drop(struct redis_jobs *list, struct redis_job *job)
-{
-	*(job->prev != NULL ? &job->prev->next : &list->first) = job->next;
-	*(job->next != NULL ? &job->next->prev : &list->last) = job->prev;
-}
-
 static struct redis_jobs *list_of(struct redis_job *job)
 {
 	if (job->request->verb == KVT_TIER_FLUSH)
@@ -33,38 +19,39 @@ static struct redis_jobs *list_of(struct redis_job *job)
 
 void redis_job_park(struct redis_job *job, const void *on, void (*resume)(struct redis_job *job))
 {
-	redis_jobs_drop(list_of(job), job);
+	TAILQ_REMOVE(list_of(job), job, entry);
 	job->parked = on;
 	job->resume = resume;
-	redis_jobs_add(&job->t->parked, job);
+	TAILQ_INSERT_TAIL(&job->t->parked, job, entry);
 }
 
 static void unpark(struct redis_job *job)
 {
-	redis_jobs_drop(&job->t->parked, job);
+	TAILQ_REMOVE(&job->t->parked, job, entry);
 	job->parked = NULL;
-	redis_jobs_add(&job->t->active, job);
+	TAILQ_INSERT_TAIL(&job->t->active, job, entry);
 }
 
-static struct redis_job *parked_on(struct redis_tier *t, const void *on)
+struct redis_job *redis_parked_on(const struct redis_tier *t, const void *on)
 {
-	struct redis_job *job = t->parked.first;
+	struct redis_job *job;
 
-	while (job != NULL && job->parked != on)
-		job = job->next;
+	TAILQ_FOREACH(job, &t->parked, entry)
+		if (job->parked == on)
+			break;
 	return job;
 }
 
 /* Those that park again go to the end of the list, behind all that are to be resumed now. */
 void redis_resume(struct redis_tier *t, const void *on)
 {
+	struct redis_job *job;
 	size_t count = 0;
 
-	for (struct redis_job *job = t->parked.first; job != NULL; job = job->next)
+	TAILQ_FOREACH(job, &t->parked, entry)
 		count += job->parked == on;
 	for (; count > 0; count--) {
-		struct redis_job *job = parked_on(t, on);
-
+		job = redis_parked_on(t, on);
 		if (job == NULL)
 			break;
 		unpark(job);
@@ -108,10 +95,11 @@ void redis_job_end(struct redis_job *job, enum kvt_status status)
 	struct kvt_tier_request *request = job->request;
 	uint64_t *moving = moving_of(job), turn = job->turn;
 	bool had_room = job->bounce != NULL;
+	struct redis_job *flush;
 
-	redis_jobs_drop(list_of(job), job);
+	TAILQ_REMOVE(list_of(job), job, entry);
 	if (redis_is_change(job)) {
-		for (struct redis_job *flush = t->flushes.first; flush != NULL; flush = flush->next)
+		TAILQ_FOREACH(flush, &t->flushes, entry)
 			flush->changes -= flush->number > job->number;
 		t->changes--;
 	}

@@ -69,11 +69,7 @@ static bool is_idle(const struct redis_tier *t, const struct redis_tenant *e)
 	if (e->state != TENANT_IDLE || e->raise || e->key_state == KEY_ASKS ||
 		e->key_state == KEY_SETS)
 		return false;
-	for (const struct redis_job *job = t->parked.first; job != NULL; job = job->next) {
-		if (job->parked == e)
-			return false;
-	}
-	return true;
+	return redis_parked_on(t, e) == NULL;
 }
 
 /* Forgets what was not used lately; all that is idle if that is nothing. */

@@ -43,9 +43,9 @@ static struct redis_tier *tier_of(struct kvt_tier *base)
 
 static void begin_flush(struct redis_job *job)
 {
-	redis_jobs_drop(&job->t->active, job);
+	TAILQ_REMOVE(&job->t->active, job, entry);
 	job->changes = job->t->changes;
-	redis_jobs_add(&job->t->flushes, job);
+	TAILQ_INSERT_TAIL(&job->t->flushes, job, entry);
 }
 
 static void begin(struct redis_job *job)
@@ -110,7 +110,7 @@ static void take(struct redis_tier *t, struct kvt_tier_request *request)
 	job->erases = t->erases;
 	pthread_mutex_unlock(&t->lock);
 	t->changes += redis_is_change(job);
-	redis_jobs_add(&t->active, job);
+	TAILQ_INSERT_TAIL(&t->active, job, entry);
 	begin(job);
 }
 
@@ -221,31 +221,31 @@ static enum kvt_status late_status(const struct redis_job *job)
 /* Parked ones whose time is over. */
 static size_t end_late(struct redis_tier *t, int64_t now, int64_t *next_ns)
 {
-	struct redis_job *job = t->parked.first;
+	struct redis_job *job = TAILQ_FIRST(&t->parked);
 	size_t n = 0;
 
 	while (job != NULL) {
 		if (now < job->deadline_ns) {
 			if (job->deadline_ns < *next_ns)
 				*next_ns = job->deadline_ns;
-			job = job->next;
+			job = TAILQ_NEXT(job, entry);
 			continue;
 		}
 		redis_job_end(job, late_status(job));
 		n++;
-		job = t->parked.first; /* others may have gone with it */
+		job = TAILQ_FIRST(&t->parked); /* others may have gone with it */
 	}
 	return n;
 }
 
 static size_t end_flushes(struct redis_tier *t)
 {
-	struct redis_job *job = t->flushes.first, *next;
+	struct redis_job *job = TAILQ_FIRST(&t->flushes), *next;
 	bool raising = job != NULL && (redis_tenants_raising(t) || has_requests(t));
 	size_t n = 0;
 
 	for (; job != NULL; job = next) {
-		next = job->next;
+		next = TAILQ_NEXT(job, entry);
 		if (job->changes > 0 || raising)
 			continue;
 		redis_job_end(
@@ -294,7 +294,7 @@ static size_t redis_step(struct kvt_tier *base, int64_t wait_ns, int64_t *next_n
 
 	if (n == 0 && wait_ns > 0)
 		n = sleep_until(t, wait_ns, due, &due);
-	*next_ns = t->active.first != NULL || has_requests(t) ? kvt_now(t->s) : due;
+	*next_ns = !TAILQ_EMPTY(&t->active) || has_requests(t) ? kvt_now(t->s) : due;
 	return n;
 }
 
@@ -437,10 +437,10 @@ static void redis_destroy(struct kvt_tier *base)
 	t->closing = true;
 	(void)take_requests(t);
 	kvw_redis_destroy(t->redis);
-	while (t->parked.first != NULL)
-		redis_job_end(t->parked.first, KVT_ECANCELED);
-	while (t->flushes.first != NULL)
-		redis_job_end(t->flushes.first, KVT_ECANCELED);
+	while (!TAILQ_EMPTY(&t->parked))
+		redis_job_end(TAILQ_FIRST(&t->parked), KVT_ECANCELED);
+	while (!TAILQ_EMPTY(&t->flushes))
+		redis_job_end(TAILQ_FIRST(&t->flushes), KVT_ECANCELED);
 	free_parts(t);
 }
 
@@ -556,6 +556,9 @@ static void set_limits(struct redis_tier *t, const struct kvt_config *config)
 	t->fingerprint = config->fingerprint;
 	memcpy(t->store_id, store_id, sizeof(t->store_id));
 	t->queue_end = &t->queue;
+	TAILQ_INIT(&t->active);
+	TAILQ_INIT(&t->parked);
+	TAILQ_INIT(&t->flushes);
 	if (getrandom(&t->seed, sizeof(t->seed), 0) != sizeof(t->seed))
 		t->seed = (uint64_t)(uintptr_t)t ^ (uint64_t)kvt_wall(t->s);
 	t->hash_seed = kvw_redis_random(&t->seed);

@@ -28,6 +28,7 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
+#include <sys/queue.h>
 
 #include "tiers/presence.h"
 #include "chunk/l2_url.h"
@@ -197,7 +198,7 @@ struct redis_answer {
 
 /* A request on its way. */
 struct redis_job {
-	struct redis_job *next, *prev;
+	TAILQ_ENTRY(redis_job) entry; /* of the list that it is on */
 	struct redis_tier *t;
 	struct kvt_tier_request *request;
 	uint64_t number; /* by arrival */
@@ -230,14 +231,11 @@ struct redis_job {
 	size_t changes; /* begun before it, under way */
 };
 
-struct redis_jobs {
-	struct redis_job *first, *last;
-};
+TAILQ_HEAD(redis_jobs, redis_job);
 
-void redis_jobs_add(struct redis_jobs *list, struct redis_job *job);
-void redis_jobs_drop(struct redis_jobs *list, struct redis_job *job);
 bool redis_is_change(const struct redis_job *job); /* what a flush waits for */
 void redis_job_park(struct redis_job *job, const void *on, void (*resume)(struct redis_job *job));
+struct redis_job *redis_parked_on(const struct redis_tier *t, const void *on); /* NULL: none */
 void redis_resume(struct redis_tier *t, const void *on); /* all that are parked on it */
 /* Ends it and frees it; nothing of it may be under way. */
 void redis_job_end(struct redis_job *job, enum kvt_status status);
@@ -355,8 +353,7 @@ struct redis_tier {
 	uint64_t hash_seed; /* of the table of tenants */
 
 	/* the tier's thread */
-	struct redis_jobs active, parked;
-	struct redis_jobs flushes;
+	struct redis_jobs active, parked, flushes;
 	uint64_t next_number;
 	size_t changes; /* writes and erases that have not ended */
 	uint64_t bounce_used;
