@@ -139,4 +139,15 @@ struct kvt_tier {
 	const struct kvt_tier_ops *ops;
 };
 
+/* `pin` of a tier whose server decides what is evicted. */
+static inline size_t kvt_tier_pin_nothing(
+	struct kvt_tier *t, const struct kvt_key *keys, size_t n, bool pin)
+{
+	(void)t;
+	(void)keys;
+	(void)n;
+	(void)pin;
+	return 0;
+}
+
 #endif

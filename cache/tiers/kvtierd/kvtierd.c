@@ -190,16 +190,6 @@ static void kvtierd_submit(struct kvt_tier *base, struct kvt_tier_request *reque
 		kvtierd_http_wake(t->http);
 }
 
-/* Chunks of the daemon cannot be held: it decides what is evicted. */
-static size_t kvtierd_pin(struct kvt_tier *base, const struct kvt_key *keys, size_t n, bool pin)
-{
-	(void)base;
-	(void)keys;
-	(void)n;
-	(void)pin;
-	return 0;
-}
-
 static enum kvt_status kvtierd_erase_tenant(
 	struct kvt_tier *base, const struct kvt_tenant *tenant, size_t *erased)
 {
@@ -645,7 +635,7 @@ const struct kvt_tier_ops kvt_kvtierd_ops = {
 	.known = kvtierd_known,
 	.submit = kvtierd_submit,
 	.unsure = kvtierd_unsure,
-	.pin = kvtierd_pin,
+	.pin = kvt_tier_pin_nothing,
 	.erase_tenant = kvtierd_erase_tenant,
 	.erase_all = kvtierd_erase_all,
 	.stats = kvtierd_stats,

@@ -355,16 +355,6 @@ static void redis_submit(struct kvt_tier *base, struct kvt_tier_request *request
 		kvw_redis_wake(t->redis);
 }
 
-/* Redis evicts as it likes. */
-static size_t redis_pin(struct kvt_tier *base, const struct kvt_key *keys, size_t n, bool pin)
-{
-	(void)base;
-	(void)keys;
-	(void)n;
-	(void)pin;
-	return 0;
-}
-
 static void redis_wake(struct kvt_tier *base)
 {
 	kvw_redis_wake(tier_of(base)->redis);
@@ -616,7 +606,7 @@ const struct kvt_tier_ops kvt_redis_ops = {
 	.submit = redis_submit,
 	.unsure = redis_unsure,
 	.also_named = redis_also_named,
-	.pin = redis_pin,
+	.pin = kvt_tier_pin_nothing,
 	.erase_tenant = redis_erase_tenant,
 	.erase_all = redis_erase_all,
 	.stats = redis_stats,
