@@ -4,7 +4,6 @@
 #include "proxy/loop.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -37,7 +36,7 @@ static void take_arrived(struct kvw_loop *loop)
 
 	do {
 		before = loop->client_count;
-		kvw_listener_event(&loop->listen_io);
+		kvw_acceptor_run(&loop->acceptor);
 	} while (loop->client_count > before);
 	for (size_t seen = 0; seen <= loop->client_count; seen += KVW_IO_EVENTS_AT_ONCE)
 		kvw_io_set_dispatch(&loop->sockets);
@@ -52,9 +51,7 @@ static void begin_drain(struct kvw_loop *loop)
 	loop->drain_deadline_ns =
 		loop->now_ns + loop->config->timeout_drain_ms * KVW_NS_PER_MS;
 	take_arrived(loop);
-	kvw_io_unwatch(&loop->listen_io);
-	close(loop->listen_fd);
-	loop->listen_fd = -1;
+	kvw_acceptor_stop(&loop->acceptor);
 	for (client = TAILQ_FIRST(&loop->clients); client != NULL; client = next) {
 		next = TAILQ_NEXT(client, entry);
 		if (client->exchange == NULL && client->in.bytes == 0 && client->out.bytes == 0 &&
@@ -195,10 +192,8 @@ static enum kvw_err init_memory(struct kvw_loop *loop)
 static enum kvw_err init_events(struct kvw_loop *loop)
 {
 	loop->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-	loop->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
 	if (loop->wake_fd < 0 || kvw_io_set_init(&loop->sockets) != KVW_OK ||
-		kvw_io_watch(&loop->listen_io, &loop->sockets, loop->listen_fd,
-			kvw_listener_event) != KVW_OK ||
+		kvw_acceptor_watch(&loop->acceptor, &loop->sockets) != KVW_OK ||
 		kvw_io_watch(&loop->wake_io, &loop->sockets, loop->wake_fd, woken) != KVW_OK)
 		return KVW_EIO;
 	return kvw_links_init(&loop->links, &loop->sockets, loop->fleet);
@@ -226,8 +221,8 @@ enum kvw_err kvw_loop_init(struct kvw_loop *loop, struct kvw_shared *shared, siz
 	enum kvw_err err;
 
 	memset(loop, 0, sizeof(*loop));
-	loop->listen_fd = listen_fd;
-	loop->wake_fd = loop->spare_fd = loop->sockets.fd = -1;
+	kvw_acceptor_init(&loop->acceptor, &kvw_listener_ops, listen_fd);
+	loop->wake_fd = loop->sockets.fd = -1;
 	loop->index = index;
 	loop->shared = shared;
 	loop->config = deps->config;
@@ -274,13 +269,10 @@ void kvw_loop_finish(struct kvw_loop *loop)
 		loop->spares[i] = NULL;
 	}
 	kvw_block_pool_finish(&loop->blocks);
+	kvw_acceptor_finish(&loop->acceptor);
 	kvw_io_set_finish(&loop->sockets);
-	for (size_t i = 0; i < 3; i++) {
-		int fd = (int[]){loop->listen_fd, loop->wake_fd, loop->spare_fd}[i];
-
-		if (fd >= 0)
-			close(fd);
-	}
+	if (loop->wake_fd >= 0)
+		close(loop->wake_fd);
 	kvw_head_finish(&loop->request_head);
 	kvw_head_finish(&loop->response_head);
 	free(loop->scratch);

@@ -19,6 +19,7 @@
 #include "proxy/proxy.h"
 #include "proxy/shared.h"
 #include "openai/scan.h"
+#include "server/acceptor.h"
 #include "base/timer.h"
 #include "http/write.h"
 
@@ -67,10 +68,10 @@ struct kvw_loop {
 	int64_t sources_logged_ns;  /* of kvw_sources_routed */
 
 	struct kvw_io_set sockets; /* of clients and workers, and these two */
-	struct kvw_io listen_io, wake_io;
-	int listen_fd, wake_fd;
+	struct kvw_acceptor acceptor;
+	struct kvw_io wake_io;
+	int wake_fd;
 	int64_t tick_ns; /* when the next tick is due */
-	int spare_fd; /* given up to accept and refuse when descriptors run out */
 	pthread_t thread;
 	bool started;
 

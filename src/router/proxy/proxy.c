@@ -11,9 +11,9 @@
 #include <unistd.h>
 
 #include "base/log.h"
-#include "proxy/listener.h"
 #include "proxy/loop.h"
 #include "proxy/shared.h"
+#include "server/listen.h"
 #include "tls/tls.h"
 
 struct kvw_proxy {
@@ -21,7 +21,7 @@ struct kvw_proxy {
 	struct kvw_loop *loops;
 	struct kvw_tls *tls; /* of clients; NULL: plain */
 	size_t loop_count, ready_count;
-	char address[80];
+	char address[KVW_LISTEN_TEXT]; /* as bound */
 };
 
 /* Whole cores of the cgroup v2 quota, rounded up; 0: no quota. */
@@ -88,6 +88,21 @@ static enum kvw_err start_threads(struct kvw_proxy *proxy)
 	return err;
 }
 
+/* The loops' sockets share an address. Port 0 is chosen once; the others take what the first one got. */
+static enum kvw_err listen_for(struct kvw_proxy *proxy, size_t index, FILE *errors, int *fd)
+{
+	char bound[KVW_LISTEN_TEXT], why[384];
+	enum kvw_err err = kvw_listen(index == 0 ? proxy->shared.config->listen : proxy->address,
+		index == 0 ? KVW_LISTEN_FIRST : KVW_LISTEN_NEXT, fd, bound, why, sizeof(why));
+
+	if (err != KVW_OK) {
+		fprintf(errors, "kvway: listen: %s\n", why);
+		return err;
+	}
+	memcpy(proxy->address, bound, sizeof(bound));
+	return KVW_OK;
+}
+
 static enum kvw_err create_tls(struct kvw_proxy *proxy, FILE *errors)
 {
 	const struct kvw_config *config = proxy->shared.config;
@@ -112,7 +127,6 @@ enum kvw_err kvw_proxy_start(const struct kvw_proxy_deps *deps, FILE *errors, st
 {
 	struct kvw_proxy *proxy = aligned_alloc(64, (sizeof(*proxy) + 63) / 64 * 64);
 	enum kvw_err err = KVW_ENOMEM;
-	const char *address = deps->config->listen;
 
 	if (proxy == NULL)
 		return KVW_ENOMEM;
@@ -128,11 +142,9 @@ enum kvw_err kvw_proxy_start(const struct kvw_proxy_deps *deps, FILE *errors, st
 	for (size_t i = 0; i < deps->loop_count; i++) {
 		int fd;
 
-		/* Port 0 is chosen once; the other loops share what the first one got. */
-		err = kvw_listener_open(address, i == 0, errors, &fd, proxy->address, sizeof(proxy->address));
+		err = listen_for(proxy, i, errors, &fd);
 		if (err != KVW_OK)
 			goto fail;
-		address = proxy->address;
 		err = kvw_loop_init(&proxy->loops[i], &proxy->shared, i, deps, fd);
 		if (err != KVW_OK) {
 			fprintf(errors, "kvway: cannot set up an event loop: %s\n", strerror(errno));
