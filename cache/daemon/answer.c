@@ -90,7 +90,7 @@ void kvt_conn_answer(struct kvt_conn *conn, const struct kvt_answer *answer)
 	int count = answer->body.len > 0 && !conn->head_method ? 2 : 1;
 	ssize_t n = 0;
 
-	conn->close_after = conn->close_after || loop->draining || conn->body_unread;
+	conn->close_after = conn->close_after || loop->base.draining || conn->body_unread;
 	write_head(&w, conn, answer);
 	iov[0] = (struct iovec){head, w.len};
 	iov[1] = (struct iovec){(void *)(uintptr_t)answer->body.data, answer->body.len};

@@ -46,14 +46,14 @@ static void drop_input(struct kvt_conn *conn)
 
 void kvt_conn_timer(struct kvt_conn *conn, enum kvt_timer_kind kind, uint64_t duration_ns)
 {
-	kvw_timer_set(&conn->loop->timers, &conn->timer, (uint8_t)kind,
-		conn->loop->now_ns + (int64_t)duration_ns);
+	kvw_timer_set(&conn->loop->base.timers, &conn->timer, (uint8_t)kind,
+		conn->loop->base.now_ns + (int64_t)duration_ns);
 }
 
 /* Does the body come fast enough? Then the timer looks again in a second. */
 static bool body_in_time(struct kvt_conn *conn)
 {
-	double seconds = (double)(conn->loop->now_ns - conn->body_from_ns) / KVW_NS_PER_S;
+	double seconds = (double)(conn->loop->base.now_ns - conn->body_from_ns) / KVW_NS_PER_S;
 
 	if ((double)conn->body_got < seconds * (double)conn->loop->server->config->body_rate)
 		return false;
@@ -93,7 +93,7 @@ static void head_timeout(struct kvt_conn *conn)
 {
 	kvt_meter_add(&conn->loop->meters, KVT_COUNT_TIMEOUT_HEAD, 1);
 	conn->route = KVT_ROUTE_other;
-	conn->begun_ns = conn->loop->now_ns;
+	conn->begun_ns = conn->loop->base.now_ns;
 	conn->close_after = true;
 	conn->head_method = conn->old_http = false;
 	kvt_conn_refuse(conn, 408, NULL, "the request's head did not come within limits.head_time");
@@ -105,7 +105,7 @@ static void timeout(struct kvw_timer *timer, int64_t now_ns)
 	struct kvt_conn *conn =
 		(struct kvt_conn *)((char *)timer - offsetof(struct kvt_conn, timer));
 
-	conn->loop->now_ns = now_ns;
+	conn->loop->base.now_ns = now_ns;
 	switch ((enum kvt_timer_kind)timer->kind) {
 	case KVT_TIMER_HEAD:
 		head_timeout(conn);
@@ -139,7 +139,7 @@ static void on_event(struct kvw_io *io)
 {
 	struct kvt_conn *conn = (struct kvt_conn *)io;
 
-	conn->loop->now_ns = kvw_clock_ns();
+	conn->loop->base.now_ns = kvw_clock_ns();
 	if (io->broken && conn->state != KVT_CONN_HEAD && conn->state != KVT_CONN_PUT) {
 		kvt_conn_close(conn, false);
 		return;
@@ -151,11 +151,10 @@ void kvt_conn_create_take(struct kvt_loop *loop, int fd)
 {
 	struct kvt_conn *conn = calloc(1, sizeof(*conn));
 
-	if (conn == NULL || kvw_io_open(&conn->io, &loop->sockets, fd, on_event) != KVW_OK) {
+	if (conn == NULL || kvw_io_open(&conn->io, &loop->base.sockets, fd, on_event) != KVW_OK) {
 		free(conn);
 		close(fd);
-		atomic_fetch_sub(&loop->conn_count, 1);
-		atomic_fetch_sub(&loop->server->connections, 1);
+		kvw_server_loop_lost(&loop->base);
 		kvt_meter_add(&loop->meters, KVT_COUNT_REFUSED_DESCRIPTORS, 1);
 		return;
 	}
@@ -192,15 +191,14 @@ void kvt_conn_close(struct kvt_conn *conn, bool reset)
 		conn->wait->conn = NULL;
 	conn->wait = NULL;
 	conn->state = KVT_CONN_DEAD;
-	kvw_timer_clear(&loop->timers, &conn->timer);
+	kvw_timer_clear(&loop->base.timers, &conn->timer);
 	kvw_io_close(&conn->io, reset);
 	drop_input(conn);
 	free(conn->out);
 	conn->out = NULL;
 	TAILQ_REMOVE(&loop->conns, conn, entry);
 	TAILQ_INSERT_TAIL(&loop->dead, conn, entry);
-	atomic_fetch_sub(&loop->conn_count, 1);
-	atomic_fetch_sub(&loop->server->connections, 1);
+	kvw_server_loop_lost(&loop->base);
 }
 
 void kvt_conn_free_dead(struct kvt_loop *loop)
@@ -219,13 +217,13 @@ void kvt_conn_await(struct kvt_conn *conn, struct kvt_wait *wait)
 {
 	conn->state = KVT_CONN_WAIT;
 	conn->wait = wait;
-	conn->loop->waits++;
-	kvw_timer_clear(&conn->loop->timers, &conn->timer);
+	conn->loop->base.waits++;
+	kvw_timer_clear(&conn->loop->base.timers, &conn->timer);
 }
 
 struct kvt_conn *kvt_conn_settle(struct kvt_wait *wait)
 {
-	wait->loop->waits--;
+	wait->loop->base.waits--;
 	if (wait->conn != NULL)
 		wait->conn->wait = NULL;
 	return wait->conn;
@@ -236,7 +234,7 @@ struct kvt_conn *kvt_conn_settle(struct kvt_wait *wait)
 static void refuse_head(struct kvt_conn *conn, const struct kvw_head_error *error)
 {
 	conn->route = KVT_ROUTE_other;
-	conn->begun_ns = conn->loop->now_ns;
+	conn->begun_ns = conn->loop->base.now_ns;
 	conn->close_after = true;
 	conn->head_method = conn->old_http = conn->body_unread = false;
 	conn->body_left = 0;
@@ -271,7 +269,7 @@ static void begin_request(struct kvt_conn *conn, size_t len)
 	if (conn->body_left > 0)
 		kvt_conn_timer(conn, KVT_TIMER_BODY, conn->loop->server->config->body_ns);
 	else
-		kvw_timer_clear(&conn->loop->timers, &conn->timer);
+		kvw_timer_clear(&conn->loop->base.timers, &conn->timer);
 	kvt_serve(conn);
 }
 

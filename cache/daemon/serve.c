@@ -144,7 +144,7 @@ void kvt_serve_health(struct kvt_conn *conn)
 
 	for (size_t i = 0; i < server->all_loops; i++)
 		stuck += now - atomic_load_explicit(
-				       &server->loops[i].turn_ns, memory_order_relaxed) >
+				       &server->loops[i].base.turn_ns, memory_order_relaxed) >
 			 LOOP_STUCK_NS;
 	n = snprintf(text, sizeof(text), "{\"status\":\"%s\",\"stuck_loops\":%zu}\n",
 		stuck == 0 ? "ok" : "stuck", stuck);
@@ -154,7 +154,7 @@ void kvt_serve_health(struct kvt_conn *conn)
 void kvt_serve_ready(struct kvt_conn *conn)
 {
 	struct kvt_server *server = conn->loop->server;
-	bool draining = atomic_load(&server->draining);
+	bool draining = atomic_load(&server->base.draining);
 	char text[96];
 	int n = snprintf(text, sizeof(text), "{\"status\":\"%s\",\"quiet_seconds\":%.3f}\n",
 		draining ? "draining" : "ready", quiet_seconds(server));
@@ -176,7 +176,7 @@ static bool write_metrics(struct kvt_server *server, struct kvw_exposition *out)
 		&(struct kvt_daemon_metrics_input){
 			.meters = meters,
 			.meter_count = server->all_loops,
-			.connections = atomic_load(&server->connections),
+			.connections = atomic_load(&server->base.connections),
 			.puts = atomic_load(&server->puts),
 			.wall_ns = kvw_clock_wall_ns(),
 			.objects = server->objects,

@@ -130,7 +130,7 @@ static void answer_erase(struct kvt_conn *conn, const struct erase_job *erase)
 	}
 }
 
-static void erased(struct kvt_mail *mail, struct kvt_loop *loop)
+static void erased(struct kvw_mail *mail, struct kvw_server_loop *loop)
 {
 	struct erase_job *erase = (struct erase_job *)mail;
 	struct kvt_conn *conn = kvt_conn_settle(&erase->job.wait);

@@ -133,7 +133,7 @@ static void finish(struct kvt_conn *conn, struct lease_wait *w)
 	drop(w);
 }
 
-static void delivered(struct kvt_mail *mail, struct kvt_loop *loop)
+static void delivered(struct kvw_mail *mail, struct kvw_server_loop *loop)
 {
 	struct lease_wait *w = (struct lease_wait *)mail;
 	struct kvt_conn *conn = kvt_conn_settle(&w->wait);
@@ -143,7 +143,7 @@ static void delivered(struct kvt_mail *mail, struct kvt_loop *loop)
 		kvt_conn_advance(conn);
 		return;
 	}
-	give_back(loop, w);
+	give_back((struct kvt_loop *)loop, w);
 	drop(w);
 }
 
@@ -161,7 +161,7 @@ static void granted(void *user, enum kvt_status status, const struct kvt_grant *
 	if (pthread_equal(w->asker, pthread_self()) && w->inside)
 		w->early = true;
 	else
-		kvt_loop_post(w->wait.loop, &w->wait.mail);
+		kvw_server_loop_post(&w->wait.loop->base, &w->wait.mail);
 }
 
 static uint64_t cut(bool given, uint64_t wish, uint64_t usual, uint64_t most)

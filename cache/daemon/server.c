@@ -1,5 +1,5 @@
 /*
- * server.c - see server.h. Here: its life, accepting, and which loop gets a connection.
+ * server.c - see server.h. Here: its life, and what its loops do with clients.
  *
  * One loop accepts for all: engines keep a few connections for their whole life, and a port shared by
  * hash would often put most of them on one loop.
@@ -16,39 +16,36 @@
 #define AUTO_LOOPS_MOST 4
 #define LOG_NS          (10 * KVW_NS_PER_S)
 
-/* --- accepting -------------------------------------------------------------------------------- */
+/* --- what its loops do ------------------------------------------------------------------------ */
 
-/* A connection on its way to its loop. */
-struct handed {
-	struct kvt_mail mail;
-	int fd;
-};
-
-static struct kvt_loop *loop_of(struct kvw_acceptor *acceptor)
+static void serve_take(struct kvw_server_loop *base, int fd)
 {
-	return (struct kvt_loop *)((char *)acceptor - offsetof(struct kvt_loop, acceptor));
+	struct kvt_loop *loop = (struct kvt_loop *)base;
+
+	kvt_meter_add(&loop->meters, KVT_COUNT_ACCEPTED, 1);
+	kvt_conn_create_take(loop, fd);
 }
 
 /* Once in a while: a crowd of clients is not to fill the log. */
 static void log_refused(struct kvt_loop *loop, enum kvw_refusal why)
 {
-	if (loop->told_ns != 0 && loop->now_ns - loop->told_ns < LOG_NS)
+	if (loop->told_ns != 0 && loop->base.now_ns - loop->told_ns < LOG_NS)
 		return;
-	loop->told_ns = loop->now_ns;
+	loop->told_ns = loop->base.now_ns;
 	kvw_warn("server", "clients are refused why=\"%s\" connections=%u",
 		why == KVW_REFUSED_LIMIT ? "limits.connections is reached"
 					 : "no descriptor is left",
-		atomic_load(&loop->server->connections));
+		atomic_load(&loop->server->base.connections));
 }
 
 /* One try to answer: no thread waits for a client that is refused. */
-static void refuse_take(struct kvw_acceptor *acceptor, int fd, enum kvw_refusal why)
+static void refuse_take(struct kvw_server_loop *base, int fd, enum kvw_refusal why)
 {
 	static const char answer[] =
 		"HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\n"
 		"Retry-After: 1\r\nConnection: close\r\nContent-Length: 71\r\n\r\n"
 		"{\"error\":\"too many connections (limits.connections); try again later\"}\n";
-	struct kvt_loop *loop = loop_of(acceptor);
+	struct kvt_loop *loop = (struct kvt_loop *)base;
 
 	(void)!send(fd, answer, sizeof(answer) - 1, MSG_NOSIGNAL | MSG_DONTWAIT);
 	close(fd);
@@ -59,80 +56,59 @@ static void refuse_take(struct kvw_acceptor *acceptor, int fd, enum kvw_refusal 
 	log_refused(loop, why);
 }
 
-static void arrived(struct kvt_mail *mail, struct kvt_loop *loop)
+static void drain(struct kvw_server_loop *base)
 {
-	struct handed *handed = (struct handed *)mail;
+	struct kvt_loop *loop = (struct kvt_loop *)base;
+	struct kvt_conn *conn, *next;
 
-	if (loop->ended) {
-		close(handed->fd);
-		atomic_fetch_sub(&loop->conn_count, 1);
-		atomic_fetch_sub(&loop->server->connections, 1);
-	} else {
-		kvt_conn_create_take(loop, handed->fd);
+	for (conn = TAILQ_FIRST(&loop->conns); conn != NULL; conn = next) {
+		next = TAILQ_NEXT(conn, entry);
+		if (conn->state == KVT_CONN_HEAD && conn->in_end == conn->in_begin &&
+			!conn->io.readable)
+			kvt_conn_close(conn, false);
 	}
-	free(handed);
 }
 
-/* The loop of `listen` with the fewest connections; an admin loop keeps its own. */
-static struct kvt_loop *choose(struct kvt_loop *accepting)
+static void cut(struct kvw_server_loop *base)
 {
-	struct kvt_server *server = accepting->server;
-	struct kvt_loop *best = accepting;
+	struct kvt_loop *loop = (struct kvt_loop *)base;
+	struct kvt_conn *conn;
 
-	if (accepting->admin)
-		return accepting;
-	for (size_t i = 0; i < server->loop_count; i++)
-		if (atomic_load(&server->loops[i].conn_count) < atomic_load(&best->conn_count))
-			best = &server->loops[i];
-	return best;
+	while ((conn = TAILQ_FIRST(&loop->conns)) != NULL)
+		kvt_conn_close(conn, false);
 }
 
-static void hand_over(struct kvt_loop *accepting, int fd)
+static void turned(struct kvw_server_loop *base)
 {
-	struct kvt_loop *loop = choose(accepting);
-	struct handed *handed = loop == accepting ? NULL : malloc(sizeof(*handed));
-
-	if (handed == NULL) { /* it stays here, also where memory is out */
-		atomic_fetch_add(&accepting->conn_count, 1);
-		kvt_conn_create_take(accepting, fd);
-		return;
-	}
-	atomic_fetch_add(&loop->conn_count, 1);
-	handed->mail.deliver = arrived;
-	handed->fd = fd;
-	kvt_loop_post(loop, &handed->mail);
+	kvt_conn_free_dead((struct kvt_loop *)base);
 }
 
-static void begin(struct kvw_acceptor *acceptor)
-{
-	loop_of(acceptor)->now_ns = kvw_clock_ns();
-}
-
-static bool admit(struct kvw_acceptor *acceptor)
-{
-	struct kvt_server *server = loop_of(acceptor)->server;
-
-	if (atomic_fetch_add(&server->connections, 1) < server->config->connections)
-		return true;
-	atomic_fetch_sub(&server->connections, 1);
-	return false;
-}
-
-static void serve_take(struct kvw_acceptor *acceptor, int fd, const struct sockaddr *peer)
-{
-	struct kvt_loop *loop = loop_of(acceptor);
-
-	(void)peer;
-	kvt_meter_add(&loop->meters, KVT_COUNT_ACCEPTED, 1);
-	hand_over(loop, fd);
-}
-
-const struct kvw_acceptor_ops kvt_server_accepts = {
-	.begin = begin,
-	.admit = admit,
+static const struct kvw_server_loop_ops loop_ops = {
 	.serve_take = serve_take,
 	.refuse_take = refuse_take,
+	.drain = drain,
+	.cut = cut,
+	.turned = turned,
 };
+
+enum kvt_status kvt_loop_init(struct kvt_loop *loop, struct kvt_server *server, int listen_fd)
+{
+	loop->server = server;
+	TAILQ_INIT(&loop->conns);
+	TAILQ_INIT(&loop->dead);
+	kvt_meters_init(&loop->meters);
+	if (kvw_server_loop_init(&loop->base, &server->base, &loop_ops, listen_fd) != KVW_OK)
+		return KVT_EIO;
+	return kvw_head_init(&loop->head, KVT_HEAD_FIELDS) == KVW_OK ? KVT_OK : KVT_ENOMEM;
+}
+
+void kvt_loop_finish(struct kvt_loop *loop)
+{
+	kvw_server_loop_finish(&loop->base);
+	while (loop->spare_in_count > 0)
+		free(loop->spare_in[--loop->spare_in_count]);
+	kvw_head_finish(&loop->head);
+}
 
 /* --- life ------------------------------------------------------------------------------------- */
 
@@ -141,6 +117,15 @@ static size_t automatic_loops(void)
 	int cores = get_nprocs();
 
 	return cores < 1 ? 1 : cores > AUTO_LOOPS_MOST ? AUTO_LOOPS_MOST : (size_t)cores;
+}
+
+static enum kvt_status start(struct kvt_server *server, size_t index)
+{
+	struct kvt_loop *loop = &server->loops[index];
+	char name[16];
+
+	snprintf(name, sizeof(name), loop->admin ? "kvtierd-admin" : "kvtierd-%zu", index);
+	return kvw_server_loop_start(&loop->base, name) == KVW_OK ? KVT_OK : KVT_ENOMEM;
 }
 
 static enum kvt_status make_loops(struct kvt_server *server, int listen_fd, int admin_fd)
@@ -159,13 +144,15 @@ static enum kvt_status make_loops(struct kvt_server *server, int listen_fd, int 
 	for (size_t i = 0; i < server->all_loops; i++) { /* all, so that all can be finished */
 		bool admin = i == server->loop_count;
 		int fd = i == 0 ? listen_fd : admin ? admin_fd : -1;
-		enum kvt_status made = kvt_loop_init(&server->loops[i], server, i, fd);
+		enum kvt_status made = kvt_loop_init(&server->loops[i], server, fd);
 
 		server->loops[i].admin = admin;
 		status = status == KVT_OK ? made : status;
 	}
+	for (size_t i = server->loop_count - 1; i > 0; i--) /* the first accepts for them */
+		kvw_server_loop_join_ring(&server->loops[0].base, &server->loops[i].base);
 	for (size_t i = 0; i < server->all_loops && status == KVT_OK; i++)
-		status = kvt_loop_start(&server->loops[i]);
+		status = start(server, i);
 	return status;
 }
 
@@ -188,6 +175,8 @@ enum kvt_status kvt_server_start(
 	why[0] = '\0';
 	if (server == NULL)
 		return KVT_ENOMEM;
+	server->base.most = config->connections;
+	server->base.drain_ns = config->drain_ns;
 	server->config = config;
 	server->objects = options->objects;
 	server->segment = options->segment;
@@ -228,9 +217,9 @@ const char *kvt_server_admin(const struct kvt_server *server)
 
 void kvt_server_drain(struct kvt_server *server)
 {
-	atomic_store(&server->draining, true);
+	atomic_store(&server->base.draining, true);
 	for (size_t i = 0; i < server->all_loops && server->loops != NULL; i++)
-		kvt_loop_wake(&server->loops[i]);
+		kvw_server_loop_wake(&server->loops[i].base);
 }
 
 void kvt_server_destroy(struct kvt_server *server)
@@ -239,7 +228,7 @@ void kvt_server_destroy(struct kvt_server *server)
 		return;
 	kvt_server_drain(server);
 	for (size_t i = 0; i < server->all_loops && server->loops != NULL; i++)
-		kvt_loop_join(&server->loops[i]);
+		kvw_server_loop_join(&server->loops[i].base);
 	kvt_jobs_destroy(server->jobs);
 	for (size_t i = 0; i < server->all_loops && server->loops != NULL; i++)
 		kvt_loop_finish(&server->loops[i]);

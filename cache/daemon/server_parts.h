@@ -5,8 +5,7 @@
  * driven by kvt_conn_advance until it can do no more; answers never drive it, so there is no
  * recursion. What ends goes to the loop's `dead` and is freed when the loop has turned.
  *
- * Threads: a loop and its connections belong to the loop's thread; only kvt_loop_post is called by
- * others.
+ * Threads: a loop and its connections belong to the loop's thread; others only post mail to it.
  */
 #ifndef KVT_SERVER_PARTS_H
 #define KVT_SERVER_PARTS_H
@@ -23,8 +22,8 @@
 #include "daemon/target.h"
 #include "base/timer.h"
 #include "http/write.h"
-#include "server/acceptor.h"
 #include "server/listen.h"
+#include "server/loop.h"
 
 #define KVT_HEAD_MOST   ((size_t)16 << 10) /* bytes of a request's head */
 #define KVT_HEAD_FIELDS 64
@@ -36,12 +35,6 @@ struct kvt_conn;
 struct kvt_jobs;
 
 /* --- loops ------------------------------------------------------------------------------------ */
-
-/* Something that another thread gives to a loop. */
-struct kvt_mail {
-	struct kvt_mail *next;
-	void (*deliver)(struct kvt_mail *mail, struct kvt_loop *loop); /* takes the mail */
-};
 
 enum kvt_timer_kind {
 	KVT_TIMER_IDLE,
@@ -56,46 +49,25 @@ enum kvt_timer_kind {
 TAILQ_HEAD(kvt_conn_list, kvt_conn);
 
 struct kvt_loop {
+	struct kvw_server_loop base; /* first */
 	struct kvt_server *server;
-	size_t index;
-	bool admin;   /* serves `admin` */
-	bool started; /* has a thread */
-	bool ended;   /* its thread is over: mail is only cleaned up */
-	pthread_t thread;
-	struct kvw_io_set sockets;
-	struct kvw_io wake_io;
-	int wake_fd;
-	struct kvw_acceptor acceptor; /* of `listen` or of `admin`; without a socket where it has none */
-	struct kvt_mail *_Atomic mail;    /* newest first */
-	struct kvw_timers timers;
-	int64_t now_ns, tick_ns;
-	bool draining;
-	int64_t drain_deadline_ns;
+	bool admin; /* serves `admin` */
 	struct kvt_conn_list conns, dead;
-	_Atomic uint32_t conn_count;
-	size_t waits;             /* answers that are being made elsewhere */
 	struct kvw_head head;     /* parsed last */
 	struct kvt_target target; /* of it */
 	char *spare_in[8];        /* input buffers that are not in use */
 	size_t spare_in_count;
-	int64_t told_ns;         /* when refused clients were last logged */
-	_Atomic int64_t turn_ns; /* when it turned last, for /health; INT64_MAX: ended */
+	int64_t told_ns; /* when refused clients were last logged */
 	struct kvt_meters meters;
 };
 
-/* Takes listen_fd (-1: it does not accept), also when it fails. */
-enum kvt_status kvt_loop_init(struct kvt_loop *loop, struct kvt_server *server, size_t index,
-	int listen_fd) KVT_MUST_CHECK;
-enum kvt_status kvt_loop_start(struct kvt_loop *loop) KVT_MUST_CHECK;
-void kvt_loop_join(struct kvt_loop *loop);
+/* Takes listen_fd (-1: it does not accept), also when it fails; kvt_loop_finish is due either way. */
+enum kvt_status kvt_loop_init(
+	struct kvt_loop *loop, struct kvt_server *server, int listen_fd) KVT_MUST_CHECK;
 void kvt_loop_finish(struct kvt_loop *loop); /* after all loops and jobs are joined */
-void kvt_loop_post(struct kvt_loop *loop, struct kvt_mail *mail); /* any thread */
-void kvt_loop_wake(struct kvt_loop *loop);                        /* any thread */
-
-/* Of the accepting loops; server.c. */
-extern const struct kvw_acceptor_ops kvt_server_accepts;
 
 struct kvt_server {
+	struct kvw_server base; /* by all loops */
 	const struct kvt_daemon_config *config;
 	struct kvt_objects *objects;
 	struct kvt_segment_file *segment;
@@ -103,8 +75,7 @@ struct kvt_server {
 	size_t all_loops;
 	struct kvt_loop *loops; /* [all_loops] */
 	struct kvt_jobs *jobs;
-	_Atomic uint32_t connections, puts; /* now */
-	_Atomic bool draining;
+	_Atomic uint32_t puts; /* now */
 	char listen_name[KVW_LISTEN_TEXT], admin_name[KVW_LISTEN_TEXT];
 };
 
@@ -122,7 +93,7 @@ enum kvt_conn_state {
 
 /* An answer that is made elsewhere. First member of what is posted back. */
 struct kvt_wait {
-	struct kvt_mail mail;
+	struct kvw_mail mail;
 	struct kvt_loop *loop;
 	struct kvt_conn *conn; /* the loop's thread only; NULL: it has gone */
 };

@@ -51,11 +51,11 @@ static void scene_init(struct scene *s)
 	s->server.loops = &s->loop;
 	s->server.loop_count = s->server.all_loops = 1;
 	s->answers = malloc(ANSWER_MOST);
-	require(kvt_loop_init(&s->loop, &s->server, 0, -1) == KVT_OK);
+	require(kvt_loop_init(&s->loop, &s->server, -1) == KVT_OK);
 	require(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, pair) == 0);
 	s->client = pair[0];
-	atomic_fetch_add(&s->loop.conn_count, 1);
-	atomic_fetch_add(&s->server.connections, 1);
+	atomic_fetch_add(&s->loop.base.conn_count, 1);
+	atomic_fetch_add(&s->server.base.connections, 1);
 	kvt_conn_create_take(&s->loop, pair[1]);
 }
 
@@ -67,8 +67,8 @@ static void turn(struct scene *s)
 	while (moved) {
 		ssize_t n;
 
-		moved = kvw_io_set_busy(&s->loop.sockets);
-		require(kvw_io_set_wait(&s->loop.sockets, 0));
+		moved = kvw_io_set_busy(&s->loop.base.sockets);
+		require(kvw_io_set_wait(&s->loop.base.sockets, 0));
 		kvt_conn_free_dead(&s->loop);
 		while (s->len < ANSWER_MOST &&
 			(n = recv(s->client, s->answers + s->len, ANSWER_MOST - s->len, 0)) > 0) {
@@ -145,8 +145,8 @@ static void scene_end(struct scene *s)
 	drop_interim(s);
 	told = check_answers(s);
 	kvt_loop_finish(&s->loop);
-	require(atomic_load(&s->loop.conn_count) == 0 && s->loop.waits == 0);
-	require(atomic_load(&s->server.connections) == 0 && atomic_load(&s->server.puts) == 0);
+	require(atomic_load(&s->loop.base.conn_count) == 0 && s->loop.base.waits == 0);
+	require(atomic_load(&s->server.base.connections) == 0 && atomic_load(&s->server.puts) == 0);
 	require(fake_puts(s->server.objects) == 0);
 	require(fake_leases(s->server.objects) <= told);
 }
