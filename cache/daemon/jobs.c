@@ -42,7 +42,7 @@ static void *jobs_main(void *arg)
 	(void)pthread_setname_np(pthread_self(), "kvtierd-jobs");
 	while ((job = next_job(jobs)) != NULL) {
 		job->run(job, jobs->objects);
-		kvw_server_loop_post(&job->wait.loop->base, &job->wait.mail);
+		kvw_server_loop_post(job->wait.loop, &job->wait.mail);
 	}
 	return NULL;
 }

@@ -31,7 +31,7 @@ static const struct route routes[] = {
 
 static bool is_open(const struct kvt_conn *conn, const struct route *route)
 {
-	bool admin = conn->loop->admin;
+	bool admin = kvt_conn_loop(conn)->admin;
 
 	switch (route->where) {
 	case PUBLIC:
@@ -41,7 +41,7 @@ static bool is_open(const struct kvt_conn *conn, const struct route *route)
 	case BOTH:
 		return true;
 	case ERASE:
-		return admin || conn->loop->server->config->client_erase != 0;
+		return admin || kvt_conn_loop(conn)->server->config->client_erase != 0;
 	}
 	return false;
 }
@@ -60,10 +60,10 @@ static void refuse_route(struct kvt_conn *conn, enum kvt_path path, bool known_m
 		any = true;
 	}
 	strncat(allow, "\r\n", sizeof(allow) - strlen(allow) - 1);
-	if (known_method && conn->loop->admin)
+	if (known_method && kvt_conn_loop(conn)->admin)
 		kvt_conn_refuse(conn, 404, NULL, "served at `listen`, not at the admin address");
 	else if (known_method &&
-		 kvw_slice_equal(conn->loop->head.method, KVW_SLICE("DELETE")))
+		 kvw_slice_equal(kvt_conn_loop(conn)->clients.head.method, KVW_SLICE("DELETE")))
 		kvt_conn_refuse(conn, 403, NULL,
 			"served at the admin address only; `client_erase: true` allows erasing "
 			"here");
@@ -75,25 +75,25 @@ static void refuse_route(struct kvt_conn *conn, enum kvt_path path, bool known_m
 
 void kvt_serve(struct kvt_conn *conn)
 {
-	struct kvt_loop *loop = conn->loop;
+	struct kvt_loop *loop = kvt_conn_loop(conn);
 	struct kvt_refusal refusal;
 	bool known_method = false;
 
-	if (!kvt_target_parse(loop->head.target, &loop->target, &refusal)) {
+	if (!kvt_target_parse(loop->clients.head.target, &loop->target, &refusal)) {
 		kvt_conn_refuse(conn, refusal.status, NULL, "%s", refusal.message);
 		return;
 	}
 	for (size_t i = 0; i < ROUTES; i++) {
 		if (routes[i].path != loop->target.path ||
-			!kvw_slice_equal(loop->head.method, kvw_slice_of(routes[i].method)))
+			!kvw_slice_equal(loop->clients.head.method, kvw_slice_of(routes[i].method)))
 			continue;
 		known_method = true;
 		if (!is_open(conn, &routes[i]))
 			continue;
 		conn->route = (enum kvt_route)i;
-		if (i != KVT_ROUTE_put && (conn->body_left > KVT_OTHER_BODY || conn->expects ||
-						  loop->head.framing == KVW_FRAME_CHUNKED)) {
-			conn->body_unread = true;
+		if (i != KVT_ROUTE_put && (conn->base.body_left > KVT_OTHER_BODY || conn->base.expects ||
+						  loop->clients.head.framing == KVW_FRAME_CHUNKED)) {
+			conn->base.body_unread = true;
 			kvt_conn_refuse(conn, 413, NULL, "this request takes no body");
 			return;
 		}
@@ -107,23 +107,16 @@ void kvt_serve(struct kvt_conn *conn)
 
 void kvt_serve_release(struct kvt_conn *conn)
 {
-	struct kvt_loop *loop = conn->loop;
+	struct kvt_loop *loop = kvt_conn_loop(conn);
 
 	if (kvt_object_release(loop->server->objects, loop->target.id) == KVT_OK)
-		kvt_conn_answer(conn, &(struct kvt_answer){.status = 200});
+		kvw_conn_answer(&conn->base, &(struct kvw_http_answer){.status = 200});
 	else
 		kvt_conn_refuse(conn, 404, NULL,
 			"no lease of this id: it was released, its time is over, or it never was");
 }
 
 /* --- health, metrics -------------------------------------------------------------------------- */
-
-static void answer_json(struct kvt_conn *conn, int status, const char *text, size_t len)
-{
-	kvt_conn_answer(
-		conn, &(struct kvt_answer){
-			      .status = status, .type = "application/json", .body = {text, len}});
-}
 
 /* Seconds until writes are allowed; 0: they are. */
 static double quiet_seconds(const struct kvt_server *server)
@@ -136,7 +129,7 @@ static double quiet_seconds(const struct kvt_server *server)
 
 void kvt_serve_health(struct kvt_conn *conn)
 {
-	struct kvt_server *server = conn->loop->server;
+	struct kvt_server *server = kvt_conn_loop(conn)->server;
 	int64_t now = kvw_clock_ns();
 	size_t stuck = 0;
 	char text[96];
@@ -148,18 +141,18 @@ void kvt_serve_health(struct kvt_conn *conn)
 			 LOOP_STUCK_NS;
 	n = snprintf(text, sizeof(text), "{\"status\":\"%s\",\"stuck_loops\":%zu}\n",
 		stuck == 0 ? "ok" : "stuck", stuck);
-	answer_json(conn, stuck == 0 ? 200 : 503, text, (size_t)n);
+	kvt_conn_answer_json(conn, stuck == 0 ? 200 : 503, text, (size_t)n);
 }
 
 void kvt_serve_ready(struct kvt_conn *conn)
 {
-	struct kvt_server *server = conn->loop->server;
+	struct kvt_server *server = kvt_conn_loop(conn)->server;
 	bool draining = atomic_load(&server->base.draining);
 	char text[96];
 	int n = snprintf(text, sizeof(text), "{\"status\":\"%s\",\"quiet_seconds\":%.3f}\n",
 		draining ? "draining" : "ready", quiet_seconds(server));
 
-	answer_json(conn, draining ? 503 : 200, text, (size_t)n);
+	kvt_conn_answer_json(conn, draining ? 503 : 200, text, (size_t)n);
 }
 
 static bool write_metrics(struct kvt_server *server, struct kvw_exposition *out)
@@ -195,10 +188,10 @@ void kvt_serve_metrics(struct kvt_conn *conn)
 	char *text = NULL;
 	size_t len = 0;
 	struct kvw_exposition out = {.numbers = KVW_NUMBERS_NINE};
-	bool counted = write_metrics(conn->loop->server, &out);
+	bool counted = write_metrics(kvt_conn_loop(conn)->server, &out);
 
 	if (kvw_exposition_take(&out, &text, &len) == KVW_OK && counted)
-		kvt_conn_answer(conn, &(struct kvt_answer){.status = 200,
+		kvw_conn_answer(&conn->base, &(struct kvw_http_answer){.status = 200,
 					      .type = "text/plain; version=0.0.4",
 					      .body = {text, len}});
 	else

@@ -33,9 +33,7 @@ static void write_entry(void *user, const struct kvt_object_entry *entry)
 static void answer_text(struct kvt_conn *conn, FILE *out, char **text, const size_t *len)
 {
 	if (out != NULL && fclose(out) == 0)
-		kvt_conn_answer(conn,
-			&(struct kvt_answer){
-				.status = 200, .type = "application/json", .body = {*text, *len}});
+		kvt_conn_answer_json(conn, 200, *text, *len);
 	else
 		kvt_conn_refuse(conn, 503, KVT_SOON, "out of memory");
 	free(*text);
@@ -43,7 +41,7 @@ static void answer_text(struct kvt_conn *conn, FILE *out, char **text, const siz
 
 void kvt_serve_list(struct kvt_conn *conn)
 {
-	const struct kvt_target *target = &conn->loop->target;
+	const struct kvt_target *target = &kvt_conn_loop(conn)->target;
 	struct listing list = {0};
 	char *text = NULL;
 	size_t len = 0;
@@ -54,7 +52,7 @@ void kvt_serve_list(struct kvt_conn *conn)
 		fputs("{\"bucket\":", list.out);
 		kvt_json_text(list.out, target->bucket.data, target->bucket.len);
 		fputs(",\"objects\":[", list.out);
-		(void)kvt_objects_list(conn->loop->server->objects, target->bucket, target->after,
+		(void)kvt_objects_list(kvt_conn_loop(conn)->server->objects, target->bucket, target->after,
 			target->limit, write_entry, &list, &more);
 		fprintf(list.out, "],\n\"more\":%s}\n", more ? "true" : "false");
 	}
@@ -80,7 +78,7 @@ void kvt_serve_buckets(struct kvt_conn *conn)
 	list.out = open_memstream(&text, &len);
 	if (list.out != NULL) {
 		fputs("{\"buckets\":[", list.out);
-		(void)kvt_buckets_list(conn->loop->server->objects, write_bucket, &list);
+		(void)kvt_buckets_list(kvt_conn_loop(conn)->server->objects, write_bucket, &list);
 		fputs("]}\n", list.out);
 	}
 	answer_text(conn, list.out, &text, &len);
@@ -124,45 +122,43 @@ static void answer_erase(struct kvt_conn *conn, const struct erase_job *erase)
 			kvt_status_text(erase->status));
 	} else {
 		n = snprintf(text, sizeof(text), "{\"erased\":%zu}\n", erase->erased);
-		kvt_conn_answer(conn, &(struct kvt_answer){.status = 200,
-					      .type = "application/json",
-					      .body = {text, (size_t)n}});
+		kvt_conn_answer_json(conn, 200, text, (size_t)n);
 	}
 }
 
 static void erased(struct kvw_mail *mail, struct kvw_server_loop *loop)
 {
 	struct erase_job *erase = (struct erase_job *)mail;
-	struct kvt_conn *conn = kvt_conn_settle(&erase->job.wait);
+	struct kvt_conn *conn = (struct kvt_conn *)kvw_conn_settle(&erase->job.wait);
 
 	(void)loop;
 	if (conn != NULL) {
 		answer_erase(conn, erase);
-		kvt_conn_advance(conn);
+		kvw_conn_advance(&conn->base);
 	}
 	free(erase);
 }
 
 void kvt_serve_erase(struct kvt_conn *conn)
 {
-	struct kvt_loop *loop = conn->loop;
+	struct kvt_loop *loop = kvt_conn_loop(conn);
 	struct erase_job *erase = calloc(1, sizeof(*erase));
 
 	if (erase == NULL) {
 		kvt_conn_refuse(conn, 503, KVT_SOON, "out of memory");
 		return;
 	}
-	erase->job.wait = (struct kvt_wait){.mail.deliver = erased, .loop = loop, .conn = conn};
+	erase->job.wait = (struct kvw_wait){.mail.deliver = erased};
 	erase->job.run = run_erase;
 	erase->bucket_len = loop->target.bucket.len;
 	erase->key_len = loop->target.key.len;
 	memcpy(erase->text, loop->target.bucket.data, erase->bucket_len);
 	if (erase->key_len > 0)
 		memcpy(erase->text + erase->bucket_len, loop->target.key.data, erase->key_len);
-	kvt_conn_await(conn, &erase->job.wait);
+	kvw_conn_await(&conn->base, &erase->job.wait);
 	if (kvt_jobs_add(loop->server->jobs, &erase->job))
 		return;
-	(void)kvt_conn_settle(&erase->job.wait);
+	(void)kvw_conn_settle(&erase->job.wait);
 	free(erase);
 	kvt_meter_add(&loop->meters, KVT_COUNT_REFUSED_JOBS, 1);
 	kvt_conn_refuse(conn, 503, KVT_SOON, "too many erases wait");

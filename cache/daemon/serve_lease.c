@@ -17,7 +17,7 @@
 
 /* One request that waits for its lease. */
 struct lease_wait {
-	struct kvt_wait wait; /* first */
+	struct kvw_wait wait; /* first */
 	pthread_t asker;      /* the loop's thread */
 	bool inside;          /* the asker's call has not returned */
 	bool early;           /* it was answered inside of it */
@@ -88,7 +88,7 @@ static void answer_miss(struct kvt_conn *conn, const struct lease_wait *w)
 
 	switch (w->status) {
 	case KVT_BUSY:
-		kvt_meter_add(&conn->loop->meters, KVT_COUNT_REFUSED_LEASES, 1);
+		kvt_meter_add(&kvt_conn_loop(conn)->meters, KVT_COUNT_REFUSED_LEASES, 1);
 		kvt_conn_refuse(conn, 503, KVT_SOON, "too many leases (limits.leases)");
 		return;
 	case KVT_EINVAL:
@@ -123,11 +123,10 @@ static void finish(struct kvt_conn *conn, struct lease_wait *w)
 {
 	if (w->status == KVT_OK) {
 		memcpy(conn->lease_id, w->id, sizeof(conn->lease_id));
-		kvt_conn_answer(conn, &(struct kvt_answer){.status = 200,
-					      .type = "application/json",
-					      .body = {w->body, w->body_len}});
+		conn->base.until_read = true;
+		kvt_conn_answer_json(conn, 200, w->body, w->body_len);
 	} else {
-		give_back(conn->loop, w);
+		give_back(kvt_conn_loop(conn), w);
 		answer_miss(conn, w);
 	}
 	drop(w);
@@ -136,11 +135,11 @@ static void finish(struct kvt_conn *conn, struct lease_wait *w)
 static void delivered(struct kvw_mail *mail, struct kvw_server_loop *loop)
 {
 	struct lease_wait *w = (struct lease_wait *)mail;
-	struct kvt_conn *conn = kvt_conn_settle(&w->wait);
+	struct kvt_conn *conn = (struct kvt_conn *)kvw_conn_settle(&w->wait);
 
 	if (conn != NULL) {
 		finish(conn, w);
-		kvt_conn_advance(conn);
+		kvw_conn_advance(&conn->base);
 		return;
 	}
 	give_back((struct kvt_loop *)loop, w);
@@ -161,7 +160,7 @@ static void granted(void *user, enum kvt_status status, const struct kvt_grant *
 	if (pthread_equal(w->asker, pthread_self()) && w->inside)
 		w->early = true;
 	else
-		kvw_server_loop_post(&w->wait.loop->base, &w->wait.mail);
+		kvw_server_loop_post(w->wait.loop, &w->wait.mail);
 }
 
 static uint64_t cut(bool given, uint64_t wish, uint64_t usual, uint64_t most)
@@ -173,7 +172,7 @@ static uint64_t cut(bool given, uint64_t wish, uint64_t usual, uint64_t most)
 
 void kvt_serve_lease(struct kvt_conn *conn)
 {
-	struct kvt_loop *loop = conn->loop;
+	struct kvt_loop *loop = kvt_conn_loop(conn);
 	const struct kvt_daemon_config *config = loop->server->config;
 	const struct kvt_target *target = &loop->target;
 	struct lease_wait *w = malloc(sizeof(*w));
@@ -185,21 +184,21 @@ void kvt_serve_lease(struct kvt_conn *conn)
 		return;
 	}
 	memset(w, 0, offsetof(struct lease_wait, small));
-	w->wait = (struct kvt_wait){.mail.deliver = delivered, .loop = loop, .conn = conn};
+	w->wait = (struct kvw_wait){.mail.deliver = delivered};
 	w->asker = pthread_self();
 	w->inside = true;
 	w->body = w->small;
-	w->asked_ns = conn->begun_ns;
+	w->asked_ns = conn->base.begun_ns;
 	w->timeout_ns = cut(target->has_timeout, target->timeout_ns, config->lease_wait_ns,
 		config->lease_wait_max_ns);
 	ttl_ns = cut(
 		target->has_ttl, target->ttl_ns, config->lease_ttl_ns, config->lease_ttl_max_ns);
-	kvt_conn_await(conn, &w->wait); /* before: it may be answered by another thread at once */
+	kvw_conn_await(&conn->base, &w->wait); /* before: it may be answered by another thread at once */
 	kvt_object_lease(loop->server->objects, &name, w->timeout_ns, ttl_ns,
 		!target->unchecked, granted, w);
 	w->inside = false;
 	if (!w->early)
 		return;
-	(void)kvt_conn_settle(&w->wait);
+	(void)kvw_conn_settle(&w->wait);
 	finish(conn, w);
 }

@@ -24,14 +24,14 @@ static void drop_stream(struct kvt_conn *conn)
 {
 	free(conn->put);
 	conn->put = NULL;
-	atomic_fetch_sub(&conn->loop->server->puts, 1);
+	atomic_fetch_sub(&kvt_conn_loop(conn)->server->puts, 1);
 }
 
 void kvt_conn_abort_put(struct kvt_conn *conn)
 {
 	if (conn->put == NULL)
 		return;
-	kvt_object_put_abort(conn->loop->server->objects, conn->put->put);
+	kvt_object_put_abort(kvt_conn_loop(conn)->server->objects, conn->put->put);
 	drop_stream(conn);
 }
 
@@ -46,8 +46,8 @@ static unsigned quiet_left(const struct kvt_server *server)
 
 static void refuse_put(struct kvt_conn *conn, enum kvt_status status)
 {
-	struct kvt_meters *meters = &conn->loop->meters;
-	unsigned quiet = status == KVT_BUSY ? quiet_left(conn->loop->server) : 0;
+	struct kvt_meters *meters = &kvt_conn_loop(conn)->meters;
+	unsigned quiet = status == KVT_BUSY ? quiet_left(kvt_conn_loop(conn)->server) : 0;
 	char retry[40];
 
 	switch (status) {
@@ -83,11 +83,12 @@ static void finish_put(struct kvt_conn *conn)
 	enum kvt_status status;
 
 	kvt_checksum_end(&stream->sum, &sum);
-	status = kvt_object_put_end(conn->loop->server->objects, stream->put, &sum, &outcome);
+	status = kvt_object_put_end(
+		kvt_conn_loop(conn)->server->objects, stream->put, &sum, &outcome);
 	drop_stream(conn);
 	if (status == KVT_OK)
-		kvt_conn_answer(
-			conn, &(struct kvt_answer){.status = outcome == KVT_PUT_SAME ? 409 : 200});
+		kvw_conn_answer(&conn->base,
+			&(struct kvw_http_answer){.status = outcome == KVT_PUT_SAME ? 409 : 200});
 	else
 		refuse_put(conn, status);
 }
@@ -123,7 +124,7 @@ static void wake_at(struct kvt_conn *conn, uint64_t bytes)
 	if (low == conn->put->low_water)
 		return;
 	conn->put->low_water = low;
-	(void)setsockopt(conn->io.fd, SOL_SOCKET, SO_RCVLOWAT, &low, sizeof(low));
+	(void)setsockopt(conn->base.io.fd, SOL_SOCKET, SO_RCVLOWAT, &low, sizeof(low));
 }
 
 /* n bytes are in place. */
@@ -131,9 +132,8 @@ static void took(struct kvt_conn *conn, uint64_t n)
 {
 	struct kvt_put_stream *s = conn->put;
 
-	conn->body_left -= n;
-	conn->body_got += n;
-	kvt_meter_add(&conn->loop->meters, KVT_COUNT_BYTES_IN, n);
+	kvw_conn_took(&conn->base, n);
+	kvt_meter_add(&kvt_conn_loop(conn)->meters, KVT_COUNT_BYTES_IN, n);
 	while (n > 0) {
 		const struct kvt_segment *segment = &s->segments[s->at];
 		uint64_t here = segment->bytes - s->offset;
@@ -152,17 +152,17 @@ static void took(struct kvt_conn *conn, uint64_t n)
 /* What came together with the head. */
 static void take_buffered(struct kvt_conn *conn)
 {
-	uint64_t have = conn->in_end - conn->in_begin;
+	uint64_t have = conn->base.in_end - conn->base.in_begin;
 	struct iovec iov[PIECE_IOV];
 
-	have = have < conn->body_left ? have : conn->body_left;
+	have = have < conn->base.body_left ? have : conn->base.body_left;
 	while (have > 0) {
 		int count = next_room(conn->put, have, iov);
 		uint64_t n = 0;
 
 		for (int i = 0; i < count; i++) {
-			memcpy(iov[i].iov_base, conn->in + conn->in_begin, iov[i].iov_len);
-			conn->in_begin += iov[i].iov_len;
+			memcpy(iov[i].iov_base, conn->base.in + conn->base.in_begin, iov[i].iov_len);
+			conn->base.in_begin += iov[i].iov_len;
 			n += iov[i].iov_len;
 		}
 		took(conn, n);
@@ -170,13 +170,14 @@ static void take_buffered(struct kvt_conn *conn)
 	}
 }
 
-void kvt_conn_receive_put(struct kvt_conn *conn)
+static void receive_put(struct kvw_conn *base)
 {
+	struct kvt_conn *conn = (struct kvt_conn *)base;
 	uint64_t done = 0;
 
 	take_buffered(conn);
-	while (conn->body_left > 0 && conn->io.readable && done < TURN_BYTES) {
-		uint64_t wanted = conn->body_left < PIECE ? conn->body_left : PIECE;
+	while (conn->base.body_left > 0 && conn->base.io.readable && done < TURN_BYTES) {
+		uint64_t wanted = conn->base.body_left < PIECE ? conn->base.body_left : PIECE;
 		struct iovec iov[PIECE_IOV];
 		int count = next_room(conn->put, wanted, iov);
 		size_t room = 0;
@@ -184,21 +185,21 @@ void kvt_conn_receive_put(struct kvt_conn *conn)
 
 		for (int i = 0; i < count; i++)
 			room += iov[i].iov_len;
-		n = kvw_io_readv(&conn->io, iov, count, room);
+		n = kvw_io_readv(&conn->base.io, iov, count, room);
 		if (n == 0 || (n < 0 && errno != EAGAIN)) {
-			kvt_conn_close(conn, false); /* half-sent: aborted there */
+			kvw_conn_close(&conn->base, false); /* half-sent: aborted there */
 			return;
 		}
 		if (n < 0)
 			return;
 		took(conn, (uint64_t)n);
-		wake_at(conn, conn->body_left);
+		wake_at(conn, conn->base.body_left);
 		done += (uint64_t)n;
 	}
-	if (conn->body_left == 0)
+	if (conn->base.body_left == 0)
 		finish_put(conn);
-	else if (conn->io.readable)
-		kvw_io_again(&conn->io);
+	else if (conn->base.io.readable)
+		kvw_io_again(&conn->base.io);
 }
 
 /* --- the beginning ---------------------------------------------------------------------------- */
@@ -206,8 +207,8 @@ void kvt_conn_receive_put(struct kvt_conn *conn)
 /* What must be true of a PUT before the objects are asked. */
 static bool may_begin(struct kvt_conn *conn)
 {
-	const struct kvw_head *head = &conn->loop->head;
-	uint64_t most = conn->loop->server->config->object_bytes;
+	const struct kvw_head *head = &kvt_conn_loop(conn)->clients.head;
+	uint64_t most = kvt_conn_loop(conn)->server->config->object_bytes;
 
 	if (head->framing != KVW_FRAME_LENGTH) {
 		kvt_conn_refuse(conn, 411, NULL,
@@ -215,34 +216,19 @@ static bool may_begin(struct kvt_conn *conn)
 			"chunked body is not taken");
 		return false;
 	}
-	if (conn->body_left == 0) {
+	if (conn->base.body_left == 0) {
 		kvt_conn_refuse(conn, 400, NULL, "an object has at least one byte");
 		return false;
 	}
-	if (conn->body_left > most) {
-		conn->body_unread = true;
-		kvt_meter_add(&conn->loop->meters, KVT_COUNT_REFUSED_SIZE, 1);
+	if (conn->base.body_left > most) {
+		conn->base.body_unread = true;
+		kvt_meter_add(&kvt_conn_loop(conn)->meters, KVT_COUNT_REFUSED_SIZE, 1);
 		kvt_conn_refuse(conn, 413, NULL,
 			"found %llu bytes, expected at most %llu (limits.object)",
-			(unsigned long long)conn->body_left, (unsigned long long)most);
+			(unsigned long long)conn->base.body_left, (unsigned long long)most);
 		return false;
 	}
 	return true;
-}
-
-/* The client waits for it before it sends its body. False: the connection has ended. */
-static bool say_continue(struct kvt_conn *conn)
-{
-	static char text[] = "HTTP/1.1 100 Continue\r\n\r\n";
-	struct iovec iov = {text, sizeof(text) - 1};
-
-	conn->body_unread = false;
-	if (!conn->expects || conn->in_end > conn->in_begin)
-		return true; /* it did not wait */
-	if (kvw_io_writev(&conn->io, &iov, 1) == (ssize_t)iov.iov_len)
-		return true;
-	kvt_conn_close(conn, true);
-	return false;
 }
 
 static struct kvt_put_stream *make_stream(struct kvt_server *server)
@@ -260,7 +246,7 @@ static struct kvt_put_stream *make_stream(struct kvt_server *server)
 
 void kvt_serve_put(struct kvt_conn *conn)
 {
-	struct kvt_loop *loop = conn->loop;
+	struct kvt_loop *loop = kvt_conn_loop(conn);
 	struct kvt_object_name name = {loop->target.bucket, loop->target.key};
 	struct kvt_put_stream *stream;
 	enum kvt_status status;
@@ -273,7 +259,7 @@ void kvt_serve_put(struct kvt_conn *conn)
 		kvt_conn_refuse(conn, 503, KVT_SOON, "too many PUTs are under way (limits.puts)");
 		return;
 	}
-	status = kvt_object_put_begin(loop->server->objects, &name, conn->body_left, &stream->put,
+	status = kvt_object_put_begin(loop->server->objects, &name, conn->base.body_left, &stream->put,
 		&stream->segments, &stream->count);
 	conn->put = stream;
 	if (status != KVT_OK) {
@@ -285,6 +271,5 @@ void kvt_serve_put(struct kvt_conn *conn)
 	stream->offset = 0;
 	stream->low_water = 1;
 	kvt_checksum_begin(&stream->sum);
-	conn->state = KVT_CONN_PUT;
-	(void)say_continue(conn);
+	(void)!kvw_conn_receive(&conn->base, receive_put);
 }

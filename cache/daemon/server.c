@@ -23,7 +23,8 @@ static void serve_take(struct kvw_server_loop *base, int fd)
 	struct kvt_loop *loop = (struct kvt_loop *)base;
 
 	kvt_meter_add(&loop->meters, KVT_COUNT_ACCEPTED, 1);
-	kvt_conn_create_take(loop, fd);
+	if (!kvw_clients_take(&loop->clients, fd))
+		kvt_meter_add(&loop->meters, KVT_COUNT_REFUSED_DESCRIPTORS, 1);
 }
 
 /* Once in a while: a crowd of clients is not to fill the log. */
@@ -56,31 +57,24 @@ static void refuse_take(struct kvw_server_loop *base, int fd, enum kvw_refusal w
 	log_refused(loop, why);
 }
 
+static struct kvw_clients *clients_of(struct kvw_server_loop *base)
+{
+	return &((struct kvt_loop *)base)->clients;
+}
+
 static void drain(struct kvw_server_loop *base)
 {
-	struct kvt_loop *loop = (struct kvt_loop *)base;
-	struct kvt_conn *conn, *next;
-
-	for (conn = TAILQ_FIRST(&loop->conns); conn != NULL; conn = next) {
-		next = TAILQ_NEXT(conn, entry);
-		if (conn->state == KVT_CONN_HEAD && conn->in_end == conn->in_begin &&
-			!conn->io.readable)
-			kvt_conn_close(conn, false);
-	}
+	kvw_clients_drain(clients_of(base));
 }
 
 static void cut(struct kvw_server_loop *base)
 {
-	struct kvt_loop *loop = (struct kvt_loop *)base;
-	struct kvt_conn *conn;
-
-	while ((conn = TAILQ_FIRST(&loop->conns)) != NULL)
-		kvt_conn_close(conn, false);
+	kvw_clients_cut(clients_of(base));
 }
 
 static void turned(struct kvw_server_loop *base)
 {
-	kvt_conn_free_dead((struct kvt_loop *)base);
+	kvw_clients_turned(clients_of(base));
 }
 
 static const struct kvw_server_loop_ops loop_ops = {
@@ -93,21 +87,20 @@ static const struct kvw_server_loop_ops loop_ops = {
 
 enum kvt_status kvt_loop_init(struct kvt_loop *loop, struct kvt_server *server, int listen_fd)
 {
+	const struct kvw_clients_options options = kvt_conn_options(server->config);
+	enum kvw_err made, listens;
+
 	loop->server = server;
-	TAILQ_INIT(&loop->conns);
-	TAILQ_INIT(&loop->dead);
 	kvt_meters_init(&loop->meters);
-	if (kvw_server_loop_init(&loop->base, &server->base, &loop_ops, listen_fd) != KVW_OK)
-		return KVT_EIO;
-	return kvw_head_init(&loop->head, KVT_HEAD_FIELDS) == KVW_OK ? KVT_OK : KVT_ENOMEM;
+	made = kvw_clients_init(&loop->clients, &loop->base, &options);
+	listens = kvw_server_loop_init(&loop->base, &server->base, &loop_ops, listen_fd);
+	return made != KVW_OK ? KVT_ENOMEM : listens != KVW_OK ? KVT_EIO : KVT_OK;
 }
 
 void kvt_loop_finish(struct kvt_loop *loop)
 {
 	kvw_server_loop_finish(&loop->base);
-	while (loop->spare_in_count > 0)
-		free(loop->spare_in[--loop->spare_in_count]);
-	kvw_head_finish(&loop->head);
+	kvw_clients_finish(&loop->clients);
 }
 
 /* --- life ------------------------------------------------------------------------------------- */

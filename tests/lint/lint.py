@@ -75,7 +75,7 @@ FLOOR = {
     "tls": {"base"},
     "redis": {"base"},
     "metrics": {"base"},
-    "server": {"base", "settings"},
+    "server": {"base", "http", "settings"},
     "settings": {"base"},
     "wire": {"base"},
 }

@@ -94,7 +94,7 @@ enum kvw_err kvw_server_loop_start(struct kvw_server_loop *loop, const char *nam
 /* One turn, which waits for news until the next tick if `wait`. False: waiting failed. */
 bool kvw_server_loop_turn(struct kvw_server_loop *loop, bool wait) KVW_MUST_CHECK;
 
-/* Any thread. A mail that is posted after the finish is never delivered: who posts must know better. */
+/* Any thread, before kvw_server_loop_finish(): a mail posted later is never delivered. */
 void kvw_server_loop_post(struct kvw_server_loop *loop, struct kvw_mail *mail);
 /* The next tick comes at once. Any thread. */
 void kvw_server_loop_wake(struct kvw_server_loop *loop);
@@ -105,7 +105,7 @@ void kvw_server_loop_lost(struct kvw_server_loop *loop);
 /* Waits for the thread, whose server drains. Does nothing where there is none. */
 void kvw_server_loop_join(struct kvw_server_loop *loop);
 
-/* Delivers what mail is left, cuts, closes. After all loops of the ring and all who post are joined. */
+/* Delivers what mail is left, cuts, closes. After the loops of the ring and the threads that post have ended. */
 void kvw_server_loop_finish(struct kvw_server_loop *loop);
 
 #endif

@@ -56,7 +56,7 @@ static void scene_init(struct scene *s)
 	s->client = pair[0];
 	atomic_fetch_add(&s->loop.base.conn_count, 1);
 	atomic_fetch_add(&s->server.base.connections, 1);
-	kvt_conn_create_take(&s->loop, pair[1]);
+	require(kvw_clients_take(&s->loop.clients, pair[1]));
 }
 
 /* Turns until nothing happens any more. */
@@ -69,7 +69,7 @@ static void turn(struct scene *s)
 
 		moved = kvw_io_set_busy(&s->loop.base.sockets);
 		require(kvw_io_set_wait(&s->loop.base.sockets, 0));
-		kvt_conn_free_dead(&s->loop);
+		kvw_clients_turned(&s->loop.clients);
 		while (s->len < ANSWER_MOST &&
 			(n = recv(s->client, s->answers + s->len, ANSWER_MOST - s->len, 0)) > 0) {
 			s->len += (size_t)n;
