@@ -1,8 +1,7 @@
 /*
  * admin.c - the control thread and its small HTTP server.
  *
- * libevent's own HTTP server is good enough here: the address is private, the clients are probes,
- * Prometheus and operators. It shares one event base with the prober, so all that touches worker
+ * The server (http.h) shares one event base with the prober, so all that touches worker
  * state (the prober) and all that publishes it runs on this one thread; only `draining` and the table of
  * owners come from outside. The thread is ended by an eventfd, which needs no locking in libevent.
  */
@@ -16,24 +15,20 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#include <event2/buffer.h>
 #include <event2/event.h>
-#include <event2/http.h>
-#include <event2/keyvalq_struct.h>
 
 #include "admin/answer.h"
 #include "base/clock.h"
 #include "admin/explain_http.h"
+#include "admin/http.h"
 #include "admin/lmcache_http.h"
 #include "base/log.h"
 #include "fleet/probe.h"
 #include "server/listen.h"
 
-#define HEAD_BYTES_MAX (16 << 10)
-/* So far above what /explain takes, it refuses a body in its own words; beyond, libevent does. GET and
+/* So far above what /explain takes, it refuses a body in its own words; beyond, the server does. GET and
  * HEAD carry none; what comes is read and ignored. */
 #define BODY_BYTES_SPARE ((size_t)1 << 20)
-#define IDLE_S         30
 
 struct kvw_admin {
 	struct kvw_admin_deps deps;
@@ -45,7 +40,7 @@ struct kvw_admin {
 
 	/* The control thread's own after start. */
 	struct event_base *base;
-	struct evhttp *http;
+	struct kvw_admin_http *http;
 	struct event *tick, *quit;
 	struct kvw_prober *prober;
 	struct kvw_explain_desk desk;
@@ -69,26 +64,7 @@ enum kvw_err kvw_admin_answer(struct kvw_admin *admin, struct kvw_slice path, in
 	return kvw_answer(&state, path, now_ns, out);
 }
 
-static void send_error(struct evhttp_request *request, int status, const char *message)
-{
-	struct evbuffer *body = evhttp_request_get_output_buffer(request);
-
-	evhttp_add_header(
-		evhttp_request_get_output_headers(request), "Content-Type", "application/json");
-	if (evhttp_request_get_command(request) != EVHTTP_REQ_HEAD)
-		evbuffer_add_printf(
-			body, "{\"error\":{\"message\":\"%s\",\"code\":%d}}\n", message, status);
-	evhttp_send_reply(request, status, NULL, NULL);
-}
-
-static void release_body(const void *data, size_t len, void *arg)
-{
-	(void)data;
-	(void)len;
-	free(arg);
-}
-
-static void explain(struct kvw_admin *admin, struct evhttp_request *request)
+static void explain(struct kvw_admin *admin, struct kvw_conn *conn)
 {
 	struct kvw_explain_source source = {
 		.config = admin->deps.config,
@@ -102,48 +78,43 @@ static void explain(struct kvw_admin *admin, struct evhttp_request *request)
 
 	if (source.owner_of != NULL)
 		source.owner_arg = admin->owner_arg;
-	kvw_explain_http(&source, &admin->desk, request, kvw_clock_ns());
+	kvw_explain_http(&source, &admin->desk, conn, kvw_clock_ns());
 }
 
-static void on_request(struct evhttp_request *request, void *arg)
+static void on_request(struct kvw_conn *conn, void *arg)
 {
 	struct kvw_admin *admin = arg;
-	struct evkeyvalq *headers = evhttp_request_get_output_headers(request);
-	enum evhttp_cmd_type method = evhttp_request_get_command(request);
-	const char *path = evhttp_uri_get_path(evhttp_request_get_evhttp_uri(request));
+	const struct kvw_head *head = &conn->clients->head;
+	struct kvw_slice path = kvw_admin_http_path(head);
 	struct kvw_local_answer answer;
 	enum kvw_err err;
-	char length[24];
 
-	if (path != NULL && strcmp(path, "/explain") == 0) {
-		explain(admin, request);
+	if (kvw_slice_equal(path, KVW_SLICE("/explain"))) {
+		explain(admin, conn);
 		return;
 	}
-	if (kvw_lmcache_http(admin->lmcache, request))
+	if (kvw_lmcache_http(admin->lmcache, conn))
 		return;
-	if (method != EVHTTP_REQ_GET && method != EVHTTP_REQ_HEAD) {
-		evhttp_add_header(headers, "Allow", "GET, HEAD");
-		send_error(request, 405, "only GET and HEAD");
+	if (!head->get_method && !head->head_method) {
+		kvw_admin_http_error(conn, 405, "Allow: GET, HEAD\r\n", "only GET and HEAD");
 		return;
 	}
-	err = kvw_admin_answer(admin, kvw_slice_of(path), kvw_clock_ns(), &answer);
+	err = kvw_admin_answer(admin, path, kvw_clock_ns(), &answer);
 	if (err == KVW_ENOTFOUND) {
-		send_error(request, 404, "not found; here are /health /ready /metrics /v1/models /explain");
+		kvw_admin_http_error(conn, 404, "",
+			"not found; here are /health /ready /metrics /v1/models /explain");
 		return;
 	}
 	if (err != KVW_OK) {
-		send_error(request, 500, "out of memory");
+		kvw_admin_http_error(conn, 500, "", "out of memory");
 		return;
 	}
-	snprintf(length, sizeof(length), "%zu", answer.len);
-	evhttp_add_header(headers, "Content-Type", answer.content_type);
-	evhttp_add_header(headers, "Content-Length", length);
-	evhttp_add_header(headers, "Cache-Control", "no-store");
-	if (method == EVHTTP_REQ_HEAD ||
-		evbuffer_add_reference(evhttp_request_get_output_buffer(request), answer.body,
-			answer.len, release_body, answer.body) != 0)
-		free(answer.body);
-	evhttp_send_reply(request, answer.status, NULL, NULL);
+	kvw_conn_answer(conn,
+		&(struct kvw_http_answer){.status = answer.status,
+			.type = answer.content_type,
+			.body = {answer.body, answer.len},
+			.extra = KVW_SLICE("Cache-Control: no-store\r\n")});
+	free(answer.body);
 }
 
 static void on_tick(evutil_socket_t fd, short what, void *arg)
@@ -183,40 +154,27 @@ static void *control_main(void *arg)
 	return NULL;
 }
 
-static ev_ssize_t body_limit(const struct kvw_config *config)
+static uint64_t body_limit(const struct kvw_config *config)
 {
 	size_t most = config->limits_body < KVW_EXPLAIN_BODY_MAX ? (size_t)config->limits_body
 								 : KVW_EXPLAIN_BODY_MAX;
 
-	return (ev_ssize_t)(most + BODY_BYTES_SPARE);
+	return most + BODY_BYTES_SPARE;
 }
 
 static enum kvw_err open_server(struct kvw_admin *admin, FILE *errors)
 {
+	const struct kvw_config *config = admin->deps.config;
 	char why[384];
 	int fd;
 
-	admin->http = evhttp_new(admin->base);
-	if (admin->http == NULL)
-		return KVW_ENOMEM;
-	evhttp_set_max_headers_size(admin->http, HEAD_BYTES_MAX);
-	evhttp_set_max_body_size(admin->http, body_limit(admin->deps.config));
-	evhttp_set_timeout(admin->http, IDLE_S);
-	evhttp_set_default_content_type(admin->http, NULL);
-	evhttp_set_allowed_methods(admin->http, EVHTTP_REQ_GET | EVHTTP_REQ_HEAD | EVHTTP_REQ_POST |
-							EVHTTP_REQ_PUT | EVHTTP_REQ_DELETE |
-							EVHTTP_REQ_OPTIONS | EVHTTP_REQ_PATCH);
-	evhttp_set_gencb(admin->http, on_request, admin);
-	if (kvw_listen(admin->deps.config->admin_listen, KVW_LISTEN_ALONE, &fd, admin->address, why,
+	if (kvw_listen(config->admin_listen, KVW_LISTEN_ALONE, &fd, admin->address, why,
 		    sizeof(why)) != KVW_OK) {
 		fprintf(errors, "admin.listen: %s\n", why);
 		return KVW_EIO;
 	}
-	if (evhttp_accept_socket_with_handle(admin->http, fd) == NULL) { /* takes fd */
-		close(fd);
-		return KVW_ENOMEM;
-	}
-	return KVW_OK;
+	return kvw_admin_http_create(
+		admin->base, fd, body_limit(config), on_request, admin, &admin->http);
 }
 
 static enum kvw_err add_events(struct kvw_admin *admin)
@@ -296,7 +254,8 @@ enum kvw_err kvw_admin_start(
 	err = add_events(admin);
 	if (err != KVW_OK)
 		goto out;
-	err = kvw_lmcache_http_create(admin->base, deps->feed, &admin->lmcache);
+	err = kvw_lmcache_http_create(
+		kvw_admin_http_loop(admin->http), deps->feed, &admin->lmcache);
 	if (err != KVW_OK)
 		goto out;
 	err = open_desk(admin);
@@ -340,13 +299,13 @@ void kvw_admin_stop(struct kvw_admin *admin)
 		pthread_join(admin->thread, NULL);
 	}
 	kvw_prober_destroy(admin->prober);
+	kvw_admin_http_cut(admin->http); /* then nothing waits */
 	kvw_lmcache_http_destroy(admin->lmcache);
 	if (admin->tick != NULL)
 		event_free(admin->tick);
 	if (admin->quit != NULL)
 		event_free(admin->quit);
-	if (admin->http != NULL)
-		evhttp_free(admin->http); /* forgets what is being waited for */
+	kvw_admin_http_destroy(admin->http);
 	if (admin->box != NULL)
 		event_free(admin->box);
 	kvw_tokens_box_close(admin->desk.box);

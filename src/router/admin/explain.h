@@ -13,6 +13,7 @@
 
 #include "admin/admin.h"
 #include "feeds/tokens/tokens.h"
+#include "http/head.h"
 
 /* Largest request body that is explained, whatever limits.body says. */
 #define KVW_EXPLAIN_BODY_MAX ((size_t)64 << 20)
@@ -58,12 +59,10 @@ enum kvw_err kvw_explain(const struct kvw_explain_source *source,
 	const struct kvw_explain_query *query, int64_t now_ns,
 	struct kvw_local_answer *out) KVW_MUST_CHECK;
 
-struct evkeyvalq; /* of libevent: header fields */
-
 /* The session key where the data plane looks for it, in the same order: headers, then cookies. Borrowed
- * from headers; len 0: none. */
+ * from head; len 0: none. */
 struct kvw_slice kvw_explain_session(
-	const struct kvw_config *config, const struct evkeyvalq *headers);
+	const struct kvw_config *config, const struct kvw_head *head);
 
 /* An error in OpenAI's form. */
 enum kvw_err kvw_explain_error(int status, const char *param, const char *message,

@@ -3,91 +3,47 @@
  */
 #include "admin/explain_http.h"
 
-#include <event2/buffer.h>
-#include <event2/http.h>
-#include <event2/keyvalq_struct.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
-#include <strings.h>
-#include <sys/queue.h>
 
-static void release_body(const void *data, size_t len, void *arg)
+#include "admin/http.h"
+
+static void send_take(
+	struct kvw_conn *conn, const char *allow, const struct kvw_local_answer *answer)
 {
-	(void)data;
-	(void)len;
-	free(arg);
+	char extra[64];
+	struct kvw_writer w = KVW_WRITER(extra, sizeof(extra));
+
+	kvw_write(&w, kvw_slice_of(allow));
+	kvw_write_literal(&w, "Cache-Control: no-store\r\n");
+	kvw_conn_answer(conn, &(struct kvw_http_answer){.status = answer->status,
+				      .type = answer->content_type,
+				      .body = {answer->body, answer->len},
+				      .extra = {extra, w.len}});
+	free(answer->body);
 }
 
-static void send_answer(struct evhttp_request *request, const struct kvw_local_answer *answer)
-{
-	struct evkeyvalq *headers = evhttp_request_get_output_headers(request);
-
-	evhttp_add_header(headers, "Content-Type", answer->content_type);
-	evhttp_add_header(headers, "Cache-Control", "no-store");
-	if (evbuffer_add_reference(evhttp_request_get_output_buffer(request), answer->body,
-		    answer->len, release_body, answer->body) != 0)
-		free(answer->body);
-	evhttp_send_reply(request, answer->status, NULL, NULL);
-}
-
-static void send_error(
-	struct evhttp_request *request, int status, const char *param, const char *message)
+static void send_error(struct kvw_conn *conn, int status, const char *allow, const char *message)
 {
 	struct kvw_local_answer answer;
 
-	if (kvw_explain_error(status, param, message, &answer) == KVW_OK)
-		send_answer(request, &answer);
+	if (kvw_explain_error(status, NULL, message, &answer) == KVW_OK)
+		send_take(conn, allow, &answer);
 	else
-		evhttp_send_reply(request, 500, NULL, NULL);
+		kvw_conn_answer(conn, &(struct kvw_http_answer){.status = 500});
 }
 
-/* Value of one cookie in one field ("a=1; b=2"); data NULL: not there. */
-static struct kvw_slice cookie_in(const char *field, const char *name)
-{
-	size_t name_len = strlen(name);
-
-	while (*field != '\0') {
-		size_t len;
-
-		field += strspn(field, " \t;");
-		len = strcspn(field, ";");
-		if (len > name_len && field[name_len] == '=' &&
-			memcmp(field, name, name_len) == 0) {
-			field += name_len + 1;
-			len -= name_len + 1;
-			while (len > 0 && (field[len - 1] == ' ' || field[len - 1] == '\t'))
-				len--;
-			return (struct kvw_slice){field, len};
-		}
-		field += len;
-	}
-	return (struct kvw_slice){NULL, 0};
-}
-
-static struct kvw_slice find_cookie(const struct evkeyvalq *headers, const char *name)
-{
-	struct kvw_slice value = {NULL, 0};
-	const struct evkeyval *field;
-
-	TAILQ_FOREACH(field, headers, next) {
-		if (value.data == NULL && strcasecmp(field->key, "cookie") == 0)
-			value = cookie_in(field->value, name);
-	}
-	return value;
-}
-
-struct kvw_slice kvw_explain_session(
-	const struct kvw_config *config, const struct evkeyvalq *headers)
+struct kvw_slice kvw_explain_session(const struct kvw_config *config, const struct kvw_head *head)
 {
 	for (size_t i = 0; i < config->session_headers.count; i++) {
-		const char *value = evhttp_find_header(headers, config->session_headers.items[i]);
+		const struct kvw_field *field =
+			kvw_head_find(head, kvw_slice_of(config->session_headers.items[i]));
 
-		if (value != NULL && *value != '\0')
-			return kvw_slice_of(value);
+		if (field != NULL && field->value.len > 0)
+			return field->value;
 	}
 	for (size_t i = 0; i < config->session_cookies.count; i++) {
-		struct kvw_slice value = find_cookie(headers, config->session_cookies.items[i]);
+		struct kvw_slice value =
+			kvw_head_cookie(head, kvw_slice_of(config->session_cookies.items[i]));
 
 		if (value.len > 0)
 			return value;
@@ -95,86 +51,48 @@ struct kvw_slice kvw_explain_session(
 	return (struct kvw_slice){NULL, 0};
 }
 
-/* Fills *body, borrowed from the request. False: out of memory. */
-static bool take_body(struct evhttp_request *request, struct kvw_slice *body)
-{
-	struct evbuffer *buffer = evhttp_request_get_input_buffer(request);
-
-	body->len = evbuffer_get_length(buffer);
-	body->data = body->len > 0 ? (const char *)evbuffer_pullup(buffer, -1) : "";
-	return body->data != NULL;
-}
-
-void kvw_explain_http_answer(const struct kvw_explain_source *source,
-	struct evhttp_request *request, const struct kvw_explain_query *query, int64_t now_ns)
+void kvw_explain_http_answer(const struct kvw_explain_source *source, struct kvw_conn *conn,
+	const struct kvw_explain_query *query, int64_t now_ns)
 {
 	struct kvw_local_answer answer;
 
 	if (kvw_explain(source, query, now_ns, &answer) == KVW_OK)
-		send_answer(request, &answer);
+		send_take(conn, NULL, &answer);
 	else
-		send_error(request, 500, NULL, "out of memory");
+		send_error(conn, 500, NULL, "out of memory");
 }
 
-/* The parameter `path`. False: the query cannot be read. */
-static bool take_target(struct evhttp_request *request, struct kvw_explain_query *query, char **text)
+static void explain(const struct kvw_explain_source *source, const struct kvw_explain_desk *desk,
+	struct kvw_conn *conn, struct kvw_explain_query *query, int64_t now_ns)
 {
-	const char *given = evhttp_uri_get_query(evhttp_request_get_evhttp_uri(request));
-	struct evkeyvalq parameters = {0};
-	const char *path;
-
-	*text = NULL;
-	if (given == NULL)
-		return true;
-	TAILQ_INIT(&parameters);
-	if (evhttp_parse_query_str(given, &parameters) != 0)
-		return false;
-	path = evhttp_find_header(&parameters, "path");
-	*text = path == NULL ? NULL : strdup(path);
-	query->target = kvw_slice_of(*text);
-	evhttp_clear_headers(&parameters);
-	return true;
-}
-
-bool kvw_explain_http_query(const struct kvw_config *config, struct evhttp_request *request,
-	struct kvw_explain_query *query, char **target_text)
-{
-	*query = (struct kvw_explain_query){.session = kvw_explain_session(
-						    config, evhttp_request_get_input_headers(request))};
-	if (!take_target(request, query, target_text))
-		send_error(request, 400, NULL, "the query cannot be read; ?path=/v1/completions");
-	else if (!take_body(request, &query->body))
-		send_error(request, 500, NULL, "out of memory");
-	else if (query->body.len > KVW_EXPLAIN_BODY_MAX)
-		send_error(request, 413, NULL, "a body above 64 MiB is not explained");
+	if (query->body.len > KVW_EXPLAIN_BODY_MAX)
+		send_error(conn, 413, NULL, "a body above 64 MiB is not explained");
 	else if (query->body.len == 0)
-		send_error(request, 400, NULL,
+		send_error(conn, 400, NULL,
 			"no body; send the one that a client would send to the router");
-	else
-		return true;
-	free(*target_text);
-	*target_text = NULL;
-	return false;
+	else if (source->strategy == NULL)
+		send_error(conn, 503, NULL, "kvway is starting");
+	else if (!kvw_explain_wait(source, desk, conn, query, now_ns)) {
+		kvw_explain_http_answer(source, conn, query, now_ns);
+		kvw_token_list_put(query->tokens.list);
+	}
 }
 
 void kvw_explain_http(const struct kvw_explain_source *source,
-	const struct kvw_explain_desk *desk, struct evhttp_request *request, int64_t now_ns)
+	const struct kvw_explain_desk *desk, struct kvw_conn *conn, int64_t now_ns)
 {
-	struct kvw_explain_query query;
-	char *target_text;
+	const struct kvw_head *head = &conn->clients->head;
+	struct kvw_explain_query query = {
+		.session = kvw_explain_session(source->config, head), .body = kvw_conn_body(conn)};
+	char *target = NULL;
 
-	if (evhttp_request_get_command(request) != EVHTTP_REQ_POST) {
-		evhttp_add_header(evhttp_request_get_output_headers(request), "Allow", "POST");
-		send_error(request, 405, NULL, "POST a request's body to have it explained");
-		return;
+	if (!head->post_method) {
+		send_error(conn, 405, "Allow: POST\r\n", "POST a request's body to have it explained");
+	} else if (!kvw_admin_http_parameter(head, "path", &target)) {
+		send_error(conn, 400, NULL, "the query cannot be read; ?path=/v1/completions");
+	} else {
+		query.target = kvw_slice_of(target);
+		explain(source, desk, conn, &query, now_ns);
 	}
-	if (!kvw_explain_http_query(source->config, request, &query, &target_text))
-		return;
-	if (source->strategy == NULL)
-		send_error(request, 503, NULL, "kvway is starting");
-	else if (!kvw_explain_wait(source, desk, request, &query, now_ns)) {
-		kvw_explain_http_answer(source, request, &query, now_ns);
-		kvw_token_list_put(query.tokens.list);
-	}
-	free(target_text);
+	free(target);
 }

@@ -7,7 +7,7 @@
 #include "admin/explain.h"
 
 struct event_base;
-struct evhttp_request;
+struct kvw_conn;
 
 /* Where answers about tokens come back to. Zeroed: nowhere, explanations do without. */
 struct kvw_explain_desk {
@@ -21,20 +21,16 @@ struct kvw_explain_desk {
  * does; a session key may come by header or cookie as with a client. On the control thread.
  */
 void kvw_explain_http(const struct kvw_explain_source *source,
-	const struct kvw_explain_desk *desk, struct evhttp_request *request, int64_t now_ns);
+	const struct kvw_explain_desk *desk, struct kvw_conn *conn, int64_t now_ns);
 
 /* --- explain_wait.c --- */
 /* Asks for the prompt's tokens. True: the request is answered when they have come, or in time without
  * them, by kvw_explain_http_answer. False: query holds what there is. */
 bool kvw_explain_wait(const struct kvw_explain_source *source, const struct kvw_explain_desk *desk,
-	struct evhttp_request *request, struct kvw_explain_query *query, int64_t now_ns);
+	struct kvw_conn *conn, struct kvw_explain_query *query, int64_t now_ns);
 
 /* --- explain_http.c --- */
-/* Fills target, session and body of *query, as the request has them. target_text: the caller's to free.
- * False: it was refused, an answer was sent. */
-bool kvw_explain_http_query(const struct kvw_config *config, struct evhttp_request *request,
-	struct kvw_explain_query *query, char **target_text);
-void kvw_explain_http_answer(const struct kvw_explain_source *source,
-	struct evhttp_request *request, const struct kvw_explain_query *query, int64_t now_ns);
+void kvw_explain_http_answer(const struct kvw_explain_source *source, struct kvw_conn *conn,
+	const struct kvw_explain_query *query, int64_t now_ns);
 
 #endif

@@ -2,19 +2,14 @@
  * lmcache_http.c - see lmcache_http.h.
  *
  *	control thread: read, ask ----> feed thread: carry out, done
- *	control thread: answer   <---- list of done tickets, eventfd
+ *	control thread: answer   <---- mail to the server's loop
  *
- * A ticket is one request that waits. libevent does not look at a connection whose request is being
- * answered, so a request stays valid until then. The desk, where done tickets lie, outlives this
+ * A ticket is one request that waits. The desk, by which a done ticket finds the loop, outlives this
  * object while the feed still holds one: a command to a worker may take seconds, and kvway may stop.
  */
 #include "admin/lmcache_http.h"
 
 #include <errno.h>
-#include <event2/buffer.h>
-#include <event2/event.h>
-#include <event2/http.h>
-#include <event2/keyvalq_struct.h>
 #include <jansson.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -22,11 +17,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/eventfd.h>
-#include <sys/queue.h>
 #include <sys/random.h>
-#include <unistd.h>
 
+#include "admin/http.h"
 #include "feeds/lmcache/lmcache.h"
 #include "base/log.h"
 
@@ -34,19 +27,16 @@
 
 enum form { LOOKUP, QUERY, WORKER_INFO, CLEAR, PIN, HEALTH, WORKERS, KEY_STATS };
 
-/* Where done tickets lie until the control thread takes them. */
+/* Where done tickets go. */
 struct desk {
-	pthread_mutex_t lock; /* of done and closed */
-	struct ticket *done;
-	bool closed;           /* no thread takes them any more */
-	int fd;                /* eventfd: something is there */
-	_Atomic uint32_t refs; /* the owner's and each ticket's */
+	pthread_mutex_t lock;         /* of loop */
+	struct kvw_server_loop *loop; /* NULL: none takes them any more */
+	_Atomic uint32_t refs;        /* the owner's and each ticket's */
 };
 
 struct ticket {
-	struct ticket *next;
+	struct kvw_wait wait; /* first */
 	struct desk *desk;
-	struct evhttp_request *request; /* the control thread's */
 	enum form form;
 	char event_id[64];
 	bool one_rank; /* WORKERS: a rank was asked for, not all */
@@ -58,7 +48,6 @@ struct ticket {
 struct kvw_lmcache_http {
 	struct kvw_feed *feed;
 	struct desk *desk;
-	struct event *event;
 };
 
 /* --- desk --- */
@@ -67,8 +56,6 @@ static void drop_desk(struct desk *desk)
 {
 	if (atomic_fetch_sub(&desk->refs, 1) != 1)
 		return;
-	if (desk->fd >= 0)
-		close(desk->fd);
 	pthread_mutex_destroy(&desk->lock);
 	free(desk);
 }
@@ -80,7 +67,7 @@ static void free_ticket(struct ticket *ticket)
 	free(ticket);
 }
 
-static struct desk *make_desk(void)
+static struct desk *make_desk(struct kvw_server_loop *loop)
 {
 	struct desk *desk = calloc(1, sizeof(*desk));
 
@@ -88,11 +75,8 @@ static struct desk *make_desk(void)
 		return NULL;
 	pthread_mutex_init(&desk->lock, NULL);
 	atomic_init(&desk->refs, 1);
-	desk->fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	if (desk->fd >= 0)
-		return desk;
-	drop_desk(desk);
-	return NULL;
+	desk->loop = loop;
+	return desk;
 }
 
 /* The feed's thread, or kvw_feed_stop. */
@@ -101,7 +85,6 @@ static void on_answer(void *arg, const struct kvw_lmcache_answer *answer)
 	struct ticket *ticket = arg;
 	struct desk *desk = ticket->desk;
 	struct kvw_lmcache_row *rows = NULL;
-	const uint64_t one = 1;
 	bool closed;
 
 	ticket->answer = *answer;
@@ -114,14 +97,9 @@ static void on_answer(void *arg, const struct kvw_lmcache_answer *answer)
 	}
 	ticket->answer.rows = rows;
 	pthread_mutex_lock(&desk->lock);
-	closed = desk->closed;
-	if (!closed) {
-		ticket->next = desk->done;
-		desk->done = ticket;
-		if (write(desk->fd, &one, sizeof(one)) < 0 && errno != EAGAIN)
-			kvw_error("admin", "cannot wake the control thread error=%s",
-				strerror(errno));
-	}
+	closed = desk->loop == NULL;
+	if (!closed)
+		kvw_server_loop_post(desk->loop, &ticket->wait.mail);
 	pthread_mutex_unlock(&desk->lock);
 	if (closed)
 		free_ticket(ticket);
@@ -129,32 +107,29 @@ static void on_answer(void *arg, const struct kvw_lmcache_answer *answer)
 
 /* --- answers --- */
 
-static void send_json(struct evhttp_request *request, int status, json_t *body)
+static void send_json(struct kvw_conn *conn, int status, json_t *body)
 {
-	struct evkeyvalq *headers = evhttp_request_get_output_headers(request);
 	char *text = body != NULL ? json_dumps(body, JSON_COMPACT) : NULL;
 
 	json_decref(body);
-	if (text == NULL)
-		status = 500;
-	else
-		evbuffer_add(evhttp_request_get_output_buffer(request), text, strlen(text));
+	kvw_conn_answer(conn,
+		&(struct kvw_http_answer){.status = text != NULL ? status : 500,
+			.type = "application/json",
+			.body = kvw_slice_of(text),
+			.extra = KVW_SLICE("Cache-Control: no-store\r\n")});
 	free(text);
-	evhttp_add_header(headers, "Content-Type", "application/json");
-	evhttp_add_header(headers, "Cache-Control", "no-store");
-	evhttp_send_reply(request, status, NULL, NULL);
 }
 
 /* As FastAPI does. */
-static void send_detail(struct evhttp_request *request, int status, const char *detail)
+static void send_detail(struct kvw_conn *conn, int status, const char *detail)
 {
-	send_json(request, status, json_pack("{s:s}", "detail", detail));
+	send_json(conn, status, json_pack("{s:s}", "detail", detail));
 }
 
 /* A member that is missing or ill-shaped, as FastAPI says it. */
-static void send_invalid(struct evhttp_request *request, const char *member, const char *what)
+static void send_invalid(struct kvw_conn *conn, const char *member, const char *what)
 {
-	send_json(request, 422,
+	send_json(conn, 422,
 		json_pack("{s:[{s:s,s:[s,s],s:s}]}", "detail", "type", "value_error", "loc", "body",
 			member, "msg", what));
 }
@@ -273,69 +248,62 @@ static int status_of(enum kvw_err err)
 	}
 }
 
-static void send_ticket(const struct ticket *ticket)
+static void send_ticket(struct kvw_conn *conn, const struct ticket *ticket)
 {
 	const struct kvw_lmcache_answer *answer = &ticket->answer;
 	bool none = ticket->form == WORKERS && answer->count == 0 && ticket->event_id[0] != '\0';
 
 	if (answer->err != KVW_OK) {
-		send_detail(ticket->request, status_of(answer->err), answer->error);
+		send_detail(conn, status_of(answer->err), answer->error);
 		return;
 	}
 	switch (ticket->form) {
 	case LOOKUP:
-		send_json(ticket->request, 200, lookup_body(ticket));
+		send_json(conn, 200, lookup_body(ticket));
 		break;
 	case QUERY:
-		send_json(ticket->request, 200,
+		send_json(conn, 200,
 			json_pack("{s:s,s:s}", "event_id", ticket->event_id, "res",
 				answer->rows[0].instance));
 		break;
 	case HEALTH:
-		send_json(ticket->request, 200, health_body(ticket));
+		send_json(conn, 200, health_body(ticket));
 		break;
 	case CLEAR:
 	case PIN:
-		send_json(ticket->request, 200, tokens_body(ticket));
+		send_json(conn, 200, tokens_body(ticket));
 		break;
 	case WORKER_INFO:
-		send_json(ticket->request, 200, ranks_body(ticket));
+		send_json(conn, 200, ranks_body(ticket));
 		break;
 	case WORKERS:
 		for (size_t i = 0; ticket->one_rank && i < answer->count; i++)
 			if (is_asked(ticket, answer->rows[i].rank)) {
-				send_json(ticket->request, 200, rank_body(&answer->rows[i], true));
+				send_json(conn, 200, rank_body(&answer->rows[i], true));
 				return;
 			}
 		if (ticket->one_rank || none)
-			send_detail(ticket->request, 404, "no such worker is registered");
+			send_detail(conn, 404, "no such worker is registered");
 		else
-			send_json(ticket->request, 200, ranks_body(ticket));
+			send_json(conn, 200, ranks_body(ticket));
 		break;
 	case KEY_STATS:
-		send_json(ticket->request, 200, key_stats_body(ticket));
+		send_json(conn, 200, key_stats_body(ticket));
 		break;
 	}
 }
 
-static void on_done(evutil_socket_t fd, short what, void *arg)
+static void deliver(struct kvw_mail *mail, struct kvw_server_loop *loop)
 {
-	struct kvw_lmcache_http *http = arg;
-	struct ticket *ticket, *next;
-	uint64_t count;
+	struct ticket *ticket = (struct ticket *)mail;
+	struct kvw_conn *conn = kvw_conn_settle(&ticket->wait);
 
-	(void)what;
-	if (read(fd, &count, sizeof(count)) < 0 && errno != EAGAIN)
-		kvw_error("admin", "cannot read an eventfd error=%s", strerror(errno));
-	pthread_mutex_lock(&http->desk->lock);
-	ticket = http->desk->done;
-	http->desk->done = NULL;
-	pthread_mutex_unlock(&http->desk->lock);
-	for (; ticket != NULL; ticket = next) {
-		next = ticket->next;
-		send_ticket(ticket);
-		free_ticket(ticket);
+	(void)loop;
+	if (conn != NULL) {
+		send_ticket(conn, ticket);
+		kvw_conn_advance(conn);
 	}
+	free_ticket(ticket);
 }
 
 /* --- requests --- */
@@ -355,7 +323,7 @@ static void make_event_id(char *text, size_t size, const char *prefix)
 
 /* Token ids of a JSON array. Caller frees. False: the client got an error. */
 static bool read_tokens(
-	struct evhttp_request *request, const json_t *list, uint32_t **tokens, size_t *count)
+	struct kvw_conn *conn, const json_t *list, uint32_t **tokens, size_t *count)
 {
 	size_t size = json_array_size(list);
 	const char *fault = NULL;
@@ -381,35 +349,38 @@ static bool read_tokens(
 		*count = size;
 		return true;
 	}
-	send_invalid(request, "tokens", fault);
+	send_invalid(conn, "tokens", fault);
 	return false;
 }
 
-static void ask(struct kvw_lmcache_http *http, struct evhttp_request *request,
+static void ask(struct kvw_lmcache_http *http, struct kvw_conn *conn,
 	struct ticket *ticket, const struct kvw_lmcache_question *question)
 {
 	struct kvw_lmcache *lmcache = kvw_lmcache_of(http->feed);
-	enum kvw_err err = kvw_lmcache_ask(lmcache, question, on_answer, ticket);
+	enum kvw_err err;
 
+	kvw_conn_await(conn, &ticket->wait);
+	err = kvw_lmcache_ask(lmcache, question, on_answer, ticket);
 	if (err == KVW_OK)
 		return;
+	(void)!kvw_conn_settle(&ticket->wait);
 	free_ticket(ticket);
-	send_detail(request, status_of(err),
+	send_detail(conn, status_of(err),
 		err == KVW_ENOMEM ? "out of memory" : "too many questions wait");
 }
 
-static struct ticket *make_ticket(struct kvw_lmcache_http *http, struct evhttp_request *request,
+static struct ticket *make_ticket(struct kvw_lmcache_http *http, struct kvw_conn *conn,
 	enum form form, const char *prefix)
 {
 	struct ticket *ticket = calloc(1, sizeof(*ticket));
 
 	if (ticket == NULL) {
-		send_detail(request, 500, "out of memory");
+		send_detail(conn, 500, "out of memory");
 		return NULL;
 	}
 	ticket->desk = http->desk;
 	atomic_fetch_add(&http->desk->refs, 1);
-	ticket->request = request;
+	ticket->wait.mail.deliver = deliver;
 	ticket->form = form;
 	if (prefix != NULL)
 		make_event_id(ticket->event_id, sizeof(ticket->event_id), prefix);
@@ -436,14 +407,14 @@ static const struct route routes[] = {
 
 /* A text member. NULL: the client got an error. */
 static const char *read_text(
-	struct evhttp_request *request, const json_t *body, const char *member, bool needed)
+	struct kvw_conn *conn, const json_t *body, const char *member, bool needed)
 {
 	const char *text = json_string_value(json_object_get(body, member));
 
 	if (!needed)
 		return "";
 	if (text == NULL || strlen(text) > KVW_LMC_TEXT_MAX) {
-		send_invalid(request, member, "Input should be a valid string");
+		send_invalid(conn, member, "Input should be a valid string");
 		return NULL;
 	}
 	return text;
@@ -464,71 +435,65 @@ static void choose_ranks(struct ticket *ticket, const json_t *list)
 	}
 }
 
-static void answer_body(struct kvw_lmcache_http *http, struct evhttp_request *request,
+static void answer_body(struct kvw_lmcache_http *http, struct kvw_conn *conn,
 	const struct route *route, const json_t *body)
 {
 	struct kvw_lmcache_question question = {.verb = route->verb};
 	struct ticket *ticket;
 	uint32_t *tokens = NULL;
 
-	question.instance = read_text(request, body, "instance_id", route->instance);
+	question.instance = read_text(conn, body, "instance_id", route->instance);
 	if (question.instance == NULL)
 		return;
-	question.location = read_text(request, body, "location", route->location);
+	question.location = read_text(conn, body, "location", route->location);
 	if (question.location == NULL)
 		return;
-	question.ip = read_text(request, body, "ip", route->ip);
+	question.ip = read_text(conn, body, "ip", route->ip);
 	if (question.ip == NULL)
 		return;
-	if (route->tokens && !read_tokens(request, json_object_get(body, "tokens"), &tokens,
+	if (route->tokens && !read_tokens(conn, json_object_get(body, "tokens"), &tokens,
 				     &question.token_count))
 		goto out;
-	ticket = make_ticket(http, request, route->form, route->prefix);
+	ticket = make_ticket(http, conn, route->form, route->prefix);
 	if (ticket == NULL)
 		goto out;
 	if (route->form == WORKER_INFO)
 		choose_ranks(ticket, json_object_get(body, "worker_ids"));
 	question.event_id = ticket->event_id;
 	question.tokens = tokens;
-	ask(http, request, ticket, &question);
+	ask(http, conn, ticket, &question);
 out:
 	free(tokens);
 }
 
 static void answer_post(
-	struct kvw_lmcache_http *http, struct evhttp_request *request, const struct route *route)
+	struct kvw_lmcache_http *http, struct kvw_conn *conn, const struct route *route)
 {
-	struct evbuffer *input = evhttp_request_get_input_buffer(request);
-	size_t len = evbuffer_get_length(input);
-	const char *data = len > 0 ? (const char *)evbuffer_pullup(input, -1) : "";
+	struct kvw_slice input = kvw_conn_body(conn);
 	json_error_t error;
-	json_t *body = data != NULL ? json_loadb(data, len, 0, &error) : NULL;
+	json_t *body = json_loadb(input.data, input.len, 0, &error);
 
 	if (!json_is_object(body))
-		send_invalid(request, "", "Input should be a JSON object");
+		send_invalid(conn, "", "Input should be a JSON object");
 	else
-		answer_body(http, request, route, body);
+		answer_body(http, conn, route, body);
 	json_decref(body);
 }
 
 /* GET /controller/workers?instance_id=&worker_id= and /controller/key-stats. */
 static void answer_get(
-	struct kvw_lmcache_http *http, struct evhttp_request *request, enum form form)
+	struct kvw_lmcache_http *http, struct kvw_conn *conn, enum form form)
 {
-	const char *query = evhttp_uri_get_query(evhttp_request_get_evhttp_uri(request));
+	const struct kvw_head *head = &conn->clients->head;
 	struct kvw_lmcache_question question = {.verb = KVW_LMCACHE_WORKERS, .instance = "all"};
-	const char *instance = NULL, *rank = NULL;
-	struct evkeyvalq parameters = {0};
+	char *instance = NULL, *rank = NULL;
 	struct ticket *ticket;
 
-	TAILQ_INIT(&parameters);
-	if (query != NULL && evhttp_parse_query_str(query, &parameters) == 0 && form == WORKERS) {
-		instance = evhttp_find_header(&parameters, "instance_id");
-		rank = evhttp_find_header(&parameters, "worker_id");
-	}
+	if (form == WORKERS && kvw_admin_http_parameter(head, "instance_id", &instance))
+		(void)!kvw_admin_http_parameter(head, "worker_id", &rank);
 	if (instance != NULL)
 		question.instance = instance;
-	ticket = make_ticket(http, request, form, instance != NULL ? "workers" : NULL);
+	ticket = make_ticket(http, conn, form, instance != NULL ? "workers" : NULL);
 	if (ticket != NULL) {
 		if (instance != NULL && rank != NULL) {
 			unsigned long number = strtoul(rank, NULL, 10);
@@ -537,44 +502,48 @@ static void answer_get(
 			if (number < 256)
 				ticket->ranks[number / 8] |= (uint8_t)(1u << (number % 8));
 		}
-		ask(http, request, ticket, &question);
+		ask(http, conn, ticket, &question);
 	}
-	evhttp_clear_headers(&parameters);
+	free(instance);
+	free(rank);
 }
 
-static bool is_unsupported(const char *path)
+static bool is_unsupported(struct kvw_slice path)
 {
-	return strcmp(path, "/move") == 0 || strcmp(path, "/compress") == 0 ||
-	       strcmp(path, "/decompress") == 0 || strcmp(path, "/check_finish") == 0;
+	static const char *const paths[] = {"/move", "/compress", "/decompress", "/check_finish"};
+
+	for (size_t i = 0; i < sizeof(paths) / sizeof(paths[0]); i++)
+		if (kvw_slice_equal(path, kvw_slice_of(paths[i])))
+			return true;
+	return false;
 }
 
-bool kvw_lmcache_http(struct kvw_lmcache_http *http, struct evhttp_request *request)
+bool kvw_lmcache_http(struct kvw_lmcache_http *http, struct kvw_conn *conn)
 {
-	const char *path = evhttp_uri_get_path(evhttp_request_get_evhttp_uri(request));
-	bool post = evhttp_request_get_command(request) == EVHTTP_REQ_POST;
-	bool get = evhttp_request_get_command(request) == EVHTTP_REQ_GET;
+	const struct kvw_head *head = &conn->clients->head;
+	struct kvw_slice path = kvw_admin_http_path(head);
+	bool post = head->post_method, get = head->get_method;
 	bool workers, stats;
 	const struct route *route = NULL;
 
-	if (path == NULL)
-		return false;
 	for (size_t i = 0; post && i < sizeof(routes) / sizeof(routes[0]); i++)
-		if (strcmp(path, routes[i].path) == 0)
+		if (kvw_slice_equal(path, kvw_slice_of(routes[i].path)))
 			route = &routes[i];
-	workers = get && strcmp(path, "/controller/workers") == 0;
-	stats = get && strcmp(path, "/controller/key-stats") == 0;
+	workers = get && kvw_slice_equal(path, KVW_SLICE("/controller/workers"));
+	stats = get && kvw_slice_equal(path, KVW_SLICE("/controller/key-stats"));
 	if (route == NULL && !workers && !stats && !(post && is_unsupported(path)))
 		return false;
-	if ((http->feed == NULL || kvw_lmcache_of(http->feed) == NULL) && strcmp(path, "/health") == 0)
+	if ((http->feed == NULL || kvw_lmcache_of(http->feed) == NULL) && route != NULL &&
+		route->form == HEALTH)
 		return false; /* that path is kvway's own, by GET */
 	if (http->feed == NULL || kvw_lmcache_of(http->feed) == NULL)
-		send_detail(request, 503, "kvaware.lmcache is not configured here");
+		send_detail(conn, 503, "kvaware.lmcache is not configured here");
 	else if (route != NULL)
-		answer_post(http, request, route);
+		answer_post(http, conn, route);
 	else if (workers || stats)
-		answer_get(http, request, workers ? WORKERS : KEY_STATS);
+		answer_get(http, conn, workers ? WORKERS : KEY_STATS);
 	else
-		send_detail(request, 501,
+		send_detail(conn, 501,
 			"kvway does not carry this out: it can look up, query, "
 			"clear, pin and ask for health");
 	return true;
@@ -583,18 +552,16 @@ bool kvw_lmcache_http(struct kvw_lmcache_http *http, struct evhttp_request *requ
 /* --- life --- */
 
 enum kvw_err kvw_lmcache_http_create(
-	struct event_base *base, struct kvw_feed *feed, struct kvw_lmcache_http **out)
+	struct kvw_server_loop *loop, struct kvw_feed *feed, struct kvw_lmcache_http **out)
 {
 	struct kvw_lmcache_http *http = calloc(1, sizeof(*http));
 
 	if (http == NULL)
 		return KVW_ENOMEM;
 	http->feed = feed;
-	http->desk = make_desk();
-	if (http->desk != NULL)
-		http->event = event_new(base, http->desk->fd, EV_READ | EV_PERSIST, on_done, http);
-	if (http->event == NULL || event_add(http->event, NULL) != 0) {
-		kvw_lmcache_http_destroy(http);
+	http->desk = make_desk(loop);
+	if (http->desk == NULL) {
+		free(http);
 		return KVW_ENOMEM;
 	}
 	*out = http;
@@ -603,23 +570,11 @@ enum kvw_err kvw_lmcache_http_create(
 
 void kvw_lmcache_http_destroy(struct kvw_lmcache_http *http)
 {
-	struct ticket *ticket = NULL, *next;
-
 	if (http == NULL)
 		return;
-	if (http->event != NULL)
-		event_free(http->event);
-	if (http->desk != NULL) {
-		pthread_mutex_lock(&http->desk->lock);
-		http->desk->closed = true;
-		ticket = http->desk->done;
-		http->desk->done = NULL;
-		pthread_mutex_unlock(&http->desk->lock);
-		for (; ticket != NULL; ticket = next) {
-			next = ticket->next;
-			free_ticket(ticket);
-		}
-		drop_desk(http->desk);
-	}
+	pthread_mutex_lock(&http->desk->lock);
+	http->desk->loop = NULL;
+	pthread_mutex_unlock(&http->desk->lock);
+	drop_desk(http->desk);
 	free(http);
 }

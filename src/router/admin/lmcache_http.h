@@ -13,19 +13,20 @@
 
 #include "kvway/err.h"
 
-struct event_base;
-struct evhttp_request;
+struct kvw_conn;
 struct kvw_feed;
 struct kvw_lmcache_http;
+struct kvw_server_loop;
 
-/* feed may be NULL: then all is answered with 503. Both are borrowed; the feed until destroy. */
-enum kvw_err kvw_lmcache_http_create(struct event_base *base, struct kvw_feed *feed,
+/* loop is that of the clients. feed may be NULL: then all is answered with 503. Both are borrowed until
+ * destroy. */
+enum kvw_err kvw_lmcache_http_create(struct kvw_server_loop *loop, struct kvw_feed *feed,
 	struct kvw_lmcache_http **out) KVW_MUST_CHECK;
 
-/* Call while requests still exist, after the base's last dispatch. NULL is allowed. */
+/* When no connection waits any more, before the loop is finished. NULL is allowed. */
 void kvw_lmcache_http_destroy(struct kvw_lmcache_http *http);
 
 /* True: the request is one of these, and is answered, now or later. On the control thread. */
-bool kvw_lmcache_http(struct kvw_lmcache_http *http, struct evhttp_request *request);
+bool kvw_lmcache_http(struct kvw_lmcache_http *http, struct kvw_conn *conn);
 
 #endif

@@ -4,31 +4,34 @@
  * Builds a fleet of the file's workers, without connecting to them, and the strategy that it names,
  * both as just after a start: no worker probed, nothing in flight, nothing remembered.
  */
-#include <event2/http.h>
-#include <event2/keyvalq_struct.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/queue.h>
 
 #include "app.h"
 #include "base/clock.h"
 #include "admin/explain.h"
 #include "explain/ask.h"
 
-/* "Name: value" lines as the admin address would have received them. */
-static enum kvw_err parse_headers(
-	const struct kvw_explain_options *options, struct evkeyvalq *headers)
+/* "Name: value" lines as fields of the head that the admin address would have received. */
+static enum kvw_err take_headers(const struct kvw_explain_options *options, struct kvw_head *head)
 {
-	for (size_t i = 0; i < options->header_count; i++) {
-		const char *colon = strchr(options->headers[i], ':');
-		char *name = strndup(options->headers[i], (size_t)(colon - options->headers[i]));
-		int added = -1;
+	enum kvw_err err = kvw_head_init(head, options->header_count + 1);
 
-		if (name != NULL)
-			added = evhttp_add_header(headers, name, colon + 1 + strspn(colon + 1, " \t"));
-		free(name);
-		if (added != 0)
-			return KVW_ENOMEM;
+	if (err != KVW_OK)
+		return err;
+	for (size_t i = 0; i < KVW_FIELD_COUNT; i++)
+		head->first[i] = -1;
+	for (size_t i = 0; i < options->header_count; i++) {
+		const char *name = options->headers[i], *colon = strchr(name, ':');
+		struct kvw_field field = {.name = {name, (size_t)(colon - name)},
+			.value = kvw_slice_of(colon + 1 + strspn(colon + 1, " \t"))};
+
+		if (kvw_slice_equal_nocase(field.name, KVW_SLICE("cookie"))) {
+			field.id = KVW_FIELD_COOKIE;
+			if (head->first[KVW_FIELD_COOKIE] < 0)
+				head->first[KVW_FIELD_COOKIE] = (int16_t)i;
+		}
+		head->fields[head->field_count++] = field;
 	}
 	return KVW_OK;
 }
@@ -40,11 +43,9 @@ enum kvw_err kvw_explain_cold(const struct kvw_config *config,
 	struct kvw_strategy *strategy = NULL;
 	struct kvw_fleet *fleet = NULL;
 	struct kvw_local_answer answer;
-	struct evkeyvalq headers;
-	enum kvw_err err;
+	struct kvw_head head = {0};
+	enum kvw_err err = take_headers(options, &head);
 
-	TAILQ_INIT(&headers);
-	err = parse_headers(options, &headers);
 	if (err == KVW_OK)
 		err = kvw_app_create_strategy(config, &strategy);
 	if (err == KVW_OK)
@@ -54,7 +55,7 @@ enum kvw_err kvw_explain_cold(const struct kvw_config *config,
 			.config = config, .fleet = fleet, .strategy = strategy, .cold = true};
 		const struct kvw_explain_query query = {
 			.target = kvw_slice_of(options->path),
-			.session = kvw_explain_session(config, &headers),
+			.session = kvw_explain_session(config, &head),
 			.body = request,
 		};
 
@@ -66,6 +67,6 @@ enum kvw_err kvw_explain_cold(const struct kvw_config *config,
 	kvw_fleet_destroy(fleet);
 	if (strategy != NULL)
 		strategy->ops->destroy(strategy);
-	evhttp_clear_headers(&headers);
+	kvw_head_finish(&head);
 	return err;
 }

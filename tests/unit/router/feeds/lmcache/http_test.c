@@ -10,13 +10,15 @@
 #include <string.h>
 #include <zmq.h>
 
+#include "admin/http.h"
 #include "admin/lmcache_http.h"
 #include "rig.h"
+#include "server/listen.h"
 #include "tests/unit/suite.h"
 
 static struct rig rig;
 static struct event_base *base;
-static struct evhttp *server;
+static struct kvw_admin_http *server;
 static struct kvw_lmcache_http *http;
 static int port;
 
@@ -24,21 +26,26 @@ static int port;
 static int status;
 static char body[2048];
 
-static void on_request(struct evhttp_request *request, void *arg)
+static void on_request(struct kvw_conn *conn, void *arg)
 {
 	(void)arg;
-	if (!kvw_lmcache_http(http, request))
-		evhttp_send_error(request, 404, NULL);
+	if (!kvw_lmcache_http(http, conn))
+		kvw_admin_http_error(conn, 404, "", "not found");
 }
 
 static void serve(struct kvw_feed *feed)
 {
+	char bound[KVW_LISTEN_TEXT], why[128];
+	int fd;
+
 	base = event_base_new();
-	server = evhttp_new(base);
-	port = rig_free_port();
-	ck_assert_int_eq(evhttp_bind_socket(server, "127.0.0.1", (uint16_t)port), 0);
-	evhttp_set_gencb(server, on_request, NULL);
-	ck_assert_int_eq(kvw_lmcache_http_create(base, feed, &http), KVW_OK);
+	ck_assert_int_eq(
+		kvw_listen("127.0.0.1:0", KVW_LISTEN_ALONE, &fd, bound, why, sizeof(why)), KVW_OK);
+	port = atoi(strrchr(bound, ':') + 1);
+	ck_assert_int_eq(
+		kvw_admin_http_create(base, fd, 1 << 20, on_request, NULL, &server), KVW_OK);
+	ck_assert_int_eq(
+		kvw_lmcache_http_create(kvw_admin_http_loop(server), feed, &http), KVW_OK);
 }
 
 static void setup(void)
@@ -54,8 +61,9 @@ static void setup(void)
 
 static void teardown(void)
 {
+	kvw_admin_http_cut(server);
 	kvw_lmcache_http_destroy(http);
-	evhttp_free(server);
+	kvw_admin_http_destroy(server);
 	event_base_free(base);
 	if (rig.context != NULL)
 		rig_finish(&rig);

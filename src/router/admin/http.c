@@ -1,0 +1,233 @@
+/*
+ * http.c - see http.h.
+ */
+#include "admin/http.h"
+
+#include <event2/event.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/log.h"
+#include "http/chars.h"
+
+#define TIME_NS    (30 * KVW_NS_PER_S) /* of each limit of time */
+#define ERROR_ROOM 512
+
+struct kvw_admin_http {
+	struct kvw_server_loop loop; /* first */
+	struct kvw_server server;
+	struct kvw_clients clients;
+	kvw_admin_request_fn request;
+	void *arg;
+	struct event *news, *tick;
+};
+
+/* --- the query -------------------------------------------------------------------------------- */
+
+struct kvw_slice kvw_admin_http_path(const struct kvw_head *head)
+{
+	const char *mark = memchr(head->target.data, '?', head->target.len);
+
+	return (struct kvw_slice){head->target.data,
+		mark == NULL ? head->target.len : (size_t)(mark - head->target.data)};
+}
+
+/* %XX and '+' decoded, to be freed. NULL: no such text, or no memory. */
+static char *decode(const char *from, size_t len)
+{
+	char *text = malloc(len + 1), *to = text;
+
+	for (size_t i = 0; text != NULL && i < len; i++) {
+		if (from[i] != '%') {
+			*to++ = from[i] == '+' ? ' ' : from[i];
+		} else if (len - i < 3 || !kvw_char_is(from[i + 1], KVW_CHAR_HEX) ||
+			   !kvw_char_is(from[i + 2], KVW_CHAR_HEX)) {
+			free(text);
+			return NULL;
+		} else {
+			*to++ = (char)(kvw_char_hex(from[i + 1]) << 4 | kvw_char_hex(from[i + 2]));
+			i += 2;
+		}
+	}
+	if (text != NULL)
+		*to = '\0';
+	return text;
+}
+
+bool kvw_admin_http_parameter(const struct kvw_head *head, const char *name, char **value)
+{
+	struct kvw_slice wanted = kvw_slice_of(name), path = kvw_admin_http_path(head);
+	const char *at = path.data + path.len + 1, *end = head->target.data + head->target.len;
+	char *found = NULL;
+
+	*value = NULL;
+	while (at < end) {
+		const char *stop = memchr(at, '&', (size_t)(end - at));
+		const char *sign;
+
+		stop = stop == NULL ? end : stop;
+		sign = memchr(at, '=', (size_t)(stop - at));
+		if (sign == NULL || sign == at)
+			goto unreadable;
+		if (found == NULL &&
+			kvw_slice_equal(wanted, (struct kvw_slice){at, (size_t)(sign - at)})) {
+			found = decode(sign + 1, (size_t)(stop - sign - 1));
+			if (found == NULL)
+				goto unreadable;
+		}
+		at = stop + 1;
+	}
+	*value = found;
+	return true;
+unreadable:
+	free(found);
+	return false;
+}
+
+/* --- clients ---------------------------------------------------------------------------------- */
+
+void kvw_admin_http_error(struct kvw_conn *conn, int status, const char *extra, const char *message)
+{
+	char body[ERROR_ROOM];
+	int n = snprintf(body, sizeof(body), "{\"error\":{\"message\":\"%s\",\"code\":%d}}\n", message,
+		status);
+
+	kvw_conn_answer(conn, &(struct kvw_http_answer){.status = status,
+				      .type = "application/json",
+				      .body = {body, (size_t)n},
+				      .extra = kvw_slice_of(extra)});
+}
+
+static void on_request(struct kvw_conn *conn)
+{
+	struct kvw_admin_http *http = (struct kvw_admin_http *)conn->clients->loop;
+
+	http->request(conn, http->arg);
+}
+
+static void refuse(
+	struct kvw_conn *conn, enum kvw_conn_refusal what, int status, const char *message)
+{
+	(void)what;
+	kvw_admin_http_error(conn, status,
+		status == 405 ? "Allow: GET, HEAD, POST\r\n" : "", message);
+}
+
+static const struct kvw_clients_ops clients_ops = {.request = on_request, .refuse = refuse};
+
+/* --- the loop --------------------------------------------------------------------------------- */
+
+static void serve_take(struct kvw_server_loop *loop, int fd)
+{
+	(void)!kvw_clients_take(&((struct kvw_admin_http *)loop)->clients, fd);
+}
+
+static void refuse_take(struct kvw_server_loop *loop, int fd, enum kvw_refusal why)
+{
+	(void)loop;
+	(void)why;
+	close(fd);
+}
+
+static void cut(struct kvw_server_loop *loop)
+{
+	kvw_clients_cut(&((struct kvw_admin_http *)loop)->clients);
+}
+
+static void turned(struct kvw_server_loop *loop)
+{
+	kvw_clients_turned(&((struct kvw_admin_http *)loop)->clients);
+}
+
+static const struct kvw_server_loop_ops loop_ops = {
+	.serve_take = serve_take,
+	.refuse_take = refuse_take,
+	.drain = cut, /* the server never drains: it ends with the control thread */
+	.cut = cut,
+	.turned = turned,
+};
+
+/* One turn; libevent comes back while there is more. */
+static void turn(evutil_socket_t fd, short what, void *arg)
+{
+	struct kvw_admin_http *http = arg;
+
+	(void)fd;
+	(void)what;
+	if (!kvw_server_loop_turn(&http->loop, false))
+		kvw_error("admin", "the event loop failed why=\"%s\"", strerror(errno));
+	if (kvw_io_set_busy(&http->loop.sockets))
+		event_active(http->news, EV_READ, 0);
+}
+
+static enum kvw_err add_events(struct kvw_admin_http *http, struct event_base *base)
+{
+	const struct timeval second = {.tv_sec = 1};
+
+	http->news = event_new(base, http->loop.sockets.fd, EV_READ | EV_PERSIST, turn, http);
+	http->tick = event_new(base, -1, EV_PERSIST, turn, http); /* for the timers */
+	if (http->news == NULL || http->tick == NULL || event_add(http->news, NULL) != 0 ||
+		event_add(http->tick, &second) != 0)
+		return KVW_ENOMEM;
+	return KVW_OK;
+}
+
+enum kvw_err kvw_admin_http_create(struct event_base *base, int listen_fd, uint64_t body_most,
+	kvw_admin_request_fn request, void *arg, struct kvw_admin_http **out)
+{
+	const struct kvw_clients_options options = {
+		.ops = &clients_ops,
+		.limits = {.idle_ns = TIME_NS,
+			.head_ns = TIME_NS,
+			.write_ns = TIME_NS,
+			.body_ns = TIME_NS,
+			.body_pauses = true,
+			.body_most = body_most},
+		.conn_bytes = sizeof(struct kvw_conn),
+		.date = true,
+	};
+	struct kvw_admin_http *http = calloc(1, sizeof(*http));
+	enum kvw_err made, err;
+
+	if (http == NULL) {
+		close(listen_fd);
+		return KVW_ENOMEM;
+	}
+	http->server.most = UINT32_MAX;
+	http->request = request;
+	http->arg = arg;
+	made = kvw_clients_init(&http->clients, &http->loop, &options);
+	err = kvw_server_loop_init(&http->loop, &http->server, &loop_ops, listen_fd);
+	err = made != KVW_OK ? made : err;
+	if (err == KVW_OK)
+		err = add_events(http, base);
+	if (err == KVW_OK)
+		*out = http;
+	else
+		kvw_admin_http_destroy(http);
+	return err;
+}
+
+void kvw_admin_http_cut(struct kvw_admin_http *http)
+{
+	if (http != NULL)
+		kvw_clients_cut(&http->clients);
+}
+
+void kvw_admin_http_destroy(struct kvw_admin_http *http)
+{
+	if (http == NULL)
+		return;
+	if (http->tick != NULL)
+		event_free(http->tick);
+	if (http->news != NULL)
+		event_free(http->news);
+	kvw_server_loop_finish(&http->loop);
+	kvw_clients_finish(&http->clients);
+	free(http);
+}
+
+struct kvw_server_loop *kvw_admin_http_loop(struct kvw_admin_http *http)
+{
+	return &http->loop;
+}

@@ -1,0 +1,41 @@
+/*
+ * http.h - the admin address's HTTP server: clients of src/common/server on the control thread. Private to
+ * src/router/admin.
+ *
+ * The control thread's loop is libevent's, for the prober. The server's sockets are one descriptor in it;
+ * when that has news the server's loop turns once.
+ *
+ * Threads: the base's.
+ */
+#ifndef KVW_ADMIN_HTTP_H
+#define KVW_ADMIN_HTTP_H
+
+#include "server/connection.h"
+
+struct event_base;
+struct kvw_admin_http;
+
+/* Answers the request in conn->clients->head, at once or by kvw_conn_await; its body is kvw_conn_body. */
+typedef void (*kvw_admin_request_fn)(struct kvw_conn *conn, void *arg);
+
+/* Serves what listen_fd accepts, bodies up to body_most. Takes listen_fd, also when it fails. */
+enum kvw_err kvw_admin_http_create(struct event_base *base, int listen_fd, uint64_t body_most,
+	kvw_admin_request_fn request, void *arg, struct kvw_admin_http **out) KVW_MUST_CHECK;
+/* Closes all connections: nothing waits for an answer any more. After the base's last dispatch. */
+void kvw_admin_http_cut(struct kvw_admin_http *http);
+/* Delivers what mail is left, frees; before the base is freed. NULL is allowed, here and above. */
+void kvw_admin_http_destroy(struct kvw_admin_http *http);
+struct kvw_server_loop *kvw_admin_http_loop(struct kvw_admin_http *http);
+
+/* {"error":{"message":"...","code":N}}; extra: whole field lines, "": none. */
+void kvw_admin_http_error(
+	struct kvw_conn *conn, int status, const char *extra, const char *message);
+
+/* The target without its query. */
+struct kvw_slice kvw_admin_http_path(const struct kvw_head *head);
+/* *value is the query's first parameter of that name, decoded, to be freed; NULL: there is none. False: the
+ * query cannot be read. */
+bool kvw_admin_http_parameter(
+	const struct kvw_head *head, const char *name, char **value) KVW_MUST_CHECK;
+
+#endif
