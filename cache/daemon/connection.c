@@ -91,6 +91,8 @@ static void closed(struct kvw_conn *base)
 static const struct kvw_clients_ops ops = {
 	.request = request,
 	.refuse = refuse,
+	.turn_away_take = kvt_loop_turn_away_take,
+	.accepted = kvt_loop_accepted,
 	.answered = answered,
 	.sent = sent,
 	.timed_out = timed_out,

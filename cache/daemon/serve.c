@@ -63,7 +63,7 @@ static void refuse_route(struct kvt_conn *conn, enum kvt_path path, bool known_m
 	if (known_method && kvt_conn_loop(conn)->admin)
 		kvt_conn_refuse(conn, 404, NULL, "served at `listen`, not at the admin address");
 	else if (known_method &&
-		 kvw_slice_equal(kvt_conn_loop(conn)->clients.head.method, KVW_SLICE("DELETE")))
+		 kvw_slice_equal(kvt_conn_loop(conn)->base.head.method, KVW_SLICE("DELETE")))
 		kvt_conn_refuse(conn, 403, NULL,
 			"served at the admin address only; `client_erase: true` allows erasing "
 			"here");
@@ -79,20 +79,20 @@ void kvt_serve(struct kvt_conn *conn)
 	struct kvt_refusal refusal;
 	bool known_method = false;
 
-	if (!kvt_target_parse(loop->clients.head.target, &loop->target, &refusal)) {
+	if (!kvt_target_parse(loop->base.head.target, &loop->target, &refusal)) {
 		kvt_conn_refuse(conn, refusal.status, NULL, "%s", refusal.message);
 		return;
 	}
 	for (size_t i = 0; i < ROUTES; i++) {
 		if (routes[i].path != loop->target.path ||
-			!kvw_slice_equal(loop->clients.head.method, kvw_slice_of(routes[i].method)))
+			!kvw_slice_equal(loop->base.head.method, kvw_slice_of(routes[i].method)))
 			continue;
 		known_method = true;
 		if (!is_open(conn, &routes[i]))
 			continue;
 		conn->route = (enum kvt_route)i;
 		if (i != KVT_ROUTE_put && (conn->base.body_left > KVT_OTHER_BODY || conn->base.expects ||
-						  loop->clients.head.framing == KVW_FRAME_CHUNKED)) {
+						  loop->base.head.framing == KVW_FRAME_CHUNKED)) {
 			conn->base.body_unread = true;
 			kvt_conn_refuse(conn, 413, NULL, "this request takes no body");
 			return;
@@ -137,7 +137,7 @@ void kvt_serve_health(struct kvt_conn *conn)
 
 	for (size_t i = 0; i < server->all_loops; i++)
 		stuck += now - atomic_load_explicit(
-				       &server->loops[i].base.turn_ns, memory_order_relaxed) >
+				       &server->loops[i].base.loop.turn_ns, memory_order_relaxed) >
 			 LOOP_STUCK_NS;
 	n = snprintf(text, sizeof(text), "{\"status\":\"%s\",\"stuck_loops\":%zu}\n",
 		stuck == 0 ? "ok" : "stuck", stuck);

@@ -207,7 +207,7 @@ static void receive_put(struct kvw_conn *base)
 /* What must be true of a PUT before the objects are asked. */
 static bool may_begin(struct kvt_conn *conn)
 {
-	const struct kvw_head *head = &kvt_conn_loop(conn)->clients.head;
+	const struct kvw_head *head = &kvt_conn_loop(conn)->base.head;
 	uint64_t most = kvt_conn_loop(conn)->server->config->object_bytes;
 
 	if (head->framing != KVW_FRAME_LENGTH) {

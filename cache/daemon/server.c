@@ -18,21 +18,21 @@
 
 /* --- what its loops do ------------------------------------------------------------------------ */
 
-static void serve_take(struct kvw_server_loop *base, int fd)
+void kvt_loop_accepted(struct kvw_clients *clients, bool served)
 {
-	struct kvt_loop *loop = (struct kvt_loop *)base;
+	struct kvt_meters *meters = &((struct kvt_loop *)clients)->meters;
 
-	kvt_meter_add(&loop->meters, KVT_COUNT_ACCEPTED, 1);
-	if (!kvw_clients_take(&loop->clients, fd))
-		kvt_meter_add(&loop->meters, KVT_COUNT_REFUSED_DESCRIPTORS, 1);
+	kvt_meter_add(meters, KVT_COUNT_ACCEPTED, 1);
+	if (!served)
+		kvt_meter_add(meters, KVT_COUNT_REFUSED_DESCRIPTORS, 1);
 }
 
 /* Once in a while: a crowd of clients is not to fill the log. */
 static void log_refused(struct kvt_loop *loop, enum kvw_refusal why)
 {
-	if (loop->told_ns != 0 && loop->base.now_ns - loop->told_ns < LOG_NS)
+	if (loop->told_ns != 0 && loop->base.loop.now_ns - loop->told_ns < LOG_NS)
 		return;
-	loop->told_ns = loop->base.now_ns;
+	loop->told_ns = loop->base.loop.now_ns;
 	kvw_warn("server", "clients are refused why=\"%s\" connections=%u",
 		why == KVW_REFUSED_LIMIT ? "limits.connections is reached"
 					 : "no descriptor is left",
@@ -40,13 +40,13 @@ static void log_refused(struct kvt_loop *loop, enum kvw_refusal why)
 }
 
 /* One try to answer: no thread waits for a client that is refused. */
-static void refuse_take(struct kvw_server_loop *base, int fd, enum kvw_refusal why)
+void kvt_loop_turn_away_take(struct kvw_clients *clients, int fd, enum kvw_refusal why)
 {
 	static const char answer[] =
 		"HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\n"
 		"Retry-After: 1\r\nConnection: close\r\nContent-Length: 71\r\n\r\n"
 		"{\"error\":\"too many connections (limits.connections); try again later\"}\n";
-	struct kvt_loop *loop = (struct kvt_loop *)base;
+	struct kvt_loop *loop = (struct kvt_loop *)clients;
 
 	(void)!send(fd, answer, sizeof(answer) - 1, MSG_NOSIGNAL | MSG_DONTWAIT);
 	close(fd);
@@ -57,50 +57,14 @@ static void refuse_take(struct kvw_server_loop *base, int fd, enum kvw_refusal w
 	log_refused(loop, why);
 }
 
-static struct kvw_clients *clients_of(struct kvw_server_loop *base)
-{
-	return &((struct kvt_loop *)base)->clients;
-}
-
-static void drain(struct kvw_server_loop *base)
-{
-	kvw_clients_drain(clients_of(base));
-}
-
-static void cut(struct kvw_server_loop *base)
-{
-	kvw_clients_cut(clients_of(base));
-}
-
-static void turned(struct kvw_server_loop *base)
-{
-	kvw_clients_turned(clients_of(base));
-}
-
-static const struct kvw_server_loop_ops loop_ops = {
-	.serve_take = serve_take,
-	.refuse_take = refuse_take,
-	.drain = drain,
-	.cut = cut,
-	.turned = turned,
-};
-
 enum kvt_status kvt_loop_init(struct kvt_loop *loop, struct kvt_server *server, int listen_fd)
 {
 	const struct kvw_clients_options options = kvt_conn_options(server->config);
-	enum kvw_err made, listens;
+	enum kvw_err err = kvw_clients_init(&loop->base, &server->base, &options, listen_fd);
 
 	loop->server = server;
 	kvt_meters_init(&loop->meters);
-	made = kvw_clients_init(&loop->clients, &loop->base, &options);
-	listens = kvw_server_loop_init(&loop->base, &server->base, &loop_ops, listen_fd);
-	return made != KVW_OK ? KVT_ENOMEM : listens != KVW_OK ? KVT_EIO : KVT_OK;
-}
-
-void kvt_loop_finish(struct kvt_loop *loop)
-{
-	kvw_server_loop_finish(&loop->base);
-	kvw_clients_finish(&loop->clients);
+	return err == KVW_OK ? KVT_OK : err == KVW_ENOMEM ? KVT_ENOMEM : KVT_EIO;
 }
 
 /* --- life ------------------------------------------------------------------------------------- */
@@ -118,7 +82,7 @@ static enum kvt_status start(struct kvt_server *server, size_t index)
 	char name[16];
 
 	snprintf(name, sizeof(name), loop->admin ? "kvtierd-admin" : "kvtierd-%zu", index);
-	return kvw_server_loop_start(&loop->base, name) == KVW_OK ? KVT_OK : KVT_ENOMEM;
+	return kvw_server_loop_start(&loop->base.loop, name) == KVW_OK ? KVT_OK : KVT_ENOMEM;
 }
 
 static enum kvt_status make_loops(struct kvt_server *server, int listen_fd, int admin_fd)
@@ -143,7 +107,7 @@ static enum kvt_status make_loops(struct kvt_server *server, int listen_fd, int 
 		status = status == KVT_OK ? made : status;
 	}
 	for (size_t i = server->loop_count - 1; i > 0; i--) /* the first accepts for them */
-		kvw_server_loop_join_ring(&server->loops[0].base, &server->loops[i].base);
+		kvw_server_loop_join_ring(&server->loops[0].base.loop, &server->loops[i].base.loop);
 	for (size_t i = 0; i < server->all_loops && status == KVT_OK; i++)
 		status = start(server, i);
 	return status;
@@ -212,7 +176,7 @@ void kvt_server_drain(struct kvt_server *server)
 {
 	atomic_store(&server->base.draining, true);
 	for (size_t i = 0; i < server->all_loops && server->loops != NULL; i++)
-		kvw_server_loop_wake(&server->loops[i].base);
+		kvw_server_loop_wake(&server->loops[i].base.loop);
 }
 
 void kvt_server_destroy(struct kvt_server *server)
@@ -221,10 +185,10 @@ void kvt_server_destroy(struct kvt_server *server)
 		return;
 	kvt_server_drain(server);
 	for (size_t i = 0; i < server->all_loops && server->loops != NULL; i++)
-		kvw_server_loop_join(&server->loops[i].base);
+		kvw_server_loop_join(&server->loops[i].base.loop);
 	kvt_jobs_destroy(server->jobs);
 	for (size_t i = 0; i < server->all_loops && server->loops != NULL; i++)
-		kvt_loop_finish(&server->loops[i]);
+		kvw_clients_finish(&server->loops[i].base);
 	free(server->loops);
 	free(server);
 }

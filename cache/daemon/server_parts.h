@@ -23,19 +23,21 @@ struct kvt_jobs;
 /* --- loops ------------------------------------------------------------------------------------ */
 
 struct kvt_loop {
-	struct kvw_server_loop base; /* first */
+	struct kvw_clients base; /* first */
 	struct kvt_server *server;
 	bool admin; /* serves `admin` */
-	struct kvw_clients clients;
-	struct kvt_target target; /* of clients.head */
+	struct kvt_target target; /* of base.head */
 	int64_t told_ns;          /* when refused clients were last logged */
 	struct kvt_meters meters;
 };
 
-/* Takes listen_fd (-1: it does not accept), also when it fails; kvt_loop_finish is due either way. */
+/* Takes listen_fd (-1: it does not accept), also when it fails; kvw_clients_finish is due either way,
+ * after all loops and jobs are joined. */
 enum kvt_status kvt_loop_init(
 	struct kvt_loop *loop, struct kvt_server *server, int listen_fd) KVT_MUST_CHECK;
-void kvt_loop_finish(struct kvt_loop *loop); /* after all loops and jobs are joined */
+/* Operations of its clients. */
+void kvt_loop_accepted(struct kvw_clients *clients, bool served);
+void kvt_loop_turn_away_take(struct kvw_clients *clients, int fd, enum kvw_refusal why);
 
 struct kvt_server {
 	struct kvw_server base; /* by all loops */
@@ -71,7 +73,7 @@ struct kvt_conn {
 
 static inline struct kvt_loop *kvt_conn_loop(const struct kvt_conn *conn)
 {
-	return (struct kvt_loop *)conn->base.clients->loop; /* its first member */
+	return (struct kvt_loop *)conn->base.clients; /* its first member */
 }
 
 /* How clients are served (connection.c). */
@@ -90,7 +92,7 @@ void kvt_json_text(FILE *out, const char *text, size_t len);
 
 /* --- routes ----------------------------------------------------------------------------------- */
 
-/* The request in loop->clients.head and loop->target. Each answers, or waits, or receives. */
+/* The request in loop->base.head and loop->target. Each answers, or waits, or receives. */
 #define KVT_ROUTE(name, method, path, where, text) void kvt_serve_##name(struct kvt_conn *conn);
 #include "daemon/routes.def"
 

@@ -10,6 +10,7 @@
 #include "server/connection_parts.h"
 
 #define TURN_REQUESTS 32
+#define HEAD_FIELDS   64
 
 /* --- limits of time --------------------------------------------------------------------------- */
 
@@ -17,7 +18,7 @@
 static bool body_in_time(struct kvw_conn *conn)
 {
 	const struct kvw_clients_limits *limits = kvw_conn_limits(conn);
-	double seconds = (double)(conn->clients->loop->now_ns - conn->body_from_ns) / KVW_NS_PER_S;
+	double seconds = (double)(conn->clients->loop.now_ns - conn->body_from_ns) / KVW_NS_PER_S;
 
 	if (limits->body_pauses || (double)conn->body_got < seconds * (double)limits->body_rate)
 		return false;
@@ -55,7 +56,7 @@ static void body_timeout(struct kvw_conn *conn)
 static void refuse_head(
 	struct kvw_conn *conn, enum kvw_conn_refusal what, int status, const char *message)
 {
-	conn->begun_ns = conn->clients->loop->now_ns;
+	conn->begun_ns = conn->clients->loop.now_ns;
 	conn->head_method = conn->old_http = conn->body_unread = false;
 	conn->body_left = 0;
 	kvw_conn_refuse(conn, what, status, message);
@@ -66,7 +67,7 @@ static void timeout(struct kvw_timer *timer, int64_t now_ns)
 	struct kvw_conn *conn =
 		(struct kvw_conn *)((char *)timer - offsetof(struct kvw_conn, timer));
 
-	conn->clients->loop->now_ns = now_ns;
+	conn->clients->loop.now_ns = now_ns;
 	switch ((enum kvw_conn_timer)timer->kind) {
 	case KVW_CONN_TIMER_HEAD:
 		passed(conn, KVW_CONN_TIME_HEAD);
@@ -126,7 +127,7 @@ static void begin_request(struct kvw_conn *conn, size_t len)
 	if (conn->body_left > 0 || head->framing == KVW_FRAME_CHUNKED)
 		kvw_conn_timer(conn, KVW_CONN_TIMER_BODY, kvw_conn_limits(conn)->body_ns);
 	else
-		kvw_timer_clear(&clients->loop->timers, &conn->timer);
+		kvw_timer_clear(&clients->loop.timers, &conn->timer);
 	if (kvw_conn_limits(conn)->body_most > 0 && head->framing != KVW_FRAME_NONE)
 		kvw_conn_collect(conn, data, len);
 	else
@@ -217,22 +218,22 @@ static void on_event(struct kvw_io *io)
 {
 	struct kvw_conn *conn = (struct kvw_conn *)io; /* its first member */
 
-	conn->clients->loop->now_ns = kvw_clock_ns();
+	conn->clients->loop.now_ns = kvw_clock_ns();
 	if (io->broken && conn->state != KVW_CONN_HEAD && conn->state != KVW_CONN_BODY)
 		kvw_conn_close(conn, false);
 	else
 		kvw_conn_advance(conn);
 }
 
-bool kvw_clients_take(struct kvw_clients *clients, int fd)
+static bool open_conn(struct kvw_clients *clients, int fd)
 {
 	struct kvw_conn *conn = calloc(1, clients->options.conn_bytes);
 
 	if (conn == NULL ||
-		kvw_io_open(&conn->io, &clients->loop->sockets, fd, on_event) != KVW_OK) {
+		kvw_io_open(&conn->io, &clients->loop.sockets, fd, on_event) != KVW_OK) {
 		free(conn);
 		close(fd);
-		kvw_server_loop_lost(clients->loop);
+		kvw_server_loop_lost(&clients->loop);
 		return false;
 	}
 	conn->io.writable = true;
@@ -241,4 +242,92 @@ bool kvw_clients_take(struct kvw_clients *clients, int fd)
 	TAILQ_INSERT_TAIL(&clients->conns, conn, entry);
 	kvw_conn_rest(conn);
 	return true;
+}
+
+void kvw_clients_take(struct kvw_clients *clients, int fd)
+{
+	bool served = open_conn(clients, fd);
+
+	if (clients->options.ops->accepted != NULL)
+		clients->options.ops->accepted(clients, served);
+}
+
+/* --- the loop --------------------------------------------------------------------------------- */
+
+static struct kvw_clients *clients_of(struct kvw_server_loop *loop)
+{
+	return (struct kvw_clients *)loop; /* its first member */
+}
+
+static void serve_take(struct kvw_server_loop *loop, int fd)
+{
+	kvw_clients_take(clients_of(loop), fd);
+}
+
+static void refuse_take(struct kvw_server_loop *loop, int fd, enum kvw_refusal why)
+{
+	clients_of(loop)->options.ops->turn_away_take(clients_of(loop), fd, why);
+}
+
+static void drain(struct kvw_server_loop *loop)
+{
+	struct kvw_conn *conn, *next;
+
+	for (conn = TAILQ_FIRST(&clients_of(loop)->conns); conn != NULL; conn = next) {
+		next = TAILQ_NEXT(conn, entry);
+		if (conn->state == KVW_CONN_HEAD && conn->in_end == conn->in_begin &&
+			!conn->io.readable)
+			kvw_conn_close(conn, false);
+	}
+}
+
+static void cut(struct kvw_server_loop *loop)
+{
+	kvw_clients_cut(clients_of(loop));
+}
+
+static void turned(struct kvw_server_loop *loop)
+{
+	struct kvw_clients *clients = clients_of(loop);
+	struct kvw_conn *conn;
+
+	while ((conn = TAILQ_FIRST(&clients->dead)) != NULL) {
+		TAILQ_REMOVE(&clients->dead, conn, entry);
+		free(conn);
+	}
+}
+
+enum kvw_err kvw_clients_init(struct kvw_clients *clients, struct kvw_server *server,
+	const struct kvw_clients_options *options, int listen_fd)
+{
+	static const struct kvw_server_loop_ops ops = {
+		.serve_take = serve_take,
+		.refuse_take = refuse_take,
+		.drain = drain,
+		.cut = cut,
+		.turned = turned,
+	};
+	enum kvw_err err;
+
+	*clients = (struct kvw_clients){.options = *options};
+	TAILQ_INIT(&clients->conns);
+	TAILQ_INIT(&clients->dead);
+	err = kvw_server_loop_init(&clients->loop, server, &ops, listen_fd);
+	return err == KVW_OK ? kvw_head_init(&clients->head, HEAD_FIELDS) : err;
+}
+
+void kvw_clients_cut(struct kvw_clients *clients)
+{
+	struct kvw_conn *conn;
+
+	while ((conn = TAILQ_FIRST(&clients->conns)) != NULL)
+		kvw_conn_close(conn, false);
+}
+
+void kvw_clients_finish(struct kvw_clients *clients)
+{
+	kvw_server_loop_finish(&clients->loop);
+	while (clients->spare_in_count > 0)
+		free(clients->spare_in[--clients->spare_in_count]);
+	kvw_head_finish(&clients->head);
 }

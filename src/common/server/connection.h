@@ -55,7 +55,11 @@ struct kvw_clients_ops {
 	/* Calls kvw_conn_answer. The connection ends with that answer. */
 	void (*refuse)(struct kvw_conn *conn, enum kvw_conn_refusal what, int status, const char *message);
 
+	/* A client that is not served: answers if it can without waiting. Takes fd. */
+	void (*turn_away_take)(struct kvw_clients *clients, int fd, enum kvw_refusal why);
+
 	/* Each may be NULL. */
+	void (*accepted)(struct kvw_clients *clients, bool served); /* false: no memory or descriptor */
 	void (*answered)(struct kvw_conn *conn, int status); /* as it begins to be sent */
 	void (*sent)(struct kvw_conn *conn, size_t bytes);
 	void (*timed_out)(struct kvw_conn *conn, enum kvw_conn_time which);
@@ -82,9 +86,9 @@ struct kvw_clients_options {
 
 TAILQ_HEAD(kvw_conn_list, kvw_conn);
 
-/* The clients of one loop. */
+/* A loop with clients. */
 struct kvw_clients {
-	struct kvw_server_loop *loop;
+	struct kvw_server_loop loop; /* first */
 	struct kvw_clients_options options;
 	struct kvw_head head; /* of the request handed over last */
 
@@ -95,17 +99,16 @@ struct kvw_clients {
 	size_t spare_in_count;
 };
 
-/* KVW_ENOMEM. After it, also after a failure, kvw_clients_finish() is due. */
-enum kvw_err kvw_clients_init(struct kvw_clients *clients, struct kvw_server_loop *loop,
-	const struct kvw_clients_options *options) KVW_MUST_CHECK;
-void kvw_clients_finish(struct kvw_clients *clients); /* after the loop's finish */
+/* Makes the loop, too: see kvw_server_loop_init() and _finish(), and there for listen_fd. */
+enum kvw_err kvw_clients_init(struct kvw_clients *clients, struct kvw_server *server,
+	const struct kvw_clients_options *options, int listen_fd) KVW_MUST_CHECK;
+void kvw_clients_finish(struct kvw_clients *clients);
 
-/* What the loop's operations of these names do. take: fd is a connection's from now on; false: there is
- * no memory or descriptor, it is closed. */
-bool kvw_clients_take(struct kvw_clients *clients, int fd) KVW_MUST_CHECK;
-void kvw_clients_drain(struct kvw_clients *clients);
+/* A connection of fd, which has been counted. On failure it is closed. For what the loop accepts, the
+ * loop calls it. */
+void kvw_clients_take(struct kvw_clients *clients, int fd);
+/* Closes all connections at once. */
 void kvw_clients_cut(struct kvw_clients *clients);
-void kvw_clients_turned(struct kvw_clients *clients);
 
 enum kvw_conn_state {
 	KVW_CONN_HEAD,   /* between requests, or a head is coming */

@@ -93,7 +93,7 @@ void kvw_conn_answer(struct kvw_conn *conn, const struct kvw_http_answer *answer
 	ssize_t n = 0;
 
 	conn->close_after =
-		conn->close_after || conn->clients->loop->draining || conn->body_unread;
+		conn->close_after || conn->clients->loop.draining || conn->body_unread;
 	write_head(&w, conn, answer);
 	iov[0] = (struct iovec){head, w.len};
 	iov[1] = (struct iovec){(void *)(uintptr_t)answer->body.data, answer->body.len};

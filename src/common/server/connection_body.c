@@ -57,7 +57,7 @@ static void hand_over(struct kvw_conn *conn)
 	struct kvw_head_error error;
 
 	conn->body_left = 0;
-	kvw_timer_clear(&clients->loop->timers, &conn->timer);
+	kvw_timer_clear(&clients->loop.timers, &conn->timer);
 	if (kvw_head_parse_request(&clients->head, whole->head, whole->head_len, &error) == KVW_OK)
 		clients->options.ops->request(conn);
 	else /* it was good before */

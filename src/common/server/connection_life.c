@@ -1,13 +1,11 @@
 /*
- * connection_life.c - clients of a loop, their input buffers, waits and ends.
+ * connection_life.c - input buffers, waits and ends of connections.
  *
  * An input buffer is held only while it holds something.
  */
 #include <stdlib.h>
 
 #include "server/connection_parts.h"
-
-#define HEAD_FIELDS 64
 
 /* --- input ------------------------------------------------------------------------------------ */
 
@@ -65,7 +63,7 @@ bool kvw_conn_read(struct kvw_conn *conn)
 
 void kvw_conn_timer(struct kvw_conn *conn, enum kvw_conn_timer kind, uint64_t duration_ns)
 {
-	struct kvw_server_loop *loop = conn->clients->loop;
+	struct kvw_server_loop *loop = &conn->clients->loop;
 
 	kvw_timer_set(
 		&loop->timers, &conn->timer, (uint8_t)kind, loop->now_ns + (int64_t)duration_ns);
@@ -95,7 +93,7 @@ struct kvw_slice kvw_conn_body(const struct kvw_conn *conn)
 
 void kvw_conn_await(struct kvw_conn *conn, struct kvw_wait *wait)
 {
-	struct kvw_server_loop *loop = conn->clients->loop;
+	struct kvw_server_loop *loop = &conn->clients->loop;
 
 	conn->state = KVW_CONN_WAIT;
 	conn->wait = wait;
@@ -129,7 +127,7 @@ void kvw_conn_close(struct kvw_conn *conn, bool reset)
 		if (wait->gone != NULL)
 			wait->gone(wait);
 	}
-	kvw_timer_clear(&clients->loop->timers, &conn->timer);
+	kvw_timer_clear(&clients->loop.timers, &conn->timer);
 	kvw_io_close(&conn->io, reset);
 	kvw_conn_drop_input(conn);
 	kvw_conn_drop_whole(conn);
@@ -137,53 +135,5 @@ void kvw_conn_close(struct kvw_conn *conn, bool reset)
 	conn->out = NULL;
 	TAILQ_REMOVE(&clients->conns, conn, entry);
 	TAILQ_INSERT_TAIL(&clients->dead, conn, entry);
-	kvw_server_loop_lost(clients->loop);
-}
-
-/* --- all of a loop ---------------------------------------------------------------------------- */
-
-enum kvw_err kvw_clients_init(struct kvw_clients *clients, struct kvw_server_loop *loop,
-	const struct kvw_clients_options *options)
-{
-	*clients = (struct kvw_clients){.loop = loop, .options = *options};
-	TAILQ_INIT(&clients->conns);
-	TAILQ_INIT(&clients->dead);
-	return kvw_head_init(&clients->head, HEAD_FIELDS);
-}
-
-void kvw_clients_drain(struct kvw_clients *clients)
-{
-	struct kvw_conn *conn, *next;
-
-	for (conn = TAILQ_FIRST(&clients->conns); conn != NULL; conn = next) {
-		next = TAILQ_NEXT(conn, entry);
-		if (conn->state == KVW_CONN_HEAD && conn->in_end == conn->in_begin &&
-			!conn->io.readable)
-			kvw_conn_close(conn, false);
-	}
-}
-
-void kvw_clients_cut(struct kvw_clients *clients)
-{
-	struct kvw_conn *conn;
-
-	while ((conn = TAILQ_FIRST(&clients->conns)) != NULL)
-		kvw_conn_close(conn, false);
-}
-
-void kvw_clients_turned(struct kvw_clients *clients)
-{
-	struct kvw_conn *conn;
-
-	while ((conn = TAILQ_FIRST(&clients->dead)) != NULL) {
-		TAILQ_REMOVE(&clients->dead, conn, entry);
-		free(conn);
-	}
-}
-
-void kvw_clients_finish(struct kvw_clients *clients)
-{
-	while (clients->spare_in_count > 0)
-		free(clients->spare_in[--clients->spare_in_count]);
-	kvw_head_finish(&clients->head);
+	kvw_server_loop_lost(&clients->loop);
 }

@@ -105,7 +105,8 @@ void kvw_server_loop_lost(struct kvw_server_loop *loop);
 /* Waits for the thread, whose server drains. Does nothing where there is none. */
 void kvw_server_loop_join(struct kvw_server_loop *loop);
 
-/* Delivers what mail is left, cuts, closes. After the loops of the ring and the threads that post have ended. */
+/* Delivers what mail is left, cuts, closes; when the loops of the ring and the threads that post have
+ * ended. */
 void kvw_server_loop_finish(struct kvw_server_loop *loop);
 
 #endif

@@ -14,9 +14,8 @@
 #define ERROR_ROOM 512
 
 struct kvw_admin_http {
-	struct kvw_server_loop loop; /* first */
+	struct kvw_clients clients; /* first */
 	struct kvw_server server;
-	struct kvw_clients clients;
 	kvw_admin_request_fn request;
 	void *arg;
 	struct event *news, *tick;
@@ -100,7 +99,7 @@ void kvw_admin_http_error(struct kvw_conn *conn, int status, const char *extra, 
 
 static void on_request(struct kvw_conn *conn)
 {
-	struct kvw_admin_http *http = (struct kvw_admin_http *)conn->clients->loop;
+	struct kvw_admin_http *http = (struct kvw_admin_http *)conn->clients;
 
 	http->request(conn, http->arg);
 }
@@ -113,39 +112,17 @@ static void refuse(
 		status == 405 ? "Allow: GET, HEAD, POST\r\n" : "", message);
 }
 
-static const struct kvw_clients_ops clients_ops = {.request = on_request, .refuse = refuse};
-
-/* --- the loop --------------------------------------------------------------------------------- */
-
-static void serve_take(struct kvw_server_loop *loop, int fd)
+static void turn_away_take(struct kvw_clients *clients, int fd, enum kvw_refusal why)
 {
-	(void)!kvw_clients_take(&((struct kvw_admin_http *)loop)->clients, fd);
-}
-
-static void refuse_take(struct kvw_server_loop *loop, int fd, enum kvw_refusal why)
-{
-	(void)loop;
+	(void)clients;
 	(void)why;
 	close(fd);
 }
 
-static void cut(struct kvw_server_loop *loop)
-{
-	kvw_clients_cut(&((struct kvw_admin_http *)loop)->clients);
-}
+static const struct kvw_clients_ops ops = {
+	.request = on_request, .refuse = refuse, .turn_away_take = turn_away_take};
 
-static void turned(struct kvw_server_loop *loop)
-{
-	kvw_clients_turned(&((struct kvw_admin_http *)loop)->clients);
-}
-
-static const struct kvw_server_loop_ops loop_ops = {
-	.serve_take = serve_take,
-	.refuse_take = refuse_take,
-	.drain = cut, /* the server never drains: it ends with the control thread */
-	.cut = cut,
-	.turned = turned,
-};
+/* --- the loop --------------------------------------------------------------------------------- */
 
 /* One turn; libevent comes back while there is more. */
 static void turn(evutil_socket_t fd, short what, void *arg)
@@ -154,9 +131,9 @@ static void turn(evutil_socket_t fd, short what, void *arg)
 
 	(void)fd;
 	(void)what;
-	if (!kvw_server_loop_turn(&http->loop, false))
+	if (!kvw_server_loop_turn(&http->clients.loop, false))
 		kvw_error("admin", "the event loop failed why=\"%s\"", strerror(errno));
-	if (kvw_io_set_busy(&http->loop.sockets))
+	if (kvw_io_set_busy(&http->clients.loop.sockets))
 		event_active(http->news, EV_READ, 0);
 }
 
@@ -164,7 +141,7 @@ static enum kvw_err add_events(struct kvw_admin_http *http, struct event_base *b
 {
 	const struct timeval second = {.tv_sec = 1};
 
-	http->news = event_new(base, http->loop.sockets.fd, EV_READ | EV_PERSIST, turn, http);
+	http->news = event_new(base, http->clients.loop.sockets.fd, EV_READ | EV_PERSIST, turn, http);
 	http->tick = event_new(base, -1, EV_PERSIST, turn, http); /* for the timers */
 	if (http->news == NULL || http->tick == NULL || event_add(http->news, NULL) != 0 ||
 		event_add(http->tick, &second) != 0)
@@ -176,7 +153,7 @@ enum kvw_err kvw_admin_http_create(struct event_base *base, int listen_fd, uint6
 	kvw_admin_request_fn request, void *arg, struct kvw_admin_http **out)
 {
 	const struct kvw_clients_options options = {
-		.ops = &clients_ops,
+		.ops = &ops,
 		.limits = {.idle_ns = TIME_NS,
 			.head_ns = TIME_NS,
 			.write_ns = TIME_NS,
@@ -187,7 +164,7 @@ enum kvw_err kvw_admin_http_create(struct event_base *base, int listen_fd, uint6
 		.date = true,
 	};
 	struct kvw_admin_http *http = calloc(1, sizeof(*http));
-	enum kvw_err made, err;
+	enum kvw_err err;
 
 	if (http == NULL) {
 		close(listen_fd);
@@ -196,9 +173,7 @@ enum kvw_err kvw_admin_http_create(struct event_base *base, int listen_fd, uint6
 	http->server.most = UINT32_MAX;
 	http->request = request;
 	http->arg = arg;
-	made = kvw_clients_init(&http->clients, &http->loop, &options);
-	err = kvw_server_loop_init(&http->loop, &http->server, &loop_ops, listen_fd);
-	err = made != KVW_OK ? made : err;
+	err = kvw_clients_init(&http->clients, &http->server, &options, listen_fd);
 	if (err == KVW_OK)
 		err = add_events(http, base);
 	if (err == KVW_OK)
@@ -222,12 +197,11 @@ void kvw_admin_http_destroy(struct kvw_admin_http *http)
 		event_free(http->tick);
 	if (http->news != NULL)
 		event_free(http->news);
-	kvw_server_loop_finish(&http->loop);
 	kvw_clients_finish(&http->clients);
 	free(http);
 }
 
 struct kvw_server_loop *kvw_admin_http_loop(struct kvw_admin_http *http)
 {
-	return &http->loop;
+	return &http->clients.loop;
 }

@@ -54,9 +54,9 @@ static void scene_init(struct scene *s)
 	require(kvt_loop_init(&s->loop, &s->server, -1) == KVT_OK);
 	require(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, pair) == 0);
 	s->client = pair[0];
-	atomic_fetch_add(&s->loop.base.conn_count, 1);
+	atomic_fetch_add(&s->loop.base.loop.conn_count, 1);
 	atomic_fetch_add(&s->server.base.connections, 1);
-	require(kvw_clients_take(&s->loop.clients, pair[1]));
+	kvw_clients_take(&s->loop.base, pair[1]);
 }
 
 /* Turns until nothing happens any more. */
@@ -67,9 +67,8 @@ static void turn(struct scene *s)
 	while (moved) {
 		ssize_t n;
 
-		moved = kvw_io_set_busy(&s->loop.base.sockets);
-		require(kvw_io_set_wait(&s->loop.base.sockets, 0));
-		kvw_clients_turned(&s->loop.clients);
+		moved = kvw_io_set_busy(&s->loop.base.loop.sockets);
+		require(kvw_server_loop_turn(&s->loop.base.loop, false));
 		while (s->len < ANSWER_MOST &&
 			(n = recv(s->client, s->answers + s->len, ANSWER_MOST - s->len, 0)) > 0) {
 			s->len += (size_t)n;
@@ -144,8 +143,8 @@ static void scene_end(struct scene *s)
 	turn(s);
 	drop_interim(s);
 	told = check_answers(s);
-	kvt_loop_finish(&s->loop);
-	require(atomic_load(&s->loop.base.conn_count) == 0 && s->loop.base.waits == 0);
+	kvw_clients_finish(&s->loop.base);
+	require(atomic_load(&s->loop.base.loop.conn_count) == 0 && s->loop.base.loop.waits == 0);
 	require(atomic_load(&s->server.base.connections) == 0 && atomic_load(&s->server.puts) == 0);
 	require(fake_puts(s->server.objects) == 0);
 	require(fake_leases(s->server.objects) <= told);

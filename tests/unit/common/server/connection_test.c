@@ -20,8 +20,7 @@
 
 /* A loop with its clients. */
 struct test_loop {
-	struct kvw_server_loop base; /* first */
-	struct kvw_clients clients;
+	struct kvw_clients base; /* first */
 	_Atomic uint32_t served; /* requests */
 };
 
@@ -100,7 +99,7 @@ static void request(struct kvw_conn *conn)
 {
 	struct kvw_slice target = conn->clients->head.target, body = kvw_conn_body(conn);
 
-	((struct test_loop *)conn->clients->loop)->served++;
+	((struct test_loop *)conn->clients)->served++;
 	if (kvw_slice_equal(target, KVW_SLICE("/big")))
 		answer(conn, 200, big, BIG_BYTES);
 	else if (kvw_slice_equal(target, KVW_SLICE("/wait")))
@@ -137,42 +136,19 @@ static void closed(struct kvw_conn *conn)
 	lost_answers += conn->until_read;
 }
 
-static const struct kvw_clients_ops ops = {
-	.request = request, .refuse = refuse, .timed_out = passed, .closed = closed};
-
-static void serve_take(struct kvw_server_loop *loop, int fd)
+static void turn_away_take(struct kvw_clients *clients, int fd, enum kvw_refusal why)
 {
-	ck_assert(kvw_clients_take(&((struct test_loop *)loop)->clients, fd));
-}
-
-static void refuse_take(struct kvw_server_loop *loop, int fd, enum kvw_refusal why)
-{
-	(void)loop;
+	(void)clients;
 	ck_assert_int_eq(why, KVW_REFUSED_LIMIT);
 	refused++;
 	close(fd);
 }
 
-static void drain(struct kvw_server_loop *loop)
-{
-	kvw_clients_drain(&((struct test_loop *)loop)->clients);
-}
-
-static void cut(struct kvw_server_loop *loop)
-{
-	kvw_clients_cut(&((struct test_loop *)loop)->clients);
-}
-
-static void turned(struct kvw_server_loop *loop)
-{
-	kvw_clients_turned(&((struct test_loop *)loop)->clients);
-}
-
-static const struct kvw_server_loop_ops loop_ops = {.serve_take = serve_take,
-	.refuse_take = refuse_take,
-	.drain = drain,
-	.cut = cut,
-	.turned = turned};
+static const struct kvw_clients_ops ops = {.request = request,
+	.refuse = refuse,
+	.turn_away_take = turn_away_take,
+	.timed_out = passed,
+	.closed = closed};
 
 /* --- the scene -------------------------------------------------------------------------------- */
 
@@ -208,34 +184,31 @@ static void start(const struct kvw_clients_options *options, uint32_t most, size
 		.sin_port = htons((uint16_t)atoi(strrchr(bound, ':') + 1)),
 		.sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
 	for (size_t i = 0; i < count; i++) {
-		ck_assert_int_eq(kvw_clients_init(&loops[i].clients, &loops[i].base, options), KVW_OK);
 		ck_assert_int_eq(
-			kvw_server_loop_init(&loops[i].base, &server, &loop_ops, i == 0 ? fd : -1),
-			KVW_OK);
+			kvw_clients_init(&loops[i].base, &server, options, i == 0 ? fd : -1), KVW_OK);
 		if (i > 0)
-			kvw_server_loop_join_ring(&loops[0].base, &loops[i].base);
+			kvw_server_loop_join_ring(&loops[0].base.loop, &loops[i].base.loop);
 	}
 	for (size_t i = 0; i < count; i++)
-		ck_assert_int_eq(kvw_server_loop_start(&loops[i].base, "test"), KVW_OK);
+		ck_assert_int_eq(kvw_server_loop_start(&loops[i].base.loop, "test"), KVW_OK);
 }
 
 static void order_drain(void)
 {
 	atomic_store(&server.draining, true);
 	for (size_t i = 0; i < loop_count; i++)
-		kvw_server_loop_wake(&loops[i].base);
+		kvw_server_loop_wake(&loops[i].base.loop);
 }
 
 static void stop(void)
 {
 	order_drain();
 	for (size_t i = 0; i < loop_count; i++)
-		kvw_server_loop_join(&loops[i].base);
+		kvw_server_loop_join(&loops[i].base.loop);
 	for (size_t i = 0; i < loop_count; i++) {
-		kvw_server_loop_finish(&loops[i].base);
-		kvw_clients_finish(&loops[i].clients);
-		ck_assert_uint_eq(loops[i].base.waits, 0);
-		ck_assert_uint_eq(atomic_load(&loops[i].base.conn_count), 0);
+		kvw_clients_finish(&loops[i].base);
+		ck_assert_uint_eq(loops[i].base.loop.waits, 0);
+		ck_assert_uint_eq(atomic_load(&loops[i].base.loop.conn_count), 0);
 	}
 	ck_assert_uint_eq(atomic_load(&server.connections), 0);
 	free(big);
@@ -416,7 +389,7 @@ START_TEST(pipelined_requests_are_answered_in_order)
 		usleep(1000);
 	usleep(50000);
 	ck_assert_uint_eq(loops[0].served, 1); /* the others wait for their turn */
-	kvw_server_loop_post(&loops[0].base, &atomic_load(&waiting)->mail);
+	kvw_server_loop_post(&loops[0].base.loop, &atomic_load(&waiting)->mail);
 	expect(fd, 200, "late");
 	for (int i = 0; i < 200; i++) {
 		snprintf(path, sizeof(path), "/%d", i);
@@ -440,7 +413,7 @@ START_TEST(a_half_closed_client_is_answered)
 	while (atomic_load(&waiting) == NULL)
 		usleep(1000);
 	usleep(50000);
-	kvw_server_loop_post(&loops[0].base, &atomic_load(&waiting)->mail);
+	kvw_server_loop_post(&loops[0].base.loop, &atomic_load(&waiting)->mail);
 	expect(fd, 200, "late");
 	expect_end(fd);
 	stop();
@@ -497,8 +470,8 @@ START_TEST(a_client_leaves_while_its_answer_is_made)
 	(void)setsockopt(fd, SOL_SOCKET, SO_LINGER, &now, sizeof(now));
 	close(fd);
 	until(&gone_waits, 1);
-	ck_assert_uint_eq(loops[0].base.waits, 1); /* the loop stays for it */
-	kvw_server_loop_post(&loops[0].base, &atomic_load(&waiting)->mail);
+	ck_assert_uint_eq(loops[0].base.loop.waits, 1); /* the loop stays for it */
+	kvw_server_loop_post(&loops[0].base.loop, &atomic_load(&waiting)->mail);
 	stop();
 }
 END_TEST
@@ -677,7 +650,7 @@ START_TEST(draining_answers_what_is_under_way)
 	late = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	ck_assert_int_ne(connect(late, (struct sockaddr *)&address, sizeof(address)), 0);
 	close(late);
-	kvw_server_loop_post(&loops[0].base, &atomic_load(&waiting)->mail);
+	kvw_server_loop_post(&loops[0].base.loop, &atomic_load(&waiting)->mail);
 	expect(busy, 200, "late");
 	expect_end(busy);
 	stop();
