@@ -53,19 +53,9 @@ ROOMS = {
     "cache/core": [],
     "cache/daemon": [
         (
-            {
-                "answer",
-                "connection",
-                "jobs",
-                "serve",
-                "serve_admin",
-                "serve_lease",
-                "serve_put",
-                "server",
-                "server_loop",
-            },
-            "one state machine, a connection's, by stages: it is read, served by kind of request, "
-            "answered, and read again; what waits comes back through the loop that steps connections",
+            {"connection", "server"},
+            "server.c makes loops that serve clients as connection.c says, which asks it what a loop has "
+            "accepted and may still accept",
         ),
         (
             {"catalog", "catalog_file"},
@@ -102,19 +92,13 @@ ROOMS = {
     "cache/tiers/nvme": [],
     "cache/tiers/redis": [
         (
-            {
-                "redis_clean",
-                "redis_compatible",
-                "redis_erase",
-                "redis_jobs",
-                "redis_probe",
-                "redis_read",
-                "redis_tenants",
-                "redis_tier",
-                "redis_write",
-            },
-            "redis_tier.c begins jobs by kind of request, one file for each; jobs wait for the epochs "
-            "of tenants, and what a job finds wrong or erased, others drop and clean",
+            {"redis_clean", "redis_erase", "redis_jobs", "redis_tenants"},
+            "a job waits for its tenant's epoch, an epoch that was raised makes chunks to be erased, and "
+            "erasing is a job",
+        ),
+        (
+            {"redis_compatible", "redis_probe"},
+            "what LMCache stored is asked for in its own way, and the answers go the way of all probes",
         ),
     ],
 }
