@@ -30,6 +30,7 @@ static const struct kvw_reason_text shared_reasons[KVW_REASON_OWN] = {
 		"a cheaper worker's KV cache is full, or it preempts requests"},
 	[KVW_REASON_KVAWARE] = {"kvaware",
 		"it costs least, and holds the prompt's beginning by its own word"},
+	[KVW_REASON_TRIAL] = {"trial", "it was ejected after bad answers and is tried again"},
 };
 
 static const char *const verdict_names[KVW_VERDICT_COUNT] = {

@@ -72,7 +72,13 @@ static double worker_value(
 	case KVW_OF_QUEUE:
 		return (double)kvw_load_queue_ns(&worker->load, collect->now_ns) / 1e9;
 	case KVW_OF_FAILURES:
-		return atomic_load_explicit(&worker->failures, memory_order_relaxed);
+		return atomic_load_explicit(&worker->ejection.bad_in_row, memory_order_relaxed);
+	case KVW_OF_BAD_ANSWERS:
+		return (double)atomic_load_explicit(&worker->ejection.bad, memory_order_relaxed);
+	case KVW_OF_EJECTED:
+		return kvw_ejection_state(&worker->ejection) != KVW_EJECTION_IN;
+	case KVW_OF_EJECTIONS:
+		return (double)atomic_load_explicit(&worker->ejection.ejections, memory_order_relaxed);
 	case KVW_OF_PROBES_FAILED:
 		return (double)atomic_load_explicit(&worker->probes_failed, memory_order_relaxed);
 	case KVW_OF_GENERATION:

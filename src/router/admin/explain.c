@@ -195,7 +195,9 @@ static enum kvw_err no_worker(struct kvw_explanation *e)
 	for (size_t i = 0; i < fleet->count && len < sizeof(e->message) - 1; i++) {
 		int n = snprintf(e->message + len, sizeof(e->message) - len, "%s %s is %s",
 			i == 0 ? ":" : ",", fleet->workers[i]->url,
-			kvw_worker_usable(fleet->workers[i]) ? "up, without this model" : "down");
+			kvw_worker_usable(fleet->workers[i])
+				? "up, without this model"
+				: kvw_worker_state_name(fleet->workers[i]));
 
 		len += n > 0 ? (size_t)n : 0;
 	}

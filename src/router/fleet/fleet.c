@@ -31,7 +31,6 @@ struct fleet {
 	struct model_list *lists; /* [count]; control thread only */
 	uint64_t *good_in_row;    /* [count]; probes, control thread only */
 	uint64_t *bad_in_row;
-	bool *out;                /* [count]; known here to be out */
 };
 
 static void view_free(void *object)
@@ -273,11 +272,13 @@ static enum kvw_err create(const struct kvw_config *config, size_t loops, FILE *
 	self->lists = calloc(config->worker_count, sizeof(self->lists[0]));
 	self->good_in_row = calloc(config->worker_count, sizeof(uint64_t));
 	self->bad_in_row = calloc(config->worker_count, sizeof(uint64_t));
-	self->out = calloc(config->worker_count, sizeof(bool));
 	if (self->base.workers == NULL || self->base.loads == NULL || self->lists == NULL ||
-		self->good_in_row == NULL || self->bad_in_row == NULL || self->out == NULL)
+		self->good_in_row == NULL || self->bad_in_row == NULL)
 		goto fail;
 	memset(self->base.loads, 0, sizeof(*self->base.loads));
+	err = kvw_ejections_init(&self->base.ejections, config, config->worker_count);
+	if (err != KVW_OK)
+		goto fail;
 	err = kvw_ratios_create(&self->base.ratios);
 	if (err != KVW_OK)
 		goto fail;
@@ -337,6 +338,7 @@ void kvw_fleet_destroy(struct kvw_fleet *fleet)
 		free(fleet->models[i]->name);
 		free(fleet->models[i]);
 	}
+	kvw_ejections_finish(&fleet->ejections);
 	kvw_epochs_destroy(fleet->epochs);
 	kvw_ratios_destroy(fleet->ratios);
 	kvw_tls_destroy(fleet->tls);
@@ -346,13 +348,25 @@ void kvw_fleet_destroy(struct kvw_fleet *fleet)
 	free(self->lists);
 	free(self->good_in_row);
 	free(self->bad_in_row);
-	free(self->out);
 	free(self);
+}
+
+/* By its probes, or as long as none has said otherwise. */
+static bool is_up(const struct kvw_worker *worker)
+{
+	return atomic_load_explicit(&worker->health, memory_order_relaxed) != KVW_HEALTH_DOWN;
 }
 
 bool kvw_worker_usable(const struct kvw_worker *worker)
 {
-	return atomic_load_explicit(&worker->health, memory_order_relaxed) != KVW_HEALTH_DOWN;
+	return is_up(worker) && kvw_ejection_state(&worker->ejection) == KVW_EJECTION_IN;
+}
+
+const char *kvw_worker_state_name(const struct kvw_worker *worker)
+{
+	if (!is_up(worker))
+		return "down";
+	return kvw_worker_usable(worker) ? "up" : "ejected after bad answers";
 }
 
 size_t kvw_fleet_usable_count(const struct kvw_fleet *fleet)
@@ -401,11 +415,13 @@ static bool note_passing_state(
 		atomic_load_explicit(&worker->slow_since_ns, memory_order_relaxed);
 	int64_t full_until =
 		atomic_load_explicit(&worker->kv_full_until_ns, memory_order_relaxed);
+	bool ejected = kvw_ejection_state(&worker->ejection) != KVW_EJECTION_IN;
 	int64_t now_ns;
 
-	if (slow_since == 0 && full_until == 0)
+	if (slow_since == 0 && full_until == 0 && !ejected)
 		return false;
 	now_ns = kvw_clock_ns();
+	item->usable = item->usable && kvw_ejection_allows(&worker->ejection, now_ns);
 	item->kv_full = now_ns < full_until;
 	if (slow_since != 0) {
 		double ms = (double)(now_ns - slow_since) / (double)KVW_NS_PER_MS;
@@ -463,6 +479,7 @@ static size_t fill(const struct kvw_fleet *fleet, const struct kvw_model_entry *
 	struct kvw_candidate *items, bool *passing)
 {
 	size_t n = 0;
+	bool usable = false;
 
 	*passing = false;
 	for (size_t i = 0; i < fleet->count; i++) {
@@ -479,10 +496,14 @@ static size_t fill(const struct kvw_fleet *fleet, const struct kvw_model_entry *
 				atomic_load_explicit(&worker->capacity_tokens, memory_order_relaxed),
 			.block_size = atomic_load_explicit(&worker->block_size, memory_order_relaxed),
 			.share = 1,
-			.usable = kvw_worker_usable(worker),
+			.usable = is_up(worker),
 		};
-		*passing |= note_passing_state(fleet, worker, &items[n++]);
+		*passing |= note_passing_state(fleet, worker, &items[n]);
+		usable = usable || items[n].usable;
+		n++;
 	}
+	for (size_t i = 0; i < n && !usable; i++)
+		items[i].usable = is_up(fleet->workers[items[i].id]);
 	return n;
 }
 
@@ -516,24 +537,36 @@ void kvw_fleet_read(const struct kvw_fleet *fleet, struct kvw_slice model,
 		table->version = service.version;
 }
 
-void kvw_fleet_request_ok(struct kvw_fleet *fleet, struct kvw_worker *worker)
+void kvw_fleet_judge(struct kvw_fleet *fleet, struct kvw_worker *worker, enum kvw_grade grade,
+	bool trial, const char *why, int64_t now_ns)
 {
-	(void)fleet;
-	if (atomic_load_explicit(&worker->failures, memory_order_relaxed) != 0)
-		atomic_store_explicit(&worker->failures, 0, memory_order_relaxed);
+	int64_t for_ms = 0;
+
+	switch (kvw_ejection_judge(
+		&fleet->ejections, &worker->ejection, grade, trial, now_ns, &for_ms)) {
+	case KVW_EJECTION_EJECTED:
+		kvw_warn("fleet", "worker is ejected after bad answers url=%s for_ms=%lld why=\"%s\"",
+			worker->url, (long long)for_ms, why);
+		break;
+	case KVW_EJECTION_BACK:
+		kvw_info("fleet", "ejected worker is back after a good answer url=%s", worker->url);
+		kvw_fleet_start_slowly(fleet, worker);
+		break;
+	default:
+		if (!trial)
+			return;
+	}
+	changed(&fleet->changes);
 }
 
-void kvw_fleet_request_failed(struct kvw_fleet *fleet, struct kvw_worker *worker, const char *why)
+bool kvw_fleet_picked(struct kvw_fleet *fleet, struct kvw_worker *worker, int64_t now_ns)
 {
-	uint32_t n = atomic_fetch_add_explicit(&worker->failures, 1, memory_order_relaxed) + 1;
+	bool trial = kvw_ejection_state(&worker->ejection) == KVW_EJECTION_OUT &&
+		     kvw_ejection_try(&fleet->ejections, &worker->ejection, now_ns);
 
-	if (n < fleet->config->health_passive_failures)
-		return;
-	if (atomic_exchange(&worker->health, (uint8_t)KVW_HEALTH_DOWN) == KVW_HEALTH_DOWN)
-		return;
-	changed(&fleet->changes);
-	kvw_warn("fleet", "worker is out after %u failed requests in a row url=%s why=\"%s\"", n,
-		worker->url, why);
+	if (trial)
+		changed(&fleet->changes);
+	return trial;
 }
 
 /*
@@ -590,10 +623,6 @@ void kvw_fleet_set_probe(struct kvw_fleet *fleet, struct kvw_worker *worker, boo
 	struct fleet *self = (struct fleet *)fleet;
 	uint8_t health = atomic_load(&worker->health);
 
-	if (health == KVW_HEALTH_DOWN && !self->out[worker->id]) {
-		self->out[worker->id] = true; /* by failed requests: good probes count from here */
-		self->good_in_row[worker->id] = 0;
-	}
 	if (ok) {
 		self->bad_in_row[worker->id] = 0;
 		self->good_in_row[worker->id]++;
@@ -601,10 +630,10 @@ void kvw_fleet_set_probe(struct kvw_fleet *fleet, struct kvw_worker *worker, boo
 			(health == KVW_HEALTH_DOWN &&
 				self->good_in_row[worker->id] < (uint64_t)fleet->config->health_rise))
 			return;
-		self->out[worker->id] = false;
-		atomic_store(&worker->failures, 0);
-		if (health == KVW_HEALTH_DOWN)
+		if (health == KVW_HEALTH_DOWN) {
+			kvw_ejection_hasten(&fleet->ejections, &worker->ejection, kvw_clock_ns());
 			kvw_fleet_start_slowly(fleet, worker);
+		}
 		atomic_store(&worker->health, (uint8_t)KVW_HEALTH_UP);
 		changed(&fleet->changes);
 		kvw_info("fleet", "worker is in url=%s", worker->url);
@@ -616,7 +645,6 @@ void kvw_fleet_set_probe(struct kvw_fleet *fleet, struct kvw_worker *worker, boo
 	if (health == KVW_HEALTH_DOWN ||
 		self->bad_in_row[worker->id] < (uint64_t)fleet->config->health_fall)
 		return;
-	self->out[worker->id] = true;
 	atomic_store(&worker->health, (uint8_t)KVW_HEALTH_DOWN);
 	changed(&fleet->changes);
 	kvw_warn("fleet", "worker is out after %llu failed probes url=%s why=\"%s\"",

@@ -19,6 +19,7 @@
 
 #include "config/config.h"
 #include "kvway/route.h"
+#include "fleet/ejection.h"
 #include "fleet/ratio.h"
 
 struct kvw_tls; /* tls.h */
@@ -45,7 +46,7 @@ struct kvw_worker {
 	bool models_given;     /* the configuration lists its models: do not ask */
 	_Atomic uint8_t health;            /* enum kvw_health */
 	_Atomic bool models_known;         /* its list was given or read at least once */
-	_Atomic uint32_t failures;         /* requests failed in a row (passive) */
+	struct kvw_ejection ejection;      /* by its answers */
 	_Atomic uint32_t generation;       /* grows when its cache is known to be lost */
 	_Atomic uint32_t block_size;       /* 0: unknown */
 	_Atomic uint64_t capacity_tokens;  /* usable KV tokens; 0: unknown */
@@ -87,6 +88,7 @@ struct kvw_fleet {
 	struct kvw_epochs *epochs;       /* quiet points of the loops */
 	struct kvw_strategy *strategy;   /* borrowed; gets the purges */
 	struct kvw_tls *tls;             /* to workers; NULL: none is https */
+	struct kvw_ejections ejections;
 	struct kvw_ratios *ratios;       /* tokens per byte, by how prompts begin; owned */
 	struct kvw_model **models;       /* every model ever seen; control thread only */
 	size_t model_total;
@@ -111,12 +113,16 @@ enum kvw_err kvw_fleet_create_offline(
 void kvw_fleet_destroy(struct kvw_fleet *fleet); /* NULL is allowed */
 
 /* --- any thread --- */
+/* Neither down nor ejected. */
 bool kvw_worker_usable(const struct kvw_worker *worker);
+/* "up", or what keeps it from being usable. */
+const char *kvw_worker_state_name(const struct kvw_worker *worker);
 size_t kvw_fleet_usable_count(const struct kvw_fleet *fleet);
 
 /* Candidates for a model (len 0: any); their loads lie on fleet->loads. items has room for fleet->count. Sets *known: some worker
  * lists the model, or none was asked for. Only workers that serve it are included. *entry (may be
- * NULL on return): its model. */
+ * NULL on return): its model. If all that serve it are down or ejected, the ejected ones are usable: an
+ * answer that may be bad is better than none. */
 size_t kvw_fleet_candidates(const struct kvw_fleet *fleet, struct kvw_slice model,
 	struct kvw_candidate *items, bool *known, struct kvw_model **entry);
 
@@ -125,9 +131,11 @@ size_t kvw_fleet_candidates(const struct kvw_fleet *fleet, struct kvw_slice mode
 void kvw_fleet_read(const struct kvw_fleet *fleet, struct kvw_slice model,
 	struct kvw_fleet_table *table, bool *known, struct kvw_model **entry);
 
-/* A forwarded request ended well / badly before its first token. */
-void kvw_fleet_request_ok(struct kvw_fleet *fleet, struct kvw_worker *worker);
-void kvw_fleet_request_failed(struct kvw_fleet *fleet, struct kvw_worker *worker, const char *why);
+/* An attempt's grade; why is logged if it is bad. trial: as kvw_fleet_picked said. */
+void kvw_fleet_judge(struct kvw_fleet *fleet, struct kvw_worker *worker, enum kvw_grade grade,
+	bool trial, const char *why, int64_t now_ns);
+/* A request goes to the worker. True: it is the trial of an ejected one, and a grade is owed. */
+bool kvw_fleet_picked(struct kvw_fleet *fleet, struct kvw_worker *worker, int64_t now_ns);
 
 /* process_start_time_seconds changed, or kvway itself passed on a reset: purge. */
 void kvw_fleet_cache_lost(struct kvw_fleet *fleet, struct kvw_worker *worker, const char *why);

@@ -178,6 +178,8 @@ static void take_metrics(struct target *target, const struct ask *ask)
 		if (target->started_known && scrape.started_s != target->started_s) {
 			kvw_fleet_cache_lost(target->prober->fleet, target->worker,
 				"process_start_time_seconds changed");
+			kvw_ejection_hasten(&target->prober->fleet->ejections,
+				&target->worker->ejection, kvw_clock_ns());
 			kvw_fleet_start_slowly(target->prober->fleet, target->worker);
 		}
 		target->started_known = true;

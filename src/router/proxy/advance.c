@@ -86,6 +86,8 @@ static void note_tried(struct kvw_exchange *x, const char *why)
 
 static void give_up(struct kvw_exchange *x, bool timed_out)
 {
+	/* Two workers broke under this request: a client that repeats it would break more. */
+	const char *fields = x->suspicions >= KVW_RETRY_SUSPICIONS ? "x-should-retry: false\r\n" : NULL;
 	char message[512];
 
 	if (timed_out) {
@@ -96,7 +98,7 @@ static void give_up(struct kvw_exchange *x, bool timed_out)
 		return;
 	}
 	(void)snprintf(message, sizeof(message), "no worker could answer; tried %s", x->tried_text);
-	kvw_reply_error_as(x, 502, NULL, NULL, NULL, message);
+	kvw_reply_error_as(x, 502, NULL, NULL, fields, message);
 }
 
 /* The same worker again: its kept connection was closed meanwhile. */
@@ -116,6 +118,14 @@ static void retry_fresh(struct kvw_exchange *x)
 	connect_worker(x, true);
 }
 
+/* May the request be what broke the worker? Not if the worker got nothing of it, was slow, or said
+ * itself that it cannot. What was lost on a kept connection counts once the fresh one fails, too. */
+static bool note_suspect(struct kvw_attempt *a)
+{
+	a->suspect = a->suspect || (a->written > 0 && !a->timed_out && a->excuse == KVW_EXCUSE_NONE);
+	return a->suspect;
+}
+
 /* Before the first token the request goes elsewhere or is answered 502 or 504; after it the answer is
  * cut. */
 static void worker_failed(struct kvw_exchange *x)
@@ -132,6 +142,7 @@ static void worker_failed(struct kvw_exchange *x)
 		.link_reused = a->link != NULL && a->link->reused,
 		.response_byte = a->answered,
 		.waited_out = timed_out,
+		.suspicions = x->suspicions + note_suspect(a),
 		.link_written = a->written,
 		.retries = x->tried_count,
 		.retry_limit = (uint32_t)loop->config->retry_attempts,
@@ -139,6 +150,9 @@ static void worker_failed(struct kvw_exchange *x)
 	enum kvw_retry retry = kvw_retry_decide(&facts);
 
 	kvw_timer_clear(&loop->timers, &x->timer);
+	if (retry != KVW_RETRY_FRESH)
+		kvw_attempt_grade(
+			x, a->excuse == KVW_EXCUSE_BUSY ? KVW_GRADE_NONE : KVW_GRADE_BAD, why);
 	if (facts.first_token) {
 		kvw_exchange_cut(x, timed_out ? KVW_END_TIMEOUT : KVW_END_UPSTREAM_LOST);
 		return;
@@ -150,8 +164,10 @@ static void worker_failed(struct kvw_exchange *x)
 		retry_fresh(x);
 		return;
 	}
-	kvw_fleet_request_failed(loop->fleet, a->worker, why);
+	x->suspicions = facts.suspicions;
 	note_tried(x, why);
+	if (retry == KVW_RETRY_OTHER && !kvw_attempt_pay_repeat(x))
+		retry = KVW_RETRY_NO;
 	kvw_debug("proxy", "worker failed url=%s why=\"%s\" request_id=%.*s", a->worker->url, why,
 		(int)x->request_id.len, x->request_id.data);
 	kvw_attempt_end(x, false);

@@ -5,6 +5,29 @@
 
 #include "proxy/exchange.h"
 
+void kvw_attempt_grade(struct kvw_exchange *x, enum kvw_grade grade, const char *why)
+{
+	struct kvw_attempt *a = &x->attempt;
+	bool trial = a->trial;
+
+	a->trial = false;
+	kvw_fleet_judge(x->loop->fleet, a->worker, grade, trial, why, x->loop->now_ns);
+}
+
+bool kvw_attempt_pay_repeat(struct kvw_exchange *x)
+{
+	struct kvw_loop *loop = x->loop;
+
+	if (x->attempt.paid)
+		return true;
+	kvw_budget_pay(&loop->shared->repeats, loop->unpaid, loop->config->retry_budget, loop->now_ns);
+	loop->unpaid = 0;
+	x->attempt.paid = kvw_budget_take(&loop->shared->repeats);
+	if (!x->attempt.paid)
+		kvw_metrics_add(loop->metrics, KVW_COUNT_RETRIES_REFUSED, 1);
+	return x->attempt.paid;
+}
+
 void kvw_attempt_end(struct kvw_exchange *x, bool completed)
 {
 	struct kvw_attempt *a = &x->attempt;
@@ -17,6 +40,8 @@ void kvw_attempt_end(struct kvw_exchange *x, bool completed)
 	if (a->decoding)
 		kvw_metrics_decoding(loop->metrics, a->worker->id, -1);
 	a->decoding = false;
+	if (a->trial)
+		kvw_attempt_grade(x, KVW_GRADE_NONE, "");
 	kvw_lease_release(&a->lease, loop->now_ns);
 	if (a->picked && loop->strategy->ops->done != NULL) {
 		struct kvw_outcome outcome = {
@@ -39,6 +64,7 @@ void kvw_attempt_end(struct kvw_exchange *x, bool completed)
 	a->picked = false;
 	a->failure = NULL;
 	a->timed_out = false;
+	a->excuse = KVW_EXCUSE_NONE;
 	kvw_block_put(&loop->blocks, a->head);
 	a->head = NULL;
 	kvw_block_put(&loop->blocks, a->partial);

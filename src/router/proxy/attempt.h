@@ -16,6 +16,13 @@
 
 struct kvw_exchange;
 
+/* What speaks for a worker that failed. */
+enum kvw_excuse {
+	KVW_EXCUSE_NONE,
+	KVW_EXCUSE_REFUSED, /* it said that it cannot serve: the request has broken nothing */
+	KVW_EXCUSE_BUSY,    /* it has too much to do and said when to come back: no fault at all */
+};
+
 /* Part of its exchange; zeroed with it. */
 struct kvw_attempt {
 	struct kvw_worker *worker;
@@ -24,6 +31,7 @@ struct kvw_attempt {
 	bool decided;                 /* decision and worker are set */
 	bool picked;                  /* the strategy's done() is still owed for decision */
 	bool decoding;                /* counted in the gauge of answers being generated */
+	bool trial;                   /* of an ejected worker: a grade is owed */
 	int64_t picked_ns;            /* monotonic */
 
 	/* --- to the worker --- */
@@ -40,10 +48,14 @@ struct kvw_attempt {
 	struct kvw_block *partial;    /* the answer's head so far, if it came in pieces */
 	size_t partial_from;          /* where the search for its end goes on */
 	struct kvw_body answer;       /* reader of the answer's body */
+	bool error_event;             /* its stream brought an error that is not the client's fault */
 
 	/* --- the failure that kvw_exchange_advance has to deal with --- */
 	const char *failure;          /* why, for users; static, or as long as the link. NULL: none */
 	bool timed_out;               /* waiting for the worker took too long */
+	enum kvw_excuse excuse;
+	bool suspect;                 /* the request may be what broke the worker */
+	bool paid;                    /* kvw_attempt_pay_repeat has paid for the next attempt */
 };
 
 /* Notes that the worker failed. The first failure counts. */
@@ -52,6 +64,13 @@ static inline void kvw_attempt_failed(struct kvw_attempt *a, const char *why)
 	if (a->failure == NULL)
 		a->failure = why;
 }
+
+/* Grades the worker by this attempt; why: for the log if it is bad. A grade may be followed by a worse
+ * one. */
+void kvw_attempt_grade(struct kvw_exchange *x, enum kvw_grade grade, const char *why);
+
+/* Pays for one repeat on another worker, once per attempt. False: retry.budget is used up. */
+bool kvw_attempt_pay_repeat(struct kvw_exchange *x);
 
 /* Ends the present attempt, if there is one: closes its link (unless the caller released it before),
  * releases the lease, reports the outcome to the strategy, frees heads. The one place where this

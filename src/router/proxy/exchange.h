@@ -111,6 +111,7 @@ struct kvw_exchange {
 	struct kvw_model *model;
 	bool show_decision;       /* the answer's head names the decision (http.decision_headers) */
 	uint32_t tried_count, attempts, stale_retries;
+	uint32_t suspicions;      /* workers that this request may have broken */
 
 	/* --- response --- */
 	int status;
@@ -122,6 +123,7 @@ struct kvw_exchange {
 	bool watch_usage;
 	bool emptied;                  /* the worker's cache was said to be lost by this request */
 	bool watch_owner;              /* the id of a new response is still to be found */
+	uint8_t beginning_len;
 	size_t owner_len;
 
 	/* --- times, monotonic ns --- */
@@ -133,6 +135,7 @@ struct kvw_exchange {
 	/* --- from here on not cleared for a new request: lengths and counts say what is in them --- */
 	struct kvw_usage usage;
 	char owner_text[KVW_OWNER_PREFIX]; /* the answer's first bytes; owner_len of them */
+	char beginning[48];                /* the first of a stream's; beginning_len of them */
 	uint32_t tried[KVW_TRIED_MAX];     /* tried_count workers */
 	char tried_text[384];              /* "url: why; url: why"; empty while tried_count is 0 */
 };

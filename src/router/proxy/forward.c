@@ -36,7 +36,8 @@ static void no_worker(struct kvw_exchange *x)
 
 			len += snprintf(message + len, sizeof(message) - (size_t)len, "%s %s is %s",
 				i == 0 ? ":" : ",", worker->url,
-				kvw_worker_usable(worker) ? "up, without this model" : "down");
+				kvw_worker_usable(worker) ? "up, without this model"
+							  : kvw_worker_state_name(worker));
 		}
 	}
 	kvw_reply_error_as(x, x->tried_count > 0 ? 502 : 503, NULL, NULL, "retry-after: 1\r\n", message);
@@ -183,6 +184,29 @@ static bool pick_owner(struct kvw_exchange *x, const struct kvw_candidates *set)
 	return false;
 }
 
+/* An ejected worker whose time is over gets one request, whatever it costs there, if that request can go
+ * elsewhere should the worker still be broken. */
+static bool pick_trial(struct kvw_exchange *x, const struct kvw_candidates *set)
+{
+	struct kvw_loop *loop = x->loop;
+
+	if (x->attempts > 0 || !x->whole || !x->path.repeatable ||
+		loop->config->retry_attempts == 0 || !kvw_ejections_any(&loop->fleet->ejections))
+		return false;
+	for (size_t i = 0; i < set->count; i++) {
+		uint32_t id = set->items[i].id;
+		struct kvw_worker *worker = loop->fleet->workers[id];
+
+		if (!set->items[i].usable || !kvw_fleet_picked(loop->fleet, worker, loop->now_ns))
+			continue;
+		x->attempt.trial = true;
+		x->attempt.decision = (struct kvw_decision){
+			.pos = i, .reason = KVW_REASON_TRIAL, .worker_id = id};
+		return true;
+	}
+	return false;
+}
+
 static enum kvw_err pick_by_strategy(struct kvw_exchange *x, const struct kvw_candidates *set)
 {
 	struct kvw_attempt *a = &x->attempt;
@@ -218,14 +242,21 @@ static bool pick(struct kvw_exchange *x)
 		kvw_fleet_tokens_per_unit(loop->fleet, x->model, &x->route, &x->ratio_keys);
 	if (loop->sources != NULL)
 		kvw_prepare_route(x);
-	if (!pick_owner(x, &set) && pick_by_strategy(x, &set) != KVW_OK) {
+	if (!pick_owner(x, &set) && !pick_trial(x, &set) && pick_by_strategy(x, &set) != KVW_OK) {
 		no_worker(x);
 		return false;
 	}
 	a->decided = true;
 	a->picked_ns = loop->now_ns;
+	a->suspect = a->error_event = a->paid = false;
+	x->beginning_len = 0;
 	a->worker = loop->fleet->workers[a->decision.worker_id];
-	x->attempts++;
+	if (x->attempts++ == 0 && ++loop->unpaid == KVW_BUDGET_BATCH) {
+		kvw_budget_pay(&loop->shared->repeats, loop->unpaid, loop->config->retry_budget,
+			loop->now_ns);
+		loop->unpaid = 0;
+	}
+	a->trial = a->trial || kvw_fleet_picked(loop->fleet, a->worker, loop->now_ns);
 	kvw_lease_take(&a->lease, &a->worker->load, a->decision.prefill_ns, loop->now_ns);
 	kvw_lease_hold(&a->lease, a->decision.prompt_tokens);
 	if (loop->sources != NULL)

@@ -92,6 +92,7 @@ struct kvw_loop {
 	struct kvw_scan **scans; /* idle ones, up to KVW_LOOP_SCANS */
 	size_t scan_count;
 	uint64_t request_id_prefix, request_id_next;
+	uint32_t unpaid; /* requests not yet paid in at shared->repeats */
 
 	struct kvw_client_list clients; /* all that live */
 	struct kvw_client_list dead;

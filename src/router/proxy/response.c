@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "proxy/forward.h"
+#include "proxy/retry.h"
 
 #define READS_AT_ONCE 8
 #define CHUNK_LINES   2048 /* bytes of chunk-size lines per read, when we frame */
@@ -67,6 +68,8 @@ static void first_token(struct kvw_exchange *x)
 	struct kvw_loop *loop = x->loop;
 
 	x->first_token_ns = loop->now_ns;
+	if (x->path.prompt && x->status == 200)
+		kvw_attempt_grade(x, KVW_GRADE_GOOD, "");
 	a->decoding = true;
 	kvw_metrics_decoding(loop->metrics, a->worker->id, 1);
 	a->lease.plain = !x->event_stream;
@@ -91,12 +94,78 @@ static void look_for_id(struct kvw_exchange *x, const char *data, size_t len)
 	x->watch_owner = id.len == 0 && x->owner_len < sizeof(x->owner_text);
 }
 
+/* How vLLM's streams say that the engine failed: of completions and chat, of /v1/messages, and of old
+ * versions. */
+static const struct kvw_slice error_events[] = {
+	KVW_SLICE("data: {\"error\""),
+	KVW_SLICE("event: error"),
+	KVW_SLICE("data: {\"object\":\"error\""),
+	KVW_SLICE("data: {\"object\": \"error\""),
+};
+
+enum beginning { BEGINS_WELL, BEGINS_WITH_ERROR, BEGINNING_UNKNOWN };
+
+static enum beginning look_at_beginning(const char *data, size_t len)
+{
+	enum beginning so_far = BEGINS_WELL;
+
+	for (size_t i = 0; i < sizeof(error_events) / sizeof(error_events[0]); i++) {
+		struct kvw_slice event = error_events[i];
+
+		if (memcmp(data, event.data, len < event.len ? len : event.len) != 0)
+			continue;
+		if (len >= event.len)
+			return BEGINS_WITH_ERROR;
+		so_far = BEGINNING_UNKNOWN;
+	}
+	return so_far;
+}
+
+/* An error of the 400s is the client's fault: "code" stands in the error, which comes in one piece. */
+static bool blames_client(const char *data, size_t len)
+{
+	static const char key[] = "\"code\":";
+	const char *end = data + len, *code = memmem(data, len, key, sizeof(key) - 1);
+
+	if (code == NULL)
+		return false;
+	code += sizeof(key) - 1;
+	while (code < end && *code == ' ')
+		code++;
+	return code < end && *code == '4';
+}
+
+/* A stream's beginning is kept until it can be judged; after that an event is looked at where a piece
+ * begins with one, as vLLM's do. */
+static void look_for_error(struct kvw_exchange *x, const char *data, size_t len)
+{
+	size_t room = sizeof(x->beginning) - x->beginning_len;
+
+	if (x->response_state == KVW_RESPONSE_HELD &&
+		(x->beginning_len == 0 ||
+			look_at_beginning(x->beginning, x->beginning_len) == BEGINNING_UNKNOWN)) {
+		room = len < room ? len : room;
+		memcpy(x->beginning + x->beginning_len, data, room);
+		x->beginning_len += (uint8_t)room;
+		x->attempt.error_event =
+			look_at_beginning(x->beginning, x->beginning_len) == BEGINS_WITH_ERROR &&
+			!blames_client(data, len);
+	} else if (!x->attempt.error_event && len > 0 && (data[0] == 'd' || data[0] == 'e') &&
+		   look_at_beginning(data, len) == BEGINS_WITH_ERROR && !blames_client(data, len)) {
+		x->attempt.error_event = true;
+		if (x->response_state != KVW_RESPONSE_HELD)
+			kvw_attempt_grade(x, KVW_GRADE_BAD, "its stream brought an error");
+	}
+}
+
 static void answer_payload(void *arg, const char *data, size_t len)
 {
 	struct outgoing *out = arg;
 	struct kvw_exchange *x = out->x;
 
 	out->payload += len;
+	if (x->event_stream && x->status == 200)
+		look_for_error(x, data, len);
 	if (x->watch_usage && x->status == 200)
 		kvw_usage_feed(&x->usage, data, len);
 	if (x->watch_owner && x->status == 200)
@@ -188,18 +257,57 @@ static bool pass_interim(struct kvw_exchange *x, const struct kvw_head *head)
 	return kvw_client_alive(x->client);
 }
 
-/* A worker that says it cannot serve now; another may. */
-static bool is_refusal(int status)
+/* The answer is bad. True: noted as a failure, and another worker will be asked; else this answer is all
+ * there is, and the client gets it. */
+static bool go_elsewhere(struct kvw_exchange *x, enum kvw_excuse excuse, const char *why)
 {
-	return status == 502 || status == 503;
+	uint32_t suspicions = x->suspicions + (excuse == KVW_EXCUSE_NONE);
+
+	if ((x->path.repeatable || x->idempotent) && x->whole &&
+		x->tried_count < (uint32_t)x->loop->config->retry_attempts &&
+		suspicions < KVW_RETRY_SUSPICIONS && kvw_request_has_choice(x) &&
+		kvw_attempt_pay_repeat(x)) {
+		x->attempt.excuse = excuse;
+		kvw_attempt_failed(&x->attempt, why);
+		return true;
+	}
+	kvw_attempt_grade(x, excuse == KVW_EXCUSE_BUSY ? KVW_GRADE_NONE : KVW_GRADE_BAD, why);
+	return false;
 }
 
-/* Has this request been everywhere it may go? */
-static bool may_go_elsewhere(const struct kvw_exchange *x)
+static const char *bad_status(int status)
 {
-	return (x->path.repeatable || x->idempotent) && x->whole &&
-		x->tried_count < (uint32_t)x->loop->config->retry_attempts &&
-		kvw_request_has_choice(x);
+	switch (status) {
+	case 500:
+		return "it answered 500";
+	case 502:
+		return "it answered 502";
+	case 503:
+		return "it answered 503";
+	case 504:
+		return "it answered 504";
+	default:
+		return "it answered 5xx";
+	}
+}
+
+/* Grades the worker by the status, unless the body has to come first. False: another worker is asked. */
+static bool take_status(struct kvw_exchange *x, const struct kvw_head *head)
+{
+	enum kvw_excuse excuse = KVW_EXCUSE_NONE;
+
+	if (head->status < 500) {
+		if (!(x->path.prompt && head->status == 200) && head->status != 429)
+			kvw_attempt_grade(x, KVW_GRADE_GOOD, "");
+		return true;
+	}
+	if (head->status == 501)
+		return true;
+	if (head->status == 503 && kvw_head_find(head, KVW_SLICE("retry-after")) != NULL)
+		excuse = KVW_EXCUSE_BUSY;
+	else if (head->status == 502 || head->status == 503)
+		excuse = KVW_EXCUSE_REFUSED;
+	return !go_elsewhere(x, excuse, bad_status(head->status));
 }
 
 /* The final head, in data[0..len). False: the exchange took another turn. */
@@ -209,13 +317,8 @@ static bool take_head(struct kvw_exchange *x, const struct kvw_head *head)
 		kvw_attempt_failed(&x->attempt, "it switched protocols unasked");
 		return false;
 	}
-	if (is_refusal(head->status) && may_go_elsewhere(x)) {
-		kvw_attempt_failed(&x->attempt,
-			head->status == 503 ? "it answered 503" : "it answered 502");
+	if (!take_status(x, head))
 		return false;
-	}
-	if (head->status < 500)
-		kvw_fleet_request_ok(x->loop->fleet, x->attempt.worker);
 	x->status = head->status;
 	x->event_stream = head->event_stream;
 	x->attempt.keep_alive = head->keep_alive;
@@ -353,11 +456,26 @@ static void send_gathered(struct kvw_exchange *x, struct outgoing *out)
 		kvw_exchange_drop_request(x);
 }
 
-/* Nothing of the body yet: may the head wait for it? */
+/* Is there nothing yet by which the answer could be judged, so that the head waits? */
 static bool hold(const struct kvw_exchange *x, const struct outgoing *out)
 {
-	return x->response_state == KVW_RESPONSE_HELD && out->payload == 0 && !x->attempt.answer.done &&
-		x->path.prompt && x->status == 200;
+	if (x->response_state != KVW_RESPONSE_HELD || x->attempt.answer.done || !x->path.prompt ||
+		x->status != 200)
+		return false;
+	return out->payload == 0 ||
+	       (x->pass == KVW_PASS_RAW && x->event_stream &&
+		       look_at_beginning(x->beginning, x->beginning_len) == BEGINNING_UNKNOWN);
+}
+
+/* The answer to a prompt is about to be sent. False: it is bad, and another worker is asked. */
+static bool begins_well(struct kvw_exchange *x, const struct outgoing *out)
+{
+	if (x->response_state != KVW_RESPONSE_HELD || !x->path.prompt || x->status != 200)
+		return true;
+	if (out->payload == 0 && x->beginning_len == 0)
+		return !go_elsewhere(x, KVW_EXCUSE_NONE, "its answer ended before the first token");
+	return !x->attempt.error_event ||
+	       !go_elsewhere(x, KVW_EXCUSE_NONE, "its stream began with an error");
 }
 
 /* Framing bytes that came before any payload stay with the held head. */
@@ -403,7 +521,9 @@ static void feed_body(struct kvw_exchange *x, const char *data, size_t len)
 	}
 	if (hold(x, &out) && keep_with_head(x, data, used))
 		return;
-	if (out.payload > 0)
+	if (!begins_well(x, &out))
+		return;
+	if (out.payload > 0 && (x->first_token_ns != 0 || !x->attempt.error_event))
 		count_payload(x);
 	if (x->pass == KVW_PASS_RAW && used > 0)
 		push(&out, data, used);

@@ -9,5 +9,7 @@ enum kvw_retry kvw_retry_decide(const struct kvw_retry_facts *facts)
 		return KVW_RETRY_NO;
 	if (facts->link_reused && !facts->response_byte)
 		return KVW_RETRY_FRESH;
+	if (facts->suspicions >= KVW_RETRY_SUSPICIONS)
+		return KVW_RETRY_NO;
 	return facts->retries < facts->retry_limit ? KVW_RETRY_OTHER : KVW_RETRY_NO;
 }

@@ -4,12 +4,17 @@
  * RFC 9110 section 9.2.2: a request with a method that is not idempotent must not be repeated unless
  * it is known to be safe. An inference request is until its first token: until then it has had no
  * effect but work. Any other POST may be repeated only if none of it was written.
+ *
+ * A request under which two workers broke (their connection ended without an answer, or they answered
+ * 5xx) goes to no third: some prompts break any engine that reads them.
  */
 #ifndef KVW_RETRY_H
 #define KVW_RETRY_H
 
 #include <stdbool.h>
 #include <stdint.h>
+
+#define KVW_RETRY_SUSPICIONS 2
 
 enum kvw_retry {
 	KVW_RETRY_NO,
@@ -27,6 +32,7 @@ struct kvw_retry_facts {
 	bool response_byte;    /* it brought a byte for this request */
 	bool waited_out;       /* a timeout after the request was sent: the work may be under way */
 	uint64_t link_written; /* bytes of this request written to it */
+	uint32_t suspicions;   /* workers, this one too, that the request may have broken */
 	uint32_t retries, retry_limit;
 };
 

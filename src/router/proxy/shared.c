@@ -3,15 +3,28 @@
 
 #include <string.h>
 
+#include "base/clock.h"
+
 enum kvw_err kvw_shared_init(struct kvw_shared *shared, const struct kvw_config *config)
 {
+	enum kvw_err err;
+
 	memset(shared, 0, sizeof(*shared));
 	shared->config = config;
-	return kvw_owners_create((size_t)config->responses_table, &shared->owners);
+	err = kvw_owners_create((size_t)config->responses_table, &shared->owners);
+	if (err == KVW_OK && !kvw_budget_init(&shared->repeats, kvw_clock_ns())) {
+		kvw_owners_destroy(shared->owners);
+		shared->owners = NULL;
+		err = KVW_ENOMEM;
+	}
+	return err;
 }
 
 void kvw_shared_finish(struct kvw_shared *shared)
 {
+	if (shared->owners == NULL)
+		return; /* it was not made */
+	kvw_budget_finish(&shared->repeats);
 	kvw_owners_destroy(shared->owners);
 	shared->owners = NULL;
 }

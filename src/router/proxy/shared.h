@@ -1,5 +1,6 @@
 /*
- * shared.h - what all event loops share: limits, the order to drain, owners of stored responses.
+ * shared.h - what all event loops share: limits, the account of repeats, the order to drain, owners of
+ * stored responses.
  *
  * Threads: all loops, and the main thread, which orders the drain.
  */
@@ -11,11 +12,13 @@
 #include <stdint.h>
 
 #include "config/config.h"
+#include "proxy/budget.h"
 #include "proxy/owners.h"
 
 struct kvw_shared {
 	const struct kvw_config *config; /* borrowed */
 	struct kvw_owners *owners;       /* which worker keeps a /v1/responses id */
+	struct kvw_budget repeats;       /* requests that may be sent to another worker */
 	_Atomic bool draining;
 	/* Each on its own line, since every connection or body writes them. */
 	_Alignas(64) _Atomic int64_t connections; /* of clients */

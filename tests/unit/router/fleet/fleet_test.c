@@ -38,7 +38,8 @@ static void probes(size_t worker, bool ok, int count)
 static void requests_fail(size_t worker, int count)
 {
 	for (int i = 0; i < count; i++)
-		kvw_fleet_request_failed(fleet, fleet->workers[worker], "test");
+		kvw_fleet_judge(fleet, fleet->workers[worker], KVW_GRADE_BAD, false, "test",
+			kvw_clock_ns());
 }
 
 START_TEST(workers_are_what_the_configuration_says)
@@ -229,46 +230,62 @@ START_TEST(worker_that_never_answered_is_out_after_fall)
 }
 END_TEST
 
-START_TEST(failed_requests_in_a_row_take_a_worker_out)
+START_TEST(bad_answers_in_a_row_eject_a_worker_whatever_its_probes_say)
 {
 	struct kvw_worker *worker = fleet->workers[0];
+	int64_t now_ns = kvw_clock_ns();
 
 	config->health_passive_failures = 3;
 	requests_fail(0, 2);
-	kvw_fleet_request_ok(fleet, worker);
+	kvw_fleet_judge(fleet, worker, KVW_GRADE_GOOD, false, "", now_ns);
 	requests_fail(0, 2);
 	ck_assert(kvw_worker_usable(worker));
 	requests_fail(0, 1);
 	ck_assert(!kvw_worker_usable(worker));
-	kvw_fleet_request_ok(fleet, worker); /* one that was on its way */
+	ck_assert_str_eq(kvw_worker_state_name(worker), "ejected after bad answers");
+	kvw_fleet_judge(fleet, worker, KVW_GRADE_GOOD, false, "", now_ns); /* one that was on its way */
+	probes(0, true, 5);
 	ck_assert(!kvw_worker_usable(worker));
-	probes(0, true, 1);
+	ck_assert(!kvw_fleet_picked(fleet, worker, now_ns));
+	ck_assert(kvw_fleet_picked(fleet, worker, now_ns + 3600 * KVW_NS_PER_S));
+	kvw_fleet_judge(fleet, worker, KVW_GRADE_GOOD, true, "", now_ns);
 	ck_assert(kvw_worker_usable(worker));
-	requests_fail(0, 2);
-	ck_assert(kvw_worker_usable(worker)); /* counted from 0 again */
+	ck_assert_str_eq(kvw_worker_state_name(worker), "up");
 }
 END_TEST
 
-START_TEST(good_probes_before_requests_failed_do_not_count_for_rise)
+START_TEST(a_worker_that_passes_its_probes_again_is_tried_at_once)
 {
 	struct kvw_worker *worker = fleet->workers[0];
 
-	config->health_rise = 3;
-	config->health_passive_failures = 2;
-	for (int round = 0; round < 3; round++) {
-		probes(0, true, 20);
-		ck_assert(kvw_worker_usable(worker));
-		requests_fail(0, 2);
-		ck_assert(!kvw_worker_usable(worker));
-		probes(0, true, 2);
-		ck_assert(!kvw_worker_usable(worker));
-		probes(0, true, 1);
-		ck_assert(kvw_worker_usable(worker));
-		requests_fail(0, 2); /* at once again, between two probes */
-		probes(0, true, 2);
-		ck_assert(!kvw_worker_usable(worker));
-		probes(0, true, 1);
-	}
+	probes(0, true, 1);
+	requests_fail(0, (int)config->health_passive_failures);
+	probes(0, false, (int)config->health_fall);
+	ck_assert_str_eq(kvw_worker_state_name(worker), "down");
+	probes(0, true, (int)config->health_rise);
+	ck_assert(!kvw_worker_usable(worker));
+	ck_assert(kvw_fleet_picked(fleet, worker, kvw_clock_ns()));
+	ck_assert(!kvw_fleet_picked(fleet, worker, kvw_clock_ns())); /* one request, no more */
+}
+END_TEST
+
+START_TEST(ejected_workers_are_used_if_there_is_no_other)
+{
+	struct kvw_candidate items[3];
+	struct kvw_model *entry;
+	bool known;
+
+	fleet_test_models(fleet, 0, "a,b");
+	fleet_test_models(fleet, 1, "b");
+	fleet_test_models(fleet, 2, "b");
+	requests_fail(0, (int)config->health_passive_failures);
+	ck_assert_uint_eq(kvw_fleet_candidates(fleet, KVW_SLICE("b"), items, &known, &entry), 3);
+	ck_assert(!items[0].usable && items[1].usable && items[2].usable);
+	ck_assert_uint_eq(kvw_fleet_candidates(fleet, KVW_SLICE("a"), items, &known, &entry), 1);
+	ck_assert(items[0].usable);
+	probes(0, false, (int)config->health_fall);
+	ck_assert_uint_eq(kvw_fleet_candidates(fleet, KVW_SLICE("a"), items, &known, &entry), 1);
+	ck_assert(!items[0].usable); /* down is down */
 }
 END_TEST
 
@@ -388,8 +405,7 @@ START_TEST(a_table_is_filled_again_after_a_change)
 	ck_assert(is_filled(&table, NULL) && items[2].generation == 1);
 	requests_fail(0, (int)config->health_passive_failures);
 	ck_assert(is_filled(&table, NULL) && !items[0].usable);
-	requests_fail(0, 1);
-	ck_assert(!is_filled(&table, NULL));
+	ck_assert(is_filled(&table, NULL)); /* until its trial, which comes with time */
 	for (int i = 0; i < config->health_fall; i++)
 		kvw_fleet_set_probe(fleet, fleet->workers[2], false, "test");
 	ck_assert(is_filled(&table, NULL) && !items[2].usable);
@@ -588,8 +604,9 @@ int main(void)
 	tcase_add_test(tcase, a_table_is_filled_again_while_time_changes_it);
 	tcase_add_test(tcase, probes_fall_and_rise);
 	tcase_add_test(tcase, worker_that_never_answered_is_out_after_fall);
-	tcase_add_test(tcase, failed_requests_in_a_row_take_a_worker_out);
-	tcase_add_test(tcase, good_probes_before_requests_failed_do_not_count_for_rise);
+	tcase_add_test(tcase, bad_answers_in_a_row_eject_a_worker_whatever_its_probes_say);
+	tcase_add_test(tcase, a_worker_that_passes_its_probes_again_is_tried_at_once);
+	tcase_add_test(tcase, ejected_workers_are_used_if_there_is_no_other);
 	tcase_add_test(tcase, lost_cache_is_reported_to_the_strategy);
 	tcase_add_test(tcase, units_per_token_are_learned);
 	tcase_add_test(tcase, units_per_token_withstand_strange_prompts);

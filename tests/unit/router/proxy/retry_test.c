@@ -6,7 +6,7 @@
 #include "proxy/retry.h"
 #include "tests/unit/suite.h"
 
-#define FLAGS 9
+#define FLAGS 10
 
 static struct kvw_retry_facts facts_of(unsigned bits)
 {
@@ -20,6 +20,7 @@ static struct kvw_retry_facts facts_of(unsigned bits)
 		.waited_out = bits >> 6 & 1,
 		.link_written = bits >> 7 & 1 ? 100 : 0,
 		.retries = bits >> 8 & 1 ? 2 : 1,
+		.suspicions = bits >> 9 & 1 ? 2 : 1,
 		.retry_limit = 2,
 	};
 }
@@ -39,7 +40,8 @@ START_TEST(every_combination)
 			ck_assert(facts.first_token || facts.waited_out || !facts.request_held ||
 				  (!facts.repeatable && !facts.idempotent &&
 					  facts.link_written > 0) ||
-				  (!stale && facts.retries >= facts.retry_limit));
+				  (!stale && (facts.retries >= facts.retry_limit ||
+						     facts.suspicions >= KVW_RETRY_SUSPICIONS)));
 			continue;
 		}
 		ck_assert_msg(!facts.first_token, "%x: the client has seen a part", bits);
@@ -48,9 +50,11 @@ START_TEST(every_combination)
 		ck_assert_msg(facts.repeatable || facts.idempotent || facts.link_written == 0,
 			"%x: a worker may have begun what must not be done twice", bits);
 		ck_assert_int_eq(decision, stale ? KVW_RETRY_FRESH : KVW_RETRY_OTHER);
-		if (!stale)
+		if (!stale) {
 			ck_assert_msg(
 				facts.retries < facts.retry_limit, "%x: over the limit", bits);
+			ck_assert_msg(facts.suspicions < 2, "%x: two workers broke", bits);
+		}
 	}
 	ck_assert_uint_gt(seen[KVW_RETRY_NO], 0);
 	ck_assert_uint_gt(seen[KVW_RETRY_FRESH], 0);

@@ -1,0 +1,218 @@
+/* ejection.c - see ejection.h. */
+#include "fleet/ejection.h"
+
+#include "base/clock.h"
+
+#define COUNT_BITS 16
+#define COUNT_MAX  ((UINT64_C(1) << COUNT_BITS) - 1)
+
+/* A period as one word: its number, then good and bad answers, which stop at COUNT_MAX. */
+#define GOOD(word)   ((word) >> COUNT_BITS & COUNT_MAX)
+#define BAD(word)    ((word) & COUNT_MAX)
+#define NUMBER(word) ((word) >> 2 * COUNT_BITS)
+
+enum kvw_err kvw_ejections_init(
+	struct kvw_ejections *all, const struct kvw_config *config, size_t workers)
+{
+	*all = (struct kvw_ejections){.config = config, .workers = workers,
+		.random = (uint64_t)kvw_clock_ns() * UINT64_C(0x9E3779B97F4A7C15) | 1};
+	return pthread_mutex_init(&all->mutex, NULL) == 0 ? KVW_OK : KVW_ENOMEM;
+}
+
+void kvw_ejections_finish(struct kvw_ejections *all)
+{
+	if (all->config != NULL)
+		pthread_mutex_destroy(&all->mutex);
+}
+
+/* --- the window --- */
+
+static uint64_t period_of(const struct kvw_ejections *all, int64_t now_ns)
+{
+	int64_t period_ns = all->config->ejection_window_ms * KVW_NS_PER_MS / KVW_EJECTION_PERIODS;
+
+	return (uint64_t)(now_ns / (period_ns > 0 ? period_ns : 1)) & UINT32_MAX;
+}
+
+static void count(struct kvw_ejections *all, struct kvw_ejection *worker, bool good, int64_t now_ns)
+{
+	uint64_t number = period_of(all, now_ns);
+	_Atomic uint64_t *period = &worker->periods[number % KVW_EJECTION_PERIODS];
+	uint64_t old = atomic_load_explicit(period, memory_order_relaxed), next;
+
+	do {
+		next = NUMBER(old) == number ? old : number << 2 * COUNT_BITS;
+		if (good && GOOD(next) < COUNT_MAX)
+			next += UINT64_C(1) << COUNT_BITS;
+		else if (!good && BAD(next) < COUNT_MAX)
+			next += 1;
+	} while (!atomic_compare_exchange_weak_explicit(
+		period, &old, next, memory_order_relaxed, memory_order_relaxed));
+}
+
+/* Are bad answers too large a share of the window's? */
+static bool too_many_bad(
+	const struct kvw_ejections *all, const struct kvw_ejection *worker, int64_t now_ns)
+{
+	uint64_t number = period_of(all, now_ns), good = 0, bad = 0;
+
+	for (size_t i = 0; i < KVW_EJECTION_PERIODS; i++) {
+		uint64_t word = atomic_load_explicit(&worker->periods[i], memory_order_relaxed);
+
+		if (((number - NUMBER(word)) & UINT32_MAX) >= KVW_EJECTION_PERIODS)
+			continue;
+		good += GOOD(word);
+		bad += BAD(word);
+	}
+	return good + bad >= (uint64_t)all->config->ejection_min_answers &&
+	       (double)bad >= all->config->ejection_bad_share * (double)(good + bad);
+}
+
+static void forget(struct kvw_ejection *worker)
+{
+	for (size_t i = 0; i < KVW_EJECTION_PERIODS; i++)
+		atomic_store_explicit(&worker->periods[i], 0, memory_order_relaxed);
+	atomic_store_explicit(&worker->bad_in_row, 0, memory_order_relaxed);
+}
+
+/* --- states; with the mutex --- */
+
+static void set_state(struct kvw_ejection *worker, enum kvw_ejection_state state)
+{
+	atomic_store_explicit(&worker->state, (uint8_t)state, memory_order_release);
+}
+
+/* xorshift64: spreads returns; nothing depends on its quality. */
+static double next_fraction(struct kvw_ejections *all)
+{
+	all->random ^= all->random << 13;
+	all->random ^= all->random >> 7;
+	all->random ^= all->random << 17;
+	return (double)(all->random >> 11) / (double)(UINT64_C(1) << 53);
+}
+
+static int64_t leave_out(struct kvw_ejections *all, struct kvw_ejection *worker, int64_t now_ns)
+{
+	const struct kvw_config *config = all->config;
+	int64_t ms = config->ejection_time_ms;
+
+	for (uint32_t i = 0; i < worker->in_succession && ms < config->ejection_max_time_ms; i++)
+		ms *= 2;
+	if (ms > config->ejection_max_time_ms)
+		ms = config->ejection_max_time_ms;
+	ms += (int64_t)((double)ms / 5 * next_fraction(all));
+	worker->in_succession++;
+	atomic_store_explicit(
+		&worker->until_ns, now_ns + ms * KVW_NS_PER_MS, memory_order_relaxed);
+	set_state(worker, KVW_EJECTION_OUT);
+	atomic_fetch_add_explicit(&worker->ejections, 1, memory_order_relaxed);
+	return ms;
+}
+
+static bool may_leave_out(struct kvw_ejections *all)
+{
+	double most = all->config->ejection_max_share * (double)all->workers;
+
+	if ((double)(all->out + 1) <= most)
+		return true;
+	atomic_fetch_add_explicit(&all->refused, 1, memory_order_relaxed);
+	return false;
+}
+
+static enum kvw_ejection_change judge_trial(struct kvw_ejections *all, struct kvw_ejection *worker,
+	enum kvw_grade grade, int64_t now_ns, int64_t *for_ms)
+{
+	switch (grade) {
+	case KVW_GRADE_GOOD:
+		forget(worker);
+		worker->in_since_ns = now_ns;
+		all->out--;
+		set_state(worker, KVW_EJECTION_IN);
+		return KVW_EJECTION_BACK;
+	case KVW_GRADE_BAD:
+		*for_ms = leave_out(all, worker, now_ns);
+		return KVW_EJECTION_EJECTED;
+	default: /* it said nothing: the next request tries again */
+		atomic_store_explicit(&worker->until_ns, now_ns, memory_order_relaxed);
+		set_state(worker, KVW_EJECTION_OUT);
+		return KVW_EJECTION_NO_CHANGE;
+	}
+}
+
+/* It answered badly once more. */
+static enum kvw_ejection_change judge_bad(
+	struct kvw_ejections *all, struct kvw_ejection *worker, int64_t now_ns, int64_t *for_ms)
+{
+	uint32_t in_row = atomic_load_explicit(&worker->bad_in_row, memory_order_relaxed);
+
+	if (kvw_ejection_state(worker) != KVW_EJECTION_IN ||
+		(in_row < (uint64_t)all->config->health_passive_failures &&
+			!too_many_bad(all, worker, now_ns)) ||
+		!may_leave_out(all))
+		return KVW_EJECTION_NO_CHANGE;
+	if (now_ns - worker->in_since_ns > all->config->ejection_max_time_ms * KVW_NS_PER_MS)
+		worker->in_succession = 0;
+	all->out++;
+	*for_ms = leave_out(all, worker, now_ns);
+	return KVW_EJECTION_EJECTED;
+}
+
+/* --- public --- */
+
+enum kvw_ejection_change kvw_ejection_judge(struct kvw_ejections *all, struct kvw_ejection *worker,
+	enum kvw_grade grade, bool trial, int64_t now_ns, int64_t *for_ms)
+{
+	enum kvw_ejection_change change = KVW_EJECTION_NO_CHANGE;
+
+	if (grade != KVW_GRADE_NONE)
+		count(all, worker, grade == KVW_GRADE_GOOD, now_ns);
+	if (grade == KVW_GRADE_BAD) {
+		atomic_fetch_add_explicit(&worker->bad, 1, memory_order_relaxed);
+		atomic_fetch_add_explicit(&worker->bad_in_row, 1, memory_order_relaxed);
+	} else if (grade == KVW_GRADE_GOOD &&
+		   atomic_load_explicit(&worker->bad_in_row, memory_order_relaxed) != 0) {
+		atomic_store_explicit(&worker->bad_in_row, 0, memory_order_relaxed);
+	}
+	if (!trial && grade != KVW_GRADE_BAD)
+		return change;
+	pthread_mutex_lock(&all->mutex);
+	if (trial)
+		change = judge_trial(all, worker, grade, now_ns, for_ms);
+	else
+		change = judge_bad(all, worker, now_ns, for_ms);
+	pthread_mutex_unlock(&all->mutex);
+	return change;
+}
+
+bool kvw_ejection_allows(const struct kvw_ejection *worker, int64_t now_ns)
+{
+	switch (kvw_ejection_state(worker)) {
+	case KVW_EJECTION_IN:
+		return true;
+	case KVW_EJECTION_OUT:
+		return atomic_load_explicit(&worker->until_ns, memory_order_relaxed) <= now_ns;
+	default:
+		return false;
+	}
+}
+
+bool kvw_ejection_try(struct kvw_ejections *all, struct kvw_ejection *worker, int64_t now_ns)
+{
+	bool mine;
+
+	pthread_mutex_lock(&all->mutex);
+	mine = kvw_ejection_state(worker) == KVW_EJECTION_OUT && kvw_ejection_allows(worker, now_ns);
+	if (mine)
+		set_state(worker, KVW_EJECTION_TRIAL);
+	pthread_mutex_unlock(&all->mutex);
+	return mine;
+}
+
+void kvw_ejection_hasten(struct kvw_ejections *all, struct kvw_ejection *worker, int64_t now_ns)
+{
+	pthread_mutex_lock(&all->mutex);
+	worker->in_succession = 0;
+	if (kvw_ejection_state(worker) == KVW_EJECTION_OUT)
+		atomic_store_explicit(&worker->until_ns, now_ns, memory_order_relaxed);
+	pthread_mutex_unlock(&all->mutex);
+}

@@ -1,0 +1,277 @@
+"""A worker whose answers are bad is left out, whatever its health says, and comes back when it is well."""
+
+import threading
+import time
+
+import pytest
+
+from rig.client import CHAT, MESSAGES, Client, chat_body
+from rig.wait import until
+from rig.wire import Closed
+from rig.worker import answer
+
+USERS = 8
+TURNS = 30
+CALM = {"routing.strategy": "roundrobin", "health.passive_failures": 1000, "ejection.max_share": 0}
+
+
+# --- what a broken engine does, while its API server says that it is healthy ---
+
+
+def error_status(ex):
+    ex.read_body()
+    ex.respond(500, body={"error": {"message": "EngineCore died", "code": 500}})
+
+
+def error_first(ex):
+    ex.read_body()
+    ex.start_stream()
+    ex.event({"error": {"message": "EngineCore died", "code": 500}})
+    ex.event("[DONE]")
+    ex.end_stream()
+
+
+def error_in_the_middle(ex):
+    ex.read_body()
+    ex.start_stream()
+    ex.event({"choices": [{"index": 0, "delta": {"content": "one"}}]})
+    time.sleep(0.02)
+    ex.event({"error": {"message": "EngineCore died", "code": 500}})
+    ex.event("[DONE]")
+    ex.end_stream()
+
+
+def reset_after_head(ex):
+    ex.read_body()
+    ex.start_stream()
+    ex.reset()
+
+
+def reset_at_once(ex):
+    ex.reset()
+
+
+def empty_stream(ex):
+    ex.read_body()
+    ex.start_stream()
+    ex.end_stream()
+
+
+def slow_answer(ex):
+    """A worker that computes: the broken one is always the least loaded."""
+    ex.read_body()
+    time.sleep(0.03)
+    answer(ex)
+
+
+def talk(router, users=USERS, turns=TURNS):
+    """Every user's turns, as (good, seconds)."""
+    took = []
+    lock = threading.Lock()
+
+    def user(number):
+        for turn in range(turns):
+            started = time.monotonic()
+            try:
+                with Client(router.port) as client:
+                    body = chat_body(f"user {number} " * 40 + f"turn {turn}", stream=True)
+                    got = client.ask("POST", CHAT, body=body)
+                good = got.status == 200 and b'"error"' not in got.body
+                good = good and got.events()[-1] == "[DONE]"
+            except Closed:
+                good = False
+            with lock:
+                took.append((good, time.monotonic() - started))
+
+    threads = [threading.Thread(target=user, args=(i,)) for i in range(users)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return took
+
+
+@pytest.mark.parametrize("strategy", ["prefixaware", "roundrobin"])
+@pytest.mark.parametrize(
+    "fault",
+    [error_status, error_first, error_in_the_middle, reset_after_head, reset_at_once, empty_stream],
+)
+def test_users_hardly_notice_a_broken_worker(workers, kvway, fault, strategy):
+    fleet = workers(3, script=slow_answer)
+    router = kvway(fleet, {"routing.strategy": strategy, "health.interval": "200ms"})
+    fleet[0].script = fault
+    took = talk(router)
+    good = sum(ok for ok, _ in took)
+    assert good >= 0.97 * len(took), f"{good} of {len(took)}"
+    assert max(seconds for _, seconds in took) < 10
+    url = fleet[0].url
+    assert router.metric("kvway_worker_ejections_total", worker=url) >= 1
+    assert router.metric("kvway_worker_bad_answers_total", worker=url) >= 3
+    assert router.metric("kvway_worker_health", worker=url) == 1, "its probes are good"
+    for other in fleet[1:]:
+        assert router.metric("kvway_worker_ejections_total", worker=other.url) == 0
+    fleet[0].script = slow_answer
+
+    def back():
+        router.ask("POST", CHAT, body=chat_body("again"))
+        return router.metric("kvway_worker_ejected", worker=url) == 0
+
+    until(back, 20, "the worker is well and used again")
+    router.wait_idle()
+
+
+def test_all_workers_broken_at_once(workers, kvway):
+    """The errors pass through, at most half of the workers are ejected, and all is well soon after."""
+    fleet = workers(4, script=error_status)
+    router = kvway(fleet, {"health.interval": "200ms"})
+    started = time.monotonic()
+    took = talk(router, turns=10)
+    assert not any(good for good, _ in took)
+    assert max(seconds for _, seconds in took) < 1
+    ejected = sum(router.metric("kvway_worker_ejected", worker=w.url) for w in fleet)
+    assert ejected == 2, f"{ejected} after {time.monotonic() - started:.1f} s"
+    got = router.ask("POST", CHAT, body=chat_body())
+    assert got.status == 500 and b"EngineCore died" in got.body, "the worker's own words"
+    for worker in fleet:
+        worker.script = answer
+    recovered = time.monotonic()
+    until(lambda: router.ask("POST", CHAT, body=chat_body()).status == 200, 2, "well again")
+    assert time.monotonic() - recovered < 2
+    assert all(good for good, _ in talk(router, turns=5))
+
+
+def test_repeats_have_a_budget(workers, kvway):
+    """Where every worker fails, repeats do not multiply the load."""
+    fleet = workers(4, script=error_status)
+    router = kvway(fleet, {"retry.budget": 0, "ejection.max_share": 0})
+    talk(router, users=4, turns=50)
+    asked = sum(len(w.requests) for w in fleet)
+    assert 200 <= asked <= 200 + 30 + 3 * 20, "30 at first, and three a second"
+    assert router.metric("kvway_retries_refused_total") > 0
+
+
+def test_a_prompt_that_breaks_workers_reaches_two(workers, kvway):
+    def poisoned(ex):
+        if b"poison" in ex.read_body():
+            ex.close()
+        else:
+            answer(ex)
+
+    fleet = workers(5, script=poisoned)
+    router = kvway(fleet, {**CALM, "retry.attempts": 4})
+    for i in range(5):
+        before = sum(b"poison" in (r.body or b"") for w in fleet for r in w.requests)
+        got = router.ask("POST", CHAT, body=chat_body(f"poison {i}"))
+        reached = sum(b"poison" in (r.body or b"") for w in fleet for r in w.requests) - before
+        assert got.status == 502 and got.headers.get("x-should-retry") == "false", got
+        assert reached == 2
+    assert router.ask("POST", CHAT, body=chat_body("hello")).status == 200
+
+
+def test_a_busy_worker_is_not_broken(workers, kvway):
+    def busy(ex):
+        ex.read_body()
+        ex.respond(503, [("retry-after", "1")], body={"error": {"message": "later", "code": 503}})
+
+    fleet = workers(2)
+    fleet[0].script = busy
+    router = kvway(fleet, {"routing.strategy": "roundrobin"})
+    for i in range(30):
+        assert router.ask("POST", CHAT, body=chat_body(str(i))).status == 200
+    assert len(fleet[0].requests) >= 10
+    assert router.metric("kvway_worker_ejections_total", worker=fleet[0].url) == 0
+
+
+@pytest.mark.parametrize("status", [400, 404, 429, 501])
+def test_what_is_not_the_workers_fault_does_not_count(workers, kvway, status):
+    def refuse(ex):
+        ex.read_body()
+        ex.respond(status, body={"error": {"message": "no", "code": status}})
+
+    fleet = workers(2, script=refuse)
+    router = kvway(fleet, {"routing.strategy": "roundrobin"})
+    for i in range(20):
+        assert router.ask("POST", CHAT, body=chat_body(str(i))).status == status
+    for worker in fleet:
+        assert router.metric("kvway_worker_bad_answers_total", worker=worker.url) == 0
+
+
+def test_a_stream_that_begins_with_the_clients_error_is_passed_on(workers, kvway):
+    def too_long(ex):
+        ex.read_body()
+        ex.start_stream()
+        ex.event({"error": {"message": "too long", "type": "BadRequestError", "code": 400}})
+        ex.end_stream()
+
+    fleet = workers(2, script=too_long)
+    router = kvway(fleet, CALM)
+    got = router.ask("POST", CHAT, body=chat_body(stream=True))
+    assert got.status == 200 and b"too long" in got.body
+    assert sum(len(w.requests) for w in fleet) == 1
+    assert sum(router.metric("kvway_worker_bad_answers_total", worker=w.url) for w in fleet) == 0
+
+
+@pytest.mark.parametrize("cut", range(1, 16))
+def test_an_error_that_comes_in_pieces_is_seen(workers, kvway, cut):
+    """The stream's beginning is kept back until it shows whether it is an error."""
+    first = b'data: {"error": {"message": "died", "code": 500}}\n\n'
+
+    def in_pieces(ex):
+        ex.read_body()
+        ex.start_stream()
+        ex.chunk(first[:cut])
+        time.sleep(0.05)
+        ex.chunk(first[cut:])
+        ex.end_stream()
+
+    fleet = workers(2)
+    fleet[0].script = in_pieces
+    router = kvway(fleet, CALM)
+    for i in range(2):
+        got = router.ask("POST", CHAT, body=chat_body(str(i), stream=True))
+        assert got.status == 200 and got.events()[-1] == "[DONE]" and b"died" not in got.body
+    assert fleet[0].requests and len(fleet[1].requests) == 2
+
+
+def test_a_harmless_beginning_in_pieces_passes_unchanged(workers, kvway):
+    pieces = [b"d", b"ata:", b' {"', b"er", b'go": 1}\n\n', b"data: [DONE]\n\n"]
+
+    def in_pieces(ex):
+        ex.read_body()
+        ex.start_stream()
+        for piece in pieces:
+            ex.chunk(piece)
+            time.sleep(0.02)
+        ex.end_stream()
+
+    fleet = workers(1, script=in_pieces)
+    router = kvway(fleet, CALM)
+    got = router.ask("POST", CHAT, body=chat_body(stream=True))
+    assert got.status == 200 and got.body == b"".join(pieces)
+
+
+def test_an_error_of_the_messages_api_is_seen(workers, kvway):
+    def error_event(ex):
+        ex.read_body()
+        ex.start_stream()
+        ex.chunk(b'event: error\ndata: {"type": "error", "error": {"type": "internal"}}\n\n')
+        ex.end_stream()
+
+    fleet = workers(2)
+    fleet[0].script = error_event
+    router = kvway(fleet, CALM)
+    for i in range(4):
+        got = router.ask("POST", MESSAGES, body=chat_body(str(i), stream=True, max_tokens=1))
+        assert got.status == 200 and b"internal" not in got.body
+    assert fleet[0].requests
+
+
+def test_a_worker_alone_is_never_left_out(workers, kvway):
+    fleet = workers(1, script=error_status)
+    router = kvway(fleet)
+    for i in range(20):
+        got = router.ask("POST", CHAT, body=chat_body(str(i)))
+        assert got.status == 500 and b"EngineCore died" in got.body
+    assert len(fleet[0].requests) == 20
+    fleet[0].script = answer
+    assert router.ask("POST", CHAT, body=chat_body()).status == 200
