@@ -275,3 +275,82 @@ def test_a_worker_alone_is_never_left_out(workers, kvway):
     assert len(fleet[0].requests) == 20
     fleet[0].script = answer
     assert router.ask("POST", CHAT, body=chat_body()).status == 200
+
+
+# --- a worker that its probes find down while requests wait for it ---
+
+
+def test_requests_that_wait_for_a_stopped_worker_go_elsewhere(workers, kvway):
+    """As after SIGSTOP: connections are accepted, nothing answers, probes time out."""
+    release = threading.Event()
+    fleet = workers(2)
+
+    def stopped(ex):
+        ex.read_body()
+        release.wait(20)
+        ex.close()
+
+    router = kvway(
+        fleet,
+        {
+            "routing.strategy": "roundrobin",
+            "health.interval": "200ms",
+            "health.timeout": "500ms",
+        },
+    )
+    fleet[0].script = stopped
+    fleet[0].hang_probes = release
+    started = time.monotonic()
+    took = talk(router, users=4, turns=4)
+    assert all(good for good, _ in took)
+    assert time.monotonic() - started < 8
+    assert router.metric("kvway_worker_health", worker=fleet[0].url) == 2
+    assert router.metric("kvway_left_down_total") >= 1
+    assert router.metric("kvway_worker_ejections_total", worker=fleet[1].url) == 0
+    release.set()
+
+
+def test_an_answer_that_stands_still_on_a_worker_that_is_down_is_cut(workers, kvway):
+    release = threading.Event()
+
+    def begins(ex):
+        ex.read_body()
+        ex.start_stream()
+        ex.event({"choices": [{"index": 0, "delta": {"content": "one"}}]})
+        release.wait(20)
+        ex.close()
+
+    fleet = workers(1, script=begins)
+    router = kvway(fleet, {"health.interval": "200ms", "health.timeout": "300ms"})
+    with Client(router.port) as client:
+        client.send_request("POST", CHAT, body=chat_body(stream=True))
+        client.read_head()
+        client.reader.until(b"\n\n\r\n")
+        fleet[0].healthy = False
+        started = time.monotonic()
+        assert client.closed_by_peer(10)
+        assert time.monotonic() - started < 5
+    release.set()
+
+
+def test_an_answer_that_flows_outlives_failing_probes(workers, kvway):
+    """A worker too busy to answer its probes in time still answers those that it has begun with."""
+
+    def flows(ex):
+        ex.read_body()
+        ex.start_stream()
+        for i in range(30):
+            ex.event({"choices": [{"index": 0, "delta": {"content": str(i)}}]})
+            time.sleep(0.1)
+        ex.event("[DONE]")
+        ex.end_stream()
+
+    fleet = workers(1, script=flows)
+    router = kvway(fleet, {"health.interval": "200ms", "health.timeout": "300ms"})
+    with Client(router.port) as client:
+        client.send_request("POST", CHAT, body=chat_body(stream=True))
+        head = client.read_head()
+        fleet[0].healthy = False
+        got = client.read_body(head)
+        assert got.events()[-1] == "[DONE]"
+    assert router.metric("kvway_worker_health", worker=fleet[0].url) == 2

@@ -631,6 +631,7 @@ void kvw_fleet_set_probe(struct kvw_fleet *fleet, struct kvw_worker *worker, boo
 				self->good_in_row[worker->id] < (uint64_t)fleet->config->health_rise))
 			return;
 		if (health == KVW_HEALTH_DOWN) {
+			atomic_fetch_sub_explicit(&fleet->down, 1, memory_order_relaxed);
 			kvw_ejection_hasten(&fleet->ejections, &worker->ejection, kvw_clock_ns());
 			kvw_fleet_start_slowly(fleet, worker);
 		}
@@ -646,6 +647,7 @@ void kvw_fleet_set_probe(struct kvw_fleet *fleet, struct kvw_worker *worker, boo
 		self->bad_in_row[worker->id] < (uint64_t)fleet->config->health_fall)
 		return;
 	atomic_store(&worker->health, (uint8_t)KVW_HEALTH_DOWN);
+	atomic_fetch_add_explicit(&fleet->down, 1, memory_order_relaxed);
 	changed(&fleet->changes);
 	kvw_warn("fleet", "worker is out after %llu failed probes url=%s why=\"%s\"",
 		(unsigned long long)self->bad_in_row[worker->id], worker->url, why);

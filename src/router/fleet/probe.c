@@ -106,6 +106,8 @@ static void schedule_next(struct ask *ask, bool first)
 	double least = first ? 0.5 : 0.95, spread = first ? 0.5 : 0.1;
 	double factor = least + spread * next_fraction(ask->target->prober);
 
+	if (ask->kind == ASK_HEALTH && ask->target->failing && !first)
+		factor /= 4; /* one that has failed is soon found out, and soon found again */
 	set_timer(ask->timer, (int64_t)((double)interval_ns(ask) * factor));
 }
 

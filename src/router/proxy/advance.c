@@ -152,7 +152,7 @@ static void worker_failed(struct kvw_exchange *x)
 	kvw_timer_clear(&loop->timers, &x->timer);
 	if (retry != KVW_RETRY_FRESH)
 		kvw_attempt_grade(
-			x, a->excuse == KVW_EXCUSE_BUSY ? KVW_GRADE_NONE : KVW_GRADE_BAD, why);
+			x, a->excuse >= KVW_EXCUSE_BUSY ? KVW_GRADE_NONE : KVW_GRADE_BAD, why);
 	if (facts.first_token) {
 		kvw_exchange_cut(x, timed_out ? KVW_END_TIMEOUT : KVW_END_UPSTREAM_LOST);
 		return;
@@ -325,6 +325,39 @@ void kvw_exchange_unpark(struct kvw_loop *loop)
 		next = TAILQ_NEXT(x, entry);
 		if (kvw_request_unpark(x))
 			kvw_exchange_advance(x);
+	}
+}
+
+/* Does the exchange wait for a worker that is down? One whose answer still flows does not, nor one whose
+ * client is what it waits for. */
+static bool waits_in_vain(const struct kvw_exchange *x)
+{
+	const struct kvw_config *config = x->loop->config;
+	int64_t patience_ns = config->health_timeout_ms * config->health_fall * KVW_NS_PER_MS;
+
+	if (kvw_exchange_ended(x) || x->attempt.link == NULL ||
+		atomic_load_explicit(&x->attempt.worker->health, memory_order_relaxed) !=
+			KVW_HEALTH_DOWN)
+		return false;
+	if (x->response_state == KVW_RESPONSE_PAUSED)
+		return false;
+	return !kvw_exchange_answering(x) || x->loop->now_ns - x->last_data_ns > patience_ns;
+}
+
+void kvw_exchange_leave_down(struct kvw_loop *loop)
+{
+	struct kvw_client *client, *next;
+
+	for (client = TAILQ_FIRST(&loop->clients); client != NULL; client = next) {
+		struct kvw_exchange *x = client->exchange;
+
+		next = TAILQ_NEXT(client, entry);
+		if (x == NULL || !waits_in_vain(x))
+			continue;
+		kvw_metrics_add(loop->metrics, KVW_COUNT_LEFT_DOWN, 1);
+		x->attempt.excuse = KVW_EXCUSE_DOWN;
+		kvw_attempt_failed(&x->attempt, "its health probes fail");
+		kvw_exchange_advance(x);
 	}
 }
 

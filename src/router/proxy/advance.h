@@ -18,6 +18,10 @@ enum kvw_err kvw_exchange_begin(struct kvw_client *client, size_t head_len) KVW_
  */
 void kvw_exchange_advance(struct kvw_exchange *x);
 
+/* Requests that wait for a worker whose probes fail go to another one, if they may, and answers of it that
+ * stand still are cut. From the tick while a worker is down. */
+void kvw_exchange_leave_down(struct kvw_loop *loop);
+
 /* From the tick: PARKED exchanges look again whether their model is known. */
 void kvw_exchange_unpark(struct kvw_loop *loop);
 

@@ -21,6 +21,7 @@ enum kvw_excuse {
 	KVW_EXCUSE_NONE,
 	KVW_EXCUSE_REFUSED, /* it said that it cannot serve: the request has broken nothing */
 	KVW_EXCUSE_BUSY,    /* it has too much to do and said when to come back: no fault at all */
+	KVW_EXCUSE_DOWN,    /* its probes found that out: the answer itself says nothing */
 };
 
 /* Part of its exchange; zeroed with it. */

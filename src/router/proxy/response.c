@@ -271,7 +271,7 @@ static bool go_elsewhere(struct kvw_exchange *x, enum kvw_excuse excuse, const c
 		kvw_attempt_failed(&x->attempt, why);
 		return true;
 	}
-	kvw_attempt_grade(x, excuse == KVW_EXCUSE_BUSY ? KVW_GRADE_NONE : KVW_GRADE_BAD, why);
+	kvw_attempt_grade(x, excuse >= KVW_EXCUSE_BUSY ? KVW_GRADE_NONE : KVW_GRADE_BAD, why);
 	return false;
 }
 

@@ -144,6 +144,7 @@ class Worker:
         self.models = list(models)
         self.read_body = read_body  # before the script is called
         self.healthy = True
+        self.hang_probes = None  # an event: probes of its health are answered after it
         self.metrics = ""
         self.requests = []  # Exchange, probes excluded
         self.probes = []  # paths
@@ -256,6 +257,8 @@ class Worker:
     def _probe(self, ex):
         self.probes.append(ex.path)
         if ex.path == "/health":
+            if self.hang_probes is not None:
+                self.hang_probes.wait(30)
             ex.respond(200 if self.healthy else 503, reason="OK" if self.healthy else "Down")
         elif ex.path == "/v1/models":
             data = [{"id": m, "object": "model", "owned_by": "vllm"}
