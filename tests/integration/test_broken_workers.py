@@ -6,7 +6,7 @@ import time
 import pytest
 
 from rig.client import CHAT, MESSAGES, Client, chat_body
-from rig.wait import until
+from rig.wait import PATIENCE, until
 from rig.wire import Closed
 from rig.worker import answer
 
@@ -103,7 +103,7 @@ def test_users_hardly_notice_a_broken_worker(workers, kvway, fault, strategy):
     took = talk(router)
     good = sum(ok for ok, _ in took)
     assert good >= 0.97 * len(took), f"{good} of {len(took)}"
-    assert max(seconds for _, seconds in took) < 10
+    assert max(seconds for _, seconds in took) < 10 * PATIENCE
     url = fleet[0].url
     assert router.metric("kvway_worker_ejections_total", worker=url) >= 1
     assert router.metric("kvway_worker_bad_answers_total", worker=url) >= 3
@@ -127,7 +127,7 @@ def test_all_workers_broken_at_once(workers, kvway):
     started = time.monotonic()
     took = talk(router, turns=10)
     assert not any(good for good, _ in took)
-    assert max(seconds for _, seconds in took) < 1
+    assert max(seconds for _, seconds in took) < PATIENCE
     ejected = sum(router.metric("kvway_worker_ejected", worker=w.url) for w in fleet)
     assert ejected == 2, f"{ejected} after {time.monotonic() - started:.1f} s"
     got = router.ask("POST", CHAT, body=chat_body())
@@ -136,7 +136,7 @@ def test_all_workers_broken_at_once(workers, kvway):
         worker.script = answer
     recovered = time.monotonic()
     until(lambda: router.ask("POST", CHAT, body=chat_body()).status == 200, 2, "well again")
-    assert time.monotonic() - recovered < 2
+    assert time.monotonic() - recovered < 2 * PATIENCE
     assert all(good for good, _ in talk(router, turns=5))
 
 
@@ -211,26 +211,29 @@ def test_a_stream_that_begins_with_the_clients_error_is_passed_on(workers, kvway
     assert sum(router.metric("kvway_worker_bad_answers_total", worker=w.url) for w in fleet) == 0
 
 
-@pytest.mark.parametrize("cut", range(1, 16))
-def test_an_error_that_comes_in_pieces_is_seen(workers, kvway, cut):
-    """The stream's beginning is kept back until it shows whether it is an error."""
+def test_an_error_that_comes_in_pieces_is_seen(workers, kvway):
+    """The stream's beginning is kept back until it is known not to be one."""
     first = b'data: {"error": {"message": "died", "code": 500}}\n\n'
+    cuts = list(range(1, 16))
 
     def in_pieces(ex):
         ex.read_body()
+        cut = cuts.pop()
         ex.start_stream()
         ex.chunk(first[:cut])
-        time.sleep(0.05)
+        time.sleep(0.03)
         ex.chunk(first[cut:])
         ex.end_stream()
 
     fleet = workers(2)
     fleet[0].script = in_pieces
     router = kvway(fleet, CALM)
-    for i in range(2):
+    for i in range(15):
         got = router.ask("POST", CHAT, body=chat_body(str(i), stream=True))
         assert got.status == 200 and got.events()[-1] == "[DONE]" and b"died" not in got.body
-    assert fleet[0].requests and len(fleet[1].requests) == 2
+        if not cuts:
+            break
+    assert len(cuts) < 8, "each was tried by about every other request"
 
 
 def test_a_harmless_beginning_in_pieces_passes_unchanged(workers, kvway):
@@ -303,7 +306,7 @@ def test_requests_that_wait_for_a_stopped_worker_go_elsewhere(workers, kvway):
     started = time.monotonic()
     took = talk(router, users=4, turns=4)
     assert all(good for good, _ in took)
-    assert time.monotonic() - started < 8
+    assert time.monotonic() - started < 8 * PATIENCE
     assert router.metric("kvway_worker_health", worker=fleet[0].url) == 2
     assert router.metric("kvway_left_down_total") >= 1
     assert router.metric("kvway_worker_ejections_total", worker=fleet[1].url) == 0
@@ -329,7 +332,7 @@ def test_an_answer_that_stands_still_on_a_worker_that_is_down_is_cut(workers, kv
         fleet[0].healthy = False
         started = time.monotonic()
         assert client.closed_by_peer(10)
-        assert time.monotonic() - started < 5
+        assert time.monotonic() - started < 5 * PATIENCE
     release.set()
 
 
