@@ -7,7 +7,7 @@
 
 #include "base/clock.h"
 #include "fleet/ejection.h"
-#include "suite.h"
+#include "tests/unit/suite.h"
 
 #define WORKERS 5
 #define S(n)    ((int64_t)((n) * (double)KVW_NS_PER_S))

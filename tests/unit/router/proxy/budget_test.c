@@ -5,7 +5,7 @@
 
 #include "base/clock.h"
 #include "proxy/budget.h"
-#include "suite.h"
+#include "tests/unit/suite.h"
 
 static struct kvw_budget budget;
 static int64_t now_ns;
