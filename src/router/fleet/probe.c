@@ -55,6 +55,7 @@ struct target {
 	double started_s;       /* process_start_time_seconds as last read */
 	double preemptions;     /* vllm:num_preemptions_total as last read; -1: not yet */
 	bool asleep;            /* by its metrics; it has lost its cache with that */
+	bool start_missed;      /* its metrics do not say when it was started; logged once */
 	bool scrape_complained; /* an unreadable list was logged; cleared by a good one */
 };
 
@@ -186,6 +187,12 @@ static void take_metrics(struct target *target, const struct ask *ask)
 		}
 		target->started_known = true;
 		target->started_s = scrape.started_s;
+	}
+	if (!scrape.started_known && scrape.capacity_known && !target->start_missed) {
+		target->start_missed = true;
+		kvw_warn("probe", "/metrics has no process_start_time_seconds, as under several API servers: "
+				  "kvway learns of a restart only if a probe fails meanwhile url=%s",
+			target->worker->url);
 	}
 	if (scrape.asleep && !target->asleep)
 		kvw_fleet_cache_lost(target->prober->fleet, target->worker, "it sleeps");

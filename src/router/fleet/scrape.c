@@ -7,7 +7,9 @@
  *
  * One of the blocks is never usable (vLLM keeps a null block), so an engine holds (n - 1) *
  * block_size tokens. num_gpu_blocks is "None" until the engine has measured its memory. A worker
- * with several data parallel ranks shows one sample for each; their caches add up.
+ * with several data parallel ranks shows one sample for each, and in each the blocks of all its ranks
+ * together, since vLLM's client of the engines adds them up; kv_cache_size_tokens, where it is there, is
+ * that of one rank.
  */
 #include "fleet/scrape.h"
 
@@ -28,6 +30,7 @@ struct cursor {
 struct engine {
 	struct kvw_slice name; /* value of the label engine, as written */
 	uint64_t blocks, block_size;
+	uint64_t tokens; /* kv_cache_size_tokens; 0: not stated */
 	bool known;
 };
 
@@ -181,6 +184,9 @@ static void read_cache_config(struct cursor *c, struct reading *reading)
 			blocks = parse_count(value, MAX_BLOCKS, &engine.blocks);
 		else if (kvw_slice_equal(name, KVW_SLICE("block_size")))
 			size = parse_count(value, MAX_BLOCK_SIZE, &engine.block_size);
+		else if (kvw_slice_equal(name, KVW_SLICE("kv_cache_size_tokens")) &&
+			!parse_count(value, MAX_BLOCKS * MAX_BLOCK_SIZE, &engine.tokens))
+			engine.tokens = 0;
 	}
 	if (broken)
 		return;
@@ -251,6 +257,21 @@ static void read_line(struct cursor line, struct reading *reading)
 		read_sleep_state(&line, reading);
 }
 
+/* Usable blocks of one rank of several. */
+static uint64_t blocks_of_rank(const struct reading *reading, const struct engine *engine)
+{
+	uint64_t blocks = engine->blocks, ranks = reading->engine_count;
+
+	for (size_t i = 0; i < ranks; i++)
+		if (reading->engines[i].blocks != blocks)
+			return blocks - 1; /* each states its own */
+	if (ranks > 1 && engine->tokens > 0)
+		blocks = engine->tokens / engine->block_size;
+	else if (blocks % ranks == 0)
+		blocks /= ranks;
+	return blocks > 0 ? blocks - 1 : 0;
+}
+
 static void sum_engines(struct reading *reading)
 {
 	struct kvw_scrape *result = &reading->result;
@@ -265,7 +286,7 @@ static void sum_engines(struct reading *reading)
 			result->block_size = 0;
 			return;
 		}
-		result->capacity_tokens += (engine->blocks - 1) * engine->block_size;
+		result->capacity_tokens += blocks_of_rank(reading, engine) * engine->block_size;
 		if (engine->block_size > result->block_size)
 			result->block_size = (uint32_t)engine->block_size;
 	}

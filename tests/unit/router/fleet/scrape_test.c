@@ -119,6 +119,28 @@ START_TEST(ranks_add_up)
 }
 END_TEST
 
+#define RANK(engine, more)                                                                         \
+	"vllm:cache_config_info{block_size=\"32\",engine=\"" engine "\"," more                       \
+	"num_gpu_blocks=\"2048\"} 1.0\n"
+
+/* As vLLM 0.32 writes it: two ranks of 1,024 blocks, and each sample names the blocks of both. */
+START_TEST(ranks_that_state_the_sum_are_not_counted_twice)
+{
+	static const char *const texts[] = {
+		RANK("0", "kv_cache_size_tokens=\"32768\",") RANK("1", "kv_cache_size_tokens=\"32768\","),
+		RANK("0", "") RANK("1", ""), /* before it named the tokens */
+	};
+
+	for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
+		struct kvw_scrape out = scrape(texts[i]);
+
+		ck_assert(out.capacity_known);
+		ck_assert_uint_eq(out.capacity_tokens, 2 * 1023 * 32);
+	}
+	ck_assert_uint_eq(scrape(RANK("0", "kv_cache_size_tokens=\"1\",")).capacity_tokens, 2047 * 32);
+}
+END_TEST
+
 /* Before an engine has measured its memory, and whatever else is no number of blocks. */
 START_TEST(capacity_that_is_not_told_is_unknown)
 {
@@ -366,6 +388,7 @@ int main(void)
 	tcase_add_test(tcase, an_engine_that_sleeps);
 	tcase_add_test(tcase, kv_use_that_cannot_be_is_unknown);
 	tcase_add_test(tcase, ranks_add_up);
+	tcase_add_test(tcase, ranks_that_state_the_sum_are_not_counted_twice);
 	tcase_add_test(tcase, capacity_that_is_not_told_is_unknown);
 	tcase_add_test(tcase, every_legal_way_to_write_a_sample);
 	tcase_add_test(tcase, start_times);
