@@ -150,3 +150,26 @@ def test_thousands_of_short_connections_leak_no_descriptor(pair):
         client.reset() if i % 2 else client.close()
     until(lambda: router.fds() <= before + 2, 10, f"descriptors back at {before}")
     router.wait_idle()
+
+
+def test_client_that_leaves_after_the_last_event_has_all(pair):
+    """OpenAI's SDK closes after [DONE], and does not wait for the end of the chunks."""
+    release = threading.Event()
+
+    def script(ex):
+        ex.read_body()
+        ex.start_stream()
+        ex.event({"choices": [{"index": 0, "delta": {"content": "all"}}]})
+        ex.event("[DONE]")
+        release.wait(10)
+        ex.end_stream()
+
+    _, router = pair(script)
+    with Client(router.port) as client:
+        client.send_request("POST", CHAT, body=chat_body(stream=True))
+        client.read_head()
+        client.reader.until(b"[DONE]\n\n\r\n")
+    until(lambda: router.metric("kvway_requests_total", end="complete", status="200") == 1, 5, "counted")
+    assert router.metric("kvway_requests_total", end="client_gone") == 0
+    release.set()
+    router.wait_idle()

@@ -182,7 +182,9 @@ static void worker_failed(struct kvw_exchange *x)
 /* All that an exchange may have noted that comes before its next step. True: one was dealt with. */
 static bool take_noted(struct kvw_exchange *x)
 {
-	if (x->client->state == KVW_CLIENT_LOST) {
+	if (x->client->state == KVW_CLIENT_LOST && x->said_all && x->client->out.bytes == 0) {
+		kvw_exchange_end(x, KVW_END_COMPLETE); /* it has read all that it wanted */
+	} else if (x->client->state == KVW_CLIENT_LOST) {
 		kvw_metrics_add(x->loop->metrics, KVW_COUNT_CLIENT_GONE, 1);
 		kvw_exchange_end(x, KVW_END_CLIENT_GONE);
 	} else if (x->faulty) {

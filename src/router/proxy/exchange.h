@@ -122,6 +122,7 @@ struct kvw_exchange {
 	enum kvw_end end;              /* how it ends, once the response is DONE */
 	bool watch_usage;
 	bool emptied;                  /* the worker's cache was said to be lost by this request */
+	bool said_all;                 /* the stream's last event was passed on */
 	bool watch_owner;              /* the id of a new response is still to be found */
 	uint8_t beginning_len;
 	size_t owner_len;

@@ -248,7 +248,7 @@ static bool pick(struct kvw_exchange *x)
 	}
 	a->decided = true;
 	a->picked_ns = loop->now_ns;
-	a->suspect = a->error_event = a->paid = false;
+	a->suspect = a->error_event = a->paid = x->said_all = false;
 	x->beginning_len = 0;
 	a->worker = loop->fleet->workers[a->decision.worker_id];
 	if (x->attempts++ == 0 && ++loop->unpaid == KVW_BUDGET_BATCH) {

@@ -135,6 +135,19 @@ static bool blames_client(const char *data, size_t len)
 	return code < end && *code == '4';
 }
 
+/* The event after which a client may close without waiting for the last chunk, as OpenAI's SDK does. */
+static bool is_last_event(const char *data, size_t len)
+{
+	static const char done[] = "[DONE]\n\n", stop[] = "event: message_stop",
+			  completed[] = "event: response.completed";
+
+	if (len >= sizeof(done) - 1 &&
+		memcmp(data + len - (sizeof(done) - 1), done, sizeof(done) - 1) == 0)
+		return true;
+	return (len >= sizeof(stop) - 1 && memcmp(data, stop, sizeof(stop) - 1) == 0) ||
+	       (len >= sizeof(completed) - 1 && memcmp(data, completed, sizeof(completed) - 1) == 0);
+}
+
 /* A stream's beginning is kept until it can be judged; after that an event is looked at where a piece
  * begins with one, as vLLM's do. */
 static void look_for_error(struct kvw_exchange *x, const char *data, size_t len)
@@ -164,8 +177,10 @@ static void answer_payload(void *arg, const char *data, size_t len)
 	struct kvw_exchange *x = out->x;
 
 	out->payload += len;
-	if (x->event_stream && x->status == 200)
+	if (x->event_stream && x->status == 200) {
 		look_for_error(x, data, len);
+		x->said_all = x->said_all || is_last_event(data, len);
+	}
 	if (x->watch_usage && x->status == 200)
 		kvw_usage_feed(&x->usage, data, len);
 	if (x->watch_owner && x->status == 200)
