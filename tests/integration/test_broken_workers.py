@@ -357,3 +357,83 @@ def test_an_answer_that_flows_outlives_failing_probes(workers, kvway):
         got = client.read_body(head)
         assert got.events()[-1] == "[DONE]"
     assert router.metric("kvway_worker_health", worker=fleet[0].url) == 2
+
+
+# --- an engine that has stopped behind a living API server ---
+
+COUNTERS = (
+    'vllm:iteration_tokens_total_count{engine="0"} %d\n'
+    'vllm:generation_tokens_total{engine="0"} 7\n'
+    'vllm:num_requests_running{engine="0"} %d\n'
+)
+
+
+def engine_that_stands_still(release):
+    def stuck(ex):
+        ex.read_body()
+        release.wait(20)
+        ex.close()
+
+    return stuck
+
+
+def test_a_stopped_engine_is_found_by_its_counters(workers, kvway):
+    """Its health is good and it takes requests; nobody waits for it longer than upstream.stall."""
+    release = threading.Event()
+    fleet = workers(3, script=slow_answer)
+    for worker in fleet:
+        worker.metrics = COUNTERS % (5, 1)
+    router = kvway(fleet, {"routing.strategy": "roundrobin", "upstream.stall": "2s"})
+    fleet[0].script = engine_that_stands_still(release)
+    took = talk(router, users=4, turns=15)
+    assert all(good for good, _ in took)
+    assert max(seconds for _, seconds in took) < 5 * PATIENCE
+    url = fleet[0].url
+    assert router.metric("kvway_worker_health", worker=url) == 1
+    assert router.metric("kvway_worker_ejections_total", worker=url) >= 1
+    assert router.metric("kvway_left_down_total") >= 1
+    assert sum(router.metric("kvway_worker_ejections_total", worker=w.url) for w in fleet[1:]) == 0
+    fleet[0].script = slow_answer
+    release.set()
+
+    def back():
+        router.ask("POST", CHAT, body=chat_body("again"))
+        return router.metric("kvway_worker_usable", worker=url) == 1
+
+    until(back, 20, "the worker is used again")
+
+
+def test_an_engine_that_computes_a_long_prompt_is_waited_for(workers, kvway):
+    """It sends nothing, but its counters move."""
+    fleet = workers(2)
+
+    def long_prompt(ex):
+        ex.read_body()
+        for i in range(40):
+            ex.worker.metrics = COUNTERS % (100 + i, 1)
+            time.sleep(0.1)
+        answer(ex)
+
+    fleet[0].script = long_prompt
+    fleet[0].metrics = COUNTERS % (5, 0)
+    router = kvway(fleet, {"routing.strategy": "roundrobin", "upstream.stall": "1500ms"})
+    for i in range(2):
+        got = router.ask("POST", CHAT, body=chat_body(str(i)), timeout=20)
+        assert got.status == 200
+    assert len(fleet[0].requests) == 1 and len(fleet[1].requests) == 1
+    assert router.metric("kvway_left_down_total") == 0
+    assert router.metric("kvway_worker_ejections_total", worker=fleet[0].url) == 0
+
+
+def test_an_engine_that_stands_still_alone_is_waited_for(workers, kvway):
+    """There is no other to go to, and it may go on."""
+
+    def pauses(ex):
+        ex.read_body()
+        time.sleep(4)
+        answer(ex)
+
+    fleet = workers(1, script=pauses)
+    fleet[0].metrics = COUNTERS % (5, 1)
+    router = kvway(fleet, {"upstream.stall": "1s"})
+    assert router.ask("POST", CHAT, body=chat_body(), timeout=20).status == 200

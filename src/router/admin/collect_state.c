@@ -75,6 +75,8 @@ static double worker_value(
 		return atomic_load_explicit(&worker->ejection.bad_in_row, memory_order_relaxed);
 	case KVW_OF_BAD_ANSWERS:
 		return (double)atomic_load_explicit(&worker->ejection.bad, memory_order_relaxed);
+	case KVW_OF_STALL:
+		return kvw_stall_state(&worker->stall);
 	case KVW_OF_EJECTED:
 		return kvw_ejection_state(&worker->ejection) != KVW_EJECTION_IN;
 	case KVW_OF_EJECTIONS:

@@ -208,6 +208,19 @@ bool kvw_ejection_try(struct kvw_ejections *all, struct kvw_ejection *worker, in
 	return mine;
 }
 
+int64_t kvw_ejection_force(struct kvw_ejections *all, struct kvw_ejection *worker, int64_t now_ns)
+{
+	int64_t ms = 0;
+
+	pthread_mutex_lock(&all->mutex);
+	if (kvw_ejection_state(worker) == KVW_EJECTION_IN && may_leave_out(all)) {
+		all->out++;
+		ms = leave_out(all, worker, now_ns);
+	}
+	pthread_mutex_unlock(&all->mutex);
+	return ms;
+}
+
 void kvw_ejection_hasten(struct kvw_ejections *all, struct kvw_ejection *worker, int64_t now_ns)
 {
 	pthread_mutex_lock(&all->mutex);

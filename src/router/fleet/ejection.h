@@ -86,6 +86,10 @@ bool kvw_ejection_allows(const struct kvw_ejection *worker, int64_t now_ns);
  * owed to kvw_ejection_judge. */
 bool kvw_ejection_try(struct kvw_ejections *all, struct kvw_ejection *worker, int64_t now_ns);
 
+/* It stands still: ejected like after bad answers. Returns for how many ms; 0: it is not ejected, or was
+ * already; a trial that is under way is graded when its request leaves. */
+int64_t kvw_ejection_force(struct kvw_ejections *all, struct kvw_ejection *worker, int64_t now_ns);
+
 /* It is another process now, or answers its probes again: its trial may begin at once. */
 void kvw_ejection_hasten(struct kvw_ejections *all, struct kvw_ejection *worker, int64_t now_ns);
 

@@ -359,13 +359,16 @@ static bool is_up(const struct kvw_worker *worker)
 
 bool kvw_worker_usable(const struct kvw_worker *worker)
 {
-	return is_up(worker) && kvw_ejection_state(&worker->ejection) == KVW_EJECTION_IN;
+	return is_up(worker) && kvw_stall_state(&worker->stall) == KVW_STALL_NONE &&
+	       kvw_ejection_state(&worker->ejection) == KVW_EJECTION_IN;
 }
 
 const char *kvw_worker_state_name(const struct kvw_worker *worker)
 {
 	if (!is_up(worker))
 		return "down";
+	if (kvw_stall_state(&worker->stall) != KVW_STALL_NONE)
+		return "standing still";
 	return kvw_worker_usable(worker) ? "up" : "ejected after bad answers";
 }
 
@@ -496,7 +499,8 @@ static size_t fill(const struct kvw_fleet *fleet, const struct kvw_model_entry *
 				atomic_load_explicit(&worker->capacity_tokens, memory_order_relaxed),
 			.block_size = atomic_load_explicit(&worker->block_size, memory_order_relaxed),
 			.share = 1,
-			.usable = is_up(worker),
+			.usable = is_up(worker) &&
+				kvw_stall_state(&worker->stall) == KVW_STALL_NONE,
 		};
 		*passing |= note_passing_state(fleet, worker, &items[n]);
 		usable = usable || items[n].usable;
@@ -715,6 +719,33 @@ void kvw_fleet_set_kv_use(
 			2 * config->health_metrics_interval_ms * KVW_NS_PER_MS;
 	if (atomic_exchange_explicit(&worker->kv_full_until_ns, until, memory_order_relaxed) != until)
 		changed(&fleet->changes);
+}
+
+void kvw_fleet_set_stall(
+	struct kvw_fleet *fleet, struct kvw_worker *worker, enum kvw_stall_state state)
+{
+	enum kvw_stall_state before = kvw_stall_state(&worker->stall);
+	int64_t now_ns = kvw_clock_ns(), for_ms;
+	double silent_s = (double)kvw_stall_silent_ns(&worker->stall, 1, now_ns) / (double)KVW_NS_PER_S;
+
+	if (state == before)
+		return;
+	atomic_store_explicit(&worker->stall.state, (uint8_t)state, memory_order_relaxed);
+	if (before == KVW_STALL_FOUND)
+		atomic_fetch_sub_explicit(&fleet->down, 1, memory_order_relaxed);
+	if (state == KVW_STALL_FOUND) {
+		atomic_fetch_add_explicit(&fleet->down, 1, memory_order_relaxed);
+		for_ms = kvw_ejection_force(&fleet->ejections, &worker->ejection, now_ns);
+		kvw_warn("fleet", "worker's engine stands still: no byte and no progress of its counters "
+				  "while requests wait url=%s silent_s=%.1f ejected_ms=%lld",
+			worker->url, silent_s, (long long)for_ms);
+	} else if (state == KVW_STALL_SUSPECTED) {
+		kvw_info("fleet", "worker may stand still and gets no new requests url=%s silent_s=%.1f",
+			worker->url, silent_s);
+	} else {
+		kvw_info("fleet", "worker is not waited for any more url=%s", worker->url);
+	}
+	changed(&fleet->changes);
 }
 
 void kvw_fleet_start_slowly(struct kvw_fleet *fleet, struct kvw_worker *worker)

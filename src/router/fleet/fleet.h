@@ -21,6 +21,7 @@
 #include "kvway/route.h"
 #include "fleet/ejection.h"
 #include "fleet/ratio.h"
+#include "fleet/stall.h"
 
 struct kvw_tls; /* tls.h */
 
@@ -47,6 +48,7 @@ struct kvw_worker {
 	_Atomic uint8_t health;            /* enum kvw_health */
 	_Atomic bool models_known;         /* its list was given or read at least once */
 	struct kvw_ejection ejection;      /* by its answers */
+	struct kvw_stall stall;            /* by their absence */
 	_Atomic uint32_t generation;       /* grows when its cache is known to be lost */
 	_Atomic uint32_t block_size;       /* 0: unknown */
 	_Atomic uint64_t capacity_tokens;  /* usable KV tokens; 0: unknown */
@@ -93,7 +95,7 @@ struct kvw_fleet {
 	struct kvw_model **models;       /* every model ever seen; control thread only */
 	size_t model_total;
 	struct kvw_load_board *loads;    /* of all workers, by id; owned */
-	_Atomic uint32_t down;           /* workers whose health is DOWN */
+	_Atomic uint32_t down;           /* workers whose health is DOWN, or that stand still */
 	_Atomic uint64_t changes;        /* grows after whatever candidates show has changed; > 0 */
 };
 
@@ -114,7 +116,7 @@ enum kvw_err kvw_fleet_create_offline(
 void kvw_fleet_destroy(struct kvw_fleet *fleet); /* NULL is allowed */
 
 /* --- any thread --- */
-/* Neither down nor ejected. */
+/* Neither down nor ejected nor suspected to stand still. */
 bool kvw_worker_usable(const struct kvw_worker *worker);
 /* "up", or what keeps it from being usable. */
 const char *kvw_worker_state_name(const struct kvw_worker *worker);
@@ -165,6 +167,9 @@ void kvw_fleet_set_capacity(struct kvw_worker *worker, uint64_t tokens, uint32_t
  * page before. Counts until the next page, or until that is overdue. */
 void kvw_fleet_set_kv_use(struct kvw_fleet *fleet, struct kvw_worker *worker, double usage,
 	double preemptions);
+/* Its engine seems to stand still, does, or does not any more. */
+void kvw_fleet_set_stall(
+	struct kvw_fleet *fleet, struct kvw_worker *worker, enum kvw_stall_state state);
 /* It is new, or it has just come back: slow start begins. */
 void kvw_fleet_start_slowly(struct kvw_fleet *fleet, struct kvw_worker *worker);
 

@@ -22,6 +22,7 @@
 
 #define STAGGER_NS      KVW_NS_PER_MS /* between two workers of the first round */
 #define WANTED_POLL_MS  100           /* how often models_wanted is looked at */
+#define STALL_READ_NS   KVW_NS_PER_S  /* between two readings of counters that may stand still */
 #define WANTED_PAUSE_NS KVW_NS_PER_S  /* at most one such refresh per worker and second */
 #define SCRAPE_LEAST_MS 10000         /* timeout of models and metrics, at least */
 #define HEALTH_BODY     (64u << 10)   /* enough of a health page to drain it */
@@ -194,6 +195,8 @@ static void take_metrics(struct target *target, const struct ask *ask)
 				  "kvway learns of a restart only if a probe fails meanwhile url=%s",
 			target->worker->url);
 	}
+	if (scrape.progress_known)
+		kvw_stall_read(&target->worker->stall, scrape.progress, scrape.running, kvw_clock_ns());
 	if (scrape.asleep && !target->asleep)
 		kvw_fleet_cache_lost(target->prober->fleet, target->worker, "it sleeps");
 	target->asleep = scrape.asleep;
@@ -291,6 +294,26 @@ static size_t on_body(char *data, size_t size, size_t count, void *arg)
 	return len;
 }
 
+/* Judges a worker from which nothing comes, and has its counters read once a second meanwhile. */
+static void look_for_stall(struct target *target, int64_t now_ns)
+{
+	const struct kvw_config *config = target->prober->fleet->config;
+	struct kvw_worker *worker = target->worker;
+	struct ask *ask = &target->asks[ASK_METRICS];
+	uint32_t inflight = kvw_load_inflight(&worker->load);
+	int64_t limit_ns = config->upstream_stall_ms * KVW_NS_PER_MS;
+
+	if (limit_ns == 0)
+		return;
+	if (kvw_ejection_state(&worker->ejection) != KVW_EJECTION_IN)
+		limit_ns /= 3;
+	if (kvw_stall_silent_ns(&worker->stall, inflight, now_ns) > limit_ns / 10 && !ask->running &&
+		now_ns - ask->started_ns >= STALL_READ_NS)
+		start(ask);
+	kvw_fleet_set_stall(target->prober->fleet, worker,
+		kvw_stall_judge(&worker->stall, inflight, limit_ns, now_ns));
+}
+
 static void on_wanted(evutil_socket_t fd, short what, void *arg)
 {
 	struct kvw_prober *prober = arg;
@@ -303,6 +326,7 @@ static void on_wanted(evutil_socket_t fd, short what, void *arg)
 		struct ask *ask = &target->asks[ASK_MODELS];
 		_Atomic bool *wanted = &target->worker->models_wanted;
 
+		look_for_stall(target, now_ns);
 		if (!atomic_load_explicit(wanted, memory_order_relaxed))
 			continue;
 		if (ask->easy == NULL) {

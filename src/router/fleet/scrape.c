@@ -46,7 +46,7 @@ struct reading {
 	struct engine engines[KVW_SCRAPE_MAX_ENGINES];
 	size_t engine_count;
 	bool overflow; /* more engines than that */
-	struct sum usage, usage_old, preemptions;
+	struct sum usage, usage_old, preemptions, progress, running;
 };
 
 static void skip_blanks(struct cursor *c)
@@ -253,6 +253,12 @@ static void read_line(struct cursor line, struct reading *reading)
 		read_sample(&line, 1, &reading->usage_old);
 	else if (kvw_slice_equal(name, KVW_SLICE("vllm:num_preemptions_total")))
 		read_sample(&line, MAX_COUNTER, &reading->preemptions);
+	else if (kvw_slice_equal(name, KVW_SLICE("vllm:iteration_tokens_total_count")) ||
+		kvw_slice_equal(name, KVW_SLICE("vllm:prompt_tokens_total")) ||
+		kvw_slice_equal(name, KVW_SLICE("vllm:generation_tokens_total")))
+		read_sample(&line, MAX_COUNTER, &reading->progress);
+	else if (kvw_slice_equal(name, KVW_SLICE("vllm:num_requests_running")))
+		read_sample(&line, MAX_COUNTER, &reading->running);
 	else if (kvw_slice_equal(name, KVW_SLICE("vllm:engine_sleep_state")))
 		read_sleep_state(&line, reading);
 }
@@ -301,7 +307,8 @@ void kvw_scrape_metrics(const char *text, size_t len, struct kvw_scrape *out)
 	reading.result = (struct kvw_scrape){0};
 	reading.engine_count = 0;
 	reading.overflow = false;
-	reading.usage = reading.usage_old = reading.preemptions = (struct sum){0};
+	reading.usage = reading.usage_old = reading.preemptions = reading.progress =
+		reading.running = (struct sum){0};
 	while (at < end) {
 		const char *stop = memchr(at, '\n', (size_t)(end - at));
 
@@ -319,6 +326,9 @@ void kvw_scrape_metrics(const char *text, size_t len, struct kvw_scrape *out)
 		reading.result.kv_usage = reading.usage.total / reading.usage.count;
 	if (reading.preemptions.count > 0)
 		reading.result.preemptions = reading.preemptions.total;
+	reading.result.progress_known = reading.progress.count > 0;
+	reading.result.progress = reading.progress.total;
+	reading.result.running = reading.running.total > 0;
 	*out = reading.result;
 }
 

@@ -28,6 +28,9 @@ struct kvw_scrape {
 	uint32_t block_size;      /* tokens; the largest where engines differ */
 	double kv_usage;    /* vllm:kv_cache_usage_perc, 0 to 1, mean of the engines; -1: unknown */
 	double preemptions; /* vllm:num_preemptions_total, all engines; -1: unknown */
+	bool progress_known;
+	double progress;    /* iterations, prompt and generated tokens since its start, all engines */
+	bool running;       /* an engine says that it has requests */
 	bool asleep;        /* vllm:engine_sleep_state: an engine is not awake */
 };
 

@@ -152,7 +152,7 @@ static void worker_failed(struct kvw_exchange *x)
 	kvw_timer_clear(&loop->timers, &x->timer);
 	if (retry != KVW_RETRY_FRESH)
 		kvw_attempt_grade(
-			x, a->excuse >= KVW_EXCUSE_BUSY ? KVW_GRADE_NONE : KVW_GRADE_BAD, why);
+			x, a->excuse >= KVW_EXCUSE_BUSY && !a->trial ? KVW_GRADE_NONE : KVW_GRADE_BAD, why);
 	if (facts.first_token) {
 		kvw_exchange_cut(x, timed_out ? KVW_END_TIMEOUT : KVW_END_UPSTREAM_LOST);
 		return;
@@ -330,20 +330,26 @@ void kvw_exchange_unpark(struct kvw_loop *loop)
 	}
 }
 
-/* Does the exchange wait for a worker that is down? One whose answer still flows does not, nor one whose
- * client is what it waits for. */
-static bool waits_in_vain(const struct kvw_exchange *x)
+/* Why the exchange waits in vain: its worker is down or stands still. NULL: it does not. One whose answer
+ * still flows does not, nor one whose client is what it waits for, nor one that could not go elsewhere
+ * while its worker may go on. */
+static const char *waits_in_vain(const struct kvw_exchange *x)
 {
 	const struct kvw_config *config = x->loop->config;
+	const struct kvw_worker *worker = x->attempt.worker;
 	int64_t patience_ns = config->health_timeout_ms * config->health_fall * KVW_NS_PER_MS;
+	bool down, still;
 
 	if (kvw_exchange_ended(x) || x->attempt.link == NULL ||
-		atomic_load_explicit(&x->attempt.worker->health, memory_order_relaxed) !=
-			KVW_HEALTH_DOWN)
-		return false;
-	if (x->response_state == KVW_RESPONSE_PAUSED)
-		return false;
-	return !kvw_exchange_answering(x) || x->loop->now_ns - x->last_data_ns > patience_ns;
+		x->response_state == KVW_RESPONSE_PAUSED)
+		return NULL;
+	down = atomic_load_explicit(&worker->health, memory_order_relaxed) == KVW_HEALTH_DOWN;
+	still = kvw_stall_state(&worker->stall) == KVW_STALL_FOUND;
+	if (!down && (!still || !kvw_request_has_choice(x)))
+		return NULL;
+	if (kvw_exchange_answering(x) && x->loop->now_ns - x->last_data_ns <= patience_ns)
+		return NULL;
+	return down ? "its health probes fail" : "its engine stands still";
 }
 
 void kvw_exchange_leave_down(struct kvw_loop *loop)
@@ -352,13 +358,14 @@ void kvw_exchange_leave_down(struct kvw_loop *loop)
 
 	for (client = TAILQ_FIRST(&loop->clients); client != NULL; client = next) {
 		struct kvw_exchange *x = client->exchange;
+		const char *why = x == NULL ? NULL : waits_in_vain(x);
 
 		next = TAILQ_NEXT(client, entry);
-		if (x == NULL || !waits_in_vain(x))
+		if (why == NULL)
 			continue;
 		kvw_metrics_add(loop->metrics, KVW_COUNT_LEFT_DOWN, 1);
 		x->attempt.excuse = KVW_EXCUSE_DOWN;
-		kvw_attempt_failed(&x->attempt, "its health probes fail");
+		kvw_attempt_failed(&x->attempt, why);
 		kvw_exchange_advance(x);
 	}
 }

@@ -257,6 +257,8 @@ static bool pick(struct kvw_exchange *x)
 		loop->unpaid = 0;
 	}
 	a->trial = a->trial || kvw_fleet_picked(loop->fleet, a->worker, loop->now_ns);
+	kvw_stall_sent(&a->worker->stall, kvw_load_inflight(&a->worker->load) == 0,
+		a->decision.prefill_ns, loop->now_ns);
 	kvw_lease_take(&a->lease, &a->worker->load, a->decision.prefill_ns, loop->now_ns);
 	kvw_lease_hold(&a->lease, a->decision.prompt_tokens);
 	if (loop->sources != NULL)

@@ -607,6 +607,8 @@ void kvw_response_read(struct kvw_exchange *x)
 		if (n < 0 && errno == EAGAIN)
 			return;
 		if (n > 0)
+			kvw_stall_heard(&x->attempt.worker->stall, loop->now_ns);
+		if (n > 0)
 			feed(x, loop->scratch, (size_t)n);
 		else if (n == 0)
 			answer_closed(x);

@@ -68,6 +68,13 @@ START_TEST(kv_use_of_several_engines)
 	ck_assert_double_eq(out.kv_usage, 0.75);
 	ck_assert_double_eq(out.preemptions, 7);
 	ck_assert_double_eq(scrape("vllm:gpu_cache_usage_perc 0.25\n").kv_usage, 0.25);
+	ck_assert(!out.progress_known && !out.running);
+	out = scrape("vllm:iteration_tokens_total_count{engine=\"0\"} 16.0\n"
+		     "vllm:prompt_tokens_total{engine=\"1\"} 1484.0\n"
+		     "vllm:generation_tokens_total{engine=\"1\"} 32.0\n"
+		     "vllm:num_requests_running{engine=\"1\"} 2.0\n");
+	ck_assert(out.progress_known && out.running);
+	ck_assert_double_eq(out.progress, 1532);
 	out = scrape("vllm:gpu_cache_usage_perc 0.25\nvllm:kv_cache_usage_perc 0.5\n");
 	ck_assert_double_eq(out.kv_usage, 0.5);
 }

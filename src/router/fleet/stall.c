@@ -1,0 +1,51 @@
+/* stall.c - see stall.h. */
+#include "fleet/stall.h"
+
+#include "base/clock.h"
+
+void kvw_stall_sent(struct kvw_stall *stall, bool idle, int64_t prefill_ns, int64_t now_ns)
+{
+	if (idle) {
+		atomic_store_explicit(&stall->heard_ns, now_ns, memory_order_relaxed);
+		atomic_store_explicit(&stall->longest_ns, prefill_ns, memory_order_relaxed);
+	} else if (prefill_ns > atomic_load_explicit(&stall->longest_ns, memory_order_relaxed)) {
+		atomic_store_explicit(&stall->longest_ns, prefill_ns, memory_order_relaxed);
+	}
+}
+
+void kvw_stall_read(struct kvw_stall *stall, double progress, bool running, int64_t now_ns)
+{
+	int64_t heard_ns = atomic_load_explicit(&stall->heard_ns, memory_order_relaxed);
+
+	if (stall->read_ns == 0 || progress != stall->progress || heard_ns > stall->still_ns)
+		stall->still_ns = now_ns;
+	stall->progress = progress;
+	stall->running = running;
+	stall->read_ns = now_ns;
+}
+
+int64_t kvw_stall_silent_ns(const struct kvw_stall *stall, uint32_t inflight, int64_t now_ns)
+{
+	return inflight == 0
+		? 0
+		: now_ns - atomic_load_explicit(&stall->heard_ns, memory_order_relaxed);
+}
+
+enum kvw_stall_state kvw_stall_judge(
+	const struct kvw_stall *stall, uint32_t inflight, int64_t limit_ns, int64_t now_ns)
+{
+	int64_t silent_ns = kvw_stall_silent_ns(stall, inflight, now_ns);
+	int64_t still_ns = stall->read_ns - stall->still_ns;
+	int64_t least_ns = 3 * atomic_load_explicit(&stall->longest_ns, memory_order_relaxed);
+
+	if (limit_ns < least_ns)
+		limit_ns = least_ns;
+	/* A server that says it has nothing to do may be busy with what comes before the engine. */
+	if (!stall->running)
+		limit_ns *= 2;
+	if (silent_ns < limit_ns / 3 || stall->still_ns <= now_ns - silent_ns)
+		return KVW_STALL_NONE;
+	if (silent_ns >= limit_ns && still_ns >= limit_ns / 2)
+		return KVW_STALL_FOUND;
+	return still_ns >= limit_ns / 10 ? KVW_STALL_SUSPECTED : KVW_STALL_NONE;
+}

@@ -1,0 +1,63 @@
+/*
+ * stall.h - finds an engine that has stopped behind a living API server.
+ *
+ * Such a worker accepts connections and answers /health with 200 for ever, and nothing else comes.
+ * Two things together show it: no byte has come from it for upstream.stall although requests wait for
+ * it, and its own counters (iterations, prompt and generated tokens) stand still. An engine that computes
+ * a long prompt sends nothing either, but counts its iterations; one whose iteration is a whole long
+ * prompt is given three times the prefill that was predicted.
+ *
+ * At a third of that time the worker is suspected and gets no new requests. When it is found, its
+ * requests leave it, and it is ejected (ejection.h): one request at a time tries it again, and waits a
+ * third of the time.
+ *
+ * Threads: loops note what they send and hear; all else is the control thread's.
+ */
+#ifndef KVW_STALL_H
+#define KVW_STALL_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+enum kvw_stall_state { KVW_STALL_NONE, KVW_STALL_SUSPECTED, KVW_STALL_FOUND };
+
+/* Of one worker; zeroed at first. */
+struct kvw_stall {
+	_Atomic int64_t heard_ns;   /* a byte came, or a request was sent where none was in flight */
+	_Atomic int64_t longest_ns; /* prefill predicted of one request in flight */
+	_Atomic uint8_t state;      /* enum kvw_stall_state; the control thread's */
+	/* The control thread's: */
+	double progress;            /* sum of the counters as last read */
+	int64_t still_ns;           /* since when they are known to be that, after what was last heard */
+	int64_t read_ns;            /* when they were read last; 0: never */
+	bool running;               /* by its word, it has requests */
+};
+
+static inline enum kvw_stall_state kvw_stall_state(const struct kvw_stall *stall)
+{
+	return (enum kvw_stall_state)atomic_load_explicit(&stall->state, memory_order_relaxed);
+}
+
+#define KVW_STALL_GRAIN_NS 50000000 /* a newer time is not written sooner, to spare the cache line */
+
+static inline void kvw_stall_heard(struct kvw_stall *stall, int64_t now_ns)
+{
+	if (now_ns - atomic_load_explicit(&stall->heard_ns, memory_order_relaxed) > KVW_STALL_GRAIN_NS)
+		atomic_store_explicit(&stall->heard_ns, now_ns, memory_order_relaxed);
+}
+
+/* A request is about to be sent. idle: none is in flight. */
+void kvw_stall_sent(struct kvw_stall *stall, bool idle, int64_t prefill_ns, int64_t now_ns);
+
+/* The worker's counters were read. */
+void kvw_stall_read(struct kvw_stall *stall, double progress, bool running, int64_t now_ns);
+
+/* How long it has been silent while requests wait; 0: it has not. */
+int64_t kvw_stall_silent_ns(const struct kvw_stall *stall, uint32_t inflight, int64_t now_ns);
+
+/* What is to be thought of it now. limit_ns: upstream.stall, less while it is tried. */
+enum kvw_stall_state kvw_stall_judge(
+	const struct kvw_stall *stall, uint32_t inflight, int64_t limit_ns, int64_t now_ns);
+
+#endif
