@@ -378,7 +378,7 @@ def engine_that_stands_still(release):
 
 
 def test_a_stopped_engine_is_found_by_its_counters(workers, kvway):
-    """Its health is good and it takes requests; nobody waits for it longer than upstream.stall."""
+    """Its health is good and it takes requests; none waits for it longer than upstream.stall."""
     release = threading.Event()
     fleet = workers(3, script=slow_answer)
     for worker in fleet:
