@@ -371,6 +371,7 @@ COUNTERS = (
 def engine_that_stands_still(release):
     def stuck(ex):
         ex.read_body()
+        ex.start_stream()  # the head is the API server's
         release.wait(20)
         ex.close()
 

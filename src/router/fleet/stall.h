@@ -2,7 +2,7 @@
  * stall.h - finds an engine that has stopped behind a living API server.
  *
  * Such a worker accepts connections and answers /health with 200 for ever, and nothing else comes.
- * Two things together show it: no byte has come from it for upstream.stall although requests wait for
+ * Two things together show it: no answer has gone on for upstream.stall although requests wait for
  * it, and its own counters (iterations, prompt and generated tokens) stand still. An engine that computes
  * a long prompt sends nothing either, but counts its iterations; one whose iteration is a whole long
  * prompt is given three times the prefill that was predicted.
@@ -24,7 +24,7 @@ enum kvw_stall_state { KVW_STALL_NONE, KVW_STALL_SUSPECTED, KVW_STALL_FOUND };
 
 /* Of one worker; zeroed at first. */
 struct kvw_stall {
-	_Atomic int64_t heard_ns;   /* a byte came, or a request was sent where none was in flight */
+	_Atomic int64_t heard_ns;   /* a byte of an answer's body came, or a request was sent where none was */
 	_Atomic int64_t longest_ns; /* prefill predicted of one request in flight */
 	_Atomic uint8_t state;      /* enum kvw_stall_state; the control thread's */
 	/* The control thread's: */

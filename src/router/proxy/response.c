@@ -538,6 +538,9 @@ static void feed_body(struct kvw_exchange *x, const char *data, size_t len)
 		return;
 	if (!begins_well(x, &out))
 		return;
+	/* A head is the API server's, and comes from it when the engine has stopped. */
+	if (out.payload > 0 && x->path.prompt)
+		kvw_stall_heard(&x->attempt.worker->stall, x->loop->now_ns);
 	if (out.payload > 0 && (x->first_token_ns != 0 || !x->attempt.error_event))
 		count_payload(x);
 	if (x->pass == KVW_PASS_RAW && used > 0)
@@ -606,8 +609,6 @@ void kvw_response_read(struct kvw_exchange *x)
 		n = kvw_io_readv(&link->io, &iov, 1, KVW_LOOP_SCRATCH);
 		if (n < 0 && errno == EAGAIN)
 			return;
-		if (n > 0)
-			kvw_stall_heard(&x->attempt.worker->stall, loop->now_ns);
 		if (n > 0)
 			feed(x, loop->scratch, (size_t)n);
 		else if (n == 0)
