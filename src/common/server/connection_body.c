@@ -71,8 +71,10 @@ static bool collect_buffered(struct kvw_conn *conn)
 	size_t have = conn->in_end - conn->in_begin, used = 0;
 	enum kvw_err err;
 
-	if (have == 0)
+	if (have == 0) {
+		conn->in_begin = conn->in_end = 0; /* the head may have filled it */
 		return true;
+	}
 	err = kvw_body_feed(
 		&whole->reader, conn->in + conn->in_begin, have, keep, whole, &used);
 	if (err != KVW_OK || whole->text.failed) {

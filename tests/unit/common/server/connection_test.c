@@ -511,6 +511,27 @@ START_TEST(bodies_are_collected)
 }
 END_TEST
 
+START_TEST(a_body_after_a_head_that_filled_the_buffer_is_collected)
+{
+	struct kvw_clients_options options = usual();
+	const char *begins = "POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nX: ";
+	char *text = malloc(KVW_CONN_HEAD_MOST + 6);
+	int fd;
+
+	memset(text, 'a', KVW_CONN_HEAD_MOST);
+	memcpy(text, begins, strlen(begins));
+	memcpy(text + KVW_CONN_HEAD_MOST - 4, "\r\n\r\n" "01234", 10);
+	options.limits.body_most = 10;
+	start(&options, 10, 1);
+	fd = dial();
+	say(fd, text);
+	expect(fd, 200, "01234");
+	close(fd);
+	free(text);
+	stop();
+}
+END_TEST
+
 START_TEST(collected_bodies_that_are_refused)
 {
 	struct kvw_clients_options options = usual();
@@ -690,6 +711,7 @@ int main(void)
 	tcase_add_test(tc, a_client_that_reads_nothing_is_cut);
 	tcase_add_test(tc, a_client_leaves_while_its_answer_is_made);
 	tcase_add_test(tc, bodies_are_collected);
+	tcase_add_test(tc, a_body_after_a_head_that_filled_the_buffer_is_collected);
 	tcase_add_test(tc, collected_bodies_that_are_refused);
 	tcase_add_test(tc, bodies_are_received_or_thrown_away);
 	tcase_add_test(tc, a_body_below_its_rate_is_refused);
