@@ -175,6 +175,12 @@ static bool take_head(struct kvw_conn *conn)
 
 /* --- the turn --------------------------------------------------------------------------------- */
 
+/* Nothing of a request has come. */
+static bool is_idle(const struct kvw_conn *conn)
+{
+	return conn->state == KVW_CONN_HEAD && conn->in_end == conn->in_begin && !conn->io.readable;
+}
+
 void kvw_conn_advance(struct kvw_conn *conn)
 {
 	for (unsigned requests = 0; conn->state != KVW_CONN_DEAD;) {
@@ -185,10 +191,13 @@ void kvw_conn_advance(struct kvw_conn *conn)
 				kvw_io_again(&conn->io);
 				return;
 			}
-			if (take_head(conn))
+			if (take_head(conn)) {
 				requests++;
-			else if (!kvw_conn_read(conn))
+			} else if (!kvw_conn_read(conn)) {
+				if (is_idle(conn) && conn->clients->loop.draining)
+					kvw_conn_part(conn);
 				return;
+			}
 			break;
 		case KVW_CONN_BODY:
 			conn->receive(conn);
@@ -275,8 +284,7 @@ static void drain(struct kvw_server_loop *loop)
 
 	for (conn = TAILQ_FIRST(&clients_of(loop)->conns); conn != NULL; conn = next) {
 		next = TAILQ_NEXT(conn, entry);
-		if (conn->state == KVW_CONN_HEAD && conn->in_end == conn->in_begin &&
-			!conn->io.readable)
+		if (is_idle(conn))
 			kvw_conn_close(conn, false);
 	}
 }

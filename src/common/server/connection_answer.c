@@ -55,6 +55,13 @@ static bool keep_rest(struct kvw_conn *conn, const struct iovec *iov, int count,
 	return conn->out != NULL;
 }
 
+void kvw_conn_part(struct kvw_conn *conn)
+{
+	conn->state = KVW_CONN_LINGER;
+	kvw_conn_timer(conn, KVW_CONN_TIMER_LINGER, LINGER_NS);
+	kvw_io_shutdown(&conn->io);
+}
+
 /* The answer is out: what comes next? */
 static void answered(struct kvw_conn *conn)
 {
@@ -66,9 +73,7 @@ static void answered(struct kvw_conn *conn)
 		conn->state = KVW_CONN_LINGER;
 		kvw_conn_timer(conn, KVW_CONN_TIMER_WATCH, WATCH_NS);
 	} else if (conn->close_after) {
-		conn->state = KVW_CONN_LINGER;
-		kvw_conn_timer(conn, KVW_CONN_TIMER_LINGER, LINGER_NS);
-		kvw_io_shutdown(&conn->io);
+		kvw_conn_part(conn);
 	} else if (conn->body_left > 0) {
 		conn->state = KVW_CONN_DRAIN;
 		kvw_conn_timer(conn, KVW_CONN_TIMER_BODY, kvw_conn_limits(conn)->body_ns);

@@ -37,6 +37,7 @@ void kvw_conn_rest(struct kvw_conn *conn);
 
 /* --- connection_answer.c --- */
 void kvw_conn_flush(struct kvw_conn *conn); /* of state SEND */
+void kvw_conn_part(struct kvw_conn *conn);  /* nothing more is said: LINGER */
 /* The program answers; the connection ends with that. */
 void kvw_conn_refuse(
 	struct kvw_conn *conn, enum kvw_conn_refusal what, int status, const char *message);

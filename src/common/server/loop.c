@@ -100,14 +100,21 @@ static void arrived(struct kvw_mail *mail, struct kvw_server_loop *loop)
 	free(handed);
 }
 
-static struct kvw_server_loop *emptiest(struct kvw_server_loop *accepting)
+/* The loop that gets the next client, which is counted there. */
+static struct kvw_server_loop *choose(struct kvw_server_loop *accepting)
 {
 	struct kvw_server_loop *best = accepting;
 
 	for (struct kvw_server_loop *l = accepting->next; l != accepting; l = l->next)
 		if (atomic_load(&l->conn_count) < atomic_load(&best->conn_count))
 			best = l;
-	return best;
+	atomic_fetch_add(&best->conn_count, 1);
+	/* Looked at after the count: a loop that drains either sees it, or may have ended. */
+	if (best == accepting || !atomic_load(&accepting->server->draining))
+		return best;
+	atomic_fetch_sub(&best->conn_count, 1);
+	atomic_fetch_add(&accepting->conn_count, 1);
+	return accepting;
 }
 
 static void begin(struct kvw_acceptor *acceptor)
@@ -127,16 +134,18 @@ static bool admit(struct kvw_acceptor *acceptor)
 
 static void serve_take(struct kvw_acceptor *acceptor, int fd, const struct sockaddr *peer)
 {
-	struct kvw_server_loop *accepting = loop_of(acceptor), *loop = emptiest(accepting);
+	struct kvw_server_loop *accepting = loop_of(acceptor), *loop = choose(accepting);
 	struct handed *handed = loop == accepting ? NULL : malloc(sizeof(*handed));
 
 	(void)peer;
-	if (handed == NULL) { /* it stays here, also where memory is out */
+	if (loop != accepting && handed == NULL) { /* memory is out: it stays here */
+		atomic_fetch_sub(&loop->conn_count, 1);
 		atomic_fetch_add(&accepting->conn_count, 1);
+	}
+	if (handed == NULL) {
 		accepting->ops->serve_take(accepting, fd);
 		return;
 	}
-	atomic_fetch_add(&loop->conn_count, 1);
 	*handed = (struct handed){.mail.deliver = arrived, .fd = fd};
 	kvw_server_loop_post(loop, &handed->mail);
 }
@@ -157,14 +166,27 @@ static const struct kvw_acceptor_ops accepts = {
 
 /* --- turning ---------------------------------------------------------------------------------- */
 
+/* What had arrived is answered: clients that wait to be accepted, and requests without an event so far. */
+static void take_arrived(struct kvw_server_loop *loop)
+{
+	uint32_t before;
+
+	do {
+		before = atomic_load(&loop->conn_count);
+		if (loop->acceptor.fd >= 0)
+			kvw_acceptor_run(&loop->acceptor);
+	} while (atomic_load(&loop->conn_count) > before);
+	for (size_t seen = 0; seen <= before; seen += KVW_IO_EVENTS_AT_ONCE)
+		kvw_io_set_dispatch(&loop->sockets);
+	loop->now_ns = kvw_clock_ns();
+}
+
 static void begin_drain(struct kvw_server_loop *loop)
 {
 	loop->draining = true;
 	loop->drain_deadline_ns = loop->now_ns + (int64_t)loop->server->drain_ns;
-	if (loop->acceptor.fd >= 0) {
-		kvw_acceptor_run(&loop->acceptor); /* what had arrived is answered */
-		kvw_acceptor_stop(&loop->acceptor);
-	}
+	take_arrived(loop);
+	kvw_acceptor_stop(&loop->acceptor);
 	loop->ops->drain(loop);
 }
 

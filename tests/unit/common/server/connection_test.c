@@ -108,7 +108,10 @@ static void request(struct kvw_conn *conn)
 		answer(conn, 200, body.data, body.len);
 	else if (kvw_slice_equal(target, KVW_SLICE("/stream")))
 		(void)!kvw_conn_receive(conn, receive);
-	else if (kvw_slice_equal(target, KVW_SLICE("/proof"))) {
+	else if (kvw_slice_equal(target, KVW_SLICE("/slow"))) {
+		usleep(400000);
+		answer(conn, 200, target.data, target.len);
+	} else if (kvw_slice_equal(target, KVW_SLICE("/proof"))) {
 		conn->until_read = true;
 		answer(conn, 200, big, BIG_BYTES);
 	} else
@@ -678,6 +681,52 @@ START_TEST(draining_answers_what_is_under_way)
 }
 END_TEST
 
+START_TEST(draining_answers_what_came_while_the_loop_was_busy)
+{
+	const struct kvw_clients_options options = usual();
+	int busy, kept, fresh;
+
+	start(&options, 10, LOOPS);
+	busy = dial();
+	say(busy, GET("/a"));
+	expect(busy, 200, "/a"); /* at the loop that accepts */
+	kept = dial();
+	say(kept, GET("/a"));
+	expect(kept, 200, "/a");
+	close(kept);
+	say(busy, GET("/slow"));
+	usleep(100000);
+	fresh = dial();
+	say(fresh, GET("/b"));
+	order_drain(); /* the other loop ends at once */
+	expect(busy, 200, "/slow");
+	expect_end(busy);
+	expect(fresh, 200, "/b");
+	expect_end(fresh);
+	stop();
+}
+END_TEST
+
+START_TEST(draining_does_not_wait_for_the_next_request_after_a_large_answer)
+{
+	const struct kvw_clients_options options = usual();
+	int64_t from;
+	int fd;
+
+	start(&options, 10, 1);
+	fd = dial();
+	say(fd, GET("/big"));
+	usleep(100000); /* its head is out, and says keep-alive */
+	from = kvw_clock_ns();
+	order_drain();
+	usleep(100000);
+	expect_bytes(fd, 200, big, BIG_BYTES);
+	expect_end(fd);
+	stop();
+	ck_assert_int_lt(kvw_clock_ns() - from, 10 * KVW_NS_PER_S);
+}
+END_TEST
+
 START_TEST(draining_cuts_when_its_time_is_over)
 {
 	const struct kvw_clients_options options = usual();
@@ -718,6 +767,8 @@ int main(void)
 	tcase_add_test(tc, connections_beyond_the_limit_are_refused);
 	tcase_add_test(tc, loops_of_a_ring_share_clients);
 	tcase_add_test(tc, draining_answers_what_is_under_way);
+	tcase_add_test(tc, draining_answers_what_came_while_the_loop_was_busy);
+	tcase_add_test(tc, draining_does_not_wait_for_the_next_request_after_a_large_answer);
 	tcase_add_test(tc, draining_cuts_when_its_time_is_over);
 	tcase_set_timeout(tc, 60);
 	suite_add_tcase(suite, tc);
