@@ -6,6 +6,7 @@
  */
 #include "server/loop.h"
 
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,14 +27,18 @@ void kvw_server_loop_wake(struct kvw_server_loop *loop)
 
 void kvw_server_loop_post(struct kvw_server_loop *loop, struct kvw_mail *mail)
 {
-	struct kvw_mail *first = atomic_load_explicit(&loop->mail, memory_order_relaxed);
+	struct kvw_mail *first;
 
+	/* The mail may be taken, and the loop end, before the wake. */
+	atomic_fetch_add_explicit(&loop->posting, 1, memory_order_relaxed);
+	first = atomic_load_explicit(&loop->mail, memory_order_relaxed);
 	do {
 		mail->next = first;
 	} while (!atomic_compare_exchange_weak_explicit(
 		&loop->mail, &first, mail, memory_order_release, memory_order_relaxed));
 	if (first == NULL)
 		kvw_server_loop_wake(loop);
+	atomic_fetch_sub_explicit(&loop->posting, 1, memory_order_release);
 }
 
 static void take_mail(struct kvw_server_loop *loop)
@@ -284,6 +289,8 @@ void kvw_server_loop_finish(struct kvw_server_loop *loop)
 {
 	loop->ended = true;
 	take_mail(loop); /* what was posted too late */
+	while (atomic_load_explicit(&loop->posting, memory_order_acquire) > 0)
+		sched_yield();
 	loop->ops->cut(loop);
 	loop->ops->turned(loop);
 	kvw_acceptor_finish(&loop->acceptor);

@@ -75,6 +75,7 @@ struct kvw_server_loop {
 	struct kvw_io wake_io;
 	int wake_fd;
 	struct kvw_mail *_Atomic mail; /* newest first */
+	_Atomic uint32_t posting;      /* threads inside of kvw_server_loop_post */
 	int64_t tick_ns, drain_deadline_ns;
 	pthread_t thread;
 	bool started;
@@ -105,8 +106,8 @@ void kvw_server_loop_lost(struct kvw_server_loop *loop);
 /* Waits for the thread, whose server drains. Does nothing where there is none. */
 void kvw_server_loop_join(struct kvw_server_loop *loop);
 
-/* Delivers what mail is left, cuts, closes; when the loops of the ring and the threads that post have
- * ended. */
+/* Delivers what mail is left, cuts, closes; when the loops of the ring have ended and nothing is posted
+ * any more. A thread whose mail was taken may still be inside of kvw_server_loop_post: it is waited for. */
 void kvw_server_loop_finish(struct kvw_server_loop *loop);
 
 #endif
