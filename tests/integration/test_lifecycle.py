@@ -1,10 +1,13 @@
 """Starting, checking, stopping."""
 
+import contextlib
 import json
 import pathlib
 import signal
+import socket
 import subprocess
 import threading
+import time
 
 import pytest
 
@@ -73,6 +76,35 @@ def test_not_ready_while_draining(pair):
         until(lambda: ask(router.admin_port, "GET", "/ready").status == 503, 5, "not ready")
         go.set()
         assert router.wait(5) == 0
+
+
+def test_flood_of_the_admin_address_does_not_keep_its_thread(pair):
+    """A client that always had more to ask was all that the control thread saw: no probes, no end."""
+    worker, router = pair(config={"health.interval": "100ms"})
+    flood = b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n" * 2000
+    sock = socket.create_connection(("127.0.0.1", router.admin_port))
+
+    def ask_on():
+        with contextlib.suppress(OSError):
+            while True:
+                sock.sendall(flood)
+
+    def read_on():
+        with contextlib.suppress(OSError):
+            while sock.recv(1 << 20):
+                pass
+
+    threads = [threading.Thread(target=f) for f in (ask_on, read_on)]
+    for thread in threads:
+        thread.start()
+    time.sleep(0.3)
+    before = len(worker.probes)
+    until(lambda: len(worker.probes) > before + 2, 5, "probes during the flood")
+    router.signal(signal.SIGTERM)
+    assert router.wait(5) == 0
+    for thread in threads:
+        thread.join()
+    sock.close()
 
 
 def test_idle_connections_do_not_hold_the_drain_up(pair):

@@ -19,6 +19,7 @@ struct kvw_admin_http {
 	kvw_admin_request_fn request;
 	void *arg;
 	struct event *news, *tick;
+	struct event *again; /* the next turn is due, when the base's other events have had theirs */
 };
 
 /* --- the query -------------------------------------------------------------------------------- */
@@ -124,9 +125,11 @@ static const struct kvw_clients_ops ops = {
 
 /* --- the loop --------------------------------------------------------------------------------- */
 
-/* One turn; libevent comes back while there is more. */
+/* One turn; while there is more, libevent comes back. By a timer: it would run an event that makes itself
+ * active again and again, and look at nothing else. */
 static void turn(evutil_socket_t fd, short what, void *arg)
 {
+	const struct timeval at_once = {0};
 	struct kvw_admin_http *http = arg;
 
 	(void)fd;
@@ -134,7 +137,7 @@ static void turn(evutil_socket_t fd, short what, void *arg)
 	if (!kvw_server_loop_turn(&http->clients.loop, false))
 		kvw_error("admin", "the event loop failed why=\"%s\"", strerror(errno));
 	if (kvw_io_set_busy(&http->clients.loop.sockets))
-		event_active(http->news, EV_READ, 0);
+		(void)event_add(http->again, &at_once); /* if not, the tick comes */
 }
 
 static enum kvw_err add_events(struct kvw_admin_http *http, struct event_base *base)
@@ -143,8 +146,9 @@ static enum kvw_err add_events(struct kvw_admin_http *http, struct event_base *b
 
 	http->news = event_new(base, http->clients.loop.sockets.fd, EV_READ | EV_PERSIST, turn, http);
 	http->tick = event_new(base, -1, EV_PERSIST, turn, http); /* for the timers */
-	if (http->news == NULL || http->tick == NULL || event_add(http->news, NULL) != 0 ||
-		event_add(http->tick, &second) != 0)
+	http->again = event_new(base, -1, 0, turn, http);
+	if (http->news == NULL || http->tick == NULL || http->again == NULL ||
+		event_add(http->news, NULL) != 0 || event_add(http->tick, &second) != 0)
 		return KVW_ENOMEM;
 	return KVW_OK;
 }
@@ -193,6 +197,8 @@ void kvw_admin_http_destroy(struct kvw_admin_http *http)
 {
 	if (http == NULL)
 		return;
+	if (http->again != NULL)
+		event_free(http->again);
 	if (http->tick != NULL)
 		event_free(http->tick);
 	if (http->news != NULL)
