@@ -98,6 +98,13 @@ void kvw_fleet_start_slowly(struct kvw_fleet *fleet, struct kvw_worker *worker)
 	calls.slow_starts++;
 }
 
+void kvw_fleet_set_stall(
+	struct kvw_fleet *fleet, struct kvw_worker *worker, enum kvw_stall_state state)
+{
+	(void)fleet;
+	atomic_store(&worker->stall.state, (uint8_t)state);
+}
+
 /* --- the worker --- */
 
 static struct {
@@ -226,6 +233,7 @@ static void setup(void)
 	config.health_metrics_interval_ms = 60;
 	config.health_path = health_path;
 	snprintf(url, sizeof(url), "http://%s/up", authority);
+	worker.load.seen = &worker.load.own;
 	worker.url = url;
 	worker.authority = authority;
 	worker.path_prefix = prefix;
