@@ -438,3 +438,43 @@ def test_an_engine_that_stands_still_alone_is_waited_for(workers, kvway):
     fleet[0].metrics = COUNTERS % (5, 1)
     router = kvway(fleet, {"upstream.stall": "1s"})
     assert router.ask("POST", CHAT, body=chat_body(), timeout=20).status == 200
+
+
+def test_a_slow_upload_is_not_the_engines_fault(workers, kvway):
+    """The worker has the request from its first byte on, and its engine has nothing to do yet."""
+    fleet = workers(2)
+    for worker in fleet:
+        worker.metrics = COUNTERS % (5, 0)
+    router = kvway(fleet, {"upstream.stall": "1s", "routing.scan_limit": "64KiB"})
+    size = 200_000
+    with Client(router.port) as client:
+        client.send_head("POST", CHAT, [("content-length", str(size))])
+        for _ in range(20):
+            client.send(b" " * (size // 20))
+            time.sleep(0.2)
+        assert client.read_head().status in (200, 400)
+    assert router.metric("kvway_left_down_total") == 0
+    assert sum(router.metric("kvway_worker_ejections_total", worker=w.url) for w in fleet) == 0
+
+
+def test_what_the_api_server_answers_alone_says_nothing_of_the_engine(workers, kvway):
+    def dead(ex):
+        ex.read_body()
+        if ex.path == "/tokenize":
+            ex.respond(body={"tokens": [1], "count": 1})
+        else:
+            ex.respond(500, body={"error": {"message": "EngineCore died", "code": 500}})
+
+    fleet = workers(2)
+    fleet[0].script = dead
+    router = kvway(fleet, {"routing.strategy": "roundrobin", "ejection.time": "300ms"})
+    url = fleet[0].url
+    for i in range(10):
+        assert router.ask("POST", "/tokenize", body={"model": "tiny", "prompt": str(i)}).status == 200
+        for turn in range(2):
+            assert router.ask("POST", CHAT, body=chat_body(f"{i} {turn}")).status == 200
+    assert router.metric("kvway_worker_ejected", worker=url) == 1
+    time.sleep(1)
+    for i in range(10):
+        assert router.ask("POST", "/tokenize", body={"model": "tiny", "prompt": str(i)}).status == 200
+    assert router.metric("kvway_worker_ejected", worker=url) == 1

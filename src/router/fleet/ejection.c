@@ -34,7 +34,8 @@ static uint64_t period_of(const struct kvw_ejections *all, int64_t now_ns)
 	return (uint64_t)(now_ns / (period_ns > 0 ? period_ns : 1)) & UINT32_MAX;
 }
 
-static void count(struct kvw_ejections *all, struct kvw_ejection *worker, bool good, int64_t now_ns)
+static void count(struct kvw_ejections *all, struct kvw_ejection *worker, enum kvw_grade grade,
+	int64_t now_ns)
 {
 	uint64_t number = period_of(all, now_ns);
 	_Atomic uint64_t *period = &worker->periods[number % KVW_EJECTION_PERIODS];
@@ -42,9 +43,11 @@ static void count(struct kvw_ejections *all, struct kvw_ejection *worker, bool g
 
 	do {
 		next = NUMBER(old) == number ? old : number << 2 * COUNT_BITS;
-		if (good && GOOD(next) < COUNT_MAX)
+		if (grade == KVW_GRADE_TURNED_BAD && GOOD(next) > 0)
+			next -= UINT64_C(1) << COUNT_BITS;
+		if (grade == KVW_GRADE_GOOD && GOOD(next) < COUNT_MAX)
 			next += UINT64_C(1) << COUNT_BITS;
-		else if (!good && BAD(next) < COUNT_MAX)
+		else if (grade != KVW_GRADE_GOOD && BAD(next) < COUNT_MAX)
 			next += 1;
 	} while (!atomic_compare_exchange_weak_explicit(
 		period, &old, next, memory_order_relaxed, memory_order_relaxed));
@@ -96,6 +99,9 @@ static int64_t leave_out(struct kvw_ejections *all, struct kvw_ejection *worker,
 	const struct kvw_config *config = all->config;
 	int64_t ms = config->ejection_time_ms;
 
+	if (kvw_ejection_state(worker) == KVW_EJECTION_IN &&
+		now_ns - worker->in_since_ns > config->ejection_max_time_ms * KVW_NS_PER_MS)
+		worker->in_succession = 0;
 	for (uint32_t i = 0; i < worker->in_succession && ms < config->ejection_max_time_ms; i++)
 		ms *= 2;
 	if (ms > config->ejection_max_time_ms)
@@ -130,6 +136,7 @@ static enum kvw_ejection_change judge_trial(struct kvw_ejections *all, struct kv
 		set_state(worker, KVW_EJECTION_IN);
 		return KVW_EJECTION_BACK;
 	case KVW_GRADE_BAD:
+	case KVW_GRADE_TURNED_BAD:
 		*for_ms = leave_out(all, worker, now_ns);
 		return KVW_EJECTION_EJECTED;
 	default: /* it said nothing: the next request tries again */
@@ -150,8 +157,6 @@ static enum kvw_ejection_change judge_bad(
 			!too_many_bad(all, worker, now_ns)) ||
 		!may_leave_out(all))
 		return KVW_EJECTION_NO_CHANGE;
-	if (now_ns - worker->in_since_ns > all->config->ejection_max_time_ms * KVW_NS_PER_MS)
-		worker->in_succession = 0;
 	all->out++;
 	*for_ms = leave_out(all, worker, now_ns);
 	return KVW_EJECTION_EJECTED;
@@ -165,15 +170,15 @@ enum kvw_ejection_change kvw_ejection_judge(struct kvw_ejections *all, struct kv
 	enum kvw_ejection_change change = KVW_EJECTION_NO_CHANGE;
 
 	if (grade != KVW_GRADE_NONE)
-		count(all, worker, grade == KVW_GRADE_GOOD, now_ns);
-	if (grade == KVW_GRADE_BAD) {
+		count(all, worker, grade, now_ns);
+	if (grade >= KVW_GRADE_BAD) {
 		atomic_fetch_add_explicit(&worker->bad, 1, memory_order_relaxed);
 		atomic_fetch_add_explicit(&worker->bad_in_row, 1, memory_order_relaxed);
 	} else if (grade == KVW_GRADE_GOOD &&
 		   atomic_load_explicit(&worker->bad_in_row, memory_order_relaxed) != 0) {
 		atomic_store_explicit(&worker->bad_in_row, 0, memory_order_relaxed);
 	}
-	if (!trial && grade != KVW_GRADE_BAD)
+	if (!trial && grade < KVW_GRADE_BAD)
 		return change;
 	pthread_mutex_lock(&all->mutex);
 	if (trial)

@@ -40,6 +40,7 @@ enum kvw_grade {
 	KVW_GRADE_NONE, /* nothing: the client left, or the request itself was at fault */
 	KVW_GRADE_GOOD,
 	KVW_GRADE_BAD,
+	KVW_GRADE_TURNED_BAD, /* bad in the end, after it was graded good: takes the place of that */
 };
 
 /* Of one worker; zeroed at first. */

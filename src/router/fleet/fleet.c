@@ -477,6 +477,13 @@ static struct service find_service(const struct kvw_fleet *fleet, struct kvw_sli
 	return service;
 }
 
+void kvw_fleet_use_ejected(
+	const struct kvw_fleet *fleet, struct kvw_candidate *items, size_t count)
+{
+	for (size_t i = 0; i < count; i++)
+		items[i].usable = is_up(fleet->workers[items[i].id]);
+}
+
 /* Returns how many there are. Sets *passing: one of them will change with time alone. */
 static size_t fill(const struct kvw_fleet *fleet, const struct kvw_model_entry *serves,
 	struct kvw_candidate *items, bool *passing)
@@ -506,8 +513,8 @@ static size_t fill(const struct kvw_fleet *fleet, const struct kvw_model_entry *
 		usable = usable || items[n].usable;
 		n++;
 	}
-	for (size_t i = 0; i < n && !usable; i++)
-		items[i].usable = is_up(fleet->workers[items[i].id]);
+	if (!usable)
+		kvw_fleet_use_ejected(fleet, items, n);
 	return n;
 }
 
@@ -726,7 +733,7 @@ void kvw_fleet_set_stall(
 {
 	enum kvw_stall_state before = kvw_stall_state(&worker->stall);
 	int64_t now_ns = kvw_clock_ns(), for_ms;
-	double silent_s = (double)kvw_stall_silent_ns(&worker->stall, 1, now_ns) / (double)KVW_NS_PER_S;
+	double silent_s = (double)kvw_stall_silent_ns(&worker->stall, now_ns) / (double)KVW_NS_PER_S;
 
 	if (state == before)
 		return;

@@ -129,7 +129,11 @@ size_t kvw_fleet_usable_count(const struct kvw_fleet *fleet);
 size_t kvw_fleet_candidates(const struct kvw_fleet *fleet, struct kvw_slice model,
 	struct kvw_candidate *items, bool *known, struct kvw_model **entry);
 
-/* The same into a table, whose items are refilled only if something has changed since, or will change
+/* None of them is usable: those that are ejected or suspected, and not down, become it. */
+void kvw_fleet_use_ejected(
+	const struct kvw_fleet *fleet, struct kvw_candidate *items, size_t count);
+
+/* kvw_fleet_candidates into a table, whose items are refilled only if something has changed since, or will change
  * with time alone. */
 void kvw_fleet_read(const struct kvw_fleet *fleet, struct kvw_slice model,
 	struct kvw_fleet_table *table, bool *known, struct kvw_model **entry);

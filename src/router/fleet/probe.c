@@ -300,18 +300,17 @@ static void look_for_stall(struct target *target, int64_t now_ns)
 	const struct kvw_config *config = target->prober->fleet->config;
 	struct kvw_worker *worker = target->worker;
 	struct ask *ask = &target->asks[ASK_METRICS];
-	uint32_t inflight = kvw_load_inflight(&worker->load);
 	int64_t limit_ns = config->upstream_stall_ms * KVW_NS_PER_MS;
 
 	if (limit_ns == 0)
 		return;
 	if (kvw_ejection_state(&worker->ejection) != KVW_EJECTION_IN)
 		limit_ns /= 3;
-	if (kvw_stall_silent_ns(&worker->stall, inflight, now_ns) > limit_ns / 10 && !ask->running &&
+	if (kvw_stall_silent_ns(&worker->stall, now_ns) > limit_ns / 10 && !ask->running &&
 		now_ns - ask->started_ns >= STALL_READ_NS)
 		start(ask);
 	kvw_fleet_set_stall(target->prober->fleet, worker,
-		kvw_stall_judge(&worker->stall, inflight, limit_ns, now_ns));
+		kvw_stall_judge(&worker->stall, limit_ns, now_ns));
 }
 
 static void on_wanted(evutil_socket_t fd, short what, void *arg)

@@ -3,14 +3,19 @@
 
 #include "base/clock.h"
 
-void kvw_stall_sent(struct kvw_stall *stall, bool idle, int64_t prefill_ns, int64_t now_ns)
+void kvw_stall_wait(struct kvw_stall *stall, int64_t prefill_ns, int64_t now_ns)
 {
-	if (idle) {
+	if (atomic_fetch_add_explicit(&stall->waiting, 1, memory_order_relaxed) == 0) {
 		atomic_store_explicit(&stall->heard_ns, now_ns, memory_order_relaxed);
 		atomic_store_explicit(&stall->longest_ns, prefill_ns, memory_order_relaxed);
 	} else if (prefill_ns > atomic_load_explicit(&stall->longest_ns, memory_order_relaxed)) {
 		atomic_store_explicit(&stall->longest_ns, prefill_ns, memory_order_relaxed);
 	}
+}
+
+void kvw_stall_left(struct kvw_stall *stall)
+{
+	atomic_fetch_sub_explicit(&stall->waiting, 1, memory_order_relaxed);
 }
 
 void kvw_stall_read(struct kvw_stall *stall, double progress, bool running, int64_t now_ns)
@@ -24,17 +29,17 @@ void kvw_stall_read(struct kvw_stall *stall, double progress, bool running, int6
 	stall->read_ns = now_ns;
 }
 
-int64_t kvw_stall_silent_ns(const struct kvw_stall *stall, uint32_t inflight, int64_t now_ns)
+int64_t kvw_stall_silent_ns(const struct kvw_stall *stall, int64_t now_ns)
 {
-	return inflight == 0
+	return atomic_load_explicit(&stall->waiting, memory_order_relaxed) == 0
 		? 0
 		: now_ns - atomic_load_explicit(&stall->heard_ns, memory_order_relaxed);
 }
 
 enum kvw_stall_state kvw_stall_judge(
-	const struct kvw_stall *stall, uint32_t inflight, int64_t limit_ns, int64_t now_ns)
+	const struct kvw_stall *stall, int64_t limit_ns, int64_t now_ns)
 {
-	int64_t silent_ns = kvw_stall_silent_ns(stall, inflight, now_ns);
+	int64_t silent_ns = kvw_stall_silent_ns(stall, now_ns);
 	int64_t still_ns = stall->read_ns - stall->still_ns;
 	int64_t least_ns = 3 * atomic_load_explicit(&stall->longest_ns, memory_order_relaxed);
 

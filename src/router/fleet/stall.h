@@ -24,8 +24,9 @@ enum kvw_stall_state { KVW_STALL_NONE, KVW_STALL_SUSPECTED, KVW_STALL_FOUND };
 
 /* Of one worker; zeroed at first. */
 struct kvw_stall {
-	_Atomic int64_t heard_ns;   /* a byte of an answer's body came, or a request was sent where none was */
-	_Atomic int64_t longest_ns; /* prefill predicted of one request in flight */
+	_Atomic uint32_t waiting;   /* requests that were sent whole and wait for the engine */
+	_Atomic int64_t heard_ns;   /* an answer went on, or the first of those was sent */
+	_Atomic int64_t longest_ns; /* prefill predicted of one of them */
 	_Atomic uint8_t state;      /* enum kvw_stall_state; the control thread's */
 	/* The control thread's: */
 	double progress;            /* sum of the counters as last read */
@@ -47,17 +48,18 @@ static inline void kvw_stall_heard(struct kvw_stall *stall, int64_t now_ns)
 		atomic_store_explicit(&stall->heard_ns, now_ns, memory_order_relaxed);
 }
 
-/* A request is about to be sent. idle: none is in flight. */
-void kvw_stall_sent(struct kvw_stall *stall, bool idle, int64_t prefill_ns, int64_t now_ns);
+/* One more request waits for the engine, until kvw_stall_left. */
+void kvw_stall_wait(struct kvw_stall *stall, int64_t prefill_ns, int64_t now_ns);
+void kvw_stall_left(struct kvw_stall *stall);
 
 /* The worker's counters were read. */
 void kvw_stall_read(struct kvw_stall *stall, double progress, bool running, int64_t now_ns);
 
 /* How long it has been silent while requests wait; 0: it has not. */
-int64_t kvw_stall_silent_ns(const struct kvw_stall *stall, uint32_t inflight, int64_t now_ns);
+int64_t kvw_stall_silent_ns(const struct kvw_stall *stall, int64_t now_ns);
 
 /* What is to be thought of it now. limit_ns: upstream.stall, less while it is tried. */
 enum kvw_stall_state kvw_stall_judge(
-	const struct kvw_stall *stall, uint32_t inflight, int64_t limit_ns, int64_t now_ns);
+	const struct kvw_stall *stall, int64_t limit_ns, int64_t now_ns);
 
 #endif

@@ -109,6 +109,7 @@ static void retry_fresh(struct kvw_exchange *x)
 	x->stale_retries++;
 	kvw_metrics_add(x->loop->metrics, KVW_COUNT_STALE_RETRIES, 1);
 	kvw_link_close(a->link);
+	kvw_attempt_await(x, false);
 	a->link = NULL;
 	a->failure = NULL;
 	a->head_sent = 0;
@@ -122,8 +123,27 @@ static void retry_fresh(struct kvw_exchange *x)
  * itself that it cannot. What was lost on a kept connection counts once the fresh one fails, too. */
 static bool note_suspect(struct kvw_attempt *a)
 {
-	a->suspect = a->suspect || (a->written > 0 && !a->timed_out && a->excuse == KVW_EXCUSE_NONE);
+	a->suspect = a->excuse == KVW_EXCUSE_NONE &&
+		     (a->suspect || (a->written > 0 && !a->timed_out));
 	return a->suspect;
+}
+
+/* A busy worker is not at fault; one that was found down or standing still counts by that, but for a
+ * trial, which it has failed. */
+static enum kvw_grade grade_of_failure(const struct kvw_attempt *a)
+{
+	bool excused = a->excuse == KVW_EXCUSE_BUSY || (a->excuse == KVW_EXCUSE_DOWN && !a->trial);
+
+	return excused ? KVW_GRADE_NONE : KVW_GRADE_BAD;
+}
+
+/* What was kept of an answer of which the client has seen nothing. */
+static void forget_answer(struct kvw_exchange *x)
+{
+	if (x->owner_len > 0) /* so its id was looked for, and still is */
+		x->watch_owner = true;
+	x->owner_len = 0;
+	kvw_usage_init(&x->usage);
 }
 
 /* Before the first token the request goes elsewhere or is answered 502 or 504; after it the answer is
@@ -139,7 +159,7 @@ static void worker_failed(struct kvw_exchange *x)
 		.repeatable = x->path.repeatable,
 		.idempotent = x->idempotent,
 		.request_held = x->whole || a->body_sent == 0,
-		.link_reused = a->link != NULL && a->link->reused,
+		.link_reused = a->link != NULL && a->link->reused && a->excuse != KVW_EXCUSE_DOWN,
 		.response_byte = a->answered,
 		.waited_out = timed_out,
 		.suspicions = x->suspicions + note_suspect(a),
@@ -151,12 +171,12 @@ static void worker_failed(struct kvw_exchange *x)
 
 	kvw_timer_clear(&loop->timers, &x->timer);
 	if (retry != KVW_RETRY_FRESH)
-		kvw_attempt_grade(
-			x, a->excuse >= KVW_EXCUSE_BUSY && !a->trial ? KVW_GRADE_NONE : KVW_GRADE_BAD, why);
+		kvw_attempt_grade(x, grade_of_failure(a), why);
 	if (facts.first_token) {
 		kvw_exchange_cut(x, timed_out ? KVW_END_TIMEOUT : KVW_END_UPSTREAM_LOST);
 		return;
 	}
+	forget_answer(x);
 	kvw_exchange_response_state(x, KVW_RESPONSE_NONE);
 	if (x->request_state != KVW_REQUEST_ROUTING)
 		kvw_exchange_request_state(x, KVW_REQUEST_ROUTING);
@@ -345,17 +365,34 @@ static const char *waits_in_vain(const struct kvw_exchange *x)
 		return NULL;
 	down = atomic_load_explicit(&worker->health, memory_order_relaxed) == KVW_HEALTH_DOWN;
 	still = kvw_stall_state(&worker->stall) == KVW_STALL_FOUND;
-	if (!down && (!still || !kvw_request_has_choice(x)))
+	if (!down && (!still || !x->attempt.awaited || !kvw_request_has_choice(x)))
 		return NULL;
 	if (kvw_exchange_answering(x) && x->loop->now_ns - x->last_data_ns <= patience_ns)
 		return NULL;
 	return down ? "its health probes fail" : "its engine stands still";
 }
 
+/* Does a request wait for a worker that is down or stands still? Most that are down have none. */
+static bool any_is_left(const struct kvw_fleet *fleet)
+{
+	for (size_t i = 0; i < fleet->count; i++) {
+		struct kvw_worker *worker = fleet->workers[i];
+
+		if (kvw_load_inflight(&worker->load) > 0 &&
+			(kvw_stall_state(&worker->stall) == KVW_STALL_FOUND ||
+				atomic_load_explicit(&worker->health, memory_order_relaxed) ==
+					KVW_HEALTH_DOWN))
+			return true;
+	}
+	return false;
+}
+
 void kvw_exchange_leave_down(struct kvw_loop *loop)
 {
 	struct kvw_client *client, *next;
 
+	if (!any_is_left(loop->fleet))
+		return;
 	for (client = TAILQ_FIRST(&loop->clients); client != NULL; client = next) {
 		struct kvw_exchange *x = client->exchange;
 		const char *why = x == NULL ? NULL : waits_in_vain(x);

@@ -10,8 +10,36 @@ void kvw_attempt_grade(struct kvw_exchange *x, enum kvw_grade grade, const char 
 	struct kvw_attempt *a = &x->attempt;
 	bool trial = a->trial;
 
+	if (a->graded == KVW_GRADE_BAD && !trial)
+		return;
 	a->trial = false;
+	if (a->graded == KVW_GRADE_GOOD && grade == KVW_GRADE_BAD)
+		grade = KVW_GRADE_TURNED_BAD;
+	a->graded = grade == KVW_GRADE_TURNED_BAD ? KVW_GRADE_BAD : grade;
 	kvw_fleet_judge(x->loop->fleet, a->worker, grade, trial, why, x->loop->now_ns);
+}
+
+/* By prefill speed as configured, where the strategy predicts none. */
+static int64_t prefill_of(const struct kvw_exchange *x)
+{
+	double tokens = (double)x->prompt_units * x->route.tokens_per_unit;
+
+	if (x->attempt.decision.prefill_ns > 0)
+		return x->attempt.decision.prefill_ns;
+	return (int64_t)(tokens * 1e9 / x->loop->config->routing_prefill_rate);
+}
+
+void kvw_attempt_await(struct kvw_exchange *x, bool awaited)
+{
+	struct kvw_attempt *a = &x->attempt;
+
+	if (a->awaited == awaited || !kvw_exchange_computes(x))
+		return;
+	a->awaited = awaited;
+	if (awaited)
+		kvw_stall_wait(&a->worker->stall, prefill_of(x), x->loop->now_ns);
+	else
+		kvw_stall_left(&a->worker->stall);
 }
 
 bool kvw_attempt_pay_repeat(struct kvw_exchange *x)
@@ -40,6 +68,7 @@ void kvw_attempt_end(struct kvw_exchange *x, bool completed)
 	if (a->decoding)
 		kvw_metrics_decoding(loop->metrics, a->worker->id, -1);
 	a->decoding = false;
+	kvw_attempt_await(x, false);
 	if (a->trial)
 		kvw_attempt_grade(x, KVW_GRADE_NONE, "");
 	kvw_lease_release(&a->lease, loop->now_ns);

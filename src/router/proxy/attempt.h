@@ -33,6 +33,8 @@ struct kvw_attempt {
 	bool picked;                  /* the strategy's done() is still owed for decision */
 	bool decoding;                /* counted in the gauge of answers being generated */
 	bool trial;                   /* of an ejected worker: a grade is owed */
+	enum kvw_grade graded;        /* how the worker was graded by it so far */
+	bool awaited;                 /* counted among those that wait for the worker's engine */
 	int64_t picked_ns;            /* monotonic */
 
 	/* --- to the worker --- */
@@ -66,9 +68,12 @@ static inline void kvw_attempt_failed(struct kvw_attempt *a, const char *why)
 		a->failure = why;
 }
 
-/* Grades the worker by this attempt; why: for the log if it is bad. A grade may be followed by a worse
- * one. */
+/* Grades the worker by this attempt; why: for the log if it is bad. A good grade may be followed by a bad
+ * one; after that, no other counts. */
 void kvw_attempt_grade(struct kvw_exchange *x, enum kvw_grade grade, const char *why);
+
+/* From now on the attempt waits for the worker's engine, or does not. */
+void kvw_attempt_await(struct kvw_exchange *x, bool awaited);
 
 /* Pays for one repeat on another worker, once per attempt. False: retry.budget is used up. */
 bool kvw_attempt_pay_repeat(struct kvw_exchange *x);

@@ -151,6 +151,13 @@ static inline bool kvw_exchange_ended(const struct kvw_exchange *x)
 	return x->response_state == KVW_RESPONSE_ENDED;
 }
 
+/* Does an engine compute for it? Its API server alone answers the others. */
+static inline bool kvw_exchange_computes(const struct kvw_exchange *x)
+{
+	return x->path.prompt && x->path.api != KVW_API_TOKENIZE &&
+	       x->path.api != KVW_API_COUNT_TOKENS;
+}
+
 /* The client has got a part of the answer: no other can take its place. */
 static inline bool kvw_exchange_answering(const struct kvw_exchange *x)
 {

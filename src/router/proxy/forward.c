@@ -135,6 +135,7 @@ static void drop_tried(const struct kvw_exchange *x, struct kvw_fleet_table *tab
 {
 	struct kvw_candidate *items = table->items;
 	size_t count = table->count;
+	bool usable = false;
 
 	if (x->tried_count == 0)
 		return;
@@ -145,9 +146,13 @@ static void drop_tried(const struct kvw_exchange *x, struct kvw_fleet_table *tab
 
 		for (uint32_t t = 0; t < x->tried_count && !tried; t++)
 			tried = x->tried[t] == items[i].id;
-		if (!tried)
-			items[table->count++] = items[i];
+		if (tried)
+			continue;
+		usable = usable || items[i].usable;
+		items[table->count++] = items[i];
 	}
+	if (!usable)
+		kvw_fleet_use_ejected(x->loop->fleet, items, table->count);
 }
 
 bool kvw_request_has_choice(const struct kvw_exchange *x)
@@ -190,7 +195,7 @@ static bool pick_trial(struct kvw_exchange *x, const struct kvw_candidates *set)
 {
 	struct kvw_loop *loop = x->loop;
 
-	if (x->attempts > 0 || !x->whole || !x->path.repeatable ||
+	if (x->attempts > 0 || !x->whole || !x->path.repeatable || !kvw_exchange_computes(x) ||
 		loop->config->retry_attempts == 0 || !kvw_ejections_any(&loop->fleet->ejections))
 		return false;
 	for (size_t i = 0; i < set->count; i++) {
@@ -249,6 +254,7 @@ static bool pick(struct kvw_exchange *x)
 	a->decided = true;
 	a->picked_ns = loop->now_ns;
 	a->suspect = a->error_event = a->paid = x->said_all = false;
+	a->graded = KVW_GRADE_NONE;
 	x->beginning_len = 0;
 	a->worker = loop->fleet->workers[a->decision.worker_id];
 	if (x->attempts++ == 0 && ++loop->unpaid == KVW_BUDGET_BATCH) {
@@ -256,9 +262,8 @@ static bool pick(struct kvw_exchange *x)
 			loop->now_ns);
 		loop->unpaid = 0;
 	}
-	a->trial = a->trial || kvw_fleet_picked(loop->fleet, a->worker, loop->now_ns);
-	kvw_stall_sent(&a->worker->stall, kvw_load_inflight(&a->worker->load) == 0,
-		a->decision.prefill_ns, loop->now_ns);
+	a->trial = a->trial || (kvw_exchange_computes(x) &&
+				       kvw_fleet_picked(loop->fleet, a->worker, loop->now_ns));
 	kvw_lease_take(&a->lease, &a->worker->load, a->decision.prefill_ns, loop->now_ns);
 	kvw_lease_hold(&a->lease, a->decision.prompt_tokens);
 	if (loop->sources != NULL)

@@ -68,7 +68,7 @@ static void first_token(struct kvw_exchange *x)
 	struct kvw_loop *loop = x->loop;
 
 	x->first_token_ns = loop->now_ns;
-	if (x->path.prompt && x->status == 200)
+	if (kvw_exchange_computes(x) && x->status == 200)
 		kvw_attempt_grade(x, KVW_GRADE_GOOD, "");
 	a->decoding = true;
 	kvw_metrics_decoding(loop->metrics, a->worker->id, 1);
@@ -306,17 +306,13 @@ static const char *bad_status(int status)
 	}
 }
 
-/* Grades the worker by the status, unless the body has to come first. False: another worker is asked. */
+/* A bad status counts against the worker. A good one says nothing of its engine: the first token does.
+ * False: another worker is asked. */
 static bool take_status(struct kvw_exchange *x, const struct kvw_head *head)
 {
 	enum kvw_excuse excuse = KVW_EXCUSE_NONE;
 
-	if (head->status < 500) {
-		if (!(x->path.prompt && head->status == 200) && head->status != 429)
-			kvw_attempt_grade(x, KVW_GRADE_GOOD, "");
-		return true;
-	}
-	if (head->status == 501)
+	if (head->status < 500 || head->status == 501)
 		return true;
 	if (head->status == 503 && kvw_head_find(head, KVW_SLICE("retry-after")) != NULL)
 		excuse = KVW_EXCUSE_BUSY;
@@ -510,6 +506,7 @@ static void pause_if_slow(struct kvw_exchange *x)
 	if (x->client->out.bytes <= x->loop->config->limits_high_water)
 		return;
 	kvw_exchange_response_state(x, KVW_RESPONSE_PAUSED);
+	kvw_attempt_await(x, false); /* it waits for its client */
 	kvw_timer_clear(&x->loop->timers, &x->timer); /* the write timer watches the client */
 	kvw_metrics_add(x->loop->metrics, KVW_COUNT_BACKPRESSURE_PAUSES, 1);
 }
@@ -538,8 +535,8 @@ static void feed_body(struct kvw_exchange *x, const char *data, size_t len)
 		return;
 	if (!begins_well(x, &out))
 		return;
-	/* A head is the API server's, and comes from it when the engine has stopped. */
-	if (out.payload > 0 && x->path.prompt)
+	/* Heads and errors are the API server's, and come from it when the engine has stopped. */
+	if (out.payload > 0 && x->attempt.awaited && x->status == 200)
 		kvw_stall_heard(&x->attempt.worker->stall, x->loop->now_ns);
 	if (out.payload > 0 && (x->first_token_ns != 0 || !x->attempt.error_event))
 		count_payload(x);
@@ -625,6 +622,7 @@ void kvw_response_resume(struct kvw_exchange *x)
 	if (x->client->out.bytes > x->loop->config->limits_low_water)
 		return;
 	kvw_exchange_response_state(x, KVW_RESPONSE_STREAMING);
+	kvw_attempt_await(x, x->request_state == KVW_REQUEST_SENT);
 	x->last_data_ns = x->loop->now_ns;
 	kvw_loop_timer(x->loop, &x->timer, KVW_TIMER_STREAM_IDLE,
 		x->loop->config->timeout_stream_idle_ms); /* stopped by the pause */

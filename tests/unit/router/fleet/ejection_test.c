@@ -83,6 +83,21 @@ START_TEST(too_large_a_share_of_bad_answers)
 }
 END_TEST
 
+/* Streams that begin well and break: those that are under way were graded good. */
+START_TEST(streams_that_turn_bad)
+{
+	int turned = 0;
+
+	ck_assert_int_eq(answers(0, KVW_GRADE_GOOD, 3), KVW_EJECTION_NO_CHANGE); /* under way */
+	config.ejection_min_answers = 5;
+	while (answers(0, KVW_GRADE_GOOD, 1) == KVW_EJECTION_NO_CHANGE &&
+		answers(0, KVW_GRADE_TURNED_BAD, 1) == KVW_EJECTION_NO_CHANGE)
+		ck_assert_int_lt(++turned, 20);
+	ck_assert_int_eq(turned, 2); /* the third makes 3 of 6 */
+	ck_assert_uint_eq(workers[0].bad, 3);
+}
+END_TEST
+
 START_TEST(a_window_forgets)
 {
 	for (int i = 0; i < 100; i++) {
@@ -236,6 +251,7 @@ int main(void)
 	tcase_add_checked_fixture(tc, setup, teardown);
 	tcase_add_test(tc, bad_answers_in_a_row);
 	tcase_add_test(tc, too_large_a_share_of_bad_answers);
+	tcase_add_test(tc, streams_that_turn_bad);
 	tcase_add_test(tc, a_window_forgets);
 	tcase_add_test(tc, times_double_up_to_the_longest);
 	tcase_add_test(tc, one_request_tries_and_only_its_grade_counts);

@@ -20,10 +20,24 @@ static void setup(void)
 	now_ns = S(1000);
 }
 
+/* As it would be judged with so many requests waiting. */
+static enum kvw_stall_state judge(uint32_t waiting)
+{
+	atomic_store(&stall.waiting, waiting);
+	return kvw_stall_judge(&stall, LIMIT, now_ns);
+}
+
+/* The first request, where none waits. */
+static void begins(int64_t prefill_ns)
+{
+	atomic_store(&stall.waiting, 0);
+	kvw_stall_wait(&stall, prefill_ns, now_ns);
+}
+
 /* What a worker does for so many seconds, its counters read every second. */
 struct behaviour {
 	bool heard, progress, running;
-	uint32_t inflight;
+	uint32_t waiting;
 };
 
 /* Returns the first second at which it is judged so, or -1. */
@@ -34,40 +48,40 @@ static int second_of(enum kvw_stall_state state, struct behaviour b, int seconds
 		if (b.heard)
 			kvw_stall_heard(&stall, now_ns);
 		kvw_stall_read(&stall, stall.progress + b.progress, b.running, now_ns);
-		if (kvw_stall_judge(&stall, b.inflight, LIMIT, now_ns) == state)
+		if (judge(b.waiting) == state)
 			return s;
 	}
 	return -1;
 }
 
-static struct behaviour stuck(uint32_t inflight)
+static struct behaviour stuck(uint32_t waiting)
 {
-	return (struct behaviour){.running = true, .inflight = inflight};
+	return (struct behaviour){.running = true, .waiting = waiting};
 }
 
 START_TEST(silence_and_still_counters_together)
 {
-	kvw_stall_sent(&stall, true, 0, now_ns);
+	begins(0);
 	ck_assert_int_eq(second_of(KVW_STALL_SUSPECTED, stuck(4), 60), 5);
 	ck_assert_int_eq(second_of(KVW_STALL_FOUND, stuck(4), 60), 10);
 	kvw_stall_heard(&stall, now_ns);
-	ck_assert_int_eq(kvw_stall_judge(&stall, 4, LIMIT, now_ns), KVW_STALL_NONE);
+	ck_assert_int_eq(judge(4), KVW_STALL_NONE);
 	ck_assert_int_eq(second_of(KVW_STALL_FOUND, stuck(4), 60), 15);
-	ck_assert_int_eq(kvw_stall_judge(&stall, 0, LIMIT, now_ns), KVW_STALL_NONE); /* none waits */
+	ck_assert_int_eq(judge(0), KVW_STALL_NONE); /* none waits */
 }
 END_TEST
 
 START_TEST(what_keeps_an_engine_from_being_suspected)
 {
 	static const struct behaviour all[] = {
-		{.heard = true, .inflight = 4, .running = true},
-		{.progress = true, .inflight = 4, .running = true},
-		{.inflight = 0, .running = true},
+		{.heard = true, .waiting = 4, .running = true},
+		{.progress = true, .waiting = 4, .running = true},
+		{.waiting = 0, .running = true},
 	};
 
 	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
 		setup();
-		kvw_stall_sent(&stall, true, 0, now_ns);
+		begins(0);
 		ck_assert_int_eq(second_of(KVW_STALL_SUSPECTED, all[i], 600), -1);
 		ck_assert_int_eq(second_of(KVW_STALL_FOUND, all[i], 600), -1);
 	}
@@ -77,8 +91,8 @@ END_TEST
 /* Counters that were never read say nothing, however long it is silent. */
 START_TEST(a_worker_without_counters_is_never_suspected)
 {
-	kvw_stall_sent(&stall, true, 0, now_ns);
-	ck_assert_int_eq(kvw_stall_judge(&stall, 4, LIMIT, now_ns + S(3600)), KVW_STALL_NONE);
+	begins(0);
+	ck_assert_int_eq((now_ns += S(3600), judge(4)), KVW_STALL_NONE);
 }
 END_TEST
 
@@ -86,29 +100,29 @@ END_TEST
 START_TEST(an_idle_engine_gets_its_time)
 {
 	second_of(KVW_STALL_FOUND, (struct behaviour){0}, 600);
-	kvw_stall_sent(&stall, true, 0, now_ns);
-	ck_assert_int_eq(kvw_stall_judge(&stall, 1, LIMIT, now_ns), KVW_STALL_NONE);
+	begins(0);
+	ck_assert_int_eq(judge(1), KVW_STALL_NONE);
 	ck_assert_int_eq(second_of(KVW_STALL_FOUND, stuck(1), 60), 15);
 }
 END_TEST
 
 START_TEST(three_times_the_longest_prefill)
 {
-	kvw_stall_sent(&stall, true, S(1), now_ns);
-	kvw_stall_sent(&stall, false, S(20), now_ns);
-	kvw_stall_sent(&stall, false, S(2), now_ns);
+	begins(S(1));
+	kvw_stall_wait(&stall, S(20), now_ns);
+	kvw_stall_wait(&stall, S(2), now_ns);
 	ck_assert_int_eq(second_of(KVW_STALL_FOUND, stuck(3), 100), 60);
 	setup();
-	kvw_stall_sent(&stall, true, S(20), now_ns);
-	kvw_stall_sent(&stall, true, 0, now_ns); /* that one has gone */
+	begins(S(20));
+	begins(0); /* that one has gone */
 	ck_assert_int_eq(second_of(KVW_STALL_FOUND, stuck(1), 100), 15);
 }
 END_TEST
 
 START_TEST(one_that_says_it_has_nothing_gets_twice_the_time)
 {
-	kvw_stall_sent(&stall, true, 0, now_ns);
-	ck_assert_int_eq(second_of(KVW_STALL_FOUND, (struct behaviour){.inflight = 1}, 100), 30);
+	begins(0);
+	ck_assert_int_eq(second_of(KVW_STALL_FOUND, (struct behaviour){.waiting = 1}, 100), 30);
 }
 END_TEST
 

@@ -383,7 +383,7 @@ START_TEST(test_erase_in_doubt)
 {
 	struct scene s, other;
 
-	open_scene(&s, 50 * MS);
+	open_scene(&s, 250 * MS);
 	ck_assert_int_eq(scene_put(&s, 1), KVT_OK);
 	scene_init(&other, &the_daemon);
 	scene_open(&other);
