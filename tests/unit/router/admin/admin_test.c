@@ -205,7 +205,7 @@ END_TEST
 START_TEST(ready_means_that_a_request_finds_a_worker)
 {
 	struct kvw_worker *worker = fixture.fleet->workers[1];
-	json_t *root = local("/ready", 1, 503); /* nobody has answered a probe */
+	json_t *root = local("/ready", 1, 503); /* no worker has answered a probe */
 
 	ck_assert_int_eq(json_integer_value(json_object_get(root, "workers")), 3);
 	ck_assert_int_eq(json_integer_value(json_object_get(root, "serving")), 0);

@@ -153,7 +153,7 @@ START_TEST(cached_tokens_compare_prediction_with_truth)
 
 	record.predicted_prompt = 1000;
 	record.predicted_cached = 600;
-	kvw_metrics_record(shard, &record); /* the truth is unknown: not an error of 600 */
+	kvw_metrics_record(shard, &record); /* the count of cached tokens is unknown: not an error of 600 */
 	record.prompt_known = record.cached_known = record.completion_known = true;
 	record.prompt_tokens = 1010;
 	record.cached_tokens = 640;
@@ -192,7 +192,7 @@ START_TEST(models_are_known_names_or_unknown_or_other)
 	record.model_label = 2;
 	kvw_metrics_record(shard, &record);
 	record.model_label = 0;
-	kvw_metrics_record(shard, &record); /* a name that nobody serves */
+	kvw_metrics_record(shard, &record); /* a name that no worker serves */
 	record.model.len = 0;
 	kvw_metrics_record(shard, &record); /* none at all: not counted by model */
 	record.model_label = 9; /* an index that no view has shown */

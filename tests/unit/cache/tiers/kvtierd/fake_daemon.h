@@ -92,7 +92,7 @@ void fake_stop(struct fake_daemon *d); /* the segment is removed */
 void fake_restart(struct fake_daemon *d, bool new_segment);
 /* All connections are closed. */
 void fake_hang_up(struct fake_daemon *d);
-/* Nobody listens any more; fake_listen ends it. */
+/* The daemon does not listen any more; fake_listen ends that. */
 void fake_deafen(struct fake_daemon *d);
 void fake_listen(struct fake_daemon *d);
 /* A byte of the object whose name contains `text` changes. False: there is none. */

@@ -352,7 +352,7 @@ START_TEST(test_new_segment)
 		fake_restart(&the_daemon, turn % 2 == 0);
 		for (uint64_t n = 1; n <= 5; n++)
 			ck_assert_int_ne(scene_get(&s, n), KVT_OK);
-		s.ahead_ns += 61000 * MS; /* epochs are looked at again, and made anew */
+		s.ahead_ns += 61000 * MS; /* epochs are looked at again, and made once more */
 	}
 	end_scene(&s);
 }

@@ -1,5 +1,5 @@
 /*
- * kvtierd_scene.h - the tiered-storage tier in a test's hands, beside a fake daemon.
+ * kvtierd_scene.h - the tiered-storage tier in a test's hands, with a fake daemon.
  *
  * The payload of a chunk is a function of its number, so whatever a read gives can be checked; wrong
  * bytes end the test at once.

@@ -95,7 +95,7 @@ START_TEST(test_kept_lease)
 	ck_assert_int_eq(scene_get(&other, 1), KVT_OK); /* used up */
 	ck_assert_int_eq(the_daemon.leases, leases + 1);
 	scene_wait_no_lease(&other);
-	/* One that nobody uses goes back by itself. */
+	/* One that is not used goes back by itself. */
 	scene_close(&other);
 	scene_open(&other);
 	ck_assert_uint_eq(scene_probe(&other, 1, 4, NULL), 4);

@@ -152,7 +152,7 @@ START_TEST(syncs_that_fail)
 		enum kvt_status status = store_put_item(&s, n, &item, true);
 
 		ck_assert(status == KVT_OK || status == KVT_EIO);
-		/* What is not durable is not there: nobody was told that it is. */
+		/* What is not durable is not there: no caller was promised that it is. */
 		ck_assert_int_eq(store_has(&s, n), status == KVT_OK);
 	}
 	works_again();

@@ -141,7 +141,7 @@ START_TEST(keys_rotate)
 	ck_assert_int_eq(store_get(&s, 1), KVT_OK);
 	ck_assert_int_eq(put_for(2, 5), KVT_OK);
 	store_close(&s);
-	write_keys(KEY_2); /* the tenant's key was wrapped anew by the put */
+	write_keys(KEY_2); /* the tenant's key was wrapped again by the put */
 	ck_assert_int_eq(store_open(&s), KVT_OK);
 	ck_assert_int_eq(store_get(&s, 1), KVT_OK);
 	ck_assert_int_eq(store_get(&s, 2), KVT_OK);

@@ -43,7 +43,7 @@ START_TEST(put_then_get)
 	ck_assert_int_eq(store_put(&s, 1), KVT_EXISTS);
 	ck_assert_uint_eq(store_stats(&s).chunks, 60);
 	ck_assert_uint_eq(store_stats(&s).state, KVT_TIER_WORKS);
-	ck_assert_uint_lt(sizeof(struct nvme_side), 32); /* of memory beside each index entry */
+	ck_assert_uint_lt(sizeof(struct nvme_side), 32); /* of memory with each index entry */
 }
 END_TEST
 

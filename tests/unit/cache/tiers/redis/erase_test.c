@@ -321,7 +321,7 @@ START_TEST(reads_under_way)
 		else
 			erase_all(0);
 		ck_assert_ptr_nonnull(read.user);
-		if (round == 0) /* the value comes back for whoever reads it now */
+		if (round == 0) /* the value comes back for a tier that reads it now */
 			ck_assert_int_eq(put_for(1, 1, 7), KVT_OK);
 		fake.stall_verb = NULL;
 		for (int i = 0; i < 20 && read.user != NULL; i++)
@@ -337,7 +337,7 @@ START_TEST(erased_values_leave)
 {
 	for (uint64_t n = 0; n < 50; n++)
 		ck_assert_int_eq(put_for(0, n, n % 2 == 0 ? 7 : 8), KVT_OK);
-	fake_set("kvt1:somebody else's", "x", 1);
+	fake_set("kvt1:another program's", "x", 1);
 	erase_tenant(0, 7);
 	ck_assert_int_eq(rig_flush(&rig, 0), KVT_OK);
 	for (int i = 0; i < 30; i++) {

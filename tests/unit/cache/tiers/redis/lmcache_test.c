@@ -223,7 +223,7 @@ START_TEST(erased_keys)
 	ck_assert_int_eq(rig_erase(&rig, 0, 1), KVT_OK);
 	ck_assert_uint_eq(fake_count(NAME), 0);
 	ck_assert_int_eq(rig_get(&rig, 0, 1, BYTES), KVT_MISS);
-	/* Erased before anybody told its name: hidden, and gone when it is told. */
+	/* Erased before its name was known: hidden, and gone when the name is known. */
 	stock_set(NAME "kv_bytes", NAME "metadata", 1);
 	ck_assert_int_eq(rig_erase(&rig, 1, 1), KVT_OK);
 	ck_assert_int_eq(rig_flush(&rig, 1), KVT_OK);
@@ -249,7 +249,7 @@ START_TEST(an_erased_tenant)
 	ck_assert_int_eq(rig.tiers[0]->ops->erase_tenant(rig.tiers[0], &tenant, &erased), KVT_OK);
 	ck_assert_int_eq(rig_get(&rig, 0, 1, BYTES), KVT_MISS);
 	ck_assert_int_eq(rig_get(&rig, 0, 2, BYTES), KVT_OK);
-	/* Whose it is nobody knows: it might be the tenant's. */
+	/* Whose it is cannot be known: it might be the tenant's. */
 	ck_assert_int_eq(rig_get(&rig, 0, 3, BYTES), KVT_MISS);
 	ck_assert_int_eq(rig_flush(&rig, 0), KVT_OK);
 	name(1, 1, "a" NAME);

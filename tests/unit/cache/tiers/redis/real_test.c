@@ -127,7 +127,7 @@ START_TEST(written_found_read)
 }
 END_TEST
 
-/* Handle 1 found it wrong: it unlinks it, though nobody waits for that. */
+/* Handle 1 found it wrong: it unlinks it, though no caller waits for that. */
 static void must_leave(uint64_t n)
 {
 	for (int i = 0; i < 1000 && length_of(rig_name(&rig, n, 0)) != 0; i++)

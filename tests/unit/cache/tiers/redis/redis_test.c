@@ -351,7 +351,7 @@ START_TEST(a_server_that_stands_still)
 	begun = rig.now_ns;
 	ck_assert_int_eq(rig_get_by(&rig, 0, 1, 100, begun + 20 * MS), KVT_EIO);
 	ck_assert_int_le(rig.now_ns - begun, 22 * MS);
-	/* Whoever has no time learns nothing about the server. */
+	/* A caller without time learns nothing about the server. */
 	ck_assert_int_eq(rig_get_by(&rig, 0, 1, 100, rig.now_ns + MS / 2), KVT_MISS);
 	fake.stalled = false;
 	ck_assert_int_eq(rig_get(&rig, 0, 1, 100), KVT_OK);

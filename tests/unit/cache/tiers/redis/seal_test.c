@@ -202,7 +202,7 @@ static void count_done(struct kvt_tier_request *request)
 	ended++;
 }
 
-/* Sealed copies are bounded by l2_inflight; who finds no room waits. */
+/* Sealed copies are bounded by l2_inflight; a store that finds no room waits. */
 START_TEST(sealed_copies_are_bounded)
 {
 	static uint8_t bytes[600000];
