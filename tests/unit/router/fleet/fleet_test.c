@@ -236,6 +236,7 @@ START_TEST(bad_answers_in_a_row_eject_a_worker_whatever_its_probes_say)
 	int64_t now_ns = kvw_clock_ns();
 
 	config->health_passive_failures = 3;
+	config->ejection_min_answers = 100; /* their share says nothing */
 	requests_fail(0, 2);
 	kvw_fleet_judge(fleet, worker, KVW_GRADE_GOOD, false, "", now_ns);
 	requests_fail(0, 2);

@@ -352,7 +352,7 @@ START_TEST(erased_values_leave)
 		rig_steps(&rig, 0, 5);
 	}
 	ck_assert_uint_eq(fake_count("{"), 0);
-	ck_assert_uint_eq(fake_count("somebody"), 1);
+	ck_assert_uint_eq(fake_count("another program"), 1);
 }
 END_TEST
 
