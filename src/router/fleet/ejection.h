@@ -69,7 +69,7 @@ enum kvw_err kvw_ejections_init(struct kvw_ejections *all, const struct kvw_conf
 	size_t workers) KVW_MUST_CHECK;
 void kvw_ejections_finish(struct kvw_ejections *all);
 
-/* What a grade, made of the worker. */
+/* What a grade has changed. */
 enum kvw_ejection_change {
 	KVW_EJECTION_NO_CHANGE,
 	KVW_EJECTION_EJECTED,
