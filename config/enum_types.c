@@ -20,6 +20,7 @@
 		.words = words_of_##enum_name,                                                     \
 		.size = sizeof(int),                                                               \
 		.parse = kvw_word_parse,                                                           \
+		.print = kvw_word_print,                                                           \
 	};
 #define KVW_ENUM_WORD(word, number)
 #define KVW_ENUM_END

@@ -159,6 +159,144 @@ void kvw_key_print(const struct kvw_key *key, const void *values, char out[KVW_K
 		key->type->print(key->type, &value, out, KVW_KEY_PRINT);
 }
 
+static size_t room_of(const char *text)
+{
+	return 2 * strlen(text) + 3; /* see kvw_text_print */
+}
+
+static char *text_of_list(const struct kvw_type *item, const struct kvw_strings *list)
+{
+	size_t room = sizeof("[]"), used = 0;
+	char *text;
+
+	for (size_t i = 0; i < list->count; i++)
+		room += room_of(list->items[i]) + strlen(", ");
+	text = malloc(room);
+	if (text == NULL)
+		return NULL;
+	text[used++] = '[';
+	for (size_t i = 0; i < list->count; i++) {
+		const union kvw_value value = {.text = list->items[i]};
+
+		if (i > 0)
+			used += (size_t)snprintf(text + used, room - used, ", ");
+		item->print(item, &value, text + used, room - used);
+		used += strlen(text + used);
+	}
+	snprintf(text + used, room - used, "]");
+	return text;
+}
+
+enum kvw_err kvw_key_text(const struct kvw_key *key, const void *values, char **out)
+{
+	const struct kvw_type *type = key->type;
+	union kvw_value value = value_of(key, values);
+	char empty[] = "", *text;
+	size_t room = 128; /* numbers and words */
+
+	if (type->item != NULL) {
+		text = text_of_list(type->item,
+			(const struct kvw_strings *)(const void *)((const char *)values + key->offset));
+	} else {
+		if (type->owned && value.text == NULL)
+			value.text = empty;
+		if (type->owned && room < room_of(value.text))
+			room = room_of(value.text);
+		text = malloc(room);
+		if (text != NULL && is_automatic(type, &value))
+			snprintf(text, room, "auto");
+		else if (text != NULL && type->secret)
+			snprintf(text, room, "%s", value.text[0] != '\0' ? "(secret)" : "\"\"");
+		else if (text != NULL)
+			type->print(type, &value, text, room);
+	}
+	if (text == NULL)
+		return KVW_ENOMEM;
+	*out = text;
+	return KVW_OK;
+}
+
+static bool same_lists(const struct kvw_strings *a, const struct kvw_strings *b)
+{
+	bool same = a->count == b->count;
+
+	for (size_t i = 0; same && i < a->count; i++)
+		same = strcmp(a->items[i], b->items[i]) == 0;
+	return same;
+}
+
+bool kvw_key_same(const struct kvw_key *key, const void *a, const void *b)
+{
+	const struct kvw_type *type = key->type;
+	union kvw_value first, second;
+
+	if (type->item != NULL)
+		return same_lists(
+			(const struct kvw_strings *)(const void *)((const char *)a + key->offset),
+			(const struct kvw_strings *)(const void *)((const char *)b + key->offset));
+	first = value_of(key, a);
+	second = value_of(key, b);
+	if (type->owned)
+		return strcmp(first.text != NULL ? first.text : "",
+			       second.text != NULL ? second.text : "") == 0;
+	if (type->compare != NULL)
+		return type->compare(&first, &second) == 0;
+	return memcmp(&first, &second, type->size) == 0;
+}
+
+static void release_list(struct kvw_strings *list)
+{
+	for (size_t k = 0; k < list->count; k++)
+		free(list->items[k]);
+	free(list->items);
+}
+
+static enum kvw_err copy_list(const struct kvw_strings *from, struct kvw_strings *to)
+{
+	struct kvw_strings copy = {0};
+	union kvw_value value;
+	enum kvw_err err = KVW_OK;
+
+	if (from->count > 0) {
+		copy.items = calloc(from->count, sizeof(*copy.items));
+		if (copy.items == NULL)
+			return KVW_ENOMEM;
+	}
+	while (copy.count < from->count && err == KVW_OK) {
+		err = kvw_text_copy(kvw_slice_of(from->items[copy.count]), &value);
+		if (err == KVW_OK)
+			copy.items[copy.count++] = value.text;
+	}
+	if (err != KVW_OK) {
+		release_list(&copy);
+		return err;
+	}
+	release_list(to);
+	*to = copy;
+	return KVW_OK;
+}
+
+enum kvw_err kvw_key_copy(const struct kvw_key *key, const void *from, void *to)
+{
+	const char *source = (const char *)from + key->offset;
+	char *target = (char *)to + key->offset;
+	union kvw_value value = value_of(key, from);
+	enum kvw_err err;
+
+	if (key->type->item != NULL)
+		return copy_list((const struct kvw_strings *)(const void *)source,
+			(struct kvw_strings *)(void *)target);
+	if (key->type->owned && value.text != NULL) {
+		err = kvw_text_copy(kvw_slice_of(value.text), &value);
+		if (err != KVW_OK)
+			return err;
+	}
+	if (key->type->owned)
+		free(*(char **)(void *)target);
+	memcpy(target, &value, key->type->size);
+	return KVW_OK;
+}
+
 void kvw_keys_release(const struct kvw_key *keys, size_t count, void *values)
 {
 	for (size_t i = 0; i < count; i++) {
@@ -167,11 +305,7 @@ void kvw_keys_release(const struct kvw_key *keys, size_t count, void *values)
 		if (keys[i].type->owned) {
 			free(*(char **)(void *)field);
 		} else if (keys[i].type->item != NULL) {
-			struct kvw_strings *list = (struct kvw_strings *)(void *)field;
-
-			for (size_t k = 0; k < list->count; k++)
-				free(list->items[k]);
-			free(list->items);
+			release_list((struct kvw_strings *)(void *)field);
 		}
 	}
 }

@@ -65,9 +65,20 @@ enum kvw_err kvw_key_parse(const struct kvw_schema *schema, const struct kvw_key
 bool kvw_key_holds(const struct kvw_schema *schema, const struct kvw_key *key, const void *values,
 	struct kvw_fault *fault);
 
-/* The member as YAML that parses to the same value; "" for an empty or missing text. Only for types
- * that print. */
+/* The member as YAML that parses to the same value; "" for an empty or missing text. Not for secrets
+ * and lists. */
 void kvw_key_print(const struct kvw_key *key, const void *values, char out[KVW_KEY_PRINT]);
+
+/* The same for every type, of any length, on the heap; the caller's. A secret shows as "(secret)", an
+ * empty one as "\"\"". KVW_ENOMEM. */
+enum kvw_err kvw_key_text(const struct kvw_key *key, const void *values, char **out) KVW_MUST_CHECK;
+
+/* Whether the member has the same value in both. */
+bool kvw_key_same(const struct kvw_key *key, const void *a, const void *b);
+
+/* Replaces the member of `to`, which owns its texts and lists, by a copy of that of `from`. KVW_ENOMEM
+ * leaves `to` as it was. */
+enum kvw_err kvw_key_copy(const struct kvw_key *key, const void *from, void *to) KVW_MUST_CHECK;
 
 /* Frees texts and lists of a struct that owns them. */
 void kvw_keys_release(const struct kvw_key *keys, size_t count, void *values);

@@ -64,7 +64,7 @@ struct kvw_type {
 	/* <0, 0, >0. NULL: the type has no range. */
 	int (*compare)(const union kvw_value *a, const union kvw_value *b);
 
-	/* As YAML that parses to the same value. NULL: no program prints it. */
+	/* As YAML that parses to the same value. NULL: a list or a secret. */
 	void (*print)(
 		const struct kvw_type *type, const union kvw_value *value, char *out, size_t room);
 };
@@ -91,7 +91,8 @@ void kvw_word_print(
 /* A copy on the heap. */
 enum kvw_err kvw_text_copy(struct kvw_slice text, union kvw_value *out) KVW_MUST_CHECK;
 
-/* Prints a text without control characters: plain where that is safe, else in double quotes. */
+/* Prints a text without control characters: plain where that is safe, also in a list, else in double
+ * quotes. Takes at most twice its length and 3 bytes. */
 void kvw_text_print(
 	const struct kvw_type *type, const union kvw_value *value, char *out, size_t room);
 

@@ -289,6 +289,20 @@ static void print_flag(
 	snprintf(out, room, "%s", value->word != 0 ? "true" : "false");
 }
 
+static void print_bool(
+	const struct kvw_type *type, const union kvw_value *value, char *out, size_t room)
+{
+	(void)type;
+	snprintf(out, room, "%s", value->flag ? "true" : "false");
+}
+
+static void print_int(
+	const struct kvw_type *type, const union kvw_value *value, char *out, size_t room)
+{
+	(void)type;
+	snprintf(out, room, "%" PRId64, value->integer);
+}
+
 static void print_count(
 	const struct kvw_type *type, const union kvw_value *value, char *out, size_t room)
 {
@@ -308,6 +322,8 @@ static void print_ratio(
 {
 	(void)type;
 	snprintf(out, room, "%.15g", value->ratio);
+	if (strtod(out, NULL) < value->ratio || strtod(out, NULL) > value->ratio)
+		snprintf(out, room, "%.17g", value->ratio);
 }
 
 /* A number in the largest unit, from `units` on, that divides it. */
@@ -328,14 +344,24 @@ static void print_size(
 	print_measure(size_units, value->size, out, room);
 }
 
+static void print_ms(uint64_t ms, char *out, size_t room)
+{
+	print_measure(ms == 0 ? duration_units + 1 : duration_units, ms, out, room); /* "0s" */
+}
+
+static void print_duration(
+	const struct kvw_type *type, const union kvw_value *value, char *out, size_t room)
+{
+	(void)type;
+	print_ms((uint64_t)value->integer, out, room);
+}
+
 /* A C caller's odd nanoseconds are cut. */
 static void print_time(
 	const struct kvw_type *type, const union kvw_value *value, char *out, size_t room)
 {
-	uint64_t ms = value->size / NS_PER_MS;
-
 	(void)type;
-	print_measure(ms == 0 ? duration_units + 1 : duration_units, ms, out, room); /* "0s" */
+	print_ms(value->size / NS_PER_MS, out, room);
 }
 
 #define BYTES_EXPECTED "a size such as 64MiB (KiB, MiB, GiB, TiB or plain bytes)"
@@ -350,9 +376,9 @@ static void print_time(
 		.print = (printer),                                                                \
 		__VA_ARGS__}
 
-NUMBER_TYPE(BOOL, "truth value", "true or false", flag, parse_bool, NULL, NULL, );
+NUMBER_TYPE(BOOL, "truth value", "true or false", flag, parse_bool, NULL, print_bool, );
 NUMBER_TYPE(FLAG, "truth value", "true or false", word, parse_flag, NULL, print_flag, );
-NUMBER_TYPE(INT, "whole number", "a whole number", integer, parse_int, compare_integers, NULL, );
+NUMBER_TYPE(INT, "whole number", "a whole number", integer, parse_int, compare_integers, print_int, );
 NUMBER_TYPE(
 	COUNT, "whole number", "a whole number", count, parse_count, compare_counts, print_count, );
 NUMBER_TYPE(NODE, "whole number", "a whole number", word, parse_node, compare_nodes, print_node, );
@@ -361,7 +387,8 @@ NUMBER_TYPE(AUTO_COUNT, "whole number or `auto`", "auto, or a whole number", cou
 NUMBER_TYPE(SIZE, "size", BYTES_EXPECTED, size, parse_size, compare_sizes, print_size, );
 NUMBER_TYPE(AUTO_SIZE, "size or `auto`", "auto, or " BYTES_EXPECTED, size, parse_size,
 	compare_sizes, print_size, .automatic = true);
-NUMBER_TYPE(DURATION, "duration", TIME_EXPECTED, integer, parse_duration, compare_integers, NULL, );
+NUMBER_TYPE(DURATION, "duration", TIME_EXPECTED, integer, parse_duration, compare_integers,
+	print_duration, );
 NUMBER_TYPE(TIME, "duration", TIME_EXPECTED, size, parse_time, compare_sizes, print_time, );
 NUMBER_TYPE(RATIO, "number", "a number such as 0.25", ratio, parse_ratio, compare_ratios,
 	print_ratio, );

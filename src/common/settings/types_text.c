@@ -291,7 +291,7 @@ void kvw_word_print(
 
 static bool is_plain(const char *text)
 {
-	if (*text == '\0' || *text == '-' || *text == '~' || strcmp(text, "null") == 0)
+	if (*text == '\0' || *text == '-' || *text == ':' || strcmp(text, "null") == 0)
 		return false;
 	for (; *text != '\0'; text++) {
 		bool word = (*text >= 'a' && *text <= 'z') || (*text >= 'A' && *text <= 'Z') ||
@@ -301,6 +301,25 @@ static bool is_plain(const char *text)
 			return false;
 	}
 	return true;
+}
+
+/* Characters that YAML reads as a line's end or not at all, and those that act on a terminal, as an
+ * escape: their bytes, or 0 for all others. */
+static size_t escape(const unsigned char *c, char out[8])
+{
+	if (c[0] == 0xC2 && c[1] >= 0x80 && c[1] < 0xA0) {
+		snprintf(out, 8, "\\x%02X", c[1]);
+		return 2;
+	}
+	if (c[0] == 0xE2 && c[1] == 0x80 && (c[2] == 0xA8 || c[2] == 0xA9)) {
+		snprintf(out, 8, "\\u20%02X", c[2] - 0x80);
+		return 3;
+	}
+	if (c[0] == 0xEF && c[1] == 0xBB && c[2] == 0xBF) {
+		snprintf(out, 8, "\\uFEFF");
+		return 3;
+	}
+	return 0;
 }
 
 void kvw_text_print(
@@ -315,6 +334,15 @@ void kvw_text_print(
 	}
 	out[used++] = '"';
 	for (const char *c = value->text; *c != '\0' && used + 4 < room; c++) {
+		char escaped[8];
+		size_t bytes = escape((const unsigned char *)c, escaped);
+
+		if (bytes > 0 && used + strlen(escaped) + 2 <= room) {
+			memcpy(out + used, escaped, strlen(escaped));
+			used += strlen(escaped);
+			c += bytes - 1;
+			continue;
+		}
 		if (*c == '"' || *c == '\\')
 			out[used++] = '\\';
 		out[used++] = *c;
@@ -330,6 +358,7 @@ void kvw_text_print(
 		.size = sizeof(char *),                                                            \
 		.owned = true,                                                                     \
 		.parse = (parser),                                                                 \
+		.print = kvw_text_print,                                                           \
 	}
 
 TEXT_TYPE(STRING, "text", "text without control characters", parse_string);
@@ -340,6 +369,7 @@ const struct kvw_type kvw_type_URL = {
 	.size = sizeof(char *),
 	.owned = true,
 	.parse = parse_url,
+	.print = kvw_text_print,
 };
 TEXT_TYPE(PATH, "path", "a path that begins with `/`", parse_path);
 TEXT_TYPE(TOKEN, "name", "a name of letters, digits and -_.!#$%&'*+^`|~", parse_token);
