@@ -8,6 +8,7 @@
 #include <yaml.h>
 
 #include "helpers.h"
+#include "config/diff.h"
 #include "tests/unit/suite.h"
 
 static long allowed = -1; /* allocations until failure; below 0: no limit */
@@ -157,6 +158,48 @@ START_TEST(test_flags)
 }
 END_TEST
 
+static const char changed[] = "listen: 0.0.0.0:2\n"
+			      "log: {access: stdout}\n"
+			      "routing: {session: {headers: [d]}}\n"
+			      "workers:\n"
+			      "  - url: http://a:1\n"
+			      "    models: [x, z]\n"
+			      "  - url: http://c:1\n";
+
+/* The diff of two, and what a reload keeps of the first. */
+START_TEST(test_diff)
+{
+	enum kvw_err err = KVW_ENOMEM;
+	FILE *errors = fopen("/dev/null", "w");
+	long needed = -1;
+
+	ck_assert_ptr_nonnull(errors);
+	while (err == KVW_ENOMEM) {
+		struct kvw_config *before = NULL, *after = NULL;
+		struct kvw_config_diff *diff = NULL;
+
+		ck_assert_int_lt(++needed, 10000);
+		allowed = -1;
+		live = 0;
+		counting = true;
+		ck_assert_int_eq(load_once(FROM_FILE, right, errors, &before), KVW_OK);
+		ck_assert_int_eq(load_once(FROM_FILE, changed, errors, &after), KVW_OK);
+		allowed = needed;
+		err = kvw_config_diff(before, after, test_strategies, &diff);
+		if (err == KVW_OK)
+			err = kvw_config_take_restart_keys(before, after, test_strategies);
+		kvw_config_diff_destroy(diff);
+		kvw_config_destroy(before);
+		kvw_config_destroy(after);
+		counting = false;
+		ck_assert_msg(live == 0, "%ld blocks left after %ld allocations", live, needed);
+	}
+	ck_assert_int_eq(err, KVW_OK);
+	ck_assert_int_gt(needed, 30);
+	fclose(errors);
+}
+END_TEST
+
 START_TEST(test_file_buffer)
 {
 	struct kvw_config *config = NULL;
@@ -183,6 +226,7 @@ int main(void)
 	tcase_add_test(tc, test_wrong_file);
 	tcase_add_test(tc, test_broken_file);
 	tcase_add_test(tc, test_flags);
+	tcase_add_test(tc, test_diff);
 	tcase_add_test(tc, test_file_buffer);
 	return run_tcase("config memory", tc);
 }
