@@ -9,6 +9,7 @@
  * where to read on, both to standard error, and exits with status 2.
  */
 #include "cli.h"
+#include "cli_diff.h"
 
 #include <getopt.h>
 #include <stddef.h>
@@ -23,6 +24,7 @@ enum option_id {
 	OPTION_CONFIG = 'c',
 	OPTION_HELP = 'h',
 	OPTION_VERSION = 'V',
+	OPTION_DIFF = 255,
 	OPTION_SETTING = 256
 };
 
@@ -61,6 +63,7 @@ struct reader {
 	const char *given;    /* the first setting given; NULL: none */
 	const char *given_key;
 	bool check; /* the word `check` */
+	const char *diff; /* the file after --diff; NULL: none */
 	bool done;  /* nothing more to do, leave with cli->status */
 };
 
@@ -76,6 +79,7 @@ static void print_usage(FILE *out)
 	fputs("Usage:\n"
 	      "  kvway -c FILE                               run with a configuration file\n"
 	      "  kvway check -c FILE                         only say what is wrong in it\n"
+	      "  kvway check -c FILE --diff RUNNING          what a reload from RUNNING would change\n"
 	      "  kvway [--listen ADDR] --worker URL ...      run without a file\n"
 	      "  kvway explain < request.json                which worker would get it, and why\n",
 		out);
@@ -100,6 +104,8 @@ static void print_help(FILE *out)
 		out);
 	fputs("\nWith a file:\n"
 	      "  -c, --config FILE        YAML; every key is explained in config/REFERENCE.md\n"
+	      "      --diff RUNNING       with `check`: the file that a router runs with; shows each key\n"
+	      "                           and worker that differs, and whether it needs a restart\n"
 	      "\nWithout a file:\n",
 		out);
 	for (size_t i = 0; i < SETTING_COUNT; i++) {
@@ -117,6 +123,8 @@ static void print_help(FILE *out)
 	      "  http://127.0.0.1:9090/health, /ready and /metrics answer on the admin address.\n"
 	      "  kvway explain asks there too; kvway explain --help says how.\n"
 	      "  SIGTERM lets running requests finish, then exits 0; a second one exits at once.\n"
+	      "\nExit status: 0 all is well, 1 mistakes in the configuration or no start, 2 wrong usage,\n"
+	      "3 `check --diff` found a difference that needs a restart.\n"
 	      "\nWhere to look next:\n"
 	      "  config/examples/minimal.yaml   the smallest useful file, to begin with\n"
 	      "  config/REFERENCE.md            every key with its default and range\n"
@@ -128,7 +136,7 @@ static void print_help(FILE *out)
 /* `--lisen`: the nearest flag. */
 static void report_unknown_flag(struct reader *r, const char *argument)
 {
-	static const char *const others[] = {"config", "help", "version"};
+	static const char *const others[] = {"config", "diff", "help", "version"};
 	struct kvw_suggest near;
 	char name[KVW_SUGGEST_MAX + 1];
 	const char *begin = argument + strspn(argument, "-");
@@ -182,6 +190,10 @@ static void take_option(struct reader *r, int option, const char *argument)
 		take_twice(r, "-c");
 	} else if (option == OPTION_CONFIG) {
 		r->cli->config_path = optarg;
+	} else if (option == OPTION_DIFF && r->diff != NULL) {
+		take_twice(r, "--diff");
+	} else if (option == OPTION_DIFF) {
+		r->diff = optarg;
 	} else if (option == OPTION_HELP) {
 		print_help(r->out);
 		r->done = true;
@@ -204,15 +216,16 @@ static void take_option(struct reader *r, int option, const char *argument)
 
 static void read_options(struct reader *r, int argc, char **argv)
 {
-	struct option options[SETTING_COUNT + 4] = {
+	struct option options[SETTING_COUNT + 5] = {
 		{"config", required_argument, NULL, OPTION_CONFIG},
+		{"diff", required_argument, NULL, OPTION_DIFF},
 		{"help", no_argument, NULL, OPTION_HELP},
 		{"version", no_argument, NULL, OPTION_VERSION},
 	};
 	int option;
 
 	for (size_t i = 0; i < SETTING_COUNT; i++)
-		options[3 + i] = (struct option){
+		options[4 + i] = (struct option){
 			settings[i].name, required_argument, NULL, OPTION_SETTING + (int)i};
 	opterr = 0;
 	optind = 0; /* glibc: start over, forget a former call */
@@ -256,6 +269,9 @@ static void check_combination(struct reader *r)
 			"set `%s` in %s\n",
 			r->given, r->given_key, path);
 		fail_usage(r);
+	} else if (r->diff != NULL && !r->check) {
+		fputs("kvway: --diff without `check`: give kvway check -c NEW --diff RUNNING\n", r->err);
+		fail_usage(r);
 	} else if (path == NULL && r->flags.worker_count == 0) {
 		if (r->given != NULL || r->check)
 			fprintf(r->err,
@@ -288,6 +304,25 @@ enum kvw_err kvw_cli_load_file(const char *path, FILE *errors, struct kvw_config
 	return load_config(path, NULL, errors, out);
 }
 
+/* What a reload from the file r->diff to `config` would change. */
+static void check_diff(struct reader *r, const struct kvw_config *config)
+{
+	struct kvw_config *running = NULL;
+	struct kvw_config_diff *diff = NULL;
+
+	r->cli->status = KVW_CLI_FAILED;
+	if (load_config(r->diff, NULL, r->err, &running) != KVW_OK)
+		return;
+	if (kvw_config_diff(running, config, kvw_strategies, &diff) == KVW_OK) {
+		kvw_cli_print_diff(r->out, diff, r->diff);
+		r->cli->status = diff->restart_count > 0 ? KVW_CLI_RESTART : KVW_CLI_OK;
+	} else {
+		fputs("kvway: out of memory\n", r->err);
+	}
+	kvw_config_diff_destroy(diff);
+	kvw_config_destroy(running);
+}
+
 static void load(struct reader *r)
 {
 	struct kvw_config *config = NULL;
@@ -303,6 +338,8 @@ static void load(struct reader *r)
 		fprintf(r->out, "%s: ok, %zu worker%s, strategy %s\n",
 			path != NULL ? path : "flags", config->worker_count,
 			config->worker_count == 1 ? "" : "s", config->routing_strategy);
+		if (r->diff != NULL)
+			check_diff(r, config);
 		kvw_config_destroy(config);
 		r->done = true;
 		return;

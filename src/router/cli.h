@@ -21,6 +21,7 @@ enum kvw_cli_status {
 	KVW_CLI_OK = 0,
 	KVW_CLI_FAILED = 1, /* the configuration has mistakes or cannot be read */
 	KVW_CLI_USAGE = 2,  /* the command line itself is wrong */
+	KVW_CLI_RESTART = 3, /* `check --diff`: something that differs needs a restart */
 };
 
 /* Plain data. */

@@ -82,6 +82,11 @@ static const struct wrong wrongs[] = {
 	{"-xh", "kvway: unknown flag -x\n"},
 	{"--listen", "kvway: --listen needs a value\n"},
 	{"-c", "kvway: -c needs a value\n"},
+	{"check -c a --diff", "kvway: --diff needs a value\n"},
+	{"check -c a --diff b --diff c", "kvway: --diff was given twice\n"},
+	{"-c a --diff b", "kvway: --diff without `check`: give kvway check -c NEW --diff RUNNING\n"},
+	{"check --diff b", "kvway: nothing to check: give -c FILE"},
+	{"check --dfif b", "kvway: unknown flag --dfif; did you mean `--diff`?\n"},
 	{"--help=please", "kvway: --help=please: this flag takes no value\n"},
 	{"-c a -c b", "kvway: -c was given twice\n"},
 	{"--listen a:1 --listen b:1", "kvway: --listen was given twice\n"},
@@ -180,6 +185,69 @@ START_TEST(test_files)
 }
 END_TEST
 
+static void write_file(char path[], const char *text)
+{
+	int fd = mkstemp(path);
+
+	ck_assert_int_ge(fd, 0);
+	ck_assert_int_eq(write(fd, text, strlen(text)), (ssize_t)strlen(text));
+	close(fd);
+}
+
+START_TEST(test_diff)
+{
+	static const struct {
+		const char *text;
+		enum kvw_cli_status status;
+		const char *says; /* after the line that the file is ok */
+	} rows[] = {
+		{"listen: 0.0.0.0:1\nworkers: [{url: 'http://a:1'}, {url: 'http://b:1'}]\n", KVW_CLI_OK,
+			"no difference from "},
+		{"listen: 0.0.0.0:1\n"
+		 "timeouts: {drain: 2m}\n"
+		 "workers: [{url: 'http://a:1', models: [m], api_key: hunter2}, {url: 'http://c:1'}]\n",
+			KVW_CLI_OK,
+			"KEY                        OLD    NEW       TAKES EFFECT\n"
+			"timeouts.drain             1m     2m        at reload\n"
+			"worker http://b:1          there  removed   at reload\n"
+			"worker http://a:1 models   []     [m]       at reload\n"
+			"worker http://a:1 api_key  \"\"     (secret)  at reload\n"
+			"worker http://c:1          -      added     at reload\n"
+			"a reload takes all of this over\n"},
+		{"loops: 2\nworkers: [{url: 'http://a:1'}, {url: 'http://b:1'}]\n", KVW_CLI_RESTART,
+			"KEY     OLD        NEW           TAKES EFFECT\n"
+			"listen  0.0.0.0:1  0.0.0.0:8080  needs a restart\n"
+			"loops   0          2             needs a restart\n"
+			"2 keys need a restart; until then the running values stay\n"},
+	};
+	char running[] = "/tmp/kvway-cli-XXXXXX", line[96], said[1024];
+	struct called called;
+
+	write_file(running, rows[0].text);
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		char path[] = "/tmp/kvway-cli-XXXXXX";
+
+		write_file(path, rows[i].text);
+		snprintf(line, sizeof(line), "check -c %s --diff %s", path, running);
+		called = call(line);
+		ck_assert_int_eq(called.action, KVW_CLI_EXIT);
+		ck_assert_msg(called.cli.status == rows[i].status, "%s", called.out);
+		ck_assert_str_eq(called.err, "");
+		snprintf(said, sizeof(said), "%s%s", rows[i].says, i == 0 ? running : "");
+		ck_assert_msg(strncmp(strchr(called.out, '\n') + 1, said, strlen(said)) == 0, "%s",
+			called.out);
+		called_release(&called);
+		unlink(path);
+	}
+	snprintf(line, sizeof(line), "check -c %s --diff /nonexistent/f", running);
+	called = call(line);
+	ck_assert_int_eq(called.cli.status, KVW_CLI_FAILED);
+	ck_assert_str_eq(called.err, "/nonexistent/f: cannot be opened: No such file or directory\n");
+	called_release(&called);
+	unlink(running);
+}
+END_TEST
+
 START_TEST(test_missing_file)
 {
 	struct called called = call("-c /nonexistent/f.yaml");
@@ -241,6 +309,7 @@ int main(void)
 	tcase_add_loop_test(tc, test_wrong_usage, 0, (int)(sizeof(wrongs) / sizeof(wrongs[0])));
 	tcase_add_test(tc, test_run_with_flags);
 	tcase_add_test(tc, test_files);
+	tcase_add_test(tc, test_diff);
 	tcase_add_test(tc, test_missing_file);
 	tcase_add_test(tc, test_check_of_flags);
 	tcase_add_test(tc, test_help);
