@@ -3,6 +3,8 @@
  */
 #include "core/breaker.h"
 
+#include "base/random.h"
+
 #define JITTER_PART 8
 
 void kvt_breaker_init(struct kvt_breaker *b, const struct kvt_config *config, uint64_t seed)
@@ -11,7 +13,7 @@ void kvt_breaker_init(struct kvt_breaker *b, const struct kvt_config *config, ui
 		.limit = config->breaker_failures,
 		.open_ns = config->breaker_open_ns,
 		.open_max_ns = config->breaker_open_max_ns,
-		.seed = seed | 1,
+		.seed = seed,
 	};
 }
 
@@ -22,22 +24,13 @@ static void become(struct kvt_breaker *b, enum kvt_breaker_state state)
 	b->round++;
 }
 
-/* xorshift64: the jitter needs no more, and is the same for the same seed. */
-static uint64_t next_random(uint64_t *seed)
-{
-	*seed ^= *seed << 13;
-	*seed ^= *seed >> 7;
-	*seed ^= *seed << 17;
-	return *seed;
-}
-
 static void trip(struct kvt_breaker *b, int64_t now_ns)
 {
 	uint64_t pause_ns = b->pause_ns == 0 ? b->open_ns : b->pause_ns * 2;
 
 	b->pause_ns = pause_ns < b->open_max_ns ? pause_ns : b->open_max_ns;
 	b->until_ns = now_ns + (int64_t)b->pause_ns +
-		      (int64_t)(next_random(&b->seed) % (b->pause_ns / JITTER_PART + 1));
+		      (int64_t)(kvw_random(&b->seed) % (b->pause_ns / JITTER_PART + 1));
 	atomic_fetch_add_explicit(&b->trips, 1, memory_order_relaxed);
 	become(b, KVT_BREAKER_OPEN);
 }

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/random.h"
 #include "daemon/catalog_parts.h"
 
 /* --- keys ------------------------------------------------------------------------------------- */
@@ -134,10 +135,7 @@ static unsigned draw_levels(struct kvt_catalog *c)
 {
 	unsigned levels = 1;
 
-	c->random ^= c->random << 13;
-	c->random ^= c->random >> 7;
-	c->random ^= c->random << 17;
-	for (uint64_t bits = c->random; (bits & 1) != 0 && levels < KVT_CATALOG_LEVELS; bits >>= 1)
+	for (uint64_t bits = kvw_random(&c->random); (bits & 1) != 0 && levels < KVT_CATALOG_LEVELS; bits >>= 1)
 		levels++;
 	return levels;
 }
@@ -374,7 +372,7 @@ enum kvt_status kvt_catalog_create(
 	c->surroundings = options->surroundings;
 	c->most = options->most;
 	c->most_bytes = options->most_bytes;
-	c->random = (uint64_t)kvt_now(c->surroundings) | 1;
+	c->random = (uint64_t)kvt_now(c->surroundings);
 	c->fd = c->new_fd = -1;
 	pthread_mutex_init(&c->lock, NULL);
 	if (options->path != NULL)

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/random.h"
 #include "io/testing/disk_state.h"
 
 /* What became of one inode. */
@@ -80,7 +81,7 @@ static bool sure(const struct loss *l, const struct disk_event *e)
 
 static bool lose(struct loss *l)
 {
-	return disk_random(&l->random) % 256 < l->losing;
+	return kvw_random(&l->random) % 256 < l->losing;
 }
 
 /* --- writes ------------------------------------------------------------------------------------- */
@@ -93,7 +94,7 @@ static enum fate draw_fate(struct loss *l)
 		return KEPT;
 	if (lose(l))
 		return LOST;
-	return torn[disk_random(&l->random) % 5];
+	return torn[kvw_random(&l->random) % 5];
 }
 
 static void draw_pages(struct loss *l, const struct disk_event *e, size_t place)
@@ -102,12 +103,12 @@ static void draw_pages(struct loss *l, const struct disk_event *e, size_t place)
 	uint64_t first = e->offset / KVT_DISK_PAGE;
 	uint64_t count = e->bytes == 0 ? 0 : (e->offset + e->bytes - 1) / KVT_DISK_PAGE - first + 1;
 	enum fate fate = draw_fate(l);
-	uint64_t cut = count == 0 ? 0 : disk_random(&l->random) % (count + 1);
+	uint64_t cut = count == 0 ? 0 : kvw_random(&l->random) % (count + 1);
 
 	for (uint64_t i = 0; i < count; i++) {
 		bool keep = fate == KEPT || (fate == FIRST_PAGES && i < cut) ||
 			(fate == LAST_PAGES && i >= cut) ||
-			(fate == SOME_PAGES && disk_random(&l->random) % 2 == 0);
+			(fate == SOME_PAGES && kvw_random(&l->random) % 2 == 0);
 
 		if (keep)
 			inode->last[first + i] = (uint32_t)place + 1;
@@ -293,7 +294,7 @@ static void loss_finish(struct loss *l)
 static uint32_t draw_losing(uint64_t *random)
 {
 	static const uint32_t often[] = {0, 256, 8, 64, 128, 192, 248};
-	uint64_t r = disk_random(random);
+	uint64_t r = kvw_random(random);
 
 	return r % 4 == 0 ? (uint32_t)(r >> 32) % 257 : often[(r >> 8) % 7];
 }
@@ -309,7 +310,7 @@ enum kvt_status kvt_disk_after(struct kvt_disk *disk, enum kvt_disk_end end, uin
 	if (kvt_disk_create(&options, &l.to) != KVT_OK)
 		return KVT_ENOMEM;
 	l.losing = draw_losing(&l.random);
-	l.journal = disk_random(&l.random) % 3 != 0;
+	l.journal = kvw_random(&l.random) % 3 != 0;
 	pthread_mutex_lock(&disk->lock);
 	ok = order_events(&l) && copy_inodes(&l) && look_at_events(&l) && apply(&l);
 	pthread_mutex_unlock(&disk->lock);

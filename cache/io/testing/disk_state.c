@@ -6,15 +6,6 @@
 
 #include "io/testing/disk_state.h"
 
-uint64_t disk_random(uint64_t *state)
-{
-	uint64_t z = *state += UINT64_C(0x9e3779b97f4a7c15);
-
-	z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
-	z = (z ^ (z >> 27)) * UINT64_C(0x94d049bb133111eb);
-	return z ^ (z >> 31);
-}
-
 /* --- content ------------------------------------------------------------------------------------ */
 
 static bool content_room(struct disk_content *c, uint64_t pages)

@@ -86,8 +86,6 @@ struct kvt_disk {
 	struct kvt_disk_stats stats;
 };
 
-uint64_t disk_random(uint64_t *state); /* any state; splitmix64 */
-
 bool disk_content_write(struct disk_content *c, uint64_t offset, const void *from, uint64_t bytes);
 void disk_content_read(
 	const struct disk_content *c, uint64_t offset, void *out, uint64_t bytes);

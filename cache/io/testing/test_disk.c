@@ -11,6 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/random.h"
 #include "io/testing/disk_state.h"
 #include "io/queue.h"
 
@@ -464,7 +465,7 @@ static struct kvt_io_op *next_due(struct disk_io *d)
 	if (op != NULL)
 		return op;
 	if (d->disk->options.seed != 0 && d->pending_count > 1)
-		start = disk_random(&d->disk->random) % d->pending_count;
+		start = kvw_random(&d->disk->random) % d->pending_count;
 	for (size_t i = 0; at == SIZE_MAX && i < d->pending_count; i++)
 		if (d->pending[(start + i) % d->pending_count].due_ns <= now)
 			at = (start + i) % d->pending_count;

@@ -11,6 +11,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/random.h"
 #include "io/testing/disk_state.h"
 #include "io/queue.h"
 #include "io/testing/test_faults.h"
@@ -97,11 +98,11 @@ static bool strike(struct kvt_faults *f, uint32_t on, const char *name,
 		if (!applies(a, on, name) || a->seen++ < a->rule.skip ||
 			(a->rule.count > 0 && a->hit >= a->rule.count))
 			continue;
-		if ((double)(disk_random(&f->random) >> 11) * 0x1p-53 >= chance)
+		if (kvw_random_fraction(&f->random) >= chance)
 			continue;
 		a->hit++;
 		*rule = a->rule;
-		*dice = disk_random(&f->random);
+		*dice = kvw_random(&f->random);
 		f->struck[rule->kind]++;
 		strikes = true;
 	}

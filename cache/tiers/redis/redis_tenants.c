@@ -353,10 +353,10 @@ static void advance(struct redis_tenant *e)
 	if (e->raise) {
 		if (!e->raise_failed || kvt_now(e->t->s) >= e->again_ns)
 			send_epoch(e, TENANT_RAISES, "INCRBY",
-				RAISED_FROM + kvw_redis_random(&e->t->seed) % RAISED_FROM);
+				RAISED_FROM + kvw_random(&e->t->seed) % RAISED_FROM);
 	} else if (e->create && e->known && !e->failed && e->epoch == 0) {
 		send_epoch(e, TENANT_CREATES, "SET",
-			1 + kvw_redis_random(&e->t->seed) % (RAISED_FROM - 1));
+			1 + kvw_random(&e->t->seed) % (RAISED_FROM - 1));
 	}
 }
 

@@ -551,7 +551,7 @@ static void set_limits(struct redis_tier *t, const struct kvt_config *config)
 	TAILQ_INIT(&t->flushes);
 	if (getrandom(&t->seed, sizeof(t->seed), 0) != sizeof(t->seed))
 		t->seed = (uint64_t)(uintptr_t)t ^ (uint64_t)kvt_wall(t->s);
-	t->hash_seed = kvw_redis_random(&t->seed);
+	t->hash_seed = kvw_random(&t->seed);
 }
 
 static enum kvt_status redis_create(

@@ -30,10 +30,10 @@
 #include <stdatomic.h>
 #include <sys/queue.h>
 
+#include "base/random.h"
 #include "tiers/presence.h"
 #include "chunk/l2_url.h"
 #include "chunk/note.h"
-#include "redis/random.h"
 #include "redis/redis.h"
 #include "tiers/redis/redis_lmcache.h"
 #include "tiers/redis/redis_names.h"

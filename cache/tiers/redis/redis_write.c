@@ -44,7 +44,7 @@ static void fill_footer(struct redis_job *job, const struct redis_epochs *epochs
 		.part_bytes = t->part_bytes,
 		.parts = redis_part_count(r->bytes, t->part_bytes),
 		.tokens = t->tokens_per_chunk,
-		.writer = kvw_redis_random(&t->seed),
+		.writer = kvw_random(&t->seed),
 		.epoch = epochs->all,
 		.tenant_epoch = epochs->tenant,
 		.written_wall_ns = kvt_wall(t->s),

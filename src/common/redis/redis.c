@@ -15,9 +15,9 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "base/random.h"
 #include "redis/client.h"
 #include "redis/info.h"
-#include "redis/random.h"
 #include "redis/wire.h"
 
 #define EVENTS 64 /* of one call of epoll_wait */
@@ -301,7 +301,7 @@ bool kvw_redis_client_busy(const struct kvw_redis *r)
 
 uint32_t kvw_redis_client_random(struct kvw_redis *r, uint32_t limit)
 {
-	return kvw_redis_random_below(&r->settings.random, limit);
+	return kvw_random_below(&r->settings.random, limit);
 }
 
 const struct kvw_redis_env *kvw_redis_client_env(struct kvw_redis *r)

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "redis/random.h"
+#include "base/random.h"
 
 #define MS                INT64_C(1000000)
 #define RETRY_LEAST_NS    (50 * MS)
@@ -108,7 +108,7 @@ static void back_off(struct kvw_redis_server *server, int64_t now_ns)
 
 	if (delay_ns > RETRY_MOST_NS)
 		delay_ns = RETRY_MOST_NS;
-	delay_ns += delay_ns / 4 - (int64_t)kvw_redis_random_below(
+	delay_ns += delay_ns / 4 - (int64_t)kvw_random_below(
 					   &server->settings->random, (uint32_t)(delay_ns / 2));
 	server->failures++;
 	server->retry_ns = now_ns + delay_ns;

@@ -2,6 +2,7 @@
 #include "fleet/ejection.h"
 
 #include "base/clock.h"
+#include "base/random.h"
 
 #define COUNT_BITS 16
 #define COUNT_MAX  ((UINT64_C(1) << COUNT_BITS) - 1)
@@ -14,8 +15,8 @@
 enum kvw_err kvw_ejections_init(
 	struct kvw_ejections *all, const struct kvw_config *config, size_t workers)
 {
-	*all = (struct kvw_ejections){.config = config, .workers = workers,
-		.random = (uint64_t)kvw_clock_ns() * UINT64_C(0x9E3779B97F4A7C15) | 1};
+	*all = (struct kvw_ejections){
+		.config = config, .workers = workers, .random = (uint64_t)kvw_clock_ns()};
 	return pthread_mutex_init(&all->mutex, NULL) == 0 ? KVW_OK : KVW_ENOMEM;
 }
 
@@ -85,15 +86,6 @@ static void set_state(struct kvw_ejection *worker, enum kvw_ejection_state state
 	atomic_store_explicit(&worker->state, (uint8_t)state, memory_order_release);
 }
 
-/* xorshift64: spreads returns; nothing depends on its quality. */
-static double next_fraction(struct kvw_ejections *all)
-{
-	all->random ^= all->random << 13;
-	all->random ^= all->random >> 7;
-	all->random ^= all->random << 17;
-	return (double)(all->random >> 11) / (double)(UINT64_C(1) << 53);
-}
-
 static int64_t leave_out(struct kvw_ejections *all, struct kvw_ejection *worker, int64_t now_ns)
 {
 	const struct kvw_config *config = all->config;
@@ -106,7 +98,7 @@ static int64_t leave_out(struct kvw_ejections *all, struct kvw_ejection *worker,
 		ms *= 2;
 	if (ms > config->ejection_max_time_ms)
 		ms = config->ejection_max_time_ms;
-	ms += (int64_t)((double)ms / 5 * next_fraction(all));
+	ms += (int64_t)((double)ms / 5 * kvw_random_fraction(&all->random));
 	worker->in_succession++;
 	atomic_store_explicit(
 		&worker->until_ns, now_ns + ms * KVW_NS_PER_MS, memory_order_relaxed);

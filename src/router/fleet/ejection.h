@@ -62,7 +62,7 @@ struct kvw_ejections {
 	size_t workers;
 	_Atomic size_t out;              /* those OUT or in TRIAL; changed under the mutex */
 	_Atomic uint64_t refused;        /* ejections that ejection.max_share forbade */
-	uint64_t random;
+	uint64_t random;                 /* spreads returns; under the mutex */
 };
 
 enum kvw_err kvw_ejections_init(struct kvw_ejections *all, const struct kvw_config *config,

@@ -17,6 +17,7 @@
 #include "base/clock.h"
 #include "fleet/curl_loop.h"
 #include "base/log.h"
+#include "base/random.h"
 #include "fleet/probe_request.h"
 #include "fleet/scrape.h"
 
@@ -71,15 +72,6 @@ struct kvw_prober {
 	uint64_t random; /* state of the jitter */
 };
 
-/* xorshift64: spreads probes; nothing depends on its quality. */
-static double next_fraction(struct kvw_prober *prober)
-{
-	prober->random ^= prober->random << 13;
-	prober->random ^= prober->random >> 7;
-	prober->random ^= prober->random << 17;
-	return (double)(prober->random >> 11) / (double)(UINT64_C(1) << 53);
-}
-
 static void set_timer(struct event *timer, int64_t ns)
 {
 	struct timeval delay = {.tv_sec = ns / KVW_NS_PER_S, .tv_usec = ns % KVW_NS_PER_S / 1000};
@@ -106,7 +98,7 @@ static int64_t interval_ns(const struct ask *ask)
 static void schedule_next(struct ask *ask, bool first)
 {
 	double least = first ? 0.5 : 0.95, spread = first ? 0.5 : 0.1;
-	double factor = least + spread * next_fraction(ask->target->prober);
+	double factor = least + spread * kvw_random_fraction(&ask->target->prober->random);
 
 	if (ask->kind == ASK_HEALTH && ask->target->failing && !first)
 		factor /= 4; /* one that has failed is soon found out, and soon found again */
@@ -402,7 +394,7 @@ enum kvw_err kvw_prober_create(
 		return KVW_ENOMEM;
 	prober->base = base;
 	prober->fleet = fleet;
-	prober->random = (uint64_t)kvw_clock_ns() | 1;
+	prober->random = (uint64_t)kvw_clock_ns();
 	prober->targets = calloc(fleet->count + 1, sizeof(*prober->targets));
 	err = prober->targets == NULL ? KVW_ENOMEM : init_events(prober);
 	for (size_t i = 0; i < fleet->count && err == KVW_OK; i++) {

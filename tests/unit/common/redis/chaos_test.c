@@ -21,7 +21,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "redis/random.h"
+#include "base/random.h"
 #include "real.h"
 #include "support.h"
 #include "tests/unit/suite.h"
@@ -84,13 +84,13 @@ static void pass(struct wire *w, struct pair *p, int from, int to)
 		hang_up(p);
 		return;
 	}
-	if (kvw_redis_random_below(&w->random, CUT_ONE_IN) == 0) {
-		send_all(to, data, kvw_redis_random_below(&w->random, (uint32_t)n));
+	if (kvw_random_below(&w->random, CUT_ONE_IN) == 0) {
+		send_all(to, data, kvw_random_below(&w->random, (uint32_t)n));
 		hang_up(p);
 		atomic_fetch_add(&w->cuts, 1);
 		return;
 	}
-	if (kvw_redis_random_below(&w->random, 300) == 0)
+	if (kvw_random_below(&w->random, 300) == 0)
 		(void)poll(NULL, 0, 5);
 	send_all(to, data, (size_t)n);
 }
@@ -185,10 +185,10 @@ static unsigned char byte_of(uint32_t key, uint32_t version, size_t i)
 /* A value says which key and version it is of, and how long it is; the rest follows from that. */
 static size_t make_value(unsigned char *to, uint32_t key)
 {
-	uint32_t version = kvw_redis_random_below(&random_state, 1000000);
-	uint32_t len = 12 + kvw_redis_random_below(&random_state, VALUE_MAX - 12);
+	uint32_t version = kvw_random_below(&random_state, 1000000);
+	uint32_t len = 12 + kvw_random_below(&random_state, VALUE_MAX - 12);
 
-	if (kvw_redis_random_below(&random_state, 2) == 0)
+	if (kvw_random_below(&random_state, 2) == 0)
 		len = 12 + len % 500;
 	memcpy(to, &key, 4);
 	memcpy(to + 4, &version, 4);
@@ -216,11 +216,11 @@ static void begin(struct worker *k)
 {
 	int64_t deadline_ns = LONG_NS;
 
-	if (kvw_redis_random_below(&random_state, 8) == 0)
-		deadline_ns = (1 + kvw_redis_random_below(&random_state, SHORT_MS)) * MS;
+	if (kvw_random_below(&random_state, 8) == 0)
+		deadline_ns = (1 + kvw_random_below(&random_state, SHORT_MS)) * MS;
 	k->busy = true;
-	k->number = kvw_redis_random_below(&random_state, KEYS);
-	k->get = kvw_redis_random_below(&random_state, 3) != 0;
+	k->number = kvw_random_below(&random_state, KEYS);
+	k->get = kvw_random_below(&random_state, 3) != 0;
 	snprintf(k->key, sizeof(k->key), "key-%u", k->number);
 	w.now_ns = machine_ns(NULL);
 	if (k->get) {
@@ -272,7 +272,7 @@ static void run_load(struct worker *workers)
 			struct worker *k = &workers[i];
 
 			/* some rest a while, so that late bytes have time to do harm */
-			if (k->busy || kvw_redis_random_below(&random_state, 4) != 0)
+			if (k->busy || kvw_random_below(&random_state, 4) != 0)
 				continue;
 			check_untouched(k);
 			begin(k);
