@@ -110,6 +110,7 @@ def test_users_hardly_notice_a_broken_worker(workers, kvway, fault, strategy):
     assert router.metric("kvway_worker_health", worker=url) == 1, "its probes are good"
     for other in fleet[1:]:
         assert router.metric("kvway_worker_ejections_total", worker=other.url) == 0
+    assert router.metric("kvway_ejections_refused_total") == 0
     fleet[0].script = slow_answer
 
     def back():
@@ -130,6 +131,7 @@ def test_all_workers_broken_at_once(workers, kvway):
     assert max(seconds for _, seconds in took) < PATIENCE
     ejected = sum(router.metric("kvway_worker_ejected", worker=w.url) for w in fleet)
     assert ejected == 2, f"{ejected} after {time.monotonic() - started:.1f} s"
+    assert router.metric("kvway_ejections_refused_total") > 0
     got = router.ask("POST", CHAT, body=chat_body())
     assert got.status == 500 and b"EngineCore died" in got.body, "the worker's own words"
     for worker in fleet:

@@ -108,6 +108,14 @@ void kvw_collect_worker(struct kvw_collect *collect)
 	}
 }
 
+void kvw_collect_ejections_refused(struct kvw_collect *collect)
+{
+	const struct kvw_ejections *all = &collect->metrics->fleet->ejections;
+
+	kvw_sample_u64(&collect->out, NULL, 0,
+		atomic_load_explicit(&all->refused, memory_order_relaxed));
+}
+
 static double learned_value(int arg, const struct kvw_worker_learned *learned)
 {
 	switch ((enum kvw_collect_of)arg) {
