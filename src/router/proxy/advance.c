@@ -373,7 +373,7 @@ static const char *waits_in_vain(const struct kvw_exchange *x)
 }
 
 /* Does a request wait for a worker that is down or stands still? Most that are down have none. */
-static bool any_is_left(const struct kvw_fleet *fleet)
+static bool any_waits_in_vain(const struct kvw_fleet *fleet)
 {
 	for (size_t i = 0; i < fleet->count; i++) {
 		struct kvw_worker *worker = fleet->workers[i];
@@ -387,11 +387,11 @@ static bool any_is_left(const struct kvw_fleet *fleet)
 	return false;
 }
 
-void kvw_exchange_leave_down(struct kvw_loop *loop)
+void kvw_exchange_fail_over(struct kvw_loop *loop)
 {
 	struct kvw_client *client, *next;
 
-	if (!any_is_left(loop->fleet))
+	if (!any_waits_in_vain(loop->fleet))
 		return;
 	for (client = TAILQ_FIRST(&loop->clients); client != NULL; client = next) {
 		struct kvw_exchange *x = client->exchange;
@@ -400,7 +400,7 @@ void kvw_exchange_leave_down(struct kvw_loop *loop)
 		next = TAILQ_NEXT(client, entry);
 		if (why == NULL)
 			continue;
-		kvw_metrics_add(loop->metrics, KVW_COUNT_LEFT_DOWN, 1);
+		kvw_metrics_add(loop->metrics, KVW_COUNT_FAILOVERS, 1);
 		x->attempt.excuse = KVW_EXCUSE_DOWN;
 		kvw_attempt_failed(&x->attempt, why);
 		kvw_exchange_advance(x);

@@ -20,7 +20,7 @@ void kvw_exchange_advance(struct kvw_exchange *x);
 
 /* Requests that wait for a worker whose probes fail go to another one, if they may, and answers of it that
  * stand still are cut. From the tick while a worker is down. */
-void kvw_exchange_leave_down(struct kvw_loop *loop);
+void kvw_exchange_fail_over(struct kvw_loop *loop);
 
 /* From the tick: PARKED exchanges look again whether their model is known. */
 void kvw_exchange_unpark(struct kvw_loop *loop);

@@ -17,7 +17,7 @@
 #include "proxy/receive.h"
 
 #define TICK_NS             (20 * KVW_NS_PER_MS)
-#define LEAVE_DOWN_NS       (100 * KVW_NS_PER_MS) /* between two looks at all clients while a worker is down */
+#define FAILOVER_NS         (100 * KVW_NS_PER_MS) /* between two looks at all clients while a worker is down */
 #define FREE_EXCHANGES_KEPT 1024
 
 static void sync_link_gauges(struct kvw_loop *loop)
@@ -79,9 +79,9 @@ static void tick(struct kvw_loop *loop)
 	if (!TAILQ_EMPTY(&loop->parked))
 		kvw_exchange_unpark(loop);
 	if (atomic_load_explicit(&loop->fleet->down, memory_order_relaxed) > 0 &&
-		loop->now_ns - loop->left_down_ns >= LEAVE_DOWN_NS) {
-		loop->left_down_ns = loop->now_ns;
-		kvw_exchange_leave_down(loop);
+		loop->now_ns - loop->failover_ns >= FAILOVER_NS) {
+		loop->failover_ns = loop->now_ns;
+		kvw_exchange_fail_over(loop);
 	}
 	sync_link_gauges(loop);
 	if (atomic_load_explicit(&loop->shared->draining, memory_order_relaxed) && !loop->draining)

@@ -100,7 +100,7 @@ struct kvw_loop {
 	struct kvw_exchange_list ended, free_exchanges;
 	size_t client_count, free_exchange_count;
 	int64_t idle_gauge, busy_gauge; /* of links, as metrics have them */
-	int64_t left_down_ns; /* when kvw_exchange_leave_down looked last */
+	int64_t failover_ns; /* when kvw_exchange_fail_over was called last */
 	bool draining;
 	int64_t drain_deadline_ns;
 };
