@@ -131,6 +131,33 @@ void kvw_build_drop(struct kvw_build *build)
 	build->config = NULL;
 }
 
+enum kvw_err kvw_worker_config_copy(
+	const struct kvw_worker_config *from, struct kvw_worker_config *to)
+{
+	*to = (struct kvw_worker_config){.url = NULL};
+	for (size_t i = 0; i < KVW_WORKER_KEY_COUNT; i++) {
+		if (kvw_key_copy(&kvw_worker_keys[i], from, to) == KVW_OK)
+			continue;
+		kvw_worker_config_release(to);
+		return KVW_ENOMEM;
+	}
+	return KVW_OK;
+}
+
+bool kvw_worker_config_equal(const struct kvw_worker_config *a, const struct kvw_worker_config *b)
+{
+	for (size_t i = 0; i < KVW_WORKER_KEY_COUNT; i++)
+		if (!kvw_key_same(&kvw_worker_keys[i], a, b))
+			return false;
+	return true;
+}
+
+void kvw_worker_config_release(struct kvw_worker_config *worker)
+{
+	kvw_keys_release(kvw_worker_keys, KVW_WORKER_KEY_COUNT, worker);
+	*worker = (struct kvw_worker_config){.url = NULL};
+}
+
 void kvw_config_destroy(struct kvw_config *config)
 {
 	if (config == NULL)

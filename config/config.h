@@ -107,6 +107,14 @@ enum kvw_err kvw_config_from_flags(const struct kvw_config_flags *flags,
 const union kvw_setting_value *kvw_config_own(const struct kvw_config *config,
 	const struct kvw_strategy_ops *const *strategies, const struct kvw_strategy_ops *ops);
 
+/* One entry of `workers` by itself: a copy, to be released. */
+enum kvw_err kvw_worker_config_copy(
+	const struct kvw_worker_config *from, struct kvw_worker_config *to) KVW_MUST_CHECK;
+bool kvw_worker_config_equal(
+	const struct kvw_worker_config *a, const struct kvw_worker_config *b);
+/* Frees its texts and zeroes it; zeroed is allowed. */
+void kvw_worker_config_release(struct kvw_worker_config *worker);
+
 /* NULL is allowed. */
 void kvw_config_destroy(struct kvw_config *config);
 

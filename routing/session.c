@@ -242,6 +242,11 @@ static enum kvw_err session_explain(struct kvw_strategy *self,
 	return KVW_OK;
 }
 
+static void session_left(struct kvw_strategy *self, uint32_t worker_id)
+{
+	kvw_session_table_forget(((struct session *)self)->table, worker_id);
+}
+
 static void session_stats(struct kvw_strategy *self, struct kvw_strategy_stats *out)
 {
 	struct session *s = (struct session *)self;
@@ -286,6 +291,7 @@ const struct kvw_strategy_ops kvw_session_ops = {
 	.create = session_create,
 	.pick = session_pick,
 	.explain = session_explain,
+	.left = session_left,
 	.stats = session_stats,
 	.destroy = session_destroy,
 };

@@ -247,3 +247,16 @@ uint64_t kvw_session_table_count(struct kvw_session_table *table)
 	}
 	return count;
 }
+
+void kvw_session_table_forget(struct kvw_session_table *table, uint32_t worker)
+{
+	for (uint32_t i = 0; i < table->shard_count; i++) {
+		struct shard *shard = &table->shards[i];
+
+		kvw_spin_lock(&shard->lock);
+		for (uint32_t e = 1; e < shard->fresh; e++)
+			if (shard->entries[e].worker == worker)
+				shard->entries[e].worker = KVW_NO_WORKER;
+		kvw_spin_unlock(&shard->lock);
+	}
+}

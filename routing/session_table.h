@@ -35,6 +35,9 @@ uint32_t kvw_session_table_look(struct kvw_session_table *table, uint64_t key, i
 uint32_t kvw_session_table_place(struct kvw_session_table *table, uint64_t key, uint32_t old,
 	uint32_t worker, int64_t now_ns);
 
+/* Sessions of the worker have none any more. */
+void kvw_session_table_forget(struct kvw_session_table *table, uint32_t worker);
+
 /* Sessions remembered; some may have expired and wait to be dropped. */
 uint64_t kvw_session_table_count(struct kvw_session_table *table);
 

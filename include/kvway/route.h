@@ -52,7 +52,7 @@ struct kvw_reason_text {
 
 /* One worker as a strategy sees it. */
 struct kvw_candidate {
-	uint32_t id;              /* never reused while the process lives; below KVW_MAX_WORKERS */
+	uint32_t id;              /* below KVW_MAX_WORKERS; another worker's once this one has `left` */
 	uint32_t generation;      /* grows when the worker's cache is known to be lost */
 	uint64_t key;             /* hash of its URL: equal in every replica of kvway */
 	struct kvw_load *load;    /* live load; read it with kvw_load_*() */
@@ -226,6 +226,10 @@ struct kvw_strategy_ops {
 
 	/* Optional. The worker's cache is lost: forget what it held, in O(1). */
 	void (*purge)(struct kvw_strategy *self, uint32_t worker_id);
+
+	/* Optional; without it purge is called. The worker has left, and no request refers to it: forget
+	 * all that was known of it, since its id may be that of another worker from now on. */
+	void (*left)(struct kvw_strategy *self, uint32_t worker_id);
 
 	/* Optional. */
 	void (*stats)(struct kvw_strategy *self, struct kvw_strategy_stats *out);

@@ -38,7 +38,7 @@ struct kvw_app {
 	struct kvw_metrics *metrics;
 	struct kvw_access_log *access_log;
 	struct kvw_admin *admin;
-	struct kvw_proxy *proxy;
+	struct kvw_proxy *_Atomic proxy; /* also the control thread's */
 };
 
 static void signal_set(sigset_t *set)
@@ -140,9 +140,30 @@ static enum kvw_err start_exact(struct kvw_app *app)
 		&app->sources);
 }
 
+/* The control thread: a worker has left. */
+static void forget_worker(void *arg, uint32_t worker)
+{
+	struct kvw_app *app = arg;
+	const struct kvw_strategy_ops *ops = app->strategy->ops;
+	struct kvw_proxy *proxy = app->proxy;
+
+	if (ops->left != NULL)
+		ops->left(app->strategy, worker);
+	else if (ops->purge != NULL)
+		ops->purge(app->strategy, worker);
+	if (app->tokens != NULL)
+		kvw_tokens_forget(app->tokens, worker);
+	if (app->sources != NULL)
+		kvw_sources_forget(app->sources, worker);
+	kvw_metrics_forget(app->metrics, worker);
+	if (proxy != NULL)
+		kvw_proxy_forget_owner(proxy, worker);
+}
+
 static enum kvw_err start(struct kvw_app *app)
 {
 	const struct kvw_config *config = app->config;
+	struct kvw_proxy *proxy;
 	enum kvw_err err;
 
 	app->loop_count = config->loops > 0 ? (size_t)config->loops : kvw_proxy_default_loops();
@@ -157,7 +178,10 @@ static enum kvw_err start(struct kvw_app *app)
 	err = kvw_fleet_create(config, app->loop_count, stderr, &app->fleet);
 	if (err != KVW_OK)
 		return err;
+	kvw_fleet_look_up(app->fleet);
 	app->fleet->strategy = app->strategy;
+	app->fleet->freed = forget_worker;
+	app->fleet->freed_arg = app;
 	err = start_exact(app);
 	if (err != KVW_OK)
 		return err;
@@ -195,10 +219,12 @@ static enum kvw_err start(struct kvw_app *app)
 			.loop_turn_ns = app->loop_turn_ns,
 			.sources = app->sources,
 		},
-		stderr, &app->proxy);
-	if (err == KVW_OK)
-		kvw_admin_set_owners(app->admin, owner_of, app->proxy);
-	return err;
+		stderr, &proxy);
+	if (err != KVW_OK)
+		return err;
+	app->proxy = proxy;
+	kvw_admin_set_owners(app->admin, owner_of, proxy);
+	return KVW_OK;
 }
 
 static void stop(struct kvw_app *app)
@@ -267,7 +293,7 @@ int kvw_app_run(const struct kvw_config *config)
 	if (err == KVW_OK) {
 		kvw_info("app", "kvway %s listens on %s admin=%s strategy=%s workers=%zu loops=%zu",
 			KVW_VERSION, kvw_proxy_address(app.proxy), kvw_admin_address(app.admin),
-			config->routing_strategy, app.fleet->count, app.loop_count);
+			config->routing_strategy, (size_t)app.fleet->live, app.loop_count);
 		wait_for_signals(&app);
 		kvw_info("app", "drained, leaving");
 	}

@@ -66,9 +66,14 @@ static int answer_ready(const struct kvw_answer_state *state, struct kvw_page *t
 	bool ready;
 
 	for (size_t i = 0; i < fleet->count; i++) {
-		const struct kvw_worker *worker = fleet->workers[i];
-		uint8_t health = atomic_load_explicit(&worker->health, memory_order_relaxed);
-		bool known = atomic_load_explicit(&worker->models_known, memory_order_relaxed);
+		const struct kvw_worker *worker = kvw_fleet_worker(fleet, i);
+		uint8_t health;
+		bool known;
+
+		if (worker == NULL)
+			continue;
+		health = atomic_load_explicit(&worker->health, memory_order_relaxed);
+		known = atomic_load_explicit(&worker->models_known, memory_order_relaxed);
 
 		by_health[health <= KVW_HEALTH_DOWN ? health : KVW_HEALTH_DOWN]++;
 		models_known += known;
@@ -77,7 +82,7 @@ static int answer_ready(const struct kvw_answer_state *state, struct kvw_page *t
 	ready = serving > 0 && !state->draining;
 	kvw_page_string(text, ready ? "{\"status\":\"ready\"" : "{\"status\":\"not ready\"");
 	kvw_page_string(text, state->draining ? ",\"draining\":true" : ",\"draining\":false");
-	put_field(text, "workers", fleet->count);
+	put_field(text, "workers", fleet->live);
 	put_field(text, "serving", serving);
 	put_field(text, "usable", kvw_fleet_usable_count(fleet));
 	put_field(text, "up", by_health[KVW_HEALTH_UP]);

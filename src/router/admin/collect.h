@@ -62,7 +62,11 @@ uint64_t kvw_shards_sum(const struct kvw_metrics *metrics, size_t offset);
 /* A gauge of kvaware's index. */
 uint64_t kvw_exact_gauge(const struct kvw_strategy_stats *stats, enum kvw_collect_of of);
 
-/* Label texts. slot: of a worker or a model. */
+/* Slots of workers to look at, and whether one has a worker (0, "none", always has). */
+size_t kvw_metrics_slots(const struct kvw_metrics *metrics);
+bool kvw_metrics_shown(const struct kvw_metrics *metrics, size_t slot);
+
+/* Label texts. slot: of a worker that is shown, or of a model. */
 struct kvw_slice kvw_worker_label(const struct kvw_metrics *metrics, size_t slot);
 struct kvw_slice kvw_model_label(const struct kvw_metrics *metrics, size_t slot);
 

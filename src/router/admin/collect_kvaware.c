@@ -256,14 +256,16 @@ void kvw_collect_coverage(struct kvw_collect *collect)
 	const struct kvw_fleet *fleet = collect->metrics->fleet;
 
 	for (size_t i = 0; feed != NULL && i < fleet->count; i++) {
-		for (int reporter = 0; reporter < KVW_REPORTER_COUNT; reporter++) {
+		const struct kvw_worker *worker = kvw_fleet_worker(fleet, i);
+
+		for (int reporter = 0; worker != NULL && reporter < KVW_REPORTER_COUNT; reporter++) {
 			struct kvw_label labels[] = {
-				{"worker", kvw_slice_of(fleet->workers[i]->url)},
+				{"worker", kvw_slice_of(worker->url)},
 				{"reporter", kvw_slice_of(kvw_reporter_name((enum kvw_reporter)reporter))},
 			};
 			struct kvw_feed_status status;
 
-			if (kvw_feed_worker_status(feed, fleet->workers[i]->id,
+			if (kvw_feed_worker_status(feed, worker->id,
 				    (enum kvw_reporter)reporter, &status) != KVW_OK)
 				continue;
 			kvw_sample_u64(&collect->out, labels, 2,

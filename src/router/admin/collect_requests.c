@@ -124,10 +124,12 @@ void kvw_collect_requests(struct kvw_collect *collect)
 	struct kvw_label labels[4] = {{"route", {NULL, 0}}, {"worker", {NULL, 0}},
 		{"status", {NULL, 0}}, {"end", {NULL, 0}}};
 
-	for (size_t at = 0; at < collect->metrics->worker_slots * KVW_API_COUNT; at++) {
+	for (size_t at = 0; at < kvw_metrics_slots(collect->metrics) * KVW_API_COUNT; at++) {
 		uint64_t sums[KVW_END_COUNT][KVW_STATUS_SLOTS] = {{0}};
 		size_t slot = at / KVW_API_COUNT, api = at % KVW_API_COUNT;
 
+		if (!kvw_metrics_shown(collect->metrics, slot))
+			continue;
 		requests_of(collect, slot, api, sums);
 		labels[0].value = kvw_slice_of(kvw_api_name((enum kvw_api)api));
 		labels[1].value = kvw_worker_label(collect->metrics, slot);
@@ -217,9 +219,11 @@ static void each_server(struct kvw_collect *collect, server_writer *write)
 	const struct kvw_metrics *metrics = collect->metrics;
 	struct kvw_label labels[3] = {{"server", {NULL, 0}}, {"model", {NULL, 0}}};
 
-	for (size_t slot = 0; slot < metrics->worker_slots; slot++) {
+	for (size_t slot = 0; slot < kvw_metrics_slots(metrics); slot++) {
 		struct server_sum other = {0};
 
+		if (!kvw_metrics_shown(metrics, slot))
+			continue;
 		labels[0].value = kvw_worker_label(metrics, slot);
 		for (size_t model = 0; model < KVW_MODEL_SLOTS; model++) {
 			bool named = model == 0 || (model <= KVW_MODELS_NAMED &&

@@ -84,7 +84,8 @@ static double worker_value(
 	case KVW_OF_PROBES_FAILED:
 		return (double)atomic_load_explicit(&worker->probes_failed, memory_order_relaxed);
 	case KVW_OF_GENERATION:
-		return atomic_load_explicit(&worker->generation, memory_order_relaxed);
+		return atomic_load_explicit(&worker->generation, memory_order_relaxed) -
+		       worker->first_generation;
 	case KVW_OF_CAPACITY:
 		return (double)atomic_load_explicit(&worker->capacity_tokens, memory_order_relaxed);
 	case KVW_OF_BLOCK:
@@ -103,8 +104,12 @@ void kvw_collect_worker(struct kvw_collect *collect)
 	struct kvw_label label = {collect->out.info->labels, {NULL, 0}};
 
 	for (size_t i = 0; i < fleet->count; i++) {
-		label.value = kvw_slice_of(fleet->workers[i]->url);
-		kvw_sample_double(&collect->out, &label, 1, worker_value(collect, i + 1, fleet->workers[i]));
+		struct kvw_worker *worker = kvw_fleet_worker(fleet, i);
+
+		if (worker == NULL)
+			continue;
+		label.value = kvw_slice_of(worker->url);
+		kvw_sample_double(&collect->out, &label, 1, worker_value(collect, i + 1, worker));
 	}
 }
 
@@ -142,10 +147,13 @@ void kvw_collect_learned(struct kvw_collect *collect)
 	if (strategy == NULL || strategy->ops->learned == NULL)
 		return;
 	for (size_t i = 0; i < fleet->count; i++) {
+		const struct kvw_worker *worker = kvw_fleet_worker(fleet, i);
 		struct kvw_worker_learned learned;
 
-		strategy->ops->learned(strategy, fleet->workers[i]->id, &learned);
-		label.value = kvw_slice_of(fleet->workers[i]->url);
+		if (worker == NULL)
+			continue;
+		strategy->ops->learned(strategy, worker->id, &learned);
+		label.value = kvw_slice_of(worker->url);
 		kvw_sample_double(&collect->out, &label, 1, learned_value(collect->arg, &learned));
 	}
 }
@@ -178,9 +186,11 @@ void kvw_collect_compared(struct kvw_collect *collect)
 	size_t offset = compared_offset(collect->arg);
 	struct kvw_label label = {collect->out.info->labels, {NULL, 0}};
 
-	for (size_t slot = 1; slot < metrics->worker_slots; slot++) {
+	for (size_t slot = 1; slot < kvw_metrics_slots(metrics); slot++) {
 		uint64_t sum = 0;
 
+		if (!kvw_metrics_shown(metrics, slot))
+			continue;
 		for (size_t i = 0; i < metrics->loops; i++) {
 			const char *tally = (const char *)&metrics->shards[i].workers[slot];
 

@@ -126,7 +126,7 @@ static bool is_among(const struct kvw_candidate *items, size_t count, uint32_t i
 static bool presume_candidates(struct kvw_explanation *e, size_t listed)
 {
 	const struct kvw_fleet *fleet = e->source->fleet;
-	struct kvw_candidate *all = calloc(fleet->count, sizeof(all[0]));
+	struct kvw_candidate *all = calloc(KVW_MAX_WORKERS, sizeof(all[0]));
 	struct kvw_model *model;
 	size_t count, kept = 0;
 	bool known;
@@ -165,8 +165,8 @@ static enum kvw_err find_candidates(struct kvw_explanation *e)
 	struct kvw_ratio_keys keys;
 	bool known;
 
-	e->items = calloc(fleet->count, sizeof(e->items[0]));
-	e->costs = calloc(fleet->count, sizeof(e->costs[0]));
+	e->items = calloc(KVW_MAX_WORKERS, sizeof(e->items[0]));
+	e->costs = calloc(KVW_MAX_WORKERS, sizeof(e->costs[0]));
 	if (e->items == NULL || e->costs == NULL)
 		return KVW_ENOMEM;
 	e->set.count =
@@ -190,14 +190,16 @@ static enum kvw_err no_worker(struct kvw_explanation *e)
 {
 	const struct kvw_fleet *fleet = e->source->fleet;
 	enum kvw_err err = refuse(e, 503, NULL, "no usable worker");
-	size_t len = strlen(e->message);
+	size_t len = strlen(e->message), shown = 0;
 
 	for (size_t i = 0; i < fleet->count && len < sizeof(e->message) - 1; i++) {
-		int n = snprintf(e->message + len, sizeof(e->message) - len, "%s %s is %s",
-			i == 0 ? ":" : ",", fleet->workers[i]->url,
-			kvw_worker_usable(fleet->workers[i])
-				? "up, without this model"
-				: kvw_worker_state_name(fleet->workers[i]));
+		const struct kvw_worker *worker = kvw_fleet_worker(fleet, i);
+		int n = worker == NULL
+				? 0
+				: snprintf(e->message + len, sizeof(e->message) - len, "%s %s is %s",
+					  shown++ == 0 ? ":" : ",", worker->url,
+					  kvw_worker_usable(worker) ? "up, without this model"
+								    : kvw_worker_state_name(worker));
 
 		len += n > 0 ? (size_t)n : 0;
 	}

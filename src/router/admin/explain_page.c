@@ -175,16 +175,20 @@ static void put_workers(const struct kvw_explanation *e, struct kvw_page *text)
 {
 	const struct kvw_fleet *fleet = e->source->fleet;
 	size_t next = 0; /* of the candidates, which ascend by id as workers do */
+	size_t shown = 0;
 
 	kvw_page_string(text, ",\"workers\":[");
 	for (size_t i = 0; i < fleet->count; i++) {
+		const struct kvw_worker *worker = kvw_fleet_worker(fleet, i);
 		const struct kvw_candidate *candidate = NULL;
 
-		if (next < e->set.count && e->set.items[next].id == fleet->workers[i]->id)
+		if (next < e->set.count && e->set.items[next].id == i)
 			candidate = &e->set.items[next++];
-		if (i > 0)
+		if (worker == NULL)
+			continue;
+		if (shown++ > 0)
 			kvw_page_string(text, ",");
-		put_worker(e, fleet->workers[i], candidate, text);
+		put_worker(e, worker, candidate, text);
 	}
 	kvw_page_string(text, "]");
 }
@@ -192,6 +196,7 @@ static void put_workers(const struct kvw_explanation *e, struct kvw_page *text)
 void kvw_explanation_print(const struct kvw_explanation *e, struct kvw_page *text)
 {
 	const struct kvw_decision *decision = &e->decision;
+	const struct kvw_worker *chosen = kvw_fleet_worker(e->source->fleet, decision->worker_id);
 
 	kvw_page_string(text, "{\"strategy\":");
 	kvw_page_json(text, kvw_slice_of(e->source->strategy->ops->name));
@@ -212,7 +217,8 @@ void kvw_explanation_print(const struct kvw_explanation *e, struct kvw_page *tex
 	}
 	put_u64(text, "prompt_tokens", decision->prompt_tokens);
 	put_u64(text, "predicted_cached_tokens", hit_of(decision->hit_tokens));
-	put_text(text, "worker", kvw_slice_of(e->source->fleet->workers[decision->worker_id]->url));
+	/* NULL: it was removed while this waited for tokens. */
+	put_text(text, "worker", kvw_slice_of(chosen == NULL ? NULL : chosen->url));
 	put_text(text, "reason", kvw_slice_of(kvw_reason_name(decision->reason)));
 	put_text(text, "why", kvw_slice_of(kvw_reason_why(decision->reason)));
 	put_workers(e, text);

@@ -20,9 +20,9 @@ struct kvw_explanation {
 	struct kvw_kvchains chains;     /* what route.exact points into */
 	bool whole;                     /* the body is one that is read before a worker is picked */
 	struct kvw_model *model;        /* NULL: none is named, or it is not known */
-	struct kvw_candidate *items;    /* [fleet->count] */
+	struct kvw_candidate *items;    /* [KVW_MAX_WORKERS] */
 	struct kvw_candidates set;      /* of items: the model's workers, ascending by id */
-	struct kvw_cost *costs;         /* [fleet->count]; the first set.count are filled */
+	struct kvw_cost *costs;         /* [KVW_MAX_WORKERS]; the first set.count are filled */
 	struct kvw_decision decision;
 
 	/* Why there is none; status 0: there is one. */

@@ -108,7 +108,7 @@ enum kvw_err kvw_metrics_create(
 		return KVW_ENOMEM;
 	pthread_mutex_init(&metrics->lock, NULL);
 	metrics->fleet = fleet;
-	metrics->worker_slots = fleet->count + 1;
+	metrics->worker_slots = KVW_MAX_WORKERS + 1;
 	metrics->start_wall_ns = kvw_clock_wall_ns();
 	kvw_bounds_init(&metrics->bounds.latency, latency_us, COUNT_OF(latency_us), US);
 	kvw_bounds_init(&metrics->bounds.token, token_us, COUNT_OF(token_us), US);
@@ -345,6 +345,44 @@ void kvw_metrics_record(struct kvw_metrics_shard *shard, const struct kvw_reques
 		record_server(shard, record, slot, model);
 	if (slot != 0)
 		record_forwarded(shard, record, slot);
+}
+
+static void zero(void *words, size_t bytes)
+{
+	_Atomic uint64_t *word = words;
+
+	for (size_t i = 0; i < bytes / sizeof(*word); i++)
+		atomic_store_explicit(&word[i], 0, memory_order_relaxed);
+}
+
+static void forget_in(struct kvw_metrics_shard *shard, size_t slot)
+{
+	zero(&shard->workers[slot], sizeof(shard->workers[slot]));
+	for (size_t i = 0; i < KVW_API_COUNT; i++) {
+		struct kvw_request_cell *cell = atomic_load_explicit(
+			&shard->request_cells[slot * KVW_API_COUNT + i], memory_order_acquire);
+
+		if (cell != NULL)
+			zero(cell, sizeof(*cell));
+	}
+	for (size_t i = 0; i < KVW_MODEL_SLOTS; i++) {
+		struct kvw_server_cell *cell = atomic_load_explicit(
+			&shard->server_cells[slot * KVW_MODEL_SLOTS + i], memory_order_acquire);
+
+		if (cell != NULL)
+			zero(cell, sizeof(*cell));
+	}
+}
+
+void kvw_metrics_forget(struct kvw_metrics *metrics, uint32_t worker_id)
+{
+	size_t slot = (size_t)worker_id + 1;
+
+	pthread_mutex_lock(&metrics->lock);
+	for (size_t i = 0; i < metrics->loops; i++)
+		forget_in(&metrics->shards[i], slot);
+	kvw_window_forget(metrics, slot);
+	pthread_mutex_unlock(&metrics->lock);
 }
 
 int64_t kvw_metrics_gauge_sum(const struct kvw_metrics *metrics, enum kvw_gauge gauge)

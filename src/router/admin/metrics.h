@@ -77,6 +77,8 @@ void kvw_metrics_inexact(struct kvw_metrics_shard *shard, enum kvw_inexact inexa
 void kvw_metrics_token_wait(struct kvw_metrics_shard *shard, int64_t wait_ns); /* for them */
 /* +1 where a request on this worker has its first token, -1 where that request ends. */
 void kvw_metrics_decoding(struct kvw_metrics_shard *shard, uint32_t worker_id, int delta);
+/* The worker has left, and its slot may have another one: its counters are 0 again. Control thread. */
+void kvw_metrics_forget(struct kvw_metrics *metrics, uint32_t worker_id);
 /* Once per request, at its end. */
 void kvw_metrics_record(struct kvw_metrics_shard *shard, const struct kvw_request_record *record);
 

@@ -39,6 +39,16 @@ uint64_t kvw_shards_sum(const struct kvw_metrics *metrics, size_t offset)
 	return sum;
 }
 
+size_t kvw_metrics_slots(const struct kvw_metrics *metrics)
+{
+	return metrics->fleet->count + 1;
+}
+
+bool kvw_metrics_shown(const struct kvw_metrics *metrics, size_t slot)
+{
+	return slot == 0 || kvw_fleet_worker(metrics->fleet, slot - 1) != NULL;
+}
+
 struct kvw_slice kvw_worker_label(const struct kvw_metrics *metrics, size_t slot)
 {
 	return slot == 0 ? KVW_SLICE("none") : kvw_slice_of(metrics->fleet->workers[slot - 1]->url);

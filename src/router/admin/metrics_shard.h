@@ -96,7 +96,7 @@ struct kvw_metric_bounds {
 
 struct kvw_metrics_shard {
 	_Alignas(64) const struct kvw_metric_bounds *bounds;
-	size_t worker_slots; /* workers + 1; slot 0: no worker */
+	size_t worker_slots; /* slots of the fleet + 1; slot 0: no worker */
 	_Atomic uint64_t counters[KVW_COUNTER_COUNT];
 	_Atomic int64_t gauges[KVW_GAUGE_COUNT];
 	_Atomic uint64_t tallies[KVW_TALLY_COUNT];
@@ -145,6 +145,8 @@ const char *kvw_status_name(size_t slot);
 /* What `worker` did since the oldest sample of the window, and over how many ns (0: unknown). */
 int64_t kvw_window_delta(const struct kvw_metrics *metrics, size_t slot, int64_t now_ns,
 	struct kvw_window_worker *delta);
+/* The slot will have another worker. Needs metrics->lock. */
+void kvw_window_forget(struct kvw_metrics *metrics, size_t slot);
 /* Percent of the usable cores that the process used lately. */
 double kvw_window_cpu_percent(const struct kvw_metrics *metrics, int64_t now_ns);
 /* Takes a sample if the newest is a step old. Needs metrics->lock. */

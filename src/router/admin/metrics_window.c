@@ -12,6 +12,7 @@
 #include <time.h>
 
 #include "admin/metrics_shard.h"
+#include "fleet/fleet.h"
 
 static struct kvw_window_worker worker_now(const struct kvw_metrics *metrics, size_t slot)
 {
@@ -65,7 +66,7 @@ void kvw_window_sample(struct kvw_metrics *metrics, int64_t now_ns)
 	window->at_ns[window->newest] = now_ns;
 	window->cpu_ns[window->newest] = cpu_now_ns();
 	window->open_fds = count_fds();
-	for (size_t slot = 0; slot < metrics->worker_slots; slot++)
+	for (size_t slot = 0; slot < metrics->fleet->count + 1; slot++)
 		window->workers[window->newest * metrics->worker_slots + slot] =
 			worker_now(metrics, slot);
 }
@@ -95,6 +96,13 @@ int64_t kvw_window_delta(const struct kvw_metrics *metrics, size_t slot, int64_t
 	delta->finished = now.finished - then.finished;
 	delta->latency_ns = now.latency_ns - then.latency_ns;
 	return now_ns - window->at_ns[oldest];
+}
+
+void kvw_window_forget(struct kvw_metrics *metrics, size_t slot)
+{
+	for (size_t i = 0; i < KVW_WINDOW_SAMPLES; i++)
+		metrics->window.workers[i * metrics->worker_slots + slot] =
+			(struct kvw_window_worker){0, 0};
 }
 
 double kvw_window_cpu_percent(const struct kvw_metrics *metrics, int64_t now_ns)

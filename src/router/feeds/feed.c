@@ -78,7 +78,7 @@ struct kvw_feed {
 	bool closed; /* no more posts */
 
 	pthread_mutex_t status_lock;    /* guards what follows */
-	struct kvw_feed_status *status; /* [fleet->count][KVW_REPORTER_COUNT] */
+	struct kvw_feed_status *status; /* [KVW_MAX_WORKERS][KVW_REPORTER_COUNT] */
 };
 
 /* --- small things --- */
@@ -197,7 +197,8 @@ void kvw_feed_stats(struct kvw_feed *feed, struct kvw_feed_stats *out)
 	if (pthread_getcpuclockid(feed->thread, &clock) == 0 && clock_gettime(clock, &cpu) == 0)
 		out->cpu_ns = (int64_t)cpu.tv_sec * KVW_NS_PER_S + cpu.tv_nsec;
 	for (uint32_t worker = 0; worker < feed->deps.fleet->count; worker++)
-		for (int reporter = 0; reporter < KVW_REPORTER_COUNT; reporter++)
+		for (int reporter = 0; reporter < KVW_REPORTER_COUNT &&
+			kvw_fleet_worker(feed->deps.fleet, worker) != NULL; reporter++)
 			out->coverages[reporter][kvw_exact_coverage(
 				feed->deps.exact, worker, (enum kvw_reporter)reporter)]++;
 }
@@ -449,7 +450,7 @@ static enum kvw_err start_thread(struct kvw_feed *feed, FILE *errors)
 
 static enum kvw_err make_context(struct kvw_feed *feed, FILE *errors)
 {
-	size_t sockets = feed->deps.fleet->count * KVW_EXACT_ENGINE_SOURCES * 2 + SOCKETS_FREE;
+	size_t sockets = (size_t)KVW_MAX_WORKERS * KVW_EXACT_ENGINE_SOURCES * 2 + SOCKETS_FREE;
 
 	feed->wake = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
 	feed->context = zmq_ctx_new();
@@ -489,7 +490,7 @@ enum kvw_err kvw_feed_start(const struct kvw_feed_deps *deps, FILE *errors, stru
 	pthread_mutex_init(&feed->status_lock, NULL);
 	kvw_lag_init(&feed->lag, feed->now_ns);
 	feed->polled = calloc(1, sizeof(*feed->polled));
-	feed->status = calloc(deps->fleet->count * KVW_REPORTER_COUNT, sizeof(*feed->status));
+	feed->status = calloc((size_t)KVW_MAX_WORKERS * KVW_REPORTER_COUNT, sizeof(*feed->status));
 	if (feed->polled != NULL && feed->status != NULL)
 		err = make_context(feed, errors);
 	if (err == KVW_OK)

@@ -37,6 +37,13 @@ bool kvw_prediction_check_note(struct kvw_prediction_check *prediction_check, ui
 	return !atomic_exchange_explicit(&prediction_check->complained, true, memory_order_relaxed);
 }
 
+void kvw_prediction_check_clear(struct kvw_prediction_check *prediction_check)
+{
+	atomic_store_explicit(&prediction_check->history, 0, memory_order_relaxed);
+	atomic_store_explicit(&prediction_check->noted, 0, memory_order_relaxed);
+	atomic_store_explicit(&prediction_check->complained, false, memory_order_relaxed);
+}
+
 void kvw_prediction_check_complain(const struct kvw_worker *worker, bool too_many, uint32_t predicted,
 	uint32_t cached)
 {

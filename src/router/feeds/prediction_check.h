@@ -34,6 +34,8 @@ bool kvw_prediction_check_right(uint32_t predicted, uint32_t cached, uint32_t bl
 bool kvw_prediction_check_note(struct kvw_prediction_check *prediction_check, uint32_t predicted, uint32_t cached,
 	uint32_t block_tokens, bool *too_many);
 
+void kvw_prediction_check_clear(struct kvw_prediction_check *prediction_check);
+
 /* Says so in the log. */
 void kvw_prediction_check_complain(const struct kvw_worker *worker, bool too_many, uint32_t predicted,
 	uint32_t cached);

@@ -29,7 +29,7 @@ enum kvw_err kvw_sources_create(const struct kvw_sources_deps *deps, struct kvw_
 		.lmcache = kvw_lmcache_of(deps->feed),
 		.tokens_timeout_ms = deps->config->kvaware_tokens_timeout_ms,
 		.lmcache_chunk = (uint32_t)deps->config->kvaware_lmcache_chunk,
-		.checks = calloc(deps->fleet->count + 1, sizeof(sources->checks[0])),
+		.checks = calloc(KVW_MAX_WORKERS, sizeof(sources->checks[0])),
 	};
 	if (sources->checks == NULL) {
 		free(sources);
@@ -45,6 +45,11 @@ void kvw_sources_destroy(struct kvw_sources *sources)
 		return;
 	free(sources->checks);
 	free(sources);
+}
+
+void kvw_sources_forget(struct kvw_sources *sources, uint32_t worker)
+{
+	kvw_prediction_check_clear(&sources->checks[worker]);
 }
 
 bool kvw_sources_unmapped(const struct kvw_sources *sources)

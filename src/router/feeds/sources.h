@@ -27,7 +27,7 @@ struct kvw_sources {
 	struct kvw_lmcache *lmcache; /* NULL: none is configured */
 	int64_t tokens_timeout_ms;   /* a prompt's tokens are waited for no longer */
 	uint32_t lmcache_chunk;      /* tokens */
-	struct kvw_prediction_check *checks; /* [fleet->count] */
+	struct kvw_prediction_check *checks; /* [KVW_MAX_WORKERS] */
 };
 
 /* All borrowed until kvw_sources_destroy. */
@@ -43,6 +43,9 @@ struct kvw_sources_deps {
 enum kvw_err kvw_sources_create(
 	const struct kvw_sources_deps *deps, struct kvw_sources **out) KVW_MUST_CHECK;
 void kvw_sources_destroy(struct kvw_sources *sources); /* NULL is allowed */
+
+/* The worker's slot will have another one. */
+void kvw_sources_forget(struct kvw_sources *sources, uint32_t worker);
 
 /* Does any source have workers that we may not have mapped yet? Routed prompts reveal them. */
 bool kvw_sources_unmapped(const struct kvw_sources *sources);

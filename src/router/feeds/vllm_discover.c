@@ -21,7 +21,7 @@
 #define AT_ONCE       64 /* transfers */
 
 struct target {
-	const struct kvw_worker *worker;
+	struct kvw_worker *worker; /* borrowed of the caller; NULL: none */
 	struct kvw_probe_request request; /* of the running transfer */
 	bool running;
 	int64_t due_ns;   /* INT64_MAX: not wanted */
@@ -37,15 +37,14 @@ struct kvw_vllm_discover {
 	kvw_vllm_found_fn *found;
 	void *ctx;
 	CURLM *multi;
-	struct target *targets; /* [count], by worker */
-	size_t count;
+	struct target *targets; /* [KVW_MAX_WORKERS], by slot */
+	size_t count;           /* of them, that have been used */
 	size_t running;
 };
 
 enum kvw_err kvw_vllm_discover_create(
 	struct kvw_feed *feed, kvw_vllm_found_fn *found, void *ctx, struct kvw_vllm_discover **out)
 {
-	const struct kvw_fleet *fleet = kvw_feed_deps(feed)->fleet;
 	struct kvw_vllm_discover *discover = calloc(1, sizeof(*discover));
 
 	if (discover == NULL)
@@ -53,16 +52,14 @@ enum kvw_err kvw_vllm_discover_create(
 	discover->feed = feed;
 	discover->found = found;
 	discover->ctx = ctx;
-	discover->targets = calloc(fleet->count, sizeof(*discover->targets));
+	discover->targets = calloc(KVW_MAX_WORKERS, sizeof(*discover->targets));
 	/* What it takes is counted: the prober does the same for itself. */
 	if (discover->targets == NULL || curl_global_init(CURL_GLOBAL_DEFAULT) != CURLE_OK) {
 		free(discover->targets);
 		free(discover);
 		return KVW_ENOMEM;
 	}
-	discover->count = fleet->count;
-	for (size_t i = 0; i < discover->count; i++) {
-		discover->targets[i].worker = fleet->workers[i];
+	for (size_t i = 0; i < KVW_MAX_WORKERS; i++) {
 		discover->targets[i].due_ns = INT64_MAX;
 		discover->targets[i].pause_ns = PAUSE_NS;
 	}
@@ -102,11 +99,22 @@ void kvw_vllm_discover_destroy(struct kvw_vllm_discover *discover)
 	free(discover);
 }
 
-void kvw_vllm_discover_want(struct kvw_vllm_discover *discover, uint32_t worker)
+void kvw_vllm_discover_drop(struct kvw_vllm_discover *discover, const struct kvw_worker *worker)
 {
-	struct target *target = &discover->targets[worker];
+	struct target *target = &discover->targets[worker->id];
+
+	release(discover, target);
+	*target = (struct target){.due_ns = INT64_MAX, .pause_ns = PAUSE_NS};
+}
+
+void kvw_vllm_discover_want(struct kvw_vllm_discover *discover, struct kvw_worker *worker)
+{
+	struct target *target = &discover->targets[worker->id];
 	int64_t due_ns = kvw_feed_now(discover->feed);
 
+	target->worker = worker;
+	if (discover->count <= worker->id)
+		discover->count = worker->id + 1;
 	if (target->running)
 		return;
 	if (target->asked_ns != 0 && due_ns < target->asked_ns + LEAST_NS)

@@ -22,8 +22,10 @@ enum kvw_err kvw_vllm_discover_create(struct kvw_feed *feed, kvw_vllm_found_fn *
 	struct kvw_vllm_discover **out) KVW_MUST_CHECK;
 void kvw_vllm_discover_destroy(struct kvw_vllm_discover *discover); /* NULL is allowed */
 
-/* Asks a worker, soon: not more than once in five seconds, unless it was never asked. */
-void kvw_vllm_discover_want(struct kvw_vllm_discover *discover, uint32_t worker);
+/* Asks a worker, soon: not more than once in five seconds, unless it was never asked.
+ * It is borrowed until it is dropped. */
+void kvw_vllm_discover_want(struct kvw_vllm_discover *discover, struct kvw_worker *worker);
+void kvw_vllm_discover_drop(struct kvw_vllm_discover *discover, const struct kvw_worker *worker);
 
 /* Starts what is due and takes what has come. To be called about every 20 ms. */
 void kvw_vllm_discover_tick(struct kvw_vllm_discover *discover);

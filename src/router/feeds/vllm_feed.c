@@ -27,8 +27,9 @@ struct vllm_feed;
 
 struct vllm_worker {
 	struct vllm_feed *owner;
-	const struct kvw_worker *worker;
-	const struct kvw_worker_config *config;
+	struct kvw_worker *worker; /* held; NULL: the slot has none */
+	const struct kvw_worker_config *config; /* its own */
+	uint32_t address_version;
 	char host[NI_MAXHOST]; /* as a number */
 	struct kvw_vllm_map map;
 	struct kvw_vllm_stream *streams[KVW_VLLM_RANKS]; /* owned; [count] */
@@ -58,8 +59,8 @@ struct vllm_feed {
 	struct kvw_feed *feed;
 	const struct kvw_config *config;
 	struct kvw_vllm_applier applier;
-	struct vllm_worker *workers; /* [worker_count], by id */
-	size_t worker_count;
+	struct vllm_worker *workers; /* [KVW_MAX_WORKERS], by slot */
+	size_t worker_count;         /* of them, that have been used */
 	struct kvw_vllm_discover *discover; /* NULL: no worker is asked */
 	struct bound bound[KVW_VLLM_RANKS];
 	size_t bound_count;
@@ -98,7 +99,7 @@ static void stream_changed(struct kvw_vllm_stream *stream, void *ctx)
 	struct vllm_worker *w = ctx;
 
 	if (stream->unanswered && w->owner->discover != NULL && !w->fixed)
-		kvw_vllm_discover_want(w->owner->discover, w->worker->id);
+		kvw_vllm_discover_want(w->owner->discover, w->worker);
 	report_coverage(w);
 }
 
@@ -304,28 +305,42 @@ static enum kvw_err add_name(struct vllm_feed *f, char *authority, uint32_t work
 	return KVW_OK;
 }
 
-/* Each worker by its URL's authority, and by its address. */
+static void free_names(struct vllm_feed *f)
+{
+	for (size_t i = 0; i < f->name_count; i++)
+		free(f->names[i].authority);
+	free(f->names);
+	f->names = NULL;
+	f->name_count = 0;
+}
+
+/* Each worker by its URL's authority, and by its addresses. */
 static enum kvw_err make_names(struct vllm_feed *f)
 {
-	char *text;
-	char port[NI_MAXSERV], host[NI_MAXHOST];
+	char port[NI_MAXSERV], host[NI_MAXHOST], *text;
 	enum kvw_err err = KVW_OK;
 
-	f->names = calloc(2 * f->worker_count, sizeof(*f->names));
+	free_names(f);
+	f->names = calloc((1 + KVW_ADDRESSES_MAX) * f->worker_count + 1, sizeof(*f->names));
 	if (f->names == NULL)
 		return KVW_ENOMEM;
 	for (uint32_t i = 0; i < f->worker_count && err == KVW_OK; i++) {
-		const struct kvw_worker *worker = f->workers[i].worker;
+		struct kvw_worker *worker = f->workers[i].worker;
+		struct sockaddr_storage address;
 
-		err = add_name(f, strdup(worker->authority), i);
-		if (err != KVW_OK || getnameinfo((const struct sockaddr *)&worker->addr,
-					     worker->addr_len, host, sizeof(host), port,
-					     sizeof(port), NI_NUMERICHOST | NI_NUMERICSERV) != 0)
+		if (worker == NULL)
 			continue;
-		if (asprintf(&text, strchr(host, ':') != NULL ? "[%s]:%s" : "%s:%s", host, port) <
-			0)
-			text = NULL;
-		err = add_name(f, text, i);
+		err = add_name(f, strdup(worker->authority), i);
+		for (size_t k = 0; err == KVW_OK && kvw_worker_address(worker, k, &address); k++) {
+			if (getnameinfo((const struct sockaddr *)&address, kvw_address_len(&address),
+				    host, sizeof(host), port, sizeof(port),
+				    NI_NUMERICHOST | NI_NUMERICSERV) != 0)
+				continue;
+			if (asprintf(&text, strchr(host, ':') != NULL ? "[%s]:%s" : "%s:%s", host,
+				    port) < 0)
+				text = NULL;
+			err = add_name(f, text, i);
+		}
 	}
 	qsort(f->names, f->name_count, sizeof(*f->names), compare_names);
 	return err;
@@ -342,6 +357,8 @@ static struct vllm_worker *worker_of_topic(struct vllm_feed *f, struct kvw_slice
 		return NULL;
 	memcpy(text, authority.data, authority.len);
 	text[authority.len] = '\0';
+	if (f->name_count == 0)
+		return NULL;
 	found_name = bsearch(&wanted, f->names, f->name_count, sizeof(*f->names), compare_names);
 	return found_name == NULL ? NULL : &f->workers[found_name->worker];
 }
@@ -444,7 +461,6 @@ static enum kvw_err bind_all(struct vllm_feed *f, FILE *errors)
 			endpoint);
 	if (err != KVW_OK)
 		return err;
-	err = make_names(f);
 	for (size_t i = 0; i < list.count && err == KVW_OK; i++) {
 		struct bound *bound = &f->bound[f->bound_count++];
 
@@ -455,6 +471,120 @@ static enum kvw_err bind_all(struct vllm_feed *f, FILE *errors)
 	}
 	kvw_vllm_endpoints_finish(&list);
 	return err;
+}
+
+/* --- workers that come and go --- */
+
+/* Begins to listen to a worker, which is held. What is wrong with its endpoints is printed. */
+static enum kvw_err start_worker(struct vllm_feed *f, struct vllm_worker *w, FILE *errors)
+{
+	const struct kvw_config *config = f->config;
+	struct kvw_vllm_endpoints list;
+	enum kvw_err err;
+
+	w->owner = f;
+	w->config = &w->worker->config;
+	w->map.worker = w->worker->id;
+	w->was_up = true;
+	w->again_ns = INT64_MAX;
+	w->address_version = atomic_load(&w->worker->address_version);
+	kvw_worker_ip(w->worker, w->host, sizeof(w->host));
+	err = configured(w, &list); /* also where the worker is asked first: it must make sense */
+	if (err == KVW_EINVAL)
+		fprintf(errors,
+			"worker %s: found `%s` and `%s` for its events and their replay, expected "
+			"tcp://HOST:PORT\n",
+			w->worker->url,
+			template_of(w->config->events_endpoint, config->kvaware_events_endpoint),
+			template_of(w->config->events_replay, config->kvaware_events_replay));
+	if (err != KVW_OK)
+		return err;
+	kvw_vllm_endpoints_finish(&list);
+	w->fixed = w->config->events_endpoint[0] != '\0' || !config->kvaware_events_discover;
+	if (w->fixed)
+		use_configured(w, "neither kvaware.events.discover nor an endpoint is set");
+	else
+		kvw_vllm_discover_want(f->discover, w->worker);
+	return KVW_OK;
+}
+
+static void stop_worker(struct vllm_worker *w)
+{
+	struct kvw_worker *worker = w->worker;
+
+	if (worker == NULL)
+		return;
+	while (w->count > 0)
+		close_stream(w, 0);
+	if (w->owner->discover != NULL)
+		kvw_vllm_discover_drop(w->owner->discover, worker);
+	kvw_feed_set_coverage(
+		w->owner->feed, worker->id, KVW_REPORTER_ENGINE, KVW_COVERAGE_NONE, 0, "");
+	*w = (struct vllm_worker){.worker = NULL};
+	kvw_worker_let_go(worker);
+}
+
+/* It listens elsewhere now, or can be found at last. */
+static void move_worker(struct vllm_worker *w)
+{
+	w->address_version = atomic_load(&w->worker->address_version);
+	kvw_worker_ip(w->worker, w->host, sizeof(w->host));
+	if (w->fixed)
+		use_configured(w, "neither kvaware.events.discover nor an endpoint is set");
+	else
+		kvw_vllm_discover_want(w->owner->discover, w->worker);
+}
+
+/* One slot of the fleet. Returns whether something has changed. */
+static bool follow_slot(struct vllm_feed *f, size_t slot, FILE *errors, enum kvw_err *err)
+{
+	struct kvw_worker *worker = kvw_feed_deps(f->feed)->fleet->workers[slot];
+	struct vllm_worker *w = &f->workers[slot];
+	bool changed = false;
+
+	if (w->worker != NULL && kvw_worker_life(worker) != KVW_WORKER_LIVE) {
+		stop_worker(w);
+		changed = true;
+	}
+	if (w->worker == NULL && kvw_worker_hold(worker)) {
+		w->worker = worker;
+		*err = start_worker(f, w, errors);
+		changed = true;
+	} else if (w->worker != NULL &&
+		   w->address_version != atomic_load(&worker->address_version)) {
+		move_worker(w);
+		changed = true;
+	}
+	return changed;
+}
+
+/* Takes up workers that have come, and lets go of those that are gone. */
+static enum kvw_err follow(struct vllm_feed *f, FILE *errors)
+{
+	const struct kvw_fleet *fleet = kvw_feed_deps(f->feed)->fleet;
+	enum kvw_err err = KVW_OK;
+	bool changed = false;
+
+	f->worker_count = fleet->count;
+	for (size_t i = 0; i < f->worker_count && err == KVW_OK; i++)
+		changed = follow_slot(f, i, errors, &err) || changed;
+	if (changed && f->bound_count > 0 && make_names(f) != KVW_OK)
+		err = KVW_ENOMEM;
+	return err;
+}
+
+static void follow_fleet(struct vllm_feed *f)
+{
+	char text[512] = "";
+	FILE *errors = fmemopen(text, sizeof(text), "w");
+
+	if (errors == NULL)
+		return; /* out of memory: at the next tick */
+	if (follow(f, errors) == KVW_ENOMEM)
+		kvw_warn("feed", "out of memory for a worker's cache events");
+	fclose(errors);
+	if (text[0] != '\0')
+		kvw_warn("feed", "%.*s", (int)strcspn(text, "\n"), text);
 }
 
 /* --- the module --- */
@@ -472,14 +602,18 @@ static void tick(struct kvw_feed *feed, void *ctx)
 	struct vllm_feed *f = ctx;
 	int64_t now_ns = kvw_feed_now(feed);
 
+	follow_fleet(f);
 	for (size_t i = 0; i < f->worker_count; i++) {
 		struct vllm_worker *w = &f->workers[i];
-		bool is_up = atomic_load(&w->worker->health) != KVW_HEALTH_DOWN;
+		bool is_up;
 
+		if (w->worker == NULL)
+			continue;
+		is_up = kvw_worker_is_up(w->worker);
 		if (f->discover != NULL && !w->fixed &&
 			((is_up && !w->was_up) || now_ns >= w->again_ns)) {
 			w->again_ns = INT64_MAX;
-			kvw_vllm_discover_want(f->discover, w->worker->id);
+			kvw_vllm_discover_want(f->discover, w->worker);
 		}
 		w->was_up = is_up;
 		for (size_t k = 0; k < w->count; k++)
@@ -494,10 +628,12 @@ static void purged(void *state, const uint32_t *workers, size_t count)
 	for (size_t i = 0; i < count; i++) {
 		struct vllm_worker *w = &f->workers[workers[i]];
 
+		if (w->worker == NULL)
+			continue;
 		for (size_t k = 0; k < w->count; k++)
 			kvw_vllm_stream_purged(w->streams[k]);
 		if (f->discover != NULL && !w->fixed)
-			kvw_vllm_discover_want(f->discover, w->worker->id);
+			kvw_vllm_discover_want(f->discover, w->worker);
 	}
 }
 
@@ -506,64 +642,23 @@ static void stop(void *state)
 	struct vllm_feed *f = state;
 
 	for (size_t i = 0; i < f->worker_count; i++)
-		while (f->workers[i].count > 0)
-			close_stream(&f->workers[i], 0);
+		stop_worker(&f->workers[i]);
 	for (size_t i = 0; i < f->bound_count; i++) {
 		if (f->bound[i].sub != NULL)
 			zmq_close(f->bound[i].sub);
 		free(f->bound[i].endpoint);
 	}
-	for (size_t i = 0; i < f->name_count; i++)
-		free(f->names[i].authority);
-	free(f->names);
+	free_names(f);
 	kvw_vllm_discover_destroy(f->discover);
 	kvw_vllm_applier_finish(&f->applier);
 	free(f->workers);
 	free(f);
 }
 
-static enum kvw_err start_worker(struct vllm_feed *f, struct vllm_worker *w, FILE *errors)
-{
-	const struct kvw_config *config = f->config;
-	struct kvw_vllm_endpoints list;
-	enum kvw_err err;
-
-	w->owner = f;
-	w->map.worker = w->worker->id;
-	w->was_up = true;
-	w->again_ns = INT64_MAX;
-	if (getnameinfo((const struct sockaddr *)&w->worker->addr, w->worker->addr_len, w->host,
-		    sizeof(w->host), NULL, 0, NI_NUMERICHOST) != 0)
-		snprintf(w->host, sizeof(w->host), "%s", w->worker->host);
-	err = configured(w, &list); /* also where the worker is asked first: it must make sense */
-	if (err == KVW_EINVAL)
-		fprintf(errors,
-			"worker %s: found `%s` and `%s` for its events and their replay, expected "
-			"tcp://HOST:PORT\n",
-			w->worker->url,
-			template_of(w->config->events_endpoint, config->kvaware_events_endpoint),
-			template_of(w->config->events_replay, config->kvaware_events_replay));
-	if (err != KVW_OK)
-		return err;
-	kvw_vllm_endpoints_finish(&list);
-	w->fixed = w->config->events_endpoint[0] != '\0' || !config->kvaware_events_discover;
-	if (w->fixed)
-		use_configured(w, "neither kvaware.events.discover nor an endpoint is set");
-	else
-		kvw_vllm_discover_want(f->discover, w->worker->id);
-	return KVW_OK;
-}
-
 static enum kvw_err start_all(struct vllm_feed *f, FILE *errors)
 {
-	const struct kvw_fleet *fleet = kvw_feed_deps(f->feed)->fleet;
 	enum kvw_err err = KVW_OK;
 
-	for (size_t i = 0; i < fleet->count; i++) {
-		f->workers[i].worker = fleet->workers[i];
-		f->workers[i].config = &f->config->workers[i];
-	}
-	f->worker_count = fleet->count;
 	if (f->config->kvaware_events_discover) {
 		err = kvw_vllm_discover_create(f->feed, found, f, &f->discover);
 		if (err == KVW_OK)
@@ -571,8 +666,8 @@ static enum kvw_err start_all(struct vllm_feed *f, FILE *errors)
 	}
 	if (err == KVW_OK)
 		err = bind_all(f, errors);
-	for (size_t i = 0; i < f->worker_count && err == KVW_OK; i++)
-		err = start_worker(f, &f->workers[i], errors);
+	if (err == KVW_OK)
+		err = follow(f, errors);
 	if (err == KVW_OK)
 		err = kvw_feed_every(f->feed, TICK_NS, tick, f);
 	return err;
@@ -588,7 +683,7 @@ static enum kvw_err start(struct kvw_feed *feed, FILE *errors, void **state)
 		return KVW_ENOMEM;
 	f->feed = feed;
 	f->config = deps->config;
-	f->workers = calloc(deps->fleet->count, sizeof(*f->workers));
+	f->workers = calloc(KVW_MAX_WORKERS, sizeof(*f->workers));
 	if (f->workers == NULL) {
 		free(f);
 		return KVW_ENOMEM;

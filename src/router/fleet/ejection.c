@@ -12,11 +12,9 @@
 #define BAD(word)    ((word) & COUNT_MAX)
 #define NUMBER(word) ((word) >> 2 * COUNT_BITS)
 
-enum kvw_err kvw_ejections_init(
-	struct kvw_ejections *all, const struct kvw_config *config, size_t workers)
+enum kvw_err kvw_ejections_init(struct kvw_ejections *all, const struct kvw_config *config)
 {
-	*all = (struct kvw_ejections){
-		.config = config, .workers = workers, .random = (uint64_t)kvw_clock_ns()};
+	*all = (struct kvw_ejections){.config = config, .random = (uint64_t)kvw_clock_ns()};
 	return pthread_mutex_init(&all->mutex, NULL) == 0 ? KVW_OK : KVW_ENOMEM;
 }
 
@@ -77,6 +75,28 @@ static void forget(struct kvw_ejection *worker)
 	for (size_t i = 0; i < KVW_EJECTION_PERIODS; i++)
 		atomic_store_explicit(&worker->periods[i], 0, memory_order_relaxed);
 	atomic_store_explicit(&worker->bad_in_row, 0, memory_order_relaxed);
+}
+
+void kvw_ejections_set_workers(struct kvw_ejections *all, size_t workers)
+{
+	pthread_mutex_lock(&all->mutex);
+	all->workers = workers;
+	pthread_mutex_unlock(&all->mutex);
+}
+
+void kvw_ejection_clear(struct kvw_ejections *all, struct kvw_ejection *worker)
+{
+	pthread_mutex_lock(&all->mutex);
+	if (kvw_ejection_state(worker) != KVW_EJECTION_IN)
+		all->out--;
+	atomic_store_explicit(&worker->state, KVW_EJECTION_IN, memory_order_relaxed);
+	worker->in_succession = 0;
+	worker->in_since_ns = 0;
+	pthread_mutex_unlock(&all->mutex);
+	forget(worker);
+	atomic_store_explicit(&worker->until_ns, 0, memory_order_relaxed);
+	atomic_store_explicit(&worker->bad, 0, memory_order_relaxed);
+	atomic_store_explicit(&worker->ejections, 0, memory_order_relaxed);
 }
 
 /* --- states; with the mutex --- */

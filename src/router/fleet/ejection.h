@@ -59,15 +59,20 @@ struct kvw_ejection {
 struct kvw_ejections {
 	const struct kvw_config *config; /* borrowed */
 	pthread_mutex_t mutex;
-	size_t workers;
+	size_t workers;                  /* that there are; under the mutex */
 	_Atomic size_t out;              /* those OUT or in TRIAL; changed under the mutex */
 	_Atomic uint64_t refused;        /* ejections that ejection.max_share forbade */
 	uint64_t random;                 /* spreads returns; under the mutex */
 };
 
-enum kvw_err kvw_ejections_init(struct kvw_ejections *all, const struct kvw_config *config,
-	size_t workers) KVW_MUST_CHECK;
+enum kvw_err kvw_ejections_init(
+	struct kvw_ejections *all, const struct kvw_config *config) KVW_MUST_CHECK;
 void kvw_ejections_finish(struct kvw_ejections *all);
+
+/* So many workers are there now: ejection.max_share is a share of them. */
+void kvw_ejections_set_workers(struct kvw_ejections *all, size_t workers);
+/* The worker is gone: its state is as zeroed, for another one. No trial may be under way. */
+void kvw_ejection_clear(struct kvw_ejections *all, struct kvw_ejection *worker);
 
 /* What a grade has changed. */
 enum kvw_ejection_change {

@@ -1,17 +1,14 @@
 /*
- * fleet.c - see fleet.h. Creation, candidates, health, and the model table.
+ * fleet.c - see fleet.h. Candidates, health, and the model table.
  *
  * The model table is rebuilt as a whole when a worker's list changes (rare) and published by one
  * atomic store; loops look a model up by binary search without a lock.
  */
-#include "fleet/fleet.h"
+#include "fleet/fleet_internal.h"
 
-#include <netdb.h>
 #include <stdlib.h>
 #include <string.h>
-#include <xxhash.h>
 
-#include "settings/address.h"
 #include "base/clock.h"
 #include "fleet/epoch.h"
 #include "base/log.h"
@@ -19,21 +16,7 @@
 
 #define Q16 65536.0
 
-/* What one worker serves, as the control thread remembers it to rebuild views. */
-struct model_list {
-	char **names;
-	size_t count;
-};
-
-/* The public struct first, then what only this file needs. */
-struct fleet {
-	struct kvw_fleet base;
-	struct model_list *lists; /* [count]; control thread only */
-	uint64_t *good_in_row;    /* [count]; probes, control thread only */
-	uint64_t *bad_in_row;
-};
-
-static void view_free(void *object)
+void kvw_fleet_view_free(void *object)
 {
 	struct kvw_fleet_view *view = object;
 
@@ -85,47 +68,45 @@ static struct kvw_model_entry *entry_get(struct kvw_fleet_view *view, struct kvw
 	return &grown[view->model_count++];
 }
 
-/* What candidates show has changed: counted after the change, so that no loop's table stays behind. */
-static void changed(_Atomic uint64_t *changes)
-{
-	atomic_fetch_add_explicit(changes, 1, memory_order_release);
-}
-
-/* Builds a view from the lists and publishes it. On failure the old one stays. */
-static enum kvw_err publish_view(struct fleet *self)
+enum kvw_err kvw_fleet_publish(struct fleet *self)
 {
 	struct kvw_fleet *fleet = &self->base;
 	struct kvw_fleet_view *view = calloc(1, sizeof(*view));
 	struct kvw_fleet_view *old;
+	bool any = false, all_known = true;
 
 	if (view == NULL)
 		return KVW_ENOMEM;
-	view->all_known = true;
 	for (size_t w = 0; w < fleet->count; w++) {
-		if (!atomic_load(&fleet->workers[w]->models_known))
-			view->all_known = false;
+		const struct kvw_worker *worker = kvw_fleet_worker(fleet, w);
+
+		if (worker == NULL)
+			continue;
+		any = true;
+		all_known = all_known && atomic_load(&worker->models_known);
 		for (size_t i = 0; i < self->lists[w].count; i++) {
 			struct kvw_model *model = model_get(fleet, self->lists[w].names[i]);
 			struct kvw_model_entry *entry = model == NULL ? NULL : entry_get(view, model);
 
 			if (entry == NULL) {
-				view_free(view);
+				kvw_fleet_view_free(view);
 				return KVW_ENOMEM;
 			}
 			entry->workers[w / 64] |= UINT64_C(1) << (w % 64);
 		}
 	}
+	view->all_known = any && all_known;
 	if (view->model_count > 0)
 		qsort(view->models, view->model_count, sizeof(view->models[0]), compare_entries);
 	old = (struct kvw_fleet_view *)atomic_exchange(&fleet->view, view);
-	changed(&fleet->changes);
-	if (old != NULL && kvw_epochs_retire(fleet->epochs, old, view_free) != KVW_OK)
+	kvw_fleet_changed(&fleet->changes);
+	if (old != NULL && kvw_epochs_retire(fleet->epochs, old, kvw_fleet_view_free) != KVW_OK)
 		kvw_warn("fleet", "out of memory: an old model table of %zu entries is kept",
 			old->model_count);
 	return KVW_OK;
 }
 
-static void list_clear(struct model_list *list)
+void kvw_model_list_clear(struct kvw_model_list *list)
 {
 	for (size_t i = 0; i < list->count; i++)
 		free(list->names[i]);
@@ -134,250 +115,33 @@ static void list_clear(struct model_list *list)
 	list->count = 0;
 }
 
-static enum kvw_err list_copy(struct model_list *list, const char *const *names, size_t count)
+enum kvw_err kvw_model_list_copy(struct kvw_model_list *list, const char *const *names, size_t count)
 {
-	struct model_list copy = {calloc(count + 1, sizeof(char *)), 0};
+	struct kvw_model_list copy = {calloc(count + 1, sizeof(char *)), 0};
 
 	if (copy.names == NULL)
 		return KVW_ENOMEM;
 	for (; copy.count < count; copy.count++) {
 		copy.names[copy.count] = strdup(names[copy.count]);
 		if (copy.names[copy.count] == NULL) {
-			list_clear(&copy);
+			kvw_model_list_clear(&copy);
 			return KVW_ENOMEM;
 		}
 	}
-	list_clear(list);
+	kvw_model_list_clear(list);
 	*list = copy;
 	return KVW_OK;
-}
-
-static enum kvw_err worker_resolve(struct kvw_worker *worker, uint16_t port_number, FILE *errors)
-{
-	struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM};
-	struct addrinfo *found = NULL;
-	char port[8];
-	int rc;
-
-	(void)snprintf(port, sizeof(port), "%u", port_number);
-	rc = getaddrinfo(worker->host, port, &hints, &found);
-	if (rc != 0) {
-		fprintf(errors, "kvway: worker %s: cannot resolve %s: %s\n", worker->url, worker->host,
-			gai_strerror(rc));
-		return KVW_EINVAL;
-	}
-	memcpy(&worker->addr, found->ai_addr, found->ai_addrlen);
-	worker->addr_len = found->ai_addrlen;
-	freeaddrinfo(found);
-	return KVW_OK;
-}
-
-static char *copy_slice(struct kvw_slice slice)
-{
-	return strndup(slice.len == 0 ? "" : slice.data, slice.len);
-}
-
-static void worker_destroy(struct kvw_worker *worker)
-{
-	if (worker == NULL)
-		return;
-	free(worker->url);
-	free(worker->host);
-	free(worker->authority);
-	free(worker->path_prefix);
-	free(worker->api_key);
-	free(worker);
-}
-
-/* errors NULL: its address is not looked up. */
-static enum kvw_err worker_create(const struct kvw_worker_config *config, uint32_t id,
-	struct kvw_fleet *fleet, FILE *errors, struct kvw_worker **out)
-{
-	struct kvw_worker *worker = aligned_alloc(64, (sizeof(*worker) + 63) / 64 * 64);
-	struct kvw_url url;
-	enum kvw_err err = KVW_ENOMEM;
-
-	if (worker == NULL)
-		return KVW_ENOMEM;
-	memset(worker, 0, sizeof(*worker));
-	kvw_load_init_on(&worker->load, fleet->loads, id);
-	worker->id = id;
-	worker->changes = &fleet->changes;
-	if (kvw_url_split(kvw_slice_of(config->url), &url) != KVW_ADDRESS_OK) {
-		if (errors != NULL)
-			fprintf(errors, "kvway: worker %s: not http[s]://host:port\n", config->url);
-		err = KVW_EINVAL;
-		goto fail;
-	}
-	worker->url = strdup(config->url);
-	worker->tls = url.tls;
-	worker->host = copy_slice(url.address.host);
-	worker->authority = copy_slice(url.authority);
-	worker->path_prefix = copy_slice(url.prefix);
-	worker->api_key = strdup(config->api_key);
-	if (worker->url == NULL || worker->host == NULL || worker->authority == NULL ||
-		worker->path_prefix == NULL || worker->api_key == NULL)
-		goto fail;
-	while (worker->url[0] != '\0' && worker->url[strlen(worker->url) - 1] == '/')
-		worker->url[strlen(worker->url) - 1] = '\0';
-	worker->key = XXH3_64bits(worker->url, strlen(worker->url));
-	worker->models_given = config->models.count > 0;
-	atomic_init(&worker->models_known, worker->models_given);
-	if (errors != NULL) {
-		err = worker_resolve(worker, url.address.port, errors);
-		if (err != KVW_OK)
-			goto fail;
-	}
-	*out = worker;
-	return KVW_OK;
-
-fail:
-	worker_destroy(worker);
-	return err;
-}
-
-/* What TLS to workers needs, if any of them speaks it. */
-static enum kvw_err create_tls(struct kvw_fleet *fleet, FILE *errors)
-{
-	const struct kvw_config *config = fleet->config;
-	const struct kvw_tls_client_options options = {
-		.ca_file = config->upstream_tls_ca_file, .insecure = config->upstream_tls_insecure};
-	char why[256] = "";
-	enum kvw_err err;
-	bool needed = false;
-
-	for (size_t i = 0; i < fleet->count; i++)
-		needed = needed || fleet->workers[i]->tls;
-	if (!needed)
-		return KVW_OK;
-	err = kvw_tls_client_create(&options, why, sizeof(why), &fleet->tls);
-	if (err == KVW_EINVAL)
-		fprintf(errors, "kvway: upstream.tls: %s\n", why);
-	return err;
-}
-
-/* errors NULL: nothing is looked up or loaded that only connections need. */
-static enum kvw_err create(const struct kvw_config *config, size_t loops, FILE *errors,
-	struct kvw_fleet **out)
-{
-	struct fleet *self = calloc(1, sizeof(*self));
-	enum kvw_err err = KVW_ENOMEM;
-
-	if (self == NULL)
-		return KVW_ENOMEM;
-	self->base.config = config;
-	atomic_init(&self->base.changes, 1);
-	self->base.workers = calloc(config->worker_count, sizeof(self->base.workers[0]));
-	self->base.loads = aligned_alloc(64, sizeof(*self->base.loads));
-	self->lists = calloc(config->worker_count, sizeof(self->lists[0]));
-	self->good_in_row = calloc(config->worker_count, sizeof(uint64_t));
-	self->bad_in_row = calloc(config->worker_count, sizeof(uint64_t));
-	if (self->base.workers == NULL || self->base.loads == NULL || self->lists == NULL ||
-		self->good_in_row == NULL || self->bad_in_row == NULL)
-		goto fail;
-	memset(self->base.loads, 0, sizeof(*self->base.loads));
-	err = kvw_ejections_init(&self->base.ejections, config, config->worker_count);
-	if (err != KVW_OK)
-		goto fail;
-	err = kvw_ratios_create(&self->base.ratios);
-	if (err != KVW_OK)
-		goto fail;
-	err = kvw_epochs_create(loops, &self->base.epochs);
-	if (err != KVW_OK)
-		goto fail;
-	for (size_t i = 0; i < config->worker_count; i++) {
-		const struct kvw_worker_config *worker = &config->workers[i];
-
-		err = worker_create(
-			worker, (uint32_t)i, &self->base, errors, &self->base.workers[i]);
-		if (err != KVW_OK)
-			goto fail;
-		self->base.count++;
-		err = list_copy(&self->lists[i], (const char *const *)worker->models.items,
-			worker->models.count);
-		if (err != KVW_OK)
-			goto fail;
-	}
-	if (errors != NULL)
-		err = create_tls(&self->base, errors);
-	if (err == KVW_OK)
-		err = publish_view(self);
-	if (err != KVW_OK)
-		goto fail;
-	*out = &self->base;
-	return KVW_OK;
-
-fail:
-	kvw_fleet_destroy(&self->base);
-	return err;
-}
-
-enum kvw_err kvw_fleet_create(const struct kvw_config *config, size_t loops, FILE *errors,
-	struct kvw_fleet **out)
-{
-	return create(config, loops, errors, out);
-}
-
-enum kvw_err kvw_fleet_create_offline(const struct kvw_config *config, struct kvw_fleet **out)
-{
-	return create(config, 1, NULL, out);
-}
-
-void kvw_fleet_destroy(struct kvw_fleet *fleet)
-{
-	struct fleet *self = (struct fleet *)fleet;
-
-	if (fleet == NULL)
-		return;
-	for (size_t i = 0; i < fleet->count; i++) {
-		worker_destroy(fleet->workers[i]);
-		list_clear(&self->lists[i]);
-	}
-	view_free((void *)atomic_load(&fleet->view));
-	for (size_t i = 0; i < fleet->model_total; i++) {
-		free(fleet->models[i]->name);
-		free(fleet->models[i]);
-	}
-	kvw_ejections_finish(&fleet->ejections);
-	kvw_epochs_destroy(fleet->epochs);
-	kvw_ratios_destroy(fleet->ratios);
-	kvw_tls_destroy(fleet->tls);
-	free(fleet->models);
-	free(fleet->workers);
-	free(fleet->loads);
-	free(self->lists);
-	free(self->good_in_row);
-	free(self->bad_in_row);
-	free(self);
-}
-
-/* By its probes, or as long as none has said otherwise. */
-static bool is_up(const struct kvw_worker *worker)
-{
-	return atomic_load_explicit(&worker->health, memory_order_relaxed) != KVW_HEALTH_DOWN;
-}
-
-bool kvw_worker_usable(const struct kvw_worker *worker)
-{
-	return is_up(worker) && kvw_stall_state(&worker->stall) == KVW_STALL_NONE &&
-	       kvw_ejection_state(&worker->ejection) == KVW_EJECTION_IN;
-}
-
-const char *kvw_worker_state_name(const struct kvw_worker *worker)
-{
-	if (!is_up(worker))
-		return "down";
-	if (kvw_stall_state(&worker->stall) != KVW_STALL_NONE)
-		return "standing still";
-	return kvw_worker_usable(worker) ? "up" : "ejected after bad answers";
 }
 
 size_t kvw_fleet_usable_count(const struct kvw_fleet *fleet)
 {
 	size_t n = 0;
 
-	for (size_t i = 0; i < fleet->count; i++)
-		n += kvw_worker_usable(fleet->workers[i]);
+	for (size_t i = 0; i < fleet->count; i++) {
+		const struct kvw_worker *worker = kvw_fleet_worker(fleet, i);
+
+		n += worker != NULL && kvw_worker_usable(worker);
+	}
 	return n;
 }
 
@@ -480,8 +244,11 @@ static struct service find_service(const struct kvw_fleet *fleet, struct kvw_sli
 void kvw_fleet_use_ejected(
 	const struct kvw_fleet *fleet, struct kvw_candidate *items, size_t count)
 {
-	for (size_t i = 0; i < count; i++)
-		items[i].usable = is_up(fleet->workers[items[i].id]);
+	for (size_t i = 0; i < count; i++) {
+		const struct kvw_worker *worker = fleet->workers[items[i].id];
+
+		items[i].usable = kvw_worker_is_up(worker) && !kvw_worker_is_barred(worker);
+	}
 }
 
 /* Returns how many there are. Sets *passing: one of them will change with time alone. */
@@ -493,9 +260,10 @@ static size_t fill(const struct kvw_fleet *fleet, const struct kvw_model_entry *
 
 	*passing = false;
 	for (size_t i = 0; i < fleet->count; i++) {
-		struct kvw_worker *worker = fleet->workers[i];
+		struct kvw_worker *worker = kvw_fleet_worker(fleet, i);
 
-		if (serves != NULL && (serves->workers[i / 64] >> (i % 64) & 1) == 0)
+		if (worker == NULL ||
+			(serves != NULL && (serves->workers[i / 64] >> (i % 64) & 1) == 0))
 			continue;
 		items[n] = (struct kvw_candidate){
 			.id = worker->id,
@@ -506,7 +274,7 @@ static size_t fill(const struct kvw_fleet *fleet, const struct kvw_model_entry *
 				atomic_load_explicit(&worker->capacity_tokens, memory_order_relaxed),
 			.block_size = atomic_load_explicit(&worker->block_size, memory_order_relaxed),
 			.share = 1,
-			.usable = is_up(worker) &&
+			.usable = kvw_worker_is_up(worker) && !kvw_worker_is_barred(worker) &&
 				kvw_stall_state(&worker->stall) == KVW_STALL_NONE,
 		};
 		*passing |= note_passing_state(fleet, worker, &items[n]);
@@ -567,7 +335,7 @@ void kvw_fleet_judge(struct kvw_fleet *fleet, struct kvw_worker *worker, enum kv
 		if (!trial)
 			return;
 	}
-	changed(&fleet->changes);
+	kvw_fleet_changed(&fleet->changes);
 }
 
 bool kvw_fleet_picked(struct kvw_fleet *fleet, struct kvw_worker *worker, int64_t now_ns)
@@ -576,7 +344,7 @@ bool kvw_fleet_picked(struct kvw_fleet *fleet, struct kvw_worker *worker, int64_
 		     kvw_ejection_try(&fleet->ejections, &worker->ejection, now_ns);
 
 	if (trial)
-		changed(&fleet->changes);
+		kvw_fleet_changed(&fleet->changes);
 	return trial;
 }
 
@@ -647,7 +415,7 @@ void kvw_fleet_set_probe(struct kvw_fleet *fleet, struct kvw_worker *worker, boo
 			kvw_fleet_start_slowly(fleet, worker);
 		}
 		atomic_store(&worker->health, (uint8_t)KVW_HEALTH_UP);
-		changed(&fleet->changes);
+		kvw_fleet_changed(&fleet->changes);
 		kvw_info("fleet", "worker is in url=%s", worker->url);
 		return;
 	}
@@ -659,12 +427,12 @@ void kvw_fleet_set_probe(struct kvw_fleet *fleet, struct kvw_worker *worker, boo
 		return;
 	atomic_store(&worker->health, (uint8_t)KVW_HEALTH_DOWN);
 	atomic_fetch_add_explicit(&fleet->down, 1, memory_order_relaxed);
-	changed(&fleet->changes);
+	kvw_fleet_changed(&fleet->changes);
 	kvw_warn("fleet", "worker is out after %llu failed probes url=%s why=\"%s\"",
 		(unsigned long long)self->bad_in_row[worker->id], worker->url, why);
 }
 
-static bool list_equals(const struct model_list *list, const char *const *names, size_t count)
+static bool list_equals(const struct kvw_model_list *list, const char *const *names, size_t count)
 {
 	if (list->count != count)
 		return false;
@@ -685,10 +453,10 @@ enum kvw_err kvw_fleet_set_models(struct kvw_fleet *fleet, struct kvw_worker *wo
 	kvw_epochs_reclaim(fleet->epochs);
 	if (was_known && list_equals(&self->lists[worker->id], names, count))
 		return KVW_OK;
-	err = list_copy(&self->lists[worker->id], names, count);
+	err = kvw_model_list_copy(&self->lists[worker->id], names, count);
 	if (err != KVW_OK)
 		return err;
-	return publish_view(self);
+	return kvw_fleet_publish(self);
 }
 
 void kvw_fleet_set_adapters(struct kvw_fleet *fleet, const char *const *names,
@@ -712,7 +480,7 @@ void kvw_fleet_set_capacity(struct kvw_worker *worker, uint64_t tokens, uint32_t
 		return;
 	atomic_store_explicit(&worker->capacity_tokens, tokens, memory_order_relaxed);
 	atomic_store_explicit(&worker->block_size, block_size, memory_order_relaxed);
-	changed(worker->changes);
+	kvw_fleet_changed(worker->changes);
 }
 
 void kvw_fleet_set_kv_use(
@@ -725,7 +493,7 @@ void kvw_fleet_set_kv_use(
 		until = kvw_clock_ns() +
 			2 * config->health_metrics_interval_ms * KVW_NS_PER_MS;
 	if (atomic_exchange_explicit(&worker->kv_full_until_ns, until, memory_order_relaxed) != until)
-		changed(&fleet->changes);
+		kvw_fleet_changed(&fleet->changes);
 }
 
 void kvw_fleet_set_stall(
@@ -752,7 +520,7 @@ void kvw_fleet_set_stall(
 	} else {
 		kvw_info("fleet", "worker is not waited for any more url=%s", worker->url);
 	}
-	changed(&fleet->changes);
+	kvw_fleet_changed(&fleet->changes);
 }
 
 void kvw_fleet_start_slowly(struct kvw_fleet *fleet, struct kvw_worker *worker)
@@ -760,13 +528,13 @@ void kvw_fleet_start_slowly(struct kvw_fleet *fleet, struct kvw_worker *worker)
 	if (fleet->config->routing_slow_start_ms <= 0)
 		return;
 	atomic_store_explicit(&worker->slow_since_ns, kvw_clock_ns(), memory_order_relaxed);
-	changed(&fleet->changes);
+	kvw_fleet_changed(&fleet->changes);
 }
 
 void kvw_fleet_cache_lost(struct kvw_fleet *fleet, struct kvw_worker *worker, const char *why)
 {
 	atomic_fetch_add(&worker->generation, 1);
-	changed(&fleet->changes);
+	kvw_fleet_changed(&fleet->changes);
 	if (fleet->strategy != NULL && fleet->strategy->ops->purge != NULL)
 		fleet->strategy->ops->purge(fleet->strategy, worker->id);
 	kvw_info("fleet", "worker lost its cache url=%s why=\"%s\"", worker->url, why);

@@ -1,64 +1,30 @@
 /*
- * fleet.h - the workers: what is configured, what is known of them, which may be picked.
+ * fleet.h - the workers: which there are, what is known of them, which may be picked.
  *
- * Workers live as long as the fleet (discovery that adds and removes them comes later and will
- * count references). What changes about a worker is either an atomic in it, written by the control
- * thread and by passive failure counting, or part of an immutable view: the model table. The
- * control thread publishes a new view and frees the old one when every loop has passed a quiet
- * point (epoch.h).
+ * The fleet is a table of KVW_MAX_WORKERS slots (worker.h); workers come and go while requests run. What
+ * changes about a worker is either an atomic in it, written by the control thread and by passive failure
+ * counting, or part of an immutable view: the model table. The control thread publishes a new view and
+ * frees the old one when every loop has passed a quiet point (epoch.h).
  *
- * Threads: the control thread alone calls the kvw_fleet_set_* functions; loops call the rest, and both
- * report lost caches.
+ * A worker leaves in this order: it is drained (no new requests; members.h decides for how long), removed (it
+ * is GONE: no view lists it; what still runs there is moved or cut), let go of by every loop, the feeds and
+ * all that hold it; then kvw_fleet_reap purges what is known of it and its slot is FREE for another one, of a
+ * new generation.
+ *
+ * Threads: the control thread alone calls what stands below "control thread"; loops call the rest, and
+ * both report lost caches.
  */
 #ifndef KVW_FLEET_H
 #define KVW_FLEET_H
 
-#include <netinet/in.h>
 #include <stdatomic.h>
-#include <sys/socket.h>
 
 #include "config/config.h"
 #include "kvway/route.h"
-#include "fleet/ejection.h"
 #include "fleet/ratio.h"
-#include "fleet/stall.h"
+#include "fleet/worker.h"
 
 struct kvw_tls; /* tls.h */
-
-enum kvw_health {
-	KVW_HEALTH_UNKNOWN, /* not probed yet: usable */
-	KVW_HEALTH_UP,
-	KVW_HEALTH_DOWN, /* out until a probe succeeds */
-};
-
-/* One vLLM server. */
-struct kvw_worker {
-	struct kvw_load load;  /* own cache lines, first */
-	uint32_t id;           /* index in fleet->workers */
-	uint64_t key;          /* hash of url */
-	char *url;             /* scheme://host:port[/prefix], no trailing slash; owned */
-	bool tls;              /* https */
-	char *host;            /* name or address without brackets; owned */
-	char *authority;       /* host:port as in the Host field; owned */
-	char *path_prefix;     /* "" or "/prefix"; owned */
-	char *api_key;         /* "" if none; owned */
-	struct sockaddr_storage addr; /* resolved at start */
-	socklen_t addr_len;
-	bool models_given;     /* the configuration lists its models: do not ask */
-	_Atomic uint8_t health;            /* enum kvw_health */
-	_Atomic bool models_known;         /* its list was given or read at least once */
-	struct kvw_ejection ejection;      /* by its answers */
-	struct kvw_stall stall;            /* by their absence */
-	_Atomic uint32_t generation;       /* grows when its cache is known to be lost */
-	_Atomic uint32_t block_size;       /* 0: unknown */
-	_Atomic uint64_t capacity_tokens;  /* usable KV tokens; 0: unknown */
-	_Atomic uint64_t probes_failed;    /* since start */
-	_Atomic int64_t slow_since_ns;     /* when it came or came back; 0: it may have a full share */
-	_Atomic int64_t kv_full_until_ns;  /* its KV cache counts as full until then; 0: it is not */
-	_Atomic int64_t models_read_ns;    /* when its list was read last; 0: never */
-	_Atomic bool models_wanted;        /* a loop asks for a refresh */
-	_Atomic uint64_t *changes;         /* the fleet's */
-};
 
 #define KVW_MODEL_WORDS (KVW_MAX_WORKERS / 64)
 
@@ -83,13 +49,18 @@ struct kvw_fleet_view {
 };
 
 struct kvw_fleet {
-	struct kvw_worker **workers; /* [count], by id; fixed after create */
-	size_t count;
+	struct kvw_worker *workers[KVW_MAX_WORKERS]; /* by slot; [count] are there, in whatever life */
+	_Atomic size_t count;            /* slots that have been used; only grows */
+	_Atomic size_t live;             /* workers that are LIVE */
+	_Atomic uint32_t leaving;        /* workers that are GONE and not FREE yet */
+	size_t loops;
 	const struct kvw_fleet_view *_Atomic view;
 	const struct kvw_config *config; /* borrowed */
 	struct kvw_epochs *epochs;       /* quiet points of the loops */
 	struct kvw_strategy *strategy;   /* borrowed; gets the purges */
-	struct kvw_tls *tls;             /* to workers; NULL: none is https */
+	struct kvw_tls *_Atomic tls;     /* to workers; NULL: none is https */
+	void (*freed)(void *arg, uint32_t slot); /* forgets what is known of a slot's worker; NULL: none */
+	void *freed_arg;
 	struct kvw_ejections ejections;
 	struct kvw_ratios *ratios;       /* tokens per byte, by how prompts begin; owned */
 	struct kvw_model **models;       /* every model ever seen; control thread only */
@@ -101,13 +72,13 @@ struct kvw_fleet {
 
 /* Candidates as a loop keeps them from one request to the next. */
 struct kvw_fleet_table {
-	struct kvw_candidate *items; /* [fleet->count], the loop's own */
+	struct kvw_candidate *items; /* [KVW_MAX_WORKERS], the loop's own */
 	size_t count;
 	uint64_t version; /* for kvw_candidates; 0: the items are refilled next time */
 };
 
-/* Resolves every worker's host and, if one is https, loads upstream.tls. KVW_EINVAL: one of that cannot
- * be; `errors` says which. */
+/* With the workers of the configuration. KVW_EINVAL: a URL is none, or upstream.tls cannot be loaded, which a
+ * worker with https needs; `errors` says which. */
 enum kvw_err kvw_fleet_create(const struct kvw_config *config, size_t loops, FILE *errors,
 	struct kvw_fleet **out) KVW_MUST_CHECK;
 /* For looking at only: no name is resolved, no certificate loaded, no worker can be connected to. */
@@ -116,13 +87,18 @@ enum kvw_err kvw_fleet_create_offline(
 void kvw_fleet_destroy(struct kvw_fleet *fleet); /* NULL is allowed */
 
 /* --- any thread --- */
-/* Neither down nor ejected nor suspected to stand still. */
-bool kvw_worker_usable(const struct kvw_worker *worker);
-/* "up", or what keeps it from being usable. */
-const char *kvw_worker_state_name(const struct kvw_worker *worker);
+/* The worker in this slot, below fleet->count; NULL: there is none. */
+static inline struct kvw_worker *kvw_fleet_worker(const struct kvw_fleet *fleet, size_t slot)
+{
+	struct kvw_worker *worker = fleet->workers[slot];
+
+	return kvw_worker_life(worker) == KVW_WORKER_LIVE ? worker : NULL;
+}
+
 size_t kvw_fleet_usable_count(const struct kvw_fleet *fleet);
 
-/* Candidates for a model (len 0: any); their loads lie on fleet->loads. items has room for fleet->count. Sets *known: some worker
+/* Candidates for a model (len 0: any); their loads lie on fleet->loads. items has room for fleet->count
+ * (which may grow: KVW_MAX_WORKERS). Sets *known: some worker
  * lists the model, or none was asked for. Only workers that serve it are included. *entry (may be
  * NULL on return): its model. If all that serve it are down or ejected, the ejected ones are usable: an
  * answer that may be bad is better than none. */
@@ -154,6 +130,23 @@ float kvw_model_tokens_per_unit(const struct kvw_model *model, double prior_byte
  * else the model's (NULL: the prior). Fills *keys, to learn by when it is answered. */
 float kvw_fleet_tokens_per_unit(const struct kvw_fleet *fleet, const struct kvw_model *model,
 	const struct kvw_route_request *request, struct kvw_ratio_keys *keys);
+
+/* --- control thread: which workers there are --- */
+/* Shown to loops at once; the caller has it probed, and resolved if it has KVW_BARRED_NO_ADDRESS. `why` gets
+ * the reason of KVW_EINVAL (its URL, upstream.tls), KVW_ELIMIT (no free slot) or KVW_ENOMEM. */
+enum kvw_err kvw_fleet_add(struct kvw_fleet *fleet, const struct kvw_worker_config *config, char *why,
+	size_t room, struct kvw_worker **out) KVW_MUST_CHECK;
+/* Sets or clears a reason against new requests. Any thread. */
+void kvw_fleet_bar(struct kvw_fleet *fleet, struct kvw_worker *worker, enum kvw_barred reason, bool set);
+/* All addresses of its name; count 0: it has none. */
+void kvw_fleet_set_addresses(struct kvw_fleet *fleet, struct kvw_worker *worker,
+	const struct sockaddr_storage *addresses, size_t count);
+/* Looks up the names of those that have no address, and waits for it: at the start only. */
+void kvw_fleet_look_up(struct kvw_fleet *fleet);
+/* A LIVE worker is GONE. What runs on it is moved or cut. */
+void kvw_fleet_remove(struct kvw_fleet *fleet, struct kvw_worker *worker);
+/* Frees the slots of those that all have let go of. Returns how many are still GONE. */
+size_t kvw_fleet_reap(struct kvw_fleet *fleet);
 
 /* --- control thread --- */
 /* ok: a probe succeeded. Applies health.fall and health.rise; logs changes. */

@@ -14,42 +14,51 @@
 #include "base/clock.h"
 #include "tls/tls.h"
 
-enum kvw_err kvw_links_init(struct kvw_links *links, struct kvw_io_set *set,
-	const struct kvw_fleet *fleet)
+enum kvw_err kvw_links_init(struct kvw_links *links, struct kvw_io_set *set, struct kvw_fleet *fleet)
 {
 	memset(links, 0, sizeof(*links));
 	TAILQ_INIT(&links->closed);
 	links->set = set;
+	links->fleet = fleet;
 	links->config = fleet->config;
-	links->tls = fleet->tls;
-	links->worker_count = fleet->count;
-	links->idle = calloc(fleet->count, sizeof(links->idle[0]));
-	links->idle_count = calloc(fleet->count, sizeof(links->idle_count[0]));
-	if (links->idle == NULL || links->idle_count == NULL) {
-		free(links->idle);
-		free(links->idle_count);
-		memset(links, 0, sizeof(*links)); /* nothing to finish */
-		return KVW_ENOMEM;
-	}
-	for (size_t i = 0; i < fleet->count; i++)
+	for (size_t i = 0; i < KVW_MAX_WORKERS; i++)
 		TAILQ_INIT(&links->idle[i]);
 	return KVW_OK;
 }
 
+static void close_idle(struct kvw_links *links, size_t slot)
+{
+	struct kvw_link *link;
+
+	while ((link = TAILQ_FIRST(&links->idle[slot])) != NULL)
+		kvw_link_close(link);
+}
+
 void kvw_links_finish(struct kvw_links *links)
 {
-	for (size_t i = 0; i < links->worker_count; i++) {
-		struct kvw_link *link;
-
-		while ((link = TAILQ_FIRST(&links->idle[i])) != NULL)
-			kvw_link_close(link);
-	}
+	if (links->fleet == NULL)
+		return; /* it was not made */
+	for (size_t i = 0; i < links->fleet->count; i++)
+		close_idle(links, i);
 	kvw_links_reap(links);
 	assert(links->busy_total == 0);
-	free(links->idle);
-	free(links->idle_count);
-	links->idle = NULL;
-	links->worker_count = 0;
+	links->fleet = NULL;
+}
+
+void kvw_links_let_go(struct kvw_links *links)
+{
+	for (size_t i = 0; i < links->fleet->count; i++) {
+		struct kvw_worker *worker = links->fleet->workers[i];
+
+		if (kvw_worker_life(worker) != KVW_WORKER_GONE || links->let_go[i] == worker->use ||
+			atomic_load_explicit(&worker->loops_left, memory_order_acquire) == 0)
+			continue;
+		close_idle(links, i);
+		if (links->held[i] > 0)
+			continue;
+		links->let_go[i] = worker->use;
+		atomic_fetch_sub_explicit(&worker->loops_left, 1, memory_order_release);
+	}
 }
 
 static void link_event(struct kvw_io *io)
@@ -62,42 +71,72 @@ static void link_event(struct kvw_io *io)
 		kvw_link_close(link); /* the worker closed it, or speaks out of turn */
 }
 
+/* A socket that connects to the address. KVW_ENOMEM: we lack a descriptor or a port. */
+static enum kvw_err open_socket(const struct sockaddr_storage *address, int *out)
+{
+	int fd = socket(address->ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0), one = 1;
+
+	if (fd < 0)
+		return errno == EAFNOSUPPORT ? KVW_EIO : KVW_ENOMEM;
+	(void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
+	if (connect(fd, (const struct sockaddr *)address, kvw_address_len(address)) != 0 &&
+		errno != EINPROGRESS) {
+		/* no port of ours is free */
+		enum kvw_err err = errno == EADDRNOTAVAIL || errno == EAGAIN ? KVW_ENOMEM : KVW_EIO;
+
+		close(fd);
+		return err;
+	}
+	*out = fd;
+	return KVW_OK;
+}
+
+/* Connects to the worker's next address at which that does not fail at once. KVW_EIO: there is none. */
+static enum kvw_err connect_next(struct kvw_link *link)
+{
+	struct kvw_worker *worker = link->worker;
+	enum kvw_err err = KVW_EIO;
+	int fd = -1;
+
+	while (kvw_worker_address(worker, link->address, &link->to)) {
+		err = open_socket(&link->to, &fd);
+		if (err != KVW_EIO)
+			break;
+		link->address++;
+	}
+	if (err != KVW_OK)
+		return err;
+	if (kvw_io_open(&link->io, link->links->set, fd, link_event) != KVW_OK) {
+		close(fd);
+		link->io.fd = -1;
+		return KVW_ENOMEM;
+	}
+	if (worker->tls && kvw_tls_client_start(&link->io, atomic_load(&link->links->fleet->tls),
+				   worker->host) != KVW_OK) {
+		kvw_io_close(&link->io, false);
+		return KVW_ENOMEM;
+	}
+	return KVW_OK;
+}
+
 static enum kvw_err link_connect(struct kvw_links *links, struct kvw_worker *worker,
 	struct kvw_link **out)
 {
 	struct kvw_link *link = calloc(1, sizeof(*link));
-	enum kvw_err err = KVW_ENOMEM;
-	int fd = -1, one = 1;
+	enum kvw_err err;
 
 	if (link == NULL)
 		return KVW_ENOMEM;
 	link->links = links;
 	link->worker = worker;
-	fd = socket(worker->addr.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-	if (fd < 0)
-		goto fail;
-	(void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
-	if (connect(fd, (struct sockaddr *)&worker->addr, worker->addr_len) != 0 &&
-		errno != EINPROGRESS) {
-		if (errno != EADDRNOTAVAIL && errno != EAGAIN) /* no port of ours is free */
-			err = KVW_EIO;
-		goto fail;
+	err = connect_next(link);
+	if (err != KVW_OK) {
+		free(link);
+		return err;
 	}
-	if (kvw_io_open(&link->io, links->set, fd, link_event) != KVW_OK)
-		goto fail;
-	if (worker->tls && kvw_tls_client_start(&link->io, links->tls, worker->host) != KVW_OK) {
-		kvw_io_close(&link->io, false);
-		fd = -1;
-		goto fail;
-	}
+	kvw_links_hold(links, worker);
 	*out = link;
 	return KVW_OK;
-
-fail:
-	if (fd >= 0)
-		close(fd);
-	free(link);
-	return err;
 }
 
 enum kvw_err kvw_link_take(struct kvw_links *links, struct kvw_worker *worker, bool fresh,
@@ -125,6 +164,22 @@ enum kvw_err kvw_link_take(struct kvw_links *links, struct kvw_worker *worker, b
 	return KVW_OK;
 }
 
+/* The address refused; another one of the worker's may not. */
+static enum kvw_err try_next(struct kvw_link *link)
+{
+	struct sockaddr_storage next;
+	const void *needs = link->io.needs;
+
+	if (!kvw_worker_address(link->worker, link->address + 1, &next))
+		return KVW_EIO;
+	link->address++;
+	kvw_io_close(&link->io, false);
+	if (connect_next(link) != KVW_OK)
+		return KVW_EIO;
+	link->io.needs = needs;
+	return KVW_EAGAIN;
+}
+
 enum kvw_err kvw_link_connect_result(struct kvw_link *link, int *cause)
 {
 	int error = 0;
@@ -134,7 +189,7 @@ enum kvw_err kvw_link_connect_result(struct kvw_link *link, int *cause)
 		error = errno;
 	if (error != 0) {
 		*cause = error;
-		return KVW_EIO;
+		return try_next(link);
 	}
 	if (kvw_tls_why(&link->io) != NULL || (!kvw_tls_ready(&link->io) && link->io.broken)) {
 		*cause = EPROTO;
@@ -143,6 +198,8 @@ enum kvw_err kvw_link_connect_result(struct kvw_link *link, int *cause)
 	if (!link->io.writable || !kvw_tls_ready(&link->io))
 		return KVW_EAGAIN;
 	link->connected = true;
+	if (link->address > 0)
+		kvw_worker_address_worked(link->worker, &link->to);
 	return KVW_OK;
 }
 
@@ -175,7 +232,8 @@ void kvw_link_release(struct kvw_link *link, int64_t now_ns)
 	uint32_t id = link->worker->id;
 
 	assert(!link->idle && link->io.fd >= 0);
-	if (link->io.peer_closed || link_has_leftovers(link) ||
+	if (link->io.peer_closed || kvw_worker_life(link->worker) != KVW_WORKER_LIVE ||
+		link_has_leftovers(link) ||
 		links->idle_count[id] >= links->config->upstream_idle_connections) {
 		kvw_link_close(link);
 		return;
@@ -194,8 +252,10 @@ void kvw_link_close(struct kvw_link *link)
 {
 	struct kvw_links *links = link->links;
 
-	if (link->io.fd < 0)
+	if (link->closed)
 		return;
+	link->closed = true;
+	kvw_links_unhold(links, link->worker);
 	if (link->idle) {
 		TAILQ_REMOVE(&links->idle[link->worker->id], link, entry);
 		links->idle_count[link->worker->id]--;
@@ -204,7 +264,8 @@ void kvw_link_close(struct kvw_link *link)
 	} else {
 		links->busy_total--;
 	}
-	kvw_io_close(&link->io, false);
+	if (link->io.fd >= 0)
+		kvw_io_close(&link->io, false);
 	link->user = NULL;
 	link->io.needs = NULL;
 	TAILQ_INSERT_TAIL(&links->closed, link, entry);
@@ -216,7 +277,7 @@ void kvw_links_sweep(struct kvw_links *links, int64_t now_ns)
 
 	if (links->idle_total == 0)
 		return;
-	for (size_t i = 0; i < links->worker_count; i++) {
+	for (size_t i = 0; i < links->fleet->count; i++) {
 		struct kvw_link *link;
 
 		while ((link = TAILQ_LAST(&links->idle[i], kvw_link_list)) != NULL &&

@@ -4,7 +4,8 @@
  * A link is connecting, busy (it has a user) or idle. Idle ones stay registered with the loop, so a
  * worker that closes one is noticed before it is used; the race that remains (closed while our
  * request travels) is the user's: link->reused marks a stale connection as the likely cause.
- * The link used last is taken first, so that the others can age and go.
+ * The link used last is taken first, so that the others can age and go. A link that cannot connect to the
+ * worker's first address tries the next one by itself.
  *
  * Threads: everything here belongs to one loop.
  */
@@ -29,9 +30,12 @@ struct kvw_link {
 	struct kvw_worker *worker;
 	TAILQ_ENTRY(kvw_link) entry; /* idle list or, closed, the list of those to free */
 	int64_t idle_since_ns;
+	size_t address; /* of the worker's: the one that it connects to */
+	struct sockaddr_storage to;
 	bool connected;
 	bool reused; /* had an earlier request */
 	bool idle;
+	bool closed;
 	kvw_link_fn on_event; /* of the user */
 	void *user;
 };
@@ -41,17 +45,18 @@ TAILQ_HEAD(kvw_link_list, kvw_link);
 /* All links of one loop. */
 struct kvw_links {
 	struct kvw_io_set *set;
-	struct kvw_link_list *idle; /* [worker_count], most recently used first */
-	uint32_t *idle_count;       /* [worker_count] */
-	size_t worker_count;
+	struct kvw_link_list idle[KVW_MAX_WORKERS]; /* by slot, most recently used first */
+	uint32_t idle_count[KVW_MAX_WORKERS];
+	uint32_t held[KVW_MAX_WORKERS];   /* by links, and by kvw_links_hold */
+	uint32_t let_go[KVW_MAX_WORKERS]; /* the slot's use that this loop has let go of last */
 	struct kvw_link_list closed; /* freed by kvw_links_reap */
+	struct kvw_fleet *fleet;
 	const struct kvw_config *config;
-	struct kvw_tls *tls; /* borrowed from the fleet */
 	size_t idle_total, busy_total;
 };
 
 enum kvw_err kvw_links_init(struct kvw_links *links, struct kvw_io_set *set,
-	const struct kvw_fleet *fleet) KVW_MUST_CHECK;
+	struct kvw_fleet *fleet) KVW_MUST_CHECK;
 /* Closes every idle link. No link may be busy. */
 void kvw_links_finish(struct kvw_links *links);
 
@@ -74,6 +79,21 @@ const char *kvw_link_why(const struct kvw_link *link, int cause);
 void kvw_link_release(struct kvw_link *link, int64_t now_ns);
 /* Closes a link in any state. The memory stays until kvw_links_reap. */
 void kvw_link_close(struct kvw_link *link);
+
+/* A request of this loop refers to the worker: its texts stay until kvw_links_unhold. */
+static inline void kvw_links_hold(struct kvw_links *links, const struct kvw_worker *worker)
+{
+	links->held[worker->id]++;
+}
+
+static inline void kvw_links_unhold(struct kvw_links *links, const struct kvw_worker *worker)
+{
+	links->held[worker->id]--;
+}
+
+/* While the fleet has workers that are GONE: closes idle links to them, and says so of each that nothing in
+ * this loop refers to any more. Between two turns. */
+void kvw_links_let_go(struct kvw_links *links);
 
 /* Closes links idle for longer than timeouts.upstream_idle. From the loop's tick. */
 void kvw_links_sweep(struct kvw_links *links, int64_t now_ns);

@@ -1,8 +1,8 @@
 /*
  * probe.c - see probe.h.
  *
- * Each worker has three asks (health, models, metrics). An ask owns one curl handle for its whole
- * life and one timer; it is either waiting for its timer or running, never both:
+ * Each worker has three asks (health, models, metrics). An ask owns one curl handle, made again when the
+ * worker's addresses change, and one timer; it is either waiting for its timer or running, never both:
  *
  *   timer fires -> start() gives the handle to curl_loop -> finish() reports to the fleet, sets the timer
  *   again
@@ -11,6 +11,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/queue.h>
 
 #include <event2/event.h>
 
@@ -22,8 +23,10 @@
 #include "fleet/scrape.h"
 
 #define STAGGER_NS      KVW_NS_PER_MS /* between two workers of the first round */
+#define FIRST_ROUND     1000
 #define WANTED_POLL_MS  100           /* how often models_wanted is looked at */
 #define STALL_READ_NS   KVW_NS_PER_S  /* between two readings of counters that may stand still */
+#define ASLEEP_READ_NS  KVW_NS_PER_S  /* the same while it sleeps: it may wake */
 #define WANTED_PAUSE_NS KVW_NS_PER_S  /* at most one such refresh per worker and second */
 #define SCRAPE_LEAST_MS 10000         /* timeout of models and metrics, at least */
 #define HEALTH_BODY     (64u << 10)   /* enough of a health page to drain it */
@@ -37,7 +40,8 @@ struct ask {
 	struct target *target;
 	enum ask_kind kind;
 	struct kvw_probe_request request;
-	CURL *easy; /* request.easy */
+	CURL *easy; /* request.easy; NULL: it is to be made */
+	uint32_t address_version; /* of the worker, when it was made */
 	struct event *timer;
 	bool running;
 	int64_t started_ns; /* last start */
@@ -46,10 +50,11 @@ struct ask {
 	char error[CURL_ERROR_SIZE];
 };
 
-/* One worker. */
+/* One worker, which the prober holds. */
 struct target {
 	struct kvw_prober *prober;
 	struct kvw_worker *worker;
+	LIST_ENTRY(target) entry;
 	struct ask asks[ASK_COUNT];
 	bool first_done; /* a health probe has ended */
 	bool failing;    /* the last health probe failed */
@@ -66,8 +71,8 @@ struct kvw_prober {
 	struct kvw_fleet *fleet;
 	struct kvw_curl_loop transfers;
 	struct event *wanted;   /* looks at models_wanted */
-	struct target *targets; /* [target_count] */
-	size_t target_count;
+	LIST_HEAD(, target) targets;
+	size_t added; /* since start */
 	size_t first_round_done;
 	uint64_t random; /* state of the jitter */
 };
@@ -191,6 +196,10 @@ static void take_metrics(struct target *target, const struct ask *ask)
 		kvw_stall_read(&target->worker->stall, scrape.progress, scrape.running, kvw_clock_ns());
 	if (scrape.asleep && !target->asleep)
 		kvw_fleet_cache_lost(target->prober->fleet, target->worker, "it sleeps");
+	if (scrape.asleep != target->asleep)
+		kvw_info("fleet", scrape.asleep ? "worker sleeps url=%s" : "worker is awake url=%s",
+			target->worker->url);
+	kvw_fleet_bar(target->prober->fleet, target->worker, KVW_BARRED_ASLEEP, scrape.asleep);
 	target->asleep = scrape.asleep;
 	if (scrape.capacity_known)
 		kvw_fleet_set_capacity(target->worker, scrape.capacity_tokens, scrape.block_size);
@@ -216,6 +225,8 @@ static void finish(void *user, CURLcode code)
 			ask->error[0] != '\0' ? ask->error : curl_easy_strerror(code));
 	else
 		snprintf(why, sizeof(why), "status %ld", status);
+	if (ok && ask->kind == ASK_HEALTH)
+		kvw_probe_request_connected(&ask->request, target->worker);
 	if (ask->kind == ASK_HEALTH)
 		take_health(target, ok, why);
 	else if (!ok)
@@ -232,30 +243,6 @@ static void finish(void *user, CURLcode code)
 }
 
 /* --- transfers --- */
-
-static void start(struct ask *ask)
-{
-	if (ask->running)
-		return;
-	event_del(ask->timer);
-	ask->error[0] = '\0';
-	curl_easy_setopt(ask->easy, CURLOPT_TIMEOUT_MS, timeout_ms(ask));
-	ask->started_ns = kvw_clock_ns();
-	if (kvw_curl_loop_start(&ask->target->prober->transfers, ask->easy) != KVW_OK) {
-		kvw_warn("probe", "cannot start kind=%s url=%s", ask_names[ask->kind],
-			ask->target->worker->url);
-		schedule_next(ask, false);
-		return;
-	}
-	ask->running = true;
-}
-
-static void on_ask_timer(evutil_socket_t fd, short what, void *arg)
-{
-	(void)fd;
-	(void)what;
-	start(arg);
-}
 
 static size_t on_body(char *data, size_t size, size_t count, void *arg)
 {
@@ -286,6 +273,73 @@ static size_t on_body(char *data, size_t size, size_t count, void *arg)
 	return len;
 }
 
+/* The handle, to the addresses that the worker has now. KVW_ENOTFOUND: it has none. */
+static enum kvw_err prepare(struct ask *ask)
+{
+	struct kvw_worker *worker = ask->target->worker;
+	const struct kvw_config *config = ask->target->prober->fleet->config;
+	uint32_t version = atomic_load(&worker->address_version);
+	const char *path = ask->kind == ASK_HEALTH   ? config->health_path
+			   : ask->kind == ASK_MODELS ? "/v1/models"
+						     : "/metrics";
+	enum kvw_err err;
+
+	if (ask->easy != NULL && ask->address_version == version)
+		return KVW_OK;
+	kvw_probe_request_finish(&ask->request);
+	ask->easy = NULL;
+	err = kvw_probe_request_init(&ask->request, config, worker, path);
+	if (err != KVW_OK)
+		return err;
+	if (curl_easy_setopt(ask->request.easy, CURLOPT_WRITEFUNCTION, on_body) != CURLE_OK ||
+		curl_easy_setopt(ask->request.easy, CURLOPT_WRITEDATA, ask) != CURLE_OK ||
+		curl_easy_setopt(ask->request.easy, CURLOPT_ERRORBUFFER, ask->error) != CURLE_OK ||
+		curl_easy_setopt(ask->request.easy, CURLOPT_PRIVATE, ask) != CURLE_OK)
+		return KVW_ENOMEM;
+	ask->easy = ask->request.easy;
+	ask->address_version = version;
+	return KVW_OK;
+}
+
+static void start(struct ask *ask)
+{
+	struct target *target = ask->target;
+	enum kvw_err err;
+
+	if (ask->running)
+		return;
+	event_del(ask->timer);
+	ask->error[0] = '\0';
+	ask->started_ns = kvw_clock_ns();
+	err = prepare(ask);
+	if (err == KVW_OK) {
+		curl_easy_setopt(ask->easy, CURLOPT_TIMEOUT_MS, timeout_ms(ask));
+		err = kvw_curl_loop_start(&target->prober->transfers, ask->easy);
+	}
+	if (err == KVW_OK) {
+		ask->running = true;
+		return;
+	}
+	if (err != KVW_ENOTFOUND)
+		kvw_warn("probe", "cannot start kind=%s url=%s", ask_names[ask->kind],
+			target->worker->url);
+	else if (ask->kind == ASK_HEALTH)
+		take_health(target, false, "its name does not resolve");
+	schedule_next(ask, false);
+}
+
+static void on_ask_timer(evutil_socket_t fd, short what, void *arg)
+{
+	(void)fd;
+	(void)what;
+	start(arg);
+}
+
+static bool is_asleep(const struct kvw_worker *worker)
+{
+	return (atomic_load_explicit(&worker->barred, memory_order_relaxed) & KVW_BARRED_ASLEEP) != 0;
+}
+
 /* Judges a worker from which nothing comes, and has its counters read once a second meanwhile. */
 static void look_for_stall(struct target *target, int64_t now_ns)
 {
@@ -294,6 +348,8 @@ static void look_for_stall(struct target *target, int64_t now_ns)
 	struct ask *ask = &target->asks[ASK_METRICS];
 	int64_t limit_ns = config->upstream_stall_ms * KVW_NS_PER_MS;
 
+	if (is_asleep(worker) && !ask->running && now_ns - ask->started_ns >= ASLEEP_READ_NS)
+		start(ask);
 	if (limit_ns == 0)
 		return;
 	if (kvw_ejection_state(&worker->ejection) != KVW_EJECTION_IN)
@@ -308,19 +364,19 @@ static void look_for_stall(struct target *target, int64_t now_ns)
 static void on_wanted(evutil_socket_t fd, short what, void *arg)
 {
 	struct kvw_prober *prober = arg;
+	struct target *target;
 	int64_t now_ns = kvw_clock_ns();
 
 	(void)fd;
 	(void)what;
-	for (size_t i = 0; i < prober->target_count; i++) {
-		struct target *target = &prober->targets[i];
+	LIST_FOREACH(target, &prober->targets, entry) {
 		struct ask *ask = &target->asks[ASK_MODELS];
 		_Atomic bool *wanted = &target->worker->models_wanted;
 
 		look_for_stall(target, now_ns);
 		if (!atomic_load_explicit(wanted, memory_order_relaxed))
 			continue;
-		if (ask->easy == NULL) {
+		if (target->worker->models_given) {
 			atomic_store_explicit(wanted, false, memory_order_relaxed);
 			continue; /* its list is configured */
 		}
@@ -333,43 +389,84 @@ static void on_wanted(evutil_socket_t fd, short what, void *arg)
 
 /* --- setting up and taking down --- */
 
-static enum kvw_err init_ask(struct ask *ask, struct target *target, enum ask_kind kind)
+static void finish_target(struct target *target)
 {
-	struct kvw_prober *prober = target->prober;
-	const char *path = kind == ASK_HEALTH   ? prober->fleet->config->health_path
-			   : kind == ASK_MODELS ? "/v1/models"
-						: "/metrics";
-	enum kvw_err err;
+	for (int kind = 0; kind < ASK_COUNT; kind++) {
+		struct ask *ask = &target->asks[kind];
 
-	ask->target = target;
-	ask->kind = kind;
-	err = kvw_probe_request_init(&ask->request, prober->fleet->config, target->worker, path);
-	if (err != KVW_OK)
-		return err;
-	ask->easy = ask->request.easy;
-	ask->timer = event_new(prober->base, -1, 0, on_ask_timer, ask);
-	if (ask->timer == NULL ||
-		curl_easy_setopt(ask->easy, CURLOPT_WRITEFUNCTION, on_body) != CURLE_OK ||
-		curl_easy_setopt(ask->easy, CURLOPT_WRITEDATA, ask) != CURLE_OK ||
-		curl_easy_setopt(ask->easy, CURLOPT_ERRORBUFFER, ask->error) != CURLE_OK ||
-		curl_easy_setopt(ask->easy, CURLOPT_PRIVATE, ask) != CURLE_OK)
-		return KVW_ENOMEM;
-	set_timer(ask->timer, (int64_t)(target - prober->targets) * STAGGER_NS);
-	return KVW_OK;
+		if (ask->running)
+			kvw_curl_loop_abort(&target->prober->transfers, ask->easy);
+		kvw_probe_request_finish(&ask->request);
+		if (ask->timer != NULL)
+			event_free(ask->timer);
+		free(ask->body);
+	}
+	kvw_worker_let_go(target->worker);
+	free(target);
 }
 
-static enum kvw_err init_target(
-	struct kvw_prober *prober, struct target *target, struct kvw_worker *worker)
+enum kvw_err kvw_prober_add(struct kvw_prober *prober, struct kvw_worker *worker)
 {
-	enum kvw_err err = KVW_OK;
+	/* The first round is spread a little; later ones drift apart. */
+	int64_t delay_ns = (int64_t)(prober->added % FIRST_ROUND) * STAGGER_NS;
+	struct target *target;
 
+	if (!kvw_worker_hold(worker))
+		return KVW_ENOTFOUND;
+	target = calloc(1, sizeof(*target));
+	if (target == NULL) {
+		kvw_worker_let_go(worker);
+		return KVW_ENOMEM;
+	}
 	target->prober = prober;
 	target->worker = worker;
 	target->preemptions = -1;
-	for (int kind = 0; kind < ASK_COUNT && err == KVW_OK; kind++)
-		if (kind != ASK_MODELS || !worker->models_given)
-			err = init_ask(&target->asks[kind], target, (enum ask_kind)kind);
-	return err;
+	for (int kind = 0; kind < ASK_COUNT; kind++) {
+		struct ask *ask = &target->asks[kind];
+
+		ask->target = target;
+		ask->kind = (enum ask_kind)kind;
+		if (kind == ASK_MODELS && worker->models_given)
+			continue;
+		ask->timer = event_new(prober->base, -1, 0, on_ask_timer, ask);
+		if (ask->timer == NULL) {
+			finish_target(target);
+			return KVW_ENOMEM;
+		}
+		set_timer(ask->timer, delay_ns);
+	}
+	prober->added++;
+	LIST_INSERT_HEAD(&prober->targets, target, entry);
+	return KVW_OK;
+}
+
+static struct target *find_target(struct kvw_prober *prober, const struct kvw_worker *worker)
+{
+	struct target *target;
+
+	LIST_FOREACH(target, &prober->targets, entry)
+		if (target->worker == worker)
+			return target;
+	return NULL;
+}
+
+void kvw_prober_remove(struct kvw_prober *prober, struct kvw_worker *worker)
+{
+	struct target *target = find_target(prober, worker);
+
+	if (target == NULL)
+		return;
+	LIST_REMOVE(target, entry);
+	finish_target(target);
+}
+
+void kvw_prober_hurry(struct kvw_prober *prober, struct kvw_worker *worker)
+{
+	struct target *target = find_target(prober, worker);
+
+	for (int kind = 0; target != NULL && kind < ASK_COUNT; kind++)
+		if (target->asks[kind].timer != NULL && !target->asks[kind].running)
+			set_timer(target->asks[kind].timer, 0);
 }
 
 static enum kvw_err init_events(struct kvw_prober *prober)
@@ -395,11 +492,13 @@ enum kvw_err kvw_prober_create(
 	prober->base = base;
 	prober->fleet = fleet;
 	prober->random = (uint64_t)kvw_clock_ns();
-	prober->targets = calloc(fleet->count + 1, sizeof(*prober->targets));
-	err = prober->targets == NULL ? KVW_ENOMEM : init_events(prober);
+	LIST_INIT(&prober->targets);
+	err = init_events(prober);
 	for (size_t i = 0; i < fleet->count && err == KVW_OK; i++) {
-		prober->target_count = i + 1;
-		err = init_target(prober, &prober->targets[i], fleet->workers[i]);
+		struct kvw_worker *worker = kvw_fleet_worker(fleet, i);
+
+		if (worker != NULL)
+			err = kvw_prober_add(prober, worker);
 	}
 	if (err == KVW_OK)
 		*out = prober;
@@ -408,27 +507,15 @@ enum kvw_err kvw_prober_create(
 	return err;
 }
 
-static void finish_ask(struct kvw_prober *prober, struct ask *ask)
-{
-	if (ask->running)
-		kvw_curl_loop_abort(&prober->transfers, ask->easy);
-	kvw_probe_request_finish(&ask->request);
-	if (ask->timer != NULL)
-		event_free(ask->timer);
-	free(ask->body);
-}
-
 void kvw_prober_destroy(struct kvw_prober *prober)
 {
 	if (prober == NULL)
 		return;
-	for (size_t i = 0; i < prober->target_count; i++)
-		for (int kind = 0; kind < ASK_COUNT; kind++)
-			finish_ask(prober, &prober->targets[i].asks[kind]);
+	while (!LIST_EMPTY(&prober->targets))
+		kvw_prober_remove(prober, LIST_FIRST(&prober->targets)->worker);
 	kvw_curl_loop_finish(&prober->transfers);
 	if (prober->wanted != NULL)
 		event_free(prober->wanted);
-	free(prober->targets);
 	free(prober);
 }
 

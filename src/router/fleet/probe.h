@@ -16,9 +16,14 @@
 struct event_base;
 struct kvw_prober;
 
-/* base: the control thread's. fleet is borrowed. */
+/* base: the control thread's. fleet is borrowed; its workers are asked from the start. */
 enum kvw_err kvw_prober_create(struct event_base *base, struct kvw_fleet *fleet,
 	struct kvw_prober **out) KVW_MUST_CHECK;
+/* Begins to ask a worker, which it holds until it is removed. KVW_ENOTFOUND: it is not LIVE. */
+enum kvw_err kvw_prober_add(struct kvw_prober *prober, struct kvw_worker *worker) KVW_MUST_CHECK;
+void kvw_prober_remove(struct kvw_prober *prober, struct kvw_worker *worker);
+/* Asks it all, at once. */
+void kvw_prober_hurry(struct kvw_prober *prober, struct kvw_worker *worker);
 void kvw_prober_destroy(struct kvw_prober *prober); /* NULL is allowed; aborts transfers */
 
 /* How many workers have had their first probe answered or failed. */

@@ -1,39 +1,73 @@
 /*
  * probe_request.c - see probe_request.h.
  *
- * A probe goes to the address that requests go to (the one resolved at start, Host as configured),
- * so DNS can neither block this thread nor make it judge another machine; no proxy from the
- * environment, no redirect and no other protocol can lead it elsewhere, with the worker's key in
- * hand. With https the URL keeps the host's name, which the certificate must bear, and libcurl is given
- * the address to connect to. Connections are not kept: a probe must show that the worker accepts new
- * ones, and vLLM would close an idle one before the next round anyway.
+ * A probe goes to the addresses that requests go to, with the Host as configured, so DNS can neither block this
+ * thread nor make it judge another machine; no proxy from the environment, no redirect and no other
+ * protocol can lead it elsewhere, with the worker's key in hand. libcurl gets all addresses of a name, in the
+ * order in which requests would try them, and goes on to the next one by itself. Connections are not
+ * kept: a probe must show that the worker accepts new ones, and vLLM would close an idle one before the
+ * next round anyway.
  */
 #include "fleet/probe_request.h"
 
+#include <arpa/inet.h>
 #include <netdb.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
-/* ADDRESS:PORT of where requests go; a scope id's % is escaped as RFC 6874 asks. */
-static enum kvw_err make_address(const struct kvw_worker *worker, char *out, size_t room)
+#define LIST_ROOM ((size_t)KVW_ADDRESSES_MAX * (INET6_ADDRSTRLEN + 3))
+
+/* Is the host of its URL an address? Then *out is it, as a URL has it; a scope id's % is escaped as RFC 6874
+ * asks. */
+static bool is_literal(const struct kvw_worker *worker, char *out, size_t room)
 {
-	char host[NI_MAXHOST], port[8], escaped[NI_MAXHOST * 3];
+	unsigned char bytes[16];
+	char host[NI_MAXHOST], *scope;
+	const char *rest = "";
+
+	(void)snprintf(host, sizeof(host), "%s", worker->host);
+	scope = strchr(host, '%');
+	if (scope != NULL) {
+		*scope = '\0';
+		rest = scope + 1;
+	}
+	if (inet_pton(AF_INET, host, bytes) == 1)
+		(void)snprintf(out, room, "%s:%u", host, worker->port);
+	else if (inet_pton(AF_INET6, host, bytes) == 1)
+		(void)snprintf(out, room, "[%s%s%s]:%u", host, scope != NULL ? "%25" : "", rest,
+			worker->port);
+	else
+		return false;
+	return true;
+}
+
+/* "HOST:PORT:ADDRESS,ADDRESS", as CURLOPT_RESOLVE has it. */
+static enum kvw_err resolve(struct kvw_probe_request *request, struct kvw_worker *worker)
+{
+	char list[LIST_ROOM], ip[INET6_ADDRSTRLEN], *entry;
+	struct sockaddr_storage address;
 	size_t len = 0;
 
-	if (getnameinfo((const struct sockaddr *)&worker->addr, worker->addr_len, host,
-		    sizeof(host), port, sizeof(port), NI_NUMERICHOST | NI_NUMERICSERV) != 0)
-		return KVW_EINVAL;
-	for (const char *c = host; *c != '\0'; c++) {
-		escaped[len++] = *c;
-		if (*c == '%') {
-			escaped[len++] = '2';
-			escaped[len++] = '5';
-		}
+	for (size_t i = 0; kvw_worker_address(worker, i, &address); i++) {
+		bool v6 = address.ss_family == AF_INET6;
+
+		if (getnameinfo((const struct sockaddr *)&address, kvw_address_len(&address), ip,
+			    sizeof(ip), NULL, 0, NI_NUMERICHOST) != 0)
+			continue;
+		len += (size_t)snprintf(list + len, sizeof(list) - len, "%s%s%s%s",
+			len == 0 ? "" : ",", v6 ? "[" : "", ip, v6 ? "]" : "");
 	}
-	escaped[len] = '\0';
-	snprintf(out, room, worker->addr.ss_family == AF_INET6 ? "[%s]:%s" : "%s:%s", escaped,
-		port);
-	return KVW_OK;
+	if (len == 0)
+		return KVW_ENOTFOUND;
+	if (asprintf(&entry, "%s:%u:%s", worker->host, worker->port, list) < 0)
+		return KVW_ENOMEM;
+	request->resolve = curl_slist_append(NULL, entry);
+	free(entry);
+	return request->resolve != NULL && curl_easy_setopt(request->easy, CURLOPT_RESOLVE,
+						   request->resolve) == CURLE_OK
+		       ? KVW_OK
+		       : KVW_ENOMEM;
 }
 
 static enum kvw_err add_header(
@@ -69,21 +103,12 @@ static enum kvw_err make_headers(struct kvw_probe_request *request, const struct
 }
 
 /* The rules of upstream.tls. */
-static enum kvw_err set_tls(
-	struct kvw_probe_request *request, const struct kvw_config *config, const char *address)
+static enum kvw_err set_tls(struct kvw_probe_request *request, const struct kvw_config *config)
 {
 	CURL *easy = request->easy;
 	const char *ca_file = config->upstream_tls_ca_file;
-	char *connect_to;
-	bool ok;
+	bool ok = curl_easy_setopt(easy, CURLOPT_SSLVERSION, (long)CURL_SSLVERSION_TLSv1_2) == CURLE_OK;
 
-	if (asprintf(&connect_to, "::%s", address) < 0)
-		return KVW_ENOMEM;
-	request->connect_to = curl_slist_append(NULL, connect_to);
-	free(connect_to);
-	ok = request->connect_to != NULL &&
-	     curl_easy_setopt(easy, CURLOPT_CONNECT_TO, request->connect_to) == CURLE_OK &&
-	     curl_easy_setopt(easy, CURLOPT_SSLVERSION, (long)CURL_SSLVERSION_TLSv1_2) == CURLE_OK;
 	if (ok && config->upstream_tls_insecure)
 		ok = curl_easy_setopt(easy, CURLOPT_SSL_VERIFYPEER, 0L) == CURLE_OK &&
 		     curl_easy_setopt(easy, CURLOPT_SSL_VERIFYHOST, 0L) == CURLE_OK;
@@ -112,27 +137,49 @@ static enum kvw_err set_options(struct kvw_probe_request *request, const char *u
 }
 
 enum kvw_err kvw_probe_request_init(struct kvw_probe_request *request,
-	const struct kvw_config *config, const struct kvw_worker *worker, const char *path)
+	const struct kvw_config *config, struct kvw_worker *worker, const char *path)
 {
-	char address[NI_MAXHOST * 3 + 32], *url;
-	enum kvw_err err = make_address(worker, address, sizeof(address));
+	char address[NI_MAXHOST + 32], *url;
+	bool literal = is_literal(worker, address, sizeof(address));
+	enum kvw_err err = KVW_OK;
 
-	if (err != KVW_OK)
-		return err;
 	request->easy = curl_easy_init();
 	if (request->easy == NULL)
 		return KVW_ENOMEM;
-	err = make_headers(request, worker);
+	if (!literal)
+		err = resolve(request, worker);
+	if (err == KVW_OK)
+		err = make_headers(request, worker);
 	if (err == KVW_OK && worker->tls)
-		err = set_tls(request, config, address);
+		err = set_tls(request, config);
 	if (err != KVW_OK)
 		return err;
 	if (asprintf(&url, "%s://%s%s%s", worker->tls ? "https" : "http",
-		    worker->tls ? worker->authority : address, worker->path_prefix, path) < 0)
+		    literal ? address : worker->authority, worker->path_prefix, path) < 0)
 		return KVW_ENOMEM;
 	err = set_options(request, url);
 	free(url);
 	return err;
+}
+
+void kvw_probe_request_connected(struct kvw_probe_request *request, struct kvw_worker *worker)
+{
+	struct sockaddr_storage address;
+	char ip[INET6_ADDRSTRLEN], *connected = NULL;
+
+	if (request->resolve == NULL ||
+		curl_easy_getinfo(request->easy, CURLINFO_PRIMARY_IP, &connected) != CURLE_OK ||
+		connected == NULL)
+		return;
+	for (size_t i = 0; kvw_worker_address(worker, i, &address); i++) {
+		if (getnameinfo((const struct sockaddr *)&address, kvw_address_len(&address), ip,
+			    sizeof(ip), NULL, 0, NI_NUMERICHOST) != 0 ||
+			strcmp(ip, connected) != 0)
+			continue;
+		if (i > 0)
+			kvw_worker_address_worked(worker, &address);
+		return;
+	}
 }
 
 void kvw_probe_request_finish(struct kvw_probe_request *request)
@@ -140,6 +187,6 @@ void kvw_probe_request_finish(struct kvw_probe_request *request)
 	if (request->easy != NULL)
 		curl_easy_cleanup(request->easy);
 	curl_slist_free_all(request->headers);
-	curl_slist_free_all(request->connect_to);
+	curl_slist_free_all(request->resolve);
 	*request = (struct kvw_probe_request){NULL, NULL, NULL};
 }

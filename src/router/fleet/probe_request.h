@@ -12,14 +12,16 @@
 struct kvw_probe_request {
 	CURL *easy;
 	struct curl_slist *headers;
-	struct curl_slist *connect_to; /* https: where the host of the URL is */
+	struct curl_slist *resolve; /* addresses of the URL's host; NULL: it is one */
 };
 
-/* path: appended to the worker's own prefix. config: upstream.tls, borrowed during the call. On failure
- * finish() releases what there is. */
+/* path: appended to the worker's own prefix. config: upstream.tls, borrowed during the call.
+ * KVW_ENOTFOUND: its name has no address. On failure finish() releases what there is. */
 enum kvw_err kvw_probe_request_init(struct kvw_probe_request *request,
-	const struct kvw_config *config, const struct kvw_worker *worker,
+	const struct kvw_config *config, struct kvw_worker *worker,
 	const char *path) KVW_MUST_CHECK;
+/* It was answered: requests try the address that answered first. */
+void kvw_probe_request_connected(struct kvw_probe_request *request, struct kvw_worker *worker);
 void kvw_probe_request_finish(struct kvw_probe_request *request);
 
 #endif

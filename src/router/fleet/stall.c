@@ -3,6 +3,17 @@
 
 #include "base/clock.h"
 
+void kvw_stall_clear(struct kvw_stall *stall)
+{
+	atomic_store_explicit(&stall->waiting, 0, memory_order_relaxed);
+	atomic_store_explicit(&stall->heard_ns, 0, memory_order_relaxed);
+	atomic_store_explicit(&stall->longest_ns, 0, memory_order_relaxed);
+	atomic_store_explicit(&stall->state, KVW_STALL_NONE, memory_order_relaxed);
+	stall->progress = 0;
+	stall->still_ns = stall->read_ns = 0;
+	stall->running = false;
+}
+
 void kvw_stall_wait(struct kvw_stall *stall, int64_t prefill_ns, int64_t now_ns)
 {
 	if (atomic_fetch_add_explicit(&stall->waiting, 1, memory_order_relaxed) == 0) {

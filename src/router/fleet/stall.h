@@ -48,6 +48,9 @@ static inline void kvw_stall_heard(struct kvw_stall *stall, int64_t now_ns)
 		atomic_store_explicit(&stall->heard_ns, now_ns, memory_order_relaxed);
 }
 
+/* Back to how it was zeroed; nothing waits. */
+void kvw_stall_clear(struct kvw_stall *stall);
+
 /* One more request waits for the engine, until kvw_stall_left. */
 void kvw_stall_wait(struct kvw_stall *stall, int64_t prefill_ns, int64_t now_ns);
 void kvw_stall_left(struct kvw_stall *stall);

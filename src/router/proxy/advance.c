@@ -350,7 +350,7 @@ void kvw_exchange_unpark(struct kvw_loop *loop)
 	}
 }
 
-/* Why the exchange waits in vain: its worker is down or stands still. NULL: it does not. One whose answer
+/* Why the exchange waits in vain: its worker is gone, down or stands still. NULL: it does not. One whose answer
  * still flows does not, nor one whose client is what it waits for, nor one that could not go elsewhere
  * while its worker may go on. */
 static const char *waits_in_vain(const struct kvw_exchange *x)
@@ -360,8 +360,11 @@ static const char *waits_in_vain(const struct kvw_exchange *x)
 	int64_t patience_ns = config->health_timeout_ms * config->health_fall * KVW_NS_PER_MS;
 	bool down, still;
 
-	if (kvw_exchange_ended(x) || x->attempt.link == NULL ||
-		x->response_state == KVW_RESPONSE_PAUSED)
+	if (kvw_exchange_ended(x) || x->attempt.link == NULL)
+		return NULL;
+	if (kvw_worker_life(worker) == KVW_WORKER_GONE)
+		return "it was removed from the fleet";
+	if (x->response_state == KVW_RESPONSE_PAUSED)
 		return NULL;
 	down = atomic_load_explicit(&worker->health, memory_order_relaxed) == KVW_HEALTH_DOWN;
 	still = kvw_stall_state(&worker->stall) == KVW_STALL_FOUND;
@@ -372,14 +375,15 @@ static const char *waits_in_vain(const struct kvw_exchange *x)
 	return down ? "its health probes fail" : "its engine stands still";
 }
 
-/* Does a request wait for a worker that is down or stands still? Most that are down have none. */
+/* Does a request wait for a worker that is gone, down or stands still? Most that are down have none. */
 static bool any_waits_in_vain(const struct kvw_fleet *fleet)
 {
 	for (size_t i = 0; i < fleet->count; i++) {
 		struct kvw_worker *worker = fleet->workers[i];
 
 		if (kvw_load_inflight(&worker->load) > 0 &&
-			(kvw_stall_state(&worker->stall) == KVW_STALL_FOUND ||
+			(kvw_worker_life(worker) == KVW_WORKER_GONE ||
+				kvw_stall_state(&worker->stall) == KVW_STALL_FOUND ||
 				atomic_load_explicit(&worker->health, memory_order_relaxed) ==
 					KVW_HEALTH_DOWN))
 			return true;

@@ -231,6 +231,8 @@ void kvw_exchange_end(struct kvw_exchange *x, enum kvw_end end)
 	kvw_exchange_note_emptied(x);
 	kvw_attempt_end(x, end == KVW_END_COMPLETE);
 	report(x, end);
+	if (x->attempt.worker != NULL)
+		kvw_links_unhold(&loop->links, x->attempt.worker);
 	kvw_exchange_drop_request(x);
 	kvw_chain_clear(&x->in, &loop->blocks);
 	if (loop->head_owner == x)

@@ -26,16 +26,18 @@ static void no_model(struct kvw_exchange *x)
 static void no_worker(struct kvw_exchange *x)
 {
 	char message[1024];
-	int len = snprintf(message, sizeof(message), "no usable worker");
+	int len = snprintf(message, sizeof(message), "no usable worker"), shown = 0;
 
 	if (x->tried_count > 0) {
 		(void)snprintf(message, sizeof(message), "no worker could answer; tried %s", x->tried_text);
 	} else {
 		for (size_t i = 0; i < x->loop->fleet->count && len < (int)sizeof(message) - 1; i++) {
-			const struct kvw_worker *worker = x->loop->fleet->workers[i];
+			const struct kvw_worker *worker = kvw_fleet_worker(x->loop->fleet, i);
 
+			if (worker == NULL)
+				continue;
 			len += snprintf(message + len, sizeof(message) - (size_t)len, "%s %s is %s",
-				i == 0 ? ":" : ",", worker->url,
+				shown++ == 0 ? ":" : ",", worker->url,
 				kvw_worker_usable(worker) ? "up, without this model"
 							  : kvw_worker_state_name(worker));
 		}
@@ -49,9 +51,9 @@ static bool want_models(struct kvw_loop *loop)
 	bool asked = false;
 
 	for (size_t i = 0; i < loop->fleet->count; i++) {
-		struct kvw_worker *worker = loop->fleet->workers[i];
+		struct kvw_worker *worker = kvw_fleet_worker(loop->fleet, i);
 
-		if (worker->models_given)
+		if (worker == NULL || worker->models_given)
 			continue;
 		atomic_store_explicit(&worker->models_wanted, true, memory_order_relaxed);
 		asked = true;
@@ -63,9 +65,9 @@ static bool want_models(struct kvw_loop *loop)
 static bool lists_are_newer(const struct kvw_loop *loop, int64_t since_ns)
 {
 	for (size_t i = 0; i < loop->fleet->count; i++) {
-		const struct kvw_worker *worker = loop->fleet->workers[i];
+		const struct kvw_worker *worker = kvw_fleet_worker(loop->fleet, i);
 
-		if (!worker->models_given && kvw_worker_usable(worker) &&
+		if (worker != NULL && !worker->models_given && kvw_worker_usable(worker) &&
 			atomic_load_explicit(&worker->models_read_ns, memory_order_relaxed) <= since_ns)
 			return false;
 	}
@@ -180,7 +182,9 @@ static bool pick_owner(struct kvw_exchange *x, const struct kvw_candidates *set)
 	if (id.len == 0 || !kvw_owners_find(x->loop->shared->owners, id, &owner))
 		return false;
 	for (size_t i = 0; i < set->count; i++) {
-		if (set->items[i].id != owner || !set->items[i].usable)
+		if (set->items[i].id != owner ||
+			!(set->items[i].usable ||
+				kvw_worker_rests(x->loop->fleet->workers[owner])))
 			continue;
 		x->attempt.decision = (struct kvw_decision){
 			.pos = i, .reason = KVW_REASON_OWNER, .worker_id = owner};
@@ -256,7 +260,10 @@ static bool pick(struct kvw_exchange *x)
 	a->suspect = a->error_event = a->paid = x->said_all = false;
 	a->graded = KVW_GRADE_NONE;
 	x->beginning_len = 0;
+	if (a->worker != NULL)
+		kvw_links_unhold(&loop->links, a->worker);
 	a->worker = loop->fleet->workers[a->decision.worker_id];
+	kvw_links_hold(&loop->links, a->worker);
 	if (x->attempts++ == 0 && ++loop->unpaid == KVW_BUDGET_BATCH) {
 		kvw_budget_pay(&loop->shared->repeats, loop->unpaid, loop->config->retry_budget,
 			loop->now_ns);

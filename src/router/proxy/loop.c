@@ -78,11 +78,14 @@ static void tick(struct kvw_loop *loop)
 	kvw_links_sweep(&loop->links, loop->now_ns);
 	if (!TAILQ_EMPTY(&loop->parked))
 		kvw_exchange_unpark(loop);
-	if (atomic_load_explicit(&loop->fleet->down, memory_order_relaxed) > 0 &&
+	if ((atomic_load_explicit(&loop->fleet->down, memory_order_relaxed) > 0 ||
+		    atomic_load_explicit(&loop->fleet->leaving, memory_order_acquire) > 0) &&
 		loop->now_ns - loop->failover_ns >= FAILOVER_NS) {
 		loop->failover_ns = loop->now_ns;
 		kvw_exchange_fail_over(loop);
 	}
+	/* In the turn after: what has been ended refers to its worker until the turn is over. */
+	loop->letting_go = atomic_load_explicit(&loop->fleet->leaving, memory_order_acquire) > 0;
 	sync_link_gauges(loop);
 	if (atomic_load_explicit(&loop->shared->draining, memory_order_relaxed) && !loop->draining)
 		begin_drain(loop);
@@ -125,6 +128,9 @@ static void reap(struct kvw_loop *loop)
 		free(client);
 	}
 	kvw_links_reap(&loop->links);
+	if (loop->letting_go)
+		kvw_links_let_go(&loop->links);
+	loop->letting_go = false;
 }
 
 static void after_turn(struct kvw_loop *loop)
@@ -184,7 +190,7 @@ static enum kvw_err init_memory(struct kvw_loop *loop)
 
 	loop->scratch = malloc(KVW_LOOP_SCRATCH);
 	loop->candidates.items =
-		calloc(loop->fleet->count, sizeof(loop->candidates.items[0]));
+		calloc(KVW_MAX_WORKERS, sizeof(loop->candidates.items[0]));
 	loop->scans = calloc(KVW_LOOP_SCANS, sizeof(loop->scans[0]));
 	if (loop->scratch == NULL || loop->candidates.items == NULL || loop->scans == NULL ||
 		kvw_head_init(&loop->request_head, (size_t)config->limits_headers) != KVW_OK ||
@@ -262,8 +268,7 @@ void kvw_loop_finish(struct kvw_loop *loop)
 	reap(loop);
 	kvw_tokens_box_close(loop->token_box);
 	kvw_kvchains_finish(&loop->chains);
-	if (loop->links.idle != NULL)
-		kvw_links_finish(&loop->links);
+	kvw_links_finish(&loop->links);
 	while ((x = TAILQ_FIRST(&loop->free_exchanges)) != NULL) {
 		TAILQ_REMOVE(&loop->free_exchanges, x, entry);
 		free(x);

@@ -101,6 +101,7 @@ struct kvw_loop {
 	size_t client_count, free_exchange_count;
 	int64_t idle_gauge, busy_gauge; /* of links, as metrics have them */
 	int64_t failover_ns; /* when kvw_exchange_fail_over was called last */
+	bool letting_go; /* workers are GONE: after this turn it is looked at what refers to them */
 	bool draining;
 	int64_t drain_deadline_ns;
 };

@@ -126,11 +126,24 @@ bool kvw_owners_find(struct kvw_owners *owners, struct kvw_slice id, uint32_t *w
 
 	pthread_mutex_lock(&owners->lock);
 	entry = find(owners, XXH3_64bits(id.data, id.len));
-	found = entry != NULL;
+	found = entry != NULL && entry->worker != NO_ENTRY;
 	if (found)
 		*worker = entry->worker;
 	pthread_mutex_unlock(&owners->lock);
 	return found;
+}
+
+/* Their places stay until they are the oldest; no id has the worker NO_ENTRY. */
+void kvw_owners_forget(struct kvw_owners *owners, uint32_t worker)
+{
+	pthread_mutex_lock(&owners->lock);
+	for (size_t i = 0; i < owners->count; i++) {
+		struct entry *entry = &owners->entries[(owners->oldest + i) % owners->limit];
+
+		if (entry->worker == worker)
+			entry->worker = NO_ENTRY;
+	}
+	pthread_mutex_unlock(&owners->lock);
 }
 
 struct kvw_slice kvw_owners_id_in(const char *data, size_t len)

@@ -31,4 +31,7 @@ bool kvw_owners_find(struct kvw_owners *owners, struct kvw_slice id, uint32_t *w
  * value begins with "resp". len 0: not (yet) there. */
 struct kvw_slice kvw_owners_id_in(const char *data, size_t len);
 
+/* The worker has left: none of its ids is known any more. */
+void kvw_owners_forget(struct kvw_owners *owners, uint32_t worker);
+
 #endif

@@ -168,6 +168,11 @@ fail:
 	return err;
 }
 
+void kvw_proxy_forget_owner(struct kvw_proxy *proxy, uint32_t worker)
+{
+	kvw_owners_forget(proxy->shared.owners, worker);
+}
+
 bool kvw_proxy_owner_of(struct kvw_proxy *proxy, struct kvw_slice id, uint32_t *worker)
 {
 	return kvw_owners_find(proxy->shared.owners, id, worker);

@@ -45,6 +45,8 @@ enum kvw_err kvw_proxy_start(const struct kvw_proxy_deps *deps, FILE *errors,
 const char *kvw_proxy_address(const struct kvw_proxy *proxy);
 
 /* The worker that keeps this response of /v1/responses. False: not known. Any thread. */
+/* The worker has left: no stored response is its any more. */
+void kvw_proxy_forget_owner(struct kvw_proxy *proxy, uint32_t worker);
 bool kvw_proxy_owner_of(struct kvw_proxy *proxy, struct kvw_slice id, uint32_t *worker);
 
 /* Stops accepting, lets running requests finish for timeouts.drain. Returns at once. */

@@ -4,6 +4,7 @@
 #ifndef KVW_LMCACHE_CONTROLLER_H
 #define KVW_LMCACHE_CONTROLLER_H
 
+#include <netdb.h>
 #include <pthread.h>
 
 #include "feeds/lmcache/diagnose.h"
@@ -12,16 +13,24 @@
 
 struct kvw_lmjob; /* orchestrate.c */
 
+/* A worker of the fleet whose instance is looked for. */
+struct kvw_lmcache_followed {
+	struct kvw_worker *worker; /* held; NULL: the slot has none */
+	uint32_t address_version;
+	char ip[NI_MAXHOST];
+};
+
 struct kvw_lmcache {
 	struct kvw_feed *feed;
 	const struct kvw_feed_deps *deps;
 	struct kvw_lmcache_recipe recipe; /* as configured; seed borrowed from the configuration */
 	struct kvw_lmreg *reg;
 	struct kvw_lmdiag *diag;
-	struct kvw_lmreg_worker *workers; /* owned, with their ip */
-	size_t worker_count;
-	int64_t *up_ns; /* [worker_count] when it was last not DOWN; 0: never */
-	bool *down;     /* [worker_count] as seen last */
+	struct kvw_lmreg_worker *workers; /* owned, [KVW_MAX_WORKERS]; texts are of `followed` */
+	struct kvw_lmcache_followed *followed; /* owned, [KVW_MAX_WORKERS] */
+	size_t worker_count;              /* slots of the fleet that have been used */
+	int64_t *up_ns; /* [KVW_MAX_WORKERS] when it was last not DOWN; 0: never */
+	bool *down;     /* [KVW_MAX_WORKERS] as seen last */
 
 	void *pull, *reply, *heartbeat; /* ZeroMQ sockets; NULL: not configured */
 	struct kvw_lmc_reader reader;
@@ -34,7 +43,7 @@ struct kvw_lmcache {
 	size_t job_count;       /* sockets of them */
 
 	pthread_mutex_t lock;            /* of what follows; held for copies only */
-	struct kvw_lmcache_status *seen; /* owned, [worker_count] */
+	struct kvw_lmcache_status *seen; /* owned, [KVW_MAX_WORKERS] */
 	struct kvw_lmcache_stats stats;
 };
 

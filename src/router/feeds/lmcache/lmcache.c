@@ -64,33 +64,71 @@ static enum kvw_err make_recipe(
 	return KVW_EINVAL;
 }
 
-static enum kvw_err list_workers(struct kvw_lmcache *lmcache)
+static enum kvw_err make_tables(struct kvw_lmcache *lmcache)
+{
+	lmcache->workers = calloc(KVW_MAX_WORKERS, sizeof(lmcache->workers[0]));
+	lmcache->followed = calloc(KVW_MAX_WORKERS, sizeof(lmcache->followed[0]));
+	lmcache->up_ns = calloc(KVW_MAX_WORKERS, sizeof(lmcache->up_ns[0]));
+	lmcache->down = calloc(KVW_MAX_WORKERS, sizeof(lmcache->down[0]));
+	lmcache->seen = calloc(KVW_MAX_WORKERS, sizeof(lmcache->seen[0]));
+	if (lmcache->workers == NULL || lmcache->followed == NULL || lmcache->up_ns == NULL ||
+		lmcache->down == NULL || lmcache->seen == NULL)
+		return KVW_ENOMEM;
+	for (size_t i = 0; i < KVW_MAX_WORKERS; i++)
+		lmcache->workers[i] = (struct kvw_lmreg_worker){.instance = "", .ip = ""};
+	return KVW_OK;
+}
+
+/* --- workers that come and go --- */
+
+static void unfollow(struct kvw_lmcache *lmcache, uint32_t slot)
+{
+	struct kvw_lmcache_followed *followed = &lmcache->followed[slot];
+
+	if (followed->worker == NULL)
+		return;
+	if (lmcache->reg != NULL)
+		kvw_lmreg_worker_left(lmcache->reg, slot);
+	lmcache->workers[slot] = (struct kvw_lmreg_worker){.instance = "", .ip = ""};
+	lmcache->up_ns[slot] = 0;
+	lmcache->down[slot] = false;
+	kvw_worker_let_go(followed->worker);
+	followed->worker = NULL;
+}
+
+/* The worker is new in its slot, or listens elsewhere now: instances may be found to be its. */
+static void look_up(struct kvw_lmcache *lmcache, uint32_t slot)
+{
+	struct kvw_lmcache_followed *followed = &lmcache->followed[slot];
+	struct kvw_worker *worker = followed->worker;
+
+	followed->address_version = atomic_load(&worker->address_version);
+	kvw_worker_ip(worker, followed->ip, sizeof(followed->ip));
+	lmcache->workers[slot] = (struct kvw_lmreg_worker){
+		.instance = worker->config.lmcache_instance, .ip = followed->ip};
+	if (lmcache->reg != NULL)
+		kvw_lmreg_worker_came(lmcache->reg);
+}
+
+static void follow_fleet(struct kvw_lmcache *lmcache)
 {
 	const struct kvw_fleet *fleet = lmcache->deps->fleet;
-	const struct kvw_config *config = lmcache->deps->config;
-	char ip[NI_MAXHOST];
 
 	lmcache->worker_count = fleet->count;
-	lmcache->workers = calloc(fleet->count + 1, sizeof(lmcache->workers[0]));
-	lmcache->up_ns = calloc(fleet->count + 1, sizeof(lmcache->up_ns[0]));
-	lmcache->down = calloc(fleet->count + 1, sizeof(lmcache->down[0]));
-	lmcache->seen = calloc(fleet->count + 1, sizeof(lmcache->seen[0]));
-	if (lmcache->workers == NULL || lmcache->up_ns == NULL || lmcache->down == NULL ||
-		lmcache->seen == NULL)
-		return KVW_ENOMEM;
-	for (size_t i = 0; i < fleet->count; i++) {
-		const struct kvw_worker *worker = fleet->workers[i];
+	for (uint32_t i = 0; i < lmcache->worker_count; i++) {
+		struct kvw_lmcache_followed *followed = &lmcache->followed[i];
+		struct kvw_worker *worker = fleet->workers[i];
 
-		if (getnameinfo((const struct sockaddr *)&worker->addr, worker->addr_len, ip,
-			    sizeof(ip), NULL, 0, NI_NUMERICHOST) != 0)
-			snprintf(ip, sizeof(ip), "%s", worker->host);
-		lmcache->workers[i].instance =
-			i < config->worker_count ? config->workers[i].lmcache_instance : "";
-		lmcache->workers[i].ip = strdup(ip);
-		if (lmcache->workers[i].ip == NULL)
-			return KVW_ENOMEM;
+		if (followed->worker != NULL && kvw_worker_life(worker) != KVW_WORKER_LIVE)
+			unfollow(lmcache, i);
+		if (followed->worker == NULL && kvw_worker_hold(worker)) {
+			followed->worker = worker;
+			look_up(lmcache, i);
+		} else if (followed->worker != NULL &&
+			   followed->address_version != atomic_load(&worker->address_version)) {
+			look_up(lmcache, i);
+		}
 	}
-	return KVW_OK;
 }
 
 /* --- time --- */
@@ -99,9 +137,11 @@ static enum kvw_err list_workers(struct kvw_lmcache *lmcache)
 static void watch_health(struct kvw_lmcache *lmcache, int64_t now_ns)
 {
 	for (uint32_t w = 0; w < lmcache->worker_count; w++) {
-		bool down = atomic_load_explicit(&lmcache->deps->fleet->workers[w]->health,
-				    memory_order_relaxed) == KVW_HEALTH_DOWN;
+		bool down;
 
+		if (lmcache->followed[w].worker == NULL)
+			continue;
+		down = !kvw_worker_is_up(lmcache->followed[w].worker);
 		if (down && !lmcache->down[w] && lmcache->up_ns[w] != 0)
 			kvw_lmreg_worker_down(lmcache->reg, w, lmcache->up_ns[w]);
 		if (!down)
@@ -169,6 +209,7 @@ static void tick(struct kvw_feed *feed, void *arg)
 
 	if (kvw_feed_stopped(feed))
 		return;
+	follow_fleet(lmcache);
 	watch_health(lmcache, now_ns);
 	kvw_lmdiag_tick(lmcache->diag, now_ns);
 	kvw_lmcache_jobs_tick(lmcache, now_ns);
@@ -190,8 +231,10 @@ static void stop(void *state)
 	kvw_lmdiag_destroy(lmcache->diag);
 	kvw_lmreg_destroy(lmcache->reg);
 	kvw_lmc_reader_finish(&lmcache->reader);
-	for (size_t i = 0; lmcache->workers != NULL && i < lmcache->worker_count; i++)
-		free((char *)lmcache->workers[i].ip);
+	lmcache->reg = NULL;
+	for (uint32_t i = 0; lmcache->followed != NULL && i < lmcache->worker_count; i++)
+		unfollow(lmcache, i);
+	free(lmcache->followed);
 	pthread_mutex_destroy(&lmcache->lock);
 	free(lmcache->out);
 	free(lmcache->seen);
@@ -210,7 +253,7 @@ static enum kvw_err make_registry(struct kvw_lmcache *lmcache)
 		.coverage = set_coverage,
 		.ctx = lmcache,
 		.workers = lmcache->workers,
-		.worker_count = lmcache->worker_count,
+		.worker_count = KVW_MAX_WORKERS,
 		.timeout_ns = config->kvaware_lmcache_timeout_ms * KVW_NS_PER_MS,
 		.key_limit = config->kvaware_index_bytes / BYTES_PER_KEY,
 		.seed = (uint64_t)kvw_clock_wall_ns() * UINT64_C(0x9e3779b97f4a7c15),
@@ -252,9 +295,11 @@ static enum kvw_err start(struct kvw_feed *feed, FILE *errors, void **state)
 	if (err == KVW_OK)
 		err = make_recipe(config, &lmcache->recipe, errors);
 	if (err == KVW_OK)
-		err = list_workers(lmcache);
-	if (err == KVW_OK)
+		err = make_tables(lmcache);
+	if (err == KVW_OK) {
+		follow_fleet(lmcache);
 		err = make_registry(lmcache);
+	}
 	if (err == KVW_OK)
 		err = kvw_lmcache_open(lmcache, errors);
 	if (err == KVW_OK)
@@ -303,7 +348,7 @@ size_t kvw_lmcache_instance_of(
 
 	if (size > 0)
 		text[0] = '\0';
-	if (worker >= lmcache->worker_count)
+	if (worker >= KVW_MAX_WORKERS)
 		return 0;
 	pthread_mutex_lock(&lmcache->lock);
 	length = snprintf(text, size, "%s", lmcache->seen[worker].instance);
@@ -322,7 +367,7 @@ void kvw_lmcache_status(
 	struct kvw_lmcache *lmcache, uint32_t worker, struct kvw_lmcache_status *out)
 {
 	*out = (struct kvw_lmcache_status){.how = "", .wrong = ""};
-	if (worker >= lmcache->worker_count)
+	if (worker >= KVW_MAX_WORKERS)
 		return;
 	pthread_mutex_lock(&lmcache->lock);
 	*out = lmcache->seen[worker];

@@ -209,6 +209,12 @@ void kvw_lmreg_count(struct kvw_lmreg *reg);
 
 /* --- whose it is (registry_map.c) --- */
 
+/* A worker has come, or its entry among options.workers has changed: looks again for those of instances that
+ * have none. */
+void kvw_lmreg_worker_came(struct kvw_lmreg *reg);
+/* The slot has no worker any more: its instance, if there is one, has none either. */
+void kvw_lmreg_worker_left(struct kvw_lmreg *reg, uint32_t worker);
+
 /* Maps the instance to a worker by configuration or address, if one fits. */
 void kvw_lmreg_try_map(struct kvw_lmreg *reg, struct kvw_lmreg_instance *instance);
 

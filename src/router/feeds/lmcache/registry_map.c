@@ -144,7 +144,8 @@ static uint32_t worker_at(const struct kvw_lmreg *reg, const struct kvw_lmreg_in
 	for (uint32_t w = 0; w < reg->options.worker_count; w++) {
 		const struct kvw_lmreg_worker *worker = &reg->options.workers[w];
 
-		if (worker->instance[0] != '\0' || !is_at(instance, worker->ip))
+		if (worker->instance[0] != '\0' || worker->ip[0] == '\0' ||
+			!is_at(instance, worker->ip))
 			continue;
 		if (found != KVW_LMREG_NONE)
 			return KVW_LMREG_NONE;
@@ -187,7 +188,8 @@ void kvw_lmreg_try_map(struct kvw_lmreg *reg, struct kvw_lmreg_instance *instanc
 	if (instance->how == KVW_LMREG_BY_CONFIG)
 		return;
 	for (worker = 0; worker < reg->options.worker_count; worker++)
-		if (strcmp(reg->options.workers[worker].instance, instance->id) == 0) {
+		if (reg->options.workers[worker].instance[0] != '\0' &&
+			strcmp(reg->options.workers[worker].instance, instance->id) == 0) {
 			kvw_lmreg_map(reg, instance, worker, KVW_LMREG_BY_CONFIG);
 			return;
 		}
@@ -197,4 +199,19 @@ void kvw_lmreg_try_map(struct kvw_lmreg *reg, struct kvw_lmreg_instance *instanc
 	if (worker != KVW_LMREG_NONE && !shares_address(reg, instance, worker) &&
 		reg->by_worker[worker] == NULL)
 		kvw_lmreg_map(reg, instance, worker, KVW_LMREG_BY_ADDRESS);
+}
+
+void kvw_lmreg_worker_came(struct kvw_lmreg *reg)
+{
+	for (size_t i = 0; i < reg->count; i++)
+		kvw_lmreg_try_map(reg, reg->instances[i]);
+}
+
+void kvw_lmreg_worker_left(struct kvw_lmreg *reg, uint32_t worker)
+{
+	if (reg->by_worker[worker] != NULL)
+		kvw_lmreg_unmap(reg, reg->by_worker[worker]);
+	for (size_t i = 0; i < reg->count; i++)
+		if (reg->instances[i]->hint_worker == worker)
+			reg->instances[i]->hint_worker = KVW_LMREG_NONE;
 }

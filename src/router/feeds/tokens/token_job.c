@@ -128,9 +128,9 @@ static bool set_options(struct kvw_token_job *job, int64_t left_ms)
 	       curl_easy_setopt(easy, CURLOPT_PRIVATE, job) == CURLE_OK;
 }
 
-static const struct kvw_worker *asked(const struct kvw_token_job *job)
+static struct kvw_worker *asked(const struct kvw_token_job *job)
 {
-	return job->tokens->fleet->workers[job->workers[job->next_worker - 1]];
+	return job->workers[job->next_worker - 1];
 }
 
 /* Asks the next worker. False: there is none, or no time, or no memory. */

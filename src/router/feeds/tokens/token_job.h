@@ -26,7 +26,7 @@ struct kvw_token_job {
 	enum kvw_api api;
 	bool convert;
 	struct kvw_token_key key;
-	uint32_t workers[KVW_TOKENS_WORKERS];
+	struct kvw_worker *workers[KVW_TOKENS_WORKERS]; /* held */
 	uint32_t worker_count;
 	char *authorization; /* of the client; owned; NULL: none */
 	struct kvw_tokens_box *box; /* a reference */
@@ -57,7 +57,7 @@ struct kvw_tokens {
 	struct kvw_token_cache *cache;
 	int64_t ask_limit_ms; /* of one job, all its workers together */
 	uint64_t seed;        /* of keys: clients cannot choose bodies that collide */
-	_Atomic int64_t *refused_until_ns; /* [fleet->count] by worker */
+	_Atomic int64_t *refused_until_ns; /* [KVW_MAX_WORKERS] by worker */
 
 	pthread_mutex_t lock; /* guards the next two */
 	struct kvw_token_jobs submitted;

@@ -63,6 +63,8 @@ static void free_job(struct kvw_token_job *job)
 
 	atomic_fetch_sub_explicit(&tokens->inflight, 1, memory_order_relaxed);
 	atomic_fetch_sub_explicit(&tokens->body_bytes, job->body_len, memory_order_relaxed);
+	for (uint32_t i = 0; i < job->worker_count; i++)
+		kvw_worker_let_go(job->workers[i]);
 	kvw_token_list_put(job->result.list);
 	free(job->authorization);
 	free(job);
@@ -252,8 +254,12 @@ bool kvw_token_job_submit(struct kvw_token_job *job, const struct kvw_token_ask 
 		return refuse(job, KVW_INEXACT_NO_CHOICE, result);
 	if (ask->worker_count == 0)
 		return refuse(job, KVW_INEXACT_NO_TOKENS, result);
-	memcpy(job->workers, ask->workers, ask->worker_count * sizeof(job->workers[0]));
-	job->worker_count = ask->worker_count;
+	for (uint32_t i = 0; i < ask->worker_count; i++) {
+		struct kvw_worker *worker = tokens->fleet->workers[ask->workers[i]];
+
+		if (kvw_worker_hold(worker))
+			job->workers[job->worker_count++] = worker;
+	}
 	if (ask->authorization.len > 0) {
 		job->authorization = strndup(ask->authorization.data, ask->authorization.len);
 		if (job->authorization == NULL)
@@ -312,6 +318,11 @@ void kvw_tokens_note_refusal(struct kvw_tokens *tokens, uint32_t worker)
 			"has one", url);
 	atomic_store_explicit(&tokens->refused_until_ns[worker], kvw_clock_ns() + REFUSAL_NS,
 		memory_order_relaxed);
+}
+
+void kvw_tokens_forget(struct kvw_tokens *tokens, uint32_t worker)
+{
+	atomic_store_explicit(&tokens->refused_until_ns[worker], 0, memory_order_relaxed);
 }
 
 uint32_t kvw_tokens_choose(struct kvw_tokens *tokens, const struct kvw_candidate *items, size_t count,
@@ -429,7 +440,7 @@ enum kvw_err kvw_tokens_start(
 	pthread_mutex_init(&tokens->lock, NULL);
 	if (getrandom(&tokens->seed, sizeof(tokens->seed), 0) < 0)
 		tokens->seed = (uint64_t)kvw_clock_wall_ns();
-	tokens->refused_until_ns = calloc(fleet->count + 1, sizeof(tokens->refused_until_ns[0]));
+	tokens->refused_until_ns = calloc(KVW_MAX_WORKERS, sizeof(tokens->refused_until_ns[0]));
 	if (tokens->refused_until_ns == NULL)
 		goto out;
 	err = kvw_token_cache_create(

@@ -92,6 +92,8 @@ struct kvw_tokens_choice kvw_tokens_look(
 
 /* Has this worker said lately that it has no /tokenize? */
 bool kvw_tokens_refused_by(const struct kvw_tokens *tokens, uint32_t worker, int64_t now_ns);
+/* The worker's slot will have another one. */
+void kvw_tokens_forget(struct kvw_tokens *tokens, uint32_t worker);
 /* Fills workers with those to ask among the candidates: usable, not refusing, fewest in flight, in turn
  * where equal. Returns how many. */
 uint32_t kvw_tokens_choose(struct kvw_tokens *tokens, const struct kvw_candidate *items, size_t count,

@@ -28,7 +28,8 @@ static void setup(void)
 		.ejection_max_share = 0.5};
 	memset(workers, 0, sizeof(workers));
 	now_ns = S(1000);
-	ck_assert_int_eq(kvw_ejections_init(&all, &config, WORKERS), KVW_OK);
+	ck_assert_int_eq(kvw_ejections_init(&all, &config), KVW_OK);
+	kvw_ejections_set_workers(&all, WORKERS);
 }
 
 static void teardown(void)

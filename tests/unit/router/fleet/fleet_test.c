@@ -62,7 +62,8 @@ START_TEST(workers_are_what_the_configuration_says)
 	ck_assert_str_eq(small->workers[0]->api_key, "secret");
 	ck_assert_str_eq(small->workers[1]->authority, "[::1]:8002");
 	ck_assert_str_eq(small->workers[1]->path_prefix, "");
-	ck_assert_int_eq(small->workers[1]->addr.ss_family, AF_INET6);
+	ck_assert_int_eq(small->workers[1]->addresses.items[0].ss_family, AF_INET6);
+	ck_assert_str_eq(kvw_worker_state_name(small->workers[0]), "without an address");
 	ck_assert_uint_eq(small->workers[1]->id, 1);
 	ck_assert_uint_ne(small->workers[0]->key, small->workers[1]->key);
 	ck_assert_str_eq(fleet_test_ids(small, "x"), "0"); /* given: known at once */
@@ -71,23 +72,145 @@ START_TEST(workers_are_what_the_configuration_says)
 }
 END_TEST
 
-START_TEST(host_that_cannot_be_resolved_is_named)
+START_TEST(host_that_has_no_address_waits_for_one)
 {
 	static const char text[] = "workers: [{url: \"http://no-such-host.invalid:1\"}]\n";
+	struct sockaddr_storage address = {.ss_family = AF_INET}, found;
 	struct kvw_config *own = NULL;
-	struct kvw_fleet *none = NULL;
-	char *said = NULL;
-	size_t len = 0;
-	FILE *errors = open_memstream(&said, &len);
+	struct kvw_fleet *small;
 
 	ck_assert_int_eq(
 		kvw_config_parse("test", text, sizeof(text) - 1, kvw_strategies, stderr, &own), KVW_OK);
-	ck_assert_int_eq(kvw_fleet_create(own, 1, errors, &none), KVW_EINVAL);
-	fclose(errors);
-	ck_assert_ptr_null(none);
-	ck_assert_ptr_nonnull(strstr(said, "no-such-host.invalid"));
-	free(said);
+	small = fleet_test_create(own, 1);
+	ck_assert(!kvw_worker_usable(small->workers[0]));
+	ck_assert(!kvw_worker_address(small->workers[0], 0, &found));
+	kvw_fleet_set_addresses(small, small->workers[0], &address, 1);
+	ck_assert(kvw_worker_usable(small->workers[0]));
+	ck_assert(kvw_worker_address(small->workers[0], 0, &found));
+	kvw_fleet_set_addresses(small, small->workers[0], NULL, 0);
+	ck_assert(!kvw_worker_usable(small->workers[0]));
+	kvw_fleet_destroy(small);
 	kvw_config_destroy(own);
+}
+END_TEST
+
+/* --- workers that come and go --- */
+
+static struct kvw_worker *add(const char *url, enum kvw_err expected)
+{
+	char copy[64], why[256] = "";
+	struct kvw_worker_config one = config->workers[0];
+	struct kvw_worker *added = NULL;
+
+	snprintf(copy, sizeof(copy), "%s", url);
+	one.url = copy;
+	ck_assert_int_eq(kvw_fleet_add(fleet, &one, why, sizeof(why), &added), expected);
+	ck_assert_str_ne(expected == KVW_OK ? "-" : why, "");
+	return added;
+}
+
+static size_t freed_count;
+static uint32_t freed_slot;
+
+static void note_freed(void *arg, uint32_t slot)
+{
+	(void)arg;
+	freed_count++;
+	freed_slot = slot;
+}
+
+START_TEST(a_worker_joins_at_once)
+{
+	struct kvw_worker *added = add("http://127.0.0.1:9", KVW_OK);
+
+	ck_assert_uint_eq(added->id, 3);
+	ck_assert_uint_eq(fleet->live, 4);
+	ck_assert_str_eq(fleet_test_ids(fleet, NULL), "0 1 2 3");
+	ck_assert_int_eq(kvw_worker_life(added), KVW_WORKER_LIVE);
+}
+END_TEST
+
+START_TEST(a_slot_is_used_again_when_all_have_let_go)
+{
+	struct kvw_worker *gone = fleet->workers[1];
+	uint32_t generation = gone->generation, use = gone->use;
+
+	freed_count = 0;
+	fleet->freed = note_freed;
+	fleet_test_models(fleet, 1, "a");
+	ck_assert(kvw_worker_hold(gone));
+	kvw_fleet_remove(fleet, gone);
+	ck_assert_str_eq(fleet_test_ids(fleet, NULL), "0 2");
+	ck_assert_str_eq(fleet_test_ids(fleet, "a"), "unknown");
+	ck_assert(!kvw_worker_hold(gone)); /* no more */
+	ck_assert_uint_eq(kvw_fleet_reap(fleet), 1); /* a loop and a holder have not let go */
+	atomic_fetch_sub(&gone->loops_left, 1);
+	ck_assert_uint_eq(kvw_fleet_reap(fleet), 1);
+	ck_assert_uint_eq(add("http://127.0.0.1:9", KVW_OK)->id, 3); /* not its slot yet */
+	kvw_worker_let_go(gone);
+	ck_assert_uint_eq(kvw_fleet_reap(fleet), 0);
+	ck_assert_uint_eq(freed_count, 1);
+	ck_assert_uint_eq(freed_slot, 1);
+	ck_assert_ptr_null(gone->url);
+	ck_assert_ptr_eq(add("http://127.0.0.1:10", KVW_OK), gone);
+	ck_assert_uint_gt(gone->generation, generation);
+	ck_assert_uint_eq(gone->use, use + 1);
+	ck_assert_str_eq(fleet_test_ids(fleet, NULL), "0 1 2 3");
+	ck_assert_str_eq(fleet_test_ids(fleet, "a"), "unknown");
+}
+END_TEST
+
+START_TEST(nothing_of_a_worker_stays_in_its_slot)
+{
+	struct kvw_worker *gone = fleet->workers[0];
+
+	probes(0, false, 3);
+	requests_fail(0, 20);
+	kvw_fleet_set_capacity(gone, 1000, 16);
+	ck_assert_uint_eq(fleet->down, 1);
+	kvw_fleet_remove(fleet, gone);
+	atomic_fetch_sub(&gone->loops_left, 1);
+	ck_assert_uint_eq(kvw_fleet_reap(fleet), 0);
+	ck_assert_uint_eq(fleet->down, 0);
+	ck_assert_uint_eq(fleet->ejections.out, 0);
+	ck_assert_ptr_eq(add("http://127.0.0.1:9", KVW_OK), gone);
+	ck_assert(kvw_worker_usable(gone));
+	ck_assert_uint_eq(gone->capacity_tokens, 0);
+	ck_assert_uint_eq(gone->probes_failed, 0);
+	probes(0, false, 1); /* not the fourth in a row */
+	ck_assert(kvw_worker_is_up(gone));
+}
+END_TEST
+
+START_TEST(a_worker_that_rests_is_not_usable_even_if_all_others_are_ejected)
+{
+	kvw_fleet_bar(fleet, fleet->workers[0], KVW_BARRED_DRAINING, true);
+	ck_assert_str_eq(kvw_worker_state_name(fleet->workers[0]), "draining");
+	ck_assert(kvw_worker_rests(fleet->workers[0]));
+	ck_assert_uint_eq(kvw_fleet_usable_count(fleet), 2);
+	probes(1, false, 3);
+	probes(2, false, 3);
+	ck_assert_uint_eq(kvw_fleet_usable_count(fleet), 0);
+	kvw_fleet_bar(fleet, fleet->workers[0], KVW_BARRED_DRAINING, false);
+	ck_assert_uint_eq(kvw_fleet_usable_count(fleet), 1);
+}
+END_TEST
+
+START_TEST(a_full_fleet_refuses)
+{
+	char url[64];
+
+	for (size_t i = 3; i < KVW_MAX_WORKERS; i++) {
+		snprintf(url, sizeof(url), "http://127.0.0.1:%zu", 10000 + i);
+		(void)add(url, KVW_OK);
+	}
+	ck_assert_ptr_null(add("http://127.0.0.1:9", KVW_ELIMIT));
+	ck_assert_uint_eq(fleet->live, KVW_MAX_WORKERS);
+	kvw_fleet_remove(fleet, fleet->workers[700]);
+	atomic_fetch_sub(&fleet->workers[700]->loops_left, 1);
+	(void)kvw_fleet_reap(fleet);
+	ck_assert_uint_eq(add("http://127.0.0.1:9", KVW_OK)->id, 700);
+	ck_assert_uint_eq(fleet->count, KVW_MAX_WORKERS);
 }
 END_TEST
 
@@ -594,7 +717,12 @@ int main(void)
 	tcase_set_timeout(tcase, 120);
 	tcase_add_checked_fixture(tcase, setup, teardown);
 	tcase_add_test(tcase, workers_are_what_the_configuration_says);
-	tcase_add_test(tcase, host_that_cannot_be_resolved_is_named);
+	tcase_add_test(tcase, host_that_has_no_address_waits_for_one);
+	tcase_add_test(tcase, a_worker_joins_at_once);
+	tcase_add_test(tcase, a_slot_is_used_again_when_all_have_let_go);
+	tcase_add_test(tcase, nothing_of_a_worker_stays_in_its_slot);
+	tcase_add_test(tcase, a_worker_that_rests_is_not_usable_even_if_all_others_are_ejected);
+	tcase_add_test(tcase, a_full_fleet_refuses);
 	tcase_add_test(tcase, candidates_are_those_that_serve_the_model);
 	tcase_add_test(tcase, names_are_compared_whole);
 	tcase_add_test(tcase, lists_are_known_when_all_have_been_read);

@@ -41,6 +41,14 @@ void kvw_fleet_set_probe(
 	snprintf(calls.why, sizeof(calls.why), "%s", why);
 }
 
+void kvw_fleet_bar(
+	struct kvw_fleet *recorder, struct kvw_worker *barred, enum kvw_barred reason, bool set)
+{
+	(void)recorder;
+	ck_assert_int_eq(reason, KVW_BARRED_ASLEEP);
+	atomic_store(&barred->barred, set ? KVW_BARRED_ASLEEP : 0);
+}
+
 enum kvw_err kvw_fleet_set_models(
 	struct kvw_fleet *fleet, struct kvw_worker *worker, const char *const *names, size_t count)
 {
@@ -214,13 +222,13 @@ static void server_close(void)
 static struct kvw_config config;
 static struct kvw_fleet fleet;
 static struct kvw_prober *prober; /* started by start() */
-static struct kvw_worker worker, *workers[] = {&worker};
-static char url[64], authority[] = "worker.example:8000", prefix[] = "/up", key[32] = "",
+static struct kvw_worker worker;
+static char url[96], authority[64], host[] = "worker.example", prefix[] = "/up", key[32] = "",
 		     health_path[] = "/health";
 
 static void setup(void)
 {
-	struct sockaddr_in *addr = (struct sockaddr_in *)&worker.addr;
+	struct sockaddr_in *addr = (struct sockaddr_in *)&worker.addresses.items[0];
 
 	setenv("http_proxy", "http://127.0.0.1:1", 1); /* must not be used */
 	server.base = event_base_new();
@@ -232,6 +240,7 @@ static void setup(void)
 	config.health_models_interval_ms = 60;
 	config.health_metrics_interval_ms = 60;
 	config.health_path = health_path;
+	snprintf(authority, sizeof(authority), "%s:%u", host, server.port);
 	snprintf(url, sizeof(url), "http://%s/up", authority);
 	worker.load.seen = &worker.load.own;
 	worker.url = url;
@@ -241,8 +250,12 @@ static void setup(void)
 	addr->sin_family = AF_INET;
 	addr->sin_port = htons(server.port);
 	addr->sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-	worker.addr_len = sizeof(*addr);
-	fleet.workers = workers;
+	worker.addresses.count = 1;
+	worker.host = host;
+	worker.port = server.port;
+	atomic_store(&worker.life, KVW_WORKER_LIVE);
+	atomic_store(&worker.holds, UINT32_C(1) << 31); /* may be held */
+	fleet.workers[0] = &worker;
 	fleet.count = 1;
 	fleet.config = &config;
 }

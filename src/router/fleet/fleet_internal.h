@@ -1,0 +1,40 @@
+/*
+ * fleet_internal.h - the inside of the fleet, shared by its two files: fleet.c answers what loops ask,
+ * slots.c adds and removes workers.
+ */
+#ifndef KVW_FLEET_INTERNAL_H
+#define KVW_FLEET_INTERNAL_H
+
+#include "fleet/fleet.h"
+
+/* What one worker serves, as the control thread remembers it to rebuild views. */
+struct kvw_model_list {
+	char **names;
+	size_t count;
+};
+
+/* The public struct first, then what only these files need: the control thread's, by slot. */
+struct fleet {
+	struct kvw_fleet base;
+	bool offline; /* nothing is loaded that only connections need */
+	struct kvw_model_list lists[KVW_MAX_WORKERS];
+	uint64_t good_in_row[KVW_MAX_WORKERS]; /* probes */
+	uint64_t bad_in_row[KVW_MAX_WORKERS];
+};
+
+enum kvw_err kvw_model_list_copy(
+	struct kvw_model_list *list, const char *const *names, size_t count) KVW_MUST_CHECK;
+void kvw_model_list_clear(struct kvw_model_list *list);
+
+void kvw_fleet_view_free(void *view); /* NULL is allowed */
+
+/* Builds a view of the LIVE workers from the lists and publishes it. On failure the old one stays. */
+enum kvw_err kvw_fleet_publish(struct fleet *self) KVW_MUST_CHECK;
+
+/* What candidates show has changed: counted after the change, so that no loop's table stays behind. */
+static inline void kvw_fleet_changed(_Atomic uint64_t *changes)
+{
+	atomic_fetch_add_explicit(changes, 1, memory_order_release);
+}
+
+#endif

@@ -1,0 +1,89 @@
+/*
+ * members.h - which workers the fleet shall have: joins what the sources say, drains before it removes.
+ *
+ * A source says its whole list each time that it changes: the configuration, a watched file, DNS, the
+ * admin address. A worker, known by its URL, is a member as long as one source lists it; where several do,
+ * the settings of the first in the order of enum kvw_member_source hold. The rest follows from that:
+ *
+ *	listed ------------> it joins the fleet, is resolved and probed
+ *	listed otherwise --> new models and a new weight are taken over in place; with anything else
+ *	                     changed a new one takes the place of the old one, which leaves
+ *	not listed --------> it leaves: no new requests; removed when its last request has ended, or after
+ *	                     drain.worker
+ *
+ * The admin address can besides let a member rest (drained and kept) and remove one that another source
+ * lists: that holds until it is added again there, or until the next reload.
+ *
+ * Threads: the control thread.
+ */
+#ifndef KVW_MEMBERS_H
+#define KVW_MEMBERS_H
+
+#include "fleet/fleet.h"
+#include "fleet/probe.h"
+
+struct event_base;
+struct kvw_members;
+struct kvw_resolver;
+
+enum kvw_member_source {
+	KVW_SOURCE_CONFIG,
+	KVW_SOURCE_FILE,
+	KVW_SOURCE_ADMIN,
+	KVW_SOURCE_DNS,
+	KVW_SOURCE_COUNT,
+};
+
+/* "config", "file", ... */
+const char *kvw_member_source_name(enum kvw_member_source source);
+
+/* What a list has changed. */
+struct kvw_members_change {
+	size_t joined, left, changed;
+	size_t refused; /* the fleet is full, or out of memory: in the log */
+};
+
+/* All borrowed, and outlive the members. resolver NULL: names are not looked up. The workers that the fleet
+ * has are those of the configuration. */
+enum kvw_err kvw_members_create(struct event_base *base, struct kvw_fleet *fleet,
+	struct kvw_prober *prober, struct kvw_resolver *resolver, struct kvw_members **out) KVW_MUST_CHECK;
+void kvw_members_destroy(struct kvw_members *members); /* NULL is allowed */
+
+/* The whole list of a source. Copies. KVW_ENOMEM: some of it may have been taken. */
+enum kvw_err kvw_members_set(struct kvw_members *members, enum kvw_member_source source,
+	const struct kvw_worker_config *workers, size_t count,
+	struct kvw_members_change *change) KVW_MUST_CHECK;
+
+/* --- the admin address --- */
+
+/* One member as the admin address shows it. */
+struct kvw_member_view {
+	const char *url;
+	struct kvw_worker *worker; /* NULL: removed by the admin address */
+	uint32_t sources;          /* bits of enum kvw_member_source; 0: it leaves */
+	bool rests;                /* by the admin address */
+	bool leaves;
+	int64_t leaves_in_ms; /* at most */
+};
+
+/* Adds a worker to the admin address's own list, or one back that it removed. KVW_EINVAL: it is a member
+ * already; KVW_ELIMIT: the fleet is full; `why` says so. */
+enum kvw_err kvw_members_add(struct kvw_members *members, const struct kvw_worker_config *worker,
+	char *why, size_t room) KVW_MUST_CHECK;
+/* New settings of a member, until a source says others. */
+enum kvw_err kvw_members_change(struct kvw_members *members, const struct kvw_worker_config *worker,
+	char *why, size_t room) KVW_MUST_CHECK;
+/* Lets it rest, or work again. KVW_ENOTFOUND. */
+enum kvw_err kvw_members_rest(struct kvw_members *members, const char *url, bool rests) KVW_MUST_CHECK;
+/* Removes it, whichever source lists it. at_once: what runs there is moved or cut. KVW_ENOTFOUND. */
+enum kvw_err kvw_members_remove(
+	struct kvw_members *members, const char *url, bool at_once) KVW_MUST_CHECK;
+/* The settings that hold for a member; NULL: no such. Borrowed until the next change. */
+const struct kvw_worker_config *kvw_members_find(struct kvw_members *members, const char *url);
+/* Members by index from 0, ascending by URL; false: there are no more. */
+bool kvw_members_view(struct kvw_members *members, size_t index, struct kvw_member_view *out);
+
+/* A reload: what the admin address removed is a member again if a source lists it. */
+void kvw_members_forgive(struct kvw_members *members);
+
+#endif

@@ -1,0 +1,274 @@
+/*
+ * slots.c - the fleet's life, and that of its workers: see fleet.h.
+ *
+ * A slot is found from below, so that the tables that are indexed by slots stay dense. Its worker is
+ * shown by one store to `life`, after everything else about it is in place.
+ */
+#include "fleet/fleet_internal.h"
+
+#include <netdb.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "fleet/epoch.h"
+#include "tls/tls.h"
+
+static enum kvw_err create(const struct kvw_config *config, size_t loops, bool offline,
+	FILE *errors, struct kvw_fleet **out)
+{
+	struct fleet *self = calloc(1, sizeof(*self));
+	enum kvw_err err = KVW_ENOMEM;
+	char why[384] = "";
+
+	if (self == NULL)
+		return KVW_ENOMEM;
+	self->base.config = config;
+	self->base.loops = loops;
+	self->offline = offline;
+	atomic_init(&self->base.changes, 1);
+	self->base.loads = aligned_alloc(64, sizeof(*self->base.loads));
+	if (self->base.loads == NULL)
+		goto fail;
+	memset(self->base.loads, 0, sizeof(*self->base.loads));
+	err = kvw_ejections_init(&self->base.ejections, config);
+	if (err != KVW_OK)
+		goto fail;
+	err = kvw_ratios_create(&self->base.ratios);
+	if (err != KVW_OK)
+		goto fail;
+	err = kvw_epochs_create(loops, &self->base.epochs);
+	if (err != KVW_OK)
+		goto fail;
+	err = kvw_fleet_publish(self); /* also without workers there is a view */
+	for (size_t i = 0; i < config->worker_count && err == KVW_OK; i++) {
+		struct kvw_worker *worker;
+
+		err = kvw_fleet_add(&self->base, &config->workers[i], why, sizeof(why), &worker);
+	}
+	if (err != KVW_OK)
+		goto fail;
+	*out = &self->base;
+	return KVW_OK;
+
+fail:
+	if (err == KVW_EINVAL && errors != NULL)
+		fprintf(errors, "kvway: %s\n", why);
+	kvw_fleet_destroy(&self->base);
+	return err;
+}
+
+enum kvw_err kvw_fleet_create(
+	const struct kvw_config *config, size_t loops, FILE *errors, struct kvw_fleet **out)
+{
+	return create(config, loops, false, errors, out);
+}
+
+enum kvw_err kvw_fleet_create_offline(const struct kvw_config *config, struct kvw_fleet **out)
+{
+	return create(config, 1, true, NULL, out);
+}
+
+void kvw_fleet_destroy(struct kvw_fleet *fleet)
+{
+	struct fleet *self = (struct fleet *)fleet;
+
+	if (fleet == NULL)
+		return;
+	for (size_t i = 0; i < fleet->count; i++) {
+		kvw_worker_destroy(fleet->workers[i]);
+		kvw_model_list_clear(&self->lists[i]);
+	}
+	kvw_fleet_view_free((void *)atomic_load(&fleet->view));
+	for (size_t i = 0; i < fleet->model_total; i++) {
+		free(fleet->models[i]->name);
+		free(fleet->models[i]);
+	}
+	kvw_ejections_finish(&fleet->ejections);
+	kvw_epochs_destroy(fleet->epochs);
+	kvw_ratios_destroy(fleet->ratios);
+	kvw_tls_destroy(fleet->tls);
+	free(fleet->models);
+	free(fleet->loads);
+	free(self);
+}
+
+static void look_up(struct kvw_fleet *fleet, struct kvw_worker *worker)
+{
+	struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM};
+	struct sockaddr_storage list[KVW_ADDRESSES_MAX];
+	struct addrinfo *found = NULL;
+	size_t count = 0;
+	char port[8];
+
+	(void)snprintf(port, sizeof(port), "%u", worker->port);
+	if (getaddrinfo(worker->host, port, &hints, &found) != 0)
+		return;
+	for (const struct addrinfo *at = found; at != NULL && count < KVW_ADDRESSES_MAX; at = at->ai_next)
+		memcpy(&list[count++], at->ai_addr, at->ai_addrlen);
+	freeaddrinfo(found);
+	kvw_fleet_set_addresses(fleet, worker, list, count);
+}
+
+void kvw_fleet_look_up(struct kvw_fleet *fleet)
+{
+	for (size_t i = 0; i < fleet->count; i++)
+		if (kvw_worker_is_barred(fleet->workers[i]))
+			look_up(fleet, fleet->workers[i]);
+}
+
+/* The lowest slot that is free, with a worker in it that is FREE. */
+static enum kvw_err take_slot(struct kvw_fleet *fleet, struct kvw_worker **out)
+{
+	size_t count = fleet->count;
+	enum kvw_err err;
+
+	for (size_t i = 0; i < count; i++) {
+		if (kvw_worker_life(fleet->workers[i]) != KVW_WORKER_FREE)
+			continue;
+		*out = fleet->workers[i];
+		return KVW_OK;
+	}
+	if (count == KVW_MAX_WORKERS)
+		return KVW_ELIMIT;
+	err = kvw_worker_create((uint32_t)count, &fleet->changes, out);
+	if (err != KVW_OK)
+		return err;
+	kvw_load_init_on(&(*out)->load, fleet->loads, (uint32_t)count);
+	fleet->workers[count] = *out;
+	atomic_store_explicit(&fleet->count, count + 1, memory_order_release);
+	return KVW_OK;
+}
+
+/* What TLS to workers needs, as soon as one of them speaks it. */
+static enum kvw_err load_tls(struct kvw_fleet *fleet, char *why, size_t room)
+{
+	const struct kvw_config *config = fleet->config;
+	const struct kvw_tls_client_options options = {
+		.ca_file = config->upstream_tls_ca_file, .insecure = config->upstream_tls_insecure};
+	struct kvw_tls *tls;
+	char reason[256] = "";
+	enum kvw_err err;
+
+	if (atomic_load(&fleet->tls) != NULL || ((struct fleet *)fleet)->offline)
+		return KVW_OK;
+	err = kvw_tls_client_create(&options, reason, sizeof(reason), &tls);
+	if (err == KVW_OK)
+		atomic_store(&fleet->tls, tls);
+	else
+		(void)snprintf(why, room, "upstream.tls: %s", reason);
+	return err;
+}
+
+enum kvw_err kvw_fleet_add(struct kvw_fleet *fleet, const struct kvw_worker_config *config, char *why,
+	size_t room, struct kvw_worker **out)
+{
+	struct fleet *self = (struct fleet *)fleet;
+	struct kvw_worker *worker;
+	enum kvw_err err = take_slot(fleet, &worker);
+
+	(void)snprintf(why, room, err == KVW_ELIMIT ? "there are %d workers already" : "out of memory",
+		KVW_MAX_WORKERS);
+	if (err != KVW_OK)
+		return err;
+	err = kvw_model_list_copy(&self->lists[worker->id], (const char *const *)config->models.items,
+		config->models.count);
+	if (err != KVW_OK)
+		return err;
+	err = kvw_worker_fill(worker, config);
+	if (err == KVW_EINVAL)
+		(void)snprintf(why, room, "worker %s: not http[s]://host:port", config->url);
+	if (err != KVW_OK)
+		return err;
+	if (self->offline)
+		atomic_store(&worker->barred, 0);
+	if (worker->tls) {
+		err = load_tls(fleet, why, room);
+		if (err != KVW_OK)
+			goto undo;
+	}
+	self->good_in_row[worker->id] = self->bad_in_row[worker->id] = 0;
+	atomic_store_explicit(&worker->life, KVW_WORKER_LIVE, memory_order_release);
+	err = kvw_fleet_publish(self);
+	if (err != KVW_OK)
+		goto undo;
+	atomic_fetch_add(&fleet->live, 1);
+	kvw_ejections_set_workers(&fleet->ejections, fleet->live);
+	*out = worker;
+	return KVW_OK;
+
+undo:
+	kvw_worker_close(worker);
+	kvw_worker_clear(worker);
+	return err;
+}
+
+void kvw_fleet_bar(
+	struct kvw_fleet *fleet, struct kvw_worker *worker, enum kvw_barred reason, bool set)
+{
+	uint8_t before = set ? atomic_fetch_or(&worker->barred, (uint8_t)reason)
+			     : atomic_fetch_and(&worker->barred, (uint8_t)~(unsigned)reason);
+
+	if (((before & reason) != 0) != set)
+		kvw_fleet_changed(&fleet->changes);
+}
+
+void kvw_fleet_set_addresses(struct kvw_fleet *fleet, struct kvw_worker *worker,
+	const struct sockaddr_storage *addresses, size_t count)
+{
+	if (count > KVW_ADDRESSES_MAX)
+		count = KVW_ADDRESSES_MAX;
+	pthread_mutex_lock(&worker->address_lock);
+	memcpy(worker->addresses.items, addresses, count * sizeof(addresses[0]));
+	worker->addresses.count = count;
+	worker->addresses.first = 0;
+	pthread_mutex_unlock(&worker->address_lock);
+	atomic_fetch_add(&worker->address_version, 1);
+	kvw_fleet_bar(fleet, worker, KVW_BARRED_NO_ADDRESS, count == 0);
+}
+
+void kvw_fleet_remove(struct kvw_fleet *fleet, struct kvw_worker *worker)
+{
+	struct fleet *self = (struct fleet *)fleet;
+
+	kvw_worker_close(worker);
+	if (kvw_fleet_publish(self) != KVW_OK)
+		kvw_warn("fleet", "out of memory: the model table still lists a worker that is gone url=%s",
+			worker->url);
+	atomic_fetch_sub(&fleet->live, 1);
+	kvw_ejections_set_workers(&fleet->ejections, fleet->live);
+	kvw_fleet_changed(&fleet->changes);
+	atomic_store_explicit(&worker->loops_left, (uint32_t)fleet->loops, memory_order_release);
+	atomic_fetch_add_explicit(&fleet->leaving, 1, memory_order_release);
+}
+
+static void free_slot(struct kvw_fleet *fleet, struct kvw_worker *worker)
+{
+	struct fleet *self = (struct fleet *)fleet;
+
+	kvw_info("fleet", "worker has left url=%s", worker->url);
+	if (!kvw_worker_is_up(worker))
+		atomic_fetch_sub_explicit(&fleet->down, 1, memory_order_relaxed);
+	if (kvw_stall_state(&worker->stall) == KVW_STALL_FOUND)
+		atomic_fetch_sub_explicit(&fleet->down, 1, memory_order_relaxed);
+	kvw_ejection_clear(&fleet->ejections, &worker->ejection);
+	kvw_model_list_clear(&self->lists[worker->id]);
+	if (fleet->freed != NULL)
+		fleet->freed(fleet->freed_arg, worker->id);
+	kvw_worker_clear(worker);
+	atomic_fetch_sub_explicit(&fleet->leaving, 1, memory_order_relaxed);
+}
+
+size_t kvw_fleet_reap(struct kvw_fleet *fleet)
+{
+	kvw_epochs_reclaim(fleet->epochs);
+	if (atomic_load_explicit(&fleet->leaving, memory_order_relaxed) == 0)
+		return 0;
+	for (size_t i = 0; i < fleet->count; i++) {
+		struct kvw_worker *worker = fleet->workers[i];
+
+		if (kvw_worker_life(worker) == KVW_WORKER_GONE && kvw_worker_is_let_go(worker))
+			free_slot(fleet, worker);
+	}
+	return atomic_load_explicit(&fleet->leaving, memory_order_relaxed);
+}

@@ -1,0 +1,211 @@
+/* worker.c - see worker.h. */
+#include "fleet/worker.h"
+
+#include <netdb.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <xxhash.h>
+
+#include "settings/address.h"
+
+#define OPEN (UINT32_C(1) << 31) /* in holds: the worker is LIVE, and there may be more */
+
+enum kvw_err kvw_worker_create(uint32_t id, _Atomic uint64_t *changes, struct kvw_worker **out)
+{
+	struct kvw_worker *worker = aligned_alloc(64, (sizeof(*worker) + 63) / 64 * 64);
+
+	if (worker == NULL)
+		return KVW_ENOMEM;
+	memset(worker, 0, sizeof(*worker));
+	if (pthread_mutex_init(&worker->address_lock, NULL) != 0) {
+		free(worker);
+		return KVW_ENOMEM;
+	}
+	worker->id = id;
+	worker->changes = changes;
+	*out = worker;
+	return KVW_OK;
+}
+
+static void release_texts(struct kvw_worker *worker)
+{
+	kvw_worker_config_release(&worker->config);
+	free(worker->host);
+	free(worker->authority);
+	free(worker->path_prefix);
+	worker->host = worker->authority = worker->path_prefix = NULL;
+	worker->url = worker->api_key = NULL;
+}
+
+void kvw_worker_destroy(struct kvw_worker *worker)
+{
+	if (worker == NULL)
+		return;
+	release_texts(worker);
+	pthread_mutex_destroy(&worker->address_lock);
+	free(worker);
+}
+
+/* If the host is an address, no name has to be resolved. */
+static void take_literal(struct kvw_worker *worker)
+{
+	struct addrinfo hints = {
+		.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICHOST};
+	struct addrinfo *found = NULL;
+	char port[8];
+
+	(void)snprintf(port, sizeof(port), "%u", worker->port);
+	worker->addresses = (struct kvw_addresses){.count = 0};
+	if (getaddrinfo(worker->host, port, &hints, &found) != 0) {
+		atomic_store_explicit(
+			&worker->barred, KVW_BARRED_NO_ADDRESS, memory_order_relaxed);
+		return;
+	}
+	memcpy(&worker->addresses.items[0], found->ai_addr, found->ai_addrlen);
+	worker->addresses.count = 1;
+	freeaddrinfo(found);
+}
+
+static char *copy_slice(struct kvw_slice slice)
+{
+	return strndup(slice.len == 0 ? "" : slice.data, slice.len);
+}
+
+enum kvw_err kvw_worker_fill(struct kvw_worker *worker, const struct kvw_worker_config *config)
+{
+	struct kvw_url url;
+	size_t len;
+
+	if (kvw_url_split(kvw_slice_of(config->url), &url) != KVW_ADDRESS_OK)
+		return KVW_EINVAL;
+	if (kvw_worker_config_copy(config, &worker->config) != KVW_OK)
+		return KVW_ENOMEM;
+	worker->host = copy_slice(url.address.host);
+	worker->authority = copy_slice(url.authority);
+	worker->path_prefix = copy_slice(url.prefix);
+	if (worker->host == NULL || worker->authority == NULL || worker->path_prefix == NULL) {
+		release_texts(worker);
+		return KVW_ENOMEM;
+	}
+	len = strlen(worker->config.url);
+	while (len > 0 && worker->config.url[len - 1] == '/')
+		worker->config.url[--len] = '\0';
+	worker->url = worker->config.url;
+	worker->api_key = worker->config.api_key;
+	worker->key = XXH3_64bits(worker->url, len);
+	worker->tls = url.tls;
+	worker->port = url.address.port;
+	worker->models_given = config->models.count > 0;
+	atomic_store(&worker->models_known, worker->models_given);
+	take_literal(worker);
+	worker->use++;
+	worker->first_generation = atomic_load(&worker->generation);
+	atomic_store(&worker->holds, OPEN);
+	return KVW_OK;
+}
+
+void kvw_worker_clear(struct kvw_worker *worker)
+{
+	release_texts(worker);
+	atomic_fetch_add(&worker->generation, 1);
+	kvw_stall_clear(&worker->stall);
+	atomic_store(&worker->barred, 0);
+	atomic_store(&worker->health, KVW_HEALTH_UNKNOWN);
+	atomic_store(&worker->models_known, false);
+	atomic_store(&worker->block_size, 0);
+	atomic_store(&worker->capacity_tokens, 0);
+	atomic_store(&worker->probes_failed, 0);
+	atomic_store(&worker->slow_since_ns, 0);
+	atomic_store(&worker->kv_full_until_ns, 0);
+	atomic_store(&worker->models_read_ns, 0);
+	atomic_store(&worker->models_wanted, false);
+	atomic_store(&worker->life, KVW_WORKER_FREE);
+}
+
+bool kvw_worker_hold(struct kvw_worker *worker)
+{
+	uint32_t holds = atomic_load_explicit(&worker->holds, memory_order_relaxed);
+
+	do {
+		if ((holds & OPEN) == 0)
+			return false;
+	} while (!atomic_compare_exchange_weak_explicit(
+		&worker->holds, &holds, holds + 1, memory_order_acquire, memory_order_relaxed));
+	return true;
+}
+
+void kvw_worker_let_go(struct kvw_worker *worker)
+{
+	atomic_fetch_sub_explicit(&worker->holds, 1, memory_order_release);
+}
+
+void kvw_worker_close(struct kvw_worker *worker)
+{
+	atomic_fetch_and(&worker->holds, ~OPEN);
+	atomic_store_explicit(&worker->life, KVW_WORKER_GONE, memory_order_release);
+}
+
+bool kvw_worker_is_let_go(const struct kvw_worker *worker)
+{
+	return atomic_load_explicit(&worker->holds, memory_order_acquire) == 0 &&
+	       atomic_load_explicit(&worker->loops_left, memory_order_acquire) == 0;
+}
+
+bool kvw_worker_usable(const struct kvw_worker *worker)
+{
+	return kvw_worker_is_up(worker) && !kvw_worker_is_barred(worker) &&
+	       kvw_stall_state(&worker->stall) == KVW_STALL_NONE &&
+	       kvw_ejection_state(&worker->ejection) == KVW_EJECTION_IN;
+}
+
+const char *kvw_worker_state_name(const struct kvw_worker *worker)
+{
+	uint8_t barred = atomic_load_explicit(&worker->barred, memory_order_relaxed);
+
+	if ((barred & KVW_BARRED_NO_ADDRESS) != 0)
+		return "without an address";
+	if (!kvw_worker_is_up(worker))
+		return "down";
+	if ((barred & KVW_BARRED_DRAINING) != 0)
+		return "draining";
+	if ((barred & KVW_BARRED_ASLEEP) != 0)
+		return "asleep";
+	if (kvw_stall_state(&worker->stall) != KVW_STALL_NONE)
+		return "standing still";
+	return kvw_worker_usable(worker) ? "up" : "ejected after bad answers";
+}
+
+bool kvw_worker_address(struct kvw_worker *worker, size_t nth, struct sockaddr_storage *out)
+{
+	const struct kvw_addresses *list = &worker->addresses;
+	bool there;
+
+	pthread_mutex_lock(&worker->address_lock);
+	there = nth < list->count;
+	if (there)
+		*out = list->items[(list->first + nth) % list->count];
+	pthread_mutex_unlock(&worker->address_lock);
+	return there;
+}
+
+void kvw_worker_address_worked(struct kvw_worker *worker, const struct sockaddr_storage *address)
+{
+	struct kvw_addresses *list = &worker->addresses;
+
+	pthread_mutex_lock(&worker->address_lock);
+	for (size_t i = 0; i < list->count; i++)
+		if (memcmp(&list->items[i], address, kvw_address_len(address)) == 0)
+			list->first = i;
+	pthread_mutex_unlock(&worker->address_lock);
+}
+
+void kvw_worker_ip(struct kvw_worker *worker, char *text, size_t room)
+{
+	struct sockaddr_storage address;
+
+	if (!kvw_worker_address(worker, 0, &address) ||
+		getnameinfo((const struct sockaddr *)&address, kvw_address_len(&address), text,
+			(socklen_t)room, NULL, 0, NI_NUMERICHOST) != 0)
+		(void)snprintf(text, room, "%s", worker->host);
+}

@@ -1,0 +1,159 @@
+/*
+ * worker.h - one vLLM server: what is configured, and what is known of it.
+ *
+ * A worker lies in a slot of the fleet. Its memory stays until the fleet ends; what it stands for may
+ * change: a slot whose worker is gone is used for another one, once all have let go of it.
+ *
+ *	FREE --kvw_fleet_add--> LIVE --kvw_fleet_remove--> GONE --all have let go--> FREE
+ *
+ * While it is LIVE or GONE its texts stay as they are. Who may look at them:
+ *  - the control thread, always;
+ *  - an event loop, in its turn, of a worker that is LIVE, or that one of its requests or connections
+ *    refers to (kvw_links_hold): a worker gets FREE only after each loop has said that none does;
+ *  - other threads, of a worker that they hold (kvw_worker_hold).
+ */
+#ifndef KVW_WORKER_H
+#define KVW_WORKER_H
+
+#include <netinet/in.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <sys/socket.h>
+
+#include "config/config.h"
+#include "fleet/ejection.h"
+#include "fleet/stall.h"
+#include "kvway/load.h"
+
+enum kvw_health {
+	KVW_HEALTH_UNKNOWN, /* not probed yet: usable */
+	KVW_HEALTH_UP,
+	KVW_HEALTH_DOWN, /* out until a probe succeeds */
+};
+
+enum kvw_worker_life { KVW_WORKER_FREE, KVW_WORKER_LIVE, KVW_WORKER_GONE };
+
+/* Reasons against new requests besides health, answers and progress. Bits. */
+enum kvw_barred {
+	KVW_BARRED_DRAINING = 1,   /* it is to be removed, or was told to rest */
+	KVW_BARRED_ASLEEP = 2,     /* vLLM's sleep mode */
+	KVW_BARRED_NO_ADDRESS = 4, /* its name does not resolve */
+};
+
+#define KVW_ADDRESSES_MAX 16 /* of one worker's name */
+
+/* Where a worker listens: all addresses of its name. */
+struct kvw_addresses {
+	struct sockaddr_storage items[KVW_ADDRESSES_MAX];
+	size_t count;
+	size_t first; /* the one that took a connection last */
+};
+
+struct kvw_worker {
+	struct kvw_load load;  /* own cache lines, first */
+	uint32_t id;           /* its slot */
+
+	/* Fixed while it is LIVE or GONE. */
+	struct kvw_worker_config config; /* owned; the URL without trailing slash */
+	const char *url;       /* scheme://host:port[/prefix]; config's */
+	const char *api_key;   /* "" if none; config's */
+	uint64_t key;          /* hash of url */
+	bool tls;              /* https */
+	uint16_t port;
+	char *host;            /* name or address without brackets; owned */
+	char *authority;       /* host:port as in the Host field; owned */
+	char *path_prefix;     /* "" or "/prefix"; owned */
+	bool models_given;     /* the configuration lists its models: do not ask */
+	uint32_t first_generation;
+	uint32_t use;          /* how many workers this slot has had; 0: none yet */
+
+	_Atomic uint8_t life;              /* enum kvw_worker_life; the control thread's */
+	_Atomic uint8_t barred;            /* bits of enum kvw_barred */
+	_Atomic uint32_t holds;            /* of kvw_worker_hold; and whether there may be more */
+	_Atomic uint32_t loops_left;       /* GONE: event loops that have not let go of it; set when no view
+	                                      and no table that a loop reads from now on lists it */
+	pthread_mutex_t address_lock;      /* guards the next one */
+	struct kvw_addresses addresses;
+	_Atomic uint32_t address_version;  /* grows with each new list */
+
+	_Atomic uint8_t health;            /* enum kvw_health */
+	_Atomic bool models_known;         /* its list was given or read at least once */
+	struct kvw_ejection ejection;      /* by its answers */
+	struct kvw_stall stall;            /* by their absence */
+	_Atomic uint32_t generation;       /* grows when its cache is known to be lost, and with use */
+	_Atomic uint32_t block_size;       /* 0: unknown */
+	_Atomic uint64_t capacity_tokens;  /* usable KV tokens; 0: unknown */
+	_Atomic uint64_t probes_failed;    /* since start */
+	_Atomic int64_t slow_since_ns;     /* when it came or came back; 0: it may have a full share */
+	_Atomic int64_t kv_full_until_ns;  /* its KV cache counts as full until then; 0: it is not */
+	_Atomic int64_t models_read_ns;    /* when its list was read last; 0: never */
+	_Atomic bool models_wanted;        /* a loop asks for a refresh */
+	_Atomic uint64_t *changes;         /* the fleet's */
+};
+
+/* --- life: the control thread, by fleet.h --- */
+
+/* Memory for the slot `id`; a worker that is FREE. Its load is the caller's to prepare. */
+enum kvw_err kvw_worker_create(
+	uint32_t id, _Atomic uint64_t *changes, struct kvw_worker **out) KVW_MUST_CHECK;
+void kvw_worker_destroy(struct kvw_worker *worker); /* NULL is allowed */
+
+/* Fills a FREE worker, which stays FREE: the caller shows it. A URL that is an address is one at once.
+ * KVW_EINVAL: no URL of a worker. */
+enum kvw_err kvw_worker_fill(struct kvw_worker *worker, const struct kvw_worker_config *config) KVW_MUST_CHECK;
+/* It is GONE: no more can hold it. */
+void kvw_worker_close(struct kvw_worker *worker);
+/* Of one that is GONE: have they? */
+bool kvw_worker_is_let_go(const struct kvw_worker *worker);
+/* Forgets all that it was, but for its load, which holds nothing; it is FREE. */
+void kvw_worker_clear(struct kvw_worker *worker);
+
+/* --- any thread --- */
+
+static inline enum kvw_worker_life kvw_worker_life(const struct kvw_worker *worker)
+{
+	return (enum kvw_worker_life)atomic_load_explicit(&worker->life, memory_order_acquire);
+}
+
+/* False: it is not LIVE. True: it does not get FREE before kvw_worker_let_go. */
+bool kvw_worker_hold(struct kvw_worker *worker) KVW_MUST_CHECK;
+void kvw_worker_let_go(struct kvw_worker *worker);
+
+/* By its probes, or as long as none has said otherwise. */
+static inline bool kvw_worker_is_up(const struct kvw_worker *worker)
+{
+	return atomic_load_explicit(&worker->health, memory_order_relaxed) != KVW_HEALTH_DOWN;
+}
+
+static inline bool kvw_worker_is_barred(const struct kvw_worker *worker)
+{
+	return atomic_load_explicit(&worker->barred, memory_order_relaxed) != 0;
+}
+
+/* It gets no new requests and can answer: what it has stored is there. */
+static inline bool kvw_worker_rests(const struct kvw_worker *worker)
+{
+	return kvw_worker_is_up(worker) &&
+	       atomic_load_explicit(&worker->barred, memory_order_relaxed) == KVW_BARRED_DRAINING;
+}
+
+/* Nothing speaks against it. */
+bool kvw_worker_usable(const struct kvw_worker *worker);
+/* "up", or what keeps it from being usable. */
+const char *kvw_worker_state_name(const struct kvw_worker *worker);
+
+/* Its nth address (from 0), beginning with the one that took a connection last. False: it has no more. */
+bool kvw_worker_address(struct kvw_worker *worker, size_t nth, struct sockaddr_storage *out);
+/* This one took a connection. */
+void kvw_worker_address_worked(struct kvw_worker *worker, const struct sockaddr_storage *address);
+/* Its first address as a number, without port, or its host if it has none. */
+void kvw_worker_ip(struct kvw_worker *worker, char *text, size_t room);
+
+static inline socklen_t kvw_address_len(const struct sockaddr_storage *address)
+{
+	return address->ss_family == AF_INET6 ? sizeof(struct sockaddr_in6)
+					      : sizeof(struct sockaddr_in);
+}
+
+#endif
