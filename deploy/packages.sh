@@ -13,7 +13,7 @@ packages_of() {
 	case $1 in
 	build)
 		echo gcc libc6-dev meson ninja-build 'pkgconf|pkg-config' \
-			libevent-dev libssl-dev libjansson-dev libxxhash-dev libyaml-dev libzmq3-dev \
+			libevent-dev libssl-dev libjansson-dev libxxhash-dev libyaml-dev libzmq3-dev libc-ares-dev \
 			liburing-dev libmsgpack-dev \
 			'libcurl4-openssl-dev|libcurl4-gnutls-dev' 'libllhttp-dev|node-llhttp'
 		;;

@@ -1,0 +1,97 @@
+/*
+ * dns.h - questions to the domain name system, asked on an event base by c-ares.
+ *
+ * A host is asked for its IPv4 and its IPv6 addresses in two queries, because they fail separately:
+ * a server that answers one of them with SERVFAIL must not look like a host without addresses. A host
+ * of the hosts file is known from there alone, as by the machine's own resolver, and `localhost` is
+ * 127.0.0.1 and ::1 whatever that file holds (RFC 6761, 6.3). Servers, search domains and ndots come
+ * from /etc/resolv.conf, or from LOCALDOMAIN and RES_OPTIONS in the environment. An answer that does
+ * not fit a datagram is fetched again by TCP.
+ *
+ * Threads: everything here belongs to the thread of the base.
+ */
+#ifndef KVW_DNS_H
+#define KVW_DNS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/socket.h>
+
+#include "kvway/err.h"
+
+#define KVW_DNS_MOST 1024 /* addresses or targets of one name; what is beyond is left out */
+#define KVW_DNS_HOST 256  /* room for a name with its NUL */
+/* As a TTL: an address in digits, which never changes; from the hosts file, which may change at any time. */
+#define KVW_DNS_STAY UINT32_MAX
+#define KVW_DNS_FILE (UINT32_MAX - 1)
+
+struct event_base;
+struct kvw_dns;
+struct kvw_dns_question;
+
+enum kvw_dns_verdict {
+	KVW_DNS_FOUND,
+	KVW_DNS_NONE,   /* a server has said so: no such name (NXDOMAIN), or nothing of this kind */
+	KVW_DNS_FAILED, /* not known: SERVFAIL, refused, timed out, no readable answer */
+};
+
+/* One entry of an SRV answer. */
+struct kvw_dns_target {
+	char host[KVW_DNS_HOST]; /* without a final dot */
+	uint16_t port;
+};
+
+/* Borrowed during the call that gets it. */
+struct kvw_dns_answer {
+	enum kvw_dns_verdict verdict;
+	const char *why; /* not FOUND: in words */
+	uint32_t ttl_s;  /* FOUND: least of all records, or KVW_DNS_STAY or KVW_DNS_FILE */
+	bool half; /* FOUND: one kind of addresses could not be asked for and is missing here */
+
+	/* Of a host: addresses with the port of the question; IPv4 first, ascending, none twice. */
+	const struct sockaddr_storage *addresses;
+	size_t address_count;
+
+	/* Of a service: by host and port, none twice. Priority and weight are not looked at. */
+	const struct kvw_dns_target *targets;
+	size_t target_count;
+};
+
+typedef void kvw_dns_answer_fn(void *arg, const struct kvw_dns_answer *answer);
+
+/* Zeroed: as the machine is set up. */
+struct kvw_dns_options {
+	const char *servers; /* "ADDRESS:PORT,..." instead of those of resolv.conf; for tests */
+	int timeout_ms;      /* of the first try, doubled for each further one; 0: 1000 */
+	int tries;           /* per server; 0: 3 */
+};
+
+/* options NULL: as zeroed. KVW_EINVAL: c-ares refused; the cause is in the log. */
+enum kvw_err kvw_dns_create(struct event_base *base, const struct kvw_dns_options *options,
+	struct kvw_dns **out) KVW_MUST_CHECK;
+
+/* Questions still open are dropped. Not from within an answer. NULL is allowed. */
+void kvw_dns_destroy(struct kvw_dns *dns);
+
+/* Calls `fn` before it returns, and returns true, if no server is needed: the host is an address in
+ * digits (IPv6 without brackets), `localhost`, or in the hosts file. */
+bool kvw_dns_at_hand(
+	struct kvw_dns *dns, const char *host, uint16_t port, kvw_dns_answer_fn *fn, void *arg);
+
+/* `fn` is called once, from the loop and never from within this call; the question is gone when it is
+ * called. */
+enum kvw_err kvw_dns_ask_host(struct kvw_dns *dns, const char *host, uint16_t port,
+	kvw_dns_answer_fn *fn, void *arg, struct kvw_dns_question **out) KVW_MUST_CHECK;
+
+/* The same for SRV records, `service` being "_http._tcp.NAME". */
+enum kvw_err kvw_dns_ask_service(struct kvw_dns *dns, const char *service, kvw_dns_answer_fn *fn,
+	void *arg, struct kvw_dns_question **out) KVW_MUST_CHECK;
+
+/* `fn` is not called any more. NULL is allowed. */
+void kvw_dns_drop(struct kvw_dns_question *question);
+
+/* Brings addresses into the order of kvw_dns_answer. Returns how many are left. */
+size_t kvw_dns_order(struct sockaddr_storage *addresses, size_t count);
+
+#endif

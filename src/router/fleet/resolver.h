@@ -1,0 +1,63 @@
+/*
+ * resolver.h - the addresses of worker host names, for as long as they are wanted.
+ *
+ * A watched name is asked for when it is watched and again whenever the TTL of its answer has passed
+ * (not below `least_s`, not above `most_s`; a name of the hosts file after most_s, since files have no
+ * TTL). A name that does not resolve is asked for again after 0.5 s, then after twice as long each
+ * time, up to 10 s.
+ *
+ * `found` gets all addresses, IPv4 before IPv6, each ascending, none twice, with the port. It is
+ * called for the first answer and then whenever they differ from those before, and for the first
+ * failure in a row: why != NULL says what failed, count is 0, and the addresses before stay in force.
+ * That no address exists any more is a failure too: a worker that has a name keeps the address that it
+ * had, and its health says whether that still serves. If one kind of addresses could not be asked for,
+ * those of that kind are kept from the answer before.
+ *
+ * Threads: everything here belongs to the thread of the base.
+ */
+#ifndef KVW_RESOLVER_H
+#define KVW_RESOLVER_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/socket.h>
+
+#include "kvway/err.h"
+
+struct event_base;
+struct kvw_dns_options; /* dns.h */
+struct kvw_resolver;
+struct kvw_resolver_watch;
+
+/* addresses: borrowed during the call. May call watch and unwatch, also of its own watch. */
+typedef void kvw_resolver_found_fn(
+	void *arg, const struct sockaddr_storage *addresses, size_t count, const char *why);
+
+struct kvw_resolver_options {
+	uint32_t least_s, most_s;          /* 0: 1 and 30 */
+	uint32_t retry_ms, retry_most_ms;  /* 0: 500 and 10,000 */
+	const struct kvw_dns_options *dns; /* borrowed during the call; NULL: as the machine is */
+};
+
+/* options NULL: as zeroed. Failures are those of kvw_dns_create. */
+enum kvw_err kvw_resolver_create(struct event_base *base,
+	const struct kvw_resolver_options *options, struct kvw_resolver **out) KVW_MUST_CHECK;
+
+/* Watches still there end. Not from within `found`. NULL is allowed. */
+void kvw_resolver_destroy(struct kvw_resolver *resolver);
+
+/*
+ * host: an address in digits (IPv6 without brackets) or a name; copied. Where no name server is needed
+ * (digits, `localhost`, a name of the hosts file) `found` is called before this returns; *out is set by
+ * then. KVW_ENOMEM: `found` was not called.
+ */
+enum kvw_err kvw_resolver_watch(struct kvw_resolver *resolver, const char *host, uint16_t port,
+	kvw_resolver_found_fn *found, void *arg, struct kvw_resolver_watch **out) KVW_MUST_CHECK;
+
+/* `found` is not called any more. NULL is allowed. */
+void kvw_resolver_unwatch(struct kvw_resolver_watch *watch);
+
+/* Asks at once, for example because connections fail; no effect while a question is open. */
+void kvw_resolver_hurry(struct kvw_resolver_watch *watch);
+
+#endif
