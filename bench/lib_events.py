@@ -111,6 +111,8 @@ class Bench:
 loops: 1
 admin:
   listen: 127.0.0.1:{self.admin}
+drain:
+  settle: 0s
 workers:
 {rows}routing:
   strategy: kvaware

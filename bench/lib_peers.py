@@ -102,6 +102,8 @@ def start_kvway(shop, core, ports, workers, strategy, build, loops=1, logs=False
 loops: {loops}
 admin:
   listen: 127.0.0.1:{ports[1]}
+drain:
+  settle: 0s
 workers:
 {urls}routing:
   strategy: {strategy}

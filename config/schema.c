@@ -25,6 +25,12 @@ const struct kvw_section kvw_sections[KVW_SECTION_COUNT] = {
 #include "config/keys.def"
 };
 
+const char *const kvw_renamed_keys[] = {
+#define KVW_RENAMED(old, path) old, path,
+#include "config/keys.def"
+	NULL,
+};
+
 const struct kvw_schema kvw_worker_schema = {
 	.keys = kvw_worker_keys,
 	.key_count = KVW_WORKER_KEY_COUNT,

@@ -29,6 +29,7 @@ enum kvw_section_index {
 extern const struct kvw_key kvw_keys[KVW_KEY_COUNT];
 extern const struct kvw_key kvw_worker_keys[KVW_WORKER_KEY_COUNT];
 extern const struct kvw_section kvw_sections[KVW_SECTION_COUNT];
+extern const char *const kvw_renamed_keys[];      /* as kvw_schema's `renamed` */
 extern const struct kvw_schema kvw_worker_schema; /* of one entry of `workers` */
 
 #endif

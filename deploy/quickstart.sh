@@ -252,6 +252,8 @@ write_config() { # STRATEGY LISTEN ADMIN
 			echo "listen: $2"
 			echo "admin:"
 			echo "  listen: $3"
+			echo "drain:"
+			echo "  settle: 0s" # no load balancer is in front of it
 			echo "workers:"
 			for url in "${urls[@]}"; do
 				echo "  - url: $url"

@@ -229,10 +229,8 @@ static enum kvw_err start(struct kvw_app *app)
 
 static void stop(struct kvw_app *app)
 {
-	if (app->proxy != NULL) {
-		kvw_proxy_drain(app->proxy);
-		kvw_proxy_join(app->proxy);
-	}
+	if (app->proxy != NULL)
+		kvw_proxy_join(app->proxy); /* it was drained */
 	kvw_admin_stop(app->admin);
 	kvw_proxy_destroy(app->proxy); /* closes the boxes that the tokenizer answers into */
 	kvw_sources_destroy(app->sources);
@@ -272,11 +270,12 @@ static void wait_for_signals(struct kvw_app *app)
 			kvw_warn("app", "second signal: leaving at once");
 			_exit(1);
 		} else if (got > 0) {
-			kvw_info("app", "draining signal=%s limit_ms=%lld", strsignal(got),
-				(long long)app->config->timeout_drain_ms);
+			kvw_info("app", "draining signal=%s settle_ms=%lld limit_ms=%lld", strsignal(got),
+				(long long)app->config->drain_settle_ms,
+				(long long)app->config->drain_timeout_ms);
 			draining = true;
 			kvw_admin_set_draining(app->admin);
-			kvw_proxy_drain(app->proxy);
+			kvw_proxy_drain(app->proxy, app->config->drain_settle_ms);
 		}
 	}
 }

@@ -279,7 +279,7 @@ def test_a_client_that_leaves_while_its_tokens_are_asked_for(fleet):
 
 
 def test_a_drain_waits_for_what_waits(fleet):
-    workers, router = fleet({"timeouts.drain": "20s"})
+    workers, router = fleet({"drain.timeout": "20s"})
     fail(workers, "delay-ms=500")
     answers = []
     thread = threading.Thread(target=lambda: answers.append(send(router, CHAT, chat(text(61)))))
@@ -293,7 +293,7 @@ def test_a_drain_waits_for_what_waits(fleet):
 
 def test_an_end_without_waiting_leaves_nothing_behind(fleet):
     """A sanitizer would report the job that is under way when everything ends."""
-    workers, router = fleet({"timeouts.drain": "0s"})
+    workers, router = fleet({"drain.timeout": "0s"})
     fail(workers, "delay-ms=3000")
     with Client(router.port) as client:
         client.send_request("POST", CHAT, body=chat(text(62)))

@@ -44,7 +44,7 @@ def streaming(go):
 
 def test_sigterm_lets_running_requests_finish(pair):
     go = threading.Event()
-    _, router = pair(streaming(go), {"timeouts.drain": "20s"})
+    _, router = pair(streaming(go), {"drain.timeout": "20s"})
     with Client(router.port) as client:
         client.send_request("POST", CHAT, body=chat_body(stream=True))
         answer = client.read_head()
@@ -58,6 +58,103 @@ def test_sigterm_lets_running_requests_finish(pair):
     assert router.wait(5) == 0
 
 
+def test_draining_clients_are_served_until_load_balancers_have_noticed(pair):
+    """Endpoints lag behind /ready: new clients are served meanwhile, and every answer says `close`."""
+    _, router = pair(config={"drain.settle": "2s"})
+    with Client(router.port) as kept, Client(router.port) as idle:
+        assert kept.ask("GET", "/x").headers.get("connection") != "close"
+        begin = time.monotonic()
+        router.signal(signal.SIGTERM)
+        for port in (router.port, router.admin_port):
+            until(lambda p=port: ask(p, "GET", "/ready").status == 503, 1, "not ready")
+            assert ask(port, "GET", "/health").status == 200
+        with Client(router.port) as new:
+            got = new.ask("POST", CHAT, body=chat_body())
+            assert (got.status, got.headers.get("connection")) == (200, "close")
+            assert new.closed_by_peer()
+        got = kept.ask("POST", CHAT, body=chat_body())
+        assert (got.status, got.headers.get("connection")) == (200, "close")
+        assert kept.closed_by_peer()
+        assert not idle.closed_by_peer(0.2)
+        assert router.wait(5) == 0
+        assert time.monotonic() - begin >= 1.9
+        assert idle.closed_by_peer()
+
+
+def test_an_answer_that_began_before_the_drain_keeps_its_connection(pair):
+    """It did not say `close`: its client may send the next request, whose answer does."""
+    go = threading.Event()
+    worker, router = pair(streaming(go), {"drain.settle": "3s"})
+    with Client(router.port) as client:
+        client.send_request("POST", CHAT, body=chat_body(stream=True))
+        answer = client.read_head()
+        assert client.reader.chunk()
+        router.signal(signal.SIGTERM)
+        until(lambda: ask(router.port, "GET", "/ready").status == 503, 1, "not ready")
+        go.set()
+        client.read_body(answer)
+        assert not client.closed_by_peer(0.2)
+        got = client.ask("POST", CHAT, body=chat_body(stream=True))
+        assert (got.status, got.headers.get("connection")) == (200, "close")
+    assert router.wait(5) == 0
+
+
+def test_second_signal_ends_the_settling_too(pair):
+    _, router = pair(config={"drain.settle": "1h"})
+    router.signal(signal.SIGTERM)
+    until(lambda: ask(router.port, "GET", "/ready").status == 503, 1, "not ready")
+    router.signal(signal.SIGTERM)
+    assert router.wait(3) == 1
+    router.popen.returncode = 0
+
+
+@pytest.mark.parametrize(
+    ("version", "framing", "end"),
+    [("HTTP/1.1", "chunked", "fin"), ("HTTP/1.0", "close", "reset"), ("HTTP/1.1", "length", "fin")],
+)
+def test_what_the_drain_cuts_does_not_look_whole(pair, version, framing, end):
+    def script(ex):
+        if framing == "length":
+            ex.send(b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 100\r\n\r\nfirst")
+        else:
+            ex.start_stream()
+            ex.event("first")
+        ex.gone(30)
+
+    _, router = pair(script, {"drain.timeout": "200ms"})
+    with Client(router.port) as client:
+        client.send_request("POST", CHAT, body=chat_body(stream=framing != "length"), version=version)
+        assert client.read_head().framing in (framing, "")
+        router.signal(signal.SIGTERM)
+        assert b"first" in bytes(client.reader.buffer) + read_to(client.sock, end)
+    assert router.wait(5) == 0
+
+
+def read_to(sock, end):
+    """All bytes until the connection ends in that way."""
+    data = b""
+    try:
+        while piece := sock.recv(65536):
+            data += piece
+    except ConnectionResetError:
+        assert end == "reset", data
+        return data
+    assert end == "fin", data
+    return data
+
+
+def test_what_waits_when_the_drain_is_over_gets_503(pair):
+    _, router = pair(lambda ex: ex.gone(30), {"drain.timeout": "300ms"})
+    with Client(router.port) as client:
+        client.send_request("POST", CHAT, body=chat_body())
+        until(lambda: router.inflight())
+        router.signal(signal.SIGTERM)
+        got = client.read()
+        assert (got.status, got.headers.get("retry-after")) == (503, "1"), got
+        assert "shutting down" in got.json()["error"]["message"]
+    assert router.wait(5) == 0
+
+
 def refused(port):
     try:
         with Client(port, timeout=1) as client:
@@ -68,7 +165,7 @@ def refused(port):
 
 def test_not_ready_while_draining(pair):
     go = threading.Event()
-    _, router = pair(streaming(go), {"timeouts.drain": "20s"})
+    _, router = pair(streaming(go), {"drain.timeout": "20s"})
     with Client(router.port) as client:
         client.send_request("POST", CHAT, body=chat_body(stream=True))
         client.read_head()
@@ -108,7 +205,7 @@ def test_flood_of_the_admin_address_does_not_keep_its_thread(pair):
 
 
 def test_idle_connections_do_not_hold_the_drain_up(pair):
-    _, router = pair(config={"timeouts.drain": "20s"})
+    _, router = pair(config={"drain.timeout": "20s"})
     with Client(router.port) as idle, Client(router.port) as kept:
         assert kept.ask("GET", "/x").status == 200
         router.signal(signal.SIGTERM)
@@ -123,7 +220,7 @@ def test_answers_during_the_drain_close_their_connection(pair):
         assert go.wait(10)
         ex.respond(body=b"late")
 
-    worker, router = pair(script, {"timeouts.drain": "20s"})
+    worker, router = pair(script, {"drain.timeout": "20s"})
     with Client(router.port) as client:
         client.send_request("POST", CHAT, body=chat_body())
         worker.wait_requests(1)
@@ -136,7 +233,7 @@ def test_answers_during_the_drain_close_their_connection(pair):
 
 
 def test_drain_ends_after_its_time(pair):
-    _, router = pair(lambda ex: ex.gone(30), {"timeouts.drain": "500ms"})
+    _, router = pair(lambda ex: ex.gone(30), {"drain.timeout": "500ms"})
     with Client(router.port) as client:
         client.send_request("POST", CHAT, body=chat_body())
         until(lambda: router.inflight())
@@ -145,7 +242,7 @@ def test_drain_ends_after_its_time(pair):
 
 
 def test_second_signal_exits_at_once(pair):
-    _, router = pair(lambda ex: ex.gone(30), {"timeouts.drain": "60s"})
+    _, router = pair(lambda ex: ex.gone(30), {"drain.timeout": "60s"})
     with Client(router.port) as client:
         client.send_request("POST", CHAT, body=chat_body())
         until(lambda: router.inflight())
@@ -177,7 +274,7 @@ def test_runs_without_a_file(workers, tmp_path):
             assert ask(port.number, "POST", CHAT, body=chat_body(str(i))).status == 200
         assert [len(w.requests) for w in fleet] == [2, 2]
         process.signal(signal.SIGTERM)
-        assert process.wait(5) == 0
+        assert process.wait(10) == 0  # drain.settle is 5 s
     finally:
         process.kill()
         port.close()

@@ -15,6 +15,7 @@ enum kvw_end {
 	KVW_END_CLIENT_GONE,   /* the client left first */
 	KVW_END_UPSTREAM_LOST, /* the worker failed after its first token: client cut */
 	KVW_END_TIMEOUT,       /* a timeout ended it */
+	KVW_END_SHUTDOWN,      /* kvway ended before it: client cut */
 	KVW_END_COUNT
 };
 

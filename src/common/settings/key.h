@@ -44,6 +44,7 @@ struct kvw_schema {
 	const char *list; /* what else the top may hold, no mapping of keys; NULL: nothing */
 	const char *const *names; /* of strategies, for the type STRATEGY; else NULL */
 	const char *one_of;       /* the keys, for messages; of an entry of a list only */
+	const char *const *renamed; /* old and new path in turn, NULL at the end; NULL: no key was */
 	const char *such_as;      /* an example, for messages: "sections such as `l1:`" */
 	enum kvw_wording wording;
 };

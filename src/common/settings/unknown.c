@@ -44,6 +44,15 @@ static const char *find_elsewhere(const struct kvw_schema *schema, const char *n
 	return NULL;
 }
 
+/* What a key of an earlier version is called now. NULL: there was none of that path. */
+static const char *find_renamed(const struct kvw_schema *schema, const char *path)
+{
+	for (const char *const *old = schema->renamed; old != NULL && *old != NULL; old += 2)
+		if (strcmp(old[0], path) == 0)
+			return old[1];
+	return NULL;
+}
+
 /* The names that a section may hold, joined by commas; cut off where they do not fit. */
 static void list_names(const struct kvw_schema *schema, const char *section, char *out, size_t room)
 {
@@ -67,6 +76,7 @@ static void list_names(const struct kvw_schema *schema, const char *section, cha
 void kvw_report_unknown(struct kvw_report *report, const struct kvw_schema *schema,
 	const char *section, const char *path, const struct kvw_node *key)
 {
+	const char *renamed = find_renamed(schema, path);
 	struct kvw_suggest near;
 	char names[640];
 
@@ -78,7 +88,10 @@ void kvw_report_unknown(struct kvw_report *report, const struct kvw_schema *sche
 	offer_names(schema, section, &near);
 	if (near.best == NULL)
 		near.best = find_elsewhere(schema, key->text);
-	if (strcmp(key->text, "<<") == 0) {
+	if (renamed != NULL) {
+		kvw_report_mistake(report, key->place, path,
+			"found a key of an earlier version, expected `%s`, as it is called now", renamed);
+	} else if (strcmp(key->text, "<<") == 0) {
 		kvw_report_mistake(report, key->place, path,
 			"found a merge key, expected the keys written out");
 	} else if (strchr(key->text, '.') != NULL &&

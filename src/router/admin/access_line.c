@@ -106,6 +106,8 @@ static const char *end_name(enum kvw_end end)
 		return "upstream_lost";
 	case KVW_END_TIMEOUT:
 		return "timeout";
+	case KVW_END_SHUTDOWN:
+		return "shutdown";
 	case KVW_END_COUNT:
 		break;
 	}

@@ -97,6 +97,7 @@ static const char *const end_names[KVW_END_COUNT] = {
 	[KVW_END_CLIENT_GONE] = "client_gone",
 	[KVW_END_UPSTREAM_LOST] = "upstream_lost",
 	[KVW_END_TIMEOUT] = "timeout",
+	[KVW_END_SHUTDOWN] = "shutdown",
 };
 
 /* Requests of one worker on one route, over all shards. */

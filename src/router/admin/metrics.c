@@ -239,6 +239,8 @@ static enum kvw_error_type error_type(const struct kvw_request_record *record)
 		return KVW_ERROR_UPSTREAM_LOST;
 	case KVW_END_TIMEOUT:
 		return KVW_ERROR_TIMEOUT;
+	case KVW_END_SHUTDOWN:
+		return KVW_ERROR_LOCAL;
 	case KVW_END_LOCAL:
 		return record->status >= 400 ? KVW_ERROR_LOCAL : KVW_ERROR_COUNT;
 	case KVW_END_COMPLETE:

@@ -411,6 +411,30 @@ void kvw_exchange_fail_over(struct kvw_loop *loop)
 	}
 }
 
+/* Where it waits for something that is not a socket, it does so no longer. */
+static void stop_waiting(struct kvw_exchange *x)
+{
+	if (x->request_state == KVW_REQUEST_PARKED) {
+		TAILQ_REMOVE(&x->loop->parked, x, entry);
+		kvw_exchange_request_state(x, KVW_REQUEST_ROUTING);
+	} else if (x->request_state == KVW_REQUEST_TOKENS) {
+		kvw_token_job_forget(x->token_job);
+		x->token_job = NULL;
+		kvw_exchange_request_state(x, KVW_REQUEST_ROUTING);
+	}
+}
+
+void kvw_exchange_shut_down(struct kvw_exchange *x)
+{
+	if (kvw_exchange_answering(x)) {
+		kvw_exchange_cut(x, KVW_END_SHUTDOWN);
+		return;
+	}
+	stop_waiting(x);
+	kvw_reply_error_as(x, 503, NULL, NULL, "retry-after: 1\r\n", "kvway is shutting down");
+	kvw_exchange_advance(x);
+}
+
 enum kvw_err kvw_exchange_begin(struct kvw_client *client, size_t head_len)
 {
 	struct kvw_exchange *x = kvw_exchange_create(client, on_timer);

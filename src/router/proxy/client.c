@@ -145,7 +145,7 @@ void kvw_client_exchange_ended(struct kvw_client *client)
 {
 	struct kvw_loop *loop = client->loop;
 	bool unread = !client->exchange->body.done;
-	bool last = client->exchange->close_client || loop->draining;
+	bool last = client->exchange->close_client;
 
 	client->exchange = NULL;
 	client->head_start_ns = 0;
@@ -161,8 +161,12 @@ void kvw_client_exchange_ended(struct kvw_client *client)
 			kvw_client_finish(client, unread || client->io.readable);
 		return;
 	}
-	if (client->in.bytes > 0 || client->io.readable)
+	if (client->in.bytes > 0 || client->io.readable) {
 		kvw_io_again(&client->io);
+	} else if (loop->closed) { /* the answer began before the drain and did not say so */
+		client_close(client, false);
+		return;
+	}
 	kvw_loop_timer(loop, &client->timer, KVW_TIMER_CLIENT_IDLE,
 		loop->config->timeout_client_idle_ms);
 }

@@ -50,6 +50,13 @@ static inline bool kvw_client_alive(const struct kvw_client *client)
 	return client->state < KVW_CLIENT_LOST;
 }
 
+/* Waits for its next request, of which nothing has come. */
+static inline bool kvw_client_idle(const struct kvw_client *client)
+{
+	return client->state <= KVW_CLIENT_OPEN && client->exchange == NULL && client->in.bytes == 0 &&
+	       client->out.bytes == 0 && !client->io.readable;
+}
+
 /* Sends what the socket takes now and keeps the rest. A broken socket loses the client. */
 void kvw_client_send(struct kvw_client *client, const struct iovec *iov, int count);
 

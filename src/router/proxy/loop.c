@@ -44,23 +44,48 @@ static void take_arrived(struct kvw_loop *loop)
 }
 
 /* Stops accepting and lets idle clients go. */
-static void begin_drain(struct kvw_loop *loop)
+static void close_listener(struct kvw_loop *loop)
 {
 	struct kvw_client *client, *next;
 
-	loop->draining = true;
+	loop->closed = true;
 	loop->drain_deadline_ns =
-		loop->now_ns + loop->config->timeout_drain_ms * KVW_NS_PER_MS;
+		loop->now_ns + loop->config->drain_timeout_ms * KVW_NS_PER_MS;
 	take_arrived(loop);
 	kvw_acceptor_stop(&loop->acceptor);
 	for (client = TAILQ_FIRST(&loop->clients); client != NULL; client = next) {
 		next = TAILQ_NEXT(client, entry);
-		if (client->exchange == NULL && client->in.bytes == 0 && client->out.bytes == 0 &&
-			!client->io.readable)
+		if (kvw_client_idle(client))
 			kvw_client_lose(client, false);
 		else if (client->exchange == NULL)
 			kvw_io_again(&client->io);
 	}
+}
+
+/* The time to finish is over. A client that does not take its answer at once loses it in the next tick. */
+static void cut_all(struct kvw_loop *loop)
+{
+	struct kvw_client *client, *next;
+
+	for (client = TAILQ_FIRST(&loop->clients); client != NULL; client = next) {
+		next = TAILQ_NEXT(client, entry);
+		if (client->exchange != NULL)
+			kvw_exchange_shut_down(client->exchange);
+		else
+			kvw_client_lose(client, client->reset);
+	}
+}
+
+static void drain(struct kvw_loop *loop)
+{
+	if (!loop->draining) {
+		loop->draining = true;
+		loop->settle_until_ns = loop->now_ns + loop->shared->settle_ms * KVW_NS_PER_MS;
+	}
+	if (!loop->closed && loop->now_ns >= loop->settle_until_ns)
+		close_listener(loop);
+	if (loop->closed && loop->now_ns >= loop->drain_deadline_ns)
+		cut_all(loop);
 }
 
 static void close_all(struct kvw_loop *loop)
@@ -87,10 +112,8 @@ static void tick(struct kvw_loop *loop)
 	/* In the turn after: what has been ended refers to its worker until the turn is over. */
 	loop->letting_go = atomic_load_explicit(&loop->fleet->leaving, memory_order_acquire) > 0;
 	sync_link_gauges(loop);
-	if (atomic_load_explicit(&loop->shared->draining, memory_order_relaxed) && !loop->draining)
-		begin_drain(loop);
-	if (loop->draining && loop->now_ns >= loop->drain_deadline_ns)
-		close_all(loop);
+	if (atomic_load_explicit(&loop->shared->draining, memory_order_acquire))
+		drain(loop);
 }
 
 static void woken(struct kvw_io *io)
@@ -157,7 +180,7 @@ void *kvw_loop_main(void *arg)
 
 	(void)snprintf(name, sizeof(name), "kvway-loop-%zu", loop->index);
 	(void)pthread_setname_np(pthread_self(), name);
-	while (!loop->draining || loop->client_count > 0) {
+	while (!loop->closed || loop->client_count > 0) {
 		if (!kvw_io_set_wait(&loop->sockets, until_tick(loop))) {
 			kvw_error("proxy", "event loop failed loop=%zu why=\"%s\"", loop->index,
 				strerror(errno));

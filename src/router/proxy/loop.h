@@ -102,8 +102,9 @@ struct kvw_loop {
 	int64_t idle_gauge, busy_gauge; /* of links, as metrics have them */
 	int64_t failover_ns; /* when kvw_exchange_fail_over was called last */
 	bool letting_go; /* workers are GONE: after this turn it is looked at what refers to them */
-	bool draining;
-	int64_t drain_deadline_ns;
+	bool draining; /* each answer ends its connection */
+	bool closed;   /* and no client comes any more: when the last has gone the loop ends */
+	int64_t settle_until_ns, drain_deadline_ns;
 };
 
 /* Makes the loop ready; takes listen_fd, also when it fails. */

@@ -397,4 +397,6 @@ static void client_event(struct kvw_io *io)
 		client_run(client);
 	if (kvw_client_alive(client) && client_gone(client))
 		kvw_receive_drop(client, false);
+	else if (client->loop->closed && kvw_client_idle(client))
+		kvw_client_lose(client, false);
 }

@@ -19,6 +19,7 @@ struct kvw_shared {
 	const struct kvw_config *config; /* borrowed */
 	struct kvw_owners *owners;       /* which worker keeps a /v1/responses id */
 	struct kvw_budget repeats;       /* requests that may be sent to another worker */
+	int64_t settle_ms; /* of the drain, written before draining */
 	_Atomic bool draining;
 	/* Each on its own line, since every connection or body writes them. */
 	_Alignas(64) _Atomic int64_t connections; /* of clients */

@@ -23,7 +23,8 @@ DEFAULTS = {
     "health.interval": "300ms",
     "health.metrics_interval": "300ms",
     "health.models_interval": "1s",
-    "timeouts.drain": "1s",
+    "drain.settle": "0s",
+    "drain.timeout": "1s",
 }
 
 

@@ -71,7 +71,8 @@ START_TEST(test_every_type)
 					 "  body: 1048577\n"
 					 "  high_water: 1MiB\n"
 					 "  body_memory: 1TiB\n"
-					 "timeouts: {drain: 0s, head: 250ms, connect: 10m}\n"
+					 "drain: {timeout: 0s, settle: 1s}\n"
+					 "timeouts: {head: 250ms, connect: 10m}\n"
 					 "log:\n"
 					 "  access: /tmp/a b.json\n"
 					 "  level: error\n"
@@ -102,7 +103,8 @@ START_TEST(test_every_type)
 	ck_assert_int_eq(c->half_close, KVW_HALF_CLOSE_SERVE);
 	ck_assert_uint_eq(c->limits_body, 1048577);
 	ck_assert_uint_eq(c->limits_body_memory, UINT64_C(1) << 40);
-	ck_assert_int_eq(c->timeout_drain_ms, 0);
+	ck_assert_int_eq(c->drain_timeout_ms, 0);
+	ck_assert_int_eq(c->drain_settle_ms, 1000);
 	ck_assert_int_eq(c->timeout_head_ms, 250);
 	ck_assert_int_eq(c->timeout_connect_ms, 600000);
 	ck_assert_str_eq(c->log_access, "/tmp/a b.json");

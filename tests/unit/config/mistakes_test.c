@@ -28,6 +28,8 @@ static const struct mistake mistakes[] = {
 		{"did you mean `limits.body_memory`?"}},
 	{"worker:\n  - url: http://a:1\n" TEST_WORKER, 1, 1, "worker", {"did you mean `workers`?"}},
 	{"qwertz: 1\n" TEST_WORKER, 1, 1, "qwertz", {"expected one of listen, loops", "workers"}},
+	{"timeouts:\n  drain: 5m\n" TEST_WORKER, 2, 3, "timeouts.drain",
+		{"a key of an earlier version", "expected `drain.timeout`"}},
 	{"routing.strategy: session\n" TEST_WORKER, 1, 1, "routing.strategy", {"key with a dot"}},
 	{"<<: {loops: 1}\n" TEST_WORKER, 1, 1, "<<", {"merge key"}},
 	{"workers:\n  - url: http://a:1\n    modls: [m]\n", 3, 5, "workers[0].modls",
