@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/peer.h"
 #include "tls/tls.h"
 
 enum kvw_err kvw_links_init(struct kvw_links *links, struct kvw_io_set *set, struct kvw_fleet *fleet)
@@ -72,13 +73,15 @@ static void link_event(struct kvw_io *io)
 }
 
 /* A socket that connects to the address. KVW_ENOMEM: we lack a descriptor or a port. */
-static enum kvw_err open_socket(const struct sockaddr_storage *address, int *out)
+static enum kvw_err open_socket(
+	const struct kvw_config *config, const struct sockaddr_storage *address, int *out)
 {
 	int fd = socket(address->ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0), one = 1;
 
 	if (fd < 0)
 		return errno == EAFNOSUPPORT ? KVW_EIO : KVW_ENOMEM;
 	(void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
+	kvw_peer_watch(fd, config->timeout_peer_gone_ms, true);
 	if (connect(fd, (const struct sockaddr *)address, kvw_address_len(address)) != 0 &&
 		errno != EINPROGRESS) {
 		/* no port of ours is free */
@@ -99,7 +102,7 @@ static enum kvw_err connect_next(struct kvw_link *link)
 	int fd = -1;
 
 	while (kvw_worker_address(worker, link->address, &link->to)) {
-		err = open_socket(&link->to, &fd);
+		err = open_socket(link->links->config, &link->to, &fd);
 		if (err != KVW_EIO)
 			break;
 		link->address++;

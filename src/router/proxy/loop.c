@@ -10,6 +10,7 @@
 #include <sys/random.h>
 
 #include "base/log.h"
+#include "base/peer.h"
 #include "fleet/epoch.h"
 #include "proxy/advance.h"
 #include "proxy/listener.h"
@@ -17,6 +18,7 @@
 #include "proxy/receive.h"
 
 #define TICK_NS             (20 * KVW_NS_PER_MS)
+#define LOOK_FOR_GONE_NS    KVW_NS_PER_S
 #define FAILOVER_NS         (100 * KVW_NS_PER_MS) /* between two looks at all clients while a worker is down */
 #define FREE_EXCHANGES_KEPT 1024
 
@@ -96,6 +98,23 @@ static void close_all(struct kvw_loop *loop)
 		kvw_receive_drop(client, false);
 }
 
+/* Keepalive finds clients that vanish while nothing is sent to them; an answer on its way is looked after
+ * here. */
+static void drop_vanished(struct kvw_loop *loop)
+{
+	struct kvw_client *client, *next;
+
+	if (loop->now_ns - loop->looked_for_gone_ns < LOOK_FOR_GONE_NS)
+		return;
+	loop->looked_for_gone_ns = loop->now_ns;
+	for (client = TAILQ_FIRST(&loop->clients); client != NULL; client = next) {
+		next = TAILQ_NEXT(client, entry);
+		if (client->exchange != NULL &&
+			kvw_peer_vanished(client->io.fd, loop->config->timeout_peer_gone_ms))
+			kvw_receive_drop(client, true);
+	}
+}
+
 static void tick(struct kvw_loop *loop)
 {
 	loop->wall_offset_ns = kvw_clock_wall_ns() - kvw_clock_ns();
@@ -109,6 +128,7 @@ static void tick(struct kvw_loop *loop)
 		loop->failover_ns = loop->now_ns;
 		kvw_exchange_fail_over(loop);
 	}
+	drop_vanished(loop);
 	/* In the turn after: what has been ended refers to its worker until the turn is over. */
 	loop->letting_go = atomic_load_explicit(&loop->fleet->leaving, memory_order_acquire) > 0;
 	sync_link_gauges(loop);

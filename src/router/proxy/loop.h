@@ -100,6 +100,7 @@ struct kvw_loop {
 	struct kvw_exchange_list ended, free_exchanges;
 	size_t client_count, free_exchange_count;
 	int64_t idle_gauge, busy_gauge; /* of links, as metrics have them */
+	int64_t looked_for_gone_ns; /* when clients were looked at last for those that vanished */
 	int64_t failover_ns; /* when kvw_exchange_fail_over was called last */
 	bool letting_go; /* workers are GONE: after this turn it is looked at what refers to them */
 	bool draining; /* each answer ends its connection */

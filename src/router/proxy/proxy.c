@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "base/peer.h"
 #include "proxy/loop.h"
 #include "proxy/shared.h"
 #include "server/listen.h"
@@ -99,6 +100,8 @@ static enum kvw_err listen_for(struct kvw_proxy *proxy, size_t index, FILE *erro
 		fprintf(errors, "kvway: listen: %s\n", why);
 		return err;
 	}
+	/* timeouts.client_write says how long a client may keep its window shut. */
+	kvw_peer_watch(*fd, proxy->shared.config->timeout_peer_gone_ms, false);
 	memcpy(proxy->address, bound, sizeof(bound));
 	return KVW_OK;
 }
