@@ -43,6 +43,8 @@ void kvw_collect_timeouts(struct kvw_collect *collect)
 		{"head", KVW_COUNT_TIMEOUT_HEAD},
 		{"body", KVW_COUNT_TIMEOUT_BODY},
 		{"client_write", KVW_COUNT_TIMEOUT_CLIENT_WRITE},
+		{"attempt", KVW_COUNT_TIMEOUT_ATTEMPT},
+		{"request", KVW_COUNT_TIMEOUT_REQUEST},
 	};
 
 	for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {

@@ -159,9 +159,10 @@ static void worker_failed(struct kvw_exchange *x)
 		.repeatable = x->path.repeatable,
 		.idempotent = x->idempotent,
 		.request_held = x->whole || a->body_sent == 0,
-		.link_reused = a->link != NULL && a->link->reused && a->excuse != KVW_EXCUSE_DOWN,
+		.link_reused = a->link != NULL && a->link->reused && a->excuse != KVW_EXCUSE_DOWN &&
+			!a->left,
 		.response_byte = a->answered,
-		.waited_out = timed_out,
+		.waited_out = timed_out && !a->left,
 		.suspicions = x->suspicions + note_suspect(a),
 		.link_written = a->written,
 		.retries = x->tried_count,
@@ -326,6 +327,15 @@ static void on_timer(struct kvw_timer *timer, int64_t now_ns)
 		kvw_metrics_add(loop->metrics, KVW_COUNT_TIMEOUT_CONNECT, 1);
 		kvw_attempt_failed(a, "timeouts.connect passed");
 		break;
+	case KVW_TIMER_ATTEMPT:
+		if (!kvw_request_may_leave(x, x->suspicions)) {
+			kvw_request_await_token(x, 0);
+			break;
+		}
+		kvw_metrics_add(loop->metrics, KVW_COUNT_TIMEOUT_ATTEMPT, 1);
+		a->timed_out = a->left = true;
+		kvw_attempt_failed(a, "timeouts.attempt passed");
+		break;
 	case KVW_TIMER_FIRST_TOKEN:
 		kvw_metrics_add(loop->metrics, KVW_COUNT_TIMEOUT_FIRST_TOKEN, 1);
 		a->timed_out = true;
@@ -424,24 +434,47 @@ static void stop_waiting(struct kvw_exchange *x)
 	}
 }
 
-void kvw_exchange_shut_down(struct kvw_exchange *x)
+/* Cuts the answer, with that end; where there is none, answers with that error. */
+static void end_early(
+	struct kvw_exchange *x, enum kvw_end end, int status, const char *fields, const char *message)
 {
 	if (kvw_exchange_answering(x)) {
-		kvw_exchange_cut(x, KVW_END_SHUTDOWN);
+		kvw_exchange_cut(x, end);
 		return;
 	}
 	stop_waiting(x);
-	kvw_reply_error_as(x, 503, NULL, NULL, "retry-after: 1\r\n", "kvway is shutting down");
+	kvw_reply_error_as(x, status, NULL, NULL, fields, message);
 	kvw_exchange_advance(x);
+}
+
+void kvw_exchange_shut_down(struct kvw_exchange *x)
+{
+	end_early(x, KVW_END_SHUTDOWN, 503, "retry-after: 1\r\n", "kvway is shutting down");
+}
+
+static void on_deadline(struct kvw_timer *timer, int64_t now_ns)
+{
+	struct kvw_exchange *x =
+		(struct kvw_exchange *)((char *)timer - offsetof(struct kvw_exchange, deadline));
+
+	x->loop->now_ns = now_ns;
+	kvw_metrics_add(x->loop->metrics, KVW_COUNT_TIMEOUT_REQUEST, 1);
+	x->end = KVW_END_TIMEOUT;
+	end_early(x, KVW_END_TIMEOUT, 504, "x-should-retry: false\r\n", "timeouts.request passed");
 }
 
 enum kvw_err kvw_exchange_begin(struct kvw_client *client, size_t head_len)
 {
 	struct kvw_exchange *x = kvw_exchange_create(client, on_timer);
+	struct kvw_loop *loop = client->loop;
 
 	if (x == NULL)
 		return KVW_ENOMEM;
 	x->head_len = head_len;
+	x->deadline.fn = on_deadline;
+	if (loop->config->timeout_request_ms > 0)
+		kvw_timer_set(&loop->timers, &x->deadline, KVW_TIMER_REQUEST,
+			x->start_ns + loop->config->timeout_request_ms * KVW_NS_PER_MS);
 	kvw_exchange_advance(x);
 	return KVW_OK;
 }

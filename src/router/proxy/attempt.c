@@ -92,7 +92,7 @@ void kvw_attempt_end(struct kvw_exchange *x, bool completed)
 	}
 	a->picked = false;
 	a->failure = NULL;
-	a->timed_out = false;
+	a->timed_out = a->left = false;
 	a->excuse = KVW_EXCUSE_NONE;
 	kvw_block_put(&loop->blocks, a->head);
 	a->head = NULL;

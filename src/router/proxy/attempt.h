@@ -56,6 +56,7 @@ struct kvw_attempt {
 	/* --- the failure that kvw_exchange_advance has to deal with --- */
 	const char *failure;          /* why, for users; static, or as long as the link. NULL: none */
 	bool timed_out;               /* waiting for the worker took too long */
+	bool left;                    /* for another worker that can be asked, although it timed out */
 	enum kvw_excuse excuse;
 	bool suspect;                 /* the request may be what broke the worker */
 	bool paid;                    /* kvw_attempt_pay_repeat has paid for the next attempt */

@@ -96,7 +96,8 @@ struct kvw_exchange {
 	struct kvw_route_request route; /* borrows from scan */
 	uint64_t prompt_units;    /* sum over the chains, for learning */
 	struct kvw_ratio_keys ratio_keys; /* how the prompt begins, for learning */
-	struct kvw_timer timer;   /* connect, first token, stream idle, park, tokens */
+	struct kvw_timer timer;   /* connect, attempt, first token, stream idle, park, tokens */
+	struct kvw_timer deadline; /* timeouts.request */
 
 	/* --- exact tokens, for a strategy that wants them --- */
 	bool tokens_seen;          /* `inexact` says what came of them */

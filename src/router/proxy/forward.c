@@ -9,6 +9,7 @@
 #include "proxy/prepare.h"
 #include "proxy/reply.h"
 #include "proxy/request.h"
+#include "proxy/retry.h"
 #include "proxy/understand.h"
 
 #define PARK_MS 1000 /* a request for an unknown model waits so long for a fresh list */
@@ -170,6 +171,14 @@ bool kvw_request_has_choice(const struct kvw_exchange *x)
 		if (table->items[i].usable && table->items[i].id != x->attempt.worker->id)
 			return true;
 	return false;
+}
+
+bool kvw_request_may_leave(struct kvw_exchange *x, uint32_t suspicions)
+{
+	return (x->path.repeatable || x->idempotent) && x->whole &&
+	       x->tried_count < (uint32_t)x->loop->config->retry_attempts &&
+	       suspicions < KVW_RETRY_SUSPICIONS && kvw_request_has_choice(x) &&
+	       kvw_attempt_pay_repeat(x);
 }
 
 /* A request about a response that a worker keeps goes to that worker. */

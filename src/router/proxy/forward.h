@@ -13,6 +13,10 @@ bool kvw_request_pick(struct kvw_exchange *x);
 /* Returns whether a usable worker is left besides the present one and those already tried. */
 bool kvw_request_has_choice(const struct kvw_exchange *x);
 
+/* Whether the request, which has no token, may leave its worker for another one, and pays for that if so.
+ * suspicions: of the request, this worker counted. */
+bool kvw_request_may_leave(struct kvw_exchange *x, uint32_t suspicions);
+
 /* Looks whether newer model lists know the model of x, which is PARKED: back to ROUTING if so; answers
  * that there is no such model if all lists are new. Returns whether either happened. */
 bool kvw_request_unpark(struct kvw_exchange *x);

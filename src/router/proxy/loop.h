@@ -36,6 +36,8 @@ enum kvw_timer_kind {
 	KVW_TIMER_LINGER,     /* discarding what a client still sends after its answer */
 	KVW_TIMER_CONNECT,
 	KVW_TIMER_FIRST_TOKEN,
+	KVW_TIMER_ATTEMPT,    /* the same, for one worker */
+	KVW_TIMER_REQUEST,    /* all of it */
 	KVW_TIMER_STREAM_IDLE,
 	KVW_TIMER_PARK,       /* waiting for a model list */
 	KVW_TIMER_TOKENS,     /* waiting for the prompt's tokens */

@@ -14,7 +14,6 @@
 #include <string.h>
 
 #include "proxy/forward.h"
-#include "proxy/retry.h"
 
 #define READS_AT_ONCE 8
 #define CHUNK_LINES   2048 /* bytes of chunk-size lines per read, when we frame */
@@ -276,12 +275,7 @@ static bool pass_interim(struct kvw_exchange *x, const struct kvw_head *head)
  * there is, and the client gets it. */
 static bool go_elsewhere(struct kvw_exchange *x, enum kvw_excuse excuse, const char *why)
 {
-	uint32_t suspicions = x->suspicions + (excuse == KVW_EXCUSE_NONE);
-
-	if ((x->path.repeatable || x->idempotent) && x->whole &&
-		x->tried_count < (uint32_t)x->loop->config->retry_attempts &&
-		suspicions < KVW_RETRY_SUSPICIONS && kvw_request_has_choice(x) &&
-		kvw_attempt_pay_repeat(x)) {
+	if (kvw_request_may_leave(x, x->suspicions + (excuse == KVW_EXCUSE_NONE))) {
 		x->attempt.excuse = excuse;
 		kvw_attempt_failed(&x->attempt, why);
 		return true;

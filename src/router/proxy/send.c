@@ -21,6 +21,19 @@ static void free_sent_blocks(struct kvw_exchange *x)
 	}
 }
 
+void kvw_request_await_token(struct kvw_exchange *x, int64_t attempt_ms)
+{
+	struct kvw_loop *loop = x->loop;
+	int64_t first_token_ns =
+		x->complete_ns + loop->config->timeout_first_token_ms * KVW_NS_PER_MS;
+	int64_t attempt_ns = loop->now_ns + attempt_ms * KVW_NS_PER_MS;
+
+	if (attempt_ms > 0 && attempt_ns < first_token_ns)
+		kvw_timer_set(&loop->timers, &x->timer, KVW_TIMER_ATTEMPT, attempt_ns);
+	else
+		kvw_timer_set(&loop->timers, &x->timer, KVW_TIMER_FIRST_TOKEN, first_token_ns);
+}
+
 static void all_sent(struct kvw_exchange *x)
 {
 	struct kvw_loop *loop = x->loop;
@@ -33,8 +46,7 @@ static void all_sent(struct kvw_exchange *x)
 	if (x->added_ns == 0 && x->complete_ns != 0)
 		x->added_ns = kvw_clock_ns() - x->complete_ns;
 	if (x->response_state == KVW_RESPONSE_WAITING || x->response_state == KVW_RESPONSE_HELD)
-		kvw_loop_timer(loop, &x->timer, KVW_TIMER_FIRST_TOKEN,
-			loop->config->timeout_first_token_ms);
+		kvw_request_await_token(x, loop->config->timeout_attempt_ms);
 	else if (x->response_state == KVW_RESPONSE_STREAMING) /* an early answer, whose timer the upload had */
 		kvw_loop_timer(loop, &x->timer, KVW_TIMER_STREAM_IDLE,
 			loop->config->timeout_stream_idle_ms);
