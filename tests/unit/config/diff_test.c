@@ -47,9 +47,9 @@ START_TEST(test_nothing_differs)
 	ck_assert_uint_eq(c.diff->worker_count, 0);
 	ck_assert_uint_eq(c.diff->restart_count, 0);
 	release(&c);
-	c = compare("timeouts: {drain: 1m, head: 2s}\nlimits: {body: 1MiB}\nrouting: {omega: 0}\n"
+	c = compare("timeouts: {body: 1m, head: 2s}\nlimits: {body: 1MiB}\nrouting: {omega: 0}\n"
 		    "workers: [{url: 'http://a:1'}, {url: 'http://b'}]\n",
-		"timeouts: {drain: 60s, head: 2000ms}\nlimits: {body: 1048576}\n"
+		"timeouts: {body: 60s, head: 2000ms}\nlimits: {body: 1048576}\n"
 		"routing: {omega: -0.0, strategy: prefixaware}\n"
 		"workers: [{url: 'http://B:80/'}, {url: 'http://A:1'}]\n");
 	ck_assert_uint_eq(c.diff->key_count, 0);
@@ -69,7 +69,8 @@ START_TEST(test_keys)
 		"  session: {headers: [x-a, X-B], body_fields: [\"a, b\", \"q\\\"\"], ttl: 90m}\n"
 		"limits: {body: 1536}\n"
 		"http: {half_close: serve}\n"
-		"timeouts: {drain: 0s, connect: 1500ms}\n"
+		"timeouts: {connect: 1500ms}\n"
+		"upstream: {stall: 0s}\n"
 		"expose: {lora: true}\n"
 		"log: {access: 'a b'}\n" TEST_WORKER);
 	const struct kvw_config_change *k = c.diff->keys;
@@ -85,7 +86,7 @@ START_TEST(test_keys)
 	expect_change(&k[6], "limits.body", "64MiB", "1536", true);
 	expect_change(&k[7], "http.half_close", "abort", "serve", true);
 	expect_change(&k[8], "timeouts.connect", "2s", "1500ms", true);
-	expect_change(&k[9], "timeouts.drain", "1m", "0s", true);
+	expect_change(&k[9], "upstream.stall", "15s", "0s", true);
 	expect_change(&k[10], "expose.lora", "false", "true", true);
 	expect_change(&k[11], "log.access", "off", "\"a b\"", false);
 	ck_assert_str_eq(k[12].path, "routing.session.ttl");

@@ -204,11 +204,11 @@ START_TEST(test_diff)
 		{"listen: 0.0.0.0:1\nworkers: [{url: 'http://a:1'}, {url: 'http://b:1'}]\n", KVW_CLI_OK,
 			"no difference from "},
 		{"listen: 0.0.0.0:1\n"
-		 "timeouts: {drain: 2m}\n"
+		 "upstream: {stall: 2m}\n"
 		 "workers: [{url: 'http://a:1', models: [m], api_key: hunter2}, {url: 'http://c:1'}]\n",
 			KVW_CLI_OK,
 			"KEY                        OLD    NEW       TAKES EFFECT\n"
-			"timeouts.drain             1m     2m        at reload\n"
+			"upstream.stall             15s    2m        at reload\n"
 			"worker http://b:1          there  removed   at reload\n"
 			"worker http://a:1 models   []     [m]       at reload\n"
 			"worker http://a:1 api_key  \"\"     (secret)  at reload\n"
