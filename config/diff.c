@@ -150,8 +150,8 @@ enum kvw_err kvw_config_diff(const struct kvw_config *before, const struct kvw_c
 	if (diff == NULL)
 		return KVW_ENOMEM;
 	kvw_own_keys_init(&own, strategies);
-	err = compare_keys(own.keys, own.schema.key_count, before, after, &diff->keys,
-		&diff->key_count);
+	err = compare_keys(
+		own.keys, own.schema.key_count, before, after, &diff->keys, &diff->key_count);
 	if (err == KVW_OK)
 		err = compare_workers(diff, before, after);
 	if (err != KVW_OK) {

@@ -39,7 +39,8 @@ struct kvw_config_diff {
 
 /* KVW_ENOMEM or KVW_OK, which sets *out. */
 enum kvw_err kvw_config_diff(const struct kvw_config *before, const struct kvw_config *after,
-	const struct kvw_strategy_ops *const *strategies, struct kvw_config_diff **out) KVW_MUST_CHECK;
+	const struct kvw_strategy_ops *const *strategies,
+	struct kvw_config_diff **out) KVW_MUST_CHECK;
 
 /* NULL is allowed. */
 void kvw_config_diff_destroy(struct kvw_config_diff *diff);

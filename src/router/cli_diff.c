@@ -107,7 +107,8 @@ static void put_row(FILE *out, const struct row *row, const size_t width[3])
 
 static void put_table(FILE *out, const struct kvw_config_diff *diff)
 {
-	const struct row head = {.key = "KEY", .before = "OLD", .after = "NEW", .when = "TAKES EFFECT"};
+	const struct row head = {
+		.key = "KEY", .before = "OLD", .after = "NEW", .when = "TAKES EFFECT"};
 	struct rows rows = {.diff = diff};
 	size_t width[3] = {3, 3, 3};
 	struct row row;
