@@ -51,6 +51,50 @@ static enum kvw_err set_default(
 	return err;
 }
 
+/* Whether another flag was there first, which is reported. */
+static bool is_set_twice(const struct kvw_build *build, size_t key, const char *flag)
+{
+	const struct kvw_met *met = &build->met[key];
+
+	if (met->given)
+		kvw_report_mistake(build->walk.report, (struct kvw_place){.flag = flag}, NULL,
+			"found together with %s, expected one of the two: both set `%s`",
+			met->place.flag, kvw_own_key(&build->own, key)->path);
+	return met->given;
+}
+
+enum kvw_err kvw_build_set_flag(
+	struct kvw_build *build, size_t key, const char *flag, const char *text)
+{
+	const struct kvw_given given = {.place = {.flag = flag}, .text = kvw_slice_of(text)};
+
+	return is_set_twice(build, key, flag) ? KVW_OK : kvw_walk_key(&build->walk, key, &given);
+}
+
+enum kvw_err kvw_build_set_flag_list(
+	struct kvw_build *build, size_t key, const char *flag, const char *item)
+{
+	struct kvw_given given = {.place = {.flag = flag}};
+	const union kvw_value value = {.text = (char *)(uintptr_t)item};
+	struct kvw_document document = {0};
+	char yaml[600] = "[";
+	enum kvw_err err;
+
+	if (is_set_twice(build, key, flag))
+		return KVW_OK;
+	kvw_text_print(&kvw_type_TOKEN, &value, yaml + 1, sizeof(yaml) - 2);
+	strcat(yaml, "]");
+	err = kvw_document_parse(yaml, strlen(yaml), build->walk.report, &document);
+	if (err != KVW_OK)
+		return err;
+	given.node = document.root;
+	for (struct kvw_node *node = document.root->first; node != NULL; node = node->next)
+		node->place = given.place;
+	err = kvw_walk_key(&build->walk, key, &given);
+	kvw_document_finish(&document);
+	return err;
+}
+
 enum kvw_err kvw_build_reserve_workers(struct kvw_build *build, size_t count)
 {
 	struct kvw_worker_config *workers = NULL;
@@ -75,6 +119,15 @@ void kvw_build_add_worker(struct kvw_build *build)
 struct kvw_worker_config *kvw_build_newest_worker(struct kvw_build *build)
 {
 	return &build->config->workers[build->config->worker_count - 1];
+}
+
+void kvw_build_drop_worker(struct kvw_build *build)
+{
+	struct kvw_worker_config *worker = kvw_build_newest_worker(build);
+
+	kvw_keys_release(kvw_worker_keys, KVW_WORKER_KEY_COUNT, worker);
+	memset(worker, 0, sizeof(*worker));
+	build->config->worker_count--;
 }
 
 enum kvw_err kvw_build_end_worker(struct kvw_build *build,

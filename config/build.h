@@ -26,6 +26,14 @@ struct kvw_build {
 enum kvw_err kvw_build_start(struct kvw_build *build, struct kvw_report *report,
 	const struct kvw_strategy_ops *const *strategies) KVW_MUST_CHECK;
 
+/* One key by a flag, as the user's text for it. Two flags for one key are a mistake. */
+enum kvw_err kvw_build_set_flag(
+	struct kvw_build *build, size_t key, const char *flag, const char *text) KVW_MUST_CHECK;
+
+/* The same for a list of this one entry, a name that the type TOKEN takes. */
+enum kvw_err kvw_build_set_flag_list(
+	struct kvw_build *build, size_t key, const char *flag, const char *item) KVW_MUST_CHECK;
+
 /* Makes room for so many workers, at most KVW_MAX_WORKERS. At most once. */
 enum kvw_err kvw_build_reserve_workers(struct kvw_build *build, size_t count) KVW_MUST_CHECK;
 
@@ -33,6 +41,9 @@ enum kvw_err kvw_build_reserve_workers(struct kvw_build *build, size_t count) KV
 void kvw_build_add_worker(struct kvw_build *build);
 
 struct kvw_worker_config *kvw_build_newest_worker(struct kvw_build *build);
+
+/* Takes the newest one back. */
+void kvw_build_drop_worker(struct kvw_build *build);
 
 /* Completes it: keys that were not given, its URL new among the others. `place`: its own. */
 enum kvw_err kvw_build_end_worker(struct kvw_build *build,

@@ -79,6 +79,12 @@ struct kvw_config {
 	union kvw_setting_value own[KVW_OWN_KEYS_MOST];
 };
 
+/* One flag of production-stack's router; see stack_flags.h. */
+struct kvw_stack_given {
+	size_t flag;       /* index in kvw_stack_flags */
+	const char *value; /* NULL: it takes none */
+};
+
 /* Values of the program's flags; NULL: not given, the key's default holds. Borrowed. */
 struct kvw_config_flags {
 	const char *listen;         /* --listen */
@@ -88,6 +94,8 @@ struct kvw_config_flags {
 	const char *admin;      /* --admin */
 	const char *access_log; /* --access-log */
 	const char *log_level;  /* --log-level */
+	const struct kvw_stack_given *stack; /* each flag at most once */
+	size_t stack_count;
 };
 
 /* Reads a YAML file. */

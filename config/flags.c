@@ -1,19 +1,11 @@
 /*
- * flags.c - a configuration without a file: defaults and a few flags.
+ * flags.c - a configuration without a file: defaults and flags.
  *
  * A flag sets a key, through the same parser and rules as a file, so that both mean the same; only
  * the place in a message differs.
  */
-#include "config/build.h"
+#include "config/stack_flags.h"
 #include "kvway/route.h"
-
-static enum kvw_err set_flag(
-	struct kvw_build *build, enum kvw_key_index key, const char *flag, const char *text)
-{
-	struct kvw_given given = {.place = {.flag = flag}, .text = kvw_slice_of(text)};
-
-	return text == NULL ? KVW_OK : kvw_walk_key(&build->walk, key, &given);
-}
 
 static enum kvw_err add_worker(struct kvw_build *build, const char *url)
 {
@@ -57,7 +49,9 @@ enum kvw_err kvw_config_from_flags(const struct kvw_config_flags *flags,
 		{KVW_KEY_routing_strategy, "--strategy", flags->strategy},
 		{KVW_KEY_admin_listen, "--admin", flags->admin},
 		{KVW_KEY_log_access, "--access-log", flags->access_log},
-		{KVW_KEY_log_level, "--log-level", flags->log_level},
+		{KVW_KEY_log_level, "--log-level",
+			flags->stack_count > 0 ? kvw_stack_log_level(flags->log_level)
+					       : flags->log_level},
 	};
 	struct kvw_report report;
 	struct kvw_build build;
@@ -68,8 +62,12 @@ enum kvw_err kvw_config_from_flags(const struct kvw_config_flags *flags,
 	if (err != KVW_OK)
 		return err;
 	for (size_t i = 0; i < sizeof(given) / sizeof(given[0]) && err == KVW_OK; i++)
-		err = set_flag(&build, given[i].key, given[i].flag, given[i].text);
-	if (err == KVW_OK)
+		if (given[i].text != NULL)
+			err = kvw_build_set_flag(
+				&build, given[i].key, given[i].flag, given[i].text);
+	if (err == KVW_OK && flags->stack_count > 0)
+		err = kvw_stack_apply(&build, flags);
+	if (err == KVW_OK && (flags->worker_count > 0 || flags->stack_count == 0))
 		err = add_workers(&build, flags);
 	if (err == KVW_OK)
 		err = kvw_build_end(&build, out);

@@ -15,6 +15,7 @@
 
 #include "kvway/route.h"
 #include "config/own_keys.h"
+#include "config/stack_flags.h"
 #include "settings/reference.h"
 
 static void write_workers(FILE *out)
@@ -77,6 +78,56 @@ static void write_strategies(FILE *out)
 	}
 }
 
+/* What a flag is here: its keys, or that it has none. */
+static void write_use(FILE *out, const struct kvw_stack_flag *flag)
+{
+	const char *keys = flag->keys;
+
+	if (flag->use == KVW_STACK_ONLY) {
+		fprintf(out, "only `%s`", keys[0] != '\0' ? keys : "\"\"");
+	} else if (flag->use == KVW_STACK_REFUSED) {
+		fputs("refused", out);
+	} else if (flag->use == KVW_STACK_NOTE) {
+		fputs("no effect", out);
+	} else if (keys[0] == '\0') {
+		fputs("the same", out);
+	}
+	while (flag->use != KVW_STACK_ONLY && *keys != '\0') {
+		size_t len = strcspn(keys, " ");
+
+		fprintf(out, "%s`%.*s`", keys != flag->keys ? ", " : "", (int)len, keys);
+		keys += len;
+		keys += *keys == ' ';
+	}
+}
+
+static void write_stack_flags(FILE *out)
+{
+	fputs("\n## Flags of vLLM production-stack's router\n\n"
+	      "A command line of that router starts kvway, too:\n\n"
+	      "```sh\nkvway --service-discovery static --static-backends "
+	      "http://10.0.0.1:8000,http://10.0.0.2:8000 \\\n"
+	      "      --static-models llama,llama --routing-logic session --session-key x-user-id\n```\n\n"
+	      "`kvway render` followed by such flags writes the file that they amount to. kvway names flags "
+	      "that have\nno effect when it starts; it refuses those whose effect their users would miss, "
+	      "and says what to use\ninstead. The flags `--admin`, `--access-log`, `--listen`, `--worker` and "
+	      "`--strategy` may stand among them.\nNothing is taken from the environment: what was "
+	      "`VLLM_API_KEY` is `api_key` of each worker, in a file.\n\n"
+	      "| Flag | Here | What to know |\n|---|---|---|\n",
+		out);
+	for (size_t i = 0; i < KVW_STACK_FLAG_COUNT; i++) {
+		const struct kvw_stack_flag *flag = &kvw_stack_flags[i];
+		bool expects = flag->use == KVW_STACK_ONLY || flag->use == KVW_STACK_REFUSED;
+
+		fprintf(out, "| `%s%s%s` | ", flag->flag, flag->argument != NULL ? " " : "",
+			flag->argument != NULL ? flag->argument : "");
+		write_use(out, flag);
+		fprintf(out, " | %s", expects ? "Expected: " : "");
+		kvw_reference_cell(out, flag->text);
+		fputs(" |\n", out);
+	}
+}
+
 /* Copies the example file, without its comments. */
 static bool write_minimal(FILE *out, const char *path)
 {
@@ -122,6 +173,7 @@ static bool write_page(FILE *out, const struct kvw_own_keys *own, const char *mi
 	kvw_reference_sections(out, &own->schema);
 	write_types(out);
 	write_rules(out);
+	write_stack_flags(out);
 	return true;
 }
 

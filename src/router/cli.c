@@ -3,7 +3,8 @@
  *
  * The two do not mix: with a file, every setting is in the file, so that what runs is what is
  * written there. Each flag that sets something is one row of `settings`, which drives parsing,
- * refusal together with -c, and --help alike. config/ checks values and names the flag.
+ * refusal together with -c, and --help alike. The flags of production-stack's router stand in
+ * config/stack_flags.def and are only collected here. config/ checks values and names the flag.
  *
  * After a mistyped command line kvway writes one line that names the mistake and one that says
  * where to read on, both to standard error, and exits with status 2.
@@ -16,16 +17,18 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "config/stack_flags.h"
+#include "config/write.h"
 #include "kvway/route.h"
 #include "settings/suggest.h"
-
 
 enum option_id {
 	OPTION_CONFIG = 'c',
 	OPTION_HELP = 'h',
 	OPTION_VERSION = 'V',
 	OPTION_DIFF = 255,
-	OPTION_SETTING = 256
+	OPTION_SETTING = 256,
+	OPTION_STACK = 512,
 };
 
 /* A flag that sets a key. */
@@ -54,6 +57,9 @@ static const struct setting settings[] = {
 
 #define SETTING_COUNT (sizeof(settings) / sizeof(settings[0]))
 
+/* What to do with the configuration. */
+enum command { COMMAND_RUN, COMMAND_CHECK, COMMAND_RENDER };
+
 /* What was read so far. */
 struct reader {
 	FILE *out, *err;
@@ -61,8 +67,9 @@ struct reader {
 	struct kvw_config_flags flags;
 	const char **workers; /* owned; room for every argument */
 	const char *given;    /* the first setting given; NULL: none */
-	const char *given_key;
-	bool check; /* the word `check` */
+	const char *given_key; /* NULL: it sets none */
+	struct kvw_stack_given stack[KVW_STACK_FLAG_COUNT];
+	enum command command;
 	const char *diff; /* the file after --diff; NULL: none */
 	bool done;  /* nothing more to do, leave with cli->status */
 };
@@ -81,6 +88,7 @@ static void print_usage(FILE *out)
 	      "  kvway check -c FILE                         only say what is wrong in it\n"
 	      "  kvway check -c FILE --diff RUNNING          what a reload from RUNNING would change\n"
 	      "  kvway [--listen ADDR] --worker URL ...      run without a file\n"
+	      "  kvway render --worker URL ...               the file that flags, or a file, amount to\n"
 	      "  kvway explain < request.json                which worker would get it, and why\n",
 		out);
 }
@@ -113,6 +121,9 @@ static void print_help(FILE *out)
 
 		fprintf(out, "%*s%s\n", used < 27 ? 27 - used : 1, "", settings[i].help);
 	}
+	fputs("  Flags of vLLM production-stack's router, such as --static-backends and --routing-logic,\n"
+	      "  are understood too: config/REFERENCE.md lists them, kvway render shows what they become.\n",
+		out);
 	fputs("\n  -h, --help               this text\n"
 	      "  -V, --version            version of kvway\n"
 	      "\nStrategies:\n",
@@ -147,6 +158,8 @@ static void report_unknown_flag(struct reader *r, const char *argument)
 		kvw_suggest_offer(&near, settings[i].name, settings[i].name);
 	for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++)
 		kvw_suggest_offer(&near, others[i], others[i]);
+	for (size_t i = 0; i < KVW_STACK_FLAG_COUNT; i++)
+		kvw_suggest_offer(&near, kvw_stack_flags[i].flag + 2, kvw_stack_flags[i].flag + 2);
 	fprintf(r->err, "kvway: unknown flag %s", argument);
 	if (near.best != NULL)
 		fprintf(r->err, "; did you mean `--%s`?", near.best);
@@ -160,15 +173,34 @@ static void take_twice(struct reader *r, const char *flag)
 	fail_usage(r);
 }
 
+static void note_given(struct reader *r, const char *name, const char *key)
+{
+	if (r->given == NULL) {
+		r->given = name;
+		r->given_key = key;
+	}
+}
+
+/* A flag of production-stack's router. */
+static void take_stack_flag(struct reader *r, size_t index, const char *value)
+{
+	const struct kvw_stack_flag *flag = &kvw_stack_flags[index];
+
+	for (size_t i = 0; i < r->flags.stack_count && !r->done; i++)
+		if (r->stack[i].flag == index)
+			take_twice(r, flag->flag);
+	if (r->done)
+		return;
+	note_given(r, flag->flag + 2, flag->use == KVW_STACK_ONLY || flag->keys[0] == '\0' ? NULL : flag->keys);
+	r->stack[r->flags.stack_count++] = (struct kvw_stack_given){index, value};
+}
+
 static void take_setting(struct reader *r, const struct setting *setting, const char *value)
 {
 	const char **field;
 	char flag[32];
 
-	if (r->given == NULL) {
-		r->given = setting->name;
-		r->given_key = setting->key;
-	}
+	note_given(r, setting->name, setting->key);
 	if (setting->offset == SIZE_MAX) {
 		r->workers[r->flags.worker_count++] = value;
 		return;
@@ -184,7 +216,9 @@ static void take_setting(struct reader *r, const struct setting *setting, const 
 
 static void take_option(struct reader *r, int option, const char *argument)
 {
-	if (option >= OPTION_SETTING) {
+	if (option >= OPTION_STACK) {
+		take_stack_flag(r, (size_t)(option - OPTION_STACK), optarg);
+	} else if (option >= OPTION_SETTING) {
 		take_setting(r, &settings[option - OPTION_SETTING], optarg);
 	} else if (option == OPTION_CONFIG && r->cli->config_path != NULL) {
 		take_twice(r, "-c");
@@ -216,7 +250,7 @@ static void take_option(struct reader *r, int option, const char *argument)
 
 static void read_options(struct reader *r, int argc, char **argv)
 {
-	struct option options[SETTING_COUNT + 5] = {
+	struct option options[SETTING_COUNT + KVW_STACK_FLAG_COUNT + 5] = {
 		{"config", required_argument, NULL, OPTION_CONFIG},
 		{"diff", required_argument, NULL, OPTION_DIFF},
 		{"help", no_argument, NULL, OPTION_HELP},
@@ -227,6 +261,11 @@ static void read_options(struct reader *r, int argc, char **argv)
 	for (size_t i = 0; i < SETTING_COUNT; i++)
 		options[4 + i] = (struct option){
 			settings[i].name, required_argument, NULL, OPTION_SETTING + (int)i};
+	for (size_t i = 0, at = 4 + SETTING_COUNT; i < KVW_STACK_FLAG_COUNT; i++)
+		if (kvw_stack_flags[i].use != KVW_STACK_SHARED)
+			options[at++] = (struct option){kvw_stack_flags[i].flag + 2,
+				kvw_stack_flags[i].argument != NULL ? required_argument : no_argument,
+				NULL, OPTION_STACK + (int)i};
 	opterr = 0;
 	optind = 0; /* glibc: start over, forget a former call */
 	while (!r->done) {
@@ -237,21 +276,30 @@ static void read_options(struct reader *r, int argc, char **argv)
 	}
 }
 
-/* Words that are no flags: at most `check`; `explain` was seen before. */
+/* Words that are no flags: at most one of `check` and `render`; `explain` was seen before. */
 static void read_words(struct reader *r, int argc, char **argv)
 {
+	static const char *const words[] = {
+		[COMMAND_CHECK] = "check", [COMMAND_RENDER] = "render"};
 	struct kvw_suggest near;
 
 	for (int i = optind; i < argc && !r->done; i++) {
-		if (!r->check && strcmp(argv[i], "check") == 0) {
-			r->check = true;
+		enum command command = COMMAND_RENDER;
+
+		while (command != COMMAND_RUN && strcmp(argv[i], words[command]) != 0)
+			command--;
+		if (r->command == COMMAND_RUN && command != COMMAND_RUN) {
+			r->command = command;
 			continue;
 		}
 		kvw_suggest_start(&near, argv[i]);
 		kvw_suggest_offer(&near, "check", "check");
+		kvw_suggest_offer(&near, "render", "render");
 		kvw_suggest_offer(&near, "explain", "explain");
 		fprintf(r->err,
-			"kvway: found `%s`, expected flags, the word `check`, or `explain` in front", argv[i]);
+			"kvway: found `%s`, expected flags, one of the words `check` and `render`, or "
+			"`explain` in front",
+			argv[i]);
 		if (near.best != NULL)
 			fprintf(r->err, "; did you mean `%s`?", near.best);
 		fputc('\n', r->err);
@@ -264,19 +312,22 @@ static void check_combination(struct reader *r)
 	const char *path = r->cli->config_path;
 
 	if (path != NULL && r->given != NULL) {
-		fprintf(r->err,
-			"kvway: --%s together with -c: with a file every setting is in the file; "
-			"set `%s` in %s\n",
-			r->given, r->given_key, path);
+		fprintf(r->err, "kvway: --%s together with -c: with a file every setting is in the file",
+			r->given);
+		if (r->given_key != NULL)
+			fprintf(r->err, "; set `%s` in %s", r->given_key, path);
+		fputc('\n', r->err);
 		fail_usage(r);
-	} else if (r->diff != NULL && !r->check) {
+	} else if (r->diff != NULL && r->command != COMMAND_CHECK) {
 		fputs("kvway: --diff without `check`: give kvway check -c NEW --diff RUNNING\n", r->err);
 		fail_usage(r);
-	} else if (path == NULL && r->flags.worker_count == 0) {
-		if (r->given != NULL || r->check)
+	} else if (path == NULL && r->flags.worker_count + r->flags.stack_count == 0) {
+		if (r->given != NULL || r->command != COMMAND_RUN)
 			fprintf(r->err,
 				"kvway: %s%s: give -c FILE, or --worker URL for each worker\n",
-				r->given != NULL ? "no worker given with --" : "nothing to check",
+				r->given != NULL                  ? "no worker given with --"
+				: r->command == COMMAND_CHECK ? "nothing to check"
+							      : "nothing to render",
 				r->given != NULL ? r->given : "");
 		else
 			print_usage(r->err);
@@ -323,6 +374,35 @@ static void check_diff(struct reader *r, const struct kvw_config *config)
 	kvw_config_destroy(running);
 }
 
+/* Flags without an effect: what their users expect of them. */
+static void explain_stack_flags(const struct reader *r)
+{
+	for (size_t i = 0; i < r->flags.stack_count; i++) {
+		const struct kvw_stack_flag *flag = &kvw_stack_flags[r->stack[i].flag];
+
+		if (flag->use == KVW_STACK_NOTE)
+			fprintf(r->err, "kvway: %s has no effect: %s\n", flag->flag, flag->text);
+	}
+}
+
+static void check(struct reader *r, const struct kvw_config *config)
+{
+	fprintf(r->out, "%s: ok, %zu worker%s, strategy %s\n",
+		r->cli->config_path != NULL ? r->cli->config_path : "flags", config->worker_count,
+		config->worker_count == 1 ? "" : "s", config->routing_strategy);
+	if (r->diff != NULL)
+		check_diff(r, config);
+}
+
+static void render(struct reader *r, const struct kvw_config *config)
+{
+	fputs("# Keys that are not here have their defaults.\n", r->out);
+	if (kvw_config_write(r->out, config, kvw_strategies) == KVW_OK)
+		return;
+	fputs("kvway: out of memory\n", r->err);
+	r->cli->status = KVW_CLI_FAILED;
+}
+
 static void load(struct reader *r)
 {
 	struct kvw_config *config = NULL;
@@ -334,12 +414,12 @@ static void load(struct reader *r)
 		r->done = true;
 		return;
 	}
-	if (r->check) {
-		fprintf(r->out, "%s: ok, %zu worker%s, strategy %s\n",
-			path != NULL ? path : "flags", config->worker_count,
-			config->worker_count == 1 ? "" : "s", config->routing_strategy);
-		if (r->diff != NULL)
-			check_diff(r, config);
+	explain_stack_flags(r);
+	if (r->command != COMMAND_RUN) {
+		if (r->command == COMMAND_CHECK)
+			check(r, config);
+		else
+			render(r, config);
 		kvw_config_destroy(config);
 		r->done = true;
 		return;
@@ -361,6 +441,7 @@ enum kvw_cli_action kvw_cli_parse(int argc, char **argv, FILE *out, FILE *err, s
 		return KVW_CLI_EXIT;
 	}
 	r.flags.workers = r.workers;
+	r.flags.stack = r.stack;
 	read_options(&r, argc, argv);
 	if (!r.done)
 		read_words(&r, argc, argv);

@@ -1,9 +1,14 @@
 """What the command line does beyond starting a router: comparing files, understanding others' flags."""
 
+import signal
 import subprocess
 
-from rig.router import PROGRAM
-from rig.wait import PATIENCE
+import pytest
+
+from rig.client import CHAT, ask, chat_body
+from rig.router import PROGRAM, Process
+from rig.wait import PATIENCE, Port, until
+from rig.wire import Closed
 
 
 def run(*argv):
@@ -53,3 +58,74 @@ def test_check_of_a_broken_file_is_no_difference(tmp_path):
         done = run("check", "-c", pair[0], "--diff", pair[1])
         assert done.returncode == 1
         assert f"{running}:1:1: lisen: " in done.stderr
+
+
+def stack_flags(fleet, *more):
+    return [
+        *("--service-discovery", "static"),
+        *("--static-backends", ",".join(worker.url for worker in fleet)),
+        *("--static-models", ",".join("tiny" for _ in fleet)),
+        *("--static-model-types", ",".join("chat" for _ in fleet)),
+        *("--routing-logic", "session", "--session-key", "x-user-id"),
+        *("--engine-stats-interval", "10", "--request-stats-window", "10"),
+        *("--log-level", "warning", "--log-stats", "--log-stats-interval", "10"),
+        *more,
+    ]
+
+
+def ready(process, port):
+    assert process.alive(), process.log()
+    try:
+        return ask(port, "GET", "/ready").status == 200
+    except (OSError, Closed):
+        return False
+
+
+def test_a_command_line_of_production_stack_starts_kvway(workers, tmp_path):
+    """Sessions stick by the header that the command line names."""
+    fleet = workers(3)
+    listen, admin = Port(), Port()
+    flags = stack_flags(fleet, "--host", "127.0.0.1", "--port", str(listen.number))
+    process = Process([PROGRAM, *flags, "--admin", f"127.0.0.1:{admin.number}"], tmp_path / "log")
+    try:
+        until(lambda: ready(process, listen.number), 10, "ready")
+        headers = [("x-user-id", "alice")]
+        for i in range(6):
+            answer = ask(listen.number, "POST", CHAT, headers=headers, body=chat_body(f"{i}"))
+            assert answer.status == 200
+        assert sorted(len(worker.requests) for worker in fleet) == [0, 0, 6]
+        assert "--log-stats has no effect: " in process.log()
+        process.signal(signal.SIGTERM)
+        assert process.wait(10) == 0
+    finally:
+        process.kill()
+        listen.close()
+        admin.close()
+
+
+def test_render_writes_the_file_that_flags_amount_to(workers, tmp_path):
+    flags = stack_flags(workers(2), "--port", "8000")
+    done = run("render", *flags)
+    assert done.returncode == 0, done.stderr
+    path = tmp_path / "kvway.yaml"
+    path.write_text(done.stdout)
+    assert "strategy: session" in done.stdout
+    done = run("check", *flags, "--diff", path)
+    assert done.returncode == 0
+    assert "no difference" in done.stdout
+    assert run("render", "-c", path).stdout == path.read_text()
+
+
+@pytest.mark.parametrize(
+    ("flags", "says"),
+    [
+        (["--callbacks", "a.b"], "--callbacks: found a flag that kvway has no use for, expected "),
+        (["--service-discovery", "k8s"], "--service-discovery: found `k8s`, expected `static`"),
+        (["--session-kye", "x"], "unknown flag --session-kye; did you mean `--session-key`?"),
+        (["--routing-logic", "kvawre"], "did you mean `kvaware`?"),
+    ],
+)
+def test_flags_that_cannot_be_taken_are_named(flags, says):
+    done = run("--static-backends", "http://127.0.0.1:1", *flags)
+    assert done.returncode == 2
+    assert says in done.stderr

@@ -9,6 +9,7 @@
 
 #include "helpers.h"
 #include "config/diff.h"
+#include "config/stack_flags.h"
 #include "tests/unit/suite.h"
 
 static long allowed = -1; /* allocations until failure; below 0: no limit */
@@ -91,7 +92,7 @@ static const char wrong[] = "lisen: a\n"
 			    "  - url: http://a:1\n"
 			    "  - nothing\n";
 
-enum source { FROM_FILE, FROM_FLAGS };
+enum source { FROM_FILE, FROM_FLAGS, FROM_STACK_FLAGS };
 
 static enum kvw_err load_once(
 	enum source source, const char *text, FILE *errors, struct kvw_config **config)
@@ -100,6 +101,20 @@ static enum kvw_err load_once(
 	const struct kvw_config_flags flags = {
 		.listen = "0.0.0.0:1", .workers = workers, .worker_count = 2};
 
+	struct kvw_stack_given stack[3];
+	const struct kvw_config_flags stack_flags = {.stack = stack, .stack_count = 3};
+
+	if (source == FROM_STACK_FLAGS) {
+		for (size_t i = 0; i < KVW_STACK_FLAG_COUNT; i++) {
+			if (kvw_stack_flags[i].use == KVW_STACK_BACKENDS)
+				stack[0] = (struct kvw_stack_given){i, "http://a:1,http://b:1,http://a:1"};
+			if (kvw_stack_flags[i].use == KVW_STACK_MODELS)
+				stack[1] = (struct kvw_stack_given){i, "m,n,o"};
+			if (kvw_stack_flags[i].use == KVW_STACK_LIST)
+				stack[2] = (struct kvw_stack_given){i, "x-user-id"};
+		}
+		return kvw_config_from_flags(&stack_flags, test_strategies, errors, config);
+	}
 	if (source == FROM_FILE)
 		return kvw_config_parse(
 			"t.yaml", text, strlen(text), test_strategies, errors, config);
@@ -200,6 +215,12 @@ START_TEST(test_diff)
 }
 END_TEST
 
+START_TEST(test_stack_flags)
+{
+	ck_assert_int_gt(starve(FROM_STACK_FLAGS, NULL, KVW_OK), 40);
+}
+END_TEST
+
 START_TEST(test_file_buffer)
 {
 	struct kvw_config *config = NULL;
@@ -227,6 +248,7 @@ int main(void)
 	tcase_add_test(tc, test_broken_file);
 	tcase_add_test(tc, test_flags);
 	tcase_add_test(tc, test_diff);
+	tcase_add_test(tc, test_stack_flags);
 	tcase_add_test(tc, test_file_buffer);
 	return run_tcase("config memory", tc);
 }

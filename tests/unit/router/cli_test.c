@@ -67,17 +67,34 @@ static const struct wrong wrongs[] = {
 	{"", "Usage:\n  kvway -c FILE"},
 	{"check", "kvway: nothing to check: give -c FILE"},
 	{"chekc",
-		"kvway: found `chekc`, expected flags, the word `check`, or `explain` in front; "
+		"kvway: found `chekc`, expected flags, one of the words `check` and `render`, or `explain` in front; "
 		"did you mean `check`?"},
-	{"-c f.yaml explain", "kvway: found `explain`, expected flags, the word `check`, or `explain` in "
-			      "front; did you mean `explain`?\n"},
+	{"-c f.yaml explain", "kvway: found `explain`, expected flags, one of the words `check` and "
+			      "`render`, or `explain` in front; did you mean `explain`?\n"},
 	{"check check -c f", "kvway: found `check`, expected flags"},
 	{"serve -c f",
-		"kvway: found `serve`, expected flags, the word `check`, or `explain` in front\n"},
+		"kvway: found `serve`, expected flags, one of the words `check` and `render`, or `explain` in "
+		"front\n"},
 	{"--lisen 0.0.0.0:1", "kvway: unknown flag --lisen; did you mean `--listen`?\n"},
 	{"--wroker=http://a:1",
 		"kvway: unknown flag --wroker=http://a:1; did you mean `--worker`?\n"},
-	{"--port 80", "kvway: unknown flag --port\n"},
+	{"--prot 80", "kvway: unknown flag --prot; did you mean `--port`?\n"},
+	{"--static-bakcends http://a:1",
+		"kvway: unknown flag --static-bakcends; did you mean `--static-backends`?\n"},
+	{"render", "kvway: nothing to render: give -c FILE"},
+	{"render check -c f", "kvway: found `check`, expected flags"},
+	{"--port 1 --port 2", "kvway: --port was given twice\n"},
+	{"--log-stats -c f.yaml",
+		"kvway: --log-stats together with -c: with a file every setting is in the file\nTry"},
+	{"-c f.yaml --routing-logic session",
+		"kvway: --routing-logic together with -c: with a file every setting is in the file; set "
+		"`routing.strategy` in f.yaml\n"},
+	{"--log-stats=yes --port 1", "kvway: --log-stats=yes: this flag takes no value\n"},
+	{"--service-discovery k8s --static-backends http://a:1",
+		"--service-discovery: found `k8s`, expected `static`, with --static-backends: "},
+	{"--port 1", "--static-backends: found nothing, expected the workers' URLs"},
+	{"--static-backends http://a:1 --listen a:1 --host b",
+		"--host: found together with --listen, expected one of the two: both set `listen`\n"},
 	{"-x", "kvway: unknown flag -x\n"},
 	{"-xh", "kvway: unknown flag -x\n"},
 	{"--listen", "kvway: --listen needs a value\n"},
@@ -141,6 +158,52 @@ START_TEST(test_run_with_flags)
 	ck_assert_str_eq(called.cli.config->log_access, "stderr");
 	ck_assert_uint_eq(called.cli.config->worker_count, 2);
 	ck_assert_str_eq(called.cli.config->workers[1].url, "http://b:2");
+	called_release(&called);
+}
+END_TEST
+
+/* As users of production-stack's router start it. */
+START_TEST(test_stack_flags)
+{
+	struct called called = call("--service-discovery static --static-backends http://a:1,http://b:2 "
+				    "--static-models m,n --routing-logic roundrobin --port 81 --log-stats "
+				    "--log-level warning --admin 127.0.0.1:82");
+
+	ck_assert_msg(called.action == KVW_CLI_RUN, "%s", called.err);
+	ck_assert_str_eq(
+		called.err, "kvway: --log-stats has no effect: the numbers are in `/metrics`\n");
+	ck_assert_str_eq(called.out, "");
+	ck_assert_str_eq(called.cli.config->listen, "0.0.0.0:81");
+	ck_assert_str_eq(called.cli.config->admin_listen, "127.0.0.1:82");
+	ck_assert_str_eq(called.cli.config->routing_strategy, "roundrobin");
+	ck_assert_uint_eq(called.cli.config->worker_count, 2);
+	ck_assert_str_eq(called.cli.config->workers[1].models.items[0], "n");
+	called_release(&called);
+}
+END_TEST
+
+START_TEST(test_render)
+{
+	struct called called = call("render --static-backends http://a:1,http://b:2,http://a:1/ "
+				    "--static-models m,n,o --session-key x-user-id --engine-stats-interval 60");
+
+	ck_assert_int_eq(called.action, KVW_CLI_EXIT);
+	ck_assert_int_eq(called.cli.status, KVW_CLI_OK);
+	ck_assert_str_eq(called.err, "");
+	ck_assert_str_eq(called.out, "# Keys that are not here have their defaults.\n"
+				     "listen: 0.0.0.0:8001\n"
+				     "routing:\n"
+				     "  strategy: prefixaware\n"
+				     "  session:\n"
+				     "    headers: [x-user-id]\n"
+				     "    body_fields: [x-user-id]\n"
+				     "health:\n"
+				     "  metrics_interval: 1m\n"
+				     "workers:\n"
+				     "  - url: http://a:1\n"
+				     "    models: [m, o]\n"
+				     "  - url: http://b:2\n"
+				     "    models: [n]\n");
 	called_release(&called);
 }
 END_TEST
@@ -308,6 +371,8 @@ int main(void)
 
 	tcase_add_loop_test(tc, test_wrong_usage, 0, (int)(sizeof(wrongs) / sizeof(wrongs[0])));
 	tcase_add_test(tc, test_run_with_flags);
+	tcase_add_test(tc, test_stack_flags);
+	tcase_add_test(tc, test_render);
 	tcase_add_test(tc, test_files);
 	tcase_add_test(tc, test_diff);
 	tcase_add_test(tc, test_missing_file);

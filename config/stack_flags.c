@@ -1,0 +1,395 @@
+/*
+ * stack_flags.c - see stack_flags.h.
+ *
+ * Each flag becomes text for its key and goes the way of a user's text, so that types, ranges and rules
+ * are those of a file. `listen` and `workers` are made of two flags each, once all were seen.
+ */
+#include "config/stack_flags.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "settings/address.h"
+
+const struct kvw_stack_flag kvw_stack_flags[KVW_STACK_FLAG_COUNT] = {
+#define KVW_STACK_FLAG(flag, argument, use, keys, text)                                            \
+	{flag, argument, KVW_STACK_##use, keys, text},
+#include "config/stack_flags.def"
+};
+
+/* What only makes sense together. Borrowed; NULL: not given. */
+struct joined {
+	const char *host, *port, *backends, *models;
+};
+
+/* Entries of a list with commas between them. */
+struct entries {
+	char *text; /* owned: a copy with NULs for commas */
+	char **items;
+	size_t count;
+};
+
+static void entries_finish(struct entries *entries)
+{
+	free(entries->text);
+	free(entries->items);
+}
+
+/* Spaces around entries do not count. entries_finish must follow. */
+static enum kvw_err entries_init(struct entries *entries, const char *text)
+{
+	union kvw_value copy;
+	size_t most = 1;
+	char *rest;
+
+	for (const char *c = text; *c != '\0'; c++)
+		most += *c == ',';
+	if (kvw_text_copy(kvw_slice_of(text), &copy) != KVW_OK)
+		return KVW_ENOMEM;
+	*entries = (struct entries){.text = copy.text, .items = calloc(most, sizeof(char *))};
+	if (entries->items == NULL)
+		return KVW_ENOMEM;
+	rest = copy.text;
+	while (entries->count < most) {
+		char *item = rest, *end = rest + strcspn(rest, ",");
+
+		rest = end + 1;
+		item += strspn(item, " ");
+		while (end > item && end[-1] == ' ')
+			end--;
+		*end = '\0';
+		entries->items[entries->count++] = item;
+	}
+	return KVW_OK;
+}
+
+static void report_found(
+	struct kvw_build *build, const char *flag, const char *found, const char *expected)
+{
+	const struct kvw_place place = {.flag = flag};
+	char quoted[KVW_REPORT_QUOTE];
+
+	kvw_report_mistake(build->walk.report, place, NULL, "found %s, expected %s",
+		found[0] != '\0' ? kvw_report_quote(quoted, found, strlen(found)) : "empty text",
+		expected);
+}
+
+/* --- one flag, its own keys ------------------------------------------------------------------- */
+
+static bool is_number(const char *text, long least, long most)
+{
+	size_t digits = strspn(text, "0123456789");
+
+	return digits > 0 && digits < 9 && text[digits] == '\0' && atol(text) >= least &&
+	       atol(text) <= most;
+}
+
+static enum kvw_err set_text(
+	struct kvw_build *build, const char *key, const char *flag, const char *text)
+{
+	return kvw_build_set_flag(build, kvw_own_find_key(&build->own, key), flag, text);
+}
+
+static enum kvw_err set_seconds(
+	struct kvw_build *build, const char *key, const char *flag, const char *text)
+{
+	char duration[16];
+
+	if (!is_number(text, 0, 99999999)) {
+		report_found(build, flag, text, "a whole number of seconds");
+		return KVW_OK;
+	}
+	snprintf(duration, sizeof(duration), "%lds", atol(text));
+	return set_text(build, key, flag, duration);
+}
+
+static enum kvw_err set_port(
+	struct kvw_build *build, const char *key, const char *flag, const char *text)
+{
+	char address[32];
+
+	if (!is_number(text, 1, UINT16_MAX)) {
+		report_found(build, flag, text, "a port from 1 to 65535");
+		return KVW_OK;
+	}
+	snprintf(address, sizeof(address), "0.0.0.0:%ld", atol(text));
+	return set_text(build, key, flag, address);
+}
+
+/* Keys that are lists, all with this one name in them. */
+static enum kvw_err set_lists(
+	struct kvw_build *build, const char *keys, const char *flag, const char *text)
+{
+	const struct kvw_key name = {.path = "", .type = &kvw_type_TOKEN, .min = "", .max = ""};
+	const struct kvw_given given = {.place = {.flag = flag}, .text = kvw_slice_of(text)};
+	char *parsed = NULL, path[KVW_SCHEMA_MAX_PATH];
+	enum kvw_err err;
+	bool valid;
+
+	err = kvw_walk_value(&build->walk, &name, "", &given, &parsed, &valid);
+	free(parsed);
+	while (err == KVW_OK && valid && *keys != '\0') {
+		size_t len = strcspn(keys, " ");
+
+		snprintf(path, sizeof(path), "%.*s", (int)len, keys);
+		err = kvw_build_set_flag_list(
+			build, kvw_own_find_key(&build->own, path), flag, text);
+		keys += len;
+		keys += *keys == ' ';
+	}
+	return err;
+}
+
+static void check_only(
+	struct kvw_build *build, const struct kvw_stack_flag *flag, const char *value)
+{
+	if (strcmp(value, flag->keys) != 0)
+		report_found(build, flag->flag, value, flag->text);
+}
+
+static void refuse(struct kvw_build *build, const struct kvw_stack_flag *flag)
+{
+	const struct kvw_place place = {.flag = flag->flag};
+
+	kvw_report_mistake(build->walk.report, place, NULL,
+		"found a flag that kvway has no use for, expected %s", flag->text);
+}
+
+static enum kvw_err apply_one(struct kvw_build *build, const struct kvw_stack_flag *flag,
+	const char *value, struct joined *joined)
+{
+	switch (flag->use) {
+	case KVW_STACK_TEXT:
+		return set_text(build, flag->keys, flag->flag, value);
+	case KVW_STACK_SECONDS:
+		return set_seconds(build, flag->keys, flag->flag, value);
+	case KVW_STACK_LIST:
+		return set_lists(build, flag->keys, flag->flag, value);
+	case KVW_STACK_LMCACHE_PORT:
+		return set_port(build, flag->keys, flag->flag, value);
+	case KVW_STACK_HOST:
+		joined->host = value;
+		break;
+	case KVW_STACK_PORT:
+		joined->port = value;
+		break;
+	case KVW_STACK_BACKENDS:
+		joined->backends = value;
+		break;
+	case KVW_STACK_MODELS:
+		joined->models = value;
+		break;
+	case KVW_STACK_ONLY:
+		check_only(build, flag, value);
+		break;
+	case KVW_STACK_REFUSED:
+		refuse(build, flag);
+		break;
+	case KVW_STACK_NOTE:
+	case KVW_STACK_SHARED:
+		break;
+	}
+	return KVW_OK;
+}
+
+/* --- listen ----------------------------------------------------------------------------------- */
+
+/* An IPv6 address gets its brackets. */
+static enum kvw_err set_listen(struct kvw_build *build, const struct joined *joined)
+{
+	const char *host = joined->host != NULL ? joined->host : "0.0.0.0";
+	const char *port = joined->port != NULL ? joined->port : "8001";
+	bool bare = strchr(host, ':') != NULL && host[0] != '[';
+	char address[KVW_ADDRESS_MAX_HOST + 32];
+	int len;
+
+	if (joined->host == NULL && joined->port == NULL && build->met[KVW_KEY_listen].given)
+		return KVW_OK; /* --listen */
+	if (!is_number(port, 1, UINT16_MAX)) {
+		report_found(build, "--port", port, "a port from 1 to 65535");
+		return KVW_OK;
+	}
+	len = snprintf(address, sizeof(address), "%s%s%s:%ld", bare ? "[" : "", host,
+		bare ? "]" : "", atol(port));
+	if (len >= (int)sizeof(address)) {
+		report_found(build, "--host", host, "a host name or IP address");
+		return KVW_OK;
+	}
+	return kvw_build_set_flag(
+		build, KVW_KEY_listen, joined->host != NULL ? "--host" : "--port", address);
+}
+
+/* --- workers ---------------------------------------------------------------------------------- */
+
+/* An earlier worker with the URL of the newest; NULL: there is none. */
+static struct kvw_worker_config *same_url(struct kvw_build *build)
+{
+	struct kvw_worker_config *newest = kvw_build_newest_worker(build);
+
+	for (size_t i = 0; newest->url != NULL && i + 1 < build->config->worker_count; i++)
+		if (build->config->workers[i].url != NULL &&
+			strcmp(build->config->workers[i].url, newest->url) == 0)
+			return &build->config->workers[i];
+	return NULL;
+}
+
+/* A name that is there already stays there once. */
+static enum kvw_err add_model(
+	struct kvw_build *build, struct kvw_worker_config *worker, const char *model)
+{
+	const struct kvw_key name = {.path = "", .type = &kvw_type_STRING, .min = "", .max = ""};
+	const struct kvw_given given = {
+		.place = {.flag = "--static-models"}, .text = kvw_slice_of(model)};
+	struct kvw_strings *models = &worker->models;
+	char *copy = NULL, **items;
+	enum kvw_err err;
+	bool valid;
+
+	if (model[0] == '\0') {
+		report_found(build, "--static-models", model, "a model's name between commas");
+		return KVW_OK;
+	}
+	for (size_t i = 0; i < models->count; i++)
+		if (strcmp(models->items[i], model) == 0)
+			return KVW_OK;
+	err = kvw_walk_value(&build->walk, &name, "", &given, &copy, &valid);
+	if (err != KVW_OK || !valid)
+		return err;
+	items = calloc(models->count + 1, sizeof(*items));
+	if (items == NULL) {
+		free(copy);
+		return KVW_ENOMEM;
+	}
+	if (models->count > 0)
+		memcpy(items, models->items, models->count * sizeof(*items));
+	items[models->count++] = copy;
+	free(models->items);
+	models->items = items;
+	return KVW_OK;
+}
+
+/* model NULL: kvway asks the worker. */
+static enum kvw_err add_backend(struct kvw_build *build, const char *url, const char *model)
+{
+	const struct kvw_place place = {.flag = "--static-backends"};
+	struct kvw_met met[KVW_WORKER_KEY_COUNT] = {[KVW_WORKER_KEY_url] = {place, true, false},
+		[KVW_WORKER_KEY_models] = {place, model != NULL, model != NULL}};
+	const struct kvw_given given = {.place = place, .text = kvw_slice_of(url)};
+	struct kvw_worker_config *worker, *earlier;
+	enum kvw_err err;
+
+	kvw_build_add_worker(build);
+	worker = kvw_build_newest_worker(build);
+	err = kvw_walk_value(&build->walk, &kvw_worker_keys[KVW_WORKER_KEY_url], "url", &given,
+		worker, &met[KVW_WORKER_KEY_url].valid);
+	if (err != KVW_OK)
+		return err;
+	earlier = model != NULL ? same_url(build) : NULL;
+	if (earlier != NULL) {
+		kvw_build_drop_worker(build);
+		return add_model(build, earlier, model);
+	}
+	if (model != NULL)
+		err = add_model(build, worker, model);
+	return err == KVW_OK ? kvw_build_end_worker(build, met, place) : err;
+}
+
+static enum kvw_err add_backends(
+	struct kvw_build *build, const struct entries *urls, const struct entries *models)
+{
+	enum kvw_err err = KVW_OK;
+	char expected[96];
+
+	if (models->count > 0 && models->count != urls->count) {
+		snprintf(expected, sizeof(expected),
+			"one for each of --static-backends, in the same order: %zu", urls->count);
+		kvw_report_mistake(build->walk.report,
+			(struct kvw_place){.flag = "--static-models"}, NULL,
+			"found %zu names, expected %s", models->count, expected);
+		return KVW_OK;
+	}
+	if (urls->count > KVW_MAX_WORKERS) {
+		kvw_report_mistake(build->walk.report,
+			(struct kvw_place){.flag = "--static-backends"}, NULL,
+			"found %zu workers, expected at most %d", urls->count, KVW_MAX_WORKERS);
+		return KVW_OK;
+	}
+	err = kvw_build_reserve_workers(build, urls->count);
+	for (size_t i = 0; i < urls->count && err == KVW_OK; i++)
+		err = add_backend(
+			build, urls->items[i], models->count > 0 ? models->items[i] : NULL);
+	return err;
+}
+
+static enum kvw_err set_workers(struct kvw_build *build, const struct joined *joined, bool others)
+{
+	const struct kvw_place place = {.flag = "--static-backends"};
+	struct entries urls = {0}, models = {0};
+	enum kvw_err err;
+
+	if (others) {
+		if (joined->backends != NULL)
+			kvw_report_mistake(build->walk.report, place, NULL,
+				"found together with --worker, expected one of the two");
+		else if (joined->models != NULL)
+			report_found(build, "--static-models", joined->models,
+				"--static-backends with it, in place of --worker");
+		return KVW_OK;
+	}
+	if (joined->backends == NULL) {
+		kvw_report_mistake(build->walk.report, place, NULL,
+			"found nothing, expected the workers' URLs, "
+			"http://HOST:PORT,http://HOST:PORT");
+		return KVW_OK;
+	}
+	err = entries_init(&urls, joined->backends);
+	if (err == KVW_OK && joined->models != NULL)
+		err = entries_init(&models, joined->models);
+	if (err == KVW_OK)
+		err = add_backends(build, &urls, &models);
+	entries_finish(&urls);
+	entries_finish(&models);
+	return err;
+}
+
+/* --- all -------------------------------------------------------------------------------------- */
+
+/* That router's controller listens without a flag. */
+static enum kvw_err set_lmcache_default(struct kvw_build *build)
+{
+	const struct kvw_met *strategy = &build->met[KVW_KEY_routing_strategy];
+
+	if (!strategy->valid || strcmp(build->config->routing_strategy, "kvaware") != 0 ||
+		build->met[KVW_KEY_kvaware_lmcache_pull].given)
+		return KVW_OK;
+	return kvw_build_set_flag(
+		build, KVW_KEY_kvaware_lmcache_pull, "--lmcache-controller-port", "0.0.0.0:9000");
+}
+
+enum kvw_err kvw_stack_apply(struct kvw_build *build, const struct kvw_config_flags *flags)
+{
+	struct joined joined = {0};
+	enum kvw_err err = KVW_OK;
+
+	for (size_t i = 0; i < flags->stack_count && err == KVW_OK; i++)
+		err = apply_one(build, &kvw_stack_flags[flags->stack[i].flag],
+			flags->stack[i].value, &joined);
+	if (err == KVW_OK)
+		err = set_listen(build, &joined);
+	if (err == KVW_OK)
+		err = set_lmcache_default(build);
+	if (err == KVW_OK)
+		err = set_workers(build, &joined, flags->worker_count > 0);
+	return err;
+}
+
+const char *kvw_stack_log_level(const char *level)
+{
+	static const char *const pairs[][2] = {
+		{"warning", "warn"}, {"critical", "error"}, {"trace", "debug"}};
+
+	for (size_t i = 0; level != NULL && i < sizeof(pairs) / sizeof(pairs[0]); i++)
+		if (strcmp(level, pairs[i][0]) == 0)
+			return pairs[i][1];
+	return level;
+}

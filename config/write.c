@@ -1,0 +1,116 @@
+/*
+ * write.c - see write.h.
+ *
+ * Keys come section by section, as in the reference; a section is opened when its first key is written.
+ */
+#include "config/write.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "config/own_keys.h"
+
+#define ANY_WORKER "workers: [{url: http://127.0.0.1:8000}]"
+
+struct writer {
+	FILE *out;
+	const struct kvw_config *config, *defaults;
+	const char *open; /* path of the section that was written last */
+};
+
+/* Writes `api_key: TEXT` at this depth. */
+static enum kvw_err write_value(
+	FILE *out, const struct kvw_key *key, const void *values, const char *name, size_t depth)
+{
+	char *text = NULL;
+	enum kvw_err err = kvw_key_text(key, values, &text);
+
+	if (err != KVW_OK)
+		return err;
+	fprintf(out, "%*s%s%s: %s\n", (int)(2 * depth), "", key->type->secret ? "# " : "", name,
+		text);
+	free(text);
+	return KVW_OK;
+}
+
+/* Lines for the sections down to this one that are not open; returns the depth of its keys. */
+static size_t open_section(struct writer *w, const char *section)
+{
+	size_t depth = 0, len;
+	bool same = true;
+
+	for (const char *part = section; *part != '\0'; part += len + (part[len] == '.')) {
+		size_t end = (size_t)(part - section) + strcspn(part, ".");
+
+		len = strcspn(part, ".");
+		same = same && strncmp(w->open, section, end) == 0 &&
+		       (w->open[end] == '\0' || w->open[end] == '.');
+		if (!same)
+			fprintf(w->out, "%*s%.*s:\n", (int)(2 * depth), "", (int)len, part);
+		depth++;
+	}
+	w->open = section;
+	return depth;
+}
+
+/* Those that readers look for are always there. */
+static bool is_written(const struct writer *w, const struct kvw_key *key)
+{
+	return strcmp(key->path, "listen") == 0 || strcmp(key->path, "routing.strategy") == 0 ||
+	       !kvw_key_same(key, w->config, w->defaults);
+}
+
+static enum kvw_err write_keys(struct writer *w, const struct kvw_schema *schema)
+{
+	enum kvw_err err = KVW_OK;
+
+	for (size_t s = 0; s < schema->section_count; s++) {
+		const char *section = schema->sections[s].path;
+
+		for (size_t i = 0; i < schema->key_count && err == KVW_OK; i++) {
+			const struct kvw_key *key = &schema->keys[i];
+			const char *name = kvw_name_in(section, key->path);
+
+			if (name != NULL && is_written(w, key))
+				err = write_value(
+					w->out, key, w->config, name, open_section(w, section));
+		}
+	}
+	return err;
+}
+
+static enum kvw_err write_worker(
+	FILE *out, const struct kvw_worker_config *worker, const struct kvw_worker_config *defaults)
+{
+	const struct kvw_key *keys = kvw_worker_keys;
+	enum kvw_err err;
+
+	fputs("  - ", out);
+	err = write_value(out, &keys[KVW_WORKER_KEY_url], worker, "url", 0);
+	for (size_t i = 0; i < KVW_WORKER_KEY_COUNT && err == KVW_OK; i++)
+		if (i != KVW_WORKER_KEY_url && !kvw_key_same(&keys[i], worker, defaults))
+			err = write_value(out, &keys[i], worker, keys[i].path, 2);
+	return err;
+}
+
+enum kvw_err kvw_config_write(FILE *out, const struct kvw_config *config,
+	const struct kvw_strategy_ops *const *strategies)
+{
+	struct kvw_config *defaults = NULL;
+	struct kvw_own_keys own;
+	struct writer w = {.out = out, .config = config, .open = ""};
+	enum kvw_err err = kvw_config_parse(
+		"defaults", ANY_WORKER, strlen(ANY_WORKER), strategies, out, &defaults);
+
+	if (err != KVW_OK)
+		return err;
+	w.defaults = defaults;
+	kvw_own_keys_init(&own, strategies);
+	err = write_keys(&w, &own.schema);
+	if (err == KVW_OK)
+		fputs("workers:\n", out);
+	for (size_t i = 0; i < config->worker_count && err == KVW_OK; i++)
+		err = write_worker(out, &config->workers[i], &defaults->workers[0]);
+	kvw_config_destroy(defaults);
+	return err;
+}
