@@ -12,6 +12,13 @@
 #include "config/own_keys.h"
 #include "settings/walk.h"
 
+/* `intelligentRoutingSpec` as it was met. Nodes are the document's; NULL: not met. */
+struct kvw_routing_spec {
+	const struct kvw_node *node, *enabled, *strategy;
+	bool whole; /* without a mistake */
+	bool on;    /* the value of enabled */
+};
+
 struct kvw_build {
 	struct kvw_walk walk;      /* first: its hook gets it */
 	struct kvw_config *config; /* what it fills */
@@ -20,6 +27,7 @@ struct kvw_build {
 	size_t section_lines[KVW_ALL_SECTIONS];
 	const struct kvw_node *workers; /* the value of `workers`; NULL: not met */
 	size_t worker_room;
+	struct kvw_routing_spec spec;
 };
 
 /* On KVW_OK kvw_build_end or kvw_build_drop must follow. */

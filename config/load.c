@@ -2,7 +2,7 @@
  * load.c - from a file to a configuration.
  *
  * The text becomes a tree (settings/document.h), which is walked by the schema (settings/walk.h); what
- * the schema cannot say, the list of workers, is here.
+ * the schema cannot say, the list of workers, is here; intelligentRoutingSpec is in routing_spec.c.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -10,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "config/build.h"
+#include "config/routing_spec.h"
 #include "kvway/route.h"
 
 #define WORKERS "a list with an entry `- url: http://HOST:PORT` for each worker"
@@ -85,7 +85,10 @@ enum kvw_err kvw_config_parse(const char *name, const char *text, size_t len,
 	if (err != KVW_OK)
 		goto out_document;
 	build.walk.list = walk_workers;
+	build.walk.extra = kvw_routing_spec_walk;
 	err = walk_root(&build, document.root);
+	if (err == KVW_OK)
+		err = kvw_routing_spec_apply(&build);
 	if (err == KVW_OK)
 		err = kvw_build_end(&build, out);
 	else

@@ -87,6 +87,7 @@ void kvw_own_keys_init(struct kvw_own_keys *own, const struct kvw_strategy_ops *
 		.section_count = KVW_SECTION_COUNT,
 		.list = "workers",
 		.renamed = kvw_renamed_keys,
+		.extra = KVW_ROUTING_SPEC,
 		.names = own->names,
 		.such_as = "keys such as `listen:` and `workers:`"};
 	for (size_t i = 0; strategies[i] != NULL; i++) {

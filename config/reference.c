@@ -78,6 +78,22 @@ static void write_strategies(FILE *out)
 	}
 }
 
+static void write_routing_spec(FILE *out)
+{
+	fputs("\n## " KVW_ROUTING_SPEC "\n\n"
+	      "The section of this name of an `InferenceEndpointConfig` (SageMaker HyperPod) may stand at "
+	      "the top of a\nfile as it is, instead of `routing.strategy`:\n\n"
+	      "```yaml\n" KVW_ROUTING_SPEC ":\n  enabled: true\n  routingStrategy: prefixaware\n```\n\n"
+	      "| Member | What it does |\n|---|---|\n"
+	      "| `enabled` | required: `true` sets `routing.strategy` to `routingStrategy`, `false` to "
+	      "`roundrobin` |\n"
+	      "| `routingStrategy` | a strategy, by default `prefixaware` |\n"
+	      "| `autoScalingSpec` | refused: Kubernetes starts replicas of kvway, not kvway itself |\n\n"
+	      "If `routing.strategy` is there too, both must say the same. `kvaware` and `session` are "
+	      "configured by their\nown sections, `kvaware` and `routing.session`.\n",
+		out);
+}
+
 /* What a flag is here: its keys, or that it has none. */
 static void write_use(FILE *out, const struct kvw_stack_flag *flag)
 {
@@ -173,6 +189,7 @@ static bool write_page(FILE *out, const struct kvw_own_keys *own, const char *mi
 	kvw_reference_sections(out, &own->schema);
 	write_types(out);
 	write_rules(out);
+	write_routing_spec(out);
 	write_stack_flags(out);
 	return true;
 }

@@ -129,3 +129,15 @@ def test_flags_that_cannot_be_taken_are_named(flags, says):
     done = run("--static-backends", "http://127.0.0.1:1", *flags)
     assert done.returncode == 2
     assert says in done.stderr
+
+
+def test_routing_spec_of_a_manifest_is_understood(tmp_path):
+    path = tmp_path / "kvway.yaml"
+    path.write_text("intelligentRoutingSpec:\n  enabled: true\n  routingStrategy: session\n" + WORKERS)
+    done = run("check", "-c", path)
+    assert (done.returncode, done.stdout) == (0, f"{path}: ok, 1 worker, strategy session\n")
+    path.write_text(path.read_text() + "routing:\n  strategy: roundrobin\n")
+    done = run("check", "-c", path)
+    assert done.returncode == 1
+    assert f"{path}:8:13: routing.strategy: found `roundrobin`, expected `session`" in done.stderr
+    assert "in line 1" in done.stderr

@@ -8,7 +8,7 @@
 
 #include "settings/suggest.h"
 
-/* Path number i: keys first, then sections, then the list. NULL: there are no more. */
+/* Path number i: keys first, then sections, then the list and the extra name. NULL: there are no more. */
 static const char *path_at(const struct kvw_schema *schema, size_t i)
 {
 	if (i < schema->key_count)
@@ -16,7 +16,10 @@ static const char *path_at(const struct kvw_schema *schema, size_t i)
 	i -= schema->key_count;
 	if (i < schema->section_count)
 		return schema->sections[i].path;
-	return i == schema->section_count ? schema->list : NULL;
+	i -= schema->section_count;
+	if (i == 0 && schema->list != NULL)
+		return schema->list;
+	return i == (schema->list != NULL) ? schema->extra : NULL;
 }
 
 static void offer_names(

@@ -213,7 +213,7 @@ static enum kvw_err on_section(struct kvw_walk *w, size_t section, const struct 
 	return KVW_OK;
 }
 
-/* One name of a section: a key, a section in it, the list, or unknown. */
+/* One name of a section: a key, a section in it, the list, the extra name, or unknown. */
 static enum kvw_err walk_name(struct kvw_walk *w, size_t section, const struct kvw_node *node)
 {
 	const struct kvw_schema *schema = w->schema;
@@ -235,6 +235,8 @@ static enum kvw_err walk_name(struct kvw_walk *w, size_t section, const struct k
 		return on_section(w, inner, node);
 	if (whole && schema->list != NULL && strcmp(path, schema->list) == 0)
 		return w->list(w, node);
+	if (whole && schema->extra != NULL && strcmp(path, schema->extra) == 0)
+		return w->extra(w, node);
 	kvw_report_unknown(w->report, schema, parent, path, node->key);
 	return KVW_OK;
 }

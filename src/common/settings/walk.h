@@ -38,6 +38,8 @@ struct kvw_walk {
 
 	/* What stands under schema->list; NULL where there is no list. */
 	enum kvw_err (*list)(struct kvw_walk *walk, const struct kvw_node *list);
+	/* The same for schema->extra. */
+	enum kvw_err (*extra)(struct kvw_walk *walk, const struct kvw_node *value);
 	/* Takes a parsed text that a member now points at. NULL: the member owns it. */
 	enum kvw_err (*keep)(struct kvw_walk *walk, char *text);
 };

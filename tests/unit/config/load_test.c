@@ -119,6 +119,33 @@ START_TEST(test_every_type)
 }
 END_TEST
 
+/* The section of a HyperPod manifest, before or after `routing`, which may say the same. */
+START_TEST(test_routing_spec)
+{
+	static const char *const forms[][2] = {
+		{"intelligentRoutingSpec:\n  enabled: true\n  routingStrategy: session\n" TEST_WORKER,
+			"session"},
+		{"intelligentRoutingSpec:\n  enabled: true\n" TEST_WORKER, "prefixaware"},
+		{"intelligentRoutingSpec: {routingStrategy: session, enabled: false}\n" TEST_WORKER,
+			"roundrobin"},
+		{"routing: {strategy: session}\n"
+		 "intelligentRoutingSpec: {enabled: true, routingStrategy: session}\n" TEST_WORKER,
+			"session"},
+		{"intelligentRoutingSpec: {enabled: true, routingStrategy: roundrobin}\n"
+		 "routing: {omega: 0, strategy: roundrobin}\n" TEST_WORKER,
+			"roundrobin"},
+	};
+
+	for (size_t i = 0; i < sizeof(forms) / sizeof(forms[0]); i++) {
+		struct loaded loaded = load_text(forms[i][0]);
+
+		ck_assert_msg(loaded.err == KVW_OK, "%zu: %s", i, loaded.errors);
+		ck_assert_str_eq(loaded.config->routing_strategy, forms[i][1]);
+		loaded_release(&loaded);
+	}
+}
+END_TEST
+
 /* A byte order mark, CRLF and an explicit document are ordinary. */
 START_TEST(test_harmless_forms)
 {
@@ -323,6 +350,7 @@ int main(int argc, char **argv)
 	tcase_set_timeout(tc, 60);
 	tcase_add_test(tc, test_defaults);
 	tcase_add_test(tc, test_every_type);
+	tcase_add_test(tc, test_routing_spec);
 	tcase_add_test(tc, test_harmless_forms);
 	tcase_add_test(tc, test_keys_are_sound);
 	tcase_add_test(tc, test_every_example_loads);

@@ -70,8 +70,8 @@ int __wrap_yaml_parser_parse(yaml_parser_t *parser, yaml_event_t *event)
 }
 
 static const char right[] = "listen: 0.0.0.0:1\n"
+			    "intelligentRoutingSpec: {enabled: true, routingStrategy: session}\n"
 			    "routing:\n"
-			    "  strategy: session\n"
 			    "  session:\n"
 			    "    headers: [a, b, c]\n"
 			    "workers:\n"
@@ -90,7 +90,8 @@ static const char wrong[] = "lisen: a\n"
 			    "  - url: http://a:1\n"
 			    "    models: [x, [y]]\n"
 			    "  - url: http://a:1\n"
-			    "  - nothing\n";
+			    "  - nothing\n"
+			    "intelligentRoutingSpec: {enabled: true, routingStrategy: session, no: 1}\n";
 
 enum source { FROM_FILE, FROM_FLAGS, FROM_STACK_FLAGS };
 
