@@ -2,14 +2,15 @@
  * fuzz_config.c - any bytes as a configuration file, and as an address and a URL.
  *
  * Beyond "no crash" it holds the loader to its word: a refusal says why, in short printable lines;
- * what is accepted is complete and within its types.
+ * what is accepted is complete and within its types, and loads as the same when written as a file.
  */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "settings/address.h"
-#include "config/config.h"
+#include "config/diff.h"
+#include "config/write.h"
 #include "kvway/route.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -54,6 +55,30 @@ static void check_config(const struct kvw_config *config)
 	require(config->routing_strategy != NULL && config->log_access != NULL);
 }
 
+/* Secrets are not written: a worker may have lost its key. */
+static void check_written(const struct kvw_config *config)
+{
+	struct kvw_config_diff *diff = NULL;
+	struct kvw_config *again = NULL;
+	char *text = NULL;
+	size_t size = 0;
+	FILE *out = open_memstream(&text, &size);
+
+	if (out == NULL)
+		return;
+	require(kvw_config_write(out, config, kvw_strategies) == KVW_OK);
+	fclose(out);
+	require(kvw_config_parse("again.yaml", text, size, kvw_strategies, stderr, &again) == KVW_OK);
+	require(kvw_config_diff(config, again, kvw_strategies, &diff) == KVW_OK);
+	require(diff->key_count == 0);
+	for (size_t i = 0; i < diff->worker_count; i++)
+		require(diff->workers[i].key_count == 1 &&
+			strcmp(diff->workers[i].keys[0].path, "api_key") == 0);
+	kvw_config_diff_destroy(diff);
+	kvw_config_destroy(again);
+	free(text);
+}
+
 static void fuzz_addresses(struct kvw_slice text)
 {
 	struct kvw_address address;
@@ -84,8 +109,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	require((err == KVW_OK) == (config != NULL));
 	require((err == KVW_OK) == (said_size == 0));
 	check_errors(said);
-	if (config != NULL)
+	if (config != NULL) {
 		check_config(config);
+		check_written(config);
+	}
 	kvw_config_destroy(config);
 	free(said);
 	fuzz_addresses((struct kvw_slice){text, size});
