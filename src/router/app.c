@@ -178,7 +178,6 @@ static enum kvw_err start(struct kvw_app *app)
 	err = kvw_fleet_create(config, app->loop_count, stderr, &app->fleet);
 	if (err != KVW_OK)
 		return err;
-	kvw_fleet_look_up(app->fleet);
 	app->fleet->strategy = app->strategy;
 	app->fleet->freed = forget_worker;
 	app->fleet->freed_arg = app;

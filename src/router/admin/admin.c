@@ -23,7 +23,9 @@
 #include "admin/http.h"
 #include "admin/lmcache_http.h"
 #include "base/log.h"
+#include "fleet/members.h"
 #include "fleet/probe.h"
+#include "fleet/resolver.h"
 #include "server/listen.h"
 
 /* So far above what /explain takes, it refuses a body in its own words; beyond, the server does. GET and
@@ -43,6 +45,8 @@ struct kvw_admin {
 	struct kvw_admin_http *http;
 	struct event *tick, *quit;
 	struct kvw_prober *prober;
+	struct kvw_resolver *resolver;
+	struct kvw_members *members;
 	struct kvw_explain_desk desk;
 	struct event *box; /* of the desk */
 	struct kvw_lmcache_http *lmcache;
@@ -227,6 +231,23 @@ static enum kvw_err start_thread(struct kvw_admin *admin, FILE *errors)
 	return KVW_OK;
 }
 
+/* What looks after the fleet's workers. */
+static enum kvw_err start_fleet(struct kvw_admin *admin, FILE *errors)
+{
+	struct kvw_fleet *fleet = admin->deps.fleet;
+	enum kvw_err err = kvw_resolver_create(admin->base, NULL, &admin->resolver);
+
+	if (err != KVW_OK) {
+		fprintf(errors, "kvway: host names cannot be looked up on this machine\n");
+		return err;
+	}
+	err = kvw_prober_create(admin->base, fleet, &admin->prober);
+	if (err != KVW_OK)
+		return err;
+	return kvw_members_create(
+		admin->base, fleet, admin->prober, admin->resolver, &admin->members);
+}
+
 enum kvw_err kvw_admin_start(
 	const struct kvw_admin_deps *deps, FILE *errors, struct kvw_admin **out)
 {
@@ -261,7 +282,7 @@ enum kvw_err kvw_admin_start(
 	err = open_desk(admin);
 	if (err != KVW_OK)
 		goto out;
-	err = kvw_prober_create(admin->base, deps->fleet, &admin->prober);
+	err = start_fleet(admin, errors);
 	if (err != KVW_OK)
 		goto out;
 	kvw_metrics_set_sources(deps->metrics, &sources);
@@ -298,6 +319,8 @@ void kvw_admin_stop(struct kvw_admin *admin)
 				strerror(errno));
 		pthread_join(admin->thread, NULL);
 	}
+	kvw_members_destroy(admin->members);
+	kvw_resolver_destroy(admin->resolver);
 	kvw_prober_destroy(admin->prober);
 	kvw_admin_http_cut(admin->http); /* then nothing waits */
 	kvw_lmcache_http_destroy(admin->lmcache);

@@ -62,7 +62,10 @@ uint64_t kvw_shards_sum(const struct kvw_metrics *metrics, size_t offset);
 /* A gauge of kvaware's index. */
 uint64_t kvw_exact_gauge(const struct kvw_strategy_stats *stats, enum kvw_collect_of of);
 
-/* Slots of workers to look at, and whether one has a worker (0, "none", always has). */
+/* The worker in a slot of the fleet that is to be shown; NULL: none is. */
+struct kvw_worker *kvw_metrics_worker(const struct kvw_metrics *metrics, size_t slot);
+
+/* Slots of workers to look at (0 is "none", 1 the fleet's 0), and whether one is to be shown. */
 size_t kvw_metrics_slots(const struct kvw_metrics *metrics);
 bool kvw_metrics_shown(const struct kvw_metrics *metrics, size_t slot);
 

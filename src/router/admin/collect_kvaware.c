@@ -256,7 +256,7 @@ void kvw_collect_coverage(struct kvw_collect *collect)
 	const struct kvw_fleet *fleet = collect->metrics->fleet;
 
 	for (size_t i = 0; feed != NULL && i < fleet->count; i++) {
-		const struct kvw_worker *worker = kvw_fleet_worker(fleet, i);
+		const struct kvw_worker *worker = kvw_metrics_worker(collect->metrics, i);
 
 		for (int reporter = 0; worker != NULL && reporter < KVW_REPORTER_COUNT; reporter++) {
 			struct kvw_label labels[] = {

@@ -104,7 +104,7 @@ void kvw_collect_worker(struct kvw_collect *collect)
 	struct kvw_label label = {collect->out.info->labels, {NULL, 0}};
 
 	for (size_t i = 0; i < fleet->count; i++) {
-		struct kvw_worker *worker = kvw_fleet_worker(fleet, i);
+		struct kvw_worker *worker = kvw_metrics_worker(collect->metrics, i);
 
 		if (worker == NULL)
 			continue;
@@ -147,7 +147,7 @@ void kvw_collect_learned(struct kvw_collect *collect)
 	if (strategy == NULL || strategy->ops->learned == NULL)
 		return;
 	for (size_t i = 0; i < fleet->count; i++) {
-		const struct kvw_worker *worker = kvw_fleet_worker(fleet, i);
+		const struct kvw_worker *worker = kvw_metrics_worker(collect->metrics, i);
 		struct kvw_worker_learned learned;
 
 		if (worker == NULL)

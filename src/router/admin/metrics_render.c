@@ -44,9 +44,18 @@ size_t kvw_metrics_slots(const struct kvw_metrics *metrics)
 	return metrics->fleet->count + 1;
 }
 
+struct kvw_worker *kvw_metrics_worker(const struct kvw_metrics *metrics, size_t slot)
+{
+	struct kvw_worker *worker = kvw_fleet_worker(metrics->fleet, slot);
+
+	if (worker == NULL || atomic_load_explicit(&worker->hidden, memory_order_relaxed))
+		return NULL;
+	return worker;
+}
+
 bool kvw_metrics_shown(const struct kvw_metrics *metrics, size_t slot)
 {
-	return slot == 0 || kvw_fleet_worker(metrics->fleet, slot - 1) != NULL;
+	return slot == 0 || kvw_metrics_worker(metrics, slot - 1) != NULL;
 }
 
 struct kvw_slice kvw_worker_label(const struct kvw_metrics *metrics, size_t slot)

@@ -459,6 +459,17 @@ enum kvw_err kvw_fleet_set_models(struct kvw_fleet *fleet, struct kvw_worker *wo
 	return kvw_fleet_publish(self);
 }
 
+enum kvw_err kvw_fleet_give_models(
+	struct kvw_fleet *fleet, struct kvw_worker *worker, const struct kvw_strings *models)
+{
+	enum kvw_err err = kvw_worker_give_models(worker, models);
+
+	if (err != KVW_OK || models->count == 0)
+		return err; /* until it has been asked, what it was said to serve holds */
+	return kvw_fleet_set_models(
+		fleet, worker, (const char *const *)models->items, models->count);
+}
+
 void kvw_fleet_set_adapters(struct kvw_fleet *fleet, const char *const *names,
 	const bool *adapters, size_t count)
 {

@@ -141,8 +141,6 @@ void kvw_fleet_bar(struct kvw_fleet *fleet, struct kvw_worker *worker, enum kvw_
 /* All addresses of its name; count 0: it has none. */
 void kvw_fleet_set_addresses(struct kvw_fleet *fleet, struct kvw_worker *worker,
 	const struct sockaddr_storage *addresses, size_t count);
-/* Looks up the names of those that have no address, and waits for it: at the start only. */
-void kvw_fleet_look_up(struct kvw_fleet *fleet);
 /* A LIVE worker is GONE. What runs on it is moved or cut. */
 void kvw_fleet_remove(struct kvw_fleet *fleet, struct kvw_worker *worker);
 /* Frees the slots of those that all have let go of. Returns how many are still GONE. */
@@ -155,6 +153,9 @@ void kvw_fleet_set_probe(struct kvw_fleet *fleet, struct kvw_worker *worker, boo
 /* The worker's list from /v1/models (LoRA names too). Copies. */
 enum kvw_err kvw_fleet_set_models(struct kvw_fleet *fleet, struct kvw_worker *worker,
 	const char *const *names, size_t count) KVW_MUST_CHECK;
+/* Other models than the configuration gave it first; none: it is to be asked from now on. Copies. */
+enum kvw_err kvw_fleet_give_models(struct kvw_fleet *fleet, struct kvw_worker *worker,
+	const struct kvw_strings *models) KVW_MUST_CHECK;
 /* Which of these names, that the worker was just said to serve, are LoRA adapters. */
 void kvw_fleet_set_adapters(struct kvw_fleet *fleet, const char *const *names,
 	const bool *adapters, size_t count);

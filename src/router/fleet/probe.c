@@ -309,6 +309,10 @@ static void start(struct ask *ask)
 	if (ask->running)
 		return;
 	event_del(ask->timer);
+	if (ask->kind == ASK_MODELS && target->worker->models_given) {
+		schedule_next(ask, false);
+		return;
+	}
 	ask->error[0] = '\0';
 	ask->started_ns = kvw_clock_ns();
 	err = prepare(ask);
@@ -426,8 +430,6 @@ enum kvw_err kvw_prober_add(struct kvw_prober *prober, struct kvw_worker *worker
 
 		ask->target = target;
 		ask->kind = (enum ask_kind)kind;
-		if (kind == ASK_MODELS && worker->models_given)
-			continue;
 		ask->timer = event_new(prober->base, -1, 0, on_ask_timer, ask);
 		if (ask->timer == NULL) {
 			finish_target(target);

@@ -6,7 +6,6 @@
  */
 #include "fleet/fleet_internal.h"
 
-#include <netdb.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -91,30 +90,6 @@ void kvw_fleet_destroy(struct kvw_fleet *fleet)
 	free(fleet->models);
 	free(fleet->loads);
 	free(self);
-}
-
-static void look_up(struct kvw_fleet *fleet, struct kvw_worker *worker)
-{
-	struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM};
-	struct sockaddr_storage list[KVW_ADDRESSES_MAX];
-	struct addrinfo *found = NULL;
-	size_t count = 0;
-	char port[8];
-
-	(void)snprintf(port, sizeof(port), "%u", worker->port);
-	if (getaddrinfo(worker->host, port, &hints, &found) != 0)
-		return;
-	for (const struct addrinfo *at = found; at != NULL && count < KVW_ADDRESSES_MAX; at = at->ai_next)
-		memcpy(&list[count++], at->ai_addr, at->ai_addrlen);
-	freeaddrinfo(found);
-	kvw_fleet_set_addresses(fleet, worker, list, count);
-}
-
-void kvw_fleet_look_up(struct kvw_fleet *fleet)
-{
-	for (size_t i = 0; i < fleet->count; i++)
-		if (kvw_worker_is_barred(fleet->workers[i]))
-			look_up(fleet, fleet->workers[i]);
 }
 
 /* The lowest slot that is free, with a worker in it that is FREE. */

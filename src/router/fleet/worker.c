@@ -96,12 +96,29 @@ enum kvw_err kvw_worker_fill(struct kvw_worker *worker, const struct kvw_worker_
 	worker->key = XXH3_64bits(worker->url, len);
 	worker->tls = url.tls;
 	worker->port = url.address.port;
-	worker->models_given = config->models.count > 0;
-	atomic_store(&worker->models_known, worker->models_given);
+	atomic_store(&worker->models_given, config->models.count > 0);
+	atomic_store(&worker->models_known, config->models.count > 0);
+	atomic_store(&worker->hidden, false);
 	take_literal(worker);
 	worker->use++;
 	worker->first_generation = atomic_load(&worker->generation);
 	atomic_store(&worker->holds, OPEN);
+	return KVW_OK;
+}
+
+enum kvw_err kvw_worker_give_models(struct kvw_worker *worker, const struct kvw_strings *models)
+{
+	struct kvw_worker_config changed = worker->config, copy;
+
+	changed.models = *models;
+	if (kvw_worker_config_copy(&changed, &copy) != KVW_OK)
+		return KVW_ENOMEM;
+	/* Its other texts stay where they are: others read them. */
+	changed = worker->config;
+	worker->config.models = copy.models;
+	copy.models = changed.models;
+	kvw_worker_config_release(&copy);
+	atomic_store(&worker->models_given, models->count > 0);
 	return KVW_OK;
 }
 

@@ -54,7 +54,7 @@ struct kvw_worker {
 	struct kvw_load load;  /* own cache lines, first */
 	uint32_t id;           /* its slot */
 
-	/* Fixed while it is LIVE or GONE. */
+	/* Fixed while it is LIVE or GONE, but for config.models, which only the control thread reads. */
 	struct kvw_worker_config config; /* owned; the URL without trailing slash */
 	const char *url;       /* scheme://host:port[/prefix]; config's */
 	const char *api_key;   /* "" if none; config's */
@@ -64,12 +64,12 @@ struct kvw_worker {
 	char *host;            /* name or address without brackets; owned */
 	char *authority;       /* host:port as in the Host field; owned */
 	char *path_prefix;     /* "" or "/prefix"; owned */
-	bool models_given;     /* the configuration lists its models: do not ask */
 	uint32_t first_generation;
 	uint32_t use;          /* how many workers this slot has had; 0: none yet */
 
 	_Atomic uint8_t life;              /* enum kvw_worker_life; the control thread's */
 	_Atomic uint8_t barred;            /* bits of enum kvw_barred */
+	_Atomic bool hidden;               /* it leaves, and another of its URL is there: metrics show that */
 	_Atomic uint32_t holds;            /* of kvw_worker_hold; and whether there may be more */
 	_Atomic uint32_t loops_left;       /* GONE: event loops that have not let go of it; set when no view
 	                                      and no table that a loop reads from now on lists it */
@@ -78,6 +78,7 @@ struct kvw_worker {
 	_Atomic uint32_t address_version;  /* grows with each new list */
 
 	_Atomic uint8_t health;            /* enum kvw_health */
+	_Atomic bool models_given;         /* the configuration lists its models: do not ask */
 	_Atomic bool models_known;         /* its list was given or read at least once */
 	struct kvw_ejection ejection;      /* by its answers */
 	struct kvw_stall stall;            /* by their absence */
@@ -102,6 +103,9 @@ void kvw_worker_destroy(struct kvw_worker *worker); /* NULL is allowed */
 /* Fills a FREE worker, which stays FREE: the caller shows it. A URL that is an address is one at once.
  * KVW_EINVAL: no URL of a worker. */
 enum kvw_err kvw_worker_fill(struct kvw_worker *worker, const struct kvw_worker_config *config) KVW_MUST_CHECK;
+/* Other models than its configuration has; none: it is to be asked. */
+enum kvw_err kvw_worker_give_models(
+	struct kvw_worker *worker, const struct kvw_strings *models) KVW_MUST_CHECK;
 /* It is GONE: no more can hold it. */
 void kvw_worker_close(struct kvw_worker *worker);
 /* Of one that is GONE: have they? */

@@ -1,0 +1,646 @@
+/*
+ * members.c - see members.h.
+ *
+ * A member has an entry as long as a source lists it, or it still leaves. An entry owns a copy of what each
+ * source says of it; which of them holds is looked up, not kept. Each list that comes in is written into
+ * the entries first, then every entry is brought into line with the fleet (settle), so that it does not
+ * matter in which order sources speak.
+ */
+#include "fleet/members.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include <event2/event.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "fleet/resolver.h"
+
+#define TICK_MS        50
+#define LEAST_LEAVE_NS (100 * KVW_NS_PER_MS) /* until no loop picks it any more from an older table */
+
+/* A worker in the fleet. One that leaves may have a successor of the same URL. */
+struct place {
+	struct place *next; /* of those that leave */
+	struct kvw_members *members;
+	struct kvw_worker *worker;
+	struct kvw_resolver_watch *watch; /* NULL: its URL has an address */
+	bool leaving;
+	int64_t leaves_ns, until_ns; /* since when, until when at most */
+};
+
+struct member {
+	char *url;                                     /* owned, as the fleet writes it */
+	struct kvw_worker_config said[KVW_SOURCE_COUNT]; /* owned; url NULL: that source does not list it */
+	struct place *place;                           /* NULL: it is not in the fleet, or leaves */
+	bool rests, removed, refused;                  /* by the admin address; by the fleet */
+	uint32_t mark;                                 /* of the list that was read last */
+};
+
+struct kvw_members {
+	struct kvw_fleet *fleet;
+	struct kvw_prober *prober;
+	struct kvw_resolver *resolver;
+	struct event *tick;
+	struct member **items; /* [count], ascending by URL */
+	size_t count, room;
+	struct place *leaving;
+	uint32_t mark;
+};
+
+const char *kvw_member_source_name(enum kvw_member_source source)
+{
+	static const char *const names[KVW_SOURCE_COUNT] = {"config", "file", "admin", "dns"};
+
+	return names[source];
+}
+
+/* --- entries --- */
+
+/* The URL without the slashes at its end. */
+static size_t url_len(const char *url)
+{
+	size_t len = strlen(url);
+
+	while (len > 0 && url[len - 1] == '/')
+		len--;
+	return len;
+}
+
+static int compare_url(const char *url, size_t len, const char *other)
+{
+	int order = strncmp(url, other, len);
+
+	return order != 0 ? order : other[len] == '\0' ? 0 : -1;
+}
+
+/* Its index, or where it would be. */
+static size_t place_of(const struct kvw_members *members, const char *url, bool *there)
+{
+	size_t low = 0, high = members->count, len = url_len(url);
+
+	while (low < high) {
+		size_t middle = low + (high - low) / 2;
+		int order = compare_url(url, len, members->items[middle]->url);
+
+		if (order == 0) {
+			*there = true;
+			return middle;
+		}
+		if (order < 0)
+			high = middle;
+		else
+			low = middle + 1;
+	}
+	*there = false;
+	return low;
+}
+
+static struct member *find(const struct kvw_members *members, const char *url)
+{
+	bool there;
+	size_t at = place_of(members, url, &there);
+
+	return there ? members->items[at] : NULL;
+}
+
+static struct member *find_or_make(struct kvw_members *members, const char *url)
+{
+	bool there;
+	size_t at = place_of(members, url, &there);
+	struct member *member;
+
+	if (there)
+		return members->items[at];
+	if (members->count == members->room) {
+		size_t room = members->room == 0 ? 16 : 2 * members->room;
+		struct member **grown = realloc(members->items, room * sizeof(*grown));
+
+		if (grown == NULL)
+			return NULL;
+		members->items = grown;
+		members->room = room;
+	}
+	member = calloc(1, sizeof(*member));
+	if (member == NULL || (member->url = strndup(url, url_len(url))) == NULL) {
+		free(member);
+		return NULL;
+	}
+	memmove(&members->items[at + 1], &members->items[at],
+		(members->count - at) * sizeof(members->items[0]));
+	members->items[at] = member;
+	members->count++;
+	return member;
+}
+
+static void member_destroy(struct member *member)
+{
+	for (int s = 0; s < KVW_SOURCE_COUNT; s++)
+		kvw_worker_config_release(&member->said[s]);
+	free(member->url);
+	free(member);
+}
+
+/* What holds for it; NULL: no source lists it, or the admin address has removed it. */
+static const struct kvw_worker_config *wanted(const struct member *member)
+{
+	for (int s = 0; s < KVW_SOURCE_COUNT && !member->removed; s++)
+		if (member->said[s].url != NULL)
+			return &member->said[s];
+	return NULL;
+}
+
+static enum kvw_err say(struct member *member, enum kvw_member_source source,
+	const struct kvw_worker_config *config)
+{
+	struct kvw_worker_config copy;
+	enum kvw_err err;
+
+	if (member->said[source].url != NULL &&
+		kvw_worker_config_equal(&member->said[source], config))
+		return KVW_OK;
+	err = kvw_worker_config_copy(config, &copy);
+	if (err != KVW_OK)
+		return err;
+	kvw_worker_config_release(&member->said[source]);
+	member->said[source] = copy;
+	return KVW_OK;
+}
+
+/* --- joining and leaving --- */
+
+static void on_addresses(
+	void *arg, const struct sockaddr_storage *addresses, size_t count, const char *why)
+{
+	struct place *place = arg;
+	struct kvw_members *members = place->members;
+	bool waited = (atomic_load(&place->worker->barred) & KVW_BARRED_NO_ADDRESS) != 0;
+
+	if (why != NULL) {
+		kvw_warn("fleet", waited ? "worker's name does not resolve, and is asked for again url=%s why=\"%s\""
+					 : "worker's name does not resolve any more; its addresses are kept "
+					   "url=%s why=\"%s\"",
+			place->worker->url, why);
+		return;
+	}
+	kvw_fleet_set_addresses(members->fleet, place->worker, addresses, count);
+	kvw_debug("fleet", "worker's name has %zu addresses url=%s", count, place->worker->url);
+	if (waited && members->prober != NULL)
+		kvw_prober_hurry(members->prober, place->worker);
+}
+
+/* Of a worker that the fleet has. */
+static struct place *place_create(struct kvw_members *members, struct kvw_worker *worker)
+{
+	struct place *place = calloc(1, sizeof(*place));
+
+	if (place == NULL)
+		return NULL;
+	place->members = members;
+	place->worker = worker;
+	if ((atomic_load(&worker->barred) & KVW_BARRED_NO_ADDRESS) == 0 || members->resolver == NULL)
+		return place;
+	if (kvw_resolver_watch(members->resolver, worker->host, worker->port, on_addresses, place,
+		    &place->watch) != KVW_OK)
+		kvw_error("fleet", "out of memory: worker's name is not looked up url=%s", worker->url);
+	return place;
+}
+
+static void place_destroy(struct place *place)
+{
+	kvw_resolver_unwatch(place->watch);
+	free(place);
+}
+
+static void start_leaving(struct kvw_members *members, struct place *place, bool at_once)
+{
+	int64_t now_ns = kvw_clock_ns();
+
+	kvw_fleet_bar(members->fleet, place->worker, KVW_BARRED_DRAINING, true);
+	place->leaving = true;
+	place->leaves_ns = now_ns;
+	place->until_ns = now_ns;
+	if (!at_once)
+		place->until_ns += members->fleet->config->drain_worker_ms * KVW_NS_PER_MS;
+	place->next = members->leaving;
+	members->leaving = place;
+	kvw_info("fleet", "worker leaves url=%s inflight=%u limit_ms=%lld", place->worker->url,
+		kvw_load_inflight(&place->worker->load),
+		(long long)((place->until_ns - now_ns) / KVW_NS_PER_MS));
+}
+
+static void remove_place(struct kvw_members *members, struct place *place)
+{
+	uint32_t inflight = kvw_load_inflight(&place->worker->load);
+
+	if (inflight > 0)
+		kvw_warn("fleet", "worker is removed while requests run on it: those that wait go elsewhere, "
+				  "others are cut url=%s inflight=%u",
+			place->worker->url, inflight);
+	if (members->prober != NULL)
+		kvw_prober_remove(members->prober, place->worker);
+	kvw_fleet_remove(members->fleet, place->worker);
+	place_destroy(place);
+}
+
+/* Removes those that have nothing more to do, or no more time. */
+static void let_leave(struct kvw_members *members)
+{
+	struct place **link = &members->leaving, *place;
+	int64_t now_ns = kvw_clock_ns();
+
+	while ((place = *link) != NULL) {
+		bool idle = kvw_load_inflight(&place->worker->load) == 0;
+
+		if (now_ns - place->leaves_ns < LEAST_LEAVE_NS || (!idle && now_ns < place->until_ns)) {
+			link = &place->next;
+			continue;
+		}
+		*link = place->next;
+		remove_place(members, place);
+	}
+}
+
+static void on_tick(evutil_socket_t fd, short what, void *arg)
+{
+	struct kvw_members *members = arg;
+
+	(void)fd;
+	(void)what;
+	let_leave(members);
+	(void)kvw_fleet_reap(members->fleet);
+}
+
+static bool join(struct kvw_members *members, struct member *member,
+	const struct kvw_worker_config *config, char *why, size_t room)
+{
+	struct kvw_worker *worker;
+	enum kvw_err err = kvw_fleet_add(members->fleet, config, why, room, &worker);
+
+	if (err == KVW_OK) {
+		member->place = place_create(members, worker);
+		if (member->place == NULL)
+			kvw_fleet_remove(members->fleet, worker);
+	}
+	if (member->place == NULL) {
+		if (!member->refused)
+			kvw_error("fleet", "worker cannot join url=%s why=\"%s\"", member->url, why);
+		member->refused = true;
+		return false;
+	}
+	member->refused = false;
+	kvw_fleet_bar(members->fleet, worker, KVW_BARRED_DRAINING, member->rests);
+	kvw_fleet_start_slowly(members->fleet, worker);
+	if (members->prober != NULL && kvw_prober_add(members->prober, worker) != KVW_OK)
+		kvw_error("fleet", "out of memory: worker is not probed url=%s", worker->url);
+	kvw_info("fleet", "worker joins url=%s workers=%zu", worker->url, (size_t)members->fleet->live);
+	return true;
+}
+
+/* --- changes --- */
+
+/* Members of a configuration that a worker may get while it lives; the rest needs a new one. */
+static bool differ_in_place(const struct kvw_worker_config *a, const struct kvw_worker_config *b)
+{
+	struct kvw_worker_config masked = *a;
+
+	masked.models = b->models;
+	return kvw_worker_config_equal(&masked, b);
+}
+
+static void take_models(struct kvw_members *members, struct kvw_worker *worker,
+	const struct kvw_worker_config *config)
+{
+	if (kvw_fleet_give_models(members->fleet, worker, &config->models) != KVW_OK)
+		kvw_error("fleet", "out of memory: worker keeps its old models url=%s", worker->url);
+	if (config->models.count == 0 && members->prober != NULL)
+		kvw_prober_hurry(members->prober, worker);
+	kvw_info("fleet", "worker has new settings url=%s", worker->url);
+}
+
+/* One that leaves and is listed again with the same settings goes on. */
+static struct place *call_back(struct kvw_members *members, const char *url,
+	const struct kvw_worker_config *config)
+{
+	for (struct place **link = &members->leaving; *link != NULL; link = &(*link)->next) {
+		struct place *place = *link;
+
+		if (strcmp(place->worker->url, url) != 0 ||
+			!differ_in_place(&place->worker->config, config))
+			continue;
+		*link = place->next;
+		place->next = NULL;
+		place->leaving = false;
+		return place;
+	}
+	return NULL;
+}
+
+static void retire(struct kvw_members *members, struct member *member, bool at_once)
+{
+	struct place *place = member->place;
+
+	member->place = NULL;
+	start_leaving(members, place, at_once);
+}
+
+/* Brings one member into line with the fleet. */
+static void settle(struct kvw_members *members, struct member *member,
+	struct kvw_members_change *change)
+{
+	const struct kvw_worker_config *config = wanted(member);
+	char why[256];
+
+	if (config == NULL) {
+		if (member->place != NULL) {
+			retire(members, member, false);
+			change->left++;
+		}
+		return;
+	}
+	if (member->place != NULL &&
+		kvw_worker_config_equal(&member->place->worker->config, config))
+		return;
+	if (member->place != NULL && differ_in_place(&member->place->worker->config, config)) {
+		take_models(members, member->place->worker, config);
+		change->changed++;
+		return;
+	}
+	if (member->place != NULL) {
+		atomic_store(&member->place->worker->hidden, true);
+		retire(members, member, false);
+		if (join(members, member, config, why, sizeof(why)))
+			change->changed++;
+		else
+			change->refused++;
+		return;
+	}
+	member->place = call_back(members, member->url, config);
+	if (member->place != NULL) {
+		kvw_fleet_bar(members->fleet, member->place->worker, KVW_BARRED_DRAINING, member->rests);
+		kvw_info("fleet", "worker stays url=%s", member->url);
+		if (!kvw_worker_config_equal(&member->place->worker->config, config))
+			take_models(members, member->place->worker, config);
+		change->joined++;
+	} else if (join(members, member, config, why, sizeof(why))) {
+		change->joined++;
+	} else {
+		change->refused++;
+	}
+}
+
+/* Drops entries that no source lists. */
+static void forget_unlisted(struct kvw_members *members)
+{
+	size_t kept = 0;
+
+	for (size_t i = 0; i < members->count; i++) {
+		struct member *member = members->items[i];
+		bool listed = false;
+
+		for (int s = 0; s < KVW_SOURCE_COUNT; s++)
+			listed = listed || member->said[s].url != NULL;
+		if (listed)
+			members->items[kept++] = member;
+		else
+			member_destroy(member);
+	}
+	members->count = kept;
+}
+
+/* Those that leave first: they make room. */
+static void settle_all(struct kvw_members *members, struct kvw_members_change *change)
+{
+	for (int joining = 0; joining < 2; joining++)
+		for (size_t i = 0; i < members->count; i++)
+			if ((wanted(members->items[i]) != NULL) == joining)
+				settle(members, members->items[i], change);
+	forget_unlisted(members);
+}
+
+enum kvw_err kvw_members_set(struct kvw_members *members, enum kvw_member_source source,
+	const struct kvw_worker_config *workers, size_t count, struct kvw_members_change *change)
+{
+	enum kvw_err err = KVW_OK;
+
+	*change = (struct kvw_members_change){0};
+	members->mark++;
+	for (size_t i = 0; i < count && err == KVW_OK; i++) {
+		struct member *member = find_or_make(members, workers[i].url);
+
+		err = member == NULL ? KVW_ENOMEM : say(member, source, &workers[i]);
+		if (member != NULL)
+			member->mark = members->mark;
+	}
+	for (size_t i = 0; i < members->count && err == KVW_OK; i++)
+		if (members->items[i]->mark != members->mark)
+			kvw_worker_config_release(&members->items[i]->said[source]);
+	settle_all(members, change);
+	if (change->joined + change->left + change->changed + change->refused > 0)
+		kvw_info("fleet", "list of workers source=%s listed=%zu joined=%zu left=%zu changed=%zu refused=%zu",
+			kvw_member_source_name(source), count, change->joined, change->left,
+			change->changed, change->refused);
+	return err;
+}
+
+void kvw_members_forgive(struct kvw_members *members)
+{
+	struct kvw_members_change change = {0};
+
+	for (size_t i = 0; i < members->count; i++)
+		members->items[i]->removed = false;
+	settle_all(members, &change);
+}
+
+/* --- the admin address --- */
+
+enum kvw_err kvw_members_add(struct kvw_members *members, const struct kvw_worker_config *worker,
+	char *why, size_t room)
+{
+	struct member *member = find(members, worker->url);
+	struct kvw_members_change change = {0};
+	enum kvw_err err;
+
+	if (member != NULL && !member->removed && wanted(member) != NULL) {
+		(void)snprintf(why, room, "`%s` is a worker already", member->url);
+		return KVW_EINVAL;
+	}
+	if (members->fleet->live >= KVW_MAX_WORKERS) {
+		(void)snprintf(why, room, "there are %d workers already", KVW_MAX_WORKERS);
+		return KVW_ELIMIT;
+	}
+	member = find_or_make(members, worker->url);
+	err = member == NULL ? KVW_ENOMEM : say(member, KVW_SOURCE_ADMIN, worker);
+	if (err == KVW_OK) {
+		member->removed = member->rests = false;
+		settle(members, member, &change);
+	}
+	if (err == KVW_OK && change.refused > 0) {
+		(void)snprintf(why, room, "the fleet is full, or out of memory");
+		kvw_worker_config_release(&member->said[KVW_SOURCE_ADMIN]);
+		err = KVW_ELIMIT;
+	}
+	forget_unlisted(members);
+	return err;
+}
+
+enum kvw_err kvw_members_change(struct kvw_members *members, const struct kvw_worker_config *worker,
+	char *why, size_t room)
+{
+	struct member *member = find(members, worker->url);
+	struct kvw_members_change change = {0};
+	enum kvw_err err;
+	int source = 0;
+
+	if (member == NULL || wanted(member) == NULL) {
+		(void)snprintf(why, room, "`%s` is not a worker", worker->url);
+		return KVW_ENOTFOUND;
+	}
+	while (member->said[source].url == NULL)
+		source++;
+	err = say(member, (enum kvw_member_source)source, worker);
+	if (err == KVW_OK)
+		settle(members, member, &change);
+	if (err == KVW_OK && change.refused > 0) {
+		(void)snprintf(why, room, "the fleet is full, or out of memory");
+		err = KVW_ELIMIT;
+	}
+	return err;
+}
+
+enum kvw_err kvw_members_rest(struct kvw_members *members, const char *url, bool rests)
+{
+	struct member *member = find(members, url);
+
+	if (member == NULL || wanted(member) == NULL)
+		return KVW_ENOTFOUND;
+	if (member->rests != rests)
+		kvw_info("fleet", rests ? "worker rests: it gets no new requests url=%s"
+					: "worker works again url=%s", member->url);
+	member->rests = rests;
+	if (member->place != NULL)
+		kvw_fleet_bar(members->fleet, member->place->worker, KVW_BARRED_DRAINING, rests);
+	return KVW_OK;
+}
+
+enum kvw_err kvw_members_remove(struct kvw_members *members, const char *url, bool at_once)
+{
+	struct member *member = find(members, url);
+
+	if (member == NULL || wanted(member) == NULL)
+		return KVW_ENOTFOUND;
+	kvw_worker_config_release(&member->said[KVW_SOURCE_ADMIN]);
+	member->removed = true;
+	if (member->place != NULL)
+		retire(members, member, at_once);
+	forget_unlisted(members);
+	return KVW_OK;
+}
+
+const struct kvw_worker_config *kvw_members_find(struct kvw_members *members, const char *url)
+{
+	struct member *member = find(members, url);
+
+	return member == NULL ? NULL : wanted(member);
+}
+
+static bool view_leaving(
+	struct kvw_members *members, size_t index, struct kvw_member_view *out)
+{
+	const struct place *place = members->leaving;
+	int64_t left_ns;
+
+	for (; place != NULL && index > 0; index--)
+		place = place->next;
+	if (place == NULL)
+		return false;
+	left_ns = place->until_ns - kvw_clock_ns();
+	*out = (struct kvw_member_view){.url = place->worker->url,
+		.worker = place->worker,
+		.leaves = true,
+		.leaves_in_ms = left_ns > 0 ? left_ns / KVW_NS_PER_MS : 0};
+	return true;
+}
+
+bool kvw_members_view(struct kvw_members *members, size_t index, struct kvw_member_view *out)
+{
+	const struct member *member;
+
+	if (index >= members->count)
+		return view_leaving(members, index - members->count, out);
+	member = members->items[index];
+	*out = (struct kvw_member_view){.url = member->url,
+		.worker = member->place == NULL ? NULL : member->place->worker,
+		.rests = member->rests};
+	for (int s = 0; s < KVW_SOURCE_COUNT; s++)
+		if (member->said[s].url != NULL)
+			out->sources |= 1u << s;
+	return true;
+}
+
+/* --- life --- */
+
+/* Those of the configuration, with which the fleet was made. */
+static enum kvw_err adopt(struct kvw_members *members)
+{
+	struct kvw_fleet *fleet = members->fleet;
+
+	for (size_t i = 0; i < fleet->count; i++) {
+		struct kvw_worker *worker = kvw_fleet_worker(fleet, i);
+		struct member *member = worker == NULL ? NULL : find_or_make(members, worker->url);
+
+		if (worker == NULL)
+			continue;
+		if (member == NULL ||
+			say(member, KVW_SOURCE_CONFIG, &worker->config) != KVW_OK)
+			return KVW_ENOMEM;
+		member->place = place_create(members, worker);
+		if (member->place == NULL)
+			return KVW_ENOMEM;
+	}
+	return KVW_OK;
+}
+
+enum kvw_err kvw_members_create(struct event_base *base, struct kvw_fleet *fleet,
+	struct kvw_prober *prober, struct kvw_resolver *resolver, struct kvw_members **out)
+{
+	const struct timeval period = {.tv_usec = TICK_MS * 1000};
+	struct kvw_members *members = calloc(1, sizeof(*members));
+	enum kvw_err err;
+
+	if (members == NULL)
+		return KVW_ENOMEM;
+	members->fleet = fleet;
+	members->prober = prober;
+	members->resolver = resolver;
+	members->tick = event_new(base, -1, EV_PERSIST, on_tick, members);
+	err = members->tick == NULL || event_add(members->tick, &period) != 0 ? KVW_ENOMEM
+									      : adopt(members);
+	if (err == KVW_OK)
+		*out = members;
+	else
+		kvw_members_destroy(members);
+	return err;
+}
+
+void kvw_members_destroy(struct kvw_members *members)
+{
+	struct place *place;
+
+	if (members == NULL)
+		return;
+	if (members->tick != NULL)
+		event_free(members->tick);
+	while ((place = members->leaving) != NULL) {
+		members->leaving = place->next;
+		place_destroy(place);
+	}
+	for (size_t i = 0; i < members->count; i++) {
+		if (members->items[i]->place != NULL)
+			place_destroy(members->items[i]->place);
+		member_destroy(members->items[i]);
+	}
+	free(members->items);
+	free(members);
+}
