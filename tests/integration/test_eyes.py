@@ -3,10 +3,11 @@
 import json
 import re
 import threading
+import time
 
 import pytest
 
-from rig.client import CHAT, COMPLETIONS, MESSAGES, Client, ask, chat_body
+from rig.client import CHAT, COMPLETIONS, MESSAGES, Client, ask, chat_body, crowd
 from rig.router import parse_metrics
 from rig.wait import until
 from rig.wire import Closed
@@ -128,6 +129,53 @@ def test_requests_are_counted_by_route_worker_and_status(pair):
     assert count(route="completions", status="500") == 1
     assert count(route="messages", status="200") == 1
     assert count(route="other", status="200", end="complete") == 1
+
+
+def requests_shown(text):
+    return sum(v for (name, _), v in parse_metrics(text).items() if name == "kvway_requests_total")
+
+
+def test_metrics_for_clients_are_a_second_old_at_most(pair):
+    """The control thread writes them, and no more often than that."""
+    _, router = pair()
+    first = router.ask("GET", "/metrics").body.decode()
+    assert router.ask("POST", CHAT, body=chat_body()).status == 200
+    same = router.ask("GET", "/metrics").body.decode()
+    assert same == first or requests_shown(same) > requests_shown(first)  # a busy machine may need a second
+    until(lambda: requests_shown(router.ask("GET", "/metrics").body.decode()) > requests_shown(first), 3, "new")
+    head = router.ask("HEAD", "/metrics")
+    assert head.status == 200 and head.body == b""
+
+
+def test_many_clients_ask_for_metrics_at_once(pair):
+    _, router = pair()
+    with crowd(router.port, 50) as clients:
+        for client in clients:
+            client.send_request("GET", "/metrics")
+        texts = [client.read().body for client in clients]
+    assert all(b"kvway_requests_total" in text for text in texts)
+    with crowd(router.port, 20) as clients:  # some leave while they wait
+        time.sleep(1.1)
+        for client in clients:
+            client.send_request("GET", "/metrics")
+    router.wait_idle()
+
+
+@pytest.mark.parametrize("path", ["/metrics", "/metrics?name=x"])
+def test_metrics_for_clients_can_be_switched_off(pair, path):
+    worker, router = pair(config={"http.metrics": False})
+    got = router.ask("GET", path)
+    assert got.status == 404 and set(got.json()["error"]) == {"message", "type", "param", "code"}
+    assert ask(router.admin_port, "GET", "/metrics").status == 200
+    assert worker.requests == []
+
+
+def test_other_spellings_of_local_paths_are_404(pair):
+    """They were 500, `out of memory`."""
+    worker, router = pair()
+    for path in ("//metrics", "/health/", "/v1//models", "/%6detrics"):
+        assert router.ask("GET", path).status == 404, path
+    assert worker.requests == []
 
 
 def test_labels_stay_bounded(pair):

@@ -22,6 +22,7 @@
 #include "admin/explain_http.h"
 #include "admin/http.h"
 #include "admin/lmcache_http.h"
+#include "admin/metrics_copy.h"
 #include "base/log.h"
 #include "fleet/members.h"
 #include "fleet/probe.h"
@@ -37,13 +38,14 @@ struct kvw_admin {
 	_Atomic bool draining;
 	void *owner_arg;                     /* written once, before owner_of */
 	_Atomic(kvw_owner_fn) owner_of;      /* NULL: not set yet */
+	struct kvw_metrics_copy copy;        /* of /metrics, for loops */
 	int64_t created_s;
 	char address[KVW_LISTEN_TEXT]; /* as bound */
 
 	/* The control thread's own after start. */
 	struct event_base *base;
 	struct kvw_admin_http *http;
-	struct event *tick, *quit;
+	struct event *tick, *quit, *ask; /* ask: of copy */
 	struct kvw_prober *prober;
 	struct kvw_resolver *resolver;
 	struct kvw_members *members;
@@ -130,6 +132,20 @@ static void on_tick(evutil_socket_t fd, short what, void *arg)
 	kvw_metrics_tick(admin->deps.metrics, kvw_clock_ns());
 }
 
+static void on_ask(evutil_socket_t fd, short what, void *arg)
+{
+	struct kvw_admin *admin = arg;
+
+	(void)fd;
+	(void)what;
+	kvw_metrics_copy_renew(&admin->copy, admin->deps.metrics, kvw_clock_ns());
+}
+
+struct kvw_metrics_text *kvw_admin_metrics(struct kvw_admin *admin, int64_t now_ns)
+{
+	return kvw_metrics_copy_get(&admin->copy, now_ns);
+}
+
 static void on_quit(evutil_socket_t fd, short what, void *arg)
 {
 	struct kvw_admin *admin = arg;
@@ -186,11 +202,13 @@ static enum kvw_err add_events(struct kvw_admin *admin)
 	const struct timeval second = {.tv_sec = 1};
 
 	admin->quit_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	if (admin->quit_fd < 0)
+	if (admin->quit_fd < 0 || kvw_metrics_copy_init(&admin->copy) != KVW_OK)
 		return KVW_EIO;
+	admin->ask = event_new(admin->base, admin->copy.ask_fd, EV_READ | EV_PERSIST, on_ask, admin);
 	admin->quit = event_new(admin->base, admin->quit_fd, EV_READ, on_quit, admin);
 	admin->tick = event_new(admin->base, -1, EV_PERSIST, on_tick, admin);
-	if (admin->quit == NULL || admin->tick == NULL || event_add(admin->quit, NULL) != 0 ||
+	if (admin->quit == NULL || admin->tick == NULL || admin->ask == NULL ||
+		event_add(admin->ask, NULL) != 0 || event_add(admin->quit, NULL) != 0 ||
 		event_add(admin->tick, &second) != 0)
 		return KVW_ENOMEM;
 	return KVW_OK;
@@ -264,7 +282,7 @@ enum kvw_err kvw_admin_start(
 	if (admin == NULL)
 		return KVW_ENOMEM;
 	admin->deps = *deps;
-	admin->quit_fd = -1;
+	admin->quit_fd = admin->copy.ask_fd = -1;
 	admin->created_s = kvw_clock_wall_ns() / KVW_NS_PER_S;
 	admin->base = event_base_new();
 	if (admin->base == NULL)
@@ -328,6 +346,9 @@ void kvw_admin_stop(struct kvw_admin *admin)
 		event_free(admin->tick);
 	if (admin->quit != NULL)
 		event_free(admin->quit);
+	if (admin->ask != NULL)
+		event_free(admin->ask);
+	kvw_metrics_copy_finish(&admin->copy);
 	kvw_admin_http_destroy(admin->http);
 	if (admin->box != NULL)
 		event_free(admin->box);

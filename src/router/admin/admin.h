@@ -51,6 +51,12 @@ const char *kvw_admin_address(const struct kvw_admin *admin);
  * every second or so. /ready is 200 while some worker has answered its probe, may be chosen and has
  * a known list of models, and kvway is not draining. */
 
+#define KVW_METRICS_TYPE "text/plain; version=0.0.4; charset=utf-8"
+
+/* /metrics as the control thread has written it, for loops: a reference for kvw_metrics_text_put(). NULL:
+ * it is being written; to be asked again soon. Any thread; does not wait. */
+struct kvw_metrics_text *kvw_admin_metrics(struct kvw_admin *admin, int64_t now_ns);
+
 /* A local answer: for GET or HEAD of /health /ready /metrics /v1/models. Any thread. */
 struct kvw_local_answer {
 	int status;

@@ -11,7 +11,6 @@
 #include "base/page.h"
 
 static const char json_type[] = "application/json";
-static const char metrics_type[] = "text/plain; version=0.0.4; charset=utf-8";
 
 static void put_field(struct kvw_page *text, const char *name, uint64_t value)
 {
@@ -139,7 +138,7 @@ enum kvw_err kvw_answer(const struct kvw_answer_state *state, struct kvw_slice p
 	} else if (kvw_slice_equal(path, KVW_SLICE("/v1/models"))) {
 		answer.status = answer_models(state, &text);
 	} else if (kvw_slice_equal(path, KVW_SLICE("/metrics"))) {
-		answer.content_type = metrics_type;
+		answer.content_type = KVW_METRICS_TYPE;
 		err = kvw_metrics_render(state->deps->metrics, now_ns, &text.data, &text.len);
 	} else {
 		err = KVW_ENOTFOUND;

@@ -22,6 +22,7 @@
 
 #include "base/log.h"
 #include "proxy/forward.h"
+#include "proxy/local.h"
 #include "proxy/prepare.h"
 #include "proxy/reply.h"
 #include "proxy/request.h"
@@ -295,7 +296,7 @@ static bool step(struct kvw_exchange *x)
 	case KVW_REQUEST_SENDING:
 	case KVW_REQUEST_SENT:
 		return exchange_bytes(x);
-	default: /* READ_BODY, PARKED, TOKENS wait for their events */
+	default: /* READ_BODY, PARKED, TOKENS, METRICS wait for their events */
 		return false;
 	}
 }
@@ -356,6 +357,11 @@ void kvw_exchange_unpark(struct kvw_loop *loop)
 	for (x = TAILQ_FIRST(&loop->parked); x != NULL; x = next) {
 		next = TAILQ_NEXT(x, entry);
 		if (kvw_request_unpark(x))
+			kvw_exchange_advance(x);
+	}
+	for (x = TAILQ_FIRST(&loop->want_metrics); x != NULL; x = next) {
+		next = TAILQ_NEXT(x, entry);
+		if (kvw_local_metrics(x))
 			kvw_exchange_advance(x);
 	}
 }
@@ -426,6 +432,9 @@ static void stop_waiting(struct kvw_exchange *x)
 {
 	if (x->request_state == KVW_REQUEST_PARKED) {
 		TAILQ_REMOVE(&x->loop->parked, x, entry);
+		kvw_exchange_request_state(x, KVW_REQUEST_ROUTING);
+	} else if (x->request_state == KVW_REQUEST_METRICS) {
+		TAILQ_REMOVE(&x->loop->want_metrics, x, entry);
 		kvw_exchange_request_state(x, KVW_REQUEST_ROUTING);
 	} else if (x->request_state == KVW_REQUEST_TOKENS) {
 		kvw_token_job_forget(x->token_job);

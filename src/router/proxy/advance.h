@@ -25,7 +25,7 @@ void kvw_exchange_fail_over(struct kvw_loop *loop);
 /* drain.timeout has passed: what the client has of an answer is all that it gets; without any, it gets 503. */
 void kvw_exchange_shut_down(struct kvw_exchange *x);
 
-/* From the tick: PARKED exchanges look again whether their model is known. */
+/* From the tick: PARKED exchanges look again whether their model is known, those in METRICS for their text. */
 void kvw_exchange_unpark(struct kvw_loop *loop);
 
 #endif

@@ -14,11 +14,13 @@
 
 /* Allowed next states, by present state. A retry goes back to ROUTING. */
 static const unsigned request_next[KVW_REQUEST_STATES] = {
-	[KVW_REQUEST_READ_HEAD] = BIT(KVW_REQUEST_READ_BODY) | BIT(KVW_REQUEST_ROUTING),
+	[KVW_REQUEST_READ_HEAD] = BIT(KVW_REQUEST_READ_BODY) | BIT(KVW_REQUEST_ROUTING) |
+		BIT(KVW_REQUEST_METRICS),
 	[KVW_REQUEST_READ_BODY] = BIT(KVW_REQUEST_ROUTING),
 	[KVW_REQUEST_ROUTING] = BIT(KVW_REQUEST_PARKED) | BIT(KVW_REQUEST_TOKENS) |
 		BIT(KVW_REQUEST_CONNECTING) | BIT(KVW_REQUEST_SENDING),
 	[KVW_REQUEST_PARKED] = BIT(KVW_REQUEST_ROUTING),
+	[KVW_REQUEST_METRICS] = BIT(KVW_REQUEST_ROUTING),
 	[KVW_REQUEST_TOKENS] = BIT(KVW_REQUEST_ROUTING),
 	[KVW_REQUEST_CONNECTING] = BIT(KVW_REQUEST_SENDING) | BIT(KVW_REQUEST_ROUTING),
 	[KVW_REQUEST_SENDING] = BIT(KVW_REQUEST_SENT) | BIT(KVW_REQUEST_ROUTING),
@@ -228,6 +230,8 @@ void kvw_exchange_end(struct kvw_exchange *x, enum kvw_end end)
 	x->token_job = NULL;
 	if (x->request_state == KVW_REQUEST_PARKED)
 		TAILQ_REMOVE(&loop->parked, x, entry);
+	if (x->request_state == KVW_REQUEST_METRICS)
+		TAILQ_REMOVE(&loop->want_metrics, x, entry);
 	learn_ratio(x);
 	kvw_exchange_note_emptied(x);
 	kvw_attempt_end(x, end == KVW_END_COMPLETE);

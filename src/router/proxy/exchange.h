@@ -7,7 +7,8 @@
  * logged and counted, and that exchange is cut. All others go on.
  *
  *   request side    READ_HEAD -> READ_BODY -> ROUTING -> CONNECTING -> SENDING -> SENT
- *                                             |  ^ (waits in PARKED or TOKENS)
+ *                   |                         |  ^ (waits in PARKED or TOKENS)
+ *                   +-> METRICS (answered here)
  *   response side   NONE -> WAITING -> HELD -> STREAMING -> DONE -> ENDED
  *                                              |  ^ (waits in PAUSED)
  *
@@ -34,6 +35,7 @@ enum kvw_request_state {
 	KVW_REQUEST_ROUTING,    /* a worker is to be found: waits for nothing */
 	KVW_REQUEST_PARKED,     /* until the workers' models are known, or for PARK_MS; on loop->parked */
 	KVW_REQUEST_TOKENS,     /* until the prompt's tokens are here, or the time for them has passed */
+	KVW_REQUEST_METRICS,    /* until the control thread has written /metrics; on loop->want_metrics */
 	KVW_REQUEST_CONNECTING,
 	KVW_REQUEST_SENDING,    /* the answer may begin, too */
 	KVW_REQUEST_SENT,
@@ -68,7 +70,7 @@ struct kvw_exchange {
 	enum kvw_request_state request_state;
 	enum kvw_response_state response_state;
 	bool faulty; /* took a step that its table forbids: to be cut */
-	int64_t parked_ns; /* since when PARKED */
+	int64_t parked_ns; /* since when PARKED, or in METRICS */
 
 	/* --- request --- */
 	struct kvw_path_info path;

@@ -120,7 +120,7 @@ static void tick(struct kvw_loop *loop)
 	loop->wall_offset_ns = kvw_clock_wall_ns() - kvw_clock_ns();
 	kvw_timers_run(&loop->timers, loop->now_ns);
 	kvw_links_sweep(&loop->links, loop->now_ns);
-	if (!TAILQ_EMPTY(&loop->parked))
+	if (!TAILQ_EMPTY(&loop->parked) || !TAILQ_EMPTY(&loop->want_metrics))
 		kvw_exchange_unpark(loop);
 	if ((atomic_load_explicit(&loop->fleet->down, memory_order_relaxed) > 0 ||
 		    atomic_load_explicit(&loop->fleet->leaving, memory_order_acquire) > 0) &&
@@ -222,6 +222,7 @@ static void init_lists(struct kvw_loop *loop)
 	TAILQ_INIT(&loop->clients);
 	TAILQ_INIT(&loop->dead);
 	TAILQ_INIT(&loop->parked);
+	TAILQ_INIT(&loop->want_metrics);
 	TAILQ_INIT(&loop->ended);
 	TAILQ_INIT(&loop->free_exchanges);
 	kvw_timers_init(&loop->timers);

@@ -99,6 +99,7 @@ struct kvw_loop {
 	struct kvw_client_list clients; /* all that live */
 	struct kvw_client_list dead;
 	struct kvw_exchange_list parked; /* waiting for a model list */
+	struct kvw_exchange_list want_metrics; /* waiting for the control thread's text */
 	struct kvw_exchange_list ended, free_exchanges;
 	size_t client_count, free_exchange_count;
 	int64_t idle_gauge, busy_gauge; /* of links, as metrics have them */

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "proxy/local.h"
 #include "proxy/reply.h"
 #include "proxy/understand.h"
 
@@ -125,30 +126,6 @@ static bool refuse(struct kvw_exchange *x)
 	return true;
 }
 
-static bool answer_locally(struct kvw_exchange *x)
-{
-	struct kvw_slice path = x->target;
-	const char *mark = memchr(path.data, '?', path.len);
-	struct kvw_local_answer answer;
-
-	if (x->path.kind != KVW_PATH_LOCAL)
-		return false;
-	if (!x->head_request && !x->loop->request_head.get_method) {
-		kvw_reply_error_as(x, 405, NULL, NULL, "allow: GET, HEAD\r\n",
-			"this path answers GET and HEAD");
-		return true;
-	}
-	if (mark != NULL)
-		path.len = (size_t)(mark - path.data);
-	if (kvw_admin_answer(x->loop->admin, path, x->loop->now_ns, &answer) != KVW_OK) {
-		kvw_reply_error(x, 500, "out of memory");
-		return true;
-	}
-	kvw_reply(x, answer.status, answer.content_type, NULL, answer.body, answer.len);
-	free(answer.body);
-	return true;
-}
-
 /* Takes body memory for a whole request. False: refused, an answer was sent. */
 static bool take_body_memory(struct kvw_exchange *x, uint64_t bytes)
 {
@@ -256,7 +233,7 @@ void kvw_request_head(struct kvw_exchange *x)
 	kvw_body_begin(&x->body, x->framing, x->content_length, loop->config->limits_body);
 	if (x->body.done)
 		body_complete(x);
-	if (refuse(x) || answer_locally(x))
+	if (refuse(x) || kvw_local_answers(x))
 		return;
 	choose_mode(x);
 	if (x->whole && !take_body_memory(x, x->content_length))

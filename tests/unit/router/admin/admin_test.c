@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "admin/admin.h"
+#include "admin/metrics_copy.h"
 #include "base/clock.h"
 #include "fixture.h"
 #include "prom.h"
@@ -284,6 +285,54 @@ START_TEST(a_taken_address_is_named)
 }
 END_TEST
 
+/* As loops do, which never wait for it. */
+static void *ask_for_text(void *arg)
+{
+	int got = 0;
+
+	(void)arg;
+	for (int i = 0; i < 100000 && got < 1000; i++) {
+		struct kvw_metrics_text *text = kvw_admin_metrics(admin, kvw_clock_ns());
+
+		if (text == NULL) {
+			usleep(100);
+			continue;
+		}
+		ck_assert(memmem(text->data, text->len, "kvway_requests_total", 20) != NULL);
+		ck_assert_int_le(kvw_clock_ns() - text->made_ns, 20 * KVW_NS_PER_S);
+		kvw_metrics_text_put(text);
+		got++;
+	}
+	ck_assert_int_eq(got, 1000);
+	return NULL;
+}
+
+/* A text too old is replaced while others still hold it. */
+START_TEST(text_of_metrics_is_shared_by_many_threads)
+{
+	struct kvw_metrics_text *first = NULL, *second = NULL;
+	pthread_t threads[3];
+
+	for (size_t i = 0; i < 3; i++)
+		pthread_create(&threads[i], NULL, ask_for_text, NULL);
+	for (size_t i = 0; i < 3; i++)
+		pthread_join(threads[i], NULL);
+	while ((first = kvw_admin_metrics(admin, kvw_clock_ns())) == NULL)
+		usleep(100);
+	ck_assert_ptr_null(kvw_admin_metrics(admin, first->made_ns + KVW_NS_PER_S + 1));
+	for (int i = 0; i < 100000 && (second == NULL || second == first); i++) {
+		kvw_metrics_text_put(second);
+		usleep(100);
+		second = kvw_admin_metrics(admin, kvw_clock_ns());
+	}
+	ck_assert_ptr_nonnull(second);
+	ck_assert_ptr_ne(first, second);
+	ck_assert(memmem(first->data, first->len, "kvway_requests_total", 20) != NULL);
+	kvw_metrics_text_put(first);
+	kvw_metrics_text_put(second);
+}
+END_TEST
+
 static void *ask_often(void *arg)
 {
 	(void)arg;
@@ -335,6 +384,7 @@ int main(void)
 	tcase_add_test(tcase, models_are_merged_sorted_and_unique);
 	tcase_add_test(tcase, unknown_paths_are_not_ours);
 	tcase_add_test(tcase, a_taken_address_is_named);
+	tcase_add_test(tcase, text_of_metrics_is_shared_by_many_threads);
 	tcase_add_test(tcase, answers_from_many_threads);
 	suite_add_tcase(suite, tcase);
 	srunner_run_all(runner, CK_ENV);

@@ -1,0 +1,90 @@
+/*
+ * local.c - see local.h.
+ *
+ * All but /metrics are made of a few atomics, on the spot. /metrics is the control thread's text
+ * (admin/metrics_copy.h): where there is none that is new enough, the exchange waits for the next tick.
+ */
+#include "proxy/local.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "admin/metrics_copy.h"
+#include "proxy/reply.h"
+
+#define METRICS_WAIT_NS KVW_NS_PER_S /* until the control thread is taken for stuck */
+
+static void reply_metrics(struct kvw_exchange *x, struct kvw_metrics_text *text)
+{
+	kvw_reply(x, 200, KVW_METRICS_TYPE, NULL, text->data, text->len);
+	kvw_metrics_text_put(text);
+}
+
+static void begin_metrics(struct kvw_exchange *x)
+{
+	struct kvw_loop *loop = x->loop;
+	struct kvw_metrics_text *text;
+
+	if (!loop->config->http_metrics) {
+		kvw_reply_error_as(x, 404, "NotFoundError", NULL, NULL,
+			"metrics are not shown here: http.metrics is false");
+		return;
+	}
+	text = kvw_admin_metrics(loop->admin, loop->now_ns);
+	if (text != NULL) {
+		reply_metrics(x, text);
+		return;
+	}
+	kvw_exchange_request_state(x, KVW_REQUEST_METRICS);
+	x->parked_ns = loop->now_ns;
+	TAILQ_INSERT_TAIL(&loop->want_metrics, x, entry);
+}
+
+bool kvw_local_metrics(struct kvw_exchange *x)
+{
+	struct kvw_loop *loop = x->loop;
+	struct kvw_metrics_text *text = kvw_admin_metrics(loop->admin, loop->now_ns);
+
+	if (text == NULL && loop->now_ns - x->parked_ns < METRICS_WAIT_NS)
+		return false;
+	TAILQ_REMOVE(&loop->want_metrics, x, entry);
+	kvw_exchange_request_state(x, KVW_REQUEST_ROUTING);
+	if (text != NULL)
+		reply_metrics(x, text);
+	else
+		kvw_reply_error_as(
+			x, 503, NULL, NULL, "retry-after: 1\r\n", "the metrics were not written in time");
+	return true;
+}
+
+bool kvw_local_answers(struct kvw_exchange *x)
+{
+	struct kvw_slice path = x->target;
+	const char *mark = memchr(path.data, '?', path.len);
+	struct kvw_local_answer answer;
+	enum kvw_err err;
+
+	if (x->path.kind != KVW_PATH_LOCAL)
+		return false;
+	if (!x->head_request && !x->loop->request_head.get_method) {
+		kvw_reply_error_as(x, 405, NULL, NULL, "allow: GET, HEAD\r\n",
+			"this path answers GET and HEAD");
+		return true;
+	}
+	if (mark != NULL)
+		path.len = (size_t)(mark - path.data);
+	if (kvw_slice_equal(path, KVW_SLICE("/metrics"))) {
+		begin_metrics(x);
+		return true;
+	}
+	err = kvw_admin_answer(x->loop->admin, path, x->loop->now_ns, &answer);
+	if (err == KVW_ENOTFOUND) { /* another spelling of one of them */
+		kvw_reply_error_as(x, 404, "NotFoundError", NULL, NULL, "not found");
+	} else if (err != KVW_OK) {
+		kvw_reply_error(x, 500, "out of memory");
+	} else {
+		kvw_reply(x, answer.status, answer.content_type, NULL, answer.body, answer.len);
+		free(answer.body);
+	}
+	return true;
+}

@@ -1,0 +1,16 @@
+/*
+ * local.h - what kvway answers itself: /health, /ready, /v1/models, /metrics.
+ */
+#ifndef KVW_LOCAL_H
+#define KVW_LOCAL_H
+
+#include "proxy/exchange.h"
+
+/* If the path is kvway's own: answers, or goes to METRICS, where it waits. False: it is a worker's. The
+ * head was parsed last. */
+bool kvw_local_answers(struct kvw_exchange *x);
+
+/* Answers an exchange in METRICS, whose metrics may be there now. False: not yet. */
+bool kvw_local_metrics(struct kvw_exchange *x);
+
+#endif
