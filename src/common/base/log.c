@@ -2,12 +2,15 @@
  * log.c - format a line and write it to standard error with one write(2).
  *
  * One write per line keeps lines of several threads whole (POSIX: pipes up to PIPE_BUF, files with
- * O_APPEND). Standard error stays blocking, so a full pipe could block a loop: lines
- * on event loops are rare (state changes, not requests; those go to the access log's ring), and
- * each place that could repeat is rate-limited by its caller.
+ * O_APPEND). Standard error stays blocking, since other processes may share it; where its reader does
+ * not keep up, a line that would have to wait is dropped, so that no event loop ever does. Looking and
+ * writing are one step for all threads. Lines on event loops are rare (state changes, not requests;
+ * those go to the access log's ring), and each place that could repeat is rate-limited by its caller.
  */
 #include "base/log.h"
 
+#include <poll.h>
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
@@ -18,6 +21,7 @@
 
 static _Atomic int least_level = KVW_LOG_INFO;
 static _Atomic uint64_t dropped;
+static pthread_mutex_t writing = PTHREAD_MUTEX_INITIALIZER;
 
 void kvw_log_set_level(enum kvw_log_level level)
 {
@@ -32,6 +36,18 @@ bool kvw_log_enabled(enum kvw_log_level level)
 uint64_t kvw_log_dropped(void)
 {
 	return atomic_load_explicit(&dropped, memory_order_relaxed);
+}
+
+/* A pipe or a socket that says it is writable takes a line whole: it has room for a page. */
+static bool write_at_once(const char *line, size_t len)
+{
+	struct pollfd target = {.fd = STDERR_FILENO, .events = POLLOUT};
+	bool written;
+
+	pthread_mutex_lock(&writing);
+	written = poll(&target, 1, 0) == 1 && write(STDERR_FILENO, line, len) >= 0;
+	pthread_mutex_unlock(&writing);
+	return written;
 }
 
 void kvw_log_line(char *out, size_t room, const char *format, va_list args)
@@ -65,6 +81,6 @@ void kvw_log_write(enum kvw_log_level level, const char *room, const char *forma
 	if (n > 0)
 		len += (size_t)n < sizeof(line) - len - 1 ? (size_t)n : sizeof(line) - len - 2;
 	line[len++] = '\n';
-	if (write(STDERR_FILENO, line, len) < 0)
+	if (!write_at_once(line, len))
 		atomic_fetch_add_explicit(&dropped, 1, memory_order_relaxed);
 }

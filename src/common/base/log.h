@@ -2,7 +2,8 @@
  * log.h - messages for the operator, one line each on standard error.
  *
  * Format: time, level, room, text, then key=value fields. Never prompts, keys or tokens of users.
- * Each line is one write(2); a line that cannot be written is dropped and counted. Thread-safe.
+ * Each line is one write(2); a line that cannot be written, or not without waiting, is dropped and
+ * counted. Thread-safe.
  */
 #ifndef KVW_LOG_H
 #define KVW_LOG_H

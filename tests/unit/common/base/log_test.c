@@ -171,6 +171,30 @@ START_TEST(line_for_another_log_is_cut_and_clean)
 }
 END_TEST
 
+/* An event loop that logs must not wait for whatever reads its log. */
+START_TEST(full_pipe_drops_lines_and_blocks_nothing)
+{
+	uint64_t before = kvw_log_dropped();
+	char text[65536];
+	int ends[2];
+	ssize_t n;
+
+	ck_assert_int_eq(pipe(ends), 0);
+	ck_assert_int_ge(dup2(ends[1], STDERR_FILENO), 0);
+	for (int i = 0; i < 4000; i++)
+		kvw_error("room", "line %d of many that nothing reads", i);
+	ck_assert_uint_gt(kvw_log_dropped(), before);
+	n = read(ends[0], text, sizeof(text));
+	ck_assert_int_gt(n, 0);
+	ck_assert_int_eq(text[n - 1], '\n');
+	before = kvw_log_dropped();
+	kvw_error("room", "there is room again");
+	ck_assert_uint_eq(kvw_log_dropped(), before);
+	close(ends[0]);
+	close(ends[1]);
+}
+END_TEST
+
 int main(void)
 {
 	TCase *tcase = tcase_create("log");
@@ -182,5 +206,6 @@ int main(void)
 	tcase_add_test(tcase, lines_of_threads_stay_whole);
 	tcase_add_test(tcase, line_that_cannot_be_written_is_counted);
 	tcase_add_test(tcase, line_for_another_log_is_cut_and_clean);
+	tcase_add_test(tcase, full_pipe_drops_lines_and_blocks_nothing);
 	return run_tcase("log", tcase);
 }
