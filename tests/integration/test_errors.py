@@ -88,7 +88,8 @@ def test_model_reaches_only_workers_that_serve_it(workers, kvway):
 
 def test_no_usable_worker_is_503_and_says_what_was_tried(workers, kvway):
     fleet = workers(2)
-    router = kvway(fleet, {"health.fall": 1, "health.interval": "200ms"})
+    config = {"health.fall": 1, "health.interval": "200ms", "http.decision_headers": "on_request"}
+    router = kvway(fleet, config)
     for worker in fleet:
         worker.stop()
     until(lambda: router.ask("GET", "/ready").status == 503, 8, "not ready")
@@ -194,3 +195,33 @@ def test_errors_carry_the_request_id(pair):
     _, router = pair()
     got = router.ask("POST", CHAT, [("X-Request-Id", "find-me")], chat_body(model="no-such"))
     assert got.headers.get("x-request-id") == "find-me"
+
+
+@pytest.mark.parametrize("shown", ["off", "on_request"])
+def test_errors_name_workers_only_where_clients_may_know_them(workers, kvway, shown):
+    """Addresses of workers stay inside unless the configuration says otherwise."""
+    fleet = workers(2, script=lambda ex: ex.reset())
+    router = kvway(fleet, {"http.decision_headers": shown})
+    message = router.ask("POST", CHAT, body=chat_body()).json()["error"]["message"]
+    assert "tried" in message
+    assert [w.url in message for w in fleet] == [shown != "off"] * 2, message
+    if shown == "off":
+        assert "127.0.0.1" not in message and "one: " in message and "; another: " in message
+
+
+@pytest.mark.parametrize("shown", ["off", "on_request"])
+def test_errors_without_a_usable_worker_count_them(workers, kvway, shown):
+    fleet = workers(3)
+    config = {"http.decision_headers": shown, "health.fall": 1, "health.interval": "100ms"}
+    router = kvway(fleet, config)
+    for worker in fleet:
+        worker.stop()
+    until(lambda: router.ask("GET", "/ready").status == 503, 5, "not ready")
+
+    def message():
+        return router.ask("POST", CHAT, body=chat_body()).json()["error"]["message"]
+
+    if shown == "off":
+        until(lambda: message() == "no usable worker: 3 down", 5, "all are found down")
+    else:
+        until(lambda: message() == "no usable worker: " + ", ".join(f"{w.url} is down" for w in fleet), 5, "all")

@@ -324,7 +324,8 @@ def test_killed_worker_costs_only_what_it_had_begun(workers, kvway):
 def test_no_worker_at_all(kvway):
     """Nothing listens: 503 or 502 at once, naming what was tried."""
     port = unused_port()
-    router = kvway([f"http://127.0.0.1:{port}"], worker_keys={"models": ["tiny"]})
+    config = {"http.decision_headers": "on_request"}
+    router = kvway([f"http://127.0.0.1:{port}"], config, worker_keys={"models": ["tiny"]})
     got = router.ask("POST", CHAT, body=chat_body())
     assert got.status in (502, 503)
     assert str(port) in got.json()["error"]["message"]

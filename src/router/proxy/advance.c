@@ -77,12 +77,15 @@ static void connect_worker(struct kvw_exchange *x, bool fresh)
 
 static void note_tried(struct kvw_exchange *x, const char *why)
 {
-	size_t len = strlen(x->tried_text);
+	size_t len = strlen(x->tried_text), room = sizeof(x->tried_text) - len;
+	char *end = x->tried_text + len;
 
 	if (x->tried_count < KVW_TRIED_MAX)
 		x->tried[x->tried_count++] = x->attempt.worker->id;
-	(void)snprintf(x->tried_text + len, sizeof(x->tried_text) - len, "%s%s: %s",
-		len == 0 ? "" : "; ", x->attempt.worker->url, why);
+	if (kvw_exchange_names_workers(x))
+		(void)snprintf(end, room, "%s%s: %s", len == 0 ? "" : "; ", x->attempt.worker->url, why);
+	else
+		(void)snprintf(end, room, "%s: %s", len == 0 ? "one" : "; another", why);
 }
 
 static void give_up(struct kvw_exchange *x, bool timed_out)

@@ -141,12 +141,19 @@ struct kvw_exchange {
 	char owner_text[KVW_OWNER_PREFIX]; /* the answer's first bytes; owner_len of them */
 	char beginning[48];                /* the first of a stream's; beginning_len of them */
 	uint32_t tried[KVW_TRIED_MAX];     /* tried_count workers */
-	char tried_text[384];              /* "url: why; url: why"; empty while tried_count is 0 */
+	/* For the client: "url: why; url: why", or "one: why; another: why"; empty while tried_count is 0 */
+	char tried_text[384];
 };
 
 static inline const char *kvw_exchange_raw_head(const struct kvw_exchange *x)
 {
 	return x->in.first->data + x->head_offset;
+}
+
+/* May errors for clients name workers? */
+static inline bool kvw_exchange_names_workers(const struct kvw_exchange *x)
+{
+	return x->loop->config->decision_headers != KVW_DECISION_HEADERS_OFF;
 }
 
 static inline bool kvw_exchange_ended(const struct kvw_exchange *x)

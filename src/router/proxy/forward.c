@@ -3,9 +3,11 @@
  */
 #include "proxy/forward.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/log.h"
+#include "base/page.h"
 #include "proxy/prepare.h"
 #include "proxy/reply.h"
 #include "proxy/request.h"
@@ -24,24 +26,70 @@ static void no_model(struct kvw_exchange *x)
 	kvw_reply_error_as(x, 404, "NotFoundError", "model", NULL, message);
 }
 
+static const char *why_not(const struct kvw_worker *worker)
+{
+	return kvw_worker_usable(worker) ? "up, without this model" : kvw_worker_state_name(worker);
+}
+
+/* "URL is STATE" of each. */
+static void put_workers(const struct kvw_fleet *fleet, struct kvw_page *text)
+{
+	size_t shown = 0;
+
+	for (size_t i = 0; i < fleet->count; i++) {
+		const struct kvw_worker *worker = kvw_fleet_worker(fleet, i);
+
+		if (worker == NULL)
+			continue;
+		kvw_page_string(text, shown++ == 0 ? ": " : ", ");
+		kvw_page_string(text, worker->url);
+		kvw_page_string(text, " is ");
+		kvw_page_string(text, why_not(worker));
+	}
+}
+
+#define STATES 16 /* more than there are; what has no room is left out */
+
+/* "NUMBER STATE" of each state. */
+static void put_states(const struct kvw_fleet *fleet, struct kvw_page *text)
+{
+	const char *states[STATES];
+	uint64_t counts[STATES] = {0};
+	size_t found = 0;
+
+	for (size_t i = 0; i < fleet->count; i++) {
+		const struct kvw_worker *worker = kvw_fleet_worker(fleet, i);
+		const char *state = worker == NULL ? NULL : why_not(worker);
+		size_t at = 0;
+
+		while (at < found && state != NULL && strcmp(states[at], state) != 0)
+			at++;
+		if (state == NULL || at == STATES)
+			continue;
+		if (at == found)
+			states[found++] = state;
+		counts[at]++;
+	}
+	for (size_t at = 0; at < found; at++) {
+		kvw_page_string(text, at == 0 ? ": " : ", ");
+		kvw_page_u64(text, counts[at]);
+		kvw_page_string(text, " ");
+		kvw_page_string(text, states[at]);
+	}
+}
+
 static void no_worker(struct kvw_exchange *x)
 {
 	char message[1024];
-	int len = snprintf(message, sizeof(message), "no usable worker"), shown = 0;
+	struct kvw_page text = {0};
 
 	if (x->tried_count > 0) {
 		(void)snprintf(message, sizeof(message), "no worker could answer; tried %s", x->tried_text);
 	} else {
-		for (size_t i = 0; i < x->loop->fleet->count && len < (int)sizeof(message) - 1; i++) {
-			const struct kvw_worker *worker = kvw_fleet_worker(x->loop->fleet, i);
-
-			if (worker == NULL)
-				continue;
-			len += snprintf(message + len, sizeof(message) - (size_t)len, "%s %s is %s",
-				shown++ == 0 ? ":" : ",", worker->url,
-				kvw_worker_usable(worker) ? "up, without this model"
-							  : kvw_worker_state_name(worker));
-		}
+		(kvw_exchange_names_workers(x) ? put_workers : put_states)(x->loop->fleet, &text);
+		(void)snprintf(message, sizeof(message), "no usable worker%.*s", (int)text.len,
+			text.len > 0 ? text.data : "");
+		free(text.data);
 	}
 	kvw_reply_error_as(x, x->tried_count > 0 ? 502 : 503, NULL, NULL, "retry-after: 1\r\n", message);
 }
