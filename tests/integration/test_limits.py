@@ -1,8 +1,11 @@
 """Limits: what is too large is refused at once, and memory stays bounded."""
 
+import json
 import threading
 
-from rig.client import CHAT, COMPLETIONS, MESSAGES, Client, chat_body
+import pytest
+
+from rig.client import CHAT, COMPLETIONS, MESSAGES, Client, chat_body, crowd
 from rig.wait import until
 from rig.wire import Closed
 
@@ -66,6 +69,50 @@ def test_body_above_scan_limit_streams_through(pair):
     answer = router.ask("POST", COMPLETIONS, [("Content-Type", "application/json")], body)
     assert answer.status == 200
     assert worker.requests[-1].body == body
+
+
+def test_announced_bodies_hold_no_memory(pair):
+    """What a head promised was charged at once: a few clients that sent nothing shut all others out."""
+    worker, router = pair(config={"limits.body_memory": "4MiB"})
+    head = [("Content-Length", str(3 << 20)), ("Content-Type", "application/json")]
+    with crowd(router.port, 20) as clients:
+        for client in clients:
+            client.send_head("POST", CHAT, head)
+        until(lambda: router.metric("kvway_exchanges") == 20, 5, "all have announced")
+        assert router.metric("kvway_body_bytes") == 0
+        assert router.ask("POST", CHAT, body=chat_body("x" * 2_000_000)).status == 200
+        clients[0].send(b" " * 100_000)
+        until(lambda: router.metric("kvway_body_bytes") == 100_000, 5, "what came is charged")
+        clients[0].close()
+        until(lambda: router.metric("kvway_body_bytes") == 0, 5, "it is given back")
+        # two bodies that do not fit together: one is refused in its middle, what it held goes back
+        clients[1].send(b" " * (3 << 19))
+        clients[2].send(b" " * (3 << 19))
+        until(lambda: router.metric("kvway_body_bytes") == 3 << 20, 5, "both halves are there")
+        clients[1].send(b" " * (3 << 19))
+        got = clients[1].read()
+        assert got.status == 503 and got.headers.get("connection") == "close"
+        until(lambda: router.metric("kvway_body_bytes") == 3 << 19, 5, "one half is left")
+        rest = json.dumps(chat_body()).encode()
+        clients[2].send(b" " * ((3 << 19) - len(rest)) + rest)
+        assert clients[2].read().status == 200
+    router.wait_idle()
+
+
+@pytest.mark.parametrize("announce", [True, False])
+def test_a_body_that_could_never_fit_is_413(pair, announce):
+    worker, router = pair(config={"limits.body_memory": "1MiB"})
+    body = b" " * 2_000_000
+    json_type = [("Content-Type", "application/json")]
+    with Client(router.port) as client:
+        if announce:
+            client.send_head("POST", CHAT, [*json_type, ("Content-Length", str(len(body)))])
+            assert client.read().status == 413
+        else:
+            got = client.ask("POST", CHAT, json_type, chunks=[body[:500_000]] * 4)
+            assert got.status == 413
+    assert worker.requests == []
+    router.wait_idle()
 
 
 def test_body_memory_is_shared_by_all_requests(pair):

@@ -91,7 +91,7 @@ struct kvw_exchange {
 	uint64_t body_received;   /* raw bytes */
 	int64_t rate_from_ns;     /* since when limits.body_rate counts */
 	uint64_t rate_from_bytes; /* of body_received then */
-	uint64_t body_memory;     /* taken from limits.body_memory */
+	uint64_t body_memory;     /* of it charged to limits.body_memory */
 	struct kvw_slice head_session; /* session key from a header or cookie, in the raw head */
 	struct kvw_scan *scan;    /* until a worker is picked; NULL: content not looked at */
 	bool scanned;             /* the body was what its path promises */

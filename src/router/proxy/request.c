@@ -126,22 +126,47 @@ static bool refuse(struct kvw_exchange *x)
 	return true;
 }
 
-/* Takes body memory for a whole request. False: refused, an answer was sent. */
-static bool take_body_memory(struct kvw_exchange *x, uint64_t bytes)
+static void no_body_memory(struct kvw_exchange *x)
 {
-	if (x->body_memory + bytes > x->loop->config->limits_body_memory) {
-		kvw_reply_error(x, 413, "the request body is larger than limits.body_memory");
-		return false;
-	}
-	if (kvw_shared_body_take(x->loop->shared, bytes)) {
-		x->body_memory += bytes;
-		kvw_metrics_gauge(x->loop->metrics, KVW_GAUGE_BODY_BYTES, (int64_t)bytes);
-		return true;
-	}
 	kvw_metrics_add(x->loop->metrics, KVW_COUNT_BODY_MEMORY_REFUSED, 1);
 	kvw_reply_error_as(x, 503, NULL, NULL, "retry-after: 1\r\n",
 		"request bodies in flight fill limits.body_memory");
-	return false;
+}
+
+static bool more_than_body_memory(struct kvw_exchange *x, uint64_t bytes)
+{
+	if (bytes <= x->loop->config->limits_body_memory)
+		return false;
+	kvw_reply_error(x, 413, "the request body is larger than limits.body_memory");
+	return true;
+}
+
+/* A whole request whose announced body would not fit now is not read to its end for nothing. What was
+ * only announced holds no memory. True: refused. */
+static bool refuse_length(struct kvw_exchange *x)
+{
+	if (more_than_body_memory(x, x->content_length))
+		return true;
+	if (kvw_shared_body_fits(x->loop->shared, x->content_length))
+		return false;
+	no_body_memory(x);
+	return true;
+}
+
+/* Charges what has arrived of a whole request. False: refused, an answer was sent. */
+static bool charge_body(struct kvw_exchange *x)
+{
+	uint64_t bytes = x->body_received - x->body_memory;
+
+	if (more_than_body_memory(x, x->body_received))
+		return false;
+	if (!kvw_shared_body_take(x->loop->shared, bytes)) {
+		no_body_memory(x);
+		return false;
+	}
+	x->body_memory += bytes;
+	kvw_metrics_gauge(x->loop->metrics, KVW_GAUGE_BODY_BYTES, (int64_t)bytes);
+	return true;
 }
 
 static void choose_mode(struct kvw_exchange *x)
@@ -236,7 +261,7 @@ void kvw_request_head(struct kvw_exchange *x)
 	if (refuse(x) || kvw_local_answers(x))
 		return;
 	choose_mode(x);
-	if (x->whole && !take_body_memory(x, x->content_length))
+	if (x->whole && refuse_length(x))
 		return;
 	if (!x->body.done) {
 		if (loop->request_head.expect_continue && arrived == 0)
@@ -299,8 +324,7 @@ void kvw_request_body(struct kvw_exchange *x)
 		kvw_cursor_advance(&x->feed, used);
 		x->body_received += used;
 	}
-	if (x->framing == KVW_FRAME_CHUNKED && x->whole && x->body_received > x->body_memory &&
-		!take_body_memory(x, x->body_received - x->body_memory))
+	if (x->whole && x->body_received > x->body_memory && !charge_body(x))
 		return;
 	if (x->body.done) {
 		body_complete(x);

@@ -43,6 +43,12 @@ void kvw_shared_connection_release(struct kvw_shared *shared)
 	atomic_fetch_sub_explicit(&shared->connections, 1, memory_order_relaxed);
 }
 
+bool kvw_shared_body_fits(const struct kvw_shared *shared, uint64_t bytes)
+{
+	return atomic_load_explicit(&shared->body_bytes, memory_order_relaxed) + bytes <=
+	       shared->config->limits_body_memory;
+}
+
 bool kvw_shared_body_take(struct kvw_shared *shared, uint64_t bytes)
 {
 	uint64_t before = atomic_fetch_add_explicit(&shared->body_bytes, bytes, memory_order_relaxed);

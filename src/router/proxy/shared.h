@@ -33,7 +33,9 @@ void kvw_shared_finish(struct kvw_shared *shared);
 bool kvw_shared_connection_take(struct kvw_shared *shared) KVW_MUST_CHECK;
 void kvw_shared_connection_release(struct kvw_shared *shared);
 
-/* Bytes of a request's body, within limits.body_memory. False: refused, nothing was taken. */
+/* Would a body of that size fit into limits.body_memory now? Takes nothing. */
+bool kvw_shared_body_fits(const struct kvw_shared *shared, uint64_t bytes);
+/* Bytes of a request's body that have arrived, within limits.body_memory. False: refused, nothing was taken. */
 bool kvw_shared_body_take(struct kvw_shared *shared, uint64_t bytes) KVW_MUST_CHECK;
 void kvw_shared_body_release(struct kvw_shared *shared, uint64_t bytes);
 
