@@ -21,18 +21,38 @@ static int accept_one(struct kvw_acceptor *acceptor, struct sockaddr_storage *pe
 	return accept4(acceptor->fd, (struct sockaddr *)peer, &len, SOCK_NONBLOCK | SOCK_CLOEXEC);
 }
 
+/* Nothing can be accepted: the socket, still readable, must not wake the loop for ever. */
+static void rest(struct kvw_acceptor *acceptor)
+{
+	if (acceptor->ops->starved != NULL)
+		acceptor->ops->starved(acceptor);
+	if (acceptor->set == NULL)
+		return;
+	kvw_io_unwatch(&acceptor->io);
+	acceptor->resting = true;
+}
+
+static bool out_of_descriptors(void)
+{
+	return errno == EMFILE || errno == ENFILE;
+}
+
 /* No descriptor left: takes one connection off the queue and refuses it. */
 static void shed(struct kvw_acceptor *acceptor)
 {
 	struct sockaddr_storage peer;
+	bool starved;
 	int fd;
 
 	if (acceptor->spare_fd >= 0)
 		close(acceptor->spare_fd);
 	fd = accept_one(acceptor, &peer);
+	starved = fd < 0 && out_of_descriptors(); /* another thread was faster */
 	if (fd >= 0)
 		acceptor->ops->refuse_take(acceptor, fd, KVW_REFUSED_DESCRIPTORS);
 	acceptor->spare_fd = reserve();
+	if (starved)
+		rest(acceptor);
 }
 
 void kvw_acceptor_run(struct kvw_acceptor *acceptor)
@@ -45,8 +65,10 @@ void kvw_acceptor_run(struct kvw_acceptor *acceptor)
 		int fd = accept_one(acceptor, &peer);
 
 		if (fd < 0) {
-			if (errno == EMFILE || errno == ENFILE)
+			if (out_of_descriptors())
 				shed(acceptor);
+			else if (errno == ENOMEM || errno == ENOBUFS)
+				rest(acceptor);
 			return;
 		}
 		if (ops->admit(acceptor))
@@ -73,7 +95,19 @@ enum kvw_err kvw_acceptor_watch(struct kvw_acceptor *acceptor, struct kvw_io_set
 {
 	if (acceptor->fd < 0)
 		return KVW_OK;
+	acceptor->set = set;
 	return kvw_io_watch(&acceptor->io, set, acceptor->fd, on_event);
+}
+
+void kvw_acceptor_tick(struct kvw_acceptor *acceptor)
+{
+	if (acceptor->fd < 0)
+		return;
+	if (acceptor->spare_fd < 0)
+		acceptor->spare_fd = reserve();
+	if (acceptor->resting && acceptor->spare_fd >= 0 &&
+		kvw_io_watch(&acceptor->io, acceptor->set, acceptor->fd, on_event) == KVW_OK)
+		acceptor->resting = false;
 }
 
 void kvw_acceptor_stop(struct kvw_acceptor *acceptor)

@@ -6,6 +6,9 @@
  * refused, and the reserve taken again. So a client hears at once that there is no room, whether
  * descriptors or the program's own limit ran out.
  *
+ * Another thread may take the descriptor in between. Then accepting rests until kvw_acceptor_tick has the
+ * reserve back; clients wait in the kernel meanwhile.
+ *
  * Threads: an acceptor belongs to its loop. Several loops may each have one on sockets that share an
  * address.
  */
@@ -34,6 +37,8 @@ struct kvw_acceptor_ops {
 	void (*serve_take)(struct kvw_acceptor *acceptor, int fd, const struct sockaddr *peer);
 	/* A client that is not served: answers if it can without waiting. Takes fd. */
 	void (*refuse_take)(struct kvw_acceptor *acceptor, int fd, enum kvw_refusal why);
+	/* Optional. No client could even be refused for want of a descriptor or of memory. */
+	void (*starved)(struct kvw_acceptor *acceptor);
 };
 
 /* Embedded in the loop. */
@@ -42,6 +47,8 @@ struct kvw_acceptor {
 	const struct kvw_acceptor_ops *ops;
 	int fd;       /* listening, owned; -1: none, or stopped */
 	int spare_fd; /* the reserve; -1: none could be had */
+	struct kvw_io_set *set; /* of kvw_acceptor_watch, borrowed; NULL: before it */
+	bool resting;           /* not watched */
 };
 
 /* Takes fd (-1: this loop does not accept). Cannot fail; after it, kvw_acceptor_finish() is due. */
@@ -55,6 +62,9 @@ enum kvw_err kvw_acceptor_watch(
 /* Accepts what has arrived, at most 64 clients: the set calls it, and a loop that is about
  * to stop does. */
 void kvw_acceptor_run(struct kvw_acceptor *acceptor);
+
+/* From the loop's tick: takes the reserve again where it was lost, and then accepts again. */
+void kvw_acceptor_tick(struct kvw_acceptor *acceptor);
 
 /* Closes the listening socket. The second time does nothing. */
 void kvw_acceptor_stop(struct kvw_acceptor *acceptor);

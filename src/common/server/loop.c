@@ -198,6 +198,7 @@ static void begin_drain(struct kvw_server_loop *loop)
 static void tick(struct kvw_server_loop *loop)
 {
 	kvw_timers_run(&loop->timers, loop->now_ns);
+	kvw_acceptor_tick(&loop->acceptor);
 	if (atomic_load(&loop->server->draining) && !loop->draining)
 		begin_drain(loop);
 	if (loop->draining && loop->now_ns >= loop->drain_deadline_ns)

@@ -122,6 +122,20 @@ static enum kvw_err connect_next(struct kvw_link *link)
 	return KVW_OK;
 }
 
+/* For want of a descriptor: those of idle links serve nothing now. False: there are none. */
+static bool close_one_idle(struct kvw_links *links)
+{
+	for (size_t i = 0; i < KVW_MAX_WORKERS && links->idle_total > 0; i++) {
+		struct kvw_link *link = TAILQ_LAST(&links->idle[i], kvw_link_list);
+
+		if (link == NULL)
+			continue;
+		kvw_link_close(link);
+		return true;
+	}
+	return false;
+}
+
 static enum kvw_err link_connect(struct kvw_links *links, struct kvw_worker *worker,
 	struct kvw_link **out)
 {
@@ -133,6 +147,8 @@ static enum kvw_err link_connect(struct kvw_links *links, struct kvw_worker *wor
 	link->links = links;
 	link->worker = worker;
 	err = connect_next(link);
+	if (err == KVW_ENOMEM && close_one_idle(links))
+		err = connect_next(link);
 	if (err != KVW_OK) {
 		free(link);
 		return err;

@@ -41,6 +41,18 @@ static void on_link(struct kvw_link *link, void *user)
 	kvw_exchange_advance(x);
 }
 
+/* The lack is ours, and says nothing of the worker. */
+static void no_means(struct kvw_exchange *x)
+{
+	static const char message[] =
+		"no memory, descriptor or port is left for a connection to a worker";
+
+	kvw_metrics_add(x->loop->metrics, KVW_COUNT_OUT_OF_DESCRIPTORS, 1);
+	if (kvw_shared_lacks(x->loop->shared, x->loop->now_ns))
+		kvw_warn("proxy", "%s url=%s", message, x->attempt.worker->url);
+	kvw_reply_error_as(x, 503, NULL, NULL, "retry-after: 1\r\n", message);
+}
+
 /* Takes an idle connection, or makes a new one. */
 static void connect_worker(struct kvw_exchange *x, bool fresh)
 {
@@ -57,8 +69,7 @@ static void connect_worker(struct kvw_exchange *x, bool fresh)
 	if (err != KVW_OK) {
 		a->link = NULL;
 		if (err == KVW_ENOMEM)
-			kvw_reply_error_as(x, 503, NULL, NULL, "retry-after: 1\r\n",
-				"no memory, descriptor or port is left for a connection to a worker");
+			no_means(x);
 		else
 			kvw_attempt_failed(a, "it cannot be connected to");
 		return;

@@ -119,6 +119,7 @@ static void tick(struct kvw_loop *loop)
 {
 	loop->wall_offset_ns = kvw_clock_wall_ns() - kvw_clock_ns();
 	kvw_timers_run(&loop->timers, loop->now_ns);
+	kvw_acceptor_tick(&loop->acceptor);
 	kvw_links_sweep(&loop->links, loop->now_ns);
 	if (!TAILQ_EMPTY(&loop->parked) || !TAILQ_EMPTY(&loop->want_metrics))
 		kvw_exchange_unpark(loop);

@@ -50,11 +50,16 @@ size_t kvw_proxy_default_loops(void)
 	return quota > 0 && quota < cores ? quota : cores;
 }
 
-/* As many descriptors as the system lets us have, and a warning if that is too few. */
-static void raise_descriptor_limit(const struct kvw_config *config)
+/*
+ * As many descriptors as the system lets us have. Where they are too few for limits.connections, clients
+ * get half of them and workers the other half: a client whose request can have no connection to a worker is
+ * better refused at once. Some are left for files, probes and the admin address.
+ */
+static void share_descriptors(struct kvw_shared *shared)
 {
+	int64_t clients = shared->config->limits_connections, others = 1024;
+	rlim_t wanted = 2 * (rlim_t)clients + (rlim_t)others;
 	struct rlimit limit;
-	rlim_t wanted = 2 * (rlim_t)config->limits_connections + 1024;
 
 	if (getrlimit(RLIMIT_NOFILE, &limit) != 0)
 		return;
@@ -62,11 +67,17 @@ static void raise_descriptor_limit(const struct kvw_config *config)
 		limit.rlim_cur = limit.rlim_max < wanted ? limit.rlim_max : wanted;
 		(void)setrlimit(RLIMIT_NOFILE, &limit);
 	}
-	if (limit.rlim_cur < wanted)
-		kvw_info("proxy",
-			"descriptors are limited to %llu: fewer than limits.connections=%lld clients with a "
-			"worker connection each",
-			(unsigned long long)limit.rlim_cur, (long long)config->limits_connections);
+	if (limit.rlim_cur >= wanted)
+		return;
+	if (others > (int64_t)limit.rlim_cur / 4)
+		others = (int64_t)limit.rlim_cur / 4;
+	shared->connections_most = ((int64_t)limit.rlim_cur - others) / 2;
+	kvw_warn("proxy",
+		"descriptors are limited to %llu: at most %lld clients at once, not "
+		"limits.connections=%lld, so that each can have a connection to a worker; raise the limit "
+		"(ulimit -n, LimitNOFILE)",
+		(unsigned long long)limit.rlim_cur, (long long)shared->connections_most,
+		(long long)clients);
 }
 
 static enum kvw_err start_threads(struct kvw_proxy *proxy)
@@ -141,7 +152,7 @@ enum kvw_err kvw_proxy_start(const struct kvw_proxy_deps *deps, FILE *errors, st
 	err = create_tls(proxy, errors);
 	if (err != KVW_OK)
 		goto fail;
-	raise_descriptor_limit(deps->config);
+	share_descriptors(&proxy->shared);
 	for (size_t i = 0; i < deps->loop_count; i++) {
 		int fd;
 

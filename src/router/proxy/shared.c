@@ -5,12 +5,16 @@
 
 #include "base/clock.h"
 
+#define LACK_LOG_NS (60 * KVW_NS_PER_S)
+
 enum kvw_err kvw_shared_init(struct kvw_shared *shared, const struct kvw_config *config)
 {
 	enum kvw_err err;
 
 	memset(shared, 0, sizeof(*shared));
 	shared->config = config;
+	shared->connections_most = config->limits_connections;
+	atomic_store(&shared->lack_logged_ns, INT64_MIN / 2);
 	err = kvw_owners_create((size_t)config->responses_table, &shared->owners);
 	if (err == KVW_OK && !kvw_budget_init(&shared->repeats, kvw_clock_ns())) {
 		kvw_owners_destroy(shared->owners);
@@ -29,10 +33,18 @@ void kvw_shared_finish(struct kvw_shared *shared)
 	shared->owners = NULL;
 }
 
+bool kvw_shared_lacks(struct kvw_shared *shared, int64_t now_ns)
+{
+	int64_t last = atomic_load_explicit(&shared->lack_logged_ns, memory_order_relaxed);
+
+	return now_ns - last >= LACK_LOG_NS &&
+	       atomic_compare_exchange_strong(&shared->lack_logged_ns, &last, now_ns);
+}
+
 bool kvw_shared_connection_take(struct kvw_shared *shared)
 {
 	if (atomic_fetch_add_explicit(&shared->connections, 1, memory_order_relaxed) <
-		shared->config->limits_connections)
+		shared->connections_most)
 		return true;
 	kvw_shared_connection_release(shared);
 	return false;

@@ -21,6 +21,8 @@ struct kvw_shared {
 	struct kvw_budget repeats;       /* requests that may be sent to another worker */
 	int64_t settle_ms; /* of the drain, written before draining */
 	_Atomic bool draining;
+	int64_t connections_most;          /* limits.connections, or fewer where descriptors are few */
+	_Atomic int64_t lack_logged_ns;    /* of kvw_shared_lacks */
 	/* Each on its own line, since every connection or body writes them. */
 	_Alignas(64) _Atomic int64_t connections; /* of clients */
 	_Alignas(64) _Atomic uint64_t body_bytes; /* held of whole requests */
@@ -29,7 +31,11 @@ struct kvw_shared {
 enum kvw_err kvw_shared_init(struct kvw_shared *shared, const struct kvw_config *config) KVW_MUST_CHECK;
 void kvw_shared_finish(struct kvw_shared *shared);
 
-/* One more client, within limits.connections. False: refused, nothing was taken. */
+/* No descriptor was left for a client or for a worker. True: that is to be logged, once a minute for all
+ * loops together. */
+bool kvw_shared_lacks(struct kvw_shared *shared, int64_t now_ns) KVW_MUST_CHECK;
+
+/* One more client, within connections_most. False: refused, nothing was taken. */
 bool kvw_shared_connection_take(struct kvw_shared *shared) KVW_MUST_CHECK;
 void kvw_shared_connection_release(struct kvw_shared *shared);
 

@@ -19,7 +19,7 @@
 static struct loop {
 	struct kvw_io_set sockets;
 	struct kvw_acceptor acceptor;
-	int turns, room, served, limited, shed;
+	int turns, room, served, limited, shed, starved;
 	int fds[CLIENTS];
 	bool peer_known;
 } loop;
@@ -57,8 +57,17 @@ static void refuse_take(struct kvw_acceptor *acceptor, int fd, enum kvw_refusal 
 	close(fd);
 }
 
-static const struct kvw_acceptor_ops ops = {
-	.begin = begin, .admit = admit, .serve_take = serve_take, .refuse_take = refuse_take};
+static void starved(struct kvw_acceptor *acceptor)
+{
+	(void)acceptor;
+	loop.starved++;
+}
+
+static const struct kvw_acceptor_ops ops = {.begin = begin,
+	.admit = admit,
+	.serve_take = serve_take,
+	.refuse_take = refuse_take,
+	.starved = starved};
 
 static void setup(void)
 {
@@ -204,10 +213,17 @@ START_TEST(without_the_reserve_clients_wait)
 	ck_assert_int_ge(taken, 0);
 	kvw_io_set_dispatch(&loop.sockets);
 	ck_assert_int_eq(loop.shed + loop.served, 0);
+	ck_assert_int_eq(loop.starved, 1);
+	kvw_acceptor_tick(&loop.acceptor); /* there is still none */
+	kvw_io_set_dispatch(&loop.sockets);
+	ck_assert_int_eq(loop.turns, 1); /* the waiting client does not wake the loop for ever */
 	ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &old), 0);
 	close(taken);
+	kvw_acceptor_tick(&loop.acceptor);
+	ck_assert_int_ge(loop.acceptor.spare_fd, 0);
 	kvw_io_set_dispatch(&loop.sockets);
 	ck_assert_int_eq(loop.served, 1);
+	kvw_acceptor_tick(&loop.acceptor); /* nothing to do */
 	close(fd);
 }
 END_TEST
