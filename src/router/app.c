@@ -28,8 +28,7 @@ struct kvw_app {
 	const struct kvw_config *config;
 	size_t loop_count;
 	_Atomic int64_t *loop_turn_ns; /* [loop_count] */
-	struct kvw_strategy *strategy;
-	struct kvw_fleet *fleet;
+	struct kvw_fleet *fleet; /* with the strategy, and the configuration of a reload */
 	/* What the strategy kvaware needs; NULL with any other strategy. */
 	struct kvw_kvspaces *spaces;
 	struct kvw_feed *feed;
@@ -58,30 +57,6 @@ void kvw_app_block_signals(void)
 	(void)signal(SIGPIPE, SIG_IGN);
 }
 
-enum kvw_err kvw_app_create_strategy(const struct kvw_config *config, struct kvw_strategy **out)
-{
-	struct kvw_strategy_options options = {
-		.omega = config->routing_omega,
-		.context_ns_per_token = config->routing_context_ns,
-		.prefill_tokens_per_second = config->routing_prefill_rate,
-		.attention_ns_per_pair = config->routing_attention_ns,
-		.tree_bytes = config->tree_bytes,
-		.capacity_tokens = (uint64_t)config->capacity_tokens,
-		.inflight_bound = config->routing_inflight_bound,
-		.inflight_gap = (double)config->routing_inflight_gap,
-		.index_bytes = config->kvaware_index_bytes,
-		.load_ns_per_token = {0, config->kvaware_host_ns, config->kvaware_disk_ns,
-			config->kvaware_remote_ns},
-		.eviction_weight = config->kvaware_eviction_weight,
-	};
-	const struct kvw_strategy_ops *ops = kvw_strategy_find(config->routing_strategy);
-
-	if (ops == NULL)
-		return KVW_EINVAL; /* the configuration's check lets only known names pass */
-	options.own = kvw_config_own(config, kvw_strategies, ops);
-	return ops->create(&options, out);
-}
-
 static bool owner_of(void *proxy, struct kvw_slice id, uint32_t *worker)
 {
 	return kvw_proxy_owner_of(proxy, id, worker);
@@ -108,7 +83,8 @@ static void warn_if_deaf(const struct kvw_config *config)
 /* A strategy that asks for exact tokens also lends a view for feeds to fill. */
 static enum kvw_err start_exact(struct kvw_app *app)
 {
-	const struct kvw_strategy_ops *ops = app->strategy->ops;
+	struct kvw_strategy *strategy = app->fleet->strategy;
+	const struct kvw_strategy_ops *ops = strategy->ops;
 	struct kvw_feed_deps deps = feed_modules;
 	enum kvw_err err;
 
@@ -120,7 +96,7 @@ static enum kvw_err start_exact(struct kvw_app *app)
 		return err;
 	deps.config = app->config;
 	deps.fleet = app->fleet;
-	deps.exact = ops->exact(app->strategy);
+	deps.exact = ops->exact(strategy);
 	deps.spaces = app->spaces;
 	err = kvw_feed_start(&deps, stderr, &app->feed);
 	if (err != KVW_OK)
@@ -144,13 +120,14 @@ static enum kvw_err start_exact(struct kvw_app *app)
 static void forget_worker(void *arg, uint32_t worker)
 {
 	struct kvw_app *app = arg;
-	const struct kvw_strategy_ops *ops = app->strategy->ops;
+	struct kvw_strategy *strategy = app->fleet->strategy;
+	const struct kvw_strategy_ops *ops = strategy->ops;
 	struct kvw_proxy *proxy = app->proxy;
 
 	if (ops->left != NULL)
-		ops->left(app->strategy, worker);
+		ops->left(strategy, worker);
 	else if (ops->purge != NULL)
-		ops->purge(app->strategy, worker);
+		ops->purge(strategy, worker);
 	if (app->tokens != NULL)
 		kvw_tokens_forget(app->tokens, worker);
 	if (app->sources != NULL)
@@ -163,6 +140,8 @@ static void forget_worker(void *arg, uint32_t worker)
 static enum kvw_err start(struct kvw_app *app)
 {
 	const struct kvw_config *config = app->config;
+	struct kvw_settings *settings;
+	struct kvw_strategy *strategy;
 	struct kvw_proxy *proxy;
 	enum kvw_err err;
 
@@ -172,13 +151,18 @@ static enum kvw_err start(struct kvw_app *app)
 		return KVW_ENOMEM;
 	for (size_t i = 0; i < app->loop_count; i++)
 		atomic_store(&app->loop_turn_ns[i], kvw_clock_ns());
-	err = kvw_app_create_strategy(config, &app->strategy);
+	err = kvw_settings_strategy(config, &strategy);
+	if (err != KVW_OK)
+		return err;
+	err = kvw_settings_first(config, strategy, &settings);
 	if (err != KVW_OK)
 		return err;
 	err = kvw_fleet_create(config, app->loop_count, stderr, &app->fleet);
-	if (err != KVW_OK)
+	if (err != KVW_OK) {
+		kvw_settings_destroy(settings);
 		return err;
-	app->fleet->strategy = app->strategy;
+	}
+	kvw_fleet_set_settings(app->fleet, settings);
 	app->fleet->freed = forget_worker;
 	app->fleet->freed_arg = app;
 	err = start_exact(app);
@@ -210,7 +194,7 @@ static enum kvw_err start(struct kvw_app *app)
 		&(struct kvw_proxy_deps){
 			.config = config,
 			.fleet = app->fleet,
-			.strategy = app->strategy,
+			.strategy = app->fleet->strategy,
 			.metrics = app->metrics,
 			.access_log = app->access_log,
 			.admin = app->admin,
@@ -239,8 +223,6 @@ static void stop(struct kvw_app *app)
 	kvw_access_log_destroy(app->access_log);
 	kvw_metrics_destroy(app->metrics);
 	kvw_fleet_destroy(app->fleet);
-	if (app->strategy != NULL)
-		app->strategy->ops->destroy(app->strategy);
 	free((void *)app->loop_turn_ns);
 }
 

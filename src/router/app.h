@@ -13,8 +13,4 @@
 int kvw_app_run(const struct kvw_config *config);
 void kvw_app_block_signals(void);
 
-/* The strategy that the configuration names, with its settings. The caller's to destroy. */
-enum kvw_err kvw_app_create_strategy(
-	const struct kvw_config *config, struct kvw_strategy **out) KVW_MUST_CHECK;
-
 #endif

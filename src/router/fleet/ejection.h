@@ -57,7 +57,7 @@ struct kvw_ejection {
 
 /* Of all workers. */
 struct kvw_ejections {
-	const struct kvw_config *config; /* borrowed */
+	const struct kvw_config *_Atomic config; /* borrowed; a reload replaces it */
 	pthread_mutex_t mutex;
 	size_t workers;                  /* that there are; under the mutex */
 	_Atomic size_t out;              /* those OUT or in TRIAL; changed under the mutex */

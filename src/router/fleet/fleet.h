@@ -22,6 +22,7 @@
 #include "config/config.h"
 #include "kvway/route.h"
 #include "fleet/ratio.h"
+#include "fleet/settings.h"
 #include "fleet/worker.h"
 
 struct kvw_tls; /* tls.h */
@@ -55,9 +56,11 @@ struct kvw_fleet {
 	_Atomic uint32_t leaving;        /* workers that are GONE and not FREE yet */
 	size_t loops;
 	const struct kvw_fleet_view *_Atomic view;
-	const struct kvw_config *config; /* borrowed */
+	const struct kvw_config *_Atomic config; /* in force */
 	struct kvw_epochs *epochs;       /* quiet points of the loops */
-	struct kvw_strategy *strategy;   /* borrowed; gets the purges */
+	struct kvw_strategy *_Atomic strategy;   /* in force; gets the purges; NULL: none */
+	struct kvw_settings *_Atomic settings;   /* both, counted; owned; NULL: they are others' */
+	struct kvw_settings *replaced;           /* the control thread's: those that are to be destroyed */
 	struct kvw_tls *_Atomic tls;     /* to workers; NULL: none is https */
 	void (*freed)(void *arg, uint32_t slot); /* forgets what is known of a slot's worker; NULL: none */
 	void *freed_arg;
@@ -141,6 +144,8 @@ void kvw_fleet_bar(struct kvw_fleet *fleet, struct kvw_worker *worker, enum kvw_
 /* All addresses of its name; count 0: it has none. */
 void kvw_fleet_set_addresses(struct kvw_fleet *fleet, struct kvw_worker *worker,
 	const struct sockaddr_storage *addresses, size_t count);
+/* What is in force from now on; taken. The one before stays as long as a loop's request needs it. */
+void kvw_fleet_set_settings(struct kvw_fleet *fleet, struct kvw_settings *settings);
 /* A LIVE worker is GONE. What runs on it is moved or cut. */
 void kvw_fleet_remove(struct kvw_fleet *fleet, struct kvw_worker *worker);
 /* Frees the slots of those that all have let go of. Returns how many are still GONE. */

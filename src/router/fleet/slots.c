@@ -78,13 +78,20 @@ void kvw_fleet_destroy(struct kvw_fleet *fleet)
 		kvw_worker_destroy(fleet->workers[i]);
 		kvw_model_list_clear(&self->lists[i]);
 	}
+	kvw_epochs_destroy(fleet->epochs);
+	kvw_settings_destroy(fleet->settings);
+	while (fleet->replaced != NULL) {
+		struct kvw_settings *settings = fleet->replaced;
+
+		fleet->replaced = settings->next;
+		kvw_settings_destroy(settings);
+	}
 	kvw_fleet_view_free((void *)atomic_load(&fleet->view));
 	for (size_t i = 0; i < fleet->model_total; i++) {
 		free(fleet->models[i]->name);
 		free(fleet->models[i]);
 	}
 	kvw_ejections_finish(&fleet->ejections);
-	kvw_epochs_destroy(fleet->epochs);
 	kvw_ratios_destroy(fleet->ratios);
 	kvw_tls_destroy(fleet->tls);
 	free(fleet->models);
@@ -234,9 +241,47 @@ static void free_slot(struct kvw_fleet *fleet, struct kvw_worker *worker)
 	atomic_fetch_sub_explicit(&fleet->leaving, 1, memory_order_relaxed);
 }
 
+static void note_passed(void *settings)
+{
+	((struct kvw_settings *)settings)->passed = true;
+}
+
+void kvw_fleet_set_settings(struct kvw_fleet *fleet, struct kvw_settings *settings)
+{
+	struct kvw_settings *before = atomic_load(&fleet->settings);
+
+	atomic_store(&fleet->ejections.config, settings->config);
+	atomic_store(&fleet->config, settings->config);
+	atomic_store(&fleet->strategy, settings->strategy);
+	atomic_store(&fleet->settings, settings);
+	kvw_fleet_changed(&fleet->changes);
+	if (before == NULL)
+		return;
+	before->next = fleet->replaced;
+	fleet->replaced = before;
+	if (kvw_epochs_retire(fleet->epochs, before, note_passed) != KVW_OK)
+		kvw_warn("fleet", "out of memory: an old configuration is kept");
+}
+
+static void destroy_replaced(struct kvw_fleet *fleet)
+{
+	struct kvw_settings **link = &fleet->replaced, *settings;
+
+	while ((settings = *link) != NULL) {
+		if (!settings->passed ||
+			atomic_load_explicit(&settings->refs, memory_order_acquire) > 0) {
+			link = &settings->next;
+			continue;
+		}
+		*link = settings->next;
+		kvw_settings_destroy(settings);
+	}
+}
+
 size_t kvw_fleet_reap(struct kvw_fleet *fleet)
 {
 	kvw_epochs_reclaim(fleet->epochs);
+	destroy_replaced(fleet);
 	if (atomic_load_explicit(&fleet->leaving, memory_order_relaxed) == 0)
 		return 0;
 	for (size_t i = 0; i < fleet->count; i++) {

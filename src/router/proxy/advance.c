@@ -81,7 +81,7 @@ static void connect_worker(struct kvw_exchange *x, bool fresh)
 		return;
 	}
 	kvw_exchange_request_state(x, KVW_REQUEST_CONNECTING);
-	kvw_loop_timer(loop, &x->timer, KVW_TIMER_CONNECT, loop->config->timeout_connect_ms);
+	kvw_loop_timer(loop, &x->timer, KVW_TIMER_CONNECT, x->config->timeout_connect_ms);
 }
 
 /* --- a worker that failed --- */
@@ -181,7 +181,7 @@ static void worker_failed(struct kvw_exchange *x)
 		.suspicions = x->suspicions + note_suspect(a),
 		.link_written = a->written,
 		.retries = x->tried_count,
-		.retry_limit = (uint32_t)loop->config->retry_attempts,
+		.retry_limit = (uint32_t)x->config->retry_attempts,
 	};
 	enum kvw_retry retry = kvw_retry_decide(&facts);
 
@@ -385,7 +385,7 @@ void kvw_exchange_unpark(struct kvw_loop *loop)
  * while its worker may go on. */
 static const char *waits_in_vain(const struct kvw_exchange *x)
 {
-	const struct kvw_config *config = x->loop->config;
+	const struct kvw_config *config = x->config;
 	const struct kvw_worker *worker = x->attempt.worker;
 	int64_t patience_ns = config->health_timeout_ms * config->health_fall * KVW_NS_PER_MS;
 	bool down, still;
@@ -495,9 +495,9 @@ enum kvw_err kvw_exchange_begin(struct kvw_client *client, size_t head_len)
 		return KVW_ENOMEM;
 	x->head_len = head_len;
 	x->deadline.fn = on_deadline;
-	if (loop->config->timeout_request_ms > 0)
+	if (x->config->timeout_request_ms > 0)
 		kvw_timer_set(&loop->timers, &x->deadline, KVW_TIMER_REQUEST,
-			x->start_ns + loop->config->timeout_request_ms * KVW_NS_PER_MS);
+			x->start_ns + x->config->timeout_request_ms * KVW_NS_PER_MS);
 	kvw_exchange_advance(x);
 	return KVW_OK;
 }

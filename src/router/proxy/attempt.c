@@ -26,7 +26,7 @@ static int64_t prefill_of(const struct kvw_exchange *x)
 
 	if (x->attempt.decision.prefill_ns > 0)
 		return x->attempt.decision.prefill_ns;
-	return (int64_t)(tokens * 1e9 / x->loop->config->routing_prefill_rate);
+	return (int64_t)(tokens * 1e9 / x->config->routing_prefill_rate);
 }
 
 void kvw_attempt_await(struct kvw_exchange *x, bool awaited)
@@ -48,7 +48,7 @@ bool kvw_attempt_pay_repeat(struct kvw_exchange *x)
 
 	if (x->attempt.paid)
 		return true;
-	kvw_budget_pay(&loop->shared->repeats, loop->unpaid, loop->config->retry_budget, loop->now_ns);
+	kvw_budget_pay(&loop->shared->repeats, loop->unpaid, x->config->retry_budget, loop->now_ns);
 	loop->unpaid = 0;
 	x->attempt.paid = kvw_budget_take(&loop->shared->repeats);
 	if (!x->attempt.paid)
@@ -72,7 +72,7 @@ void kvw_attempt_end(struct kvw_exchange *x, bool completed)
 	if (a->trial)
 		kvw_attempt_grade(x, KVW_GRADE_NONE, "");
 	kvw_lease_release(&a->lease, loop->now_ns);
-	if (a->picked && loop->strategy->ops->done != NULL) {
+	if (a->picked && x->strategy->ops->done != NULL) {
 		struct kvw_outcome outcome = {
 			.status = x->status,
 			.first_token = x->first_token_ns != 0,
@@ -88,7 +88,7 @@ void kvw_attempt_end(struct kvw_exchange *x, bool completed)
 			.served_ns = lease.served_ns,
 		};
 
-		loop->strategy->ops->done(loop->strategy, &a->decision, &outcome, loop->now_ns);
+		x->strategy->ops->done(x->strategy, &a->decision, &outcome, loop->now_ns);
 	}
 	a->picked = false;
 	a->failure = NULL;

@@ -84,6 +84,9 @@ struct kvw_exchange *kvw_exchange_create(struct kvw_client *client, kvw_timer_fn
 	x->tried_text[0] = '\0';
 	x->loop = loop;
 	x->client = client;
+	x->in_force = kvw_in_force_take(loop);
+	x->config = x->in_force->config;
+	x->strategy = x->in_force->strategy;
 	x->timer.fn = on_timer;
 	x->start_ns = client->head_start_ns != 0 ? client->head_start_ns : loop->now_ns;
 	x->rate_from_ns = x->start_ns;

@@ -66,6 +66,9 @@ enum kvw_pass {
 struct kvw_exchange {
 	struct kvw_loop *loop;
 	struct kvw_client *client; /* outlives the exchange */
+	struct kvw_in_force *in_force; /* the settings that it began with; config and strategy are of it */
+	const struct kvw_config *config;
+	struct kvw_strategy *strategy;
 	TAILQ_ENTRY(kvw_exchange) entry; /* parked, ended or free */
 	enum kvw_request_state request_state;
 	enum kvw_response_state response_state;
@@ -153,7 +156,7 @@ static inline const char *kvw_exchange_raw_head(const struct kvw_exchange *x)
 /* May errors for clients name workers? */
 static inline bool kvw_exchange_names_workers(const struct kvw_exchange *x)
 {
-	return x->loop->config->decision_headers != KVW_DECISION_HEADERS_OFF;
+	return x->config->decision_headers != KVW_DECISION_HEADERS_OFF;
 }
 
 static inline bool kvw_exchange_ended(const struct kvw_exchange *x)

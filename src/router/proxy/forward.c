@@ -224,7 +224,7 @@ bool kvw_request_has_choice(const struct kvw_exchange *x)
 bool kvw_request_may_leave(struct kvw_exchange *x, uint32_t suspicions)
 {
 	return (x->path.repeatable || x->idempotent) && x->whole &&
-	       x->tried_count < (uint32_t)x->loop->config->retry_attempts &&
+	       x->tried_count < (uint32_t)x->config->retry_attempts &&
 	       suspicions < KVW_RETRY_SUSPICIONS && kvw_request_has_choice(x) &&
 	       kvw_attempt_pay_repeat(x);
 }
@@ -257,7 +257,7 @@ static bool pick_trial(struct kvw_exchange *x, const struct kvw_candidates *set)
 	struct kvw_loop *loop = x->loop;
 
 	if (x->attempts > 0 || !x->whole || !x->path.repeatable || !kvw_exchange_computes(x) ||
-		loop->config->retry_attempts == 0 || !kvw_ejections_any(&loop->fleet->ejections))
+		x->config->retry_attempts == 0 || !kvw_ejections_any(&loop->fleet->ejections))
 		return false;
 	for (size_t i = 0; i < set->count; i++) {
 		uint32_t id = set->items[i].id;
@@ -277,8 +277,8 @@ static enum kvw_err pick_by_strategy(struct kvw_exchange *x, const struct kvw_ca
 {
 	struct kvw_attempt *a = &x->attempt;
 	struct kvw_loop *loop = x->loop;
-	enum kvw_err err = loop->strategy->ops->pick(
-		loop->strategy, &x->route, set, loop->now_ns, &a->decision);
+	enum kvw_err err = x->strategy->ops->pick(
+		x->strategy, &x->route, set, loop->now_ns, &a->decision);
 
 	a->picked = err == KVW_OK;
 	return err;
@@ -322,7 +322,7 @@ static bool pick(struct kvw_exchange *x)
 	a->worker = loop->fleet->workers[a->decision.worker_id];
 	kvw_links_hold(&loop->links, a->worker);
 	if (x->attempts++ == 0 && ++loop->unpaid == KVW_BUDGET_BATCH) {
-		kvw_budget_pay(&loop->shared->repeats, loop->unpaid, loop->config->retry_budget,
+		kvw_budget_pay(&loop->shared->repeats, loop->unpaid, x->config->retry_budget,
 			loop->now_ns);
 		loop->unpaid = 0;
 	}
@@ -364,10 +364,10 @@ static bool build_head(struct kvw_exchange *x)
 		.request_id = x->request_id,
 		.client = kvw_slice_of(x->client->address),
 		.https = x->client->https,
-		.x_forwarded = loop->config->forwarded == KVW_FORWARDED_BOTH ||
-			loop->config->forwarded == KVW_FORWARDED_X,
-		.forwarded = loop->config->forwarded == KVW_FORWARDED_BOTH ||
-			loop->config->forwarded == KVW_FORWARDED_STANDARD,
+		.x_forwarded = x->config->forwarded == KVW_FORWARDED_BOTH ||
+			x->config->forwarded == KVW_FORWARDED_X,
+		.forwarded = x->config->forwarded == KVW_FORWARDED_BOTH ||
+			x->config->forwarded == KVW_FORWARDED_STANDARD,
 		.framing = x->framing,
 		.content_length = x->content_length,
 		/* A gateway names itself, with the version it received (RFC 9110 section 7.6.3). */
@@ -378,7 +378,7 @@ static bool build_head(struct kvw_exchange *x)
 
 	if (!kvw_request_own_head(x))
 		return false;
-	if (loop->config->decision_headers != KVW_DECISION_HEADERS_OFF)
+	if (x->config->decision_headers != KVW_DECISION_HEADERS_OFF)
 		x->show_decision = take_wish(loop, &loop->request_head);
 	a->head = kvw_block_get(
 		&loop->blocks, kvw_head_request_bound(&loop->request_head, &options) + sizeof(*a->head));

@@ -160,6 +160,7 @@ static void reap(struct kvw_loop *loop)
 
 	while ((x = TAILQ_FIRST(&loop->ended)) != NULL) {
 		TAILQ_REMOVE(&loop->ended, x, entry);
+		kvw_in_force_release(loop, x->in_force);
 		if (loop->free_exchange_count >= FREE_EXCHANGES_KEPT) {
 			free(x);
 			continue;
@@ -208,6 +209,7 @@ void *kvw_loop_main(void *arg)
 			break;
 		}
 		loop->now_ns = kvw_clock_ns();
+		kvw_in_force_look(loop);
 		if (loop->now_ns >= loop->tick_ns) {
 			loop->tick_ns = loop->now_ns + TICK_NS;
 			tick(loop);
@@ -241,8 +243,6 @@ static enum kvw_err init_memory(struct kvw_loop *loop)
 		kvw_head_init(&loop->request_head, (size_t)config->limits_headers) != KVW_OK ||
 		kvw_head_init(&loop->response_head, (size_t)config->limits_headers) != KVW_OK)
 		return KVW_ENOMEM;
-	loop->scan_options.session_fields = (const char *const *)config->session_body_fields.items;
-	loop->scan_options.session_field_count = config->session_body_fields.count;
 	return KVW_OK;
 }
 
@@ -284,7 +284,6 @@ enum kvw_err kvw_loop_init(struct kvw_loop *loop, struct kvw_shared *shared, siz
 	loop->shared = shared;
 	loop->config = deps->config;
 	loop->fleet = deps->fleet;
-	loop->strategy = deps->strategy;
 	loop->metrics = kvw_metrics_shard(deps->metrics, index);
 	loop->access_log = deps->access_log;
 	loop->admin = deps->admin;
@@ -299,6 +298,8 @@ enum kvw_err kvw_loop_init(struct kvw_loop *loop, struct kvw_shared *shared, siz
 	if (err == KVW_OK)
 		err = init_events(loop);
 	if (err == KVW_OK)
+		err = kvw_in_force_begin(loop, deps->config, deps->strategy);
+	if (err == KVW_OK)
 		err = init_tokens(loop, deps);
 	if (err != KVW_OK)
 		kvw_loop_finish(loop);
@@ -311,6 +312,7 @@ void kvw_loop_finish(struct kvw_loop *loop)
 
 	close_all(loop);
 	reap(loop);
+	kvw_in_force_end(loop);
 	kvw_tokens_box_close(loop->token_box);
 	kvw_kvchains_finish(&loop->chains);
 	kvw_links_finish(&loop->links);

@@ -16,6 +16,7 @@
 #include "http/head.h"
 #include "base/io.h"
 #include "fleet/link.h"
+#include "proxy/in_force.h"
 #include "proxy/proxy.h"
 #include "proxy/shared.h"
 #include "openai/scan.h"
@@ -54,9 +55,10 @@ TAILQ_HEAD(kvw_exchange_list, kvw_exchange);
 struct kvw_loop {
 	size_t index;
 	struct kvw_shared *shared; /* by all loops */
-	const struct kvw_config *config;
+	struct kvw_in_force *in_force;        /* what requests that begin now get */
+	struct kvw_in_force *in_force_before; /* what older requests have, by which it is dropped */
+	const struct kvw_config *config;      /* in force in this turn */
 	struct kvw_fleet *fleet;
-	struct kvw_strategy *strategy;
 	struct kvw_metrics_shard *metrics;
 	struct kvw_access_log *access_log;
 	struct kvw_admin *admin;

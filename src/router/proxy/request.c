@@ -100,7 +100,7 @@ static void too_large(struct kvw_exchange *x)
 	char message[128];
 
 	(void)snprintf(message, sizeof(message), "the request body is larger than limits.body, %llu bytes",
-		(unsigned long long)x->loop->config->limits_body);
+		(unsigned long long)x->config->limits_body);
 	kvw_reply_error(x, 413, message);
 }
 
@@ -108,7 +108,7 @@ static void too_large(struct kvw_exchange *x)
 static bool refuse(struct kvw_exchange *x)
 {
 	const struct kvw_head *head = &x->loop->request_head;
-	const struct kvw_config *config = x->loop->config;
+	const struct kvw_config *config = x->config;
 
 	if (head->upgrade) {
 		kvw_reply_error(x, 501, "protocol upgrades (WebSocket) are not supported");
@@ -135,7 +135,7 @@ static void no_body_memory(struct kvw_exchange *x)
 
 static bool more_than_body_memory(struct kvw_exchange *x, uint64_t bytes)
 {
-	if (bytes <= x->loop->config->limits_body_memory)
+	if (bytes <= x->config->limits_body_memory)
 		return false;
 	kvw_reply_error(x, 413, "the request body is larger than limits.body_memory");
 	return true;
@@ -176,7 +176,7 @@ static void choose_mode(struct kvw_exchange *x)
 	x->whole = x->path.prompt && head->post_method &&
 		(head->json || x->path.api == KVW_API_AUDIO) &&
 		x->framing != KVW_FRAME_NONE &&
-		x->content_length <= x->loop->config->routing_scan_limit;
+		x->content_length <= x->config->routing_scan_limit;
 	if (x->whole)
 		kvw_request_scan_begin(x);
 }
@@ -279,7 +279,7 @@ bool kvw_request_wants_bytes(const struct kvw_exchange *x)
 {
 	if (x->body.done || x->response_state >= KVW_RESPONSE_DONE)
 		return false;
-	return x->whole || x->body_received - x->attempt.body_sent < x->loop->config->limits_high_water;
+	return x->whole || x->body_received - x->attempt.body_sent < x->config->limits_high_water;
 }
 
 /* The body outgrew what is read whole: route on what is known and stream the rest. */
@@ -330,7 +330,7 @@ void kvw_request_body(struct kvw_exchange *x)
 		body_complete(x);
 		if (x->whole)
 			whole_complete(x);
-	} else if (x->whole && x->body_received > x->loop->config->routing_scan_limit) {
+	} else if (x->whole && x->body_received > x->config->routing_scan_limit) {
 		stream_after_all(x);
 	}
 }

@@ -73,8 +73,8 @@ static void first_token(struct kvw_exchange *x)
 	kvw_metrics_decoding(loop->metrics, a->worker->id, 1);
 	a->lease.plain = !x->event_stream;
 	kvw_lease_first_token(&a->lease, loop->now_ns);
-	if (loop->strategy->ops->first_token != NULL)
-		loop->strategy->ops->first_token(loop->strategy, &a->decision, &a->lease, loop->now_ns);
+	if (x->strategy->ops->first_token != NULL)
+		x->strategy->ops->first_token(x->strategy, &a->decision, &a->lease, loop->now_ns);
 }
 
 /* Remembers which worker made a response, by the id at the beginning of the answer. */
@@ -346,7 +346,7 @@ static bool keep_partial(struct kvw_exchange *x, const char *data, size_t len)
 
 	if (a->partial == NULL)
 		a->partial = kvw_block_get(&loop->blocks, KVW_BLOCK_LARGE);
-	if (a->partial == NULL || a->partial->end + len > loop->config->limits_head ||
+	if (a->partial == NULL || a->partial->end + len > x->config->limits_head ||
 		len > kvw_block_room(a->partial)) {
 		kvw_attempt_failed(&x->attempt, "its answer's head is larger than limits.head");
 		return false;
@@ -497,7 +497,7 @@ static bool keep_with_head(struct kvw_exchange *x, const char *data, size_t len)
 
 static void pause_if_slow(struct kvw_exchange *x)
 {
-	if (x->client->out.bytes <= x->loop->config->limits_high_water)
+	if (x->client->out.bytes <= x->config->limits_high_water)
 		return;
 	kvw_exchange_response_state(x, KVW_RESPONSE_PAUSED);
 	kvw_attempt_await(x, false); /* it waits for its client */
@@ -546,7 +546,7 @@ static void feed_body(struct kvw_exchange *x, const char *data, size_t len)
 		return;
 	}
 	kvw_loop_timer(x->loop, &x->timer, KVW_TIMER_STREAM_IDLE,
-		x->loop->config->timeout_stream_idle_ms);
+		x->config->timeout_stream_idle_ms);
 	pause_if_slow(x);
 }
 
@@ -613,11 +613,11 @@ void kvw_response_read(struct kvw_exchange *x)
 
 void kvw_response_resume(struct kvw_exchange *x)
 {
-	if (x->client->out.bytes > x->loop->config->limits_low_water)
+	if (x->client->out.bytes > x->config->limits_low_water)
 		return;
 	kvw_exchange_response_state(x, KVW_RESPONSE_STREAMING);
 	kvw_attempt_await(x, x->request_state == KVW_REQUEST_SENT);
 	x->last_data_ns = x->loop->now_ns;
 	kvw_loop_timer(x->loop, &x->timer, KVW_TIMER_STREAM_IDLE,
-		x->loop->config->timeout_stream_idle_ms); /* stopped by the pause */
+		x->config->timeout_stream_idle_ms); /* stopped by the pause */
 }

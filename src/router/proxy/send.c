@@ -25,7 +25,7 @@ void kvw_request_await_token(struct kvw_exchange *x, int64_t attempt_ms)
 {
 	struct kvw_loop *loop = x->loop;
 	int64_t first_token_ns =
-		x->complete_ns + loop->config->timeout_first_token_ms * KVW_NS_PER_MS;
+		x->complete_ns + x->config->timeout_first_token_ms * KVW_NS_PER_MS;
 	int64_t attempt_ns = loop->now_ns + attempt_ms * KVW_NS_PER_MS;
 
 	if (attempt_ms > 0 && attempt_ns < first_token_ns)
@@ -46,10 +46,10 @@ static void all_sent(struct kvw_exchange *x)
 	if (x->added_ns == 0 && x->complete_ns != 0)
 		x->added_ns = kvw_clock_ns() - x->complete_ns;
 	if (x->response_state == KVW_RESPONSE_WAITING || x->response_state == KVW_RESPONSE_HELD)
-		kvw_request_await_token(x, loop->config->timeout_attempt_ms);
+		kvw_request_await_token(x, x->config->timeout_attempt_ms);
 	else if (x->response_state == KVW_RESPONSE_STREAMING) /* an early answer, whose timer the upload had */
 		kvw_loop_timer(loop, &x->timer, KVW_TIMER_STREAM_IDLE,
-			loop->config->timeout_stream_idle_ms);
+			x->config->timeout_stream_idle_ms);
 }
 
 /* Everything that may be sent: head, then body from the cursor on. */
@@ -108,7 +108,7 @@ void kvw_request_send(struct kvw_exchange *x)
 			kvw_timer_clear(&x->loop->timers, &x->timer); /* it is the client's turn */
 	} else {
 		kvw_loop_timer(x->loop, &x->timer, KVW_TIMER_STREAM_IDLE,
-			x->loop->config->timeout_stream_idle_ms);
+			x->config->timeout_stream_idle_ms);
 		if (a->link->io.writable)
 			kvw_io_again(&a->link->io); /* no edge will come: others have their turn first */
 	}

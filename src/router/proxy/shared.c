@@ -13,6 +13,7 @@ enum kvw_err kvw_shared_init(struct kvw_shared *shared, const struct kvw_config 
 
 	memset(shared, 0, sizeof(*shared));
 	shared->config = config;
+	shared->body_most = config->limits_body_memory;
 	shared->connections_most = config->limits_connections;
 	atomic_store(&shared->lack_logged_ns, INT64_MIN / 2);
 	err = kvw_owners_create((size_t)config->responses_table, &shared->owners);
@@ -55,17 +56,22 @@ void kvw_shared_connection_release(struct kvw_shared *shared)
 	atomic_fetch_sub_explicit(&shared->connections, 1, memory_order_relaxed);
 }
 
+void kvw_shared_set_body_most(struct kvw_shared *shared, uint64_t bytes)
+{
+	atomic_store_explicit(&shared->body_most, bytes, memory_order_relaxed);
+}
+
 bool kvw_shared_body_fits(const struct kvw_shared *shared, uint64_t bytes)
 {
 	return atomic_load_explicit(&shared->body_bytes, memory_order_relaxed) + bytes <=
-	       shared->config->limits_body_memory;
+	       atomic_load_explicit(&shared->body_most, memory_order_relaxed);
 }
 
 bool kvw_shared_body_take(struct kvw_shared *shared, uint64_t bytes)
 {
 	uint64_t before = atomic_fetch_add_explicit(&shared->body_bytes, bytes, memory_order_relaxed);
 
-	if (before + bytes <= shared->config->limits_body_memory)
+	if (before + bytes <= atomic_load_explicit(&shared->body_most, memory_order_relaxed))
 		return true;
 	kvw_shared_body_release(shared, bytes);
 	return false;

@@ -16,7 +16,8 @@
 #include "proxy/owners.h"
 
 struct kvw_shared {
-	const struct kvw_config *config; /* borrowed */
+	const struct kvw_config *config; /* of the start; borrowed */
+	_Atomic uint64_t body_most;      /* limits.body_memory */
 	struct kvw_owners *owners;       /* which worker keeps a /v1/responses id */
 	struct kvw_budget repeats;       /* requests that may be sent to another worker */
 	int64_t settle_ms; /* of the drain, written before draining */
@@ -39,6 +40,8 @@ bool kvw_shared_lacks(struct kvw_shared *shared, int64_t now_ns) KVW_MUST_CHECK;
 bool kvw_shared_connection_take(struct kvw_shared *shared) KVW_MUST_CHECK;
 void kvw_shared_connection_release(struct kvw_shared *shared);
 
+/* limits.body_memory is this now. */
+void kvw_shared_set_body_most(struct kvw_shared *shared, uint64_t bytes);
 /* Would a body of that size fit into limits.body_memory now? Takes nothing. */
 bool kvw_shared_body_fits(const struct kvw_shared *shared, uint64_t bytes);
 /* Bytes of a request's body that have arrived, within limits.body_memory. False: refused, nothing was taken. */

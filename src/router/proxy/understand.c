@@ -35,7 +35,7 @@ void kvw_request_scan_begin(struct kvw_exchange *x)
 	if (x->scan == NULL)
 		return;
 	kvw_scan_reset(x->scan, x->path.api);
-	if (x->loop->strategy->ops->prepare < KVW_PREPARE_CONTENT)
+	if (x->strategy->ops->prepare < KVW_PREPARE_CONTENT)
 		kvw_scan_fields_only(x->scan);
 	if (x->loop->sources != NULL)
 		kvw_scan_keep_ids(x->scan);

@@ -1,0 +1,138 @@
+/* in_force.c - see in_force.h. */
+#include "proxy/in_force.h"
+
+#include <stdlib.h>
+
+#include "base/log.h"
+#include "proxy/loop.h"
+
+static struct kvw_in_force *make(struct kvw_settings *settings, const struct kvw_config *config,
+	struct kvw_strategy *strategy)
+{
+	struct kvw_in_force *in_force = calloc(1, sizeof(*in_force));
+
+	if (in_force == NULL)
+		return NULL;
+	in_force->settings = settings;
+	in_force->config = config;
+	in_force->strategy = strategy;
+	if (settings != NULL)
+		kvw_settings_ref(settings);
+	return in_force;
+}
+
+static void drop(struct kvw_in_force *in_force)
+{
+	if (in_force->settings != NULL)
+		kvw_settings_unref(in_force->settings);
+	free(in_force);
+}
+
+/* What the loop keeps of the configuration for itself. Scans of running requests keep theirs. */
+static void adopt(struct kvw_loop *loop, struct kvw_in_force *in_force)
+{
+	const struct kvw_config *config = in_force->config;
+
+	loop->in_force = in_force;
+	loop->config = config;
+	loop->links.config = config;
+	loop->scan_options.session_fields = (const char *const *)config->session_body_fields.items;
+	loop->scan_options.session_field_count = config->session_body_fields.count;
+	while (loop->scan_count > 0)
+		kvw_scan_destroy(loop->scans[--loop->scan_count]);
+	kvw_shared_set_body_most(loop->shared, config->limits_body_memory);
+}
+
+/* Heads of another size, where limits.headers has changed. False: out of memory, nothing has. */
+static bool resize_heads(struct kvw_loop *loop, const struct kvw_config *config)
+{
+	struct kvw_head request = {0}, response = {0};
+	size_t fields = (size_t)config->limits_headers;
+
+	if (config->limits_headers == loop->config->limits_headers)
+		return true;
+	if (kvw_head_init(&request, fields) != KVW_OK || kvw_head_init(&response, fields) != KVW_OK) {
+		kvw_head_finish(&request);
+		kvw_head_finish(&response);
+		return false;
+	}
+	kvw_head_finish(&loop->request_head);
+	kvw_head_finish(&loop->response_head);
+	loop->request_head = request;
+	loop->response_head = response;
+	loop->head_owner = NULL; /* whose request it was reads it again when it needs it */
+	return true;
+}
+
+enum kvw_err kvw_in_force_begin(
+	struct kvw_loop *loop, const struct kvw_config *config, struct kvw_strategy *strategy)
+{
+	struct kvw_settings *settings = atomic_load(&loop->fleet->settings);
+	struct kvw_in_force *in_force = settings != NULL
+		? make(settings, settings->config, settings->strategy)
+		: make(NULL, config, strategy);
+
+	if (in_force == NULL)
+		return KVW_ENOMEM;
+	adopt(loop, in_force);
+	return KVW_OK;
+}
+
+static void take_new(struct kvw_loop *loop, struct kvw_settings *settings)
+{
+	struct kvw_in_force *before = loop->in_force, *in_force;
+
+	in_force = make(settings, settings->config, settings->strategy);
+	if (in_force == NULL || !resize_heads(loop, in_force->config)) {
+		if (in_force != NULL)
+			drop(in_force);
+		return; /* out of memory: in the next turn */
+	}
+	adopt(loop, in_force);
+	if (before->requests == 0) {
+		drop(before);
+		return;
+	}
+	before->next = loop->in_force_before;
+	loop->in_force_before = before;
+}
+
+void kvw_in_force_look(struct kvw_loop *loop)
+{
+	struct kvw_settings *settings =
+		atomic_load_explicit(&loop->fleet->settings, memory_order_acquire);
+
+	if (settings != loop->in_force->settings)
+		take_new(loop, settings);
+}
+
+void kvw_in_force_end(struct kvw_loop *loop)
+{
+	struct kvw_in_force *before;
+
+	while ((before = loop->in_force_before) != NULL) {
+		loop->in_force_before = before->next;
+		drop(before);
+	}
+	if (loop->in_force != NULL)
+		drop(loop->in_force);
+	loop->in_force = NULL;
+}
+
+struct kvw_in_force *kvw_in_force_take(struct kvw_loop *loop)
+{
+	loop->in_force->requests++;
+	return loop->in_force;
+}
+
+void kvw_in_force_release(struct kvw_loop *loop, struct kvw_in_force *in_force)
+{
+	struct kvw_in_force **link = &loop->in_force_before;
+
+	if (--in_force->requests > 0 || in_force == loop->in_force)
+		return;
+	while (*link != in_force)
+		link = &(*link)->next;
+	*link = in_force->next;
+	drop(in_force);
+}

@@ -1,0 +1,42 @@
+/*
+ * in_force.h - the settings by which a loop's requests began, and those of the present turn.
+ *
+ * A loop looks at the start of each turn whether a reload has put other settings into force (settings.h).
+ * A request keeps those that it began with until it has ended: its loop counts its requests for each.
+ *
+ * Threads: all of it belongs to one loop.
+ */
+#ifndef KVW_IN_FORCE_H
+#define KVW_IN_FORCE_H
+
+#include <stdint.h>
+
+#include "config/config.h"
+#include "kvway/err.h"
+#include "kvway/route.h"
+
+struct kvw_loop;
+struct kvw_settings;
+
+/* One pair, as this loop refers to it. */
+struct kvw_in_force {
+	struct kvw_settings *settings; /* NULL: they are not counted, and stay */
+	const struct kvw_config *config;
+	struct kvw_strategy *strategy;
+	uint32_t requests; /* that began with it and have not ended */
+	struct kvw_in_force *next;
+};
+
+/* The first settings: the fleet's, or where it has none these. */
+enum kvw_err kvw_in_force_begin(struct kvw_loop *loop, const struct kvw_config *config,
+	struct kvw_strategy *strategy) KVW_MUST_CHECK;
+/* At the start of a turn. */
+void kvw_in_force_look(struct kvw_loop *loop);
+/* The loop has no request any more. */
+void kvw_in_force_end(struct kvw_loop *loop);
+
+/* A request has begun, and has ended and is no longer looked at. */
+struct kvw_in_force *kvw_in_force_take(struct kvw_loop *loop);
+void kvw_in_force_release(struct kvw_loop *loop, struct kvw_in_force *in_force);
+
+#endif
