@@ -9,6 +9,7 @@
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
+#include <time.h>
 
 #include "support.h"
 #include "tests/unit/suite.h"
@@ -18,6 +19,7 @@
 #define WORDS   8
 #define READERS 3
 #define WRITERS 2
+#define MOST_S  60 /* for a first hit; readers may begin long after writers */
 
 struct stage {
 	struct kvt_index *index;
@@ -108,14 +110,21 @@ static void write_one(uint64_t number, uint64_t *random)
 	kvt_index_release(stage.index, entry);
 }
 
+/* Writers are not done before a reader has found something. */
+static bool no_hit_yet(time_t begun)
+{
+	return atomic_load(&stage.hits) == 0 && time(NULL) - begun < MOST_S;
+}
+
 static void *writer(void *seed)
 {
 	uint64_t random = (uint64_t)(uintptr_t)seed;
 	const char *rounds = getenv("INDEX_ROUNDS");
 	const uint32_t steps = rounds == NULL ? 30000 : (uint32_t)strtoul(rounds, NULL, 10);
+	const time_t begun = time(NULL);
 	struct kvt_index_stats stats;
 
-	for (uint32_t i = 0; i < steps; i++) {
+	for (uint32_t i = 0; i < steps || no_hit_yet(begun); i++) {
 		const uint64_t number = test_random(&random) % KEYS;
 		const struct kvt_key key = key_of(number);
 		const struct kvt_tenant tenant = tenant_of(number % 3);
