@@ -52,6 +52,25 @@ static void pause_ms(int ms)
 	(void)nanosleep(&t, NULL);
 }
 
+static int64_t now_ms(void)
+{
+	struct timespec t;
+
+	(void)clock_gettime(CLOCK_MONOTONIC, &t);
+	return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}
+
+/* An answer that comes so late, or as soon as the test wants none late any more. */
+static void be_late(struct fake_daemon *d, const _Atomic int *late_ms)
+{
+	const int64_t begun_ms = now_ms();
+
+	if (atomic_load(late_ms) > 0)
+		d->late++;
+	while (now_ms() - begun_ms < atomic_load(late_ms) && !d->ending)
+		pause_ms(1);
+}
+
 /* Takes one of so many. */
 static bool takes(_Atomic int *times)
 {
@@ -257,8 +276,7 @@ static bool answer_lease(struct connection *c, const struct request *r)
 	char *text, id[24];
 	bool good;
 
-	if (atomic_load(&f->late_ms) > 0)
-		pause_ms(atomic_load(&f->late_ms));
+	be_late(d, &f->late_ms);
 	pthread_mutex_lock(&d->lock);
 	o = find(d, r->name);
 	if (o != NULL) {
@@ -425,7 +443,7 @@ static bool answer_put(struct connection *c, const struct request *r)
 	if (good) {
 		int status = put(c->d, r->name, body, r->body);
 
-		pause_ms(atomic_load(&f->put_late_ms));
+		be_late(c->d, &f->put_late_ms);
 		good = answer(c, status, "", "");
 	}
 	free(body);

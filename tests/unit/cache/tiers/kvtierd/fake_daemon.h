@@ -23,7 +23,7 @@ struct fake_object {
 };
 
 struct fake_faults {
-	_Atomic int late_ms;      /* every answer to a lease comes so late */
+	_Atomic int late_ms;      /* every answer to a lease comes so late; once this is 0, at once */
 	_Atomic int put_late_ms;  /* likewise to a PUT */
 	_Atomic int miss_wait_ms; /* a miss waits as long as it is allowed to, at most this */
 	_Atomic int close_after;  /* closes without a word after so many requests of a connection */
@@ -67,6 +67,7 @@ struct fake_daemon {
 	/* what tests look at */
 	_Atomic int leases, misses, releases, unknown_releases, puts, same, deletes, connections;
 	_Atomic int live;   /* leases now */
+	_Atomic int late;   /* requests whose answers are late, so far */
 	_Atomic int waited; /* ms, before misses were answered */
 	_Atomic int live_connections, most_connections;
 	/* --- */
