@@ -92,7 +92,7 @@ def test_a_client_that_reads_nothing_has_not_vanished(cable, workers, kvway):
 def test_requests_leave_a_worker_that_vanishes(cable, workers, kvway, probed):
     """Its probes find that out, or the connection's own end where probes are rare."""
     go = threading.Event()
-    there = cable.call(lambda: Worker(lambda ex: go.wait(30), name="there", host=cable.there))
+    there = cable.call(lambda: Worker(lambda ex: go.wait(30), name="there", address=cable.there))
     (near,) = workers(1)
     try:
         config = {"timeouts.peer_gone": "0s" if probed else GONE, "routing.strategy": "roundrobin"}

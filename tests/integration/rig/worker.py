@@ -138,10 +138,10 @@ def answer(ex):
 class Worker:
     """One mock worker. `with Worker() as w:` or start() and stop()."""
 
-    def __init__(self, script=answer, name="w", models=("tiny",), port=0, read_body=True, host="127.0.0.1"):
+    def __init__(self, script=answer, name="w", models=("tiny",), port=0, read_body=True, address="127.0.0.1"):
         self.script = script
         self.name = name
-        self.host = host
+        self.address = address
         self.models = list(models)
         self.read_body = read_body  # before the script is called
         self.healthy = True
@@ -165,7 +165,7 @@ class Worker:
 
     @property
     def url(self):
-        return f"http://{self.host}:{self.port}"
+        return f"http://{self.address}:{self.port}"
 
     @property
     def mark(self):
@@ -175,7 +175,7 @@ class Worker:
         """Listens, after stop() on the same port as before."""
         self.listener = socket.socket()
         self.listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        self.listener.bind((self.host, self.port))
+        self.listener.bind((self.address, self.port))
         self.listener.listen(1024)
         self.port = self.listener.getsockname()[1]
         threading.Thread(target=self._accept, args=(self.listener,), daemon=True).start()
