@@ -25,7 +25,8 @@
 
 /* All that a running router consists of, in the order in which it is made. */
 struct kvw_app {
-	const struct kvw_config *config;
+	const struct kvw_config *config; /* of the start */
+	const char *config_path;
 	size_t loop_count;
 	_Atomic int64_t *loop_turn_ns; /* [loop_count] */
 	struct kvw_fleet *fleet; /* with the strategy, and the configuration of a reload */
@@ -178,6 +179,7 @@ static enum kvw_err start(struct kvw_app *app)
 	err = kvw_admin_start(
 		&(struct kvw_admin_deps){
 			.config = config,
+			.config_path = app->config_path,
 			.fleet = app->fleet,
 			.metrics = app->metrics,
 			.access_log = app->access_log,
@@ -186,6 +188,7 @@ static enum kvw_err start(struct kvw_app *app)
 			.tokens = app->tokens,
 			.spaces = app->spaces,
 			.feed = app->feed,
+			.sources = app->sources,
 		},
 		stderr, &app->admin);
 	if (err != KVW_OK)
@@ -247,6 +250,7 @@ static void wait_for_signals(struct kvw_app *app)
 
 		if (got == SIGHUP) {
 			kvw_access_log_reopen(app->access_log);
+			kvw_admin_reload(app->admin);
 		} else if (got > 0 && draining) {
 			kvw_warn("app", "second signal: leaving at once");
 			_exit(1);
@@ -261,9 +265,9 @@ static void wait_for_signals(struct kvw_app *app)
 	}
 }
 
-int kvw_app_run(const struct kvw_config *config)
+int kvw_app_run(const struct kvw_config *config, const char *config_path)
 {
-	struct kvw_app app = {.config = config};
+	struct kvw_app app = {.config = config, .config_path = config_path};
 	enum kvw_err err;
 
 	kvw_log_set_level((enum kvw_log_level)config->log_level);

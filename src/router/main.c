@@ -21,7 +21,7 @@ int main(int argc, char **argv)
 		break;
 	}
 	kvw_app_block_signals();
-	status = kvw_app_run(cli.config);
+	status = kvw_app_run(cli.config, cli.config_path);
 	kvw_config_destroy(cli.config);
 	return status;
 }

@@ -16,12 +16,14 @@
 #include <unistd.h>
 
 #include <event2/event.h>
+#include <jansson.h>
 
 #include "admin/answer.h"
 #include "base/clock.h"
 #include "admin/explain_http.h"
 #include "admin/http.h"
 #include "admin/lmcache_http.h"
+#include "admin/reload.h"
 #include "admin/metrics_copy.h"
 #include "base/log.h"
 #include "fleet/members.h"
@@ -49,6 +51,9 @@ struct kvw_admin {
 	struct kvw_prober *prober;
 	struct kvw_resolver *resolver;
 	struct kvw_members *members;
+	struct kvw_reload *reload;
+	struct event *reload_event;
+	int reload_fd; /* written to by other threads */
 	struct kvw_explain_desk desk;
 	struct event *box; /* of the desk */
 	struct kvw_lmcache_http *lmcache;
@@ -65,6 +70,7 @@ enum kvw_err kvw_admin_answer(struct kvw_admin *admin, struct kvw_slice path, in
 		.deps = &admin->deps,
 		.draining = atomic_load_explicit(&admin->draining, memory_order_relaxed),
 		.created_s = admin->created_s,
+		.reload = admin->reload == NULL ? NULL : kvw_reload_state(admin->reload),
 	};
 
 	return kvw_answer(&state, path, now_ns, out);
@@ -73,7 +79,7 @@ enum kvw_err kvw_admin_answer(struct kvw_admin *admin, struct kvw_slice path, in
 static void explain(struct kvw_admin *admin, struct kvw_conn *conn)
 {
 	struct kvw_explain_source source = {
-		.config = admin->deps.config,
+		.config = admin->deps.fleet->config,
 		.fleet = admin->deps.fleet,
 		.strategy = admin->deps.fleet->strategy,
 		.owner_of = atomic_load_explicit(&admin->owner_of, memory_order_acquire),
@@ -85,6 +91,51 @@ static void explain(struct kvw_admin *admin, struct kvw_conn *conn)
 	if (source.owner_of != NULL)
 		source.owner_arg = admin->owner_arg;
 	kvw_explain_http(&source, &admin->desk, conn, kvw_clock_ns());
+}
+
+/* POST /reload */
+static void answer_reload(struct kvw_admin *admin, struct kvw_conn *conn)
+{
+	json_t *answer = NULL;
+	char *body;
+	int status;
+
+	if (!kvw_slice_equal(conn->clients->head.method, KVW_SLICE("POST"))) {
+		kvw_admin_http_error(conn, 405, "Allow: POST\r\n", "only POST");
+		return;
+	}
+	status = kvw_reload_run(admin->reload, "admin", &answer);
+	body = answer == NULL ? NULL : json_dumps(answer, JSON_INDENT(1));
+	json_decref(answer);
+	if (body == NULL) {
+		kvw_admin_http_error(conn, 500, "", "out of memory");
+		return;
+	}
+	kvw_conn_answer(conn, &(struct kvw_http_answer){.status = status,
+				      .type = "application/json",
+				      .body = {body, strlen(body)},
+				      .extra = KVW_SLICE("Cache-Control: no-store\r\n")});
+	free(body);
+}
+
+static void on_reload(evutil_socket_t fd, short what, void *arg)
+{
+	struct kvw_admin *admin = arg;
+	json_t *answer = NULL;
+	uint64_t count;
+
+	(void)what;
+	(void)!read(fd, &count, sizeof(count));
+	(void)kvw_reload_run(admin->reload, "SIGHUP", &answer);
+	json_decref(answer);
+}
+
+void kvw_admin_reload(struct kvw_admin *admin)
+{
+	uint64_t one = 1;
+
+	if (write(admin->reload_fd, &one, sizeof(one)) < 0)
+		kvw_error("admin", "cannot wake the control thread error=%s", strerror(errno));
 }
 
 static void on_request(struct kvw_conn *conn, void *arg)
@@ -99,6 +150,10 @@ static void on_request(struct kvw_conn *conn, void *arg)
 		explain(admin, conn);
 		return;
 	}
+	if (kvw_slice_equal(path, KVW_SLICE("/reload"))) {
+		answer_reload(admin, conn);
+		return;
+	}
 	if (kvw_lmcache_http(admin->lmcache, conn))
 		return;
 	if (!head->get_method && !head->head_method) {
@@ -108,7 +163,7 @@ static void on_request(struct kvw_conn *conn, void *arg)
 	err = kvw_admin_answer(admin, path, kvw_clock_ns(), &answer);
 	if (err == KVW_ENOTFOUND) {
 		kvw_admin_http_error(conn, 404, "",
-			"not found; here are /health /ready /metrics /v1/models /explain");
+			"not found; here are /health /ready /metrics /v1/models /explain /reload");
 		return;
 	}
 	if (err != KVW_OK) {
@@ -249,6 +304,29 @@ static enum kvw_err start_thread(struct kvw_admin *admin, FILE *errors)
 	return KVW_OK;
 }
 
+static enum kvw_err start_reload(struct kvw_admin *admin)
+{
+	const struct kvw_reload_deps deps = {
+		.path = admin->deps.config_path,
+		.fleet = admin->deps.fleet,
+		.members = admin->members,
+		.tokens = admin->deps.tokens,
+		.sources = admin->deps.sources,
+		.feed = admin->deps.feed,
+	};
+	enum kvw_err err = kvw_reload_create(admin->base, &deps, &admin->reload);
+
+	if (err != KVW_OK)
+		return err;
+	admin->reload_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (admin->reload_fd < 0)
+		return KVW_EIO;
+	admin->reload_event = event_new(
+		admin->base, admin->reload_fd, EV_READ | EV_PERSIST, on_reload, admin);
+	return admin->reload_event != NULL && event_add(admin->reload_event, NULL) == 0 ? KVW_OK
+											: KVW_ENOMEM;
+}
+
 /* What looks after the fleet's workers. */
 static enum kvw_err start_fleet(struct kvw_admin *admin, FILE *errors)
 {
@@ -262,8 +340,9 @@ static enum kvw_err start_fleet(struct kvw_admin *admin, FILE *errors)
 	err = kvw_prober_create(admin->base, fleet, &admin->prober);
 	if (err != KVW_OK)
 		return err;
-	return kvw_members_create(
+	err = kvw_members_create(
 		admin->base, fleet, admin->prober, admin->resolver, &admin->members);
+	return err == KVW_OK ? start_reload(admin) : err;
 }
 
 enum kvw_err kvw_admin_start(
@@ -303,6 +382,7 @@ enum kvw_err kvw_admin_start(
 	err = start_fleet(admin, errors);
 	if (err != KVW_OK)
 		goto out;
+	sources.reload = kvw_reload_state(admin->reload);
 	kvw_metrics_set_sources(deps->metrics, &sources);
 	err = start_thread(admin, errors);
 out:
@@ -337,6 +417,11 @@ void kvw_admin_stop(struct kvw_admin *admin)
 				strerror(errno));
 		pthread_join(admin->thread, NULL);
 	}
+	if (admin->reload_event != NULL)
+		event_free(admin->reload_event);
+	if (admin->reload_fd >= 0)
+		close(admin->reload_fd);
+	kvw_reload_destroy(admin->reload);
 	kvw_members_destroy(admin->members);
 	kvw_resolver_destroy(admin->resolver);
 	kvw_prober_destroy(admin->prober);

@@ -14,6 +14,7 @@
 struct kvw_admin;
 struct kvw_feed;
 struct kvw_kvspaces;
+struct kvw_sources;
 struct kvw_tokens;
 
 /* Which worker keeps the response with this id of /v1/responses. False: none is known. Any thread. */
@@ -21,7 +22,8 @@ typedef bool (*kvw_owner_fn)(void *arg, struct kvw_slice id, uint32_t *worker);
 
 /* What the control thread needs; all borrowed until kvw_admin_stop(). */
 struct kvw_admin_deps {
-	const struct kvw_config *config;
+	const struct kvw_config *config; /* of the start; what is in force has the fleet */
+	const char *config_path;         /* its file, for a reload; NULL: flags */
 	struct kvw_fleet *fleet;
 	struct kvw_metrics *metrics;
 	/* Monotonic ns of the last turn of each loop, written by the loops (relaxed). */
@@ -33,6 +35,7 @@ struct kvw_admin_deps {
 	struct kvw_tokens *tokens;
 	struct kvw_kvspaces *spaces;
 	struct kvw_feed *feed;
+	struct kvw_sources *sources;
 };
 
 /* Binds admin.listen and starts the thread. KVW_EIO: cannot bind; `errors` says why. */
@@ -42,6 +45,8 @@ enum kvw_err kvw_admin_start(const struct kvw_admin_deps *deps, FILE *errors,
 void kvw_admin_set_owners(struct kvw_admin *admin, kvw_owner_fn owner_of, void *arg);
 /* While draining, /ready is 503. Any thread. */
 void kvw_admin_set_draining(struct kvw_admin *admin);
+/* Reads the configuration's file again, soon. Any thread. */
+void kvw_admin_reload(struct kvw_admin *admin);
 /* Ends the thread and frees everything. NULL is allowed. */
 void kvw_admin_stop(struct kvw_admin *admin);
 /* The address really bound (port 0 is resolved), for logs and tests. Borrowed. */

@@ -45,7 +45,10 @@ static int answer_health(
 	size_t loop = oldest_turn(state->deps, now_ns, &age_ns);
 
 	if (age_ns <= KVW_LOOP_STUCK_NS) {
-		kvw_page_string(text, "{\"status\":\"ok\"}\n");
+		bool refused = state->reload != NULL && atomic_load(&state->reload->last_refused);
+
+		kvw_page_string(text, refused ? "{\"status\":\"ok\",\"last_reload\":\"refused\"}\n"
+					      : "{\"status\":\"ok\"}\n");
 		return 200;
 	}
 	kvw_page_string(text, "{\"status\":\"stuck\"");

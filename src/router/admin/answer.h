@@ -6,6 +6,7 @@
 #define KVW_ANSWER_H
 
 #include "admin/admin.h"
+#include "admin/reload.h"
 
 /* A loop without a turn for so long is stuck. */
 #define KVW_LOOP_STUCK_NS (INT64_C(5) * 1000000000)
@@ -13,6 +14,7 @@
 struct kvw_answer_state {
 	const struct kvw_admin_deps *deps;
 	bool draining;
+	const struct kvw_reload_state *reload; /* NULL: there is none */
 	int64_t created_s; /* wall clock; `created` of models */
 };
 

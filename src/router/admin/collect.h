@@ -40,6 +40,8 @@ enum kvw_collect_of {
 	KVW_OF_FEED_LAG_P50, KVW_OF_FEED_LAG_P99, KVW_OF_FEED_CPU, KVW_OF_FEED_SOCKETS,
 	/* coverage */
 	KVW_OF_COVERAGE, KVW_OF_SEQUENCE,
+	/* config */
+	KVW_OF_RELOAD_GOOD, KVW_OF_RELOAD_TIME, KVW_OF_RELOAD_RESTART,
 	/* dropped */
 	KVW_OF_ACCESS_LOG, KVW_OF_LOG,
 	/* host and process */

@@ -59,9 +59,10 @@ struct kvw_metrics_sources {
 	const struct kvw_access_log *access_log;
 	struct kvw_tokens *tokens;
 	struct kvw_feed *feed;
+	const struct kvw_reload_state *reload; /* NULL: there is none */
 };
 
-/* fleet is borrowed; its worker count is fixed. */
+/* fleet is borrowed. */
 enum kvw_err kvw_metrics_create(size_t loops, const struct kvw_fleet *fleet,
 	struct kvw_metrics **out) KVW_MUST_CHECK;
 void kvw_metrics_destroy(struct kvw_metrics *metrics); /* NULL is allowed */

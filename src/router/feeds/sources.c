@@ -47,6 +47,11 @@ void kvw_sources_destroy(struct kvw_sources *sources)
 	free(sources);
 }
 
+void kvw_sources_reconfigure(struct kvw_sources *sources, const struct kvw_config *config)
+{
+	atomic_store(&sources->tokens_timeout_ms, config->kvaware_tokens_timeout_ms);
+}
+
 void kvw_sources_forget(struct kvw_sources *sources, uint32_t worker)
 {
 	kvw_prediction_check_clear(&sources->checks[worker]);

@@ -25,7 +25,7 @@ struct kvw_sources {
 	struct kvw_kvspaces *spaces;
 	struct kvw_exact *exact;     /* the strategy's view, filled by the feeds */
 	struct kvw_lmcache *lmcache; /* NULL: none is configured */
-	int64_t tokens_timeout_ms;   /* a prompt's tokens are waited for no longer */
+	_Atomic int64_t tokens_timeout_ms; /* a prompt's tokens are waited for no longer */
 	uint32_t lmcache_chunk;      /* tokens */
 	struct kvw_prediction_check *checks; /* [KVW_MAX_WORKERS] */
 };
@@ -44,6 +44,8 @@ enum kvw_err kvw_sources_create(
 	const struct kvw_sources_deps *deps, struct kvw_sources **out) KVW_MUST_CHECK;
 void kvw_sources_destroy(struct kvw_sources *sources); /* NULL is allowed */
 
+/* New values of the keys that a reload may change. */
+void kvw_sources_reconfigure(struct kvw_sources *sources, const struct kvw_config *config);
 /* The worker's slot will have another one. */
 void kvw_sources_forget(struct kvw_sources *sources, uint32_t worker);
 

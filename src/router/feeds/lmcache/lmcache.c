@@ -385,3 +385,12 @@ void kvw_lmcache_status_text(const struct kvw_lmcache_status *status, char *text
 			status->instance, status->how, status->ranks, status->keys,
 			coverages[status->coverage], status->wrong[0] != '\0' ? ": " : "", status->wrong);
 }
+
+void kvw_lmcache_reconfigure(const struct kvw_feed *feed, const struct kvw_config *config)
+{
+	struct kvw_lmcache *lmcache = kvw_lmcache_of(feed);
+
+	if (lmcache != NULL)
+		atomic_store(&lmcache->reg->options.timeout_ns,
+			config->kvaware_lmcache_timeout_ms * KVW_NS_PER_MS);
+}

@@ -111,4 +111,7 @@ enum kvw_err kvw_lmcache_ask(struct kvw_lmcache *lmcache,
 	const struct kvw_lmcache_question *question, kvw_lmcache_answer_fn *done,
 	void *arg) KVW_MUST_CHECK;
 
+/* New values of the keys that a reload may change: heartbeats that do not come. Any thread. */
+void kvw_lmcache_reconfigure(const struct kvw_feed *feed, const struct kvw_config *config);
+
 #endif

@@ -137,7 +137,7 @@ struct kvw_lmreg_options {
 	const struct kvw_lmreg_worker *workers;
 	size_t worker_count;
 	uint32_t space;     /* of instances, until something else is found out */
-	int64_t timeout_ns; /* of heartbeats */
+	_Atomic int64_t timeout_ns; /* of heartbeats; of the registry's copy any thread may change it */
 	uint64_t key_limit; /* keys in all locations together */
 	uint64_t seed;
 };

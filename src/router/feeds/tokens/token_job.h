@@ -55,7 +55,8 @@ struct kvw_tokens {
 	const struct kvw_config *config;
 	struct kvw_fleet *fleet;
 	struct kvw_token_cache *cache;
-	int64_t ask_limit_ms; /* of one job, all its workers together */
+	_Atomic int64_t ask_limit_ms;   /* of one job, all its workers together */
+	_Atomic int64_t inflight_limit; /* kvaware.tokens.inflight */
 	uint64_t seed;        /* of keys: clients cannot choose bodies that collide */
 	_Atomic int64_t *refused_until_ns; /* [KVW_MAX_WORKERS] by worker */
 

@@ -182,7 +182,7 @@ void kvw_token_job_answer(struct kvw_token_job *job)
 
 struct kvw_token_job *kvw_token_job_create(struct kvw_tokens *tokens, size_t body_len)
 {
-	int64_t limit = tokens->config->kvaware_tokens_inflight;
+	int64_t limit = atomic_load_explicit(&tokens->inflight_limit, memory_order_relaxed);
 	struct kvw_token_job *job;
 
 	if (body_len > KVW_TOKENS_BODY_MAX)
@@ -423,6 +423,12 @@ static int64_t ask_limit_ms(const struct kvw_config *config)
 	return ms < ASK_LEAST_MS ? ASK_LEAST_MS : ms;
 }
 
+void kvw_tokens_reconfigure(struct kvw_tokens *tokens, const struct kvw_config *config)
+{
+	atomic_store(&tokens->ask_limit_ms, ask_limit_ms(config));
+	atomic_store(&tokens->inflight_limit, config->kvaware_tokens_inflight);
+}
+
 enum kvw_err kvw_tokens_start(
 	const struct kvw_config *config, struct kvw_fleet *fleet, struct kvw_tokens **out)
 {
@@ -434,7 +440,7 @@ enum kvw_err kvw_tokens_start(
 	tokens->config = config;
 	tokens->fleet = fleet;
 	tokens->wake_fd = -1;
-	tokens->ask_limit_ms = ask_limit_ms(config);
+	kvw_tokens_reconfigure(tokens, config);
 	STAILQ_INIT(&tokens->submitted);
 	TAILQ_INIT(&tokens->running);
 	pthread_mutex_init(&tokens->lock, NULL);

@@ -40,6 +40,8 @@ typedef void kvw_token_fn(void *user, const struct kvw_token_result *result);
 /* config, fleet: borrowed. */
 enum kvw_err kvw_tokens_start(const struct kvw_config *config, struct kvw_fleet *fleet,
 	struct kvw_tokens **out) KVW_MUST_CHECK;
+/* New values of the keys that a reload may change. Any thread. */
+void kvw_tokens_reconfigure(struct kvw_tokens *tokens, const struct kvw_config *config);
 /* Ends the thread and its transfers. All boxes must have been closed. NULL is allowed. */
 void kvw_tokens_stop(struct kvw_tokens *tokens);
 

@@ -1,0 +1,63 @@
+/* collect_config.c - samples about the configuration in force and the workers that there are. */
+#include <stdlib.h>
+
+#include "admin/collect.h"
+#include "admin/reload.h"
+
+void kvw_collect_reloads(struct kvw_collect *collect)
+{
+	const struct kvw_reload_state *state = collect->metrics->sources.reload;
+
+	if (state == NULL)
+		return;
+	kvw_sample_named(&collect->out, "result", "ok", atomic_load(&state->ok));
+	kvw_sample_named(&collect->out, "result", "refused", atomic_load(&state->refused));
+}
+
+void kvw_collect_config(struct kvw_collect *collect)
+{
+	const struct kvw_reload_state *state = collect->metrics->sources.reload;
+
+	if (state == NULL)
+		return;
+	switch ((enum kvw_collect_of)collect->arg) {
+	case KVW_OF_RELOAD_GOOD:
+		kvw_sample_u64(&collect->out, NULL, 0, !atomic_load(&state->last_refused));
+		break;
+	case KVW_OF_RELOAD_TIME:
+		kvw_sample_u64(&collect->out, NULL, 0, (uint64_t)atomic_load(&state->last_ok_s));
+		break;
+	case KVW_OF_RELOAD_RESTART:
+		kvw_sample_u64(&collect->out, NULL, 0, atomic_load(&state->need_restart));
+		break;
+	default:
+		abort(); /* metrics.def names another arg for this collector */
+	}
+}
+
+void kvw_collect_workers(struct kvw_collect *collect)
+{
+	const struct kvw_fleet *fleet = collect->metrics->fleet;
+	uint64_t usable = 0, barred = 0, down = 0, broken = 0;
+
+	for (size_t i = 0; i < fleet->count; i++) {
+		const struct kvw_worker *worker = kvw_metrics_worker(collect->metrics, i);
+
+		if (worker == NULL)
+			continue;
+		if (kvw_worker_usable(worker))
+			usable++;
+		else if (kvw_worker_is_barred(worker))
+			barred++;
+		else if (!kvw_worker_is_up(worker))
+			down++;
+		else
+			broken++;
+	}
+	kvw_sample_named(&collect->out, "state", "usable", usable);
+	kvw_sample_named(&collect->out, "state", "barred", barred);
+	kvw_sample_named(&collect->out, "state", "down", down);
+	kvw_sample_named(&collect->out, "state", "broken", broken);
+	kvw_sample_named(&collect->out, "state", "leaving",
+		atomic_load_explicit(&fleet->leaving, memory_order_relaxed));
+}
