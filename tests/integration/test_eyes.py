@@ -241,6 +241,26 @@ def test_cached_tokens_of_answers_are_counted(pair):
     assert router.metric("kvway_completion_tokens_total") == 10
 
 
+def test_no_more_is_predicted_to_be_cached_than_the_prompt_has(workers, kvway):
+    """Tokens are guessed by bytes until the engine counts them: here it counts a sixteenth."""
+    text = "all work and no play " * 400
+    usage = {"prompt_tokens": len(text) // 16, "completion_tokens": 1, "total_tokens": 1}
+
+    def script(ex):
+        ex.respond(body={"choices": [], "usage": usage})
+
+    fleet = workers(2)
+    for worker in fleet:
+        worker.script = script
+    router = kvway(fleet)
+    body = chat_body() | {"messages": [{"role": "user", "content": text}]}
+    for _ in range(2):
+        assert router.ask("POST", CHAT, body=body).status == 200
+    until(lambda: router.metric("kvway_predicted_cached_tokens_total") > 0, 5, "a hit predicted")
+    predicted = router.metric("kvway_predicted_cached_tokens_total")
+    assert usage["prompt_tokens"] / 2 < predicted <= usage["prompt_tokens"]
+
+
 def test_worker_capacity_is_read_from_its_metrics(workers, kvway):
     (worker,) = workers(1)
     worker.metrics = (

@@ -6,7 +6,7 @@
  *
  *	FREE --kvw_fleet_add--> LIVE --kvw_fleet_remove--> GONE --all have let go--> FREE
  *
- * While it is LIVE or GONE its texts stay as they are. Who may look at them:
+ * While it is LIVE or GONE its texts stay as they are. Reading is allowed to:
  *  - the control thread, always;
  *  - an event loop, in its turn, of a worker that is LIVE, or that one of its requests or connections
  *    refers to (kvw_links_hold): a worker gets FREE only after each loop has said that none does;
@@ -36,7 +36,7 @@ enum kvw_worker_life { KVW_WORKER_FREE, KVW_WORKER_LIVE, KVW_WORKER_GONE };
 
 /* Reasons against new requests besides health, answers and progress. Bits. */
 enum kvw_barred {
-	KVW_BARRED_DRAINING = 1,   /* it is to be removed, or was told to rest */
+	KVW_BARRED_DRAINING = 1,   /* it is to be removed, or it rests */
 	KVW_BARRED_ASLEEP = 2,     /* vLLM's sleep mode */
 	KVW_BARRED_NO_ADDRESS = 4, /* its name does not resolve */
 };

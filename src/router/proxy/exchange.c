@@ -147,6 +147,17 @@ static void check_prediction(const struct kvw_exchange *x, struct kvw_request_re
 		x->loop->sources, x->attempt.worker, record->predicted_cached, record->cached_tokens);
 }
 
+/* Tokens of a text are counted by bytes before the engine says how many the prompt has: then what was
+ * predicted to be cached is the same share of that. */
+static uint32_t share_of_real_prompt(const struct kvw_exchange *x, uint32_t predicted)
+{
+	uint32_t prompt = x->attempt.decision.prompt_tokens;
+
+	if (!x->usage.prompt_known || x->attempt.decision.exact || prompt == 0)
+		return predicted;
+	return (uint32_t)((uint64_t)predicted * x->usage.prompt_tokens / prompt);
+}
+
 /* Metrics and access log. */
 static void report(struct kvw_exchange *x, enum kvw_end end)
 {
@@ -188,6 +199,7 @@ static void report(struct kvw_exchange *x, enum kvw_end end)
 		record.predicted_prompt = x->attempt.decision.prompt_tokens;
 		for (size_t tier = 0; tier < KVW_TIER_COUNT; tier++)
 			record.predicted_cached += x->attempt.decision.hit_tokens[tier];
+		record.predicted_cached = share_of_real_prompt(x, record.predicted_cached);
 	}
 	if (x->attempt.decision.exact && loop->sources != NULL)
 		check_prediction(x, &record);
