@@ -155,6 +155,32 @@ enum kvw_err kvw_build_end_worker(struct kvw_build *build,
 	return err;
 }
 
+static enum kvw_err list_worker(struct kvw_build *build, size_t index, const struct kvw_node *node)
+{
+	struct kvw_met met[KVW_WORKER_KEY_COUNT] = {0};
+	enum kvw_err err;
+	bool whole;
+
+	kvw_build_add_worker(build);
+	err = kvw_walk_entry(&build->walk, &kvw_worker_schema, index, node,
+		kvw_build_newest_worker(build), met, &whole);
+	return err == KVW_OK && whole ? kvw_build_end_worker(build, met, node->place) : err;
+}
+
+enum kvw_err kvw_build_list_workers(struct kvw_build *build, const struct kvw_node *list)
+{
+	size_t count = list->count < KVW_MAX_WORKERS ? list->count : KVW_MAX_WORKERS;
+	const struct kvw_node *node = list->first;
+	enum kvw_err err = kvw_build_reserve_workers(build, count);
+
+	for (size_t i = 0; i < count && err == KVW_OK; i++, node = node->next)
+		err = list_worker(build, i, node);
+	if (err == KVW_OK && node != NULL)
+		kvw_report_mistake(build->walk.report, node->place, "workers",
+			"found %zu workers, expected at most %d", list->count, KVW_MAX_WORKERS);
+	return err;
+}
+
 enum kvw_err kvw_build_end(struct kvw_build *build, struct kvw_config **out)
 {
 	enum kvw_err err = KVW_OK;

@@ -57,6 +57,10 @@ void kvw_build_drop_worker(struct kvw_build *build);
 enum kvw_err kvw_build_end_worker(struct kvw_build *build,
 	const struct kvw_met met[KVW_WORKER_KEY_COUNT], struct kvw_place place) KVW_MUST_CHECK;
 
+/* All of these for each entry of a list of workers, as it stands under `workers`. */
+enum kvw_err kvw_build_list_workers(
+	struct kvw_build *build, const struct kvw_node *list) KVW_MUST_CHECK;
+
 /* KVW_OK sets *out; KVW_EINVAL: the report has mistakes. Releases the build either way. */
 enum kvw_err kvw_build_end(struct kvw_build *build, struct kvw_config **out) KVW_MUST_CHECK;
 

@@ -15,24 +15,9 @@
 
 #define WORKERS "a list with an entry `- url: http://HOST:PORT` for each worker"
 
-static enum kvw_err walk_worker(struct kvw_build *build, size_t index, const struct kvw_node *node)
-{
-	struct kvw_met met[KVW_WORKER_KEY_COUNT] = {0};
-	enum kvw_err err;
-	bool whole;
-
-	kvw_build_add_worker(build);
-	err = kvw_walk_entry(&build->walk, &kvw_worker_schema, index, node,
-		kvw_build_newest_worker(build), met, &whole);
-	return err == KVW_OK && whole ? kvw_build_end_worker(build, met, node->place) : err;
-}
-
 static enum kvw_err walk_workers(struct kvw_walk *w, const struct kvw_node *list)
 {
 	struct kvw_build *build = (struct kvw_build *)w;
-	size_t count = list->count < KVW_MAX_WORKERS ? list->count : KVW_MAX_WORKERS;
-	const struct kvw_node *node = list->first;
-	enum kvw_err err;
 
 	if (build->workers != NULL) {
 		kvw_report_mistake(w->report, list->key->place, "workers",
@@ -48,13 +33,7 @@ static enum kvw_err walk_workers(struct kvw_walk *w, const struct kvw_node *list
 			list->kind == KVW_NODE_LIST ? "an empty list" : kvw_given_kind(list));
 		return KVW_OK;
 	}
-	err = kvw_build_reserve_workers(build, count);
-	for (size_t i = 0; i < count && err == KVW_OK; i++, node = node->next)
-		err = walk_worker(build, i, node);
-	if (err == KVW_OK && node != NULL)
-		kvw_report_mistake(w->report, node->place, "workers",
-			"found %zu workers, expected at most %d", list->count, KVW_MAX_WORKERS);
-	return err;
+	return kvw_build_list_workers(build, list);
 }
 
 static enum kvw_err walk_root(struct kvw_build *build, const struct kvw_node *root)
