@@ -192,6 +192,7 @@ enum kvw_err kvw_build_end(struct kvw_build *build, struct kvw_config **out)
 	if (err == KVW_OK) {
 		kvw_rules_check(build);
 		kvw_rules_check_kvaware(build);
+		kvw_rules_check_discovery(build);
 		err = kvw_rules_check_tls(build);
 	}
 	if (err == KVW_OK && build->walk.report->mistakes > 0)

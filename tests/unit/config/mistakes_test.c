@@ -112,6 +112,22 @@ static const struct mistake mistakes[] = {
 	{"workers:\n  - {url: \"http://a:1\", events_endpoint: \"a:5557\"}\n", 2, 5,
 		"workers[0].events_endpoint", {"found `a:5557`"}},
 
+	/* discovery */
+	{"discovery: {dns: [\"vllm:8000\"]}\n" TEST_WORKER, 1, 18, "discovery.dns[0]",
+		{"found `vllm:8000`", "`srv://_http._tcp.NAME`"}},
+	{"discovery: {dns: [\"http://a:1\", \"srv://a.b.c\"]}\n" TEST_WORKER, 1, 18,
+		"discovery.dns[1]", {"found `srv://a.b.c`"}},
+	{"discovery: {dns: [\"srv://_a._b.c/v1\"]}\n" TEST_WORKER, 1, 18, "discovery.dns[0]",
+		{"found `srv://_a._b.c/v1`"}},
+	{"discovery: {dns: [\"http://a:1\", \"http://a:1\"]}\n" TEST_WORKER, 1, 18,
+		"discovery.dns[1]", {"found `http://a:1` again"}},
+	{"discovery: {dns_least: 2s, dns_most: 1s}\n" TEST_WORKER, 1, 24, "discovery.dns_least",
+		{"at most `discovery.dns_most`"}},
+	{"discovery: {dns_most: 500ms}\n" TEST_WORKER, 1, 23, "discovery.dns_most",
+		{"less than `discovery.dns_least`"}},
+	{"discovery: {file_interval: 1ms}\n" TEST_WORKER, 1, 28, "discovery.file_interval",
+		{"100ms"}},
+
 	/* Twice */
 	{"loops: 1\nlisten: a:1\nloops: 1\n" TEST_WORKER, 3, 1, "loops",
 		{"second time", "first given in line 1"}},
