@@ -40,6 +40,7 @@ ROOMS = {
     "src/common/wire": [],
     "src/router/proxy": [],
     "src/router/fleet": [],
+    "src/router/fleet/discovery": [],
     "src/router/feeds": [],
     "routing": [
         (

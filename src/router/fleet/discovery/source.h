@@ -1,0 +1,64 @@
+/*
+ * source.h - the contract of a discovery source: something that lists workers.
+ *
+ * A source watches one thing (a file, names of the DNS) and reports its whole list each time that it
+ * changes. It decides nothing: what several sources and `workers` say together, which workers are new
+ * and which have gone, is found out by its caller. A source is one file with one `struct
+ * kvw_source_ops` and one line in sources.def.
+ *
+ * Threads: everything here belongs to the thread of the base. A source never blocks on the network;
+ * it may read a local file.
+ */
+#ifndef KVW_SOURCE_H
+#define KVW_SOURCE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "config/config.h"
+#include "kvway/err.h"
+
+struct event_base;
+struct kvw_source_ops;
+
+/* Base of every source: an implementation embeds it as its first member. */
+struct kvw_source {
+	const struct kvw_source_ops *ops; /* static, never NULL */
+};
+
+/*
+ * why NULL: the whole list, for the first time or changed; `workers` are complete (defaults filled,
+ * each URL canonical and once) and borrowed during the call. count 0: there are none.
+ * why set: the list cannot be read just now; workers is NULL and count 0, and the list before stays in
+ * force. Called once for each series of failures of one cause; the source has logged it and tries again
+ * by itself. The text is for a metric or a page, in one line.
+ * Must not stop the source.
+ */
+typedef void kvw_source_found_fn(void *arg, const struct kvw_source_ops *source,
+	const struct kvw_worker_config *workers, size_t count, const char *why);
+
+struct kvw_source_ops {
+	const char *name; /* "file", "dns": for logs and metrics */
+
+	/* Whether the configuration asks for it. */
+	bool (*configured)(const struct kvw_config *config);
+
+	/*
+	 * Only if it is configured. `config` is borrowed during the call. `found` may be called before
+	 * this returns, and after that from the loop. That a source finds nothing yet is no failure:
+	 * KVW_ENOMEM, or KVW_EIO, with the cause in the log.
+	 */
+	enum kvw_err (*start)(struct event_base *base, const struct kvw_config *config,
+		kvw_source_found_fn *found, void *arg, struct kvw_source **out) KVW_MUST_CHECK;
+
+	/* `found` is not called any more. Not from within `found`. NULL is allowed. */
+	void (*stop)(struct kvw_source *source);
+};
+
+/* All sources of sources.def, NULL at the end. */
+extern const struct kvw_source_ops *const kvw_sources[];
+
+#define KVW_SOURCE(name) extern const struct kvw_source_ops kvw_source_##name;
+#include "fleet/discovery/sources.def"
+
+#endif
