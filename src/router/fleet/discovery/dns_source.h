@@ -1,0 +1,15 @@
+/*
+ * dns_source.h - what tests set of the source `dns`.
+ */
+#ifndef KVW_DNS_SOURCE_H
+#define KVW_DNS_SOURCE_H
+
+#include "fleet/discovery/source.h"
+#include "fleet/dns.h"
+
+/* kvw_source_dns.start with options for the DNS; borrowed during the call, NULL: as the machine is. */
+enum kvw_err kvw_dns_source_start(struct event_base *base, const struct kvw_config *config,
+	const struct kvw_dns_options *options, kvw_source_found_fn *found, void *arg,
+	struct kvw_source **out) KVW_MUST_CHECK;
+
+#endif
