@@ -13,14 +13,16 @@
 #define TIE_SHARE 0.01
 #define TIE_NS    20000.0
 
-void kvw_prefill_model_init(
+void kvw_prefill_model_set(
 	struct kvw_prefill_model *model, const struct kvw_strategy_options *options)
 {
 	double rate = options->prefill_tokens_per_second;
 
-	model->ns_per_token = rate > 0 ? 1e9 / rate : 0;
-	model->ns_per_pair = options->attention_ns_per_pair;
-	model->omega = options->omega;
+	atomic_store_explicit(
+		&model->ns_per_token, rate > 0 ? 1e9 / rate : 0, memory_order_relaxed);
+	atomic_store_explicit(
+		&model->ns_per_pair, options->attention_ns_per_pair, memory_order_relaxed);
+	atomic_store_explicit(&model->omega, options->omega, memory_order_relaxed);
 }
 
 uint32_t kvw_request_tokens(const struct kvw_route_request *request)
@@ -130,9 +132,10 @@ size_t kvw_choose_by_load(const struct kvw_prefill_model *model, const struct kv
 	int64_t now_ns, uint64_t salt)
 {
 	double unknown = kvw_prefill_ns(model, KVW_UNKNOWN_TOKENS, 0);
-	double omega = model->omega > KVW_MIN_OMEGA ? model->omega : KVW_MIN_OMEGA;
+	double omega = atomic_load_explicit(&model->omega, memory_order_relaxed);
 	double costs[KVW_MAX_WORKERS];
 
+	omega = omega > KVW_MIN_OMEGA ? omega : KVW_MIN_OMEGA;
 	assert(set->count <= KVW_MAX_WORKERS);
 	for (size_t i = 0; i < set->count; i++) {
 		struct kvw_load *load = set->items[i].load;

@@ -7,28 +7,31 @@
 #define KVW_CHOICE_H
 
 #include <math.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include "kvway/route.h"
 
-/* How long a worker computes over a prompt. */
+/* How long a worker computes over a prompt. Relaxed: options that change while requests are routed. */
 struct kvw_prefill_model {
-	double ns_per_token;
-	double ns_per_pair; /* of tokens: attention */
-	double omega;       /* weight of the delay that a prefill imposes on running requests */
+	_Atomic double ns_per_token;
+	_Atomic double ns_per_pair; /* of tokens: attention */
+	_Atomic double omega; /* weight of the delay that a prefill imposes on running requests */
 };
 
-void kvw_prefill_model_init(
+void kvw_prefill_model_set(
 	struct kvw_prefill_model *model, const struct kvw_strategy_options *options);
 
 /* ns to prefill tokens [hit, length): (L - h) / R + a (L^2 - h^2) / 2. */
 static inline double kvw_prefill_ns(
 	const struct kvw_prefill_model *model, double length, double hit)
 {
-	return (length - hit) * model->ns_per_token +
-	       (length * length - hit * hit) * (model->ns_per_pair / 2);
+	double per_token = atomic_load_explicit(&model->ns_per_token, memory_order_relaxed);
+	double per_pair = atomic_load_explicit(&model->ns_per_pair, memory_order_relaxed);
+
+	return (length - hit) * per_token + (length * length - hit * hit) * (per_pair / 2);
 }
 
 /* Tokens of a chain, by its last chunk; 0 for one without chunks. */

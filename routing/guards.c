@@ -5,22 +5,24 @@
 
 #include "routing/choice.h"
 
-void kvw_guards_init(struct kvw_guards *guards, const struct kvw_strategy_options *options)
+void kvw_guards_set(struct kvw_guards *guards, const struct kvw_strategy_options *options)
 {
-	guards->bound = options->inflight_bound;
-	guards->gap = options->inflight_gap;
+	atomic_store_explicit(&guards->bound, options->inflight_bound, memory_order_relaxed);
+	atomic_store_explicit(&guards->gap, options->inflight_gap, memory_order_relaxed);
 }
 
 enum kvw_reason kvw_guards_bar(
 	const struct kvw_guards *guards, const struct kvw_candidate *candidate, double mean)
 {
 	double inflight = kvw_load_inflight(candidate->load);
+	double bound = atomic_load_explicit(&guards->bound, memory_order_relaxed);
+	double gap = atomic_load_explicit(&guards->gap, memory_order_relaxed);
 
 	if (candidate->kv_full)
 		return KVW_REASON_KV_FULL;
 	if (candidate->share < 1 && inflight > candidate->share * mean)
 		return KVW_REASON_SLOW_START;
-	if (guards->bound > 0 && inflight > guards->bound * mean + guards->gap)
+	if (bound > 0 && inflight > bound * mean + gap)
 		return KVW_REASON_BOUND;
 	return KVW_REASON_COUNT;
 }

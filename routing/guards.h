@@ -15,14 +15,17 @@
 #ifndef KVW_GUARDS_H
 #define KVW_GUARDS_H
 
+#include <stdatomic.h>
+
 #include "kvway/route.h"
 
+/* Relaxed: options that change while requests are routed. */
 struct kvw_guards {
-	double bound; /* of the mean of requests in flight; 0: no bound */
-	double gap;   /* requests in flight beyond it */
+	_Atomic double bound; /* of the mean of requests in flight; 0: no bound */
+	_Atomic double gap;   /* requests in flight beyond it */
 };
 
-void kvw_guards_init(struct kvw_guards *guards, const struct kvw_strategy_options *options);
+void kvw_guards_set(struct kvw_guards *guards, const struct kvw_strategy_options *options);
 
 /* What bars a candidate: KVW_REASON_BOUND, _SLOW_START or _KV_FULL; KVW_REASON_COUNT: nothing.
  * mean: of the requests in flight of the usable candidates. */

@@ -47,8 +47,10 @@
 struct kvaware {
 	struct kvw_prefixaware pa; /* first */
 	struct kvw_exact *exact;
-	double load_ns[KVW_TIER_COUNT]; /* per token */
-	double eviction_weight;
+
+	/* Options: relaxed, they change while requests are routed. */
+	_Atomic double load_ns[KVW_TIER_COUNT]; /* per token */
+	_Atomic double eviction_weight;
 };
 
 /* Whose reports count for a worker. */
@@ -84,6 +86,23 @@ static void kvaware_destroy(struct kvw_strategy *self)
 	free(ka);
 }
 
+/* Those that prefixaware does not have. */
+static void take_options(struct kvaware *ka, const struct kvw_strategy_options *options)
+{
+	for (unsigned t = KVW_TIER_DEVICE + 1; t < KVW_TIER_COUNT; t++)
+		atomic_store_explicit(
+			&ka->load_ns[t], options->load_ns_per_token[t], memory_order_relaxed);
+	atomic_store_explicit(
+		&ka->eviction_weight, options->eviction_weight, memory_order_relaxed);
+}
+
+static void kvaware_reconfigure(
+	struct kvw_strategy *self, const struct kvw_strategy_options *options)
+{
+	take_options((struct kvaware *)self, options);
+	kvw_prefixaware_reconfigure(self, options);
+}
+
 static enum kvw_err kvaware_create(
 	const struct kvw_strategy_options *options, struct kvw_strategy **out)
 {
@@ -92,9 +111,7 @@ static enum kvw_err kvaware_create(
 	if (ka == NULL)
 		return KVW_ENOMEM;
 	memset(ka, 0, sizeof(*ka));
-	for (unsigned t = KVW_TIER_DEVICE + 1; t < KVW_TIER_COUNT; t++)
-		ka->load_ns[t] = options->load_ns_per_token[t];
-	ka->eviction_weight = options->eviction_weight;
+	take_options(ka, options);
 	if (kvw_prefixaware_init(&ka->pa, &kvw_kvaware_ops, options) != KVW_OK ||
 		kvw_exact_create(options, &ka->exact) != KVW_OK) {
 		kvaware_destroy(&ka->pa.base);
@@ -239,7 +256,8 @@ static double saved_by(
 
 	for (unsigned t = 0; t < KVW_TIER_COUNT; t++) {
 		double work = kvw_rates_work(pairs, at + tokens[t], at);
-		double load = x > 0 ? tokens[t] * ka->load_ns[t] / x : 0;
+		double load_ns = atomic_load_explicit(&ka->load_ns[t], memory_order_relaxed);
+		double load = x > 0 ? tokens[t] * load_ns / x : 0;
 
 		saved += work > load ? work - load : 0;
 		at += tokens[t];
@@ -276,6 +294,7 @@ static void weigh(struct kvaware *ka, const struct kvw_route_request *request,
 	const struct kvw_candidates *set, int64_t now_ns, struct kvw_weighing *w, struct view *view)
 {
 	double before = 0; /* work that the tree's hits were believed to save */
+	double eviction_weight = atomic_load_explicit(&ka->eviction_weight, memory_order_relaxed);
 
 	view->any = false;
 	kvw_weigh_hits(&ka->pa, request, set, now_ns, w);
@@ -294,7 +313,7 @@ static void weigh(struct kvaware *ka, const struct kvw_route_request *request,
 		w->hits[i] = sum_of(view->tokens[i]);
 		w->saved[i] = saved_by(ka, view->tokens[i], w->pairs, w->x[i]);
 		if ((view->word[i] & WORD_ENGINE) != 0)
-			view->evict_ns[i] = ka->eviction_weight * w->x[i] *
+			view->evict_ns[i] = eviction_weight * w->x[i] *
 					    pushed_out(ka, &set->items[i], w, i);
 		w->costs[i] +=
 			view->evict_ns[i] + (before - kvw_weigh_saved(w, i)) * kvw_weigh_each(w, i);
@@ -420,6 +439,7 @@ const struct kvw_strategy_ops kvw_kvaware_ops = {
 	.create = kvaware_create,
 	.pick = kvaware_pick,
 	.explain = kvaware_explain,
+	.reconfigure = kvaware_reconfigure,
 	.done = kvw_prefixaware_done,
 	.purge = kvaware_purge,
 	.stats = kvaware_stats,

@@ -42,6 +42,28 @@ void kvw_prefixaware_finish(struct kvw_prefixaware *pa)
 	kvw_rates_finish(&pa->rates);
 }
 
+/* All but the rates' prior. */
+static void take_options(struct kvw_prefixaware *pa, const struct kvw_strategy_options *options)
+{
+	atomic_store_explicit(&pa->omega, options->omega, memory_order_relaxed);
+	atomic_store_explicit(
+		&pa->context_ns, options->context_ns_per_token, memory_order_relaxed);
+	atomic_store_explicit(&pa->capacity_tokens,
+		options->capacity_tokens > 0 ? options->capacity_tokens : 1, memory_order_relaxed);
+	kvw_guards_set(&pa->guards, options);
+}
+
+void kvw_prefixaware_reconfigure(
+	struct kvw_strategy *self, const struct kvw_strategy_options *options)
+{
+	struct kvw_prefixaware *pa = (struct kvw_prefixaware *)self;
+	struct kvw_prefill_model prior;
+
+	kvw_prefill_model_set(&prior, options);
+	take_options(pa, options);
+	kvw_rates_reconfigure(&pa->rates, &prior);
+}
+
 enum kvw_err kvw_prefixaware_init(struct kvw_prefixaware *pa, const struct kvw_strategy_ops *ops,
 	const struct kvw_strategy_options *options)
 {
@@ -50,13 +72,10 @@ enum kvw_err kvw_prefixaware_init(struct kvw_prefixaware *pa, const struct kvw_s
 	enum kvw_err err = KVW_OK;
 
 	pa->base.ops = ops;
-	pa->capacity_tokens = options->capacity_tokens > 0 ? options->capacity_tokens : 1;
-	pa->omega = options->omega;
-	pa->context_ns = options->context_ns_per_token;
+	take_options(pa, options);
 	pa->kernel = kvw_weigh_kernel_best();
-	kvw_guards_init(&pa->guards, options);
 	kvw_capacity_share_init(&pa->capacity_share);
-	kvw_prefill_model_init(&prior, options);
+	kvw_prefill_model_set(&prior, options);
 	err = kvw_rates_init(&pa->rates, &prior);
 	return err != KVW_OK ? err : kvw_radix_create(&tree, &pa->tree);
 }
@@ -155,7 +174,9 @@ void kvw_prefixaware_decide(const struct kvw_route_request *request,
 void kvw_prefixaware_teach(struct kvw_prefixaware *pa, const struct kvw_route_request *request,
 	const struct kvw_candidate *chosen, int64_t now_ns, struct kvw_weighing *w)
 {
-	uint64_t reported = chosen->capacity_tokens > 0 ? chosen->capacity_tokens : pa->capacity_tokens;
+	uint64_t reported = chosen->capacity_tokens > 0
+				    ? chosen->capacity_tokens
+				    : atomic_load_explicit(&pa->capacity_tokens, memory_order_relaxed);
 	struct kvw_radix_use use = {
 		.worker = chosen->id,
 		.capacity_tokens = kvw_capacity_share_capacity(&pa->capacity_share, chosen->id, reported),
@@ -216,6 +237,7 @@ void kvw_prefixaware_report(const struct kvw_prefixaware *pa, const struct kvw_c
 	double open[KVW_MAX_WORKERS];
 	bool guarded = kvw_guards_open(&pa->guards, set, w->mean, w->costs, open) > 0;
 	double limit = kvw_tie_limit(guarded ? open : w->costs, set->count);
+	double context_ns = atomic_load_explicit(&pa->context_ns, memory_order_relaxed);
 
 	for (size_t i = 0; i < set->count; i++) {
 		const struct kvw_candidate *c = &set->items[i];
@@ -225,7 +247,7 @@ void kvw_prefixaware_report(const struct kvw_prefixaware *pa, const struct kvw_c
 		cost->inflight = (uint32_t)w->inflight[i];
 		cost->hit_tokens[KVW_TIER_DEVICE] = w->hits[i];
 		cost->queue_ns = (double)kvw_load_queue_ns(c->load, now_ns);
-		cost->context_ns = pa->context_ns * kvw_load_context(c->load);
+		cost->context_ns = context_ns * kvw_load_context(c->load);
 		cost->prefill_ns = (w->miss - kvw_weigh_saved(w, i)) * w->x[i];
 		cost->others_ns = cost->prefill_ns * w->omega * w->inflight[i];
 		if (!c->usable)
@@ -359,6 +381,7 @@ const struct kvw_strategy_ops kvw_prefixaware_ops = {
 	.create = prefixaware_create,
 	.pick = prefixaware_pick,
 	.explain = prefixaware_explain,
+	.reconfigure = kvw_prefixaware_reconfigure,
 	.done = kvw_prefixaware_done,
 	.purge = prefixaware_purge,
 	.stats = kvw_prefixaware_stats,

@@ -19,11 +19,13 @@
 /* The instance. Any thread; what changes is atomic or has locks of its own. */
 struct kvw_prefixaware {
 	struct kvw_strategy base;
-	double omega;
-	double context_ns; /* c */
 	struct kvw_radix *tree;
 	const struct kvw_weigh_kernel *kernel;
-	uint64_t capacity_tokens; /* of a worker that does not report its own */
+
+	/* Options, as are the guards': relaxed, they change while requests are routed. */
+	_Atomic double omega;
+	_Atomic double context_ns;        /* c */
+	_Atomic uint64_t capacity_tokens; /* of a worker that does not report its own */
 	struct kvw_guards guards;
 	struct kvw_rates rates;
 	struct kvw_capacity_share capacity_share;
@@ -95,6 +97,10 @@ static inline double kvw_weigh_each(const struct kvw_weighing *w, size_t i)
 enum kvw_err kvw_prefixaware_init(struct kvw_prefixaware *pa, const struct kvw_strategy_ops *ops,
 	const struct kvw_strategy_options *options) KVW_MUST_CHECK;
 void kvw_prefixaware_finish(struct kvw_prefixaware *pa);
+
+/* As the strategy's. */
+void kvw_prefixaware_reconfigure(
+	struct kvw_strategy *self, const struct kvw_strategy_options *options);
 
 /* The lowest cost, unless a guard bars it and not all others. Some candidate is usable. */
 struct kvw_choice kvw_prefixaware_choose(const struct kvw_prefixaware *pa,

@@ -49,11 +49,11 @@ struct window {
 };
 
 struct kvw_rates_book {
-	double prior_x;
-	double pair_ns; /* a: attention per pair, of a typical worker */
+	_Atomic double prior_x;
+	_Atomic double pair_ns; /* a: attention per pair, of a typical worker */
 
-	/* Taken after a window's, and seldom. Guards what is below but the windows, and writes of these
-	 * two and of the atomics in kvw_rates. */
+	/* Taken after a window's, and seldom. Guards what is below but the windows, and writes of
+	 * these two, of those above and of the atomics in kvw_rates. */
 	atomic_bool lock;
 	_Atomic double median;       /* of the learned x; the prior if there are none */
 	_Atomic size_t learned;      /* workers with a learned x */
@@ -65,7 +65,6 @@ struct kvw_rates_book {
 enum kvw_err kvw_rates_init(struct kvw_rates *rates, const struct kvw_prefill_model *prior)
 {
 	struct kvw_rates_book *book = NULL;
-	double x = prior->ns_per_token > 0 ? prior->ns_per_token : 1;
 
 	/* Zeroed, aligned and not touched: no one function gives that. */
 	rates->memory = calloc(1, sizeof(*book) + ALIGNMENT);
@@ -73,12 +72,7 @@ enum kvw_err kvw_rates_init(struct kvw_rates *rates, const struct kvw_prefill_mo
 		return KVW_ENOMEM;
 	book = (void *)(((uintptr_t)rates->memory + ALIGNMENT - 1) & ~(uintptr_t)(ALIGNMENT - 1));
 	rates->book = book;
-	book->prior_x = x;
-	book->pair_ns = prior->ns_per_pair;
-	atomic_init(&book->median, x);
-	for (size_t i = 0; i < KVW_MAX_WORKERS; i++)
-		atomic_init(&rates->ns_per_token[i], (float)x);
-	atomic_init(&rates->pairs, (float)(book->pair_ns / x));
+	kvw_rates_reconfigure(rates, prior);
 	return KVW_OK;
 }
 
@@ -171,15 +165,16 @@ static double window_x(const struct kvw_rates_book *book, const struct window *w
 {
 	double median = atomic_load_explicit(&book->median, memory_order_relaxed);
 	size_t learned = atomic_load_explicit(&book->learned, memory_order_relaxed);
-	double pairs = book->pair_ns / median;
+	double prior_x = atomic_load_explicit(&book->prior_x, memory_order_relaxed);
+	double pairs = atomic_load_explicit(&book->pair_ns, memory_order_relaxed) / median;
 	double x = window->count >= KVW_RATES_LEAST
 			   ? ring_x(window, pairs, learned > 2 ? median : 0)
 			   : window->busy.ns / work_of(&window->busy, pairs);
 
-	if (x < book->prior_x / MOST_FASTER)
-		return book->prior_x / MOST_FASTER;
-	if (x > book->prior_x * MOST_SLOWER)
-		return book->prior_x * MOST_SLOWER;
+	if (x < prior_x / MOST_FASTER)
+		return prior_x / MOST_FASTER;
+	if (x > prior_x * MOST_SLOWER)
+		return prior_x * MOST_SLOWER;
 	return x;
 }
 
@@ -193,7 +188,7 @@ static double median_of(struct kvw_rates_book *book)
 			book->room[count++] = book->x[i];
 	atomic_store_explicit(&book->learned, count, memory_order_relaxed);
 	if (count == 0)
-		return book->prior_x;
+		return atomic_load_explicit(&book->prior_x, memory_order_relaxed);
 	return select_kth(book->room, count, (count - 1) / 2);
 }
 
@@ -205,7 +200,9 @@ static void publish(struct kvw_rates *rates)
 
 	atomic_store_explicit(&book->median, median, memory_order_relaxed);
 	atomic_store_explicit(&rates->pairs,
-		(float)(book->pair_ns / (median * KVW_RATES_OVERHEAD)), memory_order_relaxed);
+		(float)(atomic_load_explicit(&book->pair_ns, memory_order_relaxed) /
+			(median * KVW_RATES_OVERHEAD)),
+		memory_order_relaxed);
 	for (size_t i = 0; i < KVW_MAX_WORKERS; i++) {
 		double x = book->x[i];
 
@@ -214,6 +211,32 @@ static void publish(struct kvw_rates *rates)
 		atomic_store_explicit(&rates->ns_per_token[i], (float)(x * KVW_RATES_OVERHEAD),
 			memory_order_relaxed);
 	}
+}
+
+/* The same while no rate is learned. Lock held. */
+static void publish_prior(struct kvw_rates *rates, double x, double pair_ns)
+{
+	atomic_store_explicit(&rates->book->median, x, memory_order_relaxed);
+	atomic_store_explicit(&rates->pairs, (float)(pair_ns / x), memory_order_relaxed);
+	for (size_t i = 0; i < KVW_MAX_WORKERS; i++)
+		atomic_store_explicit(&rates->ns_per_token[i], (float)x, memory_order_relaxed);
+}
+
+void kvw_rates_reconfigure(struct kvw_rates *rates, const struct kvw_prefill_model *prior)
+{
+	struct kvw_rates_book *book = rates->book;
+	double x = atomic_load_explicit(&prior->ns_per_token, memory_order_relaxed);
+	double pair_ns = atomic_load_explicit(&prior->ns_per_pair, memory_order_relaxed);
+
+	x = x > 0 ? x : 1;
+	kvw_spin_lock(&book->lock);
+	atomic_store_explicit(&book->prior_x, x, memory_order_relaxed);
+	atomic_store_explicit(&book->pair_ns, pair_ns, memory_order_relaxed);
+	if (atomic_load_explicit(&book->learned, memory_order_relaxed) > 0)
+		publish(rates);
+	else
+		publish_prior(rates, x, pair_ns);
+	kvw_spin_unlock(&book->lock);
 }
 
 /* The shortest request so far. Window locked. */

@@ -86,6 +86,9 @@ static inline double kvw_rates_work(double pairs, double length, double hit)
 	return (length - hit) + (length * length - hit * hit) * (pairs / 2);
 }
 
+/* Another prior; what was learned stays. */
+void kvw_rates_reconfigure(struct kvw_rates *rates, const struct kvw_prefill_model *prior);
+
 void kvw_rates_learn(struct kvw_rates *rates, const struct kvw_rate_sample *sample);
 
 /* The worker may be another machine now: its samples are forgotten, its rate is kept until there

@@ -29,9 +29,15 @@ static enum kvw_err roundrobin_create(
 	if (rr == NULL)
 		return KVW_ENOMEM;
 	*rr = (struct roundrobin){.base.ops = &kvw_roundrobin_ops};
-	kvw_prefill_model_init(&rr->model, options);
+	kvw_prefill_model_set(&rr->model, options);
 	*out = &rr->base;
 	return KVW_OK;
+}
+
+static void roundrobin_reconfigure(
+	struct kvw_strategy *self, const struct kvw_strategy_options *options)
+{
+	kvw_prefill_model_set(&((struct roundrobin *)self)->model, options);
 }
 
 /* First usable worker with id >= from, else the first usable one at all. */
@@ -108,5 +114,6 @@ const struct kvw_strategy_ops kvw_roundrobin_ops = {
 	.create = roundrobin_create,
 	.pick = roundrobin_pick,
 	.explain = roundrobin_explain,
+	.reconfigure = roundrobin_reconfigure,
 	.destroy = roundrobin_destroy,
 };

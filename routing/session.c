@@ -36,10 +36,24 @@ struct session {
 	struct kvw_strategy base;
 	struct kvw_prefill_model model;
 	struct kvw_session_table *table;
-	double load_bound;
+	_Atomic double load_bound; /* relaxed: an option that may change */
 	uint64_t seed;
 	_Alignas(64) _Atomic uint64_t turn; /* salt for requests without a session */
 };
+
+static uint64_t ttl_ns_of(const struct kvw_strategy_options *options)
+{
+	return (uint64_t)options->own[TTL].integer * NS_PER_MS;
+}
+
+/* All but what the table takes. */
+static void take_options(struct session *s, const struct kvw_strategy_options *options)
+{
+	double bound = options->own[LOAD_BOUND].ratio;
+
+	atomic_store_explicit(&s->load_bound, bound >= 1 ? bound : 1, memory_order_relaxed);
+	kvw_prefill_model_set(&s->model, options);
+}
 
 static enum kvw_err session_create(
 	const struct kvw_strategy_options *options, struct kvw_strategy **out)
@@ -50,16 +64,24 @@ static enum kvw_err session_create(
 		return KVW_ENOMEM;
 	memset(s, 0, sizeof(*s));
 	s->base.ops = &kvw_session_ops;
-	s->load_bound = options->own[LOAD_BOUND].ratio >= 1 ? options->own[LOAD_BOUND].ratio : 1;
 	s->seed = options->seed;
-	kvw_prefill_model_init(&s->model, options);
-	if (kvw_session_table_create((uint32_t)options->own[TABLE].integer,
-		    (uint64_t)options->own[TTL].integer * NS_PER_MS, &s->table) != KVW_OK) {
+	take_options(s, options);
+	if (kvw_session_table_create((uint32_t)options->own[TABLE].integer, ttl_ns_of(options),
+		    &s->table) != KVW_OK) {
 		free(s);
 		return KVW_ENOMEM;
 	}
 	*out = &s->base;
 	return KVW_OK;
+}
+
+static void session_reconfigure(
+	struct kvw_strategy *self, const struct kvw_strategy_options *options)
+{
+	struct session *s = (struct session *)self;
+
+	take_options(s, options);
+	kvw_session_table_set_ttl(s->table, ttl_ns_of(options));
 }
 
 /* What the table remembers a session by: secret seed, so that clients cannot aim. */
@@ -90,7 +112,8 @@ static uint64_t load_limit(const struct session *s, const struct kvw_candidates 
 			total += kvw_load_inflight(set->items[i].load);
 			usable++;
 		}
-	limit = s->load_bound * (double)total / (double)usable;
+	limit = atomic_load_explicit(&s->load_bound, memory_order_relaxed) * (double)total /
+		(double)usable;
 	return (uint64_t)limit + (limit > (double)(uint64_t)limit);
 }
 
@@ -291,6 +314,7 @@ const struct kvw_strategy_ops kvw_session_ops = {
 	.create = session_create,
 	.pick = session_pick,
 	.explain = session_explain,
+	.reconfigure = session_reconfigure,
 	.left = session_left,
 	.stats = session_stats,
 	.destroy = session_destroy,

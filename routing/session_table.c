@@ -39,7 +39,7 @@ struct shard {
 
 struct kvw_session_table {
 	uint32_t shard_count;
-	int64_t ttl_ns;
+	_Atomic int64_t ttl_ns; /* relaxed: an option that may change */
 	struct shard shards[MAX_SHARDS];
 };
 
@@ -69,7 +69,7 @@ enum kvw_err kvw_session_table_create(
 	*table = (struct kvw_session_table){0};
 	if (capacity == 0)
 		capacity = 1;
-	table->ttl_ns = ttl_ns < INT64_MAX ? (int64_t)ttl_ns : INT64_MAX;
+	kvw_session_table_set_ttl(table, ttl_ns);
 	table->shard_count = capacity < SHARD_MIN ? 1 : MAX_SHARDS;
 	for (uint32_t i = 0; i < table->shard_count && err == KVW_OK; i++)
 		err = shard_init(&table->shards[i], capacity / table->shard_count);
@@ -90,6 +90,12 @@ void kvw_session_table_destroy(struct kvw_session_table *table)
 		free(table->shards[i].buckets);
 	}
 	free(table);
+}
+
+void kvw_session_table_set_ttl(struct kvw_session_table *table, uint64_t ttl_ns)
+{
+	atomic_store_explicit(&table->ttl_ns, ttl_ns < INT64_MAX ? (int64_t)ttl_ns : INT64_MAX,
+		memory_order_relaxed);
 }
 
 static struct shard *shard_of(struct kvw_session_table *table, uint64_t key)
@@ -141,7 +147,8 @@ static void drop(struct shard *shard, uint32_t i)
 static bool expired(
 	const struct kvw_session_table *table, const struct entry *entry, int64_t now_ns)
 {
-	return now_ns - entry->used_ns > table->ttl_ns;
+	return now_ns - entry->used_ns >
+	       atomic_load_explicit(&table->ttl_ns, memory_order_relaxed);
 }
 
 static void drop_expired(struct kvw_session_table *table, struct shard *shard, int64_t now_ns)

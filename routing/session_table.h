@@ -24,6 +24,9 @@ enum kvw_err kvw_session_table_create(
 	uint32_t capacity, uint64_t ttl_ns, struct kvw_session_table **out) KVW_MUST_CHECK;
 void kvw_session_table_destroy(struct kvw_session_table *table); /* NULL is allowed */
 
+/* Another TTL, for sessions that are remembered too. */
+void kvw_session_table_set_ttl(struct kvw_session_table *table, uint64_t ttl_ns);
+
 /* The session's worker, which counts as use; KVW_NO_WORKER: unknown or expired. */
 uint32_t kvw_session_table_use(struct kvw_session_table *table, uint64_t key, int64_t now_ns);
 

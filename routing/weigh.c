@@ -100,7 +100,8 @@ static void prefetch_board(const struct kvw_candidates *set)
 static struct kvw_cost_terms terms_of(
 	const struct kvw_prefixaware *pa, int64_t now_ns, const struct kvw_weighing *w)
 {
-	return (struct kvw_cost_terms){now_ns, pa->context_ns, w->miss, w->omega};
+	return (struct kvw_cost_terms){now_ns,
+		atomic_load_explicit(&pa->context_ns, memory_order_relaxed), w->miss, w->omega};
 }
 
 /* Loads of a dense set. Returns the requests in flight. */
@@ -117,6 +118,7 @@ static uint64_t read_board(const struct kvw_prefixaware *pa, const struct kvw_ca
 static uint64_t read_loads(const struct kvw_prefixaware *pa, const struct kvw_candidates *set,
 	int64_t now_ns, struct kvw_weighing *w)
 {
+	double context_ns = atomic_load_explicit(&pa->context_ns, memory_order_relaxed);
 	uint64_t inflight = 0;
 
 	w->lowest = KVW_NO_COST;
@@ -129,7 +131,7 @@ static uint64_t read_loads(const struct kvw_prefixaware *pa, const struct kvw_ca
 		w->inflight[i] = (int32_t)n;
 		w->x[i] = kvw_rates_x(&pa->rates, c->id);
 		w->costs[i] = (double)kvw_load_queue_ns(c->load, now_ns) +
-			      pa->context_ns * kvw_load_context(c->load) +
+			      context_ns * kvw_load_context(c->load) +
 			      w->miss * kvw_weigh_each(w, i);
 		w->lowest = w->costs[i] < w->lowest ? w->costs[i] : w->lowest;
 	}
@@ -310,7 +312,7 @@ static void weigh_prompt(struct kvw_prefixaware *pa, const struct kvw_route_requ
 	uint32_t begin = 0;
 
 	w->salt = request->seed;
-	w->omega = (float)pa->omega;
+	w->omega = (float)atomic_load_explicit(&pa->omega, memory_order_relaxed);
 	w->reach.limit = set->count > 0 ? set->items[set->count - 1].id + 1 : 0;
 	w->chains = request->chain_count < MAX_CHAINS ? request->chain_count : MAX_CHAINS;
 	w->pairs = atomic_load_explicit(&pa->rates.pairs, memory_order_relaxed);
@@ -333,12 +335,14 @@ static void weigh_prompt(struct kvw_prefixaware *pa, const struct kvw_route_requ
 static void weigh_blind(struct kvw_prefixaware *pa, const struct kvw_candidates *set,
 	int64_t now_ns, struct kvw_weighing *w)
 {
+	double omega = atomic_load_explicit(&pa->omega, memory_order_relaxed);
+
 	w->salt = atomic_load_explicit(&pa->turn, memory_order_relaxed);
 	if (!w->look)
 		w->salt = atomic_fetch_add_explicit(&pa->turn, 1, memory_order_relaxed);
 	w->tokens = 0;
 	w->chains = 0;
-	w->omega = (float)(pa->omega > KVW_MIN_OMEGA ? pa->omega : KVW_MIN_OMEGA);
+	w->omega = (float)(omega > KVW_MIN_OMEGA ? omega : KVW_MIN_OMEGA);
 	w->pairs = atomic_load_explicit(&pa->rates.pairs, memory_order_relaxed);
 	w->miss = kvw_rates_work(w->pairs, KVW_UNKNOWN_TOKENS, 0);
 	weigh_load(pa, set, now_ns, w);

@@ -126,7 +126,7 @@ struct kvw_own_setting {
 	const char *name; /* NULL ends a strategy's list */
 	enum kvw_setting_kind kind;
 	const char *def, *min, *max; /* as written in YAML; min and max "" where there is none */
-	bool reload;                 /* whether a hot reload may change it */
+	bool reload;                 /* whether reconfigure() takes it over */
 	const char *text;            /* what it does, for REFERENCE.md */
 };
 
@@ -137,9 +137,9 @@ union kvw_setting_value {
 	double ratio;
 };
 
-/* Settings of strategies, from the configuration. Copied by create(). */
+/* Settings of strategies, from the configuration. Copied by create() and reconfigure(). */
 struct kvw_strategy_options {
-	/* The strategy's own, in the order of its `settings`; borrowed during create(). */
+	/* The strategy's own, in the order of its `settings`; borrowed during the call. */
 	const union kvw_setting_value *own;
 
 	/* What several strategies read. */
@@ -215,6 +215,12 @@ struct kvw_strategy_ops {
 	enum kvw_err (*explain)(struct kvw_strategy *self, const struct kvw_route_request *request,
 		const struct kvw_candidates *set, int64_t now_ns, struct kvw_cost *costs,
 		struct kvw_decision *out) KVW_MUST_CHECK;
+
+	/* Optional. Takes over all options but the sizes (tree_bytes, index_bytes, own settings without
+	 * `reload`) and the seed, and keeps all that was learned. Any thread, one at a time, while others
+	 * pick: a pick that has begun may still see some of the old values. */
+	void (*reconfigure)(
+		struct kvw_strategy *self, const struct kvw_strategy_options *options);
 
 	/* Optional. The worker's first token arrived. The lease is still held. */
 	void (*first_token)(struct kvw_strategy *self, const struct kvw_decision *decision,
