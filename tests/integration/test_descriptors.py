@@ -136,3 +136,23 @@ def test_idle_connections_to_workers_give_way(workers, kvway):
         assert [client.read().status for client in clients[:3]] == [200] * 3
         resource.prlimit(router.pid, resource.RLIMIT_NOFILE, before)
     assert router.metric("kvway_out_of_descriptors_total") == 0
+
+
+def test_probes_without_a_descriptor_take_no_worker_out(workers, kvway):
+    (worker,) = workers(1)
+    config = {"health.interval": "100ms", "health.metrics_interval": "100ms", "health.fall": 1}
+    router = kvway([worker], config)
+    settle(0.5)
+    before = limit(router, 3)
+    settle(0.3)  # probes under way
+    asked_before = len(worker.probes)
+    settle(0.7)
+    assert len(worker.probes) <= asked_before + 1, "there was a descriptor"
+    assert router_ready(router, before)
+    assert "is down" not in router.log() and "worker down" not in router.log()
+    until(lambda: len(worker.probes) > asked_before + 2, 5, "probes go on")
+
+
+def router_ready(router, before):
+    resource.prlimit(router.pid, resource.RLIMIT_NOFILE, before)
+    return router.ask("POST", CHAT, body=chat_body()).status == 200

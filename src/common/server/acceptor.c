@@ -9,9 +9,28 @@
 
 #define ACCEPTS_AT_ONCE 64 /* then other sockets have their turn */
 
-static int reserve(void)
+/* As far as descriptors go. */
+static void fill(struct kvw_reserve *reserve)
 {
-	return open("/dev/null", O_RDONLY | O_CLOEXEC);
+	while (reserve->held < KVW_RESERVE_FDS) {
+		int fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+
+		if (fd < 0)
+			return;
+		reserve->fds[reserve->held++] = fd;
+	}
+}
+
+void kvw_reserve_init(struct kvw_reserve *reserve)
+{
+	*reserve = (struct kvw_reserve){.lock = PTHREAD_MUTEX_INITIALIZER};
+	fill(reserve);
+}
+
+void kvw_reserve_finish(struct kvw_reserve *reserve)
+{
+	while (reserve->held > 0)
+		close(reserve->fds[--reserve->held]);
 }
 
 static int accept_one(struct kvw_acceptor *acceptor, struct sockaddr_storage *peer)
@@ -40,19 +59,38 @@ static bool out_of_descriptors(void)
 /* No descriptor left: takes one connection off the queue and refuses it. */
 static void shed(struct kvw_acceptor *acceptor)
 {
+	struct kvw_reserve *reserve = acceptor->reserve;
 	struct sockaddr_storage peer;
 	bool starved;
 	int fd;
 
-	if (acceptor->spare_fd >= 0)
-		close(acceptor->spare_fd);
+	if (reserve->held > 0)
+		close(reserve->fds[--reserve->held]);
 	fd = accept_one(acceptor, &peer);
 	starved = fd < 0 && out_of_descriptors(); /* another thread was faster */
 	if (fd >= 0)
 		acceptor->ops->refuse_take(acceptor, fd, KVW_REFUSED_DESCRIPTORS);
-	acceptor->spare_fd = reserve();
+	fill(reserve);
 	if (starved)
 		rest(acceptor);
+}
+
+/* The next client; else -1, where one was refused perhaps. Under the lock of the reserve. */
+static int next_client(struct kvw_acceptor *acceptor, struct sockaddr_storage *peer)
+{
+	int fd = -1;
+
+	fill(acceptor->reserve);
+	errno = EMFILE;
+	if (acceptor->reserve->held == KVW_RESERVE_FDS)
+		fd = accept_one(acceptor, peer);
+	if (fd >= 0)
+		return fd;
+	if (out_of_descriptors())
+		shed(acceptor);
+	else if (errno == ENOMEM || errno == ENOBUFS)
+		rest(acceptor);
+	return -1;
 }
 
 void kvw_acceptor_run(struct kvw_acceptor *acceptor)
@@ -62,15 +100,13 @@ void kvw_acceptor_run(struct kvw_acceptor *acceptor)
 	ops->begin(acceptor);
 	for (int i = 0; i < ACCEPTS_AT_ONCE; i++) {
 		struct sockaddr_storage peer;
-		int fd = accept_one(acceptor, &peer);
+		int fd;
 
-		if (fd < 0) {
-			if (out_of_descriptors())
-				shed(acceptor);
-			else if (errno == ENOMEM || errno == ENOBUFS)
-				rest(acceptor);
+		pthread_mutex_lock(&acceptor->reserve->lock);
+		fd = next_client(acceptor, &peer);
+		pthread_mutex_unlock(&acceptor->reserve->lock);
+		if (fd < 0)
 			return;
-		}
 		if (ops->admit(acceptor))
 			ops->serve_take(acceptor, fd, (const struct sockaddr *)&peer);
 		else
@@ -86,9 +122,19 @@ static void on_event(struct kvw_io *io)
 void kvw_acceptor_init(
 	struct kvw_acceptor *acceptor, const struct kvw_acceptor_ops *ops, int fd)
 {
-	*acceptor = (struct kvw_acceptor){.io.fd = -1, .ops = ops, .fd = fd, .spare_fd = -1};
+	*acceptor = (struct kvw_acceptor){.io.fd = -1,
+		.ops = ops,
+		.fd = fd,
+		.own.lock = PTHREAD_MUTEX_INITIALIZER,
+		.reserve = &acceptor->own};
 	if (fd >= 0)
-		acceptor->spare_fd = reserve();
+		fill(&acceptor->own);
+}
+
+void kvw_acceptor_share(struct kvw_acceptor *acceptor, struct kvw_reserve *reserve)
+{
+	kvw_reserve_finish(&acceptor->own);
+	acceptor->reserve = reserve;
 }
 
 enum kvw_err kvw_acceptor_watch(struct kvw_acceptor *acceptor, struct kvw_io_set *set)
@@ -101,11 +147,15 @@ enum kvw_err kvw_acceptor_watch(struct kvw_acceptor *acceptor, struct kvw_io_set
 
 void kvw_acceptor_tick(struct kvw_acceptor *acceptor)
 {
+	bool some;
+
 	if (acceptor->fd < 0)
 		return;
-	if (acceptor->spare_fd < 0)
-		acceptor->spare_fd = reserve();
-	if (acceptor->resting && acceptor->spare_fd >= 0 &&
+	pthread_mutex_lock(&acceptor->reserve->lock);
+	fill(acceptor->reserve);
+	some = acceptor->reserve->held > 0;
+	pthread_mutex_unlock(&acceptor->reserve->lock);
+	if (acceptor->resting && some &&
 		kvw_io_watch(&acceptor->io, acceptor->set, acceptor->fd, on_event) == KVW_OK)
 		acceptor->resting = false;
 }
@@ -122,7 +172,5 @@ void kvw_acceptor_stop(struct kvw_acceptor *acceptor)
 void kvw_acceptor_finish(struct kvw_acceptor *acceptor)
 {
 	kvw_acceptor_stop(acceptor);
-	if (acceptor->spare_fd >= 0)
-		close(acceptor->spare_fd);
-	acceptor->spare_fd = -1;
+	kvw_reserve_finish(&acceptor->own);
 }

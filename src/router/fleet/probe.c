@@ -227,7 +227,10 @@ static void finish(void *user, CURLcode code)
 		snprintf(why, sizeof(why), "status %ld", status);
 	if (ok && ask->kind == ASK_HEALTH)
 		kvw_probe_request_connected(&ask->request, target->worker);
-	if (ask->kind == ASK_HEALTH)
+	if (!ok && ask->request.lacking)
+		kvw_debug("probe", "no descriptor is left to ask kind=%s url=%s", ask_names[ask->kind],
+			target->worker->url);
+	else if (ask->kind == ASK_HEALTH)
 		take_health(target, ok, why);
 	else if (!ok)
 		kvw_debug("probe", "no answer kind=%s url=%s error=\"%s\"", ask_names[ask->kind],
@@ -314,6 +317,7 @@ static void start(struct ask *ask)
 		return;
 	}
 	ask->error[0] = '\0';
+	ask->request.lacking = false;
 	ask->started_ns = kvw_clock_ns();
 	err = prepare(ask);
 	if (err == KVW_OK) {

@@ -11,6 +11,7 @@
 #include "fleet/probe_request.h"
 
 #include <arpa/inet.h>
+#include <errno.h>
 #include <netdb.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -118,6 +119,18 @@ static enum kvw_err set_tls(struct kvw_probe_request *request, const struct kvw_
 	return ok ? KVW_OK : KVW_ENOMEM;
 }
 
+/* As libcurl opens its sockets itself, but it does not say why it could not. */
+static curl_socket_t open_socket(void *arg, curlsocktype purpose, struct curl_sockaddr *address)
+{
+	struct kvw_probe_request *request = arg;
+	int fd = socket(address->family, address->socktype | SOCK_CLOEXEC, address->protocol);
+
+	(void)purpose;
+	if (fd < 0 && errno != EAFNOSUPPORT)
+		request->lacking = true;
+	return fd < 0 ? CURL_SOCKET_BAD : fd;
+}
+
 static enum kvw_err set_options(struct kvw_probe_request *request, const char *url)
 {
 	CURL *easy = request->easy;
@@ -129,6 +142,8 @@ static enum kvw_err set_options(struct kvw_probe_request *request, const char *u
 		  curl_easy_setopt(easy, CURLOPT_FOLLOWLOCATION, 0L) == CURLE_OK &&
 		  curl_easy_setopt(easy, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1) ==
 			  CURLE_OK &&
+		  curl_easy_setopt(easy, CURLOPT_OPENSOCKETFUNCTION, open_socket) == CURLE_OK &&
+		  curl_easy_setopt(easy, CURLOPT_OPENSOCKETDATA, request) == CURLE_OK &&
 		  curl_easy_setopt(easy, CURLOPT_FORBID_REUSE, 1L) == CURLE_OK &&
 		  curl_easy_setopt(easy, CURLOPT_FRESH_CONNECT, 1L) == CURLE_OK &&
 		  curl_easy_setopt(easy, CURLOPT_BUFFERSIZE, 16384L) == CURLE_OK;
@@ -188,5 +203,5 @@ void kvw_probe_request_finish(struct kvw_probe_request *request)
 		curl_easy_cleanup(request->easy);
 	curl_slist_free_all(request->headers);
 	curl_slist_free_all(request->resolve);
-	*request = (struct kvw_probe_request){NULL, NULL, NULL};
+	*request = (struct kvw_probe_request){.easy = NULL};
 }

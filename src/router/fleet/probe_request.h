@@ -13,6 +13,7 @@ struct kvw_probe_request {
 	CURL *easy;
 	struct curl_slist *headers;
 	struct curl_slist *resolve; /* addresses of the URL's host; NULL: it is one */
+	bool lacking; /* no descriptor was left for it: its failure says nothing of the worker */
 };
 
 /* path: appended to the worker's own prefix. config: upstream.tls, borrowed during the call.

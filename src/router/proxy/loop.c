@@ -279,6 +279,7 @@ enum kvw_err kvw_loop_init(struct kvw_loop *loop, struct kvw_shared *shared, siz
 
 	memset(loop, 0, sizeof(*loop));
 	kvw_acceptor_init(&loop->acceptor, &kvw_listener_ops, listen_fd);
+	kvw_acceptor_share(&loop->acceptor, &shared->reserve);
 	loop->wake_fd = loop->sockets.fd = -1;
 	loop->index = index;
 	loop->shared = shared;

@@ -22,6 +22,8 @@ enum kvw_err kvw_shared_init(struct kvw_shared *shared, const struct kvw_config 
 		shared->owners = NULL;
 		err = KVW_ENOMEM;
 	}
+	if (err == KVW_OK)
+		kvw_reserve_init(&shared->reserve);
 	return err;
 }
 
@@ -29,6 +31,7 @@ void kvw_shared_finish(struct kvw_shared *shared)
 {
 	if (shared->owners == NULL)
 		return; /* it was not made */
+	kvw_reserve_finish(&shared->reserve);
 	kvw_budget_finish(&shared->repeats);
 	kvw_owners_destroy(shared->owners);
 	shared->owners = NULL;

@@ -14,6 +14,7 @@
 #include "config/config.h"
 #include "proxy/budget.h"
 #include "proxy/owners.h"
+#include "server/acceptor.h"
 
 struct kvw_shared {
 	const struct kvw_config *config; /* of the start; borrowed */
@@ -23,6 +24,7 @@ struct kvw_shared {
 	int64_t settle_ms; /* of the drain, written before draining */
 	_Atomic bool draining;
 	int64_t connections_most;          /* limits.connections, or fewer where descriptors are few */
+	struct kvw_reserve reserve;        /* of all loops' acceptors */
 	_Atomic int64_t lack_logged_ns;    /* of kvw_shared_lacks */
 	/* Each on its own line, since every connection or body writes them. */
 	_Alignas(64) _Atomic int64_t connections; /* of clients */

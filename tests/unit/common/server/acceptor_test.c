@@ -187,7 +187,7 @@ START_TEST(without_descriptors_one_client_a_turn_is_refused)
 	old = use_up_descriptors();
 	kvw_io_set_dispatch(&loop.sockets);
 	ck_assert_int_eq(loop.shed, 1);
-	ck_assert_int_ge(loop.acceptor.spare_fd, 0); /* the reserve is there again */
+	ck_assert_int_eq(loop.acceptor.own.held, KVW_RESERVE_FDS); /* the reserve is full again */
 	kvw_io_set_dispatch(&loop.sockets);
 	ck_assert_int_eq(loop.shed, 2);
 	ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &old), 0);
@@ -200,17 +200,41 @@ START_TEST(without_descriptors_one_client_a_turn_is_refused)
 }
 END_TEST
 
+/* One of the reserve was lost: what is freed fills it before a client is served. */
+START_TEST(the_reserve_comes_first)
+{
+	int fds[2] = {dial(), dial()};
+	struct rlimit old = use_up_descriptors();
+	int taken;
+
+	close(loop.acceptor.own.fds[--loop.acceptor.own.held]);
+	taken = fcntl(0, F_DUPFD_CLOEXEC, 0);
+	ck_assert_int_ge(taken, 0);
+	kvw_io_set_dispatch(&loop.sockets);
+	ck_assert_int_eq(loop.shed, 1);
+	ck_assert_int_eq(loop.starved, 0);
+	ck_assert_int_eq(loop.acceptor.own.held, KVW_RESERVE_FDS - 1);
+	close(taken);
+	kvw_io_set_dispatch(&loop.sockets);
+	ck_assert_int_eq(loop.shed, 2);
+	ck_assert_int_eq(loop.acceptor.own.held, KVW_RESERVE_FDS);
+	ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &old), 0);
+	check_refused(fds[0]);
+	check_refused(fds[1]);
+}
+END_TEST
+
 /* The reserve was lost to another thread: clients wait, and are served when there is room. */
 START_TEST(without_the_reserve_clients_wait)
 {
 	int fd = dial();
 	struct rlimit old = use_up_descriptors();
-	int taken;
+	int taken[KVW_RESERVE_FDS];
 
-	close(loop.acceptor.spare_fd);
-	loop.acceptor.spare_fd = -1;
-	taken = fcntl(0, F_DUPFD_CLOEXEC, 0);
-	ck_assert_int_ge(taken, 0);
+	kvw_reserve_finish(&loop.acceptor.own);
+	for (int i = 0; i < KVW_RESERVE_FDS; i++)
+		taken[i] = fcntl(0, F_DUPFD_CLOEXEC, 0);
+	ck_assert_int_ge(taken[KVW_RESERVE_FDS - 1], 0);
 	kvw_io_set_dispatch(&loop.sockets);
 	ck_assert_int_eq(loop.shed + loop.served, 0);
 	ck_assert_int_eq(loop.starved, 1);
@@ -218,9 +242,10 @@ START_TEST(without_the_reserve_clients_wait)
 	kvw_io_set_dispatch(&loop.sockets);
 	ck_assert_int_eq(loop.turns, 1); /* the waiting client does not wake the loop for ever */
 	ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &old), 0);
-	close(taken);
+	for (int i = 0; i < KVW_RESERVE_FDS; i++)
+		close(taken[i]);
 	kvw_acceptor_tick(&loop.acceptor);
-	ck_assert_int_ge(loop.acceptor.spare_fd, 0);
+	ck_assert_int_eq(loop.acceptor.own.held, KVW_RESERVE_FDS);
 	kvw_io_set_dispatch(&loop.sockets);
 	ck_assert_int_eq(loop.served, 1);
 	kvw_acceptor_tick(&loop.acceptor); /* nothing to do */
@@ -250,7 +275,7 @@ START_TEST(a_loop_that_does_not_accept_has_no_descriptors)
 	struct kvw_acceptor acceptor;
 
 	kvw_acceptor_init(&acceptor, &ops, -1);
-	ck_assert_int_eq(acceptor.spare_fd, -1);
+	ck_assert_int_eq(acceptor.own.held, 0);
 	ck_assert_int_eq(kvw_acceptor_watch(&acceptor, &loop.sockets), KVW_OK);
 	kvw_acceptor_stop(&acceptor);
 	kvw_acceptor_finish(&acceptor);
@@ -278,6 +303,7 @@ int main(void)
 	tcase_add_test(tcase, a_crowd_takes_several_turns);
 	tcase_add_test(tcase, past_the_limit_each_client_is_refused);
 	tcase_add_test(tcase, without_descriptors_one_client_a_turn_is_refused);
+	tcase_add_test(tcase, the_reserve_comes_first);
 	tcase_add_test(tcase, without_the_reserve_clients_wait);
 	tcase_add_test(tcase, a_stopped_acceptor_takes_no_client);
 	tcase_add_test(tcase, a_loop_that_does_not_accept_has_no_descriptors);
