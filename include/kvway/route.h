@@ -230,10 +230,6 @@ struct kvw_strategy_ops {
 	void (*done)(struct kvw_strategy *self, const struct kvw_decision *decision,
 		const struct kvw_outcome *outcome, int64_t now_ns);
 
-	/* Optional. New values of the options that a reload may change; what it knows stays. Loops pick
-	 * meanwhile. `options` is borrowed during the call. */
-	void (*reconfigure)(struct kvw_strategy *self, const struct kvw_strategy_options *options);
-
 	/* Optional. The worker's cache is lost: forget what it held, in O(1). */
 	void (*purge)(struct kvw_strategy *self, uint32_t worker_id);
 

@@ -26,6 +26,7 @@
 #include "admin/reload.h"
 #include "admin/metrics_copy.h"
 #include "base/log.h"
+#include "fleet/discovery/source.h"
 #include "fleet/members.h"
 #include "fleet/probe.h"
 #include "fleet/resolver.h"
@@ -51,6 +52,8 @@ struct kvw_admin {
 	struct kvw_prober *prober;
 	struct kvw_resolver *resolver;
 	struct kvw_members *members;
+	struct kvw_source *sources[KVW_SOURCE_COUNT]; /* [source_count], that run */
+	size_t source_count;
 	struct kvw_reload *reload;
 	struct event *reload_event;
 	int reload_fd; /* written to by other threads */
@@ -304,6 +307,45 @@ static enum kvw_err start_thread(struct kvw_admin *admin, FILE *errors)
 	return KVW_OK;
 }
 
+static enum kvw_member_source member_source(const struct kvw_source_ops *ops)
+{
+	int source = 0;
+
+	while (source < KVW_SOURCE_COUNT - 1 &&
+		strcmp(kvw_member_source_name((enum kvw_member_source)source), ops->name) != 0)
+		source++;
+	return (enum kvw_member_source)source;
+}
+
+static void on_found(void *arg, const struct kvw_source_ops *ops,
+	const struct kvw_worker_config *workers, size_t count, const char *why)
+{
+	struct kvw_admin *admin = arg;
+	struct kvw_members_change change;
+
+	if (why != NULL)
+		kvw_members_unreadable(admin->members, member_source(ops), true);
+	else if (kvw_members_set(admin->members, member_source(ops), workers, count, &change) != KVW_OK)
+		kvw_error("fleet", "out of memory: not all workers are known source=%s", ops->name);
+}
+
+/* What finds workers besides those of the configuration. */
+static enum kvw_err start_sources(struct kvw_admin *admin)
+{
+	const struct kvw_config *config = admin->deps.config;
+	enum kvw_err err = KVW_OK;
+
+	for (size_t i = 0; kvw_sources[i] != NULL && err == KVW_OK; i++) {
+		if (!kvw_sources[i]->configured(config))
+			continue;
+		err = kvw_sources[i]->start(admin->base, config, on_found, admin,
+			&admin->sources[admin->source_count]);
+		if (err == KVW_OK)
+			admin->source_count++;
+	}
+	return err;
+}
+
 static enum kvw_err start_reload(struct kvw_admin *admin)
 {
 	const struct kvw_reload_deps deps = {
@@ -342,6 +384,8 @@ static enum kvw_err start_fleet(struct kvw_admin *admin, FILE *errors)
 		return err;
 	err = kvw_members_create(
 		admin->base, fleet, admin->prober, admin->resolver, &admin->members);
+	if (err == KVW_OK)
+		err = start_sources(admin);
 	return err == KVW_OK ? start_reload(admin) : err;
 }
 
@@ -383,6 +427,7 @@ enum kvw_err kvw_admin_start(
 	if (err != KVW_OK)
 		goto out;
 	sources.reload = kvw_reload_state(admin->reload);
+	sources.listings = kvw_members_listings(admin->members);
 	kvw_metrics_set_sources(deps->metrics, &sources);
 	err = start_thread(admin, errors);
 out:
@@ -422,6 +467,11 @@ void kvw_admin_stop(struct kvw_admin *admin)
 	if (admin->reload_fd >= 0)
 		close(admin->reload_fd);
 	kvw_reload_destroy(admin->reload);
+	while (admin->source_count > 0) {
+		struct kvw_source *source = admin->sources[--admin->source_count];
+
+		source->ops->stop(source);
+	}
 	kvw_members_destroy(admin->members);
 	kvw_resolver_destroy(admin->resolver);
 	kvw_prober_destroy(admin->prober);

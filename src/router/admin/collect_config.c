@@ -3,6 +3,7 @@
 
 #include "admin/collect.h"
 #include "admin/reload.h"
+#include "fleet/members.h"
 
 void kvw_collect_reloads(struct kvw_collect *collect)
 {
@@ -33,6 +34,31 @@ void kvw_collect_config(struct kvw_collect *collect)
 	default:
 		abort(); /* metrics.def names another arg for this collector */
 	}
+}
+
+static uint64_t listing_value(const struct kvw_member_listing *listing, int arg)
+{
+	switch ((enum kvw_collect_of)arg) {
+	case KVW_OF_LISTED:
+		return atomic_load(&listing->listed);
+	case KVW_OF_READABLE:
+		return !atomic_load(&listing->unreadable);
+	case KVW_OF_LIST_TIME:
+		return (uint64_t)atomic_load(&listing->listed_s);
+	default:
+		abort();
+	}
+}
+
+void kvw_collect_discovery(struct kvw_collect *collect)
+{
+	const struct kvw_member_listing *listings = collect->metrics->sources.listings;
+
+	for (int i = 0; listings != NULL && i < KVW_SOURCE_COUNT; i++)
+		if (atomic_load(&listings[i].used))
+			kvw_sample_named(&collect->out, "source",
+				kvw_member_source_name((enum kvw_member_source)i),
+				listing_value(&listings[i], collect->arg));
 }
 
 void kvw_collect_workers(struct kvw_collect *collect)

@@ -47,6 +47,7 @@ struct kvw_members {
 	size_t count, room;
 	struct place *leaving;
 	uint32_t mark;
+	struct kvw_member_listing listings[KVW_SOURCE_COUNT];
 };
 
 const char *kvw_member_source_name(enum kvw_member_source source)
@@ -419,6 +420,28 @@ static void settle_all(struct kvw_members *members, struct kvw_members_change *c
 	forget_unlisted(members);
 }
 
+static void note_list(struct kvw_members *members, enum kvw_member_source source, size_t count)
+{
+	struct kvw_member_listing *listing = &members->listings[source];
+
+	atomic_store(&listing->used, true);
+	atomic_store(&listing->unreadable, false);
+	atomic_store(&listing->listed, (uint32_t)count);
+	atomic_store(&listing->listed_s, kvw_clock_wall_ns() / KVW_NS_PER_S);
+}
+
+void kvw_members_unreadable(
+	struct kvw_members *members, enum kvw_member_source source, bool unreadable)
+{
+	atomic_store(&members->listings[source].used, true);
+	atomic_store(&members->listings[source].unreadable, unreadable);
+}
+
+const struct kvw_member_listing *kvw_members_listings(const struct kvw_members *members)
+{
+	return members->listings;
+}
+
 enum kvw_err kvw_members_set(struct kvw_members *members, enum kvw_member_source source,
 	const struct kvw_worker_config *workers, size_t count, struct kvw_members_change *change)
 {
@@ -436,6 +459,7 @@ enum kvw_err kvw_members_set(struct kvw_members *members, enum kvw_member_source
 	for (size_t i = 0; i < members->count && err == KVW_OK; i++)
 		if (members->items[i]->mark != members->mark)
 			kvw_worker_config_release(&members->items[i]->said[source]);
+	note_list(members, source, count);
 	settle_all(members, change);
 	if (change->joined + change->left + change->changed + change->refused > 0)
 		kvw_info("fleet", "list of workers source=%s listed=%zu joined=%zu left=%zu changed=%zu refused=%zu",
@@ -599,6 +623,7 @@ static enum kvw_err adopt(struct kvw_members *members)
 		if (member->place == NULL)
 			return KVW_ENOMEM;
 	}
+	note_list(members, KVW_SOURCE_CONFIG, fleet->live);
 	return KVW_OK;
 }
 

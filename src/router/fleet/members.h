@@ -37,6 +37,14 @@ enum kvw_member_source {
 /* "config", "file", ... */
 const char *kvw_member_source_name(enum kvw_member_source source);
 
+/* What a source says, for metrics. Any thread may read it. */
+struct kvw_member_listing {
+	_Atomic bool used;          /* it is configured, or has said something */
+	_Atomic bool unreadable;    /* its list cannot be read just now; the one before holds */
+	_Atomic uint32_t listed;    /* workers in its list */
+	_Atomic int64_t listed_s;   /* when it came last, wall clock; 0: never */
+};
+
 /* What a list has changed. */
 struct kvw_members_change {
 	size_t joined, left, changed;
@@ -53,6 +61,11 @@ void kvw_members_destroy(struct kvw_members *members); /* NULL is allowed */
 enum kvw_err kvw_members_set(struct kvw_members *members, enum kvw_member_source source,
 	const struct kvw_worker_config *workers, size_t count,
 	struct kvw_members_change *change) KVW_MUST_CHECK;
+
+/* The source's list cannot be read just now, or can be again. */
+void kvw_members_unreadable(struct kvw_members *members, enum kvw_member_source source, bool unreadable);
+/* [KVW_SOURCE_COUNT] */
+const struct kvw_member_listing *kvw_members_listings(const struct kvw_members *members);
 
 /* --- the admin address --- */
 
