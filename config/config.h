@@ -74,7 +74,7 @@ struct kvw_config {
 #define KVW_KEY(path, type, field, def, min, max, reload, text) KVW_CTYPE_##type field;
 #include "config/keys.def"
 	struct kvw_worker_config *workers; /* in the order of the file, no URL twice */
-	size_t worker_count;               /* 1 to KVW_MAX_WORKERS (kvway/route.h) */
+	size_t worker_count;               /* at most KVW_MAX_WORKERS (kvway/route.h) */
 	/* Own settings of all strategies, one after another; kvw_config_own. */
 	union kvw_setting_value own[KVW_OWN_KEYS_MOST];
 };

@@ -28,12 +28,18 @@ static enum kvw_err walk_workers(struct kvw_walk *w, const struct kvw_node *list
 	build->workers = list;
 	if (list->kind == KVW_NODE_BAD)
 		return KVW_OK;
-	if (list->kind != KVW_NODE_LIST || list->count == 0) {
+	if (list->kind != KVW_NODE_LIST) {
 		kvw_report_mistake(w->report, list->place, "workers", "found %s, expected " WORKERS,
-			list->kind == KVW_NODE_LIST ? "an empty list" : kvw_given_kind(list));
+			kvw_given_kind(list));
 		return KVW_OK;
 	}
-	return kvw_build_list_workers(build, list);
+	return list->count == 0 ? KVW_OK : kvw_build_list_workers(build, list);
+}
+
+/* Something else lists workers. */
+static bool discovers(const struct kvw_build *build)
+{
+	return build->met[KVW_KEY_discovery_file].given || build->met[KVW_KEY_discovery_dns].given;
 }
 
 static enum kvw_err walk_root(struct kvw_build *build, const struct kvw_node *root)
@@ -42,10 +48,16 @@ static enum kvw_err walk_root(struct kvw_build *build, const struct kvw_node *ro
 	enum kvw_err err = kvw_walk_root(&build->walk, root);
 	bool keys = root == NULL || root->kind == KVW_NODE_MAP || kvw_node_is_null(root);
 
-	if (err == KVW_OK && keys && build->workers == NULL)
-		kvw_report_mistake(
-			build->walk.report, start, "workers", "found nothing, expected " WORKERS);
-	return err;
+	if (err != KVW_OK || !keys || discovers(build))
+		return err;
+	if (build->workers == NULL)
+		kvw_report_mistake(build->walk.report, start, "workers",
+			"found nothing, expected " WORKERS ", or `discovery.file` or `discovery.dns`");
+	else if (build->workers->kind == KVW_NODE_LIST && build->workers->count == 0)
+		kvw_report_mistake(build->walk.report, build->workers->place, "workers",
+			"found an empty list, expected " WORKERS
+			", or `discovery.file` or `discovery.dns`");
+	return KVW_OK;
 }
 
 enum kvw_err kvw_config_parse(const char *name, const char *text, size_t len,
