@@ -256,11 +256,11 @@ static void wait_for_signals(struct kvw_app *app)
 			_exit(1);
 		} else if (got > 0) {
 			kvw_info("app", "draining signal=%s settle_ms=%lld limit_ms=%lld", strsignal(got),
-				(long long)app->config->drain_settle_ms,
-				(long long)app->config->drain_timeout_ms);
+				(long long)app->fleet->config->drain_settle_ms,
+				(long long)app->fleet->config->drain_timeout_ms);
 			draining = true;
 			kvw_admin_set_draining(app->admin);
-			kvw_proxy_drain(app->proxy, app->config->drain_settle_ms);
+			kvw_proxy_drain(app->proxy, app->fleet->config->drain_settle_ms);
 		}
 	}
 }

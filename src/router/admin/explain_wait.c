@@ -40,6 +40,9 @@ static void deliver(struct kvw_mail *mail, struct kvw_server_loop *loop)
 
 	(void)loop;
 	if (conn != NULL) {
+		/* A reload may have replaced them meanwhile. */
+		wait->source.config = wait->source.fleet->config;
+		wait->source.strategy = wait->source.fleet->strategy;
 		kvw_explain_http_answer(&wait->source, conn, &wait->query, kvw_clock_ns());
 		kvw_conn_advance(conn);
 	}
