@@ -255,12 +255,10 @@ static void wait_for_signals(struct kvw_app *app)
 			kvw_warn("app", "second signal: leaving at once");
 			_exit(1);
 		} else if (got > 0) {
-			kvw_info("app", "draining signal=%s settle_ms=%lld limit_ms=%lld", strsignal(got),
-				(long long)app->fleet->config->drain_settle_ms,
-				(long long)app->fleet->config->drain_timeout_ms);
+			kvw_info("app", "draining signal=%s", strsignal(got));
 			draining = true;
 			kvw_admin_set_draining(app->admin);
-			kvw_proxy_drain(app->proxy, app->fleet->config->drain_settle_ms);
+			kvw_proxy_drain(app->proxy, true);
 		}
 	}
 }

@@ -81,8 +81,13 @@ static void cut_all(struct kvw_loop *loop)
 static void drain(struct kvw_loop *loop)
 {
 	if (!loop->draining) {
+		int64_t settle_ms = loop->shared->settles ? loop->config->drain_settle_ms : 0;
+
 		loop->draining = true;
-		loop->settle_until_ns = loop->now_ns + loop->shared->settle_ms * KVW_NS_PER_MS;
+		loop->settle_until_ns = loop->now_ns + settle_ms * KVW_NS_PER_MS;
+		if (loop->index == 0)
+			kvw_info("proxy", "draining settle_ms=%lld limit_ms=%lld", (long long)settle_ms,
+				(long long)loop->config->drain_timeout_ms);
 	}
 	if (!loop->closed && loop->now_ns >= loop->settle_until_ns)
 		close_listener(loop);

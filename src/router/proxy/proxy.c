@@ -176,7 +176,7 @@ enum kvw_err kvw_proxy_start(const struct kvw_proxy_deps *deps, FILE *errors, st
 	return KVW_OK;
 
 fail:
-	kvw_proxy_drain(proxy, 0);
+	kvw_proxy_drain(proxy, false);
 	kvw_proxy_join(proxy);
 	kvw_proxy_destroy(proxy);
 	return err;
@@ -197,9 +197,9 @@ const char *kvw_proxy_address(const struct kvw_proxy *proxy)
 	return proxy->address;
 }
 
-void kvw_proxy_drain(struct kvw_proxy *proxy, int64_t settle_ms)
+void kvw_proxy_drain(struct kvw_proxy *proxy, bool settles)
 {
-	proxy->shared.settle_ms = settle_ms;
+	proxy->shared.settles = settles;
 	atomic_store(&proxy->shared.draining, true);
 	for (size_t i = 0; i < proxy->ready_count; i++)
 		kvw_loop_wake(&proxy->loops[i]);

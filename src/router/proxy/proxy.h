@@ -49,9 +49,9 @@ const char *kvw_proxy_address(const struct kvw_proxy *proxy);
 void kvw_proxy_forget_owner(struct kvw_proxy *proxy, uint32_t worker);
 bool kvw_proxy_owner_of(struct kvw_proxy *proxy, struct kvw_slice id, uint32_t *worker);
 
-/* From now on each answer ends its connection; after settle_ms the loops stop listening, let running
+/* From now on each answer ends its connection; after drain.settle (settles false: at once) the loops stop listening, let running
  * requests finish for drain.timeout, and end. Returns at once. Once only. */
-void kvw_proxy_drain(struct kvw_proxy *proxy, int64_t settle_ms);
+void kvw_proxy_drain(struct kvw_proxy *proxy, bool settles);
 
 /* Waits until every loop has ended (after kvw_proxy_drain). */
 void kvw_proxy_join(struct kvw_proxy *proxy);

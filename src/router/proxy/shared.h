@@ -21,7 +21,7 @@ struct kvw_shared {
 	_Atomic uint64_t body_most;      /* limits.body_memory */
 	struct kvw_owners *owners;       /* which worker keeps a /v1/responses id */
 	struct kvw_budget repeats;       /* requests that may be sent to another worker */
-	int64_t settle_ms; /* of the drain, written before draining */
+	bool settles; /* the drain begins with drain.settle; written before draining */
 	_Atomic bool draining;
 	int64_t connections_most;          /* limits.connections, or fewer where descriptors are few */
 	struct kvw_reserve reserve;        /* of all loops' acceptors */
