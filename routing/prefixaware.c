@@ -36,10 +36,52 @@
 #define UNSURE_TOKENS 128 /* that a predicted hit may be short of the real one, at any length */
 #define MAX_COMPANY   16  /* with more running requests a time to first token teaches no rate */
 
+static void release(struct kvw_prefix_knowledge *known)
+{
+	if (known == NULL ||
+		atomic_fetch_sub_explicit(&known->users, 1, memory_order_acq_rel) > 1)
+		return;
+	kvw_radix_destroy(known->tree);
+	kvw_rates_finish(&known->rates);
+	free(known);
+}
+
+/* NULL: no memory. */
+static struct kvw_prefix_knowledge *make_knowledge(
+	const struct kvw_strategy_options *options, const struct kvw_prefill_model *prior)
+{
+	struct kvw_radix_options tree = {.bytes = options->tree_bytes, .seed = options->seed};
+	struct kvw_prefix_knowledge *known = aligned_alloc(64, sizeof(*known));
+
+	if (known == NULL)
+		return NULL;
+	memset(known, 0, sizeof(*known));
+	atomic_init(&known->users, 1);
+	kvw_capacity_share_init(&known->capacity_share);
+	if (kvw_rates_init(&known->rates, prior) == KVW_OK &&
+		kvw_radix_create(&tree, &known->tree) == KVW_OK)
+		return known;
+	release(known);
+	return NULL;
+}
+
+/* That of the strategy which this one replaces. NULL: it has none. */
+static struct kvw_prefix_knowledge *inherit(
+	const struct kvw_strategy *from, const struct kvw_prefill_model *prior)
+{
+	struct kvw_prefix_knowledge *known = NULL;
+
+	if (from == NULL || (from->ops != &kvw_prefixaware_ops && from->ops != &kvw_kvaware_ops))
+		return NULL;
+	known = ((const struct kvw_prefixaware *)from)->known;
+	atomic_fetch_add_explicit(&known->users, 1, memory_order_relaxed);
+	kvw_rates_reconfigure(&known->rates, prior);
+	return known;
+}
+
 void kvw_prefixaware_finish(struct kvw_prefixaware *pa)
 {
-	kvw_radix_destroy(pa->tree);
-	kvw_rates_finish(&pa->rates);
+	release(pa->known);
 }
 
 /* All but the rates' prior. */
@@ -61,23 +103,25 @@ void kvw_prefixaware_reconfigure(
 
 	kvw_prefill_model_set(&prior, options);
 	take_options(pa, options);
-	kvw_rates_reconfigure(&pa->rates, &prior);
+	kvw_rates_reconfigure(&pa->known->rates, &prior);
 }
 
 enum kvw_err kvw_prefixaware_init(struct kvw_prefixaware *pa, const struct kvw_strategy_ops *ops,
 	const struct kvw_strategy_options *options)
 {
-	struct kvw_radix_options tree = {.bytes = options->tree_bytes, .seed = options->seed};
 	struct kvw_prefill_model prior;
-	enum kvw_err err = KVW_OK;
 
 	pa->base.ops = ops;
 	take_options(pa, options);
 	pa->kernel = kvw_weigh_kernel_best();
-	kvw_capacity_share_init(&pa->capacity_share);
 	kvw_prefill_model_set(&prior, options);
-	err = kvw_rates_init(&pa->rates, &prior);
-	return err != KVW_OK ? err : kvw_radix_create(&tree, &pa->tree);
+	pa->known = inherit(options->heir_of, &prior);
+	if (pa->known == NULL)
+		pa->known = make_knowledge(options, &prior);
+	if (pa->known == NULL)
+		return KVW_ENOMEM;
+	pa->tree = pa->known->tree;
+	return KVW_OK;
 }
 
 static void prefixaware_destroy(struct kvw_strategy *self)
@@ -179,7 +223,7 @@ void kvw_prefixaware_teach(struct kvw_prefixaware *pa, const struct kvw_route_re
 				    : atomic_load_explicit(&pa->capacity_tokens, memory_order_relaxed);
 	struct kvw_radix_use use = {
 		.worker = chosen->id,
-		.capacity_tokens = kvw_capacity_share_capacity(&pa->capacity_share, chosen->id, reported),
+		.capacity_tokens = kvw_capacity_share_capacity(&pa->known->capacity_share, chosen->id, reported),
 		.tokens_per_unit = request->tokens_per_unit,
 		.now_ns = now_ns,
 	};
@@ -323,7 +367,7 @@ static void learn_rate(struct kvw_prefixaware *pa, const struct kvw_decision *de
 	if (came_from_elsewhere(decision, outcome, prompt))
 		return;
 	kvw_rates_learn(
-		&pa->rates, &(struct kvw_rate_sample){
+		&pa->known->rates, &(struct kvw_rate_sample){
 				    .worker = decision->worker_id,
 				    .prompt_tokens = prompt,
 				    .cached_tokens = cached,
@@ -346,7 +390,7 @@ void kvw_prefixaware_done(struct kvw_strategy *self, const struct kvw_decision *
 		learn_rate(pa, decision, outcome);
 	/* Of what a worker itself says, the tree's share of its capacity has nothing to learn. */
 	if (outcome->completed && outcome->cached_known && !decision->exact)
-		kvw_capacity_share_learn(&pa->capacity_share, decision->worker_id, outcome->prompt_tokens,
+		kvw_capacity_share_learn(&pa->known->capacity_share, decision->worker_id, outcome->prompt_tokens,
 			decision->hit_tokens[KVW_TIER_DEVICE], outcome->cached_tokens);
 }
 
@@ -369,9 +413,9 @@ void kvw_prefixaware_learned(
 	struct kvw_prefixaware *pa = (struct kvw_prefixaware *)self;
 
 	*out = (struct kvw_worker_learned){0};
-	kvw_rates_learned(&pa->rates, worker_id, out);
+	kvw_rates_learned(&pa->known->rates, worker_id, out);
 	out->capacity_share =
-		atomic_load_explicit(&pa->capacity_share.share[worker_id], memory_order_relaxed);
+		atomic_load_explicit(&pa->known->capacity_share.share[worker_id], memory_order_relaxed);
 }
 
 const struct kvw_strategy_ops kvw_prefixaware_ops = {

@@ -16,10 +16,23 @@
 
 #define KVW_PLAIN_SETS 8
 
+/* What requests and answers have taught. Shared with the instance that this one replaces or that replaces
+ * it; the last to end frees it. */
+struct kvw_prefix_knowledge {
+	_Atomic uint32_t users; /* instances */
+	struct kvw_radix *tree;
+	struct kvw_rates rates;
+	struct kvw_capacity_share capacity_share;
+
+	/* The generation of each worker's cache that the tree knows. */
+	_Alignas(64) _Atomic uint32_t generations[KVW_MAX_WORKERS];
+};
+
 /* The instance. Any thread; what changes is atomic or has locks of its own. */
 struct kvw_prefixaware {
 	struct kvw_strategy base;
-	struct kvw_radix *tree;
+	struct kvw_prefix_knowledge *known;
+	struct kvw_radix *tree; /* known->tree */
 	const struct kvw_weigh_kernel *kernel;
 
 	/* Options, as are the guards': relaxed, they change while requests are routed. */
@@ -27,12 +40,7 @@ struct kvw_prefixaware {
 	_Atomic double context_ns;        /* c */
 	_Atomic uint64_t capacity_tokens; /* of a worker that does not report its own */
 	struct kvw_guards guards;
-	struct kvw_rates rates;
-	struct kvw_capacity_share capacity_share;
 	_Alignas(64) _Atomic uint64_t turn; /* salt of choices without content */
-
-	/* The generation of each worker's cache that the tree knows. */
-	_Alignas(64) _Atomic uint32_t generations[KVW_MAX_WORKERS];
 
 	/* Sets whose candidates are all usable and of known generations, as kvw_plain_word() encodes
 	 * them, by the last bits of their versions; those of several models differ in these. 0: none. */

@@ -20,14 +20,14 @@
 void kvw_prefixaware_forget(struct kvw_prefixaware *pa, uint32_t worker)
 {
 	kvw_radix_purge(pa->tree, worker);
-	kvw_rates_restart(&pa->rates, worker);
-	kvw_capacity_share_restart(&pa->capacity_share, worker);
+	kvw_rates_restart(&pa->known->rates, worker);
+	kvw_capacity_share_restart(&pa->known->capacity_share, worker);
 }
 
 /* Is a candidate's cache newer than what the tree knows? */
 static bool is_newer(const struct kvw_prefixaware *pa, const struct kvw_candidate *c)
 {
-	uint32_t known = atomic_load_explicit(&pa->generations[c->id], memory_order_relaxed);
+	uint32_t known = atomic_load_explicit(&pa->known->generations[c->id], memory_order_relaxed);
 
 	return (int32_t)(c->generation - known) > 0;
 }
@@ -36,7 +36,7 @@ static bool is_newer(const struct kvw_prefixaware *pa, const struct kvw_candidat
  * snapshot of the fleet must not purge it again. */
 static void note_generation(struct kvw_prefixaware *pa, const struct kvw_candidate *c)
 {
-	_Atomic uint32_t *generation = &pa->generations[c->id];
+	_Atomic uint32_t *generation = &pa->known->generations[c->id];
 	uint32_t known = atomic_load_explicit(generation, memory_order_relaxed);
 
 	while ((int32_t)(c->generation - known) > 0)
@@ -110,7 +110,7 @@ static uint64_t read_board(const struct kvw_prefixaware *pa, const struct kvw_ca
 {
 	struct kvw_cost_terms terms = terms_of(pa, now_ns, w);
 
-	return pa->kernel->loads(set->board, pa->rates.ns_per_token, set->count, &terms, w->costs,
+	return pa->kernel->loads(set->board, pa->known->rates.ns_per_token, set->count, &terms, w->costs,
 		w->x, w->inflight, &w->lowest);
 }
 
@@ -129,7 +129,7 @@ static uint64_t read_loads(const struct kvw_prefixaware *pa, const struct kvw_ca
 		assert(c->id < KVW_MAX_WORKERS);
 		inflight += n;
 		w->inflight[i] = (int32_t)n;
-		w->x[i] = kvw_rates_x(&pa->rates, c->id);
+		w->x[i] = kvw_rates_x(&pa->known->rates, c->id);
 		w->costs[i] = (double)kvw_load_queue_ns(c->load, now_ns) +
 			      context_ns * kvw_load_context(c->load) +
 			      w->miss * kvw_weigh_each(w, i);
@@ -315,7 +315,7 @@ static void weigh_prompt(struct kvw_prefixaware *pa, const struct kvw_route_requ
 	w->omega = (float)atomic_load_explicit(&pa->omega, memory_order_relaxed);
 	w->reach.limit = set->count > 0 ? set->items[set->count - 1].id + 1 : 0;
 	w->chains = request->chain_count < MAX_CHAINS ? request->chain_count : MAX_CHAINS;
-	w->pairs = atomic_load_explicit(&pa->rates.pairs, memory_order_relaxed);
+	w->pairs = atomic_load_explicit(&pa->known->rates.pairs, memory_order_relaxed);
 	if (is_dense(set))
 		prefetch_board(set);
 	for (uint32_t c = 0; c < w->chains; c++) {
@@ -343,7 +343,7 @@ static void weigh_blind(struct kvw_prefixaware *pa, const struct kvw_candidates 
 	w->tokens = 0;
 	w->chains = 0;
 	w->omega = (float)(omega > KVW_MIN_OMEGA ? omega : KVW_MIN_OMEGA);
-	w->pairs = atomic_load_explicit(&pa->rates.pairs, memory_order_relaxed);
+	w->pairs = atomic_load_explicit(&pa->known->rates.pairs, memory_order_relaxed);
 	w->miss = kvw_rates_work(w->pairs, KVW_UNKNOWN_TOKENS, 0);
 	weigh_load(pa, set, now_ns, w);
 }

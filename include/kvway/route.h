@@ -137,8 +137,16 @@ union kvw_setting_value {
 	double ratio;
 };
 
+struct kvw_strategy;
+
 /* Settings of strategies, from the configuration. Copied by create() and reconfigure(). */
 struct kvw_strategy_options {
+	/* Of create() alone: the running strategy that the new one replaces, or NULL. What both kinds have
+	 * (prefixaware and kvaware: the prefix tree and what answers taught) the two share from then on,
+	 * in any order of destruction; nothing else is taken over. Decisions of the old one end through
+	 * its own done(). Borrowed during the call. */
+	const struct kvw_strategy *heir_of;
+
 	/* The strategy's own, in the order of its `settings`; borrowed during the call. */
 	const union kvw_setting_value *own;
 

@@ -1,5 +1,6 @@
 /*
- * reconfigure_test.c - new options take effect in a running strategy, and what it knows stays.
+ * reconfigure_test.c - new options take effect in a running strategy, and what it knows stays; so does
+ * what another strategy can use when it takes its place.
  */
 #include <pthread.h>
 #include <sched.h>
@@ -279,6 +280,93 @@ START_TEST(sessions_stay_until_the_new_ttl)
 }
 END_TEST
 
+/* --- another strategy --- */
+
+static struct kvw_decision pick_of(struct kvw_strategy *of, uint64_t symbol)
+{
+	struct prompt p;
+
+	make_prompt(&p, symbol);
+	return pick_prompt(of, &p);
+}
+
+/* prefixaware and kvaware hand over the tree, the rates and the generations of caches, in both directions;
+ * what is decided by the old one still ends there; and either may end first. */
+START_TEST(the_tree_outlives_its_strategy)
+{
+	const char *names[] = {"prefixaware", "kvaware"};
+	struct kvw_strategy_options options = test_options();
+	struct kvw_decision decision = {
+		.prompt_tokens = 4000, .prefill_ns = 500 * MS, .chains = 1, .worker_id = 1};
+	struct kvw_outcome outcome = {.status = 200,
+		.first_token = true,
+		.completed = true,
+		.streamed = true,
+		.first_token_ns = 400 * MS};
+	struct kvw_strategy *old = make_default(names[_i]);
+	struct kvw_worker_learned learned;
+	struct kvw_strategy_stats stats;
+	size_t homes[20];
+
+	fleet = (struct fleet){0};
+	fleet_init(&fleet, 4);
+	for (unsigned w = 0; w < 4; w++)
+		fleet.items[w].generation = 7;
+	for (unsigned i = 0; i < 20; i++)
+		homes[i] = pick_of(old, i).pos;
+	options.heir_of = old;
+	strategy = make_strategy(names[1 - _i], &options);
+	for (unsigned i = 0; i < 20; i++) {
+		struct kvw_decision d = pick_of(strategy, i);
+
+		ck_assert_uint_eq(d.pos, homes[i]);
+		ck_assert_uint_gt(d.hit_tokens[KVW_TIER_DEVICE], 3000);
+		old->ops->done(old, &decision, &outcome, 0);
+	}
+	(void)pick_of(strategy, 99);
+	ck_assert_uint_gt(pick_of(old, 99).hit_tokens[KVW_TIER_DEVICE], 3000);
+	old->ops->destroy(old);
+	strategy->ops->learned(strategy, 1, &learned);
+	ck_assert_uint_eq(learned.rate_samples, 20);
+	strategy->ops->stats(strategy, &stats);
+	ck_assert_uint_gt(stats.chunks, 0);
+	ck_assert_uint_eq(pick_of(strategy, 5).pos, homes[5]);
+
+	/* The new one ends first. */
+	options.heir_of = strategy;
+	old = make_strategy(names[_i], &options);
+	strategy->ops->destroy(strategy);
+	strategy = old;
+	ck_assert_uint_eq(pick_of(strategy, 5).pos, homes[5]);
+	ck_assert_uint_gt(pick_of(strategy, 5).hit_tokens[KVW_TIER_DEVICE], 3000);
+	teardown();
+}
+END_TEST
+
+/* All pairs: one that has no tree leaves nothing. */
+START_TEST(any_strategy_follows_any)
+{
+	fleet = (struct fleet){0};
+	fleet_init(&fleet, 4);
+	for (unsigned from = 0; from < KVW_STRATEGY_COUNT; from++) {
+		struct kvw_strategy_options options = test_options();
+		struct kvw_strategy *old = make_default(kvw_strategies[from]->name);
+		bool tree = old->ops == &kvw_prefixaware_ops || old->ops == &kvw_kvaware_ops;
+
+		(void)pick_of(old, 1);
+		options.heir_of = old;
+		strategy = make_strategy(kvw_strategies[_i]->name, &options);
+		old->ops->destroy(old);
+		if (strategy->ops == &kvw_prefixaware_ops || strategy->ops == &kvw_kvaware_ops)
+			ck_assert_int_eq(pick_of(strategy, 1).hit_tokens[KVW_TIER_DEVICE] > 0, tree);
+		else
+			ck_assert_uint_lt(pick_of(strategy, 1).pos, 4);
+		strategy->ops->destroy(strategy);
+	}
+	fleet_finish(&fleet);
+}
+END_TEST
+
 /* --- while others pick --- */
 
 #define PICKERS 2
@@ -369,6 +457,8 @@ int main(void)
 	tcase_add_test(tcase, tiers_change_and_the_index_stays);
 	tcase_add_test(tcase, turns_go_on);
 	tcase_add_test(tcase, sessions_stay_until_the_new_ttl);
+	tcase_add_loop_test(tcase, the_tree_outlives_its_strategy, 0, 2);
+	tcase_add_loop_test(tcase, any_strategy_follows_any, 0, KVW_STRATEGY_COUNT);
 	tcase_add_loop_test(tcase, options_change_while_others_pick, 0, KVW_STRATEGY_COUNT);
 	tcase_set_timeout(tcase, 120);
 	return run_tcase("reconfigure", tcase);
