@@ -64,6 +64,26 @@ size_t kvw_usable_count(const struct kvw_candidates *set)
 	return usable;
 }
 
+double kvw_share_sum(const struct kvw_candidates *set, bool *limited)
+{
+	double sum = 0;
+
+	*limited = false;
+	for (size_t i = 0; i < set->count; i++) {
+		if (!set->items[i].usable)
+			continue;
+		sum += set->items[i].share < 1 ? set->items[i].share : 1;
+		*limited |= set->items[i].share < 1;
+	}
+	return sum;
+}
+
+/* The score as a number below 1, to the power of 1 / share (weighted rendezvous hashing). */
+uint64_t kvw_limit_score(uint64_t score, double share)
+{
+	return share > 0 ? (uint64_t)(pow((double)(score >> 11) * 0x1p-53, 1 / share) * 0x1p64) : 0;
+}
+
 /* Four at a time, so that one comparison does not wait for the one before. */
 double kvw_lowest(const double *costs, size_t count)
 {
@@ -128,12 +148,45 @@ size_t kvw_choose_lowest(const struct kvw_candidates *set, const double *costs, 
 	return best;
 }
 
+/* Among candidates some of which may have a share only: one whose turn it is, if it costs no more than
+ * others; never one whose turn it is not, unless there is no other. */
+static size_t choose_in_turn(
+	const struct kvw_candidates *set, double *costs, double shares, uint64_t salt)
+{
+	double limit = kvw_tie_limit(costs, set->count);
+	double turn = (uint32_t)(salt * UINT32_C(0x9E3779B9)) * 0x1p-32; /* spread evenly over 0 to 1 */
+	double end = 0; /* of what belongs to the workers so far */
+	double others[KVW_MAX_WORKERS];
+	bool any = false;
+
+	for (size_t i = 0; i < set->count; i++) {
+		const struct kvw_candidate *c = &set->items[i];
+
+		others[i] = costs[i];
+		if (c->share >= 1 || !c->usable) {
+			any |= c->usable;
+			continue;
+		}
+		bool has_turn = turn >= end && turn < end + c->share / shares;
+
+		end += c->share / shares;
+		if (!has_turn)
+			others[i] = KVW_NO_COST;
+		else if (costs[i] <= limit)
+			return i;
+		any |= others[i] < KVW_NO_COST;
+	}
+	return kvw_choose_lowest(set, any ? others : costs, salt);
+}
+
 size_t kvw_choose_by_load(const struct kvw_prefill_model *model, const struct kvw_candidates *set,
 	int64_t now_ns, uint64_t salt)
 {
 	double unknown = kvw_prefill_ns(model, KVW_UNKNOWN_TOKENS, 0);
 	double omega = atomic_load_explicit(&model->omega, memory_order_relaxed);
 	double costs[KVW_MAX_WORKERS];
+	double shares = 0;
+	bool limited = false;
 
 	omega = omega > KVW_MIN_OMEGA ? omega : KVW_MIN_OMEGA;
 	assert(set->count <= KVW_MAX_WORKERS);
@@ -145,7 +198,9 @@ size_t kvw_choose_by_load(const struct kvw_prefill_model *model, const struct kv
 			costs[i] = (double)kvw_load_queue_ns(load, now_ns) +
 				   omega * unknown * (kvw_load_inflight(load) + 1);
 	}
-	return kvw_choose_lowest(set, costs, salt);
+	shares = kvw_share_sum(set, &limited);
+	return limited && shares > 0 ? choose_in_turn(set, costs, shares, salt)
+				     : kvw_choose_lowest(set, costs, salt);
 }
 
 void kvw_explain_unweighed(const struct kvw_prefill_model *model,

@@ -61,6 +61,12 @@ static inline uint64_t kvw_rendezvous(uint64_t what, uint64_t key)
 
 size_t kvw_usable_count(const struct kvw_candidates *set);
 
+/* Shares of all usable candidates, none counting as more than 1; *limited: one has less than 1. */
+double kvw_share_sum(const struct kvw_candidates *set, bool *limited);
+
+/* A score that wins against an even one as often as share (< 1) says. */
+uint64_t kvw_limit_score(uint64_t score, double share);
+
 /* Cost of a candidate that cannot be chosen. */
 #define KVW_NO_COST ((double)INFINITY)
 
@@ -88,7 +94,8 @@ double kvw_tie_limit(const double *costs, size_t count);
 /* Requests in flight count at least so much where nothing else is known. */
 #define KVW_MIN_OMEGA 0.01
 
-/* The same by load alone, for a prompt of which nothing is known. */
+/* The same by load alone, for a prompt of which nothing is known. salt: 1 more than that of the request
+ * before, so that workers with a share are chosen in turn. */
 size_t kvw_choose_by_load(const struct kvw_prefill_model *model, const struct kvw_candidates *set,
 	int64_t now_ns, uint64_t salt);
 

@@ -4,7 +4,9 @@
  * Costs are computed from predictions; guards protect where predictions fail. A worker that swallows
  * requests and answers none looks idle to the cost model as soon as its predicted work is done:
  * the bound on its requests in flight stops that. A worker that is new or has just returned has
- * no queue and would be sent everything at once: slow start gives it a growing share of the mean.
+ * no queue and would be sent everything at once: slow start gives it a growing share of the mean. The weight of
+ * a worker is such a share that stays; what of the requests a share is, where there is little in flight,
+ * prefixaware.c counts.
  * A worker without free KV blocks makes new requests wait or preempts others: it is passed over while
  * its metrics show that. If the guards bar every worker, they are ignored.
  *

@@ -34,6 +34,7 @@
 #include "routing/strategies.h"
 
 #define UNSURE_TOKENS 128 /* that a predicted hit may be short of the real one, at any length */
+#define MOST_AHEAD    4   /* requests that a worker of a small share must wait for at most */
 #define MAX_COMPANY   16  /* with more running requests a time to first token teaches no rate */
 
 static void release(struct kvw_prefix_knowledge *known)
@@ -169,22 +170,106 @@ static size_t lowest(const struct kvw_prefixaware *pa, const struct kvw_candidat
 	return kvw_choose_among(set, places, count, w->salt);
 }
 
-struct kvw_choice kvw_prefixaware_choose(const struct kvw_prefixaware *pa,
+/* A candidate's part of the requests, which it is credited with each of them. */
+static int32_t part_of(const struct kvw_candidate *c, const struct kvw_weighing *w)
+{
+	return (int32_t)(KVW_SHARE_ONE * (double)c->share / w->shares);
+}
+
+/* Was a candidate of a small share sent more than that, and one request in advance? */
+static bool is_ahead(const struct kvw_prefixaware *pa, const struct kvw_candidate *c,
+	const struct kvw_weighing *w)
+{
+	return c->share < 1 &&
+	       atomic_load_explicit(&pa->ahead[c->id], memory_order_relaxed) - part_of(c, w) >
+		       KVW_SHARE_ONE;
+}
+
+static enum kvw_reason bar_of(const struct kvw_prefixaware *pa, const struct kvw_candidate *c,
+	const struct kvw_weighing *w)
+{
+	enum kvw_reason bar = kvw_guards_bar(&pa->guards, c, w->mean);
+
+	if (bar == KVW_REASON_COUNT && w->by_share && is_ahead(pa, c, w))
+		return KVW_REASON_SLOW_START;
+	return bar;
+}
+
+/* As kvw_guards_open, of bar_of. */
+static size_t open_costs(const struct kvw_prefixaware *pa, const struct kvw_candidates *set,
+	const struct kvw_weighing *w, double *open)
+{
+	size_t count = kvw_guards_open(&pa->guards, set, w->mean, w->costs, open);
+
+	for (size_t i = 0; i < set->count && w->by_share; i++)
+		if (open[i] < KVW_NO_COST && is_ahead(pa, &set->items[i], w)) {
+			open[i] = KVW_NO_COST;
+			count--;
+		}
+	return count;
+}
+
+/* Shares bar no candidate if all that guards leave are ahead of theirs. */
+static bool counts_shares(const struct kvw_prefixaware *pa, const struct kvw_candidates *set,
+	const struct kvw_weighing *w)
+{
+	for (size_t i = 0; i < set->count && w->shares > 0; i++)
+		if (w->costs[i] < KVW_NO_COST && !is_ahead(pa, &set->items[i], w) &&
+			kvw_guards_bar(&pa->guards, &set->items[i], w->mean) == KVW_REASON_COUNT)
+			return true;
+	return false;
+}
+
+/* Credits all candidates of a small share with their parts of this request, and charges the chosen one. */
+static void count_shares(struct kvw_prefixaware *pa, const struct kvw_candidates *set, size_t pos,
+	const struct kvw_weighing *w)
+{
+	for (size_t i = 0; i < set->count && w->shares > 0; i++) {
+		const struct kvw_candidate *c = &set->items[i];
+		_Atomic int32_t *ahead = &pa->ahead[c->id];
+		int32_t was = 0;
+		int32_t by = 0;
+
+		if (c->share >= 1 || !c->usable)
+			continue;
+		was = atomic_load_explicit(ahead, memory_order_relaxed);
+		do {
+			by = was - part_of(c, w);
+			by = (by > 0 ? by : 0) + (i == pos ? KVW_SHARE_ONE : 0);
+			by = by < MOST_AHEAD * KVW_SHARE_ONE ? by : MOST_AHEAD * KVW_SHARE_ONE;
+		} while (!atomic_compare_exchange_weak_explicit(
+			ahead, &was, by, memory_order_relaxed, memory_order_relaxed));
+	}
+}
+
+static struct kvw_choice choose(const struct kvw_prefixaware *pa,
 	const struct kvw_route_request *request, const struct kvw_candidates *set,
 	struct kvw_weighing *w)
 {
 	size_t pos = lowest(pa, set, w);
-	enum kvw_reason bar = kvw_guards_bar(&pa->guards, &set->items[pos], w->mean);
+	enum kvw_reason bar = bar_of(pa, &set->items[pos], w);
 
 	if (w->usable == 1)
 		return (struct kvw_choice){pos, KVW_REASON_ONLY};
-	if (bar != KVW_REASON_COUNT &&
-		kvw_guards_open(&pa->guards, set, w->mean, w->costs, w->open) > 0)
+	if (bar != KVW_REASON_COUNT && open_costs(pa, set, w, w->open) > 0)
 		return (struct kvw_choice){kvw_choose_lowest(set, w->open, w->salt), bar};
 	if (w->hits[pos] > 0)
 		return (struct kvw_choice){pos, KVW_REASON_PREFIX};
 	return (struct kvw_choice){
 		pos, request->content_known ? KVW_REASON_LOAD : KVW_REASON_NO_CONTENT};
+}
+
+struct kvw_choice kvw_prefixaware_choose(struct kvw_prefixaware *pa,
+	const struct kvw_route_request *request, const struct kvw_candidates *set,
+	struct kvw_weighing *w)
+{
+	struct kvw_choice choice;
+
+	w->by_share = w->shares > 0 && counts_shares(pa, set, w);
+	choice = choose(pa, request, set, w);
+	if (w->shares > 0 && !w->look)
+		count_shares(pa, set, choice.pos, w);
+	return choice;
 }
 
 void kvw_prefixaware_decide(const struct kvw_route_request *request,
@@ -279,7 +364,7 @@ void kvw_prefixaware_report(const struct kvw_prefixaware *pa, const struct kvw_c
 	int64_t now_ns, size_t chosen, const struct kvw_weighing *w, struct kvw_cost *costs)
 {
 	double open[KVW_MAX_WORKERS];
-	bool guarded = kvw_guards_open(&pa->guards, set, w->mean, w->costs, open) > 0;
+	bool guarded = open_costs(pa, set, w, open) > 0;
 	double limit = kvw_tie_limit(guarded ? open : w->costs, set->count);
 	double context_ns = atomic_load_explicit(&pa->context_ns, memory_order_relaxed);
 
@@ -303,8 +388,7 @@ void kvw_prefixaware_report(const struct kvw_prefixaware *pa, const struct kvw_c
 			cost->verdict = KVW_VERDICT_COSTS_MORE;
 		else
 			cost->verdict =
-				verdict_of_bar(guarded ? kvw_guards_bar(&pa->guards, c, w->mean)
-						       : KVW_REASON_COUNT);
+				verdict_of_bar(guarded ? bar_of(pa, c, w) : KVW_REASON_COUNT);
 	}
 }
 

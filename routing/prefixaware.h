@@ -15,6 +15,7 @@
 #include "routing/weigh_kernel.h"
 
 #define KVW_PLAIN_SETS 8
+#define KVW_SHARE_ONE  65536
 
 /* What requests and answers have taught. Shared with the instance that this one replaces or that replaces
  * it; the last to end frees it. */
@@ -40,9 +41,12 @@ struct kvw_prefixaware {
 	_Atomic double context_ns;        /* c */
 	_Atomic uint64_t capacity_tokens; /* of a worker that does not report its own */
 	struct kvw_guards guards;
+	/* What a worker of a share below 1 was sent beyond its share of the requests, in 1 / KVW_SHARE_ONE of
+	 * a request: by id, relaxed. */
+	_Alignas(64) _Atomic int32_t ahead[KVW_MAX_WORKERS];
 	_Alignas(64) _Atomic uint64_t turn; /* salt of choices without content */
 
-	/* Sets whose candidates are all usable and of known generations, as kvw_plain_word() encodes
+	/* Sets whose candidates are all usable, of known generations and of a full share, as kvw_plain_word() encodes
 	 * them, by the last bits of their versions; those of several models differ in these. 0: none. */
 	_Alignas(64) _Atomic uint64_t plain[KVW_PLAIN_SETS];
 };
@@ -67,6 +71,8 @@ struct kvw_weighing {
 	double miss;         /* work without any hit, all chains */
 	double mean;         /* requests in flight on a usable candidate */
 	uint64_t salt;       /* first chunk without a holder */
+	double shares;       /* of usable candidates; 0: all are 1 */
+	bool by_share;       /* pass over those that are ahead of their share */
 	size_t usable;       /* candidates */
 	uint32_t tokens;     /* all chains */
 	uint32_t chains;     /* prompts looked up; 0: went by load */
@@ -110,8 +116,9 @@ void kvw_prefixaware_finish(struct kvw_prefixaware *pa);
 void kvw_prefixaware_reconfigure(
 	struct kvw_strategy *self, const struct kvw_strategy_options *options);
 
-/* The lowest cost, unless a guard bars it and not all others. Some candidate is usable. */
-struct kvw_choice kvw_prefixaware_choose(const struct kvw_prefixaware *pa,
+/* The lowest cost, unless a guard or its share bars it and not all others. Some candidate is usable. Counts
+ * what workers of a share are sent, unless w->look. */
+struct kvw_choice kvw_prefixaware_choose(struct kvw_prefixaware *pa,
 	const struct kvw_route_request *request, const struct kvw_candidates *set,
 	struct kvw_weighing *w);
 

@@ -6,6 +6,9 @@
  * last one served" stays true whatever happened to the set in between, including the loss of that
  * worker.
  *
+ * Rounds are counted with the cursor. A worker that may have a share only has a turn in that part of the
+ * rounds; where all have a share, parts are those of the largest.
+ *
  * Loops race on the cursor with compare-and-swap: a loser looks again, so two loops never give
  * the same turn away. Cost: O(n) per pick, no allocation.
  */
@@ -18,7 +21,7 @@
 struct roundrobin {
 	struct kvw_strategy base;
 	struct kvw_prefill_model model;
-	_Alignas(64) _Atomic uint64_t cursor; /* id served last + 1; 0 before the first pick */
+	_Alignas(64) _Atomic uint64_t cursor; /* id served last + 1; 0 before the first pick; << 32: round */
 };
 
 static enum kvw_err roundrobin_create(
@@ -40,20 +43,71 @@ static void roundrobin_reconfigure(
 	kvw_prefill_model_set(&((struct roundrobin *)self)->model, options);
 }
 
-/* First usable worker with id >= from, else the first usable one at all. */
-static bool next_in_turn(const struct kvw_candidates *set, uint64_t from, size_t *pos)
+/* First place of an id >= from. */
+static size_t place_from(const struct kvw_candidates *set, uint32_t from)
 {
-	bool found = false;
+	size_t low = 0;
+	size_t high = set->count;
 
-	for (size_t i = set->count; i-- > 0;) {
-		if (!set->items[i].usable)
-			continue;
-		if (found && set->items[*pos].id >= from && set->items[i].id < from)
-			break;
-		*pos = i;
-		found = true;
+	while (low < high) {
+		size_t middle = low + (high - low) / 2;
+
+		if (set->items[middle].id < from)
+			low = middle + 1;
+		else
+			high = middle;
 	}
-	return found;
+	return low;
+}
+
+/* The largest share of a usable worker. */
+static double largest_share(const struct kvw_candidates *set)
+{
+	double largest = 0;
+
+	for (size_t i = 0; i < set->count; i++)
+		if (set->items[i].usable && set->items[i].share > largest)
+			largest = set->items[i].share;
+	return largest;
+}
+
+/* Whether a worker that is to have this part (0 to 1) of the turns has one in this round: as evenly as it can
+ * be, and each worker in other rounds. */
+static bool has_turn(uint32_t round, double part, uint32_t worker)
+{
+	uint64_t step = part < 1 ? (uint64_t)(part * 0x1p32) : UINT64_C(1) << 32;
+
+	/* A sum that grows by `step` each round, from a start of the worker's own: did it wrap? */
+	return (uint32_t)(round * step + worker * UINT32_C(0x9E3779B9)) < step;
+}
+
+/* First usable worker from the cursor on that has a turn in its round; moves the cursor past it. In each round
+ * one of the largest share has. */
+static bool next_in_turn(const struct kvw_candidates *set, uint64_t *cursor, size_t *pos)
+{
+	size_t at = place_from(set, (uint32_t)*cursor);
+	uint32_t round = (uint32_t)(*cursor >> 32);
+	double largest = 0; /* not looked for yet */
+
+	for (size_t i = 0; i < 2 * set->count; i++, at++) {
+		const struct kvw_candidate *c;
+
+		if (at == set->count) {
+			at = 0;
+			round++;
+		}
+		c = &set->items[at];
+		if (!c->usable)
+			continue;
+		if (c->share < 1 && largest <= 0)
+			largest = largest_share(set);
+		if (c->share < 1 && largest > 0 && !has_turn(round, c->share / largest, c->id))
+			continue;
+		*pos = at;
+		*cursor = (uint64_t)round << 32 | (c->id + 1);
+		return true;
+	}
+	return false;
 }
 
 static struct kvw_decision decision_for(const struct roundrobin *rr,
@@ -77,13 +131,15 @@ static enum kvw_err roundrobin_pick(struct kvw_strategy *self,
 {
 	struct roundrobin *rr = (struct roundrobin *)self;
 	uint64_t cursor = atomic_load_explicit(&rr->cursor, memory_order_relaxed);
+	uint64_t next = 0;
 	size_t chosen = 0;
 
 	do {
-		if (!next_in_turn(set, cursor, &chosen))
+		next = cursor;
+		if (!next_in_turn(set, &next, &chosen))
 			return KVW_ENOWORKER;
-	} while (!atomic_compare_exchange_weak_explicit(&rr->cursor, &cursor,
-		(uint64_t)set->items[chosen].id + 1, memory_order_relaxed, memory_order_relaxed));
+	} while (!atomic_compare_exchange_weak_explicit(
+		&rr->cursor, &cursor, next, memory_order_relaxed, memory_order_relaxed));
 	*out = decision_for(rr, request, set, chosen, now_ns);
 	return KVW_OK;
 }
@@ -93,9 +149,10 @@ static enum kvw_err roundrobin_explain(struct kvw_strategy *self,
 	struct kvw_cost *costs, struct kvw_decision *out)
 {
 	struct roundrobin *rr = (struct roundrobin *)self;
+	uint64_t cursor = atomic_load_explicit(&rr->cursor, memory_order_relaxed);
 	size_t chosen = 0;
 
-	if (!next_in_turn(set, atomic_load_explicit(&rr->cursor, memory_order_relaxed), &chosen))
+	if (!next_in_turn(set, &cursor, &chosen))
 		return KVW_ENOWORKER;
 	kvw_explain_unweighed(&rr->model, request, set, now_ns, chosen, costs);
 	*out = decision_for(rr, request, set, chosen, now_ns);

@@ -5,7 +5,8 @@
  * within the bound (consistent hashing with bounded loads, Mirrokni et al., arXiv 1608.01350):
  * a worker may have at most ceil(bound * mean) requests in flight, counting the new one. So when
  * the fleet changes, only sessions of the worker that changed are placed again, and a hot worker
- * passes newcomers on to each session's own next choice.
+ * passes newcomers on to each session's own next choice. A worker that may have a share only has that share
+ * of the bound, and its scores are lowered so that it is the favourite of as many sessions.
  *
  * Where it was placed is remembered. The load bound is for new sessions only, and a worker that
  * comes back (or joins) attracts new sessions, never those that live elsewhere by now. Only a
@@ -100,28 +101,25 @@ static uint64_t place_key(const struct kvw_route_request *request)
 	return XXH3_64bits_withSeed(request->session.data, request->session.len, model);
 }
 
-/* Most requests in flight, the new one included, for a worker to take a new session. */
-static uint64_t load_limit(const struct session *s, const struct kvw_candidates *set)
+/* Bound of requests in flight, the new one included, for a worker of a full share to take a new session. */
+static double load_limit(const struct session *s, const struct kvw_candidates *set)
 {
+	double bound = atomic_load_explicit(&s->load_bound, memory_order_relaxed);
+	bool limited = false;
+	double shares = kvw_share_sum(set, &limited);
 	uint64_t total = 1;
-	uint64_t usable = 0;
-	double limit = 0;
 
 	for (size_t i = 0; i < set->count; i++)
-		if (set->items[i].usable) {
+		if (set->items[i].usable)
 			total += kvw_load_inflight(set->items[i].load);
-			usable++;
-		}
-	limit = atomic_load_explicit(&s->load_bound, memory_order_relaxed) * (double)total /
-		(double)usable;
-	return (uint64_t)limit + (limit > (double)(uint64_t)limit);
+	return bound * (double)total / (shares > 0 ? shares : 1);
 }
 
 /* First choice by hash within the bound. *passed_on: a higher score was over its bound. */
 static size_t place_by_hash(
 	const struct session *s, const struct kvw_candidates *set, uint64_t key, bool *passed_on)
 {
-	uint64_t limit = load_limit(s, set);
+	double full_limit = load_limit(s, set);
 	size_t favourite = set->count; /* whatever its load */
 	size_t best = set->count;
 	uint64_t favourite_score = 0;
@@ -130,14 +128,19 @@ static size_t place_by_hash(
 	for (size_t i = 0; i < set->count; i++) {
 		const struct kvw_candidate *c = &set->items[i];
 		uint64_t score = kvw_rendezvous(key, c->key);
+		double limit = full_limit;
 
 		if (!c->usable)
 			continue;
+		if (c->share < 1) {
+			score = kvw_limit_score(score, c->share);
+			limit *= c->share;
+		}
 		if (favourite == set->count || score > favourite_score) {
 			favourite = i;
 			favourite_score = score;
 		}
-		if (kvw_load_inflight(c->load) >= limit)
+		if (kvw_load_inflight(c->load) >= ceil(limit))
 			continue;
 		if (best == set->count || score > best_score) {
 			best = i;

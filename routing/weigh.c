@@ -145,7 +145,7 @@ static uint64_t plain_word(uint64_t version, uint32_t block_size)
 	return version << 6 | (block_size == 0 ? 0 : (uint64_t)__builtin_ctz(block_size) + 1);
 }
 
-/* Whether every candidate was found usable and of a known generation when this set was read last; then
+/* Whether every candidate was found usable, of a known generation and of a full share when this set was read last; then
  * sets *block_size. */
 static bool is_plain(
 	struct kvw_prefixaware *pa, const struct kvw_candidates *set, uint32_t *block_size)
@@ -162,29 +162,33 @@ static uint32_t block_size_of(const struct kvw_candidate *c)
 	return c->block_size == 0 ? DEFAULT_BLOCK : c->block_size;
 }
 
-/* Reads all candidates. Returns how many are usable; notes those that have lost their caches. If all
- * are usable and none has, sets *block_size. */
-static size_t read_items(struct kvw_prefixaware *pa, const struct kvw_candidates *set, bool look,
-	uint32_t *block_size)
+/* Reads all candidates. Returns how many are usable; notes those that have lost their caches. Sets w->shares,
+ * and if all are usable and none has, w->block_size. */
+static size_t read_items(
+	struct kvw_prefixaware *pa, const struct kvw_candidates *set, struct kvw_weighing *w)
 {
 	uint32_t first = set->count > 0 ? block_size_of(&set->items[0]) : 0;
 	bool alike = (first & (first - 1)) == 0;
 	size_t usable = 0;
 	bool newer = false;
+	bool limited = false;
 
+	w->shares = kvw_share_sum(set, &limited);
+	if (!limited)
+		w->shares = 0;
 	for (size_t i = 0; i < set->count; i++) {
 		newer |= is_newer(pa, &set->items[i]);
 		usable += set->items[i].usable;
 		alike &= block_size_of(&set->items[i]) == first;
 	}
-	for (size_t i = 0; i < set->count && newer && !look; i++)
+	for (size_t i = 0; i < set->count && newer && !w->look; i++)
 		note_generation(pa, &set->items[i]);
-	*block_size = 0;
+	w->block_size = 0;
 	if (usable == set->count && !newer) {
-		*block_size = alike ? first : 0;
-		if (set->version != 0)
+		w->block_size = alike ? first : 0;
+		if (set->version != 0 && !limited)
 			atomic_store_explicit(&pa->plain[set->version % KVW_PLAIN_SETS],
-				plain_word(set->version, *block_size), memory_order_relaxed);
+				plain_word(set->version, w->block_size), memory_order_relaxed);
 	}
 	return usable;
 }
@@ -195,11 +199,13 @@ static void weigh_load(struct kvw_prefixaware *pa, const struct kvw_candidates *
 {
 	const size_t count = set->count;
 	bool dense = is_dense(set);
-	size_t usable = is_plain(pa, set, &w->block_size)
-				? count
-				: read_items(pa, set, w->look, &w->block_size);
-	uint64_t inflight = dense ? read_board(pa, set, now_ns, w) : read_loads(pa, set, now_ns, w);
+	size_t usable = count;
+	uint64_t inflight = 0;
 
+	w->shares = 0;
+	if (!is_plain(pa, set, &w->block_size))
+		usable = read_items(pa, set, w);
+	inflight = dense ? read_board(pa, set, now_ns, w) : read_loads(pa, set, now_ns, w);
 	if (!dense)
 		w->block_size = 0;
 	memset(w->hits, 0, count * sizeof(w->hits[0]));

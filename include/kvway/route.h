@@ -36,7 +36,7 @@ enum kvw_reason {
 	KVW_REASON_ONLY,       /* one usable worker */
 	KVW_REASON_OWNER,      /* the worker that holds the state this request names */
 	KVW_REASON_BOUND,      /* a cheaper worker had too many requests in flight */
-	KVW_REASON_SLOW_START, /* a cheaper worker is new or just returned */
+	KVW_REASON_SLOW_START, /* a cheaper worker is new, just returned or has a small weight */
 	KVW_REASON_KV_FULL,    /* a cheaper worker's KV cache is full, or it preempts */
 	KVW_REASON_KVAWARE,    /* lowest cost, and by its own word it holds a prefix */
 	KVW_REASON_TRIAL,      /* ejected after bad answers, and its time is over: one request tries it */
@@ -58,7 +58,7 @@ struct kvw_candidate {
 	struct kvw_load *load;    /* live load; read it with kvw_load_*() */
 	uint64_t capacity_tokens; /* KV capacity, usable tokens; 0: unknown */
 	uint32_t block_size;      /* tokens per engine block; 0: unknown, assume 16 */
-	float share;  /* of an even share of the load that it may have; < 1 in slow start */
+	float share;  /* of an even share of the load that it may have; < 1: slow start, or its weight */
 	bool usable;  /* healthy, not draining, serves the model */
 	bool kv_full; /* by its metrics: no KV blocks left, or it preempts requests */
 };
@@ -91,7 +91,7 @@ enum kvw_verdict {
 	KVW_VERDICT_COSTS_MORE,
 	KVW_VERDICT_TIE,          /* as cheap as the chosen one; the tie went by hash */
 	KVW_VERDICT_BOUND,        /* cheap enough, but over its bound of requests in flight */
-	KVW_VERDICT_SLOW_START,   /* cheap enough, but new or just returned */
+	KVW_VERDICT_SLOW_START,   /* cheap enough, but new, just returned or of a small weight */
 	KVW_VERDICT_KV_FULL,      /* cheap enough, but its KV cache is full or it preempts */
 	KVW_VERDICT_UNUSABLE,     /* down, or draining */
 	KVW_VERDICT_NOT_ITS_TURN, /* by a strategy that does not weigh cost */

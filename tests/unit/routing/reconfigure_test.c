@@ -418,6 +418,7 @@ START_TEST(options_change_while_others_pick)
 
 	setup_strategy(kvw_strategies[_i]->name);
 	fleet_init(&fleet, 4);
+	fleet.items[1].share = 0.5f; /* picks count what it is sent */
 	for (unsigned i = 0; i < PICKERS; i++) {
 		pickers[i] = (struct picker){strategy, i + 1, &running};
 		ck_assert_int_eq(pthread_create(&threads[i], NULL, run_picker, &pickers[i]), 0);
