@@ -25,6 +25,7 @@
 #include "admin/lmcache_http.h"
 #include "admin/reload.h"
 #include "admin/metrics_copy.h"
+#include "admin/workers.h"
 #include "base/log.h"
 #include "fleet/discovery/source.h"
 #include "fleet/members.h"
@@ -142,6 +143,16 @@ void kvw_admin_reload(struct kvw_admin *admin)
 		kvw_error("admin", "cannot wake the control thread error=%s", strerror(errno));
 }
 
+static bool about_workers(struct kvw_admin *admin, struct kvw_conn *conn)
+{
+	const struct kvw_workers_desk desk = {.base = admin->base,
+		.fleet = admin->deps.fleet,
+		.members = admin->members,
+		.metrics = admin->deps.metrics};
+
+	return kvw_workers_http(&desk, conn);
+}
+
 static void on_request(struct kvw_conn *conn, void *arg)
 {
 	struct kvw_admin *admin = arg;
@@ -158,7 +169,7 @@ static void on_request(struct kvw_conn *conn, void *arg)
 		answer_reload(admin, conn);
 		return;
 	}
-	if (kvw_lmcache_http(admin->lmcache, conn))
+	if (kvw_lmcache_http(admin->lmcache, conn) || about_workers(admin, conn))
 		return;
 	if (!head->get_method && !head->head_method) {
 		kvw_admin_http_error(conn, 405, "Allow: GET, HEAD\r\n", "only GET and HEAD");
@@ -167,7 +178,7 @@ static void on_request(struct kvw_conn *conn, void *arg)
 	err = kvw_admin_answer(admin, path, kvw_clock_ns(), &answer);
 	if (err == KVW_ENOTFOUND) {
 		kvw_admin_http_error(conn, 404, "",
-			"not found; here are /health /ready /metrics /v1/models /explain /reload");
+			"not found; here are /health /ready /metrics /v1/models /explain /reload /workers");
 		return;
 	}
 	if (err != KVW_OK) {

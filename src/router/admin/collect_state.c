@@ -202,6 +202,30 @@ void kvw_collect_compared(struct kvw_collect *collect)
 	}
 }
 
+void kvw_metrics_worker_tokens(
+	const struct kvw_metrics *metrics, uint32_t worker_id, struct kvw_worker_tokens *out)
+{
+	const size_t slot = (size_t)worker_id + 1;
+
+	*out = (struct kvw_worker_tokens){0};
+	for (size_t i = 0; i < metrics->loops; i++) {
+		const struct kvw_metrics_shard *shard = &metrics->shards[i];
+		const struct kvw_worker_tally *tally = &shard->workers[slot];
+
+		out->compared += atomic_load_explicit(&tally->compared, memory_order_relaxed);
+		out->predicted += atomic_load_explicit(&tally->predicted, memory_order_relaxed);
+		out->cached += atomic_load_explicit(&tally->cached, memory_order_relaxed);
+		for (size_t model = 0; model < KVW_MODEL_SLOTS; model++) {
+			const struct kvw_server_cell *cell = atomic_load_explicit(
+				&shard->server_cells[slot * KVW_MODEL_SLOTS + model], memory_order_acquire);
+
+			if (cell != NULL)
+				out->prompt +=
+					atomic_load_explicit(&cell->input_tokens, memory_order_relaxed);
+		}
+	}
+}
+
 void kvw_collect_strategy(struct kvw_collect *collect)
 {
 	struct kvw_strategy *strategy = collect->metrics->fleet->strategy;

@@ -4,14 +4,14 @@
 #include "admin/http.h"
 
 #include <event2/event.h>
+#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "base/log.h"
 #include "http/chars.h"
 
-#define TIME_NS    (30 * KVW_NS_PER_S) /* of each limit of time */
-#define ERROR_ROOM 512
+#define TIME_NS (30 * KVW_NS_PER_S) /* of each limit of time */
 
 struct kvw_admin_http {
 	struct kvw_clients clients; /* first */
@@ -21,6 +21,16 @@ struct kvw_admin_http {
 	struct event *news, *tick;
 	struct event *again; /* the next turn is due, when the base's other events have had theirs */
 };
+
+/* Bytes before the first of `stops`, or before the end. */
+static size_t strcspn_in(const char *at, const char *end, const char *stops)
+{
+	const char *from = at;
+
+	while (at < end && strchr(stops, *at) == NULL)
+		at++;
+	return (size_t)(at - from);
+}
 
 /* --- the query -------------------------------------------------------------------------------- */
 
@@ -32,14 +42,15 @@ struct kvw_slice kvw_admin_http_path(const struct kvw_head *head)
 		mark == NULL ? head->target.len : (size_t)(mark - head->target.data)};
 }
 
-/* %XX and '+' decoded, to be freed. NULL: no such text, or no memory. */
-static char *decode(const char *from, size_t len)
+char *kvw_admin_http_decode(struct kvw_slice coded, bool plus)
 {
+	const char *from = coded.data;
+	size_t len = coded.len;
 	char *text = malloc(len + 1), *to = text;
 
 	for (size_t i = 0; text != NULL && i < len; i++) {
 		if (from[i] != '%') {
-			*to++ = from[i] == '+' ? ' ' : from[i];
+			*to++ = plus && from[i] == '+' ? ' ' : from[i];
 		} else if (len - i < 3 || !kvw_char_is(from[i + 1], KVW_CHAR_HEX) ||
 			   !kvw_char_is(from[i + 2], KVW_CHAR_HEX)) {
 			free(text);
@@ -71,7 +82,8 @@ bool kvw_admin_http_parameter(const struct kvw_head *head, const char *name, cha
 			goto unreadable;
 		if (found == NULL &&
 			kvw_slice_equal(wanted, (struct kvw_slice){at, (size_t)(sign - at)})) {
-			found = decode(sign + 1, (size_t)(stop - sign - 1));
+			found = kvw_admin_http_decode(
+				(struct kvw_slice){sign + 1, (size_t)(stop - sign - 1)}, true);
 			if (found == NULL)
 				goto unreadable;
 		}
@@ -84,18 +96,104 @@ unreadable:
 	return false;
 }
 
+bool kvw_admin_http_query_is(
+	struct kvw_conn *conn, const struct kvw_head *head, const char *const *names)
+{
+	struct kvw_slice path = kvw_admin_http_path(head);
+	const char *at = path.data + path.len + 1, *end = head->target.data + head->target.len;
+	char message[256];
+
+	while (at < end) {
+		size_t len = strcspn_in(at, end, "=&"), i = 0;
+
+		while (names[i] != NULL && !kvw_slice_equal(kvw_slice_of(names[i]), (struct kvw_slice){at, len}))
+			i++;
+		if (names[i] == NULL) {
+			int used = snprintf(message, sizeof(message),
+				"found the parameter `%.*s`, expected %s", (int)(len < 64 ? len : 64), at,
+				names[0] == NULL ? "none" : "only");
+
+			for (i = 0; names[i] != NULL && used < (int)sizeof(message); i++)
+				used += snprintf(message + used, sizeof(message) - (size_t)used, " %s", names[i]);
+			kvw_admin_http_error(conn, 400, "", message);
+			return false;
+		}
+		at += strcspn_in(at, end, "&") + 1;
+	}
+	return true;
+}
+
+bool kvw_admin_http_flag(
+	struct kvw_conn *conn, const struct kvw_head *head, const char *name, bool *set)
+{
+	char message[128], *value;
+	bool read = kvw_admin_http_parameter(head, name, &value);
+
+	*set = read && value != NULL && strcmp(value, "true") == 0;
+	if (read && (value == NULL || *set || strcmp(value, "false") == 0)) {
+		free(value);
+		return true;
+	}
+	(void)snprintf(message, sizeof(message), "%s: found `%.40s`, expected true or false", name,
+		read ? value : "a query that cannot be read");
+	kvw_admin_http_error(conn, 400, "", message);
+	free(value);
+	return false;
+}
+
+bool kvw_admin_http_method(struct kvw_conn *conn, const char *allowed)
+{
+	struct kvw_slice method = conn->clients->head.method;
+	char extra[80], message[96];
+
+	for (const char *at = allowed; *at != '\0'; at += strspn(at, ", ")) {
+		size_t len = strcspn(at, ",");
+
+		if (kvw_slice_equal(method, (struct kvw_slice){at, len}))
+			return true;
+		at += len;
+	}
+	(void)snprintf(extra, sizeof(extra), "Allow: %s\r\n", allowed);
+	(void)snprintf(message, sizeof(message), "found %.*s, expected %s",
+		(int)(method.len < 16 ? method.len : 16), method.data, allowed);
+	kvw_admin_http_error(conn, 405, extra, message);
+	return false;
+}
+
 /* --- clients ---------------------------------------------------------------------------------- */
 
 void kvw_admin_http_error(struct kvw_conn *conn, int status, const char *extra, const char *message)
 {
-	char body[ERROR_ROOM];
-	int n = snprintf(body, sizeof(body), "{\"error\":{\"message\":\"%s\",\"code\":%d}}\n", message,
-		status);
+	struct kvw_page text = {0};
 
+	kvw_page_string(&text, "{\"error\":{\"message\":");
+	kvw_page_json(&text, kvw_slice_of(message));
+	kvw_page_string(&text, ",\"code\":");
+	kvw_page_i64(&text, status);
+	kvw_page_string(&text, "}}\n");
 	kvw_conn_answer(conn, &(struct kvw_http_answer){.status = status,
 				      .type = "application/json",
-				      .body = {body, (size_t)n},
+				      .body = {text.data, text.failed ? 0 : text.len},
 				      .extra = kvw_slice_of(extra)});
+	free(text.data);
+}
+
+void kvw_admin_http_json_take(struct kvw_conn *conn, int status, const char *extra, json_t *body)
+{
+	char *text = body == NULL ? NULL : json_dumps(body, JSON_COMPACT | JSON_REAL_PRECISION(9)), fields[512];
+	struct kvw_slice slice = kvw_slice_of(text);
+
+	json_decref(body);
+	if (text == NULL) {
+		kvw_admin_http_error(conn, 500, "", "out of memory");
+		return;
+	}
+	(void)snprintf(fields, sizeof(fields), "%sCache-Control: no-store\r\n", extra);
+	kvw_conn_answer(conn, &(struct kvw_http_answer){.status = status,
+				      .type = "application/json",
+				      .body = slice,
+				      .extra = kvw_slice_of(fields)});
+	free(text);
 }
 
 static void on_request(struct kvw_conn *conn)

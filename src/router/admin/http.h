@@ -10,6 +10,8 @@
 #ifndef KVW_ADMIN_HTTP_H
 #define KVW_ADMIN_HTTP_H
 
+#include <jansson.h>
+
 #include "server/connection.h"
 
 struct event_base;
@@ -27,7 +29,8 @@ void kvw_admin_http_cut(struct kvw_admin_http *http);
 void kvw_admin_http_destroy(struct kvw_admin_http *http);
 struct kvw_server_loop *kvw_admin_http_loop(struct kvw_admin_http *http);
 
-/* {"error":{"message":"...","code":N}}; extra: whole field lines, "": none. */
+/* {"error":{"message":"...","code":N}}, whatever characters the message has; extra: whole field lines,
+ * "": none. */
 void kvw_admin_http_error(
 	struct kvw_conn *conn, int status, const char *extra, const char *message);
 
@@ -37,5 +40,21 @@ struct kvw_slice kvw_admin_http_path(const struct kvw_head *head);
  * query cannot be read. */
 bool kvw_admin_http_parameter(
 	const struct kvw_head *head, const char *name, char **value) KVW_MUST_CHECK;
+/* %XX decoded, and '+' as a space if `plus`; to be freed. NULL: it cannot be read, or no memory. */
+char *kvw_admin_http_decode(struct kvw_slice coded, bool plus);
+
+/* Answers with `body`, which it takes; NULL: 500. extra: at most 400 characters. */
+void kvw_admin_http_json_take(struct kvw_conn *conn, int status, const char *extra, json_t *body);
+
+/* Checks of a request. False: it is answered. */
+
+/* allowed: as in the Allow field, "GET, POST". */
+bool kvw_admin_http_method(struct kvw_conn *conn, const char *allowed) KVW_MUST_CHECK;
+/* The query has these parameters at most; names ends with NULL. */
+bool kvw_admin_http_query_is(struct kvw_conn *conn, const struct kvw_head *head,
+	const char *const *names) KVW_MUST_CHECK;
+/* ?name=true or false, which is the default. */
+bool kvw_admin_http_flag(struct kvw_conn *conn, const struct kvw_head *head, const char *name,
+	bool *set) KVW_MUST_CHECK;
 
 #endif

@@ -91,6 +91,15 @@ void kvw_metrics_record(struct kvw_metrics_shard *shard, const struct kvw_reques
 int64_t kvw_metrics_gauge_sum(const struct kvw_metrics *metrics, enum kvw_gauge gauge);
 uint64_t kvw_metrics_counter_sum(const struct kvw_metrics *metrics, enum kvw_counter counter);
 
+/* Tokens of one worker's answers since it came. */
+struct kvw_worker_tokens {
+	uint64_t prompt;            /* of all answers that say so */
+	uint64_t compared;          /* answers that say how many were cached, and had a prediction */
+	uint64_t predicted, cached; /* of these: tokens */
+};
+void kvw_metrics_worker_tokens(
+	const struct kvw_metrics *metrics, uint32_t worker_id, struct kvw_worker_tokens *out);
+
 /* Prometheus text exposition 0.0.4. Caller frees *text. now_ns: monotonic. Called on a loop or on
  * the control thread, for which the fleet's view is safe to read. */
 enum kvw_err kvw_metrics_render(struct kvw_metrics *metrics, int64_t now_ns, char **text,

@@ -1,0 +1,129 @@
+/*
+ * worker_page.c - see worker_page.h.
+ */
+#include "admin/worker_page.h"
+
+#include <netdb.h>
+#include <stdlib.h>
+
+#include "config/schema.h"
+
+static json_t *text_json(struct kvw_slice text)
+{
+	return json_stringn(text.data, text.len);
+}
+
+static json_t *sources_json(uint32_t sources)
+{
+	json_t *list = json_array();
+
+	for (int s = 0; s < KVW_SOURCE_COUNT; s++)
+		if ((sources & 1u << s) != 0)
+			json_array_append_new(
+				list, json_string(kvw_member_source_name((enum kvw_member_source)s)));
+	return list;
+}
+
+static json_t *models_json(const struct kvw_fleet *fleet, const struct kvw_worker *worker)
+{
+	const struct kvw_fleet_view *view = atomic_load_explicit(&fleet->view, memory_order_acquire);
+	json_t *list = json_array();
+
+	for (size_t i = 0; view != NULL && i < view->model_count; i++)
+		if ((view->models[i].workers[worker->id / 64] >> worker->id % 64 & 1) != 0)
+			json_array_append_new(list, json_string(view->models[i].model->name));
+	return list;
+}
+
+static json_t *addresses_json(struct kvw_worker *worker)
+{
+	struct sockaddr_storage address;
+	char host[NI_MAXHOST];
+	json_t *list = json_array();
+
+	for (size_t i = 0; i < KVW_ADDRESSES_MAX && kvw_worker_address(worker, i, &address); i++)
+		if (getnameinfo((const struct sockaddr *)&address, kvw_address_len(&address), host,
+			    sizeof(host), NULL, 0, NI_NUMERICHOST) == 0)
+			json_array_append_new(list, json_string(host));
+	return list;
+}
+
+static const char *health_name(const struct kvw_worker *worker)
+{
+	switch ((enum kvw_health)atomic_load_explicit(&worker->health, memory_order_relaxed)) {
+	case KVW_HEALTH_UP:
+		return "up";
+	case KVW_HEALTH_DOWN:
+		return "down";
+	default:
+		return "unknown";
+	}
+}
+
+static void put_share(json_t *object, const char *key, uint64_t part, uint64_t whole)
+{
+	json_object_set_new(object, key,
+		whole == 0 ? json_null() : json_real(part >= whole ? 1 : (double)part / (double)whole));
+}
+
+/* What its answers have said of its cache. */
+static void put_hits(json_t *object, const struct kvw_metrics *metrics, const struct kvw_worker *worker)
+{
+	struct kvw_worker_tokens tokens;
+
+	kvw_metrics_worker_tokens(metrics, worker->id, &tokens);
+	put_share(object, "predicted_hit_share", tokens.predicted, tokens.compared > 0 ? tokens.prompt : 0);
+	put_share(object, "hit_share", tokens.cached, tokens.compared > 0 ? tokens.prompt : 0);
+}
+
+/* Numbers of its entry in the configuration, such as its weight. */
+static void put_settings(json_t *object, const struct kvw_worker *worker)
+{
+	for (size_t i = 0; i < KVW_WORKER_KEY_COUNT; i++) {
+		const struct kvw_key *key = &kvw_worker_keys[i];
+		char text[KVW_KEY_PRINT];
+
+		if (key->type->owned || key->type->item != NULL || key->type->secret)
+			continue;
+		kvw_key_print(key, &worker->config, text);
+		json_object_set_new(object, key->path, json_real(strtod(text, NULL)));
+	}
+}
+
+static void put_worker(json_t *object, struct kvw_worker *worker, const struct kvw_fleet *fleet,
+	const struct kvw_metrics *metrics, int64_t now_ns)
+{
+	json_object_set_new(object, "health", json_string(health_name(worker)));
+	json_object_set_new(object, "usable", json_boolean(kvw_worker_usable(worker)));
+	json_object_set_new(object, "ejected",
+		json_boolean(kvw_ejection_state(&worker->ejection) != KVW_EJECTION_IN));
+	json_object_set_new(object, "models", models_json(fleet, worker));
+	json_object_set_new(object, "inflight", json_integer(kvw_load_inflight(&worker->load)));
+	json_object_set_new(object, "queue_seconds",
+		json_real((double)kvw_load_queue_ns(&worker->load, now_ns) / 1e9));
+	put_hits(object, metrics, worker);
+	put_settings(object, worker);
+	json_object_set_new(object, "addresses", addresses_json(worker));
+}
+
+json_t *kvw_worker_page(const struct kvw_worker_list *list, size_t index, const struct kvw_fleet *fleet,
+	const struct kvw_metrics *metrics, int64_t now_ns)
+{
+	const struct kvw_member_view *view = &list->items[index];
+	json_t *object = json_object();
+
+	if (object == NULL)
+		return NULL;
+	json_object_set_new(object, "id", text_json(kvw_worker_list_id(list, index)));
+	json_object_set_new(object, "url", json_string(view->url));
+	json_object_set_new(object, "state",
+		json_string(view->worker == NULL ? "removed" : kvw_worker_state_name(view->worker)));
+	json_object_set_new(object, "sources", sources_json(view->sources));
+	json_object_set_new(object, "rests", json_boolean(view->rests));
+	json_object_set_new(object, "leaves", json_boolean(view->leaves));
+	json_object_set_new(
+		object, "leaves_in_ms", view->leaves ? json_integer(view->leaves_in_ms) : json_null());
+	if (view->worker != NULL)
+		put_worker(object, view->worker, fleet, metrics, now_ns);
+	return object;
+}

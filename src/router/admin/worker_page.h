@@ -1,0 +1,16 @@
+/*
+ * worker_page.h - one worker as the admin address shows it. Private to src/router/admin.
+ */
+#ifndef KVW_WORKER_PAGE_H
+#define KVW_WORKER_PAGE_H
+
+#include <jansson.h>
+
+#include "admin/metrics.h"
+#include "admin/worker_id.h"
+
+/* NULL: out of memory. Control thread. */
+json_t *kvw_worker_page(const struct kvw_worker_list *list, size_t index, const struct kvw_fleet *fleet,
+	const struct kvw_metrics *metrics, int64_t now_ns);
+
+#endif

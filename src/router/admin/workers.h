@@ -1,0 +1,34 @@
+/*
+ * workers.h - /workers on the admin address: which there are; add, change, drain and remove them. Private to
+ * src/router/admin.
+ */
+#ifndef KVW_ADMIN_WORKERS_H
+#define KVW_ADMIN_WORKERS_H
+
+#include "admin/metrics.h"
+#include "admin/worker_id.h"
+
+struct event_base;
+struct kvw_conn;
+
+/* What it shows and changes; all borrowed. */
+struct kvw_workers_desk {
+	struct event_base *base;
+	struct kvw_fleet *fleet;
+	struct kvw_members *members;
+	const struct kvw_metrics *metrics;
+};
+
+/* True: the request's path is /workers or below, and is answered, now or later. On the control thread. */
+bool kvw_workers_http(const struct kvw_workers_desk *desk, struct kvw_conn *conn);
+
+/* Answers with the worker of this URL, or 404. */
+void kvw_workers_answer(const struct kvw_workers_desk *desk, struct kvw_conn *conn, int status,
+	const char *url);
+
+/* workers_drain.c: answers when the last request of the worker has ended, or after wait_ms: with `drained`
+ * and `waited_ms` besides what the worker is. */
+void kvw_workers_await_drain(const struct kvw_workers_desk *desk, struct kvw_conn *conn,
+	struct kvw_worker *worker, int64_t wait_ms);
+
+#endif

@@ -1,0 +1,141 @@
+/*
+ * workers_drain.c - a request to the admin address that waits until a worker has nothing to do.
+ *
+ * The control thread must not wait, so a timer looks again and again. The worker is known by its slot and
+ * how often that was used: it may be removed meanwhile, and its slot be another's. As in explain_wait.c the
+ * answer is given by mail to the server's loop.
+ */
+#include <event2/event.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "admin/http.h"
+#include "admin/worker_page.h"
+#include "admin/workers.h"
+#include "base/clock.h"
+
+#define LOOK_MS  20
+#define LEAST_NS (100 * KVW_NS_PER_MS) /* until no loop picks it any more from an older table */
+
+struct drain {
+	struct kvw_wait base; /* first */
+	struct kvw_workers_desk desk;
+	struct kvw_worker *worker;
+	uint32_t use;
+	char *url;
+	int64_t begun_ns, until_ns;
+	struct event *timer;
+	bool over; /* the mail is on its way, and frees it */
+	bool drained;
+};
+
+static void release(struct drain *drain)
+{
+	if (drain->timer != NULL)
+		event_free(drain->timer);
+	free(drain->url);
+	free(drain);
+}
+
+static json_t *page_of(const struct kvw_workers_desk *desk, const char *url, int64_t now_ns)
+{
+	struct kvw_worker_list list;
+	json_t *page = NULL;
+	size_t index;
+
+	if (kvw_worker_list_read(desk->members, &list) != KVW_OK)
+		return NULL;
+	if (kvw_worker_list_find(&list, kvw_slice_of(url), &index) == KVW_OK)
+		page = kvw_worker_page(&list, index, desk->fleet, desk->metrics, now_ns);
+	else
+		page = json_pack("{s:s, s:s}", "url", url, "state", "removed");
+	kvw_worker_list_finish(&list);
+	return page;
+}
+
+static void answer(struct drain *drain, struct kvw_conn *conn)
+{
+	int64_t now_ns = kvw_clock_ns();
+	json_t *page = page_of(&drain->desk, drain->url, now_ns);
+
+	if (page != NULL) {
+		json_object_set_new(page, "drained", json_boolean(drain->drained));
+		json_object_set_new(
+			page, "waited_ms", json_integer((now_ns - drain->begun_ns) / KVW_NS_PER_MS));
+	}
+	kvw_admin_http_json_take(conn, 200, "", page);
+}
+
+static void deliver(struct kvw_mail *mail, struct kvw_server_loop *loop)
+{
+	struct drain *drain = (struct drain *)mail;
+	struct kvw_conn *conn = kvw_conn_settle(&drain->base);
+
+	(void)loop;
+	if (conn != NULL) {
+		answer(drain, conn);
+		kvw_conn_advance(conn);
+	}
+	release(drain);
+}
+
+static void gone(struct kvw_wait *base)
+{
+	struct drain *drain = (struct drain *)base;
+
+	if (drain->over)
+		return;
+	(void)!kvw_conn_settle(base);
+	release(drain);
+}
+
+static bool is_idle(const struct drain *drain, int64_t now_ns)
+{
+	struct kvw_worker *worker = drain->worker;
+
+	if (worker->use != drain->use || kvw_worker_life(worker) != KVW_WORKER_LIVE)
+		return true;
+	return now_ns - drain->begun_ns >= LEAST_NS && kvw_load_inflight(&worker->load) == 0;
+}
+
+static void on_look(evutil_socket_t fd, short what, void *arg)
+{
+	struct drain *drain = arg;
+	int64_t now_ns = kvw_clock_ns();
+
+	(void)fd;
+	(void)what;
+	drain->drained = is_idle(drain, now_ns);
+	if (!drain->drained && now_ns < drain->until_ns)
+		return;
+	drain->over = true;
+	(void)event_del(drain->timer);
+	kvw_server_loop_post(drain->base.loop, &drain->base.mail);
+}
+
+void kvw_workers_await_drain(const struct kvw_workers_desk *desk, struct kvw_conn *conn,
+	struct kvw_worker *worker, int64_t wait_ms)
+{
+	const struct timeval look = {.tv_usec = LOOK_MS * 1000};
+	struct drain *drain = calloc(1, sizeof(*drain));
+
+	if (drain != NULL) {
+		drain->base.mail.deliver = deliver;
+		drain->base.gone = gone;
+		drain->desk = *desk;
+		drain->worker = worker;
+		drain->use = worker->use;
+		drain->url = strdup(worker->url);
+		drain->begun_ns = kvw_clock_ns();
+		drain->until_ns = drain->begun_ns + wait_ms * KVW_NS_PER_MS;
+		drain->timer = event_new(desk->base, -1, EV_PERSIST, on_look, drain);
+	}
+	if (drain != NULL && drain->url != NULL && drain->timer != NULL &&
+		event_add(drain->timer, &look) == 0) {
+		kvw_conn_await(conn, &drain->base);
+		return;
+	}
+	if (drain != NULL)
+		release(drain);
+	kvw_admin_http_error(conn, 500, "", "out of memory");
+}
