@@ -19,6 +19,7 @@
 #include <jansson.h>
 
 #include "admin/answer.h"
+#include "admin/broadcast.h"
 #include "base/clock.h"
 #include "admin/explain_http.h"
 #include "admin/http.h"
@@ -58,6 +59,7 @@ struct kvw_admin {
 	struct kvw_reload *reload;
 	struct event *reload_event;
 	int reload_fd; /* written to by other threads */
+	struct kvw_broadcaster *broadcaster;
 	struct kvw_explain_desk desk;
 	struct event *box; /* of the desk */
 	struct kvw_lmcache_http *lmcache;
@@ -169,7 +171,8 @@ static void on_request(struct kvw_conn *conn, void *arg)
 		answer_reload(admin, conn);
 		return;
 	}
-	if (kvw_lmcache_http(admin->lmcache, conn) || about_workers(admin, conn))
+	if (kvw_lmcache_http(admin->lmcache, conn) || about_workers(admin, conn) ||
+		kvw_broadcast_http(admin->broadcaster, conn))
 		return;
 	if (!head->get_method && !head->head_method) {
 		kvw_admin_http_error(conn, 405, "Allow: GET, HEAD\r\n", "only GET and HEAD");
@@ -178,7 +181,7 @@ static void on_request(struct kvw_conn *conn, void *arg)
 	err = kvw_admin_answer(admin, path, kvw_clock_ns(), &answer);
 	if (err == KVW_ENOTFOUND) {
 		kvw_admin_http_error(conn, 404, "",
-			"not found; here are /health /ready /metrics /v1/models /explain /reload /workers");
+			"not found; here are /health /ready /metrics /v1/models /explain /reload /workers /broadcast");
 		return;
 	}
 	if (err != KVW_OK) {
@@ -398,6 +401,9 @@ static enum kvw_err start_fleet(struct kvw_admin *admin, FILE *errors)
 		admin->base, fleet, admin->prober, admin->resolver, &admin->members);
 	if (err == KVW_OK)
 		err = start_sources(admin);
+	if (err == KVW_OK)
+		err = kvw_broadcaster_create(
+			admin->base, fleet, admin->members, admin->prober, &admin->broadcaster);
 	return err == KVW_OK ? start_reload(admin) : err;
 }
 
@@ -488,6 +494,7 @@ void kvw_admin_stop(struct kvw_admin *admin)
 	kvw_resolver_destroy(admin->resolver);
 	kvw_prober_destroy(admin->prober);
 	kvw_admin_http_cut(admin->http); /* then nothing waits */
+	kvw_broadcaster_destroy(admin->broadcaster);
 	kvw_lmcache_http_destroy(admin->lmcache);
 	if (admin->tick != NULL)
 		event_free(admin->tick);

@@ -1,0 +1,38 @@
+/*
+ * broadcast.h - POST /broadcast/PATH on the admin address: one request to every worker, with each one's
+ * answer. Private to src/router/admin.
+ *
+ * Paths: sleep, wake_up, is_sleeping (by GET), reset_prefix_cache, load_lora_adapter, unload_lora_adapter. Query
+ * and body go to the workers as they are, with the worker's own key; ?workers=ID,ID, which ends here, names
+ * some of them. At most KVW_BROADCAST_AT_ONCE workers are asked at a time.
+ *
+ * What kvway knows of a worker follows: one that is put to sleep gets no more requests from before it is asked
+ * to; one that has lost its cache is taken to hold nothing; one with other adapters is asked for its models.
+ *
+ * Threads: the control thread.
+ */
+#ifndef KVW_ADMIN_BROADCAST_H
+#define KVW_ADMIN_BROADCAST_H
+
+#include "fleet/members.h"
+
+#define KVW_BROADCAST_AT_ONCE    32
+#define KVW_BROADCAST_TIME_MS    10000
+#define KVW_BROADCAST_ANSWER_MAX ((size_t)64 << 10) /* of one worker; more is cut off */
+#define KVW_BROADCAST_BODY_MAX   ((size_t)1 << 20)
+
+struct event_base;
+struct kvw_broadcaster;
+struct kvw_conn;
+
+/* All borrowed until destroy. prober may be NULL. */
+enum kvw_err kvw_broadcaster_create(struct event_base *base, struct kvw_fleet *fleet,
+	struct kvw_members *members, struct kvw_prober *prober,
+	struct kvw_broadcaster **out) KVW_MUST_CHECK;
+/* When no connection waits any more. Aborts what is under way. NULL is allowed. */
+void kvw_broadcaster_destroy(struct kvw_broadcaster *broadcaster);
+
+/* True: the path is one of /broadcast/, and is answered, now or later. */
+bool kvw_broadcast_http(struct kvw_broadcaster *broadcaster, struct kvw_conn *conn);
+
+#endif
