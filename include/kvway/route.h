@@ -40,6 +40,7 @@ enum kvw_reason {
 	KVW_REASON_KV_FULL,    /* a cheaper worker's KV cache is full, or it preempts */
 	KVW_REASON_KVAWARE,    /* lowest cost, and by its own word it holds a prefix */
 	KVW_REASON_TRIAL,      /* ejected after bad answers, and its time is over: one request tries it */
+	KVW_REASON_PINNED,     /* the request names it: x-kvway-pin */
 	KVW_REASON_OWN,        /* the first of those in `reasons` of strategies: KVW_OWN_REASON */
 	KVW_REASON_COUNT = KVW_REASON_OWN + KVW_STRATEGIES_MOST * KVW_OWN_REASONS
 };

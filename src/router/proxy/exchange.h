@@ -96,6 +96,7 @@ struct kvw_exchange {
 	uint64_t rate_from_bytes; /* of body_received then */
 	uint64_t body_memory;     /* of it charged to limits.body_memory */
 	struct kvw_slice head_session; /* session key from a header or cookie, in the raw head */
+	struct kvw_slice pin; /* the worker that the request names, likewise; empty: none, or it does not count */
 	struct kvw_scan *scan;    /* until a worker is picked; NULL: content not looked at */
 	bool scanned;             /* the body was what its path promises */
 	struct kvw_route_request route; /* borrows from scan */

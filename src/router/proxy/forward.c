@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "proxy/pin.h"
 #include "base/page.h"
 #include "proxy/prepare.h"
 #include "proxy/reply.h"
@@ -212,6 +213,8 @@ bool kvw_request_has_choice(const struct kvw_exchange *x)
 	struct kvw_model *model;
 	bool known;
 
+	if (x->pin.len > 0)
+		return false;
 	kvw_fleet_read(x->loop->fleet,
 		kvw_slice_of(x->model == NULL ? NULL : x->model->name), table, &known, &model);
 	drop_tried(x, table);
@@ -273,6 +276,25 @@ static bool pick_trial(struct kvw_exchange *x, const struct kvw_candidates *set)
 	return false;
 }
 
+/* The worker that the request names. False: it cannot have it, which is answered. */
+static bool pick_pinned(struct kvw_exchange *x, const struct kvw_candidates *set)
+{
+	char why[320];
+	size_t pos;
+
+	if (x->tried_count > 0) {
+		no_worker(x);
+		return false;
+	}
+	if (kvw_pin_find(x->loop->fleet, set, x->pin, &pos, why, sizeof(why)) != KVW_OK) {
+		kvw_reply_error_as(x, 503, NULL, NULL, "retry-after: 1\r\n", why);
+		return false;
+	}
+	x->attempt.decision = (struct kvw_decision){
+		.pos = pos, .reason = KVW_REASON_PINNED, .worker_id = set->items[pos].id};
+	return true;
+}
+
 static enum kvw_err pick_by_strategy(struct kvw_exchange *x, const struct kvw_candidates *set)
 {
 	struct kvw_attempt *a = &x->attempt;
@@ -308,7 +330,11 @@ static bool pick(struct kvw_exchange *x)
 		kvw_fleet_tokens_per_unit(loop->fleet, x->model, &x->route, &x->ratio_keys);
 	if (loop->sources != NULL)
 		kvw_prepare_route(x);
-	if (!pick_owner(x, &set) && !pick_trial(x, &set) && pick_by_strategy(x, &set) != KVW_OK) {
+	if (x->pin.len > 0) {
+		if (!pick_pinned(x, &set))
+			return false;
+	} else if (!pick_owner(x, &set) && !pick_trial(x, &set) &&
+		   pick_by_strategy(x, &set) != KVW_OK) {
 		no_worker(x);
 		return false;
 	}
@@ -353,6 +379,14 @@ static bool take_wish(const struct kvw_loop *loop, struct kvw_head *head)
 	return wished || loop->config->decision_headers == KVW_DECISION_HEADERS_ALWAYS;
 }
 
+/* x-kvway-pin ends here, whether it counts or not. */
+static void take_pin(struct kvw_head *head)
+{
+	for (size_t i = 0; i < head->field_count; i++)
+		if (kvw_slice_equal_nocase(head->fields[i].name, KVW_SLICE(KVW_PIN_FIELD)))
+			head->fields[i].hop_by_hop = true;
+}
+
 /* Builds the head for x->attempt.worker into x->attempt.head. */
 static bool build_head(struct kvw_exchange *x)
 {
@@ -378,6 +412,7 @@ static bool build_head(struct kvw_exchange *x)
 
 	if (!kvw_request_own_head(x))
 		return false;
+	take_pin(&loop->request_head);
 	if (x->config->decision_headers != KVW_DECISION_HEADERS_OFF)
 		x->show_decision = take_wish(loop, &loop->request_head);
 	a->head = kvw_block_get(

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "proxy/local.h"
+#include "proxy/pin.h"
 #include "proxy/reply.h"
 #include "proxy/understand.h"
 
@@ -67,6 +68,15 @@ static struct kvw_slice head_session(const struct kvw_loop *loop)
 	return (struct kvw_slice){NULL, 0};
 }
 
+/* x-kvway-pin, where it counts. */
+static struct kvw_slice head_pin(const struct kvw_exchange *x)
+{
+	const struct kvw_field *field =
+		x->config->http_pin ? kvw_head_find(&x->loop->request_head, KVW_SLICE(KVW_PIN_FIELD)) : NULL;
+
+	return field != NULL ? field->value : (struct kvw_slice){NULL, 0};
+}
+
 /* Copies what the exchange needs of the parsed head. */
 static void note_head(struct kvw_exchange *x)
 {
@@ -90,6 +100,7 @@ static void note_head(struct kvw_exchange *x)
 		make_request_id(x);
 	x->route.api = x->path.api;
 	x->head_session = x->route.session = head_session(x->loop);
+	x->pin = head_pin(x);
 	x->watch_usage = x->path.prompt;
 	x->watch_owner = x->path.api == KVW_API_RESPONSES && head->post_method &&
 		x->path.response_id.len == 0;

@@ -1,0 +1,62 @@
+/*
+ * pin.c - see pin.h.
+ */
+#include "proxy/pin.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static bool is_named(const struct kvw_worker *worker, struct kvw_slice id)
+{
+	const char *begin = strstr(worker->url, "://");
+
+	if (kvw_slice_equal(id, kvw_slice_of(worker->url)))
+		return true;
+	return begin != NULL &&
+	       kvw_slice_equal(id, (struct kvw_slice){begin + 3, strcspn(begin + 3, "/")});
+}
+
+/* The worker with this name, one that leaves only if there is no other of its URL. *many: several have it. */
+static const struct kvw_worker *find(const struct kvw_fleet *fleet, struct kvw_slice id, bool *many)
+{
+	const struct kvw_worker *found = NULL;
+
+	*many = false;
+	for (size_t i = 0; i < fleet->count; i++) {
+		const struct kvw_worker *worker = kvw_fleet_worker(fleet, i);
+
+		if (worker == NULL || !is_named(worker, id))
+			continue;
+		if (found != NULL && strcmp(found->url, worker->url) != 0)
+			*many = true;
+		if (found == NULL || atomic_load_explicit(&found->hidden, memory_order_relaxed))
+			found = worker;
+	}
+	return found;
+}
+
+enum kvw_err kvw_pin_find(const struct kvw_fleet *fleet, const struct kvw_candidates *set, struct kvw_slice id,
+	size_t *pos, char *why, size_t room)
+{
+	bool many;
+	const struct kvw_worker *worker = find(fleet, id, &many);
+	int shown = (int)(id.len < 200 ? id.len : 200);
+
+	for (size_t i = 0; worker != NULL && !many && i < set->count; i++) {
+		if (set->items[i].id != worker->id ||
+			!(set->items[i].usable || kvw_worker_rests(worker)))
+			continue;
+		*pos = i;
+		return KVW_OK;
+	}
+	if (worker == NULL)
+		(void)snprintf(why, room, KVW_PIN_FIELD ": no worker `%.*s`", shown, id.data);
+	else if (many)
+		(void)snprintf(why, room, KVW_PIN_FIELD ": several workers have `%.*s`; give the whole URL",
+			shown, id.data);
+	else
+		(void)snprintf(why, room, KVW_PIN_FIELD ": `%.*s` is %s", shown, id.data,
+			kvw_worker_usable(worker) ? "up, without this model"
+						  : kvw_worker_state_name(worker));
+	return KVW_ENOWORKER;
+}
