@@ -152,7 +152,7 @@ static enum kvw_err start(struct kvw_app *app)
 		return KVW_ENOMEM;
 	for (size_t i = 0; i < app->loop_count; i++)
 		atomic_store(&app->loop_turn_ns[i], kvw_clock_ns());
-	err = kvw_settings_strategy(config, &strategy);
+	err = kvw_settings_strategy(config, NULL, &strategy);
 	if (err != KVW_OK)
 		return err;
 	err = kvw_settings_first(config, strategy, &settings);

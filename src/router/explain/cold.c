@@ -47,7 +47,7 @@ enum kvw_err kvw_explain_cold(const struct kvw_config *config,
 	enum kvw_err err = take_headers(options, &head);
 
 	if (err == KVW_OK)
-		err = kvw_settings_strategy(config, &strategy);
+		err = kvw_settings_strategy(config, NULL, &strategy);
 	if (err == KVW_OK)
 		err = kvw_fleet_create_offline(config, &fleet);
 	if (err == KVW_OK) {

@@ -33,12 +33,14 @@ enum kvw_err kvw_settings_options(const struct kvw_config *config,
 	return KVW_OK;
 }
 
-enum kvw_err kvw_settings_strategy(const struct kvw_config *config, struct kvw_strategy **out)
+enum kvw_err kvw_settings_strategy(const struct kvw_config *config, const struct kvw_strategy *before,
+	struct kvw_strategy **out)
 {
 	struct kvw_strategy_options options;
 	const struct kvw_strategy_ops *ops;
 	enum kvw_err err = kvw_settings_options(config, &options, &ops);
 
+	options.heir_of = before;
 	return err == KVW_OK ? ops->create(&options, out) : err;
 }
 
@@ -103,7 +105,7 @@ enum kvw_err kvw_settings_next(
 	if (strcmp(before->config->routing_strategy, config->routing_strategy) == 0) {
 		counted->refs++;
 	} else {
-		err = kvw_settings_strategy(config, &strategy);
+		err = kvw_settings_strategy(config, before->strategy, &strategy);
 		if (err == KVW_OK)
 			err = count(strategy, &counted);
 	}

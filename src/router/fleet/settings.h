@@ -34,9 +34,10 @@ struct kvw_settings {
  * such strategy. */
 enum kvw_err kvw_settings_options(const struct kvw_config *config,
 	struct kvw_strategy_options *options, const struct kvw_strategy_ops **ops) KVW_MUST_CHECK;
-/* The strategy that the configuration names, with its settings. The caller's to destroy. */
-enum kvw_err kvw_settings_strategy(
-	const struct kvw_config *config, struct kvw_strategy **out) KVW_MUST_CHECK;
+/* The strategy that the configuration names, with its settings. The caller's to destroy. before: the one
+ * whose place it takes, and whose knowledge it shares where it can; NULL: there is none. */
+enum kvw_err kvw_settings_strategy(const struct kvw_config *config, const struct kvw_strategy *before,
+	struct kvw_strategy **out) KVW_MUST_CHECK;
 
 /* The first pair. config: borrowed; strategy: taken, also when it fails. */
 enum kvw_err kvw_settings_first(const struct kvw_config *config, struct kvw_strategy *strategy,
