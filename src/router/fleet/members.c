@@ -556,6 +556,7 @@ enum kvw_err kvw_members_remove(struct kvw_members *members, const char *url, bo
 		return KVW_ENOTFOUND;
 	kvw_worker_config_release(&member->said[KVW_SOURCE_ADMIN]);
 	member->removed = true;
+	member->rests = false;
 	if (member->place != NULL)
 		retire(members, member, at_once);
 	forget_unlisted(members);
