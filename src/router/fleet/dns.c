@@ -337,6 +337,9 @@ static enum kvw_err create_channels(struct kvw_dns *dns, const struct kvw_dns_op
 	int mask = ARES_OPT_TIMEOUTMS | ARES_OPT_TRIES | ARES_OPT_LOOKUPS | ARES_OPT_SOCK_STATE_CB;
 	int status = ares_library_init(ARES_LIB_INIT_ALL);
 
+#ifdef ARES_OPT_QUERY_CACHE
+	mask |= ARES_OPT_QUERY_CACHE; /* of age 0: none. Its callers decide when to ask again */
+#endif
 	dns->library = status == ARES_SUCCESS;
 	if (status == ARES_SUCCESS)
 		status = ares_init_options(&dns->servers, &set, mask);
