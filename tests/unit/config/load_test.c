@@ -44,6 +44,7 @@ START_TEST(test_defaults)
 	ck_assert_uint_eq(c->worker_count, 1);
 	ck_assert_str_eq(c->workers[0].url, "http://127.0.0.1:8001");
 	ck_assert_str_eq(c->workers[0].api_key, "");
+	ck_assert_double_eq(c->workers[0].weight, 1);
 	ck_assert_uint_eq(c->workers[0].models.count, 0);
 	loaded_release(&loaded);
 }
@@ -80,6 +81,7 @@ START_TEST(test_every_type)
 					 "  - url: HTTP://Worker-1.Example\n"
 					 "    models: [org/model, 42]\n"
 					 "    api_key: sk-123!\n"
+					 "    weight: 0.1\n"
 					 "  - url: \"http://[2001:DB8::1]:9000/some/prefix/\"\n"
 					 "  - {url: http://10.0.0.1:80}\n");
 	const struct kvw_config *c = loaded.config;
@@ -113,6 +115,8 @@ START_TEST(test_every_type)
 	ck_assert_str_eq(c->workers[0].url, "http://worker-1.example:80");
 	ck_assert_str_eq(c->workers[0].models.items[1], "42");
 	ck_assert_str_eq(c->workers[0].api_key, "sk-123!");
+	ck_assert_double_eq(c->workers[0].weight, 0.1);
+	ck_assert_double_eq(c->workers[1].weight, 1);
 	ck_assert_str_eq(c->workers[1].url, "http://[2001:db8::1]:9000/some/prefix");
 	ck_assert_str_eq(c->workers[2].url, "http://10.0.0.1:80");
 	loaded_release(&loaded);

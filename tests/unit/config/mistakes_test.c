@@ -161,6 +161,8 @@ static const struct mistake mistakes[] = {
 	{"http:\n  decision_headers: true\n" TEST_WORKER, 2, 21, "http.decision_headers",
 		{"found `true`", "on_request", "always"}},
 	{"routing:\n  omega: nan\n" TEST_WORKER, 2, 10, "routing.omega", {"number", "0 to 10"}},
+	{"workers:\n  - {url: http://a:1, weight: 0}\n", 2, 31, "workers[0].weight",
+		{"found `0`", "0.01 to 1"}},
 	{"routing:\n  omega: 0x1p1\n" TEST_WORKER, 2, 10, "routing.omega", {"number"}},
 	{"routing:\n  omega: 1e1000\n" TEST_WORKER, 2, 10, "routing.omega", {"number"}},
 	{"routing:\n  omega: 10.01\n" TEST_WORKER, 2, 10, "routing.omega",
