@@ -25,7 +25,7 @@ static const struct kvw_reason_text shared_reasons[KVW_REASON_OWN] = {
 	[KVW_REASON_ONLY] = {"only", "no other can"},
 	[KVW_REASON_OWNER] = {"owner", "it keeps the response that the request names"},
 	[KVW_REASON_BOUND] = {"bound", "a cheaper worker has too many requests in flight"},
-	[KVW_REASON_SLOW_START] = {"slow_start", 
+	[KVW_REASON_SLOW_START] = {"slow_start",
 		"a cheaper worker is new, has just returned, or has a small weight"},
 	[KVW_REASON_KV_FULL] = {"kv_full",
 		"a cheaper worker's KV cache is full, or it preempts requests"},
