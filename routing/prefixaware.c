@@ -72,7 +72,8 @@ static struct kvw_prefix_knowledge *inherit(
 {
 	struct kvw_prefix_knowledge *known = NULL;
 
-	if (from == NULL || (from->ops != &kvw_prefixaware_ops && from->ops != &kvw_kvaware_ops))
+	/* Instances of other kinds do not begin with a struct kvw_prefixaware. */
+	if (from == NULL || from->ops->done != kvw_prefixaware_done)
 		return NULL;
 	known = ((const struct kvw_prefixaware *)from)->known;
 	atomic_fetch_add_explicit(&known->users, 1, memory_order_relaxed);
