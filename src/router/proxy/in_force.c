@@ -28,7 +28,7 @@ static void drop(struct kvw_in_force *in_force)
 	free(in_force);
 }
 
-/* What the loop keeps of the configuration for itself. Scans of running requests keep theirs. */
+/* What the loop keeps of the configuration for itself. Scans of running requests borrow from theirs. */
 static void adopt(struct kvw_loop *loop, struct kvw_in_force *in_force)
 {
 	const struct kvw_config *config = in_force->config;
@@ -36,8 +36,6 @@ static void adopt(struct kvw_loop *loop, struct kvw_in_force *in_force)
 	loop->in_force = in_force;
 	loop->config = config;
 	loop->links.config = config;
-	loop->scan_options.session_fields = (const char *const *)config->session_body_fields.items;
-	loop->scan_options.session_field_count = config->session_body_fields.count;
 	while (loop->scan_count > 0)
 		kvw_scan_destroy(loop->scans[--loop->scan_count]);
 	kvw_shared_set_body_most(loop->shared, config->limits_body_memory);

@@ -92,8 +92,7 @@ struct kvw_loop {
 	struct kvw_head response_head;
 	struct kvw_fleet_table candidates;
 	struct kvw_date_cache date;
-	struct kvw_scan_options scan_options;
-	struct kvw_scan **scans; /* idle ones, up to KVW_LOOP_SCANS */
+	struct kvw_scan **scans; /* idle ones, made by the settings in force; up to KVW_LOOP_SCANS */
 	size_t scan_count;
 	uint64_t request_id_prefix, request_id_next;
 	uint32_t unpaid; /* requests not yet paid in at shared->repeats */

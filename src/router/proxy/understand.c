@@ -11,19 +11,34 @@
 /* A scan that served a huge prompt is not worth keeping. */
 #define SCAN_KEPT_BYTES ((size_t)256 << 10)
 
-/* NULL: out of memory. */
-static struct kvw_scan *take_scan(struct kvw_loop *loop)
+/* Scans borrow names of the configuration: the loop keeps those of the one in force alone. */
+static bool in_force(const struct kvw_exchange *x)
 {
-	struct kvw_scan *scan;
-
-	if (loop->scan_count > 0)
-		return loop->scans[--loop->scan_count];
-	return kvw_scan_create(&loop->scan_options, &scan) == KVW_OK ? scan : NULL;
+	return x->in_force == x->loop->in_force;
 }
 
-static void give_back(struct kvw_loop *loop, struct kvw_scan *scan)
+/* NULL: out of memory. */
+static struct kvw_scan *take_scan(const struct kvw_exchange *x)
 {
-	if (loop->scan_count == KVW_LOOP_SCANS || kvw_scan_memory(scan) > SCAN_KEPT_BYTES)
+	const struct kvw_strings *fields = &x->config->session_body_fields;
+	const struct kvw_scan_options options = {
+		.session_fields = (const char *const *)fields->items,
+		.session_field_count = fields->count,
+	};
+	struct kvw_loop *loop = x->loop;
+	struct kvw_scan *scan;
+
+	if (loop->scan_count > 0 && in_force(x))
+		return loop->scans[--loop->scan_count];
+	return kvw_scan_create(&options, &scan) == KVW_OK ? scan : NULL;
+}
+
+static void give_back(const struct kvw_exchange *x, struct kvw_scan *scan)
+{
+	struct kvw_loop *loop = x->loop;
+
+	if (loop->scan_count == KVW_LOOP_SCANS || !in_force(x) ||
+		kvw_scan_memory(scan) > SCAN_KEPT_BYTES)
 		kvw_scan_destroy(scan);
 	else
 		loop->scans[loop->scan_count++] = scan;
@@ -31,7 +46,7 @@ static void give_back(struct kvw_loop *loop, struct kvw_scan *scan)
 
 void kvw_request_scan_begin(struct kvw_exchange *x)
 {
-	x->scan = take_scan(x->loop);
+	x->scan = take_scan(x);
 	if (x->scan == NULL)
 		return;
 	kvw_scan_reset(x->scan, x->path.api);
@@ -70,7 +85,7 @@ void kvw_request_scan_release(struct kvw_exchange *x)
 {
 	if (x->scan == NULL)
 		return;
-	give_back(x->loop, x->scan);
+	give_back(x, x->scan);
 	x->scan = NULL;
 	/* What the scan lent. */
 	x->route = (struct kvw_route_request){.api = x->path.api, .session = x->head_session};
