@@ -165,10 +165,11 @@ static enum kvw_err put_into_force(struct kvw_reload *reload, struct kvw_config 
 	kvw_fleet_set_settings(fleet, settings);
 	kvw_settings_apply(settings);
 	notify_parts(reload, config);
-	kvw_members_forgive(reload->deps.members);
 	if (kvw_members_set(reload->deps.members, KVW_SOURCE_CONFIG, config->workers,
 		    config->worker_count, &change) != KVW_OK)
 		kvw_error("config", "out of memory: not all workers of the file are known");
+	/* Only now: one that the file does not list any more must not come back for a moment. */
+	kvw_members_forgive(reload->deps.members);
 	return KVW_OK;
 }
 
