@@ -489,6 +489,7 @@ static enum kvw_err start_worker(struct vllm_feed *f, struct vllm_worker *w, FIL
 	w->again_ns = INT64_MAX;
 	w->address_version = atomic_load(&w->worker->address_version);
 	kvw_worker_ip(w->worker, w->host, sizeof(w->host));
+	w->fixed = w->config->events_endpoint[0] != '\0' || !config->kvaware_events_discover;
 	err = configured(w, &list); /* also where the worker is asked first: it must make sense */
 	if (err == KVW_EINVAL)
 		fprintf(errors,
@@ -500,7 +501,6 @@ static enum kvw_err start_worker(struct vllm_feed *f, struct vllm_worker *w, FIL
 	if (err != KVW_OK)
 		return err;
 	kvw_vllm_endpoints_finish(&list);
-	w->fixed = w->config->events_endpoint[0] != '\0' || !config->kvaware_events_discover;
 	if (w->fixed)
 		use_configured(w, "neither kvaware.events.discover nor an endpoint is set");
 	else
