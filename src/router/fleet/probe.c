@@ -2,7 +2,7 @@
  * probe.c - see probe.h.
  *
  * Each worker has three asks (health, models, metrics). An ask owns one curl handle, made again when the
- * worker's addresses change, and one timer; it is either waiting for its timer or running, never both:
+ * worker's addresses or health.path change, and one timer; it is either waiting for its timer or running, never both:
  *
  *   timer fires -> start() gives the handle to curl_loop -> finish() reports to the fleet, sets the timer
  *   again
@@ -42,6 +42,7 @@ struct ask {
 	struct kvw_probe_request request;
 	CURL *easy; /* request.easy; NULL: it is to be made */
 	uint32_t address_version; /* of the worker, when it was made */
+	char *path;               /* owned; with which it was made */
 	struct event *timer;
 	bool running;
 	int64_t started_ns; /* last start */
@@ -276,7 +277,7 @@ static size_t on_body(char *data, size_t size, size_t count, void *arg)
 	return len;
 }
 
-/* The handle, to the addresses that the worker has now. KVW_ENOTFOUND: it has none. */
+/* The handle, to the addresses that the worker has now, with the path in force. KVW_ENOTFOUND: it has none. */
 static enum kvw_err prepare(struct ask *ask)
 {
 	struct kvw_worker *worker = ask->target->worker;
@@ -287,10 +288,14 @@ static enum kvw_err prepare(struct ask *ask)
 						     : "/metrics";
 	enum kvw_err err;
 
-	if (ask->easy != NULL && ask->address_version == version)
+	if (ask->easy != NULL && ask->address_version == version && strcmp(ask->path, path) == 0)
 		return KVW_OK;
 	kvw_probe_request_finish(&ask->request);
 	ask->easy = NULL;
+	free(ask->path);
+	ask->path = strdup(path);
+	if (ask->path == NULL)
+		return KVW_ENOMEM;
 	err = kvw_probe_request_init(&ask->request, config, worker, path);
 	if (err != KVW_OK)
 		return err;
@@ -408,6 +413,7 @@ static void finish_target(struct target *target)
 		if (ask->timer != NULL)
 			event_free(ask->timer);
 		free(ask->body);
+		free(ask->path);
 	}
 	kvw_worker_let_go(target->worker);
 	free(target);

@@ -318,6 +318,18 @@ START_TEST(a_healthy_worker_is_read_whole)
 }
 END_TEST
 
+START_TEST(another_path_is_probed_after_a_reload)
+{
+	static char other[] = "/metrics";
+
+	config.health_metrics_interval_ms = 3600 * 1000;
+	start();
+	await(&calls.good, 2);
+	config.health_path = other;
+	await(&server.metrics_asked, 4);
+}
+END_TEST
+
 START_TEST(without_a_key_none_is_sent)
 {
 	start();
@@ -489,6 +501,7 @@ int main(void)
 	tcase_add_checked_fixture(tcase, setup, teardown);
 	tcase_set_timeout(tcase, 120);
 	tcase_add_test(tcase, a_healthy_worker_is_read_whole);
+	tcase_add_test(tcase, another_path_is_probed_after_a_reload);
 	tcase_add_test(tcase, without_a_key_none_is_sent);
 	tcase_add_test(tcase, a_bad_status_is_a_failure);
 	tcase_add_test(tcase, a_redirect_is_not_followed);
