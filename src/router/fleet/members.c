@@ -273,6 +273,15 @@ static void on_tick(evutil_socket_t fd, short what, void *arg)
 	(void)kvw_fleet_reap(members->fleet);
 }
 
+/* Metrics show this one of its URL, and none that leaves. */
+static void show_alone(struct kvw_members *members, struct kvw_worker *worker)
+{
+	for (struct place *place = members->leaving; place != NULL; place = place->next)
+		if (strcmp(place->worker->url, worker->url) == 0)
+			atomic_store(&place->worker->hidden, true);
+	atomic_store(&worker->hidden, false);
+}
+
 static bool join(struct kvw_members *members, struct member *member,
 	const struct kvw_worker_config *config, char *why, size_t room)
 {
@@ -291,6 +300,7 @@ static bool join(struct kvw_members *members, struct member *member,
 		return false;
 	}
 	member->refused = false;
+	show_alone(members, worker);
 	kvw_fleet_bar(members->fleet, worker, KVW_BARRED_DRAINING, member->rests);
 	kvw_fleet_start_slowly(members->fleet, worker);
 	if (members->prober != NULL && kvw_prober_add(members->prober, worker) != KVW_OK)
@@ -369,7 +379,6 @@ static void settle(struct kvw_members *members, struct member *member,
 		return;
 	}
 	if (member->place != NULL) {
-		atomic_store(&member->place->worker->hidden, true);
 		retire(members, member, false);
 		if (join(members, member, config, why, sizeof(why)))
 			change->changed++;
@@ -380,6 +389,7 @@ static void settle(struct kvw_members *members, struct member *member,
 	member->place = call_back(members, member->url, config);
 	if (member->place != NULL) {
 		kvw_fleet_bar(members->fleet, member->place->worker, KVW_BARRED_DRAINING, member->rests);
+		show_alone(members, member->place->worker);
 		kvw_info("fleet", "worker stays url=%s", member->url);
 		if (!kvw_worker_config_equal(&member->place->worker->config, config))
 			take_models(members, member->place->worker, config);

@@ -291,6 +291,39 @@ START_TEST(members_are_shown_with_those_that_leave)
 }
 END_TEST
 
+/* The slots whose worker metrics show, as digits. */
+static const char *shown(void)
+{
+	static char text[16];
+	size_t len = 0;
+
+	for (size_t i = 0; i < fleet->count; i++) {
+		const struct kvw_worker *worker = kvw_fleet_worker(fleet, i);
+
+		if (worker != NULL && !worker->hidden)
+			text[len++] = (char)('0' + i);
+	}
+	text[len] = '\0';
+	return text;
+}
+
+START_TEST(metrics_show_one_worker_of_each_url)
+{
+	say(KVW_SOURCE_CONFIG, "0");
+	await(1);
+	ck_assert_str_eq(shown(), "0");
+	say_with_key(KVW_SOURCE_CONFIG, "0", "b"); /* changed: 0 leaves, 1 is its successor */
+	ck_assert_str_eq(shown(), "1");
+	say(KVW_SOURCE_CONFIG, ""); /* both leave */
+	ck_assert_str_eq(shown(), "1");
+	say(KVW_SOURCE_CONFIG, "0"); /* the older one is called back */
+	ck_assert_str_eq(shown(), "0");
+	say(KVW_SOURCE_CONFIG, "");
+	say_with_key(KVW_SOURCE_CONFIG, "0", "c"); /* listed again with other settings while it leaves */
+	ck_assert_str_eq(shown(), "2");
+}
+END_TEST
+
 int main(void)
 {
 	TCase *tcase = tcase_create("members");
@@ -308,5 +341,6 @@ int main(void)
 	tcase_add_test(tcase, what_the_admin_address_removed_comes_back_with_a_reload);
 	tcase_add_test(tcase, one_that_rests_is_kept_and_works_again);
 	tcase_add_test(tcase, members_are_shown_with_those_that_leave);
+	tcase_add_test(tcase, metrics_show_one_worker_of_each_url);
 	return run_tcase("members", tcase);
 }
