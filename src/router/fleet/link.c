@@ -101,7 +101,7 @@ static enum kvw_err connect_next(struct kvw_link *link)
 	enum kvw_err err = KVW_EIO;
 	int fd = -1;
 
-	while (kvw_worker_address(worker, link->address, &link->to)) {
+	while (kvw_worker_address_from(worker, link->first, link->address, &link->to)) {
 		err = open_socket(link->links->config, &link->to, &fd);
 		if (err != KVW_EIO)
 			break;
@@ -146,6 +146,7 @@ static enum kvw_err link_connect(struct kvw_links *links, struct kvw_worker *wor
 		return KVW_ENOMEM;
 	link->links = links;
 	link->worker = worker;
+	link->first = kvw_worker_first_address(worker);
 	err = connect_next(link);
 	if (err == KVW_ENOMEM && close_one_idle(links))
 		err = connect_next(link);
@@ -183,13 +184,13 @@ enum kvw_err kvw_link_take(struct kvw_links *links, struct kvw_worker *worker, b
 	return KVW_OK;
 }
 
-/* The address refused; another one of the worker's may not. */
+/* The address refused, or says nothing; another one of the worker's may not. */
 static enum kvw_err try_next(struct kvw_link *link)
 {
 	struct sockaddr_storage next;
 	const void *needs = link->io.needs;
 
-	if (!kvw_worker_address(link->worker, link->address + 1, &next))
+	if (!kvw_worker_address_from(link->worker, link->first, link->address + 1, &next))
 		return KVW_EIO;
 	link->address++;
 	kvw_io_close(&link->io, false);
@@ -204,6 +205,10 @@ enum kvw_err kvw_link_connect_result(struct kvw_link *link, int *cause)
 	int error = 0;
 	socklen_t len = sizeof(error);
 
+	/* Whoever else asks: before its event has come, which must not reach the socket to the next address. */
+	if (!link->io.readable && !link->io.writable && !link->io.broken &&
+		kvw_tls_why(&link->io) == NULL)
+		return KVW_EAGAIN;
 	if (getsockopt(link->io.fd, SOL_SOCKET, SO_ERROR, &error, &len) != 0)
 		error = errno;
 	if (error != 0) {
@@ -220,6 +225,11 @@ enum kvw_err kvw_link_connect_result(struct kvw_link *link, int *cause)
 	if (link->address > 0)
 		kvw_worker_address_worked(link->worker, &link->to);
 	return KVW_OK;
+}
+
+bool kvw_link_connect_elsewhere(struct kvw_link *link)
+{
+	return try_next(link) == KVW_EAGAIN;
 }
 
 const char *kvw_link_why(const struct kvw_link *link, int cause)

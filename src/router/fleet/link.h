@@ -30,7 +30,8 @@ struct kvw_link {
 	struct kvw_worker *worker;
 	TAILQ_ENTRY(kvw_link) entry; /* idle list or, closed, the list of those to free */
 	int64_t idle_since_ns;
-	size_t address; /* of the worker's: the one that it connects to */
+	size_t first;   /* of the worker's addresses: with which it began */
+	size_t address; /* counted from that one: to which it connects */
 	struct sockaddr_storage to;
 	bool connected;
 	bool reused; /* had an earlier request */
@@ -71,6 +72,10 @@ enum kvw_err kvw_link_take(struct kvw_links *links, struct kvw_worker *worker, b
 /* On an event of a connecting link. KVW_OK: connected, and the TLS handshake done; KVW_EAGAIN: not yet;
  * KVW_EIO: failed, with *cause an errno. */
 enum kvw_err kvw_link_connect_result(struct kvw_link *link, int *cause) KVW_MUST_CHECK;
+
+/* A connecting link took too long: it begins again with the worker's next address. False: there is none. Not in
+ * an event of the link's. */
+bool kvw_link_connect_elsewhere(struct kvw_link *link);
 
 /* A failure with this errno in words, TLS's own where it was TLS. Borrowed until the link is closed. */
 const char *kvw_link_why(const struct kvw_link *link, int cause);

@@ -193,7 +193,8 @@ const char *kvw_worker_state_name(const struct kvw_worker *worker)
 	return kvw_worker_usable(worker) ? "up" : "ejected after bad answers";
 }
 
-bool kvw_worker_address(struct kvw_worker *worker, size_t nth, struct sockaddr_storage *out)
+bool kvw_worker_address_from(
+	struct kvw_worker *worker, size_t first, size_t nth, struct sockaddr_storage *out)
 {
 	const struct kvw_addresses *list = &worker->addresses;
 	bool there;
@@ -201,9 +202,24 @@ bool kvw_worker_address(struct kvw_worker *worker, size_t nth, struct sockaddr_s
 	pthread_mutex_lock(&worker->address_lock);
 	there = nth < list->count;
 	if (there)
-		*out = list->items[(list->first + nth) % list->count];
+		*out = list->items[(first + nth) % list->count];
 	pthread_mutex_unlock(&worker->address_lock);
 	return there;
+}
+
+size_t kvw_worker_first_address(struct kvw_worker *worker)
+{
+	size_t first;
+
+	pthread_mutex_lock(&worker->address_lock);
+	first = worker->addresses.first;
+	pthread_mutex_unlock(&worker->address_lock);
+	return first;
+}
+
+bool kvw_worker_address(struct kvw_worker *worker, size_t nth, struct sockaddr_storage *out)
+{
+	return kvw_worker_address_from(worker, kvw_worker_first_address(worker), nth, out);
 }
 
 void kvw_worker_address_worked(struct kvw_worker *worker, const struct sockaddr_storage *address)

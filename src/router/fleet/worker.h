@@ -65,7 +65,8 @@ struct kvw_worker {
 	char *authority;       /* host:port as in the Host field; owned */
 	char *path_prefix;     /* "" or "/prefix"; owned */
 	uint32_t first_generation;
-	uint32_t use;          /* how many workers this slot has had; 0: none yet */
+	_Atomic uint32_t use;  /* how many workers this slot has had; 0: none yet. A loop that has let go of it
+	                          may read it late */
 
 	_Atomic uint8_t life;              /* enum kvw_worker_life; the control thread's */
 	_Atomic uint8_t barred;            /* bits of enum kvw_barred */
@@ -149,6 +150,10 @@ const char *kvw_worker_state_name(const struct kvw_worker *worker);
 
 /* Its nth address (from 0), beginning with the one that took a connection last. False: it has no more. */
 bool kvw_worker_address(struct kvw_worker *worker, size_t nth, struct sockaddr_storage *out);
+/* The same, counted from one that kvw_worker_first_address gave, whatever has worked since. */
+bool kvw_worker_address_from(
+	struct kvw_worker *worker, size_t first, size_t nth, struct sockaddr_storage *out);
+size_t kvw_worker_first_address(struct kvw_worker *worker);
 /* This one took a connection. */
 void kvw_worker_address_worked(struct kvw_worker *worker, const struct sockaddr_storage *address);
 /* Its first address as a number, without port, or its host if it has none. */

@@ -340,6 +340,11 @@ static void on_timer(struct kvw_timer *timer, int64_t now_ns)
 		break;
 	case KVW_TIMER_CONNECT:
 		kvw_metrics_add(loop->metrics, KVW_COUNT_TIMEOUT_CONNECT, 1);
+		if (kvw_link_connect_elsewhere(a->link)) {
+			kvw_loop_timer(
+				loop, &x->timer, KVW_TIMER_CONNECT, x->config->timeout_connect_ms);
+			return;
+		}
 		kvw_attempt_failed(a, "timeouts.connect passed");
 		break;
 	case KVW_TIMER_ATTEMPT:

@@ -285,6 +285,98 @@ START_TEST(lack_of_descriptors_is_no_failure_of_the_worker)
 }
 END_TEST
 
+/* The worker's addresses: a port that refuses, then the listener. */
+static void refuse_at_the_first(int *unused)
+{
+	struct sockaddr_storage at[2];
+	struct sockaddr_in *first = (struct sockaddr_in *)&at[0];
+	socklen_t len = sizeof(*first);
+
+	ck_assert(kvw_worker_address(worker, 0, &at[1]));
+	at[0] = at[1];
+	first->sin_port = 0;
+	*unused = socket(AF_INET, SOCK_STREAM, 0); /* bound, and does not listen */
+	ck_assert_int_eq(bind(*unused, (struct sockaddr *)first, sizeof(*first)), 0);
+	ck_assert_int_eq(getsockname(*unused, (struct sockaddr *)first, &len), 0);
+	kvw_fleet_set_addresses(fleet, worker, at, 2);
+}
+
+static struct kvw_link *begin(void)
+{
+	struct kvw_link *link;
+
+	ck_assert_int_eq(kvw_link_take(&links, worker, true, count_event, &events, &link), KVW_OK);
+	return link;
+}
+
+static void await_connection(struct kvw_link *link)
+{
+	enum kvw_err err;
+	int cause;
+
+	while ((err = kvw_link_connect_result(link, &cause)) == KVW_EAGAIN)
+		turn();
+	ck_assert_int_eq(err, KVW_OK);
+}
+
+START_TEST(address_that_worked_for_another_link_is_not_left_out)
+{
+	struct kvw_link *a, *b;
+	int unused;
+
+	refuse_at_the_first(&unused);
+	a = begin();
+	b = begin();
+	await_connection(a);
+	ck_assert_uint_eq(kvw_worker_first_address(worker), 1);
+	await_connection(b); /* its second is the one that works, as it was when it began */
+	kvw_link_close(a);
+	kvw_link_close(b);
+	close(unused);
+}
+END_TEST
+
+START_TEST(event_of_a_refused_address_does_not_reach_the_next_one)
+{
+	struct kvw_link *link;
+	struct pollfd wait;
+	int cause, unused;
+
+	refuse_at_the_first(&unused);
+	link = begin();
+	wait = (struct pollfd){.fd = set.fd, .events = POLLIN};
+	ck_assert_int_eq(poll(&wait, 1, 10000), 1);
+	/* The refusal waits in the set; a client's event makes its request look at the link first. */
+	ck_assert_int_eq(kvw_link_connect_result(link, &cause), KVW_EAGAIN);
+	ck_assert_uint_eq(link->address, 0);
+	await_connection(link);
+	ck_assert_uint_eq(link->address, 1);
+	ck_assert(!link->io.broken);
+	kvw_link_close(link);
+	close(unused);
+}
+END_TEST
+
+START_TEST(address_that_says_nothing_is_left_for_the_next)
+{
+	struct kvw_link *link;
+	int unused;
+
+	refuse_at_the_first(&unused);
+	link = begin();
+	ck_assert(kvw_link_connect_elsewhere(link)); /* its time is over */
+	await_connection(link);
+	ck_assert_uint_eq(kvw_worker_first_address(worker), 1);
+	kvw_link_close(link);
+	link = begin();
+	ck_assert(kvw_link_connect_elsewhere(link));
+	ck_assert(!kvw_link_connect_elsewhere(link));
+	kvw_link_close(link);
+	ck_assert_uint_eq(links.busy_total, 0);
+	close(unused);
+}
+END_TEST
+
 int main(void)
 {
 	TCase *tcase = tcase_create("link");
@@ -301,5 +393,8 @@ int main(void)
 	tcase_add_test(tcase, answer_that_filled_its_read_does_not_cost_the_connection);
 	tcase_add_test(tcase, refused_connection_names_its_cause);
 	tcase_add_test(tcase, lack_of_descriptors_is_no_failure_of_the_worker);
+	tcase_add_test(tcase, address_that_worked_for_another_link_is_not_left_out);
+	tcase_add_test(tcase, event_of_a_refused_address_does_not_reach_the_next_one);
+	tcase_add_test(tcase, address_that_says_nothing_is_left_for_the_next);
 	return run_tcase("link", tcase);
 }
