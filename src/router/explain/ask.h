@@ -4,26 +4,19 @@
 #ifndef KVW_EXPLAIN_ASK_H
 #define KVW_EXPLAIN_ASK_H
 
+#include "admin_client.h"
 #include "explain/options.h"
-#include "kvway/slice.h"
-
-/* What came back. body is owned; free() it. */
-struct kvw_explain_reply {
-	long status; /* of HTTP */
-	char *body;
-	size_t len;
-};
 
 /* POSTs the request to /explain at admin, host:port. KVW_EIO: no answer from there, reported on
  * err. KVW_ENOMEM. */
 enum kvw_err kvw_explain_ask(const char *admin, const struct kvw_explain_options *options,
-	struct kvw_slice request, FILE *err, struct kvw_explain_reply *out) KVW_MUST_CHECK;
+	struct kvw_slice request, FILE *err, struct kvw_admin_reply *out) KVW_MUST_CHECK;
 
 struct kvw_config;
 
 /* The same from a fleet and a strategy made for this call. Nothing is connected to or looked up. */
 enum kvw_err kvw_explain_cold(const struct kvw_config *config,
 	const struct kvw_explain_options *options, struct kvw_slice request,
-	struct kvw_explain_reply *out) KVW_MUST_CHECK;
+	struct kvw_admin_reply *out) KVW_MUST_CHECK;
 
 #endif

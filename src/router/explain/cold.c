@@ -38,7 +38,7 @@ static enum kvw_err take_headers(const struct kvw_explain_options *options, stru
 
 enum kvw_err kvw_explain_cold(const struct kvw_config *config,
 	const struct kvw_explain_options *options, struct kvw_slice request,
-	struct kvw_explain_reply *out)
+	struct kvw_admin_reply *out)
 {
 	struct kvw_strategy *strategy = NULL;
 	struct kvw_fleet *fleet = NULL;
@@ -62,7 +62,7 @@ enum kvw_err kvw_explain_cold(const struct kvw_config *config,
 		err = kvw_explain(&source, &query, kvw_clock_ns(), &answer);
 	}
 	if (err == KVW_OK)
-		*out = (struct kvw_explain_reply){
+		*out = (struct kvw_admin_reply){
 			.status = answer.status, .body = answer.body, .len = answer.len};
 	kvw_fleet_destroy(fleet);
 	if (strategy != NULL)

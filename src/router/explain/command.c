@@ -7,14 +7,12 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "settings/address.h"
 #include "cli.h"
 #include "admin/explain.h"
 #include "explain/ask.h"
 #include "explain/table.h"
 
-#define DEFAULT_ADMIN "127.0.0.1:9090"
-#define READ_STEP     ((size_t)64 << 10)
+#define READ_STEP ((size_t)64 << 10)
 
 /* The whole of `in`, up to a byte more than can be explained. KVW_EIO, KVW_ENOMEM. */
 static enum kvw_err read_all(FILE *in, char **data, size_t *len)
@@ -70,34 +68,24 @@ static enum kvw_explain_status read_request(FILE *in, FILE *err, char **data, si
 	return status;
 }
 
-/* Where the router of this configuration can be reached from here, in text[size]. */
+/* Where the router of this configuration can be reached from here. */
 static enum kvw_explain_status find_admin(
-	const struct kvw_config *config, FILE *err, char *text, size_t size)
+	const struct kvw_config *config, FILE *err, char text[KVW_ADMIN_CLIENT_TEXT])
 {
-	struct kvw_address address;
-
-	if (kvw_address_split(kvw_slice_of(config->admin_listen), &address) != KVW_ADDRESS_OK ||
-		address.port == 0) {
-		fprintf(err,
-			"kvway explain: admin.listen is %s, which does not say on which port; give "
-			"--admin ADDR\n",
-			config->admin_listen);
-		return KVW_EXPLAIN_USAGE;
-	}
-	if (kvw_slice_equal(address.host, KVW_SLICE("0.0.0.0")))
-		address.host = KVW_SLICE("127.0.0.1");
-	else if (kvw_slice_equal(address.host, KVW_SLICE("::")))
-		address.host = KVW_SLICE("::1");
-	(void)snprintf(text, size, address.v6 ? "[%.*s]:%u" : "%.*s:%u", (int)address.host.len,
-		address.host.data, address.port);
-	return KVW_EXPLAIN_OK;
+	if (kvw_admin_client_address(config, text) == KVW_OK)
+		return KVW_EXPLAIN_OK;
+	fprintf(err,
+		"kvway explain: admin.listen is %s, which does not say on which port; give "
+		"--admin ADDR\n",
+		config->admin_listen);
+	return KVW_EXPLAIN_USAGE;
 }
 
 static enum kvw_explain_status get_reply(const struct kvw_explain_options *options,
 	const struct kvw_config *config, struct kvw_slice request, FILE *err,
-	struct kvw_explain_reply *reply)
+	struct kvw_admin_reply *reply)
 {
-	char admin[KVW_ADDRESS_MAX_HOST + 16] = DEFAULT_ADMIN;
+	char admin[KVW_ADMIN_CLIENT_TEXT] = KVW_ADMIN_CLIENT_DEFAULT;
 	enum kvw_explain_status status = KVW_EXPLAIN_OK;
 	enum kvw_err got;
 
@@ -105,7 +93,7 @@ static enum kvw_explain_status get_reply(const struct kvw_explain_options *optio
 		got = kvw_explain_cold(config, options, request, reply);
 	} else {
 		if (config != NULL)
-			status = find_admin(config, err, admin, sizeof(admin));
+			status = find_admin(config, err, admin);
 		if (status != KVW_EXPLAIN_OK)
 			return status;
 		got = kvw_explain_ask(options->admin != NULL ? options->admin : admin, options,
@@ -119,7 +107,7 @@ static enum kvw_explain_status get_reply(const struct kvw_explain_options *optio
 }
 
 static enum kvw_explain_status show(const struct kvw_explain_options *options,
-	const struct kvw_explain_reply *reply, FILE *out, FILE *err)
+	const struct kvw_admin_reply *reply, FILE *out, FILE *err)
 {
 	struct kvw_slice json = {reply->body == NULL ? "" : reply->body, reply->len};
 
@@ -135,7 +123,7 @@ static enum kvw_explain_status show(const struct kvw_explain_options *options,
 int kvw_explain_command(int argc, char **argv, FILE *in, FILE *out, FILE *err)
 {
 	struct kvw_explain_options options;
-	struct kvw_explain_reply reply = {0};
+	struct kvw_admin_reply reply = {0};
 	struct kvw_config *config = NULL;
 	enum kvw_explain_status status;
 	char *request = NULL;

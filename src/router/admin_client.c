@@ -1,0 +1,137 @@
+/*
+ * admin_client.c - see admin_client.h.
+ */
+#include "admin_client.h"
+
+#include <curl/curl.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "settings/address.h"
+
+#define CONNECT_MS 3000L
+#define ANSWER_MS  60000L
+#define ANSWER_MAX ((size_t)64 << 20)
+
+static size_t take_bytes(char *data, size_t size, size_t count, void *arg)
+{
+	struct kvw_admin_reply *reply = arg;
+	size_t n = size * count;
+	char *grown;
+
+	if (n > ANSWER_MAX - reply->len)
+		return 0;
+	grown = realloc(reply->body, reply->len + n + 1);
+	if (grown == NULL)
+		return 0;
+	memcpy(grown + reply->len, data, n);
+	reply->body = grown;
+	reply->len += n;
+	return n;
+}
+
+static bool add_header(struct curl_slist **list, const char *line)
+{
+	struct curl_slist *grown = curl_slist_append(*list, line);
+
+	if (grown != NULL)
+		*list = grown;
+	return grown != NULL;
+}
+
+static bool add_headers(struct curl_slist **list, const struct kvw_admin_question *question)
+{
+	bool added = add_header(list, "Content-Type: application/json") &&
+		     add_header(list, "Expect:"); /* do not ask first */
+
+	for (size_t i = 0; added && i < question->header_count; i++)
+		added = add_header(list, question->headers[i]);
+	return added;
+}
+
+static void set_options(CURL *easy, const struct kvw_admin_question *question)
+{
+	long answer_ms = question->answer_ms > 0 ? question->answer_ms : ANSWER_MS;
+
+	curl_easy_setopt(easy, CURLOPT_NOPROXY, "*");
+	curl_easy_setopt(easy, CURLOPT_NOSIGNAL, 1L);
+	curl_easy_setopt(easy, CURLOPT_CONNECTTIMEOUT_MS, CONNECT_MS);
+	curl_easy_setopt(easy, CURLOPT_TIMEOUT_MS, answer_ms);
+	if (strcmp(question->method, "GET") == 0)
+		return;
+	curl_easy_setopt(easy, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)question->body.len);
+	curl_easy_setopt(easy, CURLOPT_POSTFIELDS, question->body.len == 0 ? "" : question->body.data);
+	curl_easy_setopt(easy, CURLOPT_CUSTOMREQUEST, question->method);
+}
+
+enum kvw_err kvw_admin_client_ask(const char *admin, const struct kvw_admin_question *question, char *why,
+	struct kvw_admin_reply *out)
+{
+	struct kvw_admin_reply reply = {0};
+	struct curl_slist *headers = NULL;
+	char *url = NULL;
+	CURL *easy = curl_easy_init();
+	CURLcode code;
+	enum kvw_err err = KVW_ENOMEM;
+
+	why[0] = '\0';
+	if (easy == NULL)
+		goto out;
+	if (asprintf(&url, "http://%s%s", admin, question->target) < 0) {
+		url = NULL;
+		goto out;
+	}
+	if (!add_headers(&headers, question))
+		goto out;
+	set_options(easy, question);
+	curl_easy_setopt(easy, CURLOPT_URL, url);
+	curl_easy_setopt(easy, CURLOPT_HTTPHEADER, headers);
+	curl_easy_setopt(easy, CURLOPT_WRITEFUNCTION, take_bytes);
+	curl_easy_setopt(easy, CURLOPT_WRITEDATA, &reply);
+	curl_easy_setopt(easy, CURLOPT_ERRORBUFFER, why);
+	code = curl_easy_perform(easy);
+	if (code == CURLE_OK) {
+		curl_easy_getinfo(easy, CURLINFO_RESPONSE_CODE, &reply.status);
+		*out = reply;
+		reply.body = NULL;
+		err = KVW_OK;
+	} else if (code != CURLE_OUT_OF_MEMORY) {
+		if (why[0] == '\0')
+			(void)snprintf(why, CURL_ERROR_SIZE, "%s", curl_easy_strerror(code));
+		err = KVW_EIO;
+	}
+out:
+	free(reply.body);
+	curl_slist_free_all(headers);
+	free(url);
+	if (easy != NULL)
+		curl_easy_cleanup(easy);
+	return err;
+}
+
+enum kvw_err kvw_admin_client_address(
+	const struct kvw_config *config, char text[KVW_ADMIN_CLIENT_TEXT])
+{
+	struct kvw_address address;
+
+	if (kvw_address_split(kvw_slice_of(config->admin_listen), &address) != KVW_ADDRESS_OK ||
+		address.port == 0)
+		return KVW_EINVAL;
+	if (kvw_slice_equal(address.host, KVW_SLICE("0.0.0.0")))
+		address.host = KVW_SLICE("127.0.0.1");
+	else if (kvw_slice_equal(address.host, KVW_SLICE("::")))
+		address.host = KVW_SLICE("::1");
+	(void)snprintf(text, KVW_ADMIN_CLIENT_TEXT, address.v6 ? "[%.*s]:%u" : "%.*s:%u",
+		(int)address.host.len, address.host.data, address.port);
+	return KVW_OK;
+}
+
+char *kvw_admin_client_encode(const char *text)
+{
+	char *escaped = curl_easy_escape(NULL, text, 0), *copy = NULL;
+
+	if (escaped != NULL)
+		copy = strdup(escaped);
+	curl_free(escaped);
+	return copy;
+}

@@ -1,0 +1,48 @@
+/*
+ * admin_client.h - how the commands of kvway ask a running router: HTTP to its admin address.
+ *
+ * Proxies named in the environment are not used: the admin address is private. Call it before other threads start:
+ * libcurl initialises itself here.
+ */
+#ifndef KVW_ADMIN_CLIENT_H
+#define KVW_ADMIN_CLIENT_H
+
+#include <stdio.h>
+
+#include "config/config.h"
+#include "kvway/err.h"
+#include "kvway/slice.h"
+
+#define KVW_ADMIN_CLIENT_DEFAULT "127.0.0.1:9090"
+#define KVW_ADMIN_CLIENT_TEXT    280 /* room for an address */
+
+/* Borrowed. */
+struct kvw_admin_question {
+	const char *method; /* "GET" */
+	const char *target; /* "/workers/10.0.0.1%3A8000", percent-encoded */
+	struct kvw_slice body;
+	const char *const *headers; /* "Name: value" */
+	size_t header_count;
+	long answer_ms; /* how long the answer may take; 0: a minute */
+};
+
+/* What came back. body is owned; free() it. */
+struct kvw_admin_reply {
+	long status; /* of HTTP */
+	char *body;
+	size_t len;
+};
+
+/* KVW_EIO: no answer from there, *why (of CURL_ERROR_SIZE) says why. KVW_ENOMEM. */
+enum kvw_err kvw_admin_client_ask(const char *admin, const struct kvw_admin_question *question, char *why,
+	struct kvw_admin_reply *out) KVW_MUST_CHECK;
+
+/* Where the router of this configuration can be reached from here. KVW_EINVAL: its admin.listen does not say
+ * on which port. */
+enum kvw_err kvw_admin_client_address(
+	const struct kvw_config *config, char text[KVW_ADMIN_CLIENT_TEXT]) KVW_MUST_CHECK;
+
+/* `text` for a part of a target, percent-encoded; free() it. NULL: out of memory. */
+char *kvw_admin_client_encode(const char *text);
+
+#endif
