@@ -89,7 +89,8 @@ static void print_usage(FILE *out)
 	      "  kvway check -c FILE --diff RUNNING          what a reload from RUNNING would change\n"
 	      "  kvway [--listen ADDR] --worker URL ...      run without a file\n"
 	      "  kvway render --worker URL ...               the file that flags, or a file, amount to\n"
-	      "  kvway explain < request.json                which worker would get it, and why\n",
+	      "  kvway explain < request.json                which worker would get it, and why\n"
+	      "  kvway workers                               those of a running router; add, drain, remove\n",
 		out);
 }
 
@@ -132,7 +133,7 @@ static void print_help(FILE *out)
 		fprintf(out, "  %-24s %s\n", kvw_strategies[i]->name, kvw_strategies[i]->help);
 	fputs("\nWhile it runs:\n"
 	      "  http://127.0.0.1:9090/health, /ready and /metrics answer on the admin address.\n"
-	      "  kvway explain asks there too; kvway explain --help says how.\n"
+	      "  kvway explain and kvway workers ask there too; their --help says how.\n"
 	      "  SIGTERM lets running requests finish, then exits 0; a second one exits at once.\n"
 	      "\nExit status: 0 all is well, 1 mistakes in the configuration or no start, 2 wrong usage,\n"
 	      "3 `check --diff` found a difference that needs a restart.\n"
@@ -276,7 +277,7 @@ static void read_options(struct reader *r, int argc, char **argv)
 	}
 }
 
-/* Words that are no flags: at most one of `check` and `render`; `explain` was seen before. */
+/* Words that are no flags: at most one of `check` and `render`; `explain` and `workers` were seen before. */
 static void read_words(struct reader *r, int argc, char **argv)
 {
 	static const char *const words[] = {
@@ -296,9 +297,10 @@ static void read_words(struct reader *r, int argc, char **argv)
 		kvw_suggest_offer(&near, "check", "check");
 		kvw_suggest_offer(&near, "render", "render");
 		kvw_suggest_offer(&near, "explain", "explain");
+		kvw_suggest_offer(&near, "workers", "workers");
 		fprintf(r->err,
 			"kvway: found `%s`, expected flags, one of the words `check` and `render`, or "
-			"`explain` in front",
+			"`explain` or `workers` in front",
 			argv[i]);
 		if (near.best != NULL)
 			fprintf(r->err, "; did you mean `%s`?", near.best);
@@ -434,6 +436,8 @@ enum kvw_cli_action kvw_cli_parse(int argc, char **argv, FILE *out, FILE *err, s
 	*cli = (struct kvw_cli){.status = KVW_CLI_OK};
 	if (argc > 1 && strcmp(argv[1], "explain") == 0)
 		return KVW_CLI_EXPLAIN;
+	if (argc > 1 && strcmp(argv[1], "workers") == 0)
+		return KVW_CLI_WORKERS;
 	r.workers = calloc((size_t)argc + 1, sizeof(*r.workers));
 	if (r.workers == NULL) {
 		fputs("kvway: out of memory\n", err);

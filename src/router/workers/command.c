@@ -1,0 +1,235 @@
+/*
+ * command.c - see command.h. Each verb is one request to the admin address.
+ */
+#include "workers/command.h"
+
+#include <curl/curl.h>
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "admin_client.h"
+#include "cli.h"
+#include "workers/options.h"
+#include "workers/table.h"
+
+#define BODY_MOST ((size_t)1 << 20) /* as the router takes */
+#define SPARE_MS  10000L            /* that an answer may take longer than the wait */
+
+/* The request that a verb becomes. */
+struct request {
+	struct kvw_admin_question question;
+	char *target, *body; /* owned */
+};
+
+static void release(struct request *request)
+{
+	free(request->target);
+	free(request->body);
+}
+
+/* /workers/ID and what follows. NULL: out of memory. */
+static char *target_of(const char *id, const char *rest)
+{
+	char *coded = kvw_admin_client_encode(id), *target = NULL;
+
+	if (coded != NULL && asprintf(&target, "/workers/%s%s", coded, rest) < 0)
+		target = NULL;
+	free(coded);
+	return target;
+}
+
+/* The workers of `add`: one as an object, several as a list. */
+static char *add_body(const struct kvw_workers_options *options)
+{
+	json_t *list = json_array(), *models = json_array();
+	char *text;
+
+	for (size_t i = 0; i < options->model_count; i++)
+		json_array_append_new(models, json_string(options->models[i]));
+	for (size_t i = 0; i < options->name_count; i++) {
+		json_t *worker = json_pack("{s:s}", "url", options->names[i]);
+
+		if (options->model_count > 0)
+			json_object_set(worker, "models", models);
+		json_array_append_new(list, worker);
+	}
+	text = json_dumps(json_array_size(list) == 1 ? json_array_get(list, 0) : list, JSON_COMPACT);
+	json_decref(models);
+	json_decref(list);
+	return text;
+}
+
+/* All of `in`, with a NUL behind it. NULL: it cannot be read, or is too long. */
+static char *read_body(FILE *in)
+{
+	char *text = malloc(BODY_MOST + 2);
+	size_t len = text == NULL ? 0 : fread(text, 1, BODY_MOST + 1, in);
+
+	if (text == NULL || ferror(in) || len > BODY_MOST) {
+		free(text);
+		return NULL;
+	}
+	text[len] = '\0';
+	return text;
+}
+
+static char *weight_body(const char *number)
+{
+	char *text;
+
+	return asprintf(&text, "{\"weight\":%s}", number) < 0 ? NULL : text;
+}
+
+static char *drain_target(const struct kvw_workers_options *options)
+{
+	char rest[64];
+
+	(void)snprintf(rest, sizeof(rest), "/drain?wait=%lldms%s", (long long)options->wait_ms,
+		options->remove ? "&remove=true" : "");
+	return target_of(options->names[0], rest);
+}
+
+/* False: *body or *target could not be made. */
+static bool make_request(const struct kvw_workers_options *options, FILE *in, struct request *r)
+{
+	bool from_in = options->verb == KVW_WORKERS_ADD && strcmp(options->names[0], "-") == 0;
+	bool wants_body = false;
+
+	r->question.method = "POST";
+	switch (options->verb) {
+	case KVW_WORKERS_LIST:
+		r->question.method = "GET";
+		r->target = strdup("/workers");
+		break;
+	case KVW_WORKERS_ADD:
+		r->target = strdup("/workers");
+		r->body = from_in ? read_body(in) : add_body(options);
+		wants_body = true;
+		break;
+	case KVW_WORKERS_DRAIN:
+		r->question.answer_ms = (long)options->wait_ms + SPARE_MS;
+		r->target = drain_target(options);
+		break;
+	case KVW_WORKERS_UNDRAIN:
+		r->target = target_of(options->names[0], "/undrain");
+		break;
+	case KVW_WORKERS_REMOVE:
+		r->question.method = "DELETE";
+		r->target = target_of(options->names[0], options->now ? "?now=true" : "");
+		break;
+	case KVW_WORKERS_WEIGHT:
+		r->question.method = "PATCH";
+		r->target = target_of(options->names[0], "");
+		r->body = weight_body(options->names[1]);
+		wants_body = true;
+		break;
+	}
+	r->question.target = r->target;
+	r->question.body = kvw_slice_of(r->body);
+	return r->target != NULL && (!wants_body || r->body != NULL);
+}
+
+static bool is_drained(struct kvw_slice json)
+{
+	json_t *root = json_loadb(json.data, json.len, 0, NULL);
+	bool drained = json_is_true(json_object_get(root, "drained"));
+
+	json_decref(root);
+	return drained;
+}
+
+static enum kvw_workers_status show(const struct kvw_workers_options *options,
+	const struct kvw_admin_reply *reply, FILE *out, FILE *err)
+{
+	struct kvw_slice json = {reply->body == NULL ? "" : reply->body, reply->len};
+	bool good = reply->status >= 200 && reply->status < 300;
+
+	if (options->json) {
+		fwrite(json.data, 1, json.len, out);
+		if (json.len > 0 && json.data[json.len - 1] != '\n')
+			fputc('\n', out);
+	}
+	if (!good || (!options->json && kvw_workers_table_print(json, out) != KVW_OK)) {
+		kvw_workers_error_print(reply->status, json, err);
+		return KVW_WORKERS_FAILED;
+	}
+	if (options->verb == KVW_WORKERS_DRAIN && options->wait != NULL && !is_drained(json)) {
+		fprintf(err, "kvway workers: %s still has requests after %s\n", options->names[0],
+			options->wait);
+		return KVW_WORKERS_FAILED;
+	}
+	return KVW_WORKERS_OK;
+}
+
+/* Where to ask, in admin. */
+static enum kvw_workers_status find_admin(
+	const struct kvw_workers_options *options, FILE *err, char admin[KVW_ADMIN_CLIENT_TEXT])
+{
+	struct kvw_config *config = NULL;
+	enum kvw_workers_status status = KVW_WORKERS_OK;
+
+	(void)snprintf(admin, KVW_ADMIN_CLIENT_TEXT, "%s",
+		options->admin != NULL ? options->admin : KVW_ADMIN_CLIENT_DEFAULT);
+	if (options->config == NULL)
+		return KVW_WORKERS_OK;
+	if (kvw_cli_load_file(options->config, err, &config) != KVW_OK)
+		return KVW_WORKERS_FAILED;
+	if (kvw_admin_client_address(config, admin) != KVW_OK) {
+		fprintf(err,
+			"kvway workers: admin.listen is %s, which does not say on which port; give "
+			"--admin ADDR\n",
+			config->admin_listen);
+		status = KVW_WORKERS_USAGE;
+	}
+	kvw_config_destroy(config);
+	return status;
+}
+
+static enum kvw_workers_status ask(
+	const char *admin, const struct request *request, FILE *err, struct kvw_admin_reply *reply)
+{
+	char why[CURL_ERROR_SIZE];
+
+	switch (kvw_admin_client_ask(admin, &request->question, why, reply)) {
+	case KVW_OK:
+		return KVW_WORKERS_OK;
+	case KVW_EIO:
+		fprintf(err,
+			"kvway workers: no kvway answers on %s: %s\n"
+			"Is it running? --admin ADDR or -c FILE say where.\n",
+			admin, why);
+		return KVW_WORKERS_UNREACHABLE;
+	default:
+		fputs("kvway workers: out of memory\n", err);
+		return KVW_WORKERS_FAILED;
+	}
+}
+
+int kvw_workers_command(int argc, char **argv, FILE *in, FILE *out, FILE *err)
+{
+	struct kvw_workers_options options;
+	struct kvw_admin_reply reply = {0};
+	struct request request = {0};
+	char admin[KVW_ADMIN_CLIENT_TEXT];
+	enum kvw_workers_status status;
+
+	if (!kvw_workers_options_parse(argc, argv, out, err, &options, &status))
+		return (int)status;
+	status = find_admin(&options, err, admin);
+	if (status != KVW_WORKERS_OK)
+		return (int)status;
+	if (!make_request(&options, in, &request)) {
+		fputs("kvway workers: the request cannot be made: standard input failed or is above 1 MiB, "
+		      "or out of memory\n",
+			err);
+		status = KVW_WORKERS_FAILED;
+	}
+	if (status == KVW_WORKERS_OK)
+		status = ask(admin, &request, err, &reply);
+	if (status == KVW_WORKERS_OK)
+		status = show(&options, &reply, out, err);
+	free(reply.body);
+	release(&request);
+	return (int)status;
+}

@@ -1,0 +1,13 @@
+/*
+ * command.h - `kvway workers`: the workers of a running router.
+ */
+#ifndef KVW_WORKERS_COMMAND_H
+#define KVW_WORKERS_COMMAND_H
+
+#include <stdio.h>
+
+/* argv[0] is the word `workers`. `in` is read by `add -` alone. Returns the exit status of the program, enum
+ * kvw_workers_status. */
+int kvw_workers_command(int argc, char **argv, FILE *in, FILE *out, FILE *err);
+
+#endif

@@ -1,0 +1,53 @@
+/*
+ * options.h - the command line of `kvway workers`.
+ *
+ * Called once, before any thread is started: getopt_long keeps its state in globals.
+ */
+#ifndef KVW_WORKERS_OPTIONS_H
+#define KVW_WORKERS_OPTIONS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "kvway/err.h"
+
+/* Exit statuses of `kvway workers`. */
+enum kvw_workers_status {
+	KVW_WORKERS_OK = 0,
+	KVW_WORKERS_FAILED = 1,      /* the router refuses it, or a drain took too long */
+	KVW_WORKERS_USAGE = 2,       /* the command line is wrong */
+	KVW_WORKERS_UNREACHABLE = 3, /* no router answers */
+};
+
+enum kvw_workers_verb {
+	KVW_WORKERS_LIST,
+	KVW_WORKERS_ADD,
+	KVW_WORKERS_DRAIN,
+	KVW_WORKERS_UNDRAIN,
+	KVW_WORKERS_REMOVE,
+	KVW_WORKERS_WEIGHT,
+};
+
+#define KVW_WORKERS_MODELS_MAX 64
+
+/* Borrowed from argv. */
+struct kvw_workers_options {
+	enum kvw_workers_verb verb;
+	char **names; /* what stands behind the verb: URLs of ADD, an ID, an ID and a number of WEIGHT */
+	size_t name_count;
+	const char *admin, *config; /* NULL: not given */
+	const char *models[KVW_WORKERS_MODELS_MAX];
+	size_t model_count;
+	const char *wait; /* of DRAIN; NULL: not given */
+	int64_t wait_ms;
+	bool now, remove, json;
+};
+
+/* argv[0] is the word `workers`. False: everything is said, leave with *status. Help goes to out,
+ * complaints to err. argv may be reordered. */
+bool kvw_workers_options_parse(int argc, char **argv, FILE *out, FILE *err,
+	struct kvw_workers_options *options, enum kvw_workers_status *status) KVW_MUST_CHECK;
+
+#endif

@@ -1,0 +1,128 @@
+/*
+ * table.c - see table.h. Text that came over the wire is printed without control characters.
+ */
+#include "workers/table.h"
+
+#include <ctype.h>
+#include <jansson.h>
+#include <string.h>
+
+#define STATE_ROOM 96
+
+static const char *text_of(const json_t *object, const char *key)
+{
+	const char *text = json_string_value(json_object_get(object, key));
+
+	return text != NULL ? text : "";
+}
+
+/* No byte of it can move a terminal's cursor. */
+static void put_text(FILE *out, const char *text, size_t len, int width)
+{
+	for (size_t i = 0; i < len; i++)
+		fputc(iscntrl((unsigned char)text[i]) ? '?' : text[i], out);
+	for (int i = (int)len; i < width; i++)
+		fputc(' ', out);
+}
+
+static void put_number(FILE *out, const json_t *value, int width, int digits, double factor)
+{
+	if (json_is_number(value))
+		fprintf(out, "  %*.*f", width, digits, factor * json_number_value(value));
+	else
+		fprintf(out, "  %*s", width, "-");
+}
+
+/* "draining, leaves in 12 s at most" */
+static void state_text(const json_t *worker, char text[STATE_ROOM])
+{
+	double ms = json_number_value(json_object_get(worker, "leaves_in_ms"));
+
+	if (json_is_true(json_object_get(worker, "leaves")))
+		(void)snprintf(text, STATE_ROOM, "leaves within %.0f s", ms / 1000 + 0.5);
+	else
+		(void)snprintf(text, STATE_ROOM, "%s", text_of(worker, "state"));
+}
+
+static void put_sources(FILE *out, const json_t *list)
+{
+	for (size_t i = 0; i < json_array_size(list); i++) {
+		const char *name = json_string_value(json_array_get(list, i));
+
+		if (i > 0)
+			fputc(',', out);
+		if (name != NULL)
+			put_text(out, name, strlen(name), 0);
+	}
+}
+
+static void put_worker(FILE *out, const json_t *worker, int url_width, int state_width)
+{
+	const json_t *models = json_object_get(worker, "models");
+	const char *url = text_of(worker, "url");
+	char state[STATE_ROOM];
+
+	state_text(worker, state);
+	put_text(out, url, strlen(url), url_width + 2);
+	put_text(out, state, strlen(state), state_width);
+	if (json_is_array(models))
+		fprintf(out, "  %6zu", json_array_size(models));
+	else
+		fprintf(out, "  %6s", "-");
+	put_number(out, json_object_get(worker, "inflight"), 8, 0, 1);
+	put_number(out, json_object_get(worker, "queue_seconds"), 7, 2, 1);
+	put_number(out, json_object_get(worker, "hit_share"), 6, 0, 100);
+	fputs("  ", out);
+	put_sources(out, json_object_get(worker, "sources"));
+	fputc('\n', out);
+}
+
+static void print(FILE *out, const json_t *list)
+{
+	int url_width = (int)strlen("worker"), state_width = (int)strlen("state");
+	char state[STATE_ROOM];
+
+	for (size_t i = 0; i < json_array_size(list); i++) {
+		const json_t *worker = json_array_get(list, i);
+		int url = (int)strlen(text_of(worker, "url"));
+
+		state_text(worker, state);
+		url_width = url > url_width ? url : url_width;
+		state_width = (int)strlen(state) > state_width ? (int)strlen(state) : state_width;
+	}
+	fprintf(out, "%-*s  %-*s  %6s  %8s  %7s  %6s  %s\n", url_width, "worker", state_width, "state",
+		"models", "inflight", "queue s", "hits %", "listed by");
+	for (size_t i = 0; i < json_array_size(list); i++)
+		put_worker(out, json_array_get(list, i), url_width, state_width);
+}
+
+enum kvw_err kvw_workers_table_print(struct kvw_slice json, FILE *out)
+{
+	json_t *root = json_loadb(json.data, json.len, 0, NULL);
+	json_t *list = json_is_object(root) ? json_pack("[O]", root) : json_incref(root);
+	bool good = json_is_array(list);
+
+	for (size_t i = 0; good && i < json_array_size(list); i++)
+		good = *text_of(json_array_get(list, i), "url") != '\0';
+	if (good)
+		print(out, list);
+	json_decref(list);
+	json_decref(root);
+	return good ? KVW_OK : KVW_EPROTO;
+}
+
+void kvw_workers_error_print(long status, struct kvw_slice json, FILE *err)
+{
+	json_t *root = json_loadb(json.data, json.len, 0, NULL);
+	const char *message = text_of(json_object_get(root, "error"), "message");
+
+	fputs("kvway workers: ", err);
+	if (*message != '\0') {
+		put_text(err, message, strlen(message), 0);
+	} else {
+		fprintf(err, "what answers is no kvway with /workers: status %ld, ", status);
+		put_text(err, json.data, json.len < 200 ? json.len : 200, 0);
+	}
+	fputc('\n', err);
+	json_decref(root);
+}
