@@ -26,6 +26,7 @@
 #include "admin/lmcache_http.h"
 #include "admin/reload.h"
 #include "admin/metrics_copy.h"
+#include "admin/openapi.h"
 #include "admin/workers.h"
 #include "base/log.h"
 #include "fleet/discovery/source.h"
@@ -155,6 +156,15 @@ static bool about_workers(struct kvw_admin *admin, struct kvw_conn *conn)
 	return kvw_workers_http(&desk, conn);
 }
 
+static void answer_openapi(struct kvw_conn *conn)
+{
+	if (kvw_admin_http_method(conn, "GET, HEAD"))
+		kvw_conn_answer(conn, &(struct kvw_http_answer){.status = 200,
+					      .type = "application/json",
+					      .body = {kvw_openapi, kvw_openapi_len},
+					      .extra = KVW_SLICE("Cache-Control: no-store\r\n")});
+}
+
 static void on_request(struct kvw_conn *conn, void *arg)
 {
 	struct kvw_admin *admin = arg;
@@ -171,6 +181,10 @@ static void on_request(struct kvw_conn *conn, void *arg)
 		answer_reload(admin, conn);
 		return;
 	}
+	if (kvw_slice_equal(path, KVW_SLICE("/openapi.json"))) {
+		answer_openapi(conn);
+		return;
+	}
 	if (kvw_lmcache_http(admin->lmcache, conn) || about_workers(admin, conn) ||
 		kvw_broadcast_http(admin->broadcaster, conn))
 		return;
@@ -181,7 +195,8 @@ static void on_request(struct kvw_conn *conn, void *arg)
 	err = kvw_admin_answer(admin, path, kvw_clock_ns(), &answer);
 	if (err == KVW_ENOTFOUND) {
 		kvw_admin_http_error(conn, 404, "",
-			"not found; here are /health /ready /metrics /v1/models /explain /reload /workers /broadcast");
+			"not found; here are /health /ready /metrics /v1/models /explain /reload /workers /broadcast "
+			"/openapi.json");
 		return;
 	}
 	if (err != KVW_OK) {
