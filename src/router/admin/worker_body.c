@@ -104,10 +104,10 @@ enum kvw_err kvw_worker_body_read(
 	if (err != KVW_OK)
 		return err;
 	*many = json_is_array(root);
-	if (!*many && !json_is_object(root)) {
+	if (*many ? json_array_size(root) == 0 : !json_is_object(root)) {
 		json_decref(root);
 		return say(why, "found %s, expected a worker such as {\"url\":\"http://HOST:PORT\"}, or a list of them",
-			"another kind of value");
+			*many ? "an empty list" : "another kind of value");
 	}
 	list = *many ? root : json_pack("[o]", root);
 	return load_take(list, *many, out, why);
