@@ -130,6 +130,8 @@ def test_methods_paths_and_parameters_are_strict(pair):
     assert dict(answer.headers)["Allow"] == "GET, HEAD, POST"
     message(call(router, "POST", path, {}), 405)
     message(call(router, "GET", path + "/drain"), 405)
+    message(call(router, "GET", path + "%00"), 404)
+    message(call(router, "GET", path + "%zz"), 404)
     message(call(router, "POST", path + "/eject"), 404)
     assert "found the parameter `nwo`" in message(call(router, "DELETE", path + "?nwo=true"), 400)
     assert "now: found `1`" in message(call(router, "DELETE", path + "?now=1"), 400)
@@ -169,6 +171,13 @@ def test_a_drain_waits_for_the_last_request(workers, kvway):
     thread.join()
     assert got == [200]
     assert call(router, "POST", path + "/undrain").json()["state"] == "up"
+
+
+def test_one_without_requests_is_drained_at_once(pair):
+    worker, router = pair()
+    for query in ("", "?wait=10ms", "?wait=20s"):
+        answer = call(router, "POST", f"/workers/{id_of(worker)}/drain{query}").json()
+        assert answer["drained"] and answer["rests"] and answer["state"] == "draining"
 
 
 def test_a_client_that_gives_up_waiting_leaves_the_drain(workers, kvway):

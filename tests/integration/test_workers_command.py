@@ -34,6 +34,7 @@ def test_list_add_drain_and_remove(workers, kvway):
     assert set(rows(run(router, "add", second.url, "--model", "tiny"))) == {second.url}
     assert "admin" in rows(run(router))[second.url]
     assert "draining" in rows(run(router, "drain", id_of(second), "--wait", "10s"))[second.url]
+    assert "draining" in rows(run(router, "drain", second.url))[second.url]
     assert "draining" not in rows(run(router, "undrain", second.url))[second.url]
     assert "leaves" in rows(run(router, "remove", id_of(second)))[second.url]
     until(lambda: set(rows(run(router))) == {first.url})

@@ -52,7 +52,8 @@ char *kvw_admin_http_decode(struct kvw_slice coded, bool plus)
 		if (from[i] != '%') {
 			*to++ = plus && from[i] == '+' ? ' ' : from[i];
 		} else if (len - i < 3 || !kvw_char_is(from[i + 1], KVW_CHAR_HEX) ||
-			   !kvw_char_is(from[i + 2], KVW_CHAR_HEX)) {
+			   !kvw_char_is(from[i + 2], KVW_CHAR_HEX) ||
+			   (from[i + 1] == '0' && from[i + 2] == '0')) {
 			free(text);
 			return NULL;
 		} else {

@@ -40,7 +40,8 @@ struct kvw_slice kvw_admin_http_path(const struct kvw_head *head);
  * query cannot be read. */
 bool kvw_admin_http_parameter(
 	const struct kvw_head *head, const char *name, char **value) KVW_MUST_CHECK;
-/* %XX decoded, and '+' as a space if `plus`; to be freed. NULL: it cannot be read, or no memory. */
+/* %XX decoded, and '+' as a space if `plus`; to be freed. NULL: it cannot be read (%00 neither), or no
+ * memory. */
 char *kvw_admin_http_decode(struct kvw_slice coded, bool plus);
 
 /* Answers with `body`, which it takes; NULL: 500. extra: at most 400 characters. */

@@ -36,22 +36,28 @@ void kvw_worker_list_finish(struct kvw_worker_list *list)
 	*list = (struct kvw_worker_list){0};
 }
 
-/* host:port of a URL. */
-static struct kvw_slice authority(const char *url)
+/* Where host:port begins in a worker's URL, http:// or https://. */
+static const char *host_of(const char *url)
 {
-	const char *begin = strstr(url, "://");
+	return url + (url[4] == 's' ? sizeof("https://") : sizeof("http://")) - 1;
+}
 
-	begin = begin == NULL ? url : begin + 3;
-	return (struct kvw_slice){begin, strcspn(begin, "/")};
+/* Whether it is this host:port. A list of all workers compares each with each. */
+static bool has_host(const char *url, struct kvw_slice id)
+{
+	const char *host = host_of(url);
+
+	return strncmp(host, id.data, id.len) == 0 && (host[id.len] == '\0' || host[id.len] == '/');
 }
 
 struct kvw_slice kvw_worker_list_id(const struct kvw_worker_list *list, size_t index)
 {
 	const char *url = list->items[index].url;
-	struct kvw_slice own = authority(url);
+	const char *host = host_of(url);
+	const struct kvw_slice own = {host, strcspn(host, "/")};
 
 	for (size_t i = 0; i < list->count; i++)
-		if (i != index && kvw_slice_equal(own, authority(list->items[i].url)) &&
+		if (i != index && has_host(list->items[i].url, own) &&
 			strcmp(url, list->items[i].url) != 0)
 			return kvw_slice_of(url);
 	return own;
@@ -59,7 +65,7 @@ struct kvw_slice kvw_worker_list_id(const struct kvw_worker_list *list, size_t i
 
 static bool is_named(const char *url, struct kvw_slice id, bool whole)
 {
-	return kvw_slice_equal(id, whole ? kvw_slice_of(url) : authority(url));
+	return whole ? kvw_slice_equal(id, kvw_slice_of(url)) : id.len > 0 && has_host(url, id);
 }
 
 /* One that stays before one that leaves before one that is no member any more. */

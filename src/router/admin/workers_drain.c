@@ -89,13 +89,15 @@ static void gone(struct kvw_wait *base)
 	release(drain);
 }
 
+/* Has it nothing to do? Before LEAST_NS that says little, so it is believed at the end of the wait only. */
 static bool is_idle(const struct drain *drain, int64_t now_ns)
 {
 	struct kvw_worker *worker = drain->worker;
 
 	if (worker->use != drain->use || kvw_worker_life(worker) != KVW_WORKER_LIVE)
 		return true;
-	return now_ns - drain->begun_ns >= LEAST_NS && kvw_load_inflight(&worker->load) == 0;
+	return kvw_load_inflight(&worker->load) == 0 &&
+	       (now_ns - drain->begun_ns >= LEAST_NS || now_ns >= drain->until_ns);
 }
 
 static void on_look(evutil_socket_t fd, short what, void *arg)
