@@ -194,11 +194,11 @@ static bool note_passing_state(
 		double ms = (double)(now_ns - slow_since) / (double)KVW_NS_PER_MS;
 		double share = ms / (double)fleet->config->routing_slow_start_ms;
 
-		if (share < 1)
-			item->share = (float)share;
-		else /* over, unless it has begun again meanwhile */
+		if (share >= 1) /* over, unless it has begun again meanwhile */
 			(void)atomic_compare_exchange_strong(
 				&worker->slow_since_ns, &slow_since, 0);
+		else if ((float)share < item->share)
+			item->share = (float)share;
 	}
 	if (full_until != 0 && !item->kv_full)
 		(void)atomic_compare_exchange_strong(&worker->kv_full_until_ns, &full_until, 0);
@@ -273,7 +273,7 @@ static size_t fill(const struct kvw_fleet *fleet, const struct kvw_model_entry *
 			.capacity_tokens =
 				atomic_load_explicit(&worker->capacity_tokens, memory_order_relaxed),
 			.block_size = atomic_load_explicit(&worker->block_size, memory_order_relaxed),
-			.share = 1,
+			.share = atomic_load_explicit(&worker->weight, memory_order_relaxed),
 			.usable = kvw_worker_is_up(worker) && !kvw_worker_is_barred(worker) &&
 				kvw_stall_state(&worker->stall) == KVW_STALL_NONE,
 		};
@@ -459,11 +459,13 @@ enum kvw_err kvw_fleet_set_models(struct kvw_fleet *fleet, struct kvw_worker *wo
 	return kvw_fleet_publish(self);
 }
 
-enum kvw_err kvw_fleet_give_models(
-	struct kvw_fleet *fleet, struct kvw_worker *worker, const struct kvw_strings *models)
+enum kvw_err kvw_fleet_change(
+	struct kvw_fleet *fleet, struct kvw_worker *worker, const struct kvw_worker_config *config)
 {
-	enum kvw_err err = kvw_worker_give_models(worker, models);
+	const struct kvw_strings *models = &config->models;
+	enum kvw_err err = kvw_worker_change(worker, config);
 
+	kvw_fleet_changed(&fleet->changes);
 	if (err != KVW_OK || models->count == 0)
 		return err; /* until it has been asked, what it was said to serve holds */
 	return kvw_fleet_set_models(

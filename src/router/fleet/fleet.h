@@ -158,9 +158,10 @@ void kvw_fleet_set_probe(struct kvw_fleet *fleet, struct kvw_worker *worker, boo
 /* The worker's list from /v1/models (LoRA names too). Copies. */
 enum kvw_err kvw_fleet_set_models(struct kvw_fleet *fleet, struct kvw_worker *worker,
 	const char *const *names, size_t count) KVW_MUST_CHECK;
-/* Other models than the configuration gave it first; none: it is to be asked from now on. Copies. */
-enum kvw_err kvw_fleet_give_models(struct kvw_fleet *fleet, struct kvw_worker *worker,
-	const struct kvw_strings *models) KVW_MUST_CHECK;
+/* Other models (none: it is to be asked from now on) and another weight than it came with; the rest of
+ * config is as it was. Copies. */
+enum kvw_err kvw_fleet_change(struct kvw_fleet *fleet, struct kvw_worker *worker,
+	const struct kvw_worker_config *config) KVW_MUST_CHECK;
 /* Which of these names, that the worker was just said to serve, are LoRA adapters. */
 void kvw_fleet_set_adapters(struct kvw_fleet *fleet, const char *const *names,
 	const bool *adapters, size_t count);

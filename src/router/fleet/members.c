@@ -317,13 +317,14 @@ static bool differ_in_place(const struct kvw_worker_config *a, const struct kvw_
 	struct kvw_worker_config masked = *a;
 
 	masked.models = b->models;
+	masked.weight = b->weight;
 	return kvw_worker_config_equal(&masked, b);
 }
 
-static void take_models(struct kvw_members *members, struct kvw_worker *worker,
+static void change_in_place(struct kvw_members *members, struct kvw_worker *worker,
 	const struct kvw_worker_config *config)
 {
-	if (kvw_fleet_give_models(members->fleet, worker, &config->models) != KVW_OK)
+	if (kvw_fleet_change(members->fleet, worker, config) != KVW_OK)
 		kvw_error("fleet", "out of memory: worker keeps its old models url=%s", worker->url);
 	if (config->models.count == 0 && members->prober != NULL)
 		kvw_prober_hurry(members->prober, worker);
@@ -374,7 +375,7 @@ static void settle(struct kvw_members *members, struct member *member,
 		kvw_worker_config_equal(&member->place->worker->config, config))
 		return;
 	if (member->place != NULL && differ_in_place(&member->place->worker->config, config)) {
-		take_models(members, member->place->worker, config);
+		change_in_place(members, member->place->worker, config);
 		change->changed++;
 		return;
 	}
@@ -392,7 +393,7 @@ static void settle(struct kvw_members *members, struct member *member,
 		show_alone(members, member->place->worker);
 		kvw_info("fleet", "worker stays url=%s", member->url);
 		if (!kvw_worker_config_equal(&member->place->worker->config, config))
-			take_models(members, member->place->worker, config);
+			change_in_place(members, member->place->worker, config);
 		change->joined++;
 	} else if (join(members, member, config, why, sizeof(why))) {
 		change->joined++;

@@ -99,6 +99,7 @@ enum kvw_err kvw_worker_fill(struct kvw_worker *worker, const struct kvw_worker_
 	atomic_store(&worker->models_given, config->models.count > 0);
 	atomic_store(&worker->models_known, config->models.count > 0);
 	atomic_store(&worker->hidden, false);
+	atomic_store(&worker->weight, (float)config->weight);
 	take_literal(worker);
 	worker->use++;
 	worker->first_generation = atomic_load(&worker->generation);
@@ -106,11 +107,11 @@ enum kvw_err kvw_worker_fill(struct kvw_worker *worker, const struct kvw_worker_
 	return KVW_OK;
 }
 
-enum kvw_err kvw_worker_give_models(struct kvw_worker *worker, const struct kvw_strings *models)
+enum kvw_err kvw_worker_change(struct kvw_worker *worker, const struct kvw_worker_config *config)
 {
 	struct kvw_worker_config changed = worker->config, copy;
 
-	changed.models = *models;
+	changed.models = config->models;
 	if (kvw_worker_config_copy(&changed, &copy) != KVW_OK)
 		return KVW_ENOMEM;
 	/* Its other texts stay where they are: others read them. */
@@ -118,7 +119,9 @@ enum kvw_err kvw_worker_give_models(struct kvw_worker *worker, const struct kvw_
 	worker->config.models = copy.models;
 	copy.models = changed.models;
 	kvw_worker_config_release(&copy);
-	atomic_store(&worker->models_given, models->count > 0);
+	worker->config.weight = config->weight;
+	atomic_store(&worker->weight, (float)config->weight);
+	atomic_store(&worker->models_given, config->models.count > 0);
 	return KVW_OK;
 }
 

@@ -54,7 +54,8 @@ struct kvw_worker {
 	struct kvw_load load;  /* own cache lines, first */
 	uint32_t id;           /* its slot */
 
-	/* Fixed while it is LIVE or GONE, but for config.models, which only the control thread reads. */
+	/* Fixed while it is LIVE or GONE, but for config.models and config.weight, which only the control
+	 * thread reads. */
 	struct kvw_worker_config config; /* owned; the URL without trailing slash */
 	const char *url;       /* scheme://host:port[/prefix]; config's */
 	const char *api_key;   /* "" if none; config's */
@@ -76,6 +77,7 @@ struct kvw_worker {
 	                                      and no table that a loop reads from now on lists it */
 	pthread_mutex_t address_lock;      /* guards the next one */
 	struct kvw_addresses addresses;
+	_Atomic float weight;              /* share of an even share of the load; config's */
 	_Atomic uint32_t address_version;  /* grows with each new list */
 
 	_Atomic uint8_t health;            /* enum kvw_health */
@@ -104,9 +106,9 @@ void kvw_worker_destroy(struct kvw_worker *worker); /* NULL is allowed */
 /* Fills a FREE worker, which stays FREE: the caller shows it. A URL that is an address is one at once.
  * KVW_EINVAL: no URL of a worker. */
 enum kvw_err kvw_worker_fill(struct kvw_worker *worker, const struct kvw_worker_config *config) KVW_MUST_CHECK;
-/* Other models than its configuration has; none: it is to be asked. */
-enum kvw_err kvw_worker_give_models(
-	struct kvw_worker *worker, const struct kvw_strings *models) KVW_MUST_CHECK;
+/* Other models (none: it is to be asked) and another weight than its configuration has. */
+enum kvw_err kvw_worker_change(
+	struct kvw_worker *worker, const struct kvw_worker_config *config) KVW_MUST_CHECK;
 /* It is GONE: no more can hold it. */
 void kvw_worker_close(struct kvw_worker *worker);
 /* Of one that is GONE: have they? */

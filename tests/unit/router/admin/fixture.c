@@ -18,10 +18,12 @@ void fixture_init(struct fixture *fixture, uint16_t first_port)
 			first_port + i);
 		fixture->workers[i].url = fixture->urls[i];
 		fixture->workers[i].api_key = nothing;
+		fixture->workers[i].weight = 1;
 	}
 	fixture->config.workers = fixture->workers;
 	fixture->config.worker_count = FIXTURE_WORKERS;
 	fixture->config.admin_listen = any_port;
+	fixture->config.discovery_file = nothing;
 	fixture->config.health_path = health;
 	fixture->config.health_interval_ms = 60000;
 	fixture->config.health_timeout_ms = 2000;
