@@ -138,19 +138,62 @@ static void model_not_found(struct kvw_exchange *x)
 			"the models of some workers are not known yet");
 }
 
+static void park(struct kvw_exchange *x)
+{
+	struct kvw_loop *loop = x->loop;
+
+	kvw_exchange_request_state(x, KVW_REQUEST_PARKED);
+	x->parked_ns = loop->now_ns;
+	TAILQ_INSERT_TAIL(&loop->parked, x, entry);
+	kvw_loop_timer(loop, &x->timer, KVW_TIMER_PARK, PARK_MS);
+}
+
 static void unknown_model(struct kvw_exchange *x)
 {
 	struct kvw_loop *loop = x->loop;
 
 	/* Lists younger than a refresh can be would say the same again. */
-	if (!lists_are_newer(loop, loop->now_ns - PARK_MS * KVW_NS_PER_MS) && want_models(loop)) {
-		kvw_exchange_request_state(x, KVW_REQUEST_PARKED);
-		x->parked_ns = loop->now_ns;
-		TAILQ_INSERT_TAIL(&loop->parked, x, entry);
-		kvw_loop_timer(loop, &x->timer, KVW_TIMER_PARK, PARK_MS);
-	} else {
+	if (!lists_are_newer(loop, loop->now_ns - PARK_MS * KVW_NS_PER_MS) && want_models(loop))
+		park(x);
+	else
 		model_not_found(x);
+}
+
+/* It has just joined: it has not been asked for its models yet, or its name is still looked up. */
+static bool is_newcomer(const struct kvw_worker *worker)
+{
+	unsigned barred = atomic_load_explicit(&worker->barred, memory_order_relaxed);
+
+	return !atomic_load_explicit(&worker->models_known, memory_order_relaxed) &&
+	       kvw_worker_is_up(worker) && (barred & ~(unsigned)KVW_BARRED_NO_ADDRESS) == 0;
+}
+
+/* A reload may replace all workers of a model at once: those before get no new requests, and what the new
+ * ones serve is known in a moment. A request waits for that once. True: it does. */
+static bool await_newcomers(struct kvw_exchange *x)
+{
+	const struct kvw_fleet *fleet = x->loop->fleet;
+
+	if (x->parked_ns != 0)
+		return false;
+	for (size_t i = 0; i < fleet->count; i++) {
+		const struct kvw_worker *worker = kvw_fleet_worker(fleet, i);
+
+		if (worker == NULL || !is_newcomer(worker))
+			continue;
+		(void)want_models(x->loop);
+		park(x);
+		return true;
 	}
+	return false;
+}
+
+static bool any_usable(const struct kvw_fleet_table *table)
+{
+	for (size_t i = 0; i < table->count; i++)
+		if (table->items[i].usable)
+			return true;
+	return false;
 }
 
 static void leave_parked(struct kvw_exchange *x)
@@ -162,8 +205,15 @@ static void leave_parked(struct kvw_exchange *x)
 
 void kvw_request_park_over(struct kvw_exchange *x)
 {
+	struct kvw_model *model;
+	bool known;
+
 	leave_parked(x);
-	model_not_found(x);
+	kvw_fleet_read(x->loop->fleet, x->route.model, &x->loop->candidates, &known, &model);
+	if (known)
+		no_worker(x);
+	else
+		model_not_found(x);
 }
 
 bool kvw_request_unpark(struct kvw_exchange *x)
@@ -173,7 +223,7 @@ bool kvw_request_unpark(struct kvw_exchange *x)
 	bool known;
 
 	kvw_fleet_read(loop->fleet, x->route.model, &loop->candidates, &known, &model);
-	if (known)
+	if (known && any_usable(&loop->candidates))
 		leave_parked(x);
 	else if (lists_are_newer(loop, x->parked_ns))
 		kvw_request_park_over(x);
@@ -335,7 +385,8 @@ static bool pick(struct kvw_exchange *x)
 			return false;
 	} else if (!pick_owner(x, &set) && !pick_trial(x, &set) &&
 		   pick_by_strategy(x, &set) != KVW_OK) {
-		no_worker(x);
+		if (!await_newcomers(x))
+			no_worker(x);
 		return false;
 	}
 	a->decided = true;
