@@ -41,13 +41,14 @@ static void adopt(struct kvw_loop *loop, struct kvw_in_force *in_force)
 	kvw_shared_set_body_most(loop->shared, config->limits_body_memory);
 }
 
-/* Heads of another size, where limits.headers has changed. False: out of memory, nothing has. */
-static bool resize_heads(struct kvw_loop *loop, const struct kvw_config *config)
+/* Room in heads for limits.headers; requests that began when it was more keep theirs. False: out of memory,
+ * nothing has changed. */
+static bool grow_heads(struct kvw_loop *loop, const struct kvw_config *config)
 {
 	struct kvw_head request = {0}, response = {0};
 	size_t fields = (size_t)config->limits_headers;
 
-	if (config->limits_headers == loop->config->limits_headers)
+	if (fields <= loop->head_room)
 		return true;
 	if (kvw_head_init(&request, fields) != KVW_OK || kvw_head_init(&response, fields) != KVW_OK) {
 		kvw_head_finish(&request);
@@ -58,6 +59,7 @@ static bool resize_heads(struct kvw_loop *loop, const struct kvw_config *config)
 	kvw_head_finish(&loop->response_head);
 	loop->request_head = request;
 	loop->response_head = response;
+	loop->head_room = fields;
 	loop->head_owner = NULL; /* whose request it was reads it again when it needs it */
 	return true;
 }
@@ -81,7 +83,7 @@ static void take_new(struct kvw_loop *loop, struct kvw_settings *settings)
 	struct kvw_in_force *before = loop->in_force, *in_force;
 
 	in_force = make(settings, settings->config, settings->strategy);
-	if (in_force == NULL || !resize_heads(loop, in_force->config)) {
+	if (in_force == NULL || !grow_heads(loop, in_force->config)) {
 		if (in_force != NULL)
 			drop(in_force);
 		return; /* out of memory: in the next turn */

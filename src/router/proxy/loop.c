@@ -248,6 +248,7 @@ static enum kvw_err init_memory(struct kvw_loop *loop)
 		kvw_head_init(&loop->request_head, (size_t)config->limits_headers) != KVW_OK ||
 		kvw_head_init(&loop->response_head, (size_t)config->limits_headers) != KVW_OK)
 		return KVW_ENOMEM;
+	loop->head_room = (size_t)config->limits_headers;
 	return KVW_OK;
 }
 

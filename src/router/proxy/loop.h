@@ -90,6 +90,7 @@ struct kvw_loop {
 	struct kvw_head request_head;   /* of head_owner, parsed last */
 	struct kvw_exchange *head_owner; /* whose head request_head shows; NULL: none */
 	struct kvw_head response_head;
+	size_t head_room;               /* fields for which both have room; each request sets its own limit */
 	struct kvw_fleet_table candidates;
 	struct kvw_date_cache date;
 	struct kvw_scan **scans; /* idle ones, made by the settings in force; up to KVW_LOOP_SCANS */

@@ -39,6 +39,7 @@ bool kvw_request_own_head(struct kvw_exchange *x)
 	if (loop->head_owner == x)
 		return true;
 	/* Another request was parsed meanwhile; this one was found good once already. */
+	loop->request_head.field_limit = (size_t)x->config->limits_headers;
 	if (kvw_head_parse_request(&loop->request_head, kvw_exchange_raw_head(x), x->head_len, &error) !=
 		KVW_OK)
 		return false;
@@ -258,6 +259,7 @@ void kvw_request_head(struct kvw_exchange *x)
 	x->feed = (struct kvw_cursor){first, first->begin + (uint32_t)x->head_len};
 	x->attempt.cursor = x->feed;
 	loop->head_owner = NULL; /* whatever comes of it, the head parsed before is gone */
+	loop->request_head.field_limit = (size_t)x->config->limits_headers;
 	if (kvw_head_parse_request(&loop->request_head, kvw_exchange_raw_head(x), x->head_len, &error) !=
 		KVW_OK) {
 		x->close_client = true;

@@ -387,6 +387,7 @@ static size_t feed_head(struct kvw_exchange *x, const char *data, size_t len)
 		}
 		used += end - before;
 		a->partial_from = 0;
+		loop->response_head.field_limit = (size_t)x->config->limits_headers;
 		if (kvw_head_parse_response(
 			    &loop->response_head, head, end, x->head_request, &error) != KVW_OK) {
 			kvw_attempt_failed(&x->attempt, error.message);
