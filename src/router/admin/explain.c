@@ -6,7 +6,7 @@
  * once, where a served request first has the workers asked again.
  *
  * Cost: a scan of the body (three if its path has to be guessed) and what the strategy takes to
- * weigh every worker. Bodies above routing.scan_limit are not looked at, here as there.
+ * weigh every worker. Of bodies above routing.scan_limit only the model's name is looked for, here as there.
  */
 #include "admin/explain.h"
 
@@ -105,6 +105,12 @@ static enum kvw_err understand(struct kvw_explanation *e)
 				(int)(e->target.len < 128 ? e->target.len : 128), e->target.data);
 		if (err != KVW_OK)
 			return err;
+	}
+	if (!e->whole && e->path.prompt) {
+		kvw_scan_reset(e->scan, e->path.api);
+		kvw_scan_fields_only(e->scan);
+		kvw_scan_feed(e->scan, e->query->body.data, config->routing_scan_limit);
+		e->route.model = kvw_scan_model(e->scan);
 	}
 	if (e->query->session.len > 0)
 		e->route.session = e->query->session;

@@ -7,6 +7,7 @@
  * form of every path in the table is short: segments of more than SEGMENT bytes and paths of more
  * than SEGMENTS segments are cut there and can equal none of them.
  */
+#include <stdlib.h>
 #include <string.h>
 
 #include "openai/api_path.h"
@@ -233,6 +234,53 @@ struct kvw_path_info kvw_path_classify(struct kvw_slice target)
 	}
 	info.response_id = response_id(path);
 	return info;
+}
+
+/* Percent-escapes and plus signs, as forms write them; an escape that is none stays. */
+static size_t decode(char *out, struct kvw_slice text)
+{
+	size_t len = 0;
+
+	for (size_t i = 0; i < text.len; i++) {
+		char c = text.data[i];
+
+		if (c == '%' && i + 2 < text.len && hex_value(text.data[i + 1]) >= 0 &&
+			hex_value(text.data[i + 2]) >= 0) {
+			c = (char)(hex_value(text.data[i + 1]) << 4 | hex_value(text.data[i + 2]));
+			i += 2;
+		} else if (c == '+') {
+			c = ' ';
+		}
+		out[len++] = c;
+	}
+	return len;
+}
+
+struct kvw_slice kvw_target_parameter(struct kvw_slice target, struct kvw_slice name)
+{
+	const struct kvw_slice none = {NULL, 0};
+	const char *end = target.data + target.len, *at;
+	char *text;
+
+	at = target.len == 0 ? NULL : memchr(target.data, '?', target.len);
+	while (at != NULL) {
+		const char *next;
+		size_t len;
+
+		at++;
+		next = memchr(at, '&', (size_t)(end - at));
+		len = (size_t)((next == NULL ? end : next) - at);
+
+		if (len > name.len + 1 && at[name.len] == '=' && memcmp(at, name.data, name.len) == 0) {
+			at += name.len + 1;
+			len -= name.len + 1;
+			text = malloc(len);
+			return text == NULL ? none
+					    : (struct kvw_slice){text, decode(text, (struct kvw_slice){at, len})};
+		}
+		at = next;
+	}
+	return none;
 }
 
 const char *kvw_api_name(enum kvw_api api)

@@ -27,6 +27,10 @@ struct kvw_path_info {
  * and repeated or trailing slashes cannot be used to slip past a guard: they are folded first. */
 struct kvw_path_info kvw_path_classify(struct kvw_slice target);
 
+/* The query's first parameter of that name, decoded into memory that the caller frees. Data NULL: there is
+ * none, it is empty, or there is no memory. */
+struct kvw_slice kvw_target_parameter(struct kvw_slice target, struct kvw_slice name);
+
 /* Label text, for example "chat". */
 const char *kvw_api_name(enum kvw_api api);
 

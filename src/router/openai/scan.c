@@ -186,6 +186,20 @@ enum kvw_err kvw_scan_finish(struct kvw_scan *scan, struct kvw_route_request *ou
 	return KVW_OK;
 }
 
+struct kvw_slice kvw_scan_model(const struct kvw_scan *scan)
+{
+	return slot_text(scan, SLOT_MODEL);
+}
+
+bool kvw_scan_goes_on(const struct kvw_scan *scan)
+{
+	if (scan->no_memory || scan->text.no_memory || scan->text.too_many)
+		return false;
+	if (scan->form.state != FORM_NONE)
+		return scan->form.state != FORM_END && scan->form.state != FORM_FAILED;
+	return scan->state != STATE_END && scan->state != STATE_FAILED;
+}
+
 static bool has_setting(const struct kvw_scan *scan, enum setting setting)
 {
 	return scan->settings[setting] != 0;

@@ -7,7 +7,8 @@
  * space and the order of keys do not matter; role, tool, image, model, LoRA name and salt do.
  *
  * A body that is not what its path promises (not JSON, wrong types) is never guessed at:
- * kvw_scan_finish says KVW_EPROTO and the request goes by load; its worker owns the error message.
+ * kvw_scan_finish says KVW_EPROTO and the request goes by load, among the workers of its model if that was
+ * found; its worker owns the error message.
  * A valid body without a prompt, or with one in a form that is not understood (embeddings as the
  * prompt, what a previous response is the beginning of), gives KVW_OK with content_known false.
  *
@@ -58,6 +59,12 @@ void kvw_scan_feed(struct kvw_scan *scan, const char *data, size_t len);
  * KVW_ENOMEM: likewise.
  */
 enum kvw_err kvw_scan_finish(struct kvw_scan *scan, struct kvw_route_request *out) KVW_MUST_CHECK;
+
+/* The model's name, once all of it was fed, even if the rest of the body is missing or broken; len 0: not
+ * found yet. Borrowed until more is fed. */
+struct kvw_slice kvw_scan_model(const struct kvw_scan *scan);
+/* False: nothing will be found in what is fed from now on. */
+bool kvw_scan_goes_on(const struct kvw_scan *scan);
 
 /* How the exact tokens of a prompt can be had. */
 enum kvw_prompt_form {

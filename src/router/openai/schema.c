@@ -100,7 +100,7 @@ bool schema_string_begin(struct kvw_scan *scan)
 		return true;
 	case NODE_SLOT:
 		scan->sink = SINK_SLOT;
-		scan->slots[frame->argument].first = (uint32_t)scan->held.len;
+		scan->slots[frame->argument] = (struct range){(uint32_t)scan->held.len, 0};
 		return true;
 	case NODE_VALUE:
 	case NODE_SETTING:

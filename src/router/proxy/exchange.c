@@ -255,6 +255,8 @@ void kvw_exchange_end(struct kvw_exchange *x, enum kvw_end end)
 		kvw_links_unhold(&loop->links, x->attempt.worker);
 	kvw_exchange_drop_request(x);
 	kvw_chain_clear(&x->in, &loop->blocks);
+	free((char *)x->model_name.data);
+	x->model_name = (struct kvw_slice){NULL, 0};
 	if (loop->head_owner == x)
 		loop->head_owner = NULL;
 	TAILQ_INSERT_TAIL(&loop->ended, x, entry);

@@ -15,7 +15,8 @@
  * kvw_exchange_advance (advance.h) moves an exchange on; the states say what it waits for.
  *
  * A whole request (`whole`) is read to its end before a worker is picked and kept until the first
- * token, so that it can go to another worker. Any other is forwarded while it arrives.
+ * token, so that it can go to another worker. Any other is forwarded while it arrives, a prompt as soon as
+ * its model's name was found, or not within routing.scan_limit.
  *
  * Threads: an exchange and its attempt belong to one loop; all functions on them run there.
  */
@@ -31,7 +32,7 @@
 
 enum kvw_request_state {
 	KVW_REQUEST_READ_HEAD,
-	KVW_REQUEST_READ_BODY,  /* whole requests only */
+	KVW_REQUEST_READ_BODY,  /* whole, or until its model is found */
 	KVW_REQUEST_ROUTING,    /* a worker is to be found: waits for nothing */
 	KVW_REQUEST_PARKED,     /* until the workers' models are known, or for PARK_MS; on loop->parked */
 	KVW_REQUEST_TOKENS,     /* until the prompt's tokens are here, or the time for them has passed */
@@ -87,6 +88,7 @@ struct kvw_exchange {
 	bool keep_alive;          /* of the client */
 	uint8_t client_minor;     /* HTTP/1.minor */
 	bool whole;
+	bool looking; /* not whole: read until the model's name is found, but no further than is scanned */
 	enum kvw_framing framing; /* of the request body */
 	uint64_t content_length;
 	struct kvw_body body;     /* reader of the request body */
@@ -99,7 +101,9 @@ struct kvw_exchange {
 	struct kvw_slice pin; /* the worker that the request names, likewise; empty: none, or it does not count */
 	struct kvw_scan *scan;    /* until a worker is picked; NULL: content not looked at */
 	bool scanned;             /* the body was what its path promises */
-	struct kvw_route_request route; /* borrows from scan */
+	struct kvw_route_request route; /* borrows from scan and model_name */
+	struct kvw_slice model_name; /* owned; what the query or a body that was not scanned to its end says;
+	                                len 0: nothing */
 	uint64_t prompt_units;    /* sum over the chains, for learning */
 	struct kvw_ratio_keys ratio_keys; /* how the prompt begins, for learning */
 	struct kvw_timer timer;   /* connect, attempt, first token, stream idle, park, tokens */

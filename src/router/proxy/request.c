@@ -102,6 +102,8 @@ static void note_head(struct kvw_exchange *x)
 	x->route.api = x->path.api;
 	x->head_session = x->route.session = head_session(x->loop);
 	x->pin = head_pin(x);
+	if (x->path.kind == KVW_PATH_FORWARD)
+		kvw_request_read_query(x);
 	x->watch_usage = x->path.prompt;
 	x->watch_owner = x->path.api == KVW_API_RESPONSES && head->post_method &&
 		x->path.response_id.len == 0;
@@ -165,31 +167,39 @@ static bool refuse_length(struct kvw_exchange *x)
 	return true;
 }
 
-/* Charges what has arrived of a whole request. False: refused, an answer was sent. */
-static bool charge_body(struct kvw_exchange *x)
+/* Charges what has arrived. False: there is no room for it. */
+static bool take_body_memory(struct kvw_exchange *x)
 {
 	uint64_t bytes = x->body_received - x->body_memory;
 
-	if (more_than_body_memory(x, x->body_received))
+	if (!kvw_shared_body_take(x->loop->shared, bytes))
 		return false;
-	if (!kvw_shared_body_take(x->loop->shared, bytes)) {
-		no_body_memory(x);
-		return false;
-	}
 	x->body_memory += bytes;
 	kvw_metrics_gauge(x->loop->metrics, KVW_GAUGE_BODY_BYTES, (int64_t)bytes);
 	return true;
+}
+
+/* Charges what has arrived of a whole request. False: refused, an answer was sent. */
+static bool charge_body(struct kvw_exchange *x)
+{
+	if (more_than_body_memory(x, x->body_received))
+		return false;
+	if (take_body_memory(x))
+		return true;
+	no_body_memory(x);
+	return false;
 }
 
 static void choose_mode(struct kvw_exchange *x)
 {
 	const struct kvw_head *head = &x->loop->request_head;
 
-	x->whole = x->path.prompt && head->post_method &&
-		(head->json || x->path.api == KVW_API_AUDIO) &&
-		x->framing != KVW_FRAME_NONE &&
-		x->content_length <= x->config->routing_scan_limit;
-	if (x->whole)
+	bool prompt = x->path.prompt && head->post_method &&
+		      (head->json || x->path.api == KVW_API_AUDIO) && x->framing != KVW_FRAME_NONE;
+
+	x->whole = prompt && x->content_length <= x->config->routing_scan_limit;
+	x->looking = prompt && !x->whole;
+	if (prompt)
 		kvw_request_scan_begin(x);
 }
 
@@ -281,7 +291,8 @@ void kvw_request_head(struct kvw_exchange *x)
 			send_continue(x);
 		kvw_loop_timer(loop, &x->client->timer, KVW_TIMER_BODY, loop->config->timeout_body_ms);
 	}
-	kvw_exchange_request_state(x, x->whole ? KVW_REQUEST_READ_BODY : KVW_REQUEST_ROUTING);
+	kvw_exchange_request_state(
+		x, x->whole || x->looking ? KVW_REQUEST_READ_BODY : KVW_REQUEST_ROUTING);
 	if (x->whole && x->body.done)
 		whole_complete(x);
 }
@@ -292,15 +303,23 @@ bool kvw_request_wants_bytes(const struct kvw_exchange *x)
 {
 	if (x->body.done || x->response_state >= KVW_RESPONSE_DONE)
 		return false;
-	return x->whole || x->body_received - x->attempt.body_sent < x->config->limits_high_water;
+	return x->whole || x->looking || x->body_received - x->attempt.body_sent < x->config->limits_high_water;
 }
 
 /* The body outgrew what is read whole: route on what is known and stream the rest. */
 static void stream_after_all(struct kvw_exchange *x)
 {
-	x->whole = false;
+	x->whole = x->looking = false;
+	kvw_request_keep_model(x);
 	kvw_request_scan_release(x);
 	kvw_exchange_request_state(x, KVW_REQUEST_ROUTING);
+}
+
+/* Is the model's name to be looked for in more of the body? */
+static bool looks_on(struct kvw_exchange *x)
+{
+	return x->scan != NULL && kvw_scan_model(x->scan).len == 0 && kvw_scan_goes_on(x->scan) &&
+	       x->body_received <= x->config->routing_scan_limit && take_body_memory(x);
 }
 
 static void body_refused(struct kvw_exchange *x, enum kvw_err err)
@@ -339,8 +358,12 @@ void kvw_request_body(struct kvw_exchange *x)
 	}
 	if (x->whole && x->body_received > x->body_memory && !charge_body(x))
 		return;
-	if (x->body.done) {
+	if (x->body.done)
 		body_complete(x);
+	if (x->looking) {
+		if (!looks_on(x))
+			stream_after_all(x);
+	} else if (x->body.done) {
 		if (x->whole)
 			whole_complete(x);
 	} else if (x->whole && x->body_received > x->config->routing_scan_limit) {

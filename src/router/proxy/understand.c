@@ -8,6 +8,9 @@
  */
 #include "proxy/understand.h"
 
+#include <stdlib.h>
+#include <string.h>
+
 /* A scan that served a huge prompt is not worth keeping. */
 #define SCAN_KEPT_BYTES ((size_t)256 << 10)
 
@@ -50,10 +53,28 @@ void kvw_request_scan_begin(struct kvw_exchange *x)
 	if (x->scan == NULL)
 		return;
 	kvw_scan_reset(x->scan, x->path.api);
-	if (x->strategy->ops->prepare < KVW_PREPARE_CONTENT)
+	if (x->strategy->ops->prepare < KVW_PREPARE_CONTENT || x->looking)
 		kvw_scan_fields_only(x->scan);
-	if (x->loop->sources != NULL)
+	if (x->loop->sources != NULL && !x->looking)
 		kvw_scan_keep_ids(x->scan);
+}
+
+void kvw_request_read_query(struct kvw_exchange *x)
+{
+	x->model_name = kvw_target_parameter(x->target, KVW_SLICE("model"));
+	x->route.model = x->model_name;
+}
+
+void kvw_request_keep_model(struct kvw_exchange *x)
+{
+	struct kvw_slice found = x->scan == NULL ? (struct kvw_slice){NULL, 0} : kvw_scan_model(x->scan);
+	char *copy = found.len == 0 ? NULL : malloc(found.len);
+
+	if (copy == NULL)
+		return;
+	memcpy(copy, found.data, found.len);
+	free((char *)x->model_name.data);
+	x->model_name = (struct kvw_slice){copy, found.len};
 }
 
 /* Units of all chains together, for learning bytes per token; 0 where there is nothing to learn. */
@@ -76,6 +97,10 @@ void kvw_request_scan_finish(struct kvw_exchange *x)
 	if (x->scan == NULL)
 		return;
 	x->scanned = kvw_scan_finish(x->scan, &x->route) == KVW_OK;
+	if (!x->scanned)
+		kvw_request_keep_model(x);
+	if (x->route.model.len == 0)
+		x->route.model = x->model_name;
 	if (x->head_session.len > 0)
 		x->route.session = x->head_session;
 	x->prompt_units = units_of(&x->route);
@@ -88,7 +113,8 @@ void kvw_request_scan_release(struct kvw_exchange *x)
 	give_back(x, x->scan);
 	x->scan = NULL;
 	/* What the scan lent. */
-	x->route = (struct kvw_route_request){.api = x->path.api, .session = x->head_session};
+	x->route = (struct kvw_route_request){
+		.api = x->path.api, .session = x->head_session, .model = x->model_name};
 }
 
 static void feed_again(void *arg, const char *data, size_t len)

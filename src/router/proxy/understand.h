@@ -11,8 +11,14 @@ void kvw_request_scan_begin(struct kvw_exchange *x);
 /* The whole body was fed: fills x->route. */
 void kvw_request_scan_finish(struct kvw_exchange *x);
 
-/* Gives the scan back; x->route then knows no more than the head. */
+/* Gives the scan back; x->route then knows no more than the head and x->model_name. */
 void kvw_request_scan_release(struct kvw_exchange *x);
+
+/* Without a scan: the model that the query names. */
+void kvw_request_read_query(struct kvw_exchange *x);
+
+/* The scan ends before the body: what it has found of the model's name outlives it. */
+void kvw_request_keep_model(struct kvw_exchange *x);
 
 /* Before another pick: fills x->route again from the body that was kept. */
 void kvw_request_scan_again(struct kvw_exchange *x);

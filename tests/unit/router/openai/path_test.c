@@ -2,6 +2,7 @@
  * path_test.c - what paths mean, and that no spelling slips past a guard.
  */
 #include <check.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "openai/api_path.h"
@@ -119,6 +120,32 @@ START_TEST(id_of_a_response)
 }
 END_TEST
 
+static const struct {
+	const char *target, *value; /* value NULL: none */
+} queries[] = {
+	{"/p?model=m", "m"},
+	{"/p?a=b&model=m&model=n", "m"},
+	{"http://h:1/p?model=a%2fb+c%20d", "a/b c d"},
+	{"/p?model=%zz%4", "%zz%4"},
+	{"/p?model=?&x", "?"},
+	{"/p", NULL},
+	{"/p?", NULL},
+	{"/p?model", NULL},
+	{"/p?model=", NULL},
+	{"/p?models=m&xmodel=m&MODEL=m", NULL},
+	{"/model=m", NULL},
+	{"", NULL},
+};
+
+START_TEST(parameter_of_a_query)
+{
+	struct kvw_slice value = kvw_target_parameter(kvw_slice_of(queries[_i].target), KVW_SLICE("model"));
+
+	ck_assert(kvw_slice_equal(value, kvw_slice_of(queries[_i].value)));
+	free((char *)value.data);
+}
+END_TEST
+
 START_TEST(every_api_has_a_name)
 {
 	for (int a = 0; a < KVW_API_COUNT; a++) {
@@ -141,6 +168,7 @@ int main(void)
 	tcase_add_loop_test(tc, path, 0, COUNT(paths));
 	tcase_add_test(tc, paths_that_empty_the_cache);
 	tcase_add_loop_test(tc, id_of_a_response, 0, COUNT(ids));
+	tcase_add_loop_test(tc, parameter_of_a_query, 0, COUNT(queries));
 	tcase_add_test(tc, every_api_has_a_name);
 	return run_tcase("openai-path", tc);
 }

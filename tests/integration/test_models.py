@@ -1,0 +1,201 @@
+"""A model that is known is obeyed: only workers that serve it get the request, however it says so."""
+
+import json
+
+import pytest
+
+from rig.client import CHAT, COMPLETIONS, Client, ask, chat_body
+from rig.router import settle
+from rig.wait import until
+
+AUDIO = "/v1/audio/transcriptions"
+JSON = ("Content-Type", "application/json")
+FORM = ("Content-Type", "multipart/form-data; boundary=XbX")
+SMALL = {"routing.scan_limit": "64KiB", "routing.strategy": "roundrobin"}
+LONG = b"a" * 200_000
+
+
+def pair_of(workers, kvway, config=None):
+    one, two = workers(1, models=["one"])[0], workers(1, models=["two"])[0]
+    return one, two, kvway([one, two], {**SMALL, **(config or {})})
+
+
+def field(name, value):
+    return b'--XbX\r\nContent-Disposition: form-data; name="%s"\r\n\r\n%s\r\n' % (name, value)
+
+
+def json_first(model):
+    return b'{"model": "%s", "prompt": "%s"}' % (model, LONG)
+
+
+def json_later(model):
+    """As the OpenAI SDK writes it: the model behind the prompt, here still within the limit."""
+    return b'{"prompt": "%s", "model": "%s", "user": "%s"}' % (LONG[:40_000], model, LONG)
+
+
+def broken_json(model):
+    return b'{"model": "%s", "prompt": oops}' % model
+
+
+def cut_json(model):
+    return b'{"model": "%s", "prompt": "and then' % model
+
+
+def deep_json(model):
+    return b'{"model": "%s", "prompt": "x", "more": %s1%s}' % (model, b"[" * 200, b"]" * 200)
+
+
+def form_first(model):
+    return field(b"model", model) + field(b"file", LONG) + b"--XbX--\r\n"
+
+
+def small_form(model):
+    return field(b"file", b"RIFF") + field(b"model", model) + b"--XbX--\r\n"
+
+
+def cut_form(model):
+    return field(b"model", model) + field(b"file", b"RIFF")
+
+
+# name: path, content type, body of a model, may it go in chunks
+SHAPES = {
+    "above the limit": (COMPLETIONS, JSON, json_first),
+    "above the limit, the model behind the prompt": (COMPLETIONS, JSON, json_later),
+    "broken behind the model": (COMPLETIONS, JSON, broken_json),
+    "cut behind the model": (COMPLETIONS, JSON, cut_json),
+    "deeper than is followed": (COMPLETIONS, JSON, deep_json),
+    "a small form": (AUDIO, FORM, small_form),
+    "a form above the limit": (AUDIO, FORM, form_first),
+    "a form without its end": (AUDIO, FORM, cut_form),
+    "the query of a path that is unknown": ("/v1/else?a=b&model={}", JSON, lambda model: b"{}"),
+    "the query where the body has none": (COMPLETIONS + "?model={}", JSON, lambda model: b'{"prompt": "x"}'),
+}
+
+
+def send(router, shape, model, chunked):
+    path, kind, make = SHAPES[shape]
+    body = make(model.encode())
+    pieces = [body[i : i + 20_000] for i in range(0, len(body), 20_000)]
+    with Client(router.port) as client:
+        if chunked:
+            return client.ask("POST", path.format(model), [kind], chunks=pieces), body
+        return client.ask("POST", path.format(model), [kind], body), body
+
+
+@pytest.mark.parametrize("chunked", [False, True])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_only_its_workers_get_it(workers, kvway, shape, chunked):
+    one, two, router = pair_of(workers, kvway)
+    for _ in range(6):
+        answer, body = send(router, shape, "two", chunked)
+        assert answer.status == 200
+        assert two.requests[-1].body == body
+    assert not one.requests
+    router.wait_idle()
+
+
+@pytest.mark.parametrize("chunked", [False, True])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_an_unknown_one_is_told(workers, kvway, shape, chunked):
+    one, two, router = pair_of(workers, kvway)
+    answer, _ = send(router, shape, "three", chunked)
+    assert answer.status == 404
+    assert "`three` does not exist" in answer.json()["error"]["message"]
+    assert not one.requests and not two.requests
+    router.wait_idle()
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_no_other_worker_gets_it_when_its_own_fail(workers, kvway, shape):
+    one, two, router = pair_of(workers, kvway)
+    two.stop()
+    answer, _ = send(router, shape, "two", False)
+    assert answer.status in (502, 503)
+    assert not one.requests
+    id_ = two.url.removeprefix("http://")
+    until(lambda: ask(router.admin_port, "GET", f"/workers/{id_}").json()["state"] == "down")
+    answer, _ = send(router, shape, "two", False)
+    assert answer.status == 503 and answer.headers.get("retry-after")
+    assert not one.requests
+
+
+def test_an_unknown_one_waits_for_the_lists(workers, kvway):
+    """As elsewhere: a model that has just been loaded is asked for, not refused."""
+    one, two, router = pair_of(workers, kvway, {"health.models_interval": "1h"})
+    settle(1.1)  # lists younger than that are not read again
+    two.models.append("new")
+    answer, _ = send(router, "above the limit", "new", False)
+    assert answer.status == 200 and two.requests and not one.requests
+
+
+def test_a_name_behind_the_limit_is_not_known(workers, kvway):
+    """Nothing is read further for its sake: the worker says what it does not serve."""
+    one, two, router = pair_of(workers, kvway)
+    body = b'{"prompt": "%s", "model": "two"}' % LONG
+    for _ in range(4):
+        assert router.ask("POST", COMPLETIONS, [JSON], body).status == 200
+    assert len(one.requests) == len(two.requests) == 2
+
+
+def test_a_long_body_goes_on_as_soon_as_its_model_is_known(workers, kvway):
+    one, two, router = pair_of(workers, kvway)
+    two.read_body = False
+    started = []
+    two.script = lambda ex: (started.append(ex), ex.read_body(), ex.respond(200, body=b"{}"))
+    body = json_first(b"two")
+    with Client(router.port) as client:
+        client.send_head("POST", COMPLETIONS, [JSON, ("Content-Length", str(len(body)))])
+        client.send(body[:1000])
+        until(lambda: started)
+        client.send(body[1000:])
+        assert client.read("POST").status == 200
+    assert two.requests[-1].body == body and not one.requests
+
+
+def test_one_that_waits_for_its_model_holds_its_memory_and_no_more(workers, kvway):
+    one, two, router = pair_of(workers, kvway, {"limits.body_memory": "1MiB", "routing.scan_limit": "512KiB"})
+    with Client(router.port) as first, Client(router.port) as second:
+        for client in (first, second):
+            client.send_head("POST", COMPLETIONS, [JSON, ("Content-Length", str(4 << 20))])
+            client.send(b'{"prompt": "' + b"x" * 399_988)
+        until(lambda: router.metric("kvway_body_bytes") == 800_000)
+        # a third finds no room: it is not refused, its model is not looked for any longer
+        body = b'{"prompt": "%s", "model": "two"}' % (b"x" * 600_000)
+        assert router.ask("POST", COMPLETIONS, [JSON], body).status == 200
+    until(lambda: router.metric("kvway_body_bytes") == 0)
+
+
+def test_a_query_does_not_outvote_the_body(workers, kvway):
+    one, two, router = pair_of(workers, kvway)
+    for _ in range(4):
+        assert router.ask("POST", CHAT + "?model=one", body=chat_body(model="two")).status == 200
+    assert len(two.requests) == 4 and not one.requests
+
+
+@pytest.mark.parametrize("query", ["?model=", "?model", "?models=one", "?xmodel=one"])
+def test_queries_that_name_no_model(workers, kvway, query):
+    one, two, router = pair_of(workers, kvway)
+    for _ in range(2):
+        assert router.ask("GET", "/v1/else" + query).status == 200
+    assert one.requests and two.requests
+
+
+def test_a_query_is_decoded(workers, kvway):
+    spaced = workers(1, models=["org/a b"])[0]
+    other = workers(1, models=["c"])[0]
+    router = kvway([spaced, other], SMALL)
+    for query in ("?model=org%2Fa+b", "?model=org/a%20b", "?x=1&model=org%2fa%20b&model=c"):
+        for _ in range(2):
+            assert router.ask("GET", "/v1/else" + query).status == 200
+    assert not other.requests
+    assert router.ask("GET", "/v1/else?model=org/a%20b%00").status == 404
+
+
+def test_explain_says_the_same(workers, kvway):
+    one, two, router = pair_of(workers, kvway)
+    for body in (json_first(b"two"), json_later(b"two")):
+        said = ask(router.admin_port, "POST", f"/explain?path={COMPLETIONS}", [JSON], body)
+        assert said.status == 200
+        assert said.json()["worker"] == two.url, said.body
+    assert json.loads(ask(router.admin_port, "POST", f"/explain?path={COMPLETIONS}", [JSON],
+                          json_first(b"three")).body)["error"]
