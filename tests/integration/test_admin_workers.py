@@ -112,7 +112,9 @@ def test_a_change_keeps_what_is_not_given(pair):
     path = f"/workers/{id_of(worker)}"
     answer = call(router, "PATCH", path, {"models": ["a", "b"]})
     assert answer.status == 200 and answer.json()["models"] == ["a", "b"]
+    assert call(router, "PATCH", path, {"weight": 0.5}).json()["weight"] == 0.5
     assert call(router, "PATCH", path, {"api_key": "secret"}).status == 200
+    assert shown(router, worker)["weight"] == 0.5
     assert shown(router, worker)["models"] == ["a", "b"]
     assert "secret" not in call(router, "GET", "/workers").body.decode()
     assert call(router, "PATCH", path, {"models": None}).status == 200

@@ -51,6 +51,15 @@ def test_add_takes_json(pair, workers):
     assert done.returncode == 1 and "the body is not JSON" in done.stderr
 
 
+def test_a_weight(pair):
+    worker, router = pair()
+    assert set(rows(run(router, "weight", id_of(worker), "0.25"))) == {worker.url}
+    (shown,) = json.loads(run(router, "--json").stdout)
+    assert shown["weight"] == 0.25 and shown["state"] == "up"
+    done = run(router, "weight", id_of(worker), "2")
+    assert done.returncode == 1 and "weight: found `2`, expected" in done.stderr
+
+
 def test_the_router_in_a_file(pair):
     worker, router = pair()
     done = subprocess.run([PROGRAM, "workers", "-c", router.config_path], text=True, capture_output=True,

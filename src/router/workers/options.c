@@ -69,7 +69,7 @@ static void print_help(FILE *out)
 	      "  kvway workers drain ID [--wait 30s]    no new requests; waits until the last has ended\n"
 	      "  kvway workers undrain ID               new requests again\n"
 	      "  kvway workers remove ID [--now]        drain it, then forget it\n"
-	      "  kvway workers weight ID NUMBER         its share of the load, where the router has weights\n"
+	      "  kvway workers weight ID 0.1            so much of an even share of the load, 0.01 to 1\n"
 	      "\n"
 	      "ID is a worker's host:port, as the list shows it, or its whole URL.\n"
 	      "\n"
