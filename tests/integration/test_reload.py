@@ -60,7 +60,7 @@ def named(worker):
 
 
 class Crowd:
-    """Clients that stream answers, one after the other, until they are told to stop."""
+    """Clients that stream answers, one after the other, until they are asked to stop."""
 
     def __init__(self, router, count, model):
         self.router, self.model = router, model

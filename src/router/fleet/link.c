@@ -205,7 +205,7 @@ enum kvw_err kvw_link_connect_result(struct kvw_link *link, int *cause)
 	int error = 0;
 	socklen_t len = sizeof(error);
 
-	/* Whoever else asks: before its event has come, which must not reach the socket to the next address. */
+	/* A call before its event has come: that must not reach the socket to the next address. */
 	if (!link->io.readable && !link->io.writable && !link->io.broken &&
 		kvw_tls_why(&link->io) == NULL)
 		return KVW_EAGAIN;
