@@ -307,3 +307,30 @@ def test_what_still_runs_when_drain_worker_has_passed(workers, kvway):
     gate.set()
     router.wait_idle()
     until(lambda: leaving(router) == 1, 5, "one worker")
+
+
+def test_a_worker_in_the_slot_of_one_that_was_tried(workers, kvway):
+    """A request failed on the first worker, waits on the second, and is moved to the third."""
+    gate = threading.Event()
+    first, second, third = workers(3)
+    first.script = lambda ex: ex.respond(503, body=b"later")
+    second.script = lambda ex: gate.wait(20)
+    router = kvway([first, second], {"drain.worker": "100ms", "routing.strategy": "roundrobin", "retry.budget": 1})
+    file = File(router)
+    with Client(router.port) as client:
+        client.send_request("POST", CHAT, body=chat_body())
+        second.wait_requests(1)
+        if not first.paths().count(CHAT):  # it began with the second: once more
+            client.close()
+            client = Client(router.port)
+            client.send_request("POST", CHAT, body=chat_body())
+            second.wait_requests(2)
+        file.take(workers=[second.url])
+        until(lambda: leaving(router) == 1, 5, "one worker")
+        until(lambda: f"worker has left url={first.url}" in router.log(), 5, "a free slot")
+        file.take(workers=[second.url, third.url])
+        file.take(workers=[third.url])
+        assert client.read().status == 200
+        client.close()
+    gate.set()
+    router.wait_idle()

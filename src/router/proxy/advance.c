@@ -91,8 +91,10 @@ static void note_tried(struct kvw_exchange *x, const char *why)
 	size_t len = strlen(x->tried_text), room = sizeof(x->tried_text) - len;
 	char *end = x->tried_text + len;
 
-	if (x->tried_count < KVW_TRIED_MAX)
-		x->tried[x->tried_count++] = x->attempt.worker->id;
+	if (x->tried_count < KVW_TRIED_MAX) {
+		x->tried[x->tried_count] = x->attempt.worker->id;
+		x->tried_use[x->tried_count++] = x->attempt.worker->use;
+	}
 	if (kvw_exchange_names_workers(x))
 		(void)snprintf(end, room, "%s%s: %s", len == 0 ? "" : "; ", x->attempt.worker->url, why);
 	else

@@ -149,6 +149,7 @@ struct kvw_exchange {
 	char owner_text[KVW_OWNER_PREFIX]; /* the answer's first bytes; owner_len of them */
 	char beginning[48];                /* the first of a stream's; beginning_len of them */
 	uint32_t tried[KVW_TRIED_MAX];     /* tried_count workers */
+	uint32_t tried_use[KVW_TRIED_MAX]; /* of the slot then: another worker may be in it since */
 	/* For the client: "url: why; url: why", or "one: why; another: why"; empty while tried_count is 0 */
 	char tried_text[384];
 };

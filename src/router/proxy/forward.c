@@ -247,7 +247,8 @@ static void drop_tried(const struct kvw_exchange *x, struct kvw_fleet_table *tab
 		bool tried = false;
 
 		for (uint32_t t = 0; t < x->tried_count && !tried; t++)
-			tried = x->tried[t] == items[i].id;
+			tried = x->tried[t] == items[i].id &&
+				x->tried_use[t] == x->loop->fleet->workers[items[i].id]->use;
 		if (tried)
 			continue;
 		usable = usable || items[i].usable;
