@@ -52,20 +52,51 @@ static int compare_entries(const void *a, const void *b)
 		((const struct kvw_model_entry *)b)->model->name);
 }
 
-static struct kvw_model_entry *entry_get(struct kvw_fleet_view *view, struct kvw_model *model)
+/* The models of a list; false: out of memory. */
+static bool find_models(struct kvw_fleet *fleet, struct kvw_model_list *list)
 {
-	struct kvw_model_entry *grown;
+	if (list->models != NULL || list->count == 0)
+		return true;
+	list->models = calloc(list->count, sizeof(struct kvw_model *));
+	for (size_t i = 0; list->models != NULL && i < list->count; i++) {
+		list->models[i] = model_get(fleet, list->names[i]);
+		if (list->models[i] != NULL)
+			continue;
+		free(list->models);
+		list->models = NULL;
+	}
+	return list->models != NULL;
+}
 
-	for (size_t i = 0; i < view->model_count; i++)
-		if (view->models[i].model == model)
-			return &view->models[i];
-	grown = realloc(view->models, (view->model_count + 1) * sizeof(*grown));
-	if (grown == NULL)
-		return NULL;
-	view->models = grown;
-	memset(&grown[view->model_count], 0, sizeof(*grown));
-	grown[view->model_count].model = model;
-	return &grown[view->model_count++];
+/* Of each model that some worker has said it serves: workers that do now, in the order of indices. */
+static enum kvw_err fill_entries(struct fleet *self, struct kvw_fleet_view *view)
+{
+	struct kvw_fleet *fleet = &self->base;
+	size_t kept = 0;
+
+	for (size_t w = 0; w < fleet->count; w++)
+		if (kvw_fleet_worker(fleet, w) != NULL && !find_models(fleet, &self->lists[w]))
+			return KVW_ENOMEM;
+	view->models = calloc(fleet->model_total + 1, sizeof(view->models[0]));
+	if (view->models == NULL)
+		return KVW_ENOMEM;
+	for (size_t w = 0; w < fleet->count; w++) {
+		const struct kvw_model_list *list = &self->lists[w];
+
+		if (kvw_fleet_worker(fleet, w) == NULL)
+			continue;
+		for (size_t i = 0; i < list->count; i++) {
+			struct kvw_model_entry *entry = &view->models[list->models[i]->index];
+
+			entry->model = list->models[i];
+			entry->workers[w / 64] |= UINT64_C(1) << (w % 64);
+		}
+	}
+	for (size_t i = 0; i < fleet->model_total; i++)
+		if (view->models[i].model != NULL)
+			view->models[kept++] = view->models[i];
+	view->model_count = kept;
+	return KVW_OK;
 }
 
 enum kvw_err kvw_fleet_publish(struct fleet *self)
@@ -77,23 +108,15 @@ enum kvw_err kvw_fleet_publish(struct fleet *self)
 
 	if (view == NULL)
 		return KVW_ENOMEM;
+	if (fill_entries(self, view) != KVW_OK) {
+		kvw_fleet_view_free(view);
+		return KVW_ENOMEM;
+	}
 	for (size_t w = 0; w < fleet->count; w++) {
 		const struct kvw_worker *worker = kvw_fleet_worker(fleet, w);
 
-		if (worker == NULL)
-			continue;
-		any = true;
-		all_known = all_known && atomic_load(&worker->models_known);
-		for (size_t i = 0; i < self->lists[w].count; i++) {
-			struct kvw_model *model = model_get(fleet, self->lists[w].names[i]);
-			struct kvw_model_entry *entry = model == NULL ? NULL : entry_get(view, model);
-
-			if (entry == NULL) {
-				kvw_fleet_view_free(view);
-				return KVW_ENOMEM;
-			}
-			entry->workers[w / 64] |= UINT64_C(1) << (w % 64);
-		}
+		any = any || worker != NULL;
+		all_known = all_known && (worker == NULL || atomic_load(&worker->models_known));
 	}
 	view->all_known = any && all_known;
 	if (view->model_count > 0)
@@ -111,13 +134,13 @@ void kvw_model_list_clear(struct kvw_model_list *list)
 	for (size_t i = 0; i < list->count; i++)
 		free(list->names[i]);
 	free(list->names);
-	list->names = NULL;
-	list->count = 0;
+	free(list->models);
+	*list = (struct kvw_model_list){0};
 }
 
 enum kvw_err kvw_model_list_copy(struct kvw_model_list *list, const char *const *names, size_t count)
 {
-	struct kvw_model_list copy = {calloc(count + 1, sizeof(char *)), 0};
+	struct kvw_model_list copy = {.names = calloc(count + 1, sizeof(char *))};
 
 	if (copy.names == NULL)
 		return KVW_ENOMEM;

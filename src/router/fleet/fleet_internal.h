@@ -10,6 +10,7 @@
 /* What one worker serves, as the control thread remembers it to rebuild views. */
 struct kvw_model_list {
 	char **names;
+	struct kvw_model **models; /* [count] of these names, once a view has needed them; NULL before */
 	size_t count;
 };
 
