@@ -19,6 +19,7 @@
 
 #define TICK_MS        50
 #define LEAST_LEAVE_NS (100 * KVW_NS_PER_MS) /* until no loop picks it any more from an older table */
+#define GONE_PER_TICK  100                   /* removals at most: the thread has others to answer */
 
 /* A worker in the fleet. One that leaves may have a successor of the same URL. */
 struct place {
@@ -245,13 +246,14 @@ static void remove_place(struct kvw_members *members, struct place *place)
 	place_destroy(place);
 }
 
-/* Removes those that have nothing more to do, or no more time. */
+/* Removes those that have nothing more to do, or no more time; many of them tick by tick. */
 static void let_leave(struct kvw_members *members)
 {
 	struct place **link = &members->leaving, *place;
 	int64_t now_ns = kvw_clock_ns();
+	size_t removed = 0;
 
-	while ((place = *link) != NULL) {
+	while ((place = *link) != NULL && removed < GONE_PER_TICK) {
 		bool idle = kvw_load_inflight(&place->worker->load) == 0;
 
 		if (now_ns - place->leaves_ns < LEAST_LEAVE_NS || (!idle && now_ns < place->until_ns)) {
@@ -260,6 +262,7 @@ static void let_leave(struct kvw_members *members)
 		}
 		*link = place->next;
 		remove_place(members, place);
+		removed++;
 	}
 }
 
