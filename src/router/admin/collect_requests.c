@@ -211,6 +211,17 @@ static void add_server(
 	}
 }
 
+/* Most pairs of a worker and a model have never met. */
+static bool have_met(const struct kvw_metrics *metrics, size_t slot, size_t model)
+{
+	for (size_t i = 0; i < metrics->loops; i++)
+		if (atomic_load_explicit(
+			    &metrics->shards[i].server_cells[slot * KVW_MODEL_SLOTS + model],
+			    memory_order_relaxed) != NULL)
+			return true;
+	return false;
+}
+
 /* Writes what the metric at hand shows of one worker and model. labels has server and model set
  * and room for one more. */
 typedef void server_writer(
@@ -231,8 +242,11 @@ static void each_server(struct kvw_collect *collect, server_writer *write)
 		for (size_t model = 0; model < KVW_MODEL_SLOTS; model++) {
 			bool named = model == 0 || (model <= KVW_MODELS_NAMED &&
 							   metrics->models[model - 1] != NULL);
-			struct server_sum sum = {0};
+			struct server_sum sum;
 
+			if (!have_met(metrics, slot, model))
+				continue;
+			sum = (struct server_sum){0};
 			add_server(metrics, slot, model, named ? &sum : &other);
 			labels[1].value = kvw_model_label(metrics, model);
 			if (sum.seen)
