@@ -12,6 +12,7 @@ import lib_engine  # noqa: E402
 import lib_events  # noqa: E402
 import lib_evict  # noqa: E402
 import lib_fleet  # noqa: E402
+import lib_fleet_change  # noqa: E402
 import lib_gpu  # noqa: E402
 import lib_l2  # noqa: E402
 import lib_pick  # noqa: E402
@@ -46,6 +47,7 @@ BENCHES = {
     "engine": (lib_engine.bench_engine, lib_engine.TARGETS),
     "tables": (lib_tables.bench_tables, lib_tables.TARGETS),
     "fleet": (lib_fleet.bench_fleet, lib_fleet.TARGETS),
+    "fleet-change": (lib_fleet_change.bench_fleet_change, lib_fleet_change.TARGETS),
 }
 NEED_TRACE = ("trace", "replay", "routers", "evict", "fleet")
 NEED_ENGINE = ("engine",)
@@ -58,6 +60,7 @@ DEFAULTS = {
     "replay": {"workers": [8]},
     "tables": {"speed": 20.0},
     "fleet": {"speed": 12.0, "requests": 2000},
+    "fleet-change": {"seconds": 4.0},
     "sim-agree": {"speed": 8.0},
 }
 
@@ -99,6 +102,9 @@ benchmarks:
            lists every assumption and varies one at a time, a plot of each table; --table NAME for one
   fleet    a trace (TRACE=FILE) through kvway to 8 simulated workers with real tiers: what routing, tiers and
            both are worth; a worker and the Redis master killed in the middle; --only value, --only faults
+  fleet-change  64 streaming clients while the fleet changes: reloads twice a second, 1,000 workers that join by one
+           reload and leave again, 100 changes a second by /workers; fails if a request is dropped; --only
+           reload, join or admin
   all      all of them (trace, routers, replay, evict and fleet only if TRACE is set, engine if
            KVW_ENGINE_VENV is)
 
@@ -152,8 +158,10 @@ def parse(argv):
     parser.add_argument("--scenario", metavar="NAME",
                         help="replay, evict: a made workload instead of a trace, or `all` of them")
     parser.add_argument("--only", choices=[*lib_cache.PARTS, *lib_l2.PARTS, *lib_engine.PARTS,
-                                           *lib_fleet.PARTS],
-                        help="cache, l2, engine, fleet: this part")
+                                           *lib_fleet.PARTS, *lib_fleet_change.PARTS],
+                        help="cache, l2, engine, fleet, fleet-change: this part")
+    parser.add_argument("--models-given", type=int, default=0, metavar="N",
+                        help="fleet-change: each worker has N models in the file; 0: they are asked")
     parser.add_argument("--quick", action="store_true", help="engine: two rounds, to see that it works")
     parser.add_argument("--tokens", type=int, nargs="+", help="engine: lengths of prompts (1000 4000 8000)")
     parser.add_argument("--small", action="store_true", help="l2, tables, fleet: next to nothing, to see that it works")
