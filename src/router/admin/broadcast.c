@@ -13,6 +13,7 @@
 
 #include "admin/http.h"
 #include "admin/worker_id.h"
+#include "base/clock.h"
 #include "fleet/curl_loop.h"
 #include "fleet/probe_request.h"
 
@@ -144,9 +145,9 @@ static bool set_request(struct call *call)
 	       add_header(call, cast->type) && add_header(call, "Expect:");
 }
 
-static void bar(struct call *call, bool asleep)
+static void said_sleep(struct call *call, bool asleep)
 {
-	kvw_fleet_bar(call->cast->broadcaster->fleet, call->worker, KVW_BARRED_ASLEEP, asleep);
+	kvw_fleet_said_sleep(call->cast->broadcaster->fleet, call->worker, asleep, kvw_clock_ns());
 }
 
 /* False: call->error says why. */
@@ -165,11 +166,11 @@ static bool call_start(struct call *call)
 	}
 	call->barred = (cast->path->effects & SLEEPS) != 0 && !asleep;
 	if (call->barred)
-		bar(call, true);
+		kvw_fleet_puts_to_sleep(broadcaster->fleet, call->worker);
 	if (kvw_curl_loop_start(&broadcaster->curl, call->request.easy) == KVW_OK)
 		return true;
 	if (call->barred)
-		bar(call, false);
+		said_sleep(call, false);
 	(void)snprintf(call->error, sizeof(call->error), "out of memory");
 	return false;
 }
@@ -181,14 +182,14 @@ static void take_effect(struct call *call, bool unsure)
 	bool done = call->status >= 200 && call->status < 300;
 	int effects = call->cast->path->effects;
 
-	if (call->barred && !done && !unsure)
-		bar(call, false);
+	if (call->barred)
+		said_sleep(call, done || unsure);
 	if (!done && !unsure)
 		return;
 	if ((effects & EMPTIES) != 0)
 		kvw_fleet_cache_lost(broadcaster->fleet, call->worker, "a broadcast that empties it");
 	if ((effects & WAKES) != 0 && done)
-		bar(call, false);
+		said_sleep(call, false);
 	if ((effects & (WAKES | OTHER_MODELS)) != 0 && broadcaster->prober != NULL)
 		kvw_prober_hurry(broadcaster->prober, call->worker);
 }

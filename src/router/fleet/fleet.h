@@ -141,6 +141,11 @@ enum kvw_err kvw_fleet_add(struct kvw_fleet *fleet, const struct kvw_worker_conf
 	size_t room, struct kvw_worker **out) KVW_MUST_CHECK;
 /* Sets or clears a reason against new requests. Any thread. */
 void kvw_fleet_bar(struct kvw_fleet *fleet, struct kvw_worker *worker, enum kvw_barred reason, bool set);
+/* A request that puts it to sleep goes to it: it gets no other from now on, whatever metrics say that were
+ * asked for before. kvw_fleet_said_sleep must follow. Any thread. */
+void kvw_fleet_puts_to_sleep(struct kvw_fleet *fleet, struct kvw_worker *worker);
+/* By its answer, or by the lack of one, it sleeps or does not. Any thread. */
+void kvw_fleet_said_sleep(struct kvw_fleet *fleet, struct kvw_worker *worker, bool asleep, int64_t now_ns);
 /* All addresses of its name; count 0: it has none. */
 void kvw_fleet_set_addresses(struct kvw_fleet *fleet, struct kvw_worker *worker,
 	const struct sockaddr_storage *addresses, size_t count);

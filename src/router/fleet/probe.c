@@ -171,6 +171,17 @@ static void take_models(struct target *target, const struct ask *ask)
 	kvw_model_names_finish(&names);
 }
 
+static void take_sleep(struct target *target, bool asleep)
+{
+	if (asleep && !target->asleep)
+		kvw_fleet_cache_lost(target->prober->fleet, target->worker, "it sleeps");
+	if (asleep != target->asleep)
+		kvw_info("fleet", asleep ? "worker sleeps url=%s" : "worker is awake url=%s",
+			target->worker->url);
+	kvw_fleet_bar(target->prober->fleet, target->worker, KVW_BARRED_ASLEEP, asleep);
+	target->asleep = asleep;
+}
+
 static void take_metrics(struct target *target, const struct ask *ask)
 {
 	struct kvw_scrape scrape;
@@ -195,13 +206,8 @@ static void take_metrics(struct target *target, const struct ask *ask)
 	}
 	if (scrape.progress_known)
 		kvw_stall_read(&target->worker->stall, scrape.progress, scrape.running, kvw_clock_ns());
-	if (scrape.asleep && !target->asleep)
-		kvw_fleet_cache_lost(target->prober->fleet, target->worker, "it sleeps");
-	if (scrape.asleep != target->asleep)
-		kvw_info("fleet", scrape.asleep ? "worker sleeps url=%s" : "worker is awake url=%s",
-			target->worker->url);
-	kvw_fleet_bar(target->prober->fleet, target->worker, KVW_BARRED_ASLEEP, scrape.asleep);
-	target->asleep = scrape.asleep;
+	if (ask->started_ns > atomic_load(&target->worker->sleep_said_ns))
+		take_sleep(target, scrape.asleep);
 	if (scrape.capacity_known)
 		kvw_fleet_set_capacity(target->worker, scrape.capacity_tokens, scrape.block_size);
 	kvw_fleet_set_kv_use(target->prober->fleet, target->worker, scrape.kv_usage,

@@ -195,6 +195,18 @@ void kvw_fleet_bar(
 		kvw_fleet_changed(&fleet->changes);
 }
 
+void kvw_fleet_puts_to_sleep(struct kvw_fleet *fleet, struct kvw_worker *worker)
+{
+	atomic_store(&worker->sleep_said_ns, INT64_MAX);
+	kvw_fleet_bar(fleet, worker, KVW_BARRED_ASLEEP, true);
+}
+
+void kvw_fleet_said_sleep(struct kvw_fleet *fleet, struct kvw_worker *worker, bool asleep, int64_t now_ns)
+{
+	kvw_fleet_bar(fleet, worker, KVW_BARRED_ASLEEP, asleep);
+	atomic_store(&worker->sleep_said_ns, now_ns);
+}
+
 void kvw_fleet_set_addresses(struct kvw_fleet *fleet, struct kvw_worker *worker,
 	const struct sockaddr_storage *addresses, size_t count)
 {

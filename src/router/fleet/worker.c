@@ -129,6 +129,7 @@ void kvw_worker_clear(struct kvw_worker *worker)
 {
 	release_texts(worker);
 	atomic_fetch_add(&worker->generation, 1);
+	atomic_store(&worker->sleep_said_ns, 0);
 	kvw_stall_clear(&worker->stall);
 	atomic_store(&worker->barred, 0);
 	atomic_store(&worker->health, KVW_HEALTH_UNKNOWN);

@@ -85,6 +85,8 @@ struct kvw_worker {
 	_Atomic bool models_known;         /* its list was given or read at least once */
 	struct kvw_ejection ejection;      /* by its answers */
 	struct kvw_stall stall;            /* by their absence */
+	_Atomic int64_t sleep_said_ns;     /* metrics asked for before do not tell whether it sleeps;
+	                                      INT64_MAX: a request that puts it to sleep is under way */
 	_Atomic uint32_t generation;       /* grows when its cache is known to be lost, and with use */
 	_Atomic uint32_t block_size;       /* 0: unknown */
 	_Atomic uint64_t capacity_tokens;  /* usable KV tokens; 0: unknown */
@@ -143,6 +145,14 @@ static inline bool kvw_worker_rests(const struct kvw_worker *worker)
 {
 	return kvw_worker_is_up(worker) &&
 	       atomic_load_explicit(&worker->barred, memory_order_relaxed) == KVW_BARRED_DRAINING;
+}
+
+/* Its engine computes nothing, but its API server answers, and can wake it. */
+static inline bool kvw_worker_sleeps(const struct kvw_worker *worker)
+{
+	return kvw_worker_is_up(worker) &&
+	       (atomic_load_explicit(&worker->barred, memory_order_relaxed) &
+		       (KVW_BARRED_ASLEEP | KVW_BARRED_NO_ADDRESS)) == KVW_BARRED_ASLEEP;
 }
 
 /* Nothing speaks against it. */

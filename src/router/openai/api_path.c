@@ -22,6 +22,8 @@ struct folded {
 	size_t count; /* segments; more than SEGMENTS: the rest is not in text */
 };
 
+enum effect { EFFECT_NONE, EFFECT_EMPTIES = 1, EFFECT_SLEEPS = 2, EFFECT_WAKES = 4 };
+
 struct known_path {
 	const char *path;
 	uint8_t len;
@@ -29,30 +31,41 @@ struct known_path {
 	uint8_t api;  /* enum kvw_api */
 	bool prompt;
 	bool repeatable;
-	bool empties_cache;
+	uint8_t effects; /* bits of enum effect, on a worker that does it */
 };
 
 #define PROMPT(path, api)                                                                          \
 	{                                                                                          \
-		path, sizeof(path) - 1, KVW_PATH_FORWARD, KVW_API_##api, true, true, false         \
+		path, sizeof(path) - 1, KVW_PATH_FORWARD, KVW_API_##api, true, true, EFFECT_NONE   \
 	}
 #define LOCAL(path)                                                                                \
 	{                                                                                          \
-		path, sizeof(path) - 1, KVW_PATH_LOCAL, KVW_API_OTHER, false, false, false         \
+		path, sizeof(path) - 1, KVW_PATH_LOCAL, KVW_API_OTHER, false, false, EFFECT_NONE   \
 	}
 #define CONTROL(path)                                                                              \
 	{                                                                                          \
 		path, sizeof(path) - 1, KVW_PATH_ENGINE_CONTROL, KVW_API_OTHER, false, false,      \
-			false                                                                      \
+			EFFECT_NONE                                                                \
 	}
 /* By itself or by default; and what may do anything (/collective_rpc). */
 #define EMPTIES(path)                                                                              \
 	{                                                                                          \
-		path, sizeof(path) - 1, KVW_PATH_ENGINE_CONTROL, KVW_API_OTHER, false, false, true \
+		path, sizeof(path) - 1, KVW_PATH_ENGINE_CONTROL, KVW_API_OTHER, false, false,      \
+			EFFECT_EMPTIES                                                             \
+	}
+#define SLEEPS(path)                                                                               \
+	{                                                                                          \
+		path, sizeof(path) - 1, KVW_PATH_ENGINE_CONTROL, KVW_API_OTHER, false, false,      \
+			EFFECT_EMPTIES | EFFECT_SLEEPS                                             \
+	}
+#define WAKES(path)                                                                                \
+	{                                                                                          \
+		path, sizeof(path) - 1, KVW_PATH_ENGINE_CONTROL, KVW_API_OTHER, false, false,      \
+			EFFECT_WAKES                                                               \
 	}
 #define LORA(path)                                                                                 \
 	{                                                                                          \
-		path, sizeof(path) - 1, KVW_PATH_LORA, KVW_API_OTHER, false, false, false          \
+		path, sizeof(path) - 1, KVW_PATH_LORA, KVW_API_OTHER, false, false, EFFECT_NONE    \
 	}
 
 static const struct known_path known_paths[] = {
@@ -83,8 +96,8 @@ static const struct known_path known_paths[] = {
 	LOCAL("/ready"),
 	LOCAL("/metrics"),
 	LOCAL("/v1/models"),
-	EMPTIES("/sleep"),
-	CONTROL("/wake_up"),
+	SLEEPS("/sleep"),
+	WAKES("/wake_up"),
 	EMPTIES("/release_kv_cache_memory"),
 	EMPTIES("/pause"),
 	CONTROL("/resume"),
@@ -228,7 +241,9 @@ struct kvw_path_info kvw_path_classify(struct kvw_slice target)
 			info.api = (enum kvw_api)known->api;
 			info.prompt = known->prompt;
 			info.repeatable = known->repeatable;
-			info.empties_cache = known->empties_cache;
+			info.empties_cache = (known->effects & EFFECT_EMPTIES) != 0;
+			info.sleeps = (known->effects & EFFECT_SLEEPS) != 0;
+			info.wakes = (known->effects & EFFECT_WAKES) != 0;
 			return info;
 		}
 	}

@@ -20,6 +20,7 @@ struct kvw_path_info {
 	bool prompt;      /* a POST here carries a prompt: read whole, routed by content */
 	bool repeatable;  /* inference: may be repeated until its first token */
 	bool empties_cache; /* a worker that does it may have lost its prefix cache */
+	bool sleeps, wakes; /* a POST here puts the engine to sleep, or ends that */
 	struct kvw_slice response_id; /* /v1/responses/{id}[/...]: the id; else len 0 */
 };
 

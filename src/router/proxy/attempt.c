@@ -56,12 +56,38 @@ bool kvw_attempt_pay_repeat(struct kvw_exchange *x)
 	return x->attempt.paid;
 }
 
+void kvw_attempt_puts_to_sleep(struct kvw_exchange *x)
+{
+	struct kvw_attempt *a = &x->attempt;
+
+	if (!x->path.sleeps || !kvw_slice_equal(x->method, KVW_SLICE("POST")) || kvw_worker_sleeps(a->worker))
+		return;
+	a->puts_to_sleep = true;
+	kvw_fleet_puts_to_sleep(x->loop->fleet, a->worker);
+}
+
+/* Without an answer, and with one of 5xx, it may sleep all the same; its metrics soon tell. */
+void kvw_attempt_note_sleep(struct kvw_exchange *x)
+{
+	struct kvw_attempt *a = &x->attempt;
+	bool refused = x->status == 0 ? a->written == 0 : x->status >= 300 && x->status < 500;
+
+	if (a->puts_to_sleep)
+		kvw_fleet_said_sleep(x->loop->fleet, a->worker, !refused, x->loop->now_ns);
+	else if (x->path.wakes && kvw_slice_equal(x->method, KVW_SLICE("POST")) && x->status >= 200 &&
+		 x->status < 300)
+		kvw_fleet_said_sleep(x->loop->fleet, a->worker, false, x->loop->now_ns);
+	a->puts_to_sleep = false;
+}
+
 void kvw_attempt_end(struct kvw_exchange *x, bool completed)
 {
 	struct kvw_attempt *a = &x->attempt;
 	struct kvw_loop *loop = x->loop;
 	struct kvw_lease lease = a->lease;
 
+	if (a->puts_to_sleep)
+		kvw_attempt_note_sleep(x);
 	if (a->link != NULL)
 		kvw_link_close(a->link);
 	a->link = NULL;

@@ -35,6 +35,7 @@ struct kvw_attempt {
 	bool trial;                   /* of an ejected worker: a grade is owed */
 	enum kvw_grade graded;        /* how the worker was graded by it so far */
 	bool awaited;                 /* counted among those that wait for the worker's engine */
+	bool puts_to_sleep;           /* the worker is barred until it is known whether it does */
 	int64_t picked_ns;            /* monotonic */
 
 	/* --- to the worker --- */
@@ -78,6 +79,12 @@ void kvw_attempt_await(struct kvw_exchange *x, bool awaited);
 
 /* Pays for one repeat on another worker, once per attempt. False: retry.budget is used up. */
 bool kvw_attempt_pay_repeat(struct kvw_exchange *x);
+
+/* A request that puts its worker to sleep goes to it: from now on no other does. */
+void kvw_attempt_puts_to_sleep(struct kvw_exchange *x);
+
+/* The answer's head is there, or there will be none: does the worker sleep, has it been woken? */
+void kvw_attempt_note_sleep(struct kvw_exchange *x);
 
 /* Ends the present attempt, if there is one: closes its link (unless the caller released it before),
  * releases the lease, reports the outcome to the strategy, frees heads. The one place where this

@@ -327,6 +327,21 @@ static bool pick_trial(struct kvw_exchange *x, const struct kvw_candidates *set)
 	return false;
 }
 
+/* What ends the sleep of an engine goes to one that sleeps. */
+static bool pick_sleeper(struct kvw_exchange *x, const struct kvw_candidates *set)
+{
+	for (size_t i = 0; x->path.wakes && i < set->count; i++) {
+		uint32_t id = set->items[i].id;
+
+		if (!kvw_worker_sleeps(x->loop->fleet->workers[id]))
+			continue;
+		x->attempt.decision = (struct kvw_decision){
+			.pos = i, .reason = KVW_REASON_OWNER, .worker_id = id};
+		return true;
+	}
+	return false;
+}
+
 /* The worker that the request names. False: it cannot have it, which is answered. */
 static bool pick_pinned(struct kvw_exchange *x, const struct kvw_candidates *set)
 {
@@ -337,7 +352,8 @@ static bool pick_pinned(struct kvw_exchange *x, const struct kvw_candidates *set
 		no_worker(x);
 		return false;
 	}
-	if (kvw_pin_find(x->loop->fleet, set, x->pin, &pos, why, sizeof(why)) != KVW_OK) {
+	if (kvw_pin_find(x->loop->fleet, set, x->pin, kvw_exchange_computes(x), &pos, why,
+		    sizeof(why)) != KVW_OK) {
 		kvw_reply_error_as(x, 503, NULL, NULL, "retry-after: 1\r\n", why);
 		return false;
 	}
@@ -384,7 +400,7 @@ static bool pick(struct kvw_exchange *x)
 	if (x->pin.len > 0) {
 		if (!pick_pinned(x, &set))
 			return false;
-	} else if (!pick_owner(x, &set) && !pick_trial(x, &set) &&
+	} else if (!pick_sleeper(x, &set) && !pick_owner(x, &set) && !pick_trial(x, &set) &&
 		   pick_by_strategy(x, &set) != KVW_OK) {
 		if (!await_newcomers(x))
 			no_worker(x);
@@ -404,6 +420,7 @@ static bool pick(struct kvw_exchange *x)
 			loop->now_ns);
 		loop->unpaid = 0;
 	}
+	kvw_attempt_puts_to_sleep(x);
 	a->trial = a->trial || (kvw_exchange_computes(x) &&
 				       kvw_fleet_picked(loop->fleet, a->worker, loop->now_ns));
 	kvw_lease_take(&a->lease, &a->worker->load, a->decision.prefill_ns, loop->now_ns);

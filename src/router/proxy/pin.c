@@ -36,7 +36,7 @@ static const struct kvw_worker *find(const struct kvw_fleet *fleet, struct kvw_s
 }
 
 enum kvw_err kvw_pin_find(const struct kvw_fleet *fleet, const struct kvw_candidates *set, struct kvw_slice id,
-	size_t *pos, char *why, size_t room)
+	bool computes, size_t *pos, char *why, size_t room)
 {
 	bool many;
 	const struct kvw_worker *worker = find(fleet, id, &many);
@@ -44,7 +44,8 @@ enum kvw_err kvw_pin_find(const struct kvw_fleet *fleet, const struct kvw_candid
 
 	for (size_t i = 0; worker != NULL && !many && i < set->count; i++) {
 		if (set->items[i].id != worker->id ||
-			!(set->items[i].usable || kvw_worker_rests(worker)))
+			!(set->items[i].usable || kvw_worker_rests(worker) ||
+				(!computes && kvw_worker_sleeps(worker))))
 			continue;
 		*pos = i;
 		return KVW_OK;

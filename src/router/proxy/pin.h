@@ -12,9 +12,10 @@
 
 #define KVW_PIN_FIELD "x-kvway-pin"
 
-/* Index in the set of the worker that is named, if it is usable or rests. KVW_ENOWORKER: `why` says why it is
+/* Index in the set of the worker that is named, if it is usable or rests, or, unless the request is to be
+ * computed, sleeps. KVW_ENOWORKER: `why` says why it is
  * not that one. */
 enum kvw_err kvw_pin_find(const struct kvw_fleet *fleet, const struct kvw_candidates *set, struct kvw_slice id,
-	size_t *pos, char *why, size_t room) KVW_MUST_CHECK;
+	bool computes, size_t *pos, char *why, size_t room) KVW_MUST_CHECK;
 
 #endif

@@ -335,6 +335,7 @@ static bool take_head(struct kvw_exchange *x, const struct kvw_head *head)
 	}
 	kvw_exchange_response_state(x, KVW_RESPONSE_HELD);
 	kvw_exchange_note_emptied(x);
+	kvw_attempt_note_sleep(x);
 	return true;
 }
 

@@ -120,6 +120,16 @@ START_TEST(id_of_a_response)
 }
 END_TEST
 
+START_TEST(paths_of_sleep)
+{
+	ck_assert(kvw_path_classify(KVW_SLICE("/%73leep/?level=2")).sleeps);
+	ck_assert(!kvw_path_classify(KVW_SLICE("/sleep")).wakes);
+	ck_assert(kvw_path_classify(KVW_SLICE("/wake_up?tags=weights")).wakes);
+	ck_assert(!kvw_path_classify(KVW_SLICE("/wake_up")).sleeps);
+	ck_assert(!kvw_path_classify(KVW_SLICE("/is_sleeping")).sleeps);
+}
+END_TEST
+
 static const struct {
 	const char *target, *value; /* value NULL: none */
 } queries[] = {
@@ -168,6 +178,7 @@ int main(void)
 	tcase_add_loop_test(tc, path, 0, COUNT(paths));
 	tcase_add_test(tc, paths_that_empty_the_cache);
 	tcase_add_loop_test(tc, id_of_a_response, 0, COUNT(ids));
+	tcase_add_test(tc, paths_of_sleep);
 	tcase_add_loop_test(tc, parameter_of_a_query, 0, COUNT(queries));
 	tcase_add_test(tc, every_api_has_a_name);
 	return run_tcase("openai-path", tc);
