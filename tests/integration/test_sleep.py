@@ -1,4 +1,4 @@
-"""vLLM's sleep mode: who sleeps gets nothing, and is back as soon as it wakes."""
+"""vLLM's sleep mode: a worker that sleeps gets nothing, and is back as soon as it wakes."""
 
 import threading
 import time

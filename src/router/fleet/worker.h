@@ -85,7 +85,7 @@ struct kvw_worker {
 	_Atomic bool models_known;         /* its list was given or read at least once */
 	struct kvw_ejection ejection;      /* by its answers */
 	struct kvw_stall stall;            /* by their absence */
-	_Atomic int64_t sleep_said_ns;     /* metrics asked for before do not tell whether it sleeps;
+	_Atomic int64_t sleep_said_ns;     /* metrics asked for before do not count for its sleep;
 	                                      INT64_MAX: a request that puts it to sleep is under way */
 	_Atomic uint32_t generation;       /* grows when its cache is known to be lost, and with use */
 	_Atomic uint32_t block_size;       /* 0: unknown */

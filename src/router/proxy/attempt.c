@@ -66,7 +66,7 @@ void kvw_attempt_puts_to_sleep(struct kvw_exchange *x)
 	kvw_fleet_puts_to_sleep(x->loop->fleet, a->worker);
 }
 
-/* Without an answer, and with one of 5xx, it may sleep all the same; its metrics soon tell. */
+/* Without an answer, and with one of 5xx, it may sleep all the same; its metrics will show. */
 void kvw_attempt_note_sleep(struct kvw_exchange *x)
 {
 	struct kvw_attempt *a = &x->attempt;

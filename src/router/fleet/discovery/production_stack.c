@@ -218,17 +218,19 @@ static enum kvw_err add_backends(struct fill *fill, const char *path,
 	struct texts urls = texts_of(backends), names = {.ended = true};
 	struct kvw_slice url, name = model;
 	enum kvw_err err = KVW_OK;
-	struct kvw_place place, ignored;
+	struct kvw_place place, named;
 	size_t index = 0;
-	char shown[256];
+	char shown[256], model_shown[64];
 
 	if (models != NULL)
 		names = texts_of(models);
 	while (err == KVW_OK && !fill->full && next_text(&urls, &url, &place)) {
 		snprintf(shown, sizeof(shown), "%s[%zu]", path, index++);
-		if (models != NULL && next_text(&names, &name, &ignored) && name.len == 0)
-			kvw_report_mistake(fill->build->walk.report, ignored, MODELS,
-				"found empty text, expected the name of a model for each backend");
+		if (models != NULL && next_text(&names, &name, &named) && name.len == 0) {
+			snprintf(model_shown, sizeof(model_shown), MODELS "[%zu]", index - 1);
+			kvw_report_mistake(fill->build->walk.report, named, model_shown,
+				"found no name, expected the name of a model for each backend");
+		}
 		if (fill->pairs++ == KVW_PRODUCTION_STACK_MOST)
 			report_full(fill, place, shown);
 		else
@@ -301,8 +303,8 @@ enum kvw_err kvw_production_stack_workers(
 		return KVW_OK;
 	if (models != NULL && count_texts(models) != count_texts(backends)) {
 		kvw_report_mistake(build->walk.report, models->place, MODELS,
-			"found %zu models, expected one for each of the %zu backends",
-			count_texts(models), count_texts(backends));
+			"found %zu model%s, expected one for each of the %zu backends",
+			count_texts(models), count_texts(models) == 1 ? "" : "s", count_texts(backends));
 		return KVW_OK;
 	}
 	return add_backends(&fill, BACKENDS, backends, (struct kvw_slice){0}, models);

@@ -87,7 +87,7 @@ static const struct row bad[] = {
 		"w:2:1: static_backends: found together with `workers`"},
 	{"static_models: m", "w:1:1: static_backends: found nothing"},
 	{"static_backends: http://a:1,http://b:1\nstatic_models: m\n",
-		"w:2:16: static_models: found 1 models, expected one for each of the 2 backends"},
+		"w:2:16: static_models: found 1 model, expected one for each of the 2 backends"},
 	{"static_backends: http://a:1,nowhere", "w:1:18: static_backends[1]: found `nowhere`"},
 	{"static_models: {m: {static_model_type: chat}}",
 		"w:1:20: static_models.m.static_backends: found nothing"},
