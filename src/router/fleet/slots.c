@@ -213,7 +213,8 @@ void kvw_fleet_set_addresses(struct kvw_fleet *fleet, struct kvw_worker *worker,
 	if (count > KVW_ADDRESSES_MAX)
 		count = KVW_ADDRESSES_MAX;
 	pthread_mutex_lock(&worker->address_lock);
-	memcpy(worker->addresses.items, addresses, count * sizeof(addresses[0]));
+	if (count > 0) /* without any the list may be NULL */
+		memcpy(worker->addresses.items, addresses, count * sizeof(addresses[0]));
 	worker->addresses.count = count;
 	worker->addresses.first = 0;
 	pthread_mutex_unlock(&worker->address_lock);
