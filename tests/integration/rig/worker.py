@@ -165,7 +165,8 @@ class Worker:
 
     @property
     def url(self):
-        return f"http://{self.address}:{self.port}"
+        host = f"[{self.address}]" if ":" in self.address else self.address
+        return f"http://{host}:{self.port}"
 
     @property
     def mark(self):
@@ -173,7 +174,7 @@ class Worker:
 
     def start(self):
         """Listens, after stop() on the same port as before."""
-        self.listener = socket.socket()
+        self.listener = socket.socket(socket.AF_INET6 if ":" in self.address else socket.AF_INET)
         self.listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         self.listener.bind((self.address, self.port))
         self.listener.listen(1024)
