@@ -22,6 +22,11 @@ def state(router, worker):
     return ask(router.admin_port, "GET", f"/workers/{id_of(worker)}").json()["state"]
 
 
+def serving(router):
+    """Until each worker is known to serve the model: one that is not gets no requests."""
+    until(lambda: all(w["models"] for w in ask(router.admin_port, "GET", "/workers").json()))
+
+
 def chat(router, **more):
     return router.ask("POST", CHAT, body=chat_body("hello", **more), timeout=30.0)
 
@@ -186,6 +191,7 @@ def test_what_waits_there_is_answered_when_it_wakes(kvsim, kvway):
     """vLLM keeps what it has not computed while it sleeps: so kvway leaves it there."""
     sims = kvsim(2)
     router = kvway(sims, {**ON, "upstream.stall": "1m"})
+    serving(router)
     sims[0].ask("POST", "/pause")
     answers = []
     threads = [threading.Thread(target=lambda: answers.append(chat(router).status)) for _ in range(4)]
@@ -206,6 +212,7 @@ def test_what_waits_there_goes_elsewhere_in_the_end(kvsim, kvway):
     """An engine from which nothing comes for upstream.stall stands still, asleep or not."""
     sims = kvsim(2)
     router = kvway(sims, {**ON, "upstream.stall": "1s"})
+    serving(router)
     sims[0].ask("POST", "/pause")
     answers = []
     threads = [threading.Thread(target=lambda: answers.append(chat(router).status)) for _ in range(4)]
