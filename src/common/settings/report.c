@@ -52,9 +52,14 @@ void kvw_report_finish(struct kvw_report *report)
 static size_t character_size(const char *text, size_t len)
 {
 	unsigned char lead = (unsigned char)text[0];
-	size_t size = lead < 0xC0 ? 1 : lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : 4;
+	size_t size = lead < 0xC0 ? 1 : lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : lead < 0xF8 ? 4 : 1;
 
-	return size <= len ? size : len;
+	if (size > len)
+		return 1;
+	for (size_t i = 1; i < size; i++)
+		if (((unsigned char)text[i] & 0xC0) != 0x80)
+			return 1;
+	return size;
 }
 
 const char *kvw_report_quote(char out[KVW_REPORT_QUOTE], const char *text, size_t len)

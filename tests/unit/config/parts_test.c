@@ -168,6 +168,9 @@ START_TEST(test_quoting)
 	ck_assert_str_eq(kvw_report_quote(out, "a\x1B\0\x7F", 4), "`a\\x1B\\x00\\x7F`");
 	ck_assert_str_eq(kvw_report_quote(out, "\xC2\x9B\xC3\xA4", 4), "`\\xC2\\x9B\xC3\xA4`");
 	ck_assert_str_eq(kvw_report_quote(out, "\xC3", 1), "`\xC3`");
+	/* A lead byte without what belongs to it takes nothing of the rest with it. */
+	ck_assert_str_eq(kvw_report_quote(out, "\xFF" "ry\n", 4), "`\xFFry\\x0A`");
+	ck_assert_str_eq(kvw_report_quote(out, "\xE2\x82\n", 3), "`\xE2\x82\\x0A`");
 	for (size_t len = 0; len < sizeof(text); len++) {
 		memset(text, len % 2 == 0 ? 'x' : '\n', sizeof(text));
 		kvw_report_quote(out, text, len);
