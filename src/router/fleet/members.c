@@ -18,6 +18,7 @@
 #include "fleet/resolver.h"
 
 #define TICK_MS        50
+#define REFUSED_NS     KVW_NS_PER_S
 #define LEAST_LEAVE_NS (100 * KVW_NS_PER_MS) /* until no loop picks it any more from an older table */
 #define GONE_PER_TICK  100                   /* removals at most: the thread has others to answer */
 
@@ -48,6 +49,7 @@ struct kvw_members {
 	size_t count, room;
 	struct place *leaving;
 	uint32_t mark;
+	int64_t again_ns; /* when those that could not join are tried again; 0: there are none */
 	struct kvw_member_listing listings[KVW_SOURCE_COUNT];
 };
 
@@ -266,16 +268,6 @@ static void let_leave(struct kvw_members *members)
 	}
 }
 
-static void on_tick(evutil_socket_t fd, short what, void *arg)
-{
-	struct kvw_members *members = arg;
-
-	(void)fd;
-	(void)what;
-	let_leave(members);
-	(void)kvw_fleet_reap(members->fleet);
-}
-
 /* Metrics show this one of its URL, and none that leaves. */
 static void show_alone(struct kvw_members *members, struct kvw_worker *worker)
 {
@@ -300,6 +292,7 @@ static bool join(struct kvw_members *members, struct member *member,
 		if (!member->refused)
 			kvw_error("fleet", "worker cannot join url=%s why=\"%s\"", member->url, why);
 		member->refused = true;
+		members->again_ns = kvw_clock_ns() + REFUSED_NS;
 		return false;
 	}
 	member->refused = false;
@@ -360,12 +353,27 @@ static void retire(struct kvw_members *members, struct member *member, bool at_o
 	start_leaving(members, place, at_once);
 }
 
+/* A worker with other settings takes the place of the member's, which goes on if that one cannot join. */
+static bool replace(struct kvw_members *members, struct member *member,
+	const struct kvw_worker_config *config, struct kvw_members_change *change)
+{
+	struct place *before = member->place;
+
+	member->place = NULL;
+	if (!join(members, member, config, change->why, sizeof(change->why))) {
+		member->place = before;
+		return false;
+	}
+	atomic_store(&before->worker->hidden, true);
+	start_leaving(members, before, false);
+	return true;
+}
+
 /* Brings one member into line with the fleet. */
 static void settle(struct kvw_members *members, struct member *member,
 	struct kvw_members_change *change)
 {
 	const struct kvw_worker_config *config = wanted(member);
-	char why[256];
 
 	if (config == NULL) {
 		if (member->place != NULL) {
@@ -383,8 +391,7 @@ static void settle(struct kvw_members *members, struct member *member,
 		return;
 	}
 	if (member->place != NULL) {
-		retire(members, member, false);
-		if (join(members, member, config, why, sizeof(why)))
+		if (replace(members, member, config, change))
 			change->changed++;
 		else
 			change->refused++;
@@ -398,7 +405,7 @@ static void settle(struct kvw_members *members, struct member *member,
 		if (!kvw_worker_config_equal(&member->place->worker->config, config))
 			change_in_place(members, member->place->worker, config);
 		change->joined++;
-	} else if (join(members, member, config, why, sizeof(why))) {
+	} else if (join(members, member, config, change->why, sizeof(change->why))) {
 		change->joined++;
 	} else {
 		change->refused++;
@@ -432,6 +439,28 @@ static void settle_all(struct kvw_members *members, struct kvw_members_change *c
 			if ((wanted(members->items[i]) != NULL) == joining)
 				settle(members, members->items[i], change);
 	forget_unlisted(members);
+}
+
+/* Those that could not join: a slot may be free now. */
+static void try_again(struct kvw_members *members)
+{
+	struct kvw_members_change change = {0};
+
+	if (members->again_ns == 0 || kvw_clock_ns() < members->again_ns)
+		return;
+	members->again_ns = 0;
+	settle_all(members, &change);
+}
+
+static void on_tick(evutil_socket_t fd, short what, void *arg)
+{
+	struct kvw_members *members = arg;
+
+	(void)fd;
+	(void)what;
+	let_leave(members);
+	(void)kvw_fleet_reap(members->fleet);
+	try_again(members);
 }
 
 static void note_list(struct kvw_members *members, enum kvw_member_source source, size_t count)
@@ -497,6 +526,7 @@ enum kvw_err kvw_members_add(struct kvw_members *members, const struct kvw_worke
 	char *why, size_t room)
 {
 	struct member *member = find(members, worker->url);
+	bool removed = member != NULL && member->removed;
 	struct kvw_members_change change = {0};
 	enum kvw_err err;
 
@@ -515,8 +545,9 @@ enum kvw_err kvw_members_add(struct kvw_members *members, const struct kvw_worke
 		settle(members, member, &change);
 	}
 	if (err == KVW_OK && change.refused > 0) {
-		(void)snprintf(why, room, "the fleet is full, or out of memory");
+		(void)snprintf(why, room, "%s", change.why);
 		kvw_worker_config_release(&member->said[KVW_SOURCE_ADMIN]);
+		member->removed = removed;
 		err = KVW_ELIMIT;
 	}
 	forget_unlisted(members);
@@ -528,6 +559,7 @@ enum kvw_err kvw_members_change(struct kvw_members *members, const struct kvw_wo
 {
 	struct member *member = find(members, worker->url);
 	struct kvw_members_change change = {0};
+	struct kvw_worker_config before;
 	enum kvw_err err;
 	int source = 0;
 
@@ -537,13 +569,18 @@ enum kvw_err kvw_members_change(struct kvw_members *members, const struct kvw_wo
 	}
 	while (member->said[source].url == NULL)
 		source++;
+	err = kvw_worker_config_copy(&member->said[source], &before);
+	if (err != KVW_OK)
+		return err;
 	err = say(member, (enum kvw_member_source)source, worker);
 	if (err == KVW_OK)
 		settle(members, member, &change);
 	if (err == KVW_OK && change.refused > 0) {
-		(void)snprintf(why, room, "the fleet is full, or out of memory");
+		(void)snprintf(why, room, "%s", change.why);
+		(void)!say(member, (enum kvw_member_source)source, &before);
 		err = KVW_ELIMIT;
 	}
+	kvw_worker_config_release(&before);
 	return err;
 }
 

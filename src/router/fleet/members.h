@@ -48,7 +48,8 @@ struct kvw_member_listing {
 /* What a list has changed. */
 struct kvw_members_change {
 	size_t joined, left, changed;
-	size_t refused; /* the fleet is full, or out of memory: in the log */
+	size_t refused; /* they cannot join; tried again every second */
+	char why[256];  /* of the last of these */
 };
 
 /* All borrowed, and outlive the members. resolver NULL: names are not looked up. The workers that the fleet

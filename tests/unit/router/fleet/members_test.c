@@ -291,6 +291,44 @@ START_TEST(members_are_shown_with_those_that_leave)
 }
 END_TEST
 
+/* So many more that the fleet has no free slot. */
+static void fill_fleet(void)
+{
+	struct kvw_worker_config one = config->workers[0];
+	char url[64], why[256];
+	struct kvw_worker *worker;
+
+	one.url = url;
+	for (size_t i = fleet->live; i < KVW_MAX_WORKERS; i++) {
+		snprintf(url, sizeof(url), "http://127.0.0.1:%zu", 30000 + i);
+		ck_assert_int_eq(kvw_fleet_add(fleet, &one, why, sizeof(why), &worker), KVW_OK);
+	}
+}
+
+START_TEST(in_a_full_fleet_nothing_is_lost)
+{
+	struct kvw_worker *old = worker_at(0);
+	char key[] = "b", why[256] = "", url[64];
+	struct kvw_worker_config other = old->config;
+
+	fill_fleet();
+	say(KVW_SOURCE_CONFIG, "0 1 2");
+	ck_assert_uint_eq(change.refused, 1);
+	ck_assert_ptr_nonnull(strstr(change.why, "1024"));
+	other.api_key = key;
+	ck_assert_int_eq(kvw_members_change(members, &other, why, sizeof(why)), KVW_ELIMIT);
+	ck_assert_ptr_nonnull(strstr(why, "1024"));
+	ck_assert_ptr_eq(worker_at(0), old); /* with what it had */
+	ck_assert(!rests(old) && !old->hidden);
+	snprintf(url, sizeof(url), "%s", url_of(1));
+	ck_assert_int_eq(kvw_members_remove(members, url, true), KVW_OK);
+	for (int i = 0; i < 1000 && worker_at(2) == NULL; i++)
+		turn_for_ms(10); /* its slot is free, and the refused one joins by itself */
+	ck_assert_ptr_nonnull(worker_at(2));
+	ck_assert_ptr_null(worker_at(1));
+}
+END_TEST
+
 /* The slots whose worker metrics show, as digits. */
 static const char *shown(void)
 {
@@ -341,6 +379,7 @@ int main(void)
 	tcase_add_test(tcase, what_the_admin_address_removed_comes_back_with_a_reload);
 	tcase_add_test(tcase, one_that_rests_is_kept_and_works_again);
 	tcase_add_test(tcase, members_are_shown_with_those_that_leave);
+	tcase_add_test(tcase, in_a_full_fleet_nothing_is_lost);
 	tcase_add_test(tcase, metrics_show_one_worker_of_each_url);
 	return run_tcase("members", tcase);
 }
