@@ -39,7 +39,10 @@ static enum kvw_err walk_workers(struct kvw_walk *w, const struct kvw_node *list
 /* Something else lists workers. */
 static bool discovers(const struct kvw_build *build)
 {
-	return build->met[KVW_KEY_discovery_file].given || build->met[KVW_KEY_discovery_dns].given;
+	const struct kvw_config *config = build->config;
+
+	return (config->discovery_file != NULL && config->discovery_file[0] != '\0') ||
+	       config->discovery_dns.count > 0;
 }
 
 static enum kvw_err walk_root(struct kvw_build *build, const struct kvw_node *root)

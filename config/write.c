@@ -107,7 +107,7 @@ enum kvw_err kvw_config_write(FILE *out, const struct kvw_config *config,
 	w.defaults = defaults;
 	kvw_own_keys_init(&own, strategies);
 	err = write_keys(&w, &own.schema);
-	if (err == KVW_OK)
+	if (err == KVW_OK && config->worker_count > 0) /* none: `discovery` finds them */
 		fputs("workers:\n", out);
 	for (size_t i = 0; i < config->worker_count && err == KVW_OK; i++)
 		err = write_worker(out, &config->workers[i], &defaults->workers[0]);

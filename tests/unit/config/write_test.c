@@ -96,6 +96,10 @@ START_TEST(test_what_is_written_loads_as_the_same)
 	ck_assert_msg(loaded.err == KVW_OK, "%s", loaded.errors);
 	expect_same(loaded.config, test_strategies);
 	loaded_release(&loaded);
+	loaded = load_text("discovery: {file: workers.yaml}\n"); /* which lists the workers */
+	ck_assert_msg(loaded.err == KVW_OK, "%s", loaded.errors);
+	expect_same(loaded.config, test_strategies);
+	loaded_release(&loaded);
 	for (size_t i = 0; i < sizeof(examples) / sizeof(examples[0]); i++) {
 		struct kvw_config *config = NULL;
 		char path[512];
