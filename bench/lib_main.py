@@ -76,7 +76,7 @@ benchmarks:
            128,000 block events/s
   events   KV events of 64 workers, 2,000 blocks a second each for a minute, into kvway with kvaware:
            CPU of the thread that takes them, lag, losses, latency of requests with them and without
-  idle     memory of each of 10,000 idle kept-alive clients
+  idle     memory of each of 8,000 idle kept-alive clients
   loops    CPU per request of two loops against one, spread of the work between them
   trace    replay of a trace through kvway to simulated workers: roundrobin, session, prefixaware
            on 4 and 8 workers; TRACE=FILE names the trace
@@ -134,7 +134,8 @@ def parse(argv):
     parser.add_argument("--body-kb", type=int, nargs="+", default=[2, 32, 256], help="proxy, routers")
     parser.add_argument("--interval-us", type=int, default=20000,
                         help="stream: between two events of one stream")
-    parser.add_argument("--clients", type=int, default=10000, help="idle")
+    parser.add_argument("--clients", type=int, default=8000, help="idle; kvway takes no more than half of its "
+                        "descriptors as clients (default %(default)s)")
     parser.add_argument("--rate", type=int, help="requests per second: loops (8000), events (200)")
     parser.add_argument("--line", type=int, metavar="N", help="pick: only this line of its table, from 0")
     parser.add_argument("--trace", help="trace, routers, replay, evict: the file (or TRACE in the environment)")
