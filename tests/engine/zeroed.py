@@ -5,7 +5,7 @@ from kvtier.vllm import KVTierConnector as Honest
 
 
 class ZeroedCache(kvtier.layout.PagedCache):
-    def scatter(self, block_ids, skip, count, room):
+    def scatter(self, block_ids, skip, count, room, after):
         for tensor in self.tensors:
             tensor[block_ids] = 0
         return True

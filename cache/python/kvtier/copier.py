@@ -16,7 +16,7 @@ from ctypes import c_uint32, c_uint64, c_void_p
 from . import library
 
 AXES = 6
-AFTER_STREAM = 2
+AFTER_EVENT = 1
 SLICE_NS = 10**9
 
 
@@ -90,9 +90,10 @@ RESULTS = {
 }  # fmt: skip
 
 
-def make(addresses, shape, strides, element_bytes, device):
+def make(addresses, shape, strides, element_bytes, device, **members):
     """A Copier, or None. addresses: of the layers; shape and strides (elements): of a layer's tensor, whose
-    first axis is the block; device: -1 or a CUDA device's number. The memory has to stay until close()."""
+    first axis is the block; device: -1 or a CUDA device's number; members: others of Config. The memory has to
+    stay until close()."""
     if not 2 <= len(shape) <= AXES + 1:
         return None
     try:
@@ -118,6 +119,8 @@ def make(addresses, shape, strides, element_bytes, device):
     config, handle = Config(), c_void_p()
     lib.kvt_gpu_config_init(byref(config), ctypes.sizeof(Config))
     config.device = device
+    for name, value in members.items():
+        setattr(config, name, value)
     if lib.kvt_gpu_create(byref(config), byref(layout), byref(handle)) != library.OK:
         return None
     return Copier(lib, handle)
@@ -151,21 +154,21 @@ class Copier:
         self.lib.kvt_gpu_describe(self.handle, text, len(text))
         return text.value.decode()
 
-    def gather(self, block_ids, room, stream=None):
-        """Blocks into room: [(address, bytes)]. stream: a CUDA stream's handle, behind which it comes."""
-        return self._copy(self.lib.kvt_gpu_gather_begin, block_ids, 0, len(block_ids), room, stream)
+    def gather(self, block_ids, room, after=None):
+        """Blocks into room: [(address, bytes)]. after: handle of a recorded CUDA event that it waits for."""
+        return self._copy(self.lib.kvt_gpu_gather_begin, block_ids, 0, len(block_ids), room, after)
 
-    def scatter(self, block_ids, skip, count, room, stream=None):
+    def scatter(self, block_ids, skip, count, room, after=None):
         """Blocks of a chunk of `count`, from number `skip` on, into the paged cache."""
-        return self._copy(self.lib.kvt_gpu_scatter_begin, block_ids, skip, count, room, stream)
+        return self._copy(self.lib.kvt_gpu_scatter_begin, block_ids, skip, count, room, after)
 
-    def _copy(self, begin, block_ids, first, count, room, stream):
+    def _copy(self, begin, block_ids, first, count, room, after):
         segments = (library.Segment * len(room))(*((base, size, 0) for base, size in room))
         ids = (c_int64 * len(block_ids))(*block_ids)
         job = Job(
             size=ctypes.sizeof(Job),
-            order=0 if stream is None else AFTER_STREAM,
-            after=stream,
+            order=0 if after is None else AFTER_EVENT,
+            after=after,
             blocks=ids,
             block_count=len(ids),
             first=first,

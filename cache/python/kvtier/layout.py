@@ -4,6 +4,10 @@ The engine hands over one tensor per layer whose first axis is the block; what t
 which order they lie in memory, is its own business. A chunk is [layer][block][a block's numbers in logical
 order], layers as the engine lists them, so that two engines of the same fingerprint agree whatever their
 strides are. Strides are the tensor's. libkvtier copies (copier.py); where it cannot, torch does.
+
+A device's copies run beside the engine's work, on streams of their own. What they have to come behind is an event
+that the engine's thread recorded on the stream that it computes on (mark()): the default stream says nothing about
+that one.
 """
 
 import contextlib
@@ -86,11 +90,12 @@ class PagedCache:
         return torch.cuda.stream(stream) if stream is not None else contextlib.nullcontext()
 
     def mark(self, timing=False):
-        """An event behind all that the engine has begun so far; None: it is complete."""
+        """An event behind all that the engine has begun so far; None: it is complete. In the engine's thread: the
+        current stream is a thread's own."""
         if self.device.type != "cuda":
             return None
         event = torch.cuda.Event(enable_timing=timing)
-        event.record()
+        event.record(torch.cuda.current_stream(self.device))
         return event
 
     def _view(self, address, blocks):
@@ -100,17 +105,17 @@ class PagedCache:
         flat = torch.frombuffer(memory, dtype=self.dtype, count=blocks * self.numbers)
         return flat.view(blocks, *self.shape)
 
-    def _stream(self):
-        """Handle of the device's stream that is current here; None: not a device."""
-        if self.device.type != "cuda":
-            return None
-        return torch.cuda.current_stream(self.device).cuda_stream
+    def _wait(self, after):
+        """What torch copies from here on comes behind this event."""
+        if after is not None:
+            torch.cuda.current_stream(self.device).wait_event(after)
 
-    def gather(self, block_ids, room):
-        """Copies blocks into `room`: [(address, bytes)], together a chunk's bytes. False: it failed, and the
-        bytes are not to be used."""
+    def gather(self, block_ids, room, after):
+        """Copies blocks, as they are behind the event `after` (mark()), into `room`: [(address, bytes)], together a
+        chunk's bytes. False: it failed, and the bytes are not to be used."""
         if self.copier is not None:
-            return self.copier.gather(block_ids, room, self._stream())
+            return self.copier.gather(block_ids, room, after and after.cuda_event)
+        self._wait(after)
         ids = torch.tensor(block_ids, dtype=torch.int64, device=self.device)
         for tensor, run in zip(self.tensors, self._runs(len(block_ids), room), strict=True):
             if len(run) == 1 and self.device.type == "cpu":
@@ -123,13 +128,13 @@ class PagedCache:
                 at += size
         return True
 
-    def scatter(self, block_ids, skip, count, room):
-        """Copies blocks of a chunk of `count`, from number `skip` on, from `room` into the cache. False: it
-        failed, and the blocks are to be computed."""
-        if self.device.type == "cuda":  # the engine may still read what these blocks held before
-            torch.cuda.current_stream(self.device).wait_stream(torch.cuda.default_stream(self.device))
+    def scatter(self, block_ids, skip, count, room, after):
+        """Copies blocks of a chunk of `count`, from number `skip` on, from `room` into the cache, behind the event
+        `after`: until then the engine may read and write what these blocks held before. False: it failed, and the
+        blocks are to be computed."""
         if self.copier is not None:
-            return self.copier.scatter(block_ids, skip, count, room, self._stream())
+            return self.copier.scatter(block_ids, skip, count, room, after and after.cuda_event)
+        self._wait(after)
         ids = torch.tensor(block_ids, dtype=torch.int64, device=self.device)
         for tensor, run in zip(self.tensors, self._runs(count, room), strict=True):
             if len(run) == 1:

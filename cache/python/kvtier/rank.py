@@ -78,12 +78,13 @@ class Rank:
 
     # --- the engine's thread ---
 
-    def load(self, load):
+    def load(self, load, after=None):
+        """after: an event of the device behind which the blocks are no longer in use."""
         with self.lock:
             ended = self.ended
             self.loads_open += 1
             if not ended:
-                self.loads.append(load)
+                self.loads.append((load, after))
         if ended:
             self._report(load, 0)
         else:
@@ -270,7 +271,7 @@ class Rank:
             if lease is not None and self._is_old(what[1].epoch):  # reset meanwhile
                 self.cache.release(lease)
                 lease = None
-            self._loaded(what[1], lease)
+            self._loaded(*what[1:], lease)
 
     def _found(self, client, number, keys, count):
         hits, tiers, fetch_ns, compute_ns = self.cache.estimate(keys)
@@ -289,19 +290,19 @@ class Rank:
             with self.lock:
                 if not self.loads:
                     return
-                load = self.loads.popleft()
+                load, after = self.loads.popleft()
             if self._is_old(load.epoch):
                 self._report(load, 0)
                 continue
             keys = [self._key(chunk.name) for chunk in load.chunks]
-            if self._begin(self.cache.get_begin, keys, self.load_timeout_ns, ("load", load)) is None:
-                self._loaded(load, None)
+            if self._begin(self.cache.get_begin, keys, self.load_timeout_ns, ("load", load, after)) is None:
+                self._loaded(load, after, None)
 
-    def _loaded(self, load, lease):
+    def _loaded(self, load, after, lease):
         filled = 0
         try:
             if lease is not None:
-                filled = self._fill(load, lease.contents)
+                filled = self._fill(load, after, lease.contents)
         finally:
             if lease is not None:
                 self.cache.release(lease)
@@ -319,7 +320,7 @@ class Rank:
             self.counters["failed_blocks"] += len(missing)
             self.counters["failed_loads"] += bool(missing)
 
-    def _fill(self, load, lease):
+    def _fill(self, load, after, lease):
         """Copies chunks into the paged cache; returns how many."""
         began, count = time.monotonic_ns(), 0
         for index in range(lease.count):
@@ -332,7 +333,7 @@ class Rank:
                 for i in range(first, first + view.segment_count)
             ]
             with self.paged.on_stream(self.stream):
-                if not self.paged.scatter(chunk.block_ids, chunk.skip, chunk.count, room):
+                if not self.paged.scatter(chunk.block_ids, chunk.skip, chunk.count, room, after):
                     break
             count += 1
         if self.stream is not None:
@@ -378,9 +379,7 @@ class Rank:
         ready = 0
         try:
             with self.paged.on_stream(self.stream):
-                if after is not None:
-                    self.stream.wait_event(after)
-                copied = self.paged.gather(store.block_ids, rooms[0])
+                copied = self.paged.gather(store.block_ids, rooms[0], after)
             with self.lock:
                 ready = 1 if copied and not self.spoiled else 0
         finally:
@@ -411,7 +410,7 @@ class Rank:
             self.stores_open.clear()
             self.reported.notify_all()
             self.idle.notify_all()
-        for load in waiting:
+        for load, _ in waiting:
             self._report(load, 0)
         self.selector.close()
         os.close(self.wake_fd)

@@ -23,9 +23,11 @@ class Worker:
         self.timings = []  # (tokens, event, event) of steps that the device has not finished
 
     def load(self, loads):
+        """Before the step's own work is begun: what the engine began until now may still use the blocks."""
+        after = self.rank.paged.mark() if loads and self.rank is not None else None
         for load in loads:
             if self.rank is not None:
-                self.rank.load(load)
+                self.rank.load(load, after)
                 continue
             self.received.add(load.request)
             self.failed.update(block for chunk in load.chunks for block in chunk.block_ids)

@@ -41,7 +41,7 @@ class Paged:
     def mark(self, timing=False):
         return None
 
-    def gather(self, block_ids, room):
+    def gather(self, block_ids, room, after):
         data = b"".join(ctypes.string_at(self.at(b), BLOCK_BYTES) for b in block_ids)
         at = 0
         for address, size in room:
@@ -49,7 +49,7 @@ class Paged:
             at += size
         return True
 
-    def scatter(self, block_ids, skip, count, room):
+    def scatter(self, block_ids, skip, count, room, after):
         data = b"".join(ctypes.string_at(address, size) for address, size in room)
         for index, block in enumerate(block_ids):
             begin = (skip + index) * BLOCK_BYTES

@@ -158,6 +158,56 @@ START_TEST(a_gather_comes_after_the_engines_work)
 }
 END_TEST
 
+/* The engine still reads blocks that a scatter is given, into the arena's second half: does it find what
+ * they held? `engine` is its stream, `order` and `after` say what the scatter waits for. */
+static bool scatter_after(uint32_t order, void *after, void *engine, void *event)
+{
+	char *seen = arena + ROOM / 2, *held = malloc(cache.bytes);
+	struct kvt_gpu_config config;
+	struct random r = {2};
+	bool fine = true;
+	struct kvt_gpu *g;
+
+	configure(&config);
+	g = open_gpu(&config);
+	for (int round = 0; round < 20; round++) {
+		struct four f;
+
+		memcpy(held, cache.mirror, cache.bytes);
+		make_four(&f, g, round % 8);
+		random_fill(&r, f.segment.base, f.segment.bytes);
+		fake->delay(engine, 200);
+		ck_assert_int_eq(place.driver.copy_down(
+			seen, (uint64_t)(uintptr_t)cache.memory, cache.bytes, engine), 0);
+		ck_assert_int_eq(place.driver.event_record(event, engine), 0);
+		f.job.order = order;
+		f.job.after = after;
+		ck_assert_int_eq(kvt_gpu_scatter_begin(g, &f.job, &f.op), KVT_OK);
+		ck_assert_int_eq(kvt_gpu_wait(g, f.op, LIMIT), KVT_OK);
+		ck_assert_int_eq(place.driver.stream_synchronize(engine), 0);
+		fine = fine && memcmp(seen, held, cache.bytes) == 0;
+		cache_copy_naively(&cache, &f.job, f.segment.base, true);
+		ck_assert(cache_is_mirrored(&cache));
+	}
+	kvt_gpu_destroy(g);
+	free(held);
+	return fine;
+}
+
+START_TEST(a_scatter_comes_after_the_engines_work)
+{
+	void *engine = place.stream, *event = NULL;
+
+	ck_assert_int_eq(place.driver.event_create(&event, 2), 0);
+	ck_assert(scatter_after(KVT_GPU_AFTER_EVENT, event, engine, event));
+	ck_assert(scatter_after(KVT_GPU_AFTER_STREAM, engine, engine, event));
+	/* the control: the default stream knows nothing of the engine's */
+	ck_assert(!scatter_after(KVT_GPU_AFTER_STREAM, NULL, engine, event));
+	ck_assert(!scatter_after(KVT_GPU_ANY, NULL, engine, event));
+	ck_assert_int_eq(place.driver.event_destroy(event), 0);
+}
+END_TEST
+
 START_TEST(loads_go_before_stores)
 {
 	struct kvt_gpu_config config;
@@ -533,6 +583,7 @@ int main(void)
 	tcase_add_checked_fixture(one, setup, teardown);
 	tcase_set_timeout(one, 300);
 	tcase_add_test(one, a_gather_comes_after_the_engines_work);
+	tcase_add_test(one, a_scatter_comes_after_the_engines_work);
 	tcase_add_test(one, loads_go_before_stores);
 	tcase_add_test(one, too_many_are_busy_and_numbers_end);
 	tcase_add_test(one, kernels_use_their_share);

@@ -162,6 +162,7 @@ EXPORT const struct fake_control *fake_cuda_control(void)
 		.keep = control_keep,
 		.forget = control_forget,
 		.order = control_order,
+		.delay = fake_cuda_delay,
 	};
 
 	return &control;

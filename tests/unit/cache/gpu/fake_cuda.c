@@ -181,6 +181,7 @@ static void run_first(struct stream *s)
 			a->event->done = a->number;
 		break;
 	case WAIT:
+	case NOTHING:
 		break;
 	}
 	if (a->kind == RECORD || a->kind == WAIT)
@@ -239,6 +240,14 @@ static int append(void *handle, struct action action)
 	if (a->event != NULL)
 		a->event->named++;
 	return OK;
+}
+
+EXPORT void fake_cuda_delay(void *stream, uint32_t steps)
+{
+	pthread_mutex_lock(&fake.lock);
+	for (uint32_t i = 0; i < steps; i++)
+		(void)append(stream, (struct action){.kind = NOTHING});
+	pthread_mutex_unlock(&fake.lock);
 }
 
 /* --- the driver --- */

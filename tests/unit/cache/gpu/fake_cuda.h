@@ -38,8 +38,13 @@ struct fake_control {
 	void (*keep)(void);   /* remembers what is alive ... */
 	void (*forget)(void); /* ... and ends all else */
 	void (*order)(char *text, uint32_t bytes); /* copies as they were run: 'u' up, 'd' down */
+	void (*delay)(void *stream, uint32_t steps); /* fake_cuda_delay */
 };
 
 const struct fake_control *fake_cuda_control(void);
+
+/* What the stream gets from here on comes late: it does nothing for so many steps first, while others
+ * go on. */
+void fake_cuda_delay(void *stream, uint32_t steps);
 
 #endif

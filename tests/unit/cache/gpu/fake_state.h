@@ -28,7 +28,7 @@ struct event {
 	bool alive, kept;
 };
 
-enum kind { COPY, KERNEL, RECORD, WAIT };
+enum kind { COPY, KERNEL, RECORD, WAIT, NOTHING };
 
 struct action {
 	enum kind kind;

@@ -1,0 +1,139 @@
+"""What the connector's loads and stores owe to the stream that the engine computes on.
+
+An engine computes on a stream of its own, which the default stream does not wait for. It hands blocks to a load
+while kernels that it began before still read and write what they held, and to a store before the kernels that
+compute them have run. Each function here makes that stream late and then says what has to be true.
+
+What it runs on is given: a device by torch (test_streams.py), or a model of one (rig/stream_model.py in
+tests/integration). It has
+	tensors             {layer: tensor}, BLOCKS blocks
+	engine()            within, the current stream is the engine's
+	delay()             what the current stream gets from here on comes late
+	put(blocks, n)      the current stream fills these blocks with a number, in all layers
+	look(blocks)        the current stream reads them; returns a function: the numbers that it found
+"""
+
+import ctypes
+import hashlib
+import json
+import logging
+import time
+
+from kvtier import library, work
+from kvtier.layout import PagedCache
+from kvtier.rank import Rank
+from kvtier.worker import Worker
+
+BLOCKS, PER_CHUNK, TOKENS = 32, 4, 16
+SOURCE, TARGET = [3, 1, 4, 2], [20, 9, 17, 11]
+PATIENCE_S = 20
+
+
+def hash_of(name):
+    return hashlib.sha256(name.encode()).digest()
+
+
+class Engine:
+    """A worker of an engine, as far as the connector knows one."""
+
+    def __init__(self, device, path, by_torch=False):
+        self.device = device
+        self.paged = PagedCache(device.tensors)
+        if by_torch and self.paged.copier is not None:
+            self.paged.copier.close()
+            self.paged.copier = None
+        assert by_torch or self.paged.copier is not None, "libkvtier does not copy here"
+        own = {"fingerprint": "ab" * 32, "rank": 0, "l1": {"capacity": "64MiB"}}
+        cache = library.Cache([json.dumps(own)])
+        self.paged.pin(cache)
+        if self.paged.copier is not None:
+            self.paged.copier.pinning.join()
+        parts = library.KeyParts(size=ctypes.sizeof(library.KeyParts), rank=0, hash_recipe=b"sha256")
+        self.worker = Worker()
+        self.worker.rank = Rank(cache, self.paged, parts, path, PATIENCE_S, logging.getLogger("rank"))
+
+    def store(self, name, blocks):
+        """Called where the engine has begun to compute these blocks."""
+        self.worker.store([work.Store(name, hash_of(name), None, blocks, len(blocks) * TOKENS)])
+
+    def load(self, name, blocks):
+        chunk = work.LoadChunk(hash_of(name), len(blocks), 0, blocks)
+        self.worker.load([work.Load(f"load {name}", [chunk])])
+
+    def wait_stored(self, name):
+        deadline = time.monotonic() + PATIENCE_S
+        stored, _ = self.worker.finished({name})
+        while not stored:
+            assert time.monotonic() < deadline, f"{name} is not stored"
+            time.sleep(0.001)
+            stored, _ = self.worker.finished(set())
+        assert self.worker.take_counts().get("stored_chunks") == 1
+
+    def wait_loaded(self, name):
+        deadline = time.monotonic() + PATIENCE_S
+        loaded = None
+        while not loaded:
+            assert time.monotonic() < deadline, f"{name} is not loaded"
+            _, loaded = self.worker.finished(set())
+            time.sleep(0.001)
+        assert loaded == {f"load {name}"}
+        assert not self.worker.take_failed()
+
+    def compute(self, blocks, number):
+        with self.device.engine():
+            self.device.put(blocks, number)
+
+    def numbers(self, blocks):
+        with self.device.engine():
+            return self.device.look(blocks)()
+
+    def keep(self, name, number):
+        """A chunk of this number is stored."""
+        with self.device.engine():
+            self.device.put(SOURCE, number)
+            self.store(name, SOURCE)
+        self.wait_stored(name)
+
+    def close(self):
+        self.worker.close()
+
+
+def load_behind_reads(engine):
+    """Kernels that were begun before still read the blocks that a load is given."""
+    engine.keep("a", 2)
+    engine.compute(TARGET, 1)
+    with engine.device.engine():
+        engine.device.delay()
+        seen = engine.device.look(TARGET)
+        engine.load("a", TARGET)
+    engine.wait_loaded("a")
+    assert seen() == {1}, "blocks were overwritten while the engine read them"
+    assert engine.numbers(TARGET) == {2}
+
+
+def load_behind_writes(engine):
+    """Kernels that were begun before still write the blocks that a load is given."""
+    engine.keep("a", 2)
+    with engine.device.engine():
+        engine.device.delay()
+        engine.device.put(TARGET, 1)
+        engine.load("a", TARGET)
+    engine.wait_loaded("a")
+    assert engine.numbers(TARGET) == {2}, "what was loaded was overwritten"
+
+
+def store_behind_computing(engine):
+    """A store is begun before the kernels that compute its blocks have run."""
+    engine.compute(SOURCE, 1)
+    with engine.device.engine():
+        engine.device.delay()
+        engine.device.put(SOURCE, 3)
+        engine.store("b", SOURCE)
+    engine.wait_stored("b")
+    with engine.device.engine():
+        engine.load("b", TARGET)
+    engine.wait_loaded("b")
+    assert engine.numbers(TARGET) == {3}, "blocks were stored before they were computed"
+
+
+SCENARIOS = [load_behind_reads, load_behind_writes, store_behind_computing]
