@@ -2,7 +2,8 @@
 # run.sh NAME [options] - one benchmark: builds release, installs the peers, measures, prints.
 #
 # A table goes to standard error, one JSON object per line to standard output. The build directory is
-# build-release in the source folder (BENCH_BUILD changes it). `run.sh --help` says more.
+# build-release in the source folder (BENCH_BUILD changes it); with BENCH_NO_BUILD=1 what is in it was made on
+# another machine, and nothing is built or installed. `run.sh --help` says more.
 set -eu
 
 root=$(cd "$(dirname "$0")/.." && pwd)
@@ -15,6 +16,9 @@ case $name in
 --help | -h) exec "$python" "$root/bench/lib_main.py" --help ;;
 esac
 
+if [ "${BENCH_NO_BUILD:-0}" = 1 ]; then
+	exec "$python" "$root/bench/lib_main.py" --build "$build" "$@"
+fi
 targets=$("$python" "$root/bench/lib_main.py" --targets "$@") || exit 2
 case $name in
 proxy | stream | idle | routers | cache | l2 | engine | all) groups='build peers' ;;

@@ -1,6 +1,6 @@
 #!/bin/bash
 # run.sh - the GPU tier on a real device: every copy test of tests/unit/cache/gpu, plainly and under
-# compute-sanitizer.
+# compute-sanitizer, and the connector's loads and stores against a stream of an engine.
 #
 # Without a CUDA device nothing can be run here; a line says so, and the exit status is 0 as for any test that is
 # skipped. GPU_REQUIRED=1 makes that a failure. Options of the build: GPU_BUILD names its directory.
@@ -9,32 +9,36 @@ cd "$(dirname "$0")/../.." || exit 1
 
 usage() {
 	cat <<'END'
-usage: tests/gpu/run.sh [--quick] [--help]
+usage: tests/gpu/run.sh [--quick] [--no-build] [--help]
 
-  --quick   without compute-sanitizer
+  --quick      without compute-sanitizer
+  --no-build   with what is in the build directory, made on another machine
 
 Environment:
   GPU_BUILD       build directory (build-gpu)
   GPU_DEVICE      number of the device (0)
+  GPU_PYTHON      the Python that has torch and pytest (python3)
   GPU_REQUIRED    1: a machine without a device is a failure
 
 The last line is `N passed, M failed, K skipped`.
 END
 }
 
-quick=no
-case ${1:-} in
---quick) quick=yes ;;
--h | --help)
-	usage
-	exit 0
-	;;
-'') ;;
-*)
-	usage >&2
-	exit 2
-	;;
-esac
+quick=no make=yes
+for option in "$@"; do
+	case $option in
+	--quick) quick=yes ;;
+	--no-build) make=no ;;
+	-h | --help)
+		usage
+		exit 0
+		;;
+	*)
+		usage >&2
+		exit 2
+		;;
+	esac
+done
 
 build=${GPU_BUILD:-$PWD/build-gpu}
 device=${GPU_DEVICE:-0}
@@ -46,10 +50,10 @@ skip() { # WHAT WHY
 }
 
 try() { # NAME COMMAND...
-	local name=$1
+	local name=$1 begun=$SECONDS
 	shift
 	if "$@" >"$build/gpu-test.log" 2>&1; then
-		echo "ok      $name"
+		echo "ok      $name ($((SECONDS - begun)) s)"
 		passed=$((passed + 1))
 	else
 		echo "FAILED  $name (status $?)"
@@ -72,18 +76,22 @@ if [ -z "$listing" ] && [ ! -e /dev/nvidia0 ]; then
 fi
 echo "$listing"
 
-deploy/packages.sh build test || exit 1
-if [ ! -f "$build/build.ninja" ]; then
-	meson setup "$build" -Dwerror=true -Dbench=false >"$build.log" 2>&1 || {
-		cat "$build.log" >&2
-		exit 1
-	}
-fi
 here=tests/unit/cache/gpu
-ninja -C "$build" $here/cache_gpu_copy_test $here/cache_gpu_header_c cache/gpu/libkvtier_cuda.so.1.0.0 >"$build/gpu-build.log" 2>&1 || {
-	tail -n 40 "$build/gpu-build.log" >&2
-	exit 1
+build_it() {
+	deploy/packages.sh build test || return 1
+	if [ ! -f "$build/build.ninja" ]; then
+		meson setup "$build" -Dwerror=true -Dbench=false >"$build.log" 2>&1 || {
+			cat "$build.log" >&2
+			return 1
+		}
+	fi
+	ninja -C "$build" $here/cache_gpu_copy_test $here/cache_gpu_header_c cache/core/libkvtier.so.1.0.0 \
+		cache/gpu/libkvtier_cuda.so.1.0.0 >"$build/gpu-build.log" 2>&1 || {
+		tail -n 40 "$build/gpu-build.log" >&2
+		return 1
+	}
 }
+if [ $make = yes ]; then build_it || exit 1; fi
 grep -q . "$build/cache/gpu/kernels.fatbin" 2>/dev/null ||
 	skip "kernel and staging" "no nvcc: this build has no kernel, and its tests run by copies"
 
@@ -91,6 +99,13 @@ export KVT_GPU_TEST_DEVICE=$device KVT_GPU_TEST_LIBRARY=$build/cache/gpu/libkvti
 unset KVT_GPU_TEST_DRIVER
 test=$build/$here/cache_gpu_copy_test
 try "copies compared with the naive way" "$test"
+python=${GPU_PYTHON:-python3}
+export KVTIER_LIBRARY=$build/cache/core/libkvtier.so.1
+if "$python" -c 'import pytest, sys, torch; sys.exit(not torch.cuda.is_available())' 2>/dev/null; then
+	try "the connector's loads and stores, by streams" "$python" -m pytest -q -p no:cacheprovider tests/gpu/test_streams.py
+else
+	skip "the connector's loads and stores, by streams" "$python has no torch with CUDA, or no pytest"
+fi
 if [ $quick = no ]; then
 	sanitizer=$(command -v compute-sanitizer || echo /usr/local/cuda/bin/compute-sanitizer)
 	if [ -x "$sanitizer" ]; then

@@ -68,33 +68,69 @@ int64_t *kvb_gpu_ids(uint64_t bytes)
 	return ids;
 }
 
+static bool take_option(struct kvb_gpu_options *options, int option)
+{
+	switch (option) {
+	case 'r':
+		options->rounds = (unsigned)atoi(optarg);
+		return true;
+	case 'm':
+		options->bytes = strtoull(optarg, NULL, 10) << 20;
+		return true;
+	case 'd':
+		options->driver = optarg;
+		return true;
+	case 'l':
+		options->library = optarg;
+		return true;
+	case 'g':
+		options->device_only = true;
+		return true;
+	case 'M':
+		options->method = (uint32_t)atoi(optarg);
+		return true;
+	case 'S':
+		options->multiprocessor_share = atof(optarg);
+		return true;
+	case 'T':
+		options->streams = (uint32_t)atoi(optarg);
+		return true;
+	case 'D':
+		options->depth = (uint32_t)atoi(optarg);
+		return true;
+	case 'W':
+		options->staging_bytes = strtoull(optarg, NULL, 10) << 10;
+		return true;
+	default:
+		return false;
+	}
+}
+
+static const char usage[] =
+	"usage: gpu_bench [-r ROUNDS] [-m MIB] [-d DRIVER] [-l LIBRARY] [-g] [-M METHOD]\n"
+	"                 [-S SHARE] [-T STREAMS] [-D DEPTH] [-W KIB]\n\n"
+	"  -g  the device only\n"
+	"  -M  0 the fastest, 1 kernel, 2 copies, 3 staging; -S  of the multiprocessors;\n"
+	"  -T  streams each way; -D  operations each way at once; -W  staging memory of a stream\n";
+
 int main(int argc, char **argv)
 {
 	struct kvb_gpu_options options = {.rounds = 9, .bytes = UINT64_C(512) << 20};
 	int option;
 
-	while ((option = getopt(argc, argv, "r:m:d:l:")) != -1) {
-		if (option == 'r') {
-			options.rounds = (unsigned)atoi(optarg);
-		} else if (option == 'm') {
-			options.bytes = strtoull(optarg, NULL, 10) << 20;
-		} else if (option == 'd') {
-			options.driver = optarg;
-		} else if (option == 'l') {
-			options.library = optarg;
-		} else {
-			fprintf(stderr, "usage: %s [-r ROUNDS] [-m MIB] [-d DRIVER] [-l LIBRARY]\n",
-				argv[0]);
+	while ((option = getopt(argc, argv, "r:m:d:l:gM:S:T:D:W:")) != -1)
+		if (!take_option(&options, option)) {
+			fputs(usage, stderr);
 			return 2;
 		}
-	}
 	if (options.rounds < 1 || options.rounds > KVB_MOST_ROUNDS ||
 		options.bytes < 4 * KVB_CHUNK || options.bytes % KVB_CHUNK != 0) {
 		fprintf(stderr, "gpu_bench: 1 to %d rounds, 16 MiB at least, a multiple of 4\n",
 			KVB_MOST_ROUNDS);
 		return 2;
 	}
-	kvb_gpu_host(&options);
+	if (!options.device_only)
+		kvb_gpu_host(&options);
 	kvb_gpu_device(&options);
 	return 0;
 }

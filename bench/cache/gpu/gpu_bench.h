@@ -19,6 +19,11 @@ struct kvb_gpu_options {
 	uint64_t bytes;      /* copied in a pass, a multiple of KVB_CHUNK */
 	const char *driver;  /* NULL: the machine's */
 	const char *library; /* NULL: the one next to libkvtier */
+	bool device_only;
+	/* of struct kvt_gpu_config; 0: its default */
+	uint32_t method, streams, depth;
+	double multiprocessor_share;
+	uint64_t staging_bytes;
 };
 
 /* A paged cache's layout, but for where it lies. */

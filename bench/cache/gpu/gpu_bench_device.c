@@ -3,7 +3,7 @@
  *
  * Ours: all chunks of a pass, as many begun as the backend takes, until the last is over. The peer: one
  * asynchronous copy of as many bytes between pinned memory and memory of the device, and for both ways two of
- * them on two streams.
+ * them on two streams. At the end, outside of the measured time, all blocks go out and back in and are compared.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -87,22 +87,92 @@ static void tell(struct kvt_gpu *g, const char *layout)
 	fprintf(stderr, "\n%s:\n%s", layout, text);
 }
 
+/* Random blocks into chunks and, once the blocks are wiped, back: all bytes are where they were. */
+static void check_bytes(struct bench *b)
+{
+	char *blocks = malloc(b->bytes), *other = b->host + b->bytes;
+	void *stream = b->streams[0];
+	uint64_t random = 1;
+
+	if (blocks == NULL)
+		kvb_fail("no memory");
+	for (uint64_t at = 0; at < b->bytes; at += sizeof(random)) {
+		random = random * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+		memcpy(blocks + at, &random, sizeof(random));
+	}
+	memcpy(other, blocks, b->bytes);
+	must(b->d.copy_up(b->device, other, b->bytes, stream), "copying");
+	must(b->d.stream_synchronize(stream), "waiting");
+	memset(b->host, 0, b->bytes);
+	(void)our_rate(b, true, false);
+	memset(other, 0, b->bytes);
+	must(b->d.copy_up(b->device, other, b->bytes, stream), "copying");
+	must(b->d.stream_synchronize(stream), "waiting");
+	memcpy(other, b->host, b->bytes);
+	(void)our_rate(b, false, true);
+	must(b->d.copy_down(b->host, b->device, b->bytes, stream), "copying");
+	must(b->d.stream_synchronize(stream), "waiting");
+	if (memcmp(b->host, blocks, b->bytes) != 0)
+		kvb_fail("bytes came back wrong");
+	free(blocks);
+}
+
+static void configure(struct kvt_gpu_config *config, const struct kvb_gpu_options *options)
+{
+	kvt_gpu_config_init(config, sizeof(*config));
+	config->device = 0;
+	config->driver = options->driver;
+	config->library = options->library;
+	config->memo = "";
+	config->method = options->method;
+	if (options->streams > 0)
+		config->streams = options->streams;
+	if (options->depth > 0)
+		config->depth = options->depth;
+	if (options->multiprocessor_share > 0)
+		config->multiprocessor_share = options->multiprocessor_share;
+	if (options->staging_bytes > 0)
+		config->staging_bytes = options->staging_bytes;
+}
+
+static struct kvt_gpu_stats stats_of(struct kvt_gpu *g)
+{
+	struct kvt_gpu_stats stats = {.size = sizeof(stats)};
+
+	if (kvt_gpu_stats(g, &stats) != KVT_OK)
+		kvb_fail("no statistics");
+	return stats;
+}
+
+/* What was copied by what, and how many multiprocessors it may have used at most. */
+static void print_series(const struct kvb_series *series, const char *metric, const char *layout,
+	const struct kvt_gpu_stats *used)
+{
+	uint64_t all = used->by_kernel + used->by_copies + used->by_staging;
+	uint32_t processors = all > used->by_copies ? used->multiprocessors : 0;
+	char more[192];
+
+	snprintf(more, sizeof(more),
+		", \"layout\": \"%s\", \"by_kernel\": %.2f, \"by_copies\": %.2f, "
+		"\"by_staging\": %.2f, \"multiprocessors\": %u",
+		layout, (double)used->by_kernel / (double)all,
+		(double)used->by_copies / (double)all, (double)used->by_staging / (double)all,
+		processors);
+	kvb_series_print(series, metric, "B/s", "contiguous copy", more);
+}
+
 static void measure(struct bench *b, const struct kvb_gpu_options *options,
 	const struct kvb_gpu_geometry *geometry)
 {
 	static const char *const metrics[] = {"gpu_gather_bytes_per_second",
 		"gpu_scatter_bytes_per_second", "gpu_both_bytes_per_second"};
 	struct kvb_series series[3] = {0};
+	struct kvt_gpu_stats used[3] = {0};
 	struct kvt_gpu_config config;
 	struct kvt_gpu_layout layout;
 	void *layers[KVB_LAYERS];
-	char more[64];
 
-	kvt_gpu_config_init(&config, sizeof(config));
-	config.device = 0;
-	config.driver = options->driver;
-	config.library = options->library;
-	config.memo = "";
+	configure(&config, options);
 	kvb_gpu_layout(geometry, (char *)(uintptr_t)b->device, b->bytes, layers, &layout);
 	if (kvt_gpu_create(&config, &layout, &b->gpu) != KVT_OK)
 		kvb_fail("the CUDA backend is refused");
@@ -114,13 +184,19 @@ static void measure(struct bench *b, const struct kvb_gpu_options *options,
 	for (unsigned round = 0; round < options->rounds; round++)
 		for (int what = 0; what < 3; what++) {
 			double peer = peer_rate(b, what != 1, what != 0);
+			struct kvt_gpu_stats before = stats_of(b->gpu), after;
 
 			kvb_series_add(&series[what], our_rate(b, what != 1, what != 0), peer);
+			after = stats_of(b->gpu);
+			used[what].by_kernel += after.by_kernel - before.by_kernel;
+			used[what].by_copies += after.by_copies - before.by_copies;
+			used[what].by_staging += after.by_staging - before.by_staging;
+			used[what].multiprocessors = after.multiprocessors;
 		}
+	check_bytes(b);
 	kvt_gpu_destroy(b->gpu);
-	snprintf(more, sizeof(more), ", \"layout\": \"%s\"", geometry->name);
 	for (int what = 0; what < 3; what++)
-		kvb_series_print(&series[what], metrics[what], "B/s", "contiguous copy", more);
+		print_series(&series[what], metrics[what], geometry->name, &used[what]);
 }
 
 /* false: there is none. */
