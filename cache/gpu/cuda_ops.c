@@ -4,9 +4,9 @@
  *	FREE -> WAITING -> RUNNING -> OVER -> FREE
  *
  * A direction has config.depth operations on the device at once, enough to keep its copy engine busy;
- * the rest waits here, so that a load that comes later still goes before the stores that wait: no
- * gather is started while a scatter waits. There is no thread: calls that begin or ask move things
- * on.
+ * the rest waits here, so that a load that comes later still goes before the stores that wait. While
+ * scatters wait gathers have half as many on the device: the bus carries both ways at once, and with
+ * none of them one way would be idle. There is no thread: calls that begin or ask move things on.
  *
  * An operation is over when the device is done with every stream that got a part of it, also if
  * something failed half-way: until then its memory is in use. An event behind the last part shows
@@ -188,8 +188,9 @@ static void move_on(struct kvt_gpu_engine *e)
 	collect_over(e, scatters);
 	while (!e->lost && scatters->waiting.first != NULL && scatters->running_count < depth)
 		start_first(e, scatters);
-	while (!e->lost && scatters->waiting.first == NULL && gathers->waiting.first != NULL &&
-		gathers->running_count < depth)
+	if (scatters->waiting.first != NULL)
+		depth /= 2;
+	while (!e->lost && gathers->waiting.first != NULL && gathers->running_count < depth)
 		start_first(e, gathers);
 	if (e->lost) {
 		fail_waiting(e, gathers);

@@ -148,7 +148,7 @@ struct kvt_gpu_job {
 
 /*
  * Begins a copy: gather from the paged cache into the chunk, scatter from the chunk into the cache.
- * Scatters that wait for their turn go before gathers. KVT_BUSY: config.ops are begun; KVT_EINVAL;
+ * Scatters that wait for their turn go before gathers, which have half of config.depth meanwhile. KVT_BUSY: config.ops are begun; KVT_EINVAL;
  * KVT_EIO: the device was lost. With memory that is not pinned the call may take as long as the copy,
  * on the host backend it does.
  */

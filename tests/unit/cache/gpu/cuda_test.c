@@ -243,6 +243,49 @@ START_TEST(loads_go_before_stores)
 }
 END_TEST
 
+/* Else the bus would be idle one way as long as loads keep coming. */
+START_TEST(stores_go_on_at_half_depth_beside_loads)
+{
+	struct kvt_gpu_config config;
+	struct four f[24];
+	struct kvt_gpu *g;
+	char order[4096];
+	size_t up = 0, down = 0, each;
+
+	configure(&config);
+	config.method = KVT_GPU_COPIES;
+	config.depth = 8;
+	g = open_gpu(&config);
+	fake->no_batches(true);
+	fake->order(order, sizeof(order));
+	make_four(&f[0], g, 0);
+	ck_assert_int_eq(kvt_gpu_gather_begin(g, &f[0].job, &f[0].op), KVT_OK);
+	ck_assert_int_eq(kvt_gpu_wait(g, f[0].op, LIMIT), KVT_OK);
+	fake->order(order, sizeof(order));
+	each = strlen(order);
+	ck_assert_uint_gt(each, 0);
+	fake->hold(true);
+	for (int i = 0; i < 24; i++) {
+		make_four(&f[i], g, i);
+		ck_assert_int_eq(i < 12 ? kvt_gpu_scatter_begin(g, &f[i].job, &f[i].op)
+			: kvt_gpu_gather_begin(g, &f[i].job, &f[i].op), KVT_OK);
+	}
+	fake->hold(false);
+	for (int i = 0; i < 200; i++) /* what the device has runs, and nobody hands it more */
+		(void)place.driver.stream_query(place.stream);
+	fake->order(order, sizeof(order));
+	for (size_t i = 0; order[i] != '\0'; i++) {
+		up += order[i] == 'u';
+		down += order[i] == 'd';
+	}
+	ck_assert_uint_eq(up, 8 * each);
+	ck_assert_uint_eq(down, 4 * each);
+	for (int i = 0; i < 24; i++)
+		ck_assert_int_eq(kvt_gpu_wait(g, f[i].op, LIMIT), KVT_OK);
+	kvt_gpu_destroy(g);
+}
+END_TEST
+
 START_TEST(too_many_are_busy_and_numbers_end)
 {
 	struct kvt_gpu_stats stats = {.size = sizeof(stats)};
@@ -585,6 +628,7 @@ int main(void)
 	tcase_add_test(one, a_gather_comes_after_the_engines_work);
 	tcase_add_test(one, a_scatter_comes_after_the_engines_work);
 	tcase_add_test(one, loads_go_before_stores);
+	tcase_add_test(one, stores_go_on_at_half_depth_beside_loads);
 	tcase_add_test(one, too_many_are_busy_and_numbers_end);
 	tcase_add_test(one, kernels_use_their_share);
 	tcase_add_test(one, the_fastest_is_chosen_and_remembered);
