@@ -170,7 +170,7 @@ static size_t cuda_describe(struct kvt_gpu_engine *e, char *text, size_t bytes);
 
 static void tell(struct kvt_gpu_engine *e)
 {
-	char text[1024], *line = text, *end;
+	char text[2048], *line = text, *end;
 
 	(void)cuda_describe(e, text, sizeof(text));
 	for (; (end = strchr(line, '\n')) != NULL; line = end + 1) {
@@ -272,8 +272,9 @@ static size_t cuda_describe(struct kvt_gpu_engine *e, char *text, size_t bytes)
 				sizes[class], method_names[e->choice[scatter][class]]);
 			for (uint32_t m = KVT_GPU_KERNEL; m <= KVT_GPU_STAGING; m++)
 				if (rates[m] > 0)
-					add(text, bytes, &len, ", %s %.1f GB/s", method_names[m],
-						rates[m] / 1e9);
+					add(text, bytes, &len, ", %s %.1f GB/s (both ways %.1f)",
+						method_names[m], rates[m] / 1e9,
+						e->both[class][m] / 1e9);
 			add(text, bytes, &len, "\n");
 		}
 	return len;

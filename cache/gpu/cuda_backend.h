@@ -91,7 +91,9 @@ struct kvt_gpu_engine {
 	struct kvt_cuda_lane lanes[2]; /* gathers, scatters */
 	struct kvt_cuda_target target;
 	uint32_t choice[2][KVT_CUDA_CLASSES]; /* enum kvt_gpu_method */
-	double rates[2][KVT_CUDA_CLASSES][KVT_GPU_STAGING + 1]; /* bytes a second; 0: not measured */
+	/* bytes a second, one way alone and both ways at once; 0: not measured */
+	double rates[2][KVT_CUDA_CLASSES][KVT_GPU_STAGING + 1];
+	double both[KVT_CUDA_CLASSES][KVT_GPU_STAGING + 1];
 	struct kvt_cuda_op *ops; /* config.ops */
 	struct kvt_cuda_piece *pieces; /* by address */
 	size_t piece_count, piece_room;
