@@ -45,7 +45,7 @@ void kvt_gpu_config_init(struct kvt_gpu_config *config, size_t size)
 		.streams = 2,
 		.depth = 8,
 		.multiprocessor_share = 0.125,
-		.staging_bytes = 8 * MIB,
+		.staging_bytes = 4 * MIB,
 		.pin_bytes = GIB,
 	};
 

@@ -82,7 +82,7 @@ struct kvt_gpu_config {
 	uint32_t depth;   /* operations of a direction that the device has at once; 1 to 64, 8 */
 	uint32_t reserved;
 	double multiprocessor_share; /* that kernels use at most, all together; > 0 to 1, 0.125 */
-	uint64_t staging_bytes; /* of the device's memory, for each stream; 64 KiB to 1 GiB, 8 MiB */
+	uint64_t staging_bytes; /* of the device's memory, for each stream; 64 KiB to 1 GiB, 4 MiB */
 	uint64_t pin_bytes; /* registered in one call of the driver; 1 MiB to 64 GiB, 1 GiB */
 	const char *library; /* NULL: libkvtier_cuda.so in libkvtier's folder, then by the loader's search */
 	const char *driver; /* NULL: libcuda.so.1; another one for tests */

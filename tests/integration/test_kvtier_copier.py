@@ -100,4 +100,4 @@ def test_structs_are_those_of_the_header():
     library.load_library().kvt_gpu_config_init(ctypes.byref(config), ctypes.sizeof(config))
     assert (config.size, config.abi, config.device) == (ctypes.sizeof(config), 1, -1)
     assert (config.ops, config.streams, config.depth) == (64, 2, 8)
-    assert (config.multiprocessor_share, config.staging_bytes, config.pin_bytes) == (0.125, 8 << 20, 1 << 30)
+    assert (config.multiprocessor_share, config.staging_bytes, config.pin_bytes) == (0.125, 4 << 20, 1 << 30)
