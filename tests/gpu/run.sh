@@ -109,9 +109,11 @@ fi
 if [ $quick = no ]; then
 	sanitizer=$(command -v compute-sanitizer || echo /usr/local/cuda/bin/compute-sanitizer)
 	if [ -x "$sanitizer" ]; then
-		for tool in memcheck racecheck initcheck synccheck; do
+		for tool in memcheck racecheck synccheck; do
 			try "compute-sanitizer $tool" "$sanitizer" --tool $tool --error-exitcode 9 "$test"
 		done
+		# It does not know what cuMemcpyBatchAsync writes (2025.3): with chunks that need no such call.
+		KVT_GPU_TEST_WHOLE=1 try "compute-sanitizer initcheck" "$sanitizer" --tool initcheck --error-exitcode 9 "$test"
 	else
 		skip "compute-sanitizer" "it is not installed; it comes with the CUDA Toolkit"
 	fi

@@ -15,12 +15,14 @@
 #define LONG_WAIT ((uint64_t)60 * 1000000000)
 
 static struct place place;
+static bool whole;  /* each chunk in one piece and complete, so that no call copies several pieces */
 static char *arena; /* segments lie in it; pinned in part */
 static char chunk[ROOM], expected[ROOM];
 
 static void setup(void)
 {
 	place_init(&place);
+	whole = getenv("KVT_GPU_TEST_WHOLE") != NULL;
 	arena = mmap(NULL, ROOM, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	ck_assert_ptr_ne(arena, MAP_FAILED);
 }
@@ -42,7 +44,7 @@ static struct kvt_gpu *open_gpu(const struct cache *c, uint32_t method)
 	config.library = place.library;
 	config.memo = "";
 	config.method = method;
-	config.pin_bytes = 1 << 20; /* several pieces in the arena */
+	config.pin_bytes = whole ? ROOM : 1 << 20; /* several pieces in the arena */
 	config.staging_bytes = 64 * 1024;
 	ck_assert_int_eq(kvt_gpu_create(&config, &c->layout, &g), KVT_OK);
 	return g;
@@ -64,9 +66,9 @@ static void make_job(struct made_job *m, const struct cache *c, struct kvt_gpu *
 	memset(m, 0, sizeof(*m));
 	m->job.size = sizeof(m->job);
 	m->job.block_count = 1 + random_below(r, blocks);
-	m->job.first = random_below(r, 2) ? random_below(r, 5) : 0;
+	m->job.first = random_below(r, 2) && !whole ? random_below(r, 5) : 0;
 	m->job.count = m->job.first + m->job.block_count +
-		(random_below(r, 2) ? random_below(r, 5) : 0);
+		(random_below(r, 2) && !whole ? random_below(r, 5) : 0);
 	for (uint64_t i = 0; i < blocks; i++)
 		m->ids[i] = (int64_t)i;
 	for (uint64_t i = random_below(r, 3) ? blocks - 1 : 0; i > 0; i--) {
@@ -80,7 +82,7 @@ static void make_job(struct made_job *m, const struct cache *c, struct kvt_gpu *
 	ck_assert_uint_gt(m->bytes, 0);
 	ck_assert_uint_lt(m->bytes, ROOM / 2);
 	for (uint64_t left = m->bytes; left > 0; n++) { /* with gaps between them */
-		uint64_t here = n == 60 || random_below(r, 3) == 0 ? left
+		uint64_t here = whole || n == 60 || random_below(r, 3) == 0 ? left
 			: 1 + random_below(r, left);
 
 		if (random_below(r, 2))
@@ -203,10 +205,11 @@ START_TEST(layouts_of_engines)
 
 	for (size_t i = 0; i < sizeof(orders) / sizeof(orders[0]); i++)
 		for (uint32_t method = KVT_GPU_KERNEL; method <= KVT_GPU_STAGING; method++) {
-			struct kvt_segment whole = {arena, 0, 0};
+			struct kvt_segment segment = {arena, 0, 0};
 			struct kvt_gpu_job job = {.size = sizeof(job), .blocks = ids,
-				.block_count = 600, .first = 1, .count = 602,
-				.segments = &whole, .segment_count = 1};
+				.block_count = 600, .first = whole ? 0 : 1,
+				.count = whole ? 600 : 602, .segments = &segment,
+				.segment_count = 1};
 			struct cache c;
 			struct kvt_gpu *g;
 
@@ -215,15 +218,15 @@ START_TEST(layouts_of_engines)
 			for (int k = 0; k < 600; k++)
 				ids[k] = (k * 9) % 1400;
 			g = open_gpu(&c, method);
-			whole.bytes = kvt_gpu_chunk_bytes(g, 602);
-			ck_assert_uint_le(whole.bytes, ROOM);
+			segment.bytes = kvt_gpu_chunk_bytes(g, job.count);
+			ck_assert_uint_le(segment.bytes, ROOM);
 			ck_assert_int_eq(kvt_gpu_pin(g, arena, ROOM), KVT_OK);
-			memset(arena, 1, whole.bytes);
-			memset(expected, 1, whole.bytes);
+			memset(arena, 1, segment.bytes);
+			memset(expected, 1, segment.bytes);
 			do_it(g, &job, false);
 			cache_copy_naively(&c, &job, expected, false);
-			ck_assert_mem_eq(arena, expected, whole.bytes);
-			random_fill(&r, arena, whole.bytes);
+			ck_assert_mem_eq(arena, expected, segment.bytes);
+			random_fill(&r, arena, segment.bytes);
 			do_it(g, &job, true);
 			cache_copy_naively(&c, &job, arena, true);
 			ck_assert(cache_is_mirrored(&c));
