@@ -24,8 +24,9 @@ from kvtier.layout import PagedCache
 from kvtier.rank import Rank
 from kvtier.worker import Worker
 
-BLOCKS, PER_CHUNK, TOKENS = 32, 4, 16
-SOURCE, TARGET = [3, 1, 4, 2], [20, 9, 17, 11]
+BLOCKS, TOKENS = 64, 16
+SOURCE, TARGET = [3, 1], [20, 9]
+MANY = [[4 + i, 63 - i] for i in range(20)]  # blocks of more chunks than a rank copies at once
 PATIENCE_S = 20
 
 
@@ -57,8 +58,11 @@ class Engine:
         self.worker.store([work.Store(name, hash_of(name), None, blocks, len(blocks) * TOKENS)])
 
     def load(self, name, blocks):
-        chunk = work.LoadChunk(hash_of(name), len(blocks), 0, blocks)
-        self.worker.load([work.Load(f"load {name}", [chunk])])
+        self.load_chunks(name, [(name, blocks)])
+
+    def load_chunks(self, request, chunks):
+        pieces = [work.LoadChunk(hash_of(name), len(blocks), 0, blocks) for name, blocks in chunks]
+        self.worker.load([work.Load(f"load {request}", pieces)])
 
     def wait_stored(self, name):
         deadline = time.monotonic() + PATIENCE_S
@@ -111,6 +115,21 @@ def load_behind_reads(engine):
     assert engine.numbers(TARGET) == {2}
 
 
+def many_chunks_behind_reads(engine):
+    """The same for a load whose chunks are copied several at once."""
+    for number in range(len(MANY)):
+        engine.keep(f"c{number}", 2 + number)
+    for blocks in MANY:
+        engine.compute(blocks, 1)
+    with engine.device.engine():
+        engine.device.delay()
+        seen = engine.device.look([block for blocks in MANY for block in blocks])
+        engine.load_chunks("c", [(f"c{number}", blocks) for number, blocks in enumerate(MANY)])
+    engine.wait_loaded("c")
+    assert seen() == {1}, "blocks were overwritten while the engine read them"
+    assert [engine.numbers(blocks) for blocks in MANY] == [{2 + number} for number in range(len(MANY))]
+
+
 def load_behind_writes(engine):
     """Kernels that were begun before still write the blocks that a load is given."""
     engine.keep("a", 2)
@@ -136,4 +155,4 @@ def store_behind_computing(engine):
     assert engine.numbers(TARGET) == {3}, "blocks were stored before they were computed"
 
 
-SCENARIOS = [load_behind_reads, load_behind_writes, store_behind_computing]
+SCENARIOS = [load_behind_reads, many_chunks_behind_reads, load_behind_writes, store_behind_computing]

@@ -64,7 +64,7 @@ def test_a_chunk_is_in_logical_order(order):
     parts = [(base + 9000, 31), (base, len(want) - 31)]  # pieces lie anywhere
     assert one.gather(ids, parts)
     assert b"".join(ctypes.string_at(*part) for part in parts) == want
-    assert one.scatter([1, 6], 1, 3, parts)  # without the chunk's first block
+    assert one.scatter([1, 6], 1, 3, parts)()  # without the chunk's first block
     assert paged.chunk([1, 6]) == paged.chunk([0, 3])
     one.close()
 
@@ -73,7 +73,7 @@ def test_what_does_not_exist_is_refused():
     one = Paged((0, 1, 2, 3)).copier()
     room = ctypes.create_string_buffer(ROOM)
     assert not one.gather([7], [(ctypes.addressof(room), ROOM)])
-    assert not one.scatter([-1], 0, 1, [(ctypes.addressof(room), ROOM)])
+    assert not one.scatter([-1], 0, 1, [(ctypes.addressof(room), ROOM)])()
     assert not one.gather([0, 1], [(ctypes.addressof(room), 8)])
     one.close()
 

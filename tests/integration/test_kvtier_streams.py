@@ -42,12 +42,14 @@ def place(monkeypatch):
 @pytest.fixture
 def engine(place, tmp_path):
     driver, torch, streams = place
-    one = streams.Engine(stream_model.Device(driver, torch, streams.BLOCKS), str(tmp_path / "rank.sock"))
+    device = stream_model.Device(driver, torch, streams.BLOCKS)
+    one = streams.Engine(device, str(tmp_path / "rank.sock"))
     yield one
     one.close()
+    device.close()
 
 
-SCENARIOS = ["load_behind_reads", "load_behind_writes", "store_behind_computing"]
+SCENARIOS = ["load_behind_reads", "many_chunks_behind_reads", "load_behind_writes", "store_behind_computing"]
 
 
 def test_all_scenarios_are_run(place):
@@ -72,3 +74,25 @@ def test_an_event_of_the_default_stream_is_not_enough(place, engine, scenario, m
     monkeypatch.setattr(engine.paged, "mark", wrong)
     with pytest.raises(AssertionError, match="blocks were|was overwritten"):
         getattr(streams, scenario)(engine)
+
+
+def test_chunks_behind_one_that_failed_are_computed(place, engine, monkeypatch):
+    streams = place[2]
+    for number in range(4):
+        engine.keep(f"c{number}", 2 + number)
+    begin, begun = engine.paged.scatter, []
+
+    def scatter(*arguments):
+        wait = begin(*arguments)
+        begun.append(arguments)
+        return (lambda: wait() and False) if len(begun) == 3 else wait
+
+    monkeypatch.setattr(engine.paged, "scatter", scatter)
+    with engine.device.engine():
+        engine.load_chunks("c", [(f"c{number}", streams.MANY[number]) for number in range(4)])
+    loaded = None
+    while not loaded:
+        _, loaded = engine.worker.finished(set())
+    assert len(begun) == 4
+    assert engine.worker.take_failed() == {*streams.MANY[2], *streams.MANY[3]}
+    assert [engine.numbers(streams.MANY[number]) for number in range(2)] == [{2}, {3}]

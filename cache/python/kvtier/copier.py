@@ -4,8 +4,8 @@ On a CPU the library copies on the calling thread, without the GIL; on a CUDA de
 Where the library, the device's part of it or the layout does not allow that, make() gives None and the caller
 copies by other means (layout.py: by torch).
 
-A device operation that has begun cannot be cancelled, so every copy waits until it is over. Results are True or
-False; False: the driver failed, and none of the bytes may be used.
+A device operation that has begun cannot be cancelled, so every copy is to be waited for until it is over. Results are
+True or False; False: the driver failed, and none of the bytes may be used.
 """
 
 import ctypes
@@ -156,13 +156,14 @@ class Copier:
 
     def gather(self, block_ids, room, after=None):
         """Blocks into room: [(address, bytes)]. after: handle of a recorded CUDA event that it waits for."""
-        return self._copy(self.lib.kvt_gpu_gather_begin, block_ids, 0, len(block_ids), room, after)
+        return self._begin(self.lib.kvt_gpu_gather_begin, block_ids, 0, len(block_ids), room, after)()
 
     def scatter(self, block_ids, skip, count, room, after=None):
-        """Blocks of a chunk of `count`, from number `skip` on, into the paged cache."""
-        return self._copy(self.lib.kvt_gpu_scatter_begin, block_ids, skip, count, room, after)
+        """Begins to copy blocks of a chunk of `count`, from number `skip` on, into the paged cache. Returns a function
+        that waits for it, to be called once."""
+        return self._begin(self.lib.kvt_gpu_scatter_begin, block_ids, skip, count, room, after)
 
-    def _copy(self, begin, block_ids, first, count, room, after):
+    def _begin(self, begin, block_ids, first, count, room, after):
         segments = (library.Segment * len(room))(*((base, size, 0) for base, size in room))
         ids = (c_int64 * len(block_ids))(*block_ids)
         job = Job(
@@ -178,8 +179,12 @@ class Copier:
         )
         op = c_uint64()
         if begin(self.handle, byref(job), byref(op)) != library.OK:
-            return False
-        while True:
-            status = self.lib.kvt_gpu_wait(self.handle, op, SLICE_NS)
-            if status != library.BUSY:
-                return status == library.OK
+            return lambda: False
+
+        def wait():
+            while True:
+                status = self.lib.kvt_gpu_wait(self.handle, op, SLICE_NS)
+                if status != library.BUSY:
+                    return status == library.OK
+
+        return wait

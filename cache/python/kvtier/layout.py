@@ -129,9 +129,9 @@ class PagedCache:
         return True
 
     def scatter(self, block_ids, skip, count, room, after):
-        """Copies blocks of a chunk of `count`, from number `skip` on, from `room` into the cache, behind the event
-        `after`: until then the engine may read and write what these blocks held before. False: it failed, and the
-        blocks are to be computed."""
+        """Begins to copy blocks of a chunk of `count`, from number `skip` on, from `room` into the cache, behind the
+        event `after`: until then the engine may read and write what these blocks held before. Returns a function to be
+        called once: it waits until `room` is no longer read. False: it failed, and the blocks are to be computed."""
         if self.copier is not None:
             return self.copier.scatter(block_ids, skip, count, room, after and after.cuda_event)
         self._wait(after)
@@ -143,7 +143,7 @@ class PagedCache:
                 bounce = bytearray(b"".join(ctypes.string_at(a, size) for a, size in run))
                 blocks = torch.frombuffer(bounce, dtype=self.dtype).view(count, *self.shape)
             tensor.index_copy_(0, ids, blocks[skip : skip + len(block_ids)].to(self.device))
-        return True
+        return lambda: True
 
     def _runs(self, blocks, room):
         """For each layer, the pieces of `room` that hold it."""

@@ -36,6 +36,7 @@ class Rank:
     """The cache of one rank over its paged KV cache."""
 
     MOST_STORES = 4096  # waiting; beyond, the oldest is not stored
+    MOST_COPIES = 16  # into the paged cache at once; a device has its queues full with fewer
     PATIENCE_S = 5
     MEASURE_S = 1.0
     LISTEN_S = 0.2  # events of the tiers come without a sign
@@ -321,23 +322,28 @@ class Rank:
             self.counters["failed_loads"] += bool(missing)
 
     def _fill(self, load, after, lease):
-        """Copies chunks into the paged cache; returns how many."""
-        began, count = time.monotonic_ns(), 0
-        for index in range(lease.count):
-            chunk, view = load.chunks[index], lease.views[index]
-            if view.bytes != self.paged.chunk_bytes(chunk.count):
-                break
-            first = view.first_segment
-            room = [
-                (lease.segments[i].base, lease.segments[i].bytes)
-                for i in range(first, first + view.segment_count)
-            ]
-            with self.paged.on_stream(self.stream):
-                if not self.paged.scatter(chunk.block_ids, chunk.skip, chunk.count, room, after):
+        """Copies chunks into the paged cache, several at once; returns how many there are before the first that
+        failed."""
+        began, copies, done = time.monotonic_ns(), collections.deque(), []
+        try:
+            for index in range(lease.count):
+                chunk, view = load.chunks[index], lease.views[index]
+                if view.bytes != self.paged.chunk_bytes(chunk.count):
                     break
-            count += 1
-        if self.stream is not None:
-            self.stream.synchronize()
+                first = view.first_segment
+                room = [
+                    (lease.segments[i].base, lease.segments[i].bytes)
+                    for i in range(first, first + view.segment_count)
+                ]
+                if len(copies) == self.MOST_COPIES:
+                    done.append(copies.popleft()())
+                with self.paged.on_stream(self.stream):
+                    copies.append(self.paged.scatter(chunk.block_ids, chunk.skip, chunk.count, room, after))
+        finally:  # none may go on once the lease is given back
+            done += [wait() for wait in copies]
+            if self.stream is not None:
+                self.stream.synchronize()
+        count = done.index(False) if False in done else len(done)
         if count:
             self.worth.copied(sum(lease.views[i].bytes for i in range(count)), time.monotonic_ns() - began)
         return count

@@ -10,6 +10,7 @@ from ctypes import byref, c_uint, c_uint64, c_void_p
 
 DELAY_STEPS = 20000
 PINNED = 3  # flags of memory that the device reads and writes by itself
+POOL_BYTES = 1 << 20
 
 
 class Driver:
@@ -48,6 +49,10 @@ class Stream:
             driver.call("cuStreamCreateWithPriority", byref(made), c_uint(1), 0)
             self.cuda_stream = made.value
 
+    def __del__(self):
+        if self.cuda_stream:
+            self.driver.call("cuStreamDestroy_v2", c_void_p(self.cuda_stream))
+
     def synchronize(self):
         self.driver.call("cuStreamSynchronize", c_void_p(self.cuda_stream))
 
@@ -57,6 +62,9 @@ class Event:
         made = c_void_p()
         driver.call("cuEventCreate", byref(made), c_uint(2))
         self.driver, self.cuda_event = driver, made.value
+
+    def __del__(self):
+        self.driver.call("cuEventDestroy_v2", c_void_p(self.cuda_event))
 
     def record(self, stream):
         self.driver.call("cuEventRecord", c_void_p(self.cuda_event), c_void_p(stream.cuda_stream))
@@ -128,6 +136,18 @@ class Device:
         self.driver, self.torch, self.block_bytes = driver, torch, block_bytes
         self.own = torch.cuda.Stream()
         self.tensors = {f"layer {i}": Tensor(driver, blocks, block_bytes) for i in range(layers)}
+        self.pool, self.used = driver.pinned(POOL_BYTES), 0
+
+    def close(self):
+        for tensor in self.tensors.values():
+            self.driver.call("cuMemFree_v2", c_uint64(tensor.address))
+        self.driver.call("cuMemFreeHost", c_void_p(self.pool))
+
+    def _pinned(self, size):
+        at = self.used
+        self.used += size
+        assert self.used <= POOL_BYTES
+        return self.pool + at
 
     def engine(self):
         return self.torch.cuda.stream(self.own)
@@ -144,7 +164,7 @@ class Device:
         self.driver.lib.fake_cuda_delay(self._stream(), c_uint(DELAY_STEPS))
 
     def put(self, blocks, number):
-        source = self.driver.pinned(self.block_bytes)
+        source = self._pinned(self.block_bytes)
         ctypes.memset(source, number, self.block_bytes)
         for place in self._places(blocks):
             size = ctypes.c_size_t(self.block_bytes)
@@ -152,7 +172,7 @@ class Device:
 
     def look(self, blocks):
         places, stream = list(self._places(blocks)), self.torch.cuda.current_stream()
-        copy = self.driver.pinned(self.block_bytes * len(places))
+        copy = self._pinned(self.block_bytes * len(places))
         for i, place in enumerate(places):
             to, size = c_void_p(copy + i * self.block_bytes), ctypes.c_size_t(self.block_bytes)
             self.driver.call("cuMemcpyDtoHAsync_v2", to, c_uint64(place), size, self._stream())
