@@ -10,7 +10,7 @@
  *
  * Loads and stores go on at the same time, and a method that fills the bus one way may be far from it
  * both ways: on an H200 a kernel across the bus moves 0.92 of what one long copy does, and 0.60 of two at
- * once; staging 0.93 and 0.88. What counts is the sum of the rate alone and half of the rate both ways.
+ * once; staging 0.94 and 0.92. What counts is the sum of the rate alone and half of the rate both ways.
  *
  * What cannot be measured (no memory left on the device) is chosen by rule: the copy engine where runs
  * are long, staging where they are not.
@@ -200,7 +200,7 @@ static double one_pass(struct kvt_gpu_engine *e, struct rig *rig, enum ways ways
 }
 
 /* Bytes a second: the better of two passes, behind a short one that warms up and, where it is hopeless
- * beside `other`, is all. 0: it failed. */
+ * compared with `other`, is all. 0: it failed. */
 static double rate_of(struct kvt_gpu_engine *e, struct rig *rig, enum ways ways, uint32_t method,
 	double other)
 {

@@ -5,7 +5,7 @@ which order they lie in memory, is its own business. A chunk is [layer][block][a
 order], layers as the engine lists them, so that two engines of the same fingerprint agree whatever their
 strides are. Strides are the tensor's. libkvtier copies (copier.py); where it cannot, torch does.
 
-A device's copies run beside the engine's work, on streams of their own. What they have to come behind is an event
+A device's copies run concurrently with the engine's work, on streams of their own. What they have to come behind is an event
 that the engine's thread recorded on the stream that it computes on (mark()): the default stream says nothing about
 that one.
 """

@@ -271,7 +271,7 @@ START_TEST(stores_go_on_at_half_depth_beside_loads)
 			: kvt_gpu_gather_begin(g, &f[i].job, &f[i].op), KVT_OK);
 	}
 	fake->hold(false);
-	for (int i = 0; i < 200; i++) /* what the device has runs, and nobody hands it more */
+	for (int i = 0; i < 200; i++) /* what the device has runs, and it gets no more */
 		(void)place.driver.stream_query(place.stream);
 	fake->order(order, sizeof(order));
 	for (size_t i = 0; order[i] != '\0'; i++) {
