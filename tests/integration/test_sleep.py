@@ -224,3 +224,46 @@ def test_what_waits_there_goes_elsewhere_in_the_end(kvsim, kvway):
         thread.join()
     assert answers == [200] * 4
     assert router.metric("kvway_failovers_total") == 2
+
+
+def test_what_waits_at_a_sleeper_goes_elsewhere_before_its_engine_would_be_thought_dead(kvsim, kvway):
+    """The engine is put to sleep without kvway, which sends requests there until it finds that. None waits until
+    the engine wakes, and a worker that only sleeps is not ejected."""
+    sims = kvsim(2)
+    router = kvway(sims, {**ON, "upstream.stall": "6s", "health.metrics_interval": "1m"})
+    serving(router)
+    assert sims[0].ask("POST", "/sleep?level=1").status == 200
+    answers = []
+    threads = [threading.Thread(target=lambda: answers.append(chat(router).status)) for _ in range(4)]
+    begun = time.monotonic()
+    for thread in threads:
+        thread.start()
+    until(lambda: state(router, sims[0]) == "asleep")
+    assert len(answers) == 2
+    for thread in threads:
+        thread.join()
+    assert answers == [200] * 4
+    assert 1.9 < time.monotonic() - begun < 5 * PATIENCE
+    assert router.metric("kvway_failovers_total") == 2
+    settle(1.0)
+    assert router.metric("kvway_worker_ejections_total") == 0
+    assert sims[0].ask("POST", "/wake_up").status == 200
+    until(lambda: state(router, sims[0]) == "up")
+
+
+def test_none_is_ejected_for_sleeping_however_long(kvsim, kvway):
+    """Not even for a request that may go nowhere else, and waits."""
+    sim, other = kvsim(2)
+    router = kvway([sim, other], {**ON, "upstream.stall": "600ms", "health.metrics_interval": "1m"})
+    serving(router)
+    assert sim.ask("POST", "/sleep?level=1").status == 200
+    answers = []
+    ask_there = lambda: router.ask("POST", CHAT, at(sim), body=chat_body(), timeout=30.0).status  # noqa: E731
+    thread = threading.Thread(target=lambda: answers.append(ask_there()))
+    thread.start()
+    until(lambda: state(router, sim) == "asleep")
+    settle(2.5)
+    assert sim.ask("POST", "/wake_up").status == 200
+    thread.join()
+    assert answers == [200]
+    assert router.metric("kvway_worker_ejections_total") == 0

@@ -69,7 +69,8 @@ struct kvw_fleet {
 	struct kvw_model **models;       /* every model ever seen; control thread only */
 	size_t model_total;
 	struct kvw_load_board *loads;    /* of all workers, by id; owned */
-	_Atomic uint32_t down;           /* workers whose health is DOWN, or that stand still */
+	_Atomic uint32_t down;           /* workers whose health is DOWN, that stand still or sleep; each
+	                                    counts once for each of these */
 	_Atomic uint64_t changes;        /* grows after whatever candidates show has changed; > 0 */
 };
 

@@ -369,6 +369,8 @@ static void look_for_stall(struct target *target, int64_t now_ns)
 
 	if (is_asleep(worker) && !ask->running && now_ns - ask->started_ns >= ASLEEP_READ_NS)
 		start(ask);
+	if (kvw_worker_fell_asleep(worker))
+		kvw_stall_heard(&worker->stall, now_ns); /* its silence counts from when it wakes */
 	if (limit_ns == 0)
 		return;
 	if (kvw_ejection_state(&worker->ejection) != KVW_EJECTION_IN)

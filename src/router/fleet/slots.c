@@ -191,8 +191,13 @@ void kvw_fleet_bar(
 	uint8_t before = set ? atomic_fetch_or(&worker->barred, (uint8_t)reason)
 			     : atomic_fetch_and(&worker->barred, (uint8_t)~(unsigned)reason);
 
-	if (((before & reason) != 0) != set)
-		kvw_fleet_changed(&fleet->changes);
+	if (((before & reason) != 0) == set)
+		return;
+	if (reason == KVW_BARRED_ASLEEP && set)
+		atomic_fetch_add_explicit(&fleet->down, 1, memory_order_relaxed);
+	else if (reason == KVW_BARRED_ASLEEP)
+		atomic_fetch_sub_explicit(&fleet->down, 1, memory_order_relaxed);
+	kvw_fleet_changed(&fleet->changes);
 }
 
 void kvw_fleet_puts_to_sleep(struct kvw_fleet *fleet, struct kvw_worker *worker)
@@ -243,6 +248,8 @@ static void free_slot(struct kvw_fleet *fleet, struct kvw_worker *worker)
 
 	kvw_info("fleet", "worker has left url=%s", worker->url);
 	if (!kvw_worker_is_up(worker))
+		atomic_fetch_sub_explicit(&fleet->down, 1, memory_order_relaxed);
+	if ((atomic_load(&worker->barred) & KVW_BARRED_ASLEEP) != 0)
 		atomic_fetch_sub_explicit(&fleet->down, 1, memory_order_relaxed);
 	if (kvw_stall_state(&worker->stall) == KVW_STALL_FOUND)
 		atomic_fetch_sub_explicit(&fleet->down, 1, memory_order_relaxed);

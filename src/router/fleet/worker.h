@@ -155,6 +155,13 @@ static inline bool kvw_worker_sleeps(const struct kvw_worker *worker)
 		       (KVW_BARRED_ASLEEP | KVW_BARRED_NO_ADDRESS)) == KVW_BARRED_ASLEEP;
 }
 
+/* The same, and no request that puts it to sleep is under way any more: what it has not computed stays so. */
+static inline bool kvw_worker_fell_asleep(const struct kvw_worker *worker)
+{
+	return kvw_worker_sleeps(worker) &&
+	       atomic_load_explicit(&worker->sleep_said_ns, memory_order_relaxed) != INT64_MAX;
+}
+
 /* Nothing speaks against it. */
 bool kvw_worker_usable(const struct kvw_worker *worker);
 /* "up", or what keeps it from being usable. */

@@ -387,15 +387,25 @@ void kvw_exchange_unpark(struct kvw_loop *loop)
 	}
 }
 
-/* Why the exchange waits in vain: its worker is gone, down or stands still. NULL: it does not. One whose answer
- * still flows does not, nor one whose client is what it waits for, nor one that could not go elsewhere
+/* An engine that sleeps has nothing under way, and gives no token until it is woken. It may sleep for a
+ * moment only: so what waits there stays for a while. */
+static bool waits_for_sleeper(const struct kvw_exchange *x)
+{
+	int64_t patience_ns = x->config->upstream_stall_ms * KVW_NS_PER_MS / 3;
+
+	return kvw_worker_fell_asleep(x->attempt.worker) && patience_ns > 0 &&
+	       !kvw_exchange_answering(x) && x->loop->now_ns - x->attempt.picked_ns > patience_ns;
+}
+
+/* Why the exchange waits in vain: its worker is gone, down, asleep or stands still. NULL: it does not. One whose
+ * answer still flows does not, nor one whose client is what it waits for, nor one that could not go elsewhere
  * while its worker may go on. */
 static const char *waits_in_vain(const struct kvw_exchange *x)
 {
 	const struct kvw_config *config = x->config;
 	const struct kvw_worker *worker = x->attempt.worker;
 	int64_t patience_ns = config->health_timeout_ms * config->health_fall * KVW_NS_PER_MS;
-	bool down, still;
+	bool down, still, sleeps;
 
 	if (kvw_exchange_ended(x) || x->attempt.link == NULL)
 		return NULL;
@@ -405,21 +415,24 @@ static const char *waits_in_vain(const struct kvw_exchange *x)
 		return NULL;
 	down = atomic_load_explicit(&worker->health, memory_order_relaxed) == KVW_HEALTH_DOWN;
 	still = kvw_stall_state(&worker->stall) == KVW_STALL_FOUND;
-	if (!down && (!still || !x->attempt.awaited || !kvw_request_has_choice(x)))
+	sleeps = waits_for_sleeper(x);
+	if (!down && ((!still && !sleeps) || !x->attempt.awaited || !kvw_request_has_choice(x)))
 		return NULL;
 	if (kvw_exchange_answering(x) && x->loop->now_ns - x->last_data_ns <= patience_ns)
 		return NULL;
-	return down ? "its health probes fail" : "its engine stands still";
+	if (down)
+		return "its health probes fail";
+	return sleeps ? "its engine sleeps" : "its engine stands still";
 }
 
-/* Does a request wait for a worker that is gone, down or stands still? Most that are down have none. */
+/* Does a request wait for a worker that is gone, down, asleep or stands still? Most that are down have none. */
 static bool any_waits_in_vain(const struct kvw_fleet *fleet)
 {
 	for (size_t i = 0; i < fleet->count; i++) {
 		struct kvw_worker *worker = fleet->workers[i];
 
 		if (kvw_load_inflight(&worker->load) > 0 &&
-			(kvw_worker_life(worker) == KVW_WORKER_GONE ||
+			(kvw_worker_life(worker) == KVW_WORKER_GONE || kvw_worker_fell_asleep(worker) ||
 				kvw_stall_state(&worker->stall) == KVW_STALL_FOUND ||
 				atomic_load_explicit(&worker->health, memory_order_relaxed) ==
 					KVW_HEALTH_DOWN))
