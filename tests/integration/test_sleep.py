@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from rig.client import CHAT, ask, chat_body
+from rig.client import CHAT, COMPLETIONS, MESSAGES, ask, chat_body
 from rig.router import settle
 from rig.wait import PATIENCE, until
 
@@ -267,3 +267,95 @@ def test_none_is_ejected_for_sleeping_however_long(kvsim, kvway):
     thread.join()
     assert answers == [200]
     assert router.metric("kvway_worker_ejections_total") == 0
+
+
+USAGE = '"usage":{"prompt_tokens":36,"total_tokens":36,"completion_tokens":0}'
+ROLE = (
+    'data: {"id":"chatcmpl-1","object":"chat.completion.chunk","created":1,"model":"tiny","choices":[{"index":0,'
+    '"delta":{"role":"assistant","content":""},"logprobs":null,"finish_reason":null}],"prompt_token_ids":null}\n\n'
+)
+ONLY_USAGE = 'data: {"id":"1","object":"text_completion","created":1,"model":"tiny","choices":[],%s}\n\n' % USAGE
+DONE = "data: [DONE]\n\n"
+ONE_TOKEN = (
+    'data: {"id":"1","choices":[{"index":0,"delta":{"content":"a"},"logprobs":null,"finish_reason":"abort"}]}\n\n'
+)
+START = (
+    'event: message_start\ndata: {"type":"message_start","message":{"id":"1","type":"message","role":"assistant",'
+    '"content":[],"model":"tiny","stop_reason":null,"usage":{"input_tokens":19,"output_tokens":0}}}\n\n'
+)
+DELTA = (
+    'event: message_delta\ndata: {"type":"message_delta","delta":{"stop_reason":"end_turn"},"usage":'
+    '{"input_tokens":19,"output_tokens":0}}\n\n'
+)
+STOP = 'event: message_stop\ndata: {"type":"message_stop"}\n\n'
+ABORTED_STREAMS = {  # what vLLM 0.32 ends its streams with when it falls asleep before the first token
+    "completion": (COMPLETIONS, [DONE]),
+    "completion with usage": (COMPLETIONS, [ONLY_USAGE, DONE]),
+    "chat": (CHAT, [ROLE, DONE]),
+    "chat with usage": (CHAT, [ROLE, ONLY_USAGE, DONE]),
+    "chat with its first token": (CHAT, [ROLE, ONE_TOKEN, DONE]),
+    "messages": (MESSAGES, [START, DELTA, STOP]),
+}
+ABORTED = {
+    CHAT: b'{"id":"1","choices":[{"index":0,"message":{"role":"assistant","content":"and so"},"finish_reason":"abort"}]}',
+    MESSAGES: b'{"id":"1","type":"message","role":"assistant","content":[{"type":"text","text":""}],"model":"tiny",'
+    b'"usage":{"input_tokens":19,"output_tokens":0,"cache_read_input_tokens":0}}',
+}
+
+
+def streams(events, pause=0.0):
+    def script(ex):
+        ex.read_body()
+        ex.start_stream()
+        for event in events:
+            ex.chunk(event.encode())
+            settle(pause)
+        ex.end_stream()
+
+    return script
+
+
+def aborting_pair(workers, kvway, script):
+    one, two = workers(2)
+    one.script = script
+    return one, two, kvway([one, two], {"routing.strategy": "roundrobin"})
+
+
+@pytest.mark.parametrize("case", ABORTED_STREAMS)
+@pytest.mark.parametrize("pause", [0.0, 0.03])
+def test_a_stream_that_falling_asleep_ended_before_its_first_token_goes_elsewhere(workers, kvway, case, pause):
+    path, events = ABORTED_STREAMS[case]
+    one, two, router = aborting_pair(workers, kvway, streams(events, pause))
+    for _ in range(4):
+        answer = router.ask("POST", path, body={**chat_body(stream=True), "prompt": "hello"})
+        assert answer.status == 200 and "three" in answer.body.decode(), answer.body
+        assert "chatcmpl-1" not in answer.body.decode()
+    assert one.requests and len(two.requests) == 4
+    assert router.metric("kvway_worker_bad_answers_total") == 0  # it did nothing wrong
+
+
+@pytest.mark.parametrize("path", ABORTED)
+def test_a_plain_answer_that_falling_asleep_cut_goes_elsewhere(workers, kvway, path):
+    """However many tokens it had: its client has seen none."""
+    json = [("content-type", "application/json")]
+    one, two, router = aborting_pair(workers, kvway, lambda ex: ex.respond(200, json, ABORTED[path]))
+    for _ in range(4):
+        answer = router.ask("POST", path, body=chat_body())
+        assert answer.status == 200 and two.name in answer.body.decode()
+    assert one.requests and len(two.requests) == 4
+
+
+def test_an_aborted_answer_passes_where_no_other_worker_is(pair):
+    worker, router = pair(streams([ROLE, DONE], 0.03))
+    answer = router.ask("POST", CHAT, body=chat_body(stream=True))
+    assert answer.status == 200 and answer.body.decode() == ROLE + DONE
+    assert router.metric("kvway_worker_bad_answers_total") == 0
+
+
+def test_a_stream_is_passed_on_from_its_first_token(pair):
+    """And not before: what only names the role waits for it, and is not lost."""
+    token = 'data: {"id":"1","choices":[{"index":0,"delta":{"content":"a"},"finish_reason":null}]}\n\n'
+    worker, router = pair(streams([ROLE, token, token, ONLY_USAGE, DONE], 0.03))
+    answer = router.ask("POST", CHAT, body=chat_body(stream=True))
+    assert answer.body.decode() == ROLE + token + token + ONLY_USAGE + DONE
+    assert len(worker.requests) == 1

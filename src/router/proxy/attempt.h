@@ -13,6 +13,7 @@
 #include "http/body.h"
 #include "kvway/load.h"
 #include "kvway/route.h"
+#include "proxy/tokenless.h"
 
 struct kvw_exchange;
 
@@ -53,6 +54,7 @@ struct kvw_attempt {
 	size_t partial_from;          /* where the search for its end goes on */
 	struct kvw_body answer;       /* reader of the answer's body */
 	bool error_event;             /* its stream brought an error that is not the client's fault */
+	enum kvw_token_sign tokens;       /* of a 200, as far as its beginning shows */
 
 	/* --- the failure that kvw_exchange_advance has to deal with --- */
 	const char *failure;          /* why, for users; static, or as long as the link. NULL: none */

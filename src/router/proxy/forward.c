@@ -410,6 +410,7 @@ static bool pick(struct kvw_exchange *x)
 	a->picked_ns = loop->now_ns;
 	a->suspect = a->error_event = a->paid = x->said_all = false;
 	a->graded = KVW_GRADE_NONE;
+	a->tokens = KVW_TOKENS_UNKNOWN;
 	x->beginning_len = 0;
 	if (a->worker != NULL)
 		kvw_links_unhold(&loop->links, a->worker);

@@ -170,6 +170,19 @@ static void look_for_error(struct kvw_exchange *x, const char *data, size_t len)
 	}
 }
 
+/* While the client has seen nothing of it: has the answer a token? */
+static void look_for_token(struct kvw_exchange *x, const char *data, size_t len)
+{
+	struct kvw_attempt *a = &x->attempt;
+
+	if (x->response_state != KVW_RESPONSE_HELD || a->tokens >= KVW_TOKENS_SOME || !kvw_exchange_computes(x))
+		return;
+	if (x->event_stream)
+		a->tokens = kvw_tokens_in_piece(a->tokens, data, len);
+	else
+		a->tokens = kvw_tokens_aborted(data, len) ? KVW_TOKENS_NONE : KVW_TOKENS_SOME;
+}
+
 static void answer_payload(void *arg, const char *data, size_t len)
 {
 	struct outgoing *out = arg;
@@ -180,6 +193,8 @@ static void answer_payload(void *arg, const char *data, size_t len)
 		look_for_error(x, data, len);
 		x->said_all = x->said_all || is_last_event(data, len);
 	}
+	if (x->status == 200)
+		look_for_token(x, data, len);
 	if (x->watch_usage && x->status == 200)
 		kvw_usage_feed(&x->usage, data, len);
 	if (x->watch_owner && x->status == 200)
@@ -471,7 +486,8 @@ static bool hold(const struct kvw_exchange *x, const struct outgoing *out)
 		return false;
 	return out->payload == 0 ||
 	       (x->pass == KVW_PASS_RAW && x->event_stream &&
-		       look_at_beginning(x->beginning, x->beginning_len) == BEGINNING_UNKNOWN);
+		       (x->attempt.tokens == KVW_TOKENS_OPENED ||
+			       look_at_beginning(x->beginning, x->beginning_len) == BEGINNING_UNKNOWN));
 }
 
 /* The answer to a prompt is about to be sent. False: it is bad, and another worker is asked. */
@@ -481,6 +497,8 @@ static bool begins_well(struct kvw_exchange *x, const struct outgoing *out)
 		return true;
 	if (out->payload == 0 && x->beginning_len == 0)
 		return !go_elsewhere(x, KVW_EXCUSE_NONE, "its answer ended before the first token");
+	if (x->attempt.tokens == KVW_TOKENS_NONE)
+		return !go_elsewhere(x, KVW_EXCUSE_BUSY, "its engine aborted it before the first token");
 	return !x->attempt.error_event ||
 	       !go_elsewhere(x, KVW_EXCUSE_NONE, "its stream began with an error");
 }
