@@ -181,6 +181,34 @@ void kvw_claims_make(struct kvw_claims *claims, uint32_t worker,
 	}
 }
 
+/* --- dropping --- */
+
+static void drop_block(struct kvw_claims *claims, uint64_t spread, uint32_t worker)
+{
+	struct bucket *bucket = bucket_of(claims, spread);
+	uint64_t word = word_of(claims, spread, worker);
+
+	for (unsigned i = 0; i < PER_BUCKET; i++) {
+		uint64_t old = atomic_load_explicit(&bucket->words[i], memory_order_relaxed);
+
+		if (old != 0 && (old & ~(uint64_t)END_MASK) == word)
+			(void)atomic_compare_exchange_strong_explicit(&bucket->words[i], &old, 0,
+				memory_order_relaxed, memory_order_relaxed);
+	}
+}
+
+void kvw_claims_drop(struct kvw_claims *claims, uint32_t worker,
+	const struct kvw_exact_chain *chain, uint32_t held)
+{
+	uint32_t block = claimed_from(held);
+
+	for (unsigned i = 0; i < KVW_CLAIMS_PROMPT && block < chain->count; i++) {
+		prefetch(claims, chain, claimed_from(block + AHEAD));
+		drop_block(claims, spread_of(claims, chain, block), worker);
+		block = claimed_from(block + 1);
+	}
+}
+
 /* --- finding --- */
 
 /* Extends the worker's hit, which ends at `from`, to `end`. */

@@ -37,6 +37,10 @@ void kvw_claims_destroy(struct kvw_claims *claims); /* NULL is allowed */
 void kvw_claims_make(struct kvw_claims *claims, uint32_t worker,
 	const struct kvw_exact_chain *chain, uint32_t held, int64_t now_ns, int64_t ns);
 
+/* The worker will not hold them after all. Claims of other requests for the same blocks go as well. */
+void kvw_claims_drop(struct kvw_claims *claims, uint32_t worker,
+	const struct kvw_exact_chain *chain, uint32_t held);
+
 /* Carries *hits, of this chain, on through what is claimed, as blocks of KVW_TIER_DEVICE. Writes
  * nothing else. */
 void kvw_claims_extend(const struct kvw_claims *claims, const struct kvw_exact_chain *chain,

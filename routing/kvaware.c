@@ -362,6 +362,19 @@ static void claim(struct kvaware *ka, const struct kvw_route_request *request,
 	}
 }
 
+/* What the worker was believed to be about to hold, it will not. */
+static void unclaim(struct kvaware *ka, const struct kvw_route_request *request,
+	const struct kvw_decision *decision)
+{
+	for (uint32_t c = 0; c < request->exact_count; c++) {
+		const struct kvw_exact_chain *chain = &request->exact[c];
+
+		if (chain->block_tokens > 0)
+			kvw_claims_drop(kvw_exact_claims(ka->exact), decision->worker_id, chain,
+				sum_of(decision->hit_tokens) / chain->block_tokens);
+	}
+}
+
 /* --- the strategy --- */
 
 static enum kvw_err kvaware_pick(struct kvw_strategy *self, const struct kvw_route_request *request,
@@ -421,6 +434,14 @@ static void kvaware_purge(struct kvw_strategy *self, uint32_t worker_id)
 	kvw_claims_forget(kvw_exact_claims(ka->exact), worker_id);
 }
 
+static void kvaware_done(struct kvw_strategy *self, const struct kvw_decision *decision,
+	const struct kvw_outcome *outcome, int64_t now_ns)
+{
+	if (outcome->unserved != NULL && decision->exact)
+		unclaim((struct kvaware *)self, outcome->unserved, decision);
+	kvw_prefixaware_done(self, decision, outcome, now_ns);
+}
+
 static void kvaware_stats(struct kvw_strategy *self, struct kvw_strategy_stats *out)
 {
 	kvw_prefixaware_stats(self, out);
@@ -440,7 +461,7 @@ const struct kvw_strategy_ops kvw_kvaware_ops = {
 	.pick = kvaware_pick,
 	.explain = kvaware_explain,
 	.reconfigure = kvaware_reconfigure,
-	.done = kvw_prefixaware_done,
+	.done = kvaware_done,
 	.purge = kvaware_purge,
 	.stats = kvaware_stats,
 	.learned = kvw_prefixaware_learned,

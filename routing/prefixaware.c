@@ -18,9 +18,10 @@
  * min(h, n - 1) rounded down to blocks.
  *
  * The prompt is inserted into the tree at once, not when it is answered: the next request with the same
- * prefix arrives earlier and must find it. Ties go by rendezvous hash of the first chunk without a
- * holder, so the branches of one system prompt spread although they begin alike. Answers then teach how
- * much of a worker's cache predictions may count on (capacity_share.h).
+ * prefix arrives earlier and must find it. Where the worker fails, that is taken back. Ties go by
+ * rendezvous hash of the first chunk without a holder, so the branches of one system prompt spread although
+ * they begin alike. Answers then teach how much of a worker's cache predictions may count on
+ * (capacity_share.h).
  *
  * Cost of a pick: one walk of the tree, a few ns per candidate, one insert; no allocation. What
  * depends on the number of workers is kept in arrays on the stack (45 KiB at 1,024).
@@ -73,7 +74,7 @@ static struct kvw_prefix_knowledge *inherit(
 	struct kvw_prefix_knowledge *known = NULL;
 
 	/* Instances of other kinds do not begin with a struct kvw_prefixaware. */
-	if (from == NULL || from->ops->done != kvw_prefixaware_done)
+	if (from == NULL || from->ops->learned != kvw_prefixaware_learned)
 		return NULL;
 	known = ((const struct kvw_prefixaware *)from)->known;
 	atomic_fetch_add_explicit(&known->users, 1, memory_order_relaxed);
@@ -461,12 +462,52 @@ static void learn_rate(struct kvw_prefixaware *pa, const struct kvw_decision *de
 			    });
 }
 
+/* Leading chunks of a chain that cover a predicted hit. The prediction's own measure of the prompt is used:
+ * bytes per token may have changed since. */
+static uint32_t chunks_of_hit(
+	const struct kvw_chunk *chunks, uint32_t count, uint32_t hit, uint32_t prompt_tokens)
+{
+	double per_unit = chunks[count - 1].end > 0 ? prompt_tokens / (double)chunks[count - 1].end : 0;
+	uint32_t kept = 0;
+
+	while (kept < count && hit > 0 &&
+		(kept == 0 || chunks[kept - 1].end * per_unit + 1 <= hit))
+		kept++;
+	return kept;
+}
+
+/* Takes back what the pick taught the tree. What the worker held before stays, to the block: that is what
+ * the pick predicted. Of several chains it is known only in sum, so a hit in any of them keeps all. A
+ * request for the same prefix that the worker did serve meanwhile is forgotten too, until the next one. */
+static void unteach(struct kvw_prefixaware *pa, const struct kvw_decision *decision,
+	const struct kvw_route_request *request)
+{
+	struct kvw_radix_path path; /* filled as far as there are steps */
+	uint32_t hit = predicted_hit(decision);
+	uint32_t begin = 0;
+
+	if (decision->chains > request->chain_count || (decision->chains > 1 && hit > 0))
+		return;
+	for (uint32_t c = 0; c < decision->chains; c++) {
+		uint32_t end = request->chain_ends[c];
+		const struct kvw_chunk *chunks = request->chunks + begin;
+
+		if (end > begin)
+			kvw_radix_retract(pa->tree, chunks, end - begin,
+				chunks_of_hit(chunks, end - begin, hit, decision->prompt_tokens),
+				decision->worker_id, &path);
+		begin = end;
+	}
+}
+
 void kvw_prefixaware_done(struct kvw_strategy *self, const struct kvw_decision *decision,
 	const struct kvw_outcome *outcome, int64_t now_ns)
 {
 	struct kvw_prefixaware *pa = (struct kvw_prefixaware *)self;
 
 	(void)now_ns;
+	if (outcome->unserved != NULL)
+		unteach(pa, decision, outcome->unserved);
 	if (decision->chains == 0 || outcome->status != 200)
 		return;
 	/* What was loaded from behind the device took time that is not prefill. */

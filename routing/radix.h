@@ -101,6 +101,11 @@ void kvw_radix_reach(struct kvw_radix *tree, const struct kvw_chunk *chunks, uin
 void kvw_radix_insert(struct kvw_radix *tree, const struct kvw_chunk *chunks, uint32_t count,
 	const struct kvw_radix_use *use, struct kvw_radix_path *path);
 
+/* The worker did not compute this chain after all: of what it holds of it, only the first `kept` chunks stay.
+ * What it holds beyond the chain in a node that goes, goes too. `path` is overwritten. */
+void kvw_radix_retract(struct kvw_radix *tree, const struct kvw_chunk *chunks, uint32_t count,
+	uint32_t kept, uint32_t worker, struct kvw_radix_path *path);
+
 /* An insert for this worker is about to come: asks for what of the worker's it will write. */
 void kvw_radix_expect(struct kvw_radix *tree, uint32_t worker);
 

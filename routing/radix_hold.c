@@ -211,6 +211,42 @@ bool kvw_node_hold(struct kvw_radix *tree, struct kvw_pool *pool, uint32_t index
 	return same;
 }
 
+/* Node locked. */
+static void cut_locked(
+	struct kvw_radix *tree, struct kvw_slot *node, uint32_t worker, uint32_t keep)
+{
+	struct place place = find_worker(tree, node, worker);
+	struct kvw_holder h;
+
+	if (place.slot == NULL)
+		return;
+	h = holder_at(place);
+	if (keep >= h.upto)
+		return;
+	kvw_view_forget(&tree->views, worker,
+		(struct kvw_move[2]){
+			{h.tick, kvw_slot_tokens(node, keep < h.mid ? keep : h.mid, h.mid)},
+			{kvw_holder_rest_tick(h),
+				kvw_slot_tokens(node, keep > h.mid ? keep : h.mid, h.upto)}});
+	h.upto = keep;
+	if (keep <= h.mid) {
+		h.mid = keep;
+		h.older = 0;
+	}
+	store_word(place.slot, place.word, keep == 0 ? 0 : kvw_holder_pack(h));
+}
+
+void kvw_node_cut(struct kvw_radix *tree, uint32_t index, uint32_t upto, uint64_t last,
+	uint32_t worker, uint32_t keep)
+{
+	struct kvw_slot *slot = kvw_slot_at(tree, index);
+
+	kvw_spin_lock(&slot->lock);
+	if (kvw_slot_begins(slot, upto, last))
+		cut_locked(tree, slot, worker, keep);
+	kvw_spin_unlock(&slot->lock);
+}
+
 bool kvw_node_held(struct kvw_radix *tree, struct kvw_slot *slot)
 {
 	/* Mostly the first holder is alive, and it lies in the slot's first line. */

@@ -1,5 +1,6 @@
 /*
- * radix_insert.c - a worker will hold a prompt: new nodes, and the worker among the holders.
+ * radix_insert.c - a worker will hold a prompt: new nodes, and the worker among the holders; and what is
+ * undone of it when the worker did not compute the prompt.
  *
  * The path that find gave may be out of date: another loop inserted the same prompt, or part of
  * it was evicted. Whatever is about to be changed is therefore checked first, under its lock or
@@ -222,4 +223,21 @@ void kvw_radix_insert(struct kvw_radix *tree, const struct kvw_chunk *chunks, ui
 		kvw_radix_find(tree, chunks, count, path);
 	}
 	kvw_radix_drop(tree, pool, &swept);
+}
+
+void kvw_radix_retract(struct kvw_radix *tree, const struct kvw_chunk *chunks, uint32_t count,
+	uint32_t kept, uint32_t worker, struct kvw_radix_path *path)
+{
+	assert(worker < KVW_MAX_WORKERS);
+	kvw_radix_find(tree, chunks, count, path);
+	kvw_path_settle(tree, chunks, count, path);
+	for (uint32_t i = path->count; i-- > 0;) {
+		struct kvw_radix_step step = path->steps[i];
+		uint32_t length = kvw_path_length(path, i);
+
+		if (step.start + length <= kept)
+			break;
+		kvw_node_cut(tree, step.node, length, chunks[step.start + length - 1].hash, worker,
+			kept > step.start ? kept - step.start : 0);
+	}
 }

@@ -305,6 +305,11 @@ void kvw_radix_drop(struct kvw_radix *tree, struct kvw_pool *pool, const struct 
 bool kvw_node_hold(struct kvw_radix *tree, struct kvw_pool *pool, uint32_t index, uint32_t upto,
 	uint64_t last, uint32_t stamp, struct kvw_ledger *ledger);
 
+/* The worker holds no more than the first `keep` chunks of a node whose chunk `upto - 1` has the hash `last`; does
+ * nothing if that node is gone. */
+void kvw_node_cut(struct kvw_radix *tree, uint32_t index, uint32_t upto, uint64_t last,
+	uint32_t worker, uint32_t keep);
+
 /* Removes all holders from a dead node, with their tokens. */
 void kvw_node_clear(struct kvw_radix *tree, struct kvw_pool *pool, struct kvw_slot *slot);
 

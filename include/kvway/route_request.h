@@ -92,6 +92,11 @@ struct kvw_outcome {
 	int64_t ahead_ns;          /* as in struct kvw_lease */
 	int64_t behind_ns;
 	int64_t served_ns;
+
+	/* The request as it was picked, if the worker failed or answered an error before any token: of the
+	 * prompt it holds no more than before. NULL: it may hold it, or the prompt was not kept. Borrowed
+	 * during the call. */
+	const struct kvw_route_request *unserved;
 };
 
 #endif

@@ -121,6 +121,32 @@ def test_users_hardly_notice_a_broken_worker(workers, kvway, fault, strategy):
     router.wait_idle()
 
 
+def test_what_a_bad_answer_taught_is_untaught(workers, kvway):
+    """A prefix that no worker has computed draws no prompt to the one that failed."""
+    fleet = workers(2)
+    config = {"routing.strategy": "prefixaware", "retry.attempts": 1, "retry.budget": 1}
+    router = kvway(fleet, {**CALM, **config, "http.decision_headers": "on_request"})
+    prompt = "a long system prompt " * 400
+
+    def ask(script, body):
+        for worker in fleet:
+            worker.script = script
+        got = router.ask("POST", CHAT, headers=[("x-kvway-explain", "1")], body=body)
+        return got.status, int(got.headers.get("x-kvway-predicted-cached-tokens", -1))
+
+    assert ask(error_status, chat_body(prompt))[0] == 500, "both have failed"
+    assert ask(answer, chat_body(prompt)) == (200, 0)
+    known = ask(answer, chat_body(prompt))[1]
+    assert known > 1000
+    for script in (error_status, error_first, reset_at_once, empty_stream):
+        longer = chat_body(prompt + script.__name__ * 400, stream=script != error_status)
+        ask(script, longer)
+        _, first = ask(answer, longer)
+        _, second = ask(answer, longer)
+        assert known - 100 < first <= known + 100, "what a worker held before it still holds"
+        assert second > first + 500, f"{script.__name__}: {first}, {second}"
+
+
 def test_all_workers_broken_at_once(workers, kvway):
     """The errors pass through, at most half of the workers are ejected, and all is well soon after."""
     fleet = workers(4, script=error_status)

@@ -4,6 +4,7 @@
 #include "proxy/attempt.h"
 
 #include "proxy/exchange.h"
+#include "proxy/understand.h"
 
 void kvw_attempt_grade(struct kvw_exchange *x, enum kvw_grade grade, const char *why)
 {
@@ -80,6 +81,23 @@ void kvw_attempt_note_sleep(struct kvw_exchange *x)
 	a->puts_to_sleep = false;
 }
 
+/* The request, understood once more, if its worker computed nothing of it: it got nothing, or failed or answered
+ * an error before any token. Else NULL; whether it computes when its client has left is not known. */
+static const struct kvw_route_request *unserved(struct kvw_exchange *x, bool completed)
+{
+	const struct kvw_attempt *a = &x->attempt;
+	bool failed = a->failure != NULL || completed || x->status >= 400;
+
+	if (!a->picked || a->decision.chains == 0 || x->first_token_ns != 0 || (a->written > 0 && !failed))
+		return NULL;
+	kvw_request_scan_again(x);
+	if (x->scan == NULL)
+		return NULL;
+	if (x->loop->sources != NULL)
+		kvw_request_add_tokens(x);
+	return &x->route;
+}
+
 void kvw_attempt_end(struct kvw_exchange *x, bool completed)
 {
 	struct kvw_attempt *a = &x->attempt;
@@ -112,6 +130,7 @@ void kvw_attempt_end(struct kvw_exchange *x, bool completed)
 			.ahead_ns = lease.ahead_ns,
 			.behind_ns = lease.behind_ns,
 			.served_ns = lease.served_ns,
+			.unserved = unserved(x, completed),
 		};
 
 		x->strategy->ops->done(x->strategy, &a->decision, &outcome, loop->now_ns);

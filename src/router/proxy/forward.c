@@ -9,7 +9,6 @@
 #include "base/log.h"
 #include "proxy/pin.h"
 #include "base/page.h"
-#include "proxy/prepare.h"
 #include "proxy/reply.h"
 #include "proxy/request.h"
 #include "proxy/retry.h"
@@ -396,7 +395,7 @@ static bool pick(struct kvw_exchange *x)
 	x->route.tokens_per_unit =
 		kvw_fleet_tokens_per_unit(loop->fleet, x->model, &x->route, &x->ratio_keys);
 	if (loop->sources != NULL)
-		kvw_prepare_route(x);
+		kvw_request_add_tokens(x);
 	if (x->pin.len > 0) {
 		if (!pick_pinned(x, &set))
 			return false;
@@ -427,7 +426,7 @@ static bool pick(struct kvw_exchange *x)
 	kvw_lease_take(&a->lease, &a->worker->load, a->decision.prefill_ns, loop->now_ns);
 	kvw_lease_hold(&a->lease, a->decision.prompt_tokens);
 	if (loop->sources != NULL)
-		kvw_prepare_picked(x);
+		kvw_request_report_pick(x);
 	kvw_request_scan_release(x);
 	return true;
 }

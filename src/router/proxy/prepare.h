@@ -14,12 +14,6 @@ bool kvw_prepare_tokens(struct kvw_exchange *x, kvw_token_fn *done);
 void kvw_prepare_answered(struct kvw_exchange *x, const struct kvw_token_result *result);
 void kvw_prepare_timeout(struct kvw_exchange *x);
 
-/* Before a pick: adds the prompt's names to x->route. */
-void kvw_prepare_route(struct kvw_exchange *x);
-
-/* After it: reports to the sources where the prompt went. */
-void kvw_prepare_picked(struct kvw_exchange *x);
-
 /* The loop's box has answers. */
 void kvw_prepare_box(struct kvw_io *io);
 

@@ -474,7 +474,9 @@ static void send_gathered(struct kvw_exchange *x, struct outgoing *out)
 		x->answer_head = NULL;
 		x->added_ns += kvw_clock_ns() - x->answer_ns;
 	}
-	if (x->request_state == KVW_REQUEST_SENT)
+	/* Of an answer without tokens, what routing learned of the prompt is undone: kvw_attempt_end. */
+	if (x->request_state == KVW_REQUEST_SENT &&
+		(x->first_token_ns != 0 || x->attempt.decision.chains == 0))
 		kvw_exchange_drop_request(x);
 }
 

@@ -147,3 +147,51 @@ void kvw_request_scan_again(struct kvw_exchange *x)
 	}
 	kvw_request_scan_finish(x);
 }
+
+/* --- exact tokens, for a strategy that wants them --- */
+
+/* The ids, where there are some. Borrowed from the scan or the list. */
+static bool find_tokens(const struct kvw_exchange *x, struct kvw_kvprompt *prompt)
+{
+	struct kvw_scan_exact exact;
+
+	if (!x->tokens_seen || x->inexact != KVW_INEXACT_NOT || x->scan == NULL)
+		return false;
+	kvw_scan_exact(x->scan, &exact);
+	*prompt = (struct kvw_kvprompt){
+		.tokens = x->body_ids ? exact.ids : x->token_list->ids,
+		.count = x->body_ids ? exact.id_count : x->token_list->count,
+		.cache_salt = exact.cache_salt,
+	};
+	if (x->model != NULL && atomic_load_explicit(&x->model->adapter, memory_order_relaxed))
+		prompt->lora = kvw_slice_of(x->model->name);
+	return true;
+}
+
+void kvw_request_add_tokens(struct kvw_exchange *x)
+{
+	struct kvw_loop *loop = x->loop;
+	struct kvw_kvprompt prompt;
+
+	x->route.inexact = x->tokens_seen ? x->inexact : KVW_INEXACT_NOT_WANTED;
+	if (x->route.inexact != KVW_INEXACT_NOT)
+		return;
+	if (!find_tokens(x, &prompt) ||
+		kvw_kvchains_fill(&loop->chains, loop->sources->spaces, &prompt) != KVW_OK) {
+		x->route.inexact = KVW_INEXACT_FAILED; /* out of memory */
+		return;
+	}
+	x->route.exact_tokens = (uint32_t)prompt.count;
+	x->route.exact = loop->chains.chains;
+	x->route.exact_count = loop->chains.count;
+}
+
+void kvw_request_report_pick(struct kvw_exchange *x)
+{
+	struct kvw_loop *loop = x->loop;
+	struct kvw_kvprompt prompt;
+	bool known = find_tokens(x, &prompt);
+
+	kvw_sources_routed(loop->sources, &x->attempt.decision, known ? &prompt : NULL, loop->now_ns,
+		&loop->sources_logged_ns);
+}

@@ -23,4 +23,10 @@ void kvw_request_keep_model(struct kvw_exchange *x);
 /* Before another pick: fills x->route again from the body that was kept. */
 void kvw_request_scan_again(struct kvw_exchange *x);
 
+/* Where loop->sources is set. Before a pick: adds what is known of the prompt's exact tokens to x->route. */
+void kvw_request_add_tokens(struct kvw_exchange *x);
+
+/* After it: reports to the sources where the prompt went. */
+void kvw_request_report_pick(struct kvw_exchange *x);
+
 #endif

@@ -117,6 +117,26 @@ START_TEST(what_a_lost_worker_was_sent_is_forgotten)
 }
 END_TEST
 
+START_TEST(claims_are_dropped)
+{
+	struct kvw_claims *claims = make();
+	uint64_t keys[50];
+	struct kvw_exact_chain chain = chain_of(keys, 50, 50, 0);
+
+	kvw_claims_make(claims, 7, &chain, 0, 0, 9 * SECOND);
+	kvw_claims_make(claims, 8, &chain, 0, 0, 9 * SECOND);
+	kvw_claims_drop(claims, 7, &chain, 20);
+	ck_assert_uint_eq(found(claims, &chain, 7, 0, 0), 20);
+	ck_assert_uint_eq(found(claims, &chain, 8, 0, 0), 50);
+	kvw_claims_make(claims, 7, &chain, 20, 0, 9 * SECOND);
+	ck_assert_uint_eq(found(claims, &chain, 7, 0, 0), 50);
+	kvw_claims_drop(claims, 7, &chain, 50);
+	kvw_claims_drop(claims, 7, &chain, 0);
+	ck_assert_uint_eq(found(claims, &chain, 7, 0, 0), 0);
+	kvw_claims_destroy(claims);
+}
+END_TEST
+
 /* Of a long prompt a part is claimed, up to a bound, and a hit may end anywhere. */
 START_TEST(long_prompts_are_claimed_in_strides)
 {
@@ -212,6 +232,7 @@ int main(void)
 	tcase_add_test(tcase, claims_are_found_and_end);
 	tcase_add_test(tcase, the_later_end_counts);
 	tcase_add_test(tcase, what_a_lost_worker_was_sent_is_forgotten);
+	tcase_add_test(tcase, claims_are_dropped);
 	tcase_add_test(tcase, long_prompts_are_claimed_in_strides);
 	tcase_add_test(tcase, a_prefix_that_everybody_is_sent);
 	tcase_add_test(tcase, nothing_is_found_that_was_not_claimed);

@@ -402,6 +402,26 @@ START_TEST(the_tree_learns_from_its_own_mistakes_alone)
 }
 END_TEST
 
+/* The blocks that a failed request was to bring are not waited for. */
+START_TEST(a_bad_answer_ends_its_claims)
+{
+	struct scene *s = scene_make(1);
+	struct kvw_outcome outcome = {.status = 500, .completed = true, .unserved = &s->request};
+	struct kvw_decision d;
+
+	ask(s, 6400, 100, 0);
+	kvw_exact_set_coverage(s->exact, 0, KVW_REPORTER_ENGINE, KVW_COVERAGE_FULL);
+	report_stored(s->exact, 0, engine(s), KVW_TIER_DEVICE, 0, 100);
+	d = pick_at(s, 0);
+	ck_assert(d.exact);
+	ck_assert_uint_eq(d.hit_tokens[KVW_TIER_DEVICE], 1600);
+	s->strategy->ops->done(s->strategy, &d, &outcome, 0);
+	ck_assert_uint_eq(pick_at(s, 0).hit_tokens[KVW_TIER_DEVICE], 1600);
+	ck_assert_uint_gt(pick_at(s, 0).hit_tokens[KVW_TIER_DEVICE], 1600);
+	scene_free(s);
+}
+END_TEST
+
 START_TEST(the_known_length_counts)
 {
 	struct scene *s = scene_make(2);
@@ -557,6 +577,7 @@ int main(void)
 	tcase_add_test(tcase, with_lmcache_alone_a_burst_finds_it_too);
 	tcase_add_test(tcase, a_lost_cache_is_forgotten_at_once);
 	tcase_add_test(tcase, the_tree_learns_from_its_own_mistakes_alone);
+	tcase_add_test(tcase, a_bad_answer_ends_its_claims);
 	tcase_add_test(tcase, the_known_length_counts);
 	tcase_add_test(tcase, statistics_show_both_views);
 	tcase_add_loop_test(tcase, without_events_it_is_prefixaware, 1, 5);

@@ -78,7 +78,10 @@ static void *loop(void *arg)
 		uint64_t roll = test_random(&dice);
 		const struct kvw_route_request *request = &race->requests[roll % PROMPTS];
 		int64_t now_ns = (int64_t)i * 1000000;
-		struct kvw_outcome outcome = {.status = 200, .completed = true};
+		bool bad = (roll >> 26 & 7) == 0;
+		struct kvw_outcome outcome = {.status = bad ? 500 : 200,
+			.completed = true,
+			.unserved = bad ? request : NULL};
 		struct kvw_cost costs[WORKERS];
 		struct kvw_decision d;
 

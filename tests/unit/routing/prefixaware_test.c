@@ -397,6 +397,69 @@ START_TEST(lost_cache_is_forgotten)
 }
 END_TEST
 
+static void answer_500(const struct kvw_decision *d, const struct kvw_route_request *request)
+{
+	struct kvw_outcome outcome = {.status = 500, .completed = true, .unserved = request};
+
+	strategy->ops->done(strategy, d, &outcome, 0);
+}
+
+/* A worker that answered an error computed nothing: the next prompt with that prefix is not drawn to it, and
+ * what it held before stays. */
+START_TEST(what_a_bad_answer_taught_is_untaught)
+{
+	struct prompt p;
+	struct prompt q;
+	struct kvw_route_request begins;
+	struct kvw_route_request request;
+	struct kvw_decision d;
+	uint32_t home;
+
+	fleet_init(&fleet, 1);
+	begins = request_for(&q, 50, 50, 0);
+	d = pick(&begins);
+	answer_500(&d, &begins);
+	ck_assert_uint_eq(pick(&begins).hit_tokens[KVW_TIER_DEVICE], 0);
+	home = pick(&begins).hit_tokens[KVW_TIER_DEVICE];
+	ck_assert_uint_gt(home, 0);
+	request = request_for(&p, 90, 50, 7);
+	request.tokens_per_unit = 0.3f;
+	d = pick(&request);
+	request.tokens_per_unit = 0.2f; /* learned since */
+	answer_500(&d, &request);
+	request.tokens_per_unit = 0.3f;
+	ck_assert_uint_eq(pick(&request).hit_tokens[KVW_TIER_DEVICE], d.hit_tokens[KVW_TIER_DEVICE]);
+	d = pick(&begins); /* known to its end: nothing was taught */
+	answer_500(&d, &begins);
+	ck_assert_uint_eq(pick(&begins).hit_tokens[KVW_TIER_DEVICE], home);
+	ck_assert_uint_gt(pick(&request).hit_tokens[KVW_TIER_DEVICE], home * 3 / 10);
+}
+END_TEST
+
+/* Of a list of prompts it is not known which of them was held. */
+START_TEST(chains_are_untaught_if_none_was_held)
+{
+	struct prompt p;
+	uint32_t ends[] = {20, 60};
+	struct kvw_route_request request;
+	struct kvw_decision d;
+
+	fleet_init(&fleet, 1);
+	request = request_for(&p, 60, 0, 5);
+	request.chain_ends = ends;
+	request.chain_count = 2;
+	for (unsigned i = 0; i < 2; i++) {
+		d = pick(&request);
+		ck_assert_uint_eq(d.hit_tokens[KVW_TIER_DEVICE], 0);
+		answer_500(&d, &request);
+	}
+	(void)pick(&request);
+	d = pick(&request);
+	answer_500(&d, &request);
+	ck_assert_uint_eq(pick(&request).hit_tokens[KVW_TIER_DEVICE], d.hit_tokens[KVW_TIER_DEVICE]);
+}
+END_TEST
+
 /* A set of a version that was seen is not read again; one that is not plain is, each time. */
 START_TEST(sets_of_one_version_are_equal)
 {
@@ -597,6 +660,8 @@ int main(void)
 	tcase_add_test(tcase, chains_are_summed);
 	tcase_add_test(tcase, many_chains_are_charged);
 	tcase_add_test(tcase, lost_cache_is_forgotten);
+	tcase_add_test(tcase, what_a_bad_answer_taught_is_untaught);
+	tcase_add_test(tcase, chains_are_untaught_if_none_was_held);
 	tcase_add_test(tcase, sets_of_one_version_are_equal);
 	tcase_add_test(tcase, many_at_a_time_are_as_one_by_one);
 	tcase_add_test(tcase, ids_may_have_gaps);

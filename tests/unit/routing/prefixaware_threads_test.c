@@ -48,6 +48,7 @@ struct picker {
 struct pending {
 	struct kvw_lease lease;
 	struct kvw_decision decision;
+	struct prompt prompt;
 };
 
 /* Few beginnings, many ends, branches inside runs. */
@@ -61,15 +62,20 @@ static void random_prompt(struct prompt *p, uint64_t *dice)
 		prompt_add(p, k < 3 ? 0 : k < 12 ? n % 13 : k < 31 ? n % 700 : n);
 }
 
-/* Answered as predicted, cut short, or with less cached than was predicted. */
+/* Answered as predicted, with an error, cut short, or with less cached than was predicted. */
 static void finish(struct kvw_strategy *strategy, struct pending *p, uint64_t *dice, int64_t now_ns)
 {
 	struct kvw_outcome outcome = {.status = 200, .streamed = true};
 	uint32_t predicted = p->decision.hit_tokens[KVW_TIER_DEVICE];
 
+	struct kvw_route_request request = request_of(&p->prompt);
+
 	if (p->lease.load == NULL)
 		return;
-	if (test_random(dice) % 8 != 0) {
+	if (test_random(dice) % 8 == 0) {
+		outcome.status = 500;
+		outcome.unserved = &request;
+	} else if (test_random(dice) % 8 != 0) {
 		kvw_lease_first_token(&p->lease, now_ns);
 		outcome.first_token = true;
 		outcome.completed = true;
@@ -95,20 +101,18 @@ static void *run_picker(void *arg)
 	struct kvw_candidate *items = calloc(count, sizeof(*items));
 	struct kvw_cost *costs = calloc(count, sizeof(*costs));
 	struct kvw_candidates set = {items, count, shared->fleet.board, 0};
-	struct pending pending[LEASES];
-	struct prompt p;
+	struct pending *pending = calloc(LEASES, sizeof(*pending));
 
-	memset(pending, 0, sizeof(pending));
-	EXPECT(items != NULL && costs != NULL);
+	EXPECT(items != NULL && costs != NULL && pending != NULL);
 	memcpy(items, shared->fleet.items, count * sizeof(*items));
 	for (unsigned i = 0; i < ROUNDS; i++) {
 		struct pending *one = &pending[i % LEASES];
 		struct kvw_route_request request;
 		struct kvw_decision told;
 
-		random_prompt(&p, &picker->seed);
-		request = request_of(&p);
 		finish(strategy, one, &picker->seed, i * MS);
+		random_prompt(&one->prompt, &picker->seed);
+		request = request_of(&one->prompt);
 		if (i % 64 == 0)
 			items[test_random(&picker->seed) % count].generation++;
 		if (i % 16 == 0 && strategy->ops->explain(strategy, &request, &set, i * MS, costs,
@@ -127,6 +131,7 @@ static void *run_picker(void *arg)
 	}
 	for (unsigned i = 0; i < LEASES; i++)
 		finish(strategy, &pending[i], &picker->seed, ROUNDS * MS);
+	free(pending);
 	free(costs);
 	free(items);
 	return NULL;

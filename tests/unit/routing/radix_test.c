@@ -469,6 +469,39 @@ START_TEST(soak_keeps_memory_flat)
 }
 END_TEST
 
+/* What a worker holds beyond `kept` chunks of a prompt goes; what others hold, and what it holds of others,
+ * stays. */
+START_TEST(a_chain_is_retracted)
+{
+	struct kvw_radix_path *path = calloc(1, sizeof(*path));
+	struct prompt p;
+	struct prompt other;
+
+	ck_assert_ptr_nonnull(path);
+	prompt_start(&p);
+	for (unsigned i = 0; i < 100; i++)
+		prompt_add(&p, i);
+	prompt_start(&other);
+	for (unsigned i = 0; i < 60; i++)
+		prompt_add(&other, i < 40 ? i : 1000 + i);
+	for (uint32_t kept = 0; kept <= 100; kept++) {
+		kvw_radix_purge(tree, 0);
+		tree_insert(tree, &other, 0, UNLIMITED, 0);
+		tree_insert(tree, &p, 0, UNLIMITED, MS);
+		tree_insert(tree, &p, 5, UNLIMITED, MS);
+		kvw_radix_retract(tree, p.chunks, p.count, kept, 0, path);
+		ck_assert_uint_eq(tree_reach(tree, &p, 0), kept);
+		ck_assert_uint_eq(tree_reach(tree, &other, 0), kept < 40 ? kept : 60);
+		ck_assert_uint_eq(tree_reach(tree, &p, 5), 100);
+		tree_check(tree);
+	}
+	kvw_radix_retract(tree, other.chunks, other.count, 0, 7, path);
+	ck_assert_uint_eq(tree_reach(tree, &p, 0), 100);
+	kvw_radix_retract(tree, p.chunks, 0, 0, 0, path);
+	free(path);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("radix");
@@ -486,6 +519,7 @@ int main(void)
 	tcase_add_test(basic, purge_forgets_one_worker_only);
 	tcase_add_test(basic, purged_branches_are_reclaimed);
 	tcase_add_test(basic, purged_holders_are_reclaimed);
+	tcase_add_test(basic, a_chain_is_retracted);
 	tcase_add_test(limits, view_keeps_to_capacity);
 	tcase_add_test(limits, ageing_takes_the_tail_first);
 	tcase_add_test(limits, prompt_beyond_capacity_is_harmless);
