@@ -146,13 +146,22 @@ static void member_destroy(struct member *member)
 	free(member);
 }
 
+/* The source whose settings hold; KVW_SOURCE_COUNT: none lists it. */
+static enum kvw_member_source lister(const struct member *member)
+{
+	int s = 0;
+
+	while (s < KVW_SOURCE_COUNT && member->said[s].url == NULL)
+		s++;
+	return (enum kvw_member_source)s;
+}
+
 /* What holds for it; NULL: no source lists it, or the admin address has removed it. */
 static const struct kvw_worker_config *wanted(const struct member *member)
 {
-	for (int s = 0; s < KVW_SOURCE_COUNT && !member->removed; s++)
-		if (member->said[s].url != NULL)
-			return &member->said[s];
-	return NULL;
+	enum kvw_member_source source = lister(member);
+
+	return member->removed || source == KVW_SOURCE_COUNT ? NULL : &member->said[source];
 }
 
 static enum kvw_err say(struct member *member, enum kvw_member_source source,
@@ -522,12 +531,34 @@ void kvw_members_forgive(struct kvw_members *members)
 
 /* --- the admin address --- */
 
+/* Writes settings over those that hold, and carries them out; undoes both if the fleet refuses them. */
+static enum kvw_err set_one(struct kvw_members *members, struct member *member,
+	const struct kvw_worker_config *worker, char *why, size_t room)
+{
+	enum kvw_member_source source = lister(member);
+	struct kvw_members_change change = {0};
+	struct kvw_worker_config before;
+	enum kvw_err err = kvw_worker_config_copy(&member->said[source], &before);
+
+	if (err != KVW_OK)
+		return err;
+	err = say(member, source, worker);
+	if (err == KVW_OK)
+		settle(members, member, &change);
+	if (err == KVW_OK && change.refused > 0) {
+		(void)snprintf(why, room, "%s", change.why);
+		(void)!say(member, source, &before);
+		err = KVW_ELIMIT;
+	}
+	kvw_worker_config_release(&before);
+	return err;
+}
+
 enum kvw_err kvw_members_add(struct kvw_members *members, const struct kvw_worker_config *worker,
 	char *why, size_t room)
 {
 	struct member *member = find(members, worker->url);
 	bool removed = member != NULL && member->removed;
-	struct kvw_members_change change = {0};
 	enum kvw_err err;
 
 	if (member != NULL && !member->removed && wanted(member) != NULL) {
@@ -542,13 +573,11 @@ enum kvw_err kvw_members_add(struct kvw_members *members, const struct kvw_worke
 	err = member == NULL ? KVW_ENOMEM : say(member, KVW_SOURCE_ADMIN, worker);
 	if (err == KVW_OK) {
 		member->removed = member->rests = false;
-		settle(members, member, &change);
+		err = set_one(members, member, worker, why, room);
 	}
-	if (err == KVW_OK && change.refused > 0) {
-		(void)snprintf(why, room, "%s", change.why);
+	if (err != KVW_OK && member != NULL) {
 		kvw_worker_config_release(&member->said[KVW_SOURCE_ADMIN]);
 		member->removed = removed;
-		err = KVW_ELIMIT;
 	}
 	forget_unlisted(members);
 	return err;
@@ -558,30 +587,12 @@ enum kvw_err kvw_members_change(struct kvw_members *members, const struct kvw_wo
 	char *why, size_t room)
 {
 	struct member *member = find(members, worker->url);
-	struct kvw_members_change change = {0};
-	struct kvw_worker_config before;
-	enum kvw_err err;
-	int source = 0;
 
 	if (member == NULL || wanted(member) == NULL) {
 		(void)snprintf(why, room, "`%s` is not a worker", worker->url);
 		return KVW_ENOTFOUND;
 	}
-	while (member->said[source].url == NULL)
-		source++;
-	err = kvw_worker_config_copy(&member->said[source], &before);
-	if (err != KVW_OK)
-		return err;
-	err = say(member, (enum kvw_member_source)source, worker);
-	if (err == KVW_OK)
-		settle(members, member, &change);
-	if (err == KVW_OK && change.refused > 0) {
-		(void)snprintf(why, room, "%s", change.why);
-		(void)!say(member, (enum kvw_member_source)source, &before);
-		err = KVW_ELIMIT;
-	}
-	kvw_worker_config_release(&before);
-	return err;
+	return set_one(members, member, worker, why, room);
 }
 
 enum kvw_err kvw_members_rest(struct kvw_members *members, const char *url, bool rests)

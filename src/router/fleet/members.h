@@ -80,8 +80,9 @@ struct kvw_member_view {
 	int64_t leaves_in_ms; /* at most */
 };
 
-/* Adds a worker to the admin address's own list, or one back that it removed. KVW_EINVAL: it is a member
- * already; KVW_ELIMIT: the fleet is full; `why` says so. */
+/* Adds a worker to the admin address's own list. One that it removed comes back with these settings, until a
+ * source that lists it says others. KVW_EINVAL: it is a member already; KVW_ELIMIT: the fleet is full; `why`
+ * says so. */
 enum kvw_err kvw_members_add(struct kvw_members *members, const struct kvw_worker_config *worker,
 	char *why, size_t room) KVW_MUST_CHECK;
 /* New settings of a member, until a source says others. */

@@ -259,6 +259,25 @@ START_TEST(what_the_admin_address_removed_comes_back_with_a_reload)
 }
 END_TEST
 
+/* Removed and added again by the admin address, it has the settings that were given then, until the source that
+ * lists it says others. */
+START_TEST(added_again_a_worker_has_the_new_settings)
+{
+	struct kvw_worker_config one = config->workers[0];
+	char key[] = "b", why[256] = "";
+
+	one.api_key = key;
+	ck_assert_int_eq(kvw_members_remove(members, url_of(0), true), KVW_OK);
+	await(1);
+	ck_assert_int_eq(kvw_members_add(members, &one, why, sizeof(why)), KVW_OK);
+	ck_assert_str_eq(worker_at(0)->config.api_key, "b");
+	say(KVW_SOURCE_CONFIG, "0 1");
+	ck_assert_str_eq(worker_at(0)->config.api_key, "");
+	say(KVW_SOURCE_CONFIG, "1");
+	ck_assert_ptr_nonnull(worker_at(0)); /* the admin address lists it, too */
+}
+END_TEST
+
 START_TEST(one_that_rests_is_kept_and_works_again)
 {
 	ck_assert_int_eq(kvw_members_rest(members, url_of(0), true), KVW_OK);
@@ -377,6 +396,7 @@ int main(void)
 	tcase_add_test(tcase, new_models_are_taken_over_in_place);
 	tcase_add_test(tcase, the_admin_address_adds_and_removes);
 	tcase_add_test(tcase, what_the_admin_address_removed_comes_back_with_a_reload);
+	tcase_add_test(tcase, added_again_a_worker_has_the_new_settings);
 	tcase_add_test(tcase, one_that_rests_is_kept_and_works_again);
 	tcase_add_test(tcase, members_are_shown_with_those_that_leave);
 	tcase_add_test(tcase, in_a_full_fleet_nothing_is_lost);
