@@ -215,6 +215,34 @@ def test_removed_at_once(workers, kvway):
     assert got == [200]
 
 
+def test_one_that_a_file_lists_is_added_again_with_new_settings(pair):
+    """What it was before its removal does not count."""
+    worker, router = pair()
+    assert call(router, "DELETE", f"/workers/{id_of(worker)}?now=true").status == 200
+    until(lambda: shown(router, worker)["state"] == "removed")
+    answer = call(router, "POST", "/workers", {"url": worker.url, "weight": 0.25, "models": ["other"]})
+    assert answer.status == 201
+    assert (answer.json()["weight"], answer.json()["models"]) == (0.25, ["other"])
+    assert answer.json()["sources"] == ["config", "admin"]
+
+
+def test_one_for_which_the_fleet_has_no_room(workers, kvway, tmp_path):
+    """It is listed and has not joined: it can be given up, and not be drained."""
+    (first,) = workers(1)
+    listing = tmp_path / "workers.yaml"
+    urls = [f"http://127.0.0.1:{port}" for port in range(1, 1025)]
+    listing.write_text("workers:\n" + "".join(f"  - url: {url}\n" for url in urls))
+    router = kvway([first], {"discovery.file": str(listing), "health.interval": "60s"})
+    until(lambda: len(listed(router)) == 1025)
+    (late,) = [w for w in listed(router) if w["state"] == "removed"]
+    path = f"/workers/{late['id']}"
+    for query in ("", "?remove=true"):
+        told = message(call(router, "POST", f"{path}/drain{query}"), 409)
+        assert "the fleet has no room for it" in told
+    answer = call(router, "DELETE", path)
+    assert (answer.status, answer.json()["state"]) == (200, "removed")
+
+
 def test_the_same_host_and_port_twice(workers, kvway):
     port = unused_port()
     (first,) = workers(1)

@@ -127,3 +127,20 @@ json_t *kvw_worker_page(const struct kvw_worker_list *list, size_t index, const 
 		put_worker(object, view->worker, fleet, metrics, now_ns);
 	return object;
 }
+
+json_t *kvw_worker_page_of(struct kvw_members *members, const char *url, struct kvw_fleet *fleet,
+	const struct kvw_metrics *metrics, int64_t now_ns)
+{
+	struct kvw_worker_list list;
+	json_t *page;
+	size_t index;
+
+	if (kvw_worker_list_read(members, &list) != KVW_OK)
+		return NULL;
+	if (kvw_worker_list_find(&list, kvw_slice_of(url), &index) == KVW_OK)
+		page = kvw_worker_page(&list, index, fleet, metrics, now_ns);
+	else
+		page = json_pack("{s:s, s:s}", "url", url, "state", "removed");
+	kvw_worker_list_finish(&list);
+	return page;
+}

@@ -82,25 +82,15 @@ static json_t *list_page(const struct kvw_workers_desk *desk)
 	return pages;
 }
 
-/* The worker with this ID; NULL: there is none. */
-static json_t *one_page(const struct kvw_workers_desk *desk, struct kvw_slice id)
+static json_t *page_of(const struct kvw_workers_desk *desk, const char *url)
 {
-	struct kvw_worker_list list;
-	json_t *page = NULL;
-	size_t index;
-
-	if (kvw_worker_list_read(desk->members, &list) != KVW_OK)
-		return NULL;
-	if (kvw_worker_list_find(&list, id, &index) == KVW_OK)
-		page = kvw_worker_page(&list, index, desk->fleet, desk->metrics, kvw_clock_ns());
-	kvw_worker_list_finish(&list);
-	return page;
+	return kvw_worker_page_of(desk->members, url, desk->fleet, desk->metrics, kvw_clock_ns());
 }
 
 void kvw_workers_answer(
 	const struct kvw_workers_desk *desk, struct kvw_conn *conn, int status, const char *url)
 {
-	kvw_admin_http_json_take(conn, status, "", one_page(desk, kvw_slice_of(url)));
+	kvw_admin_http_json_take(conn, status, "", page_of(desk, url));
 }
 
 /* --- adding ----------------------------------------------------------------------------------- */
@@ -155,11 +145,10 @@ static json_t *added_page(const struct visit *visit, const struct kvw_config *co
 	json_t *pages;
 
 	if (!many)
-		return one_page(visit->desk, kvw_slice_of(config->workers[0].url));
+		return page_of(visit->desk, config->workers[0].url);
 	pages = json_array();
 	for (size_t i = 0; i < config->worker_count; i++)
-		json_array_append_new(
-			pages, one_page(visit->desk, kvw_slice_of(config->workers[i].url)));
+		json_array_append_new(pages, page_of(visit->desk, config->workers[i].url));
 	return pages;
 }
 
@@ -270,6 +259,16 @@ static bool remove_of(const struct visit *visit, bool *remove)
 	return good;
 }
 
+static void not_joined(const struct visit *visit, const char *url)
+{
+	char message[384];
+
+	(void)snprintf(message, sizeof(message),
+		"`%.200s` is listed, but the fleet has no room for it (the log says why); DELETE " PATH
+		"/ID gives it up", url);
+	kvw_admin_http_error(visit->conn, 409, "", message);
+}
+
 static void drain(const struct visit *visit, const struct kvw_member_view *view)
 {
 	static const char *const names[] = {"wait", "remove", NULL};
@@ -282,9 +281,13 @@ static void drain(const struct visit *visit, const struct kvw_member_view *view)
 	if (!kvw_admin_http_query_is(visit->conn, visit->head, names) || !wait_of(visit, &wait_ms) ||
 		!remove_of(visit, &remove))
 		return;
+	if (worker == NULL) {
+		not_joined(visit, view->url);
+		return;
+	}
 	err = remove ? kvw_members_remove(members, view->url, false)
 		     : kvw_members_rest(members, view->url, true);
-	if (err != KVW_OK || worker == NULL)
+	if (err != KVW_OK)
 		out_of_memory(visit);
 	else
 		kvw_workers_await_drain(visit->desk, visit->conn, worker, wait_ms);

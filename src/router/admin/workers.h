@@ -22,7 +22,7 @@ struct kvw_workers_desk {
 /* True: the request's path is /workers or below, and is answered, now or later. On the control thread. */
 bool kvw_workers_http(const struct kvw_workers_desk *desk, struct kvw_conn *conn);
 
-/* Answers with the worker of this URL, or 404. */
+/* Answers with the worker of this URL. */
 void kvw_workers_answer(const struct kvw_workers_desk *desk, struct kvw_conn *conn, int status,
 	const char *url);
 

@@ -37,26 +37,11 @@ static void release(struct drain *drain)
 	free(drain);
 }
 
-static json_t *page_of(const struct kvw_workers_desk *desk, const char *url, int64_t now_ns)
-{
-	struct kvw_worker_list list;
-	json_t *page = NULL;
-	size_t index;
-
-	if (kvw_worker_list_read(desk->members, &list) != KVW_OK)
-		return NULL;
-	if (kvw_worker_list_find(&list, kvw_slice_of(url), &index) == KVW_OK)
-		page = kvw_worker_page(&list, index, desk->fleet, desk->metrics, now_ns);
-	else
-		page = json_pack("{s:s, s:s}", "url", url, "state", "removed");
-	kvw_worker_list_finish(&list);
-	return page;
-}
-
 static void answer(struct drain *drain, struct kvw_conn *conn)
 {
 	int64_t now_ns = kvw_clock_ns();
-	json_t *page = page_of(&drain->desk, drain->url, now_ns);
+	json_t *page = kvw_worker_page_of(
+		drain->desk.members, drain->url, drain->desk.fleet, drain->desk.metrics, now_ns);
 
 	if (page != NULL) {
 		json_object_set_new(page, "drained", json_boolean(drain->drained));
