@@ -11,43 +11,23 @@
 #include <string.h>
 #include <sys/queue.h>
 
+#include "admin/broadcast_call.h"
 #include "admin/http.h"
 #include "admin/worker_id.h"
-#include "base/clock.h"
-#include "fleet/curl_loop.h"
-#include "fleet/probe_request.h"
 
 #define PREFIX     "/broadcast/"
 #define TARGET_MAX 8192
-
-/* What a request does to a worker that carries it out. Bits. */
-enum effect { SLEEPS = 1, WAKES = 2, EMPTIES = 4, OTHER_MODELS = 8 };
 
 static const struct path {
 	const char *name, *path, *method;
 	int effects;
 } paths[] = {
-	{"sleep", "/sleep", "POST", SLEEPS | EMPTIES},
-	{"wake_up", "/wake_up", "POST", WAKES},
+	{"sleep", "/sleep", "POST", KVW_SLEEPS | KVW_EMPTIES},
+	{"wake_up", "/wake_up", "POST", KVW_WAKES},
 	{"is_sleeping", "/is_sleeping", "GET", 0},
-	{"reset_prefix_cache", "/reset_prefix_cache", "POST", EMPTIES},
-	{"load_lora_adapter", "/v1/load_lora_adapter", "POST", OTHER_MODELS},
-	{"unload_lora_adapter", "/v1/unload_lora_adapter", "POST", OTHER_MODELS},
-};
-
-struct cast;
-
-/* One worker's part. */
-struct call {
-	struct cast *cast;
-	struct kvw_worker *worker; /* held until it has ended */
-	char *id;
-	struct kvw_probe_request request;
-	char *body;
-	size_t len;
-	bool running, barred, cut; /* barred: by this call. cut: its answer is longer */
-	long status;               /* 0: error says why there is none */
-	char error[CURL_ERROR_SIZE];
+	{"reset_prefix_cache", "/reset_prefix_cache", "POST", KVW_EMPTIES},
+	{"load_lora_adapter", "/v1/load_lora_adapter", "POST", KVW_OTHER_MODELS},
+	{"unload_lora_adapter", "/v1/unload_lora_adapter", "POST", KVW_OTHER_MODELS},
 };
 
 /* One request to the admin address. */
@@ -57,9 +37,9 @@ struct cast {
 	struct kvw_broadcaster *broadcaster;
 	const struct path *path;
 	char target[TARGET_MAX]; /* of the calls */
-	char *body, *type;       /* type: a field line */
-	size_t body_len;
-	struct call *calls;
+	char *body, *type;
+	struct kvw_broadcast_ask ask; /* borrows from all of these */
+	struct kvw_call *calls;
 	size_t count, begun, ended;
 	bool over;     /* the mail is on its way, and frees it */
 	bool deserted; /* the client has gone */
@@ -74,152 +54,16 @@ struct kvw_broadcaster {
 	size_t running;
 };
 
-/* --- calls ------------------------------------------------------------------------------------ */
-
-static void call_finish(struct call *call)
-{
-	kvw_probe_request_finish(&call->request);
-	if (call->worker != NULL)
-		kvw_worker_let_go(call->worker);
-	call->worker = NULL;
-}
+/* --- the answer ------------------------------------------------------------------------------- */
 
 static void cast_destroy(struct cast *cast)
 {
-	for (size_t i = 0; i < cast->count; i++) {
-		struct call *call = &cast->calls[i];
-
-		if (call->running)
-			kvw_curl_loop_abort(&cast->broadcaster->curl, call->request.easy);
-		call_finish(call);
-		free(call->body);
-		free(call->id);
-	}
+	for (size_t i = 0; i < cast->count; i++)
+		kvw_call_release(&cast->calls[i], &cast->broadcaster->curl);
 	free(cast->calls);
 	free(cast->body);
 	free(cast->type);
 	free(cast);
-}
-
-static size_t on_data(char *data, size_t size, size_t count, void *arg)
-{
-	struct call *call = arg;
-	size_t n = size * count, room = KVW_BROADCAST_ANSWER_MAX - call->len;
-	char *grown;
-
-	call->cut = call->cut || n > room;
-	room = n < room ? n : room;
-	grown = room == 0 ? call->body : realloc(call->body, call->len + room);
-	if (room > 0 && grown == NULL)
-		return 0;
-	if (room > 0)
-		memcpy(grown + call->len, data, room);
-	call->body = grown;
-	call->len += room;
-	return n;
-}
-
-static bool add_header(struct call *call, const char *line)
-{
-	struct curl_slist *list = curl_slist_append(call->request.headers, line);
-
-	return list != NULL; /* the head of the list stays */
-}
-
-static bool set_request(struct call *call)
-{
-	const struct cast *cast = call->cast;
-	CURL *easy = call->request.easy;
-	bool ok = curl_easy_setopt(easy, CURLOPT_PRIVATE, call) == CURLE_OK &&
-		  curl_easy_setopt(easy, CURLOPT_WRITEFUNCTION, on_data) == CURLE_OK &&
-		  curl_easy_setopt(easy, CURLOPT_WRITEDATA, call) == CURLE_OK &&
-		  curl_easy_setopt(easy, CURLOPT_ERRORBUFFER, call->error) == CURLE_OK &&
-		  curl_easy_setopt(easy, CURLOPT_TIMEOUT_MS, (long)KVW_BROADCAST_TIME_MS) == CURLE_OK;
-
-	if (!ok || strcmp(cast->path->method, "POST") != 0)
-		return ok;
-	return curl_easy_setopt(easy, CURLOPT_POST, 1L) == CURLE_OK &&
-	       curl_easy_setopt(easy, CURLOPT_POSTFIELDS, cast->body) == CURLE_OK &&
-	       curl_easy_setopt(easy, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)cast->body_len) ==
-		       CURLE_OK &&
-	       add_header(call, cast->type) && add_header(call, "Expect:");
-}
-
-static void said_sleep(struct call *call, bool asleep)
-{
-	kvw_fleet_said_sleep(call->cast->broadcaster->fleet, call->worker, asleep, kvw_clock_ns());
-}
-
-/* False: call->error says why. */
-static bool call_start(struct call *call)
-{
-	struct cast *cast = call->cast;
-	struct kvw_broadcaster *broadcaster = cast->broadcaster;
-	bool asleep = (atomic_load(&call->worker->barred) & KVW_BARRED_ASLEEP) != 0;
-	enum kvw_err err = kvw_probe_request_init(
-		&call->request, broadcaster->fleet->config, call->worker, cast->target);
-
-	if (err != KVW_OK || !set_request(call)) {
-		(void)snprintf(call->error, sizeof(call->error), "%s",
-			err == KVW_ENOTFOUND ? "its name has no address" : "out of memory");
-		return false;
-	}
-	call->barred = (cast->path->effects & SLEEPS) != 0 && !asleep;
-	if (call->barred)
-		kvw_fleet_puts_to_sleep(broadcaster->fleet, call->worker);
-	if (kvw_curl_loop_start(&broadcaster->curl, call->request.easy) == KVW_OK)
-		return true;
-	if (call->barred)
-		said_sleep(call, false);
-	(void)snprintf(call->error, sizeof(call->error), "out of memory");
-	return false;
-}
-
-/* unsure: it may have carried it out all the same. */
-static void take_effect(struct call *call, bool unsure)
-{
-	struct kvw_broadcaster *broadcaster = call->cast->broadcaster;
-	bool done = call->status >= 200 && call->status < 300;
-	int effects = call->cast->path->effects;
-
-	if (call->barred)
-		said_sleep(call, done || unsure);
-	if (!done && !unsure)
-		return;
-	if ((effects & EMPTIES) != 0)
-		kvw_fleet_cache_lost(broadcaster->fleet, call->worker, "a broadcast that empties it");
-	if ((effects & WAKES) != 0 && done)
-		said_sleep(call, false);
-	if ((effects & (WAKES | OTHER_MODELS)) != 0 && broadcaster->prober != NULL)
-		kvw_prober_hurry(broadcaster->prober, call->worker);
-}
-
-/* --- the answer ------------------------------------------------------------------------------- */
-
-static json_t *answer_json(const struct call *call)
-{
-	json_t *answer = call->cut ? NULL : json_loadb(call->body, call->len, JSON_DECODE_ANY, NULL);
-
-	if (answer == NULL)
-		answer = json_stringn(call->len == 0 ? "" : call->body, call->len);
-	return answer == NULL ? json_null() : answer; /* no UTF-8 */
-}
-
-static json_t *call_json(const struct call *call)
-{
-	json_t *page = json_pack("{s:s}", "id", call->id);
-
-	if (page == NULL)
-		return NULL;
-	if (call->status == 0) {
-		json_object_set_new(page, "error", json_string(call->error));
-		return page;
-	}
-	json_object_set_new(page, "status", json_integer(call->status));
-	json_object_set_new(page, "answer", answer_json(call));
-	if (call->cut)
-		json_object_set_new(page, "truncated", json_true());
-	return page;
 }
 
 static void answer(struct cast *cast, struct kvw_conn *conn)
@@ -228,7 +72,7 @@ static void answer(struct cast *cast, struct kvw_conn *conn)
 	json_int_t failed = 0;
 
 	for (size_t i = 0; i < cast->count; i++) {
-		json_array_append_new(list, call_json(&cast->calls[i]));
+		json_array_append_new(list, kvw_call_json(&cast->calls[i]));
 		failed += cast->calls[i].status < 200 || cast->calls[i].status > 299;
 	}
 	kvw_admin_http_json_take(conn, failed == 0 ? 200 : 207, "",
@@ -270,16 +114,15 @@ static void cast_over(struct cast *cast)
 
 /* --- casts ------------------------------------------------------------------------------------ */
 
-static void call_begin(struct kvw_broadcaster *broadcaster, struct call *call)
+static void call_begin(struct kvw_broadcaster *broadcaster, struct kvw_call *call)
 {
-	call->cast->begun++;
-	call->running = call_start(call);
-	if (call->running) {
+	struct cast *cast = call->cast;
+
+	cast->begun++;
+	if (kvw_call_start(call, &cast->ask, broadcaster->fleet, &broadcaster->curl))
 		broadcaster->running++;
-		return;
-	}
-	call_finish(call);
-	call->cast->ended++;
+	else
+		cast->ended++;
 }
 
 /* Starts what may start, and ends what has ended. */
@@ -298,22 +141,11 @@ static void pump(struct kvw_broadcaster *broadcaster)
 
 static void on_done(void *user, CURLcode code)
 {
-	struct call *call = user;
+	struct kvw_call *call = user;
 	struct kvw_broadcaster *broadcaster = call->cast->broadcaster;
-	bool unsure = code != CURLE_OK && code != CURLE_COULDNT_CONNECT &&
-		      code != CURLE_COULDNT_RESOLVE_HOST && code != CURLE_SSL_CONNECT_ERROR &&
-		      code != CURLE_PEER_FAILED_VERIFICATION;
 
-	call->running = false;
 	broadcaster->running--;
-	if (code == CURLE_OK) {
-		(void)curl_easy_getinfo(call->request.easy, CURLINFO_RESPONSE_CODE, &call->status);
-		kvw_probe_request_connected(&call->request, call->worker);
-	} else if (call->error[0] == '\0') {
-		(void)snprintf(call->error, sizeof(call->error), "%s", curl_easy_strerror(code));
-	}
-	take_effect(call, unsure);
-	call_finish(call);
+	kvw_call_end(call, &call->cast->ask, code, broadcaster->fleet, broadcaster->prober);
 	call->cast->ended++;
 	pump(broadcaster);
 }
@@ -350,7 +182,7 @@ static bool set_target(struct cast *cast, const struct kvw_head *head)
 
 static bool add_call(struct cast *cast, const struct kvw_worker_list *list, size_t index)
 {
-	struct call *call = &cast->calls[cast->count];
+	struct kvw_call *call = &cast->calls[cast->count];
 	struct kvw_slice id = kvw_worker_list_id(list, index);
 	struct kvw_worker *worker = list->items[index].worker;
 
@@ -393,7 +225,6 @@ static bool take_body(struct cast *cast, struct kvw_conn *conn)
 	int made;
 
 	cast->body = malloc(body.len + 1);
-	cast->body_len = body.len;
 	if (cast->body == NULL)
 		return false;
 	if (body.len > 0)
@@ -426,6 +257,12 @@ static int prepare(struct cast *cast, struct kvw_conn *conn, char *names, char w
 		(void)snprintf(why, 320, "out of memory");
 		return 500;
 	}
+	cast->ask = (struct kvw_broadcast_ask){.effects = cast->path->effects,
+		.method = cast->path->method,
+		.target = cast->target,
+		.body = cast->body,
+		.type = cast->type,
+		.body_len = kvw_conn_body(conn).len};
 	cast->calls = calloc(list.count + 1, sizeof(*cast->calls));
 	if (cast->calls != NULL)
 		add_calls(cast, &list, names, &unknown);
