@@ -2,7 +2,7 @@
 
 import threading
 
-from rig.client import CHAT, ask, chat_body
+from rig.client import CHAT, Client, ask, chat_body
 from rig.wait import until, unused_port
 
 
@@ -130,6 +130,47 @@ def test_what_is_refused(pair):
     assert answer.status == 404 and "no worker `x:1`" in answer.json()["error"]["message"]
     assert cast(router, "sleep?workers=").status == 404
     assert not worker.requests
+
+
+def test_a_misspelt_name_of_workers_asks_none(workers, kvway):
+    both = workers(2)
+    router = kvway(both)
+    one = id_of(both[0])
+    for query in (f"worker={one}", f"Workers={one}", f"work%65r={one}", f"level=1&wokers={one}",
+                  f"workers={one}&workers={id_of(both[1])}"):
+        answer = cast(router, f"sleep?{query}")
+        assert answer.status == 400, query
+        assert "expected `workers=ID,ID` once" in answer.json()["error"]["message"]
+    assert not both[0].requests and not both[1].requests
+
+
+def test_there_are_only_so_many_at_a_time(workers, kvway):
+    """Those whose clients have left count."""
+    go = threading.Event()
+    (worker,) = workers(1)
+
+    def script(ex):
+        go.wait(30)
+        ex.respond(200, body=b"{}")
+
+    worker.script = script
+    router = kvway([worker])
+    clients = [Client(router.admin_port) for _ in range(16)]
+    for client in clients:
+        client.send_request("POST", "/broadcast/reset_prefix_cache")
+    until(lambda: router.metric("kvway_broadcasts") == 16)
+    for client in clients[:8]:
+        client.close()
+    answer = cast(router, "reset_prefix_cache")
+    assert answer.status == 503 and "16 broadcasts are under way" in answer.json()["error"]["message"]
+    assert answer.headers.get("retry-after") == "10"
+    go.set()
+    assert [client.read("POST").status for client in clients[8:]] == [200] * 8
+    until(lambda: router.metric("kvway_broadcasts") == 0)
+    ended = {r: router.metric("kvway_broadcasts_total", result=r) for r in ("answered", "deserted", "refused")}
+    assert ended == {"answered": 8, "deserted": 8, "refused": 1}
+    for client in clients[8:]:
+        client.close()
 
 
 def test_a_router_that_ends_while_it_casts(workers, kvway):

@@ -460,6 +460,7 @@ enum kvw_err kvw_admin_start(
 	if (err != KVW_OK)
 		goto out;
 	sources.reload = kvw_reload_state(admin->reload);
+	sources.broadcasts = kvw_broadcaster_state(admin->broadcaster);
 	sources.listings = kvw_members_listings(admin->members);
 	kvw_metrics_set_sources(deps->metrics, &sources);
 	err = start_thread(admin, errors);

@@ -3,7 +3,8 @@
  *
  * A request becomes a cast, with a call for each worker. Calls of all casts start in turn, up to the limit;
  * when the last call of a cast has ended its answer is given by mail to the server's loop. A client that
- * does not wait for it changes nothing: the workers are asked all the same.
+ * does not wait for it changes little: the workers are asked all the same, but for those whose turn comes later
+ * than KVW_BROADCAST_DESERTED_MS after it left. There are at most KVW_BROADCASTS_MOST casts.
  */
 #include "admin/broadcast.h"
 
@@ -14,6 +15,9 @@
 #include "admin/broadcast_call.h"
 #include "admin/http.h"
 #include "admin/worker_id.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "settings/suggest.h"
 
 #define PREFIX     "/broadcast/"
 #define TARGET_MAX 8192
@@ -41,8 +45,9 @@ struct cast {
 	struct kvw_broadcast_ask ask; /* borrows from all of these */
 	struct kvw_call *calls;
 	size_t count, begun, ended;
-	bool over;     /* the mail is on its way, and frees it */
-	bool deserted; /* the client has gone */
+	bool over;       /* the mail is on its way, and frees it */
+	bool gone;       /* the connection is closed: no mail is sent */
+	int64_t left_ns; /* when it was seen that the client sends no more; 0: not so */
 };
 
 struct kvw_broadcaster {
@@ -52,6 +57,7 @@ struct kvw_broadcaster {
 	struct kvw_prober *prober;
 	TAILQ_HEAD(, cast) casts; /* that are not over */
 	size_t running;
+	struct kvw_broadcast_state state;
 };
 
 /* --- the answer ------------------------------------------------------------------------------- */
@@ -99,14 +105,28 @@ static void gone(struct kvw_wait *base)
 	if (cast->over)
 		return;
 	(void)!kvw_conn_settle(base);
-	cast->deserted = true;
+	cast->gone = true;
+	if (cast->left_ns == 0)
+		cast->left_ns = kvw_clock_ns();
+}
+
+/* A client that closes its side may still read the answer, and mostly does not. */
+static void look_for_client(struct cast *cast)
+{
+	if (cast->left_ns == 0 && !cast->gone && cast->base.conn->io.peer_closed)
+		cast->left_ns = kvw_clock_ns();
 }
 
 static void cast_over(struct cast *cast)
 {
+	struct kvw_broadcast_state *state = &cast->broadcaster->state;
+
 	TAILQ_REMOVE(&cast->broadcaster->casts, cast, entry);
+	atomic_fetch_sub(&state->running, 1);
+	look_for_client(cast);
+	atomic_fetch_add(cast->left_ns != 0 ? &state->deserted : &state->answered, 1);
 	cast->over = true;
-	if (cast->deserted)
+	if (cast->gone)
 		cast_destroy(cast);
 	else
 		kvw_server_loop_post(cast->base.loop, &cast->base.mail);
@@ -125,6 +145,23 @@ static void call_begin(struct kvw_broadcaster *broadcaster, struct kvw_call *cal
 		cast->ended++;
 }
 
+/* Its client has left, and its time is over: workers that have not been asked are left out. */
+static void give_up(struct cast *cast)
+{
+	size_t left = cast->count - cast->begun;
+
+	look_for_client(cast);
+	if (cast->left_ns == 0 || left == 0 ||
+		kvw_clock_ns() - cast->left_ns < KVW_BROADCAST_DESERTED_MS * KVW_NS_PER_MS)
+		return;
+	kvw_warn("admin", "a broadcast ends before all workers were asked: its client has left path=%s asked=%zu "
+			  "left=%zu", cast->path->path, cast->begun, left);
+	atomic_fetch_add(&cast->broadcaster->state.given_up, 1);
+	for (; cast->begun < cast->count; cast->begun++)
+		(void)snprintf(cast->calls[cast->begun].error, CURL_ERROR_SIZE, "not asked: the client has left");
+	cast->ended += left;
+}
+
 /* Starts what may start, and ends what has ended. */
 static void pump(struct kvw_broadcaster *broadcaster)
 {
@@ -132,6 +169,7 @@ static void pump(struct kvw_broadcaster *broadcaster)
 
 	for (cast = TAILQ_FIRST(&broadcaster->casts); cast != NULL; cast = next) {
 		next = TAILQ_NEXT(cast, entry);
+		give_up(cast);
 		while (broadcaster->running < KVW_BROADCAST_AT_ONCE && cast->begun < cast->count)
 			call_begin(broadcaster, &cast->calls[cast->begun]);
 		if (cast->ended == cast->count)
@@ -274,12 +312,54 @@ static int prepare(struct cast *cast, struct kvw_conn *conn, char *names, char w
 	return cast->calls == NULL ? 500 : unknown != NULL || cast->count == 0 ? 404 : 0;
 }
 
+/* The query goes to the workers, but a misspelt `workers` would ask all of them. False: it is answered. */
+static bool query_is_clear(struct kvw_conn *conn)
+{
+	const struct kvw_head *head = &conn->clients->head;
+	struct kvw_slice path = kvw_admin_http_path(head);
+	const char *at = path.data + path.len + 1, *end = head->target.data + head->target.len;
+	bool named = false, clear = true;
+	char message[192];
+
+	while (at < end && clear) {
+		const char *stop = memchr(at, '&', (size_t)(end - at)), *equals;
+		struct kvw_suggest near;
+		char *name;
+
+		stop = stop == NULL ? end : stop;
+		equals = memchr(at, '=', (size_t)(stop - at));
+		name = kvw_admin_http_decode(
+			(struct kvw_slice){at, (size_t)((equals == NULL ? stop : equals) - at)}, true);
+		kvw_suggest_start(&near, name == NULL ? "" : name);
+		kvw_suggest_offer(&near, "workers", "workers");
+		clear = name != NULL && (near.best == NULL || (strcmp(name, "workers") == 0 && !named));
+		named = named || near.best != NULL;
+		(void)snprintf(message, sizeof(message),
+			"found the parameter `%.40s`%s, expected `workers=ID,ID` once, or what the workers know",
+			name == NULL ? "?" : name, named && !clear && strcmp(name, "workers") == 0 ? " twice" : "");
+		free(name);
+		at = stop + 1;
+	}
+	if (!clear)
+		kvw_admin_http_error(conn, 400, "", message);
+	return clear;
+}
+
 static void begin(struct kvw_broadcaster *broadcaster, struct kvw_conn *conn, const struct path *path)
 {
 	struct cast *cast;
 	char why[320] = "out of memory", *names;
 	int status;
 
+	if (!query_is_clear(conn))
+		return;
+	if (atomic_load(&broadcaster->state.running) >= KVW_BROADCASTS_MOST) {
+		atomic_fetch_add(&broadcaster->state.refused, 1);
+		(void)snprintf(why, sizeof(why), "%d broadcasts are under way, the most there may be",
+			KVW_BROADCASTS_MOST);
+		kvw_admin_http_error(conn, 503, "Retry-After: 10\r\n", why);
+		return;
+	}
 	if (!kvw_admin_http_parameter(&conn->clients->head, "workers", &names)) {
 		kvw_admin_http_error(conn, 400, "", "the query cannot be read, expected NAME=VALUE&NAME=VALUE");
 		return;
@@ -302,6 +382,7 @@ static void begin(struct kvw_broadcaster *broadcaster, struct kvw_conn *conn, co
 	}
 	kvw_conn_await(conn, &cast->base);
 	TAILQ_INSERT_TAIL(&broadcaster->casts, cast, entry);
+	atomic_fetch_add(&broadcaster->state.running, 1);
 	pump(broadcaster);
 }
 
@@ -345,6 +426,11 @@ enum kvw_err kvw_broadcaster_create(struct event_base *base, struct kvw_fleet *f
 	else
 		kvw_broadcaster_destroy(broadcaster);
 	return err;
+}
+
+const struct kvw_broadcast_state *kvw_broadcaster_state(const struct kvw_broadcaster *broadcaster)
+{
+	return &broadcaster->state;
 }
 
 void kvw_broadcaster_destroy(struct kvw_broadcaster *broadcaster)

@@ -18,6 +18,8 @@
 
 #define KVW_BROADCAST_AT_ONCE    32
 #define KVW_BROADCAST_TIME_MS    10000
+#define KVW_BROADCASTS_MOST      16    /* under way; more are answered 503 */
+#define KVW_BROADCAST_DESERTED_MS 60000 /* after its client left no further worker is asked */
 #define KVW_BROADCAST_ANSWER_MAX ((size_t)64 << 10) /* of one worker; more is cut off */
 #define KVW_BROADCAST_BODY_MAX   ((size_t)1 << 20)
 
@@ -25,10 +27,17 @@ struct event_base;
 struct kvw_broadcaster;
 struct kvw_conn;
 
+/* For metrics. Any thread may read it. */
+struct kvw_broadcast_state {
+	_Atomic uint32_t running;                               /* with those whose client has left */
+	_Atomic uint64_t answered, deserted, refused, given_up; /* since start; given_up: of the deserted ones */
+};
+
 /* All borrowed until destroy. prober may be NULL. */
 enum kvw_err kvw_broadcaster_create(struct event_base *base, struct kvw_fleet *fleet,
 	struct kvw_members *members, struct kvw_prober *prober,
 	struct kvw_broadcaster **out) KVW_MUST_CHECK;
+const struct kvw_broadcast_state *kvw_broadcaster_state(const struct kvw_broadcaster *broadcaster);
 /* When no connection waits any more. Aborts what is under way. NULL is allowed. */
 void kvw_broadcaster_destroy(struct kvw_broadcaster *broadcaster);
 

@@ -1,6 +1,7 @@
 /* collect_config.c - samples about the configuration in force and the workers that there are. */
 #include <stdlib.h>
 
+#include "admin/broadcast.h"
 #include "admin/collect.h"
 #include "admin/reload.h"
 #include "fleet/members.h"
@@ -12,6 +13,22 @@ void kvw_collect_reloads(struct kvw_collect *collect)
 	if (state == NULL)
 		return;
 	kvw_sample_named(&collect->out, "result", "ok", atomic_load(&state->ok));
+	kvw_sample_named(&collect->out, "result", "refused", atomic_load(&state->refused));
+}
+
+void kvw_collect_broadcasts(struct kvw_collect *collect)
+{
+	const struct kvw_broadcast_state *state = collect->metrics->sources.broadcasts;
+
+	if (state == NULL)
+		return;
+	if (collect->arg == KVW_OF_BROADCASTS_RUNNING) {
+		kvw_sample_u64(&collect->out, NULL, 0, atomic_load(&state->running));
+		return;
+	}
+	kvw_sample_named(&collect->out, "result", "answered", atomic_load(&state->answered));
+	kvw_sample_named(&collect->out, "result", "deserted", atomic_load(&state->deserted));
+	kvw_sample_named(&collect->out, "result", "given_up", atomic_load(&state->given_up));
 	kvw_sample_named(&collect->out, "result", "refused", atomic_load(&state->refused));
 }
 

@@ -60,6 +60,7 @@ struct kvw_metrics_sources {
 	struct kvw_tokens *tokens;
 	struct kvw_feed *feed;
 	const struct kvw_reload_state *reload; /* NULL: there is none */
+	const struct kvw_broadcast_state *broadcasts;
 	const struct kvw_member_listing *listings; /* by source; NULL: there are none */
 };
 
