@@ -157,6 +157,49 @@ def test_waking_goes_to_one_that_sleeps_and_opens_it_at_once(workers, kvway):
     assert router.ask("POST", "/wake_up").status == 200  # none sleeps: any worker may answer
 
 
+@pytest.mark.parametrize("way", ["clients", "admin", "itself"])
+def test_one_that_is_woken_in_parts_stays_out_until_all_is_awake(workers, kvway, way):
+    """vLLM's metrics say that it is awake after the first part, /is_sleeping does not."""
+    one, two = workers(2)
+    one.metrics = two.metrics = AWAKE
+    asleep = {"weights", "kv_cache"}
+
+    def script(ex):
+        if ex.path == "/wake_up":
+            asleep.difference_update(ex.target.partition("tags=")[2].split("&tags="))
+            one.metrics = AWAKE
+        if ex.path == CHAT:
+            ex.respond(200, body={})
+        else:
+            ex.respond(200, body={"is_sleeping": bool(asleep)})
+
+    one.script = script
+    router = kvway([one, two], {**ON, "health.metrics_interval": "300ms"})
+    one.metrics = ASLEEP
+    until(lambda: state(router, one) == "asleep")
+
+    def wake(tag):
+        if way == "clients":
+            assert router.ask("POST", f"/wake_up?tags={tag}", at(one)).status == 200
+        elif way == "admin":
+            query = f"tags={tag}&workers={id_of(one)}"
+            assert ask(router.admin_port, "POST", f"/broadcast/wake_up?{query}").status == 200
+        else:
+            assert ask(one.port, "POST", f"/wake_up?tags={tag}").status == 200
+
+    wake("weights")
+    settle(0.8)  # metrics are read meanwhile
+    assert state(router, one) == "asleep"
+    for _ in range(4):
+        assert chat(router).status == 200
+    assert chats(one) == 0 and chats(two) == 4
+    wake("kv_cache")
+    until(lambda: state(router, one) == "up")
+    for _ in range(4):
+        assert chat(router).status == 200
+    assert chats(one) == 2
+
+
 def test_what_needs_no_engine_reaches_it_by_its_name(workers, kvway):
     one, two = workers(2)
     one.metrics = ASLEEP

@@ -8,6 +8,7 @@
 
 #include "admin/broadcast.h"
 #include "base/clock.h"
+#include "openai/api_path.h"
 
 static size_t on_data(char *data, size_t size, size_t count, void *arg)
 {
@@ -94,9 +95,10 @@ bool kvw_call_start(struct kvw_call *call, const struct kvw_broadcast_ask *ask,
 }
 
 /* unsure: it may have carried it out all the same. */
-static void take_effect(struct kvw_call *call, int effects, bool unsure, struct kvw_fleet *fleet,
-	struct kvw_prober *prober)
+static void take_effect(struct kvw_call *call, const struct kvw_broadcast_ask *ask, bool unsure,
+	struct kvw_fleet *fleet, struct kvw_prober *prober)
 {
+	int effects = ask->effects;
 	bool done = call->status >= 200 && call->status < 300;
 
 	if (call->barred)
@@ -105,7 +107,7 @@ static void take_effect(struct kvw_call *call, int effects, bool unsure, struct 
 		return;
 	if ((effects & KVW_EMPTIES) != 0)
 		kvw_fleet_cache_lost(fleet, call->worker, "a broadcast that empties it");
-	if ((effects & KVW_WAKES) != 0 && done)
+	if ((effects & KVW_WAKES) != 0 && done && !kvw_target_wakes_parts(kvw_slice_of(ask->target)))
 		kvw_fleet_said_sleep(fleet, call->worker, false, kvw_clock_ns());
 	if ((effects & (KVW_WAKES | KVW_OTHER_MODELS)) != 0 && prober != NULL)
 		kvw_prober_hurry(prober, call->worker);
@@ -125,7 +127,7 @@ void kvw_call_end(struct kvw_call *call, const struct kvw_broadcast_ask *ask, CU
 	} else if (call->error[0] == '\0') {
 		(void)snprintf(call->error, sizeof(call->error), "%s", curl_easy_strerror(code));
 	}
-	take_effect(call, ask->effects, unsure, fleet, prober);
+	take_effect(call, ask, unsure, fleet, prober);
 	finish(call);
 }
 

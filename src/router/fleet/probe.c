@@ -6,6 +6,9 @@
  *
  *   timer fires -> start() gives the handle to curl_loop -> finish() reports to the fleet, sets the timer
  *   again
+ *
+ * A fourth, without a timer, makes sure that a worker is awake. vLLM's metrics say so as soon as /wake_up was
+ * called, even if ?tags= left a part of it asleep; /is_sleeping says no before all is awake.
  */
 #include "fleet/probe.h"
 
@@ -14,6 +17,7 @@
 #include <sys/queue.h>
 
 #include <event2/event.h>
+#include <jansson.h>
 
 #include "base/clock.h"
 #include "fleet/curl_loop.h"
@@ -31,11 +35,11 @@
 #define SCRAPE_LEAST_MS 10000         /* timeout of models and metrics, at least */
 #define HEALTH_BODY     (64u << 10)   /* enough of a health page to drain it */
 
-enum ask_kind { ASK_HEALTH, ASK_MODELS, ASK_METRICS, ASK_COUNT };
+enum ask_kind { ASK_HEALTH, ASK_MODELS, ASK_METRICS, ASK_REPEATED, ASK_SLEEP = ASK_REPEATED, ASK_COUNT };
 
-static const char *const ask_names[ASK_COUNT] = {"health", "models", "metrics"};
+static const char *const ask_names[ASK_COUNT] = {"health", "models", "metrics", "is_sleeping"};
 
-/* One question to one worker, repeated for ever. */
+/* One question to one worker; those before ASK_REPEATED are repeated for ever. */
 struct ask {
 	struct target *target;
 	enum ask_kind kind;
@@ -134,7 +138,7 @@ static void take_health(struct target *target, bool ok, const char *why)
 	/* A worker that has come back may be another process: look at it at once. */
 	if (!ok || !was_failing)
 		return;
-	for (int kind = ASK_MODELS; kind < ASK_COUNT; kind++)
+	for (int kind = ASK_MODELS; kind < ASK_REPEATED; kind++)
 		if (target->asks[kind].timer != NULL && !target->asks[kind].running)
 			set_timer(target->asks[kind].timer, 0);
 }
@@ -182,6 +186,24 @@ static void take_sleep(struct target *target, bool asleep)
 	target->asleep = asleep;
 }
 
+static void start(struct ask *ask);
+
+static bool is_asleep(const struct kvw_worker *worker)
+{
+	return (atomic_load_explicit(&worker->barred, memory_order_relaxed) & KVW_BARRED_ASLEEP) != 0;
+}
+
+/* /is_sleeping, which not every server has: only its yes keeps the worker barred. */
+static void take_is_sleeping(struct target *target, const struct ask *ask, bool ok)
+{
+	json_t *answer = ok ? json_loadb(ask->body == NULL ? "" : ask->body, ask->len, 0, NULL) : NULL;
+	bool asleep = json_is_true(json_object_get(answer, "is_sleeping"));
+
+	json_decref(answer);
+	if (ask->started_ns > atomic_load(&target->worker->sleep_said_ns))
+		take_sleep(target, asleep);
+}
+
 static void take_metrics(struct target *target, const struct ask *ask)
 {
 	struct kvw_scrape scrape;
@@ -206,8 +228,12 @@ static void take_metrics(struct target *target, const struct ask *ask)
 	}
 	if (scrape.progress_known)
 		kvw_stall_read(&target->worker->stall, scrape.progress, scrape.running, kvw_clock_ns());
-	if (ask->started_ns > atomic_load(&target->worker->sleep_said_ns))
-		take_sleep(target, scrape.asleep);
+	if (ask->started_ns > atomic_load(&target->worker->sleep_said_ns)) {
+		if (!scrape.asleep && is_asleep(target->worker))
+			start(&target->asks[ASK_SLEEP]);
+		else
+			take_sleep(target, scrape.asleep);
+	}
 	if (scrape.capacity_known)
 		kvw_fleet_set_capacity(target->worker, scrape.capacity_tokens, scrape.block_size);
 	kvw_fleet_set_kv_use(target->prober->fleet, target->worker, scrape.kv_usage,
@@ -239,6 +265,8 @@ static void finish(void *user, CURLcode code)
 			target->worker->url);
 	else if (ask->kind == ASK_HEALTH)
 		take_health(target, ok, why);
+	else if (ask->kind == ASK_SLEEP)
+		take_is_sleeping(target, ask, ok);
 	else if (!ok)
 		kvw_debug("probe", "no answer kind=%s url=%s error=\"%s\"", ask_names[ask->kind],
 			target->worker->url, why);
@@ -249,7 +277,8 @@ static void finish(void *user, CURLcode code)
 	free(ask->body);
 	ask->body = NULL;
 	ask->len = ask->capacity = 0;
-	schedule_next(ask, first);
+	if (ask->kind < ASK_REPEATED)
+		schedule_next(ask, first);
 }
 
 /* --- transfers --- */
@@ -291,6 +320,7 @@ static enum kvw_err prepare(struct ask *ask)
 	uint32_t version = atomic_load(&worker->address_version);
 	const char *path = ask->kind == ASK_HEALTH   ? config->health_path
 			   : ask->kind == ASK_MODELS ? "/v1/models"
+			   : ask->kind == ASK_SLEEP  ? "/is_sleeping"
 						     : "/metrics";
 	enum kvw_err err;
 
@@ -344,7 +374,8 @@ static void start(struct ask *ask)
 			target->worker->url);
 	else if (ask->kind == ASK_HEALTH)
 		take_health(target, false, "its name does not resolve");
-	schedule_next(ask, false);
+	if (ask->kind < ASK_REPEATED)
+		schedule_next(ask, false);
 }
 
 static void on_ask_timer(evutil_socket_t fd, short what, void *arg)
@@ -352,11 +383,6 @@ static void on_ask_timer(evutil_socket_t fd, short what, void *arg)
 	(void)fd;
 	(void)what;
 	start(arg);
-}
-
-static bool is_asleep(const struct kvw_worker *worker)
-{
-	return (atomic_load_explicit(&worker->barred, memory_order_relaxed) & KVW_BARRED_ASLEEP) != 0;
 }
 
 /* Judges a worker from which nothing comes, and has its counters read once a second meanwhile. */
@@ -453,7 +479,8 @@ enum kvw_err kvw_prober_add(struct kvw_prober *prober, struct kvw_worker *worker
 			finish_target(target);
 			return KVW_ENOMEM;
 		}
-		set_timer(ask->timer, delay_ns);
+		if (kind < ASK_REPEATED)
+			set_timer(ask->timer, delay_ns);
 	}
 	prober->added++;
 	LIST_INSERT_HEAD(&prober->targets, target, entry);
@@ -484,7 +511,7 @@ void kvw_prober_hurry(struct kvw_prober *prober, struct kvw_worker *worker)
 {
 	struct target *target = find_target(prober, worker);
 
-	for (int kind = 0; target != NULL && kind < ASK_COUNT; kind++)
+	for (int kind = 0; target != NULL && kind < ASK_REPEATED; kind++)
 		if (target->asks[kind].timer != NULL && !target->asks[kind].running)
 			set_timer(target->asks[kind].timer, 0);
 }

@@ -271,11 +271,10 @@ static size_t decode(char *out, struct kvw_slice text)
 	return len;
 }
 
-struct kvw_slice kvw_target_parameter(struct kvw_slice target, struct kvw_slice name)
+/* As it is written. Data NULL: there is none. */
+static struct kvw_slice find_parameter(struct kvw_slice target, struct kvw_slice name)
 {
-	const struct kvw_slice none = {NULL, 0};
 	const char *end = target.data + target.len, *at;
-	char *text;
 
 	at = target.len == 0 ? NULL : memchr(target.data, '?', target.len);
 	while (at != NULL) {
@@ -286,16 +285,24 @@ struct kvw_slice kvw_target_parameter(struct kvw_slice target, struct kvw_slice 
 		next = memchr(at, '&', (size_t)(end - at));
 		len = (size_t)((next == NULL ? end : next) - at);
 
-		if (len > name.len + 1 && at[name.len] == '=' && memcmp(at, name.data, name.len) == 0) {
-			at += name.len + 1;
-			len -= name.len + 1;
-			text = malloc(len);
-			return text == NULL ? none
-					    : (struct kvw_slice){text, decode(text, (struct kvw_slice){at, len})};
-		}
+		if (len > name.len && at[name.len] == '=' && memcmp(at, name.data, name.len) == 0)
+			return (struct kvw_slice){at + name.len + 1, len - name.len - 1};
 		at = next;
 	}
-	return none;
+	return (struct kvw_slice){NULL, 0};
+}
+
+struct kvw_slice kvw_target_parameter(struct kvw_slice target, struct kvw_slice name)
+{
+	struct kvw_slice coded = find_parameter(target, name);
+	char *text = coded.len == 0 ? NULL : malloc(coded.len);
+
+	return (struct kvw_slice){text, text == NULL ? 0 : decode(text, coded)};
+}
+
+bool kvw_target_wakes_parts(struct kvw_slice target)
+{
+	return find_parameter(target, KVW_SLICE("tags")).data != NULL;
 }
 
 const char *kvw_api_name(enum kvw_api api)

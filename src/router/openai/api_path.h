@@ -32,6 +32,9 @@ struct kvw_path_info kvw_path_classify(struct kvw_slice target);
  * none, it is empty, or there is no memory. */
 struct kvw_slice kvw_target_parameter(struct kvw_slice target, struct kvw_slice name);
 
+/* Of a path that wakes an engine: does the query name parts of it, so that the rest may sleep on? */
+bool kvw_target_wakes_parts(struct kvw_slice target);
+
 /* Label text, for example "chat". */
 const char *kvw_api_name(enum kvw_api api);
 

@@ -67,7 +67,8 @@ void kvw_attempt_puts_to_sleep(struct kvw_exchange *x)
 	kvw_fleet_puts_to_sleep(x->loop->fleet, a->worker);
 }
 
-/* Without an answer, and with one of 5xx, it may sleep all the same; its metrics will show. */
+/* Without an answer, and with one of 5xx, it may sleep all the same; its metrics will show. So will the probes
+ * whether one is awake of which parts were woken. */
 void kvw_attempt_note_sleep(struct kvw_exchange *x)
 {
 	struct kvw_attempt *a = &x->attempt;
@@ -76,7 +77,7 @@ void kvw_attempt_note_sleep(struct kvw_exchange *x)
 	if (a->puts_to_sleep)
 		kvw_fleet_said_sleep(x->loop->fleet, a->worker, !refused, x->loop->now_ns);
 	else if (x->path.wakes && kvw_slice_equal(x->method, KVW_SLICE("POST")) && x->status >= 200 &&
-		 x->status < 300)
+		 x->status < 300 && !kvw_target_wakes_parts(x->target))
 		kvw_fleet_said_sleep(x->loop->fleet, a->worker, false, x->loop->now_ns);
 	a->puts_to_sleep = false;
 }
