@@ -62,6 +62,17 @@ void kvw_links_let_go(struct kvw_links *links)
 	}
 }
 
+/* Is it to an address that the worker's name has no more? */
+static bool goes_astray(struct kvw_link *link)
+{
+	uint32_t version = atomic_load_explicit(&link->worker->address_version, memory_order_relaxed);
+
+	if (link->address_version == version)
+		return false;
+	link->address_version = version;
+	return !kvw_worker_has_address(link->worker, &link->to);
+}
+
 static void link_event(struct kvw_io *io)
 {
 	struct kvw_link *link = (struct kvw_link *)io;
@@ -101,6 +112,7 @@ static enum kvw_err connect_next(struct kvw_link *link)
 	enum kvw_err err = KVW_EIO;
 	int fd = -1;
 
+	link->address_version = atomic_load_explicit(&worker->address_version, memory_order_relaxed);
 	while (kvw_worker_address_from(worker, link->first, link->address, &link->to)) {
 		err = open_socket(link->links->config, &link->to, &fd);
 		if (err != KVW_EIO)
@@ -261,7 +273,7 @@ void kvw_link_release(struct kvw_link *link, int64_t now_ns)
 	uint32_t id = link->worker->id;
 
 	assert(!link->idle && link->io.fd >= 0);
-	if (link->io.peer_closed || kvw_worker_life(link->worker) != KVW_WORKER_LIVE ||
+	if (link->io.peer_closed || goes_astray(link) || kvw_worker_life(link->worker) != KVW_WORKER_LIVE ||
 		link_has_leftovers(link) ||
 		links->idle_count[id] >= links->config->upstream_idle_connections) {
 		kvw_link_close(link);
@@ -300,6 +312,23 @@ void kvw_link_close(struct kvw_link *link)
 	TAILQ_INSERT_TAIL(&links->closed, link, entry);
 }
 
+/* Of one worker, if it has another list of addresses. */
+static void close_astray(struct kvw_links *links, size_t slot)
+{
+	uint32_t version = atomic_load_explicit(
+		&links->fleet->workers[slot]->address_version, memory_order_relaxed);
+	struct kvw_link *link, *next;
+
+	if (links->address_version[slot] == version)
+		return;
+	links->address_version[slot] = version;
+	for (link = TAILQ_FIRST(&links->idle[slot]); link != NULL; link = next) {
+		next = TAILQ_NEXT(link, entry);
+		if (goes_astray(link))
+			kvw_link_close(link);
+	}
+}
+
 void kvw_links_sweep(struct kvw_links *links, int64_t now_ns)
 {
 	int64_t oldest = now_ns - links->config->timeout_upstream_idle_ms * KVW_NS_PER_MS;
@@ -309,6 +338,7 @@ void kvw_links_sweep(struct kvw_links *links, int64_t now_ns)
 	for (size_t i = 0; i < links->fleet->count; i++) {
 		struct kvw_link *link;
 
+		close_astray(links, i);
 		while ((link = TAILQ_LAST(&links->idle[i], kvw_link_list)) != NULL &&
 			link->idle_since_ns < oldest)
 			kvw_link_close(link);

@@ -33,6 +33,7 @@ struct kvw_link {
 	size_t first;   /* of the worker's addresses: with which it began */
 	size_t address; /* counted from that one: to which it connects */
 	struct sockaddr_storage to;
+	uint32_t address_version; /* of the worker, when `to` was found in its list last */
 	bool connected;
 	bool reused; /* had an earlier request */
 	bool idle;
@@ -49,6 +50,7 @@ struct kvw_links {
 	struct kvw_link_list idle[KVW_MAX_WORKERS]; /* by slot, most recently used first */
 	uint32_t idle_count[KVW_MAX_WORKERS];
 	uint32_t held[KVW_MAX_WORKERS];   /* by links, and by kvw_links_hold */
+	uint32_t address_version[KVW_MAX_WORKERS]; /* of the slot's worker: idle links are to that list */
 	uint32_t let_go[KVW_MAX_WORKERS]; /* the slot's use that this loop has let go of last */
 	struct kvw_link_list closed; /* freed by kvw_links_reap */
 	struct kvw_fleet *fleet;
@@ -100,7 +102,8 @@ static inline void kvw_links_unhold(struct kvw_links *links, const struct kvw_wo
  * this loop refers to any more. Between two turns. */
 void kvw_links_let_go(struct kvw_links *links);
 
-/* Closes links idle for longer than timeouts.upstream_idle. From the loop's tick. */
+/* Closes links idle for longer than timeouts.upstream_idle, and those to an address that the worker's name has no
+ * more. From the loop's tick. */
 void kvw_links_sweep(struct kvw_links *links, int64_t now_ns);
 /* Frees closed links. Between turns of the loop only. */
 void kvw_links_reap(struct kvw_links *links);

@@ -226,6 +226,18 @@ bool kvw_worker_address(struct kvw_worker *worker, size_t nth, struct sockaddr_s
 	return kvw_worker_address_from(worker, kvw_worker_first_address(worker), nth, out);
 }
 
+bool kvw_worker_has_address(struct kvw_worker *worker, const struct sockaddr_storage *address)
+{
+	const struct kvw_addresses *list = &worker->addresses;
+	bool has = false;
+
+	pthread_mutex_lock(&worker->address_lock);
+	for (size_t i = 0; i < list->count && !has; i++)
+		has = memcmp(&list->items[i], address, kvw_address_len(address)) == 0;
+	pthread_mutex_unlock(&worker->address_lock);
+	return has;
+}
+
 void kvw_worker_address_worked(struct kvw_worker *worker, const struct sockaddr_storage *address)
 {
 	struct kvw_addresses *list = &worker->addresses;

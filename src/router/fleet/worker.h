@@ -173,6 +173,8 @@ bool kvw_worker_address(struct kvw_worker *worker, size_t nth, struct sockaddr_s
 bool kvw_worker_address_from(
 	struct kvw_worker *worker, size_t first, size_t nth, struct sockaddr_storage *out);
 size_t kvw_worker_first_address(struct kvw_worker *worker);
+/* Is this one of its addresses? */
+bool kvw_worker_has_address(struct kvw_worker *worker, const struct sockaddr_storage *address);
 /* This one took a connection. */
 void kvw_worker_address_worked(struct kvw_worker *worker, const struct sockaddr_storage *address);
 /* Its first address as a number, without port, or its host if it has none. */

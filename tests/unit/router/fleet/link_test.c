@@ -319,6 +319,29 @@ static void await_connection(struct kvw_link *link)
 	ck_assert_int_eq(err, KVW_OK);
 }
 
+/* DNS has another list: connections to an address that is not in it are of no more use. */
+START_TEST(idle_ones_to_an_address_that_is_gone_are_closed)
+{
+	struct kvw_link *a = take(true, NULL), *b = take(true, NULL);
+	struct sockaddr_storage list[2] = {a->to, a->to};
+
+	((struct sockaddr_in *)&list[0])->sin_port ^= 1;
+	kvw_link_release(a, 1);
+	kvw_fleet_set_addresses(fleet, worker, list, 2);
+	kvw_links_sweep(&links, 1);
+	ck_assert_uint_eq(links.idle_total, 1); /* it is still listed */
+	kvw_fleet_set_addresses(fleet, worker, list, 1);
+	kvw_links_sweep(&links, 1);
+	ck_assert_uint_eq(links.idle_total, 0);
+	kvw_link_release(b, 1); /* its request ended after that */
+	ck_assert_uint_eq(links.idle_total + links.busy_total, 0);
+	kvw_fleet_set_addresses(fleet, worker, &list[1], 1);
+	kvw_link_release(take(true, NULL), 1);
+	kvw_links_sweep(&links, 1);
+	ck_assert_uint_eq(links.idle_total, 1);
+}
+END_TEST
+
 START_TEST(address_that_worked_for_another_link_is_not_left_out)
 {
 	struct kvw_link *a, *b;
@@ -393,6 +416,7 @@ int main(void)
 	tcase_add_test(tcase, answer_that_filled_its_read_does_not_cost_the_connection);
 	tcase_add_test(tcase, refused_connection_names_its_cause);
 	tcase_add_test(tcase, lack_of_descriptors_is_no_failure_of_the_worker);
+	tcase_add_test(tcase, idle_ones_to_an_address_that_is_gone_are_closed);
 	tcase_add_test(tcase, address_that_worked_for_another_link_is_not_left_out);
 	tcase_add_test(tcase, event_of_a_refused_address_does_not_reach_the_next_one);
 	tcase_add_test(tcase, address_that_says_nothing_is_left_for_the_next);
