@@ -96,13 +96,31 @@ static void unfollow(struct kvw_lmcache *lmcache, uint32_t slot)
 	followed->worker = NULL;
 }
 
+/* Is the address that it had still one of its own? */
+static bool is_still_there(struct kvw_worker *worker, const char *ip)
+{
+	struct sockaddr_storage address;
+	char text[NI_MAXHOST];
+
+	for (size_t n = 0; kvw_worker_address(worker, n, &address); n++)
+		if (getnameinfo((const struct sockaddr *)&address, kvw_address_len(&address), text,
+			    sizeof(text), NULL, 0, NI_NUMERICHOST) == 0 &&
+			strcmp(text, ip) == 0)
+			return true;
+	return false;
+}
+
 /* The worker is new in its slot, or listens elsewhere now: instances may be found to be its. */
-static void look_up(struct kvw_lmcache *lmcache, uint32_t slot)
+static void look_up(struct kvw_lmcache *lmcache, uint32_t slot, bool is_new)
 {
 	struct kvw_lmcache_followed *followed = &lmcache->followed[slot];
 	struct kvw_worker *worker = followed->worker;
 
 	followed->address_version = atomic_load(&worker->address_version);
+	if (!is_new && is_still_there(worker, followed->ip))
+		return;
+	if (!is_new && lmcache->reg != NULL)
+		kvw_lmreg_worker_moved(lmcache->reg, slot);
 	kvw_worker_ip(worker, followed->ip, sizeof(followed->ip));
 	lmcache->workers[slot] = (struct kvw_lmreg_worker){
 		.instance = worker->config.lmcache_instance, .ip = followed->ip};
@@ -123,10 +141,10 @@ static void follow_fleet(struct kvw_lmcache *lmcache)
 			unfollow(lmcache, i);
 		if (followed->worker == NULL && kvw_worker_hold(worker)) {
 			followed->worker = worker;
-			look_up(lmcache, i);
+			look_up(lmcache, i, true);
 		} else if (followed->worker != NULL &&
 			   followed->address_version != atomic_load(&worker->address_version)) {
-			look_up(lmcache, i);
+			look_up(lmcache, i, false);
 		}
 	}
 }

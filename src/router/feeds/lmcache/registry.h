@@ -215,6 +215,10 @@ void kvw_lmreg_worker_came(struct kvw_lmreg *reg);
 /* The slot has no worker any more: its instance, if there is one, has none either. */
 void kvw_lmreg_worker_left(struct kvw_lmreg *reg, uint32_t worker);
 
+/* The worker has other addresses than before: an instance stays its own only by configuration. Its entry among
+ * options.workers has the new one; kvw_lmreg_worker_came follows. */
+void kvw_lmreg_worker_moved(struct kvw_lmreg *reg, uint32_t worker);
+
 /* Maps the instance to a worker by configuration or address, if one fits. */
 void kvw_lmreg_try_map(struct kvw_lmreg *reg, struct kvw_lmreg_instance *instance);
 

@@ -2,7 +2,8 @@
  * registry_map.c - which worker of the fleet an instance belongs to.
  *
  * In this order: what the configuration says of the worker; the address, where it belongs to one
- * worker and to one instance alone; what was routed there and admitted here (diagnose.h). An instance
+ * worker and to one instance alone; what was routed there and admitted here (diagnose.h). The last two end when
+ * the worker's address changes. An instance
  * belongs to one worker and a worker has one instance. A mapping by address alone is a guess as long
  * as no routed prompt was found among the instance's admits, and is given up when a second instance
  * shows up at that address.
@@ -214,4 +215,15 @@ void kvw_lmreg_worker_left(struct kvw_lmreg *reg, uint32_t worker)
 	for (size_t i = 0; i < reg->count; i++)
 		if (reg->instances[i]->hint_worker == worker)
 			reg->instances[i]->hint_worker = KVW_LMREG_NONE;
+}
+
+void kvw_lmreg_worker_moved(struct kvw_lmreg *reg, uint32_t worker)
+{
+	struct kvw_lmreg_instance *instance = reg->by_worker[worker];
+
+	if (instance == NULL || instance->how == KVW_LMREG_BY_CONFIG)
+		return;
+	kvw_info("lmcache", "instance=%s does not belong to worker=%u any more: that has another address",
+		instance->id, worker);
+	kvw_lmreg_worker_left(reg, worker);
 }

@@ -99,6 +99,33 @@ START_TEST(shared_address_is_no_proof)
 }
 END_TEST
 
+/* What was found out of a worker by its address, or by prompts to it, says nothing of another address. */
+START_TEST(another_address_ends_the_mapping)
+{
+	static struct kvw_lmreg_worker list[WORLD_WORKERS];
+
+	memcpy(list, workers, sizeof(list));
+	teardown();
+	open_with(list);
+	world_register(&world, "a", 0, "10.0.0.1");
+	world_register(&world, "named", 1, "10.0.0.9");
+	world_ops(&world, "a", 0, 0, "+1");
+	ck_assert_uint_eq(world_held(&world, 0), 1);
+	list[0].ip = "10.0.0.3";
+	list[2].ip = "10.0.0.3";
+	kvw_lmreg_worker_moved(world.reg, 0);
+	kvw_lmreg_worker_moved(world.reg, 2);
+	kvw_lmreg_worker_came(world.reg);
+	ck_assert_uint_eq(world_held(&world, 0), 0);
+	ck_assert_int_eq(world.coverages[0], KVW_COVERAGE_NONE);
+	ck_assert_int_eq(world.coverages[2], KVW_COVERAGE_FULL); /* by configuration */
+	list[0].ip = "10.0.0.1"; /* back */
+	kvw_lmreg_worker_moved(world.reg, 0);
+	kvw_lmreg_worker_came(world.reg);
+	ck_assert_uint_eq(world_held(&world, 0), 1);
+}
+END_TEST
+
 /* An engine chooses a new name at each start. */
 START_TEST(same_port_takes_the_place)
 {
@@ -421,6 +448,7 @@ int main(void)
 	tcase_add_test(alone, by_address);
 	tcase_add_test(alone, configuration_beats_address);
 	tcase_add_test(alone, shared_address_is_no_proof);
+	tcase_add_test(alone, another_address_ends_the_mapping);
 	tcase_add_test(alone, same_port_takes_the_place);
 	tcase_add_test(alone, bounded);
 	tcase_add_test(alone, understood);
