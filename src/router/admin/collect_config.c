@@ -81,14 +81,17 @@ void kvw_collect_discovery(struct kvw_collect *collect)
 void kvw_collect_workers(struct kvw_collect *collect)
 {
 	const struct kvw_fleet *fleet = collect->metrics->fleet;
-	uint64_t usable = 0, barred = 0, down = 0, broken = 0;
+	uint64_t usable = 0, unprobed = 0, barred = 0, down = 0, broken = 0;
 
 	for (size_t i = 0; i < fleet->count; i++) {
 		const struct kvw_worker *worker = kvw_metrics_worker(collect->metrics, i);
 
 		if (worker == NULL)
 			continue;
-		if (kvw_worker_usable(worker))
+		if (kvw_worker_usable(worker) &&
+			atomic_load_explicit(&worker->health, memory_order_relaxed) == KVW_HEALTH_UNKNOWN)
+			unprobed++;
+		else if (kvw_worker_usable(worker))
 			usable++;
 		else if (kvw_worker_is_barred(worker))
 			barred++;
@@ -98,6 +101,7 @@ void kvw_collect_workers(struct kvw_collect *collect)
 			broken++;
 	}
 	kvw_sample_named(&collect->out, "state", "usable", usable);
+	kvw_sample_named(&collect->out, "state", "unprobed", unprobed);
 	kvw_sample_named(&collect->out, "state", "barred", barred);
 	kvw_sample_named(&collect->out, "state", "down", down);
 	kvw_sample_named(&collect->out, "state", "broken", broken);

@@ -256,6 +256,7 @@ START_TEST(workers_show_load_health_and_capacity)
 	kvw_metrics_decoding(kvw_metrics_shard(metrics, 0), 1, +1);
 	kvw_fleet_set_capacity(worker, 32736, 32);
 	atomic_store(&worker->health, (uint8_t)KVW_HEALTH_DOWN);
+	atomic_store(&fixture.fleet->workers[0]->health, (uint8_t)KVW_HEALTH_UP);
 	kvw_fleet_cache_lost(fixture.fleet, worker, "test");
 
 	prom = scrape(10 * SECOND);
@@ -268,6 +269,9 @@ START_TEST(workers_show_load_health_and_capacity)
 	ck_assert_double_eq(prom_get(prom, "kvway_worker_kv_capacity_tokens{worker=\"http://127.0.0.1:18002\"}"), 32736);
 	ck_assert_double_eq(prom_get(prom, "kvway_worker_cache_losses_total{worker=\"http://127.0.0.1:18002\"}"), 1);
 	ck_assert_double_eq(prom_get(prom, "kvway_worker_health{worker=\"http://127.0.0.1:18002\"}"), 2);
+	ck_assert_double_eq(prom_get(prom, "kvway_workers{state=\"usable\"}"), 1);
+	ck_assert_double_eq(prom_get(prom, "kvway_workers{state=\"unprobed\"}"), (double)fixture.fleet->live - 2);
+	ck_assert_double_eq(prom_get(prom, "kvway_workers{state=\"down\"}"), 1);
 	prom_free(prom);
 	for (size_t i = 0; i < 3; i++)
 		kvw_lease_release(&leases[i], 10 * SECOND);
