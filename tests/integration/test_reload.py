@@ -334,3 +334,18 @@ def test_a_worker_in_the_slot_of_one_that_was_tried(workers, kvway):
         client.close()
     gate.set()
     router.wait_idle()
+
+
+def test_what_the_admin_address_takes_follows(workers, kvway):
+    router = kvway(workers(1), {"limits.body": "64KiB"})
+    file = File(router)
+    body = chat_body("long " * 800000)
+
+    def explain():
+        return ask(router.admin_port, "POST", "/explain", body=body).status
+
+    assert explain() == 413
+    file.take({"limits.body": "16MiB"})
+    assert explain() == 200
+    file.take({"limits.body": "64KiB"})
+    assert explain() == 413

@@ -101,6 +101,20 @@ static void explain(struct kvw_admin *admin, struct kvw_conn *conn)
 	kvw_explain_http(&source, &admin->desk, conn, kvw_clock_ns());
 }
 
+static uint64_t body_limit(const struct kvw_config *config)
+{
+	size_t most = config->limits_body < KVW_EXPLAIN_BODY_MAX ? (size_t)config->limits_body
+								 : KVW_EXPLAIN_BODY_MAX;
+
+	return most + BODY_BYTES_SPARE;
+}
+
+/* Of the configuration in force, which a reload has perhaps changed. */
+static void set_body_limit(struct kvw_admin *admin)
+{
+	kvw_admin_http_set_body_most(admin->http, body_limit(admin->deps.fleet->config));
+}
+
 /* POST /reload */
 static void answer_reload(struct kvw_admin *admin, struct kvw_conn *conn)
 {
@@ -113,6 +127,7 @@ static void answer_reload(struct kvw_admin *admin, struct kvw_conn *conn)
 		return;
 	}
 	status = kvw_reload_run(admin->reload, "admin", &answer);
+	set_body_limit(admin);
 	body = answer == NULL ? NULL : json_dumps(answer, JSON_INDENT(1));
 	json_decref(answer);
 	if (body == NULL) {
@@ -135,6 +150,7 @@ static void on_reload(evutil_socket_t fd, short what, void *arg)
 	(void)what;
 	(void)!read(fd, &count, sizeof(count));
 	(void)kvw_reload_run(admin->reload, "SIGHUP", &answer);
+	set_body_limit(admin);
 	json_decref(answer);
 }
 
@@ -218,6 +234,7 @@ static void on_tick(evutil_socket_t fd, short what, void *arg)
 	(void)fd;
 	(void)what;
 	kvw_metrics_tick(admin->deps.metrics, kvw_clock_ns());
+	set_body_limit(admin); /* config.watch reloads, too */
 }
 
 static void on_ask(evutil_socket_t fd, short what, void *arg)
@@ -260,14 +277,6 @@ static void *control_main(void *arg)
 	if (event_base_dispatch(admin->base) < 0)
 		kvw_error("admin", "the control thread's event loop failed");
 	return NULL;
-}
-
-static uint64_t body_limit(const struct kvw_config *config)
-{
-	size_t most = config->limits_body < KVW_EXPLAIN_BODY_MAX ? (size_t)config->limits_body
-								 : KVW_EXPLAIN_BODY_MAX;
-
-	return most + BODY_BYTES_SPARE;
 }
 
 static enum kvw_err open_server(struct kvw_admin *admin, FILE *errors)

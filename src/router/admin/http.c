@@ -286,6 +286,11 @@ enum kvw_err kvw_admin_http_create(struct event_base *base, int listen_fd, uint6
 	return err;
 }
 
+void kvw_admin_http_set_body_most(struct kvw_admin_http *http, uint64_t body_most)
+{
+	http->clients.options.limits.body_most = body_most;
+}
+
 void kvw_admin_http_cut(struct kvw_admin_http *http)
 {
 	if (http != NULL)

@@ -23,6 +23,8 @@ typedef void (*kvw_admin_request_fn)(struct kvw_conn *conn, void *arg);
 /* Serves what listen_fd accepts, bodies up to body_most. Takes listen_fd, also when it fails. */
 enum kvw_err kvw_admin_http_create(struct event_base *base, int listen_fd, uint64_t body_most,
 	kvw_admin_request_fn request, void *arg, struct kvw_admin_http **out) KVW_MUST_CHECK;
+/* Of requests whose head comes from now on. */
+void kvw_admin_http_set_body_most(struct kvw_admin_http *http, uint64_t body_most);
 /* Closes all connections: nothing waits for an answer any more. After the base's last dispatch. */
 void kvw_admin_http_cut(struct kvw_admin_http *http);
 /* Delivers what mail is left, frees; before the base is freed. NULL is allowed, here and above. */
