@@ -79,3 +79,28 @@ def test_it_is_not_moved_to_another_worker(workers, kvway):
     both[0].script = lambda ex: ex.sock.close()
     assert pinned(router, id_of(both[0])).status == 502
     assert not served(both[1])
+
+
+def explained(router, name):
+    return ask(router.admin_port, "POST", "/explain", [("X-Kvway-Pin", name)], chat_body())
+
+
+def test_an_explanation_obeys_it(workers, kvway):
+    both = workers(2)
+    router = kvway(both, {**ON, "routing.strategy": "prefixaware"})
+    for worker in both:
+        answer = explained(router, id_of(worker)).json()
+        assert (answer["worker"], answer["reason"]) == (worker.url, "pinned")
+        assert [w["verdict"] for w in answer["workers"] if w["worker"] == worker.url] == ["chosen"]
+    answer = explained(router, "x:1")
+    assert answer.status == 503
+    assert "x-kvway-pin: no worker `x:1`" in answer.json()["error"]["message"]
+    for worker in both:
+        ask(router.admin_port, "POST", f"/workers/{id_of(worker)}/drain")
+    answer = explained(router, id_of(both[0])).json()
+    assert (answer["worker"], answer["reason"]) == (both[0].url, "pinned")
+
+
+def test_off_an_explanation_does_not_see_it(workers, kvway):
+    router = kvway(workers(2))
+    assert explained(router, "x:1").json()["reason"] != "pinned"

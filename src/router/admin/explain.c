@@ -17,6 +17,7 @@
 
 #include "openai/error_body.h"
 #include "admin/explanation.h"
+#include "fleet/pin.h"
 
 static const char chat_path[] = "/v1/chat/completions";
 static const char completions_path[] = "/v1/completions";
@@ -212,7 +213,35 @@ static enum kvw_err no_worker(struct kvw_explanation *e)
 	return err;
 }
 
-/* A request about a response that a worker keeps goes to that worker, whatever it costs. */
+/* That worker serves it, whatever it costs. */
+static void choose(struct kvw_explanation *e, size_t pos, enum kvw_reason reason)
+{
+	for (size_t i = 0; i < e->set.count; i++)
+		if (e->items[i].usable)
+			e->costs[i].verdict = KVW_VERDICT_NOT_ITS_TURN;
+	e->costs[pos].verdict = KVW_VERDICT_CHOSEN;
+	e->decision = (struct kvw_decision){.pos = pos,
+		.reason = reason,
+		.prompt_tokens = e->decision.prompt_tokens,
+		.worker_id = e->items[pos].id};
+}
+
+/* x-kvway-pin comes before all else. */
+static enum kvw_err take_pin(struct kvw_explanation *e)
+{
+	bool computes = e->path.prompt && e->path.api != KVW_API_TOKENIZE &&
+			e->path.api != KVW_API_COUNT_TOKENS;
+	char why[320];
+	size_t pos;
+
+	if (kvw_pin_find(e->source->fleet, &e->set, e->query->pin, computes, &pos, why, sizeof(why)) !=
+		KVW_OK)
+		return refuse(e, 503, NULL, "%s", why);
+	choose(e, pos, KVW_REASON_PINNED);
+	return KVW_OK;
+}
+
+/* A request about a response that a worker keeps goes to that worker. */
 static void prefer_owner(struct kvw_explanation *e)
 {
 	struct kvw_slice id =
@@ -225,14 +254,7 @@ static void prefer_owner(struct kvw_explanation *e)
 	for (size_t i = 0; i < e->set.count; i++) {
 		if (e->items[i].id != owner || !e->items[i].usable)
 			continue;
-		for (size_t other = 0; other < e->set.count; other++)
-			if (e->items[other].usable)
-				e->costs[other].verdict = KVW_VERDICT_NOT_ITS_TURN;
-		e->costs[i].verdict = KVW_VERDICT_CHOSEN;
-		e->decision = (struct kvw_decision){.pos = i,
-			.reason = KVW_REASON_OWNER,
-			.prompt_tokens = e->decision.prompt_tokens,
-			.worker_id = owner};
+		choose(e, i, KVW_REASON_OWNER);
 		return;
 	}
 }
@@ -247,6 +269,11 @@ static enum kvw_err decide(struct kvw_explanation *e, int64_t now_ns)
 			strategy->ops->name);
 	err = strategy->ops->explain(
 		strategy, &e->route, &e->set, now_ns, e->costs, &e->decision);
+	if (err == KVW_ENOWORKER && e->query->pin.len > 0) /* it may rest */
+		for (size_t i = 0; i < e->set.count; i++)
+			e->costs[i] = (struct kvw_cost){.verdict = KVW_VERDICT_UNUSABLE};
+	if ((err == KVW_OK || err == KVW_ENOWORKER) && e->query->pin.len > 0)
+		return take_pin(e);
 	if (err == KVW_ENOWORKER)
 		return no_worker(e);
 	if (err == KVW_OK)

@@ -37,6 +37,7 @@ struct kvw_explain_source {
 struct kvw_explain_query {
 	struct kvw_slice target;  /* path and query; len 0: by what the body holds */
 	struct kvw_slice session; /* session key from a header or cookie; len 0: none */
+	struct kvw_slice pin;     /* x-kvway-pin, where http.pin lets it count; len 0: none */
 	struct kvw_slice body;
 
 	/* The prompt's tokens, where they were asked for: kvw_explain_ask_tokens. */
@@ -63,6 +64,9 @@ enum kvw_err kvw_explain(const struct kvw_explain_source *source,
  * from head; len 0: none. */
 struct kvw_slice kvw_explain_session(
 	const struct kvw_config *config, const struct kvw_head *head);
+
+/* The worker that the request names, likewise. */
+struct kvw_slice kvw_explain_pin(const struct kvw_config *config, const struct kvw_head *head);
 
 /* An error in OpenAI's form. */
 enum kvw_err kvw_explain_error(int status, const char *param, const char *message,

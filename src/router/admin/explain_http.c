@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "admin/http.h"
+#include "fleet/pin.h"
 
 static void send_take(
 	struct kvw_conn *conn, const char *allow, const struct kvw_local_answer *answer)
@@ -51,6 +52,14 @@ struct kvw_slice kvw_explain_session(const struct kvw_config *config, const stru
 	return (struct kvw_slice){NULL, 0};
 }
 
+struct kvw_slice kvw_explain_pin(const struct kvw_config *config, const struct kvw_head *head)
+{
+	const struct kvw_field *field =
+		config->http_pin ? kvw_head_find(head, KVW_SLICE(KVW_PIN_FIELD)) : NULL;
+
+	return field == NULL ? (struct kvw_slice){NULL, 0} : field->value;
+}
+
 void kvw_explain_http_answer(const struct kvw_explain_source *source, struct kvw_conn *conn,
 	const struct kvw_explain_query *query, int64_t now_ns)
 {
@@ -83,7 +92,9 @@ void kvw_explain_http(const struct kvw_explain_source *source,
 {
 	const struct kvw_head *head = &conn->clients->head;
 	struct kvw_explain_query query = {
-		.session = kvw_explain_session(source->config, head), .body = kvw_conn_body(conn)};
+		.session = kvw_explain_session(source->config, head),
+		.pin = kvw_explain_pin(source->config, head),
+		.body = kvw_conn_body(conn)};
 	char *target = NULL;
 
 	if (!head->post_method) {

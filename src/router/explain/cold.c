@@ -56,6 +56,7 @@ enum kvw_err kvw_explain_cold(const struct kvw_config *config,
 		const struct kvw_explain_query query = {
 			.target = kvw_slice_of(options->path),
 			.session = kvw_explain_session(config, &head),
+			.pin = kvw_explain_pin(config, &head),
 			.body = request,
 		};
 

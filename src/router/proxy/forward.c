@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "base/log.h"
-#include "proxy/pin.h"
+#include "fleet/pin.h"
 #include "base/page.h"
 #include "proxy/reply.h"
 #include "proxy/request.h"

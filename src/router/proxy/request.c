@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "proxy/local.h"
-#include "proxy/pin.h"
+#include "fleet/pin.h"
 #include "proxy/reply.h"
 #include "proxy/understand.h"
 

@@ -1,7 +1,7 @@
 /*
  * pin.c - see pin.h.
  */
-#include "proxy/pin.h"
+#include "fleet/pin.h"
 
 #include <stdio.h>
 #include <string.h>
