@@ -59,6 +59,23 @@ static inline uint64_t kvw_rendezvous(uint64_t what, uint64_t key)
 	return x ^ x >> 32;
 }
 
+/* First place of an id >= from; set->count: there is none. */
+static inline size_t kvw_place_from(const struct kvw_candidates *set, uint32_t from)
+{
+	size_t low = 0;
+	size_t high = set->count;
+
+	while (low < high) {
+		size_t middle = low + (high - low) / 2;
+
+		if (set->items[middle].id < from)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low;
+}
+
 size_t kvw_usable_count(const struct kvw_candidates *set);
 
 /* Shares of all usable candidates, none counting as more than 1; *limited: one has less than 1. */

@@ -43,23 +43,6 @@ static void roundrobin_reconfigure(
 	kvw_prefill_model_set(&((struct roundrobin *)self)->model, options);
 }
 
-/* First place of an id >= from. */
-static size_t place_from(const struct kvw_candidates *set, uint32_t from)
-{
-	size_t low = 0;
-	size_t high = set->count;
-
-	while (low < high) {
-		size_t middle = low + (high - low) / 2;
-
-		if (set->items[middle].id < from)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	return low;
-}
-
 /* The largest share of a usable worker. */
 static double largest_share(const struct kvw_candidates *set)
 {
@@ -85,7 +68,7 @@ static bool has_turn(uint32_t round, double part, uint32_t worker)
  * one of the largest share has. */
 static bool next_in_turn(const struct kvw_candidates *set, uint64_t *cursor, size_t *pos)
 {
-	size_t at = place_from(set, (uint32_t)*cursor);
+	size_t at = kvw_place_from(set, (uint32_t)*cursor);
 	uint32_t round = (uint32_t)(*cursor >> 32);
 	double largest = 0; /* not looked for yet */
 

@@ -157,20 +157,9 @@ static size_t place_by_hash(
 /* Position of a usable worker; set->count: not there or not usable. */
 static size_t position_of(const struct kvw_candidates *set, uint32_t id)
 {
-	size_t low = 0;
-	size_t high = set->count;
+	size_t pos = kvw_place_from(set, id);
 
-	while (low < high) {
-		size_t middle = low + (high - low) / 2;
-
-		if (set->items[middle].id < id)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	if (low < set->count && set->items[low].id == id && set->items[low].usable)
-		return low;
-	return set->count;
+	return pos < set->count && set->items[pos].id == id && set->items[pos].usable ? pos : set->count;
 }
 
 /* Where the session lives or is to live. At least one candidate is usable. */

@@ -63,20 +63,12 @@ static uint32_t usable_hit(const struct kvw_route_request *request, uint32_t beg
  * fleet that never lost a worker and serves one model. */
 static size_t place_of(const struct kvw_candidates *set, uint32_t id)
 {
-	size_t low = 0;
-	size_t high = set->count;
+	size_t place = 0;
 
 	if (id < set->count && set->items[id].id == id)
 		return id;
-	while (low < high) {
-		size_t middle = low + (high - low) / 2;
-
-		if (set->items[middle].id < id)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	return low < set->count && set->items[low].id == id ? low : set->count;
+	place = kvw_place_from(set, id);
+	return place < set->count && set->items[place].id == id ? place : set->count;
 }
 
 /* Places are ids, and loads lie on a board: a fleet that never lost a worker and serves one model. */
