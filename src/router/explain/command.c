@@ -96,7 +96,7 @@ static enum kvw_explain_status get_reply(const struct kvw_explain_options *optio
 			status = find_admin(config, err, admin);
 		if (status != KVW_EXPLAIN_OK)
 			return status;
-		got = kvw_explain_ask(options->admin != NULL ? options->admin : admin, options,
+		got = kvw_explain_ask(options->router.admin != NULL ? options->router.admin : admin, options,
 			request, err, reply);
 	}
 	if (got == KVW_EIO)
@@ -111,10 +111,10 @@ static enum kvw_explain_status show(const struct kvw_explain_options *options,
 {
 	struct kvw_slice json = {reply->body == NULL ? "" : reply->body, reply->len};
 
-	if (options->json)
+	if (options->router.json)
 		fwrite(json.data, 1, json.len, out);
 	if (reply->status == 200 &&
-		(options->json || kvw_explain_table_print(json, out) == KVW_OK))
+		(options->router.json || kvw_explain_table_print(json, out) == KVW_OK))
 		return KVW_EXPLAIN_OK;
 	kvw_explain_error_print(reply->status, json, err);
 	return KVW_EXPLAIN_FAILED;
@@ -131,7 +131,7 @@ int kvw_explain_command(int argc, char **argv, FILE *in, FILE *out, FILE *err)
 
 	if (!kvw_explain_options_parse(argc, argv, out, err, &options, &status))
 		return (int)status;
-	if (options.config != NULL && kvw_cli_load_file(options.config, err, &config) != KVW_OK)
+	if (options.router.config != NULL && kvw_cli_load_file(options.router.config, err, &config) != KVW_OK)
 		return KVW_EXPLAIN_FAILED;
 	status = read_request(in, err, &request, &len);
 	if (status == KVW_EXPLAIN_OK)

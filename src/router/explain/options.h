@@ -1,5 +1,5 @@
 /*
- * explain_options.h - the command line of `kvway explain`.
+ * options.h - the command line of `kvway explain`.
  *
  * Called once, before any thread is started: getopt_long keeps its state in globals.
  */
@@ -10,6 +10,7 @@
 #include <stddef.h>
 #include <stdio.h>
 
+#include "admin_options.h"
 #include "kvway/err.h"
 
 #define KVW_EXPLAIN_HEADERS_MAX 16
@@ -24,12 +25,11 @@ enum kvw_explain_status {
 
 /* Borrowed from argv. */
 struct kvw_explain_options {
-	const char *admin;  /* --admin; NULL: not given */
-	const char *config; /* -c; NULL: not given */
+	struct kvw_admin_options router;
 	const char *path;   /* --path; NULL: by what the body holds */
 	const char *headers[KVW_EXPLAIN_HEADERS_MAX]; /* --header, "Name: value" */
 	size_t header_count;
-	bool json, cold;
+	bool cold;
 };
 
 /* argv[0] is the word `explain`. False: everything is said, leave with *status. Help goes to out,

@@ -148,12 +148,12 @@ static enum kvw_workers_status show(const struct kvw_workers_options *options,
 	struct kvw_slice json = {reply->body == NULL ? "" : reply->body, reply->len};
 	bool good = reply->status >= 200 && reply->status < 300;
 
-	if (options->json) {
+	if (options->router.json) {
 		fwrite(json.data, 1, json.len, out);
 		if (json.len > 0 && json.data[json.len - 1] != '\n')
 			fputc('\n', out);
 	}
-	if (!good || (!options->json && kvw_workers_table_print(json, out) != KVW_OK)) {
+	if (!good || (!options->router.json && kvw_workers_table_print(json, out) != KVW_OK)) {
 		kvw_workers_error_print(reply->status, json, err);
 		return KVW_WORKERS_FAILED;
 	}
@@ -173,10 +173,10 @@ static enum kvw_workers_status find_admin(
 	enum kvw_workers_status status = KVW_WORKERS_OK;
 
 	(void)snprintf(admin, KVW_ADMIN_CLIENT_TEXT, "%s",
-		options->admin != NULL ? options->admin : KVW_ADMIN_CLIENT_DEFAULT);
-	if (options->config == NULL)
+		options->router.admin != NULL ? options->router.admin : KVW_ADMIN_CLIENT_DEFAULT);
+	if (options->router.config == NULL)
 		return KVW_WORKERS_OK;
-	if (kvw_cli_load_file(options->config, err, &config) != KVW_OK)
+	if (kvw_cli_load_file(options->router.config, err, &config) != KVW_OK)
 		return KVW_WORKERS_FAILED;
 	if (kvw_admin_client_address(config, admin) != KVW_OK) {
 		fprintf(err,

@@ -1,32 +1,24 @@
 /*
- * options.c - see options.h. After a mistyped command line it prints one line that names the mistake and one
- * that says where to read on.
+ * options.c - see options.h.
  */
 #include "workers/options.h"
 
-#include <getopt.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "settings/address.h"
 #include "settings/suggest.h"
 #include "settings/types.h"
 
 enum option_id {
-	OPTION_CONFIG = 'c',
 	OPTION_HELP = 'h',
-	OPTION_ADMIN = 256,
-	OPTION_JSON,
-	OPTION_MODEL,
+	OPTION_MODEL = 256,
 	OPTION_WAIT,
 	OPTION_NOW,
 	OPTION_REMOVE
 };
 
 static const struct option flags[] = {
-	{"config", required_argument, NULL, OPTION_CONFIG},
-	{"admin", required_argument, NULL, OPTION_ADMIN},
-	{"json", no_argument, NULL, OPTION_JSON},
+	KVW_ADMIN_FLAGS,
 	{"model", required_argument, NULL, OPTION_MODEL},
 	{"wait", required_argument, NULL, OPTION_WAIT},
 	{"now", no_argument, NULL, OPTION_NOW},
@@ -52,10 +44,10 @@ static const struct verb {
 
 /* What was read so far. */
 struct reader {
-	FILE *out, *err;
+	struct kvw_admin_line line;
+	FILE *out;
 	struct kvw_workers_options *options;
-	enum kvw_workers_status status;
-	bool done; /* nothing more to do, leave with status */
+	bool helped; /* nothing more to do */
 };
 
 static void print_help(FILE *out)
@@ -99,35 +91,6 @@ static void print_help(FILE *out)
 		out);
 }
 
-static void fail_usage(struct reader *r)
-{
-	fputs("Try `kvway workers --help`.\n", r->err);
-	r->status = KVW_WORKERS_USAGE;
-	r->done = true;
-}
-
-static void take_text(struct reader *r, const char **field, const char *flag)
-{
-	if (*field != NULL) {
-		fprintf(r->err, "kvway workers: %s was given twice\n", flag);
-		fail_usage(r);
-		return;
-	}
-	*field = optarg;
-}
-
-static void take_admin(struct reader *r)
-{
-	struct kvw_address address;
-
-	if (kvw_address_split(kvw_slice_of(optarg), &address) != KVW_ADDRESS_OK || address.port == 0) {
-		fprintf(r->err, "kvway workers: --admin: found `%s`, expected HOST:PORT\n", optarg);
-		fail_usage(r);
-		return;
-	}
-	take_text(r, &r->options->admin, "--admin");
-}
-
 static void take_wait(struct reader *r)
 {
 	const struct kvw_type *type = &kvw_type_DURATION;
@@ -136,13 +99,12 @@ static void take_wait(struct reader *r)
 
 	if (type->parse(type, kvw_slice_of(optarg), NULL, &value, &fault) != KVW_OK ||
 		value.integer < 0 || value.integer > INT64_C(3600000)) {
-		fprintf(r->err, "kvway workers: --wait: found `%s`, expected a time up to 1h such as 30s\n",
-			optarg);
-		fail_usage(r);
+		kvw_admin_line_wrong(
+			&r->line, "--wait: found `%s`, expected a time up to 1h such as 30s", optarg);
 		return;
 	}
 	r->options->wait_ms = value.integer;
-	take_text(r, &r->options->wait, "--wait");
+	kvw_admin_line_text(&r->line, &r->options->wait, "--wait");
 }
 
 static void take_model(struct reader *r)
@@ -150,56 +112,21 @@ static void take_model(struct reader *r)
 	struct kvw_workers_options *options = r->options;
 
 	if (options->model_count == KVW_WORKERS_MODELS_MAX) {
-		fprintf(r->err, "kvway workers: more than %d models; give the worker as JSON: add -\n",
+		kvw_admin_line_wrong(&r->line, "more than %d models; give the worker as JSON: add -",
 			KVW_WORKERS_MODELS_MAX);
-		fail_usage(r);
 		return;
 	}
 	options->models[options->model_count++] = optarg;
 }
 
-static void report_bad_flag(struct reader *r, int option, const char *argument)
-{
-	struct kvw_suggest near;
-	char name[KVW_SUGGEST_MAX + 1];
-	const char *begin = argument + strspn(argument, "-");
-
-	if (option == ':') {
-		fprintf(r->err, "kvway workers: %s needs a value\n", argument);
-	} else if (optopt != 0 && strncmp(argument, "--", 2) == 0) {
-		fprintf(r->err, "kvway workers: %s: this flag takes no value\n", argument);
-	} else if (optopt != 0) {
-		fprintf(r->err, "kvway workers: unknown flag -%c\n", optopt);
-	} else {
-		(void)snprintf(name, sizeof(name), "%.*s", (int)strcspn(begin, "="), begin);
-		kvw_suggest_start(&near, name);
-		for (size_t i = 0; flags[i].name != NULL; i++)
-			kvw_suggest_offer(&near, flags[i].name, flags[i].name);
-		fprintf(r->err, "kvway workers: unknown flag %s", argument);
-		if (near.best != NULL)
-			fprintf(r->err, "; did you mean `--%s`?", near.best);
-		fputc('\n', r->err);
-	}
-	fail_usage(r);
-}
-
 static void take_option(struct reader *r, int option, const char *argument)
 {
 	switch (option) {
-	case OPTION_CONFIG:
-		take_text(r, &r->options->config, "-c");
-		break;
-	case OPTION_ADMIN:
-		take_admin(r);
-		break;
 	case OPTION_WAIT:
 		take_wait(r);
 		break;
 	case OPTION_MODEL:
 		take_model(r);
-		break;
-	case OPTION_JSON:
-		r->options->json = true;
 		break;
 	case OPTION_NOW:
 		r->options->now = true;
@@ -209,10 +136,11 @@ static void take_option(struct reader *r, int option, const char *argument)
 		break;
 	case OPTION_HELP:
 		print_help(r->out);
-		r->done = true;
+		r->helped = true;
 		break;
 	default:
-		report_bad_flag(r, option, argument);
+		if (!kvw_admin_line_take(&r->line, &r->options->router, option))
+			kvw_admin_line_unknown(&r->line, option, argument);
 	}
 }
 
@@ -230,13 +158,10 @@ static void read_verb(struct reader *r, int argc, char **argv)
 		verb++;
 	}
 	if (verb == VERB_COUNT) {
-		fprintf(r->err,
-			"kvway workers: found `%s`, expected list, add, drain, undrain, remove or weight",
-			argv[optind]);
-		if (near.best != NULL)
-			fprintf(r->err, "; did you mean `%s`?", near.best);
-		fputc('\n', r->err);
-		fail_usage(r);
+		kvw_admin_line_wrong(&r->line,
+			"found `%s`, expected list, add, drain, undrain, remove or weight%s%s%s",
+			argv[optind], near.best != NULL ? "; did you mean `" : "",
+			near.best != NULL ? near.best : "", near.best != NULL ? "`?" : "");
 		return;
 	}
 	options->verb = (enum kvw_workers_verb)verb;
@@ -244,9 +169,9 @@ static void read_verb(struct reader *r, int argc, char **argv)
 	options->name_count = (size_t)(argc - optind - 1);
 	if (options->name_count >= verbs[verb].least && options->name_count <= verbs[verb].most)
 		return;
-	fprintf(r->err, "kvway workers %s: found %zu words behind it, expected %s\n", verbs[verb].name,
+	fprintf(r->line.err, "kvway workers %s: found %zu words behind it, expected %s\n", verbs[verb].name,
 		options->name_count, verbs[verb].words);
-	fail_usage(r);
+	kvw_admin_line_fail(&r->line);
 }
 
 /* A flag that belongs to another verb. */
@@ -254,8 +179,7 @@ static bool is_astray(struct reader *r, bool given, const char *flag, enum kvw_w
 {
 	if (!given || r->options->verb == verb)
 		return false;
-	fprintf(r->err, "kvway workers: %s belongs to `kvway workers %s`\n", flag, verbs[verb].name);
-	fail_usage(r);
+	kvw_admin_line_wrong(&r->line, "%s belongs to `kvway workers %s`", flag, verbs[verb].name);
 	return true;
 }
 
@@ -271,34 +195,34 @@ static void check_combination(struct reader *r)
 		return;
 	if (options->verb == KVW_WORKERS_WEIGHT &&
 		(strtod(options->names[1], &end) < 0 || end == options->names[1] || *end != '\0')) {
-		fprintf(r->err, "kvway workers weight: found `%s`, expected a number such as 0.5\n",
+		fprintf(r->line.err, "kvway workers weight: found `%s`, expected a number such as 0.5\n",
 			options->names[1]);
-		fail_usage(r);
-	} else if (options->admin != NULL && options->config != NULL) {
-		fputs("kvway workers: give --admin ADDR or -c FILE, not both\n", r->err);
-		fail_usage(r);
+		kvw_admin_line_fail(&r->line);
+	} else {
+		kvw_admin_line_check(&r->line, &options->router);
 	}
 }
 
 bool kvw_workers_options_parse(int argc, char **argv, FILE *out, FILE *err,
 	struct kvw_workers_options *options, enum kvw_workers_status *status)
 {
-	struct reader r = {.out = out, .err = err, .options = options};
+	struct reader r = {
+		.line = {.command = "workers", .flags = flags, .err = err}, .out = out, .options = options};
 	int option;
 
 	*options = (struct kvw_workers_options){0};
 	opterr = 0;
 	optind = 0; /* glibc: start over, forget a former call */
-	while (!r.done) {
+	while (!r.helped && !r.line.bad) {
 		option = getopt_long(argc, argv, ":c:h", flags, NULL);
 		if (option == -1)
 			break;
 		take_option(&r, option, argv[optind - 1]);
 	}
-	if (!r.done)
+	if (!r.helped && !r.line.bad)
 		read_verb(&r, argc, argv);
-	if (!r.done)
+	if (!r.helped && !r.line.bad)
 		check_combination(&r);
-	*status = r.status;
-	return !r.done;
+	*status = r.line.bad ? KVW_WORKERS_USAGE : KVW_WORKERS_OK;
+	return !r.helped && !r.line.bad;
 }

@@ -11,6 +11,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
+#include "admin_options.h"
 #include "kvway/err.h"
 
 /* Exit statuses of `kvway workers`. */
@@ -37,12 +38,12 @@ struct kvw_workers_options {
 	enum kvw_workers_verb verb;
 	char **names; /* what stands behind the verb: URLs of ADD, an ID, an ID and a number of WEIGHT */
 	size_t name_count;
-	const char *admin, *config; /* NULL: not given */
+	struct kvw_admin_options router;
 	const char *models[KVW_WORKERS_MODELS_MAX];
 	size_t model_count;
 	const char *wait; /* of DRAIN; NULL: not given */
 	int64_t wait_ms;
-	bool now, remove, json;
+	bool now, remove;
 };
 
 /* argv[0] is the word `workers`. False: everything is said, leave with *status. Help goes to out,

@@ -55,10 +55,10 @@ START_TEST(test_nothing_given)
 	struct called called = call("");
 
 	ck_assert(called.go_on);
-	ck_assert_ptr_null(called.options.admin);
-	ck_assert_ptr_null(called.options.config);
+	ck_assert_ptr_null(called.options.router.admin);
+	ck_assert_ptr_null(called.options.router.config);
 	ck_assert_ptr_null(called.options.path);
-	ck_assert(!called.options.json && !called.options.cold);
+	ck_assert(!called.options.router.json && !called.options.cold);
 	ck_assert_uint_eq(called.options.header_count, 0);
 	called_release(&called);
 }
@@ -72,15 +72,15 @@ START_TEST(test_everything_given)
 	ck_assert_msg(called.go_on, "%s", called.err);
 	ck_assert_str_eq(called.err, "");
 	ck_assert_str_eq(called.out, "");
-	ck_assert_str_eq(called.options.admin, "[::1]:9091");
+	ck_assert_str_eq(called.options.router.admin, "[::1]:9091");
 	ck_assert_str_eq(called.options.path, "/v1/completions");
-	ck_assert(called.options.json);
+	ck_assert(called.options.router.json);
 	ck_assert_uint_eq(called.options.header_count, 2);
 	ck_assert_str_eq(called.options.headers[1], "x-session-id:c");
 	called_release(&called);
 	called = call("--cold,-c,f.yaml");
 	ck_assert(called.go_on && called.options.cold);
-	ck_assert_str_eq(called.options.config, "f.yaml");
+	ck_assert_str_eq(called.options.router.config, "f.yaml");
 	called_release(&called);
 }
 END_TEST

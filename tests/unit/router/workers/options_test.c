@@ -57,8 +57,8 @@ START_TEST(test_nothing_given_lists)
 	call("", &called);
 	ck_assert(called.go_on);
 	ck_assert_int_eq(called.options.verb, KVW_WORKERS_LIST);
-	ck_assert_ptr_null(called.options.admin);
-	ck_assert(!called.options.json);
+	ck_assert_ptr_null(called.options.router.admin);
+	ck_assert(!called.options.router.json);
 	release(&called);
 }
 END_TEST
@@ -73,8 +73,8 @@ START_TEST(test_verbs)
 	ck_assert_uint_eq(called.options.name_count, 2);
 	ck_assert_str_eq(called.options.names[1], "http://b:1");
 	ck_assert_uint_eq(called.options.model_count, 2);
-	ck_assert_str_eq(called.options.admin, "[::1]:9091");
-	ck_assert(called.options.json);
+	ck_assert_str_eq(called.options.router.admin, "[::1]:9091");
+	ck_assert(called.options.router.json);
 	release(&called);
 	call("drain a:1 --wait 2m --remove", &called);
 	ck_assert_msg(called.go_on, "%s", called.err);

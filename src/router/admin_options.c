@@ -1,0 +1,89 @@
+/*
+ * admin_options.c - see admin_options.h.
+ */
+#include "admin_options.h"
+
+#include <stdarg.h>
+#include <string.h>
+
+#include "settings/address.h"
+#include "settings/suggest.h"
+
+void kvw_admin_line_fail(struct kvw_admin_line *line)
+{
+	fprintf(line->err, "Try `kvway %s --help`.\n", line->command);
+	line->bad = true;
+}
+
+void kvw_admin_line_wrong(struct kvw_admin_line *line, const char *format, ...)
+{
+	va_list arguments;
+
+	fprintf(line->err, "kvway %s: ", line->command);
+	va_start(arguments, format);
+	(void)vfprintf(line->err, format, arguments);
+	va_end(arguments);
+	fputc('\n', line->err);
+	kvw_admin_line_fail(line);
+}
+
+void kvw_admin_line_text(struct kvw_admin_line *line, const char **field, const char *flag)
+{
+	if (*field != NULL)
+		kvw_admin_line_wrong(line, "%s was given twice", flag);
+	else
+		*field = optarg;
+}
+
+bool kvw_admin_line_take(struct kvw_admin_line *line, struct kvw_admin_options *options, int option)
+{
+	struct kvw_address address;
+
+	switch (option) {
+	case KVW_FLAG_CONFIG:
+		kvw_admin_line_text(line, &options->config, "-c");
+		return true;
+	case KVW_FLAG_ADMIN:
+		if (kvw_address_split(kvw_slice_of(optarg), &address) != KVW_ADDRESS_OK ||
+			address.port == 0)
+			kvw_admin_line_wrong(line, "--admin: found `%s`, expected HOST:PORT", optarg);
+		else
+			kvw_admin_line_text(line, &options->admin, "--admin");
+		return true;
+	case KVW_FLAG_JSON:
+		options->json = true;
+		return true;
+	default:
+		return false;
+	}
+}
+
+void kvw_admin_line_unknown(struct kvw_admin_line *line, int option, const char *argument)
+{
+	struct kvw_suggest near;
+	char name[KVW_SUGGEST_MAX + 1];
+	const char *begin = argument + strspn(argument, "-");
+
+	if (option == ':') {
+		kvw_admin_line_wrong(line, "%s needs a value", argument);
+	} else if (optopt != 0 && strncmp(argument, "--", 2) == 0) {
+		kvw_admin_line_wrong(line, "%s: this flag takes no value", argument);
+	} else if (optopt != 0) {
+		kvw_admin_line_wrong(line, "unknown flag -%c", optopt);
+	} else {
+		(void)snprintf(name, sizeof(name), "%.*s", (int)strcspn(begin, "="), begin);
+		kvw_suggest_start(&near, name);
+		for (size_t i = 0; line->flags[i].name != NULL; i++)
+			kvw_suggest_offer(&near, line->flags[i].name, line->flags[i].name);
+		if (near.best != NULL)
+			kvw_admin_line_wrong(line, "unknown flag %s; did you mean `--%s`?", argument, near.best);
+		else
+			kvw_admin_line_wrong(line, "unknown flag %s", argument);
+	}
+}
+
+void kvw_admin_line_check(struct kvw_admin_line *line, const struct kvw_admin_options *options)
+{
+	if (options->admin != NULL && options->config != NULL)
+		kvw_admin_line_wrong(line, "give --admin ADDR or -c FILE, not both");
+}

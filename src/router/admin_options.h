@@ -1,0 +1,54 @@
+/*
+ * admin_options.h - what the command lines of `kvway workers` and `kvway explain` have in common: which router to ask,
+ * and what is said of a mistyped flag. After a mistake they print one line that names it and one that says where to
+ * read on.
+ *
+ * Called once, before any thread is started: getopt_long keeps its state in globals.
+ */
+#ifndef KVW_ADMIN_OPTIONS_H
+#define KVW_ADMIN_OPTIONS_H
+
+#include <getopt.h>
+#include <stdbool.h>
+#include <stdio.h>
+
+/* Which router, and how its answer is shown. Borrowed from argv; NULL: not given. */
+struct kvw_admin_options {
+	const char *admin, *config;
+	bool json;
+};
+
+/* What those flags are in getopt_long's table; a command's own are others. */
+enum kvw_admin_flag { KVW_FLAG_CONFIG = 'c', KVW_FLAG_ADMIN = 1024, KVW_FLAG_JSON };
+#define KVW_ADMIN_FLAGS                                                                            \
+	{"config", required_argument, NULL, KVW_FLAG_CONFIG},                                      \
+	{"admin", required_argument, NULL, KVW_FLAG_ADMIN}, {"json", no_argument, NULL, KVW_FLAG_JSON}
+
+/* A command line while it is read. */
+struct kvw_admin_line {
+	const char *command;        /* "workers" */
+	const struct option *flags; /* ends with a name of NULL */
+	FILE *err;
+	bool bad;                   /* all is said: wrong usage */
+};
+
+/* Says where to read on, after the mistake was named. */
+void kvw_admin_line_fail(struct kvw_admin_line *line);
+
+/* Names the mistake, with the command in front, and fails. */
+__attribute__((format(printf, 2, 3))) void kvw_admin_line_wrong(
+	struct kvw_admin_line *line, const char *format, ...);
+
+/* optarg, which may be given once. */
+void kvw_admin_line_text(struct kvw_admin_line *line, const char **field, const char *flag);
+
+/* What getopt_long gave, argument being what it read. False: it is none of KVW_ADMIN_FLAGS. */
+bool kvw_admin_line_take(struct kvw_admin_line *line, struct kvw_admin_options *options, int option);
+
+/* An option that is none: ':' or '?'. */
+void kvw_admin_line_unknown(struct kvw_admin_line *line, int option, const char *argument);
+
+/* --admin and -c exclude each other. */
+void kvw_admin_line_check(struct kvw_admin_line *line, const struct kvw_admin_options *options);
+
+#endif
