@@ -9,28 +9,13 @@
 #include <string.h>
 
 #include "lmcache/lmcache.h"
+#include "tests/fuzz/lines.h"
 
 #define VARIABLES 16
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-static void require(bool holds)
-{
-	if (!holds)
-		abort();
-}
-
-static void check_lines(const char *text)
-{
-	for (const char *line = text; *line != '\0';) {
-		size_t len = strcspn(line, "\n");
-
-		require(line[len] == '\n' && len > 8 && len < 2048);
-		require(strncmp(line, "f.yaml:", 7) == 0 || strncmp(line, "LMCACHE_", 8) == 0 ||
-			strncmp(line, "lmcache.", 8) == 0);
-		line += len + 1;
-	}
-}
+static const char *const starts[] = {"f.yaml:", "LMCACHE_", "lmcache.", NULL};
 
 static char *printed(const struct kvt_lmcache_reading *r,
 	void (*print)(const struct kvt_lmcache_reading *r, FILE *out))
@@ -57,8 +42,8 @@ static void check_result(const struct kvt_lmcache_reading *r)
 	require(kvt_config_read(&config, "s", settings, strlen(settings), &report) == KVT_OK);
 	require(config.l1_capacity >= 1 << 20);
 	require(own[0] == '{' && strchr(own, '\n')[-1] == '}');
-	check_lines(r->mistakes.text);
-	check_lines(r->notes.text);
+	check_lines(r->mistakes.text, starts);
+	check_lines(r->notes.text, starts);
 	kvt_config_finish(&config);
 	free(settings);
 	free(own);

@@ -12,27 +12,11 @@
 #include "config/diff.h"
 #include "config/write.h"
 #include "kvway/route.h"
+#include "tests/fuzz/lines.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-static void require(bool holds)
-{
-	if (!holds)
-		abort();
-}
-
-static void check_errors(const char *errors)
-{
-	for (const char *line = errors; *line != '\0';) {
-		size_t len = strcspn(line, "\n");
-
-		require(line[len] == '\n' && len < 2048);
-		require(strncmp(line, "f.yaml:", 7) == 0);
-		for (size_t i = 0; i < len; i++)
-			require((unsigned char)line[i] >= 0x20 && line[i] != 0x7F);
-		line += len + 1;
-	}
-}
+static const char *const starts[] = {"f.yaml:", NULL};
 
 static void check_config(const struct kvw_config *config)
 {
@@ -110,7 +94,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	require(err == KVW_OK || err == KVW_EINVAL);
 	require((err == KVW_OK) == (config != NULL));
 	require((err == KVW_OK) == (said_size == 0));
-	check_errors(said);
+	check_lines(said, starts);
 	if (config != NULL) {
 		check_config(config);
 		check_written(config);

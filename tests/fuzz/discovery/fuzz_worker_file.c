@@ -11,27 +11,11 @@
 #include "fleet/discovery/worker_list.h"
 #include "kvway/route.h"
 #include "settings/address.h"
+#include "tests/fuzz/lines.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-static void require(bool holds)
-{
-	if (!holds)
-		abort();
-}
-
-static void check_lines(const char *lines)
-{
-	for (const char *line = lines; *line != '\0';) {
-		size_t len = strcspn(line, "\n");
-
-		require(line[len] == '\n' && len < 2048);
-		require(strncmp(line, "f.yaml:", 7) == 0);
-		for (size_t i = 0; i < len; i++)
-			require((unsigned char)line[i] >= 0x20 && line[i] != 0x7F);
-		line += len + 1;
-	}
-}
+static const char *const starts[] = {"f.yaml:", NULL};
 
 static void check_list(const struct kvw_config *list)
 {
@@ -67,8 +51,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	require(err == KVW_OK || err == KVW_EINVAL);
 	require((err == KVW_OK) == (list != NULL));
 	require((err == KVW_OK) == (errors_size == 0));
-	check_lines(errors);
-	check_lines(notes);
+	check_lines(errors, starts);
+	check_lines(notes, starts);
 	if (list != NULL)
 		check_list(list);
 	kvw_config_destroy(list);
