@@ -230,18 +230,24 @@ def test_all_asleep(kvsim, kvway):
     router.wait_idle()
 
 
-def test_what_waits_there_is_answered_when_it_wakes(kvsim, kvway):
-    """vLLM keeps what it has not computed while it sleeps: so kvway leaves it there."""
-    sims = kvsim(2)
-    router = kvway(sims, {**ON, "upstream.stall": "1m"})
+def sleep_while_two_wait(router, sim):
+    """One of two engines stands still, has two of four requests, and is put to sleep. Statuses that came, threads."""
     serving(router)
-    sims[0].ask("POST", "/pause")
+    sim.ask("POST", "/pause")
     answers = []
     threads = [threading.Thread(target=lambda: answers.append(chat(router).status)) for _ in range(4)]
     for thread in threads:
         thread.start()
     until(lambda: len(answers) == 2)
-    assert router.ask("POST", "/sleep", at(sims[0])).status == 200
+    assert router.ask("POST", "/sleep", at(sim)).status == 200
+    return answers, threads
+
+
+def test_what_waits_there_is_answered_when_it_wakes(kvsim, kvway):
+    """vLLM keeps what it has not computed while it sleeps: so kvway leaves it there."""
+    sims = kvsim(2)
+    router = kvway(sims, {**ON, "upstream.stall": "1m"})
+    answers, threads = sleep_while_two_wait(router, sims[0])
     sims[0].ask("POST", "/resume")
     settle(1.0)
     assert len(answers) == 2
@@ -255,14 +261,7 @@ def test_what_waits_there_goes_elsewhere_in_the_end(kvsim, kvway):
     """An engine from which nothing comes for upstream.stall stands still, asleep or not."""
     sims = kvsim(2)
     router = kvway(sims, {**ON, "upstream.stall": "1s"})
-    serving(router)
-    sims[0].ask("POST", "/pause")
-    answers = []
-    threads = [threading.Thread(target=lambda: answers.append(chat(router).status)) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    until(lambda: len(answers) == 2)
-    assert router.ask("POST", "/sleep", at(sims[0])).status == 200
+    answers, threads = sleep_while_two_wait(router, sims[0])
     for thread in threads:
         thread.join()
     assert answers == [200] * 4
