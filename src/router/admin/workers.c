@@ -134,8 +134,9 @@ static int add_all(const struct visit *visit, const struct kvw_config *config, c
 	}
 	if (err == KVW_OK)
 		return 0;
+	/* One may have requests: it has left before, and has gone on as this one. */
 	while (added-- > 0)
-		(void)!kvw_members_remove(members, config->workers[added].url, true);
+		(void)!kvw_members_remove(members, config->workers[added].url, false);
 	*why = strdup(text);
 	return err == KVW_ELIMIT ? 507 : err == KVW_EINVAL ? 409 : 500;
 }
