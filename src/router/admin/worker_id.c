@@ -6,6 +6,56 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Where host:port begins in a worker's URL, http:// or https://. */
+static const char *host_of(const char *url)
+{
+	return url + (url[4] == 's' ? sizeof("https://") : sizeof("http://")) - 1;
+}
+
+/* host:port of one in the list. */
+struct host {
+	struct kvw_slice text;
+	size_t index;
+};
+
+static int by_host(const void *a, const void *b)
+{
+	const struct kvw_slice *x = &((const struct host *)a)->text, *y = &((const struct host *)b)->text;
+	int order = memcmp(x->data, y->data, x->len < y->len ? x->len : y->len);
+
+	return order != 0 ? order : (x->len > y->len) - (x->len < y->len);
+}
+
+/* Fills list->twins: sorted, those of one host:port stand side by side. */
+static enum kvw_err find_twins(struct kvw_worker_list *list)
+{
+	struct host *hosts = calloc(list->count + 1, sizeof(*hosts));
+	size_t begin = 0;
+
+	list->twins = calloc(list->count + 1, sizeof(*list->twins));
+	if (hosts == NULL || list->twins == NULL) {
+		free(hosts);
+		return KVW_ENOMEM;
+	}
+	for (size_t i = 0; i < list->count; i++) {
+		const char *host = host_of(list->items[i].url);
+
+		hosts[i] = (struct host){{host, strcspn(host, "/")}, i};
+	}
+	qsort(hosts, list->count, sizeof(*hosts), by_host);
+	for (size_t end = 1; begin < list->count; end++) {
+		bool differ = false;
+
+		for (; end < list->count && by_host(&hosts[begin], &hosts[end]) == 0; end++)
+			differ = differ || strcmp(list->items[hosts[begin].index].url,
+						  list->items[hosts[end].index].url) != 0;
+		for (; begin < end; begin++)
+			list->twins[hosts[begin].index] = differ;
+	}
+	free(hosts);
+	return KVW_OK;
+}
+
 enum kvw_err kvw_worker_list_read(struct kvw_members *members, struct kvw_worker_list *out)
 {
 	struct kvw_worker_list list = {0};
@@ -26,23 +76,22 @@ enum kvw_err kvw_worker_list_read(struct kvw_members *members, struct kvw_worker
 		}
 		list.items[list.count++] = view;
 	}
+	if (find_twins(&list) != KVW_OK) {
+		kvw_worker_list_finish(&list);
+		return KVW_ENOMEM;
+	}
 	*out = list;
 	return KVW_OK;
 }
 
 void kvw_worker_list_finish(struct kvw_worker_list *list)
 {
+	free(list->twins);
 	free(list->items);
 	*list = (struct kvw_worker_list){0};
 }
 
-/* Where host:port begins in a worker's URL, http:// or https://. */
-static const char *host_of(const char *url)
-{
-	return url + (url[4] == 's' ? sizeof("https://") : sizeof("http://")) - 1;
-}
-
-/* Whether it is this host:port. A list of all workers compares each with each. */
+/* Whether it is this host:port. */
 static bool has_host(const char *url, struct kvw_slice id)
 {
 	const char *host = host_of(url);
@@ -54,13 +103,8 @@ struct kvw_slice kvw_worker_list_id(const struct kvw_worker_list *list, size_t i
 {
 	const char *url = list->items[index].url;
 	const char *host = host_of(url);
-	const struct kvw_slice own = {host, strcspn(host, "/")};
 
-	for (size_t i = 0; i < list->count; i++)
-		if (i != index && has_host(list->items[i].url, own) &&
-			strcmp(url, list->items[i].url) != 0)
-			return kvw_slice_of(url);
-	return own;
+	return list->twins[index] ? kvw_slice_of(url) : (struct kvw_slice){host, strcspn(host, "/")};
 }
 
 static bool is_named(const char *url, struct kvw_slice id, bool whole)

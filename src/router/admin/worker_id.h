@@ -14,6 +14,7 @@
 /* All members, as kvw_members_view shows them. */
 struct kvw_worker_list {
 	struct kvw_member_view *items; /* owned; borrows from the members until their next change */
+	bool *twins; /* owned, [count]: a worker of another URL has the same host:port */
 	size_t count;
 };
 
