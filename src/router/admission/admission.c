@@ -1,0 +1,84 @@
+/* admission.c - see admission.h. */
+#include "admission/admission.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define FIRST_RATE 1.1f /* until it is known better */
+#define LEAST_RATE 0.05
+#define MOST_RATE  20.0
+#define LOOK_NS    INT64_C(2000000)
+#define LONG_NS    INT64_C(1000000000) /* nobody looked for so long: nothing is known of that time */
+#define FADE_NS    30e9
+#define PRIOR_NS   2e9 /* of each worker at that rate stand beside what is seen */
+
+struct kvw_admission *kvw_admission_create(size_t programs)
+{
+	struct kvw_admission *admission = aligned_alloc(64, sizeof(*admission));
+
+	if (admission == NULL)
+		return NULL;
+	memset(admission, 0, sizeof(*admission));
+	atomic_init(&admission->done_per_ns, FIRST_RATE);
+	if (programs == 0)
+		return admission;
+	admission->programs = kvw_programs_create(programs);
+	if (admission->programs == NULL) {
+		free(admission);
+		return NULL;
+	}
+	return admission;
+}
+
+void kvw_admission_destroy(struct kvw_admission *admission)
+{
+	if (admission == NULL)
+		return;
+	kvw_programs_destroy(admission->programs);
+	free(admission);
+}
+
+/* Continues the sums by what happened in the last dt_ns. */
+static void sum_up(struct kvw_admission *admission, size_t workers, int64_t dt_ns, int64_t now_ns)
+{
+	double left = exp(-(double)dt_ns / FADE_NS);
+	int64_t sent = atomic_exchange_explicit(&admission->sent_ns, 0, memory_order_relaxed);
+	size_t busy = 0;
+	double prior = PRIOR_NS * (double)(workers > 0 ? workers : 1);
+	double rate = 0;
+
+	if (dt_ns > LONG_NS)
+		return;
+	for (size_t w = 0; w < workers; w++)
+		busy += kvw_pace_busy(&admission->paces[w], now_ns);
+	admission->work_sum = admission->work_sum * left + (double)sent;
+	admission->busy_sum = admission->busy_sum * left + (double)dt_ns * (double)busy;
+	rate = (admission->work_sum + prior * (double)FIRST_RATE) / (admission->busy_sum + prior);
+	rate = rate < LEAST_RATE ? LEAST_RATE : rate > MOST_RATE ? MOST_RATE : rate;
+	atomic_store_explicit(&admission->done_per_ns, (float)rate, memory_order_relaxed);
+}
+
+void kvw_admission_look(struct kvw_admission *admission, size_t workers, int64_t now_ns)
+{
+	int64_t last = atomic_load_explicit(&admission->looked_ns, memory_order_relaxed);
+
+	if (now_ns - last < LOOK_NS ||
+		atomic_exchange_explicit(&admission->looking, true, memory_order_acquire))
+		return;
+	last = atomic_load_explicit(&admission->looked_ns, memory_order_relaxed);
+	if (now_ns - last >= LOOK_NS) {
+		sum_up(admission, workers, now_ns - last, now_ns);
+		atomic_store_explicit(&admission->looked_ns, now_ns, memory_order_relaxed);
+	}
+	atomic_store_explicit(&admission->looking, false, memory_order_release);
+}
+
+void kvw_admission_left(struct kvw_admission *admission, uint32_t worker)
+{
+	struct kvw_pace *pace = &admission->paces[worker];
+
+	atomic_store_explicit(&pace->behind_ns, 0, memory_order_relaxed);
+	atomic_store_explicit(&pace->unanswered, 0, memory_order_relaxed);
+	atomic_store_explicit(&pace->answering, 0, memory_order_relaxed);
+}

@@ -1,0 +1,58 @@
+/*
+ * admission.h - what all event loops share to decide who is sent, who waits and who is refused.
+ *
+ * A router that only chooses lets a queue grow in each worker, where first come, first served then breaks
+ * all promises at once. So requests wait here instead. A worker gets a prompt when it can take it
+ * (pace.h); what waits is sent in an order that keeps the most promises (queue.h); what is too dear for a
+ * fleet with more work than it can do is not sent (price.h); and turns of running programs come before
+ * new programs that would push their caches out (programs.h). gate.h puts these together for one loop
+ * and one model.
+ *
+ * How much the workers do is learned as well: the predicted prefill of what they were sent, over the
+ * time in which they had something to do. It is in the unit of the predictions, so that a prediction
+ * which is wrong by a factor is right here.
+ *
+ * No I/O, no clock of its own, no locks but short ones: the replay of bench/replay runs this code.
+ *
+ * Threads: any, except for what says otherwise.
+ */
+#ifndef KVW_ADMISSION_H
+#define KVW_ADMISSION_H
+
+#include "admission/pace.h"
+#include "admission/programs.h"
+#include "kvway/load.h"
+
+struct kvw_admission {
+	struct kvw_pace paces[KVW_MAX_WORKERS]; /* by worker id */
+	struct kvw_programs *programs; /* NULL: none are recognised */
+
+	/* What workers do: predicted prefill per worker and ns of being busy. */
+	_Atomic float done_per_ns;
+	_Atomic int64_t sent_ns;   /* predicted prefill that was sent since looked_ns */
+	_Atomic int64_t looked_ns; /* when the sums below were continued */
+	_Atomic bool looking;      /* by one thread at a time; guards these two */
+	double work_sum, busy_sum;
+
+	/* Of all loops: work that waits, and what is offered of it (ns per second). */
+	_Atomic int64_t waiting_ns;
+	_Atomic int64_t offered_per_s;
+};
+
+/* programs: how many are remembered; 0: none. NULL: no memory. Aligned to cache lines. */
+struct kvw_admission *kvw_admission_create(size_t programs);
+void kvw_admission_destroy(struct kvw_admission *admission); /* NULL is allowed */
+
+/* To be called every few ms by whoever comes to it first; the others return at once. workers: ids below this. */
+void kvw_admission_look(struct kvw_admission *admission, size_t workers, int64_t now_ns);
+
+/* Predicted ns of prefill that one busy worker does in a ns. */
+static inline double kvw_admission_rate(const struct kvw_admission *admission)
+{
+	return atomic_load_explicit(&admission->done_per_ns, memory_order_relaxed);
+}
+
+/* A worker has left, and its id will be another's. */
+void kvw_admission_left(struct kvw_admission *admission, uint32_t worker);
+
+#endif

@@ -1,0 +1,441 @@
+/* gate.c - see gate.h. */
+#include "admission/gate.h"
+
+#include <math.h>
+#include <string.h>
+
+#define LOOKS        64                   /* requests that are judged again at most */
+#define PLAN_NS      INT64_C(2000000)     /* the queue is not planned more often */
+#define SAFE_NS      INT64_C(100000000)   /* by which a request is sent sooner than it must */
+#define PROMPT_AHEAD_NS INT64_C(200000000) /* of work before it that a worker may have, with a promise */
+#define SHORT_NS     5e8                  /* prefill that streams which are behind can bear */
+#define PATIENT      1.5                  /* of one that needs longer than promised: that often */
+#define HEAVY_NS     5e9                  /* prefill that holds streams up noticeably */
+#define HEAVY_WEIGHT 0.6
+#define SURE         0.8                  /* share of turns that another one follows */
+#define LEARN        (1 / 128.0)
+#define LAG_FIRST    0.7
+#define LAG_LEAST    0.3
+#define LAG_MOST     3.0
+#define LONG_NS INT64_C(1000000000) /* a prompt of which that long is expected shows the lag */
+#define CROWDED_NS     INT64_C(30000000000) /* until a program has ended, perhaps */
+#define RETRY_LEAST_NS INT64_C(1000000000)
+#define RETRY_MOST_NS  INT64_C(60000000000)
+
+void kvw_gate_init(struct kvw_gate *gate, struct kvw_admission *admission)
+{
+	memset(gate, 0, sizeof(*gate));
+	gate->admission = admission;
+	gate->lag = LAG_FIRST;
+	kvw_price_init(&gate->price);
+}
+
+/* Tells the others what waits here. */
+static void tell_waiting(struct kvw_gate *gate, int64_t by_ns)
+{
+	gate->told_waiting_ns += by_ns;
+	atomic_fetch_add_explicit(&gate->admission->waiting_ns, by_ns, memory_order_relaxed);
+}
+
+static void tell_offered(struct kvw_gate *gate, int64_t now_ns)
+{
+	int64_t offered = (int64_t)(1e9 * kvw_price_offered(&gate->price, now_ns));
+
+	atomic_fetch_add_explicit(
+		&gate->admission->offered_per_s, offered - gate->told_offered, memory_order_relaxed);
+	gate->told_offered = offered;
+}
+
+void kvw_gate_finish(struct kvw_gate *gate)
+{
+	if (gate->admission == NULL)
+		return;
+	tell_waiting(gate, -gate->told_waiting_ns);
+	atomic_fetch_sub_explicit(
+		&gate->admission->offered_per_s, gate->told_offered, memory_order_relaxed);
+	kvw_queue_finish(&gate->queue);
+}
+
+/* Answers that are behind keep a prompt out, but not a short one that would break its own promise. */
+static bool is_urgent(const struct kvw_entrant *e, double work_ns, int64_t now_ns)
+{
+	return e->wait.promised && work_ns < SHORT_NS && e->wait.waits &&
+	       e->wait.start_ns - now_ns < e->wait.first_ns / 4;
+}
+
+static int64_t wait_of(const struct kvw_gate *gate, const struct kvw_candidate *c, int64_t ahead_ns,
+	int64_t now_ns)
+{
+	return kvw_pace_wait_ns(&gate->admission->paces[c->id], kvw_load_queue_ns(c->load, now_ns),
+		ahead_ns, now_ns);
+}
+
+/* The same, although its answers are behind. */
+static int64_t queue_wait(const struct kvw_candidate *c, int64_t ahead_ns, int64_t now_ns)
+{
+	int64_t wait = kvw_load_queue_ns(c->load, now_ns) - ahead_ns;
+
+	return wait > 0 ? wait : 0;
+}
+
+bool kvw_gate_open(
+	const struct kvw_gate *gate, const struct kvw_candidates *set, int64_t now_ns)
+{
+	for (size_t i = 0; i < set->count; i++)
+		if (set->items[i].usable && wait_of(gate, &set->items[i], PROMPT_AHEAD_NS, now_ns) > 0)
+			return false;
+	return true;
+}
+
+/* A worker that the strategy would pass over, but for its own choice. */
+static bool is_barred(const struct kvw_cost *cost)
+{
+	return cost->verdict == KVW_VERDICT_UNUSABLE || cost->verdict == KVW_VERDICT_BOUND ||
+	       cost->verdict == KVW_VERDICT_SLOW_START || cost->verdict == KVW_VERDICT_KV_FULL;
+}
+
+/* What a long prompt costs the streams that a worker answers. */
+static double hold_up_ns(const struct kvw_cost *cost)
+{
+	double heavy = cost->prefill_ns < HEAVY_NS ? cost->prefill_ns / HEAVY_NS : 1;
+
+	return HEAVY_WEIGHT * heavy * heavy * heavy * cost->prefill_ns * cost->inflight;
+}
+
+static uint64_t hit_of(const uint32_t *hit_tokens)
+{
+	uint64_t sum = 0;
+
+	for (size_t tier = 0; tier < KVW_TIER_COUNT; tier++)
+		sum += hit_tokens[tier];
+	return sum;
+}
+
+/* The lowest cost, with the time until the worker can take a prompt. Sums up what it sees of all. */
+static size_t place_of(struct kvw_gate *gate, struct kvw_entrant *e,
+	const struct kvw_candidates *set, const struct kvw_cost *costs,
+	const struct kvw_decision *wish, int64_t now_ns)
+{
+	int64_t ahead_ns = e->wait.promised ? PROMPT_AHEAD_NS : gate->terms.ahead_ns;
+	bool weighed = costs[wish->pos].total_ns > 0;
+	double best = INFINITY;
+	size_t pos = wish->pos;
+
+	gate->usable = 0;
+	gate->capacity = 0;
+	gate->any_open = false;
+	gate->ahead_sum_ns = 0;
+	e->whole_ns = 0;
+	e->held_tokens = 0;
+	for (size_t i = 0; i < set->count; i++) {
+		double cost = 0;
+		int64_t wait = 0;
+		uint64_t hit = 0;
+
+		if (costs[i].verdict == KVW_VERDICT_UNUSABLE)
+			continue;
+		wait = wait_of(gate, &set->items[i], ahead_ns, now_ns);
+		if (is_urgent(e, costs[i].prefill_ns, now_ns))
+			wait = queue_wait(&set->items[i], ahead_ns, now_ns);
+		gate->usable++;
+		gate->capacity += set->items[i].capacity_tokens;
+		gate->any_open |= wait == 0;
+		gate->ahead_sum_ns += (double)wait;
+		e->whole_ns = costs[i].prefill_ns > e->whole_ns ? costs[i].prefill_ns : e->whole_ns;
+		hit = hit_of(costs[i].hit_tokens);
+		e->held_tokens = hit > e->held_tokens ? hit : e->held_tokens;
+		if (i == wish->pos && !weighed)
+			e->wait_ns = wait;
+		if (!weighed || (i != wish->pos && is_barred(&costs[i])))
+			continue;
+		cost = costs[i].total_ns + (double)wait + hold_up_ns(&costs[i]);
+		if (cost < best) {
+			best = cost;
+			pos = i;
+			e->wait_ns = wait;
+		}
+	}
+	return pos;
+}
+
+/* What is lost with the request, in requests like the others: its program's context, if the program would
+ * come back to it. */
+static double value_of(const struct kvw_gate *gate, const struct kvw_entrant *e)
+{
+	struct kvw_programs_stats programs;
+
+	if (e->turn.turns == 0 || gate->admission->programs == NULL || gate->mean_ns <= 0)
+		return 1;
+	kvw_programs_stats(gate->admission->programs, &programs);
+	return 1 + programs.returning * e->whole_ns / gate->mean_ns;
+}
+
+/* A program that is all but sure to come back loses more by a refusal than by one late turn. */
+static bool may_be_late(const struct kvw_gate *gate, const struct kvw_entrant *e)
+{
+	struct kvw_programs_stats programs;
+
+	if (e->turn.turns == 0 || gate->admission->programs == NULL)
+		return false;
+	kvw_programs_stats(gate->admission->programs, &programs);
+	return programs.returning >= SURE;
+}
+
+static void set_limits(struct kvw_gate *gate, struct kvw_entrant *e)
+{
+	struct kvw_waiter *w = &e->wait;
+	int64_t need_ns = (int64_t)(gate->lag * (double)w->work_ns) + SAFE_NS;
+	int64_t patient_ns = (int64_t)(PATIENT * (double)need_ns);
+
+	w->until_ns = w->came_ns + gate->terms.max_wait_ns;
+	if (e->deadline_ns > 0 && e->deadline_ns < w->until_ns)
+		w->until_ns = e->deadline_ns;
+	w->promised = e->promise.ttft_ns > 0 || e->promise.ttft_per_1k_ns > 0;
+	w->first_ns = INT64_MAX;
+	w->start_ns = w->until_ns;
+	w->late = may_be_late(gate, e);
+	if (!w->promised)
+		return;
+	w->first_ns = e->promise.ttft_ns + (int64_t)((double)e->tokens / 1000 * (double)e->promise.ttft_per_1k_ns);
+	if (w->first_ns < need_ns)
+		w->first_ns = patient_ns;
+	if (w->came_ns + w->first_ns - need_ns < w->start_ns)
+		w->start_ns = w->came_ns + w->first_ns - need_ns;
+}
+
+bool kvw_gate_judge(struct kvw_gate *gate, struct kvw_entrant *e, const struct kvw_candidates *set,
+	const struct kvw_cost *costs, const struct kvw_decision *wish, int64_t now_ns)
+{
+	struct kvw_waiter *w = &e->wait;
+	int64_t work_ns = w->work_ns;
+
+	w->promised = e->promise.ttft_ns > 0 || e->promise.ttft_per_1k_ns > 0;
+	e->pos = place_of(gate, e, set, costs, wish, now_ns);
+	w->worker = set->items[e->pos].id;
+	w->work_ns = (int64_t)costs[e->pos].prefill_ns;
+	w->value = value_of(gate, e);
+	set_limits(gate, e);
+	if (w->waits) {
+		tell_waiting(gate, w->work_ns - work_ns);
+		kvw_queue_moved(&gate->queue, w);
+	}
+	return gate->usable > 0;
+}
+
+/* It counts among what was offered, once. */
+static void offer(struct kvw_gate *gate, struct kvw_entrant *e, int64_t now_ns)
+{
+	if (e->offered)
+		return;
+	e->offered = true;
+	gate->mean_ns += ((double)e->wait.work_ns - gate->mean_ns) * (gate->mean_ns == 0 ? 1 : LEARN);
+	kvw_price_offer(&gate->price, &e->wait, now_ns);
+	tell_offered(gate, now_ns);
+}
+
+enum kvw_err kvw_gate_wait(struct kvw_gate *gate, struct kvw_entrant *e, int64_t now_ns)
+{
+	if (kvw_queue_add(&gate->queue, &e->wait) != KVW_OK)
+		return KVW_ENOMEM;
+	tell_waiting(gate, e->wait.work_ns);
+	offer(gate, e, now_ns);
+	gate->planned_ns = 0;
+	return KVW_OK;
+}
+
+void kvw_gate_leave(struct kvw_gate *gate, struct kvw_entrant *e)
+{
+	if (!e->wait.waits)
+		return;
+	kvw_queue_remove(&gate->queue, &e->wait);
+	tell_waiting(gate, -e->wait.work_ns);
+}
+
+/* This gate's part of what the workers do: of the waiting work, or of the offered. */
+static double part(int64_t mine, const _Atomic int64_t *all)
+{
+	int64_t sum = atomic_load_explicit(all, memory_order_relaxed);
+
+	return sum <= mine || mine <= 0 ? 1 : (double)mine / (double)sum;
+}
+
+/* Would it push out what running programs will come back to? A new one, or one whose context is lost. */
+static bool crowds(const struct kvw_gate *gate, const struct kvw_entrant *e)
+{
+	struct kvw_programs_stats programs;
+	bool begins = e->turn.turns == 0;
+
+	if (e->turn.key == 0 || gate->admission->programs == NULL ||
+		(!begins && e->held_tokens * 2 >= e->turn.context))
+		return false;
+	kvw_programs_stats(gate->admission->programs, &programs);
+	return (double)programs.context + (begins ? (double)e->tokens : 0) > programs.limit;
+}
+
+static void plan(struct kvw_gate *gate, int64_t now_ns)
+{
+	double rate = kvw_admission_rate(gate->admission) * (double)(gate->usable > 0 ? gate->usable : 1);
+
+	if (now_ns - gate->planned_ns < PLAN_NS)
+		return;
+	gate->planned_ns = now_ns;
+	tell_offered(gate, now_ns);
+	kvw_price_limits(&gate->price,
+		rate * part(gate->told_offered, &gate->admission->offered_per_s), now_ns);
+	kvw_queue_plan(&gate->queue, now_ns,
+		rate * part(gate->told_waiting_ns, &gate->admission->waiting_ns),
+		gate->ahead_sum_ns * rate / (double)(gate->usable > 0 ? gate->usable : 1));
+}
+
+static int64_t retry_after_ns(const struct kvw_gate *gate)
+{
+	double rate = kvw_admission_rate(gate->admission) * (double)(gate->usable > 0 ? gate->usable : 1);
+	double waiting = (double)atomic_load_explicit(&gate->admission->waiting_ns, memory_order_relaxed);
+	int64_t after = (int64_t)(waiting / rate);
+
+	return after < RETRY_LEAST_NS ? RETRY_LEAST_NS : after > RETRY_MOST_NS ? RETRY_MOST_NS : after;
+}
+
+/* One that waits in vain. */
+static struct kvw_entrant *overdue(struct kvw_gate *gate, int64_t now_ns)
+{
+	for (size_t i = 0; i < gate->queue.count; i++) {
+		struct kvw_entrant *e = (struct kvw_entrant *)gate->queue.items[i];
+
+		if (now_ns >= (e->wait.late ? e->wait.until_ns : e->wait.start_ns)) {
+			e->refusal = now_ns >= e->wait.until_ns ? KVW_REFUSAL_DEADLINE
+							        : KVW_REFUSAL_SERVICE_LEVEL;
+			return e;
+		}
+	}
+	return NULL;
+}
+
+/* One that can be sent now. given_up: of those that the plan gave up. */
+static struct kvw_entrant *ready(struct kvw_gate *gate, bool given_up, int64_t now_ns,
+	kvw_gate_judge_fn *judge, void *user)
+{
+	size_t looked = 0;
+
+	for (size_t i = 0; i < gate->queue.count && looked < LOOKS; i++) {
+		struct kvw_entrant *e = (struct kvw_entrant *)gate->queue.items[i];
+		struct kvw_waiter *w = &e->wait;
+
+		if (w->given_up != given_up ||
+			(w->promised && kvw_price_too_high(&gate->price, w)) || crowds(gate, e))
+			continue;
+		looked++;
+		if (!judge(user, e, now_ns))
+			return NULL;
+		if (e->wait_ns == 0)
+			return e;
+	}
+	return NULL;
+}
+
+enum kvw_next kvw_gate_next(struct kvw_gate *gate, int64_t now_ns, kvw_gate_judge_fn *judge,
+	void *user, struct kvw_entrant **out)
+{
+	struct kvw_entrant *e = NULL;
+
+	if (gate->queue.count == 0)
+		return KVW_NOTHING;
+	e = overdue(gate, now_ns);
+	if (e != NULL) {
+		e->retry_after_ns = crowds(gate, e) ? CROWDED_NS : retry_after_ns(gate);
+		kvw_gate_leave(gate, e);
+		*out = e;
+		return KVW_REFUSE;
+	}
+	plan(gate, now_ns);
+	e = ready(gate, false, now_ns, judge, user);
+	if (e == NULL && gate->any_open)
+		e = ready(gate, true, now_ns, judge, user);
+	if (e == NULL)
+		return KVW_NOTHING;
+	kvw_gate_leave(gate, e);
+	*out = e;
+	return KVW_SEND;
+}
+
+int64_t kvw_gate_wake_ns(const struct kvw_gate *gate, int64_t now_ns)
+{
+	int64_t soon = now_ns + 5000000;
+
+	return gate->queue.count == 0 ? INT64_MAX : soon;
+}
+
+/* Its program runs. What it had in a cache and has no more is computed anew. */
+static void program_sent(struct kvw_gate *gate, const struct kvw_entrant *e,
+	const struct kvw_decision *decision, int64_t now_ns)
+{
+	uint64_t hit = hit_of(decision->hit_tokens);
+	uint64_t missed = decision->prompt_tokens > hit ? decision->prompt_tokens - hit : 1;
+	uint64_t held = hit > e->held_tokens ? hit : e->held_tokens;
+	uint64_t lost = e->turn.context > held ? e->turn.context - held : 0;
+	double share = lost < missed ? (double)lost / (double)missed : 1;
+
+	kvw_programs_lost(gate->admission->programs,
+		(int64_t)(share * (double)decision->prefill_ns), decision->prefill_ns);
+	kvw_programs_sent(gate->admission->programs, &e->turn, decision->prompt_tokens, now_ns);
+}
+
+void kvw_gate_passed(struct kvw_gate *gate, struct kvw_entrant *e,
+	const struct kvw_decision *decision, int64_t now_ns)
+{
+	e->wait.worker = decision->worker_id;
+	e->wait.work_ns = decision->prefill_ns;
+	if (!e->offered)
+		e->wait.value = 1;
+	offer(gate, e, now_ns);
+	e->sent = true;
+	e->answered = false;
+	e->sent_ns = now_ns;
+	e->expected_ns = decision->queue_ns + decision->prefill_ns;
+	atomic_fetch_add_explicit(
+		&gate->admission->sent_ns, decision->prefill_ns, memory_order_relaxed);
+	kvw_pace_sent(&gate->admission->paces[e->wait.worker]);
+	if (gate->admission->programs != NULL)
+		program_sent(gate, e, decision, now_ns);
+}
+
+/* Moves the quantile that four of five ratios are below. Short prompts say nothing of prefill. */
+static void learn_lag(struct kvw_gate *gate, const struct kvw_entrant *e, int64_t now_ns)
+{
+	double ratio = (double)(now_ns - e->sent_ns) / (double)e->expected_ns;
+
+	if (e->expected_ns < LONG_NS)
+		return;
+	gate->lag *= ratio > gate->lag ? 1 + 0.8 * 0.02 : 1 - 0.2 * 0.02;
+	gate->lag = gate->lag < LAG_LEAST ? LAG_LEAST : gate->lag > LAG_MOST ? LAG_MOST : gate->lag;
+}
+
+void kvw_gate_first_token(
+	struct kvw_gate *gate, struct kvw_entrant *e, bool stream, int64_t now_ns)
+{
+	if (!e->sent || e->answered)
+		return;
+	e->answered = true;
+	e->stream = stream;
+	if (stream)
+		learn_lag(gate, e, now_ns);
+	kvw_pace_first_token(&gate->admission->paces[e->wait.worker], stream);
+}
+
+void kvw_gate_token(struct kvw_gate *gate, struct kvw_entrant *e, int64_t gap_ns, int64_t now_ns)
+{
+	if (e->promise.tpot_ns <= 0)
+		return;
+	kvw_pace_token(&gate->admission->paces[e->wait.worker], gap_ns,
+		(int64_t)(KVW_PACE_MARGIN * (double)e->promise.tpot_ns), now_ns);
+}
+
+void kvw_gate_ended(struct kvw_gate *gate, struct kvw_entrant *e, int64_t now_ns)
+{
+	if (!e->sent)
+		return;
+	e->sent = false;
+	kvw_pace_ended(&gate->admission->paces[e->wait.worker], e->answered, e->stream);
+	if (gate->admission->programs != NULL)
+		kvw_programs_ended(gate->admission->programs, &e->turn, now_ns);
+}

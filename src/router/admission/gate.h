@@ -1,0 +1,127 @@
+/*
+ * gate.h - the requests of one model that wait in one event loop.
+ *
+ * A request that has been understood is offered: if nothing waits before it and a worker can take it, it
+ * goes on at once (kvw_gate_open, then kvw_gate_passed). Otherwise the strategy says what it would cost on
+ * each worker (explain), kvw_gate_judge chooses where it would go and by when it must be sent, and it
+ * waits. kvw_gate_next then says, whenever something has changed, which request is to be sent or
+ * refused; before it sends one it has it judged again, since what workers hold and do has changed.
+ *
+ * Where it would go: the lowest cost, with the time until that worker can take a prompt. A long prompt
+ * counts more on a worker that answers many streams: it holds all of them up. Where the strategy does not
+ * weigh costs, its choice stands.
+ *
+ * Without a promise of a time to first token nothing is refused by prediction: what waits is in order of
+ * arrival, for max_wait at most.
+ *
+ * A request that could not keep its promise on an idle worker is not refused for that: its limit is
+ * what it needs there, and half of that again.
+ *
+ * Threads: a gate belongs to one event loop; `admission` is shared.
+ */
+#ifndef KVW_GATE_H
+#define KVW_GATE_H
+
+#include "admission/admission.h"
+#include "admission/price.h"
+#include "admission/queue.h"
+#include "kvway/route.h"
+
+/* What a request is promised; 0: nothing. */
+struct kvw_promise {
+	int64_t ttft_ns, ttft_per_1k_ns, tpot_ns;
+};
+
+struct kvw_gate_terms {
+	int64_t max_wait_ns;
+	int64_t ahead_ns; /* of work that a worker may have before it without a promise */
+};
+
+enum kvw_refusal {
+	KVW_REFUSAL_NONE,
+	KVW_REFUSAL_SERVICE_LEVEL, /* its promise cannot be kept */
+	KVW_REFUSAL_DEADLINE,      /* it waited for max_wait, or for as long as it allows */
+	KVW_REFUSAL_QUEUE_FULL,    /* too many wait, or it does not want to */
+	KVW_REFUSAL_COUNT
+};
+
+enum kvw_next { KVW_NOTHING, KVW_SEND, KVW_REFUSE };
+
+/* A request as the gate knows it. Its owner zeroes it, and sets `wait.class` and what is marked. */
+struct kvw_entrant {
+	struct kvw_waiter wait;     /* first: a queue holds this */
+	struct kvw_promise promise; /* the owner's */
+	struct kvw_turn turn;       /* the owner's */
+	uint64_t tokens;            /* of its prompt; the owner's, before kvw_gate_judge */
+	int64_t deadline_ns;        /* it is of no use later, by its client; 0: none. The owner's */
+	size_t pos;                 /* where it would go among the candidates of the last judgement */
+	enum kvw_refusal refusal;
+	int64_t retry_after_ns;     /* of one that is refused */
+	bool offered;               /* it counts in the price */
+	bool sent, answered, stream; /* what kvw_pace was told */
+	int64_t expected_ns;        /* its time to first token when it was sent, as predicted */
+	int64_t sent_ns;
+	uint64_t held_tokens;       /* of it, that the worker which holds most of it has */
+	double whole_ns;            /* its prefill where nothing of it is held */
+	int64_t wait_ns;            /* until it can be sent there, by the last judgement */
+};
+
+/* Judges `entrant` by the strategy's explain and kvw_gate_judge. False: it cannot go anywhere now. */
+typedef bool kvw_gate_judge_fn(void *user, struct kvw_entrant *entrant, int64_t now_ns);
+
+struct kvw_gate {
+	struct kvw_admission *admission;
+	struct kvw_gate_terms terms;
+	struct kvw_queue queue;
+	struct kvw_price price;
+	double mean_ns;      /* work of a request, in the mean */
+	double lag;          /* time to first token over what was predicted, as most take at most */
+	size_t usable;       /* workers among the candidates of the last judgement */
+	uint64_t capacity;   /* tokens that their caches hold */
+	bool any_open;       /* one of them can take a prompt */
+	double ahead_sum_ns; /* until they can, in sum */
+	int64_t planned_ns;  /* when the queue was planned last */
+	int64_t told_waiting_ns, told_offered; /* what admission has of this gate */
+};
+
+void kvw_gate_init(struct kvw_gate *gate, struct kvw_admission *admission);
+void kvw_gate_finish(struct kvw_gate *gate); /* nothing waits */
+
+static inline size_t kvw_gate_waiting(const struct kvw_gate *gate)
+{
+	return gate->queue.count;
+}
+
+/* Can every one of these take a prompt now? */
+bool kvw_gate_open(
+	const struct kvw_gate *gate, const struct kvw_candidates *set, int64_t now_ns);
+
+/* Where it would go, and by when. costs: as explain fills them; wish: what it decided. False: no worker. */
+bool kvw_gate_judge(struct kvw_gate *gate, struct kvw_entrant *entrant,
+	const struct kvw_candidates *set, const struct kvw_cost *costs,
+	const struct kvw_decision *wish, int64_t now_ns);
+
+/* A judged request waits from now on; it came at wait.came_ns. KVW_ENOMEM: it does not. */
+enum kvw_err kvw_gate_wait(
+	struct kvw_gate *gate, struct kvw_entrant *entrant, int64_t now_ns) KVW_MUST_CHECK;
+/* It waits no longer: its client has left, or it is answered otherwise. */
+void kvw_gate_leave(struct kvw_gate *gate, struct kvw_entrant *entrant);
+
+/* KVW_SEND: *out is to be sent to the worker out->wait.worker now; KVW_REFUSE: it is to be answered 429. In
+ * both cases it waits no longer. To be called until it says NOTHING. */
+enum kvw_next kvw_gate_next(struct kvw_gate *gate, int64_t now_ns, kvw_gate_judge_fn *judge,
+	void *user, struct kvw_entrant **out);
+
+/* When kvw_gate_next wants to be called although nothing happens; INT64_MAX: not. */
+int64_t kvw_gate_wake_ns(const struct kvw_gate *gate, int64_t now_ns);
+
+/* The request goes to a worker, by kvw_gate_next's word or because the gate was open. decision: of the pick. */
+void kvw_gate_passed(struct kvw_gate *gate, struct kvw_entrant *entrant,
+	const struct kvw_decision *decision, int64_t now_ns);
+/* stream: every further token will be told to kvw_gate_token. */
+void kvw_gate_first_token(struct kvw_gate *gate, struct kvw_entrant *entrant, bool stream, int64_t now_ns);
+void kvw_gate_token(struct kvw_gate *gate, struct kvw_entrant *entrant, int64_t gap_ns, int64_t now_ns);
+/* The attempt has ended, as each that passed does once. */
+void kvw_gate_ended(struct kvw_gate *gate, struct kvw_entrant *entrant, int64_t now_ns);
+
+#endif

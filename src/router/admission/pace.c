@@ -1,0 +1,75 @@
+/* pace.c - see pace.h. */
+#include "admission/pace.h"
+
+static int64_t get(const _Atomic int64_t *word)
+{
+	return atomic_load_explicit(word, memory_order_relaxed);
+}
+
+static int32_t count(const _Atomic int32_t *word)
+{
+	return atomic_load_explicit(word, memory_order_relaxed);
+}
+
+void kvw_pace_sent(struct kvw_pace *pace)
+{
+	atomic_fetch_add_explicit(&pace->unanswered, 1, memory_order_relaxed);
+}
+
+void kvw_pace_first_token(struct kvw_pace *pace, bool stream)
+{
+	atomic_fetch_sub_explicit(&pace->unanswered, 1, memory_order_relaxed);
+	/* The first one: what others were promised is past. */
+	if (stream && atomic_fetch_add_explicit(&pace->answering, 1, memory_order_relaxed) <= 0)
+		atomic_store_explicit(
+			&pace->behind_ns, -KVW_PACE_CREDIT_NS, memory_order_relaxed);
+}
+
+void kvw_pace_ended(struct kvw_pace *pace, bool answered, bool stream)
+{
+	if (!answered)
+		atomic_fetch_sub_explicit(&pace->unanswered, 1, memory_order_relaxed);
+	else if (stream)
+		atomic_fetch_sub_explicit(&pace->answering, 1, memory_order_relaxed);
+}
+
+void kvw_pace_token(struct kvw_pace *pace, int64_t gap_ns, int64_t allowed_ns, int64_t now_ns)
+{
+	int32_t streams = count(&pace->answering);
+	int64_t by = (gap_ns - allowed_ns) / (streams > 1 ? streams : 1);
+	int64_t was = get(&pace->behind_ns);
+	int64_t now = 0;
+
+	do {
+		now = was + by;
+		now = now < -KVW_PACE_CREDIT_NS ? -KVW_PACE_CREDIT_NS : now;
+		now = now > KVW_PACE_DEBT_NS ? KVW_PACE_DEBT_NS : now;
+	} while (!atomic_compare_exchange_weak_explicit(
+		&pace->behind_ns, &was, now, memory_order_relaxed, memory_order_relaxed));
+	atomic_store_explicit(&pace->moved_ns, now_ns, memory_order_relaxed);
+}
+
+/* How far its answers are behind; <= 0: not. */
+static int64_t behind(const struct kvw_pace *pace, int64_t now_ns)
+{
+	if (count(&pace->answering) <= 0 || now_ns - get(&pace->moved_ns) > KVW_PACE_STALE_NS)
+		return 0;
+	return get(&pace->behind_ns);
+}
+
+int64_t kvw_pace_wait_ns(
+	const struct kvw_pace *pace, int64_t queue_ns, int64_t ahead_ns, int64_t now_ns)
+{
+	int64_t late = behind(pace, now_ns) / 2; /* tokens come about twice as fast as they must */
+	int64_t early = queue_ns - ahead_ns;
+
+	if (count(&pace->unanswered) <= 0)
+		early = 0;
+	late = early > late ? early : late;
+	return late > 0 ? late : 0;
+}
+
+bool kvw_pace_busy(const struct kvw_pace *pace, int64_t now_ns)
+{
+	return count(&pace->unanswered) > 0 || behind(pace, now_ns) > 0;
+}

@@ -1,0 +1,59 @@
+/*
+ * pace.h - how many prompts a worker can compute without breaking the promise of those that it answers.
+ *
+ * An engine computes prompts and answers in the same steps, so a worker whose prefill never rests gives
+ * each stream a token per 400 ms instead of one per 20. What prefill may take follows from the promised
+ * time per token T, and is not computed but measured: each token of a stream that comes dt after the one
+ * before it moves the worker's balance by dt - m T, in the mean over its streams. Tokens that come sooner
+ * than promised earn what a prompt then spends. While the balance is above 0 (its answers are behind)
+ * the worker gets no new prompt; credit is limited, so that a quiet hour does not pay for a long stall.
+ * No speed of any engine is assumed.
+ *
+ * m, the margin, is below 1 because a promise is for the mean of each answer, and short ones meet more
+ * prefill than the mean. In replays 0.8 is best or next to it at all loads.
+ *
+ * The other half: a worker computes one prompt after the other, so a second one waits better at kvway,
+ * where its order and place can still change. It is sent when what the worker was given before will be
+ * done within a moment (kvw_load_queue_ns).
+ *
+ * Threads: any. Each worker's words lie in one cache line, changed by atomic operations alone.
+ */
+#ifndef KVW_PACE_H
+#define KVW_PACE_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#define KVW_PACE_CREDIT_NS INT64_C(500000000)   /* most that a balance can be below 0 */
+#define KVW_PACE_DEBT_NS   INT64_C(20000000000) /* most that it can be above */
+#define KVW_PACE_MARGIN    0.8
+#define KVW_PACE_STALE_NS  INT64_C(2000000000)  /* a balance that has not moved for so long says nothing */
+
+/* One worker's. Zeroed: it has nothing to do. */
+struct kvw_pace {
+	_Alignas(64) _Atomic int64_t behind_ns; /* the balance */
+	_Atomic int64_t moved_ns;               /* when it was moved last */
+	_Atomic int32_t unanswered;             /* requests sent that have no first token */
+	_Atomic int32_t answering;              /* streams that have one */
+};
+
+/* A request was sent to the worker. */
+void kvw_pace_sent(struct kvw_pace *pace);
+/* Its first token came; stream: further ones will be seen. */
+void kvw_pace_first_token(struct kvw_pace *pace, bool stream);
+/* It has ended. answered, stream: as told to kvw_pace_first_token, if it was. */
+void kvw_pace_ended(struct kvw_pace *pace, bool answered, bool stream);
+
+/* The next token of one stream came gap_ns after the one before it; allowed_ns: m T. */
+void kvw_pace_token(struct kvw_pace *pace, int64_t gap_ns, int64_t allowed_ns, int64_t now_ns);
+
+/* How long about until the worker can take a prompt; 0: now. queue_ns: what it still has to compute of
+ * others; ahead_ns: of that, how much it may have. */
+int64_t kvw_pace_wait_ns(
+	const struct kvw_pace *pace, int64_t queue_ns, int64_t ahead_ns, int64_t now_ns);
+
+/* Prefill or late answers keep the worker from being idle. */
+bool kvw_pace_busy(const struct kvw_pace *pace, int64_t now_ns);
+
+#endif

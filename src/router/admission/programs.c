@@ -1,0 +1,360 @@
+/*
+ * programs.c - see programs.h.
+ *
+ * A table of sets of four entries: a key has its place in one set, where the program that was heard of last
+ * takes the place of the one that was heard of first. Readers take no lock: every word is atomic, and a
+ * turn that is read while it moves is at worst taken for a new program. Sums over the table are made
+ * slice by slice, so that no call takes long.
+ */
+#include "admission/programs.h"
+
+#include <math.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "routing/spin.h"
+
+#define WAYS     4
+#define SLICES   16
+#define PATIENCE 2.0     /* times what it takes in general, or this program took */
+#define STRIDE   8       /* chunks */
+#define MOST_LOOKS 1024  /* for a program, from the prompt's end */
+#define MOST_RUN_NS INT64_C(3600000000000) /* a turn takes no longer: its end was missed */
+#define LEARN    (1 / 256.0f)
+#define AWAY_FIRST_NS 30e9f
+#define AWAY_LEAST_NS 1e8f
+#define AWAY_MOST_NS  36e11f
+
+struct entry {
+	_Atomic uint64_t key;     /* 0: free */
+	_Atomic int64_t heard_ns; /* sent or ended last */
+	_Atomic float away_ns;    /* between its turns, in the mean; 0: not known */
+	_Atomic uint32_t context, turns;
+	_Atomic uint32_t under_way; /* requests */
+};
+
+struct set {
+	_Alignas(64) atomic_bool lock; /* of those who write entries */
+	struct entry entries[WAYS];
+};
+
+/* What a slice of the table summed up to. */
+struct slice {
+	_Atomic uint64_t known, running, context;
+};
+
+struct kvw_programs {
+	struct set *sets;
+	size_t mask; /* sets - 1 */
+	_Atomic float away_ns;   /* four of five come back within this */
+	_Atomic float returning;
+	_Atomic uint32_t next_slice;
+	struct slice slices[SLICES];
+
+	_Atomic int64_t lost_ns, work_ns; /* since adapted_ns */
+	_Atomic int64_t adapted_ns;
+	_Atomic float lost;  /* share, over the last half minute */
+	_Atomic float limit; /* tokens; NO_LIMIT: none */
+	atomic_bool adapting; /* guards these two */
+	double lost_sum, work_sum;
+};
+
+#define ADAPT_NS   INT64_C(1000000000)
+#define FADE       0.97 /* of the sums, each time */
+#define MUCH_LOST  0.3
+#define LITTLE_LOST 0.12
+#define LOWER      0.97f
+#define RAISE      1.02f
+#define NO_LIMIT   1e12f
+#define LEAST_LIMIT 1e5f
+
+#define GET(word)        atomic_load_explicit(&(word), memory_order_relaxed)
+#define SET(word, value) atomic_store_explicit(&(word), (value), memory_order_relaxed)
+
+struct kvw_programs *kvw_programs_create(size_t most)
+{
+	struct kvw_programs *programs = calloc(1, sizeof(*programs));
+	size_t sets = SLICES;
+
+	if (programs == NULL)
+		return NULL;
+	while (sets * WAYS < most)
+		sets *= 2;
+	programs->sets = aligned_alloc(64, sets * sizeof(programs->sets[0]));
+	if (programs->sets == NULL) {
+		free(programs);
+		return NULL;
+	}
+	memset(programs->sets, 0, sets * sizeof(programs->sets[0]));
+	programs->mask = sets - 1;
+	SET(programs->away_ns, AWAY_FIRST_NS);
+	SET(programs->returning, 0.5f);
+	SET(programs->limit, NO_LIMIT);
+	return programs;
+}
+
+void kvw_programs_destroy(struct kvw_programs *programs)
+{
+	if (programs == NULL)
+		return;
+	free(programs->sets);
+	free(programs);
+}
+
+static struct set *set_of(struct kvw_programs *programs, uint64_t key)
+{
+	/* Keys are hashes; their low bits choose nothing else here. */
+	return &programs->sets[(key ^ key >> 32) & programs->mask];
+}
+
+static struct entry *find(struct set *set, uint64_t key)
+{
+	for (size_t i = 0; i < WAYS; i++)
+		if (GET(set->entries[i].key) == key)
+			return &set->entries[i];
+	return NULL;
+}
+
+/* How many of its chunks stand for a prompt: all full ones down to a multiple of STRIDE, so that a next turn
+ * which differs a little at the end of this one is still known by it. */
+static uint32_t standing_chunks(const struct kvw_route_request *request)
+{
+	const struct kvw_chunk *chunks = request->chunks;
+	uint32_t count = request->chunk_count;
+
+	/* All but perhaps the last are of one length. */
+	if (count >= 2 && chunks[count - 1].end - chunks[count - 2].end != chunks[0].end)
+		count--;
+	return count >= STRIDE ? count - count % STRIDE : count;
+}
+
+static void fill(const struct entry *entry, struct kvw_turn *turn)
+{
+	turn->before = GET(entry->key);
+	turn->turns = GET(entry->turns);
+	turn->context = GET(entry->context);
+}
+
+struct kvw_turn kvw_programs_find(struct kvw_programs *programs,
+	const struct kvw_route_request *request, uint64_t named)
+{
+	struct kvw_turn turn = {.key = named};
+	const struct entry *entry = NULL;
+	uint32_t count = 0;
+
+	if (named != 0) {
+		entry = find(set_of(programs, named), named);
+		if (entry != NULL)
+			fill(entry, &turn);
+		return turn;
+	}
+	if (!request->content_known || !request->teaches || request->chain_count != 1)
+		return turn;
+	count = standing_chunks(request);
+	if (count == 0)
+		return turn;
+	turn.key = request->chunks[count - 1].hash;
+	for (uint32_t i = 0; i < count && i < MOST_LOOKS * STRIDE; i += STRIDE) {
+		uint64_t hash = request->chunks[count - 1 - i].hash;
+
+		if (hash == 0 || (entry = find(set_of(programs, hash), hash)) == NULL)
+			continue;
+		fill(entry, &turn);
+		break;
+	}
+	return turn;
+}
+
+/* Moves the quantile that four of five times away are below. */
+static void learn_away(struct kvw_programs *programs, float away_ns)
+{
+	float was = GET(programs->away_ns);
+	float now = was * (away_ns > was ? 1 + 0.8f * 0.1f : 1 - 0.2f * 0.1f);
+
+	now = now < AWAY_LEAST_NS ? AWAY_LEAST_NS : now > AWAY_MOST_NS ? AWAY_MOST_NS : now;
+	SET(programs->away_ns, now);
+}
+
+/* Takes what is known of the program out of the place of its last turn. */
+static bool take(struct kvw_programs *programs, uint64_t key, struct entry *out)
+{
+	struct set *set = set_of(programs, key);
+	struct entry *entry = NULL;
+
+	kvw_spin_lock(&set->lock);
+	entry = find(set, key);
+	if (entry != NULL) {
+		SET(out->heard_ns, GET(entry->heard_ns));
+		SET(out->away_ns, GET(entry->away_ns));
+		SET(out->turns, GET(entry->turns));
+		SET(out->under_way, GET(entry->under_way));
+		SET(entry->key, 0);
+	}
+	kvw_spin_unlock(&set->lock);
+	return entry != NULL;
+}
+
+/* A free entry, or that of the program which was heard of first. */
+static struct entry *place_in(struct set *set, uint64_t key)
+{
+	struct entry *place = find(set, key);
+
+	for (size_t i = 0; place == NULL && i < WAYS; i++)
+		if (GET(set->entries[i].key) == 0)
+			place = &set->entries[i];
+	if (place != NULL)
+		return place;
+	place = &set->entries[0];
+	for (size_t i = 1; i < WAYS; i++)
+		if (GET(set->entries[i].heard_ns) < GET(place->heard_ns))
+			place = &set->entries[i];
+	return place;
+}
+
+void kvw_programs_sent(
+	struct kvw_programs *programs, const struct kvw_turn *turn, uint32_t tokens, int64_t now_ns)
+{
+	struct entry known = {0};
+	float returning = GET(programs->returning);
+	struct set *set = NULL;
+	struct entry *entry = NULL;
+	bool again = false;
+
+	if (turn->key == 0)
+		return;
+	again = turn->before != 0 && take(programs, turn->before, &known);
+	SET(programs->returning, returning + ((again ? 1.0f : 0.0f) - returning) * LEARN);
+	if (again && GET(known.under_way) == 0) {
+		float away = (float)(now_ns - GET(known.heard_ns));
+		float mean = GET(known.away_ns);
+
+		learn_away(programs, away);
+		SET(known.away_ns, mean == 0 ? away : mean + (away - mean) * 0.25f);
+	}
+	set = set_of(programs, turn->key);
+	kvw_spin_lock(&set->lock);
+	entry = place_in(set, turn->key);
+	SET(entry->heard_ns, now_ns);
+	SET(entry->away_ns, GET(known.away_ns));
+	SET(entry->context, tokens);
+	SET(entry->turns, GET(known.turns) + 1);
+	SET(entry->under_way, GET(known.under_way) + 1);
+	SET(entry->key, turn->key);
+	kvw_spin_unlock(&set->lock);
+}
+
+void kvw_programs_ended(struct kvw_programs *programs, const struct kvw_turn *turn, int64_t now_ns)
+{
+	struct set *set = NULL;
+	struct entry *entry = NULL;
+
+	if (turn->key == 0)
+		return;
+	set = set_of(programs, turn->key);
+	kvw_spin_lock(&set->lock);
+	entry = find(set, turn->key);
+	if (entry != NULL) {
+		uint32_t under_way = GET(entry->under_way);
+
+		SET(entry->under_way, under_way > 0 ? under_way - 1 : 0);
+		SET(entry->heard_ns, now_ns);
+	}
+	kvw_spin_unlock(&set->lock);
+}
+
+static bool runs(const struct kvw_programs *programs, const struct entry *entry, int64_t now_ns)
+{
+	int64_t away = now_ns - GET(entry->heard_ns);
+	float general = GET(programs->away_ns);
+	float own = GET(entry->away_ns);
+
+	if (GET(entry->under_way) > 0)
+		return away < MOST_RUN_NS;
+	return (double)away < PATIENCE * (double)(own > general ? own : general);
+}
+
+void kvw_programs_lost(struct kvw_programs *programs, int64_t lost_ns, int64_t work_ns)
+{
+	atomic_fetch_add_explicit(&programs->lost_ns, lost_ns, memory_order_relaxed);
+	atomic_fetch_add_explicit(&programs->work_ns, work_ns, memory_order_relaxed);
+}
+
+/* Learns how much context may run. */
+static void adapt(struct kvw_programs *programs)
+{
+	struct kvw_programs_stats now;
+	double lost = 0;
+
+	programs->lost_sum = programs->lost_sum * FADE +
+			     (double)atomic_exchange_explicit(&programs->lost_ns, 0, memory_order_relaxed);
+	programs->work_sum = programs->work_sum * FADE +
+			     (double)atomic_exchange_explicit(&programs->work_ns, 0, memory_order_relaxed);
+	if (programs->work_sum > 0)
+		lost = programs->lost_sum / programs->work_sum;
+	SET(programs->lost, (float)lost);
+	kvw_programs_stats(programs, &now);
+	if (lost > MUCH_LOST) {
+		float limit = now.limit < (double)now.context ? (float)now.limit : (float)now.context;
+
+		limit *= LOWER;
+		SET(programs->limit, limit > LEAST_LIMIT ? limit : LEAST_LIMIT);
+	} else if (lost < LITTLE_LOST && now.limit < (double)NO_LIMIT) {
+		float limit = (float)now.limit * RAISE;
+
+		SET(programs->limit, limit < NO_LIMIT ? limit : NO_LIMIT);
+	}
+}
+
+static void adapt_if_due(struct kvw_programs *programs, int64_t now_ns)
+{
+	if (now_ns - GET(programs->adapted_ns) < ADAPT_NS || !kvw_spin_try(&programs->adapting))
+		return;
+	if (now_ns - GET(programs->adapted_ns) >= ADAPT_NS) {
+		adapt(programs);
+		SET(programs->adapted_ns, now_ns);
+	}
+	kvw_spin_unlock(&programs->adapting);
+}
+
+void kvw_programs_look(struct kvw_programs *programs, int64_t now_ns)
+{
+	uint32_t number = atomic_fetch_add_explicit(&programs->next_slice, 1, memory_order_relaxed) %
+			  SLICES;
+	size_t each = (programs->mask + 1) / SLICES;
+	uint64_t known = 0;
+	uint64_t running = 0;
+	uint64_t context = 0;
+
+	for (size_t s = number * each; s < (number + 1) * each; s++)
+		for (size_t i = 0; i < WAYS; i++) {
+			const struct entry *entry = &programs->sets[s].entries[i];
+
+			if (GET(entry->key) == 0)
+				continue;
+			known++;
+			if (!runs(programs, entry, now_ns))
+				continue;
+			running++;
+			context += GET(entry->context);
+		}
+	SET(programs->slices[number].known, known);
+	SET(programs->slices[number].running, running);
+	SET(programs->slices[number].context, context);
+	adapt_if_due(programs, now_ns);
+}
+
+void kvw_programs_stats(const struct kvw_programs *programs, struct kvw_programs_stats *out)
+{
+	*out = (struct kvw_programs_stats){
+		.returning = (double)GET(programs->returning),
+		.away_ns = (int64_t)GET(programs->away_ns),
+		.limit = (double)GET(programs->limit),
+		.lost = (double)GET(programs->lost),
+	};
+	for (size_t i = 0; i < SLICES; i++) {
+		out->known += GET(programs->slices[i].known);
+		out->running += GET(programs->slices[i].running);
+		out->context += GET(programs->slices[i].context);
+	}
+}

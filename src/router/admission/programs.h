@@ -1,0 +1,68 @@
+/*
+ * programs.h - agents and conversations: which requests are turns of one, and which of those run.
+ *
+ * The context of a program grows with each turn and lies in a worker's cache until the next. With more
+ * programs than fit there, each turn pushes out the context of another program's, all is computed
+ * anew, and nobody gets on. So a new program, or one whose context is lost already, waits while those that
+ * run have more context than the limit. The limit is learned from the share of prefill that computes lost
+ * contexts anew: while it is large, the limit goes down from what runs; while it is small, it goes up. A fleet
+ * whose programs seldom come back, or late, loses little by that and has no limit.
+ *
+ * A program is known by the key that a request names (a header, a session), or by its prompt: the next turn's
+ * begins with the last one's. The table maps the hash of a prompt's last full chunk, which stands for
+ * all before it, to the program; each turn moves it to its own. It is looked for from the prompt's end.
+ *
+ * A program runs while it has a request under way or is expected back: it has been away for no longer than
+ * PATIENCE times what programs take in general or this one took before. One that is away longer yields its place.
+ *
+ * Threads: any; one short lock each for the parts of the table.
+ */
+#ifndef KVW_PROGRAMS_H
+#define KVW_PROGRAMS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "kvway/route_request.h"
+
+struct kvw_programs;
+
+/* What is known of a request's program when it comes. */
+struct kvw_turn {
+	uint64_t key;         /* of the program, from this turn on; 0: none */
+	uint64_t before;      /* until now; 0: it is new */
+	uint32_t turns;       /* before this one; 0: it is new */
+	uint32_t context;     /* tokens of the last turn's prompt */
+};
+
+struct kvw_programs *kvw_programs_create(size_t most); /* NULL: no memory */
+void kvw_programs_destroy(struct kvw_programs *programs); /* NULL is allowed */
+
+/* A request has come. named: hash of the key that it names; 0: it names none. Changes nothing. */
+struct kvw_turn kvw_programs_find(struct kvw_programs *programs,
+	const struct kvw_route_request *request, uint64_t named);
+
+/* It is sent: its program runs. tokens: of its prompt. */
+void kvw_programs_sent(
+	struct kvw_programs *programs, const struct kvw_turn *turn, uint32_t tokens, int64_t now_ns);
+/* Of so much prefill of a request that is sent, so much is for context that was computed before. */
+void kvw_programs_lost(struct kvw_programs *programs, int64_t lost_ns, int64_t work_ns);
+/* It has ended. */
+void kvw_programs_ended(struct kvw_programs *programs, const struct kvw_turn *turn, int64_t now_ns);
+
+struct kvw_programs_stats {
+	uint64_t known, running;
+	uint64_t context;     /* tokens of those that run */
+	double limit;         /* of that, beyond which no other may begin */
+	double lost;          /* share of all prefill that computes lost contexts anew */
+	double returning;     /* share of turns that were followed by another */
+	int64_t away_ns;      /* time between turns, as most take at most */
+};
+/* As of the last kvw_programs_look. */
+void kvw_programs_stats(const struct kvw_programs *programs, struct kvw_programs_stats *out);
+
+/* Counts a sixteenth of them anew. To be called about every 10 ms by any thread. */
+void kvw_programs_look(struct kvw_programs *programs, int64_t now_ns);
+
+#endif

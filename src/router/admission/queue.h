@@ -1,0 +1,67 @@
+/*
+ * queue.h - requests that wait, in the order in which they are to be sent, and which of them to give up.
+ *
+ * The order: the more important class first; within it, by the moment at which a request has to be sent at
+ * the latest so that its first token comes in time. Where all can be sent in time, that order does it.
+ *
+ * Where they cannot, some must be given up, and then those that take the most time from others for what
+ * they are worth: Moore and Hodgson's rule, which for one machine keeps the most promises there are.
+ * kvw_queue_plan adds up the work in order, and whenever a request would be sent too late it gives up the
+ * one of the highest price so far, its work over its value, of the least important class so far. Those
+ * given up stay in the queue: they are sent if time is left over after all.
+ *
+ * Threads: a queue belongs to one event loop.
+ */
+#ifndef KVW_QUEUE_H
+#define KVW_QUEUE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "kvway/err.h"
+
+#define KVW_CLASSES 8 /* 0: the most important */
+
+/* One request. Its owner keeps it where it is while it waits. */
+struct kvw_waiter {
+	int64_t came_ns;
+	int64_t first_ns;   /* its first token is due so long after that; INT64_MAX: no such promise */
+	int64_t until_ns;   /* it is refused if it waits still */
+	int64_t work_ns;    /* prefill that it costs where it would go, as predicted */
+	int64_t start_ns;   /* when it has to be sent at the latest; <= until_ns */
+	double value;       /* of keeping its promise: 1, or more if more would be lost than that */
+	uint32_t worker;    /* where it would go: the worker's id */
+	uint8_t class;
+	bool promised;      /* refused if the promise cannot be kept */
+	bool late;          /* better late than refused */
+	bool given_up;      /* by the last plan */
+	bool waits;         /* in a queue, at `place` */
+	size_t place;
+};
+
+struct kvw_queue {
+	struct kvw_waiter **items; /* in order */
+	struct kvw_waiter **heap;  /* of kvw_queue_plan; as long as `items` */
+	size_t count, room;
+};
+
+void kvw_queue_finish(struct kvw_queue *queue); /* nothing waits in it */
+
+/* KVW_ENOMEM: it was not added. */
+enum kvw_err kvw_queue_add(struct kvw_queue *queue, struct kvw_waiter *waiter) KVW_MUST_CHECK;
+void kvw_queue_remove(struct kvw_queue *queue, struct kvw_waiter *waiter);
+/* Its class or start_ns has changed. */
+void kvw_queue_moved(struct kvw_queue *queue, struct kvw_waiter *waiter);
+
+/* Price of a request: ns of prefill for what it is worth. */
+static inline double kvw_waiter_price(const struct kvw_waiter *waiter)
+{
+	return (double)waiter->work_ns / waiter->value;
+}
+
+/* Sets given_up of all. rate: predicted ns of prefill that the workers do in one ns; ahead_ns: what they
+ * have to do first. */
+void kvw_queue_plan(struct kvw_queue *queue, int64_t now_ns, double rate, double ahead_ns);
+
+#endif
