@@ -15,6 +15,7 @@ import lib_fleet  # noqa: E402
 import lib_fleet_change  # noqa: E402
 import lib_gpu  # noqa: E402
 import lib_l2  # noqa: E402
+import lib_overload  # noqa: E402
 import lib_pick  # noqa: E402
 import lib_proxy  # noqa: E402
 import lib_replay  # noqa: E402
@@ -39,6 +40,7 @@ BENCHES = {
     "routers": (lib_routers.bench_routers,
                 [LOAD, "bench/sim/kvsim", "bench/load/kvbench"]),
     "replay": (lib_replay.bench_replay, ["bench/replay/kvb-replay"]),
+    "overload": (lib_overload.bench_overload, lib_overload.TARGETS),
     "evict": (lib_evict.bench_evict, [lib_evict.PROGRAM]),
     "cache": (lib_cache.bench_cache, lib_cache.TARGETS),
     "l2": (lib_l2.bench_l2, lib_l2.TARGETS),
@@ -49,7 +51,7 @@ BENCHES = {
     "fleet": (lib_fleet.bench_fleet, lib_fleet.TARGETS),
     "fleet-change": (lib_fleet_change.bench_fleet_change, lib_fleet_change.TARGETS),
 }
-NEED_TRACE = ("trace", "replay", "routers", "evict", "fleet")
+NEED_TRACE = ("trace", "replay", "overload", "routers", "evict", "fleet")
 NEED_ENGINE = ("engine",)
 # What an option is where it was not given and it differs between benchmarks.
 DEFAULTS = {
@@ -57,7 +59,8 @@ DEFAULTS = {
     "loops": {"rate": 8000},
     "trace": {"workers": [4, 8], "requests": 2000, "rate_scale": 1.0, "speed": 20.0},
     "routers": {"workers": [8], "requests": 1000, "rate_scale": 2.0, "speed": 2.0},
-    "replay": {"workers": [8]},
+    "replay": {"workers": [8], "seeds": 5},
+    "overload": {"workers": [8], "seeds": 3},
     "tables": {"speed": 20.0},
     "fleet": {"speed": 12.0, "requests": 2000},
     "fleet-change": {"seconds": 4.0},
@@ -84,6 +87,9 @@ benchmarks:
            per request at 2, 32 and 256 KB; with TRACE=FILE the quality of their choices on 8 workers
   replay   the strategies prefixaware and kvaware, their peers' policies and a bound that no router can beat, in
            simulated time: on a trace (TRACE=FILE), or --scenario NAME without one
+  overload  what admission is worth: kvway's and its peers' as published, a trace (TRACE=FILE) at half to four
+           times its rate, programs of agents whose clients come back, two classes, in simulated time; --only
+           trace, programs, agents or classes; --quick for a look
   evict    eviction policies of libkvtier, through its own index: hit rate at five sizes of a tier,
            against LRU and an offline optimum; on a trace (TRACE=FILE), or --scenario NAME without one
   cache    libkvtier: put, verify and get in memory against memcpy and XXH3, lookups, memory per chunk; files
@@ -105,7 +111,7 @@ benchmarks:
   fleet-change  64 streaming clients while the fleet changes: reloads twice a second, 1,000 workers that join by one
            reload and leave again, 100 changes a second by /workers; fails if a request is dropped; --only
            reload, join or admin
-  all      all of them (trace, routers, replay, evict and fleet only if TRACE is set, engine if
+  all      all of them (trace, routers, replay, overload, evict and fleet only if TRACE is set, engine if
            KVW_ENGINE_VENV is)
 
 Two cores are needed: one for the proxy, one for load and backends. The table goes to standard
@@ -138,11 +144,11 @@ def parse(argv):
                         "descriptors as clients (default %(default)s)")
     parser.add_argument("--rate", type=int, help="requests per second: loops (8000), events (200)")
     parser.add_argument("--line", type=int, metavar="N", help="pick: only this line of its table, from 0")
-    parser.add_argument("--trace", help="trace, routers, replay, evict: the file (or TRACE in the environment)")
+    parser.add_argument("--trace", help="trace, routers, replay, overload, evict: the file (or TRACE in the environment)")
     parser.add_argument("--requests", type=int,
                         help="trace, fleet (2000), routers (1000), sim-agree (300), replay, evict (all): the first N")
     parser.add_argument("--workers", type=int, nargs="+",
-                        help="trace: 4 8; events: 64; routers, replay: 8, and the rate grows with them")
+                        help="trace: 4 8; events: 64; routers, replay, overload: 8, and the rate grows with them")
     parser.add_argument("--rate-scale", type=float,
                         help="trace (1), routers (2): density of arrivals on 8 workers; in "
                         "proportion on others")
@@ -153,17 +159,19 @@ def parse(argv):
     parser.add_argument("--agree", type=int, default=40, metavar="N",
                         help="trace: first show on N requests that speed 1 gives the same; 0: do not")
     parser.add_argument("--scale", action="append", metavar="X[,X]",
-                        help="replay: rate of arrivals on 8 workers, times the trace's (1.5,2)")
-    parser.add_argument("--seeds", type=int, default=5, help="replay: runs of each line")
-    parser.add_argument("--policies", metavar="NAME[,NAME]", help="replay, evict: only these")
+                        help="replay (1.5,2), overload: rate of arrivals on 8 workers, times the trace's")
+    parser.add_argument("--seeds", type=int, help="replay (5), overload (3): runs of each line")
+    parser.add_argument("--policies", metavar="NAME[,NAME]", help="replay, overload, evict: only these")
     parser.add_argument("--scenario", metavar="NAME",
                         help="replay, evict: a made workload instead of a trace, or `all` of them")
     parser.add_argument("--only", choices=[*lib_cache.PARTS, *lib_l2.PARTS, *lib_engine.PARTS,
-                                           *lib_fleet.PARTS, *lib_fleet_change.PARTS],
-                        help="cache, l2, engine, fleet, fleet-change: this part")
+                                           *lib_fleet.PARTS, *lib_fleet_change.PARTS,
+                                           *lib_overload.PARTS],
+                        help="cache, l2, engine, fleet, fleet-change, overload: this part")
     parser.add_argument("--models-given", type=int, default=0, metavar="N",
                         help="fleet-change: each worker has N models in the file; 0: they are asked")
-    parser.add_argument("--quick", action="store_true", help="engine: two rounds, to see that it works")
+    parser.add_argument("--quick", action="store_true", help="engine: two rounds; overload: one "
+                        "seed, few rates; to see that it works")
     parser.add_argument("--tokens", type=int, nargs="+", help="engine: lengths of prompts (1000 4000 8000)")
     parser.add_argument("--small", action="store_true", help="l2, tables, fleet: next to nothing, to see that it works")
     parser.add_argument("--table", action="append", metavar="NAME", help="tables: only this one; may be repeated")
@@ -173,7 +181,7 @@ def parse(argv):
     parser.add_argument("--folder", help="cache: where files are written; engine: where its model is kept (the "
                         "build directory)")
     parser.add_argument("--plot", metavar="FILE",
-                        help="as SVG, replay: goodput against load, evict: hit rate against room, "
+                        help="as SVG, replay, overload: goodput against load, evict: hit rate against room, "
                         "engine: seconds to first token")
     return parser.parse_args(argv)
 
@@ -209,7 +217,7 @@ def main(argv):
                 print(f"engine: {error}", file=sys.stderr)
                 return 2
         targets = {target for name in names for target in BENCHES[name][1]}
-        if not options.peers_only and names not in (["scan"], ["pick"], ["replay"], ["evict"], ["cache"],
+        if not options.peers_only and names not in (["scan"], ["pick"], ["replay"], ["overload"], ["evict"], ["cache"],
                                                ["l2"], ["gpu"], ["sim-agree"], ["engine"]):
             targets.add("src/router/kvway")
         print(" ".join(sorted(targets)))

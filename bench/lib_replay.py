@@ -54,12 +54,12 @@ def known_policies(options):
             {s["name"]: s["what"] for s in known["scenarios"]})
 
 
-def run_one(options, source, policy, scale, workers, seed):
-    """One run; its figures."""
+def run_one(options, source, policy, scale, workers, seed, more=()):
+    """One run, with `more` arguments; its figures."""
     # A trace has the rate that it has for 8 workers; a scenario scales itself.
     rate = scale * workers / 8 if source[0] == "--trace" else scale
     command = [program(options), *source, "--policy", policy, "--scale", f"{rate:g}",
-               "--workers", str(workers), "--seed", str(seed)]
+               "--workers", str(workers), "--seed", str(seed), *more]
     if options.requests and source[0] == "--trace":
         command += ["--requests", str(options.requests)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -215,8 +215,8 @@ def sentence_uniform(runs, _):
 
 
 SENTENCES = {"mixed": sentence_mixed, "stall": sentence_stall, "hot_prefix": sentence_hot, "tenants": sentence_cached,
-        "agentic": sentence_cached, "uniform": sentence_uniform, "resets": sentence_foretold,
-        "foreign": sentence_foretold}
+        "agentic": sentence_cached, "programs": sentence_cached, "two_classes": sentence_uniform,
+        "uniform": sentence_uniform, "resets": sentence_foretold, "foreign": sentence_foretold}
 
 
 def say_what_happened(name, results, scale, workers, policies):

@@ -42,7 +42,7 @@ def legend_places(ends):
     return placed
 
 
-def write_plot(path, title, lines):
+def write_plot(path, title, lines, dashed=("limit",)):
     """lines: {name: [(load, [goodput by seed])]}."""
     loads = sorted({load for points in lines.values() for load, _ in points})
     span = loads[-1] - loads[0] or 1
@@ -59,7 +59,7 @@ def write_plot(path, title, lines):
         ends[name] = places[-1][1]
         dots = " ".join(f"{x:.1f},{y:.1f}" for x, y in places)
         width = 3 if number == 0 else 1.5
-        dash = ' stroke-dasharray="6 4"' if name == "limit" else ""
+        dash = ' stroke-dasharray="6 4"' if name in dashed else ""
         parts.append(f'<polyline points="{dots}" fill="none" stroke="{colour}" '
                      f'stroke-width="{width}"{dash}/>')
     for name, y in legend_places(ends).items():

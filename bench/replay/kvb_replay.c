@@ -21,6 +21,9 @@ static const char usage[] =
 	"       kvb-replay --list\n"
 	"\n"
 	"  --policy NAME    routing policy (default kvway); `limit`: a bound for every policy\n"
+	"  --admission NAME what stands before the policy (default none); shows what is refused\n"
+	"  --retry on|off   refused clients come back, five times at most (default: on where jobs "
+	"follow others)\n"
 	"  --scale X        arrivals X times as fast (default 1)\n"
 	"  --workers N      (default 8)\n"
 	"  --seed K         of the disturbed rate (at most 0.8 %) and of ties; 0: undisturbed "
@@ -34,10 +37,11 @@ static const char usage[] =
 	"  --max-seqs N     running at once on a worker (default 256)\n"
 	"  --max-batched-tokens N  of a step (default 8192)\n"
 	"  -c, --config FILE       kvway's configuration (default: its defaults)\n"
-	"  --list           prints policies and scenarios\n";
+	"  --list           prints policies, admissions and scenarios\n";
 
 struct options {
-	const char *trace, *scenario, *policy, *config;
+	const char *trace, *scenario, *policy, *admission, *config;
+	const char *retry; /* NULL: as the jobs are */
 	double scale;
 	uint64_t seed;
 	size_t requests;
@@ -51,6 +55,8 @@ enum {
 	OPT_TRACE = 256,
 	OPT_SCENARIO,
 	OPT_POLICY,
+	OPT_ADMISSION,
+	OPT_RETRY,
 	OPT_SCALE,
 	OPT_WORKERS,
 	OPT_SEED,
@@ -89,6 +95,12 @@ static void take(struct options *o, int option, const char *text)
 		break;
 	case OPT_POLICY:
 		o->policy = text;
+		break;
+	case OPT_ADMISSION:
+		o->admission = text;
+		break;
+	case OPT_RETRY:
+		o->retry = text;
 		break;
 	case OPT_SCALE:
 		o->scale = number("--scale", text, 1e-3, 1e3);
@@ -139,6 +151,8 @@ static struct options parse(int argc, char **argv)
 		{"trace", required_argument, NULL, OPT_TRACE},
 		{"scenario", required_argument, NULL, OPT_SCENARIO},
 		{"policy", required_argument, NULL, OPT_POLICY},
+		{"admission", required_argument, NULL, OPT_ADMISSION},
+		{"retry", required_argument, NULL, OPT_RETRY},
 		{"scale", required_argument, NULL, OPT_SCALE},
 		{"workers", required_argument, NULL, OPT_WORKERS},
 		{"seed", required_argument, NULL, OPT_SEED},
@@ -167,7 +181,8 @@ static struct options parse(int argc, char **argv)
 	while ((option = getopt_long(argc, argv, "c:h", names, NULL)) != -1)
 		take(&o, option, optarg);
 	if (optind != argc || (!o.list && (o.trace == NULL) == (o.scenario == NULL)) ||
-		o.fleet.profile == NULL || KVB_ID_TOKENS % o.fleet.block_size != 0)
+		o.fleet.profile == NULL || KVB_ID_TOKENS % o.fleet.block_size != 0 ||
+		(o.retry != NULL && strcmp(o.retry, "on") != 0 && strcmp(o.retry, "off") != 0))
 		take(&o, '?', NULL);
 	if (o.fleet.kv_tokens == 0)
 		o.fleet.kv_tokens = o.fleet.profile->kv_tokens;
@@ -176,13 +191,17 @@ static struct options parse(int argc, char **argv)
 
 static void print_list(void)
 {
-	json_t *all = json_pack("{s:[], s:[]}", "policies", "scenarios");
+	json_t *all = json_pack("{s:[], s:[], s:[]}", "policies", "admissions", "scenarios");
 	json_t *policies = json_object_get(all, "policies");
+	json_t *admissions = json_object_get(all, "admissions");
 	json_t *scenarios = json_object_get(all, "scenarios");
 
 	for (const struct kvb_policy *p = kvb_policies; p->name != NULL; p++)
 		json_array_append_new(policies, json_pack("{s:s, s:b, s:s}", "name", p->name,
 							"peer", p->peer, "source", p->source));
+	for (const struct kvb_admission *a = kvb_admissions; a->name != NULL; a++)
+		json_array_append_new(admissions, json_pack("{s:s, s:b, s:s}", "name", a->name,
+							  "peer", a->peer, "source", a->source));
 	for (const struct kvb_scenario *s = kvb_scenarios; s->name != NULL; s++)
 		json_array_append_new(
 			scenarios, json_pack("{s:s, s:s}", "name", s->name, "what", s->what));
@@ -196,6 +215,39 @@ static void set(json_t *out, const char *key, double value)
 {
 	if (!isnan(value))
 		json_object_set_new(out, key, json_real(value));
+}
+
+static void set_admission(json_t *out, const char *name, const struct kvb_replay_result *r)
+{
+	json_object_set_new(out, "admission", json_string(name));
+	set(out, "refused_share", r->refused_share);
+	set(out, "refusals_per_request", r->refusals);
+	set(out, "refused_late_s", r->refused_late_s);
+	set(out, "refused_slow_share", r->refused_slow_share);
+	set(out, "busy_share", r->busy_share);
+	if (isnan(r->turn_goodput))
+		return;
+	set(out, "turn_goodput", r->turn_goodput);
+	set(out, "programs", r->programs);
+	set(out, "programs_per_hour", r->programs_per_hour);
+	set(out, "programs_given_up", r->programs_given_up);
+}
+
+static json_t *pack_classes(const struct kvb_replay_result *r)
+{
+	json_t *all = json_array();
+
+	for (uint32_t c = 0; c < r->class_count; c++) {
+		json_t *one = json_pack("{s:i, s:I}", "class", (int)c, "requests",
+			(json_int_t)r->classes[c].requests);
+
+		set(one, "goodput", r->classes[c].goodput);
+		set(one, "ttft_p99_s", r->classes[c].ttft_p99);
+		set(one, "refused_share", r->classes[c].refused_share);
+		set(one, "wait_max_s", r->classes[c].wait_max_s);
+		json_array_append_new(all, one);
+	}
+	return all;
 }
 
 static void print_result(const struct options *o, const struct kvb_replay_result *r)
@@ -213,6 +265,10 @@ static void print_result(const struct options *o, const struct kvb_replay_result
 	set(out, "e2e_mean_s", r->e2e_mean);
 	set(out, "e2e_p99_s", r->e2e_p99);
 	set(out, "goodput", r->goodput);
+	if (o->admission != NULL)
+		set_admission(out, o->admission, r);
+	if (r->class_count > 1)
+		json_object_set_new(out, "classes", pack_classes(r));
 	set(out, "imbalance", r->imbalance);
 	set(out, "foretold", r->foretold);
 	set(out, "last_s", r->last_s);
@@ -270,6 +326,8 @@ int main(int argc, char **argv)
 {
 	struct options o = parse(argc, argv);
 	const struct kvb_policy *policy = kvb_policy_find(o.policy);
+	const struct kvb_admission *admission =
+		o.admission != NULL ? kvb_admission_find(o.admission) : NULL;
 	uint64_t random = o.seed;
 	double late = o.seed == 0 ? 1 : 1 / (1 + 0.008 * (2 * kvb_random(&random) - 1));
 	struct kvb_replay_result result;
@@ -284,16 +342,30 @@ int main(int argc, char **argv)
 		fprintf(stderr, "kvb-replay: no policy %s; --list names them\n", o.policy);
 		return 2;
 	}
+	if (admission == NULL && o.admission != NULL) {
+		fprintf(stderr, "kvb-replay: no admission %s; --list names them\n", o.admission);
+		return 2;
+	}
+	if (admission != NULL && admission->ops != NULL && admission->ops->takes != NULL &&
+		policy != NULL && policy->ops->done != NULL) {
+		fprintf(stderr,
+			"kvb-replay: --admission %s lets workers refuse; policy %s cannot take a "
+			"choice back\n",
+			o.admission, o.policy);
+		return 2;
+	}
 	o.profile = *o.fleet.profile;
 	if (o.context_ns >= 0)
 		o.profile.context_ns = o.context_ns;
 	o.fleet.profile = &o.profile;
 	config = load_config(o.config);
 	make_jobs(&o, &jobs);
+	jobs.retry = o.retry != NULL ? strcmp(o.retry, "on") == 0 : kvb_jobs_closed_loop(&jobs);
 	if (policy == NULL)
 		result = kvb_replay_limit(&o.fleet, &jobs, late);
 	else
-		result = kvb_replay_run(&o.fleet, &jobs, late, policy, config, kvb_mix(o.seed));
+		result = kvb_replay_run(
+			&o.fleet, &jobs, late, policy, admission, config, kvb_mix(o.seed));
 	print_result(&o, &result);
 	kvb_replay_result_finish(&result);
 	kvb_jobs_finish(&jobs);

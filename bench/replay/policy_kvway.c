@@ -14,7 +14,7 @@
 
 #include <stdlib.h>
 
-#include "kvway/route.h"
+#include "bench/replay/policy_kvway.h"
 
 #define TOKEN_BYTES  4u
 #define CHUNK_TOKENS 64u /* 256 bytes */
@@ -35,6 +35,9 @@ struct kvway {
 	struct kvw_chunk *chunks;   /* of the prompt that is picked for */
 	uint64_t *keys;             /* of its blocks; kvaware alone */
 	struct kvb_events *events;  /* NULL: none */
+	uint32_t forced;            /* the worker that the next pick takes; KVB_ROUTED: any */
+	struct kvw_exact_chain chain;
+	uint32_t count;
 };
 
 static struct kvw_strategy_options options_of(const struct kvb_policy_env *env)
@@ -87,6 +90,7 @@ static void *create(const struct kvb_policy_env *env)
 	uint32_t longest = 0;
 
 	k->fleet = env->fleet;
+	k->forced = KVB_ROUTED;
 	if (kvw_strategy_find(env->param > 0 ? "kvaware" : "prefixaware")
 			->create(&options, &k->strategy) != KVW_OK)
 		abort();
@@ -133,36 +137,90 @@ static struct kvw_exact_chain make_chain(const struct kvway *k, const struct kvb
 		.keys = k->keys};
 }
 
-static uint32_t pick(void *self, uint32_t job, int64_t now_ns)
+static struct kvw_route_request make_request(struct kvway *k, uint32_t job, int64_t now_ns)
 {
-	struct kvway *k = self;
 	const struct kvb_job *j = &k->fleet->jobs->items[job];
-	struct kvw_candidates set = {k->items, k->fleet->options.workers, k->board, 0};
-	struct exchange *exchange = &k->exchanges[job];
-	uint32_t count = make_chunks(j, k->chunks);
-	struct kvw_route_request request = {.api = KVW_API_CHAT,
+	struct kvw_route_request request;
+
+	k->count = make_chunks(j, k->chunks);
+	request = (struct kvw_route_request){.api = KVW_API_CHAT,
 		.stream = true,
 		.include_usage = true,
 		.content_known = true,
 		.teaches = true,
 		.tokens_per_unit = 1.0f / TOKEN_BYTES,
 		.chunks = k->chunks,
-		.chunk_count = count,
-		.chain_ends = &count,
+		.chunk_count = k->count,
+		.chain_ends = &k->count,
 		.chain_count = 1,
 		.seed = 1};
-	struct kvw_exact_chain chain;
-
 	if (k->events != NULL) {
-		kvb_events_deliver(k->events, now_ns);
-		chain = make_chain(k, j);
-		request.exact = &chain;
+		if (now_ns > 0)
+			kvb_events_deliver(k->events, now_ns);
+		k->chain = make_chain(k, j);
+		request.exact = &k->chain;
 		request.exact_count = 1;
 		request.exact_tokens = j->input;
 	}
+	return request;
+}
+
+void kvb_kvway_explain(void *self, uint32_t job, int64_t now_ns, struct kvw_cost *costs,
+	struct kvw_decision *out)
+{
+	struct kvway *k = self;
+	struct kvw_candidates set = {k->items, k->fleet->options.workers, k->board, 0};
+	struct kvw_route_request request = make_request(k, job, now_ns);
+
+	if (k->strategy->ops->explain(k->strategy, &request, &set, now_ns, costs, out) != KVW_OK)
+		abort();
+}
+
+void kvb_kvway_force(void *self, uint32_t worker)
+{
+	((struct kvway *)self)->forced = worker;
+}
+
+struct kvw_candidates kvb_kvway_candidates(void *self)
+{
+	struct kvway *k = self;
+
+	return (struct kvw_candidates){k->items, k->fleet->options.workers, k->board, 0};
+}
+
+const struct kvw_decision *kvb_kvway_decision(void *self, uint32_t job)
+{
+	return &((struct kvway *)self)->exchanges[job].decision;
+}
+
+struct kvw_turn kvb_kvway_turn(void *self, uint32_t job, struct kvw_programs *programs)
+{
+	struct kvw_route_request request = make_request(self, job, 0);
+
+	return kvw_programs_find(programs, &request, 0);
+}
+
+static void only(struct kvway *k, bool usable)
+{
+	for (uint32_t w = 0; w < k->fleet->options.workers; w++)
+		k->items[w].usable = usable || w == k->forced;
+}
+
+static uint32_t pick(void *self, uint32_t job, int64_t now_ns)
+{
+	struct kvway *k = self;
+	struct kvw_candidates set = {k->items, k->fleet->options.workers, k->board, 0};
+	struct exchange *exchange = &k->exchanges[job];
+	struct kvw_route_request request = make_request(k, job, now_ns);
+
+	if (k->forced != KVB_ROUTED)
+		only(k, false);
 	if (k->strategy->ops->pick(k->strategy, &request, &set, now_ns, &exchange->decision) !=
 		KVW_OK)
 		abort();
+	if (k->forced != KVB_ROUTED)
+		only(k, true);
+	k->forced = KVB_ROUTED;
 	kvw_lease_take(&exchange->lease, k->items[exchange->decision.pos].load,
 		exchange->decision.prefill_ns, now_ns);
 	kvw_lease_hold(&exchange->lease, exchange->decision.prompt_tokens);
@@ -193,7 +251,7 @@ static void done(void *self, uint32_t job, int64_t now_ns)
 		.cached_known = true,
 		.prompt_tokens = k->fleet->jobs->items[job].input,
 		.cached_tokens = course->cached,
-		.first_token_ns = course->first_ns - course->due_ns,
+		.first_token_ns = course->first_ns - course->sent_ns,
 		.ahead_ns = exchange->lease.ahead_ns,
 		.behind_ns = exchange->lease.behind_ns,
 		.served_ns = exchange->lease.served_ns};

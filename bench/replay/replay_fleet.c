@@ -155,7 +155,7 @@ void kvb_fleet_send(struct kvb_fleet *fleet, uint32_t job, uint32_t worker, int6
 
 	assert(!course->sent && worker < fleet->options.workers);
 	course->sent = true;
-	course->due_ns = now_ns;
+	course->sent_ns = now_ns;
 	course->worker = worker;
 	course->predicted = kvb_fleet_hit(fleet, worker, j);
 	for (uint32_t b = 0; b < blocks; b++)
@@ -210,6 +210,7 @@ void kvb_fleet_wake(struct kvb_fleet *fleet, uint32_t worker, int64_t now_ns)
 		w->until_ns = w->odd.stall_end_ns;
 	} else if (kvb_engine_begin_step(w->engine, now_ns, &length_ns)) {
 		w->busy = true;
+		w->began_ns = now_ns;
 		w->until_ns = now_ns + length_ns;
 	}
 }
@@ -243,6 +244,7 @@ static void on_token(void *user, struct kvb_seq *seq, uint32_t token, bool last)
 		kvw_lease_first_token(&course->lease, handing->now_ns);
 		list_remove(fleet, worker, job);
 	}
+	worker->decoded += !first;
 	if (last) {
 		course->end_ns = handing->now_ns;
 		course->ended = true;
@@ -262,6 +264,7 @@ void kvb_fleet_step_over(
 	struct handing handing = {fleet, fn, user, w->until_ns};
 
 	assert(w->busy);
+	w->decoded = 0;
 	fleet->now_ns = w->until_ns;
 	if (!w->stalled)
 		kvb_engine_end_step(w->engine, on_token, &handing);

@@ -55,11 +55,15 @@ struct kvb_sent {
 
 /* One request's way through. */
 struct kvb_course {
-	int64_t due_ns, first_ns, end_ns; /* first_ns 0: no token yet */
+	int64_t due_ns;   /* when it first came; it may come again if it is refused */
+	int64_t asked_ns; /* when it came last */
+	int64_t sent_ns, first_ns, end_ns; /* to a worker; first_ns 0: no token yet */
+	uint32_t refusals;
 	uint32_t worker;
-	uint32_t predicted; /* tokens that kvb_fleet_hit() gave when it was sent */
-	uint32_t cached;    /* tokens that the engine reused */
-	bool sent, ended;
+	uint32_t predicted;              /* tokens that kvb_fleet_hit() gave when it was sent */
+	uint32_t cached;                 /* tokens that the engine reused */
+	bool came, waiting, sent, ended; /* waiting: at the admission */
+	bool refused;                    /* for good */
 	struct kvw_lease lease;
 	struct kvb_seq *seq;
 	uint32_t before, after; /* list of its worker's unanswered; KVB_NO_JOB: none */
@@ -73,7 +77,8 @@ struct kvb_fleet_worker {
 	uint32_t unanswered; /* first of the list; KVB_NO_JOB: none */
 	bool busy;           /* in a step, or stalled */
 	bool stalled;
-	int64_t until_ns; /* end of that */
+	int64_t began_ns, until_ns; /* of that */
+	uint32_t decoded; /* tokens of the step that were not the first of an answer */
 	int64_t reset_ns; /* its cache is emptied then; INT64_MAX: never */
 };
 

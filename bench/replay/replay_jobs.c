@@ -51,6 +51,14 @@ void kvb_jobs_follow(struct kvb_jobs *jobs, uint32_t job, uint32_t next, int64_t
 	jobs->items[next].due_ns = gap_ns;
 }
 
+bool kvb_jobs_closed_loop(const struct kvb_jobs *jobs)
+{
+	for (size_t j = 0; j < jobs->count; j++)
+		if (jobs->items[j].follows)
+			return true;
+	return false;
+}
+
 void kvb_jobs_direct(struct kvb_jobs *jobs, uint32_t job, uint32_t worker)
 {
 	jobs->items[job].direct = worker;

@@ -18,6 +18,7 @@
 #define KVB_ID_TOKENS 512
 #define KVB_NO_JOB    UINT32_MAX
 #define KVB_ROUTED    UINT32_MAX
+#define KVB_CLASSES   4u
 
 struct kvb_job {
 	int64_t due_ns;      /* since the start; of one that follows: since that one's end */
@@ -28,11 +29,14 @@ struct kvb_job {
 	const uint64_t *ids; /* each of its block and all before; owned by the list */
 	bool follows;        /* comes after another's end, not at a time of its own */
 	uint32_t direct;     /* the worker it is sent to past the router; KVB_ROUTED: none */
+	uint8_t class; /* 0: as any; what has a higher number yields to what has a lower one */
 };
 
 struct kvb_jobs {
 	struct kvb_job *items; /* owned; those with a time of their own in its order */
 	size_t count, capacity;
+	bool retry;       /* a refused client comes back, and gives up after some times */
+	int64_t until_ns; /* programs are counted that finish until then; 0: all */
 };
 
 /* Adds a job; ids are copied and chained. Returns its number. */
@@ -40,6 +44,8 @@ uint32_t kvb_jobs_add(struct kvb_jobs *jobs, int64_t due_ns, uint32_t input, uin
 	const uint64_t *ids);
 /* Job `next` begins gap_ns after job `job` has ended. */
 void kvb_jobs_follow(struct kvb_jobs *jobs, uint32_t job, uint32_t next, int64_t gap_ns);
+/* Some job follows another one: clients wait for answers. */
+bool kvb_jobs_closed_loop(const struct kvb_jobs *jobs);
 /* The job bypasses the router: another client sends it to this worker. */
 void kvb_jobs_direct(struct kvb_jobs *jobs, uint32_t job, uint32_t worker);
 /* All requests of a trace, its clock running `scale` times as fast. */

@@ -94,9 +94,7 @@ static void make_tasks(struct limit *limit, double late)
 		limit->prompt += job->input;
 		task->release = job->follows ? 0 : (double)job->due_ns * late;
 		task->work = task->left = work_of(limit, job, hit);
-		task->deadline =
-			task->release - limit->base_ns +
-			(kvb_replay_slo.ttft_s + job->input / kvb_replay_slo.tokens_per_s) * 1e9;
+		task->deadline = task->release - limit->base_ns + kvb_slo_first_s(job->input) * 1e9;
 		task->order = (uint32_t)limit->count++;
 	}
 	free(seen.ids);
@@ -283,6 +281,8 @@ struct kvb_replay_result kvb_replay_limit(
 		.ttft_p99 = NAN,
 		.e2e_p99 = NAN,
 		.last_s = NAN,
+		.turn_goodput = NAN,
+		.class_count = 1,
 		.imbalance = 1};
 	double each_s = (options->profile->base_ms + options->profile->decode_ms) / 1e3;
 	double decoding_s = 0;

@@ -1,5 +1,5 @@
 /*
- * replay_run.c - the loop over arrivals and steps, and what is counted.
+ * replay_run.c - the loop over arrivals and steps.
  *
  * Whatever comes next in simulated time happens next: the end of a worker's step, or a job that
  * is due. Everything of one moment happens before idle workers begin their next step, so requests
@@ -9,13 +9,12 @@
 #include "bench/replay/replay_run.h"
 
 #include <assert.h>
-#include <math.h>
 #include <stdlib.h>
 
 #include "bench/load/mem.h"
-#include "bench/load/stats.h"
+#include "bench/replay/replay_count.h"
 
-const struct kvb_replay_slo kvb_replay_slo = {2.0, 8192.0, 0.1};
+#define MOST_RETRIES 5u
 
 /* A job that became due by another's end. */
 struct due {
@@ -28,11 +27,15 @@ struct run {
 	const struct kvb_jobs *jobs;
 	const struct kvb_policy *policy;
 	void *state;
+	const struct kvb_admission *admission;
+	void *gate; /* the admission's state; NULL: none */
 	double late;
 	int64_t now_ns;
 	size_t next;      /* of the jobs with a time of their own */
 	struct due *heap; /* earliest first; equal ones by job */
 	size_t heap_count;
+	uint64_t random; /* of the clients that come back */
+	struct kvb_tally tally;
 };
 
 static bool earlier(const struct due *a, const struct due *b)
@@ -80,6 +83,8 @@ static void on_token(void *user, uint32_t job, bool first, bool last)
 		run->policy->ops->first_token(run->state, job, run->now_ns);
 	if (last && routed && run->policy->ops->done != NULL)
 		run->policy->ops->done(run->state, job, run->now_ns);
+	if (run->gate != NULL && routed && run->admission->ops->token != NULL)
+		run->admission->ops->token(run->gate, job, first, last, run->now_ns);
 	if (last && next != KVB_NO_JOB)
 		heap_push(run, (struct due){run->now_ns + run->jobs->items[next].due_ns, next});
 }
@@ -94,13 +99,96 @@ static int64_t next_due(struct run *run)
 	return (int64_t)((double)run->jobs->items[run->next].due_ns * run->late);
 }
 
-static void send(struct run *run, uint32_t job)
+static uint32_t pick(struct run *run, uint32_t job)
 {
 	uint32_t worker = run->jobs->items[job].direct;
 
-	if (worker == KVB_ROUTED)
-		worker = run->policy->ops->pick(run->state, job, run->now_ns);
+	return worker == KVB_ROUTED ? run->policy->ops->pick(run->state, job, run->now_ns) : worker;
+}
+
+static void arrive(struct run *run, uint32_t job)
+{
+	struct kvb_course *course = &run->fleet->courses[job];
+
+	if (!course->came)
+		course->due_ns = run->now_ns;
+	course->came = true;
+	course->asked_ns = run->now_ns;
+	if (run->gate == NULL || run->jobs->items[job].direct != KVB_ROUTED) {
+		kvb_fleet_send(run->fleet, job, pick(run, job), run->now_ns);
+		return;
+	}
+	course->waiting = true;
+	run->admission->ops->arrive(run->gate, job, run->now_ns);
+}
+
+/*
+ * How long a refused client waits before it comes back: what it is asked to, or else twice as long
+ * each time, half a second first and eight at most, as the OpenAI client does. By at most half of
+ * that off, so that not all come back together.
+ */
+static int64_t retry_wait_ns(struct run *run, uint32_t refusals, int64_t retry_after_ns)
+{
+	double wait_ns = (double)retry_after_ns;
+
+	if (retry_after_ns <= 0)
+		wait_ns = refusals < 5 ? 0.5e9 * (double)(1u << (refusals - 1)) : 8e9;
+	return 1 + (int64_t)(wait_ns * (0.5 + kvb_random(&run->random)));
+}
+
+/*
+ * A client that has come back too often gives up, and with it all that would have followed. Where
+ * clients do not come back, what would have followed the answer follows the refusal.
+ */
+static void refuse(struct run *run, const struct kvb_admission_answer *answer)
+{
+	const struct kvb_job *job = &run->jobs->items[answer->job];
+	struct kvb_course *course = &run->fleet->courses[answer->job];
+
+	kvb_tally_refusal(&run->tally, job, course, run->now_ns);
+	course->refusals++;
+	if (run->jobs->retry && course->refusals <= MOST_RETRIES) {
+		int64_t wait_ns = retry_wait_ns(run, course->refusals, answer->retry_after_ns);
+
+		heap_push(run, (struct due){run->now_ns + wait_ns, answer->job});
+		return;
+	}
+	course->refused = true;
+	course->end_ns = run->now_ns;
+	if (job->next != KVB_NO_JOB && !run->jobs->retry)
+		heap_push(run,
+			(struct due){run->now_ns + run->jobs->items[job->next].due_ns, job->next});
+}
+
+/* False: the worker does not take it. */
+static bool send(struct run *run, uint32_t job)
+{
+	const struct kvb_admission_ops *ops = run->admission->ops;
+	uint32_t worker = pick(run, job);
+
+	if (ops->takes != NULL && !ops->takes(run->gate, job, worker))
+		return false;
+	if (ops->sent != NULL)
+		ops->sent(run->gate, job, run->now_ns);
 	kvb_fleet_send(run->fleet, job, worker, run->now_ns);
+	return true;
+}
+
+/* What the admission lets go on. */
+static void admit(struct run *run)
+{
+	struct kvb_admission_answer answer = {0};
+	enum kvb_word word;
+
+	if (run->gate == NULL)
+		return;
+	while ((word = run->admission->ops->next(run->gate, run->now_ns, &answer)) != KVB_NOTHING) {
+		assert(run->fleet->courses[answer.job].waiting);
+		run->fleet->courses[answer.job].waiting = false;
+		if (word == KVB_REFUSE || !send(run, answer.job))
+			refuse(run, &answer);
+		answer = (struct kvb_admission_answer){0};
+	}
 }
 
 /* The next moment at which something happens; INT64_MAX: nothing will. */
@@ -113,7 +201,23 @@ static int64_t next_moment(struct run *run)
 	for (uint32_t w = 0; w < run->fleet->options.workers; w++)
 		if (run->fleet->workers[w].busy && run->fleet->workers[w].until_ns < next)
 			next = run->fleet->workers[w].until_ns;
+	if (run->gate != NULL) {
+		int64_t wake = run->admission->ops->wake_ns(run->gate, run->now_ns);
+
+		assert(wake > run->now_ns);
+		next = wake < next ? wake : next;
+	}
 	return next;
+}
+
+static void step_over(struct run *run, uint32_t worker)
+{
+	const struct kvb_fleet_worker *w = &run->fleet->workers[worker];
+
+	kvb_fleet_step_over(run->fleet, worker, on_token, run);
+	if (run->gate != NULL && run->admission->ops->step != NULL && w->decoded > 0)
+		run->admission->ops->step(
+			run->gate, worker, w->until_ns - w->began_ns, w->decoded, run->now_ns);
 }
 
 static void play(struct run *run)
@@ -124,126 +228,20 @@ static void play(struct run *run)
 		for (uint32_t w = 0; w < workers; w++)
 			if (run->fleet->workers[w].busy &&
 				run->fleet->workers[w].until_ns == run->now_ns)
-				kvb_fleet_step_over(run->fleet, w, on_token, run);
+				step_over(run, w);
 		while (next_due(run) == run->now_ns)
-			send(run, (uint32_t)run->next++);
+			arrive(run, (uint32_t)run->next++);
 		while (run->heap_count > 0 && run->heap[0].ns == run->now_ns)
-			send(run, heap_pop(run));
+			arrive(run, heap_pop(run));
+		admit(run);
 		for (uint32_t w = 0; w < workers; w++)
 			kvb_fleet_wake(run->fleet, w, run->now_ns);
 	}
 }
 
-/* What scenarios are about: the stalled worker, and how far the first prompt has spread. */
-static void count_odd(const struct run *run, struct kvb_replay_result *result)
-{
-	const struct kvb_oddity *odd = &run->fleet->options.odd;
-	const struct kvb_job *first = &run->jobs->items[0];
-	size_t came = 0;
-	size_t there = 0;
-
-	for (size_t j = 0; j < run->jobs->count; j++) {
-		const struct kvb_course *c = &run->fleet->courses[j];
-
-		if (run->jobs->items[j].direct != KVB_ROUTED)
-			continue;
-		if (c->due_ns < odd->stall_begin_ns || c->due_ns >= odd->stall_end_ns)
-			continue;
-		came++;
-		there += c->worker == 0;
-	}
-	result->odd_share = came > 0 ? (double)there / (double)came : 0;
-	for (uint32_t w = 0; w < run->fleet->options.workers; w++)
-		result->holders += kvb_fleet_hit(run->fleet, w, first) > first->input / 2;
-}
-
-static void count_workers(const struct run *run, struct kvb_replay_result *result)
-{
-	uint32_t workers = run->fleet->options.workers;
-	double most = 0;
-	double sum = 0;
-
-	result->share = kvb_alloc(workers, sizeof(result->share[0]));
-	for (size_t j = 0; j < run->jobs->count; j++)
-		if (run->jobs->items[j].direct == KVB_ROUTED)
-			result->share[run->fleet->courses[j].worker] +=
-				1.0 / (double)result->requests;
-	for (uint32_t w = 0; w < workers; w++) {
-		struct kvb_engine_stats stats;
-
-		kvb_engine_stats(run->fleet->workers[w].engine, &stats);
-		result->preemptions += stats.preemptions;
-		sum += (double)stats.busy_ns;
-		most = fmax(most, (double)stats.busy_ns);
-	}
-	count_odd(run, result);
-	result->imbalance = sum > 0 ? most * workers / sum : 1;
-}
-
-/* Did the policy know what the engine would reuse? */
-static bool was_foretold(const struct run *run, uint32_t job)
-{
-	double told = run->policy->ops->foretold(run->state, job);
-
-	return fabs(told - run->fleet->courses[job].cached) <= run->fleet->options.block_size;
-}
-
-static struct kvb_replay_result count(const struct run *run)
-{
-	struct kvb_replay_result result = {.foretold = NAN};
-	struct kvb_samples ttft = {0};
-	struct kvb_samples tpot = {0};
-	struct kvb_samples e2e = {0};
-	double prompt = 0;
-	double cached = 0;
-	size_t good = 0;
-	size_t foretold = 0;
-
-	for (size_t j = 0; j < run->jobs->count; j++) {
-		const struct kvb_course *c = &run->fleet->courses[j];
-		const struct kvb_job *job = &run->jobs->items[j];
-		double first_s = (double)(c->first_ns - c->due_ns) / 1e9;
-		double rest_s = (double)(c->end_ns - c->first_ns) / 1e9;
-		double each_s = job->output > 1 ? rest_s / (job->output - 1) : 0;
-
-		assert(c->ended);
-		if (job->direct != KVB_ROUTED)
-			continue;
-		result.requests++;
-		if (run->policy->ops->foretold != NULL)
-			foretold += was_foretold(run, (uint32_t)j);
-		kvb_samples_add(&ttft, first_s);
-		kvb_samples_add(&e2e, first_s + rest_s);
-		if (job->output > 1)
-			kvb_samples_add(&tpot, each_s);
-		good += first_s <
-				kvb_replay_slo.ttft_s + job->input / kvb_replay_slo.tokens_per_s &&
-			each_s < kvb_replay_slo.tpot_s;
-		prompt += job->input;
-		cached += c->cached;
-		result.last_s = fmax(result.last_s, (double)c->end_ns / 1e9);
-	}
-	result.cached_share = cached / prompt;
-	result.ttft_mean = kvb_samples_mean(&ttft);
-	result.ttft_p50 = kvb_samples_percentile(&ttft, 50);
-	result.ttft_p90 = kvb_samples_percentile(&ttft, 90);
-	result.ttft_p99 = kvb_samples_percentile(&ttft, 99);
-	result.tpot_mean = kvb_samples_mean(&tpot);
-	result.e2e_mean = kvb_samples_mean(&e2e);
-	result.e2e_p99 = kvb_samples_percentile(&e2e, 99);
-	result.goodput = (double)good / (double)result.requests;
-	if (run->policy->ops->foretold != NULL)
-		result.foretold = (double)foretold / (double)result.requests;
-	count_workers(run, &result);
-	kvb_samples_finish(&ttft);
-	kvb_samples_finish(&tpot);
-	kvb_samples_finish(&e2e);
-	return result;
-}
-
 struct kvb_replay_result kvb_replay_run(const struct kvb_fleet_options *options,
 	const struct kvb_jobs *jobs, double late, const struct kvb_policy *policy,
-	const struct kvw_config *config, uint64_t seed)
+	const struct kvb_admission *admission, const struct kvw_config *config, uint64_t seed)
 {
 	struct kvb_fleet *fleet = kvb_fleet_create(options, jobs);
 	struct kvb_policy_env env = {fleet, config, seed, policy->param};
@@ -251,12 +249,20 @@ struct kvb_replay_result kvb_replay_run(const struct kvb_fleet_options *options,
 		.jobs = jobs,
 		.policy = policy,
 		.state = policy->ops->create(&env),
+		.admission = admission,
 		.late = late,
+		.random = kvb_mix(~seed),
 		.heap = kvb_alloc(jobs->count, sizeof(struct due))};
+	struct kvb_admission_env gate = {
+		fleet, policy, run.state, config, admission != NULL ? admission->param : 0};
 	struct kvb_replay_result result;
 
+	if (admission != NULL && admission->ops != NULL)
+		run.gate = admission->ops->create(&gate);
 	play(&run);
-	result = count(&run);
+	result = kvb_replay_count(fleet, policy, run.state, &run.tally);
+	if (run.gate != NULL)
+		admission->ops->destroy(run.gate);
 	policy->ops->destroy(run.state);
 	free(run.heap);
 	kvb_fleet_destroy(fleet);

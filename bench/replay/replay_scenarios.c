@@ -10,6 +10,9 @@
 #define MAX_IDS 512 /* of a prompt: 262,144 tokens */
 #define HOT_IDS 24
 
+#define PROGRAM_PAUSE  6
+#define PROGRAM_TOKENS 150000u /* of the longest prompt of a program */
+
 struct maker {
 	struct kvb_jobs *jobs;
 	uint64_t random;
@@ -155,6 +158,62 @@ static void agentic(struct kvb_jobs *jobs, double scale, uint32_t workers, uint6
 	for (uint32_t a = 0; a < agents; a++)
 		converse(&m, 60 * kvb_random(&m.random), 8, length(&m, 12000, 1.5, 40000), 45, 1500,
 			150, 3);
+}
+
+/*
+ * One program: a system prompt that others share, the files that it is about, and turns that each add
+ * an answer and what a tool gave back, until the context is full. Tools take seconds, some minutes.
+ */
+static void program(struct maker *m, double at_s)
+{
+	uint64_t kind = (uint64_t)(kvb_random(&m->random) * 5);
+	uint32_t input = 8 * KVB_ID_TOKENS + length(m, 24000, 1.7, 80000);
+	uint32_t turns = 6 + (uint32_t)pause_s(m, 24);
+	uint32_t last = KVB_NO_JOB;
+	uint32_t known = 8;
+
+	for (uint32_t i = 0; i < known; i++)
+		m->ids[i] = kind * 16 + i + 1;
+	for (uint32_t t = 0; t < turns && input <= PROGRAM_TOKENS; t++) {
+		uint32_t output = length(m, 180, 2, 2000);
+		uint32_t tool_ms = 1000 + length(m, 4000, 4.5, 599000);
+		uint32_t job;
+
+		fill(m, known, blocks_of(input));
+		job = add(m, at_s, input, output);
+		if (last != KVB_NO_JOB)
+			kvb_jobs_follow(m->jobs, last, job, tool_ms * INT64_C(1000000));
+		last = job;
+		known = input / KVB_ID_TOKENS;
+		input += output + length(m, 2400, 2.3, 30000);
+	}
+}
+
+/* Some 70 programs at once; one begins every six seconds, whatever becomes of the others. */
+static void programs(struct kvb_jobs *jobs, double scale, uint32_t workers, uint64_t seed)
+{
+	struct maker m = make_maker(jobs, scale, workers, seed);
+	double at_s = 0;
+
+	while ((at_s += pause_s(&m, PROGRAM_PAUSE / m.rate)) < 1200)
+		program(&m, at_s);
+	jobs->until_ns = INT64_C(1500000000000);
+}
+
+/* As uniform: one request in seven is of class 0, and the others of class 1 are too many. */
+static void two_classes(struct kvb_jobs *jobs, double scale, uint32_t workers, uint64_t seed)
+{
+	struct maker m = make_maker(jobs, scale, workers, seed);
+	double at_s = 0;
+
+	while ((at_s += pause_s(&m, 1 / (28 * m.rate))) < 200) {
+		uint32_t input = length(&m, 5000, 2.2, 60000);
+		uint32_t job;
+
+		fill(&m, 0, blocks_of(input));
+		job = add(&m, at_s, input, length(&m, 200, 2, 2000));
+		jobs->items[job].class = kvb_random(&m.random) * 7 >= 1;
+	}
 }
 
 static void uniform(struct kvb_jobs *jobs, double scale, uint32_t workers, uint64_t seed)

@@ -80,7 +80,7 @@ static void watch(const struct kvb_fleet_options *options, uint32_t worker)
 	struct kvb_policy policy = {"watch", &watch_ops, false, worker, ""};
 
 	kvb_replay_result_finish(&r);
-	r = kvb_replay_run(options, &jobs, 1, &policy, NULL, 1);
+	r = kvb_replay_run(options, &jobs, 1, &policy, NULL, NULL, 1);
 }
 
 /* Seconds of a step that prefills one prompt. */
@@ -217,8 +217,8 @@ START_TEST(test_events_report_what_the_router_cannot_know)
 		kvb_jobs_direct(&jobs, j, j / 3 % 4);
 	options.kv_tokens = 300000;
 	options.resets = (struct kvb_resets){10000000000, 3000000000};
-	guessed = kvb_replay_run(&options, &jobs, 1, kvb_policy_find("kvway"), config, 1);
-	told = kvb_replay_run(&options, &jobs, 1, kvb_policy_find("kvaware"), config, 1);
+	guessed = kvb_replay_run(&options, &jobs, 1, kvb_policy_find("kvway"), NULL, config, 1);
+	told = kvb_replay_run(&options, &jobs, 1, kvb_policy_find("kvaware"), NULL, config, 1);
 	ck_assert_uint_eq(told.requests, 400);
 	ck_assert_double_gt(told.foretold, 0.97);
 	ck_assert_double_lt(guessed.foretold, 0.9);
@@ -238,8 +238,8 @@ START_TEST(test_a_seed_decides_everything)
 	struct kvb_replay_result b;
 
 	jobs = test_jobs(200, 20);
-	a = kvb_replay_run(&options, &jobs, 1, policy, config, 3);
-	b = kvb_replay_run(&options, &jobs, 1, policy, config, 3);
+	a = kvb_replay_run(&options, &jobs, 1, policy, NULL, config, 3);
+	b = kvb_replay_run(&options, &jobs, 1, policy, NULL, config, 3);
 	ck_assert_mem_eq(a.share, b.share, 4 * sizeof(a.share[0]));
 	ck_assert_double_eq(a.ttft_mean, b.ttft_mean);
 	ck_assert_double_eq(a.e2e_mean, b.e2e_mean);
@@ -264,7 +264,7 @@ START_TEST(test_no_policy_beats_the_limit)
 
 		jobs = test_jobs(300, rates[i]);
 		limit = kvb_replay_limit(&options, &jobs, 1);
-		r = kvb_replay_run(&options, &jobs, 1, policy, config, 1);
+		r = kvb_replay_run(&options, &jobs, 1, policy, NULL, config, 1);
 		ck_assert_double_le(r.goodput, limit.goodput + 1e-9);
 		ck_assert_double_ge(r.ttft_mean, limit.ttft_mean);
 		ck_assert_double_ge(r.e2e_mean, limit.e2e_mean);
@@ -316,6 +316,35 @@ START_TEST(test_scenarios_are_made_by_their_seed)
 }
 END_TEST
 
+START_TEST(test_programs_grow_to_their_limit)
+{
+	const uint32_t most = 150000;
+	uint32_t longest = 0;
+	int64_t shortest_ns = INT64_MAX;
+	int64_t longest_ns = 0;
+
+	kvb_scenario_find("programs")->make(&jobs, 1, 8, 1);
+	for (uint32_t j = 0; j < jobs.count; j++) {
+		const struct kvb_job *job = &jobs.items[j];
+
+		ck_assert_uint_le(job->input, most);
+		longest = job->input > longest ? job->input : longest;
+		if (job->follows) {
+			shortest_ns = job->due_ns < shortest_ns ? job->due_ns : shortest_ns;
+			longest_ns = job->due_ns > longest_ns ? job->due_ns : longest_ns;
+		}
+		if (job->next != KVB_NO_JOB)
+			ck_assert_uint_gt(
+				kvb_job_shared(job, &jobs.items[job->next]), job->input - 512);
+	}
+	ck_assert_uint_gt(longest, most - 5000);
+	ck_assert_int_ge(shortest_ns, 1000000000);
+	ck_assert_int_le(longest_ns, 600000000000);
+	ck_assert_int_gt(longest_ns, 120000000000);
+	ck_assert(kvb_jobs_closed_loop(&jobs));
+}
+END_TEST
+
 int main(void)
 {
 	TCase *tcase = tcase_create("all");
@@ -340,5 +369,6 @@ int main(void)
 	tcase_add_loop_test(tcase, test_no_policy_beats_the_limit, 0, policies);
 	tcase_add_test(tcase, test_the_limit_is_not_a_formality);
 	tcase_add_loop_test(tcase, test_scenarios_are_made_by_their_seed, 0, scenarios);
+	tcase_add_test(tcase, test_programs_grow_to_their_limit);
 	return run_tcase("replay_run", tcase);
 }

@@ -1,0 +1,158 @@
+/*
+ * admission_kvway.c - the router's own admission (src/router/admission), called as the proxy calls it.
+ *
+ * One loop and one model. The promise is what the replay counts as a good answer. A router sees the
+ * tokens of streams; here the steps of engines tell the same.
+ */
+#include <math.h>
+#include <stdlib.h>
+
+#include "admission/gate.h"
+#include "bench/load/mem.h"
+#include "bench/replay/policy_kvway.h"
+#include "bench/replay/replay_admission.h"
+
+#define LOOK_NS 10000000 /* how often programs are counted */
+
+struct gate {
+	const struct kvb_fleet *fleet;
+	void *policy;
+	struct kvw_admission *admission;
+	struct kvw_gate gate;
+	struct kvw_entrant *entrants; /* by job */
+	struct kvw_cost *costs;
+	int64_t looked_ns;
+};
+
+static void *create(const struct kvb_admission_env *env)
+{
+	struct gate *g = kvb_alloc(1, sizeof(*g));
+
+	g->fleet = env->fleet;
+	g->policy = env->policy_state;
+	g->admission = kvw_admission_create(65536);
+	if (g->admission == NULL)
+		abort();
+	kvw_gate_init(&g->gate, g->admission);
+	g->gate.terms = (struct kvw_gate_terms){INT64_C(30000000000), INT64_C(1000000000)};
+	g->entrants = kvb_alloc(env->fleet->jobs->count, sizeof(g->entrants[0]));
+	g->costs = kvb_alloc(env->fleet->options.workers, sizeof(g->costs[0]));
+	return g;
+}
+
+static uint32_t job_of(const struct gate *g, const struct kvw_entrant *e)
+{
+	return (uint32_t)(e - g->entrants);
+}
+
+static bool judge(void *user, struct kvw_entrant *e, int64_t now_ns)
+{
+	struct gate *g = user;
+	struct kvw_candidates set = kvb_kvway_candidates(g->policy);
+	struct kvw_decision wish;
+
+	kvb_kvway_explain(g->policy, job_of(g, e), now_ns, g->costs, &wish);
+	return kvw_gate_judge(&g->gate, e, &set, g->costs, &wish, now_ns);
+}
+
+static void arrive(void *self, uint32_t job, int64_t now_ns)
+{
+	struct gate *g = self;
+	struct kvw_entrant *e = &g->entrants[job];
+
+	*e = (struct kvw_entrant){
+		.wait.came_ns = now_ns,
+		.promise = {(int64_t)(kvb_replay_slo.ttft_s * 1e9),
+			(int64_t)(1e12 / kvb_replay_slo.tokens_per_s),
+			(int64_t)(kvb_replay_slo.tpot_s * 1e9)},
+		.tokens = g->fleet->jobs->items[job].input,
+		.wait.class = g->fleet->jobs->items[job].class,
+	};
+	e->turn = kvb_kvway_turn(g->policy, job, g->admission->programs);
+	if (!judge(g, e, now_ns) || kvw_gate_wait(&g->gate, e, now_ns) != KVW_OK)
+		abort();
+}
+
+static void look(struct gate *g, int64_t now_ns)
+{
+	kvw_admission_look(g->admission, g->fleet->options.workers, now_ns);
+	if (now_ns - g->looked_ns < LOOK_NS)
+		return;
+	g->looked_ns = now_ns;
+	kvw_programs_look(g->admission->programs, now_ns);
+}
+
+static enum kvb_word next(void *self, int64_t now_ns, struct kvb_admission_answer *out)
+{
+	struct gate *g = self;
+	struct kvw_entrant *e = NULL;
+	enum kvw_next word = KVW_NOTHING;
+
+	look(g, now_ns);
+	word = kvw_gate_next(&g->gate, now_ns, judge, g, &e);
+	if (word == KVW_NOTHING)
+		return KVB_NOTHING;
+	out->job = job_of(g, e);
+	if (word == KVW_REFUSE) {
+		out->retry_after_ns = e->retry_after_ns;
+		return KVB_REFUSE;
+	}
+	kvb_kvway_force(g->policy, e->wait.worker);
+	return KVB_SEND;
+}
+
+static int64_t wake(void *self, int64_t now_ns)
+{
+	return kvw_gate_wake_ns(&((struct gate *)self)->gate, now_ns);
+}
+
+static void sent(void *self, uint32_t job, int64_t now_ns)
+{
+	struct gate *g = self;
+
+	kvw_gate_passed(&g->gate, &g->entrants[job], kvb_kvway_decision(g->policy, job), now_ns);
+}
+
+static void token(void *self, uint32_t job, bool first, bool last, int64_t now_ns)
+{
+	struct gate *g = self;
+
+	if (first)
+		kvw_gate_first_token(&g->gate, &g->entrants[job], true, now_ns);
+	if (last)
+		kvw_gate_ended(&g->gate, &g->entrants[job], now_ns);
+}
+
+/* As if every stream had told of its token. */
+static void step(void *self, uint32_t worker, int64_t ns, uint32_t decoded, int64_t now_ns)
+{
+	struct gate *g = self;
+	struct kvw_entrant any = {.wait.worker = worker,
+		.promise.tpot_ns = (int64_t)(kvb_replay_slo.tpot_s * 1e9)};
+
+	for (uint32_t i = 0; i < decoded; i++)
+		kvw_gate_token(&g->gate, &any, ns, now_ns);
+}
+
+static void destroy(void *self)
+{
+	struct gate *g = self;
+
+
+	kvw_gate_finish(&g->gate);
+	kvw_admission_destroy(g->admission);
+	free(g->entrants);
+	free(g->costs);
+	free(g);
+}
+
+const struct kvb_admission_ops kvb_admission_kvway_ops = {
+	.create = create,
+	.arrive = arrive,
+	.next = next,
+	.wake_ns = wake,
+	.sent = sent,
+	.token = token,
+	.step = step,
+	.destroy = destroy,
+};
