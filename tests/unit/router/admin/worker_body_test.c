@@ -176,7 +176,8 @@ START_TEST(test_ids)
 		{.url = "http://c:1", .worker = &worker, .leaves = true},
 		{.url = "http://a:1", .worker = &worker, .leaves = true},
 	};
-	const struct kvw_worker_list list = {items, sizeof(items) / sizeof(items[0])};
+	bool twins[] = {false, true, true, false, false, false};
+	const struct kvw_worker_list list = {items, twins, sizeof(items) / sizeof(items[0])};
 	size_t index;
 
 	ck_assert(kvw_slice_equal(kvw_worker_list_id(&list, 0), KVW_SLICE("a:1")));
