@@ -135,7 +135,7 @@ static void forget_worker(void *arg, uint32_t worker)
 		kvw_sources_forget(app->sources, worker);
 	kvw_metrics_forget(app->metrics, worker);
 	if (proxy != NULL)
-		kvw_proxy_forget_owner(proxy, worker);
+		kvw_proxy_forget_worker(proxy, worker);
 }
 
 static enum kvw_err start(struct kvw_app *app)

@@ -51,6 +51,15 @@ void kvw_collect_inexact(struct kvw_collect *collect)
 	}
 }
 
+void kvw_collect_wait(struct kvw_collect *collect)
+{
+	struct kvw_histogram_sum sum = {0};
+
+	for (size_t i = 0; i < collect->metrics->loops; i++)
+		kvw_histogram_collect(&collect->metrics->shards[i].wait, &sum);
+	kvw_sample_histogram(&collect->out, NULL, 0, &collect->metrics->bounds.token, &sum);
+}
+
 void kvw_collect_token_wait(struct kvw_collect *collect)
 {
 	struct kvw_histogram_sum sum = {0};

@@ -187,6 +187,11 @@ void kvw_metrics_token_wait(struct kvw_metrics_shard *shard, int64_t wait_ns)
 	kvw_histogram_observe(&shard->token_wait, &shard->bounds->added, wait_ns);
 }
 
+void kvw_metrics_waited(struct kvw_metrics_shard *shard, int64_t wait_ns)
+{
+	kvw_histogram_observe(&shard->wait, &shard->bounds->token, wait_ns);
+}
+
 /* 0 where there is none. */
 static size_t worker_slot(const struct kvw_metrics_shard *shard, uint32_t worker_id)
 {

@@ -79,6 +79,7 @@ void kvw_metrics_gauge(struct kvw_metrics_shard *shard, enum kvw_gauge gauge, in
 void kvw_metrics_stream_gap(struct kvw_metrics_shard *shard, int64_t gap_ns); /* inter-token */
 /* A prompt for a strategy that wants exact tokens: has it them, or why not. */
 void kvw_metrics_inexact(struct kvw_metrics_shard *shard, enum kvw_inexact inexact);
+void kvw_metrics_waited(struct kvw_metrics_shard *shard, int64_t wait_ns); /* at kvway, for a worker */
 void kvw_metrics_token_wait(struct kvw_metrics_shard *shard, int64_t wait_ns); /* for them */
 /* +1 where a request on this worker has its first token, -1 where that request ends. */
 void kvw_metrics_decoding(struct kvw_metrics_shard *shard, uint32_t worker_id, int delta);

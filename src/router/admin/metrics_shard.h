@@ -103,7 +103,7 @@ struct kvw_metrics_shard {
 	_Atomic uint64_t reasons[KVW_REASON_COUNT];
 	_Atomic uint64_t incoming[KVW_MODEL_SLOTS];
 	_Atomic uint64_t inexact[KVW_INEXACT_COUNT];
-	struct kvw_histogram gap, token_wait;
+	struct kvw_histogram gap, token_wait, wait;
 	struct kvw_route_histograms routes[KVW_API_COUNT];
 	struct kvw_worker_tally *workers;                 /* [worker_slots] */
 	struct kvw_request_cell *_Atomic *request_cells;  /* [worker_slots][KVW_API_COUNT] */

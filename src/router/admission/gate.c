@@ -287,7 +287,7 @@ static void plan(struct kvw_gate *gate, int64_t now_ns)
 		gate->ahead_sum_ns * rate / (double)(gate->usable > 0 ? gate->usable : 1));
 }
 
-static int64_t retry_after_ns(const struct kvw_gate *gate)
+int64_t kvw_gate_retry_after_ns(const struct kvw_gate *gate)
 {
 	double rate = kvw_admission_rate(gate->admission) * (double)(gate->usable > 0 ? gate->usable : 1);
 	double waiting = (double)atomic_load_explicit(&gate->admission->waiting_ns, memory_order_relaxed);
@@ -303,8 +303,8 @@ static struct kvw_entrant *overdue(struct kvw_gate *gate, int64_t now_ns)
 		struct kvw_entrant *e = (struct kvw_entrant *)gate->queue.items[i];
 
 		if (now_ns >= (e->wait.late ? e->wait.until_ns : e->wait.start_ns)) {
-			e->refusal = now_ns >= e->wait.until_ns ? KVW_REFUSAL_DEADLINE
-							        : KVW_REFUSAL_SERVICE_LEVEL;
+			e->refusal = now_ns >= e->wait.until_ns ? KVW_REFUSED_DEADLINE
+							        : KVW_REFUSED_SERVICE_LEVEL;
 			return e;
 		}
 	}
@@ -342,7 +342,7 @@ enum kvw_next kvw_gate_next(struct kvw_gate *gate, int64_t now_ns, kvw_gate_judg
 		return KVW_NOTHING;
 	e = overdue(gate, now_ns);
 	if (e != NULL) {
-		e->retry_after_ns = crowds(gate, e) ? CROWDED_NS : retry_after_ns(gate);
+		e->retry_after_ns = crowds(gate, e) ? CROWDED_NS : kvw_gate_retry_after_ns(gate);
 		kvw_gate_leave(gate, e);
 		*out = e;
 		return KVW_REFUSE;

@@ -131,14 +131,17 @@ static bool write_anthropic(struct out *out, const char *type, const char *messa
 	return out_text(out, "\"}}");
 }
 
-static bool write_openai(
-	struct out *out, int status, const char *type, const char *param, const char *message)
+static bool write_openai(struct out *out, int status, const char *type, const char *param,
+	const char *word, const char *message)
 {
 	char tail[320];
 	struct out rest = {tail, 0, sizeof(tail)};
-	char code[32];
+	char code[64];
 
-	snprintf(code, sizeof(code), ",\"code\":%d}}", status);
+	if (word != NULL)
+		snprintf(code, sizeof(code), ",\"code\":\"%.40s\"}}", word);
+	else
+		snprintf(code, sizeof(code), ",\"code\":%d}}", status);
 	out_text(&rest, "\",\"type\":\"");
 	out_escaped(&rest, type, 160);
 	out_text(&rest, "\",\"param\":");
@@ -159,6 +162,12 @@ static bool write_openai(
 size_t kvw_error_body(char *buf, size_t size, enum kvw_api api, int status, const char *type,
 	const char *param, const char *message)
 {
+	return kvw_error_body_code(buf, size, api, status, type, param, NULL, message);
+}
+
+size_t kvw_error_body_code(char *buf, size_t size, enum kvw_api api, int status, const char *type,
+	const char *param, const char *code, const char *message)
+{
 	struct out out = {buf, 0, size};
 	bool done;
 
@@ -171,7 +180,7 @@ size_t kvw_error_body(char *buf, size_t size, enum kvw_api api, int status, cons
 	if (api == KVW_API_MESSAGES || api == KVW_API_COUNT_TOKENS)
 		done = write_anthropic(&out, type, message);
 	else
-		done = write_openai(&out, status, type, param, message);
+		done = write_openai(&out, status, type, param, code, message);
 	if (!done)
 		out.len = 0; /* not even the frame fits */
 	buf[out.len] = '\0';

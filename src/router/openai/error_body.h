@@ -16,6 +16,9 @@
  * message, type and param are escaped here; bytes that are not UTF-8 become `?`. buf is terminated
  * with NUL. Returns 0 if not even the frame fits: 256 bytes are always enough.
  */
+/* The same with a word as the error's code, where there is one (NULL: the status). */
+size_t kvw_error_body_code(char *buf, size_t size, enum kvw_api api, int status, const char *type,
+	const char *param, const char *code, const char *message);
 size_t kvw_error_body(char *buf, size_t size, enum kvw_api api, int status, const char *type,
 	const char *param, const char *message);
 

@@ -21,6 +21,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "proxy/admit.h"
 #include "proxy/forward.h"
 #include "proxy/local.h"
 #include "proxy/prepare.h"
@@ -312,7 +313,7 @@ static bool step(struct kvw_exchange *x)
 	case KVW_REQUEST_SENDING:
 	case KVW_REQUEST_SENT:
 		return exchange_bytes(x);
-	default: /* READ_BODY, PARKED, TOKENS, METRICS wait for their events */
+	default: /* READ_BODY, PARKED, QUEUED, TOKENS, METRICS wait for their events */
 		return false;
 	}
 }
@@ -470,6 +471,8 @@ static void stop_waiting(struct kvw_exchange *x)
 	} else if (x->request_state == KVW_REQUEST_METRICS) {
 		TAILQ_REMOVE(&x->loop->want_metrics, x, entry);
 		kvw_exchange_request_state(x, KVW_REQUEST_ROUTING);
+	} else if (x->request_state == KVW_REQUEST_QUEUED) {
+		kvw_admit_leave(x);
 	} else if (x->request_state == KVW_REQUEST_TOKENS) {
 		kvw_token_job_forget(x->token_job);
 		x->token_job = NULL;

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "proxy/admit.h"
 #include "proxy/attempt.h"
 #include "proxy/understand.h"
 
@@ -18,10 +19,11 @@ static const unsigned request_next[KVW_REQUEST_STATES] = {
 		BIT(KVW_REQUEST_METRICS),
 	[KVW_REQUEST_READ_BODY] = BIT(KVW_REQUEST_ROUTING),
 	[KVW_REQUEST_ROUTING] = BIT(KVW_REQUEST_PARKED) | BIT(KVW_REQUEST_TOKENS) |
-		BIT(KVW_REQUEST_CONNECTING) | BIT(KVW_REQUEST_SENDING),
+		BIT(KVW_REQUEST_QUEUED) | BIT(KVW_REQUEST_CONNECTING) | BIT(KVW_REQUEST_SENDING),
 	[KVW_REQUEST_PARKED] = BIT(KVW_REQUEST_ROUTING),
 	[KVW_REQUEST_METRICS] = BIT(KVW_REQUEST_ROUTING),
 	[KVW_REQUEST_TOKENS] = BIT(KVW_REQUEST_ROUTING),
+	[KVW_REQUEST_QUEUED] = BIT(KVW_REQUEST_ROUTING),
 	[KVW_REQUEST_CONNECTING] = BIT(KVW_REQUEST_SENDING) | BIT(KVW_REQUEST_ROUTING),
 	[KVW_REQUEST_SENDING] = BIT(KVW_REQUEST_SENT) | BIT(KVW_REQUEST_ROUTING),
 	[KVW_REQUEST_SENT] = BIT(KVW_REQUEST_ROUTING),
@@ -247,6 +249,8 @@ void kvw_exchange_end(struct kvw_exchange *x, enum kvw_end end)
 		TAILQ_REMOVE(&loop->parked, x, entry);
 	if (x->request_state == KVW_REQUEST_METRICS)
 		TAILQ_REMOVE(&loop->want_metrics, x, entry);
+	if (x->request_state == KVW_REQUEST_QUEUED)
+		kvw_admit_leave(x);
 	learn_ratio(x);
 	kvw_exchange_note_emptied(x);
 	kvw_attempt_end(x, end == KVW_END_COMPLETE);

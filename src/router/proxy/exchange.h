@@ -7,7 +7,7 @@
  * logged and counted, and that exchange is cut. All others go on.
  *
  *   request side    READ_HEAD -> READ_BODY -> ROUTING -> CONNECTING -> SENDING -> SENT
- *                   |                         |  ^ (waits in PARKED or TOKENS)
+ *                   |                         |  ^ (waits in PARKED, TOKENS or QUEUED)
  *                   +-> METRICS (answered here)
  *   response side   NONE -> WAITING -> HELD -> STREAMING -> DONE -> ENDED
  *                                              |  ^ (waits in PAUSED)
@@ -23,6 +23,7 @@
 #ifndef KVW_EXCHANGE_H
 #define KVW_EXCHANGE_H
 
+#include "admission/gate.h"
 #include "http/body.h"
 #include "proxy/attempt.h"
 #include "proxy/client.h"
@@ -35,6 +36,7 @@ enum kvw_request_state {
 	KVW_REQUEST_READ_BODY,  /* whole, or until its model is found */
 	KVW_REQUEST_ROUTING,    /* a worker is to be found: waits for nothing */
 	KVW_REQUEST_PARKED,     /* until the workers' models are known, or for PARK_MS; on loop->parked */
+	KVW_REQUEST_QUEUED,     /* until a worker can take it, or it is refused (admit.h); in x->gate */
 	KVW_REQUEST_TOKENS,     /* until the prompt's tokens are here, or the time for them has passed */
 	KVW_REQUEST_METRICS,    /* until the control thread has written /metrics; on loop->want_metrics */
 	KVW_REQUEST_CONNECTING,
@@ -116,6 +118,14 @@ struct kvw_exchange {
 	struct kvw_token_job *token_job;   /* under way; NULL: none is */
 	struct kvw_token_list *token_list; /* a reference; NULL: none, or in the body */
 	int64_t token_asked_ns;
+
+	/* --- admission (admit.h) --- */
+	struct kvw_entrant entrant;
+	struct kvw_gate *gate;    /* the loop's; NULL: it was not asked */
+	bool entered;             /* the entrant's own fields are filled */
+	bool admitted;            /* it may be sent to entrant.wait.worker */
+	enum kvw_reason wish;     /* why the strategy would have sent it ... */
+	uint32_t wished;          /* ... to this worker */
 
 	/* --- what a worker is asked --- */
 	struct kvw_attempt attempt; /* the present one; between two, what the log needs of the last */

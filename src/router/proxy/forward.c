@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "proxy/admit.h"
 #include "fleet/pin.h"
 #include "base/page.h"
 #include "proxy/reply.h"
@@ -372,21 +373,17 @@ static enum kvw_err pick_by_strategy(struct kvw_exchange *x, const struct kvw_ca
 	return err;
 }
 
-static bool pick(struct kvw_exchange *x)
+bool kvw_request_candidates(struct kvw_exchange *x, struct kvw_candidates *set)
 {
-	struct kvw_attempt *a = &x->attempt;
 	struct kvw_loop *loop = x->loop;
-	struct kvw_candidates set;
 	bool known;
 
 	kvw_request_scan_again(x);
 	kvw_fleet_read(loop->fleet, x->route.model, &loop->candidates, &known, &x->model);
-	if (!known) {
-		unknown_model(x);
+	if (!known)
 		return false;
-	}
 	drop_tried(x, &loop->candidates);
-	set = (struct kvw_candidates){
+	*set = (struct kvw_candidates){
 		.items = loop->candidates.items,
 		.count = loop->candidates.count,
 		.board = loop->fleet->loads,
@@ -396,12 +393,68 @@ static bool pick(struct kvw_exchange *x)
 		kvw_fleet_tokens_per_unit(loop->fleet, x->model, &x->route, &x->ratio_keys);
 	if (loop->sources != NULL)
 		kvw_request_add_tokens(x);
+	return true;
+}
+
+/* One that is to be sent to this worker alone. Its reason is what the strategy said of the whole set. */
+static enum kvw_err pick_admitted(struct kvw_exchange *x, struct kvw_candidates *set)
+{
+	struct kvw_decision *decision = &x->attempt.decision;
+	uint32_t id = x->entrant.wait.worker;
+	enum kvw_err err;
+
+	x->loop->candidates.version = set->version = 0; /* they are refilled next time */
+	for (size_t i = 0; i < x->loop->candidates.count; i++)
+		x->loop->candidates.items[i].usable &= x->loop->candidates.items[i].id == id;
+	err = pick_by_strategy(x, set);
+	if (err != KVW_OK || decision->reason != KVW_REASON_ONLY)
+		return err;
+	if (id == x->wished)
+		decision->reason = x->wish;
+	else if (decision->hit_tokens[KVW_TIER_DEVICE] > 0)
+		decision->reason = KVW_REASON_PREFIX;
+	else
+		decision->reason = KVW_REASON_LOAD;
+	return KVW_OK;
+}
+
+/* False: not now, or, if *none, there is no worker. */
+static bool pick_by_admission(struct kvw_exchange *x, struct kvw_candidates *set, bool *none)
+{
+	enum kvw_admitted admitted = kvw_admit(x, set);
+
+	*none = false;
+	if (admitted == KVW_ADMIT_NOT_NOW)
+		return false;
+	if (admitted == KVW_ADMIT_ONE) {
+		if (pick_admitted(x, set) == KVW_OK)
+			return true;
+		if (!kvw_request_candidates(x, set)) {
+			*none = true;
+			return false;
+		}
+	}
+	*none = pick_by_strategy(x, set) != KVW_OK;
+	return !*none;
+}
+
+static bool pick(struct kvw_exchange *x)
+{
+	struct kvw_attempt *a = &x->attempt;
+	struct kvw_loop *loop = x->loop;
+	struct kvw_candidates set;
+	bool none = false;
+
+	if (!kvw_request_candidates(x, &set)) {
+		unknown_model(x);
+		return false;
+	}
 	if (x->pin.len > 0) {
 		if (!pick_pinned(x, &set))
 			return false;
 	} else if (!pick_sleeper(x, &set) && !pick_owner(x, &set) && !pick_trial(x, &set) &&
-		   pick_by_strategy(x, &set) != KVW_OK) {
-		if (!await_newcomers(x))
+		   !pick_by_admission(x, &set, &none)) {
+		if (none && !await_newcomers(x))
 			no_worker(x);
 		return false;
 	}
@@ -425,6 +478,7 @@ static bool pick(struct kvw_exchange *x)
 				       kvw_fleet_picked(loop->fleet, a->worker, loop->now_ns));
 	kvw_lease_take(&a->lease, &a->worker->load, a->decision.prefill_ns, loop->now_ns);
 	kvw_lease_hold(&a->lease, a->decision.prompt_tokens);
+	kvw_admit_picked(x);
 	if (loop->sources != NULL)
 		kvw_request_report_pick(x);
 	kvw_request_scan_release(x);

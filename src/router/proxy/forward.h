@@ -10,6 +10,10 @@
  * exchange is PARKED, or there is none, which was answered. */
 bool kvw_request_pick(struct kvw_exchange *x);
 
+/* Reads the candidates anew, and makes the request ready for a strategy to look at it. Borrowed until the loop's next
+ * look. False: its model is not known any more. */
+bool kvw_request_candidates(struct kvw_exchange *x, struct kvw_candidates *set);
+
 /* Returns whether a usable worker is left besides the present one and those already tried. */
 bool kvw_request_has_choice(const struct kvw_exchange *x);
 

@@ -12,6 +12,7 @@
 #include "base/log.h"
 #include "base/peer.h"
 #include "fleet/epoch.h"
+#include "proxy/admit.h"
 #include "proxy/advance.h"
 #include "proxy/listener.h"
 #include "proxy/prepare.h"
@@ -194,6 +195,10 @@ static void after_turn(struct kvw_loop *loop)
 static int until_tick(const struct kvw_loop *loop)
 {
 	int64_t left = loop->tick_ns - loop->now_ns;
+	int64_t admit = kvw_admit_sleep_ns(loop);
+
+	if (admit >= 0 && admit < left)
+		left = admit;
 
 	if (left <= 0)
 		return 0;
@@ -219,6 +224,7 @@ void *kvw_loop_main(void *arg)
 			loop->tick_ns = loop->now_ns + TICK_NS;
 			tick(loop);
 		}
+		kvw_admit_turn(loop);
 		after_turn(loop);
 	}
 	atomic_store_explicit(loop->turn_ns, INT64_MAX, memory_order_relaxed);
@@ -319,6 +325,7 @@ void kvw_loop_finish(struct kvw_loop *loop)
 
 	close_all(loop);
 	reap(loop);
+	kvw_admit_finish(&loop->gates);
 	kvw_in_force_end(loop);
 	kvw_tokens_box_close(loop->token_box);
 	kvw_kvchains_finish(&loop->chains);

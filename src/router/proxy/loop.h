@@ -16,6 +16,7 @@
 #include "http/head.h"
 #include "base/io.h"
 #include "fleet/link.h"
+#include "proxy/gates.h"
 #include "proxy/in_force.h"
 #include "proxy/proxy.h"
 #include "proxy/shared.h"
@@ -101,6 +102,7 @@ struct kvw_loop {
 	struct kvw_client_list clients; /* all that live */
 	struct kvw_client_list dead;
 	struct kvw_exchange_list parked; /* waiting for a model list */
+	struct kvw_gates gates; /* of requests in QUEUED */
 	struct kvw_exchange_list want_metrics; /* waiting for the control thread's text */
 	struct kvw_exchange_list ended, free_exchanges;
 	size_t client_count, free_exchange_count;

@@ -182,9 +182,10 @@ fail:
 	return err;
 }
 
-void kvw_proxy_forget_owner(struct kvw_proxy *proxy, uint32_t worker)
+void kvw_proxy_forget_worker(struct kvw_proxy *proxy, uint32_t worker)
 {
 	kvw_owners_forget(proxy->shared.owners, worker);
+	kvw_admission_left(proxy->shared.admission, worker);
 }
 
 bool kvw_proxy_owner_of(struct kvw_proxy *proxy, struct kvw_slice id, uint32_t *worker)

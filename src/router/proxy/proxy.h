@@ -46,7 +46,7 @@ const char *kvw_proxy_address(const struct kvw_proxy *proxy);
 
 /* The worker that keeps this response of /v1/responses. False: not known. Any thread. */
 /* The worker has left: no stored response is its any more. */
-void kvw_proxy_forget_owner(struct kvw_proxy *proxy, uint32_t worker);
+void kvw_proxy_forget_worker(struct kvw_proxy *proxy, uint32_t worker);
 bool kvw_proxy_owner_of(struct kvw_proxy *proxy, struct kvw_slice id, uint32_t *worker);
 
 /* From now on each answer ends its connection; after drain.settle (settles false: at once) the loops stop listening, let running

@@ -64,6 +64,16 @@ void kvw_reply_error_as(struct kvw_exchange *x, int status, const char *type, co
 	kvw_reply(x, status, "application/json", extra, body, len);
 }
 
+void kvw_reply_error_code(struct kvw_exchange *x, int status, const char *type, const char *code,
+	const char *extra, const char *message)
+{
+	char body[2048];
+	size_t len = kvw_error_body_code(
+		body, sizeof(body), x->path.api, status, type, NULL, code, message);
+
+	kvw_reply(x, status, "application/json", extra, body, len);
+}
+
 void kvw_reply_error(struct kvw_exchange *x, int status, const char *message)
 {
 	kvw_reply_error_as(x, status, NULL, NULL, NULL, message);

@@ -14,6 +14,10 @@ void kvw_reply_error(struct kvw_exchange *x, int status, const char *message);
 void kvw_reply_error_as(struct kvw_exchange *x, int status, const char *type, const char *param,
 	const char *extra, const char *message);
 
+/* The same with a word as the error's code. */
+void kvw_reply_error_code(struct kvw_exchange *x, int status, const char *type, const char *code,
+	const char *extra, const char *message);
+
 void kvw_reply(struct kvw_exchange *x, int status, const char *content_type, const char *extra,
 	const char *body, size_t len);
 

@@ -13,6 +13,7 @@
 
 #include <string.h>
 
+#include "proxy/admit.h"
 #include "proxy/forward.h"
 
 #define READS_AT_ONCE 8
@@ -75,6 +76,7 @@ static void first_token(struct kvw_exchange *x)
 	kvw_lease_first_token(&a->lease, loop->now_ns);
 	if (x->strategy->ops->first_token != NULL)
 		x->strategy->ops->first_token(x->strategy, &a->decision, &a->lease, loop->now_ns);
+	kvw_admit_first_token(x);
 }
 
 /* Remembers which worker made a response, by the id at the beginning of the answer. */
@@ -445,6 +447,14 @@ static void answer_complete(struct kvw_exchange *x, bool leftovers)
 		x->close_client = true;
 }
 
+static void another_token(struct kvw_exchange *x)
+{
+	int64_t gap_ns = x->loop->now_ns - x->last_data_ns;
+
+	kvw_metrics_stream_gap(x->loop->metrics, gap_ns);
+	kvw_admit_token(x, gap_ns);
+}
+
 static void count_payload(struct kvw_exchange *x)
 {
 	struct kvw_loop *loop = x->loop;
@@ -452,7 +462,7 @@ static void count_payload(struct kvw_exchange *x)
 	if (x->first_token_ns == 0 && x->status >= 200 && x->status < 300)
 		first_token(x);
 	else if (x->event_stream && x->first_token_ns != 0)
-		kvw_metrics_stream_gap(loop->metrics, loop->now_ns - x->last_data_ns);
+		another_token(x);
 	x->last_data_ns = loop->now_ns;
 	if (x->event_stream)
 		x->stream_chunks++;

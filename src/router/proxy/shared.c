@@ -23,6 +23,14 @@ enum kvw_err kvw_shared_init(struct kvw_shared *shared, const struct kvw_config 
 		err = KVW_ENOMEM;
 	}
 	if (err == KVW_OK)
+		shared->admission = kvw_admission_create((size_t)config->admission_programs);
+	if (err == KVW_OK && shared->admission == NULL) {
+		kvw_budget_finish(&shared->repeats);
+		kvw_owners_destroy(shared->owners);
+		shared->owners = NULL;
+		err = KVW_ENOMEM;
+	}
+	if (err == KVW_OK)
 		kvw_reserve_init(&shared->reserve);
 	return err;
 }
@@ -32,6 +40,8 @@ void kvw_shared_finish(struct kvw_shared *shared)
 	if (shared->owners == NULL)
 		return; /* it was not made */
 	kvw_reserve_finish(&shared->reserve);
+	kvw_admission_destroy(shared->admission);
+	shared->admission = NULL;
 	kvw_budget_finish(&shared->repeats);
 	kvw_owners_destroy(shared->owners);
 	shared->owners = NULL;

@@ -11,6 +11,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "admission/admission.h"
 #include "config/config.h"
 #include "proxy/budget.h"
 #include "proxy/owners.h"
@@ -20,6 +21,7 @@ struct kvw_shared {
 	const struct kvw_config *config; /* of the start; borrowed */
 	_Atomic uint64_t body_most;      /* limits.body_memory */
 	struct kvw_owners *owners;       /* which worker keeps a /v1/responses id */
+	struct kvw_admission *admission; /* who may be sent now */
 	struct kvw_budget repeats;       /* requests that may be sent to another worker */
 	bool settles; /* the drain begins with drain.settle; written before draining */
 	_Atomic bool draining;
