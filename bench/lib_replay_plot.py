@@ -39,6 +39,9 @@ def legend_places(ends):
     for name, y in sorted(ends.items(), key=lambda item: item[1]):
         last = max(y, last + 15)
         placed[name] = last
+    last = HEIGHT + 5.0
+    for name in reversed(placed):  # what would be below the picture moves up
+        last = placed[name] = min(placed[name], last - 15)
     return placed
 
 
