@@ -20,6 +20,7 @@ static struct watcher {
 	/* What it saw: */
 	uint32_t came[MAX_JOBS], picked[MAX_JOBS], firsts[MAX_JOBS], lasts[MAX_JOBS];
 	int64_t came_ns[MAX_JOBS][8], picked_ns[MAX_JOBS], last_ns[MAX_JOBS];
+	uint32_t sent[MAX_JOBS], decoded;
 	bool waits[MAX_JOBS];
 	uint32_t count;
 } w;
@@ -121,12 +122,31 @@ static bool takes(void *self, uint32_t job, uint32_t worker)
 	return !w.full[worker];
 }
 
+static void sent(void *self, uint32_t job, int64_t now_ns)
+{
+	(void)self;
+	ck_assert_int_eq(now_ns, w.picked_ns[job]);
+	w.sent[job]++;
+}
+
+static void step(void *self, uint32_t worker, int64_t ns, uint32_t decoded, int64_t now_ns)
+{
+	(void)self;
+	(void)now_ns;
+	ck_assert_uint_lt(worker, 2);
+	ck_assert_uint_gt(decoded, 0);
+	ck_assert_int_gt(ns, 12000000); /* the shortest that the profile has */
+	w.decoded += decoded;
+}
+
 static const struct kvb_admission_ops ops = {.create = create,
 	.arrive = arrive,
 	.next = next,
 	.takes = takes,
 	.wake_ns = wake_ns,
+	.sent = sent,
 	.token = token,
+	.step = step,
 	.destroy = destroy};
 static const struct kvb_policy_ops policy_ops = {
 	policy_create, policy_pick, NULL, NULL, NULL, destroy};
@@ -143,6 +163,8 @@ static void watch(void)
 
 START_TEST(test_each_request_is_sent_or_refused_once)
 {
+	uint32_t decoded = 0; /* tokens behind the first ones */
+
 	jobs = test_jobs(40, 20);
 	w.after_ns = SECOND / 2;
 	for (uint32_t j = 0; j < 40; j += 5)
@@ -153,11 +175,14 @@ START_TEST(test_each_request_is_sent_or_refused_once)
 		ck_assert_uint_eq(w.came[j], 1);
 		ck_assert_int_eq(w.came_ns[j][0], jobs.items[j].due_ns);
 		ck_assert_uint_eq(w.picked[j], w.refuses[j] ? 0 : 1);
+		ck_assert_uint_eq(w.sent[j], w.picked[j]);
 		ck_assert_uint_eq(w.firsts[j], w.picked[j]);
 		ck_assert_uint_eq(w.lasts[j], w.picked[j]);
+		decoded += w.picked[j] ? jobs.items[j].output - 1 : 0;
 		if (w.picked[j])
 			ck_assert_int_eq(w.picked_ns[j], jobs.items[j].due_ns + w.after_ns);
 	}
+	ck_assert_uint_eq(w.decoded, decoded);
 	ck_assert_uint_eq(r.requests, 40);
 	ck_assert_double_eq_tol(r.refused_share, 0.2, 1e-9);
 	ck_assert_double_eq_tol(r.share[0] + r.share[1], 0.8, 1e-9);
@@ -302,6 +327,7 @@ START_TEST(test_a_worker_may_refuse)
 	watch();
 	for (uint32_t j = 0; j < 10; j++) {
 		ck_assert_uint_eq(w.picked[j], 1);
+		ck_assert_uint_eq(w.sent[j], 1 - j % 2);
 		ck_assert_uint_eq(w.lasts[j], 1 - j % 2);
 	}
 	ck_assert_double_eq_tol(r.refused_share, 0.5, 1e-9);
