@@ -79,7 +79,7 @@ static void look(struct gate *g, int64_t now_ns)
 	if (now_ns - g->looked_ns < LOOK_NS)
 		return;
 	g->looked_ns = now_ns;
-	kvw_programs_look(g->admission->programs, now_ns);
+	kvw_programs_look(g->admission->programs, kvw_admission_full(g->admission), now_ns);
 }
 
 static enum kvb_word next(void *self, int64_t now_ns, struct kvb_admission_answer *out)

@@ -11,6 +11,7 @@
 #define LOOK_NS    INT64_C(2000000)
 #define LONG_NS    INT64_C(1000000000) /* nobody looked for so long: nothing is known of that time */
 #define FADE_NS    30e9
+#define IDLE_NS    2e9 /* of each worker that has not worked yet: a first burst fills nothing */
 #define PRIOR_NS   2e9 /* of each worker at that rate stand beside what is seen */
 
 struct kvw_admission *kvw_admission_create(size_t programs)
@@ -43,7 +44,7 @@ void kvw_admission_destroy(struct kvw_admission *admission)
 static void sum_up(struct kvw_admission *admission, size_t workers, int64_t dt_ns, int64_t now_ns)
 {
 	double left = exp(-(double)dt_ns / FADE_NS);
-	int64_t sent = atomic_exchange_explicit(&admission->sent_ns, 0, memory_order_relaxed);
+	int64_t done = atomic_exchange_explicit(&admission->done_ns, 0, memory_order_relaxed);
 	size_t busy = 0;
 	double prior = PRIOR_NS * (double)(workers > 0 ? workers : 1);
 	double rate = 0;
@@ -52,8 +53,13 @@ static void sum_up(struct kvw_admission *admission, size_t workers, int64_t dt_n
 		return;
 	for (size_t w = 0; w < workers; w++)
 		busy += kvw_pace_busy(&admission->paces[w], now_ns);
-	admission->work_sum = admission->work_sum * left + (double)sent;
+	admission->work_sum = admission->work_sum * left + (double)done;
 	admission->busy_sum = admission->busy_sum * left + (double)dt_ns * (double)busy;
+	admission->time_sum = admission->time_sum * left + (double)dt_ns * (double)workers;
+	if (admission->time_sum > 0)
+		atomic_store_explicit(&admission->busy_share,
+			(float)(admission->busy_sum / (admission->time_sum + IDLE_NS * (double)workers)),
+			memory_order_relaxed);
 	rate = (admission->work_sum + prior * (double)FIRST_RATE) / (admission->busy_sum + prior);
 	rate = rate < LEAST_RATE ? LEAST_RATE : rate > MOST_RATE ? MOST_RATE : rate;
 	atomic_store_explicit(&admission->done_per_ns, (float)rate, memory_order_relaxed);

@@ -8,7 +8,7 @@
  * new programs that would push their caches out (programs.h). gate.h puts these together for one loop
  * and one model.
  *
- * How much the workers do is learned as well: the predicted prefill of what they were sent, over the
+ * How much the workers do is learned as well: the predicted prefill of what they answered, over the
  * time in which they had something to do. It is in the unit of the predictions, so that a prediction
  * which is wrong by a factor is right here.
  *
@@ -23,16 +23,19 @@
 #include "admission/programs.h"
 #include "kvway/load.h"
 
+#define KVW_FULL_SHARE 0.85f /* of the workers' time, from which on they count as full */
+
 struct kvw_admission {
 	struct kvw_pace paces[KVW_MAX_WORKERS]; /* by worker id */
 	struct kvw_programs *programs; /* NULL: none are recognised */
 
 	/* What workers do: predicted prefill per worker and ns of being busy. */
 	_Atomic float done_per_ns;
-	_Atomic int64_t sent_ns;   /* predicted prefill that was sent since looked_ns */
+	_Atomic float busy_share;  /* of all workers' time in the last half minute */
+	_Atomic int64_t done_ns;   /* predicted prefill of first tokens that came since looked_ns */
 	_Atomic int64_t looked_ns; /* when the sums below were continued */
 	_Atomic bool looking;      /* by one thread at a time; guards these two */
-	double work_sum, busy_sum;
+	double work_sum, busy_sum, time_sum;
 
 	/* Of all loops: work that waits, and what is offered of it (ns per second). */
 	_Atomic int64_t waiting_ns;
@@ -50,6 +53,12 @@ void kvw_admission_look(struct kvw_admission *admission, size_t workers, int64_t
 static inline double kvw_admission_rate(const struct kvw_admission *admission)
 {
 	return atomic_load_explicit(&admission->done_per_ns, memory_order_relaxed);
+}
+
+/* Whether the workers have as much to do as they can. */
+static inline bool kvw_admission_full(const struct kvw_admission *admission)
+{
+	return atomic_load_explicit(&admission->busy_share, memory_order_relaxed) > KVW_FULL_SHARE;
 }
 
 /* A worker has left, and its id will be another's. */

@@ -170,15 +170,19 @@ static double value_of(const struct kvw_gate *gate, const struct kvw_entrant *e)
 	return 1 + programs.returning * e->whole_ns / gate->mean_ns;
 }
 
-/* A program that is all but sure to come back loses more by a refusal than by one late turn. */
-static bool may_be_late(const struct kvw_gate *gate, const struct kvw_entrant *e)
+/* While the workers have time left nobody gains by a refusal, and a program that is all but sure to come back
+ * loses more by it than by one late turn. */
+static enum kvw_late lateness(const struct kvw_gate *gate, const struct kvw_entrant *e)
 {
-	struct kvw_programs_stats programs;
+	struct kvw_programs_stats programs = {0};
 
-	if (e->turn.turns == 0 || gate->admission->programs == NULL)
-		return false;
-	kvw_programs_stats(gate->admission->programs, &programs);
-	return programs.returning >= SURE;
+	if (e->turn.turns > 0 && gate->admission->programs != NULL)
+		kvw_programs_stats(gate->admission->programs, &programs);
+	if (programs.returning >= SURE)
+		return KVW_LATE_IN_TURN;
+	return isfinite(gate->price.limit[KVW_CLASSES - 1]) || isfinite(gate->price.limit[e->wait.class])
+		       ? KVW_LATE_NEVER
+		       : KVW_LATE_SENT;
 }
 
 static void set_limits(struct kvw_gate *gate, struct kvw_entrant *e)
@@ -193,7 +197,7 @@ static void set_limits(struct kvw_gate *gate, struct kvw_entrant *e)
 	w->promised = e->promise.ttft_ns > 0 || e->promise.ttft_per_1k_ns > 0;
 	w->first_ns = INT64_MAX;
 	w->start_ns = w->until_ns;
-	w->late = may_be_late(gate, e);
+	w->late = lateness(gate, e);
 	if (!w->promised)
 		return;
 	w->first_ns = e->promise.ttft_ns + (int64_t)((double)e->tokens / 1000 * (double)e->promise.ttft_per_1k_ns);
@@ -266,6 +270,7 @@ static bool crowds(const struct kvw_gate *gate, const struct kvw_entrant *e)
 	bool begins = e->turn.turns == 0;
 
 	if (e->turn.key == 0 || gate->admission->programs == NULL ||
+		!kvw_admission_full(gate->admission) ||
 		(!begins && e->held_tokens * 2 >= e->turn.context))
 		return false;
 	kvw_programs_stats(gate->admission->programs, &programs);
@@ -302,7 +307,7 @@ static struct kvw_entrant *overdue(struct kvw_gate *gate, int64_t now_ns)
 	for (size_t i = 0; i < gate->queue.count; i++) {
 		struct kvw_entrant *e = (struct kvw_entrant *)gate->queue.items[i];
 
-		if (now_ns >= (e->wait.late ? e->wait.until_ns : e->wait.start_ns)) {
+		if (now_ns >= (e->wait.late == KVW_LATE_IN_TURN ? e->wait.until_ns : e->wait.start_ns)) {
 			e->refusal = now_ns >= e->wait.until_ns ? KVW_REFUSED_DEADLINE
 							        : KVW_REFUSED_SERVICE_LEVEL;
 			return e;
@@ -327,6 +332,8 @@ static struct kvw_entrant *ready(struct kvw_gate *gate, bool given_up, int64_t n
 		looked++;
 		if (!judge(user, e, now_ns))
 			return NULL;
+		if (!gate->any_open && !w->promised)
+			return NULL; /* with a promise it may be urgent */
 		if (e->wait_ns == 0)
 			return e;
 	}
@@ -341,6 +348,12 @@ enum kvw_next kvw_gate_next(struct kvw_gate *gate, int64_t now_ns, kvw_gate_judg
 	if (gate->queue.count == 0)
 		return KVW_NOTHING;
 	e = overdue(gate, now_ns);
+	if (e != NULL && e->wait.late == KVW_LATE_SENT && now_ns < e->wait.until_ns &&
+		judge(user, e, now_ns)) {
+		kvw_gate_leave(gate, e);
+		*out = e;
+		return KVW_SEND;
+	}
 	if (e != NULL) {
 		e->retry_after_ns = crowds(gate, e) ? CROWDED_NS : kvw_gate_retry_after_ns(gate);
 		kvw_gate_leave(gate, e);
@@ -349,7 +362,7 @@ enum kvw_next kvw_gate_next(struct kvw_gate *gate, int64_t now_ns, kvw_gate_judg
 	}
 	plan(gate, now_ns);
 	e = ready(gate, false, now_ns, judge, user);
-	if (e == NULL && gate->any_open)
+	if (e == NULL)
 		e = ready(gate, true, now_ns, judge, user);
 	if (e == NULL)
 		return KVW_NOTHING;
@@ -365,7 +378,7 @@ int64_t kvw_gate_wake_ns(const struct kvw_gate *gate, int64_t now_ns)
 	return gate->queue.count == 0 ? INT64_MAX : soon;
 }
 
-/* Its program runs. What it had in a cache and has no more is computed anew. */
+/* Its program runs. What it had in a cache and has no more is computed once more. */
 static void program_sent(struct kvw_gate *gate, const struct kvw_entrant *e,
 	const struct kvw_decision *decision, int64_t now_ns)
 {
@@ -392,8 +405,6 @@ void kvw_gate_passed(struct kvw_gate *gate, struct kvw_entrant *e,
 	e->answered = false;
 	e->sent_ns = now_ns;
 	e->expected_ns = decision->queue_ns + decision->prefill_ns;
-	atomic_fetch_add_explicit(
-		&gate->admission->sent_ns, decision->prefill_ns, memory_order_relaxed);
 	kvw_pace_sent(&gate->admission->paces[e->wait.worker]);
 	if (gate->admission->programs != NULL)
 		program_sent(gate, e, decision, now_ns);
@@ -417,6 +428,8 @@ void kvw_gate_first_token(
 		return;
 	e->answered = true;
 	e->stream = stream;
+	atomic_fetch_add_explicit(
+		&gate->admission->done_ns, e->wait.work_ns, memory_order_relaxed);
 	if (stream)
 		learn_lag(gate, e, now_ns);
 	kvw_pace_first_token(&gate->admission->paces[e->wait.worker], stream);

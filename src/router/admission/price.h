@@ -31,7 +31,7 @@ void kvw_price_init(struct kvw_price *price);
 void kvw_price_offer(struct kvw_price *price, const struct kvw_waiter *waiter, int64_t now_ns);
 /* What of this is offered in a ns, over the last minute. */
 double kvw_price_offered(const struct kvw_price *price, int64_t now_ns);
-/* Sets the limits anew. rate: predicted ns of prefill that are done for it in one ns. */
+/* Sets the limits. rate: predicted ns of prefill that are done for it in one ns. */
 void kvw_price_limits(struct kvw_price *price, double rate, int64_t now_ns);
 
 static inline bool kvw_price_too_high(const struct kvw_price *price, const struct kvw_waiter *waiter)

@@ -281,7 +281,7 @@ void kvw_programs_lost(struct kvw_programs *programs, int64_t lost_ns, int64_t w
 }
 
 /* Learns how much context may run. */
-static void adapt(struct kvw_programs *programs)
+static void adapt(struct kvw_programs *programs, bool full)
 {
 	struct kvw_programs_stats now;
 	double lost = 0;
@@ -294,30 +294,30 @@ static void adapt(struct kvw_programs *programs)
 		lost = programs->lost_sum / programs->work_sum;
 	SET(programs->lost, (float)lost);
 	kvw_programs_stats(programs, &now);
-	if (lost > MUCH_LOST) {
+	if (full && lost > MUCH_LOST) {
 		float limit = now.limit < (double)now.context ? (float)now.limit : (float)now.context;
 
 		limit *= LOWER;
 		SET(programs->limit, limit > LEAST_LIMIT ? limit : LEAST_LIMIT);
-	} else if (lost < LITTLE_LOST && now.limit < (double)NO_LIMIT) {
+	} else if ((!full || lost < LITTLE_LOST) && now.limit < (double)NO_LIMIT) {
 		float limit = (float)now.limit * RAISE;
 
 		SET(programs->limit, limit < NO_LIMIT ? limit : NO_LIMIT);
 	}
 }
 
-static void adapt_if_due(struct kvw_programs *programs, int64_t now_ns)
+static void adapt_if_due(struct kvw_programs *programs, bool full, int64_t now_ns)
 {
 	if (now_ns - GET(programs->adapted_ns) < ADAPT_NS || !kvw_spin_try(&programs->adapting))
 		return;
 	if (now_ns - GET(programs->adapted_ns) >= ADAPT_NS) {
-		adapt(programs);
+		adapt(programs, full);
 		SET(programs->adapted_ns, now_ns);
 	}
 	kvw_spin_unlock(&programs->adapting);
 }
 
-void kvw_programs_look(struct kvw_programs *programs, int64_t now_ns)
+void kvw_programs_look(struct kvw_programs *programs, bool full, int64_t now_ns)
 {
 	uint32_t number = atomic_fetch_add_explicit(&programs->next_slice, 1, memory_order_relaxed) %
 			  SLICES;
@@ -341,7 +341,7 @@ void kvw_programs_look(struct kvw_programs *programs, int64_t now_ns)
 	SET(programs->slices[number].known, known);
 	SET(programs->slices[number].running, running);
 	SET(programs->slices[number].context, context);
-	adapt_if_due(programs, now_ns);
+	adapt_if_due(programs, full, now_ns);
 }
 
 void kvw_programs_stats(const struct kvw_programs *programs, struct kvw_programs_stats *out)

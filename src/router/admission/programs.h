@@ -2,11 +2,12 @@
  * programs.h - agents and conversations: which requests are turns of one, and which of those run.
  *
  * The context of a program grows with each turn and lies in a worker's cache until the next. With more
- * programs than fit there, each turn pushes out the context of another program's, all is computed
- * anew, and nobody gets on. So a new program, or one whose context is lost already, waits while those that
+ * programs than fit there, each turn pushes out the context of another program's, all of it is computed
+ * again, and nobody gets on. So a new program, or one whose context is lost already, waits while those that
  * run have more context than the limit. The limit is learned from the share of prefill that computes lost
- * contexts anew: while it is large, the limit goes down from what runs; while it is small, it goes up. A fleet
- * whose programs seldom come back, or late, loses little by that and has no limit.
+ * contexts again: while it is large and the workers have all that they can do, the limit goes down from
+ * what runs; else it goes up. A fleet whose programs seldom come back, or late, loses little by that and has
+ * no limit.
  *
  * A program is known by the key that a request names (a header, a session), or by its prompt: the next turn's
  * begins with the last one's. The table maps the hash of a prompt's last full chunk, which stands for
@@ -55,14 +56,15 @@ struct kvw_programs_stats {
 	uint64_t known, running;
 	uint64_t context;     /* tokens of those that run */
 	double limit;         /* of that, beyond which no other may begin */
-	double lost;          /* share of all prefill that computes lost contexts anew */
+	double lost;          /* share of all prefill that computes lost contexts again */
 	double returning;     /* share of turns that were followed by another */
 	int64_t away_ns;      /* time between turns, as most take at most */
 };
 /* As of the last kvw_programs_look. */
 void kvw_programs_stats(const struct kvw_programs *programs, struct kvw_programs_stats *out);
 
-/* Counts a sixteenth of them anew. To be called about every 10 ms by any thread. */
-void kvw_programs_look(struct kvw_programs *programs, int64_t now_ns);
+/* Counts a sixteenth of them. To be called about every 10 ms by any thread. full: the workers have as much to do
+ * as they can, so that what is lost is lost to somebody. */
+void kvw_programs_look(struct kvw_programs *programs, bool full, int64_t now_ns);
 
 #endif

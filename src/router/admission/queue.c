@@ -110,6 +110,11 @@ void kvw_queue_plan(struct kvw_queue *queue, int64_t now_ns, double rate, double
 		double slack = (double)(waiter->start_ns - now_ns) * rate;
 
 		waiter->given_up = false;
+		if (waiter->late != KVW_LATE_NEVER && slack < 0) {
+			/* No other is given up for what is late already. */
+			work += (double)waiter->work_ns;
+			continue;
+		}
 		heap_push(queue->heap, kept++, waiter);
 		work += (double)waiter->work_ns;
 		/* What is before it has to be done when it must be sent. */

@@ -23,6 +23,13 @@
 
 #define KVW_CLASSES 8 /* 0: the most important */
 
+/* What becomes of a request that can no longer be sent in time. */
+enum kvw_late {
+	KVW_LATE_NEVER,  /* it is refused */
+	KVW_LATE_SENT,   /* it is sent all the same, at once */
+	KVW_LATE_IN_TURN /* it keeps its place */
+};
+
 /* One request. Its owner keeps it where it is while it waits. */
 struct kvw_waiter {
 	int64_t came_ns;
@@ -34,7 +41,7 @@ struct kvw_waiter {
 	uint32_t worker;    /* where it would go: the worker's id */
 	uint8_t class;
 	bool promised;      /* refused if the promise cannot be kept */
-	bool late;          /* better late than refused */
+	enum kvw_late late;
 	bool given_up;      /* by the last plan */
 	bool waits;         /* in a queue, at `place` */
 	size_t place;

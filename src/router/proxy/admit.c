@@ -328,7 +328,8 @@ void kvw_admit_turn(struct kvw_loop *loop)
 	gates->turned_ns = loop->now_ns;
 	if (admission->programs != NULL && loop->now_ns - gates->counted_ns >= PROGRAMS_NS) {
 		gates->counted_ns = loop->now_ns;
-		kvw_programs_look(admission->programs, loop->now_ns);
+		kvw_programs_look(
+			admission->programs, kvw_admission_full(admission), loop->now_ns);
 	}
 	kvw_admission_look(admission, atomic_load_explicit(&loop->fleet->count, memory_order_relaxed),
 		loop->now_ns);
