@@ -3,9 +3,9 @@
  *
  * The context of a program grows with each turn and lies in a worker's cache until the next. With more
  * programs than fit there, each turn pushes out the context of another program's, all is computed
- * anew, and nobody gets on. So a new program, or one whose context is lost already, waits while those that
+ * again, and none gets on. So a new program, or one whose context is lost already, waits while those that
  * run have more context than the limit. The limit is learned from the share of prefill that computes lost
- * contexts anew: while it is large, the limit goes down from what runs; while it is small, it goes up. A fleet
+ * contexts again: while it is large, the limit goes down from what runs; while it is small, it goes up. A fleet
  * whose programs seldom come back, or late, loses little by that and has no limit.
  *
  * A program is known by the key that a request names (a header, a session), or by its prompt: the next turn's
@@ -55,14 +55,14 @@ struct kvw_programs_stats {
 	uint64_t known, running;
 	uint64_t context;     /* tokens of those that run */
 	double limit;         /* of that, beyond which no other may begin */
-	double lost;          /* share of all prefill that computes lost contexts anew */
+	double lost;          /* share of all prefill that computes lost contexts again */
 	double returning;     /* share of turns that were followed by another */
 	int64_t away_ns;      /* time between turns, as most take at most */
 };
 /* As of the last kvw_programs_look. */
 void kvw_programs_stats(const struct kvw_programs *programs, struct kvw_programs_stats *out);
 
-/* Counts a sixteenth of them anew. To be called about every 10 ms by any thread. */
+/* Counts a sixteenth of them again. To be called about every 10 ms by any thread. */
 void kvw_programs_look(struct kvw_programs *programs, int64_t now_ns);
 
 #endif
