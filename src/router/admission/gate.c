@@ -364,8 +364,8 @@ static struct kvw_entrant *overdue(struct kvw_gate *gate, int64_t now_ns)
 		int64_t due_ns = due_of(&e->wait);
 
 		if (now_ns >= due_ns) {
-			e->refusal = now_ns >= e->wait.until_ns ? KVW_REFUSAL_DEADLINE
-							        : KVW_REFUSAL_SERVICE_LEVEL;
+			e->refusal = now_ns >= e->wait.until_ns ? KVW_REFUSED_DEADLINE
+							        : KVW_REFUSED_SERVICE_LEVEL;
 			return e;
 		}
 		first_ns = due_ns < first_ns ? due_ns : first_ns;

@@ -40,12 +40,12 @@ struct kvw_gate_terms {
 	int64_t ahead_ns; /* of work that a worker may have before it without a promise */
 };
 
-enum kvw_refusal {
-	KVW_REFUSAL_NONE,
-	KVW_REFUSAL_SERVICE_LEVEL, /* its promise cannot be kept */
-	KVW_REFUSAL_DEADLINE,      /* it waited for max_wait, or for as long as it allows */
-	KVW_REFUSAL_QUEUE_FULL,    /* too many wait, or it does not want to */
-	KVW_REFUSAL_COUNT
+enum kvw_refused {
+	KVW_REFUSED_NONE,
+	KVW_REFUSED_SERVICE_LEVEL, /* its promise cannot be kept */
+	KVW_REFUSED_DEADLINE,      /* it waited for max_wait, or for as long as it allows */
+	KVW_REFUSED_QUEUE_FULL,    /* too many wait, or it does not want to */
+	KVW_REFUSED_COUNT
 };
 
 enum kvw_next { KVW_NOTHING, KVW_SEND, KVW_REFUSE };
@@ -58,7 +58,7 @@ struct kvw_entrant {
 	uint64_t tokens;            /* of its prompt; the owner's, before kvw_gate_judge */
 	int64_t deadline_ns;        /* it is of no use later, by its client; 0: none. The owner's */
 	size_t pos;                 /* where it would go among the candidates of the last judgement */
-	enum kvw_refusal refusal;
+	enum kvw_refused refusal;
 	int64_t retry_after_ns;     /* of one that is refused */
 	bool offered;               /* it counts in the price */
 	bool sent, answered, stream; /* as passed to kvw_pace */

@@ -161,7 +161,7 @@ START_TEST(refused_when_its_promise_cannot_be_kept)
 	(void)come(0, 0, 100 * MS, 2 * SECOND, BEGIN);
 	ck_assert_int_eq(next(&out, BEGIN + SECOND), KVW_NOTHING);
 	ck_assert_int_eq(next(&out, BEGIN + 2 * SECOND), KVW_REFUSE);
-	ck_assert_int_eq(out->refusal, KVW_REFUSAL_SERVICE_LEVEL);
+	ck_assert_int_eq(out->refusal, KVW_REFUSED_SERVICE_LEVEL);
 	ck_assert_int_ge(out->retry_after_ns, SECOND);
 	ck_assert_int_eq(kvw_gate_waiting(&gate), 0);
 }
@@ -178,10 +178,10 @@ START_TEST(refused_at_the_deadline)
 	ck_assert_int_eq(next(&out, BEGIN + 2 * SECOND), KVW_NOTHING);
 	ck_assert_int_eq(next(&out, BEGIN + 3 * SECOND), KVW_REFUSE);
 	ck_assert_ptr_eq(out, &requests[1].e);
-	ck_assert_int_eq(out->refusal, KVW_REFUSAL_DEADLINE);
+	ck_assert_int_eq(out->refusal, KVW_REFUSED_DEADLINE);
 	ck_assert_int_eq(next(&out, BEGIN + 30 * SECOND - 1), KVW_NOTHING);
 	ck_assert_int_eq(next(&out, BEGIN + 30 * SECOND), KVW_REFUSE);
-	ck_assert_int_eq(out->refusal, KVW_REFUSAL_DEADLINE);
+	ck_assert_int_eq(out->refusal, KVW_REFUSED_DEADLINE);
 }
 END_TEST
 
@@ -389,7 +389,7 @@ static void take_all(int64_t now_ns)
 		if (word == KVW_SEND)
 			pass(out, now_ns);
 		else
-			ck_assert_int_ne(out->refusal, KVW_REFUSAL_NONE);
+			ck_assert_int_ne(out->refusal, KVW_REFUSED_NONE);
 	}
 }
 
