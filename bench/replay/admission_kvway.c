@@ -2,7 +2,7 @@
  * admission_kvway.c - the router's own admission (src/router/admission), called as the proxy calls it.
  *
  * One loop and one model. The promise is what the replay counts as a good answer. A router sees the
- * tokens of streams; here the steps of engines tell the same.
+ * tokens of streams; here the steps of engines show the same.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -103,7 +103,10 @@ static enum kvb_word next(void *self, int64_t now_ns, struct kvb_admission_answe
 
 static int64_t wake(void *self, int64_t now_ns)
 {
-	return kvw_gate_wake_ns(&((struct gate *)self)->gate, now_ns);
+	const struct kvw_gate *gate = &((struct gate *)self)->gate;
+
+	/* An empty gate only has to report to other loops, and there are none. */
+	return kvw_gate_waiting(gate) > 0 ? kvw_gate_wake_ns(gate, now_ns) : INT64_MAX;
 }
 
 static void sent(void *self, uint32_t job, int64_t now_ns)
@@ -123,7 +126,7 @@ static void token(void *self, uint32_t job, bool first, bool last, int64_t now_n
 		kvw_gate_ended(&g->gate, &g->entrants[job], now_ns);
 }
 
-/* As if every stream had told of its token. */
+/* As if every stream had reported its token. */
 static void step(void *self, uint32_t worker, int64_t ns, uint32_t decoded, int64_t now_ns)
 {
 	struct gate *g = self;

@@ -38,6 +38,7 @@ ROOMS = {
     "src/common/settings": [],
     "src/common/tls": [],
     "src/common/wire": [],
+    "src/router/admission": [],
     "src/router/proxy": [],
     "src/router/fleet": [],
     "src/router/fleet/discovery": [],

@@ -9,10 +9,10 @@
 #define LEAST_RATE 0.05
 #define MOST_RATE  20.0
 #define LOOK_NS    INT64_C(2000000)
-#define LONG_NS    INT64_C(1000000000) /* nobody looked for so long: nothing is known of that time */
+#define LONG_NS    INT64_C(1000000000) /* there was no look for so long: nothing is known of that time */
 #define FADE_NS    30e9
 #define IDLE_NS    2e9 /* of each worker that has not worked yet: a first burst fills nothing */
-#define PRIOR_NS   2e9 /* of each worker at that rate stand beside what is seen */
+#define PRIOR_NS   2e9 /* of each worker at that rate are added to what is seen */
 
 struct kvw_admission *kvw_admission_create(size_t programs)
 {

@@ -1,5 +1,5 @@
 /*
- * admission.h - what all event loops share to decide who is sent, who waits and who is refused.
+ * admission.h - what all event loops share to decide which request is sent, waits or is refused.
  *
  * A router that only chooses lets a queue grow in each worker, where first come, first served then breaks
  * all promises at once. So requests wait here instead. A worker gets a prompt when it can take it
@@ -46,7 +46,7 @@ struct kvw_admission {
 struct kvw_admission *kvw_admission_create(size_t programs);
 void kvw_admission_destroy(struct kvw_admission *admission); /* NULL is allowed */
 
-/* To be called every few ms by whoever comes to it first; the others return at once. workers: ids below this. */
+/* To be called every few ms by every loop; the first does it, the others return at once. workers: ids below this. */
 void kvw_admission_look(struct kvw_admission *admission, size_t workers, int64_t now_ns);
 
 /* Predicted ns of prefill that one busy worker does in a ns. */

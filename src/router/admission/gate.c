@@ -6,6 +6,10 @@
 
 #define LOOKS        64                   /* requests that are judged again at most */
 #define PLAN_NS      INT64_C(2000000)     /* the queue is not planned more often */
+#define PLAN_EACH_NS INT64_C(2000)        /* nor more often than that for each that waits */
+#define PLAN_AT_ONCE 1000                 /* with fewer than that, it is when one comes */
+#define TELL_NS      INT64_C(1000000000)  /* how often an empty gate reports what it was offered */
+#define TELL_LEAST   1e6                  /* less than that is nothing */
 #define SAFE_NS      INT64_C(100000000)   /* by which a request is sent sooner than it must */
 #define PROMPT_AHEAD_NS INT64_C(200000000) /* of work before it that a worker may have, with a promise */
 #define SHORT_NS     5e8                  /* prefill that streams which are behind can bear */
@@ -19,6 +23,7 @@
 #define LAG_MOST     3.0
 #define LONG_NS INT64_C(1000000000) /* a prompt of which that long is expected shows the lag */
 #define CROWDED_NS     INT64_C(30000000000) /* until a program has ended, perhaps */
+#define WAKE_NS        INT64_C(5000000)
 #define RETRY_LEAST_NS INT64_C(1000000000)
 #define RETRY_MOST_NS  INT64_C(60000000000)
 
@@ -30,7 +35,7 @@ void kvw_gate_init(struct kvw_gate *gate, struct kvw_admission *admission)
 	kvw_price_init(&gate->price);
 }
 
-/* Tells the others what waits here. */
+/* Reports to the other gates what waits here. */
 static void tell_waiting(struct kvw_gate *gate, int64_t by_ns)
 {
 	gate->told_waiting_ns += by_ns;
@@ -39,11 +44,13 @@ static void tell_waiting(struct kvw_gate *gate, int64_t by_ns)
 
 static void tell_offered(struct kvw_gate *gate, int64_t now_ns)
 {
-	int64_t offered = (int64_t)(1e9 * kvw_price_offered(&gate->price, now_ns));
+	double per_s = 1e9 * kvw_price_offered(&gate->price, now_ns);
+	int64_t offered = per_s < TELL_LEAST ? 0 : (int64_t)per_s;
 
 	atomic_fetch_add_explicit(
 		&gate->admission->offered_per_s, offered - gate->told_offered, memory_order_relaxed);
 	gate->told_offered = offered;
+	gate->told_ns = now_ns;
 }
 
 void kvw_gate_finish(struct kvw_gate *gate)
@@ -53,6 +60,7 @@ void kvw_gate_finish(struct kvw_gate *gate)
 	tell_waiting(gate, -gate->told_waiting_ns);
 	atomic_fetch_sub_explicit(
 		&gate->admission->offered_per_s, gate->told_offered, memory_order_relaxed);
+	gate->told_offered = 0;
 	kvw_queue_finish(&gate->queue);
 }
 
@@ -85,6 +93,11 @@ bool kvw_gate_open(
 		if (set->items[i].usable && wait_of(gate, &set->items[i], PROMPT_AHEAD_NS, now_ns) > 0)
 			return false;
 	return true;
+}
+
+static bool is_idle(const struct kvw_gate *gate, uint32_t worker, int64_t now_ns)
+{
+	return !kvw_pace_busy(&gate->admission->paces[worker], now_ns);
 }
 
 /* A worker that the strategy would pass over, but for its own choice. */
@@ -124,6 +137,7 @@ static size_t place_of(struct kvw_gate *gate, struct kvw_entrant *e,
 	gate->usable = 0;
 	gate->capacity = 0;
 	gate->any_open = false;
+	gate->any_idle = false;
 	gate->ahead_sum_ns = 0;
 	e->whole_ns = 0;
 	e->held_tokens = 0;
@@ -140,11 +154,12 @@ static size_t place_of(struct kvw_gate *gate, struct kvw_entrant *e,
 		gate->usable++;
 		gate->capacity += set->items[i].capacity_tokens;
 		gate->any_open |= wait == 0;
+		gate->any_idle |= is_idle(gate, set->items[i].id, now_ns);
 		gate->ahead_sum_ns += (double)wait;
 		e->whole_ns = costs[i].prefill_ns > e->whole_ns ? costs[i].prefill_ns : e->whole_ns;
 		hit = hit_of(costs[i].hit_tokens);
 		e->held_tokens = hit > e->held_tokens ? hit : e->held_tokens;
-		if (i == wish->pos && !weighed)
+		if (i == wish->pos && best == INFINITY)
 			e->wait_ns = wait;
 		if (!weighed || (i != wish->pos && is_barred(&costs[i])))
 			continue;
@@ -180,7 +195,8 @@ static enum kvw_late lateness(const struct kvw_gate *gate, const struct kvw_entr
 		kvw_programs_stats(gate->admission->programs, &programs);
 	if (programs.returning >= SURE)
 		return KVW_LATE_IN_TURN;
-	return isfinite(gate->price.limit[KVW_CLASSES - 1]) || isfinite(gate->price.limit[e->wait.class])
+	return kvw_admission_full(gate->admission) || isfinite(gate->price.limit[KVW_CLASSES - 1]) ||
+			       isfinite(gate->price.limit[e->wait.class])
 		       ? KVW_LATE_NEVER
 		       : KVW_LATE_SENT;
 }
@@ -191,7 +207,8 @@ static void set_limits(struct kvw_gate *gate, struct kvw_entrant *e)
 	int64_t need_ns = (int64_t)(gate->lag * (double)w->work_ns) + SAFE_NS;
 	int64_t patient_ns = (int64_t)(PATIENT * (double)need_ns);
 
-	w->until_ns = w->came_ns + gate->terms.max_wait_ns;
+	w->until_ns = gate->terms.max_wait_ns < INT64_MAX - w->came_ns
+			      ? w->came_ns + gate->terms.max_wait_ns : INT64_MAX;
 	if (e->deadline_ns > 0 && e->deadline_ns < w->until_ns)
 		w->until_ns = e->deadline_ns;
 	w->promised = e->promise.ttft_ns > 0 || e->promise.ttft_per_1k_ns > 0;
@@ -205,6 +222,21 @@ static void set_limits(struct kvw_gate *gate, struct kvw_entrant *e)
 		w->first_ns = patient_ns;
 	if (w->came_ns + w->first_ns - need_ns < w->start_ns)
 		w->start_ns = w->came_ns + w->first_ns - need_ns;
+	/* Half of the safety is there for one that just makes it. */
+	if (w->start_ns < w->came_ns + SAFE_NS / 2 && w->until_ns > w->came_ns + SAFE_NS / 2)
+		w->start_ns = w->came_ns + SAFE_NS / 2;
+}
+
+/* When it has waited in vain. */
+static int64_t due_of(const struct kvw_waiter *w)
+{
+	return w->late == KVW_LATE_IN_TURN ? w->until_ns : w->start_ns;
+}
+
+static void note_due(struct kvw_gate *gate, const struct kvw_waiter *w)
+{
+	if (due_of(w) < gate->due_ns)
+		gate->due_ns = due_of(w);
 }
 
 bool kvw_gate_judge(struct kvw_gate *gate, struct kvw_entrant *e, const struct kvw_candidates *set,
@@ -222,6 +254,7 @@ bool kvw_gate_judge(struct kvw_gate *gate, struct kvw_entrant *e, const struct k
 	if (w->waits) {
 		tell_waiting(gate, w->work_ns - work_ns);
 		kvw_queue_moved(&gate->queue, w);
+		note_due(gate, w);
 	}
 	return gate->usable > 0;
 }
@@ -243,7 +276,9 @@ enum kvw_err kvw_gate_wait(struct kvw_gate *gate, struct kvw_entrant *e, int64_t
 		return KVW_ENOMEM;
 	tell_waiting(gate, e->wait.work_ns);
 	offer(gate, e, now_ns);
-	gate->planned_ns = 0;
+	note_due(gate, &e->wait);
+	if (gate->queue.count < PLAN_AT_ONCE)
+		gate->planned_ns = 0;
 	return KVW_OK;
 }
 
@@ -253,6 +288,8 @@ void kvw_gate_leave(struct kvw_gate *gate, struct kvw_entrant *e)
 		return;
 	kvw_queue_remove(&gate->queue, &e->wait);
 	tell_waiting(gate, -e->wait.work_ns);
+	e->wait.class += e->wait.aged;
+	e->wait.aged = false;
 }
 
 /* This gate's part of what the workers do: of the waiting work, or of the offered. */
@@ -274,22 +311,42 @@ static bool crowds(const struct kvw_gate *gate, const struct kvw_entrant *e)
 		(!begins && e->held_tokens * 2 >= e->turn.context))
 		return false;
 	kvw_programs_stats(gate->admission->programs, &programs);
+	/* Alone, it pushes out no other's. */
+	if (programs.running <= (begins ? 0 : 1))
+		return false;
 	return (double)programs.context + (begins ? (double)e->tokens : 0) > programs.limit;
+}
+
+/* None starves: a request that has waited for long counts as one class better. */
+static void age(struct kvw_gate *gate, int64_t now_ns)
+{
+	for (size_t i = 0; i < gate->queue.count; i++) {
+		struct kvw_waiter *w = gate->queue.items[i];
+
+		if (w->aged || w->class == 0 || now_ns - w->came_ns <= gate->terms.max_wait_ns / 2)
+			continue;
+		w->aged = true;
+		w->class--;
+		kvw_queue_moved(&gate->queue, w); /* forward, past what was looked at */
+	}
 }
 
 static void plan(struct kvw_gate *gate, int64_t now_ns)
 {
-	double rate = kvw_admission_rate(gate->admission) * (double)(gate->usable > 0 ? gate->usable : 1);
+	double each = kvw_admission_rate(gate->admission);
+	double rate = each * (double)(gate->usable > 0 ? gate->usable : 1);
+	double waiting_part = part(gate->told_waiting_ns, &gate->admission->waiting_ns);
+	int64_t pause_ns = (int64_t)gate->queue.count * PLAN_EACH_NS;
 
-	if (now_ns - gate->planned_ns < PLAN_NS)
+	if (now_ns - gate->planned_ns < (pause_ns > PLAN_NS ? pause_ns : PLAN_NS))
 		return;
 	gate->planned_ns = now_ns;
+	age(gate, now_ns);
 	tell_offered(gate, now_ns);
 	kvw_price_limits(&gate->price,
 		rate * part(gate->told_offered, &gate->admission->offered_per_s), now_ns);
-	kvw_queue_plan(&gate->queue, now_ns,
-		rate * part(gate->told_waiting_ns, &gate->admission->waiting_ns),
-		gate->ahead_sum_ns * rate / (double)(gate->usable > 0 ? gate->usable : 1));
+	kvw_queue_plan(&gate->queue, now_ns, rate * waiting_part,
+		gate->ahead_sum_ns * each * waiting_part);
 }
 
 int64_t kvw_gate_retry_after_ns(const struct kvw_gate *gate)
@@ -304,38 +361,62 @@ int64_t kvw_gate_retry_after_ns(const struct kvw_gate *gate)
 /* One that waits in vain. */
 static struct kvw_entrant *overdue(struct kvw_gate *gate, int64_t now_ns)
 {
+	int64_t first_ns = INT64_MAX;
+
+	if (now_ns < gate->due_ns)
+		return NULL;
 	for (size_t i = 0; i < gate->queue.count; i++) {
 		struct kvw_entrant *e = (struct kvw_entrant *)gate->queue.items[i];
+		int64_t due_ns = due_of(&e->wait);
 
-		if (now_ns >= (e->wait.late == KVW_LATE_IN_TURN ? e->wait.until_ns : e->wait.start_ns)) {
+		if (now_ns >= due_ns) {
 			e->refusal = now_ns >= e->wait.until_ns ? KVW_REFUSED_DEADLINE
 							        : KVW_REFUSED_SERVICE_LEVEL;
 			return e;
 		}
+		first_ns = due_ns < first_ns ? due_ns : first_ns;
 	}
+	gate->due_ns = first_ns;
 	return NULL;
 }
 
-/* One that can be sent now. given_up: of those that the plan gave up. */
-static struct kvw_entrant *ready(struct kvw_gate *gate, bool given_up, int64_t now_ns,
+/* Which of those that wait may go, from the best to the last; too dear: none. No room: more important classes
+ * fill the workers, it is said, but one has nothing to do. */
+enum rank { KEPT, GIVEN_UP, NO_ROOM, TOO_DEAR };
+
+static enum rank rank_of(const struct kvw_gate *gate, const struct kvw_waiter *w)
+{
+	if (w->promised && kvw_price_too_high(&gate->price, w))
+		return gate->price.limit[w->class] > 0 ? TOO_DEAR : NO_ROOM;
+	return w->given_up ? GIVEN_UP : KEPT;
+}
+
+/* Is there a worker for those of this rank, by the last judgement? */
+static bool has_worker(const struct kvw_gate *gate, enum rank rank)
+{
+	return rank != NO_ROOM || gate->any_idle;
+}
+
+/* One of this rank that can be sent now. */
+static struct kvw_entrant *ready(struct kvw_gate *gate, enum rank rank, int64_t now_ns,
 	kvw_gate_judge_fn *judge, void *user)
 {
 	size_t looked = 0;
+	size_t i = 0;
 
-	for (size_t i = 0; i < gate->queue.count && looked < LOOKS; i++) {
+	while (i < gate->queue.count && looked < LOOKS && has_worker(gate, rank)) {
 		struct kvw_entrant *e = (struct kvw_entrant *)gate->queue.items[i];
-		struct kvw_waiter *w = &e->wait;
 
-		if (w->given_up != given_up ||
-			(w->promised && kvw_price_too_high(&gate->price, w)) || crowds(gate, e))
+		if (rank_of(gate, &e->wait) != rank || crowds(gate, e)) {
+			i++;
 			continue;
+		}
 		looked++;
-		if (!judge(user, e, now_ns))
-			return NULL;
-		if (!gate->any_open && !w->promised)
-			return NULL; /* with a promise it may be urgent */
-		if (e->wait_ns == 0)
+		if (judge(user, e, now_ns) && e->wait_ns == 0 &&
+			(rank != NO_ROOM || is_idle(gate, e->wait.worker, now_ns)))
 			return e;
+		/* Where it moved backwards, another has its place. */
+		i += e->wait.place <= i;
 	}
 	return NULL;
 }
@@ -345,8 +426,11 @@ enum kvw_next kvw_gate_next(struct kvw_gate *gate, int64_t now_ns, kvw_gate_judg
 {
 	struct kvw_entrant *e = NULL;
 
-	if (gate->queue.count == 0)
+	if (gate->queue.count == 0) {
+		if (now_ns - gate->told_ns >= TELL_NS && gate->told_offered != 0)
+			tell_offered(gate, now_ns);
 		return KVW_NOTHING;
+	}
 	e = overdue(gate, now_ns);
 	if (e != NULL && e->wait.late == KVW_LATE_SENT && now_ns < e->wait.until_ns &&
 		judge(user, e, now_ns)) {
@@ -361,9 +445,12 @@ enum kvw_next kvw_gate_next(struct kvw_gate *gate, int64_t now_ns, kvw_gate_judg
 		return KVW_REFUSE;
 	}
 	plan(gate, now_ns);
-	e = ready(gate, false, now_ns, judge, user);
-	if (e == NULL)
-		e = ready(gate, true, now_ns, judge, user);
+	/* Where none is judged on the way, nothing is known of the workers. */
+	gate->any_open = true;
+	gate->any_idle = true;
+	for (enum rank rank = KEPT; e == NULL && rank <= NO_ROOM; rank++)
+		if (rank != GIVEN_UP || gate->any_open)
+			e = ready(gate, rank, now_ns, judge, user);
 	if (e == NULL)
 		return KVW_NOTHING;
 	kvw_gate_leave(gate, e);
@@ -373,12 +460,12 @@ enum kvw_next kvw_gate_next(struct kvw_gate *gate, int64_t now_ns, kvw_gate_judg
 
 int64_t kvw_gate_wake_ns(const struct kvw_gate *gate, int64_t now_ns)
 {
-	int64_t soon = now_ns + 5000000;
-
-	return gate->queue.count == 0 ? INT64_MAX : soon;
+	if (gate->queue.count > 0)
+		return now_ns + WAKE_NS;
+	return gate->told_offered != 0 ? now_ns + TELL_NS : INT64_MAX;
 }
 
-/* Its program runs. What it had in a cache and has no more is computed once more. */
+/* Its program runs. What it had in a cache and has no more is computed again. */
 static void program_sent(struct kvw_gate *gate, const struct kvw_entrant *e,
 	const struct kvw_decision *decision, int64_t now_ns)
 {
@@ -396,6 +483,7 @@ static void program_sent(struct kvw_gate *gate, const struct kvw_entrant *e,
 void kvw_gate_passed(struct kvw_gate *gate, struct kvw_entrant *e,
 	const struct kvw_decision *decision, int64_t now_ns)
 {
+	kvw_gate_leave(gate, e);
 	e->wait.worker = decision->worker_id;
 	e->wait.work_ns = decision->prefill_ns;
 	if (!e->offered)
@@ -413,10 +501,11 @@ void kvw_gate_passed(struct kvw_gate *gate, struct kvw_entrant *e,
 /* Moves the quantile that four of five ratios are below. Short prompts say nothing of prefill. */
 static void learn_lag(struct kvw_gate *gate, const struct kvw_entrant *e, int64_t now_ns)
 {
-	double ratio = (double)(now_ns - e->sent_ns) / (double)e->expected_ns;
+	double ratio = 0;
 
 	if (e->expected_ns < LONG_NS)
 		return;
+	ratio = (double)(now_ns - e->sent_ns) / (double)e->expected_ns;
 	gate->lag *= ratio > gate->lag ? 1 + 0.8 * 0.02 : 1 - 0.2 * 0.02;
 	gate->lag = gate->lag < LAG_LEAST ? LAG_LEAST : gate->lag > LAG_MOST ? LAG_MOST : gate->lag;
 }

@@ -17,6 +17,9 @@
  * A request that could not keep its promise on an idle worker is not refused for that: its limit is
  * what it needs there, and half of that again.
  *
+ * A request whose class has no room after more important ones goes to a worker that has nothing to do when
+ * no other can take it. One that has waited for half of max_wait counts as one class better.
+ *
  * Threads: a gate belongs to one event loop; `admission` is shared.
  */
 #ifndef KVW_GATE_H
@@ -58,7 +61,7 @@ struct kvw_entrant {
 	enum kvw_refused refusal;
 	int64_t retry_after_ns;     /* of one that is refused */
 	bool offered;               /* it counts in the price */
-	bool sent, answered, stream; /* what kvw_pace was told */
+	bool sent, answered, stream; /* as passed to kvw_pace */
 	int64_t expected_ns;        /* its time to first token when it was sent, as predicted */
 	int64_t sent_ns;
 	uint64_t held_tokens;       /* of it, that the worker which holds most of it has */
@@ -79,9 +82,12 @@ struct kvw_gate {
 	size_t usable;       /* workers among the candidates of the last judgement */
 	uint64_t capacity;   /* tokens that their caches hold */
 	bool any_open;       /* one of them can take a prompt */
+	bool any_idle;       /* one of them has nothing to do */
 	double ahead_sum_ns; /* until they can, in sum */
 	int64_t planned_ns;  /* when the queue was planned last */
+	int64_t due_ns;      /* none that waits is overdue before */
 	int64_t told_waiting_ns, told_offered; /* what admission has of this gate */
+	int64_t told_ns;     /* the latter: since when */
 };
 
 void kvw_gate_init(struct kvw_gate *gate, struct kvw_admission *admission);
@@ -96,7 +102,7 @@ static inline size_t kvw_gate_waiting(const struct kvw_gate *gate)
 bool kvw_gate_open(
 	const struct kvw_gate *gate, const struct kvw_candidates *set, int64_t now_ns);
 
-/* Where it would go, and by when. costs: as explain fills them; wish: what it decided. False: no worker. */
+/* Where it would go, and by when; not while it is sent. costs: as explain fills them; wish: what it decided. False: no worker. */
 bool kvw_gate_judge(struct kvw_gate *gate, struct kvw_entrant *entrant,
 	const struct kvw_candidates *set, const struct kvw_cost *costs,
 	const struct kvw_decision *wish, int64_t now_ns);
@@ -121,7 +127,7 @@ int64_t kvw_gate_wake_ns(const struct kvw_gate *gate, int64_t now_ns);
 /* The request goes to a worker, by kvw_gate_next's word or because the gate was open. decision: of the pick. */
 void kvw_gate_passed(struct kvw_gate *gate, struct kvw_entrant *entrant,
 	const struct kvw_decision *decision, int64_t now_ns);
-/* stream: every further token will be told to kvw_gate_token. */
+/* stream: every further token will be passed to kvw_gate_token. */
 void kvw_gate_first_token(struct kvw_gate *gate, struct kvw_entrant *entrant, bool stream, int64_t now_ns);
 void kvw_gate_token(struct kvw_gate *gate, struct kvw_entrant *entrant, int64_t gap_ns, int64_t now_ns);
 /* The attempt has ended, as each that passed does once. */

@@ -42,7 +42,7 @@ struct kvw_pace {
 void kvw_pace_sent(struct kvw_pace *pace);
 /* Its first token came; stream: further ones will be seen. */
 void kvw_pace_first_token(struct kvw_pace *pace, bool stream);
-/* It has ended. answered, stream: as told to kvw_pace_first_token, if it was. */
+/* It has ended. answered, stream: as passed to kvw_pace_first_token, if it was. */
 void kvw_pace_ended(struct kvw_pace *pace, bool answered, bool stream);
 
 /* The next token of one stream came gap_ns after the one before it; allowed_ns: m T. */

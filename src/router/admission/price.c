@@ -18,7 +18,7 @@ void kvw_price_init(struct kvw_price *price)
 
 static size_t step_of(double price_ns)
 {
-	double step = PER_OCTAVE * log2(price_ns / STEP_NS + 1);
+	double step = price_ns > 0 ? PER_OCTAVE * log2(price_ns / STEP_NS + 1) : 0;
 
 	return step < KVW_PRICE_STEPS - 1 ? (size_t)step : KVW_PRICE_STEPS - 1;
 }

@@ -2,7 +2,7 @@
  * price.h - what a request may cost at most, so that the workers can do all cheaper ones.
  *
  * When more work comes than can be done, a request that takes ten seconds of a worker takes them from ten
- * or twenty others whose promises it breaks, whoever was first. The limit on a request's price (its
+ * or twenty others whose promises it breaks, whichever was first. The limit on a request's price (its
  * work over its value) follows from what was offered lately: the prices at which all cheaper work just
  * fills what the workers do. Below capacity there is no limit. Work of a more important class comes
  * first, whatever its price.

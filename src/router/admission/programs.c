@@ -35,7 +35,7 @@ struct entry {
 };
 
 struct set {
-	_Alignas(64) atomic_bool lock; /* of those who write entries */
+	_Alignas(64) atomic_bool lock; /* of threads that write entries */
 	struct entry entries[WAYS];
 };
 
@@ -51,6 +51,7 @@ struct kvw_programs {
 	_Atomic float returning;
 	_Atomic uint32_t next_slice;
 	struct slice slices[SLICES];
+	struct slice all; /* the sum of these */
 
 	_Atomic int64_t lost_ns, work_ns; /* since adapted_ns */
 	_Atomic int64_t adapted_ns;
@@ -129,9 +130,10 @@ static uint32_t standing_chunks(const struct kvw_route_request *request)
 	return count >= STRIDE ? count - count % STRIDE : count;
 }
 
-static void fill(const struct entry *entry, struct kvw_turn *turn)
+/* The entry may be another program's by now: `before` is what was looked for all the same. */
+static void fill(const struct entry *entry, uint64_t key, struct kvw_turn *turn)
 {
-	turn->before = GET(entry->key);
+	turn->before = key;
 	turn->turns = GET(entry->turns);
 	turn->context = GET(entry->context);
 }
@@ -146,7 +148,7 @@ struct kvw_turn kvw_programs_find(struct kvw_programs *programs,
 	if (named != 0) {
 		entry = find(set_of(programs, named), named);
 		if (entry != NULL)
-			fill(entry, &turn);
+			fill(entry, named, &turn);
 		return turn;
 	}
 	if (!request->content_known || !request->teaches || request->chain_count != 1)
@@ -160,7 +162,7 @@ struct kvw_turn kvw_programs_find(struct kvw_programs *programs,
 
 		if (hash == 0 || (entry = find(set_of(programs, hash), hash)) == NULL)
 			continue;
-		fill(entry, &turn);
+		fill(entry, hash, &turn);
 		break;
 	}
 	return turn;
@@ -212,36 +214,60 @@ static struct entry *place_in(struct set *set, uint64_t key)
 	return place;
 }
 
+/* A turn after the program was away. */
+static void came_back(struct kvw_programs *programs, struct entry *known, int64_t now_ns)
+{
+	int64_t since = now_ns - GET(known->heard_ns); /* of another thread, so perhaps later */
+	float away = since > 0 ? (float)since : 0;
+	float mean = GET(known->away_ns);
+
+	learn_away(programs, away);
+	SET(known->away_ns, mean == 0 ? away : mean + (away - mean) * 0.25f);
+}
+
+static void learn_returning(struct kvw_programs *programs, bool again)
+{
+	float returning = GET(programs->returning);
+
+	SET(programs->returning, returning + ((again ? 1.0f : 0.0f) - returning) * LEARN);
+}
+
 void kvw_programs_sent(
 	struct kvw_programs *programs, const struct kvw_turn *turn, uint32_t tokens, int64_t now_ns)
 {
 	struct entry known = {0};
-	float returning = GET(programs->returning);
 	struct set *set = NULL;
 	struct entry *entry = NULL;
+	uint32_t under_way = 0;
 	bool again = false;
+	bool repeated = false;
 
 	if (turn->key == 0)
 		return;
 	again = turn->before != 0 && take(programs, turn->before, &known);
-	SET(programs->returning, returning + ((again ? 1.0f : 0.0f) - returning) * LEARN);
-	if (again && GET(known.under_way) == 0) {
-		float away = (float)(now_ns - GET(known.heard_ns));
-		float mean = GET(known.away_ns);
-
-		learn_away(programs, away);
-		SET(known.away_ns, mean == 0 ? away : mean + (away - mean) * 0.25f);
-	}
+	if (again && GET(known.under_way) == 0)
+		came_back(programs, &known, now_ns);
+	/* One under another key ends there, unheard. */
+	if (again && turn->before == turn->key)
+		under_way = GET(known.under_way);
 	set = set_of(programs, turn->key);
 	kvw_spin_lock(&set->lock);
 	entry = place_in(set, turn->key);
+	repeated = GET(entry->key) == turn->key;
+	if (repeated)
+		under_way += GET(entry->under_way);
+	if (!repeated || again) {
+		SET(entry->away_ns, GET(known.away_ns));
+		SET(entry->turns, GET(known.turns) + 1);
+	}
 	SET(entry->heard_ns, now_ns);
-	SET(entry->away_ns, GET(known.away_ns));
 	SET(entry->context, tokens);
-	SET(entry->turns, GET(known.turns) + 1);
-	SET(entry->under_way, GET(known.under_way) + 1);
+	SET(entry->under_way, under_way + 1);
 	SET(entry->key, turn->key);
 	kvw_spin_unlock(&set->lock);
+	/* The same prompt once more, as after a worker failed, says nothing of that. */
+	if (again || !repeated)
+		learn_returning(programs, again);
 }
 
 void kvw_programs_ended(struct kvw_programs *programs, const struct kvw_turn *turn, int64_t now_ns)
@@ -284,17 +310,19 @@ void kvw_programs_lost(struct kvw_programs *programs, int64_t lost_ns, int64_t w
 static void adapt(struct kvw_programs *programs, bool full)
 {
 	struct kvw_programs_stats now;
+	int64_t lost_ns = atomic_exchange_explicit(&programs->lost_ns, 0, memory_order_relaxed);
+	int64_t work_ns = atomic_exchange_explicit(&programs->work_ns, 0, memory_order_relaxed);
 	double lost = 0;
 
-	programs->lost_sum = programs->lost_sum * FADE +
-			     (double)atomic_exchange_explicit(&programs->lost_ns, 0, memory_order_relaxed);
-	programs->work_sum = programs->work_sum * FADE +
-			     (double)atomic_exchange_explicit(&programs->work_ns, 0, memory_order_relaxed);
+	programs->lost_sum = programs->lost_sum * FADE + (double)lost_ns;
+	programs->work_sum = programs->work_sum * FADE + (double)work_ns;
+	/* It fades to nothing when nothing is sent for hours. */
 	if (programs->work_sum > 0)
 		lost = programs->lost_sum / programs->work_sum;
 	SET(programs->lost, (float)lost);
 	kvw_programs_stats(programs, &now);
-	if (full && lost > MUCH_LOST) {
+	/* A quiet second is no reason to let less run. */
+	if (full && lost > MUCH_LOST && work_ns > 0) {
 		float limit = now.limit < (double)now.context ? (float)now.limit : (float)now.context;
 
 		limit *= LOWER;
@@ -315,6 +343,22 @@ static void adapt_if_due(struct kvw_programs *programs, bool full, int64_t now_n
 		SET(programs->adapted_ns, now_ns);
 	}
 	kvw_spin_unlock(&programs->adapting);
+}
+
+static void sum_slices(struct kvw_programs *programs)
+{
+	uint64_t known = 0;
+	uint64_t running = 0;
+	uint64_t context = 0;
+
+	for (size_t i = 0; i < SLICES; i++) {
+		known += GET(programs->slices[i].known);
+		running += GET(programs->slices[i].running);
+		context += GET(programs->slices[i].context);
+	}
+	SET(programs->all.known, known);
+	SET(programs->all.running, running);
+	SET(programs->all.context, context);
 }
 
 void kvw_programs_look(struct kvw_programs *programs, bool full, int64_t now_ns)
@@ -341,20 +385,19 @@ void kvw_programs_look(struct kvw_programs *programs, bool full, int64_t now_ns)
 	SET(programs->slices[number].known, known);
 	SET(programs->slices[number].running, running);
 	SET(programs->slices[number].context, context);
+	sum_slices(programs);
 	adapt_if_due(programs, full, now_ns);
 }
 
 void kvw_programs_stats(const struct kvw_programs *programs, struct kvw_programs_stats *out)
 {
 	*out = (struct kvw_programs_stats){
+		.known = GET(programs->all.known),
+		.running = GET(programs->all.running),
+		.context = GET(programs->all.context),
 		.returning = (double)GET(programs->returning),
 		.away_ns = (int64_t)GET(programs->away_ns),
 		.limit = (double)GET(programs->limit),
 		.lost = (double)GET(programs->lost),
 	};
-	for (size_t i = 0; i < SLICES; i++) {
-		out->known += GET(programs->slices[i].known);
-		out->running += GET(programs->slices[i].running);
-		out->context += GET(programs->slices[i].context);
-	}
 }

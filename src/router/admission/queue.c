@@ -62,6 +62,8 @@ enum kvw_err kvw_queue_add(struct kvw_queue *queue, struct kvw_waiter *waiter)
 
 void kvw_queue_remove(struct kvw_queue *queue, struct kvw_waiter *waiter)
 {
+	if (!waiter->waits)
+		return;
 	for (size_t place = waiter->place; place + 1 < queue->count; place++)
 		put(queue, place, queue->items[place + 1]);
 	queue->count--;

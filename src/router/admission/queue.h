@@ -2,10 +2,10 @@
  * queue.h - requests that wait, in the order in which they are to be sent, and which of them to give up.
  *
  * The order: the more important class first; within it, by the moment at which a request has to be sent at
- * the latest so that its first token comes in time. Where all can be sent in time, that order does it.
+ * the latest so that its first token comes in time.
  *
  * Where they cannot, some must be given up, and then those that take the most time from others for what
- * they are worth: Moore and Hodgson's rule, which for one machine keeps the most promises there are.
+ * they are worth: Moore and Hodgson's rule, which in this order keeps the most promises that can be kept.
  * kvw_queue_plan adds up the work in order, and whenever a request would be sent too late it gives up the
  * one of the highest price so far, its work over its value, of the least important class so far. Those
  * given up stay in the queue: they are sent if time is left over after all.
@@ -43,6 +43,7 @@ struct kvw_waiter {
 	bool promised;      /* refused if the promise cannot be kept */
 	enum kvw_late late;
 	bool given_up;      /* by the last plan */
+	bool aged;          /* it has waited so long that `class` is one better than its own */
 	bool waits;         /* in a queue, at `place` */
 	size_t place;
 };
@@ -57,6 +58,7 @@ void kvw_queue_finish(struct kvw_queue *queue); /* nothing waits in it */
 
 /* KVW_ENOMEM: it was not added. */
 enum kvw_err kvw_queue_add(struct kvw_queue *queue, struct kvw_waiter *waiter) KVW_MUST_CHECK;
+/* Nothing happens if it does not wait. */
 void kvw_queue_remove(struct kvw_queue *queue, struct kvw_waiter *waiter);
 /* Its class or start_ns has changed. */
 void kvw_queue_moved(struct kvw_queue *queue, struct kvw_waiter *waiter);

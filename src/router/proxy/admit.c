@@ -318,6 +318,18 @@ static bool go_on(struct kvw_loop *loop, struct kvw_gate *gate)
 	return true;
 }
 
+/* What was offered at gates where nothing waits any more counts less and less. */
+static void fade(struct kvw_loop *loop)
+{
+	struct kvw_gates *gates = &loop->gates;
+	struct kvw_entrant *none = NULL;
+
+	gates->faded_ns = loop->now_ns;
+	for (size_t i = 0; i < gates->room; i++)
+		if (gates->items[i] != NULL && kvw_gate_waiting(gates->items[i]) == 0)
+			(void)kvw_gate_next(gates->items[i], loop->now_ns, NULL, NULL, &none);
+}
+
 void kvw_admit_turn(struct kvw_loop *loop)
 {
 	struct kvw_admission *admission = loop->shared->admission;
@@ -333,6 +345,8 @@ void kvw_admit_turn(struct kvw_loop *loop)
 	}
 	kvw_admission_look(admission, atomic_load_explicit(&loop->fleet->count, memory_order_relaxed),
 		loop->now_ns);
+	if (loop->now_ns - gates->faded_ns >= KVW_NS_PER_S)
+		fade(loop);
 	for (size_t i = 0; i < gates->room && gates->waiting > 0; i++) {
 		size_t steps = 0;
 

@@ -12,6 +12,7 @@ struct kvw_gates {
 	size_t room;
 	size_t waiting;          /* requests in all of them */
 	int64_t turned_ns;       /* when kvw_admit_turn asked them last */
+	int64_t faded_ns;        /* when gates without waiting requests were asked last */
 	int64_t counted_ns;      /* when programs were counted */
 	struct kvw_cost *costs;  /* of explain; [KVW_MAX_WORKERS] */
 };

@@ -1,0 +1,452 @@
+/*
+ * gate_test.c - which request is sent, waits or is refused.
+ */
+#include <check.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "admission/gate.h"
+#include "tests/unit/suite.h"
+
+#define MS      INT64_C(1000000)
+#define SECOND  INT64_C(1000000000)
+#define BEGIN   (10 * SECOND)
+#define WORKERS 3
+#define MANY    2000
+
+/* A request, with what its prefill takes on any worker. */
+struct request {
+	struct kvw_entrant e; /* first */
+	int64_t prefill_ns;
+	int seen; /* how often it was sent, refused or left */
+};
+
+static struct kvw_admission *admission;
+static struct kvw_gate gate;
+static struct kvw_load loads[WORKERS];
+static struct kvw_candidate items[WORKERS];
+static struct kvw_candidates set;
+static struct request requests[MANY];
+
+static void setup(void)
+{
+	admission = kvw_admission_create(64);
+	ck_assert_ptr_nonnull(admission);
+	kvw_gate_init(&gate, admission);
+	gate.terms = (struct kvw_gate_terms){30 * SECOND, SECOND};
+	for (uint32_t i = 0; i < WORKERS; i++) {
+		kvw_load_init(&loads[i]);
+		items[i] = (struct kvw_candidate){.id = i, .load = &loads[i], .usable = true, .share = 1};
+	}
+	set = (struct kvw_candidates){.items = items, .count = 1};
+	memset(requests, 0, sizeof(requests));
+}
+
+static void teardown(void)
+{
+	kvw_gate_finish(&gate);
+	ck_assert_int_eq(admission->waiting_ns, 0);
+	ck_assert_int_eq(admission->offered_per_s, 0);
+	kvw_admission_destroy(admission);
+}
+
+static void set_queue(size_t worker, int64_t idle_at_ns)
+{
+	atomic_store(&loads[worker].seen->idle_at_ns, idle_at_ns);
+}
+
+static bool judge(void *user, struct kvw_entrant *e, int64_t now_ns)
+{
+	const struct request *r = (const struct request *)e;
+	struct kvw_cost costs[WORKERS] = {0};
+	struct kvw_decision wish = {0};
+
+	(void)user;
+	for (size_t i = 0; i < set.count; i++) {
+		costs[i].verdict = items[i].usable ? KVW_VERDICT_COSTS_MORE : KVW_VERDICT_UNUSABLE;
+		costs[i].prefill_ns = (double)r->prefill_ns;
+		costs[i].queue_ns = (double)kvw_load_queue_ns(&loads[i], now_ns);
+		costs[i].total_ns = costs[i].prefill_ns + costs[i].queue_ns + 1;
+		if (costs[i].total_ns < costs[wish.pos].total_ns)
+			wish.pos = i;
+	}
+	return kvw_gate_judge(&gate, e, &set, costs, &wish, now_ns);
+}
+
+/* Comes, is judged and waits. */
+static struct kvw_entrant *come(size_t i, uint8_t class, int64_t prefill_ns, int64_t ttft_ns, int64_t now_ns)
+{
+	struct request *r = &requests[i];
+
+	r->prefill_ns = prefill_ns;
+	r->e.wait.class = class;
+	r->e.wait.came_ns = now_ns;
+	r->e.promise = (struct kvw_promise){ttft_ns, 0, ttft_ns > 0 ? 100 * MS : 0};
+	ck_assert(judge(NULL, &r->e, now_ns));
+	ck_assert_int_eq(kvw_gate_wait(&gate, &r->e, now_ns), KVW_OK);
+	return &r->e;
+}
+
+static void pass(struct kvw_entrant *e, int64_t now_ns)
+{
+	struct kvw_decision decision = {.worker_id = e->wait.worker,
+		.prefill_ns = ((struct request *)e)->prefill_ns,
+		.queue_ns = kvw_load_queue_ns(&loads[e->wait.worker], now_ns)};
+
+	kvw_gate_passed(&gate, e, &decision, now_ns);
+	set_queue(e->wait.worker, now_ns + decision.queue_ns + decision.prefill_ns);
+}
+
+static enum kvw_next next(struct kvw_entrant **out, int64_t now_ns)
+{
+	return kvw_gate_next(&gate, now_ns, judge, NULL, out);
+}
+
+/* A request that no test looks at keeps this worker busy for so long. */
+static void occupy(uint32_t worker, int64_t ns, int64_t now_ns)
+{
+	kvw_pace_sent(&admission->paces[worker]);
+	set_queue(worker, now_ns + ns);
+}
+
+static void relieve(uint32_t worker, int64_t now_ns)
+{
+	kvw_pace_ended(&admission->paces[worker], false, false);
+	set_queue(worker, now_ns);
+}
+
+START_TEST(open_while_every_worker_can_take_one)
+{
+	ck_assert(kvw_gate_open(&gate, &set, BEGIN));
+	occupy(0, SECOND, BEGIN);
+	ck_assert(!kvw_gate_open(&gate, &set, BEGIN));
+	ck_assert(kvw_gate_open(&gate, &set, BEGIN + 900 * MS));
+	items[0].usable = false;
+	ck_assert(kvw_gate_open(&gate, &set, BEGIN));
+}
+END_TEST
+
+START_TEST(waits_and_is_sent)
+{
+	struct kvw_entrant *out = NULL;
+	struct kvw_entrant *e;
+
+	occupy(0, SECOND, BEGIN);
+	e = come(0, 0, 100 * MS, 5 * SECOND, BEGIN);
+	ck_assert_int_eq(kvw_gate_waiting(&gate), 1);
+	ck_assert_int_eq(admission->waiting_ns, 100 * MS);
+	ck_assert_int_eq(next(&out, BEGIN), KVW_NOTHING);
+	ck_assert_int_lt(kvw_gate_wake_ns(&gate, BEGIN), BEGIN + 100 * MS);
+	relieve(0, BEGIN + SECOND);
+	ck_assert_int_eq(next(&out, BEGIN + SECOND), KVW_SEND);
+	ck_assert_ptr_eq(out, e);
+	ck_assert_int_eq(admission->waiting_ns, 0);
+	pass(e, BEGIN + SECOND);
+	ck_assert_int_eq(admission->paces[0].unanswered, 1);
+	kvw_gate_first_token(&gate, e, true, BEGIN + 2 * SECOND);
+	kvw_gate_first_token(&gate, e, true, BEGIN + 2 * SECOND);
+	ck_assert_int_eq(admission->paces[0].answering, 1);
+	kvw_gate_ended(&gate, e, BEGIN + 3 * SECOND);
+	kvw_gate_ended(&gate, e, BEGIN + 3 * SECOND);
+	ck_assert_int_eq(admission->paces[0].answering, 0);
+	ck_assert_int_eq(next(&out, BEGIN + 3 * SECOND), KVW_NOTHING);
+}
+END_TEST
+
+START_TEST(refused_when_its_promise_cannot_be_kept)
+{
+	struct kvw_entrant *out = NULL;
+
+	occupy(0, 60 * SECOND, BEGIN);
+	(void)come(0, 0, 100 * MS, 2 * SECOND, BEGIN);
+	ck_assert_int_eq(next(&out, BEGIN + SECOND), KVW_NOTHING);
+	ck_assert_int_eq(next(&out, BEGIN + 2 * SECOND), KVW_REFUSE);
+	ck_assert_int_eq(out->refusal, KVW_REFUSED_SERVICE_LEVEL);
+	ck_assert_int_ge(out->retry_after_ns, SECOND);
+	ck_assert_int_eq(kvw_gate_waiting(&gate), 0);
+}
+END_TEST
+
+START_TEST(refused_at_the_deadline)
+{
+	struct kvw_entrant *out = NULL;
+
+	occupy(0, 100 * SECOND, BEGIN);
+	requests[1].e.deadline_ns = BEGIN + 3 * SECOND;
+	(void)come(0, 0, 100 * MS, 0, BEGIN);
+	(void)come(1, 0, 100 * MS, 0, BEGIN);
+	ck_assert_int_eq(next(&out, BEGIN + 2 * SECOND), KVW_NOTHING);
+	ck_assert_int_eq(next(&out, BEGIN + 3 * SECOND), KVW_REFUSE);
+	ck_assert_ptr_eq(out, &requests[1].e);
+	ck_assert_int_eq(out->refusal, KVW_REFUSED_DEADLINE);
+	ck_assert_int_eq(next(&out, BEGIN + 30 * SECOND - 1), KVW_NOTHING);
+	ck_assert_int_eq(next(&out, BEGIN + 30 * SECOND), KVW_REFUSE);
+	ck_assert_int_eq(out->refusal, KVW_REFUSED_DEADLINE);
+}
+END_TEST
+
+START_TEST(endless_patience_does_not_wrap)
+{
+	struct kvw_entrant *out = NULL;
+
+	gate.terms.max_wait_ns = INT64_MAX;
+	occupy(0, 100 * SECOND, BEGIN);
+	(void)come(0, 0, 100 * MS, 0, BEGIN);
+	ck_assert_int_eq(next(&out, BEGIN + 90 * SECOND), KVW_NOTHING);
+}
+END_TEST
+
+/* However long its prompt, also where it needs about what it is promised, an idle worker takes it. */
+START_TEST(an_idle_worker_takes_any_prompt)
+{
+	for (int64_t prefill = 0; prefill < 20 * SECOND; prefill += 70 * MS) {
+		struct kvw_entrant *out = NULL;
+		struct kvw_entrant *e = come(0, 0, prefill, 2 * SECOND, BEGIN);
+
+		ck_assert_int_eq(next(&out, BEGIN + MS), KVW_SEND);
+		ck_assert_ptr_eq(out, e);
+		memset(&requests[0], 0, sizeof(requests[0]));
+		kvw_price_init(&gate.price); /* not too many of them */
+	}
+}
+END_TEST
+
+START_TEST(one_that_all_were_given_up_for_is_sent_when_a_worker_opens)
+{
+	struct kvw_entrant *out = NULL;
+
+	occupy(0, 3 * SECOND, BEGIN);
+	(void)come(0, 0, 100 * MS, 2 * SECOND, BEGIN);
+	ck_assert_int_eq(next(&out, BEGIN), KVW_NOTHING);
+	ck_assert(requests[0].e.wait.given_up);
+	relieve(0, BEGIN + SECOND);
+	ck_assert_int_eq(next(&out, BEGIN + SECOND), KVW_SEND);
+}
+END_TEST
+
+START_TEST(a_client_leaves)
+{
+	struct kvw_entrant *out = NULL;
+	struct kvw_entrant *e;
+
+	occupy(0, SECOND, BEGIN);
+	e = come(0, 0, 100 * MS, 2 * SECOND, BEGIN);
+	kvw_gate_leave(&gate, e);
+	kvw_gate_leave(&gate, e);
+	ck_assert_int_eq(admission->waiting_ns, 0);
+	ck_assert_int_eq(next(&out, BEGIN + 5 * SECOND), KVW_NOTHING);
+}
+END_TEST
+
+/* Late answers keep a prompt out, but not a short one whose own time is nearly over. */
+START_TEST(a_short_prompt_is_urgent_at_the_end)
+{
+	struct kvw_entrant *out = NULL;
+
+	kvw_pace_sent(&admission->paces[0]);
+	kvw_pace_first_token(&admission->paces[0], true);
+	kvw_pace_token(&admission->paces[0], 10 * SECOND, 80 * MS, BEGIN);
+	(void)come(0, 0, 100 * MS, 2 * SECOND, BEGIN);
+	(void)come(1, 0, 2 * SECOND, 4 * SECOND, BEGIN);
+	ck_assert_int_eq(next(&out, BEGIN), KVW_NOTHING);
+	ck_assert_int_eq(next(&out, BEGIN + 1700 * MS), KVW_SEND);
+	ck_assert_ptr_eq(out, &requests[0].e);
+	ck_assert_int_eq(next(&out, BEGIN + 1700 * MS), KVW_NOTHING);
+	kvw_gate_leave(&gate, &requests[1].e);
+}
+END_TEST
+
+START_TEST(the_important_class_is_sent_first)
+{
+	struct kvw_entrant *out = NULL;
+
+	occupy(0, SECOND, BEGIN);
+	(void)come(0, 1, 100 * MS, 2 * SECOND, BEGIN);
+	(void)come(1, 0, 100 * MS, 5 * SECOND, BEGIN);
+	relieve(0, BEGIN + MS);
+	ck_assert_int_eq(next(&out, BEGIN + MS), KVW_SEND);
+	ck_assert_ptr_eq(out, &requests[1].e);
+	kvw_gate_leave(&gate, &requests[0].e);
+}
+END_TEST
+
+START_TEST(nobody_starves)
+{
+	struct kvw_entrant *out = NULL;
+	struct kvw_entrant *e;
+
+	occupy(0, 100 * SECOND, BEGIN);
+	e = come(0, 1, 100 * MS, 0, BEGIN);
+	(void)come(1, 0, 100 * MS, 0, BEGIN + 5 * SECOND);
+	ck_assert_int_eq(next(&out, BEGIN + 10 * SECOND), KVW_NOTHING);
+	ck_assert_int_eq(next(&out, BEGIN + 16 * SECOND), KVW_NOTHING);
+	relieve(0, BEGIN + 16 * SECOND);
+	ck_assert_int_eq(next(&out, BEGIN + 16 * SECOND), KVW_SEND);
+	ck_assert_ptr_eq(out, e);
+	ck_assert_uint_eq(e->wait.class, 1); /* its own again */
+	kvw_gate_leave(&gate, &requests[1].e);
+}
+END_TEST
+
+/* More important work alone is too much, and then there is none of it. */
+START_TEST(a_class_without_room_gets_an_idle_worker)
+{
+	struct kvw_waiter dear = {.class = 0, .work_ns = 100 * SECOND, .value = 1};
+	struct kvw_entrant *out = NULL;
+
+	for (int i = 0; i < 20; i++)
+		kvw_price_offer(&gate.price, &dear, BEGIN);
+	occupy(0, 100 * MS, BEGIN);
+	(void)come(0, 1, 100 * MS, 5 * SECOND, BEGIN);
+	ck_assert_int_eq(next(&out, BEGIN), KVW_NOTHING);
+	ck_assert_double_eq(gate.price.limit[1], 0);
+	relieve(0, BEGIN + 10 * MS);
+	ck_assert_int_eq(next(&out, BEGIN + 10 * MS), KVW_SEND);
+}
+END_TEST
+
+START_TEST(a_new_program_waits_for_those_that_run)
+{
+	struct kvw_entrant *out = NULL;
+	struct kvw_turn running = {.key = 7};
+	int64_t at = BEGIN;
+
+	kvw_programs_sent(admission->programs, &running, 300000, at);
+	for (int i = 0; i < 50; i++) {
+		kvw_programs_lost(admission->programs, 900, 1000);
+		for (int slice = 0; slice < 16; slice++)
+			kvw_programs_look(admission->programs, true, at);
+		at += SECOND;
+	}
+	requests[0].e.turn.key = 8;
+	requests[0].e.tokens = 1000;
+	(void)come(0, 0, 100 * MS, 2 * SECOND, at);
+	ck_assert_int_eq(next(&out, at), KVW_NOTHING);
+	/* A turn of the one that runs does not. */
+	requests[1].e.turn = (struct kvw_turn){.key = 7, .before = 7, .turns = 1, .context = 0};
+	(void)come(1, 0, 100 * MS, 2 * SECOND, at);
+	ck_assert_int_eq(next(&out, at), KVW_SEND);
+	ck_assert_ptr_eq(out, &requests[1].e);
+	ck_assert_int_eq(next(&out, at + 2 * SECOND), KVW_REFUSE);
+	ck_assert_int_eq(out->retry_after_ns, 30 * SECOND);
+	/* Where none runs, it goes whatever the limit. */
+	kvw_programs_ended(admission->programs, &running, at);
+	at += 1000 * SECOND;
+	for (int slice = 0; slice < 16; slice++)
+		kvw_programs_look(admission->programs, true, at);
+	requests[2].e.turn.key = 9;
+	requests[2].e.tokens = 1000000;
+	(void)come(2, 0, 100 * MS, 2 * SECOND, at);
+	ck_assert_int_eq(next(&out, at), KVW_SEND);
+}
+END_TEST
+
+/* An idle loop takes no part of the workers from the others. */
+START_TEST(what_was_offered_is_forgotten_in_time)
+{
+	struct kvw_entrant *out = NULL;
+	int64_t at = BEGIN;
+
+	(void)come(0, 0, SECOND, 0, at);
+	ck_assert_int_eq(next(&out, at), KVW_SEND);
+	ck_assert_int_gt(admission->offered_per_s, 0);
+	while (kvw_gate_wake_ns(&gate, at) != INT64_MAX) {
+		at = kvw_gate_wake_ns(&gate, at);
+		ck_assert_int_eq(next(&out, at), KVW_NOTHING);
+		ck_assert_int_lt(at, BEGIN + 3600 * SECOND);
+	}
+	ck_assert_int_eq(admission->offered_per_s, 0);
+}
+END_TEST
+
+/* What may happen to those that were sent, at random. */
+static void live(size_t count, int64_t now_ns)
+{
+	for (size_t i = 0; i < count; i++) {
+		struct kvw_entrant *e = &requests[i].e;
+
+		if (e->sent && !e->answered && now_ns > e->sent_ns + requests[i].prefill_ns)
+			kvw_gate_first_token(&gate, e, rand() % 4 != 0, now_ns);
+		else if (e->sent && e->answered)
+			kvw_gate_token(&gate, e, (rand() % 200) * MS, now_ns);
+		if (e->sent && rand() % 40 == 0)
+			kvw_gate_ended(&gate, e, now_ns);
+		if (e->wait.waits && rand() % 500 == 0) {
+			kvw_gate_leave(&gate, e);
+			requests[i].seen++;
+		}
+	}
+}
+
+static void take_all(int64_t now_ns)
+{
+	struct kvw_entrant *out = NULL;
+	enum kvw_next word;
+
+	while ((word = next(&out, now_ns)) != KVW_NOTHING) {
+		ck_assert(!out->wait.waits);
+		((struct request *)out)->seen++;
+		if (word == KVW_SEND)
+			pass(out, now_ns);
+		else
+			ck_assert_int_ne(out->refusal, KVW_REFUSED_NONE);
+	}
+}
+
+START_TEST(each_is_sent_refused_or_left_once)
+{
+	int64_t at = BEGIN;
+
+	srand((unsigned)_i + 1);
+	set.count = WORKERS;
+	for (size_t i = 0; i < MANY; i++) {
+		at += (rand() % 100) * MS;
+		requests[i].e.turn.key = rand() % 2 ? (uint64_t)(rand() % 50) + 1 : 0;
+		requests[i].e.tokens = (uint64_t)(rand() % 20000);
+		(void)come(i, (uint8_t)(rand() % 3), (rand() % 1000) * MS, rand() % 3 ? 2 * SECOND : 0, at);
+		take_all(at);
+		live(i + 1, at);
+		kvw_admission_look(admission, WORKERS, at);
+		kvw_programs_look(admission->programs, true, at);
+	}
+	while (kvw_gate_waiting(&gate) > 0) {
+		at += 50 * MS;
+		take_all(at);
+		live(MANY, at);
+	}
+	ck_assert_int_eq(admission->waiting_ns, 0);
+	for (size_t i = 0; i < MANY; i++) {
+		kvw_gate_ended(&gate, &requests[i].e, at);
+		ck_assert_int_eq(requests[i].seen, 1);
+	}
+	for (size_t w = 0; w < WORKERS; w++) {
+		ck_assert_int_eq(admission->paces[w].unanswered, 0);
+		ck_assert_int_eq(admission->paces[w].answering, 0);
+	}
+	ck_assert(kvw_admission_rate(admission) > 0);
+}
+END_TEST
+
+int main(void)
+{
+	TCase *tcase = tcase_create("gate");
+
+	tcase_add_checked_fixture(tcase, setup, teardown);
+	tcase_set_timeout(tcase, 60);
+	tcase_add_test(tcase, open_while_every_worker_can_take_one);
+	tcase_add_test(tcase, waits_and_is_sent);
+	tcase_add_test(tcase, refused_when_its_promise_cannot_be_kept);
+	tcase_add_test(tcase, refused_at_the_deadline);
+	tcase_add_test(tcase, endless_patience_does_not_wrap);
+	tcase_add_test(tcase, an_idle_worker_takes_any_prompt);
+	tcase_add_test(tcase, one_that_all_were_given_up_for_is_sent_when_a_worker_opens);
+	tcase_add_test(tcase, a_client_leaves);
+	tcase_add_test(tcase, a_short_prompt_is_urgent_at_the_end);
+	tcase_add_test(tcase, the_important_class_is_sent_first);
+	tcase_add_test(tcase, nobody_starves);
+	tcase_add_test(tcase, a_class_without_room_gets_an_idle_worker);
+	tcase_add_test(tcase, a_new_program_waits_for_those_that_run);
+	tcase_add_test(tcase, what_was_offered_is_forgotten_in_time);
+	tcase_add_loop_test(tcase, each_is_sent_refused_or_left_once, 0, 4);
+	return run_tcase("admission gate", tcase);
+}

@@ -1,0 +1,138 @@
+/*
+ * pace_test.c - when a worker can take a prompt.
+ */
+#include <check.h>
+#include <pthread.h>
+
+#include "admission/pace.h"
+#include "tests/unit/suite.h"
+
+#define MS      INT64_C(1000000)
+#define THREADS 4
+#define ROUNDS  20000
+
+/* A worker that answers so many streams. */
+static void answer(struct kvw_pace *pace, int streams)
+{
+	for (int i = 0; i < streams; i++) {
+		kvw_pace_sent(pace);
+		kvw_pace_first_token(pace, true);
+	}
+}
+
+START_TEST(balance_is_the_mean_of_the_streams)
+{
+	struct kvw_pace pace = {0};
+
+	answer(&pace, 2);
+	ck_assert_int_eq(pace.behind_ns, -KVW_PACE_CREDIT_NS);
+	for (int i = 0; i < 2; i++)
+		kvw_pace_token(&pace, 1000 * MS, 80 * MS, MS);
+	ck_assert_int_eq(pace.behind_ns, -KVW_PACE_CREDIT_NS + 920 * MS);
+	ck_assert(kvw_pace_busy(&pace, MS));
+	ck_assert_int_eq(kvw_pace_wait_ns(&pace, 0, 0, MS), (920 * MS - KVW_PACE_CREDIT_NS) / 2);
+}
+END_TEST
+
+START_TEST(credit_and_debt_have_limits)
+{
+	struct kvw_pace pace = {0};
+
+	answer(&pace, 1);
+	for (int i = 0; i < 100; i++)
+		kvw_pace_token(&pace, 0, 80 * MS, MS);
+	ck_assert_int_eq(pace.behind_ns, -KVW_PACE_CREDIT_NS);
+	ck_assert_int_eq(kvw_pace_wait_ns(&pace, 0, 0, MS), 0);
+	for (int i = 0; i < 100; i++)
+		kvw_pace_token(&pace, 1000 * MS, 80 * MS, MS);
+	ck_assert_int_eq(pace.behind_ns, KVW_PACE_DEBT_NS);
+}
+END_TEST
+
+START_TEST(an_old_balance_says_nothing)
+{
+	struct kvw_pace pace = {0};
+
+	answer(&pace, 1);
+	kvw_pace_token(&pace, 5000 * MS, 80 * MS, MS);
+	ck_assert(kvw_pace_busy(&pace, MS + KVW_PACE_STALE_NS));
+	ck_assert(!kvw_pace_busy(&pace, MS + KVW_PACE_STALE_NS + 1));
+	ck_assert_int_eq(kvw_pace_wait_ns(&pace, 0, 0, MS + KVW_PACE_STALE_NS + 1), 0);
+}
+END_TEST
+
+START_TEST(the_first_stream_begins_anew)
+{
+	struct kvw_pace pace = {0};
+
+	answer(&pace, 1);
+	kvw_pace_token(&pace, 5000 * MS, 80 * MS, MS);
+	kvw_pace_ended(&pace, true, true);
+	ck_assert(!kvw_pace_busy(&pace, MS));
+	answer(&pace, 1);
+	ck_assert_int_eq(pace.behind_ns, -KVW_PACE_CREDIT_NS);
+}
+END_TEST
+
+START_TEST(a_queue_counts_while_something_is_unanswered)
+{
+	struct kvw_pace pace = {0};
+
+	ck_assert_int_eq(kvw_pace_wait_ns(&pace, 900 * MS, 200 * MS, 0), 0);
+	kvw_pace_sent(&pace);
+	ck_assert(kvw_pace_busy(&pace, 0));
+	ck_assert_int_eq(kvw_pace_wait_ns(&pace, 900 * MS, 200 * MS, 0), 700 * MS);
+	ck_assert_int_eq(kvw_pace_wait_ns(&pace, 100 * MS, 200 * MS, 0), 0);
+	kvw_pace_first_token(&pace, false);
+	kvw_pace_ended(&pace, true, false);
+	ck_assert_int_eq(pace.unanswered, 0);
+	ck_assert_int_eq(pace.answering, 0);
+}
+END_TEST
+
+static void *live(void *user)
+{
+	struct kvw_pace *pace = user;
+
+	for (int i = 0; i < ROUNDS; i++) {
+		bool answered = i % 3 != 0;
+		bool stream = i % 2 == 0;
+
+		kvw_pace_sent(pace);
+		if (answered)
+			kvw_pace_first_token(pace, stream);
+		if (answered && stream)
+			kvw_pace_token(pace, 90 * MS, 80 * MS, i);
+		kvw_pace_ended(pace, answered, stream);
+	}
+	return NULL;
+}
+
+START_TEST(threads_leave_nothing_behind)
+{
+	struct kvw_pace pace = {0};
+	pthread_t threads[THREADS];
+
+	for (int i = 0; i < THREADS; i++)
+		ck_assert_int_eq(pthread_create(&threads[i], NULL, live, &pace), 0);
+	for (int i = 0; i < THREADS; i++)
+		ck_assert_int_eq(pthread_join(threads[i], NULL), 0);
+	ck_assert_int_eq(pace.unanswered, 0);
+	ck_assert_int_eq(pace.answering, 0);
+	ck_assert_int_ge(pace.behind_ns, -KVW_PACE_CREDIT_NS);
+	ck_assert_int_le(pace.behind_ns, KVW_PACE_DEBT_NS);
+}
+END_TEST
+
+int main(void)
+{
+	TCase *tcase = tcase_create("pace");
+
+	tcase_add_test(tcase, balance_is_the_mean_of_the_streams);
+	tcase_add_test(tcase, credit_and_debt_have_limits);
+	tcase_add_test(tcase, an_old_balance_says_nothing);
+	tcase_add_test(tcase, the_first_stream_begins_anew);
+	tcase_add_test(tcase, a_queue_counts_while_something_is_unanswered);
+	tcase_add_test(tcase, threads_leave_nothing_behind);
+	return run_tcase("admission pace", tcase);
+}
