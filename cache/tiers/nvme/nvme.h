@@ -79,6 +79,7 @@ struct nvme_job {
 	uint32_t under_way;               /* operations */
 	enum kvt_status status;
 	uint64_t erases; /* WRITE: begun when the request left its queue */
+	uint64_t lost_syncs; /* WRITE: of the commit's when it began */
 	uint32_t head_bytes;
 	uint64_t bytes; /* payload */
 	uint64_t total; /* header and payload, whole pages */
@@ -153,6 +154,7 @@ struct nvme_commit {
 	enum nvme_phase phase;
 	uint32_t under_way;
 	bool failed;                /* some data could not be synced */
+	uint64_t lost_syncs;        /* syncs of data that failed, so far */
 	bool keys_failed;           /* some tenant's key could not be written or destroyed */
 	uint32_t sync_file;         /* next data file to look at */
 	struct nvme_stored *group;  /* of this commit */

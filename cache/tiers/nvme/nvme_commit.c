@@ -10,9 +10,9 @@
  * be announced; so a crash loses at most what these two allow, and an event is not late by more
  * than a tenth of it. A chunk that left before its commit gets no record.
  *
- * If data cannot be synced, the chunks of the group are dropped: pages of a failed sync may be
- * marked clean, and a second sync would say that all is well. If the log cannot be, it is rewritten
- * as a whole.
+ * If data cannot be synced, the chunks of the group are dropped, and with them all that was written
+ * or begun while the sync was under way: pages of a failed sync may be marked clean, and a second
+ * sync would say that all is well. If the log cannot be, it is rewritten as a whole.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -106,16 +106,14 @@ static bool is_live(struct nvme *t, uint32_t entry)
 	return live;
 }
 
-/* Lets go of the group: its records are durable, or never will be. */
-static void end_group(struct nvme *t, enum kvt_status status)
+/* Lets go of chunks: their records are durable, or never will be. */
+static void end_chunks(struct nvme *t, struct nvme_stored **list, enum kvt_status status)
 {
-	struct nvme_commit *c = &t->commit;
-
-	while (c->group != NULL) {
-		struct nvme_stored *s = c->group;
+	while (*list != NULL) {
+		struct nvme_stored *s = *list;
 		enum kvt_status mine = status;
 
-		c->group = s->next;
+		*list = s->next;
 		if (mine != KVT_OK)
 			kvt_index_drop(t->index, s->entry);
 		else if (!s->add)
@@ -130,6 +128,23 @@ static void end_group(struct nvme *t, enum kvt_status status)
 		kvt_index_release(t->index, s->entry);
 		free(s);
 	}
+}
+
+static void end_group(struct nvme *t, enum kvt_status status)
+{
+	end_chunks(t, &t->commit.group, status);
+}
+
+/* Takes the chunks of the next commit out of its list. */
+static struct nvme_stored *take_stored(struct nvme_commit *c)
+{
+	struct nvme_stored *list = c->stored;
+
+	c->stored = NULL;
+	c->stored_end = &c->stored;
+	c->stored_bytes = 0;
+	c->announces = 0;
+	return list;
 }
 
 static void end_commit(struct nvme *t, enum kvt_status status)
@@ -272,6 +287,21 @@ static void begin_log(struct nvme *t)
 
 /* --- data ------------------------------------------------------------------------------------- */
 
+/* A data file could not be synced: any page of it that was written since its last sync may be lost,
+ * whichever chunk's it is. */
+static void sync_lost(struct nvme *t, const struct kvt_file *file)
+{
+	struct nvme_commit *c = &t->commit;
+	struct nvme_stored *later = take_stored(c);
+
+	c->failed = true;
+	c->lost_syncs++;
+	for (uint32_t i = 0; i < t->space.file_count; i++)
+		if (t->space.files[i].file == file)
+			t->space.files[i].dirty = true;
+	end_chunks(t, &later, KVT_EIO);
+}
+
 /* Begins the sync of each file that was written since its last. */
 static void data_step(struct nvme *t)
 {
@@ -347,11 +377,7 @@ static void begin_commit(struct nvme *t)
 {
 	struct nvme_commit *c = &t->commit;
 
-	c->group = c->stored;
-	c->stored = NULL;
-	c->stored_end = &c->stored;
-	c->stored_bytes = 0;
-	c->announces = 0;
+	c->group = take_stored(c);
 	c->wanted = false;
 	c->flushing = c->flushes;
 	c->flushes = NULL;
@@ -375,13 +401,14 @@ static void commit_done(struct nvme *t, struct nvme_actor *actor, struct kvt_io_
 	else
 		nvme_io_failed(t, op->kind == KVT_IO_SYNC ? "sync" : "write of the log",
 			op->result < 0 ? (int)-op->result : EIO);
+	if (!ok && c->phase == NVME_DATA_SYNC)
+		sync_lost(t, op->file);
 	nvme_op_give(t, op);
 	switch (c->phase) {
 	case NVME_KEYS:
 		keys_done(t, op, ok);
 		break;
 	case NVME_DATA_SYNC:
-		c->failed |= !ok;
 		data_step(t);
 		break;
 	case NVME_LOG_WRITE:
@@ -423,11 +450,7 @@ static void give_up_waiting(struct nvme *t)
 
 	c->flushes = NULL;
 	c->wanted = false;
-	c->group = c->stored;
-	c->stored = NULL;
-	c->stored_end = &c->stored;
-	c->stored_bytes = 0;
-	c->announces = 0;
+	c->group = take_stored(c);
 	end_group(t, KVT_EIO);
 	end_flushes(flushes, KVT_EIO);
 }

@@ -63,9 +63,9 @@ static enum kvt_status open_file(struct nvme *t, uint32_t n, struct nvme_file *o
 		status = KVT_ENOTSUP;
 	if (status != KVT_OK) {
 		io->close(t->io, out->file);
-		if (info.bytes < t->format.file_bytes)
+		if (out->fresh) /* known to be shorter than a whole one: it holds nothing */
 			(void)io->remove(t->io, name);
-		out->file = NULL;
+		*out = (struct nvme_file){0};
 		return status;
 	}
 	if (info.alignment > t->space.alignment)

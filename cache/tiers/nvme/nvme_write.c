@@ -197,6 +197,7 @@ bool nvme_write_begin(struct nvme *t, struct nvme_job *job, struct kvt_tier_requ
 	uint64_t erases = job->erases;
 
 	job->kind = NVME_JOB_WRITE;
+	job->lost_syncs = t->commit.lost_syncs;
 	job->request = r;
 	job->actor.done = write_done;
 	job->stored = calloc(1, sizeof(*job->stored));
@@ -245,6 +246,8 @@ static void write_done(struct nvme *t, struct nvme_actor *actor, struct kvt_io_o
 	if (!nvme_transfer_done(t, job, op))
 		return;
 	status = job->status;
+	if (status == KVT_OK && job->lost_syncs != t->commit.lost_syncs)
+		status = KVT_EIO; /* some of its pages may be among those that were not written */
 	t->writes_active--;
 	nvme_rate_end(t, &t->write_rate, job->bytes);
 	mark_dirty(t, job);

@@ -159,6 +159,62 @@ START_TEST(syncs_that_fail)
 }
 END_TEST
 
+/* Pages that a failed sync leaves marked clean may be those of a chunk that was written meanwhile;
+ * the next sync, which succeeds, proves nothing about them. */
+START_TEST(what_was_written_during_a_sync_that_fails_is_dropped)
+{
+	const struct kvt_fault_rule late = {.kind = KVT_FAULT_STALL,
+		.on = KVT_ON_SYNC,
+		.name = "data",
+		.count = 1,
+		.delay_ns = INT64_MAX};
+	const struct kvt_fault_rule fails = {
+		.kind = KVT_FAULT_ERROR, .on = KVT_ON_SYNC, .name = "data", .count = 1};
+	struct kvt_faults *stalls;
+	struct wish *first;
+
+	make(0);
+	ck_assert_int_eq(kvt_faults_add(faults, &fails), KVT_OK);
+	ck_assert_int_eq(kvt_faults_create(layer, 7, &s.time, &stalls), KVT_OK);
+	layer = kvt_faults_layer(stalls);
+	ck_assert_int_eq(kvt_faults_add(stalls, &late), KVT_OK);
+	ck_assert_int_eq(store_open(&s), KVT_OK);
+	first = wish_new(&s, KVT_TIER_WRITE, 1, 0);
+	first->request.announce = true;
+	s.tier->ops->submit(s.tier, &first->request);
+	store_step(&s, 20);
+	store_advance(&s, 1000000000);
+	store_step(&s, 20);
+	ck_assert_uint_eq(kvt_faults_struck(stalls, KVT_FAULT_STALL), 1);
+	ck_assert(!first->done);
+	ck_assert_int_eq(store_put(&s, 2), KVT_OK);
+	ck_assert(store_has(&s, 2));
+	kvt_faults_clear(stalls);
+	ck_assert_int_eq(wish_wait(&s, first), KVT_EIO);
+	wish_free(first);
+	ck_assert_uint_eq(kvt_faults_struck(faults, KVT_FAULT_ERROR), 1);
+	ck_assert(!store_has(&s, 1));
+	ck_assert(!store_has(&s, 2));
+	works_again();
+	store_close(&s);
+	kvt_faults_destroy(stalls);
+}
+END_TEST
+
+/* The length of a file that could not be asked for is unknown: it is no reason to remove it. */
+START_TEST(a_data_file_that_cannot_be_looked_at_stays)
+{
+	ck_assert_int_eq(store_put(&s, 1), KVT_OK);
+	ck_assert_int_eq(store_flush(&s), KVT_OK);
+	store_close(&s);
+	rule(KVT_FAULT_ERROR, KVT_ON_INFO, "data", 0, EIO);
+	ck_assert_int_ne(store_open(&s), KVT_OK);
+	kvt_faults_clear(faults);
+	ck_assert_int_eq(store_open(&s), KVT_OK);
+	ck_assert_int_eq(store_get(&s, 1), KVT_OK);
+}
+END_TEST
+
 START_TEST(a_log_that_fails)
 {
 	for (uint64_t n = 1; n <= 20; n++)
@@ -284,6 +340,7 @@ int main(void)
 	tcase_add_test(tc, flipped_bits);
 	tcase_add_test(tc, flipped_bits_of_the_log);
 	tcase_add_test(tc, syncs_that_fail);
+	tcase_add_test(tc, a_data_file_that_cannot_be_looked_at_stays);
 	tcase_add_test(tc, a_log_that_fails);
 	tcase_add_test(tc, a_device_that_is_gone);
 	tcase_add_test(tc, closes_while_nothing_works);
@@ -293,6 +350,7 @@ int main(void)
 	tcase_add_checked_fixture(full, NULL, teardown);
 	tcase_set_timeout(full, 60);
 	tcase_add_test(full, a_full_disk);
+	tcase_add_test(full, what_was_written_during_a_sync_that_fails_is_dropped);
 	suite_add_tcase(suite, full);
 	runner = srunner_create(suite);
 	srunner_run_all(runner, CK_ENV);
