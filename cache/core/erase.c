@@ -23,6 +23,7 @@ struct victims {
 	const struct kvt_key *keys; /* NULL: by tenant, or all */
 	size_t n;
 	const struct kvt_tenant *tenant;
+	bool local; /* all, but for tiers that other machines share */
 };
 
 /* --- erasing; under lock ---------------------------------------------------------------------- */
@@ -75,8 +76,9 @@ static size_t count_hidden(struct kvt *k, struct kvt_tier *tier, const struct kv
 
 /* The same for a tenant, or all: tiers do this at once, so that no tombs are needed. A chunk may
  * lie in several tiers: the count is of the tier that had most. */
-static void erase_many(struct kvt *k, struct kvt_barrier *b, const struct kvt_tenant *tenant)
+static void erase_many(struct kvt *k, struct kvt_barrier *b, const struct victims *of)
 {
+	const struct kvt_tenant *tenant = of->tenant;
 	bool bad = false;
 	size_t most;
 
@@ -88,7 +90,7 @@ static void erase_many(struct kvt *k, struct kvt_barrier *b, const struct kvt_te
 		enum kvt_status status;
 		size_t count = 0, hidden;
 
-		if (tier == NULL)
+		if (tier == NULL || (of->local && tier->ops->unsure != NULL))
 			continue;
 		hidden = count_hidden(k, tier, tenant);
 		status = tenant != NULL ? tier->ops->erase_tenant(tier, tenant, &count)
@@ -132,7 +134,7 @@ static enum kvt_status begin(struct kvt *k, const struct victims *victims, uint6
 		else if (victims->keys != NULL)
 			erase_keys(k, b, victims->keys, victims->n);
 		else
-			erase_many(k, b, victims->tenant);
+			erase_many(k, b, victims);
 		kvt_pump(k);
 	}
 	pthread_mutex_unlock(&k->lock);
@@ -212,6 +214,14 @@ enum kvt_status kvt_reset(struct kvt *k)
 	enum kvt_status status = kvt_usable(k);
 
 	return status != KVT_OK ? status : run(k, &victims, RESET_WAIT_NS, NULL);
+}
+
+enum kvt_status kvt_forget(struct kvt *k, uint64_t timeout_ns)
+{
+	struct victims victims = {.local = true};
+	enum kvt_status status = kvt_usable(k);
+
+	return status != KVT_OK ? status : run(k, &victims, timeout_ns, NULL);
 }
 
 enum kvt_status kvt_erase_begin(struct kvt *k, const struct kvt_key *keys, size_t n,

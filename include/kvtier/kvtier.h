@@ -351,6 +351,15 @@ KVT_API size_t kvt_step(struct kvt *k, int64_t *next_ns);
 /* Weights changed: all chunks become unreachable at once, in every tier, also after a crash. */
 KVT_API enum kvt_status kvt_reset(struct kvt *k) KVT_MUST_CHECK;
 
+/*
+ * As kvt_reset, but shared tiers keep what they hold: other replicas, whose weights did not change,
+ * go on using it. Memory and local files are empty when this returns. For a caller that makes its
+ * keys from another fingerprint from now on (struct kvt_key_parts), since a key from before would
+ * still be found in a shared tier. KVT_MISS: not durable within timeout_ns; a crash now may bring
+ * chunks in local files back.
+ */
+KVT_API enum kvt_status kvt_forget(struct kvt *k, uint64_t timeout_ns) KVT_MUST_CHECK;
+
 /* --- asking ----------------------------------------------------------------------------------- */
 
 struct kvt_lookup {

@@ -239,6 +239,15 @@ START_TEST(tenants_and_all_are_erased_everywhere)
 }
 END_TEST
 
+START_TEST(what_is_forgotten_is_gone_from_local_tiers)
+{
+	below_only(2);
+	ck_assert_int_eq(kvt_forget(rig.k, LONG), KVT_OK);
+	ck_assert_uint_eq(rig_get(&rig, 1, 2, 0), 0);
+	ck_assert_uint_eq(fake_chunks(fake_tier()), 0);
+}
+END_TEST
+
 START_TEST(a_put_while_an_erase_waits_is_a_new_chunk)
 {
 	below_only(1);
@@ -280,6 +289,7 @@ int main(void)
 	tcase_add_test(tc, a_refused_erase_of_a_written_chunk_is_asked_again);
 	tcase_add_test(tc, a_failed_flush_is_reported);
 	tcase_add_test(tc, tenants_and_all_are_erased_everywhere);
+	tcase_add_test(tc, what_is_forgotten_is_gone_from_local_tiers);
 	tcase_add_test(tc, a_put_while_an_erase_waits_is_a_new_chunk);
 	tcase_add_test(tc, erase_while_closing_is_finished);
 	return run_tcase("cache/core erase", tc);

@@ -318,6 +318,21 @@ START_TEST(close_while_it_is_asked)
 }
 END_TEST
 
+/* Other replicas go on using what a shared tier holds; what is this handle's own is gone. */
+START_TEST(a_forgotten_chunk_stays_in_a_shared_tier)
+{
+	plant(0, 3);
+	ck_assert_int_eq(rig_put(&rig, 2, 0), KVT_OK);
+	ck_assert_uint_eq(rig_get(&rig, 1, 3, LONG), 3); /* copies in memory, too */
+	ck_assert_int_eq(kvt_forget(rig.k, LONG), KVT_OK);
+	ck_assert_uint_eq(rig_stats(&rig).tiers[KVT_TIER_L1].chunks, 0);
+	ck_assert_uint_ge(fake_chunks(fake_tier()), 3);
+	ck_assert_uint_eq(find(3, LONG, NULL), 3);
+	ck_assert_int_eq(kvt_reset(rig.k), KVT_OK);
+	ck_assert_uint_eq(fake_chunks(fake_tier()), 0);
+}
+END_TEST
+
 START_TEST(questions_are_bounded)
 {
 	struct kvt_key key;
@@ -355,6 +370,7 @@ int main(void)
 	tcase_add_test(tc, a_prefetch_asks_and_loads);
 	tcase_add_test(tc, an_erased_chunk_is_erased_there);
 	tcase_add_test(tc, close_while_it_is_asked);
+	tcase_add_test(tc, a_forgotten_chunk_stays_in_a_shared_tier);
 	tcase_add_test(tc, questions_are_bounded);
 	return run_tcase("cache/core shared", tc);
 }
