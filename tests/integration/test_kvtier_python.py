@@ -20,7 +20,9 @@ from rig.router import BUILD
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[2] / "cache" / "python"))
 
-from kvtier import ask, chunks, events, fingerprint, library, lmcache, settings, tiers, worth  # noqa: E402
+from kvtier import (  # noqa: E402
+    ask, chunks, events, fingerprint, library, lmcache, settings, tiers, weights, worth,
+)  # fmt: skip
 from kvtier.scheduler import Plan  # noqa: E402
 from kvtier.worker import Worker  # noqa: E402
 
@@ -179,16 +181,133 @@ def test_chunks_are_whole_and_named_by_their_last_block():
     assert chunks.blocks_per_chunk(32, 256) == 8 and chunks.blocks_per_chunk(512, 256) == 1
 
 
+def model_in(folder, content=b"w" * 5_000_000):
+    folder.mkdir(exist_ok=True, parents=True)
+    (folder / "config.json").write_text("{}")
+    (folder / "model.safetensors").write_bytes(content)
+    return folder
+
+
+def identify(model, since_ns=None, digests=None, environ=None, **more):
+    source = weights.Source(str(model), **more)
+    since_ns = time.time_ns() if since_ns is None else since_ns
+    return weights.identify([source], digests or weights.Digests(), since_ns, environ or {})
+
+
 def test_the_fingerprint_changes_with_every_part(tmp_path):
-    (tmp_path / "config.json").write_text("{}")
-    (tmp_path / "model.safetensors").write_bytes(b"w" * 100)
-    seen = set()
-    for change in (None, ("config.json", b"{ }"), ("model.safetensors", b"w" * 101)):
+    folder, seen = model_in(tmp_path), set()
+    for change in (None, ("config.json", b"{ }"), ("model.safetensors", b"w" * 101), ("modeling.py", b"pass")):
         if change:
-            (tmp_path / change[0]).write_bytes(change[1])
-        seen.add(fingerprint.make({"model": fingerprint.describe_files(tmp_path), "block": 16}))
-    seen.add(fingerprint.make({"model": fingerprint.describe_files(tmp_path), "block": 32}))
-    assert len(seen) == 4 and all(len(one) == 64 for one in seen)
+            (folder / change[0]).write_bytes(change[1])
+        seen.add(fingerprint.make({"model": identify(folder).parts, "block": 16}))
+    (folder / "tokenizer.json").write_text("{}")  # decides nothing
+    seen.add(fingerprint.make({"model": identify(folder).parts, "block": 16}))
+    seen.add(fingerprint.make({"model": identify(folder).parts, "block": 32}))
+    assert len(seen) == 5 and all(len(one) == 64 for one in seen)
+
+
+def test_one_changed_byte_of_the_weights_is_another_model(tmp_path):
+    content = bytearray(5_000_000)
+    one = identify(model_in(tmp_path, content)).parts
+    content[1_234_567] = 1
+    other = identify(model_in(tmp_path, content)).parts
+    assert None not in (one, other) and one != other
+
+
+def test_another_folder_with_the_same_content_is_the_same_model(tmp_path):
+    assert identify(model_in(tmp_path / "a")).parts == identify(model_in(tmp_path / "b")).parts
+
+
+def test_a_single_file_is_named_by_content(tmp_path):
+    path = tmp_path / "m.gguf"
+    path.write_bytes(b"one")
+    one = identify(path, load_format="gguf").parts
+    path.write_bytes(b"two")  # new weights under the old name
+    two = identify(path, load_format="gguf").parts
+    assert None not in (one, two) and one != two
+
+
+def hub_with(home, commit, model="org/m", ref="main"):
+    folder = home / "hub" / ("models--" + model.replace("/", "--"))
+    (folder / "refs").mkdir(parents=True, exist_ok=True)
+    (folder / "refs" / ref).write_text(commit)
+    model_in(folder / "snapshots" / commit)
+    return {"HF_HOME": str(home)}
+
+
+def test_a_hub_model_is_named_by_the_commit_of_its_snapshot(tmp_path):
+    old, new = "a" * 40, "b" * 40
+    environ = hub_with(tmp_path, old)
+    one = identify("org/m", environ=environ, config_commit=old)
+    assert old in json.dumps(one.parts)
+    hub_with(tmp_path, new)  # the same name has other weights from now on
+    two = identify("org/m", environ=environ, config_commit=new)
+    assert two.parts is not None and two.parts != one.parts
+    assert identify("org/m", environ=environ, config_commit=old).why_not  # it moved while the engine started
+    assert identify("org/m", environ=environ).why_not  # nothing says which commit was loaded
+    assert identify("org/m", environ=environ, revision=old).parts == one.parts
+    assert identify("org/m", download_dir=str(tmp_path / "hub"), revision=new).parts == two.parts
+
+
+@pytest.mark.parametrize(
+    "model, more, says",
+    [
+        ("org/none", {}, "no snapshot of org/none is in"),
+        ("s3://bucket/m", {}, "its weights come from s3://bucket/m"),
+        ("/tmp", {"stored_at": "s3://bucket/m"}, "its weights come from s3://bucket/m"),
+        ("/tmp", {"load_format": "dummy"}, "load_format dummy does not read"),
+        ("/tmp", {"load_format": "tensorizer"}, "load_format tensorizer does not read"),
+    ],
+)
+def test_weights_without_a_name_by_content(model, more, says, tmp_path):
+    found = identify(model, environ={"HF_HOME": str(tmp_path)}, **more)
+    assert found.parts is None and says in found.why_not
+
+
+def test_files_that_changed_after_the_engine_began_to_load_them(tmp_path):
+    folder, link = model_in(tmp_path / "a"), tmp_path / "link"
+    began = time.time_ns()
+    time.sleep(0.02)
+    link.symlink_to(folder)
+    assert identify(folder, began).parts is not None
+    assert "changed after the engine started" in identify(link, began).why_not  # it pointed elsewhere before
+    (folder / "model.safetensors").write_bytes(b"new")
+    assert "model.safetensors changed after the engine started" in identify(folder, began).why_not
+    assert "has no weights" in identify(tmp_path, began).why_not
+
+
+def test_digests_are_made_once_for_all_processes(tmp_path, monkeypatch):
+    folder = model_in(tmp_path / "m")
+    read = []
+    whole = weights.digest_of
+    monkeypatch.setattr(weights, "digest_of", lambda path: read.append(path) or whole(path))
+    monkeypatch.setattr(weights, "SETTLED_NS", 0)
+    first = identify(folder, digests=weights.Digests(tmp_path / "cache")).parts
+    assert len(read) == 2
+    assert identify(folder, digests=weights.Digests(tmp_path / "cache")).parts == first and len(read) == 2
+    (folder / "model.safetensors").write_bytes(b"v" * 5_000_000)
+    assert identify(folder, digests=weights.Digests(tmp_path / "cache")).parts != first and len(read) == 3
+    (tmp_path / "cache").chmod(0o777)  # others could have written to it
+    identify(folder, digests=weights.Digests(tmp_path / "cache"))
+    assert len(read) == 5
+
+
+def test_a_file_that_changed_just_now_is_read_again(tmp_path):
+    """Its times may not change with the next write."""
+    digests = weights.Digests(tmp_path / "cache")
+    identify(model_in(tmp_path / "m"), digests=digests)
+    assert not (tmp_path / "cache" / "digests.json").exists()
+
+
+def test_only_memory_is_left_open_for_weights_without_a_name(tmp_path, monkeypatch):
+    monkeypatch.setenv("KVTIER_LIBRARY", str(LIBRARY))
+    given = {"l1": {"capacity": "16MiB"}, "nvme": {"path": str(tmp_path), "capacity": "64MiB"}}
+    assert settings.outlives(json.dumps(given)) and settings.outlives(json.dumps({"l2": {"url": "redis://x"}}))
+    assert settings.outlives("nvme:\n  path: /x\n")
+    assert not settings.outlives('{"l1": {"capacity": "16MiB"}}') and not settings.outlives("l1:\n  capacity: 1GiB")
+    one = library.Cache([json.dumps(given), json.dumps(settings.MEMORY_ONLY)])
+    assert one.mistakes == "" and list(tmp_path.iterdir()) == []
+    one.close()
 
 
 def test_ranks_with_the_same_heads_name_chunks_alike():

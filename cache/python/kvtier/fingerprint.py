@@ -1,9 +1,8 @@
 """The fingerprint: SHA-256 over all that decides what a chunk's bytes mean.
 
 Two engines with the same fingerprint may read each other's chunks; so it must change with the model, its
-weights, the type and layout of the KV cache, block and chunk size, parallel sizes, and, on a CPU, the
-packing of its kernels. Weights are named by their files' names, sizes, headers and pages from all over each file,
-since reading them whole takes minutes. After a change of only a few weights, set another `model_version`.
+weights (weights.py), the type and layout of the KV cache, block and chunk size, parallel sizes, and, on a CPU, the
+packing of its kernels.
 """
 
 import hashlib
@@ -11,7 +10,7 @@ import json
 import os
 import pathlib
 
-FORMAT = 2
+FORMAT = 3
 HEADER_BYTES = 1 << 16  # of a weight file; a safetensors header lies there
 PAGES, PAGE_BYTES = 64, 4096  # of the rest
 CONFIGS = ("config.json", "adapter_config.json")

@@ -45,6 +45,20 @@ class Settings:
     mistakes: list[str] = field(default_factory=list)
 
 
+# Configuration that goes over a user's and leaves no tier but memory.
+MEMORY_ONLY = {"nvme": {"path": ""}, "l2": {"url": ""}}
+
+
+def outlives(text):
+    """Whether this configuration of libkvtier keeps chunks longer than a process, or shares them."""
+    try:
+        found = json.loads(text)
+    except ValueError:
+        return "nvme" in text or "l2" in text
+    sections = [found.get(section) for section in MEMORY_ONLY] if isinstance(found, dict) else []
+    return any(isinstance(s, dict) and (s.get("path") or s.get("url")) for s in sections)
+
+
 def _number(given, name, least, mistakes):
     value = given.get(name, KNOWN[name])
     if isinstance(value, bool) or not isinstance(value, int) or value < least:

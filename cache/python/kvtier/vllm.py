@@ -12,6 +12,7 @@ so once.
 
 import functools
 import json
+import secrets
 from dataclasses import dataclass, field
 
 import vllm
@@ -24,7 +25,7 @@ from vllm.logger import init_logger
 from vllm.v1.kv_cache_interface import get_kv_cache_spec_kind
 from vllm.v1.metrics.cache_hit_source import CacheHitSource
 
-from . import ask, chunks, controller, events, fingerprint, library, lmcache, loop, settings
+from . import ask, chunks, controller, events, fingerprint, library, lmcache, loop, settings, weights
 from .vllm_metrics import KVTierPromMetrics, KVTierStats, kv_event
 from .layout import PagedCache, cpu_kernels
 from .rank import Rank
@@ -38,6 +39,22 @@ RUN_WITH = ("0.32.",)  # versions of vLLM that this was run with
 WHOLE_IN_BLOCKS = ("auto", "float16", "bfloat16", "fp8", "fp8_e4m3", "fp8_e5m2", "fp8_ds_mla")
 # Attention whose blocks keep all tokens until their request ends; others give blocks away while it runs.
 KEPT_WHOLE = ("full_attention", "mla_attention", "sink_full_attention")
+
+
+def sources_of(config):
+    """Where the weights of an engine come from: those of its model, and of a draft model if there is one."""
+
+    def source(model, load):
+        return weights.Source(
+            model.model, model.revision, str(load.load_format), load.download_dir,
+            getattr(model, "model_weights", None) or "", getattr(model.hf_config, "_commit_hash", None),
+        )  # fmt: skip
+
+    found, draft = [source(config.model_config, config.load_config)], config.speculative_config
+    if draft is not None and getattr(draft, "draft_model_config", None) is not None:
+        load = getattr(draft, "draft_load_config", None) or config.load_config
+        found.append(source(draft.draft_model_config, load))
+    return found
 
 
 @dataclass
@@ -269,13 +286,16 @@ class KVTierConnector(KVConnectorBase_V1):
     def _start_rank(self, kv_caches):
         parallel = self._vllm_config.parallel_config
         paged = self.paged_cache(kv_caches)
-        print_of = self._fingerprint(paged)
+        content = self._content()
+        print_of = self._fingerprint(paged, content)
         control = {"tokens_per_chunk": self._chunk_tokens()}
         if self.settings.fetch_when_slower:
             control["fetch_when_slower"] = True
         own = {"fingerprint": print_of, "rank": parallel.rank, "control": control}
         engine = self._vllm_config.kv_transfer_config.engine_id
         texts = controller.texts(self.settings.yaml, self._chunk_tokens(), engine)
+        if content is None:
+            own |= settings.MEMORY_ONLY
         cache = library.Cache([*texts, json.dumps(own)], "kv_connector_extra_config.cache")
         for line in cache.mistakes.splitlines():
             logger.warning("kvtier: %s", line)
@@ -293,13 +313,26 @@ class KVTierConnector(KVConnectorBase_V1):
             cache, paged, parts, path, self.settings.load_timeout_s, logger, self.settings.fetch_when_slower
         )  # fmt: skip
 
-    def _fingerprint(self, paged):
+    def _content(self):
+        """What names the weights by content; None: nothing does, and no tier that outlives this process may be used."""
+        if self.settings.model_version:
+            return self.settings.model_version
+        if not settings.outlives(self.settings.yaml):
+            return None
+        digests = weights.Digests(weights.cache_folder(), logger)
+        found = weights.identify(sources_of(self._vllm_config), digests, weights.started_ns())
+        if found.why_not is not None:
+            logger.warning(
+                "kvtier: NVMe and the shared tier stay closed, memory is used: the weights have no name by content "
+                "(%s). Set model_version to a text that changes with the weights to open them.", found.why_not)  # fmt: skip
+        return found.parts
+
+    def _fingerprint(self, paged, content):
         config = self._vllm_config
         model, parallel = config.model_config, config.parallel_config
-        weights = self.settings.model_version or fingerprint.describe_files(model.model)
         return fingerprint.make({
             "engine": vllm.__version__,
-            "model": weights,
+            "model": content if content is not None else secrets.token_hex(),
             "numbers": [
                 str(model.dtype), str(model.quantization), repr(model.hf_overrides),
                 str(config.cache_config.cache_dtype),

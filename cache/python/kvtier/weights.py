@@ -1,0 +1,277 @@
+"""What the engine loaded, named by content.
+
+A chunk outlives the engine that stored it, on NVMe or in a shared tier, and a name such as `org/model` or `/models/m`
+says nothing about the weights that lie behind it today. So the fingerprint has SHA-256 of local files, or the commit
+of a snapshot in the Hugging Face hub's cache. Where neither is known (object storage, formats that load from
+elsewhere, files that changed while the engine started) Identity.why_not says why: then nothing may be shared with
+another process, unless the user names the weights by `model_version`.
+
+Reading weights takes as long as the disk needs; digests are kept in a file of the user's own cache folder, by device,
+inode, times and size of each file, so that it happens once on a machine.
+"""
+
+import concurrent.futures
+import contextlib
+import fcntl
+import hashlib
+import json
+import os
+import pathlib
+import re
+import time
+from dataclasses import dataclass
+
+WEIGHTS = (".safetensors", ".bin", ".pt", ".pth", ".gguf")
+DESCRIBING = (".json", ".py")  # configuration, and code that is loaded with the model
+NOT_READ = (  # they do not decide what tokens compute to
+    "generation_config.json", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json",
+    "added_tokens.json", "vocab.json", "chat_template.json",
+)  # fmt: skip
+# Values of load_format that read weights from the model's own folder.
+FROM_FOLDER = (
+    "auto", "hf", "safetensors", "pt", "npcache", "gguf", "mistral", "bitsandbytes", "fastsafetensors",
+    "instanttensor", "runai_streamer", "runai_streamer_sharded", "sharded_state",
+)  # fmt: skip
+COMMIT = re.compile("[0-9a-f]{40}")
+PIECE_BYTES = 16 << 20
+MOST_DIGESTS = 4096  # kept in the file
+SETTLED_NS = 2_000_000_000  # a file that changed later than this before it was read may change unseen
+
+
+@dataclass
+class Identity:
+    """parts: JSON values that name the content. why_not: a sentence if it has no such name."""
+
+    parts: object = None
+    why_not: str | None = None
+
+
+class Unnamed(Exception):
+    """The content has no name; the text says why."""
+
+
+# --- files ---------------------------------------------------------------------------------------
+
+
+def _state(path):
+    s = os.stat(path)
+    return f"{s.st_dev}:{s.st_ino}:{s.st_mtime_ns}:{s.st_ctime_ns}:{s.st_size}"
+
+
+def digest_of(path):
+    """SHA-256 of a file, hex. OSError, Unnamed: it changed while it was read."""
+    before, sha = _state(path), hashlib.sha256()
+    with open(path, "rb") as file:
+        while piece := file.read(PIECE_BYTES):
+            sha.update(piece)
+    if _state(path) != before:
+        raise Unnamed(f"{path} changed while it was read")
+    return sha.hexdigest()
+
+
+def cache_folder(environ=os.environ):
+    """Where digests are kept between starts."""
+    base = environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
+    return pathlib.Path(base) / "kvtier"
+
+
+class Digests:
+    """Digests of files, kept in one file for all processes of a user. Without a folder that only the user can write to
+    they are kept for this object's life."""
+
+    def __init__(self, folder=None, log=None):
+        self.folder, self.log, self.known = folder, log, {}
+
+    def of(self, paths):
+        """{path: SHA-256} of files. OSError, Unnamed."""
+        with self._alone():
+            self.known = self._read()
+            states = {path: _state(path) for path in paths}
+            fresh = [path for path in paths if states[path] not in self.known]
+            self._announce(fresh)
+            with concurrent.futures.ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
+                made = dict(zip(fresh, pool.map(digest_of, fresh), strict=True))
+            found = {path: made.get(path) or self.known[states[path]] for path in paths}
+            now = time.time_ns()
+            keep = {states[p]: d for p, d in made.items() if os.stat(p).st_ctime_ns < now - SETTLED_NS}
+            if keep:
+                self._write({**self.known, **keep})
+        return found
+
+    def _announce(self, fresh):
+        size = sum(os.stat(path).st_size for path in fresh)
+        if self.log is not None and size > 1 << 30:
+            self.log.info(
+                "kvtier: reads %.1f GiB of weights to name them by content; the next start has their names from %s, "
+                "and with model_version none are read", size / (1 << 30), self.folder)  # fmt: skip
+
+    def _own(self):
+        """The folder, made if it is missing; None: others could write to it."""
+        try:
+            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            state = os.stat(self.folder)
+        except OSError:
+            return None
+        return self.folder if state.st_uid == os.getuid() and not state.st_mode & 0o022 else None
+
+    @contextlib.contextmanager
+    def _alone(self):
+        """Ranks of one engine start together: one reads, the others have its digests."""
+        folder = self._own() if self.folder is not None else None
+        try:
+            file = open(folder / "digests.lock", "w") if folder is not None else None  # noqa: SIM115
+        except OSError:
+            file = None
+        with file or contextlib.nullcontext():
+            if file is not None:
+                fcntl.flock(file, fcntl.LOCK_EX)
+            yield
+
+    def _read(self):
+        if self.folder is None or self._own() is None:
+            return self.known
+        try:
+            found = json.loads((self.folder / "digests.json").read_text())
+            return {str(state): str(digest) for state, digest in found.items()}
+        except (OSError, ValueError, AttributeError):
+            return {}
+
+    def _write(self, known):
+        self.known = dict(list(known.items())[-MOST_DIGESTS:])
+        if self.folder is None or self._own() is None:
+            return
+        part = self.folder / "digests.part"
+        with contextlib.suppress(OSError):
+            part.write_text(json.dumps(self.known))
+            os.replace(part, self.folder / "digests.json")
+
+
+def started_ns():
+    """When this process began, as files' times are."""
+    with open("/proc/self/stat", encoding="ascii") as file:
+        ticks = int(file.read().rpartition(")")[2].split()[19])
+    ago_ns = time.clock_gettime_ns(time.CLOCK_BOOTTIME) - ticks * 1_000_000_000 // os.sysconf("SC_CLK_TCK")
+    return time.time_ns() - ago_ns
+
+
+def _links_to(path):
+    """Links on the way to a path, and on the ways to what they point to."""
+    todo, seen = [path], set()
+    while todo:
+        at = todo.pop()
+        for part in (at, *at.parents):
+            if part not in seen and part.is_symlink():
+                todo.append(pathlib.Path(os.path.normpath(part.parent / os.readlink(part))))
+                yield part
+            seen.add(part)
+
+
+def _must_be_older(path, since_ns):
+    """What changed since the engine began to load may be something else than it loaded. Links on the way count."""
+    for at in _links_to(path):
+        if os.lstat(at).st_ctime_ns > since_ns:
+            raise Unnamed(f"{at} changed after the engine started to load it")
+    if os.stat(path).st_ctime_ns > since_ns:
+        raise Unnamed(f"{path} changed after the engine started to load it")
+
+
+def files_of(folder):
+    """Files in a folder that decide what a model or an adapter computes."""
+    return [
+        f for f in sorted(pathlib.Path(folder).iterdir())
+        if f.suffix in WEIGHTS or (f.suffix in DESCRIBING and f.name not in NOT_READ)
+    ]  # fmt: skip
+
+
+def describe_folder(folder, digests, since_ns):
+    """{name: [size, SHA-256]} of the files that lie in a folder. OSError; Unnamed: one of them is newer than since_ns,
+    or there are no weights."""
+    folder = pathlib.Path(os.path.abspath(folder))
+    files = files_of(folder)
+    if not any(f.suffix in WEIGHTS for f in files):
+        raise Unnamed(f"{folder} has no weights that are known ({', '.join(WEIGHTS)})")
+    found = digests.of(files)
+    for path in (folder, *files):  # after they were read: what changed meanwhile is newer, too
+        _must_be_older(path, since_ns)
+    return {f.name: [os.stat(f).st_size, found[f]] for f in files}
+
+
+# --- the Hugging Face hub's cache ----------------------------------------------------------------
+
+
+def hub_folder(environ=os.environ):
+    """Where the hub's client keeps snapshots."""
+    for name in ("HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE"):
+        if environ.get(name):
+            return pathlib.Path(environ[name]).expanduser()
+    cache = environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
+    home = environ.get("HF_HOME") or os.path.join(cache, "huggingface")
+    return pathlib.Path(home).expanduser() / "hub"
+
+
+def _snapshot(model, revision, config_commit, hub):
+    """{commit, kind of files} of a model in the hub's cache."""
+    folder = hub / ("models--" + model.replace("/", "--"))
+    commit = revision or "main"
+    if not COMMIT.fullmatch(commit):
+        try:
+            commit = (folder / "refs" / commit).read_text().strip()
+        except OSError:
+            raise Unnamed(f"no snapshot of {model} is in {hub}") from None
+        # The reference may have moved since the engine read it; its configuration says what it was then.
+        if commit != config_commit:
+            raise Unnamed(
+                f"{model} is at commit {commit} in {hub}, its configuration was loaded from {config_commit}"
+            )
+    snapshot = folder / "snapshots" / commit
+    names = {f.suffix for f in snapshot.iterdir()} if COMMIT.fullmatch(commit) and snapshot.is_dir() else set()
+    kind = next((suffix for suffix in WEIGHTS if suffix in names), None)
+    if kind is None:
+        raise Unnamed(f"{snapshot} has no weights")
+    return {"commit": commit, "files": kind}
+
+
+# --- a model -------------------------------------------------------------------------------------
+
+
+@dataclass
+class Source:
+    """Where an engine's weights come from; members as vLLM calls them."""
+
+    model: str
+    revision: str | None = None
+    load_format: str = "auto"
+    download_dir: str | None = None
+    stored_at: str = ""  # model_weights: an address that files are read from while the engine loads
+    config_commit: str | None = None  # of the hub's snapshot that the configuration came from
+
+
+def _describe(source, digests, since_ns, environ):
+    if source.stored_at:
+        raise Unnamed(f"its weights come from {source.stored_at}")
+    if source.load_format not in FROM_FOLDER:
+        raise Unnamed(f"load_format {source.load_format} does not read the model's own files")
+    path = pathlib.Path(os.path.abspath(source.model))
+    if path.is_dir():
+        return describe_folder(path, digests, since_ns)
+    if path.is_file():
+        found = digests.of([path])
+        _must_be_older(path, since_ns)
+        return {"file": [os.stat(path).st_size, found[path]]}
+    if "://" in source.model:
+        raise Unnamed(f"its weights come from {source.model}")
+    if environ.get("VLLM_USE_MODELSCOPE", "").lower() in ("1", "true"):
+        raise Unnamed(f"{source.model} comes from ModelScope")
+    hub = pathlib.Path(source.download_dir) if source.download_dir else hub_folder(environ)
+    return _snapshot(source.model, source.revision, source.config_commit, hub)
+
+
+def identify(sources, digests, since_ns, environ=os.environ):
+    """Identity of what an engine loaded: its model, and a draft model if there is one."""
+    parts = []
+    for source in sources:
+        try:
+            parts.append([source.load_format, _describe(source, digests, since_ns, environ)])
+        except (OSError, Unnamed) as error:
+            return Identity(None, f"{source.model}: {error}")
+    return Identity(parts)
