@@ -3,17 +3,20 @@
 Prints a line for each thing that was looked at; a failed assertion ends it.
 """
 
+import os
+import pathlib
 import queue
 import tempfile
+import time
 import types
 
 import torch
-from kvtier import events, loop, settings
+from kvtier import changes, events, loop, settings, weights
 from kvtier.vllm_metrics import kv_event
 from kvtier.scheduler import Plan
-from kvtier.vllm import KVTierConnector, KVTierMetadata
+from kvtier.vllm import KVTierConnector, KVTierMetadata, sources_of
 from kvtier.work import Load, LoadChunk
-from vllm.config import KVTransferConfig
+from vllm.config import KVTransferConfig, LoadConfig, ModelConfig
 from vllm.distributed.kv_transfer.kv_connector.v1.base import KVConnectorBase_V1, KVConnectorRole
 from vllm.lora.request import LoRARequest
 from vllm.multimodal.inputs import MultiModalFeatureSpec, PlaceholderRange
@@ -21,8 +24,10 @@ from vllm.sampling_params import SamplingParams
 from vllm.utils.hashing import sha256
 from vllm.v1.core.kv_cache_utils import get_request_block_hasher, init_none_hash, maybe_convert_block_hash
 from vllm.v1.engine.core import EngineCore
+from vllm.v1.engine.llm_engine import LLMEngine
 from vllm.v1.kv_cache_interface import FullAttentionSpec, KVCacheGroupSpec, SlidingWindowSpec
 from vllm.v1.request import Request
+from vllm.v1.worker.gpu_worker import Worker
 
 BLOCK = 16
 # What the interface has that this connector leaves as it is, and why that is right.
@@ -86,6 +91,8 @@ def look_at_names():
     """Prompts that differ in anything but their tokens share no chunk behind the difference."""
     init_none_hash(sha256)
     folder = tempfile.mkdtemp()
+    pathlib.Path(folder, "adapter_model.safetensors").write_bytes(b"weights")
+    time.sleep(0.02)  # they are loaded later
     loras = [LoRARequest("a", 1, folder), LoRARequest("b", 2, folder), LoRARequest("a", 1, folder + "/.")]
     requests = [
         request_of(0), request_of(1, salt="one"), request_of(2, salt="two"), *(request_of(3 + n, lora) for n, lora in
@@ -95,6 +102,10 @@ def look_at_names():
     plan = Plan(Asker(), settings.Settings(chunk_tokens=4 * BLOCK), BLOCK, True)
     seen = []
     for request in requests:
+        if request.lora_request is not None:
+            plan.adapters.loaded(request.lora_request)
+        while not plan.adapters.quiet():
+            time.sleep(0.001)
         plan.arrived(request)
         seen += plan.asker.names
     assert len(seen) == 2 * len(requests) == len(set(seen))
@@ -221,7 +232,30 @@ def look_at_waking():
     assert not nobody.rests()
 
 
+def look_at_changes():
+    """What weights and adapters go through is where changes.py looks for it, and on an engine core alone."""
+    assert all(callable(getattr(EngineCore, name)) for name in changes.NEEDED)
+    assert not all(hasattr(LLMEngine, name) for name in changes.NEEDED)
+    for name in ("update_weights", "reload_weights", "start_weight_update", "finish_weight_update", "reset_weights"):
+        assert callable(getattr(Worker, name)) and name not in changes.HARMLESS
+    assert changes.find_core() is None
+
+
+def look_at_weights():
+    """Weights of a real configuration have a name by content."""
+    folder = os.environ.get("KVW_ENGINE_MODEL")
+    if not folder:
+        return
+    config = types.SimpleNamespace(
+        model_config=ModelConfig(model=folder), load_config=LoadConfig(), speculative_config=None)  # fmt: skip
+    source = sources_of(config)[0]
+    assert (source.model, source.load_format, source.stored_at) == (folder, "auto", "")
+    found = weights.identify([source], weights.Digests(), time.time_ns())
+    assert found.why_not is None and "model.safetensors" in found.parts[0][1]
+
+
 for look in (
+    look_at_changes, look_at_weights,
     look_at_the_interface, look_at_names, look_at_what_is_declined, look_at_a_start_without_ranks, look_at_events,
     look_at_waking,
 ):  # fmt: skip

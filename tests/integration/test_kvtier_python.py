@@ -17,11 +17,12 @@ import types
 import pytest
 
 from rig.router import BUILD
+from rig.wait import until
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[2] / "cache" / "python"))
 
 from kvtier import (  # noqa: E402
-    ask, chunks, events, fingerprint, library, lmcache, settings, tiers, weights, worth,
+    adapters, ask, changes, chunks, events, fingerprint, library, lmcache, settings, tiers, weights, worth,
 )  # fmt: skip
 from kvtier.scheduler import Plan  # noqa: E402
 from kvtier.worker import Worker  # noqa: E402
@@ -686,38 +687,145 @@ def test_token_ids_go_with_stores_where_they_are_known_and_not_private():
     assert all(s.token_ids is None for s in store_all(quiet, request_of(8), 8))
 
 
-def adapter(folder, weights):
+def adapter(folder, content, number=1, **more):
     folder.mkdir(exist_ok=True)
     (folder / "adapter_config.json").write_text("{}")
-    (folder / "adapter_model.safetensors").write_bytes(weights)
-    return types.SimpleNamespace(lora_name=folder.name, lora_path=str(folder))
+    (folder / "adapter_model.safetensors").write_bytes(content)
+    time.sleep(0.02)  # the engine loads it later than this
+    return types.SimpleNamespace(lora_name=folder.name, lora_path=str(folder), lora_int_id=number, **more)
+
+
+def digested(known):
+    until(known.quiet, 10, "adapters read")
+
+
+def asked_for(plan, request_id, lora):
+    """Names that are asked for a request with this adapter; none: it is not cached."""
+    before = plan.asker.number
+    plan.matched(request_of(8, request_id=request_id, lora_request=lora), 0)
+    return plan.asker.asked[-1] if plan.asker.number > before else []
 
 
 def test_names_differ_by_what_an_adapter_is(plan, tmp_path):
     """The engine's hash has its name and path; another adapter at the same path is another one."""
     big = bytes(1 << 20)
     lora = adapter(tmp_path / "a", big)
+    plan.adapters.loaded(lora)
+    digested(plan.adapters)
     stores = store_all(plan, request_of(8, request_id="r1", lora_request=lora), 8)
     assert [s.lora for s in stores] == ["a", "a"] and stores[0].hashes == [name(n) for n in range(4)]
     assert stores[1].parent == stores[0].name
     names = {s.name for s in stores}
     assert len(names) == 2 and not names & {name(3), name(7)}
-    plan.matched(request_of(8, request_id="r2", lora_request=lora), 0)
-    assert set(plan.asker.asked[-1]) == names  # what is stored is asked for
-    adapter(tmp_path / "a", big[:700_000] + b"\1" * (len(big) - 700_000))  # same size, same beginning
-    plan.matched(request_of(8, request_id="r3", lora_request=lora), 0)
-    assert not set(plan.asker.asked[-1]) & names
+    assert set(asked_for(plan, "r2", lora)) == names  # what is stored is asked for
+    changed = adapter(tmp_path / "a", big[:700_000] + b"\1" * (len(big) - 700_000), number=2)
+    plan.adapters.loaded(changed)
+    digested(plan.adapters)
+    others = asked_for(plan, "r3", changed)
+    assert len(others) == 2 and not set(others) & names
     plan.matched(request_of(8, request_id="r4"), 0)
     assert plan.asker.asked[-1] == [name(3), name(7)]
 
 
-def test_an_adapter_that_cannot_be_read_shares_nothing(tmp_path):
+def test_an_adapter_is_digested_when_it_is_loaded_not_by_requests(plan, tmp_path, monkeypatch):
+    """The engine core's thread looks at no file."""
+    lora, core = adapter(tmp_path / "a", b"w"), threading.get_ident()
+
+    def looked(path):
+        assert threading.get_ident() != core
+        return real(path)
+
+    real = weights.files_of
+    monkeypatch.setattr(weights, "files_of", looked)
+    plan.adapters.loaded(lora)
+    assert asked_for(plan, "r0", lora) == [] or plan.adapters.quiet()  # not there yet: computed, nobody waits
+    digested(plan.adapters)
+    for number in range(20):
+        assert len(asked_for(plan, f"q{number}", lora)) == 2
+
+
+def test_files_that_changed_after_an_adapter_was_loaded(plan, tmp_path, monkeypatch):
+    """The engine has the old ones: neither their names nor those of the new ones fit what it computes."""
+    monkeypatch.setattr(adapters.Adapters, "LOOK_S", 0.02)
+    lora = adapter(tmp_path / "a", b"old")
+    plan.adapters.loaded(lora)
+    adapter(tmp_path / "a", b"new")  # perhaps before they are read
+    until(lambda: plan.adapters.quiet() and asked_for(plan, f"r{time.time()}", lora) == [], 10, "not cached")
+    replaced = types.SimpleNamespace(**{**vars(lora), "load_inplace": True})
+    plan.adapters.loaded(replaced)
+    digested(plan.adapters)
+    request = request_of(8, request_id="running", lora_request=replaced)
+    plan.matched(request, 0)
+    assert len(asked_for(plan, "q", replaced)) == 2
+    plan.adapters.loaded(replaced)  # in place, under requests that run
+    digested(plan.adapters)
+    new = [("running", list(range(8)), 0)]
+    assert plan.step(output_of(new=new, scheduled={"running": 8 * BLOCK}))[1] == []
+    assert len(asked_for(plan, "later", replaced)) == 2
+    plan.adapters.unloaded(1)
+    assert plan.adapters.known == {}
+
+
+def test_chunks_are_stored_once_their_adapter_has_a_name(plan, tmp_path):
     lora = adapter(tmp_path / "a", b"w")
-    (tmp_path / "a" / "adapter_model.safetensors").unlink()
-    (tmp_path / "a" / "adapter_model.safetensors").symlink_to("nowhere")
-    seen = fingerprint.Adapters()
-    assert seen.mixed_of(lora.lora_path) != seen.mixed_of(lora.lora_path)
-    assert seen.mixed_of("/none") == seen.mixed_of("/none")  # a name, not a folder
+    one = adapters.Adapter(lora.lora_path, time.time_ns())
+    plan.adapters.known[plan.adapters._key(lora)] = one
+    assert store_all(plan, request_of(8, lora_request=lora), 8) == []
+    one.content = bytes(32)
+    later = output_of(cached=[("r", None, 8 * BLOCK)], scheduled={"r": 1})
+    assert len(plan.step(later)[1]) == 2
+
+
+def test_an_adapter_that_cannot_be_read_shares_nothing(tmp_path):
+    known = adapters.Adapters()
+    for number, path in enumerate((str(tmp_path / "none"), "org/adapter")):
+        lora = types.SimpleNamespace(lora_name="a", lora_path=path, lora_int_id=number)
+        one = known.of(lora)
+        digested(known)
+        assert one.digest is None
+    late = adapters.Adapters(sees_loads=False)  # it may have been loaded before it was last written
+    one = late.of(adapter(tmp_path / "a", b"w"))
+    digested(late)
+    assert one.digest is None
+
+
+class Core:
+    """As vLLM's engine core."""
+
+    def __init__(self):
+        self.found, self.calls = changes.find_core(), []
+
+    def collective_rpc(self, method, timeout=None, args=(), kwargs=None):
+        self.calls.append(method)
+        if method == "broken":
+            raise RuntimeError("broken")
+        return [method]
+
+    def add_lora(self, lora):
+        return lora
+
+    def remove_lora(self, lora_id):
+        return lora_id
+
+    def is_scheduler_paused(self):
+        return False
+
+
+def test_weights_that_are_updated_in_place_are_noticed(plan, tmp_path):
+    core, changed = Core(), []
+    assert core.found is core  # seen from what it calls while it is made
+    changes.watch(core, lambda what: changed.append(what) or plan.reset(), plan.adapters)
+    assert core.collective_rpc("check_health") == ["check_health"] and changed == []
+    for method in ("update_weights", "reload_weights", "a_method_of_an_extension"):
+        assert core.collective_rpc(method, None, args=(1,)) == [method]
+    with pytest.raises(RuntimeError, match="broken"):  # it may have changed some
+        core.collective_rpc("broken")
+    core.collective_rpc(print)
+    assert changed == ["update_weights", "reload_weights", "a_method_of_an_extension", "broken", "print"]
+    assert plan.asker.epoch == 5
+    lora = adapter(tmp_path / "a", b"w")
+    assert core.add_lora(lora) is lora and len(plan.adapters.known) == 1
+    assert core.remove_lora(lora.lora_int_id) == 1 and plan.adapters.known == {}
 
 
 def test_a_cancelled_request_is_forgotten(plan):

@@ -28,12 +28,12 @@ HERE = pathlib.Path(__file__).parent
 class Rank:
     """A rank's process."""
 
-    def __init__(self, directory, number, capacity="16MiB", late_s=0.0):
+    def __init__(self, directory, number, capacity="16MiB", late_s=0.0, l2=""):
         self.path = str(directory / f"{number}.sock")
         self.process = subprocess.Popen(
             [sys.executable, HERE / "rig" / "kvtier_rank.py", PACKAGE, self.path, str(number), capacity, str(late_s)],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-            env={"KVTIER_LIBRARY": str(BUILD / "cache" / "core" / "libkvtier.so.1"), "PATH": "/usr/bin"},
+            env={"KVTIER_LIBRARY": str(BUILD / "cache" / "core" / "libkvtier.so.1"), "PATH": "/usr/bin", "L2": l2},
         )  # fmt: skip
         assert self.process.stdout.readline() == "ready\n"
 
@@ -157,8 +157,8 @@ class Engine:
 def make(tmp_path):
     started = []
 
-    def start(*ranks, **keys):
-        made = [Rank(tmp_path, number, **more) for number, more in enumerate(ranks)]
+    def start(*ranks, folder="one", **keys):
+        made = [Rank(tmp_path / folder, number, **more) for number, more in enumerate(ranks)]
         started.extend(made)
         started.append(Engine(made, **keys))
         return started[-1]
@@ -260,6 +260,32 @@ def test_a_reset_reaches_all_ranks_and_what_was_under_way(make):
     assert engine.run(tokens) == 0
     assert engine.run(tokens) == 12 * BLOCK
     assert [rank.do("counters")["resets"] for rank in engine.ranks] == [1, 1]
+
+
+def test_a_reset_of_one_replica_leaves_the_shared_tier_to_the_others(make, tmp_path, redis):
+    """Two engines of the same weights share a tier. One is reset, as by /sleep or an update of its weights."""
+    first, second, third = (make({"l2": redis.url}, folder=name) for name in "abc")
+    tokens = prompt_of(0, 12)
+    first.run(tokens)
+
+    def shared(engine):
+        return until(lambda: engine.lookup(request_of(f"q{time.time()}", tokens)) == 12 * BLOCK, 20, "all is shared")
+
+    shared(second)
+    first.plan.reset()
+    assert first.lookup(request_of("q", tokens)) == 0  # its weights may be others now
+    shared(third)
+    other = prompt_of(1, 12)
+    first.run(other)  # by whatever weights it has
+    assert first.lookup(request_of("p", other)) == 12 * BLOCK
+    time.sleep(0.5)
+    assert second.lookup(request_of("p", other)) == third.lookup(request_of("p", other)) == 0
+    shared(second)
+    names = [engine.ranks[0].do("key", "11" * 32) for engine in (first, second, third)]
+    second.plan.reset()
+    second.lookup(request_of("r", other))
+    names.append(second.ranks[0].do("key", "11" * 32))
+    assert names[1] == names[2] and len(set(names)) == 3  # nor do two that were reset share anything
 
 
 def test_what_old_weights_computed_is_not_stored_after_a_reset(make):

@@ -145,6 +145,7 @@ FUNCTIONS = {
     "kvt_open": [c_void_p, POINTER(c_void_p)],
     "kvt_close": [c_void_p],
     "kvt_reset": [c_void_p],
+    "kvt_forget": [c_void_p, c_uint64],
     "kvt_drain": [c_void_p, c_uint64],
     "kvt_key_make": [POINTER(KeyParts), POINTER(Key)],
     "kvt_tenant_of": [c_char_p, c_size_t, POINTER(Tenant)],
@@ -336,6 +337,10 @@ class Cache:
     def reset(self):
         """Nothing that was stored before can be read from now on."""
         return self.lib.kvt_reset(self.handle) == OK
+
+    def forget(self):
+        """Empties memory and local files, shared tiers keep what they have: keys must be others from now on."""
+        return self.lib.kvt_forget(self.handle, 0) in (OK, MISS)
 
     def drain(self, timeout_ns):
         return self.lib.kvt_drain(self.handle, timeout_ns) == OK

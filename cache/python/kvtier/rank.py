@@ -11,10 +11,14 @@ when all of it has been copied.
 Loads and stores say how many resets of the cache went before them. A store from before the latest is dropped, since
 other weights computed it, a load from before it fails; one from after a reset that this rank has not heard of yet
 is that news.
+
+A reset gives the rank another identity: its chunks have names from then on that no other replica and no later process
+makes, since nothing says which weights the engine has now. What shared tiers hold stays there for the others.
 """
 
 import collections
 import contextlib
+import hashlib
 import os
 import selectors
 import threading
@@ -62,6 +66,7 @@ class Rank:
         self.stopping = self.ended = False
         # of the thread alone
         self.epoch = 0
+        self.fingerprint = bytes(key_parts.fingerprint)  # that it was started with
         self.under_way = {}  # user -> what it was begun for
         self.numbers = 0
         self.tiers, self.measured_at = TierCounts(), 0.0
@@ -244,8 +249,9 @@ class Rank:
         return epoch < self.epoch
 
     def _reset(self, epoch):
-        self.log.info("kvtier: cache reset, epoch %d", epoch)
-        self.cache.reset()
+        self.log.info("kvtier: cache reset, epoch %d: from now on nothing is shared with other engines", epoch)
+        self.parts.fingerprint[:] = hashlib.sha256(self.fingerprint + os.urandom(32)).digest()
+        self.cache.forget()
         self.epoch = epoch
         self._count("resets")
 
@@ -418,6 +424,8 @@ class Rank:
             self.idle.notify_all()
         for load, _ in waiting:
             self._report(load, 0)
+        if self.epoch > 0:
+            self.cache.forget()  # no later process could find any of it
         self.selector.close()
         os.close(self.wake_fd)
         self.paged.close()

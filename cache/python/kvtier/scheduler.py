@@ -14,7 +14,7 @@ from array import array
 from dataclasses import dataclass, field
 
 from . import chunks
-from .fingerprint import Adapters
+from .adapters import Adapters
 from .work import Load, LoadChunk, Store
 
 NO_CHUNK = bytes(32)
@@ -28,7 +28,7 @@ class Track:
     """What is known of one request."""
 
     request: object
-    mixed: bytes = b""  # into the names of its chunks
+    adapter: object = None  # adapters.Adapter; None: the model itself
     private: bool = False  # more than tokens and adapter is in its hashes: events omit its tokens
     question: int | None = None
     wanted: tuple = (None, ())  # what chunks were made for, and these
@@ -47,16 +47,22 @@ class Track:
     old: bool = False  # began before a reset
     names: list = field(default_factory=list)  # of its whole chunks, for LMCache's controller
 
+    @property
+    def mixed(self):
+        """What is mixed into the names of its chunks; None: its adapter has no name yet, or none any more."""
+        return b"" if self.adapter is None else self.adapter.digest
+
 
 class Plan:
     """Requests' tracks and what the next step's metadata will say."""
 
     def __init__(
-        self, asker, settings, block_size, hashes_are_whole, report_tokens=False, local_blocks=None, namer=None
+        self, asker, settings, block_size, hashes_are_whole, report_tokens=False, local_blocks=None, namer=None,
+        adapters=None,
     ):  # fmt: skip
         """hashes_are_whole: the engine's block hashes have 32 bytes. report_tokens: stores carry token ids.
         local_blocks: how many of a request's blocks the engine has itself, at a guess. namer: a
-        controller.Namer or None."""
+        controller.Namer or None. adapters: adapters.Adapters."""
         self.namer = namer
         self.asker = asker
         self.settings = settings
@@ -65,7 +71,7 @@ class Plan:
         self.usable = hashes_are_whole
         self.report_tokens = report_tokens
         self.local_blocks = local_blocks or (lambda request: 0)
-        self.adapters = Adapters()
+        self.adapters = adapters or Adapters()
         self.tracks = {}
         self.loads = []
         self.counts = {}
@@ -113,7 +119,7 @@ class Plan:
     def _wanted(self, track, computed):
         """Chunks to ask about: those that the engine lacks in whole or in part."""
         request, most = track.request, self._most(track.request)
-        if most * self.block_size - computed < self._least():
+        if track.mixed is None or most * self.block_size - computed < self._least():
             return []
         first, blocks = computed // self.block_size // self.per_chunk, len(request.block_hashes)
         if track.wanted[0] != (first, blocks, most):
@@ -122,8 +128,11 @@ class Plan:
         return track.wanted[1]
 
     def _chunks(self, track, blocks, tail=False, skip=0):
+        mixed = track.mixed  # another thread may take it away at any time
+        if mixed is None:
+            return []
         return chunks.chunks_of(
-            track.request.block_hashes, self.block_size, self.per_chunk, blocks, track.mixed, tail, skip
+            track.request.block_hashes, self.block_size, self.per_chunk, blocks, mixed, tail, skip
         )  # fmt: skip
 
     def _track(self, request):
@@ -132,7 +141,7 @@ class Plan:
             track = self.tracks[request.request_id] = Track(request)
             lora = getattr(request, "lora_request", None)
             if lora is not None:
-                track.mixed = self.adapters.mixed_of(lora.lora_path)
+                track.adapter = self.adapters.of(lora)
             track.private = any(
                 getattr(request, name, None) for name in ("cache_salt", "mm_features")
             ) or getattr(request, "prompt_embeds", None) is not None
@@ -269,7 +278,7 @@ class Plan:
     def _complete(self, track, computed, output, stores):
         """Adds chunks that this step completes."""
         request = track.request
-        if not self.usable or track.old:
+        if not self.usable or track.old or track.mixed is None:
             return
         drafts = len(output.scheduled_spec_decode_tokens.get(request.request_id, ()))
         tokens = computed + output.num_scheduled_tokens.get(request.request_id, 0) - drafts

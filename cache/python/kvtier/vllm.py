@@ -25,7 +25,7 @@ from vllm.logger import init_logger
 from vllm.v1.kv_cache_interface import get_kv_cache_spec_kind
 from vllm.v1.metrics.cache_hit_source import CacheHitSource
 
-from . import ask, chunks, controller, events, fingerprint, library, lmcache, loop, settings, weights
+from . import adapters, ask, changes, chunks, controller, events, fingerprint, library, lmcache, loop, settings, weights
 from .vllm_metrics import KVTierPromMetrics, KVTierStats, kv_event
 from .layout import PagedCache, cpu_kernels
 from .rank import Rank
@@ -160,11 +160,27 @@ class KVTierConnector(KVConnectorBase_V1):
         publish = self._vllm_config.kv_events_config
         listens = publish is not None and publish.enable_kv_cache_events and self.why_not is None
         namer = self._namer(cache.block_size)
+        core = changes.find_core()
+        loaded = adapters.Adapters(logger, sees_loads=core is not None)
         self.plan = Plan(
-            self.asker, self.settings, cache.block_size, self.why_not is None, listens, self._local_blocks, namer
+            self.asker, self.settings, cache.block_size, self.why_not is None, listens, self._local_blocks, namer, loaded
         )  # fmt: skip
+        self._watch(core, loaded)
         if listens:
             self.subscriber = events.Subscriber(paths, ask.LISTEN, logger, self._wake_engine)
+
+    def _watch(self, core, loaded):
+        if core is not None:
+            changes.watch(core, self._weights_changed, loaded)
+        elif self.why_not is None:
+            logger.warning(
+                "kvtier: no engine core is among the callers, so that weights that are updated in place are not noticed: "
+                "call /reset_prefix_cache?reset_external=true afterwards")  # fmt: skip
+
+    def _weights_changed(self, what):
+        """Other weights may compute from here on: what they compute is not what others know by the old name."""
+        logger.info("kvtier: %s may have changed weights: nothing that was cached before is used any more", what)
+        self.plan.reset()
 
     def _chunk_tokens(self):
         """Tokens of a whole chunk."""

@@ -10,6 +10,7 @@ import ctypes
 import hashlib
 import json
 import logging
+import os
 import pathlib
 import sys
 import time
@@ -71,9 +72,10 @@ class Child:
         from kvtier.rank import Rank
 
         self.work, self.number, self.paged = work, number, Paged()
-        own = {"fingerprint": "ab" * 32, "rank": number, "l1": {"capacity": capacity}}
+        own = {"fingerprint": "ab" * 32, "rank": number, "l1": {"capacity": capacity}, "l2": {"url": os.environ.get("L2", "")}}
         cache = library.Cache([json.dumps(own)])
         parts = library.KeyParts(size=ctypes.sizeof(library.KeyParts), rank=number, hash_recipe=b"sha256")
+        parts.fingerprint[:] = bytes.fromhex("ab" * 32)
         self.rank = Rank(cache, self.paged, parts, path, 5, logging.getLogger("rank"))
         answer = self.rank._question
 
@@ -116,6 +118,9 @@ class Child:
 
     def counters(self):
         return dict(self.rank.take_counters())
+
+    def key(self, name):
+        return self.rank._key(bytes.fromhex(name)).hex()
 
     def lose(self):
         """All chunks go, as if they had been evicted."""
