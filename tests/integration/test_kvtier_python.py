@@ -22,7 +22,7 @@ from rig.wait import until
 sys.path.insert(0, str(pathlib.Path(__file__).parents[2] / "cache" / "python"))
 
 from kvtier import (  # noqa: E402
-    adapters, ask, changes, chunks, events, fingerprint, library, lmcache, settings, tiers, weights, worth,
+    adapters, ask, changes, chunks, events, fingerprint, library, lmcache, settings, tiers, weights, work, worth,
 )  # fmt: skip
 from kvtier.scheduler import Plan  # noqa: E402
 from kvtier.worker import Worker  # noqa: E402
@@ -359,7 +359,7 @@ class Answering:
                 if questions is None:
                     self.listener.drop(key.data)
                     continue
-                for number, _, epoch, names in questions:
+                for number, _, epoch, _, names in questions:
                     self.epochs.append(epoch)
                     count = self.answer(names)
                     if count is not None:
@@ -412,6 +412,23 @@ def test_a_rank_that_is_gone_has_nothing(tmp_path):
     assert wait_answer(asker, number) == (0, 255)
 
 
+def test_questions_without_an_answer_do_not_pile_up(tmp_path, monkeypatch):
+    rank = Answering(tmp_path / "0", lambda names: None)
+    asker = ask.Asker([str(tmp_path / "0")], 0.05)
+    for _ in range(20):
+        asker.ask([name(1)])
+    assert len(asker.open) == 20
+    time.sleep(0.06)
+    asker.ask([name(1)])
+    assert len(asker.open) == 1  # the others' time is over
+    monkeypatch.setattr(ask, "MOST_OPEN", 8)
+    numbers = [asker.ask([name(1)]) for _ in range(30)]
+    assert len(asker.open) <= 8
+    assert asker.answer(numbers[0]) == (0, 255)
+    rank.close()
+    asker.close()
+
+
 # --- the scheduler's side -------------------------------------------------------------------------
 
 
@@ -420,9 +437,10 @@ class FakeAsker:
         self.asked, self.replies, self.number, self.epoch = [], {}, 0, 0
         self.waits = []
 
-    def ask(self, names):
+    def ask(self, names, tenant=ask.NO_TENANT):
         self.number += 1
         self.asked.append(names)
+        self.tenant = tenant
         return self.number
 
     def answer(self, number, wait_s=0.0):
@@ -531,6 +549,79 @@ def test_chunks_are_stored_when_they_are_complete(plan):
     _, stores = plan.step(output_of(cached=[("r", [60], 10 * BLOCK)], scheduled={"r": 1}))
     assert stores == []
     assert plan.finished(request) is True
+
+
+def test_a_request_that_is_asked_about_again_leaves_no_question_behind(plan):
+    forgotten = []
+    plan.asker.forget = forgotten.append
+    request = request_of(12)
+    plan.arrived(request)
+    plan.tracks["r"].wanted, plan.tracks["r"].asked = (None, ()), []
+    plan.matched(request, 0)
+    assert plan.asker.number == 2 and forgotten == [1]
+
+
+def test_a_step_that_fails_holds_no_blocks_and_loses_no_load(plan):
+    first, request = request_of(8, request_id="first"), request_of(8)
+    plan.matched(first, 0)
+    plan.matched(request, 0)
+    plan.asker.replies[2] = (2, 0)
+    plan.matched(request, 0)
+    plan.allocated(request, list(range(8)), 8 * BLOCK)
+    broken = output_of(new=[("first", list(range(8)), 0)], scheduled={"first": 8 * BLOCK + 1})
+    broken.scheduled_cached_reqs.req_ids = ["r"]  # the rest of its rows is missing
+    with pytest.raises(ValueError):
+        plan.step(broken)
+    assert [load.request for load in plan.take_loads()] == ["r"]
+    assert plan.finished(first) is False  # no rank heard of its stores: none will ever say that they are over
+
+
+def test_the_tenant_is_in_all_that_is_asked_loaded_and_stored(plan):
+    request = request_of(8, cache_salt="red")
+    plan.arrived(request)
+    red = library.tenant_of("red")
+    assert plan.asker.tenant == red and red != ask.NO_TENANT == library.tenant_of("") == library.tenant_of(None)
+    plan.asker.replies[1] = (1, 0)
+    plan.matched(request, 0)
+    plan.allocated(request, list(range(8)), 4 * BLOCK)
+    loads, _ = plan.step(output_of())
+    _, stores = plan.step(output_of(new=[("r", list(range(8)), 4 * BLOCK)], scheduled={"r": 4 * BLOCK + 1}))
+    assert [one.tenant for one in loads + stores] == [red, red]
+    assert work.item_of(stores[0], lambda name, tenant: tenant + bytes(16), 1000).tenant.bytes[:] == list(red)
+
+
+def test_a_tenant_is_named_as_the_library_does(cache):
+    for salt in ("red", "ü" * 100):
+        out = library.Tenant()
+        cache.lib.kvt_tenant_of(salt.encode(), len(salt.encode()), ctypes.byref(out))
+        assert bytes(out.bytes) == library.tenant_of(salt)
+
+
+def test_nothing_is_waited_for_while_requests_run(plan):
+    plan.settings.step_wait_s = plan.wait_left_s = 0.05
+    plan.step(output_of(scheduled={"running": 1}))
+    assert plan.matched(request_of(8), 0) == (None, False)
+    assert plan.asker.waits == [0.0]
+    plan.finished(types.SimpleNamespace(request_id="running"))
+    plan.matched(request_of(8), 0)
+    assert plan.asker.waits[-1] > 0
+
+
+def test_a_step_of_256_requests_takes_little_of_the_engine_core(plan, capsys):
+    """At most 100 us, of which no other process takes a part: the least of many."""
+    count, tokens, least = 256, 4 * BLOCK + 1, 1e9
+    requests = [request_of(8, tokens=tokens, request_id=f"r{n}") for n in range(count)]
+    for request in requests:
+        store_all(plan, request, 5)
+    for step in range(300):
+        cached = [(r.request_id, None, tokens + step % 40) for r in requests]
+        output = output_of(cached=cached, scheduled={r.request_id: 1 for r in requests})
+        began = time.perf_counter_ns()
+        plan.step(output)
+        least = min(least, time.perf_counter_ns() - began)
+    with capsys.disabled():
+        print(f"\na step with {count} running requests: {least / 1000:.0f} us")
+    assert least < 100_000
 
 
 def test_a_failed_chunk_is_stored_when_it_was_computed(plan):

@@ -28,12 +28,13 @@ HERE = pathlib.Path(__file__).parent
 class Rank:
     """A rank's process."""
 
-    def __init__(self, directory, number, capacity="16MiB", late_s=0.0, l2=""):
+    def __init__(self, directory, number, capacity="16MiB", late_s=0.0, l2="", tenant="0"):
         self.path = str(directory / f"{number}.sock")
         self.process = subprocess.Popen(
             [sys.executable, HERE / "rig" / "kvtier_rank.py", PACKAGE, self.path, str(number), capacity, str(late_s)],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-            env={"KVTIER_LIBRARY": str(BUILD / "cache" / "core" / "libkvtier.so.1"), "PATH": "/usr/bin", "L2": l2},
+            env={"KVTIER_LIBRARY": str(BUILD / "cache" / "core" / "libkvtier.so.1"), "PATH": "/usr/bin", "L2": l2,
+                 "TENANT": tenant},
         )  # fmt: skip
         assert self.process.stdout.readline() == "ready\n"
 
@@ -62,15 +63,15 @@ def prompt_of(number, blocks, shared=0):
     return [index if index < shared else 1000 * number + index for index in range(blocks)]
 
 
-def request_of(name, tokens):
+def request_of(name, tokens, salt=None):
     """A request of one made-up token a block, hashed in a chain."""
-    hashes, last = [], b""
+    hashes, last = [], (salt or "").encode()
     for token in tokens:
         last = hashlib.sha256(last + str(token).encode()).digest()
         hashes.append(last)
     count = len(tokens) * BLOCK + 1
     return types.SimpleNamespace(
-        request_id=name, num_tokens=count, num_prompt_tokens=count, block_hashes=hashes,
+        request_id=name, num_tokens=count, num_prompt_tokens=count, block_hashes=hashes, cache_salt=salt,
         all_token_ids=[t for token in tokens for t in [token] * BLOCK] + [0],
     )  # fmt: skip
 
@@ -97,10 +98,10 @@ class Engine:
         self.plan = Plan(self.asker, self.settings, BLOCK, True, report_tokens=True)
         self.next_block, self.requests = 1, 0
 
-    def run(self, tokens):
+    def run(self, tokens, salt=None):
         """Tokens that were loaded of a request for these blocks; all of its blocks are right afterwards."""
         self.requests += 1
-        request = request_of(f"r{self.requests}", tokens)
+        request = request_of(f"r{self.requests}", tokens, salt)
         ids = list(range(self.next_block, self.next_block + len(tokens)))
         self.next_block += len(tokens)
         self.plan.arrived(request)
@@ -128,7 +129,8 @@ class Engine:
         loads, _ = self.plan.step(output_of())
         assert [load.request for load in loads] == [request.request_id]
         for rank in self.ranks:
-            rank.do("load", request.request_id, plain([dataclasses.asdict(c) for c in loads[0].chunks]), loads[0].epoch)
+            rank.do("load", request.request_id, plain([dataclasses.asdict(c) for c in loads[0].chunks]), loads[0].epoch,
+                    loads[0].tenant.hex())  # fmt: skip
         failed = set()
         for rank in self.ranks:
             done = []
@@ -206,6 +208,20 @@ def test_a_load_that_fails_on_one_rank_after_both_said_yes(make):
     engine.compute(request, ids, tokens, done)
     assert all(all(rank.do("holds", ids, tokens)) for rank in engine.ranks)
     assert engine.run(tokens) == 12 * BLOCK  # stored again where it was lost
+
+
+def test_a_tenant_fills_its_own_share_only(make):
+    """tenant_l1_bytes caps what one cache salt holds; prompts without one are a tenant of their own."""
+    engine = make({"tenant": "128KiB"})  # 32 blocks
+    own = {salt: prompt_of(number, 8) for number, salt in enumerate((None, "red", "blue"))}
+    for salt, tokens in own.items():
+        assert engine.run(tokens, salt) == 0
+    for number in range(10, 18):
+        engine.run(prompt_of(number, 8), "red")  # more than its share: it loses its own
+    assert engine.run(own[None], None) == engine.run(own["blue"], "blue") == 8 * BLOCK
+    assert engine.lookup(request_of("q", own["red"], "red")) < 8 * BLOCK
+    counts = [engine.lookup(request_of(f"q{number}", prompt_of(number, 8), "red")) for number in range(10, 18)]
+    assert 0 < sum(counts) <= 32 * BLOCK
 
 
 def test_a_rank_that_dies_ends_the_cache_not_the_requests(make):

@@ -6,7 +6,7 @@ many chunks, from the first on, the rank can give back. The scheduler never wait
 has come by the time it looks again. The least of all ranks' answers counts. The epoch counts resets: a rank
 that hears of a newer one than its own forgets everything before it answers.
 
-	question: u64 number, u64 time to answer in ns, u32 epoch, u32 count, count * 32 bytes of names
+	question: u64 number, u64 time to answer in ns, u32 epoch, u32 count, 16 bytes of tenant, count * 32 bytes of names
 	answer:   u64 number, u32 count, u32 tier of the last one
 
 Question 0 asks for nothing: it subscribes. The rank sends the cache's events (events.py) on that connection from then
@@ -23,12 +23,14 @@ import struct
 import tempfile
 import time
 
-QUESTION = struct.Struct("<QQII")
+QUESTION = struct.Struct("<QQII16s")
 ANSWER = struct.Struct("<QII")
 NAME_BYTES = 32
 MOST_NAMES = 65536
 MOST_WAITING = 4 << 20  # bytes that a rank has not read yet
-LISTEN = QUESTION.pack(0, 0, 0, 0)
+MOST_OPEN = 65536  # questions; the oldest is given up, which is a miss
+NO_TENANT = bytes(16)
+LISTEN = QUESTION.pack(0, 0, 0, 0, NO_TENANT)
 
 
 def socket_path(engine_id, rank):
@@ -72,12 +74,12 @@ class Rank:
             return False
         self.next_try = time.monotonic() + self.RETRY_S
         sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        sock.setblocking(False)  # a rank with no room for a connection is tried again
         try:
             sock.connect(self.path)
         except OSError:
             sock.close()
             return False
-        sock.setblocking(False)
         self.socket = sock
         return True
 
@@ -135,17 +137,27 @@ class Asker:
         self.epoch = 0
         self.open = {}  # number -> [until, {rank: (count, tier)}]
 
-    def ask(self, names):
+    def ask(self, names, tenant=NO_TENANT):
         """Number of the question, or None: not all ranks can be asked."""
         names = names[:MOST_NAMES]
         self.number += 1
-        head = QUESTION.pack(self.number, int(self.deadline_s * 1e9), self.epoch, len(names))
+        head = QUESTION.pack(self.number, int(self.deadline_s * 1e9), self.epoch, len(names), tenant)
         message = head + b"".join(names)
+        self._drop_late()
         self.open[self.number] = [time.monotonic() + self.deadline_s, {}]
         if not all([rank.send(message) for rank in self.ranks]):
             del self.open[self.number]
             return None
         return self.number
+
+    def _drop_late(self):
+        """Questions whose time is over and whose answer was never asked for; they stand in order."""
+        now = time.monotonic()
+        while self.open:
+            number, (until, _) = next(iter(self.open.items()))
+            if until > now and len(self.open) < MOST_OPEN:
+                return
+            del self.open[number]
 
     def answer(self, number, wait_s=0.0):
         """(count, tier) when all have answered or time is over; None: not yet. Waits up to wait_s."""
@@ -205,7 +217,7 @@ class Client:
         self.listening = False  # wants events
 
     def questions(self):
-        """[(number, time in ns, epoch, names)], or None: it is gone or speaks another language."""
+        """[(number, time in ns, epoch, tenant, names)], or None: it is gone or speaks another language."""
         try:
             data = self.socket.recv(1 << 20)
         except BlockingIOError:
@@ -217,7 +229,7 @@ class Client:
         self.inbox += data
         found = []
         while len(self.inbox) >= QUESTION.size:
-            number, limit_ns, epoch, count = QUESTION.unpack_from(self.inbox)
+            number, limit_ns, epoch, count, tenant = QUESTION.unpack_from(self.inbox)
             if count > MOST_NAMES:
                 return None
             end = QUESTION.size + count * NAME_BYTES
@@ -229,7 +241,7 @@ class Client:
                 self.listening = True
                 continue
             names = [raw[i : i + NAME_BYTES] for i in range(0, len(raw), NAME_BYTES)]
-            found.append((number, limit_ns, epoch, names))
+            found.append((number, limit_ns, epoch, tenant, names))
         return found
 
     def answer(self, number, count, tier):

@@ -8,6 +8,7 @@ Threads: every method may be called from any thread, but for open and close.
 """
 
 import ctypes
+import hashlib
 import os
 import pathlib
 from ctypes import POINTER, Structure, byref, c_char_p, c_int, c_size_t, c_uint8
@@ -177,6 +178,15 @@ RESULTS = {
     "kvt_config_init": None, "kvt_config_finish": None, "kvt_text_free": None, "kvt_close": None,
     "kvt_tenant_of": None, "kvt_release": None, "kvt_put_abort": None, "kvt_report_prefill": None,
 }  # fmt: skip
+
+
+def tenant_of(salt):
+    """kvt_tenant_of of a cache salt or None, without the library; a test compares both."""
+    if not salt:
+        return bytes(16)
+    domain, data = b"kvtier tenant 1", salt.encode()
+    lengths = [len(field).to_bytes(8, "little") for field in (domain, data)]
+    return hashlib.sha256(lengths[0] + domain + lengths[1] + data).digest()[:16]
 
 
 def find_library():

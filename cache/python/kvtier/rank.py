@@ -25,7 +25,7 @@ import threading
 import time
 
 from . import events, library, work
-from .ask import Listener
+from .ask import NO_TENANT, Listener
 from .tiers import TierCounts
 from .worth import Worth
 
@@ -212,10 +212,11 @@ class Rank:
         for name, by in self.tiers.changes(self.cache.metrics()).items():
             self._count(name, by)
 
-    def _key(self, name):
+    def _key(self, name, tenant=NO_TENANT):
         text = library.c_char_p(name)
         self.parts.chain_id = library.ctypes.cast(text, library.c_void_p)
         self.parts.chain_id_bytes = len(name)
+        self.parts.tenant.bytes[:] = tenant
         return self.cache.make_key(self.parts)
 
     # questions
@@ -225,14 +226,14 @@ class Rank:
         if questions is None:
             self.listener.drop(client)
             return
-        for number, limit_ns, epoch, names in questions:
+        for number, limit_ns, epoch, tenant, names in questions:
             self._is_old(epoch)
-            self._question(client, number, limit_ns, names)
+            self._question(client, number, limit_ns, tenant, names)
 
-    def _question(self, client, number, limit_ns, names):
+    def _question(self, client, number, limit_ns, tenant, names):
         self._count("lookups")
         self._count("lookup_chunks", len(names))
-        keys = [self._key(name) for name in names]
+        keys = [self._key(name, tenant) for name in names]
         op = self._begin(self.cache.find_begin, keys, limit_ns, ("find", client, number, keys))
         if op is None:
             self._answer(client, number, 0, library.TIER_NONE)
@@ -301,7 +302,7 @@ class Rank:
             if self._is_old(load.epoch):
                 self._report(load, 0)
                 continue
-            keys = [self._key(chunk.name) for chunk in load.chunks]
+            keys = [self._key(chunk.name, load.tenant) for chunk in load.chunks]
             if self._begin(self.cache.get_begin, keys, self.load_timeout_ns, ("load", load, after)) is None:
                 self._loaded(load, after, None)
 

@@ -1,8 +1,9 @@
 """The scheduler's side: which tokens of a request need not be computed, and which chunks are new.
 
 One thread, the engine core's. A question to the ranks is asked when a request arrives and its answer read when the
-engine wants to schedule it. Only then is an answer waited for, and all of a step's waits together take no longer
-than `step_wait_s`; what has not come by then is asked about again in the next step.
+engine wants to schedule it. What has not come by then is asked about again in the next step: nothing is waited for
+while requests run. Where none does, an answer is waited for, all of a step's waits together no longer than
+`step_wait_s`, since the engine would take empty steps instead.
 
 What was computed before a reset of the cache (new weights) is neither loaded nor stored after it: loads and
 stores carry the number of resets that went before them, and requests that began before a reset store nothing until
@@ -15,6 +16,8 @@ from dataclasses import dataclass, field
 
 from . import chunks
 from .adapters import Adapters
+from .ask import NO_TENANT
+from .library import tenant_of
 from .work import Load, LoadChunk, Store
 
 NO_CHUNK = bytes(32)
@@ -29,6 +32,7 @@ class Track:
 
     request: object
     adapter: object = None  # adapters.Adapter; None: the model itself
+    tenant: bytes = NO_TENANT  # hash of its cache salt
     private: bool = False  # more than tokens and adapter is in its hashes: events omit its tokens
     question: int | None = None
     wanted: tuple = (None, ())  # what chunks were made for, and these
@@ -78,6 +82,7 @@ class Plan:
         self.wait_left_s = settings.step_wait_s
         self.prefill_tokens = 0  # of the last step, if it says how fast the engine is
         self.idle = True  # the last step computes nothing
+        self.running = set()  # requests of the last step that have not finished
 
     # --- lookup ---
 
@@ -142,14 +147,17 @@ class Plan:
             lora = getattr(request, "lora_request", None)
             if lora is not None:
                 track.adapter = self.adapters.of(lora)
+            track.tenant = tenant_of(getattr(request, "cache_salt", None))
             track.private = any(
                 getattr(request, name, None) for name in ("cache_salt", "mm_features")
             ) or getattr(request, "prompt_embeds", None) is not None
         return track
 
     def _ask(self, track, wanted):
+        if track.question is not None:
+            self.asker.forget(track.question)
         track.answer, track.asked = None, wanted
-        track.question = self.asker.ask([c.name for c in wanted])
+        track.question = self.asker.ask([c.name for c in wanted], track.tenant)
         if track.question is None:
             track.answer = (0, 255)
             track.answered_at = time.monotonic()
@@ -182,7 +190,8 @@ class Plan:
         """Chunks found of those wanted; None: not known yet; -1: this answer is about other chunks."""
         if track.answer is None:
             began = time.monotonic()
-            answer = self.asker.answer(track.question, max(0.0, self.wait_left_s))
+            wait_s = 0.0 if self.running else max(0.0, self.wait_left_s)
+            answer = self.asker.answer(track.question, wait_s)
             now = time.monotonic()
             self.wait_left_s -= now - began
             if answer is None:
@@ -220,7 +229,7 @@ class Plan:
                 at = high
         if at != end:  # vLLM asks for more than was found: let this load fail, the engine computes it
             pieces = [LoadChunk(NO_CHUNK, self.per_chunk, 0, list(block_ids[begin:end]))]
-        self.loads.append(Load(request.request_id, pieces, self.asker.epoch))
+        self.loads.append(Load(request.request_id, pieces, self.asker.epoch, track.tenant))
         track.block_ids = list(block_ids)
         whole = [c for c in track.found if c.count == self.per_chunk]
         track.tail_stored = len(whole) < len(track.found)
@@ -247,8 +256,14 @@ class Plan:
         self._go_on(output.scheduled_cached_reqs, output, stores)
         self._measure(output)
         self.wait_left_s = self.settings.step_wait_s
+        for store in stores:  # no earlier: it is waited for that the ranks have copied these
+            self.tracks[store.request].storing = True
+        return self.take_loads(), stores
+
+    def take_loads(self):
+        """Loads that were planned since the last step; requests wait for them."""
         loads, self.loads = self.loads, []
-        return loads, stores
+        return loads
 
     def _go_on(self, cached, output, stores):
         """Requests that ran before: looks closely only at those that may have completed a chunk."""
@@ -269,6 +284,7 @@ class Plan:
     def _measure(self, output):
         scheduled = output.num_scheduled_tokens
         drafts = output.scheduled_spec_decode_tokens
+        self.running = set(scheduled)
         total = sum(scheduled.values())
         prompts = sum(n for r, n in scheduled.items() if n > 1 + len(drafts.get(r, ())))
         enough = prompts >= max(PREFILL_TOKENS, PREFILL_SHARE * total)
@@ -307,13 +323,12 @@ class Plan:
         if self.report_tokens and not track.private:
             ids = request.all_token_ids[first * self.block_size : end * self.block_size]
             ids = array("I", ids).tobytes()
-        track.storing = True
         return Store(
             request.request_id, chunk.name, chunk.parent, track.block_ids[first:end], chunk.tokens,
             [bytes(h) for h in hashes[first:end]],
             bytes(hashes[first - 1]) if first > 0 else None,
             ids, lora.lora_name if lora is not None else None, self.asker.epoch,
-            self.namer and self.namer.name(request, track.names, chunk, self.per_chunk),
+            self.namer and self.namer.name(request, track.names, chunk, self.per_chunk), track.tenant,
         )  # fmt: skip
 
     def failed(self, blocks):
@@ -329,6 +344,7 @@ class Plan:
     def finished(self, request):
         """A request ends. True: ranks may still be copying its blocks, and will say when not."""
         track = self.tracks.pop(request.request_id, None)
+        self.running.discard(request.request_id)
         if track is None:
             return False
         if track.question is not None:

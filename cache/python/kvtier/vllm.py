@@ -237,12 +237,17 @@ class KVTierConnector(KVConnectorBase_V1):
         if num_external_tokens > 0:
             self.plan.allocated(request, blocks.get_block_ids()[0], num_external_tokens)
 
-    @guarded(KVTierMetadata)
     def build_connector_meta(self, scheduler_output):
-        loads, stores = self.plan.step(scheduler_output)
-        preempted = set(scheduler_output.preempted_req_ids or ())
-        wait_s = self.settings.step_wait_s if self.plan.idle else 0.0
-        return KVTierMetadata(loads, stores, preempted, self.plan.prefill_tokens, wait_s)
+        """Whatever fails here, workers hear of blocks that were taken away, and of loads that requests wait for."""
+        meta = KVTierMetadata(preempted=set(getattr(scheduler_output, "preempted_req_ids", None) or ()))
+        try:
+            meta.loads, meta.stores = self.plan.step(scheduler_output)
+            meta.prefill_tokens = self.plan.prefill_tokens
+            meta.wait_s = self.settings.step_wait_s if self.plan.idle else 0.0
+        except Exception as error:
+            self.give_up(error)
+            meta.loads, meta.stores = self.plan.take_loads(), []
+        return meta
 
     @guarded(lambda: None)
     def update_connector_output(self, connector_output):
@@ -376,8 +381,10 @@ class KVTierConnector(KVConnectorBase_V1):
 
     @guarded(lambda: None)
     def wait_for_save(self):
+        stores = self._get_connector_metadata().stores
+        self.worker.expect(stores)
         self.worker.computed()
-        self.worker.store(self._get_connector_metadata().stores)
+        self.worker.store(stores)
 
     def handle_preemptions(self, kv_connector_metadata):
         self.worker.give_up(kv_connector_metadata.preempted)

@@ -4,6 +4,7 @@ import ctypes
 from dataclasses import dataclass, field
 
 from . import library
+from .ask import NO_TENANT
 
 
 @dataclass
@@ -21,6 +22,7 @@ class Load:
     request: str
     chunks: list[LoadChunk]
     epoch: int = 0  # resets of the cache before it was planned
+    tenant: bytes = NO_TENANT
 
 
 @dataclass
@@ -38,15 +40,18 @@ class Store:
     lora: str | None = None  # name of the adapter
     epoch: int = 0
     lmcache_hash: int | None = None  # name for LMCache's controller
+    tenant: bytes = NO_TENANT  # whose limits it counts against
 
 
 def item_of(store, key_of, size):
-    """The library's description of a chunk to store. key_of: storage key of a chunk's name; size: its bytes."""
+    """The library's description of a chunk to store. key_of: storage key of a chunk's name and tenant; size: its
+    bytes."""
     item = library.Item(size=ctypes.sizeof(library.Item), tokens=store.tokens, bytes=size)
-    item.key.bytes[:] = key_of(store.name)
+    item.key.bytes[:] = key_of(store.name, store.tenant)
+    item.tenant.bytes[:] = store.tenant
     if store.parent is not None:
         parent = library.Key()
-        parent.bytes[:] = key_of(store.parent)
+        parent.bytes[:] = key_of(store.parent, store.tenant)
         item.parent = ctypes.pointer(parent)
     if not store.hashes:
         return item

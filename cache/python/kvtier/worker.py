@@ -32,11 +32,13 @@ class Worker:
             self.received.add(load.request)
             self.failed.update(block for chunk in load.chunks for block in chunk.block_ids)
 
-    def store(self, stores):
-        if not stores:
-            return
+    def expect(self, stores):
+        """The scheduler keeps these requests' blocks until finished() names them, whatever happens to the stores."""
         self.seen.update(store.request for store in stores)
-        if self.rank is not None:
+
+    def store(self, stores):
+        self.expect(stores)
+        if stores and self.rank is not None:
             self.rank.store(stores, self.rank.paged.mark())
 
     def give_up(self, requests):

@@ -72,7 +72,8 @@ class Child:
         from kvtier.rank import Rank
 
         self.work, self.number, self.paged = work, number, Paged()
-        own = {"fingerprint": "ab" * 32, "rank": number, "l1": {"capacity": capacity}, "l2": {"url": os.environ.get("L2", "")}}
+        own = {"fingerprint": "ab" * 32, "rank": number, "l1": {"capacity": capacity}, "l2": {"url": os.environ.get("L2", "")},
+               "protect": {"tenant_l1_bytes": os.environ.get("TENANT", "0")}}  # fmt: skip
         cache = library.Cache([json.dumps(own)])
         parts = library.KeyParts(size=ctypes.sizeof(library.KeyParts), rank=number, hash_recipe=b"sha256")
         parts.fingerprint[:] = bytes.fromhex("ab" * 32)
@@ -103,14 +104,15 @@ class Child:
             "hashes": [bytes.fromhex(h) for h in one["hashes"]],
             "before": one["before"] and bytes.fromhex(one["before"]),
             "token_ids": one["token_ids"] and bytes.fromhex(one["token_ids"]),
+            "tenant": bytes.fromhex(one["tenant"]),
         }) for one in stores])  # fmt: skip
 
     def stored(self, requests):
         return sorted(self.rank.stored(set(requests)))
 
-    def load(self, request, chunks, epoch):
+    def load(self, request, chunks, epoch, tenant="00" * 16):
         pieces = [self.work.LoadChunk(**{**c, "name": bytes.fromhex(c["name"])}) for c in chunks]
-        self.rank.load(self.work.Load(request, pieces, epoch))
+        self.rank.load(self.work.Load(request, pieces, epoch, bytes.fromhex(tenant)))
 
     def received(self):
         received, failed = self.rank.take_received()
