@@ -11,21 +11,23 @@ import time
 import types
 
 import torch
-from kvtier import changes, events, loop, settings, weights
+from kvtier import changes, events, loop, settings, versions, weights
 from kvtier.vllm_metrics import kv_event
 from kvtier.scheduler import Plan
 from kvtier.vllm import KVTierConnector, KVTierMetadata, sources_of
 from kvtier.work import Load, LoadChunk
 from vllm.config import KVTransferConfig, LoadConfig, ModelConfig
-from vllm.distributed.kv_transfer.kv_connector.v1.base import KVConnectorBase_V1, KVConnectorRole
+from vllm.distributed.kv_transfer.kv_connector.factory import KVConnectorFactory
+from vllm.distributed.kv_transfer.kv_connector.v1.base import KVConnectorBase_V1, KVConnectorRole, SupportsHMA
 from vllm.lora.request import LoRARequest
 from vllm.multimodal.inputs import MultiModalFeatureSpec, PlaceholderRange
 from vllm.sampling_params import SamplingParams
 from vllm.utils.hashing import sha256
 from vllm.v1.core.kv_cache_utils import get_request_block_hasher, init_none_hash, maybe_convert_block_hash
+from vllm.v1.core.sched.output import SchedulerOutput
 from vllm.v1.engine.core import EngineCore
 from vllm.v1.engine.llm_engine import LLMEngine
-from vllm.v1.kv_cache_interface import FullAttentionSpec, KVCacheGroupSpec, SlidingWindowSpec
+from vllm.v1.kv_cache_interface import FullAttentionSpec, KVCacheGroupSpec, MambaSpec, SlidingWindowSpec
 from vllm.v1.request import Request
 from vllm.v1.worker.gpu_worker import Worker
 
@@ -254,10 +256,77 @@ def look_at_weights():
     assert found.why_not is None and "model.safetensors" in found.parts[0][1]
 
 
+def call_all(one, request):
+    """What an engine calls in a step of its scheduler; nothing is found, stored or kept."""
+    one.on_new_request(request)
+    assert one.get_num_new_matched_tokens(request, 0) == (0, False)
+    step = SchedulerOutput.make_empty()
+    step.scheduled_new_reqs = [types.SimpleNamespace(
+        req_id=request.request_id, block_ids=([1], [2], [3]), num_computed_tokens=0)]  # fmt: skip
+    step.num_scheduled_tokens, step.preempted_req_ids = {request.request_id: 8 * BLOCK}, {"taken"}
+    meta = one.build_connector_meta(step)
+    assert (meta.loads, meta.stores, meta.preempted) == ([], [], {"taken"})
+    assert one.request_finished_all_groups(request, ([1], [2], [3])) == (False, None)
+    assert one.reset_cache() is True and list(one.take_events()) == [] and not one.has_pending_push_work()
+
+
+def look_at_hybrid_models():
+    """The engine keeps its manager of several groups of KV caches; the connector says why it does nothing."""
+    transfer = config_of().kv_transfer_config
+    assert KVConnectorFactory.supports_hma_config(transfer)
+    mamba = MambaSpec(block_size=BLOCK, shapes=((4, 4),), dtypes=(torch.float32,))
+    kinds = [spec(), spec(SlidingWindowSpec, sliding_window=64), mamba]
+    caches = types.SimpleNamespace(kv_cache_groups=[KVCacheGroupSpec([str(n)], kind) for n, kind in enumerate(kinds)])
+    config = config_of()
+    config.scheduler_config = types.SimpleNamespace(disable_hybrid_kv_cache_manager=False)
+    one = KVConnectorFactory.create_connector(config, KVConnectorRole.SCHEDULER, caches)
+    assert isinstance(one, SupportsHMA) and "3 groups of KV caches" in one.why_not
+    call_all(one, request_of(60))
+    worker = KVConnectorFactory.create_connector(config, KVConnectorRole.WORKER, caches)
+    worker.register_kv_caches({"0": torch.zeros(2)})
+    assert worker.worker.rank is None
+    none = scheduler_of(config, types.SimpleNamespace(kv_cache_groups=[]))
+    assert none.why_not == "the model keeps no KV cache"
+
+
+def look_at_other_versions():
+    """An engine of a version that is not supported runs without the cache, and hears why."""
+    version = versions.VERSION
+    assert versions.unsupported() is None and versions.missing == []
+    try:
+        versions.VERSION = "9.9.0"
+        one = scheduler_of(config_of(), caches_of())
+        assert "and not with 9.9.0" in one.why_not
+        call_all(one, request_of(61))
+        assert unfit(hash_block_size=8) == one.why_not
+    finally:
+        versions.VERSION = version
+    assert versions._take("vllm.v1.engine", "NoSuchName") is None and "NoSuchName" in versions.unsupported()
+    versions.missing.clear()
+    later = types.SimpleNamespace(block_size=32, prefix_match_unit=16)  # the name in later versions
+    assert versions.hash_block_size(later, types.SimpleNamespace()) == 16
+    assert versions.hash_block_size(types.SimpleNamespace(block_size=32), None) == 32
+
+
+def look_at_a_step_that_fails():
+    """Blocks that were taken away are reported, and no block is held for a store that never went out."""
+    one = scheduler_of(config_of(), caches_of())
+    request = request_of(62)
+    one.plan._track(request)
+    one.plan._measure = None
+    step = SchedulerOutput.make_empty()
+    step.scheduled_new_reqs = [types.SimpleNamespace(
+        req_id=request.request_id, block_ids=(list(range(8)),), num_computed_tokens=0)]  # fmt: skip
+    step.num_scheduled_tokens, step.preempted_req_ids = {request.request_id: 8 * BLOCK}, {"taken"}
+    meta = one.build_connector_meta(step)
+    assert (meta.preempted, meta.stores) == ({"taken"}, [])
+    assert one.request_finished(request, []) == (False, None)
+
+
 for look in (
-    look_at_changes, look_at_weights,
     look_at_the_interface, look_at_names, look_at_what_is_declined, look_at_a_start_without_ranks, look_at_events,
-    look_at_waking,
+    look_at_waking, look_at_changes, look_at_weights, look_at_hybrid_models, look_at_other_versions,
+    look_at_a_step_that_fails,
 ):  # fmt: skip
     look()
     print(look.__name__)

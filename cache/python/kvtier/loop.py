@@ -7,7 +7,7 @@ and only if such a loop is there: an engine that is called, not running, is not 
 
 import sys
 
-from vllm.v1.engine import EngineCoreRequestType
+from .versions import EngineCoreRequestType
 
 
 class Loop:

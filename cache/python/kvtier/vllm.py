@@ -15,26 +15,17 @@ import json
 import secrets
 from dataclasses import dataclass, field
 
-import vllm
-from vllm.distributed.kv_transfer.kv_connector.v1.base import (
-    KVConnectorBase_V1,
-    KVConnectorMetadata,
-    KVConnectorRole,
-)
-from vllm.logger import init_logger
-from vllm.v1.kv_cache_interface import get_kv_cache_spec_kind
-from vllm.v1.metrics.cache_hit_source import CacheHitSource
-
-from . import adapters, ask, changes, chunks, controller, events, fingerprint, library, lmcache, loop, settings, weights
+from . import adapters, ask, changes, chunks, controller, events, fingerprint, library, lmcache, loop, settings
+from . import versions, weights
 from .vllm_metrics import KVTierPromMetrics, KVTierStats, kv_event
 from .layout import PagedCache, cpu_kernels
 from .rank import Rank
 from .scheduler import Plan
+from .versions import KVConnectorBase_V1, KVConnectorMetadata, KVConnectorRole, SupportsHMA, init_logger
 from .worker import Worker
 
 logger = init_logger("vllm.kvtier")
 
-RUN_WITH = ("0.32.",)  # versions of vLLM that this was run with
 # Types whose numbers are all that a block is made of; others may keep scales somewhere else.
 WHOLE_IN_BLOCKS = ("auto", "float16", "bfloat16", "fp8", "fp8_e4m3", "fp8_e5m2", "fp8_ds_mla")
 # Attention whose blocks keep all tokens until their request ends; others give blocks away while it runs.
@@ -86,7 +77,7 @@ def guarded(otherwise):
     return decorate
 
 
-class KVTierConnector(KVConnectorBase_V1):
+class KVTierConnector(KVConnectorBase_V1, SupportsHMA):
     """Both roles; which one an instance has is said at its construction."""
 
     paged_cache = PagedCache
@@ -108,7 +99,10 @@ class KVTierConnector(KVConnectorBase_V1):
         self.plan = self.subscriber = None
         self.loop = None  # the engine's, once it is known
         self.worker = Worker(parallel.pipeline_parallel_size)
-        self.why_not = self._unfit(kv_cache_config)
+        try:
+            self.why_not = self._unfit(kv_cache_config)
+        except Exception as error:  # a configuration that this does not know
+            self.why_not = f"this engine's configuration cannot be read: {error!r}"
         if role == KVConnectorRole.SCHEDULER:
             self._start_scheduler(transfer)
         if self.why_not:
@@ -116,11 +110,15 @@ class KVTierConnector(KVConnectorBase_V1):
 
     def _unfit(self, kv_cache_config):
         """Why this engine cannot be served, or None."""
+        if versions.unsupported():
+            return versions.unsupported()
         config = self._vllm_config
         cache, parallel = config.cache_config, config.parallel_config
         if not cache.enable_prefix_caching:
             return "prefix caching is off, and with it the hashes that name blocks"
         groups = len(kv_cache_config.kv_cache_groups) if kv_cache_config is not None else 1
+        if groups == 0:
+            return "the model keeps no KV cache"
         if groups > 1:
             return f"the model has {groups} groups of KV caches (hybrid attention), which are not supported"
         kind = self._group_kind(kv_cache_config)
@@ -133,37 +131,40 @@ class KVTierConnector(KVConnectorBase_V1):
             return f"context parallel size is {context}; supported is 1, since blocks are split over ranks above it"
         if parallel.nnodes > 1:
             return f"the engine runs on {parallel.nnodes} nodes; its scheduler asks ranks of its own node only"
-        if (cache.hash_block_size or cache.block_size) != cache.block_size:
-            return f"hash_block_size is {cache.hash_block_size}; supported is that of blocks, {cache.block_size}"
+        hashed = versions.hash_block_size(cache, kv_cache_config)
+        if hashed != cache.block_size:
+            return f"hash_block_size is {hashed}; supported is that of blocks, {cache.block_size}"
+        algorithm = str(cache.prefix_caching_hash_algo)
+        if not algorithm.startswith("sha256"):
+            return (
+                f"prefix_caching_hash_algo is {algorithm}; expected sha256 or sha256_cbor, since names of "
+                "chunks must not collide"
+            )
         return None
 
     # --- scheduler ---
 
     def _start_scheduler(self, transfer):
-        if transfer.kv_load_failure_policy != "recompute":
+        if getattr(transfer, "kv_load_failure_policy", "recompute") != "recompute":
             logger.info("kvtier: kv_load_failure_policy set to recompute, so that no failed load fails a request")
             transfer.kv_load_failure_policy = "recompute"
-        if not vllm.__version__.startswith(RUN_WITH):
-            logger.warning("kvtier: run with vLLM %s so far, this is %s", ", ".join(RUN_WITH), vllm.__version__)
         for mistake in self.settings.mistakes:
             logger.warning("kvtier: %s", mistake)
         cache = self._vllm_config.cache_config
-        algorithm = str(cache.prefix_caching_hash_algo)
-        if not algorithm.startswith("sha256"):
-            self.why_not = self.why_not or (
-                f"prefix_caching_hash_algo is {algorithm}; expected sha256 or sha256_cbor, since names of "
-                "chunks must not collide"
-            )
+        if self.why_not is not None:  # nothing is asked, stored or watched
+            self.asker = ask.Asker([], self.settings.lookup_timeout_s)
+            self.plan = Plan(self.asker, self.settings, 1, False)
+            return
         ranks = self._vllm_config.parallel_config.world_size
         paths = [ask.socket_path(transfer.engine_id, rank) for rank in range(ranks)]
         self.asker = ask.Asker(paths, self.settings.lookup_timeout_s)
         publish = self._vllm_config.kv_events_config
-        listens = publish is not None and publish.enable_kv_cache_events and self.why_not is None
+        listens = publish is not None and publish.enable_kv_cache_events
         namer = self._namer(cache.block_size)
         core = changes.find_core()
         loaded = adapters.Adapters(logger, sees_loads=core is not None)
         self.plan = Plan(
-            self.asker, self.settings, cache.block_size, self.why_not is None, listens, self._local_blocks, namer, loaded
+            self.asker, self.settings, cache.block_size, True, listens, self._local_blocks, namer, loaded
         )  # fmt: skip
         self._watch(core, loaded)
         if listens:
@@ -172,7 +173,7 @@ class KVTierConnector(KVConnectorBase_V1):
     def _watch(self, core, loaded):
         if core is not None:
             changes.watch(core, self._weights_changed, loaded)
-        elif self.why_not is None:
+        else:
             logger.warning(
                 "kvtier: no engine core is among the callers, so that weights that are updated in place are not noticed: "
                 "call /reset_prefix_cache?reset_external=true afterwards")  # fmt: skip
@@ -230,8 +231,7 @@ class KVTierConnector(KVConnectorBase_V1):
             return {}
         track = self.plan.tracks.get(request.request_id)
         tier = library.TIER_NAMES[track.source] if track and track.source < 3 else ""
-        sources = {"l1": CacheHitSource.HOST, "nvme": CacheHitSource.DISK}
-        return {sources.get(tier, CacheHitSource.EXTERNAL_UNSPECIFIED): num_external_tokens}
+        return {versions.hit_source(tier): num_external_tokens}
 
     def update_state_after_alloc(self, request, blocks, num_external_tokens):
         if num_external_tokens > 0:
@@ -259,6 +259,10 @@ class KVTierConnector(KVConnectorBase_V1):
     def request_finished(self, request, block_ids):
         return self.plan.finished(request), None
 
+    def request_finished_all_groups(self, request, block_ids):
+        """As request_finished, for engines that keep several groups of KV caches; all of them are declined."""
+        return self.request_finished(request, block_ids[0] if block_ids else [])
+
     def reset_cache(self):
         self.plan.reset()
         return True
@@ -274,7 +278,7 @@ class KVTierConnector(KVConnectorBase_V1):
     def _group_kind(kv_cache_config):
         if kv_cache_config is None:
             return KEPT_WHOLE[0]
-        return get_kv_cache_spec_kind(kv_cache_config.kv_cache_groups[0].kv_cache_spec).value
+        return versions.kind_of(kv_cache_config.kv_cache_groups[0])
 
     def has_pending_push_work(self):
         """Asked when the engine has nothing to do, just before it waits: True has it take a step, and events with
@@ -352,7 +356,7 @@ class KVTierConnector(KVConnectorBase_V1):
         config = self._vllm_config
         model, parallel = config.model_config, config.parallel_config
         return fingerprint.make({
-            "engine": vllm.__version__,
+            "engine": versions.VERSION,
             "model": content if content is not None else secrets.token_hex(),
             "numbers": [
                 str(model.dtype), str(model.quantization), repr(model.hf_overrides),

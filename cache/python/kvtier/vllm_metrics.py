@@ -9,15 +9,8 @@ And events of the tiers as the engine's own KV events, for its publisher: hashes
 other events have, media as vLLM names them.
 """
 
-from vllm.distributed.kv_events import BlockRemoved, BlockStored
-from vllm.distributed.kv_transfer.kv_connector.v1.metrics import (
-    KVConnectorPromMetrics,
-    KVConnectorStats,
-)
-
-from vllm.v1.core.kv_cache_utils import maybe_convert_block_hash
-
 from . import events, tiers
+from .versions import BlockRemoved, BlockStored, KVConnectorPromMetrics, KVConnectorStats, maybe_convert_block_hash
 
 # count -> (metric, help); without "_total", which the client library adds
 METRICS = {

@@ -1,0 +1,80 @@
+"""All that this package takes from vLLM, and every difference between the versions of it that are supported.
+
+A name that a version does not have is None here and listed in `missing`; then, and with a version that this was not
+run with, unsupported() says so, the connector does nothing, and the engine runs as without it. Only what the connector
+is made of (base class, metadata, role) must be there, or the engine itself could not make one.
+"""
+
+import importlib
+
+import vllm
+from vllm.distributed.kv_transfer.kv_connector.v1.base import (
+    KVConnectorBase_V1,
+    KVConnectorMetadata,
+    KVConnectorRole,
+)
+from vllm.logger import init_logger
+
+RUN_WITH = ("0.32.",)  # versions of vLLM that this was run with
+VERSION = str(vllm.__version__)
+
+missing = []
+
+
+def _take(module, name, otherwise=None):
+    try:
+        return getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError):
+        missing.append(f"{module}.{name}")
+        return otherwise
+
+
+# Without it the engine gives every layer of a hybrid model as much memory as full attention needs, or does not start.
+SupportsHMA = _take("vllm.distributed.kv_transfer.kv_connector.v1.base", "SupportsHMA", object)
+get_kv_cache_spec_kind = _take("vllm.v1.kv_cache_interface", "get_kv_cache_spec_kind")
+CacheHitSource = _take("vllm.v1.metrics.cache_hit_source", "CacheHitSource")
+EngineCoreRequestType = _take("vllm.v1.engine", "EngineCoreRequestType")
+BlockRemoved = _take("vllm.distributed.kv_events", "BlockRemoved")
+BlockStored = _take("vllm.distributed.kv_events", "BlockStored")
+KVConnectorPromMetrics = _take(
+    "vllm.distributed.kv_transfer.kv_connector.v1.metrics", "KVConnectorPromMetrics", object)  # fmt: skip
+KVConnectorStats = _take("vllm.distributed.kv_transfer.kv_connector.v1.metrics", "KVConnectorStats", object)
+maybe_convert_block_hash = _take("vllm.v1.core.kv_cache_utils", "maybe_convert_block_hash")
+
+
+def unsupported():
+    """Why this version of vLLM is not served, or None."""
+    if not VERSION.startswith(RUN_WITH):
+        return f"this was run with vLLM {', '.join(v + 'x' for v in RUN_WITH)} and not with {VERSION}"
+    if missing:
+        return f"vLLM {VERSION} has no {', '.join(missing)}"
+    return None
+
+
+def kind_of(group):
+    """What vLLM calls the attention of a group of KV caches."""
+    return get_kv_cache_spec_kind(group.kv_cache_spec).value
+
+
+def hash_block_size(cache_config, kv_cache_config):
+    """Tokens of which one of a request's block hashes is made. Versions keep it in several places, and later ones call
+    it prefix_match_unit."""
+    for config in (kv_cache_config, cache_config):
+        for name in ("hash_block_size", "prefix_match_unit"):
+            size = getattr(config, name, None)
+            if size:
+                return size
+    return cache_config.block_size
+
+
+def hit_source(tier):
+    """vLLM's name for the source of a hit in the tier of this name."""
+    return {"l1": CacheHitSource.HOST, "nvme": CacheHitSource.DISK}.get(tier, CacheHitSource.EXTERNAL_UNSPECIFIED)
+
+
+__all__ = [
+    "BlockRemoved", "BlockStored", "CacheHitSource", "EngineCoreRequestType", "KVConnectorBase_V1",
+    "KVConnectorMetadata", "KVConnectorPromMetrics", "KVConnectorRole", "KVConnectorStats", "RUN_WITH", "SupportsHMA",
+    "VERSION", "hash_block_size", "hit_source", "init_logger", "kind_of", "maybe_convert_block_hash", "missing",
+    "unsupported",
+]  # fmt: skip
