@@ -127,6 +127,21 @@ def test_after_sleep(engine, right):
     assert cached(again) >= loadable(ASKED)
 
 
+def test_after_weights_were_reloaded_in_place(engine, right):
+    """Nothing says that they are the same ones, so what is cached is not used; what comes after is stored again."""
+    compare(answers(engine), right)
+    engine.post("/collective_rpc", {"method": "reload_weights"})
+    engine.forget()
+    again = answers(engine)
+    compare(again, right)
+    assert cached(again) == 0
+    engine.forget()
+    again = answers(engine)
+    compare(again, right)
+    assert cached(again) >= loadable(ASKED)
+    assert "reload_weights may have changed weights" in engine.log()
+
+
 def test_preemption(engine_of, right):
     """An engine whose own cache is too small for what runs at once: its requests lose their blocks in
     the middle of long answers, and begin again with what kvtier has of them."""

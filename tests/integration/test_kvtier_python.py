@@ -256,6 +256,7 @@ def test_a_hub_model_is_named_by_the_commit_of_its_snapshot(tmp_path):
         ("org/none", {}, "no snapshot of org/none is in"),
         ("s3://bucket/m", {}, "its weights come from s3://bucket/m"),
         ("/tmp", {"stored_at": "s3://bucket/m"}, "its weights come from s3://bucket/m"),
+        ("/tmp", {"config_path": "org/m"}, "its configuration comes from org/m"),
         ("/tmp", {"load_format": "dummy"}, "load_format dummy does not read"),
         ("/tmp", {"load_format": "tensorizer"}, "load_format tensorizer does not read"),
     ],

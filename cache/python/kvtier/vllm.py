@@ -38,7 +38,8 @@ def sources_of(config):
     def source(model, load):
         return weights.Source(
             model.model, model.revision, str(load.load_format), load.download_dir,
-            getattr(model, "model_weights", None) or "", getattr(model.hf_config, "_commit_hash", None),
+            getattr(model, "model_weights", None) or "", getattr(model, "hf_config_path", None) or "",
+            getattr(model.hf_config, "_commit_hash", None),
         )  # fmt: skip
 
     found, draft = [source(config.model_config, config.load_config)], config.speculative_config

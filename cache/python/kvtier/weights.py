@@ -243,6 +243,7 @@ class Source:
     load_format: str = "auto"
     download_dir: str | None = None
     stored_at: str = ""  # model_weights: an address that files are read from while the engine loads
+    config_path: str = ""  # hf_config_path: where the configuration comes from, if not from the model
     config_commit: str | None = None  # of the hub's snapshot that the configuration came from
 
 
@@ -252,6 +253,8 @@ def _describe(source, digests, since_ns, environ):
     if source.load_format not in FROM_FOLDER:
         raise Unnamed(f"load_format {source.load_format} does not read the model's own files")
     path = pathlib.Path(os.path.abspath(source.model))
+    if source.config_path and source.config_path != source.model:
+        raise Unnamed(f"its configuration comes from {source.config_path}")
     if path.is_dir():
         return describe_folder(path, digests, since_ns)
     if path.is_file():
