@@ -1,0 +1,290 @@
+"""Weights and LoRA adapters, named by content; and weights that are updated in place."""
+
+import json
+import threading
+import time
+import types
+
+import pytest
+
+from rig.kvtier_plan import BLOCK, name, output_of, plan, request_of, store_all  # noqa: F401
+from rig.router import BUILD
+from rig.wait import until
+
+from kvtier import adapters, changes, fingerprint, library, settings, weights  # noqa: E402
+
+LIBRARY = BUILD / "cache" / "core" / "libkvtier.so.1"
+
+
+def model_in(folder, content=b"w" * 5_000_000):
+    folder.mkdir(exist_ok=True, parents=True)
+    (folder / "config.json").write_text("{}")
+    (folder / "model.safetensors").write_bytes(content)
+    return folder
+
+
+def identify(model, since_ns=None, digests=None, environ=None, **more):
+    source = weights.Source(str(model), **more)
+    since_ns = time.time_ns() if since_ns is None else since_ns
+    return weights.identify([source], digests or weights.Digests(), since_ns, environ or {})
+
+
+def test_the_fingerprint_changes_with_every_part(tmp_path):
+    folder, seen = model_in(tmp_path), set()
+    for change in (None, ("config.json", b"{ }"), ("model.safetensors", b"w" * 101), ("modeling.py", b"pass")):
+        if change:
+            (folder / change[0]).write_bytes(change[1])
+        seen.add(fingerprint.make({"model": identify(folder).parts, "block": 16}))
+    (folder / "tokenizer.json").write_text("{}")  # decides nothing
+    seen.add(fingerprint.make({"model": identify(folder).parts, "block": 16}))
+    seen.add(fingerprint.make({"model": identify(folder).parts, "block": 32}))
+    assert len(seen) == 5 and all(len(one) == 64 for one in seen)
+
+
+def test_one_changed_byte_of_the_weights_is_another_model(tmp_path):
+    content = bytearray(5_000_000)
+    one = identify(model_in(tmp_path, content)).parts
+    content[1_234_567] = 1
+    other = identify(model_in(tmp_path, content)).parts
+    assert None not in (one, other) and one != other
+
+
+def test_another_folder_with_the_same_content_is_the_same_model(tmp_path):
+    assert identify(model_in(tmp_path / "a")).parts == identify(model_in(tmp_path / "b")).parts
+
+
+def test_a_single_file_is_named_by_content(tmp_path):
+    path = tmp_path / "m.gguf"
+    path.write_bytes(b"one")
+    one = identify(path, load_format="gguf").parts
+    path.write_bytes(b"two")  # new weights under the old name
+    two = identify(path, load_format="gguf").parts
+    assert None not in (one, two) and one != two
+
+
+def hub_with(home, commit, model="org/m", ref="main"):
+    folder = home / "hub" / ("models--" + model.replace("/", "--"))
+    (folder / "refs").mkdir(parents=True, exist_ok=True)
+    (folder / "refs" / ref).write_text(commit)
+    model_in(folder / "snapshots" / commit)
+    return {"HF_HOME": str(home)}
+
+
+def test_a_hub_model_is_named_by_the_commit_of_its_snapshot(tmp_path):
+    old, new = "a" * 40, "b" * 40
+    environ = hub_with(tmp_path, old)
+    one = identify("org/m", environ=environ, config_commit=old)
+    assert old in json.dumps(one.parts)
+    hub_with(tmp_path, new)  # the same name has other weights from now on
+    two = identify("org/m", environ=environ, config_commit=new)
+    assert two.parts is not None and two.parts != one.parts
+    assert identify("org/m", environ=environ, config_commit=old).why_not  # it moved while the engine started
+    assert identify("org/m", environ=environ).why_not  # nothing says which commit was loaded
+    assert identify("org/m", environ=environ, revision=old).parts == one.parts
+    assert identify("org/m", download_dir=str(tmp_path / "hub"), revision=new).parts == two.parts
+
+
+@pytest.mark.parametrize(
+    "model, more, says",
+    [
+        ("org/none", {}, "no snapshot of org/none is in"),
+        ("s3://bucket/m", {}, "its weights come from s3://bucket/m"),
+        ("/tmp", {"stored_at": "s3://bucket/m"}, "its weights come from s3://bucket/m"),
+        ("/tmp", {"config_path": "org/m"}, "its configuration comes from org/m"),
+        ("/tmp", {"load_format": "dummy"}, "load_format dummy does not read"),
+        ("/tmp", {"load_format": "tensorizer"}, "load_format tensorizer does not read"),
+    ],
+)
+def test_weights_without_a_name_by_content(model, more, says, tmp_path):
+    found = identify(model, environ={"HF_HOME": str(tmp_path)}, **more)
+    assert found.parts is None and says in found.why_not
+
+
+def test_files_that_changed_after_the_engine_began_to_load_them(tmp_path):
+    folder, link = model_in(tmp_path / "a"), tmp_path / "link"
+    began = time.time_ns()
+    time.sleep(0.02)
+    link.symlink_to(folder)
+    assert identify(folder, began).parts is not None
+    assert "changed after the engine started" in identify(link, began).why_not  # it pointed elsewhere before
+    (folder / "model.safetensors").write_bytes(b"new")
+    assert "model.safetensors changed after the engine started" in identify(folder, began).why_not
+    assert "has no weights" in identify(tmp_path, began).why_not
+
+
+def test_digests_are_made_once_for_all_processes(tmp_path, monkeypatch):
+    folder = model_in(tmp_path / "m")
+    read = []
+    whole = weights.digest_of
+    monkeypatch.setattr(weights, "digest_of", lambda path: read.append(path) or whole(path))
+    monkeypatch.setattr(weights, "SETTLED_NS", 0)
+    first = identify(folder, digests=weights.Digests(tmp_path / "cache")).parts
+    assert len(read) == 2
+    assert identify(folder, digests=weights.Digests(tmp_path / "cache")).parts == first and len(read) == 2
+    (folder / "model.safetensors").write_bytes(b"v" * 5_000_000)
+    assert identify(folder, digests=weights.Digests(tmp_path / "cache")).parts != first and len(read) == 3
+    (tmp_path / "cache").chmod(0o777)  # others could have written to it
+    identify(folder, digests=weights.Digests(tmp_path / "cache"))
+    assert len(read) == 5
+
+
+def test_a_file_that_changed_just_now_is_read_again(tmp_path):
+    """Its times may not change with the next write."""
+    digests = weights.Digests(tmp_path / "cache")
+    identify(model_in(tmp_path / "m"), digests=digests)
+    assert not (tmp_path / "cache" / "digests.json").exists()
+
+
+def test_only_memory_is_left_open_for_weights_without_a_name(tmp_path, monkeypatch):
+    monkeypatch.setenv("KVTIER_LIBRARY", str(LIBRARY))
+    given = {"l1": {"capacity": "16MiB"}, "nvme": {"path": str(tmp_path), "capacity": "64MiB"}}
+    assert settings.outlives(json.dumps(given)) and settings.outlives(json.dumps({"l2": {"url": "redis://x"}}))
+    assert settings.outlives("nvme:\n  path: /x\n")
+    assert not settings.outlives('{"l1": {"capacity": "16MiB"}}') and not settings.outlives("l1:\n  capacity: 1GiB")
+    one = library.Cache([json.dumps(given), json.dumps(settings.MEMORY_ONLY)])
+    assert one.mistakes == "" and list(tmp_path.iterdir()) == []
+    one.close()
+
+
+# --- adapters -------------------------------------------------------------------------------------
+
+
+def adapter(folder, content, number=1, **more):
+    folder.mkdir(exist_ok=True)
+    (folder / "adapter_config.json").write_text("{}")
+    (folder / "adapter_model.safetensors").write_bytes(content)
+    time.sleep(0.02)  # the engine loads it later than this
+    return types.SimpleNamespace(lora_name=folder.name, lora_path=str(folder), lora_int_id=number, **more)
+
+
+def digested(known):
+    until(known.quiet, 10, "adapters read")
+
+
+def asked_for(plan, request_id, lora):
+    """Names that are asked for a request with this adapter; none: it is not cached."""
+    before = plan.asker.number
+    plan.matched(request_of(8, request_id=request_id, lora_request=lora), 0)
+    return plan.asker.asked[-1] if plan.asker.number > before else []
+
+
+def test_names_differ_by_what_an_adapter_is(plan, tmp_path):
+    """The engine's hash has its name and path; another adapter at the same path is another one."""
+    big = bytes(1 << 20)
+    lora = adapter(tmp_path / "a", big)
+    plan.adapters.loaded(lora)
+    digested(plan.adapters)
+    stores = store_all(plan, request_of(8, request_id="r1", lora_request=lora), 8)
+    assert [s.lora for s in stores] == ["a", "a"] and stores[0].hashes == [name(n) for n in range(4)]
+    assert stores[1].parent == stores[0].name
+    names = {s.name for s in stores}
+    assert len(names) == 2 and not names & {name(3), name(7)}
+    assert set(asked_for(plan, "r2", lora)) == names  # what is stored is asked for
+    changed = adapter(tmp_path / "a", big[:700_000] + b"\1" * (len(big) - 700_000), number=2)
+    plan.adapters.loaded(changed)
+    digested(plan.adapters)
+    others = asked_for(plan, "r3", changed)
+    assert len(others) == 2 and not set(others) & names
+    plan.matched(request_of(8, request_id="r4"), 0)
+    assert plan.asker.asked[-1] == [name(3), name(7)]
+
+
+def test_an_adapter_is_digested_when_it_is_loaded_not_by_requests(plan, tmp_path, monkeypatch):
+    """The engine core's thread looks at no file."""
+    lora, core = adapter(tmp_path / "a", b"w"), threading.get_ident()
+
+    def looked(path):
+        assert threading.get_ident() != core
+        return real(path)
+
+    real = weights.files_of
+    monkeypatch.setattr(weights, "files_of", looked)
+    plan.adapters.loaded(lora)
+    assert asked_for(plan, "r0", lora) == [] or plan.adapters.quiet()  # not there yet: it is computed
+    digested(plan.adapters)
+    for number in range(20):
+        assert len(asked_for(plan, f"q{number}", lora)) == 2
+
+
+def test_files_that_changed_after_an_adapter_was_loaded(plan, tmp_path, monkeypatch):
+    """The engine has the old ones: neither their names nor those of the new ones fit what it computes."""
+    monkeypatch.setattr(adapters.Adapters, "LOOK_S", 0.02)
+    lora = adapter(tmp_path / "a", b"old")
+    plan.adapters.loaded(lora)
+    adapter(tmp_path / "a", b"new")  # perhaps before they are read
+    until(lambda: plan.adapters.quiet() and asked_for(plan, f"r{time.time()}", lora) == [], 10, "not cached")
+    replaced = types.SimpleNamespace(**{**vars(lora), "load_inplace": True})
+    plan.adapters.loaded(replaced)
+    digested(plan.adapters)
+    request = request_of(8, request_id="running", lora_request=replaced)
+    plan.matched(request, 0)
+    assert len(asked_for(plan, "q", replaced)) == 2
+    plan.adapters.loaded(replaced)  # in place, under requests that run
+    digested(plan.adapters)
+    new = [("running", list(range(8)), 0)]
+    assert plan.step(output_of(new=new, scheduled={"running": 8 * BLOCK}))[1] == []
+    assert len(asked_for(plan, "later", replaced)) == 2
+    plan.adapters.unloaded(1)
+    assert plan.adapters.known == {}
+
+
+def test_chunks_are_stored_once_their_adapter_has_a_name(plan, tmp_path):
+    lora = adapter(tmp_path / "a", b"w")
+    one = adapters.Adapter(lora.lora_path, time.time_ns())
+    plan.adapters.known[plan.adapters._key(lora)] = one
+    assert store_all(plan, request_of(8, lora_request=lora), 8) == []
+    one.content = bytes(32)
+    later = output_of(cached=[("r", None, 8 * BLOCK)], scheduled={"r": 1})
+    assert len(plan.step(later)[1]) == 2
+
+
+def test_an_adapter_that_cannot_be_read_shares_nothing(tmp_path):
+    known = adapters.Adapters()
+    for number, path in enumerate((str(tmp_path / "none"), "org/adapter")):
+        lora = types.SimpleNamespace(lora_name="a", lora_path=path, lora_int_id=number)
+        one = known.of(lora)
+        digested(known)
+        assert one.digest is None
+    late = adapters.Adapters(sees_loads=False)  # it may have been loaded before it was last written
+    one = late.of(adapter(tmp_path / "a", b"w"))
+    digested(late)
+    assert one.digest is None
+
+
+class Core:
+    """As vLLM's engine core."""
+
+    def __init__(self):
+        self.found, self.calls = changes.find_core(), []
+
+    def collective_rpc(self, method, timeout=None, args=(), kwargs=None):
+        self.calls.append(method)
+        if method == "broken":
+            raise RuntimeError("broken")
+        return [method]
+
+    def add_lora(self, lora):
+        return lora
+
+    def remove_lora(self, lora_id):
+        return lora_id
+
+    def is_scheduler_paused(self):
+        return False
+
+
+def test_weights_that_are_updated_in_place_are_noticed(plan, tmp_path):
+    core, changed = Core(), []
+    assert core.found is core  # seen from what it calls while it is made
+    changes.watch(core, lambda what: changed.append(what) or plan.reset(), plan.adapters)
+    assert core.collective_rpc("check_health") == ["check_health"] and changed == []
+    for method in ("update_weights", "reload_weights", "a_method_of_an_extension"):
+        assert core.collective_rpc(method, None, args=(1,)) == [method]
+    with pytest.raises(RuntimeError, match="broken"):  # it may have changed some
+        core.collective_rpc("broken")
+    core.collective_rpc(print)
+    assert changed == ["update_weights", "reload_weights", "a_method_of_an_extension", "broken", "print"]
+    assert plan.asker.epoch == 5
+    lora = adapter(tmp_path / "a", b"w")
+    assert core.add_lora(lora) is lora and len(plan.adapters.known) == 1
+    assert core.remove_lora(lora.lora_int_id) == 1 and plan.adapters.known == {}
