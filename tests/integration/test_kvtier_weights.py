@@ -269,6 +269,9 @@ class Core:
     def remove_lora(self, lora_id):
         return lora_id
 
+    def reset_prefix_cache(self, reset_running_requests=False, reset_connector=False):
+        return reset_running_requests
+
     def is_scheduler_paused(self):
         return False
 
@@ -276,7 +279,7 @@ class Core:
 def test_weights_that_are_updated_in_place_are_noticed(plan, tmp_path):
     core, changed = Core(), []
     assert core.found is core  # seen from what it calls while it is made
-    changes.watch(core, lambda what: changed.append(what) or plan.reset(), plan.adapters)
+    changes.watch(core, lambda what: changed.append(what) or plan.weights_changed(), plan.engine_forgot, plan.adapters)
     assert core.collective_rpc("check_health") == ["check_health"] and changed == []
     for method in ("update_weights", "reload_weights", "a_method_of_an_extension"):
         assert core.collective_rpc(method, None, args=(1,)) == [method]
@@ -288,3 +291,21 @@ def test_weights_that_are_updated_in_place_are_noticed(plan, tmp_path):
     lora = adapter(tmp_path / "a", b"w")
     assert core.add_lora(lora) is lora and len(plan.adapters.known) == 1
     assert core.remove_lora(lora.lora_int_id) == 1 and plan.adapters.known == {}
+
+
+def test_what_is_computed_after_blocks_of_old_weights_is_not_stored(plan):
+    """The engine goes on with what it cached itself until it is reset; what follows belongs to no weights."""
+    core = Core()
+    changes.watch(core, lambda what: plan.weights_changed(), plan.engine_forgot, plan.adapters)
+    core.collective_rpc("update_weights")  # paused and emptied before, as it should be
+    assert len(store_all(plan, request_of(8, request_id="a"), 8)) == 2
+    core.collective_rpc("update_weights")  # now there are blocks of the old weights
+    assert store_all(plan, request_of(8, request_id="b"), 8) == []
+    assert plan.matched(request_of(8, request_id="c"), 0) == (0, False)
+    core.reset_prefix_cache()  # blocks were in use: it failed
+    assert store_all(plan, request_of(8, request_id="d"), 8) == []
+    core.reset_prefix_cache(True)
+    later = output_of(cached=[("d", None, 8 * BLOCK)], scheduled={"d": 1})
+    assert plan.step(later)[1] == []  # began meanwhile
+    core.reset_prefix_cache(True)
+    assert len(store_all(plan, request_of(8, request_id="e"), 8)) == 2

@@ -6,6 +6,7 @@ which is found among the callers while the connector is made; on that one object
 engine core's thread, between its steps.
 """
 
+import contextlib
 import functools
 import sys
 
@@ -16,7 +17,9 @@ HARMLESS = frozenset({
     "reset_encoder_cache", "reset_mm_cache", "save_sharded_state", "shutdown_weight_transfer_engine",
     "supports_draft_weight_updates", "synchronize_device", "update_max_model_len",
 })  # fmt: skip
-NEEDED = ("collective_rpc", "add_lora", "remove_lora", "is_scheduler_paused")  # together only an engine core has them
+NEEDED = (  # together only an engine core has them
+    "collective_rpc", "add_lora", "remove_lora", "reset_prefix_cache", "is_scheduler_paused",
+)  # fmt: skip
 
 
 def find_core():
@@ -36,16 +39,17 @@ def _before(core, name, say):
 
     @functools.wraps(inner)
     def method(*args, **kwargs):
-        say(*args, **kwargs)
+        with contextlib.suppress(Exception):  # no thread, say: the adapter stays without a name
+            say(*args, **kwargs)
         return inner(*args, **kwargs)
 
     setattr(core, name, method)
 
 
-def watch(core, weights_changed, adapters):
-    """weights_changed(what): called after a call that may have changed weights, also one that failed. adapters:
-    adapters.Adapters."""
-    inner = core.collective_rpc
+def watch(core, weights_changed, engine_forgot, adapters):
+    """weights_changed(what): called after a call that may have changed weights, also one that failed. engine_forgot():
+    after the engine has emptied its own prefix cache. adapters: adapters.Adapters."""
+    inner, reset = core.collective_rpc, core.reset_prefix_cache
 
     @functools.wraps(inner)
     def collective_rpc(method, *args, **kwargs):
@@ -55,6 +59,13 @@ def watch(core, weights_changed, adapters):
             if not isinstance(method, str) or method not in HARMLESS:
                 weights_changed(method if isinstance(method, str) else getattr(method, "__name__", "a function"))
 
-    core.collective_rpc = collective_rpc
+    @functools.wraps(reset)
+    def reset_prefix_cache(*args, **kwargs):
+        done = reset(*args, **kwargs)
+        if done:
+            engine_forgot()
+        return done
+
+    core.collective_rpc, core.reset_prefix_cache = collective_rpc, reset_prefix_cache
     _before(core, "add_lora", adapters.loaded)
     _before(core, "remove_lora", adapters.unloaded)

@@ -7,7 +7,8 @@ while requests run. Where none does, an answer is waited for, all of a step's wa
 
 What was computed before a reset of the cache (new weights) is neither loaded nor stored after it: loads and
 stores carry the number of resets that went before them, and requests that began before a reset store nothing until
-they start again.
+they start again. Weights may also change under blocks that the engine has cached itself; until it has forgotten
+those, nothing is stored or loaded, since what it computes after them is neither the old nor the new weights'.
 """
 
 import time
@@ -82,13 +83,15 @@ class Plan:
         self.wait_left_s = settings.step_wait_s
         self.prefill_tokens = 0  # of the last step, if it says how fast the engine is
         self.idle = True  # the last step computes nothing
+        self.computed = False  # something, since the engine's own cache was empty
+        self.stale = False  # the weights changed since
         self.running = set()  # requests of the last step that have not finished
 
     # --- lookup ---
 
     def arrived(self, request):
         """A request is new: asks about it, so that the answer is there when it is scheduled."""
-        if not self.usable:
+        if not self.usable or self.stale:
             return
         track = self._track(request)
         computed = self.local_blocks(request) * self.block_size
@@ -98,7 +101,7 @@ class Plan:
 
     def matched(self, request, computed):
         """(tokens beyond `computed` that can be loaded, or None: ask again; whether there are any)."""
-        if not self.usable:
+        if not self.usable or self.stale:
             return 0, False
         track = self._track(request)
         wanted = self._wanted(track, computed)
@@ -290,11 +293,12 @@ class Plan:
         enough = prompts >= max(PREFILL_TOKENS, PREFILL_SHARE * total)
         self.prefill_tokens = total if enough else 0
         self.idle = total == 0
+        self.computed = self.computed or total > 0
 
     def _complete(self, track, computed, output, stores):
         """Adds chunks that this step completes."""
         request = track.request
-        if not self.usable or track.old or track.mixed is None:
+        if not self.usable or self.stale or track.old or track.mixed is None:
             return
         drafts = len(output.scheduled_spec_decode_tokens.get(request.request_id, ()))
         tokens = computed + output.num_scheduled_tokens.get(request.request_id, 0) - drafts
@@ -376,3 +380,14 @@ class Plan:
             track.question = track.answer = None
             track.asked = []
             track.old = bool(track.block_ids)
+
+    def weights_changed(self):
+        """Other weights compute from here on."""
+        self.reset()
+        self.stale = self.stale or self.computed
+
+    def engine_forgot(self):
+        """The engine's own cache is empty."""
+        if self.stale:
+            self.reset()  # what was computed since the weights changed
+        self.stale = self.computed = False

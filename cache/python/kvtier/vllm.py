@@ -173,16 +173,23 @@ class KVTierConnector(KVConnectorBase_V1, SupportsHMA):
 
     def _watch(self, core, loaded):
         if core is not None:
-            changes.watch(core, self._weights_changed, loaded)
+            changes.watch(core, self._weights_changed, self._engine_forgot, loaded)
         else:
             logger.warning(
                 "kvtier: no engine core is among the callers, so that weights that are updated in place are not noticed: "
                 "call /reset_prefix_cache?reset_external=true afterwards")  # fmt: skip
 
+    @guarded(lambda: None)
+    def _engine_forgot(self):
+        self.plan.engine_forgot()
+
+    @guarded(lambda: None)
     def _weights_changed(self, what):
         """Other weights may compute from here on: what they compute is not what others know by the old name."""
-        logger.info("kvtier: %s may have changed weights: nothing that was cached before is used any more", what)
-        self.plan.reset()
+        self.plan.weights_changed()
+        logger.info(
+            "kvtier: %s may have changed weights: nothing that was cached before is used any more%s", what,
+            ", nor anything cached until /reset_prefix_cache" if self.plan.stale else "")  # fmt: skip
 
     def _chunk_tokens(self):
         """Tokens of a whole chunk."""
