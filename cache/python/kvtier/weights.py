@@ -70,9 +70,9 @@ def digest_of(path):
 
 
 def cache_folder(environ=os.environ):
-    """Where digests are kept between starts."""
+    """Where digests are kept between starts; None: this user has no home."""
     base = environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
-    return pathlib.Path(base) / "kvtier"
+    return pathlib.Path(base) / "kvtier" if os.path.isabs(base) else None
 
 
 class Digests:
@@ -103,7 +103,7 @@ class Digests:
         if self.log is not None and size > 1 << 30:
             self.log.info(
                 "kvtier: reads %.1f GiB of weights to name them by content; the next start has their names from %s, "
-                "and with model_version none are read", size / (1 << 30), self.folder)  # fmt: skip
+                "and with model_version none are read", size / (1 << 30), self.folder or "nowhere")  # fmt: skip
 
     def _own(self):
         """The folder, made if it is missing; None: others could write to it."""
