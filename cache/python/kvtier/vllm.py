@@ -121,7 +121,10 @@ class KVTierConnector(KVConnectorBase_V1, SupportsHMA):
         if groups == 0:
             return "the model keeps no KV cache"
         if groups > 1:
-            return f"the model has {groups} groups of KV caches (hybrid attention), which are not supported"
+            return (
+                f"the model has {groups} groups of KV caches (hybrid attention), which are not supported; with "
+                "--disable-hybrid-kv-cache-manager models of windows and full attention are one group, of more memory"
+            )
         kind = self._group_kind(kv_cache_config)
         if kind not in KEPT_WHOLE:
             return f"the KV cache is of kind {kind}; supported are {', '.join(KEPT_WHOLE)}"
