@@ -4,6 +4,7 @@ An engine is only imitated here (its requests and scheduler outputs); tests/engi
 real one.
 """
 
+import contextlib
 import ctypes
 import pathlib
 import selectors
@@ -17,10 +18,13 @@ import pytest
 
 from rig.kvtier_plan import BLOCK, name
 from rig.router import BUILD
+from rig.wait import until
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[2] / "cache" / "python"))
 
 from kvtier import ask, chunks, events, fingerprint, library, lmcache, settings, tiers, worth  # noqa: E402
+from kvtier.rank import Rank  # noqa: E402
+from kvtier.work import Store  # noqa: E402
 from kvtier.worker import Worker  # noqa: E402
 
 LIBRARY = BUILD / "cache" / "core" / "libkvtier.so.1"
@@ -364,3 +368,47 @@ def test_an_empty_step_waits_for_stores_that_hold_up_blocks():
     assert worker.finished({"a"}) == (None, None)  # there is something to compute: it does not wait
     assert worker.finished(set(), 0.002) == ({"a"}, None)
     assert worker.finished({"b"}) == (None, None)
+
+
+class LatePaged:
+    """A paged cache whose copies end when a test says so."""
+
+    device = types.SimpleNamespace(type="cpu")
+
+    def __init__(self):
+        self.begun, self.go = threading.Event(), threading.Event()
+
+    def chunk_bytes(self, blocks):
+        return 1000 * blocks
+
+    def new_stream(self):
+        return None
+
+    def on_stream(self, stream):
+        return contextlib.nullcontext()
+
+    def gather(self, block_ids, room, after):
+        self.begun.set()
+        return self.go.wait(10)
+
+    def close(self):
+        pass
+
+
+def test_blocks_that_are_taken_away_while_they_are_copied_hold_nothing_up(tmp_path, monkeypatch):
+    """What was copied of them is thrown away."""
+    monkeypatch.setenv("KVTIER_LIBRARY", str(LIBRARY))
+    paged, log = LatePaged(), types.SimpleNamespace(info=print, exception=print)
+    parts = library.KeyParts(size=ctypes.sizeof(library.KeyParts), hash_recipe=b"sha256")
+    one = Rank(library.Cache(['{"l1": {"capacity": "16MiB"}}']), paged, parts, str(tmp_path / "0"), 5, log)
+    one.store([Store("taken", name(1), None, [1], 16), Store("taken", name(2), None, [2], 16)])
+    assert paged.begun.wait(10)
+    began = time.monotonic()
+    one.give_up({"taken"})
+    assert time.monotonic() - began < 1
+    assert one.stored({"taken"}) == set()  # it is still read
+    paged.go.set()
+    until(lambda: one.stored({"taken"}), 10, "the copy ended")
+    counts = one.take_counters()
+    assert (counts["refused_chunks"], counts.get("stored_chunks", 0)) == (2, 0)
+    one.close()

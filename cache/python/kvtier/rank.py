@@ -1,8 +1,7 @@
 """One rank's cache and the thread that works for it.
 
-The engine's own thread hands over what is to be loaded and stored, and later asks what is done; it never
-waits here but for blocks that are about to be taken away from it. All else happens in one thread: the
-scheduler's questions, loads (bring chunks into memory, copy them into the paged cache) and stores (copy
+The engine's own thread hands over what is to be loaded and stored, and later asks what is done; it never waits here
+while it has something to compute. All else happens in one thread: the scheduler's questions, loads (bring chunks into memory, copy them into the paged cache) and stores (copy
 blocks out into reserved room, commit). Loads go before stores.
 
 A load that fails in part reports which blocks were not filled; the engine computes them. A chunk becomes visible only
@@ -41,7 +40,6 @@ class Rank:
 
     MOST_STORES = 4096  # waiting; beyond, the oldest is not stored
     MOST_COPIES = 16  # into the paged cache at once; a device has its queues full with fewer
-    PATIENCE_S = 5
     MEASURE_S = 1.0
     LISTEN_S = 0.2  # events of the tiers come without a sign
 
@@ -53,7 +51,6 @@ class Rank:
         self.load_timeout_ns = int(load_timeout_s * 1e9)
         self.log = log
         self.lock = threading.Lock()  # guards what follows
-        self.idle = threading.Condition(self.lock)  # a copy ended
         self.reported = threading.Condition(self.lock)  # a load or a store ended
         self.loads = collections.deque()
         self.loads_open = 0
@@ -115,9 +112,9 @@ class Rank:
             return {r for r in requests if not self.stores_open.get(r)}
 
     def give_up(self, requests):
-        """Blocks of these requests are about to be given to others: what waits is not stored, what is
-        being copied is waited for, and thrown away should that take too long."""
-        with self.idle:
+        """Blocks of these requests are about to be given to others: what waits is not stored, what is being copied is
+        thrown away when that ends."""
+        with self.lock:
             kept = collections.deque()
             for entry in self.stores:
                 if entry[0].request in requests:
@@ -126,7 +123,7 @@ class Rank:
                 else:
                     kept.append(entry)
             self.stores = kept
-            if not self.idle.wait_for(lambda: self.copying not in requests, self.PATIENCE_S):
+            if self.copying in requests:
                 self.spoiled = True
 
     def wait_quiet(self, requests, limit_s):
@@ -379,7 +376,6 @@ class Rank:
         if self.stores_open[store.request] <= 0:
             del self.stores_open[store.request]
             self.reported.notify_all()
-        self.idle.notify_all()
 
     def _put(self, store, after):
         self._count("stores")
@@ -395,6 +391,7 @@ class Rank:
                 copied = self.paged.gather(store.block_ids, rooms[0], after)
             with self.lock:
                 ready = 1 if copied and not self.spoiled else 0
+                self.counters["refused_chunks"] += not ready
         finally:
             if ready:
                 self.cache.commit(reservation, ready)
@@ -422,7 +419,6 @@ class Rank:
             self.stores.clear()
             self.stores_open.clear()
             self.reported.notify_all()
-            self.idle.notify_all()
         for load, _ in waiting:
             self._report(load, 0)
         if self.epoch > 0:
