@@ -65,7 +65,7 @@ MAY_INCLUDE = {
     "src/router/feeds": FEEDS,
     "src/router/admin": FEEDS | {"src/router/openai", "src/router/admin"},
     "src/router/admission": {"include", "src/common/base", "routing", "src/router/admission"},
-    "src/router/proxy": FEEDS | {"src/router/openai", "src/router/admin", "src/router/proxy"},
+    "src/router/proxy": FEEDS | {"src/router/openai", "src/router/admin", "src/router/admission", "src/router/proxy"},
     "src/router": ROUTER | {"src/router"},
     "cache": COMMON | {"cache"},
 }  # fmt: skip

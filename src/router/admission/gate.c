@@ -185,7 +185,7 @@ static double value_of(const struct kvw_gate *gate, const struct kvw_entrant *e)
 	return 1 + programs.returning * e->whole_ns / gate->mean_ns;
 }
 
-/* While the workers have time left nobody gains by a refusal, and a program that is all but sure to come back
+/* While the workers have time left no other gains by a refusal, and a program that is all but sure to come back
  * loses more by it than by one late turn. */
 static enum kvw_late lateness(const struct kvw_gate *gate, const struct kvw_entrant *e)
 {

@@ -3,7 +3,7 @@
  *
  * The context of a program grows with each turn and lies in a worker's cache until the next. With more
  * programs than fit there, each turn pushes out the context of another program's, all of it is computed
- * again, and nobody gets on. So a new program, or one whose context is lost already, waits while those that
+ * again, and none gets on. So a new program, or one whose context is lost already, waits while those that
  * run have more context than the limit. The limit is learned from the share of prefill that computes lost
  * contexts again: while it is large and the workers have all that they can do, the limit goes down from
  * what runs; else it goes up. A fleet whose programs seldom come back, or late, loses little by that and has
@@ -64,7 +64,7 @@ struct kvw_programs_stats {
 void kvw_programs_stats(const struct kvw_programs *programs, struct kvw_programs_stats *out);
 
 /* Counts a sixteenth of them. To be called about every 10 ms by any thread. full: the workers have as much to do
- * as they can, so that what is lost is lost to somebody. */
+ * as they can, so that what is lost takes time from others. */
 void kvw_programs_look(struct kvw_programs *programs, bool full, int64_t now_ns);
 
 #endif

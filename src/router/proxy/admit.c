@@ -5,17 +5,9 @@
 #include <string.h>
 #include <xxhash.h>
 
-#include "proxy/advance.h"
-#include "proxy/forward.h"
-#include "proxy/prepare.h"
 #include "proxy/reply.h"
 #include "proxy/request.h"
-#include "proxy/understand.h"
 #include "routing/choice.h"
-
-#define WAIT_TURN_NS  INT64_C(2000000)
-#define PROGRAMS_NS   INT64_C(10000000)
-#define MOST_AT_ONCE  256 /* let go on in one turn: other clients wait meanwhile */
 
 static const struct {
 	const char *code, *message;
@@ -32,7 +24,7 @@ static const struct {
 		KVW_COUNT_REFUSED_QUEUE_FULL},
 };
 
-static void refuse(struct kvw_exchange *x, enum kvw_refused why, int64_t retry_after_ns)
+void kvw_admit_refuse(struct kvw_exchange *x, enum kvw_refused why, int64_t retry_after_ns)
 {
 	int64_t seconds = (retry_after_ns + INT64_C(999999999)) / INT64_C(1000000000);
 	char fields[64];
@@ -40,47 +32,6 @@ static void refuse(struct kvw_exchange *x, enum kvw_refused why, int64_t retry_a
 	(void)snprintf(fields, sizeof(fields), "retry-after: %d\r\n", (int)(seconds > 0 ? seconds : 1));
 	kvw_metrics_add(x->loop->metrics, refusals[why].counter, 1);
 	kvw_reply_error_code(x, 429, "overloaded", refusals[why].code, fields, refusals[why].message);
-}
-
-/* --- gates --- */
-
-/* NULL: no memory. */
-static struct kvw_gate *gate_of(struct kvw_loop *loop, const struct kvw_model *model)
-{
-	struct kvw_gates *gates = &loop->gates;
-	size_t index = model == NULL ? 0 : (size_t)model->index + 1;
-
-	if (gates->costs == NULL)
-		gates->costs = calloc(KVW_MAX_WORKERS, sizeof(gates->costs[0]));
-	if (gates->costs == NULL)
-		return NULL;
-	if (index >= gates->room) {
-		struct kvw_gate **items = realloc(gates->items, (index + 1) * sizeof(items[0]));
-
-		if (items == NULL)
-			return NULL;
-		memset(items + gates->room, 0, (index + 1 - gates->room) * sizeof(items[0]));
-		gates->items = items;
-		gates->room = index + 1;
-	}
-	if (gates->items[index] == NULL) {
-		gates->items[index] = malloc(sizeof(*gates->items[index]));
-		if (gates->items[index] != NULL)
-			kvw_gate_init(gates->items[index], loop->shared->admission);
-	}
-	return gates->items[index];
-}
-
-void kvw_admit_finish(struct kvw_gates *gates)
-{
-	for (size_t i = 0; i < gates->room; i++) {
-		if (gates->items[i] != NULL)
-			kvw_gate_finish(gates->items[i]);
-		free(gates->items[i]);
-	}
-	free(gates->items);
-	free(gates->costs);
-	*gates = (struct kvw_gates){0};
 }
 
 /* --- a request --- */
@@ -160,13 +111,8 @@ static void enter(struct kvw_exchange *x)
 		e->turn = kvw_programs_find(admission->programs, &x->route, program_of(x));
 }
 
-static bool wants_gate(const struct kvw_exchange *x)
-{
-	return x->config->admission_enabled && x->whole && kvw_exchange_computes(x);
-}
-
 /* Asks the strategy, and chooses by that. False: there is no usable worker. */
-static bool judge(struct kvw_exchange *x, const struct kvw_candidates *set)
+bool kvw_admit_judge(struct kvw_exchange *x, const struct kvw_candidates *set)
 {
 	struct kvw_loop *loop = x->loop;
 	struct kvw_decision wish;
@@ -195,7 +141,7 @@ static enum kvw_admitted wait_or_refuse(struct kvw_exchange *x)
 	if (impatient ||
 		kvw_gate_waiting(x->gate) * loop->fleet->loops >= (uint64_t)x->config->admission_max_queue ||
 		kvw_gate_wait(x->gate, &x->entrant, loop->now_ns) != KVW_OK) {
-		refuse(x, KVW_REFUSED_QUEUE_FULL, kvw_gate_retry_after_ns(x->gate));
+		kvw_admit_refuse(x, KVW_REFUSED_QUEUE_FULL, kvw_gate_retry_after_ns(x->gate));
 		return KVW_ADMIT_NOT_NOW;
 	}
 	loop->gates.waiting++;
@@ -207,13 +153,13 @@ static enum kvw_admitted wait_or_refuse(struct kvw_exchange *x)
 
 enum kvw_admitted kvw_admit(struct kvw_exchange *x, const struct kvw_candidates *set)
 {
-	if (!wants_gate(x))
+	if (!kvw_gates_want(x))
 		return KVW_ADMIT_ANY;
 	if (x->admitted) {
 		x->admitted = false;
 		return KVW_ADMIT_ONE;
 	}
-	x->gate = gate_of(x->loop, x->model);
+	x->gate = kvw_gates_of(x->loop, x->model);
 	if (x->gate == NULL)
 		return KVW_ADMIT_ANY;
 	if (!x->entered)
@@ -221,142 +167,9 @@ enum kvw_admitted kvw_admit(struct kvw_exchange *x, const struct kvw_candidates 
 	set_terms(x);
 	if (x->attempts > 0 || (kvw_gate_waiting(x->gate) == 0 && kvw_gate_open(x->gate, set, x->loop->now_ns)))
 		return KVW_ADMIT_ANY;
-	if (!judge(x, set))
+	if (!kvw_admit_judge(x, set))
 		return KVW_ADMIT_ANY;
 	if (kvw_gate_waiting(x->gate) == 0 && x->entrant.wait_ns == 0)
 		return KVW_ADMIT_ONE;
 	return wait_or_refuse(x);
-}
-
-void kvw_admit_picked(struct kvw_exchange *x)
-{
-	if (x->gate != NULL && wants_gate(x) && x->attempt.picked)
-		kvw_gate_passed(x->gate, &x->entrant, &x->attempt.decision, x->loop->now_ns);
-}
-
-void kvw_admit_first_token(struct kvw_exchange *x)
-{
-	if (x->gate != NULL)
-		kvw_gate_first_token(x->gate, &x->entrant, x->event_stream, x->loop->now_ns);
-}
-
-void kvw_admit_token(struct kvw_exchange *x, int64_t gap_ns)
-{
-	if (x->gate != NULL && x->entrant.stream)
-		kvw_gate_token(x->gate, &x->entrant, gap_ns, x->loop->now_ns);
-}
-
-void kvw_admit_ended(struct kvw_exchange *x)
-{
-	if (x->gate != NULL)
-		kvw_gate_ended(x->gate, &x->entrant, x->loop->now_ns);
-}
-
-/* It is out of its gate, whoever took it out. */
-static void waits_no_longer(struct kvw_exchange *x)
-{
-	x->loop->gates.waiting--;
-	kvw_metrics_gauge(x->loop->metrics, KVW_GAUGE_WAITING, -1);
-	kvw_exchange_request_state(x, KVW_REQUEST_ROUTING);
-}
-
-void kvw_admit_leave(struct kvw_exchange *x)
-{
-	kvw_gate_leave(x->gate, &x->entrant);
-	waits_no_longer(x);
-}
-
-/* --- turns --- */
-
-/* What kvw_gate_next hands to the judge. */
-struct turn {
-	struct kvw_loop *loop;
-	struct kvw_exchange *lost; /* for which there is no worker any more */
-};
-
-static struct kvw_exchange *exchange_of(struct kvw_entrant *entrant)
-{
-	return (struct kvw_exchange *)((char *)entrant - offsetof(struct kvw_exchange, entrant));
-}
-
-static bool judge_again(void *user, struct kvw_entrant *entrant, int64_t now_ns)
-{
-	struct turn *turn = user;
-	struct kvw_exchange *x = exchange_of(entrant);
-	struct kvw_candidates set;
-
-	(void)now_ns;
-	if (kvw_request_candidates(x, &set) && judge(x, &set))
-		return true;
-	turn->lost = x;
-	return false;
-}
-
-/* False: nothing can go on. */
-static bool go_on(struct kvw_loop *loop, struct kvw_gate *gate)
-{
-	struct turn turn = {loop, NULL};
-	struct kvw_entrant *entrant = NULL;
-	enum kvw_next next = kvw_gate_next(gate, loop->now_ns, judge_again, &turn, &entrant);
-	struct kvw_exchange *x = turn.lost;
-
-	if (next != KVW_NOTHING) {
-		x = exchange_of(entrant);
-		waits_no_longer(x);
-		kvw_metrics_waited(loop->metrics, loop->now_ns - entrant->wait.came_ns);
-		x->admitted = next == KVW_SEND;
-		if (next == KVW_REFUSE)
-			refuse(x, entrant->refusal, entrant->retry_after_ns);
-	} else if (x != NULL) {
-		/* Routing says what becomes of it. */
-		kvw_admit_leave(x);
-		x->admitted = true;
-	} else {
-		return false;
-	}
-	kvw_exchange_advance(x);
-	return true;
-}
-
-/* What was offered at gates where nothing waits any more counts less and less. */
-static void fade(struct kvw_loop *loop)
-{
-	struct kvw_gates *gates = &loop->gates;
-	struct kvw_entrant *none = NULL;
-
-	gates->faded_ns = loop->now_ns;
-	for (size_t i = 0; i < gates->room; i++)
-		if (gates->items[i] != NULL && kvw_gate_waiting(gates->items[i]) == 0)
-			(void)kvw_gate_next(gates->items[i], loop->now_ns, NULL, NULL, &none);
-}
-
-void kvw_admit_turn(struct kvw_loop *loop)
-{
-	struct kvw_admission *admission = loop->shared->admission;
-	struct kvw_gates *gates = &loop->gates;
-
-	if (admission == NULL || loop->now_ns - gates->turned_ns < WAIT_TURN_NS)
-		return;
-	gates->turned_ns = loop->now_ns;
-	if (admission->programs != NULL && loop->now_ns - gates->counted_ns >= PROGRAMS_NS) {
-		gates->counted_ns = loop->now_ns;
-		kvw_programs_look(
-			admission->programs, kvw_admission_full(admission), loop->now_ns);
-	}
-	kvw_admission_look(admission, atomic_load_explicit(&loop->fleet->count, memory_order_relaxed),
-		loop->now_ns);
-	if (loop->now_ns - gates->faded_ns >= KVW_NS_PER_S)
-		fade(loop);
-	for (size_t i = 0; i < gates->room && gates->waiting > 0; i++) {
-		size_t steps = 0;
-
-		while (gates->items[i] != NULL && kvw_gate_waiting(gates->items[i]) > 0 &&
-			steps++ < MOST_AT_ONCE && go_on(loop, gates->items[i]))
-			;
-	}
-}
-
-int64_t kvw_admit_sleep_ns(const struct kvw_loop *loop)
-{
-	return loop->gates.waiting > 0 ? WAIT_TURN_NS : -1;
 }

@@ -21,7 +21,6 @@
 #include <string.h>
 
 #include "base/log.h"
-#include "proxy/admit.h"
 #include "proxy/forward.h"
 #include "proxy/local.h"
 #include "proxy/prepare.h"
@@ -472,7 +471,8 @@ static void stop_waiting(struct kvw_exchange *x)
 		TAILQ_REMOVE(&x->loop->want_metrics, x, entry);
 		kvw_exchange_request_state(x, KVW_REQUEST_ROUTING);
 	} else if (x->request_state == KVW_REQUEST_QUEUED) {
-		kvw_admit_leave(x);
+		kvw_gates_leave(x);
+		kvw_exchange_request_state(x, KVW_REQUEST_ROUTING);
 	} else if (x->request_state == KVW_REQUEST_TOKENS) {
 		kvw_token_job_forget(x->token_job);
 		x->token_job = NULL;

@@ -3,7 +3,6 @@
  */
 #include "proxy/attempt.h"
 
-#include "proxy/admit.h"
 #include "proxy/exchange.h"
 #include "proxy/understand.h"
 
@@ -118,7 +117,7 @@ void kvw_attempt_end(struct kvw_exchange *x, bool completed)
 	if (a->trial)
 		kvw_attempt_grade(x, KVW_GRADE_NONE, "");
 	kvw_lease_release(&a->lease, loop->now_ns);
-	kvw_admit_ended(x);
+	kvw_gates_ended(x);
 	if (a->picked && x->strategy->ops->done != NULL) {
 		struct kvw_outcome outcome = {
 			.status = x->status,

@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "base/log.h"
-#include "proxy/admit.h"
 #include "proxy/attempt.h"
 #include "proxy/understand.h"
 
@@ -250,7 +249,7 @@ void kvw_exchange_end(struct kvw_exchange *x, enum kvw_end end)
 	if (x->request_state == KVW_REQUEST_METRICS)
 		TAILQ_REMOVE(&loop->want_metrics, x, entry);
 	if (x->request_state == KVW_REQUEST_QUEUED)
-		kvw_admit_leave(x);
+		kvw_gates_leave(x);
 	learn_ratio(x);
 	kvw_exchange_note_emptied(x);
 	kvw_attempt_end(x, end == KVW_END_COMPLETE);

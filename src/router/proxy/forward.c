@@ -478,7 +478,7 @@ static bool pick(struct kvw_exchange *x)
 				       kvw_fleet_picked(loop->fleet, a->worker, loop->now_ns));
 	kvw_lease_take(&a->lease, &a->worker->load, a->decision.prefill_ns, loop->now_ns);
 	kvw_lease_hold(&a->lease, a->decision.prompt_tokens);
-	kvw_admit_picked(x);
+	kvw_gates_picked(x);
 	if (loop->sources != NULL)
 		kvw_request_report_pick(x);
 	kvw_request_scan_release(x);

@@ -10,7 +10,7 @@
  * exchange is PARKED, or there is none, which was answered. */
 bool kvw_request_pick(struct kvw_exchange *x);
 
-/* Reads the candidates anew, and makes the request ready for a strategy to look at it. Borrowed until the loop's next
+/* Reads the candidates once more, and makes the request ready for a strategy to look at it. Borrowed until the loop's next
  * look. False: its model is not known any more. */
 bool kvw_request_candidates(struct kvw_exchange *x, struct kvw_candidates *set);
 

@@ -12,7 +12,7 @@
 #include "base/log.h"
 #include "base/peer.h"
 #include "fleet/epoch.h"
-#include "proxy/admit.h"
+#include "proxy/admit_turn.h"
 #include "proxy/advance.h"
 #include "proxy/listener.h"
 #include "proxy/prepare.h"
@@ -325,7 +325,7 @@ void kvw_loop_finish(struct kvw_loop *loop)
 
 	close_all(loop);
 	reap(loop);
-	kvw_admit_finish(&loop->gates);
+	kvw_gates_finish(&loop->gates);
 	kvw_in_force_end(loop);
 	kvw_tokens_box_close(loop->token_box);
 	kvw_kvchains_finish(&loop->chains);

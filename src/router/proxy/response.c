@@ -13,7 +13,6 @@
 
 #include <string.h>
 
-#include "proxy/admit.h"
 #include "proxy/forward.h"
 
 #define READS_AT_ONCE 8
@@ -76,7 +75,7 @@ static void first_token(struct kvw_exchange *x)
 	kvw_lease_first_token(&a->lease, loop->now_ns);
 	if (x->strategy->ops->first_token != NULL)
 		x->strategy->ops->first_token(x->strategy, &a->decision, &a->lease, loop->now_ns);
-	kvw_admit_first_token(x);
+	kvw_gates_first_token(x);
 }
 
 /* Remembers which worker made a response, by the id at the beginning of the answer. */
@@ -452,7 +451,7 @@ static void another_token(struct kvw_exchange *x)
 	int64_t gap_ns = x->loop->now_ns - x->last_data_ns;
 
 	kvw_metrics_stream_gap(x->loop->metrics, gap_ns);
-	kvw_admit_token(x, gap_ns);
+	kvw_gates_token(x, gap_ns);
 }
 
 static void count_payload(struct kvw_exchange *x)

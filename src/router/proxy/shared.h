@@ -21,7 +21,7 @@ struct kvw_shared {
 	const struct kvw_config *config; /* of the start; borrowed */
 	_Atomic uint64_t body_most;      /* limits.body_memory */
 	struct kvw_owners *owners;       /* which worker keeps a /v1/responses id */
-	struct kvw_admission *admission; /* who may be sent now */
+	struct kvw_admission *admission; /* which requests may be sent now */
 	struct kvw_budget repeats;       /* requests that may be sent to another worker */
 	bool settles; /* the drain begins with drain.settle; written before draining */
 	_Atomic bool draining;

@@ -153,10 +153,28 @@ START_TEST(waits_and_is_sent)
 }
 END_TEST
 
+/* The workers have been busy for a while. */
+static void fill_up(void)
+{
+	atomic_store(&admission->busy_share, 1.0f);
+}
+
+START_TEST(late_but_sent_while_the_workers_have_time_left)
+{
+	struct kvw_entrant *out = NULL;
+
+	occupy(0, 60 * SECOND, BEGIN);
+	(void)come(0, 0, 100 * MS, 2 * SECOND, BEGIN);
+	ck_assert_int_eq(next(&out, BEGIN + SECOND), KVW_NOTHING);
+	ck_assert_int_eq(next(&out, BEGIN + 2 * SECOND), KVW_SEND);
+}
+END_TEST
+
 START_TEST(refused_when_its_promise_cannot_be_kept)
 {
 	struct kvw_entrant *out = NULL;
 
+	fill_up();
 	occupy(0, 60 * SECOND, BEGIN);
 	(void)come(0, 0, 100 * MS, 2 * SECOND, BEGIN);
 	ck_assert_int_eq(next(&out, BEGIN + SECOND), KVW_NOTHING);
@@ -311,6 +329,7 @@ START_TEST(a_new_program_waits_for_those_that_run)
 	struct kvw_turn running = {.key = 7};
 	int64_t at = BEGIN;
 
+	fill_up();
 	kvw_programs_sent(admission->programs, &running, 300000, at);
 	for (int i = 0; i < 50; i++) {
 		kvw_programs_lost(admission->programs, 900, 1000);
@@ -436,6 +455,7 @@ int main(void)
 	tcase_add_test(tcase, open_while_every_worker_can_take_one);
 	tcase_add_test(tcase, waits_and_is_sent);
 	tcase_add_test(tcase, refused_when_its_promise_cannot_be_kept);
+	tcase_add_test(tcase, late_but_sent_while_the_workers_have_time_left);
 	tcase_add_test(tcase, refused_at_the_deadline);
 	tcase_add_test(tcase, endless_patience_does_not_wrap);
 	tcase_add_test(tcase, an_idle_worker_takes_any_prompt);

@@ -1,0 +1,108 @@
+/*
+ * admit_turn.c - between two turns of a loop: which of those that wait go on.
+ */
+#include "proxy/admit_turn.h"
+
+#include "proxy/admit.h"
+#include "proxy/advance.h"
+#include "proxy/forward.h"
+#include "proxy/gates.h"
+
+#define WAIT_TURN_NS  INT64_C(2000000)
+#define PROGRAMS_NS   INT64_C(10000000)
+#define MOST_AT_ONCE  256 /* that go on in one turn: other clients wait meanwhile */
+
+/* What kvw_gate_next hands to the judge. */
+struct turn {
+	struct kvw_loop *loop;
+	struct kvw_exchange *lost; /* for which there is no worker any more */
+};
+
+static struct kvw_exchange *exchange_of(struct kvw_entrant *entrant)
+{
+	return (struct kvw_exchange *)((char *)entrant - offsetof(struct kvw_exchange, entrant));
+}
+
+static bool judge_again(void *user, struct kvw_entrant *entrant, int64_t now_ns)
+{
+	struct turn *turn = user;
+	struct kvw_exchange *x = exchange_of(entrant);
+	struct kvw_candidates set;
+
+	(void)now_ns;
+	if (kvw_request_candidates(x, &set) && kvw_admit_judge(x, &set))
+		return true;
+	turn->lost = x;
+	return false;
+}
+
+/* False: nothing can go on. */
+static bool go_on(struct kvw_loop *loop, struct kvw_gate *gate)
+{
+	struct turn turn = {loop, NULL};
+	struct kvw_entrant *entrant = NULL;
+	enum kvw_next next = kvw_gate_next(gate, loop->now_ns, judge_again, &turn, &entrant);
+	struct kvw_exchange *x = turn.lost;
+
+	if (next != KVW_NOTHING) {
+		x = exchange_of(entrant);
+		kvw_gates_out(x);
+		kvw_exchange_request_state(x, KVW_REQUEST_ROUTING);
+		kvw_metrics_waited(loop->metrics, loop->now_ns - entrant->wait.came_ns);
+		x->admitted = next == KVW_SEND;
+		if (next == KVW_REFUSE)
+			kvw_admit_refuse(x, entrant->refusal, entrant->retry_after_ns);
+	} else if (x != NULL) {
+		/* Routing says what becomes of it. */
+		kvw_gates_leave(x);
+		kvw_exchange_request_state(x, KVW_REQUEST_ROUTING);
+		x->admitted = true;
+	} else {
+		return false;
+	}
+	kvw_exchange_advance(x);
+	return true;
+}
+
+/* What was offered at gates where nothing waits any more counts less and less. */
+static void fade(struct kvw_loop *loop)
+{
+	struct kvw_gates *gates = &loop->gates;
+	struct kvw_entrant *none = NULL;
+
+	gates->faded_ns = loop->now_ns;
+	for (size_t i = 0; i < gates->room; i++)
+		if (gates->items[i] != NULL && kvw_gate_waiting(gates->items[i]) == 0)
+			(void)kvw_gate_next(gates->items[i], loop->now_ns, NULL, NULL, &none);
+}
+
+void kvw_admit_turn(struct kvw_loop *loop)
+{
+	struct kvw_admission *admission = loop->shared->admission;
+	struct kvw_gates *gates = &loop->gates;
+
+	if (admission == NULL || loop->now_ns - gates->turned_ns < WAIT_TURN_NS)
+		return;
+	gates->turned_ns = loop->now_ns;
+	if (admission->programs != NULL && loop->now_ns - gates->counted_ns >= PROGRAMS_NS) {
+		gates->counted_ns = loop->now_ns;
+		kvw_programs_look(
+			admission->programs, kvw_admission_full(admission), loop->now_ns);
+	}
+	kvw_admission_look(admission, atomic_load_explicit(&loop->fleet->count, memory_order_relaxed),
+		loop->now_ns);
+	if (loop->now_ns - gates->faded_ns >= KVW_NS_PER_S)
+		fade(loop);
+	for (size_t i = 0; i < gates->room && gates->waiting > 0; i++) {
+		size_t steps = 0;
+
+		while (gates->items[i] != NULL && kvw_gate_waiting(gates->items[i]) > 0 &&
+			steps++ < MOST_AT_ONCE && go_on(loop, gates->items[i]))
+			;
+	}
+}
+
+int64_t kvw_admit_sleep_ns(const struct kvw_loop *loop)
+{
+	return loop->gates.waiting > 0 ? WAIT_TURN_NS : -1;
+}

@@ -1,0 +1,89 @@
+/*
+ * gates.c - the gates of a loop, and what they learn of requests that were sent. Calls nothing of the proxy.
+ */
+#include "proxy/gates.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "proxy/exchange.h"
+#include "proxy/loop.h"
+
+struct kvw_gate *kvw_gates_of(struct kvw_loop *loop, const struct kvw_model *model)
+{
+	struct kvw_gates *gates = &loop->gates;
+	size_t index = model == NULL ? 0 : (size_t)model->index + 1;
+
+	if (gates->costs == NULL)
+		gates->costs = calloc(KVW_MAX_WORKERS, sizeof(gates->costs[0]));
+	if (gates->costs == NULL)
+		return NULL;
+	if (index >= gates->room) {
+		struct kvw_gate **items = realloc(gates->items, (index + 1) * sizeof(items[0]));
+
+		if (items == NULL)
+			return NULL;
+		memset(items + gates->room, 0, (index + 1 - gates->room) * sizeof(items[0]));
+		gates->items = items;
+		gates->room = index + 1;
+	}
+	if (gates->items[index] == NULL) {
+		gates->items[index] = malloc(sizeof(*gates->items[index]));
+		if (gates->items[index] != NULL)
+			kvw_gate_init(gates->items[index], loop->shared->admission);
+	}
+	return gates->items[index];
+}
+
+void kvw_gates_finish(struct kvw_gates *gates)
+{
+	for (size_t i = 0; i < gates->room; i++) {
+		if (gates->items[i] != NULL)
+			kvw_gate_finish(gates->items[i]);
+		free(gates->items[i]);
+	}
+	free(gates->items);
+	free(gates->costs);
+	*gates = (struct kvw_gates){0};
+}
+
+bool kvw_gates_want(const struct kvw_exchange *x)
+{
+	return x->config->admission_enabled && x->whole && kvw_exchange_computes(x);
+}
+
+void kvw_gates_picked(struct kvw_exchange *x)
+{
+	if (x->gate != NULL && kvw_gates_want(x) && x->attempt.picked)
+		kvw_gate_passed(x->gate, &x->entrant, &x->attempt.decision, x->loop->now_ns);
+}
+
+void kvw_gates_first_token(struct kvw_exchange *x)
+{
+	if (x->gate != NULL)
+		kvw_gate_first_token(x->gate, &x->entrant, x->event_stream, x->loop->now_ns);
+}
+
+void kvw_gates_token(struct kvw_exchange *x, int64_t gap_ns)
+{
+	if (x->gate != NULL && x->entrant.stream)
+		kvw_gate_token(x->gate, &x->entrant, gap_ns, x->loop->now_ns);
+}
+
+void kvw_gates_ended(struct kvw_exchange *x)
+{
+	if (x->gate != NULL)
+		kvw_gate_ended(x->gate, &x->entrant, x->loop->now_ns);
+}
+
+void kvw_gates_out(struct kvw_exchange *x)
+{
+	x->loop->gates.waiting--;
+	kvw_metrics_gauge(x->loop->metrics, KVW_GAUGE_WAITING, -1);
+}
+
+void kvw_gates_leave(struct kvw_exchange *x)
+{
+	kvw_gate_leave(x->gate, &x->entrant);
+	kvw_gates_out(x);
+}
