@@ -86,12 +86,14 @@ static int64_t queue_wait(const struct kvw_candidate *c, int64_t ahead_ns, int64
 	return wait > 0 ? wait : 0;
 }
 
-bool kvw_gate_open(
-	const struct kvw_gate *gate, const struct kvw_candidates *set, int64_t now_ns)
+bool kvw_gate_open(struct kvw_gate *gate, const struct kvw_candidates *set, int64_t now_ns)
 {
+	if (now_ns < gate->open_until_ns)
+		return true;
 	for (size_t i = 0; i < set->count; i++)
 		if (set->items[i].usable && wait_of(gate, &set->items[i], PROMPT_AHEAD_NS, now_ns) > 0)
 			return false;
+	gate->open_until_ns = now_ns + KVW_OPEN_NS;
 	return true;
 }
 
@@ -185,8 +187,8 @@ static double value_of(const struct kvw_gate *gate, const struct kvw_entrant *e)
 	return 1 + programs.returning * e->whole_ns / gate->mean_ns;
 }
 
-/* While the workers have time left no other gains by a refusal, and a program that is all but sure to come back
- * loses more by it than by one late turn. */
+/* While the workers have time left no other gains by a refusal (but a more important class, if this one is
+ * a lesser one), and a program that is all but sure to come back loses more by it than by one late turn. */
 static enum kvw_late lateness(const struct kvw_gate *gate, const struct kvw_entrant *e)
 {
 	struct kvw_programs_stats programs = {0};
@@ -195,10 +197,10 @@ static enum kvw_late lateness(const struct kvw_gate *gate, const struct kvw_entr
 		kvw_programs_stats(gate->admission->programs, &programs);
 	if (programs.returning >= SURE)
 		return KVW_LATE_IN_TURN;
-	return kvw_admission_full(gate->admission) || isfinite(gate->price.limit[KVW_CLASSES - 1]) ||
-			       isfinite(gate->price.limit[e->wait.class])
-		       ? KVW_LATE_NEVER
-		       : KVW_LATE_SENT;
+	if (e->wait.class > 0 || kvw_admission_full(gate->admission) ||
+		isfinite(gate->price.limit[KVW_CLASSES - 1]) || isfinite(gate->price.limit[0]))
+		return KVW_LATE_NEVER;
+	return KVW_LATE_SENT;
 }
 
 static void set_limits(struct kvw_gate *gate, struct kvw_entrant *e)
@@ -492,6 +494,8 @@ void kvw_gate_passed(struct kvw_gate *gate, struct kvw_entrant *e,
 	e->sent = true;
 	e->answered = false;
 	e->sent_ns = now_ns;
+	if (decision->queue_ns + decision->prefill_ns > PROMPT_AHEAD_NS)
+		gate->open_until_ns = 0;
 	e->expected_ns = decision->queue_ns + decision->prefill_ns;
 	kvw_pace_sent(&gate->admission->paces[e->wait.worker]);
 	if (gate->admission->programs != NULL)

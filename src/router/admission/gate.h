@@ -72,6 +72,8 @@ struct kvw_entrant {
 /* Judges `entrant` by the strategy's explain and kvw_gate_judge. False: it cannot go anywhere now. */
 typedef bool kvw_gate_judge_fn(void *user, struct kvw_entrant *entrant, int64_t now_ns);
 
+#define KVW_OPEN_NS INT64_C(500000)
+
 struct kvw_gate {
 	struct kvw_admission *admission;
 	struct kvw_gate_terms terms;
@@ -84,6 +86,7 @@ struct kvw_gate {
 	bool any_open;       /* one of them can take a prompt */
 	bool any_idle;       /* one of them has nothing to do */
 	double ahead_sum_ns; /* until they can, in sum */
+	int64_t open_until_ns; /* all workers count as open */
 	int64_t planned_ns;  /* when the queue was planned last */
 	int64_t due_ns;      /* none that waits is overdue before */
 	int64_t told_waiting_ns, told_offered; /* what admission has of this gate */
@@ -98,9 +101,9 @@ static inline size_t kvw_gate_waiting(const struct kvw_gate *gate)
 	return gate->queue.count;
 }
 
-/* Can every one of these take a prompt now? */
-bool kvw_gate_open(
-	const struct kvw_gate *gate, const struct kvw_candidates *set, int64_t now_ns);
+/* Can every one of these take a prompt now? Once that was found it is so for the next KVW_OPEN_NS, or until this
+ * gate fills one: looking at a thousand workers takes longer than to route a request. */
+bool kvw_gate_open(struct kvw_gate *gate, const struct kvw_candidates *set, int64_t now_ns);
 
 /* Where it would go, and by when; not while it is sent. costs: as explain fills them; wish: what it decided. False: no worker. */
 bool kvw_gate_judge(struct kvw_gate *gate, struct kvw_entrant *entrant,
