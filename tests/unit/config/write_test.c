@@ -84,7 +84,8 @@ static void expect_same(
 
 START_TEST(test_what_is_written_loads_as_the_same)
 {
-	static const char *const examples[] = {"minimal.yaml", "production.yaml", "full.yaml"};
+	static const char *const examples[] = {
+		"minimal.yaml", "overload.yaml", "production.yaml", "full.yaml"};
 	struct loaded loaded =
 		load_text("listen: '[::1]:80'\n"
 			  "routing: {session: {body_fields: [\"\\u0085\", ': ', '#']}, "
