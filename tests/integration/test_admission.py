@@ -1,0 +1,320 @@
+"""Requests wait at kvway and not in a worker's own queue; one that may not wait, or waits in vain, gets 429."""
+
+import json
+import signal
+import threading
+import time
+
+import pytest
+
+from rig.client import CHAT, MESSAGES, Client, ask, chat_body
+from rig.router import settle
+from rig.sim import Sim
+from rig.wait import PATIENCE, until
+from rig.wire import Closed
+
+# A prompt of LONG is thought to take a worker minutes, so that nothing goes before an answer has come.
+LONG = "word " * 800
+SLOW = {"loops": 1, "routing.prefill_tokens_per_second": 2, "admission.worker_queue": "0s"}
+CLASSES = {"admission.classes": ["high", "low"], "admission.class_header": "x-class"}
+IMPATIENT = ("x-kvway-do-not-queue", "1")
+SOON_S = 10.0  # far below admission.max_wait
+SIM_CLIENTS = 60
+SIM_SECONDS = 4.0
+
+
+class Holding:
+    """A script that answers a chat when it may: each step() lets one more answer go, finish() all."""
+
+    def __init__(self):
+        self.steps = threading.Semaphore(0)
+        self.over = threading.Event()
+
+    def __call__(self, ex):
+        while not self.over.is_set() and not self.steps.acquire(timeout=0.02):
+            pass
+        ex.respond(body={"choices": [], "usage": {"prompt_tokens": 1000, "completion_tokens": 1}})
+
+    def step(self):
+        self.steps.release()
+
+    def finish(self):
+        self.over.set()
+
+
+@pytest.fixture
+def hold():
+    script = Holding()
+    yield script
+    script.finish()
+
+
+class Asked(threading.Thread):
+    """One request of a thread of its own."""
+
+    def __init__(self, router, name="x", headers=(), path=CHAT):
+        super().__init__(daemon=True)
+        self.port, self.named, self.headers, self.path = router.port, name, list(headers), path
+        self.answer = None
+        self.start()
+
+    def run(self):
+        body = chat_body(f"{self.named} {LONG}", max_tokens=1)
+        try:
+            self.answer = ask(self.port, "POST", self.path, self.headers, body, timeout=60.0)
+        except (Closed, OSError) as error:
+            self.answer = error
+
+    def end(self, seconds=SOON_S):
+        self.join(seconds * PATIENCE)
+        assert not self.is_alive(), f"{self.named} is stuck"
+        assert not isinstance(self.answer, Exception), (self.named, self.answer)
+        return self.answer
+
+
+def names(worker):
+    """First words of the prompts that it got."""
+    return [ex.json()["messages"][0]["content"].split()[0] for ex in list(worker.requests)]
+
+
+def waiting(router, count):
+    until(lambda: router.metric("kvway_waiting_requests") == count, what=f"{count} that wait")
+
+
+def busy(router, worker):
+    """The first request is at the worker, and so further ones wait."""
+    first = Asked(router, "first")
+    worker.wait_requests(1)
+    return first
+
+
+def queued(router, *wanted):
+    """(name, headers) each, one after the other: all wait."""
+    made = []
+    for name, *headers in wanted:
+        made.append(Asked(router, name, headers))
+        waiting(router, len(made))
+    return made
+
+
+def refused(answer, code):
+    assert answer.status == 429, answer
+    error = answer.json()["error"]
+    assert (error["type"], error["code"]) == ("overloaded", code), answer
+    assert int(answer.headers.get("retry-after")) >= 1, answer
+
+
+def test_what_waits_reaches_no_worker_before_an_answer_and_goes_by_class(pair, hold):
+    worker, router = pair(hold, {**SLOW, **CLASSES})
+    first = busy(router, worker)
+    asked = queued(router, ("low1", ("x-class", "low")), ("none",), ("high", ("x-class", "HIGH")))
+    settle(0.5)
+    assert names(worker) == ["first"]
+    hold.step()
+    worker.wait_requests(2)
+    settle(0.3)
+    assert names(worker) == ["first", "high"]
+    hold.step()
+    worker.wait_requests(3)
+    hold.finish()
+    for thread in [first, *asked]:
+        assert thread.end().status == 200
+    assert sorted(names(worker)) == ["first", "high", "low1", "none"]
+    waiting(router, 0)
+    assert router.metric("kvway_waited_total") == 3
+    assert router.metric("kvway_wait_seconds_count") == 3
+    router.wait_idle()
+
+
+@pytest.mark.parametrize("way", ["close", "reset"])
+def test_a_client_that_leaves_while_it_waits_reaches_no_worker(pair, hold, way):
+    worker, router = pair(hold, SLOW)
+    first = busy(router, worker)
+    with Client(router.port) as client:
+        client.send_request("POST", CHAT, body=chat_body(f"gone {LONG}"))
+        waiting(router, 1)
+        getattr(client, way)()
+        waiting(router, 0)
+    hold.finish()
+    assert first.end().status == 200
+    assert Asked(router, "next").end().status == 200
+    assert names(worker) == ["first", "next"]
+    router.wait_idle()
+
+
+def test_one_that_may_not_wait_is_refused_at_once(pair, hold):
+    worker, router = pair(hold, SLOW)
+    first = busy(router, worker)
+    refused(Asked(router, "hasty", [IMPATIENT]).end(), "queue_full")
+    assert router.metric("kvway_refused_queue_full_total") == 1
+    assert router.metric("kvway_waiting_requests") == 0
+    hold.finish()
+    assert first.end().status == 200
+    assert Asked(router, "idle", [IMPATIENT]).end().status == 200
+    assert names(worker) == ["first", "idle"]
+
+
+def test_a_deadline_ends_waiting(pair, hold):
+    worker, router = pair(hold, SLOW)
+    first = busy(router, worker)
+    refused(Asked(router, "late", [("x-kvway-deadline-ms", "300")]).end(), "deadline")
+    bad = Asked(router, "nonsense", [("x-kvway-deadline-ms", "soon")])  # is none
+    waiting(router, 1)
+    assert router.metric("kvway_refused_deadline_total") == 1
+    hold.finish()
+    assert first.end().status == bad.end().status == 200
+    assert names(worker) == ["first", "nonsense"]
+
+
+def test_the_longest_wait_ends_waiting(pair, hold):
+    worker, router = pair(hold, {**SLOW, "admission.max_wait": "500ms"})
+    first = busy(router, worker)
+    refused(Asked(router, "late").end(), "deadline")
+    waiting(router, 0)
+    hold.finish()
+    assert first.end().status == 200
+    assert names(worker) == ["first"]
+
+
+def test_no_more_wait_than_may(pair, hold):
+    worker, router = pair(hold, {**SLOW, "admission.max_queue": 2})
+    first = busy(router, worker)
+    asked = queued(router, ("one",), ("two",))
+    refused(Asked(router, "three").end(), "queue_full")
+    hold.finish()
+    for thread in [first, *asked]:
+        assert thread.end().status == 200
+    assert sorted(names(worker)) == ["first", "one", "two"]
+
+
+def test_messages_are_refused_in_their_own_shape(pair, hold):
+    worker, router = pair(hold, SLOW)
+    first = busy(router, worker)
+    answer = Asked(router, "hasty", [IMPATIENT], MESSAGES).end()
+    assert answer.status == 429 and int(answer.headers.get("retry-after")) >= 1
+    told = answer.json()
+    assert told["type"] == "error" and told["error"]["type"] and told["error"]["message"], told
+    hold.finish()
+    assert first.end().status == 200
+
+
+def test_those_that_wait_are_answered_soon_when_the_only_worker_dies(kvway, tmp_path):
+    sim = Sim(tmp_path, 1, "--speed", "0.001", profile="llama-8b-h100")
+    try:
+        (worker,) = sim.workers
+        router = kvway([worker], {**SLOW, "admission.max_wait": "10m"})
+        first = Asked(router, "first")
+        until(lambda: router.metric("kvway_worker_inflight") == 1)
+        asked = queued(router, ("one",), ("two",), ("three",))
+    finally:
+        sim.kill()
+    for thread in [first, *asked]:
+        assert thread.end(20.0).status in (502, 503), thread.answer
+    waiting(router, 0)
+    router.wait_idle()
+
+
+def test_a_worker_that_joins_takes_those_that_wait(workers, kvway, hold):
+    one, two = workers(2)
+    one.script = hold
+    router = kvway([one], SLOW)
+    first = busy(router, one)
+    (asked,) = queued(router, ("one",))
+    assert ask(router.admin_port, "POST", "/workers", body={"url": two.url}).status == 201
+    assert asked.end().status == 200
+    assert names(two) == ["one"] and names(one) == ["first"]
+    hold.finish()
+    assert first.end().status == 200
+
+
+def test_nothing_is_lost_when_waiting_is_switched_off(pair, hold):
+    worker, router = pair(hold, SLOW)
+    first = busy(router, worker)
+    asked = queued(router, ("one",), ("two",))
+    config = json.loads(router.config_path.read_text())
+    config["admission"]["enabled"] = False
+    router.config_path.write_text(json.dumps(config))
+    assert ask(router.admin_port, "POST", "/reload").status == 200
+    later = Asked(router, "later")
+    until(lambda: "later" in names(worker))
+    hold.finish()
+    for thread in [first, *asked, later]:
+        assert thread.end().status == 200
+    assert sorted(names(worker)) == ["first", "later", "one", "two"]
+    waiting(router, 0)
+
+
+def test_those_that_wait_are_answered_before_it_ends(pair, hold):
+    worker, router = pair(hold, {**SLOW, "drain.timeout": "30s"})
+    first = busy(router, worker)
+    asked = queued(router, ("one",), ("two",))
+    router.signal(signal.SIGTERM)
+    settle(0.3)
+    assert router.alive() and names(worker) == ["first"]
+    hold.finish()
+    for thread in [first, *asked]:
+        assert thread.end().status == 200
+    assert router.wait(SOON_S) == 0
+
+
+def test_those_that_wait_get_503_when_the_end_may_wait_no_longer(pair, hold):
+    worker, router = pair(hold, {**SLOW, "drain.timeout": "300ms"})
+    first = busy(router, worker)
+    asked = queued(router, ("one",), ("two",))
+    router.signal(signal.SIGTERM)
+    for thread in [first, *asked]:
+        assert thread.end().status == 503
+    assert names(worker) == ["first"] and router.wait(SOON_S) == 0
+
+
+def test_without_admission_each_is_sent_at_once(pair, hold):
+    worker, router = pair(hold, {**SLOW, "admission.enabled": False})
+    asked = [Asked(router, f"n{n}", [IMPATIENT]) for n in range(5)]
+    worker.wait_requests(5)
+    assert router.metric("kvway_waiting_requests") == router.metric("kvway_waited_total") == 0
+    hold.finish()
+    for thread in asked:
+        assert thread.end().status == 200
+
+
+def test_a_service_level_under_overload(kvsim, kvway):
+    """The first prompts alone are more work than a worker does in the minute that prices look at."""
+    (worker,) = kvsim(1, "--speed", "4", profile="llama-8b-h100")
+    router = kvway([worker], {
+        "service_level.ttft": "3s",
+        "routing.prefill_tokens_per_second": 90000,  # that of the profile
+        "routing.attention_ns_per_pair": 0.33,
+    })
+    until_s = time.monotonic() + SIM_SECONDS
+    answers, faults = [], []
+
+    def user(number):
+        turn = 0
+        try:
+            with Client(router.port, 60.0) as client:
+                while time.monotonic() < until_s:
+                    text = f"{number} {turn} " + "word " * 60000
+                    turn += 1
+                    body = chat_body(text, max_tokens=4, stream=True)
+                    answers.append(client.ask("POST", CHAT, body=body))
+        except Exception as error:
+            faults.append(repr(error))
+
+    threads = [threading.Thread(target=user, args=(n,), daemon=True) for n in range(SIM_CLIENTS)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60 * PATIENCE)
+    assert not any(t.is_alive() for t in threads) and not faults, faults
+    good = [a for a in answers if a.status == 200]
+    for answer in answers:
+        if answer.status != 200:
+            refused(answer, "service_level")
+        else:
+            assert answer.events()[-1] == "[DONE]"
+    assert good and len(good) < len(answers), (len(good), len(answers))
+    waiting(router, 0)
+    router.wait_idle()
+    assert router.metric("kvway_refused_service_level_total") == len(answers) - len(good)
+    stats = worker.stats()
+    assert stats["finished"] == len(good), stats
