@@ -165,26 +165,6 @@ def test_one_that_waits_for_its_model_holds_its_memory_and_no_more(workers, kvwa
     until(lambda: router.metric("kvway_body_bytes") == 0)
 
 
-@pytest.mark.parametrize("chunked", [False, True])
-@pytest.mark.parametrize("length", [1, 40_000])
-def test_json_of_a_path_that_is_unknown(workers, kvway, chunked, length):
-    """Its member `model` is obeyed if a worker serves that; else it may mean anything."""
-    one, two, router = pair_of(workers, kvway)
-    body = b'{"text": "%s", "model": "two"}' % LONG[:length]
-    pieces = [body[i : i + 20_000] for i in range(0, len(body), 20_000)]
-    with Client(router.port) as client:
-        for _ in range(4):
-            how = {"chunks": pieces} if chunked else {"body": body}
-            assert client.ask("POST", "/v1/else", [JSON], **how).status == 200
-            assert two.requests[-1].body == body
-        assert not one.requests
-        for _ in range(4):
-            answer = client.ask("POST", "/v1/else", [JSON], body=b'{"model": "three"}')
-            assert answer.status == 200
-        assert len(one.requests) == 2 and len(two.requests) == 6
-    router.wait_idle()
-
-
 def test_a_query_does_not_outvote_the_body(workers, kvway):
     one, two, router = pair_of(workers, kvway)
     for _ in range(4):

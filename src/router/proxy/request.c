@@ -197,13 +197,9 @@ static void choose_mode(struct kvw_exchange *x)
 	bool prompt = x->path.prompt && head->post_method &&
 		      (head->json || x->path.api == KVW_API_AUDIO) && x->framing != KVW_FRAME_NONE;
 
-	/* A path that is not known may all the same be one of an engine that names its model. */
-	bool unknown = x->path.kind == KVW_PATH_FORWARD && x->path.api == KVW_API_OTHER && head->post_method &&
-		       head->json && x->framing != KVW_FRAME_NONE;
-
 	x->whole = prompt && x->content_length <= x->config->routing_scan_limit;
-	x->looking = unknown || (prompt && !x->whole);
-	if (prompt || unknown)
+	x->looking = prompt && !x->whole;
+	if (prompt)
 		kvw_request_scan_begin(x);
 }
 
@@ -315,8 +311,6 @@ static void stream_after_all(struct kvw_exchange *x)
 {
 	x->whole = x->looking = false;
 	kvw_request_keep_model(x);
-	if (!x->path.prompt && x->scan != NULL && kvw_scan_model(x->scan).len > 0)
-		kvw_request_drop_unknown_model(x);
 	kvw_request_scan_release(x);
 	kvw_exchange_request_state(x, KVW_REQUEST_ROUTING);
 }
