@@ -105,8 +105,10 @@ def test_users_hardly_notice_a_broken_worker(workers, kvway, fault, strategy):
     assert good >= 0.97 * len(took), f"{good} of {len(took)}"
     assert max(seconds for _, seconds in took) < 10 * PATIENCE
     url = fleet[0].url
-    assert router.metric("kvway_worker_ejections_total", worker=url) >= 1
-    assert router.metric("kvway_worker_bad_answers_total", worker=url) >= 3
+    bad = router.metric("kvway_worker_bad_answers_total", worker=url)
+    assert bad >= (3 if strategy == "roundrobin" else 1)
+    # By prefix it may get fewer than the three in a row that eject: what it failed draws nothing there.
+    assert bad < 3 or router.metric("kvway_worker_ejections_total", worker=url) >= 1
     assert router.metric("kvway_worker_health", worker=url) == 1, "its probes are good"
     for other in fleet[1:]:
         assert router.metric("kvway_worker_ejections_total", worker=other.url) == 0
