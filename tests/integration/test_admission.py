@@ -15,7 +15,7 @@ from rig.wire import Closed
 
 # A prompt of LONG is thought to take a worker minutes, so that nothing goes before an answer has come.
 LONG = "word " * 800
-SLOW = {"loops": 1, "routing.prefill_tokens_per_second": 2, "admission.worker_queue": "0s"}
+SLOW = {"admission.enabled": True, "loops": 1, "routing.prefill_tokens_per_second": 2, "admission.worker_queue": "0s"}
 CLASSES = {"admission.classes": ["high", "low"], "admission.class_header": "x-class"}
 IMPATIENT = ("x-kvway-do-not-queue", "1")
 SOON_S = 10.0  # far below admission.max_wait
@@ -281,6 +281,7 @@ def test_a_service_level_under_overload(kvsim, kvway):
     """The first prompts alone are more work than a worker does in the minute that prices look at."""
     (worker,) = kvsim(1, "--speed", "4", profile="llama-8b-h100")
     router = kvway([worker], {
+        "admission.enabled": True,
         "service_level.ttft": "3s",
         "routing.prefill_tokens_per_second": 90000,  # that of the profile
         "routing.attention_ns_per_pair": 0.33,

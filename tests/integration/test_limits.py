@@ -117,8 +117,7 @@ def test_a_body_that_could_never_fit_is_413(pair, announce):
 
 def test_body_memory_is_shared_by_all_requests(pair):
     """Bodies that would not fit together: 503 with Retry-After, and room again afterwards."""
-    # Prompts as long as these would wait for each other at kvway.
-    worker, router = pair(config={"limits.body_memory": "4MiB", "admission.enabled": False})
+    worker, router = pair(config={"limits.body_memory": "4MiB"})
     body = chat_body("x" * 1_500_000)
     go = threading.Event()
 
