@@ -7,7 +7,7 @@
 
 #define FIRST_RATE 1.1f /* until it is known better */
 #define LEAST_RATE 0.05
-#define MOST_RATE  20.0
+#define MOST_RATE  1e6 /* workers that answer at once, without an engine */
 #define LOOK_NS    INT64_C(2000000)
 #define LONG_NS    INT64_C(1000000000) /* there was no look for so long: nothing is known of that time */
 #define FADE_NS    30e9

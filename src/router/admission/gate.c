@@ -71,28 +71,50 @@ static bool is_urgent(const struct kvw_entrant *e, double work_ns, int64_t now_n
 	       e->wait.start_ns - now_ns < e->wait.first_ns / 4;
 }
 
+/* What a worker has to compute, in the time that it will really take. */
+static int64_t queue_of(const struct kvw_gate *gate, const struct kvw_candidate *c, int64_t now_ns)
+{
+	return (int64_t)((double)kvw_load_queue_ns(c->load, now_ns) / kvw_admission_rate(gate->admission));
+}
+
 static int64_t wait_of(const struct kvw_gate *gate, const struct kvw_candidate *c, int64_t ahead_ns,
 	int64_t now_ns)
 {
-	return kvw_pace_wait_ns(&gate->admission->paces[c->id], kvw_load_queue_ns(c->load, now_ns),
-		ahead_ns, now_ns);
+	return kvw_pace_wait_ns(
+		&gate->admission->paces[c->id], queue_of(gate, c, now_ns), ahead_ns, now_ns);
 }
 
 /* The same, although its answers are behind. */
-static int64_t queue_wait(const struct kvw_candidate *c, int64_t ahead_ns, int64_t now_ns)
+static int64_t queue_wait(const struct kvw_gate *gate, const struct kvw_candidate *c,
+	int64_t ahead_ns, int64_t now_ns)
 {
-	int64_t wait = kvw_load_queue_ns(c->load, now_ns) - ahead_ns;
+	int64_t wait = queue_of(gate, c, now_ns) - ahead_ns;
 
 	return wait > 0 ? wait : 0;
 }
 
-bool kvw_gate_open(struct kvw_gate *gate, const struct kvw_candidates *set, int64_t now_ns)
+static bool is_promised(const struct kvw_entrant *e)
 {
-	if (now_ns < gate->open_until_ns)
+	return e->promise.ttft_ns > 0 || e->promise.ttft_per_1k_ns > 0;
+}
+
+/* How much work a worker may have before this request. */
+static int64_t ahead_of(const struct kvw_gate *gate, const struct kvw_entrant *e)
+{
+	return is_promised(e) ? PROMPT_AHEAD_NS : gate->terms.ahead_ns;
+}
+
+bool kvw_gate_open(struct kvw_gate *gate, const struct kvw_entrant *e,
+	const struct kvw_candidates *set, int64_t now_ns)
+{
+	int64_t ahead_ns = ahead_of(gate, e);
+
+	if (now_ns < gate->open_until_ns && ahead_ns >= gate->open_ahead_ns)
 		return true;
 	for (size_t i = 0; i < set->count; i++)
-		if (set->items[i].usable && wait_of(gate, &set->items[i], PROMPT_AHEAD_NS, now_ns) > 0)
+		if (set->items[i].usable && wait_of(gate, &set->items[i], ahead_ns, now_ns) > 0)
 			return false;
+	gate->open_ahead_ns = ahead_ns;
 	gate->open_until_ns = now_ns + KVW_OPEN_NS;
 	return true;
 }
@@ -131,7 +153,7 @@ static size_t place_of(struct kvw_gate *gate, struct kvw_entrant *e,
 	const struct kvw_candidates *set, const struct kvw_cost *costs,
 	const struct kvw_decision *wish, int64_t now_ns)
 {
-	int64_t ahead_ns = e->wait.promised ? PROMPT_AHEAD_NS : gate->terms.ahead_ns;
+	int64_t ahead_ns = ahead_of(gate, e);
 	bool weighed = costs[wish->pos].total_ns > 0;
 	double best = INFINITY;
 	size_t pos = wish->pos;
@@ -152,7 +174,7 @@ static size_t place_of(struct kvw_gate *gate, struct kvw_entrant *e,
 			continue;
 		wait = wait_of(gate, &set->items[i], ahead_ns, now_ns);
 		if (is_urgent(e, costs[i].prefill_ns, now_ns))
-			wait = queue_wait(&set->items[i], ahead_ns, now_ns);
+			wait = queue_wait(gate, &set->items[i], ahead_ns, now_ns);
 		gate->usable++;
 		gate->capacity += set->items[i].capacity_tokens;
 		gate->any_open |= wait == 0;
@@ -213,7 +235,7 @@ static void set_limits(struct kvw_gate *gate, struct kvw_entrant *e)
 			      ? w->came_ns + gate->terms.max_wait_ns : INT64_MAX;
 	if (e->deadline_ns > 0 && e->deadline_ns < w->until_ns)
 		w->until_ns = e->deadline_ns;
-	w->promised = e->promise.ttft_ns > 0 || e->promise.ttft_per_1k_ns > 0;
+	w->promised = is_promised(e);
 	w->first_ns = INT64_MAX;
 	w->start_ns = w->until_ns;
 	w->late = lateness(gate, e);
@@ -247,7 +269,7 @@ bool kvw_gate_judge(struct kvw_gate *gate, struct kvw_entrant *e, const struct k
 	struct kvw_waiter *w = &e->wait;
 	int64_t work_ns = w->work_ns;
 
-	w->promised = e->promise.ttft_ns > 0 || e->promise.ttft_per_1k_ns > 0;
+	w->promised = is_promised(e);
 	e->pos = place_of(gate, e, set, costs, wish, now_ns);
 	w->worker = set->items[e->pos].id;
 	w->work_ns = (int64_t)costs[e->pos].prefill_ns;
@@ -269,7 +291,8 @@ static void offer(struct kvw_gate *gate, struct kvw_entrant *e, int64_t now_ns)
 	e->offered = true;
 	gate->mean_ns += ((double)e->wait.work_ns - gate->mean_ns) * (gate->mean_ns == 0 ? 1 : LEARN);
 	kvw_price_offer(&gate->price, &e->wait, now_ns);
-	tell_offered(gate, now_ns);
+	if (now_ns - gate->told_ns >= PLAN_NS)
+		tell_offered(gate, now_ns);
 }
 
 enum kvw_err kvw_gate_wait(struct kvw_gate *gate, struct kvw_entrant *e, int64_t now_ns)
@@ -494,7 +517,8 @@ void kvw_gate_passed(struct kvw_gate *gate, struct kvw_entrant *e,
 	e->sent = true;
 	e->answered = false;
 	e->sent_ns = now_ns;
-	if (decision->queue_ns + decision->prefill_ns > PROMPT_AHEAD_NS)
+	if ((double)(decision->queue_ns + decision->prefill_ns) >
+		(double)gate->open_ahead_ns * kvw_admission_rate(gate->admission))
 		gate->open_until_ns = 0;
 	e->expected_ns = decision->queue_ns + decision->prefill_ns;
 	kvw_pace_sent(&gate->admission->paces[e->wait.worker]);

@@ -87,6 +87,7 @@ struct kvw_gate {
 	bool any_idle;       /* one of them has nothing to do */
 	double ahead_sum_ns; /* until they can, in sum */
 	int64_t open_until_ns; /* all workers count as open */
+	int64_t open_ahead_ns; /* for a request that may have so much before it */
 	int64_t planned_ns;  /* when the queue was planned last */
 	int64_t due_ns;      /* none that waits is overdue before */
 	int64_t told_waiting_ns, told_offered; /* what admission has of this gate */
@@ -101,9 +102,11 @@ static inline size_t kvw_gate_waiting(const struct kvw_gate *gate)
 	return gate->queue.count;
 }
 
-/* Can every one of these take a prompt now? Once that was found it is so for the next KVW_OPEN_NS, or until this
- * gate fills one: looking at a thousand workers takes longer than to route a request. */
-bool kvw_gate_open(struct kvw_gate *gate, const struct kvw_candidates *set, int64_t now_ns);
+/* Can every one of these take this prompt now? Of entrant the promise is read. Once that was found it is so
+ * for the next KVW_OPEN_NS, or until this gate fills one: looking at a thousand workers takes longer than
+ * to route a request. */
+bool kvw_gate_open(struct kvw_gate *gate, const struct kvw_entrant *entrant,
+	const struct kvw_candidates *set, int64_t now_ns);
 
 /* Where it would go, and by when; not while it is sent. costs: as explain fills them; wish: what it decided. False: no worker. */
 bool kvw_gate_judge(struct kvw_gate *gate, struct kvw_entrant *entrant,

@@ -19,6 +19,7 @@
 #define SLICES   16
 #define PATIENCE 2.0     /* times what it takes in general, or this program took */
 #define STRIDE   8       /* chunks */
+#define AHEAD    8       /* looks whose sets are asked for before the first: a miss waits for memory */
 #define MOST_LOOKS 1024  /* for a program, from the prompt's end */
 #define MOST_RUN_NS INT64_C(3600000000000) /* a turn takes no longer: its end was missed */
 #define LEARN    (1 / 256.0f)
@@ -117,6 +118,13 @@ static struct entry *find(struct set *set, uint64_t key)
 	return NULL;
 }
 
+/* Its keys lie in two cache lines. */
+static void expect(const struct set *set)
+{
+	__builtin_prefetch(set);
+	__builtin_prefetch((const char *)set + 64);
+}
+
 /* How many of its chunks stand for a prompt: all full ones down to a multiple of STRIDE, so that a next turn
  * which differs a little at the end of this one is still known by it. */
 static uint32_t standing_chunks(const struct kvw_route_request *request)
@@ -157,9 +165,13 @@ struct kvw_turn kvw_programs_find(struct kvw_programs *programs,
 	if (count == 0)
 		return turn;
 	turn.key = request->chunks[count - 1].hash;
+	for (uint32_t i = 0; i < count && i < AHEAD * STRIDE; i += STRIDE)
+		expect(set_of(programs, request->chunks[count - 1 - i].hash));
 	for (uint32_t i = 0; i < count && i < MOST_LOOKS * STRIDE; i += STRIDE) {
 		uint64_t hash = request->chunks[count - 1 - i].hash;
 
+		if (i + AHEAD * STRIDE < count)
+			expect(set_of(programs, request->chunks[count - 1 - i - AHEAD * STRIDE].hash));
 		if (hash == 0 || (entry = find(set_of(programs, hash), hash)) == NULL)
 			continue;
 		fill(entry, hash, &turn);

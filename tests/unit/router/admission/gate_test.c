@@ -117,13 +117,35 @@ static void relieve(uint32_t worker, int64_t now_ns)
 
 START_TEST(open_while_every_worker_can_take_one)
 {
-	ck_assert(kvw_gate_open(&gate, &set, BEGIN));
+	struct kvw_entrant promised = {.promise = {.ttft_ns = SECOND}};
+	struct kvw_entrant free = {0};
+
+	gate.terms.ahead_ns = 2 * SECOND;
+	ck_assert(kvw_gate_open(&gate, &promised, &set, BEGIN));
 	occupy(0, SECOND, BEGIN);
-	ck_assert(!kvw_gate_open(&gate, &set, BEGIN + MS));
-	ck_assert(kvw_gate_open(&gate, &set, BEGIN + 900 * MS));
+	ck_assert(!kvw_gate_open(&gate, &promised, &set, BEGIN + MS));
+	/* One that was promised nothing may have more before it. */
+	ck_assert(kvw_gate_open(&gate, &free, &set, BEGIN + MS));
+	ck_assert(!kvw_gate_open(&gate, &promised, &set, BEGIN + MS));
+	ck_assert(kvw_gate_open(&gate, &promised, &set, BEGIN + 900 * MS));
 	items[0].usable = false;
 	gate.open_until_ns = 0;
-	ck_assert(kvw_gate_open(&gate, &set, BEGIN + MS));
+	ck_assert(kvw_gate_open(&gate, &promised, &set, BEGIN + MS));
+}
+END_TEST
+
+START_TEST(what_workers_did_corrects_what_they_have_to_do)
+{
+	struct kvw_entrant promised = {.promise = {.ttft_ns = SECOND}};
+
+	occupy(0, SECOND, BEGIN);
+	ck_assert(!kvw_gate_open(&gate, &promised, &set, BEGIN + MS));
+	/* They turned out to compute ten times as fast as predicted. */
+	atomic_store(&admission->done_per_ns, 10.0f);
+	ck_assert(kvw_gate_open(&gate, &promised, &set, BEGIN + MS));
+	gate.open_until_ns = 0;
+	atomic_store(&admission->done_per_ns, 0.5f);
+	ck_assert(!kvw_gate_open(&gate, &promised, &set, BEGIN + 850 * MS));
 }
 END_TEST
 
@@ -454,6 +476,7 @@ int main(void)
 	tcase_add_checked_fixture(tcase, setup, teardown);
 	tcase_set_timeout(tcase, 60);
 	tcase_add_test(tcase, open_while_every_worker_can_take_one);
+	tcase_add_test(tcase, what_workers_did_corrects_what_they_have_to_do);
 	tcase_add_test(tcase, waits_and_is_sent);
 	tcase_add_test(tcase, refused_when_its_promise_cannot_be_kept);
 	tcase_add_test(tcase, late_but_sent_while_the_workers_have_time_left);
