@@ -12,6 +12,7 @@
 #define TELL_LEAST   1e6                  /* less than that is nothing */
 #define SAFE_NS      INT64_C(100000000)   /* by which a request is sent sooner than it must */
 #define PROMPT_AHEAD_NS INT64_C(200000000) /* of work before it that a worker may have, with a promise */
+#define FULL_NS      INT64_C(200000000) /* after which a worker whose KV cache is full is looked at again */
 #define SHORT_NS     5e8                  /* prefill that streams which are behind can bear */
 #define PATIENT      1.5                  /* of one that needs longer than promised: that often */
 #define HEAVY_NS     5e9                  /* prefill that holds streams up noticeably */
@@ -77,20 +78,32 @@ static int64_t queue_of(const struct kvw_gate *gate, const struct kvw_candidate 
 	return (int64_t)((double)kvw_load_queue_ns(c->load, now_ns) / kvw_admission_rate(gate->admission));
 }
 
+/* Its engine says that no KV block is left, or pushes out requests that it had begun: one more would push out
+ * another. Only what kvway sent it can make room, so one with none of that is not waited for. */
+static int64_t room_wait(const struct kvw_candidate *c)
+{
+	return c->kv_full && kvw_load_inflight(c->load) > 0 ? FULL_NS : 0;
+}
+
+static int64_t longer(int64_t a, int64_t b)
+{
+	return a > b ? a : b;
+}
+
 static int64_t wait_of(const struct kvw_gate *gate, const struct kvw_candidate *c, int64_t ahead_ns,
 	int64_t now_ns)
 {
-	return kvw_pace_wait_ns(
+	int64_t wait = kvw_pace_wait_ns(
 		&gate->admission->paces[c->id], queue_of(gate, c, now_ns), ahead_ns, now_ns);
+
+	return longer(wait, room_wait(c));
 }
 
 /* The same, although its answers are behind. */
 static int64_t queue_wait(const struct kvw_gate *gate, const struct kvw_candidate *c,
 	int64_t ahead_ns, int64_t now_ns)
 {
-	int64_t wait = queue_of(gate, c, now_ns) - ahead_ns;
-
-	return wait > 0 ? wait : 0;
+	return longer(queue_of(gate, c, now_ns) - ahead_ns, room_wait(c));
 }
 
 static bool is_promised(const struct kvw_entrant *e)
