@@ -20,7 +20,7 @@ packages_of() {
 	test)
 		echo check g++ clang 'libclang-rt-dev|libclang-rt-18-dev|libclang-rt-14-dev' llvm \
 			python3 python3-pytest python3-venv shellcheck git util-linux \
-			redis-server redis-tools openssl
+			redis-server redis-tools openssl prometheus
 		;;
 	demo) echo curl python3 ;;
 	peers) echo haproxy nginx fio redis-server redis-tools python3-venv util-linux ;;
@@ -105,8 +105,24 @@ apt() {
 # Package lists may be absent or too old to name every package; names may differ after the update.
 apt update || echo "packages.sh: apt-get update failed, trying with the lists at hand" >&2
 missing=$(missing_names | sort -u | tr '\n' ' ')
+# Tests start servers of their own; the packages' services neither start now nor with the machine.
+policy=/usr/sbin/policy-rc.d
+if [ ! -e $policy ]; then
+	trap 'as_root rm -f $policy' EXIT
+	printf '#!/bin/sh\nexit 101\n' | as_root tee $policy >/dev/null
+	as_root chmod 755 $policy
+fi
+status=0
 # shellcheck disable=SC2086 # a list of words
-if ! apt install -y --no-install-recommends $missing >/dev/null; then
+apt install -y --no-install-recommends $missing >/dev/null || status=$?
+if command -v systemctl >/dev/null; then
+	for name in $missing; do
+		case $name in
+		redis-server | prometheus | haproxy | nginx) as_root systemctl --quiet disable "$name" 2>/dev/null || true ;;
+		esac
+	done
+fi
+if [ $status != 0 ]; then
 	echo "packages.sh: could not install: $missing" >&2
 	echo "Install these packages by hand, then run this again." >&2
 	exit 1
