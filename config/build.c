@@ -162,7 +162,7 @@ static enum kvw_err list_worker(struct kvw_build *build, size_t index, const str
 	bool whole;
 
 	kvw_build_add_worker(build);
-	err = kvw_walk_entry(&build->walk, &kvw_worker_schema, index, node,
+	err = kvw_walk_entry(&build->walk, &kvw_worker_schema, "workers", index, node,
 		kvw_build_newest_worker(build), met, &whole);
 	return err == KVW_OK && whole ? kvw_build_end_worker(build, met, node->place) : err;
 }

@@ -75,6 +75,9 @@ static void add_settings(struct kvw_own_keys *own, const struct kvw_strategy_ops
 	}
 }
 
+/* What else may stand at the top. */
+static const char *const extra[] = {KVW_ROUTING_SPEC, NULL};
+
 void kvw_own_keys_init(struct kvw_own_keys *own, const struct kvw_strategy_ops *const *strategies)
 {
 	own->key_count = own->section_count = own->path_count = 0;
@@ -87,7 +90,7 @@ void kvw_own_keys_init(struct kvw_own_keys *own, const struct kvw_strategy_ops *
 		.section_count = KVW_SECTION_COUNT,
 		.list = "workers",
 		.renamed = kvw_renamed_keys,
-		.extra = KVW_ROUTING_SPEC,
+		.extra = extra,
 		.names = own->names,
 		.such_as = "keys such as `listen:` and `workers:`"};
 	for (size_t i = 0; strategies[i] != NULL; i++) {

@@ -137,7 +137,7 @@ static enum kvw_err read_bucket(struct kvw_walk *w, const struct kvw_node *node,
 	struct kvw_met met[BUCKET_SETTINGS] = {0};
 	struct kvt_bucket_limit limit = {0};
 	bool whole, none;
-	enum kvw_err err = kvw_walk_entry(w, &bucket_table, index, node, &limit, met, &whole);
+	enum kvw_err err = kvw_walk_entry(w, &bucket_table, w->schema->list, index, node, &limit, met, &whole);
 	char entry[48];
 
 	if (err != KVW_OK || !whole)

@@ -8,7 +8,7 @@
 
 #include "settings/suggest.h"
 
-/* Path number i: keys first, then sections, then the list and the extra name. NULL: there are no more. */
+/* Path number i: keys first, then sections, then the list and the extra names. NULL: there are no more. */
 static const char *path_at(const struct kvw_schema *schema, size_t i)
 {
 	if (i < schema->key_count)
@@ -19,7 +19,11 @@ static const char *path_at(const struct kvw_schema *schema, size_t i)
 	i -= schema->section_count;
 	if (i == 0 && schema->list != NULL)
 		return schema->list;
-	return i == (schema->list != NULL) ? schema->extra : NULL;
+	i -= schema->list != NULL;
+	for (const char *const *name = schema->extra; name != NULL && *name != NULL; name++)
+		if (i-- == 0)
+			return *name;
+	return NULL;
 }
 
 static void offer_names(

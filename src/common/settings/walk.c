@@ -213,7 +213,15 @@ static enum kvw_err on_section(struct kvw_walk *w, size_t section, const struct 
 	return KVW_OK;
 }
 
-/* One name of a section: a key, a section in it, the list, the extra name, or unknown. */
+static bool is_extra(const struct kvw_schema *schema, const char *path)
+{
+	for (const char *const *name = schema->extra; name != NULL && *name != NULL; name++)
+		if (strcmp(path, *name) == 0)
+			return true;
+	return false;
+}
+
+/* One name of a section: a key, a section in it, the list, an extra name, or unknown. */
 static enum kvw_err walk_name(struct kvw_walk *w, size_t section, const struct kvw_node *node)
 {
 	const struct kvw_schema *schema = w->schema;
@@ -235,7 +243,7 @@ static enum kvw_err walk_name(struct kvw_walk *w, size_t section, const struct k
 		return on_section(w, inner, node);
 	if (whole && schema->list != NULL && strcmp(path, schema->list) == 0)
 		return w->list(w, node);
-	if (whole && schema->extra != NULL && strcmp(path, schema->extra) == 0)
+	if (whole && is_extra(schema, path))
 		return w->extra(w, node);
 	kvw_report_unknown(w->report, schema, parent, path, node->key);
 	return KVW_OK;
@@ -263,7 +271,7 @@ enum kvw_err kvw_walk_root(struct kvw_walk *w, const struct kvw_node *root)
 	return KVW_OK;
 }
 
-/* --- entries of the list ---------------------------------------------------------------------- */
+/* --- entries of a list ------------------------------------------------------------------------ */
 
 static void report_unknown_of_entry(struct kvw_walk *w, const struct kvw_schema *entry,
 	const struct kvw_node *key, const char *shown, const char *path)
@@ -304,14 +312,14 @@ static enum kvw_err walk_key_of_entry(struct kvw_walk *w, const struct kvw_schem
 	return kvw_walk_value(w, &entry->keys[key], path, &given, values, &met[key].valid);
 }
 
-enum kvw_err kvw_walk_entry(struct kvw_walk *w, const struct kvw_schema *entry, size_t index,
-	const struct kvw_node *node, void *values, struct kvw_met *met, bool *whole)
+enum kvw_err kvw_walk_entry(struct kvw_walk *w, const struct kvw_schema *entry, const char *list,
+	size_t index, const struct kvw_node *node, void *values, struct kvw_met *met, bool *whole)
 {
 	enum kvw_err err = KVW_OK;
 	char shown[48];
 
 	*whole = node->kind == KVW_NODE_MAP;
-	snprintf(shown, sizeof(shown), "%s[%zu]", w->schema->list, index);
+	snprintf(shown, sizeof(shown), "%s[%zu]", list, index);
 	if (!*whole && node->kind != KVW_NODE_BAD)
 		kvw_report_mistake(w->report, node->place, shown,
 			"found %s, expected an entry such as `%s`", kvw_given_kind(node),

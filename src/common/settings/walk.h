@@ -38,7 +38,7 @@ struct kvw_walk {
 
 	/* What stands under schema->list; NULL where there is no list. */
 	enum kvw_err (*list)(struct kvw_walk *walk, const struct kvw_node *list);
-	/* The same for schema->extra. */
+	/* The same for each of schema->extra; `value->key` says which. */
 	enum kvw_err (*extra)(struct kvw_walk *walk, const struct kvw_node *value);
 	/* Takes a parsed text that a member now points at. NULL: the member owns it. */
 	enum kvw_err (*keep)(struct kvw_walk *walk, char *text);
@@ -57,10 +57,11 @@ enum kvw_err kvw_walk_key(
 enum kvw_err kvw_walk_value(struct kvw_walk *walk, const struct kvw_key *key, const char *shown,
 	const struct kvw_given *given, void *values, bool *valid) KVW_MUST_CHECK;
 
-/* Entry `index` of schema->list, a mapping of the keys of `entry`, into `values`. *whole: it was a
- * mapping. met: [entry->key_count], zeroed. */
-enum kvw_err kvw_walk_entry(struct kvw_walk *walk, const struct kvw_schema *entry, size_t index,
-	const struct kvw_node *node, void *values, struct kvw_met *met, bool *whole) KVW_MUST_CHECK;
+/* Entry `index` of the list of this name, a mapping of the keys of `entry`, into `values`. *whole: it
+ * was a mapping. met: [entry->key_count], zeroed. */
+enum kvw_err kvw_walk_entry(struct kvw_walk *walk, const struct kvw_schema *entry, const char *list,
+	size_t index, const struct kvw_node *node, void *values, struct kvw_met *met,
+	bool *whole) KVW_MUST_CHECK;
 
 struct kvw_given kvw_given_of(const struct kvw_node *node);
 
