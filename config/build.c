@@ -13,6 +13,7 @@
 
 #include "kvway/route.h"
 #include "config/rules.h"
+#include "config/service_levels.h"
 
 enum kvw_err kvw_build_start(struct kvw_build *build, struct kvw_report *report,
 	const struct kvw_strategy_ops *const *strategies)
@@ -193,6 +194,7 @@ enum kvw_err kvw_build_end(struct kvw_build *build, struct kvw_config **out)
 		kvw_rules_check(build);
 		kvw_rules_check_kvaware(build);
 		kvw_rules_check_discovery(build);
+		kvw_rules_check_admission(build);
 		err = kvw_rules_check_tls(build);
 	}
 	if (err == KVW_OK && build->walk.report->mistakes > 0)
@@ -245,6 +247,7 @@ void kvw_config_destroy(struct kvw_config *config)
 	for (size_t i = 0; i < config->worker_count; i++)
 		kvw_keys_release(kvw_worker_keys, KVW_WORKER_KEY_COUNT, &config->workers[i]);
 	free(config->workers);
+	kvw_service_levels_release(config);
 	kvw_keys_release(kvw_keys, KVW_KEY_COUNT, config);
 	free(config);
 }

@@ -27,6 +27,9 @@ struct kvw_build {
 	size_t section_lines[KVW_ALL_SECTIONS];
 	const struct kvw_node *workers; /* the value of `workers`; NULL: not met */
 	size_t worker_room;
+	const struct kvw_node *levels; /* the value of `service_levels`; NULL: not met */
+	struct kvw_met level_met[KVW_MAX_SERVICE_LEVELS][KVW_LEVEL_KEY_COUNT];
+	struct kvw_place level_places[KVW_MAX_SERVICE_LEVELS];
 	struct kvw_routing_spec spec;
 };
 

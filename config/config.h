@@ -70,11 +70,30 @@ struct kvw_worker_config {
 #include "config/keys.def"
 };
 
+/* One entry of `service_levels:`. It has a model, a class or both, and at least one duration. */
+struct kvw_service_level {
+#define KVW_LEVEL_KEY(path, type, field, def, min, max, reload, text) KVW_CTYPE_##type field;
+#include "config/keys.def"
+	size_t model_len;   /* 0: every model */
+	size_t class_index; /* in admission_classes; KVW_EVERY_CLASS */
+};
+
+#define KVW_INHERITED          INT64_C(-1) /* a duration that an entry leaves out */
+#define KVW_EVERY_CLASS        SIZE_MAX
+#define KVW_MAX_SERVICE_LEVELS 64
+
+/* What a request is promised, in milliseconds; 0: nothing. */
+struct kvw_service_level_ms {
+	int64_t ttft, ttft_per_1k_tokens, tpot;
+};
+
 struct kvw_config {
 #define KVW_KEY(path, type, field, def, min, max, reload, text) KVW_CTYPE_##type field;
 #include "config/keys.def"
 	struct kvw_worker_config *workers; /* in the order of the file, no URL twice */
 	size_t worker_count;               /* at most KVW_MAX_WORKERS (kvway/route.h) */
+	struct kvw_service_level *service_levels; /* in the order of the file, no model and class twice */
+	size_t service_level_count;               /* at most KVW_MAX_SERVICE_LEVELS */
 	/* Own settings of all strategies, one after another; kvw_config_own. */
 	union kvw_setting_value own[KVW_OWN_KEYS_MOST];
 };
@@ -114,6 +133,15 @@ enum kvw_err kvw_config_from_flags(const struct kvw_config_flags *flags,
  * `ops` is one of them. Borrowed from the configuration. */
 const union kvw_setting_value *kvw_config_own(const struct kvw_config *config,
 	const struct kvw_strategy_ops *const *strategies, const struct kvw_strategy_ops *ops);
+
+/*
+ * What a request for this model (as it names it; may be empty) in this class (index in
+ * admission_classes, 0 where there are none) is promised. Each duration is that of the entry for model
+ * and class, else of the one for the model, else for the class, else `service_level`'s. One pass over
+ * the entries that compares lengths first and allocates nothing: fit for every request.
+ */
+void kvw_config_promise(const struct kvw_config *config, const char *model, size_t model_len,
+	size_t class_index, struct kvw_service_level_ms *out);
 
 /* One entry of `workers` by itself: a copy, to be released. */
 enum kvw_err kvw_worker_config_copy(

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "config/own_keys.h"
+#include "config/service_levels.h"
 
 static enum kvw_err copy_text(const char *text, char **out)
 {
@@ -44,21 +45,35 @@ static size_t count_keys(
 	return differ;
 }
 
-/* On failure *out and *out_count hold what there is, for the caller to release. */
+/* Makes room for `more` changes beyond those it finds. On failure *out and *out_count hold what there is, for the caller to release. */
 static enum kvw_err compare_keys(const struct kvw_key *keys, size_t count, const void *before,
-	const void *after, struct kvw_config_change **out, size_t *out_count)
+	const void *after, size_t more, struct kvw_config_change **out, size_t *out_count)
 {
 	size_t differ = count_keys(keys, count, before, after);
 	enum kvw_err err = KVW_OK;
 
-	if (differ == 0)
+	if (differ + more == 0)
 		return KVW_OK;
-	*out = calloc(differ, sizeof(**out));
+	*out = calloc(differ + more, sizeof(**out));
 	if (*out == NULL)
 		return KVW_ENOMEM;
 	for (size_t i = 0; i < count && err == KVW_OK; i++)
 		if (!kvw_key_same(&keys[i], before, after))
 			err = describe_key(&keys[i], before, after, &(*out)[(*out_count)++]);
+	return err;
+}
+
+/* The list as a whole: a reload takes it over. */
+static enum kvw_err describe_levels(const struct kvw_config *before, const struct kvw_config *after,
+	struct kvw_config_change *change)
+{
+	enum kvw_err err = copy_text(KVW_SERVICE_LEVELS, &change->path);
+
+	change->reload = true;
+	if (err == KVW_OK)
+		err = kvw_service_levels_text(before, &change->before);
+	if (err == KVW_OK)
+		err = kvw_service_levels_text(after, &change->after);
 	return err;
 }
 
@@ -106,7 +121,7 @@ static enum kvw_err compare_worker(struct kvw_config_diff *diff, const struct kv
 		return err;
 	change = &diff->workers[diff->worker_count - 1];
 	return compare_keys(kvw_worker_keys, KVW_WORKER_KEY_COUNT, &before->workers[old_index],
-		worker, &change->keys, &change->key_count);
+		worker, 0, &change->keys, &change->key_count);
 }
 
 static enum kvw_err compare_workers(struct kvw_config_diff *diff, const struct kvw_config *before,
@@ -146,12 +161,16 @@ enum kvw_err kvw_config_diff(const struct kvw_config *before, const struct kvw_c
 	struct kvw_config_diff *diff = calloc(1, sizeof(*diff));
 	struct kvw_own_keys own;
 	enum kvw_err err;
+	bool levels;
 
 	if (diff == NULL)
 		return KVW_ENOMEM;
 	kvw_own_keys_init(&own, strategies);
-	err = compare_keys(
-		own.keys, own.schema.key_count, before, after, &diff->keys, &diff->key_count);
+	levels = !kvw_service_levels_same(before, after);
+	err = compare_keys(own.keys, own.schema.key_count, before, after, levels, &diff->keys,
+		&diff->key_count);
+	if (err == KVW_OK && levels)
+		err = describe_levels(before, after, &diff->keys[diff->key_count++]);
 	if (err == KVW_OK)
 		err = compare_workers(diff, before, after);
 	if (err != KVW_OK) {

@@ -3,7 +3,7 @@
  *
  * Both are whole, as the loader makes them, with the same list of strategies; neither is changed.
  * Values compare as they mean: `60s` and `1m` are equal. A worker is known by its URL; the order of
- * workers is no difference. Pure functions.
+ * workers or of service levels is no difference. Pure functions.
  */
 #ifndef KVW_CONFIG_DIFF_H
 #define KVW_CONFIG_DIFF_H
@@ -30,7 +30,8 @@ struct kvw_worker_change {
 
 /* Workers: removed ones in the order of `before`, then the others in that of `after`. */
 struct kvw_config_diff {
-	struct kvw_config_change *keys; /* in the order of keys.def, then own keys of strategies */
+	struct kvw_config_change *keys; /* in the order of keys.def, then own keys of strategies, then
+					 * `service_levels` as one */
 	size_t key_count;
 	struct kvw_worker_change *workers;
 	size_t worker_count;

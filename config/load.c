@@ -2,7 +2,8 @@
  * load.c - from a file to a configuration.
  *
  * The text becomes a tree (settings/document.h), which is walked by the schema (settings/walk.h); what
- * the schema cannot say, the list of workers, is here; intelligentRoutingSpec is in routing_spec.c.
+ * the schema cannot say, the list of workers, is here; intelligentRoutingSpec is in routing_spec.c,
+ * service_levels in service_levels.c.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -11,6 +12,7 @@
 #include <unistd.h>
 
 #include "config/routing_spec.h"
+#include "config/service_levels.h"
 #include "kvway/route.h"
 
 #define WORKERS "a list with an entry `- url: http://HOST:PORT` for each worker"
@@ -34,6 +36,12 @@ static enum kvw_err walk_workers(struct kvw_walk *w, const struct kvw_node *list
 		return KVW_OK;
 	}
 	return list->count == 0 ? KVW_OK : kvw_build_list_workers(build, list);
+}
+
+static enum kvw_err walk_extra(struct kvw_walk *w, const struct kvw_node *value)
+{
+	return strcmp(value->key->text, KVW_SERVICE_LEVELS) == 0 ? kvw_service_levels_walk(w, value)
+								  : kvw_routing_spec_walk(w, value);
 }
 
 /* Something else lists workers. */
@@ -79,7 +87,7 @@ enum kvw_err kvw_config_parse(const char *name, const char *text, size_t len,
 	if (err != KVW_OK)
 		goto out_document;
 	build.walk.list = walk_workers;
-	build.walk.extra = kvw_routing_spec_walk;
+	build.walk.extra = walk_extra;
 	err = walk_root(&build, document.root);
 	if (err == KVW_OK)
 		err = kvw_routing_spec_apply(&build);

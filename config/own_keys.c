@@ -76,7 +76,7 @@ static void add_settings(struct kvw_own_keys *own, const struct kvw_strategy_ops
 }
 
 /* What else may stand at the top. */
-static const char *const extra[] = {KVW_ROUTING_SPEC, NULL};
+static const char *const extra[] = {KVW_ROUTING_SPEC, KVW_SERVICE_LEVELS, NULL};
 
 void kvw_own_keys_init(struct kvw_own_keys *own, const struct kvw_strategy_ops *const *strategies)
 {

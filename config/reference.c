@@ -28,6 +28,18 @@ static void write_workers(FILE *out)
 	kvw_reference_keys(out, &kvw_worker_schema);
 }
 
+static void write_levels(FILE *out)
+{
+	fprintf(out,
+		"\n## service_levels\n\n"
+		"Promises for single models and classes: a list of at most %d entries. An entry names a "
+		"model, a class or both\nand at least one duration; no pair of model and class stands twice. "
+		"A duration that an entry leaves out is that\nof the next less specific one: model and class, "
+		"then the model, then the class, then `service_level`. 0s: nothing is\npromised.\n\n",
+		KVW_MAX_SERVICE_LEVELS);
+	kvw_reference_keys(out, &kvw_level_schema);
+}
+
 static void write_types(FILE *out)
 {
 	fputs("\n## Types\n\n"
@@ -188,6 +200,7 @@ static bool write_page(FILE *out, const struct kvw_own_keys *own, const char *mi
 	write_strategies(out);
 	write_workers(out);
 	kvw_reference_sections(out, &own->schema);
+	write_levels(out);
 	write_types(out);
 	write_rules(out);
 	write_routing_spec(out);
@@ -201,6 +214,9 @@ static void write_example(FILE *out, const struct kvw_own_keys *own)
 	      "# A file needs only what differs; minimal.yaml is the better beginning.\n",
 		out);
 	kvw_reference_example(out, &own->schema);
+	fputs("\n# What requests of single models and classes are promised instead of `service_level`.\n"
+	      "service_levels: []\n",
+		out);
 	fputs("\n# The vLLM servers.\nworkers:\n  - url: http://127.0.0.1:8001\n", out);
 	for (size_t k = 1; k < KVW_WORKER_KEY_COUNT; k++)
 		kvw_reference_example_key(

@@ -15,6 +15,9 @@ enum kvw_err kvw_rules_check_tls(struct kvw_build *build) KVW_MUST_CHECK;
 /* The same for discovery.*. */
 void kvw_rules_check_discovery(struct kvw_build *build);
 
+/* The same for admission.* and service_levels. */
+void kvw_rules_check_admission(struct kvw_build *build);
+
 /* The same for kvaware.*. */
 void kvw_rules_check_kvaware(struct kvw_build *build);
 void kvw_rules_check_worker_events(struct kvw_report *report,

@@ -20,6 +20,13 @@ const struct kvw_key kvw_worker_keys[KVW_WORKER_KEY_COUNT] = {
 #include "config/keys.def"
 };
 
+const struct kvw_key kvw_level_keys[KVW_LEVEL_KEY_COUNT] = {
+#define KVW_LEVEL_KEY(path, type, field, def, min, max, reload, text)                              \
+	{path, &kvw_type_##type, offsetof(struct kvw_service_level, field), def, min, max, text,   \
+		"", reload},
+#include "config/keys.def"
+};
+
 const struct kvw_section kvw_sections[KVW_SECTION_COUNT] = {
 #define KVW_SECTION(name, path, text) {path, text},
 #include "config/keys.def"
@@ -36,4 +43,11 @@ const struct kvw_schema kvw_worker_schema = {
 	.key_count = KVW_WORKER_KEY_COUNT,
 	.one_of = "one of url, models, api_key",
 	.such_as = "- url: http://127.0.0.1:8000",
+};
+
+const struct kvw_schema kvw_level_schema = {
+	.keys = kvw_level_keys,
+	.key_count = KVW_LEVEL_KEY_COUNT,
+	.one_of = "one of model, class, ttft, ttft_per_1k_tokens, tpot",
+	.such_as = "- {model: NAME, ttft: 2s}",
 };

@@ -20,6 +20,12 @@ enum kvw_worker_key_index {
 	KVW_WORKER_KEY_COUNT
 };
 
+enum kvw_level_key_index {
+#define KVW_LEVEL_KEY(path, type, field, def, min, max, reload, text) KVW_LEVEL_KEY_##field,
+#include "config/keys.def"
+	KVW_LEVEL_KEY_COUNT
+};
+
 enum kvw_section_index {
 #define KVW_SECTION(name, path, text) KVW_SECTION_##name,
 #include "config/keys.def"
@@ -28,8 +34,10 @@ enum kvw_section_index {
 
 extern const struct kvw_key kvw_keys[KVW_KEY_COUNT];
 extern const struct kvw_key kvw_worker_keys[KVW_WORKER_KEY_COUNT];
+extern const struct kvw_key kvw_level_keys[KVW_LEVEL_KEY_COUNT];
 extern const struct kvw_section kvw_sections[KVW_SECTION_COUNT];
 extern const char *const kvw_renamed_keys[];      /* as kvw_schema's `renamed` */
 extern const struct kvw_schema kvw_worker_schema; /* of one entry of `workers` */
+extern const struct kvw_schema kvw_level_schema;  /* of one entry of `service_levels` */
 
 #endif

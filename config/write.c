@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "config/own_keys.h"
+#include "config/service_levels.h"
 
 #define ANY_WORKER "workers: [{url: http://127.0.0.1:8000}]"
 
@@ -93,6 +94,21 @@ static enum kvw_err write_worker(
 	return err;
 }
 
+static enum kvw_err write_level(FILE *out, const struct kvw_service_level *level)
+{
+	const char *dash = "  - ";
+	enum kvw_err err = KVW_OK;
+
+	for (size_t i = 0; i < KVW_LEVEL_KEY_COUNT && err == KVW_OK; i++) {
+		if (!kvw_service_level_has(level, i))
+			continue;
+		fputs(dash, out);
+		dash = "    ";
+		err = write_value(out, &kvw_level_keys[i], level, kvw_level_keys[i].path, 0);
+	}
+	return err;
+}
+
 enum kvw_err kvw_config_write(FILE *out, const struct kvw_config *config,
 	const struct kvw_strategy_ops *const *strategies)
 {
@@ -107,6 +123,10 @@ enum kvw_err kvw_config_write(FILE *out, const struct kvw_config *config,
 	w.defaults = defaults;
 	kvw_own_keys_init(&own, strategies);
 	err = write_keys(&w, &own.schema);
+	if (err == KVW_OK && config->service_level_count > 0)
+		fputs(KVW_SERVICE_LEVELS ":\n", out);
+	for (size_t i = 0; i < config->service_level_count && err == KVW_OK; i++)
+		err = write_level(out, &config->service_levels[i]);
 	if (err == KVW_OK && config->worker_count > 0) /* none: `discovery` finds them */
 		fputs("workers:\n", out);
 	for (size_t i = 0; i < config->worker_count && err == KVW_OK; i++)

@@ -18,6 +18,25 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static const char *const starts[] = {"f.yaml:", NULL};
 
+static void check_levels(const struct kvw_config *config)
+{
+	require(config->admission_classes.count <= 8);
+	require(config->service_level_count <= KVW_MAX_SERVICE_LEVELS);
+	for (size_t i = 0; i < config->service_level_count; i++) {
+		const struct kvw_service_level *level = &config->service_levels[i];
+		struct kvw_service_level_ms promise;
+
+		require(level->model_len == strlen(level->model));
+		require((level->class[0] == '\0') == (level->class_index == KVW_EVERY_CLASS));
+		require(level->model_len > 0 || level->class[0] != '\0');
+		require(level->class[0] == '\0' ||
+			level->class_index < config->admission_classes.count);
+		kvw_config_promise(config, level->model, level->model_len,
+			level->class[0] != '\0' ? level->class_index : 0, &promise);
+		require(promise.ttft >= 0 && promise.ttft_per_1k_tokens >= 0 && promise.tpot >= 0);
+	}
+}
+
 static void check_config(const struct kvw_config *config)
 {
 	struct kvw_address address;
@@ -38,6 +57,7 @@ static void check_config(const struct kvw_config *config)
 	require(config->routing_omega >= 0 && config->routing_omega <= 10);
 	require(config->session_body_fields.count <= 8);
 	require(config->health_path[0] == '/');
+	check_levels(config);
 	require(config->routing_strategy != NULL && config->log_access != NULL);
 }
 

@@ -129,6 +129,43 @@ START_TEST(test_workers)
 }
 END_TEST
 
+/* One change for the whole list, which a reload takes over; order is no difference. */
+START_TEST(test_service_levels)
+{
+	struct compared c = compare("admission: {classes: [a, b]}\n"
+				    "service_levels: [{model: m, ttft: 60s}, {class: a, tpot: 5ms}]\n" TEST_WORKER,
+		"admission: {classes: [a, b]}\n"
+		"service_levels: [{class: a, tpot: 5ms}, {model: m, ttft: 1m}]\n" TEST_WORKER);
+
+	ck_assert_uint_eq(c.diff->key_count, 0);
+	release(&c);
+	c = compare(TEST_WORKER, "loops: 2\n"
+				 "admission: {classes: [a], default_class: a}\n"
+				 "service_levels:\n"
+				 "  - {ttft: 0s, model: \"m, n\", class: a}\n"
+				 "  - {model: x, tpot: 5ms, ttft_per_1k_tokens: 1s}\n" TEST_WORKER);
+	ck_assert_uint_eq(c.diff->key_count, 4);
+	expect_change(&c.diff->keys[1], "admission.classes", "[]", "[a]", true);
+	expect_change(&c.diff->keys[2], "admission.default_class", "\"\"", "a", true);
+	expect_change(&c.diff->keys[3], "service_levels", "[]",
+		"[{model: \"m, n\", class: a, ttft: 0s}, "
+		"{model: x, ttft_per_1k_tokens: 1s, tpot: 5ms}]",
+		true);
+	ck_assert_uint_eq(c.diff->restart_count, 1);
+	release(&c);
+	c = compare("service_levels: [{model: m, ttft: 0s}]\n" TEST_WORKER,
+		"service_levels: [{model: m, tpot: 0s}]\n" TEST_WORKER);
+	ck_assert_uint_eq(c.diff->key_count, 1);
+	expect_change(&c.diff->keys[0], "service_levels", "[{model: m, ttft: 0s}]",
+		"[{model: m, tpot: 0s}]", true);
+	release(&c);
+	c = compare("service_levels: [{model: m, ttft: 0s, tpot: 5ms}]\n" TEST_WORKER,
+		"service_levels: [{model: m, ttft: 0s, tpot: 6ms}]\n" TEST_WORKER);
+	ck_assert_uint_eq(c.diff->key_count, 1);
+	release(&c);
+}
+END_TEST
+
 /* `after` then differs in nothing that needs a restart, and owns what it has. */
 START_TEST(test_restart_keys_are_kept)
 {
@@ -222,6 +259,7 @@ int main(void)
 	tcase_add_test(tc, test_nothing_differs);
 	tcase_add_test(tc, test_keys);
 	tcase_add_test(tc, test_workers);
+	tcase_add_test(tc, test_service_levels);
 	tcase_add_test(tc, test_restart_keys_are_kept);
 	tcase_add_test(tc, test_text_loads_again);
 	return run_tcase("config diff", tc);

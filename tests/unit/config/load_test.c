@@ -4,6 +4,7 @@
  * Argument: the folder config/ of the source tree.
  */
 #include <dirent.h>
+#include <inttypes.h>
 #include <unistd.h>
 
 #include "helpers.h"
@@ -120,6 +121,131 @@ START_TEST(test_every_type)
 	ck_assert_str_eq(c->workers[1].url, "http://[2001:db8::1]:9000/some/prefix");
 	ck_assert_str_eq(c->workers[2].url, "http://10.0.0.1:80");
 	loaded_release(&loaded);
+}
+END_TEST
+
+START_TEST(test_admission)
+{
+	struct loaded loaded = load_text(TEST_WORKER);
+	const struct kvw_config *c = loaded.config;
+	struct kvw_service_level_ms promise;
+
+	ck_assert_msg(loaded.err == KVW_OK, "%s", loaded.errors);
+	ck_assert(!c->admission_enabled);
+	ck_assert_int_eq(c->admission_max_wait_ms, 30000);
+	ck_assert_int_eq(c->admission_max_queue, 1024);
+	ck_assert_int_eq(c->admission_worker_queue_ms, 1000);
+	ck_assert_uint_eq(c->admission_classes.count, 0);
+	ck_assert_str_eq(c->admission_default_class, "");
+	ck_assert_str_eq(c->admission_class_header, "");
+	ck_assert_str_eq(c->admission_program_headers.items[0], "x-kvway-program");
+	ck_assert_int_eq(c->admission_programs, 65536);
+	ck_assert_uint_eq(c->service_level_count, 0);
+	ck_assert_ptr_null(c->service_levels);
+	kvw_config_promise(c, "m", 1, 0, &promise);
+	ck_assert(promise.ttft == 0 && promise.ttft_per_1k_tokens == 0 && promise.tpot == 0);
+	loaded_release(&loaded);
+	/* A level without admission counts for nothing, and is no mistake. */
+	loaded = load_text("admission: {enabled: false, classes: [a, b], default_class: A}\n"
+			   "service_levels: [{class: B, tpot: 1ms}]\n" TEST_WORKER);
+	ck_assert_msg(loaded.err == KVW_OK, "%s", loaded.errors);
+	ck_assert_str_eq(loaded.config->admission_default_class, "A");
+	ck_assert_uint_eq(loaded.config->service_levels[0].class_index, 1);
+	loaded_release(&loaded);
+}
+END_TEST
+
+static void expect_promise(const struct kvw_config *config, const char *model, size_t class_index,
+	int64_t ttft, int64_t ttft_per_1k_tokens, int64_t tpot)
+{
+	struct kvw_service_level_ms promise;
+
+	kvw_config_promise(config, model, strlen(model), class_index, &promise);
+	ck_assert_msg(promise.ttft == ttft && promise.ttft_per_1k_tokens == ttft_per_1k_tokens &&
+			      promise.tpot == tpot,
+		"%s %zu: %" PRId64 " %" PRId64 " %" PRId64, model, class_index, promise.ttft,
+		promise.ttft_per_1k_tokens, promise.tpot);
+}
+
+/* Each duration by itself: model and class, model, class, all; whatever the order of the file. */
+START_TEST(test_service_levels)
+{
+	static const char *const orders[] = {
+		"  - {model: m, class: batch, tpot: 9ms}\n"
+		"  - {class: batch, ttft: 20s, ttft_per_1k_tokens: 200ms, tpot: 0s}\n"
+		"  - {model: m, ttft: 3s}\n",
+		"  - {model: m, ttft: 3s}\n"
+		"  - {class: batch, ttft: 20s, ttft_per_1k_tokens: 200ms, tpot: 0s}\n"
+		"  - {model: m, class: batch, tpot: 9ms}\n",
+	};
+
+	for (size_t i = 0; i < sizeof(orders) / sizeof(orders[0]); i++) {
+		char text[1024];
+		struct loaded loaded;
+		const struct kvw_config *c;
+
+		snprintf(text, sizeof(text), "service_levels:\n%s"
+			"service_level: {ttft: 1s, ttft_per_1k_tokens: 100ms, tpot: 50ms}\n"
+			"admission: {classes: [chat, batch]}\n" TEST_WORKER, orders[i]);
+		loaded = load_text(text);
+		c = loaded.config;
+		ck_assert_msg(loaded.err == KVW_OK, "%s", loaded.errors);
+		expect_promise(c, "n", 0, 1000, 100, 50);
+		expect_promise(c, "", 0, 1000, 100, 50);
+		expect_promise(c, "m", 0, 3000, 100, 50);
+		expect_promise(c, "n", 1, 20000, 200, 0); /* 0s: nothing is promised */
+		expect_promise(c, "m", 1, 3000, 200, 9);
+		expect_promise(c, "mm", 1, 20000, 200, 0);
+		expect_promise(c, "M", 0, 1000, 100, 50);
+		expect_promise(c, "m", 2, 3000, 100, 50); /* no class of that index */
+		loaded_release(&loaded);
+	}
+}
+END_TEST
+
+/* A model's name is bytes with a length: no NUL ends it, and none is needed. */
+START_TEST(test_promise_to_any_bytes)
+{
+	struct loaded loaded = load_text("service_levels: [{model: m, ttft: 1s}]\n" TEST_WORKER);
+	struct kvw_service_level_ms promise;
+	char *bytes = malloc(1);
+
+	ck_assert_msg(loaded.err == KVW_OK, "%s", loaded.errors);
+	ck_assert_ptr_nonnull(bytes);
+	bytes[0] = 'm';
+	kvw_config_promise(loaded.config, bytes, 1, 0, &promise);
+	ck_assert_int_eq(promise.ttft, 1000);
+	kvw_config_promise(loaded.config, "m\0x", 3, 0, &promise);
+	ck_assert_int_eq(promise.ttft, 0);
+	kvw_config_promise(loaded.config, NULL, 0, 0, &promise);
+	ck_assert_int_eq(promise.ttft, 0);
+	free(bytes);
+	loaded_release(&loaded);
+}
+END_TEST
+
+START_TEST(test_most_service_levels)
+{
+	for (size_t count = KVW_MAX_SERVICE_LEVELS; count <= KVW_MAX_SERVICE_LEVELS + 1; count++) {
+		char text[8192] = "service_levels:\n";
+		size_t used = strlen(text);
+		struct loaded loaded;
+
+		for (size_t i = 0; i < count; i++)
+			used += (size_t)snprintf(text + used, sizeof(text) - used,
+				"  - {model: m%zu, ttft: %zums}\n", i, i + 1);
+		snprintf(text + used, sizeof(text) - used, TEST_WORKER);
+		loaded = load_text(text);
+		if (count <= KVW_MAX_SERVICE_LEVELS) {
+			ck_assert_msg(loaded.err == KVW_OK, "%s", loaded.errors);
+			expect_promise(loaded.config, "m63", 0, 64, 0, 0);
+		} else {
+			ck_assert_int_eq(loaded.err, KVW_EINVAL);
+			ck_assert_str_eq(loaded.errors, "t.yaml:2:3: service_levels: found 65 "
+							"entries, expected at most 64\n");
+		}
+		loaded_release(&loaded);
+	}
 }
 END_TEST
 
@@ -354,6 +480,10 @@ int main(int argc, char **argv)
 	tcase_set_timeout(tc, 60);
 	tcase_add_test(tc, test_defaults);
 	tcase_add_test(tc, test_every_type);
+	tcase_add_test(tc, test_admission);
+	tcase_add_test(tc, test_service_levels);
+	tcase_add_test(tc, test_promise_to_any_bytes);
+	tcase_add_test(tc, test_most_service_levels);
 	tcase_add_test(tc, test_routing_spec);
 	tcase_add_test(tc, test_harmless_forms);
 	tcase_add_test(tc, test_keys_are_sound);

@@ -31,6 +31,10 @@ START_TEST(test_only_what_differs)
 					 "  omega: 0.5\n"
 					 "  session: {ttl: 5m, headers: [a]}\n"
 					 "upstream: {tls: {insecure: true}}\n"
+					 "service_levels:\n"
+					 "  - {tpot: 20ms, class: b, ttft: 0s}\n"
+					 "  - {model: 'm: 1', ttft: 60s}\n"
+					 "admission: {classes: [a, b], default_class: a}\n"
 					 "workers:\n"
 					 "  - {url: 'http://a', api_key: hunter2}\n"
 					 "  - {models: ['m: 1', n], url: 'http://b:2/x'}\n");
@@ -50,6 +54,15 @@ START_TEST(test_only_what_differs)
 			       "upstream:\n"
 			       "  tls:\n"
 			       "    insecure: true\n"
+			       "admission:\n"
+			       "  classes: [a, b]\n"
+			       "  default_class: a\n"
+			       "service_levels:\n"
+			       "  - class: b\n"
+			       "    ttft: 0s\n"
+			       "    tpot: 20ms\n"
+			       "  - model: \"m: 1\"\n"
+			       "    ttft: 1m\n"
 			       "workers:\n"
 			       "  - url: http://a:80\n"
 			       "    # api_key: (secret)\n"
@@ -92,6 +105,9 @@ START_TEST(test_what_is_written_loads_as_the_same)
 			  "bytes_per_token: 3.3}\n"
 			  "log: {access: \" a'\\\"\\\\\", ring: 65537, level: error}\n"
 			  "health: {path: '/x?y=[1]'}\n"
+			  "admission: {classes: ['a`', B]}\n"
+			  "service_levels: [{model: \" '\\\"#, }\", class: b, tpot: 0s}, {class: 'a`', ttft: 1ms}, "
+			  "{model: '- \u00e4:', ttft_per_1k_tokens: 1h}]\n"
 			  "workers: [{url: 'http://[::1]'}]\n");
 
 	ck_assert_msg(loaded.err == KVW_OK, "%s", loaded.errors);
