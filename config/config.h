@@ -134,6 +134,10 @@ enum kvw_err kvw_config_from_flags(const struct kvw_config_flags *flags,
 const union kvw_setting_value *kvw_config_own(const struct kvw_config *config,
 	const struct kvw_strategy_ops *const *strategies, const struct kvw_strategy_ops *ops);
 
+/* Index in admission_classes of the class that a request names (len 0: none), else of
+ * admission.default_class, else of the last; 0 where there are none. */
+size_t kvw_config_class(const struct kvw_config *config, struct kvw_slice name);
+
 /*
  * What a request for this model (as it names it; may be empty) in this class (index in
  * admission_classes, 0 where there are none) is promised. Each duration is that of the entry for model

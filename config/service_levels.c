@@ -198,6 +198,28 @@ static void replace(int64_t *promise, int64_t ms)
 		*promise = ms;
 }
 
+/* admission_classes.count: there is none. */
+static size_t class_named(const struct kvw_strings *classes, struct kvw_slice name)
+{
+	size_t i = name.len > 0 ? 0 : classes->count;
+
+	while (i < classes->count && !kvw_slice_equal_nocase(name, kvw_slice_of(classes->items[i])))
+		i++;
+	return i;
+}
+
+size_t kvw_config_class(const struct kvw_config *config, struct kvw_slice name)
+{
+	const struct kvw_strings *classes = &config->admission_classes;
+	size_t class_index = class_named(classes, name);
+
+	if (class_index == classes->count)
+		class_index = class_named(classes, kvw_slice_of(config->admission_default_class));
+	if (class_index == classes->count && class_index > 0)
+		class_index--;
+	return class_index;
+}
+
 void kvw_config_promise(const struct kvw_config *config, const char *model, size_t model_len,
 	size_t class_index, struct kvw_service_level_ms *out)
 {

@@ -52,14 +52,15 @@ def hold():
 class Asked(threading.Thread):
     """One request of a thread of its own."""
 
-    def __init__(self, router, name="x", headers=(), path=CHAT):
+    def __init__(self, router, name="x", headers=(), path=CHAT, text=LONG, **more):
         super().__init__(daemon=True)
         self.port, self.named, self.headers, self.path = router.port, name, list(headers), path
+        self.text, self.more = text, more
         self.answer = None
         self.start()
 
     def run(self):
-        body = chat_body(f"{self.named} {LONG}", max_tokens=1)
+        body = chat_body(f"{self.named} {self.text}", **{"max_tokens": 1, **self.more})
         try:
             self.answer = ask(self.port, "POST", self.path, self.headers, body, timeout=60.0)
         except (Closed, OSError) as error:
@@ -275,6 +276,89 @@ def test_without_admission_each_is_sent_at_once(pair, hold):
     hold.finish()
     for thread in asked:
         assert thread.end().status == 200
+
+
+# A prompt of LONG is thought to take a second here, that of `fill` a minute. What is late in the second class is refused.
+LEVELS = {
+    "admission.enabled": True, "loops": 1, "routing.prefill_tokens_per_second": 1500, **CLASSES,
+}  # fmt: skip
+HIGH, LOW = [("x-class", "high")], [("x-class", "low")]
+
+
+def fill(router, worker, **more):
+    first = Asked(router, "first", text="word " * 60000, **more)
+    worker.wait_requests(1)
+    return first
+
+
+def reload_levels(router, levels):
+    config = json.loads(router.config_path.read_text())
+    config["service_levels"] = levels
+    router.config_path.write_text(json.dumps(config))
+    assert ask(router.admin_port, "POST", "/reload").status == 200
+
+
+def test_each_class_has_its_own_service_level(pair, hold):
+    levels = [{"class": "high", "ttft": "1m"}, {"class": "low", "ttft": "300ms"}]
+    worker, router = pair(hold, {**LEVELS, "service_levels": levels})
+    first = fill(router, worker)
+    high = Asked(router, "high", HIGH)
+    waiting(router, 1)
+    refused(Asked(router, "low", LOW).end(), "service_level")
+    refused(Asked(router, "none").end(), "service_level")
+    assert high.is_alive() and router.metric("kvway_waiting_requests") == 1
+    hold.finish()
+    assert first.end().status == high.end().status == 200
+    assert names(worker) == ["first", "high"]
+
+
+def test_the_default_class_is_that_of_requests_without_one(pair, hold):
+    levels = [{"class": "high", "ttft": "1m"}, {"class": "low", "ttft": "300ms"}]
+    worker, router = pair(hold, {**LEVELS, "admission.default_class": "high", "service_levels": levels})
+    first = fill(router, worker)
+    asked = [Asked(router, "none"), Asked(router, "unknown", [("x-class", "mid")])]
+    waiting(router, 2)
+    refused(Asked(router, "low", LOW).end(), "service_level")
+    hold.finish()
+    for thread in [first, *asked]:
+        assert thread.end().status == 200
+
+
+def test_each_model_has_its_own_service_level(pair, hold):
+    levels = [
+        {"model": "fast", "ttft": "300ms"},
+        {"class": "low", "ttft": "1m"},
+        {"model": "fast", "class": "high", "ttft": "2m"},
+    ]
+    worker, router = pair(hold, {**LEVELS, "service_levels": levels}, models=["fast", "slow"])
+    first = fill(router, worker, model="slow")
+    slow = Asked(router, "slow", LOW, model="slow")
+    waiting(router, 1)
+    refused(Asked(router, "fast", LOW, model="fast").end(), "service_level")
+    high = Asked(router, "high", HIGH, model="fast")
+    waiting(router, 2)
+    hold.finish()
+    for thread in [first, slow, high]:
+        assert thread.end().status == 200
+    assert sorted(names(worker)) == ["first", "high", "slow"]
+
+
+def test_a_reload_changes_levels_for_those_that_come_later(pair, hold):
+    worker, router = pair(hold, {**LEVELS, "service_levels": [{"class": "low", "ttft": "1m"}]})
+    first = fill(router, worker)
+    before = Asked(router, "before", LOW)
+    waiting(router, 1)
+    reload_levels(router, [{"class": "low", "ttft": "300ms"}])
+    refused(Asked(router, "strict", LOW).end(), "service_level")
+    reload_levels(router, [])
+    after = Asked(router, "after", LOW)
+    waiting(router, 2)
+    settle(0.5)
+    assert before.is_alive() and after.is_alive() and names(worker) == ["first"]
+    hold.finish()
+    for thread in [first, before, after]:
+        assert thread.end().status == 200
+    waiting(router, 0)
 
 
 def test_a_service_level_under_overload(kvsim, kvway):

@@ -48,17 +48,23 @@ static struct kvw_slice field_of(struct kvw_exchange *x, const char *name)
 
 static uint8_t class_of(struct kvw_exchange *x)
 {
-	const struct kvw_strings *classes = &x->config->admission_classes;
 	struct kvw_slice name = {NULL, 0};
 
-	if (classes->count == 0)
+	if (x->config->admission_classes.count == 0)
 		return 0;
 	if (x->config->admission_class_header[0] != '\0')
 		name = field_of(x, x->config->admission_class_header);
-	for (size_t i = 0; i < classes->count && name.len > 0; i++)
-		if (kvw_slice_equal_nocase(name, kvw_slice_of(classes->items[i])))
-			return (uint8_t)i;
-	return (uint8_t)(classes->count - 1);
+	return (uint8_t)kvw_config_class(x->config, name);
+}
+
+/* By the model's name as the request has it. */
+static struct kvw_promise promise_of(const struct kvw_exchange *x, size_t class_index)
+{
+	struct kvw_service_level_ms ms;
+
+	kvw_config_promise(x->config, x->route.model.data, x->route.model.len, class_index, &ms);
+	return (struct kvw_promise){ms.ttft * KVW_NS_PER_MS, ms.ttft_per_1k_tokens * KVW_NS_PER_MS,
+		ms.tpot * KVW_NS_PER_MS};
 }
 
 /* Hash of the program that the request names; 0: it names none. */
@@ -97,13 +103,9 @@ static void enter(struct kvw_exchange *x)
 	struct kvw_entrant *e = &x->entrant;
 
 	x->entered = true;
-	e->promise = (struct kvw_promise){
-		x->config->service_ttft_ms * KVW_NS_PER_MS,
-		x->config->service_ttft_per_1k_ms * KVW_NS_PER_MS,
-		x->config->service_tpot_ms * KVW_NS_PER_MS,
-	};
 	e->wait.came_ns = x->loop->now_ns;
 	e->wait.class = class_of(x);
+	e->promise = promise_of(x, e->wait.class);
 	e->wait.value = 1;
 	e->tokens = kvw_request_tokens(&x->route);
 	e->deadline_ns = deadline_of(x);

@@ -203,6 +203,35 @@ START_TEST(test_service_levels)
 }
 END_TEST
 
+static size_t class_of(const struct kvw_config *config, const char *name)
+{
+	return kvw_config_class(config, kvw_slice_of(name));
+}
+
+START_TEST(test_class)
+{
+	struct loaded loaded = load_text(TEST_WORKER);
+
+	ck_assert_msg(loaded.err == KVW_OK, "%s", loaded.errors);
+	ck_assert_uint_eq(class_of(loaded.config, NULL), 0);
+	ck_assert_uint_eq(class_of(loaded.config, "chat"), 0);
+	loaded_release(&loaded);
+	loaded = load_text("admission: {classes: [chat, batch, night]}\n" TEST_WORKER);
+	ck_assert_msg(loaded.err == KVW_OK, "%s", loaded.errors);
+	ck_assert_uint_eq(class_of(loaded.config, "CHAT"), 0);
+	ck_assert_uint_eq(class_of(loaded.config, "batch"), 1);
+	ck_assert_uint_eq(class_of(loaded.config, "cha"), 2);
+	ck_assert_uint_eq(class_of(loaded.config, ""), 2);
+	loaded_release(&loaded);
+	loaded = load_text("admission: {classes: [chat, batch, night], default_class: Batch}\n" TEST_WORKER);
+	ck_assert_msg(loaded.err == KVW_OK, "%s", loaded.errors);
+	ck_assert_uint_eq(class_of(loaded.config, "night"), 2);
+	ck_assert_uint_eq(class_of(loaded.config, "none"), 1);
+	ck_assert_uint_eq(class_of(loaded.config, NULL), 1);
+	loaded_release(&loaded);
+}
+END_TEST
+
 /* A model's name is bytes with a length: no NUL ends it, and none is needed. */
 START_TEST(test_promise_to_any_bytes)
 {
@@ -482,6 +511,7 @@ int main(int argc, char **argv)
 	tcase_add_test(tc, test_every_type);
 	tcase_add_test(tc, test_admission);
 	tcase_add_test(tc, test_service_levels);
+	tcase_add_test(tc, test_class);
 	tcase_add_test(tc, test_promise_to_any_bytes);
 	tcase_add_test(tc, test_most_service_levels);
 	tcase_add_test(tc, test_routing_spec);
