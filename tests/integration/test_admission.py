@@ -73,9 +73,14 @@ class Asked(threading.Thread):
         return self.answer
 
 
+def first_word(ex):
+    """First word of a prompt."""
+    return ex.json()["messages"][0]["content"].split()[0]
+
+
 def names(worker):
-    """First words of the prompts that it got."""
-    return [ex.json()["messages"][0]["content"].split()[0] for ex in list(worker.requests)]
+    """Those of the prompts that it got."""
+    return [first_word(ex) for ex in list(worker.requests)]
 
 
 def waiting(router, count):
@@ -359,6 +364,79 @@ def test_a_reload_changes_levels_for_those_that_come_later(pair, hold):
     for thread in [first, before, after]:
         assert thread.end().status == 200
     waiting(router, 0)
+
+
+def as_its_prompt_says(ex):
+    """kept, late, slow, failed and so on: what the first word of the prompt asks for."""
+    word = first_word(ex)
+    if word in ("late", "unseen"):
+        time.sleep(2.5)
+    if word in ("failed", "wrong"):
+        ex.respond(500 if word == "failed" else 400, body={"error": {"message": word}})
+    elif not ex.json().get("stream"):
+        ex.respond(body={"choices": []})
+    else:
+        ex.start_stream()
+        for token in range(3):
+            if word == "slow" and token > 0:
+                time.sleep(1.0)
+            ex.event(json.dumps({"choices": [{"index": 0, "delta": {"content": "x"}}]}))
+        ex.event("[DONE]")
+        ex.end_stream()
+
+
+def results(router, label):
+    """{result: count} of a class, zeros left out."""
+    got = {}
+    for (name, labels), value in router.metrics().items():
+        labels = dict(labels)
+        if name == "kvway_service_level_total" and labels["class"] == label and value:
+            got[labels["result"]] = value
+    return got
+
+
+def test_promises_that_were_kept_and_not_are_counted_by_class(pair):
+    levels = {**LEVELS, "service_level.ttft": "2s", "service_level.tpot": "300ms", "retry.attempts": 0}
+    worker, router = pair(as_its_prompt_says, levels)
+    asked = [("kept", HIGH, True), ("late", LOW, True), ("failed", LOW, True), ("wrong", LOW, True)]
+    asked += [("kept", [], False), ("unseen", LOW, False), ("slow", HIGH, True)]
+    for name, headers, stream in asked:
+        answer = Asked(router, name, headers, text="x", stream=stream, max_tokens=3).end()
+        assert answer.status == {"failed": 500, "wrong": 400}.get(name, 200), answer
+    router.wait_idle()
+    assert results(router, "high") == {"kept": 1, "slow": 1}
+    assert results(router, "low") == {"kept": 1, "late": 1, "failed": 1, "unseen": 1}
+    assert router.metric("kvway_first_token_predictions_total") == 3
+    assert 2.5 < router.metric("kvway_first_token_actual_seconds_total") < 2.5 + SOON_S * PATIENCE
+    assert router.metric("kvway_first_token_error_seconds_total") > 2
+
+
+def test_without_a_promise_none_is_counted(pair):
+    worker, router = pair(as_its_prompt_says, SLOW)
+    assert Asked(router, "kept", text="x", stream=True).end().status == 200
+    router.wait_idle()
+    assert results(router, "default") == {} and router.metric("kvway_service_level_total") == 0
+
+
+def test_refusals_and_the_oldest_that_waits_are_shown(pair, hold):
+    levels = [{"class": "high", "ttft": "1m"}, {"class": "low", "ttft": "300ms"}]
+    worker, router = pair(hold, {**LEVELS, "service_levels": levels})
+    assert router.metric("kvway_oldest_waiting_seconds") == 0
+    first = fill(router, worker)
+    high = Asked(router, "high", HIGH)
+    waiting(router, 1)
+    refused(Asked(router, "low", LOW).end(), "service_level")
+    refused(Asked(router, "hasty", [*HIGH, IMPATIENT]).end(), "queue_full")
+    assert router.metric("kvway_refused_total", **{"class": "low", "reason": "service_level"}) == 1
+    assert router.metric("kvway_refused_total", **{"class": "high", "reason": "queue_full"}) == 1
+    assert router.metric("kvway_refused_total") == 2
+    assert results(router, "low") == results(router, "high") == {"refused": 1}
+    until(lambda: router.metric("kvway_oldest_waiting_seconds") > 1, what="it waits for a second")
+    hold.finish()
+    assert first.end().status == high.end().status == 200
+    router.wait_idle()
+    assert router.metric("kvway_oldest_waiting_seconds") == 0
+    assert results(router, "high") == {"kept": 1, "refused": 1}
 
 
 def test_a_service_level_under_overload(kvsim, kvway):

@@ -121,6 +121,7 @@ enum kvw_err kvw_metrics_create(
 		goto fail;
 	for (size_t i = 0; i < loops; i++) {
 		metrics->shards[i] = (struct kvw_metrics_shard){0};
+		metrics->shards[i].classes = &metrics->classes;
 		metrics->loops = i + 1;
 		if (shard_init(&metrics->shards[i], &metrics->bounds, metrics->worker_slots) !=
 			KVW_OK)
@@ -140,6 +141,7 @@ void kvw_metrics_destroy(struct kvw_metrics *metrics)
 	for (size_t i = 0; i < metrics->loops; i++)
 		shard_finish(&metrics->shards[i]);
 	free(metrics->shards);
+	kvw_metric_classes_finish(&metrics->classes);
 	free(metrics->window.workers);
 	pthread_mutex_destroy(&metrics->lock);
 	free(metrics);

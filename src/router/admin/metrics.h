@@ -49,6 +49,17 @@ enum kvw_gauge {
 	KVW_GAUGE_COUNT
 };
 
+/* What became of a promise. Label `result` of kvway_service_level_total. */
+enum kvw_kept {
+	KVW_KEPT,
+	KVW_KEPT_LATE,    /* the first token came too late */
+	KVW_KEPT_SLOW,    /* it came in time, the tokens after it took too long */
+	KVW_KEPT_FAILED,  /* there was no answer, or not all of it */
+	KVW_KEPT_REFUSED, /* with 429 */
+	KVW_KEPT_UNSEEN,  /* of an answer in one piece: it hides when its first token came */
+	KVW_KEPT_COUNT
+};
+
 struct kvw_metrics;
 struct kvw_metrics_shard;
 
@@ -79,6 +90,17 @@ void kvw_metrics_gauge(struct kvw_metrics_shard *shard, enum kvw_gauge gauge, in
 void kvw_metrics_stream_gap(struct kvw_metrics_shard *shard, int64_t gap_ns); /* inter-token */
 /* A prompt for a strategy that wants exact tokens: has it them, or why not. */
 void kvw_metrics_inexact(struct kvw_metrics_shard *shard, enum kvw_inexact inexact);
+/* Label of a class for the next two; name: of admission.classes, len 0: there are none. Does not wait. */
+uint8_t kvw_metrics_class(struct kvw_metrics_shard *shard, struct kvw_slice name);
+void kvw_metrics_kept(struct kvw_metrics_shard *shard, uint8_t class, enum kvw_kept kept);
+/* counter: one of KVW_COUNT_REFUSED_*, which is counted, too. */
+void kvw_metrics_refused(
+	struct kvw_metrics_shard *shard, uint8_t class, enum kvw_counter counter);
+/* From the moment at which a request was sent; predicted_ns, actual_ns >= 0. */
+void kvw_metrics_first_token(
+	struct kvw_metrics_shard *shard, int64_t predicted_ns, int64_t actual_ns);
+/* When the request came that has waited longest for a worker; 0: none waits. */
+void kvw_metrics_oldest(struct kvw_metrics_shard *shard, int64_t came_ns);
 void kvw_metrics_waited(struct kvw_metrics_shard *shard, int64_t wait_ns); /* at kvway, for a worker */
 void kvw_metrics_token_wait(struct kvw_metrics_shard *shard, int64_t wait_ns); /* for them */
 /* +1 where a request on this worker has its first token, -1 where that request ends. */

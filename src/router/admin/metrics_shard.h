@@ -52,6 +52,10 @@ enum kvw_tally {
 	KVW_TALLY_COMPARED,
 	KVW_TALLY_ERROR,
 	KVW_TALLY_COMPARISONS,
+	KVW_TALLY_FIRST_TOKENS,
+	KVW_TALLY_FIRST_TOKEN_PREDICTED, /* ns, as the next two */
+	KVW_TALLY_FIRST_TOKEN_ACTUAL,
+	KVW_TALLY_FIRST_TOKEN_ERROR,
 	KVW_TALLY_COUNT
 };
 
@@ -94,8 +98,20 @@ struct kvw_metric_bounds {
 	struct kvw_bounds added;
 };
 
+/* Label values of `class`: names of admission.classes in the order in which they came, the last is "other". */
+#define KVW_CLASS_NAMES 32
+#define KVW_CLASS_OTHER KVW_CLASS_NAMES
+#define KVW_REFUSALS    3 /* service_level, deadline, queue_full */
+
+struct kvw_metric_classes {
+	char *_Atomic names[KVW_CLASS_NAMES]; /* owned; the first NULL ends them */
+};
+
+void kvw_metric_classes_finish(struct kvw_metric_classes *classes);
+
 struct kvw_metrics_shard {
 	_Alignas(64) const struct kvw_metric_bounds *bounds;
+	struct kvw_metric_classes *classes; /* of all shards */
 	size_t worker_slots; /* slots of the fleet + 1; slot 0: no worker */
 	_Atomic uint64_t counters[KVW_COUNTER_COUNT];
 	_Atomic int64_t gauges[KVW_GAUGE_COUNT];
@@ -103,6 +119,9 @@ struct kvw_metrics_shard {
 	_Atomic uint64_t reasons[KVW_REASON_COUNT];
 	_Atomic uint64_t incoming[KVW_MODEL_SLOTS];
 	_Atomic uint64_t inexact[KVW_INEXACT_COUNT];
+	_Atomic uint64_t kept[KVW_CLASS_NAMES + 1][KVW_KEPT_COUNT];
+	_Atomic uint64_t refused[KVW_CLASS_NAMES + 1][KVW_REFUSALS];
+	_Atomic int64_t oldest_ns; /* when the oldest came that waits for a worker; 0: none waits */
 	struct kvw_histogram gap, token_wait, wait;
 	struct kvw_route_histograms routes[KVW_API_COUNT];
 	struct kvw_worker_tally *workers;                 /* [worker_slots] */
@@ -131,6 +150,7 @@ struct kvw_metrics {
 	const struct kvw_fleet *fleet;
 	struct kvw_metrics_sources sources;
 	struct kvw_metric_bounds bounds;
+	struct kvw_metric_classes classes;
 	struct kvw_metrics_shard *shards; /* [loops] */
 	size_t loops, worker_slots;
 	int64_t start_wall_ns;

@@ -254,7 +254,7 @@ static void set_limits(struct kvw_gate *gate, struct kvw_entrant *e)
 	w->late = lateness(gate, e);
 	if (!w->promised)
 		return;
-	w->first_ns = e->promise.ttft_ns + (int64_t)((double)e->tokens / 1000 * (double)e->promise.ttft_per_1k_ns);
+	w->first_ns = kvw_promise_first_ns(&e->promise, e->tokens);
 	if (w->first_ns < need_ns)
 		w->first_ns = patient_ns;
 	if (w->came_ns + w->first_ns - need_ns < w->start_ns)

@@ -35,6 +35,12 @@ struct kvw_promise {
 	int64_t ttft_ns, ttft_per_1k_ns, tpot_ns;
 };
 
+/* When the first token of a prompt of so many tokens is due; 0: nothing is promised of it. */
+static inline int64_t kvw_promise_first_ns(const struct kvw_promise *promise, uint64_t tokens)
+{
+	return promise->ttft_ns + (int64_t)((double)tokens / 1000 * (double)promise->ttft_per_1k_ns);
+}
+
 struct kvw_gate_terms {
 	int64_t max_wait_ns;
 	int64_t ahead_ns; /* of work that a worker may have before it without a promise */

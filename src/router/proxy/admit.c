@@ -30,7 +30,8 @@ void kvw_admit_refuse(struct kvw_exchange *x, enum kvw_refused why, int64_t retr
 	char fields[64];
 
 	(void)snprintf(fields, sizeof(fields), "retry-after: %d\r\n", (int)(seconds > 0 ? seconds : 1));
-	kvw_metrics_add(x->loop->metrics, refusals[why].counter, 1);
+	kvw_metrics_refused(x->loop->metrics, x->in_force->class_labels[x->entrant.wait.class],
+		refusals[why].counter);
 	kvw_reply_error_code(x, 429, "overloaded", refusals[why].code, fields, refusals[why].message);
 }
 
@@ -146,7 +147,8 @@ static enum kvw_admitted wait_or_refuse(struct kvw_exchange *x)
 		kvw_admit_refuse(x, KVW_REFUSED_QUEUE_FULL, kvw_gate_retry_after_ns(x->gate));
 		return KVW_ADMIT_NOT_NOW;
 	}
-	loop->gates.waiting++;
+	if (loop->gates.waiting++ == 0)
+		kvw_metrics_oldest(loop->metrics, x->entrant.wait.came_ns);
 	kvw_metrics_gauge(loop->metrics, KVW_GAUGE_WAITING, 1);
 	kvw_metrics_add(loop->metrics, KVW_COUNT_WAITED, 1);
 	kvw_exchange_request_state(x, KVW_REQUEST_QUEUED);

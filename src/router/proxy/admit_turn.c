@@ -10,6 +10,7 @@
 
 #define WAIT_TURN_NS  INT64_C(2000000)
 #define PROGRAMS_NS   INT64_C(10000000)
+#define OLDEST_NS     INT64_C(100000000)
 #define MOST_AT_ONCE  256 /* that go on in one turn: other clients wait meanwhile */
 
 /* What kvw_gate_next hands to the judge. */
@@ -76,6 +77,23 @@ static void fade(struct kvw_loop *loop)
 			(void)kvw_gate_next(gates->items[i], loop->now_ns, NULL, NULL, &none);
 }
 
+/* For its metric; queues are not in the order in which requests came. */
+static void find_oldest(struct kvw_loop *loop)
+{
+	struct kvw_gates *gates = &loop->gates;
+	int64_t came_ns = loop->now_ns;
+
+	gates->aged_ns = loop->now_ns;
+	for (size_t i = 0; i < gates->room; i++) {
+		size_t count = gates->items[i] == NULL ? 0 : kvw_gate_waiting(gates->items[i]);
+
+		for (size_t k = 0; k < count; k++)
+			if (gates->items[i]->queue.items[k]->came_ns < came_ns)
+				came_ns = gates->items[i]->queue.items[k]->came_ns;
+	}
+	kvw_metrics_oldest(loop->metrics, came_ns);
+}
+
 void kvw_admit_turn(struct kvw_loop *loop)
 {
 	struct kvw_admission *admission = loop->shared->admission;
@@ -100,6 +118,8 @@ void kvw_admit_turn(struct kvw_loop *loop)
 			steps++ < MOST_AT_ONCE && go_on(loop, gates->items[i]))
 			;
 	}
+	if (gates->waiting > 0 && loop->now_ns - gates->aged_ns >= OLDEST_NS)
+		find_oldest(loop);
 }
 
 int64_t kvw_admit_sleep_ns(const struct kvw_loop *loop)

@@ -8,6 +8,7 @@
 
 #include "base/log.h"
 #include "proxy/attempt.h"
+#include "proxy/kept.h"
 #include "proxy/understand.h"
 
 #define BIT(state) (1u << (state))
@@ -204,6 +205,8 @@ static void report(struct kvw_exchange *x, enum kvw_end end)
 	}
 	if (x->attempt.decision.exact && loop->sources != NULL)
 		check_prediction(x, &record);
+	if (x->gate != NULL)
+		kvw_kept_count(x, end);
 	kvw_metrics_record(loop->metrics, &record);
 	kvw_access_log_write(loop->access_log, loop->index, &record);
 	kvw_metrics_gauge(loop->metrics, KVW_GAUGE_EXCHANGES, -1);

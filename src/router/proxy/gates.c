@@ -78,7 +78,8 @@ void kvw_gates_ended(struct kvw_exchange *x)
 
 void kvw_gates_out(struct kvw_exchange *x)
 {
-	x->loop->gates.waiting--;
+	if (--x->loop->gates.waiting == 0)
+		kvw_metrics_oldest(x->loop->metrics, 0);
 	kvw_metrics_gauge(x->loop->metrics, KVW_GAUGE_WAITING, -1);
 }
 

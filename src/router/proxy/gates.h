@@ -20,6 +20,7 @@ struct kvw_gates {
 	int64_t turned_ns;       /* when they were asked last */
 	int64_t faded_ns;        /* when gates without waiting requests were asked last */
 	int64_t counted_ns;      /* when programs were counted */
+	int64_t aged_ns;         /* when the oldest that waits was looked for */
 	struct kvw_cost *costs;  /* of explain; [KVW_MAX_WORKERS] */
 };
 

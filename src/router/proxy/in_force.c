@@ -28,11 +28,25 @@ static void drop(struct kvw_in_force *in_force)
 	free(in_force);
 }
 
+static void label_classes(struct kvw_loop *loop, struct kvw_in_force *in_force)
+{
+	const struct kvw_strings *classes = &in_force->config->admission_classes;
+
+	if (!in_force->config->admission_enabled)
+		return;
+	if (classes->count == 0)
+		in_force->class_labels[0] = kvw_metrics_class(loop->metrics, (struct kvw_slice){NULL, 0});
+	for (size_t i = 0; i < classes->count && i < KVW_CLASSES; i++)
+		in_force->class_labels[i] =
+			kvw_metrics_class(loop->metrics, kvw_slice_of(classes->items[i]));
+}
+
 /* What the loop keeps of the configuration for itself. Scans of running requests borrow from theirs. */
 static void adopt(struct kvw_loop *loop, struct kvw_in_force *in_force)
 {
 	const struct kvw_config *config = in_force->config;
 
+	label_classes(loop, in_force);
 	loop->in_force = in_force;
 	loop->config = config;
 	loop->links.config = config;

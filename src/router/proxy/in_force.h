@@ -11,6 +11,7 @@
 
 #include <stdint.h>
 
+#include "admission/queue.h"
 #include "config/config.h"
 #include "kvway/err.h"
 #include "kvway/route.h"
@@ -23,6 +24,7 @@ struct kvw_in_force {
 	struct kvw_settings *settings; /* NULL: they are not counted, and stay */
 	const struct kvw_config *config;
 	struct kvw_strategy *strategy;
+	uint8_t class_labels[KVW_CLASSES]; /* by class, for metrics */
 	uint32_t requests; /* that began with it and have not ended */
 	struct kvw_in_force *next;
 };

@@ -145,6 +145,80 @@ END_TEST
 
 #define WORKER_0(name) "kvway_worker_" name "{worker=\"http://127.0.0.1:18001\"}"
 
+static uint8_t class_label(struct kvw_metrics_shard *shard, const char *name)
+{
+	return kvw_metrics_class(shard, kvw_slice_of(name));
+}
+
+START_TEST(promises_are_counted_by_class)
+{
+	struct kvw_metrics_shard *a = kvw_metrics_shard(metrics, 0);
+	struct kvw_metrics_shard *b = kvw_metrics_shard(metrics, 1);
+	uint8_t chat = class_label(a, "chat");
+	uint8_t batch = class_label(b, "batch");
+	struct prom *prom;
+
+	/* A reload may name them in another order: a label goes with the name. */
+	ck_assert_uint_eq(class_label(b, "chat"), chat);
+	ck_assert_uint_eq(class_label(a, "batch"), batch);
+	ck_assert_uint_ne(chat, batch);
+	kvw_metrics_kept(a, chat, KVW_KEPT);
+	kvw_metrics_kept(b, chat, KVW_KEPT);
+	kvw_metrics_kept(b, batch, KVW_KEPT_SLOW);
+	kvw_metrics_refused(a, batch, KVW_COUNT_REFUSED_DEADLINE);
+	kvw_metrics_refused(b, chat, KVW_COUNT_REFUSED_QUEUE_FULL);
+	kvw_metrics_first_token(a, 1500000000, 1000000000);
+	kvw_metrics_first_token(b, 0, 250000000);
+	kvw_metrics_oldest(a, 3 * SECOND);
+	kvw_metrics_oldest(b, 4 * SECOND);
+	prom = scrape(5 * SECOND);
+	ck_assert_double_eq(prom_get(prom, "kvway_service_level_total{class=\"chat\",result=\"kept\"}"), 2);
+	ck_assert_double_eq(prom_get(prom, "kvway_service_level_total{class=\"chat\",result=\"late\"}"), 0);
+	ck_assert_double_eq(prom_get(prom, "kvway_service_level_total{class=\"batch\",result=\"slow\"}"), 1);
+	ck_assert_double_eq(prom_get(prom, "kvway_refused_total{class=\"batch\",reason=\"deadline\"}"), 1);
+	ck_assert_double_eq(prom_get(prom, "kvway_refused_total{class=\"chat\",reason=\"queue_full\"}"), 1);
+	ck_assert_double_eq(prom_get(prom, "kvway_refused_total{class=\"chat\",reason=\"deadline\"}"), 0);
+	ck_assert_double_eq(prom_get(prom, "kvway_refused_deadline_total"), 1);
+	ck_assert_double_eq(prom_get(prom, "kvway_refused_queue_full_total"), 1);
+	ck_assert_double_eq(prom_get(prom, "kvway_first_token_predictions_total"), 2);
+	ck_assert_double_eq(prom_get(prom, "kvway_first_token_predicted_seconds_total"), 1.5);
+	ck_assert_double_eq(prom_get(prom, "kvway_first_token_actual_seconds_total"), 1.25);
+	ck_assert_double_eq(prom_get(prom, "kvway_first_token_error_seconds_total"), 0.75);
+	ck_assert_double_eq(prom_get(prom, "kvway_oldest_waiting_seconds"), 2);
+	prom_free(prom);
+	kvw_metrics_oldest(a, 0);
+	kvw_metrics_oldest(b, 0);
+	prom = scrape(5 * SECOND);
+	ck_assert_double_eq(prom_get(prom, "kvway_oldest_waiting_seconds"), 0);
+	prom_free(prom);
+}
+END_TEST
+
+START_TEST(classes_without_end_are_one)
+{
+	struct kvw_metrics_shard *shard = kvw_metrics_shard(metrics, 0);
+	uint8_t other = 0;
+	struct prom *prom;
+
+	ck_assert_uint_eq(class_label(shard, NULL), class_label(shard, "default"));
+	for (int i = 0; i < 100; i++) {
+		char name[16];
+
+		snprintf(name, sizeof(name), "c%d", i);
+		other = class_label(shard, name);
+	}
+	ck_assert_uint_eq(class_label(shard, "one more"), other);
+	ck_assert_uint_ne(class_label(shard, "c30"), other);
+	prom = scrape(SECOND);
+	ck_assert_uint_eq(prom_family(prom, "kvway_refused_total", "counter"), 32 * 3);
+	prom_free(prom);
+	kvw_metrics_refused(shard, other, KVW_COUNT_REFUSED_SERVICE_LEVEL);
+	prom = scrape(SECOND);
+	ck_assert_double_eq(prom_get(prom, "kvway_refused_total{class=\"other\",reason=\"service_level\"}"), 1);
+	prom_free(prom);
+}
+END_TEST
+
 START_TEST(cached_tokens_compare_prediction_with_truth)
 {
 	struct kvw_request_record record = fixture_record(&fixture);
@@ -465,6 +539,8 @@ int main(void)
 	tcase_set_timeout(tcase, 120);
 	tcase_add_test(tcase, every_listed_metric_appears_with_its_type);
 	tcase_add_test(tcase, requests_add_up_over_loops);
+	tcase_add_test(tcase, promises_are_counted_by_class);
+	tcase_add_test(tcase, classes_without_end_are_one);
 	tcase_add_test(tcase, status_codes_keep_their_number_or_their_class);
 	tcase_add_test(tcase, latencies_fall_into_their_buckets);
 	tcase_add_test(tcase, cached_tokens_compare_prediction_with_truth);
