@@ -210,6 +210,7 @@ static enum kvw_err start(struct kvw_app *app)
 		return err;
 	app->proxy = proxy;
 	kvw_admin_set_owners(app->admin, owner_of, proxy);
+	kvw_admin_set_admission(app->admin, kvw_proxy_admission(proxy));
 	return KVW_OK;
 }
 

@@ -2,13 +2,14 @@
 
 import json
 import signal
+import subprocess
 import threading
 import time
 
 import pytest
 
 from rig.client import CHAT, MESSAGES, Client, ask, chat_body
-from rig.router import settle
+from rig.router import PROGRAM, settle
 from rig.sim import Sim
 from rig.wait import PATIENCE, until
 from rig.wire import Closed
@@ -437,6 +438,63 @@ def test_refusals_and_the_oldest_that_waits_are_shown(pair, hold):
     router.wait_idle()
     assert router.metric("kvway_oldest_waiting_seconds") == 0
     assert results(router, "high") == {"kept": 1, "refused": 1}
+
+
+def explained(router, text, headers=(), **more):
+    answer = ask(router.admin_port, "POST", "/explain", headers, chat_body(text, **more))
+    assert answer.status == 200, answer
+    return answer.json().get("admission")
+
+
+def test_explain_estimates_and_changes_nothing(pair, hold):
+    levels = [{"class": "high", "ttft": "2m", "tpot": "50ms"}, {"class": "low", "ttft": "300ms"}]
+    worker, router = pair(hold, {**LEVELS, "service_levels": levels, "admission.max_wait": "5m"})
+    low = {"ttft_ms": 300, "ttft_per_1k_tokens_ms": 0, "tpot_ms": 0}
+    free = {"verdict": "admitted", "wait_ms": 0, "reason": "free", "waiting": 0, "class": "low", "promise": low}
+    assert explained(router, LONG) == free
+    first = fill(router, worker)
+    got = explained(router, LONG, HIGH)
+    assert (got["verdict"], got["reason"], got["class"]) == ("would wait", "busy", "high"), got
+    assert 10_000 < got["wait_ms"] < 90_000 and got["promise"]["tpot_ms"] == 50, got
+    high = Asked(router, "high", HIGH)
+    waiting(router, 1)
+    got = explained(router, LONG, HIGH)
+    assert (got["verdict"], got["reason"], got["waiting"]) == ("would wait", "behind_others", 1), got
+    got = explained(router, LONG, LOW)
+    assert (got["verdict"], got["reason"], got["promise"]) == ("refused", "service_level", low), got
+    assert explained(router, LONG, [*HIGH, IMPATIENT])["reason"] == "queue_full"
+    assert router.metric("kvway_waiting_requests") == 1 and router.metric("kvway_waited_total") == 1
+    assert router.metric("kvway_refused_total") == 0 and names(worker) == ["first"]
+    hold.finish()
+    assert first.end().status == high.end().status == 200
+    router.wait_idle()
+    assert explained(router, LONG) == free
+
+
+def test_explain_says_nothing_of_admission_while_it_is_off(pair):
+    _, router = pair(config={**LEVELS, "admission.enabled": False})
+    assert explained(router, LONG) is None
+
+
+def test_the_command_explains_in_words(pair, hold):
+    worker, router = pair(hold, {**LEVELS, "service_levels": [{"class": "low", "ttft": "300ms"}]})
+    here = [str(PROGRAM), "explain", "--admin", f"127.0.0.1:{router.admin_port}"]
+    cold = [str(PROGRAM), "explain", "--cold", "-c", str(router.config_path), "-H", "x-class: high"]
+
+    def run(argv):
+        body = json.dumps(chat_body(LONG)).encode()
+        done = subprocess.run(argv, input=body, capture_output=True, timeout=60)
+        assert done.returncode == 0 and not done.stderr, done
+        return next(row for row in done.stdout.decode().splitlines() if row.startswith("Admission"))
+
+    promised = "; class low, promised 300 ms to the first token."
+    assert run(here) == "Admission, estimated: admitted: a worker can take it" + promised
+    assert run(cold) == "Admission, estimated: admitted: a worker can take it; class high."
+    first = fill(router, worker)
+    row = run(here)
+    assert row.startswith("Admission, estimated: refused, ") and "its service level could not be kept" in row
+    hold.finish()
+    assert first.end().status == 200
 
 
 def test_a_service_level_under_overload(kvsim, kvway):

@@ -103,3 +103,17 @@ def test_what_workers_look_like_is_described(described):
     assert set(schemas["Worker"]["required"]) <= set(worker)
     keys = re.findall(r'^KVW_WORKER_KEY\("(\w+)"', (ADMIN.parents[2] / "config" / "keys.def").read_text(), re.M)
     assert set(schemas["WorkerSettings"]["properties"]) == set(keys)
+
+
+def test_what_explain_says_of_admission_is_described(pair):
+    _, router = pair(config={"admission.enabled": True})
+    doc = ask(router.admin_port, "GET", "/openapi.json").json()
+    schema = doc["components"]["schemas"]["Explanation"]
+    got = ask(router.admin_port, "POST", "/explain", body={"prompt": "x"}).json()
+    admission = schema["properties"]["admission"]
+    assert set(schema["properties"]) <= set(got)
+    assert set(got["admission"]) == set(admission["properties"]) == set(admission["required"])
+    promise = admission["properties"]["promise"]
+    assert set(got["admission"]["promise"]) == set(promise["properties"]) == set(promise["required"])
+    for key in ("verdict", "reason"):
+        assert got["admission"][key] in admission["properties"][key]["enum"]

@@ -44,6 +44,7 @@ struct kvw_admin {
 	_Atomic bool draining;
 	void *owner_arg;                     /* written once, before owner_of */
 	_Atomic(kvw_owner_fn) owner_of;      /* NULL: not set yet */
+	struct kvw_admission *_Atomic admission; /* NULL: not set yet */
 	struct kvw_metrics_copy copy;        /* of /metrics, for loops */
 	int64_t created_s;
 	char address[KVW_LISTEN_TEXT]; /* as bound */
@@ -93,6 +94,8 @@ static void explain(struct kvw_admin *admin, struct kvw_conn *conn)
 		.tokens = admin->deps.tokens,
 		.spaces = admin->deps.spaces,
 		.feed = admin->deps.feed,
+		.admission = atomic_load_explicit(&admin->admission, memory_order_acquire),
+		.metrics = admin->deps.metrics,
 	};
 
 	if (source.owner_of != NULL)
@@ -486,6 +489,11 @@ void kvw_admin_set_owners(struct kvw_admin *admin, kvw_owner_fn owner_of, void *
 {
 	admin->owner_arg = arg;
 	atomic_store_explicit(&admin->owner_of, owner_of, memory_order_release);
+}
+
+void kvw_admin_set_admission(struct kvw_admin *admin, struct kvw_admission *admission)
+{
+	atomic_store_explicit(&admin->admission, admission, memory_order_release);
 }
 
 void kvw_admin_set_draining(struct kvw_admin *admin)

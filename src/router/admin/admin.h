@@ -12,6 +12,7 @@
 #include "admin/metrics.h"
 
 struct kvw_admin;
+struct kvw_admission;
 struct kvw_feed;
 struct kvw_kvspaces;
 struct kvw_sources;
@@ -43,6 +44,8 @@ enum kvw_err kvw_admin_start(const struct kvw_admin_deps *deps, FILE *errors,
 	struct kvw_admin **out) KVW_MUST_CHECK;
 /* What /explain calls to find owners; arg is borrowed until kvw_admin_stop(). At most once. */
 void kvw_admin_set_owners(struct kvw_admin *admin, kvw_owner_fn owner_of, void *arg);
+/* By which /explain estimates whether a request would wait; borrowed until kvw_admin_stop(). At most once. */
+void kvw_admin_set_admission(struct kvw_admin *admin, struct kvw_admission *admission);
 /* While draining, /ready is 503. Any thread. */
 void kvw_admin_set_draining(struct kvw_admin *admin);
 /* Reads the configuration's file again, soon. Any thread. */

@@ -341,6 +341,8 @@ enum kvw_err kvw_explain(const struct kvw_explain_source *source,
 	if (err == KVW_OK)
 		err = decide(&e, now_ns);
 	if (err == KVW_OK)
+		kvw_explanation_admission(&e, now_ns);
+	if (err == KVW_OK)
 		err = print(&e, out);
 	else if (e.status != 0)
 		err = kvw_explain_error(e.status, e.param, e.message, out);

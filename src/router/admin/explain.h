@@ -25,6 +25,8 @@ struct kvw_explain_source {
 	struct kvw_strategy *strategy;
 	kvw_owner_fn owner_of; /* NULL: no session has an owner */
 	void *owner_arg;
+	struct kvw_admission *admission; /* only looked at; NULL: nothing is said of it */
+	const struct kvw_metrics *metrics; /* NULL: none */
 	bool cold; /* made from a file, nothing runs: workers without a list serve every model */
 
 	/* Of a strategy that wants exact tokens; else NULL. */
@@ -39,6 +41,8 @@ struct kvw_explain_query {
 	struct kvw_slice session; /* session key from a header or cookie; len 0: none */
 	struct kvw_slice pin;     /* x-kvway-pin, where http.pin lets it count; len 0: none */
 	struct kvw_slice body;
+	size_t class_index; /* in admission_classes */
+	bool impatient;     /* x-kvway-do-not-queue */
 
 	/* The prompt's tokens, where they were asked for: kvw_explain_ask_tokens. */
 	bool tokens_seen;
@@ -67,6 +71,10 @@ struct kvw_slice kvw_explain_session(
 
 /* The worker that the request names, likewise. */
 struct kvw_slice kvw_explain_pin(const struct kvw_config *config, const struct kvw_head *head);
+
+/* What of the head counts for admission, likewise. */
+void kvw_explain_class(
+	const struct kvw_config *config, const struct kvw_head *head, struct kvw_explain_query *query);
 
 /* An error in OpenAI's form. */
 enum kvw_err kvw_explain_error(int status, const char *param, const char *message,

@@ -60,6 +60,19 @@ struct kvw_slice kvw_explain_pin(const struct kvw_config *config, const struct k
 	return field == NULL ? (struct kvw_slice){NULL, 0} : field->value;
 }
 
+void kvw_explain_class(
+	const struct kvw_config *config, const struct kvw_head *head, struct kvw_explain_query *query)
+{
+	const struct kvw_field *class = NULL;
+	const struct kvw_field *impatient = kvw_head_find(head, KVW_SLICE("x-kvway-do-not-queue"));
+
+	if (config->admission_class_header[0] != '\0')
+		class = kvw_head_find(head, kvw_slice_of(config->admission_class_header));
+	query->class_index =
+		kvw_config_class(config, class == NULL ? (struct kvw_slice){NULL, 0} : class->value);
+	query->impatient = impatient != NULL && kvw_slice_equal(impatient->value, KVW_SLICE("1"));
+}
+
 void kvw_explain_http_answer(const struct kvw_explain_source *source, struct kvw_conn *conn,
 	const struct kvw_explain_query *query, int64_t now_ns)
 {
@@ -97,6 +110,7 @@ void kvw_explain_http(const struct kvw_explain_source *source,
 		.body = kvw_conn_body(conn)};
 	char *target = NULL;
 
+	kvw_explain_class(source->config, head, &query);
 	if (!head->post_method) {
 		send_error(conn, 405, "Allow: POST\r\n", "POST a request's body to have it explained");
 	} else if (!kvw_admin_http_parameter(head, "path", &target)) {

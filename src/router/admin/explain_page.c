@@ -193,6 +193,26 @@ static void put_workers(const struct kvw_explanation *e, struct kvw_page *text)
 	kvw_page_string(text, "]");
 }
 
+static void put_admission(const struct kvw_explanation *e, struct kvw_page *text)
+{
+	put_key(text, "admission");
+	kvw_page_string(text, "{\"verdict\":");
+	kvw_page_json(text, kvw_slice_of(e->admission.verdict));
+	put_ms(text, "wait_ms", (double)e->admission.wait_ns);
+	put_text(text, "reason", kvw_slice_of(e->admission.reason));
+	put_u64(text, "waiting", (uint64_t)(e->admission.waiting > 0 ? e->admission.waiting : 0));
+	put_key(text, "class");
+	if (e->admission.class != NULL)
+		kvw_page_json(text, kvw_slice_of(e->admission.class));
+	else
+		kvw_page_string(text, "null");
+	kvw_page_string(text, ",\"promise\":{\"ttft_ms\":");
+	kvw_page_u64(text, (uint64_t)e->admission.promise.ttft);
+	put_u64(text, "ttft_per_1k_tokens_ms", (uint64_t)e->admission.promise.ttft_per_1k_tokens);
+	put_u64(text, "tpot_ms", (uint64_t)e->admission.promise.tpot);
+	kvw_page_string(text, "}}");
+}
+
 void kvw_explanation_print(const struct kvw_explanation *e, struct kvw_page *text)
 {
 	const struct kvw_decision *decision = &e->decision;
@@ -221,6 +241,8 @@ void kvw_explanation_print(const struct kvw_explanation *e, struct kvw_page *tex
 	put_text(text, "worker", kvw_slice_of(chosen == NULL ? NULL : chosen->url));
 	put_text(text, "reason", kvw_slice_of(kvw_reason_name(decision->reason)));
 	put_text(text, "why", kvw_slice_of(kvw_reason_why(decision->reason)));
+	if (e->admission.verdict != NULL)
+		put_admission(e, text);
 	put_workers(e, text);
 	kvw_page_string(text, "}\n");
 }

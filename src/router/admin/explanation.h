@@ -25,6 +25,15 @@ struct kvw_explanation {
 	struct kvw_cost *costs;         /* [KVW_MAX_WORKERS]; the first set.count are filled */
 	struct kvw_decision decision;
 
+	/* With admission.enabled; static texts and the configuration's. */
+	struct {
+		const char *verdict; /* NULL: nothing is said of it */
+		const char *reason;
+		const char *class;   /* NULL: there are none */
+		int64_t wait_ns, waiting;
+		struct kvw_service_level_ms promise;
+	} admission;
+
 	/* Why there is none; status 0: there is one. */
 	int status;
 	const char *param;
@@ -35,6 +44,10 @@ struct kvw_explanation {
 /* What the request asks for, and which workers could serve it. On error e->status may say why. */
 enum kvw_err kvw_explanation_begin(struct kvw_explanation *e) KVW_MUST_CHECK;
 void kvw_explanation_finish(struct kvw_explanation *e);
+
+/* --- explain_admission.c --- */
+/* After the decision. */
+void kvw_explanation_admission(struct kvw_explanation *e, int64_t now_ns);
 
 /* --- explain_tokens.c --- */
 /* Adds the prompt's names to e->route, if its tokens are known. */

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "admission/admission.h"
 #include "fleet/settings.h"
 #include "base/clock.h"
 #include "admin/explain.h"
@@ -42,6 +43,7 @@ enum kvw_err kvw_explain_cold(const struct kvw_config *config,
 {
 	struct kvw_strategy *strategy = NULL;
 	struct kvw_fleet *fleet = NULL;
+	struct kvw_admission *admission = NULL;
 	struct kvw_local_answer answer;
 	struct kvw_head head = {0};
 	enum kvw_err err = take_headers(options, &head);
@@ -50,21 +52,28 @@ enum kvw_err kvw_explain_cold(const struct kvw_config *config,
 		err = kvw_settings_strategy(config, NULL, &strategy);
 	if (err == KVW_OK)
 		err = kvw_fleet_create_offline(config, &fleet);
+	if (err == KVW_OK && (admission = kvw_admission_create(0)) == NULL)
+		err = KVW_ENOMEM;
 	if (err == KVW_OK) {
-		const struct kvw_explain_source source = {
-			.config = config, .fleet = fleet, .strategy = strategy, .cold = true};
-		const struct kvw_explain_query query = {
+		const struct kvw_explain_source source = {.config = config,
+			.fleet = fleet,
+			.strategy = strategy,
+			.admission = admission,
+			.cold = true};
+		struct kvw_explain_query query = {
 			.target = kvw_slice_of(options->path),
 			.session = kvw_explain_session(config, &head),
 			.pin = kvw_explain_pin(config, &head),
 			.body = request,
 		};
 
+		kvw_explain_class(config, &head, &query);
 		err = kvw_explain(&source, &query, kvw_clock_ns(), &answer);
 	}
 	if (err == KVW_OK)
 		*out = (struct kvw_admin_reply){
 			.status = answer.status, .body = answer.body, .len = answer.len};
+	kvw_admission_destroy(admission);
 	kvw_fleet_destroy(fleet);
 	if (strategy != NULL)
 		strategy->ops->destroy(strategy);

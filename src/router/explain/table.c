@@ -76,6 +76,58 @@ static void put_worker(FILE *out, const json_t *worker, int width)
 	fputc('\n', out);
 }
 
+/* A code of the answer in words. */
+static const char *words_of(const char *reason)
+{
+	static const char *const words[][2] = {
+		{"free", "a worker can take it"},
+		{"not_held", "such a request never waits"},
+		{"busy", "no worker can take it yet"},
+		{"behind_others", "others wait before it"},
+		{"service_level", "its service level could not be kept"},
+		{"deadline", "it would wait for longer than admission.max_wait"},
+		{"queue_full", "it may not wait"},
+	};
+
+	for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
+		if (strcmp(reason, words[i][0]) == 0)
+			return words[i][1];
+	return reason;
+}
+
+static void put_promise(FILE *out, const json_t *promise, const char *key, const char *what)
+{
+	double ms = json_number_value(json_object_get(promise, key));
+
+	if (ms > 0)
+		fprintf(out, ", promised %.0f ms %s", ms, what);
+}
+
+/* Not there unless admission is enabled. */
+static void put_admission(FILE *out, const json_t *admission)
+{
+	const json_t *promise = json_object_get(admission, "promise");
+	double wait_ms = json_number_value(json_object_get(admission, "wait_ms"));
+	const char *class = text_of(admission, "class");
+
+	if (!json_is_object(admission))
+		return;
+	fputs("Admission, estimated: ", out);
+	put_text(out, text_of(admission, "verdict"));
+	if (wait_ms > 0)
+		fprintf(out, ", %.0f ms until it can be sent", wait_ms);
+	fputs(": ", out);
+	put_text(out, words_of(text_of(admission, "reason")));
+	if (*class != '\0') {
+		fputs("; class ", out);
+		put_text(out, class);
+	}
+	put_promise(out, promise, "ttft_ms", "to the first token");
+	put_promise(out, promise, "ttft_per_1k_tokens_ms", "more for 1,000 tokens of the prompt");
+	put_promise(out, promise, "tpot_ms", "per token");
+	fputs(".\n", out);
+}
+
 static void put_request(FILE *out, const json_t *root)
 {
 	double tokens = json_number_value(json_object_get(root, "prompt_tokens"));
@@ -99,6 +151,7 @@ static void put_request(FILE *out, const json_t *root)
 		fputs("The body is not read: its path carries no prompt, or it is larger than "
 		      "routing.scan_limit.\n",
 			out);
+	put_admission(out, json_object_get(root, "admission"));
 	fputc('\n', out);
 }
 

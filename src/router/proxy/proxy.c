@@ -193,6 +193,11 @@ bool kvw_proxy_owner_of(struct kvw_proxy *proxy, struct kvw_slice id, uint32_t *
 	return kvw_owners_find(proxy->shared.owners, id, worker);
 }
 
+struct kvw_admission *kvw_proxy_admission(struct kvw_proxy *proxy)
+{
+	return proxy->shared.admission;
+}
+
 const char *kvw_proxy_address(const struct kvw_proxy *proxy)
 {
 	return proxy->address;

@@ -48,6 +48,8 @@ const char *kvw_proxy_address(const struct kvw_proxy *proxy);
 /* The worker has left: no stored response is its any more. */
 void kvw_proxy_forget_worker(struct kvw_proxy *proxy, uint32_t worker);
 bool kvw_proxy_owner_of(struct kvw_proxy *proxy, struct kvw_slice id, uint32_t *worker);
+/* What all loops share of admission; the proxy's. */
+struct kvw_admission *kvw_proxy_admission(struct kvw_proxy *proxy);
 
 /* From now on each answer ends its connection; after drain.settle (settles false: at once) the loops stop listening, let running
  * requests finish for drain.timeout, and end. Returns at once. Once only. */
