@@ -131,7 +131,7 @@ START_TEST(test_admission)
 	struct kvw_service_level_ms promise;
 
 	ck_assert_msg(loaded.err == KVW_OK, "%s", loaded.errors);
-	ck_assert(!c->admission_enabled);
+	ck_assert(c->admission_enabled);
 	ck_assert_int_eq(c->admission_max_wait_ms, 30000);
 	ck_assert_int_eq(c->admission_max_queue, 1024);
 	ck_assert_int_eq(c->admission_worker_queue_ms, 1000);
