@@ -32,7 +32,7 @@ BENCHES = {
     "proxy": (lib_proxy.bench_proxy, [LOAD]),
     "stream": (lib_proxy.bench_stream, [LOAD]),
     "scan": (lib_proxy.bench_scan, ["bench/micro/scan_bench"]),
-    "pick": (lib_pick.bench_pick, [lib_pick.PROGRAM, lib_pick.KVAWARE]),
+    "pick": (lib_pick.bench_pick, [lib_pick.PROGRAM, lib_pick.KVAWARE, lib_pick.ADMISSION]),
     "events": (lib_events.bench_events, [lib_events.PROGRAM, "bench/sim/kvsim"]),
     "idle": (lib_proxy.bench_idle, [LOAD]),
     "loops": (lib_proxy.bench_loops, [LOAD]),
@@ -76,7 +76,8 @@ benchmarks:
   pick     decisions/s of prefixaware on a tree of 1M nodes (depth 64, 8 to 1,024 workers, one and
            two threads), their 99th percentile, inserts/s, bytes per cached token; what two threads
            gain, compared with a pointer chase; decisions of kvaware, alone and while a thread applies
-           128,000 block events/s
+           128,000 block events/s. --admission, instead of these: requests that admission takes in a second
+           and core, with 8 and 64 workers, while none, 100 and 2,000 wait
   events   KV events of 64 workers, 2,000 blocks a second each for a minute, into kvway with kvaware:
            CPU of the thread that takes them, lag, losses, latency of requests with them and without
   idle     memory of each of 8,000 idle kept-alive clients
@@ -142,7 +143,9 @@ def parse(argv):
                         help="stream: between two events of one stream")
     parser.add_argument("--clients", type=int, default=8000, help="idle; kvway takes no more than half of its "
                         "descriptors as clients (default %(default)s)")
-    parser.add_argument("--rate", type=int, help="requests per second: loops (8000), events (200)")
+    parser.add_argument("--rate", type=int, help="requests per second: loops (8000), events (200), "
+                        "pick --admission (20000, simulated)")
+    parser.add_argument("--admission", action="store_true", help="pick: what admission takes, alone")
     parser.add_argument("--line", type=int, metavar="N", help="pick: only this line of its table, from 0")
     parser.add_argument("--trace", help="trace, routers, replay, overload, evict: the file (or TRACE in the environment)")
     parser.add_argument("--requests", type=int,
@@ -171,7 +174,7 @@ def parse(argv):
     parser.add_argument("--models-given", type=int, default=0, metavar="N",
                         help="fleet-change: each worker has N models in the file; 0: they are asked")
     parser.add_argument("--quick", action="store_true", help="engine: two rounds; overload: one "
-                        "seed, few rates; to see that it works")
+                        "seed, few rates; pick: one short round; to see that it works")
     parser.add_argument("--tokens", type=int, nargs="+", help="engine: lengths of prompts (1000 4000 8000)")
     parser.add_argument("--small", action="store_true", help="l2, tables, fleet: next to nothing, to see that it works")
     parser.add_argument("--table", action="append", metavar="NAME", help="tables: only this one; may be repeated")

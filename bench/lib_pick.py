@@ -1,4 +1,5 @@
-"""pick: decisions of prefixaware on a large tree and of kvaware while events arrive, each a program."""
+"""pick: decisions of prefixaware on a large tree, of kvaware while events arrive, and what admission takes, each a
+program."""
 
 import os
 import subprocess
@@ -7,11 +8,16 @@ from lib_procs import BenchError
 
 PROGRAM = "bench/micro/routing_bench"
 KVAWARE = "bench/micro/kvaware_bench"
+ADMISSION = "bench/micro/admission_bench"
 
 
 def bench_pick(options):
-    """Decisions per second, how long the slow ones take, inserts, bytes per token; then kvaware's."""
+    """Decisions per second, how long the slow ones take, inserts, bytes per token; then kvaware's. Or --admission:
+    requests that admission takes in a second."""
     line = [] if options.line is None else ["-i", str(options.line)]
+    if options.admission:
+        run(options, ADMISSION, [*line, *([] if options.rate is None else ["-q", str(options.rate)])])
+        return
     run(options, PROGRAM, line)
     if options.line is None:
         run(options, KVAWARE, [])
@@ -22,7 +28,8 @@ def run(options, name, more):
     program = os.path.join(options.build, name)
     if not os.path.exists(program):
         raise BenchError(f"{program} is not built")
-    command = [program, "-r", str(options.rounds), "-s", str(options.seconds), *more]
+    rounds, seconds = (1, 0.1) if options.quick else (options.rounds, options.seconds)
+    command = [program, "-r", str(rounds), "-s", str(seconds), *more]
     done = subprocess.run(command, check=False)
     if done.returncode != 0:
         raise BenchError(f"{os.path.basename(name)} ended with status {done.returncode}")
