@@ -39,6 +39,8 @@ struct conn {
 	bool reused;    /* carried another request before */
 	bool answering; /* a byte of the answer was read */
 	bool complete;  /* the parser saw the answer's end */
+	char name[16], value[16];      /* of the header line that is read, as far as there is room */
+	size_t name_len, value_len;    /* as they came */
 };
 
 struct kvb_http {
@@ -58,6 +60,57 @@ static int on_body(llhttp_t *parser, const char *data, size_t len)
 	struct conn *conn = parser->data;
 
 	conn->handler->body(conn->arg, data, len);
+	return 0;
+}
+
+/* Adds a piece of a name or value; what does not fit is only counted. */
+static void add_piece(char *room, size_t size, size_t *held, const char *data, size_t len)
+{
+	for (size_t i = 0; i < len; i++, (*held)++)
+		if (*held < size)
+			room[*held] = data[i];
+}
+
+static int on_name(llhttp_t *parser, const char *data, size_t len)
+{
+	struct conn *conn = parser->data;
+
+	add_piece(conn->name, sizeof(conn->name), &conn->name_len, data, len);
+	return 0;
+}
+
+static int on_value(llhttp_t *parser, const char *data, size_t len)
+{
+	struct conn *conn = parser->data;
+
+	add_piece(conn->value, sizeof(conn->value), &conn->value_len, data, len);
+	return 0;
+}
+
+/* Only whole seconds are understood, not dates. */
+static void tell_retry_after(struct conn *conn)
+{
+	static const char name[] = "retry-after";
+	int64_t seconds = 0;
+
+	if (conn->handler->retry_after == NULL || conn->name_len != sizeof(name) - 1 ||
+		strncasecmp(conn->name, name, conn->name_len) != 0 || conn->value_len == 0 ||
+		conn->value_len > 9)
+		return;
+	for (size_t i = 0; i < conn->value_len; i++) {
+		if (conn->value[i] < '0' || conn->value[i] > '9')
+			return;
+		seconds = seconds * 10 + (conn->value[i] - '0');
+	}
+	conn->handler->retry_after(conn->arg, seconds);
+}
+
+static int on_value_end(llhttp_t *parser)
+{
+	struct conn *conn = parser->data;
+
+	tell_retry_after(conn);
+	conn->name_len = conn->value_len = 0;
 	return 0;
 }
 
@@ -296,6 +349,7 @@ static void start(struct kvb_http *http, struct kvb_buf *out_take,
 	conn->sent = 0;
 	conn->answering = false;
 	conn->complete = false;
+	conn->name_len = conn->value_len = 0;
 	llhttp_reset(&conn->parser);
 	event_add(conn->readable, &http->timeout);
 	conn_write(conn);
@@ -379,6 +433,9 @@ enum kvw_err kvb_http_create(struct event_base *base, const char *url, double ti
 	http->timeout = (struct timeval){.tv_sec = (time_t)timeout_s,
 		.tv_usec = (suseconds_t)((timeout_s - (double)(time_t)timeout_s) * 1e6)};
 	llhttp_settings_init(&http->settings);
+	http->settings.on_header_field = on_name;
+	http->settings.on_header_value = on_value;
+	http->settings.on_header_value_complete = on_value_end;
 	http->settings.on_headers_complete = on_headers;
 	http->settings.on_body = on_body;
 	http->settings.on_message_complete = on_complete;

@@ -38,6 +38,7 @@ struct kvb_http_handler {
 	 */
 	void (*written)(void *arg);
 	void (*head)(void *arg, int status); /* optional */
+	void (*retry_after)(void *arg, int64_t seconds); /* optional; before `head` */
 	void (*body)(void *arg, const char *data, size_t len);
 	void (*end)(void *arg, enum kvb_http_end how, int error);
 };

@@ -44,7 +44,8 @@ static enum kvw_err report_run(struct kvb_run *run, const struct kvb_options *op
 		.model = kvb_run_model(run),
 		.tally = kvb_run_tally(run),
 		.result = kvb_tally_result(kvb_run_tally(run), kvb_run_duration_ns(run)),
-		.stale = kvb_run_stale(run)};
+		.stale = kvb_run_stale(run),
+		.retried = kvb_run_retried(run)};
 	bool to_stdout = options->json != NULL && strcmp(options->json, "-") == 0;
 
 	*failed = report.result.failed > 0;

@@ -35,6 +35,8 @@ static const struct kvb_option rows[] = {
 	ROW("concurrency", KVB_WHOLE, FOR_BOTH, concurrency, 0, 1e6, "N",
 		"most requests under way; 0: no limit"),
 	ROW("requests", KVB_WHOLE, FOR_BOTH, requests, 0, 1e9, "N", "stop after N; 0: all"),
+	ROW("retries", KVB_WHOLE, FOR_BOTH, retries, 0, 1000, "N",
+		"answered 429 or 503 with Retry-After: come back then, N times at most; it counts as waiting"),
 	ROW("timeout", KVB_NUMBER, FOR_BOTH, timeout_s, 0.01, 1e6, "S",
 		"give a request up after S real seconds of silence"),
 	CHOICE("api", FOR_TRACE, api, "NAME", "completions or chat", apis),

@@ -26,6 +26,7 @@ struct kvb_options {
 	double speed;        /* the workers run so much faster than the clock */
 	double timeout_s;    /* longest silence, in real seconds */
 	int64_t concurrency; /* most requests under way; 0: no limit */
+	int64_t retries;     /* of a request that is answered 429 or 503 with Retry-After */
 	int64_t requests;    /* at most; 0: all that the workload has */
 	uint64_t seed;
 	bool ignore_eos;

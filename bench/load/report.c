@@ -70,9 +70,10 @@ json_t *kvb_report_json(const struct kvb_report *report)
 	json_object_set_new(all, "urls", urls);
 	json_object_set_new(all, "parameters", parameters_json(o));
 	json_object_update_new(all,
-		json_pack("{s:I,s:I,s:o,s:I,s:f,s:f,s:f,s:f,s:I,s:I}", "completed",
+		json_pack("{s:I,s:I,s:o,s:I,s:I,s:f,s:f,s:f,s:f,s:I,s:I}", "completed",
 			(json_int_t)r->ok, "failed", (json_int_t)r->failed, "errors",
 			errors_json(report->tally), "stale_connections", (json_int_t)report->stale,
+			"retried", (json_int_t)report->retried,
 			"duration_s", r->duration_s, "requests_per_s", r->requests_per_s,
 			"prompt_tokens_per_s", r->prompt_tokens_per_s, "completion_tokens_per_s",
 			r->completion_tokens_per_s, "prompt_tokens", (json_int_t)r->prompt_tokens,

@@ -21,6 +21,7 @@ struct kvb_report {
 	const struct kvb_tally *tally; /* for the kinds of errors */
 	struct kvb_result result;
 	uint64_t stale;
+	uint64_t retried; /* answers 429 and 503 after which the request came again */
 };
 
 /*

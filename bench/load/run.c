@@ -29,6 +29,8 @@ struct call {
 	int64_t since_ns;                      /* what its times are counted from */
 	int64_t contents;                      /* content events */
 	int status;
+	int64_t retry_after_s; /* of its answer; < 0: it named none */
+	int64_t retries;       /* times that it was sent again */
 	bool waited; /* for the cap: an answer's end let it go, not its time */
 	bool broken; /* an event was not JSON */
 	struct kvb_sse sse;
@@ -43,6 +45,7 @@ struct kvb_run {
 	char *model; /* as asked from the server */
 	struct kvb_tally tally;
 	STAILQ_HEAD(, call) queue;
+	uint64_t retried;
 	uint64_t total, submitted, under_way, ended;
 	int64_t first_sent_ns, last_end_ns;
 	struct event *progress;
@@ -81,6 +84,11 @@ static void on_written(void *arg)
 static void on_head(void *arg, int status)
 {
 	((struct call *)arg)->status = status;
+}
+
+static void on_retry_after(void *arg, int64_t seconds)
+{
+	((struct call *)arg)->retry_after_s = seconds;
 }
 
 static void on_body(void *arg, const char *data, size_t len)
@@ -136,6 +144,35 @@ static void settle_first(struct call *call)
 }
 
 static void send_waiting(struct kvb_run *run);
+static void call_post(struct call *call);
+
+static void on_pause_over(evutil_socket_t fd, short what, void *arg)
+{
+	struct call *call = arg;
+
+	(void)fd;
+	(void)what;
+	call_post(call);
+}
+
+/* Refused, and asked to come back later: it does, as long as it may. False: that was its end. */
+static bool call_again(struct call *call, enum kvb_http_end how)
+{
+	struct timeval pause = {.tv_sec = (time_t)call->retry_after_s};
+	struct kvb_run *run = call->run;
+
+	if (how != KVB_HTTP_DONE || (call->status != 429 && call->status != 503) || call->retry_after_s < 0 ||
+		call->retries >= run->options->retries)
+		return false;
+	call->retries++;
+	run->retried++;
+	kvb_sse_finish(&call->sse);
+	kvb_answer_finish(&call->answer);
+	call->sse = (struct kvb_sse){0};
+	call->answer = (struct kvb_answer){0};
+	event_base_once(run->base, -1, EV_TIMEOUT, on_pause_over, call, &pause);
+	return true;
+}
 
 static void on_end(void *arg, enum kvb_http_end how, int error)
 {
@@ -145,6 +182,8 @@ static void on_end(void *arg, enum kvb_http_end how, int error)
 	char room[64];
 	struct kvb_record record;
 
+	if (call_again(call, how))
+		return;
 	settle_first(call);
 	record = (struct kvb_record){
 		.error = failure(call, how, error, room, sizeof(room)),
@@ -171,6 +210,7 @@ static void on_end(void *arg, enum kvb_http_end how, int error)
 	call->request.done(call->request.arg, &record, &answer->text);
 	kvb_sse_finish(&call->sse);
 	kvb_answer_finish(&call->answer);
+	kvb_buf_finish(&call->request.body);
 	free(call);
 	send_waiting(run);
 	if (run->ended >= run->total)
@@ -178,7 +218,7 @@ static void on_end(void *arg, enum kvb_http_end how, int error)
 }
 
 static const struct kvb_http_handler handler = {
-	.written = on_written, .head = on_head, .body = on_body, .end = on_end};
+	.written = on_written, .head = on_head, .retry_after = on_retry_after, .body = on_body, .end = on_end};
 
 /*
  * A request sent early counts as sent when it is due. This program's own lateness is added as it
@@ -194,29 +234,47 @@ static void add_due(struct call *call, struct kvb_buf *headers)
 		(long long)request->lead_ns);
 }
 
-static void call_send(struct call *call)
+/* Sends it, for the first time or again. */
+static void call_post(struct call *call)
 {
 	struct kvb_run *run = call->run;
 	const struct kvb_options *options = run->options;
 	struct kvb_http *server = run->servers[run->next_server++ % options->urls.count];
 	const char *key = getenv("OPENAI_API_KEY");
 	struct kvb_buf headers = {0};
+	struct kvb_buf body = {0};
 
+	if (call->retries < options->retries) {
+		kvb_buf_add(&body, call->request.body.data, call->request.body.len);
+	} else {
+		body = call->request.body;
+		call->request.body = (struct kvb_buf){0};
+	}
+	call->status = 0;
+	call->retry_after_s = -1;
 	if (key != NULL && key[0] != '\0')
 		kvb_buf_printf(&headers, "Authorization: Bearer %s\r\n", key);
 	if (call->request.session != 0 && options->session_header[0] != '\0')
 		kvb_buf_printf(&headers, "%s: s%llu\r\n", options->session_header,
 			(unsigned long long)call->request.session);
-	run->under_way++;
-	call->sent_ns = call->since_ns = kvw_clock_ns();
-	if (call->request.lead_ns > 0 && !call->waited)
+	if (call->request.lead_ns > 0 && !call->waited && call->retries == 0)
 		add_due(call, &headers);
-	if (run->first_sent_ns == 0)
-		run->first_sent_ns = call->sent_ns;
 	kvb_http_send(server, "POST",
 		options->api == KVB_API_CHAT ? "/v1/chat/completions" : "/v1/completions",
-		kvb_buf_str(&headers), &call->request.body, &handler, call);
+		kvb_buf_str(&headers), &body, &handler, call);
 	kvb_buf_finish(&headers);
+}
+
+/* Its times count from here on, however often it is refused. */
+static void call_send(struct call *call)
+{
+	struct kvb_run *run = call->run;
+
+	run->under_way++;
+	call->sent_ns = call->since_ns = kvw_clock_ns();
+	if (run->first_sent_ns == 0)
+		run->first_sent_ns = call->sent_ns;
+	call_post(call);
 }
 
 static bool room_for_more(const struct kvb_run *run)
@@ -367,6 +425,11 @@ uint64_t kvb_run_stale(const struct kvb_run *run)
 	for (size_t i = 0; i < run->options->urls.count; i++)
 		stale += kvb_http_stale(run->servers[i]);
 	return stale;
+}
+
+uint64_t kvb_run_retried(const struct kvb_run *run)
+{
+	return run->retried;
 }
 
 void kvb_run_destroy(struct kvb_run *run)

@@ -55,6 +55,8 @@ struct kvb_http *kvb_run_server(struct kvb_run *run);
 int64_t kvb_run_duration_ns(const struct kvb_run *run);
 /* Kept-alive connections that the server had closed meanwhile. */
 uint64_t kvb_run_stale(const struct kvb_run *run);
+/* Answers 429 and 503 after which the request was sent again. */
+uint64_t kvb_run_retried(const struct kvb_run *run);
 void kvb_run_destroy(struct kvb_run *run);
 
 /* The workloads: submit everything and wait for its end. */

@@ -23,7 +23,7 @@
 #include "bench/load/run.h"
 #include "tests/unit/suite.h"
 
-enum manner { STREAM, NOT_FOUND, CUT, NO_DONE, HANG_UP_FIRST_IDLE, NO_TEXT };
+enum manner { STREAM, NOT_FOUND, CUT, NO_DONE, HANG_UP_FIRST_IDLE, NO_TEXT, BUSY_TWICE };
 
 /* The server. One connection at a time is enough: tests use a concurrency of 1. */
 struct server {
@@ -99,6 +99,8 @@ static bool read_request(struct server *server, int fd)
 static bool answer(struct server *server, int fd)
 {
 	static const char missing[] = "HTTP/1.1 404 Not Found\r\ncontent-length: 2\r\n\r\n{}";
+	static const char busy[] = "HTTP/1.1 429 Too Many Requests\r\nx-empty:\r\nRetry-After: 0\r\n"
+				   "content-length: 2\r\n\r\n{}";
 	static const char no_text[] =
 		"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-length: 142\r\n\r\n"
 		"data: "
@@ -116,6 +118,12 @@ static bool answer(struct server *server, int fd)
 	switch (server->manner) {
 	case NOT_FOUND:
 		send_text(fd, missing, sizeof(missing) - 1);
+		return true;
+	case BUSY_TWICE:
+		if (server->requests <= 2)
+			send_text(fd, busy, sizeof(busy) - 1);
+		else
+			send_stream(fd, 4, true);
 		return true;
 	case CUT:
 		send_stream(fd, 1, false);
@@ -199,7 +207,8 @@ static json_t *run(const struct server *server, const char *words)
 		.model = kvb_run_model(run),
 		.tally = kvb_run_tally(run),
 		.result = kvb_tally_result(kvb_run_tally(run), kvb_run_duration_ns(run)),
-		.stale = kvb_run_stale(run)};
+		.stale = kvb_run_stale(run),
+		.retried = kvb_run_retried(run)};
 	json = kvb_report_json(&report);
 	kvb_run_destroy(run);
 	event_base_free(base);
@@ -425,6 +434,29 @@ static void expect_failure(enum manner manner, const char *kind)
 	free(server);
 }
 
+START_TEST(a_refused_request_comes_back_when_it_is_told_to)
+{
+	static const char *const words[] = {
+		"chat --users 1 --rounds 1 --concurrency 1 --qps 0 --retries 2",
+		"chat --users 1 --rounds 1 --concurrency 1 --qps 0 --retries 1",
+		"chat --users 1 --rounds 1 --concurrency 1 --qps 0"};
+
+	for (json_int_t again = 2; again >= 0; again--) {
+		struct server *server = server_start(BUSY_TWICE);
+		json_t *json = run(server, words[2 - again]);
+
+		server_stop(server);
+		ck_assert_int_eq(whole(json, "retried"), again);
+		ck_assert_int_eq(whole(json, "completed"), again == 2);
+		ck_assert_int_eq(whole(json, "failed"), again < 2);
+		ck_assert_int_eq(server->requests, again + 1);
+		ck_assert_ptr_nonnull(strstr(server->last_body, "\"messages\""));
+		json_decref(json);
+		free(server);
+	}
+}
+END_TEST
+
 START_TEST(failures_are_counted_by_kind)
 {
 	expect_failure(NOT_FOUND, "status 404");
@@ -504,6 +536,7 @@ int main(void)
 	tcase_add_test(tests, trace_is_replayed);
 	tcase_add_test(tests, sped_up_requests_say_when_they_are_due);
 	tcase_add_test(tests, a_pause_keeps_arrivals_apart_and_their_due_time);
+	tcase_add_test(tests, a_refused_request_comes_back_when_it_is_told_to);
 	tcase_add_test(tests, failures_are_counted_by_kind);
 	tcase_add_test(tests, a_closed_idle_connection_is_replaced);
 	tcase_add_test(tests, a_refused_connection_is_said);
