@@ -23,9 +23,19 @@ import lib_routers  # noqa: E402
 import lib_sim_agree  # noqa: E402
 import lib_tables  # noqa: E402
 import lib_trace  # noqa: E402
+import lib_trace_overload  # noqa: E402
 from lib_procs import BenchError  # noqa: E402
 
 LOAD = "bench/load/kvb-load"
+
+
+def bench_trace(options):
+    """Strategies against each other, or with --overload admission against none and a bound."""
+    if options.overload:
+        lib_trace_overload.bench_trace_overload(options, lib_trace.trace_of(options))
+    else:
+        lib_trace.bench_trace(options)
+
 
 # name: (function, what ninja must build)
 BENCHES = {
@@ -36,7 +46,7 @@ BENCHES = {
     "events": (lib_events.bench_events, [lib_events.PROGRAM, "bench/sim/kvsim"]),
     "idle": (lib_proxy.bench_idle, [LOAD]),
     "loops": (lib_proxy.bench_loops, [LOAD]),
-    "trace": (lib_trace.bench_trace, ["bench/sim/kvsim", "bench/load/kvbench"]),
+    "trace": (bench_trace, ["bench/sim/kvsim", "bench/load/kvbench"]),
     "routers": (lib_routers.bench_routers,
                 [LOAD, "bench/sim/kvsim", "bench/load/kvbench"]),
     "replay": (lib_replay.bench_replay, ["bench/replay/kvb-replay"]),
@@ -58,6 +68,7 @@ DEFAULTS = {
     "events": {"workers": [64], "rate": 200, "seconds": 60.0},
     "loops": {"rate": 8000},
     "trace": {"workers": [4, 8], "requests": 2000, "rate_scale": 1.0, "speed": 20.0},
+    "trace --overload": {"workers": [8], "requests": 900, "rate_scale": 3.0, "speed": 1.0},
     "routers": {"workers": [8], "requests": 1000, "rate_scale": 2.0, "speed": 2.0},
     "replay": {"workers": [8], "seeds": 5},
     "overload": {"workers": [8], "seeds": 3},
@@ -83,7 +94,9 @@ benchmarks:
   idle     memory of each of 8,000 idle kept-alive clients
   loops    CPU per request of two loops against one, spread of the work between them
   trace    replay of a trace through kvway to simulated workers: roundrobin, session, prefixaware
-           on 4 and 8 workers; TRACE=FILE names the trace
+           on 4 and 8 workers; TRACE=FILE names the trace. --overload, instead of that: at three times its
+           rate and the clock's speed, kvway with admission and a service level, without, and HAProxy with a
+           bound; goodput, the slow end of TTFT, what is refused; --quick for a look
   routers  kvway, vllm-router and sglang-router (from PyPI, into venvs in the build directory): CPU
            per request at 2, 32 and 256 KB; with TRACE=FILE the quality of their choices on 8 workers
   replay   the strategies prefixaware and kvaware, their peers' policies and a bound that no router can beat, in
@@ -159,6 +172,9 @@ def parse(argv):
                         help="trace, tables (20), fleet (12), sim-agree (8), routers (2): how much faster than the clock "
                         "the workers run")
     parser.add_argument("--trace-rounds", type=int, default=3, help="routers: of the replay")
+    parser.add_argument("--overload", action="store_true", help="trace: admission against none and HAProxy's bound")
+    parser.add_argument("--retries", type=int, default=5, metavar="N",
+                        help="trace --overload: how often a refused client comes back, after Retry-After (5)")
     parser.add_argument("--agree", type=int, default=40, metavar="N",
                         help="trace: first show on N requests that speed 1 gives the same; 0: do not")
     parser.add_argument("--scale", action="append", metavar="X[,X]",
@@ -174,7 +190,7 @@ def parse(argv):
     parser.add_argument("--models-given", type=int, default=0, metavar="N",
                         help="fleet-change: each worker has N models in the file; 0: they are asked")
     parser.add_argument("--quick", action="store_true", help="engine: two rounds; overload: one "
-                        "seed, few rates; pick: one short round; to see that it works")
+                        "seed, few rates; pick: one short round; trace --overload: 40 requests; to see that it works")
     parser.add_argument("--tokens", type=int, nargs="+", help="engine: lengths of prompts (1000 4000 8000)")
     parser.add_argument("--small", action="store_true", help="l2, tables, fleet: next to nothing, to see that it works")
     parser.add_argument("--table", action="append", metavar="NAME", help="tables: only this one; may be repeated")
@@ -192,7 +208,8 @@ def parse(argv):
 def with_defaults(name, options):
     """The options as one benchmark sees them."""
     own = argparse.Namespace(**vars(options))
-    for key, value in {"seconds": 1.5, **DEFAULTS.get(name, {})}.items():
+    given = DEFAULTS.get(f"{name} --overload" if name == "trace" and options.overload else name, {})
+    for key, value in {"seconds": 1.5, **given}.items():
         if getattr(own, key) is None:
             setattr(own, key, value)
     return own

@@ -59,11 +59,11 @@ def tier_rates(speed):
             + "health:\n" + "".join(f"  {name}: {ms}ms\n" for name, ms in looked_ms.items()))
 
 
-def start_workers(shop, options, ports):
-    """kvsim with a worker on each port."""
+def start_workers(shop, options, ports, more=()):
+    """kvsim with a worker on each port; `more` options."""
     process = shop.start(
         [os.path.join(options.build, "bench/sim/kvsim"), "--workers", str(len(ports)), "--port",
-         str(ports[0]), "--speed", f"{options.speed:g}"], log="kvsim.out")
+         str(ports[0]), "--speed", f"{options.speed:g}", *more], log="kvsim.out")
     try:
         wait_ready(f"http://127.0.0.1:{ports[-1]}/health", process)
     except BenchError as error:
@@ -152,11 +152,17 @@ def show_agreement(options, trace):
                                                  "ratio"], rows)
 
 
-def bench_trace(options):
-    """Round robin, session and prefixaware on the same simulated workers."""
+def trace_of(options):
+    """Path of the trace that was named."""
     trace = options.trace or os.environ.get("TRACE")
     if not trace:
         raise BenchError(WHERE)
+    return trace
+
+
+def bench_trace(options):
+    """Round robin, session and prefixaware on the same simulated workers."""
+    trace = trace_of(options)
     if options.agree and options.speed != 1:
         show_agreement(options, trace)
     for workers in options.workers:
