@@ -68,7 +68,7 @@ DEFAULTS = {
     "events": {"workers": [64], "rate": 200, "seconds": 60.0},
     "loops": {"rate": 8000},
     "trace": {"workers": [4, 8], "requests": 2000, "rate_scale": 1.0, "speed": 20.0},
-    "trace --overload": {"workers": [8], "requests": 900, "rate_scale": 3.0, "speed": 1.0},
+    "trace --overload": {"workers": [8], "requests": 700, "rate_scale": 3.0, "speed": 1.0},
     "routers": {"workers": [8], "requests": 1000, "rate_scale": 2.0, "speed": 2.0},
     "replay": {"workers": [8], "seeds": 5},
     "overload": {"workers": [8], "seeds": 3},
