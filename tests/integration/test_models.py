@@ -165,6 +165,68 @@ def test_one_that_waits_for_its_model_holds_its_memory_and_no_more(workers, kvwa
     until(lambda: router.metric("kvway_body_bytes") == 0)
 
 
+@pytest.mark.parametrize("chunked", [False, True])
+@pytest.mark.parametrize("length", [1, 40_000])
+def test_json_of_a_path_that_is_unknown(workers, kvway, chunked, length):
+    """Its member `model` is obeyed if a worker serves that; else it may mean anything."""
+    one, two, router = pair_of(workers, kvway)
+    body = b'{"text": "%s", "model": "two"}' % LONG[:length]
+    pieces = [body[i : i + 20_000] for i in range(0, len(body), 20_000)]
+    with Client(router.port) as client:
+        for _ in range(4):
+            how = {"chunks": pieces} if chunked else {"body": body}
+            assert client.ask("POST", "/v1/else", [JSON], **how).status == 200
+            assert two.requests[-1].body == body
+        assert not one.requests
+        for _ in range(4):
+            answer = client.ask("POST", "/v1/else", [JSON], body=b'{"model": "three"}')
+            assert answer.status == 200
+        assert len(one.requests) == 2 and len(two.requests) == 6
+    router.wait_idle()
+
+
+@pytest.mark.parametrize("body", [b"", b"{}", b'{"a": 1}', b'[{"model": "two"}]', b"oops", b'{"a": oops, "model": "two"}',
+                                  b'{"model": 2}', b'{"inner": {"model": "two"}}'], ids=range(8))
+@pytest.mark.parametrize("chunked", [False, True])
+def test_json_without_a_model_of_an_unknown_path(workers, kvway, body, chunked):
+    one, two, router = pair_of(workers, kvway)
+    with Client(router.port) as client:
+        for _ in range(4):
+            how = {"chunks": [body] if body else []} if chunked else {"body": body}
+            assert client.ask("POST", "/v1/else", [JSON], **how).status == 200
+    assert len(one.requests) == len(two.requests) == 2
+    assert all(ex.body == body for ex in one.requests + two.requests)
+    router.wait_idle()
+
+
+def test_the_query_of_an_unknown_path_holds_unless_the_body_names_a_known_model(workers, kvway):
+    one, two, router = pair_of(workers, kvway)
+    for _ in range(3):
+        assert router.ask("POST", "/v1/else?model=two", [JSON], b'{"model": "three"}').status == 200
+    assert len(two.requests) == 3 and not one.requests
+    assert router.ask("POST", "/v1/else?model=three", [JSON], b'{"model": "four"}').status == 404
+    for _ in range(3):
+        assert router.ask("POST", "/v1/else?model=two", [JSON], b'{"model": "one"}').status == 200
+    assert len(one.requests) == 3
+
+
+@pytest.mark.parametrize("piece", [b'{"model": "two", "rest": "', b'{"rest": "%s' % LONG, b"oops"],
+                         ids=["named", "too long", "broken"])
+def test_an_upload_to_an_unknown_path_goes_on_before_its_end(workers, kvway, piece):
+    """As soon as the name is found, or cannot be found any more."""
+    one, two = (workers(1, models=[name], read_body=False)[0] for name in ("one", "two"))
+    router = kvway([one, two], SMALL)
+    with Client(router.port) as client:
+        client.send_head("POST", "/v1/else", [JSON, ("Content-Length", str(len(piece) + 2))])
+        client.send(piece)
+        until(lambda: len(one.requests) + len(two.requests) == 1)
+        client.send(b"\"}")
+        assert client.read("POST").status == 200
+        assert len(two.requests) == 1 or b"model" not in piece
+        assert client.ask("GET", "/v1/else").status == 200
+    router.wait_idle()
+
+
 def test_a_query_does_not_outvote_the_body(workers, kvway):
     one, two, router = pair_of(workers, kvway)
     for _ in range(4):

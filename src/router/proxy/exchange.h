@@ -15,8 +15,8 @@
  * kvw_exchange_advance (advance.h) moves an exchange on; the states say what it waits for.
  *
  * A whole request (`whole`) is read to its end before a worker is picked and kept until the first
- * token, so that it can go to another worker. Any other is forwarded while it arrives, a prompt as soon as
- * its model's name was found, or not within routing.scan_limit.
+ * token, so that it can go to another worker. Any other is forwarded while it arrives, a prompt, and
+ * JSON of a path that is not known, as soon as its model's name was found, or not within routing.scan_limit.
  *
  * Threads: an exchange and its attempt belong to one loop; all functions on them run there.
  */

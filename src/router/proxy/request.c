@@ -197,9 +197,13 @@ static void choose_mode(struct kvw_exchange *x)
 	bool prompt = x->path.prompt && head->post_method &&
 		      (head->json || x->path.api == KVW_API_AUDIO) && x->framing != KVW_FRAME_NONE;
 
+	/* A path that is not known may all the same be one of an engine that names its model. */
+	bool unknown = x->path.kind == KVW_PATH_FORWARD && x->path.api == KVW_API_OTHER &&
+		       x->path.response_id.len == 0 && head->post_method && head->json && !x->body.done;
+
 	x->whole = prompt && x->content_length <= x->config->routing_scan_limit;
-	x->looking = prompt && !x->whole;
-	if (prompt)
+	x->looking = unknown || (prompt && !x->whole);
+	if (prompt || unknown)
 		kvw_request_scan_begin(x);
 }
 
@@ -310,7 +314,10 @@ bool kvw_request_wants_bytes(const struct kvw_exchange *x)
 static void stream_after_all(struct kvw_exchange *x)
 {
 	x->whole = x->looking = false;
-	kvw_request_keep_model(x);
+	if (x->path.prompt)
+		kvw_request_keep_model(x);
+	else
+		kvw_request_keep_known_model(x);
 	kvw_request_scan_release(x);
 	kvw_exchange_request_state(x, KVW_REQUEST_ROUTING);
 }
@@ -318,7 +325,7 @@ static void stream_after_all(struct kvw_exchange *x)
 /* Is the model's name to be looked for in more of the body? */
 static bool looks_on(struct kvw_exchange *x)
 {
-	return x->scan != NULL && kvw_scan_model(x->scan).len == 0 && kvw_scan_goes_on(x->scan) &&
+	return !x->body.done && x->scan != NULL && kvw_scan_model(x->scan).len == 0 && kvw_scan_goes_on(x->scan) &&
 	       x->body_received <= x->config->routing_scan_limit && take_body_memory(x);
 }
 

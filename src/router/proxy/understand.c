@@ -52,7 +52,7 @@ void kvw_request_scan_begin(struct kvw_exchange *x)
 	x->scan = take_scan(x);
 	if (x->scan == NULL)
 		return;
-	kvw_scan_reset(x->scan, x->path.api);
+	kvw_scan_reset(x->scan, x->path.api == KVW_API_OTHER ? KVW_API_RERANK : x->path.api);
 	if (x->strategy->ops->prepare < KVW_PREPARE_CONTENT || x->looking)
 		kvw_scan_fields_only(x->scan);
 	if (x->loop->sources != NULL && !x->looking)
@@ -75,6 +75,19 @@ void kvw_request_keep_model(struct kvw_exchange *x)
 	memcpy(copy, found.data, found.len);
 	free((char *)x->model_name.data);
 	x->model_name = (struct kvw_slice){copy, found.len};
+}
+
+void kvw_request_keep_known_model(struct kvw_exchange *x)
+{
+	struct kvw_loop *loop = x->loop;
+	struct kvw_slice found = x->scan == NULL ? (struct kvw_slice){NULL, 0} : kvw_scan_model(x->scan);
+	struct kvw_model *model;
+	bool known = false;
+
+	if (found.len > 0)
+		kvw_fleet_read(loop->fleet, found, &loop->candidates, &known, &model);
+	if (known)
+		kvw_request_keep_model(x);
 }
 
 /* Units of all chains together, for learning bytes per token; 0 where there is nothing to learn. */

@@ -20,6 +20,10 @@ void kvw_request_read_query(struct kvw_exchange *x);
 /* The scan ends before the body: what it has found of the model's name outlives it. */
 void kvw_request_keep_model(struct kvw_exchange *x);
 
+/* The same on a path that is not known, where a member `model` may mean something else: it counts if a worker
+ * serves that. */
+void kvw_request_keep_known_model(struct kvw_exchange *x);
+
 /* Before another pick: fills x->route again from the body that was kept. */
 void kvw_request_scan_again(struct kvw_exchange *x);
 
