@@ -415,6 +415,26 @@ size_t kvt_l1_erase_all(struct kvt_l1 *l1)
 	return kvt_index_erase_all(l1->index);
 }
 
+void kvt_l1_tally(
+	struct kvt_l1 *l1, const struct kvt_tenant *tenant, uint64_t *chunks, uint64_t *bytes)
+{
+	kvt_index_tally(l1->index, tenant, chunks, bytes);
+}
+
+enum kvt_status kvt_l1_known(
+	struct kvt_l1 *l1, const struct kvt_key *key, struct kvt_entry_info *out)
+{
+	enum kvt_status status;
+	uint32_t entry;
+
+	status = kvt_index_hold(l1->index, key, false, &entry);
+	if (status != KVT_OK)
+		return status;
+	kvt_index_info(l1->index, entry, out);
+	kvt_index_release(l1->index, entry);
+	return KVT_OK;
+}
+
 size_t kvt_l1_clear(struct kvt_l1 *l1, uint64_t *tokens)
 {
 	return kvt_index_clear(l1->index, tokens);

@@ -58,6 +58,12 @@ size_t kvt_l1_erase_all(struct kvt_l1 *l1);
 size_t kvt_l1_clear(struct kvt_l1 *l1, uint64_t *tokens);
 /* Found wrong: counted and no longer visible; the caller's hold stays. */
 void kvt_l1_drop(struct kvt_l1 *l1, uint32_t entry);
+/* As kvt_index_tally. */
+void kvt_l1_tally(
+	struct kvt_l1 *l1, const struct kvt_tenant *tenant, uint64_t *chunks, uint64_t *bytes);
+/* What a chunk is, without a use of it. KVT_MISS. */
+enum kvt_status kvt_l1_known(
+	struct kvt_l1 *l1, const struct kvt_key *key, struct kvt_entry_info *out) KVT_MUST_CHECK;
 /* As kvt_index_limit_tenant. */
 enum kvt_status kvt_l1_limit_tenant(
 	struct kvt_l1 *l1, const struct kvt_tenant *tenant, uint64_t bytes) KVT_MUST_CHECK;

@@ -103,6 +103,9 @@ size_t kvt_index_erase_tenant(struct kvt_index *x, const struct kvt_tenant *tena
 size_t kvt_index_erase_all(struct kvt_index *x);
 /* LIVE ones that are not pinned; *tokens: how many tokens they had. */
 size_t kvt_index_clear(struct kvt_index *x, uint64_t *tokens);
+/* LIVE entries of a tenant, or (NULL) of all, and their payload. Walks all entries. */
+void kvt_index_tally(
+	struct kvt_index *x, const struct kvt_tenant *tenant, uint64_t *chunks, uint64_t *bytes);
 /* An entry that was found to be wrong. */
 void kvt_index_drop(struct kvt_index *x, uint32_t entry);
 

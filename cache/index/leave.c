@@ -213,6 +213,31 @@ static size_t erase_walk(struct kvt_index *x, const struct kvt_tenant *tenant)
 	return erased;
 }
 
+void kvt_index_tally(
+	struct kvt_index *x, const struct kvt_tenant *tenant, uint64_t *chunks, uint64_t *bytes)
+{
+	uint32_t fresh, number = 0;
+
+	*chunks = *bytes = 0;
+	do {
+		kvt_index_lock(x);
+		fresh = atomic_load_explicit(&x->fresh, memory_order_relaxed);
+		for (uint32_t i = 0; i < WALK_STEP && number < fresh; i++, number++) {
+			struct kvt_entry *e = kvt_index_at(x, number);
+			struct kvt_entry_info info;
+
+			if (kvt_entry_phase(e) != KVT_LIVE)
+				continue;
+			kvt_index_info(x, number, &info);
+			if (tenant != NULL && memcmp(&info.tenant, tenant, sizeof(*tenant)) != 0)
+				continue;
+			++*chunks;
+			*bytes += info.bytes;
+		}
+		kvt_index_unlock(x);
+	} while (number < fresh);
+}
+
 size_t kvt_index_clear(struct kvt_index *x, uint64_t *tokens)
 {
 	uint32_t fresh, number = 0;

@@ -120,6 +120,10 @@ struct kvt_tier_ops {
 	enum kvt_status (*erase_tenant)(
 		struct kvt_tier *t, const struct kvt_tenant *tenant, size_t *erased);
 	enum kvt_status (*erase_all)(struct kvt_tier *t, size_t *erased);
+	/* Chunks of a tenant, or (NULL) all, and their payload. NULL: a tier that cannot count them,
+	 * since others store there, too. */
+	void (*tally)(struct kvt_tier *t, const struct kvt_tenant *tenant, uint64_t *chunks,
+		uint64_t *bytes);
 	/* As kvt_limit_tenant, of what is occupied here. NULL: a tier without such limits. */
 	enum kvt_status (*limit_tenant)(
 		struct kvt_tier *t, const struct kvt_tenant *tenant, uint64_t bytes);

@@ -526,6 +526,46 @@ KVT_API enum kvt_status kvt_erase_tenant(struct kvt *k, const struct kvt_tenant 
 KVT_API enum kvt_status kvt_erase_version(struct kvt *k, const struct kvt_fingerprint *fingerprint,
 	uint64_t timeout_ns, size_t *erased) KVT_MUST_CHECK;
 
+/* Which chunks to erase: those for which everything that is set here holds. At least one is. */
+struct kvt_which {
+	uint32_t size;                   /* sizeof(struct kvt_which) */
+	uint32_t dry_run;                /* only count */
+	const struct kvt_tenant *tenant; /* NULL: of any */
+	const struct kvt_fingerprint
+		*fingerprint;       /* NULL: any; what is not the handle's own matches nothing */
+	const struct kvt_key *keys; /* NULL: any */
+	size_t key_count;           /* up to 4096 */
+};
+
+enum kvt_counted {
+	KVT_COUNTED_NO_TIER =
+		0, /* not configured, or it could not be opened (kvt_stats says why) */
+	KVT_COUNTED = 1,
+	KVT_COUNTED_UNKNOWN =
+		2, /* the same erase, but the tier cannot count: others store there, too */
+};
+
+/* What was found by kvt_erase_which, in each tier, when it began. */
+struct kvt_erased {
+	uint32_t size; /* sizeof(struct kvt_erased), set by the caller */
+	uint32_t reserved;
+	struct {
+		uint32_t counted; /* enum kvt_counted */
+		uint32_t reserved;
+		uint64_t chunks, bytes; /* bytes: of the chunks' own */
+	} tiers[KVT_TIER_COUNT];
+};
+
+/*
+ * As kvt_erase, of what `which` describes. A key with a tenant: what no tier knows that tenant of is
+ * left; shared tiers are asked about keys first. *out is set with KVT_OK and KVT_MISS (unreadable,
+ * but not yet known to be durable), and with other results of an erase that had begun. A shared tier
+ * erases a tenant or all by an epoch, as its README says: its chunks cannot be counted, and a tier that
+ * cannot be reached makes the result KVT_EIO or KVT_MISS. KVT_EINVAL: nothing is set in `which`.
+ */
+KVT_API enum kvt_status kvt_erase_which(struct kvt *k, const struct kvt_which *which,
+	uint64_t timeout_ns, struct kvt_erased *out) KVT_MUST_CHECK;
+
 /* Limits of one tenant in place of the configuration's (tenant_l1_bytes, tenant_nvme_bytes); 0: none.
  * Hold from the next put on, for the life of the handle; a tenant that is above its limit loses its
  * oldest chunks with its next put. KVT_FULL: too many tenants (4096) have one; KVT_ENOMEM. */

@@ -518,6 +518,12 @@ static enum kvt_status nvme_create(
 	return KVT_OK;
 }
 
+static void nvme_tally(
+	struct kvt_tier *base, const struct kvt_tenant *tenant, uint64_t *chunks, uint64_t *bytes)
+{
+	kvt_index_tally(nvme_of(base)->index, tenant, chunks, bytes);
+}
+
 static enum kvt_status nvme_limit_tenant(
 	struct kvt_tier *base, const struct kvt_tenant *tenant, uint64_t bytes)
 {
@@ -534,6 +540,7 @@ const struct kvt_tier_ops kvt_nvme_ops = {
 	.pin = nvme_pin,
 	.erase_tenant = nvme_erase_tenant,
 	.erase_all = nvme_erase_all,
+	.tally = nvme_tally,
 	.limit_tenant = nvme_limit_tenant,
 	.stats = nvme_stats,
 	.wake = nvme_wake,

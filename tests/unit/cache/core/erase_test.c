@@ -239,6 +239,105 @@ START_TEST(tenants_and_all_are_erased_everywhere)
 }
 END_TEST
 
+static struct kvt_tenant tenant_of_chain(uint32_t chain)
+{
+	struct kvt_tenant tenant = {{0}};
+
+	memcpy(tenant.bytes, &chain, sizeof(chain));
+	return tenant;
+}
+
+static struct kvt_erased erase_which(struct kvt_which which)
+{
+	struct kvt_erased erased = {.size = sizeof(erased)};
+
+	which.size = sizeof(which);
+	ck_assert_int_eq(kvt_erase_which(rig.k, &which, LONG, &erased), KVT_OK);
+	return erased;
+}
+
+START_TEST(what_is_erased_is_counted_in_each_tier)
+{
+	const struct kvt_tenant first = tenant_of_chain(1);
+	struct kvt_erased erased;
+
+	rig_put_chain(&rig, 1, 4);
+	rig_put_chain(&rig, 2, 3);
+	rig_settle(&rig);
+	erased = erase_which((struct kvt_which){.tenant = &first, .dry_run = 1});
+	ck_assert_uint_eq(erased.tiers[KVT_TIER_L1].chunks, 4);
+	ck_assert_uint_eq(erased.tiers[KVT_TIER_L1].bytes, 4 * CHUNK);
+	ck_assert_uint_eq(erased.tiers[KVT_TIER_NVME].chunks, 4);
+	ck_assert_uint_eq(erased.tiers[KVT_TIER_NVME].bytes, 4 * CHUNK);
+	ck_assert_uint_eq(erased.tiers[KVT_TIER_L2].counted, KVT_COUNTED_NO_TIER);
+	ck_assert_uint_eq(rig_get(&rig, 1, 4, 0), 4);
+	erased = erase_which((struct kvt_which){.tenant = &first});
+	ck_assert_uint_eq(erased.tiers[KVT_TIER_NVME].chunks, 4);
+	check_gone(4);
+	ck_assert_uint_eq(rig_get(&rig, 2, 3, 0), 3);
+	erased = erase_which((struct kvt_which){.fingerprint = &rig.config.fingerprint});
+	ck_assert_uint_eq(erased.tiers[KVT_TIER_L1].chunks, 3);
+	ck_assert_uint_eq(rig_lookup(&rig, 2, 3, NULL), 0);
+}
+END_TEST
+
+START_TEST(all_that_is_asked_for_must_hold)
+{
+	const struct kvt_tenant first = tenant_of_chain(1), second = tenant_of_chain(2);
+	const struct kvt_fingerprint other = {{1}};
+	struct kvt_erased erased;
+
+	rig_put_chain(&rig, 1, 4);
+	rig_settle(&rig);
+	erased = erase_which((struct kvt_which){.tenant = &second, .keys = keys, .key_count = 4});
+	ck_assert_uint_eq(erased.tiers[KVT_TIER_L1].chunks, 0);
+	erased = erase_which((struct kvt_which){.tenant = &first, .fingerprint = &other});
+	ck_assert_uint_eq(erased.tiers[KVT_TIER_NVME].chunks, 0);
+	ck_assert_uint_eq(rig_get(&rig, 1, 4, 0), 4);
+	erased =
+		erase_which((struct kvt_which){.tenant = &first, .keys = &keys[3], .key_count = 1});
+	ck_assert_uint_eq(erased.tiers[KVT_TIER_L1].chunks, 1);
+	ck_assert_uint_eq(erased.tiers[KVT_TIER_NVME].bytes, CHUNK);
+	ck_assert_uint_eq(rig_get(&rig, 1, 4, 0), 3);
+	ck_assert(!fake_has(fake_tier(), &keys[3]));
+}
+END_TEST
+
+START_TEST(a_lease_outlives_the_erase)
+{
+	const struct kvt_tenant first = tenant_of_chain(1);
+	struct kvt_lease *lease;
+	struct kvt_erased erased;
+
+	rig_put_chain(&rig, 1, 4);
+	rig_settle(&rig);
+	ck_assert_int_eq(kvt_get(rig.k, keys, 4, 0, &lease), KVT_OK);
+	erased = erase_which((struct kvt_which){.tenant = &first});
+	ck_assert_uint_eq(erased.tiers[KVT_TIER_L1].chunks, 4);
+	check_gone(4);
+	rig_put_chain(&rig, 3, 40); /* takes no room from under it */
+	check_lease(lease, keys, 4);
+	kvt_release(rig.k, lease);
+	check_gone(4);
+}
+END_TEST
+
+START_TEST(an_erase_of_nothing_in_particular_is_refused)
+{
+	struct kvt_which which = {.size = sizeof(which)};
+	struct kvt_erased erased = {.size = sizeof(erased)};
+
+	ck_assert_int_eq(kvt_erase_which(rig.k, &which, LONG, &erased), KVT_EINVAL);
+	which.keys = keys;
+	ck_assert_int_eq(kvt_erase_which(rig.k, &which, LONG, &erased), KVT_EINVAL);
+	which.key_count = 5000;
+	ck_assert_int_eq(kvt_erase_which(rig.k, &which, LONG, &erased), KVT_EINVAL);
+	which.key_count = 1;
+	ck_assert_int_eq(kvt_erase_which(rig.k, &which, LONG, NULL), KVT_EINVAL);
+	ck_assert_int_eq(kvt_erase_which(rig.k, &which, LONG, &erased), KVT_OK);
+}
+END_TEST
+
 START_TEST(what_is_forgotten_is_gone_from_local_tiers)
 {
 	below_only(2);
@@ -289,6 +388,10 @@ int main(void)
 	tcase_add_test(tc, a_refused_erase_of_a_written_chunk_is_asked_again);
 	tcase_add_test(tc, a_failed_flush_is_reported);
 	tcase_add_test(tc, tenants_and_all_are_erased_everywhere);
+	tcase_add_test(tc, what_is_erased_is_counted_in_each_tier);
+	tcase_add_test(tc, all_that_is_asked_for_must_hold);
+	tcase_add_test(tc, a_lease_outlives_the_erase);
+	tcase_add_test(tc, an_erase_of_nothing_in_particular_is_refused);
 	tcase_add_test(tc, what_is_forgotten_is_gone_from_local_tiers);
 	tcase_add_test(tc, a_put_while_an_erase_waits_is_a_new_chunk);
 	tcase_add_test(tc, erase_while_closing_is_finished);

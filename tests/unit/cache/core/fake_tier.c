@@ -440,6 +440,22 @@ static enum kvt_status erase_some(
 	return KVT_OK;
 }
 
+static void fake_tally(
+	struct kvt_tier *base, const struct kvt_tenant *tenant, uint64_t *chunks, uint64_t *bytes)
+{
+	struct fake_tier *t = fake(base);
+
+	*chunks = *bytes = 0;
+	pthread_mutex_lock(&t->lock);
+	for (struct fake_chunk *c = t->chunks; c != NULL; c = c->next) {
+		if (c->gone || (tenant != NULL && memcmp(&c->tenant, tenant, sizeof(*tenant)) != 0))
+			continue;
+		++*chunks;
+		*bytes += c->bytes;
+	}
+	pthread_mutex_unlock(&t->lock);
+}
+
 static enum kvt_status fake_erase_tenant(
 	struct kvt_tier *t, const struct kvt_tenant *tenant, size_t *erased)
 {
@@ -491,6 +507,7 @@ const struct kvt_tier_ops fake_tier_ops = {
 	.pin = fake_pin,
 	.erase_tenant = fake_erase_tenant,
 	.erase_all = fake_erase_all,
+	.tally = fake_tally,
 	.stats = fake_stats,
 	.wake = fake_wake,
 	.step = fake_step,

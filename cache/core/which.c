@@ -1,0 +1,160 @@
+/*
+ * which.c - erasing by what is known of a chunk: tenant, fingerprint, key, or several of them.
+ *
+ * What is counted is what each tier knows when the erase begins. A chunk that is put meanwhile may be
+ * erased and not counted. A key's hash contains its tenant, so that all tiers agree on a key's tenant:
+ * one that knows it decides for all.
+ */
+#include <stdlib.h>
+
+#include "core/core.h"
+
+#define KEYS_MOST 4096
+
+/* --- keys ------------------------------------------------------------------------------------- */
+
+/* Lets shared tiers say whether they have a key. Late or failed: they are erased there, not counted. */
+static void ask_shared(struct kvt *k, const struct kvt_which *w, int64_t deadline_ns)
+{
+	for (size_t i = 0; i < w->key_count; i++) {
+		int64_t now_ns = kvt_clock(k);
+		struct kvt_lookup found;
+		bool shared = false;
+
+		for (size_t j = 0; j < k->lower_count; j++) {
+			struct kvt_tier *tier = k->lower[j].tier;
+
+			shared |= tier != NULL && tier->ops->unsure != NULL &&
+				  tier->ops->unsure(tier, &w->keys[i]);
+		}
+		if (now_ns >= deadline_ns)
+			return;
+		if (shared)
+			(void)!kvt_find(k, &w->keys[i], 1, KVT_IN(KVT_TIER_L2),
+				(uint64_t)(deadline_ns - now_ns), NULL, &found);
+	}
+}
+
+/* What a tier knows of a key: L1 is tier 0, lower ones follow. */
+static bool known_by(
+	struct kvt *k, size_t tier, const struct kvt_key *key, struct kvt_tier_known *out)
+{
+	struct kvt_entry_info info;
+
+	*out = (struct kvt_tier_known){.bytes = 0};
+	if (tier > 0) {
+		struct kvt_tier *lower = k->lower[tier - 1].tier;
+
+		return lower != NULL && lower->ops->known(lower, key, out) == KVT_OK;
+	}
+	if (kvt_l1_known(k->l1, key, &info) != KVT_OK)
+		return false;
+	out->bytes = info.bytes;
+	out->tenant = info.tenant;
+	return true;
+}
+
+static uint32_t id_of(const struct kvt *k, size_t tier)
+{
+	return tier == 0 ? KVT_TIER_L1 : k->lower[tier - 1].id;
+}
+
+/* Is it the tenant's, as far as any tier knows? */
+static bool is_of_tenant(struct kvt *k, const struct kvt_key *key, const struct kvt_tenant *tenant)
+{
+	struct kvt_tier_known known;
+
+	for (size_t tier = 0; tenant != NULL && tier <= k->lower_count; tier++)
+		if (known_by(k, tier, key, &known))
+			return memcmp(&known.tenant, tenant, sizeof(*tenant)) == 0;
+	return tenant == NULL;
+}
+
+static void count_key(struct kvt *k, const struct kvt_key *key, struct kvt_erased *sum)
+{
+	struct kvt_tier_known known;
+
+	for (size_t tier = 0; tier <= k->lower_count; tier++) {
+		if (!known_by(k, tier, key, &known))
+			continue;
+		sum->tiers[id_of(k, tier)].chunks++;
+		sum->tiers[id_of(k, tier)].bytes += known.bytes;
+	}
+}
+
+static enum kvt_status erase_keys(
+	struct kvt *k, const struct kvt_which *w, uint64_t timeout_ns, struct kvt_erased *sum)
+{
+	int64_t deadline_ns = kvt_deadline(k, timeout_ns);
+	struct kvt_key *keys = calloc(w->key_count, sizeof(*keys));
+	enum kvt_status status = KVT_OK;
+	size_t n = 0;
+
+	if (keys == NULL)
+		return KVT_ENOMEM;
+	ask_shared(k, w, deadline_ns);
+	for (size_t i = 0; i < w->key_count; i++) {
+		if (!is_of_tenant(k, &w->keys[i], w->tenant))
+			continue;
+		count_key(k, &w->keys[i], sum);
+		keys[n++] = w->keys[i];
+	}
+	if (n > 0 && w->dry_run == 0)
+		status = kvt_erase(k, keys, n, timeout_ns, NULL);
+	free(keys);
+	return status;
+}
+
+/* --- many ------------------------------------------------------------------------------------- */
+
+static enum kvt_status erase_many(
+	struct kvt *k, const struct kvt_which *w, uint64_t timeout_ns, struct kvt_erased *sum)
+{
+	kvt_l1_tally(
+		k->l1, w->tenant, &sum->tiers[KVT_TIER_L1].chunks, &sum->tiers[KVT_TIER_L1].bytes);
+	for (size_t i = 0; i < k->lower_count; i++) {
+		struct kvt_tier *tier = k->lower[i].tier;
+		uint32_t id = k->lower[i].id;
+
+		if (tier == NULL)
+			continue;
+		if (tier->ops->tally == NULL)
+			sum->tiers[id].counted = KVT_COUNTED_UNKNOWN;
+		else
+			tier->ops->tally(
+				tier, w->tenant, &sum->tiers[id].chunks, &sum->tiers[id].bytes);
+	}
+	if (w->dry_run != 0)
+		return KVT_OK;
+	return w->tenant != NULL ? kvt_erase_tenant(k, w->tenant, timeout_ns, NULL)
+				 : kvt_erase_version(k, &k->config.fingerprint, timeout_ns, NULL);
+}
+
+static bool is_valid(const struct kvt_which *w, const struct kvt_erased *out)
+{
+	if (w == NULL || w->size < sizeof(*w) || out == NULL || out->size < sizeof(*out))
+		return false;
+	if ((w->keys == NULL) != (w->key_count == 0) || w->key_count > KEYS_MOST)
+		return false;
+	return w->tenant != NULL || w->fingerprint != NULL || w->keys != NULL;
+}
+
+enum kvt_status kvt_erase_which(
+	struct kvt *k, const struct kvt_which *which, uint64_t timeout_ns, struct kvt_erased *out)
+{
+	struct kvt_erased sum = {.size = sizeof(sum)};
+	enum kvt_status status = kvt_usable(k);
+
+	if (status != KVT_OK || !is_valid(which, out))
+		return status != KVT_OK ? status : KVT_EINVAL;
+	sum.tiers[KVT_TIER_L1].counted = KVT_COUNTED;
+	for (size_t i = 0; i < k->lower_count; i++)
+		if (k->lower[i].tier != NULL)
+			sum.tiers[k->lower[i].id].counted = KVT_COUNTED;
+	if (which->fingerprint == NULL || memcmp(which->fingerprint, &k->config.fingerprint,
+						  sizeof(k->config.fingerprint)) == 0)
+		status = which->keys != NULL ? erase_keys(k, which, timeout_ns, &sum)
+					     : erase_many(k, which, timeout_ns, &sum);
+	*out = sum;
+	return status;
+}
