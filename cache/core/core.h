@@ -22,6 +22,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
+#include "admin/admin.h"
 #include "lmcache/controller.h"
 #include "events/event_log.h"
 #include "core/keyed.h"
@@ -174,6 +175,7 @@ struct kvt {
 	bool own_clock;          /* the machine's: waits may sleep by it */
 	struct kvt_event_log *events;
 	struct kvt_controller *controller; /* NULL: none; set before any tier is there */
+	struct kvt_admin *admin;           /* NULL: none; set once the handle is open */
 	struct kvt_tier_watch watch;       /* notifies both */
 	struct kvt_l1 *l1;
 	struct kvt_lower lower[KVT_TIER_COUNT];

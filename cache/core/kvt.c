@@ -14,6 +14,7 @@
 
 #include "core/barrier.h"
 #include "core/lower.h"
+#include "core/asked.h"
 #include "core/controlled.h"
 #include "core/kvt_open.h"
 #include "core/loads.h"
@@ -96,6 +97,7 @@ static void destroy(struct kvt *k)
 /* Of whatever there is by now. */
 static void close_parts(struct kvt *k)
 {
+	kvt_asked_stop(k);
 	kvt_controller_stop(k->controller); /* it knows that all of it goes */
 	pthread_mutex_lock(&k->lock);
 	k->closing = true;
@@ -230,6 +232,7 @@ enum kvt_status kvt_open_with(
 	}
 	kvt_settings_forget_texts(&k->config); /* borrowed during kvt_open only */
 	atomic_store(&k->opened, true);
+	kvt_asked_start(k);
 	*out = k;
 	return KVT_OK;
 }

@@ -63,7 +63,7 @@ static enum kvt_status remove_files(struct kvt_io *io)
 	return status;
 }
 
-static bool folder_of(
+bool kvt_version_folder(
 	struct kvt *k, const struct kvt_fingerprint *fingerprint, char *out, size_t room)
 {
 	int n = snprintf(out, room, "%s/", k->nvme_path);
@@ -96,7 +96,7 @@ enum kvt_status kvt_version_remove(
 
 	if (k->nvme_path == NULL)
 		return KVT_MISS;
-	if (!folder_of(k, fingerprint, folder, sizeof(folder)))
+	if (!kvt_version_folder(k, fingerprint, folder, sizeof(folder)))
 		return KVT_EINVAL;
 	if (!is_there(k, folder))
 		return KVT_MISS;

@@ -12,4 +12,8 @@
 enum kvt_status kvt_version_remove(
 	struct kvt *k, const struct kvt_fingerprint *fingerprint, size_t *removed) KVT_MUST_CHECK;
 
+/* PATH/FINGERPRINT/RANK of this handle's path and rank. False: there is no room for it. */
+bool kvt_version_folder(
+	struct kvt *k, const struct kvt_fingerprint *fingerprint, char *out, size_t room);
+
 #endif

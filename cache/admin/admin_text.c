@@ -1,0 +1,149 @@
+/*
+ * admin_text.c - the lines of an owner's socket, written and read.
+ */
+#include "admin/admin_text.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define HEAD "erase 1 "
+#define DONE "erased 1 "
+
+/* --- hex -------------------------------------------------------------------------------------- */
+
+static int digit(char c)
+{
+	if (c >= '0' && c <= '9')
+		return c - '0';
+	if (c >= 'a' && c <= 'f')
+		return c - 'a' + 10;
+	return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+}
+
+bool kvt_admin_unhex(const char *digits, uint8_t *out, size_t bytes)
+{
+	for (size_t i = 0; i < bytes; i++) {
+		int high = digit(digits[2 * i]);
+		int low = high < 0 ? -1 : digit(digits[2 * i + 1]);
+
+		if (low < 0)
+			return false;
+		out[i] = (uint8_t)(high << 4 | low);
+	}
+	return digits[2 * bytes] == '\0' || digits[2 * bytes] == ' ';
+}
+
+/* " " and hex digits, or " -" without bytes; returns the text's new length. */
+static size_t put(char *out, size_t at, size_t room, const void *bytes, size_t count)
+{
+	const uint8_t *from = bytes;
+
+	if (at + 2 * count + 3 > room)
+		return at;
+	out[at++] = ' ';
+	if (from == NULL)
+		out[at++] = '-';
+	for (size_t i = 0; from != NULL && i < count; i++)
+		at += (size_t)sprintf(out + at, "%02x", from[i]);
+	out[at] = '\0';
+	return at;
+}
+
+/* --- requests --------------------------------------------------------------------------------- */
+
+bool kvt_admin_write_erase(
+	const struct kvt_which *which, uint64_t timeout_ns, char *out, size_t room)
+{
+	size_t at;
+
+	if (which->key_count > KVT_ADMIN_KEYS)
+		return false;
+	at = (size_t)snprintf(out, room, HEAD "%d", which->dry_run != 0);
+	at = put(out, at, room, which->tenant, sizeof(*which->tenant));
+	at = put(out, at, room, which->fingerprint, sizeof(*which->fingerprint));
+	at += (size_t)snprintf(out + at, room - at, " %" PRIu64, timeout_ns / 1000000);
+	for (size_t i = 0; i < which->key_count; i++)
+		at = put(out, at, room, &which->keys[i], sizeof(which->keys[i]));
+	return true;
+}
+
+/* The next word, NULL: there is none. */
+static const char *next(const char *at)
+{
+	const char *blank = at != NULL ? strchr(at, ' ') : NULL;
+
+	return blank != NULL ? blank + 1 : NULL;
+}
+
+/* A word of hex digits or "-". False: neither. */
+static bool take(const char *word, void *out, size_t bytes, bool *given)
+{
+	*given = word != NULL && word[0] != '-';
+	return word != NULL && (!*given || kvt_admin_unhex(word, out, bytes));
+}
+
+bool kvt_admin_read_erase(const char *request, struct kvt_admin_erase *out)
+{
+	const char *at = request + strlen(HEAD);
+	bool tenant, fingerprint;
+
+	*out = (struct kvt_admin_erase){.which.size = sizeof(out->which)};
+	if (strncmp(request, HEAD, strlen(HEAD)) != 0 || (*at != '0' && *at != '1'))
+		return false;
+	out->which.dry_run = *at == '1';
+	at = next(at);
+	if (!take(at, &out->tenant, sizeof(out->tenant), &tenant))
+		return false;
+	at = next(at);
+	if (!take(at, &out->fingerprint, sizeof(out->fingerprint), &fingerprint))
+		return false;
+	at = next(at);
+	if (at == NULL)
+		return false;
+	out->timeout_ns = strtoull(at, NULL, 10) % 3600000 * 1000000;
+	while ((at = next(at)) != NULL) {
+		if (out->which.key_count == KVT_ADMIN_KEYS ||
+			!kvt_admin_unhex(at, out->keys[out->which.key_count].bytes, KVT_KEY_BYTES))
+			return false;
+		out->which.key_count++;
+	}
+	out->which.tenant = tenant ? &out->tenant : NULL;
+	out->which.fingerprint = fingerprint ? &out->fingerprint : NULL;
+	out->which.keys = out->which.key_count > 0 ? out->keys : NULL;
+	return true;
+}
+
+/* --- answers ---------------------------------------------------------------------------------- */
+
+void kvt_admin_write_erased(
+	enum kvt_status status, const struct kvt_erased *erased, char *out, size_t room)
+{
+	size_t at = (size_t)snprintf(out, room, DONE "%u", (unsigned)status);
+
+	for (size_t i = 0; i < KVT_TIER_COUNT && at < room; i++)
+		at += (size_t)snprintf(out + at, room - at, " %" PRIu32 " %" PRIu64 " %" PRIu64,
+			erased->tiers[i].counted, erased->tiers[i].chunks, erased->tiers[i].bytes);
+}
+
+bool kvt_admin_read_erased(const char *answer, enum kvt_status *status, struct kvt_erased *erased)
+{
+	const char *at = answer + strlen(DONE);
+
+	if (strncmp(answer, DONE, strlen(DONE)) != 0)
+		return false;
+	*status = (enum kvt_status)strtoul(at, NULL, 10);
+	*erased = (struct kvt_erased){.size = sizeof(*erased)};
+	for (size_t i = 0; i < KVT_TIER_COUNT; i++) {
+		const char *chunks = next(at = next(at)), *bytes = next(chunks);
+
+		if (bytes == NULL)
+			return false;
+		erased->tiers[i].counted = (uint32_t)strtoul(at, NULL, 10);
+		erased->tiers[i].chunks = strtoull(chunks, NULL, 10);
+		erased->tiers[i].bytes = strtoull(bytes, NULL, 10);
+		at = bytes;
+	}
+	return true;
+}

@@ -1,0 +1,43 @@
+/*
+ * admin_text.h - the lines of an owner's socket.
+ *
+ *	request  erase 1 DRY TENANT FINGERPRINT TIMEOUT_MS KEY...
+ *	answer   erased 1 STATUS COUNTED CHUNKS BYTES COUNTED CHUNKS BYTES COUNTED CHUNKS BYTES
+ *	         refused TEXT
+ *
+ * TENANT, FINGERPRINT and KEY in hex digits, the first two "-" for any; three numbers for each tier
+ * in the order of enum kvt_tier_id.
+ */
+#ifndef KVT_ADMIN_TEXT_H
+#define KVT_ADMIN_TEXT_H
+
+#include <stdbool.h>
+
+#include "kvtier/kvtier.h"
+
+#define KVT_ADMIN_KEYS 128 /* of one request */
+
+/* A request, with what its pointers go to. */
+struct kvt_admin_erase {
+	struct kvt_which which;
+	struct kvt_tenant tenant;
+	struct kvt_fingerprint fingerprint;
+	struct kvt_key keys[KVT_ADMIN_KEYS];
+	uint64_t timeout_ns;
+};
+
+/* `digits` of hex, both cases, exactly `bytes` of them, ended by a blank or the text's end. */
+bool kvt_admin_unhex(const char *digits, uint8_t *out, size_t bytes);
+
+/* False: more keys than KVT_ADMIN_KEYS. */
+bool kvt_admin_write_erase(
+	const struct kvt_which *which, uint64_t timeout_ns, char *out, size_t room);
+/* False: not such a request. */
+bool kvt_admin_read_erase(const char *request, struct kvt_admin_erase *out);
+
+void kvt_admin_write_erased(
+	enum kvt_status status, const struct kvt_erased *erased, char *out, size_t room);
+/* False: another answer. */
+bool kvt_admin_read_erased(const char *answer, enum kvt_status *status, struct kvt_erased *erased);
+
+#endif

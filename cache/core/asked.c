@@ -1,0 +1,51 @@
+/*
+ * asked.c - what another process asks of this cache, by the socket in its store's folder.
+ */
+#include "core/asked.h"
+
+#include <stdio.h>
+
+#include "admin/admin_text.h"
+#include "core/versions.h"
+
+static void answer(void *self, const char *request, char *out)
+{
+	struct kvt *k = self;
+	struct kvt_admin_erase erase;
+	struct kvt_erased erased = {.size = sizeof(erased)};
+	enum kvt_status status;
+
+	if (!kvt_admin_read_erase(request, &erase)) {
+		(void)snprintf(out, KVT_ADMIN_LINE, "refused kvtier %s knows no such request",
+			kvt_version());
+		return;
+	}
+	status = kvt_erase_which(k, &erase.which, erase.timeout_ns, &erased);
+	if (erase.which.dry_run == 0)
+		kvt_note(&k->surroundings, KVT_LOG_INFO,
+			"admin: erased on request: %s; l1 %llu, nvme %llu chunks",
+			kvt_status_text(status),
+			(unsigned long long)erased.tiers[KVT_TIER_L1].chunks,
+			(unsigned long long)erased.tiers[KVT_TIER_NVME].chunks);
+	kvt_admin_write_erased(status, &erased, out, KVT_ADMIN_LINE);
+}
+
+void kvt_asked_start(struct kvt *k)
+{
+	bool stored = false;
+	char folder[4096];
+
+	for (size_t i = 0; i < k->lower_count; i++)
+		stored |= k->lower[i].id == KVT_TIER_NVME && k->lower[i].tier != NULL;
+	if (!stored || k->nvme_path == NULL || k->config.io != NULL ||
+		k->config.threads == KVT_THREADS_CALLER)
+		return;
+	if (kvt_version_folder(k, &k->config.fingerprint, folder, sizeof(folder)))
+		(void)!kvt_admin_create(folder, &k->surroundings, answer, k, &k->admin);
+}
+
+void kvt_asked_stop(struct kvt *k)
+{
+	kvt_admin_destroy(k->admin);
+	k->admin = NULL;
+}
