@@ -37,6 +37,30 @@ const char kvt_help_verify[] =
 	"  --json        print a list of JSON objects\n\n"
 	"Exit status 1: something is damaged.\n";
 
+const char kvt_help_erase[] =
+	"usage: kvtier erase [--tenant NAME] [--model FINGERPRINT] [--key KEY] [OPTION...] [FOLDER]\n\n"
+	"Erases chunks for which all that is given holds, in every tier, and prints how many chunks and\n"
+	"bytes each tier had. FOLDER as for `kvtier stat`. Where a cache uses the store, that cache erases\n"
+	"them: in its memory (a chunk that is being read is freed when its last reader is done), on disk\n"
+	"and in its shared tier. A store without a running owner is opened here.\n\n"
+	"  --tenant NAME       the cache salt; for kvtierd's own store, the bucket\n"
+	"  --tenant-hash HASH  the same by its hash, 32 hex digits of `kvtier stat --json`\n"
+	"  --model FINGERPRINT 8 to 64 hex digits as `kvtier stat` prints them; stores do not know the\n"
+	"                      names of models\n"
+	"  --key KEY           one chunk's storage key, 64 hex digits\n"
+	"  --config FILE       the cache's configuration: its nvme.path where there is no FOLDER, and its\n"
+	"                      shared tier (l2.url) and keys where no cache runs\n"
+	"  --dry-run           count, erase nothing\n"
+	"  --yes               do not ask; it asks only on a terminal\n"
+	"  --json              print a list of JSON objects\n\n"
+	"When it says `erased`, neither a restart nor a crash brings chunks back. In Redis and\n"
+	"kvtierd a tenant or model is erased by an epoch: unreadable at once for the process that erases,\n"
+	"for others when they next look, and not counted. Memory of other processes than the store's owner\n"
+	"is not reached: run it for each machine and store. A chunk whose tenant no tier knows is not\n"
+	"erased by --key and --tenant together. Bytes of an encrypted store are destroyed with the\n"
+	"tenant's key only by an owner or a --config that has protect.keys.\n\n"
+	"Exit status 3: not all was done, or it is not known to outlive a crash; run it again.\n";
+
 const char kvt_help_size[] =
 	"usage: kvtier size [OPTION...] CONFIG.JSON\n\n"
 	"Reads a model's config.json (or the folder that contains it) and prints how many bytes of KV\n"

@@ -11,7 +11,7 @@ import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PROGRAM = pathlib.Path(os.environ.get("KVW_BUILD", ROOT / "build")) / "cache/command/kvtier"
-VERBS = ["stat", "verify", "size", "check", "bench", "reference"]
+VERBS = ["stat", "verify", "erase", "size", "check", "bench", "reference"]
 QWEN = {
     "architectures": ["Qwen2ForCausalLM"],
     "model_type": "qwen2",

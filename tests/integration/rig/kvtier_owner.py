@@ -1,0 +1,83 @@
+"""A process that owns a store and whose chunks belong to tenants, 8 of 100,000 bytes each.
+
+	kvtier_owner.py PACKAGE CONFIG TENANT...
+
+CONFIG is JSON; a tenant may be there already. Says "ready", then answers each line of standard input:
+"hits TENANT" by how many chunks there are, "lease TENANT" and "check" hold chunks of a tenant and compare them.
+"""
+
+import ctypes
+import hashlib
+import sys
+
+CHUNKS, SIZE = 8, 100_000
+
+
+def key_of(tenant, index):
+    return hashlib.sha256(f"{tenant} {index}".encode()).digest()
+
+
+def data_of(tenant, index):
+    return hashlib.sha256(key_of(tenant, index)).digest() * (SIZE // 32)
+
+
+class Owner:
+    def __init__(self, config):
+        from kvtier import library
+
+        self.library = library
+        self.cache = library.Cache([config])
+        assert not self.cache.mistakes, self.cache.mistakes
+        self.lease = None
+
+    def put(self, tenant):
+        library = self.library
+        for index in range(CHUNKS):
+            data = data_of(tenant, index)
+            item = library.Item(size=ctypes.sizeof(library.Item), tokens=256, bytes=len(data))
+            item.key.bytes[:] = key_of(tenant, index)
+            item.tenant.bytes[:] = library.tenant_of(tenant)
+            _, reservation, rooms = self.cache.reserve([item])
+            if reservation is None:
+                continue  # it is there
+            at = 0
+            for address, size in rooms[0]:
+                ctypes.memmove(address, data[at : at + size], size)
+                at += size
+            assert self.cache.commit(reservation, 1)
+        assert self.cache.lib.kvt_drain(self.cache.handle, 10**10) == library.OK
+
+    def hits(self, tenant):
+        return sum(self.cache.lookup([key_of(tenant, index)])[0] for index in range(CHUNKS))
+
+    def hold(self, tenant):
+        op = self.cache.get_begin([key_of(tenant, index) for index in range(CHUNKS)], 10**10, 1)
+        while not self.cache.poll():
+            pass
+        self.lease, self.held = self.cache.take(op), tenant
+        return self.lease.contents.count
+
+    def check(self):
+        for index in range(self.lease.contents.count):
+            view = self.lease.contents.views[index]
+            parts = self.lease.contents.segments[view.first_segment : view.first_segment + view.segment_count]
+            data = b"".join(ctypes.string_at(part.base, part.bytes) for part in parts)
+            assert data == data_of(self.held, index)
+        self.cache.release(self.lease)
+        return "right"
+
+
+def main(package, config, *tenants):
+    sys.path.insert(0, package)
+    owner = Owner(config)
+    for tenant in tenants:
+        owner.put(tenant)
+    print("ready", flush=True)
+    for line in sys.stdin:
+        verb, *rest = line.split()
+        print({"hits": owner.hits, "lease": owner.hold, "check": owner.check}[verb](*rest), flush=True)
+    owner.cache.close()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
