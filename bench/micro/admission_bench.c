@@ -431,7 +431,7 @@ static double idle_turn_us(struct bench *b)
 
 	for (uint32_t i = 0; i < b->shape.workers; i++) {
 		kvw_lease_take(&leases[i], &b->loads[i], FULL_NS, b->now_ns);
-		kvw_pace_sent(&b->admission->paces[i]);
+		kvw_pace_sent(&b->admission->paces[i], 0, b->now_ns);
 	}
 	for (unsigned i = 0; i < IDLE_TURNS; i++) {
 		int64_t cpu_ns = 0;

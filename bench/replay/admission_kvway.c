@@ -67,6 +67,7 @@ static void arrive(void *self, uint32_t job, int64_t now_ns)
 			(int64_t)(kvb_replay_slo.tpot_s * 1e9)},
 		.tokens = g->fleet->jobs->items[job].input,
 		.wait.class = g->fleet->jobs->items[job].class,
+		.shows = true,
 	};
 	e->turn = kvb_kvway_turn(g->policy, job, g->admission->programs);
 	if (!judge(g, e, now_ns) || kvw_gate_wait(&g->gate, e, now_ns) != KVW_OK)

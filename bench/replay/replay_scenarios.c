@@ -229,6 +229,20 @@ static void uniform(struct kvb_jobs *jobs, double scale, uint32_t workers, uint6
 	}
 }
 
+/* What bounds an engine is how many it runs at once, not their prompts. */
+static void brief(struct kvb_jobs *jobs, double scale, uint32_t workers, uint64_t seed)
+{
+	struct maker m = make_maker(jobs, scale, workers, seed);
+	double at_s = 0;
+
+	while ((at_s += pause_s(&m, 1 / (40 * m.rate))) < 60) {
+		uint32_t input = length(&m, 256, 1.4, 2000);
+
+		fill(&m, 0, blocks_of(input));
+		add(&m, at_s, input, length(&m, 128, 1.4, 1000));
+	}
+}
+
 const struct kvb_scenario kvb_scenarios[] = {
 #define SECONDS(s) (INT64_C(1000000000) * (s))
 #define KVB_SCENARIO(name, make, slower, begin, end, reset, every, what)                           \

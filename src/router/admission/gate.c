@@ -10,8 +10,11 @@
 #define PLAN_AT_ONCE 1000                 /* with fewer than that, it is when one comes */
 #define TELL_NS      INT64_C(1000000000)  /* how often an empty gate reports what it was offered */
 #define TELL_LEAST   1e6                  /* less than that is nothing */
-#define SAFE_NS      INT64_C(100000000)   /* by which a request is sent sooner than it must */
+#define SAFE_NS      INT64_C(100000000)   /* by which a request is sent sooner than it must, at least */
 #define PROMPT_AHEAD_NS INT64_C(200000000) /* of work before it that a worker may have, with a promise */
+#define MORE_MOST_NS    5e9                 /* of a first token after what was predicted */
+#define LATE_NS         INT64_C(1000000000) /* in which overdue requests are sent; further ones are refused */
+#define LATE_OVER_NS    INT64_C(2000000000) /* without an overdue one, after which that begins again */
 #define FULL_NS      INT64_C(200000000) /* after which a worker whose KV cache is full is looked at again */
 #define SHORT_NS     5e8                  /* prefill that streams which are behind can bear */
 #define PATIENT      1.5                  /* of one that needs longer than promised: that often */
@@ -33,6 +36,7 @@ void kvw_gate_init(struct kvw_gate *gate, struct kvw_admission *admission)
 	memset(gate, 0, sizeof(*gate));
 	gate->admission = admission;
 	gate->lag = LAG_FIRST;
+	gate->more_ns = SAFE_NS;
 	kvw_price_init(&gate->price);
 }
 
@@ -72,10 +76,18 @@ static bool is_urgent(const struct kvw_entrant *e, double work_ns, int64_t now_n
 	       e->wait.start_ns - now_ns < e->wait.first_ns / 4;
 }
 
+static int64_t longer(int64_t a, int64_t b)
+{
+	return a > b ? a : b;
+}
+
 /* What a worker has to compute, in the time that it will really take. */
 static int64_t queue_of(const struct kvw_gate *gate, const struct kvw_candidate *c, int64_t now_ns)
 {
-	return (int64_t)((double)kvw_load_queue_ns(c->load, now_ns) / kvw_admission_rate(gate->admission));
+	double rate = kvw_admission_rate(gate->admission);
+	int64_t predicted = (int64_t)((double)kvw_load_queue_ns(c->load, now_ns) / rate);
+
+	return longer(predicted, kvw_pace_undone_ns(&gate->admission->paces[c->id], rate, now_ns));
 }
 
 /* Its engine says that no KV block is left, or pushes out requests that it had begun: one more would push out
@@ -83,11 +95,6 @@ static int64_t queue_of(const struct kvw_gate *gate, const struct kvw_candidate 
 static int64_t room_wait(const struct kvw_candidate *c)
 {
 	return c->kv_full && kvw_load_inflight(c->load) > 0 ? FULL_NS : 0;
-}
-
-static int64_t longer(int64_t a, int64_t b)
-{
-	return a > b ? a : b;
 }
 
 static int64_t wait_of(const struct kvw_gate *gate, const struct kvw_candidate *c, int64_t ahead_ns,
@@ -222,9 +229,15 @@ static double value_of(const struct kvw_gate *gate, const struct kvw_entrant *e)
 	return 1 + programs.returning * e->whole_ns / gate->mean_ns;
 }
 
+static bool late_for_long(const struct kvw_gate *gate, int64_t now_ns)
+{
+	return now_ns - gate->late_ns <= LATE_OVER_NS && gate->late_ns - gate->late_since_ns > LATE_NS;
+}
+
 /* While the workers have time left no other gains by a refusal (but a more important class, if this one is
- * a lesser one), and a program that is all but sure to come back loses more by it than by one late turn. */
-static enum kvw_late lateness(const struct kvw_gate *gate, const struct kvw_entrant *e)
+ * a lesser one), and a program that is all but sure to come back loses more by it than by one late turn.
+ * Requests that are overdue one after the other say sooner than the workers' time that there is none left. */
+static enum kvw_late lateness(const struct kvw_gate *gate, const struct kvw_entrant *e, int64_t now_ns)
 {
 	struct kvw_programs_stats programs = {0};
 
@@ -233,15 +246,16 @@ static enum kvw_late lateness(const struct kvw_gate *gate, const struct kvw_entr
 	if (programs.returning >= SURE)
 		return KVW_LATE_IN_TURN;
 	if (e->wait.class > 0 || kvw_admission_full(gate->admission) ||
+		late_for_long(gate, now_ns) ||
 		isfinite(gate->price.limit[KVW_CLASSES - 1]) || isfinite(gate->price.limit[0]))
 		return KVW_LATE_NEVER;
 	return KVW_LATE_SENT;
 }
 
-static void set_limits(struct kvw_gate *gate, struct kvw_entrant *e)
+static void set_limits(struct kvw_gate *gate, struct kvw_entrant *e, int64_t now_ns)
 {
 	struct kvw_waiter *w = &e->wait;
-	int64_t need_ns = (int64_t)(gate->lag * (double)w->work_ns) + SAFE_NS;
+	int64_t need_ns = (int64_t)(gate->lag * (double)w->work_ns + gate->more_ns);
 	int64_t patient_ns = (int64_t)(PATIENT * (double)need_ns);
 
 	w->until_ns = gate->terms.max_wait_ns < INT64_MAX - w->came_ns
@@ -251,7 +265,7 @@ static void set_limits(struct kvw_gate *gate, struct kvw_entrant *e)
 	w->promised = is_promised(e);
 	w->first_ns = INT64_MAX;
 	w->start_ns = w->until_ns;
-	w->late = lateness(gate, e);
+	w->late = lateness(gate, e, now_ns);
 	if (!w->promised)
 		return;
 	w->first_ns = kvw_promise_first_ns(&e->promise, e->tokens);
@@ -287,7 +301,7 @@ bool kvw_gate_judge(struct kvw_gate *gate, struct kvw_entrant *e, const struct k
 	w->worker = set->items[e->pos].id;
 	w->work_ns = (int64_t)costs[e->pos].prefill_ns;
 	w->value = value_of(gate, e);
-	set_limits(gate, e);
+	set_limits(gate, e, now_ns);
 	if (w->waits) {
 		tell_waiting(gate, w->work_ns - work_ns);
 		kvw_queue_moved(&gate->queue, w);
@@ -396,6 +410,13 @@ int64_t kvw_gate_retry_after_ns(const struct kvw_gate *gate)
 	return after < RETRY_LEAST_NS ? RETRY_LEAST_NS : after > RETRY_MOST_NS ? RETRY_MOST_NS : after;
 }
 
+static void note_late(struct kvw_gate *gate, int64_t now_ns)
+{
+	if (now_ns - gate->late_ns > LATE_OVER_NS)
+		gate->late_since_ns = now_ns;
+	gate->late_ns = now_ns;
+}
+
 /* One that waits in vain. */
 static struct kvw_entrant *overdue(struct kvw_gate *gate, int64_t now_ns)
 {
@@ -470,6 +491,8 @@ enum kvw_next kvw_gate_next(struct kvw_gate *gate, int64_t now_ns, kvw_gate_judg
 		return KVW_NOTHING;
 	}
 	e = overdue(gate, now_ns);
+	if (e != NULL)
+		note_late(gate, now_ns);
 	if (e != NULL && e->wait.late == KVW_LATE_SENT && now_ns < e->wait.until_ns &&
 		judge(user, e, now_ns)) {
 		kvw_gate_leave(gate, e);
@@ -534,18 +557,31 @@ void kvw_gate_passed(struct kvw_gate *gate, struct kvw_entrant *e,
 		(double)gate->open_ahead_ns * kvw_admission_rate(gate->admission))
 		gate->open_until_ns = 0;
 	e->expected_ns = decision->queue_ns + decision->prefill_ns;
-	kvw_pace_sent(&gate->admission->paces[e->wait.worker]);
+	e->undone_ns = e->shows ? e->wait.work_ns : 0;
+	kvw_pace_sent(&gate->admission->paces[e->wait.worker], e->undone_ns, now_ns);
 	if (gate->admission->programs != NULL)
 		program_sent(gate, e, decision, now_ns);
 }
 
-/* Moves the quantile that four of five ratios are below. Short prompts say nothing of prefill. */
+/* Moves the quantile that nine of ten are below. Where prompts are short, what delays their first tokens is
+ * something else: steps of the engine, or that it runs no more requests at once. */
+static void learn_more(struct kvw_gate *gate, double more_ns)
+{
+	gate->more_ns *= more_ns > gate->more_ns ? 1 + 0.9 * 0.05 : 1 - 0.1 * 0.05;
+	gate->more_ns = gate->more_ns < SAFE_NS        ? SAFE_NS
+			: gate->more_ns > MORE_MOST_NS ? MORE_MOST_NS
+						       : gate->more_ns;
+}
+
+/* Moves the quantile that four of five ratios are below. */
 static void learn_lag(struct kvw_gate *gate, const struct kvw_entrant *e, int64_t now_ns)
 {
 	double ratio = 0;
 
-	if (e->expected_ns < LONG_NS)
+	if (e->expected_ns < LONG_NS) {
+		learn_more(gate, (double)(now_ns - e->sent_ns) - gate->lag * (double)e->expected_ns);
 		return;
+	}
 	ratio = (double)(now_ns - e->sent_ns) / (double)e->expected_ns;
 	gate->lag *= ratio > gate->lag ? 1 + 0.8 * 0.02 : 1 - 0.2 * 0.02;
 	gate->lag = gate->lag < LAG_LEAST ? LAG_LEAST : gate->lag > LAG_MOST ? LAG_MOST : gate->lag;
@@ -562,7 +598,7 @@ void kvw_gate_first_token(
 		&gate->admission->done_ns, e->wait.work_ns, memory_order_relaxed);
 	if (stream)
 		learn_lag(gate, e, now_ns);
-	kvw_pace_first_token(&gate->admission->paces[e->wait.worker], stream);
+	kvw_pace_first_token(&gate->admission->paces[e->wait.worker], e->undone_ns, stream, now_ns);
 }
 
 void kvw_gate_token(struct kvw_gate *gate, struct kvw_entrant *e, int64_t gap_ns, int64_t now_ns)
@@ -578,7 +614,7 @@ void kvw_gate_ended(struct kvw_gate *gate, struct kvw_entrant *e, int64_t now_ns
 	if (!e->sent)
 		return;
 	e->sent = false;
-	kvw_pace_ended(&gate->admission->paces[e->wait.worker], e->answered, e->stream);
+	kvw_pace_ended(&gate->admission->paces[e->wait.worker], e->undone_ns, e->answered, e->stream);
 	if (gate->admission->programs != NULL)
 		kvw_programs_ended(gate->admission->programs, &e->turn, now_ns);
 }

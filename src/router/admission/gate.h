@@ -67,7 +67,9 @@ struct kvw_entrant {
 	enum kvw_refused refusal;
 	int64_t retry_after_ns;     /* of one that is refused */
 	bool offered;               /* it counts in the price */
+	bool shows;                 /* its first token will be seen; the owner's, before kvw_gate_passed */
 	bool sent, answered, stream; /* as passed to kvw_pace */
+	int64_t undone_ns;          /* work_ns, as passed to it; 0: its first token does not show */
 	int64_t expected_ns;        /* its time to first token when it was sent, as predicted */
 	int64_t sent_ns;
 	uint64_t held_tokens;       /* of it, that the worker which holds most of it has */
@@ -87,6 +89,7 @@ struct kvw_gate {
 	struct kvw_price price;
 	double mean_ns;      /* work of a request, in the mean */
 	double lag;          /* time to first token over what was predicted, as most take at most */
+	double more_ns;      /* what most take at most beyond lag times that */
 	size_t usable;       /* workers among the candidates of the last judgement */
 	uint64_t capacity;   /* tokens that their caches hold */
 	bool any_open;       /* one of them can take a prompt */
@@ -96,6 +99,7 @@ struct kvw_gate {
 	int64_t open_ahead_ns; /* for a request that may have so much before it */
 	int64_t planned_ns;  /* when the queue was planned last */
 	int64_t due_ns;      /* none that waits is overdue before */
+	int64_t late_since_ns, late_ns; /* requests have been overdue from then on; the last one was then */
 	int64_t told_waiting_ns, told_offered; /* what admission has of this gate */
 	int64_t told_ns;     /* the latter: since when */
 };

@@ -11,26 +11,47 @@ static int32_t count(const _Atomic int32_t *word)
 	return atomic_load_explicit(word, memory_order_relaxed);
 }
 
-void kvw_pace_sent(struct kvw_pace *pace)
+void kvw_pace_sent(struct kvw_pace *pace, int64_t work_ns, int64_t now_ns)
 {
-	atomic_fetch_add_explicit(&pace->unanswered, 1, memory_order_relaxed);
+	atomic_fetch_add_explicit(&pace->undone_ns, work_ns, memory_order_relaxed);
+	if (atomic_fetch_add_explicit(&pace->unanswered, 1, memory_order_relaxed) <= 0)
+		atomic_store_explicit(&pace->since_ns, now_ns, memory_order_relaxed);
 }
 
-void kvw_pace_first_token(struct kvw_pace *pace, bool stream)
+void kvw_pace_first_token(struct kvw_pace *pace, int64_t work_ns, bool stream, int64_t now_ns)
 {
+	atomic_fetch_sub_explicit(&pace->undone_ns, work_ns, memory_order_relaxed);
 	atomic_fetch_sub_explicit(&pace->unanswered, 1, memory_order_relaxed);
+	atomic_store_explicit(&pace->since_ns, now_ns, memory_order_relaxed);
 	/* The first one: what others were promised is past. */
 	if (stream && atomic_fetch_add_explicit(&pace->answering, 1, memory_order_relaxed) <= 0)
 		atomic_store_explicit(
 			&pace->behind_ns, -KVW_PACE_CREDIT_NS, memory_order_relaxed);
 }
 
-void kvw_pace_ended(struct kvw_pace *pace, bool answered, bool stream)
+void kvw_pace_ended(struct kvw_pace *pace, int64_t work_ns, bool answered, bool stream)
 {
-	if (!answered)
-		atomic_fetch_sub_explicit(&pace->unanswered, 1, memory_order_relaxed);
-	else if (stream)
-		atomic_fetch_sub_explicit(&pace->answering, 1, memory_order_relaxed);
+	if (answered) {
+		if (stream)
+			atomic_fetch_sub_explicit(&pace->answering, 1, memory_order_relaxed);
+		return;
+	}
+	atomic_fetch_sub_explicit(&pace->undone_ns, work_ns, memory_order_relaxed);
+	atomic_fetch_sub_explicit(&pace->unanswered, 1, memory_order_relaxed);
+}
+
+int64_t kvw_pace_undone_ns(const struct kvw_pace *pace, double rate, int64_t now_ns)
+{
+	int32_t requests = count(&pace->unanswered);
+	double undone = (double)get(&pace->undone_ns) / rate;
+	double since = (double)(now_ns - get(&pace->since_ns));
+	double one = 0;
+
+	if (requests <= 0 || undone <= 0)
+		return 0;
+	/* One of them is under way. */
+	one = undone / requests;
+	return (int64_t)(undone - (since < one ? since : one));
 }
 
 void kvw_pace_token(struct kvw_pace *pace, int64_t gap_ns, int64_t allowed_ns, int64_t now_ns)

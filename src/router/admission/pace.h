@@ -36,14 +36,21 @@ struct kvw_pace {
 	_Atomic int64_t moved_ns;               /* when it was moved last */
 	_Atomic int32_t unanswered;             /* requests sent that have no first token */
 	_Atomic int32_t answering;              /* streams that have one */
+	_Atomic int64_t undone_ns;              /* predicted prefill of the unanswered ones whose first token will show */
+	_Atomic int64_t since_ns;               /* the last first token, or the first request after a rest */
 };
 
-/* A request was sent to the worker. */
-void kvw_pace_sent(struct kvw_pace *pace);
-/* Its first token came; stream: further ones will be seen. */
-void kvw_pace_first_token(struct kvw_pace *pace, bool stream);
-/* It has ended. answered, stream: as passed to kvw_pace_first_token, if it was. */
-void kvw_pace_ended(struct kvw_pace *pace, bool answered, bool stream);
+/* A request was sent to the worker. work_ns: its predicted prefill; 0: its first token will not show. */
+void kvw_pace_sent(struct kvw_pace *pace, int64_t work_ns, int64_t now_ns);
+/* Its first token came; work_ns as before; stream: further ones will be seen. */
+void kvw_pace_first_token(struct kvw_pace *pace, int64_t work_ns, bool stream, int64_t now_ns);
+/* It has ended. work_ns: as before; answered, stream: as passed to kvw_pace_first_token, if it was. */
+void kvw_pace_ended(struct kvw_pace *pace, int64_t work_ns, bool answered, bool stream);
+
+/* What the worker has to do before it can begin another prompt, by the requests that it has not answered,
+ * whatever keeps it: prefill, or as many running requests as it takes. rate: predicted ns of prefill that a
+ * worker does in one ns. */
+int64_t kvw_pace_undone_ns(const struct kvw_pace *pace, double rate, int64_t now_ns);
 
 /* The next token of one stream came gap_ns after the one before it; allowed_ns: m T. */
 void kvw_pace_token(struct kvw_pace *pace, int64_t gap_ns, int64_t allowed_ns, int64_t now_ns);

@@ -54,8 +54,10 @@ bool kvw_gates_want(const struct kvw_exchange *x)
 
 void kvw_gates_picked(struct kvw_exchange *x)
 {
-	if (x->gate != NULL && kvw_gates_want(x) && x->attempt.picked)
-		kvw_gate_passed(x->gate, &x->entrant, &x->attempt.decision, x->loop->now_ns);
+	if (x->gate == NULL || !kvw_gates_want(x) || !x->attempt.picked)
+		return;
+	x->entrant.shows = x->route.stream;
+	kvw_gate_passed(x->gate, &x->entrant, &x->attempt.decision, x->loop->now_ns);
 }
 
 void kvw_gates_first_token(struct kvw_exchange *x)

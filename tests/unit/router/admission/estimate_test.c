@@ -42,7 +42,7 @@ static void teardown(void)
 
 static void occupy(uint32_t worker, int64_t ns)
 {
-	kvw_pace_sent(&admission->paces[worker]);
+	kvw_pace_sent(&admission->paces[worker], 0, BEGIN);
 	atomic_store(&loads[worker].seen->idle_at_ns, BEGIN + ns);
 }
 

@@ -105,13 +105,13 @@ static enum kvw_next next(struct kvw_entrant **out, int64_t now_ns)
 /* A request that no test looks at keeps this worker busy for so long. */
 static void occupy(uint32_t worker, int64_t ns, int64_t now_ns)
 {
-	kvw_pace_sent(&admission->paces[worker]);
+	kvw_pace_sent(&admission->paces[worker], 0, now_ns);
 	set_queue(worker, now_ns + ns);
 }
 
 static void relieve(uint32_t worker, int64_t now_ns)
 {
-	kvw_pace_ended(&admission->paces[worker], false, false);
+	kvw_pace_ended(&admission->paces[worker], 0, false, false);
 	set_queue(worker, now_ns);
 }
 
@@ -213,6 +213,98 @@ START_TEST(late_but_sent_while_the_workers_have_time_left)
 }
 END_TEST
 
+/* Not for long: those that are sent late make others late. */
+START_TEST(late_and_refused_when_others_were_late_before)
+{
+	struct kvw_entrant *out = NULL;
+	int64_t now_ns = BEGIN;
+	size_t sent = 0;
+	size_t refused = 0;
+
+	occupy(0, 60 * SECOND, BEGIN);
+	for (size_t i = 0; i < 40; i++)
+		(void)come(i, 0, 100 * MS, SECOND + (int64_t)i * 100 * MS, BEGIN);
+	for (; kvw_gate_waiting(&gate) > 0; now_ns += 10 * MS)
+		for (enum kvw_next word = next(&out, now_ns); word != KVW_NOTHING; word = next(&out, now_ns))
+			*(word == KVW_SEND ? &sent : &refused) += 1;
+	ck_assert_int_ge(sent, 9);
+	ck_assert_int_le(sent, 12);
+	ck_assert_int_eq(sent + refused, 40);
+	/* None was overdue for a while: that was a burst, and the next may be late. */
+	now_ns += 3 * SECOND;
+	(void)come(40, 0, 100 * MS, 2 * SECOND, now_ns);
+	ck_assert_int_eq(next(&out, now_ns + 2 * SECOND), KVW_SEND);
+}
+END_TEST
+
+/* An engine may run no more requests at once, which no prediction of their prefill knows. */
+START_TEST(a_worker_that_does_not_answer_gets_no_more)
+{
+	struct kvw_entrant *out = NULL;
+
+	for (size_t i = 0; i < 3; i++) {
+		struct kvw_entrant *e = come(i, 0, 150 * MS, 20 * SECOND, BEGIN);
+
+		ck_assert_int_eq(next(&out, BEGIN), KVW_SEND);
+		e->shows = true;
+		pass(e, BEGIN);
+		set_queue(0, BEGIN); /* by its predictions it has done it */
+		if (i == 1)
+			break;
+	}
+	(void)come(2, 0, 150 * MS, 20 * SECOND, BEGIN);
+	ck_assert_int_eq(next(&out, BEGIN), KVW_NOTHING);
+	ck_assert_int_eq(next(&out, BEGIN + SECOND / 2), KVW_SEND);
+	out->shows = true;
+	pass(out, BEGIN + SECOND / 2);
+	set_queue(0, BEGIN);
+	(void)come(3, 0, 150 * MS, 20 * SECOND, BEGIN + SECOND / 2);
+	ck_assert_int_eq(next(&out, BEGIN + 10 * SECOND), KVW_NOTHING);
+	kvw_gate_first_token(&gate, &requests[0].e, true, BEGIN + 10 * SECOND);
+	ck_assert_int_eq(next(&out, BEGIN + 11 * SECOND), KVW_SEND);
+}
+END_TEST
+
+/* One whose answer comes as a whole shows no first token: it says nothing of prefill. */
+START_TEST(whole_answers_do_not_count_as_undone)
+{
+	struct kvw_entrant *out = NULL;
+
+	for (size_t i = 0; i < 20; i++) {
+		struct kvw_entrant *e = come(i, 0, 150 * MS, 20 * SECOND, BEGIN);
+
+		ck_assert_int_eq(next(&out, BEGIN), KVW_SEND);
+		pass(e, BEGIN);
+		set_queue(0, BEGIN);
+	}
+	for (size_t i = 0; i < 20; i++)
+		kvw_gate_ended(&gate, &requests[i].e, BEGIN + SECOND);
+	ck_assert_int_eq(admission->paces[0].undone_ns, 0);
+}
+END_TEST
+
+/* First tokens that come later than predicted by the same time whatever the prompt: sent so much sooner. */
+START_TEST(sent_sooner_where_first_tokens_come_later)
+{
+	struct kvw_entrant *e;
+	int64_t before_ns;
+
+	before_ns = come(0, 0, 10 * MS, 2 * SECOND, BEGIN)->wait.start_ns;
+	kvw_gate_leave(&gate, &requests[0].e);
+	for (size_t i = 1; i < 100; i++) {
+		e = come(i, 0, 10 * MS, 2 * SECOND, BEGIN);
+		pass(e, BEGIN);
+		set_queue(0, BEGIN);
+		kvw_gate_first_token(&gate, e, true, BEGIN + 800 * MS);
+		kvw_gate_ended(&gate, e, BEGIN + SECOND);
+	}
+	e = come(100, 0, 10 * MS, 2 * SECOND, BEGIN);
+	ck_assert_int_lt(e->wait.start_ns, before_ns - 600 * MS);
+	ck_assert_int_gt(e->wait.start_ns, before_ns - 900 * MS);
+	kvw_gate_leave(&gate, e);
+}
+END_TEST
+
 START_TEST(refused_when_its_promise_cannot_be_kept)
 {
 	struct kvw_entrant *out = NULL;
@@ -304,8 +396,8 @@ START_TEST(a_short_prompt_is_urgent_at_the_end)
 {
 	struct kvw_entrant *out = NULL;
 
-	kvw_pace_sent(&admission->paces[0]);
-	kvw_pace_first_token(&admission->paces[0], true);
+	kvw_pace_sent(&admission->paces[0], 0, BEGIN);
+	kvw_pace_first_token(&admission->paces[0], 0, true, BEGIN);
 	kvw_pace_token(&admission->paces[0], 10 * SECOND, 80 * MS, BEGIN);
 	(void)come(0, 0, 100 * MS, 2 * SECOND, BEGIN);
 	(void)come(1, 0, 2 * SECOND, 4 * SECOND, BEGIN);
@@ -501,6 +593,10 @@ int main(void)
 	tcase_add_test(tcase, waits_and_is_sent);
 	tcase_add_test(tcase, refused_when_its_promise_cannot_be_kept);
 	tcase_add_test(tcase, late_but_sent_while_the_workers_have_time_left);
+	tcase_add_test(tcase, late_and_refused_when_others_were_late_before);
+	tcase_add_test(tcase, a_worker_that_does_not_answer_gets_no_more);
+	tcase_add_test(tcase, whole_answers_do_not_count_as_undone);
+	tcase_add_test(tcase, sent_sooner_where_first_tokens_come_later);
 	tcase_add_test(tcase, refused_at_the_deadline);
 	tcase_add_test(tcase, endless_patience_does_not_wrap);
 	tcase_add_test(tcase, an_idle_worker_takes_any_prompt);

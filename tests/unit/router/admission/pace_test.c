@@ -15,8 +15,8 @@
 static void answer(struct kvw_pace *pace, int streams)
 {
 	for (int i = 0; i < streams; i++) {
-		kvw_pace_sent(pace);
-		kvw_pace_first_token(pace, true);
+		kvw_pace_sent(pace, 0, 0);
+		kvw_pace_first_token(pace, 0, true, 0);
 	}
 }
 
@@ -67,7 +67,7 @@ START_TEST(the_first_stream_begins_anew)
 
 	answer(&pace, 1);
 	kvw_pace_token(&pace, 5000 * MS, 80 * MS, MS);
-	kvw_pace_ended(&pace, true, true);
+	kvw_pace_ended(&pace, 0, true, true);
 	ck_assert(!kvw_pace_busy(&pace, MS));
 	answer(&pace, 1);
 	ck_assert_int_eq(pace.behind_ns, -KVW_PACE_CREDIT_NS);
@@ -79,14 +79,36 @@ START_TEST(a_queue_counts_while_something_is_unanswered)
 	struct kvw_pace pace = {0};
 
 	ck_assert_int_eq(kvw_pace_wait_ns(&pace, 900 * MS, 200 * MS, 0), 0);
-	kvw_pace_sent(&pace);
+	kvw_pace_sent(&pace, 0, 0);
 	ck_assert(kvw_pace_busy(&pace, 0));
 	ck_assert_int_eq(kvw_pace_wait_ns(&pace, 900 * MS, 200 * MS, 0), 700 * MS);
 	ck_assert_int_eq(kvw_pace_wait_ns(&pace, 100 * MS, 200 * MS, 0), 0);
-	kvw_pace_first_token(&pace, false);
-	kvw_pace_ended(&pace, true, false);
+	kvw_pace_first_token(&pace, 0, false, 0);
+	kvw_pace_ended(&pace, 0, true, false);
 	ck_assert_int_eq(pace.unanswered, 0);
 	ck_assert_int_eq(pace.answering, 0);
+}
+END_TEST
+
+START_TEST(what_is_not_answered_is_undone_whatever_was_predicted)
+{
+	struct kvw_pace pace = {0};
+
+	ck_assert_int_eq(kvw_pace_undone_ns(&pace, 1, 0), 0);
+	for (int i = 0; i < 4; i++)
+		kvw_pace_sent(&pace, 100 * MS, 0);
+	ck_assert_int_eq(kvw_pace_undone_ns(&pace, 1, 0), 400 * MS);
+	ck_assert_int_eq(kvw_pace_undone_ns(&pace, 0.5, 0), 800 * MS);
+	ck_assert_int_eq(kvw_pace_undone_ns(&pace, 1, 60 * MS), 340 * MS);
+	/* However long nothing comes, three wait behind the one under way. */
+	ck_assert_int_eq(kvw_pace_undone_ns(&pace, 1, 60000 * MS), 300 * MS);
+	kvw_pace_first_token(&pace, 100 * MS, true, 60000 * MS);
+	ck_assert_int_eq(kvw_pace_undone_ns(&pace, 1, 60000 * MS), 300 * MS);
+	kvw_pace_ended(&pace, 100 * MS, true, true);
+	for (int i = 0; i < 3; i++)
+		kvw_pace_ended(&pace, 100 * MS, false, false);
+	ck_assert_int_eq(kvw_pace_undone_ns(&pace, 1, 60000 * MS), 0);
+	ck_assert_int_eq(pace.undone_ns, 0);
 }
 END_TEST
 
@@ -98,12 +120,12 @@ static void *live(void *user)
 		bool answered = i % 3 != 0;
 		bool stream = i % 2 == 0;
 
-		kvw_pace_sent(pace);
+		kvw_pace_sent(pace, i, i);
 		if (answered)
-			kvw_pace_first_token(pace, stream);
+			kvw_pace_first_token(pace, i, stream, i);
 		if (answered && stream)
 			kvw_pace_token(pace, 90 * MS, 80 * MS, i);
-		kvw_pace_ended(pace, answered, stream);
+		kvw_pace_ended(pace, i, answered, stream);
 	}
 	return NULL;
 }
@@ -119,6 +141,7 @@ START_TEST(threads_leave_nothing_behind)
 		ck_assert_int_eq(pthread_join(threads[i], NULL), 0);
 	ck_assert_int_eq(pace.unanswered, 0);
 	ck_assert_int_eq(pace.answering, 0);
+	ck_assert_int_eq(pace.undone_ns, 0);
 	ck_assert_int_ge(pace.behind_ns, -KVW_PACE_CREDIT_NS);
 	ck_assert_int_le(pace.behind_ns, KVW_PACE_DEBT_NS);
 }
@@ -133,6 +156,7 @@ int main(void)
 	tcase_add_test(tcase, an_old_balance_says_nothing);
 	tcase_add_test(tcase, the_first_stream_begins_anew);
 	tcase_add_test(tcase, a_queue_counts_while_something_is_unanswered);
+	tcase_add_test(tcase, what_is_not_answered_is_undone_whatever_was_predicted);
 	tcase_add_test(tcase, threads_leave_nothing_behind);
 	return run_tcase("admission pace", tcase);
 }
