@@ -235,7 +235,7 @@ static void brief(struct kvb_jobs *jobs, double scale, uint32_t workers, uint64_
 	struct maker m = make_maker(jobs, scale, workers, seed);
 	double at_s = 0;
 
-	while ((at_s += pause_s(&m, 1 / (40 * m.rate))) < 60) {
+	while ((at_s += pause_s(&m, 1 / (40 * m.rate))) < 300) {
 		uint32_t input = length(&m, 256, 1.4, 2000);
 
 		fill(&m, 0, blocks_of(input));

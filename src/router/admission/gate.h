@@ -7,7 +7,8 @@
  * waits. kvw_gate_next then says, whenever something has changed, which request is to be sent or
  * refused; before it sends one it has it judged again, since what workers hold and do has changed.
  *
- * Where it would go: the lowest cost, with the time until that worker can take a prompt. A long prompt
+ * Where it would go: the lowest cost, with the time until that worker can take a prompt and with what it
+ * should have done by now. A long prompt
  * counts more on a worker that answers many streams: it holds all of them up. Where the strategy does not
  * weigh costs, its choice stands.
  *

@@ -265,6 +265,39 @@ START_TEST(a_worker_that_does_not_answer_gets_no_more)
 }
 END_TEST
 
+START_TEST(a_worker_that_should_have_answered_is_not_the_next)
+{
+	struct kvw_entrant *out = NULL;
+	struct kvw_entrant *e;
+
+	set.count = 2;
+	e = come(0, 0, 150 * MS, 20 * SECOND, BEGIN);
+	ck_assert_int_eq(next(&out, BEGIN), KVW_SEND);
+	ck_assert_int_eq(e->wait.worker, 0);
+	e->shows = true;
+	pass(e, BEGIN);
+	come(1, 0, 150 * MS, 20 * SECOND, BEGIN);
+	ck_assert_int_eq(next(&out, BEGIN), KVW_SEND);
+	ck_assert_int_eq(out->wait.worker, 1);
+	out->shows = true;
+	pass(out, BEGIN);
+	/* Both should have. The first did, and takes the next. */
+	set_queue(0, BEGIN);
+	set_queue(1, BEGIN);
+	kvw_gate_first_token(&gate, e, true, BEGIN);
+	come(2, 0, 150 * MS, 20 * SECOND, BEGIN);
+	ck_assert_int_eq(next(&out, BEGIN), KVW_SEND);
+	ck_assert_int_eq(out->wait.worker, 0);
+	out->shows = true;
+	pass(out, BEGIN);
+	kvw_gate_first_token(&gate, &requests[1].e, true, BEGIN);
+	set_queue(0, BEGIN);
+	come(3, 0, 150 * MS, 20 * SECOND, BEGIN);
+	ck_assert_int_eq(next(&out, BEGIN), KVW_SEND);
+	ck_assert_int_eq(out->wait.worker, 1);
+}
+END_TEST
+
 /* One whose answer comes as a whole shows no first token: it says nothing of prefill. */
 START_TEST(whole_answers_do_not_count_as_undone)
 {
@@ -595,6 +628,7 @@ int main(void)
 	tcase_add_test(tcase, late_but_sent_while_the_workers_have_time_left);
 	tcase_add_test(tcase, late_and_refused_when_others_were_late_before);
 	tcase_add_test(tcase, a_worker_that_does_not_answer_gets_no_more);
+	tcase_add_test(tcase, a_worker_that_should_have_answered_is_not_the_next);
 	tcase_add_test(tcase, whole_answers_do_not_count_as_undone);
 	tcase_add_test(tcase, sent_sooner_where_first_tokens_come_later);
 	tcase_add_test(tcase, refused_at_the_deadline);
