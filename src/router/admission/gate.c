@@ -144,15 +144,6 @@ static bool is_idle(const struct kvw_gate *gate, uint32_t worker, int64_t now_ns
 	return !kvw_pace_busy(&gate->admission->paces[worker], now_ns);
 }
 
-/* What a worker has to do beyond what was predicted, which the strategy does not know. */
-static int64_t unforeseen(const struct kvw_gate *gate, const struct kvw_candidate *c, int64_t now_ns)
-{
-	double rate = kvw_admission_rate(gate->admission);
-	int64_t undone = kvw_pace_undone_ns(&gate->admission->paces[c->id], rate, now_ns);
-
-	return longer(undone - (int64_t)((double)kvw_load_queue_ns(c->load, now_ns) / rate), 0);
-}
-
 /* A worker that the strategy would pass over, but for its own choice. */
 static bool is_barred(const struct kvw_cost *cost)
 {
@@ -216,8 +207,8 @@ static size_t place_of(struct kvw_gate *gate, struct kvw_entrant *e,
 			e->wait_ns = wait;
 		if (!weighed || (i != wish->pos && is_barred(&costs[i])))
 			continue;
-		cost = costs[i].total_ns + (double)wait + hold_up_ns(&costs[i]) +
-		       (double)unforeseen(gate, &set->items[i], now_ns);
+		cost = costs[i].total_ns + hold_up_ns(&costs[i]) +
+		       fmax(0, (double)longer(wait, queue_of(gate, &set->items[i], now_ns)) - costs[i].queue_ns);
 		if (cost < best) {
 			best = cost;
 			pos = i;
