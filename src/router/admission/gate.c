@@ -253,9 +253,11 @@ static enum kvw_late lateness(const struct kvw_gate *gate, const struct kvw_entr
 	return KVW_LATE_SENT;
 }
 
-static void set_limits(struct kvw_gate *gate, struct kvw_entrant *e, int64_t now_ns)
+/* Sets its limits but for start_ns, which it returns. */
+static int64_t set_limits(struct kvw_gate *gate, struct kvw_entrant *e, int64_t now_ns)
 {
 	struct kvw_waiter *w = &e->wait;
+	int64_t start_ns = 0;
 	int64_t need_ns = (int64_t)(gate->lag * (double)w->work_ns + gate->more_ns);
 	int64_t patient_ns = (int64_t)(PATIENT * (double)need_ns);
 
@@ -265,18 +267,19 @@ static void set_limits(struct kvw_gate *gate, struct kvw_entrant *e, int64_t now
 		w->until_ns = e->deadline_ns;
 	w->promised = is_promised(e);
 	w->first_ns = INT64_MAX;
-	w->start_ns = w->until_ns;
+	start_ns = w->until_ns;
 	w->late = lateness(gate, e, now_ns);
 	if (!w->promised)
-		return;
+		return start_ns;
 	w->first_ns = kvw_promise_first_ns(&e->promise, e->tokens);
 	if (w->first_ns < need_ns)
 		w->first_ns = patient_ns;
-	if (w->came_ns + w->first_ns - need_ns < w->start_ns)
-		w->start_ns = w->came_ns + w->first_ns - need_ns;
+	if (w->came_ns + w->first_ns - need_ns < start_ns)
+		start_ns = w->came_ns + w->first_ns - need_ns;
 	/* Half of the safety is there for one that just makes it. */
-	if (w->start_ns < w->came_ns + SAFE_NS / 2 && w->until_ns > w->came_ns + SAFE_NS / 2)
-		w->start_ns = w->came_ns + SAFE_NS / 2;
+	if (start_ns < w->came_ns + SAFE_NS / 2 && w->until_ns > w->came_ns + SAFE_NS / 2)
+		start_ns = w->came_ns + SAFE_NS / 2;
+	return start_ns;
 }
 
 /* When it has waited in vain. */
@@ -302,10 +305,9 @@ bool kvw_gate_judge(struct kvw_gate *gate, struct kvw_entrant *e, const struct k
 	w->worker = set->items[e->pos].id;
 	w->work_ns = (int64_t)costs[e->pos].prefill_ns;
 	w->value = value_of(gate, e);
-	set_limits(gate, e, now_ns);
+	kvw_queue_set(&gate->queue, w, w->class, set_limits(gate, e, now_ns));
 	if (w->waits) {
 		tell_waiting(gate, w->work_ns - work_ns);
-		kvw_queue_moved(&gate->queue, w);
 		note_due(gate, w);
 	}
 	return gate->usable > 0;
@@ -379,8 +381,8 @@ static void age(struct kvw_gate *gate, int64_t now_ns)
 		if (w->aged || w->class == 0 || now_ns - w->came_ns <= gate->terms.max_wait_ns / 2)
 			continue;
 		w->aged = true;
-		w->class--;
-		kvw_queue_moved(&gate->queue, w); /* forward, past what was looked at */
+		/* Forward, past what was looked at. */
+		kvw_queue_set(&gate->queue, w, w->class - 1, w->start_ns);
 	}
 }
 
@@ -451,10 +453,12 @@ static enum rank rank_of(const struct kvw_gate *gate, const struct kvw_waiter *w
 	return w->given_up ? GIVEN_UP : KEPT;
 }
 
-/* Is there a worker for those of this rank, by the last judgement? */
+/* Can one of this rank wait, and is there a worker for it by the last judgement? */
 static bool has_worker(const struct kvw_gate *gate, enum rank rank)
 {
-	return rank != NO_ROOM || gate->any_idle;
+	if (rank == GIVEN_UP)
+		return gate->queue.given_up > 0;
+	return rank == KEPT || (gate->any_idle && gate->price.limit[KVW_CLASSES - 1] <= 0);
 }
 
 /* One of this rank that can be sent now. */
@@ -476,7 +480,7 @@ static struct kvw_entrant *ready(struct kvw_gate *gate, enum rank rank, int64_t 
 			(rank != NO_ROOM || is_idle(gate, e->wait.worker, now_ns)))
 			return e;
 		/* Where it moved backwards, another has its place. */
-		i += e->wait.place <= i;
+		i += gate->queue.items[i] == &e->wait || kvw_waiter_before(&e->wait, gate->queue.items[i]);
 	}
 	return NULL;
 }

@@ -2,23 +2,36 @@
 #include "admission/queue.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 void kvw_queue_finish(struct kvw_queue *queue)
 {
-	free(queue->items);
+	free(queue->slots);
 	free(queue->heap);
 	*queue = (struct kvw_queue){0};
+}
+
+/* Moves all so that half of the room that is left is on either side. */
+static void center(struct kvw_queue *queue)
+{
+	struct kvw_waiter **items = queue->slots + (queue->room - queue->count) / 2;
+
+	if (queue->count > 0)
+		memmove(items, queue->items, queue->count * sizeof(items[0]));
+	queue->items = items;
 }
 
 static enum kvw_err grow(struct kvw_queue *queue)
 {
 	size_t room = queue->room == 0 ? 64 : queue->room * 2;
-	struct kvw_waiter **items = realloc(queue->items, room * sizeof(items[0]));
+	size_t first = (size_t)(queue->items - queue->slots);
+	struct kvw_waiter **slots = realloc(queue->slots, room * sizeof(slots[0]));
 	struct kvw_waiter **heap = NULL;
 
-	if (items == NULL)
+	if (slots == NULL)
 		return KVW_ENOMEM;
-	queue->items = items;
+	queue->slots = slots;
+	queue->items = slots + first;
 	heap = realloc(queue->heap, room * sizeof(heap[0]));
 	if (heap == NULL)
 		return KVW_ENOMEM;
@@ -27,47 +40,106 @@ static enum kvw_err grow(struct kvw_queue *queue)
 	return KVW_OK;
 }
 
-static void put(struct kvw_queue *queue, size_t place, struct kvw_waiter *waiter)
+/* How many of the first `count` of these come before; with_equal: or are equal. */
+static size_t count_before(struct kvw_waiter *const *items, size_t count,
+	const struct kvw_waiter *waiter, bool with_equal)
 {
-	queue->items[place] = waiter;
-	waiter->place = place;
+	size_t from = 0;
+
+	while (from < count) {
+		size_t middle = from + (count - from) / 2;
+
+		if (with_equal ? !kvw_waiter_before(waiter, items[middle])
+			       : kvw_waiter_before(items[middle], waiter))
+			from = middle + 1;
+		else
+			count = middle;
+	}
+	return from;
 }
 
-static bool before(const struct kvw_waiter *a, const struct kvw_waiter *b)
+/* Where it waits. */
+static size_t place_of(const struct kvw_queue *queue, const struct kvw_waiter *waiter)
 {
-	return a->class != b->class ? a->class < b->class : a->start_ns < b->start_ns;
+	size_t place = count_before(queue->items, queue->count, waiter, false);
+
+	while (queue->items[place] != waiter)
+		place++;
+	return place;
 }
 
-void kvw_queue_moved(struct kvw_queue *queue, struct kvw_waiter *waiter)
+/* Those before `place` move by one to the front. */
+static void shift_front(struct kvw_queue *queue, size_t place)
 {
-	size_t place = waiter->place;
+	queue->items--;
+	memmove(queue->items, queue->items + 1, place * sizeof(queue->items[0]));
+}
 
-	for (; place > 0 && before(waiter, queue->items[place - 1]); place--)
-		put(queue, place, queue->items[place - 1]);
-	for (; place + 1 < queue->count && before(queue->items[place + 1], waiter); place++)
-		put(queue, place, queue->items[place + 1]);
-	put(queue, place, waiter);
+static void shift_back(struct kvw_queue *queue, size_t place)
+{
+	memmove(queue->items + place + 1, queue->items + place,
+		(queue->count - place) * sizeof(queue->items[0]));
 }
 
 enum kvw_err kvw_queue_add(struct kvw_queue *queue, struct kvw_waiter *waiter)
 {
-	if (queue->count == queue->room && grow(queue) != KVW_OK)
-		return KVW_ENOMEM;
-	put(queue, queue->count++, waiter);
+	size_t place = count_before(queue->items, queue->count, waiter, true);
+	bool front = place < queue->count / 2;
+
+	if (front ? queue->items == queue->slots
+		  : queue->items + queue->count == queue->slots + queue->room) {
+		if (queue->count * 2 >= queue->room && grow(queue) != KVW_OK)
+			return KVW_ENOMEM;
+		center(queue);
+	}
+	if (front)
+		shift_front(queue, place);
+	else
+		shift_back(queue, place);
+	queue->items[place] = waiter;
+	queue->count++;
 	waiter->waits = true;
 	waiter->given_up = false;
-	kvw_queue_moved(queue, waiter);
 	return KVW_OK;
 }
 
 void kvw_queue_remove(struct kvw_queue *queue, struct kvw_waiter *waiter)
 {
+	struct kvw_waiter **items = queue->items;
+	size_t place = 0;
+
 	if (!waiter->waits)
 		return;
-	for (size_t place = waiter->place; place + 1 < queue->count; place++)
-		put(queue, place, queue->items[place + 1]);
+	place = place_of(queue, waiter);
 	queue->count--;
+	if (place < queue->count / 2)
+		memmove(++queue->items, items, place * sizeof(items[0]));
+	else
+		memmove(items + place, items + place + 1, (queue->count - place) * sizeof(items[0]));
+	queue->given_up -= waiter->given_up;
 	waiter->waits = false;
+}
+
+void kvw_queue_set(
+	struct kvw_queue *queue, struct kvw_waiter *waiter, uint8_t class, int64_t start_ns)
+{
+	struct kvw_waiter **items = queue->items;
+	bool same = waiter->class == class && waiter->start_ns == start_ns;
+	size_t place = waiter->waits && !same ? place_of(queue, waiter) : 0;
+	size_t to = place;
+
+	waiter->class = class;
+	waiter->start_ns = start_ns;
+	if (!waiter->waits || same)
+		return;
+	if (place > 0 && kvw_waiter_before(waiter, items[place - 1])) {
+		to = count_before(items, place, waiter, true);
+		memmove(items + to + 1, items + to, (place - to) * sizeof(items[0]));
+	} else {
+		to += count_before(items + place + 1, queue->count - place - 1, waiter, false);
+		memmove(items + place, items + place + 1, (to - place) * sizeof(items[0]));
+	}
+	items[to] = waiter;
 }
 
 /* To be given up before the other. */
@@ -104,9 +176,12 @@ static struct kvw_waiter *heap_pop(struct kvw_waiter **heap, size_t count)
 
 void kvw_queue_plan(struct kvw_queue *queue, int64_t now_ns, double rate, double ahead_ns)
 {
+	struct kvw_waiter **heap = queue->heap;
 	double work = ahead_ns;
 	size_t kept = 0;
+	size_t ordered = 0; /* of those kept, in the heap's order: seldom any, for while all fits none is needed */
 
+	queue->given_up = 0;
 	for (size_t i = 0; i < queue->count; i++) {
 		struct kvw_waiter *waiter = queue->items[i];
 		double slack = (double)(waiter->start_ns - now_ns) * rate;
@@ -117,13 +192,18 @@ void kvw_queue_plan(struct kvw_queue *queue, int64_t now_ns, double rate, double
 			work += (double)waiter->work_ns;
 			continue;
 		}
-		heap_push(queue->heap, kept++, waiter);
+		heap[kept++] = waiter;
 		work += (double)waiter->work_ns;
 		/* What is before it has to be done when it must be sent. */
 		while (!waiter->given_up && work - (double)waiter->work_ns > slack && kept > 0) {
-			struct kvw_waiter *dearest = heap_pop(queue->heap, kept--);
+			struct kvw_waiter *dearest = NULL;
 
+			for (; ordered < kept; ordered++)
+				heap_push(heap, ordered, heap[ordered]);
+			dearest = heap_pop(heap, kept--);
+			ordered--;
 			dearest->given_up = true;
+			queue->given_up++;
 			work -= (double)dearest->work_ns;
 		}
 	}

@@ -10,6 +10,9 @@
  * one of the highest price so far, its work over its value, of the least important class so far. Those
  * given up stay in the queue: they are sent if time is left over after all.
  *
+ * The queue is a sorted array with room at both ends. A place is found by binary search, and what makes room for a
+ * request or closes its gap is the shorter side: most come at the end and leave from the front.
+ *
  * Threads: a queue belongs to one event loop.
  */
 #ifndef KVW_QUEUE_H
@@ -44,15 +47,22 @@ struct kvw_waiter {
 	enum kvw_late late;
 	bool given_up;      /* by the last plan */
 	bool aged;          /* it has waited so long that `class` is one better than its own */
-	bool waits;         /* in a queue, at `place` */
-	size_t place;
+	bool waits;         /* in a queue: class and start_ns change by kvw_queue_set alone */
 };
 
 struct kvw_queue {
-	struct kvw_waiter **items; /* in order */
-	struct kvw_waiter **heap;  /* of kvw_queue_plan; as long as `items` */
+	struct kvw_waiter **items; /* in order; somewhere in `slots` */
+	struct kvw_waiter **slots; /* [room] */
+	struct kvw_waiter **heap;  /* of kvw_queue_plan; [room] */
 	size_t count, room;
+	size_t given_up;           /* of those that wait */
 };
+
+/* The order; equal ones have none. */
+static inline bool kvw_waiter_before(const struct kvw_waiter *a, const struct kvw_waiter *b)
+{
+	return a->class != b->class ? a->class < b->class : a->start_ns < b->start_ns;
+}
 
 void kvw_queue_finish(struct kvw_queue *queue); /* nothing waits in it */
 
@@ -60,8 +70,9 @@ void kvw_queue_finish(struct kvw_queue *queue); /* nothing waits in it */
 enum kvw_err kvw_queue_add(struct kvw_queue *queue, struct kvw_waiter *waiter) KVW_MUST_CHECK;
 /* Nothing happens if it does not wait. */
 void kvw_queue_remove(struct kvw_queue *queue, struct kvw_waiter *waiter);
-/* Its class or start_ns has changed. */
-void kvw_queue_moved(struct kvw_queue *queue, struct kvw_waiter *waiter);
+/* Changes what its place depends on, whether it waits or not. Moved, it passes no more than it must. */
+void kvw_queue_set(
+	struct kvw_queue *queue, struct kvw_waiter *waiter, uint8_t class, int64_t start_ns);
 
 /* Price of a request: ns of prefill for what it is worth. */
 static inline double kvw_waiter_price(const struct kvw_waiter *waiter)
