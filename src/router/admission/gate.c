@@ -70,10 +70,9 @@ void kvw_gate_finish(struct kvw_gate *gate)
 }
 
 /* Answers that are behind keep a prompt out, but not a short one that would break its own promise. */
-static bool is_urgent(const struct kvw_entrant *e, double work_ns, int64_t now_ns)
+static bool is_urgent(const struct kvw_entrant *e, int64_t now_ns)
 {
-	return e->wait.promised && work_ns < SHORT_NS && e->wait.waits &&
-	       e->wait.start_ns - now_ns < e->wait.first_ns / 4;
+	return e->wait.promised && e->wait.waits && e->wait.start_ns - now_ns < e->wait.first_ns / 4;
 }
 
 static int64_t longer(int64_t a, int64_t b)
@@ -104,13 +103,6 @@ static int64_t wait_of(const struct kvw_gate *gate, const struct kvw_candidate *
 		&gate->admission->paces[c->id], queue_of(gate, c, now_ns), ahead_ns, now_ns);
 
 	return longer(wait, room_wait(c));
-}
-
-/* The same, although its answers are behind. */
-static int64_t queue_wait(const struct kvw_gate *gate, const struct kvw_candidate *c,
-	int64_t ahead_ns, int64_t now_ns)
-{
-	return longer(queue_of(gate, c, now_ns) - ahead_ns, room_wait(c));
 }
 
 static bool is_promised(const struct kvw_entrant *e)
@@ -168,53 +160,101 @@ static uint64_t hit_of(const uint32_t *hit_tokens)
 	return sum;
 }
 
-/* The lowest cost, with the time until the worker can take a prompt. Sums up what it sees of all. */
+/* Workers seen at another time or rate are looked at again. */
+static uint64_t epoch_of(struct kvw_gate *gate, int64_t now_ns)
+{
+	double rate = kvw_admission_rate(gate->admission);
+
+	if (gate->epoch == 0 || gate->seen_ns != now_ns || gate->seen_rate != rate)
+		gate->epoch++;
+	gate->seen_ns = now_ns;
+	gate->seen_rate = rate;
+	return gate->epoch;
+}
+
+static struct kvw_outlook *look(struct kvw_gate *gate, const struct kvw_candidate *c, int64_t now_ns)
+{
+	struct kvw_outlook *o = &gate->workers[c->id];
+
+	o->epoch = gate->epoch;
+	o->queue_ns = queue_of(gate, c, now_ns);
+	o->pace = kvw_pace_see(&gate->admission->paces[c->id], now_ns);
+	return o;
+}
+
+/* This worker is looked at again. */
+static void forget(struct kvw_gate *gate, uint32_t worker)
+{
+	gate->workers[worker].epoch = 0;
+}
+
+/* Until the worker can take this prompt; 0: now. urgent: if it is short, although answers are behind. */
+static inline int64_t wait_seen(const struct kvw_outlook *o, const struct kvw_candidate *c,
+	double work_ns, int64_t ahead_ns, bool urgent)
+{
+	int64_t wait = urgent && work_ns < SHORT_NS
+			       ? o->queue_ns - ahead_ns
+			       : kvw_pace_seen_wait_ns(&o->pace, o->queue_ns, ahead_ns);
+
+	return longer(wait, room_wait(c));
+}
+
+/* The lowest cost, with the time until the worker can take a prompt. Sums up what it sees of all; with a thousand
+ * workers that is what admission costs. */
 static size_t place_of(struct kvw_gate *gate, struct kvw_entrant *e,
 	const struct kvw_candidates *set, const struct kvw_cost *costs,
 	const struct kvw_decision *wish, int64_t now_ns)
 {
 	int64_t ahead_ns = ahead_of(gate, e);
+	bool urgent = is_urgent(e, now_ns);
 	bool weighed = costs[wish->pos].total_ns > 0;
 	double best = INFINITY;
 	size_t pos = wish->pos;
+	size_t usable = 0, open = 0, idle = 0;
+	int64_t ahead_sum_ns = 0;
+	double whole_ns = 0;
+	uint64_t held = 0;
+	uint64_t epoch = epoch_of(gate, now_ns);
 
-	gate->usable = 0;
-	gate->capacity = 0;
-	gate->any_open = false;
-	gate->any_idle = false;
-	gate->ahead_sum_ns = 0;
-	e->whole_ns = 0;
-	e->held_tokens = 0;
 	for (size_t i = 0; i < set->count; i++) {
+		const struct kvw_candidate *c = &set->items[i];
+		const struct kvw_outlook *o = &gate->workers[c->id];
 		double cost = 0;
 		int64_t wait = 0;
 		uint64_t hit = 0;
 
 		if (costs[i].verdict == KVW_VERDICT_UNUSABLE)
 			continue;
-		wait = wait_of(gate, &set->items[i], ahead_ns, now_ns);
-		if (is_urgent(e, costs[i].prefill_ns, now_ns))
-			wait = queue_wait(gate, &set->items[i], ahead_ns, now_ns);
-		gate->usable++;
-		gate->capacity += set->items[i].capacity_tokens;
-		gate->any_open |= wait == 0;
-		gate->any_idle |= is_idle(gate, set->items[i].id, now_ns);
-		gate->ahead_sum_ns += (double)wait;
-		e->whole_ns = costs[i].prefill_ns > e->whole_ns ? costs[i].prefill_ns : e->whole_ns;
+		if (o->epoch != epoch)
+			o = look(gate, c, now_ns);
+		wait = wait_seen(o, c, costs[i].prefill_ns, ahead_ns, urgent);
+		usable++;
+		open += wait == 0;
+		idle += !o->pace.busy;
+		ahead_sum_ns += wait;
+		whole_ns = costs[i].prefill_ns > whole_ns ? costs[i].prefill_ns : whole_ns;
 		hit = hit_of(costs[i].hit_tokens);
-		e->held_tokens = hit > e->held_tokens ? hit : e->held_tokens;
-		if (i == wish->pos && best == INFINITY)
-			e->wait_ns = wait;
-		if (!weighed || (i != wish->pos && is_barred(&costs[i])))
+		held = hit > held ? hit : held;
+		/* The strategy counts what it predicted; what the worker has to do beyond that counts as well. */
+		cost = costs[i].total_ns + fmax(0, (double)longer(wait, o->queue_ns) - costs[i].queue_ns);
+		if (!weighed || cost >= best || (i != wish->pos && is_barred(&costs[i])))
 			continue;
-		cost = costs[i].total_ns + hold_up_ns(&costs[i]) +
-		       fmax(0, (double)longer(wait, queue_of(gate, &set->items[i], now_ns)) - costs[i].queue_ns);
+		cost += hold_up_ns(&costs[i]);
 		if (cost < best) {
 			best = cost;
 			pos = i;
-			e->wait_ns = wait;
 		}
 	}
+	gate->usable = usable;
+	gate->any_open = open > 0;
+	gate->any_idle = idle > 0;
+	gate->ahead_sum_ns = (double)ahead_sum_ns;
+	e->whole_ns = whole_ns;
+	e->held_tokens = held;
+	/* Other loops send, too. */
+	if (costs[pos].verdict != KVW_VERDICT_UNUSABLE)
+		e->wait_ns = wait_seen(look(gate, &set->items[pos], now_ns), &set->items[pos],
+			costs[pos].prefill_ns, ahead_ns, urgent);
 	return pos;
 }
 
@@ -564,6 +604,7 @@ void kvw_gate_passed(struct kvw_gate *gate, struct kvw_entrant *e,
 	e->expected_ns = decision->queue_ns + decision->prefill_ns;
 	e->undone_ns = e->shows ? e->wait.work_ns : 0;
 	kvw_pace_sent(&gate->admission->paces[e->wait.worker], e->undone_ns, now_ns);
+	forget(gate, e->wait.worker);
 	if (gate->admission->programs != NULL)
 		program_sent(gate, e, decision, now_ns);
 }
@@ -604,6 +645,7 @@ void kvw_gate_first_token(
 	if (stream)
 		learn_lag(gate, e, now_ns);
 	kvw_pace_first_token(&gate->admission->paces[e->wait.worker], e->undone_ns, stream, now_ns);
+	forget(gate, e->wait.worker);
 }
 
 void kvw_gate_token(struct kvw_gate *gate, struct kvw_entrant *e, int64_t gap_ns, int64_t now_ns)
@@ -612,6 +654,7 @@ void kvw_gate_token(struct kvw_gate *gate, struct kvw_entrant *e, int64_t gap_ns
 		return;
 	kvw_pace_token(&gate->admission->paces[e->wait.worker], gap_ns,
 		(int64_t)(KVW_PACE_MARGIN * (double)e->promise.tpot_ns), now_ns);
+	forget(gate, e->wait.worker);
 }
 
 void kvw_gate_ended(struct kvw_gate *gate, struct kvw_entrant *e, int64_t now_ns)
@@ -620,6 +663,7 @@ void kvw_gate_ended(struct kvw_gate *gate, struct kvw_entrant *e, int64_t now_ns
 		return;
 	e->sent = false;
 	kvw_pace_ended(&gate->admission->paces[e->wait.worker], e->undone_ns, e->answered, e->stream);
+	forget(gate, e->wait.worker);
 	if (gate->admission->programs != NULL)
 		kvw_programs_ended(gate->admission->programs, &e->turn, now_ns);
 }

@@ -83,6 +83,14 @@ typedef bool kvw_gate_judge_fn(void *user, struct kvw_entrant *entrant, int64_t 
 
 #define KVW_OPEN_NS INT64_C(500000)
 
+/* A worker as the gate has seen it. It looks once at a time of its calls, and again when it has learned something of
+ * the worker; where a request would go it looks in any case. */
+struct kvw_outlook {
+	uint64_t epoch;   /* of the gate when it looked */
+	int64_t queue_ns; /* what it has to compute, in the time that it will really take */
+	struct kvw_pace_seen pace;
+};
+
 struct kvw_gate {
 	struct kvw_admission *admission;
 	struct kvw_gate_terms terms;
@@ -92,7 +100,6 @@ struct kvw_gate {
 	double lag;          /* time to first token over what was predicted, as most take at most */
 	double more_ns;      /* what most take at most beyond lag times that */
 	size_t usable;       /* workers among the candidates of the last judgement */
-	uint64_t capacity;   /* tokens that their caches hold */
 	bool any_open;       /* one of them can take a prompt */
 	bool any_idle;       /* one of them has nothing to do */
 	double ahead_sum_ns; /* until they can, in sum */
@@ -103,6 +110,10 @@ struct kvw_gate {
 	int64_t late_since_ns, late_ns; /* requests have been overdue from then on; the last one was then */
 	int64_t told_waiting_ns, told_offered; /* what admission has of this gate */
 	int64_t told_ns;     /* the latter: since when */
+	int64_t seen_ns;     /* the time and rate of `epoch` */
+	double seen_rate;
+	uint64_t epoch;      /* another time: workers are looked at again */
+	struct kvw_outlook workers[KVW_MAX_WORKERS]; /* by id */
 };
 
 void kvw_gate_init(struct kvw_gate *gate, struct kvw_admission *admission);

@@ -78,16 +78,24 @@ static int64_t behind(const struct kvw_pace *pace, int64_t now_ns)
 	return get(&pace->behind_ns);
 }
 
+struct kvw_pace_seen kvw_pace_see(const struct kvw_pace *pace, int64_t now_ns)
+{
+	int64_t behind_ns = behind(pace, now_ns);
+	bool computes = count(&pace->unanswered) > 0;
+
+	return (struct kvw_pace_seen){
+		.late_ns = behind_ns > 0 ? behind_ns / 2 : 0, /* tokens come about twice as fast as they must */
+		.computes = computes,
+		.busy = computes || behind_ns > 0,
+	};
+}
+
 int64_t kvw_pace_wait_ns(
 	const struct kvw_pace *pace, int64_t queue_ns, int64_t ahead_ns, int64_t now_ns)
 {
-	int64_t late = behind(pace, now_ns) / 2; /* tokens come about twice as fast as they must */
-	int64_t early = queue_ns - ahead_ns;
+	struct kvw_pace_seen seen = kvw_pace_see(pace, now_ns);
 
-	if (count(&pace->unanswered) <= 0)
-		early = 0;
-	late = early > late ? early : late;
-	return late > 0 ? late : 0;
+	return kvw_pace_seen_wait_ns(&seen, queue_ns, ahead_ns);
 }
 
 bool kvw_pace_busy(const struct kvw_pace *pace, int64_t now_ns)

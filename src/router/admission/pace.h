@@ -55,8 +55,25 @@ int64_t kvw_pace_undone_ns(const struct kvw_pace *pace, double rate, int64_t now
 /* The next token of one stream came gap_ns after the one before it; allowed_ns: m T. */
 void kvw_pace_token(struct kvw_pace *pace, int64_t gap_ns, int64_t allowed_ns, int64_t now_ns);
 
+/* A worker's at a moment. */
+struct kvw_pace_seen {
+	int64_t late_ns; /* about until its streams have what they were promised; 0: they do */
+	bool computes;   /* a prompt */
+	bool busy;       /* prefill or late answers keep it from being idle */
+};
+
+struct kvw_pace_seen kvw_pace_see(const struct kvw_pace *pace, int64_t now_ns);
+
 /* How long about until the worker can take a prompt; 0: now. queue_ns: what it still has to compute of
  * others; ahead_ns: of that, how much it may have. */
+static inline int64_t kvw_pace_seen_wait_ns(
+	const struct kvw_pace_seen *seen, int64_t queue_ns, int64_t ahead_ns)
+{
+	int64_t early = seen->computes ? queue_ns - ahead_ns : 0;
+
+	return early > seen->late_ns ? early : seen->late_ns;
+}
+
 int64_t kvw_pace_wait_ns(
 	const struct kvw_pace *pace, int64_t queue_ns, int64_t ahead_ns, int64_t now_ns);
 

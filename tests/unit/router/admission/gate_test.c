@@ -202,14 +202,59 @@ static void fill_up(void)
 	atomic_store(&admission->busy_share, 1.0f);
 }
 
+/* What becomes of a request that no worker can take, at the last moment; not sooner. */
+static enum kvw_next late_one(struct kvw_entrant **out)
+{
+	occupy(0, 60 * SECOND, BEGIN);
+	(void)come(0, 0, 100 * MS, 2 * SECOND, BEGIN);
+	ck_assert_int_eq(next(out, BEGIN + SECOND), KVW_NOTHING);
+	return next(out, BEGIN + 2 * SECOND);
+}
+
+/* A worker is looked at once at a time, but what goes there counts at once. */
+START_TEST(one_moment_fills_each_worker_once)
+{
+	struct kvw_entrant *out = NULL;
+
+	set.count = WORKERS;
+	for (size_t i = 0; i < 2 * WORKERS; i++)
+		(void)come(i, 0, SECOND, 20 * SECOND, BEGIN);
+	for (size_t i = 0; i < WORKERS; i++) {
+		ck_assert_int_eq(next(&out, BEGIN), KVW_SEND);
+		pass(out, BEGIN);
+	}
+	ck_assert_int_eq(next(&out, BEGIN), KVW_NOTHING);
+	for (uint32_t i = 0; i < WORKERS; i++)
+		ck_assert_int_eq(admission->paces[i].unanswered, 1);
+	/* Its first token, still at that time. */
+	set_queue(out->wait.worker, BEGIN);
+	kvw_gate_first_token(&gate, out, false, BEGIN);
+	ck_assert_int_eq(next(&out, BEGIN), KVW_SEND);
+	pass(out, BEGIN);
+	ck_assert_int_eq(next(&out, BEGIN), KVW_NOTHING);
+	for (size_t i = 0; i < 2 * WORKERS; i++)
+		kvw_gate_leave(&gate, &requests[i].e);
+}
+END_TEST
+
+/* Another loop fills a worker after this one has looked. */
+START_TEST(the_worker_that_it_would_go_to_is_looked_at_again)
+{
+	struct kvw_entrant *out = NULL;
+
+	(void)come(0, 0, SECOND, 20 * SECOND, BEGIN);
+	ck_assert_int_eq(requests[0].e.wait_ns, 0);
+	occupy(0, SECOND, BEGIN);
+	ck_assert_int_eq(next(&out, BEGIN), KVW_NOTHING);
+	kvw_gate_leave(&gate, &requests[0].e);
+}
+END_TEST
+
 START_TEST(late_but_sent_while_the_workers_have_time_left)
 {
 	struct kvw_entrant *out = NULL;
 
-	occupy(0, 60 * SECOND, BEGIN);
-	(void)come(0, 0, 100 * MS, 2 * SECOND, BEGIN);
-	ck_assert_int_eq(next(&out, BEGIN + SECOND), KVW_NOTHING);
-	ck_assert_int_eq(next(&out, BEGIN + 2 * SECOND), KVW_SEND);
+	ck_assert_int_eq(late_one(&out), KVW_SEND);
 }
 END_TEST
 
@@ -343,10 +388,7 @@ START_TEST(refused_when_its_promise_cannot_be_kept)
 	struct kvw_entrant *out = NULL;
 
 	fill_up();
-	occupy(0, 60 * SECOND, BEGIN);
-	(void)come(0, 0, 100 * MS, 2 * SECOND, BEGIN);
-	ck_assert_int_eq(next(&out, BEGIN + SECOND), KVW_NOTHING);
-	ck_assert_int_eq(next(&out, BEGIN + 2 * SECOND), KVW_REFUSE);
+	ck_assert_int_eq(late_one(&out), KVW_REFUSE);
 	ck_assert_int_eq(out->refusal, KVW_REFUSED_SERVICE_LEVEL);
 	ck_assert_int_ge(out->retry_after_ns, SECOND);
 	ck_assert_int_eq(kvw_gate_waiting(&gate), 0);
@@ -491,6 +533,13 @@ START_TEST(a_class_without_room_gets_an_idle_worker)
 }
 END_TEST
 
+/* All programs are counted. */
+static void look_at_programs(int64_t now_ns)
+{
+	for (int slice = 0; slice < 16; slice++)
+		kvw_programs_look(admission->programs, true, now_ns);
+}
+
 START_TEST(a_new_program_waits_for_those_that_run)
 {
 	struct kvw_entrant *out = NULL;
@@ -501,8 +550,7 @@ START_TEST(a_new_program_waits_for_those_that_run)
 	kvw_programs_sent(admission->programs, &running, 300000, at);
 	for (int i = 0; i < 50; i++) {
 		kvw_programs_lost(admission->programs, 900, 1000);
-		for (int slice = 0; slice < 16; slice++)
-			kvw_programs_look(admission->programs, true, at);
+		look_at_programs(at);
 		at += SECOND;
 	}
 	requests[0].e.turn.key = 8;
@@ -519,8 +567,7 @@ START_TEST(a_new_program_waits_for_those_that_run)
 	/* Where none runs, it goes whatever the limit. */
 	kvw_programs_ended(admission->programs, &running, at);
 	at += 1000 * SECOND;
-	for (int slice = 0; slice < 16; slice++)
-		kvw_programs_look(admission->programs, true, at);
+	look_at_programs(at);
 	requests[2].e.turn.key = 9;
 	requests[2].e.tokens = 1000000;
 	(void)come(2, 0, 100 * MS, 2 * SECOND, at);
@@ -624,6 +671,8 @@ int main(void)
 	tcase_add_test(tcase, a_full_kv_cache_takes_no_more);
 	tcase_add_test(tcase, what_workers_did_corrects_what_they_have_to_do);
 	tcase_add_test(tcase, waits_and_is_sent);
+	tcase_add_test(tcase, one_moment_fills_each_worker_once);
+	tcase_add_test(tcase, the_worker_that_it_would_go_to_is_looked_at_again);
 	tcase_add_test(tcase, refused_when_its_promise_cannot_be_kept);
 	tcase_add_test(tcase, late_but_sent_while_the_workers_have_time_left);
 	tcase_add_test(tcase, late_and_refused_when_others_were_late_before);
