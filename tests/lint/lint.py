@@ -390,6 +390,22 @@ def python():
                     yield f"{path}:{node.lineno}: {top} is not in the standard library"
 
 
+# Where time comes with each call, or is the loop's, which is monotonic.
+WITHOUT_CLOCK = ("src/router/admission", "src/router/proxy/admit.c", "src/router/proxy/admit_turn.c",
+                 "src/router/proxy/gates.c", "src/router/proxy/kept.c")  # fmt: skip
+CLOCK = re.compile(r"\b(kvw_clock_\w+|clock_gettime|gettimeofday|time|wall_offset_ns)\s*\(|base/clock\.h|\bwall_")
+
+
+def clocks():
+    """Admission reads no clock: a jump of the time of day cannot refuse or forget a request."""
+    for path in with_suffix(".c", ".h"):
+        if not str(path).startswith(WITHOUT_CLOCK):
+            continue
+        for number, line in enumerate(lines(path), 1):
+            if CLOCK.search(line):
+                yield f"{path}:{number}: reads a clock: {line.strip()[:80]}"
+
+
 RULES = {
     "layering": layering,
     "sizes": sizes,
@@ -403,6 +419,7 @@ RULES = {
     "whitespace": whitespace,
     "shell": shell,
     "python": python,
+    "clocks": clocks,
 }
 
 
