@@ -373,6 +373,19 @@ void kvb_http_send(struct kvb_http *http, const char *method, const char *path, 
 	start(http, &out, handler, arg, false);
 }
 
+bool kvb_http_leave(struct kvb_http *http, const void *arg)
+{
+	struct conn *conn = NULL;
+
+	LIST_FOREACH(conn, &http->all, all) {
+		if (conn->handler == NULL || conn->arg != arg)
+			continue;
+		conn_free(conn);
+		return true;
+	}
+	return false;
+}
+
 /* Splits url into http->host, http->prefix and, for the resolver, name and port. */
 static enum kvw_err split_url(
 	struct kvb_http *http, const char *url, char *name, size_t room, char *port, FILE *error)

@@ -9,6 +9,7 @@
 #ifndef KVB_HTTP_CLIENT_H
 #define KVB_HTTP_CLIENT_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -55,6 +56,11 @@ enum kvw_err kvb_http_create(struct event_base *base, const char *url, double ti
  */
 void kvb_http_send(struct kvb_http *http, const char *method, const char *path, const char *headers,
 	struct kvb_buf *body_take, const struct kvb_http_handler *handler, void *arg);
+/*
+ * Closes the connection of the request whose arg this is, as a client does that waits no longer; it gets no
+ * `end`. False: there is none any more, or none yet.
+ */
+bool kvb_http_leave(struct kvb_http *http, const void *arg);
 /* Reused connections that were replaced so far. */
 uint64_t kvb_http_stale(const struct kvb_http *http);
 /* Closes all connections; requests under way get no `end`. */

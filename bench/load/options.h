@@ -27,6 +27,7 @@ struct kvb_options {
 	double timeout_s;    /* longest silence, in real seconds */
 	int64_t concurrency; /* most requests under way; 0: no limit */
 	int64_t retries;     /* of a request that is answered 429 or 503 with Retry-After */
+	double retry_spread; /* it comes back up to this share of Retry-After later */
 	int64_t requests;    /* at most; 0: all that the workload has */
 	uint64_t seed;
 	bool ignore_eos;
@@ -47,6 +48,8 @@ struct kvb_options {
 	double rate_scale;
 	double lead_ms;  /* real; sent so early where speed is not 1 */
 	double pause_ms; /* real; between two requests, at least */
+	double leave_share;   /* of the clients, which wait for leave_after_s only */
+	double leave_after_s; /* simulated */
 	int64_t block_tokens;
 
 	/* compare: files follow the options */

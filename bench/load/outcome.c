@@ -37,6 +37,8 @@ static void count_error(struct kvb_tally *tally, const char *kind)
 
 void kvb_tally_add(struct kvb_tally *tally, const struct kvb_record *record)
 {
+	struct kvb_record last = *record; /* as if it had come when it was sent the last time */
+
 	kvb_samples_add(&tally->late_s, (double)record->late_ns / 1e9);
 	if (!record->ok) {
 		tally->failed++;
@@ -45,6 +47,10 @@ void kvb_tally_add(struct kvb_tally *tally, const struct kvb_record *record)
 	}
 	tally->ok++;
 	tally->good += kvb_record_good(record, &tally->slo, tally->speed);
+	last.ttft_ns -= record->tries_ns;
+	last.e2e_ns -= record->tries_ns;
+	tally->last_good += kvb_record_good(&last, &tally->slo, tally->speed);
+	kvb_samples_add(&tally->last_ttft_s, (double)last.ttft_ns / 1e9);
 	kvb_samples_add(&tally->ttft_s, (double)record->ttft_ns / 1e9);
 	kvb_samples_add(&tally->e2e_s, (double)record->e2e_ns / 1e9);
 	if (record->completion_tokens > 1)
@@ -56,6 +62,12 @@ void kvb_tally_add(struct kvb_tally *tally, const struct kvb_record *record)
 		tally->cached_tokens += (uint64_t)record->cached_tokens;
 		tally->cached_of_prompt += (uint64_t)record->prompt_tokens;
 	}
+}
+
+void kvb_tally_add_refusal(struct kvb_tally *tally, int64_t ns, bool retry_after)
+{
+	kvb_samples_add(&tally->refused_s, (double)ns / 1e9);
+	tally->refused_mute += !retry_after;
 }
 
 void kvb_tally_add_gap(struct kvb_tally *tally, int64_t ns)
@@ -70,6 +82,9 @@ void kvb_tally_finish(struct kvb_tally *tally)
 	kvb_samples_finish(&tally->tpot_s);
 	kvb_samples_finish(&tally->e2e_s);
 	kvb_samples_finish(&tally->late_s);
+	kvb_samples_finish(&tally->last_ttft_s);
+	kvb_samples_finish(&tally->refused_s);
+	kvb_samples_finish(&tally->left_late_s);
 }
 
 static double share(double part, double whole)
@@ -88,6 +103,9 @@ struct kvb_result kvb_tally_result(struct kvb_tally *tally, int64_t duration_ns)
 		.tpot_s = kvb_samples_summary(&tally->tpot_s, speed),
 		.e2e_s = kvb_samples_summary(&tally->e2e_s, speed),
 		.late_s = kvb_samples_summary(&tally->late_s, speed),
+		.last_ttft_s = kvb_samples_summary(&tally->last_ttft_s, speed),
+		.left_late_s = kvb_samples_summary(&tally->left_late_s, 1),
+		.refused_s = kvb_samples_summary(&tally->refused_s, speed),
 		.ok = tally->ok,
 		.failed = tally->failed,
 		.duration_s = seconds,
@@ -95,6 +113,7 @@ struct kvb_result kvb_tally_result(struct kvb_tally *tally, int64_t duration_ns)
 		.prompt_tokens_per_s = share((double)tally->prompt_tokens, seconds),
 		.completion_tokens_per_s = share((double)tally->completion_tokens, seconds),
 		.goodput = share((double)tally->good, (double)(tally->ok + tally->failed)),
+		.last_goodput = share((double)tally->last_good, (double)(tally->ok + tally->failed)),
 		.cached_share =
 			share((double)tally->cached_tokens, (double)tally->cached_of_prompt),
 		.cached_reported = tally->cached_reported,

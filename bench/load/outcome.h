@@ -24,6 +24,7 @@ struct kvb_record {
 	const char *error;         /* if not ok: its kind, one short line; borrowed */
 	int64_t late_ns;           /* from when it was due to when it was sent */
 	int64_t ttft_ns;           /* to the first content */
+	int64_t tries_ns;          /* to when it was sent the last time; 0: it was sent once */
 	int64_t e2e_ns;            /* to the answer's end */
 	int64_t prompt_tokens;     /* from usage, else as planned */
 	int64_t completion_tokens; /* from usage, else content events */
@@ -46,7 +47,12 @@ struct kvb_tally {
 	double speed;
 	struct kvb_slo slo;
 	struct kvb_samples ttft_s, itl_s, tpot_s, e2e_s, late_s; /* real seconds */
+	struct kvb_samples last_ttft_s; /* counted from when it was sent the last time */
+	struct kvb_samples refused_s;   /* until an answer 429 or 503 had come, every one of them */
+	struct kvb_samples left_late_s; /* how late clients left, by what they had said */
+	uint64_t refused_mute;          /* of these, which had no Retry-After */
 	uint64_t ok, failed, good;
+	uint64_t last_good; /* good if counted from when it was sent the last time */
 	uint64_t prompt_tokens, completion_tokens; /* of requests that succeeded */
 	uint64_t cached_tokens, cached_of_prompt, cached_reported;
 	struct {
@@ -62,17 +68,21 @@ double kvb_record_tpot_ns(const struct kvb_record *record);
 bool kvb_record_good(const struct kvb_record *record, const struct kvb_slo *slo, double speed);
 
 void kvb_tally_add(struct kvb_tally *tally, const struct kvb_record *record);
+/* It was answered 429 or 503 after so long. */
+void kvb_tally_add_refusal(struct kvb_tally *tally, int64_t ns, bool retry_after);
 /* Gap between two content events of one answer. */
 void kvb_tally_add_gap(struct kvb_tally *tally, int64_t ns);
 void kvb_tally_finish(struct kvb_tally *tally);
 
 /* The figures of a run. All times and rates in seconds of the workers. */
 struct kvb_result {
-	struct kvb_summary ttft_s, itl_s, tpot_s, e2e_s, late_s;
+	struct kvb_summary ttft_s, itl_s, tpot_s, e2e_s, late_s, last_ttft_s, refused_s;
+	struct kvb_summary left_late_s; /* real */
 	uint64_t ok, failed;
 	double duration_s;
 	double requests_per_s, prompt_tokens_per_s, completion_tokens_per_s;
 	double goodput;      /* share of all requests, 0..1 */
+	double last_goodput; /* the same, each counted from when it was sent the last time */
 	double cached_share; /* of the prompt tokens of answers that report it; 0 if none does */
 	uint64_t cached_reported;
 	uint64_t prompt_tokens, completion_tokens;

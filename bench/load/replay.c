@@ -21,6 +21,7 @@ struct replay {
 	const char *model;
 	int64_t lead_ns; /* real; 0 where the workers are not faster than the clock */
 	struct kvb_trace trace;
+	uint64_t random; /* of the clients that leave */
 };
 
 static void on_done(void *arg, const struct kvb_record *record, const struct kvb_buf *text)
@@ -61,6 +62,12 @@ static void add_body(
 		options->ignore_eos ? "\"ignore_eos\":true," : "");
 }
 
+/* Whether this client has little patience. */
+static bool leaves(struct replay *replay)
+{
+	return kvb_random_unit(&replay->random) < replay->options->leave_share;
+}
+
 static void on_arrival(void *arg, uint64_t n, int64_t due_ns)
 {
 	struct replay *replay = arg;
@@ -68,6 +75,7 @@ static void on_arrival(void *arg, uint64_t n, int64_t due_ns)
 	struct kvb_request request = {.session = row->ids[row->id_count > 1 ? 1 : 0] + 1,
 		.planned_tokens = row->input_tokens,
 		.due_ns = due_ns + replay->lead_ns,
+		.leaves = leaves(replay),
 		.lead_ns = replay->lead_ns,
 		.done = on_done,
 		.arg = replay};
@@ -79,7 +87,7 @@ static void on_arrival(void *arg, uint64_t n, int64_t due_ns)
 enum kvw_err kvb_replay(
 	struct kvb_run *run, struct event_base *base, const struct kvb_options *options)
 {
-	struct replay replay = {.options = options, .run = run};
+	struct replay replay = {.options = options, .run = run, .random = options->seed};
 	struct kvb_arrivals arrivals = {.when = row_offset, .arrive = on_arrival, .arg = &replay};
 	enum kvw_err err =
 		kvb_trace_load(options->trace, (size_t)options->requests, &replay.trace, stderr);

@@ -84,6 +84,11 @@ json_t *kvb_report_json(const struct kvb_report *report)
 	json_object_set_new(all, "e2e_s", summary_json(&r->e2e_s));
 	json_object_set_new(all, "late_s", summary_json(&r->late_s));
 	json_object_set_new(all, "goodput", json_real(r->goodput));
+	json_object_set_new(all, "last_goodput", json_real(r->last_goodput));
+	json_object_set_new(all, "last_ttft_s", summary_json(&r->last_ttft_s));
+	json_object_set_new(all, "refused_s", summary_json(&r->refused_s));
+	json_object_set_new(all, "left_late_s", summary_json(&r->left_late_s));
+	json_object_set_new(all, "refused_mute", json_integer((json_int_t)report->tally->refused_mute));
 	json_object_set_new(all, "slo",
 		json_pack("{s:f,s:f,s:f}", "ttft_s", o->slo_ttft_s, "ttft_tokens_per_s",
 			o->slo_ttft_tokens_per_s, "tpot_s", o->slo_tpot_s));

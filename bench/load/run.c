@@ -18,6 +18,7 @@
 #include "bench/load/fetch.h"
 #include "bench/load/http_client.h"
 #include "bench/load/sse.h"
+#include "bench/load/text.h"
 
 /* One request under way or waiting for the cap. */
 struct call {
@@ -27,6 +28,9 @@ struct call {
 	int64_t sent_ns, written_ns, event_ns; /* 0: not yet; event: the first of any kind */
 	int64_t first_ns, last_ns;             /* content; 0: not yet */
 	int64_t since_ns;                      /* what its times are counted from */
+	int64_t asked_ns;                      /* when it was sent the last time */
+	struct kvb_http *server;               /* the one that it was sent to then */
+	struct event *patience;                /* its client leaves; owned, NULL: never */
 	int64_t contents;                      /* content events */
 	int status;
 	int64_t retry_after_s; /* of its answer; < 0: it named none */
@@ -46,6 +50,7 @@ struct kvb_run {
 	struct kvb_tally tally;
 	STAILQ_HEAD(, call) queue;
 	uint64_t retried;
+	uint64_t random; /* of those that come back */
 	uint64_t total, submitted, under_way, ended;
 	int64_t first_sent_ns, last_end_ns;
 	struct event *progress;
@@ -155,15 +160,32 @@ static void on_pause_over(evutil_socket_t fd, short what, void *arg)
 	call_post(call);
 }
 
+static struct timeval interval(double seconds)
+{
+	return (struct timeval){.tv_sec = (time_t)seconds,
+		.tv_usec = (suseconds_t)((seconds - (double)(time_t)seconds) * 1e6)};
+}
+
+static struct timeval comes_back_after(struct call *call)
+{
+	struct kvb_run *run = call->run;
+	double more = run->options->retry_spread * kvb_random_unit(&run->random);
+
+	return interval((double)call->retry_after_s * (1 + more));
+}
+
 /* Refused, and asked to come back later: it does, as long as it may. False: that was its end. */
 static bool call_again(struct call *call, enum kvb_http_end how)
 {
-	struct timeval pause = {.tv_sec = (time_t)call->retry_after_s};
 	struct kvb_run *run = call->run;
+	struct timeval pause;
 
-	if (how != KVB_HTTP_DONE || (call->status != 429 && call->status != 503) || call->retry_after_s < 0 ||
-		call->retries >= run->options->retries)
+	if (how != KVB_HTTP_DONE || (call->status != 429 && call->status != 503))
 		return false;
+	kvb_tally_add_refusal(&run->tally, kvw_clock_ns() - call->asked_ns, call->retry_after_s >= 0);
+	if (call->retry_after_s < 0 || call->retries >= run->options->retries || call->request.leaves)
+		return false;
+	pause = comes_back_after(call);
 	call->retries++;
 	run->retried++;
 	kvb_sse_finish(&call->sse);
@@ -174,21 +196,18 @@ static bool call_again(struct call *call, enum kvb_http_end how)
 	return true;
 }
 
-static void on_end(void *arg, enum kvb_http_end how, int error)
+/* Its end, for good. error: "" if there was none. */
+static void call_end(struct call *call, const char *error)
 {
-	struct call *call = arg;
 	struct kvb_run *run = call->run;
 	const struct kvb_answer *answer = &call->answer;
-	char room[64];
 	struct kvb_record record;
 
-	if (call_again(call, how))
-		return;
-	settle_first(call);
 	record = (struct kvb_record){
-		.error = failure(call, how, error, room, sizeof(room)),
+		.error = error,
 		.late_ns = call->sent_ns - (call->request.due_ns - call->request.lead_ns),
 		.ttft_ns = call->first_ns - call->since_ns,
+		.tries_ns = call->retries > 0 ? call->asked_ns - call->since_ns : 0,
 		.prompt_tokens =
 			answer->usage_known ? answer->prompt_tokens : call->request.planned_tokens,
 		.completion_tokens =
@@ -211,10 +230,38 @@ static void on_end(void *arg, enum kvb_http_end how, int error)
 	kvb_sse_finish(&call->sse);
 	kvb_answer_finish(&call->answer);
 	kvb_buf_finish(&call->request.body);
+	if (call->patience != NULL)
+		event_free(call->patience);
 	free(call);
 	send_waiting(run);
 	if (run->ended >= run->total)
 		event_base_loopbreak(run->base);
+}
+
+static void on_end(void *arg, enum kvb_http_end how, int error)
+{
+	struct call *call = arg;
+	char room[64];
+
+	if (call_again(call, how))
+		return;
+	settle_first(call);
+	call_end(call, failure(call, how, error, room, sizeof(room)));
+}
+
+/* Its client waits no longer, unless an answer has begun. */
+static void on_impatience(evutil_socket_t fd, short what, void *arg)
+{
+	struct call *call = arg;
+
+	(void)fd;
+	(void)what;
+	if (call->status != 0 || !kvb_http_leave(call->server, call))
+		return;
+	kvb_samples_add(&call->run->tally.left_late_s,
+		(double)(kvw_clock_ns() - call->asked_ns) / 1e9 -
+			call->run->options->leave_after_s / call->run->options->speed);
+	call_end(call, "left");
 }
 
 static const struct kvb_http_handler handler = {
@@ -232,6 +279,18 @@ static void add_due(struct call *call, struct kvb_buf *headers)
 	call->since_ns = request->due_ns + (int64_t)((double)late_ns / call->run->options->speed);
 	kvb_buf_printf(headers, "x-sim-due: %lld %lld\r\n", (long long)request->due_ns,
 		(long long)request->lead_ns);
+}
+
+/* A simulated worker counts the requests that reach it after that. */
+static void add_leave(struct call *call, struct kvb_buf *headers)
+{
+	const struct kvb_options *options = call->run->options;
+	double after_s = options->leave_after_s / options->speed;
+	struct timeval after = interval(after_s);
+
+	call->patience = event_new(call->run->base, -1, EV_TIMEOUT, on_impatience, call);
+	event_add(call->patience, &after);
+	kvb_buf_printf(headers, "x-sim-leave: %lld\r\n", (long long)(call->asked_ns + (int64_t)(after_s * 1e9)));
 }
 
 /* Sends it, for the first time or again. */
@@ -252,6 +311,8 @@ static void call_post(struct call *call)
 	}
 	call->status = 0;
 	call->retry_after_s = -1;
+	call->asked_ns = kvw_clock_ns();
+	call->server = server;
 	if (key != NULL && key[0] != '\0')
 		kvb_buf_printf(&headers, "Authorization: Bearer %s\r\n", key);
 	if (call->request.session != 0 && options->session_header[0] != '\0')
@@ -259,6 +320,8 @@ static void call_post(struct call *call)
 			(unsigned long long)call->request.session);
 	if (call->request.lead_ns > 0 && !call->waited && call->retries == 0)
 		add_due(call, &headers);
+	if (call->request.leaves)
+		add_leave(call, &headers);
 	kvb_http_send(server, "POST",
 		options->api == KVB_API_CHAT ? "/v1/chat/completions" : "/v1/completions",
 		kvb_buf_str(&headers), &body, &handler, call);
@@ -332,6 +395,7 @@ enum kvw_err kvb_run_create(
 
 	run->base = base;
 	run->options = options;
+	run->random = options->seed;
 	run->tally.speed = options->speed;
 	run->tally.slo = (struct kvb_slo){.ttft_s = options->slo_ttft_s,
 		.ttft_tokens_per_s = options->slo_ttft_tokens_per_s,

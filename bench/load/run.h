@@ -26,6 +26,7 @@ struct kvb_request {
 	uint64_t session;       /* sent in the session header; 0: none */
 	int64_t planned_tokens; /* of the prompt, for answers without usage */
 	int64_t due_ns;
+	bool leaves;     /* its client waits for options->leave_after_s only, and does not come back */
 	int64_t lead_ns; /* it is submitted so long before due_ns, for kvsim to hold; 0: when due */
 	/*
 	 * The end, also when it failed: record->ok says which. Both are borrowed for the call, which

@@ -76,14 +76,16 @@ static void sim_stats(struct kvb_worker *worker, struct kvb_conn *conn)
 		"\"running\":%u,\"waiting\":%u,\"blocks_used\":%u,\"blocks_usable\":%u,"
 		"\"blocks_cached\":%u,\"evictions\":%llu,\"load\":%u,\"connections\":%u,"
 		"\"connections_accepted\":%llu,\"late_ms\":%.3f,\"late_mean_ms\":%.3f,"
-		"\"early\":%llu,\"missed\":%llu,\"loaded_tokens\":%llu",
+		"\"early\":%llu,\"missed\":%llu,\"loaded_tokens\":%llu,"
+		"\"leavers\":%llu,\"left_before\":%llu,\"left_before_ms\":%.3f",
 		s.running, s.waiting, s.blocks_used, s.blocks_usable, s.blocks_published,
 		(unsigned long long)s.evictions, worker->load, kvb_http_open(worker->http),
 		(unsigned long long)kvb_http_accepted(worker->http),
 		(double)worker->latest_ns / 1e6,
 		worker->timers == 0 ? 0 : worker->late_sum_ns / (double)worker->timers / 1e6,
 		(unsigned long long)worker->early, (unsigned long long)worker->missed,
-		(unsigned long long)s.loaded_tokens);
+		(unsigned long long)s.loaded_tokens, (unsigned long long)worker->leavers,
+		(unsigned long long)worker->left_before, (double)worker->left_before_ns / 1e6);
 	kvb_reporter_stats(worker->reporter, &out);
 	add_tier_stats(worker, &out);
 	kvb_buf_text(&out, "}");

@@ -17,6 +17,16 @@ static size_t read_number(const char *text, size_t len, int64_t *out)
 	return i;
 }
 
+bool kvb_due_number(const char *text, size_t len, int64_t *out)
+{
+	int64_t number = 0;
+
+	if (len == 0 || read_number(text, len, &number) != len)
+		return false;
+	*out = number;
+	return true;
+}
+
 bool kvb_due_parse(const char *text, size_t len, struct kvb_due *out)
 {
 	struct kvb_due due;

@@ -10,6 +10,12 @@
  * both in nanoseconds, DUE of CLOCK_MONOTONIC: to be sent at DUE - LEAD, counts as sent at DUE.
  * What the way really took is added to DUE unmultiplied, which is what it would have been at the
  * clock's speed.
+ *
+ * A client that will leave says when, in nanoseconds of the same clock:
+ *
+ *     x-sim-leave: WHEN
+ *
+ * so that it can be counted how many of these requests came, and how many of them after that.
  */
 #ifndef KVB_SIM_DUE_H
 #define KVB_SIM_DUE_H
@@ -24,6 +30,9 @@ struct kvb_due {
 	int64_t due_ns;  /* real time, >= 0 */
 	int64_t lead_ns; /* >= 0 */
 };
+
+/* A number without a sign; false if it is none, *out untouched. */
+bool kvb_due_number(const char *text, size_t len, int64_t *out);
 
 /* Reads the header's value; false if it is not two whole numbers, *out untouched. */
 bool kvb_due_parse(const char *text, size_t len, struct kvb_due *out);

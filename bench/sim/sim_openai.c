@@ -139,6 +139,29 @@ static bool read_arrival(
 	return true;
 }
 
+/* Counts it if its client will leave, or has left. */
+static bool read_leave(
+	struct kvb_worker *worker, const struct kvb_request *request, struct kvb_error *error)
+{
+	int64_t leave_ns = 0, after_ns = 0;
+	const char *value;
+	size_t len;
+
+	if (!kvb_request_header(request, "x-sim-leave", &value, &len))
+		return true;
+	if (!kvb_due_number(value, len, &leave_ns)) {
+		kvb_error_set(error, 599, "BadRequestError", "", "x-sim-leave is not a moment");
+		return false;
+	}
+	worker->leavers++;
+	after_ns = kvw_clock_ns() - leave_ns;
+	if (after_ns <= 0)
+		return true;
+	worker->left_before++;
+	worker->left_before_ns = after_ns > worker->left_before_ns ? after_ns : worker->left_before_ns;
+	return true;
+}
+
 void kvb_exchange_submit(struct kvb_exchange *x)
 {
 	for (uint32_t i = 0; i < x->choice_count; i++)
@@ -152,7 +175,8 @@ void kvb_openai_request(struct kvb_worker *worker, struct kvb_conn *conn,
 	struct kvb_exchange *x = exchange_create(worker, conn, request, api, &error);
 	bool has_due, waits;
 
-	if (x != NULL && (!check_rank(request, &error) || !read_arrival(x, request, &error))) {
+	if (x != NULL && (!check_rank(request, &error) || !read_arrival(x, request, &error) ||
+				 !read_leave(worker, request, &error))) {
 		exchange_destroy(x);
 		x = NULL;
 	}

@@ -316,6 +316,8 @@ static void start_over(struct kvb_worker *worker)
 	worker->held = false;
 	worker->prefilled = 0;
 	worker->early = worker->missed = 0;
+	worker->leavers = worker->left_before = 0;
+	worker->left_before_ns = 0;
 	worker->times_count = 0;
 	worker->latest_ns = 0;
 	worker->late_sum_ns = 0;

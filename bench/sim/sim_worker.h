@@ -67,6 +67,9 @@ struct kvb_worker {
 	struct kvb_exchange_list coming; /* by arrival; linked by `coming` */
 	uint64_t early;                  /* requests that came with x-sim-due */
 	uint64_t missed; /* of those, which came when a later step had begun already */
+	uint64_t leavers;       /* requests that came with x-sim-leave */
+	uint64_t left_before;   /* of those, which came after that */
+	int64_t left_before_ns; /* real; by so much at most */
 	uint32_t load;   /* generating requests that are not answered yet */
 	struct kvb_metrics metrics;
 	struct kvb_time *times; /* the latest KVB_TIMES_KEPT, a ring; owned */

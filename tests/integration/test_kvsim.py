@@ -346,6 +346,20 @@ def test_a_paused_worker_keeps_what_became_due(sim):
         assert client.read().status == 200
 
 
+def test_requests_of_clients_that_leave_are_counted(sim):
+    worker = sim()
+    for after_s in (60, -0.25):
+        when = time.clock_gettime_ns(time.CLOCK_MONOTONIC) + int(after_s * 1e9)
+        with Client(worker.port) as client:
+            client.send_request("POST", COMPLETIONS, [("x-sim-leave", str(when))], body=prompt("Hello", 2))
+            assert client.read().status == 200
+    stats = worker.stats()
+    assert (stats["leavers"], stats["left_before"]) == (2, 1) and stats["left_before_ms"] >= 250
+    with Client(worker.port) as client:
+        client.send_request("POST", COMPLETIONS, [("x-sim-leave", "soon")], body=prompt("Hello", 2))
+        assert client.read().status == 599
+
+
 def test_a_due_time_that_is_none_is_refused(sim):
     worker = sim()
     for value in ("", "soon", "5", "5 6 7", "-1 5"):

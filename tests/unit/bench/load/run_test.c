@@ -23,7 +23,7 @@
 #include "bench/load/run.h"
 #include "tests/unit/suite.h"
 
-enum manner { STREAM, NOT_FOUND, CUT, NO_DONE, HANG_UP_FIRST_IDLE, NO_TEXT, BUSY_TWICE };
+enum manner { STREAM, NOT_FOUND, CUT, NO_DONE, HANG_UP_FIRST_IDLE, NO_TEXT, BUSY_TWICE, BUSY_MUTE, SILENT };
 
 /* The server. One connection at a time is enough: tests use a concurrency of 1. */
 struct server {
@@ -101,6 +101,8 @@ static bool answer(struct server *server, int fd)
 	static const char missing[] = "HTTP/1.1 404 Not Found\r\ncontent-length: 2\r\n\r\n{}";
 	static const char busy[] = "HTTP/1.1 429 Too Many Requests\r\nx-empty:\r\nRetry-After: 0\r\n"
 				   "content-length: 2\r\n\r\n{}";
+	static const char mute[] = "HTTP/1.1 429 Too Many Requests\r\ncontent-length: 2\r\n\r\n{}";
+	char rest[16];
 	static const char no_text[] =
 		"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-length: 142\r\n\r\n"
 		"data: "
@@ -119,6 +121,13 @@ static bool answer(struct server *server, int fd)
 	case NOT_FOUND:
 		send_text(fd, missing, sizeof(missing) - 1);
 		return true;
+	case BUSY_MUTE:
+		send_text(fd, mute, sizeof(mute) - 1);
+		return true;
+	case SILENT:
+		while (recv(fd, rest, sizeof(rest), 0) > 0)
+			;
+		return false;
 	case BUSY_TWICE:
 		if (server->requests <= 2)
 			send_text(fd, busy, sizeof(busy) - 1);
@@ -450,10 +459,53 @@ START_TEST(a_refused_request_comes_back_when_it_is_told_to)
 		ck_assert_int_eq(whole(json, "completed"), again == 2);
 		ck_assert_int_eq(whole(json, "failed"), again < 2);
 		ck_assert_int_eq(server->requests, again + 1);
+		ck_assert_int_eq(whole(json_object_get(json, "refused_s"), "count"), again == 0 ? 1 : 2);
+		ck_assert_int_eq(whole(json, "refused_mute"), 0);
 		ck_assert_ptr_nonnull(strstr(server->last_body, "\"messages\""));
 		json_decref(json);
 		free(server);
 	}
+}
+END_TEST
+
+START_TEST(a_refusal_that_names_no_time_is_counted_and_final)
+{
+	struct server *server = server_start(BUSY_MUTE);
+	json_t *json = run(server, "chat --users 1 --rounds 2 --concurrency 1 --qps 0 --retries 5");
+
+	server_stop(server);
+	ck_assert_int_eq(whole(json, "retried"), 0);
+	ck_assert_int_eq(whole(json, "refused_mute"), 2);
+	ck_assert_int_eq(whole(json_object_get(json, "errors"), "status 429"), 2);
+	json_decref(json);
+	free(server);
+}
+END_TEST
+
+/* Both leave, and the server notices it. */
+START_TEST(clients_that_leave_close_their_connections)
+{
+	static const char text[] =
+		"{\"timestamp\":0,\"input_length\":9,\"output_length\":9,\"hash_ids\":[4]}\n"
+		"{\"timestamp\":1,\"input_length\":9,\"output_length\":9,\"hash_ids\":[5]}\n";
+	char path[] = "/tmp/kvb-trace-XXXXXX", words[200];
+	int fd = mkstemp(path);
+	struct server *server = server_start(SILENT);
+	json_t *json;
+
+	ck_assert_int_eq(write(fd, text, sizeof(text) - 1), (ssize_t)sizeof(text) - 1);
+	close(fd);
+	snprintf(words, sizeof(words),
+		"trace --trace %s --model m --concurrency 1 --leave-share 1 --leave-after 0.05", path);
+	json = run(server, words);
+	server_stop(server);
+	unlink(path);
+	ck_assert_int_eq(whole(json_object_get(json, "errors"), "left"), 2);
+	ck_assert_int_eq(server->requests, 2);
+	ck_assert_int_eq(server->connections, 2);
+	ck_assert_ptr_nonnull(strstr(server->last_head, "x-sim-leave: "));
+	json_decref(json);
+	free(server);
 }
 END_TEST
 
@@ -538,6 +590,8 @@ int main(void)
 	tcase_add_test(tests, a_pause_keeps_arrivals_apart_and_their_due_time);
 	tcase_add_test(tests, a_refused_request_comes_back_when_it_is_told_to);
 	tcase_add_test(tests, failures_are_counted_by_kind);
+	tcase_add_test(tests, a_refusal_that_names_no_time_is_counted_and_final);
+	tcase_add_test(tests, clients_that_leave_close_their_connections);
 	tcase_add_test(tests, a_closed_idle_connection_is_replaced);
 	tcase_add_test(tests, a_refused_connection_is_said);
 	tcase_add_test(tests, results_are_compared);
