@@ -275,6 +275,16 @@ static bool late_for_long(const struct kvw_gate *gate, int64_t now_ns)
 	return now_ns - gate->late_ns <= LATE_OVER_NS && gate->late_ns - gate->late_since_ns > LATE_NS;
 }
 
+/* What waits takes the workers longer than this one is promised. Their time shows that only seconds later, and the
+ * prices only when a minute of work has come. */
+static bool is_crowd(const struct kvw_gate *gate, const struct kvw_entrant *e)
+{
+	double waiting = (double)atomic_load_explicit(&gate->admission->waiting_ns, memory_order_relaxed);
+	double rate = kvw_admission_rate(gate->admission) * (double)(gate->usable > 0 ? gate->usable : 1);
+
+	return waiting > rate * (double)kvw_promise_first_ns(&e->promise, e->tokens);
+}
+
 /* While the workers have time left no other gains by a refusal (but a more important class, if this one is
  * a lesser one), and a program that is all but sure to come back loses more by it than by one late turn.
  * Requests that are overdue one after the other say sooner than the workers' time that there is none left. */
@@ -286,8 +296,8 @@ static enum kvw_late lateness(const struct kvw_gate *gate, const struct kvw_entr
 		kvw_programs_stats(gate->admission->programs, &programs);
 	if (programs.returning >= SURE)
 		return KVW_LATE_IN_TURN;
-	if (e->wait.class > 0 || kvw_admission_full(gate->admission) ||
-		late_for_long(gate, now_ns) ||
+	if (e->wait.class > 0 || kvw_admission_full(gate->admission) || late_for_long(gate, now_ns) ||
+		is_crowd(gate, e) ||
 		isfinite(gate->price.limit[KVW_CLASSES - 1]) || isfinite(gate->price.limit[0]))
 		return KVW_LATE_NEVER;
 	return KVW_LATE_SENT;
@@ -539,7 +549,7 @@ enum kvw_next kvw_gate_next(struct kvw_gate *gate, int64_t now_ns, kvw_gate_judg
 	if (e != NULL)
 		note_late(gate, now_ns);
 	if (e != NULL && e->wait.late == KVW_LATE_SENT && now_ns < e->wait.until_ns &&
-		judge(user, e, now_ns)) {
+		judge(user, e, now_ns) && e->wait.late == KVW_LATE_SENT) {
 		kvw_gate_leave(gate, e);
 		*out = e;
 		return KVW_SEND;

@@ -2,6 +2,7 @@
  * gate_test.c - which request is sent, waits or is refused.
  */
 #include <check.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -383,6 +384,25 @@ START_TEST(sent_sooner_where_first_tokens_come_later)
 }
 END_TEST
 
+/* What waits shows a crowd at once, what the workers did in the last half minute only when it is too late: all
+ * that are late would be sent then, and the workers be behind for minutes. */
+START_TEST(a_crowd_is_refused_although_the_workers_had_time_left)
+{
+	struct kvw_entrant *out = NULL;
+
+	occupy(0, 60 * SECOND, BEGIN);
+	for (size_t i = 0; i < 40; i++)
+		(void)come(i, 0, 100 * MS, 2 * SECOND, BEGIN);
+	ck_assert_int_eq(next(&out, BEGIN + SECOND), KVW_NOTHING);
+	ck_assert(!kvw_admission_full(admission));
+	ck_assert(isinf(gate.price.limit[0]));
+	ck_assert_int_eq(next(&out, BEGIN + 2 * SECOND), KVW_REFUSE);
+	ck_assert_int_eq(out->refusal, KVW_REFUSED_SERVICE_LEVEL);
+	while (kvw_gate_waiting(&gate) > 0)
+		ck_assert_int_ne(next(&out, BEGIN + 2 * SECOND), KVW_NOTHING);
+}
+END_TEST
+
 START_TEST(refused_when_its_promise_cannot_be_kept)
 {
 	struct kvw_entrant *out = NULL;
@@ -717,6 +737,7 @@ int main(void)
 	tcase_add_test(tcase, a_worker_that_should_have_answered_is_not_the_next);
 	tcase_add_test(tcase, whole_answers_do_not_count_as_undone);
 	tcase_add_test(tcase, sent_sooner_where_first_tokens_come_later);
+	tcase_add_test(tcase, a_crowd_is_refused_although_the_workers_had_time_left);
 	tcase_add_test(tcase, refused_at_the_deadline);
 	tcase_add_test(tcase, endless_patience_does_not_wrap);
 	tcase_add_test(tcase, an_idle_worker_takes_any_prompt);
