@@ -8,6 +8,7 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 sys.dont_write_bytecode = True
 
 import lib_cache  # noqa: E402 (the path comes first)
+import lib_crowd  # noqa: E402
 import lib_engine  # noqa: E402
 import lib_events  # noqa: E402
 import lib_evict  # noqa: E402
@@ -57,6 +58,7 @@ BENCHES = {
     "sim-agree": (lib_sim_agree.bench_sim_agree, lib_sim_agree.TARGETS),
     "gpu": (lib_gpu.bench_gpu, [lib_gpu.PROGRAM]),
     "engine": (lib_engine.bench_engine, lib_engine.TARGETS),
+    "crowd": (lib_crowd.bench_crowd, lib_crowd.TARGETS),
     "tables": (lib_tables.bench_tables, lib_tables.TARGETS),
     "fleet": (lib_fleet.bench_fleet, lib_fleet.TARGETS),
     "fleet-change": (lib_fleet_change.bench_fleet_change, lib_fleet_change.TARGETS),
@@ -65,6 +67,8 @@ NEED_TRACE = ("trace", "replay", "overload", "routers", "evict", "fleet")
 NEED_ENGINE = ("engine",)
 # What an option is where it was not given and it differs between benchmarks.
 DEFAULTS = {
+    "crowd": {"workers": [2], "clients": 2000, "seconds": 20.0, "speed": 4.0},
+    "idle": {"clients": 8000},
     "events": {"workers": [64], "rate": 200, "seconds": 60.0},
     "loops": {"rate": 8000},
     "trace": {"workers": [4, 8], "requests": 2000, "rate_scale": 1.0, "speed": 20.0},
@@ -104,6 +108,9 @@ benchmarks:
   overload  what admission is worth: kvway's and its peers' as published, a trace (TRACE=FILE) at half to four
            times its rate, programs of agents whose clients come back, two classes, in simulated time; --only
            trace, programs, agents or classes; --quick for a look
+  crowd    2,000 clients within 20 s (--clients, --seconds), while simulated workers at speed 4 can answer one in twenty of them
+           in time: lost when refused, coming back after Retry-After (--retries), or leaving while they wait; goodput
+           against the replay of the same, refusals, memory, requests of clients that had left; fails if a rule is broken
   evict    eviction policies of libkvtier, through its own index: hit rate at five sizes of a tier,
            against LRU and an offline optimum; on a trace (TRACE=FILE), or --scenario NAME without one
   cache    libkvtier: put, verify and get in memory against memcpy and XXH3, lookups, memory per chunk; files
@@ -154,8 +161,9 @@ def parse(argv):
     parser.add_argument("--body-kb", type=int, nargs="+", default=[2, 32, 256], help="proxy, routers")
     parser.add_argument("--interval-us", type=int, default=20000,
                         help="stream: between two events of one stream")
-    parser.add_argument("--clients", type=int, default=8000, help="idle; kvway takes no more than half of its "
-                        "descriptors as clients (default %(default)s)")
+    parser.add_argument("--clients", type=int, help="idle (8000; kvway takes no more than half of its descriptors as "
+                        "clients), crowd (2000)")
+    parser.add_argument("--times", type=int, default=2, help="crowd: each load through one kvway (2)")
     parser.add_argument("--rate", type=int, help="requests per second: loops (8000), events (200), "
                         "pick --admission (20000, simulated)")
     parser.add_argument("--admission", action="store_true", help="pick: what admission takes, alone")

@@ -1,4 +1,4 @@
-"""What measures admission: `bench/run.sh pick --admission` and `bench/run.sh trace --overload`, run small."""
+"""What measures admission: `bench/run.sh pick --admission`, `trace --overload` and `crowd`, run small."""
 
 import argparse
 import json
@@ -68,3 +68,33 @@ def test_admission_is_compared_over_http(overload, tmp_path, capsys):
     assert [line.get("peer") for line in goodput] == peers
     assert all(line["bench"] == "trace" and line["proxy"] == "kvway" and 0 < line["value"] <= 1 for line in goodput)
     assert {line["metric"] for line in told} == {metric for metric, _, _ in overload.METRICS}
+
+
+@pytest.fixture(scope="module")
+def crowd():
+    """The module under test."""
+    sys.path.insert(0, str(BENCH))
+    import lib_crowd
+    yield lib_crowd
+    sys.path.remove(str(BENCH))
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="benchmarks need two cores")
+def test_a_crowd_leaves_and_no_worker_gets_it(crowd, tmp_path):
+    trace = str(tmp_path / "crowd.jsonl")
+    crowd.write_trace(trace, 80, 1.0)
+    options = argparse.Namespace(build=str(BUILD), speed=4.0, clients=80, retries=0, times=1)
+    figures = crowd.run_load(options, "leave", 1, trace)
+    assert 0 < figures["left"] < 80 and figures["failed_otherwise"] == 0, figures
+    assert figures["answered"] + figures["left"] + figures["errors"].get("status 429", 0) == 80
+    assert figures["memory_start"] < figures["memory_peak"] and figures["times"][0]["left"] == figures["left"]
+    assert not [fault for fault in crowd.faults_of("leave", figures) if "after their client" not in fault]
+
+
+def test_what_a_crowd_must_not_show_is_a_fault(crowd):
+    one = {"without_retry_after": 0, "left_before": 0, "left_before_ms": 0, "left_late_ms": 0, "sim_late_ms": 0,
+           "failed_otherwise": 0, "errors": {}}
+    memory = {"memory_first": 50 << 20, "memory_after": 51 << 20, "bytes": 60 << 20}
+    assert not list(crowd.faults_of("lost", {"times": [one], **memory}))
+    wrong = {"without_retry_after": 1, "left_before_ms": 51, "failed_otherwise": 2}
+    assert len(list(crowd.faults_of("lost", {"times": [one, {**one, **wrong}], **memory, "memory_after": 90 << 20}))) == 4
