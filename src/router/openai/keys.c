@@ -34,6 +34,7 @@ struct root_key {
 static const struct root_key root_keys[] = {
 	KEY("model", NODE_SLOT, SLOT_MODEL, ALL),
 	KEY("messages", NODE_MESSAGES, 0, TALKS & ~BIT(RESPONSES)),
+	KEY("n", NODE_SKIP, SKIP_CHOICES, BIT(CHAT) | BIT(COMPLETIONS)),
 	KEY("stream", NODE_STREAM, 0, ALL),
 	KEY("stream_options", NODE_STREAM_OPTIONS, 0, ALL),
 	KEY("prompt", NODE_PROMPT, 0, PROMPTS),
@@ -94,6 +95,7 @@ void keys_index(struct kvw_scan *scan)
 static void root_key(struct kvw_scan *scan, struct frame *frame, const char *key, size_t len)
 {
 	frame->member = NODE_SKIP;
+	frame->argument = SKIP_ALL;
 	for (unsigned i = scan->root_first[root_bucket(key, len)]; i != 0; i = scan->root_next[i]) {
 		const struct root_key *known = &root_keys[i - 1];
 
@@ -101,6 +103,8 @@ static void root_key(struct kvw_scan *scan, struct frame *frame, const char *key
 			continue;
 		frame->member = known->node;
 		frame->argument = known->argument;
+		if (known->node == NODE_SKIP)
+			scan->choices = 0; /* of two the last counts */
 		return;
 	}
 	for (uint32_t i = 0; i < scan->session_count; i++) {

@@ -88,6 +88,7 @@ void kvw_scan_reset(struct kvw_scan *scan, enum kvw_api api)
 	scan->form.state = FORM_NONE;
 	scan->no_memory = scan->stream = scan->include_usage = false;
 	scan->unknown = 0;
+	scan->choices = 0;
 	scan->has_messages = scan->has_prompt = scan->has_system = scan->prompt_ids = false;
 	scan->keep_ids = scan->other_parts = false;
 	scan->prompt_kind = PROMPT_NONE;
@@ -183,6 +184,7 @@ enum kvw_err kvw_scan_finish(struct kvw_scan *scan, struct kvw_route_request *ou
 	out->session = session_text(scan);
 	out->stream = scan->stream;
 	out->include_usage = scan->include_usage;
+	out->choices = scan->choices;
 	return KVW_OK;
 }
 

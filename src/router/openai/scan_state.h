@@ -74,6 +74,9 @@ enum slot {
 	SLOT_COUNT = SLOT_SESSION + KVW_SCAN_MAX_SESSION_FIELDS
 };
 
+/* A member of the top level that is NODE_SKIP: does a number in it count? */
+enum skip { SKIP_ALL, SKIP_CHOICES };
+
 /* Kinds of list in NODE_PROMPT. */
 enum prompt_kind { PROMPT_NONE, PROMPT_STRINGS, PROMPT_IDS, PROMPT_LISTS };
 
@@ -104,7 +107,7 @@ struct frame {
 	uint32_t key_len;
 	uint8_t node;     /* enum node: what this container means */
 	uint8_t member;   /* enum node: what the value to come means */
-	uint8_t argument; /* of `member`: enum slot, setting, or an index */
+	uint8_t argument; /* of `member`: enum slot, setting, skip, or an index */
 	uint8_t kind;     /* NODE_PROMPT: enum prompt_kind */
 	bool list;
 	bool media; /* the member read last holds an image, audio or a file */
@@ -203,6 +206,7 @@ struct kvw_scan {
 	bool no_memory;
 	bool stream, include_usage;
 	uint8_t unknown; /* bits: prompts in a form that we do not understand */
+	uint32_t choices; /* the key n; 0: it is not there, or no number of answers */
 	bool has_messages, has_prompt;
 	bool prompt_ids;
 	bool keep_ids;

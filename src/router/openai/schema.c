@@ -190,6 +190,19 @@ bool schema_keep_ids(struct kvw_scan *scan, const char *p, const char *end)
 	return true;
 }
 
+/* How many answers are wanted; what is no such number its worker refuses. */
+static uint32_t choices_of(const char *text, size_t len)
+{
+	uint32_t n = 0;
+
+	for (size_t i = 0; i < len; i++) {
+		if (text[i] < '0' || text[i] > '9' || len > 5)
+			return 0;
+		n = n * 10 + (uint32_t)(text[i] - '0');
+	}
+	return n;
+}
+
 bool schema_number(struct kvw_scan *scan, const char *text, size_t len)
 {
 	struct frame *frame = scan_top(scan);
@@ -199,6 +212,8 @@ bool schema_number(struct kvw_scan *scan, const char *text, size_t len)
 		scan->unknown |= (uint8_t)(1u << frame->argument);
 		return true;
 	case NODE_SKIP:
+		if (frame->node == NODE_ROOT && frame->argument == SKIP_CHOICES)
+			scan->choices = choices_of(text, len);
 		return true;
 	case NODE_SLOT: /* a session field is a string or none */
 		scan->slots[frame->argument].first = UINT32_MAX;

@@ -14,7 +14,7 @@ struct expected {
 	const char *body;
 	const char *model, *session, *previous;
 	bool stream, include_usage, known, teaches, ids;
-	uint32_t chains, chunks;
+	uint32_t chains, chunks, choices;
 };
 
 static const struct expected bodies[] = {
@@ -56,6 +56,13 @@ static const struct expected bodies[] = {
 		.teaches = true,
 		.chains = 1},
 	{.api = KVW_API_COMPLETIONS, .body = "{\"model\":null}", .teaches = true},
+	{.api = KVW_API_COMPLETIONS, .body = "{\"n\":\"7\",\"n\":16}", .teaches = true, .choices = 16},
+	{.api = KVW_API_CHAT, .body = "{\"n\":3,\"x\":9,\"m\":{\"n\":5}}", .teaches = true, .choices = 3},
+	{.api = KVW_API_CHAT, .body = "{\"n\":3,\"n\":null}", .teaches = true},
+	{.api = KVW_API_CHAT, .body = "{\"n\":1.5}", .teaches = true},
+	{.api = KVW_API_CHAT, .body = "{\"n\":123456}", .teaches = true},
+	{.api = KVW_API_CHAT, .body = "{\"n\":[2,4]}", .teaches = true},
+	{.api = KVW_API_MESSAGES, .body = "{\"n\":3}", .teaches = true},
 	{.api = KVW_API_COMPLETIONS,
 		.body = "{\"prompt\":\"a\",\"prompt_embeds\":\"AAAA\"}",
 		.teaches = true},
@@ -200,6 +207,7 @@ START_TEST(body_is_understood)
 	ck_assert_int_eq(request->content_known, expected->known);
 	ck_assert_int_eq(request->teaches, expected->teaches);
 	ck_assert_int_eq(request->token_ids, expected->ids);
+	ck_assert_uint_eq(request->choices, expected->choices);
 	ck_assert_uint_eq(request->chain_count, expected->chains);
 	ck_assert_uint_eq(request->chunk_count, expected->chunks);
 	if (expected->chains > 0)

@@ -281,7 +281,7 @@ static void member(struct maker *maker, enum kvw_api api)
 		"stream_options", "tools", "system", "instructions", "cache_salt", "user",
 		"session_id", "temperature", "functions", "chat_template_kwargs", "documents",
 		"add_generation_prompt", "add_special_tokens", "previous_response_id", "thinking",
-		"reasoning", "metadata", "continue_final_message", "prompt_embeds", "suffix"};
+		"reasoning", "metadata", "n", "continue_final_message", "prompt_embeds", "suffix"};
 	const char *name = names[pick(maker, sizeof(names) / sizeof(names[0]))];
 
 	if (pick(maker, 3) == 0)
@@ -298,6 +298,8 @@ static void member(struct maker *maker, enum kvw_api api)
 		prompt(maker);
 	else if (strcmp(name, "stream") == 0)
 		raw(maker, pick(maker, 2) == 0 ? "true" : "false");
+	else if (strcmp(name, "n") == 0)
+		raw(maker, pick(maker, 2) == 0 ? "16" : "2.5e1");
 	else if (strcmp(name, "stream_options") == 0)
 		raw(maker, "{\"include_usage\": true, \"continuous_usage_stats\": false}");
 	else if (strcmp(name, "tools") == 0 || strcmp(name, "functions") == 0)

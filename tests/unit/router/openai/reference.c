@@ -508,6 +508,12 @@ static void read_fields(struct fold *fold, const json_t *root)
 	usage = json_is_object(options) ? get(options, "include_usage") : NULL;
 	fold->wrong = fold->wrong || (usage != NULL && !json_is_boolean(usage));
 	request->include_usage = json_is_true(usage);
+	if (request->api == KVW_API_CHAT || request->api == KVW_API_COMPLETIONS) {
+		const json_t *n = get(root, "n");
+
+		if (json_is_integer(n) && json_integer_value(n) >= 0 && json_integer_value(n) < 100000)
+			request->choices = (uint32_t)json_integer_value(n);
+	}
 }
 
 static void fold_talk(struct fold *fold, const json_t *root, const json_t *messages)
