@@ -59,9 +59,31 @@ static void init(struct kvw_load *load, struct kvw_load_seen *seen)
 	load->waiting_ns = 0;
 	load->clock_ns = INT64_MIN / 2; /* before any time, far from overflow */
 	load->answered_ns = load->clock_ns;
+	load->sequences = load->unanswered = 0;
+	load->sent = 0;
+	kvw_load_set_foreign(load, 0, 0, 0, load->clock_ns);
 	load->seen = seen;
 	atomic_init(&seen->idle_at_ns, load->clock_ns);
 	atomic_init(&seen->held, 0);
+}
+
+void kvw_load_set_foreign(
+	struct kvw_load *load, uint32_t waiting, uint32_t running, int64_t foreign_ns, int64_t now_ns)
+{
+	atomic_store_explicit(&load->foreign_ns, foreign_ns, memory_order_relaxed);
+	atomic_store_explicit(&load->foreign_until_ns, now_ns + foreign_ns, memory_order_relaxed);
+	atomic_store_explicit(&load->foreign_waiting, waiting, memory_order_relaxed);
+	atomic_store_explicit(&load->foreign_running, running, memory_order_relaxed);
+}
+
+struct kvw_load_sequences kvw_load_sequences(struct kvw_load *load)
+{
+	struct kvw_load_sequences out;
+
+	kvw_spin_lock(&load->lock);
+	out = (struct kvw_load_sequences){load->sequences, load->unanswered, load->sent};
+	kvw_spin_unlock(&load->lock);
+	return out;
 }
 
 void kvw_load_init(struct kvw_load *load)
@@ -106,18 +128,49 @@ void kvw_lease_take(
 	lease->prefill_ns = prefill_ns;
 	lease->taken_ns = now_ns;
 	lease->context = 0;
+	lease->sequences = 0;
+	lease->unanswered = false;
 	lease->behind_ns = 0;
 	lease->served_ns = 0;
 	lease->plain = false;
 	lease->answered = false;
 }
 
+/* Lock held. */
+static void count_sequences(struct kvw_lease *lease, uint32_t more)
+{
+	struct kvw_load *load = lease->load;
+
+	lease->sequences += more;
+	load->sequences += more;
+	load->sent += more;
+	if (lease->unanswered)
+		load->unanswered += more;
+}
+
+/* It has its first token, or will get none. Lock held. */
+static void count_answered(struct kvw_lease *lease)
+{
+	if (lease->unanswered)
+		lease->load->unanswered -= lease->sequences;
+	lease->unanswered = false;
+}
+
 void kvw_lease_hold(struct kvw_lease *lease, uint32_t tokens)
 {
 	assert(lease->load != NULL && lease->context == 0);
 	lease->context = tokens;
+	lease->unanswered = !lease->plain;
 	lock(lease->load);
 	count_held(lease->load, kvw_load_held(0, tokens));
+	count_sequences(lease, 1);
+	kvw_spin_unlock(&lease->load->lock);
+}
+
+void kvw_lease_widen(struct kvw_lease *lease, uint32_t more)
+{
+	lock(lease->load);
+	count_sequences(lease, more);
 	kvw_spin_unlock(&lease->load->lock);
 }
 
@@ -132,6 +185,7 @@ void kvw_lease_first_token(struct kvw_lease *lease, int64_t now_ns)
 	if (load->done_ns < lease->position_ns)
 		load->done_ns = lease->position_ns;
 	load->waiting_ns -= lease->prefill_ns;
+	count_answered(lease);
 	lease->behind_ns = load->added_ns - lease->position_ns;
 	if (!lease->plain) {
 		int64_t since = load->answered_ns;
@@ -167,6 +221,8 @@ void kvw_lease_release(struct kvw_lease *lease, int64_t now_ns)
 	lock(lease->load);
 	if (!lease->answered)
 		skip_rest(lease->load, lease, now_ns);
+	count_answered(lease);
+	lease->load->sequences -= lease->sequences;
 	count_held(lease->load, -kvw_load_held(1, lease->context));
 	kvw_spin_unlock(&lease->load->lock);
 	*lease = (struct kvw_lease){0};

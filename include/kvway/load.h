@@ -3,7 +3,9 @@
  *
  * Belongs to a worker of the fleet; changes only through a lease that an exchange takes when
  * its worker is picked and gives back exactly once, on whatever path it ends. Health checks and
- * scrapes never touch it, so the counters cannot drift from the requests that they count.
+ * scrapes never touch that, so the counters cannot drift from the requests that they count. What a
+ * worker's metrics say of requests that are not ours (foreign) stands apart from it, with the counts
+ * of our own sequences with which those metrics are compared.
  *
  * Q_w, the predicted prefill seconds ahead of a new request, is W - D: W is all prefill work
  * ever added, D how far the worker is believed to have come. Both only grow. D advances with
@@ -54,8 +56,21 @@ struct kvw_load {
 	int64_t waiting_ns;            /* U: work of leases without a first token; >= W - D */
 	int64_t clock_ns;              /* monotonic time when done_ns was last advanced */
 	int64_t answered_ns;           /* when the last first token of a stream came */
+	uint32_t sequences;            /* that the engine has of leases: a prompt, and each answer to it, is one */
+	uint32_t unanswered;           /* of these, of streams without a first token */
+	uint64_t sent;                 /* sequences ever */
 	_Alignas(64) struct kvw_load_seen *seen; /* own, or on a board */
 	struct kvw_load_seen own;
+	/* Requests that are not ours, by the worker's metrics; written by one thread. */
+	_Atomic int64_t foreign_until_ns; /* when those that waited will be computed, as expected */
+	_Atomic int64_t foreign_ns;       /* how long that takes */
+	_Atomic uint32_t foreign_waiting, foreign_running;
+};
+
+/* Our own sequences on a worker. */
+struct kvw_load_sequences {
+	uint32_t all, unanswered;
+	uint64_t sent;
 };
 
 /* One request's share of one worker. Owned by its exchange; zeroed means "holds nothing". */
@@ -65,12 +80,14 @@ struct kvw_lease {
 	int64_t position_ns;   /* W just after it was added */
 	int64_t taken_ns;      /* when */
 	uint32_t context;      /* tokens of its prompt */
+	uint32_t sequences;    /* that the engine makes of it; 0: they are not counted yet */
 	int64_t ahead_ns;      /* U when it was taken: work that may have delayed its first token */
 	int64_t behind_ns; /* work added after it and before its first token: it may have, too */
 	int64_t served_ns; /* until its first token, from its taking or from the first token before
 	                          it on this worker: what the worker needed for it if it works in turn */
 	bool plain;        /* not a stream: its first byte says nothing of prefill */
 	bool answered;     /* its first token was reported */
+	bool unanswered;   /* its sequences count among these */
 };
 
 /* A load that stands for itself; it is not moved in memory while in use. */
@@ -105,6 +122,34 @@ static inline uint32_t kvw_load_context(struct kvw_load *load)
 	return (uint32_t)(atomic_load_explicit(&load->seen->held, memory_order_relaxed) >> 32);
 }
 
+/* How long the foreign requests keep the worker from one that came at came_ns; 0: not.
+ * Those that have come after it are not before it: what waits at the worker now is an upper bound of what it
+ * found there. Takes no lock. */
+static inline int64_t kvw_load_foreign_ns(struct kvw_load *load, int64_t came_ns, int64_t now_ns)
+{
+	int64_t until = atomic_load_explicit(&load->foreign_until_ns, memory_order_relaxed);
+	int64_t work = 0;
+
+	if (until <= now_ns)
+		return 0;
+	work = atomic_load_explicit(&load->foreign_ns, memory_order_relaxed);
+	if (came_ns + work < until)
+		until = came_ns + work;
+	return until > now_ns ? until - now_ns : 0;
+}
+
+/* Foreign requests that the worker answers. */
+static inline uint32_t kvw_load_foreign_running(struct kvw_load *load)
+{
+	return atomic_load_explicit(&load->foreign_running, memory_order_relaxed);
+}
+
+/* So many wait and run there, and those that wait will take foreign_ns. One thread at a time. */
+void kvw_load_set_foreign(
+	struct kvw_load *load, uint32_t waiting, uint32_t running, int64_t foreign_ns, int64_t now_ns);
+
+struct kvw_load_sequences kvw_load_sequences(struct kvw_load *load);
+
 /* Asks for the cache lines that a lease will write. Changes nothing. */
 void kvw_load_expect(struct kvw_load *load);
 
@@ -112,8 +157,12 @@ void kvw_load_expect(struct kvw_load *load);
 void kvw_lease_take(
 	struct kvw_lease *lease, struct kvw_load *load, int64_t prefill_ns, int64_t now_ns);
 
-/* Adds the prompt's length to the load, once, after taking; the release subtracts it. */
+/* Adds the prompt's length and one sequence to the load, once, after taking; the release subtracts them. Unless the
+ * lease is plain by then, the sequence is without a first token. */
 void kvw_lease_hold(struct kvw_lease *lease, uint32_t tokens);
+
+/* The engine makes so many more sequences of it. Once, after kvw_lease_hold. */
+void kvw_lease_widen(struct kvw_lease *lease, uint32_t more);
 
 /* The first token arrived. Does nothing the second time, or on an empty lease. */
 void kvw_lease_first_token(struct kvw_lease *lease, int64_t now_ns);

@@ -438,6 +438,32 @@ static bool pick_by_admission(struct kvw_exchange *x, struct kvw_candidates *set
 	return !*none;
 }
 
+#define SEQUENCES_UNKNOWN (UINT32_C(1) << 16)
+
+/* Most that the engine counts as its requests; it does each answer to each prompt. */
+static uint32_t sequences_of(const struct kvw_exchange *x)
+{
+	uint32_t choices = x->route.choices > 1 ? x->route.choices : 1;
+
+	if (!kvw_exchange_computes(x))
+		return 1;
+	if (!x->scanned)
+		return SEQUENCES_UNKNOWN;
+	switch (x->route.api) {
+	case KVW_API_CHAT:
+	case KVW_API_RESPONSES:
+	case KVW_API_MESSAGES:
+		return choices;
+	case KVW_API_COMPLETIONS:
+	case KVW_API_EMBEDDINGS:
+		if (x->route.content_known && x->route.chain_count < SEQUENCES_UNKNOWN / choices)
+			return x->route.chain_count * choices;
+		return SEQUENCES_UNKNOWN;
+	default:
+		return SEQUENCES_UNKNOWN;
+	}
+}
+
 static bool pick(struct kvw_exchange *x)
 {
 	struct kvw_attempt *a = &x->attempt;
@@ -477,7 +503,10 @@ static bool pick(struct kvw_exchange *x)
 	a->trial = a->trial || (kvw_exchange_computes(x) &&
 				       kvw_fleet_picked(loop->fleet, a->worker, loop->now_ns));
 	kvw_lease_take(&a->lease, &a->worker->load, a->decision.prefill_ns, loop->now_ns);
+	a->lease.plain = !x->route.stream;
 	kvw_lease_hold(&a->lease, a->decision.prompt_tokens);
+	if (sequences_of(x) > 1)
+		kvw_lease_widen(&a->lease, sequences_of(x) - 1);
 	kvw_gates_picked(x);
 	if (loop->sources != NULL)
 		kvw_request_report_pick(x);

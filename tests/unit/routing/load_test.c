@@ -147,6 +147,58 @@ START_TEST(prompts_in_flight_are_counted)
 }
 END_TEST
 
+static void are_counted(uint32_t all, uint32_t unanswered, uint64_t sent)
+{
+	struct kvw_load_sequences now = kvw_load_sequences(load);
+
+	ck_assert_uint_eq(now.all, all);
+	ck_assert_uint_eq(now.unanswered, unanswered);
+	ck_assert_uint_eq(now.sent, sent);
+}
+
+START_TEST(sequences_are_counted_until_they_end)
+{
+	kvw_lease_take(&a, load, MS, 0);
+	are_counted(0, 0, 0);
+	kvw_lease_hold(&a, 1000);
+	kvw_lease_take(&b, load, MS, 0);
+	b.plain = true; /* its first token will not be seen */
+	kvw_lease_hold(&b, 1000);
+	kvw_lease_widen(&b, 3);
+	are_counted(5, 1, 5);
+	kvw_lease_take(&c, load, MS, 0);
+	kvw_lease_hold(&c, 0);
+	kvw_lease_widen(&c, 7);
+	are_counted(13, 9, 13);
+	c.plain = true; /* its answer is no stream after all */
+	kvw_lease_first_token(&c, MS);
+	kvw_lease_first_token(&c, MS);
+	are_counted(13, 1, 13);
+	kvw_lease_first_token(&b, MS);
+	kvw_lease_release(&b, MS);
+	kvw_lease_release(&c, MS);
+	are_counted(1, 1, 13);
+	kvw_lease_release(&a, MS); /* unanswered */
+	are_counted(0, 0, 13);
+}
+END_TEST
+
+START_TEST(foreign_requests_delay_those_that_came_after_them)
+{
+	ck_assert_int_eq(kvw_load_foreign_ns(load, 0, 0), 0);
+	kvw_load_set_foreign(load, 4, 9, 400 * MS, 1000 * MS);
+	ck_assert_uint_eq(kvw_load_foreign_running(load), 9);
+	ck_assert_int_eq(kvw_load_foreign_ns(load, 1100 * MS, 1100 * MS), 300 * MS);
+	ck_assert_int_eq(kvw_load_foreign_ns(load, 1100 * MS, 1400 * MS), 0);
+	/* One that came before: at most so much was there already. */
+	ck_assert_int_eq(kvw_load_foreign_ns(load, 700 * MS, 1000 * MS), 100 * MS);
+	ck_assert_int_eq(kvw_load_foreign_ns(load, 600 * MS, 1000 * MS), 0);
+	ck_assert_int_eq(kvw_load_queue_ns(load, 1000 * MS), 0); /* apart from ours */
+	kvw_load_set_foreign(load, 0, 0, 0, 1100 * MS);
+	ck_assert_int_eq(kvw_load_foreign_ns(load, 1100 * MS, 1100 * MS), 0);
+}
+END_TEST
+
 START_TEST(empty_lease_does_nothing)
 {
 	kvw_lease_first_token(&a, 5);
@@ -262,6 +314,8 @@ int main(void)
 	tcase_add_test(tcase, cancel_skips_only_what_is_left);
 	tcase_add_test(tcase, clock_of_another_loop_may_lag);
 	tcase_add_test(tcase, prompts_in_flight_are_counted);
+	tcase_add_test(tcase, sequences_are_counted_until_they_end);
+	tcase_add_test(tcase, foreign_requests_delay_those_that_came_after_them);
 	tcase_add_test(tcase, empty_lease_does_nothing);
 	tcase_add_loop_test(tcase, queue_stays_within_what_waits, 0, 5);
 	tcase_add_test(tcase, loops_share_a_worker);
