@@ -213,6 +213,10 @@ ROUTER = [
     ]),
     ("Queue and refusals", [
         panel("Waiting requests", "none", (now("kvway_waiting_requests", by="instance"), "{{instance}}")),
+        panel("Requests of others at workers", "none",
+            (worst("kvway_worker_foreign_waiting", WORKER, by="worker"), "{{worker}} waiting"),
+            (worst("kvway_worker_foreign_running", WORKER, by="worker"), "{{worker}} running"),
+            text="Not sent by this kvway, by the workers' own metrics."),
         panel("Time waited", "s", *quantiles("kvway_wait_seconds")),
         panel("Share that had to wait", "percentunit", (f"{total('kvway_waited_total')} / {REQUESTS}", "waited")),
         panel("Refused with 429", "reqps", (total("kvway_refused_service_level_total"), "service level"),

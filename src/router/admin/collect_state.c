@@ -93,6 +93,12 @@ static double worker_value(
 	case KVW_OF_KV_FULL:
 		return atomic_load_explicit(&worker->kv_full_until_ns, memory_order_relaxed) >
 		       collect->now_ns;
+	case KVW_OF_FOREIGN_WAITING:
+		return atomic_load_explicit(&worker->load.foreign_waiting, memory_order_relaxed);
+	case KVW_OF_FOREIGN_RUNNING:
+		return kvw_load_foreign_running(&worker->load);
+	case KVW_OF_FOREIGN_QUEUE:
+		return (double)kvw_load_foreign_ns(&worker->load, collect->now_ns, collect->now_ns) / 1e9;
 	default:
 		abort(); /* metrics.def names another arg for this collector */
 	}

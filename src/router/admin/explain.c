@@ -333,7 +333,7 @@ void kvw_explanation_finish(struct kvw_explanation *e)
 enum kvw_err kvw_explain(const struct kvw_explain_source *source,
 	const struct kvw_explain_query *query, int64_t now_ns, struct kvw_local_answer *out)
 {
-	struct kvw_explanation e = {.source = source, .query = query};
+	struct kvw_explanation e = {.source = source, .query = query, .now_ns = now_ns};
 	enum kvw_err err = kvw_explanation_begin(&e);
 
 	if (err == KVW_OK)

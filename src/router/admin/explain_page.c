@@ -99,11 +99,12 @@ static void put_tiers(struct kvw_page *text, const struct kvw_cost *cost)
 }
 
 static void put_cost(struct kvw_page *text, const struct kvw_candidate *candidate,
-	const struct kvw_cost *cost)
+	const struct kvw_cost *cost, int64_t now_ns)
 {
 	put_u64(text, "hit_tokens", hit_of(cost->hit_tokens));
 	put_tiers(text, cost);
 	put_ms(text, "queue_ms", cost->queue_ns);
+	put_ms(text, "foreign_ms", (double)kvw_load_foreign_ns(candidate->load, now_ns, now_ns));
 	put_ms(text, "prefill_ms", cost->prefill_ns);
 	put_ms(text, "others_ms", cost->others_ns);
 	put_ms(text, "context_ms", cost->context_ns);
@@ -163,7 +164,7 @@ static void put_worker(const struct kvw_explanation *e, const struct kvw_worker 
 	put_text(text, "verdict",
 		kvw_slice_of(cost != NULL ? kvw_verdict_name(cost->verdict) : "other_model"));
 	if (cost != NULL)
-		put_cost(text, candidate, cost);
+		put_cost(text, candidate, cost, e->now_ns);
 	if (cost != NULL && e->source->tokens != NULL)
 		put_bool(text, "exact", cost->exact);
 	if (e->source->feed != NULL)

@@ -13,6 +13,7 @@
 struct kvw_explanation {
 	const struct kvw_explain_source *source;
 	const struct kvw_explain_query *query;
+	int64_t now_ns;
 	struct kvw_slice target;
 	struct kvw_path_info path;
 	struct kvw_scan *scan;          /* lends what route refers to */

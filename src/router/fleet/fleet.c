@@ -15,6 +15,7 @@
 #include "tls/tls.h"
 
 #define Q16 65536.0
+#define FOREIGN_MOST_NS (60.0 * (double)KVW_NS_PER_S)
 
 void kvw_fleet_view_free(void *object)
 {
@@ -530,6 +531,37 @@ void kvw_fleet_set_kv_use(
 			2 * config->health_metrics_interval_ms * KVW_NS_PER_MS;
 	if (atomic_exchange_explicit(&worker->kv_full_until_ns, until, memory_order_relaxed) != until)
 		kvw_fleet_changed(&fleet->changes);
+}
+
+/* What the prefill of one takes, as the strategy would predict it. */
+static double foreign_prefill_ns(const struct kvw_fleet *fleet, const struct kvw_worker *worker,
+	const struct kvw_foreign_found *found)
+{
+	const struct kvw_config *config = fleet->config;
+	struct kvw_strategy *strategy = fleet->strategy;
+	struct kvw_worker_learned learned = {.prefill_tokens_per_second = 0};
+	double tokens = found->prompt_tokens, cached = found->cached_tokens;
+
+	if (strategy != NULL && strategy->ops->learned != NULL)
+		strategy->ops->learned(strategy, worker->id, &learned);
+	if (!(learned.prefill_tokens_per_second > 0))
+		learned.prefill_tokens_per_second = config->routing_prefill_rate;
+	return (tokens - cached) * 1e9 / learned.prefill_tokens_per_second +
+	       (tokens * tokens - cached * cached) / 2 * config->routing_attention_ns;
+}
+
+void kvw_fleet_set_foreign(
+	struct kvw_fleet *fleet, struct kvw_worker *worker, const struct kvw_foreign_found *found)
+{
+	double each = found->each_ns, ns = 0;
+
+	if (found->waiting > 0) {
+		if (each <= 0)
+			each = foreign_prefill_ns(fleet, worker, found);
+		ns = found->waiting * each + (found->since_ns > each ? found->since_ns : 0);
+	}
+	kvw_load_set_foreign(&worker->load, found->waiting, found->running,
+		ns < FOREIGN_MOST_NS ? (int64_t)ns : (int64_t)FOREIGN_MOST_NS, kvw_clock_ns());
 }
 
 void kvw_fleet_set_stall(

@@ -21,6 +21,7 @@
 
 #include "config/config.h"
 #include "kvway/route.h"
+#include "fleet/foreign.h"
 #include "fleet/ratio.h"
 #include "fleet/settings.h"
 #include "fleet/worker.h"
@@ -177,6 +178,9 @@ void kvw_fleet_set_capacity(struct kvw_worker *worker, uint64_t tokens, uint32_t
  * page before. Counts until the next page, or until that is overdue. */
 void kvw_fleet_set_kv_use(struct kvw_fleet *fleet, struct kvw_worker *worker, double usage,
 	double preemptions);
+/* Requests of others, by its metrics. */
+void kvw_fleet_set_foreign(
+	struct kvw_fleet *fleet, struct kvw_worker *worker, const struct kvw_foreign_found *found);
 /* Its engine seems to stand still, does, or does not any more. */
 void kvw_fleet_set_stall(
 	struct kvw_fleet *fleet, struct kvw_worker *worker, enum kvw_stall_state state);

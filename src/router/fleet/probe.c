@@ -31,6 +31,8 @@
 #define WANTED_POLL_MS  100           /* how often models_wanted is looked at */
 #define STALL_READ_NS   KVW_NS_PER_S  /* between two readings of counters that may stand still */
 #define ASLEEP_READ_NS  KVW_NS_PER_S  /* the same while it sleeps: it may wake */
+#define FOREIGN_READ_NS KVW_NS_PER_S  /* the same, at least, while requests of others wait there */
+#define FOREIGN_EACH_NS (5 * KVW_NS_PER_MS) /* at least that for each worker */
 #define WANTED_PAUSE_NS KVW_NS_PER_S  /* at most one such refresh per worker and second */
 #define SCRAPE_LEAST_MS 10000         /* timeout of models and metrics, at least */
 #define HEALTH_BODY     (64u << 10)   /* enough of a health page to drain it */
@@ -66,6 +68,8 @@ struct target {
 	bool started_known;
 	double started_s;       /* process_start_time_seconds as last read */
 	double preemptions;     /* vllm:num_preemptions_total as last read; -1: not yet */
+	struct kvw_foreign foreign; /* what its metrics say of requests that are not ours */
+	int64_t foreign_ns;     /* when that was; 0: there are none */
 	bool asleep;            /* by its metrics; it has lost its cache with that */
 	bool start_missed;      /* its metrics do not say when it was started; logged once */
 	bool scrape_complained; /* an unreadable list was logged; cleared by a good one */
@@ -204,6 +208,44 @@ static void take_is_sleeping(struct target *target, const struct ask *ask, bool 
 		take_sleep(target, asleep);
 }
 
+static void set_foreign(struct target *target, const struct kvw_foreign_found *found)
+{
+	target->foreign_ns = target->foreign.waiting + target->foreign.running > 0 ? kvw_clock_ns() : 0;
+	kvw_fleet_set_foreign(target->prober->fleet, target->worker, found);
+}
+
+static void take_foreign(struct target *target, const struct kvw_scrape *scrape)
+{
+	struct kvw_load_sequences own = kvw_load_sequences(&target->worker->load);
+	struct kvw_foreign_found found;
+
+	kvw_foreign_read(&target->foreign, scrape, &own, kvw_clock_ns(), &found);
+	set_foreign(target, &found);
+}
+
+/* While others ask the worker, too, its metrics are read more often: what they say is soon past. */
+static void look_for_foreign(struct target *target, int64_t now_ns)
+{
+	const struct kvw_fleet *fleet = target->prober->fleet;
+	struct ask *ask = &target->asks[ASK_METRICS];
+	int64_t pause_ns = interval_ns(ask) / 10;
+
+	if (target->foreign_ns == 0)
+		return;
+	if (now_ns - target->foreign_ns > 2 * interval_ns(ask) + KVW_NS_PER_S) {
+		kvw_foreign_restarted(&target->foreign);
+		set_foreign(target, &(struct kvw_foreign_found){0});
+		return;
+	}
+	if (pause_ns < FOREIGN_READ_NS)
+		pause_ns = FOREIGN_READ_NS;
+	if (pause_ns < (int64_t)fleet->live * FOREIGN_EACH_NS)
+		pause_ns = (int64_t)fleet->live * FOREIGN_EACH_NS;
+	if (fleet->config->admission_enabled && target->foreign.waiting > 0 && !ask->running &&
+		now_ns - ask->started_ns >= pause_ns)
+		start(ask);
+}
+
 static void take_metrics(struct target *target, const struct ask *ask)
 {
 	struct kvw_scrape scrape;
@@ -216,6 +258,7 @@ static void take_metrics(struct target *target, const struct ask *ask)
 			kvw_ejection_hasten(&target->prober->fleet->ejections,
 				&target->worker->ejection, kvw_clock_ns());
 			kvw_fleet_start_slowly(target->prober->fleet, target->worker);
+			kvw_foreign_restarted(&target->foreign);
 		}
 		target->started_known = true;
 		target->started_s = scrape.started_s;
@@ -239,6 +282,7 @@ static void take_metrics(struct target *target, const struct ask *ask)
 	kvw_fleet_set_kv_use(target->prober->fleet, target->worker, scrape.kv_usage,
 		target->preemptions < 0 ? 0 : scrape.preemptions - target->preemptions);
 	target->preemptions = scrape.preemptions;
+	take_foreign(target, &scrape);
 }
 
 static void finish(void *user, CURLcode code)
@@ -360,6 +404,11 @@ static void start(struct ask *ask)
 	ask->error[0] = '\0';
 	ask->request.lacking = false;
 	ask->started_ns = kvw_clock_ns();
+	if (ask->kind == ASK_METRICS) {
+		const struct kvw_load_sequences own = kvw_load_sequences(&target->worker->load);
+
+		kvw_foreign_asked(&target->foreign, &own);
+	}
 	err = prepare(ask);
 	if (err == KVW_OK) {
 		curl_easy_setopt(ask->easy, CURLOPT_TIMEOUT_MS, timeout_ms(ask));
@@ -421,6 +470,7 @@ static void on_wanted(evutil_socket_t fd, short what, void *arg)
 		_Atomic bool *wanted = &target->worker->models_wanted;
 
 		look_for_stall(target, now_ns);
+		look_for_foreign(target, now_ns);
 		if (!atomic_load_explicit(wanted, memory_order_relaxed))
 			continue;
 		if (target->worker->models_given) {

@@ -21,6 +21,7 @@
 #define MAX_BLOCKS     (UINT64_C(1) << 40)
 #define MAX_BLOCK_SIZE (UINT64_C(1) << 20)
 #define MAX_COUNTER    1e15
+#define MAX_REQUESTS   1e6
 
 /* A place in a line. */
 struct cursor {
@@ -46,7 +47,8 @@ struct reading {
 	struct engine engines[KVW_SCRAPE_MAX_ENGINES];
 	size_t engine_count;
 	bool overflow; /* more engines than that */
-	struct sum usage, usage_old, preemptions, progress, running;
+	struct sum usage, usage_old, preemptions, progress, running, waiting;
+	struct sum prompts, prompt_tokens, first_tokens, queries, hits;
 };
 
 static void skip_blanks(struct cursor *c)
@@ -258,7 +260,19 @@ static void read_line(struct cursor line, struct reading *reading)
 		kvw_slice_equal(name, KVW_SLICE("vllm:generation_tokens_total")))
 		read_sample(&line, MAX_COUNTER, &reading->progress);
 	else if (kvw_slice_equal(name, KVW_SLICE("vllm:num_requests_running")))
-		read_sample(&line, MAX_COUNTER, &reading->running);
+		read_sample(&line, MAX_REQUESTS, &reading->running);
+	else if (kvw_slice_equal(name, KVW_SLICE("vllm:num_requests_waiting")))
+		read_sample(&line, MAX_REQUESTS, &reading->waiting);
+	else if (kvw_slice_equal(name, KVW_SLICE("vllm:request_prompt_tokens_count")))
+		read_sample(&line, MAX_COUNTER, &reading->prompts);
+	else if (kvw_slice_equal(name, KVW_SLICE("vllm:request_prompt_tokens_sum")))
+		read_sample(&line, MAX_COUNTER, &reading->prompt_tokens);
+	else if (kvw_slice_equal(name, KVW_SLICE("vllm:time_to_first_token_seconds_count")))
+		read_sample(&line, MAX_COUNTER, &reading->first_tokens);
+	else if (kvw_slice_equal(name, KVW_SLICE("vllm:prefix_cache_queries_total")))
+		read_sample(&line, MAX_COUNTER, &reading->queries);
+	else if (kvw_slice_equal(name, KVW_SLICE("vllm:prefix_cache_hits_total")))
+		read_sample(&line, MAX_COUNTER, &reading->hits);
 	else if (kvw_slice_equal(name, KVW_SLICE("vllm:engine_sleep_state")))
 		read_sleep_state(&line, reading);
 }
@@ -299,6 +313,11 @@ static void sum_engines(struct reading *reading)
 	result->capacity_known = true;
 }
 
+static double total_of(const struct sum *sum)
+{
+	return sum->count > 0 ? sum->total : -1;
+}
+
 void kvw_scrape_metrics(const char *text, size_t len, struct kvw_scrape *out)
 {
 	struct reading reading;
@@ -308,7 +327,8 @@ void kvw_scrape_metrics(const char *text, size_t len, struct kvw_scrape *out)
 	reading.engine_count = 0;
 	reading.overflow = false;
 	reading.usage = reading.usage_old = reading.preemptions = reading.progress =
-		reading.running = (struct sum){0};
+		reading.running = reading.waiting = reading.prompts = reading.prompt_tokens =
+			reading.first_tokens = reading.queries = reading.hits = (struct sum){0};
 	while (at < end) {
 		const char *stop = memchr(at, '\n', (size_t)(end - at));
 
@@ -319,16 +339,21 @@ void kvw_scrape_metrics(const char *text, size_t len, struct kvw_scrape *out)
 	}
 	sum_engines(&reading);
 	reading.result.kv_usage = -1;
-	reading.result.preemptions = -1;
 	if (reading.usage.count == 0)
 		reading.usage = reading.usage_old; /* its name before vLLM 0.10 */
 	if (reading.usage.count > 0)
 		reading.result.kv_usage = reading.usage.total / reading.usage.count;
-	if (reading.preemptions.count > 0)
-		reading.result.preemptions = reading.preemptions.total;
+	reading.result.preemptions = total_of(&reading.preemptions);
 	reading.result.progress_known = reading.progress.count > 0;
 	reading.result.progress = reading.progress.total;
 	reading.result.running = reading.running.total > 0;
+	reading.result.requests_waiting = total_of(&reading.waiting);
+	reading.result.requests_running = total_of(&reading.running);
+	reading.result.prompts = total_of(&reading.prompts);
+	reading.result.prompt_tokens = total_of(&reading.prompt_tokens);
+	reading.result.first_tokens = total_of(&reading.first_tokens);
+	reading.result.cache_queries = total_of(&reading.queries);
+	reading.result.cache_hits = total_of(&reading.hits);
 	*out = reading.result;
 }
 

@@ -31,6 +31,12 @@ struct kvw_scrape {
 	bool progress_known;
 	double progress;    /* iterations, prompt and generated tokens since its start, all engines */
 	bool running;       /* an engine says that it has requests */
+	/* All engines; -1: unknown. */
+	double requests_waiting; /* vllm:num_requests_waiting */
+	double requests_running; /* vllm:num_requests_running */
+	double prompts, prompt_tokens; /* vllm:request_prompt_tokens: prompts of requests that have ended */
+	double first_tokens; /* vllm:time_to_first_token_seconds: how many */
+	double cache_queries, cache_hits; /* tokens, vllm:prefix_cache_queries_total and _hits_total */
 	bool asleep;        /* vllm:engine_sleep_state: an engine is not awake */
 };
 

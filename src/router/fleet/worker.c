@@ -131,6 +131,7 @@ void kvw_worker_clear(struct kvw_worker *worker)
 	atomic_fetch_add(&worker->generation, 1);
 	atomic_store(&worker->sleep_said_ns, 0);
 	kvw_stall_clear(&worker->stall);
+	kvw_load_set_foreign(&worker->load, 0, 0, 0, 0);
 	atomic_store(&worker->barred, 0);
 	atomic_store(&worker->health, KVW_HEALTH_UNKNOWN);
 	atomic_store(&worker->models_known, false);

@@ -492,6 +492,42 @@ START_TEST(a_full_kv_cache_counts_until_the_next_page_or_for_two_intervals)
 }
 END_TEST
 
+START_TEST(requests_of_others_are_work_before_ours)
+{
+	struct kvw_load *load = &fleet->workers[0]->load;
+	struct kvw_foreign_found found = {.waiting = 3, .running = 2, .prompt_tokens = 2000, .cached_tokens = 1000};
+	int64_t from_ns, now_ns;
+
+	config->routing_prefill_rate = 1000;
+	config->routing_attention_ns = 1000;
+	from_ns = kvw_clock_ns();
+	kvw_fleet_set_foreign(fleet, fleet->workers[0], &found);
+	now_ns = kvw_clock_ns();
+	/* A second for 1,000 tokens, 1.5 for 1,500,000 pairs; each. */
+	ck_assert_int_le(kvw_load_foreign_ns(load, now_ns, now_ns), INT64_C(7500000000));
+	ck_assert_int_ge(kvw_load_foreign_ns(load, now_ns, now_ns), INT64_C(7500000000) - (now_ns - from_ns));
+	ck_assert_uint_eq(kvw_load_foreign_running(load), 2);
+	/* The one that is computed is longer. */
+	found.since_ns = 20e9;
+	kvw_fleet_set_foreign(fleet, fleet->workers[0], &found);
+	now_ns = kvw_clock_ns();
+	ck_assert_int_gt(kvw_load_foreign_ns(load, now_ns, now_ns), INT64_C(20000000000));
+	/* As it was seen. */
+	found.since_ns = 5e5;
+	found.each_ns = 1e6;
+	kvw_fleet_set_foreign(fleet, fleet->workers[0], &found);
+	now_ns = kvw_clock_ns();
+	ck_assert_int_le(kvw_load_foreign_ns(load, now_ns, now_ns), 3000000);
+	found.waiting = 1000000;
+	kvw_fleet_set_foreign(fleet, fleet->workers[0], &found);
+	now_ns = kvw_clock_ns();
+	ck_assert_int_le(kvw_load_foreign_ns(load, now_ns, now_ns), 60 * KVW_NS_PER_S);
+	found.waiting = 0;
+	kvw_fleet_set_foreign(fleet, fleet->workers[0], &found);
+	ck_assert_int_eq(kvw_load_foreign_ns(load, now_ns, now_ns), 0);
+}
+END_TEST
+
 /* Whether reading the table fills it again; its first item is marked meanwhile. */
 static bool is_filled(struct kvw_fleet_table *table, const char *model)
 {
@@ -742,6 +778,7 @@ int main(void)
 	tcase_add_test(tcase, a_worker_that_comes_back_starts_slowly);
 	tcase_add_test(tcase, slow_start_ends);
 	tcase_add_test(tcase, a_full_kv_cache_counts_until_the_next_page_or_for_two_intervals);
+	tcase_add_test(tcase, requests_of_others_are_work_before_ours);
 	tcase_add_test(tcase, views_are_replaced_under_readers);
 	return run_tcase("fleet", tcase);
 }

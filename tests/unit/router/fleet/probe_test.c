@@ -24,6 +24,8 @@
 static struct {
 	size_t good, bad, model_calls, capacity_calls, lost, use_calls, slow_starts;
 	double usage, preemptions; /* the last, all */
+	size_t foreign_calls;
+	struct kvw_foreign_found foreign; /* the last */
 	char why[256], models[256], adapters[256];
 	uint64_t tokens;
 	uint32_t block_size;
@@ -99,6 +101,15 @@ void kvw_fleet_set_kv_use(
 	calls.use_calls++;
 }
 
+void kvw_fleet_set_foreign(
+	struct kvw_fleet *fleet, struct kvw_worker *worker, const struct kvw_foreign_found *found)
+{
+	(void)fleet;
+	(void)worker;
+	calls.foreign_calls++;
+	calls.foreign = *found;
+}
+
 void kvw_fleet_start_slowly(struct kvw_fleet *fleet, struct kvw_worker *worker)
 {
 	(void)fleet;
@@ -124,7 +135,7 @@ static struct {
 	int health_status;
 	bool hang, huge, garbage, asleep;
 	double started_s;
-	unsigned preemptions;
+	unsigned preemptions, waiting;
 	int64_t models_asked_ns; /* the last time */
 	char authorization[64], host[64];
 	struct evhttp_request *held;
@@ -183,8 +194,10 @@ static void on_metrics(struct evhttp_request *request, void *arg)
 		"num_gpu_blocks=\"101\",engine=\"0\"} 1.0\n"
 		"vllm:kv_cache_usage_perc{engine=\"0\"} 0.5\n"
 		"vllm:num_preemptions_total{engine=\"0\"} %u.0\n"
+		"vllm:num_requests_waiting{engine=\"0\"} %u.0\n"
+		"vllm:num_requests_running{engine=\"0\"} 2.0\n"
 		"vllm:engine_sleep_state{engine=\"0\",sleep_state=\"awake\"} %d.0\n",
-		server.started_s, server.preemptions, !server.asleep);
+		server.started_s, server.preemptions, server.waiting, !server.asleep);
 	evhttp_send_reply(request, 200, NULL, NULL);
 }
 
@@ -390,6 +403,44 @@ START_TEST(a_worker_that_comes_back_is_read_at_once)
 }
 END_TEST
 
+/* What is ours is compared as it was when the page was asked for. */
+START_TEST(requests_of_others_are_found)
+{
+	struct kvw_lease lease = {0};
+
+	server.waiting = 5;
+	kvw_lease_take(&lease, &worker.load, 1, 1);
+	kvw_lease_hold(&lease, 1);
+	start();
+	await(&calls.foreign_calls, 3);
+	ck_assert_uint_eq(calls.foreign.waiting, 4);
+	ck_assert_uint_eq(calls.foreign.running, 2);
+	kvw_lease_first_token(&lease, 2);
+	kvw_lease_widen(&lease, 99);
+	await(&calls.foreign_calls, calls.foreign_calls + 2);
+	ck_assert_uint_eq(calls.foreign.waiting + calls.foreign.running, 0);
+	kvw_lease_release(&lease, 3);
+	await(&calls.foreign_calls, calls.foreign_calls + 3);
+	ck_assert_uint_eq(calls.foreign.waiting, 5);
+	/* They do not stay for ever where no page comes any more. */
+	server_close();
+	while (calls.foreign.waiting + calls.foreign.running > 0)
+		await(&calls.foreign_calls, calls.foreign_calls + 1);
+	server_open();
+}
+END_TEST
+
+START_TEST(while_others_wait_the_metrics_are_read_each_second)
+{
+	config.health_metrics_interval_ms = 8000;
+	config.admission_enabled = true;
+	server.waiting = 5;
+	start();
+	await(&calls.foreign_calls, 3);
+	ck_assert_uint_eq(calls.foreign.waiting, 5);
+}
+END_TEST
+
 START_TEST(a_worker_that_falls_asleep_loses_its_cache)
 {
 	start();
@@ -507,6 +558,8 @@ int main(void)
 	tcase_add_test(tcase, a_redirect_is_not_followed);
 	tcase_add_test(tcase, a_worker_that_hangs_times_out);
 	tcase_add_test(tcase, a_worker_that_comes_back_is_read_at_once);
+	tcase_add_test(tcase, requests_of_others_are_found);
+	tcase_add_test(tcase, while_others_wait_the_metrics_are_read_each_second);
 	tcase_add_test(tcase, a_worker_that_falls_asleep_loses_its_cache);
 	tcase_add_test(tcase, a_new_start_time_means_a_lost_cache);
 	tcase_add_test(tcase, preemptions_are_reported_as_they_grow);

@@ -53,6 +53,13 @@ START_TEST(metrics_of_a_real_vllm)
 	ck_assert_double_eq(out.started_s, 1.79524212883e+09);
 	ck_assert_double_eq(out.kv_usage, 0);
 	ck_assert_double_eq(out.preemptions, 0);
+	ck_assert_double_eq(out.requests_waiting, 0);
+	ck_assert_double_eq(out.requests_running, 0);
+	ck_assert_double_eq(out.prompts, 164);
+	ck_assert_double_eq(out.prompt_tokens, 20986);
+	ck_assert_double_eq(out.first_tokens, 164);
+	ck_assert_double_eq(out.cache_queries, 21106);
+	ck_assert_double_eq(out.cache_hits, 9088);
 	ck_assert(!out.asleep);
 	free(file);
 }
@@ -77,6 +84,23 @@ START_TEST(kv_use_of_several_engines)
 	ck_assert_double_eq(out.progress, 1532);
 	out = scrape("vllm:gpu_cache_usage_perc 0.25\nvllm:kv_cache_usage_perc 0.5\n");
 	ck_assert_double_eq(out.kv_usage, 0.5);
+}
+END_TEST
+
+START_TEST(requests_of_all_engines)
+{
+	struct kvw_scrape out = scrape("vllm:num_requests_waiting{engine=\"0\"} 3.0\n"
+				       "vllm:num_requests_waiting{engine=\"1\"} 4.0\n"
+				       "vllm:num_requests_waiting_by_reason{engine=\"1\",reason=\"capacity\"} 4.0\n"
+				       "vllm:num_requests_running{engine=\"0\"} 8.0\n"
+				       "vllm:num_requests_running{engine=\"1\"} 0.0\n");
+
+	ck_assert_double_eq(out.requests_waiting, 7);
+	ck_assert_double_eq(out.requests_running, 8);
+	out = scrape("vllm:num_requests_waiting 1e15\nvllm:num_requests_running -1\n");
+	ck_assert_double_eq(out.requests_waiting, -1);
+	ck_assert_double_eq(out.requests_running, -1);
+	ck_assert_double_eq(out.prompts, -1);
 }
 END_TEST
 
@@ -392,6 +416,7 @@ int main(void)
 	tcase_set_timeout(tcase, 120);
 	tcase_add_test(tcase, metrics_of_a_real_vllm);
 	tcase_add_test(tcase, kv_use_of_several_engines);
+	tcase_add_test(tcase, requests_of_all_engines);
 	tcase_add_test(tcase, an_engine_that_sleeps);
 	tcase_add_test(tcase, kv_use_that_cannot_be_is_unknown);
 	tcase_add_test(tcase, ranks_add_up);
