@@ -20,6 +20,7 @@
 #define PATIENT      1.5                  /* of one that needs longer than promised: that often */
 #define HEAVY_NS     5e9                  /* prefill that holds streams up noticeably */
 #define HEAVY_WEIGHT 0.6
+#define FOREIGN_WEIGHT 0.07               /* of prefill, for each stream of others that it delays */
 #define SURE         0.8                  /* share of turns that another one follows */
 #define LEARN        (1 / 128.0)
 #define LAG_FIRST    0.7
@@ -96,13 +97,14 @@ static int64_t room_wait(const struct kvw_candidate *c)
 	return c->kv_full && kvw_load_inflight(c->load) > 0 ? FULL_NS : 0;
 }
 
-static int64_t wait_of(const struct kvw_gate *gate, const struct kvw_candidate *c, int64_t ahead_ns,
-	int64_t now_ns)
+/* foreign_ns: what it has to compute for others that ask it directly. */
+static int64_t wait_of(const struct kvw_gate *gate, const struct kvw_candidate *c, int64_t foreign_ns,
+	int64_t ahead_ns, int64_t now_ns)
 {
-	int64_t wait = kvw_pace_wait_ns(
-		&gate->admission->paces[c->id], queue_of(gate, c, now_ns), ahead_ns, now_ns);
+	int64_t wait = kvw_pace_wait_ns(&gate->admission->paces[c->id], queue_of(gate, c, now_ns),
+		ahead_ns - foreign_ns, now_ns);
 
-	return longer(wait, room_wait(c));
+	return longer(longer(wait, foreign_ns - ahead_ns), room_wait(c));
 }
 
 static bool is_promised(const struct kvw_entrant *e)
@@ -124,7 +126,10 @@ bool kvw_gate_open(struct kvw_gate *gate, const struct kvw_entrant *e,
 	if (now_ns < gate->open_until_ns && ahead_ns >= gate->open_ahead_ns)
 		return true;
 	for (size_t i = 0; i < set->count; i++)
-		if (set->items[i].usable && wait_of(gate, &set->items[i], ahead_ns, now_ns) > 0)
+		if (set->items[i].usable &&
+			wait_of(gate, &set->items[i],
+				kvw_load_foreign_ns(set->items[i].load, e->wait.came_ns, now_ns), ahead_ns,
+				now_ns) > 0)
 			return false;
 	gate->open_ahead_ns = ahead_ns;
 	gate->open_until_ns = now_ns + KVW_OPEN_NS;
@@ -143,12 +148,15 @@ static bool is_barred(const struct kvw_cost *cost)
 	       cost->verdict == KVW_VERDICT_SLOW_START || cost->verdict == KVW_VERDICT_KV_FULL;
 }
 
-/* What a long prompt costs the streams that a worker answers. */
-static double hold_up_ns(const struct kvw_cost *cost)
+/* What a long prompt costs the streams that a worker answers. What the strategy charges for ours, those of others
+ * cost as well. */
+static double hold_up_ns(const struct kvw_cost *cost, uint32_t foreign)
 {
 	double heavy = cost->prefill_ns < HEAVY_NS ? cost->prefill_ns / HEAVY_NS : 1;
+	double weight = HEAVY_WEIGHT * heavy * heavy * heavy;
 
-	return HEAVY_WEIGHT * heavy * heavy * heavy * cost->prefill_ns * cost->inflight;
+	return weight * cost->prefill_ns * cost->inflight +
+	       (weight + FOREIGN_WEIGHT) * cost->prefill_ns * foreign;
 }
 
 static uint64_t hit_of(const uint32_t *hit_tokens)
@@ -179,7 +187,16 @@ static struct kvw_outlook *look(struct kvw_gate *gate, const struct kvw_candidat
 	o->epoch = gate->epoch;
 	o->queue_ns = queue_of(gate, c, now_ns);
 	o->pace = kvw_pace_see(&gate->admission->paces[c->id], now_ns);
+	o->foreign = kvw_load_foreign_ns(c->load, now_ns, now_ns) > 0;
+	o->foreign_running = kvw_load_foreign_running(c->load);
 	return o;
+}
+
+/* What a worker has to compute before this request for others that ask it directly. */
+static inline int64_t foreign_of(const struct kvw_outlook *o, const struct kvw_candidate *c,
+	const struct kvw_entrant *e, int64_t now_ns)
+{
+	return o->foreign ? kvw_load_foreign_ns(c->load, e->wait.came_ns, now_ns) : 0;
 }
 
 /* This worker is looked at again. */
@@ -190,13 +207,14 @@ static void forget(struct kvw_gate *gate, uint32_t worker)
 
 /* Until the worker can take this prompt; 0: now. urgent: if it is short, although answers are behind. */
 static inline int64_t wait_seen(const struct kvw_outlook *o, const struct kvw_candidate *c,
-	double work_ns, int64_t ahead_ns, bool urgent)
+	int64_t foreign_ns, double work_ns, int64_t ahead_ns, bool urgent)
 {
+	int64_t left_ns = ahead_ns - foreign_ns;
 	int64_t wait = urgent && work_ns < SHORT_NS
-			       ? o->queue_ns - ahead_ns
-			       : kvw_pace_seen_wait_ns(&o->pace, o->queue_ns, ahead_ns);
+			       ? o->queue_ns - left_ns
+			       : kvw_pace_seen_wait_ns(&o->pace, o->queue_ns, left_ns);
 
-	return longer(wait, room_wait(c));
+	return longer(longer(wait, -left_ns), room_wait(c));
 }
 
 /* The lowest cost, with the time until the worker can take a prompt. Sums up what it sees of all; with a thousand
@@ -210,7 +228,7 @@ static size_t place_of(struct kvw_gate *gate, struct kvw_entrant *e,
 	bool weighed = costs[wish->pos].total_ns > 0;
 	double best = INFINITY;
 	size_t pos = wish->pos;
-	size_t usable = 0, open = 0, idle = 0;
+	size_t usable = 0, open = 0, idle = 0, foreign = 0;
 	int64_t ahead_sum_ns = 0;
 	double whole_ns = 0;
 	uint64_t held = 0;
@@ -221,16 +239,19 @@ static size_t place_of(struct kvw_gate *gate, struct kvw_entrant *e,
 		const struct kvw_outlook *o = &gate->workers[c->id];
 		double cost = 0;
 		int64_t wait = 0;
+		int64_t foreign_ns = 0;
 		uint64_t hit = 0;
 
 		if (costs[i].verdict == KVW_VERDICT_UNUSABLE)
 			continue;
 		if (o->epoch != epoch)
 			o = look(gate, c, now_ns);
-		wait = wait_seen(o, c, costs[i].prefill_ns, ahead_ns, urgent);
+		foreign_ns = foreign_of(o, c, e, now_ns);
+		wait = wait_seen(o, c, foreign_ns, costs[i].prefill_ns, ahead_ns, urgent);
 		usable++;
 		open += wait == 0;
-		idle += !o->pace.busy;
+		idle += !o->pace.busy && foreign_ns == 0;
+		foreign += foreign_ns > ahead_ns;
 		ahead_sum_ns += wait;
 		whole_ns = costs[i].prefill_ns > whole_ns ? costs[i].prefill_ns : whole_ns;
 		hit = hit_of(costs[i].hit_tokens);
@@ -239,7 +260,7 @@ static size_t place_of(struct kvw_gate *gate, struct kvw_entrant *e,
 		cost = costs[i].total_ns + fmax(0, (double)longer(wait, o->queue_ns) - costs[i].queue_ns);
 		if (!weighed || cost >= best || (i != wish->pos && is_barred(&costs[i])))
 			continue;
-		cost += hold_up_ns(&costs[i]);
+		cost += hold_up_ns(&costs[i], o->foreign_running);
 		if (cost < best) {
 			best = cost;
 			pos = i;
@@ -248,13 +269,17 @@ static size_t place_of(struct kvw_gate *gate, struct kvw_entrant *e,
 	gate->usable = usable;
 	gate->any_open = open > 0;
 	gate->any_idle = idle > 0;
+	gate->all_foreign = foreign == usable;
 	gate->ahead_sum_ns = (double)ahead_sum_ns;
 	e->whole_ns = whole_ns;
 	e->held_tokens = held;
 	/* Other loops send, too. */
-	if (costs[pos].verdict != KVW_VERDICT_UNUSABLE)
-		e->wait_ns = wait_seen(look(gate, &set->items[pos], now_ns), &set->items[pos],
-			costs[pos].prefill_ns, ahead_ns, urgent);
+	if (costs[pos].verdict != KVW_VERDICT_UNUSABLE) {
+		const struct kvw_candidate *c = &set->items[pos];
+		const struct kvw_outlook *o = look(gate, c, now_ns);
+
+		e->wait_ns = wait_seen(o, c, foreign_of(o, c, e, now_ns), costs[pos].prefill_ns, ahead_ns, urgent);
+	}
 	return pos;
 }
 
@@ -296,8 +321,8 @@ static enum kvw_late lateness(const struct kvw_gate *gate, const struct kvw_entr
 		kvw_programs_stats(gate->admission->programs, &programs);
 	if (programs.returning >= SURE)
 		return KVW_LATE_IN_TURN;
-	if (e->wait.class > 0 || kvw_admission_full(gate->admission) || late_for_long(gate, now_ns) ||
-		is_crowd(gate, e) ||
+	if (e->wait.class > 0 || gate->all_foreign || kvw_admission_full(gate->admission) ||
+		late_for_long(gate, now_ns) || is_crowd(gate, e) ||
 		isfinite(gate->price.limit[KVW_CLASSES - 1]) || isfinite(gate->price.limit[0]))
 		return KVW_LATE_NEVER;
 	return KVW_LATE_SENT;
