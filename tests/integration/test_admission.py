@@ -412,6 +412,51 @@ def test_promises_that_were_kept_and_not_are_counted_by_class(pair):
     assert router.metric("kvway_first_token_error_seconds_total") > 2
 
 
+def test_promises_of_those_that_name_their_worker_are_counted(pair):
+    def script(ex):
+        answer = {"id": "resp_1", "object": "response", "status": "completed", "output": []}
+        ex.respond(body=answer if "input" in ex.json() else {"choices": []})
+
+    worker, router = pair(script, {**LEVELS, "service_level.ttft": "1m", "http.pin": True})
+    pin = ("x-kvway-pin", worker.url.removeprefix("http://"))
+    assert Asked(router, "pinned", [pin, *HIGH], text="x").end().status == 200
+    assert ask(router.port, "POST", "/v1/responses", LOW, {"model": "tiny", "input": "x"}).status == 200
+    follow = {"model": "tiny", "input": "y", "previous_response_id": "resp_1"}
+    assert ask(router.port, "POST", "/v1/responses", LOW, follow).status == 200
+    router.wait_idle()
+    assert router.metric("kvway_decisions_total", reason="pinned") == 1
+    assert router.metric("kvway_decisions_total", reason="owner") == 1
+    assert results(router, "high") == {"kept": 1} and results(router, "low") == {"kept": 2}
+
+
+def test_promises_of_those_that_try_an_ejected_worker_are_counted(workers, kvway):
+    both = workers(2)
+    failing = threading.Event()
+    failing.set()
+
+    def script(ex):
+        ex.respond(500 if failing.is_set() else 200, body={"choices": []})
+
+    both[0].script = script
+    router = kvway(both, {
+        **LEVELS, "service_level.ttft": "1m", "routing.strategy": "roundrobin", "retry.budget": 1,
+        "ejection.time": "100ms", "ejection.min_answers": 1,
+    })  # fmt: skip
+    asked = 0
+
+    def until_it(reached):
+        nonlocal asked
+        while not reached():
+            asked += 1
+            assert asked < 1000 and Asked(router, "x", text="x").end().status == 200
+
+    until_it(lambda: router.metric("kvway_worker_ejections_total") > 0)
+    failing.clear()
+    until_it(lambda: router.metric("kvway_decisions_total", reason="trial") > 0)
+    router.wait_idle()
+    assert results(router, "low") == {"kept": asked}
+
+
 def test_without_a_promise_none_is_counted(pair):
     worker, router = pair(as_its_prompt_says, SLOW)
     assert Asked(router, "kept", text="x", stream=True).end().status == 200

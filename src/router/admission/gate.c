@@ -621,6 +621,17 @@ static void program_sent(struct kvw_gate *gate, const struct kvw_entrant *e,
 	kvw_programs_sent(gate->admission->programs, &e->turn, decision->prompt_tokens, now_ns);
 }
 
+/* Its time to first token as admission counts on it: corrected by what the workers did, and have not done. */
+static int64_t counted_on(const struct kvw_gate *gate, uint32_t worker,
+	const struct kvw_decision *decision, int64_t now_ns)
+{
+	double rate = kvw_admission_rate(gate->admission);
+	int64_t queue_ns = longer((int64_t)((double)decision->queue_ns / rate),
+		kvw_pace_undone_ns(&gate->admission->paces[worker], rate, now_ns));
+
+	return queue_ns + (int64_t)(gate->lag * (double)decision->prefill_ns);
+}
+
 void kvw_gate_passed(struct kvw_gate *gate, struct kvw_entrant *e,
 	const struct kvw_decision *decision, int64_t now_ns)
 {
@@ -637,6 +648,7 @@ void kvw_gate_passed(struct kvw_gate *gate, struct kvw_entrant *e,
 		(double)gate->open_ahead_ns * kvw_admission_rate(gate->admission))
 		gate->open_until_ns = 0;
 	e->expected_ns = decision->queue_ns + decision->prefill_ns;
+	e->counted_ns = counted_on(gate, e->wait.worker, decision, now_ns);
 	e->undone_ns = e->shows ? e->wait.work_ns : 0;
 	kvw_pace_sent(&gate->admission->paces[e->wait.worker], e->undone_ns, now_ns);
 	forget(gate, e->wait.worker);

@@ -72,6 +72,7 @@ struct kvw_entrant {
 	bool sent, answered, stream; /* as passed to kvw_pace */
 	int64_t undone_ns;          /* work_ns, as passed to it; 0: its first token does not show */
 	int64_t expected_ns;        /* its time to first token when it was sent, as predicted */
+	int64_t counted_ns;         /* the same as admission counts on it: corrected by what the workers did */
 	int64_t sent_ns;
 	uint64_t held_tokens;       /* of it, that the worker which holds most of it has */
 	double whole_ns;            /* its prefill where nothing of it is held */

@@ -98,11 +98,13 @@ static int64_t deadline_of(struct kvw_exchange *x)
 	return x->start_ns + ms * KVW_NS_PER_MS + (ms == 0);
 }
 
-static void enter(struct kvw_exchange *x)
+void kvw_admit_enter(struct kvw_exchange *x)
 {
 	struct kvw_admission *admission = x->loop->shared->admission;
 	struct kvw_entrant *e = &x->entrant;
 
+	if (x->entered || !kvw_gates_want(x))
+		return;
 	x->entered = true;
 	e->wait.came_ns = x->loop->now_ns;
 	e->wait.class = class_of(x);
@@ -166,8 +168,7 @@ enum kvw_admitted kvw_admit(struct kvw_exchange *x, const struct kvw_candidates 
 	x->gate = kvw_gates_of(x->loop, x->model);
 	if (x->gate == NULL)
 		return KVW_ADMIT_ANY;
-	if (!x->entered)
-		enter(x);
+	kvw_admit_enter(x);
 	set_terms(x);
 	if (x->attempts > 0 || (kvw_gate_waiting(x->gate) == 0 && kvw_gate_open(x->gate, &x->entrant, set, x->loop->now_ns)))
 		return KVW_ADMIT_ANY;

@@ -24,6 +24,10 @@ enum kvw_admitted {
 /* May the request, which is in ROUTING, be sent to one of these now? */
 enum kvw_admitted kvw_admit(struct kvw_exchange *x, const struct kvw_candidates *set);
 
+/* Notes what x, which is in ROUTING, is promised and when it came, unless that is done or no engine computes for it. The
+ * promises of those that go on without kvw_admit count, too. */
+void kvw_admit_enter(struct kvw_exchange *x);
+
 /* Asks the strategy, and chooses by that where x would go. False: there is no usable worker. */
 bool kvw_admit_judge(struct kvw_exchange *x, const struct kvw_candidates *set);
 

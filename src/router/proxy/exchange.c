@@ -205,7 +205,7 @@ static void report(struct kvw_exchange *x, enum kvw_end end)
 	}
 	if (x->attempt.decision.exact && loop->sources != NULL)
 		check_prediction(x, &record);
-	if (x->gate != NULL)
+	if (x->entered)
 		kvw_kept_count(x, end);
 	kvw_metrics_record(loop->metrics, &record);
 	kvw_access_log_write(loop->access_log, loop->index, &record);

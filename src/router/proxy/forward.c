@@ -475,6 +475,7 @@ static bool pick(struct kvw_exchange *x)
 		unknown_model(x);
 		return false;
 	}
+	kvw_admit_enter(x);
 	if (x->pin.len > 0) {
 		if (!pick_pinned(x, &set))
 			return false;

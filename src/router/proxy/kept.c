@@ -73,9 +73,9 @@ void kvw_kept_count(struct kvw_exchange *x, enum kvw_end end)
 	const struct kvw_entrant *e = &x->entrant;
 	bool promised = e->promise.ttft_ns > 0 || e->promise.ttft_per_1k_ns > 0 || e->promise.tpot_ns > 0;
 
-	if (x->event_stream && e->expected_ns > 0 && x->first_token_ns > e->sent_ns)
+	if (x->event_stream && e->counted_ns > 0 && x->first_token_ns > e->sent_ns)
 		kvw_metrics_first_token(
-			x->loop->metrics, e->expected_ns, x->first_token_ns - e->sent_ns);
+			x->loop->metrics, e->counted_ns, x->first_token_ns - e->sent_ns);
 	if (promised) {
 		enum kvw_kept kept = judge(x, end);
 

@@ -232,6 +232,18 @@ START_TEST(a_full_kv_cache_takes_no_more)
 }
 END_TEST
 
+START_TEST(a_prediction_is_corrected_as_admission_counts_on_it)
+{
+	struct kvw_decision decision = {.prefill_ns = SECOND, .queue_ns = SECOND};
+
+	atomic_store(&admission->done_per_ns, 4.0f);
+	gate.lag = 0.5;
+	kvw_gate_passed(&gate, &requests[0].e, &decision, BEGIN);
+	ck_assert_int_eq(requests[0].e.counted_ns, 750 * MS);
+	kvw_gate_ended(&gate, &requests[0].e, BEGIN);
+}
+END_TEST
+
 START_TEST(waits_and_is_sent)
 {
 	struct kvw_entrant *out = NULL;
@@ -792,6 +804,7 @@ int main(void)
 	tcase_add_test(tcase, another_worker_is_chosen_than_one_that_others_use);
 	tcase_add_test(tcase, refused_where_others_keep_all_workers);
 	tcase_add_test(tcase, what_workers_did_corrects_what_they_have_to_do);
+	tcase_add_test(tcase, a_prediction_is_corrected_as_admission_counts_on_it);
 	tcase_add_test(tcase, waits_and_is_sent);
 	tcase_add_test(tcase, one_moment_fills_each_worker_once);
 	tcase_add_test(tcase, the_worker_that_it_would_go_to_is_looked_at_again);
