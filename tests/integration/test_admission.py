@@ -516,6 +516,24 @@ def test_explain_estimates_and_changes_nothing(pair, hold):
     assert explained(router, LONG) == free
 
 
+def test_explain_says_what_then_happens(pair, hold):
+    worker, router = pair(hold, {**LEVELS, "admission.max_queue": 1, "admission.max_wait": "5m"})
+    first = fill(router, worker)
+    soon = ("x-kvway-deadline-ms", "300")
+    assert explained(router, LONG)["verdict"] == "would wait"
+    assert explained(router, LONG, [("x-kvway-deadline-ms", "soon")])["verdict"] == "would wait"
+    got = explained(router, LONG, [soon])
+    assert (got["verdict"], got["reason"]) == ("refused", "deadline"), got
+    refused(Asked(router, "late", [soon]).end(), "deadline")
+    waits = Asked(router, "waits")
+    waiting(router, 1)
+    got = explained(router, LONG)
+    assert (got["verdict"], got["reason"]) == ("refused", "queue_full"), got
+    refused(Asked(router, "one too many").end(), "queue_full")
+    hold.finish()
+    assert first.end().status == waits.end().status == 200
+
+
 def test_explain_says_nothing_of_admission_while_it_is_off(pair):
     _, router = pair(config={**LEVELS, "admission.enabled": False})
     assert explained(router, LONG) is None

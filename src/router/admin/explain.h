@@ -43,6 +43,8 @@ struct kvw_explain_query {
 	struct kvw_slice body;
 	size_t class_index; /* in admission_classes */
 	bool impatient;     /* x-kvway-do-not-queue */
+	int64_t deadline_ns; /* after it came, x-kvway-deadline-ms; 0: none */
+	uint64_t program;   /* that it names, as kvw_program_named says; 0: none */
 
 	/* The prompt's tokens, where they were asked for: kvw_explain_ask_tokens. */
 	bool tokens_seen;

@@ -4,6 +4,7 @@
 #include "admin/explanation.h"
 #include "admission/estimate.h"
 #include "base/clock.h"
+#include "routing/choice.h"
 
 static const char *reason_of(const struct kvw_estimate *estimate)
 {
@@ -13,11 +14,16 @@ static const char *reason_of(const struct kvw_estimate *estimate)
 		[KVW_REFUSED_QUEUE_FULL] = "queue_full",
 	};
 
+	static const char *const whys[] = {
+		[KVW_WHY_WORKERS] = "busy",
+		[KVW_WHY_OTHERS] = "behind_others",
+		[KVW_WHY_PROGRAMS] = "programs",
+		[KVW_WHY_PRICE] = "price",
+	};
+
 	if (estimate->verdict == KVW_WOULD_BE_REFUSED)
 		return refusals[estimate->refusal];
-	if (estimate->verdict == KVW_WOULD_GO)
-		return "free";
-	return estimate->behind_others ? "behind_others" : "busy";
+	return estimate->verdict == KVW_WOULD_GO ? "free" : whys[estimate->why];
 }
 
 /* Those that name their worker, or for which no engine computes. */
@@ -40,18 +46,24 @@ static size_t class_of(const struct kvw_explanation *e)
 static void estimate(struct kvw_explanation *e, const struct kvw_service_level_ms *ms, int64_t now_ns)
 {
 	const struct kvw_config *config = e->source->config;
-	const struct kvw_estimate_ask ask = {
+	struct kvw_programs *programs = e->source->admission->programs;
+	struct kvw_estimate_ask ask = {
 		.terms = {.max_wait_ns = config->admission_max_wait_ms * KVW_NS_PER_MS,
 			.ahead_ns = config->admission_worker_queue_ms * KVW_NS_PER_MS},
 		.promise = {ms->ttft * KVW_NS_PER_MS, ms->ttft_per_1k_tokens * KVW_NS_PER_MS,
 			ms->tpot * KVW_NS_PER_MS},
-		.tokens = e->decision.prompt_tokens,
+		.tokens = kvw_request_tokens(&e->route),
+		.deadline_ns = e->query->deadline_ns,
+		.waiting = (uint64_t)(e->admission.waiting > 0 ? e->admission.waiting : 0),
+		.most = (uint64_t)config->admission_max_queue,
 		.class = (uint8_t)class_of(e),
 		.impatient = e->query->impatient,
 	};
-	struct kvw_estimate found = kvw_estimate(
-		e->source->admission, &ask, &e->set, e->costs, &e->decision, now_ns);
+	struct kvw_estimate found;
 
+	if (programs != NULL)
+		ask.turn = kvw_programs_find(programs, &e->route, e->query->program);
+	found = kvw_estimate(e->source->admission, &ask, &e->set, e->costs, &e->decision, now_ns);
 	e->admission.verdict = found.verdict == KVW_WOULD_GO     ? "admitted"
 			       : found.verdict == KVW_WOULD_WAIT ? "would wait"
 								 : "refused";

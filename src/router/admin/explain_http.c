@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "admin/http.h"
+#include "admission/admission.h"
 #include "fleet/pin.h"
 
 static void send_take(
@@ -65,11 +66,20 @@ void kvw_explain_class(
 {
 	const struct kvw_field *class = NULL;
 	const struct kvw_field *impatient = kvw_head_find(head, KVW_SLICE("x-kvway-do-not-queue"));
+	const struct kvw_field *deadline = kvw_head_find(head, KVW_SLICE("x-kvway-deadline-ms"));
+	const struct kvw_strings *names = &config->admission_program_headers;
 
 	if (config->admission_class_header[0] != '\0')
 		class = kvw_head_find(head, kvw_slice_of(config->admission_class_header));
 	query->class_index =
 		kvw_config_class(config, class == NULL ? (struct kvw_slice){NULL, 0} : class->value);
+	query->deadline_ns = deadline == NULL ? 0 : kvw_admission_deadline_ns(deadline->value);
+	query->program = 0;
+	for (size_t i = 0; i < names->count && query->program == 0; i++) {
+		const struct kvw_field *field = kvw_head_find(head, kvw_slice_of(names->items[i]));
+
+		query->program = field == NULL ? 0 : kvw_program_named(field->value);
+	}
 	query->impatient = impatient != NULL && kvw_slice_equal(impatient->value, KVW_SLICE("1"));
 }
 

@@ -80,6 +80,20 @@ void kvw_admission_look(struct kvw_admission *admission, size_t workers, int64_t
 	atomic_store_explicit(&admission->looking, false, memory_order_release);
 }
 
+int64_t kvw_admission_deadline_ns(struct kvw_slice text)
+{
+	int64_t ms = 0;
+
+	if (text.len == 0 || text.len > 9)
+		return 0;
+	for (size_t i = 0; i < text.len; i++) {
+		if (text.data[i] < '0' || text.data[i] > '9')
+			return 0;
+		ms = ms * 10 + (text.data[i] - '0');
+	}
+	return ms == 0 ? 1 : ms * 1000000;
+}
+
 void kvw_admission_left(struct kvw_admission *admission, uint32_t worker)
 {
 	struct kvw_pace *pace = &admission->paces[worker];

@@ -21,7 +21,9 @@
 
 #include "admission/pace.h"
 #include "admission/programs.h"
+#include "admission/queue.h"
 #include "kvway/load.h"
+#include "kvway/slice.h"
 
 #define KVW_FULL_SHARE 0.85f /* of the workers' time, from which on they count as full */
 
@@ -36,6 +38,11 @@ struct kvw_admission {
 	_Atomic int64_t looked_ns; /* when the sums below were continued */
 	_Atomic bool looking;      /* by one thread at a time; guards these two */
 	double work_sum, busy_sum, time_sum;
+
+	/* Of the gates that planned and counted last, for an estimate. */
+	_Atomic int64_t planned_ns;         /* 0: none has */
+	_Atomic float limits[KVW_CLASSES];  /* of a price, by that plan */
+	_Atomic float mean_ns, lag;         /* of a gate; lag 0: none has counted */
 
 	/* Of all loops: work that waits, and what is offered of it (ns per second). */
 	_Atomic int64_t waiting_ns;
@@ -60,6 +67,9 @@ static inline bool kvw_admission_full(const struct kvw_admission *admission)
 {
 	return atomic_load_explicit(&admission->busy_share, memory_order_relaxed) > KVW_FULL_SHARE;
 }
+
+/* How long after it came a request is of no use any more, by its field x-kvway-deadline-ms; 0: it does not say. */
+int64_t kvw_admission_deadline_ns(struct kvw_slice text);
 
 /* A worker has left, and its id will be another's. */
 void kvw_admission_left(struct kvw_admission *admission, uint32_t worker);

@@ -1,6 +1,8 @@
 /* estimate.c - see estimate.h. */
 #include "admission/estimate.h"
 
+#define FRESH_NS INT64_C(2000000000) /* a limit that was found while others waited says nothing later */
+
 /* How long the workers need for what waits in all gates. */
 static int64_t queue_ns(const struct kvw_admission *admission, size_t workers)
 {
@@ -13,24 +15,46 @@ static int64_t queue_ns(const struct kvw_admission *admission, size_t workers)
 }
 
 /* Of one that would wait so long. */
-static void judge_wait(const struct kvw_waiter *w, bool impatient, int64_t now_ns, struct kvw_estimate *out)
+static void judge_wait(const struct kvw_waiter *w, bool may_not_wait, int64_t now_ns, struct kvw_estimate *out)
 {
 	int64_t sent_ns = now_ns + out->wait_ns;
 
-	if (sent_ns > w->start_ns && w->promised && w->late == KVW_LATE_SENT && !impatient) {
+	if (sent_ns > w->start_ns && w->promised && w->late == KVW_LATE_SENT && !may_not_wait) {
 		/* No later than that, to a worker that has more to do. */
 		out->wait_ns = w->start_ns > now_ns ? w->start_ns - now_ns : 0;
 		sent_ns = now_ns + out->wait_ns;
 	}
 	out->verdict = KVW_WOULD_BE_REFUSED;
-	if (impatient)
+	if (may_not_wait)
 		out->refusal = KVW_REFUSED_QUEUE_FULL;
-	else if (sent_ns > w->start_ns && w->promised && w->start_ns < w->until_ns)
+	else if (sent_ns > w->start_ns && w->promised && w->late == KVW_LATE_NEVER && w->start_ns < w->until_ns)
 		out->refusal = KVW_REFUSED_SERVICE_LEVEL;
 	else if (sent_ns >= w->until_ns)
 		out->refusal = KVW_REFUSED_DEADLINE;
 	else
 		out->verdict = KVW_WOULD_WAIT;
+}
+
+/* A gate as the loops' are, by what they show. */
+static void init_like_others(struct kvw_gate *gate, struct kvw_admission *admission, int64_t now_ns)
+{
+	int64_t planned_ns = atomic_load_explicit(&admission->planned_ns, memory_order_relaxed);
+	float lag = atomic_load_explicit(&admission->lag, memory_order_relaxed);
+
+	kvw_gate_init(gate, admission);
+	gate->mean_ns = atomic_load_explicit(&admission->mean_ns, memory_order_relaxed);
+	if (lag > 0)
+		gate->lag = lag;
+	for (size_t class = 0; class < KVW_CLASSES && planned_ns > 0 && now_ns - planned_ns < FRESH_NS; class++)
+		gate->price.limit[class] =
+			atomic_load_explicit(&admission->limits[class], memory_order_relaxed);
+}
+
+/* For as long as it may wait, none that is too dear is sent. */
+static bool is_too_dear(const struct kvw_gate *gate, const struct kvw_waiter *w)
+{
+	return w->promised && kvw_price_too_high(&gate->price, w) &&
+	       (gate->price.limit[w->class] > 0 || !gate->any_idle);
 }
 
 struct kvw_estimate kvw_estimate(struct kvw_admission *admission, const struct kvw_estimate_ask *ask,
@@ -39,20 +63,30 @@ struct kvw_estimate kvw_estimate(struct kvw_admission *admission, const struct k
 {
 	struct kvw_estimate out = {.verdict = KVW_WOULD_GO};
 	struct kvw_entrant e = {.promise = ask->promise,
+		.turn = ask->turn,
 		.tokens = ask->tokens,
+		.deadline_ns = ask->deadline_ns > 0 ? now_ns + ask->deadline_ns : 0,
 		.wait = {.came_ns = now_ns, .value = 1, .class = ask->class}};
-	struct kvw_gate gate; /* of its own: nothing waits in it */
+	struct kvw_gate gate;
 	int64_t others_ns = 0;
 
-	kvw_gate_init(&gate, admission);
+	init_like_others(&gate, admission, now_ns);
 	gate.terms = ask->terms;
 	if (!kvw_gate_judge(&gate, &e, set, costs, wish, now_ns))
 		return out;
 	others_ns = queue_ns(admission, gate.usable);
 	if (others_ns == 0 && e.wait_ns == 0)
 		return out;
-	out.behind_others = others_ns > 0;
+	out.why = others_ns > 0 ? KVW_WHY_OTHERS : KVW_WHY_WORKERS;
 	out.wait_ns = e.wait_ns + others_ns;
-	judge_wait(&e.wait, ask->impatient, now_ns, &out);
+	if (kvw_gate_crowds(&gate, &e)) {
+		out.why = KVW_WHY_PROGRAMS;
+		out.wait_ns = out.wait_ns > KVW_CROWDED_NS ? out.wait_ns : KVW_CROWDED_NS;
+	}
+	if (is_too_dear(&gate, &e.wait)) {
+		out.why = KVW_WHY_PRICE;
+		out.wait_ns = e.wait.until_ns - now_ns;
+	}
+	judge_wait(&e.wait, ask->impatient || kvw_gate_is_full(ask->waiting, 1, ask->most), now_ns, &out);
 	return out;
 }

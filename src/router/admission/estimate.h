@@ -1,9 +1,10 @@
 /*
  * estimate.h - what would become of a request that came now, without sending it.
  *
- * An estimate: it looks at what all loops share, the workers' paces and queues and the work that waits in
- * all gates. It takes all of that work as before this request, whatever its class and model, and knows of
- * no price limit, no program and no lag that a gate has learned. Nothing changes by it.
+ * The request is judged by a gate of its own, in which nothing waits, and which has from the loops' gates what these
+ * show to all: the limit on prices, as long as it is fresh, the mean request and the lag. Of work that waits in all
+ * gates it takes all as before this request, whatever its class and model; workers, programs and the deadlines are
+ * those of the real path. Nothing changes by it.
  *
  * Threads: any.
  */
@@ -14,20 +15,32 @@
 
 enum kvw_estimated { KVW_WOULD_GO, KVW_WOULD_WAIT, KVW_WOULD_BE_REFUSED };
 
+/* What it would wait for; the last that applies. */
+enum kvw_estimated_why {
+	KVW_WHY_WORKERS,  /* no worker can take it yet */
+	KVW_WHY_OTHERS,   /* others wait already */
+	KVW_WHY_PROGRAMS, /* running programs have as much context as the workers can keep */
+	KVW_WHY_PRICE     /* with so much work offered it is too dear, or its class has no room */
+};
+
 /* The request. */
 struct kvw_estimate_ask {
 	struct kvw_gate_terms terms;
 	struct kvw_promise promise;
-	uint64_t tokens; /* of its prompt */
+	struct kvw_turn turn;
+	uint64_t tokens;     /* of its prompt */
+	int64_t deadline_ns; /* of no use so long after it came; 0: it does not say */
+	uint64_t waiting;    /* requests that wait, in all loops */
+	uint64_t most;       /* that may */
 	uint8_t class;
-	bool impatient;  /* it is refused rather than that it waits */
+	bool impatient;      /* it is refused rather than that it waits */
 };
 
 struct kvw_estimate {
 	enum kvw_estimated verdict;
 	enum kvw_refused refusal;
-	int64_t wait_ns;    /* until it could be sent */
-	bool behind_others; /* what waits already is a part of that */
+	int64_t wait_ns; /* until it could be sent */
+	enum kvw_estimated_why why;
 };
 
 /* costs, wish: as the strategy's explain gives them for `set`. */

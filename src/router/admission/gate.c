@@ -27,7 +27,6 @@
 #define LAG_LEAST    0.3
 #define LAG_MOST     3.0
 #define LONG_NS INT64_C(1000000000) /* a prompt of which that long is expected shows the lag */
-#define CROWDED_NS     INT64_C(30000000000) /* until a program has ended, perhaps */
 #define WAKE_NS        INT64_C(5000000)
 #define RETRY_LEAST_NS INT64_C(1000000000)
 #define RETRY_MOST_NS  INT64_C(60000000000)
@@ -48,6 +47,11 @@ static void tell_waiting(struct kvw_gate *gate, int64_t by_ns)
 	atomic_fetch_add_explicit(&gate->admission->waiting_ns, by_ns, memory_order_relaxed);
 }
 
+static void show(_Atomic float *shown, double value)
+{
+	atomic_store_explicit(shown, (float)value, memory_order_relaxed);
+}
+
 static void tell_offered(struct kvw_gate *gate, int64_t now_ns)
 {
 	double per_s = 1e9 * kvw_price_offered(&gate->price, now_ns);
@@ -57,6 +61,8 @@ static void tell_offered(struct kvw_gate *gate, int64_t now_ns)
 		&gate->admission->offered_per_s, offered - gate->told_offered, memory_order_relaxed);
 	gate->told_offered = offered;
 	gate->told_ns = now_ns;
+	show(&gate->admission->mean_ns, gate->mean_ns);
+	show(&gate->admission->lag, gate->lag);
 }
 
 void kvw_gate_finish(struct kvw_gate *gate)
@@ -430,8 +436,8 @@ static double part(int64_t mine, const _Atomic int64_t *all)
 	return sum <= mine || mine <= 0 ? 1 : (double)mine / (double)sum;
 }
 
-/* Would it push out what running programs will come back to? A new one, or one whose context is lost. */
-static bool crowds(const struct kvw_gate *gate, const struct kvw_entrant *e)
+/* A new one, or one whose context is lost. */
+bool kvw_gate_crowds(const struct kvw_gate *gate, const struct kvw_entrant *e)
 {
 	struct kvw_programs_stats programs;
 	bool begins = e->turn.turns == 0;
@@ -475,6 +481,9 @@ static void plan(struct kvw_gate *gate, int64_t now_ns)
 	tell_offered(gate, now_ns);
 	kvw_price_limits(&gate->price,
 		rate * part(gate->told_offered, &gate->admission->offered_per_s), now_ns);
+	for (size_t class = 0; class < KVW_CLASSES; class++)
+		show(&gate->admission->limits[class], gate->price.limit[class]);
+	atomic_store_explicit(&gate->admission->planned_ns, now_ns, memory_order_relaxed);
 	kvw_queue_plan(&gate->queue, now_ns, rate * waiting_part,
 		gate->ahead_sum_ns * each * waiting_part);
 }
@@ -546,7 +555,7 @@ static struct kvw_entrant *ready(struct kvw_gate *gate, enum rank rank, int64_t 
 	while (i < gate->queue.count && looked < LOOKS && has_worker(gate, rank)) {
 		struct kvw_entrant *e = (struct kvw_entrant *)gate->queue.items[i];
 
-		if (rank_of(gate, &e->wait) != rank || crowds(gate, e)) {
+		if (rank_of(gate, &e->wait) != rank || kvw_gate_crowds(gate, e)) {
 			i++;
 			continue;
 		}
@@ -580,7 +589,7 @@ enum kvw_next kvw_gate_next(struct kvw_gate *gate, int64_t now_ns, kvw_gate_judg
 		return KVW_SEND;
 	}
 	if (e != NULL) {
-		e->retry_after_ns = crowds(gate, e) ? CROWDED_NS : kvw_gate_retry_after_ns(gate);
+		e->retry_after_ns = kvw_gate_crowds(gate, e) ? KVW_CROWDED_NS : kvw_gate_retry_after_ns(gate);
 		kvw_gate_leave(gate, e);
 		*out = e;
 		return KVW_REFUSE;

@@ -128,6 +128,17 @@ static inline size_t kvw_gate_waiting(const struct kvw_gate *gate)
 	return gate->queue.count;
 }
 
+/* May no further one wait, where so many do in this loop? most: in all loops. */
+static inline bool kvw_gate_is_full(uint64_t waiting, uint64_t loops, uint64_t most)
+{
+	return waiting * loops >= most;
+}
+
+/* Would its program push out what running ones will come back to? So it waits if it cannot go at once. Of entrant
+ * the turn and what kvw_gate_judge found are read. */
+bool kvw_gate_crowds(const struct kvw_gate *gate, const struct kvw_entrant *entrant);
+#define KVW_CROWDED_NS INT64_C(30000000000) /* until a program has ended, perhaps */
+
 /* Can every one of these take this prompt now? Of entrant the promise is read. Once that was found it is so
  * for the next KVW_OPEN_NS, or until this gate fills one: looking at a thousand workers takes longer than
  * to route a request. */

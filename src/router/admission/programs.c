@@ -12,6 +12,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <xxhash.h>
 
 #include "routing/spin.h"
 
@@ -144,6 +145,11 @@ static void fill(const struct entry *entry, uint64_t key, struct kvw_turn *turn)
 	turn->before = key;
 	turn->turns = GET(entry->turns);
 	turn->context = GET(entry->context);
+}
+
+uint64_t kvw_program_named(struct kvw_slice name)
+{
+	return name.len == 0 ? 0 : XXH3_64bits(name.data, name.len) | 1;
 }
 
 struct kvw_turn kvw_programs_find(struct kvw_programs *programs,

@@ -26,6 +26,7 @@
 #include <stdint.h>
 
 #include "kvway/route_request.h"
+#include "kvway/slice.h"
 
 struct kvw_programs;
 
@@ -40,7 +41,10 @@ struct kvw_turn {
 struct kvw_programs *kvw_programs_create(size_t most); /* NULL: no memory */
 void kvw_programs_destroy(struct kvw_programs *programs); /* NULL is allowed */
 
-/* A request has come. named: hash of the key that it names; 0: it names none. Changes nothing. */
+/* Hash of the key that a request names; 0: it names none. */
+uint64_t kvw_program_named(struct kvw_slice name);
+
+/* A request has come. named: as kvw_program_named says. Changes nothing. */
 struct kvw_turn kvw_programs_find(struct kvw_programs *programs,
 	const struct kvw_route_request *request, uint64_t named);
 

@@ -84,8 +84,10 @@ static const char *words_of(const char *reason)
 		{"not_held", "such a request never waits"},
 		{"busy", "no worker can take it yet"},
 		{"behind_others", "others wait before it"},
+		{"programs", "running programs have all the context that the workers can keep"},
+		{"price", "so much work is offered that it is too dear, or its class has no room"},
 		{"service_level", "its service level could not be kept"},
-		{"deadline", "it would wait for longer than admission.max_wait"},
+		{"deadline", "it would wait for longer than admission.max_wait, or than it allows"},
 		{"queue_full", "it may not wait"},
 	};
 

@@ -3,7 +3,6 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <xxhash.h>
 
 #include "proxy/reply.h"
 #include "proxy/request.h"
@@ -77,25 +76,16 @@ static uint64_t program_of(struct kvw_exchange *x)
 		struct kvw_slice value = field_of(x, names->items[i]);
 
 		if (value.len > 0)
-			return XXH3_64bits(value.data, value.len) | 1;
+			return kvw_program_named(value);
 	}
 	return 0;
 }
 
-/* x-kvway-deadline-ms: of no use later than so long after it came. 0: it has none, or it is not a number. */
 static int64_t deadline_of(struct kvw_exchange *x)
 {
-	struct kvw_slice value = field_of(x, "x-kvway-deadline-ms");
-	int64_t ms = 0;
+	int64_t after_ns = kvw_admission_deadline_ns(field_of(x, "x-kvway-deadline-ms"));
 
-	if (value.len == 0 || value.len > 9)
-		return 0;
-	for (size_t i = 0; i < value.len; i++) {
-		if (value.data[i] < '0' || value.data[i] > '9')
-			return 0;
-		ms = ms * 10 + (value.data[i] - '0');
-	}
-	return x->start_ns + ms * KVW_NS_PER_MS + (ms == 0);
+	return after_ns > 0 ? x->start_ns + after_ns : 0;
 }
 
 void kvw_admit_enter(struct kvw_exchange *x)
@@ -144,7 +134,8 @@ static enum kvw_admitted wait_or_refuse(struct kvw_exchange *x)
 	bool impatient = kvw_slice_equal(field_of(x, "x-kvway-do-not-queue"), KVW_SLICE("1"));
 
 	if (impatient ||
-		kvw_gate_waiting(x->gate) * loop->fleet->loops >= (uint64_t)x->config->admission_max_queue ||
+		kvw_gate_is_full(kvw_gate_waiting(x->gate), loop->fleet->loops,
+			(uint64_t)x->config->admission_max_queue) ||
 		kvw_gate_wait(x->gate, &x->entrant, loop->now_ns) != KVW_OK) {
 		kvw_admit_refuse(x, KVW_REFUSED_QUEUE_FULL, kvw_gate_retry_after_ns(x->gate));
 		return KVW_ADMIT_NOT_NOW;
