@@ -109,14 +109,18 @@ out:
 	return err;
 }
 
-enum kvw_err kvw_admin_client_address(
-	const struct kvw_config *config, char text[KVW_ADMIN_CLIENT_TEXT])
+enum kvw_err kvw_admin_client_address(const struct kvw_config *config, const char *command, FILE *err,
+	char text[KVW_ADMIN_CLIENT_TEXT])
 {
 	struct kvw_address address;
 
 	if (kvw_address_split(kvw_slice_of(config->admin_listen), &address) != KVW_ADDRESS_OK ||
-		address.port == 0)
+		address.port == 0) {
+		fprintf(err,
+			"kvway %s: admin.listen is %s, which does not say on which port; give --admin ADDR\n",
+			command, config->admin_listen);
 		return KVW_EINVAL;
+	}
 	if (kvw_slice_equal(address.host, KVW_SLICE("0.0.0.0")))
 		address.host = KVW_SLICE("127.0.0.1");
 	else if (kvw_slice_equal(address.host, KVW_SLICE("::")))

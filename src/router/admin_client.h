@@ -38,9 +38,9 @@ enum kvw_err kvw_admin_client_ask(const char *admin, const struct kvw_admin_ques
 	struct kvw_admin_reply *out) KVW_MUST_CHECK;
 
 /* Where the router of this configuration can be reached from here. KVW_EINVAL: its admin.listen does not say
- * on which port. */
-enum kvw_err kvw_admin_client_address(
-	const struct kvw_config *config, char text[KVW_ADMIN_CLIENT_TEXT]) KVW_MUST_CHECK;
+ * on which port; `kvway COMMAND` says so on err. */
+enum kvw_err kvw_admin_client_address(const struct kvw_config *config, const char *command, FILE *err,
+	char text[KVW_ADMIN_CLIENT_TEXT]) KVW_MUST_CHECK;
 
 /* `text` for a part of a target, percent-encoded; free() it. NULL: out of memory. */
 char *kvw_admin_client_encode(const char *text);

@@ -68,34 +68,18 @@ static enum kvw_explain_status read_request(FILE *in, FILE *err, char **data, si
 	return status;
 }
 
-/* Where the router of this configuration can be reached from here. */
-static enum kvw_explain_status find_admin(
-	const struct kvw_config *config, FILE *err, char text[KVW_ADMIN_CLIENT_TEXT])
-{
-	if (kvw_admin_client_address(config, text) == KVW_OK)
-		return KVW_EXPLAIN_OK;
-	fprintf(err,
-		"kvway explain: admin.listen is %s, which does not say on which port; give "
-		"--admin ADDR\n",
-		config->admin_listen);
-	return KVW_EXPLAIN_USAGE;
-}
-
 static enum kvw_explain_status get_reply(const struct kvw_explain_options *options,
 	const struct kvw_config *config, struct kvw_slice request, FILE *err,
 	struct kvw_admin_reply *reply)
 {
 	char admin[KVW_ADMIN_CLIENT_TEXT] = KVW_ADMIN_CLIENT_DEFAULT;
-	enum kvw_explain_status status = KVW_EXPLAIN_OK;
 	enum kvw_err got;
 
 	if (options->cold) {
 		got = kvw_explain_cold(config, options, request, reply);
 	} else {
-		if (config != NULL)
-			status = find_admin(config, err, admin);
-		if (status != KVW_EXPLAIN_OK)
-			return status;
+		if (config != NULL && kvw_admin_client_address(config, "explain", err, admin) != KVW_OK)
+			return KVW_EXPLAIN_USAGE;
 		got = kvw_explain_ask(options->router.admin != NULL ? options->router.admin : admin, options,
 			request, err, reply);
 	}

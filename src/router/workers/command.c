@@ -178,13 +178,8 @@ static enum kvw_workers_status find_admin(
 		return KVW_WORKERS_OK;
 	if (kvw_cli_load_file(options->router.config, err, &config) != KVW_OK)
 		return KVW_WORKERS_FAILED;
-	if (kvw_admin_client_address(config, admin) != KVW_OK) {
-		fprintf(err,
-			"kvway workers: admin.listen is %s, which does not say on which port; give "
-			"--admin ADDR\n",
-			config->admin_listen);
+	if (kvw_admin_client_address(config, "workers", err, admin) != KVW_OK)
 		status = KVW_WORKERS_USAGE;
-	}
 	kvw_config_destroy(config);
 	return status;
 }
