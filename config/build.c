@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "kvway/route.h"
+#include "config/pools.h"
 #include "config/rules.h"
 #include "config/service_levels.h"
 
@@ -194,6 +195,7 @@ enum kvw_err kvw_build_end(struct kvw_build *build, struct kvw_config **out)
 		kvw_rules_check(build);
 		kvw_rules_check_kvaware(build);
 		kvw_rules_check_discovery(build);
+		kvw_rules_check_pools(build);
 		kvw_rules_check_admission(build);
 		err = kvw_rules_check_tls(build);
 	}
@@ -248,6 +250,7 @@ void kvw_config_destroy(struct kvw_config *config)
 		kvw_keys_release(kvw_worker_keys, KVW_WORKER_KEY_COUNT, &config->workers[i]);
 	free(config->workers);
 	kvw_service_levels_release(config);
+	kvw_pools_release(config);
 	kvw_keys_release(kvw_keys, KVW_KEY_COUNT, config);
 	free(config);
 }

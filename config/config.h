@@ -78,6 +78,14 @@ struct kvw_service_level {
 	size_t class_index; /* in admission_classes; KVW_EVERY_CLASS */
 };
 
+/* One entry of `discovery.kubernetes.pools`: it has a selector or a service. */
+struct kvw_pool_config {
+#define KVW_POOL_KEY(path, type, field, def, min, max, reload, text) KVW_CTYPE_##type field;
+#include "config/keys.def"
+};
+
+#define KVW_MAX_POOLS 16
+
 #define KVW_INHERITED          INT64_C(-1) /* a duration that an entry leaves out */
 #define KVW_EVERY_CLASS        SIZE_MAX
 #define KVW_MAX_SERVICE_LEVELS 64
@@ -94,6 +102,8 @@ struct kvw_config {
 	size_t worker_count;               /* at most KVW_MAX_WORKERS (kvway/route.h) */
 	struct kvw_service_level *service_levels; /* in the order of the file, no model and class twice */
 	size_t service_level_count;               /* at most KVW_MAX_SERVICE_LEVELS */
+	struct kvw_pool_config *pools;            /* of discovery.kubernetes, no name twice */
+	size_t pool_count;                        /* at most KVW_MAX_POOLS */
 	/* Own settings of all strategies, one after another; kvw_config_own. */
 	union kvw_setting_value own[KVW_OWN_KEYS_MOST];
 };

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "config/own_keys.h"
+#include "config/pools.h"
 #include "config/service_levels.h"
 
 static enum kvw_err copy_text(const char *text, char **out)
@@ -74,6 +75,19 @@ static enum kvw_err describe_levels(const struct kvw_config *before, const struc
 		err = kvw_service_levels_text(before, &change->before);
 	if (err == KVW_OK)
 		err = kvw_service_levels_text(after, &change->after);
+	return err;
+}
+
+static enum kvw_err describe_pools(const struct kvw_config *before, const struct kvw_config *after,
+	struct kvw_config_change *change)
+{
+	enum kvw_err err = copy_text(KVW_POOLS, &change->path);
+
+	change->reload = false;
+	if (err == KVW_OK)
+		err = kvw_pools_text(before, &change->before);
+	if (err == KVW_OK)
+		err = kvw_pools_text(after, &change->after);
 	return err;
 }
 
@@ -161,16 +175,19 @@ enum kvw_err kvw_config_diff(const struct kvw_config *before, const struct kvw_c
 	struct kvw_config_diff *diff = calloc(1, sizeof(*diff));
 	struct kvw_own_keys own;
 	enum kvw_err err;
-	bool levels;
+	bool levels, pools;
 
 	if (diff == NULL)
 		return KVW_ENOMEM;
 	kvw_own_keys_init(&own, strategies);
 	levels = !kvw_service_levels_same(before, after);
-	err = compare_keys(own.keys, own.schema.key_count, before, after, levels, &diff->keys,
-		&diff->key_count);
+	pools = !kvw_pools_same(before, after);
+	err = compare_keys(own.keys, own.schema.key_count, before, after,
+		(size_t)levels + pools, &diff->keys, &diff->key_count);
 	if (err == KVW_OK && levels)
 		err = describe_levels(before, after, &diff->keys[diff->key_count++]);
+	if (err == KVW_OK && pools)
+		err = describe_pools(before, after, &diff->keys[diff->key_count++]);
 	if (err == KVW_OK)
 		err = compare_workers(diff, before, after);
 	if (err != KVW_OK) {
@@ -227,6 +244,8 @@ enum kvw_err kvw_config_take_restart_keys(const struct kvw_config *before, struc
 
 	kvw_own_keys_init(&own, strategies);
 	err = take_keys(own.keys, own.schema.key_count, before, after);
+	if (err == KVW_OK)
+		err = kvw_pools_copy(before, after);
 	for (size_t i = 0; i < after->worker_count && err == KVW_OK; i++) {
 		size_t old = find_worker(before, after->workers[i].url);
 

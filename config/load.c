@@ -3,7 +3,7 @@
  *
  * The text becomes a tree (settings/document.h), which is walked by the schema (settings/walk.h); what
  * the schema cannot say, the list of workers, is here; intelligentRoutingSpec is in routing_spec.c,
- * service_levels in service_levels.c.
+ * service_levels in service_levels.c, discovery.kubernetes.pools in pools.c.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -11,6 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "config/pools.h"
 #include "config/routing_spec.h"
 #include "config/service_levels.h"
 #include "kvway/route.h"
@@ -40,8 +41,11 @@ static enum kvw_err walk_workers(struct kvw_walk *w, const struct kvw_node *list
 
 static enum kvw_err walk_extra(struct kvw_walk *w, const struct kvw_node *value)
 {
-	return strcmp(value->key->text, KVW_SERVICE_LEVELS) == 0 ? kvw_service_levels_walk(w, value)
-								  : kvw_routing_spec_walk(w, value);
+	if (strcmp(value->key->text, KVW_SERVICE_LEVELS) == 0)
+		return kvw_service_levels_walk(w, value);
+	if (strcmp(value->key->text, strrchr(KVW_POOLS, '.') + 1) == 0)
+		return kvw_pools_walk(w, value);
+	return kvw_routing_spec_walk(w, value);
 }
 
 /* Something else lists workers. */
@@ -50,7 +54,7 @@ static bool discovers(const struct kvw_build *build)
 	const struct kvw_config *config = build->config;
 
 	return (config->discovery_file != NULL && config->discovery_file[0] != '\0') ||
-	       config->discovery_dns.count > 0;
+	       config->discovery_dns.count > 0 || build->pools != NULL;
 }
 
 static enum kvw_err walk_root(struct kvw_build *build, const struct kvw_node *root)
@@ -63,11 +67,12 @@ static enum kvw_err walk_root(struct kvw_build *build, const struct kvw_node *ro
 		return err;
 	if (build->workers == NULL)
 		kvw_report_mistake(build->walk.report, start, "workers",
-			"found nothing, expected " WORKERS ", or `discovery.file` or `discovery.dns`");
+			"found nothing, expected " WORKERS
+			", or `discovery.file`, `discovery.dns` or `discovery.kubernetes`");
 	else if (build->workers->kind == KVW_NODE_LIST && build->workers->count == 0)
 		kvw_report_mistake(build->walk.report, build->workers->place, "workers",
 			"found an empty list, expected " WORKERS
-			", or `discovery.file` or `discovery.dns`");
+			", or `discovery.file`, `discovery.dns` or `discovery.kubernetes`");
 	return KVW_OK;
 }
 

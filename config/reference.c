@@ -40,6 +40,16 @@ static void write_levels(FILE *out)
 	kvw_reference_keys(out, &kvw_level_schema);
 }
 
+static void write_pools(FILE *out)
+{
+	fprintf(out,
+		"\n## discovery.kubernetes.pools\n\n"
+		"Which pods are workers: a list of at most %d entries, each with a `selector` or a `service`. "
+		"A pod that is listed\nby several pools belongs to the first.\n\n",
+		KVW_MAX_POOLS);
+	kvw_reference_keys(out, &kvw_pool_schema);
+}
+
 static void write_types(FILE *out)
 {
 	fputs("\n## Types\n\n"
@@ -201,6 +211,7 @@ static bool write_page(FILE *out, const struct kvw_own_keys *own, const char *mi
 	write_workers(out);
 	kvw_reference_sections(out, &own->schema);
 	write_levels(out);
+	write_pools(out);
 	write_types(out);
 	write_rules(out);
 	write_routing_spec(out);

@@ -15,6 +15,9 @@ enum kvw_err kvw_rules_check_tls(struct kvw_build *build) KVW_MUST_CHECK;
 /* The same for discovery.*. */
 void kvw_rules_check_discovery(struct kvw_build *build);
 
+/* The same for discovery.kubernetes.pools. */
+void kvw_rules_check_pools(struct kvw_build *build);
+
 /* The same for admission.* and service_levels. */
 void kvw_rules_check_admission(struct kvw_build *build);
 

@@ -27,6 +27,13 @@ const struct kvw_key kvw_level_keys[KVW_LEVEL_KEY_COUNT] = {
 #include "config/keys.def"
 };
 
+const struct kvw_key kvw_pool_keys[KVW_POOL_KEY_COUNT] = {
+#define KVW_POOL_KEY(path, type, field, def, min, max, reload, text)                               \
+	{path, &kvw_type_##type, offsetof(struct kvw_pool_config, field), def, min, max, text, "", \
+		reload},
+#include "config/keys.def"
+};
+
 const struct kvw_section kvw_sections[KVW_SECTION_COUNT] = {
 #define KVW_SECTION(name, path, text) {path, text},
 #include "config/keys.def"
@@ -50,4 +57,12 @@ const struct kvw_schema kvw_level_schema = {
 	.key_count = KVW_LEVEL_KEY_COUNT,
 	.one_of = "one of model, class, ttft, ttft_per_1k_tokens, tpot",
 	.such_as = "- {model: NAME, ttft: 2s}",
+};
+
+const struct kvw_schema kvw_pool_schema = {
+	.keys = kvw_pool_keys,
+	.key_count = KVW_POOL_KEY_COUNT,
+	.one_of = "one of name, selector, service, namespace, port, tls, models, models_from, "
+		  "weight_from, api_key",
+	.such_as = "- {selector: app=vllm, port: 8000}",
 };

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "config/own_keys.h"
+#include "config/pools.h"
 #include "config/service_levels.h"
 
 #define ANY_WORKER "workers: [{url: http://127.0.0.1:8000}]"
@@ -61,6 +62,31 @@ static bool is_written(const struct writer *w, const struct kvw_key *key)
 	       !kvw_key_same(key, w->config, w->defaults);
 }
 
+/* Below the other keys of its section. */
+static enum kvw_err write_pools(struct writer *w)
+{
+	size_t depth;
+	enum kvw_err err = KVW_OK;
+
+	if (w->config->pool_count == 0)
+		return KVW_OK;
+	depth = open_section(w, "discovery.kubernetes");
+	fprintf(w->out, "%*spools:\n", (int)(2 * depth), "");
+	for (size_t p = 0; p < w->config->pool_count && err == KVW_OK; p++) {
+		const struct kvw_pool_config *pool = &w->config->pools[p];
+		const char *dash = "- ";
+
+		for (size_t i = 0; i < KVW_POOL_KEY_COUNT && err == KVW_OK; i++) {
+			if (!kvw_pool_has(pool, i))
+				continue;
+			fprintf(w->out, "%*s%s", (int)(2 * depth + 2), "", dash);
+			dash = "  ";
+			err = write_value(w->out, &kvw_pool_keys[i], pool, kvw_pool_keys[i].path, 0);
+		}
+	}
+	return err;
+}
+
 static enum kvw_err write_keys(struct writer *w, const struct kvw_schema *schema)
 {
 	enum kvw_err err = KVW_OK;
@@ -76,6 +102,8 @@ static enum kvw_err write_keys(struct writer *w, const struct kvw_schema *schema
 				err = write_value(
 					w->out, key, w->config, name, open_section(w, section));
 		}
+		if (err == KVW_OK && strcmp(section, "discovery.kubernetes") == 0)
+			err = write_pools(w);
 	}
 	return err;
 }

@@ -42,7 +42,7 @@ struct kvw_schema {
 	const struct kvw_section *sections; /* [0] is the top */
 	size_t section_count;
 	const char *list; /* what else the top may hold, no mapping of keys; NULL: nothing */
-	const char *const *extra; /* more names at the top, for walk.extra, NULL at the end; NULL: none */
+	const char *const *extra; /* more paths, for walk.extra, NULL at the end; NULL: none */
 	const char *const *names; /* of strategies, for the type STRATEGY; else NULL */
 	const char *one_of;       /* the keys, for messages; of an entry of a list only */
 	const char *const *renamed; /* old and new path in turn, NULL at the end; NULL: no key was */

@@ -166,6 +166,29 @@ START_TEST(test_service_levels)
 }
 END_TEST
 
+/* One change for the whole list, which needs a restart and is kept until then. */
+START_TEST(test_pools)
+{
+	struct compared c = compare("discovery: {kubernetes: {pools: [{service: a, models: [m]}]}}\n",
+		"discovery: {kubernetes: {pools: [{selector: 'b in (c, d)', port: 1, api_key: k}, {service: a}]}}\n");
+	struct kvw_config *after = c.after.config;
+
+	ck_assert_uint_eq(c.diff->key_count, 1);
+	ck_assert_uint_eq(c.diff->restart_count, 1);
+	expect_change(&c.diff->keys[0], "discovery.kubernetes.pools", "[{service: a, models: [m]}]",
+		"[{selector: \"b in (c, d)\", port: 1, api_key: (secret)}, {service: a}]", false);
+	ck_assert_int_eq(kvw_config_take_restart_keys(c.before.config, after, test_strategies), KVW_OK);
+	ck_assert_uint_eq(after->pool_count, 1);
+	ck_assert_str_eq(after->pools[0].service, "a");
+	ck_assert_str_eq(after->pools[0].models.items[0], "m");
+	release(&c);
+	c = compare("discovery: {kubernetes: {pools: [{service: a}]}}\n",
+		"discovery:\n  kubernetes:\n    pools:\n      - service: a\n");
+	ck_assert_uint_eq(c.diff->key_count, 0);
+	release(&c);
+}
+END_TEST
+
 /* `after` then differs in nothing that needs a restart, and owns what it has. */
 START_TEST(test_restart_keys_are_kept)
 {
@@ -260,6 +283,7 @@ int main(void)
 	tcase_add_test(tc, test_keys);
 	tcase_add_test(tc, test_workers);
 	tcase_add_test(tc, test_service_levels);
+	tcase_add_test(tc, test_pools);
 	tcase_add_test(tc, test_restart_keys_are_kept);
 	tcase_add_test(tc, test_text_loads_again);
 	return run_tcase("config diff", tc);

@@ -151,7 +151,7 @@ static const struct wrong wrongs[] = {
 		"kvway strip it\n"},
 	{"--service-discovery", "external-only",
 		"--service-discovery: found `external-only`, expected `static`, with "
-		"--static-backends: kvway does not ask Kubernetes for workers\n"},
+		"--static-backends; workers from Kubernetes are `discovery.kubernetes` of a file\n"},
 	{"--routing-logic", "prefixawre",
 		"--routing-logic: found `prefixawre`, expected one of prefixaware, session, "
 		"roundrobin, kvaware; did you mean `prefixaware`?\n"},

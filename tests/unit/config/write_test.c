@@ -98,7 +98,8 @@ static void expect_same(
 START_TEST(test_what_is_written_loads_as_the_same)
 {
 	static const char *const examples[] = {
-		"minimal.yaml", "overload.yaml", "production.yaml", "full.yaml"};
+		"minimal.yaml", "overload.yaml", "kubernetes.yaml", "production.yaml",
+		"full.yaml"};
 	struct loaded loaded =
 		load_text("listen: '[::1]:80'\n"
 			  "routing: {session: {body_fields: [\"\\u0085\", ': ', '#']}, "
@@ -114,6 +115,15 @@ START_TEST(test_what_is_written_loads_as_the_same)
 	expect_same(loaded.config, test_strategies);
 	loaded_release(&loaded);
 	loaded = load_text("discovery: {file: workers.yaml}\n"); /* which lists the workers */
+	ck_assert_msg(loaded.err == KVW_OK, "%s", loaded.errors);
+	expect_same(loaded.config, test_strategies);
+	loaded_release(&loaded);
+	loaded = load_text("discovery:\n"
+			   "  kubernetes:\n"
+			   "    namespace: n\n"
+			   "    pools:\n"
+			   "      - {selector: 'a in (b, c),!d', port: http, tls: true, models: [x, 'y: z']}\n"
+			   "      - {service: s, name: 't: u', weight_from: w}\n");
 	ck_assert_msg(loaded.err == KVW_OK, "%s", loaded.errors);
 	expect_same(loaded.config, test_strategies);
 	loaded_release(&loaded);

@@ -93,7 +93,7 @@ static const struct wrong wrongs[] = {
 		"`routing.strategy` in f.yaml\n"},
 	{"--log-stats=yes --port 1", "kvway: --log-stats=yes: this flag takes no value\n"},
 	{"--service-discovery k8s --static-backends http://a:1",
-		"--service-discovery: found `k8s`, expected `static`, with --static-backends: "},
+		"--service-discovery: found `k8s`, expected `static`, with --static-backends; "},
 	{"--port 1", "--static-backends: found nothing, expected the workers' URLs"},
 	{"--static-backends http://a:1 --listen a:1 --host b",
 		"--host: found together with --listen, expected one of the two: both set `listen`\n"},
