@@ -79,6 +79,7 @@ enum kvw_err kvw_admin_answer(struct kvw_admin *admin, struct kvw_slice path, in
 		.draining = atomic_load_explicit(&admin->draining, memory_order_relaxed),
 		.created_s = admin->created_s,
 		.reload = admin->reload == NULL ? NULL : kvw_reload_state(admin->reload),
+		.listings = admin->members == NULL ? NULL : kvw_members_listings(admin->members),
 	};
 
 	return kvw_answer(&state, path, now_ns, out);
@@ -474,6 +475,8 @@ enum kvw_err kvw_admin_start(
 	sources.reload = kvw_reload_state(admin->reload);
 	sources.broadcasts = kvw_broadcaster_state(admin->broadcaster);
 	sources.listings = kvw_members_listings(admin->members);
+	sources.discovery = admin->sources;
+	sources.discovery_count = admin->source_count;
 	kvw_metrics_set_sources(deps->metrics, &sources);
 	err = start_thread(admin, errors);
 out:

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 
 #include "base/page.h"
+#include "fleet/members.h"
 
 static const char json_type[] = "application/json";
 
@@ -38,6 +39,27 @@ static size_t oldest_turn(const struct kvw_admin_deps *deps, int64_t now_ns, int
 	return oldest;
 }
 
+/* Sources whose list cannot be read, and for how many seconds: the workers of before serve. */
+static void put_unreadable(
+	struct kvw_page *text, const struct kvw_member_listing *listings, int64_t now_ns)
+{
+	bool any = false;
+
+	for (int i = 0; listings != NULL && i < KVW_SOURCE_COUNT; i++) {
+		uint64_t seconds = kvw_member_listing_unreadable_s(&listings[i], now_ns);
+
+		if (seconds == 0)
+			continue;
+		kvw_page_string(text, any ? ",\"" : ",\"discovery_unreadable_s\":{\"");
+		kvw_page_string(text, kvw_member_source_name((enum kvw_member_source)i));
+		kvw_page_string(text, "\":");
+		kvw_page_u64(text, seconds);
+		any = true;
+	}
+	if (any)
+		kvw_page_string(text, "}");
+}
+
 static int answer_health(
 	const struct kvw_answer_state *state, int64_t now_ns, struct kvw_page *text)
 {
@@ -45,10 +67,11 @@ static int answer_health(
 	size_t loop = oldest_turn(state->deps, now_ns, &age_ns);
 
 	if (age_ns <= KVW_LOOP_STUCK_NS) {
-		bool refused = state->reload != NULL && atomic_load(&state->reload->last_refused);
-
-		kvw_page_string(text, refused ? "{\"status\":\"ok\",\"last_reload\":\"refused\"}\n"
-					      : "{\"status\":\"ok\"}\n");
+		kvw_page_string(text, "{\"status\":\"ok\"");
+		if (state->reload != NULL && atomic_load(&state->reload->last_refused))
+			kvw_page_string(text, ",\"last_reload\":\"refused\"");
+		put_unreadable(text, state->listings, now_ns);
+		kvw_page_string(text, "}\n");
 		return 200;
 	}
 	kvw_page_string(text, "{\"status\":\"stuck\"");

@@ -15,6 +15,7 @@ struct kvw_answer_state {
 	const struct kvw_admin_deps *deps;
 	bool draining;
 	const struct kvw_reload_state *reload; /* NULL: there is none */
+	const struct kvw_member_listing *listings; /* by source; NULL: there are none */
 	int64_t created_s; /* wall clock; `created` of models */
 };
 

@@ -4,6 +4,8 @@
 #include "admin/broadcast.h"
 #include "admin/collect.h"
 #include "admin/reload.h"
+#include "base/clock.h"
+#include "fleet/discovery/source.h"
 #include "fleet/members.h"
 
 void kvw_collect_reloads(struct kvw_collect *collect)
@@ -53,7 +55,8 @@ void kvw_collect_config(struct kvw_collect *collect)
 	}
 }
 
-static uint64_t listing_value(const struct kvw_member_listing *listing, int arg)
+static uint64_t listing_value(
+	const struct kvw_member_listing *listing, int arg, int64_t now_ns)
 {
 	switch ((enum kvw_collect_of)arg) {
 	case KVW_OF_LISTED:
@@ -62,6 +65,8 @@ static uint64_t listing_value(const struct kvw_member_listing *listing, int arg)
 		return !atomic_load(&listing->unreadable);
 	case KVW_OF_LIST_TIME:
 		return (uint64_t)atomic_load(&listing->listed_s);
+	case KVW_OF_UNREADABLE:
+		return kvw_member_listing_unreadable_s(listing, now_ns);
 	default:
 		abort();
 	}
@@ -75,7 +80,62 @@ void kvw_collect_discovery(struct kvw_collect *collect)
 		if (atomic_load(&listings[i].used))
 			kvw_sample_named(&collect->out, "source",
 				kvw_member_source_name((enum kvw_member_source)i),
-				listing_value(&listings[i], collect->arg));
+				listing_value(&listings[i], collect->arg, collect->now_ns));
+}
+
+static double seconds_since(const _Atomic int64_t *since_ns, int64_t now_ns)
+{
+	int64_t since = atomic_load(since_ns);
+
+	return since == 0 || since > now_ns ? 0 : (double)(now_ns - since) / KVW_NS_PER_S;
+}
+
+static void collect_errors(struct kvw_collect *collect, const struct kvw_source_ops *ops,
+	const struct kvw_source_part *part)
+{
+	struct kvw_label labels[2] = {{"pool", kvw_slice_of(part->name)}, {.name = "kind"}};
+
+	for (size_t kind = 0; ops->error_name(kind) != NULL; kind++) {
+		labels[1].value = kvw_slice_of(ops->error_name(kind));
+		kvw_sample_u64(&collect->out, labels, 2, atomic_load(&part->errors[kind]));
+	}
+}
+
+static void collect_part(struct kvw_collect *collect, const struct kvw_source_ops *ops,
+	const struct kvw_source_part *part)
+{
+	const struct kvw_label label = {"pool", kvw_slice_of(part->name)};
+	const _Atomic int64_t *since_ns;
+
+	switch ((enum kvw_collect_of)collect->arg) {
+	case KVW_OF_EVENT_AGE:
+		since_ns = &part->event_ns;
+		break;
+	case KVW_OF_RELIST_AGE:
+		since_ns = &part->list_ns;
+		break;
+	case KVW_OF_FAILING:
+		since_ns = &part->failing_since_ns;
+		break;
+	default:
+		collect_errors(collect, ops, part);
+		return;
+	}
+	kvw_sample_double(&collect->out, &label, 1, seconds_since(since_ns, collect->now_ns));
+}
+
+void kvw_collect_discovery_part(struct kvw_collect *collect)
+{
+	const struct kvw_metrics_sources *sources = &collect->metrics->sources;
+
+	for (size_t i = 0; i < sources->discovery_count; i++) {
+		const struct kvw_source *source = sources->discovery[i];
+		const struct kvw_source_part *parts;
+		size_t count = source->ops->parts == NULL ? 0 : source->ops->parts(source, &parts);
+
+		for (size_t p = 0; p < count; p++)
+			collect_part(collect, source->ops, &parts[p]);
+	}
 }
 
 void kvw_collect_workers(struct kvw_collect *collect)

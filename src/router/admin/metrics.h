@@ -73,6 +73,8 @@ struct kvw_metrics_sources {
 	const struct kvw_reload_state *reload; /* NULL: there is none */
 	const struct kvw_broadcast_state *broadcasts;
 	const struct kvw_member_listing *listings; /* by source; NULL: there are none */
+	struct kvw_source *const *discovery; /* [discovery_count], that run */
+	size_t discovery_count;
 };
 
 /* fleet is borrowed. */

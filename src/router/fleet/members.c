@@ -55,7 +55,8 @@ struct kvw_members {
 
 const char *kvw_member_source_name(enum kvw_member_source source)
 {
-	static const char *const names[KVW_SOURCE_COUNT] = {"config", "file", "admin", "dns"};
+	static const char *const names[KVW_SOURCE_COUNT] = {
+		"config", "file", "admin", "dns", "kubernetes"};
 
 	return names[source];
 }
@@ -485,8 +486,21 @@ static void note_list(struct kvw_members *members, enum kvw_member_source source
 void kvw_members_unreadable(
 	struct kvw_members *members, enum kvw_member_source source, bool unreadable)
 {
-	atomic_store(&members->listings[source].used, true);
-	atomic_store(&members->listings[source].unreadable, unreadable);
+	struct kvw_member_listing *listing = &members->listings[source];
+
+	atomic_store(&listing->used, true);
+	if (unreadable && !atomic_load(&listing->unreadable))
+		atomic_store(&listing->unreadable_since_ns, kvw_clock_ns());
+	atomic_store(&listing->unreadable, unreadable);
+}
+
+uint64_t kvw_member_listing_unreadable_s(const struct kvw_member_listing *listing, int64_t now_ns)
+{
+	int64_t ns = now_ns - atomic_load(&listing->unreadable_since_ns);
+
+	if (!atomic_load(&listing->unreadable))
+		return 0;
+	return ns < KVW_NS_PER_S ? 1 : (uint64_t)(ns / KVW_NS_PER_S);
 }
 
 const struct kvw_member_listing *kvw_members_listings(const struct kvw_members *members)

@@ -1,8 +1,8 @@
 /*
  * members.h - which workers the fleet shall have: joins what the sources say, drains before it removes.
  *
- * A source says its whole list each time that it changes: the configuration, a watched file, DNS, the
- * admin address. A worker, known by its URL, is a member as long as one source lists it; where several do,
+ * A source says its whole list each time that it changes: the configuration, a watched file, DNS,
+ * Kubernetes, the admin address. A worker, known by its URL, is a member as long as one source lists it; where several do,
  * the settings of the first in the order of enum kvw_member_source hold. The rest follows from that:
  *
  *	listed ------------> it joins the fleet, is resolved and probed
@@ -31,6 +31,7 @@ enum kvw_member_source {
 	KVW_SOURCE_FILE,
 	KVW_SOURCE_ADMIN,
 	KVW_SOURCE_DNS,
+	KVW_SOURCE_KUBERNETES,
 	KVW_SOURCE_COUNT,
 };
 
@@ -41,9 +42,13 @@ const char *kvw_member_source_name(enum kvw_member_source source);
 struct kvw_member_listing {
 	_Atomic bool used;          /* it is configured, or has said something */
 	_Atomic bool unreadable;    /* its list cannot be read just now; the one before holds */
+	_Atomic int64_t unreadable_since_ns; /* kvw_clock_ns */
 	_Atomic uint32_t listed;    /* workers in its list */
 	_Atomic int64_t listed_s;   /* when it came last, wall clock; 0: never */
 };
+
+/* How long it has been unreadable, whole seconds and at least 1; 0: it can be read. */
+uint64_t kvw_member_listing_unreadable_s(const struct kvw_member_listing *listing, int64_t now_ns);
 
 /* What a list has changed. */
 struct kvw_members_change {

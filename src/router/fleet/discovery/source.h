@@ -12,8 +12,10 @@
 #ifndef KVW_SOURCE_H
 #define KVW_SOURCE_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "config/config.h"
 #include "kvway/err.h"
@@ -37,6 +39,17 @@ struct kvw_source {
 typedef void kvw_source_found_fn(void *arg, const struct kvw_source_ops *source,
 	const struct kvw_worker_config *workers, size_t count, const char *why);
 
+#define KVW_SOURCE_ERRORS 16
+
+/* A part of a source that asks for itself, for metrics. Any thread may read it. Times are of kvw_clock_ns. */
+struct kvw_source_part {
+	char name[128];                              /* fixed */
+	_Atomic int64_t event_ns;                    /* of its last event, or of the start */
+	_Atomic int64_t list_ns;                     /* of its last complete list, or of the start */
+	_Atomic int64_t failing_since_ns;            /* 0: it can be read */
+	_Atomic uint64_t errors[KVW_SOURCE_ERRORS]; /* by kind: error_name */
+};
+
 struct kvw_source_ops {
 	const char *name; /* "file", "dns": for logs and metrics */
 
@@ -53,6 +66,11 @@ struct kvw_source_ops {
 
 	/* `found` is not called any more. Not from within `found`. NULL is allowed. */
 	void (*stop)(struct kvw_source *source);
+
+	/* Its parts, and the names of their errors by kind, NULL at the end. The parts live as long as the
+	 * source. NULL, both: it has none. Any thread. */
+	size_t (*parts)(const struct kvw_source *source, const struct kvw_source_part **out);
+	const char *(*error_name)(size_t kind);
 };
 
 /* All sources of sources.def, NULL at the end. */

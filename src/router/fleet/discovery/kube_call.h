@@ -1,0 +1,80 @@
+/*
+ * kube_call.h - one request at a time to the API of Kubernetes: a page of a list, or a watch.
+ *
+ * Token and CA file are read for each request, since Kubernetes replaces both while we run. A list's body is
+ * collected, a watch's is handed over line by line. Everything is bounded: bytes of a page and of a line,
+ * the time of a list, the silence of a watch.
+ *
+ * Threads: as the loop of its transfers (curl_loop.h), whose `done` must call kvw_kube_call_done.
+ */
+#ifndef KVW_KUBE_CALL_H
+#define KVW_KUBE_CALL_H
+
+#include "config/config.h"
+#include "fleet/curl_loop.h"
+#include "kvway/slice.h"
+
+#define KVW_KUBE_PAGE_BYTES  ((size_t)16 << 20)
+#define KVW_KUBE_EVENT_BYTES ((size_t)4 << 20) /* etcd refuses objects of more than 1.5 MiB */
+#define KVW_KUBE_WHY         320
+
+/* Why a call came to nothing: a label of kvway_discovery_errors_total. */
+enum kvw_kube_fault {
+	KVW_KUBE_CONNECT,   /* no connection, or it was refused */
+	KVW_KUBE_TLS,       /* not the server that it should be */
+	KVW_KUBE_TIMEOUT,   /* of a list */
+	KVW_KUBE_IDLE,      /* a watch was silent for too long */
+	KVW_KUBE_CUT,       /* it ended in the middle */
+	KVW_KUBE_DENIED,    /* 401, 403, or there is no token to show */
+	KVW_KUBE_GONE,      /* 410, as status or as an event */
+	KVW_KUBE_THROTTLED, /* 429 */
+	KVW_KUBE_SERVER,    /* 5xx */
+	KVW_KUBE_STATUS,    /* any other */
+	KVW_KUBE_MALFORMED, /* what it says cannot be understood */
+	KVW_KUBE_TOO_LARGE, /* a page, a line, or too many objects */
+	KVW_KUBE_LOCAL,     /* out of memory */
+	KVW_KUBE_FAULTS,
+	KVW_KUBE_NONE = KVW_KUBE_FAULTS,
+};
+
+const char *kvw_kube_fault_name(enum kvw_kube_fault fault);
+
+struct kvw_kube_call;
+
+/* How a call ended. Borrowed. */
+struct kvw_kube_result {
+	enum kvw_kube_fault fault; /* NONE: a list's body is whole, a watch was ended by the server */
+	const char *why;           /* one line */
+	struct kvw_slice body;     /* of a list */
+	int64_t wait_ms;           /* Retry-After; 0: none */
+};
+
+struct kvw_kube_call_ops {
+	/* A watch: the server has accepted it. */
+	void (*open)(void *arg);
+	/* A watch: one line; false: end it, as by kvw_kube_call_stop. The call must stay. */
+	bool (*line)(void *arg, struct kvw_slice line);
+	/* It has ended. May start another one. Not after kvw_kube_call_stop. */
+	void (*ended)(void *arg, const struct kvw_kube_result *result);
+};
+
+/* ops and arg are borrowed, config during its life. */
+enum kvw_err kvw_kube_call_create(struct kvw_curl_loop *loop, const struct kvw_config *config,
+	const struct kvw_kube_call_ops *ops, void *arg, struct kvw_kube_call **out) KVW_MUST_CHECK;
+void kvw_kube_call_destroy(struct kvw_kube_call *call); /* NULL is allowed; not from a callback of it */
+
+/* path: with its query, escaped. `ended` may come before this returns only by way of the loop. A call that is
+ * running is stopped first. Always ends, in `ended`. */
+void kvw_kube_call_start(struct kvw_kube_call *call, const char *path, bool watch);
+void kvw_kube_call_stop(struct kvw_kube_call *call);
+bool kvw_kube_call_runs(const struct kvw_kube_call *call);
+
+/* user: the CURLOPT_PRIVATE that `done` of the loop got. */
+void kvw_kube_call_done(void *user, CURLcode code);
+
+/* The first line of a small file without its blanks, on the heap. KVW_EIO: it cannot be read, or is none;
+ * `why` says so. */
+enum kvw_err kvw_kube_read_word(
+	const char *path, char **out, char *why, size_t room) KVW_MUST_CHECK;
+
+#endif

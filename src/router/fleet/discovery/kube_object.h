@@ -1,0 +1,93 @@
+/*
+ * kube_object.h - what the API of Kubernetes says, read without trust: pages of lists, events of a watch.
+ *
+ * A pod, or an EndpointSlice, becomes an object: the endpoints in it that a request may go to. A pod has one
+ * if it is ready, not being deleted, has an address and matches the selector, else none; so a pod that may
+ * get no requests is an object without endpoints, not a missing one. Texts are copied and bounded. The API:
+ * https://kubernetes.io/docs/reference/using-api/api-concepts/
+ *
+ * Pure functions.
+ */
+#ifndef KVW_KUBE_OBJECT_H
+#define KVW_KUBE_OBJECT_H
+
+#include <netinet/in.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "config/config.h"
+#include "kvway/err.h"
+#include "kvway/slice.h"
+
+#define KVW_KUBE_NAME           254  /* of an object: DNS subdomain, with the NUL */
+#define KVW_KUBE_UID            65   /* longer ones are hashed into it */
+#define KVW_KUBE_VERSION        65   /* resourceVersion */
+#define KVW_KUBE_CONTINUE       4097 /* token for the next page */
+#define KVW_KUBE_ENDPOINTS_MOST 1000 /* of one EndpointSlice: Kubernetes' own limit */
+#define KVW_KUBE_MODELS_MOST    64   /* in models_from */
+#define KVW_KUBE_PAGE_MOST      16384 /* objects: an API server may ignore what was asked for */
+
+struct kvw_kube_endpoint {
+	char address[INET6_ADDRSTRLEN];
+	bool v6;
+	uint16_t port;
+	char identity[KVW_KUBE_UID]; /* UID of the pod; "": not known */
+};
+
+/* Zeroed is empty. Owned by what holds it; kvw_kube_object_finish. */
+struct kvw_kube_object {
+	char name[KVW_KUBE_NAME];
+	char uid[KVW_KUBE_UID];
+	uint64_t version; /* resourceVersion as a number, which newer ones exceed; 0: it is none */
+	struct kvw_kube_endpoint *endpoints;
+	size_t endpoint_count;
+	struct kvw_strings models; /* by models_from; count 0: it says nothing */
+	double weight;             /* by weight_from; 0: it says nothing */
+};
+
+/* One page of a list. */
+struct kvw_kube_page {
+	struct kvw_kube_object *objects;
+	size_t count;
+	char version[KVW_KUBE_VERSION];   /* of the list */
+	char next[KVW_KUBE_CONTINUE];     /* ""; it was the last page */
+};
+
+enum kvw_kube_event_kind {
+	KVW_KUBE_ADDED,
+	KVW_KUBE_MODIFIED,
+	KVW_KUBE_DELETED,
+	KVW_KUBE_BOOKMARK,
+	KVW_KUBE_ERROR,
+};
+
+/* One line of a watch. */
+struct kvw_kube_event {
+	enum kvw_kube_event_kind kind;
+	struct kvw_kube_object object;  /* of the first three */
+	char version[KVW_KUBE_VERSION]; /* of the object, or of the bookmark; "": there is none */
+	int code;                       /* ERROR: as an HTTP status; 0: none */
+	char message[200];              /* ERROR: printable */
+};
+
+/* pool: of whole configuration. KVW_EINVAL: not a page, or an object in it is none, and then nothing of it
+ * counts; KVW_ENOMEM. */
+enum kvw_err kvw_kube_page_read(const struct kvw_pool_config *pool, const char *text, size_t len,
+	struct kvw_kube_page *out) KVW_MUST_CHECK;
+void kvw_kube_page_finish(struct kvw_kube_page *page);
+
+/* KVW_EINVAL: not an event that we know; KVW_ENOMEM. */
+enum kvw_err kvw_kube_event_read(const struct kvw_pool_config *pool, const char *text, size_t len,
+	struct kvw_kube_event *out) KVW_MUST_CHECK;
+void kvw_kube_event_finish(struct kvw_kube_event *event);
+
+/* A resourceVersion as a number, or 0. Versions are compared only where they are plain numbers, as every API
+ * server makes them. */
+uint64_t kvw_kube_version_number(const char *text);
+
+void kvw_kube_object_finish(struct kvw_kube_object *object);
+
+/* The message of a Status object, printable; "" where there is none. */
+void kvw_kube_status_read(const char *text, size_t len, char *message, size_t room);
+
+#endif
