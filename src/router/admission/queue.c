@@ -24,7 +24,7 @@ static void center(struct kvw_queue *queue)
 static enum kvw_err grow(struct kvw_queue *queue)
 {
 	size_t room = queue->room == 0 ? 64 : queue->room * 2;
-	size_t first = (size_t)(queue->items - queue->slots);
+	size_t first = queue->room == 0 ? 0 : (size_t)(queue->items - queue->slots);
 	struct kvw_waiter **slots = realloc(queue->slots, room * sizeof(slots[0]));
 	struct kvw_waiter **heap = NULL;
 
@@ -86,8 +86,8 @@ enum kvw_err kvw_queue_add(struct kvw_queue *queue, struct kvw_waiter *waiter)
 	size_t place = count_before(queue->items, queue->count, waiter, true);
 	bool front = place < queue->count / 2;
 
-	if (front ? queue->items == queue->slots
-		  : queue->items + queue->count == queue->slots + queue->room) {
+	if (queue->room == 0 || (front ? queue->items == queue->slots
+				       : queue->items + queue->count == queue->slots + queue->room)) {
 		if (queue->count * 2 >= queue->room && grow(queue) != KVW_OK)
 			return KVW_ENOMEM;
 		center(queue);
