@@ -4,6 +4,9 @@
  * A store's path may be longer than a socket's address (108 bytes), so both sides open the folder and
  * name the socket through /proc/self/fd. The socket is bound, restricted to its owner, and only
  * then listens: nothing can connect before.
+ *
+ * A peer may send nothing, or a byte now and then, and read nothing: a request and an answer each have
+ * one second in all, and the end of the cache ends the wait at once.
  */
 #include "admin/admin.h"
 
@@ -21,6 +24,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
+#include <time.h>
 #include <unistd.h>
 
 #define NAME       "admin"
@@ -35,6 +39,7 @@ struct kvt_admin {
 	int folder, listener, stop;
 	pthread_t thread;
 	bool has_thread;
+	bool bound; /* the name in the folder is ours */
 	char request[KVT_ADMIN_LINE], out[KVT_ADMIN_LINE];
 };
 
@@ -46,25 +51,54 @@ static void address_of(int folder, struct sockaddr_un *out)
 	(void)snprintf(out->sun_path, sizeof(out->sun_path), "/proc/self/fd/%d/" NAME, folder);
 }
 
-static void set_patience(int fd, uint64_t ns)
-{
-	struct timeval t = {.tv_sec = (time_t)(ns / NANOSECOND),
-		.tv_usec = (suseconds_t)(ns % NANOSECOND / 1000 + 1)};
+/* One line in one direction. */
+struct talk {
+	int fd, stop; /* stop: readable when it is to end; -1: never */
+	int64_t until_ns;
+};
 
-	(void)setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &t, sizeof(t));
-	(void)setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &t, sizeof(t));
+static int64_t now_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (int64_t)t.tv_sec * (int64_t)NANOSECOND + t.tv_nsec;
+}
+
+static struct talk talk_with(int fd, int stop, uint64_t ns)
+{
+	return (struct talk){fd, stop, now_ns() + (int64_t)ns};
+}
+
+/* False: time is over (ETIMEDOUT), or it is to end (ECANCELED). */
+static bool await(const struct talk *t, short events)
+{
+	struct pollfd fds[] = {{.fd = t->fd, .events = events}, {.fd = t->stop, .events = POLLIN}};
+	int64_t left_ns = t->until_ns - now_ns();
+
+	if (left_ns <= 0) {
+		errno = ETIMEDOUT;
+		return false;
+	}
+	if (poll(fds, 2, (int)(left_ns / 1000000 + 1)) < 0)
+		return errno == EINTR;
+	if (fds[1].revents != 0)
+		errno = ECANCELED;
+	return fds[1].revents == 0;
 }
 
 /* A line without its end. False: none came, or it was too long. */
-static bool receive_line(int fd, char out[KVT_ADMIN_LINE])
+static bool receive_line(const struct talk *t, char out[KVT_ADMIN_LINE])
 {
 	size_t len = 0;
 
 	while (len < KVT_ADMIN_LINE) {
-		ssize_t n = recv(fd, out + len, KVT_ADMIN_LINE - len, 0);
+		ssize_t n = recv(t->fd, out + len, KVT_ADMIN_LINE - len, MSG_DONTWAIT);
 		char *end;
 
 		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0 && errno == EAGAIN && await(t, POLLIN))
 			continue;
 		if (n <= 0) {
 			errno = n == 0 ? ECONNRESET : errno;
@@ -81,12 +115,14 @@ static bool receive_line(int fd, char out[KVT_ADMIN_LINE])
 	return false;
 }
 
-static bool send_all(int fd, const char *text, size_t len)
+static bool send_all(const struct talk *t, const char *text, size_t len)
 {
 	while (len > 0) {
-		ssize_t n = send(fd, text, len, MSG_NOSIGNAL);
+		ssize_t n = send(t->fd, text, len, MSG_NOSIGNAL | MSG_DONTWAIT);
 
 		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0 && errno == EAGAIN && await(t, POLLOUT))
 			continue;
 		if (n <= 0)
 			return false;
@@ -96,36 +132,39 @@ static bool send_all(int fd, const char *text, size_t len)
 	return true;
 }
 
-static bool send_line(int fd, const char *text)
+static bool send_line(const struct talk *t, const char *text)
 {
-	return send_all(fd, text, strlen(text)) && send_all(fd, "\n", 1);
+	return send_all(t, text, strlen(text)) && send_all(t, "\n", 1);
 }
 
-/* --- the owner's side ------------------------------------------------------------------------- */
-
-static bool may_ask(int fd)
+/* May this user be on the other side? `also` too. */
+static bool is_of(int fd, uid_t also)
 {
 	struct ucred peer;
 	socklen_t len = sizeof(peer);
 
 	return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &len) == 0 &&
-	       (peer.uid == 0 || peer.uid == geteuid());
+	       (peer.uid == 0 || peer.uid == geteuid() || peer.uid == also);
 }
+
+/* --- the owner's side ------------------------------------------------------------------------- */
 
 static void serve(struct kvt_admin *a)
 {
 	int fd = accept4(a->listener, NULL, NULL, SOCK_CLOEXEC);
+	struct talk talk;
 
 	if (fd < 0) {
 		if (errno == EMFILE || errno == ENFILE || errno == ENOMEM)
 			(void)poll(NULL, 0, 100); /* does not run hot until there is one */
 		return;
 	}
-	set_patience(fd, PEER_S * NANOSECOND);
-	if (may_ask(fd) && receive_line(fd, a->request)) {
+	talk = talk_with(fd, a->stop, PEER_S * NANOSECOND);
+	if (is_of(fd, geteuid()) && receive_line(&talk, a->request)) {
 		a->out[0] = '\0';
 		a->answer(a->self, a->request, a->out);
-		(void)!send_line(fd, a->out);
+		talk = talk_with(fd, a->stop, PEER_S * NANOSECOND);
+		(void)!send_line(&talk, a->out);
 	}
 	close(fd);
 }
@@ -175,8 +214,8 @@ static bool open_socket(struct kvt_admin *a, const char *folder)
 	if (unlinkat(a->folder, NAME, 0) != 0 && errno != ENOENT)
 		return false;
 	address_of(a->folder, &address);
-	return bind(a->listener, (struct sockaddr *)&address, sizeof(address)) == 0 &&
-	       fchmodat(a->folder, NAME, S_IRUSR | S_IWUSR, 0) == 0 &&
+	a->bound = bind(a->listener, (struct sockaddr *)&address, sizeof(address)) == 0;
+	return a->bound && fchmodat(a->folder, NAME, S_IRUSR | S_IWUSR, 0) == 0 &&
 	       listen(a->listener, WAITING) == 0;
 }
 
@@ -210,8 +249,9 @@ void kvt_admin_destroy(struct kvt_admin *a)
 	if (a->has_thread) {
 		(void)!write(a->stop, &one, sizeof(one));
 		pthread_join(a->thread, NULL);
-		(void)unlinkat(a->folder, NAME, 0);
 	}
+	if (a->bound)
+		(void)unlinkat(a->folder, NAME, 0);
 	if (a->listener >= 0)
 		close(a->listener);
 	if (a->stop >= 0)
@@ -223,16 +263,41 @@ void kvt_admin_destroy(struct kvt_admin *a)
 
 /* --- the client's side ------------------------------------------------------------------------ */
 
+/* Also a connect waits, while others wait for their turn. */
+static void set_patience(int fd, uint64_t ns)
+{
+	struct timeval t = {.tv_sec = (time_t)(ns / NANOSECOND),
+		.tv_usec = (suseconds_t)(ns % NANOSECOND / 1000 | 1)}; /* 0: for ever */
+
+	(void)setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &t, sizeof(t));
+}
+
+/* Users that may write to the folder could listen there: an answer of theirs says nothing. */
+static bool is_owners(int folder, int fd)
+{
+	struct stat info;
+
+	if (fstat(folder, &info) != 0)
+		return false;
+	if (is_of(fd, info.st_uid))
+		return true;
+	errno = EPERM;
+	return false;
+}
+
 static enum kvt_status ask_at(
 	int folder, int fd, const char *request, uint64_t timeout_ns, char *answer)
 {
+	const struct talk talk = talk_with(fd, -1, timeout_ns);
 	struct sockaddr_un address;
 
 	address_of(folder, &address);
 	set_patience(fd, timeout_ns);
 	if (connect(fd, (struct sockaddr *)&address, sizeof(address)) != 0)
 		return errno == ENOENT || errno == ECONNREFUSED ? KVT_MISS : KVT_EIO;
-	return send_line(fd, request) && receive_line(fd, answer) ? KVT_OK : KVT_EIO;
+	return is_owners(folder, fd) && send_line(&talk, request) && receive_line(&talk, answer)
+		       ? KVT_OK
+		       : KVT_EIO;
 }
 
 enum kvt_status kvt_admin_ask(

@@ -20,7 +20,8 @@ typedef void (*kvt_admin_answer)(void *self, const char *request, char *out);
  * and self are borrowed until destroy. KVT_EIO, KVT_ENOMEM. */
 enum kvt_status kvt_admin_create(const char *folder, const struct kvt_surroundings *surroundings,
 	kvt_admin_answer answer, void *self, struct kvt_admin **out) KVT_MUST_CHECK;
-/* Ends after the answer under way. NULL is allowed. */
+/* Ends after the answer under way, which it is the caller's to hurry; half a request is not waited for.
+ * NULL is allowed. */
 void kvt_admin_destroy(struct kvt_admin *a);
 
 /* Asks the owner of `folder`. `answer` has room for KVT_ADMIN_LINE. KVT_MISS: nothing listens there;

@@ -11,6 +11,8 @@
 #define HEAD "erase 1 "
 #define DONE "erased 1 "
 
+#define TIMEOUT_MOST 60000 /* ms */
+
 /* --- hex -------------------------------------------------------------------------------------- */
 
 static int digit(char c)
@@ -77,10 +79,10 @@ static const char *next(const char *at)
 	return blank != NULL ? blank + 1 : NULL;
 }
 
-/* A word of hex digits or "-". False: neither. */
+/* A word of hex digits or "-", alone. False: neither. */
 static bool take(const char *word, void *out, size_t bytes, bool *given)
 {
-	*given = word != NULL && word[0] != '-';
+	*given = word != NULL && strncmp(word, "- ", 2) != 0;
 	return word != NULL && (!*given || kvt_admin_unhex(word, out, bytes));
 }
 
@@ -88,9 +90,10 @@ bool kvt_admin_read_erase(const char *request, struct kvt_admin_erase *out)
 {
 	const char *at = request + strlen(HEAD);
 	bool tenant, fingerprint;
+	uint64_t timeout_ms;
 
 	*out = (struct kvt_admin_erase){.which.size = sizeof(out->which)};
-	if (strncmp(request, HEAD, strlen(HEAD)) != 0 || (*at != '0' && *at != '1'))
+	if (strncmp(request, HEAD, strlen(HEAD)) != 0 || (*at != '0' && *at != '1') || at[1] != ' ')
 		return false;
 	out->which.dry_run = *at == '1';
 	at = next(at);
@@ -102,7 +105,8 @@ bool kvt_admin_read_erase(const char *request, struct kvt_admin_erase *out)
 	at = next(at);
 	if (at == NULL)
 		return false;
-	out->timeout_ns = strtoull(at, NULL, 10) % 3600000 * 1000000;
+	timeout_ms = *at >= '0' && *at <= '9' ? strtoull(at, NULL, 10) : 0;
+	out->timeout_ns = (timeout_ms < TIMEOUT_MOST ? timeout_ms : TIMEOUT_MOST) * 1000000;
 	while ((at = next(at)) != NULL) {
 		if (out->which.key_count == KVT_ADMIN_KEYS ||
 			!kvt_admin_unhex(at, out->keys[out->which.key_count].bytes, KVT_KEY_BYTES))

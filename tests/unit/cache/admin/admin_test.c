@@ -4,10 +4,14 @@
 #include "admin/admin.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "admin/admin_text.h"
@@ -71,6 +75,7 @@ START_TEST(what_is_no_request_is_refused)
 	static const char *const wrong[] = {"", "erase", "erase 2 0 - - 1", "erase 1 2 - - 1",
 		"erase 1 0", "erase 1 0 -", "erase 1 0 - -", "erase 1 0 00 - 1",
 		"erase 1 0 - - 1 00", "erase 1 0 - - 1 ",
+		"erase 1 0 -1 - 1", "erase 1 0 -- - 1", "erase 1 0x - - 1", "erase 1 00 - - 1",
 		"erase 1 0 000102030405060708090a0b0c0d0e0fff - 1"};
 	struct kvt_admin_erase *read = malloc(sizeof(*read));
 
@@ -147,6 +152,103 @@ START_TEST(a_former_owners_socket_is_replaced)
 }
 END_TEST
 
+/* A connection without this library's client. */
+static int connect_by_hand(void)
+{
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	(void)snprintf(address.sun_path, sizeof(address.sun_path), "%s/admin", folder);
+	ck_assert_int_eq(connect(fd, (struct sockaddr *)&address, sizeof(address)), 0);
+	return fd;
+}
+
+static double now_s(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
+}
+
+START_TEST(a_request_that_comes_byte_by_byte_is_given_up)
+{
+	struct kvt_admin *admin = NULL;
+	char *answer = malloc(KVT_ADMIN_LINE);
+	double begun = now_s();
+	int fd;
+
+	ck_assert_int_eq(kvt_admin_create(folder, &surroundings, echo, NULL, &admin), KVT_OK);
+	fd = connect_by_hand();
+	while (send(fd, "x", 1, MSG_NOSIGNAL) == 1 && now_s() < begun + 20)
+		(void)poll(NULL, 0, 20);
+	ck_assert_msg(now_s() < begun + 20, "it is served as long as it sends");
+	ck_assert_int_eq(kvt_admin_ask(folder, "hello", 20 * SECOND, answer), KVT_OK);
+	close(fd);
+	kvt_admin_destroy(admin);
+	free(answer);
+}
+END_TEST
+
+START_TEST(half_a_request_holds_up_no_end)
+{
+	struct kvt_admin *admin = NULL;
+	double took = 9;
+
+	for (int i = 0; i < 3 && took > 0.5; i++) { /* a busy machine may be slow once */
+		int fd, more;
+
+		ck_assert_int_eq(kvt_admin_create(folder, &surroundings, echo, NULL, &admin), KVT_OK);
+		fd = connect_by_hand();
+		more = connect_by_hand();
+		ck_assert_int_eq(send(fd, "hel", 3, 0), 3);
+		(void)poll(NULL, 0, 50);
+		took = now_s();
+		kvt_admin_destroy(admin);
+		took = now_s() - took;
+		close(fd);
+		close(more);
+	}
+	ck_assert_msg(took <= 0.5, "%g s", took);
+}
+END_TEST
+
+START_TEST(a_client_does_not_wait_for_ever)
+{
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	char *answer = malloc(KVT_ADMIN_LINE);
+	double begun = now_s();
+
+	(void)snprintf(address.sun_path, sizeof(address.sun_path), "%s/admin", folder);
+	ck_assert_int_eq(bind(fd, (struct sockaddr *)&address, sizeof(address)), 0);
+	ck_assert_int_eq(listen(fd, 1), 0);
+	ck_assert_int_eq(kvt_admin_ask(folder, "hello", SECOND / 5, answer), KVT_EIO);
+	ck_assert_int_eq(errno, ETIMEDOUT);
+	ck_assert(now_s() < begun + 20);
+	close(fd);
+	ck_assert_int_eq(kvt_admin_ask(folder, "hello", SECOND / 5, answer), KVT_MISS);
+	(void)unlink(address.sun_path);
+	free(answer);
+}
+END_TEST
+
+START_TEST(a_path_may_be_longer_than_an_address)
+{
+	struct kvt_admin *admin = NULL;
+	char deep[512], *answer = malloc(KVT_ADMIN_LINE);
+
+	(void)snprintf(deep, sizeof(deep), "%s/%0200d", folder, 1);
+	ck_assert_int_eq(mkdir(deep, 0700), 0);
+	ck_assert_int_eq(kvt_admin_create(deep, &surroundings, echo, NULL, &admin), KVT_OK);
+	ck_assert_int_eq(kvt_admin_ask(deep, "hello", 20 * SECOND, answer), KVT_OK);
+	ck_assert_str_eq(answer, "you said hello");
+	kvt_admin_destroy(admin);
+	ck_assert_int_eq(rmdir(deep), 0);
+	free(answer);
+}
+END_TEST
+
 int main(void)
 {
 	TCase *cases = tcase_create("admin");
@@ -157,5 +259,10 @@ int main(void)
 	tcase_add_test(cases, an_answer_is_read_as_it_was_written);
 	tcase_add_test(cases, a_line_is_answered_by_a_line);
 	tcase_add_test(cases, a_former_owners_socket_is_replaced);
+	tcase_add_test(cases, a_request_that_comes_byte_by_byte_is_given_up);
+	tcase_add_test(cases, half_a_request_holds_up_no_end);
+	tcase_add_test(cases, a_client_does_not_wait_for_ever);
+	tcase_add_test(cases, a_path_may_be_longer_than_an_address);
+	tcase_set_timeout(cases, 60);
 	return run_tcase("cache/admin", cases);
 }
