@@ -3,7 +3,8 @@
  *
  * What is counted is what each tier knows when the erase begins. A chunk that is put meanwhile may be
  * erased and not counted. A key's hash contains its tenant, so that all tiers agree on a key's tenant:
- * one that knows it decides for all.
+ * one that knows it decides for all. A key with a tenant that none knows, and that a shared tier does not
+ * answer for, is left and makes the erase fail: it may be there.
  */
 #include <stdlib.h>
 
@@ -13,23 +14,28 @@
 
 /* --- keys ------------------------------------------------------------------------------------- */
 
-/* Lets shared tiers say whether they have a key. Late or failed: they are erased there, not counted. */
+/* May a shared tier have this key, which was not asked about it or did not answer? */
+static bool is_unsure(struct kvt *k, const struct kvt_key *key)
+{
+	for (size_t i = 0; i < k->lower_count; i++) {
+		struct kvt_tier *tier = k->lower[i].tier;
+
+		if (tier != NULL && tier->ops->unsure != NULL && tier->ops->unsure(tier, key))
+			return true;
+	}
+	return false;
+}
+
+/* Lets shared tiers say whether they have a key. */
 static void ask_shared(struct kvt *k, const struct kvt_which *w, int64_t deadline_ns)
 {
 	for (size_t i = 0; i < w->key_count; i++) {
 		int64_t now_ns = kvt_clock(k);
 		struct kvt_lookup found;
-		bool shared = false;
 
-		for (size_t j = 0; j < k->lower_count; j++) {
-			struct kvt_tier *tier = k->lower[j].tier;
-
-			shared |= tier != NULL && tier->ops->unsure != NULL &&
-				  tier->ops->unsure(tier, &w->keys[i]);
-		}
 		if (now_ns >= deadline_ns)
 			return;
-		if (shared)
+		if (is_unsure(k, &w->keys[i]))
 			(void)!kvt_find(k, &w->keys[i], 1, KVT_IN(KVT_TIER_L2),
 				(uint64_t)(deadline_ns - now_ns), NULL, &found);
 	}
@@ -59,14 +65,16 @@ static uint32_t id_of(const struct kvt *k, size_t tier)
 	return tier == 0 ? KVT_TIER_L1 : k->lower[tier - 1].id;
 }
 
-/* Is it the tenant's, as far as any tier knows? */
-static bool is_of_tenant(struct kvt *k, const struct kvt_key *key, const struct kvt_tenant *tenant)
+/* Is it the tenant's, as far as any tier knows? *open: none does, and one has not said. */
+static bool is_of_tenant(struct kvt *k, const struct kvt_key *key,
+	const struct kvt_tenant *tenant, bool *open)
 {
 	struct kvt_tier_known known;
 
 	for (size_t tier = 0; tenant != NULL && tier <= k->lower_count; tier++)
 		if (known_by(k, tier, key, &known))
 			return memcmp(&known.tenant, tenant, sizeof(*tenant)) == 0;
+	*open |= tenant != NULL && is_unsure(k, key);
 	return tenant == NULL;
 }
 
@@ -88,21 +96,26 @@ static enum kvt_status erase_keys(
 	int64_t deadline_ns = kvt_deadline(k, timeout_ns);
 	struct kvt_key *keys = calloc(w->key_count, sizeof(*keys));
 	enum kvt_status status = KVT_OK;
+	int64_t left_ns;
+	bool open = false;
 	size_t n = 0;
 
 	if (keys == NULL)
 		return KVT_ENOMEM;
 	ask_shared(k, w, deadline_ns);
 	for (size_t i = 0; i < w->key_count; i++) {
-		if (!is_of_tenant(k, &w->keys[i], w->tenant))
+		if (is_unsure(k, &w->keys[i]))
+			sum->tiers[KVT_TIER_L2].counted = KVT_COUNTED_UNKNOWN;
+		if (!is_of_tenant(k, &w->keys[i], w->tenant, &open))
 			continue;
 		count_key(k, &w->keys[i], sum);
 		keys[n++] = w->keys[i];
 	}
+	left_ns = deadline_ns - kvt_clock(k);
 	if (n > 0 && w->dry_run == 0)
-		status = kvt_erase(k, keys, n, timeout_ns, NULL);
+		status = kvt_erase(k, keys, n, left_ns > 0 ? (uint64_t)left_ns : 0, NULL);
 	free(keys);
-	return status;
+	return status == KVT_OK && open && w->dry_run == 0 ? KVT_EIO : status;
 }
 
 /* --- many ------------------------------------------------------------------------------------- */

@@ -303,6 +303,35 @@ START_TEST(all_that_is_asked_for_must_hold)
 }
 END_TEST
 
+START_TEST(what_a_silent_tier_may_have_is_not_called_erased)
+{
+	const struct kvt_tenant tenant = {{0}};
+	struct kvt_erased erased = {.size = sizeof(erased)};
+	struct kvt_which which = {.size = sizeof(which), .keys = keys, .key_count = 1};
+	uint8_t data[CHUNK];
+
+	rig_close(&rig);
+	rig_init(&rig);
+	rig.remote = true;
+	rig_open(&rig);
+	bytes_of(&keys[0], data, CHUNK);
+	fake_plant(fake_tier(), &keys[0], data, CHUNK);
+	fake_hold(fake_tier(), KVT_TIER_PROBE, true);
+	which.tenant = &tenant;
+	ck_assert_int_eq(kvt_erase_which(rig.k, &which, SECOND, &erased), KVT_EIO);
+	ck_assert(fake_has(fake_tier(), &keys[0]));
+	which.dry_run = 1;
+	ck_assert_int_eq(kvt_erase_which(rig.k, &which, SECOND, &erased), KVT_OK);
+	ck_assert_uint_eq(erased.tiers[KVT_TIER_L2].counted, KVT_COUNTED_UNKNOWN);
+	fake_hold(fake_tier(), KVT_TIER_PROBE, false);
+	rig_settle(&rig);
+	which.dry_run = 0;
+	ck_assert_int_eq(kvt_erase_which(rig.k, &which, SECOND, &erased), KVT_OK);
+	ck_assert_uint_eq(erased.tiers[KVT_TIER_L2].chunks, 1);
+	ck_assert(!fake_has(fake_tier(), &keys[0]));
+}
+END_TEST
+
 START_TEST(a_lease_outlives_the_erase)
 {
 	const struct kvt_tenant first = tenant_of_chain(1);
@@ -390,6 +419,7 @@ int main(void)
 	tcase_add_test(tc, tenants_and_all_are_erased_everywhere);
 	tcase_add_test(tc, what_is_erased_is_counted_in_each_tier);
 	tcase_add_test(tc, all_that_is_asked_for_must_hold);
+	tcase_add_test(tc, what_a_silent_tier_may_have_is_not_called_erased);
 	tcase_add_test(tc, a_lease_outlives_the_erase);
 	tcase_add_test(tc, an_erase_of_nothing_in_particular_is_refused);
 	tcase_add_test(tc, what_is_forgotten_is_gone_from_local_tiers);
