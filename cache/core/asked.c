@@ -6,6 +6,7 @@
 #include <stdio.h>
 
 #include "admin/admin_text.h"
+#include "core/ops.h"
 #include "core/versions.h"
 
 static void answer(void *self, const char *request, char *out)
@@ -44,8 +45,16 @@ void kvt_asked_start(struct kvt *k)
 		(void)!kvt_admin_create(folder, &k->surroundings, answer, k, &k->admin);
 }
 
+/* An erase under way is broken off: what it erased is unreadable, and its asker hears that it was not
+ * completed. */
 void kvt_asked_stop(struct kvt *k)
 {
+	if (k->admin == NULL)
+		return;
+	pthread_mutex_lock(&k->lock);
+	k->closing = true;
+	kvt_ops_stop(k);
+	pthread_mutex_unlock(&k->lock);
 	kvt_admin_destroy(k->admin);
 	k->admin = NULL;
 }

@@ -9,7 +9,7 @@
 /* Begins to answer, where there is a store on this machine's disk and the library has threads. What cannot be had
  * is logged and done without. The handle is open. */
 void kvt_asked_start(struct kvt *k);
-/* Waits for the answer under way. */
+/* Breaks off what is under way; nothing may be begun on this handle from now on. */
 void kvt_asked_stop(struct kvt *k);
 
 #endif

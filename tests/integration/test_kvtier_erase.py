@@ -7,10 +7,12 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 
 import pytest
 from rig import kvtier_owner
 from rig.router import BUILD
+from rig.wait import until
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PROGRAM = BUILD / "cache/command/kvtier"
@@ -180,3 +182,20 @@ def test_an_owner_survives_what_others_send(owner, path):
     os.close(folder)
     assert one.ask("hits alice") == str(CHUNKS)
     assert erase("--tenant", "alice", path)["chunks"]["l1"] == CHUNKS
+
+
+def test_an_owner_that_ends_breaks_an_erase_off(owner, path, redis):
+    """A shared tier that is gone makes an erase last its ten seconds; the owner's end does not wait for that."""
+    one = owner("alice", l2=redis.url)
+    redis.kill()
+    name = kvtier_owner.key_of("alice", 3).hex()
+    command = [PROGRAM, "erase", "--json", "--key", name, path]
+    asker = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True)
+    until(lambda: one.ask("hits alice") == str(CHUNKS - 1), 20)  # begun: unreadable already
+    begun = time.monotonic()
+    one.end()
+    took = time.monotonic() - begun
+    answer = asker.communicate(timeout=30)[0]
+    assert asker.returncode == 3 and '"done": false' in answer, answer
+    assert took < 4, took
+    assert not list(path.glob("*/*/admin"))
