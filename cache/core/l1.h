@@ -61,6 +61,8 @@ void kvt_l1_drop(struct kvt_l1 *l1, uint32_t entry);
 /* As kvt_index_tally. */
 void kvt_l1_tally(
 	struct kvt_l1 *l1, const struct kvt_tenant *tenant, uint64_t *chunks, uint64_t *bytes);
+/* As kvt_index_tenants. */
+void kvt_l1_tenants(struct kvt_l1 *l1, size_t most, struct kvt_tenant_list *out);
 /* What a chunk is, without a use of it. KVT_MISS. */
 enum kvt_status kvt_l1_known(
 	struct kvt_l1 *l1, const struct kvt_key *key, struct kvt_entry_info *out) KVT_MUST_CHECK;

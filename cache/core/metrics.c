@@ -8,6 +8,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "core/cache_metrics.h"
 
@@ -74,6 +75,45 @@ COLLECT(tier)
 		if (in->stats->tiers[t].state != KVT_TIER_ABSENT)
 			kvw_sample_named(out, "tier", tier_names[t],
 				kvw_number_at(&in->stats->tiers[t], metric->arg));
+}
+
+COLLECT(tenants)
+{
+	(void)metric;
+	for (int t = 0; t < KVT_TIER_COUNT; t++)
+		if (in->tenants[t] != NULL)
+			kvw_sample_named(out, "tier", tier_names[t], in->tenants[t]->tenants);
+}
+
+/* Its hash in hex digits, or "none": chunks without a salt. */
+static const char *tenant_name(const struct kvt_tenant *tenant, char out[33])
+{
+	static const struct kvt_tenant none;
+
+	if (memcmp(tenant, &none, sizeof(none)) == 0)
+		return "none";
+	for (size_t i = 0; i < sizeof(tenant->bytes); i++)
+		sprintf(out + 2 * i, "%02x", tenant->bytes[i]);
+	return out;
+}
+
+COLLECT(tenant)
+{
+	char name[33];
+
+	for (int t = 0; t < KVT_TIER_COUNT; t++) {
+		const struct kvt_tenant_list *list = in->tenants[t];
+		struct kvw_label labels[] = {
+			{"tier", kvw_slice_of(tier_names[t])}, {"tenant", kvw_slice_of("other")}};
+
+		if (list == NULL)
+			continue;
+		kvw_sample_u64(out, labels, 2, kvw_number_at(&list->others, metric->arg));
+		for (size_t i = 0; i < list->count; i++) {
+			labels[1].value = kvw_slice_of(tenant_name(&list->at[i].tenant, name));
+			kvw_sample_u64(out, labels, 2, kvw_number_at(&list->at[i], metric->arg));
+		}
+	}
 }
 
 COLLECT(tier_seconds)
@@ -150,6 +190,7 @@ COLLECT(latency)
 
 #define IN_STATS(member)      offsetof(struct kvt_stats, member)
 #define IN_TIER(member)       offsetof(struct kvt_tier_stats, member)
+#define IN_TENANT(member)     offsetof(struct kvt_tenant_share, member)
 #define IN_CONTROLLER(member) offsetof(struct kvt_controller_stats, member)
 #define IN_EVENTS(member)     offsetof(struct kvt_event_log_stats, member)
 

@@ -109,12 +109,32 @@ size_t kvt_events(struct kvt *k, struct kvt_event *out, size_t max)
 	return kvt_event_log_take(k->events, out, max);
 }
 
+static void list_tenants(struct kvt *k, struct kvt_tenant_list lists[KVT_TIER_COUNT],
+	const struct kvt_tenant_list *tenants[KVT_TIER_COUNT])
+{
+	size_t most = k->config.tenant_metrics;
+
+	kvt_l1_tenants(k->l1, most, &lists[KVT_TIER_L1]);
+	tenants[KVT_TIER_L1] = &lists[KVT_TIER_L1];
+	for (size_t i = 0; i < k->lower_count; i++) {
+		struct kvt_tier *tier = k->lower[i].tier;
+		uint32_t id = k->lower[i].id;
+
+		if (tier == NULL || tier->ops->tenants == NULL)
+			continue;
+		tier->ops->tenants(tier, most, &lists[id]);
+		tenants[id] = &lists[id];
+	}
+}
+
 enum kvt_status kvt_metrics(struct kvt *k, char **text)
 {
 	struct kvt_stats stats = {.size = sizeof(stats)};
 	struct kvt_controller_stats controller;
 	struct kvt_event_log_stats events;
 	struct kvt_metrics_input in;
+	struct kvt_tenant_list lists[KVT_TIER_COUNT];
+	const struct kvt_tenant_list *tenants[KVT_TIER_COUNT] = {NULL};
 	enum kvt_status status;
 
 	if (text == NULL)
@@ -122,9 +142,10 @@ enum kvt_status kvt_metrics(struct kvt *k, char **text)
 	status = kvt_stats(k, &stats);
 	if (status != KVT_OK)
 		return status;
+	list_tenants(k, lists, tenants);
 	kvt_event_log_stats(k->events, &events);
 	kvt_controller_stats(k->controller, &controller);
 	in = (struct kvt_metrics_input){
-		&stats, &events, &controller, &k->latencies, k->config.tokens_per_chunk};
+		&stats, &events, &controller, &k->latencies, tenants, k->config.tokens_per_chunk};
 	return kvt_metrics_render(&in, text);
 }

@@ -20,6 +20,7 @@
 #ifndef KVT_CACHE_INDEX_H
 #define KVT_CACHE_INDEX_H
 
+#include "chunk/tenants.h"
 #include "chunk/note.h"
 #include "policies/policy.h"
 
@@ -106,6 +107,9 @@ size_t kvt_index_clear(struct kvt_index *x, uint64_t *tokens);
 /* LIVE entries of a tenant, or (NULL) of all, and their payload. Walks all entries. */
 void kvt_index_tally(
 	struct kvt_index *x, const struct kvt_tenant *tenant, uint64_t *chunks, uint64_t *bytes);
+/* The tenants that have entries, those with the most bytes by name, `most` at most (of KVT_TENANTS_LISTED).
+ * Walks all tenants. */
+void kvt_index_tenants(struct kvt_index *x, size_t most, struct kvt_tenant_list *out);
 /* An entry that was found to be wrong. */
 void kvt_index_drop(struct kvt_index *x, uint32_t entry);
 

@@ -62,6 +62,46 @@ void kvt_tenant_discharge(struct kvt_index *x, uint32_t number, uint64_t charge)
 		kvt_pool_remove(&x->tenants, number);
 }
 
+/* --- shares --- */
+
+/* What falls out of the list goes to the others. */
+static void add_share(struct kvt_tenant_list *list, size_t most, struct kvt_tenant_share share)
+{
+	struct kvt_tenant_share swap;
+
+	list->tenants++;
+	for (size_t i = 0; i < list->count; i++) {
+		if (list->at[i].bytes >= share.bytes)
+			continue;
+		swap = list->at[i];
+		list->at[i] = share;
+		share = swap;
+	}
+	if (list->count < most) {
+		list->at[list->count++] = share;
+		return;
+	}
+	list->others.chunks += share.chunks;
+	list->others.bytes += share.bytes;
+}
+
+void kvt_index_tenants(struct kvt_index *x, size_t most, struct kvt_tenant_list *out)
+{
+	*out = (struct kvt_tenant_list){.count = 0};
+	if (most > KVT_TENANTS_LISTED)
+		most = KVT_TENANTS_LISTED;
+	kvt_index_lock(x);
+	for (uint32_t i = 0; i < x->tenants.fresh; i++) {
+		const struct kvt_tenant_record *record = kvt_tenant_at(x, i);
+		const struct kvt_tenant_share share = {
+			record->tenant, record->entries, record->used};
+
+		if (record->entries > 0)
+			add_share(out, most, share);
+	}
+	kvt_index_unlock(x);
+}
+
 /* --- limits --- */
 
 static struct kvt_tenant_limit *limit_at(const struct kvt_index *x, uint32_t number)

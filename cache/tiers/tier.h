@@ -20,6 +20,7 @@
 
 #include "chunk/checksum.h"
 #include "chunk/note.h"
+#include "chunk/tenants.h"
 
 struct kvt_tier;
 
@@ -124,6 +125,8 @@ struct kvt_tier_ops {
 	 * since others store there, too. */
 	void (*tally)(struct kvt_tier *t, const struct kvt_tenant *tenant, uint64_t *chunks,
 		uint64_t *bytes);
+	/* Which tenants have how much, as kvt_index_tenants. NULL: a tier that cannot count it. */
+	void (*tenants)(struct kvt_tier *t, size_t most, struct kvt_tenant_list *out);
 	/* As kvt_limit_tenant, of what is occupied here. NULL: a tier without such limits. */
 	enum kvt_status (*limit_tenant)(
 		struct kvt_tier *t, const struct kvt_tenant *tenant, uint64_t bytes);

@@ -235,6 +235,7 @@ struct kvt_config {
 
 	/* events */
 	uint32_t events_queue;        /* events kept for kvt_events; the oldest is lost first */
+	uint32_t tenant_metrics;      /* protect: tenants that kvt_metrics names, 0 to 64 */
 	const char *events_publish;   /* ZeroMQ address, "tcp://127.0.0.1:5557"; NULL or "": none */
 	const char *events_replay;    /* ZeroMQ address of the replay socket */
 	const char *events_topic;

@@ -524,6 +524,11 @@ static void nvme_tally(
 	kvt_index_tally(nvme_of(base)->index, tenant, chunks, bytes);
 }
 
+static void nvme_tenants(struct kvt_tier *base, size_t most, struct kvt_tenant_list *out)
+{
+	kvt_index_tenants(nvme_of(base)->index, most, out);
+}
+
 static enum kvt_status nvme_limit_tenant(
 	struct kvt_tier *base, const struct kvt_tenant *tenant, uint64_t bytes)
 {
@@ -541,6 +546,7 @@ const struct kvt_tier_ops kvt_nvme_ops = {
 	.erase_tenant = nvme_erase_tenant,
 	.erase_all = nvme_erase_all,
 	.tally = nvme_tally,
+	.tenants = nvme_tenants,
 	.limit_tenant = nvme_limit_tenant,
 	.stats = nvme_stats,
 	.wake = nvme_wake,

@@ -14,6 +14,7 @@ static struct kvt_stats stats;
 static struct kvt_event_log_stats events;
 static struct kvt_controller_stats controller;
 static struct kvt_latencies latencies;
+static struct kvt_tenant_list tenants;
 static char *text;
 
 static void setup(void)
@@ -22,6 +23,7 @@ static void setup(void)
 	memset(&events, 0, sizeof(events));
 	memset(&controller, 0, sizeof(controller));
 	memset(&latencies, 0, sizeof(latencies));
+	memset(&tenants, 0, sizeof(tenants));
 	kvt_latencies_init(&latencies);
 	stats.tiers[KVT_TIER_L1].state = KVT_TIER_WORKS;
 	stats.tiers[KVT_TIER_NVME].state = KVT_TIER_WORKS;
@@ -35,7 +37,9 @@ static void teardown(void)
 
 static void render(void)
 {
-	struct kvt_metrics_input in = {&stats, &events, &controller, &latencies, 256};
+	const struct kvt_tenant_list *const lists[KVT_TIER_COUNT] = {
+		&tenants, [KVT_TIER_NVME] = &tenants};
+	struct kvt_metrics_input in = {&stats, &events, &controller, &latencies, lists, 256};
 
 	free(text);
 	text = NULL;
@@ -155,6 +159,24 @@ START_TEST(numbers_are_those_of_the_stats)
 }
 END_TEST
 
+START_TEST(tenants_are_named_by_their_hash)
+{
+	tenants.at[0] = (struct kvt_tenant_share){{{0xab, 1}}, 3, 700};
+	tenants.at[1] = (struct kvt_tenant_share){{{0}}, 2, 600};
+	tenants.count = 2;
+	tenants.others = (struct kvt_tenant_share){{{0}}, 5, 50};
+	tenants.tenants = 9;
+	render();
+	ck_assert_double_eq(value("kvtier_tenants{tier=\"nvme\"}"), 9);
+	ck_assert_double_eq(value("kvtier_tenant_used_bytes{tier=\"l1\",tenant="
+				  "\"ab010000000000000000000000000000\"}"),
+		700);
+	ck_assert_double_eq(value("kvtier_tenant_chunks{tier=\"l1\",tenant=\"none\"}"), 2);
+	ck_assert_double_eq(value("kvtier_tenant_chunks{tier=\"l1\",tenant=\"other\"}"), 5);
+	ck_assert(isnan(value("kvtier_tenants{tier=\"l2\"}")));
+}
+END_TEST
+
 START_TEST(tiers_report_their_state)
 {
 	stats.tiers[KVT_TIER_NVME].state = KVT_TIER_PAUSED;
@@ -246,6 +268,7 @@ int main(void)
 	tcase_set_timeout(tc, 60);
 	tcase_add_test(tc, each_metric_is_there_once);
 	tcase_add_test(tc, numbers_are_those_of_the_stats);
+	tcase_add_test(tc, tenants_are_named_by_their_hash);
 	tcase_add_test(tc, tiers_report_their_state);
 	tcase_add_test(tc, latencies_fall_into_buckets);
 	tcase_add_test(tc, threads_lose_no_count);

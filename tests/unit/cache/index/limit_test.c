@@ -29,6 +29,32 @@ static void limit(struct bed *bed, uint64_t tenant, uint64_t charge)
 	ck_assert_int_eq(kvt_index_limit_tenant(bed->index, &t, charge), KVT_OK);
 }
 
+START_TEST(the_largest_tenants_are_listed)
+{
+	struct kvt_tenant_list list;
+	struct bed bed;
+
+	bed_open(&bed, &(struct bed_options){.max_entries = 64, .capacity = 1000});
+	for (uint64_t i = 0; i < 30; i++) /* tenant 0 has entries of 10, tenant 4 of 14 bytes */
+		ck_assert_int_eq(put(&bed, i, i % 5, 10 + i % 5), KVT_OK);
+	kvt_index_tenants(bed.index, 2, &list);
+	ck_assert_uint_eq(list.tenants, 5);
+	ck_assert_uint_eq(list.count, 2);
+	ck_assert_mem_eq(&list.at[0].tenant, (struct kvt_tenant[]){tenant_of(4)}, 16);
+	ck_assert_uint_eq(list.at[0].bytes, 6 * 14);
+	ck_assert_uint_eq(list.at[1].bytes, 6 * 13);
+	ck_assert_uint_eq(list.at[1].chunks, 6);
+	ck_assert_uint_eq(list.others.chunks, 18);
+	ck_assert_uint_eq(list.others.bytes, 6 * (10 + 11 + 12));
+	ck_assert_uint_eq(kvt_index_erase_tenant(bed.index, &list.at[0].tenant), 6);
+	kvt_index_tenants(bed.index, 0, &list);
+	ck_assert_uint_eq(list.tenants, 4);
+	ck_assert_uint_eq(list.count, 0);
+	ck_assert_uint_eq(list.others.chunks, 24);
+	bed_close(&bed);
+}
+END_TEST
+
 START_TEST(one_tenant_is_limited_and_others_are_not)
 {
 	struct bed bed;
@@ -140,6 +166,7 @@ int main(void)
 {
 	TCase *cases = tcase_create("limit");
 
+	tcase_add_test(cases, the_largest_tenants_are_listed);
 	tcase_add_test(cases, one_tenant_is_limited_and_others_are_not);
 	tcase_add_test(cases, a_limit_that_comes_late_meets_what_is_there);
 	tcase_add_test(cases, it_holds_in_place_of_the_general_one);
