@@ -10,6 +10,7 @@
 
 #define HEAD "erase 1 "
 #define DONE "erased 1 "
+#define LIST "tenants 1 " /* request and answer */
 
 #define TIMEOUT_MOST 60000 /* ms */
 
@@ -150,4 +151,73 @@ bool kvt_admin_read_erased(const char *answer, enum kvt_status *status, struct k
 		at = bytes;
 	}
 	return true;
+}
+
+/* --- tenants ---------------------------------------------------------------------------------- */
+
+void kvt_admin_write_tenants(size_t most, char *out, size_t room)
+{
+	(void)snprintf(out, room, LIST "%zu", most);
+}
+
+bool kvt_admin_read_tenants(const char *request, size_t *most)
+{
+	const char *at = request + strlen(LIST);
+
+	if (strncmp(request, LIST, strlen(LIST)) != 0 || *at < '0' || *at > '9')
+		return false;
+	*most = strtoul(at, NULL, 10);
+	return true;
+}
+
+void kvt_admin_write_listed(const struct kvt_tenant_list *list, char *out, size_t room)
+{
+	size_t at = (size_t)snprintf(out, room, LIST "%" PRIu64 " %" PRIu64 " %" PRIu64,
+		list->tenants, list->others.chunks, list->others.bytes);
+
+	for (size_t i = 0; i < list->count && at < room; i++) {
+		at = put(out, at, room, &list->at[i].tenant, sizeof(list->at[i].tenant));
+		at += (size_t)snprintf(out + at, room - at, " %" PRIu64 " %" PRIu64,
+			list->at[i].chunks, list->at[i].bytes);
+	}
+}
+
+/* Two numbers; returns what comes after the first blank that follows them, *whole: both are there. */
+static const char *take_numbers(const char *at, struct kvt_tenant_share *out, bool *whole)
+{
+	const char *bytes = next(at);
+
+	*whole = bytes != NULL;
+	if (bytes == NULL)
+		return NULL;
+	out->chunks = strtoull(at, NULL, 10);
+	out->bytes = strtoull(bytes, NULL, 10);
+	return next(bytes);
+}
+
+bool kvt_admin_read_listed(const char *answer, struct kvt_tenant_list *out)
+{
+	const char *at = answer + strlen(LIST);
+	bool whole = false;
+
+	*out = (struct kvt_tenant_list){.count = 0};
+	if (strncmp(answer, LIST, strlen(LIST)) != 0)
+		return false;
+	out->tenants = strtoull(at, NULL, 10);
+	at = next(at);
+	if (at != NULL)
+		at = take_numbers(at, &out->others, &whole);
+	while (whole && at != NULL) {
+		struct kvt_tenant_share *share = &out->at[out->count];
+
+		if (out->count == KVT_TENANTS_LISTED ||
+			!kvt_admin_unhex(at, share->tenant.bytes, sizeof(share->tenant.bytes)))
+			return false;
+		at = next(at);
+		whole = false;
+		if (at != NULL)
+			at = take_numbers(at, share, &whole);
+		out->count++;
+	}
+	return whole;
 }

@@ -5,7 +5,13 @@
  *	answer   erased 1 STATUS COUNTED CHUNKS BYTES COUNTED CHUNKS BYTES COUNTED CHUNKS BYTES
  *	         refused TEXT
  *
- * TENANT, FINGERPRINT and KEY in hex digits, the first two "-" for any; three numbers for each tier
+ *	request  tenants 1 MOST
+ *	answer   tenants 1 TENANTS CHUNKS BYTES [TENANT CHUNKS BYTES]...
+ *
+ * The second is about memory (L1): how many tenants there are, then what those that are not named have
+ * together, then those with the most bytes.
+ *
+ * TENANT, FINGERPRINT and KEY in hex digits, the first two of an erase "-" for any; three numbers for each tier
  * in the order of enum kvt_tier_id.
  */
 #ifndef KVT_ADMIN_TEXT_H
@@ -13,7 +19,7 @@
 
 #include <stdbool.h>
 
-#include "kvtier/kvtier.h"
+#include "chunk/tenants.h"
 
 #define KVT_ADMIN_KEYS 128 /* of one request */
 
@@ -39,5 +45,14 @@ void kvt_admin_write_erased(
 	enum kvt_status status, const struct kvt_erased *erased, char *out, size_t room);
 /* False: another answer. */
 bool kvt_admin_read_erased(const char *answer, enum kvt_status *status, struct kvt_erased *erased);
+
+void kvt_admin_write_tenants(size_t most, char *out, size_t room);
+/* False: not such a request. */
+bool kvt_admin_read_tenants(const char *request, size_t *most);
+
+/* `room`: KVT_ADMIN_LINE has enough for KVT_TENANTS_LISTED. */
+void kvt_admin_write_listed(const struct kvt_tenant_list *list, char *out, size_t room);
+/* False: another answer. */
+bool kvt_admin_read_listed(const char *answer, struct kvt_tenant_list *out);
 
 #endif

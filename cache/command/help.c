@@ -18,10 +18,14 @@ const char kvt_help_stat[] =
 	"tokens, how much of the disk they take, and the share of each tenant. FOLDER is the store's\n"
 	"own folder (PATH/FINGERPRINT/RANK), or the folder of nvme.path to show all stores in it.\n"
 	"Reads the log, not the chunks; writes nothing and takes no lock, so it can run while a cache\n"
-	"uses the store. The figures are those of the moment when it read the log.\n\n"
+	"uses the store. The figures are those of the moment when it read the log. A cache that uses it is\n"
+	"asked what its tenants have in its memory (128 of them; by its owner's user or root). What they\n"
+	"have in a shared tier (Redis, kvtierd) cannot be counted: others store there, too, and no server\n"
+	"keeps such sums; for kvtierd's own store the tenants are its buckets.\n\n"
 	"  --all     show every tenant, not only the ten largest\n"
 	"  --json    print a list of JSON objects\n\n"
-	"A tenant is named by the first bytes of its hash (of the cache salt). How a running cache\n"
+	"A tenant is named by the first bytes of its hash (of the cache salt). Metrics have the same by\n"
+	"tenant (kvtier_tenant_used_bytes) where protect.tenant_metrics says so. How a running cache\n"
 	"does its I/O, and why, is in its own statistics and metrics.\n";
 
 const char kvt_help_verify[] =

@@ -9,10 +9,13 @@
 #include <sys/stat.h>
 #include <time.h>
 
+#include "admin/admin.h"
+#include "admin/admin_text.h"
 #include "command/command.h"
 #include "command/format.h"
 
 #define TENANTS_SHOWN 10
+#define ANSWER_NS     3000000000u /* an owner's, which may be busy with an erase */
 
 /* --- summing up ------------------------------------------------------------------------------- */
 
@@ -109,6 +112,32 @@ bool kvt_stat_collect(const struct kvt_inspect *x, int64_t wall_ns, struct kvt_s
 	return true;
 }
 
+bool kvt_stat_add_l1(struct kvt_stat *s, const struct kvt_tenant_list *list)
+{
+	size_t room = s->tenant_count + list->count;
+	struct kvt_stat_tenant *larger = reallocarray(s->tenants, room + 1, sizeof(*larger));
+
+	if (larger == NULL)
+		return false;
+	s->tenants = larger;
+	for (size_t i = 0; i < list->count; i++) {
+		const struct kvt_tenant_share *share = &list->at[i];
+		size_t at = 0;
+
+		while (at < s->tenant_count && memcmp(&s->tenants[at].tenant, &share->tenant,
+						       sizeof(share->tenant)) != 0)
+			at++;
+		if (at == s->tenant_count)
+			s->tenants[s->tenant_count++] =
+				(struct kvt_stat_tenant){.tenant = share->tenant};
+		s->tenants[at].l1_chunks = share->chunks;
+		s->tenants[at].l1_bytes = share->bytes;
+	}
+	s->has_l1 = true;
+	s->l1_others = list->others;
+	return true;
+}
+
 void kvt_stat_finish(struct kvt_stat *s)
 {
 	free(s->tenants);
@@ -126,6 +155,19 @@ static int64_t changed_at(const char *folder)
 	return n > 0 && (size_t)n < sizeof(path) && stat(path, &info) == 0
 		       ? (int64_t)info.st_mtim.tv_sec
 		       : 0;
+}
+
+/* What lies in the memory of a store's owner, where it can say that. */
+static void ask_owner(struct kvt_stat *s)
+{
+	char request[64], *answer = malloc(KVT_ADMIN_LINE);
+	struct kvt_tenant_list list;
+
+	kvt_admin_write_tenants(KVT_TENANTS_LISTED, request, sizeof(request));
+	if (answer != NULL && kvt_admin_ask(s->folder, request, ANSWER_NS, answer) == KVT_OK &&
+		kvt_admin_read_listed(answer, &list))
+		(void)kvt_stat_add_l1(s, &list);
+	free(answer);
 }
 
 /* One store; appended to `list` where that is given. */
@@ -149,6 +191,8 @@ static int show(const char *folder, const struct kvt_surroundings *s, size_t mos
 	stat.folder = folder;
 	stat.changed_wall_s = changed_at(folder);
 	kvt_store_owner(folder, &stat.owner);
+	if (stat.owner.alive)
+		ask_owner(&stat);
 	if (list != NULL)
 		json_array_append_new(list, kvt_stat_json(&stat));
 	else

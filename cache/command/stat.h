@@ -7,6 +7,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 
+#include "chunk/tenants.h"
 #include "tiers/nvme/nvme_inspect.h"
 #include "command/store.h"
 
@@ -14,6 +15,7 @@
 struct kvt_stat_tenant {
 	struct kvt_tenant tenant;
 	uint64_t chunks, bytes, disk_bytes;
+	uint64_t l1_chunks, l1_bytes; /* in its owner's memory; the latter as occupied there */
 };
 
 struct kvt_stat {
@@ -22,6 +24,8 @@ struct kvt_stat {
 	struct kvt_inspect_store store;
 	struct kvt_stat_tenant *tenants; /* owned; most bytes on disk first */
 	size_t tenant_count;
+	bool has_l1;                       /* the owner said what is in its memory */
+	struct kvt_tenant_share l1_others; /* of tenants beyond the KVT_TENANTS_LISTED that it named */
 	uint64_t tokens;
 	uint64_t smallest, largest;        /* bytes of a chunk; 0: no chunk */
 	uint64_t roots;                    /* chunks that begin a prompt */
@@ -34,6 +38,9 @@ struct kvt_stat {
 /* Sums up a store. False: no memory. Release with kvt_stat_finish. */
 bool kvt_stat_collect(const struct kvt_inspect *x, int64_t wall_ns, struct kvt_stat *out);
 void kvt_stat_finish(struct kvt_stat *s);
+
+/* Adds what the store's owner has in memory. False: no memory. */
+bool kvt_stat_add_l1(struct kvt_stat *s, const struct kvt_tenant_list *list);
 
 /* `most` tenants are listed. */
 void kvt_stat_print(const struct kvt_stat *s, size_t most, int64_t wall_s, FILE *out);

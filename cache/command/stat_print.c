@@ -89,11 +89,18 @@ static void print_tenants(const struct kvt_stat *s, size_t most, FILE *out)
 		const struct kvt_stat_tenant *t = &s->tenants[i];
 		bool none = memcmp(&t->tenant, &nobody, sizeof(nobody)) == 0;
 
-		fprintf(out, "  %s %-10s %8" PRIu64 " chunks %10s on disk\n",
+		fprintf(out, "  %s %-10s %8" PRIu64 " chunks %10s on disk",
 			i == 0 ? "tenants " : "        ",
 			none ? "(no salt)" : hex(prefix, t->tenant.bytes, 4), t->chunks,
 			kvt_format_size(a, (double)t->disk_bytes));
+		if (s->has_l1)
+			fprintf(out, ", %8" PRIu64 " chunks %10s in memory", t->l1_chunks,
+				kvt_format_size(a, (double)t->l1_bytes));
+		fputc('\n', out);
 	}
+	if (s->l1_others.chunks > 0)
+		fprintf(out, "           and %" PRIu64 " chunks, %s in memory, of tenants that have less there\n",
+			s->l1_others.chunks, kvt_format_size(a, (double)s->l1_others.bytes));
 	if (s->tenant_count > most)
 		fprintf(out, "           and %zu more; --all lists them\n", s->tenant_count - most);
 }
@@ -115,11 +122,16 @@ static json_t *tenants_json(const struct kvt_stat *s)
 	for (size_t i = 0; i < s->tenant_count; i++) {
 		const struct kvt_stat_tenant *t = &s->tenants[i];
 
-		json_array_append_new(tenants,
-			json_pack("{s:s, s:I, s:I, s:I}", "tenant",
-				hex(name, t->tenant.bytes, sizeof(t->tenant.bytes)), "chunks",
-				(json_int_t)t->chunks, "payload_bytes", (json_int_t)t->bytes,
-				"disk_bytes", (json_int_t)t->disk_bytes));
+		json_t *one = json_pack("{s:s, s:I, s:I, s:I}", "tenant",
+			hex(name, t->tenant.bytes, sizeof(t->tenant.bytes)), "chunks",
+			(json_int_t)t->chunks, "payload_bytes", (json_int_t)t->bytes, "disk_bytes",
+			(json_int_t)t->disk_bytes);
+
+		if (s->has_l1) {
+			json_object_set_new(one, "l1_chunks", json_integer((json_int_t)t->l1_chunks));
+			json_object_set_new(one, "l1_bytes", json_integer((json_int_t)t->l1_bytes));
+		}
+		json_array_append_new(tenants, one);
 	}
 	return tenants;
 }

@@ -9,26 +9,42 @@
 #include "core/ops.h"
 #include "core/versions.h"
 
-static void answer(void *self, const char *request, char *out)
+static void list_tenants(struct kvt *k, size_t most, char *out)
 {
-	struct kvt *k = self;
-	struct kvt_admin_erase erase;
+	struct kvt_tenant_list list;
+
+	kvt_l1_tenants(k->l1, most, &list);
+	kvt_admin_write_listed(&list, out, KVT_ADMIN_LINE);
+}
+
+static void erase_asked(struct kvt *k, const struct kvt_admin_erase *erase, char *out)
+{
 	struct kvt_erased erased = {.size = sizeof(erased)};
 	enum kvt_status status;
 
-	if (!kvt_admin_read_erase(request, &erase)) {
-		(void)snprintf(out, KVT_ADMIN_LINE, "refused kvtier %s knows no such request",
-			kvt_version());
-		return;
-	}
-	status = kvt_erase_which(k, &erase.which, erase.timeout_ns, &erased);
-	if (erase.which.dry_run == 0)
+	status = kvt_erase_which(k, &erase->which, erase->timeout_ns, &erased);
+	if (erase->which.dry_run == 0)
 		kvt_note(&k->surroundings, KVT_LOG_INFO,
 			"admin: erased on request: %s; l1 %llu, nvme %llu chunks",
 			kvt_status_text(status),
 			(unsigned long long)erased.tiers[KVT_TIER_L1].chunks,
 			(unsigned long long)erased.tiers[KVT_TIER_NVME].chunks);
 	kvt_admin_write_erased(status, &erased, out, KVT_ADMIN_LINE);
+}
+
+static void answer(void *self, const char *request, char *out)
+{
+	struct kvt *k = self;
+	struct kvt_admin_erase erase;
+	size_t most;
+
+	if (kvt_admin_read_erase(request, &erase))
+		erase_asked(k, &erase, out);
+	else if (kvt_admin_read_tenants(request, &most))
+		list_tenants(k, most, out);
+	else
+		(void)snprintf(out, KVT_ADMIN_LINE, "refused kvtier %s knows no such request",
+			kvt_version());
 }
 
 void kvt_asked_start(struct kvt *k)

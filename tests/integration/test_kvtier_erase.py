@@ -102,6 +102,19 @@ def test_a_running_owner_erases_and_a_kill_brings_nothing_back(owner, path):
     assert erase("--tenant", "alice", path)["chunks"]["nvme"] == 0
 
 
+def test_stat_says_what_tenants_have_in_memory(owner, path):
+    one = owner("alice", "bob")
+    assert one.ask("lease alice") == str(CHUNKS)
+    (stat,) = json.loads(kvtier("stat", "--json", path).stdout)
+    assert [(t["chunks"], t["l1_chunks"]) for t in stat["tenants"]] == [(CHUNKS, CHUNKS)] * 2
+    assert all(t["l1_bytes"] >= t["payload_bytes"] for t in stat["tenants"])
+    text = kvtier("stat", path).stdout
+    assert text.count(f"{CHUNKS} chunks      1 MiB in memory") == 2, text
+    assert one.ask("check") == "right"
+    one.end()
+    assert "in memory" not in kvtier("stat", path).stdout
+
+
 def test_a_reader_keeps_its_chunks_until_it_is_done(owner, path):
     one = owner("alice")
     assert one.ask("lease alice") == str(CHUNKS)

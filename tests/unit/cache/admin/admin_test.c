@@ -105,6 +105,38 @@ START_TEST(an_answer_is_read_as_it_was_written)
 }
 END_TEST
 
+START_TEST(tenants_are_read_as_they_were_written)
+{
+	struct kvt_tenant_list *list = calloc(1, sizeof(*list)), *read = malloc(sizeof(*read));
+	char *line = malloc(KVT_ADMIN_LINE);
+	size_t most = 0;
+
+	kvt_admin_write_tenants(7, line, KVT_ADMIN_LINE);
+	ck_assert(kvt_admin_read_tenants(line, &most));
+	ck_assert_uint_eq(most, 7);
+	ck_assert(!kvt_admin_read_tenants("tenants 1 x", &most));
+	ck_assert(!kvt_admin_read_tenants("tenants 2 1", &most));
+	kvt_admin_write_listed(list, line, KVT_ADMIN_LINE);
+	ck_assert(kvt_admin_read_listed(line, read));
+	ck_assert_mem_eq(read, list, sizeof(*list));
+	list->tenants = UINT64_MAX;
+	list->others = (struct kvt_tenant_share){{{0}}, UINT64_MAX, UINT64_MAX};
+	for (; list->count < KVT_TENANTS_LISTED; list->count++)
+		list->at[list->count] =
+			(struct kvt_tenant_share){{{(uint8_t)list->count}}, UINT64_MAX, UINT64_MAX};
+	kvt_admin_write_listed(list, line, KVT_ADMIN_LINE);
+	ck_assert(kvt_admin_read_listed(line, read));
+	ck_assert_mem_eq(read, list, sizeof(*list));
+	*strrchr(line, ' ') = '\0';
+	ck_assert(!kvt_admin_read_listed(line, read));
+	ck_assert(!kvt_admin_read_listed("tenants 1 1 2", read));
+	ck_assert(!kvt_admin_read_listed("refused no", read));
+	free(line);
+	free(list);
+	free(read);
+}
+END_TEST
+
 /* --- socket ----------------------------------------------------------------------------------- */
 
 static void echo(void *self, const char *request, char *out)
@@ -257,6 +289,7 @@ int main(void)
 	tcase_add_test(cases, a_request_is_read_as_it_was_written);
 	tcase_add_test(cases, what_is_no_request_is_refused);
 	tcase_add_test(cases, an_answer_is_read_as_it_was_written);
+	tcase_add_test(cases, tenants_are_read_as_they_were_written);
 	tcase_add_test(cases, a_line_is_answered_by_a_line);
 	tcase_add_test(cases, a_former_owners_socket_is_replaced);
 	tcase_add_test(cases, a_request_that_comes_byte_by_byte_is_given_up);
