@@ -89,6 +89,7 @@ static void print_usage(FILE *out)
 	      "  kvway check -c FILE --diff RUNNING          what a reload from RUNNING would change\n"
 	      "  kvway [--listen ADDR] --worker URL ...      run without a file\n"
 	      "  kvway render --worker URL ...               the file that flags, or a file, amount to\n"
+	      "  kvway render -f MANIFEST                    Kubernetes objects for a manifest of HyperPod\n"
 	      "  kvway explain < request.json                which worker would get it, and why\n"
 	      "  kvway workers                               those of a running router; add, drain, remove\n",
 		out);
@@ -429,6 +430,23 @@ static void load(struct reader *r)
 	r->cli->config = config;
 }
 
+/* `render` of a manifest, and not of a configuration of kvway. */
+static bool is_manifest(int argc, char **argv)
+{
+	static const char *const words[] = {"--file", "--fields", "--help", "-h"};
+
+	if (argc < 2 || strcmp(argv[1], "render") != 0)
+		return false;
+	for (int i = 2; i < argc; i++) {
+		if (strncmp(argv[i], "-f", 2) == 0 || strncmp(argv[i], "--file=", 7) == 0)
+			return true;
+		for (size_t k = 0; k < sizeof(words) / sizeof(words[0]); k++)
+			if (strcmp(argv[i], words[k]) == 0)
+				return true;
+	}
+	return false;
+}
+
 enum kvw_cli_action kvw_cli_parse(int argc, char **argv, FILE *out, FILE *err, struct kvw_cli *cli)
 {
 	struct reader r = {.out = out, .err = err, .cli = cli};
@@ -438,6 +456,8 @@ enum kvw_cli_action kvw_cli_parse(int argc, char **argv, FILE *out, FILE *err, s
 		return KVW_CLI_EXPLAIN;
 	if (argc > 1 && strcmp(argv[1], "workers") == 0)
 		return KVW_CLI_WORKERS;
+	if (is_manifest(argc, argv))
+		return KVW_CLI_MANIFEST;
 	r.workers = calloc((size_t)argc + 1, sizeof(*r.workers));
 	if (r.workers == NULL) {
 		fputs("kvway: out of memory\n", err);

@@ -6,6 +6,7 @@
 #include "app.h"
 #include "cli.h"
 #include "explain/command.h"
+#include "render/command.h"
 #include "workers/command.h"
 
 int main(int argc, char **argv)
@@ -20,6 +21,8 @@ int main(int argc, char **argv)
 		return kvw_explain_command(argc - 1, argv + 1, stdin, stdout, stderr);
 	case KVW_CLI_WORKERS:
 		return kvw_workers_command(argc - 1, argv + 1, stdin, stdout, stderr);
+	case KVW_CLI_MANIFEST:
+		return kvw_render_command(argc - 1, argv + 1, stdin, stdout, stderr);
 	case KVW_CLI_RUN:
 		break;
 	}

@@ -1,0 +1,206 @@
+/*
+ * cache.c - the caches' settings for the workers, and the shared cache where the manifest names none: a
+ * Redis, or kvtierd on each node.
+ *
+ * The settings are LMCache's file, which kvtier reads as well. kvtierd is reached by a Service that stays on
+ * its node, and its segment by the node's /dev/shm; its name has the endpoint's, since one node may have
+ * several. Neither has a password: only the workers' pods may connect.
+ */
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "render/objects.h"
+#include "render/yaml.h"
+
+#define MIB (UINT64_C(1) << 20)
+
+static void settings_text(FILE *out, const struct kvw_plan *plan)
+{
+	kvw_yaml_line(out, 0, "chunk_size: 256");
+	kvw_yaml_line(out, 0, "local_cpu: %s", plan->l1 ? "true" : "false");
+	kvw_yaml_line(out, 0, "max_local_cpu_size: %.3f", (double)plan->options->l1_size / (double)(UINT64_C(1) << 30));
+	if (plan->l2) {
+		kvw_yaml_pair(out, 0, "remote_url", plan->l2_url);
+		kvw_yaml_line(out, 0, "remote_serde: naive");
+	}
+	if (plan->own_kvtierd) {
+		kvw_yaml_line(out, 0, "extra_config:");
+		kvw_yaml_line(out, 1, "sagemaker_hyperpod_bucket: \"%s\"", plan->name);
+		kvw_yaml_line(out, 1, "sagemaker_hyperpod_shared_memory_name: \"kvway-%s-%s\"", plan->namespace, plan->name);
+	}
+	if (!plan->controller)
+		return;
+	kvw_yaml_line(out, 0, "enable_controller: true");
+	kvw_yaml_line(out, 0, "controller_pull_url: \"%s-controller.%s.svc.%s:%d\"", plan->name, plan->namespace,
+		plan->options->cluster_domain, KVW_PORT_PULL);
+	kvw_yaml_line(out, 0, "controller_reply_url: \"%s-controller.%s.svc.%s:%d\"", plan->name, plan->namespace,
+		plan->options->cluster_domain, KVW_PORT_REPLY);
+	kvw_yaml_line(out, 0, "lmcache_worker_heartbeat_time: 10");
+	kvw_yaml_line(out, 0, "lmcache_worker_ports:");
+	for (int rank = 0; rank < plan->ranks && rank < 64; rank++)
+		kvw_yaml_line(out, 0, "- %d", KVW_PORT_COMMANDS + rank);
+}
+
+/* One document with one file. */
+static void file_object(FILE *out, const struct kvw_plan *plan, const char *kind, enum kvw_component component,
+	const char *name, const char *file, void (*write)(FILE *, const struct kvw_plan *))
+{
+	char *text = NULL;
+	size_t size = 0;
+	FILE *memory = open_memstream(&text, &size);
+
+	if (memory == NULL)
+		return;
+	write(memory, plan);
+	fclose(memory);
+	kvw_object_begin(out, plan, "v1", kind, component, name);
+	kvw_yaml_line(out, 0, kind[0] == 'S' ? "stringData:" : "data:");
+	kvw_yaml_block(out, 1, file, text);
+	free(text);
+}
+
+static void pod(FILE *out, const struct kvw_plan *plan, enum kvw_component component, int user)
+{
+	kvw_yaml_line(out, 1, "selector:");
+	kvw_yaml_line(out, 2, "matchLabels:");
+	kvw_object_selector(out, 3, plan, component);
+	kvw_yaml_line(out, 1, "template:");
+	kvw_yaml_line(out, 2, "metadata:");
+	kvw_yaml_line(out, 3, "labels:");
+	kvw_object_labels(out, 4, plan, component);
+	kvw_yaml_line(out, 2, "spec:");
+	kvw_yaml_line(out, 3, "automountServiceAccountToken: false");
+	kvw_yaml_line(out, 3, "enableServiceLinks: false");
+	kvw_yaml_line(out, 3, "terminationGracePeriodSeconds: 40");
+	kvw_object_unprivileged_pod(out, 3, user);
+}
+
+static void memory(FILE *out, uint64_t mebibytes)
+{
+	kvw_yaml_line(out, 4, "resources:");
+	kvw_yaml_line(out, 5, "requests:");
+	kvw_yaml_line(out, 6, "cpu: \"1\"");
+	kvw_yaml_line(out, 6, "memory: %" PRIu64 "Mi", mebibytes);
+	kvw_yaml_line(out, 5, "limits:");
+	kvw_yaml_line(out, 6, "memory: %" PRIu64 "Mi", mebibytes);
+}
+
+static void service(FILE *out, const struct kvw_plan *plan, enum kvw_component component, const char *name, int port)
+{
+	kvw_object_begin(out, plan, "v1", "Service", component, name);
+	kvw_yaml_line(out, 0, "spec:");
+	if (component == KVW_COMPONENT_KVTIERD)
+		kvw_yaml_line(out, 1, "internalTrafficPolicy: Local");
+	kvw_yaml_line(out, 1, "selector:");
+	kvw_object_selector(out, 2, plan, component);
+	kvw_yaml_line(out, 1, "ports:");
+	kvw_yaml_line(out, 1, "- name: cache");
+	kvw_yaml_line(out, 2, "port: %d", port);
+	kvw_yaml_line(out, 2, "targetPort: cache");
+}
+
+static void redis(FILE *out, const struct kvw_plan *plan)
+{
+	static const char *const words[] = {"--save", "", "--appendonly", "no", "--maxmemory-policy", "allkeys-lru"};
+	uint64_t mebibytes = plan->options->l2_size / MIB;
+
+	kvw_object_begin(out, plan, "apps/v1", "Deployment", KVW_COMPONENT_REDIS, "-redis");
+	kvw_yaml_line(out, 0, "spec:");
+	kvw_yaml_line(out, 1, "replicas: 1");
+	kvw_yaml_line(out, 1, "strategy:");
+	kvw_yaml_line(out, 2, "type: Recreate");
+	pod(out, plan, KVW_COMPONENT_REDIS, 999);
+	kvw_yaml_line(out, 3, "containers:");
+	kvw_yaml_line(out, 3, "- name: redis");
+	kvw_yaml_pair(out, 4, "image", plan->options->redis_image);
+	kvw_yaml_line(out, 4, "args:");
+	for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
+		kvw_yaml_item(out, 4, words[i]);
+	kvw_yaml_line(out, 4, "- \"--maxmemory\"");
+	kvw_yaml_line(out, 4, "- \"%" PRIu64 "mb\"", mebibytes);
+	kvw_yaml_line(out, 4, "ports:");
+	kvw_yaml_line(out, 4, "- name: cache");
+	kvw_yaml_line(out, 5, "containerPort: %d", KVW_PORT_REDIS);
+	memory(out, mebibytes + mebibytes / 4 + 256);
+	kvw_yaml_line(out, 4, "readinessProbe:");
+	kvw_yaml_line(out, 5, "tcpSocket:");
+	kvw_yaml_line(out, 6, "port: cache");
+	kvw_yaml_line(out, 5, "periodSeconds: 5");
+	kvw_yaml_line(out, 4, "livenessProbe:");
+	kvw_yaml_line(out, 5, "tcpSocket:");
+	kvw_yaml_line(out, 6, "port: cache");
+	kvw_yaml_line(out, 5, "periodSeconds: 10");
+	kvw_object_unprivileged(out, 4);
+	service(out, plan, KVW_COMPONENT_REDIS, "-redis", KVW_PORT_REDIS);
+	kvw_object_policy(out, plan, KVW_COMPONENT_REDIS, "-redis", KVW_PORT_REDIS, false);
+}
+
+static void kvtierd_text(FILE *out, const struct kvw_plan *plan)
+{
+	kvw_yaml_line(out, 0, "listen: 0.0.0.0:%d", KVW_PORT_KVTIERD);
+	kvw_yaml_line(out, 0, "segment:");
+	kvw_yaml_line(out, 1, "name: \"kvway-%s-%s\"", plan->namespace, plan->name);
+	kvw_yaml_line(out, 1, "size: %" PRIu64 "MiB", plan->options->l2_size / MIB);
+	kvw_yaml_line(out, 1, "access: all"); /* the workers' user is the image's affair */
+}
+
+static void kvtierd_probe(FILE *out, const char *name, const char *path)
+{
+	kvw_yaml_line(out, 4, "%s:", name);
+	kvw_yaml_line(out, 5, "httpGet:");
+	kvw_yaml_line(out, 6, "path: %s", path);
+	kvw_yaml_line(out, 6, "port: cache");
+	kvw_yaml_line(out, 5, "periodSeconds: 10");
+	kvw_yaml_line(out, 5, "timeoutSeconds: 5");
+}
+
+static void kvtierd(FILE *out, const struct kvw_plan *plan)
+{
+	file_object(out, plan, "ConfigMap", KVW_COMPONENT_KVTIERD, "-kvtierd", "kvtierd.yaml", kvtierd_text);
+	kvw_object_begin(out, plan, "apps/v1", "DaemonSet", KVW_COMPONENT_KVTIERD, "-kvtierd");
+	kvw_yaml_line(out, 0, "spec:");
+	pod(out, plan, KVW_COMPONENT_KVTIERD, 65532);
+	kvw_render_placing(out, plan);
+	kvw_yaml_line(out, 3, "containers:");
+	kvw_yaml_line(out, 3, "- name: kvtierd");
+	kvw_yaml_pair(out, 4, "image", plan->options->kvway_image);
+	kvw_yaml_line(out, 4, "command:");
+	kvw_yaml_line(out, 4, "- kvtierd");
+	kvw_yaml_line(out, 4, "args:");
+	kvw_yaml_line(out, 4, "- \"-c\"");
+	kvw_yaml_line(out, 4, "- /etc/kvtierd/kvtierd.yaml");
+	kvw_yaml_line(out, 4, "ports:");
+	kvw_yaml_line(out, 4, "- name: cache");
+	kvw_yaml_line(out, 5, "containerPort: %d", KVW_PORT_KVTIERD);
+	memory(out, plan->options->l2_size / MIB + 1024);
+	kvtierd_probe(out, "readinessProbe", "/ready");
+	kvtierd_probe(out, "livenessProbe", "/health");
+	kvw_object_unprivileged(out, 4);
+	kvw_yaml_line(out, 4, "volumeMounts:");
+	kvw_yaml_line(out, 4, "- name: config");
+	kvw_yaml_line(out, 5, "mountPath: /etc/kvtierd");
+	kvw_yaml_line(out, 5, "readOnly: true");
+	kvw_yaml_line(out, 4, "- name: shm");
+	kvw_yaml_line(out, 5, "mountPath: /dev/shm");
+	kvw_yaml_line(out, 3, "volumes:");
+	kvw_yaml_line(out, 3, "- name: config");
+	kvw_yaml_line(out, 4, "configMap:");
+	kvw_yaml_line(out, 5, "name: %s-kvtierd", plan->name);
+	kvw_yaml_line(out, 3, "- name: shm");
+	kvw_yaml_line(out, 4, "hostPath:");
+	kvw_yaml_line(out, 5, "path: /dev/shm");
+	kvw_yaml_line(out, 5, "type: Directory");
+	service(out, plan, KVW_COMPONENT_KVTIERD, "-kvtierd", KVW_PORT_KVTIERD);
+	kvw_object_policy(out, plan, KVW_COMPONENT_KVTIERD, "-kvtierd", KVW_PORT_KVTIERD, plan->metrics);
+}
+
+void kvw_render_cache(FILE *out, const struct kvw_plan *plan)
+{
+	if (plan->l1 || plan->l2)
+		file_object(out, plan, plan->l2_secret ? "Secret" : "ConfigMap", KVW_COMPONENT_WORKER, "-cache",
+			"lmcache_config.yaml", settings_text);
+	if (plan->own_redis)
+		redis(out, plan);
+	if (plan->own_kvtierd)
+		kvtierd(out, plan);
+}

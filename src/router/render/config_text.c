@@ -1,0 +1,47 @@
+/*
+ * config_text.c - kvway's configuration, as a file of its own keys (config/REFERENCE.md).
+ *
+ * The admin address stays on loopback: probes and Prometheus use the clients' address, which shows
+ * /health, /ready and /metrics as well, and nothing that changes a router.
+ */
+#include "render/objects.h"
+#include "render/yaml.h"
+
+static void kvaware(FILE *out, const struct kvw_plan *plan)
+{
+	kvw_yaml_line(out, 0, "kvaware:");
+	kvw_yaml_line(out, 1, "events:");
+	kvw_yaml_line(out, 2, "endpoint: \"tcp://{host}:%d\"", KVW_PORT_EVENTS);
+	kvw_yaml_line(out, 2, "replay: \"tcp://{host}:%d\"", KVW_PORT_REPLAY);
+	if (!plan->controller)
+		return;
+	kvw_yaml_line(out, 1, "lmcache:");
+	kvw_yaml_line(out, 2, "pull: 0.0.0.0:%d", KVW_PORT_PULL);
+	kvw_yaml_line(out, 2, "reply: 0.0.0.0:%d", KVW_PORT_REPLY);
+	kvw_yaml_line(out, 2, "heartbeat: 0.0.0.0:%d", KVW_PORT_BEATS);
+	kvw_yaml_line(out, 2, "advertise: \"%s-controller.%s.svc.%s:%d\"", plan->name, plan->namespace,
+		plan->options->cluster_domain, KVW_PORT_BEATS);
+}
+
+void kvw_render_config(FILE *out, const struct kvw_plan *plan)
+{
+	kvw_yaml_line(out, 0, "listen: 0.0.0.0:%d", KVW_PORT_CLIENTS);
+	kvw_yaml_line(out, 0, "config:");
+	kvw_yaml_line(out, 1, "watch: true");
+	if (plan->tls) {
+		kvw_yaml_line(out, 0, "tls:");
+		kvw_yaml_line(out, 1, "certificate: /etc/kvway/tls/tls.crt");
+		kvw_yaml_line(out, 1, "key: /etc/kvway/tls/tls.key");
+	}
+	kvw_yaml_line(out, 0, "routing:");
+	kvw_yaml_line(out, 1, "strategy: %s", plan->strategy);
+	kvw_render_discovery(out, plan);
+	if (plan->events)
+		kvaware(out, plan);
+	kvw_yaml_line(out, 0, "health:");
+	kvw_yaml_pair(out, 1, "path", plan->health_path);
+	kvw_yaml_line(out, 0, "drain:");
+	kvw_yaml_line(out, 1, "settle: %ds", KVW_SETTLE_S);
+	kvw_yaml_line(out, 1, "timeout: %ds", KVW_DRAIN_S);
+	kvw_yaml_line(out, 1, "worker: %ds", KVW_DRAIN_S);
+}

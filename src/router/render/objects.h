@@ -1,0 +1,68 @@
+/*
+ * objects.h - the writers: each writes its documents of Kubernetes objects, in a fixed order.
+ *
+ * Written are only texts that plan.h has checked or that yaml.h puts in quotes. Errors of the stream are
+ * its own (ferror).
+ */
+#ifndef KVW_RENDER_OBJECTS_H
+#define KVW_RENDER_OBJECTS_H
+
+#include <stdio.h>
+
+#include "render/plan.h"
+
+/* Part of an object's name and of its labels. */
+enum kvw_component {
+	KVW_COMPONENT_WORKER,
+	KVW_COMPONENT_ROUTER,
+	KVW_COMPONENT_REDIS,
+	KVW_COMPONENT_KVTIERD
+};
+
+/* "---", apiVersion, kind, and metadata with labels. name: what is put behind the plan's name ("": nothing). The
+ * metadata may go on at depth 1. */
+void kvw_object_begin(FILE *out, const struct kvw_plan *plan, const char *version, const char *kind,
+	enum kvw_component component, const char *name);
+
+/* The labels that select a component's pods; all labels of one. */
+void kvw_object_selector(FILE *out, int depth, const struct kvw_plan *plan, enum kvw_component component);
+void kvw_object_labels(FILE *out, int depth, const struct kvw_plan *plan, enum kvw_component component);
+
+/* Members of a container that needs no rights: no root, nothing to write to. */
+void kvw_object_unprivileged(FILE *out, int depth);
+/* The same of its pod. */
+void kvw_object_unprivileged_pod(FILE *out, int depth, int user);
+
+/* An account without rights in the cluster, which none of its pods gets a token of. */
+void kvw_object_account(FILE *out, const struct kvw_plan *plan, enum kvw_component component, const char *name);
+
+/* Only the workers' pods may connect to these pods: what listens there has no password. */
+void kvw_object_policy(FILE *out, const struct kvw_plan *plan, enum kvw_component component, const char *name, int port,
+	bool metrics);
+
+void kvw_render_workers(FILE *out, const struct kvw_plan *plan);
+void kvw_render_volumes(FILE *out, const struct kvw_plan *plan); /* PersistentVolume and its claim */
+void kvw_render_cache(FILE *out, const struct kvw_plan *plan);
+void kvw_render_router(FILE *out, const struct kvw_plan *plan);
+void kvw_render_tls(FILE *out, const struct kvw_plan *plan);
+void kvw_render_monitoring(FILE *out, const struct kvw_plan *plan);
+
+/* kvway's configuration. */
+void kvw_render_config(FILE *out, const struct kvw_plan *plan);
+
+/* How kvway finds the workers: keys of its configuration. */
+void kvw_render_discovery(FILE *out, const struct kvw_plan *plan);
+
+/* Flags of vLLM, or variables of LMI, for caches and events: JSON; NULL: none. Static. */
+const char *kvw_render_connector(const struct kvw_plan *plan);
+const char *kvw_render_events(const struct kvw_plan *plan);
+
+/* Members of a pod that goes to the workers' nodes, at depth 3. */
+void kvw_render_placing(FILE *out, const struct kvw_plan *plan);
+
+/* Members of the worker's pod and container that bring the model, the caches' settings and shared memory. */
+void kvw_render_pod_volumes(FILE *out, int depth, const struct kvw_plan *plan);
+void kvw_render_mounts(FILE *out, int depth, const struct kvw_plan *plan);
+void kvw_render_init(FILE *out, int depth, const struct kvw_plan *plan);
+
+#endif

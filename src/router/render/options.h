@@ -1,0 +1,50 @@
+/*
+ * options.h - the command line of `kvway render -f`.
+ */
+#ifndef KVW_RENDER_OPTIONS_H
+#define KVW_RENDER_OPTIONS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+
+/* Bits: which groups of objects are written. CONFIG: kvway's own configuration, as a file. */
+enum kvw_render_part {
+	KVW_PART_WORKERS = 1,
+	KVW_PART_ROUTER = 2,
+	KVW_PART_CACHE = 4,
+	KVW_PART_MONITORING = 8,
+	KVW_PART_OBJECTS = 15,
+	KVW_PART_CONFIG = 16
+};
+
+/* Texts are borrowed from argv, or constant. */
+struct kvw_render_options {
+	const char *file;         /* "-": standard input */
+	const char *output;       /* "-": standard output */
+	const char *namespace;    /* NULL: the manifest's */
+	const char *image;        /* of workers; NULL: the manifest's */
+	const char *kvway_image;
+	const char *redis_image;
+	const char *model_source; /* NULL: the manifest's */
+	const char *cluster_domain;
+	bool kvtier;              /* kvtier in the workers, else LMCache */
+	bool strict;              /* fields without effect are mistakes */
+	int kvway_replicas;       /* 0: as many as fit the manifest */
+	int gpus;                 /* of a worker of a JumpStartModel; 0: by its instance type */
+	uint64_t l1_size;         /* bytes, of each rank */
+	uint64_t l2_size;         /* bytes, of Redis or of each node's kvtierd */
+	enum kvw_render_part part;
+};
+
+enum kvw_options_result {
+	KVW_OPTIONS_GO,
+	KVW_OPTIONS_DONE,  /* all was said: help */
+	KVW_OPTIONS_WRONG, /* all was said: a mistyped command line */
+};
+
+/* argv[0] is the word `render`. Called once, before any thread is started. */
+enum kvw_options_result kvw_render_options_parse(
+	int argc, char **argv, FILE *out, FILE *err, struct kvw_render_options *options);
+
+#endif

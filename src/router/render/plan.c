@@ -1,0 +1,328 @@
+/*
+ * plan.c - see plan.h.
+ *
+ * A manifest of the operator leaves to it what the cluster and AWS know. kvway asks neither, so that a
+ * few things must be said here that the operator would find out; the message says which flag does it.
+ */
+#include "render/plan.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "render/plan_model.h"
+
+#define REDIS_URL  "^((redis|rediss|valkey|valkeys)(-cluster|-sentinel)?://[^/]|unix:///)"
+#define TIERED_URL "^sagemaker-hyperpod://[^/]"
+
+/* What is put together. */
+struct maker {
+	const struct kvw_manifest *manifest;
+	struct kvw_report *mistakes, *notes;
+	struct kvw_plan *plan;
+};
+
+static bool given(const struct maker *m, enum kvw_field_id id)
+{
+	return m->manifest->nodes[id] != NULL;
+}
+
+static void mistake(struct maker *m, enum kvw_field_id id, const char *text)
+{
+	kvw_report_mistake(m->mistakes, m->manifest->nodes[id]->place, kvw_fields[id].path, "%s", text);
+}
+
+bool kvw_plan_flag(const struct kvw_plan *plan, const char *name, const char **value)
+{
+	if (plan->args == NULL)
+		return false;
+	for (const struct kvw_node *node = plan->args->first; node != NULL; node = node->next) {
+		const char *text = node->text;
+		size_t i = 0;
+
+		if (node->kind != KVW_NODE_SCALAR || strncmp(text, "--", 2) != 0)
+			continue;
+		text += 2;
+		while (name[i] != '\0' && (text[i] == name[i] || (name[i] == '-' && text[i] == '_')))
+			i++;
+		if (name[i] != '\0' || (text[i] != '\0' && text[i] != '='))
+			continue;
+		if (value != NULL)
+			*value = text[i] == '=' ? text + i + 1
+				 : node->next != NULL && node->next->kind == KVW_NODE_SCALAR ? node->next->text
+											     : "";
+		return true;
+	}
+	return false;
+}
+
+bool kvw_plan_env(const struct kvw_plan *plan, const char *name)
+{
+	if (plan->env == NULL)
+		return false;
+	for (const struct kvw_node *node = plan->env->first; node != NULL; node = node->next) {
+		const struct kvw_node *its = kvw_manifest_member(node, "name");
+
+		if (its != NULL && its->kind == KVW_NODE_SCALAR && strcmp(its->text, name) == 0)
+			return true;
+	}
+	return false;
+}
+
+/* A number among the arguments, which must be positive to count. */
+static int arg_number(const struct kvw_plan *plan, const char *flag, int otherwise)
+{
+	const char *value;
+	long number;
+
+	if (!kvw_plan_flag(plan, flag, &value))
+		return otherwise;
+	number = strtol(value, NULL, 10);
+	return number > 0 && number <= 65535 ? (int)number : otherwise;
+}
+
+static void take_names(struct maker *m)
+{
+	const struct kvw_manifest *manifest = m->manifest;
+	const struct kvw_render_options *options = m->plan->options;
+	bool jumpstart = manifest->kind == KVW_KIND_JUMPSTART;
+
+	m->plan->name = kvw_manifest_text(manifest, KVW_F_name);
+	if (strlen(m->plan->name) > KVW_RENDER_NAME)
+		mistake(m, KVW_F_name, "found a long name, expected at most 40 characters: names of objects are made from it");
+	m->plan->namespace = options->namespace != NULL ? options->namespace : kvw_manifest_text(manifest, KVW_F_namespace);
+	if (strlen(m->plan->namespace) > 63)
+		kvw_report_mistake(m->mistakes, (struct kvw_place){.line = 1, .column = 1}, "metadata.namespace",
+			"found a long name, expected at most 63 characters");
+	m->plan->model = kvw_manifest_text(manifest, jumpstart ? KVW_F_modelId : KVW_F_modelName);
+	m->plan->model_version = kvw_manifest_text(manifest, jumpstart ? KVW_F_hubVersion : KVW_F_modelVersion);
+	if (strlen(m->plan->model_version) > 63)
+		mistake(m, KVW_F_modelVersion, "found a long text, expected at most 63 characters: it becomes a label");
+}
+
+/* sh -c: what is put behind its arguments is none of vLLM's. */
+static bool is_shell(const struct kvw_node *command)
+{
+	const char *name;
+
+	if (command == NULL || command->first == NULL || command->first->kind != KVW_NODE_SCALAR)
+		return false;
+	name = strrchr(command->first->text, '/');
+	name = name != NULL ? name + 1 : command->first->text;
+	return strcmp(name, "sh") == 0 || strcmp(name, "bash") == 0;
+}
+
+static bool has_options(const struct kvw_plan *plan)
+{
+	for (const struct kvw_node *node = plan->env != NULL ? plan->env->first : NULL; node != NULL; node = node->next) {
+		const struct kvw_node *name = kvw_manifest_member(node, "name");
+
+		if (name != NULL && name->kind == KVW_NODE_SCALAR && strncmp(name->text, "OPTION_", 7) == 0)
+			return true;
+	}
+	return false;
+}
+
+static void check_env(struct maker *m, enum kvw_field_id id)
+{
+	char path[128];
+	size_t index = 0;
+
+	for (const struct kvw_node *node = m->plan->env != NULL ? m->plan->env->first : NULL; node != NULL;
+		node = node->next, index++) {
+		const struct kvw_node *name = kvw_manifest_member(node, "name");
+
+		snprintf(path, sizeof(path), "%s[%zu]", kvw_fields[id].path, index);
+		if (kvw_manifest_member(node, "value") != NULL && kvw_manifest_member(node, "valueFrom") != NULL)
+			kvw_report_mistake(m->mistakes, node->place, path, "found `value` and `valueFrom`, expected one of them");
+		for (const struct kvw_node *other = m->plan->env->first; other != node && name != NULL; other = other->next) {
+			const struct kvw_node *its = kvw_manifest_member(other, "name");
+
+			if (its == NULL || its->kind != KVW_NODE_SCALAR || name->kind != KVW_NODE_SCALAR ||
+				strcmp(its->text, name->text) != 0)
+				continue;
+			kvw_report_mistake(m->mistakes, name->place, path, "found a variable that is set in line %zu already, expected it once",
+				its->place.line);
+			break;
+		}
+	}
+}
+
+static void take_engine(struct maker *m)
+{
+	const struct kvw_manifest *manifest = m->manifest;
+	struct kvw_plan *plan = m->plan;
+	bool jumpstart = manifest->kind == KVW_KIND_JUMPSTART;
+	enum kvw_field_id env = jumpstart ? KVW_F_jsEnv : KVW_F_env;
+	char text[160];
+
+	plan->args = manifest->nodes[KVW_F_args];
+	plan->env = manifest->nodes[env];
+	plan->replicas = (int)kvw_manifest_int(manifest, KVW_F_replicas);
+	plan->port = given(m, KVW_F_containerPort) ? (int)kvw_manifest_int(manifest, KVW_F_containerPort) : 8000;
+	plan->model_path = kvw_manifest_text(manifest, KVW_F_mountPath);
+	plan->image = plan->options->image != NULL ? plan->options->image : kvw_manifest_text(manifest, KVW_F_image);
+	check_env(m, env);
+	if (is_shell(manifest->nodes[KVW_F_command]))
+		plan->engine_flags = KVW_BY_NONE;
+	else if (plan->args == NULL && has_options(plan) && !jumpstart)
+		plan->engine_flags = KVW_BY_ENV;
+	if (jumpstart)
+		kvw_plan_gpus(manifest, m->mistakes, plan);
+	plan->ranks = jumpstart ? plan->gpus
+				: arg_number(plan, "tensor-parallel-size", 1) * arg_number(plan, "pipeline-parallel-size", 1);
+	if (arg_number(plan, "port", plan->port) != plan->port) {
+		snprintf(text, sizeof(text), "found %d and `--port %d` in `spec.worker.args`, expected the same", plan->port,
+			arg_number(plan, "port", 0));
+		mistake(m, KVW_F_containerPort, text);
+	}
+}
+
+/* vLLM does not start with fewer GPUs than ranks. */
+static void check_gpus(struct maker *m)
+{
+	const struct kvw_node *gpus = kvw_manifest_member(m->manifest->nodes[KVW_F_limits], "nvidia.com/gpu");
+	char text[160];
+
+	if (gpus == NULL || gpus->kind != KVW_NODE_SCALAR || strtol(gpus->text, NULL, 10) >= m->plan->ranks)
+		return;
+	snprintf(text, sizeof(text), "found %.20s GPUs, expected at least %d: `spec.worker.args` asks for so many ranks", gpus->text,
+		m->plan->ranks);
+	kvw_report_mistake(m->mistakes, gpus->place, "spec.worker.resources.limits.nvidia.com/gpu", "%s", text);
+}
+
+static void take_l2(struct maker *m)
+{
+	const struct kvw_manifest *manifest = m->manifest;
+	struct kvw_plan *plan = m->plan;
+	bool redis = strcasecmp(kvw_manifest_text(manifest, KVW_F_l2Backend), "redis") == 0;
+	const char *url = kvw_manifest_text(manifest, KVW_F_l2Url);
+
+	if (!given(m, KVW_F_l2Backend)) {
+		kvw_report_mistake(m->mistakes, manifest->nodes[KVW_F_l2]->place, kvw_fields[KVW_F_l2].path,
+			"found true without `l2CacheSpec`, expected `l2CacheSpec: {l2CacheBackend: redis}` or tieredstorage below kvCacheSpec");
+		return;
+	}
+	if (url[0] == '\0') {
+		plan->own_redis = redis;
+		plan->own_kvtierd = !redis;
+		snprintf(plan->l2_url, sizeof(plan->l2_url), redis ? "redis://%s-redis.%s.svc.%s:%d" : "sagemaker-hyperpod://%s-kvtierd.%s.svc.%s:%d",
+			plan->name, plan->namespace, plan->options->cluster_domain, redis ? KVW_PORT_REDIS : KVW_PORT_KVTIERD);
+		return;
+	}
+	if (!kvw_manifest_fits(url, redis ? REDIS_URL : TIERED_URL) || strlen(url) >= sizeof(plan->l2_url))
+		mistake(m, KVW_F_l2Url, redis ? "found no URL of a Redis, expected such as redis://HOST:6379 (rediss, valkey, redis-cluster, redis-sentinel)"
+					      : "found no URL of tiered storage, expected such as sagemaker-hyperpod://HOST:9200, or nothing");
+	snprintf(plan->l2_url, sizeof(plan->l2_url), "%s", url);
+	plan->l2_secret = strchr(url, '@') != NULL;
+}
+
+static void take_cache(struct maker *m)
+{
+	struct kvw_plan *plan = m->plan;
+	const struct kvw_manifest *manifest = m->manifest;
+
+	if (!given(m, KVW_F_cache))
+		return;
+	plan->cache_file = kvw_manifest_text(manifest, KVW_F_cacheFile);
+	plan->l1 = kvw_manifest_bool(manifest, KVW_F_l1);
+	plan->l2 = kvw_manifest_bool(manifest, KVW_F_l2);
+	if (plan->cache_file[0] != '\0')
+		plan->l1 = plan->l2 = false; /* the file says it */
+	if (plan->l2)
+		take_l2(m);
+	else if (given(m, KVW_F_l2Spec))
+		kvw_report_mistake(m->notes, manifest->nodes[KVW_F_l2Spec]->key->place, kvw_fields[KVW_F_l2Spec].path,
+			"not used: %s", plan->cache_file[0] != '\0' ? "cacheConfigFile says it all" : "enableL2Cache is not true");
+	plan->connector = plan->l1 || plan->l2 || plan->cache_file[0] != '\0';
+	if (plan->connector && (kvw_plan_flag(plan, "kv-transfer-config", NULL) || kvw_plan_env(plan, "OPTION_KV_TRANSFER_CONFIG"))) {
+		kvw_report_mistake(m->notes, manifest->nodes[KVW_F_cache]->key->place, kvw_fields[KVW_F_cache].path,
+			"no connector is added: the workers' own `kv-transfer-config` stays as it is");
+	} else if (plan->connector && plan->engine_flags == KVW_BY_NONE) {
+		kvw_report_mistake(m->notes, manifest->nodes[KVW_F_command]->place, kvw_fields[KVW_F_command].path,
+			"flags cannot be put behind a shell's command: add --kv-transfer-config to it");
+	}
+}
+
+static void take_routing(struct maker *m)
+{
+	struct kvw_plan *plan = m->plan;
+	const struct kvw_render_options *options = plan->options;
+	bool reports;
+
+	plan->strategy = kvw_manifest_bool(m->manifest, KVW_F_routingEnabled) ? kvw_manifest_text(m->manifest, KVW_F_strategy) : "roundrobin";
+	plan->events = strcmp(plan->strategy, "kvaware") == 0;
+	reports = plan->events && plan->l1 && !options->kvtier;
+	plan->controller = reports && options->kvway_replicas <= 1;
+	plan->kvway_replicas = options->kvway_replicas > 0 ? options->kvway_replicas : plan->controller ? 1 : 2;
+	if (reports && !plan->controller)
+		kvw_report_mistake(m->notes, m->manifest->nodes[KVW_F_strategy]->place, kvw_fields[KVW_F_strategy].path,
+			"with %d kvways LMCache's workers report to none, since they know one controller only: what vLLM's own "
+			"cache holds is known",
+			plan->kvway_replicas);
+}
+
+static void take_metrics(struct maker *m)
+{
+	const struct kvw_manifest *manifest = m->manifest;
+	struct kvw_plan *plan = m->plan;
+	char text[128];
+
+	plan->metrics = given(m, KVW_F_metrics) && kvw_manifest_bool(manifest, KVW_F_metricsEnabled);
+	plan->interval = (int)kvw_manifest_int(manifest, KVW_F_metricsInterval);
+	plan->metrics_path = kvw_manifest_text(manifest, KVW_F_metricsPath);
+	if (given(m, KVW_F_metricsPort) && kvw_manifest_int(manifest, KVW_F_metricsPort) != plan->port) {
+		snprintf(text, sizeof(text), "found %.20s, expected %d as the workers' port: vLLM has its metrics there",
+			kvw_manifest_text(manifest, KVW_F_metricsPort), plan->port);
+		mistake(m, KVW_F_metricsPort, text);
+	}
+}
+
+static void take_front(struct maker *m)
+{
+	const struct kvw_manifest *manifest = m->manifest;
+	struct kvw_plan *plan = m->plan;
+
+	plan->health_path = given(m, KVW_F_balancer) ? kvw_manifest_text(manifest, KVW_F_healthPath) : "/health";
+	plan->tls = given(m, KVW_F_tls);
+	plan->acm = kvw_manifest_text(manifest, KVW_F_acmArn);
+	plan->domain = kvw_manifest_text(manifest, KVW_F_domain);
+	plan->ingress = given(m, KVW_F_balancer) || plan->acm[0] != '\0';
+	plan->deploy_s = (int)kvw_manifest_int(manifest, KVW_F_maxDeployTimeInSeconds);
+}
+
+static void check_placing(struct maker *m)
+{
+	static const enum kvw_field_id ways[] = {KVW_F_instanceType, KVW_F_instanceTypes, KVW_F_nodeAffinity};
+	const struct kvw_node *first = NULL;
+
+	for (size_t i = 0; i < sizeof(ways) / sizeof(ways[0]); i++) {
+		const struct kvw_node *node = m->manifest->nodes[ways[i]];
+
+		if (node == NULL)
+			continue;
+		if (first != NULL)
+			kvw_report_mistake(m->mistakes, node->key->place, kvw_fields[ways[i]].path,
+				"found together with `%s` of line %zu, expected one of instanceType, instanceTypes and nodeAffinity",
+				first->key->text, first->key->place.line);
+		else
+			first = node;
+	}
+}
+
+void kvw_plan_make(const struct kvw_manifest *manifest, const struct kvw_render_options *options,
+	struct kvw_report *mistakes, struct kvw_report *notes, struct kvw_plan *out)
+{
+	struct maker m = {.manifest = manifest, .mistakes = mistakes, .notes = notes, .plan = out};
+
+	*out = (struct kvw_plan){.manifest = manifest, .options = options, .cache_file = "", .gpu_resource = "nvidia.com/gpu"};
+	take_names(&m);
+	take_engine(&m);
+	check_gpus(&m);
+	kvw_plan_model(manifest, mistakes, notes, out);
+	take_cache(&m);
+	take_routing(&m);
+	take_metrics(&m);
+	take_front(&m);
+	check_placing(&m);
+}

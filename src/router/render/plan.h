@@ -1,0 +1,104 @@
+/*
+ * plan.h - what is to be rendered: a manifest and the options, put together and checked.
+ *
+ * The writers of objects (objects.h) read only this. Everything that two of them must agree on, such as
+ * names and ports, is here.
+ */
+#ifndef KVW_RENDER_PLAN_H
+#define KVW_RENDER_PLAN_H
+
+#include "render/manifest.h"
+#include "render/options.h"
+
+#define KVW_RENDER_NAME 40 /* longest name; suffixes keep it below the 63 of a label */
+
+/* Ports of kvway's pods. */
+#define KVW_PORT_CLIENTS  8080
+#define KVW_PORT_PULL     8300 /* where LMCache's workers report to */
+#define KVW_PORT_REPLY    8400
+#define KVW_PORT_BEATS    8500
+/* Of workers. */
+#define KVW_PORT_EVENTS   5557
+#define KVW_PORT_REPLAY   5558
+#define KVW_PORT_COMMANDS 8600 /* of rank 0; each further rank has the next one */
+/* Of caches. */
+#define KVW_PORT_REDIS    6379
+#define KVW_PORT_KVTIERD  9200
+
+/* Seconds. kvway keeps serving while load balancers notice, then ends what runs. A worker's pod goes on
+ * until kvway has left its address and the requests there are over. */
+#define KVW_SETTLE_S       10
+#define KVW_DRAIN_S        60
+#define KVW_KVWAY_GRACE_S  (KVW_SETTLE_S + KVW_DRAIN_S + 10)
+#define KVW_NOTICE_S       15
+#define KVW_WORKER_PAUSE_S (KVW_NOTICE_S + KVW_DRAIN_S)
+#define KVW_WORKER_GRACE_S (KVW_WORKER_PAUSE_S + 15)
+
+enum kvw_model_source { KVW_SOURCE_S3, KVW_SOURCE_FSX, KVW_SOURCE_HF, KVW_SOURCE_VOLUME, KVW_SOURCE_CLAIM };
+
+/* How caches and events are set for the workers' vLLM. */
+enum kvw_engine_flags {
+	KVW_BY_ARGS, /* flags of vLLM */
+	KVW_BY_ENV,  /* OPTION_... of the Large Model Inference container */
+	KVW_BY_NONE, /* a shell's command, which flags cannot be put behind */
+};
+
+/* Texts without a size are borrowed from the manifest, the options or constants; never NULL, "": none. */
+struct kvw_plan {
+	const struct kvw_manifest *manifest;
+	const struct kvw_render_options *options;
+	const char *name, *namespace;
+	const char *model;         /* its name in requests */
+	const char *model_version; /* a label */
+	const char *image;
+	const char *model_path;
+
+	enum kvw_model_source source;
+	const char *mount_name;     /* the model's volume */
+	char bucket[64], region[64];
+	char location[1024];        /* folder, without a slash at either end */
+	char hf_model[256], hf_commit[64];
+	char claim[256];
+	bool prefetch;
+
+	int replicas, kvway_replicas;
+	int port;
+	int ranks; /* of one worker: tensor parallel times pipeline parallel */
+	int gpus;  /* of a JumpStartModel's worker */
+	const char *gpu_resource;
+	char partition[80]; /* what gpu_resource is, if it is a part of a GPU */
+	const struct kvw_node *args, *env;
+	enum kvw_engine_flags engine_flags;
+
+	const char *strategy;
+	bool events;     /* workers publish KV events, kvway reads them */
+	bool controller; /* LMCache's workers report to kvway */
+
+	bool l1, l2;
+	bool connector;           /* some cache is attached to vLLM */
+	const char *cache_file;   /* the user's own configuration of it */
+	bool own_redis, own_kvtierd;
+	char l2_url[1024];
+	bool l2_secret; /* the URL has a password */
+
+	bool metrics;
+	int interval;
+	const char *metrics_path;
+	const char *health_path; /* of workers */
+	bool tls, ingress;
+	const char *acm, *domain;
+	int deploy_s;
+};
+
+/* Reports what does not fit. The plan borrows from both; nothing to finish. */
+void kvw_plan_make(const struct kvw_manifest *manifest, const struct kvw_render_options *options,
+	struct kvw_report *mistakes, struct kvw_report *notes, struct kvw_plan *out);
+
+/* Whether the workers' arguments have this flag of vLLM (without its dashes); its value, "" if it has
+ * none, in *value, which is borrowed, if that is not NULL. */
+bool kvw_plan_flag(const struct kvw_plan *plan, const char *name, const char **value);
+
+/* Whether the user sets this variable of the workers. */
+bool kvw_plan_env(const struct kvw_plan *plan, const char *name);
+
+#endif

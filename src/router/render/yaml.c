@@ -1,0 +1,180 @@
+/*
+ * yaml.c - see yaml.h.
+ */
+#include "render/yaml.h"
+
+#include <ctype.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "base/page.h"
+
+static void indent(FILE *out, int depth)
+{
+	fprintf(out, "%*s", depth * 2, "");
+}
+
+void kvw_yaml_line(FILE *out, int depth, const char *format, ...)
+{
+	va_list args;
+
+	indent(out, depth);
+	va_start(args, format);
+	vfprintf(out, format, args);
+	va_end(args);
+	fputc('\n', out);
+}
+
+/* Bytes that mean nothing in YAML; a colon within a word, as in an image or a URL. */
+static bool is_plain(const char *text)
+{
+	for (const char *c = text; *c != '\0'; c++)
+		if (!isalnum((unsigned char)*c) && strchr("_./@+-", *c) == NULL &&
+			!(*c == ':' && c[1] != '\0' && c[1] != ' '))
+			return false;
+	return text[0] != '\0';
+}
+
+/* Letters that some reader of YAML takes for something else. */
+static bool is_word(const char *text)
+{
+	static const char *const words[] = {"y", "n", "yes", "no", "on", "off", "true", "false", "null"};
+
+	for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
+		if (strcasecmp(text, words[i]) == 0)
+			return true;
+	return false;
+}
+
+static void quoted(FILE *out, const char *text)
+{
+	size_t len = strlen(text), room = len * 6 + 1;
+	char *escaped = malloc(room);
+
+	if (escaped == NULL) {
+		fputs("\"\"", out); /* the caller finds memory short as well: there is no smaller piece */
+		return;
+	}
+	fputc('"', out);
+	fwrite(escaped, 1, kvw_json_escape(escaped, room, kvw_slice_of(text)), out);
+	fputc('"', out);
+	free(escaped);
+}
+
+void kvw_yaml_text(FILE *out, const char *text)
+{
+	bool begins = isalpha((unsigned char)text[0]) || text[0] == '/';
+
+	if (begins && is_plain(text) && !is_word(text))
+		fputs(text, out);
+	else
+		quoted(out, text);
+}
+
+void kvw_yaml_pair(FILE *out, int depth, const char *key, const char *text)
+{
+	indent(out, depth);
+	fprintf(out, "%s: ", key);
+	kvw_yaml_text(out, text);
+	fputc('\n', out);
+}
+
+void kvw_yaml_item(FILE *out, int depth, const char *text)
+{
+	indent(out, depth);
+	fputs("- ", out);
+	kvw_yaml_text(out, text);
+	fputc('\n', out);
+}
+
+/* A scalar of the document; a plain one keeps its type. */
+static void scalar(FILE *out, const struct kvw_node *node)
+{
+	if (kvw_node_is_null(node))
+		fputs("null", out);
+	else if (!node->quoted && is_plain(node->text))
+		fputs(node->text, out);
+	else
+		kvw_yaml_text(out, node->text);
+}
+
+static void value_after(FILE *out, int depth, const struct kvw_node *value);
+
+/* continued: the first member goes on a line that has begun. */
+static void members(FILE *out, int depth, const struct kvw_node *map, bool continued)
+{
+	for (const struct kvw_node *node = map->first; node != NULL; node = node->next) {
+		if (!continued)
+			indent(out, depth);
+		continued = false;
+		kvw_yaml_text(out, node->key->text);
+		fputc(':', out);
+		value_after(out, depth, node);
+	}
+}
+
+static void items(FILE *out, int depth, const struct kvw_node *list)
+{
+	for (const struct kvw_node *node = list->first; node != NULL; node = node->next) {
+		indent(out, depth);
+		fputc('-', out);
+		if (node->kind == KVW_NODE_MAP && node->count > 0) {
+			fputc(' ', out);
+			members(out, depth + 1, node, true);
+		} else {
+			value_after(out, depth + 1, node);
+		}
+	}
+}
+
+/* What stands behind "key:" or "-", with the line's end. */
+static void value_after(FILE *out, int depth, const struct kvw_node *value)
+{
+	if (value->kind == KVW_NODE_MAP && value->count > 0) {
+		fputc('\n', out);
+		members(out, depth + 1, value, false);
+	} else if (value->kind == KVW_NODE_LIST && value->count > 0) {
+		fputc('\n', out);
+		items(out, depth, value);
+	} else {
+		fputc(' ', out);
+		if (value->kind == KVW_NODE_SCALAR)
+			scalar(out, value);
+		else
+			fputs(value->kind == KVW_NODE_LIST ? "[]" : "{}", out);
+		fputc('\n', out);
+	}
+}
+
+void kvw_yaml_member(FILE *out, int depth, const char *key, const struct kvw_node *value)
+{
+	indent(out, depth);
+	fprintf(out, "%s:", key);
+	value_after(out, depth, value);
+}
+
+void kvw_yaml_entries(FILE *out, int depth, const struct kvw_node *value)
+{
+	if (value == NULL)
+		return;
+	if (value->kind == KVW_NODE_LIST)
+		items(out, depth, value);
+	else if (value->kind == KVW_NODE_MAP)
+		members(out, depth, value, false);
+}
+
+void kvw_yaml_block(FILE *out, int depth, const char *key, const char *text)
+{
+	kvw_yaml_line(out, depth, "%s: |", key);
+	for (const char *line = text; *line != '\0';) {
+		size_t len = strcspn(line, "\n");
+
+		if (len > 0)
+			kvw_yaml_line(out, depth + 1, "%.*s", (int)len, line);
+		else
+			fputc('\n', out);
+		line += len + (line[len] == '\n');
+	}
+}

@@ -1,0 +1,381 @@
+"""kvway render -f: Kubernetes objects from a manifest of SageMaker HyperPod.
+
+With KVW_UPDATE=1 the expected outputs in data/render are written again. Against the schemas of Kubernetes
+the objects are held where tests/kubernetes.sh has made its environment.
+"""
+
+import copy
+import functools
+import json
+import os
+import pathlib
+import subprocess
+
+import pytest
+import yaml
+
+from rig.client import CHAT, ask, chat_body
+from rig.router import PROGRAM, Process
+from rig.tls import Authority
+from rig.wait import PATIENCE, Port, until, unused_port
+
+ROOT = pathlib.Path(__file__).parents[2]
+DATA = ROOT / "tests/integration/data/render"
+VALIDATOR = ROOT / "build-venv-kubernetes/bin/python"
+VERSIONS = ("1.29", "1.33", "1.37")
+IMAGE = "registry.example/vllm:1"
+JUMPSTART = ["--image", IMAGE, "--model-source", "s3://models/deepseek?region=us-west-2", "--cache", "kvtier"]
+CASES = {"s3_tiered": [], "redis_kvaware": [], "fsx_plain": [], "lmi_redis": [], "jumpstart": JUMPSTART}
+
+
+def run(*argv, stdin=None):
+    return subprocess.run(
+        [str(PROGRAM), *map(str, argv)], capture_output=True, text=True, input=stdin, timeout=20 * PATIENCE
+    )
+
+
+def render(manifest, *flags):
+    """Of a mapping; JSON is YAML."""
+    done = run("render", "-f", "-", *flags, stdin=json.dumps(manifest))
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def load(text):
+    return list(yaml.load_all(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)))
+
+
+def base(name="s3_tiered"):
+    return load((DATA / f"{name}.yaml").read_text())[0]
+
+
+def objects(text):
+    return {(d["kind"], d["metadata"]["name"]): d for d in load(text)}
+
+
+def config_of(found):
+    (its,) = [d for d in found.values() if "kvway.yaml" in d.get("data", {})]
+    return its["data"]["kvway.yaml"]
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_objects_are_as_they_were(name):
+    done = run("render", "-f", DATA / f"{name}.yaml", *CASES[name])
+    assert done.returncode == 0, done.stderr
+    wanted = DATA / f"{name}.golden.yaml"
+    if os.environ.get("KVW_UPDATE"):
+        wanted.write_text(done.stdout)
+    assert done.stdout == wanted.read_text()
+
+
+def put(path, value):
+    """A change of a manifest: the value, or nothing for None, at a dotted path."""
+
+    def change(manifest):
+        *sections, last = path.split(".")
+        for section in sections:
+            manifest = manifest.setdefault(section, {})
+        if value is None:
+            manifest.pop(last, None)
+        else:
+            manifest[last] = value
+
+    return change
+
+
+SPEC = "spec."
+WORKER = "spec.worker."
+CACHE = "spec.kvCacheSpec"
+ROUTING = "spec.intelligentRoutingSpec"
+TEXT = '\u00e9 "quoted" \\ {{x}}: # & * ! % @ `'
+VARIANTS = {
+    "no cache": [put(CACHE, None)],
+    "L1 alone": [put(CACHE, {"enableL1Cache": True})],
+    "no tier": [put(CACHE, {"enableL1Cache": False})],
+    "own file": [put(CACHE, {"cacheConfigFile": "/opt/ml/model/lmcache.yaml", "enableL2Cache": True})],
+    "redis": [put(CACHE + ".l2CacheSpec", {"l2CacheBackend": "redis"})],
+    "a cluster": [put(CACHE + ".l2CacheSpec", {"l2CacheBackend": "REDIS", "l2CacheLocalUrl": "rediss-cluster://a:1,b:2"})],
+    "the node's daemon": [put(CACHE + ".l2CacheSpec.l2CacheLocalUrl", "sagemaker-hyperpod://127.0.0.1:9200")],
+    "kvaware": [put(ROUTING + ".routingStrategy", "kvaware")],
+    "session": [put(ROUTING + ".routingStrategy", "session")],
+    "no router's strategy": [put(ROUTING, None)],
+    "routing off": [put(ROUTING + ".enabled", False)],
+    "no TLS": [put(SPEC + "tlsConfig", None)],
+    "no balancer, no metrics": [put(SPEC + "loadBalancer", None), put(SPEC + "metrics", None)],
+    "no workers": [put(SPEC + "replicas", 0)],
+    "a bucket's root": [put(SPEC + "modelSourceConfig.modelLocation", None)],
+    "prefetched": [put(SPEC + "modelSourceConfig.prefetchEnabled", True)],
+    "own connector": [put(WORKER + "args", ["--kv-transfer-config={}", "--served_model_name", "x"])],
+    "no arguments": [put(WORKER + "args", None)],
+    "another port": [put(WORKER + "modelInvocationPort.containerPort", 9000), put(SPEC + "metrics.modelMetrics.port", 9000)],
+    "a shell": [put(WORKER + "command", ["/bin/sh", "-c", "exec vllm serve /opt/ml/model"])],
+    "strange texts": [
+        put(WORKER + "args", [TEXT, "no", "0x10", "1e3", "", "a: b", "- x", "multi\nline"]),
+        put(WORKER + "environmentVariables", [{"name": "A", "value": TEXT}, {"name": "B", "value": "null"}, {"name": "C"}]),
+        put("metadata.name", "no"),
+        put("metadata.labels", {"a": "true", "example.com/b": ""}),
+        put(SPEC + "modelSourceConfig.modelLocation", "a b/c#d"),
+    ],
+    "volumes": [
+        put(SPEC + "kubernetes.volumes", [{"name": "cache", "emptyDir": {}}, {"name": "x", "hostPath": {"path": "/x"}}]),
+        put(SPEC + "kubernetes.initContainers", [{"name": "i", "image": "i:1", "args": [], "env": [{"name": "N", "value": "1"}]}]),
+        put(SPEC + "nodeAffinity", {"preferredDuringSchedulingIgnoredDuringExecution": [
+            {"weight": 5, "preference": {"matchExpressions": [{"key": "k", "operator": "Exists"}]}}]}),
+        put(SPEC + "instanceType", None),
+    ],
+}  # fmt: skip
+
+
+def varied(name):
+    manifest = base()
+    for change in VARIANTS[name]:
+        change(manifest)
+    return manifest
+
+
+def check_shape(text):
+    """What every rendering keeps to."""
+    documents = load(text)
+    names = [(d["kind"], d["metadata"]["name"]) for d in documents]
+    assert len(names) == len(set(names))
+    for document in documents:
+        labels = document["metadata"]["labels"]
+        assert all(isinstance(value, str) for value in labels.values())
+        assert labels["app.kubernetes.io/managed-by"] == "kvway-render"
+        pod = document.get("spec", {}).get("template", {})
+        if not pod:
+            continue
+        selector = document["spec"]["selector"]["matchLabels"]
+        assert selector.items() <= pod["metadata"]["labels"].items()
+        known = {volume["name"] for volume in pod["spec"].get("volumes", [])}
+        (container,) = pod["spec"]["containers"]
+        for each in [container, *pod["spec"].get("initContainers", [])]:
+            assert {m["name"] for m in each.get("volumeMounts", [])} <= known
+        assert container["securityContext"]["allowPrivilegeEscalation"] is False
+        assert container["resources"] and container["readinessProbe"]
+        for variable in container.get("env", []):
+            assert isinstance(variable.get("value", ""), str)
+    return dict(zip(names, documents))
+
+
+@functools.cache
+def certificate_of(directory):
+    return Authority(directory).issue("kvway", "DNS:kvway")
+
+
+def check_config(text, tmp_path):
+    """kvway itself takes it."""
+    path = tmp_path / "kvway.yaml"
+    if "tls:" in text:
+        certificate, key = certificate_of(tmp_path)
+        text = text.replace("/etc/kvway/tls/tls.crt", str(certificate)).replace("/etc/kvway/tls/tls.key", str(key))
+    path.write_text(text)
+    done = run("check", "-c", path)
+    assert done.returncode == 0, done.stderr
+
+
+def test_variants_keep_their_shape(tmp_path):
+    for name in VARIANTS:
+        manifest = varied(name)
+        text = render(manifest)
+        found = check_shape(text)
+        check_config(config_of(found), tmp_path)
+        router = found["Deployment", f"{manifest['metadata']['name']}-kvway"]["spec"]["template"]["spec"]
+        drain = load(config_of(found))[0]["drain"]
+        assert router["terminationGracePeriodSeconds"] > int(drain["settle"][:-1]) + int(drain["timeout"][:-1])
+        assert render(manifest) == text
+
+
+def test_texts_arrive_as_they_were(tmp_path):
+    manifest = varied("strange texts")
+    found = check_shape(render(manifest))
+    (container,) = found["Deployment", "no-worker"]["spec"]["template"]["spec"]["containers"]
+    assert container["args"][:8] == manifest["spec"]["worker"]["args"]
+    assert [v.get("value") for v in container["env"][:3]] == [TEXT, "null", ""]
+    assert found["Service", "no"]["metadata"]["labels"]["a"] == "true"
+
+
+@pytest.mark.skipif(not VALIDATOR.exists(), reason="tests/kubernetes.sh has not been run")
+def test_kubernetes_knows_the_objects(tmp_path):
+    texts = [render(varied(name)) for name in VARIANTS]
+    texts += [(DATA / f"{name}.golden.yaml").read_text() for name in CASES]
+    wrong = texts[0].replace("readinessProbe:", "readynessProbe:", 1)
+    program = """
+import json, sys, yaml, kubernetes_validate
+custom = ("cert-manager.io/v1", "monitoring.coreos.com/v1")
+seen = set()
+for text in json.load(sys.stdin):
+    for document in yaml.load_all(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
+        again = json.dumps(document, sort_keys=True) in seen
+        seen.add(json.dumps(document, sort_keys=True))
+        for version in sys.argv[1:]:
+            if document["apiVersion"] not in custom and not again:
+                try:
+                    kubernetes_validate.validate(document, version, strict=True)
+                except kubernetes_validate.ValidationError as error:
+                    print(version, document["kind"], document["metadata"]["name"], error.message)
+"""
+
+    def faults(given):
+        done = subprocess.run(
+            [VALIDATOR, "-c", program, *VERSIONS], input=json.dumps(given), capture_output=True, text=True
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    assert "readynessProbe" in faults([wrong])
+    assert faults(texts) == ""
+
+
+# (old, new, a text in the line that is named, field, message)
+BAD = [
+    ("kind: InferenceEndpointConfig", "kind: InferenceEndpointConfg", "kind:", "kind", "did you mean `InferenceEndpointConfig`?"),
+    ("kind: InferenceEndpointConfig\n", "", "apiVersion", "kind", "found nothing"),
+    ("aws.amazon.com/v1\n", "aws.amazon.com/v9\n", "apiVersion", "apiVersion", "found `inference.sagemaker.aws.amazon.com/v9`"),
+    ("name: assistant\n", "name: Assistant\n", "name: Assistant", "metadata.name", "found `Assistant`"),
+    ("name: assistant\n", "name: " + "a" * 41 + "\n", "aaaa", "metadata.name", "at most 40"),
+    ("name: assistant\n", "name: [a]\n", "[a]", "metadata.name", "found a list"),
+    ('cost-center: "4711"', 'cost-center: "a b"', "a b", "metadata.labels.cost-center", "found `a b`"),
+    ("  modelName: Llama-3.1-70B-Instruct\n", "", "modelVersion", "spec.modelName", "it is required"),
+    ("modelName:", "modelNam:", "modelNam", "spec.modelNam", "did you mean `modelName`?"),
+    ("  replicas: 2", "  replicas: many", "replicas", "spec.replicas", "a whole number from 0 to 1000"),
+    ("  replicas: 2", "  replicas: -1", "replicas", "spec.replicas", "found `-1`"),
+    ("  replicas: 2", "  replicas: 2\n  replicas: 3", "replicas: 3", "spec.replicas", "it is in line 14 already"),
+    ("  replicas: 2", "  instanceTypes: [ml.g5.xlarge]", "instanceTypes", "spec.instanceTypes", "together with `instanceType` of line 13"),
+    ("ml.p5.48xlarge", "p5.48xlarge", "p5.48xlarge", "spec.instanceType", "found `p5.48xlarge`"),
+    ("modelSourceType: s3", "modelSourceType: gcs", "gcs", "spec.modelSourceConfig.modelSourceType", "expected s3, fsx"),
+    ("modelSourceType: s3", "modelSourceType: fsx", "fsx", "spec.modelSourceConfig.modelSourceType", "without `fsxStorage`"),
+    ("modelSourceType: s3", "modelSourceType: kubernetesVolume", "kubernetesVolume", "spec.modelSourceConfig.modelSourceType", "expected the volume of"),
+    ("      region: eu-central-1\n", "", "bucketName", "spec.modelSourceConfig.s3Storage.region", "it is required"),
+    ("prefetchEnabled: false", "prefetchEnabled: 'no'", "prefetchEnabled", "spec.modelSourceConfig.prefetchEnabled", "true or false"),
+    ("    prefetchEnabled: false", "  prefetchEnabled: false", "prefetchEnabled", "spec.prefetchEnabled", "did you mean `spec.modelSourceConfig.prefetchEnabled`?"),
+    ("l2CacheBackend: tieredstorage", "l2CacheBackend: memcached", "memcached", "spec.kvCacheSpec.l2CacheSpec.l2CacheBackend", "expected redis, tieredstorage"),
+    ("l2CacheBackend: tieredstorage", "l2CacheLocalUrl: redis://a:1", "l2CacheLocalUrl", "spec.kvCacheSpec.l2CacheSpec.l2CacheBackend", "it is required"),
+    ("l2CacheBackend: tieredstorage", "l2CacheBackend: redis\n      l2CacheLocalUrl: redis:host:6379", "l2CacheLocalUrl", "spec.kvCacheSpec.l2CacheSpec.l2CacheLocalUrl", "redis://HOST:6379"),
+    ("l2CacheBackend: tieredstorage", "l2CacheBackend: tieredstorage\n      l2CacheLocalUrl: redis://a:1", "l2CacheLocalUrl", "spec.kvCacheSpec.l2CacheSpec.l2CacheLocalUrl", "sagemaker-hyperpod://HOST:9200"),
+    ("    l2CacheSpec:\n      l2CacheBackend: tieredstorage\n", "", "enableL2Cache", "spec.kvCacheSpec.enableL2Cache", "without `l2CacheSpec`"),
+    ("routingStrategy: prefixaware", "routingStrategy: prefix-aware", "prefix-aware", "spec.intelligentRoutingSpec.routingStrategy", "did you mean `prefixaware`?"),
+    ("      port: 8000", "      port: 8001", "port: 8001", "spec.metrics.modelMetrics.port", "expected 8000 as the workers' port"),
+    ("metricsScrapeIntervalSeconds: 30", "metricsScrapeIntervalSeconds: 30s", "30s", "spec.metrics.metricsScrapeIntervalSeconds", "from 5 to 300"),
+    ("healthCheckPath: /health", "healthCheckPath: health", "healthCheckPath", "spec.loadBalancer.healthCheckPath", "found `health`"),
+    ("    image: registry.example/vllm-lmcache:0.32.0\n", "", 'args: ["--model"', "spec.worker.image", "it is required"),
+    ('["--model"', '[{a: b}, "--model"', "args", "spec.worker.args[0]", "found a mapping"),
+    ('"--tensor-parallel-size", "8"', '"--tensor-parallel-size", "16"', 'nvidia.com/gpu: "8"', "spec.worker.resources.limits.nvidia.com/gpu", "expected at least 16"),
+    ('"--model"', '"--port", "9000", "--model"', "containerPort", "spec.worker.modelInvocationPort.containerPort", "`--port 9000`"),
+    ("memory: 400Gi", "memory: 400 GB", "400 GB", "spec.worker.resources.requests.memory", "a quantity such as"),
+    ("name: http", "name: grpc", "grpc", "spec.worker.modelInvocationPort.name", "expected http"),
+    ("- name: VLLM_LOGGING_LEVEL", "- nam: VLLM_LOGGING_LEVEL", "nam: VLLM", "spec.worker.environmentVariables[0].nam", "did you mean `name`?"),
+    ("- name: SOME_KEY", "- name: VLLM_LOGGING_LEVEL", "- name: VLLM_LOGGING_LEVEL\n        valueFrom", "spec.worker.environmentVariables[1]", "already"),
+    ("- name: SOME_KEY", "- name: SOME_KEY\n        value: x", "SOME_KEY", "spec.worker.environmentVariables[1]", "`value` and `valueFrom`"),
+    ("  worker:\n", "  worker: &w\n", "worker: &w", "spec.worker", "anchors and aliases"),
+    ("spec:\n", "spec\n", "spec\n", "", ""),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("old, new, where, field, message", BAD, ids=range(len(BAD)))
+def test_a_mistake_has_line_and_field(tmp_path, old, new, where, field, message):
+    text = (DATA / "s3_tiered.yaml").read_text()
+    assert old in text
+    text = text.replace(old, new, 1)
+    path = tmp_path / "m.yaml"
+    path.write_text(text)
+    done = run("render", "-f", path)
+    assert done.returncode == 1 and done.stdout == ""
+    line = text[: text.index(where)].count("\n") + 1
+    if field == "":
+        assert done.stderr.startswith(f"{path}:")
+        return
+    said = [s for s in done.stderr.splitlines() if s.startswith(f"{path}:{line}:") and f": {field}: " in s]
+    assert any(message in s for s in said), done.stderr
+
+
+def test_nothing_is_left_unsaid():
+    """Every field that is not used is named with its line, and refused by --strict."""
+    done = run("render", "-f", DATA / "s3_tiered.yaml")
+    assert "s3_tiered.yaml:12:3: spec.endpointName: not used: " in done.stderr
+    strict = run("render", "-f", DATA / "s3_tiered.yaml", "--strict")
+    assert strict.returncode == 1 and strict.stdout == "" and strict.stderr == done.stderr
+
+
+def test_a_jumpstart_model_says_what_it_needs():
+    done = run("render", "-f", DATA / "jumpstart.yaml")
+    assert done.returncode == 1
+    assert "expected `--image`" in done.stderr and "expected `--model-source`" in done.stderr
+    unknown = base("jumpstart")
+    unknown["spec"]["server"]["instanceType"] = "ml.x9.huge"
+    for source in ("hf://org/model@" + "0" * 40, "pvc://claim/folder"):
+        flags = ["--image", IMAGE, "--model-source", source, "--gpus", 2]
+        check_shape(render(unknown, *flags))
+    done = run("render", "-f", "-", *flags[:4], stdin=json.dumps(unknown))
+    assert "expected `--gpus N`" in done.stderr
+    done = run("render", "-f", DATA / "jumpstart.yaml", "--image", IMAGE, "--model-source", "ftp://x")
+    assert done.returncode == 1 and done.stderr.splitlines()[-1].startswith("--model-source: expected s3://")
+
+
+def test_flags(tmp_path):
+    source = DATA / "redis_kvaware.yaml"
+    out = tmp_path / "out.yaml"
+    done = run("render", "-f", source, "-n", "elsewhere", "--kvway-image", "r/kvway:9", "--kvway-replicas", 3,
+               "--l1-size", "2GiB", "--cluster-domain", "c.example", "-o", out)  # fmt: skip
+    assert done.returncode == 0 and done.stdout == ""
+    found = check_shape(out.read_text())
+    assert {d["metadata"].get("namespace") for d in found.values()} == {"elsewhere"}
+    router = found["Deployment", "search-kvway"]["spec"]
+    assert router["replicas"] == 3 and router["template"]["spec"]["containers"][0]["image"] == "r/kvway:9"
+    assert "with 3 kvways LMCache's workers report to none" in done.stderr
+    assert "max_local_cpu_size: 2.000" in found["Secret", "search-cache"]["stringData"]["lmcache_config.yaml"]
+    assert "search-workers.elsewhere.svc.c.example:8080" in config_of(found)
+    whole = set(objects(render(base())))
+    parts = [set(objects(render(base(), "--only", p))) for p in ("workers", "router", "cache", "monitoring")]
+    assert set().union(*parts) == whole and sum(map(len, parts)) == len(whole)
+    for flags, said in (
+        (["--only", "worker"], "did you mean `workers`?"),
+        (["--namspace", "x"], "did you mean `--namespace`?"),
+        (["-n", "Bad"], "--namespace: found `Bad`"),
+        (["-f", "x"], "--file was given twice"),
+        (["--l1-size", "5"], "--l1-size: found `5`"),
+    ):
+        done = run("render", "-f", source, *flags)
+        assert done.returncode == 2 and said in done.stderr, done.stderr
+    done = run("render", "-f", tmp_path / "none.yaml")
+    assert done.returncode == 1 and "No such file" in done.stderr
+    assert "--model-source" in run("render", "--help").stdout
+
+
+def test_the_page_of_fields_is_what_the_program_says():
+    assert run("render", "--fields").stdout == (ROOT / "src/router/render/FIELDS.md").read_text()
+
+
+def test_the_rendered_router_serves(kvsim, tmp_path):
+    """With the workers' addresses in place of their Service's name."""
+    manifest = copy.deepcopy(base())
+    del manifest["spec"]["tlsConfig"]
+    text = render(manifest, "--only", "kvway-config")
+    assert text == config_of(objects(render(manifest)))
+    workers = kvsim(2)
+    listen, admin = Port(), unused_port()
+    name = '- "http://assistant-workers.team-a.svc.cluster.local:8000"'
+    assert name in text
+    text = text.replace(name, "\n    ".join(f'- "http://127.0.0.1:{w.port}"' for w in workers))
+    text = text.replace("0.0.0.0:8080", f"127.0.0.1:{listen.number}").replace("settle: 10s", "settle: 0s")
+    path = tmp_path / "kvway.yaml"
+    path.write_text(text + f"admin:\n  listen: 127.0.0.1:{admin}\n")
+    router = Process([PROGRAM, "-c", path], tmp_path / "kvway.log")
+    try:
+
+        def ready():
+            assert router.alive(), router.log()
+            try:
+                return ask(listen.number, "GET", "/ready").status == 200
+            except OSError:
+                return False
+
+        until(ready, 15, "kvway ready")
+        until(lambda: ask(admin, "GET", "/workers").body.count(b'"url"') == 2, 15, "both workers")
+        for number in range(20):
+            answer = ask(listen.number, "POST", CHAT, body=chat_body(f"{number} " + "word " * 400))
+            assert answer.status == 200, answer.body
+        assert all(w.stats()["finished"] > 0 for w in workers), [w.stats() for w in workers]
+        assert b"kvway_requests_total" in ask(listen.number, "GET", "/metrics").body
+    finally:
+        router.kill()
