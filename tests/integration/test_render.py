@@ -60,7 +60,7 @@ def config_of(found):
 
 @pytest.mark.parametrize("name", CASES)
 def test_objects_are_as_they_were(name):
-    done = run("render", "-f", DATA / f"{name}.yaml", *CASES[name])
+    done = run("render", "-f", DATA / f"{name}.yaml", "--kvway-image", "registry.example/kvway:1", *CASES[name])
     assert done.returncode == 0, done.stderr
     wanted = DATA / f"{name}.golden.yaml"
     if os.environ.get("KVW_UPDATE"):
@@ -87,7 +87,7 @@ SPEC = "spec."
 WORKER = "spec.worker."
 CACHE = "spec.kvCacheSpec"
 ROUTING = "spec.intelligentRoutingSpec"
-TEXT = '\u00e9 "quoted" \\ {{x}}: # & * ! % @ `'
+TEXT = '\u00e9 "quoted" \\ {{x}}: # & * ! % @ `\n\t\x7f\x85\u2028\ufeff'
 VARIANTS = {
     "no cache": [put(CACHE, None)],
     "L1 alone": [put(CACHE, {"enableL1Cache": True})],

@@ -5,11 +5,8 @@
 
 #include <ctype.h>
 #include <stdarg.h>
-#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
-
-#include "base/page.h"
 
 static void indent(FILE *out, int depth)
 {
@@ -48,19 +45,42 @@ static bool is_word(const char *text)
 	return false;
 }
 
+/* The code point of a character that a reader of YAML would take for a line's end, or refuse; *size: its
+ * bytes. 0: none. Text is UTF-8. */
+static unsigned unprintable(const char *text, size_t *size)
+{
+	const unsigned char *c = (const unsigned char *)text;
+
+	*size = 1;
+	if (c[0] < 0x20 || c[0] == 0x7F)
+		return c[0];
+	if (c[0] == 0xC2 && c[1] >= 0x80 && c[1] < 0xA0) {
+		*size = 2;
+		return c[1];
+	}
+	*size = 3;
+	if (c[0] == 0xE2 && c[1] == 0x80 && (c[2] == 0xA8 || c[2] == 0xA9))
+		return 0x2000u + c[2] - 0x80;
+	if (c[0] == 0xEF && c[1] == 0xBB && c[2] == 0xBF)
+		return 0xFEFF;
+	*size = 1;
+	return 0;
+}
+
 static void quoted(FILE *out, const char *text)
 {
-	size_t len = strlen(text), room = len * 6 + 1;
-	char *escaped = malloc(room);
+	fputc('"', out);
+	while (*text != '\0') {
+		size_t size;
+		unsigned point = unprintable(text, &size);
 
-	if (escaped == NULL) {
-		fputs("\"\"", out); /* the caller finds memory short as well: there is no smaller piece */
-		return;
+		if (point != 0)
+			fprintf(out, "\\u%04X", point);
+		else
+			fprintf(out, *text == '"' || *text == '\\' ? "\\%c" : "%c", *text);
+		text += size;
 	}
 	fputc('"', out);
-	fwrite(escaped, 1, kvw_json_escape(escaped, room, kvw_slice_of(text)), out);
-	fputc('"', out);
-	free(escaped);
 }
 
 void kvw_yaml_text(FILE *out, const char *text)
