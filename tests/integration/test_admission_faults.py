@@ -10,7 +10,7 @@ import pytest
 from rig.client import CHAT, Client, ask, chat_body
 from rig.router import settle
 from rig.sim import Sim
-from rig.wait import until
+from rig.wait import PATIENCE, until
 
 COUNT = 50
 # A prompt is thought to take a worker minutes, so that nothing goes before an answer has come.
@@ -268,10 +268,10 @@ def test_kvway_stands_still_past_all_deadlines(pair):
     first = Waiters(router, ["first"])
     worker.wait_requests(1)
     patient = Waiters(router, many("patient", 25))
-    hasty = Waiters(router, many("hasty", 25), [("x-kvway-deadline-ms", "2000")])
+    hasty = Waiters(router, many("hasty", 25), [("x-kvway-deadline-ms", str(int(2000 * PATIENCE)))])
     waiting(router, 50)
     router.signal(signal.SIGSTOP)
-    settle(2.1)
+    settle(2.1 * PATIENCE)
     hasty.leave(*many("hasty", 5))
     router.signal(signal.SIGCONT)
     assert set(hasty.answers().values()) == {429}
