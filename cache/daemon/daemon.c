@@ -18,6 +18,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/notify.h"
 #include "daemon/server.h"
 #include "memory/sizing.h"
 
@@ -192,6 +193,7 @@ static void wait_for_end(struct daemon *d, const sigset_t *set)
 			kvw_info("daemon", "segment's name was gone and is given back name=%s",
 				d->config.segment_name);
 	} while (number != SIGTERM && number != SIGINT);
+	kvw_notify("STOPPING=1");
 	kvw_info("daemon", "ending signal=%s", number == SIGTERM ? "TERM" : "INT");
 }
 
@@ -206,8 +208,10 @@ bool kvt_daemon_run(const struct kvt_daemon_config *config)
 	d.config.cache.log = log_line;
 	kvt_surroundings_init(&d.surroundings, &d.config.cache);
 	good = open_segment(&d) && create_objects(&d) && start_server(&d);
-	if (good)
+	if (good) {
+		kvw_notify("READY=1");
 		wait_for_end(&d, &signals);
+	}
 	kvt_server_destroy(d.server);
 	if (d.objects != NULL)
 		kvt_objects_destroy(d.objects);

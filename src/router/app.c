@@ -20,6 +20,7 @@
 #include "feeds/lmcache/lmcache.h"
 #include "feeds/sources.h"
 #include "base/log.h"
+#include "base/notify.h"
 #include "proxy/proxy.h"
 #include "feeds/vllm_feed.h"
 
@@ -238,17 +239,42 @@ static bool loops_ended(const struct kvw_app *app)
 	return true;
 }
 
+/* Loops that stand still for long are restarted by a service manager that has a watchdog. */
+static void feed_watchdog(const struct kvw_app *app, int64_t period_ns, int64_t *fed_ns)
+{
+	int64_t now_ns = kvw_clock_ns();
+
+	if (period_ns == 0 || now_ns - *fed_ns < period_ns / 3)
+		return;
+	for (size_t i = 0; i < app->loop_count; i++)
+		if (now_ns - atomic_load(&app->loop_turn_ns[i]) > KVW_LOOP_STUCK_NS)
+			return;
+	kvw_notify("WATCHDOG=1");
+	*fed_ns = now_ns;
+}
+
+/* The next signal; 0: none yet. */
+static int next_signal(const sigset_t *set, bool draining, int64_t watchdog_ns)
+{
+	int64_t wait_ns = draining ? 20 * KVW_NS_PER_MS : watchdog_ns / 4;
+	const struct timespec wait = {wait_ns / KVW_NS_PER_S, wait_ns % KVW_NS_PER_S};
+	int got = wait_ns == 0 ? sigwaitinfo(set, NULL) : sigtimedwait(set, NULL, &wait);
+
+	return got > 0 ? got : 0;
+}
+
 /* Until the loops have ended. A second signal leaves at once. */
 static void wait_for_signals(struct kvw_app *app)
 {
-	const struct timespec period = {.tv_nsec = 20 * KVW_NS_PER_MS};
+	int64_t watchdog_ns = kvw_notify_watchdog_ns(), fed_ns = 0;
 	bool draining = false;
 	sigset_t set;
 
 	signal_set(&set);
 	while (!draining || !loops_ended(app)) {
-		int got = draining ? sigtimedwait(&set, NULL, &period) : sigwaitinfo(&set, NULL);
+		int got = next_signal(&set, draining, watchdog_ns);
 
+		feed_watchdog(app, watchdog_ns, &fed_ns);
 		if (got == SIGHUP) {
 			kvw_access_log_reopen(app->access_log);
 			kvw_admin_reload(app->admin);
@@ -258,6 +284,7 @@ static void wait_for_signals(struct kvw_app *app)
 		} else if (got > 0) {
 			kvw_info("app", "draining signal=%s", strsignal(got));
 			draining = true;
+			kvw_notify("STOPPING=1");
 			kvw_admin_set_draining(app->admin);
 			kvw_proxy_drain(app->proxy, true);
 		}
@@ -277,6 +304,7 @@ int kvw_app_run(const struct kvw_config *config, const char *config_path)
 		kvw_info("app", "kvway %s listens on %s admin=%s strategy=%s workers=%zu loops=%zu",
 			KVW_VERSION, kvw_proxy_address(app.proxy), kvw_admin_address(app.admin),
 			config->routing_strategy, (size_t)app.fleet->live, app.loop_count);
+		kvw_notify("READY=1");
 		wait_for_signals(&app);
 		kvw_info("app", "drained, leaving");
 	}

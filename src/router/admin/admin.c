@@ -29,6 +29,7 @@
 #include "admin/openapi.h"
 #include "admin/workers.h"
 #include "base/log.h"
+#include "base/notify.h"
 #include "fleet/discovery/source.h"
 #include "fleet/members.h"
 #include "fleet/probe.h"
@@ -153,7 +154,9 @@ static void on_reload(evutil_socket_t fd, short what, void *arg)
 
 	(void)what;
 	(void)!read(fd, &count, sizeof(count));
+	kvw_notify_reloading();
 	(void)kvw_reload_run(admin->reload, "SIGHUP", &answer);
+	kvw_notify("READY=1");
 	set_body_limit(admin);
 	json_decref(answer);
 }

@@ -11,6 +11,9 @@
 #include "fleet/fleet.h"
 #include "admin/metrics.h"
 
+/* A loop without a turn for so long is stuck. */
+#define KVW_LOOP_STUCK_NS (INT64_C(5) * 1000000000)
+
 struct kvw_admin;
 struct kvw_admission;
 struct kvw_feed;

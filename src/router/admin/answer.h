@@ -8,9 +8,6 @@
 #include "admin/admin.h"
 #include "admin/reload.h"
 
-/* A loop without a turn for so long is stuck. */
-#define KVW_LOOP_STUCK_NS (INT64_C(5) * 1000000000)
-
 struct kvw_answer_state {
 	const struct kvw_admin_deps *deps;
 	bool draining;

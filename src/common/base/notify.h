@@ -1,0 +1,23 @@
+/*
+ * notify.h - what a program says to the service manager that started it (sd_notify of systemd).
+ *
+ * A datagram to the socket that $NOTIFY_SOCKET names. Without that variable nothing happens.
+ *
+ * Threads: any, while none changes the environment.
+ */
+#ifndef KVW_NOTIFY_H
+#define KVW_NOTIFY_H
+
+#include <stdint.h>
+
+/* "READY=1", "STOPPING=1", "WATCHDOG=1"; several lines are one message. A failure is not reported: the
+ * service manager notices what it does not get. */
+void kvw_notify(const char *state);
+
+/* A reload begins; READY=1 ends it. */
+void kvw_notify_reloading(void);
+
+/* How long the manager waits for the next WATCHDOG=1 ($WATCHDOG_USEC); 0: it does not. */
+int64_t kvw_notify_watchdog_ns(void);
+
+#endif
