@@ -1,7 +1,7 @@
 #!/bin/sh
 # packages.sh GROUP... - installs the distribution's packages that are missing, and only those.
 #
-# Groups: build (compile kvway), test (tests/run.sh), demo (deploy/quickstart.sh),
+# Groups: build (compile kvway), test (tests/run.sh), package (deploy/package.sh), demo (deploy/quickstart.sh),
 # peers (what bench/run.sh measures against). `packages.sh --list GROUP...` prints the names.
 #
 # Debian 12 and Ubuntu 24.04. Nothing is asked of the network when everything is there. Where a
@@ -19,13 +19,14 @@ packages_of() {
 		;;
 	test)
 		echo check g++ clang 'libclang-rt-dev|libclang-rt-18-dev|libclang-rt-14-dev' llvm \
-			python3 python3-pytest python3-venv shellcheck git util-linux \
-			redis-server redis-tools openssl prometheus
+			python3 python3-pytest python3-venv python3-yaml shellcheck git util-linux \
+			redis-server redis-tools openssl prometheus dpkg-dev
 		;;
 	demo) echo curl python3 ;;
+	package) echo dpkg-dev binutils python3 ;;
 	peers) echo haproxy nginx fio redis-server redis-tools python3-venv util-linux ;;
 	*)
-		echo "packages.sh: unknown group '$1'; groups are build, test, demo and peers" >&2
+		echo "packages.sh: unknown group '$1'; groups are build, test, package, demo and peers" >&2
 		return 1
 		;;
 	esac

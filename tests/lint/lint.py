@@ -201,7 +201,8 @@ def readmes():
     folders = {p.parent for p in FILES if p.parent != pathlib.Path(".")}
     for folder in sorted(folders | {a for f in folders for a in f.parents} - {pathlib.Path(".")}):
         parts = set(folder.parts)
-        if parts & NO_README or under(folder, "tests/unit", "tests/fuzz"):  # they mirror the tree
+        # They mirror the tree, or are described by the page above them.
+        if parts & NO_README or under(folder, "tests/unit", "tests/fuzz", "deploy/kustomize", "deploy/helm"):
             continue
         if str(folder) == "include":
             continue

@@ -1,0 +1,50 @@
+#!/usr/bin/env python3
+"""wheel.py OUT - the Python package kvtier (connector of vLLM) as a wheel, from cache/python/pyproject.toml.
+
+Pure Python: libkvtier.so.1 is found by the loader (package libkvtier1) or by KVTIER_LIBRARY. Needs nothing but Python:
+neither setuptools nor a package index.
+"""
+
+import base64
+import hashlib
+import os
+import pathlib
+import sys
+import tomllib
+import zipfile
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+SOURCE = ROOT / "cache/python"
+
+
+def main(out):
+    project = tomllib.loads((SOURCE / "pyproject.toml").read_text())["project"]
+    name, version = project["name"], project["version"]
+    info = f"{name}-{version}.dist-info"
+    files = {f"{name}/{path.name}": path.read_bytes() for path in sorted((SOURCE / name).glob("*.py"))}
+    files[f"{info}/METADATA"] = (
+        f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\nSummary: {project['description']}\n"
+        f"License: {project['license']['text']}\nRequires-Python: {project['requires-python']}\n"
+        f"Description-Content-Type: text/markdown\n\n{(SOURCE / 'README.md').read_text()}"
+    ).encode()
+    files[f"{info}/WHEEL"] = b"Wheel-Version: 1.0\nGenerator: wheel.py\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+    files[f"{info}/LICENSE"] = (ROOT / "LICENSE").read_bytes()
+    record = "".join(
+        f"{path},sha256={base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b'=').decode()},{len(data)}\n"
+        for path, data in files.items()
+    )
+    files[f"{info}/RECORD"] = f"{record}{info}/RECORD,,\n".encode()
+    out.mkdir(parents=True, exist_ok=True)
+    wheel = out / f"{name}-{version}-py3-none-any.whl"
+    with zipfile.ZipFile(wheel, "w", zipfile.ZIP_DEFLATED) as archive:
+        for path, data in files.items():
+            entry = zipfile.ZipInfo(path)  # 1980: the same bytes give the same wheel
+            entry.external_attr, entry.compress_type = 0o644 << 16, zipfile.ZIP_DEFLATED
+            archive.writestr(entry, data)
+    print(os.path.relpath(wheel))
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 2:
+        sys.exit(__doc__)
+    main(pathlib.Path(sys.argv[1]))
