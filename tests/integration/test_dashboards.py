@@ -324,7 +324,7 @@ def test_panels_and_rules_show_a_router_and_a_cache_at_work(kvway, kvsim, kvtier
         tmp_path,
         {
             "router.example.com:9090": f'"127.0.0.1:{router.admin_port}"',
-            "node-1.example.com:9201": f'"127.0.0.1:{kvtierd.admin_port}"',
+            "node-1.example.com:9200": f'"127.0.0.1:{kvtierd.port}"',
             "node-1.example.com:8000": ", ".join(f'"127.0.0.1:{w.port}"' for w in workers),
         },
     )
