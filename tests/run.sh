@@ -3,9 +3,9 @@
 #
 # Works on a fresh Debian 12 or Ubuntu 24.04: missing packages are installed first. Build
 # directories are build-gcc, build-asan, build-tsan and build-clang in the checkout (ignored by
-# git), so a second run rebuilds only what changed. The official OpenAI SDK, which no
-# distribution has, goes into build-venv; without a package index its tests are skipped, and the
-# table says so.
+# git), so a second run rebuilds only what changed. The official OpenAI SDK and Helm, which no
+# distribution has, go into build-venv and build-helm; without a package index their tests are
+# skipped, and the table says so.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 
@@ -136,6 +136,7 @@ if [ $gcc_ready = yes ]; then
 	if wanted unit; then suite "unit gcc" build-gcc --suite unit -t 2 --num-processes "$more"; fi
 	if wanted integration; then
 		tests/sdk.sh
+		tests/helm.sh
 		suite integration build-gcc --suite integration --num-processes "$more"
 	fi
 fi

@@ -1,0 +1,44 @@
+{{- define "kvway.name" -}}
+{{- if contains .Chart.Name .Release.Name }}{{ .Release.Name }}{{ else }}{{ .Release.Name }}-{{ .Chart.Name }}{{ end -}}
+{{- end }}
+
+{{- define "kvway.selector" -}}
+app.kubernetes.io/name: kvway
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end }}
+
+{{- define "kvway.cacheSelector" -}}
+app.kubernetes.io/name: kvtierd
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end }}
+
+{{- define "kvway.labels" -}}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
+{{- end }}
+
+{{- define "kvway.serviceAccount" -}}
+{{- .Values.serviceAccount.name | default (ternary (include "kvway.name" .) "default" .Values.serviceAccount.create) -}}
+{{- end }}
+
+{{- /* kvway.yaml: what the values say, and .Values.config over it. */ -}}
+{{- define "kvway.config" -}}
+{{- $config := dict "listen" "0.0.0.0:8080" "admin" (dict "listen" "0.0.0.0:9090") "config" (dict "watch" true) "routing" (dict "strategy" .Values.strategy) -}}
+{{- $workers := list -}}
+{{- range .Values.workers.static -}}
+{{- $workers = append $workers (ternary (dict "url" .) . (kindIs "string" .)) -}}
+{{- end -}}
+{{- if $workers }}{{ $_ := set $config "workers" $workers }}{{ end -}}
+{{- $discovery := dict -}}
+{{- with .Values.workers.dns }}{{ $_ := set $discovery "dns" . }}{{ end -}}
+{{- with .Values.workers.kubernetes }}{{ $_ := set $discovery "kubernetes" (dict "pools" .) }}{{ end -}}
+{{- if $discovery }}{{ $_ := set $config "discovery" $discovery }}{{ end -}}
+{{- toYaml (mustMergeOverwrite $config (deepCopy .Values.config)) -}}
+{{- end }}
+
+{{- define "kvway.cacheConfig" -}}
+{{- $config := dict "listen" "0.0.0.0:9200" "segment" (dict "name" "shared_memory" "size" .Values.cache.segment) -}}
+{{- if .Values.cache.nvme.capacity }}{{ $_ := set $config "cache" (dict "nvme" (dict "path" "/var/lib/kvtierd" "capacity" .Values.cache.nvme.capacity)) }}{{ end -}}
+{{- toYaml (mustMergeOverwrite $config (deepCopy .Values.cache.config)) -}}
+{{- end }}

@@ -1,0 +1,338 @@
+"""Kustomize overlays and Helm chart of deploy/: that they build, fit together, and configure what the programs accept."""
+
+import json
+import pathlib
+import re
+import shutil
+import subprocess
+
+import pytest
+import yaml
+
+from rig.kvtierd import PROGRAM as KVTIERD
+from rig.router import PROGRAM as KVWAY
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+KUSTOMIZE = ROOT / "deploy/kustomize"
+CHART = ROOT / "deploy/helm/kvway"
+HELM = ROOT / "build-helm/bin/python"
+WORKLOADS = ("Deployment", "DaemonSet")
+SECONDS = {"s": 1, "m": 60, "h": 3600}
+
+
+def run(argv, **options):
+    return subprocess.run([*map(str, argv)], capture_output=True, text=True, timeout=60, **options)
+
+
+def objects_of(text):
+    return [each for each in yaml.safe_load_all(text) if each]
+
+
+# --- what any set of objects must hold --------------------------------------------------------------
+
+
+def matches(selector, labels):
+    return selector.items() <= labels.items()
+
+
+def templates_of(objects):
+    return [each["spec"]["template"] for each in objects if each["kind"] in WORKLOADS]
+
+
+def port_names(template):
+    return {port["name"] for box in template["spec"]["containers"] for port in box["ports"]}
+
+
+def check_pod(workload, configs):
+    template = workload["spec"]["template"]
+    pod, name = template["spec"], workload["metadata"]["name"]
+    assert matches(workload["spec"]["selector"]["matchLabels"], template["metadata"]["labels"]), name
+    assert pod["automountServiceAccountToken"] in (False, True), name
+    for box in (*pod["containers"], *pod.get("initContainers", ())):
+        own = box["securityContext"]
+        assert own["readOnlyRootFilesystem"] and not own["allowPrivilegeEscalation"], name
+        assert own["capabilities"]["drop"] == ["ALL"], name
+        assert {m["name"] for m in box["volumeMounts"]} <= {v["name"] for v in pod["volumes"]}, name
+    for box in pod["containers"]:
+        assert box["securityContext"].get("runAsNonRoot") or pod["securityContext"]["runAsNonRoot"], name
+        for probe in ("startupProbe", "livenessProbe", "readinessProbe"):
+            assert box[probe]["httpGet"]["port"] in port_names(template), name
+    for volume in pod["volumes"]:
+        assert "configMap" not in volume or volume["configMap"]["name"] in configs, name
+
+
+def check_network_policy(policy, templates):
+    spec = policy["spec"]
+    chosen = [t for t in templates if matches(spec["podSelector"]["matchLabels"], t["metadata"]["labels"])]
+    assert len(chosen) == 1, policy["metadata"]["name"]
+    for rule in spec["ingress"]:
+        assert {port["port"] for port in rule["ports"]} <= port_names(chosen[0])
+
+
+def check_service(service, templates):
+    chosen = [t for t in templates if matches(service["spec"]["selector"], t["metadata"]["labels"])]
+    assert len(chosen) == 1, service["metadata"]["name"]
+    assert {port["targetPort"] for port in service["spec"]["ports"]} <= port_names(chosen[0])
+
+
+def check_monitor(monitor, objects):
+    labels = monitor["spec"]["selector"]["matchLabels"]
+    if monitor["kind"] == "ServiceMonitor":
+        found = [each for each in objects if each["kind"] == "Service" and matches(labels, each["metadata"].get("labels", {}))]
+        ports = {port["name"] for each in found for port in each["spec"]["ports"]}
+    else:
+        found = [each for each in templates_of(objects) if matches(labels, each["metadata"]["labels"])]
+        ports = {name for each in found for name in port_names(each)}
+    assert len(found) == 1, monitor["metadata"]["name"]
+    ends = monitor["spec"].get("endpoints") or monitor["spec"]["podMetricsEndpoints"]
+    assert {end["port"] for end in ends} <= ports
+
+
+def seconds(text):
+    return int(text[:-1]) * SECONDS[text[-1]]
+
+
+def check_configs(objects, tmp_path):
+    """Programs accept their files, and get the time that the file says to end in."""
+    for each in objects:
+        for name, text in each.get("data", {}).items() if each["kind"] == "ConfigMap" else ():
+            path = tmp_path / name
+            path.write_text(text)
+            argv = [KVWAY, "check", "-c", path] if name == "kvway.yaml" else [KVTIERD, "check", path]
+            done = run(argv)
+            assert done.returncode == 0, done.stdout + done.stderr
+            if name == "kvway.yaml":
+                drain = yaml.safe_load(text).get("drain", {})
+                least = seconds(drain.get("settle", "5s")) + seconds(drain.get("timeout", "60s"))
+                (router,) = (each for each in objects if each["kind"] == "Deployment")
+                assert router["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] > least
+
+
+def check(objects, tmp_path):
+    names = [(each["kind"], each["metadata"].get("namespace"), each["metadata"]["name"]) for each in objects]
+    assert len(set(names)) == len(names)
+    there = {(kind, name) for kind, _, name in names}
+    templates = templates_of(objects)
+    for each in objects:
+        kind, spec = each["kind"], each.get("spec", {})
+        if kind in WORKLOADS:
+            check_pod(each, {name for of, name in there if of == "ConfigMap"})
+        elif kind == "Service":
+            check_service(each, templates)
+        elif kind == "NetworkPolicy":
+            check_network_policy(each, templates)
+        elif kind == "PodDisruptionBudget":
+            assert any(matches(spec["selector"]["matchLabels"], t["metadata"]["labels"]) for t in templates)
+        elif kind == "HorizontalPodAutoscaler":
+            target = spec["scaleTargetRef"]
+            assert (target["kind"], target["name"]) in there or target["name"] == "vllm"
+        elif kind in ("ServiceMonitor", "PodMonitor"):
+            check_monitor(each, objects)
+        elif kind == "RoleBinding":
+            assert ("Role", each["roleRef"]["name"]) in there
+    check_configs(objects, tmp_path)
+    return sorted({kind for kind, _ in there})
+
+
+# --- kustomize ----------------------------------------------------------------------------------
+
+
+def test_kustomizations_name_files_that_are_there_and_all_of_them():
+    for page in KUSTOMIZE.rglob("kustomization.yaml"):
+        spec, named = yaml.safe_load(page.read_text()), set()
+        for name in spec.get("resources", []):
+            assert (page.parent / name).exists(), (page, name)
+            named.add(name)
+        for generator in spec.get("configMapGenerator", []):
+            named |= set(generator["files"])
+        named |= {patch["path"] for patch in spec.get("patches", []) if "path" in patch}
+        files = {path.name for path in page.parent.glob("*.yaml")} - {page.name}
+        assert files == {name for name in named if name.endswith(".yaml")}, page
+        for name in files:
+            assert objects_of((page.parent / name).read_text()), name
+
+
+def build(folder):
+    for argv in (["kustomize", "build"], ["kubectl", "kustomize"]):
+        if shutil.which(argv[0]):
+            done = run([*argv, KUSTOMIZE / folder])
+            assert done.returncode == 0, done.stderr
+            assert "warning" not in done.stderr.lower(), done.stderr
+            return objects_of(done.stdout)
+    return pytest.skip("neither kustomize nor kubectl is installed")
+
+
+@pytest.mark.parametrize("folder", ["base", "cache", "overlays/single-node"])
+def test_kustomize_builds_what_fits_together(folder, tmp_path):
+    check(build(folder), tmp_path)
+
+
+def test_production_has_what_operation_needs(tmp_path):
+    objects = build("overlays/production")
+    assert check(objects, tmp_path) == [
+        "ConfigMap", "DaemonSet", "Deployment", "HorizontalPodAutoscaler", "NetworkPolicy", "PodDisruptionBudget",
+        "PodMonitor", "Service", "ServiceAccount", "ServiceMonitor",
+    ]  # fmt: skip
+    assert {each["metadata"]["namespace"] for each in objects} == {"vllm"}
+    (router,) = (each for each in objects if each["kind"] == "Deployment")
+    assert router["spec"]["replicas"] == 3
+    assert len(router["spec"]["template"]["spec"]["topologySpreadConstraints"]) == 2
+
+
+# --- Helm ---------------------------------------------------------------------------------------
+
+# Prints a list: for each set of values what is wrong, or null, and the pages.
+RENDER = """
+import json, sys
+from helm_python.chart import Chart, lint
+
+def render(path, values):
+    try:
+        found = lint(path, values, strict=True)
+        wrong = [m["error"] for m in found["messages"] if m["severity"] > 1] + list(found["errors"])
+        if wrong:
+            return "; ".join(map(str, wrong)), ""
+        pages = Chart.load(path).render(values, name="test", namespace="here")
+    except Exception as error:
+        return str(error), ""
+    return None, "\\n---\\n".join(text for name, text in pages.items() if not name.endswith(".txt"))
+
+print(json.dumps([render(sys.argv[1], values) for values in json.load(sys.stdin)]))
+"""
+
+
+def render_all(sets):
+    """[(error or None, text)]"""
+    if shutil.which("helm"):
+        argv = ["helm", "template", "test", CHART, "-n", "here", "-f", "-"]
+        done = [run(argv, input=json.dumps(values)) for values in sets]
+        return [(each.stderr if each.returncode else None, each.stdout) for each in done]
+    if not HELM.exists():
+        pytest.skip("Helm is not installed: tests/helm.sh")
+    done = run([HELM, "-c", RENDER, CHART], input=json.dumps(sets))
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+@pytest.fixture(scope="module")
+def helm():
+    """A function of the name of a set: (error or None, objects). Helm takes a second to start, so it starts once."""
+    sets = {**GOOD, **BAD}
+    rendered = dict(zip(sets, render_all(list(sets.values()))))
+    return lambda name: (rendered[name][0], objects_of(rendered[name][1]))
+
+
+ALL = {
+    "replicaCount": 3,
+    "workers": {"dns": [], "static": ["http://a:8000", {"url": "http://b:8000", "models": ["m"]}]},
+    "config": {"routing": {"slow_start": "30s"}, "drain": {"timeout": "30s"}},
+    "imagePullSecrets": [{"name": "registry"}],
+    "podLabels": {"team": "x"},
+    "podAnnotations": {"a": "b"},
+    "nodeSelector": {"a": "b"},
+    "tolerations": [{"operator": "Exists"}],
+    "affinity": {"nodeAffinity": {}},
+    "priorityClassName": "high",
+    "env": [{"name": "A", "value": "b"}],
+    "extraVolumes": [{"name": "tls", "secret": {"secretName": "tls"}}],
+    "extraVolumeMounts": [{"name": "tls", "mountPath": "/tls"}],
+    "service": {"type": "NodePort", "nodePort": 30080, "annotations": {"a": "b"}},
+    "ingress": {"enabled": True, "className": "nginx", "annotations": {"a": "b"}, "tls": [{"secretName": "x"}]},
+    "httpRoute": {"enabled": True, "parentRefs": [{"name": "gateway"}], "hostnames": ["a.example"]},
+    "autoscaling": {"enabled": True},
+    "workersAutoscaling": {"enabled": True},
+    "podDisruptionBudget": {"enabled": True},
+    "topologySpread": True,
+    "networkPolicy": {"enabled": True, "egress": [{"ports": [{"port": 443}]}]},
+    "serviceMonitor": {"enabled": True, "labels": {"release": "prometheus"}},
+    "serviceAccount": {"annotations": {"a": "b"}},
+    "cache": {"enabled": True, "config": {"lease": {"ttl": "10s"}}},
+}
+
+
+POOLS = [{"selector": "app=vllm", "port": "http"}, {"service": "small", "namespace": "there"}]
+GOOD = {
+    "defaults": {},
+    "all": ALL,
+    "pools": {"workers": {"dns": [], "kubernetes": POOLS}},
+    "secret": {"existingSecret": "mine"},
+}
+# By the word that the message must have.
+BAD = {
+    "replicas": {"replicas": 3},
+    "strategy": {"strategy": "random"},
+    "static": {"workers": {"static": ["vllm:8000"]}},
+    "type": {"service": {"type": "Cluster"}},
+    "segment": {"cache": {"segment": 16}},
+}
+
+
+def test_chart_with_its_defaults(helm, tmp_path):
+    error, objects = helm("defaults")
+    assert error is None
+    assert check(objects, tmp_path) == ["ConfigMap", "Deployment", "Service", "ServiceAccount"]
+
+
+def test_chart_with_everything_switched_on(helm, tmp_path):
+    error, objects = helm("all")
+    assert error is None
+    assert check(objects, tmp_path) == [
+        "ConfigMap", "DaemonSet", "Deployment", "HTTPRoute", "HorizontalPodAutoscaler", "Ingress", "NetworkPolicy",
+        "PodDisruptionBudget", "PodMonitor", "Service", "ServiceAccount", "ServiceMonitor",
+    ]  # fmt: skip
+    (router,) = (each for each in objects if each["kind"] == "Deployment")
+    assert "replicas" not in router["spec"]  # the autoscaler's
+    (config,) = (yaml.safe_load(each["data"]["kvway.yaml"]) for each in objects if "kvway.yaml" in each.get("data", {}))
+    assert config["workers"] == [{"url": "http://a:8000"}, {"url": "http://b:8000", "models": ["m"]}]
+    assert config["routing"] == {"strategy": "prefixaware", "slow_start": "30s"}
+
+
+def test_chart_with_workers_of_kubernetes_may_read_them(helm):
+    error, objects = helm("pools")
+    assert error is None
+    roles = {(each["kind"], each["metadata"]["namespace"]) for each in objects if each["kind"].startswith("Role")}
+    assert roles == {(kind, namespace) for kind in ("Role", "RoleBinding") for namespace in ("here", "there")}
+    (router,) = (each for each in objects if each["kind"] == "Deployment")
+    assert router["spec"]["template"]["spec"]["automountServiceAccountToken"] is True
+
+
+def test_chart_with_a_secret_of_its_own_has_no_config_map(helm):
+    error, objects = helm("secret")
+    assert error is None and not [each for each in objects if each["kind"] == "ConfigMap"]
+    (router,) = (each for each in objects if each["kind"] == "Deployment")
+    assert router["spec"]["template"]["spec"]["volumes"] == [{"name": "config", "secret": {"secretName": "mine"}}]
+
+
+@pytest.mark.parametrize("word", BAD)
+def test_chart_refuses_values_that_mean_nothing(helm, word):
+    assert word in helm(word)[0]
+
+
+def test_every_value_has_its_place_in_the_schema_and_a_use():
+    values = yaml.safe_load((CHART / "values.yaml").read_text())
+    schema = json.loads((CHART / "values.schema.json").read_text())
+    templates = "".join(path.read_text() for path in (CHART / "templates").iterdir())
+
+    def compare(value, its, path):
+        if "properties" not in its:
+            return
+        assert value.keys() == its["properties"].keys() - {"global"}, path
+        for key, below in value.items():
+            assert re.search(rf"\.{key}\b", templates) or path.endswith(".target"), f"{path}.{key} is used nowhere"
+            compare(below, its["properties"][key], f"{path}.{key}")
+
+    compare(values, schema, "")
+
+
+def test_documentation_names_values_that_exist():
+    values = yaml.safe_load((CHART / "values.yaml").read_text())
+    section = (ROOT / "deploy/README.md").read_text().split("### From production-stack's chart\n")[1].split("\n#")[0]
+    rows = [line.split("|")[2] for line in section.splitlines() if line.startswith("| `")]
+    assert len(rows) > 20
+    for name in (name for row in rows for name in re.findall(r"`([a-zA-Z.]+)`", row)):
+        node = values
+        for part in name.split("."):
+            if node == {} or isinstance(node, list):
+                break  # free below
+            assert part in node, name
+            node = node[part]
