@@ -11,6 +11,7 @@ import shutil
 import signal
 import subprocess
 import threading
+import xml.etree.ElementTree
 from urllib.parse import quote
 
 import pytest
@@ -317,6 +318,23 @@ def may_lack_data(panel, target):
     return any(name in target["expr"] for name in (*ABSENT, *EMPTY))
 
 
+def draws_every_panel(prometheus, directory):
+    """deploy/grafana/pictures.py has each panel in its picture, with data where the queries have some."""
+    script = ROOT / "deploy/grafana/pictures.py"
+    argv = [script, f"http://127.0.0.1:{prometheus.port}", directory / "pictures", "1"]
+    done = subprocess.run([*map(str, argv)], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    for path in DASHBOARDS:
+        panels = [panel for panel, _ in queries(path)]
+        picture = xml.etree.ElementTree.parse(directory / "pictures" / f"{path.stem}.svg")
+        words = {node.text for node in picture.iter("{http://www.w3.org/2000/svg}text")}
+        assert {panel["title"] for panel in panels} <= words
+        (line,) = (line for line in done.stdout.splitlines() if f"/{path.stem}.svg" in line)
+        for panel in panels:
+            if f" {panel['title']}," in f"{line.partition('data:')[2]},":
+                assert all(may_lack_data(panel, target) for target in panel["targets"]), panel["title"]
+
+
 def test_panels_and_rules_show_a_router_and_a_cache_at_work(kvway, kvsim, kvtierd, tmp_path):
     workers = kvsim(2)
     router = kvway(workers, {"admission.enabled": True})
@@ -358,6 +376,7 @@ def test_panels_and_rules_show_a_router_and_a_cache_at_work(kvway, kvsim, kvtier
         assert [name for name, values in offered.items() if not values] == ["engine"]
         assert len(offered["worker"]) == 2 and len(offered["model"]) == 1
 
+        draws_every_panel(prometheus, tmp_path)
         router.config_path.write_text("nonsense: 1\n")
         os.kill(router.pid, signal.SIGHUP)
         until(lambda: prometheus.rules()["KvwayReloadFailed"]["state"] == "pending", 10, "the alert pending")
