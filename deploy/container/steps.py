@@ -13,6 +13,7 @@ import pathlib
 import re
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -131,7 +132,7 @@ def start(stage):
     command = f"chroot --userspec={stage.user} {root} {shlex.join([*stage.entry, *stage.arguments])}"
     argv = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--propagation", "private"]
     argv += ["sh", "-ec", f"{read_only} && {mounts} && exec {command}"]
-    program = subprocess.Popen(argv)
+    program = subprocess.Popen(argv, start_new_session=True)
     try:
         for _ in range(100):
             time.sleep(0.1)
@@ -144,7 +145,7 @@ def start(stage):
                     sys.exit(f"it ended with {program.returncode}")
         sys.exit("it does not answer")
     finally:
-        program.kill()
+        os.killpg(program.pid, signal.SIGKILL)  # a change of user ends --kill-child
         program.wait()
 
 
