@@ -306,6 +306,14 @@ static bool late_for_long(const struct kvw_gate *gate, int64_t now_ns)
 	return now_ns - gate->late_ns <= LATE_OVER_NS && gate->late_ns - gate->late_since_ns > LATE_NS;
 }
 
+/* Requests that are less important wait: they are passed over for this one. */
+static bool has_lesser(const struct kvw_gate *gate, const struct kvw_entrant *e)
+{
+	size_t count = gate->queue.count;
+
+	return count > 0 && gate->queue.items[count - 1]->class > e->wait.class;
+}
+
 /* What waits takes the workers longer than this one is promised. Their time shows that only seconds later, and the
  * prices only when a minute of work has come. */
 static bool is_crowd(const struct kvw_gate *gate, const struct kvw_entrant *e)
@@ -328,7 +336,7 @@ static enum kvw_late lateness(const struct kvw_gate *gate, const struct kvw_entr
 	if (programs.returning >= SURE)
 		return KVW_LATE_IN_TURN;
 	if (e->wait.class > 0 || gate->all_foreign || kvw_admission_full(gate->admission) ||
-		late_for_long(gate, now_ns) || is_crowd(gate, e) ||
+		late_for_long(gate, now_ns) || (is_crowd(gate, e) && !has_lesser(gate, e)) ||
 		isfinite(gate->price.limit[KVW_CLASSES - 1]) || isfinite(gate->price.limit[0]))
 		return KVW_LATE_NEVER;
 	return KVW_LATE_SENT;
@@ -580,7 +588,7 @@ enum kvw_next kvw_gate_next(struct kvw_gate *gate, int64_t now_ns, kvw_gate_judg
 		return KVW_NOTHING;
 	}
 	e = overdue(gate, now_ns);
-	if (e != NULL)
+	if (e != NULL && e->wait.class == 0)
 		note_late(gate, now_ns);
 	if (e != NULL && e->wait.late == KVW_LATE_SENT && now_ns < e->wait.until_ns &&
 		judge(user, e, now_ns) && e->wait.late == KVW_LATE_SENT) {

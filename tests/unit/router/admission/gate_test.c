@@ -415,6 +415,24 @@ START_TEST(a_crowd_is_refused_although_the_workers_had_time_left)
 }
 END_TEST
 
+/* However many of a lesser class wait: they yield. */
+START_TEST(those_of_a_lesser_class_are_no_crowd)
+{
+	struct kvw_entrant *out = NULL;
+	struct kvw_entrant *e;
+
+	occupy(0, 60 * SECOND, BEGIN);
+	for (size_t i = 1; i < 40; i++)
+		(void)come(i, 1, 100 * MS, 20 * SECOND, BEGIN);
+	e = come(0, 0, 100 * MS, 2 * SECOND, BEGIN);
+	ck_assert_int_eq(next(&out, BEGIN + SECOND), KVW_NOTHING);
+	ck_assert_int_eq(next(&out, BEGIN + 2 * SECOND), KVW_SEND);
+	ck_assert_ptr_eq(out, e);
+	for (size_t i = 1; i < 40; i++)
+		kvw_gate_leave(&gate, &requests[i].e);
+}
+END_TEST
+
 START_TEST(refused_when_its_promise_cannot_be_kept)
 {
 	struct kvw_entrant *out = NULL;
@@ -718,6 +736,7 @@ int main(void)
 	tcase_add_test(tcase, whole_answers_do_not_count_as_undone);
 	tcase_add_test(tcase, sent_sooner_where_first_tokens_come_later);
 	tcase_add_test(tcase, a_crowd_is_refused_although_the_workers_had_time_left);
+	tcase_add_test(tcase, those_of_a_lesser_class_are_no_crowd);
 	tcase_add_test(tcase, refused_at_the_deadline);
 	tcase_add_test(tcase, endless_patience_does_not_wrap);
 	tcase_add_test(tcase, an_idle_worker_takes_any_prompt);
