@@ -102,4 +102,5 @@ void kvw_admission_left(struct kvw_admission *admission, uint32_t worker)
 	atomic_store_explicit(&pace->unanswered, 0, memory_order_relaxed);
 	atomic_store_explicit(&pace->answering, 0, memory_order_relaxed);
 	atomic_store_explicit(&pace->undone_ns, 0, memory_order_relaxed);
+	atomic_store_explicit(&pace->shown, 0, memory_order_relaxed);
 }

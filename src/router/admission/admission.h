@@ -46,6 +46,7 @@ struct kvw_admission {
 
 	/* Of all loops: work that waits, and what is offered of it (ns per second). */
 	_Atomic int64_t waiting_ns;
+	_Atomic int64_t first_waiting_ns; /* of the most important class */
 	_Atomic int64_t offered_per_s;
 };
 

@@ -40,11 +40,20 @@ void kvw_gate_init(struct kvw_gate *gate, struct kvw_admission *admission)
 	kvw_price_init(&gate->price);
 }
 
-/* Reports to the other gates what waits here. */
-static void tell_waiting(struct kvw_gate *gate, int64_t by_ns)
+/* Reports to the other gates what waits here. first: of the most important class. */
+static void tell_waiting(struct kvw_gate *gate, int64_t by_ns, bool first)
 {
 	gate->told_waiting_ns += by_ns;
 	atomic_fetch_add_explicit(&gate->admission->waiting_ns, by_ns, memory_order_relaxed);
+	if (!first)
+		return;
+	gate->told_first_ns += by_ns;
+	atomic_fetch_add_explicit(&gate->admission->first_waiting_ns, by_ns, memory_order_relaxed);
+}
+
+static bool is_first(const struct kvw_waiter *w)
+{
+	return w->class == 0 && !w->aged;
 }
 
 static void show(_Atomic float *shown, double value)
@@ -69,7 +78,8 @@ void kvw_gate_finish(struct kvw_gate *gate)
 {
 	if (gate->admission == NULL)
 		return;
-	tell_waiting(gate, -gate->told_waiting_ns);
+	tell_waiting(gate, -gate->told_first_ns, true);
+	tell_waiting(gate, -gate->told_waiting_ns, false);
 	atomic_fetch_sub_explicit(
 		&gate->admission->offered_per_s, gate->told_offered, memory_order_relaxed);
 	gate->told_offered = 0;
@@ -306,22 +316,16 @@ static bool late_for_long(const struct kvw_gate *gate, int64_t now_ns)
 	return now_ns - gate->late_ns <= LATE_OVER_NS && gate->late_ns - gate->late_since_ns > LATE_NS;
 }
 
-/* Requests that are less important wait: they are passed over for this one. */
-static bool has_lesser(const struct kvw_gate *gate, const struct kvw_entrant *e)
-{
-	size_t count = gate->queue.count;
-
-	return count > 0 && gate->queue.items[count - 1]->class > e->wait.class;
-}
-
-/* What waits takes the workers longer than this one is promised. Their time shows that only seconds later, and the
- * prices only when a minute of work has come. */
+/* What waits of the most important class takes the workers longer than this one of it is promised. Their time shows
+ * that only seconds later, and the prices only when a minute of work has come. */
 static bool is_crowd(const struct kvw_gate *gate, const struct kvw_entrant *e)
 {
-	double waiting = (double)atomic_load_explicit(&gate->admission->waiting_ns, memory_order_relaxed);
+	int64_t waiting = atomic_load_explicit(&gate->admission->first_waiting_ns, memory_order_relaxed);
 	double rate = kvw_admission_rate(gate->admission) * (double)(gate->usable > 0 ? gate->usable : 1);
 
-	return waiting > rate * (double)kvw_promise_first_ns(&e->promise, e->tokens);
+	if (e->wait.waits)
+		waiting -= e->wait.work_ns;
+	return (double)waiting > rate * (double)kvw_promise_first_ns(&e->promise, e->tokens);
 }
 
 /* While the workers have time left no other gains by a refusal (but a more important class, if this one is
@@ -336,7 +340,7 @@ static enum kvw_late lateness(const struct kvw_gate *gate, const struct kvw_entr
 	if (programs.returning >= SURE)
 		return KVW_LATE_IN_TURN;
 	if (e->wait.class > 0 || gate->all_foreign || kvw_admission_full(gate->admission) ||
-		late_for_long(gate, now_ns) || (is_crowd(gate, e) && !has_lesser(gate, e)) ||
+		late_for_long(gate, now_ns) || is_crowd(gate, e) ||
 		isfinite(gate->price.limit[KVW_CLASSES - 1]) || isfinite(gate->price.limit[0]))
 		return KVW_LATE_NEVER;
 	return KVW_LATE_SENT;
@@ -347,8 +351,9 @@ static int64_t set_limits(struct kvw_gate *gate, struct kvw_entrant *e, int64_t 
 {
 	struct kvw_waiter *w = &e->wait;
 	int64_t start_ns = 0;
-	int64_t need_ns = (int64_t)(gate->lag * (double)w->work_ns + gate->more_ns);
-	int64_t patient_ns = (int64_t)(PATIENT * (double)need_ns);
+	int64_t work_ns = (int64_t)(gate->lag * (double)w->work_ns);
+	int64_t idle_ns = work_ns + SAFE_NS; /* what it needs on an idle worker */
+	int64_t need_ns = 0;
 
 	w->until_ns = gate->terms.max_wait_ns < INT64_MAX - w->came_ns
 			      ? w->came_ns + gate->terms.max_wait_ns : INT64_MAX;
@@ -361,8 +366,10 @@ static int64_t set_limits(struct kvw_gate *gate, struct kvw_entrant *e, int64_t 
 	if (!w->promised)
 		return start_ns;
 	w->first_ns = kvw_promise_first_ns(&e->promise, e->tokens);
-	if (w->first_ns < need_ns)
-		w->first_ns = patient_ns;
+	if (w->first_ns < idle_ns)
+		w->first_ns = (int64_t)(PATIENT * (double)idle_ns);
+	/* However late first tokens have been, half of its time is there to wait. */
+	need_ns = work_ns + (int64_t)fmin(gate->more_ns, fmax(SAFE_NS, (double)w->first_ns / 2));
 	if (w->came_ns + w->first_ns - need_ns < start_ns)
 		start_ns = w->came_ns + w->first_ns - need_ns;
 	/* Half of the safety is there for one that just makes it. */
@@ -396,7 +403,7 @@ bool kvw_gate_judge(struct kvw_gate *gate, struct kvw_entrant *e, const struct k
 	w->value = value_of(gate, e);
 	kvw_queue_set(&gate->queue, w, w->class, set_limits(gate, e, now_ns));
 	if (w->waits) {
-		tell_waiting(gate, w->work_ns - work_ns);
+		tell_waiting(gate, w->work_ns - work_ns, is_first(w));
 		note_due(gate, w);
 	}
 	return gate->usable > 0;
@@ -418,7 +425,7 @@ enum kvw_err kvw_gate_wait(struct kvw_gate *gate, struct kvw_entrant *e, int64_t
 {
 	if (kvw_queue_add(&gate->queue, &e->wait) != KVW_OK)
 		return KVW_ENOMEM;
-	tell_waiting(gate, e->wait.work_ns);
+	tell_waiting(gate, e->wait.work_ns, is_first(&e->wait));
 	offer(gate, e, now_ns);
 	note_due(gate, &e->wait);
 	if (gate->queue.count < PLAN_AT_ONCE)
@@ -431,7 +438,7 @@ void kvw_gate_leave(struct kvw_gate *gate, struct kvw_entrant *e)
 	if (!e->wait.waits)
 		return;
 	kvw_queue_remove(&gate->queue, &e->wait);
-	tell_waiting(gate, -e->wait.work_ns);
+	tell_waiting(gate, -e->wait.work_ns, is_first(&e->wait));
 	e->wait.class += e->wait.aged;
 	e->wait.aged = false;
 }
@@ -588,13 +595,18 @@ enum kvw_next kvw_gate_next(struct kvw_gate *gate, int64_t now_ns, kvw_gate_judg
 		return KVW_NOTHING;
 	}
 	e = overdue(gate, now_ns);
-	if (e != NULL && e->wait.class == 0)
+	if (e != NULL && is_first(&e->wait) && e->refusal == KVW_REFUSED_SERVICE_LEVEL)
 		note_late(gate, now_ns);
 	if (e != NULL && e->wait.late == KVW_LATE_SENT && now_ns < e->wait.until_ns &&
-		judge(user, e, now_ns) && e->wait.late == KVW_LATE_SENT) {
-		kvw_gate_leave(gate, e);
-		*out = e;
-		return KVW_SEND;
+		judge(user, e, now_ns)) {
+		if (e->wait.late == KVW_LATE_SENT) {
+			kvw_gate_leave(gate, e);
+			*out = e;
+			return KVW_SEND;
+		}
+		/* By what is known now it has time. */
+		if (now_ns < due_of(&e->wait))
+			e = NULL;
 	}
 	if (e != NULL) {
 		e->retry_after_ns = kvw_gate_crowds(gate, e) ? KVW_CROWDED_NS : kvw_gate_retry_after_ns(gate);

@@ -112,7 +112,7 @@ struct kvw_gate {
 	int64_t planned_ns;  /* when the queue was planned last */
 	int64_t due_ns;      /* none that waits is overdue before */
 	int64_t late_since_ns, late_ns; /* requests have been overdue from then on; the last one was then */
-	int64_t told_waiting_ns, told_offered; /* what admission has of this gate */
+	int64_t told_waiting_ns, told_first_ns, told_offered; /* what admission has of this gate */
 	int64_t told_ns;     /* the latter: since when */
 	int64_t seen_ns;     /* the time and rate of `epoch` */
 	double seen_rate;

@@ -14,15 +14,25 @@ static int32_t count(const _Atomic int32_t *word)
 void kvw_pace_sent(struct kvw_pace *pace, int64_t work_ns, int64_t now_ns)
 {
 	atomic_fetch_add_explicit(&pace->undone_ns, work_ns, memory_order_relaxed);
-	if (atomic_fetch_add_explicit(&pace->unanswered, 1, memory_order_relaxed) <= 0)
+	atomic_fetch_add_explicit(&pace->unanswered, 1, memory_order_relaxed);
+	if (work_ns > 0 && atomic_fetch_add_explicit(&pace->shown, 1, memory_order_relaxed) <= 0)
 		atomic_store_explicit(&pace->since_ns, now_ns, memory_order_relaxed);
+}
+
+/* Its first token has come, or will not. */
+static void leave_shown(struct kvw_pace *pace, int64_t work_ns)
+{
+	atomic_fetch_sub_explicit(&pace->undone_ns, work_ns, memory_order_relaxed);
+	atomic_fetch_sub_explicit(&pace->shown, 1, memory_order_relaxed);
 }
 
 void kvw_pace_first_token(struct kvw_pace *pace, int64_t work_ns, bool stream, int64_t now_ns)
 {
-	atomic_fetch_sub_explicit(&pace->undone_ns, work_ns, memory_order_relaxed);
 	atomic_fetch_sub_explicit(&pace->unanswered, 1, memory_order_relaxed);
-	atomic_store_explicit(&pace->since_ns, now_ns, memory_order_relaxed);
+	if (work_ns > 0) {
+		leave_shown(pace, work_ns);
+		atomic_store_explicit(&pace->since_ns, now_ns, memory_order_relaxed);
+	}
 	/* The first one: what others were promised is past. */
 	if (stream && atomic_fetch_add_explicit(&pace->answering, 1, memory_order_relaxed) <= 0)
 		atomic_store_explicit(
@@ -36,13 +46,14 @@ void kvw_pace_ended(struct kvw_pace *pace, int64_t work_ns, bool answered, bool 
 			atomic_fetch_sub_explicit(&pace->answering, 1, memory_order_relaxed);
 		return;
 	}
-	atomic_fetch_sub_explicit(&pace->undone_ns, work_ns, memory_order_relaxed);
 	atomic_fetch_sub_explicit(&pace->unanswered, 1, memory_order_relaxed);
+	if (work_ns > 0)
+		leave_shown(pace, work_ns);
 }
 
 int64_t kvw_pace_undone_ns(const struct kvw_pace *pace, double rate, int64_t now_ns)
 {
-	int32_t requests = count(&pace->unanswered);
+	int32_t requests = count(&pace->shown);
 	double undone = (double)get(&pace->undone_ns) / rate;
 	double since = (double)(now_ns - get(&pace->since_ns));
 	double one = 0;

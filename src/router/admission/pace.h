@@ -36,8 +36,9 @@ struct kvw_pace {
 	_Atomic int64_t moved_ns;               /* when it was moved last */
 	_Atomic int32_t unanswered;             /* requests sent that have no first token */
 	_Atomic int32_t answering;              /* streams that have one */
-	_Atomic int64_t undone_ns;              /* predicted prefill of the unanswered ones whose first token will show */
-	_Atomic int64_t since_ns;               /* the last first token, or the first request after a rest */
+	_Atomic int32_t shown;                  /* of the unanswered ones those whose first token will show */
+	_Atomic int64_t undone_ns;              /* predicted prefill of these */
+	_Atomic int64_t since_ns;               /* the last of their first tokens, or the first of them after a rest */
 };
 
 /* A request was sent to the worker. work_ns: its predicted prefill; 0: its first token will not show. */
@@ -47,7 +48,7 @@ void kvw_pace_first_token(struct kvw_pace *pace, int64_t work_ns, bool stream, i
 /* It has ended. work_ns: as before; answered, stream: as passed to kvw_pace_first_token, if it was. */
 void kvw_pace_ended(struct kvw_pace *pace, int64_t work_ns, bool answered, bool stream);
 
-/* What the worker has to do before it can begin another prompt, by the requests that it has not answered,
+/* What the worker has to do before it can begin another prompt, by the requests whose first token will show,
  * whatever keeps it: prefill, or as many running requests as it takes. rate: predicted ns of prefill that a
  * worker does in one ns. */
 int64_t kvw_pace_undone_ns(const struct kvw_pace *pace, double rate, int64_t now_ns);

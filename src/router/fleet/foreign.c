@@ -2,6 +2,7 @@
 #include "fleet/foreign.h"
 
 #define KEEP  0.8 /* of the sums, when further prompts have ended */
+#define MOST  1e9 /* requests of a page: its samples have a limit each, their sum has none */
 #define PRIOR 16  /* prompts that all those before the first page count for */
 
 static double least(double a, double b)
@@ -12,7 +13,7 @@ static double least(double a, double b)
 /* As far as it is a number of requests. */
 static uint32_t beyond(double said, double own)
 {
-	return said > own ? (uint32_t)(said - own) : 0;
+	return said > own ? (uint32_t)least(said - own, MOST) : 0;
 }
 
 void kvw_foreign_restarted(struct kvw_foreign *foreign)

@@ -415,6 +415,30 @@ START_TEST(a_crowd_is_refused_although_the_workers_had_time_left)
 }
 END_TEST
 
+/* Its own work makes no crowd, however much it is. */
+START_TEST(one_alone_is_no_crowd)
+{
+	struct kvw_entrant *out = NULL;
+
+	occupy(0, 60 * SECOND, BEGIN);
+	(void)come(0, 0, 4 * SECOND, 3 * SECOND, BEGIN);
+	ck_assert_int_eq(next(&out, BEGIN + 3 * SECOND), KVW_SEND);
+}
+END_TEST
+
+/* However late first tokens have been, it has half of its time to wait in. */
+START_TEST(late_first_tokens_leave_half_of_the_time)
+{
+	struct kvw_entrant *e;
+
+	gate.more_ns = 5e9;
+	e = come(0, 0, 10 * MS, 2 * SECOND, BEGIN);
+	ck_assert_int_eq(e->wait.first_ns, 2 * SECOND);
+	ck_assert_int_ge(e->wait.start_ns, BEGIN + 900 * MS);
+	kvw_gate_leave(&gate, e);
+}
+END_TEST
+
 /* However many of a lesser class wait: they yield. */
 START_TEST(those_of_a_lesser_class_are_no_crowd)
 {
@@ -736,6 +760,8 @@ int main(void)
 	tcase_add_test(tcase, whole_answers_do_not_count_as_undone);
 	tcase_add_test(tcase, sent_sooner_where_first_tokens_come_later);
 	tcase_add_test(tcase, a_crowd_is_refused_although_the_workers_had_time_left);
+	tcase_add_test(tcase, one_alone_is_no_crowd);
+	tcase_add_test(tcase, late_first_tokens_leave_half_of_the_time);
 	tcase_add_test(tcase, those_of_a_lesser_class_are_no_crowd);
 	tcase_add_test(tcase, refused_at_the_deadline);
 	tcase_add_test(tcase, endless_patience_does_not_wrap);

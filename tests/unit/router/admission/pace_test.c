@@ -112,6 +112,21 @@ START_TEST(what_is_not_answered_is_undone_whatever_was_predicted)
 }
 END_TEST
 
+START_TEST(whole_answers_neither_share_nor_shorten_what_is_undone)
+{
+	struct kvw_pace pace = {0};
+
+	for (int i = 0; i < 9; i++)
+		kvw_pace_sent(&pace, 0, 0);
+	ck_assert_int_eq(kvw_pace_undone_ns(&pace, 1, 100 * MS), 0);
+	kvw_pace_sent(&pace, 1000 * MS, 5000 * MS);
+	ck_assert_int_eq(kvw_pace_undone_ns(&pace, 1, 5000 * MS), 1000 * MS);
+	kvw_pace_first_token(&pace, 0, false, 5900 * MS);
+	ck_assert_int_eq(kvw_pace_undone_ns(&pace, 1, 5900 * MS), 100 * MS);
+	ck_assert_int_eq(kvw_pace_undone_ns(&pace, 1, 9000 * MS), 0);
+}
+END_TEST
+
 static void *live(void *user)
 {
 	struct kvw_pace *pace = user;
@@ -142,6 +157,7 @@ START_TEST(threads_leave_nothing_behind)
 	ck_assert_int_eq(pace.unanswered, 0);
 	ck_assert_int_eq(pace.answering, 0);
 	ck_assert_int_eq(pace.undone_ns, 0);
+	ck_assert_int_eq(pace.shown, 0);
 	ck_assert_int_ge(pace.behind_ns, -KVW_PACE_CREDIT_NS);
 	ck_assert_int_le(pace.behind_ns, KVW_PACE_DEBT_NS);
 }
@@ -157,6 +173,7 @@ int main(void)
 	tcase_add_test(tcase, the_first_stream_begins_anew);
 	tcase_add_test(tcase, a_queue_counts_while_something_is_unanswered);
 	tcase_add_test(tcase, what_is_not_answered_is_undone_whatever_was_predicted);
+	tcase_add_test(tcase, whole_answers_neither_share_nor_shorten_what_is_undone);
 	tcase_add_test(tcase, threads_leave_nothing_behind);
 	return run_tcase("admission pace", tcase);
 }
