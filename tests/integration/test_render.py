@@ -60,7 +60,8 @@ def config_of(found):
 
 @pytest.mark.parametrize("name", CASES)
 def test_objects_are_as_they_were(name):
-    done = run("render", "-f", DATA / f"{name}.yaml", "--kvway-image", "registry.example/kvway:1", *CASES[name])
+    images = ["--kvway-image", "registry.example/kvway:1", "--kvtierd-image", "registry.example/kvtierd:1"]
+    done = run("render", "-f", DATA / f"{name}.yaml", *images, *CASES[name])
     assert done.returncode == 0, done.stderr
     wanted = DATA / f"{name}.golden.yaml"
     if os.environ.get("KVW_UPDATE"):
@@ -113,7 +114,8 @@ VARIANTS = {
         put(WORKER + "args", [TEXT, "no", "0x10", "1e3", "", "a: b", "- x", "multi\nline"]),
         put(WORKER + "environmentVariables", [{"name": "A", "value": TEXT}, {"name": "B", "value": "null"}, {"name": "C"}]),
         put("metadata.name", "no"),
-        put("metadata.labels", {"a": "true", "example.com/b": ""}),
+        put("metadata.labels", {"a": "true", "example.com/b": "", "on": "x", "y": "x", "null": "x", "1.10": "x"}),
+        put("metadata.annotations", {"off": "x", "1.10": "y"}),
         put(SPEC + "modelSourceConfig.modelLocation", "a b/c#d"),
     ],
     "volumes": [
@@ -192,7 +194,9 @@ def test_texts_arrive_as_they_were(tmp_path):
     (container,) = found["Deployment", "no-worker"]["spec"]["template"]["spec"]["containers"]
     assert container["args"][:8] == manifest["spec"]["worker"]["args"]
     assert [v.get("value") for v in container["env"][:3]] == [TEXT, "null", ""]
-    assert found["Service", "no"]["metadata"]["labels"]["a"] == "true"
+    metadata = found["Service", "no"]["metadata"]
+    assert metadata["labels"].items() >= manifest["metadata"]["labels"].items()
+    assert found["Deployment", "no-worker"]["metadata"]["annotations"] == manifest["metadata"]["annotations"]
 
 
 @pytest.mark.skipif(not VALIDATOR.exists(), reason="tests/kubernetes.sh has not been run")
@@ -261,6 +265,9 @@ BAD = [
     ("    image: registry.example/vllm-lmcache:0.32.0\n", "", 'args: ["--model"', "spec.worker.image", "it is required"),
     ('["--model"', '[{a: b}, "--model"', "args", "spec.worker.args[0]", "found a mapping"),
     ('"--tensor-parallel-size", "8"', '"--tensor-parallel-size", "16"', 'nvidia.com/gpu: "8"', "spec.worker.resources.limits.nvidia.com/gpu", "expected at least 16"),
+    ('"--tensor-parallel-size", "8"', '"-tp", "4", "-pp=4"', 'nvidia.com/gpu: "8"', "spec.worker.resources.limits.nvidia.com/gpu", "expected at least 16"),
+    ('"--tensor-parallel-size", "8"', '"-tp", "65535", "-pp", "65535"', "args:", "spec.worker.args", "found 4294836225 ranks"),
+    ("name: model-weights", "name: kvway-shm", "kvway-shm", "spec.worker.modelVolumeMount.name", "found `kvway-shm`"),
     ('"--model"', '"--port", "9000", "--model"', "containerPort", "spec.worker.modelInvocationPort.containerPort", "`--port 9000`"),
     ("memory: 400Gi", "memory: 400 GB", "400 GB", "spec.worker.resources.requests.memory", "a quantity such as"),
     ("name: http", "name: grpc", "grpc", "spec.worker.modelInvocationPort.name", "expected http"),
@@ -318,6 +325,7 @@ def test_flags(tmp_path):
     done = run("render", "-f", source, "-n", "elsewhere", "--kvway-image", "r/kvway:9", "--kvway-replicas", 3,
                "--l1-size", "2GiB", "--cluster-domain", "c.example", "-o", out)  # fmt: skip
     assert done.returncode == 0 and done.stdout == ""
+    assert out.stat().st_mode & 0o777 == 0o600
     found = check_shape(out.read_text())
     assert {d["metadata"].get("namespace") for d in found.values()} == {"elsewhere"}
     router = found["Deployment", "search-kvway"]["spec"]

@@ -7,7 +7,6 @@
  * several. Neither has a password: only the workers' pods may connect.
  */
 #include <inttypes.h>
-#include <stdlib.h>
 
 #include "render/objects.h"
 #include "render/yaml.h"
@@ -39,24 +38,6 @@ static void settings_text(FILE *out, const struct kvw_plan *plan)
 	kvw_yaml_line(out, 0, "lmcache_worker_ports:");
 	for (int rank = 0; rank < plan->ranks && rank < 64; rank++)
 		kvw_yaml_line(out, 0, "- %d", KVW_PORT_COMMANDS + rank);
-}
-
-/* One document with one file. */
-static void file_object(FILE *out, const struct kvw_plan *plan, const char *kind, enum kvw_component component,
-	const char *name, const char *file, void (*write)(FILE *, const struct kvw_plan *))
-{
-	char *text = NULL;
-	size_t size = 0;
-	FILE *memory = open_memstream(&text, &size);
-
-	if (memory == NULL)
-		return;
-	write(memory, plan);
-	fclose(memory);
-	kvw_object_begin(out, plan, "v1", kind, component, name);
-	kvw_yaml_line(out, 0, kind[0] == 'S' ? "stringData:" : "data:");
-	kvw_yaml_block(out, 1, file, text);
-	free(text);
 }
 
 static void pod(FILE *out, const struct kvw_plan *plan, enum kvw_component component, int user)
@@ -144,26 +125,28 @@ static void kvtierd_text(FILE *out, const struct kvw_plan *plan)
 	kvw_yaml_line(out, 1, "access: all"); /* the workers' user is the image's affair */
 }
 
-static void kvtierd_probe(FILE *out, const char *name, const char *path)
+static void kvtierd_probe(FILE *out, const char *name, const char *path, int period, int failures)
 {
 	kvw_yaml_line(out, 4, "%s:", name);
 	kvw_yaml_line(out, 5, "httpGet:");
 	kvw_yaml_line(out, 6, "path: %s", path);
 	kvw_yaml_line(out, 6, "port: cache");
-	kvw_yaml_line(out, 5, "periodSeconds: 10");
+	kvw_yaml_line(out, 5, "periodSeconds: %d", period);
 	kvw_yaml_line(out, 5, "timeoutSeconds: 5");
+	kvw_yaml_line(out, 5, "failureThreshold: %d", failures);
 }
 
-static void kvtierd(FILE *out, const struct kvw_plan *plan)
+static bool kvtierd(FILE *out, const struct kvw_plan *plan)
 {
-	file_object(out, plan, "ConfigMap", KVW_COMPONENT_KVTIERD, "-kvtierd", "kvtierd.yaml", kvtierd_text);
+	if (!kvw_object_file(out, plan, "ConfigMap", KVW_COMPONENT_KVTIERD, "-kvtierd", "kvtierd.yaml", kvtierd_text))
+		return false;
 	kvw_object_begin(out, plan, "apps/v1", "DaemonSet", KVW_COMPONENT_KVTIERD, "-kvtierd");
 	kvw_yaml_line(out, 0, "spec:");
 	pod(out, plan, KVW_COMPONENT_KVTIERD, 65532);
 	kvw_render_placing(out, plan);
 	kvw_yaml_line(out, 3, "containers:");
 	kvw_yaml_line(out, 3, "- name: kvtierd");
-	kvw_yaml_pair(out, 4, "image", plan->options->kvway_image);
+	kvw_yaml_pair(out, 4, "image", plan->options->kvtierd_image);
 	kvw_yaml_line(out, 4, "command:");
 	kvw_yaml_line(out, 4, "- kvtierd");
 	kvw_yaml_line(out, 4, "args:");
@@ -173,8 +156,9 @@ static void kvtierd(FILE *out, const struct kvw_plan *plan)
 	kvw_yaml_line(out, 4, "- name: cache");
 	kvw_yaml_line(out, 5, "containerPort: %d", KVW_PORT_KVTIERD);
 	memory(out, plan->options->l2_size / MIB + 1024);
-	kvtierd_probe(out, "readinessProbe", "/ready");
-	kvtierd_probe(out, "livenessProbe", "/health");
+	kvtierd_probe(out, "startupProbe", "/health", 2, 300); /* a large segment takes a while to get */
+	kvtierd_probe(out, "readinessProbe", "/ready", 10, 3);
+	kvtierd_probe(out, "livenessProbe", "/health", 10, 3);
 	kvw_object_unprivileged(out, 4);
 	kvw_yaml_line(out, 4, "volumeMounts:");
 	kvw_yaml_line(out, 4, "- name: config");
@@ -192,15 +176,15 @@ static void kvtierd(FILE *out, const struct kvw_plan *plan)
 	kvw_yaml_line(out, 5, "type: Directory");
 	service(out, plan, KVW_COMPONENT_KVTIERD, "-kvtierd", KVW_PORT_KVTIERD);
 	kvw_object_policy(out, plan, KVW_COMPONENT_KVTIERD, "-kvtierd", KVW_PORT_KVTIERD, plan->metrics);
+	return true;
 }
 
-void kvw_render_cache(FILE *out, const struct kvw_plan *plan)
+bool kvw_render_cache(FILE *out, const struct kvw_plan *plan)
 {
-	if (plan->l1 || plan->l2)
-		file_object(out, plan, plan->l2_secret ? "Secret" : "ConfigMap", KVW_COMPONENT_WORKER, "-cache",
-			"lmcache_config.yaml", settings_text);
+	if ((plan->l1 || plan->l2) && !kvw_object_file(out, plan, plan->l2_secret ? "Secret" : "ConfigMap",
+					      KVW_COMPONENT_WORKER, "-cache", "lmcache_config.yaml", settings_text))
+		return false;
 	if (plan->own_redis)
 		redis(out, plan);
-	if (plan->own_kvtierd)
-		kvtierd(out, plan);
+	return !plan->own_kvtierd || kvtierd(out, plan);
 }

@@ -6,8 +6,10 @@
 #include "render/command.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/page.h"
 #include "render/objects.h"
@@ -15,25 +17,28 @@
 
 #define LARGEST ((size_t)4 << 20) /* bytes of a manifest; etcd takes 1.5 MiB */
 
-static void write_objects(FILE *out, const struct kvw_plan *plan)
+/* False: out of memory. */
+static bool write_objects(FILE *out, const struct kvw_plan *plan)
 {
 	enum kvw_render_part part = plan->options->part;
 
 	if (part == KVW_PART_CONFIG) {
 		kvw_render_config(out, plan);
-		return;
+		return true;
 	}
 	fputs("# Written by kvway render.\n", out);
-	if (part & KVW_PART_CACHE)
-		kvw_render_cache(out, plan);
+	if ((part & KVW_PART_CACHE) && !kvw_render_cache(out, plan))
+		return false;
 	if (part & KVW_PART_WORKERS)
 		kvw_render_workers(out, plan);
 	if (part & KVW_PART_ROUTER) {
 		kvw_render_tls(out, plan);
-		kvw_render_router(out, plan);
+		if (!kvw_render_router(out, plan))
+			return false;
 	}
 	if (part & KVW_PART_MONITORING)
 		kvw_render_monitoring(out, plan);
+	return true;
 }
 
 static bool write_plan(const struct kvw_plan *plan, FILE *out, FILE *err)
@@ -47,8 +52,7 @@ static bool write_plan(const struct kvw_plan *plan, FILE *out, FILE *err)
 		fputs("kvway render: out of memory\n", err);
 		return false;
 	}
-	write_objects(memory, plan);
-	whole = ferror(memory) == 0;
+	whole = write_objects(memory, plan) && ferror(memory) == 0;
 	whole = fclose(memory) == 0 && whole;
 	if (whole)
 		fwrite(text, 1, size, out);
@@ -116,14 +120,17 @@ static bool read_manifest(const char *path, FILE *in, FILE *err, struct kvw_page
 	return read;
 }
 
-/* To a file only what is whole. */
+/* To a file only what is whole; one that is new is the user's alone, since the objects may have passwords. */
 static bool write_file(const struct kvw_render_options *options, const char *text, size_t size, FILE *err)
 {
-	FILE *file = fopen(options->output, "w");
+	int fd = open(options->output, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+	FILE *file = fd >= 0 ? fdopen(fd, "w") : NULL;
 	bool written = file != NULL && fwrite(text, 1, size, file) == size;
 
 	if (file != NULL)
 		written = fclose(file) == 0 && written;
+	else if (fd >= 0)
+		close(fd);
 	if (!written)
 		fprintf(err, "kvway render: %s: %s\n", options->output, strerror(errno));
 	return written;

@@ -3,6 +3,7 @@
  */
 #include "render/objects.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "render/yaml.h"
@@ -40,7 +41,7 @@ void kvw_object_labels(FILE *out, int depth, const struct kvw_plan *plan, enum k
 		kvw_yaml_pair(out, depth, "app.kubernetes.io/version", plan->model_version);
 	for (const struct kvw_node *node = users != NULL ? users->first : NULL; node != NULL; node = node->next)
 		if (is_users(node))
-			kvw_yaml_pair(out, depth, node->key->text, node->text);
+			kvw_yaml_texts(out, depth, node->key->text, node->text);
 }
 
 void kvw_object_begin(FILE *out, const struct kvw_plan *plan, const char *version, const char *kind,
@@ -57,6 +58,28 @@ void kvw_object_begin(FILE *out, const struct kvw_plan *plan, const char *versio
 	kvw_yaml_pair(out, 1, "namespace", plan->namespace);
 	kvw_yaml_line(out, 1, "labels:");
 	kvw_object_labels(out, 2, plan, component);
+}
+
+bool kvw_object_file(FILE *out, const struct kvw_plan *plan, const char *kind, enum kvw_component component,
+	const char *name, const char *file, void (*write)(FILE *, const struct kvw_plan *))
+{
+	char *text = NULL;
+	size_t size = 0;
+	FILE *memory = open_memstream(&text, &size);
+	bool whole;
+
+	if (memory == NULL)
+		return false;
+	write(memory, plan);
+	whole = ferror(memory) == 0;
+	whole = fclose(memory) == 0 && whole;
+	if (whole) {
+		kvw_object_begin(out, plan, "v1", kind, component, name);
+		kvw_yaml_line(out, 0, kind[0] == 'S' ? "stringData:" : "data:");
+		kvw_yaml_block(out, 1, file, text);
+	}
+	free(text);
+	return whole;
 }
 
 void kvw_object_unprivileged(FILE *out, int depth)

@@ -24,6 +24,10 @@ enum kvw_component {
 void kvw_object_begin(FILE *out, const struct kvw_plan *plan, const char *version, const char *kind,
 	enum kvw_component component, const char *name);
 
+/* A ConfigMap or Secret with one file, which write() fills. False: out of memory, and nothing was written. */
+bool kvw_object_file(FILE *out, const struct kvw_plan *plan, const char *kind, enum kvw_component component,
+	const char *name, const char *file, void (*write)(FILE *, const struct kvw_plan *)) KVW_MUST_CHECK;
+
 /* The labels that select a component's pods; all labels of one. */
 void kvw_object_selector(FILE *out, int depth, const struct kvw_plan *plan, enum kvw_component component);
 void kvw_object_labels(FILE *out, int depth, const struct kvw_plan *plan, enum kvw_component component);
@@ -42,8 +46,9 @@ void kvw_object_policy(FILE *out, const struct kvw_plan *plan, enum kvw_componen
 
 void kvw_render_workers(FILE *out, const struct kvw_plan *plan);
 void kvw_render_volumes(FILE *out, const struct kvw_plan *plan); /* PersistentVolume and its claim */
-void kvw_render_cache(FILE *out, const struct kvw_plan *plan);
-void kvw_render_router(FILE *out, const struct kvw_plan *plan);
+/* False: out of memory. */
+bool kvw_render_cache(FILE *out, const struct kvw_plan *plan) KVW_MUST_CHECK;
+bool kvw_render_router(FILE *out, const struct kvw_plan *plan) KVW_MUST_CHECK;
 void kvw_render_tls(FILE *out, const struct kvw_plan *plan);
 void kvw_render_monitoring(FILE *out, const struct kvw_plan *plan);
 

@@ -22,6 +22,7 @@ enum option_id {
 	OPTION_HELP = 'h',
 	OPTION_IMAGE = 256,
 	OPTION_KVWAY_IMAGE,
+	OPTION_KVTIERD_IMAGE,
 	OPTION_REDIS_IMAGE,
 	OPTION_SOURCE,
 	OPTION_DOMAIN,
@@ -41,6 +42,7 @@ static const struct option flags[] = {
 	{"namespace", required_argument, NULL, OPTION_NAMESPACE},
 	{"image", required_argument, NULL, OPTION_IMAGE},
 	{"kvway-image", required_argument, NULL, OPTION_KVWAY_IMAGE},
+	{"kvtierd-image", required_argument, NULL, OPTION_KVTIERD_IMAGE},
 	{"kvway-replicas", required_argument, NULL, OPTION_REPLICAS},
 	{"redis-image", required_argument, NULL, OPTION_REDIS_IMAGE},
 	{"model-source", required_argument, NULL, OPTION_SOURCE},
@@ -95,7 +97,9 @@ static void print_help(FILE *out)
 	      "      --model-source URL   of a JumpStartModel, which does not say it: s3://BUCKET/FOLDER?region=NAME,\n"
 	      "                           hf://ORG/MODEL[@COMMIT] or pvc://CLAIM[/FOLDER]\n"
 	      "      --gpus N             of a JumpStartModel's worker, where kvway does not know its instance type\n"
-	      "      --kvway-image IMAGE  with kvway and kvtierd (default kvway:" KVW_VERSION ")\n"
+	      "      --kvway-image IMAGE  of the routers (default kvway:" KVW_VERSION ")\n"
+	      "      --kvtierd-image IMAGE\n"
+	      "                           of each kvtierd that is rendered (default kvtierd:" KVW_VERSION ")\n"
 	      "      --kvway-replicas N   routers (default 2; 1 if LMCache's workers report to kvway)\n"
 	      "      --redis-image IMAGE  of the Redis that is rendered (default redis:7.4)\n"
 	      "      --cache NAME         in the workers: lmcache (default) or kvtier, which must be in their image\n"
@@ -191,6 +195,8 @@ static const char **text_of(struct kvw_render_options *options, int option)
 		return &options->image;
 	case OPTION_KVWAY_IMAGE:
 		return &options->kvway_image;
+	case OPTION_KVTIERD_IMAGE:
+		return &options->kvtierd_image;
 	case OPTION_REDIS_IMAGE:
 		return &options->redis_image;
 	case OPTION_SOURCE:
@@ -258,6 +264,7 @@ static void check_texts(struct reader *r)
 		{"cluster-domain", options->cluster_domain, KVW_DNS_NAME, 128},
 		{"image", options->image, image, 512},
 		{"kvway-image", options->kvway_image, image, 512},
+		{"kvtierd-image", options->kvtierd_image, image, 512},
 		{"redis-image", options->redis_image, image, 512},
 	};
 
@@ -301,6 +308,7 @@ enum kvw_options_result kvw_render_options_parse(
 
 	*options = (struct kvw_render_options){.output = "-",
 		.kvway_image = "kvway:" KVW_VERSION,
+		.kvtierd_image = "kvtierd:" KVW_VERSION,
 		.redis_image = "redis:7.4",
 		.cluster_domain = "cluster.local",
 		.l1_size = 5 * GIB,

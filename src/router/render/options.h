@@ -25,6 +25,7 @@ struct kvw_render_options {
 	const char *namespace;    /* NULL: the manifest's */
 	const char *image;        /* of workers; NULL: the manifest's */
 	const char *kvway_image;
+	const char *kvtierd_image;
 	const char *redis_image;
 	const char *model_source; /* NULL: the manifest's */
 	const char *cluster_domain;

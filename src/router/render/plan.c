@@ -6,6 +6,7 @@
  */
 #include "render/plan.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -32,20 +33,31 @@ static void mistake(struct maker *m, enum kvw_field_id id, const char *text)
 	kvw_report_mistake(m->mistakes, m->manifest->nodes[id]->place, kvw_fields[id].path, "%s", text);
 }
 
+/* vLLM's short form of a flag, which has one dash; NULL: kvway needs none. */
+static const char *short_form(const char *name)
+{
+	return strcmp(name, "tensor-parallel-size") == 0     ? "tp"
+	       : strcmp(name, "pipeline-parallel-size") == 0 ? "pp"
+							     : NULL;
+}
+
 bool kvw_plan_flag(const struct kvw_plan *plan, const char *name, const char **value)
 {
 	if (plan->args == NULL)
 		return false;
 	for (const struct kvw_node *node = plan->args->first; node != NULL; node = node->next) {
-		const char *text = node->text;
+		const char *text = node->text, *form;
 		size_t i = 0;
 
-		if (node->kind != KVW_NODE_SCALAR || strncmp(text, "--", 2) != 0)
+		if (node->kind != KVW_NODE_SCALAR || text[0] != '-')
 			continue;
-		text += 2;
-		while (name[i] != '\0' && (text[i] == name[i] || (name[i] == '-' && text[i] == '_')))
+		form = text[1] == '-' ? name : short_form(name);
+		if (form == NULL)
+			continue;
+		text += text[1] == '-' ? 2 : 1;
+		while (form[i] != '\0' && (text[i] == form[i] || (form[i] == '-' && text[i] == '_')))
 			i++;
-		if (name[i] != '\0' || (text[i] != '\0' && text[i] != '='))
+		if (form[i] != '\0' || (text[i] != '\0' && text[i] != '='))
 			continue;
 		if (value != NULL)
 			*value = text[i] == '=' ? text + i + 1
@@ -79,6 +91,20 @@ static int arg_number(const struct kvw_plan *plan, const char *flag, int otherwi
 		return otherwise;
 	number = strtol(value, NULL, 10);
 	return number > 0 && number <= 65535 ? (int)number : otherwise;
+}
+
+/* Of one worker, by its arguments. */
+static int take_ranks(struct maker *m)
+{
+	int64_t ranks = (int64_t)arg_number(m->plan, "tensor-parallel-size", 1) *
+			arg_number(m->plan, "pipeline-parallel-size", 1);
+	char text[160];
+
+	if (ranks <= 65535)
+		return (int)ranks;
+	snprintf(text, sizeof(text), "found %" PRId64 " ranks as tensor times pipeline parallel, expected at most 65535", ranks);
+	mistake(m, KVW_F_args, text);
+	return 1;
 }
 
 static void take_names(struct maker *m)
@@ -169,8 +195,7 @@ static void take_engine(struct maker *m)
 		plan->engine_flags = KVW_BY_ENV;
 	if (jumpstart)
 		kvw_plan_gpus(manifest, m->mistakes, plan);
-	plan->ranks = jumpstart ? plan->gpus
-				: arg_number(plan, "tensor-parallel-size", 1) * arg_number(plan, "pipeline-parallel-size", 1);
+	plan->ranks = jumpstart ? plan->gpus : take_ranks(m);
 	if (arg_number(plan, "port", plan->port) != plan->port) {
 		snprintf(text, sizeof(text), "found %d and `--port %d` in `spec.worker.args`, expected the same", plan->port,
 			arg_number(plan, "port", 0));

@@ -94,7 +94,7 @@ struct kvw_plan {
 void kvw_plan_make(const struct kvw_manifest *manifest, const struct kvw_render_options *options,
 	struct kvw_report *mistakes, struct kvw_report *notes, struct kvw_plan *out);
 
-/* Whether the workers' arguments have this flag of vLLM (without its dashes); its value, "" if it has
+/* Whether the workers' arguments have this flag of vLLM (without its dashes), or its short form; its value, "" if it has
  * none, in *value, which is borrowed, if that is not NULL. */
 bool kvw_plan_flag(const struct kvw_plan *plan, const char *name, const char **value);
 

@@ -108,20 +108,30 @@ static void ignored(const struct kvw_manifest *manifest, struct kvw_report *note
 			kvw_manifest_text(manifest, KVW_F_sourceType));
 }
 
+static bool is_own(const char *name)
+{
+	for (size_t i = 0; i < sizeof(own_volumes) / sizeof(own_volumes[0]); i++)
+		if (strcmp(name, own_volumes[i]) == 0)
+			return true;
+	return false;
+}
+
 /* The user's volumes: the model's must be among them or not, and kvway's must not. */
 static void check_volumes(const struct kvw_manifest *manifest, struct kvw_report *mistakes, const struct kvw_plan *plan)
 {
 	const struct kvw_node *volumes = manifest->nodes[KVW_F_volumes], *type = manifest->nodes[KVW_F_sourceType];
 	bool found = false;
 
+	if (is_own(plan->mount_name))
+		kvw_report_mistake(mistakes, manifest->nodes[KVW_F_mountName]->place, kvw_fields[KVW_F_mountName].path,
+			"found `%s`, which is a volume of kvway's, expected another name", plan->mount_name);
 	for (const struct kvw_node *node = volumes != NULL ? volumes->first : NULL; node != NULL; node = node->next) {
 		const struct kvw_node *name = kvw_manifest_member(node, "name");
-		bool taken = false;
+		bool taken;
 
 		if (name == NULL || name->kind != KVW_NODE_SCALAR)
 			continue;
-		for (size_t i = 0; i < sizeof(own_volumes) / sizeof(own_volumes[0]); i++)
-			taken = taken || strcmp(name->text, own_volumes[i]) == 0;
+		taken = is_own(name->text);
 		if (strcmp(name->text, plan->mount_name) == 0) {
 			found = true;
 			taken = plan->source != KVW_SOURCE_VOLUME;

@@ -1,26 +1,8 @@
 /*
  * router.c - kvway: account, configuration, Deployment, Services, disruption budget, Ingress.
  */
-#include <stdlib.h>
-
 #include "render/objects.h"
 #include "render/yaml.h"
-
-static void config_map(FILE *out, const struct kvw_plan *plan)
-{
-	char *text = NULL;
-	size_t size = 0;
-	FILE *config = open_memstream(&text, &size);
-
-	if (config == NULL)
-		return;
-	kvw_render_config(config, plan);
-	fclose(config);
-	kvw_object_begin(out, plan, "v1", "ConfigMap", KVW_COMPONENT_ROUTER, "-kvway");
-	kvw_yaml_line(out, 0, "data:");
-	kvw_yaml_block(out, 1, "kvway.yaml", text);
-	free(text);
-}
 
 static void probe(FILE *out, const struct kvw_plan *plan, const char *name, const char *path, int period, int failures)
 {
@@ -174,6 +156,7 @@ static void ingress(FILE *out, const struct kvw_plan *plan)
 	kvw_yaml_line(out, 2, "alb.ingress.kubernetes.io/healthcheck-protocol: %s", plan->tls ? "HTTPS" : "HTTP");
 	kvw_yaml_line(out, 2, "alb.ingress.kubernetes.io/healthcheck-path: /ready");
 	kvw_yaml_line(out, 2, "alb.ingress.kubernetes.io/healthcheck-interval-seconds: \"5\"");
+	kvw_yaml_line(out, 2, "alb.ingress.kubernetes.io/healthcheck-timeout-seconds: \"2\"");
 	kvw_yaml_line(out, 2,
 		"alb.ingress.kubernetes.io/target-group-attributes: \"load_balancing.algorithm.type=%s,deregistration_delay.timeout_seconds=%d\"",
 		algorithm, KVW_DRAIN_S);
@@ -201,10 +184,11 @@ static void ingress(FILE *out, const struct kvw_plan *plan)
 	kvw_yaml_line(out, 7, "name: %s", plan->tls ? "https" : "http");
 }
 
-void kvw_render_router(FILE *out, const struct kvw_plan *plan)
+bool kvw_render_router(FILE *out, const struct kvw_plan *plan)
 {
 	kvw_object_account(out, plan, KVW_COMPONENT_ROUTER, "-kvway");
-	config_map(out, plan);
+	if (!kvw_object_file(out, plan, "ConfigMap", KVW_COMPONENT_ROUTER, "-kvway", "kvway.yaml", kvw_render_config))
+		return false;
 	deployment(out, plan);
 	service(out, plan);
 	if (plan->controller)
@@ -213,6 +197,7 @@ void kvw_render_router(FILE *out, const struct kvw_plan *plan)
 		budget(out, plan);
 	if (plan->ingress)
 		ingress(out, plan);
+	return true;
 }
 
 void kvw_render_tls(FILE *out, const struct kvw_plan *plan)

@@ -257,7 +257,7 @@ static void annotations(FILE *out, const struct kvw_plan *plan)
 		if (!begun)
 			kvw_yaml_line(out, 1, "annotations:");
 		begun = true;
-		kvw_yaml_pair(out, 2, node->key->text, node->text);
+		kvw_yaml_texts(out, 2, node->key->text, node->text);
 	}
 }
 

@@ -101,6 +101,15 @@ void kvw_yaml_pair(FILE *out, int depth, const char *key, const char *text)
 	fputc('\n', out);
 }
 
+void kvw_yaml_texts(FILE *out, int depth, const char *key, const char *text)
+{
+	indent(out, depth);
+	kvw_yaml_text(out, key);
+	fputs(": ", out);
+	kvw_yaml_text(out, text);
+	fputc('\n', out);
+}
+
 void kvw_yaml_item(FILE *out, int depth, const char *text)
 {
 	indent(out, depth);

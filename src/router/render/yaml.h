@@ -19,6 +19,7 @@ void kvw_yaml_text(FILE *out, const char *text);
 
 /* "key: text", the key as it is; "- text"; both as a text for every reader. */
 void kvw_yaml_pair(FILE *out, int depth, const char *key, const char *text);
+void kvw_yaml_texts(FILE *out, int depth, const char *key, const char *text); /* the key is a user's, too */
 void kvw_yaml_item(FILE *out, int depth, const char *text);
 
 /* "key:" and the value as it was written: numbers and truth values stay what they are. */

@@ -42,6 +42,7 @@ static char *render(enum kvw_render_part part, const char *text, size_t size, si
 	struct kvw_render_options options = {.output = "-",
 		.image = "image:1",
 		.kvway_image = "kvway:1",
+		.kvtierd_image = "kvtierd:1",
 		.redis_image = "redis:1",
 		.model_source = "hf://org/model",
 		.cluster_domain = "cluster.local",
