@@ -3,6 +3,7 @@
  */
 #include "config/pools.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -85,6 +86,16 @@ void kvw_pools_release(struct kvw_config *config)
 	free(config->pools);
 	config->pools = NULL;
 	config->pool_count = 0;
+}
+
+void kvw_pool_shown(const struct kvw_config *config, size_t index, char out[KVW_POOL_SHOWN])
+{
+	const struct kvw_pool_config *pool = &config->pools[index];
+
+	if (pool->name[0] != '\0' || pool->service[0] != '\0')
+		snprintf(out, KVW_POOL_SHOWN, "%s", pool->name[0] != '\0' ? pool->name : pool->service);
+	else
+		snprintf(out, KVW_POOL_SHOWN, "%zu", index);
 }
 
 /* --- comparing, copying and writing --- */

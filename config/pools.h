@@ -9,11 +9,16 @@
 
 #include "config/build.h"
 
+#define KVW_POOL_SHOWN 128
+
 /* Hook of the walk, which is that of a build, for this list. KVW_ENOMEM or KVW_OK. */
 enum kvw_err kvw_pools_walk(struct kvw_walk *walk, const struct kvw_node *list) KVW_MUST_CHECK;
 
 /* Whether the pool says something else by this key (enum kvw_pool_key_index) than its default. */
 bool kvw_pool_has(const struct kvw_pool_config *pool, size_t key);
+
+/* What logs and metrics call a pool: its name, or else its Service, or else its number. The pool is whole. */
+void kvw_pool_shown(const struct kvw_config *config, size_t index, char out[KVW_POOL_SHOWN]);
 
 /* Whether two lists have the same entries in the same order. */
 bool kvw_pools_same(const struct kvw_config *a, const struct kvw_config *b);

@@ -1,6 +1,7 @@
 /*
  * rules_pools.c - what must hold of discovery.kubernetes.pools.
  */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -78,9 +79,26 @@ static bool is_whole(const struct kvw_build *build, size_t index)
 	return true;
 }
 
+/* By which metrics are known apart: two pools of one Service's name in two namespaces need names. */
+static void check_name(const struct checked *c)
+{
+	char name[KVW_POOL_SHOWN], other[KVW_POOL_SHOWN];
+
+	kvw_pool_shown(c->build->config, c->index, name);
+	for (size_t i = 0; i < c->index; i++) {
+		if (!is_whole(c->build, i))
+			continue;
+		kvw_pool_shown(c->build->config, i, other);
+		if (strcmp(name, other) == 0) {
+			report(c, KVW_POOL_KEY_name, name, "a name of its own for each pool");
+			return;
+		}
+	}
+}
+
 static void check_pool(struct kvw_build *build, size_t index)
 {
-	const struct kvw_pool_config *pools = build->config->pools, *pool = &pools[index];
+	const struct kvw_pool_config *pool = &build->config->pools[index];
 	const struct checked c = {build, index};
 	char shown[64];
 
@@ -94,12 +112,7 @@ static void check_pool(struct kvw_build *build, size_t index)
 						  : "both `selector` and `service`");
 	else
 		check_texts(&c, pool);
-	for (size_t i = 0; i < index; i++)
-		if (pool->name[0] != '\0' && pools[i].name != NULL &&
-			strcmp(pools[i].name, pool->name) == 0) {
-			report(&c, KVW_POOL_KEY_name, pool->name, "a name of its own for each pool");
-			return;
-		}
+	check_name(&c);
 }
 
 void kvw_rules_check_pools(struct kvw_build *build)

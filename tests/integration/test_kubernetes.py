@@ -287,6 +287,25 @@ def test_retry_after_is_heeded(api, found):
     assert time.monotonic() - begun > 0.9 and api.lists == 1
 
 
+def test_watches_that_are_cut_after_each_event_end_in_a_list(api, found):
+    api.pod("a", ip(1))
+    event = api.event
+
+    def one(request, text):
+        event(request, text)
+        raise ConnectionResetError("cut by the test")
+
+    api.event = one
+    api.bookmark_s = 0.02
+    router = found(api)
+    until(lambda: api.lists >= 3, 20)
+    assert api.watches < 10
+    assert router.log().count("the watch has ended") <= 3
+    api.event = event
+    api.pod("b", ip(2))
+    right(router, api, 10)
+
+
 def test_a_slow_server(api, found):
     for i in range(4):
         api.pod(f"p{i}", ip(i))
@@ -429,6 +448,12 @@ def test_a_pool_that_is_denied_leaves_the_others(api, found):
     assert router.metric("kvway_discovery_errors_total", pool="no", kind="denied") >= 1
     assert router.metric("kvway_discovery_errors_total", pool="0", kind="denied") == 0
     assert health(router)["discovery_unreadable_s"]["kubernetes"] >= 1
+    since = time.monotonic()
+    for i in range(4):  # changes of the other do not begin its time again
+        time.sleep(0.5)
+        api.pod(f"c{i}", ip(10 + i))
+        right(router, api)
+    assert health(router)["discovery_unreadable_s"]["kubernetes"] >= int(time.monotonic() - since)
     assert "kubernetes pool no: cannot list: denied: status 403: pods is forbidden" in router.log()
 
 

@@ -364,15 +364,15 @@ static enum kvw_member_source member_source(const struct kvw_source_ops *ops)
 }
 
 static void on_found(void *arg, const struct kvw_source_ops *ops,
-	const struct kvw_worker_config *workers, size_t count, const char *why)
+	const struct kvw_worker_config *workers, size_t count, bool partial, const char *why)
 {
 	struct kvw_admin *admin = arg;
 	struct kvw_members_change change;
 
-	if (why != NULL)
-		kvw_members_unreadable(admin->members, member_source(ops), true);
-	else if (kvw_members_set(admin->members, member_source(ops), workers, count, &change) != KVW_OK)
+	if (why == NULL &&
+		kvw_members_set(admin->members, member_source(ops), workers, count, &change) != KVW_OK)
 		kvw_error("fleet", "out of memory: not all workers are known source=%s", ops->name);
+	kvw_members_unreadable(admin->members, member_source(ops), why != NULL || partial);
 }
 
 /* What finds workers besides those of the configuration. */

@@ -478,7 +478,6 @@ static void note_list(struct kvw_members *members, enum kvw_member_source source
 	struct kvw_member_listing *listing = &members->listings[source];
 
 	atomic_store(&listing->used, true);
-	atomic_store(&listing->unreadable, false);
 	atomic_store(&listing->listed, (uint32_t)count);
 	atomic_store(&listing->listed_s, kvw_clock_wall_ns() / KVW_NS_PER_S);
 }

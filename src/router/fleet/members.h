@@ -68,7 +68,7 @@ enum kvw_err kvw_members_set(struct kvw_members *members, enum kvw_member_source
 	const struct kvw_worker_config *workers, size_t count,
 	struct kvw_members_change *change) KVW_MUST_CHECK;
 
-/* The source's list cannot be read just now, or can be again. */
+/* The source's list, or a part of it, cannot be read just now, or all can be again. */
 void kvw_members_unreadable(struct kvw_members *members, enum kvw_member_source source, bool unreadable);
 /* [KVW_SOURCE_COUNT] */
 const struct kvw_member_listing *kvw_members_listings(const struct kvw_members *members);

@@ -168,6 +168,8 @@ static const struct mistake mistakes[] = {
 		{"an annotation or a label"}},
 	{POOLS "[{service: b, name: x}, {service: c, name: x}]\n", 3, 55,
 		"discovery.kubernetes.pools[1].name", {"found `x`, expected a name of its own"}},
+	{POOLS "[{service: b}, {service: b, namespace: c}]\n", 3, 27,
+		"discovery.kubernetes.pools[1].name", {"found `b`, expected a name of its own"}},
 	{POOLS "[{service: b, selektor: x}]\n", 3, 26, "discovery.kubernetes.pools[0].selektor",
 		{"did you mean `selector`?"}},
 	{"discovery:\n  kubernetes: {pool: [], pools: [{service: b}]}\n", 2, 16, "discovery.kubernetes.pool",

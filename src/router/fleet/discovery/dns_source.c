@@ -86,7 +86,7 @@ static void failed_to(struct dns_source *source, const struct name *name, const 
 
 	snprintf(text, sizeof(text), "%.200s: %s", name->text, why);
 	kvw_warn(ROOM, "%s; the workers that were found before stay", text);
-	source->found(source->arg, source->base.ops, NULL, 0, text);
+	source->found(source->arg, source->base.ops, NULL, 0, false, text);
 }
 
 /* --- the list of all names --- */
@@ -197,7 +197,7 @@ static void report(struct dns_source *source, const struct name *name, bool alwa
 	} else {
 		kvw_info(ROOM, "dns: %zu workers", count);
 		source->found(
-			source->arg, source->base.ops, list->workers, list->worker_count, NULL);
+			source->arg, source->base.ops, list->workers, list->worker_count, false, NULL);
 	}
 	kvw_config_destroy(list);
 }

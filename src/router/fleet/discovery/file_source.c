@@ -58,7 +58,7 @@ struct file_source {
 
 static void fail(struct file_source *file, const char *why)
 {
-	file->found(file->arg, file->base.ops, NULL, 0, why);
+	file->found(file->arg, file->base.ops, NULL, 0, false, why);
 }
 
 /* --- a content --- */
@@ -98,7 +98,8 @@ static void take_content(struct file_source *file, const char *text, size_t len)
 	if (err == KVW_OK) {
 		log_lines(KVW_LOG_INFO, notes, &first);
 		kvw_info(ROOM, "%s: %zu workers", file->path, list->worker_count);
-		file->found(file->arg, file->base.ops, list->workers, list->worker_count, NULL);
+		file->found(file->arg, file->base.ops, list->workers, list->worker_count, false,
+			NULL);
 	} else if (err == KVW_EINVAL) {
 		log_lines(KVW_LOG_ERROR, errors, &first);
 		kvw_error(ROOM, "%s: has mistakes and changes nothing", file->path);

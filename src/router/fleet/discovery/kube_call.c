@@ -433,6 +433,17 @@ static enum kvw_kube_fault set_authorities(struct kvw_kube_call *call)
 	return ok ? KVW_KUBE_NONE : KVW_KUBE_LOCAL;
 }
 
+/* libcurl would wait for the thread that asks the DNS wherever a call ends before its answer. */
+static bool leave_dns_behind(CURL *easy)
+{
+#if LIBCURL_VERSION_NUM >= 0x075700
+	return curl_easy_setopt(easy, CURLOPT_QUICK_EXIT, 1L) == CURLE_OK;
+#else
+	(void)easy;
+	return true;
+#endif
+}
+
 static bool set_options(struct kvw_kube_call *call, const char *url)
 {
 	long timeout_ms = (long)call->config->discovery_kube_timeout_ms;
@@ -443,7 +454,7 @@ static bool set_options(struct kvw_kube_call *call, const char *url)
 	       curl_easy_setopt(easy, CURLOPT_HTTPHEADER, call->headers) == CURLE_OK &&
 	       curl_easy_setopt(easy, CURLOPT_PROTOCOLS_STR, "http,https") == CURLE_OK &&
 	       curl_easy_setopt(easy, CURLOPT_PROXY, "") == CURLE_OK &&
-	       curl_easy_setopt(easy, CURLOPT_NOSIGNAL, 1L) == CURLE_OK &&
+	       curl_easy_setopt(easy, CURLOPT_NOSIGNAL, 1L) == CURLE_OK && leave_dns_behind(easy) &&
 	       curl_easy_setopt(easy, CURLOPT_FOLLOWLOCATION, 0L) == CURLE_OK &&
 	       curl_easy_setopt(easy, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1) ==
 		       CURLE_OK &&

@@ -167,7 +167,7 @@ static double read_weight(struct kvw_slice text)
 /* A number, or 0: it is the name of a port. */
 static uint16_t port_number(const char *port)
 {
-	return isdigit((unsigned char)port[0]) ? (uint16_t)strtoul(port, NULL, 10) : 0;
+	return port[strspn(port, "0123456789")] == '\0' ? (uint16_t)strtoul(port, NULL, 10) : 0;
 }
 
 /* 0: no such. */
@@ -358,6 +358,27 @@ void kvw_kube_page_finish(struct kvw_kube_page *page)
 	*page = (struct kvw_kube_page){.count = 0};
 }
 
+/* Its kind, where it says one, is the expected one. */
+static bool is_list(const struct kvw_pool_config *pool, const json_t *root)
+{
+	const char *kind = pool->service[0] != '\0' ? "EndpointSliceList" : "PodList";
+
+	return json_object_get(root, "kind") == NULL ||
+	       kvw_slice_equal(text_of(root, "kind"), kvw_slice_of(kind));
+}
+
+/* A token for the next page that cannot be read does not make this one the last. */
+static bool read_next(const json_t *metadata, char next[KVW_KUBE_CONTINUE])
+{
+	const json_t *token = json_object_get(metadata, "continue");
+	const json_t *left = json_object_get(metadata, "remainingItemCount");
+
+	if (token != NULL && !json_is_null(token) && !json_is_string(token))
+		return false;
+	return copy_text(text_of(metadata, "continue"), next, KVW_KUBE_CONTINUE) &&
+	       (next[0] != '\0' || json_integer_value(left) <= 0);
+}
+
 static enum kvw_err read_page(const struct kvw_pool_config *pool, const json_t *root,
 	struct kvw_kube_page *page)
 {
@@ -367,9 +388,9 @@ static enum kvw_err read_page(const struct kvw_pool_config *pool, const json_t *
 	enum kvw_err err = KVW_OK;
 
 	/* A list without a version is none that a watch can begin from; `items: null` is an empty one. */
-	if (!copy_text(text_of(metadata, "resourceVersion"), page->version, sizeof(page->version)) ||
-		page->version[0] == '\0' ||
-		!copy_text(text_of(metadata, "continue"), page->next, sizeof(page->next)) ||
+	if (!is_list(pool, root) ||
+		!copy_text(text_of(metadata, "resourceVersion"), page->version, sizeof(page->version)) ||
+		page->version[0] == '\0' || !read_next(metadata, page->next) ||
 		(!json_is_array(items) && !json_is_null(items)))
 		return KVW_EINVAL;
 	if (count > KVW_KUBE_PAGE_MOST)

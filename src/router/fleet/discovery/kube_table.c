@@ -67,6 +67,12 @@ static void insert(struct kvw_kube_table *table, size_t at)
 	table->count++;
 }
 
+/* Whether an object with so many endpoints may take the place of one with `before`. */
+static bool has_room_for(const struct kvw_kube_table *table, size_t before, size_t endpoints)
+{
+	return endpoints <= before || table->endpoints - before + endpoints <= KVW_KUBE_ADDRESSES_MOST;
+}
+
 static enum kvw_err make_room(struct kvw_kube_table *table, size_t at)
 {
 	enum kvw_err err = KVW_OK;
@@ -102,13 +108,16 @@ enum kvw_err kvw_kube_table_list_page(
 	for (size_t i = 0; i < page->count && err == KVW_OK; i++) {
 		bool there;
 		size_t at = place_of(incoming, page->objects[i].name, &there);
+		size_t before = there ? incoming->items[at].object.endpoint_count : 0;
+		size_t endpoints = page->objects[i].endpoint_count;
 
-		if (there)
-			entry_finish(&incoming->items[at]);
-		else
+		err = has_room_for(incoming, before, endpoints) ? KVW_OK : KVW_ELIMIT;
+		if (err == KVW_OK && !there)
 			err = make_room(incoming, at);
 		if (err != KVW_OK)
 			break;
+		entry_finish(&incoming->items[at]);
+		incoming->endpoints += endpoints - before;
 		incoming->items[at].object = page->objects[i];
 		page->objects[i] = (struct kvw_kube_object){.version = 0};
 	}
@@ -128,10 +137,10 @@ static bool outlives(const struct kvw_kube_table *table, const struct kvw_kube_e
 /* Into a list that has room for it. The entry keeps its name, by which it is found. */
 static void move_into(struct kvw_kube_table *incoming, size_t at, bool there, struct kvw_kube_entry *entry)
 {
-	if (there)
-		entry_finish(&incoming->items[at]);
-	else
+	if (!there)
 		insert(incoming, at);
+	incoming->endpoints += entry->object.endpoint_count - incoming->items[at].object.endpoint_count;
+	entry_finish(&incoming->items[at]);
 	incoming->items[at] = *entry;
 	entry->object.endpoints = NULL;
 	entry->object.endpoint_count = 0;
@@ -172,6 +181,8 @@ enum kvw_err kvw_kube_table_apply(
 	bool there, deleted = event->kind == KVW_KUBE_DELETED;
 	size_t at = place_of(table, object->name, &there);
 	struct kvw_kube_entry *entry;
+	size_t before = there ? table->items[at].object.endpoint_count : 0;
+	size_t endpoints = deleted ? 0 : object->endpoint_count;
 	enum kvw_err err;
 
 	*changed = false;
@@ -179,6 +190,8 @@ enum kvw_err kvw_kube_table_apply(
 		return KVW_OK; /* an old one, out of order */
 	if (deleted && there && strcmp(table->items[at].object.uid, object->uid) != 0)
 		return KVW_OK; /* its predecessor's */
+	if (!has_room_for(table, before, endpoints))
+		return KVW_ELIMIT;
 	if (!there) {
 		err = make_room(table, at);
 		if (err != KVW_OK)
@@ -186,6 +199,7 @@ enum kvw_err kvw_kube_table_apply(
 	}
 	entry = &table->items[at];
 	entry_finish(entry);
+	table->endpoints += endpoints - before;
 	entry->object = *object;
 	*object = (struct kvw_kube_object){.version = 0};
 	entry->gone = deleted;

@@ -17,6 +17,7 @@
 #include "fleet/discovery/kube_object.h"
 
 #define KVW_KUBE_OBJECTS_MOST 8192 /* of one pool, those that were deleted included */
+#define KVW_KUBE_ADDRESSES_MOST 16384 /* endpoints of one pool */
 
 struct kvw_kube_entry {
 	struct kvw_kube_object object;
@@ -28,6 +29,7 @@ struct kvw_kube_entry {
 struct kvw_kube_table {
 	struct kvw_kube_entry *items; /* [count], ascending by name */
 	size_t count, room;
+	size_t endpoints;    /* of all items */
 	uint64_t clock;      /* grows with each event */
 	uint64_t list_began; /* the clock when it did */
 };
@@ -36,7 +38,8 @@ void kvw_kube_table_finish(struct kvw_kube_table *table);
 
 /* A list begins; one that was being read is forgotten, as if it had never been. */
 void kvw_kube_table_list_begin(struct kvw_kube_table *table, struct kvw_kube_table *incoming);
-/* Takes the objects of a page, which is empty afterwards, into `incoming`. KVW_ELIMIT: too many. */
+/* Takes the objects of a page, which is empty afterwards, into `incoming`. KVW_ELIMIT: too
+ * many of them, or of their endpoints. */
 enum kvw_err kvw_kube_table_list_page(
 	struct kvw_kube_table *incoming, struct kvw_kube_page *page) KVW_MUST_CHECK;
 /* All pages of the list of this version (0: it is no number) are there: `table` is as they say. `incoming` is
@@ -45,7 +48,7 @@ enum kvw_err kvw_kube_table_list_end(struct kvw_kube_table *table, struct kvw_ku
 	uint64_t version) KVW_MUST_CHECK;
 
 /* ADDED, MODIFIED or DELETED; its object is empty afterwards. *changed: endpoints may differ. KVW_ELIMIT: the
- * table is full; a list makes room. */
+ * table is full; a list makes room, or says so. */
 enum kvw_err kvw_kube_table_apply(
 	struct kvw_kube_table *table, struct kvw_kube_event *event, bool *changed) KVW_MUST_CHECK;
 

@@ -17,8 +17,8 @@
  * UID: the UID is the worker's `identity`.
  *
  * Delays double from DELAY_LEAST_MS to DELAY_MOST_MS, but not above `relist`, with chance in them, so that
- * replicas of kvway do not ask at one time. An event or a bookmark ends the series; a 410 right after each
- * list does not become a loop.
+ * replicas of kvway do not ask at one time. An event or a bookmark ends the series, but not in the first
+ * SHORT_NS of a watch: neither one that is cut after each event nor a 410 right after each list becomes a loop.
  *
  * Changes of SETTLE_MS are reported together. The first report waits until each pool has been listed or has
  * failed, so that a start does not look like workers that come one by one.
@@ -49,6 +49,7 @@
 #define WATCH_TRIES    3                   /* failures of the watch after which the list comes first */
 #define PAGES_MOST     20000               /* of one list */
 
+_Static_assert(sizeof(((struct kvw_source_part *)0)->name) == KVW_POOL_SHOWN, "a part is named as its pool");
 _Static_assert(KVW_KUBE_FAULTS <= KVW_SOURCE_ERRORS, "a part counts each kind of error");
 
 struct pool {
@@ -125,7 +126,7 @@ static long long age_s(const _Atomic int64_t *since_ns)
 
 static void say_failure(struct kubernetes_source *source, const char *why)
 {
-	source->found(source->arg, source->base.ops, NULL, 0, why);
+	source->found(source->arg, source->base.ops, NULL, 0, false, why);
 }
 
 static const struct pool *failing_pool(const struct kubernetes_source *source)
@@ -134,18 +135,6 @@ static const struct pool *failing_pool(const struct kubernetes_source *source)
 		if (source->pools[i].list_fails || source->pools[i].watch_fails)
 			return &source->pools[i];
 	return NULL;
-}
-
-/* A list of the others does not make this one readable. */
-static void say_still(struct kubernetes_source *source)
-{
-	const struct pool *pool = failing_pool(source);
-	char text[200];
-
-	if (pool == NULL)
-		return;
-	snprintf(text, sizeof(text), "kubernetes pool %s: still cannot be read", pool->part->name);
-	say_failure(source, text);
 }
 
 /* Each pool has been listed or has failed, and at least one was listed. */
@@ -180,9 +169,8 @@ static void report(struct kubernetes_source *source, bool always)
 	source->mark = err == KVW_OK ? mark : 0;
 	if (list != NULL) {
 		kvw_info(ROOM, "kubernetes: %zu workers", count);
-		source->found(
-			source->arg, source->base.ops, list->workers, list->worker_count, NULL);
-		say_still(source);
+		source->found(source->arg, source->base.ops, list->workers, list->worker_count,
+			failing_pool(source) != NULL, NULL);
 	} else {
 		if (err == KVW_OK)
 			snprintf(why, sizeof(why), "found %zu workers in all, expected at most %d",
@@ -395,8 +383,10 @@ static void take_page(struct pool *pool, struct kvw_slice body)
 	struct kvw_kube_page page;
 	enum kvw_err err = kvw_kube_page_read(pool->config, body.data, body.len, &page);
 
-	if (err == KVW_OK && ++pool->pages > PAGES_MOST)
+	if (err == KVW_OK && ++pool->pages > PAGES_MOST) {
+		kvw_kube_page_finish(&page);
 		err = KVW_EINVAL;
+	}
 	if (err == KVW_OK) {
 		memcpy(pool->list_version, page.version, sizeof(pool->list_version));
 		memcpy(pool->next, page.next, sizeof(pool->next));
@@ -407,7 +397,7 @@ static void take_page(struct pool *pool, struct kvw_slice body)
 			list_ends(pool);
 	}
 	if (err == KVW_ELIMIT)
-		list_failed(pool, KVW_KUBE_TOO_LARGE, "too many objects: the selector is too wide", 0);
+		list_failed(pool, KVW_KUBE_TOO_LARGE, "too many objects or endpoints: the selector is too wide", 0);
 	else if (err == KVW_ENOMEM)
 		list_failed(pool, KVW_KUBE_LOCAL, "out of memory", 0);
 	else if (err != KVW_OK)
@@ -441,15 +431,19 @@ static void begin_watch(struct pool *pool)
 	char *path = resource_of(pool, why, sizeof(why));
 
 	event_del(pool->again);
+	if (path != NULL)
+		path = watch_path(pool, path);
+	if (path == NULL) { /* a watch of before goes on */
+		count_fault(pool, KVW_KUBE_LOCAL);
+		pool->watch_failures++;
+		failed(pool, &pool->watch_fails, "watch", KVW_KUBE_LOCAL, why);
+		after(pool->again, delay_ms(pool, pool->watch_failures, 0));
+		return;
+	}
 	pool->line_fault = KVW_KUBE_NONE;
 	pool->open = false;
 	pool->watch_began_ns = kvw_clock_ns();
-	if (path != NULL)
-		path = watch_path(pool, path);
-	if (path != NULL)
-		kvw_kube_call_start(pool->watch, path, true);
-	else /* the next list finds out whether it is still so */
-		failed(pool, &pool->watch_fails, "watch", KVW_KUBE_LOCAL, why);
+	kvw_kube_call_start(pool->watch, path, true);
 	free(path);
 }
 
@@ -486,6 +480,11 @@ static bool line_fails(struct pool *pool, enum kvw_kube_fault fault, const char 
 	return false;
 }
 
+static bool has_lived(const struct pool *pool)
+{
+	return pool->open && kvw_clock_ns() - pool->watch_began_ns >= SHORT_NS;
+}
+
 static bool take_event(struct pool *pool, struct kvw_kube_event *event)
 {
 	bool changed = false;
@@ -503,10 +502,11 @@ static bool take_event(struct pool *pool, struct kvw_kube_event *event)
 		if (err != KVW_OK)
 			return line_fails(pool,
 				err == KVW_ELIMIT ? KVW_KUBE_TOO_LARGE : KVW_KUBE_LOCAL,
-				err == KVW_ELIMIT ? "too many objects" : "out of memory");
+				err == KVW_ELIMIT ? "too many objects or endpoints" : "out of memory");
 	}
 	note_version(pool, event->version);
-	pool->watch_failures = 0;
+	if (has_lived(pool))
+		pool->watch_failures = 0;
 	atomic_store(&pool->part->event_ns, kvw_clock_ns());
 	if (changed && !event_pending(pool->source->settle, EV_TIMEOUT, NULL))
 		after(pool->source->settle, SETTLE_MS);
@@ -538,7 +538,7 @@ static bool needs_list(const struct pool *pool, enum kvw_kube_fault fault)
 static void on_watch_ended(void *arg, const struct kvw_kube_result *result)
 {
 	struct pool *pool = arg;
-	bool worked = pool->open && kvw_clock_ns() - pool->watch_began_ns >= SHORT_NS;
+	bool worked = has_lived(pool);
 	enum kvw_kube_fault fault = result->fault;
 	const char *why = result->why;
 	int64_t ms;
@@ -553,8 +553,9 @@ static void on_watch_ended(void *arg, const struct kvw_kube_result *result)
 		pool->watch_failures++;
 	if (fault != KVW_KUBE_NONE) {
 		count_fault(pool, fault);
-		kvw_info(ROOM, "kubernetes pool %s: the watch has ended: %s: %s", pool->part->name,
-			kvw_kube_fault_name(fault), why);
+		if (pool->watch_failures <= WATCH_TRIES) /* then failed() says it */
+			kvw_info(ROOM, "kubernetes pool %s: the watch has ended: %s: %s", pool->part->name,
+				kvw_kube_fault_name(fault), why);
 	}
 	if (fault != KVW_KUBE_NONE && fault != KVW_KUBE_GONE && pool->watch_failures > 1)
 		failed(pool, &pool->watch_fails, "watch", fault, why);
@@ -648,10 +649,7 @@ static enum kvw_err pool_init(
 	pool->line_fault = KVW_KUBE_NONE;
 	pool->part = part;
 	source->tables[index] = &pool->table;
-	snprintf(part->name, sizeof(part->name), "%zu", index);
-	if (pool->config->name[0] != '\0' || pool->config->service[0] != '\0')
-		snprintf(part->name, sizeof(part->name), "%s",
-			pool->config->name[0] != '\0' ? pool->config->name : pool->config->service);
+	kvw_pool_shown(source->config, index, part->name);
 	atomic_store(&part->event_ns, kvw_clock_ns());
 	atomic_store(&part->list_ns, kvw_clock_ns());
 	pool->relist = event_new(base, -1, 0, on_relist, pool);

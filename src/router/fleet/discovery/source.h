@@ -30,14 +30,15 @@ struct kvw_source {
 
 /*
  * why NULL: the whole list, for the first time or changed; `workers` are complete (defaults filled,
- * each URL canonical and once) and borrowed during the call. count 0: there are none.
+ * each URL canonical and once) and borrowed during the call. count 0: there are none. partial: what a part of
+ * the source said before still stands in the list, since that part cannot be read just now.
  * why set: the list cannot be read just now; workers is NULL and count 0, and the list before stays in
  * force. Called once for each series of failures of one cause; the source has logged it and tries again
  * by itself. The text is for a metric or a page, in one line.
  * Must not stop the source.
  */
 typedef void kvw_source_found_fn(void *arg, const struct kvw_source_ops *source,
-	const struct kvw_worker_config *workers, size_t count, const char *why);
+	const struct kvw_worker_config *workers, size_t count, bool partial, const char *why);
 
 #define KVW_SOURCE_ERRORS 16
 

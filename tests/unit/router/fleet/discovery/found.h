@@ -18,6 +18,7 @@
 
 struct found {
 	size_t lists, failures, count;
+	bool partial; /* of the last list */
 	char urls[65536]; /* one after another, with blanks; models of each in brackets */
 	char why[512];
 };
@@ -41,7 +42,7 @@ static inline void found_write(
 }
 
 static inline void on_found(void *arg, const struct kvw_source_ops *source,
-	const struct kvw_worker_config *workers, size_t count, const char *why)
+	const struct kvw_worker_config *workers, size_t count, bool partial, const char *why)
 {
 	struct found *found = arg;
 
@@ -54,6 +55,7 @@ static inline void on_found(void *arg, const struct kvw_source_ops *source,
 		return;
 	}
 	found->lists++;
+	found->partial = partial;
 	found_write(found, workers, count);
 }
 

@@ -11,7 +11,8 @@ static void setup(void)
 {
 	config = config_with_pools("[{selector: 'app=vllm', port: http, models_from: m/s, weight_from: share}, "
 				   "{selector: 'app=vllm', port: 9000}, {service: vllm}, "
-				   "{name: b, service: vllm, port: grpc}]");
+				   "{name: b, service: vllm, port: grpc}, "
+				   "{selector: 'app=vllm', port: 8080-tcp}]");
 }
 
 static void teardown(void)
@@ -50,6 +51,9 @@ START_TEST(test_pods)
 	ck_assert_str_eq(endpoints(0, POD(META APP, "\"podIP\":\"10.0.0.1\"," GOOD)), "10.0.0.1:8001/u");
 	ck_assert_str_eq(endpoints(1, POD(META APP, "\"podIP\":\"10.0.0.1\"," GOOD)), "10.0.0.1:9000/u");
 	ck_assert_str_eq(endpoints(0, POD(META APP, "\"podIP\":\"FD00:0::1\"," GOOD)), "fd00::1:8001/u");
+	ck_assert_str_eq(endpoints(4, "{" META APP ",\"spec\":{\"containers\":[{\"ports\":[{\"name\":\"8080-tcp\","
+				      "\"containerPort\":8002}]}]},\"status\":{\"podIP\":\"10.0.0.1\"," GOOD "}}"),
+		"10.0.0.1:8002/u");
 	/* What may get no requests. */
 	ck_assert_str_eq(endpoints(0, POD(META APP, "\"podIP\":\"\"," GOOD)), "");
 	ck_assert_str_eq(endpoints(0, POD(META APP, GOOD)), "");
@@ -181,15 +185,27 @@ START_TEST(test_pages)
 		"{\"metadata\":{\"resourceVersion\":\"5\"}}",
 		"{\"metadata\":{\"resourceVersion\":\"5\"},\"items\":{}}",
 		"{\"metadata\":{\"resourceVersion\":\"5\"},\"items\":[{}]}",
-		"{\"metadata\":{\"resourceVersion\":\"5\",\"continue\":\"a b\"},\"items\":[]}"};
+		"{\"metadata\":{\"resourceVersion\":\"5\",\"continue\":\"a b\"},\"items\":[]}",
+		"{\"metadata\":{\"resourceVersion\":\"5\",\"continue\":7},\"items\":[]}",
+		"{\"metadata\":{\"resourceVersion\":\"5\",\"continue\":{}},\"items\":[]}",
+		"{\"metadata\":{\"resourceVersion\":\"5\",\"remainingItemCount\":3},\"items\":[]}",
+		"{\"metadata\":{\"resourceVersion\":\"5\",\"continue\":\"\",\"remainingItemCount\":1},\"items\":[]}",
+		"{\"kind\":\"NodeList\",\"metadata\":{\"resourceVersion\":\"5\"},\"items\":[]}",
+		"{\"kind\":7,\"metadata\":{\"resourceVersion\":\"5\"},\"items\":[]}"};
+	static const char *const empty[] = {"{\"metadata\":{\"resourceVersion\":\"5\"},\"items\":null}",
+		"{\"kind\":\"PodList\",\"metadata\":{\"resourceVersion\":\"5\",\"continue\":null},\"items\":[]}",
+		"{\"metadata\":{\"resourceVersion\":\"5\",\"continue\":\"\",\"remainingItemCount\":0},\"items\":[]}"};
 	struct kvw_kube_page page;
 	char *text = NULL;
 
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
 		ck_assert_msg(read_page(bad[i], &page) == KVW_EINVAL, "%s", bad[i]);
-	ck_assert_int_eq(read_page("{\"metadata\":{\"resourceVersion\":\"5\"},\"items\":null}", &page), KVW_OK);
-	ck_assert_uint_eq(page.count, 0);
-	kvw_kube_page_finish(&page);
+	for (size_t i = 0; i < sizeof(empty) / sizeof(empty[0]); i++) {
+		ck_assert_msg(read_page(empty[i], &page) == KVW_OK, "%s", empty[i]);
+		ck_assert_uint_eq(page.count, 0);
+		ck_assert_str_eq(page.next, "");
+		kvw_kube_page_finish(&page);
+	}
 	ck_assert_int_ge(asprintf(&text,
 				 "{\"metadata\":{\"resourceVersion\":\"5\",\"continue\":\"abc\"},\"items\":[%s]}",
 				 pod("a", "u", 3, "10.0.0.1")), 0);

@@ -238,6 +238,45 @@ START_TEST(test_limits)
 }
 END_TEST
 
+/* An object of so many endpoints, as an event or in a list. */
+static enum kvw_err add_many(const char *name, size_t count, bool list)
+{
+	struct kvw_kube_event event = {.kind = KVW_KUBE_ADDED};
+	struct kvw_kube_object *objects = calloc(1, sizeof(*objects));
+	struct kvw_kube_page page = {.objects = objects, .count = 1};
+	enum kvw_err err;
+	bool changed;
+
+	snprintf(objects->name, sizeof(objects->name), "%s", name);
+	objects->endpoints = calloc(count, sizeof(*objects->endpoints));
+	objects->endpoint_count = count;
+	if (list)
+		return kvw_kube_table_list_page(&incoming, &page);
+	event.object = *objects;
+	free(objects);
+	err = kvw_kube_table_apply(&table, &event, &changed);
+	kvw_kube_event_finish(&event);
+	return err;
+}
+
+START_TEST(test_endpoints_are_bounded)
+{
+	ck_assert_int_eq(add_many("a", KVW_KUBE_ADDRESSES_MOST - 1, false), KVW_OK);
+	ck_assert_int_eq(add_many("b", 2, false), KVW_ELIMIT);
+	ck_assert_int_eq(add_many("b", 1, false), KVW_OK);
+	ck_assert_int_eq(add_many("a", 7, false), KVW_OK);
+	ck_assert_uint_eq(table.endpoints, 8);
+	kvw_kube_table_list_begin(&table, &incoming);
+	ck_assert_int_eq(add_many("a", 5, true), KVW_OK);
+	ck_assert_int_eq(add_many("a", KVW_KUBE_ADDRESSES_MOST, true), KVW_OK);
+	ck_assert_int_eq(add_many("c", 1, true), KVW_ELIMIT);
+	kvw_kube_table_list_begin(&table, &incoming);
+	ck_assert_int_eq(add_many("a", 5, true), KVW_OK);
+	list_ends(9);
+	ck_assert_uint_eq(table.endpoints, 5);
+}
+END_TEST
+
 int main(void)
 {
 	TCase *tc = tcase_create("kube_table");
@@ -254,5 +293,6 @@ int main(void)
 	tcase_add_test(tc, test_events_while_a_list_comes_in);
 	tcase_add_test(tc, test_versions_that_go_back);
 	tcase_add_test(tc, test_limits);
+	tcase_add_test(tc, test_endpoints_are_bounded);
 	return run_tcase("fleet discovery kube_table", tc);
 }
