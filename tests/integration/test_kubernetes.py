@@ -242,6 +242,7 @@ def test_a_silent_watch_is_given_up(api, found):
     api.pod("a", ip(1))
     router = found(api, watch_idle="1s")
     right(router, api)
+    until(lambda: api.watches)  # begins only after the list
     watches = api.watches
     stays(lambda: api.watches == watches, 1.3, "bookmarks keep the watch")
     api.silent = True
