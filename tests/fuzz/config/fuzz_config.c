@@ -43,7 +43,8 @@ static void check_config(const struct kvw_config *config)
 	struct kvw_url url;
 
 	require(config->worker_count >= 1 || config->discovery_file[0] != '\0' ||
-		config->discovery_dns.count > 0);
+		config->discovery_dns.count > 0 || config->pool_count > 0);
+	require(config->pool_count <= KVW_MAX_POOLS);
 	require(config->worker_count <= KVW_MAX_WORKERS);
 	for (size_t i = 0; i < config->worker_count; i++) {
 		require(kvw_url_split(kvw_slice_of(config->workers[i].url), &url) ==
