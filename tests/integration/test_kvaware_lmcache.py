@@ -8,7 +8,7 @@ import time
 import pytest
 
 from rig import msgpack, zmtp
-from rig.client import ask
+from rig.client import COMPLETIONS, ask
 from rig.kvaware import SHOWN, complete, ids, coverage, wait_log, wait_coverage
 from rig.router import Router, settle
 from rig.sim import Sim
@@ -241,7 +241,10 @@ def test_a_new_process_of_an_instance_holds_nothing(stage):
     made.sims[0] = made.start(0, port=port)
     until(lambda: holders(router, ids(1, 200)) == {}, 15, "the old process's chunks to be forgotten")
     wait_coverage(router, made.workers, "lmcache")
-    until(lambda: router.ask("GET", "/health").status == 200, 10, "health")
+    # A probe may find out only now that the old process is gone, and the next one that there is a new one.
+    other = {"model": "tiny", "prompt": ids(2, 10), "max_tokens": 1}
+    answered = lambda: router.ask("POST", COMPLETIONS, body=other, timeout=30).status == 200  # noqa: E731
+    until(answered, 15, "the new process to be used")
     assert complete(router, ids(1, 200)).cached == 0
     wait_held(router, ids(1, 200), 192)
 
