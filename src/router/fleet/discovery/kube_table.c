@@ -1,8 +1,8 @@
 /*
  * kube_table.c - see kube_table.h.
  *
- * Names are unique in a pool: it is of one namespace. A DELETED of an earlier object of the same name (a
- * StatefulSet's pod has its predecessor's) is told apart by its UID.
+ * Names are unique in a pool: it is of one namespace. The table ignores a DELETED event whose UID differs from
+ * that of the object it knows by this name: a pod of a StatefulSet has the name of the pod before it.
  */
 #include "fleet/discovery/kube_table.h"
 
