@@ -121,8 +121,10 @@ static void token(void *self, uint32_t job, bool first, bool last, int64_t now_n
 {
 	struct gate *g = self;
 
-	if (first)
+	if (first) {
 		kvw_gate_first_token(&g->gate, &g->entrants[job], true, now_ns);
+		kvw_gate_follows(&g->gate, &g->entrants[job]);
+	}
 	if (last)
 		kvw_gate_ended(&g->gate, &g->entrants[job], now_ns);
 }

@@ -22,6 +22,12 @@ struct due {
 	uint32_t job;
 };
 
+/* First or last token of a job in a step, for the admission. */
+struct noted {
+	uint32_t job;
+	bool first, last;
+};
+
 struct run {
 	struct kvb_fleet *fleet;
 	const struct kvb_jobs *jobs;
@@ -34,6 +40,8 @@ struct run {
 	size_t next;      /* of the jobs with a time of their own */
 	struct due *heap; /* earliest first; equal ones by job */
 	size_t heap_count;
+	struct noted *noted; /* of the step that has ended; room for each sequence of a worker */
+	size_t noted_count;
 	uint64_t random; /* of the clients that come back */
 	struct kvb_tally tally;
 };
@@ -83,8 +91,10 @@ static void on_token(void *user, uint32_t job, bool first, bool last)
 		run->policy->ops->first_token(run->state, job, run->now_ns);
 	if (last && routed && run->policy->ops->done != NULL)
 		run->policy->ops->done(run->state, job, run->now_ns);
-	if (run->gate != NULL && routed && run->admission->ops->token != NULL)
-		run->admission->ops->token(run->gate, job, first, last, run->now_ns);
+	if (run->gate != NULL && routed && run->admission->ops->token != NULL) {
+		assert(run->noted_count < run->fleet->options.max_seqs);
+		run->noted[run->noted_count++] = (struct noted){job, first, last};
+	}
 	if (last && next != KVB_NO_JOB)
 		heap_push(run, (struct due){run->now_ns + run->jobs->items[next].due_ns, next});
 }
@@ -210,14 +220,21 @@ static int64_t next_moment(struct run *run)
 	return next;
 }
 
+/* The admission hears of the streams that a step gave a further token before it hears of those that the step began. */
 static void step_over(struct run *run, uint32_t worker)
 {
 	const struct kvb_fleet_worker *w = &run->fleet->workers[worker];
 
+	run->noted_count = 0;
 	kvb_fleet_step_over(run->fleet, worker, on_token, run);
 	if (run->gate != NULL && run->admission->ops->step != NULL && w->decoded > 0)
 		run->admission->ops->step(
 			run->gate, worker, w->until_ns - w->began_ns, w->decoded, run->now_ns);
+	for (size_t i = 0; i < run->noted_count; i++) {
+		const struct noted *token = &run->noted[i];
+
+		run->admission->ops->token(run->gate, token->job, token->first, token->last, run->now_ns);
+	}
 }
 
 static void play(struct run *run)
@@ -252,7 +269,8 @@ struct kvb_replay_result kvb_replay_run(const struct kvb_fleet_options *options,
 		.admission = admission,
 		.late = late,
 		.random = kvb_mix(~seed),
-		.heap = kvb_alloc(jobs->count, sizeof(struct due))};
+		.heap = kvb_alloc(jobs->count, sizeof(struct due)),
+		.noted = kvb_alloc(options->max_seqs, sizeof(struct noted))};
 	struct kvb_admission_env gate = {
 		fleet, policy, run.state, config, admission != NULL ? admission->param : 0};
 	struct kvb_replay_result result;
@@ -264,6 +282,7 @@ struct kvb_replay_result kvb_replay_run(const struct kvb_fleet_options *options,
 	if (run.gate != NULL)
 		admission->ops->destroy(run.gate);
 	policy->ops->destroy(run.state);
+	free(run.noted);
 	free(run.heap);
 	kvb_fleet_destroy(fleet);
 	return result;

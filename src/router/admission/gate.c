@@ -16,7 +16,9 @@
 #define LATE_NS         INT64_C(1000000000) /* in which overdue requests are sent; further ones are refused */
 #define LATE_OVER_NS    INT64_C(2000000000) /* without an overdue one, after which that begins again */
 #define FULL_NS      INT64_C(200000000) /* after which a worker whose KV cache is full is looked at again */
-#define SHORT_NS     5e8                  /* prefill that streams which are behind can bear */
+#define SHORT_TOKENS 3                    /* promised times of a token: prefill that streams which are behind can bear */
+#define SHORT_TOKENS_EASY 7               /* the same while the workers have time left */
+#define TOKEN_NS     1e8                  /* that time without such a promise */
 #define PATIENT      1.5                  /* of one that needs longer than promised: that often */
 #define HEAVY_NS     5e9                  /* prefill that holds streams up noticeably */
 #define HEAVY_WEIGHT 0.6
@@ -86,10 +88,15 @@ void kvw_gate_finish(struct kvw_gate *gate)
 	kvw_queue_finish(&gate->queue);
 }
 
-/* Answers that are behind keep a prompt out, but not a short one that would break its own promise. */
-static bool is_urgent(const struct kvw_entrant *e, int64_t now_ns)
+/* Answers that are behind keep a prompt out, but not a short one that would break its own promise. Returns how much
+ * prefill is short: while the workers have time left, streams get back what a longer one takes from them. */
+static double short_of(const struct kvw_entrant *e, int64_t now_ns)
 {
-	return e->wait.promised && e->wait.waits && e->wait.start_ns - now_ns < e->wait.first_ns / 4;
+	double tokens = e->wait.late == KVW_LATE_NEVER ? SHORT_TOKENS : SHORT_TOKENS_EASY;
+
+	if (!e->wait.promised || !e->wait.waits || e->wait.start_ns - now_ns >= e->wait.first_ns / 4)
+		return 0;
+	return tokens * (e->promise.tpot_ns > 0 ? (double)e->promise.tpot_ns : TOKEN_NS);
 }
 
 static int64_t longer(int64_t a, int64_t b)
@@ -221,12 +228,12 @@ static void forget(struct kvw_gate *gate, uint32_t worker)
 	gate->workers[worker].epoch = 0;
 }
 
-/* Until the worker can take this prompt; 0: now. urgent: if it is short, although answers are behind. */
+/* Until the worker can take this prompt; 0: now. Less than short_ns: although answers are behind. */
 static inline int64_t wait_seen(const struct kvw_outlook *o, const struct kvw_candidate *c,
-	int64_t foreign_ns, double work_ns, int64_t ahead_ns, bool urgent)
+	int64_t foreign_ns, double work_ns, int64_t ahead_ns, double short_ns)
 {
 	int64_t left_ns = ahead_ns - foreign_ns;
-	int64_t wait = urgent && work_ns < SHORT_NS
+	int64_t wait = work_ns < short_ns
 			       ? o->queue_ns - left_ns
 			       : kvw_pace_seen_wait_ns(&o->pace, o->queue_ns, left_ns);
 
@@ -240,7 +247,7 @@ static size_t place_of(struct kvw_gate *gate, struct kvw_entrant *e,
 	const struct kvw_decision *wish, int64_t now_ns)
 {
 	int64_t ahead_ns = ahead_of(gate, e);
-	bool urgent = is_urgent(e, now_ns);
+	double short_ns = short_of(e, now_ns);
 	bool weighed = costs[wish->pos].total_ns > 0;
 	double best = INFINITY;
 	size_t pos = wish->pos;
@@ -263,7 +270,7 @@ static size_t place_of(struct kvw_gate *gate, struct kvw_entrant *e,
 		if (o->epoch != epoch)
 			o = look(gate, c, now_ns);
 		foreign_ns = foreign_of(o, c, e, now_ns);
-		wait = wait_seen(o, c, foreign_ns, costs[i].prefill_ns, ahead_ns, urgent);
+		wait = wait_seen(o, c, foreign_ns, costs[i].prefill_ns, ahead_ns, short_ns);
 		usable++;
 		open += wait == 0;
 		idle += !o->pace.busy && foreign_ns == 0;
@@ -294,7 +301,7 @@ static size_t place_of(struct kvw_gate *gate, struct kvw_entrant *e,
 		const struct kvw_candidate *c = &set->items[pos];
 		const struct kvw_outlook *o = look(gate, c, now_ns);
 
-		e->wait_ns = wait_seen(o, c, foreign_of(o, c, e, now_ns), costs[pos].prefill_ns, ahead_ns, urgent);
+		e->wait_ns = wait_seen(o, c, foreign_of(o, c, e, now_ns), costs[pos].prefill_ns, ahead_ns, short_ns);
 	}
 	return pos;
 }
@@ -671,7 +678,7 @@ void kvw_gate_passed(struct kvw_gate *gate, struct kvw_entrant *e,
 		e->wait.value = 1;
 	offer(gate, e, now_ns);
 	e->sent = true;
-	e->answered = false;
+	e->answered = e->follows = false;
 	e->sent_ns = now_ns;
 	if ((double)(decision->queue_ns + decision->prefill_ns) >
 		(double)gate->open_ahead_ns * kvw_admission_rate(gate->admission))
@@ -720,12 +727,21 @@ void kvw_gate_first_token(
 		&gate->admission->done_ns, e->wait.work_ns, memory_order_relaxed);
 	if (stream)
 		learn_lag(gate, e, now_ns);
-	kvw_pace_first_token(&gate->admission->paces[e->wait.worker], e->undone_ns, stream, now_ns);
+	kvw_pace_first_token(&gate->admission->paces[e->wait.worker], e->undone_ns, now_ns);
 	forget(gate, e->wait.worker);
+}
+
+void kvw_gate_follows(struct kvw_gate *gate, struct kvw_entrant *e)
+{
+	if (e->follows || !e->sent || !e->answered)
+		return;
+	e->follows = true;
+	kvw_pace_follows(&gate->admission->paces[e->wait.worker]);
 }
 
 void kvw_gate_token(struct kvw_gate *gate, struct kvw_entrant *e, int64_t gap_ns, int64_t now_ns)
 {
+	kvw_gate_follows(gate, e);
 	if (e->promise.tpot_ns <= 0)
 		return;
 	kvw_pace_token(&gate->admission->paces[e->wait.worker], gap_ns,
@@ -738,7 +754,7 @@ void kvw_gate_ended(struct kvw_gate *gate, struct kvw_entrant *e, int64_t now_ns
 	if (!e->sent)
 		return;
 	e->sent = false;
-	kvw_pace_ended(&gate->admission->paces[e->wait.worker], e->undone_ns, e->answered, e->stream);
+	kvw_pace_ended(&gate->admission->paces[e->wait.worker], e->undone_ns, e->answered, e->follows);
 	forget(gate, e->wait.worker);
 	if (gate->admission->programs != NULL)
 		kvw_programs_ended(gate->admission->programs, &e->turn, now_ns);

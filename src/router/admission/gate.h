@@ -69,7 +69,7 @@ struct kvw_entrant {
 	int64_t retry_after_ns;     /* of one that is refused */
 	bool offered;               /* it counts in the price */
 	bool shows;                 /* its first token will be seen; the owner's, before kvw_gate_passed */
-	bool sent, answered, stream; /* as passed to kvw_pace */
+	bool sent, answered, stream, follows; /* as passed to kvw_pace */
 	int64_t undone_ns;          /* work_ns, as passed to it; 0: its first token does not show */
 	int64_t expected_ns;        /* its time to first token when it was sent, as predicted */
 	int64_t counted_ns;         /* the same as admission counts on it: corrected by what the workers did */
@@ -172,6 +172,8 @@ void kvw_gate_passed(struct kvw_gate *gate, struct kvw_entrant *entrant,
 	const struct kvw_decision *decision, int64_t now_ns);
 /* stream: every further token will be passed to kvw_gate_token. */
 void kvw_gate_first_token(struct kvw_gate *gate, struct kvw_entrant *entrant, bool stream, int64_t now_ns);
+/* Its second token comes, as kvw_gate_token notes by itself. */
+void kvw_gate_follows(struct kvw_gate *gate, struct kvw_entrant *entrant);
 void kvw_gate_token(struct kvw_gate *gate, struct kvw_entrant *entrant, int64_t gap_ns, int64_t now_ns);
 /* The attempt has ended, as each that passed does once. */
 void kvw_gate_ended(struct kvw_gate *gate, struct kvw_entrant *entrant, int64_t now_ns);

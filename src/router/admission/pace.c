@@ -26,23 +26,27 @@ static void leave_shown(struct kvw_pace *pace, int64_t work_ns)
 	atomic_fetch_sub_explicit(&pace->shown, 1, memory_order_relaxed);
 }
 
-void kvw_pace_first_token(struct kvw_pace *pace, int64_t work_ns, bool stream, int64_t now_ns)
+void kvw_pace_first_token(struct kvw_pace *pace, int64_t work_ns, int64_t now_ns)
 {
 	atomic_fetch_sub_explicit(&pace->unanswered, 1, memory_order_relaxed);
 	if (work_ns > 0) {
 		leave_shown(pace, work_ns);
 		atomic_store_explicit(&pace->since_ns, now_ns, memory_order_relaxed);
 	}
+}
+
+void kvw_pace_follows(struct kvw_pace *pace)
+{
 	/* The first one: what others were promised is past. */
-	if (stream && atomic_fetch_add_explicit(&pace->answering, 1, memory_order_relaxed) <= 0)
+	if (atomic_fetch_add_explicit(&pace->answering, 1, memory_order_relaxed) <= 0)
 		atomic_store_explicit(
 			&pace->behind_ns, -KVW_PACE_CREDIT_NS, memory_order_relaxed);
 }
 
-void kvw_pace_ended(struct kvw_pace *pace, int64_t work_ns, bool answered, bool stream)
+void kvw_pace_ended(struct kvw_pace *pace, int64_t work_ns, bool answered, bool follows)
 {
 	if (answered) {
-		if (stream)
+		if (follows)
 			atomic_fetch_sub_explicit(&pace->answering, 1, memory_order_relaxed);
 		return;
 	}

@@ -35,7 +35,7 @@ struct kvw_pace {
 	_Alignas(64) _Atomic int64_t behind_ns; /* the balance */
 	_Atomic int64_t moved_ns;               /* when it was moved last */
 	_Atomic int32_t unanswered;             /* requests sent that have no first token */
-	_Atomic int32_t answering;              /* streams that have one */
+	_Atomic int32_t answering;              /* streams that have two tokens */
 	_Atomic int32_t shown;                  /* of the unanswered ones those whose first token will show */
 	_Atomic int64_t undone_ns;              /* predicted prefill of these */
 	_Atomic int64_t since_ns;               /* the last of their first tokens, or the first of them after a rest */
@@ -43,10 +43,13 @@ struct kvw_pace {
 
 /* A request was sent to the worker. work_ns: its predicted prefill; 0: its first token will not show. */
 void kvw_pace_sent(struct kvw_pace *pace, int64_t work_ns, int64_t now_ns);
-/* Its first token came; work_ns as before; stream: further ones will be seen. */
-void kvw_pace_first_token(struct kvw_pace *pace, int64_t work_ns, bool stream, int64_t now_ns);
-/* It has ended. work_ns: as before; answered, stream: as passed to kvw_pace_first_token, if it was. */
-void kvw_pace_ended(struct kvw_pace *pace, int64_t work_ns, bool answered, bool stream);
+/* Its first token came; work_ns as before. */
+void kvw_pace_first_token(struct kvw_pace *pace, int64_t work_ns, int64_t now_ns);
+/* Its second token has come, and kvw_pace_token will be called for it and each further one. Not sooner: of the step that
+ * computes a prompt its own first token waits for nothing, while all other streams there wait for the prompt. */
+void kvw_pace_follows(struct kvw_pace *pace);
+/* It has ended. work_ns: as before; answered: kvw_pace_first_token was called; follows: kvw_pace_follows, too. */
+void kvw_pace_ended(struct kvw_pace *pace, int64_t work_ns, bool answered, bool follows);
 
 /* What the worker has to do before it can begin another prompt, by the requests whose first token will show,
  * whatever keeps it: prefill, or as many running requests as it takes. rate: predicted ns of prefill that a

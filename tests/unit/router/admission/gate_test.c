@@ -201,6 +201,9 @@ START_TEST(waits_and_is_sent)
 	ck_assert_int_eq(admission->paces[0].unanswered, 1);
 	kvw_gate_first_token(&gate, e, true, BEGIN + 2 * SECOND);
 	kvw_gate_first_token(&gate, e, true, BEGIN + 2 * SECOND);
+	ck_assert_int_eq(admission->paces[0].answering, 0);
+	kvw_gate_token(&gate, e, 20 * MS, BEGIN + 2020 * MS);
+	kvw_gate_token(&gate, e, 20 * MS, BEGIN + 2040 * MS);
 	ck_assert_int_eq(admission->paces[0].answering, 1);
 	kvw_gate_ended(&gate, e, BEGIN + 3 * SECOND);
 	kvw_gate_ended(&gate, e, BEGIN + 3 * SECOND);
@@ -546,15 +549,19 @@ START_TEST(a_short_prompt_is_urgent_at_the_end)
 	struct kvw_entrant *out = NULL;
 
 	kvw_pace_sent(&admission->paces[0], 0, BEGIN);
-	kvw_pace_first_token(&admission->paces[0], 0, true, BEGIN);
+	kvw_pace_first_token(&admission->paces[0], 0, BEGIN);
+	kvw_pace_follows(&admission->paces[0]);
 	kvw_pace_token(&admission->paces[0], 10 * SECOND, 80 * MS, BEGIN);
 	(void)come(0, 0, 100 * MS, 2 * SECOND, BEGIN);
-	(void)come(1, 0, 2 * SECOND, 4 * SECOND, BEGIN);
+	(void)come(1, 0, 750 * MS, 2500 * MS, BEGIN);
 	ck_assert_int_eq(next(&out, BEGIN), KVW_NOTHING);
 	ck_assert_int_eq(next(&out, BEGIN + 1700 * MS), KVW_SEND);
 	ck_assert_ptr_eq(out, &requests[0].e);
+	/* Nor a middling one of a lesser class. */
+	(void)come(2, 1, 350 * MS, 2200 * MS, BEGIN);
 	ck_assert_int_eq(next(&out, BEGIN + 1700 * MS), KVW_NOTHING);
 	kvw_gate_leave(&gate, &requests[1].e);
+	kvw_gate_leave(&gate, &requests[2].e);
 }
 END_TEST
 

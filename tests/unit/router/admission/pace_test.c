@@ -16,7 +16,8 @@ static void answer(struct kvw_pace *pace, int streams)
 {
 	for (int i = 0; i < streams; i++) {
 		kvw_pace_sent(pace, 0, 0);
-		kvw_pace_first_token(pace, 0, true, 0);
+		kvw_pace_first_token(pace, 0, 0);
+		kvw_pace_follows(pace);
 	}
 }
 
@@ -74,6 +75,22 @@ START_TEST(the_first_stream_begins_anew)
 }
 END_TEST
 
+/* One step computes a prompt and gives a stream its next token; the worker's answers come in any order. */
+START_TEST(the_stream_of_a_prompt_was_not_held_up_by_it)
+{
+	struct kvw_pace pace = {0};
+
+	answer(&pace, 1);
+	kvw_pace_sent(&pace, 0, 0);
+	kvw_pace_first_token(&pace, 0, 0);
+	kvw_pace_token(&pace, 1080 * MS, 80 * MS, 0);
+	ck_assert_int_eq(pace.behind_ns, 1000 * MS - KVW_PACE_CREDIT_NS);
+	kvw_pace_follows(&pace);
+	kvw_pace_token(&pace, 180 * MS, 80 * MS, 0);
+	ck_assert_int_eq(pace.behind_ns, 1050 * MS - KVW_PACE_CREDIT_NS);
+}
+END_TEST
+
 START_TEST(a_queue_counts_while_something_is_unanswered)
 {
 	struct kvw_pace pace = {0};
@@ -83,7 +100,7 @@ START_TEST(a_queue_counts_while_something_is_unanswered)
 	ck_assert(kvw_pace_busy(&pace, 0));
 	ck_assert_int_eq(kvw_pace_wait_ns(&pace, 900 * MS, 200 * MS, 0), 700 * MS);
 	ck_assert_int_eq(kvw_pace_wait_ns(&pace, 100 * MS, 200 * MS, 0), 0);
-	kvw_pace_first_token(&pace, 0, false, 0);
+	kvw_pace_first_token(&pace, 0, 0);
 	kvw_pace_ended(&pace, 0, true, false);
 	ck_assert_int_eq(pace.unanswered, 0);
 	ck_assert_int_eq(pace.answering, 0);
@@ -102,7 +119,8 @@ START_TEST(what_is_not_answered_is_undone_whatever_was_predicted)
 	ck_assert_int_eq(kvw_pace_undone_ns(&pace, 1, 60 * MS), 340 * MS);
 	/* However long nothing comes, three wait behind the one under way. */
 	ck_assert_int_eq(kvw_pace_undone_ns(&pace, 1, 60000 * MS), 300 * MS);
-	kvw_pace_first_token(&pace, 100 * MS, true, 60000 * MS);
+	kvw_pace_first_token(&pace, 100 * MS, 60000 * MS);
+	kvw_pace_follows(&pace);
 	ck_assert_int_eq(kvw_pace_undone_ns(&pace, 1, 60000 * MS), 300 * MS);
 	kvw_pace_ended(&pace, 100 * MS, true, true);
 	for (int i = 0; i < 3; i++)
@@ -121,7 +139,7 @@ START_TEST(whole_answers_neither_share_nor_shorten_what_is_undone)
 	ck_assert_int_eq(kvw_pace_undone_ns(&pace, 1, 100 * MS), 0);
 	kvw_pace_sent(&pace, 1000 * MS, 5000 * MS);
 	ck_assert_int_eq(kvw_pace_undone_ns(&pace, 1, 5000 * MS), 1000 * MS);
-	kvw_pace_first_token(&pace, 0, false, 5900 * MS);
+	kvw_pace_first_token(&pace, 0, 5900 * MS);
 	ck_assert_int_eq(kvw_pace_undone_ns(&pace, 1, 5900 * MS), 100 * MS);
 	ck_assert_int_eq(kvw_pace_undone_ns(&pace, 1, 9000 * MS), 0);
 }
@@ -137,9 +155,11 @@ static void *live(void *user)
 
 		kvw_pace_sent(pace, i, i);
 		if (answered)
-			kvw_pace_first_token(pace, i, stream, i);
-		if (answered && stream)
+			kvw_pace_first_token(pace, i, i);
+		if (answered && stream) {
+			kvw_pace_follows(pace);
 			kvw_pace_token(pace, 90 * MS, 80 * MS, i);
+		}
 		kvw_pace_ended(pace, i, answered, stream);
 	}
 	return NULL;
@@ -171,6 +191,7 @@ int main(void)
 	tcase_add_test(tcase, credit_and_debt_have_limits);
 	tcase_add_test(tcase, an_old_balance_says_nothing);
 	tcase_add_test(tcase, the_first_stream_begins_anew);
+	tcase_add_test(tcase, the_stream_of_a_prompt_was_not_held_up_by_it);
 	tcase_add_test(tcase, a_queue_counts_while_something_is_unanswered);
 	tcase_add_test(tcase, what_is_not_answered_is_undone_whatever_was_predicted);
 	tcase_add_test(tcase, whole_answers_neither_share_nor_shorten_what_is_undone);
