@@ -6,7 +6,7 @@
 #
 # Debian 12 and Ubuntu 24.04. Nothing is asked of the network when everything is there. Where a
 # package has another name in another release, the names stand in one word, "a|b": the first that
-# is installed counts, else the first that the distribution has.
+# is installed counts, else the first that the distribution has. "?a" is left out where the distribution has none.
 set -eu
 
 packages_of() {
@@ -20,7 +20,7 @@ packages_of() {
 	test)
 		echo check g++ clang 'libclang-rt-dev|libclang-rt-18-dev|libclang-rt-14-dev' llvm \
 			python3 python3-pytest python3-venv python3-yaml shellcheck git util-linux \
-			redis-server redis-tools openssl prometheus dpkg-dev
+			redis-server redis-tools openssl prometheus dpkg-dev '?kubectl|kubernetes-client'
 		;;
 	demo) echo curl python3 ;;
 	package) echo dpkg-dev binutils python3 ;;
@@ -38,7 +38,7 @@ installed() {
 
 # Is one of the names in "a|b" installed?
 any_installed() {
-	for name in $(echo "$1" | tr '|' ' '); do
+	for name in $(echo "$1" | tr '?|' '  '); do
 		if installed "$name"; then return 0; fi
 	done
 	return 1
@@ -46,7 +46,7 @@ any_installed() {
 
 # The first of the names in "a|b" that apt can install; the first at all if it knows none.
 candidate() {
-	for name in $(echo "$1" | tr '|' ' '); do
+	for name in $(echo "$1" | tr '?|' '  '); do
 		if apt-cache policy "$name" 2>/dev/null | grep -q 'Candidate: [^(]'; then
 			echo "$name"
 			return 0
@@ -64,8 +64,12 @@ as_root() {
 }
 
 missing_names() {
+	set -f # "?" is no pattern
 	for word in $wanted; do
-		any_installed "$word" || candidate "$word" || echo "${word%%|*}"
+		any_installed "$word" || candidate "$word" || case $word in
+		\?*) ;;
+		*) echo "${word%%|*}" ;;
+		esac
 	done
 }
 
@@ -81,7 +85,7 @@ for group in "$@"; do
 	wanted="$wanted $names"
 done
 if [ $list_only = yes ]; then
-	echo "$wanted" | tr ' ' '\n' | sed '/^$/d' | sort -u
+	echo "$wanted" | tr -d '?' | tr ' ' '\n' | sed '/^$/d' | sort -u
 	exit 0
 fi
 

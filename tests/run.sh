@@ -3,9 +3,9 @@
 #
 # Works on a fresh Debian 12 or Ubuntu 24.04: missing packages are installed first. Build
 # directories are build-gcc, build-asan, build-tsan and build-clang in the checkout (ignored by
-# git), so a second run rebuilds only what changed. The official OpenAI SDK and Helm, which no
-# distribution has, go into build-venv and build-helm; without a package index their tests are
-# skipped, and the table says so.
+# git), so a second run rebuilds only what changed. The official OpenAI SDK, the client of Kubernetes
+# and Helm, which no distribution has, go into build-venv and build-helm; without a package index
+# their tests are skipped, and the table says so.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 

@@ -172,13 +172,13 @@ def test_a_page_that_fails_removes_nothing(api, found):
     with api.lock:  # from now on the third page of each list fails
         list_of = api.list
 
-    def broken(request, kind, namespace, query):
-        if "continue" in query and api.pages % 2:
+    def broken(request, query):
+        if "continue" in query.options and api.pages % 2:
             api.say_status(request, 500, "etcd is gone")
             with api.lock:
                 api.pages += 1
             return
-        list_of(request, kind, namespace, query)
+        list_of(request, query)
 
     api.list = broken
     until(lambda: errors(router, "server") >= 3, 15)
@@ -210,11 +210,11 @@ def test_a_continue_token_that_expires(api, found):
         api.pod(f"p{i}", ip(i))
     list_of = api.list
 
-    def expire(request, kind, namespace, query):
-        if "continue" in query:
+    def expire(request, query):
+        if "continue" in query.options:
             api.list = list_of
             api.snapshots.clear()
-        list_of(request, kind, namespace, query)
+        list_of(request, query)
 
     api.list = expire
     router = found(api, page=2)

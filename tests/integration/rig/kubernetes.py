@@ -2,7 +2,8 @@
 
 It keeps to what clients may rely on: one resourceVersion that grows with every change, lists in pages of one
 snapshot with `continue`, watches that begin after a version and say ADDED, MODIFIED or DELETED by what the
-selector saw before and sees now, bookmarks if they were asked for, a Status object with every error.
+selector saw before and sees now, bookmarks if they were asked for, a Status object with every error. Whether it
+does, test_kubernetes_clients.py asks kubectl and the Python client.
 
     api.pod("a", "127.0.0.2")            a ready pod
     api.change("a", lambda pod: ...)     any change of it
@@ -25,16 +26,49 @@ import uuid
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qs, urlsplit
 
-PODS = re.compile(r"^/api/v1/namespaces/([^/]+)/pods$")
-SLICES = re.compile(r"^/apis/discovery\.k8s\.io/v1/namespaces/([^/]+)/endpointslices$")
+VERSIONS = {"Pod": "v1", "EndpointSlice": "discovery.k8s.io/v1"}
+KINDS = {"/api/v1 pods": "Pod", "/apis/discovery.k8s.io/v1 endpointslices": "EndpointSlice"}
+# /api/v1/pods, /api/v1/namespaces/NAMESPACE/pods, /api/v1/namespaces/NAMESPACE/pods/NAME
+PATH = re.compile(r"^(/api/v1|/apis/[^/]+/v1)(?:/namespaces/([^/]+))?/(pods|endpointslices)(?:/([^/]+))?$")
 REASONS = {400: "BadRequest", 401: "Unauthorized", 403: "Forbidden", 404: "NotFound", 410: "Expired", 429: "TooManyRequests"}
+TRUE = ("1", "t", "T", "true", "True", "TRUE")  # as Go reads a truth value
+TOO_OLD = "The provided continue parameter is too old to display a consistent list result."
 
 
-def status(code, message):
+def resources(group, name, kind, short):
+    return {
+        "kind": "APIResourceList",
+        "apiVersion": "v1",
+        "groupVersion": group,
+        "resources": [
+            {"name": name, "singularName": kind.lower(), "namespaced": True, "kind": kind, "shortNames": short,
+             "verbs": ["get", "list", "watch"]}
+        ],
+    }  # fmt: skip
+
+
+DISCOVERY_GROUP = {"groupVersion": "discovery.k8s.io/v1", "version": "v1"}
+# What there is, as kubectl asks before anything else.
+PAGES = {
+    "/version": {"major": "1", "minor": "33", "gitVersion": "v1.33.0"},
+    "/api": {"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": []},
+    "/apis": {
+        "kind": "APIGroupList",
+        "apiVersion": "v1",
+        "groups": [
+            {"name": "discovery.k8s.io", "versions": [DISCOVERY_GROUP], "preferredVersion": DISCOVERY_GROUP}
+        ],
+    },
+    "/api/v1": resources("v1", "pods", "Pod", ["po"]),
+    "/apis/discovery.k8s.io/v1": resources("discovery.k8s.io/v1", "endpointslices", "EndpointSlice", []),
+}
+
+
+def status(code, message, **metadata):
     return {
         "kind": "Status",
         "apiVersion": "v1",
-        "metadata": {},
+        "metadata": metadata,
         "status": "Failure",
         "message": message,
         "reason": REASONS.get(code, "InternalError"),
@@ -123,6 +157,40 @@ def slice_of(name, service, pods, port=8000, namespace="default"):
             for pod in pods
         ],
     }
+
+
+class Query:
+    """What a request asks for."""
+
+    def __init__(self, parts):
+        self.options = {k: v[0] for k, v in parse_qs(parts.query).items()}
+        match = PATH.match(parts.path)
+        self.kind = KINDS.get(f"{match[1]} {match[3]}") if match else None
+        self.namespace, self.name = (match[2], match[4]) if match else (None, None)
+        self.labels = self.options.get("labelSelector", "")
+        self.fields = self.options.get("fieldSelector", "")
+        self.watch = self.options.get("watch") in TRUE
+
+    def what(self):
+        """The words by which Api.fail means this request."""
+        return {"any", "watch"} if self.watch else {"any", "list", *(["page"] if "continue" in self.options else [])}
+
+    def wants(self, obj):
+        meta = obj["metadata"]
+        if self.namespace not in (None, meta["namespace"]) or not selects(self.labels, meta["labels"]):
+            return False
+        return all(meta.get(field.removeprefix("metadata.")) == value for field, value in self.pairs())
+
+    def pairs(self):
+        """[(field, value)] of the field selector; ValueError: one that this server does not know."""
+        pairs = [re.split("==?", part, maxsplit=1) for part in self.fields.split(",") if part]
+        if any(pair[0] not in ("metadata.name", "metadata.namespace") for pair in pairs):
+            raise ValueError(f"field label not supported: {self.fields}")
+        return pairs
+
+
+def key_of(obj):
+    return f"{obj['metadata']['namespace']}/{obj['metadata']['name']}"
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -312,30 +380,33 @@ class Api:
 
     def answer(self, request):
         parts = urlsplit(request.path)
-        query = {k: v[0] for k, v in parse_qs(parts.query).items()}
-        watch = query.get("watch") in ("1", "true")
-        kind = "Pod" if PODS.match(parts.path) else "EndpointSlice" if SLICES.match(parts.path) else None
-        match = PODS.match(parts.path) or SLICES.match(parts.path)
+        query = Query(parts)
         with self.lock:
-            self.queries.append((parts.path, query))
+            self.queries.append((parts.path, query.options))
         if self.slow_s:
             time.sleep(self.slow_s)
-        failure = self.next_failure("watch" if watch else "list")
+        failure = self.next_failure(query) if query.kind else None
         if self.token is not None and request.headers.get("Authorization") != f"Bearer {self.token}":
             self.say_status(request, 401, "Unauthorized")
         elif failure is not None:
             self.say_status(request, failure[1], "a fault of the test", failure[2])
-        elif match is None:
+        elif parts.path in PAGES:
+            self.say(request, 200, PAGES[parts.path])
+        elif query.kind is None:
             self.say_status(request, 404, "the server could not find the requested resource")
-        elif watch:
-            self.watch(request, kind, match[1], query)
+        elif query.name is not None:
+            self.one(request, query)
         else:
-            self.list(request, kind, match[1], query)
+            try:
+                query.pairs()
+                (self.watch if query.watch else self.list)(request, query)
+            except ValueError as error:
+                self.say_status(request, 400, str(error))
 
-    def next_failure(self, what):
+    def next_failure(self, query):
         with self.lock:
             for i, failure in enumerate(self.failures):
-                if failure[0] in (what, "any"):
+                if failure[0] in query.what():
                     return self.failures.pop(i)
         return None
 
@@ -352,51 +423,78 @@ class Api:
     def say_status(self, request, code, message, headers=()):
         self.say(request, code, status(code, message), headers)
 
-    def list(self, request, kind, namespace, query):
-        limit = int(query.get("limit", 0))
+    def one(self, request, query):
+        with self.lock:
+            obj = self.objects.get((query.kind, query.namespace, query.name))
+        if obj is None:
+            plural = f"{query.kind.lower()}s"
+            self.say(request, 404, {
+                **status(404, f'{plural} "{query.name}" not found'),
+                "details": {"name": query.name, "kind": plural},
+            })  # fmt: skip
+        else:
+            self.say(request, 200, obj)
+
+    def current(self, kind):
+        """Objects of a kind, which nothing changes any more."""
+        return [obj for key, obj in sorted(self.objects.items()) if key[0] == kind]
+
+    def token_of(self, version, start):
+        token = {"v": "meta.k8s.io/v1", "rv": version, "start": start}
+        return base64.urlsafe_b64encode(json.dumps(token).encode()).decode()
+
+    def place(self, request, query):
+        """(version, objects, those up to which key were said already) of a page; None: it was refused."""
+        if "continue" not in query.options:
+            self.lists += 1
+            return self.version, self.current(query.kind), ""
+        try:
+            token = json.loads(base64.urlsafe_b64decode(query.options["continue"]))
+        except ValueError as error:
+            raise ValueError(f"continue key is not valid: {error}") from error
+        if token["rv"] < 0:  # what is there now
+            return self.version, self.current(query.kind), token["start"]
+        objects = self.snapshots.get((token["rv"], query.kind))
+        if objects is None:
+            again = {"continue": self.token_of(-1, token["start"])}
+            self.say(request, 410, status(410, TOO_OLD, **again))
+            return None
+        return token["rv"], objects, token["start"]
+
+    def list(self, request, query):
+        limit = int(query.options.get("limit", 0))
         if self.page_most:
             limit = min(limit or self.page_most, self.page_most)
         with self.lock:
             self.pages += 1
-            if "continue" in query:
-                token = json.loads(base64.urlsafe_b64decode(query["continue"]))
-                version, start = token["rv"], token["start"]
-                objects = self.snapshots.get((version, kind))
-                if objects is None:
-                    self.say_status(request, 410, "The provided continue parameter is too old")
-                    return
-            else:
-                self.lists += 1
-                version, start = self.version, 0
-                objects = [
-                    copy.deepcopy(obj)
-                    for key, obj in sorted(self.objects.items())
-                    if key[:2] == (kind, namespace)
-                    and selects(query.get("labelSelector", ""), obj["metadata"]["labels"])
-                ]
+            place = self.place(request, query)
+            if place is None:
+                return
+            version, objects, start = place
+            left = [obj for obj in objects if key_of(obj) > start and query.wants(obj)]
+            page = left[:limit] if limit else left
+            meta = {"resourceVersion": str(version)}
+            if len(page) < len(left):
                 self.snapshots = dict(list(self.snapshots.items())[-8:])
-                self.snapshots[version, kind] = objects
-        end = start + limit if limit else len(objects)
-        meta = {"resourceVersion": str(version)}
-        if end < len(objects):
-            token = {"v": "meta.k8s.io/v1", "rv": version, "start": end}
-            meta["continue"] = base64.urlsafe_b64encode(json.dumps(token).encode()).decode()
-            meta["remainingItemCount"] = len(objects) - end
-        items = [{k: v for k, v in obj.items() if k not in ("kind", "apiVersion")} for obj in objects[start:end]]
-        group = "v1" if kind == "Pod" else "discovery.k8s.io/v1"
-        self.say(request, 200, {"kind": f"{kind}List", "apiVersion": group, "metadata": meta, "items": items})
+                self.snapshots[version, query.kind] = objects
+                meta["continue"] = self.token_of(version, key_of(page[-1]))
+                if not query.labels and not query.fields:
+                    meta["remainingItemCount"] = len(left) - len(page)
+        items = [{k: v for k, v in obj.items() if k not in ("kind", "apiVersion")} for obj in page]
+        group = VERSIONS[query.kind]
+        self.say(request, 200, {"kind": f"{query.kind}List", "apiVersion": group, "metadata": meta, "items": items})
 
     # --- watches ---
 
-    def events_after(self, version, kind, namespace, selector):
-        """[(version, event)], as a client with this selector sees them."""
+    def events_after(self, version, query):
+        """[(version, event)], as a client with these selectors sees them."""
         events = []
         first = bisect.bisect_right(self.history, version, key=lambda event: event[0])
-        for at, of_kind, of_namespace, before, after in self.history[first:]:
-            if (of_kind, of_namespace) != (kind, namespace):
+        for at, kind, _, before, after in self.history[first:]:
+            if kind != query.kind:
                 continue
-            was = before is not None and selects(selector, before["metadata"]["labels"])
-            there = after is not None and selects(selector, after["metadata"]["labels"])
+            was = before is not None and query.wants(before)
+            there = after is not None and query.wants(after)
             if not was and not there:
                 continue
             name = "MODIFIED" if was and there else "ADDED" if there else "DELETED"
@@ -406,10 +504,12 @@ class Api:
             events.append((at, {"type": name, "object": obj}))
         return events
 
-    def watch(self, request, kind, namespace, query):
-        version = int(query["resourceVersion"])
+    def watch(self, request, query):
+        version = int(query.options.get("resourceVersion") or 0)
         with self.lock:
             self.watches += 1
+            there = [obj for obj in self.current(query.kind) if query.wants(obj)] if version == 0 else []
+            version = version or self.version
             gone = version < self.floor
         if gone and self.gone_as == "status":
             self.say_status(request, 410, "too old resource version")
@@ -426,19 +526,24 @@ class Api:
         with self.lock:
             self.watching += 1
         try:
-            self.watch_on(request, version, kind, namespace, query)
+            for obj in there:
+                self.event(request, {"type": "ADDED", "object": obj})
+            self.watch_on(request, version, query)
         finally:
             with self.lock:
                 self.watching -= 1
 
-    def watch_on(self, request, version, kind, namespace, query):
+    def watch_on(self, request, version, query):
         server = self.server
-        selector = query.get("labelSelector", "")
-        marks = query.get("allowWatchBookmarks") in ("1", "true")
+        marks = query.options.get("allowWatchBookmarks") in TRUE
         marked = time.monotonic()
+        ends = marked + float(query.options.get("timeoutSeconds") or "inf")
         while not self.stopped and server is self.server:
+            if time.monotonic() >= ends:
+                request.wfile.write(b"0\r\n\r\n")
+                return
             with self.lock:
-                events = [] if self.silent else self.events_after(version, kind, namespace, selector)
+                events = [] if self.silent else self.events_after(version, query)
                 now = self.version
                 if not events or (self.swap and len(events) < 2 and time.monotonic() - marked < self.bookmark_s):
                     self.lock.wait(0.02)
@@ -452,11 +557,9 @@ class Api:
             if marks and not events and not self.silent and time.monotonic() - marked > self.bookmark_s:
                 marked = time.monotonic()
                 version = max(version, now) if not self.swap else version
-                group = "v1" if kind == "Pod" else "discovery.k8s.io/v1"
                 meta = {"resourceVersion": str(version), "creationTimestamp": None}
-                self.event(
-                    request, {"type": "BOOKMARK", "object": {"kind": kind, "apiVersion": group, "metadata": meta}}
-                )
+                obj = {"kind": query.kind, "apiVersion": VERSIONS[query.kind], "metadata": meta}
+                self.event(request, {"type": "BOOKMARK", "object": obj})
 
     def event(self, request, event):
         line = json.dumps(event).encode() + b"\n"
