@@ -4,7 +4,7 @@ With KVW_UPDATE=1 the expected outputs in data/render are written again. Against
 the objects are held where tests/kubernetes.sh has made its environment.
 """
 
-import copy
+import contextlib
 import functools
 import json
 import os
@@ -15,6 +15,7 @@ import pytest
 import yaml
 
 from rig.client import CHAT, ask, chat_body
+from rig.kubernetes import Api, pod_of, slice_of
 from rig.router import PROGRAM, Process
 from rig.tls import Authority
 from rig.wait import PATIENCE, Port, until, unused_port
@@ -25,7 +26,7 @@ VALIDATOR = ROOT / "build-venv-kubernetes/bin/python"
 VERSIONS = ("1.29", "1.33", "1.37")
 IMAGE = "registry.example/vllm:1"
 JUMPSTART = ["--image", IMAGE, "--model-source", "s3://models/deepseek?region=us-west-2", "--cache", "kvtier"]
-CASES = {"s3_tiered": [], "redis_kvaware": [], "fsx_plain": [], "lmi_redis": [], "jumpstart": JUMPSTART}
+CASES = {"s3_tiered": [], "redis_kvaware": [], "fsx_plain": [], "lmi_redis": [], "autoscaled": [], "jumpstart": JUMPSTART}
 
 
 def run(*argv, stdin=None):
@@ -87,6 +88,7 @@ def put(path, value):
 SPEC = "spec."
 WORKER = "spec.worker."
 CACHE = "spec.kvCacheSpec"
+SCALING = "spec.autoScalingSpec"
 ROUTING = "spec.intelligentRoutingSpec"
 TEXT = '\u00e9 "quoted" \\ {{x}}: # & * ! % @ `\n\t\x7f\x85\u2028\ufeff'
 VARIANTS = {
@@ -104,6 +106,13 @@ VARIANTS = {
     "no TLS": [put(SPEC + "tlsConfig", None)],
     "no balancer, no metrics": [put(SPEC + "loadBalancer", None), put(SPEC + "metrics", None)],
     "no workers": [put(SPEC + "replicas", 0)],
+    "one worker": [put(SPEC + "replicas", 1)],
+    "autoscaled": [put(SPEC + "replicas", None), put(SCALING, {"maxReplicaCount": 3})],
+    "autoscaled from none": [put(SCALING, {"minReplicaCount": 0, "maxReplicaCount": 1, "cloudWatchTriggerList": []})],
+    "routers autoscaled": [put(ROUTING + ".autoScalingSpec", {"minReplicaCount": 2, "scaleDownStabilizationTime": 0})],
+    "one router, autoscaled": [
+        put(ROUTING, {"enabled": True, "routingStrategy": "kvaware", "autoScalingSpec": {}}), put(SCALING, {}),
+    ],
     "a bucket's root": [put(SPEC + "modelSourceConfig.modelLocation", None)],
     "prefetched": [put(SPEC + "modelSourceConfig.prefetchEnabled", True)],
     "own connector": [put(WORKER + "args", ["--kv-transfer-config={}", "--served_model_name", "x"])],
@@ -185,7 +194,61 @@ def test_variants_keep_their_shape(tmp_path):
         router = found["Deployment", f"{manifest['metadata']['name']}-kvway"]["spec"]["template"]["spec"]
         drain = load(config_of(found))[0]["drain"]
         assert router["terminationGracePeriodSeconds"] > int(drain["settle"][:-1]) + int(drain["timeout"][:-1])
+        check_rights(found, load(config_of(found))[0]["discovery"], router)
+        check_scaling(found)
         assert render(manifest) == text
+
+
+def check_rights(found, discovery, router):
+    """kvway has the right to see EndpointSlices, and a token, where it finds its workers by them, and no other."""
+    kinds = sorted(kind for kind, _ in found if kind.startswith("Role") or kind.startswith("ClusterRole"))
+    if "dns" in discovery:
+        assert kinds == [] and router["automountServiceAccountToken"] is False
+        return
+    (pool,) = discovery["kubernetes"]["pools"]
+    service = found["Service", pool["service"]]["spec"]
+    assert pool["port"] in {port["name"] for port in service["ports"]} and service["clusterIP"] == "None"
+    assert kinds == ["Role", "RoleBinding"] and router["automountServiceAccountToken"] is True
+    name = router["serviceAccountName"]
+    (rule,) = found["Role", name]["rules"]
+    assert rule == {"apiGroups": ["discovery.k8s.io"], "resources": ["endpointslices"], "verbs": ["list", "watch"]}
+    binding = found["RoleBinding", name]
+    assert binding["roleRef"]["name"] == name and found["ServiceAccount", name]["automountServiceAccountToken"] is False
+    namespace = found["Deployment", name]["metadata"]["namespace"]
+    assert binding["subjects"] == [{"kind": "ServiceAccount", "name": name, "namespace": namespace}]
+
+
+def check_scaling(found):
+    """What an autoscaler scales says no number itself; what none scales does."""
+    scaled = {
+        d["spec"]["scaleTargetRef"]["name"]: d["spec"] for (kind, _), d in found.items() if kind == "HorizontalPodAutoscaler"
+    }
+    for (kind, name), document in found.items():
+        if kind == "Deployment":
+            assert ("replicas" in document["spec"]) != (name in scaled), name
+    for name, spec in scaled.items():
+        assert ("Deployment", name) in found and 1 <= spec["minReplicas"] <= spec["maxReplicas"]
+    return scaled
+
+
+def test_autoscalers_are_what_the_manifest_asks_for():
+    found = objects(render(base("autoscaled")))
+    workers, routers = (check_scaling(found)[name] for name in ("bursts-worker", "bursts-kvway"))
+    assert (workers["minReplicas"], workers["maxReplicas"]) == (2, 12)
+    assert workers["behavior"]["scaleUp"]["stabilizationWindowSeconds"] == 30
+    assert workers["metrics"][0]["external"]["metric"]["selector"] == {"matchLabels": {"service": "bursts"}}
+    assert ("Service", "bursts") in found  # which its ServiceMonitor takes that label from
+    assert (routers["minReplicas"], routers["maxReplicas"]) == (1, 4)
+    done = run("render", "-f", DATA / "autoscaled.yaml")
+    said = [line.split(": ", 2)[1:] for line in done.stderr.splitlines()]
+    assert [field for field, _ in said] == [
+        "spec.autoScalingSpec.pollingInterval", "spec.autoScalingSpec.prometheusTrigger", "spec.replicas",
+    ]  # fmt: skip
+    assert "requests that wait at kvway" in said[1][1]
+    fixed = run("render", "-f", DATA / "autoscaled.yaml", "--kvway-replicas", 2)
+    assert "spec.intelligentRoutingSpec.autoScalingSpec: not used: `--kvway-replicas`" in fixed.stderr
+    assert objects(fixed.stdout)["Deployment", "bursts-kvway"]["spec"]["replicas"] == 2
+    assert "there is one kvway" in run("render", "-f", "-", stdin=json.dumps(varied("one router, autoscaled"))).stderr
 
 
 def test_texts_arrive_as_they_were(tmp_path):
@@ -275,6 +338,11 @@ BAD = [
     ("- name: SOME_KEY", "- name: VLLM_LOGGING_LEVEL", "- name: VLLM_LOGGING_LEVEL\n        valueFrom", "spec.worker.environmentVariables[1]", "already"),
     ("- name: SOME_KEY", "- name: SOME_KEY\n        value: x", "SOME_KEY", "spec.worker.environmentVariables[1]", "`value` and `valueFrom`"),
     ("  worker:\n", "  worker: &w\n", "worker: &w", "spec.worker", "anchors and aliases"),
+    ("  replicas: 2", "  autoScalingSpec: {minReplicaCount: 6}", "autoScaling", "spec.autoScalingSpec.minReplicaCount", "at least 6 and at most 5"),
+    ("  replicas: 2", "  autoScalingSpec:\n    maxReplicaCount: 0", "maxReplica", "spec.autoScalingSpec.maxReplicaCount", "from 1 to 1000"),
+    ("  replicas: 2", "  autoScalingSpec:\n    maxReplicaCont: 4", "maxReplicaCont", "spec.autoScalingSpec.maxReplicaCont", "did you mean `maxReplicaCount`?"),
+    ("  replicas: 2", "  autoScalingSpec: [4]", "autoScaling", "spec.autoScalingSpec", "found a list"),
+    ("routingStrategy: prefixaware", "autoScalingSpec:\n      scaleDownStabilizationTime: 2h", "2h", "spec.intelligentRoutingSpec.autoScalingSpec.scaleDownStabilizationTime", "from 0 to 3600"),
     ("spec:\n", "spec\n", "spec\n", "", ""),
 ]  # fmt: skip
 
@@ -354,18 +422,17 @@ def test_the_page_of_fields_is_what_the_program_says():
     assert run("render", "--fields").stdout == (ROOT / "src/router/render/FIELDS.md").read_text()
 
 
-def test_the_rendered_router_serves(kvsim, tmp_path):
-    """With the workers' addresses in place of their Service's name."""
-    manifest = copy.deepcopy(base())
-    del manifest["spec"]["tlsConfig"]
+@contextlib.contextmanager
+def rendered_router(manifest, changes, workers, tmp_path):
+    """A kvway with the rendered configuration, on a port of this machine, which has found its workers: (port, objects)."""
+    found = objects(render(manifest))
     text = render(manifest, "--only", "kvway-config")
-    assert text == config_of(objects(render(manifest)))
-    workers = kvsim(2)
+    assert text == config_of(found)
     listen, admin = Port(), unused_port()
-    name = '- "http://assistant-workers.team-a.svc.cluster.local:8000"'
-    assert name in text
-    text = text.replace(name, "\n    ".join(f'- "http://127.0.0.1:{w.port}"' for w in workers))
-    text = text.replace("0.0.0.0:8080", f"127.0.0.1:{listen.number}").replace("settle: 10s", "settle: 0s")
+    changes = {**changes, "0.0.0.0:8080": f"127.0.0.1:{listen.number}", "settle: 10s": "settle: 0s"}
+    for old, new in changes.items():
+        assert old in text
+        text = text.replace(old, new)
     path = tmp_path / "kvway.yaml"
     path.write_text(text + f"admin:\n  listen: 127.0.0.1:{admin}\n")
     router = Process([PROGRAM, "-c", path], tmp_path / "kvway.log")
@@ -379,11 +446,61 @@ def test_the_rendered_router_serves(kvsim, tmp_path):
                 return False
 
         until(ready, 15, "kvway ready")
-        until(lambda: ask(admin, "GET", "/workers").body.count(b'"url"') == 2, 15, "both workers")
-        for number in range(20):
-            answer = ask(listen.number, "POST", CHAT, body=chat_body(f"{number} " + "word " * 400))
-            assert answer.status == 200, answer.body
-        assert all(w.stats()["finished"] > 0 for w in workers), [w.stats() for w in workers]
-        assert b"kvway_requests_total" in ask(listen.number, "GET", "/metrics").body
+        until(lambda: ask(admin, "GET", "/workers").body.count(b'"url"') == len(workers), 15, "all workers")
+        yield listen.number, found
     finally:
         router.kill()
+
+
+def serves(port, found, workers):
+    """Traffic flows to every worker, and what the rendered ServiceMonitors scrape has its metrics."""
+    for number in range(20):
+        answer = ask(port, "POST", CHAT, body=chat_body(f"{number} " + "word " * 400))
+        assert answer.status == 200, answer.body
+    assert all(w.stats()["finished"] > 0 for w in workers), [w.stats() for w in workers]
+    name = next(name for kind, name in found if kind == "Deployment" and name.endswith("-kvway")).removesuffix("-kvway")
+    for monitor, metric, scraped in (
+        (f"{name}-kvway", b"kvway_requests_total", port),
+        (f"{name}-workers", b"vllm:num_requests_running", workers[0].port),
+    ):
+        monitor = found["ServiceMonitor", monitor]["spec"]
+        (end,) = monitor["endpoints"]
+        services = [d for d in found.values() if d["kind"] == "Service" and
+                    monitor["selector"]["matchLabels"].items() <= d["metadata"]["labels"].items()]  # fmt: skip
+        assert any(end["port"] == p["name"] for d in services for p in d["spec"]["ports"])
+        answer = ask(scraped, "GET", end["path"])
+        assert answer.status == 200 and metric in answer.body, metric
+
+
+def test_the_rendered_router_serves(kvsim, tmp_path):
+    """One worker, with its address in place of its Service's name."""
+    manifest = varied("one worker")
+    del manifest["spec"]["tlsConfig"]
+    workers = kvsim(1)
+    name = "http://assistant-workers.team-a.svc.cluster.local:8000"
+    with rendered_router(manifest, {name: f"http://127.0.0.1:{workers[0].port}"}, workers, tmp_path) as (port, found):
+        serves(port, found, workers)
+
+
+def test_the_rendered_router_finds_workers_by_the_api(kvsim, tmp_path):
+    """Several workers, by an API server that has their EndpointSlices: no more is asked than the Role allows."""
+    manifest = varied("no TLS")
+    workers = kvsim(2)
+    api = Api()
+    api.token = "token-of-the-pod"
+    (tmp_path / "token").write_text(api.token)
+    (tmp_path / "namespace").write_text("team-a")
+    labels = {"namespace": "team-a"}
+    for number, worker in enumerate(workers):
+        pod = pod_of(f"w{number}", "127.0.0.1", port=worker.port, **labels)
+        api.put(slice_of(f"assistant-workers-{number}", "assistant-workers", [pod], port=worker.port, **labels))
+    own = f'kubernetes:\n    api: "{api.url}"\n    token_file: "{tmp_path}/token"\n    ca_file: ""\n'
+    try:
+        with rendered_router(manifest, {"kubernetes:\n": own}, workers, tmp_path) as (port, found):
+            serves(port, found, workers)
+        (rule,) = found["Role", "assistant-kvway"]["rules"]
+        wanted = f"/apis/{rule['apiGroups'][0]}/v1/namespaces/team-a/{rule['resources'][0]}"
+        assert {path for path, _ in api.queries} == {wanted}
+        assert {"watch" if "watch" in query else "list" for _, query in api.queries} == set(rule["verbs"])
+    finally:
+        api.stop()

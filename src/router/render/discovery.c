@@ -1,10 +1,12 @@
 /*
  * discovery.c - how a rendered kvway finds its workers.
  *
- * By the DNS name of their headless Service, which has an address for each pod that is ready: kvway then
- * needs no right in the cluster, and its pods get no token. A cluster's DNS keeps an answer for 5 to 30 s,
- * which is what a worker's pod waits for before it ends (KVW_NOTICE_S). Another way to find them is another
- * text here; one that asks the Kubernetes API also needs a Role for kvway's account in router.c.
+ * One worker: by the DNS name of its headless Service. kvway then needs no right in the cluster, and its pods get no
+ * token. Several, or as many as an autoscaler makes: by the EndpointSlices of the same Service, which say within a
+ * second what a cluster's DNS says after 5 to 30 s, name the pod behind an address, and hold nothing of the pods'
+ * settings. For that kvway's account may list and watch EndpointSlices in this namespace, and nothing else.
+ *
+ * A worker's pod waits in either case before it ends (KVW_NOTICE_S): other clients may know it by DNS.
  */
 #include "render/objects.h"
 #include "render/yaml.h"
@@ -12,8 +14,39 @@
 void kvw_render_discovery(FILE *out, const struct kvw_plan *plan)
 {
 	kvw_yaml_line(out, 0, "discovery:");
+	if (plan->watches) {
+		kvw_yaml_line(out, 1, "kubernetes:");
+		kvw_yaml_line(out, 2, "pools:");
+		kvw_yaml_line(out, 2, "- service: %s-workers", plan->name);
+		kvw_yaml_line(out, 3, "port: http");
+		return;
+	}
 	kvw_yaml_line(out, 1, "dns:");
 	kvw_yaml_line(out, 2, "- \"http://%s-workers.%s.svc.%s:%d\"", plan->name, plan->namespace,
 		plan->options->cluster_domain, plan->port);
 	kvw_yaml_line(out, 1, "dns_most: 5s");
+}
+
+void kvw_render_rights(FILE *out, const struct kvw_plan *plan)
+{
+	if (!plan->watches)
+		return;
+	kvw_object_begin(out, plan, "rbac.authorization.k8s.io/v1", "Role", KVW_COMPONENT_ROUTER, "-kvway");
+	kvw_yaml_line(out, 0, "rules:");
+	kvw_yaml_line(out, 0, "- apiGroups:");
+	kvw_yaml_line(out, 1, "- discovery.k8s.io");
+	kvw_yaml_line(out, 1, "resources:");
+	kvw_yaml_line(out, 1, "- endpointslices");
+	kvw_yaml_line(out, 1, "verbs:");
+	kvw_yaml_line(out, 1, "- list");
+	kvw_yaml_line(out, 1, "- watch");
+	kvw_object_begin(out, plan, "rbac.authorization.k8s.io/v1", "RoleBinding", KVW_COMPONENT_ROUTER, "-kvway");
+	kvw_yaml_line(out, 0, "roleRef:");
+	kvw_yaml_line(out, 1, "apiGroup: rbac.authorization.k8s.io");
+	kvw_yaml_line(out, 1, "kind: Role");
+	kvw_yaml_line(out, 1, "name: %s-kvway", plan->name);
+	kvw_yaml_line(out, 0, "subjects:");
+	kvw_yaml_line(out, 0, "- kind: ServiceAccount");
+	kvw_yaml_line(out, 1, "name: %s-kvway", plan->name);
+	kvw_yaml_pair(out, 1, "namespace", plan->namespace);
 }

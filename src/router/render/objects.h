@@ -37,7 +37,7 @@ void kvw_object_unprivileged(FILE *out, int depth);
 /* The same of its pod. */
 void kvw_object_unprivileged_pod(FILE *out, int depth, int user);
 
-/* An account without rights in the cluster, which none of its pods gets a token of. */
+/* An account without rights in the cluster; a pod of it gets a token only where it asks for one. */
 void kvw_object_account(FILE *out, const struct kvw_plan *plan, enum kvw_component component, const char *name);
 
 /* Only the workers' pods may connect to these pods: what listens there has no password. */
@@ -51,12 +51,15 @@ bool kvw_render_cache(FILE *out, const struct kvw_plan *plan) KVW_MUST_CHECK;
 bool kvw_render_router(FILE *out, const struct kvw_plan *plan) KVW_MUST_CHECK;
 void kvw_render_tls(FILE *out, const struct kvw_plan *plan);
 void kvw_render_monitoring(FILE *out, const struct kvw_plan *plan);
+void kvw_render_scaling_workers(FILE *out, const struct kvw_plan *plan);
+void kvw_render_scaling_router(FILE *out, const struct kvw_plan *plan);
 
 /* kvway's configuration. */
 void kvw_render_config(FILE *out, const struct kvw_plan *plan);
 
-/* How kvway finds the workers: keys of its configuration. */
+/* How kvway finds the workers: keys of its configuration, and the rights that it needs for them. */
 void kvw_render_discovery(FILE *out, const struct kvw_plan *plan);
+void kvw_render_rights(FILE *out, const struct kvw_plan *plan);
 
 /* Flags of vLLM, or variables of LMI, for caches and events: JSON; NULL: none. Static. */
 const char *kvw_render_connector(const struct kvw_plan *plan);

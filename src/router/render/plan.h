@@ -43,6 +43,13 @@ enum kvw_engine_flags {
 	KVW_BY_NONE, /* a shell's command, which flags cannot be put behind */
 };
 
+/* A HorizontalPodAutoscaler. */
+struct kvw_scaling {
+	bool on;
+	int least, most; /* pods */
+	int up_s, down_s;
+};
+
 /* Texts without a size are borrowed from the manifest, the options or constants; never NULL, "": none. */
 struct kvw_plan {
 	const struct kvw_manifest *manifest;
@@ -62,6 +69,8 @@ struct kvw_plan {
 	bool prefetch;
 
 	int replicas, kvway_replicas;
+	struct kvw_scaling scaling, kvway_scaling;
+	bool watches; /* kvway finds the workers by the API of Kubernetes, else by DNS */
 	int port;
 	int ranks; /* of one worker: tensor parallel times pipeline parallel */
 	int gpus;  /* of a JumpStartModel's worker */

@@ -1,5 +1,5 @@
 /*
- * router.c - kvway: account, configuration, Deployment, Services, disruption budget, Ingress.
+ * router.c - kvway: account and its rights, configuration, Deployment, Services, disruption budget, Ingress.
  */
 #include "render/objects.h"
 #include "render/yaml.h"
@@ -55,7 +55,8 @@ static void deployment(FILE *out, const struct kvw_plan *plan)
 {
 	kvw_object_begin(out, plan, "apps/v1", "Deployment", KVW_COMPONENT_ROUTER, "-kvway");
 	kvw_yaml_line(out, 0, "spec:");
-	kvw_yaml_line(out, 1, "replicas: %d", plan->kvway_replicas);
+	if (!plan->kvway_scaling.on)
+		kvw_yaml_line(out, 1, "replicas: %d", plan->kvway_replicas);
 	kvw_yaml_line(out, 1, "selector:");
 	kvw_yaml_line(out, 2, "matchLabels:");
 	kvw_object_selector(out, 3, plan, KVW_COMPONENT_ROUTER);
@@ -70,7 +71,7 @@ static void deployment(FILE *out, const struct kvw_plan *plan)
 	kvw_object_labels(out, 4, plan, KVW_COMPONENT_ROUTER);
 	kvw_yaml_line(out, 2, "spec:");
 	kvw_yaml_line(out, 3, "serviceAccountName: %s-kvway", plan->name);
-	kvw_yaml_line(out, 3, "automountServiceAccountToken: false");
+	kvw_yaml_line(out, 3, "automountServiceAccountToken: %s", plan->watches ? "true" : "false");
 	kvw_yaml_line(out, 3, "enableServiceLinks: false");
 	kvw_yaml_line(out, 3, "terminationGracePeriodSeconds: %d", KVW_KVWAY_GRACE_S);
 	kvw_object_unprivileged_pod(out, 3, 65532);
@@ -187,6 +188,7 @@ static void ingress(FILE *out, const struct kvw_plan *plan)
 bool kvw_render_router(FILE *out, const struct kvw_plan *plan)
 {
 	kvw_object_account(out, plan, KVW_COMPONENT_ROUTER, "-kvway");
+	kvw_render_rights(out, plan);
 	if (!kvw_object_file(out, plan, "ConfigMap", KVW_COMPONENT_ROUTER, "-kvway", "kvway.yaml", kvw_render_config))
 		return false;
 	deployment(out, plan);
@@ -195,6 +197,7 @@ bool kvw_render_router(FILE *out, const struct kvw_plan *plan)
 		controller(out, plan);
 	if (plan->kvway_replicas > 1)
 		budget(out, plan);
+	kvw_render_scaling_router(out, plan);
 	if (plan->ingress)
 		ingress(out, plan);
 	return true;

@@ -2,7 +2,7 @@
  * worker.c - vLLM: account, headless Service, Deployment.
  *
  * A rollout takes one worker away before it adds one: there is seldom a GPU to spare. A pod that is to end
- * waits: its address leaves the DNS at once, kvway drains it, and vLLM would cut what it still answers.
+ * waits: its address leaves the Service at once, kvway drains it, and vLLM would cut what it still answers.
  */
 #include <string.h>
 
@@ -270,7 +270,8 @@ static void deployment(FILE *out, const struct kvw_plan *plan)
 	kvw_object_begin(out, plan, "apps/v1", "Deployment", KVW_COMPONENT_WORKER, "-worker");
 	annotations(out, plan);
 	kvw_yaml_line(out, 0, "spec:");
-	kvw_yaml_line(out, 1, "replicas: %d", plan->replicas);
+	if (!plan->scaling.on)
+		kvw_yaml_line(out, 1, "replicas: %d", plan->replicas);
 	kvw_yaml_line(out, 1, "progressDeadlineSeconds: %d", plan->deploy_s);
 	kvw_yaml_line(out, 1, "selector:");
 	kvw_yaml_line(out, 2, "matchLabels:");
@@ -306,6 +307,7 @@ void kvw_render_workers(FILE *out, const struct kvw_plan *plan)
 		kvw_object_account(out, plan, KVW_COMPONENT_WORKER, "-worker");
 	kvw_render_volumes(out, plan);
 	deployment(out, plan);
+	kvw_render_scaling_workers(out, plan);
 	kvw_object_begin(out, plan, "v1", "Service", KVW_COMPONENT_WORKER, "-workers");
 	kvw_yaml_line(out, 0, "spec:");
 	kvw_yaml_line(out, 1, "clusterIP: None");

@@ -1,0 +1,62 @@
+/*
+ * scaling.c - HorizontalPodAutoscalers of workers and kvway. What they scale has no `replicas` of its own, since each
+ * `kubectl apply` would set that again.
+ *
+ * Workers by the requests that wait at kvway because all workers are full. The metric comes to the cluster by an adapter
+ * (deploy/README.md) and carries the label `service` that the ServiceMonitor gives it, so that one endpoint's queue does
+ * not scale another's workers.
+ */
+#include "render/objects.h"
+#include "render/yaml.h"
+
+#define WAITING 4  /* requests at kvway for each worker */
+#define CPU     70 /* percent of what kvway asks for */
+
+static void begin(FILE *out, const struct kvw_plan *plan, enum kvw_component component, const char *name,
+	const struct kvw_scaling *scaling)
+{
+	kvw_object_begin(out, plan, "autoscaling/v2", "HorizontalPodAutoscaler", component, name);
+	kvw_yaml_line(out, 0, "spec:");
+	kvw_yaml_line(out, 1, "scaleTargetRef:");
+	kvw_yaml_line(out, 2, "apiVersion: apps/v1");
+	kvw_yaml_line(out, 2, "kind: Deployment");
+	kvw_yaml_line(out, 2, "name: %s%s", plan->name, name);
+	kvw_yaml_line(out, 1, "minReplicas: %d", scaling->least);
+	kvw_yaml_line(out, 1, "maxReplicas: %d", scaling->most);
+	kvw_yaml_line(out, 1, "behavior:");
+	kvw_yaml_line(out, 2, "scaleUp:");
+	kvw_yaml_line(out, 3, "stabilizationWindowSeconds: %d", scaling->up_s);
+	kvw_yaml_line(out, 2, "scaleDown:");
+	kvw_yaml_line(out, 3, "stabilizationWindowSeconds: %d", scaling->down_s);
+	kvw_yaml_line(out, 1, "metrics:");
+}
+
+void kvw_render_scaling_workers(FILE *out, const struct kvw_plan *plan)
+{
+	if (!plan->scaling.on)
+		return;
+	begin(out, plan, KVW_COMPONENT_WORKER, "-worker", &plan->scaling);
+	kvw_yaml_line(out, 1, "- type: External");
+	kvw_yaml_line(out, 2, "external:");
+	kvw_yaml_line(out, 3, "metric:");
+	kvw_yaml_line(out, 4, "name: kvway_waiting_requests");
+	kvw_yaml_line(out, 4, "selector:");
+	kvw_yaml_line(out, 5, "matchLabels:");
+	kvw_yaml_pair(out, 6, "service", plan->name);
+	kvw_yaml_line(out, 3, "target:");
+	kvw_yaml_line(out, 4, "type: AverageValue");
+	kvw_yaml_line(out, 4, "averageValue: \"%d\"", WAITING);
+}
+
+void kvw_render_scaling_router(FILE *out, const struct kvw_plan *plan)
+{
+	if (!plan->kvway_scaling.on)
+		return;
+	begin(out, plan, KVW_COMPONENT_ROUTER, "-kvway", &plan->kvway_scaling);
+	kvw_yaml_line(out, 1, "- type: Resource");
+	kvw_yaml_line(out, 2, "resource:");
+	kvw_yaml_line(out, 3, "name: cpu");
+	kvw_yaml_line(out, 3, "target:");
+	kvw_yaml_line(out, 4, "type: Utilization");
+	kvw_yaml_line(out, 4, "averageUtilization: %d", CPU);
+}
