@@ -22,6 +22,8 @@ FILES = {
     "kvtierd": ["/etc/kvtierd/kvtierd.yaml", "/usr/share/doc/kvtier/kvtierd-REFERENCE.md"],
     "kvtier": ["/usr/share/doc/kvtier/REFERENCE.md", "/usr/share/doc/kvtier/examples"],
 }
+# Of kvway, those with a help of their own.
+VERBS = ("explain", "render", "workers")
 # Sections about files of the source tree.
 LEFT_OUT = {"Where to look next"}
 
@@ -62,7 +64,7 @@ def choices_of(option, help_text):
     if option.long == "--strategy":
         section = help_text.split("\nStrategies:\n")[1].split("\n\n")[0]
         return re.findall(r"^  ([a-z0-9_]+) ", section, re.M)
-    listed = re.fullmatch(r"([a-z]+(?:, [a-z]+)*) or ([a-z]+)(?: \(default.*)?", option.text)
+    listed = re.fullmatch(r"([a-z-]+(?:, [a-z-]+)*) or ([a-z-]+)(?: \(default.*)?", option.text)
     return [*listed[1].split(", "), listed[2]] if listed else []
 
 
@@ -102,7 +104,7 @@ def options_of(text):
 def summary_of(words, text):
     """The first sentence, without the name in front of it."""
     paragraph = " ".join(text.split("\n\n")[0].split())
-    paragraph = re.sub(rf"^{' '.join(words)} (- )?", "", paragraph)
+    paragraph = re.sub(rf"^{' '.join(words)} (-f |- )?", "", paragraph)
     return re.split(r"\.(?: |$)", paragraph)[0]
 
 
@@ -202,7 +204,11 @@ def cases(command):
     """(verb or "", its options, its operand, the words it continues with); the program itself comes last."""
     for verb, its in command.verbs.items():
         if isinstance(its, Command):
-            yield verb, its.options, its.operand, list(its.verbs)
+            options = its.options
+            if verb == "render":  # without -f it takes the program's own
+                known = {name for option in options for name in option.names()}
+                options = options + [option for option in command.options if not known & set(option.names())]
+            yield verb, options, its.operand, list(its.verbs)
     yield "", command.options, "FILE" if command.words[0] == "kvtierd" else "", list(command.verbs)
 
 
@@ -299,11 +305,11 @@ def fish_completion(command):
 def main(out, kvway, kvtier, kvtierd):
     version = ask(kvway, "--version").strip()
     commands = [
-        read_command(kvway, ["kvway"], ["explain", "workers"]),
+        read_command(kvway, ["kvway"], VERBS),
         read_command(kvtier, ["kvtier"]),
         read_command(kvtierd, ["kvtierd"]),
     ]
-    pages = [*commands, commands[0].verbs["explain"], commands[0].verbs["workers"]]
+    pages = [*commands, *(commands[0].verbs[verb] for verb in VERBS)]
     names = ["-".join(page.words) for page in pages]
     for folder in ("man", "bash", "zsh", "fish"):
         (out / folder).mkdir(parents=True, exist_ok=True)

@@ -40,7 +40,7 @@ def helps():
     """(program, verb or "", its help)"""
     yield "kvtierd", "", run(PROGRAMS["kvtierd"], "--help")
     yield "kvway", "", run(PROGRAMS["kvway"], "--help")
-    for verb in ("explain", "workers"):
+    for verb in ("explain", "render", "workers"):
         yield "kvway", verb, run(PROGRAMS["kvway"], verb, "--help")
     text = run(PROGRAMS["kvtier"], "--help")
     for verb in re.findall(r"^  ([a-z]+) {2,}", text, re.M):
@@ -90,6 +90,9 @@ def test_bash_completes_verbs_values_and_files(manual, tmp_path):
     assert completed(kvway, "kvway", "--strategy", "round") == ["roundrobin"]
     assert completed(kvway, "kvway", "--log-level", "w") == ["warn"]
     assert completed(kvway, "kvway", "workers", "dr") == ["drain"]
+    assert completed(kvway, "kvway", "render", "--only", "ro") == ["router"]
+    assert completed(kvway, "kvway", "render", "--cache", "k") == ["kvtier"]
+    assert completed(kvway, "kvway", "render", "--str") == ["--strict", "--strategy"]  # of a manifest, and of a router
     assert completed(kvtier, "kvtier", "ver") == ["verify"]
     (tmp_path / "a.yaml").write_text("")
     (tmp_path / "folder").mkdir()

@@ -102,7 +102,7 @@ static void print_help(FILE *out)
 	      "                           of each kvtierd that is rendered (default kvtierd:" KVW_VERSION ")\n"
 	      "      --kvway-replicas N   routers (default 2; 1 if LMCache's workers report to kvway)\n"
 	      "      --redis-image IMAGE  of the Redis that is rendered (default redis:7.4)\n"
-	      "      --cache NAME         in the workers: lmcache (default) or kvtier, which must be in their image\n"
+	      "      --cache NAME         lmcache or kvtier (default lmcache); it must be in the workers' image\n"
 	      "      --l1-size SIZE       memory for the cache of each rank (default 5GiB)\n"
 	      "      --l2-size SIZE       memory of a Redis or of each kvtierd that is rendered (default 32GiB)\n"
 	      "      --cluster-domain X   of the cluster's names (default cluster.local)\n"
