@@ -66,7 +66,7 @@ def check_network_policy(policy, templates):
     chosen = [t for t in templates if matches(spec["podSelector"]["matchLabels"], t["metadata"]["labels"])]
     assert len(chosen) == 1, policy["metadata"]["name"]
     for rule in spec["ingress"]:
-        assert {port["port"] for port in rule["ports"]} <= port_names(chosen[0])
+        assert {port["port"] for port in rule["ports"] if isinstance(port["port"], str)} <= port_names(chosen[0])
 
 
 def check_service(service, templates):
@@ -184,7 +184,9 @@ def test_production_has_what_operation_needs(tmp_path):
     ]  # fmt: skip
     assert {each["metadata"]["namespace"] for each in objects} == {"vllm"}
     (router,) = (each for each in objects if each["kind"] == "Deployment")
-    assert router["spec"]["replicas"] == 3
+    assert "replicas" not in router["spec"]  # the autoscaler's, which begins with 3
+    scalers = {each["spec"]["scaleTargetRef"]["name"]: each["spec"] for each in objects if each["kind"].endswith("Autoscaler")}
+    assert scalers["kvway"]["minReplicas"] == 3
     assert len(router["spec"]["template"]["spec"]["topologySpreadConstraints"]) == 2
 
 
@@ -265,6 +267,17 @@ GOOD = {
     "all": ALL,
     "pools": {"workers": {"dns": [], "kubernetes": POOLS}},
     "secret": {"existingSecret": "mine"},
+    "kvaware": {"strategy": "kvaware", "networkPolicy": {"enabled": True}},
+    "kvaware of its own": {
+        "networkPolicy": {"enabled": True},
+        "config": {
+            "routing": {"strategy": "kvaware"},
+            "kvaware": {
+                "events": {"endpoint": "tcp://{host}:6001", "replay": "tcp://{host}:6101", "ranks": 4},
+                "lmcache": {"pull": "0.0.0.0:8300", "reply": "0.0.0.0:8400"},
+            },
+        },
+    },
 }
 # By the word that the message must have.
 BAD = {
@@ -303,6 +316,24 @@ def test_chart_with_workers_of_kubernetes_may_read_them(helm):
     assert roles == {(kind, namespace) for kind in ("Role", "RoleBinding") for namespace in ("here", "there")}
     (router,) = (each for each in objects if each["kind"] == "Deployment")
     assert router["spec"]["template"]["spec"]["automountServiceAccountToken"] is True
+
+
+def test_network_policy_lets_kvaware_read_what_workers_publish(helm, tmp_path):
+    def rules(name):
+        error, objects = helm(name)
+        assert error is None
+        check(objects, tmp_path)
+        (spec,) = (each["spec"] for each in objects if each["kind"] == "NetworkPolicy" and "cache" not in each["metadata"]["name"])
+        (to_workers,) = (rule["ports"] for rule in spec["egress"] if "to" in rule)
+        (from_workers,) = [r["ports"] for r in spec["ingress"] if "podSelector" in r.get("from", [{}])[0]] or [[]]
+        return to_workers, from_workers
+
+    assert rules("all") == ([{"port": 8000}], [])
+    assert rules("kvaware") == ([{"port": 8000}, {"port": 5557}, {"port": 5558}], [])
+    assert rules("kvaware of its own") == (
+        [{"port": 8000}, {"port": 6001, "endPort": 6004}, {"port": 6101, "endPort": 6104}],
+        [{"port": 8300}, {"port": 8400}],
+    )
 
 
 def test_chart_with_a_secret_of_its_own_has_no_config_map(helm):
