@@ -140,10 +140,14 @@ struct json_t *kvt_stat_json(const struct kvt_stat *s)
 {
 	const struct kvt_inspect_store *st = &s->store;
 	char id[33], fingerprint[65];
+	json_t *others = NULL; /* not said where no owner says what is in its memory */
 
+	if (s->has_l1)
+		others = json_pack("{s:I, s:I}", "chunks", (json_int_t)s->l1_others.chunks, "bytes",
+			(json_int_t)s->l1_others.bytes);
 	return json_pack(
 		"{s:s, s:b, s:I, s:[II], s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, "
-		"s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o}",
+		"s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o*}",
 		"folder", s->folder, "owned", (int)s->owner.alive, "owner_pid",
 		(json_int_t)s->owner.pid, "format", (json_int_t)st->major, (json_int_t)st->minor,
 		"store_id", hex(id, st->store_id, 16), "fingerprint",
@@ -156,5 +160,5 @@ struct json_t *kvt_stat_json(const struct kvt_stat *s)
 		(json_int_t)s->tokens, "smallest_bytes", (json_int_t)s->smallest, "largest_bytes",
 		(json_int_t)s->largest, "roots", (json_int_t)s->roots, "in_pieces",
 		(json_int_t)s->in_pieces, "expired", (json_int_t)s->expired, "tenants",
-		tenants_json(s));
+		tenants_json(s), "l1_others", others);
 }

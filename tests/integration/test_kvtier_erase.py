@@ -108,11 +108,13 @@ def test_stat_says_what_tenants_have_in_memory(owner, path):
     (stat,) = json.loads(kvtier("stat", "--json", path).stdout)
     assert [(t["chunks"], t["l1_chunks"]) for t in stat["tenants"]] == [(CHUNKS, CHUNKS)] * 2
     assert all(t["l1_bytes"] >= t["payload_bytes"] for t in stat["tenants"])
+    assert stat["l1_others"] == {"chunks": 0, "bytes": 0}  # of tenants beyond those that are named
     text = kvtier("stat", path).stdout
     assert text.count(f"{CHUNKS} chunks      1 MiB in memory") == 2, text
     assert one.ask("check") == "right"
     one.end()
     assert "in memory" not in kvtier("stat", path).stdout
+    assert "l1_others" not in json.loads(kvtier("stat", "--json", path).stdout)[0]
 
 
 def test_a_reader_keeps_its_chunks_until_it_is_done(owner, path):
