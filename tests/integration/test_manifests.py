@@ -314,6 +314,10 @@ def test_chart_with_workers_of_kubernetes_may_read_them(helm):
     assert error is None
     roles = {(each["kind"], each["metadata"]["namespace"]) for each in objects if each["kind"].startswith("Role")}
     assert roles == {(kind, namespace) for kind in ("Role", "RoleBinding") for namespace in ("here", "there")}
+    rules = {each["metadata"]["namespace"]: each["rules"] for each in objects if each["kind"] == "Role"}
+    may = {name: {(r, *rule["verbs"]) for rule in its for r in rule["resources"]} for name, its in rules.items()}
+    # A pool by selector is here, one by Service is there.
+    assert may == {"here": {("pods", "list", "watch")}, "there": {("endpointslices", "list", "watch")}}
     (router,) = (each for each in objects if each["kind"] == "Deployment")
     assert router["spec"]["template"]["spec"]["automountServiceAccountToken"] is True
 
