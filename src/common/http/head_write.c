@@ -199,6 +199,11 @@ size_t kvw_head_write_request(
 	if (head->first[KVW_FIELD_X_REQUEST_ID] < 0 && o->request_id.len > 0)
 		kvw_write_field(w, KVW_SLICE("X-Request-Id"), o->request_id);
 	add_forwarded_fields(w, head, o);
+	if (o->bearer.len > 0) {
+		kvw_write_literal(w, "Authorization: Bearer ");
+		kvw_write(w, o->bearer);
+		kvw_write_literal(w, "\r\n");
+	}
 	if (head->te_trailers)
 		kvw_write_literal(w, "TE: trailers\r\nConnection: TE\r\n");
 	kvw_write(w, o->extra);
@@ -212,7 +217,7 @@ size_t kvw_head_write_request(
 size_t kvw_head_request_bound(const struct kvw_head *head, const struct kvw_request_head_options *o)
 {
 	return head->len + o->prefix.len + o->authority.len + 3 * head->authority.len +
-	       2 * o->client.len + o->request_id.len + o->extra.len + FIXED_ROOM;
+	       2 * o->client.len + o->request_id.len + o->bearer.len + o->extra.len + FIXED_ROOM;
 }
 
 /* The worker's fields as they came. */

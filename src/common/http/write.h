@@ -74,6 +74,7 @@ struct kvw_request_head_options {
 	bool https;       /* the client came over TLS */
 	enum kvw_framing framing; /* NONE, LENGTH or CHUNKED: how the body will be sent */
 	uint64_t content_length;  /* for LENGTH */
+	struct kvw_slice bearer;  /* Authorization: Bearer, where the client's own is left out */
 	struct kvw_slice extra;   /* whole field lines, each with CRLF */
 };
 

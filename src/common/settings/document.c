@@ -28,6 +28,7 @@ struct level {
 struct builder {
 	struct kvw_document *document;
 	struct kvw_report *report;
+	size_t most; /* nodes */
 	const char *text;
 	size_t len;
 	size_t depth;
@@ -66,10 +67,9 @@ static enum kvw_err make_node(struct builder *b, const yaml_event_t *event, enum
 {
 	struct kvw_node *node;
 
-	if (b->document->node_count >= KVW_DOCUMENT_NODES) {
+	if (b->document->node_count >= b->most) {
 		kvw_report_mistake(b->report, place_of(&event->start_mark), NULL,
-			"found more than %u keys and values, expected a configuration",
-			KVW_DOCUMENT_NODES);
+			"found more than %zu keys and values, expected a configuration", b->most);
 		return KVW_EINVAL;
 	}
 	node = malloc(sizeof(*node) + len + 1);
@@ -335,9 +335,15 @@ static enum kvw_err read_events(struct builder *b, yaml_parser_t *parser)
 enum kvw_err kvw_document_parse(
 	const char *text, size_t len, struct kvw_report *report, struct kvw_document *out)
 {
+	return kvw_document_parse_most(text, len, KVW_DOCUMENT_NODES, report, out);
+}
+
+enum kvw_err kvw_document_parse_most(const char *text, size_t len, size_t most,
+	struct kvw_report *report, struct kvw_document *out)
+{
 	static const char byte_order_mark[3] = {'\xEF', '\xBB', '\xBF'};
 	struct kvw_document document = {0};
-	struct builder b = {.document = &document, .report = report};
+	struct builder b = {.document = &document, .report = report, .most = most};
 	yaml_parser_t parser;
 	enum kvw_err err;
 

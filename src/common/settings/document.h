@@ -52,6 +52,9 @@ struct kvw_document {
  */
 enum kvw_err kvw_document_parse(const char *text, size_t len, struct kvw_report *report,
 	struct kvw_document *out) KVW_MUST_CHECK;
+/* The same with another limit than KVW_DOCUMENT_NODES. */
+enum kvw_err kvw_document_parse_most(const char *text, size_t len, size_t most,
+	struct kvw_report *report, struct kvw_document *out) KVW_MUST_CHECK;
 void kvw_document_finish(struct kvw_document *document);
 
 /* "a list", "a mapping" or "text", for messages. */
