@@ -58,6 +58,8 @@ enum kvw_tls_version { KVW_TLS_1_2, KVW_TLS_1_3 };
 #define KVW_CTYPE_STRATEGY        char * /* name of a strategy that is built in */
 #define KVW_CTYPE_STRINGS         struct kvw_strings /* none of them empty */
 #define KVW_CTYPE_TOKENS          struct kvw_strings /* each an RFC 9110 token */
+#define KVW_CTYPE_DIGEST          struct kvw_digest
+#define KVW_CTYPE_DATE            int64_t /* seconds since 1970; 0: none */
 #define KVW_CTYPE_ENUM_half_close enum kvw_half_close
 #define KVW_CTYPE_ENUM_forwarded  enum kvw_forwarded
 #define KVW_CTYPE_ENUM_decision_headers enum kvw_decision_headers
@@ -85,6 +87,18 @@ struct kvw_pool_config {
 };
 
 #define KVW_MAX_POOLS 16
+
+/* A SHA-256. */
+struct kvw_digest {
+	unsigned char bytes[32];
+};
+
+/* One entry of the file `auth.keys_file`; src/router/auth reads it. A text or list that was not given is
+ * NULL or empty. */
+struct kvw_client_key {
+#define KVW_CLIENT_KEY(path, type, field, def, min, max, reload, text) KVW_CTYPE_##type field;
+#include "config/keys.def"
+};
 
 #define KVW_INHERITED          INT64_C(-1) /* a duration that an entry leaves out */
 #define KVW_EVERY_CLASS        SIZE_MAX

@@ -50,6 +50,18 @@ static void write_pools(FILE *out)
 	kvw_reference_keys(out, &kvw_pool_schema);
 }
 
+static void write_client_keys(FILE *out)
+{
+	fputs("\n## Keys of clients\n\n"
+	      "The file that `auth.keys_file` names: `keys:` and a list of entries, at most 200,000; `keys: []` "
+	      "lets no client in.\n`kvway key new NAME` makes a key and its entry, `kvway key check FILE` looks the "
+	      "file over.\n\n"
+	      "```yaml\nkeys:\n  - name: alice\n    sha256: "
+	      "5e884898da28047151d0e56f8dc6292773603d0d6aabbdd62a11ef721d1542d8\n    models: [llama-*]\n```\n\n",
+		out);
+	kvw_reference_keys(out, &kvw_client_key_schema);
+}
+
 static void write_types(FILE *out)
 {
 	fputs("\n## Types\n\n"
@@ -58,6 +70,7 @@ static void write_types(FILE *out)
 	      "`8001` may be\na name. Quotes are allowed around any value.\n\n"
 	      "| Type | Written as |\n|---|---|\n"
 	      "| address | `HOST:PORT`, `[IPV6]:PORT`; port 0 lets the kernel choose one |\n"
+	      "| date | `2027-01-31` or `2027-01-31T18:00:00Z`, UTC |\n"
 	      "| duration | a whole number and its unit: `250ms`, `2s`, `10m`, `1h` |\n"
 	      "| list of names | `[one, two]`; names as HTTP fields and cookies may have |\n"
 	      "| list of text | `[one, two]`, or one entry a line after `- ` |\n"
@@ -65,6 +78,7 @@ static void write_types(FILE *out)
 	      "| one of | one of the words in the column Range |\n"
 	      "| path | begins with `/` |\n"
 	      "| secret | visible ASCII; no message ever prints it |\n"
+	      "| SHA-256 | 64 hexadecimal digits |\n"
 	      "| size | bytes, or a whole number with `KiB`, `MiB`, `GiB`, `TiB`: `64MiB` |\n"
 	      "| strategy | a name from the table of strategies |\n"
 	      "| text | any characters but control characters |\n"
@@ -212,6 +226,7 @@ static bool write_page(FILE *out, const struct kvw_own_keys *own, const char *mi
 	kvw_reference_sections(out, &own->schema);
 	write_levels(out);
 	write_pools(out);
+	write_client_keys(out);
 	write_types(out);
 	write_rules(out);
 	write_routing_spec(out);

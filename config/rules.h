@@ -21,6 +21,9 @@ void kvw_rules_check_pools(struct kvw_build *build);
 /* The same for admission.* and service_levels. */
 void kvw_rules_check_admission(struct kvw_build *build);
 
+/* The same for expose.paths. */
+void kvw_rules_check_paths(struct kvw_build *build);
+
 /* The same for kvaware.*. */
 void kvw_rules_check_kvaware(struct kvw_build *build);
 void kvw_rules_check_worker_events(struct kvw_report *report,

@@ -34,6 +34,13 @@ const struct kvw_key kvw_pool_keys[KVW_POOL_KEY_COUNT] = {
 #include "config/keys.def"
 };
 
+const struct kvw_key kvw_client_keys[KVW_CLIENT_KEY_COUNT] = {
+#define KVW_CLIENT_KEY(path, type, field, def, min, max, reload, text)                             \
+	{path, &kvw_type_##type, offsetof(struct kvw_client_key, field), def, min, max, text, "",  \
+		reload},
+#include "config/keys.def"
+};
+
 const struct kvw_section kvw_sections[KVW_SECTION_COUNT] = {
 #define KVW_SECTION(name, path, text) {path, text},
 #include "config/keys.def"
@@ -65,4 +72,11 @@ const struct kvw_schema kvw_pool_schema = {
 	.one_of = "one of name, selector, service, namespace, port, tls, models, models_from, "
 		  "weight_from, api_key",
 	.such_as = "- {selector: app=vllm, port: 8000}",
+};
+
+const struct kvw_schema kvw_client_key_schema = {
+	.keys = kvw_client_keys,
+	.key_count = KVW_CLIENT_KEY_COUNT,
+	.one_of = "one of name, sha256, tenant, class, trusted, models, paths, expires",
+	.such_as = "- {name: NAME, sha256: HASH}",
 };

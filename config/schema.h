@@ -4,6 +4,7 @@
 #ifndef KVW_CONFIG_SCHEMA_H
 #define KVW_CONFIG_SCHEMA_H
 
+#include "config/client_key_types.h"
 #include "config/config.h"
 #include "config/enum_types.h"
 #include "settings/key.h"
@@ -32,6 +33,12 @@ enum kvw_pool_key_index {
 	KVW_POOL_KEY_COUNT
 };
 
+enum kvw_client_key_index {
+#define KVW_CLIENT_KEY(path, type, field, def, min, max, reload, text) KVW_CLIENT_KEY_##field,
+#include "config/keys.def"
+	KVW_CLIENT_KEY_COUNT
+};
+
 enum kvw_section_index {
 #define KVW_SECTION(name, path, text) KVW_SECTION_##name,
 #include "config/keys.def"
@@ -42,10 +49,12 @@ extern const struct kvw_key kvw_keys[KVW_KEY_COUNT];
 extern const struct kvw_key kvw_worker_keys[KVW_WORKER_KEY_COUNT];
 extern const struct kvw_key kvw_level_keys[KVW_LEVEL_KEY_COUNT];
 extern const struct kvw_key kvw_pool_keys[KVW_POOL_KEY_COUNT];
+extern const struct kvw_key kvw_client_keys[KVW_CLIENT_KEY_COUNT];
 extern const struct kvw_section kvw_sections[KVW_SECTION_COUNT];
 extern const char *const kvw_renamed_keys[];      /* as kvw_schema's `renamed` */
 extern const struct kvw_schema kvw_worker_schema; /* of one entry of `workers` */
 extern const struct kvw_schema kvw_level_schema;  /* of one entry of `service_levels` */
 extern const struct kvw_schema kvw_pool_schema;   /* of one entry of `discovery.kubernetes.pools` */
+extern const struct kvw_schema kvw_client_key_schema; /* of one entry of `auth.keys_file` */
 
 #endif

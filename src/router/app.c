@@ -14,6 +14,7 @@
 
 #include "admin/access_log.h"
 #include "admin/admin.h"
+#include "auth/auth.h"
 #include "base/clock.h"
 #include "feeds/feed.h"
 #include "feeds/kvspace.h"
@@ -30,6 +31,7 @@ struct kvw_app {
 	const char *config_path;
 	size_t loop_count;
 	_Atomic int64_t *loop_turn_ns; /* [loop_count] */
+	struct kvw_auth *auth;         /* NULL: clients need no keys */
 	struct kvw_fleet *fleet; /* with the strategy, and the configuration of a reload */
 	/* What the strategy kvaware needs; NULL with any other strategy. */
 	struct kvw_kvspaces *spaces;
@@ -153,6 +155,11 @@ static enum kvw_err start(struct kvw_app *app)
 		return KVW_ENOMEM;
 	for (size_t i = 0; i < app->loop_count; i++)
 		atomic_store(&app->loop_turn_ns[i], kvw_clock_ns());
+	if (config->auth_keys_file[0] != '\0') {
+		err = kvw_auth_start(config->auth_keys_file, stderr, &app->auth);
+		if (err != KVW_OK)
+			return err;
+	}
 	err = kvw_settings_strategy(config, NULL, &strategy);
 	if (err != KVW_OK)
 		return err;
@@ -184,6 +191,7 @@ static enum kvw_err start(struct kvw_app *app)
 			.fleet = app->fleet,
 			.metrics = app->metrics,
 			.access_log = app->access_log,
+			.auth = app->auth,
 			.loop_turn_ns = app->loop_turn_ns,
 			.loop_count = app->loop_count,
 			.tokens = app->tokens,
@@ -202,6 +210,7 @@ static enum kvw_err start(struct kvw_app *app)
 			.metrics = app->metrics,
 			.access_log = app->access_log,
 			.admin = app->admin,
+			.auth = app->auth,
 			.loop_count = app->loop_count,
 			.loop_turn_ns = app->loop_turn_ns,
 			.sources = app->sources,
@@ -228,6 +237,7 @@ static void stop(struct kvw_app *app)
 	kvw_access_log_destroy(app->access_log);
 	kvw_metrics_destroy(app->metrics);
 	kvw_fleet_destroy(app->fleet);
+	kvw_auth_stop(app->auth);
 	free((void *)app->loop_turn_ns);
 }
 

@@ -17,6 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "auth/keys_file.h"
 #include "config/stack_flags.h"
 #include "config/write.h"
 #include "kvway/route.h"
@@ -91,7 +92,8 @@ static void print_usage(FILE *out)
 	      "  kvway render --worker URL ...               the file that flags, or a file, amount to\n"
 	      "  kvway render -f MANIFEST                    Kubernetes objects for a manifest of HyperPod\n"
 	      "  kvway explain < request.json                which worker would get it, and why\n"
-	      "  kvway workers                               those of a running router; add, drain, remove\n",
+	      "  kvway workers                               those of a running router; add, drain, remove\n"
+	      "  kvway key new NAME                          a key for a client, and its entry in the file of keys\n",
 		out);
 }
 
@@ -388,8 +390,28 @@ static void explain_stack_flags(const struct reader *r)
 	}
 }
 
+/* The file of clients' keys. False: it has mistakes, which were said. */
+static bool check_keys(struct reader *r, const struct kvw_config *config)
+{
+	const char *path = config->auth_keys_file;
+	struct kvw_keyring *ring = NULL;
+
+	if (path[0] == '\0')
+		return true;
+	if (kvw_keys_file_load(path, r->err, &ring) != KVW_OK) {
+		r->cli->status = KVW_CLI_FAILED;
+		return false;
+	}
+	fprintf(r->out, "%s: ok, %zu key%s\n", path, kvw_keyring_count(ring),
+		kvw_keyring_count(ring) == 1 ? "" : "s");
+	kvw_keyring_unref(ring);
+	return true;
+}
+
 static void check(struct reader *r, const struct kvw_config *config)
 {
+	if (!check_keys(r, config))
+		return;
 	fprintf(r->out, "%s: ok, %zu worker%s, strategy %s\n",
 		r->cli->config_path != NULL ? r->cli->config_path : "flags", config->worker_count,
 		config->worker_count == 1 ? "" : "s", config->routing_strategy);
@@ -456,6 +478,8 @@ enum kvw_cli_action kvw_cli_parse(int argc, char **argv, FILE *out, FILE *err, s
 		return KVW_CLI_EXPLAIN;
 	if (argc > 1 && strcmp(argv[1], "workers") == 0)
 		return KVW_CLI_WORKERS;
+	if (argc > 1 && strcmp(argv[1], "key") == 0)
+		return KVW_CLI_KEY;
 	if (is_manifest(argc, argv))
 		return KVW_CLI_MANIFEST;
 	r.workers = calloc((size_t)argc + 1, sizeof(*r.workers));

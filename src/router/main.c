@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "app.h"
+#include "auth/command.h"
 #include "cli.h"
 #include "explain/command.h"
 #include "render/command.h"
@@ -21,6 +22,8 @@ int main(int argc, char **argv)
 		return kvw_explain_command(argc - 1, argv + 1, stdin, stdout, stderr);
 	case KVW_CLI_WORKERS:
 		return kvw_workers_command(argc - 1, argv + 1, stdin, stdout, stderr);
+	case KVW_CLI_KEY:
+		return kvw_key_command(argc - 1, argv + 1, stdin, stdout, stderr);
 	case KVW_CLI_MANIFEST:
 		return kvw_render_command(argc - 1, argv + 1, stdin, stdout, stderr);
 	case KVW_CLI_RUN:

@@ -40,7 +40,7 @@ def helps():
     """(program, verb or "", its help)"""
     yield "kvtierd", "", run(PROGRAMS["kvtierd"], "--help")
     yield "kvway", "", run(PROGRAMS["kvway"], "--help")
-    for verb in ("explain", "render", "workers"):
+    for verb in ("explain", "key", "render", "workers"):
         yield "kvway", verb, run(PROGRAMS["kvway"], verb, "--help")
     text = run(PROGRAMS["kvtier"], "--help")
     for verb in re.findall(r"^  ([a-z]+) {2,}", text, re.M):
@@ -86,7 +86,7 @@ def test_every_option_of_every_help_is_in_its_page_and_completions(manual):
 
 def test_bash_completes_verbs_values_and_files(manual, tmp_path):
     kvway, kvtier = manual / "bash/kvway", manual / "bash/kvtier"
-    assert set(completed(kvway, "kvway", "")) == {"check", "render", "explain", "workers"}
+    assert set(completed(kvway, "kvway", "")) == {"check", "render", "explain", "workers", "key"}
     assert completed(kvway, "kvway", "--strategy", "round") == ["roundrobin"]
     assert completed(kvway, "kvway", "--log-level", "w") == ["warn"]
     assert completed(kvway, "kvway", "workers", "dr") == ["drain"]

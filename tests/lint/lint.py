@@ -63,9 +63,10 @@ MAY_INCLUDE = {
     "src/router/openai": COMMON | {"src/router/openai"},
     "src/router/fleet": ROUTER | {"src/router/fleet"},
     "src/router/feeds": FEEDS,
-    "src/router/admin": FEEDS | {"src/router/openai", "src/router/admission", "src/router/admin"},
+    "src/router/admin": FEEDS | {"src/router/auth", "src/router/openai", "src/router/admission", "src/router/admin"},
+    "src/router/auth": COMMON | {"config", "src/router/auth"},
     "src/router/admission": {"include", "src/common/base", "routing", "src/router/admission"},
-    "src/router/proxy": FEEDS | {"src/router/openai", "src/router/admin", "src/router/admission", "src/router/proxy"},
+    "src/router/proxy": FEEDS | {"src/router/auth", "src/router/openai", "src/router/admin", "src/router/admission", "src/router/proxy"},
     "src/router": ROUTER | {"src/router"},
     "cache": COMMON | {"cache"},
 }  # fmt: skip

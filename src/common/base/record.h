@@ -34,6 +34,7 @@ struct kvw_request_record {
 	struct kvw_slice model;          /* len 0: unknown model or none */
 	uint32_t model_label;            /* index of its struct kvw_model + 1; 0: unknown or none */
 	struct kvw_slice client;         /* address */
+	struct kvw_slice key, tenant;    /* names; len 0: none */
 	struct kvw_slice worker_url;     /* len 0: none was chosen */
 	uint32_t worker_id;              /* UINT32_MAX: none was chosen */
 	enum kvw_reason reason;          /* if a worker was chosen */

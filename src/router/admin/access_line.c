@@ -21,6 +21,8 @@
 enum {
 	ROOM_REQUEST_ID = 256,
 	ROOM_CLIENT = 64,
+	ROOM_KEY = 80,
+	ROOM_TENANT = 80,
 	ROOM_METHOD = 32,
 	ROOM_TARGET = 1536,
 	ROOM_MODEL = 512,
@@ -28,7 +30,7 @@ enum {
 	ROOM_REST = 1280, /* keys and numbers: 26 fields of at most 28 + 20 bytes */
 };
 
-static_assert(ROOM_REQUEST_ID + ROOM_CLIENT + ROOM_METHOD + ROOM_TARGET + ROOM_MODEL + ROOM_WORKER +
+static_assert(ROOM_REQUEST_ID + ROOM_CLIENT + ROOM_KEY + ROOM_TENANT + ROOM_METHOD + ROOM_TARGET + ROOM_MODEL + ROOM_WORKER +
 			      ROOM_REST <=
 		      KVW_ACCESS_LINE_MAX,
 	"a line has room for all its fields");
@@ -150,6 +152,14 @@ static char *put_request(char *at, const struct kvw_request_record *r)
 	at = put_string(at, ROOM_REQUEST_ID, r->request_id);
 	at = PUT(at, ",\"client\":\"");
 	at = put_string(at, ROOM_CLIENT, r->client);
+	if (r->key.len > 0) {
+		at = PUT(at, ",\"key\":\"");
+		at = put_string(at, ROOM_KEY, r->key);
+	}
+	if (r->tenant.len > 0) {
+		at = PUT(at, ",\"tenant\":\"");
+		at = put_string(at, ROOM_TENANT, r->tenant);
+	}
 	at = PUT(at, ",\"method\":\"");
 	at = put_string(at, ROOM_METHOD, r->method);
 	at = PUT(at, ",\"path\":\"");

@@ -20,6 +20,7 @@
 
 #include "admin/answer.h"
 #include "admin/broadcast.h"
+#include "auth/auth.h"
 #include "base/clock.h"
 #include "admin/explain_http.h"
 #include "admin/http.h"
@@ -72,8 +73,8 @@ struct kvw_admin {
 	bool started;
 };
 
-enum kvw_err kvw_admin_answer(struct kvw_admin *admin, struct kvw_slice path, int64_t now_ns,
-	struct kvw_local_answer *out)
+enum kvw_err kvw_admin_answer(struct kvw_admin *admin, struct kvw_slice path,
+	const struct kvw_client_key *key, int64_t now_ns, struct kvw_local_answer *out)
 {
 	struct kvw_answer_state state = {
 		.deps = &admin->deps,
@@ -83,7 +84,7 @@ enum kvw_err kvw_admin_answer(struct kvw_admin *admin, struct kvw_slice path, in
 		.listings = admin->members == NULL ? NULL : kvw_members_listings(admin->members),
 	};
 
-	return kvw_answer(&state, path, now_ns, out);
+	return kvw_answer(&state, path, key, now_ns, out);
 }
 
 static void explain(struct kvw_admin *admin, struct kvw_conn *conn)
@@ -215,7 +216,7 @@ static void on_request(struct kvw_conn *conn, void *arg)
 		kvw_admin_http_error(conn, 405, "Allow: GET, HEAD\r\n", "only GET and HEAD");
 		return;
 	}
-	err = kvw_admin_answer(admin, path, kvw_clock_ns(), &answer);
+	err = kvw_admin_answer(admin, path, NULL, kvw_clock_ns(), &answer);
 	if (err == KVW_ENOTFOUND) {
 		kvw_admin_http_error(conn, 404, "",
 			"not found; here are /health /ready /metrics /v1/models /explain /reload /workers /broadcast "
@@ -401,6 +402,7 @@ static enum kvw_err start_reload(struct kvw_admin *admin)
 		.tokens = admin->deps.tokens,
 		.sources = admin->deps.sources,
 		.feed = admin->deps.feed,
+		.auth = admin->deps.auth,
 	};
 	enum kvw_err err = kvw_reload_create(admin->base, &deps, &admin->reload);
 
@@ -476,6 +478,7 @@ enum kvw_err kvw_admin_start(
 	if (err != KVW_OK)
 		goto out;
 	sources.reload = kvw_reload_state(admin->reload);
+	sources.auth = deps->auth == NULL ? NULL : kvw_auth_state(deps->auth);
 	sources.broadcasts = kvw_broadcaster_state(admin->broadcaster);
 	sources.listings = kvw_members_listings(admin->members);
 	sources.discovery = admin->sources;

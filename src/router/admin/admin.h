@@ -16,6 +16,7 @@
 
 struct kvw_admin;
 struct kvw_admission;
+struct kvw_auth;
 struct kvw_feed;
 struct kvw_kvspaces;
 struct kvw_sources;
@@ -34,6 +35,8 @@ struct kvw_admin_deps {
 	const _Atomic int64_t *loop_turn_ns;
 	size_t loop_count;
 	const struct kvw_access_log *access_log; /* for its drop count; may be NULL */
+
+	struct kvw_auth *auth; /* keys of clients; NULL: there are none */
 
 	/* Of a strategy that wants exact tokens; else NULL. */
 	struct kvw_tokens *tokens;
@@ -76,9 +79,10 @@ struct kvw_local_answer {
 	size_t len;
 };
 
-/* path without query. KVW_ENOTFOUND: not one of ours. KVW_ENOMEM. Called on a loop between two of
+/* path without query. key: whose request it is, by which /v1/models shows what that may use; NULL: all.
+ * KVW_ENOTFOUND: not one of ours. KVW_ENOMEM. Called on a loop between two of
  * its quiet points, or on the control thread: the fleet's view is read. */
-enum kvw_err kvw_admin_answer(struct kvw_admin *admin, struct kvw_slice path, int64_t now_ns,
-	struct kvw_local_answer *out) KVW_MUST_CHECK;
+enum kvw_err kvw_admin_answer(struct kvw_admin *admin, struct kvw_slice path,
+	const struct kvw_client_key *key, int64_t now_ns, struct kvw_local_answer *out) KVW_MUST_CHECK;
 
 #endif

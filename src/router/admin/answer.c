@@ -8,6 +8,7 @@
 
 #include <stdlib.h>
 
+#include "auth/keyring.h"
 #include "base/page.h"
 #include "fleet/members.h"
 
@@ -127,7 +128,8 @@ static bool served(const struct kvw_model_entry *entry)
 }
 
 /* The view's models are ascending by name and each is there once. */
-static int answer_models(const struct kvw_answer_state *state, struct kvw_page *text)
+static int answer_models(
+	const struct kvw_answer_state *state, const struct kvw_client_key *key, struct kvw_page *text)
 {
 	const struct kvw_fleet_view *view =
 		atomic_load_explicit(&state->deps->fleet->view, memory_order_acquire);
@@ -135,7 +137,9 @@ static int answer_models(const struct kvw_answer_state *state, struct kvw_page *
 
 	kvw_page_string(text, "{\"object\":\"list\",\"data\":[");
 	for (size_t i = 0; view != NULL && i < view->model_count; i++) {
-		if (!served(&view->models[i]))
+		if (!served(&view->models[i]) ||
+			(key != NULL &&
+				!kvw_client_key_may_use(key, kvw_slice_of(view->models[i].model->name))))
 			continue;
 		kvw_page_string(text, first ? "{\"id\":" : ",{\"id\":");
 		kvw_page_json(text, kvw_slice_of(view->models[i].model->name));
@@ -150,8 +154,8 @@ static int answer_models(const struct kvw_answer_state *state, struct kvw_page *
 	return 200;
 }
 
-enum kvw_err kvw_answer(const struct kvw_answer_state *state, struct kvw_slice path, int64_t now_ns,
-	struct kvw_local_answer *out)
+enum kvw_err kvw_answer(const struct kvw_answer_state *state, struct kvw_slice path,
+	const struct kvw_client_key *key, int64_t now_ns, struct kvw_local_answer *out)
 {
 	struct kvw_local_answer answer = {.status = 200, .content_type = json_type};
 	struct kvw_page text = {0};
@@ -162,7 +166,7 @@ enum kvw_err kvw_answer(const struct kvw_answer_state *state, struct kvw_slice p
 	} else if (kvw_slice_equal(path, KVW_SLICE("/ready"))) {
 		answer.status = answer_ready(state, &text);
 	} else if (kvw_slice_equal(path, KVW_SLICE("/v1/models"))) {
-		answer.status = answer_models(state, &text);
+		answer.status = answer_models(state, key, &text);
 	} else if (kvw_slice_equal(path, KVW_SLICE("/metrics"))) {
 		answer.content_type = KVW_METRICS_TYPE;
 		err = kvw_metrics_render(state->deps->metrics, now_ns, &text.data, &text.len);

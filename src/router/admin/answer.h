@@ -17,7 +17,7 @@ struct kvw_answer_state {
 };
 
 /* As kvw_admin_answer(). */
-enum kvw_err kvw_answer(const struct kvw_answer_state *state, struct kvw_slice path, int64_t now_ns,
-	struct kvw_local_answer *out) KVW_MUST_CHECK;
+enum kvw_err kvw_answer(const struct kvw_answer_state *state, struct kvw_slice path,
+	const struct kvw_client_key *key, int64_t now_ns, struct kvw_local_answer *out) KVW_MUST_CHECK;
 
 #endif

@@ -48,6 +48,8 @@ enum kvw_collect_of {
 	/* config */
 	KVW_OF_BROADCASTS_RUNNING, KVW_OF_BROADCASTS_ENDED,
 	KVW_OF_RELOAD_GOOD, KVW_OF_RELOAD_TIME, KVW_OF_RELOAD_RESTART,
+	/* auth */
+	KVW_OF_AUTH_KEYS, KVW_OF_AUTH_GOOD, KVW_OF_AUTH_TIME,
 	/* dropped */
 	KVW_OF_ACCESS_LOG, KVW_OF_LOG,
 	/* host and process */

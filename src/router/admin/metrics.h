@@ -36,6 +36,15 @@ enum kvw_counter {
 	KVW_COUNT_TIMEOUT_CLIENT_WRITE,
 	KVW_COUNT_TIMEOUT_ATTEMPT,
 	KVW_COUNT_TIMEOUT_REQUEST,
+	/* The kinds of kvway_auth_refused_total. */
+	KVW_COUNT_AUTH_MISSING,
+	KVW_COUNT_AUTH_SCHEME,
+	KVW_COUNT_AUTH_TWICE,
+	KVW_COUNT_AUTH_QUERY,
+	KVW_COUNT_AUTH_UNKNOWN,
+	KVW_COUNT_AUTH_EXPIRED,
+	KVW_COUNT_AUTH_PATH,
+	KVW_COUNT_AUTH_MODEL,
 	KVW_COUNTER_COUNT
 };
 
@@ -70,6 +79,7 @@ struct kvw_metrics_sources {
 	const struct kvw_access_log *access_log;
 	struct kvw_tokens *tokens;
 	struct kvw_feed *feed;
+	const struct kvw_auth_state *auth; /* NULL: there are no keys of clients */
 	const struct kvw_reload_state *reload; /* NULL: there is none */
 	const struct kvw_broadcast_state *broadcasts;
 	const struct kvw_member_listing *listings; /* by source; NULL: there are none */

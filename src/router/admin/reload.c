@@ -9,6 +9,7 @@
 
 #include <event2/event.h>
 
+#include "auth/auth.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "config/diff.h"
@@ -148,6 +149,8 @@ static void notify_parts(struct kvw_reload *reload, const struct kvw_config *con
 		kvw_sources_reconfigure(reload->deps.sources, config);
 	if (reload->deps.feed != NULL)
 		kvw_lmcache_reconfigure(reload->deps.feed, config);
+	if (reload->deps.auth != NULL)
+		kvw_auth_reload(reload->deps.auth);
 }
 
 /* Puts the configuration into force; takes it. Nothing has changed unless KVW_OK is returned. */

@@ -21,6 +21,7 @@
 
 struct event_base;
 struct json_t;
+struct kvw_auth;
 struct kvw_feed;
 struct kvw_members;
 struct kvw_reload;
@@ -43,6 +44,7 @@ struct kvw_reload_deps {
 	struct kvw_tokens *tokens;   /* NULL: the strategy needs none, likewise the next two */
 	struct kvw_sources *sources;
 	struct kvw_feed *feed;
+	struct kvw_auth *auth; /* its file is read again, too; NULL: there are no keys of clients */
 };
 
 /* With config.watch the file is looked at every second. */

@@ -251,6 +251,30 @@ struct kvw_path_info kvw_path_classify(struct kvw_slice target)
 	return info;
 }
 
+const char *const kvw_inference_paths[] = {"/v1/chat/completions", "/v1/chat/completions/render",
+	"/v1/completions", "/v1/completions/render", "/v1/responses", "/v1/responses/*", "/v1/messages",
+	"/v1/messages/count_tokens", "/v1/messages/render", "/v1/embeddings", "/v2/embed", "/tokenize",
+	"/detokenize", "/rerank", "/v1/rerank", "/v2/rerank", "/score", "/v1/score", "/pooling", "/classify",
+	"/generative_scoring", "/v1/audio/transcriptions", "/v1/audio/translations", "/v1/models"};
+const size_t kvw_inference_path_count = sizeof(kvw_inference_paths) / sizeof(kvw_inference_paths[0]);
+
+bool kvw_path_listed(struct kvw_slice target, const char *const *patterns, size_t count)
+{
+	struct folded folded;
+
+	fold_path(&folded, path_of(target));
+	for (size_t i = 0; i < count; i++) {
+		size_t len = strlen(patterns[i]);
+		bool below = patterns[i][len - 1] == '*'; /* and the slash before it */
+
+		if (below ? folded.len > len - 1 && memcmp(folded.text, patterns[i], len - 1) == 0
+			  : folded.count <= SEGMENTS && folded.len == len &&
+				    memcmp(folded.text, patterns[i], len) == 0)
+			return true;
+	}
+	return false;
+}
+
 /* Percent-escapes and plus signs, as forms write them; an escape that is none stays. */
 static size_t decode(char *out, struct kvw_slice text)
 {

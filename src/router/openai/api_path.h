@@ -28,6 +28,13 @@ struct kvw_path_info {
  * and repeated or trailing slashes cannot be used to slip past a guard: they are folded first. */
 struct kvw_path_info kvw_path_classify(struct kvw_slice target);
 
+/* Is the target's path, folded likewise, one of these patterns (config/path_pattern.h)? */
+bool kvw_path_listed(struct kvw_slice target, const char *const *patterns, size_t count);
+
+/* The paths of vLLM that serve inference, and /v1/models, as patterns. */
+extern const char *const kvw_inference_paths[];
+extern const size_t kvw_inference_path_count;
+
 /* The query's first parameter of that name, decoded into memory that the caller frees. Data NULL: there is
  * none, it is empty, or there is no memory. */
 struct kvw_slice kvw_target_parameter(struct kvw_slice target, struct kvw_slice name);

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "proxy/guard.h"
 #include "proxy/reply.h"
 #include "proxy/request.h"
 #include "routing/choice.h"
@@ -52,8 +53,10 @@ static uint8_t class_of(struct kvw_exchange *x)
 
 	if (x->config->admission_classes.count == 0)
 		return 0;
-	if (x->config->admission_class_header[0] != '\0')
+	if (x->config->admission_class_header[0] != '\0' && kvw_guard_trusts(x))
 		name = field_of(x, x->config->admission_class_header);
+	if (name.len == 0 && x->key != NULL)
+		name = kvw_slice_of(x->key->class);
 	return (uint8_t)kvw_config_class(x->config, name);
 }
 

@@ -23,6 +23,7 @@
 #include "base/log.h"
 #include "proxy/forward.h"
 #include "proxy/local.h"
+#include "proxy/guard.h"
 #include "proxy/prepare.h"
 #include "proxy/reply.h"
 #include "proxy/request.h"
@@ -243,6 +244,8 @@ static void on_tokens(void *user, const struct kvw_token_result *result)
 
 static bool route(struct kvw_exchange *x)
 {
+	if (x->key != NULL && kvw_guard_model(x))
+		return true;
 	if (x->loop->sources != NULL && !kvw_prepare_tokens(x, on_tokens))
 		return true;
 	if (kvw_request_pick(x))

@@ -179,6 +179,8 @@ static void report(struct kvw_exchange *x, enum kvw_end end)
 		.model = kvw_slice_of(x->model == NULL ? NULL : x->model->name),
 		.model_label = x->model == NULL ? 0 : x->model->index + 1,
 		.client = kvw_slice_of(x->client->address),
+		.key = kvw_slice_of(x->key == NULL ? NULL : x->key->name),
+		.tenant = kvw_slice_of(x->key == NULL ? NULL : x->key->tenant),
 		.worker_url = kvw_slice_of(x->attempt.worker == NULL ? NULL : x->attempt.worker->url),
 		.worker_id = x->attempt.worker == NULL ? UINT32_MAX : x->attempt.worker->id,
 		.reason = x->attempt.decision.reason,
@@ -263,6 +265,9 @@ void kvw_exchange_end(struct kvw_exchange *x, enum kvw_end end)
 	kvw_chain_clear(&x->in, &loop->blocks);
 	free((char *)x->model_name.data);
 	x->model_name = (struct kvw_slice){NULL, 0};
+	kvw_keyring_unref(x->keyring);
+	x->keyring = NULL;
+	x->key = NULL;
 	if (loop->head_owner == x)
 		loop->head_owner = NULL;
 	TAILQ_INSERT_TAIL(&loop->ended, x, entry);

@@ -24,6 +24,7 @@
 #define KVW_EXCHANGE_H
 
 #include "admission/gate.h"
+#include "auth/keyring.h"
 #include "http/body.h"
 #include "proxy/attempt.h"
 #include "proxy/client.h"
@@ -100,6 +101,9 @@ struct kvw_exchange {
 	uint64_t rate_from_bytes; /* of body_received then */
 	uint64_t body_memory;     /* of it charged to limits.body_memory */
 	struct kvw_slice head_session; /* session key from a header or cookie, in the raw head */
+	struct kvw_keyring *keyring;      /* a reference; NULL: no keys are asked for */
+	const struct kvw_client_key *key; /* of the keyring: by which it came; NULL: by none */
+	bool model_allowed;               /* to the key, which was looked at */
 	struct kvw_slice pin; /* the worker that the request names, likewise; empty: none, or it does not count */
 	struct kvw_scan *scan;    /* until a worker is picked; NULL: content not looked at */
 	bool scanned;             /* the body was what its path promises */
@@ -172,7 +176,8 @@ static inline const char *kvw_exchange_raw_head(const struct kvw_exchange *x)
 /* May errors for clients name workers? */
 static inline bool kvw_exchange_names_workers(const struct kvw_exchange *x)
 {
-	return x->config->decision_headers != KVW_DECISION_HEADERS_OFF;
+	return x->config->decision_headers != KVW_DECISION_HEADERS_OFF &&
+	       (x->key == NULL || x->key->trusted);
 }
 
 static inline bool kvw_exchange_ended(const struct kvw_exchange *x)

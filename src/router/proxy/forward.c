@@ -7,8 +7,10 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "auth/credential.h"
 #include "proxy/admit.h"
 #include "fleet/pin.h"
+#include "proxy/guard.h"
 #include "base/page.h"
 #include "proxy/reply.h"
 #include "proxy/request.h"
@@ -517,7 +519,7 @@ static bool pick(struct kvw_exchange *x)
 
 /* Returns whether the answer shows the decision. Takes x-kvway-explain, by which a client wishes for
  * that, out of the head for the worker. */
-static bool take_wish(const struct kvw_loop *loop, struct kvw_head *head)
+static bool take_wish(const struct kvw_exchange *x, struct kvw_head *head)
 {
 	bool wished = false;
 
@@ -529,7 +531,8 @@ static bool take_wish(const struct kvw_loop *loop, struct kvw_head *head)
 		field->hop_by_hop = true;
 		wished = wished || kvw_slice_equal(field->value, KVW_SLICE("1"));
 	}
-	return wished || loop->config->decision_headers == KVW_DECISION_HEADERS_ALWAYS;
+	return (wished && kvw_guard_trusts(x)) ||
+	       x->loop->config->decision_headers == KVW_DECISION_HEADERS_ALWAYS;
 }
 
 /* x-kvway-pin ends here, whether it counts or not. */
@@ -557,6 +560,7 @@ static bool build_head(struct kvw_exchange *x)
 			x->config->forwarded == KVW_FORWARDED_STANDARD,
 		.framing = x->framing,
 		.content_length = x->content_length,
+		.bearer = kvw_slice_of(loop->auth != NULL ? a->worker->api_key : NULL),
 		/* A gateway names itself, with the version it received (RFC 9110 section 7.6.3). */
 		.extra = x->client_minor == 0 ? KVW_SLICE("Via: 1.0 kvway\r\n")
 					      : KVW_SLICE("Via: 1.1 kvway\r\n"),
@@ -567,7 +571,9 @@ static bool build_head(struct kvw_exchange *x)
 		return false;
 	take_pin(&loop->request_head);
 	if (x->config->decision_headers != KVW_DECISION_HEADERS_OFF)
-		x->show_decision = take_wish(loop, &loop->request_head);
+		x->show_decision = take_wish(x, &loop->request_head);
+	if (loop->auth != NULL)
+		kvw_credential_hide(&loop->request_head);
 	a->head = kvw_block_get(
 		&loop->blocks, kvw_head_request_bound(&loop->request_head, &options) + sizeof(*a->head));
 	if (a->head == NULL)

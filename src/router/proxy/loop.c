@@ -9,6 +9,7 @@
 #include <sys/eventfd.h>
 #include <sys/random.h>
 
+#include "auth/keyring.h"
 #include "base/log.h"
 #include "base/peer.h"
 #include "fleet/epoch.h"
@@ -300,6 +301,7 @@ enum kvw_err kvw_loop_init(struct kvw_loop *loop, struct kvw_shared *shared, siz
 	loop->metrics = kvw_metrics_shard(deps->metrics, index);
 	loop->access_log = deps->access_log;
 	loop->admin = deps->admin;
+	loop->auth = deps->auth;
 	loop->turn_ns = &deps->loop_turn_ns[index];
 	loop->now_ns = kvw_clock_ns();
 	loop->tick_ns = loop->now_ns + TICK_NS;
@@ -327,6 +329,7 @@ void kvw_loop_finish(struct kvw_loop *loop)
 	reap(loop);
 	kvw_gates_finish(&loop->gates);
 	kvw_in_force_end(loop);
+	kvw_keyring_unref(loop->keyring);
 	kvw_tokens_box_close(loop->token_box);
 	kvw_kvchains_finish(&loop->chains);
 	kvw_links_finish(&loop->links);

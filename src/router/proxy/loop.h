@@ -25,8 +25,10 @@
 #include "base/timer.h"
 #include "http/write.h"
 
+struct kvw_auth;
 struct kvw_client;
 struct kvw_exchange;
+struct kvw_keyring;
 
 /* Kinds of timer; each has one duration (timer.h). */
 enum kvw_timer_kind {
@@ -59,6 +61,9 @@ struct kvw_loop {
 	struct kvw_in_force *in_force;        /* what requests that begin now get */
 	struct kvw_in_force *in_force_before; /* what older requests have, by which it is dropped */
 	const struct kvw_config *config;      /* in force in this turn */
+	struct kvw_auth *auth;       /* borrowed; NULL: clients need no keys, likewise the next two */
+	struct kvw_keyring *keyring; /* a reference: as the last request found them */
+	uint64_t keyring_version;
 	struct kvw_fleet *fleet;
 	struct kvw_metrics_shard *metrics;
 	struct kvw_access_log *access_log;

@@ -72,7 +72,7 @@ static struct kvw_slice authorization(struct kvw_exchange *x)
 {
 	const struct kvw_field *field = NULL;
 
-	if (kvw_request_own_head(x))
+	if (x->loop->auth == NULL && kvw_request_own_head(x)) /* a key of ours is for no worker */
 		field = kvw_head_find(&x->loop->request_head, KVW_SLICE("authorization"));
 	return field == NULL ? (struct kvw_slice){NULL, 0} : field->value;
 }

@@ -17,6 +17,7 @@
 #include "feeds/sources.h"
 #include "admin/metrics.h"
 
+struct kvw_auth;
 struct kvw_proxy;
 
 /* All borrowed until kvw_proxy_destroy(). */
@@ -29,6 +30,8 @@ struct kvw_proxy_deps {
 	struct kvw_admin *admin;
 	size_t loop_count;
 	_Atomic int64_t *loop_turn_ns; /* [loop_count], written by the loops */
+
+	struct kvw_auth *auth; /* keys of clients; NULL: none are asked for */
 
 	/* For a strategy that asks for exact tokens; NULL otherwise. */
 	const struct kvw_sources *sources;

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "proxy/guard.h"
 #include "proxy/local.h"
 #include "fleet/pin.h"
 #include "proxy/reply.h"
@@ -138,6 +139,12 @@ static bool refuse(struct kvw_exchange *x)
 		return false;
 	}
 	return true;
+}
+
+/* The client comes first: a stranger learns nothing of what is exposed. */
+static bool refuse_head(struct kvw_exchange *x)
+{
+	return kvw_guard_head(x) || refuse(x);
 }
 
 static void no_body_memory(struct kvw_exchange *x)
@@ -285,7 +292,7 @@ void kvw_request_head(struct kvw_exchange *x)
 	kvw_body_begin(&x->body, x->framing, x->content_length, loop->config->limits_body);
 	if (x->body.done)
 		body_complete(x);
-	if (refuse(x) || kvw_local_answers(x))
+	if (refuse_head(x) || kvw_local_answers(x))
 		return;
 	choose_mode(x);
 	if (x->whole && refuse_length(x))

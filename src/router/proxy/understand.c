@@ -119,6 +119,14 @@ void kvw_request_scan_finish(struct kvw_exchange *x)
 	x->prompt_units = units_of(&x->route);
 }
 
+struct kvw_slice kvw_request_body_model(const struct kvw_exchange *x)
+{
+	/* Of a form, its header says how it is to be read, which is not compared with how the scan reads it. */
+	if (x->scan == NULL || !x->scanned || x->path.api == KVW_API_AUDIO)
+		return (struct kvw_slice){NULL, 0};
+	return kvw_scan_model(x->scan);
+}
+
 void kvw_request_scan_release(struct kvw_exchange *x)
 {
 	if (x->scan == NULL)

@@ -10,6 +10,7 @@
 
 #include "settings/address.h"
 #include "config/diff.h"
+#include "config/path_pattern.h"
 #include "config/write.h"
 #include "kvway/route.h"
 #include "tests/fuzz/lines.h"
@@ -57,6 +58,9 @@ static void check_config(const struct kvw_config *config)
 	require(config->loops >= 0 && config->loops <= 256);
 	require(config->routing_omega >= 0 && config->routing_omega <= 10);
 	require(config->session_body_fields.count <= 8);
+	require(config->auth_keys_file != NULL);
+	for (size_t i = 0; i < config->expose_paths.count; i++)
+		require(kvw_path_pattern_good(config->expose_paths.items[i]));
 	require(config->health_path[0] == '/');
 	check_levels(config);
 	require(config->routing_strategy != NULL && config->log_access != NULL);

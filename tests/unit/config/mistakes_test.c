@@ -36,6 +36,10 @@ static const struct mistake mistakes[] = {
 		{"unknown key", "did you mean `models`?"}},
 	{"\"li\\0sten\": a:1\n" TEST_WORKER, 1, 1, "li", {"unknown key"}},
 
+	{"expose:\n  paths: [/v1/models, v1]\n" TEST_WORKER, 2, 10, "expose.paths",
+		{"found `v1`", "expected a path of at most 6 segments"}},
+	{"expose:\n  paths: ['/a?b']\n" TEST_WORKER, 2, 10, "expose.paths", {"found `/a?b`"}},
+	{"auth:\n  keys_fil: x\n" TEST_WORKER, 2, 3, "auth.keys_fil", {"did you mean `auth.keys_file`?"}},
 	{"inteligentRoutingSpec: {enabled: true}\n" TEST_WORKER, 1, 1, "inteligentRoutingSpec",
 		{"unknown key", "did you mean `intelligentRoutingSpec`?"}},
 

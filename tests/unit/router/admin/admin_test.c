@@ -179,7 +179,7 @@ static json_t *local(const char *path, int64_t now_ns, int status)
 	struct kvw_local_answer answer;
 	json_t *root;
 
-	ck_assert_int_eq(kvw_admin_answer(admin, kvw_slice_of(path), now_ns, &answer), KVW_OK);
+	ck_assert_int_eq(kvw_admin_answer(admin, kvw_slice_of(path), NULL, now_ns, &answer), KVW_OK);
 	ck_assert_int_eq(answer.status, status);
 	root = json_loadb(answer.body, answer.len, 0, NULL);
 	ck_assert_ptr_nonnull(root);
@@ -258,8 +258,8 @@ START_TEST(unknown_paths_are_not_ours)
 {
 	struct kvw_local_answer answer = {.status = 7};
 
-	ck_assert_int_eq(kvw_admin_answer(admin, KVW_SLICE("/healthz"), 1, &answer), KVW_ENOTFOUND);
-	ck_assert_int_eq(kvw_admin_answer(admin, KVW_SLICE(""), 1, &answer), KVW_ENOTFOUND);
+	ck_assert_int_eq(kvw_admin_answer(admin, KVW_SLICE("/healthz"), NULL, 1, &answer), KVW_ENOTFOUND);
+	ck_assert_int_eq(kvw_admin_answer(admin, KVW_SLICE(""), NULL, 1, &answer), KVW_ENOTFOUND);
 	ck_assert_int_eq(answer.status, 7);
 }
 END_TEST
@@ -339,7 +339,7 @@ static void *ask_often(void *arg)
 	for (int i = 0; i < 200; i++) {
 		struct kvw_local_answer answer;
 
-		ck_assert_int_eq(kvw_admin_answer(admin, KVW_SLICE("/metrics"), kvw_clock_ns(),
+		ck_assert_int_eq(kvw_admin_answer(admin, KVW_SLICE("/metrics"), NULL, kvw_clock_ns(),
 					 &answer),
 			KVW_OK);
 		free(answer.body);

@@ -171,6 +171,62 @@ END_TEST
 
 #define COUNT(array) ((int)(sizeof(array) / sizeof((array)[0])))
 
+static bool listed(const char *target, const char *pattern)
+{
+	return kvw_path_listed(kvw_slice_of(target), &pattern, 1);
+}
+
+START_TEST(lists_of_paths_are_compared_as_a_careless_server_reads)
+{
+	ck_assert(listed("/v1/models", "/v1/models"));
+	ck_assert(listed("/v1/models?a=b", "/v1/models"));
+	ck_assert(listed("//v1/./m%6fdels/", "/v1/models"));
+	ck_assert(listed("http://h/v1/models", "/v1/models"));
+	ck_assert(!listed("/v1/models/x", "/v1/models"));
+	ck_assert(!listed("/v1/model", "/v1/models"));
+	ck_assert(!listed("/v1/models2", "/v1/models"));
+	ck_assert(!listed("/v1/models/../x", "/v1/models"));
+	ck_assert(!listed("/v1%252fmodels", "/v1/models"));
+	ck_assert(!listed("", "/v1/models"));
+	ck_assert(!listed("*", "/*"));
+	ck_assert(listed("/x", "/*"));
+	ck_assert(!listed("/", "/*"));
+	ck_assert(listed("/v1/responses/resp_1", "/v1/responses/*"));
+	ck_assert(listed("/v1/responses/a/b/c/d/e/f/g/h", "/v1/responses/*"));
+	ck_assert(listed("/v1/responses/"
+			 "resp_0123456789012345678901234567890123456789/cancel",
+		"/v1/responses/*"));
+	ck_assert(!listed("/v1/responses", "/v1/responses/*"));
+	ck_assert(!listed("/v1/responses/", "/v1/responses/*"));
+	ck_assert(!listed("/v1/responses/..", "/v1/responses/*"));
+	ck_assert(!listed("/v1/responses/../../sleep", "/v1/responses/*"));
+	ck_assert(!listed("/v1/responses/%2e%2e/%2E./sleep", "/v1/responses/*"));
+	ck_assert(!listed("/v1/responses/a%2f..%2f..%2fx", "/v1/responses/*"));
+	ck_assert(!listed("/a/b/c/d/e/f/g", "/a/b/c/d/e/f"));
+	ck_assert(listed("/a/b/c/d/e/f", "/a/b/c/d/e/f"));
+}
+END_TEST
+
+/* All that carries a prompt, and no control of an engine. */
+START_TEST(paths_of_inference_are_those_with_prompts)
+{
+	for (size_t i = 0; i < sizeof(paths) / sizeof(paths[0]); i++) {
+		bool is = kvw_path_listed(
+			kvw_slice_of(paths[i].target), kvw_inference_paths, kvw_inference_path_count);
+
+		if (paths[i].prompt)
+			ck_assert_msg(is, "%s", paths[i].target);
+		if (paths[i].kind == KVW_PATH_ENGINE_CONTROL || paths[i].kind == KVW_PATH_LORA)
+			ck_assert_msg(!is, "%s", paths[i].target);
+	}
+	for (size_t i = 0; i < kvw_inference_path_count; i++) {
+		struct kvw_path_info info = kvw_path_classify(kvw_slice_of(kvw_inference_paths[i]));
+
+		ck_assert(info.prompt || info.response_id.len > 0 || info.kind == KVW_PATH_LOCAL);
+	}
+}
+END_TEST
+
 int main(void)
 {
 	TCase *tc = tcase_create("paths");
@@ -181,5 +237,7 @@ int main(void)
 	tcase_add_test(tc, paths_of_sleep);
 	tcase_add_loop_test(tc, parameter_of_a_query, 0, COUNT(queries));
 	tcase_add_test(tc, every_api_has_a_name);
+	tcase_add_test(tc, lists_of_paths_are_compared_as_a_careless_server_reads);
+	tcase_add_test(tc, paths_of_inference_are_those_with_prompts);
 	return run_tcase("openai-path", tc);
 }

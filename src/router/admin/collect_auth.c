@@ -1,0 +1,59 @@
+/* collect_auth.c - samples about keys of clients. */
+#include <stdlib.h>
+
+#include "admin/collect.h"
+#include "auth/auth.h"
+
+void kvw_collect_auth_refused(struct kvw_collect *collect)
+{
+	static const struct {
+		const char *reason;
+		enum kvw_counter counter;
+	} reasons[] = {
+		{"missing", KVW_COUNT_AUTH_MISSING},
+		{"scheme", KVW_COUNT_AUTH_SCHEME},
+		{"twice", KVW_COUNT_AUTH_TWICE},
+		{"query", KVW_COUNT_AUTH_QUERY},
+		{"unknown", KVW_COUNT_AUTH_UNKNOWN},
+		{"expired", KVW_COUNT_AUTH_EXPIRED},
+		{"path", KVW_COUNT_AUTH_PATH},
+		{"model", KVW_COUNT_AUTH_MODEL},
+	};
+
+	if (collect->metrics->sources.auth == NULL)
+		return;
+	for (size_t i = 0; i < sizeof(reasons) / sizeof(reasons[0]); i++)
+		kvw_sample_named(&collect->out, "reason", reasons[i].reason,
+			kvw_metrics_counter_sum(collect->metrics, reasons[i].counter));
+}
+
+void kvw_collect_auth_reloads(struct kvw_collect *collect)
+{
+	const struct kvw_auth_state *state = collect->metrics->sources.auth;
+
+	if (state == NULL)
+		return;
+	kvw_sample_named(&collect->out, "result", "ok", atomic_load(&state->ok));
+	kvw_sample_named(&collect->out, "result", "refused", atomic_load(&state->refused));
+}
+
+void kvw_collect_auth(struct kvw_collect *collect)
+{
+	const struct kvw_auth_state *state = collect->metrics->sources.auth;
+
+	if (state == NULL)
+		return;
+	switch ((enum kvw_collect_of)collect->arg) {
+	case KVW_OF_AUTH_KEYS:
+		kvw_sample_u64(&collect->out, NULL, 0, atomic_load(&state->keys));
+		break;
+	case KVW_OF_AUTH_GOOD:
+		kvw_sample_u64(&collect->out, NULL, 0, !atomic_load(&state->last_refused));
+		break;
+	case KVW_OF_AUTH_TIME:
+		kvw_sample_u64(&collect->out, NULL, 0, (uint64_t)atomic_load(&state->last_ok_s));
+		break;
+	default:
+		abort(); /* metrics.def names another arg for this collector */
+	}
+}

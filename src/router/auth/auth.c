@@ -1,0 +1,304 @@
+/*
+ * auth.c - see auth.h.
+ *
+ * The thread is of its own because a file of 100,000 keys takes a second to read: the control thread, with its
+ * probes, does not wait for that.
+ *
+ * The folder is watched, as for discovery.file: a file that is replaced by a rename is another inode, and
+ * Kubernetes replaces a folder behind a link (`..data`). Where the kernel reports nothing, a look at the file
+ * every few seconds does. Each state of the file is read once, so that a mistake is logged once.
+ */
+#include "auth/auth.h"
+
+#include <errno.h>
+#include <libgen.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/inotify.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "auth/keys_file.h"
+#include "base/clock.h"
+#include "base/log.h"
+
+#define ROOM        "auth"
+#define INTERVAL_MS 2000
+#define SETTLE_MS   50
+#define LINES_MOST  20 /* of one file's mistakes in the log */
+#define WATCHED                                                                                    \
+	(IN_CLOSE_WRITE | IN_CREATE | IN_DELETE | IN_MOVED_FROM | IN_MOVED_TO | IN_DELETE_SELF |   \
+		IN_MOVE_SELF | IN_ONLYDIR)
+
+struct kvw_auth {
+	char *path, *folder; /* owned */
+	pthread_mutex_t lock; /* of ring, with version */
+	struct kvw_keyring *ring;
+	_Atomic uint64_t version;
+	struct kvw_auth_state state;
+
+	/* Of the thread. */
+	pthread_t thread;
+	bool started;
+	_Atomic bool ends, wanted;
+	int wake;   /* eventfd */
+	int notify; /* inotify; -1: none */
+	int watch;  /* of the folder; -1: none */
+	struct stat seen; /* of the file as it was read last; all 0: it could not be read */
+	int missing; /* it could not be looked at, which was logged */
+};
+
+/* --- keys --- */
+
+/* Takes the ring. */
+static void put_into_force(struct kvw_auth *auth, struct kvw_keyring *ring)
+{
+	struct kvw_keyring *before;
+
+	pthread_mutex_lock(&auth->lock);
+	before = auth->ring;
+	auth->ring = ring;
+	atomic_fetch_add_explicit(&auth->version, 1, memory_order_release);
+	pthread_mutex_unlock(&auth->lock);
+	kvw_keyring_unref(before);
+	atomic_store(&auth->state.keys, kvw_keyring_count(ring));
+	atomic_store(&auth->state.last_ok_s, kvw_clock_wall_ns() / KVW_NS_PER_S);
+	atomic_store(&auth->state.last_refused, false);
+}
+
+static void log_lines(const char *text)
+{
+	size_t count = 0;
+
+	for (const char *line = text; line != NULL && *line != '\0';) {
+		int len = (int)strcspn(line, "\n");
+
+		if (count++ < LINES_MOST)
+			kvw_error(ROOM, "%.*s", len, line);
+		line += len + (line[len] == '\n');
+	}
+	if (count > LINES_MOST)
+		kvw_error(ROOM, "%zu more lines about this file", count - LINES_MOST);
+}
+
+static void refuse(struct kvw_auth *auth, const char *mistakes)
+{
+	log_lines(mistakes);
+	kvw_error(ROOM, "%s: is refused, the keys of before stay in force keys=%llu", auth->path,
+		(unsigned long long)atomic_load(&auth->state.keys));
+	atomic_fetch_add(&auth->state.refused, 1);
+	atomic_store(&auth->state.last_refused, true);
+}
+
+static void read_file(struct kvw_auth *auth)
+{
+	struct kvw_keyring *ring = NULL;
+	char *mistakes = NULL;
+	size_t len = 0;
+	FILE *errors = open_memstream(&mistakes, &len);
+	enum kvw_err err = KVW_ENOMEM;
+
+	if (errors != NULL) {
+		err = kvw_keys_file_load(auth->path, errors, &ring);
+		fclose(errors);
+	}
+	if (err == KVW_OK) {
+		put_into_force(auth, ring);
+		atomic_fetch_add(&auth->state.ok, 1);
+		kvw_info(ROOM, "%s: read again keys=%zu", auth->path, kvw_keyring_count(ring));
+	} else {
+		refuse(auth, err == KVW_ENOMEM ? "out of memory" : mistakes);
+	}
+	free(mistakes);
+}
+
+/* --- the file --- */
+
+static bool same(const struct stat *a, const struct stat *b)
+{
+	return a->st_dev == b->st_dev && a->st_ino == b->st_ino && a->st_size == b->st_size &&
+	       a->st_mtim.tv_sec == b->st_mtim.tv_sec && a->st_mtim.tv_nsec == b->st_mtim.tv_nsec &&
+	       a->st_ctim.tv_sec == b->st_ctim.tv_sec && a->st_ctim.tv_nsec == b->st_ctim.tv_nsec;
+}
+
+/* force: also one that has not changed. */
+static void look(struct kvw_auth *auth, bool force)
+{
+	struct stat now;
+
+	if (stat(auth->path, &now) != 0) {
+		if (auth->missing != errno || force) {
+			auth->missing = errno;
+			kvw_warn(ROOM, "%s: cannot be read: %s; its keys stay in force", auth->path,
+				strerror(errno));
+		}
+		return;
+	}
+	auth->missing = 0;
+	if (!force && same(&now, &auth->seen))
+		return;
+	auth->seen = now; /* before it is read: what changes meanwhile is another state */
+	read_file(auth);
+}
+
+static void watch_folder(struct kvw_auth *auth)
+{
+	if (auth->notify >= 0 && auth->watch < 0)
+		auth->watch = inotify_add_watch(auth->notify, auth->folder, WATCHED);
+}
+
+/* Something happened in the folder: whether to the file, its state says. */
+static void take_events(struct kvw_auth *auth)
+{
+	char buffer[4096] __attribute__((aligned(__alignof__(struct inotify_event))));
+	ssize_t len;
+
+	while ((len = read(auth->notify, buffer, sizeof(buffer))) > 0) {
+		for (char *at = buffer; at < buffer + len;) {
+			const struct inotify_event *event = (const void *)at;
+
+			if (event->mask & (IN_IGNORED | IN_MOVE_SELF) && event->wd == auth->watch) {
+				if (event->mask & IN_MOVE_SELF)
+					inotify_rm_watch(auth->notify, auth->watch);
+				auth->watch = -1; /* the next look tries again */
+			}
+			at += sizeof(*event) + event->len;
+		}
+	}
+}
+
+static void *run(void *arg)
+{
+	struct kvw_auth *auth = arg;
+	bool settling = false;
+
+	while (!atomic_load(&auth->ends)) {
+		struct pollfd fds[2] = {{.fd = auth->wake, .events = POLLIN},
+			{.fd = settling ? -1 : auth->notify, .events = POLLIN}};
+		uint64_t count;
+		int got;
+
+		watch_folder(auth);
+		got = poll(fds, 2, settling ? SETTLE_MS : INTERVAL_MS);
+		if (got > 0 && fds[0].revents != 0)
+			(void)!read(auth->wake, &count, sizeof(count));
+		if (atomic_load(&auth->ends))
+			break;
+		if (atomic_exchange(&auth->wanted, false)) {
+			look(auth, true);
+			continue;
+		}
+		if (got > 0 && fds[1].revents != 0) {
+			take_events(auth);
+			settling = true; /* a writer in place may not be through */
+			continue;
+		}
+		settling = false;
+		look(auth, false);
+	}
+	return NULL;
+}
+
+/* --- life --- */
+
+static bool set_paths(struct kvw_auth *auth, const char *path)
+{
+	char *copy = strdup(path);
+
+	auth->path = strdup(path);
+	if (copy != NULL)
+		auth->folder = strdup(dirname(copy)); /* which may return a constant */
+	free(copy);
+	return auth->path != NULL && auth->folder != NULL;
+}
+
+enum kvw_err kvw_auth_start(const char *path, FILE *errors, struct kvw_auth **out)
+{
+	struct kvw_auth *auth = calloc(1, sizeof(*auth));
+	struct kvw_keyring *ring = NULL;
+	enum kvw_err err = KVW_ENOMEM;
+
+	if (auth == NULL)
+		return KVW_ENOMEM;
+	auth->watch = auth->notify = auth->wake = -1;
+	pthread_mutex_init(&auth->lock, NULL);
+	if (!set_paths(auth, path))
+		goto fail;
+	auth->notify = inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
+	auth->wake = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+	if (auth->wake < 0)
+		goto fail;
+	watch_folder(auth); /* before the first look, so that no change falls between */
+	(void)stat(path, &auth->seen);
+	err = kvw_keys_file_load(path, errors, &ring);
+	if (err != KVW_OK)
+		goto fail;
+	put_into_force(auth, ring);
+	err = KVW_ENOMEM;
+	if (pthread_create(&auth->thread, NULL, run, auth) != 0)
+		goto fail;
+	auth->started = true;
+	*out = auth;
+	return KVW_OK;
+fail:
+	kvw_auth_stop(auth);
+	return err;
+}
+
+static void wake(struct kvw_auth *auth)
+{
+	uint64_t one = 1;
+
+	(void)!write(auth->wake, &one, sizeof(one));
+}
+
+void kvw_auth_stop(struct kvw_auth *auth)
+{
+	if (auth == NULL)
+		return;
+	if (auth->started) {
+		atomic_store(&auth->ends, true);
+		wake(auth);
+		pthread_join(auth->thread, NULL);
+	}
+	if (auth->notify >= 0)
+		close(auth->notify);
+	if (auth->wake >= 0)
+		close(auth->wake);
+	kvw_keyring_unref(auth->ring);
+	pthread_mutex_destroy(&auth->lock);
+	free(auth->path);
+	free(auth->folder);
+	free(auth);
+}
+
+void kvw_auth_reload(struct kvw_auth *auth)
+{
+	atomic_store(&auth->wanted, true);
+	wake(auth);
+}
+
+uint64_t kvw_auth_version(const struct kvw_auth *auth)
+{
+	return atomic_load_explicit(&auth->version, memory_order_acquire);
+}
+
+struct kvw_keyring *kvw_auth_take(struct kvw_auth *auth, uint64_t *version)
+{
+	struct kvw_keyring *ring;
+
+	pthread_mutex_lock(&auth->lock);
+	ring = auth->ring;
+	kvw_keyring_ref(ring);
+	*version = atomic_load_explicit(&auth->version, memory_order_relaxed);
+	pthread_mutex_unlock(&auth->lock);
+	return ring;
+}
+
+const struct kvw_auth_state *kvw_auth_state(const struct kvw_auth *auth)
+{
+	return &auth->state;
+}

@@ -1,0 +1,13 @@
+/*
+ * command.h - `kvway key`: makes a key of a client, and looks a file of them over.
+ */
+#ifndef KVW_KEY_COMMAND_H
+#define KVW_KEY_COMMAND_H
+
+#include <stdio.h>
+
+/* argv[0] is the word `key`. `in` is read by `check FILE -` alone. Returns the exit status of the program: 0 all
+ * is well, 1 mistakes in the file or a key that is not valid, 2 wrong usage. */
+int kvw_key_command(int argc, char **argv, FILE *in, FILE *out, FILE *err);
+
+#endif

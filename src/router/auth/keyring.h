@@ -1,0 +1,49 @@
+/*
+ * keyring.h - the keys of clients that are in force, found by the SHA-256 of what a request shows.
+ *
+ * One is made of a keys file and never changes; a new file makes a new one. The holder of a reference may read
+ * it in any thread, so a request keeps the key that it began with until it has ended.
+ */
+#ifndef KVW_KEYRING_H
+#define KVW_KEYRING_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "config/config.h"
+#include "kvway/err.h"
+#include "kvway/slice.h"
+
+#define KVW_KEYRING_MOST 200000 /* keys */
+
+struct kvw_keyring;
+
+/* Takes keys[count], an array on the heap, and all that it holds, also when it fails; NULL where count is 0.
+ * The caller has one reference. KVW_EINVAL: two have the same hash; *twice is the place of the second.
+ * KVW_ENOMEM. */
+enum kvw_err kvw_keyring_create(struct kvw_client_key *keys, size_t count, struct kvw_keyring **out,
+	size_t *twice) KVW_MUST_CHECK;
+void kvw_keyring_ref(struct kvw_keyring *ring);
+void kvw_keyring_unref(struct kvw_keyring *ring); /* NULL is allowed */
+
+/* The key with this hash; NULL: there is none. Borrowed from the ring. */
+const struct kvw_client_key *kvw_keyring_find(
+	const struct kvw_keyring *ring, const struct kvw_digest *digest);
+size_t kvw_keyring_count(const struct kvw_keyring *ring);
+
+/* The SHA-256 of what a client showed. Leaves no copy of it behind. */
+void kvw_key_digest(struct kvw_slice shown, struct kvw_digest *out);
+
+/* May it still be used at this time, seconds since 1970? */
+static inline bool kvw_client_key_lives(const struct kvw_client_key *key, int64_t now_s)
+{
+	return key->expires == 0 || now_s < key->expires;
+}
+
+/* May it be used for this model? */
+bool kvw_client_key_may_use(const struct kvw_client_key *key, struct kvw_slice model);
+
+/* Frees what an array of keys holds, and the array. */
+void kvw_client_keys_free(struct kvw_client_key *keys, size_t count);
+
+#endif

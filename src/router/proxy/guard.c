@@ -1,0 +1,190 @@
+/*
+ * guard.c - see guard.h.
+ *
+ * In this order: the key, since a stranger learns nothing; the path, of all and of the key; the model. What is
+ * compared with the lists is the path as a careless server might read it (openai/api_path.h).
+ *
+ * A key that may use some models only needs the body's own word for its model, read as a worker reads it: of
+ * a body that was not scanned to its end the last `model`, which counts, may not have been seen.
+ */
+#include "proxy/guard.h"
+
+#include <stdio.h>
+
+#include "auth/auth.h"
+#include "auth/credential.h"
+#include "proxy/reply.h"
+#include "proxy/understand.h"
+
+static bool is_anthropic(const struct kvw_exchange *x)
+{
+	return x->path.api == KVW_API_MESSAGES || x->path.api == KVW_API_COUNT_TOKENS;
+}
+
+/* Errors' types as Anthropic's clients know them; NULL: as vLLM has them, which follows from the status. */
+static const char *type_of(const struct kvw_exchange *x, int status)
+{
+	if (!is_anthropic(x))
+		return NULL;
+	return status == 400   ? "invalid_request_error"
+	       : status == 401 ? "authentication_error"
+	       : status == 403 ? "permission_error"
+			       : "not_found_error";
+}
+
+static void refuse(struct kvw_exchange *x, int status, enum kvw_counter counter, const char *code,
+	const char *message)
+{
+	kvw_metrics_add(x->loop->metrics, counter, 1);
+	kvw_reply_error_code(x, status, type_of(x, status), code,
+		status == 401 ? "www-authenticate: Bearer\r\n" : NULL, message);
+}
+
+/* --- the key --- */
+
+static void look_for_keys(struct kvw_loop *loop)
+{
+	if (loop->keyring != NULL && kvw_auth_version(loop->auth) == loop->keyring_version)
+		return;
+	kvw_keyring_unref(loop->keyring);
+	loop->keyring = kvw_auth_take(loop->auth, &loop->keyring_version);
+}
+
+static bool refuse_credential(struct kvw_exchange *x, enum kvw_credential shown)
+{
+	switch (shown) {
+	case KVW_CREDENTIAL_FOUND:
+		return false;
+	case KVW_CREDENTIAL_MISSING:
+		refuse(x, 401, KVW_COUNT_AUTH_MISSING, "missing_api_key",
+			"no API key: send it as `Authorization: Bearer KEY` or `x-api-key: KEY`");
+		break;
+	case KVW_CREDENTIAL_SCHEME:
+		refuse(x, 401, KVW_COUNT_AUTH_SCHEME, "invalid_api_key",
+			"no API key: Authorization has another scheme than Bearer");
+		break;
+	case KVW_CREDENTIAL_TWICE:
+		refuse(x, 400, KVW_COUNT_AUTH_TWICE, "ambiguous_api_key",
+			"more than one API key: send one, in one header field");
+		break;
+	case KVW_CREDENTIAL_QUERY:
+		refuse(x, 400, KVW_COUNT_AUTH_QUERY, "api_key_in_query",
+			"an API key in the URL, where it gets into logs: replace that key, and send it as "
+			"`Authorization: Bearer KEY`");
+		break;
+	}
+	return true;
+}
+
+static bool refuse_stranger(struct kvw_exchange *x)
+{
+	struct kvw_loop *loop = x->loop;
+	const struct kvw_client_key *key;
+	struct kvw_digest digest;
+
+	if (refuse_credential(x, kvw_credential_take(&loop->request_head, &digest)))
+		return true;
+	look_for_keys(loop);
+	key = kvw_keyring_find(loop->keyring, &digest);
+	if (key == NULL) {
+		refuse(x, 401, KVW_COUNT_AUTH_UNKNOWN, "invalid_api_key", "this API key is not known");
+		return true;
+	}
+	kvw_keyring_ref(loop->keyring);
+	x->keyring = loop->keyring;
+	x->key = key;
+	if (!key->trusted)
+		x->pin = (struct kvw_slice){NULL, 0};
+	if (kvw_client_key_lives(key, x->wall_ns / KVW_NS_PER_S))
+		return false;
+	refuse(x, 401, KVW_COUNT_AUTH_EXPIRED, "expired_api_key", "this API key has expired");
+	return true;
+}
+
+/* --- the path --- */
+
+static bool listed(const struct kvw_exchange *x, const struct kvw_strings *paths)
+{
+	return kvw_path_listed(x->target, (const char *const *)paths->items, paths->count);
+}
+
+static bool is_guarded(const struct kvw_exchange *x)
+{
+	return x->path.kind == KVW_PATH_ENGINE_CONTROL || x->path.kind == KVW_PATH_LORA;
+}
+
+static bool is_exposed(const struct kvw_exchange *x)
+{
+	const struct kvw_strings *paths = &x->config->expose_paths;
+
+	if (is_guarded(x)) /* by keys of their own */
+		return true;
+	if (paths->count > 0)
+		return listed(x, paths);
+	return x->loop->auth == NULL ||
+	       kvw_path_listed(x->target, kvw_inference_paths, kvw_inference_path_count);
+}
+
+static bool refuse_path(struct kvw_exchange *x)
+{
+	if (!is_exposed(x)) {
+		refuse(x, 404, KVW_COUNT_PATHS_REFUSED, "path_not_found", "there is no such path");
+		return true;
+	}
+	if (x->key == NULL || (x->key->paths.count == 0 ? !is_guarded(x) : listed(x, &x->key->paths)))
+		return false;
+	refuse(x, 403, KVW_COUNT_AUTH_PATH, "path_not_allowed", "this API key may not use this path");
+	return true;
+}
+
+/* Probes of load balancers: no key, whatever is exposed. */
+static bool is_open(const struct kvw_exchange *x)
+{
+	static const char *const open[] = {"/health", "/ready"};
+
+	return x->path.kind == KVW_PATH_LOCAL && kvw_path_listed(x->target, open, 2);
+}
+
+bool kvw_guard_head(struct kvw_exchange *x)
+{
+	if ((x->loop->auth == NULL && x->config->expose_paths.count == 0) || is_open(x))
+		return false;
+	return (x->loop->auth != NULL && refuse_stranger(x)) || refuse_path(x);
+}
+
+/* --- the model --- */
+
+static bool has_body(const struct kvw_exchange *x)
+{
+	return x->framing != KVW_FRAME_NONE && !(x->body.done && x->body.payload_bytes == 0);
+}
+
+/* The model that a worker will read; len 0: it is not known for certain. */
+static struct kvw_slice model_of(const struct kvw_exchange *x)
+{
+	return has_body(x) ? kvw_request_body_model(x) : x->model_name;
+}
+
+bool kvw_guard_model(struct kvw_exchange *x)
+{
+	struct kvw_slice model;
+	char message[384];
+
+	if (x->key->models.count == 0 || x->model_allowed)
+		return false;
+	model = model_of(x);
+	if (model.len == 0 ? !has_body(x) : kvw_client_key_may_use(x->key, model)) {
+		x->model_allowed = true;
+		return false;
+	}
+	if (model.len == 0)
+		(void)snprintf(message, sizeof(message),
+			"this API key may use some models only: the body must be JSON that names one, and no larger "
+			"than %llu bytes",
+			(unsigned long long)x->config->routing_scan_limit);
+	else
+		(void)snprintf(message, sizeof(message), "this API key may not use the model `%.*s`",
+			(int)(model.len < 256 ? model.len : 256), model.data);
+	refuse(x, 403, KVW_COUNT_AUTH_MODEL, "model_not_allowed", message);
+	return true;
+}

@@ -1,0 +1,458 @@
+"""Keys of clients: which get in, to which paths and models, and that nothing of a key is left anywhere."""
+
+import hashlib
+import json
+import os
+import subprocess
+import threading
+
+import pytest
+from rig.client import CHAT, Client, ask, chat_body
+from rig.router import PROGRAM
+from rig.wait import until
+
+MESSAGES = "/v1/messages"
+CANARY = "sk-canary-"
+KEY = CANARY + "alice-0123456789"
+OTHER = CANARY + "bob-0123456789"
+OLD = CANARY + "old-0123456789"
+OPERATOR = CANARY + "operator-0123456789"
+
+
+def entry(name, key, **more):
+    return {"name": name, "sha256": hashlib.sha256(key.encode()).hexdigest(), **more}
+
+
+ENTRIES = [
+    entry("alice", KEY, tenant="lab"),
+    entry("bob", OTHER, models=["tiny", "llama-*"], paths=["/v1/models", CHAT, "/v1/responses/*", MESSAGES]),
+    entry("old", OLD, expires="2020-01-01"),
+    entry("operator", OPERATOR, trusted=True, paths=["/sleep", "/v1/*"]),
+]
+
+
+class Keys:
+    """A router that asks for keys."""
+
+    def __init__(self, directory, kvway, fleet, config=None, entries=None, **options):
+        self.path = directory / "keys.yaml"
+        self.access = directory / "access.log"
+        self.write(ENTRIES if entries is None else entries)
+        config = {"auth.keys_file": str(self.path), "log.access": str(self.access), **(config or {})}
+        self.router = kvway(fleet, config, **options)
+        if options:
+            until(lambda: ask(self.router.admin_port, "GET", "/ready").status == 200)
+
+    def write(self, entries):
+        """As Kubernetes and editors do."""
+        new = self.path.with_suffix(".new")
+        new.write_text(entries if isinstance(entries, str) else json.dumps({"keys": entries}))
+        new.rename(self.path)
+
+    def ask(self, key=KEY, target=CHAT, body=None, headers=(), method="POST"):
+        headers = [*headers, *([("Authorization", f"Bearer {key}")] if key else [])]
+        return self.router.ask(method, target, headers, chat_body() if body is None and method == "POST" else body)
+
+    def refused(self, reason):
+        return self.router.metric("kvway_auth_refused_total", reason=reason)
+
+
+@pytest.fixture
+def keys(tmp_path, workers, kvway):
+    """keys({key: value}, fleet): by default in front of one worker, which is keys.worker."""
+
+    def make(config=None, fleet=None, **options):
+        fleet = fleet or workers(1)
+        made = Keys(tmp_path, kvway, fleet, config, **options)
+        made.worker = fleet[0]
+        return made
+
+    return make
+
+
+def asked(worker):
+    return list(worker.requests)
+
+
+# --- the key ---
+
+
+def test_a_key_of_the_file_gets_in_and_stays_here(keys):
+    stage = keys()
+    assert stage.ask().status == 200
+    assert stage.ask(None, headers=[("X-Api-Key", KEY)]).status == 200
+    assert stage.ask(KEY, headers=[("x-api-key", KEY)]).status == 200
+    assert len(asked(stage.worker)) == 3
+    for ex in asked(stage.worker):
+        assert "authorization" not in ex.headers and "x-api-key" not in ex.headers
+        assert CANARY.encode() not in ex.raw_head
+    stage.router.stop()
+    lines = [json.loads(line) for line in stage.access.read_text().splitlines()]
+    lines = [line for line in lines if line["path"] == CHAT]
+    assert [(line["key"], line["tenant"]) for line in lines] == [("alice", "lab")] * 3
+
+
+def test_the_worker_gets_its_own_key(keys):
+    stage = keys(worker_keys={"api_key": "of-the-worker"})
+    assert stage.ask().status == 200
+    (ex,) = asked(stage.worker)
+    assert ex.headers.get("authorization") == "Bearer of-the-worker"
+    assert CANARY.encode() not in ex.raw_head
+
+
+def test_without_a_file_foreign_keys_pass(pair):
+    worker, router = pair()
+    headers = [("Authorization", f"Bearer {KEY}"), ("x-api-key", OTHER)]
+    assert router.ask("POST", CHAT + "?key=1", headers, chat_body()).status == 200
+    (ex,) = asked(worker)
+    assert ex.headers.get("authorization") == f"Bearer {KEY}" and ex.headers.get("x-api-key") == OTHER
+    assert not any("kvway_auth" in name for name, _ in router.metrics())
+
+
+REFUSALS = [
+    (401, "missing", "missing_api_key", CHAT, []),
+    (401, "missing", "missing_api_key", CHAT, [("Authorization", "Bearer")]),
+    (401, "scheme", "invalid_api_key", CHAT, [("Authorization", f"Basic {KEY}")]),
+    (401, "unknown", "invalid_api_key", CHAT, [("Authorization", f"Bearer {KEY}x")]),
+    (401, "unknown", "invalid_api_key", CHAT, [("x-api-key", KEY[:-1])]),
+    (401, "expired", "expired_api_key", CHAT, [("x-api-key", OLD)]),
+    (400, "twice", "ambiguous_api_key", CHAT, [("Authorization", f"Bearer {KEY}")] * 2),
+    (400, "twice", "ambiguous_api_key", CHAT, [("Authorization", f"Bearer {KEY}"), ("x-api-key", OTHER)]),
+    (400, "query", "api_key_in_query", f"{CHAT}?api_key={KEY}", []),
+    (400, "query", "api_key_in_query", f"{CHAT}?%6Bey={KEY}", [("x-api-key", KEY)]),
+    (403, "path", "path_not_allowed", "/v1/embeddings", [("x-api-key", OTHER)]),
+]
+
+
+def test_refusals_have_the_shape_of_their_path(keys):
+    stage = keys()
+    for status, reason, code, target, headers in REFUSALS:
+        before = stage.refused(reason)
+        answer = stage.router.ask("POST", target, headers, chat_body())
+        assert answer.status == status, (target, headers, answer)
+        error = answer.json()["error"]
+        assert error["code"] == code and error["message"]
+        assert CANARY not in answer.body.decode()
+        assert ("www-authenticate" in answer.headers) == (status == 401)
+        assert stage.refused(reason) == before + 1
+    types = {401: "authentication_error", 400: "invalid_request_error", 403: "permission_error"}
+    for status, _, _, target, headers in REFUSALS[:-1]:
+        answer = stage.router.ask("POST", target.replace(CHAT, MESSAGES), headers, chat_body())
+        assert answer.status == status
+        assert answer.json()["type"] == "error" and answer.json()["error"]["type"] == types[status]
+    assert not asked(stage.worker)
+
+
+def test_decided_at_the_head(keys):
+    """Nothing of a stranger's body is waited for or kept."""
+    stage = keys()
+    with Client(stage.router.port) as client:
+        client.send_head("POST", CHAT, [("content-type", "application/json"), ("content-length", "50000000")])
+        answer = client.read("POST")
+        assert answer.status == 401
+        assert client.closed_by_peer()
+    assert stage.router.metric("kvway_body_memory_bytes") == 0
+    with Client(stage.router.port) as client:
+        for _ in range(3):  # a bodyless refusal keeps the connection
+            assert client.ask("GET", "/v1/models").status == 401
+        assert client.ask("GET", "/v1/models", [("x-api-key", KEY)]).status == 200
+
+
+def test_probes_need_no_key_and_metrics_are_for_the_admin_address(keys):
+    stage = keys()
+    for path in ("/health", "/ready", "/health?x=1", "//health"):
+        assert stage.router.ask("GET", path).status in (200, 404)
+    assert stage.router.ask("GET", "/health").status == 200
+    assert stage.router.ask("GET", "/metrics").status == 401
+    assert stage.ask(target="/metrics", method="GET").status == 404
+    assert ask(stage.router.admin_port, "GET", "/metrics").status == 200
+
+
+# --- paths ---
+
+
+def test_paths_that_are_not_exposed(keys):
+    stage = keys({"expose.engine_control": True})
+    for target in ("/server_info", "/v1/unknown", "/version", "/v1/responses/../../server_info", "/docs"):
+        answer = stage.ask(target=target, method="GET")
+        assert answer.status == 404 and answer.json()["error"]["code"] == "path_not_found", target
+    for target in (CHAT, "/v1//chat/completions/", "/v1/responses/resp_1/cancel", "/tokenize"):
+        assert stage.ask(target=target).status == 200, target
+    # What controls an engine is for keys that name it.
+    assert stage.ask(target="/sleep").status == 403
+    assert stage.ask(OPERATOR, target="/sleep").status == 200
+    assert stage.ask(OPERATOR, target="/wake_up").status == 403
+    assert stage.ask(OPERATOR, target="/tokenize").status == 403
+    assert stage.router.metric("kvway_paths_refused_total") == 5
+
+
+def test_exposed_paths_without_keys(pair):
+    worker, router = pair(config={"expose.paths": [CHAT, "/v1/responses/*"]})
+    assert router.ask("POST", CHAT, body=chat_body()).status == 200
+    assert router.ask("GET", "/v1/responses/a").status == 200
+    for target in ("/v1/responses", "/v1/models", "/metrics", "/v1/embeddings", "/v1/responses/%2e%2e/models"):
+        assert router.ask("GET", target).status == 404
+    assert router.ask("GET", "/health").status == 200
+    assert len(asked(worker)) == 2
+
+
+# --- models ---
+
+
+def body_of(text):
+    return text.encode() if isinstance(text, str) else text
+
+
+HELLO = '"messages": [{"role": "user", "content": "hello"}]'
+MODEL_TRICKS = [
+    f'{{"model": "secret", {HELLO}}}',
+    f'{{"model": "tiny", {HELLO}, "model": "secret"}}',
+    f'{{"model": "tiny", {HELLO}, "mod\\u0065l": "secret"}}',
+    f'{{"model": "\\u0073ecret", {HELLO}}}',
+    f'{{{HELLO}}}',
+    f'{{"model": null, {HELLO}}}',
+    f'{{"model": ["tiny"], {HELLO}, "model": "secret"}}',
+    f'{{"model": "tiny", "messages": 1, "model": "secret"}}',
+    f'{{"model": "secret", {HELLO}}}'.encode("utf-16"),
+    f'{{"model": "tiny", {HELLO}, "x": NaN, "model": "secret"}}',
+    '{"model": "tiny", ' + HELLO + ', "pad": "' + "x" * 70000 + '", "model": "secret"}',
+]
+
+
+def test_only_the_models_that_a_key_may_use(keys, workers):
+    one, two = workers(1, models=["tiny", "llama-70b"])[0], workers(1, models=["secret"])[0]
+    stage = keys({"routing.scan_limit": "64KiB"}, [one, two])
+    json_type = [("content-type", "application/json")]
+    listed = stage.ask(OTHER, "/v1/models", method="GET").json()["data"]
+    assert [m["id"] for m in listed] == ["llama-70b", "tiny"]
+    assert "secret" in [m["id"] for m in stage.ask(KEY, "/v1/models", method="GET").json()["data"]]
+    for model in ("tiny", "llama-70b"):
+        assert stage.ask(OTHER, body=chat_body(model=model)).status == 200
+    assert stage.ask(KEY, body=chat_body(model="secret")).status == 200
+    before = len(asked(one)) + len(asked(two))
+    for text in MODEL_TRICKS:
+        answer = stage.ask(OTHER, body=body_of(text), headers=json_type)
+        assert answer.status == 403, text[:100]
+        assert answer.json()["error"]["code"] == "model_not_allowed"
+    for headers in ([("content-type", "text/plain")], [("content-type", "application/octet-stream")]):
+        assert stage.ask(OTHER, body=body_of(MODEL_TRICKS[0]), headers=headers).status == 403
+    assert stage.ask(OTHER, target=f"{CHAT}?model=tiny", body=body_of(MODEL_TRICKS[0]), headers=json_type).status == 403
+    assert stage.ask(OTHER, target=f"{CHAT}?model=tiny", body=body_of(MODEL_TRICKS[4]), headers=json_type).status == 403
+    answer = stage.ask(OTHER, target=MESSAGES, body=chat_body(model="secret"))
+    assert answer.status == 403 and answer.json()["error"]["type"] == "permission_error"
+    assert len(asked(one)) + len(asked(two)) == before
+    assert stage.ask(OTHER, target="/v1/responses/resp_1", method="GET").status == 200
+
+
+# --- what headers may say ---
+
+
+def test_headers_choose_for_trusted_keys_only(keys, workers):
+    fleet = workers(2)
+    config = {
+        "http.pin": True,
+        "http.decision_headers": "on_request",
+        "routing.strategy": "roundrobin",
+        "admission.classes": ["high", "mid", "low"],
+        "admission.class_header": "x-class",
+        "service_level.ttft": "60s",
+    }
+    entries = [entry("alice", KEY, **{"class": "mid"}), entry("operator", OPERATOR, trusted=True, **{"class": "mid"})]
+    stage = keys(config, fleet, entries=entries)
+    name = fleet[0].url.removeprefix("http://")
+    wishes = [("x-kvway-pin", name), ("x-kvway-explain", "1"), ("x-class", "high")]
+    body = chat_body(stream=True)
+
+    def counted(which):
+        return stage.router.metric("kvway_service_level_total", **{"class": which})
+
+    for _ in range(4):
+        answer = stage.ask(body=body, headers=wishes)
+        assert answer.status == 200
+        assert "x-kvway-worker" not in answer.headers
+    assert len(asked(fleet[0])) == len(asked(fleet[1])) == 2
+    assert (counted("high"), counted("mid"), counted("low")) == (0, 4, 0)
+    for _ in range(2):
+        answer = stage.ask(OPERATOR, body=body, headers=wishes)
+        assert answer.headers.get("x-kvway-worker") == fleet[0].url
+    assert stage.ask(OPERATOR, body=body).status == 200
+    until(lambda: (counted("high"), counted("mid")) == (2, 5))
+
+
+# --- the file changes ---
+
+
+def test_new_keys_come_into_force_and_running_requests_keep_theirs(keys):
+    stage = keys()
+    go = threading.Event()
+
+    def slow(ex):
+        ex.start_stream()
+        ex.event({"choices": [{"delta": {"content": "a"}}]})
+        go.wait(30)
+        ex.event({"choices": [{"delta": {"content": "b"}}]})
+        ex.event("[DONE]")
+        ex.end_stream()
+
+    stage.worker.script = slow
+    with Client(stage.router.port, timeout=40) as client:
+        client.send_request("POST", CHAT, [("x-api-key", KEY)], chat_body(stream=True))
+        head = client.read_head()
+        assert head.status == 200
+        stage.write([entry("carol", OTHER)])
+        until(lambda: stage.router.metric("kvway_auth_reloads_total", result="ok") == 1)
+        assert stage.router.metric("kvway_auth_keys") == 1
+        assert stage.ask(KEY, "/v1/models", method="GET").status == 401
+        assert stage.ask(OTHER, "/v1/models", method="GET").status == 200
+        go.set()
+        client.read_body(head, "POST")
+        assert b"[DONE]" in head.body
+    stage.router.stop()
+    names = {json.loads(line).get("key") for line in stage.access.read_text().splitlines()}
+    assert {"alice", "carol"} <= names
+
+
+def test_a_bad_file_changes_nothing(keys):
+    stage = keys()
+    stage.write('keys:\n  - name: carol\n    sha256: sk-canary-carol\n')
+    until(lambda: stage.router.metric("kvway_auth_reloads_total", result="refused") == 1)
+    assert stage.router.metric("kvway_auth_last_reload_successful") == 0
+    assert stage.ask().status == 200
+    log = stage.router.log()
+    assert f"{stage.path}:3:13: keys[0].sha256: found a value that is not printed here" in log
+    assert CANARY not in log
+    # A reload reads it again, too.
+    assert ask(stage.router.admin_port, "POST", "/reload").status == 200
+    until(lambda: stage.router.metric("kvway_auth_reloads_total", result="refused") == 2)
+    stage.write(ENTRIES)
+    until(lambda: stage.router.metric("kvway_auth_last_reload_successful") == 1)
+
+
+def test_reloads_under_load_lose_nothing(keys):
+    stage = keys()
+    failures, stop = [], threading.Event()
+
+    def client(number):
+        with Client(stage.router.port, timeout=20) as connection:
+            while not stop.is_set():
+                answer = connection.ask("POST", CHAT, [("x-api-key", KEY)], chat_body(f"hello {number}"))
+                if answer.status != 200:
+                    failures.append(answer)
+
+    threads = [threading.Thread(target=client, args=(i,)) for i in range(4)]
+    for thread in threads:
+        thread.start()
+    try:
+        for step in range(12):
+            stage.write(ENTRIES + [entry(f"more{i}", f"more-{step}-{i}") for i in range(step * 30)])
+            until(lambda: stage.router.metric("kvway_auth_keys") == len(ENTRIES) + step * 30)
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join()
+    assert not failures
+    assert stage.router.metric("kvway_auth_reloads_total", result="refused") == 0
+
+
+def test_check_and_start_name_the_mistake(tmp_path, workers):
+    keys = tmp_path / "keys.yaml"
+    keys.write_text("keys:\n  - nane: x\n")
+    config = tmp_path / "kvway.yaml"
+    flat = {"listen": "127.0.0.1:0", "admin": {"listen": "127.0.0.1:0"}, "auth": {"keys_file": str(keys)},
+            "workers": [{"url": "http://127.0.0.1:1"}]}  # fmt: skip
+    config.write_text(json.dumps(flat))
+    for words in (["check", "-c", config], ["-c", config]):
+        got = subprocess.run([PROGRAM, *words], capture_output=True, text=True, timeout=30)
+        assert got.returncode == 1
+        assert f"{keys}:2:5: keys[0].nane: found an unknown key" in got.stderr
+    keys.write_text("keys: []\n")
+    got = subprocess.run([PROGRAM, "check", "-c", config], capture_output=True, text=True, timeout=30)
+    assert got.returncode == 0 and "keys.yaml: ok, 0 keys" in got.stdout
+
+
+# --- nothing leaks ---
+
+
+def test_nothing_that_a_run_writes_contains_a_key(keys, tmp_path):
+    """Keys in every place where a client may put one, right ones and wrong ones, refused and not."""
+    stage = keys({"log.level": "debug", "expose.engine_control": True, "expose.lora": True})
+    answers = []
+    heads = [("Authorization", "Bearer {}"), ("x-api-key", "{}"), ("Authorization", "Basic {}"), ("Authorization", "{}")]
+    targets = [CHAT, MESSAGES, "/v1/models", "/sleep", "/server_info", "/metrics", CHAT + "?key={}", "/v1/x?a=1&api_key={}"]
+    for key in (KEY, OTHER, OLD, OPERATOR, CANARY + "stranger"):
+        for target in targets:
+            for name, value in heads:
+                for method in ("POST", "GET"):
+                    headers = [(name, value.format(key)), ("content-type", "application/json")]
+                    body = json.dumps(chat_body()) if method == "POST" else None
+                    answers.append(stage.router.ask(method, target.format(key), headers, body and body.encode()))
+        answers.append(stage.router.ask("POST", CHAT, [("x-api-key", key), ("x-api-key", key)], chat_body()))
+        answers.append(stage.router.ask("POST", CHAT, [("x-api-key", key)], b'{"model": '))
+        with Client(stage.router.port) as client:  # a head that cannot be read
+            client.send(f"POST {CHAT} HTTP/1.1\r\nx-api-key: {key}\r\nbad field\r\n\r\n".encode())
+            answers.append(client.read("POST"))
+        question = json.dumps({"model": "tiny", "messages": []}).encode()
+        answers.append(ask(stage.router.admin_port, "POST", f"/explain?path={CHAT}", [("x-api-key", key)], question))
+    for target in ("/metrics", "/workers", "/health", "/v1/models"):
+        answers.append(ask(stage.router.admin_port, "GET", target))
+    seen = {answer.status for answer in answers}
+    assert {200, 400, 401, 403, 404} <= seen, seen
+    for answer in answers:
+        assert CANARY.encode() not in answer.body, answer
+        assert not any(CANARY in value for _, value in answer.headers)
+    for ex in asked(stage.worker):
+        assert CANARY.encode() not in ex.raw_head and CANARY.encode() not in ex.body
+    stage.router.stop()
+    written = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert stage.access in written and stage.access.stat().st_size > 0
+    for path in written:
+        assert CANARY.encode() not in path.read_bytes(), path
+
+
+def test_the_command_line_and_environment_hold_no_key(keys):
+    stage = keys()
+    assert stage.ask().status == 200
+    for name in ("cmdline", "environ"):
+        with open(f"/proc/{stage.router.pid}/{name}", "rb") as file:
+            assert CANARY.encode() not in file.read()
+    assert os.path.getsize(stage.path) > 0
+
+
+# --- the SDKs ---
+
+
+def test_openai_sdk(keys, kvsim):
+    openai = pytest.importorskip("openai")
+    stage = keys(fleet=kvsim(1))
+
+    def client(key):
+        return openai.OpenAI(base_url=f"{stage.router.url}/v1", api_key=key, max_retries=0, timeout=20)
+
+    wish = {"model": "tiny", "messages": [{"role": "user", "content": "hello"}], "max_tokens": 4}
+    for stream in (False, True):
+        answer = client(KEY).chat.completions.create(**wish, stream=stream)
+        assert (list(answer) if stream else answer.choices)
+        for key in (KEY + "x", OLD):
+            with pytest.raises(openai.AuthenticationError):
+                client(key).chat.completions.create(**wish, stream=stream)
+        with pytest.raises(openai.PermissionDeniedError):
+            client(OTHER).chat.completions.create(**{**wish, "model": "secret"}, stream=stream)
+    with pytest.raises(openai.PermissionDeniedError):
+        client(OTHER).embeddings.create(model="tiny", input="hello")
+    assert [m.id for m in client(OTHER).models.list()] == ["tiny"]
+
+
+def test_anthropic_sdk(keys, kvsim):
+    anthropic = pytest.importorskip("anthropic")
+    stage = keys(fleet=kvsim(1))
+
+    def client(key):
+        return anthropic.Anthropic(base_url=stage.router.url, api_key=key, max_retries=0, timeout=20)
+
+    wish = {"model": "tiny", "messages": [{"role": "user", "content": "hello"}], "max_tokens": 4}
+    assert client(KEY).messages.create(**wish).content
+    for key in (KEY + "x", OLD):
+        with pytest.raises(anthropic.AuthenticationError):
+            client(key).messages.create(**wish)
+    with pytest.raises(anthropic.PermissionDeniedError):
+        client(OTHER).messages.create(**{**wish, "model": "secret"})
