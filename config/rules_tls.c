@@ -11,6 +11,7 @@
 #include <openssl/ssl.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "config/rules.h"
@@ -74,6 +75,19 @@ static int no_passphrase(char *out, int size, int writing, void *arg)
 	return -1;
 }
 
+/* Of the certificate that was loaded into ctx. */
+static void check_end(struct kvw_build *build, const SSL_CTX *ctx, enum kvw_key_index key)
+{
+	const ASN1_TIME *end = X509_get0_notAfter(SSL_CTX_get0_certificate(ctx));
+	struct tm tm;
+	char why[48];
+
+	if (X509_cmp_current_time(end) >= 0 || ASN1_TIME_to_tm(end, &tm) != 1)
+		return;
+	(void)strftime(why, sizeof(why), "expired %Y-%m-%d %H:%M:%S UTC", &tm);
+	report_file(build, key, why, "a certificate that is still valid");
+}
+
 static void check_certificate(struct kvw_build *build, SSL_CTX *ctx)
 {
 	static const char a_chain[] = "a certificate and its chain in PEM form";
@@ -85,6 +99,8 @@ static void check_certificate(struct kvw_build *build, SSL_CTX *ctx)
 		report_openssl(build, KVW_KEY_tls_certificate, a_chain);
 		good = false;
 	}
+	if (good)
+		check_end(build, ctx, KVW_KEY_tls_certificate);
 	if (!check_file(build, KVW_KEY_tls_key, a_key))
 		return;
 	/* With a certificate loaded this fails for a key that is not the certificate's, too. */

@@ -639,5 +639,10 @@ def test_check_names_file_line_and_key(tmp_path, authority, local):
         assert run.stderr.startswith(f"{path}:{line}:"), run.stderr
         assert " tls.key: " in run.stderr
         assert told in run.stderr, run.stderr
+    old = authority.issue_expired("old", "DNS:x")
+    run = check(tls__certificate=str(old[0]), tls__key=str(old[1]))
+    assert run.returncode == 1
+    assert " tls.certificate: " in run.stderr
+    assert "(expired 2020-01-31 00:00:00 UTC)" in run.stderr, run.stderr
     more = {"upstream__tls__ca_file": str(authority.cert), "upstream__tls__insecure": True}
     assert " upstream.tls.insecure: " in check(tls__key=str(local[1]), **more).stderr

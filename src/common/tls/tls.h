@@ -1,7 +1,8 @@
 /*
  * tls.h - TLS on a kvw_io, by OpenSSL.
  *
- * A context holds certificate, trust and settings; it does not change once made and serves every loop.
+ * A context holds certificate, trust and settings, and serves every loop. Its files may be replaced while it
+ * serves (kvw_tls_look): what begins afterwards gets the new ones, open connections keep theirs.
  * Starting TLS on an open socket sets its `ops` and stands between the socket's events and its owner:
  *
  *   - on_event is not called before the handshake has ended. Then it is, with kvw_tls_ready() true, or
@@ -15,10 +16,13 @@
  * After EAGAIN the next writev must offer the same bytes again, at least as many: a record made of
  * them is half on its way. Every owner of a queue does so by itself.
  *
- * Threads: a context may be used by any number; a socket belongs to its loop.
+ * Threads: a context may be used by any number; one of them looks at its files. A socket belongs to its loop.
  */
 #ifndef KVW_TLS_H
 #define KVW_TLS_H
+
+#include <stdatomic.h>
+#include <stdint.h>
 
 #include "base/io.h"
 
@@ -48,6 +52,30 @@ enum kvw_err kvw_tls_client_create(const struct kvw_tls_client_options *options,
 
 /* After every socket with it was closed. NULL is allowed. */
 void kvw_tls_destroy(struct kvw_tls *tls);
+
+/* --- certificates that are renewed --- */
+
+/* One file of a context. */
+struct kvw_tls_file {
+	const char *path;            /* borrowed from the context */
+	_Atomic int64_t not_after_s; /* seconds since 1970 when the first of its certificates ends; 0: it holds
+				      * none */
+};
+
+enum kvw_tls_look {
+	KVW_TLS_SAME,    /* nothing new, or it is still being written */
+	KVW_TLS_RENEWED, /* in force for what begins from now on */
+	KVW_TLS_REFUSED, /* it cannot be used: the old one serves on; why[] says what is wrong with it */
+};
+
+/* Looks whether the files have been replaced: by their inode, size and times, links followed, so that the
+ * swapped folder of a Kubernetes Secret counts. now_too: what has changed is read at once. Otherwise only if it
+ * is as the last look saw it, so that of a certificate and its key both are there. What was refused is tried
+ * again by every look, and reported again when the files change. One thread at a time. */
+enum kvw_tls_look kvw_tls_look(struct kvw_tls *tls, bool now_too, char *why, size_t why_size);
+
+/* The i-th of its files; NULL past the last. Any thread. */
+const struct kvw_tls_file *kvw_tls_file(const struct kvw_tls *tls, size_t i);
 
 /* Begins TLS on an open socket that has no ops yet; for a client it may still be connecting. host: the
  * DNS name or IP address that the certificate must name; borrowed during the call. On failure the

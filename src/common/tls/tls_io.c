@@ -375,7 +375,7 @@ static enum kvw_err start(struct kvw_io *io, struct kvw_tls *tls, struct kvw_tls
 	assert(io->fd >= 0 && io->ops == NULL);
 	if (c == NULL)
 		return KVW_ENOMEM;
-	c->ssl = SSL_new(tls->ctx);
+	c->ssl = kvw_tls_connection(tls);
 	bio = BIO_new(tls->method);
 	if (c->ssl == NULL || bio == NULL) {
 		SSL_free(c->ssl);

@@ -50,6 +50,8 @@ enum kvw_collect_of {
 	KVW_OF_RELOAD_GOOD, KVW_OF_RELOAD_TIME, KVW_OF_RELOAD_RESTART,
 	/* auth */
 	KVW_OF_AUTH_KEYS, KVW_OF_AUTH_GOOD, KVW_OF_AUTH_TIME,
+	/* certificates */
+	KVW_OF_NOT_AFTER, KVW_OF_RENEWALS,
 	/* dropped */
 	KVW_OF_ACCESS_LOG, KVW_OF_LOG,
 	/* host and process */

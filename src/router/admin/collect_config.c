@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "fleet/discovery/source.h"
 #include "fleet/members.h"
+#include "tls/watch.h"
 
 void kvw_collect_reloads(struct kvw_collect *collect)
 {
@@ -53,6 +54,27 @@ void kvw_collect_config(struct kvw_collect *collect)
 	default:
 		abort(); /* metrics.def names another arg for this collector */
 	}
+}
+
+static void collect_not_after(void *arg, const char *use, const char *path, int64_t not_after_s)
+{
+	struct kvw_collect *collect = arg;
+	const struct kvw_label labels[] = {
+		{"use", kvw_slice_of(use)}, {"file", kvw_slice_of(path)}};
+
+	kvw_sample_i64(&collect->out, labels, 2, not_after_s);
+}
+
+void kvw_collect_certificates(struct kvw_collect *collect)
+{
+	struct kvw_tls_watch *watch = (struct kvw_tls_watch *)&collect->metrics->fleet->certificates;
+
+	if (collect->arg == KVW_OF_NOT_AFTER) {
+		kvw_tls_watch_each(watch, collect_not_after, collect);
+		return;
+	}
+	kvw_sample_named(&collect->out, "result", "ok", atomic_load(&watch->renewed));
+	kvw_sample_named(&collect->out, "result", "refused", atomic_load(&watch->refused));
 }
 
 static uint64_t listing_value(

@@ -25,8 +25,7 @@
 #include "fleet/ratio.h"
 #include "fleet/settings.h"
 #include "fleet/worker.h"
-
-struct kvw_tls; /* tls.h */
+#include "tls/watch.h"
 
 #define KVW_MODEL_WORDS (KVW_MAX_WORKERS / 64)
 
@@ -63,6 +62,7 @@ struct kvw_fleet {
 	struct kvw_settings *_Atomic settings;   /* both, counted; owned; NULL: they are others' */
 	struct kvw_settings *replaced;           /* the control thread's: those that are to be destroyed */
 	struct kvw_tls *_Atomic tls;     /* to workers; NULL: none is https */
+	struct kvw_tls_watch certificates; /* of all addresses: what the control thread renews */
 	void (*freed)(void *arg, uint32_t slot); /* forgets what is known of a slot's worker; NULL: none */
 	void *freed_arg;
 	struct kvw_ejections ejections;

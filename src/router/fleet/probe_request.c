@@ -116,6 +116,10 @@ static enum kvw_err set_tls(struct kvw_probe_request *request, const struct kvw_
 	else if (ok && ca_file[0] != '\0')
 		ok = curl_easy_setopt(easy, CURLOPT_CAINFO, ca_file) == CURLE_OK &&
 		     curl_easy_setopt(easy, CURLOPT_CAPATH, NULL) == CURLE_OK;
+	/* libcurl keeps authorities for a day by their path: a renewed file would not count. */
+#if LIBCURL_VERSION_NUM >= 0x075700
+	(void)curl_easy_setopt(easy, CURLOPT_CA_CACHE_TIMEOUT, 0L); /* not every TLS library of it can keep them */
+#endif
 	return ok ? KVW_OK : KVW_ENOMEM;
 }
 

@@ -22,6 +22,7 @@ static enum kvw_err create(const struct kvw_config *config, size_t loops, bool o
 
 	if (self == NULL)
 		return KVW_ENOMEM;
+	kvw_tls_watch_init(&self->base.certificates);
 	self->base.config = config;
 	self->base.loops = loops;
 	self->offline = offline;
@@ -93,7 +94,9 @@ void kvw_fleet_destroy(struct kvw_fleet *fleet)
 	}
 	kvw_ejections_finish(&fleet->ejections);
 	kvw_ratios_destroy(fleet->ratios);
+	kvw_tls_watch_remove(&fleet->certificates, fleet->tls);
 	kvw_tls_destroy(fleet->tls);
+	kvw_tls_watch_finish(&fleet->certificates);
 	free(fleet->models);
 	free(fleet->loads);
 	free(self);
@@ -135,11 +138,13 @@ static enum kvw_err load_tls(struct kvw_fleet *fleet, char *why, size_t room)
 	if (atomic_load(&fleet->tls) != NULL || ((struct fleet *)fleet)->offline)
 		return KVW_OK;
 	err = kvw_tls_client_create(&options, reason, sizeof(reason), &tls);
-	if (err == KVW_OK)
-		atomic_store(&fleet->tls, tls);
-	else
+	if (err != KVW_OK) {
 		(void)snprintf(why, room, "upstream.tls: %s", reason);
-	return err;
+		return err;
+	}
+	atomic_store(&fleet->tls, tls);
+	kvw_tls_watch_add(&fleet->certificates, tls, "upstream");
+	return KVW_OK;
 }
 
 enum kvw_err kvw_fleet_add(struct kvw_fleet *fleet, const struct kvw_worker_config *config, char *why,

@@ -19,6 +19,7 @@
 
 struct kvw_proxy {
 	struct kvw_shared shared;
+	struct kvw_fleet *fleet;
 	struct kvw_loop *loops;
 	struct kvw_tls *tls; /* of clients; NULL: plain */
 	size_t loop_count, ready_count;
@@ -134,6 +135,8 @@ static enum kvw_err create_tls(struct kvw_proxy *proxy, FILE *errors)
 	err = kvw_tls_server_create(&options, why, sizeof(why), &proxy->tls);
 	if (err == KVW_EINVAL)
 		fprintf(errors, "kvway: tls: %s\n", why);
+	if (err == KVW_OK)
+		kvw_tls_watch_add(&proxy->fleet->certificates, proxy->tls, "listen");
 	return err;
 }
 
@@ -145,6 +148,7 @@ enum kvw_err kvw_proxy_start(const struct kvw_proxy_deps *deps, FILE *errors, st
 	if (proxy == NULL)
 		return KVW_ENOMEM;
 	memset(proxy, 0, sizeof(*proxy));
+	proxy->fleet = deps->fleet;
 	proxy->loop_count = deps->loop_count;
 	proxy->loops = calloc(deps->loop_count, sizeof(proxy->loops[0]));
 	if (proxy->loops == NULL || kvw_shared_init(&proxy->shared, deps->config) != KVW_OK)
@@ -228,6 +232,8 @@ void kvw_proxy_destroy(struct kvw_proxy *proxy)
 		kvw_loop_finish(&proxy->loops[i]);
 	kvw_shared_finish(&proxy->shared);
 	free(proxy->loops);
+	if (proxy->tls != NULL)
+		kvw_tls_watch_remove(&proxy->fleet->certificates, proxy->tls);
 	kvw_tls_destroy(proxy->tls);
 	free(proxy);
 }

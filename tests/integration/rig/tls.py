@@ -38,6 +38,27 @@ class Authority:
         self._openssl(key, cert, f"/CN={name}", options)
         return cert, key
 
+    def issue_expired(self, name, names):
+        """As issue, of January 2020. Only `openssl ca` can date back."""
+        cert, key = self.directory / f"{name}.crt", self.directory / f"{name}.key"
+        request, config = self.directory / f"{name}.csr", self.directory / f"{name}.cnf"
+        (self.directory / "index").write_text("")
+        config.write_text(
+            "[ca]\ndefault_ca = any\n[any]\nunique_subject = no\nrand_serial = yes\n"
+            f"default_md = sha256\npolicy = free\ndatabase = {self.directory}/index\n"
+            f"new_certs_dir = {self.directory}\nx509_extensions = more\n[free]\ncommonName = supplied\n"
+            f"[more]\nsubjectAltName = {names}\nbasicConstraints = critical,CA:FALSE\n"
+        )
+        make = ["req", "-new", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"]
+        make += ["-subj", f"/CN={name}", "-keyout", key, "-out", request]
+        sign = ["ca", "-batch", "-notext", "-config", config, "-cert", self.cert, "-keyfile", self.key]
+        sign += ["-in", request, "-out", cert, "-startdate", "200101000000Z", "-enddate", "200131000000Z"]
+        for arguments in (make, sign):
+            command = ["openssl", *map(str, arguments)]
+            run = subprocess.run(command, capture_output=True, text=True)
+            assert run.returncode == 0, run.stderr
+        return cert, key
+
 
 def client_context(authority):
     context = ssl.create_default_context(cafile=str(authority.cert))

@@ -33,8 +33,8 @@ static void add_extension(X509 *cert, X509 *issuer, int nid, const char *value)
 	X509_EXTENSION_free(extension);
 }
 
-static X509 *make_cert(
-	const char *name, EVP_PKEY *key, X509 *issuer, EVP_PKEY *issuer_key, const char *names)
+static X509 *make_cert(const char *name, EVP_PKEY *key, X509 *issuer, EVP_PKEY *issuer_key,
+	const char *names, long ends_in_s)
 {
 	X509 *cert = X509_new();
 	X509_NAME *subject = X509_get_subject_name(cert);
@@ -42,7 +42,7 @@ static X509 *make_cert(
 	ck_assert_int_eq(X509_set_version(cert, 2), 1);
 	ASN1_INTEGER_set(X509_get_serialNumber(cert), names != NULL ? 2 : 1);
 	X509_gmtime_adj(X509_getm_notBefore(cert), -3600);
-	X509_gmtime_adj(X509_getm_notAfter(cert), 86400);
+	X509_gmtime_adj(X509_getm_notAfter(cert), ends_in_s);
 	X509_set_pubkey(cert, key);
 	X509_NAME_add_entry_by_txt(
 		subject, "CN", MBSTRING_ASC, (const unsigned char *)name, -1, -1, 0);
@@ -78,11 +78,12 @@ static void write_key(const char *path, EVP_PKEY *key, const char *passphrase)
 	fclose(file);
 }
 
-void files_make(struct files *files)
+void files_make_ending(struct files *files, long ends_in_s)
 {
 	EVP_PKEY *ca_key = make_key(), *key = make_key(), *other = make_key();
-	X509 *ca = make_cert("kvway test authority", ca_key, NULL, ca_key, NULL);
-	X509 *cert = make_cert("kvway test", key, ca, ca_key, "DNS:localhost,IP:127.0.0.1");
+	X509 *ca = make_cert("kvway test authority", ca_key, NULL, ca_key, NULL, 86400);
+	X509 *cert =
+		make_cert("kvway test", key, ca, ca_key, "DNS:localhost,IP:127.0.0.1", ends_in_s);
 
 	strcpy(files->folder, "/tmp/kvway-test-tls-XXXXXX");
 	ck_assert_ptr_nonnull(mkdtemp(files->folder));
@@ -101,6 +102,11 @@ void files_make(struct files *files)
 	EVP_PKEY_free(ca_key);
 	EVP_PKEY_free(key);
 	EVP_PKEY_free(other);
+}
+
+void files_make(struct files *files)
+{
+	files_make_ending(files, 86400);
 }
 
 void files_remove(const struct files *files)

@@ -21,6 +21,7 @@ struct files {
 
 /* CA-signed certificate for DNS:localhost and IP:127.0.0.1. */
 void files_make(struct files *files);
+void files_make_ending(struct files *files, long ends_in_s); /* the server's certificate */
 void files_remove(const struct files *files);
 
 /* One direction of the wire. */

@@ -1,0 +1,169 @@
+/*
+ * tls_files.c - the files of a context: when they are replaced, and taking over what they hold.
+ *
+ * Files are looked at, not subscribed to: stat(2) follows the links by which a Kubernetes Secret is swapped
+ * whole, works on every file system, and sees a file that is removed and comes back. A certificate and its key
+ * are two files that are seldom replaced together. So what has changed must look the same in two looks before
+ * it is read, and what does not fit is tried again by each look, without a word, until it fits or changes.
+ *
+ * What was read is whole before it is in force: a pointer to another SSL_CTX. Connections have counted
+ * references to theirs.
+ */
+#include <openssl/err.h>
+#include <openssl/pem.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "tls/tls_internal.h"
+
+static int64_t ns_of(struct timespec t)
+{
+	return (int64_t)t.tv_sec * KVW_NS_PER_S + t.tv_nsec;
+}
+
+static struct kvw_tls_stamp stamp_of(const char *path)
+{
+	struct stat info;
+
+	if (stat(path, &info) != 0)
+		return (struct kvw_tls_stamp){0};
+	return (struct kvw_tls_stamp){.device = info.st_dev,
+		.inode = info.st_ino,
+		.size = (uint64_t)info.st_size,
+		.changed_ns = ns_of(info.st_ctim),
+		.written_ns = ns_of(info.st_mtim)};
+}
+
+static bool same(const struct kvw_tls_stamp *a, const struct kvw_tls_stamp *b)
+{
+	return a->device == b->device && a->inode == b->inode && a->size == b->size &&
+	       a->changed_ns == b->changed_ns && a->written_ns == b->written_ns;
+}
+
+bool kvw_tls_watch(struct kvw_tls *tls, const char *path, const char **out)
+{
+	struct kvw_tls_watched *watched = &tls->files[tls->file_count];
+
+	if (path == NULL || path[0] == '\0')
+		return true;
+	watched->file.path = strdup(path);
+	if (watched->file.path == NULL)
+		return false;
+	*out = watched->file.path;
+	tls->file_count++;
+	return true;
+}
+
+void kvw_tls_forget_files(struct kvw_tls *tls)
+{
+	while (tls->file_count > 0)
+		free((char *)tls->files[--tls->file_count].file.path);
+}
+
+void kvw_tls_note_files(struct kvw_tls *tls)
+{
+	for (size_t i = 0; i < tls->file_count; i++) {
+		struct kvw_tls_watched *watched = &tls->files[i];
+
+		watched->in_force = watched->last = stamp_of(watched->file.path);
+		if (watched->file.path != tls->key)
+			atomic_store_explicit(&watched->file.not_after_s,
+				kvw_tls_not_after_s(watched->file.path), memory_order_relaxed);
+	}
+}
+
+int64_t kvw_tls_not_after_s(const char *path)
+{
+	BIO *file = BIO_new_file(path, "r");
+	int64_t first_s = 0;
+	X509 *certificate;
+
+	while (file != NULL && (certificate = PEM_read_bio_X509(file, NULL, NULL, NULL)) != NULL) {
+		struct tm end;
+		int64_t end_s = ASN1_TIME_to_tm(X509_get0_notAfter(certificate), &end) == 1 ? timegm(&end) : 0;
+
+		if (end_s > 0 && (first_s == 0 || end_s < first_s))
+			first_s = end_s;
+		X509_free(certificate);
+	}
+	BIO_free(file);
+	ERR_clear_error();
+	return first_s;
+}
+
+const struct kvw_tls_file *kvw_tls_file(const struct kvw_tls *tls, size_t i)
+{
+	return i < tls->file_count ? &tls->files[i].file : NULL;
+}
+
+/* An own certificate that has ended serves no one: better the old one, which perhaps has not. */
+static bool has_ended(const struct kvw_tls *tls, char *why, size_t why_size)
+{
+	int64_t end_s = tls->certificate == NULL ? 0 : kvw_tls_not_after_s(tls->certificate);
+
+	if (end_s == 0 || end_s > kvw_clock_wall_ns() / KVW_NS_PER_S)
+		return false;
+	(void)snprintf(why, why_size, "certificate %s: expired", tls->certificate);
+	return true;
+}
+
+static enum kvw_tls_look take_over(struct kvw_tls *tls, char *why, size_t why_size)
+{
+	SSL_CTX *ctx, *before;
+	enum kvw_err err = kvw_tls_load(tls, why, why_size, &ctx);
+
+	if (err == KVW_OK && has_ended(tls, why, why_size)) {
+		SSL_CTX_free(ctx);
+		return KVW_TLS_REFUSED;
+	}
+	if (err != KVW_OK) {
+		if (err == KVW_ENOMEM)
+			(void)snprintf(why, why_size, "out of memory");
+		return KVW_TLS_REFUSED;
+	}
+	pthread_mutex_lock(&tls->lock);
+	before = tls->ctx;
+	tls->ctx = ctx;
+	pthread_mutex_unlock(&tls->lock);
+	SSL_CTX_free(before);
+	return KVW_TLS_RENEWED;
+}
+
+enum kvw_tls_look kvw_tls_look(struct kvw_tls *tls, bool now_too, char *why, size_t why_size)
+{
+	struct kvw_tls_stamp now[KVW_TLS_FILES];
+	bool changed = false, settled = true, reported = tls->refused;
+
+	for (size_t i = 0; i < tls->file_count; i++) {
+		struct kvw_tls_watched *watched = &tls->files[i];
+
+		now[i] = stamp_of(watched->file.path);
+		changed = changed || !same(&now[i], &watched->in_force);
+		settled = settled && same(&now[i], &watched->last);
+		reported = reported && same(&now[i], &watched->refused);
+		watched->last = now[i];
+	}
+	if (!changed) {
+		tls->refused = false;
+		return KVW_TLS_SAME;
+	}
+	if (!settled && !now_too)
+		return KVW_TLS_SAME;
+	if (take_over(tls, why, why_size) == KVW_TLS_REFUSED) {
+		for (size_t i = 0; i < tls->file_count; i++)
+			tls->files[i].refused = now[i];
+		tls->refused = true;
+		return reported ? KVW_TLS_SAME : KVW_TLS_REFUSED;
+	}
+	tls->refused = false;
+	for (size_t i = 0; i < tls->file_count; i++) {
+		struct kvw_tls_watched *watched = &tls->files[i];
+
+		watched->in_force = now[i];
+		if (watched->file.path != tls->key)
+			atomic_store_explicit(&watched->file.not_after_s,
+				kvw_tls_not_after_s(watched->file.path), memory_order_relaxed);
+	}
+	return KVW_TLS_RENEWED;
+}

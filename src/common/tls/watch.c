@@ -1,0 +1,86 @@
+/* watch.c - see watch.h. */
+#include "tls/watch.h"
+
+#include <string.h>
+
+#include "base/log.h"
+
+void kvw_tls_watch_init(struct kvw_tls_watch *watch)
+{
+	memset(watch, 0, sizeof(*watch));
+	pthread_mutex_init(&watch->lock, NULL);
+}
+
+void kvw_tls_watch_finish(struct kvw_tls_watch *watch)
+{
+	pthread_mutex_destroy(&watch->lock);
+}
+
+void kvw_tls_watch_add(struct kvw_tls_watch *watch, struct kvw_tls *tls, const char *use)
+{
+	bool full;
+
+	pthread_mutex_lock(&watch->lock);
+	full = watch->count == KVW_TLS_WATCHED_MOST;
+	if (!full)
+		watch->items[watch->count++] = (struct kvw_tls_watch_item){tls, use};
+	pthread_mutex_unlock(&watch->lock);
+	if (full)
+		kvw_warn("tls", "too many sets of certificates: one is not watched for new files use=%s", use);
+}
+
+void kvw_tls_watch_remove(struct kvw_tls_watch *watch, const struct kvw_tls *tls)
+{
+	pthread_mutex_lock(&watch->lock);
+	for (size_t i = 0; i < watch->count; i++)
+		if (watch->items[i].tls == tls) {
+			watch->items[i] = watch->items[--watch->count];
+			break;
+		}
+	pthread_mutex_unlock(&watch->lock);
+}
+
+static void look(struct kvw_tls_watch *watch, const struct kvw_tls_watch_item *item, bool now_too)
+{
+	char why[384] = "";
+
+	switch (kvw_tls_look(item->tls, now_too, why, sizeof(why))) {
+	case KVW_TLS_SAME:
+		break;
+	case KVW_TLS_RENEWED:
+		atomic_fetch_add(&watch->renewed, 1);
+		kvw_info("tls", "certificates renewed use=%s file=%s", item->use,
+			kvw_tls_file(item->tls, 0)->path);
+		break;
+	case KVW_TLS_REFUSED:
+		atomic_fetch_add(&watch->refused, 1);
+		kvw_error("tls", "new certificates refused, the old ones serve on use=%s why=\"%s\"",
+			item->use, why);
+		break;
+	}
+}
+
+void kvw_tls_watch_look(struct kvw_tls_watch *watch, bool now_too)
+{
+	pthread_mutex_lock(&watch->lock);
+	for (size_t i = 0; i < watch->count; i++)
+		look(watch, &watch->items[i], now_too);
+	pthread_mutex_unlock(&watch->lock);
+}
+
+void kvw_tls_watch_each(struct kvw_tls_watch *watch, kvw_tls_watch_fn fn, void *arg)
+{
+	pthread_mutex_lock(&watch->lock);
+	for (size_t i = 0; i < watch->count; i++) {
+		const struct kvw_tls_file *file;
+
+		for (size_t n = 0; (file = kvw_tls_file(watch->items[i].tls, n)) != NULL; n++) {
+			int64_t not_after_s =
+				atomic_load_explicit(&file->not_after_s, memory_order_relaxed);
+
+			if (not_after_s != 0)
+				fn(arg, watch->items[i].use, file->path, not_after_s);
+		}
+	}
+	pthread_mutex_unlock(&watch->lock);
+}

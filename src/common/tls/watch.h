@@ -1,0 +1,44 @@
+/*
+ * watch.h - the contexts of a process, whose certificates are renewed while it runs.
+ *
+ * Whatever makes a context adds it; one thread looks at all of them about once a second; what shows them
+ * (metrics) goes through the list. A context is removed before it is destroyed.
+ *
+ * Threads: any, but kvw_tls_watch_look by one at a time.
+ */
+#ifndef KVW_TLS_WATCH_H
+#define KVW_TLS_WATCH_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdint.h>
+
+#include "tls/tls.h"
+
+#define KVW_TLS_WATCHED_MOST 64 /* contexts; further ones are not watched, which is logged */
+
+/* Zeroed and initialised by kvw_tls_watch_init. */
+struct kvw_tls_watch {
+	pthread_mutex_t lock; /* of items; held while one reads its files, for which new connections do not wait */
+	struct kvw_tls_watch_item {
+		struct kvw_tls *tls; /* borrowed until it is removed */
+		const char *use;     /* static: what it is for, such as "listen"; a label */
+	} items[KVW_TLS_WATCHED_MOST];
+	size_t count;
+	_Atomic uint64_t renewed, refused; /* contexts, since the start */
+};
+
+void kvw_tls_watch_init(struct kvw_tls_watch *watch);
+void kvw_tls_watch_finish(struct kvw_tls_watch *watch);
+
+void kvw_tls_watch_add(struct kvw_tls_watch *watch, struct kvw_tls *tls, const char *use);
+void kvw_tls_watch_remove(struct kvw_tls_watch *watch, const struct kvw_tls *tls); /* NULL is allowed */
+
+/* kvw_tls_look for each; logs and counts what came of it. */
+void kvw_tls_watch_look(struct kvw_tls_watch *watch, bool now_too);
+
+/* Calls fn for every file that holds certificates. */
+typedef void (*kvw_tls_watch_fn)(void *arg, const char *use, const char *path, int64_t not_after_s);
+void kvw_tls_watch_each(struct kvw_tls_watch *watch, kvw_tls_watch_fn fn, void *arg);
+
+#endif
