@@ -43,6 +43,7 @@ enum kvw_decision_headers {
 	KVW_DECISION_HEADERS_ALWAYS
 };
 enum kvw_tls_version { KVW_TLS_1_2, KVW_TLS_1_3 };
+enum kvw_client_certificate { KVW_CLIENT_CERTIFICATE_REQUIRED, KVW_CLIENT_CERTIFICATE_ASKED };
 
 /* C type of each type in keys.def. */
 #define KVW_CTYPE_BOOL            bool
@@ -64,6 +65,7 @@ enum kvw_tls_version { KVW_TLS_1_2, KVW_TLS_1_3 };
 #define KVW_CTYPE_ENUM_forwarded  enum kvw_forwarded
 #define KVW_CTYPE_ENUM_decision_headers enum kvw_decision_headers
 #define KVW_CTYPE_ENUM_tls_version enum kvw_tls_version
+#define KVW_CTYPE_ENUM_client_certificate enum kvw_client_certificate
 #define KVW_CTYPE_ENUM_log_level  int /* enum kvw_log_level of base/log.h */
 
 /* One entry of `workers:`. */

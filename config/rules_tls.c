@@ -9,12 +9,15 @@
 #include <errno.h>
 #include <openssl/err.h>
 #include <openssl/ssl.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "config/rules.h"
+#include "tls/tls.h"
 
 #define PEM_MOST_BYTES (4 << 20) /* a system's whole store of authorities has 0.2 MB */
 
@@ -31,40 +34,49 @@ static bool is_set(const struct kvw_build *build, enum kvw_key_index key)
 	return build->met[key].valid && text_of(build, key)[0] != '\0';
 }
 
-static void report_file(
-	struct kvw_build *build, enum kvw_key_index key, const char *why, const char *expected)
+/* A file that the key names, itself or in its list. */
+struct named {
+	struct kvw_build *build;
+	enum kvw_key_index key;
+	const char *path;
+};
+
+static struct named named_by(struct kvw_build *build, enum kvw_key_index key)
 {
-	const char *path = text_of(build, key);
+	return (struct named){build, key, text_of(build, key)};
+}
+
+static void report_file(struct named file, const char *why, const char *expected)
+{
 	char quoted[KVW_REPORT_QUOTE];
 
-	kvw_report_mistake(build->walk.report, build->met[key].place, kvw_keys[key].path,
-		"found %s (%s), expected %s", kvw_report_quote(quoted, path, strlen(path)), why,
-		expected);
+	kvw_report_mistake(file.build->walk.report, file.build->met[file.key].place,
+		kvw_keys[file.key].path, "found %s (%s), expected %s",
+		kvw_report_quote(quoted, file.path, strlen(file.path)), why, expected);
 }
 
 /* The file may be opened. */
-static bool check_file(struct kvw_build *build, enum kvw_key_index key, const char *expected)
+static bool check_file(struct named file, const char *expected)
 {
-	const char *path = text_of(build, key);
 	struct stat info;
 
-	if (stat(path, &info) != 0 || access(path, R_OK) != 0)
-		report_file(build, key, strerror(errno), expected);
+	if (stat(file.path, &info) != 0 || access(file.path, R_OK) != 0)
+		report_file(file, strerror(errno), expected);
 	else if (!S_ISREG(info.st_mode))
-		report_file(build, key, "not a regular file", expected);
+		report_file(file, "not a regular file", expected);
 	else if (info.st_size > PEM_MOST_BYTES)
-		report_file(build, key, "too large", expected);
+		report_file(file, "too large", expected);
 	else
 		return true;
 	return false;
 }
 
-static void report_openssl(struct kvw_build *build, enum kvw_key_index key, const char *expected)
+static void report_openssl(struct named file, const char *expected)
 {
 	unsigned long code = ERR_peek_error();
 	const char *reason = ERR_reason_error_string(code);
 
-	report_file(build, key, reason != NULL ? reason : "unfit", expected);
+	report_file(file, reason != NULL ? reason : "unfit", expected);
 	ERR_clear_error();
 }
 
@@ -76,7 +88,7 @@ static int no_passphrase(char *out, int size, int writing, void *arg)
 }
 
 /* Of the certificate that was loaded into ctx. */
-static void check_end(struct kvw_build *build, const SSL_CTX *ctx, enum kvw_key_index key)
+static void check_end(struct named file, const SSL_CTX *ctx)
 {
 	const ASN1_TIME *end = X509_get0_notAfter(SSL_CTX_get0_certificate(ctx));
 	struct tm tm;
@@ -85,34 +97,59 @@ static void check_end(struct kvw_build *build, const SSL_CTX *ctx, enum kvw_key_
 	if (X509_cmp_current_time(end) >= 0 || ASN1_TIME_to_tm(end, &tm) != 1)
 		return;
 	(void)strftime(why, sizeof(why), "expired %Y-%m-%d %H:%M:%S UTC", &tm);
-	report_file(build, key, why, "a certificate that is still valid");
+	report_file(file, why, "a certificate that is still valid");
 }
 
-static void check_certificate(struct kvw_build *build, SSL_CTX *ctx)
+/* A certificate and its key, which may be in the same file. */
+static enum kvw_err check_pair(struct named certificate, struct named key)
 {
 	static const char a_chain[] = "a certificate and its chain in PEM form";
 	static const char a_key[] = "a private key in PEM form, without a passphrase";
-	bool good = check_file(build, KVW_KEY_tls_certificate, a_chain);
+	SSL_CTX *ctx = SSL_CTX_new(TLS_server_method());
+	bool good;
 
-	if (good && SSL_CTX_use_certificate_chain_file(
-			    ctx, text_of(build, KVW_KEY_tls_certificate)) != 1) {
-		report_openssl(build, KVW_KEY_tls_certificate, a_chain);
+	if (ctx == NULL)
+		return KVW_ENOMEM;
+	ERR_clear_error();
+	SSL_CTX_set_default_passwd_cb(ctx, no_passphrase);
+	good = check_file(certificate, a_chain);
+	if (good && SSL_CTX_use_certificate_chain_file(ctx, certificate.path) != 1) {
+		report_openssl(certificate, a_chain);
 		good = false;
 	}
 	if (good)
-		check_end(build, ctx, KVW_KEY_tls_certificate);
-	if (!check_file(build, KVW_KEY_tls_key, a_key))
-		return;
+		check_end(certificate, ctx);
 	/* With a certificate loaded this fails for a key that is not the certificate's, too. */
-	if (SSL_CTX_use_PrivateKey_file(ctx, text_of(build, KVW_KEY_tls_key), SSL_FILETYPE_PEM) ==
-			1 &&
-		(!good || SSL_CTX_check_private_key(ctx) == 1))
-		return;
-	if (ERR_GET_LIB(ERR_peek_error()) == ERR_LIB_X509)
-		report_openssl(
-			build, KVW_KEY_tls_key, "the key of the certificate in `tls.certificate`");
-	else
-		report_openssl(build, KVW_KEY_tls_key, a_key);
+	if (check_file(key, a_key) &&
+		(SSL_CTX_use_PrivateKey_file(ctx, key.path, SSL_FILETYPE_PEM) != 1 ||
+			(good && SSL_CTX_check_private_key(ctx) != 1)))
+		report_openssl(key, ERR_GET_LIB(ERR_peek_error()) != ERR_LIB_X509 ? a_key
+				    : key.key == certificate.key ? "the key of the certificate"
+				    : "the key of the certificate in `tls.certificate`");
+	SSL_CTX_free(ctx);
+	return KVW_OK;
+}
+
+/* An entry of tls.certificates: a file, or a folder with a file for each. */
+static enum kvw_err check_entry(struct kvw_build *build, const char *entry)
+{
+	struct named certificate = {build, KVW_KEY_tls_certificates, entry}, key = certificate;
+	char *certificate_path = NULL, *key_path = NULL;
+	enum kvw_err err = KVW_ENOMEM;
+	struct stat info;
+
+	if (stat(entry, &info) != 0 || !S_ISDIR(info.st_mode))
+		return check_pair(certificate, key);
+	if (asprintf(&certificate_path, "%s/" KVW_TLS_FOLDER_CERTIFICATE, entry) < 0)
+		return KVW_ENOMEM;
+	if (asprintf(&key_path, "%s/" KVW_TLS_FOLDER_KEY, entry) >= 0) {
+		certificate.path = certificate_path;
+		key.path = key_path;
+		err = check_pair(certificate, key);
+		free(key_path);
+	}
+	free(certificate_path);
+	return err;
 }
 
 static void check_authorities(struct kvw_build *build, enum kvw_key_index key)
@@ -120,12 +157,32 @@ static void check_authorities(struct kvw_build *build, enum kvw_key_index key)
 	static const char expected[] = "certificates of authorities in PEM form";
 	STACK_OF(X509_NAME) * names;
 
-	if (!is_set(build, key) || !check_file(build, key, expected))
+	if (!is_set(build, key) || !check_file(named_by(build, key), expected))
 		return;
 	names = SSL_load_client_CA_file(text_of(build, key));
 	if (names == NULL)
-		report_openssl(build, key, expected);
+		report_openssl(named_by(build, key), expected);
 	sk_X509_NAME_pop_free(names, X509_NAME_free);
+}
+
+/* Names that OpenSSL knows. */
+static enum kvw_err check_ciphers(struct kvw_build *build)
+{
+	const char *ciphers = text_of(build, KVW_KEY_tls_ciphers);
+	const char *suites = text_of(build, KVW_KEY_tls_ciphersuites);
+	SSL_CTX *ctx = SSL_CTX_new(TLS_server_method());
+
+	if (ctx == NULL)
+		return KVW_ENOMEM;
+	if (is_set(build, KVW_KEY_tls_ciphers) && SSL_CTX_set_cipher_list(ctx, ciphers) != 1)
+		report_openssl(named_by(build, KVW_KEY_tls_ciphers),
+			"ciphers of TLS 1.2, such as `ECDHE+AESGCM` (see `openssl ciphers`)");
+	if (is_set(build, KVW_KEY_tls_ciphersuites) && SSL_CTX_set_ciphersuites(ctx, suites) != 1)
+		report_openssl(named_by(build, KVW_KEY_tls_ciphersuites),
+			"ciphersuites of TLS 1.3, such as `TLS_AES_128_GCM_SHA256`");
+	ERR_clear_error();
+	SSL_CTX_free(ctx);
+	return KVW_OK;
 }
 
 /* A key that makes no sense without another. */
@@ -138,24 +195,35 @@ static void check_beside(
 			kvw_keys[needed].path);
 }
 
+static enum kvw_err check_listener(struct kvw_build *build)
+{
+	const struct kvw_strings *more = &build->config->tls_certificates;
+	enum kvw_err err = KVW_OK;
+
+	if (is_set(build, KVW_KEY_tls_certificate) && is_set(build, KVW_KEY_tls_key))
+		err = check_pair(named_by(build, KVW_KEY_tls_certificate), named_by(build, KVW_KEY_tls_key));
+	if (is_set(build, KVW_KEY_tls_certificate))
+		check_authorities(build, KVW_KEY_tls_client_ca);
+	if (more->count > 0 && !is_set(build, KVW_KEY_tls_certificate) &&
+		build->met[KVW_KEY_tls_certificate].valid)
+		kvw_report_mistake(build->walk.report, build->met[KVW_KEY_tls_certificates].place,
+			kvw_keys[KVW_KEY_tls_certificates].path,
+			"found no `tls.certificate`, expected it to be set too");
+	for (size_t i = 0; i < more->count && err == KVW_OK; i++)
+		err = check_entry(build, more->items[i]);
+	return err == KVW_OK ? check_ciphers(build) : err;
+}
+
 enum kvw_err kvw_rules_check_tls(struct kvw_build *build)
 {
-	SSL_CTX *ctx;
+	enum kvw_err err;
 
 	check_beside(build, KVW_KEY_tls_certificate, KVW_KEY_tls_key);
 	check_beside(build, KVW_KEY_tls_key, KVW_KEY_tls_certificate);
 	check_beside(build, KVW_KEY_tls_client_ca, KVW_KEY_tls_certificate);
-	if (is_set(build, KVW_KEY_tls_certificate) && is_set(build, KVW_KEY_tls_key)) {
-		ctx = SSL_CTX_new(TLS_server_method());
-		if (ctx == NULL)
-			return KVW_ENOMEM;
-		ERR_clear_error();
-		SSL_CTX_set_default_passwd_cb(ctx, no_passphrase);
-		check_certificate(build, ctx);
-		SSL_CTX_free(ctx);
-	}
-	if (is_set(build, KVW_KEY_tls_certificate))
-		check_authorities(build, KVW_KEY_tls_client_ca);
+	check_beside(build, KVW_KEY_tls_ciphers, KVW_KEY_tls_certificate);
+	check_beside(build, KVW_KEY_tls_ciphersuites, KVW_KEY_tls_certificate);
+	err = check_listener(build);
 	check_authorities(build, KVW_KEY_upstream_tls_ca_file);
 	if (is_set(build, KVW_KEY_upstream_tls_ca_file) && build->config->upstream_tls_insecure)
 		kvw_report_mistake(build->walk.report,
@@ -164,5 +232,5 @@ enum kvw_err kvw_rules_check_tls(struct kvw_build *build)
 			"found `true` together with `%s`; remove one: workers' certificates are "
 			"either verified or not",
 			kvw_keys[KVW_KEY_upstream_tls_ca_file].path);
-	return KVW_OK;
+	return err;
 }

@@ -1,20 +1,28 @@
 /* tls.c - contexts: made of their options, lent to connections. */
 #include "tls/tls.h"
 
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "tls/tls_internal.h"
 
-static struct kvw_tls *new_tls(bool server)
+/* pairs: most own certificates. */
+static struct kvw_tls *new_tls(bool server, size_t pairs)
 {
 	struct kvw_tls *tls = calloc(1, sizeof(*tls));
 
 	if (tls == NULL)
 		return NULL;
 	pthread_mutex_init(&tls->lock, NULL);
+	pthread_mutex_init(&tls->tickets.lock, NULL);
 	tls->server = server;
+	tls->file_room = 2 * pairs + 1;
+	tls->files = calloc(tls->file_room, sizeof(tls->files[0]));
+	tls->pairs = calloc(pairs, sizeof(tls->pairs[0]));
 	tls->method = kvw_tls_bio_method();
-	if (tls->method == NULL) {
+	if (tls->method == NULL || tls->files == NULL || tls->pairs == NULL ||
+		(server && !kvw_tls_tickets_init(&tls->tickets))) {
 		kvw_tls_destroy(tls);
 		return NULL;
 	}
@@ -29,7 +37,7 @@ static enum kvw_err finish_create(
 
 	if (complete) {
 		kvw_tls_note_files(tls);
-		err = kvw_tls_load(tls, why, why_size, &tls->ctx);
+		err = kvw_tls_load(tls, why, why_size, &tls->set);
 	}
 	if (err == KVW_OK)
 		*out = tls;
@@ -38,55 +46,101 @@ static enum kvw_err finish_create(
 	return err;
 }
 
+static bool add_pair(struct kvw_tls *tls, const char *certificate, const char *key)
+{
+	struct kvw_tls_pair *pair = &tls->pairs[tls->pair_count++];
+
+	if (!kvw_tls_watch(tls, certificate, false, &pair->certificate))
+		return false;
+	pair->key = pair->certificate;
+	return key == NULL || kvw_tls_watch(tls, key, true, &pair->key);
+}
+
+/* A file with both, or a folder as of a Kubernetes Secret. */
+static bool add_certificate(struct kvw_tls *tls, const char *path)
+{
+	char *certificate, *key;
+	struct stat info;
+	bool added;
+
+	if (stat(path, &info) != 0 || !S_ISDIR(info.st_mode))
+		return add_pair(tls, path, NULL);
+	if (asprintf(&certificate, "%s/" KVW_TLS_FOLDER_CERTIFICATE, path) < 0)
+		return false;
+	if (asprintf(&key, "%s/" KVW_TLS_FOLDER_KEY, path) < 0) {
+		free(certificate);
+		return false;
+	}
+	added = add_pair(tls, certificate, key);
+	free(certificate);
+	free(key);
+	return added;
+}
+
+/* NULL for what is not given. False: out of memory. */
+static bool copy_text(const char *text, char **out)
+{
+	if (text == NULL || text[0] == '\0')
+		return true;
+	*out = strdup(text);
+	return *out != NULL;
+}
+
 enum kvw_err kvw_tls_server_create(const struct kvw_tls_server_options *options, char *why,
 	size_t why_size, struct kvw_tls **out)
 {
-	struct kvw_tls *tls = new_tls(true);
+	struct kvw_tls *tls = new_tls(true, 1 + options->more_count);
 	bool complete;
 
 	if (tls == NULL)
 		return KVW_ENOMEM;
 	tls->only_1_3 = options->only_1_3;
-	complete = kvw_tls_watch(tls, options->certificate, &tls->certificate) &&
-		   kvw_tls_watch(tls, options->key, &tls->key) &&
-		   kvw_tls_watch(tls, options->client_ca, &tls->authorities);
+	tls->client_asked = options->client_asked;
+	complete = add_pair(tls, options->certificate, options->key) &&
+		   kvw_tls_watch(tls, options->client_ca, false, &tls->authorities) &&
+		   copy_text(options->ciphers, &tls->ciphers) &&
+		   copy_text(options->ciphersuites, &tls->ciphersuites);
+	for (size_t i = 0; complete && i < options->more_count; i++)
+		complete = add_certificate(tls, options->more[i]);
 	return finish_create(tls, complete, why, why_size, out);
 }
 
 enum kvw_err kvw_tls_client_create(const struct kvw_tls_client_options *options, char *why,
 	size_t why_size, struct kvw_tls **out)
 {
-	struct kvw_tls *tls = new_tls(false);
+	struct kvw_tls *tls = new_tls(false, 1);
 	bool complete;
 
 	if (tls == NULL)
 		return KVW_ENOMEM;
 	tls->verify = !options->insecure;
-	complete = !tls->verify || kvw_tls_watch(tls, options->ca_file, &tls->authorities);
+	complete = !tls->verify || kvw_tls_watch(tls, options->ca_file, false, &tls->authorities);
 	return finish_create(tls, complete, why, why_size, out);
 }
 
-SSL *kvw_tls_connection(struct kvw_tls *tls)
+struct kvw_tls_set *kvw_tls_set_ref(struct kvw_tls *tls)
 {
-	SSL_CTX *ctx;
-	SSL *ssl;
+	struct kvw_tls_set *set;
 
 	pthread_mutex_lock(&tls->lock);
-	ctx = tls->ctx;
-	SSL_CTX_up_ref(ctx);
+	set = tls->set;
+	atomic_fetch_add_explicit(&set->refs, 1, memory_order_relaxed);
 	pthread_mutex_unlock(&tls->lock);
-	ssl = SSL_new(ctx);
-	SSL_CTX_free(ctx);
-	return ssl;
+	return set;
 }
 
 void kvw_tls_destroy(struct kvw_tls *tls)
 {
 	if (tls == NULL)
 		return;
-	SSL_CTX_free(tls->ctx);
+	kvw_tls_set_unref(tls->set);
 	BIO_meth_free(tls->method);
 	kvw_tls_forget_files(tls);
+	free(tls->files);
+	free(tls->pairs);
+	free(tls->ciphers);
+	free(tls->ciphersuites);
+	kvw_tls_tickets_finish(&tls->tickets);
 	pthread_mutex_destroy(&tls->lock);
 	free(tls);
 }

@@ -34,15 +34,29 @@ struct kvw_tls; /* a context */
 struct kvw_tls_server_options {
 	const char *certificate; /* chain, the server's own first */
 	const char *key;
+	/* Further certificates, for clients that ask for one of their names (SNI): each a file with chain and
+	 * key, or a folder with tls.crt and tls.key. The first one whose name fits is shown, else the one
+	 * above. */
+	const char *const *more;
+	size_t more_count;
 	const char *client_ca; /* clients must show a certificate signed by one of these; "" or NULL:
 				* none is asked for */
+	bool client_asked;     /* a client without a certificate is served, too */
 	bool only_1_3;         /* else 1.2 too */
+	const char *ciphers;      /* of TLS 1.2, as OpenSSL writes them; "" or NULL: KVW_TLS_CIPHERS */
+	const char *ciphersuites; /* of TLS 1.3; "" or NULL: OpenSSL's own */
 };
+
+/* With forward secrecy and authenticated encryption. */
+#define KVW_TLS_CIPHERS "ECDHE+AESGCM:ECDHE+CHACHA20"
 
 struct kvw_tls_client_options {
 	const char *ca_file; /* "" or NULL: those that the system trusts */
 	bool insecure;       /* believe any certificate */
 };
+
+#define KVW_TLS_FOLDER_CERTIFICATE "tls.crt" /* in a folder, as Kubernetes names them */
+#define KVW_TLS_FOLDER_KEY         "tls.key"
 
 /* KVW_EINVAL: a file is missing or unfit; `why` gets a line that says which and how. */
 enum kvw_err kvw_tls_server_create(const struct kvw_tls_server_options *options, char *why,
@@ -74,6 +88,10 @@ enum kvw_tls_look {
  * again by every look, and reported again when the files change. One thread at a time. */
 enum kvw_tls_look kvw_tls_look(struct kvw_tls *tls, bool now_too, char *why, size_t why_size);
 
+/* Makes new keys for session tickets if the newest are an hour old; tickets live for two, and those that older
+ * keys have sealed are accepted as long. now_ns: monotonic. One thread at a time. */
+void kvw_tls_rotate_tickets(struct kvw_tls *tls, int64_t now_ns);
+
 /* The i-th of its files; NULL past the last. Any thread. */
 const struct kvw_tls_file *kvw_tls_file(const struct kvw_tls *tls, size_t i);
 
@@ -86,6 +104,9 @@ enum kvw_err kvw_tls_client_start(
 
 /* True once the handshake has succeeded; true for a socket without TLS. */
 bool kvw_tls_ready(const struct kvw_io *io);
+
+/* True if the handshake resumed an earlier session. */
+bool kvw_tls_resumed(const struct kvw_io *io);
 
 /* What went wrong, such as "TLS: certificate verify failed (hostname mismatch)"; NULL: nothing that TLS
  * knows of, or no TLS. Lives until the socket is closed. */

@@ -41,7 +41,7 @@ static bool same(const struct kvw_tls_stamp *a, const struct kvw_tls_stamp *b)
 	       a->changed_ns == b->changed_ns && a->written_ns == b->written_ns;
 }
 
-bool kvw_tls_watch(struct kvw_tls *tls, const char *path, const char **out)
+bool kvw_tls_watch(struct kvw_tls *tls, const char *path, bool only_key, const char **out)
 {
 	struct kvw_tls_watched *watched = &tls->files[tls->file_count];
 
@@ -50,6 +50,7 @@ bool kvw_tls_watch(struct kvw_tls *tls, const char *path, const char **out)
 	watched->file.path = strdup(path);
 	if (watched->file.path == NULL)
 		return false;
+	watched->only_key = only_key;
 	*out = watched->file.path;
 	tls->file_count++;
 	return true;
@@ -61,15 +62,20 @@ void kvw_tls_forget_files(struct kvw_tls *tls)
 		free((char *)tls->files[--tls->file_count].file.path);
 }
 
+static void note_end(struct kvw_tls_watched *watched)
+{
+	if (!watched->only_key)
+		atomic_store_explicit(&watched->file.not_after_s, kvw_tls_not_after_s(watched->file.path),
+			memory_order_relaxed);
+}
+
 void kvw_tls_note_files(struct kvw_tls *tls)
 {
 	for (size_t i = 0; i < tls->file_count; i++) {
 		struct kvw_tls_watched *watched = &tls->files[i];
 
 		watched->in_force = watched->last = stamp_of(watched->file.path);
-		if (watched->file.path != tls->key)
-			atomic_store_explicit(&watched->file.not_after_s,
-				kvw_tls_not_after_s(watched->file.path), memory_order_relaxed);
+		note_end(watched);
 	}
 }
 
@@ -97,73 +103,75 @@ const struct kvw_tls_file *kvw_tls_file(const struct kvw_tls *tls, size_t i)
 	return i < tls->file_count ? &tls->files[i].file : NULL;
 }
 
-/* An own certificate that has ended serves no one: better the old one, which perhaps has not. */
+/* An own certificate that has ended serves no client: better the old one, which perhaps has not. */
 static bool has_ended(const struct kvw_tls *tls, char *why, size_t why_size)
 {
-	int64_t end_s = tls->certificate == NULL ? 0 : kvw_tls_not_after_s(tls->certificate);
+	int64_t now_s = kvw_clock_wall_ns() / KVW_NS_PER_S;
 
-	if (end_s == 0 || end_s > kvw_clock_wall_ns() / KVW_NS_PER_S)
-		return false;
-	(void)snprintf(why, why_size, "certificate %s: expired", tls->certificate);
-	return true;
+	for (size_t i = 0; i < tls->pair_count; i++) {
+		int64_t end_s = kvw_tls_not_after_s(tls->pairs[i].certificate);
+
+		if (end_s == 0 || end_s > now_s)
+			continue;
+		(void)snprintf(why, why_size, "certificate %s: expired", tls->pairs[i].certificate);
+		return true;
+	}
+	return false;
 }
 
-static enum kvw_tls_look take_over(struct kvw_tls *tls, char *why, size_t why_size)
+/* False: refused. */
+static bool take_over(struct kvw_tls *tls, char *why, size_t why_size)
 {
-	SSL_CTX *ctx, *before;
-	enum kvw_err err = kvw_tls_load(tls, why, why_size, &ctx);
+	struct kvw_tls_set *set, *before;
+	enum kvw_err err = kvw_tls_load(tls, why, why_size, &set);
 
-	if (err == KVW_OK && has_ended(tls, why, why_size)) {
-		SSL_CTX_free(ctx);
-		return KVW_TLS_REFUSED;
-	}
 	if (err != KVW_OK) {
 		if (err == KVW_ENOMEM)
 			(void)snprintf(why, why_size, "out of memory");
-		return KVW_TLS_REFUSED;
+		return false;
+	}
+	if (has_ended(tls, why, why_size)) {
+		kvw_tls_set_unref(set);
+		return false;
 	}
 	pthread_mutex_lock(&tls->lock);
-	before = tls->ctx;
-	tls->ctx = ctx;
+	before = tls->set;
+	tls->set = set;
 	pthread_mutex_unlock(&tls->lock);
-	SSL_CTX_free(before);
-	return KVW_TLS_RENEWED;
+	kvw_tls_set_unref(before);
+	return true;
 }
 
 enum kvw_tls_look kvw_tls_look(struct kvw_tls *tls, bool now_too, char *why, size_t why_size)
 {
-	struct kvw_tls_stamp now[KVW_TLS_FILES];
-	bool changed = false, settled = true, reported = tls->refused;
+	bool changed = false, settled = true, reported = tls->refused, taken;
 
 	for (size_t i = 0; i < tls->file_count; i++) {
 		struct kvw_tls_watched *watched = &tls->files[i];
 
-		now[i] = stamp_of(watched->file.path);
-		changed = changed || !same(&now[i], &watched->in_force);
-		settled = settled && same(&now[i], &watched->last);
-		reported = reported && same(&now[i], &watched->refused);
-		watched->last = now[i];
+		watched->now = stamp_of(watched->file.path);
+		changed = changed || !same(&watched->now, &watched->in_force);
+		settled = settled && same(&watched->now, &watched->last);
+		reported = reported && same(&watched->now, &watched->refused);
+		watched->last = watched->now;
 	}
-	if (!changed) {
+	if (!changed)
 		tls->refused = false;
+	if (!changed || (!settled && !now_too))
 		return KVW_TLS_SAME;
-	}
-	if (!settled && !now_too)
-		return KVW_TLS_SAME;
-	if (take_over(tls, why, why_size) == KVW_TLS_REFUSED) {
-		for (size_t i = 0; i < tls->file_count; i++)
-			tls->files[i].refused = now[i];
-		tls->refused = true;
-		return reported ? KVW_TLS_SAME : KVW_TLS_REFUSED;
-	}
-	tls->refused = false;
+	taken = take_over(tls, why, why_size);
+	tls->refused = !taken;
 	for (size_t i = 0; i < tls->file_count; i++) {
 		struct kvw_tls_watched *watched = &tls->files[i];
 
-		watched->in_force = now[i];
-		if (watched->file.path != tls->key)
-			atomic_store_explicit(&watched->file.not_after_s,
-				kvw_tls_not_after_s(watched->file.path), memory_order_relaxed);
+		if (!taken) {
+			watched->refused = watched->now;
+			continue;
+		}
+		watched->in_force = watched->now;
+		note_end(watched);
 	}
-	return KVW_TLS_RENEWED;
+	if (taken)
+		return KVW_TLS_RENEWED;
+	return reported ? KVW_TLS_SAME : KVW_TLS_REFUSED;
 }

@@ -12,51 +12,89 @@
 
 #include "tls/tls.h"
 
-#define KVW_TLS_FILES 3 /* certificate, key, authorities */
-
 /* A file with what was seen of it; all zero: it could not be looked at. Owns its path. */
 struct kvw_tls_watched {
 	struct kvw_tls_file file; /* first */
+	bool only_key;            /* it holds no certificate */
 	struct kvw_tls_stamp {
 		uint64_t device, inode, size;
 		int64_t changed_ns, written_ns; /* ctime and mtime */
-	} in_force, last, refused; /* as loaded, as the last look saw it, as reported to be unfit */
+	} in_force, last, now, refused; /* as loaded, as the last look and this one see it, as reported to be unfit */
+};
+
+/* A certificate's chain and its key: paths, of `files`; the same where one file holds both. */
+struct kvw_tls_pair {
+	const char *certificate, *key;
+};
+
+/* What was loaded at one time. Never changed; connections hold references, as the context does. */
+struct kvw_tls_set {
+	_Atomic uint32_t refs; /* released by the last one: acq_rel */
+	SSL_CTX *ctx;          /* of the first pair; connections begin with it */
+	size_t count;
+	SSL_CTX *others[];     /* [count], of the further pairs: for clients that ask for their names */
+};
+
+#define KVW_TLS_TICKET_KEYS 3 /* the newest seals, the others still open */
+
+/* Keys of session tickets, of all loops. */
+struct kvw_tls_tickets {
+	pthread_mutex_t lock;
+	struct kvw_tls_ticket_key {
+		unsigned char name[16], cipher[32], mac[32];
+	} keys[KVW_TLS_TICKET_KEYS]; /* [count], newest first */
+	size_t count;
+	int64_t rotated_ns; /* monotonic; 0: not since the start */
 };
 
 /* A context. */
 struct kvw_tls {
-	pthread_mutex_t lock;        /* of ctx, which is held to take a reference */
-	SSL_CTX *ctx;                /* in force; connections hold references */
+	pthread_mutex_t lock;        /* of set, which is held to take a reference */
+	struct kvw_tls_set *set;     /* in force */
 	BIO_METHOD *method;          /* of tls_bio.c */
 	bool server;
 	bool verify;                 /* client: the server's certificate is looked at */
 	bool only_1_3;
+	bool client_asked;           /* server: a client without a certificate is served, too */
 	bool refused;                /* what the files hold is unfit and was reported */
-	struct kvw_tls_watched files[KVW_TLS_FILES];
-	size_t file_count;
-	const char *certificate, *key, *authorities; /* paths, of `files`; NULL: not given */
+	struct kvw_tls_watched *files; /* [file_count], room for file_room */
+	size_t file_count, file_room;
+	struct kvw_tls_pair *pairs;  /* [pair_count], own certificates */
+	size_t pair_count;
+	const char *authorities;     /* path, of `files`; NULL: not given */
+	char *ciphers, *ciphersuites; /* owned; NULL: the default */
+	struct kvw_tls_tickets tickets; /* server */
 	_Atomic int64_t next_log_ns; /* no line before; relaxed, a line more or less does no harm */
 };
 
-/* Reads the files into a new SSL_CTX. KVW_EINVAL: one is unfit, `why` says which and how. */
-enum kvw_err kvw_tls_load(const struct kvw_tls *tls, char *why, size_t why_size, SSL_CTX **out) KVW_MUST_CHECK;
+/* Reads the files into a new set, with one reference. KVW_EINVAL: one is unfit, `why` says which and how. */
+enum kvw_err kvw_tls_load(const struct kvw_tls *tls, char *why, size_t why_size,
+	struct kvw_tls_set **out) KVW_MUST_CHECK;
+void kvw_tls_set_unref(struct kvw_tls_set *set); /* NULL is allowed */
 
 /* The first end of validity in a PEM file, seconds since 1970; 0: it holds no certificate. */
 int64_t kvw_tls_not_after_s(const char *path);
 
-/* A connection for the certificate in force; NULL: out of memory. */
-SSL *kvw_tls_connection(struct kvw_tls *tls);
+/* The set in force, with a reference for the caller. */
+struct kvw_tls_set *kvw_tls_set_ref(struct kvw_tls *tls);
 
 /* Adds a file to be watched, or nothing for a path that is NULL or empty; *out is the context's copy of the
- * path. False: out of memory. */
-bool kvw_tls_watch(struct kvw_tls *tls, const char *path, const char **out);
+ * path. There is room. False: out of memory. */
+bool kvw_tls_watch(struct kvw_tls *tls, const char *path, bool only_key, const char **out);
 /* Notes what the files look like: before they are loaded. */
 void kvw_tls_note_files(struct kvw_tls *tls);
 void kvw_tls_forget_files(struct kvw_tls *tls);
 
+/* Tickets: sets up the first key (false: no random numbers); makes an SSL_CTX use them, whose connections have
+ * their kvw_tls_conn as app data. */
+bool kvw_tls_tickets_init(struct kvw_tls_tickets *tickets);
+void kvw_tls_tickets_finish(struct kvw_tls_tickets *tickets);
+void kvw_tls_tickets_use(SSL_CTX *ctx);
+
 /* State of one socket, in io->state. */
 struct kvw_tls_conn {
-	SSL *ssl;           /* owned */
+	SSL *ssl;           /* owned; its app data is this */
+	struct kvw_tls_set *set; /* a reference */
 	struct kvw_tls *tls;
 	kvw_io_fn on_event; /* of the owner */
 	char *why;          /* owned; NULL: no failure, or no memory for its text */

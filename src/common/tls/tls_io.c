@@ -295,14 +295,20 @@ static void tls_shutdown(struct kvw_io *io)
 	send_close_notify(io, io->state);
 }
 
+static void free_conn(struct kvw_tls_conn *c)
+{
+	SSL_free(c->ssl); /* and the bio */
+	kvw_tls_set_unref(c->set); /* after the SSL, whose callbacks look into it */
+	free(c->why);
+	free(c);
+}
+
 static void tls_close(struct kvw_io *io)
 {
 	struct kvw_tls_conn *c = io->state;
 
 	send_close_notify(io, c);
-	SSL_free(c->ssl); /* and the bio */
-	free(c->why);
-	free(c);
+	free_conn(c);
 	io->ops = NULL;
 	io->state = NULL;
 }
@@ -375,12 +381,12 @@ static enum kvw_err start(struct kvw_io *io, struct kvw_tls *tls, struct kvw_tls
 	assert(io->fd >= 0 && io->ops == NULL);
 	if (c == NULL)
 		return KVW_ENOMEM;
-	c->ssl = kvw_tls_connection(tls);
+	c->set = kvw_tls_set_ref(tls);
+	c->ssl = SSL_new(c->set->ctx);
 	bio = BIO_new(tls->method);
-	if (c->ssl == NULL || bio == NULL) {
-		SSL_free(c->ssl);
+	if (c->ssl == NULL || bio == NULL || SSL_set_app_data(c->ssl, c) != 1) {
 		BIO_free(bio);
-		free(c);
+		free_conn(c);
 		ERR_clear_error();
 		return KVW_ENOMEM;
 	}
@@ -433,8 +439,7 @@ enum kvw_err kvw_tls_client_start(struct kvw_io *io, struct kvw_tls *tls, const 
 	if (err != KVW_OK)
 		return err;
 	if (!expect_host(c->ssl, host)) {
-		SSL_free(c->ssl);
-		free(c);
+		free_conn(c);
 		ERR_clear_error();
 		return KVW_EINVAL;
 	}
@@ -448,6 +453,13 @@ bool kvw_tls_ready(const struct kvw_io *io)
 	const struct kvw_tls_conn *c = conn_of(io);
 
 	return c == NULL || c->ready;
+}
+
+bool kvw_tls_resumed(const struct kvw_io *io)
+{
+	const struct kvw_tls_conn *c = conn_of(io);
+
+	return c != NULL && c->ready && SSL_session_reused(c->ssl) == 1;
 }
 
 const char *kvw_tls_why(const struct kvw_io *io)

@@ -1,7 +1,8 @@
 /*
  * tls_load.c - from files to OpenSSL: certificates, trust and settings.
  *
- * Ciphers and groups are OpenSSL's defaults, which the distribution keeps up to date. Set here:
+ * Groups and the ciphers of TLS 1.3 are OpenSSL's defaults, which the distribution keeps up to date; of TLS 1.2
+ * servers take those with forward secrecy and authenticated encryption only. Set here:
  *
  *   - read ahead: a record's header and body in one system call, and what follows them too
  *   - buffers released when empty: an idle connection keeps none of its 34 KB
@@ -11,6 +12,8 @@
  *   - no renegotiation (TLS 1.2): it lets a client make us work for nothing
  */
 #include <openssl/err.h>
+#include <openssl/x509v3.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "tls/tls_internal.h"
@@ -82,8 +85,10 @@ static enum kvw_err load_certificate(
 	return KVW_OK;
 }
 
-/* Clients must show a certificate of one of these authorities; the handshake sends them the names. */
-static enum kvw_err load_client_ca(SSL_CTX *ctx, const char *path, char *why, size_t why_size)
+/* Clients must show a certificate of one of these authorities; the handshake sends them the names. asked: they
+ * may come without. */
+static enum kvw_err load_client_ca(
+	SSL_CTX *ctx, const char *path, bool asked, char *why, size_t why_size)
 {
 	STACK_OF(X509_NAME) * names;
 
@@ -94,25 +99,89 @@ static enum kvw_err load_client_ca(SSL_CTX *ctx, const char *path, char *why, si
 		return complain(why, why_size, "client authorities", path);
 	}
 	SSL_CTX_set_client_CA_list(ctx, names); /* takes names */
-	SSL_CTX_set_verify(ctx, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, NULL);
+	SSL_CTX_set_verify(ctx, SSL_VERIFY_PEER | (asked ? 0 : SSL_VERIFY_FAIL_IF_NO_PEER_CERT), NULL);
 	return KVW_OK;
 }
 
-static enum kvw_err load_server(const struct kvw_tls *tls, SSL_CTX *ctx, char *why, size_t why_size)
+static enum kvw_err load_ciphers(const struct kvw_tls *tls, SSL_CTX *ctx, char *why, size_t why_size)
+{
+	const char *ciphers = tls->ciphers != NULL ? tls->ciphers : KVW_TLS_CIPHERS;
+
+	ERR_clear_error();
+	if (SSL_CTX_set_cipher_list(ctx, ciphers) != 1)
+		return complain(why, why_size, "ciphers", ciphers);
+	if (tls->ciphersuites != NULL && SSL_CTX_set_ciphersuites(ctx, tls->ciphersuites) != 1)
+		return complain(why, why_size, "ciphersuites", tls->ciphersuites);
+	return KVW_OK;
+}
+
+/* A session belongs to what was asked of its client: with other authorities it is not resumed. */
+static bool set_session_context(const struct kvw_tls *tls, SSL_CTX *ctx)
 {
 	static const unsigned char session_context[] = "kvway";
-	enum kvw_err err = load_certificate(ctx, tls->certificate, tls->key, why, why_size);
+	unsigned char digest[EVP_MAX_MD_SIZE];
+	STACK_OF(X509_OBJECT) *known = X509_STORE_get0_objects(SSL_CTX_get_cert_store(ctx));
+	EVP_MD_CTX *hash;
+	unsigned len = 0;
+	bool good;
+
+	if (tls->authorities == NULL)
+		return SSL_CTX_set_session_id_context(
+			       ctx, session_context, sizeof(session_context) - 1) == 1;
+	hash = EVP_MD_CTX_new();
+	good = hash != NULL && EVP_DigestInit_ex(hash, EVP_sha256(), NULL) == 1 &&
+	       EVP_DigestUpdate(hash, &tls->client_asked, sizeof(tls->client_asked)) == 1;
+	for (int i = 0; good && i < sk_X509_OBJECT_num(known); i++) {
+		X509 *authority = X509_OBJECT_get0_X509(sk_X509_OBJECT_value(known, i));
+
+		good = authority == NULL || (X509_digest(authority, EVP_sha256(), digest, &len) == 1 &&
+						    EVP_DigestUpdate(hash, digest, len) == 1);
+	}
+	good = good && EVP_DigestFinal_ex(hash, digest, &len) == 1 &&
+	       SSL_CTX_set_session_id_context(ctx, digest, len) == 1;
+	EVP_MD_CTX_free(hash);
+	return good;
+}
+
+static enum kvw_err load_server(const struct kvw_tls *tls, const struct kvw_tls_pair *pair, SSL_CTX *ctx,
+	char *why, size_t why_size)
+{
+	enum kvw_err err = load_certificate(ctx, pair->certificate, pair->key, why, why_size);
 
 	if (err == KVW_OK && tls->authorities != NULL)
-		err = load_client_ca(ctx, tls->authorities, why, why_size);
+		err = load_client_ca(ctx, tls->authorities, tls->client_asked, why, why_size);
+	if (err == KVW_OK)
+		err = load_ciphers(tls, ctx, why, why_size);
 	if (err != KVW_OK)
 		return err;
 	SSL_CTX_set_alpn_select_cb(ctx, choose_protocol, NULL);
-	if (SSL_CTX_set_session_id_context(ctx, session_context, sizeof(session_context) - 1) != 1 ||
-		SSL_CTX_set_num_tickets(ctx, 1) != 1 ||
+	kvw_tls_tickets_use(ctx);
+	if (!set_session_context(tls, ctx) || SSL_CTX_set_num_tickets(ctx, 1) != 1 ||
 		(tls->only_1_3 && SSL_CTX_set_min_proto_version(ctx, TLS1_3_VERSION) != 1))
 		return KVW_ENOMEM;
 	return KVW_OK;
+}
+
+static bool names(const SSL_CTX *ctx, const char *host)
+{
+	return X509_check_host(SSL_CTX_get0_certificate(ctx), host, 0,
+		       X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS, NULL) == 1;
+}
+
+/* Of several certificates the first one that bears the name which the client asks for. */
+static int choose_certificate(SSL *ssl, int *alert, void *arg)
+{
+	const struct kvw_tls_set *set = arg;
+	const char *host = SSL_get_servername(ssl, TLSEXT_NAMETYPE_host_name);
+
+	(void)alert;
+	if (host == NULL || names(set->ctx, host))
+		return SSL_TLSEXT_ERR_OK;
+	for (size_t i = 0; i < set->count; i++)
+		if (names(set->others[i], host))
+			return SSL_set_SSL_CTX(ssl, set->others[i]) != NULL ? SSL_TLSEXT_ERR_OK
+									    : SSL_TLSEXT_ERR_ALERT_FATAL;
+	return SSL_TLSEXT_ERR_OK;
 }
 
 static enum kvw_err load_trust(SSL_CTX *ctx, const char *path, char *why, size_t why_size)
@@ -139,17 +208,55 @@ static enum kvw_err load_client(const struct kvw_tls *tls, SSL_CTX *ctx, char *w
 	return err;
 }
 
-enum kvw_err kvw_tls_load(const struct kvw_tls *tls, char *why, size_t why_size, SSL_CTX **out)
+static enum kvw_err load_one(const struct kvw_tls *tls, const struct kvw_tls_pair *pair, char *why,
+	size_t why_size, SSL_CTX **out)
 {
 	SSL_CTX *ctx = new_ctx(tls->server ? TLS_server_method() : TLS_client_method());
 	enum kvw_err err;
 
 	if (ctx == NULL)
 		return KVW_ENOMEM;
-	err = tls->server ? load_server(tls, ctx, why, why_size) : load_client(tls, ctx, why, why_size);
+	err = tls->server ? load_server(tls, pair, ctx, why, why_size)
+			  : load_client(tls, ctx, why, why_size);
 	if (err == KVW_OK)
 		*out = ctx;
 	else
 		SSL_CTX_free(ctx);
 	return err;
+}
+
+enum kvw_err kvw_tls_load(
+	const struct kvw_tls *tls, char *why, size_t why_size, struct kvw_tls_set **out)
+{
+	size_t count = tls->server ? tls->pair_count - 1 : 0;
+	struct kvw_tls_set *set = calloc(1, sizeof(*set) + count * sizeof(set->others[0]));
+	enum kvw_err err;
+
+	if (set == NULL)
+		return KVW_ENOMEM;
+	atomic_init(&set->refs, 1);
+	err = load_one(tls, tls->pairs, why, why_size, &set->ctx);
+	for (; err == KVW_OK && set->count < count; set->count += err == KVW_OK)
+		err = load_one(tls, &tls->pairs[set->count + 1], why, why_size,
+			&set->others[set->count]);
+	if (err != KVW_OK) {
+		kvw_tls_set_unref(set);
+		return err;
+	}
+	if (count > 0) {
+		(void)SSL_CTX_set_tlsext_servername_callback(set->ctx, choose_certificate);
+		(void)SSL_CTX_set_tlsext_servername_arg(set->ctx, set);
+	}
+	*out = set;
+	return KVW_OK;
+}
+
+void kvw_tls_set_unref(struct kvw_tls_set *set)
+{
+	if (set == NULL || atomic_fetch_sub_explicit(&set->refs, 1, memory_order_acq_rel) > 1)
+		return;
+	SSL_CTX_free(set->ctx);
+	for (size_t i = 0; i < set->count; i++)
+		SSL_CTX_free(set->others[i]);
+	free(set);
 }

@@ -60,11 +60,13 @@ static void look(struct kvw_tls_watch *watch, const struct kvw_tls_watch_item *i
 	}
 }
 
-void kvw_tls_watch_look(struct kvw_tls_watch *watch, bool now_too)
+void kvw_tls_watch_look(struct kvw_tls_watch *watch, bool now_too, int64_t now_ns)
 {
 	pthread_mutex_lock(&watch->lock);
-	for (size_t i = 0; i < watch->count; i++)
+	for (size_t i = 0; i < watch->count; i++) {
 		look(watch, &watch->items[i], now_too);
+		kvw_tls_rotate_tickets(watch->items[i].tls, now_ns);
+	}
 	pthread_mutex_unlock(&watch->lock);
 }
 

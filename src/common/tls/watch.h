@@ -34,8 +34,8 @@ void kvw_tls_watch_finish(struct kvw_tls_watch *watch);
 void kvw_tls_watch_add(struct kvw_tls_watch *watch, struct kvw_tls *tls, const char *use);
 void kvw_tls_watch_remove(struct kvw_tls_watch *watch, const struct kvw_tls *tls); /* NULL is allowed */
 
-/* kvw_tls_look for each; logs and counts what came of it. */
-void kvw_tls_watch_look(struct kvw_tls_watch *watch, bool now_too);
+/* kvw_tls_look for each, of which it logs and counts what came, and kvw_tls_rotate_tickets. now_ns: monotonic. */
+void kvw_tls_watch_look(struct kvw_tls_watch *watch, bool now_too, int64_t now_ns);
 
 /* Calls fn for every file that holds certificates. */
 typedef void (*kvw_tls_watch_fn)(void *arg, const char *use, const char *path, int64_t not_after_s);

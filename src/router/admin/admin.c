@@ -132,7 +132,7 @@ static void answer_reload(struct kvw_admin *admin, struct kvw_conn *conn)
 		kvw_admin_http_error(conn, 405, "Allow: POST\r\n", "only POST");
 		return;
 	}
-	kvw_tls_watch_look(&admin->deps.fleet->certificates, true);
+	kvw_tls_watch_look(&admin->deps.fleet->certificates, true, kvw_clock_ns());
 	status = kvw_reload_run(admin->reload, "admin", &answer);
 	set_body_limit(admin);
 	body = answer == NULL ? NULL : json_dumps(answer, JSON_INDENT(1));
@@ -157,7 +157,7 @@ static void on_reload(evutil_socket_t fd, short what, void *arg)
 	(void)what;
 	(void)!read(fd, &count, sizeof(count));
 	kvw_notify_reloading();
-	kvw_tls_watch_look(&admin->deps.fleet->certificates, true);
+	kvw_tls_watch_look(&admin->deps.fleet->certificates, true, kvw_clock_ns());
 	(void)kvw_reload_run(admin->reload, "SIGHUP", &answer);
 	kvw_notify("READY=1");
 	set_body_limit(admin);
@@ -244,7 +244,7 @@ static void on_tick(evutil_socket_t fd, short what, void *arg)
 	(void)fd;
 	(void)what;
 	kvw_metrics_tick(admin->deps.metrics, kvw_clock_ns());
-	kvw_tls_watch_look(&admin->deps.fleet->certificates, false);
+	kvw_tls_watch_look(&admin->deps.fleet->certificates, false, kvw_clock_ns());
 	set_body_limit(admin); /* config.watch reloads, too */
 }
 

@@ -124,8 +124,13 @@ static enum kvw_err create_tls(struct kvw_proxy *proxy, FILE *errors)
 	const struct kvw_tls_server_options options = {
 		.certificate = config->tls_certificate,
 		.key = config->tls_key,
+		.more = (const char *const *)config->tls_certificates.items,
+		.more_count = config->tls_certificates.count,
 		.client_ca = config->tls_client_ca,
+		.client_asked = config->tls_client_certificate == KVW_CLIENT_CERTIFICATE_ASKED,
 		.only_1_3 = config->tls_min_version == KVW_TLS_1_3,
+		.ciphers = config->tls_ciphers,
+		.ciphersuites = config->tls_ciphersuites,
 	};
 	char why[256] = "";
 	enum kvw_err err;

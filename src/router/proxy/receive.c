@@ -381,12 +381,22 @@ static void client_send_waiting(struct kvw_client *client)
 		kvw_client_finish(client, true);
 }
 
+static void count_handshake(const struct kvw_client *client)
+{
+	kvw_metrics_add(client->loop->metrics,
+		!kvw_tls_ready(&client->io)	    ? KVW_COUNT_TLS_FAILED
+			: kvw_tls_resumed(&client->io) ? KVW_COUNT_TLS_RESUMED
+						    : KVW_COUNT_TLS_FULL,
+		1);
+}
+
 static void client_event(struct kvw_io *io)
 {
 	struct kvw_client *client = (struct kvw_client *)io;
 
 	client->loop->now_ns = kvw_clock_ns();
 	if (client->state == KVW_CLIENT_HANDSHAKE) { /* no longer: events come only after it */
+		count_handshake(client);
 		kvw_client_state(client, KVW_CLIENT_OPEN);
 		kvw_loop_timer(client->loop, &client->timer, KVW_TIMER_CLIENT_IDLE,
 			client->loop->config->timeout_client_idle_ms);

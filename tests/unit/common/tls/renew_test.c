@@ -243,18 +243,18 @@ START_TEST(test_the_watch_counts_and_shows_ends)
 	ck_assert_int_gt(before.soonest_s, time(NULL) + 80000);
 	files_make_ending(&soon, 600);
 	replace(files.cert, soon.cert);
-	kvw_tls_watch_look(&watch, true);
+	kvw_tls_watch_look(&watch, true, 1);
 	ck_assert_uint_eq(watch.refused, 1);
 	kvw_tls_watch_each(&watch, see, &after);
 	ck_assert_int_eq(after.soonest_s, before.soonest_s); /* what is in force */
 	replace(files.key, soon.key);
-	kvw_tls_watch_look(&watch, true);
+	kvw_tls_watch_look(&watch, true, 1);
 	ck_assert_uint_eq(watch.renewed, 1);
 	after.count = 0;
 	kvw_tls_watch_each(&watch, see, &after);
 	ck_assert_int_lt(after.soonest_s, time(NULL) + 700);
 	kvw_tls_watch_remove(&watch, server);
-	kvw_tls_watch_look(&watch, true);
+	kvw_tls_watch_look(&watch, true, 1);
 	kvw_tls_watch_finish(&watch);
 	files_remove(&soon);
 }

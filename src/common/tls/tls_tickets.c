@@ -1,0 +1,123 @@
+/*
+ * tls_tickets.c - keys of session tickets.
+ *
+ * A ticket holds a whole session, sealed by a key that all loops share, so that a client may resume on any of
+ * them and no table grows. Whoever has the key can open recorded connections of TLS 1.2: so keys are made in
+ * this process, never written, and replaced every hour. A ticket of an older key is accepted and replaced by a
+ * new one. Renewed certificates leave the keys alone.
+ */
+#include <openssl/core_names.h>
+#include <openssl/crypto.h>
+#include <openssl/evp.h>
+#include <openssl/rand.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "tls/tls_internal.h"
+
+#define PERIOD_NS  (3600 * KVW_NS_PER_S)
+#define LIFETIME_S 7200
+
+_Static_assert((KVW_TLS_TICKET_KEYS - 1) * PERIOD_NS >= LIFETIME_S * KVW_NS_PER_S,
+	"a ticket's key lives as long as the ticket");
+
+static bool make_key(struct kvw_tls_ticket_key *key)
+{
+	return RAND_bytes(key->name, sizeof(key->name)) == 1 &&
+	       RAND_priv_bytes(key->cipher, sizeof(key->cipher)) == 1 &&
+	       RAND_priv_bytes(key->mac, sizeof(key->mac)) == 1;
+}
+
+bool kvw_tls_tickets_init(struct kvw_tls_tickets *tickets)
+{
+	if (!make_key(&tickets->keys[0]))
+		return false;
+	tickets->count = 1;
+	return true;
+}
+
+void kvw_tls_tickets_finish(struct kvw_tls_tickets *tickets)
+{
+	OPENSSL_cleanse(tickets->keys, sizeof(tickets->keys));
+	pthread_mutex_destroy(&tickets->lock);
+}
+
+void kvw_tls_rotate_tickets(struct kvw_tls *tls, int64_t now_ns)
+{
+	struct kvw_tls_tickets *tickets = &tls->tickets;
+	struct kvw_tls_ticket_key key;
+
+	if (!tls->server)
+		return;
+	if (tickets->rotated_ns == 0)
+		tickets->rotated_ns = now_ns;
+	if (now_ns - tickets->rotated_ns < PERIOD_NS || !make_key(&key))
+		return;
+	tickets->rotated_ns = now_ns;
+	pthread_mutex_lock(&tickets->lock);
+	memmove(&tickets->keys[1], &tickets->keys[0], sizeof(key) * (KVW_TLS_TICKET_KEYS - 1));
+	tickets->keys[0] = key;
+	if (tickets->count < KVW_TLS_TICKET_KEYS)
+		tickets->count++;
+	pthread_mutex_unlock(&tickets->lock);
+	OPENSSL_cleanse(&key, sizeof(key));
+}
+
+/* The key of this name, or the newest for NULL. Returns its place; -1: there is none. */
+static int find_key(struct kvw_tls_tickets *tickets, const unsigned char *name, struct kvw_tls_ticket_key *out)
+{
+	int at = name == NULL ? 0 : -1;
+
+	pthread_mutex_lock(&tickets->lock);
+	for (size_t i = 0; at < 0 && i < tickets->count; i++)
+		if (memcmp(tickets->keys[i].name, name, sizeof(tickets->keys[i].name)) == 0)
+			at = (int)i;
+	if (at >= 0)
+		*out = tickets->keys[at];
+	pthread_mutex_unlock(&tickets->lock);
+	return at;
+}
+
+static bool set_mac(EVP_MAC_CTX *mac, struct kvw_tls_ticket_key *key)
+{
+	char digest[] = "SHA256";
+	const OSSL_PARAM params[] = {
+		OSSL_PARAM_construct_octet_string(OSSL_MAC_PARAM_KEY, key->mac, sizeof(key->mac)),
+		OSSL_PARAM_construct_utf8_string(OSSL_MAC_PARAM_DIGEST, digest, 0),
+		OSSL_PARAM_construct_end(),
+	};
+
+	return EVP_MAC_CTX_set_params(mac, params) == 1;
+}
+
+/* As SSL_CTX_set_tlsext_ticket_key_evp_cb(3) wants it: 0 for a ticket that cannot be opened, 2 for one that is to
+ * be replaced. */
+static int on_ticket(SSL *ssl, unsigned char *name, unsigned char *iv, EVP_CIPHER_CTX *cipher,
+	EVP_MAC_CTX *mac, int seal)
+{
+	struct kvw_tls_conn *c = SSL_get_app_data(ssl);
+	struct kvw_tls_ticket_key key;
+	int at = find_key(&c->tls->tickets, seal ? NULL : name, &key);
+	bool good;
+
+	if (at < 0)
+		return 0;
+	if (seal) {
+		memcpy(name, key.name, sizeof(key.name));
+		good = RAND_bytes(iv, EVP_CIPHER_get_iv_length(EVP_aes_256_cbc())) == 1 &&
+		       EVP_EncryptInit_ex(cipher, EVP_aes_256_cbc(), NULL, key.cipher, iv) == 1;
+	} else {
+		good = EVP_DecryptInit_ex(cipher, EVP_aes_256_cbc(), NULL, key.cipher, iv) == 1;
+	}
+	good = good && set_mac(mac, &key);
+	OPENSSL_cleanse(&key, sizeof(key));
+	if (!good)
+		return -1;
+	return at > 0 ? 2 : 1;
+}
+
+void kvw_tls_tickets_use(SSL_CTX *ctx)
+{
+	(void)SSL_CTX_set_tlsext_ticket_key_evp_cb(ctx, on_ticket);
+	(void)SSL_CTX_set_timeout(ctx, LIFETIME_S);
+}

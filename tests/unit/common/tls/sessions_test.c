@@ -1,0 +1,149 @@
+/* sessions_test.c - sessions that are resumed, and those that must not be. */
+#include <openssl/ssl.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "support.h"
+#include "tests/unit/suite.h"
+#include "tls/tls_internal.h"
+
+#define HOUR_NS (3600 * KVW_NS_PER_S)
+
+static struct files files, newer;
+static struct kvw_tls *server, *client;
+static SSL_SESSION *session; /* the last one that the client got */
+static char why[256];
+
+static struct kvw_tls *make_server(const char *client_ca)
+{
+	const struct kvw_tls_server_options options = {.certificate = files.cert,
+		.key = files.key,
+		.client_ca = client_ca,
+		.client_asked = true};
+	struct kvw_tls *tls = NULL;
+
+	ck_assert_int_eq(kvw_tls_server_create(&options, why, sizeof(why), &tls), KVW_OK);
+	return tls;
+}
+
+static void set_up(void)
+{
+	const struct kvw_tls_client_options options = {.insecure = true};
+
+	files_make(&files);
+	files_make(&newer);
+	server = make_server(NULL);
+	ck_assert_int_eq(kvw_tls_client_create(&options, why, sizeof(why), &client), KVW_OK);
+	session = NULL;
+}
+
+static void tear_down(void)
+{
+	SSL_SESSION_free(session);
+	kvw_tls_destroy(server);
+	kvw_tls_destroy(client);
+	files_remove(&files);
+	files_remove(&newer);
+}
+
+/* A connection that offers the last session. Returns whether it was resumed. */
+static bool resumes(int version)
+{
+	struct kvw_tls_conn *conn;
+	struct link link;
+	bool resumed;
+
+	link_open(&link, 4096);
+	ck_assert_int_eq(kvw_tls_client_start(&link.a.io, client, "localhost"), KVW_OK);
+	ck_assert_int_eq(kvw_tls_server_start(&link.b.io, server), KVW_OK);
+	conn = link.a.io.state;
+	ck_assert_int_eq(SSL_set_max_proto_version(conn->ssl, version), 1);
+	if (session != NULL)
+		ck_assert_int_eq(SSL_set_session(conn->ssl, session), 1);
+	link_settle(&link);
+	ck_assert_msg(kvw_tls_ready(&link.a.io), "client: %s", kvw_tls_why(&link.a.io));
+	ck_assert_msg(kvw_tls_ready(&link.b.io), "server: %s", kvw_tls_why(&link.b.io));
+	resumed = kvw_tls_resumed(&link.b.io);
+	ck_assert(resumed == kvw_tls_resumed(&link.a.io));
+	SSL_SESSION_free(session);
+	session = SSL_get1_session(conn->ssl);
+	link_close(&link);
+	return resumed;
+}
+
+static int version_of(int i)
+{
+	return i == 0 ? TLS1_2_VERSION : TLS1_3_VERSION;
+}
+
+START_TEST(test_sessions_are_resumed)
+{
+	ck_assert(!resumes(version_of(_i)));
+	ck_assert(resumes(version_of(_i)));
+	ck_assert(resumes(version_of(_i)));
+}
+END_TEST
+
+START_TEST(test_renewed_certificates_leave_sessions_alone)
+{
+	(void)resumes(version_of(_i));
+	ck_assert_int_eq(rename(newer.cert, files.cert), 0);
+	ck_assert_int_eq(rename(newer.key, files.key), 0);
+	ck_assert_int_eq(kvw_tls_look(server, true, why, sizeof(why)), KVW_TLS_RENEWED);
+	ck_assert(resumes(version_of(_i)));
+}
+END_TEST
+
+/* A ticket is accepted for two hours, which its key outlives, and not after that key has gone. */
+START_TEST(test_keys_of_tickets_are_rotated)
+{
+	kvw_tls_rotate_tickets(server, 1);
+	(void)resumes(version_of(_i));
+	for (int hour = 1; hour <= 2; hour++) {
+		SSL_SESSION *first = session;
+
+		SSL_SESSION_up_ref(first);
+		kvw_tls_rotate_tickets(server, 1 + hour * HOUR_NS);
+		kvw_tls_rotate_tickets(server, 2 + hour * HOUR_NS); /* too early */
+		ck_assert(resumes(version_of(_i)));
+		SSL_SESSION_free(session);
+		session = first;
+	}
+	kvw_tls_rotate_tickets(server, 1 + 3 * HOUR_NS);
+	ck_assert(!resumes(version_of(_i)));
+	ck_assert(resumes(version_of(_i)));
+}
+END_TEST
+
+/* Or a client that was believed by earlier authorities would go on without a certificate of the present ones. */
+START_TEST(test_other_authorities_end_sessions)
+{
+	char trusted[128];
+
+	kvw_tls_destroy(server);
+	snprintf(trusted, sizeof(trusted), "%s/trusted.crt", files.folder);
+	ck_assert_int_eq(rename(files.ca, trusted), 0);
+	server = make_server(trusted);
+	(void)resumes(version_of(_i));
+	ck_assert(resumes(version_of(_i)));
+	ck_assert_int_eq(rename(newer.ca, trusted), 0);
+	ck_assert_int_eq(kvw_tls_look(server, true, why, sizeof(why)), KVW_TLS_RENEWED);
+	ck_assert(!resumes(version_of(_i)));
+	remove(trusted);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("tls_sessions");
+	TCase *tcase = tcase_create("sessions");
+
+	tcase_add_checked_fixture(tcase, set_up, tear_down);
+	tcase_add_loop_test(tcase, test_sessions_are_resumed, 0, 2);
+	tcase_add_loop_test(tcase, test_renewed_certificates_leave_sessions_alone, 0, 2);
+	tcase_add_loop_test(tcase, test_keys_of_tickets_are_rotated, 0, 2);
+	tcase_add_loop_test(tcase, test_other_authorities_end_sessions, 0, 2);
+	suite_add_tcase(suite, tcase);
+	return run_suite(suite);
+}
