@@ -1,0 +1,121 @@
+"""Requests of mixed kinds and what happens to the engine meanwhile, all from one seed, for differential.py."""
+
+import random
+from dataclasses import dataclass, field
+
+LEAST_TOKEN, END_TOKEN = 10, 600  # ids of prompts; the model has 630
+ADAPTERS = ("one", "two")
+SALTS = ("a", "b")
+KINDS = {  # share of each
+    "fresh": 10, "shared": 18, "again": 25, "longer": 14, "talk": 14, "salted": 8, "new salt": 3, "long answer": 6,
+    "echo": 4, "leaves": 8, "peeked": 2,
+}  # fmt: skip
+EVENTS = (  # of one cycle, each after or within a round of requests
+    "forget", "kill -9", "pause", "adapter", "forget", "restart", "reset running", "sleep", "reload", "swap",
+)  # fmt: skip
+
+
+@dataclass
+class Asked:
+    """One request. prompt: its token ids; of a talk they begin with `base`'s prompt and answer, which are put there
+    once that answer is known."""
+
+    number: int
+    kind: str
+    weights: int  # version of the model's files
+    prompt: list
+    tokens: int  # of the answer
+    base: "Asked | None" = None
+    adapter: str | None = None
+    adapter_version: int = 0
+    salt: str | None = None
+    stream: bool = False
+    leave: float | None = None  # the client goes away after so many seconds
+
+
+@dataclass
+class Round:
+    requests: list
+    event: str
+    files: dict = field(default_factory=dict)  # versions behind the names after the event
+
+
+class Mixture:
+    """cycles: how often all events come; most: tokens of a prompt and its answer."""
+
+    def __init__(self, count, seed, most, cycles=1, adapters=True, events=EVENTS):
+        self.rng, self.most, self.adapters = random.Random(seed), most, adapters
+        self.made = []
+        self.systems = [self._tokens(self.rng.randrange(100, most // 2)) for _ in range(5)]
+        self.versions = {"model": 0, **dict.fromkeys(ADAPTERS, 0)}
+        self.rounds = []
+        steps = [event for _ in range(cycles) for event in events if adapters or event != "adapter"]
+        for index, event in enumerate(steps):
+            size = count * (index + 1) // len(steps) - count * index // len(steps)
+            requests = [self._request() for _ in range(size)]
+            if event in ("reload", "swap"):
+                self.versions["model"] ^= 1
+            elif event == "adapter":
+                self.versions[ADAPTERS[0]] ^= 1
+            self.rounds.append(Round(requests, event, dict(self.versions)))
+
+    @property
+    def requests(self):
+        return self.made
+
+    def _tokens(self, count):
+        return [self.rng.randrange(LEAST_TOKEN, END_TOKEN) for _ in range(count)]
+
+    def _request(self):
+        rng = self.rng
+        kind = rng.choices(list(KINDS), KINDS.values())[0]
+        one = Asked(len(self.made), kind, self.versions["model"], [], 8)
+        one.stream = rng.random() < 0.3
+        one.tokens = 40 if rng.random() < 0.15 else 8
+        if self.adapters and rng.random() < 0.3:
+            one.adapter = rng.choice(ADAPTERS)
+            one.adapter_version = self.versions[one.adapter]
+        self._fill(one)
+        self.made.append(one)
+        return one
+
+    def _fill(self, one):
+        rng, kind = self.rng, one.kind
+        old = self._old(same=kind == "talk")
+        length = min(int(self.most * rng.random()) + 1, self.most - 120)
+        if rng.random() < 0.25:
+            length = max(32, length // 32 * 32)
+        one.prompt = self._tokens(length)
+        if kind == "shared":
+            one.prompt = rng.choice(self.systems) + self._tokens(rng.randrange(1, 120))
+        elif kind == "echo":
+            one.prompt = self._tokens(rng.randrange(4, 12)) * rng.randrange(8, 40)
+            one.tokens = 24
+        elif kind == "long answer":
+            one.tokens = 80
+        elif kind == "leaves":
+            one.leave, one.stream, one.tokens = rng.choice((0.001, 0.02, rng.random() / 4)), True, 100
+        if old is not None:
+            if kind in ("again", "salted", "new salt", "peeked", "long answer"):
+                one.prompt = list(old.prompt)
+            elif kind == "longer":
+                one.prompt = old.prompt[: rng.randrange(1, len(old.prompt) + 1)] + self._tokens(rng.randrange(1, 200))
+            elif kind == "talk":
+                one.base, one.prompt, one.adapter = old, self._tokens(rng.randrange(1, 60)), old.adapter
+                one.adapter_version, one.salt = old.adapter_version, old.salt
+        if kind == "salted":
+            one.salt = rng.choice(SALTS)
+        elif kind == "new salt":
+            one.salt = f"new{one.number}"
+
+    def _old(self, same):
+        """A request from before, of the same files if its answer is to be used."""
+        some = [
+            a for a in self.made[-400:] if a.kind not in ("leaves", "talk") and len(a.prompt) < self.most - 300
+            and (not same or self._is_current(a))
+        ]  # fmt: skip
+        return self.rng.choice(some) if some else None
+
+    def _is_current(self, a):
+        return a.weights == self.versions["model"] and (
+            a.adapter is None or a.adapter_version == self.versions[a.adapter])  # fmt: skip
