@@ -1,5 +1,6 @@
 """Weights and LoRA adapters, named by content; and weights that are updated in place."""
 
+import enum
 import json
 import threading
 import time
@@ -309,3 +310,65 @@ def test_what_is_computed_after_blocks_of_old_weights_is_not_stored(plan):
     assert plan.step(later)[1] == []  # began meanwhile
     core.reset_prefix_cache(True)
     assert len(store_all(plan, request_of(8, request_id="e"), 8)) == 2
+
+
+class Pause(enum.Enum):
+    UNPAUSED, PAUSED_NEW, PAUSED_ALL = range(3)
+
+
+class Busy:
+    """An engine core and its scheduler: a request waits for a load and another's blocks are being stored, each for
+    some steps, and until then the engine refuses a reset of all."""
+
+    collective_rpc = add_lora = remove_lora = is_scheduler_paused = lambda self, *args: None
+
+    def __init__(self, loading, storing):
+        self.scheduler, self.pause_state = self, Pause.PAUSED_ALL
+        self.kv_holding_waiting, self.storing = ["loads"] * loading, storing
+        self.refused, self.steps = 0, []
+
+    def set_pause_state(self, state):
+        self.pause_state = state
+
+    def has_finished_requests(self):
+        return self.storing > 0
+
+    def _process_engine_step(self):
+        self.steps.append(self.pause_state)
+        if self.kv_holding_waiting:
+            self.kv_holding_waiting.pop()
+        else:
+            self.storing -= 1
+
+    def reset_prefix_cache(self, reset_running_requests=False, reset_connector=False):
+        if self.kv_holding_waiting or self.storing > 0:
+            self.refused += 1
+            if reset_running_requests:
+                raise RuntimeError("Failed to reset KV cache")
+            return False
+        return True
+
+
+def test_a_reset_of_all_waits_for_loads_and_stores(monkeypatch):
+    """Without a connector /pause and a reset of running requests never fail, and with this one no more often."""
+    forgot = []
+    core = Busy(loading=3, storing=2)
+    changes.watch(core, print, lambda: forgot.append(1), types.SimpleNamespace(loaded=print, unloaded=print))
+    assert core.reset_prefix_cache() is False and core.steps == []  # as ever: the caller asks again
+    assert core.reset_prefix_cache(True, reset_connector=True) is True
+    assert core.steps == [Pause.PAUSED_NEW] * 5  # no other request began, and blocks were not held for long
+    assert core.pause_state is Pause.PAUSED_ALL and core.refused == 2 and forgot == [1]
+
+    monkeypatch.setattr(changes, "SETTLE_S", 0.01)
+    stuck = Busy(loading=0, storing=1 << 40)
+    changes.watch(stuck, print, lambda: forgot.append(2), types.SimpleNamespace(loaded=print, unloaded=print))
+    with pytest.raises(RuntimeError, match="Failed to reset"):
+        stuck.reset_prefix_cache(True)
+    assert stuck.pause_state is Pause.PAUSED_ALL and forgot == [1]
+
+    in_step = Busy(loading=1, storing=0)
+    in_step.dp_group = object()  # its ranks compute together
+    changes.watch(in_step, print, lambda: forgot.append(3), types.SimpleNamespace(loaded=print, unloaded=print))
+    with pytest.raises(RuntimeError, match="Failed to reset"):
+        in_step.reset_prefix_cache(True)
+    assert in_step.steps == [] and forgot == [1]

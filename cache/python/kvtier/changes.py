@@ -9,6 +9,7 @@ engine core's thread, between its steps.
 import contextlib
 import functools
 import sys
+import time
 
 # Methods of workers that leave weights alone. Whatever else is called may change them.
 HARMLESS = frozenset({
@@ -46,6 +47,37 @@ def _before(core, name, say):
     setattr(core, name, method)
 
 
+SETTLE_S = 10.0  # loads and stores that are under way take no longer
+
+
+def _reset_when_free(core, reset):
+    """What reset() returns. Blocks of requests that wait for a load and of stores that are being copied are not the
+    engine's to reset: it raises RuntimeError then, as from `/pause`, which never fails without a connector. So it takes
+    steps, in which only requests that hold blocks go on, until there are none of these."""
+    try:
+        return reset()
+    except RuntimeError:
+        scheduler, step = getattr(core, "scheduler", None), getattr(core, "_process_engine_step", None)
+        # Ranks of data parallelism that compute in step with each other take none alone.
+        if step is None or not hasattr(scheduler, "kv_holding_waiting") or getattr(core, "dp_group", None) is not None:
+            raise
+    before, until = scheduler.pause_state, time.monotonic() + SETTLE_S
+    scheduler.set_pause_state(type(before).PAUSED_NEW)
+    try:
+        while True:
+            step()
+            late = time.monotonic() > until
+            if not late and (scheduler.kv_holding_waiting or scheduler.has_finished_requests()):
+                continue
+            try:
+                return reset()
+            except RuntimeError:
+                if late:
+                    raise
+    finally:
+        scheduler.set_pause_state(before)
+
+
 def watch(core, weights_changed, engine_forgot, adapters):
     """weights_changed(what): called after a call that may have changed weights, also one that failed. engine_forgot():
     after the engine has emptied its own prefix cache. adapters: adapters.Adapters."""
@@ -61,7 +93,7 @@ def watch(core, weights_changed, engine_forgot, adapters):
 
     @functools.wraps(reset)
     def reset_prefix_cache(*args, **kwargs):
-        done = reset(*args, **kwargs)
+        done = _reset_when_free(core, lambda: reset(*args, **kwargs))
         if done:
             engine_forgot()
         return done
