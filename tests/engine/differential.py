@@ -66,12 +66,10 @@ MODES = {
     "one": Mode(),
     "chunked": Mode(["--max-num-batched-tokens", "192"]),
     "async": Mode(plugin="async_on_cpu"),
-    "ngram": Mode(["--speculative-config", json.dumps(NGRAM)], same=True),
+    "ngram": Mode(["--speculative-config", json.dumps(NGRAM)], same=True, events=SOME),
     "tp": Mode(["--tensor-parallel-size", "2"], same=True, events=(*SOME, "reload")),
-    # The second stage of vLLM's CPU worker only gets room for what the first sends when a model is compiled, and none
-    # is with adapters.
-    "pp": Mode(["--pipeline-parallel-size", "2", "--no-enforce-eager"], same=True, adapters=False, events=SOME),
-    "dp": Mode(["--data-parallel-size", "2"], events=SOME),
+    "pp": Mode(["--pipeline-parallel-size", "2"], same=True, events=SOME, plugin="pipeline_on_cpu"),
+    "dp": Mode(["--data-parallel-size", "2", "--api-server-count", "1"], events=SOME),
     "redis": Mode(shared="redis"),
     "kvtierd": Mode(shared="kvtierd"),
 }
@@ -115,6 +113,15 @@ class Files:
                 os.replace(part, self.at[name] / file.name)
 
 
+def install(plugin, folder):
+    """A folder on PYTHONPATH in which vLLM finds that this module is a plugin."""
+    if plugin is not None:
+        about = folder / "plugin-0.dist-info"
+        about.mkdir(exist_ok=True)
+        (about / "METADATA").write_text("Metadata-Version: 2.1\nName: plugin\nVersion: 0\n")
+        (about / "entry_points.txt").write_text(f"[vllm.general_plugins]\nplugin = {plugin}:install\n")
+
+
 class Broken(Exception):
     """A request that was not answered."""
 
@@ -133,7 +140,7 @@ class Lab(ConnectedEngine):
         base = super().environment()
         return {
             **base, "PYTHONPATH": f"{base['PYTHONPATH']}:{self.directory}", "MODEL": str(self.model), "CORE": "nobind",
-            "MAXLEN": "2048", "VLLM_ALLOW_RUNTIME_LORA_UPDATING": "1", "VLLM_CPU_CI_ENV": "1",
+            "MAXLEN": "2048", "VLLM_ALLOW_RUNTIME_LORA_UPDATING": "1",
         }  # fmt: skip
 
     def options(self):
@@ -214,15 +221,16 @@ class Lab(ConnectedEngine):
 class Reference:
     """What answers have to be. Kept in a file, since they change with the model and the options alone."""
 
-    def __init__(self, files, options, folder):
-        self.files, self.options = files, options
-        self.path = folder / f"answers-{hashlib.sha256(json.dumps(options).encode()).hexdigest()[:8]}.json"
+    def __init__(self, files, mode, folder):
+        self.files, self.options = files, mode.reference
+        self.plugin = mode.plugin if mode.reference else None
+        self.path = folder / f"answers-{hashlib.sha256(json.dumps(self.options).encode()).hexdigest()[:8]}.json"
         self.known = json.loads(self.path.read_text()) if self.path.exists() else {}
         weights = [
             hashlib.sha256((files.version(name, version) / file).read_bytes()).hexdigest() for version in (0, 1)
             for name, file in (("model", "model.safetensors"), *((a, "adapter_model.safetensors") for a in ADAPTERS))
         ]  # fmt: skip
-        self.about = json.dumps([VENV, os.environ.get("DTYPE", ""), options, weights])
+        self.about = json.dumps([VENV, os.environ.get("DTYPE", ""), self.options, weights])
 
     def key(self, a):
         about = json.dumps([self.about, a.weights, a.adapter, a.adapter_version, a.prompt, a.tokens])
@@ -257,6 +265,7 @@ class Reference:
         folder = self.files.version("model", version)
         logs = self.path.with_suffix("")
         logs.mkdir(exist_ok=True)
+        install(self.plugin, logs)
         engine = Lab(logs, version, None, folder, [*self.options, *more], loras)
         try:
             yield engine.ready()
@@ -296,12 +305,8 @@ class Run:
         self.lock = threading.Lock()
         self.interrupted = False  # an engine was killed in this round
         self.server = None  # of what two engines share
-        if mode.plugin is not None:
-            about = directory / "plugin-0.dist-info"
-            about.mkdir()
-            (about / "METADATA").write_text("Metadata-Version: 2.1\nName: plugin\nVersion: 0\n")
-            (about / "entry_points.txt").write_text(f"[vllm.general_plugins]\nplugin = {mode.plugin}:install\n")
         files.open(directory)
+        install(mode.plugin, directory)
         module = "zeroed" if options.zeroed else "kvtier.vllm"
         self.engines = [self._engine(number, module) for number in range(2 if mode.shared else 1)]
 
@@ -524,18 +529,19 @@ def main():
         parser.error(f"unknown: {', '.join(sorted(unknown))}; modes are {known}")
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # or engines would go on
     options.dir.mkdir(parents=True, exist_ok=True)
-    files = Files(options.dir.resolve())
+    options.dir = options.dir.resolve()
+    files = Files(options.dir)
     good = True
     for name in options.modes:
         mode = MODES[name]
         mixture = Mixture(options.requests, options.seed, MOST, options.cycles, mode.adapters, mode.events)
-        reference = Reference(files, mode.reference, options.dir)
+        reference = Reference(files, mode, options.dir)
         began = time.monotonic()
         missing = reference.find(mixture.requests)
         print(f"{name}: {missing} answers without a cache, {time.monotonic() - began:.0f} s", flush=True)
         if options.reference:
             continue
-        logs = pathlib.Path(tempfile.mkdtemp(prefix=f"{name}-", dir=options.dir.resolve()))
+        logs = pathlib.Path(tempfile.mkdtemp(prefix=f"{name}-", dir=options.dir))
         began = time.monotonic()
         good = Run(name, mode, mixture, reference, files, options, logs).go() and good
         print(f"    {time.monotonic() - began:.0f} s; logs in {logs}", flush=True)
