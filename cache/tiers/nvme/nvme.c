@@ -265,7 +265,7 @@ static size_t sleep_until(struct nvme *t, int64_t wait_ns, int64_t due)
 	if (due - now < wait_ns)
 		wait_ns = due - now;
 	atomic_store(&t->asleep, true);
-	if (t->ops_under_way > 0 || !has_requests(t))
+	if (!nvme_sums_due(t) && (t->ops_under_way > 0 || !has_requests(t)))
 		n = nvme_reap(t, wait_ns);
 	atomic_store(&t->asleep, false);
 	return n;
@@ -284,6 +284,7 @@ static size_t one_round(struct nvme *t)
 	n += nvme_announce_step(t);
 	n += nvme_transfer_issue(t);
 	nvme_submit_batch(t);
+	n += nvme_sums_step(t); /* while the disk works */
 	set_state(t);
 	return n;
 }
@@ -300,7 +301,8 @@ static size_t nvme_step(struct kvt_tier *base, int64_t wait_ns, int64_t *next_ns
 		due = t->expire_ns;
 	if (n == 0 && wait_ns > 0)
 		n = sleep_until(t, wait_ns, due);
-	*next_ns = t->ops_under_way > 0 || has_requests(t) ? kvt_now(t->s) : due;
+	*next_ns = t->ops_under_way > 0 || t->reads_active > 0 || has_requests(t) ? kvt_now(t->s)
+										 : due;
 	return n;
 }
 
@@ -315,7 +317,8 @@ static void wind_up(struct nvme *t)
 		t->commit.wanted = t->commit.stored != NULL;
 		if (bad)
 			t->log.retry_ns = INT64_MAX;
-		(void)nvme_reap(t, t->ops_under_way > 0 ? 100000000 : 0);
+		(void)nvme_reap(t, t->ops_under_way > 0 && !nvme_sums_due(t) ? 100000000 : 0);
+		(void)nvme_sums_step(t);
 		(void)do_others(t);
 		if (!nvme_commit_quiet(t) &&
 			!(bad && t->commit.phase == NVME_IDLE && t->commit.stored == NULL &&
@@ -323,7 +326,7 @@ static void wind_up(struct nvme *t)
 			if (t->commit.phase == NVME_IDLE)
 				t->commit.wanted = true;
 			(void)nvme_commit_step(t, kvt_now(t->s));
-		} else if (t->ops_under_way == 0 && t->issuing == NULL) {
+		} else if (t->ops_under_way == 0 && t->issuing == NULL && t->reads_active == 0) {
 			break;
 		}
 		(void)nvme_transfer_issue(t);
@@ -338,6 +341,7 @@ static void free_parts(struct nvme *t)
 		t->closing = true;
 		kvt_index_destroy(t->index);
 	}
+	nvme_sums_close(t);
 	nvme_announce_close(t);
 	if (t->log.file != NULL)
 		t->io->ops->close(t->io, t->log.file);
@@ -347,9 +351,11 @@ static void free_parts(struct nvme *t)
 		free(t->jobs[i].head);
 		free(t->jobs[i].tail);
 		free(t->jobs[i].bounce);
+		nvme_sum_free(t->jobs[i].sum);
 	}
 	free(t->jobs);
 	free(t->ops);
+	free(t->op_at);
 	free(t->side);
 	free(t->log.pending.bytes);
 	free(t->log.writing.bytes);
@@ -379,13 +385,14 @@ static enum kvt_status make_parts(struct nvme *t)
 
 	t->jobs = calloc(t->depth, sizeof(t->jobs[0]));
 	t->ops = calloc(ops, sizeof(t->ops[0]));
-	if (t->jobs == NULL || t->ops == NULL)
+	t->op_at = calloc(ops, sizeof(t->op_at[0]));
+	if (t->jobs == NULL || t->ops == NULL || t->op_at == NULL)
 		return KVT_ENOMEM;
 	for (uint32_t i = 0; i < t->depth; i++)
 		nvme_job_give(t, &t->jobs[i]);
 	for (uint32_t i = 0; i < ops; i++)
 		nvme_op_give(t, &t->ops[i]);
-	return KVT_OK;
+	return nvme_sums_open(t);
 }
 
 static void set_limits(struct nvme *t, const struct kvt_config *config)

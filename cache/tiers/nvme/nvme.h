@@ -5,6 +5,7 @@
  *   nvme_ops.c       queues, jobs, operations
  *   nvme_space.c     data files, units, where a chunk lies
  *   nvme_transfer.c  a chunk's bytes between memory and files, in operations
+ *   nvme_sums.c      checksums of what is being read, on several threads
  *   nvme_write.c     requests to write: room, header, payload, visible
  *   nvme_read.c      requests to read: header, payload, checks
  *   nvme_log.c       records that wait, and a log that is rewritten
@@ -17,7 +18,8 @@
  *   nvme_format.c    bytes on disk
  *
  * Threads. The tier's thread alone begins and ends operations, inserts into the index and writes
- * the log. Others match, hold, pin, erase and submit. `lock` guards what both touch; it is a leaf:
+ * the log. Others match, hold, pin, erase and submit, and helpers sum what was read (nvme_sums.c,
+ * with a lock of their own). `lock` guards what the tier's thread and others touch; it is a leaf:
  * neither the index nor a callback is called under it. The index calls nvme_gone under its own
  * mutex, on any thread.
  *
@@ -42,8 +44,10 @@
 #define NVME_MAX_FILES  1024u
 #define NVME_MAX_PIECES 60u                /* segments of one request */
 #define NVME_OP_BYTES   (1u << 20) /* longest operation: a chunk alone keeps several under way */
+#define NVME_PIECE_BYTES (256u * 1024) /* what is summed at once, at least */
 
 struct nvme;
+struct nvme_sum; /* nvme_sums.c */
 
 /* What began an operation; kvt_io_op.user points at it. */
 struct nvme_actor {
@@ -92,6 +96,7 @@ struct nvme_job {
 	uint32_t head_room;
 	uint8_t *tail;   /* one page */
 	uint8_t *bounce; /* the payload where it cannot be used in place, or is sealed; or NULL */
+	struct nvme_sum *sum; /* READ; kept for the next one */
 	struct nvme_job *link;
 };
 
@@ -196,6 +201,7 @@ struct nvme_rate {
 };
 
 struct nvme_tenants; /* nvme_seal.c */
+struct nvme_sums;    /* nvme_sums.c */
 
 struct nvme {
 	struct kvt_tier base;
@@ -208,6 +214,7 @@ struct nvme {
 	struct kvt_index *index;
 	struct kvt_sealer *sealer; /* NULL: plain */
 	struct nvme_tenants *tenants;
+	struct nvme_sums *sums;
 	struct nvme_format format;
 	uint64_t capacity;
 	uint32_t max_entries;
@@ -229,6 +236,7 @@ struct nvme {
 	struct nvme_side *side;
 
 	struct kvt_io_op *ops, *free_ops;
+	uint64_t *op_at; /* of each operation of a job: where in its image it begins */
 	struct kvt_io_op *batch, **batch_end; /* to be submitted */
 	uint32_t ops_under_way;
 	struct nvme_job *jobs, *free_jobs;
@@ -288,7 +296,12 @@ enum kvt_status nvme_transfer_prepare(struct nvme *t, struct nvme_job *job,
 	const struct kvt_segment *segments, uint32_t count, bool bounce) KVT_MUST_CHECK;
 enum kvt_status nvme_transfer_room(struct nvme_job *job, uint32_t head_bytes) KVT_MUST_CHECK;
 void nvme_transfer_begin(struct nvme *t, struct nvme_job *job); /* later: done of the actor */
+/* Bytes [at, at + bytes) of the image, in so many runs; `out` has room for KVT_IO_MAX_PIECES. */
+uint32_t nvme_transfer_slice(
+	const struct nvme_job *job, uint64_t at, uint64_t bytes, struct iovec *out);
 size_t nvme_transfer_issue(struct nvme *t);
+/* What a finished operation moved: bytes of the image from *at on; 0: it failed. */
+uint64_t nvme_transfer_moved(const struct nvme *t, const struct kvt_io_op *op, uint64_t *at);
 /* Takes a finished operation; true: it was the job's last. */
 bool nvme_transfer_done(struct nvme *t, struct nvme_job *job, struct kvt_io_op *op);
 void nvme_copy_out(
@@ -296,10 +309,28 @@ void nvme_copy_out(
 void nvme_rate_begin(struct nvme *t, struct nvme_rate *rate);
 void nvme_rate_end(struct nvme *t, struct nvme_rate *rate, uint64_t bytes);
 
+/* --- nvme_sums.c --- */
+enum kvt_status nvme_sums_open(struct nvme *t) KVT_MUST_CHECK;
+void nvme_sums_close(struct nvme *t); /* no read is active */
+void nvme_sum_free(struct nvme_sum *sum);
+/* Before a read's operations, when its image is known. KVT_ENOMEM. */
+enum kvt_status nvme_sum_begin(struct nvme *t, struct nvme_job *job) KVT_MUST_CHECK;
+/* An operation brought bytes [at, at + bytes) of the image. */
+void nvme_sum_came(struct nvme *t, struct nvme_job *job, uint64_t at, uint64_t bytes);
+/* All operations of a read have ended. false: nvme_read_settle will be called, by a step. */
+bool nvme_sum_ended(struct nvme *t, struct nvme_job *job);
+/* The payload's checksum as it came; false: it was not summed on its way. */
+bool nvme_sum_result(const struct nvme_job *job, struct kvt_checksum *out);
+/* Sums some, settles reads; returns how much was done. */
+size_t nvme_sums_step(struct nvme *t);
+bool nvme_sums_due(struct nvme *t); /* a step would do something */
+
 /* --- nvme_write.c, nvme_read.c --- */
 /* false: it was put back, nothing more can be begun now. */
 bool nvme_write_begin(struct nvme *t, struct nvme_job *job, struct kvt_tier_request *r);
 void nvme_read_begin(struct nvme *t, struct nvme_job *job, struct kvt_tier_request *r);
+/* All of it is here and summed, or will not come: checks, answers, gives the job back. */
+void nvme_read_settle(struct nvme *t, struct nvme_job *job);
 /* Checks a header against what the index and the log say of an entry. */
 enum kvt_status nvme_check_head(struct nvme *t, struct nvme_job *job, struct nvme_chunk *chunk);
 

@@ -3,8 +3,9 @@
  *
  * Header and payload are read together, the payload straight to where the caller wants it. The
  * header must prove itself and name the key, the generation and the sizes that the index has; then
- * the payload must have the header's checksum, or open under its key. Anything else: the chunk is
- * dropped, counted, and the caller gets KVT_ECORRUPT.
+ * the payload must have the header's checksum, or open under its key. The checksum is made while the
+ * rest of the payload is on its way (nvme_sums.c). Anything else: the chunk is dropped, counted, and
+ * the caller gets KVT_ECORRUPT.
  *
  * A chunk whose read is refused by the system twice in a row is dropped too, so that a bad block
  * does not cost every later prompt a failed read.
@@ -73,6 +74,8 @@ static enum kvt_status prepare(struct nvme *t, struct nvme_job *job)
 	if (status == KVT_OK)
 		status = nvme_transfer_prepare(
 			t, job, r->segments, r->segment_count, t->sealer != NULL);
+	if (status == KVT_OK)
+		status = nvme_sum_begin(t, job);
 	if (status != KVT_OK)
 		kvt_index_release(t->index, job->entry);
 	return status;
@@ -116,7 +119,8 @@ static enum kvt_status check_payload(
 		memcpy((uint8_t *)last->base + last->bytes - rest, job->tail, rest);
 	if (status != KVT_OK)
 		return status;
-	kvt_checksum_segments(r->segments, r->segment_count, job->bytes, &r->checksum);
+	if (!nvme_sum_result(job, &r->checksum))
+		kvt_checksum_segments(r->segments, r->segment_count, job->bytes, &r->checksum);
 	if (t->sealer == NULL && !kvt_checksum_equal(&r->checksum, &chunk->checksum))
 		return KVT_ECORRUPT;
 	return KVT_OK;
@@ -137,7 +141,7 @@ static void drop(struct nvme *t, struct nvme_job *job, enum kvt_status status)
 	kvt_index_drop(t->index, job->entry);
 }
 
-static enum kvt_status settle(struct nvme *t, struct nvme_job *job, struct kvt_blocks *names)
+static enum kvt_status judge(struct nvme *t, struct nvme_job *job, struct kvt_blocks *names)
 {
 	struct nvme_side *side = &t->side[job->entry];
 	enum kvt_status status = job->status;
@@ -166,14 +170,21 @@ static enum kvt_status settle(struct nvme *t, struct nvme_job *job, struct kvt_b
 static void read_done(struct nvme *t, struct nvme_actor *actor, struct kvt_io_op *op)
 {
 	struct nvme_job *job = (struct nvme_job *)actor;
+	uint64_t at, bytes = nvme_transfer_moved(t, op, &at);
+
+	nvme_sum_came(t, job, at, bytes);
+	if (nvme_transfer_done(t, job, op) && nvme_sum_ended(t, job))
+		nvme_read_settle(t, job);
+}
+
+void nvme_read_settle(struct nvme *t, struct nvme_job *job)
+{
 	struct kvt_tier_request *r = job->request;
 	struct kvt_blocks names;
 	enum kvt_status status;
 
-	if (!nvme_transfer_done(t, job, op))
-		return;
 	t->reads_active--;
-	status = settle(t, job, &names);
+	status = judge(t, job, &names);
 	nvme_rate_end(t, &t->read_rate, job->bytes);
 	if (status == KVT_OK) {
 		pthread_mutex_lock(&t->lock);

@@ -4,7 +4,7 @@
  * The image of a chunk is its header, its payload where it lies in the arena, and one page for the
  * rest of the last page; so the payload is neither copied on its way out nor on its way in, and no
  * byte beyond a segment is touched. It goes in as few operations as its runs, files and
- * NVME_OP_BYTES allow. Where segments do not fit O_DIRECT (alignment), or the payload is sealed,
+ * NVME_OP_BYTES allow; the header goes with the first of them. Where segments do not fit O_DIRECT (alignment), or the payload is sealed,
  * the image has a buffer of its own instead.
  */
 #include <errno.h>
@@ -97,10 +97,11 @@ enum kvt_status nvme_transfer_prepare(struct nvme *t, struct nvme_job *job,
 	return KVT_OK;
 }
 
-/* Pieces [at, at + bytes) of the image. */
-static void slice(const struct nvme_job *job, uint64_t at, uint64_t bytes, struct kvt_io_op *op)
+uint32_t nvme_transfer_slice(
+	const struct nvme_job *job, uint64_t at, uint64_t bytes, struct iovec *out)
 {
-	op->piece_count = 0;
+	uint32_t count = 0;
+
 	for (uint32_t i = 0; i < job->image_count && bytes > 0; i++) {
 		uint64_t len = job->image[i].iov_len;
 
@@ -111,19 +112,21 @@ static void slice(const struct nvme_job *job, uint64_t at, uint64_t bytes, struc
 		len -= at;
 		if (len > bytes)
 			len = bytes;
-		op->pieces[op->piece_count++] = (struct iovec){
+		out[count++] = (struct iovec){
 			.iov_base = (uint8_t *)job->image[i].iov_base + at,
 			.iov_len = (size_t)len,
 		};
 		bytes -= len;
 		at = 0;
 	}
+	return count;
 }
 
 /* The next operation of a job. false: none is free. */
 static bool issue_one(struct nvme *t, struct nvme_job *job)
 {
 	struct kvt_io_op *op = nvme_op_take(t, &job->actor);
+	uint64_t most = NVME_OP_BYTES + (job->next == 0 ? job->head_bytes : 0);
 	struct nvme_file *file;
 	uint64_t together;
 
@@ -132,11 +135,12 @@ static bool issue_one(struct nvme *t, struct nvme_job *job)
 	file = nvme_space_find(t, job->runs, job->run_count, job->next, &op->offset, &together);
 	if (together > job->total - job->next)
 		together = job->total - job->next;
-	if (together > NVME_OP_BYTES)
-		together = NVME_OP_BYTES;
+	if (together > most)
+		together = most;
 	op->kind = job->kind == NVME_JOB_WRITE ? KVT_IO_WRITE : KVT_IO_READ;
 	op->file = file->file;
-	slice(job, job->next, together, op);
+	op->piece_count = nvme_transfer_slice(job, job->next, together, op->pieces);
+	t->op_at[op - t->ops] = job->next;
 	job->next += together;
 	job->under_way++;
 	nvme_op_begin(t, op);
@@ -180,6 +184,14 @@ static uint64_t op_bytes(const struct kvt_io_op *op)
 	for (uint32_t i = 0; i < op->piece_count; i++)
 		n += op->pieces[i].iov_len;
 	return n;
+}
+
+uint64_t nvme_transfer_moved(const struct nvme *t, const struct kvt_io_op *op, uint64_t *at)
+{
+	uint64_t want = op_bytes(op);
+
+	*at = t->op_at[op - t->ops];
+	return op->result >= 0 && (uint64_t)op->result == want ? want : 0;
 }
 
 bool nvme_transfer_done(struct nvme *t, struct nvme_job *job, struct kvt_io_op *op)

@@ -245,7 +245,7 @@ struct wish *wish_new(struct store *s, enum kvt_tier_verb verb, uint64_t n, uint
 	w->store = s;
 	w->n = n;
 	w->key = key_of(n);
-	w->room = bytes_of(n);
+	w->room = bytes_of(n) + s->more_bytes;
 	w->request = (struct kvt_tier_request){
 		.verb = verb,
 		.keys = &w->key,

@@ -26,6 +26,7 @@ struct store {
 	struct kvt_key last_removed;
 	char last_log[512];
 	bool quiet;
+	uint64_t more_bytes; /* every chunk's length is bytes_of() and these; 0 by default */
 };
 
 /* A folder of its own, defaults of tests: 64 MiB, 16 operations, CALLER threads. */

@@ -14,6 +14,7 @@
 #define KEYS    40
 #define WORKERS 3
 #define TURNS   400
+#define MORE    (512u * 1024) /* so that chunks are summed on their way */
 
 static struct store s;
 static _Atomic bool stop;
@@ -120,7 +121,7 @@ static void *worker(void *arg)
 	return NULL;
 }
 
-START_TEST(many_at_once)
+static void all_at_once(uint64_t more_bytes, uint64_t capacity)
 {
 	struct kvt_disk_options options = {0};
 	struct kvt_io_layer layer;
@@ -128,11 +129,14 @@ START_TEST(many_at_once)
 	pthread_t step, workers[WORKERS];
 
 	store_init(&s);
+	atomic_store(&stop, false);
+	atomic_store(&got, 0);
 	ck_assert_int_eq(kvt_disk_create(&options, &disk), KVT_OK);
 	layer = kvt_disk_layer(disk);
 	s.config.io = &layer;
 	s.config.threads = KVT_THREADS_OWN;
-	s.config.nvme_capacity = 4u << 20; /* evicts all the time */
+	s.config.nvme_capacity = capacity;
+	s.more_bytes = more_bytes;
 	s.config.nvme_sync_ns = 1000000;
 	s.config.clock = NULL;
 	kvt_surroundings_init(&s.surroundings, &s.config);
@@ -151,6 +155,17 @@ START_TEST(many_at_once)
 	store_finish(&s);
 	kvt_disk_destroy(disk);
 }
+
+START_TEST(many_at_once)
+{
+	all_at_once(0, 4u << 20); /* evicts all the time */
+}
+END_TEST
+
+START_TEST(many_pieces_at_once)
+{
+	all_at_once(MORE, 16u << 20);
+}
 END_TEST
 
 int main(void)
@@ -162,6 +177,7 @@ int main(void)
 
 	tcase_set_timeout(tc, 120);
 	tcase_add_test(tc, many_at_once);
+	tcase_add_test(tc, many_pieces_at_once);
 	suite_add_tcase(suite, tc);
 	runner = srunner_create(suite);
 	srunner_run_all(runner, CK_ENV);
