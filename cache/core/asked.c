@@ -49,7 +49,8 @@ static void answer(void *self, const char *request, char *out)
 
 void kvt_asked_start(struct kvt *k)
 {
-	bool stored = false;
+	struct kvt_admin *admin = NULL;
+	bool stored = false, closing;
 	char folder[4096];
 
 	for (size_t i = 0; i < k->lower_count; i++)
@@ -57,20 +58,34 @@ void kvt_asked_start(struct kvt *k)
 	if (!stored || k->nvme_path == NULL || k->config.io != NULL ||
 		k->config.threads == KVT_THREADS_CALLER)
 		return;
-	if (kvt_version_folder(k, &k->config.fingerprint, folder, sizeof(folder)))
-		(void)!kvt_admin_create(folder, &k->surroundings, answer, k, &k->admin);
+	if (!kvt_version_folder(k, &k->config.fingerprint, folder, sizeof(folder)))
+		return;
+	/* Open may be here, and the thread of a store that came later. */
+	if (!k->opened || atomic_exchange(&k->admin_begun, true) ||
+		kvt_admin_create(folder, &k->surroundings, answer, k, &admin) != KVT_OK)
+		return;
+	pthread_mutex_lock(&k->lock);
+	closing = k->closing;
+	if (!closing)
+		k->admin = admin;
+	pthread_mutex_unlock(&k->lock);
+	if (closing)
+		kvt_admin_destroy(admin);
 }
 
 /* An erase under way is broken off: what it erased is unreadable, and its asker hears that it was not
  * completed. */
 void kvt_asked_stop(struct kvt *k)
 {
-	if (k->admin == NULL)
-		return;
+	struct kvt_admin *admin;
+
 	pthread_mutex_lock(&k->lock);
-	k->closing = true;
-	kvt_ops_stop(k);
+	admin = k->admin;
+	if (k->opened)
+		k->closing = true; /* none is made from here on */
+	if (admin != NULL)
+		kvt_ops_stop(k);
 	pthread_mutex_unlock(&k->lock);
-	kvt_admin_destroy(k->admin);
+	kvt_admin_destroy(admin);
 	k->admin = NULL;
 }

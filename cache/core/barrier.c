@@ -11,6 +11,7 @@
 
 #include "core/barrier.h"
 #include "core/lower.h"
+#include "core/refused.h"
 #include "core/tombs.h"
 
 #define RETRY_NS 1000000000
@@ -263,9 +264,12 @@ void kvt_barrier_hide(struct kvt *k, struct kvt_barrier *b)
 
 void kvt_barrier_erase_lower(struct kvt *k, struct kvt_barrier *b)
 {
-	for (size_t i = 0; i < k->lower_count; i++)
+	for (size_t i = 0; i < k->lower_count; i++) {
 		if (k->lower[i].tier != NULL)
 			erase_in(k, b, i);
+		else
+			kvt_refused_erase(&k->lower[i], b->keys, b->n);
+	}
 }
 
 void kvt_barrier_begun(struct kvt *k, struct kvt_barrier *b, uint64_t count, bool bad)

@@ -80,12 +80,17 @@ struct kvt_store_line {
 };
 
 /* A tier below L1. */
+struct kvt_refused;
 struct kvt_lower {
 	struct kvt *k;
-	struct kvt_tier *tier; /* NULL: absent, `reason` says why */
-	uint32_t id;           /* enum kvt_tier_id */
-	uint32_t state;        /* enum kvt_tier_state as open left it */
-	char reason[KVT_REASON_BYTES];
+	const struct kvt_tier_ops *ops;
+	/* NULL: absent, `reason` says why. Set once, under lock, by open or by the thread that asks
+	 * again for a refused one; read without. */
+	_Atomic(struct kvt_tier *) tier;
+	uint32_t id;    /* enum kvt_tier_id */
+	uint32_t state; /* enum kvt_tier_state without the tier's own word; under lock */
+	char reason[KVT_REASON_BYTES]; /* under lock */
+	struct kvt_refused *refused; /* owned: another process has the store; set and freed under lock */
 	struct kvt_breaker breaker;
 	bool given_up; /* left alone since, and the waits for it are still to be ended */
 	struct kvt_meter reads, writes;
@@ -107,6 +112,7 @@ struct kvt_counters {
 	_Atomic uint64_t puts, put_bytes, put_exists, put_full;
 	_Atomic uint64_t stores_dropped, prefetches, promotions, joined_loads, not_worth;
 	_Atomic uint64_t finds, probes, probe_chunks, probe_hits;
+	_Atomic uint64_t lock_refusals;
 };
 
 static inline void kvt_count(_Atomic uint64_t *counter, uint64_t by)
@@ -175,11 +181,13 @@ struct kvt {
 	bool own_clock;          /* the machine's: waits may sleep by it */
 	struct kvt_event_log *events;
 	struct kvt_controller *controller; /* NULL: none; set before any tier is there */
-	struct kvt_admin *admin;           /* NULL: none; set once the handle is open */
+	struct kvt_admin *admin;           /* NULL: none; set once the handle is open, under lock */
+	_Atomic bool admin_begun;          /* it is made at most once */
 	struct kvt_tier_watch watch;       /* notifies both */
 	struct kvt_l1 *l1;
 	struct kvt_lower lower[KVT_TIER_COUNT];
 	size_t lower_count;
+	void (*tier_came)(struct kvt *k); /* after open: a tier that was refused is there now */
 	struct kvt_leases leases;
 	struct kvt_prefill prefill;
 	struct kvt_counters counters;
@@ -189,6 +197,7 @@ struct kvt {
 	pthread_mutex_t lock;      /* guards all that follows, and what says so above */
 	pthread_cond_t changed;    /* an operation is done */
 	pthread_cond_t due;        /* the control thread has something to do */
+	pthread_cond_t ends;       /* threads of refused tiers are to end */
 	struct kvt_ops ops;
 	struct kvt_loads loads;
 	struct kvt_stores stores;

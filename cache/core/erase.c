@@ -11,6 +11,7 @@
 #include "core/loads.h"
 #include "core/lower.h"
 #include "core/moves.h"
+#include "core/refused.h"
 #include "core/step.h"
 #include "core/stores.h"
 #include "core/tombs.h"
@@ -90,6 +91,8 @@ static void erase_many(struct kvt *k, struct kvt_barrier *b, const struct victim
 		enum kvt_status status;
 		size_t count = 0, hidden;
 
+		if (tier == NULL && !of->local) /* forgetting leaves other processes' chunks */
+			kvt_refused_erase_tenant(&k->lower[i], tenant);
 		if (tier == NULL || (of->local && tier->ops->unsure != NULL))
 			continue;
 		hidden = count_hidden(k, tier, tenant);

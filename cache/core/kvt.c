@@ -88,6 +88,7 @@ static void destroy(struct kvt *k)
 	pthread_mutex_destroy(&k->step_lock);
 	pthread_mutex_destroy(&k->lock);
 	pthread_cond_destroy(&k->due);
+	pthread_cond_destroy(&k->ends);
 	pthread_cond_destroy(&k->changed);
 	finish_alive(k);
 	free(k->nvme_path);
@@ -130,6 +131,7 @@ static void init_plain(struct kvt *k)
 	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
 	pthread_cond_init(&k->changed, &attr);
 	pthread_cond_init(&k->due, &attr);
+	pthread_cond_init(&k->ends, &attr);
 	pthread_condattr_destroy(&attr);
 	pthread_mutex_init(&k->lock, NULL);
 	pthread_mutex_init(&k->step_lock, NULL);
@@ -139,6 +141,7 @@ static void init_plain(struct kvt *k)
 	k->ops.eventfd = -1;
 	k->loads.limit_bytes = k->config.load_inflight;
 	k->stores.limit_bytes = k->config.store_inflight;
+	k->tier_came = kvt_asked_start;
 	k->watch = (struct kvt_tier_watch){report_stored, report_removed, k};
 }
 

@@ -4,7 +4,7 @@
  * Each tier's index has its own limits. A shared tier has none: what it holds is not this handle's
  * alone.
  */
-#include "core/core.h"
+#include "core/refused.h"
 
 enum kvt_status kvt_limit_tenant(
 	struct kvt *k, const struct kvt_tenant *tenant, uint64_t l1_bytes, uint64_t nvme_bytes)
@@ -15,8 +15,13 @@ enum kvt_status kvt_limit_tenant(
 		return status != KVT_OK ? status : KVT_EINVAL;
 	status = kvt_l1_limit_tenant(k->l1, tenant, l1_bytes);
 	for (size_t i = 0; i < k->lower_count && status == KVT_OK; i++) {
-		struct kvt_tier *tier = k->lower[i].tier;
+		struct kvt_tier *tier;
 
+		pthread_mutex_lock(&k->lock);
+		tier = k->lower[i].tier;
+		if (tier == NULL)
+			status = kvt_refused_limit(&k->lower[i], tenant, nvme_bytes);
+		pthread_mutex_unlock(&k->lock);
 		if (tier != NULL && tier->ops->limit_tenant != NULL)
 			status = tier->ops->limit_tenant(tier, tenant, nvme_bytes);
 	}

@@ -10,6 +10,7 @@
 
 #include "core/lower.h"
 #include "core/blocks.h"
+#include "core/refused.h"
 #include "core/tombs.h"
 
 #define STALL_NS    5000000000 /* a request under way for longer is a failure, each time */
@@ -26,29 +27,36 @@ enum kvt_status kvt_lower_init(struct kvt_lower *b, struct kvt *k, const struct 
 		.arena = kvt_arena_base(kvt_l1_arena(k->l1)),
 		.arena_bytes = kvt_arena_capacity(kvt_l1_arena(k->l1)),
 	};
+	struct kvt_tier *tier = NULL;
 	enum kvt_status status;
 
-	*b = (struct kvt_lower){.k = k, .id = ops->id, .state = KVT_TIER_WORKS};
+	*b = (struct kvt_lower){.k = k, .ops = ops, .id = ops->id, .state = KVT_TIER_WORKS};
 	kvt_breaker_init(
 		&b->breaker, &k->config, (uint64_t)ops->id * 0x9e3779b97f4a7c15u + k->config.rank);
-	status = ops->create(&options, b->reason, &b->tier);
-	if (status == KVT_OK)
+	status = ops->create(&options, b->reason, &tier);
+	if (status == KVT_OK) {
+		atomic_store(&b->tier, tier);
 		return KVT_OK;
-	b->tier = NULL;
+	}
 	b->state = status == KVT_MISS ? KVT_TIER_ABSENT : KVT_TIER_BROKEN;
 	if (status == KVT_MISS)
 		return KVT_OK;
 	if (b->reason[0] == '\0')
 		snprintf(b->reason, sizeof(b->reason), "%s", kvt_status_text(status));
+	if (status == KVT_ELOCKED)
+		return kvt_refused_begin(b);
 	kvt_note(&k->surroundings, KVT_LOG_ERROR, "%s: left out: %s", ops->name, b->reason);
 	return status == KVT_ENOMEM ? KVT_ENOMEM : KVT_OK;
 }
 
 void kvt_lower_finish(struct kvt_lower *b)
 {
-	if (b->tier != NULL)
-		b->tier->ops->destroy(b->tier);
-	b->tier = NULL;
+	struct kvt_tier *tier = atomic_exchange(&b->tier, NULL);
+
+	if (tier != NULL)
+		tier->ops->destroy(tier);
+	kvt_refused_destroy(b->refused);
+	b->refused = NULL;
 }
 
 /* --- asking ----------------------------------------------------------------------------------- */

@@ -27,13 +27,16 @@ static void add_l1(struct kvt *k, struct kvt_tier_stats *s)
 
 static void add_lower(struct kvt_lower *b, struct kvt_tier_stats *s)
 {
-	if (b->state == KVT_TIER_ABSENT && s->state != KVT_TIER_ABSENT)
-		return; /* another kind of this tier is there */
+	struct kvt_tier *tier;
+
+	pthread_mutex_lock(&b->k->lock);
+	tier = b->tier;
 	s->state = b->state;
 	copy_text(s->reason, sizeof(s->reason), b->reason);
-	if (b->tier == NULL)
+	pthread_mutex_unlock(&b->k->lock);
+	if (tier == NULL)
 		return;
-	b->tier->ops->stats(b->tier, s);
+	tier->ops->stats(tier, s);
 	if (s->state == KVT_TIER_WORKS && !kvt_breaker_shows(&b->breaker))
 		s->state = KVT_TIER_PAUSED;
 	s->hits = get(&b->hits);
@@ -75,6 +78,7 @@ static void add_counters(const struct kvt_counters *c, struct kvt_stats *s)
 	s->probes = get(&c->probes);
 	s->probe_chunks = get(&c->probe_chunks);
 	s->probe_hits = get(&c->probe_hits);
+	s->lock_refusals = get(&c->lock_refusals);
 }
 
 enum kvt_status kvt_stats(struct kvt *k, struct kvt_stats *out)

@@ -13,6 +13,7 @@
 #include <signal.h>
 
 #include "core/moves.h"
+#include "core/refused.h"
 #include "core/step.h"
 
 #define TEND_NS       100000000   /* between looks at L1 */
@@ -119,12 +120,34 @@ static bool idle(struct kvt_lower *b)
 	return none;
 }
 
+/* Asks for a store that another process owns until it is there or the handle closes. */
+static void await_store(struct kvt_lower *b)
+{
+	struct kvt *k = b->k;
+	bool closing = false;
+
+	while (!closing && b->tier == NULL) {
+		int64_t next_ns = KVT_NEVER;
+
+		if (kvt_refused_step(b, &next_ns) != 0)
+			return;
+		pthread_mutex_lock(&k->lock);
+		if (!k->closing)
+			sleep_on(k, &k->ends, next_ns);
+		closing = k->closing;
+		pthread_mutex_unlock(&k->lock);
+	}
+}
+
 static void *below_main(void *self)
 {
 	struct kvt_lower *b = self;
 	int64_t next_ns = KVT_NEVER;
 	size_t done = 1;
 
+	await_store(b);
+	if (b->tier == NULL)
+		return NULL;
 	while (!atomic_load(&b->stop) || !idle(b)) {
 		int64_t wait_ns = next_ns - kvt_clock(b->k);
 
@@ -186,9 +209,9 @@ enum kvt_status kvt_threads_start(struct kvt *k)
 		struct kvt_lower *b = &k->lower[i];
 		char name[16] = "kvt-";
 
-		if (b->tier == NULL)
+		if (b->tier == NULL && b->refused == NULL)
 			continue;
-		strncat(name, b->tier->ops->name, sizeof(name) - sizeof("kvt-"));
+		strncat(name, b->ops->name, sizeof(name) - sizeof("kvt-"));
 		status = start_thread(&b->thread, below_main, b, name);
 		if (status != KVT_OK)
 			return status;
@@ -211,14 +234,18 @@ void kvt_threads_stop(struct kvt *k)
 
 	pthread_mutex_lock(&k->lock);
 	kvt_kick(k);
+	pthread_cond_broadcast(&k->ends);
 	pthread_mutex_unlock(&k->lock);
 	for (size_t i = 0; i < k->lower_count; i++) {
 		struct kvt_lower *b = &k->lower[i];
+		struct kvt_tier *tier;
 
 		atomic_store(&b->stop, true);
 		if (!b->has_thread)
 			continue;
-		b->tier->ops->wake(b->tier);
+		tier = b->tier;
+		if (tier != NULL)
+			tier->ops->wake(tier);
 		pthread_join(b->thread, NULL);
 	}
 	if (k->has_control)
@@ -243,8 +270,10 @@ size_t kvt_step_all(struct kvt *k, int64_t wait_ns, int64_t *next_ns)
 	for (size_t i = 0; i < k->lower_count; i++) {
 		int64_t tier_ns = KVT_NEVER;
 
-		if (k->lower[i].tier == NULL)
+		if (k->lower[i].tier == NULL) {
+			done += kvt_refused_step(&k->lower[i], next_ns);
 			continue;
+		}
 		done += kvt_moves_step(&k->lower[i], wait_ns, &tier_ns);
 		if (tier_ns < *next_ns)
 			*next_ns = tier_ns;

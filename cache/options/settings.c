@@ -51,6 +51,38 @@ void kvt_settings_fill(struct kvt_config *config)
 			kvt_setting_set_default(&kvt_settings[i], config);
 }
 
+static const char *keep(struct kvt_config *config, const char *text)
+{
+	struct kvt_config_texts *kept = malloc(sizeof(*kept));
+
+	if (kept == NULL)
+		return NULL;
+	kept->text = strdup(text);
+	kept->next = config->texts;
+	config->texts = kept;
+	return kept->text;
+}
+
+enum kvt_status kvt_settings_copy(const struct kvt_config *from, struct kvt_config *out)
+{
+	struct kvt_config copy = *from;
+
+	copy.texts = NULL;
+	for (size_t i = 0; i < KVT_SETTING_COUNT; i++) {
+		const char **member = (const char **)((char *)&copy + kvt_settings[i].offset);
+
+		if (!kvt_settings[i].type->owned || *member == NULL)
+			continue;
+		*member = keep(&copy, *member);
+		if (*member == NULL) {
+			kvt_config_texts_free(copy.texts);
+			return KVT_ENOMEM;
+		}
+	}
+	*out = copy;
+	return KVT_OK;
+}
+
 void kvt_settings_forget_texts(struct kvt_config *config)
 {
 	for (size_t i = 0; i < KVT_SETTING_COUNT; i++)

@@ -24,6 +24,10 @@ enum kvt_status kvt_settings_check(
  * above 0. The texts are static. */
 void kvt_settings_fill(struct kvt_config *config);
 
+/* A copy with texts of its own, until kvt_config_finish. KVT_ENOMEM. */
+enum kvt_status kvt_settings_copy(
+	const struct kvt_config *from, struct kvt_config *out) KVT_MUST_CHECK;
+
 /* Sets every text to NULL: for a copy that outlives the texts of its caller. */
 void kvt_settings_forget_texts(struct kvt_config *config);
 

@@ -159,8 +159,8 @@ enum kvt_threads {
 };
 
 /*
- * Everything that can be set. Each member from `fingerprint` to `controller_none_hash` has one key in
- * the YAML form (l1_capacity: l1.capacity; kvtier reference prints them); a test holds the two
+ * Everything that can be set. Each member from `fingerprint` to `controller_none_hash`, and
+ * from `nvme_lock_wait_ns` on, has one key in the YAML form (l1_capacity: l1.capacity; kvtier reference prints them); a test holds the two
  * together. Texts are borrowed during kvt_open only.
  * "automatic" is what kvtier size would say: from the cgroup's limit, free memory, /dev/shm, disk.
  */
@@ -269,6 +269,10 @@ struct kvt_config {
 	void *log_self;
 
 	struct kvt_config_texts *texts; /* the library's: what kvt_config_read made; NULL if nothing */
+
+	/* nvme, further: how long kvt_open waits for a store that another process owns. After that the
+	 * cache works without it and asks for it again, as long as it is open. */
+	uint64_t nvme_lock_wait_ns;
 };
 
 /* Fills in defaults; `size` is sizeof(struct kvt_config) as the caller was compiled. */
@@ -671,6 +675,7 @@ struct kvt_stats {
 	uint64_t prefill_tokens_per_second; /* learned; 0: unknown */
 	uint64_t finds; /* kvt_find and kvt_find_begin; their chunks and hits count as lookups' */
 	uint64_t probes, probe_chunks, probe_hits; /* questions to shared tiers */
+	uint64_t lock_refusals; /* the store on NVMe was another process's; it is asked for again */
 };
 KVT_API enum kvt_status kvt_stats(struct kvt *k, struct kvt_stats *out) KVT_MUST_CHECK;
 

@@ -28,7 +28,6 @@
 #define EXPIRE_NS       1000000000 /* how often expired chunks are looked for */
 #define EXPIRE_AT_ONCE  256
 #define BROKEN_AFTER    8 /* refused operations in a row */
-#define LOCK_WAIT_NS    10000000000
 #define LOCK_AGAIN_NS   50000000
 #define BYTES_PER_ENTRY (512u * 1024) /* where the number of chunks is derived from the capacity */
 #define MIN_ENTRIES     4096u
@@ -395,7 +394,7 @@ static enum kvt_status make_parts(struct nvme *t)
 	return nvme_sums_open(t);
 }
 
-static void set_limits(struct nvme *t, const struct kvt_config *config)
+static void set_limits(struct nvme *t, const struct kvt_config *config, bool again)
 {
 	char why[KVT_REASON_BYTES] = "";
 	struct kvt_machine machine;
@@ -405,7 +404,8 @@ static void set_limits(struct nvme *t, const struct kvt_config *config)
 	if (t->capacity == 0) {
 		kvt_machine_read("", config->nvme_path, &machine);
 		t->capacity = kvt_size_nvme(&machine, why);
-		kvt_note(t->s, KVT_LOG_INFO, "nvme: %s", why);
+		if (!again)
+			kvt_note(t->s, KVT_LOG_INFO, "nvme: %s", why);
 	}
 	if (t->capacity < MIN_CAPACITY)
 		t->capacity = MIN_CAPACITY;
@@ -454,7 +454,7 @@ static enum kvt_status open_folder(
 		.arena_bytes = options->arena_bytes,
 	};
 	enum kvt_status status = layer->create(layer->self, folder, &io_options, &t->io);
-	int64_t until = kvt_now(t->s) + LOCK_WAIT_NS;
+	int64_t until = kvt_now(t->s) + (int64_t)config->nvme_lock_wait_ns;
 	int64_t owner = 0;
 
 	if (status != KVT_OK) {
@@ -465,7 +465,7 @@ static enum kvt_status open_folder(
 	while ((status = t->io->ops->lock(t->io, &owner)) == KVT_ELOCKED) {
 		struct timespec pause = {.tv_nsec = LOCK_AGAIN_NS};
 
-		if (t->caller_threads || kvt_now(t->s) >= until)
+		if (t->caller_threads || options->again || kvt_now(t->s) >= until)
 			break;
 		(void)nanosleep(&pause, NULL);
 	}
@@ -506,7 +506,7 @@ static enum kvt_status nvme_create(
 	t->issuing_end = &t->issuing;
 	t->removed_end = &t->removed;
 	nvme_commit_init(t);
-	set_limits(t, config);
+	set_limits(t, config, options->again);
 	status = make_parts(t);
 	if (status == KVT_OK)
 		status = nvme_seal_open(t, config, why);

@@ -2,6 +2,7 @@
  * breaker_test.c - a tier that fails, stalls or is not there, and what is worth fetching.
  */
 #include <string.h>
+#include <time.h>
 
 #include "support.h"
 #include "tests/unit/suite.h"
@@ -181,6 +182,127 @@ START_TEST(without_the_tier_memory_works)
 }
 END_TEST
 
+/* --- a store that another process owns --------------------------------------------------------- */
+
+static void open_refused(void)
+{
+	rig_close(&rig);
+	rig_init(&rig);
+	fake_tier_refuse(KVT_ELOCKED);
+	rig_open(&rig);
+	ck_assert_uint_eq(state(), KVT_TIER_BROKEN);
+	ck_assert_uint_eq(rig_stats(&rig).lock_refusals, 1);
+}
+
+/* Lies in the store of the process that owns it now. */
+static void of_the_owner(uint32_t chain, uint32_t index)
+{
+	struct kvt_key key = key_of(chain, index);
+	struct kvt_tenant tenant = {{0}};
+	static uint8_t data[CHUNK];
+
+	bytes_of(&key, data, CHUNK);
+	memcpy(tenant.bytes, &chain, sizeof(chain));
+	fake_tier_begin_with(&key, &tenant, data, CHUNK);
+}
+
+START_TEST(a_refused_store_is_asked_for_again_until_it_is_free)
+{
+	open_refused();
+	rig_put_chain(&rig, 1, 3);
+	fake_tier_refuse(KVT_ELOCKED);
+	rig_advance(&rig, 4 * SECOND);
+	ck_assert_uint_eq(rig_stats(&rig).lock_refusals, 1);
+	rig_advance(&rig, 1 * SECOND);
+	ck_assert_uint_eq(rig_stats(&rig).lock_refusals, 2);
+	ck_assert_uint_eq(state(), KVT_TIER_BROKEN);
+	ck_assert_str_eq(rig_stats(&rig).tiers[KVT_TIER_NVME].reason, "the test says so");
+	of_the_owner(7, 0);
+	rig_advance(&rig, 9 * SECOND); /* the second pause is twice as long */
+	ck_assert_uint_eq(state(), KVT_TIER_BROKEN);
+	rig_advance(&rig, 1 * SECOND);
+	ck_assert_uint_eq(state(), KVT_TIER_WORKS);
+	ck_assert_str_eq(rig_stats(&rig).tiers[KVT_TIER_NVME].reason, "");
+	ck_assert_uint_eq(rig_stats(&rig).lock_refusals, 2);
+	ck_assert_uint_eq(rig_get(&rig, 7, 1, SECOND), 1); /* what the former owner stored */
+	rig_put_chain(&rig, 2, 3);
+	rig_settle(&rig);
+	ck_assert_uint_eq(fake_chunks(fake_tier()), 4);
+}
+END_TEST
+
+START_TEST(pauses_between_questions_are_bounded)
+{
+	open_refused();
+	for (int i = 0; i < 10; i++) {
+		fake_tier_refuse(KVT_ELOCKED);
+		rig_advance(&rig, 30 * SECOND);
+	}
+	ck_assert_uint_eq(rig_stats(&rig).lock_refusals, 11);
+	fake_tier_refuse(KVT_OK);
+	rig_advance(&rig, 30 * SECOND);
+	ck_assert_uint_eq(state(), KVT_TIER_WORKS);
+}
+END_TEST
+
+/* The store holds what its owner put, also under keys that this handle has erased. */
+START_TEST(what_was_erased_before_a_store_came_is_not_read_from_it)
+{
+	struct kvt_key key = key_of(7, 1);
+	struct kvt_tenant tenant = {{8}};
+
+	open_refused();
+	for (uint32_t i = 0; i < 2; i++) {
+		of_the_owner(7, i);
+		of_the_owner(8, i);
+		of_the_owner(9, i);
+	}
+	ck_assert_int_eq(kvt_erase(rig.k, &key, 1, 0, NULL), KVT_OK);
+	ck_assert_int_eq(kvt_erase_tenant(rig.k, &tenant, 0, NULL), KVT_OK);
+	ck_assert_int_eq(kvt_forget(rig.k, 0), KVT_OK); /* only this handle's own */
+	rig_advance(&rig, 5 * SECOND);
+	ck_assert_uint_eq(state(), KVT_TIER_WORKS);
+	ck_assert_uint_eq(rig_get(&rig, 7, 2, SECOND), 1);
+	ck_assert_uint_eq(rig_get(&rig, 8, 2, SECOND), 0);
+	ck_assert_uint_eq(rig_get(&rig, 9, 2, SECOND), 2);
+	ck_assert_uint_eq(fake_chunks(fake_tier()), 3);
+}
+END_TEST
+
+START_TEST(all_that_was_erased_before_a_store_came_is_not_in_it)
+{
+	open_refused();
+	of_the_owner(7, 0);
+	ck_assert_int_eq(kvt_reset(rig.k), KVT_OK);
+	rig_put_chain(&rig, 7, 1);
+	rig_advance(&rig, 5 * SECOND);
+	ck_assert_uint_eq(state(), KVT_TIER_WORKS);
+	ck_assert_uint_eq(fake_chunks(fake_tier()), 0);
+	ck_assert_uint_eq(rig_get(&rig, 7, 1, SECOND), 1);
+}
+END_TEST
+
+/* With threads: the handle closes at once while it waits for a store, and works once that is free. */
+START_TEST(a_handle_with_threads_asks_again_and_closes)
+{
+	rig_close(&rig);
+	for (int round = 0; round < 2; round++) {
+		rig_init(&rig);
+		rig.config.threads = KVT_THREADS_OWN;
+		rig.config.clock = NULL;
+		rig.config.breaker_open_ns = round == 0 ? 3600 * SECOND : SECOND / 1000;
+		fake_tier_refuse(KVT_ELOCKED);
+		rig_open(&rig);
+		rig_put_chain(&rig, 1, 3);
+		while (round == 1 && state() != KVT_TIER_WORKS)
+			nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+		rig_close(&rig);
+	}
+	rig_init(&rig);
+	rig_open(&rig);
+}
+END_TEST
+
 /* --- fetch or recompute ----------------------------------------------------------------------- */
 
 /* Reads at `rate` bytes a second from now on, as far as the library sees. */
@@ -312,6 +434,11 @@ int main(void)
 	tcase_add_test(tc, misses_and_bad_chunks_are_answers);
 	tcase_add_test(tc, a_stalled_tier_is_left_alone);
 	tcase_add_test(tc, without_the_tier_memory_works);
+	tcase_add_test(tc, a_refused_store_is_asked_for_again_until_it_is_free);
+	tcase_add_test(tc, pauses_between_questions_are_bounded);
+	tcase_add_test(tc, what_was_erased_before_a_store_came_is_not_read_from_it);
+	tcase_add_test(tc, all_that_was_erased_before_a_store_came_is_not_in_it);
+	tcase_add_test(tc, a_handle_with_threads_asks_again_and_closes);
 	tcase_add_test(tc, with_unknown_rates_all_is_worth_it);
 	tcase_add_test(tc, a_slow_tier_is_not_fetched_from);
 	tcase_add_test(tc, what_lies_in_memory_is_worth_it);

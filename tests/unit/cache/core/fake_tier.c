@@ -21,6 +21,7 @@ struct fake_chunk {
 
 static struct fake_tier *last;
 static enum kvt_status refusal;
+static struct fake_chunk *beginning;
 
 struct fake_tier *fake_tier(void)
 {
@@ -108,7 +109,7 @@ void fake_damage(struct fake_tier *t, const struct kvt_key *key)
 	pthread_mutex_unlock(&t->lock);
 }
 
-void fake_plant(struct fake_tier *t, const struct kvt_key *key, const void *data, uint64_t bytes)
+static struct fake_chunk *make_chunk(const struct kvt_key *key, const void *data, uint64_t bytes)
 {
 	struct kvt_segment segment = {.base = (void *)(uintptr_t)data, .bytes = bytes};
 	struct fake_chunk *c = calloc(1, sizeof(*c) + bytes);
@@ -119,6 +120,23 @@ void fake_plant(struct fake_tier *t, const struct kvt_key *key, const void *data
 	c->bytes = bytes;
 	memcpy(c->data, data, bytes);
 	kvt_checksum_segments(&segment, 1, bytes, &c->checksum);
+	return c;
+}
+
+void fake_tier_begin_with(const struct kvt_key *key, const struct kvt_tenant *tenant,
+	const void *data, uint64_t bytes)
+{
+	struct fake_chunk *c = make_chunk(key, data, bytes);
+
+	c->tenant = *tenant;
+	c->next = beginning;
+	beginning = c;
+}
+
+void fake_plant(struct fake_tier *t, const struct kvt_key *key, const void *data, uint64_t bytes)
+{
+	struct fake_chunk *c = make_chunk(key, data, bytes);
+
 	pthread_mutex_lock(&t->lock);
 	c->next = t->chunks;
 	t->chunks = c;
@@ -161,6 +179,8 @@ static enum kvt_status make(const struct kvt_tier_ops *ops,
 	t->base.ops = ops;
 	t->remote = ops->unsure != NULL;
 	t->watch = options->watch;
+	t->chunks = beginning;
+	beginning = NULL;
 	pthread_mutex_init(&t->lock, NULL);
 	pthread_cond_init(&t->wake, NULL);
 	last = t;

@@ -43,6 +43,9 @@ struct fake_tier *fake_tier(void);
 
 /* What the next one's create answers; KVT_OK after each. */
 void fake_tier_refuse(enum kvt_status status);
+/* The next one begins with this chunk, too. */
+void fake_tier_begin_with(const struct kvt_key *key, const struct kvt_tenant *tenant,
+	const void *data, uint64_t bytes);
 
 void fake_hold(struct fake_tier *t, enum kvt_tier_verb verb, bool on);
 void fake_answer(

@@ -1,0 +1,286 @@
+/*
+ * refused.c - a tier whose store another process owns; see the header.
+ *
+ * The tier is made, and brought up to date with what was erased meanwhile, by the thread that steps
+ * it afterwards. Only then is it shown: `tier` is set under the lock, in the moment in which no
+ * erase is left to be done. An erase that comes after that moment finds a tier like any other.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "core/refused.h"
+#include "options/settings.h"
+
+#define PAUSE_MOST_NS 30000000000 /* an owner that ends is noticed within this */
+#define KEYS_MOST     65536u      /* erased meanwhile; beyond, all of the store is emptied */
+#define TENANTS_MOST  4096u
+
+struct limit {
+	struct kvt_tenant tenant;
+	uint64_t bytes;
+};
+
+/* What the store must go through before it is shown. */
+struct owed {
+	struct kvt_key *keys;
+	struct kvt_tenant *tenants;
+	struct limit *limits;
+	size_t key_count, tenant_count, limit_count;
+	bool all;
+};
+
+struct kvt_refused {
+	struct kvt_config config; /* with texts of its own */
+	struct kvt_tier_options options;
+	int64_t again_ns; /* of the thread that asks, as is pause_ns */
+	uint64_t pause_ns;
+	struct owed owed; /* under lock */
+};
+
+static uint64_t longest_pause(const struct kvt *k)
+{
+	uint64_t most = k->config.breaker_open_max_ns;
+
+	return most < PAUSE_MOST_NS ? most : PAUSE_MOST_NS;
+}
+
+/* --- life ------------------------------------------------------------------------------------- */
+
+static void owed_finish(struct owed *owed)
+{
+	free(owed->keys);
+	free(owed->tenants);
+	free(owed->limits);
+	*owed = (struct owed){.keys = NULL};
+}
+
+void kvt_refused_destroy(struct kvt_refused *r)
+{
+	if (r == NULL)
+		return;
+	owed_finish(&r->owed);
+	kvt_config_finish(&r->config);
+	free(r);
+}
+
+enum kvt_status kvt_refused_begin(struct kvt_lower *b)
+{
+	struct kvt *k = b->k;
+	struct kvt_refused *r = calloc(1, sizeof(*r));
+
+	if (r == NULL)
+		return KVT_ENOMEM;
+	if (kvt_settings_copy(&k->config, &r->config) != KVT_OK) {
+		free(r);
+		return KVT_ENOMEM;
+	}
+	r->options = (struct kvt_tier_options){
+		.config = &r->config,
+		.surroundings = &k->surroundings,
+		.watch = k->watch,
+		.arena = kvt_arena_base(kvt_l1_arena(k->l1)),
+		.arena_bytes = kvt_arena_capacity(kvt_l1_arena(k->l1)),
+		.again = true,
+	};
+	r->pause_ns = k->config.breaker_open_ns;
+	if (r->pause_ns > longest_pause(k))
+		r->pause_ns = longest_pause(k);
+	r->again_ns = kvt_clock(k) + (int64_t)r->pause_ns;
+	b->refused = r;
+	kvt_count(&k->counters.lock_refusals, 1);
+	kvt_note(&k->surroundings, KVT_LOG_ERROR,
+		"%s: left out until it is free: %s; asked for again after %llu ms, then less and less often",
+		b->ops->name, b->reason, (unsigned long long)(r->pause_ns / 1000000));
+	return KVT_OK;
+}
+
+/* --- what is owed; under lock ----------------------------------------------------------------- */
+
+void kvt_refused_erase(struct kvt_lower *b, const struct kvt_key *keys, size_t n)
+{
+	struct owed *owed = b->refused != NULL ? &b->refused->owed : NULL;
+	struct kvt_key *more = NULL;
+
+	if (owed == NULL || owed->all)
+		return;
+	if (n <= KEYS_MOST - owed->key_count)
+		more = reallocarray(owed->keys, owed->key_count + n, sizeof(*more));
+	if (more == NULL) {
+		owed->all = true;
+		return;
+	}
+	owed->keys = more;
+	for (size_t i = 0; i < n; i++)
+		owed->keys[owed->key_count++] = keys[i];
+}
+
+void kvt_refused_erase_tenant(struct kvt_lower *b, const struct kvt_tenant *tenant)
+{
+	struct owed *owed = b->refused != NULL ? &b->refused->owed : NULL;
+	struct kvt_tenant *more = NULL;
+
+	if (owed == NULL || owed->all)
+		return;
+	if (tenant != NULL && owed->tenant_count < TENANTS_MOST)
+		more = reallocarray(owed->tenants, owed->tenant_count + 1, sizeof(*more));
+	if (more == NULL) {
+		owed->all = true;
+		return;
+	}
+	owed->tenants = more;
+	owed->tenants[owed->tenant_count++] = *tenant;
+}
+
+enum kvt_status kvt_refused_limit(
+	struct kvt_lower *b, const struct kvt_tenant *tenant, uint64_t bytes)
+{
+	struct owed *owed = b->refused != NULL ? &b->refused->owed : NULL;
+	struct limit *more;
+
+	if (owed == NULL || b->ops->limit_tenant == NULL)
+		return KVT_OK;
+	if (owed->limit_count == TENANTS_MOST)
+		return KVT_FULL;
+	more = reallocarray(owed->limits, owed->limit_count + 1, sizeof(*more));
+	if (more == NULL)
+		return KVT_ENOMEM;
+	owed->limits = more;
+	owed->limits[owed->limit_count++] = (struct limit){*tenant, bytes};
+	return KVT_OK;
+}
+
+/* --- the tier comes --------------------------------------------------------------------------- */
+
+static void erase_done(struct kvt_tier_request *request)
+{
+	*(bool *)request->user = true;
+}
+
+static bool erase_keys(struct kvt *k, struct kvt_tier *tier, const struct owed *owed)
+{
+	bool done = false;
+	struct kvt_tier_request erase = {
+		.verb = KVT_TIER_ERASE,
+		.keys = owed->keys,
+		.key_count = owed->key_count,
+		.begun_ns = kvt_clock(k),
+		.deadline_ns = KVT_TIER_NEVER,
+		.done = erase_done,
+		.user = &done,
+	};
+	int64_t next_ns;
+
+	if (owed->key_count == 0)
+		return true;
+	tier->ops->submit(tier, &erase);
+	while (!done)
+		(void)tier->ops->step(tier, 1000000, &next_ns);
+	return erase.status == KVT_OK || erase.status == KVT_MISS;
+}
+
+/* What could not be erased one by one goes with all the rest. */
+static bool settle(struct kvt *k, struct kvt_tier *tier, const struct owed *owed)
+{
+	bool good = !owed->all && erase_keys(k, tier, owed);
+	size_t count;
+
+	for (size_t i = 0; good && i < owed->tenant_count; i++)
+		good = tier->ops->erase_tenant(tier, &owed->tenants[i], &count) == KVT_OK;
+	if (!good && tier->ops->erase_all(tier, &count) != KVT_OK)
+		return false;
+	for (size_t i = 0; i < owed->limit_count; i++)
+		(void)!tier->ops->limit_tenant(tier, &owed->limits[i].tenant, owed->limits[i].bytes);
+	return true;
+}
+
+/* Shows the tier if nothing is owed any more. Else *owed is what is; under lock. */
+static bool show(struct kvt_lower *b, struct kvt_tier *tier, struct owed *owed)
+{
+	struct kvt_refused *r = b->refused;
+
+	if (r->owed.all || r->owed.key_count + r->owed.tenant_count + r->owed.limit_count != 0) {
+		*owed = r->owed;
+		r->owed = (struct owed){.keys = NULL};
+		return false;
+	}
+	b->refused = NULL;
+	b->state = KVT_TIER_WORKS;
+	b->reason[0] = '\0';
+	atomic_store(&b->tier, tier);
+	kvt_refused_destroy(r);
+	return true;
+}
+
+static size_t attach(struct kvt_lower *b, struct kvt_tier *tier)
+{
+	struct kvt *k = b->k;
+	struct owed owed;
+	bool shown, good = true;
+
+	do {
+		pthread_mutex_lock(&k->lock);
+		shown = show(b, tier, &owed);
+		pthread_mutex_unlock(&k->lock);
+		if (!shown) {
+			good = settle(k, tier, &owed);
+			if (!good) { /* erased chunks are in it: it is not used now */
+				pthread_mutex_lock(&k->lock);
+				b->refused->owed.all = true;
+				pthread_mutex_unlock(&k->lock);
+				tier->ops->destroy(tier);
+			}
+			owed_finish(&owed);
+		}
+	} while (!shown && good);
+	if (!good)
+		return 0;
+	kvt_note(&k->surroundings, KVT_LOG_INFO, "%s: no other process has the store any more: used from now on",
+		b->ops->name);
+	k->tier_came(k);
+	return 1;
+}
+
+/* Another process still has it, or what it left cannot be opened. */
+static void refused_again(struct kvt_lower *b, enum kvt_status status, const char *why)
+{
+	struct kvt *k = b->k;
+	struct kvt_refused *r = b->refused;
+
+	if (status == KVT_ELOCKED)
+		kvt_count(&k->counters.lock_refusals, 1);
+	else
+		kvt_note(&k->surroundings, KVT_LOG_ERROR, "%s: no other process has the store, but: %s", b->ops->name, why);
+	pthread_mutex_lock(&k->lock);
+	snprintf(b->reason, sizeof(b->reason), "%s", why);
+	pthread_mutex_unlock(&k->lock);
+	r->pause_ns *= 2;
+	if (r->pause_ns > longest_pause(k))
+		r->pause_ns = longest_pause(k);
+	r->again_ns = kvt_clock(k) + (int64_t)r->pause_ns;
+	if (status == KVT_EFORMAT || status == KVT_EINVAL || status == KVT_ENOTSUP)
+		r->again_ns = KVT_NEVER; /* it stays like that */
+}
+
+size_t kvt_refused_step(struct kvt_lower *b, int64_t *next_ns)
+{
+	struct kvt_refused *r = b->refused;
+	char why[KVT_REASON_BYTES] = "";
+	struct kvt_tier *tier = NULL;
+	enum kvt_status status;
+
+	if (r == NULL)
+		return 0;
+	if (kvt_clock(b->k) >= r->again_ns) {
+		status = b->ops->create(&r->options, why, &tier);
+		if (status == KVT_OK && attach(b, tier) != 0)
+			return 1;
+		if (status == KVT_OK) {
+			status = KVT_EIO;
+			snprintf(why, sizeof(why), "what was erased meanwhile cannot be erased in it");
+		}
+		refused_again(b, status, why[0] != '\0' ? why : kvt_status_text(status));
+	}
+	if (r->again_ns < *next_ns)
+		*next_ns = r->again_ns;
+	return 0;
+}

@@ -1,0 +1,31 @@
+/*
+ * refused.h - a tier whose store another process owns: it is asked for again, with longer and longer
+ * pauses, as long as the handle lives. Until then the cache works without it.
+ *
+ * That happens where a new process starts before the old one has ended, or where two use one path.
+ */
+#ifndef KVT_REFUSED_H
+#define KVT_REFUSED_H
+
+#include "core/core.h"
+
+/* The tier's create has just said KVT_ELOCKED; the configuration still has its texts. KVT_ENOMEM. */
+enum kvt_status kvt_refused_begin(struct kvt_lower *b) KVT_MUST_CHECK;
+void kvt_refused_destroy(struct kvt_refused *r); /* NULL is allowed */
+
+/* Asks again if the pause is over. By the thread that will step the tier. *next_ns: lowered to when
+ * to call again. Returns 1 if the tier is there now, else 0. */
+size_t kvt_refused_step(struct kvt_lower *b, int64_t *next_ns);
+
+/*
+ * What a caller erases or limits meanwhile, for when the store comes: it may have such chunks of the
+ * process that owns it now, and this handle must not read them. Under lock; nothing happens where
+ * the tier is not refused. Erases cannot fail: without memory for it all of the store is emptied.
+ */
+void kvt_refused_erase(struct kvt_lower *b, const struct kvt_key *keys, size_t n);
+void kvt_refused_erase_tenant(struct kvt_lower *b, const struct kvt_tenant *tenant); /* NULL: all */
+/* KVT_FULL: of too many tenants; KVT_ENOMEM. */
+enum kvt_status kvt_refused_limit(
+	struct kvt_lower *b, const struct kvt_tenant *tenant, uint64_t bytes) KVT_MUST_CHECK;
+
+#endif
