@@ -93,6 +93,17 @@ def stat_of(panel, frame, server, end):
     return [text(middle, frame.y + frame.height * 0.68, words, 24 if values else 14, "middle", "#111")]
 
 
+def path_of(places):
+    """The coordinates of a line, as whole pixels; a level stretch is its two ends."""
+    kept = []
+    for x, y in ((round(x), round(y)) for x, y in places):
+        if len(kept) > 1 and kept[-2][1] == kept[-1][1] == y:
+            kept[-1] = (x, y)
+        elif not kept or kept[-1] != (x, y):
+            kept.append((x, y))
+    return " ".join(f"{x},{y}" for x, y in kept)
+
+
 def lines_of(panel, frame, server, start, end):
     step, unit = max(1.0, (end - start) / POINTS), panel["fieldConfig"]["defaults"]["unit"]
     series = []
@@ -117,9 +128,8 @@ def lines_of(panel, frame, server, start, end):
     at = left
     for number, (name, points) in enumerate(series):
         colour = COLOURS[number % len(COLOURS)]
-        dots = " ".join(
-            f"{left + (when - start) / (end - start) * (right - left):.1f},"
-            f"{bottom - min(max(value / highest, 0), 1) * (bottom - top):.1f}"
+        dots = path_of(
+            (left + (when - start) / (end - start) * (right - left), bottom - min(max(value / highest, 0), 1) * (bottom - top))
             for when, value in points
         )
         parts.append(f'<polyline points="{dots}" fill="none" stroke="{colour}" stroke-width="1.3"/>')
