@@ -162,7 +162,7 @@ libraries_of() {
 	[ ${#found[@]} -gt 0 ] || return 0
 	mkdir -p "$work/source/debian"
 	printf 'Source: kvway\n\nPackage: %s\nArchitecture: any\n' "$1" >"$work/source/debian/control"
-	(cd "$work/source" && dpkg-shlibdeps -O --warnings=1 "${found[@]}" 2>/dev/null) | sed -n 's/^shlibs:Depends=//p'
+	(cd "$work/source" && dpkg-shlibdeps -O --warnings=1 "${found[@]}") | sed -n 's/^shlibs:Depends=//p'
 }
 
 for package in kvway kvtier libkvtier1 libkvtier-dev; do
