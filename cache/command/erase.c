@@ -176,6 +176,11 @@ static void prepare(struct kvt_config *c)
 	c->events_publish = c->events_replay = "";
 	c->controller_pull = c->controller_reply = "";
 	c->store_inflight = 0;
+	if (strcmp(c->node_share, "never") != 0) { /* what the node shares, and stores on disk, too */
+		c->l2_url = c->node_url;
+		c->l2_segment = c->node_segment;
+		c->node_share = "never";
+	}
 	c->log = log_line;
 }
 
@@ -356,7 +361,8 @@ static int run(struct wish *w, const char *path)
 
 	if (path == NULL && w->config.nvme_path != NULL && w->config.nvme_path[0] != '\0')
 		path = w->config.nvme_path;
-	if (path == NULL && (w->config.l2_url == NULL || w->config.l2_url[0] == '\0'))
+	if (path == NULL && (w->config.l2_url == NULL || w->config.l2_url[0] == '\0') &&
+		strcmp(w->config.node_share, "never") == 0)
 		result = kvt_command_wrong(VERB, "expected a store's folder, or --config");
 	else if (!agreed(w, path != NULL ? path : "the shared tier"))
 		result = KVT_EXIT_FAILED;

@@ -18,6 +18,7 @@
 #include "core/controlled.h"
 #include "core/kvt_open.h"
 #include "core/loads.h"
+#include "core/node.h"
 #include "core/ops.h"
 #include "core/settle.h"
 #include "core/step.h"
@@ -226,6 +227,9 @@ enum kvt_status kvt_open_with(
 		return KVT_ENOMEM;
 	status = kvt_config_settle(config, &k->config);
 	kvt_surroundings_init(&k->surroundings, &k->config);
+	if (status == KVT_OK)
+		kvt_config_settle_sizes(&k->config,
+			kvt_node_settle(&k->config, &k->surroundings) ? KVT_NODE_L1_PART : 1);
 	init_plain(k);
 	if (status == KVT_OK)
 		status = open_parts(k, config, tiers);

@@ -89,7 +89,8 @@ enum kvt_status kvt_refused_begin(struct kvt_lower *b)
 	b->refused = r;
 	kvt_count(&k->counters.lock_refusals, 1);
 	kvt_note(&k->surroundings, KVT_LOG_ERROR,
-		"%s: left out until it is free: %s; asked for again after %llu ms, then less and less often",
+		"%s: left out until it is free: %s; asked for again after %llu ms, then less and "
+		"less often",
 		b->ops->name, b->reason, (unsigned long long)(r->pause_ns / 1000000));
 	return KVT_OK;
 }
@@ -189,7 +190,8 @@ static bool settle(struct kvt *k, struct kvt_tier *tier, const struct owed *owed
 	if (!good && tier->ops->erase_all(tier, &count) != KVT_OK)
 		return false;
 	for (size_t i = 0; i < owed->limit_count; i++)
-		(void)!tier->ops->limit_tenant(tier, &owed->limits[i].tenant, owed->limits[i].bytes);
+		(void)!tier->ops->limit_tenant(
+			tier, &owed->limits[i].tenant, owed->limits[i].bytes);
 	return true;
 }
 
@@ -234,8 +236,8 @@ static size_t attach(struct kvt_lower *b, struct kvt_tier *tier)
 	} while (!shown && good);
 	if (!good)
 		return 0;
-	kvt_note(&k->surroundings, KVT_LOG_INFO, "%s: no other process has the store any more: used from now on",
-		b->ops->name);
+	kvt_note(&k->surroundings, KVT_LOG_INFO,
+		"%s: no other process has the store any more: used from now on", b->ops->name);
 	k->tier_came(k);
 	return 1;
 }
@@ -249,7 +251,8 @@ static void refused_again(struct kvt_lower *b, enum kvt_status status, const cha
 	if (status == KVT_ELOCKED)
 		kvt_count(&k->counters.lock_refusals, 1);
 	else
-		kvt_note(&k->surroundings, KVT_LOG_ERROR, "%s: no other process has the store, but: %s", b->ops->name, why);
+		kvt_note(&k->surroundings, KVT_LOG_ERROR,
+			"%s: no other process has the store, but: %s", b->ops->name, why);
 	pthread_mutex_lock(&k->lock);
 	snprintf(b->reason, sizeof(b->reason), "%s", why);
 	pthread_mutex_unlock(&k->lock);
@@ -276,7 +279,8 @@ size_t kvt_refused_step(struct kvt_lower *b, int64_t *next_ns)
 			return 1;
 		if (status == KVT_OK) {
 			status = KVT_EIO;
-			snprintf(why, sizeof(why), "what was erased meanwhile cannot be erased in it");
+			snprintf(why, sizeof(why),
+				"what was erased meanwhile cannot be erased in it");
 		}
 		refused_again(b, status, why[0] != '\0' ? why : kvt_status_text(status));
 	}

@@ -22,7 +22,7 @@ static uint64_t stores_in_full(const struct kvt_config *c)
 }
 
 /* A store knows its disk, and what it has there already; memory is asked for here. */
-static void settle_memory(struct kvt_config *c)
+static void settle_memory(struct kvt_config *c, unsigned part)
 {
 	char why[KVT_REASON_BYTES];
 	struct kvt_machine machine;
@@ -30,7 +30,14 @@ static void settle_memory(struct kvt_config *c)
 	if (c->l1_capacity != 0)
 		return;
 	kvt_machine_read("", NULL, &machine);
-	c->l1_capacity = kvt_size_l1(&machine, c->l1_backing, why);
+	c->l1_capacity = kvt_size_l1(&machine, c->l1_backing, why) / part;
+}
+
+void kvt_config_settle_sizes(struct kvt_config *config, unsigned l1_part)
+{
+	settle_memory(config, l1_part);
+	if (config->store_inflight == 0)
+		config->store_inflight = stores_in_full(config);
 }
 
 enum kvt_status kvt_config_settle(const struct kvt_config *given, struct kvt_config *out)
@@ -48,8 +55,5 @@ enum kvt_status kvt_config_settle(const struct kvt_config *given, struct kvt_con
 	if (!(out->l1_staging_share >= 0 && out->l1_staging_share <= 0.5) ||
 		!(out->prefill_tokens_per_second >= 0) || out->threads > KVT_THREADS_CALLER)
 		return KVT_EINVAL;
-	settle_memory(out);
-	if (out->store_inflight == 0)
-		out->store_inflight = stores_in_full(out);
 	return KVT_OK;
 }

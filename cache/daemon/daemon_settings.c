@@ -64,6 +64,8 @@ static const struct kvw_schema table = {
 	.wording = KVW_WORDING_BRIEF,
 };
 
+#define SHARED_ALREADY "no such key: this is the store that engines share"
+
 /* Keys of the cache that the daemon sets itself: what to write instead. */
 static const struct taken {
 	size_t key;
@@ -98,6 +100,9 @@ static const struct taken {
 	TOLD_BY_ENGINES(controller_hash),
 	TOLD_BY_ENGINES(controller_hash_seed),
 	TOLD_BY_ENGINES(controller_none_hash),
+	{OWN_COUNT + KVT_SETTING_node_share, SHARED_ALREADY},
+	{OWN_COUNT + KVT_SETTING_node_url, SHARED_ALREADY},
+	{OWN_COUNT + KVT_SETTING_node_segment, SHARED_ALREADY},
 #undef TOLD_BY_ENGINES
 };
 #define TAKEN (sizeof(taken) / sizeof(taken[0]))

@@ -51,31 +51,48 @@ static size_t check_tls(
 	return count;
 }
 
-static size_t check_segment(const char *in, const struct kvt_config *config)
+static size_t check_segment(const char *in, const char *key, const char *segment)
 {
 	char path[300], text[400];
 
-	snprintf(path, sizeof(path), "/dev/shm/%.250s", config->l2_segment);
+	snprintf(path, sizeof(path), "/dev/shm/%.250s", segment);
 	if (access(path, R_OK) == 0)
 		return 0;
 	snprintf(text, sizeof(text), "%s: %s; is the daemon running on this machine?", path,
 		strerror(errno));
-	return warn(in, "l2.segment", text);
+	return warn(in, key, text);
+}
+
+/* The node's daemon: `auto` may find none. */
+static size_t check_node(const char *in, const struct kvt_config *config)
+{
+	size_t count = 0;
+
+	if (strcmp(config->node_share, "never") == 0)
+		return 0;
+	if (strcmp(config->node_share, "always") == 0)
+		count += check_segment(in, "node.segment", config->node_segment);
+	if (is_set(config->protect_keys))
+		count += warn(in, "node.share", "not used with protect.keys: kvtierd holds chunks in plain");
+	if (strcmp(config->node_share, "always") == 0 && is_set(config->l2_url))
+		count += warn(in, "l2.url", "not used with node.share: always; expected in kvtierd's own "
+					    "configuration, as cache.l2.url");
+	return count;
 }
 
 size_t kvt_check_l2(const struct kvt_config *config, const char *in)
 {
 	struct kvt_l2_url url;
-	size_t count = 0;
+	size_t count = check_node(in, config);
 	bool compatible;
 
 	if (!is_set(config->l2_url) || kvt_l2_url_parse(config->l2_url, &url) != NULL)
-		return 0;
+		return count;
 	compatible = strcmp(config->l2_format, "lmcache") == 0;
 	count += check_file(in, "l2.password_file", config->l2_password_file);
 	count += check_tls(in, config, &url);
 	if (url.kind == KVT_L2_TIER_kvtierd)
-		count += check_segment(in, config);
+		count += check_segment(in, "l2.segment", config->l2_segment);
 	if (compatible && url.kind != KVT_L2_REDIS)
 		count += warn(in, "l2.format", "found lmcache, which Redis alone has; expected native");
 	if (compatible && !is_set(config->l2_layout))

@@ -3,6 +3,7 @@
  */
 #include <string.h>
 
+#include "chunk/l2_url.h"
 #include "options/reader.h"
 
 static bool is_empty(const char *text)
@@ -52,11 +53,27 @@ static void check_replay(
 	now->events_replay = before->events_replay;
 }
 
+static void check_node(
+	struct kvt_reader *r, size_t first, struct kvt_config *now, const struct kvt_config *before)
+{
+	const struct kvw_met *met = &r->walk.met[first + KVT_SETTING_node_url];
+	struct kvt_l2_url url;
+
+	if (!met->given || (kvt_l2_url_parse(now->node_url, &url) == NULL &&
+				   url.kind == KVT_L2_TIER_kvtierd))
+		return;
+	kvw_report_mistake(&r->report, met->place,
+		r->walk.schema->keys[first + KVT_SETTING_node_url].path,
+		"found another server, expected kvtierd://HOST:PORT");
+	now->node_url = before->node_url;
+}
+
 void kvt_reader_cache_rules(
 	struct kvt_reader *r, size_t first, struct kvt_config *now, const struct kvt_config *before)
 {
 	check_pauses(r, first, now, before);
 	check_replay(r, first, now, before);
+	check_node(r, first, now, before);
 }
 
 static void check_all(struct kvt_reader *r)

@@ -14,4 +14,9 @@
 /* All of them, fastest first, NULL-terminated. Static. */
 const struct kvt_tier_ops *const *kvt_tiers(void);
 
+/* Does the node's daemon that config->node_* name answer here and now, within l2_connect_ns, and can
+ * its segment be read? If not, `why` (KVT_REASON_BYTES) says so. Waits. */
+bool kvt_node_answers(
+	const struct kvt_config *config, const struct kvt_surroundings *surroundings, char *why);
+
 #endif

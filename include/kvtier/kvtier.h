@@ -273,6 +273,11 @@ struct kvt_config {
 	/* nvme, further: how long kvt_open waits for a store that another process owns. After that the
 	 * cache works without it and asks for it again, as long as it is open. */
 	uint64_t nvme_lock_wait_ns;
+
+	/* node: engines of a node share what they keep, in kvtierd's memory and on its NVMe */
+	const char *node_share;   /* "never", "auto" (where it answers at kvt_open), "always" */
+	const char *node_url;     /* "kvtierd://HOST:PORT" */
+	const char *node_segment; /* name of its shared memory */
 };
 
 /* Fills in defaults; `size` is sizeof(struct kvt_config) as the caller was compiled. */

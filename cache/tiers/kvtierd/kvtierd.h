@@ -10,6 +10,7 @@
  *   kvtierd_leases.c   leases that are kept for a moment, releases that are owed
  *   kvtierd_format.c   names, marks, request heads
  *   kvtierd_segment.c  the shared memory
+ *   kvtierd_there.c    does a daemon answer, before there is a tier
  *   kvtierd_http.c, kvtierd_answer.c, kvtierd_resolve.c   exchanges with the daemon
  *
  * Threads. The tier's thread does everything but what begins with a request or an erase: `lock`

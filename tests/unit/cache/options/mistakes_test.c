@@ -61,6 +61,7 @@ static const struct mistake mistakes[] = {
 	{"l1: {backing: \"shm:.x\"}\n", 1, 15, "l1.backing", {"a name of letters"}},
 	{"l1: {backing: \"shm:NA/ME\"}\n", 1, 15, "l1.backing", {"a name of letters"}},
 	{"nvme: {io: iouring}\n", 1, 12, "nvme.io", {"one of auto, uring, threads"}},
+	{"node: {share: sometimes}\n", 1, 15, "node.share", {"one of never, auto, always"}},
 	{"threads: mine\n", 1, 10, "threads", {"one of own, caller"}},
 	{"fingerprint: abc\n", 1, 14, "fingerprint", {"64 hex digits"}},
 
@@ -80,6 +81,7 @@ static const struct mistake mistakes[] = {
 	/* Between keys */
 	{"control: {breaker_open: 10m}\n", 1, 25, "control.breaker_open", {"shorter than"}},
 	{"control: {breaker_open_max: 1s}\n", 1, 29, "control.breaker_open_max", {"shorter than"}},
+	{"node: {url: \"redis://a:1\"}\n", 1, 13, "node.url", {"expected kvtierd://HOST:PORT"}},
 	{"events: {replay: \"tcp://a:1\"}\n", 1, 18, "events.replay",
 		{"`events.publish` to be set too"}},
 

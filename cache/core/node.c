@@ -1,0 +1,67 @@
+/*
+ * node.c - one store per node; see the header.
+ *
+ * The daemon is a tier that may be away: it is asked for each time when something is needed of it,
+ * and left alone for a while by its breaker. So nothing here has to be decided again when it is
+ * restarted. What is decided once is whether this process owns a store: a store that is opened later
+ * would be of no use to the other engines, and one that is given up leaves its chunks.
+ */
+#include "core/node.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "chunk/l2_url.h"
+#include "tiers/tiers.h"
+
+static bool is_set(const char *text)
+{
+	return text != NULL && text[0] != '\0';
+}
+
+/* Why the daemon cannot be used, whatever it answers; NULL: it can. */
+static const char *obstacle(const struct kvt_config *c)
+{
+	struct kvt_l2_url url;
+
+	if (is_set(c->protect_keys))
+		return "it holds chunks in plain: not used with protect.keys";
+	if (kvt_l2_url_parse(c->node_url, &url) != NULL || url.kind != KVT_L2_TIER_kvtierd)
+		return "expected kvtierd://HOST:PORT";
+	return NULL;
+}
+
+static void use_daemon(struct kvt_config *c, const struct kvt_surroundings *s)
+{
+	kvt_note(s, KVT_LOG_INFO,
+		"node: chunks are kept in kvtierd at %s, which other engines of this node share; "
+		"no store of one's own",
+		c->node_url);
+	if (is_set(c->l2_url) && strcmp(c->l2_url, c->node_url) != 0)
+		kvt_note(s, KVT_LOG_WARN,
+			"node: l2.url is not used: give it to kvtierd, as cache.l2.url of its "
+			"configuration");
+	c->l2_url = c->node_url;
+	c->l2_segment = c->node_segment;
+	c->l2_format = "native";
+	c->nvme_path = "";
+}
+
+bool kvt_node_settle(struct kvt_config *c, const struct kvt_surroundings *s)
+{
+	bool always = strcmp(c->node_share, "always") == 0;
+	char why[KVT_REASON_BYTES] = "";
+	const char *cannot;
+
+	if (!always && strcmp(c->node_share, "auto") != 0)
+		return false;
+	cannot = obstacle(c);
+	if (cannot == NULL && (always || kvt_node_answers(c, s, why))) {
+		use_daemon(c, s);
+		return true;
+	}
+	kvt_note(s, cannot != NULL ? KVT_LOG_ERROR : KVT_LOG_INFO,
+		"node: a store of one's own, not kvtierd at %s: %s", c->node_url,
+		cannot != NULL ? cannot : why);
+	return false;
+}
