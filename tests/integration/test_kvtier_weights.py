@@ -142,7 +142,11 @@ def test_only_memory_is_left_open_for_weights_without_a_name(tmp_path, monkeypat
     assert settings.outlives(json.dumps(given)) and settings.outlives(json.dumps({"l2": {"url": "redis://x"}}))
     assert settings.outlives("nvme:\n  path: /x\n")
     assert not settings.outlives('{"l1": {"capacity": "16MiB"}}') and not settings.outlives("l1:\n  capacity: 1GiB")
+    assert settings.outlives('{"node": {"share": "auto"}}') and settings.outlives("node: {share: always}")
+    assert not settings.outlives('{"node": {"share": "never", "url": "kvtierd://127.0.0.1:9200"}}')
+    given["node"] = {"share": "always"}
     one = library.Cache([json.dumps(given), json.dumps(settings.MEMORY_ONLY)])
+    assert 'kvtier_tier_state{tier="l2"} 0' in one.metrics() or 'tier="l2"' not in one.metrics()
     assert one.mistakes == "" and list(tmp_path.iterdir()) == []
     one.close()
 

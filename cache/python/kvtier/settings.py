@@ -46,7 +46,8 @@ class Settings:
 
 
 # Configuration that goes over a user's and leaves no tier but memory.
-MEMORY_ONLY = {"nvme": {"path": ""}, "l2": {"url": ""}}
+MEMORY_ONLY = {"nvme": {"path": ""}, "l2": {"url": ""}, "node": {"share": "never"}}
+OUTLIVES = {"nvme": "path", "l2": "url"}
 
 
 def outlives(text):
@@ -54,9 +55,13 @@ def outlives(text):
     try:
         found = json.loads(text)
     except ValueError:
-        return "nvme" in text or "l2" in text
-    sections = [found.get(section) for section in MEMORY_ONLY] if isinstance(found, dict) else []
-    return any(isinstance(s, dict) and (s.get("path") or s.get("url")) for s in sections)
+        return any(section in text for section in MEMORY_ONLY)
+    if not isinstance(found, dict):
+        return False
+    sections = {name: found.get(name) for name in MEMORY_ONLY}
+    given = {name: section for name, section in sections.items() if isinstance(section, dict)}
+    shares = given.get("node", {}).get("share", "never") != "never"
+    return shares or any(given.get(name, {}).get(key) for name, key in OUTLIVES.items())
 
 
 def _number(given, name, least, mistakes):
