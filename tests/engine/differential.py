@@ -300,6 +300,7 @@ class Run:
         self.name, self.mode, self.mixture, self.reference = name, mode, mixture, reference
         self.files, self.directory = files, directory
         self.rng = random.Random(options.seed)
+        self.salts = {a.salt for a in mixture.requests if a.kind != "new salt"}  # a talk goes on under its own
         self.wrong, self.failed, self.salted, self.asked = [], [], [], 0
         self.cached = self.tokens = self.again = 0
         self.lock = threading.Lock()
@@ -403,7 +404,7 @@ class Run:
             self.cached, self.tokens = self.cached + cached, self.tokens + len(a.prompt)
             if got != self.reference.of(a):
                 self.wrong.append((a, got, cached))
-            if a.kind == "new salt" and cached and not self.interrupted:
+            if a.kind == "new salt" and a.salt not in self.salts and cached and not self.interrupted:
                 self.salted.append(a)
 
     # --- events ---
@@ -506,7 +507,7 @@ class Run:
                   f"salt {a.salt}, weights {a.weights}: {got} and not {self.reference.of(a)}")  # fmt: skip
         for a, error in self.failed[:8]:
             print(f"    {a.kind} {a.number} failed: {error}")
-        used = from_kvtier > 0.1 * self.tokens
+        used = from_kvtier > 0.05 * self.tokens
         if not used:
             print("    kvtier was hardly used")
         return used and not (different or self.failed or self.salted)
