@@ -316,6 +316,27 @@ def test_what_is_computed_after_blocks_of_old_weights_is_not_stored(plan):
     assert len(store_all(plan, request_of(8, request_id="e"), 8)) == 2
 
 
+def test_data_parallel_replicas_have_a_store_each(tmp_path, monkeypatch):
+    """The second was left without NVMe: the first owned the folder of rank 0."""
+    ranks = {fingerprint.store_rank(rank, 2, replica) for replica in range(3) for rank in range(2)}
+    assert ranks == set(range(6)) and fingerprint.store_rank(1, 2, 0) == 1  # the first one's are named as ever
+    nvme = {"path": str(tmp_path), "capacity": "64MiB"}
+    common = {"l1": {"capacity": "1MiB"}, "nvme": nvme, "fingerprint": "ab" * 32}
+    monkeypatch.setenv("KVTIER_LIBRARY", str(LIBRARY))
+    caches = [
+        library.Cache([json.dumps({**common, "rank": fingerprint.store_rank(0, 1, replica)})], "cache")
+        for replica in range(2)
+    ]  # fmt: skip
+    try:
+        assert [cache.mistakes for cache in caches] == ["", ""]
+        assert sorted(f.name for f in (tmp_path / ("ab" * 32)).iterdir()) == ["0", "1"]
+        for cache in caches:
+            assert f'kvtier_tier_capacity_bytes{{tier="nvme"}} {64 << 20}' in cache.metrics()
+    finally:
+        for cache in caches:
+            cache.close()
+
+
 class Pause(enum.Enum):
     UNPAUSED, PAUSED_NEW, PAUSED_ALL = range(3)
 

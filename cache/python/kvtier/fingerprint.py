@@ -22,3 +22,9 @@ def key_rank(rank, tensor_parallel, heads):
     model, 1 where all ranks hold the same latent vectors (MLA)."""
     copies = max(1, tensor_parallel // max(1, heads))
     return rank // copies * copies
+
+
+def store_rank(rank, ranks, replica):
+    """The number that a rank's store is named by. Data-parallel replicas have one configuration and ranks of the same
+    numbers, and yet a store each: two processes cannot own one."""
+    return replica * ranks + rank
