@@ -222,8 +222,7 @@ class Reference:
     """What answers have to be. Kept in a file, since they change with the model and the options alone."""
 
     def __init__(self, files, mode, folder):
-        self.files, self.options = files, mode.reference
-        self.plugin = mode.plugin if mode.reference else None
+        self.files, self.mode, self.options = files, mode, mode.reference
         self.path = folder / f"answers-{hashlib.sha256(json.dumps(self.options).encode()).hexdigest()[:8]}.json"
         self.known = json.loads(self.path.read_text()) if self.path.exists() else {}
         weights = [
@@ -252,21 +251,22 @@ class Reference:
                         continue
                     if engine is None:
                         adapters = any(a.adapter for a in requests)
-                        engine = ends.enter_context(self.start(version, ["--no-enable-prefix-caching"], adapters))
+                        more = [*self.options, "--no-enable-prefix-caching"]
+                        plugin = self.mode.plugin if self.options else None
+                        engine = ends.enter_context(self.start(version, more, adapters, plugin))
                     self.known[self.key(a)] = engine.ask(a.prompt, a.tokens, served(a))[0]
                     missing += 1
             self.path.write_text(json.dumps(self.known))
         return missing
 
     @contextlib.contextmanager
-    def start(self, version, more, adapters):
+    def start(self, version, more, adapters, plugin):
         """An engine without connector, which ends with the block."""
         loras = {f"{n}.{v}": self.files.version(n, v) for n in ADAPTERS for v in (0, 1)} if adapters else {}
         folder = self.files.version("model", version)
-        logs = self.path.with_suffix("")
-        logs.mkdir(exist_ok=True)
-        install(self.plugin, logs)
-        engine = Lab(logs, version, None, folder, [*self.options, *more], loras)
+        logs = pathlib.Path(tempfile.mkdtemp(prefix="reference-", dir=self.path.parent))
+        install(plugin, logs)
+        engine = Lab(logs, version, None, folder, more, loras)
         try:
             yield engine.ready()
         finally:
@@ -279,7 +279,8 @@ class Reference:
             some = [(a, got, cached) for a, got, cached in wrong if a.weights == version]
             if not some:
                 continue
-            with self.start(version, [], any(a.adapter for a, _, _ in some)) as engine:
+            adapters = any(a.adapter for a, _, _ in some)
+            with self.start(version, self.mode.options, adapters, self.mode.plugin) as engine:
                 for a, got, cached in some:
                     engine.reset()
                     if cached:
