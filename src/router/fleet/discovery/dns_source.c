@@ -162,6 +162,15 @@ static bool is_reported(const struct dns_source *source, char **urls, size_t cou
 	return true;
 }
 
+/* What such a name said before stands in the list. */
+static bool any_failed(const struct dns_source *source)
+{
+	for (size_t i = 0; i < source->count; i++)
+		if (source->names[i].failed)
+			return true;
+	return false;
+}
+
 /* Reports the list if it has changed, or if a failure has ended. */
 static void report(struct dns_source *source, const struct name *name, bool always)
 {
@@ -196,8 +205,8 @@ static void report(struct dns_source *source, const struct name *name, bool alwa
 		failed_to(source, name, err == KVW_ENOMEM ? "out of memory" : "not a worker's URL");
 	} else {
 		kvw_info(ROOM, "dns: %zu workers", count);
-		source->found(
-			source->arg, source->base.ops, list->workers, list->worker_count, false, NULL);
+		source->found(source->arg, source->base.ops, list->workers, list->worker_count,
+			any_failed(source), NULL);
 	}
 	kvw_config_destroy(list);
 }

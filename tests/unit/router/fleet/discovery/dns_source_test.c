@@ -158,6 +158,30 @@ START_TEST(an_outage_of_the_dns_empties_nothing)
 }
 END_TEST
 
+/* Another name's answer is no reason to take the source for readable. */
+START_TEST(a_list_with_a_name_that_cannot_be_asked_for_is_partial)
+{
+	fake_dns_add(fake, "w.example", FAKE_DNS_A, 60, "10.0.0.2");
+	fake_dns_add(fake, "x.example", FAKE_DNS_A, 60, "10.0.0.3");
+	begin("'http://w.example:8000', 'http://x.example:8000'");
+	turn_until(base, &got.lists, 1);
+	ck_assert(!got.partial);
+	fake_dns_rule(fake, "x.example", FAKE_DNS_ANY, FAKE_DNS_SERVFAIL);
+	turn_until(base, &got.failures, 1);
+	fake_dns_add(fake, "w.example", FAKE_DNS_A, 60, "10.0.0.1");
+	turn_until(base, &got.lists, 2);
+	ck_assert(got.partial);
+	ck_assert_str_eq(got.urls, "http://10.0.0.1:8000 http://10.0.0.2:8000 http://10.0.0.3:8000");
+	fake_dns_clear(fake);
+	fake_dns_add(fake, "w.example", FAKE_DNS_A, 60, "10.0.0.1");
+	fake_dns_add(fake, "w.example", FAKE_DNS_A, 60, "10.0.0.2");
+	fake_dns_add(fake, "x.example", FAKE_DNS_A, 60, "10.0.0.3");
+	turn_until(base, &got.lists, 3);
+	ck_assert(!got.partial);
+	ck_assert_uint_eq(got.failures, 1);
+}
+END_TEST
+
 START_TEST(the_first_list_waits_for_all_names)
 {
 	fake_dns_add(fake, "w.example", FAKE_DNS_A, 60, "10.0.0.2");
@@ -192,6 +216,7 @@ int main(void)
 	tcase_add_test(tcase, workers_are_gone_when_a_server_says_so_twice);
 	tcase_add_loop_test(tcase, an_outage_of_the_dns_empties_nothing, 0,
 		sizeof(outages) / sizeof(outages[0]));
+	tcase_add_test(tcase, a_list_with_a_name_that_cannot_be_asked_for_is_partial);
 	tcase_add_test(tcase, the_first_list_waits_for_all_names);
 	tcase_add_test(tcase, it_stops_while_questions_are_open);
 	return run_tcase("dns-source", tcase);
