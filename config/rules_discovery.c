@@ -5,6 +5,7 @@
 
 #include "config/discovery_url.h"
 #include "config/rules.h"
+#include "settings/address.h"
 
 static void check_names(struct kvw_build *build)
 {
@@ -33,6 +34,22 @@ static void check_names(struct kvw_build *build)
 	}
 }
 
+/* A query may follow the path. */
+static void check_webhook(struct kvw_build *build)
+{
+	const char *text = build->config->discovery_wake_webhook;
+	char quoted[KVW_REPORT_QUOTE];
+	struct kvw_url url;
+
+	if (text[0] == '\0' ||
+		(text[strcspn(text, " #\\")] == '\0' &&
+			kvw_url_split((struct kvw_slice){text, strcspn(text, "?")}, &url) == KVW_ADDRESS_OK))
+		return;
+	kvw_report_mistake(build->walk.report, build->met[KVW_KEY_discovery_wake_webhook].place,
+		"discovery.wake.webhook", "found %s, expected a URL such as `http://scaler:8080/wake`",
+		kvw_report_quote(quoted, text, strlen(text)));
+}
+
 void kvw_rules_check_discovery(struct kvw_build *build)
 {
 	const struct kvw_config *config = build->config;
@@ -41,6 +58,8 @@ void kvw_rules_check_discovery(struct kvw_build *build)
 
 	if (build->met[KVW_KEY_discovery_dns].valid)
 		check_names(build);
+	if (build->met[KVW_KEY_discovery_wake_webhook].valid)
+		check_webhook(build);
 	if (!least->valid || !most->valid ||
 		config->discovery_dns_least_ms <= config->discovery_dns_most_ms)
 		return;

@@ -11,6 +11,7 @@
 
 #define DNS_LABEL_MOST 63
 #define PORT_NAME_MOST 15
+#define DNS_NAME_MOST  253
 
 /* A DNS label in lower case: what names of Services, namespaces and ports are. */
 static bool is_label(const char *text, size_t most)
@@ -30,6 +31,21 @@ static bool is_port(const char *text)
 	if (*end == '\0' && text[0] >= '0' && text[0] <= '9')
 		return port >= 1 && port <= 65535;
 	return is_label(text, PORT_NAME_MOST) && strspn(text, "0123456789-") < strlen(text);
+}
+
+static bool is_scale(const char *text)
+{
+	size_t len;
+
+	if (strncmp(text, "deployments/", 12) == 0)
+		text += 12;
+	else if (strncmp(text, "statefulsets/", 13) == 0)
+		text += 13;
+	else
+		return false;
+	len = strlen(text);
+	return len > 0 && len <= DNS_NAME_MOST && text[0] != '-' && text[0] != '.' &&
+	       strspn(text, "abcdefghijklmnopqrstuvwxyz0123456789-.") == len && strstr(text, "..") == NULL;
 }
 
 struct checked {
@@ -61,6 +77,8 @@ static void check_texts(const struct checked *c, const struct kvw_pool_config *p
 	if (pool->port[0] != '\0' ? !is_port(pool->port) : pool->selector[0] != '\0')
 		report(c, KVW_POOL_KEY_port, pool->port,
 			"a port's number such as `8000`, or its name");
+	if (pool->scale[0] != '\0' && !is_scale(pool->scale))
+		report(c, KVW_POOL_KEY_scale, pool->scale, "`deployments/NAME` or `statefulsets/NAME`");
 	if (pool->models_from[0] != '\0' &&
 		!kvw_label_key_is_valid(kvw_slice_of(pool->models_from)))
 		report(c, KVW_POOL_KEY_models_from, pool->models_from,

@@ -70,7 +70,7 @@ const struct kvw_schema kvw_pool_schema = {
 	.keys = kvw_pool_keys,
 	.key_count = KVW_POOL_KEY_COUNT,
 	.one_of = "one of name, selector, service, namespace, port, tls, models, models_from, "
-		  "weight_from, api_key",
+		  "weight_from, scale, api_key",
 	.such_as = "- {selector: app=vllm, port: 8000}",
 };
 

@@ -42,6 +42,7 @@ ROOMS = {
     "src/router/proxy": [],
     "src/router/fleet": [],
     "src/router/fleet/discovery": [],
+    "src/router/fleet/wake": [],
     "src/router/feeds": [],
     "routing": [
         (

@@ -35,6 +35,7 @@
 #include "fleet/members.h"
 #include "fleet/probe.h"
 #include "fleet/resolver.h"
+#include "fleet/wake/waker.h"
 #include "server/listen.h"
 
 /* So far above what /explain takes, it refuses a body in its own words; beyond, the server does. GET and
@@ -58,6 +59,7 @@ struct kvw_admin {
 	struct kvw_prober *prober;
 	struct kvw_resolver *resolver;
 	struct kvw_members *members;
+	struct kvw_waker *waker;
 	struct kvw_source *sources[KVW_SOURCE_COUNT]; /* [source_count], that run */
 	size_t source_count;
 	struct kvw_reload *reload;
@@ -438,6 +440,8 @@ static enum kvw_err start_fleet(struct kvw_admin *admin, FILE *errors)
 	if (err == KVW_OK)
 		err = start_sources(admin);
 	if (err == KVW_OK)
+		err = kvw_waker_create(admin->base, fleet, &admin->waker);
+	if (err == KVW_OK)
 		err = kvw_broadcaster_create(
 			admin->base, fleet, admin->members, admin->prober, &admin->broadcaster);
 	return err == KVW_OK ? start_reload(admin) : err;
@@ -535,6 +539,7 @@ void kvw_admin_stop(struct kvw_admin *admin)
 
 		source->ops->stop(source);
 	}
+	kvw_waker_destroy(admin->waker);
 	kvw_members_destroy(admin->members);
 	kvw_resolver_destroy(admin->resolver);
 	kvw_prober_destroy(admin->prober);

@@ -10,7 +10,9 @@
 
 #include "auth/keyring.h"
 #include "base/page.h"
+#include "base/clock.h"
 #include "fleet/members.h"
+#include "fleet/wake/wakes.h"
 
 static const char json_type[] = "application/json";
 
@@ -61,6 +63,31 @@ static void put_unreadable(
 		kvw_page_string(text, "}");
 }
 
+/* Models for which requests wait, or waited last, until they have a worker. */
+static void put_waking(struct kvw_page *text, const struct kvw_wakes *wakes, int64_t now_ns)
+{
+	const struct kvw_wake_model *model = atomic_load(&wakes->first);
+	bool any = false;
+
+	for (; model != NULL; model = model->next) {
+		int64_t since_ns = atomic_load(&model->asleep_ns);
+
+		if (since_ns == 0)
+			continue;
+		kvw_page_string(text, any ? ",{\"model\":" : ",\"waking\":[{\"model\":");
+		kvw_page_json(text, kvw_slice_of(model->name));
+		put_field(text, "waiting", atomic_load(&model->held));
+		put_field(text, "seconds",
+			now_ns > since_ns ? (uint64_t)((now_ns - since_ns) / KVW_NS_PER_S) : 0);
+		if (atomic_load(&model->failed))
+			kvw_page_string(text, ",\"last_call\":\"failed\"");
+		kvw_page_string(text, "}");
+		any = true;
+	}
+	if (any)
+		kvw_page_string(text, "]");
+}
+
 static int answer_health(
 	const struct kvw_answer_state *state, int64_t now_ns, struct kvw_page *text)
 {
@@ -72,6 +99,7 @@ static int answer_health(
 		if (state->reload != NULL && atomic_load(&state->reload->last_refused))
 			kvw_page_string(text, ",\"last_reload\":\"refused\"");
 		put_unreadable(text, state->listings, now_ns);
+		put_waking(text, state->deps->fleet->wakes, now_ns);
 		kvw_page_string(text, "}\n");
 		return 200;
 	}
@@ -82,8 +110,17 @@ static int answer_health(
 	return 503;
 }
 
+/* Requests wait for models without a worker: without clients none would be woken. */
+static bool would_wake(const struct kvw_fleet *fleet)
+{
+	const struct kvw_config *config = fleet->config;
+
+	return config->discovery_wake_hold_ms > 0 && kvw_wakes_any(fleet->wakes, config);
+}
+
 /* Ready means that a request sent now would find a worker: one that has answered a probe, may be
- * chosen, and whose models are known (until then a request that names a model finds none). */
+ * chosen, and whose models are known (until then a request that names a model finds none); or that it would wait
+ * for one that is woken. */
 static int answer_ready(const struct kvw_answer_state *state, struct kvw_page *text)
 {
 	const struct kvw_fleet *fleet = state->deps->fleet;
@@ -105,7 +142,7 @@ static int answer_ready(const struct kvw_answer_state *state, struct kvw_page *t
 		models_known += known;
 		serving += known && health == KVW_HEALTH_UP && kvw_worker_usable(worker);
 	}
-	ready = serving > 0 && !state->draining;
+	ready = (serving > 0 || would_wake(fleet)) && !state->draining;
 	kvw_page_string(text, ready ? "{\"status\":\"ready\"" : "{\"status\":\"not ready\"");
 	kvw_page_string(text, state->draining ? ",\"draining\":true" : ",\"draining\":false");
 	put_field(text, "workers", fleet->live);

@@ -18,6 +18,7 @@
 #include "openai/error_body.h"
 #include "admin/explanation.h"
 #include "fleet/pin.h"
+#include "fleet/wake/wakes.h"
 
 static const char chat_path[] = "/v1/chat/completions";
 static const char completions_path[] = "/v1/completions";
@@ -152,13 +153,38 @@ static bool presume_candidates(struct kvw_explanation *e, size_t listed)
 	return true;
 }
 
+/* The model has no worker, but is known: a request would wait for one. KVW_OK: it would not. */
+static enum kvw_err would_wait(struct kvw_explanation *e)
+{
+	const struct kvw_config *config = e->source->config;
+	struct kvw_wake_model *model = NULL;
+	int64_t hold_ms = config->discovery_wake_hold_ms;
+
+	if (hold_ms > 0 && e->route.model.len > 0 && e->query->pin.len == 0)
+		model = kvw_wakes_find(e->source->fleet->wakes, config, e->route.model);
+	if (model == NULL)
+		return KVW_OK;
+	return refuse(e, 503, "model",
+		"no worker serves `%.256s` now; %s up to %lld.%03lld s while it is woken (discovery.wake); "
+		"%u wait%s%s",
+		model->name,
+		e->query->impatient ? "it would be woken, but x-kvway-do-not-queue forbids to wait; others wait for"
+				    : "the request would wait for",
+		(long long)(hold_ms / 1000), (long long)(hold_ms % 1000), atomic_load(&model->held),
+		atomic_load(&model->asleep_ns) != 0 ? ", it is being woken" : "",
+		atomic_load(&model->failed) ? ", the last call to wake it failed" : "");
+}
+
 static enum kvw_err no_model(struct kvw_explanation *e)
 {
+	enum kvw_err err = would_wait(e);
 	struct kvw_slice model = e->route.model;
 	int shown = (int)(model.len < 256 ? model.len : 256);
 	const struct kvw_fleet_view *view =
 		atomic_load_explicit(&e->source->fleet->view, memory_order_acquire);
 
+	if (err != KVW_OK)
+		return err;
 	if (!e->source->cold && !view->all_known)
 		return refuse(e, 503, "model",
 			"no worker is known to serve `%.*s`, and the models of some workers are not known yet",
@@ -196,8 +222,13 @@ static enum kvw_err find_candidates(struct kvw_explanation *e)
 static enum kvw_err no_worker(struct kvw_explanation *e)
 {
 	const struct kvw_fleet *fleet = e->source->fleet;
-	enum kvw_err err = refuse(e, 503, NULL, "no usable worker");
-	size_t len = strlen(e->message), shown = 0;
+	enum kvw_err err = would_wait(e);
+	size_t len, shown = 0;
+
+	if (err != KVW_OK)
+		return err;
+	err = refuse(e, 503, NULL, "no usable worker");
+	len = strlen(e->message);
 
 	for (size_t i = 0; i < fleet->count && len < sizeof(e->message) - 1; i++) {
 		const struct kvw_worker *worker = kvw_fleet_worker(fleet, i);

@@ -124,3 +124,13 @@ void kvw_curl_loop_abort(struct kvw_curl_loop *loop, CURL *easy)
 {
 	curl_multi_remove_handle(loop->multi, easy);
 }
+
+bool kvw_curl_leave_dns_behind(CURL *easy)
+{
+#if LIBCURL_VERSION_NUM >= 0x075700
+	return curl_easy_setopt(easy, CURLOPT_QUICK_EXIT, 1L) == CURLE_OK;
+#else
+	(void)easy;
+	return true;
+#endif
+}

@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "fleet/epoch.h"
 #include "base/log.h"
+#include "fleet/wake/wakes.h"
 #include "tls/tls.h"
 
 #define Q16 65536.0
@@ -44,6 +45,7 @@ static struct kvw_model *model_get(struct kvw_fleet *fleet, const char *name)
 	}
 	model->index = (uint32_t)fleet->model_total;
 	fleet->models[fleet->model_total++] = model;
+	kvw_wakes_served(fleet->wakes, name);
 	return model;
 }
 

@@ -27,6 +27,8 @@
 #include "fleet/worker.h"
 #include "tls/watch.h"
 
+struct kvw_wakes; /* wake/wakes.h */
+
 #define KVW_MODEL_WORDS (KVW_MAX_WORKERS / 64)
 
 /* What loops and responses learn about a model; lives as long as the fleet. */
@@ -69,6 +71,7 @@ struct kvw_fleet {
 	struct kvw_ratios *ratios;       /* tokens per byte, by how prompts begin; owned */
 	struct kvw_model **models;       /* every model ever seen; control thread only */
 	size_t model_total;
+	struct kvw_wakes *wakes;         /* models that may be woken; owned */
 	struct kvw_load_board *loads;    /* of all workers, by id; owned */
 	_Atomic uint32_t down;           /* workers whose health is DOWN, that stand still or sleep; each
 	                                    counts once for each of these */

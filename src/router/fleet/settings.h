@@ -25,7 +25,7 @@ struct kvw_settings {
 	/* settings.c's: */
 	struct kvw_config *owned; /* the configuration, to be freed; NULL: it is the caller's */
 	struct kvw_counted_strategy *counted;
-	_Atomic uint32_t refs; /* of loops */
+	_Atomic uint32_t refs; /* of loops, and of calls that wake a model */
 	bool passed;           /* all loops have turned since it was replaced */
 	struct kvw_settings *next;
 };
@@ -51,7 +51,7 @@ void kvw_settings_apply(struct kvw_settings *settings);
 
 void kvw_settings_destroy(struct kvw_settings *settings); /* NULL is allowed */
 
-/* A loop's reference. */
+/* A loop's reference, or the control thread's. */
 static inline void kvw_settings_ref(struct kvw_settings *settings)
 {
 	atomic_fetch_add_explicit(&settings->refs, 1, memory_order_relaxed);

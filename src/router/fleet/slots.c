@@ -11,6 +11,7 @@
 
 #include "base/log.h"
 #include "fleet/epoch.h"
+#include "fleet/wake/wakes.h"
 #include "tls/tls.h"
 
 static enum kvw_err create(const struct kvw_config *config, size_t loops, bool offline,
@@ -35,6 +36,9 @@ static enum kvw_err create(const struct kvw_config *config, size_t loops, bool o
 	if (err != KVW_OK)
 		goto fail;
 	err = kvw_ratios_create(&self->base.ratios);
+	if (err != KVW_OK)
+		goto fail;
+	err = kvw_wakes_create(&self->base.wakes);
 	if (err != KVW_OK)
 		goto fail;
 	err = kvw_epochs_create(loops, &self->base.epochs);
@@ -94,6 +98,7 @@ void kvw_fleet_destroy(struct kvw_fleet *fleet)
 	}
 	kvw_ejections_finish(&fleet->ejections);
 	kvw_ratios_destroy(fleet->ratios);
+	kvw_wakes_destroy(fleet->wakes);
 	kvw_tls_watch_remove(&fleet->certificates, fleet->tls);
 	kvw_tls_destroy(fleet->tls);
 	kvw_tls_watch_finish(&fleet->certificates);

@@ -84,11 +84,16 @@ static uint64_t program_of(struct kvw_exchange *x)
 	return 0;
 }
 
-static int64_t deadline_of(struct kvw_exchange *x)
+int64_t kvw_admit_deadline_ns(struct kvw_exchange *x)
 {
 	int64_t after_ns = kvw_admission_deadline_ns(field_of(x, "x-kvway-deadline-ms"));
 
 	return after_ns > 0 ? x->start_ns + after_ns : 0;
+}
+
+bool kvw_admit_impatient(struct kvw_exchange *x)
+{
+	return kvw_slice_equal(field_of(x, "x-kvway-do-not-queue"), KVW_SLICE("1"));
 }
 
 void kvw_admit_enter(struct kvw_exchange *x)
@@ -104,7 +109,7 @@ void kvw_admit_enter(struct kvw_exchange *x)
 	e->promise = promise_of(x, e->wait.class);
 	e->wait.value = 1;
 	e->tokens = kvw_request_tokens(&x->route);
-	e->deadline_ns = deadline_of(x);
+	e->deadline_ns = kvw_admit_deadline_ns(x);
 	if (admission->programs != NULL)
 		e->turn = kvw_programs_find(admission->programs, &x->route, program_of(x));
 }
@@ -134,9 +139,8 @@ static void set_terms(struct kvw_exchange *x)
 static enum kvw_admitted wait_or_refuse(struct kvw_exchange *x)
 {
 	struct kvw_loop *loop = x->loop;
-	bool impatient = kvw_slice_equal(field_of(x, "x-kvway-do-not-queue"), KVW_SLICE("1"));
 
-	if (impatient ||
+	if (kvw_admit_impatient(x) ||
 		kvw_gate_is_full(kvw_gate_waiting(x->gate), loop->fleet->loops,
 			(uint64_t)x->config->admission_max_queue) ||
 		kvw_gate_wait(x->gate, &x->entrant, loop->now_ns) != KVW_OK) {

@@ -24,6 +24,11 @@ enum kvw_admitted {
 /* May the request, which is in ROUTING, be sent to one of these now? */
 enum kvw_admitted kvw_admit(struct kvw_exchange *x, const struct kvw_candidates *set);
 
+/* When its client has no use for an answer any more (x-kvway-deadline-ms); 0: it does not say. */
+int64_t kvw_admit_deadline_ns(struct kvw_exchange *x);
+/* Its client does not want to wait at all (x-kvway-do-not-queue). */
+bool kvw_admit_impatient(struct kvw_exchange *x);
+
 /* Notes what x, which is in ROUTING, is promised and when it came, unless that is done or no engine computes for it. The
  * promises of those that go on without kvw_admit count, too. */
 void kvw_admit_enter(struct kvw_exchange *x);

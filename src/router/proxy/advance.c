@@ -22,6 +22,7 @@
 
 #include "base/log.h"
 #include "proxy/forward.h"
+#include "proxy/held.h"
 #include "proxy/local.h"
 #include "proxy/guard.h"
 #include "proxy/prepare.h"
@@ -30,6 +31,7 @@
 #include "proxy/response.h"
 #include "proxy/retry.h"
 #include "proxy/send.h"
+#include "proxy/waking.h"
 
 /* --- a connection to the worker --- */
 
@@ -315,7 +317,7 @@ static bool step(struct kvw_exchange *x)
 	case KVW_REQUEST_SENDING:
 	case KVW_REQUEST_SENT:
 		return exchange_bytes(x);
-	default: /* READ_BODY, PARKED, QUEUED, TOKENS, METRICS wait for their events */
+	default: /* READ_BODY, PARKED, WAKING, QUEUED, TOKENS, METRICS wait for their events */
 		return false;
 	}
 }
@@ -339,6 +341,9 @@ static void on_timer(struct kvw_timer *timer, int64_t now_ns)
 	switch (timer->kind) {
 	case KVW_TIMER_PARK:
 		kvw_request_park_over(x);
+		break;
+	case KVW_TIMER_WAKE:
+		kvw_waking_expire(x);
 		break;
 	case KVW_TIMER_TOKENS:
 		kvw_prepare_timeout(x);
@@ -388,6 +393,33 @@ void kvw_exchange_unpark(struct kvw_loop *loop)
 		if (kvw_local_metrics(x))
 			kvw_exchange_advance(x);
 	}
+}
+
+#define WAKE_MOST    256                   /* that go on in one tick: other clients wait meanwhile */
+#define WAKE_LOOK_NS (100 * KVW_NS_PER_MS) /* candidates may change with time alone */
+
+void kvw_exchange_wake(struct kvw_loop *loop)
+{
+	uint64_t changes = atomic_load_explicit(&loop->fleet->changes, memory_order_acquire);
+	const struct kvw_wake_model *asleep = NULL; /* has no worker, by the last look */
+	struct kvw_exchange *x, *next;
+	size_t gone = 0;
+
+	if (changes == loop->woken_changes && loop->now_ns - loop->woken_ns < WAKE_LOOK_NS)
+		return;
+	loop->woken_ns = loop->now_ns;
+	for (x = TAILQ_FIRST(&loop->waking); x != NULL && gone < WAKE_MOST; x = next) {
+		next = TAILQ_NEXT(x, entry);
+		if (x->wake == asleep)
+			continue;
+		if (kvw_waking_go_on(x)) {
+			gone++;
+			kvw_exchange_advance(x);
+		} else {
+			asleep = x->wake;
+		}
+	}
+	loop->woken_changes = gone < WAKE_MOST ? changes : 0; /* 0: further ones in the next tick */
 }
 
 /* An engine that sleeps has nothing under way, and gives no token until it is woken. It may sleep for a
@@ -469,6 +501,9 @@ static void stop_waiting(struct kvw_exchange *x)
 {
 	if (x->request_state == KVW_REQUEST_PARKED) {
 		TAILQ_REMOVE(&x->loop->parked, x, entry);
+		kvw_exchange_request_state(x, KVW_REQUEST_ROUTING);
+	} else if (x->request_state == KVW_REQUEST_WAKING) {
+		kvw_held_remove(x, KVW_WAKE_LEFT);
 		kvw_exchange_request_state(x, KVW_REQUEST_ROUTING);
 	} else if (x->request_state == KVW_REQUEST_METRICS) {
 		TAILQ_REMOVE(&x->loop->want_metrics, x, entry);

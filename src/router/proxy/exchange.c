@@ -8,6 +8,7 @@
 
 #include "base/log.h"
 #include "proxy/attempt.h"
+#include "proxy/held.h"
 #include "proxy/kept.h"
 #include "proxy/understand.h"
 
@@ -18,9 +19,11 @@ static const unsigned request_next[KVW_REQUEST_STATES] = {
 	[KVW_REQUEST_READ_HEAD] = BIT(KVW_REQUEST_READ_BODY) | BIT(KVW_REQUEST_ROUTING) |
 		BIT(KVW_REQUEST_METRICS),
 	[KVW_REQUEST_READ_BODY] = BIT(KVW_REQUEST_ROUTING),
-	[KVW_REQUEST_ROUTING] = BIT(KVW_REQUEST_PARKED) | BIT(KVW_REQUEST_TOKENS) |
+	[KVW_REQUEST_ROUTING] = BIT(KVW_REQUEST_PARKED) | BIT(KVW_REQUEST_WAKING) |
+		BIT(KVW_REQUEST_TOKENS) |
 		BIT(KVW_REQUEST_QUEUED) | BIT(KVW_REQUEST_CONNECTING) | BIT(KVW_REQUEST_SENDING),
 	[KVW_REQUEST_PARKED] = BIT(KVW_REQUEST_ROUTING),
+	[KVW_REQUEST_WAKING] = BIT(KVW_REQUEST_ROUTING),
 	[KVW_REQUEST_METRICS] = BIT(KVW_REQUEST_ROUTING),
 	[KVW_REQUEST_TOKENS] = BIT(KVW_REQUEST_ROUTING),
 	[KVW_REQUEST_QUEUED] = BIT(KVW_REQUEST_ROUTING),
@@ -251,6 +254,8 @@ void kvw_exchange_end(struct kvw_exchange *x, enum kvw_end end)
 	x->token_job = NULL;
 	if (x->request_state == KVW_REQUEST_PARKED)
 		TAILQ_REMOVE(&loop->parked, x, entry);
+	if (x->request_state == KVW_REQUEST_WAKING)
+		kvw_held_remove(x, KVW_WAKE_LEFT);
 	if (x->request_state == KVW_REQUEST_METRICS)
 		TAILQ_REMOVE(&loop->want_metrics, x, entry);
 	if (x->request_state == KVW_REQUEST_QUEUED)

@@ -16,6 +16,7 @@
 #include "proxy/request.h"
 #include "proxy/retry.h"
 #include "proxy/understand.h"
+#include "proxy/waking.h"
 
 #define PARK_MS 1000 /* a request for an unknown model waits so long for a fresh list */
 
@@ -86,6 +87,8 @@ static void no_worker(struct kvw_exchange *x)
 	char message[1024];
 	struct kvw_page text = {0};
 
+	if (kvw_waking_hold(x))
+		return;
 	if (x->tried_count > 0) {
 		(void)snprintf(message, sizeof(message), "no worker could answer; tried %s", x->tried_text);
 	} else {
@@ -133,6 +136,8 @@ static bool all_models_known(const struct kvw_loop *loop)
 
 static void model_not_found(struct kvw_exchange *x)
 {
+	if (kvw_waking_hold(x))
+		return;
 	if (all_models_known(x->loop))
 		no_model(x);
 	else
@@ -473,6 +478,8 @@ static bool pick(struct kvw_exchange *x)
 	struct kvw_candidates set;
 	bool none = false;
 
+	if (kvw_waking_queue(x))
+		return false;
 	if (!kvw_request_candidates(x, &set)) {
 		unknown_model(x);
 		return false;

@@ -130,6 +130,8 @@ static void tick(struct kvw_loop *loop)
 	kvw_links_sweep(&loop->links, loop->now_ns);
 	if (!TAILQ_EMPTY(&loop->parked) || !TAILQ_EMPTY(&loop->want_metrics))
 		kvw_exchange_unpark(loop);
+	if (!TAILQ_EMPTY(&loop->waking))
+		kvw_exchange_wake(loop);
 	if ((atomic_load_explicit(&loop->fleet->down, memory_order_relaxed) > 0 ||
 		    atomic_load_explicit(&loop->fleet->leaving, memory_order_acquire) > 0) &&
 		loop->now_ns - loop->failover_ns >= FAILOVER_NS) {
@@ -237,6 +239,7 @@ static void init_lists(struct kvw_loop *loop)
 	TAILQ_INIT(&loop->clients);
 	TAILQ_INIT(&loop->dead);
 	TAILQ_INIT(&loop->parked);
+	TAILQ_INIT(&loop->waking);
 	TAILQ_INIT(&loop->want_metrics);
 	TAILQ_INIT(&loop->ended);
 	TAILQ_INIT(&loop->free_exchanges);

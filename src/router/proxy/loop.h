@@ -44,6 +44,7 @@ enum kvw_timer_kind {
 	KVW_TIMER_REQUEST,    /* all of it */
 	KVW_TIMER_STREAM_IDLE,
 	KVW_TIMER_PARK,       /* waiting for a model list */
+	KVW_TIMER_WAKE,       /* waiting for a worker of its model */
 	KVW_TIMER_TOKENS,     /* waiting for the prompt's tokens */
 };
 
@@ -107,6 +108,9 @@ struct kvw_loop {
 	struct kvw_client_list clients; /* all that live */
 	struct kvw_client_list dead;
 	struct kvw_exchange_list parked; /* waiting for a model list */
+	struct kvw_exchange_list waking; /* waiting for a worker of their model, in the order in which they came */
+	uint64_t woken_changes; /* of the fleet when it was last looked whether they have one */
+	int64_t woken_ns;       /* when */
 	struct kvw_gates gates; /* of requests in QUEUED */
 	struct kvw_exchange_list want_metrics; /* waiting for the control thread's text */
 	struct kvw_exchange_list ended, free_exchanges;

@@ -8,6 +8,7 @@ does, test_kubernetes_clients.py asks kubectl and the Python client.
     api.pod("a", "127.0.0.2")            a ready pod
     api.change("a", lambda pod: ...)     any change of it
     api.delete("a")
+    api.scale("deployments/vllm", 0)     what PATCH of its `scale` changes
 
 Faults are attributes, which may be set at any time; `fail` answers the next requests with a status.
 """
@@ -30,7 +31,8 @@ VERSIONS = {"Pod": "v1", "EndpointSlice": "discovery.k8s.io/v1"}
 KINDS = {"/api/v1 pods": "Pod", "/apis/discovery.k8s.io/v1 endpointslices": "EndpointSlice"}
 # /api/v1/pods, /api/v1/namespaces/NAMESPACE/pods, /api/v1/namespaces/NAMESPACE/pods/NAME
 PATH = re.compile(r"^(/api/v1|/apis/[^/]+/v1)(?:/namespaces/([^/]+))?/(pods|endpointslices)(?:/([^/]+))?$")
-REASONS = {400: "BadRequest", 401: "Unauthorized", 403: "Forbidden", 404: "NotFound", 410: "Expired", 429: "TooManyRequests"}
+SCALES = re.compile(r"^/apis/apps/v1/namespaces/([^/]+)/(deployments|statefulsets)/([^/]+)/scale$")
+REASONS = {400: "BadRequest", 401: "Unauthorized", 403: "Forbidden", 404: "NotFound", 409: "Conflict", 410: "Expired", 429: "TooManyRequests"}
 TRUE = ("1", "t", "T", "true", "True", "TRUE")  # as Go reads a truth value
 TOO_OLD = "The provided continue parameter is too old to display a consistent list result."
 
@@ -206,6 +208,8 @@ class Handler(BaseHTTPRequestHandler):
         except (BrokenPipeError, ConnectionResetError, ssl.SSLError, socket.timeout):
             self.close_connection = True
 
+    do_PATCH = do_GET
+
 
 class Server(ThreadingHTTPServer):
     daemon_threads = True
@@ -249,6 +253,8 @@ class Api:
         self.lists = self.watches = self.pages = 0
         self.watching = 0  # now
         self.queries = []
+        self.scales = {}  # (namespace, "deployments/NAME"): [replicas, version]
+        self.patches = []  # (namespace, "deployments/NAME", body)
         # Switches.
         self.token = None  # else the bearer token that it wants
         self.bookmark_s = 0.2
@@ -340,6 +346,14 @@ class Api:
             self.history.append((self.version, kind, namespace, last, None))
             self.lock.notify_all()
 
+    def scale(self, name, replicas, namespace="default"):
+        with self.lock:
+            self.version += 1
+            self.scales[namespace, name] = [replicas, self.version]
+
+    def replicas(self, name, namespace="default"):
+        return self.scales[namespace, name][0]
+
     def compact(self):
         """Watches from any earlier version are 410."""
         with self.lock:
@@ -385,6 +399,10 @@ class Api:
             self.queries.append((parts.path, query.options))
         if self.slow_s:
             time.sleep(self.slow_s)
+        scale = SCALES.match(parts.path)
+        if scale:
+            self.answer_scale(request, scale)
+            return
         failure = self.next_failure(query) if query.kind else None
         if self.token is not None and request.headers.get("Authorization") != f"Bearer {self.token}":
             self.say_status(request, 401, "Unauthorized")
@@ -402,6 +420,50 @@ class Api:
                 (self.watch if query.watch else self.list)(request, query)
             except ValueError as error:
                 self.say_status(request, 400, str(error))
+
+    def answer_scale(self, request, match):
+        namespace, name = match[1], f"{match[2]}/{match[3]}"
+        body = json.loads(request.rfile.read(int(request.headers.get("Content-Length", 0))) or b"{}")
+        with self.lock:
+            what = "patch" if request.command == "PATCH" else "scale"
+            failure = next((f for f in self.failures if f[0] == what), None)
+            if failure is not None:
+                self.failures.remove(failure)
+        found = self.scales.get((namespace, name))
+        if self.token is not None and request.headers.get("Authorization") != f"Bearer {self.token}":
+            self.say_status(request, 401, "Unauthorized")
+        elif failure is not None:
+            self.say_status(request, failure[1], "a fault of the test", failure[2])
+        elif found is None:
+            self.say_status(request, 404, f'{match[2]}.apps "{match[3]}" not found')
+        elif request.command == "PATCH":
+            assert request.headers["Content-Type"] == "application/merge-patch+json"
+            with self.lock:
+                self.patches.append((namespace, name, body))
+                good = body["metadata"].get("resourceVersion", str(found[1])) == str(found[1])
+            if not good:
+                self.say_status(request, 409, "the object has been modified")
+                return
+            self.scale(name, body["spec"]["replicas"], namespace)
+            self.say_scale(request, namespace, match[3], *self.scales[namespace, name])
+        else:
+            self.say_scale(request, namespace, match[3], *found)
+
+    def say_scale(self, request, namespace, name, replicas, version):
+        """Kubernetes leaves `replicas` out where it is 0."""
+        meta = {"name": name, "namespace": namespace, "resourceVersion": str(version)}
+        spec = {"replicas": replicas} if replicas else {}
+        self.say(
+            request,
+            200,
+            {
+                "kind": "Scale",
+                "apiVersion": "autoscaling/v1",
+                "metadata": meta,
+                "spec": spec,
+                "status": {"replicas": 0, "selector": "app=vllm"},
+            },
+        )
 
     def next_failure(self, query):
         with self.lock:

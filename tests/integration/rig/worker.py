@@ -151,6 +151,7 @@ class Worker:
         self.probes = []  # paths
         self.failures = []  # exceptions of scripts
         self.accepted = 0
+        self.peers = []  # their ports, in the order in which connections came
         self.lock = threading.Lock()
         self.sockets = set()
         self.listener = None
@@ -219,13 +220,14 @@ class Worker:
     def _accept(self, listener):
         while True:
             try:
-                sock, _ = listener.accept()
+                sock, peer = listener.accept()
             except OSError:
                 return
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             with self.lock:
                 self.sockets.add(sock)
                 self.accepted += 1
+                self.peers.append(peer[1])
             threading.Thread(target=self._serve, args=(sock,), daemon=True).start()
 
     def _serve(self, sock):

@@ -123,7 +123,7 @@ START_TEST(test_what_is_written_loads_as_the_same)
 			   "    namespace: n\n"
 			   "    pools:\n"
 			   "      - {selector: 'a in (b, c),!d', port: http, tls: true, models: [x, 'y: z']}\n"
-			   "      - {service: s, name: 't: u', weight_from: w}\n");
+			   "      - {service: s, name: 't: u', weight_from: w, scale: statefulsets/x}\n");
 	ck_assert_msg(loaded.err == KVW_OK, "%s", loaded.errors);
 	expect_same(loaded.config, test_strategies);
 	loaded_release(&loaded);

@@ -34,6 +34,7 @@ struct kvw_kube_call {
 	CURL *easy; /* running; else NULL */
 	struct curl_slist *headers;
 	struct event *silence, *later; /* later: ends what could not begin */
+	const char *patch; /* of a PATCH while it begins; else NULL */
 	bool watch, open;
 	enum kvw_kube_fault fault; /* noted by a callback of libcurl; NONE */
 	char *body;                /* a list's, an error's, or the rest of a line */
@@ -122,6 +123,28 @@ enum kvw_err kvw_kube_read_word(const char *path, char **out, char *why, size_t 
 	}
 	*out = text;
 	return KVW_OK;
+}
+
+char *kvw_kube_namespace(const struct kvw_config *config, size_t pool, char *why, size_t room)
+{
+	const char *slash = strrchr(config->discovery_kube_token_file, '/');
+	char *path, *name = NULL;
+
+	if (config->pools[pool].namespace[0] != '\0')
+		return strdup(config->pools[pool].namespace);
+	if (config->discovery_kube_namespace[0] != '\0')
+		return strdup(config->discovery_kube_namespace);
+	if (slash == NULL) {
+		snprintf(why, room, "found no discovery.kubernetes.namespace");
+		return NULL;
+	}
+	if (asprintf(&path, "%.*s/namespace", (int)(slash - config->discovery_kube_token_file),
+		    config->discovery_kube_token_file) < 0)
+		return NULL;
+	if (kvw_kube_read_word(path, &name, why, room) != KVW_OK)
+		name = NULL;
+	free(path);
+	return name;
 }
 
 /* --- what arrives --- */
@@ -397,6 +420,8 @@ static enum kvw_kube_fault set_headers(struct kvw_kube_call *call)
 		  add_header(call, "User-Agent", "kvway/" KVW_VERSION);
 	enum kvw_err err;
 
+	if (ok && call->patch != NULL)
+		ok = add_header(call, "Content-Type", "application/merge-patch+json");
 	if (!ok || path[0] == '\0')
 		return ok ? KVW_KUBE_NONE : KVW_KUBE_LOCAL;
 	err = kvw_kube_read_word(path, &token, call->why, sizeof(call->why));
@@ -433,15 +458,11 @@ static enum kvw_kube_fault set_authorities(struct kvw_kube_call *call)
 	return ok ? KVW_KUBE_NONE : KVW_KUBE_LOCAL;
 }
 
-/* libcurl would wait for the thread that asks the DNS wherever a call ends before its answer. */
-static bool leave_dns_behind(CURL *easy)
+static bool set_patch(struct kvw_kube_call *call)
 {
-#if LIBCURL_VERSION_NUM >= 0x075700
-	return curl_easy_setopt(easy, CURLOPT_QUICK_EXIT, 1L) == CURLE_OK;
-#else
-	(void)easy;
-	return true;
-#endif
+	return call->patch == NULL ||
+	       (curl_easy_setopt(call->easy, CURLOPT_COPYPOSTFIELDS, call->patch) == CURLE_OK &&
+		       curl_easy_setopt(call->easy, CURLOPT_CUSTOMREQUEST, "PATCH") == CURLE_OK);
 }
 
 static bool set_options(struct kvw_kube_call *call, const char *url)
@@ -454,7 +475,8 @@ static bool set_options(struct kvw_kube_call *call, const char *url)
 	       curl_easy_setopt(easy, CURLOPT_HTTPHEADER, call->headers) == CURLE_OK &&
 	       curl_easy_setopt(easy, CURLOPT_PROTOCOLS_STR, "http,https") == CURLE_OK &&
 	       curl_easy_setopt(easy, CURLOPT_PROXY, "") == CURLE_OK &&
-	       curl_easy_setopt(easy, CURLOPT_NOSIGNAL, 1L) == CURLE_OK && leave_dns_behind(easy) &&
+	       curl_easy_setopt(easy, CURLOPT_NOSIGNAL, 1L) == CURLE_OK &&
+	       kvw_curl_leave_dns_behind(easy) && set_patch(call) &&
 	       curl_easy_setopt(easy, CURLOPT_FOLLOWLOCATION, 0L) == CURLE_OK &&
 	       curl_easy_setopt(easy, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1) ==
 		       CURLE_OK &&
@@ -510,6 +532,13 @@ void kvw_kube_call_start(struct kvw_kube_call *call, const char *path, bool watc
 		curl_easy_cleanup(call->easy);
 	call->easy = NULL;
 	event_add(call->later, &at_once);
+}
+
+void kvw_kube_call_patch(struct kvw_kube_call *call, const char *path, const char *patch)
+{
+	call->patch = patch;
+	kvw_kube_call_start(call, path, false);
+	call->patch = NULL;
 }
 
 bool kvw_kube_call_runs(const struct kvw_kube_call *call)

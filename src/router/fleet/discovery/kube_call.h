@@ -1,5 +1,5 @@
 /*
- * kube_call.h - one request at a time to the API of Kubernetes: a page of a list, or a watch.
+ * kube_call.h - one request at a time to the API of Kubernetes: a page of a list, a watch, or a patch.
  *
  * Token and CA file are read for each request, since Kubernetes replaces both while we run. A list's body is
  * collected, a watch's is handed over line by line. Everything is bounded: bytes of a page and of a line,
@@ -66,6 +66,8 @@ void kvw_kube_call_destroy(struct kvw_kube_call *call); /* NULL is allowed; not 
 /* path: with its query, escaped. `ended` may come before this returns only by way of the loop. A call that is
  * running is stopped first. Always ends, in `ended`. */
 void kvw_kube_call_start(struct kvw_kube_call *call, const char *path, bool watch);
+/* The same as for a list, with PATCH; patch: a JSON merge patch, copied. */
+void kvw_kube_call_patch(struct kvw_kube_call *call, const char *path, const char *patch);
 void kvw_kube_call_stop(struct kvw_kube_call *call);
 bool kvw_kube_call_runs(const struct kvw_kube_call *call);
 
@@ -76,5 +78,8 @@ void kvw_kube_call_done(void *user, CURLcode code);
  * `why` says so. */
 enum kvw_err kvw_kube_read_word(
 	const char *path, char **out, char *why, size_t room) KVW_MUST_CHECK;
+
+/* The namespace of a pool, on the heap; NULL: `why` says why not, or there is no memory. */
+char *kvw_kube_namespace(const struct kvw_config *config, size_t pool, char *why, size_t room);
 
 #endif

@@ -234,35 +234,13 @@ static bool recovered(struct pool *pool, bool *fails)
 
 /* --- paths --- */
 
-/* The namespace of a pool, on the heap; NULL: `why` says why not. */
-static char *namespace_of(const struct pool *pool, char *why, size_t room)
-{
-	const struct kvw_config *config = pool->source->config;
-	const char *slash = strrchr(config->discovery_kube_token_file, '/');
-	char *path, *name = NULL;
-
-	if (pool->config->namespace[0] != '\0')
-		return strdup(pool->config->namespace);
-	if (config->discovery_kube_namespace[0] != '\0')
-		return strdup(config->discovery_kube_namespace);
-	if (slash == NULL) {
-		snprintf(why, room, "found no discovery.kubernetes.namespace");
-		return NULL;
-	}
-	if (asprintf(&path, "%.*s/namespace", (int)(slash - config->discovery_kube_token_file),
-		    config->discovery_kube_token_file) < 0)
-		return NULL;
-	if (kvw_kube_read_word(path, &name, why, room) != KVW_OK)
-		name = NULL;
-	free(path);
-	return name;
-}
-
 /* The resource with its selector: all but how it is asked for. NULL: `why` says why not. */
 static char *resource_of(const struct pool *pool, char *why, size_t room)
 {
 	bool slices = pool->config->service[0] != '\0';
-	char *namespace = namespace_of(pool, why, room), *name, *value, *path = NULL;
+	const struct kvw_config *config = pool->source->config;
+	char *namespace = kvw_kube_namespace(config, (size_t)(pool->config - config->pools), why, room);
+	char *name, *value, *path = NULL;
 
 	if (namespace == NULL)
 		return NULL;

@@ -1,0 +1,46 @@
+/* collect_wake.c - samples about models that are woken. */
+#include <stdlib.h>
+
+#include "admin/collect.h"
+#include "base/clock.h"
+#include "fleet/fleet.h"
+#include "fleet/wake/wakes.h"
+
+static void collect_held(struct kvw_collect *collect, const struct kvw_wakes *wakes)
+{
+	const struct kvw_wake_model *model = atomic_load(&wakes->first);
+
+	for (; model != NULL; model = model->next)
+		if (atomic_load(&model->asked))
+			kvw_sample_named(
+				&collect->out, "model", model->name, atomic_load(&model->held));
+}
+
+void kvw_collect_wake(struct kvw_collect *collect)
+{
+	const struct kvw_wakes *wakes = collect->metrics->fleet->wakes;
+
+	switch ((enum kvw_collect_of)collect->arg) {
+	case KVW_OF_WAKE_HELD:
+		collect_held(collect, wakes);
+		break;
+	case KVW_OF_WAKE_CALLS:
+		kvw_sample_u64(&collect->out, NULL, 0, atomic_load(&wakes->calls));
+		break;
+	case KVW_OF_WAKE_FAILURES:
+		kvw_sample_u64(&collect->out, NULL, 0, atomic_load(&wakes->failures));
+		break;
+	case KVW_OF_WAKE_SECONDS:
+		kvw_sample_double(
+			&collect->out, NULL, 0, (double)atomic_load(&wakes->held_ns) / KVW_NS_PER_S);
+		break;
+	case KVW_OF_WAKE_REQUESTS:
+		for (int i = 0; i < KVW_WAKE_RESULTS; i++)
+			kvw_sample_named(&collect->out, "result",
+				kvw_wake_result_name((enum kvw_wake_result)i),
+				atomic_load(&wakes->results[i]));
+		break;
+	default:
+		abort(); /* metrics.def names another arg for this collector */
+	}
+}

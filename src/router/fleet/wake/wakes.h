@@ -1,0 +1,77 @@
+/*
+ * wakes.h - models that have no worker just now: which may be woken, and how many requests wait for each.
+ *
+ * A model is known if the configuration names it (workers, pools, discovery.wake.models) or if a worker has
+ * served it. Event loops note the requests that they hold for it, the control thread wakes it (waker.h).
+ * Entries stay for as long as the fleet, so that a loop may keep a pointer to one.
+ *
+ * Threads: any, but for what says otherwise. The list is read without a lock and grows at its head.
+ */
+#ifndef KVW_WAKES_H
+#define KVW_WAKES_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "config/config.h"
+#include "kvway/slice.h"
+
+/* What became of a request that was held. */
+enum kvw_wake_result {
+	KVW_WAKE_WOKEN,   /* a worker is ready */
+	KVW_WAKE_EXPIRED, /* none was in time */
+	KVW_WAKE_LEFT,    /* its client left, or kvway ends */
+	KVW_WAKE_REFUSED, /* it did not wait: too many did, or it does not want to */
+	KVW_WAKE_RESULTS
+};
+
+struct kvw_wake_model {
+	struct kvw_wake_model *next;  /* fixed */
+	char *name;                   /* fixed */
+	_Atomic bool served;          /* a worker has served it */
+	_Atomic bool wanted;          /* a request came that does not wait; until a call is made for it */
+	_Atomic bool asked;           /* it has been wanted or waited for */
+	_Atomic bool failed;          /* the last round of calls failed */
+	_Atomic uint32_t held;        /* requests that wait for it */
+	_Atomic int64_t asleep_ns;    /* since when it is being woken (kvw_clock_ns); 0: it is not */
+};
+
+struct kvw_wakes {
+	struct kvw_wake_model *_Atomic first;
+	pthread_mutex_t lock;      /* of adding to the list */
+	_Atomic uint64_t calls;    /* of webhooks and to the API server */
+	_Atomic uint64_t failures; /* of these */
+	_Atomic uint64_t held_ns;  /* of requests that wait no longer */
+	_Atomic uint64_t results[KVW_WAKE_RESULTS];
+};
+
+enum kvw_err kvw_wakes_create(struct kvw_wakes **out) KVW_MUST_CHECK;
+void kvw_wakes_destroy(struct kvw_wakes *wakes); /* NULL is allowed */
+
+/* A worker serves the model. Out of memory: it is not known. */
+void kvw_wakes_served(struct kvw_wakes *wakes, const char *name);
+
+/* A model that may be woken; NULL: it is not known, or there is no memory. Stays valid. */
+struct kvw_wake_model *kvw_wakes_find(
+	struct kvw_wakes *wakes, const struct kvw_config *config, struct kvw_slice name);
+/* Is any model known? */
+bool kvw_wakes_any(const struct kvw_wakes *wakes, const struct kvw_config *config);
+
+/* A request waits from now on, and waits no longer. Not with REFUSED. */
+void kvw_wakes_hold(struct kvw_wake_model *model);
+void kvw_wakes_release(struct kvw_wakes *wakes, struct kvw_wake_model *model,
+	enum kvw_wake_result result, int64_t held_ns);
+/* A request that does not wait: the model is woken all the same. */
+void kvw_wakes_refuse(struct kvw_wakes *wakes, struct kvw_wake_model *model);
+/* Requests that wait, for whichever model. */
+uint64_t kvw_wakes_held(const struct kvw_wakes *wakes);
+
+/* Whether the pool would have workers of the model: it names it, or no pool does and this one names none. */
+bool kvw_wakes_pool_serves(const struct kvw_config *config, size_t pool, const char *model);
+
+/* "woken", ... */
+const char *kvw_wake_result_name(enum kvw_wake_result result);
+
+#endif

@@ -1,0 +1,133 @@
+/* waking.c - see waking.h. */
+#include "proxy/waking.h"
+
+#include <stdio.h>
+
+#include "proxy/admit.h"
+#include "proxy/held.h"
+#include "proxy/reply.h"
+
+#define CODE "model_waking"
+#define NAME_MOST 256
+
+/* The model, if a request such as this one may wait for it. */
+static struct kvw_wake_model *model_of(const struct kvw_exchange *x)
+{
+	if (x->config->discovery_wake_hold_ms == 0 || x->route.model.len == 0 || x->tried_count > 0 ||
+		x->pin.len > 0)
+		return NULL;
+	return kvw_wakes_find(x->loop->fleet->wakes, x->config, x->route.model);
+}
+
+static void answer(struct kvw_exchange *x, const char *what)
+{
+	kvw_reply_error_code(x, 503, NULL, CODE, "retry-after: 1\r\n", what);
+}
+
+static void say_expired(struct kvw_exchange *x)
+{
+	char text[NAME_MOST + 200];
+
+	snprintf(text, sizeof(text),
+		"the model `%.*s` has no worker and is being woken; this request has waited for %.1f s%s",
+		NAME_MOST, x->wake->name, (double)(x->loop->now_ns - x->held_ns) / (double)KVW_NS_PER_S,
+		atomic_load_explicit(&x->wake->failed, memory_order_relaxed)
+			? ", and the last call to wake it failed"
+			: "");
+	answer(x, text);
+}
+
+/* It does not wait, but the model is woken for those that come later. */
+static void refuse(struct kvw_exchange *x, struct kvw_wake_model *model, const char *why)
+{
+	char text[NAME_MOST + 200];
+
+	kvw_wakes_refuse(x->loop->fleet->wakes, model);
+	snprintf(text, sizeof(text), "the model `%.*s` has no worker and is being woken; %s", NAME_MOST,
+		model->name, why);
+	answer(x, text);
+}
+
+static void add(struct kvw_exchange *x, struct kvw_wake_model *model)
+{
+	x->wake = model;
+	kvw_held_add(x);
+	kvw_exchange_request_state(x, KVW_REQUEST_WAKING);
+}
+
+/* Notes since when it waits, and how long it may. False: no longer. */
+static bool set_limit(struct kvw_exchange *x)
+{
+	int64_t deadline_ns = kvw_admit_deadline_ns(x);
+
+	if (x->held_ns == 0)
+		x->held_ns = x->loop->now_ns;
+	x->hold_until_ns = x->held_ns + x->config->discovery_wake_hold_ms * KVW_NS_PER_MS;
+	if (deadline_ns > 0 && deadline_ns < x->hold_until_ns)
+		x->hold_until_ns = deadline_ns;
+	return x->hold_until_ns > x->loop->now_ns;
+}
+
+static bool is_full(const struct kvw_exchange *x)
+{
+	return kvw_wakes_held(x->loop->fleet->wakes) >= (uint64_t)x->config->admission_max_queue;
+}
+
+bool kvw_waking_hold(struct kvw_exchange *x)
+{
+	struct kvw_wake_model *model = model_of(x);
+
+	if (model == NULL)
+		return false;
+	x->woken = false;
+	if (kvw_admit_impatient(x)) {
+		refuse(x, model, "x-kvway-do-not-queue forbids to wait for it");
+	} else if (is_full(x)) {
+		refuse(x, model, "no further request may wait");
+	} else if (!set_limit(x)) {
+		x->wake = model;
+		say_expired(x);
+	} else {
+		add(x, model);
+	}
+	return true;
+}
+
+bool kvw_waking_queue(struct kvw_exchange *x)
+{
+	struct kvw_wake_model *model;
+
+	if (TAILQ_EMPTY(&x->loop->waking) || x->woken)
+		return false;
+	model = model_of(x);
+	if (model == NULL || !kvw_held_any(x->loop, model) || kvw_admit_impatient(x) || is_full(x) ||
+		!set_limit(x))
+		return false;
+	add(x, model);
+	return true;
+}
+
+bool kvw_waking_go_on(struct kvw_exchange *x)
+{
+	struct kvw_loop *loop = x->loop;
+	struct kvw_fleet_table *table = &loop->candidates;
+	struct kvw_model *model;
+	bool known, usable = false;
+
+	kvw_fleet_read(loop->fleet, x->route.model, table, &known, &model);
+	for (size_t i = 0; known && i < table->count && !usable; i++)
+		usable = table->items[i].usable;
+	if (!usable)
+		return false;
+	kvw_held_remove(x, KVW_WAKE_WOKEN);
+	x->woken = true;
+	kvw_exchange_request_state(x, KVW_REQUEST_ROUTING);
+	return true;
+}
+
+void kvw_waking_expire(struct kvw_exchange *x)
+{
+	kvw_held_remove(x, KVW_WAKE_EXPIRED);
+	kvw_exchange_request_state(x, KVW_REQUEST_ROUTING);
+	say_expired(x);
+}
