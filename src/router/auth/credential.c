@@ -64,9 +64,12 @@ static struct kvw_slice query_of(struct kvw_slice target)
 
 static bool query_has_key(struct kvw_slice query)
 {
-	const char *at = query.data, *end = query.data + query.len;
+	const char *at = query.data, *end;
 
-	while (query.len > 0 && at < end) {
+	if (query.len == 0)
+		return false;
+	end = at + query.len;
+	while (at < end) {
 		size_t len = 0, name;
 
 		while (at + len < end && at[len] != '&' && at[len] != ';')
