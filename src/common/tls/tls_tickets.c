@@ -2,7 +2,7 @@
  * tls_tickets.c - keys of session tickets.
  *
  * A ticket holds a whole session, sealed by a key that all loops share, so that a client may resume on any of
- * them and no table grows. Whoever has the key can open recorded connections of TLS 1.2: so keys are made in
+ * them and no table grows. With a key recorded connections of TLS 1.2 can be opened: so keys are made in
  * this process, never written, and replaced every hour. A ticket of an older key is accepted and replaced by a
  * new one. Renewed certificates leave the keys alone.
  */
