@@ -154,6 +154,9 @@ enum kvw_err kvw_build_end_worker(struct kvw_build *build,
 	if (err == KVW_OK)
 		kvw_rules_check_worker_events(
 			build->walk.report, worker, config->worker_count - 1, place);
+	if (err == KVW_OK)
+		kvw_rules_check_worker_tls(
+			build->walk.report, worker, config->worker_count - 1, place);
 	return err;
 }
 

@@ -11,6 +11,8 @@ void kvw_rules_check(struct kvw_build *build);
 
 /* The same for certificates, keys and authorities: opens the files. KVW_ENOMEM or KVW_OK. */
 enum kvw_err kvw_rules_check_tls(struct kvw_build *build) KVW_MUST_CHECK;
+void kvw_rules_check_worker_tls(struct kvw_report *report, const struct kvw_worker_config *worker,
+	size_t index, struct kvw_place place);
 
 /* The same for discovery.*. */
 void kvw_rules_check_discovery(struct kvw_build *build);

@@ -36,22 +36,23 @@ static bool is_set(const struct kvw_build *build, enum kvw_key_index key)
 
 /* A file that the key names, itself or in its list. */
 struct named {
-	struct kvw_build *build;
-	enum kvw_key_index key;
-	const char *path;
+	struct kvw_report *report;
+	struct kvw_place place; /* of the key's value */
+	const char *key;        /* its path */
+	const char *path;       /* of the file */
 };
 
 static struct named named_by(struct kvw_build *build, enum kvw_key_index key)
 {
-	return (struct named){build, key, text_of(build, key)};
+	return (struct named){
+		build->walk.report, build->met[key].place, kvw_keys[key].path, text_of(build, key)};
 }
 
 static void report_file(struct named file, const char *why, const char *expected)
 {
 	char quoted[KVW_REPORT_QUOTE];
 
-	kvw_report_mistake(file.build->walk.report, file.build->met[file.key].place,
-		kvw_keys[file.key].path, "found %s (%s), expected %s",
+	kvw_report_mistake(file.report, file.place, file.key, "found %s (%s), expected %s",
 		kvw_report_quote(quoted, file.path, strlen(file.path)), why, expected);
 }
 
@@ -106,6 +107,7 @@ static enum kvw_err check_pair(struct named certificate, struct named key)
 	static const char a_chain[] = "a certificate and its chain in PEM form";
 	static const char a_key[] = "a private key in PEM form, without a passphrase";
 	SSL_CTX *ctx = SSL_CTX_new(TLS_server_method());
+	char its_key[96];
 	bool good;
 
 	if (ctx == NULL)
@@ -120,12 +122,11 @@ static enum kvw_err check_pair(struct named certificate, struct named key)
 	if (good)
 		check_end(certificate, ctx);
 	/* With a certificate loaded this fails for a key that is not the certificate's, too. */
+	(void)snprintf(its_key, sizeof(its_key), "the key of the certificate in `%s`", certificate.key);
 	if (check_file(key, a_key) &&
 		(SSL_CTX_use_PrivateKey_file(ctx, key.path, SSL_FILETYPE_PEM) != 1 ||
 			(good && SSL_CTX_check_private_key(ctx) != 1)))
-		report_openssl(key, ERR_GET_LIB(ERR_peek_error()) != ERR_LIB_X509 ? a_key
-				    : key.key == certificate.key ? "the key of the certificate"
-				    : "the key of the certificate in `tls.certificate`");
+		report_openssl(key, ERR_GET_LIB(ERR_peek_error()) != ERR_LIB_X509 ? a_key : its_key);
 	SSL_CTX_free(ctx);
 	return KVW_OK;
 }
@@ -133,7 +134,9 @@ static enum kvw_err check_pair(struct named certificate, struct named key)
 /* An entry of tls.certificates: a file, or a folder with a file for each. */
 static enum kvw_err check_entry(struct kvw_build *build, const char *entry)
 {
-	struct named certificate = {build, KVW_KEY_tls_certificates, entry}, key = certificate;
+	struct named certificate = {build->walk.report, build->met[KVW_KEY_tls_certificates].place,
+		kvw_keys[KVW_KEY_tls_certificates].path, entry};
+	struct named key = certificate;
 	char *certificate_path = NULL, *key_path = NULL;
 	enum kvw_err err = KVW_ENOMEM;
 	struct stat info;
@@ -152,17 +155,34 @@ static enum kvw_err check_entry(struct kvw_build *build, const char *entry)
 	return err;
 }
 
-static void check_authorities(struct kvw_build *build, enum kvw_key_index key)
+static void check_authorities_file(struct named file)
 {
 	static const char expected[] = "certificates of authorities in PEM form";
 	STACK_OF(X509_NAME) * names;
 
-	if (!is_set(build, key) || !check_file(named_by(build, key), expected))
+	if (!check_file(file, expected))
 		return;
-	names = SSL_load_client_CA_file(text_of(build, key));
+	names = SSL_load_client_CA_file(file.path);
 	if (names == NULL)
-		report_openssl(named_by(build, key), expected);
+		report_openssl(file, expected);
 	sk_X509_NAME_pop_free(names, X509_NAME_free);
+}
+
+static void check_authorities(struct kvw_build *build, enum kvw_key_index key)
+{
+	if (is_set(build, key))
+		check_authorities_file(named_by(build, key));
+}
+
+void kvw_rules_check_worker_tls(struct kvw_report *report, const struct kvw_worker_config *worker,
+	size_t index, struct kvw_place place)
+{
+	char shown[48];
+
+	if (worker->tls_ca_file == NULL || worker->tls_ca_file[0] == '\0')
+		return;
+	(void)snprintf(shown, sizeof(shown), "workers[%zu].tls_ca_file", index);
+	check_authorities_file((struct named){report, place, shown, worker->tls_ca_file});
 }
 
 /* Names that OpenSSL knows. */
@@ -223,7 +243,13 @@ enum kvw_err kvw_rules_check_tls(struct kvw_build *build)
 	check_beside(build, KVW_KEY_tls_client_ca, KVW_KEY_tls_certificate);
 	check_beside(build, KVW_KEY_tls_ciphers, KVW_KEY_tls_certificate);
 	check_beside(build, KVW_KEY_tls_ciphersuites, KVW_KEY_tls_certificate);
+	check_beside(build, KVW_KEY_upstream_tls_certificate, KVW_KEY_upstream_tls_key);
+	check_beside(build, KVW_KEY_upstream_tls_key, KVW_KEY_upstream_tls_certificate);
 	err = check_listener(build);
+	if (err == KVW_OK && is_set(build, KVW_KEY_upstream_tls_certificate) &&
+		is_set(build, KVW_KEY_upstream_tls_key))
+		err = check_pair(named_by(build, KVW_KEY_upstream_tls_certificate),
+			named_by(build, KVW_KEY_upstream_tls_key));
 	check_authorities(build, KVW_KEY_upstream_tls_ca_file);
 	if (is_set(build, KVW_KEY_upstream_tls_ca_file) && build->config->upstream_tls_insecure)
 		kvw_report_mistake(build->walk.report,

@@ -11,7 +11,7 @@ import time
 import pytest
 
 from rig import tls
-from rig.client import CHAT, Client, chat_body
+from rig.client import CHAT, Client, ask, chat_body
 from rig.router import PROGRAM, SANITIZED, write_config
 from rig.tls import TlsClient, TlsWorker
 from rig.wait import PATIENCE, until
@@ -597,6 +597,46 @@ def test_name_of_the_worker_is_asked_for(kvway, secure_worker, authority):
     assert router.ask("POST", CHAT, body=chat_body()).status == 200
     assert set(names) == {"localhost"}
     assert worker.requests[0].headers.get("host") == f"localhost:{worker.port}"
+
+
+def test_a_worker_that_asks_for_a_certificate(kvway, secure_worker, authority):
+    """Requests and probes show upstream.tls.certificate; without it neither is let in."""
+    worker = secure_worker()
+    worker.context.verify_mode = ssl.CERT_REQUIRED
+    worker.context.load_verify_locations(str(authority.cert))
+    shown = authority.issue("kvway", "DNS:kvway")
+    keys = {"upstream.tls.ca_file": str(authority.cert)}
+    mine = {"upstream.tls.certificate": str(shown[0]), "upstream.tls.key": str(shown[1])}
+    router = kvway([worker], {**keys, **mine})
+    assert router.ask("POST", CHAT, body=chat_body()).status == 200
+    router = kvway([worker], {**keys, "health.fall": 1}, up=False)
+    router.wait_up()
+    until(lambda: router.metric("kvway_worker_usable") == 0, 10, "the probe refused")
+    assert router.ask("POST", CHAT, body=chat_body()).status in (502, 503)
+
+
+def test_workers_of_several_authorities_and_names(kvway, secure_worker, authority, tmp_path):
+    """Each is believed by its own authority and name, by requests and by probes."""
+    other = tls.Authority(tmp_path, "other")
+    first = secure_worker()
+    second = secure_worker(pair=other.issue("elsewhere", "DNS:elsewhere.example"))
+    names = []
+    second.context.sni_callback = lambda sock, name, context: names.append(name)
+    named = {"url": second.url, "tls_ca_file": str(other.cert), "tls_server_name": "elsewhere.example"}
+    router = kvway([first], {"upstream.tls.ca_file": str(authority.cert)})
+    added = ask(router.admin_port, "POST", "/workers", body=named)
+    assert added.status == 201, added
+    until(lambda: router.metric("kvway_worker_usable", worker=second.url) == 1, 10, "both up")
+    for number in range(8):
+        body = chat_body(f"different {number} " * 50)
+        assert router.ask("POST", CHAT, body=body).status == 200
+    assert set(names) == {"elsewhere.example"}
+    del named["tls_server_name"]
+    router = kvway([first], {**UNPROBED, "upstream.tls.ca_file": str(authority.cert)})
+    ask(router.admin_port, "POST", "/workers", body={**named, "models": ["only"]})
+    reply = router.ask("POST", CHAT, body=chat_body(model="only"))
+    assert reply.status == 502
+    assert "(IP address mismatch: 127.0.0.1 expected)" in reply.json()["error"]["message"]
 
 
 def test_probes_take_out_a_worker_they_cannot_trust(kvway, secure_worker, tmp_path, authority):

@@ -115,6 +115,8 @@ enum kvw_err kvw_tls_client_create(const struct kvw_tls_client_options *options,
 		return KVW_ENOMEM;
 	tls->verify = !options->insecure;
 	complete = !tls->verify || kvw_tls_watch(tls, options->ca_file, false, &tls->authorities);
+	if (complete && options->certificate != NULL && options->certificate[0] != '\0')
+		complete = add_pair(tls, options->certificate, options->key);
 	return finish_create(tls, complete, why, why_size, out);
 }
 

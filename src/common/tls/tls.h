@@ -52,6 +52,7 @@ struct kvw_tls_server_options {
 
 struct kvw_tls_client_options {
 	const char *ca_file; /* "" or NULL: those that the system trusts */
+	const char *certificate, *key; /* shown to servers that ask for one; "" or NULL: none */
 	bool insecure;       /* believe any certificate */
 };
 
@@ -108,7 +109,7 @@ bool kvw_tls_ready(const struct kvw_io *io);
 /* True if the handshake resumed an earlier session. */
 bool kvw_tls_resumed(const struct kvw_io *io);
 
-/* What went wrong, such as "TLS: certificate verify failed (hostname mismatch)"; NULL: nothing that TLS
+/* What went wrong, such as "TLS: certificate verify failed (hostname mismatch: localhost expected)"; NULL: nothing that TLS
  * knows of, or no TLS. Lives until the socket is closed. */
 const char *kvw_tls_why(const struct kvw_io *io);
 

@@ -62,6 +62,18 @@ static void log_failure(const struct kvw_io *io, const struct kvw_tls_conn *c)
 		c->why == NULL ? "" : c->why);
 }
 
+/* The name or address that the certificate does not bear, to be freed by OPENSSL_free; NULL: it is not that. */
+static char *missed_name(SSL *ssl, long verdict)
+{
+	X509_VERIFY_PARAM *param = SSL_get0_param(ssl);
+	const char *host;
+
+	if (verdict == X509_V_ERR_IP_ADDRESS_MISMATCH)
+		return X509_VERIFY_PARAM_get1_ip_asc(param);
+	host = verdict == X509_V_ERR_HOSTNAME_MISMATCH ? X509_VERIFY_PARAM_get0_host(param, 0) : NULL;
+	return host == NULL ? NULL : OPENSSL_strdup(host);
+}
+
 /* Keeps the cause in words: OpenSSL's reason, what it found wrong with a certificate, or errno. */
 static void note_failure(struct kvw_io *io, struct kvw_tls_conn *c, bool fatal)
 {
@@ -81,11 +93,14 @@ static void note_failure(struct kvw_io *io, struct kvw_tls_conn *c, bool fatal)
 		reason = strerror(c->error);
 	if (c->why == NULL) {
 		bool shown = c->tls->verify && !c->ready && verdict != X509_V_OK;
+		char *name = shown ? missed_name(c->ssl, verdict) : NULL;
 
-		if (asprintf(&c->why, "TLS: %s%s%s%s", reason, shown ? " (" : "",
-			    shown ? X509_verify_cert_error_string(verdict) : "",
+		if (asprintf(&c->why, "TLS: %s%s%s%s%s%s%s", reason, shown ? " (" : "",
+			    shown ? X509_verify_cert_error_string(verdict) : "", name != NULL ? ": " : "",
+			    name != NULL ? name : "", name != NULL ? " expected" : "",
 			    shown ? ")" : "") < 0)
 			c->why = NULL;
+		OPENSSL_free(name);
 		log_failure(io, c);
 	}
 	if (fatal)

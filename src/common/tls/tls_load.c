@@ -203,6 +203,8 @@ static enum kvw_err load_client(const struct kvw_tls *tls, SSL_CTX *ctx, char *w
 	SSL_CTX_set_verify(ctx, tls->verify ? SSL_VERIFY_PEER : SSL_VERIFY_NONE, NULL);
 	if (tls->verify)
 		err = load_trust(ctx, tls->authorities, why, why_size);
+	if (err == KVW_OK && tls->pair_count > 0)
+		err = load_certificate(ctx, tls->pairs->certificate, tls->pairs->key, why, why_size);
 	if (err == KVW_OK && SSL_CTX_set_alpn_protos(ctx, alpn_http, sizeof(alpn_http) - 1) != 0)
 		err = KVW_ENOMEM;
 	return err;

@@ -51,6 +51,13 @@ struct kvw_fleet_view {
 	bool all_known; /* every worker's list is known: an unknown model is a 404 */
 };
 
+/* TLS to workers that are believed by the same authorities. */
+struct kvw_trust {
+	struct kvw_tls *tls; /* owned */
+	char *ca_file;       /* owned; "": those that the system trusts */
+	struct kvw_trust *next;
+};
+
 struct kvw_fleet {
 	struct kvw_worker *workers[KVW_MAX_WORKERS]; /* by slot; [count] are there, in whatever life */
 	_Atomic size_t count;            /* slots that have been used; only grows */
@@ -63,7 +70,7 @@ struct kvw_fleet {
 	struct kvw_strategy *_Atomic strategy;   /* in force; gets the purges; NULL: none */
 	struct kvw_settings *_Atomic settings;   /* both, counted; owned; NULL: they are others' */
 	struct kvw_settings *replaced;           /* the control thread's: those that are to be destroyed */
-	struct kvw_tls *_Atomic tls;     /* to workers; NULL: none is https */
+	struct kvw_trust *trusts;        /* to workers; owned, the control thread's, and kept until the end */
 	struct kvw_tls_watch certificates; /* of all addresses: what the control thread renews */
 	void (*freed)(void *arg, uint32_t slot); /* forgets what is known of a slot's worker; NULL: none */
 	void *freed_arg;

@@ -126,8 +126,7 @@ static enum kvw_err connect_next(struct kvw_link *link)
 		link->io.fd = -1;
 		return KVW_ENOMEM;
 	}
-	if (worker->tls && kvw_tls_client_start(&link->io, atomic_load(&link->links->fleet->tls),
-				   worker->host) != KVW_OK) {
+	if (worker->tls && kvw_tls_client_start(&link->io, worker->trust, worker->tls_name) != KVW_OK) {
 		kvw_io_close(&link->io, false);
 		return KVW_ENOMEM;
 	}

@@ -104,10 +104,11 @@ static enum kvw_err make_headers(struct kvw_probe_request *request, const struct
 }
 
 /* The rules of upstream.tls. */
-static enum kvw_err set_tls(struct kvw_probe_request *request, const struct kvw_config *config)
+static enum kvw_err set_tls(struct kvw_probe_request *request, const struct kvw_config *config,
+	const struct kvw_worker *worker)
 {
 	CURL *easy = request->easy;
-	const char *ca_file = config->upstream_tls_ca_file;
+	const char *ca_file = kvw_worker_ca_file(worker, config);
 	bool ok = curl_easy_setopt(easy, CURLOPT_SSLVERSION, (long)CURL_SSLVERSION_TLSv1_2) == CURLE_OK;
 
 	if (ok && config->upstream_tls_insecure)
@@ -117,6 +118,9 @@ static enum kvw_err set_tls(struct kvw_probe_request *request, const struct kvw_
 		ok = curl_easy_setopt(easy, CURLOPT_CAINFO, ca_file) == CURLE_OK &&
 		     curl_easy_setopt(easy, CURLOPT_CAPATH, NULL) == CURLE_OK;
 	/* libcurl keeps authorities for a day by their path: a renewed file would not count. */
+	if (ok && config->upstream_tls_certificate[0] != '\0')
+		ok = curl_easy_setopt(easy, CURLOPT_SSLCERT, config->upstream_tls_certificate) == CURLE_OK &&
+		     curl_easy_setopt(easy, CURLOPT_SSLKEY, config->upstream_tls_key) == CURLE_OK;
 #if LIBCURL_VERSION_NUM >= 0x075700
 	(void)curl_easy_setopt(easy, CURLOPT_CA_CACHE_TIMEOUT, 0L); /* not every TLS library of it can keep them */
 #endif
@@ -133,6 +137,22 @@ static curl_socket_t open_socket(void *arg, curlsocktype purpose, struct curl_so
 	if (fd < 0 && errno != EAFNOSUPPORT)
 		request->lacking = true;
 	return fd < 0 ? CURL_SOCKET_BAD : fd;
+}
+
+/* libcurl verifies the name in the URL: that of the certificate stands there, and is not where it connects. */
+static enum kvw_err connect_to(
+	struct kvw_probe_request *request, const struct kvw_worker *worker, const char *authority)
+{
+	char *entry;
+
+	if (asprintf(&entry, "%s:%u:%s", worker->tls_name, worker->port, authority) < 0)
+		return KVW_ENOMEM;
+	request->connect_to = curl_slist_append(NULL, entry);
+	free(entry);
+	return request->connect_to != NULL && curl_easy_setopt(request->easy, CURLOPT_CONNECT_TO,
+						      request->connect_to) == CURLE_OK
+		       ? KVW_OK
+		       : KVW_ENOMEM;
 }
 
 static enum kvw_err set_options(struct kvw_probe_request *request, const char *url)
@@ -160,6 +180,7 @@ enum kvw_err kvw_probe_request_init(struct kvw_probe_request *request,
 {
 	char address[NI_MAXHOST + 32], *url;
 	bool literal = is_literal(worker, address, sizeof(address));
+	bool other_name = worker->tls && worker->tls_name != worker->host;
 	enum kvw_err err = KVW_OK;
 
 	request->easy = curl_easy_init();
@@ -170,11 +191,15 @@ enum kvw_err kvw_probe_request_init(struct kvw_probe_request *request,
 	if (err == KVW_OK)
 		err = make_headers(request, worker);
 	if (err == KVW_OK && worker->tls)
-		err = set_tls(request, config);
+		err = set_tls(request, config, worker);
+	if (err == KVW_OK && other_name)
+		err = connect_to(request, worker, literal ? address : worker->authority);
 	if (err != KVW_OK)
 		return err;
-	if (asprintf(&url, "%s://%s%s%s", worker->tls ? "https" : "http",
-		    literal ? address : worker->authority, worker->path_prefix, path) < 0)
+	if ((other_name ? asprintf(&url, "https://%s:%u%s%s", worker->tls_name, worker->port,
+				  worker->path_prefix, path)
+			: asprintf(&url, "%s://%s%s%s", worker->tls ? "https" : "http",
+				  literal ? address : worker->authority, worker->path_prefix, path)) < 0)
 		return KVW_ENOMEM;
 	err = set_options(request, url);
 	free(url);
@@ -207,5 +232,6 @@ void kvw_probe_request_finish(struct kvw_probe_request *request)
 		curl_easy_cleanup(request->easy);
 	curl_slist_free_all(request->headers);
 	curl_slist_free_all(request->resolve);
+	curl_slist_free_all(request->connect_to);
 	*request = (struct kvw_probe_request){.easy = NULL};
 }

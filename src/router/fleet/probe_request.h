@@ -13,6 +13,7 @@ struct kvw_probe_request {
 	CURL *easy;
 	struct curl_slist *headers;
 	struct curl_slist *resolve; /* addresses of the URL's host; NULL: it is one */
+	struct curl_slist *connect_to; /* where, if the URL bears the certificate's name instead; else NULL */
 	bool lacking; /* no descriptor was left for it: its failure says nothing of the worker */
 };
 

@@ -99,8 +99,15 @@ void kvw_fleet_destroy(struct kvw_fleet *fleet)
 	kvw_ejections_finish(&fleet->ejections);
 	kvw_ratios_destroy(fleet->ratios);
 	kvw_wakes_destroy(fleet->wakes);
-	kvw_tls_watch_remove(&fleet->certificates, fleet->tls);
-	kvw_tls_destroy(fleet->tls);
+	while (fleet->trusts != NULL) {
+		struct kvw_trust *trust = fleet->trusts;
+
+		fleet->trusts = trust->next;
+		kvw_tls_watch_remove(&fleet->certificates, trust->tls);
+		kvw_tls_destroy(trust->tls);
+		free(trust->ca_file);
+		free(trust);
+	}
 	kvw_tls_watch_finish(&fleet->certificates);
 	free(fleet->models);
 	free(fleet->loads);
@@ -130,26 +137,52 @@ static enum kvw_err take_slot(struct kvw_fleet *fleet, struct kvw_worker **out)
 	return KVW_OK;
 }
 
-/* What TLS to workers needs, as soon as one of them speaks it. */
-static enum kvw_err load_tls(struct kvw_fleet *fleet, char *why, size_t room)
+static enum kvw_err add_trust(struct kvw_fleet *fleet, const char *ca_file, char *why, size_t room)
 {
 	const struct kvw_config *config = fleet->config;
-	const struct kvw_tls_client_options options = {
-		.ca_file = config->upstream_tls_ca_file, .insecure = config->upstream_tls_insecure};
-	struct kvw_tls *tls;
+	const struct kvw_tls_client_options options = {.ca_file = ca_file,
+		.certificate = config->upstream_tls_certificate,
+		.key = config->upstream_tls_key,
+		.insecure = config->upstream_tls_insecure};
+	struct kvw_trust *trust = calloc(1, sizeof(*trust));
 	char reason[256] = "";
-	enum kvw_err err;
+	enum kvw_err err = KVW_ENOMEM;
 
-	if (atomic_load(&fleet->tls) != NULL || ((struct fleet *)fleet)->offline)
-		return KVW_OK;
-	err = kvw_tls_client_create(&options, reason, sizeof(reason), &tls);
+	if (trust == NULL)
+		return KVW_ENOMEM;
+	trust->ca_file = strdup(ca_file);
+	if (trust->ca_file != NULL)
+		err = kvw_tls_client_create(&options, reason, sizeof(reason), &trust->tls);
 	if (err != KVW_OK) {
-		(void)snprintf(why, room, "upstream.tls: %s", reason);
+		if (err == KVW_EINVAL)
+			(void)snprintf(why, room, "upstream.tls: %s", reason);
+		free(trust->ca_file);
+		free(trust);
 		return err;
 	}
-	atomic_store(&fleet->tls, tls);
-	kvw_tls_watch_add(&fleet->certificates, tls, "upstream");
+	trust->next = fleet->trusts;
+	fleet->trusts = trust;
+	kvw_tls_watch_add(&fleet->certificates, trust->tls, "upstream");
 	return KVW_OK;
+}
+
+/* What TLS to this worker needs: made for the first one that is believed by these authorities. */
+static enum kvw_err find_trust(struct kvw_fleet *fleet, struct kvw_worker *worker, char *why, size_t room)
+{
+	const char *ca_file = kvw_worker_ca_file(worker, fleet->config);
+	enum kvw_err err;
+
+	for (const struct kvw_trust *trust = fleet->trusts; trust != NULL; trust = trust->next)
+		if (strcmp(trust->ca_file, ca_file) == 0) {
+			worker->trust = trust->tls;
+			return KVW_OK;
+		}
+	if (((struct fleet *)fleet)->offline)
+		return KVW_OK;
+	err = add_trust(fleet, ca_file, why, room);
+	if (err == KVW_OK)
+		worker->trust = fleet->trusts->tls;
+	return err;
 }
 
 enum kvw_err kvw_fleet_add(struct kvw_fleet *fleet, const struct kvw_worker_config *config, char *why,
@@ -175,7 +208,7 @@ enum kvw_err kvw_fleet_add(struct kvw_fleet *fleet, const struct kvw_worker_conf
 	if (self->offline)
 		atomic_store(&worker->barred, 0);
 	if (worker->tls) {
-		err = load_tls(fleet, why, room);
+		err = find_trust(fleet, worker, why, room);
 		if (err != KVW_OK)
 			goto undo;
 	}

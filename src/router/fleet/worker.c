@@ -95,6 +95,10 @@ enum kvw_err kvw_worker_fill(struct kvw_worker *worker, const struct kvw_worker_
 	worker->api_key = worker->config.api_key;
 	worker->key = XXH3_64bits(worker->url, len);
 	worker->tls = url.tls;
+	worker->trust = NULL;
+	worker->tls_name = worker->config.tls_server_name;
+	if (worker->tls_name == NULL || worker->tls_name[0] == '\0')
+		worker->tls_name = worker->host;
 	worker->port = url.address.port;
 	atomic_store(&worker->models_given, config->models.count > 0);
 	atomic_store(&worker->models_known, config->models.count > 0);

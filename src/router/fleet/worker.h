@@ -50,6 +50,8 @@ struct kvw_addresses {
 	size_t first; /* the one that took a connection last */
 };
 
+struct kvw_tls; /* tls.h */
+
 struct kvw_worker {
 	struct kvw_load load;  /* own cache lines, first */
 	uint32_t id;           /* its slot */
@@ -61,6 +63,8 @@ struct kvw_worker {
 	const char *api_key;   /* "" if none; config's */
 	uint64_t key;          /* hash of url */
 	bool tls;              /* https */
+	struct kvw_tls *trust; /* https: by which it is believed; the fleet's. NULL: the fleet is offline */
+	const char *tls_name;  /* that its certificate must bear; config's, or host */
 	uint16_t port;
 	char *host;            /* name or address without brackets; owned */
 	char *authority;       /* host:port as in the Host field; owned */
@@ -128,6 +132,15 @@ static inline enum kvw_worker_life kvw_worker_life(const struct kvw_worker *work
 /* False: it is not LIVE. True: it does not get FREE before kvw_worker_let_go. */
 bool kvw_worker_hold(struct kvw_worker *worker) KVW_MUST_CHECK;
 void kvw_worker_let_go(struct kvw_worker *worker);
+
+/* Path of the authorities that sign its certificate; "": those that the system trusts. */
+static inline const char *kvw_worker_ca_file(
+	const struct kvw_worker *worker, const struct kvw_config *config)
+{
+	const char *own = worker->config.tls_ca_file;
+
+	return own != NULL && own[0] != '\0' ? own : config->upstream_tls_ca_file;
+}
 
 /* By its probes, or as long as none has said otherwise. */
 static inline bool kvw_worker_is_up(const struct kvw_worker *worker)

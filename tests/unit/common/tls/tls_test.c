@@ -178,9 +178,9 @@ START_TEST(test_certificates_are_verified)
 	struct kvw_tls *system = make_client(NULL, false), *any = make_client(NULL, true);
 
 	expect_failure(client, server, "example.com",
-		"TLS: certificate verify failed (hostname mismatch)");
+		"TLS: certificate verify failed (hostname mismatch: example.com expected)");
 	expect_failure(client, server, "127.0.0.2",
-		"TLS: certificate verify failed (IP address mismatch)");
+		"TLS: certificate verify failed (IP address mismatch: 127.0.0.2 expected)");
 	expect_failure(client, server, "::1", "mismatch");
 	expect_failure(system, server, "localhost", "TLS: certificate verify failed (");
 	open_link(700);
