@@ -1,5 +1,6 @@
 """Several certificates by the name that a client asks for, ciphers, and certificates of clients."""
 
+import json
 import shutil
 import ssl
 import subprocess
@@ -137,6 +138,40 @@ def test_a_client_certificate_that_is_asked_for(front, authority, trust, tmp_pat
     stranger.load_cert_chain(*map(str, tls.Authority(tmp_path, "other").issue("s", "DNS:client")))
     with pytest.raises((OSError, Closed)):
         TlsClient(router.port, stranger).ask("GET", "/health")
+
+
+def test_the_subject_is_in_the_access_log(front, authority, trust, tmp_path):
+    log = tmp_path / "access.log"
+    config = {"tls.client_ca": str(authority.cert), "tls.client_certificate": "asked", "log.access": str(log)}
+    router = front(config)
+    known = tls.client_context(authority)
+    known.load_cert_chain(*map(str, authority.issue("batch job", "DNS:client")))
+    for context in (known, trust):
+        with TlsClient(router.port, context) as client:
+            assert client.ask("GET", "/x").status == 200
+            assert client.ask("GET", "/x").status == 200
+    lines = until(lambda: log.exists() and len(log.read_text().splitlines()) == 4 and log.read_text(), 10)
+    subjects = [json.loads(line).get("client_certificate") for line in lines.splitlines()]
+    assert subjects == ["CN=batch job"] * 2 + [None] * 2
+
+
+def test_handshakes_are_counted(front, trust):
+    """Silent connections cannot take all: further ones are closed, and those that are ready do not count."""
+    router = front({"limits.handshakes": 3, "timeouts.head": "60s"})
+    with TlsClient(router.port, trust) as ready:
+        assert ready.ask("GET", "/health").status == 200  # by now the other side is ready, too
+        silent = [tls.raw(router.port) for _ in range(3)]
+        until(lambda: router.metric("kvway_client_connections") == 4, 5)
+        refused = router.metric("kvway_connections_refused_total")
+        with tls.raw(router.port) as sock:
+            assert sock.recv(1) == b""
+        assert router.metric("kvway_connections_refused_total") == refused + 1
+        assert ready.ask("GET", "/health").status == 200
+        for sock in silent:
+            sock.close()
+        until(lambda: router.metric("kvway_client_connections") == 1, 5)
+        with TlsClient(router.port, trust) as client:
+            assert client.ask("GET", "/health").status == 200
 
 
 def test_check_finds_what_is_wrong(tmp_path, local, more, authority):

@@ -35,6 +35,7 @@ struct kvw_request_record {
 	uint32_t model_label;            /* index of its struct kvw_model + 1; 0: unknown or none */
 	struct kvw_slice client;         /* address */
 	struct kvw_slice key, tenant;    /* names; len 0: none */
+	struct kvw_slice client_certificate; /* subject of the one that it has shown; len 0: none */
 	struct kvw_slice worker_url;     /* len 0: none was chosen */
 	uint32_t worker_id;              /* UINT32_MAX: none was chosen */
 	enum kvw_reason reason;          /* if a worker was chosen */

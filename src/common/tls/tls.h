@@ -109,6 +109,10 @@ bool kvw_tls_ready(const struct kvw_io *io);
 /* True if the handshake resumed an earlier session. */
 bool kvw_tls_resumed(const struct kvw_io *io);
 
+/* Subject of the certificate that the peer has shown and that was verified, as RFC 2253 writes it; to be freed.
+ * NULL: it has shown none, or out of memory. */
+char *kvw_tls_peer_subject(const struct kvw_io *io);
+
 /* What went wrong, such as "TLS: certificate verify failed (hostname mismatch: localhost expected)"; NULL: nothing that TLS
  * knows of, or no TLS. Lives until the socket is closed. */
 const char *kvw_tls_why(const struct kvw_io *io);

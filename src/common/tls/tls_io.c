@@ -477,6 +477,27 @@ bool kvw_tls_resumed(const struct kvw_io *io)
 	return c != NULL && c->ready && SSL_session_reused(c->ssl) == 1;
 }
 
+char *kvw_tls_peer_subject(const struct kvw_io *io)
+{
+	const struct kvw_tls_conn *c = conn_of(io);
+	X509 *shown = c == NULL || !c->ready ? NULL : SSL_get0_peer_certificate(c->ssl);
+	BIO *memory;
+	char *text, *subject = NULL;
+	long len;
+
+	if (shown == NULL || SSL_get_verify_result(c->ssl) != X509_V_OK)
+		return NULL;
+	memory = BIO_new(BIO_s_mem());
+	if (memory != NULL &&
+		X509_NAME_print_ex(memory, X509_get_subject_name(shown), 0, XN_FLAG_RFC2253) >= 0) {
+		len = BIO_get_mem_data(memory, &text);
+		subject = strndup(len > 0 ? text : "", len > 0 ? (size_t)len : 0);
+	}
+	BIO_free(memory);
+	ERR_clear_error();
+	return subject;
+}
+
 const char *kvw_tls_why(const struct kvw_io *io)
 {
 	const struct kvw_tls_conn *c = conn_of(io);

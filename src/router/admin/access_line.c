@@ -23,14 +23,16 @@ enum {
 	ROOM_CLIENT = 64,
 	ROOM_KEY = 80,
 	ROOM_TENANT = 80,
+	ROOM_CERTIFICATE = 256,
 	ROOM_METHOD = 32,
 	ROOM_TARGET = 1536,
 	ROOM_MODEL = 512,
 	ROOM_WORKER = 384,
-	ROOM_REST = 1280, /* keys and numbers: 26 fields of at most 28 + 20 bytes */
+	ROOM_REST = 1400, /* keys and numbers: 29 fields of at most 28 + 20 bytes */
 };
 
-static_assert(ROOM_REQUEST_ID + ROOM_CLIENT + ROOM_KEY + ROOM_TENANT + ROOM_METHOD + ROOM_TARGET + ROOM_MODEL + ROOM_WORKER +
+static_assert(ROOM_REQUEST_ID + ROOM_CLIENT + ROOM_KEY + ROOM_TENANT + ROOM_CERTIFICATE + ROOM_METHOD +
+			      ROOM_TARGET + ROOM_MODEL + ROOM_WORKER +
 			      ROOM_REST <=
 		      KVW_ACCESS_LINE_MAX,
 	"a line has room for all its fields");
@@ -159,6 +161,10 @@ static char *put_request(char *at, const struct kvw_request_record *r)
 	if (r->tenant.len > 0) {
 		at = PUT(at, ",\"tenant\":\"");
 		at = put_string(at, ROOM_TENANT, r->tenant);
+	}
+	if (r->client_certificate.len > 0) {
+		at = PUT(at, ",\"client_certificate\":\"");
+		at = put_string(at, ROOM_CERTIFICATE, r->client_certificate);
 	}
 	at = PUT(at, ",\"method\":\"");
 	at = put_string(at, ROOM_METHOD, r->method);

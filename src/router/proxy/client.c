@@ -33,6 +33,8 @@ static void client_close(struct kvw_client *client, bool reset)
 {
 	struct kvw_loop *loop = client->loop;
 
+	if (client->state == KVW_CLIENT_HANDSHAKE)
+		kvw_shared_handshake_release(loop->shared);
 	kvw_client_state(client, KVW_CLIENT_CLOSED);
 	kvw_timer_clear(&loop->timers, &client->timer);
 	kvw_timer_clear(&loop->timers, &client->write_timer);

@@ -39,6 +39,7 @@ struct kvw_client {
 	bool large; /* the last request did not fit into a small block */
 	bool reset; /* close by RST, so that a cut answer cannot look whole */
 	char address[48];
+	char *certificate; /* subject of the one that it has shown; owned; NULL: none */
 };
 
 /* Writes the state. A step that is not allowed leaves it alone, is logged and counted. */

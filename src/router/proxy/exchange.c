@@ -184,6 +184,7 @@ static void report(struct kvw_exchange *x, enum kvw_end end)
 		.client = kvw_slice_of(x->client->address),
 		.key = kvw_slice_of(x->key == NULL ? NULL : x->key->name),
 		.tenant = kvw_slice_of(x->key == NULL ? NULL : x->key->tenant),
+		.client_certificate = kvw_slice_of(x->client->certificate),
 		.worker_url = kvw_slice_of(x->attempt.worker == NULL ? NULL : x->attempt.worker->url),
 		.worker_id = x->attempt.worker == NULL ? UINT32_MAX : x->attempt.worker->id,
 		.reason = x->attempt.decision.reason,

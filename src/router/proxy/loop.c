@@ -179,6 +179,7 @@ static void reap(struct kvw_loop *loop)
 	}
 	while ((client = TAILQ_FIRST(&loop->dead)) != NULL) {
 		TAILQ_REMOVE(&loop->dead, client, entry);
+		free(client->certificate);
 		free(client);
 	}
 	kvw_links_reap(&loop->links);

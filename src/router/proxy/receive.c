@@ -32,9 +32,14 @@ static bool begin_tls(struct kvw_client *client)
 {
 	if (client->loop->tls == NULL)
 		return true;
+	if (!kvw_shared_handshake_take(client->loop->shared))
+		return false;
 	client->https = true;
 	client->state = KVW_CLIENT_HANDSHAKE;
-	return kvw_tls_server_start(&client->io, client->loop->tls) == KVW_OK;
+	if (kvw_tls_server_start(&client->io, client->loop->tls) == KVW_OK)
+		return true;
+	kvw_shared_handshake_release(client->loop->shared);
+	return false;
 }
 
 static void format_address(char *text, size_t size, const struct sockaddr *peer)
@@ -381,13 +386,17 @@ static void client_send_waiting(struct kvw_client *client)
 		kvw_client_finish(client, true);
 }
 
-static void count_handshake(const struct kvw_client *client)
+/* Well or badly. */
+static void handshake_ended(struct kvw_client *client)
 {
-	kvw_metrics_add(client->loop->metrics,
-		!kvw_tls_ready(&client->io)	    ? KVW_COUNT_TLS_FAILED
-			: kvw_tls_resumed(&client->io) ? KVW_COUNT_TLS_RESUMED
-						    : KVW_COUNT_TLS_FULL,
-		1);
+	enum kvw_counter counter = KVW_COUNT_TLS_FAILED;
+
+	if (kvw_tls_ready(&client->io)) {
+		counter = kvw_tls_resumed(&client->io) ? KVW_COUNT_TLS_RESUMED : KVW_COUNT_TLS_FULL;
+		client->certificate = kvw_tls_peer_subject(&client->io);
+	}
+	kvw_metrics_add(client->loop->metrics, counter, 1);
+	kvw_shared_handshake_release(client->loop->shared);
 }
 
 static void client_event(struct kvw_io *io)
@@ -396,7 +405,7 @@ static void client_event(struct kvw_io *io)
 
 	client->loop->now_ns = kvw_clock_ns();
 	if (client->state == KVW_CLIENT_HANDSHAKE) { /* no longer: events come only after it */
-		count_handshake(client);
+		handshake_ended(client);
 		kvw_client_state(client, KVW_CLIENT_OPEN);
 		kvw_loop_timer(client->loop, &client->timer, KVW_TIMER_CLIENT_IDLE,
 			client->loop->config->timeout_client_idle_ms);

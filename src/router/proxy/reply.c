@@ -92,6 +92,7 @@ void kvw_reply_bad_head(struct kvw_client *client, const struct kvw_head_error *
 		.end = error->status == 408 ? KVW_END_TIMEOUT : KVW_END_LOCAL,
 		.status = error->status,
 		.client = kvw_slice_of(client->address),
+		.client_certificate = kvw_slice_of(client->certificate),
 		.worker_id = UINT32_MAX,
 	};
 	struct iovec iov[2];

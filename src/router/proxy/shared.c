@@ -69,6 +69,20 @@ void kvw_shared_connection_release(struct kvw_shared *shared)
 	atomic_fetch_sub_explicit(&shared->connections, 1, memory_order_relaxed);
 }
 
+bool kvw_shared_handshake_take(struct kvw_shared *shared)
+{
+	if (atomic_fetch_add_explicit(&shared->handshakes, 1, memory_order_relaxed) <
+		shared->config->limits_handshakes)
+		return true;
+	kvw_shared_handshake_release(shared);
+	return false;
+}
+
+void kvw_shared_handshake_release(struct kvw_shared *shared)
+{
+	atomic_fetch_sub_explicit(&shared->handshakes, 1, memory_order_relaxed);
+}
+
 void kvw_shared_set_body_most(struct kvw_shared *shared, uint64_t bytes)
 {
 	atomic_store_explicit(&shared->body_most, bytes, memory_order_relaxed);

@@ -30,6 +30,7 @@ struct kvw_shared {
 	_Atomic int64_t lack_logged_ns;    /* of kvw_shared_lacks */
 	/* Each on its own line, since every connection or body writes them. */
 	_Alignas(64) _Atomic int64_t connections; /* of clients */
+	_Atomic int64_t handshakes;               /* of these: TLS has begun and is not ready */
 	_Alignas(64) _Atomic uint64_t body_bytes; /* held of whole requests */
 };
 
@@ -43,6 +44,9 @@ bool kvw_shared_lacks(struct kvw_shared *shared, int64_t now_ns) KVW_MUST_CHECK;
 /* One more client, within connections_most. False: refused, nothing was taken. */
 bool kvw_shared_connection_take(struct kvw_shared *shared) KVW_MUST_CHECK;
 void kvw_shared_connection_release(struct kvw_shared *shared);
+/* One more TLS handshake, within limits.handshakes. False: refused, nothing was taken. */
+bool kvw_shared_handshake_take(struct kvw_shared *shared) KVW_MUST_CHECK;
+void kvw_shared_handshake_release(struct kvw_shared *shared);
 
 /* limits.body_memory is this now. */
 void kvw_shared_set_body_most(struct kvw_shared *shared, uint64_t bytes);

@@ -38,6 +38,15 @@ class Authority:
         self._openssl(key, cert, f"/CN={name}", options)
         return cert, key
 
+    def issue_authority(self, name):
+        """An authority that this one has signed."""
+        made = Authority.__new__(Authority)
+        made.directory, made.name = self.directory, name
+        made.cert, made.key = self.directory / f"{name}.crt", self.directory / f"{name}.key"
+        options = ["-CA", self.cert, "-CAkey", self.key, "-addext", "basicConstraints=critical,CA:TRUE"]
+        made._openssl(made.key, made.cert, f"/CN=kvway test {name}", options)
+        return made
+
     def issue_expired(self, name, names):
         """As issue, of January 2020. Only `openssl ca` can date back."""
         cert, key = self.directory / f"{name}.crt", self.directory / f"{name}.key"
