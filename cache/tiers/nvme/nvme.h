@@ -97,6 +97,7 @@ struct nvme_job {
 	uint8_t *tail;   /* one page */
 	uint8_t *bounce; /* the payload where it cannot be used in place, or is sealed; or NULL */
 	struct nvme_sum *sum; /* READ; kept for the next one */
+	void (*summed)(struct nvme *t, struct nvme_job *job); /* READ: goes on, on the tier's thread */
 	struct nvme_job *link;
 };
 
@@ -317,7 +318,7 @@ void nvme_sum_free(struct nvme_sum *sum);
 enum kvt_status nvme_sum_begin(struct nvme *t, struct nvme_job *job) KVT_MUST_CHECK;
 /* An operation brought bytes [at, at + bytes) of the image. */
 void nvme_sum_came(struct nvme *t, struct nvme_job *job, uint64_t at, uint64_t bytes);
-/* All operations of a read have ended. false: nvme_read_settle will be called, by a step. */
+/* All operations of a read have ended. false: its `summed` will be called, by a step. */
 bool nvme_sum_ended(struct nvme *t, struct nvme_job *job);
 /* The payload's checksum as it came; false: it was not summed on its way. */
 bool nvme_sum_result(const struct nvme_job *job, struct kvt_checksum *out);
@@ -329,8 +330,6 @@ bool nvme_sums_due(struct nvme *t); /* a step would do something */
 /* false: it was put back, nothing more can be begun now. */
 bool nvme_write_begin(struct nvme *t, struct nvme_job *job, struct kvt_tier_request *r);
 void nvme_read_begin(struct nvme *t, struct nvme_job *job, struct kvt_tier_request *r);
-/* All of it is here and summed, or will not come: checks, answers, gives the job back. */
-void nvme_read_settle(struct nvme *t, struct nvme_job *job);
 /* Checks a header against what the index and the log say of an entry. */
 enum kvt_status nvme_check_head(struct nvme *t, struct nvme_job *job, struct nvme_chunk *chunk);
 

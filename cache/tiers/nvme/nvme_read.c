@@ -15,6 +15,7 @@
 #include "tiers/nvme/nvme.h"
 
 static void read_done(struct nvme *t, struct nvme_actor *actor, struct kvt_io_op *op);
+static void settle(struct nvme *t, struct nvme_job *job);
 
 static bool same_key(const struct kvt_key *a, const struct kvt_key *b)
 {
@@ -88,6 +89,7 @@ void nvme_read_begin(struct nvme *t, struct nvme_job *job, struct kvt_tier_reque
 	job->kind = NVME_JOB_READ;
 	job->request = r;
 	job->actor.done = read_done;
+	job->summed = settle;
 	r->names = NULL;
 	status = prepare(t, job);
 	if (status != KVT_OK) {
@@ -174,10 +176,11 @@ static void read_done(struct nvme *t, struct nvme_actor *actor, struct kvt_io_op
 
 	nvme_sum_came(t, job, at, bytes);
 	if (nvme_transfer_done(t, job, op) && nvme_sum_ended(t, job))
-		nvme_read_settle(t, job);
+		settle(t, job);
 }
 
-void nvme_read_settle(struct nvme *t, struct nvme_job *job)
+/* All of it is here and summed, or will not come: checks, answers, gives the job back. */
+static void settle(struct nvme *t, struct nvme_job *job)
 {
 	struct kvt_tier_request *r = job->request;
 	struct kvt_blocks names;

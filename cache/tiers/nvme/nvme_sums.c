@@ -376,7 +376,7 @@ size_t nvme_sums_step(struct nvme *t)
 	for (; s != NULL; n++) {
 		struct nvme_sum *next = s->next;
 
-		nvme_read_settle(t, s->job);
+		s->job->summed(t, s->job);
 		s = next;
 	}
 	return n;
