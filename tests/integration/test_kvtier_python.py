@@ -24,7 +24,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).parents[2] / "cache" / "python"))
 
 from kvtier import ask, chunks, events, fingerprint, library, lmcache, settings, tiers, worth  # noqa: E402
 from kvtier.rank import Rank  # noqa: E402
-from kvtier.work import Store  # noqa: E402
+from kvtier.work import Load, LoadChunk, Store  # noqa: E402
 from kvtier.worker import Worker  # noqa: E402
 
 LIBRARY = BUILD / "cache" / "core" / "libkvtier.so.1"
@@ -411,4 +411,58 @@ def test_blocks_that_are_taken_away_while_they_are_copied_hold_nothing_up(tmp_pa
     until(lambda: one.stored({"taken"}), 10, "the copy ended")
     counts = one.take_counters()
     assert (counts["refused_chunks"], counts.get("stored_chunks", 0)) == (2, 0)
+    one.close()
+
+
+class PlainPaged(LatePaged):
+    """Blocks of plain memory; counts what was copied into them."""
+
+    SIZE = 65536
+
+    def __init__(self):
+        super().__init__()
+        self.memory = ctypes.create_string_buffer(self.SIZE * 16)
+        self.copied = []
+
+    def at(self, block):
+        return ctypes.addressof(self.memory) + block * self.SIZE
+
+    def chunk_bytes(self, blocks):
+        return blocks * self.SIZE
+
+    def gather(self, block_ids, room, after):
+        for address, size in room:
+            ctypes.memmove(address, self.at(block_ids[0]), size)
+        return True
+
+    def scatter(self, block_ids, skip, count, room, after):
+        self.copied.append(block_ids[0])
+        for address, size in room:
+            ctypes.memmove(self.at(block_ids[0]), address, size)
+        return lambda: True
+
+
+@pytest.mark.parametrize("lost", [None, 0, 5, 11])
+def test_a_load_comes_in_parts_up_to_the_first_chunk_that_is_lost(tmp_path, monkeypatch, lost):
+    monkeypatch.setenv("KVTIER_LIBRARY", str(LIBRARY))
+    monkeypatch.setattr(Rank, "PART_BYTES", 2 * PlainPaged.SIZE)
+    monkeypatch.setattr(Rank, "PARTS_BYTES", 4 * PlainPaged.SIZE)
+    paged, log = PlainPaged(), types.SimpleNamespace(info=print, exception=print)
+    parts = library.KeyParts(size=ctypes.sizeof(library.KeyParts), hash_recipe=b"sha256")
+    one = Rank(library.Cache(['{"l1": {"capacity": "16MiB"}}']), paged, parts, str(tmp_path / "0"), 5, log)
+    for number in range(12):
+        ctypes.memset(paged.at(number), number + 1, paged.SIZE)
+    one.store([Store("put", name(n), None, [n], 16) for n in range(12) if n != lost])
+    until(lambda: one.stored({"put"}), 10, "all is stored")
+    ctypes.memset(paged.memory, 0, paged.SIZE * 16)
+    one.load(Load("get", [LoadChunk(name(n), 1, 0, [n]) for n in range(12)]))
+    until(lambda: one.loads_open == 0, 10, "the load is over")
+    there = 12 if lost is None else lost
+    assert one.take_received() == ({"get"}, set(range(there, 12)))
+    assert paged.copied == list(range(there))
+    for number in range(12):
+        expected = bytes([number + 1 if number < there else 0]) * paged.SIZE
+        assert ctypes.string_at(paged.at(number), paged.SIZE) == expected
+    assert one.take_counters()["loads"] == 1
+    assert not one.under_way
     one.close()

@@ -4,6 +4,9 @@ The engine's own thread hands over what is to be loaded and stored, and later as
 while it has something to compute. All else happens in one thread: the scheduler's questions, loads (bring chunks into memory, copy them into the paged cache) and stores (copy
 blocks out into reserved room, commit). Loads go before stores.
 
+A load of many chunks is asked for in parts, several under way: while one is copied into the paged cache the next ones
+are on their way from a tier, and what was copied may leave memory.
+
 A load that fails in part reports which blocks were not filled; the engine computes them. A chunk becomes visible only
 when all of it has been copied.
 
@@ -35,11 +38,33 @@ COUNTERS = (
 )  # fmt: skip
 
 
+class Loading:
+    """A load under way, in parts. Of the rank's thread."""
+
+    def __init__(self, load, after, keys, deadline):
+        self.load, self.after, self.keys, self.deadline = load, after, keys, deadline
+        self.begun = 0  # chunks that were asked for
+        self.filled = 0  # in place
+        self.failed = False  # a chunk before those that follow is missing
+        self.reported = False
+        self.parts = collections.deque()  # asked for and not copied yet, in order
+
+
+class Part:
+    """Chunks of a load from number `first` on."""
+
+    def __init__(self, first, count, size):
+        self.first, self.count, self.size = first, count, size
+        self.done, self.lease = False, None
+
+
 class Rank:
     """The cache of one rank over its paged KV cache."""
 
     MOST_STORES = 4096  # waiting; beyond, the oldest is not stored
     MOST_COPIES = 16  # into the paged cache at once; a device has its queues full with fewer
+    PART_BYTES = 16 << 20  # of a load that are asked for at once, or one chunk
+    PARTS_BYTES = 64 << 20  # of a load that are under way, or two parts
     MEASURE_S = 1.0
     LISTEN_S = 0.2  # events of the tiers come without a sign
 
@@ -190,8 +215,9 @@ class Rank:
             elif key.data is not None:
                 self._hear(key.data)
         self._begin_loads()
-        for op, user, kind, _, count in self.cache.poll():
-            self._completed(op, user, kind, count)
+        while complete := self.cache.poll():  # a part that is copied may let the next ones come at once
+            for op, user, kind, _, count in complete:
+                self._completed(op, user, kind, count)
         self._store_one()
         self._measure()
         self.reporter.report(self._count)
@@ -273,10 +299,12 @@ class Rank:
             self._found(*what[1:], count)
         elif kind == library.OP_GET:
             lease = self.cache.take(op)
-            if lease is not None and self._is_old(what[1].epoch):  # reset meanwhile
+            loading, part = what[1:]
+            if lease is not None and self._is_old(loading.load.epoch):  # reset meanwhile
                 self.cache.release(lease)
                 lease = None
-            self._loaded(*what[1:], lease)
+            part.done, part.lease = True, lease
+            self._fill_parts(loading)
 
     def _found(self, client, number, keys, count):
         hits, tiers, fetch_ns, compute_ns = self.cache.estimate(keys)
@@ -300,18 +328,65 @@ class Rank:
                 self._report(load, 0)
                 continue
             keys = [self._key(chunk.name, load.tenant) for chunk in load.chunks]
-            if self._begin(self.cache.get_begin, keys, self.load_timeout_ns, ("load", load, after)) is None:
-                self._loaded(load, after, None)
+            loading = Loading(load, after, keys, time.monotonic_ns() + self.load_timeout_ns)
+            self._ask_parts(loading)
+            self._fill_parts(loading)
 
-    def _loaded(self, load, after, lease):
-        filled = 0
-        try:
-            if lease is not None:
-                filled = self._fill(load, after, lease.contents)
-        finally:
-            if lease is not None:
-                self.cache.release(lease)
-            self._report(load, filled)
+    def _ask_parts(self, loading):
+        """Asks for what follows, as far as it may be under way."""
+        chunks, under_way = loading.load.chunks, sum(part.size for part in loading.parts)
+        while not loading.failed and loading.begun < len(chunks):
+            if len(loading.parts) >= 2 and under_way >= self.PARTS_BYTES:
+                return
+            first = end = loading.begun
+            size = 0
+            while end < len(chunks) and (end == first or size < self.PART_BYTES):
+                size += self.paged.chunk_bytes(chunks[end].count)
+                end += 1
+            part = Part(first, end - first, size)
+            limit_ns = max(loading.deadline - time.monotonic_ns(), 0)
+            if self._begin(self.cache.get_begin, loading.keys[first:end], limit_ns, ("load", loading, part)) is None:
+                if loading.parts:  # once more when one of those is over
+                    return
+                loading.failed = True
+                return
+            loading.begun = end
+            loading.parts.append(part)
+            under_way += size
+
+    def _fill_parts(self, loading):
+        """Copies the parts that have come, in order, and asks for more; reports the load when it is over."""
+        while loading.parts and loading.parts[0].done:
+            part = loading.parts.popleft()
+            filled = 0
+            try:
+                if part.lease is not None and not loading.failed:
+                    filled = self._fill(loading.load, part.first, loading.after, part.lease.contents)
+            except BaseException:
+                self._give_up_parts(loading)
+                raise
+            finally:
+                if part.lease is not None:
+                    self.cache.release(part.lease)
+            loading.filled += filled
+            loading.failed = loading.failed or filled < part.count
+            self._ask_parts(loading)
+        if not loading.parts:
+            self._over(loading)
+
+    def _give_up_parts(self, loading):
+        """The thread ends: nothing of it is copied any more."""
+        for part in loading.parts:
+            if part.lease is not None:
+                self.cache.release(part.lease)
+                part.lease = None
+        loading.failed = True
+        self._over(loading)
+
+    def _over(self, loading):
+        if not loading.reported:
+            loading.reported = True
+            self._report(loading.load, loading.filled)
 
     def _report(self, load, filled):
         missing = [block for chunk in load.chunks[filled:] for block in chunk.block_ids]
@@ -325,13 +400,13 @@ class Rank:
             self.counters["failed_blocks"] += len(missing)
             self.counters["failed_loads"] += bool(missing)
 
-    def _fill(self, load, after, lease):
-        """Copies chunks into the paged cache, several at once; returns how many there are before the first that
-        failed."""
+    def _fill(self, load, start, after, lease):
+        """Copies chunks from number `start` on into the paged cache, several at once; returns how many there are before
+        the first that failed."""
         began, copies, done = time.monotonic_ns(), collections.deque(), []
         try:
             for index in range(lease.count):
-                chunk, view = load.chunks[index], lease.views[index]
+                chunk, view = load.chunks[start + index], lease.views[index]
                 if view.bytes != self.paged.chunk_bytes(chunk.count):
                     break
                 first = view.first_segment
@@ -411,7 +486,7 @@ class Rank:
                 if lease is not None:
                     self.cache.release(lease)
                 if what is not None and what[0] == "load":
-                    self._report(what[1], 0)
+                    self._give_up_parts(what[1])
             time.sleep(0.01)
         with self.lock:
             self.ended = True
