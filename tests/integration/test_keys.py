@@ -196,6 +196,21 @@ def test_exposed_paths_without_keys(pair):
     assert len(asked(worker)) == 2
 
 
+def test_paths_that_can_be_read_in_two_ways(keys, pair):
+    """What is forwarded is the path as it came, and vLLM mounts /metrics/... without resolving anything."""
+    targets = ["/metrics/../v1/responses/x", "/metrics/%2e%2e/v1/responses/x", "/v1/responses/a%2fb",
+               "/metrics/../sleep", "/metrics/.%2E/v1/models", "/./v1/load_lora_adapter"]  # fmt: skip
+    exposed = {"expose.engine_control": True, "expose.lora": True}
+    stage = keys(exposed, entries=[entry("alice", KEY), entry("operator", OPERATOR, paths=["/sleep", "/*"])])
+    worker, router = pair(config={"expose.paths": ["/v1/*"], **exposed})
+    for target in targets:
+        assert stage.ask(target=target).status == 404, target
+        assert stage.ask(OPERATOR, target=target).status == 404, target
+        assert router.ask("POST", target, body=chat_body()).status == 404, target
+    assert not asked(stage.worker) and not asked(worker)
+    assert router.ask("POST", "/sleep").status == 200
+
+
 # --- models ---
 
 

@@ -6,6 +6,9 @@
  * is forwarded stays as it was received; only the decision is made on the folded form. The folded
  * form of every path in the table is short: segments of more than SEGMENT bytes and paths of more
  * than SEGMENTS segments are cut there and can equal none of them.
+ *
+ * To forbid, that is enough; to allow, it is not: vLLM resolves no "..", so `/metrics/../v1/models` is one of its
+ * paths below /metrics. A list names no path with such segments or an encoded slash.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -20,6 +23,7 @@ struct folded {
 	size_t starts[SEGMENTS];             /* of each segment's slash in text */
 	size_t len;
 	size_t count; /* segments; more than SEGMENTS: the rest is not in text */
+	bool winding; /* it had "." or "..", or an encoded slash: another server may read it otherwise */
 };
 
 enum effect { EFFECT_NONE, EFFECT_EMPTIES = 1, EFFECT_SLEEPS = 2, EFFECT_WAKES = 4 };
@@ -160,9 +164,14 @@ static struct kvw_slice path_of(struct kvw_slice target)
 /* Adds a decoded segment of which `len` bytes were kept in `segment`. */
 static void fold_segment(struct folded *folded, const char *segment, size_t len)
 {
-	if (len == 0 || (len == 1 && segment[0] == '.'))
+	if (len == 0)
 		return;
+	if (len == 1 && segment[0] == '.') {
+		folded->winding = true;
+		return;
+	}
 	if (len == 2 && segment[0] == '.' && segment[1] == '.') {
+		folded->winding = true;
 		if (folded->count == 0)
 			return;
 		folded->count--;
@@ -186,6 +195,7 @@ static void fold_path(struct folded *folded, struct kvw_slice path)
 	size_t len = 0;
 
 	folded->len = folded->count = 0;
+	folded->winding = false;
 	for (size_t i = 0; i < path.len; i++) {
 		char c = path.data[i];
 
@@ -193,6 +203,7 @@ static void fold_path(struct folded *folded, struct kvw_slice path)
 			hex_value(path.data[i + 2]) >= 0) {
 			c = (char)(hex_value(path.data[i + 1]) << 4 | hex_value(path.data[i + 2]));
 			i += 2;
+			folded->winding |= c == '/';
 		}
 		if (c == '/') {
 			fold_segment(folded, segment, len);
@@ -258,11 +269,21 @@ const char *const kvw_inference_paths[] = {"/v1/chat/completions", "/v1/chat/com
 	"/generative_scoring", "/v1/audio/transcriptions", "/v1/audio/translations", "/v1/models"};
 const size_t kvw_inference_path_count = sizeof(kvw_inference_paths) / sizeof(kvw_inference_paths[0]);
 
+bool kvw_path_straight(struct kvw_slice target)
+{
+	struct folded folded;
+
+	fold_path(&folded, path_of(target));
+	return !folded.winding;
+}
+
 bool kvw_path_listed(struct kvw_slice target, const char *const *patterns, size_t count)
 {
 	struct folded folded;
 
 	fold_path(&folded, path_of(target));
+	if (folded.winding)
+		return false;
 	for (size_t i = 0; i < count; i++) {
 		size_t len = strlen(patterns[i]);
 		bool below = patterns[i][len - 1] == '*'; /* and the slash before it */

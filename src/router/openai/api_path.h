@@ -28,7 +28,11 @@ struct kvw_path_info {
  * and repeated or trailing slashes cannot be used to slip past a guard: they are folded first. */
 struct kvw_path_info kvw_path_classify(struct kvw_slice target);
 
-/* Is the target's path, folded likewise, one of these patterns (config/path_pattern.h)? */
+/* Has the target's path no segment "." or "..", and no slash but plain ones, percent-escapes decoded? Of any
+ * other, servers that resolve these and servers that do not make different paths. */
+bool kvw_path_straight(struct kvw_slice target);
+
+/* Is the target's path straight and, folded likewise, one of these patterns (config/path_pattern.h)? */
 bool kvw_path_listed(struct kvw_slice target, const char *const *patterns, size_t count);
 
 /* The paths of vLLM that serve inference, and /v1/models, as patterns. */

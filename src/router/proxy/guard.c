@@ -2,7 +2,8 @@
  * guard.c - see guard.h.
  *
  * In this order: the key, since a stranger learns nothing; the path, of all and of the key; the model. What is
- * compared with the lists is the path as a careless server might read it (openai/api_path.h).
+ * compared with the lists is the path as a careless server might read it (openai/api_path.h); one that careful
+ * and careless servers read in two ways is none that there is.
  *
  * A key that may use some models only needs the body's own word for its model, read as a worker reads it: of
  * a body that was not scanned to its end the last `model`, which counts, may not have been seen.
@@ -127,7 +128,7 @@ static bool is_exposed(const struct kvw_exchange *x)
 
 static bool refuse_path(struct kvw_exchange *x)
 {
-	if (!is_exposed(x)) {
+	if (!kvw_path_straight(x->target) || !is_exposed(x)) {
 		refuse(x, 404, KVW_COUNT_PATHS_REFUSED, "path_not_found", "there is no such path");
 		return true;
 	}
