@@ -211,6 +211,19 @@ def test_paths_that_can_be_read_in_two_ways(keys, pair):
     assert router.ask("POST", "/sleep").status == 200
 
 
+def test_what_is_guarded_must_be_named_in_full(keys):
+    named = OTHER
+    stage = keys({"expose.engine_control": True, "expose.lora": True}, entries=[
+        entry("operator", OPERATOR, paths=["/v1/*", "/*"]),
+        entry("named", named, paths=["/v1/load_lora_adapter", "/v1/*"]),
+    ])  # fmt: skip
+    for target in ("/v1/load_lora_adapter", "/v1//load_lora_adapter/", "/v1/unload_lora_adapter", "/sleep"):
+        assert stage.ask(OPERATOR, target=target).status == 403, target
+    assert stage.ask(OPERATOR, target="/tokenize").status == 200
+    assert stage.ask(named, target="/v1/load_lora_adapter").status == 200
+    assert stage.ask(named, target="/v1/unload_lora_adapter").status == 403
+
+
 # --- models ---
 
 

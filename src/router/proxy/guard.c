@@ -11,6 +11,7 @@
 #include "proxy/guard.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #include "auth/auth.h"
 #include "auth/credential.h"
@@ -114,6 +115,24 @@ static bool is_guarded(const struct kvw_exchange *x)
 	return x->path.kind == KVW_PATH_ENGINE_CONTROL || x->path.kind == KVW_PATH_LORA;
 }
 
+/* A pattern of a whole folder does not speak of what is guarded: that must be named. */
+static bool key_lists(const struct kvw_exchange *x)
+{
+	const struct kvw_strings *paths = &x->key->paths;
+
+	if (paths->count == 0)
+		return !is_guarded(x);
+	if (!is_guarded(x))
+		return listed(x, paths);
+	for (size_t i = 0; i < paths->count; i++) {
+		const char *path = paths->items[i];
+
+		if (path[strlen(path) - 1] != '*' && kvw_path_listed(x->target, &path, 1))
+			return true;
+	}
+	return false;
+}
+
 static bool is_exposed(const struct kvw_exchange *x)
 {
 	const struct kvw_strings *paths = &x->config->expose_paths;
@@ -132,7 +151,7 @@ static bool refuse_path(struct kvw_exchange *x)
 		refuse(x, 404, KVW_COUNT_PATHS_REFUSED, "path_not_found", "there is no such path");
 		return true;
 	}
-	if (x->key == NULL || (x->key->paths.count == 0 ? !is_guarded(x) : listed(x, &x->key->paths)))
+	if (x->key == NULL || key_lists(x))
 		return false;
 	refuse(x, 403, KVW_COUNT_AUTH_PATH, "path_not_allowed", "this API key may not use this path");
 	return true;
