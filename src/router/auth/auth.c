@@ -6,7 +6,11 @@
  *
  * The folder is watched, as for discovery.file: a file that is replaced by a rename is another inode, and
  * Kubernetes replaces a folder behind a link (`..data`). Where the kernel reports nothing, a look at the file
- * every few seconds does. Each state of the file is read once, so that a mistake is logged once.
+ * every few seconds does. Each state of the file is read once, so that a mistake is logged once; one that could not
+ * be read at all is tried again with each look.
+ *
+ * The first half of a file may be good YAML whose last entry lacks what restricts it. So the file is read when two
+ * looks SETTLE_MS apart saw the same, and what was read counts if it is the same afterwards.
  */
 #include "auth/auth.h"
 
@@ -19,6 +23,7 @@
 #include <sys/eventfd.h>
 #include <sys/inotify.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "auth/keys_file.h"
@@ -47,7 +52,10 @@ struct kvw_auth {
 	int wake;   /* eventfd */
 	int notify; /* inotify; -1: none */
 	int watch;  /* of the folder; -1: none */
-	struct stat seen; /* of the file as it was read last; all 0: it could not be read */
+	struct stat seen;   /* of the file as it was read last; all 0: it could not be read */
+	struct stat before; /* as an earlier look found it, */
+	int64_t before_ns;  /* and when it first did */
+	bool failed;        /* that state could not be read, which was logged */
 	int missing; /* it could not be looked at, which was logged */
 };
 
@@ -93,28 +101,6 @@ static void refuse(struct kvw_auth *auth, const char *mistakes)
 	atomic_store(&auth->state.last_refused, true);
 }
 
-static void read_file(struct kvw_auth *auth)
-{
-	struct kvw_keyring *ring = NULL;
-	char *mistakes = NULL;
-	size_t len = 0;
-	FILE *errors = open_memstream(&mistakes, &len);
-	enum kvw_err err = KVW_ENOMEM;
-
-	if (errors != NULL) {
-		err = kvw_keys_file_load(auth->path, errors, &ring);
-		fclose(errors);
-	}
-	if (err == KVW_OK) {
-		put_into_force(auth, ring);
-		atomic_fetch_add(&auth->state.ok, 1);
-		kvw_info(ROOM, "%s: read again keys=%zu", auth->path, kvw_keyring_count(ring));
-	} else {
-		refuse(auth, err == KVW_ENOMEM ? "out of memory" : mistakes);
-	}
-	free(mistakes);
-}
-
 /* --- the file --- */
 
 static bool same(const struct stat *a, const struct stat *b)
@@ -124,9 +110,50 @@ static bool same(const struct stat *a, const struct stat *b)
 	       a->st_ctim.tv_sec == b->st_ctim.tv_sec && a->st_ctim.tv_nsec == b->st_ctim.tv_nsec;
 }
 
-/* force: also one that has not changed. */
-static void look(struct kvw_auth *auth, bool force)
+static bool is_still(const struct kvw_auth *auth, const struct stat *state)
 {
+	struct stat now;
+
+	return stat(auth->path, &now) == 0 && same(&now, state);
+}
+
+/* Reads the file, whose state is `now`. False: it changed meanwhile, and nothing came of it. */
+static bool read_file(struct kvw_auth *auth, const struct stat *now)
+{
+	struct kvw_keyring *ring = NULL;
+	char *mistakes = NULL;
+	size_t len = 0;
+	FILE *errors = open_memstream(&mistakes, &len);
+	enum kvw_err err = KVW_ENOMEM;
+	bool still;
+
+	if (errors != NULL) {
+		err = kvw_keys_file_load(auth->path, errors, &ring);
+		fclose(errors);
+	}
+	still = is_still(auth, now);
+	if (!still) {
+		kvw_keyring_unref(ring);
+	} else if (err == KVW_OK) {
+		put_into_force(auth, ring);
+		atomic_fetch_add(&auth->state.ok, 1);
+		kvw_info(ROOM, "%s: read again keys=%zu", auth->path, kvw_keyring_count(ring));
+	} else if (err == KVW_EINVAL || !auth->failed) {
+		refuse(auth, err == KVW_ENOMEM ? "out of memory" : mistakes);
+	}
+	if (still && (err == KVW_OK || err == KVW_EINVAL))
+		auth->seen = *now;
+	else
+		memset(&auth->seen, 0, sizeof(auth->seen)); /* so that a revoked key does not stay */
+	auth->failed = still && err != KVW_OK && err != KVW_EINVAL;
+	free(mistakes);
+	return still;
+}
+
+/* force: also one that has not changed. True: it may be changing, and is to be looked at again soon. */
+static bool look(struct kvw_auth *auth, bool force)
+{
+	int64_t now_ns = kvw_clock_ns();
 	struct stat now;
 
 	if (stat(auth->path, &now) != 0) {
@@ -135,13 +162,19 @@ static void look(struct kvw_auth *auth, bool force)
 			kvw_warn(ROOM, "%s: cannot be read: %s; its keys stay in force", auth->path,
 				strerror(errno));
 		}
-		return;
+		return false;
 	}
 	auth->missing = 0;
 	if (!force && same(&now, &auth->seen))
-		return;
-	auth->seen = now; /* before it is read: what changes meanwhile is another state */
-	read_file(auth);
+		return false;
+	if (!same(&now, &auth->before)) {
+		auth->before = now;
+		auth->before_ns = now_ns;
+		auth->failed = false;
+	}
+	if (now_ns - auth->before_ns < SETTLE_MS * KVW_NS_PER_MS)
+		return true;
+	return !read_file(auth, &now);
 }
 
 static void watch_folder(struct kvw_auth *auth)
@@ -173,7 +206,7 @@ static void take_events(struct kvw_auth *auth)
 static void *run(void *arg)
 {
 	struct kvw_auth *auth = arg;
-	bool settling = false;
+	bool settling = false, force = false;
 
 	while (!atomic_load(&auth->ends)) {
 		struct pollfd fds[2] = {{.fd = auth->wake, .events = POLLIN},
@@ -187,17 +220,12 @@ static void *run(void *arg)
 			(void)!read(auth->wake, &count, sizeof(count));
 		if (atomic_load(&auth->ends))
 			break;
-		if (atomic_exchange(&auth->wanted, false)) {
-			look(auth, true);
-			continue;
-		}
-		if (got > 0 && fds[1].revents != 0) {
+		if (atomic_exchange(&auth->wanted, false))
+			force = true;
+		if (got > 0 && fds[1].revents != 0)
 			take_events(auth);
-			settling = true; /* a writer in place may not be through */
-			continue;
-		}
-		settling = false;
-		look(auth, false);
+		settling = look(auth, force);
+		force = force && settling;
 	}
 	return NULL;
 }
@@ -213,6 +241,21 @@ static bool set_paths(struct kvw_auth *auth, const char *path)
 		auth->folder = strdup(dirname(copy)); /* which may return a constant */
 	free(copy);
 	return auth->path != NULL && auth->folder != NULL;
+}
+
+/* A file that was written this moment may be changing still: waits for it, but not for ever. */
+static void settle(struct kvw_auth *auth)
+{
+	const struct timespec wait = {.tv_nsec = SETTLE_MS * KVW_NS_PER_MS};
+
+	for (int tries = 0; tries < 20 && stat(auth->path, &auth->seen) == 0; tries++) {
+		int64_t ctime_ns = auth->seen.st_ctim.tv_sec * KVW_NS_PER_S + auth->seen.st_ctim.tv_nsec;
+		int64_t age_ns = kvw_clock_wall_ns() - ctime_ns;
+
+		if (age_ns < 0 || age_ns >= SETTLE_MS * KVW_NS_PER_MS)
+			return;
+		nanosleep(&wait, NULL);
+	}
 }
 
 enum kvw_err kvw_auth_start(const char *path, FILE *errors, struct kvw_auth **out)
@@ -232,7 +275,7 @@ enum kvw_err kvw_auth_start(const char *path, FILE *errors, struct kvw_auth **ou
 	if (auth->wake < 0)
 		goto fail;
 	watch_folder(auth); /* before the first look, so that no change falls between */
-	(void)stat(path, &auth->seen);
+	settle(auth);
 	err = kvw_keys_file_load(path, errors, &ring);
 	if (err != KVW_OK)
 		goto fail;

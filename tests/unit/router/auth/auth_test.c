@@ -4,6 +4,7 @@
 #include <check.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -116,6 +117,97 @@ START_TEST(it_follows_the_file)
 }
 END_TEST
 
+/* With no descriptor left the file cannot be opened: its state does not count as read. */
+START_TEST(a_file_that_could_not_be_read_is_tried_again)
+{
+	const struct kvw_auth_state *state;
+	struct kvw_keyring *ring;
+	struct kvw_auth *auth = NULL;
+	struct rlimit limit, none;
+	char text[256];
+	int next;
+
+	entry(text, sizeof(text), "alice", "one");
+	write_file(path, text);
+	ck_assert_int_eq(kvw_auth_start(path, stderr, &auth), KVW_OK);
+	state = kvw_auth_state(auth);
+	entry(text, sizeof(text), "bob", "two");
+	write_file(other, text);
+	ck_assert_int_eq(getrlimit(RLIMIT_NOFILE, &limit), 0);
+	next = dup(0);
+	ck_assert_int_gt(next, 2);
+	close(next);
+	none = limit;
+	none.rlim_cur = (rlim_t)next;
+	ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &none), 0);
+	ck_assert_int_eq(rename(other, path), 0);
+	await(&state->refused, 1);
+	ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &limit), 0);
+	await(&state->ok, 1);
+	ck_assert_ptr_null(name_of(auth, "one", &ring));
+	kvw_keyring_unref(ring);
+	kvw_auth_stop(auth);
+}
+END_TEST
+
+static int64_t now_ms(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+/* Goes on for 300 ms. Returns the longest pause between two changes of the file. */
+static int64_t write_slowly(const char *text)
+{
+	int64_t begin = now_ms(), last = begin, longest = 0;
+	FILE *out = fopen(path, "w");
+
+	ck_assert_ptr_nonnull(out);
+	fputs(text, out);
+	while (last - begin < 300) {
+		int64_t now;
+
+		fputs("# more\n", out);
+		fflush(out);
+		pause_ms(5);
+		now = now_ms();
+		longest = now - last > longest ? now - last : longest;
+		last = now;
+	}
+	fclose(out);
+	return longest;
+}
+
+/* The first half of a file is good by itself, and widens the rights of its last entry. */
+START_TEST(a_file_that_is_being_written_is_not_read)
+{
+	const struct kvw_auth_state *state;
+	struct kvw_auth *auth = NULL;
+	char text[256];
+
+	for (int tries = 0; tries < 10; tries++) {
+		uint64_t ok;
+		int64_t longest;
+
+		entry(text, sizeof(text), "alice", "one");
+		write_file(path, text);
+		ck_assert_int_eq(kvw_auth_start(path, stderr, &auth), KVW_OK);
+		state = kvw_auth_state(auth);
+		entry(text, sizeof(text), "bob", "two");
+		longest = write_slowly(text);
+		ok = atomic_load(&state->ok);
+		if (longest < 40) /* a longer one may pass for the end */
+			ck_assert_uint_eq(ok, 0);
+		await(&state->ok, ok > 0 ? ok : 1);
+		kvw_auth_stop(auth);
+		if (longest < 40)
+			break;
+	}
+}
+END_TEST
+
 START_TEST(a_bad_file_is_no_start)
 {
 	struct kvw_auth *auth = NULL;
@@ -145,6 +237,8 @@ int main(void)
 	snprintf(other, sizeof(other), "%s/new.yaml", folder);
 	tcase_set_timeout(tcase, 90);
 	tcase_add_test(tcase, it_follows_the_file);
+	tcase_add_test(tcase, a_file_that_could_not_be_read_is_tried_again);
+	tcase_add_test(tcase, a_file_that_is_being_written_is_not_read);
 	tcase_add_test(tcase, a_bad_file_is_no_start);
 	failed = run_tcase("auth", tcase);
 	(void)unlink(path);
