@@ -275,6 +275,22 @@ def test_only_the_models_that_a_key_may_use(keys, workers):
 # --- what headers may say ---
 
 
+def test_the_field_of_the_key_is_a_session_by_the_keys_name(keys, workers):
+    """Its bytes are overwritten: keys of one length must not be one session."""
+    names = [f"client{i:02}" for i in range(24)]
+    config = {"routing.strategy": "session", "routing.session.headers": ["authorization", "x-api-key"]}
+    stage = keys(config, workers(3), entries=[entry(name, CANARY + name) for name in names])
+    homes = set()
+    for name in names:
+        seen = set()
+        for turn in range(3):
+            answer = stage.ask(CANARY + name) if turn < 2 else stage.ask(None, headers=[("x-api-key", CANARY + name)])
+            seen.add(answer.json()["choices"][0]["message"]["content"])
+        assert len(seen) == 1
+        homes |= seen
+    assert len(homes) > 1
+
+
 def test_headers_choose_for_trusted_keys_only(keys, workers):
     fleet = workers(2)
     config = {

@@ -155,6 +155,11 @@ enum kvw_credential kvw_credential_take(const struct kvw_head *head, struct kvw_
 	return KVW_CREDENTIAL_QUERY;
 }
 
+bool kvw_credential_field(const struct kvw_field *field)
+{
+	return is_authorization(field) || is_api_key(field);
+}
+
 void kvw_credential_hide(struct kvw_head *head)
 {
 	for (size_t i = 0; i < head->field_count; i++)

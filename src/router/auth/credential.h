@@ -22,6 +22,9 @@ enum kvw_credential {
  * lie, in the head's fields and in its query: the head must lie in memory that may be written. */
 enum kvw_credential kvw_credential_take(const struct kvw_head *head, struct kvw_digest *out);
 
+/* Is it of those fields that may show a key? */
+bool kvw_credential_field(const struct kvw_field *field);
+
 /* Has the fields that show a key left out of what is forwarded. */
 void kvw_credential_hide(struct kvw_head *head);
 

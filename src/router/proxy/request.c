@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "auth/credential.h"
 #include "proxy/guard.h"
 #include "proxy/local.h"
 #include "fleet/pin.h"
@@ -48,9 +49,11 @@ bool kvw_request_own_head(struct kvw_exchange *x)
 	return true;
 }
 
-/* Session key from headers or cookies; the body's own is the scan's. */
-static struct kvw_slice head_session(const struct kvw_loop *loop)
+/* Session key from headers or cookies; the body's own is the scan's. Of a field that showed a client's key the
+ * bytes are gone: the key's name, which the exchange's ring holds, stands for them. */
+static struct kvw_slice head_session(const struct kvw_exchange *x)
 {
+	const struct kvw_loop *loop = x->loop;
 	const struct kvw_config *config = loop->config;
 
 	for (size_t i = 0; i < config->session_headers.count; i++) {
@@ -58,7 +61,8 @@ static struct kvw_slice head_session(const struct kvw_loop *loop)
 			&loop->request_head, kvw_slice_of(config->session_headers.items[i]));
 
 		if (field != NULL && field->value.len > 0)
-			return field->value;
+			return x->key != NULL && kvw_credential_field(field) ? kvw_slice_of(x->key->name)
+									     : field->value;
 	}
 	for (size_t i = 0; i < config->session_cookies.count; i++) {
 		struct kvw_slice value = kvw_head_cookie(
@@ -101,7 +105,6 @@ static void note_head(struct kvw_exchange *x)
 	else
 		make_request_id(x);
 	x->route.api = x->path.api;
-	x->head_session = x->route.session = head_session(x->loop);
 	x->pin = head_pin(x);
 	if (x->path.kind == KVW_PATH_FORWARD)
 		kvw_request_read_query(x);
@@ -294,6 +297,7 @@ void kvw_request_head(struct kvw_exchange *x)
 		body_complete(x);
 	if (refuse_head(x) || kvw_local_answers(x))
 		return;
+	x->head_session = x->route.session = head_session(x); /* behind the guard, which knows the key */
 	choose_mode(x);
 	if (x->whole && refuse_length(x))
 		return;
