@@ -152,6 +152,11 @@ uint64_t kvw_program_named(struct kvw_slice name)
 	return name.len == 0 ? 0 : XXH3_64bits(name.data, name.len) | 1;
 }
 
+uint64_t kvw_program_of_key(uint64_t named, struct kvw_slice key)
+{
+	return named == 0 || key.len == 0 ? named : XXH3_64bits_withSeed(key.data, key.len, named) | 1;
+}
+
 struct kvw_turn kvw_programs_find(struct kvw_programs *programs,
 	const struct kvw_route_request *request, uint64_t named)
 {

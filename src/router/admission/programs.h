@@ -43,6 +43,8 @@ void kvw_programs_destroy(struct kvw_programs *programs); /* NULL is allowed */
 
 /* Hash of the key that a request names; 0: it names none. */
 uint64_t kvw_program_named(struct kvw_slice name);
+/* The same, of the requests that come by the client's key of this name; len 0: by none. */
+uint64_t kvw_program_of_key(uint64_t named, struct kvw_slice key);
 
 /* A request has come. named: as kvw_program_named says. Changes nothing. */
 struct kvw_turn kvw_programs_find(struct kvw_programs *programs,

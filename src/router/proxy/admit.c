@@ -70,7 +70,8 @@ static struct kvw_promise promise_of(const struct kvw_exchange *x, size_t class_
 		ms.tpot * KVW_NS_PER_MS};
 }
 
-/* Hash of the program that the request names; 0: it names none. */
+/* Hash of the program that the request names; 0: it names none. Of each key's requests on its own: no client joins
+ * another one's program. */
 static uint64_t program_of(struct kvw_exchange *x)
 {
 	const struct kvw_strings *names = &x->config->admission_program_headers;
@@ -79,7 +80,8 @@ static uint64_t program_of(struct kvw_exchange *x)
 		struct kvw_slice value = field_of(x, names->items[i]);
 
 		if (value.len > 0)
-			return kvw_program_named(value);
+			return kvw_program_of_key(
+				kvw_program_named(value), kvw_slice_of(x->key == NULL ? NULL : x->key->name));
 	}
 	return 0;
 }

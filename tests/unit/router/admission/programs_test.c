@@ -88,6 +88,20 @@ START_TEST(known_by_its_key)
 }
 END_TEST
 
+START_TEST(clients_keys_share_no_program)
+{
+	uint64_t named = kvw_program_named(KVW_SLICE("agent"));
+	uint64_t alice = kvw_program_of_key(named, KVW_SLICE("alice"));
+
+	ck_assert_uint_eq(kvw_program_of_key(named, KVW_SLICE("")), named);
+	ck_assert_uint_eq(kvw_program_of_key(named, KVW_SLICE("alice")), alice);
+	ck_assert_uint_ne(alice, named);
+	ck_assert_uint_ne(kvw_program_of_key(named, KVW_SLICE("bob")), alice);
+	ck_assert_uint_ne(kvw_program_of_key(kvw_program_named(KVW_SLICE("other")), KVW_SLICE("alice")), alice);
+	ck_assert_uint_eq(kvw_program_of_key(0, KVW_SLICE("alice")), 0);
+}
+END_TEST
+
 START_TEST(a_request_without_either_is_of_none)
 {
 	struct kvw_turn turn = find(1, 0);
@@ -248,6 +262,7 @@ int main(void)
 	tcase_add_checked_fixture(tcase, setup, teardown);
 	tcase_add_test(tcase, known_by_its_prompts_beginning);
 	tcase_add_test(tcase, known_by_its_key);
+	tcase_add_test(tcase, clients_keys_share_no_program);
 	tcase_add_test(tcase, a_request_without_either_is_of_none);
 	tcase_add_test(tcase, the_oldest_yields_its_place);
 	tcase_add_test(tcase, runs_until_it_is_away_for_too_long);
