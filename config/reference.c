@@ -56,8 +56,8 @@ static void write_client_keys(FILE *out)
 	      "The file that `auth.keys_file` names: `keys:` and a list of entries, at most 200,000; `keys: []` "
 	      "lets no client in.\n`kvway key new NAME` makes a key and its entry, `kvway key check FILE` looks the "
 	      "file over.\n\n"
-	      "```yaml\nkeys:\n  - name: alice\n    sha256: "
-	      "5e884898da28047151d0e56f8dc6292773603d0d6aabbdd62a11ef721d1542d8\n    models: [llama-*]\n```\n\n",
+	      "```yaml\nkeys:\n  - name: alice\n    sha256: HASH # what `kvway key new alice` prints\n"
+	      "    models: [llama-*]\n```\n\n",
 		out);
 	kvw_reference_keys(out, &kvw_client_key_schema);
 }

@@ -128,6 +128,14 @@ START_TEST(what_stands_for_a_hash_is_not_printed)
 }
 END_TEST
 
+/* An entry copied from there as it is lets no client in. */
+START_TEST(the_example_of_the_reference_is_refused)
+{
+	refused("keys:\n  - name: alice\n    sha256: HASH # what `kvway key new alice` prints\n    models: [llama-*]\n",
+		"keys.yaml:3:13: keys[0].sha256: found a value that is not printed");
+}
+END_TEST
+
 START_TEST(one_run_finds_all_mistakes)
 {
 	refused("keys: [{name: a/b, sha256: 0}, {name: b}]\n", "keys[0].name");
@@ -195,6 +203,7 @@ int main(void)
 	tcase_add_test(tcase, a_list_may_be_empty);
 	tcase_add_test(tcase, mistakes_are_named_with_line_and_key);
 	tcase_add_test(tcase, what_stands_for_a_hash_is_not_printed);
+	tcase_add_test(tcase, the_example_of_the_reference_is_refused);
 	tcase_add_test(tcase, one_run_finds_all_mistakes);
 	tcase_add_test(tcase, a_file_that_cannot_be_read_says_why);
 	tcase_add_test(tcase, many_are_all_found_and_no_other);
