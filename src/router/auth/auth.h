@@ -24,6 +24,7 @@ struct kvw_auth_state {
 	_Atomic uint64_t ok, refused; /* readings of a changed file since the start */
 	_Atomic bool last_refused;
 	_Atomic int64_t last_ok_s; /* wall clock; the start counts */
+	_Atomic uint64_t retired;  /* former keys that are not freed yet */
 };
 
 /* Reads the file and starts the thread. KVW_EINVAL, KVW_EIO: the file has mistakes or cannot be read, which is

@@ -105,6 +105,11 @@ void kvw_keyring_unref(struct kvw_keyring *ring)
 	free(ring);
 }
 
+bool kvw_keyring_alone(const struct kvw_keyring *ring)
+{
+	return atomic_load_explicit(&ring->refs, memory_order_acquire) == 1;
+}
+
 const struct kvw_client_key *kvw_keyring_find(
 	const struct kvw_keyring *ring, const struct kvw_digest *digest)
 {

@@ -25,6 +25,8 @@ enum kvw_err kvw_keyring_create(struct kvw_client_key *keys, size_t count, struc
 	size_t *twice) KVW_MUST_CHECK;
 void kvw_keyring_ref(struct kvw_keyring *ring);
 void kvw_keyring_unref(struct kvw_keyring *ring); /* NULL is allowed */
+/* Has the caller the only reference? It stays so where none can be had but by a holder. */
+bool kvw_keyring_alone(const struct kvw_keyring *ring);
 
 /* The key with this hash; NULL: there is none. Borrowed from the ring. */
 const struct kvw_client_key *kvw_keyring_find(

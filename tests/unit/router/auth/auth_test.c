@@ -117,6 +117,32 @@ START_TEST(it_follows_the_file)
 }
 END_TEST
 
+/* Not by the thread that lets go of them last, which serves requests. */
+START_TEST(former_keys_are_freed_by_the_thread_of_keys)
+{
+	const struct kvw_auth_state *state;
+	struct kvw_keyring *first;
+	struct kvw_auth *auth = NULL;
+	char text[256];
+
+	entry(text, sizeof(text), "alice", "one");
+	write_file(path, text);
+	ck_assert_int_eq(kvw_auth_start(path, stderr, &auth), KVW_OK);
+	state = kvw_auth_state(auth);
+	ck_assert_ptr_nonnull(name_of(auth, "one", &first));
+	entry(text, sizeof(text), "bob", "two");
+	replace(text);
+	await(&state->ok, 1);
+	ck_assert(!kvw_keyring_alone(first));
+	ck_assert_uint_eq(atomic_load(&state->retired), 1);
+	kvw_keyring_unref(first);
+	for (int i = 0; i < 4000 && atomic_load(&state->retired) > 0; i++)
+		pause_ms(5);
+	ck_assert_uint_eq(atomic_load(&state->retired), 0);
+	kvw_auth_stop(auth);
+}
+END_TEST
+
 /* With no descriptor left the file cannot be opened: its state does not count as read. */
 START_TEST(a_file_that_could_not_be_read_is_tried_again)
 {
@@ -237,6 +263,7 @@ int main(void)
 	snprintf(other, sizeof(other), "%s/new.yaml", folder);
 	tcase_set_timeout(tcase, 90);
 	tcase_add_test(tcase, it_follows_the_file);
+	tcase_add_test(tcase, former_keys_are_freed_by_the_thread_of_keys);
 	tcase_add_test(tcase, a_file_that_could_not_be_read_is_tried_again);
 	tcase_add_test(tcase, a_file_that_is_being_written_is_not_read);
 	tcase_add_test(tcase, a_bad_file_is_no_start);
