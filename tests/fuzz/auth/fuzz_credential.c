@@ -1,7 +1,8 @@
 /*
  * fuzz_credential.c - any bytes as a request's head: the key that it shows.
  *
- * Whatever is said of it, no field that may show a key keeps a byte of it, and none of them is forwarded.
+ * Whatever is said of it, no field that may show a key keeps a byte of it, nor a query that does, and none of the
+ * fields is forwarded.
  */
 #include <stdint.h>
 #include <stdlib.h>
@@ -18,9 +19,24 @@ static bool shows_key(const struct kvw_field *field)
 	       kvw_slice_equal_nocase(field->name, KVW_SLICE("x-api-key"));
 }
 
+/* A query with a key is overwritten whole: it lies in the bytes that were received. */
+static void check_query(const struct kvw_head *head, enum kvw_credential found)
+{
+	const char *mark = memchr(head->target.data, '?', head->target.len);
+	const char *end = head->target.data + head->target.len;
+
+	if (found != KVW_CREDENTIAL_QUERY)
+		return;
+	require(mark != NULL);
+	for (const char *at = mark + 1; at < end; at++)
+		require(*at == '*');
+}
+
 static void check(struct kvw_head *head, enum kvw_credential found)
 {
 	size_t fields = 0;
+
+	check_query(head, found);
 
 	kvw_credential_hide(head);
 	for (size_t i = 0; i < head->field_count; i++) {
