@@ -9,7 +9,7 @@ import threading
 import pytest
 from rig.client import CHAT, Client, ask, chat_body
 from rig.router import PROGRAM
-from rig.wait import until
+from rig.wait import until, unused_port
 
 MESSAGES = "/v1/messages"
 CANARY = "sk-canary-"
@@ -451,6 +451,35 @@ def test_nothing_that_a_run_writes_contains_a_key(keys, tmp_path):
     assert stage.access in written and stage.access.stat().st_size > 0
     for path in written:
         assert CANARY.encode() not in path.read_bytes(), path
+
+
+def test_an_explanation_shows_no_worker_a_key(kvsim, workers, keys):
+    """It asks a worker for the prompt's tokens, here through workers that write down what they are asked."""
+    fleet, rows = workers(2), []
+    for worker in fleet:
+        port = unused_port()
+        events = {"enable_kv_cache_events": True, "endpoint": f"tcp://*:{port}"}
+        (sim,) = kvsim(1, "--kv-events-config", json.dumps(events))
+
+        def relay(ex, sim=sim):
+            answer = sim.ask(ex.method, ex.path, [("content-type", "application/json")], ex.body or None)
+            ex.respond(answer.status, [("content-type", "application/json")], answer.body)
+
+        worker.script = relay
+        rows.append({"url": worker.url, "events_endpoint": f"tcp://127.0.0.1:{port}"})
+    config = {"routing.strategy": "kvaware", "kvaware.events.discover": False, "kvaware.tokens.timeout": "20s"}
+    stage = keys({**config, "workers": rows}, fleet)
+    wish = json.dumps({"model": "tiny", "messages": [{"role": "user", "content": "sea king ship " * 40}]}).encode()
+    turns = iter(range(1000))
+
+    def explained():
+        assert stage.ask(body=chat_body(f"hello {next(turns)} " * 20)).status == 200
+        answer = ask(stage.router.admin_port, "POST", f"/explain?path={CHAT}", [("Authorization", f"Bearer {KEY}")], wish)
+        return answer.json().get("tokens_from") == "a worker's /tokenize"
+
+    until(explained, 20, "a worker is asked for tokens")
+    heads = [ex.raw_head for worker in fleet for ex in asked(worker) if ex.path == "/tokenize"]
+    assert heads and not any(CANARY.encode() in head for head in heads)
 
 
 def test_the_command_line_and_environment_hold_no_key(keys):

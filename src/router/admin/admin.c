@@ -335,6 +335,7 @@ static enum kvw_err open_desk(struct kvw_admin *admin)
 	if (err != KVW_OK)
 		return err;
 	admin->desk.base = admin->base;
+	admin->desk.keys = admin->deps.auth != NULL;
 	admin->desk.wait_ms = admin->deps.config->kvaware_tokens_timeout_ms;
 	admin->box = event_new(admin->base, kvw_tokens_box_fd(admin->desk.box), EV_READ | EV_PERSIST,
 		on_box, admin);

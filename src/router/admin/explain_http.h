@@ -14,6 +14,7 @@ struct kvw_explain_desk {
 	struct event_base *base;
 	struct kvw_tokens_box *box;
 	int64_t wait_ms; /* for one answer */
+	bool keys;       /* clients have keys of ours: what a request shows is for no worker */
 };
 
 /*

@@ -137,7 +137,7 @@ bool kvw_explain_wait(const struct kvw_explain_source *source, const struct kvw_
 	if (wait == NULL)
 		return false;
 	like.user = wait;
-	if (authorization != NULL)
+	if (authorization != NULL && !desk->keys)
 		like.authorization = authorization->value;
 	if (!kvw_explain_ask_tokens(source, query, now_ns, &like, &wait->job)) {
 		release(wait);
