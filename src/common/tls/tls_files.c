@@ -103,15 +103,23 @@ const struct kvw_tls_file *kvw_tls_file(const struct kvw_tls *tls, size_t i)
 	return i < tls->file_count ? &tls->files[i].file : NULL;
 }
 
-/* An own certificate that has ended serves no client: better the old one, which perhaps has not. */
-static bool has_ended(const struct kvw_tls *tls, char *why, size_t why_size)
+/* Has the file been replaced since it was loaded? path: the context's copy. */
+static bool is_new(const struct kvw_tls *tls, const char *path)
 {
-	int64_t now_s = kvw_clock_wall_ns() / KVW_NS_PER_S;
+	for (size_t i = 0; i < tls->file_count; i++)
+		if (tls->files[i].file.path == path)
+			return !same(&tls->files[i].now, &tls->files[i].in_force);
+	return false;
+}
 
+/* A new certificate that has ended serves no client: better the old one, which perhaps has not. One that was there
+ * before keeps no others from being renewed. */
+static bool has_ended(const struct kvw_tls *tls, const struct kvw_tls_set *set, char *why, size_t why_size)
+{
 	for (size_t i = 0; i < tls->pair_count; i++) {
-		int64_t end_s = kvw_tls_not_after_s(tls->pairs[i].certificate);
+		const X509 *own = SSL_CTX_get0_certificate(i == 0 ? set->ctx : set->others[i - 1]);
 
-		if (end_s == 0 || end_s > now_s)
+		if (!is_new(tls, tls->pairs[i].certificate) || X509_cmp_current_time(X509_get0_notAfter(own)) >= 0)
 			continue;
 		(void)snprintf(why, why_size, "certificate %s: expired", tls->pairs[i].certificate);
 		return true;
@@ -130,7 +138,7 @@ static bool take_over(struct kvw_tls *tls, char *why, size_t why_size)
 			(void)snprintf(why, why_size, "out of memory");
 		return false;
 	}
-	if (has_ended(tls, why, why_size)) {
+	if (has_ended(tls, set, why, why_size)) {
 		kvw_tls_set_unref(set);
 		return false;
 	}

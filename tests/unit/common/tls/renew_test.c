@@ -168,6 +168,43 @@ START_TEST(test_an_expired_certificate_is_refused)
 }
 END_TEST
 
+static void append(const char *path, const char *from)
+{
+	FILE *out = fopen(path, "a"), *in = fopen(from, "r");
+	char line[128];
+
+	ck_assert(out != NULL && in != NULL);
+	while (fgets(line, sizeof(line), in) != NULL)
+		fputs(line, out);
+	fclose(in);
+	fclose(out);
+}
+
+/* What has ended for long, of another name or behind the own certificate, keeps none from being renewed. */
+START_TEST(test_an_older_expired_certificate_is_no_hindrance)
+{
+	struct files expired;
+	char both[128];
+	const char *const more[] = {both};
+	struct kvw_tls_server_options options = {
+		.certificate = files.cert, .key = files.key, .more = more, .more_count = 1};
+
+	files_make_ending(&expired, -60);
+	snprintf(both, sizeof(both), "%s/both.pem", files.folder);
+	append(both, expired.cert);
+	append(both, expired.key);
+	kvw_tls_destroy(server);
+	ck_assert_int_eq(kvw_tls_server_create(&options, why, sizeof(why), &server), KVW_OK);
+	append(newer.cert, expired.cert); /* its chain */
+	replace(files.cert, newer.cert);
+	replace(files.key, newer.key);
+	ck_assert_msg(look(true) == KVW_TLS_RENEWED, "%s", why);
+	ck_assert(believed(trusts_new));
+	unlink(both);
+	files_remove(&expired);
+}
+END_TEST
+
 /* A Kubernetes Secret: tls.crt and tls.key lead through ..data to a folder that is swapped whole. */
 START_TEST(test_a_swapped_folder_is_noticed)
 {
@@ -272,6 +309,7 @@ int main(void)
 	tcase_add_test(tcase, test_a_half_written_file_is_refused);
 	tcase_add_test(tcase, test_files_that_are_gone_are_refused);
 	tcase_add_test(tcase, test_an_expired_certificate_is_refused);
+	tcase_add_test(tcase, test_an_older_expired_certificate_is_no_hindrance);
 	tcase_add_test(tcase, test_a_swapped_folder_is_noticed);
 	tcase_add_test(tcase, test_trust_is_renewed);
 	tcase_add_test(tcase, test_the_watch_counts_and_shows_ends);
