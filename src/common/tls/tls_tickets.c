@@ -116,8 +116,24 @@ static int on_ticket(SSL *ssl, unsigned char *name, unsigned char *iv, EVP_CIPHE
 	return at > 0 ? 2 : 1;
 }
 
+/* Each resumption renews the ticket, and does not look at the client's certificate again: so its end is looked at
+ * here. */
+static SSL_TICKET_RETURN on_opened(SSL *ssl, SSL_SESSION *session, const unsigned char *name, size_t name_len,
+	SSL_TICKET_STATUS status, void *arg)
+{
+	const X509 *peer = session != NULL ? SSL_SESSION_get0_peer(session) : NULL;
+
+	(void)ssl, (void)name, (void)name_len, (void)arg;
+	if (status != SSL_TICKET_SUCCESS && status != SSL_TICKET_SUCCESS_RENEW)
+		return SSL_TICKET_RETURN_IGNORE_RENEW;
+	if (peer != NULL && X509_cmp_current_time(X509_get0_notAfter(peer)) <= 0)
+		return SSL_TICKET_RETURN_IGNORE_RENEW;
+	return status == SSL_TICKET_SUCCESS ? SSL_TICKET_RETURN_USE : SSL_TICKET_RETURN_USE_RENEW;
+}
+
 void kvw_tls_tickets_use(SSL_CTX *ctx)
 {
+	(void)SSL_CTX_set_session_ticket_cb(ctx, NULL, on_opened, NULL);
 	(void)SSL_CTX_set_tlsext_ticket_key_evp_cb(ctx, on_ticket);
 	(void)SSL_CTX_set_timeout(ctx, LIFETIME_S);
 }

@@ -13,6 +13,7 @@
 static struct files files, newer;
 static struct kvw_tls *server, *client;
 static SSL_SESSION *session; /* the last one that the client got */
+static bool lenient; /* the server does not look at the time in a new handshake */
 static char why[256];
 
 static struct kvw_tls *make_server(const char *client_ca)
@@ -36,6 +37,7 @@ static void set_up(void)
 	server = make_server(NULL);
 	ck_assert_int_eq(kvw_tls_client_create(&options, why, sizeof(why), &client), KVW_OK);
 	session = NULL;
+	lenient = false;
 }
 
 static void tear_down(void)
@@ -59,6 +61,11 @@ static bool resumes(int version)
 	ck_assert_int_eq(kvw_tls_server_start(&link.b.io, server), KVW_OK);
 	conn = link.a.io.state;
 	ck_assert_int_eq(SSL_set_max_proto_version(conn->ssl, version), 1);
+	if (lenient) {
+		struct kvw_tls_conn *of_server = link.b.io.state;
+
+		X509_VERIFY_PARAM_set_flags(SSL_get0_param(of_server->ssl), X509_V_FLAG_NO_CHECK_TIME);
+	}
 	if (session != NULL)
 		ck_assert_int_eq(SSL_set_session(conn->ssl, session), 1);
 	link_settle(&link);
@@ -134,6 +141,27 @@ START_TEST(test_other_authorities_end_sessions)
 }
 END_TEST
 
+/* Resumed again and again, a ticket would keep a client's certificate good for ever. */
+START_TEST(test_an_ended_client_certificate_ends_sessions)
+{
+	for (int ended = 0; ended <= 1; ended++) {
+		struct files shown;
+		struct kvw_tls_client_options options = {
+			.insecure = true, .certificate = shown.cert, .key = shown.key};
+
+		files_make_ending(&shown, ended ? -60 : 600);
+		kvw_tls_destroy(server);
+		kvw_tls_destroy(client);
+		server = make_server(shown.ca);
+		ck_assert_int_eq(kvw_tls_client_create(&options, why, sizeof(why), &client), KVW_OK);
+		lenient = true;
+		ck_assert(!resumes(version_of(_i)));
+		ck_assert(resumes(version_of(_i)) == !ended);
+		files_remove(&shown);
+	}
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("tls_sessions");
@@ -144,6 +172,7 @@ int main(void)
 	tcase_add_loop_test(tcase, test_renewed_certificates_leave_sessions_alone, 0, 2);
 	tcase_add_loop_test(tcase, test_keys_of_tickets_are_rotated, 0, 2);
 	tcase_add_loop_test(tcase, test_other_authorities_end_sessions, 0, 2);
+	tcase_add_loop_test(tcase, test_an_ended_client_certificate_ends_sessions, 0, 2);
 	suite_add_tcase(suite, tcase);
 	return run_suite(suite);
 }
