@@ -157,3 +157,27 @@ def test_authorities_of_workers_are_renewed(kvway, tmp_path, authority, pairs):
         assert router.ask("POST", CHAT, body=chat_body()).status == 200
     finally:
         worker.stop()
+
+
+@pytest.mark.parametrize("broken", ["authorities", "pair"])
+def test_probes_forgive_files_that_do_not_fit(kvway, tmp_path, authority, pairs, broken):
+    """A half-written file of authorities, or half of a new pair, is not the worker's fault."""
+    believed = tmp_path / "ca.crt"
+    shutil.copy(authority.cert, believed)
+    mounted = Mounted(tmp_path, pairs[0])
+    own = {"upstream.tls.certificate": str(mounted.paths[0]), "upstream.tls.key": str(mounted.paths[1])}
+    config = {"upstream.tls.ca_file": str(believed), "health.fall": 1, "health.interval": "100ms", **own}
+    worker = TlsWorker(pairs[0], name="secure")
+    try:
+        router = kvway([worker], config)
+        if broken == "pair":
+            mounted.put(pairs[1], files=[0])
+        else:
+            believed.write_text(authority.cert.read_text()[:200])
+        until(lambda: "files of upstream.tls cannot be used" in router.log(), 10, "a probe complains")
+        until(lambda: reloads(router, "refused") >= 1, 10, "the files refused")
+        assert router.metric("kvway_worker_usable") == 1
+        assert router.ask("POST", CHAT, body=chat_body()).status == 200
+        assert "worker is out" not in router.log()
+    finally:
+        worker.stop()

@@ -72,6 +72,7 @@ struct target {
 	int64_t foreign_ns;     /* when that was; 0: there are none */
 	bool asleep;            /* by its metrics; it has lost its cache with that */
 	bool start_missed;      /* its metrics do not say when it was started; logged once */
+	bool files_complained;  /* unfit files of upstream.tls were logged; cleared by a good probe */
 	bool scrape_complained; /* an unreadable list was logged; cleared by a good one */
 };
 
@@ -285,6 +286,43 @@ static void take_metrics(struct target *target, const struct ask *ask)
 	take_foreign(target, &scrape);
 }
 
+/* Is it our fault that it failed? A worker is judged by what it answers. */
+static bool is_ours(struct ask *ask, CURLcode code, const char *why)
+{
+	struct target *target = ask->target;
+
+	if (ask->request.lacking) {
+		kvw_debug("probe", "no descriptor is left to ask kind=%s url=%s", ask_names[ask->kind],
+			target->worker->url);
+		return true;
+	}
+	/* libcurl reads them each time; requests go on with what they last held whole. */
+	if (code != CURLE_SSL_CERTPROBLEM && code != CURLE_SSL_CACERT_BADFILE)
+		return false;
+	if (!target->files_complained)
+		kvw_warn("probe", "files of upstream.tls cannot be used url=%s error=\"%s\"",
+			target->worker->url, why);
+	target->files_complained = true;
+	return true;
+}
+
+static void take(struct ask *ask, bool ok, const char *why)
+{
+	struct target *target = ask->target;
+
+	if (ask->kind == ASK_HEALTH)
+		take_health(target, ok, why);
+	else if (ask->kind == ASK_SLEEP)
+		take_is_sleeping(target, ask, ok);
+	else if (!ok)
+		kvw_debug("probe", "no answer kind=%s url=%s error=\"%s\"", ask_names[ask->kind],
+			target->worker->url, why);
+	else if (ask->kind == ASK_MODELS)
+		take_models(target, ask);
+	else
+		take_metrics(target, ask);
+}
+
 static void finish(void *user, CURLcode code)
 {
 	struct ask *ask = user;
@@ -304,20 +342,10 @@ static void finish(void *user, CURLcode code)
 		snprintf(why, sizeof(why), "status %ld", status);
 	if (ok && ask->kind == ASK_HEALTH)
 		kvw_probe_request_connected(&ask->request, target->worker);
-	if (!ok && ask->request.lacking)
-		kvw_debug("probe", "no descriptor is left to ask kind=%s url=%s", ask_names[ask->kind],
-			target->worker->url);
-	else if (ask->kind == ASK_HEALTH)
-		take_health(target, ok, why);
-	else if (ask->kind == ASK_SLEEP)
-		take_is_sleeping(target, ask, ok);
-	else if (!ok)
-		kvw_debug("probe", "no answer kind=%s url=%s error=\"%s\"", ask_names[ask->kind],
-			target->worker->url, why);
-	else if (ask->kind == ASK_MODELS)
-		take_models(target, ask);
-	else
-		take_metrics(target, ask);
+	if (ok)
+		target->files_complained = false;
+	if (ok || !is_ours(ask, code, why))
+		take(ask, ok, why);
 	free(ask->body);
 	ask->body = NULL;
 	ask->len = ask->capacity = 0;
