@@ -70,6 +70,28 @@ void kvw_tls_watch_look(struct kvw_tls_watch *watch, bool now_too, int64_t now_n
 	pthread_mutex_unlock(&watch->lock);
 }
 
+/* Was it reported, for the same use, before the n-th file of the i-th context? Contexts that differ in their
+ * authorities share a certificate. */
+static bool is_shown(const struct kvw_tls_watch *watch, size_t i, size_t n)
+{
+	const char *path = kvw_tls_file(watch->items[i].tls, n)->path;
+
+	for (size_t earlier = 0; earlier <= i; earlier++) {
+		const struct kvw_tls_file *file;
+
+		if (strcmp(watch->items[earlier].use, watch->items[i].use) != 0)
+			continue;
+		for (size_t m = 0; (file = kvw_tls_file(watch->items[earlier].tls, m)) != NULL; m++) {
+			if (earlier == i && m == n)
+				return false;
+			if (atomic_load_explicit(&file->not_after_s, memory_order_relaxed) != 0 &&
+				strcmp(file->path, path) == 0)
+				return true;
+		}
+	}
+	return false;
+}
+
 void kvw_tls_watch_each(struct kvw_tls_watch *watch, kvw_tls_watch_fn fn, void *arg)
 {
 	pthread_mutex_lock(&watch->lock);
@@ -80,7 +102,7 @@ void kvw_tls_watch_each(struct kvw_tls_watch *watch, kvw_tls_watch_fn fn, void *
 			int64_t not_after_s =
 				atomic_load_explicit(&file->not_after_s, memory_order_relaxed);
 
-			if (not_after_s != 0)
+			if (not_after_s != 0 && !is_shown(watch, i, n))
 				fn(arg, watch->items[i].use, file->path, not_after_s);
 		}
 	}

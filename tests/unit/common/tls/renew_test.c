@@ -297,6 +297,32 @@ START_TEST(test_the_watch_counts_and_shows_ends)
 }
 END_TEST
 
+START_TEST(test_the_watch_shows_a_file_once)
+{
+	const char *const more[] = {files.folder, files.folder};
+	struct kvw_tls_server_options options = {
+		.certificate = files.cert, .key = files.key, .more = more, .more_count = 2};
+	struct kvw_tls_watch watch;
+	struct kvw_tls *other;
+	struct seen seen = {0};
+	char cert[128], key[128];
+
+	snprintf(cert, sizeof(cert), "%s/tls.crt", files.folder);
+	snprintf(key, sizeof(key), "%s/tls.key", files.folder);
+	ck_assert_int_eq(link(files.cert, cert) | link(files.key, key), 0);
+	ck_assert_int_eq(kvw_tls_server_create(&options, why, sizeof(why), &other), KVW_OK);
+	kvw_tls_watch_init(&watch);
+	kvw_tls_watch_add(&watch, server, "test");
+	kvw_tls_watch_add(&watch, other, "test");
+	kvw_tls_watch_each(&watch, see, &seen);
+	ck_assert_uint_eq(seen.count, 2); /* of four */
+	kvw_tls_watch_finish(&watch);
+	kvw_tls_destroy(other);
+	unlink(cert);
+	unlink(key);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("tls_renew");
@@ -313,6 +339,7 @@ int main(void)
 	tcase_add_test(tcase, test_a_swapped_folder_is_noticed);
 	tcase_add_test(tcase, test_trust_is_renewed);
 	tcase_add_test(tcase, test_the_watch_counts_and_shows_ends);
+	tcase_add_test(tcase, test_the_watch_shows_a_file_once);
 	suite_add_tcase(suite, tcase);
 	return run_suite(suite);
 }
