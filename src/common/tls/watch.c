@@ -1,6 +1,7 @@
 /* watch.c - see watch.h. */
 #include "tls/watch.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/log.h"
@@ -13,20 +14,37 @@ void kvw_tls_watch_init(struct kvw_tls_watch *watch)
 
 void kvw_tls_watch_finish(struct kvw_tls_watch *watch)
 {
+	free(watch->items);
 	pthread_mutex_destroy(&watch->lock);
+}
+
+/* For one more item; locked. False: out of memory. */
+static bool make_room(struct kvw_tls_watch *watch)
+{
+	size_t room = watch->room == 0 ? 8 : 2 * watch->room;
+	struct kvw_tls_watch_item *items;
+
+	if (watch->count < watch->room)
+		return true;
+	items = realloc(watch->items, room * sizeof(items[0]));
+	if (items == NULL)
+		return false;
+	watch->items = items;
+	watch->room = room;
+	return true;
 }
 
 void kvw_tls_watch_add(struct kvw_tls_watch *watch, struct kvw_tls *tls, const char *use)
 {
-	bool full;
+	bool added;
 
 	pthread_mutex_lock(&watch->lock);
-	full = watch->count == KVW_TLS_WATCHED_MOST;
-	if (!full)
+	added = make_room(watch);
+	if (added)
 		watch->items[watch->count++] = (struct kvw_tls_watch_item){tls, use};
 	pthread_mutex_unlock(&watch->lock);
-	if (full)
-		kvw_warn("tls", "too many sets of certificates: one is not watched for new files use=%s", use);
+	if (!added)
+		kvw_error("tls", "out of memory: certificates are not watched for new files use=%s", use);
 }
 
 void kvw_tls_watch_remove(struct kvw_tls_watch *watch, const struct kvw_tls *tls)

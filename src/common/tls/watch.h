@@ -15,22 +15,21 @@
 
 #include "tls/tls.h"
 
-#define KVW_TLS_WATCHED_MOST 64 /* contexts; further ones are not watched, which is logged */
-
 /* Zeroed and initialised by kvw_tls_watch_init. */
 struct kvw_tls_watch {
 	pthread_mutex_t lock; /* of items; held while one reads its files, for which new connections do not wait */
 	struct kvw_tls_watch_item {
 		struct kvw_tls *tls; /* borrowed until it is removed */
 		const char *use;     /* static: what it is for, such as "listen"; a label */
-	} items[KVW_TLS_WATCHED_MOST];
-	size_t count;
+	} *items; /* owned, [count], room for `room` */
+	size_t count, room;
 	_Atomic uint64_t renewed, refused; /* contexts, since the start */
 };
 
 void kvw_tls_watch_init(struct kvw_tls_watch *watch);
 void kvw_tls_watch_finish(struct kvw_tls_watch *watch);
 
+/* Out of memory: it is not watched, which is logged as an error. */
 void kvw_tls_watch_add(struct kvw_tls_watch *watch, struct kvw_tls *tls, const char *use);
 void kvw_tls_watch_remove(struct kvw_tls_watch *watch, const struct kvw_tls *tls); /* NULL is allowed */
 

@@ -297,6 +297,23 @@ START_TEST(test_the_watch_counts_and_shows_ends)
 }
 END_TEST
 
+/* As workers' authorities come first, and the listener last. */
+START_TEST(test_the_watch_grows)
+{
+	struct kvw_tls_watch watch;
+
+	kvw_tls_watch_init(&watch);
+	for (int i = 0; i < 200; i++)
+		kvw_tls_watch_add(&watch, trusts_old, "test");
+	kvw_tls_watch_add(&watch, server, "test");
+	replace(files.cert, newer.cert);
+	replace(files.key, newer.key);
+	kvw_tls_watch_look(&watch, true, 1);
+	ck_assert_uint_eq(watch.renewed, 1);
+	kvw_tls_watch_finish(&watch);
+}
+END_TEST
+
 START_TEST(test_the_watch_shows_a_file_once)
 {
 	const char *const more[] = {files.folder, files.folder};
@@ -340,6 +357,7 @@ int main(void)
 	tcase_add_test(tcase, test_trust_is_renewed);
 	tcase_add_test(tcase, test_the_watch_counts_and_shows_ends);
 	tcase_add_test(tcase, test_the_watch_shows_a_file_once);
+	tcase_add_test(tcase, test_the_watch_grows);
 	suite_add_tcase(suite, tcase);
 	return run_suite(suite);
 }
