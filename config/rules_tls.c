@@ -234,6 +234,24 @@ static enum kvw_err check_listener(struct kvw_build *build)
 	return err == KVW_OK ? check_ciphers(build) : err;
 }
 
+/* Authorities of one worker, which would not be looked at. */
+static void check_insecure_workers(struct kvw_build *build)
+{
+	const struct kvw_config *config = build->config;
+	const struct kvw_met *insecure = &build->met[KVW_KEY_upstream_tls_insecure];
+
+	for (size_t i = 0; insecure->valid && config->upstream_tls_insecure && i < config->worker_count; i++) {
+		const char *ca_file = config->workers[i].tls_ca_file;
+
+		if (ca_file != NULL && ca_file[0] != '\0')
+			kvw_report_mistake(build->walk.report, insecure->place,
+				kvw_keys[KVW_KEY_upstream_tls_insecure].path,
+				"found `true` together with `workers[%zu].tls_ca_file`; remove one: workers' "
+				"certificates are either verified or not",
+				i);
+	}
+}
+
 enum kvw_err kvw_rules_check_tls(struct kvw_build *build)
 {
 	enum kvw_err err;
@@ -258,5 +276,6 @@ enum kvw_err kvw_rules_check_tls(struct kvw_build *build)
 			"found `true` together with `%s`; remove one: workers' certificates are "
 			"either verified or not",
 			kvw_keys[KVW_KEY_upstream_tls_ca_file].path);
+	check_insecure_workers(build);
 	return err;
 }

@@ -586,6 +586,9 @@ def test_insecure_believes_any(kvway, secure_worker, authority):
     worker = secure_worker(pair=authority.issue("nowhere", "DNS:nowhere.example"))
     router = kvway([worker], {"upstream.tls.insecure": True})
     assert router.ask("POST", CHAT, body=chat_body()).status == 200
+    believed = {"url": "https://127.0.0.1:1", "tls_ca_file": str(authority.cert)}
+    refused = ask(router.admin_port, "POST", "/workers", body=believed)
+    assert "nothing would be verified" in refused.json()["error"]["message"]
 
 
 def test_name_of_the_worker_is_asked_for(kvway, secure_worker, authority):
@@ -686,3 +689,6 @@ def test_check_names_file_line_and_key(tmp_path, authority, local):
     assert "(expired 2020-01-31 00:00:00 UTC)" in run.stderr, run.stderr
     more = {"upstream__tls__ca_file": str(authority.cert), "upstream__tls__insecure": True}
     assert " upstream.tls.insecure: " in check(tls__key=str(local[1]), **more).stderr
+    keys["workers"][0]["tls_ca_file"] = str(authority.cert)
+    run = check(tls__key=str(local[1]), upstream__tls__insecure=True)
+    assert " upstream.tls.insecure: found `true` together with `workers[0].tls_ca_file`" in run.stderr

@@ -151,7 +151,10 @@ static enum kvw_err add_trust(struct kvw_fleet *fleet, const char *ca_file, char
 	if (trust == NULL)
 		return KVW_ENOMEM;
 	trust->ca_file = strdup(ca_file);
-	if (trust->ca_file != NULL)
+	if (ca_file[0] != '\0' && options.insecure) {
+		err = KVW_EINVAL;
+		(void)snprintf(reason, sizeof(reason), "insecure, so with tls_ca_file nothing would be verified");
+	} else if (trust->ca_file != NULL)
 		err = kvw_tls_client_create(&options, reason, sizeof(reason), &trust->tls);
 	if (err != KVW_OK) {
 		if (err == KVW_EINVAL)
