@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "config/rules.h"
+#include "settings/address.h"
 #include "tls/tls.h"
 
 #define PEM_MOST_BYTES (4 << 20) /* a system's whole store of authorities has 0.2 MB */
@@ -174,11 +175,30 @@ static void check_authorities(struct kvw_build *build, enum kvw_key_index key)
 		check_authorities_file(named_by(build, key));
 }
 
+/* As a certificate bears it; addresses come without brackets. */
+static void check_server_name(struct kvw_report *report, const char *name, size_t index, struct kvw_place place)
+{
+	char shown[48], quoted[KVW_REPORT_QUOTE], authority[KVW_ADDRESS_MAX_HOST + 8];
+	struct kvw_address address;
+	int len;
+
+	if (name == NULL || name[0] == '\0')
+		return;
+	len = snprintf(authority, sizeof(authority), strchr(name, ':') != NULL ? "[%s]:1" : "%s:1", name);
+	if (len < (int)sizeof(authority) && kvw_address_split(kvw_slice_of(authority), &address) == KVW_ADDRESS_OK &&
+		address.host.len == strlen(name))
+		return;
+	(void)snprintf(shown, sizeof(shown), "workers[%zu].tls_server_name", index);
+	kvw_report_mistake(report, place, shown, "found %s, expected a host name or an IP address without brackets",
+		kvw_report_quote(quoted, name, strlen(name)));
+}
+
 void kvw_rules_check_worker_tls(struct kvw_report *report, const struct kvw_worker_config *worker,
 	size_t index, struct kvw_place place)
 {
 	char shown[48];
 
+	check_server_name(report, worker->tls_server_name, index, place);
 	if (worker->tls_ca_file == NULL || worker->tls_ca_file[0] == '\0')
 		return;
 	(void)snprintf(shown, sizeof(shown), "workers[%zu].tls_ca_file", index);

@@ -642,6 +642,12 @@ def test_workers_of_several_authorities_and_names(kvway, secure_worker, authorit
     assert "(IP address mismatch: 127.0.0.1 expected)" in reply.json()["error"]["message"]
 
 
+def test_an_address_as_the_name(kvway, secure_worker, authority):
+    worker = secure_worker(pair=authority.issue("six", "IP:::1"))
+    router = kvway([worker], {"upstream.tls.ca_file": str(authority.cert)}, worker_keys={"tls_server_name": "::1"})
+    assert router.ask("POST", CHAT, body=chat_body()).status == 200
+
+
 def test_probes_take_out_a_worker_they_cannot_trust(kvway, secure_worker, tmp_path, authority):
     stranger = tls.Authority(tmp_path).issue("b", "IP:127.0.0.1")
     good, bad = secure_worker(), secure_worker(pair=stranger)
@@ -692,3 +698,9 @@ def test_check_names_file_line_and_key(tmp_path, authority, local):
     keys["workers"][0]["tls_ca_file"] = str(authority.cert)
     run = check(tls__key=str(local[1]), upstream__tls__insecure=True)
     assert " upstream.tls.insecure: found `true` together with `workers[0].tls_ca_file`" in run.stderr
+    del keys["workers"][0]["tls_ca_file"]
+    for name, fits in {"a.example": True, "10.0.0.1": True, "::1": True, "[::1]": False, "a/b": False, "a:1": False}.items():
+        keys["workers"][0]["tls_server_name"] = name
+        run = check(tls__key=str(local[1]))
+        assert fits or f" workers[0].tls_server_name: found `{name}`" in run.stderr, run.stderr
+        assert (run.returncode == 0) == fits, run.stderr

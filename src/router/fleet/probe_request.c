@@ -139,13 +139,25 @@ static curl_socket_t open_socket(void *arg, curlsocktype purpose, struct curl_so
 	return fd < 0 ? CURL_SOCKET_BAD : fd;
 }
 
+/* Brackets, if the certificate's name is an IPv6 address. */
+static const char *opening(const struct kvw_worker *worker)
+{
+	return strchr(worker->tls_name, ':') != NULL ? "[" : "";
+}
+
+static const char *closing(const struct kvw_worker *worker)
+{
+	return strchr(worker->tls_name, ':') != NULL ? "]" : "";
+}
+
 /* libcurl verifies the name in the URL: that of the certificate stands there, and is not where it connects. */
 static enum kvw_err connect_to(
 	struct kvw_probe_request *request, const struct kvw_worker *worker, const char *authority)
 {
 	char *entry;
 
-	if (asprintf(&entry, "%s:%u:%s", worker->tls_name, worker->port, authority) < 0)
+	if (asprintf(&entry, "%s%s%s:%u:%s", opening(worker), worker->tls_name, closing(worker), worker->port,
+		    authority) < 0)
 		return KVW_ENOMEM;
 	request->connect_to = curl_slist_append(NULL, entry);
 	free(entry);
@@ -196,8 +208,8 @@ enum kvw_err kvw_probe_request_init(struct kvw_probe_request *request,
 		err = connect_to(request, worker, literal ? address : worker->authority);
 	if (err != KVW_OK)
 		return err;
-	if ((other_name ? asprintf(&url, "https://%s:%u%s%s", worker->tls_name, worker->port,
-				  worker->path_prefix, path)
+	if ((other_name ? asprintf(&url, "https://%s%s%s:%u%s%s", opening(worker), worker->tls_name,
+				  closing(worker), worker->port, worker->path_prefix, path)
 			: asprintf(&url, "%s://%s%s%s", worker->tls ? "https" : "http",
 				  literal ? address : worker->authority, worker->path_prefix, path)) < 0)
 		return KVW_ENOMEM;
