@@ -160,6 +160,7 @@ def test_handshakes_are_counted(front, trust):
     router = front({"limits.handshakes": 3, "timeouts.head": "60s"})
     with TlsClient(router.port, trust) as ready:
         assert ready.ask("GET", "/health").status == 200  # by now the other side is ready, too
+        until(lambda: router.metric("kvway_client_connections") == 1, 5)  # those that looked whether it is up
         silent = [tls.raw(router.port) for _ in range(3)]
         until(lambda: router.metric("kvway_client_connections") == 4, 5)
         refused = router.metric("kvway_connections_refused_total")
