@@ -8,7 +8,7 @@ import pytest
 
 from rig.client import CHAT, Client, ask, chat_body
 from rig.kubernetes import Api
-from rig.router import write_config
+from rig.router import settle, write_config
 from rig.wait import until
 from rig.worker import answer
 
@@ -296,6 +296,68 @@ def test_a_worker_that_dies_is_a_reason_to_wake_its_model(asleep, hook, fleet, w
     until(lambda: hook.models() == ["found"])
     worker.start()
     assert finish(client) == [200]
+
+
+# A prompt of LONG is thought to take a worker minutes, so that a second one waits.
+LONG = "word " * 800
+ONE_AT_ONCE = {"admission.enabled": True, "routing.prefill_tokens_per_second": 2, "admission.worker_queue": "0s"}
+
+
+class Holding:
+    """A script that answers when it may."""
+
+    def __init__(self):
+        self.over = threading.Event()
+
+    def __call__(self, ex):
+        self.over.wait(30)
+        answer(ex)
+
+
+@pytest.fixture
+def holding():
+    script = Holding()
+    yield script
+    script.over.set()
+
+
+def test_limits_count_from_the_wake(asleep, fleet, workers, holding):
+    (worker,) = workers(1)
+    worker.script = holding
+    router = asleep(
+        config={**ONE_AT_ONCE, "admission.max_wait": "2s", "timeouts.first_token": "2s", "health.fall": 1}
+    )
+    fleet.set(worker)
+    until(lambda: router.metric("kvway_worker_health", worker=worker.url) == 1)
+    worker.healthy = False
+    until(lambda: router.metric("kvway_worker_health", worker=worker.url) == 2)
+    clients = [send(router, f"{i} {LONG}") for i in range(2)]
+    wait_held(router, 2)
+    settle(2.2)
+    worker.healthy = True
+    until(lambda: router.metric("kvway_waiting_requests") == 1)
+    holding.over.set()
+    assert finish(*clients) == [200, 200]
+
+
+def test_what_waited_for_a_worker_that_is_gone_asks_the_new_one(asleep, fleet, workers, holding):
+    old, new = workers(2)
+    old.script = new.script = holding
+    router = asleep(config=ONE_AT_ONCE)
+    fleet.set(old)
+    until(lambda: router.metric("kvway_worker_health", worker=old.url) == 1)
+    clients = [send(router, f"0 {LONG}")]
+    old.wait_requests(1)
+    clients += [send(router, f"{i} {LONG}") for i in (1, 2)]
+    until(lambda: router.metric("kvway_waiting_requests") == 2)
+    fleet.set()
+    wait_held(router, 2)
+    fleet.set(new)
+    new.wait_requests(1)
+    until(lambda: router.metric("kvway_waiting_requests") == 1)
+    assert len(new.requests) == 1
+    holding.over.set()
+    assert finish(*clients) == [200] * 3
 
 
 @pytest.fixture

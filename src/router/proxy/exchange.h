@@ -84,6 +84,7 @@ struct kvw_exchange {
 	struct kvw_wake_model *wake; /* NULL: it has not waited for one */
 	int64_t held_ns;       /* since when; 0: it has not waited */
 	int64_t hold_until_ns; /* and for how long it may */
+	int64_t rests_ns;      /* since when it waits this time */
 	bool woken;            /* a worker was ready, and it is on its way there */
 
 	/* --- request --- */

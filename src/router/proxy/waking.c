@@ -51,6 +51,8 @@ static void refuse(struct kvw_exchange *x, struct kvw_wake_model *model, const c
 static void add(struct kvw_exchange *x, struct kvw_wake_model *model)
 {
 	x->wake = model;
+	x->rests_ns = x->loop->now_ns;
+	x->admitted = false; /* to a worker that is gone: the new ones have not been asked */
 	kvw_held_add(x);
 	kvw_exchange_request_state(x, KVW_REQUEST_WAKING);
 }
@@ -107,6 +109,19 @@ bool kvw_waking_queue(struct kvw_exchange *x)
 	return true;
 }
 
+/* Promises, admission.max_wait and timeouts.first_token count from now on. */
+static void forget_hold(struct kvw_exchange *x)
+{
+	int64_t now_ns = x->loop->now_ns;
+
+	if (x->complete_ns != 0 && x->complete_ns < x->rests_ns)
+		x->complete_ns += now_ns - x->rests_ns;
+	else if (x->complete_ns != 0)
+		x->complete_ns = now_ns;
+	if (x->entered)
+		x->entrant.wait.came_ns = now_ns;
+}
+
 bool kvw_waking_go_on(struct kvw_exchange *x)
 {
 	struct kvw_loop *loop = x->loop;
@@ -120,6 +135,7 @@ bool kvw_waking_go_on(struct kvw_exchange *x)
 	if (!usable)
 		return false;
 	kvw_held_remove(x, KVW_WAKE_WOKEN);
+	forget_hold(x);
 	x->woken = true;
 	kvw_exchange_request_state(x, KVW_REQUEST_ROUTING);
 	return true;
