@@ -360,6 +360,19 @@ def test_what_waited_for_a_worker_that_is_gone_asks_the_new_one(asleep, fleet, w
     assert finish(*clients) == [200] * 3
 
 
+def test_a_worker_is_not_ready_before_it_listens(asleep, fleet, workers):
+    (worker,) = workers(1)
+    worker.stop()
+    router = asleep()
+    client = send(router)
+    wait_held(router, 1)
+    fleet.set(worker)
+    until(lambda: router.metric("kvway_worker_probes_failed_total", worker=worker.url) >= 1)
+    assert held(router) == 1 and health(router)["waking"]
+    worker.start()
+    assert finish(client) == [200]
+
+
 @pytest.fixture
 def scaled(tmp_path, kvway):
     """scaled(api): a router whose pool has a Deployment to scale."""

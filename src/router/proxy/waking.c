@@ -109,6 +109,13 @@ bool kvw_waking_queue(struct kvw_exchange *x)
 	return true;
 }
 
+/* It can be picked, and a probe says that it listens. */
+static bool is_ready(const struct kvw_loop *loop, const struct kvw_candidate *item)
+{
+	return item->usable && atomic_load_explicit(&loop->fleet->workers[item->id]->health,
+				       memory_order_relaxed) == KVW_HEALTH_UP;
+}
+
 /* Promises, admission.max_wait and timeouts.first_token count from now on. */
 static void forget_hold(struct kvw_exchange *x)
 {
@@ -127,12 +134,12 @@ bool kvw_waking_go_on(struct kvw_exchange *x)
 	struct kvw_loop *loop = x->loop;
 	struct kvw_fleet_table *table = &loop->candidates;
 	struct kvw_model *model;
-	bool known, usable = false;
+	bool known, ready = false;
 
 	kvw_fleet_read(loop->fleet, x->route.model, table, &known, &model);
-	for (size_t i = 0; known && i < table->count && !usable; i++)
-		usable = table->items[i].usable;
-	if (!usable)
+	for (size_t i = 0; known && i < table->count && !ready; i++)
+		ready = is_ready(loop, &table->items[i]);
+	if (!ready)
 		return false;
 	kvw_held_remove(x, KVW_WAKE_WOKEN);
 	forget_hold(x);

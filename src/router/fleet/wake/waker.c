@@ -63,6 +63,7 @@ static const struct kvw_config *config_of(const struct kvw_waker *waker)
 	return atomic_load(&waker->fleet->config);
 }
 
+/* One that no probe has reached yet may not listen. */
 static bool has_worker(struct kvw_waker *waker, const char *model)
 {
 	struct kvw_model *entry;
@@ -71,7 +72,9 @@ static bool has_worker(struct kvw_waker *waker, const char *model)
 		waker->fleet, kvw_slice_of(model), waker->items, &known, &entry);
 
 	for (size_t i = 0; i < count; i++)
-		if (waker->items[i].usable)
+		if (waker->items[i].usable &&
+			atomic_load_explicit(&waker->fleet->workers[waker->items[i].id]->health,
+				memory_order_relaxed) == KVW_HEALTH_UP)
 			return true;
 	return false;
 }
