@@ -373,6 +373,24 @@ def test_a_worker_is_not_ready_before_it_listens(asleep, fleet, workers):
     assert finish(client) == [200]
 
 
+def test_a_stored_response_goes_to_its_owner_while_others_wait(asleep, fleet, workers):
+    (worker,) = workers(1)
+    worker.script = lambda ex: ex.respond(body={"id": "resp_1", "object": "response", "output": []})
+    router = asleep()
+    fleet.set(worker)
+    body = {"model": "tiny", "input": "hello"}
+    until(lambda: router.ask("POST", "/v1/responses", body=body).status == 200)
+    admin = f"/workers/{worker.url.removeprefix('http://')}"
+    assert ask(router.admin_port, "POST", f"{admin}/drain").status < 300
+    client = send(router)
+    wait_held(router, 1)
+    follow = {**body, "previous_response_id": "resp_1"}
+    assert router.ask("POST", "/v1/responses", body=follow).status == 200
+    assert held(router) == 1
+    assert ask(router.admin_port, "POST", f"{admin}/undrain").status < 300
+    assert finish(client) == [200]
+
+
 @pytest.fixture
 def scaled(tmp_path, kvway):
     """scaled(api): a router whose pool has a Deployment to scale."""

@@ -290,14 +290,21 @@ bool kvw_request_may_leave(struct kvw_exchange *x, uint32_t suspicions)
 	       kvw_attempt_pay_repeat(x);
 }
 
-/* A request about a response that a worker keeps goes to that worker. */
-static bool pick_owner(struct kvw_exchange *x, const struct kvw_candidates *set)
+/* Is it about a response that a worker keeps? */
+static bool find_owner(const struct kvw_exchange *x, uint32_t *owner)
 {
 	struct kvw_slice id =
 		x->path.response_id.len > 0 ? x->path.response_id : x->route.previous_id;
+
+	return id.len > 0 && kvw_owners_find(x->loop->shared->owners, id, owner);
+}
+
+/* A request about a response that a worker keeps goes to that worker. */
+static bool pick_owner(struct kvw_exchange *x, const struct kvw_candidates *set)
+{
 	uint32_t owner;
 
-	if (id.len == 0 || !kvw_owners_find(x->loop->shared->owners, id, &owner))
+	if (!find_owner(x, &owner))
 		return false;
 	for (size_t i = 0; i < set->count; i++) {
 		if (set->items[i].id != owner ||
@@ -476,9 +483,11 @@ static bool pick(struct kvw_exchange *x)
 	struct kvw_attempt *a = &x->attempt;
 	struct kvw_loop *loop = x->loop;
 	struct kvw_candidates set;
+	uint32_t owner;
 	bool none = false;
 
-	if (kvw_waking_queue(x))
+	/* Where its owner rests, one that has an owner need not wait with the others. */
+	if (!find_owner(x, &owner) && kvw_waking_queue(x))
 		return false;
 	if (!kvw_request_candidates(x, &set)) {
 		unknown_model(x);
