@@ -23,6 +23,8 @@ bool kvw_held_any(const struct kvw_loop *loop, const struct kvw_wake_model *mode
 {
 	const struct kvw_exchange *x;
 
+	if (atomic_load_explicit(&model->held, memory_order_relaxed) == 0)
+		return false; /* nor in another loop: all that wait here are for other models */
 	TAILQ_FOREACH(x, &loop->waking, entry)
 		if (x->wake == model)
 			return true;
