@@ -442,14 +442,19 @@ class PlainPaged(LatePaged):
         return lambda: True
 
 
+def rank_over(paged, tmp_path, text='{"l1": {"capacity": "16MiB"}}'):
+    log = types.SimpleNamespace(info=print, exception=print)
+    parts = library.KeyParts(size=ctypes.sizeof(library.KeyParts), hash_recipe=b"sha256")
+    return Rank(library.Cache([text]), paged, parts, str(tmp_path / "0"), 5, log)
+
+
 @pytest.mark.parametrize("lost", [None, 0, 5, 11])
 def test_a_load_comes_in_parts_up_to_the_first_chunk_that_is_lost(tmp_path, monkeypatch, lost):
     monkeypatch.setenv("KVTIER_LIBRARY", str(LIBRARY))
     monkeypatch.setattr(Rank, "PART_BYTES", 2 * PlainPaged.SIZE)
     monkeypatch.setattr(Rank, "PARTS_BYTES", 4 * PlainPaged.SIZE)
-    paged, log = PlainPaged(), types.SimpleNamespace(info=print, exception=print)
-    parts = library.KeyParts(size=ctypes.sizeof(library.KeyParts), hash_recipe=b"sha256")
-    one = Rank(library.Cache(['{"l1": {"capacity": "16MiB"}}']), paged, parts, str(tmp_path / "0"), 5, log)
+    paged = PlainPaged()
+    one = rank_over(paged, tmp_path)
     for number in range(12):
         ctypes.memset(paged.at(number), number + 1, paged.SIZE)
     one.store([Store("put", name(n), None, [n], 16) for n in range(12) if n != lost])
@@ -465,4 +470,26 @@ def test_a_load_comes_in_parts_up_to_the_first_chunk_that_is_lost(tmp_path, monk
         assert ctypes.string_at(paged.at(number), paged.SIZE) == expected
     assert one.take_counters()["loads"] == 1
     assert not one.under_way
+    one.close()
+
+
+def test_a_load_from_before_a_reset_fails_with_what_was_copied_already(tmp_path, monkeypatch):
+    monkeypatch.setenv("KVTIER_LIBRARY", str(LIBRARY))
+    monkeypatch.setattr(Rank, "PART_BYTES", 2 * PlainPaged.SIZE)
+    monkeypatch.setattr(Rank, "PARTS_BYTES", 4 * PlainPaged.SIZE)
+    paged = PlainPaged()
+    one, scatter = rank_over(paged, tmp_path), paged.scatter
+
+    def scatter_and_reset(block_ids, *rest):
+        if block_ids[0] == 1:  # the end of the first part
+            one._reset(1)
+        return scatter(block_ids, *rest)
+
+    paged.scatter = scatter_and_reset
+    one.store([Store("put", name(n), None, [n], 16) for n in range(12)])
+    until(lambda: one.stored({"put"}), 10, "all is stored")
+    one.load(Load("get", [LoadChunk(name(n), 1, 0, [n]) for n in range(12)]))
+    until(lambda: one.loads_open == 0, 10, "the load is over")
+    assert one.take_received() == ({"get"}, set(range(12)))
+    assert paged.copied == [0, 1]
     one.close()

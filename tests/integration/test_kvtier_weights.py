@@ -316,6 +316,20 @@ def test_what_is_computed_after_blocks_of_old_weights_is_not_stored(plan):
     assert len(store_all(plan, request_of(8, request_id="e"), 8)) == 2
 
 
+def test_blocks_that_were_loaded_are_of_the_old_weights_as_those_that_were_computed(plan):
+    request = request_of(8, request_id="a")
+    plan.matched(request, 0)
+    plan.asker.replies[1] = (2, 0)
+    assert plan.matched(request, 0) == (8 * BLOCK, True)
+    plan.allocated(request, list(range(8)), 8 * BLOCK)
+    plan.step(output_of())  # computes nothing
+    plan.weights_changed()
+    assert plan.stale
+    assert store_all(plan, request_of(8, request_id="b"), 8) == []
+    plan.engine_forgot()
+    assert len(store_all(plan, request_of(8, request_id="c"), 8)) == 2
+
+
 def test_data_parallel_replicas_have_a_store_each(tmp_path, monkeypatch):
     """The second was left without NVMe: the first owned the folder of rank 0."""
     ranks = {fingerprint.store_rank(rank, 2, replica) for replica in range(3) for rank in range(2)}

@@ -300,9 +300,8 @@ class Rank:
         elif kind == library.OP_GET:
             lease = self.cache.take(op)
             loading, part = what[1:]
-            if lease is not None and self._is_old(loading.load.epoch):  # reset meanwhile
-                self.cache.release(lease)
-                lease = None
+            if self._is_old(loading.load.epoch):  # reset meanwhile
+                loading.failed = True
             part.done, part.lease = True, lease
             self._fill_parts(loading)
 
@@ -386,7 +385,8 @@ class Rank:
     def _over(self, loading):
         if not loading.reported:
             loading.reported = True
-            self._report(loading.load, loading.filled)
+            # what was copied before a reset is of other weights as well
+            self._report(loading.load, 0 if loading.load.epoch < self.epoch else loading.filled)
 
     def _report(self, load, filled):
         missing = [block for chunk in load.chunks[filled:] for block in chunk.block_ids]

@@ -83,7 +83,7 @@ class Plan:
         self.wait_left_s = settings.step_wait_s
         self.prefill_tokens = 0  # of the last step, if it says how fast the engine is
         self.idle = True  # the last step computes nothing
-        self.computed = False  # something, since the engine's own cache was empty
+        self.computed = False  # or loaded: something, since the engine's own cache was empty
         self.stale = False  # the weights changed since
         self.running = set()  # requests of the last step that have not finished
 
@@ -233,6 +233,7 @@ class Plan:
         if at != end:  # vLLM asks for more than was found: let this load fail, the engine computes it
             pieces = [LoadChunk(NO_CHUNK, self.per_chunk, 0, list(block_ids[begin:end]))]
         self.loads.append(Load(request.request_id, pieces, self.asker.epoch, track.tenant))
+        self.computed = True  # the engine caches these blocks as well
         track.block_ids = list(block_ids)
         whole = [c for c in track.found if c.count == self.per_chunk]
         track.tail_stored = len(whole) < len(track.found)
