@@ -493,3 +493,49 @@ def test_a_load_from_before_a_reset_fails_with_what_was_copied_already(tmp_path,
     assert one.take_received() == ({"get"}, set(range(12)))
     assert paged.copied == [0, 1]
     one.close()
+
+
+class BusyPaged(PlainPaged):
+    """Copies nothing out of blocks before a test says so: until then loads wait."""
+
+    def __init__(self):
+        super().__init__()
+        self.go.set()
+
+    def gather(self, block_ids, room, after):
+        self.begun.set()
+        assert self.go.wait(10)
+        return super().gather(block_ids, room, after)
+
+
+def load_at_once(one, count, chunks_of_each):
+    """As many loads, all of which wait before the rank's thread looks at the first."""
+    one.paged.begun.clear()
+    one.paged.go.clear()
+    one.store([Store("busy", name(99), None, [15], 16)])
+    assert one.paged.begun.wait(10)
+    for number in range(count):
+        one.load(Load(f"get{number}", [LoadChunk(name(n), 1, 0, [n]) for n in range(chunks_of_each)]))
+    one.paged.go.set()
+    until(lambda: one.loads_open == 0, 15, "all loads are over")
+
+
+@pytest.mark.parametrize("what", ["scatter", "_key"])
+def test_a_fault_in_one_load_leaves_none_without_an_end(tmp_path, monkeypatch, what):
+    """A request waits for its load for ever, if nothing is heard of it."""
+    monkeypatch.setenv("KVTIER_LIBRARY", str(LIBRARY))
+    paged = BusyPaged()
+    one = rank_over(paged, tmp_path)
+    one.store([Store("put", name(n), None, [n], 16) for n in range(2)])
+    until(lambda: one.stored({"put"}), 10, "all is stored")
+    key = one._key
+
+    def broken(first, *rest):
+        if what == "_key" and first == name(99):
+            return key(first, *rest)
+        raise RuntimeError("broken")
+
+    monkeypatch.setattr(paged if what == "scatter" else one, what, broken)
+    load_at_once(one, 5, 2)
+    assert one.take_received() == ({f"get{n}" for n in range(5)}, {0, 1})
+    one.close()

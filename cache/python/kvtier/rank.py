@@ -41,8 +41,9 @@ COUNTERS = (
 class Loading:
     """A load under way, in parts. Of the rank's thread."""
 
-    def __init__(self, load, after, keys, deadline):
-        self.load, self.after, self.keys, self.deadline = load, after, keys, deadline
+    def __init__(self, load, after, deadline):
+        self.load, self.after, self.deadline = load, after, deadline
+        self.keys = []
         self.begun = 0  # chunks that were asked for
         self.filled = 0  # in place
         self.failed = False  # a chunk before those that follow is missing
@@ -90,6 +91,8 @@ class Rank:
         self.epoch = 0
         self.fingerprint = bytes(key_parts.fingerprint)  # that it was started with
         self.under_way = {}  # user -> what it was begun for
+        self.complete = collections.deque()  # completions that came and were not looked at yet
+        self.not_over = set()  # a Loading each
         self.numbers = 0
         self.tiers, self.measured_at = TierCounts(), 0.0
         self.chunk_bytes = 0  # of the latest chunk
@@ -215,9 +218,9 @@ class Rank:
             elif key.data is not None:
                 self._hear(key.data)
         self._begin_loads()
-        while complete := self.cache.poll():  # a part that is copied may let the next ones come at once
-            for op, user, kind, _, count in complete:
-                self._completed(op, user, kind, count)
+        while self._poll():  # a part that is copied may let the next ones come at once
+            op, user, kind, _, count = self.complete.popleft()
+            self._completed(op, user, kind, count)
         self._store_one()
         self._measure()
         self.reporter.report(self._count)
@@ -291,6 +294,12 @@ class Rank:
             del self.under_way[self.numbers]
         return op
 
+    def _poll(self):
+        """Is anything complete?"""
+        if not self.complete:
+            self.complete.extend(self.cache.poll())
+        return bool(self.complete)
+
     def _completed(self, op, user, kind, count):
         what = self.under_way.pop(user, None)
         if what is None:
@@ -323,11 +332,12 @@ class Rank:
                 if not self.loads:
                     return
                 load, after = self.loads.popleft()
+                loading = Loading(load, after, time.monotonic_ns() + self.load_timeout_ns)
+                self.not_over.add(loading)
             if self._is_old(load.epoch):
-                self._report(load, 0)
+                self._over(loading)
                 continue
-            keys = [self._key(chunk.name, load.tenant) for chunk in load.chunks]
-            loading = Loading(load, after, keys, time.monotonic_ns() + self.load_timeout_ns)
+            loading.keys = [self._key(chunk.name, load.tenant) for chunk in load.chunks]
             self._ask_parts(loading)
             self._fill_parts(loading)
 
@@ -385,6 +395,7 @@ class Rank:
     def _over(self, loading):
         if not loading.reported:
             loading.reported = True
+            self.not_over.discard(loading)
             # what was copied before a reset is of other weights as well
             self._report(loading.load, 0 if loading.load.epoch < self.epoch else loading.filled)
 
@@ -480,7 +491,8 @@ class Rank:
         deadline = time.monotonic() + 5
         self.listener.close()
         while self.under_way and time.monotonic() < deadline:
-            for op, user, kind, _, _ in self.cache.poll():
+            while self._poll():
+                op, user, kind, _, _ = self.complete.popleft()
                 what = self.under_way.pop(user, None)
                 lease = self.cache.take(op) if kind == library.OP_GET else None
                 if lease is not None:
@@ -488,6 +500,8 @@ class Rank:
                 if what is not None and what[0] == "load":
                     self._give_up_parts(what[1])
             time.sleep(0.01)
+        for loading in list(self.not_over):
+            self._give_up_parts(loading)
         with self.lock:
             self.ended = True
             waiting, self.loads = list(self.loads), collections.deque()
