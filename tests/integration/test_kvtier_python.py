@@ -539,3 +539,17 @@ def test_a_fault_in_one_load_leaves_none_without_an_end(tmp_path, monkeypatch, w
     load_at_once(one, 5, 2)
     assert one.take_received() == ({f"get{n}" for n in range(5)}, {0, 1})
     one.close()
+
+
+def test_many_loads_at_once_leave_each_other_room(tmp_path, monkeypatch):
+    """The first ones' parts took all operations, and those that followed failed whole."""
+    monkeypatch.setenv("KVTIER_LIBRARY", str(LIBRARY))
+    monkeypatch.setattr(Rank, "PART_BYTES", PlainPaged.SIZE)
+    monkeypatch.setattr(Rank, "PARTS_BYTES", 4 * PlainPaged.SIZE)
+    monkeypatch.setattr(Rank, "MANY_OPS", 16)
+    one = rank_over(BusyPaged(), tmp_path, '{"l1": {"capacity": "16MiB"}, "control": {"ops": 32}}')
+    one.store([Store("put", name(n), None, [n], 16) for n in range(8)])
+    until(lambda: one.stored({"put"}), 10, "all is stored")
+    load_at_once(one, 20, 8)
+    assert one.take_received() == ({f"get{n}" for n in range(20)}, set())
+    one.close()

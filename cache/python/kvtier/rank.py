@@ -66,6 +66,7 @@ class Rank:
     MOST_COPIES = 16  # into the paged cache at once; a device has its queues full with fewer
     PART_BYTES = 16 << 20  # of a load that are asked for at once, or one chunk
     PARTS_BYTES = 64 << 20  # of a load that are under way, or two parts
+    MANY_OPS = 512  # under way, half of control.ops: beyond, each load has one part, so that new ones find room
     MEASURE_S = 1.0
     LISTEN_S = 0.2  # events of the tiers come without a sign
 
@@ -347,6 +348,8 @@ class Rank:
         while not loading.failed and loading.begun < len(chunks):
             if len(loading.parts) >= 2 and under_way >= self.PARTS_BYTES:
                 return
+            if loading.parts and len(self.under_way) >= self.MANY_OPS:  # once more when one of those is over
+                return
             first = end = loading.begun
             size = 0
             while end < len(chunks) and (end == first or size < self.PART_BYTES):
@@ -355,7 +358,7 @@ class Rank:
             part = Part(first, end - first, size)
             limit_ns = max(loading.deadline - time.monotonic_ns(), 0)
             if self._begin(self.cache.get_begin, loading.keys[first:end], limit_ns, ("load", loading, part)) is None:
-                if loading.parts:  # once more when one of those is over
+                if loading.parts:
                     return
                 loading.failed = True
                 return
