@@ -20,13 +20,19 @@ struct kvt_erase_result {
 		[KVT_REASON_BYTES]; /* of a tier that was configured and is not there; else "" */
 };
 
-/* Is all of it done, and sure to stay done? */
-static inline bool kvt_erase_done(const struct kvt_erase_result *r)
+/* Were all tiers there? */
+static inline bool kvt_erase_reached(const struct kvt_erase_result *r)
 {
 	for (size_t i = 0; i < KVT_TIER_COUNT; i++)
 		if (r->why[i][0] != '\0')
 			return false;
-	return r->status == KVT_OK;
+	return true;
+}
+
+/* Is all of it done, and sure to stay done? */
+static inline bool kvt_erase_done(const struct kvt_erase_result *r)
+{
+	return kvt_erase_reached(r) && r->status == KVT_OK;
 }
 
 void kvt_erase_print(const struct kvt_erase_result *r, FILE *out);

@@ -16,12 +16,12 @@ static const char *const counted[] = {[KVT_COUNTED_NO_TIER] = "none",
 
 static const char *outcome(const struct kvt_erase_result *r)
 {
+	if (!kvt_erase_reached(r) && (r->status == KVT_OK || r->status == KVT_MISS))
+		return "not complete: a tier could not be reached";
 	if (r->status == KVT_MISS)
 		return "unreadable now, but not yet safe from a crash: run it again";
 	if (r->status != KVT_OK)
 		return "not complete: run it again";
-	if (!kvt_erase_done(r))
-		return "not complete: a tier could not be reached";
 	return r->dry_run ? "nothing erased (--dry-run)" : "erased, also after a crash";
 }
 

@@ -262,14 +262,17 @@ void kvt_barrier_hide(struct kvt *k, struct kvt_barrier *b)
 		kvt_tomb_add(k, &b->tombs[i]);
 }
 
-void kvt_barrier_erase_lower(struct kvt *k, struct kvt_barrier *b)
+bool kvt_barrier_erase_lower(struct kvt *k, struct kvt_barrier *b)
 {
+	bool bad = false;
+
 	for (size_t i = 0; i < k->lower_count; i++) {
 		if (k->lower[i].tier != NULL)
 			erase_in(k, b, i);
-		else
-			kvt_refused_erase(&k->lower[i], b->keys, b->n);
+		else if (kvt_refused_erase(&k->lower[i], b->keys, b->n))
+			bad = true;
 	}
+	return bad;
 }
 
 void kvt_barrier_begun(struct kvt *k, struct kvt_barrier *b, uint64_t count, bool bad)

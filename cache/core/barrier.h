@@ -23,10 +23,11 @@ enum kvt_status kvt_barrier_begin(struct kvt *k, struct kvt_barrier *b, uint32_t
 	const struct kvt_op_want *want, int64_t deadline_ns, struct kvt_op **op) KVT_MUST_CHECK;
 
 /* Between the two, what the barrier is for. A drain waits for all stores that are under way. An erase
- * hides its keys, until the tiers have answered to the ERASE that it then submits to all of them. */
+ * hides its keys, until the tiers have answered to the ERASE that it then submits to all of them;
+ * true: one whose store another process owns only keeps it in memory until it has that. */
 void kvt_barrier_await_stores(struct kvt *k, struct kvt_barrier *b);
 void kvt_barrier_hide(struct kvt *k, struct kvt_barrier *b);
-void kvt_barrier_erase_lower(struct kvt *k, struct kvt_barrier *b);
+bool kvt_barrier_erase_lower(struct kvt *k, struct kvt_barrier *b) KVT_MUST_CHECK;
 
 /* It may end from now on, or has ended already, then the operation too. It waits for stores that were
  * erased up to now. count: chunks that are erased; bad: a tier could not make it durable. */

@@ -45,13 +45,14 @@ static uint64_t count_there(struct kvt *k, const struct kvt_key *keys, size_t n)
 static void erase_keys(struct kvt *k, struct kvt_barrier *b, const struct kvt_key *keys, size_t n)
 {
 	uint64_t count = count_there(k, keys, n);
+	bool bad;
 
 	kvt_loads_erase(k, keys, n, NULL);
 	kvt_stores_erase(k, keys, n, NULL);
 	kvt_barrier_hide(k, b);
 	kvt_l1_erase(k->l1, keys, n);
-	kvt_barrier_erase_lower(k, b);
-	kvt_barrier_begun(k, b, count, false);
+	bad = kvt_barrier_erase_lower(k, b);
+	kvt_barrier_begun(k, b, count, bad);
 }
 
 /* Chunks that a tier still has, although they are erased: its answer to an ERASE is to come. */
@@ -92,7 +93,7 @@ static void erase_many(struct kvt *k, struct kvt_barrier *b, const struct victim
 		size_t count = 0, hidden;
 
 		if (tier == NULL && !of->local) /* forgetting leaves other processes' chunks */
-			kvt_refused_erase_tenant(&k->lower[i], tenant);
+			bad |= kvt_refused_erase_tenant(&k->lower[i], tenant);
 		if (tier == NULL || (of->local && tier->ops->unsure != NULL))
 			continue;
 		hidden = count_hidden(k, tier, tenant);

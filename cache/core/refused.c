@@ -97,39 +97,45 @@ enum kvt_status kvt_refused_begin(struct kvt_lower *b)
 
 /* --- what is owed; under lock ----------------------------------------------------------------- */
 
-void kvt_refused_erase(struct kvt_lower *b, const struct kvt_key *keys, size_t n)
+bool kvt_refused_erase(struct kvt_lower *b, const struct kvt_key *keys, size_t n)
 {
 	struct owed *owed = b->refused != NULL ? &b->refused->owed : NULL;
 	struct kvt_key *more = NULL;
 
-	if (owed == NULL || owed->all)
-		return;
+	if (owed == NULL)
+		return false;
+	if (owed->all)
+		return true;
 	if (n <= KEYS_MOST - owed->key_count)
 		more = reallocarray(owed->keys, owed->key_count + n, sizeof(*more));
 	if (more == NULL) {
 		owed->all = true;
-		return;
+		return true;
 	}
 	owed->keys = more;
 	for (size_t i = 0; i < n; i++)
 		owed->keys[owed->key_count++] = keys[i];
+	return true;
 }
 
-void kvt_refused_erase_tenant(struct kvt_lower *b, const struct kvt_tenant *tenant)
+bool kvt_refused_erase_tenant(struct kvt_lower *b, const struct kvt_tenant *tenant)
 {
 	struct owed *owed = b->refused != NULL ? &b->refused->owed : NULL;
 	struct kvt_tenant *more = NULL;
 
-	if (owed == NULL || owed->all)
-		return;
+	if (owed == NULL)
+		return false;
+	if (owed->all)
+		return true;
 	if (tenant != NULL && owed->tenant_count < TENANTS_MOST)
 		more = reallocarray(owed->tenants, owed->tenant_count + 1, sizeof(*more));
 	if (more == NULL) {
 		owed->all = true;
-		return;
+		return true;
 	}
 	owed->tenants = more;
 	owed->tenants[owed->tenant_count++] = *tenant;
+	return true;
 }
 
 enum kvt_status kvt_refused_limit(

@@ -21,9 +21,11 @@ size_t kvt_refused_step(struct kvt_lower *b, int64_t *next_ns);
  * What a caller erases or limits meanwhile, for when the store comes: it may have such chunks of the
  * process that owns it now, and this handle must not read them. Under lock; nothing happens where
  * the tier is not refused. Erases cannot fail: without memory for it all of the store is emptied.
+ * They are kept in memory only: true says that one is, and so is not durable.
  */
-void kvt_refused_erase(struct kvt_lower *b, const struct kvt_key *keys, size_t n);
-void kvt_refused_erase_tenant(struct kvt_lower *b, const struct kvt_tenant *tenant); /* NULL: all */
+bool kvt_refused_erase(struct kvt_lower *b, const struct kvt_key *keys, size_t n) KVT_MUST_CHECK;
+bool kvt_refused_erase_tenant(
+	struct kvt_lower *b, const struct kvt_tenant *tenant) KVT_MUST_CHECK; /* NULL: all */
 /* KVT_FULL: of too many tenants; KVT_ENOMEM. */
 enum kvt_status kvt_refused_limit(
 	struct kvt_lower *b, const struct kvt_tenant *tenant, uint64_t bytes) KVT_MUST_CHECK;

@@ -30,7 +30,7 @@ void kvt_doomed_clear(struct kvt_doomed *d);
 /* Before the erase is begun; *slot: its place. KVT_BUSY: as many as may be; KVT_EIO. */
 enum kvt_status kvt_doomed_add(
 	struct kvt_doomed *d, const struct kvt_key *key, uint32_t *slot) KVT_MUST_CHECK;
-/* The erase is durable. */
+/* The erase is durable; while it is not, the place stays taken, for the next process. */
 void kvt_doomed_remove(struct kvt_doomed *d, uint32_t slot);
 
 #endif

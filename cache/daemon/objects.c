@@ -175,6 +175,7 @@ static enum kvt_status end_replacing(struct kvt_objects *o, char *why)
 	const struct kvt_key *keys;
 	enum kvt_status status;
 	char path[PATH_BYTES];
+	bool broken;
 	size_t n;
 
 	if (!kvt_segment_beside(o->segment, "replaced", path, sizeof(path)))
@@ -185,8 +186,11 @@ static enum kvt_status end_replacing(struct kvt_objects *o, char *why)
 	keys = kvt_doomed_left(o->doomed, &n);
 	if (n == 0)
 		return KVT_OK;
+	broken = !kvt_object_no_tier_is(o, KVT_TIER_BROKEN);
 	status = kvt_erase(o->cache, keys, n, DRAIN_NS, NULL);
-	if (status == KVT_OK && !kvt_object_no_tier_is(o, KVT_TIER_BROKEN))
+	if (status == KVT_MISS && broken)
+		status = KVT_OK; /* another process owns the store */
+	if (status == KVT_OK && (broken || !kvt_object_no_tier_is(o, KVT_TIER_BROKEN)))
 		kvt_note(o->surroundings, KVT_LOG_WARN,
 			"objects: what was being replaced is kept in mind until all tiers are "
 			"back");

@@ -358,7 +358,8 @@ KVT_API void kvt_close(struct kvt *k);
  */
 KVT_API size_t kvt_step(struct kvt *k, int64_t *next_ns);
 
-/* Weights changed: all chunks become unreachable at once, in every tier, also after a crash. */
+/* Weights changed: all chunks become unreachable at once, in every tier, also after a crash. KVT_MISS
+ * as kvt_erase. */
 KVT_API enum kvt_status kvt_reset(struct kvt *k) KVT_MUST_CHECK;
 
 /*
@@ -527,7 +528,8 @@ KVT_API enum kvt_status kvt_unpin(
 
 /* Once an erase returns KVT_OK, nothing of it can be read any more, also after a crash; leases
  * that are held go on until their release. Waits for a durable record, up to timeout_ns:
- * KVT_MISS: unreadable now, but not yet known to be durable. */
+ * KVT_MISS: unreadable now, but not yet known to be durable. So it is at once while another process
+ * owns the store: it is erased in it once this handle has it, unless this handle closes before. */
 KVT_API enum kvt_status kvt_erase(struct kvt *k, const struct kvt_key *keys, size_t n,
 	uint64_t timeout_ns, size_t *erased) KVT_MUST_CHECK;
 KVT_API enum kvt_status kvt_erase_tenant(struct kvt *k, const struct kvt_tenant *tenant,

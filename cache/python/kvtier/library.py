@@ -345,7 +345,7 @@ class Cache:
         self.lib.kvt_put_abort(self.handle, reservation)
 
     def reset(self):
-        """Nothing that was stored before can be read from now on."""
+        """Nothing that was stored before can be read from now on. False: it is not known to outlive a crash."""
         return self.lib.kvt_reset(self.handle) == OK
 
     def forget(self):

@@ -340,6 +340,52 @@ START_TEST(what_was_replaced_does_not_come_back)
 }
 END_TEST
 
+/* What was being replaced cannot be erased for good while another daemon owns the store: it is kept
+ * in mind, and this one starts. */
+START_TEST(what_was_being_replaced_is_kept_in_mind_until_the_store_is_free)
+{
+	static struct bed owner;
+	struct lease l;
+	int status;
+	pid_t child;
+
+	bed_init(&bed, 4 * MIB);
+	use_store(&bed);
+	bed.cache.nvme_lock_wait_ns = 0;
+	bed.options.lease_ttl_max_ns = SECOND / 100;
+	bed.options.lease_grace_ns = SECOND / 100;
+	child = fork();
+	if (child == 0) { /* the old bytes are on disk, under the same key */
+		bed_open(&bed);
+		EXPECT(put(&bed, "b", "k", 2, MIB, NULL) == KVT_OK);
+		EXPECT(kvt_drain(kvt_objects_cache(bed.objects), 5 * SECOND) == KVT_OK);
+		kill(getpid(), SIGKILL);
+	}
+	ck_assert_int_eq(waitpid(child, &status, 0), child);
+	bed_init(&owner, 4 * MIB);
+	owner.cache = bed.cache;
+	bed_open(&owner);
+	child = fork();
+	if (child == 0) {
+		bed_open(&bed);
+		EXPECT(put(&bed, "b", "k", 3, MIB, NULL) == KVT_OK);
+		EXPECT(put(&bed, "b", "k", 4, MIB, NULL) == KVT_OK);
+		kill(getpid(), SIGKILL);
+	}
+	ck_assert_int_eq(waitpid(child, &status, 0), child);
+	ck_assert(WIFSIGNALED(status));
+	bed_open(&bed); /* the owner is still there */
+	bed_close(&bed);
+	bed_close(&owner);
+	bed_open(&bed);
+	bed_attach(&bed);
+	ck_assert_int_ne(lease(&bed, "b", "k", SECOND, SECOND, &l), KVT_OK);
+	bed_close(&bed);
+	bed_clear(&owner);
+	bed_clear(&bed);
+}
+END_TEST
+
 int main(void)
 {
 	TCase *cases = tcase_create("restart");
@@ -350,5 +396,6 @@ int main(void)
 	tcase_add_test(cases, leases_that_are_out_keep_the_next_daemon_quiet);
 	tcase_add_test(cases, killed_again_and_again_under_clients_that_read);
 	tcase_add_test(cases, what_was_replaced_does_not_come_back);
+	tcase_add_test(cases, what_was_being_replaced_is_kept_in_mind_until_the_store_is_free);
 	return run_tcase("cache/daemon/restart", cases);
 }
