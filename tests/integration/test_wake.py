@@ -325,7 +325,7 @@ def test_limits_count_from_the_wake(asleep, fleet, workers, holding):
     (worker,) = workers(1)
     worker.script = holding
     router = asleep(
-        config={**ONE_AT_ONCE, "admission.max_wait": "2s", "timeouts.first_token": "2s", "health.fall": 1}
+        config={**ONE_AT_ONCE, "timeouts.first_token": "2s", "health.fall": 1}
     )
     fleet.set(worker)
     until(lambda: router.metric("kvway_worker_health", worker=worker.url) == 1)
@@ -343,7 +343,7 @@ def test_limits_count_from_the_wake(asleep, fleet, workers, holding):
 def test_what_waited_for_a_worker_that_is_gone_asks_the_new_one(asleep, fleet, workers, holding):
     old, new = workers(2)
     old.script = new.script = holding
-    router = asleep(config=ONE_AT_ONCE)
+    router = asleep(config={**ONE_AT_ONCE, "admission.max_wait": "3s"})
     fleet.set(old)
     until(lambda: router.metric("kvway_worker_health", worker=old.url) == 1)
     clients = [send(router, f"0 {LONG}")]
@@ -352,6 +352,7 @@ def test_what_waited_for_a_worker_that_is_gone_asks_the_new_one(asleep, fleet, w
     until(lambda: router.metric("kvway_waiting_requests") == 2)
     fleet.set()
     wait_held(router, 2)
+    settle(3.2)  # what may wait for 3 s may do so from the wake on
     fleet.set(new)
     new.wait_requests(1)
     until(lambda: router.metric("kvway_waiting_requests") == 1)
@@ -389,6 +390,15 @@ def test_a_stored_response_goes_to_its_owner_while_others_wait(asleep, fleet, wo
     assert held(router) == 1
     assert ask(router.admin_port, "POST", f"{admin}/undrain").status < 300
     assert finish(client) == [200]
+
+
+def test_a_request_of_no_patience_wakes_its_model(asleep, hook):
+    router = asleep(config={"discovery.wake.models": ["tiny", "slow"], "timeouts.request": "500ms"})
+    assert router.ask("POST", CHAT, [("x-kvway-deadline-ms", "1")], chat_body()).status == 503
+    until(lambda: hook.models() == ["tiny"])
+    assert results(router, "expired") == 1
+    assert router.ask("POST", CHAT, body=chat_body(model="slow")).status == 504
+    assert results(router, "expired") == 2 and results(router, "left") == 0 and held(router) == 0
 
 
 @pytest.fixture

@@ -503,7 +503,7 @@ static void stop_waiting(struct kvw_exchange *x)
 		TAILQ_REMOVE(&x->loop->parked, x, entry);
 		kvw_exchange_request_state(x, KVW_REQUEST_ROUTING);
 	} else if (x->request_state == KVW_REQUEST_WAKING) {
-		kvw_held_remove(x, KVW_WAKE_LEFT);
+		kvw_held_remove(x, x->end == KVW_END_TIMEOUT ? KVW_WAKE_EXPIRED : KVW_WAKE_LEFT);
 		kvw_exchange_request_state(x, KVW_REQUEST_ROUTING);
 	} else if (x->request_state == KVW_REQUEST_METRICS) {
 		TAILQ_REMOVE(&x->loop->want_metrics, x, entry);

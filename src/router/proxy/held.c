@@ -16,7 +16,7 @@ void kvw_held_remove(struct kvw_exchange *x, enum kvw_wake_result result)
 
 	TAILQ_REMOVE(&loop->waking, x, entry);
 	kvw_timer_clear(&loop->timers, &x->timer);
-	kvw_wakes_release(loop->fleet->wakes, x->wake, result, loop->now_ns - x->held_ns);
+	kvw_wakes_release(loop->fleet->wakes, x->wake, result, loop->now_ns - x->rests_ns);
 }
 
 bool kvw_held_any(const struct kvw_loop *loop, const struct kvw_wake_model *model)

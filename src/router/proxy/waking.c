@@ -87,8 +87,8 @@ bool kvw_waking_hold(struct kvw_exchange *x)
 	} else if (is_full(x)) {
 		refuse(x, model, "no further request may wait");
 	} else if (!set_limit(x)) {
-		x->wake = model;
-		say_expired(x);
+		add(x, model);
+		kvw_waking_expire(x);
 	} else {
 		add(x, model);
 	}

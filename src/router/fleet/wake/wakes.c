@@ -125,6 +125,9 @@ void kvw_wakes_hold(struct kvw_wake_model *model)
 {
 	atomic_store_explicit(&model->asked, true, memory_order_relaxed);
 	atomic_fetch_add_explicit(&model->held, 1, memory_order_relaxed);
+	/* However soon it goes: else it may be gone before the control thread looks. */
+	if (atomic_load_explicit(&model->asleep_ns, memory_order_relaxed) == 0)
+		atomic_store_explicit(&model->wanted, true, memory_order_relaxed);
 }
 
 void kvw_wakes_release(struct kvw_wakes *wakes, struct kvw_wake_model *model,

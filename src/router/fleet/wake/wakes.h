@@ -21,7 +21,7 @@
 /* What became of a request that was held. */
 enum kvw_wake_result {
 	KVW_WAKE_WOKEN,   /* a worker is ready */
-	KVW_WAKE_EXPIRED, /* none was in time */
+	KVW_WAKE_EXPIRED, /* none was in time, by hold, its deadline or timeouts.request */
 	KVW_WAKE_LEFT,    /* its client left, or kvway ends */
 	KVW_WAKE_REFUSED, /* it did not wait: too many did, or it does not want to */
 	KVW_WAKE_RESULTS
@@ -31,7 +31,7 @@ struct kvw_wake_model {
 	struct kvw_wake_model *next;  /* fixed */
 	char *name;                   /* fixed */
 	_Atomic bool served;          /* a worker has served it */
-	_Atomic bool wanted;          /* a request came that does not wait; until a call is made for it */
+	_Atomic bool wanted;          /* a request came, whether it waits or not; until a call is made for it */
 	_Atomic bool asked;           /* it has been wanted or waited for */
 	_Atomic bool failed;          /* the last round of calls failed */
 	_Atomic uint32_t held;        /* requests that wait for it */

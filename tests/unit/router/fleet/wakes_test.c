@@ -76,6 +76,11 @@ START_TEST(what_waits_is_counted)
 	ck_assert_uint_eq(kvw_wakes_held(wakes), 1);
 	ck_assert_uint_eq(first->held, 1);
 	ck_assert_uint_eq(wakes->held_ns, 12);
+	ck_assert(first->wanted && second->wanted);
+	first->wanted = second->wanted = false;
+	second->asleep_ns = 1;
+	kvw_wakes_hold(second); /* it is being woken already */
+	kvw_wakes_release(wakes, second, KVW_WAKE_LEFT, 0);
 	ck_assert(!second->wanted);
 	kvw_wakes_refuse(wakes, second);
 	ck_assert(second->wanted && second->held == 0);
