@@ -193,24 +193,24 @@ static bool settle(struct kvt *k, struct kvt_tier *tier, const struct owed *owed
 
 	for (size_t i = 0; good && i < owed->tenant_count; i++)
 		good = tier->ops->erase_tenant(tier, &owed->tenants[i], &count) == KVT_OK;
-	if (!good && tier->ops->erase_all(tier, &count) != KVT_OK)
-		return false;
-	for (size_t i = 0; i < owed->limit_count; i++)
-		(void)!tier->ops->limit_tenant(
-			tier, &owed->limits[i].tenant, owed->limits[i].bytes);
-	return true;
+	return good || tier->ops->erase_all(tier, &count) == KVT_OK;
 }
 
-/* Shows the tier if nothing is owed any more. Else *owed is what is; under lock. */
+/* Shows the tier, with its limits, if no erase is owed any more. Else *owed is what is; under lock. */
 static bool show(struct kvt_lower *b, struct kvt_tier *tier, struct owed *owed)
 {
 	struct kvt_refused *r = b->refused;
 
-	if (r->owed.all || r->owed.key_count + r->owed.tenant_count + r->owed.limit_count != 0) {
+	if (r->owed.all || r->owed.key_count + r->owed.tenant_count != 0) {
 		*owed = r->owed;
-		r->owed = (struct owed){.keys = NULL};
+		r->owed = (struct owed){.limits = owed->limits, .limit_count = owed->limit_count};
+		owed->limits = NULL; /* they stay until a tier is shown */
+		owed->limit_count = 0;
 		return false;
 	}
+	for (size_t i = 0; i < r->owed.limit_count; i++)
+		(void)!tier->ops->limit_tenant(
+			tier, &r->owed.limits[i].tenant, r->owed.limits[i].bytes);
 	b->refused = NULL;
 	b->state = KVT_TIER_WORKS;
 	b->reason[0] = '\0';

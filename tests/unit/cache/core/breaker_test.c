@@ -311,6 +311,26 @@ START_TEST(an_erase_is_durable_only_once_the_store_came)
 }
 END_TEST
 
+START_TEST(limits_are_kept_until_a_store_is_used)
+{
+	struct kvt_tenant one = {{1}}, two = {{2}};
+
+	open_refused();
+	ck_assert_int_eq(kvt_limit_tenant(rig.k, &one, 0, 8 * CHUNK), KVT_OK);
+	ck_assert_int_eq(kvt_limit_tenant(rig.k, &two, 0, 4 * CHUNK), KVT_OK);
+	ck_assert_int_eq(kvt_reset(rig.k), KVT_MISS);
+	fake_tier_refuse_erase_all(1); /* it comes, and cannot be brought up to date */
+	rig_advance(&rig, 5 * SECOND);
+	ck_assert_uint_eq(state(), KVT_TIER_BROKEN);
+	ck_assert_int_eq(kvt_limit_tenant(rig.k, &one, 0, 2 * CHUNK), KVT_OK);
+	rig_advance(&rig, 10 * SECOND);
+	ck_assert_uint_eq(state(), KVT_TIER_WORKS);
+	ck_assert_uint_eq(fake_tier()->limits, 3);
+	ck_assert_mem_eq(&fake_tier()->limited, &one, sizeof(one)); /* in their order */
+	ck_assert_uint_eq(fake_tier()->limit, 2 * CHUNK);
+}
+END_TEST
+
 /* With threads: the handle closes at once while it waits for a store, and works once that is free. */
 START_TEST(a_handle_with_threads_asks_again_and_closes)
 {
@@ -468,6 +488,7 @@ int main(void)
 	tcase_add_test(tc, what_was_erased_before_a_store_came_is_not_read_from_it);
 	tcase_add_test(tc, all_that_was_erased_before_a_store_came_is_not_in_it);
 	tcase_add_test(tc, an_erase_is_durable_only_once_the_store_came);
+	tcase_add_test(tc, limits_are_kept_until_a_store_is_used);
 	tcase_add_test(tc, a_handle_with_threads_asks_again_and_closes);
 	tcase_add_test(tc, with_unknown_rates_all_is_worth_it);
 	tcase_add_test(tc, a_slow_tier_is_not_fetched_from);

@@ -21,6 +21,7 @@ struct fake_chunk {
 
 static struct fake_tier *last;
 static enum kvt_status refusal;
+static uint32_t erase_all_fails;
 static struct fake_chunk *beginning;
 
 struct fake_tier *fake_tier(void)
@@ -31,6 +32,11 @@ struct fake_tier *fake_tier(void)
 void fake_tier_refuse(enum kvt_status status)
 {
 	refusal = status;
+}
+
+void fake_tier_refuse_erase_all(uint32_t times)
+{
+	erase_all_fails = times;
 }
 
 static struct fake_tier *fake(struct kvt_tier *t)
@@ -484,7 +490,25 @@ static enum kvt_status fake_erase_tenant(
 
 static enum kvt_status fake_erase_all(struct kvt_tier *t, size_t *erased)
 {
+	*erased = 0;
+	if (erase_all_fails != 0) {
+		erase_all_fails--;
+		return KVT_EIO;
+	}
 	return erase_some(fake(t), NULL, erased);
+}
+
+static enum kvt_status fake_limit_tenant(
+	struct kvt_tier *base, const struct kvt_tenant *tenant, uint64_t bytes)
+{
+	struct fake_tier *t = fake(base);
+
+	pthread_mutex_lock(&t->lock);
+	t->limits++;
+	t->limited = *tenant;
+	t->limit = bytes;
+	pthread_mutex_unlock(&t->lock);
+	return KVT_OK;
 }
 
 static void fake_stats(struct kvt_tier *t, struct kvt_tier_stats *out)
@@ -527,6 +551,7 @@ const struct kvt_tier_ops fake_tier_ops = {
 	.pin = fake_pin,
 	.erase_tenant = fake_erase_tenant,
 	.erase_all = fake_erase_all,
+	.limit_tenant = fake_limit_tenant,
 	.tally = fake_tally,
 	.stats = fake_stats,
 	.wake = fake_wake,

@@ -35,6 +35,9 @@ struct fake_tier {
 	/* what tests look at */
 	size_t begun[FAKE_VERBS], ended[FAKE_VERBS];
 	size_t steps;
+	size_t limits; /* of tenants; the last one: */
+	struct kvt_tenant limited;
+	uint64_t limit;
 };
 
 extern const struct kvt_tier_ops fake_tier_ops, fake_remote_ops;
@@ -43,6 +46,8 @@ struct fake_tier *fake_tier(void);
 
 /* What the next one's create answers; KVT_OK after each. */
 void fake_tier_refuse(enum kvt_status status);
+/* The next so many times that all of one is to be erased fail. */
+void fake_tier_refuse_erase_all(uint32_t times);
 /* The next one begins with this chunk, too. */
 void fake_tier_begin_with(const struct kvt_key *key, const struct kvt_tenant *tenant,
 	const void *data, uint64_t bytes);
