@@ -51,7 +51,7 @@ FILE = [
      "found a value that is not printed here, expected visible ASCII"),
     ("workers:", "workers: [http://a:1] #", "workers", "workers[0]", "found text, expected an entry such as"),
     ("workers:", "upstream:\n  tls:\n    ca: /ca.pem\nworkers:", "ca.pem", "upstream.tls.ca",
-     "found an unknown key, expected one of ca_file, insecure"),
+     "found an unknown key, expected one of ca_file, certificate, key, insecure"),
     ("workers:", "limits:\n  body: 9PiB\nworkers:", "9PiB", "limits.body", "found `9PiB`, expected a size such as 64MiB"),
     ("workers:", "expose:\n  lora: maybe\nworkers:", "maybe", "expose.lora", "found `maybe`, expected true or false"),
     ("workers:", "timeouts:\n  drain: 5s\nworkers:", "drain: 5s", "timeouts.drain",
