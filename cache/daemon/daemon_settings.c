@@ -97,6 +97,7 @@ static const struct taken {
 	TOLD_BY_ENGINES(controller_max_chunks),
 	TOLD_BY_ENGINES(controller_pin_ns),
 	TOLD_BY_ENGINES(controller_chunk_size),
+	TOLD_BY_ENGINES(controller_worker),
 	TOLD_BY_ENGINES(controller_hash),
 	TOLD_BY_ENGINES(controller_hash_seed),
 	TOLD_BY_ENGINES(controller_none_hash),

@@ -386,12 +386,12 @@ static void find_ip(const char *address, char out[TEXT])
 	freeaddrinfo(found);
 }
 
-/* The rank's port; 0: any. */
-static uint16_t port_of(const char *ports, uint32_t rank)
+/* The worker's port; 0: any. */
+static uint16_t port_of(const char *ports, uint32_t worker)
 {
 	const char *at = ports;
 
-	for (; rank > 0 && at != NULL; rank--) {
+	for (; worker > 0 && at != NULL; worker--) {
 		at = strchr(at, ',');
 		at = at == NULL ? NULL : at + 1;
 	}
@@ -413,6 +413,8 @@ static void find_instance(const struct kvt_config *config, char out[TEXT])
 static bool open_link(struct kvt_controller *c, const struct kvt_config *config, char *why)
 {
 	char ip[TEXT], instance[TEXT];
+	uint32_t worker = config->controller_worker < 0 ? config->rank
+							: (uint32_t)config->controller_worker;
 	struct kvt_controller_link_config link = {.zmq = c->zmq,
 		.pull = config->controller_pull,
 		.reply = config->controller_reply,
@@ -420,8 +422,8 @@ static bool open_link(struct kvt_controller *c, const struct kvt_config *config,
 		.instance = instance,
 		.ip = ip,
 		.bind = config->controller_bind,
-		.port = port_of(config->controller_ports, config->rank),
-		.worker = config->rank,
+		.port = port_of(config->controller_ports, worker),
+		.worker = worker,
 		.signed_keys = c->recipe.algorithm == KVW_LMCACHE_BUILTIN,
 		.locations = c->locations,
 		.heartbeat_ns = (int64_t)config->controller_heartbeat_ns,
@@ -441,7 +443,7 @@ static bool open_link(struct kvt_controller *c, const struct kvt_config *config,
 	if (c->link == NULL)
 		return false;
 	kvt_note(c->s, KVT_LOG_INFO, "controller: reporting to %s as instance %s, worker %u, at %s",
-		config->controller_pull, instance, config->rank, ip);
+		config->controller_pull, instance, worker, ip);
 	return true;
 }
 

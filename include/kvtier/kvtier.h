@@ -258,6 +258,7 @@ struct kvt_config {
 	uint32_t controller_max_chunks;         /* that are named to it */
 	uint64_t controller_pin_ns;             /* how long its pins hold */
 	uint32_t controller_chunk_size;         /* tokens; LMCache's chunk_size */
+	int32_t controller_worker;              /* its number, and its port's; -1: rank */
 	const char *controller_hash;            /* LMCache's pre_caching_hash_algorithm */
 	const char *controller_hash_seed;       /* PYTHONHASHSEED; "unset": it is not set */
 	const char *controller_none_hash;       /* NONE_HASH as a number; "": from the seed */

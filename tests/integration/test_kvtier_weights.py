@@ -2,6 +2,7 @@
 
 import enum
 import json
+import socket
 import threading
 import time
 import types
@@ -349,6 +350,23 @@ def test_data_parallel_replicas_have_a_store_each(tmp_path, monkeypatch):
     finally:
         for cache in caches:
             cache.close()
+
+
+def test_a_replicas_workers_have_the_numbers_and_ports_of_their_engine(monkeypatch, capfd):
+    """The controller heard of worker 1 of an engine of one rank, at any port."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    control = {"pull": "tcp://127.0.0.1:9", "ip": "127.0.0.1", "ports": str(port)}
+    common = {"l1": {"capacity": "1MiB"}, "controller": control}
+    monkeypatch.setenv("KVTIER_LIBRARY", str(LIBRARY))
+    cache = library.Cache([json.dumps(common), json.dumps(fingerprint.numbers(0, 1, 1))], "cache")
+    try:
+        assert cache.mistakes == ""
+        socket.create_connection(("127.0.0.1", port), 5).close()
+        assert "worker 0, at 127.0.0.1" in capfd.readouterr().err
+    finally:
+        cache.close()
 
 
 class Pause(enum.Enum):

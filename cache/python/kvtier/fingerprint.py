@@ -28,3 +28,8 @@ def store_rank(rank, ranks, replica):
     """The number that a rank's store is named by. Data-parallel replicas have one configuration and ranks of the same
     numbers, and yet a store each: two processes cannot own one."""
     return replica * ranks + rank
+
+
+def numbers(rank, ranks, replica):
+    """Settings of a rank's cache: its store's number, and its own as a worker of its engine's at LMCache's controller."""
+    return {"rank": store_rank(rank, ranks, replica), "controller": {"worker": rank}}

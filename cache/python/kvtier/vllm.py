@@ -327,8 +327,9 @@ class KVTierConnector(KVConnectorBase_V1, SupportsHMA):
         control = {"tokens_per_chunk": self._chunk_tokens()}
         if self.settings.fetch_when_slower:
             control["fetch_when_slower"] = True
-        place = fingerprint.store_rank(parallel.rank, parallel.world_size, getattr(parallel, "data_parallel_index", 0))
-        own = {"fingerprint": print_of, "rank": place, "control": control}
+        replica = getattr(parallel, "data_parallel_index", 0)
+        own = {"fingerprint": print_of, "control": control}
+        own |= fingerprint.numbers(parallel.rank, parallel.world_size, replica)
         engine = self._vllm_config.kv_transfer_config.engine_id
         texts = controller.texts(self.settings.yaml, self._chunk_tokens(), engine)
         if content is None:
