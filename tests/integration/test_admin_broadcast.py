@@ -114,8 +114,9 @@ def test_a_client_that_leaves_stops_nothing(workers, kvway):
         raise AssertionError("it was answered")
     except OSError:
         pass
-    go.set()
     worker.script = lambda ex: ex.respond(200, body=b"{}")
+    go.set()
+    until(lambda: state(router, worker) == "asleep")
     assert cast(router, "wake_up").status == 200
     assert router.ask("POST", CHAT, body=chat_body()).status == 200
 
