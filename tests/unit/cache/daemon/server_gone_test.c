@@ -203,7 +203,7 @@ START_TEST(a_drain_lets_requests_end)
 	EXPECT(lease, "200", "");
 	put_head(put_fd, "/v1/kv/b/k", 10);
 	UNTIL(fake_puts(s.objects) == 1);
-	atomic_store(&s.objects->lease_delay_ns, (uint64_t)200 * KVW_NS_PER_MS);
+	atomic_store(&s.objects->lease_delay_ns, (uint64_t)600 * KVW_NS_PER_MS);
 	ask(lease, "POST", "/v1/kv/b/k/leases");
 	usleep(20000);
 	kvt_server_drain(s.server);
