@@ -72,7 +72,8 @@ rows=$(mktemp)
 trap 'rm -f "$rows"' EXIT
 python=/usr/bin/python3
 jobs=$(nproc)
-more=$((jobs + 2)) # many tests only wait
+more=$((jobs * 3)) # many tests only wait,
+most=$((jobs * 4)) # those of integration for most of their time
 fixed_addresses= # a command before `meson test`
 lines_only=-Dc_args=-gline-tables-only # all that a sanitizer's report shows, and compiled sooner
 
@@ -137,7 +138,7 @@ if [ $gcc_ready = yes ]; then
 	if wanted integration; then
 		tests/sdk.sh
 		tests/helm.sh
-		suite integration build-gcc --suite integration --num-processes "$more"
+		suite integration build-gcc --suite integration --num-processes "$most"
 	fi
 fi
 # Fuzz targets are part of the AddressSanitizer build: one compilation for both.
