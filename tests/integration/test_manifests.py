@@ -9,6 +9,7 @@ import subprocess
 import pytest
 import yaml
 
+from rig import custom
 from rig.kvtierd import PROGRAM as KVTIERD
 from rig.router import PROGRAM as KVWAY
 
@@ -88,6 +89,13 @@ def check_monitor(monitor, objects):
     assert {end["port"] for end in ends} <= ports
 
 
+def test_rules_are_those_of_a_prometheus_rule_too():
+    """An operator takes them as the spec of a PrometheusRule."""
+    spec = yaml.safe_load((ROOT / "deploy/prometheus/rules.yaml").read_text())
+    rule = {"apiVersion": custom.OPERATOR, "kind": "PrometheusRule", "metadata": {"name": "kvway"}, "spec": spec}
+    assert custom.faults([rule]) == []
+
+
 def seconds(text):
     return int(text[:-1]) * SECONDS[text[-1]]
 
@@ -111,6 +119,7 @@ def check_configs(objects, tmp_path):
 def check(objects, tmp_path):
     names = [(each["kind"], each["metadata"].get("namespace"), each["metadata"]["name"]) for each in objects]
     assert len(set(names)) == len(names)
+    assert custom.faults(objects) == []
     there = {(kind, name) for kind, _, name in names}
     templates = templates_of(objects)
     for each in objects:

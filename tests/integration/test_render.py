@@ -1,7 +1,7 @@
 """kvway render -f: Kubernetes objects from a manifest of SageMaker HyperPod.
 
 With KVW_UPDATE=1 the expected outputs in data/render are written again. Against the schemas of Kubernetes
-the objects are held where tests/kubernetes.sh has made its environment.
+the objects are held where tests/kubernetes.sh has made its environment; those of operators by rig/custom.py.
 """
 
 import contextlib
@@ -14,6 +14,7 @@ import subprocess
 import pytest
 import yaml
 
+from rig import custom
 from rig.client import CHAT, ask, chat_body
 from rig.kubernetes import Api, pod_of, slice_of
 from rig.router import PROGRAM, Process
@@ -22,7 +23,6 @@ from rig.wait import PATIENCE, Port, until, unused_port
 
 ROOT = pathlib.Path(__file__).parents[2]
 DATA = ROOT / "tests/integration/data/render"
-VALIDATOR = ROOT / "build-venv-kubernetes/bin/python"
 VERSIONS = ("1.29", "1.33", "1.37")
 IMAGE = "registry.example/vllm:1"
 JUMPSTART = ["--image", IMAGE, "--model-source", "s3://models/deepseek?region=us-west-2", "--cache", "kvtier"]
@@ -262,14 +262,14 @@ def test_texts_arrive_as_they_were(tmp_path):
     assert found["Deployment", "no-worker"]["metadata"]["annotations"] == manifest["metadata"]["annotations"]
 
 
-@pytest.mark.skipif(not VALIDATOR.exists(), reason="tests/kubernetes.sh has not been run")
+@pytest.mark.skipif(not custom.VALIDATOR.exists(), reason="tests/kubernetes.sh has not been run")
 def test_kubernetes_knows_the_objects(tmp_path):
     texts = [render(varied(name)) for name in VARIANTS]
     texts += [(DATA / f"{name}.golden.yaml").read_text() for name in CASES]
     wrong = texts[0].replace("readinessProbe:", "readynessProbe:", 1)
     program = """
 import json, sys, yaml, kubernetes_validate
-custom = ("cert-manager.io/v1", "monitoring.coreos.com/v1")
+custom = ("cert-manager.io/v1", "monitoring.coreos.com/v1") # rig/custom.py has these
 seen = set()
 for text in json.load(sys.stdin):
     for document in yaml.load_all(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
@@ -285,13 +285,40 @@ for text in json.load(sys.stdin):
 
     def faults(given):
         done = subprocess.run(
-            [VALIDATOR, "-c", program, *VERSIONS], input=json.dumps(given), capture_output=True, text=True
+            [custom.VALIDATOR, "-c", program, *VERSIONS], input=json.dumps(given), capture_output=True, text=True
         )
         assert done.returncode == 0, done.stderr
         return done.stdout
 
     assert "readynessProbe" in faults([wrong])
     assert faults(texts) == ""
+
+
+def test_operators_know_their_objects():
+    documents = [d for name in VARIANTS for d in load(render(varied(name)))]
+    documents += [d for name in CASES for d in load((DATA / f"{name}.golden.yaml").read_text())]
+    assert {d["kind"] for d in documents if custom.is_custom(d)} == {"ServiceMonitor", "Issuer", "Certificate"}
+    assert custom.faults(documents) == []
+
+
+WRONG = [
+    ("kind: Certificate", "secretName:", "secretNam:", ".spec.secretName: is missing"),
+    ("kind: Certificate", "renewBefore: 720h", "renewBefore: 30d", ".spec.renewBefore: '30d'"),
+    ("kind: Certificate", "algorithm: ECDSA", "algorithm: ecdsa", ".spec.privateKey.algorithm: 'ecdsa'"),
+    ("kind: Certificate", "size: 256", 'size: "256"', ".spec.privateKey.size: '256'"),
+    ("kind: Issuer", "selfSigned: {}", "selfSigned: true", ".spec.selfSigned: True is no mapping"),
+    ("kind: ServiceMonitor", "scheme: https", "scheme: tls", ".spec.endpoints[0].scheme: 'tls'"),
+    ("kind: ServiceMonitor", "interval: 30s", "interval: 0.5m", ".spec.endpoints[0].interval: '0.5m'"),
+    ("kind: ServiceMonitor", "serverName:", "servername:", ".tlsConfig.servername: is not known"),
+    ("kind: ServiceMonitor", "selector:", "selektor:", ".spec.selector: is missing"),
+]
+
+
+@pytest.mark.parametrize("kind, old, new, message", WRONG)
+def test_operators_would_not_know_these(kind, old, new, message):
+    text = (DATA / "s3_tiered.golden.yaml").read_text()
+    changed = [page.replace(old, new) if kind in page else page for page in text.split("---\n")]
+    assert any(message in fault for fault in custom.faults(load("---\n".join(changed))))
 
 
 # (old, new, a text in the line that is named, field, message)
