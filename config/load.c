@@ -11,6 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/read_file.h"
 #include "config/pools.h"
 #include "config/routing_spec.h"
 #include "config/service_levels.h"
@@ -107,24 +108,6 @@ out:
 	return err;
 }
 
-/* Reads what there is, one byte more than allowed at most. Works for pipes too. */
-static enum kvw_err read_all(int fd, char *buffer, size_t room, size_t *len)
-{
-	*len = 0;
-	while (*len < room) {
-		ssize_t n = read(fd, buffer + *len, room - *len);
-
-		if (n == 0)
-			break;
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n < 0)
-			return KVW_EIO;
-		*len += (size_t)n;
-	}
-	return KVW_OK;
-}
-
 enum kvw_err kvw_config_load(const char *path, const struct kvw_strategy_ops *const *strategies,
 	FILE *errors, struct kvw_config **out)
 {
@@ -144,7 +127,7 @@ enum kvw_err kvw_config_load(const char *path, const struct kvw_strategy_ops *co
 		err = KVW_ENOMEM;
 		goto out;
 	}
-	err = read_all(fd, buffer, room, &len);
+	err = kvw_read_all(fd, buffer, room, &len);
 	if (err != KVW_OK) {
 		fprintf(errors, "%s: cannot be read: %s\n", path, strerror(errno));
 		goto out;

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 char *kvt_read_file(const char *path, size_t most, size_t *len, char why[KVT_READ_FILE_WHY])
 {
@@ -34,4 +35,21 @@ out:
 	if (file != NULL && file != stdin)
 		fclose(file);
 	return text;
+}
+
+enum kvw_err kvw_read_all(int fd, char *buffer, size_t room, size_t *len)
+{
+	*len = 0;
+	while (*len < room) {
+		ssize_t n = read(fd, buffer + *len, room - *len);
+
+		if (n == 0)
+			break;
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0)
+			return KVW_EIO;
+		*len += (size_t)n;
+	}
+	return KVW_OK;
 }

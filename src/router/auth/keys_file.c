@@ -14,6 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/read_file.h"
 #include "config/path_pattern.h"
 #include "config/schema.h"
 #include "settings/walk.h"
@@ -262,23 +263,6 @@ enum kvw_err kvw_keys_file_parse(
 
 /* --- the file --- */
 
-static enum kvw_err read_all(int fd, char *buffer, size_t room, size_t *len)
-{
-	*len = 0;
-	while (*len < room) {
-		ssize_t n = read(fd, buffer + *len, room - *len);
-
-		if (n == 0)
-			break;
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n < 0)
-			return KVW_EIO;
-		*len += (size_t)n;
-	}
-	return KVW_OK;
-}
-
 static enum kvw_err unreadable(const char *path, FILE *errors, const char *why)
 {
 	fprintf(errors, "%s: cannot be read: %s\n", path, why);
@@ -313,7 +297,7 @@ enum kvw_err kvw_keys_file_load(const char *path, FILE *errors, struct kvw_keyri
 	buffer = malloc(room);
 	if (buffer == NULL)
 		err = KVW_ENOMEM;
-	else if (read_all(fd, buffer, room, &len) != KVW_OK)
+	else if (kvw_read_all(fd, buffer, room, &len) != KVW_OK)
 		err = unreadable(path, errors, strerror(errno));
 	else if (len == room)
 		err = unreadable(path, errors, "it grows while it is read; replace it by a rename");

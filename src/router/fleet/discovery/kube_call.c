@@ -19,6 +19,7 @@
 
 #include <event2/event.h>
 
+#include "base/read_file.h"
 #include "fleet/discovery/kube_object.h"
 
 #define FILE_MOST     ((size_t)1 << 20) /* authorities */
@@ -71,19 +72,11 @@ static enum kvw_err read_file(
 {
 	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
 	char *text = fd < 0 ? NULL : malloc(most + 1);
-	enum kvw_err err = KVW_EIO;
-	ssize_t n = 0;
+	enum kvw_err err = KVW_EIO, got = KVW_OK;
 
-	*len = 0;
-	while (text != NULL && *len <= most) {
-		n = read(fd, text + *len, most + 1 - *len);
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n <= 0)
-			break;
-		*len += (size_t)n;
-	}
-	if (fd < 0 || n < 0)
+	if (text != NULL)
+		got = kvw_read_all(fd, text, most + 1, len);
+	if (fd < 0 || got != KVW_OK)
 		snprintf(why, room, "%.200s: cannot be read: %s", path, strerror(errno));
 	else if (text == NULL)
 		err = KVW_ENOMEM;
