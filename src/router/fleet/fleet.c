@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "fleet/epoch.h"
 #include "base/log.h"
+#include "base/search.h"
 #include "fleet/wake/wakes.h"
 #include "tls/tls.h"
 
@@ -171,32 +172,19 @@ size_t kvw_fleet_usable_count(const struct kvw_fleet *fleet)
 	return n;
 }
 
-static int compare_name(struct kvw_slice name, const char *other)
+static int compare_name(const void *key, const void *items, size_t at)
 {
-	int order = strncmp(name.data, other, name.len);
-
-	if (order != 0)
-		return order;
-	return other[name.len] == '\0' ? 0 : -1;
+	return kvw_search_order(*(const struct kvw_slice *)key,
+		((const struct kvw_model_entry *)items)[at].model->name);
 }
 
 static const struct kvw_model_entry *find_model(const struct kvw_fleet_view *view,
 	struct kvw_slice name)
 {
-	size_t low = 0, high = view->model_count;
+	bool there;
+	size_t at = kvw_search(&name, view->models, view->model_count, compare_name, &there);
 
-	while (low < high) {
-		size_t middle = low + (high - low) / 2;
-		int order = compare_name(name, view->models[middle].model->name);
-
-		if (order == 0)
-			return &view->models[middle];
-		if (order < 0)
-			high = middle;
-		else
-			low = middle + 1;
-	}
-	return NULL;
+	return there ? &view->models[at] : NULL;
 }
 
 /* What is only true of a worker for a while. Most have neither, and no clock is read. True: it will

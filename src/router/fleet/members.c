@@ -15,6 +15,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/search.h"
 #include "fleet/resolver.h"
 
 #define TICK_MS        50
@@ -73,33 +74,18 @@ static size_t url_len(const char *url)
 	return len;
 }
 
-static int compare_url(const char *url, size_t len, const char *other)
+static int compare_url(const void *key, const void *items, size_t at)
 {
-	int order = strncmp(url, other, len);
-
-	return order != 0 ? order : other[len] == '\0' ? 0 : -1;
+	return kvw_search_order(
+		*(const struct kvw_slice *)key, ((struct member *const *)items)[at]->url);
 }
 
 /* Its index, or where it would be. */
 static size_t place_of(const struct kvw_members *members, const char *url, bool *there)
 {
-	size_t low = 0, high = members->count, len = url_len(url);
+	struct kvw_slice key = {url, url_len(url)};
 
-	while (low < high) {
-		size_t middle = low + (high - low) / 2;
-		int order = compare_url(url, len, members->items[middle]->url);
-
-		if (order == 0) {
-			*there = true;
-			return middle;
-		}
-		if (order < 0)
-			high = middle;
-		else
-			low = middle + 1;
-	}
-	*there = false;
-	return low;
+	return kvw_search(&key, members->items, members->count, compare_url, there);
 }
 
 static struct member *find(const struct kvw_members *members, const char *url)

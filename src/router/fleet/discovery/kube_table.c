@@ -9,6 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/search.h"
+
 static void entry_finish(struct kvw_kube_entry *entry)
 {
 	kvw_kube_object_finish(&entry->object);
@@ -22,26 +24,15 @@ void kvw_kube_table_finish(struct kvw_kube_table *table)
 	*table = (struct kvw_kube_table){.count = 0};
 }
 
+static int compare_name(const void *name, const void *items, size_t at)
+{
+	return strcmp(name, ((const struct kvw_kube_entry *)items)[at].object.name);
+}
+
 /* Its index, or where it would be. */
 static size_t place_of(const struct kvw_kube_table *table, const char *name, bool *there)
 {
-	size_t low = 0, high = table->count;
-
-	*there = false;
-	while (low < high) {
-		size_t middle = low + (high - low) / 2;
-		int order = strcmp(name, table->items[middle].object.name);
-
-		if (order == 0) {
-			*there = true;
-			return middle;
-		}
-		if (order < 0)
-			high = middle;
-		else
-			low = middle + 1;
-	}
-	return low;
+	return kvw_search(name, table->items, table->count, compare_name, there);
 }
 
 static enum kvw_err reserve(struct kvw_kube_table *table, size_t room)

@@ -1,0 +1,50 @@
+/*
+ * search.h - a place in a sorted array, by binary search.
+ *
+ * Unlike bsearch(3) it says where something that is not there belongs. Inlined with its comparison, so that it costs
+ * what a loop written in its place would.
+ */
+#ifndef KVW_SEARCH_H
+#define KVW_SEARCH_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <string.h>
+
+#include "kvway/slice.h"
+
+/* How the key compares to the item at an index of the array: below 0 if it comes before, 0: it is that item. */
+typedef int kvw_search_fn(const void *key, const void *items, size_t at);
+
+/* The index of the key among `count` items in ascending order, or where it would be. */
+static inline size_t kvw_search(
+	const void *key, const void *items, size_t count, kvw_search_fn *compare, bool *there)
+{
+	size_t low = 0, high = count;
+
+	*there = false;
+	while (low < high) {
+		size_t middle = low + (high - low) / 2;
+		int order = compare(key, items, middle);
+
+		if (order == 0) {
+			*there = true;
+			return middle;
+		}
+		if (order < 0)
+			high = middle;
+		else
+			low = middle + 1;
+	}
+	return low;
+}
+
+/* How a text that no NUL ends compares to one that has it: by bytes, the shorter one of two that begin alike first. */
+static inline int kvw_search_order(struct kvw_slice text, const char *other)
+{
+	int order = text.len == 0 ? 0 : strncmp(text.data, other, text.len);
+
+	return order != 0 || other[text.len] == '\0' ? order : -1;
+}
+
+#endif
