@@ -2,10 +2,12 @@
 
 import json
 import threading
+import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
+from rig import tls
 from rig.client import CHAT, Client, ask, chat_body
 from rig.kubernetes import Api
 from rig.router import settle, write_config
@@ -21,24 +23,41 @@ class HookHandler(BaseHTTPRequestHandler):
         hook = self.server.hook
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         hook.calls.append((self.path, dict(self.headers), body))
-        self.send_response(hook.statuses.pop(0) if hook.statuses else 204)
+        hook.times.append(time.monotonic())
+        status, fields = hook.statuses.pop(0) if hook.statuses else 204, {}
+        if isinstance(status, tuple):
+            status, fields = status
+        self.send_response(status)
+        for field in fields.items():
+            self.send_header(*field)
         self.end_headers()
 
 
+class HookServer(ThreadingHTTPServer):
+    def handle_error(self, *_):
+        pass  # a client that does not trust us
+
+    def finish_request(self, request, client_address):
+        context = self.hook.context
+        super().finish_request(request if context is None else context.wrap_socket(request, server_side=True), client_address)
+
+
 class Hook:
-    """What is called: answers with `statuses`, then with 204."""
+    """What is called: answers with `statuses`, each a number or (number, fields), then with 204."""
 
     def __init__(self):
-        self.calls = []
+        self.calls, self.times = [], []
         self.statuses = []
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), HookHandler)
+        self.context = None  # of TLS, if it speaks it
+        self.server = HookServer(("127.0.0.1", 0), HookHandler)
         self.server.daemon_threads = True
         self.server.hook = self
         threading.Thread(target=self.server.serve_forever, args=(0.02,), daemon=True).start()
 
     @property
     def url(self):
-        return f"http://127.0.0.1:{self.server.server_address[1]}/wake?from=kvway"
+        scheme = "http" if self.context is None else "https"
+        return f"{scheme}://127.0.0.1:{self.server.server_address[1]}/wake?from=kvway"
 
     def models(self):
         return [body["model"] for _, _, body in self.calls]
@@ -187,6 +206,40 @@ def test_a_webhook_that_fails_is_called_again(asleep, hook, fleet, workers):
     fleet.set(worker)
     assert finish(client) == [200]
     assert len(hook.calls) == 2
+
+
+def test_a_webhook_says_when_it_may_be_called_again(asleep, hook):
+    """Retry-After counts where it is longer than the back-off; a redirect is a failure and is not followed."""
+    hook.statuses = [(503, {"Retry-After": "3"}), (307, {"Location": hook.url + "&again=1"})]
+    router = asleep()
+    client = send(router)
+    until(lambda: len(hook.calls) == 3, 15, "called three times")
+    first, second, third = hook.times
+    assert second - first > 2.9 and third - second > 1.9
+    assert {path for path, _, _ in hook.calls} == {"/wake?from=kvway"}
+    assert 'why="status 503"' in router.log() and 'why="status 307"' in router.log()
+    until(lambda: router.metric("kvway_wake_failures_total") == 2)
+    client.close()
+
+
+def test_a_webhook_of_a_private_authority(asleep, hook, tmp_path):
+    """Token and authorities are read for each call: what was wrong is put right without a restart."""
+    (tmp_path / "theirs").mkdir()
+    ours, theirs = tls.Authority(tmp_path), tls.Authority(tmp_path / "theirs")
+    hook.context = tls.server_context(ours.issue("hook", "IP:127.0.0.1"))
+    authorities, token = tmp_path / "hook-authorities.pem", tmp_path / "hook-token"
+    token.write_text("secret-1\n")
+    router = asleep(config={"discovery.wake.ca_file": str(authorities), "discovery.wake.token_file": str(token)})
+    client = send(router)
+    until(lambda: f"{authorities}: cannot be read" in router.log())
+    authorities.write_bytes(theirs.cert.read_bytes())
+    until(lambda: "certificate" in router.log(), 10, "another authority's certificate is refused")
+    assert not hook.calls
+    authorities.write_bytes(ours.cert.read_bytes())
+    until(lambda: hook.calls, 15, "called with the right authority")
+    assert hook.calls[0][1]["Authorization"] == "Bearer secret-1" and "secret-1" not in router.log()
+    until(lambda: "last_call" not in health(router)["waking"][0])
+    client.close()
 
 
 def test_a_request_waits_no_longer_than_hold(asleep, hook):

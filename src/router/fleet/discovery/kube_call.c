@@ -118,6 +118,25 @@ enum kvw_err kvw_kube_read_word(const char *path, char **out, char *why, size_t 
 	return KVW_OK;
 }
 
+enum kvw_err kvw_kube_trust(CURL *easy, const char *path, char *why, size_t room)
+{
+	struct curl_blob blob = {.flags = CURL_BLOB_COPY};
+	enum kvw_err err;
+	char *text;
+	bool ok;
+
+	err = read_file(path, FILE_MOST, &text, &blob.len, why, room);
+	if (err != KVW_OK)
+		return err;
+	blob.data = text;
+	ok = curl_easy_setopt(easy, CURLOPT_CAINFO_BLOB, &blob) == CURLE_OK &&
+	     curl_easy_setopt(easy, CURLOPT_CAINFO, NULL) == CURLE_OK;
+	ok = ok || curl_easy_setopt(easy, CURLOPT_CAINFO, path) == CURLE_OK;
+	ok = ok && curl_easy_setopt(easy, CURLOPT_CAPATH, NULL) == CURLE_OK;
+	free(text);
+	return ok ? KVW_OK : KVW_ENOMEM;
+}
+
 char *kvw_kube_namespace(const struct kvw_config *config, size_t pool, char *why, size_t room)
 {
 	const char *slash = strrchr(config->discovery_kube_token_file, '/');
@@ -432,23 +451,17 @@ static enum kvw_kube_fault set_headers(struct kvw_kube_call *call)
 static enum kvw_kube_fault set_authorities(struct kvw_kube_call *call)
 {
 	const char *path = call->config->discovery_kube_ca_file;
-	struct curl_blob blob = {.flags = CURL_BLOB_COPY};
-	enum kvw_err err;
-	char *text;
-	bool ok;
 
 	if (path[0] == '\0' || strncasecmp(call->config->discovery_kube_api, "https:", 6) != 0)
 		return KVW_KUBE_NONE;
-	err = read_file(path, FILE_MOST, &text, &blob.len, call->why, sizeof(call->why));
-	if (err != KVW_OK)
-		return err == KVW_ENOMEM ? KVW_KUBE_LOCAL : KVW_KUBE_TLS;
-	blob.data = text;
-	ok = curl_easy_setopt(call->easy, CURLOPT_CAINFO_BLOB, &blob) == CURLE_OK &&
-	     curl_easy_setopt(call->easy, CURLOPT_CAINFO, NULL) == CURLE_OK;
-	ok = ok || curl_easy_setopt(call->easy, CURLOPT_CAINFO, path) == CURLE_OK;
-	ok = ok && curl_easy_setopt(call->easy, CURLOPT_CAPATH, NULL) == CURLE_OK;
-	free(text);
-	return ok ? KVW_KUBE_NONE : KVW_KUBE_LOCAL;
+	switch (kvw_kube_trust(call->easy, path, call->why, sizeof(call->why))) {
+	case KVW_OK:
+		return KVW_KUBE_NONE;
+	case KVW_EIO:
+		return KVW_KUBE_TLS;
+	default:
+		return KVW_KUBE_LOCAL;
+	}
 }
 
 static bool set_patch(struct kvw_kube_call *call)

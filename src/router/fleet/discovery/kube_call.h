@@ -79,6 +79,10 @@ void kvw_kube_call_done(void *user, CURLcode code);
 enum kvw_err kvw_kube_read_word(
 	const char *path, char **out, char *why, size_t room) KVW_MUST_CHECK;
 
+/* The transfer trusts the authorities in that PEM file, which is read now, and no others. KVW_EIO: it cannot be read,
+ * `why` says so. */
+enum kvw_err kvw_kube_trust(CURL *easy, const char *path, char *why, size_t room) KVW_MUST_CHECK;
+
 /* The namespace of a pool, on the heap; NULL: `why` says why not, or there is no memory. */
 char *kvw_kube_namespace(const struct kvw_config *config, size_t pool, char *why, size_t room);
 

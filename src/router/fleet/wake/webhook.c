@@ -5,6 +5,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <strings.h>
 
 #include "fleet/discovery/kube_call.h"
 
@@ -52,6 +53,16 @@ static enum kvw_err add_token(
 	free(line);
 	free(token);
 	return err;
+}
+
+static enum kvw_err set_authorities(
+	struct kvw_webhook *hook, const struct kvw_config *config, char *why, size_t room)
+{
+	const char *path = config->discovery_wake_ca_file;
+
+	if (path[0] == '\0' || strncasecmp(config->discovery_wake_webhook, "https:", 6) != 0)
+		return KVW_OK;
+	return kvw_kube_trust(hook->easy, path, why, room);
 }
 
 static bool set_options(struct kvw_webhook *hook, const struct kvw_config *config, const char *body)
@@ -119,6 +130,8 @@ enum kvw_err kvw_webhook_start(struct kvw_curl_loop *loop, const struct kvw_conf
 	if (hook->easy != NULL && add_header(hook, "Content-Type: application/json") &&
 		add_header(hook, "User-Agent: kvway/" KVW_VERSION))
 		err = add_token(hook, config->discovery_wake_token_file, why, room);
+	if (err == KVW_OK)
+		err = set_authorities(hook, config, why, room);
 	if (err == KVW_OK && !set_options(hook, config, body))
 		err = KVW_ENOMEM;
 	if (err == KVW_OK)

@@ -1,8 +1,8 @@
 /*
  * webhook.h - one POST of a small JSON body, whose answer counts by its status alone.
  *
- * The token is read for each call, since it may be replaced while we run. No redirect is followed, no proxy is
- * asked; the body of the answer is thrown away.
+ * Token and authorities are read for each call, since they may be replaced while we run. No redirect is followed, no
+ * proxy is asked; the body of the answer is thrown away.
  *
  * Threads: as the loop of its transfers (curl_loop.h), whose `done` must be kvw_webhook_done.
  */
@@ -18,7 +18,7 @@ struct kvw_webhook;
 typedef void kvw_wake_ended_fn(void *arg, const char *why, int64_t wait_ms);
 
 /* To discovery.wake.webhook. body is copied. `ended` comes later, once, unless the call is destroyed first.
- * KVW_ENOMEM; KVW_EIO: the token cannot be read, `why` says so. */
+ * KVW_ENOMEM; KVW_EIO: token or authorities cannot be read, `why` says so. */
 enum kvw_err kvw_webhook_start(struct kvw_curl_loop *loop, const struct kvw_config *config,
 	const char *body, kvw_wake_ended_fn *ended, void *arg, char *why, size_t room,
 	struct kvw_webhook **out) KVW_MUST_CHECK;
