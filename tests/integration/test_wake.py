@@ -277,14 +277,15 @@ def test_a_client_that_leaves_costs_nothing(asleep, hook, fleet, workers):
 def test_each_model_is_woken_for_itself(asleep, hook, fleet, workers):
     a, b = workers(1, models=["a"]) + workers(1, models=["b"])
     router = asleep(config={"discovery.wake.models": ["a", "b"]})
-    first, second = send(router, model="a"), send(router, model="b")
+    alternating = [send(router, model=name) for name in 6 * "ab"]
+    first, second = alternating[::2], alternating[1::2]
     until(lambda: sorted(hook.models()) == ["a", "b"])
     fleet.set(a)
-    assert finish(first) == [200]
-    assert held(router, model="b") == 1 and held(router, model="a") == 0
+    assert finish(*first) == [200] * 6
+    assert held(router, model="b") == 6 and held(router, model="a") == 0
     fleet.set(a, b)
-    assert finish(second) == [200]
-    assert len(a.requests) == len(b.requests) == 1 and len(hook.calls) == 2
+    assert finish(*second) == [200] * 6
+    assert len(a.requests) == len(b.requests) == 6 and len(hook.calls) == 2
 
 
 def test_without_hold_nothing_waits(asleep, hook, fleet, workers):

@@ -397,26 +397,48 @@ void kvw_exchange_unpark(struct kvw_loop *loop)
 
 #define WAKE_MOST    256                   /* that go on in one tick: other clients wait meanwhile */
 #define WAKE_LOOK_NS (100 * KVW_NS_PER_MS) /* candidates may change with time alone */
+#define WAKE_ASLEEP  64 /* models without a worker that a look remembers: of further ones each request is looked at */
+
+/* Models that had no worker when a request for them was looked at. */
+struct asleep {
+	const struct kvw_wake_model *models[WAKE_ASLEEP];
+	size_t count;
+};
+
+static bool is_asleep(const struct asleep *asleep, const struct kvw_wake_model *model)
+{
+	for (size_t i = asleep->count; i-- > 0;) /* the last one is likely to come again */
+		if (asleep->models[i] == model)
+			return true;
+	return false;
+}
+
+static void note_asleep(struct asleep *asleep, const struct kvw_wake_model *model)
+{
+	if (asleep->count < WAKE_ASLEEP)
+		asleep->models[asleep->count++] = model;
+}
 
 void kvw_exchange_wake(struct kvw_loop *loop)
 {
 	uint64_t changes = atomic_load_explicit(&loop->fleet->changes, memory_order_acquire);
-	const struct kvw_wake_model *asleep = NULL; /* has no worker, by the last look */
 	struct kvw_exchange *x, *next;
+	struct asleep asleep;
 	size_t gone = 0;
 
 	if (changes == loop->woken_changes && loop->now_ns - loop->woken_ns < WAKE_LOOK_NS)
 		return;
 	loop->woken_ns = loop->now_ns;
+	asleep.count = 0;
 	for (x = TAILQ_FIRST(&loop->waking); x != NULL && gone < WAKE_MOST; x = next) {
 		next = TAILQ_NEXT(x, entry);
-		if (x->wake == asleep)
+		if (is_asleep(&asleep, x->wake))
 			continue;
 		if (kvw_waking_go_on(x)) {
 			gone++;
 			kvw_exchange_advance(x);
 		} else {
-			asleep = x->wake;
+			note_asleep(&asleep, x->wake);
 		}
 	}
 	loop->woken_changes = gone < WAKE_MOST ? changes : 0; /* 0: further ones in the next tick */
