@@ -88,26 +88,44 @@ void kvw_tls_watch_look(struct kvw_tls_watch *watch, bool now_too, int64_t now_n
 	pthread_mutex_unlock(&watch->lock);
 }
 
-/* Was it reported, for the same use, before the n-th file of the i-th context? Contexts that differ in their
- * authorities share a certificate. */
-static bool is_shown(const struct kvw_tls_watch *watch, size_t i, size_t n)
+/* When the first of a file's certificates ends by what this context has in force; 0: the file is not among its own. */
+static int64_t end_in(const struct kvw_tls_watch_item *item, const char *use, const char *path)
 {
-	const char *path = kvw_tls_file(watch->items[i].tls, n)->path;
+	const struct kvw_tls_file *file;
 
-	for (size_t earlier = 0; earlier <= i; earlier++) {
-		const struct kvw_tls_file *file;
+	for (size_t n = 0; strcmp(item->use, use) == 0 && (file = kvw_tls_file(item->tls, n)) != NULL; n++) {
+		int64_t end_s = atomic_load_explicit(&file->not_after_s, memory_order_relaxed);
 
-		if (strcmp(watch->items[earlier].use, watch->items[i].use) != 0)
-			continue;
-		for (size_t m = 0; (file = kvw_tls_file(watch->items[earlier].tls, m)) != NULL; m++) {
-			if (earlier == i && m == n)
-				return false;
-			if (atomic_load_explicit(&file->not_after_s, memory_order_relaxed) != 0 &&
-				strcmp(file->path, path) == 0)
-				return true;
-		}
+		if (end_s != 0 && strcmp(file->path, path) == 0)
+			return end_s;
 	}
-	return false;
+	return 0;
+}
+
+/* Contexts that differ in their authorities share a certificate, and one may have refused what another has taken over:
+ * the first end counts. 0: it is reported with an earlier context, or with an earlier file of this one. */
+static int64_t end_of(const struct kvw_tls_watch *watch, size_t i, size_t n)
+{
+	const struct kvw_tls_watch_item *item = &watch->items[i];
+	const struct kvw_tls_file *file = kvw_tls_file(item->tls, n);
+	int64_t first_s = atomic_load_explicit(&file->not_after_s, memory_order_relaxed);
+
+	for (size_t m = 0; m < n; m++) {
+		const struct kvw_tls_file *earlier = kvw_tls_file(item->tls, m);
+
+		if (atomic_load_explicit(&earlier->not_after_s, memory_order_relaxed) != 0 &&
+			strcmp(earlier->path, file->path) == 0)
+			return 0;
+	}
+	for (size_t other = 0; other < watch->count && first_s != 0; other++) {
+		int64_t end_s = other == i ? 0 : end_in(&watch->items[other], item->use, file->path);
+
+		if (end_s != 0 && other < i)
+			return 0;
+		if (end_s != 0 && end_s < first_s)
+			first_s = end_s;
+	}
+	return first_s;
 }
 
 void kvw_tls_watch_each(struct kvw_tls_watch *watch, kvw_tls_watch_fn fn, void *arg)
@@ -117,10 +135,9 @@ void kvw_tls_watch_each(struct kvw_tls_watch *watch, kvw_tls_watch_fn fn, void *
 		const struct kvw_tls_file *file;
 
 		for (size_t n = 0; (file = kvw_tls_file(watch->items[i].tls, n)) != NULL; n++) {
-			int64_t not_after_s =
-				atomic_load_explicit(&file->not_after_s, memory_order_relaxed);
+			int64_t not_after_s = end_of(watch, i, n);
 
-			if (not_after_s != 0 && !is_shown(watch, i, n))
+			if (not_after_s != 0)
 				fn(arg, watch->items[i].use, file->path, not_after_s);
 		}
 	}

@@ -36,7 +36,8 @@ void kvw_tls_watch_remove(struct kvw_tls_watch *watch, const struct kvw_tls *tls
 /* kvw_tls_look for each, of which it logs and counts what came, and kvw_tls_rotate_tickets. now_ns: monotonic. */
 void kvw_tls_watch_look(struct kvw_tls_watch *watch, bool now_too, int64_t now_ns);
 
-/* Calls fn for every file that holds certificates, once for each use. */
+/* Calls fn for every file that holds certificates, once for each use; not_after_s: the first end, by any context that
+ * has it in force. */
 typedef void (*kvw_tls_watch_fn)(void *arg, const char *use, const char *path, int64_t not_after_s);
 void kvw_tls_watch_each(struct kvw_tls_watch *watch, kvw_tls_watch_fn fn, void *arg);
 

@@ -340,6 +340,44 @@ START_TEST(test_the_watch_shows_a_file_once)
 }
 END_TEST
 
+/* One context has refused the new file for another one's sake: what ends sooner is shown, whichever has it. */
+START_TEST(test_the_watch_shows_the_first_end_of_a_shared_file)
+{
+	const char *const more[] = {files.folder};
+	struct kvw_tls_server_options options = {
+		.certificate = files.cert, .key = files.key, .more = more, .more_count = 1};
+	struct kvw_tls_watch watch;
+	struct kvw_tls *other;
+	struct files soon;
+	struct seen seen = {0};
+	char cert[128], key[128];
+
+	snprintf(cert, sizeof(cert), "%s/tls.crt", files.folder);
+	snprintf(key, sizeof(key), "%s/tls.key", files.folder);
+	replace(cert, newer.cert);
+	replace(key, newer.key);
+	ck_assert_int_eq(kvw_tls_server_create(&options, why, sizeof(why), &other), KVW_OK);
+	kvw_tls_watch_init(&watch);
+	kvw_tls_watch_add(&watch, other, "test");
+	kvw_tls_watch_add(&watch, server, "test");
+	files_make_ending(&soon, 600);
+	replace(files.cert, soon.cert);
+	replace(files.key, soon.key);
+	replace(key, soon.ca); /* no key */
+	kvw_tls_watch_look(&watch, true, 1);
+	ck_assert_uint_eq(watch.renewed, 1);
+	ck_assert_uint_eq(watch.refused, 1);
+	kvw_tls_watch_each(&watch, see, &seen);
+	ck_assert_uint_eq(seen.count, 2);
+	ck_assert_int_lt(seen.soonest_s, time(NULL) + 700);
+	kvw_tls_watch_finish(&watch);
+	kvw_tls_destroy(other);
+	files_remove(&soon);
+	unlink(cert);
+	unlink(key);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("tls_renew");
@@ -357,6 +395,7 @@ int main(void)
 	tcase_add_test(tcase, test_trust_is_renewed);
 	tcase_add_test(tcase, test_the_watch_counts_and_shows_ends);
 	tcase_add_test(tcase, test_the_watch_shows_a_file_once);
+	tcase_add_test(tcase, test_the_watch_shows_the_first_end_of_a_shared_file);
 	tcase_add_test(tcase, test_the_watch_grows);
 	suite_add_tcase(suite, tcase);
 	return run_suite(suite);
