@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "config/entries_text.h"
+
 #define POOLS "a list with an entry such as `- {selector: app=vllm, port: 8000}`"
 
 /* --- reading --- */
@@ -146,58 +148,15 @@ enum kvw_err kvw_pools_copy(const struct kvw_config *from, struct kvw_config *to
 	return err;
 }
 
-/* Replaces *text, which may be NULL, by itself and the parts behind it. */
-static enum kvw_err append(char **text, const char *before, const char *name, const char *value)
+static bool has(const void *pool, size_t key)
 {
-	size_t len = *text != NULL ? strlen(*text) : 0;
-	size_t room = len + strlen(before) + strlen(name) + strlen(value) + 1;
-	char *longer = malloc(room);
-
-	if (longer == NULL)
-		return KVW_ENOMEM;
-	snprintf(longer, room, "%s%s%s%s", *text != NULL ? *text : "", before, name, value);
-	free(*text);
-	*text = longer;
-	return KVW_OK;
-}
-
-static enum kvw_err append_pool(char **text, const struct kvw_pool_config *pool)
-{
-	const char *before = "{";
-	enum kvw_err err = KVW_OK;
-
-	for (size_t key = 0; key < KVW_POOL_KEY_COUNT && err == KVW_OK; key++) {
-		char *value = NULL;
-
-		if (!kvw_pool_has(pool, key))
-			continue;
-		err = kvw_key_text(&kvw_pool_keys[key], pool, &value);
-		if (err == KVW_OK)
-			err = append(text, before, kvw_pool_keys[key].path, ": ");
-		if (err == KVW_OK)
-			err = append(text, value, "", "");
-		free(value);
-		before = ", ";
-	}
-	return err == KVW_OK ? append(text, "}", "", "") : err;
+	return kvw_pool_has(pool, key);
 }
 
 enum kvw_err kvw_pools_text(const struct kvw_config *config, char **out)
 {
-	char *text = NULL;
-	enum kvw_err err = append(&text, "[", "", "");
+	const struct kvw_entries pools = {kvw_pool_keys, KVW_POOL_KEY_COUNT, has, config->pools,
+		sizeof(config->pools[0]), config->pool_count};
 
-	for (size_t i = 0; i < config->pool_count && err == KVW_OK; i++) {
-		if (i > 0)
-			err = append(&text, ", ", "", "");
-		if (err == KVW_OK)
-			err = append_pool(&text, &config->pools[i]);
-	}
-	if (err == KVW_OK)
-		err = append(&text, "]", "", "");
-	if (err == KVW_OK)
-		*out = text;
-	else
-		free(text);
-	return err;
+	return kvw_entries_text(&pools, out);
 }

@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "config/entries_text.h"
+
 #define LEVELS "a list with an entry such as `- {model: NAME, ttft: 2s}`"
 
 /* --- reading ---------------------------------------------------------------------------------- */
@@ -124,61 +126,17 @@ bool kvw_service_levels_same(const struct kvw_config *a, const struct kvw_config
 	return found == a->service_level_count && found == b->service_level_count;
 }
 
-/* Replaces *text, which may be NULL, by itself and the parts behind it. */
-static enum kvw_err append(char **text, const char *before, const char *name, const char *value)
+static bool has(const void *level, size_t key)
 {
-	size_t len = *text != NULL ? strlen(*text) : 0;
-	size_t room = len + strlen(before) + strlen(name) + strlen(value) + 1;
-	char *longer = malloc(room);
-
-	if (longer == NULL)
-		return KVW_ENOMEM;
-	snprintf(longer, room, "%s%s%s%s", *text != NULL ? *text : "", before, name, value);
-	free(*text);
-	*text = longer;
-	return KVW_OK;
-}
-
-static enum kvw_err append_level(char **text, const struct kvw_service_level *level)
-{
-	enum kvw_err err = KVW_OK;
-	bool first = true;
-
-	for (size_t i = 0; i < KVW_LEVEL_KEY_COUNT && err == KVW_OK; i++) {
-		const struct kvw_key *key = &kvw_level_keys[i];
-		char *value = NULL;
-
-		if (!kvw_service_level_has(level, i))
-			continue;
-		err = kvw_key_text(key, level, &value);
-		if (err == KVW_OK)
-			err = append(text, first ? "{" : ", ", key->path, ": ");
-		if (err == KVW_OK)
-			err = append(text, "", "", value);
-		free(value);
-		first = false;
-	}
-	return err == KVW_OK ? append(text, "}", "", "") : err;
+	return kvw_service_level_has(level, key);
 }
 
 enum kvw_err kvw_service_levels_text(const struct kvw_config *config, char **out)
 {
-	char *text = NULL;
-	enum kvw_err err = append(&text, "[", "", "");
+	const struct kvw_entries levels = {kvw_level_keys, KVW_LEVEL_KEY_COUNT, has, config->service_levels,
+		sizeof(config->service_levels[0]), config->service_level_count};
 
-	for (size_t i = 0; i < config->service_level_count && err == KVW_OK; i++) {
-		if (i > 0)
-			err = append(&text, ", ", "", "");
-		if (err == KVW_OK)
-			err = append_level(&text, &config->service_levels[i]);
-	}
-	if (err == KVW_OK)
-		err = append(&text, "]", "", "");
-	if (err == KVW_OK)
-		*out = text;
-	else
-		free(text);
-	return err;
+	return kvw_entries_text(&levels, out);
 }
 
 /* --- answering -------------------------------------------------------------------------------- */
