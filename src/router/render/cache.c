@@ -127,13 +127,7 @@ static void kvtierd_text(FILE *out, const struct kvw_plan *plan)
 
 static void kvtierd_probe(FILE *out, const char *name, const char *path, int period, int failures)
 {
-	kvw_yaml_line(out, 4, "%s:", name);
-	kvw_yaml_line(out, 5, "httpGet:");
-	kvw_yaml_line(out, 6, "path: %s", path);
-	kvw_yaml_line(out, 6, "port: cache");
-	kvw_yaml_line(out, 5, "periodSeconds: %d", period);
-	kvw_yaml_line(out, 5, "timeoutSeconds: 5");
-	kvw_yaml_line(out, 5, "failureThreshold: %d", failures);
+	kvw_object_probe(out, &(struct kvw_probe){name, path, "cache", false, period, 5, failures});
 }
 
 static bool kvtierd(FILE *out, const struct kvw_plan *plan)

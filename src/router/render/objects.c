@@ -82,6 +82,19 @@ bool kvw_object_file(FILE *out, const struct kvw_plan *plan, const char *kind, e
 	return whole;
 }
 
+void kvw_object_probe(FILE *out, const struct kvw_probe *probe)
+{
+	kvw_yaml_line(out, 4, "%s:", probe->name);
+	kvw_yaml_line(out, 5, "httpGet:");
+	kvw_yaml_pair(out, 6, "path", probe->path);
+	kvw_yaml_line(out, 6, "port: %s", probe->port);
+	if (probe->tls)
+		kvw_yaml_line(out, 6, "scheme: HTTPS");
+	kvw_yaml_line(out, 5, "periodSeconds: %d", probe->period_s);
+	kvw_yaml_line(out, 5, "timeoutSeconds: %d", probe->timeout_s);
+	kvw_yaml_line(out, 5, "failureThreshold: %d", probe->failures);
+}
+
 void kvw_object_unprivileged(FILE *out, int depth)
 {
 	kvw_yaml_line(out, depth, "securityContext:");

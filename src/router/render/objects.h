@@ -32,6 +32,16 @@ bool kvw_object_file(FILE *out, const struct kvw_plan *plan, const char *kind, e
 void kvw_object_selector(FILE *out, int depth, const struct kvw_plan *plan, enum kvw_component component);
 void kvw_object_labels(FILE *out, int depth, const struct kvw_plan *plan, enum kvw_component component);
 
+/* A container's probe of its HTTP port, at depth 4. */
+struct kvw_probe {
+	const char *name; /* "livenessProbe", ... */
+	const char *path;
+	const char *port; /* by name */
+	bool tls;
+	int period_s, timeout_s, failures;
+};
+void kvw_object_probe(FILE *out, const struct kvw_probe *probe);
+
 /* Members of a container that needs no rights: no root, nothing to write to. */
 void kvw_object_unprivileged(FILE *out, int depth);
 /* The same of its pod. */

@@ -6,15 +6,7 @@
 
 static void probe(FILE *out, const struct kvw_plan *plan, const char *name, const char *path, int period, int failures)
 {
-	kvw_yaml_line(out, 4, "%s:", name);
-	kvw_yaml_line(out, 5, "httpGet:");
-	kvw_yaml_line(out, 6, "path: %s", path);
-	kvw_yaml_line(out, 6, "port: http");
-	if (plan->tls)
-		kvw_yaml_line(out, 6, "scheme: HTTPS");
-	kvw_yaml_line(out, 5, "periodSeconds: %d", period);
-	kvw_yaml_line(out, 5, "timeoutSeconds: 2");
-	kvw_yaml_line(out, 5, "failureThreshold: %d", failures);
+	kvw_object_probe(out, &(struct kvw_probe){name, path, "http", plan->tls, period, 2, failures});
 }
 
 static void container(FILE *out, const struct kvw_plan *plan)

@@ -140,13 +140,7 @@ static void probe(FILE *out, const struct kvw_plan *plan, const char *name, enum
 		kvw_yaml_member(out, 4, name, plan->manifest->nodes[users]);
 		return;
 	}
-	kvw_yaml_line(out, 4, "%s:", name);
-	kvw_yaml_line(out, 5, "httpGet:");
-	kvw_yaml_pair(out, 6, "path", path);
-	kvw_yaml_line(out, 6, "port: http");
-	kvw_yaml_line(out, 5, "periodSeconds: 10");
-	kvw_yaml_line(out, 5, "timeoutSeconds: 5");
-	kvw_yaml_line(out, 5, "failureThreshold: %d", failures);
+	kvw_object_probe(out, &(struct kvw_probe){name, path, "http", false, 10, 5, failures});
 }
 
 static void ports(FILE *out, const struct kvw_plan *plan)
