@@ -13,6 +13,7 @@
 
 #include "kvway/route.h"
 #include "config/pools.h"
+#include "config/rate_limits.h"
 #include "config/rules.h"
 #include "config/service_levels.h"
 
@@ -254,6 +255,7 @@ void kvw_config_destroy(struct kvw_config *config)
 		kvw_keys_release(kvw_worker_keys, KVW_WORKER_KEY_COUNT, &config->workers[i]);
 	free(config->workers);
 	kvw_service_levels_release(config);
+	kvw_rate_limits_release(config);
 	kvw_pools_release(config);
 	kvw_keys_release(kvw_keys, KVW_KEY_COUNT, config);
 	free(config);

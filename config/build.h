@@ -30,6 +30,7 @@ struct kvw_build {
 	const struct kvw_node *levels; /* the value of `service_levels`; NULL: not met */
 	struct kvw_met level_met[KVW_MAX_SERVICE_LEVELS][KVW_LEVEL_KEY_COUNT];
 	struct kvw_place level_places[KVW_MAX_SERVICE_LEVELS];
+	const struct kvw_node *rate_limits; /* the value of `rate_limits`; NULL: not met */
 	const struct kvw_node *pools; /* the value of `discovery.kubernetes.pools`; NULL: not met */
 	struct kvw_met pool_met[KVW_MAX_POOLS][KVW_POOL_KEY_COUNT];
 	struct kvw_place pool_places[KVW_MAX_POOLS];

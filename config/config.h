@@ -90,6 +90,15 @@ struct kvw_pool_config {
 
 #define KVW_MAX_POOLS 16
 
+/* One entry of `rate_limits:`. It has a tenant or a model, the other text is empty, and at least one limit. A
+ * number 0: not given. */
+struct kvw_rate_limit {
+#define KVW_RATE_KEY(path, type, field, def, min, max, reload, text) KVW_CTYPE_##type field;
+#include "config/keys.def"
+};
+
+#define KVW_MAX_RATE_LIMITS 10000
+
 /* A SHA-256. */
 struct kvw_digest {
 	unsigned char bytes[32];
@@ -120,6 +129,8 @@ struct kvw_config {
 	size_t service_level_count;               /* at most KVW_MAX_SERVICE_LEVELS */
 	struct kvw_pool_config *pools;            /* of discovery.kubernetes, no name twice */
 	size_t pool_count;                        /* at most KVW_MAX_POOLS */
+	struct kvw_rate_limit *rate_limits;       /* by tenant and model, none twice */
+	size_t rate_limit_count;                  /* at most KVW_MAX_RATE_LIMITS */
 	/* Own settings of all strategies, one after another; kvw_config_own. */
 	union kvw_setting_value own[KVW_OWN_KEYS_MOST];
 };
@@ -172,6 +183,11 @@ size_t kvw_config_class(const struct kvw_config *config, struct kvw_slice name);
  */
 void kvw_config_promise(const struct kvw_config *config, const char *model, size_t model_len,
 	size_t class_index, struct kvw_service_level_ms *out);
+
+/* The entry of `rate_limits` for a tenant, for a model; NULL: there is none. */
+const struct kvw_rate_limit *kvw_config_tenant_rate(
+	const struct kvw_config *config, struct kvw_slice tenant);
+const struct kvw_rate_limit *kvw_config_model_rate(const struct kvw_config *config, struct kvw_slice model);
 
 /* One entry of `workers` by itself: a copy, to be released. */
 enum kvw_err kvw_worker_config_copy(

@@ -40,6 +40,21 @@ static void write_levels(FILE *out)
 	kvw_reference_keys(out, &kvw_level_schema);
 }
 
+static void write_rates(FILE *out)
+{
+	fprintf(out,
+		"\n## rate_limits\n\n"
+		"How much tenants and models may use: a list of at most %d entries, each with a `tenant` or a "
+		"`model` and at least\none limit; none stands twice. Those of single keys stand in the "
+		"[keys file](#keys-of-clients). A request must be within\nall that hold for it, else it is "
+		"answered 429 with Retry-After. Tokens are taken by prediction when a request comes,\nand "
+		"corrected by the answer's `usage` when it ends.\n\n"
+		"```yaml\nrate_limits:\n  - {tenant: acme, requests_per_minute: 600, tokens_per_minute: 200000}\n"
+		"  - {model: llama-70b, concurrent: 64}\n```\n\n",
+		KVW_MAX_RATE_LIMITS);
+	kvw_reference_keys(out, &kvw_rate_schema);
+}
+
 static void write_pools(FILE *out)
 {
 	fprintf(out,
@@ -225,6 +240,7 @@ static bool write_page(FILE *out, const struct kvw_own_keys *own, const char *mi
 	write_workers(out);
 	kvw_reference_sections(out, &own->schema);
 	write_levels(out);
+	write_rates(out);
 	write_pools(out);
 	write_client_keys(out);
 	write_types(out);
@@ -241,7 +257,8 @@ static void write_example(FILE *out, const struct kvw_own_keys *own)
 		out);
 	kvw_reference_example(out, &own->schema);
 	fputs("\n# What requests of single models and classes are promised instead of `service_level`.\n"
-	      "service_levels: []\n",
+	      "service_levels: []\n"
+	      "\n# How much tenants and models may use.\nrate_limits: []\n",
 		out);
 	fputs("\n# The vLLM servers.\nworkers:\n  - url: http://127.0.0.1:8001\n", out);
 	for (size_t k = 1; k < KVW_WORKER_KEY_COUNT; k++)

@@ -34,6 +34,13 @@ const struct kvw_key kvw_pool_keys[KVW_POOL_KEY_COUNT] = {
 #include "config/keys.def"
 };
 
+const struct kvw_key kvw_rate_keys[KVW_RATE_KEY_COUNT] = {
+#define KVW_RATE_KEY(path, type, field, def, min, max, reload, text)                               \
+	{path, &kvw_type_##type, offsetof(struct kvw_rate_limit, field), def, min, max, text, "",  \
+		reload},
+#include "config/keys.def"
+};
+
 const struct kvw_key kvw_client_keys[KVW_CLIENT_KEY_COUNT] = {
 #define KVW_CLIENT_KEY(path, type, field, def, min, max, reload, text)                             \
 	{path, &kvw_type_##type, offsetof(struct kvw_client_key, field), def, min, max, text, "",  \
@@ -74,9 +81,18 @@ const struct kvw_schema kvw_pool_schema = {
 	.such_as = "- {selector: app=vllm, port: 8000}",
 };
 
+const struct kvw_schema kvw_rate_schema = {
+	.keys = kvw_rate_keys,
+	.key_count = KVW_RATE_KEY_COUNT,
+	.one_of = "one of tenant, model, requests_per_minute, tokens_per_minute, tokens_per_day, concurrent, "
+		  "burst",
+	.such_as = "- {tenant: NAME, requests_per_minute: 600}",
+};
+
 const struct kvw_schema kvw_client_key_schema = {
 	.keys = kvw_client_keys,
 	.key_count = KVW_CLIENT_KEY_COUNT,
-	.one_of = "one of name, sha256, tenant, class, trusted, models, paths, expires",
+	.one_of = "one of name, sha256, tenant, class, trusted, models, paths, expires, requests_per_minute, "
+		  "tokens_per_minute, tokens_per_day, concurrent, burst",
 	.such_as = "- {name: NAME, sha256: HASH}",
 };

@@ -10,6 +10,7 @@
 
 #include "config/own_keys.h"
 #include "config/pools.h"
+#include "config/rate_limits.h"
 #include "config/service_levels.h"
 
 #define ANY_WORKER "workers: [{url: http://127.0.0.1:8000}]"
@@ -137,6 +138,21 @@ static enum kvw_err write_level(FILE *out, const struct kvw_service_level *level
 	return err;
 }
 
+static enum kvw_err write_rate(FILE *out, const struct kvw_rate_limit *limit)
+{
+	const char *dash = "  - ";
+	enum kvw_err err = KVW_OK;
+
+	for (size_t i = 0; i < KVW_RATE_KEY_COUNT && err == KVW_OK; i++) {
+		if (!kvw_rate_limit_has(limit, i))
+			continue;
+		fputs(dash, out);
+		dash = "    ";
+		err = write_value(out, &kvw_rate_keys[i], limit, kvw_rate_keys[i].path, 0);
+	}
+	return err;
+}
+
 enum kvw_err kvw_config_write(FILE *out, const struct kvw_config *config,
 	const struct kvw_strategy_ops *const *strategies)
 {
@@ -155,6 +171,10 @@ enum kvw_err kvw_config_write(FILE *out, const struct kvw_config *config,
 		fputs(KVW_SERVICE_LEVELS ":\n", out);
 	for (size_t i = 0; i < config->service_level_count && err == KVW_OK; i++)
 		err = write_level(out, &config->service_levels[i]);
+	if (err == KVW_OK && config->rate_limit_count > 0)
+		fputs(KVW_RATE_LIMITS ":\n", out);
+	for (size_t i = 0; i < config->rate_limit_count && err == KVW_OK; i++)
+		err = write_rate(out, &config->rate_limits[i]);
 	if (err == KVW_OK && config->worker_count > 0) /* none: `discovery` finds them */
 		fputs("workers:\n", out);
 	for (size_t i = 0; i < config->worker_count && err == KVW_OK; i++)

@@ -38,6 +38,24 @@ static void check_levels(const struct kvw_config *config)
 	}
 }
 
+static void check_rates(const struct kvw_config *config)
+{
+	require(config->rate_limit_count <= KVW_MAX_RATE_LIMITS);
+	for (size_t i = 0; i < config->rate_limit_count; i++) {
+		const struct kvw_rate_limit *limit = &config->rate_limits[i];
+
+		require((limit->tenant[0] == '\0') != (limit->model[0] == '\0'));
+		require(limit->requests_per_minute >= 0 && limit->tokens_per_minute >= 0 &&
+			limit->tokens_per_day >= 0 && limit->concurrent >= 0);
+		require(limit->requests_per_minute + limit->tokens_per_minute + limit->tokens_per_day +
+				limit->concurrent > 0);
+		require(limit->burst_ms == 0 || limit->burst_ms >= 1000);
+		require((limit->tenant[0] != '\0'
+				? kvw_config_tenant_rate(config, kvw_slice_of(limit->tenant))
+				: kvw_config_model_rate(config, kvw_slice_of(limit->model))) == limit);
+	}
+}
+
 static void check_config(const struct kvw_config *config)
 {
 	struct kvw_address address;
@@ -63,6 +81,7 @@ static void check_config(const struct kvw_config *config)
 		require(kvw_path_pattern_good(config->expose_paths.items[i]));
 	require(config->health_path[0] == '/');
 	check_levels(config);
+	check_rates(config);
 	require(config->routing_strategy != NULL && config->log_access != NULL);
 }
 

@@ -166,6 +166,23 @@ START_TEST(test_service_levels)
 }
 END_TEST
 
+START_TEST(test_rate_limits)
+{
+	struct compared c = compare("rate_limits: [{tenant: t, concurrent: 1}, {model: m, concurrent: 2}]\n" TEST_WORKER,
+		"rate_limits: [{model: m, concurrent: 2}, {tenant: t, concurrent: 1}]\n" TEST_WORKER);
+
+	ck_assert_uint_eq(c.diff->key_count, 0);
+	release(&c);
+	c = compare(TEST_WORKER,
+		"rate_limits: [{tenant: 'a, b', requests_per_minute: 9, burst: 60s}]\n" TEST_WORKER);
+	ck_assert_uint_eq(c.diff->key_count, 1);
+	expect_change(&c.diff->keys[0], "rate_limits", "[]",
+		"[{tenant: \"a, b\", requests_per_minute: 9, burst: 1m}]", true);
+	ck_assert_uint_eq(c.diff->restart_count, 0);
+	release(&c);
+}
+END_TEST
+
 /* One change for the whole list, which needs a restart and is kept until then. */
 START_TEST(test_pools)
 {
@@ -283,6 +300,7 @@ int main(void)
 	tcase_add_test(tc, test_keys);
 	tcase_add_test(tc, test_workers);
 	tcase_add_test(tc, test_service_levels);
+	tcase_add_test(tc, test_rate_limits);
 	tcase_add_test(tc, test_pools);
 	tcase_add_test(tc, test_restart_keys_are_kept);
 	tcase_add_test(tc, test_text_loads_again);

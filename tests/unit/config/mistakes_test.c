@@ -187,6 +187,27 @@ static const struct mistake mistakes[] = {
 	{"discovery: {kubernetes: {namespace: A, pools: [{service: b}]}}\n", 1, 37,
 		"discovery.kubernetes.namespace", {"found `A`, expected the name of a namespace"}},
 
+	/* rate_limits */
+	{"rate_limits: {tenant: a}\n" TEST_WORKER, 1, 14, "rate_limits",
+		{"found a mapping, expected a list", "limits of single keys stand in `auth.keys_file`"}},
+	{"rate_limits: []\nrate_limits: []\n" TEST_WORKER, 2, 1, "rate_limits", {"found a second time"}},
+	{"rate_limits: [a]\n" TEST_WORKER, 1, 15, "rate_limits[0]", {"found text, expected an entry such as"}},
+	{"rate_limits: [{tenant: a}]\n" TEST_WORKER, 1, 15, "rate_limits[0]", {"found no limit"}},
+	{"rate_limits: [{tenant: a, requests_per_minute: 0}]\n" TEST_WORKER, 1, 15, "rate_limits[0]",
+		{"found no limit"}},
+	{"rate_limits:\n  - {tenant: a, model: m, concurrent: 1}\n" TEST_WORKER, 2, 5, "rate_limits[0]",
+		{"found both, expected one of `tenant` and `model`"}},
+	{"rate_limits: [{concurrent: 1}]\n" TEST_WORKER, 1, 15, "rate_limits[0]", {"found neither"}},
+	{"rate_limits:\n  - {model: m, concurrent: 1}\n  - {tenant: m, concurrent: 1}\n"
+	 "  - {model: m, tokens_per_day: 1}\n" TEST_WORKER,
+		4, 5, "rate_limits[2]", {"found the same model again", "rate_limits[0] already"}},
+	{"rate_limits: [{model: m, concurrent: 1, rpm: 1}]\n" TEST_WORKER, 1, 41, "rate_limits[0].rpm",
+		{"found an unknown key, expected one of tenant, model, requests_per_minute"}},
+	{"rate_limits:\n  - tenant: a\n    requests_per_minute: -1\n" TEST_WORKER, 3, 26,
+		"rate_limits[0].requests_per_minute", {"found `-1`"}},
+	{"rate_limits:\n  - {tenant: a, concurrent: 1, burst: 500ms}\n" TEST_WORKER, 2, 39,
+		"rate_limits[0].burst", {"found `500ms`, expected a duration from 1s to 1h"}},
+
 	/* service_levels */
 	{"service_levls: []\n" TEST_WORKER, 1, 1, "service_levls",
 		{"unknown key", "did you mean `service_levels`?"}},

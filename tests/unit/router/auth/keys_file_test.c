@@ -109,6 +109,9 @@ START_TEST(mistakes_are_named_with_line_and_key)
 	refused("keys: [{name: a, sha256: " A64 ", paths: [/v1/../x]}]\n", "keys[0].paths: found");
 	refused("keys: [{name: a, sha256: " A64 ", paths: [/v1/*/x]}]\n", "keys[0].paths: found");
 	refused("keys: [{name: a, sha256: " A64 ", models: ['a*b']}]\n", "keys[0].models: found `a*b`");
+	refused("keys: [{name: a, sha256: " A64 ", requests_per_minute: 1.5}]\n",
+		"keys[0].requests_per_minute: found `1.5`");
+	refused("keys: [{name: a, sha256: " A64 ", burst: 10}]\n", "keys[0].burst: found `10`");
 	refused("keys: [{name: a, sha256: " A64 ", expires: tomorrow}]\n", "keys[0].expires: found `tomorrow`");
 	refused("keys: [{name: a, sha256: " A64 ", expires: 2027-02-30}]\n", "keys[0].expires: found");
 	refused("keys: [{name: a, sha256: " A64 ", expires: 2027-02-28T25:00:00Z}]\n", "expires: found");
