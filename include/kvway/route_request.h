@@ -61,6 +61,7 @@ struct kvw_route_request {
 	bool content_known;           /* the chains below describe the prompt */
 	bool teaches;                 /* a generating path: insert the prompt, charge prefill */
 	uint32_t choices;             /* answers that it asks for to each prompt; 0: one */
+	uint32_t answer_most;         /* most tokens of an answer, as it says; 0: it does not */
 	bool token_ids;               /* units are token ids, else bytes */
 	float tokens_per_unit;        /* 1 for token ids, else learned per model (prior 1/4) */
 

@@ -35,6 +35,9 @@ static const struct root_key root_keys[] = {
 	KEY("model", NODE_SLOT, SLOT_MODEL, ALL),
 	KEY("messages", NODE_MESSAGES, 0, TALKS & ~BIT(RESPONSES)),
 	KEY("n", NODE_SKIP, SKIP_CHOICES, BIT(CHAT) | BIT(COMPLETIONS)),
+	KEY("max_tokens", NODE_SKIP, SKIP_MOST_OLD, BIT(CHAT) | BIT(COMPLETIONS) | BIT(MESSAGES)),
+	KEY("max_completion_tokens", NODE_SKIP, SKIP_MOST, BIT(CHAT)),
+	KEY("max_output_tokens", NODE_SKIP, SKIP_MOST, BIT(RESPONSES)),
 	KEY("stream", NODE_STREAM, 0, ALL),
 	KEY("stream_options", NODE_STREAM_OPTIONS, 0, ALL),
 	KEY("prompt", NODE_PROMPT, 0, PROMPTS),
@@ -104,7 +107,7 @@ static void root_key(struct kvw_scan *scan, struct frame *frame, const char *key
 		frame->member = known->node;
 		frame->argument = known->argument;
 		if (known->node == NODE_SKIP)
-			scan->choices = 0; /* of two the last counts */
+			*scan_skipped(scan, known->argument) = 0; /* of two the last counts */
 		return;
 	}
 	for (uint32_t i = 0; i < scan->session_count; i++) {

@@ -88,7 +88,7 @@ void kvw_scan_reset(struct kvw_scan *scan, enum kvw_api api)
 	scan->form.state = FORM_NONE;
 	scan->no_memory = scan->stream = scan->include_usage = false;
 	scan->unknown = 0;
-	scan->choices = 0;
+	scan->choices = scan->most = scan->most_old = 0;
 	scan->has_messages = scan->has_prompt = scan->has_system = scan->prompt_ids = false;
 	scan->keep_ids = scan->other_parts = false;
 	scan->prompt_kind = PROMPT_NONE;
@@ -185,6 +185,7 @@ enum kvw_err kvw_scan_finish(struct kvw_scan *scan, struct kvw_route_request *ou
 	out->stream = scan->stream;
 	out->include_usage = scan->include_usage;
 	out->choices = scan->choices;
+	out->answer_most = scan->most > 0 ? scan->most : scan->most_old;
 	return KVW_OK;
 }
 

@@ -75,7 +75,7 @@ enum slot {
 };
 
 /* A member of the top level that is NODE_SKIP: does a number in it count? */
-enum skip { SKIP_ALL, SKIP_CHOICES };
+enum skip { SKIP_ALL, SKIP_CHOICES, SKIP_MOST, SKIP_MOST_OLD };
 
 /* Kinds of list in NODE_PROMPT. */
 enum prompt_kind { PROMPT_NONE, PROMPT_STRINGS, PROMPT_IDS, PROMPT_LISTS };
@@ -207,6 +207,7 @@ struct kvw_scan {
 	bool stream, include_usage;
 	uint8_t unknown; /* bits: prompts in a form that we do not understand */
 	uint32_t choices; /* the key n; 0: it is not there, or no number of answers */
+	uint32_t most, most_old; /* max_completion_tokens and the like, max_tokens; 0: not there, or no number */
 	bool has_messages, has_prompt;
 	bool prompt_ids;
 	bool keep_ids;
@@ -241,6 +242,12 @@ struct kvw_scan {
 static inline struct frame *scan_top(struct kvw_scan *scan)
 {
 	return &scan->frames[scan->depth - 1];
+}
+
+/* Where the number behind a key of enum skip goes, but SKIP_ALL. */
+static inline uint32_t *scan_skipped(struct kvw_scan *scan, unsigned what)
+{
+	return what == SKIP_CHOICES ? &scan->choices : what == SKIP_MOST ? &scan->most : &scan->most_old;
 }
 
 /* --- keys.c: what values mean --- */

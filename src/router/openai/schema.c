@@ -190,13 +190,13 @@ bool schema_keep_ids(struct kvw_scan *scan, const char *p, const char *end)
 	return true;
 }
 
-/* How many answers are wanted; what is no such number its worker refuses. */
-static uint32_t choices_of(const char *text, size_t len)
+/* How many answers or tokens are wanted; what is no such number its worker refuses. */
+static uint32_t number_of(const char *text, size_t len, size_t most_digits)
 {
 	uint32_t n = 0;
 
 	for (size_t i = 0; i < len; i++) {
-		if (text[i] < '0' || text[i] > '9' || len > 5)
+		if (text[i] < '0' || text[i] > '9' || len > most_digits)
 			return 0;
 		n = n * 10 + (uint32_t)(text[i] - '0');
 	}
@@ -212,8 +212,9 @@ bool schema_number(struct kvw_scan *scan, const char *text, size_t len)
 		scan->unknown |= (uint8_t)(1u << frame->argument);
 		return true;
 	case NODE_SKIP:
-		if (frame->node == NODE_ROOT && frame->argument == SKIP_CHOICES)
-			scan->choices = choices_of(text, len);
+		if (frame->node == NODE_ROOT && frame->argument != SKIP_ALL)
+			*scan_skipped(scan, frame->argument) =
+				number_of(text, len, frame->argument == SKIP_CHOICES ? 5 : 9);
 		return true;
 	case NODE_SLOT: /* a session field is a string or none */
 		scan->slots[frame->argument].first = UINT32_MAX;

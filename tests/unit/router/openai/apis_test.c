@@ -14,7 +14,7 @@ struct expected {
 	const char *body;
 	const char *model, *session, *previous;
 	bool stream, include_usage, known, teaches, ids;
-	uint32_t chains, chunks, choices;
+	uint32_t chains, chunks, choices, most;
 };
 
 static const struct expected bodies[] = {
@@ -63,6 +63,14 @@ static const struct expected bodies[] = {
 	{.api = KVW_API_CHAT, .body = "{\"n\":123456}", .teaches = true},
 	{.api = KVW_API_CHAT, .body = "{\"n\":[2,4]}", .teaches = true},
 	{.api = KVW_API_MESSAGES, .body = "{\"n\":3}", .teaches = true},
+	{.api = KVW_API_MESSAGES, .body = "{\"max_tokens\":300}", .teaches = true, .most = 300},
+	{.api = KVW_API_COMPLETIONS, .body = "{\"max_tokens\":5,\"max_tokens\":6}", .teaches = true, .most = 6},
+	{.api = KVW_API_CHAT, .body = "{\"max_completion_tokens\":9,\"max_tokens\":5}", .teaches = true, .most = 9},
+	{.api = KVW_API_CHAT, .body = "{\"max_tokens\":null,\"x\":{\"max_tokens\":5}}", .teaches = true},
+	{.api = KVW_API_CHAT, .body = "{\"max_tokens\":9999999999}", .teaches = true},
+	{.api = KVW_API_CHAT, .body = "{\"max_tokens\":-4,\"max_completion_tokens\":\"7\"}", .teaches = true},
+	{.api = KVW_API_RESPONSES, .body = "{\"max_output_tokens\":64,\"max_tokens\":5}", .teaches = true, .most = 64},
+	{.api = KVW_API_EMBEDDINGS, .body = "{\"max_tokens\":5}"},
 	{.api = KVW_API_COMPLETIONS,
 		.body = "{\"prompt\":\"a\",\"prompt_embeds\":\"AAAA\"}",
 		.teaches = true},
@@ -208,6 +216,7 @@ START_TEST(body_is_understood)
 	ck_assert_int_eq(request->teaches, expected->teaches);
 	ck_assert_int_eq(request->token_ids, expected->ids);
 	ck_assert_uint_eq(request->choices, expected->choices);
+	ck_assert_uint_eq(request->answer_most, expected->most);
 	ck_assert_uint_eq(request->chain_count, expected->chains);
 	ck_assert_uint_eq(request->chunk_count, expected->chunks);
 	if (expected->chains > 0)

@@ -485,6 +485,28 @@ static void keep(struct kvw_slice *slice, char *to, size_t size, const json_t *s
 	*slice = (struct kvw_slice){to, len};
 }
 
+/* A number of tokens, or 0. */
+static uint32_t tokens_of(const json_t *root, const char *name)
+{
+	const json_t *value = get(root, name);
+	bool good = json_is_integer(value) && json_integer_value(value) >= 0 &&
+		    json_integer_value(value) < 1000000000;
+
+	return good ? (uint32_t)json_integer_value(value) : 0;
+}
+
+static void fold_most(struct kvw_route_request *request, const json_t *root)
+{
+	const unsigned old = BIT(CHAT) | BIT(COMPLETIONS) | BIT(MESSAGES);
+
+	if (BIT(CHAT) >> request->api & 1)
+		request->answer_most = tokens_of(root, "max_completion_tokens");
+	if (BIT(RESPONSES) >> request->api & 1)
+		request->answer_most = tokens_of(root, "max_output_tokens");
+	if (request->answer_most == 0 && old >> request->api & 1)
+		request->answer_most = tokens_of(root, "max_tokens");
+}
+
 /* Fields that are not content. */
 static void read_fields(struct fold *fold, const json_t *root)
 {
@@ -514,6 +536,7 @@ static void read_fields(struct fold *fold, const json_t *root)
 		if (json_is_integer(n) && json_integer_value(n) >= 0 && json_integer_value(n) < 100000)
 			request->choices = (uint32_t)json_integer_value(n);
 	}
+	fold_most(request, root);
 }
 
 static void fold_talk(struct fold *fold, const json_t *root, const json_t *messages)

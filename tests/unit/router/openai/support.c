@@ -136,7 +136,7 @@ bool seen_equal(const struct seen *a, const struct seen *b)
 	return seen_same_prompt(a, b) && x->api == y->api && kvw_slice_equal(x->model, y->model) &&
 	       kvw_slice_equal(x->session, y->session) &&
 	       kvw_slice_equal(x->previous_id, y->previous_id) && x->stream == y->stream &&
-	       x->include_usage == y->include_usage && x->choices == y->choices && x->teaches == y->teaches &&
+	       x->include_usage == y->include_usage && x->choices == y->choices && x->answer_most == y->answer_most && x->teaches == y->teaches &&
 	       x->token_ids == y->token_ids;
 }
 
