@@ -66,7 +66,8 @@ MAY_INCLUDE = {
     "src/router/admin": FEEDS | {"src/router/auth", "src/router/openai", "src/router/admission", "src/router/admin"},
     "src/router/auth": COMMON | {"config", "src/router/auth"},
     "src/router/admission": {"include", "src/common/base", "routing", "src/router/admission"},
-    "src/router/proxy": FEEDS | {"src/router/auth", "src/router/openai", "src/router/admin", "src/router/admission", "src/router/proxy"},
+    "src/router/rates": {"include", "src/common/base", "src/router/rates"},
+    "src/router/proxy": FEEDS | {"src/router/auth", "src/router/rates", "src/router/openai", "src/router/admin", "src/router/admission", "src/router/proxy"},
     "src/router": ROUTER | {"src/router"},
     "cache": COMMON | {"cache"},
 }  # fmt: skip
@@ -393,7 +394,7 @@ def python():
 
 
 # Where time comes with each call, or is the loop's, which is monotonic.
-WITHOUT_CLOCK = ("src/router/admission", "src/router/proxy/admit.c", "src/router/proxy/admit_turn.c",
+WITHOUT_CLOCK = ("src/router/admission", "src/router/rates", "src/router/proxy/admit.c", "src/router/proxy/admit_turn.c",
                  "src/router/proxy/gates.c", "src/router/proxy/kept.c")  # fmt: skip
 CLOCK = re.compile(r"\b(kvw_clock_\w+|clock_gettime|gettimeofday|time|wall_offset_ns)\s*\(|base/clock\.h|\bwall_")
 

@@ -1,0 +1,110 @@
+/*
+ * rates.h - may a request be served now, by the limits of its key, its tenant and its model? And what it used.
+ *
+ *	kvw_rates_take --- refused: which limit, and when it could be taken ------> 429
+ *	      |
+ *	      +-- charged what is predicted: a ticket --- kvw_rates_settle: charged what it used
+ *
+ * A request is charged to all that have limits for it, or to none. Its ticket is settled exactly once, however
+ * the request ends; then all of them have been charged what it used.
+ *
+ * Threads: any; a ticket belongs to one. No I/O and no clock: time comes with each call.
+ */
+#ifndef KVW_RATES_H
+#define KVW_RATES_H
+
+#include "rates/table.h"
+
+/* 0: no limit. burst_ns 0: KVW_RATE_BURST_NS. */
+struct kvw_rate_limits {
+	int64_t requests_per_minute, tokens_per_minute, tokens_per_day, concurrent;
+	int64_t burst_ns;
+};
+
+#define KVW_RATE_BURST_NS   (INT64_C(10) * 1000000000)
+#define KVW_RATE_ANSWER     256 /* tokens of an answer, until answers have shown how many */
+
+static inline bool kvw_rate_limits_any(const struct kvw_rate_limits *limits)
+{
+	return limits->requests_per_minute > 0 || limits->tokens_per_minute > 0 ||
+	       limits->tokens_per_day > 0 || limits->concurrent > 0;
+}
+
+struct kvw_rate_time {
+	int64_t now_ns;  /* monotonic */
+	int64_t utc_ns; /* since 1970 */
+};
+
+/* Which limit: a label of metrics. */
+enum kvw_rate_limited {
+	KVW_RATE_REQUESTS,
+	KVW_RATE_TOKENS,
+	KVW_RATE_DAY,
+	KVW_RATE_CONCURRENT,
+	KVW_RATE_LIMITED_COUNT
+};
+
+/* One that has limits for the request. */
+struct kvw_rate_party {
+	enum kvw_rate_kind kind;
+	struct kvw_slice name; /* borrowed during the call */
+	struct kvw_rate_limits limits;
+};
+
+/* What a request will use. */
+struct kvw_rate_demand {
+	uint64_t prompt_tokens;
+	uint64_t answer_tokens; /* 0: as answers had on average */
+	uint32_t answers;       /* 0: no engine computes for it, and it uses no tokens */
+};
+
+/* A request's charges. */
+struct kvw_rate_ticket {
+	struct kvw_rate_charge {
+		struct kvw_rate_subject *subject; /* held */
+		struct kvw_rate_limits limits;
+	} charges[KVW_RATE_KINDS];
+	size_t count;    /* 0: settled, or nothing has limits for it */
+	uint64_t tokens; /* charged */
+	uint64_t day;
+};
+
+struct kvw_rate_refusal {
+	enum kvw_rate_limited limit; /* the first that was found */
+	enum kvw_rate_kind kind;     /* whose */
+	int64_t most;                /* the limit */
+	int64_t wait_ns;             /* until no limit stood in the way, if nothing else were charged */
+};
+
+/* Charges the parties (at most one of each kind) with what is predicted. False: refused, and none is charged;
+ * the ticket is set nevertheless, for kvw_rates_view, and wants kvw_rates_drop. Out of memory is no limit. */
+bool kvw_rates_take(struct kvw_rate_table *table, const struct kvw_rate_party *parties, size_t count,
+	const struct kvw_rate_demand *demand, const struct kvw_rate_time *time, struct kvw_rate_ticket *ticket,
+	struct kvw_rate_refusal *refusal);
+
+/* Charges what it used instead. answer_tokens: of one answer that ended whole, to learn from; 0: of none.
+ * counts false: the request was not served at all, and does not count as one. A settled ticket: nothing. */
+void kvw_rates_settle(struct kvw_rate_ticket *ticket, uint64_t tokens, uint64_t answer_tokens, bool counts,
+	int64_t now_ns);
+/* Of a refused request. */
+void kvw_rates_drop(struct kvw_rate_ticket *ticket);
+
+/* What is left, of the party that has the least; limit 0: none has one. */
+struct kvw_rate_left {
+	int64_t limit, remaining;
+	int64_t reset_ns; /* until all of it is there */
+};
+void kvw_rates_view(const struct kvw_rate_ticket *ticket, const struct kvw_rate_time *time,
+	struct kvw_rate_left *requests, struct kvw_rate_left *tokens);
+
+/* The header fields `x-ratelimit-*` that say so, as OpenAI's clients know them. Returns their length. */
+#define KVW_RATE_FIELDS_ROOM 320
+size_t kvw_rates_fields(const struct kvw_rate_ticket *ticket, const struct kvw_rate_time *time,
+	char out[KVW_RATE_FIELDS_ROOM]);
+
+static inline uint64_t kvw_rate_day(int64_t utc_ns)
+{
+	return (uint64_t)(utc_ns / (INT64_C(86400) * 1000000000));
+}
+
+#endif

@@ -1,0 +1,54 @@
+/*
+ * table.h - the counts of each key, tenant and model that has limits, by name.
+ *
+ * Made when a request asks for one first, and kept: keys are read again from their file, and their counts must
+ * not begin again with that. The table is bounded; where it is full, one goes that says nothing (it has all that
+ * it may have and did nothing today), else one that no request holds.
+ *
+ * Threads: any. Finding one takes a short lock of its part of the table (1 of 64); its counts are atomic words.
+ */
+#ifndef KVW_RATES_TABLE_H
+#define KVW_RATES_TABLE_H
+
+#include "kvway/err.h"
+#include "kvway/slice.h"
+#include "rates/bucket.h"
+
+#define KVW_RATE_SUBJECTS_MOST 524288
+
+enum kvw_rate_kind { KVW_RATE_KEY, KVW_RATE_TENANT, KVW_RATE_MODEL, KVW_RATE_KINDS };
+
+/* What one key, tenant or model has used. */
+struct kvw_rate_subject {
+	struct kvw_rate_subject *next; /* of its chain; under the part's lock */
+	uint64_t hash;
+	enum kvw_rate_kind kind;
+	size_t name_len;
+	_Atomic uint32_t users;   /* requests that hold it */
+	_Atomic uint32_t learned; /* tokens of an answer, on average; 0: none ended yet */
+	_Atomic int64_t running;  /* requests */
+	struct kvw_bucket requests, tokens;
+	struct kvw_day day;               /* tokens */
+	_Atomic int64_t requests_charged; /* since it was made, less what was given back */
+	_Atomic int64_t tokens_charged;
+	char name[];
+};
+
+struct kvw_rate_table;
+
+/* For so many, at least 64. NULL: out of memory. */
+struct kvw_rate_table *kvw_rate_table_create(size_t most);
+void kvw_rate_table_destroy(struct kvw_rate_table *table); /* nothing of it is held; NULL is allowed */
+
+/* Made where there is none. The caller holds it until kvw_rate_subject_put. NULL: out of memory. today: as
+ * kvw_day has it. */
+struct kvw_rate_subject *kvw_rate_table_hold(struct kvw_rate_table *table, enum kvw_rate_kind kind,
+	struct kvw_slice name, int64_t now_ns, uint64_t today);
+void kvw_rate_subject_put(struct kvw_rate_subject *subject);
+
+/* Calls fn for each, under its part's lock: fn is quick and calls nothing of this table. */
+void kvw_rate_table_each(struct kvw_rate_table *table,
+	void (*fn)(void *arg, struct kvw_rate_subject *subject), void *arg);
+size_t kvw_rate_table_count(const struct kvw_rate_table *table);
+
+#endif
