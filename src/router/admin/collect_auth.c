@@ -1,4 +1,4 @@
-/* collect_auth.c - samples about keys of clients. */
+/* collect_auth.c - samples about keys of clients and limits. */
 #include <stdlib.h>
 
 #include "admin/collect.h"
@@ -56,4 +56,21 @@ void kvw_collect_auth(struct kvw_collect *collect)
 	default:
 		abort(); /* metrics.def names another arg for this collector */
 	}
+}
+
+void kvw_collect_rate_limited(struct kvw_collect *collect)
+{
+	static const struct {
+		const char *limit;
+		enum kvw_counter counter;
+	} limits[] = {
+		{"requests", KVW_COUNT_RATE_REQUESTS},
+		{"tokens", KVW_COUNT_RATE_TOKENS},
+		{"tokens_per_day", KVW_COUNT_RATE_DAY},
+		{"concurrent", KVW_COUNT_RATE_CONCURRENT},
+	};
+
+	for (size_t i = 0; i < sizeof(limits) / sizeof(limits[0]); i++)
+		kvw_sample_named(&collect->out, "limit", limits[i].limit,
+			kvw_metrics_counter_sum(collect->metrics, limits[i].counter));
 }

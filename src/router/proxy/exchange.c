@@ -10,6 +10,7 @@
 #include "proxy/attempt.h"
 #include "proxy/held.h"
 #include "proxy/kept.h"
+#include "proxy/rate.h"
 #include "proxy/understand.h"
 
 #define BIT(state) (1u << (state))
@@ -262,6 +263,7 @@ void kvw_exchange_end(struct kvw_exchange *x, enum kvw_end end)
 	if (x->request_state == KVW_REQUEST_QUEUED)
 		kvw_gates_leave(x);
 	learn_ratio(x);
+	kvw_rate_end(x, end);
 	kvw_exchange_note_emptied(x);
 	kvw_attempt_end(x, end == KVW_END_COMPLETE);
 	report(x, end);

@@ -31,6 +31,7 @@
 #include "proxy/owners.h"
 #include "feeds/tokens/tokens.h"
 #include "openai/usage.h"
+#include "rates/rates.h"
 
 enum kvw_request_state {
 	KVW_REQUEST_READ_HEAD,
@@ -112,6 +113,11 @@ struct kvw_exchange {
 	struct kvw_keyring *keyring;      /* a reference; NULL: no keys are asked for */
 	const struct kvw_client_key *key; /* of the keyring: by which it came; NULL: by none */
 	bool model_allowed;               /* to the key, which was looked at */
+	bool rated;                       /* `rate` is set (rate.h), and what follows counts */
+	bool rate_line_ended;             /* the stream is behind an end of line */
+	uint32_t rate_events;             /* events of the stream so far */
+	uint64_t rate_prompt;             /* tokens of the prompt, predicted */
+	uint32_t rate_answers;            /* that an engine writes; 0: none */
 	struct kvw_slice pin; /* the worker that the request names, likewise; empty: none, or it does not count */
 	struct kvw_scan *scan;    /* until a worker is picked; NULL: content not looked at */
 	bool scanned;             /* the body was what its path promises */
@@ -168,6 +174,7 @@ struct kvw_exchange {
 
 	/* --- from here on not cleared for a new request: lengths and counts say what is in them --- */
 	struct kvw_usage usage;
+	struct kvw_rate_ticket rate; /* if rated */
 	char owner_text[KVW_OWNER_PREFIX]; /* the answer's first bytes; owner_len of them */
 	char beginning[48];                /* the first of a stream's; beginning_len of them */
 	uint32_t tried[KVW_TRIED_MAX];     /* tried_count workers */

@@ -11,6 +11,7 @@
 #include "proxy/admit.h"
 #include "fleet/pin.h"
 #include "proxy/guard.h"
+#include "proxy/rate.h"
 #include "base/page.h"
 #include "proxy/reply.h"
 #include "proxy/request.h"
@@ -486,6 +487,8 @@ static bool pick(struct kvw_exchange *x)
 	uint32_t owner;
 	bool none = false;
 
+	if (kvw_rate_refuses(x))
+		return false;
 	/* Where its owner rests, one that has an owner need not wait with the others. */
 	if (!find_owner(x, &owner) && kvw_waking_queue(x))
 		return false;

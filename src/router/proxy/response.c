@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "proxy/forward.h"
+#include "proxy/rate.h"
 
 #define READS_AT_ONCE 8
 #define CHUNK_LINES   2048 /* bytes of chunk-size lines per read, when we frame */
@@ -190,6 +191,8 @@ static void answer_payload(void *arg, const char *data, size_t len)
 	struct kvw_exchange *x = out->x;
 
 	out->payload += len;
+	if (x->event_stream && kvw_rate_holds(x))
+		kvw_rate_watch(x, data, len);
 	if (x->event_stream && x->status == 200) {
 		look_for_error(x, data, len);
 		x->said_all = x->said_all || is_last_event(data, len);
@@ -226,6 +229,16 @@ static struct kvw_slice decision_fields(const struct kvw_exchange *x, char *buf,
 	return (struct kvw_slice){buf, w.overflow ? 0 : w.len};
 }
 
+/* Fields of kvway's own in the answer's head. */
+static struct kvw_slice own_fields(const struct kvw_exchange *x, char *buf, size_t size)
+{
+	struct kvw_slice fields = decision_fields(x, buf, size - KVW_RATE_ROOM);
+
+	if (kvw_rate_holds(x))
+		fields = (struct kvw_slice){buf, fields.len + kvw_rate_fields(x, buf + fields.len)};
+	return fields;
+}
+
 /* How the client gets the body, and whether its connection can go on. */
 static enum kvw_framing choose_pass(struct kvw_exchange *x, const struct kvw_head *head)
 {
@@ -246,13 +259,13 @@ static enum kvw_framing choose_pass(struct kvw_exchange *x, const struct kvw_hea
 static bool build_answer_head(struct kvw_exchange *x, const struct kvw_head *head)
 {
 	struct kvw_loop *loop = x->loop;
-	char extra[2048]; /* a worker's URL may be long */
+	char extra[2048 + KVW_RATE_ROOM]; /* a worker's URL may be long */
 	struct kvw_response_head_options options = {
 		.framing = choose_pass(x, head),
 		.content_length = head->content_length,
 		.request_id = x->request_id,
 		.date = kvw_date(&loop->date, kvw_clock_wall_ns()),
-		.extra = decision_fields(x, extra, sizeof(extra)),
+		.extra = own_fields(x, extra, sizeof(extra)),
 	};
 	struct kvw_writer w;
 

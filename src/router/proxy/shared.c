@@ -16,6 +16,9 @@ enum kvw_err kvw_shared_init(struct kvw_shared *shared, const struct kvw_config 
 	shared->body_most = config->limits_body_memory;
 	shared->connections_most = config->limits_connections;
 	atomic_store(&shared->lack_logged_ns, INT64_MIN / 2);
+	shared->rates = kvw_rate_table_create(KVW_RATE_SUBJECTS_MOST);
+	if (shared->rates == NULL)
+		return KVW_ENOMEM;
 	err = kvw_owners_create((size_t)config->responses_table, &shared->owners);
 	if (err == KVW_OK && !kvw_budget_init(&shared->repeats, kvw_clock_ns())) {
 		kvw_owners_destroy(shared->owners);
@@ -32,6 +35,8 @@ enum kvw_err kvw_shared_init(struct kvw_shared *shared, const struct kvw_config 
 	}
 	if (err == KVW_OK)
 		kvw_reserve_init(&shared->reserve);
+	else
+		kvw_rate_table_destroy(shared->rates);
 	return err;
 }
 
@@ -45,6 +50,8 @@ void kvw_shared_finish(struct kvw_shared *shared)
 	kvw_budget_finish(&shared->repeats);
 	kvw_owners_destroy(shared->owners);
 	shared->owners = NULL;
+	kvw_rate_table_destroy(shared->rates);
+	shared->rates = NULL;
 }
 
 bool kvw_shared_lacks(struct kvw_shared *shared, int64_t now_ns)

@@ -15,6 +15,7 @@
 #include "config/config.h"
 #include "proxy/budget.h"
 #include "proxy/owners.h"
+#include "rates/table.h"
 #include "server/acceptor.h"
 
 struct kvw_shared {
@@ -22,6 +23,7 @@ struct kvw_shared {
 	_Atomic uint64_t body_most;      /* limits.body_memory */
 	struct kvw_owners *owners;       /* which worker keeps a /v1/responses id */
 	struct kvw_admission *admission; /* which requests may be sent now */
+	struct kvw_rate_table *rates;    /* what keys, tenants and models with limits have used */
 	struct kvw_budget repeats;       /* requests that may be sent to another worker */
 	bool settles; /* the drain begins with drain.settle; written before draining */
 	_Atomic bool draining;

@@ -1,0 +1,139 @@
+/* rate.c - see rate.h. */
+#include "proxy/rate.h"
+
+#include <stdio.h>
+
+#include "proxy/reply.h"
+#include "routing/choice.h"
+
+/* --- those that have limits --- */
+
+#define LIMITS_OF(from)                                                                            \
+	((struct kvw_rate_limits){(from)->requests_per_minute, (from)->tokens_per_minute,          \
+		(from)->tokens_per_day, (from)->concurrent, (from)->burst_ms * KVW_NS_PER_MS})
+
+static void add_party(struct kvw_rate_party *parties, size_t *count, enum kvw_rate_kind kind,
+	struct kvw_slice name, struct kvw_rate_limits limits)
+{
+	if (kvw_rate_limits_any(&limits))
+		parties[(*count)++] = (struct kvw_rate_party){kind, name, limits};
+}
+
+static size_t parties_of(const struct kvw_exchange *x, struct kvw_rate_party parties[KVW_RATE_KINDS])
+{
+	const struct kvw_rate_limit *limit;
+	size_t count = 0;
+
+	if (x->key != NULL) {
+		struct kvw_slice tenant = kvw_slice_of(x->key->tenant);
+
+		add_party(parties, &count, KVW_RATE_KEY, kvw_slice_of(x->key->name), LIMITS_OF(x->key));
+		limit = kvw_config_tenant_rate(x->config, tenant);
+		if (limit != NULL)
+			add_party(parties, &count, KVW_RATE_TENANT, tenant, LIMITS_OF(limit));
+	}
+	limit = kvw_config_model_rate(x->config, x->route.model);
+	if (limit != NULL)
+		add_party(parties, &count, KVW_RATE_MODEL, kvw_slice_of(limit->model), LIMITS_OF(limit));
+	return count;
+}
+
+/* --- what it will use --- */
+
+static uint64_t prompt_tokens(struct kvw_exchange *x)
+{
+	uint64_t bytes = x->body.payload_bytes > x->content_length ? x->body.payload_bytes : x->content_length;
+
+	if (!x->route.content_known)
+		return (uint64_t)((double)bytes / x->config->routing_bytes_per_token);
+	x->route.tokens_per_unit =
+		kvw_fleet_tokens_per_unit(x->loop->fleet, x->model, &x->route, &x->ratio_keys);
+	return kvw_request_tokens(&x->route);
+}
+
+/* How many an engine writes for it; 0: it reads alone. */
+static uint32_t answers_of(const struct kvw_exchange *x)
+{
+	uint32_t choices = x->route.choices > 1 ? x->route.choices : 1;
+
+	switch (x->path.api) {
+	case KVW_API_COMPLETIONS:
+		return x->route.chain_count > 1 ? choices * x->route.chain_count : choices;
+	case KVW_API_CHAT:
+	case KVW_API_RESPONSES:
+	case KVW_API_MESSAGES:
+	case KVW_API_AUDIO:
+		return choices;
+	default:
+		return 0;
+	}
+}
+
+/* --- a refusal --- */
+
+static const char *const names[KVW_RATE_LIMITED_COUNT] = {
+	[KVW_RATE_REQUESTS] = "requests per minute (RPM)",
+	[KVW_RATE_TOKENS] = "tokens per minute (TPM)",
+	[KVW_RATE_DAY] = "tokens per day (TPD)",
+	[KVW_RATE_CONCURRENT] = "requests at once",
+};
+static const enum kvw_counter counters[KVW_RATE_LIMITED_COUNT] = {
+	[KVW_RATE_REQUESTS] = KVW_COUNT_RATE_REQUESTS,
+	[KVW_RATE_TOKENS] = KVW_COUNT_RATE_TOKENS,
+	[KVW_RATE_DAY] = KVW_COUNT_RATE_DAY,
+	[KVW_RATE_CONCURRENT] = KVW_COUNT_RATE_CONCURRENT,
+};
+
+/* Errors' types as the path's clients know them. */
+static const char *type_of(const struct kvw_exchange *x, enum kvw_rate_limited limit)
+{
+	if (x->path.api == KVW_API_MESSAGES || x->path.api == KVW_API_COUNT_TOKENS)
+		return "rate_limit_error";
+	return limit == KVW_RATE_TOKENS || limit == KVW_RATE_DAY ? "tokens" : "requests";
+}
+
+static void refuse(struct kvw_exchange *x, const struct kvw_rate_refusal *refusal)
+{
+	static const char *const kinds[KVW_RATE_KINDS] = {"this API key", "this tenant", "this model"};
+	long long ms = (long long)((refusal->wait_ns + 999999) / 1000000);
+	char message[256], fields[KVW_RATE_ROOM + 96];
+	size_t len = kvw_rate_fields(x, fields);
+
+	(void)snprintf(fields + len, sizeof(fields) - len, "retry-after: %lld\r\nretry-after-ms: %lld\r\n",
+		(ms + 999) / 1000, ms);
+	(void)snprintf(message, sizeof(message),
+		"Rate limit reached for %s on %s: limit %lld. Please try again in %lld.%03llds.",
+		kinds[refusal->kind], names[refusal->limit], (long long)refusal->most, ms / 1000, ms % 1000);
+	kvw_rates_drop(&x->rate);
+	kvw_metrics_add(x->loop->metrics, counters[refusal->limit], 1);
+	kvw_reply_error_code(
+		x, 429, type_of(x, refusal->limit), "rate_limit_exceeded", fields, message);
+}
+
+bool kvw_rate_refuses(struct kvw_exchange *x)
+{
+	struct kvw_rate_party parties[KVW_RATE_KINDS];
+	struct kvw_rate_time time = kvw_rate_time_of(x->loop);
+	struct kvw_rate_demand demand = {0};
+	struct kvw_rate_refusal refusal;
+	size_t count;
+
+	if (x->rated || (x->key == NULL && x->config->rate_limit_count == 0))
+		return false;
+	count = parties_of(x, parties);
+	if (count == 0)
+		return false;
+	x->rated = true;
+	x->rate_prompt = x->rate_answers = 0;
+	if (kvw_exchange_computes(x)) {
+		demand.prompt_tokens = x->rate_prompt = prompt_tokens(x);
+		demand.answer_tokens = x->route.answer_most;
+		demand.answers = x->rate_answers = answers_of(x);
+	}
+	if (!kvw_rates_take(x->loop->shared->rates, parties, count, &demand, &time, &x->rate, &refusal)) {
+		refuse(x, &refusal);
+		return true;
+	}
+	kvw_metrics_add(x->loop->metrics, KVW_COUNT_RATE_PREDICTED, x->rate.tokens);
+	return false;
+}

@@ -1,0 +1,57 @@
+/* rate_used.c - what a charged request has left and has used; see rate.h. */
+#include "proxy/rate.h"
+
+size_t kvw_rate_fields(const struct kvw_exchange *x, char out[KVW_RATE_ROOM])
+{
+	struct kvw_rate_time time = kvw_rate_time_of(x->loop);
+
+	if (!kvw_rate_holds(x))
+		return 0;
+	return kvw_rates_fields(&x->rate, &time, out);
+}
+
+/* --- what it used --- */
+
+/* Counts events, which end in an empty line: an engine sends one for each token, or for a few. */
+void kvw_rate_watch(struct kvw_exchange *x, const char *data, size_t len)
+{
+	for (size_t i = 0; i < len; i++) {
+		bool end = data[i] == '\n';
+
+		x->rate_events += end && x->rate_line_ended;
+		x->rate_line_ended = end && !x->rate_line_ended;
+	}
+}
+
+/* *answer: of one answer, if it ended whole and says so. */
+static uint64_t used_tokens(const struct kvw_exchange *x, enum kvw_end end, uint64_t *answer)
+{
+	const struct kvw_usage *usage = &x->usage;
+	bool good = x->status >= 200 && x->status < 300, whole = end == KVW_END_COMPLETE;
+	uint64_t written = usage->completion_known ? usage->completion_tokens : 0;
+	uint64_t passed = x->rate_events > x->said_all ? x->rate_events - x->said_all : 0;
+
+	*answer = 0;
+	if (!kvw_exchange_computes(x) || x->attempts == 0)
+		return 0;
+	if (whole && good && usage->prompt_known) {
+		if (usage->completion_known && x->rate_answers > 0)
+			*answer = written / x->rate_answers;
+		return usage->prompt_tokens + written;
+	}
+	if (!good && (x->status != 0 || end != KVW_END_CLIENT_GONE))
+		return 0;
+	return (usage->prompt_known ? usage->prompt_tokens : x->rate_prompt) +
+	       (written > passed ? written : passed);
+}
+
+void kvw_rate_end(struct kvw_exchange *x, enum kvw_end end)
+{
+	uint64_t tokens, answer;
+
+	if (!kvw_rate_holds(x))
+		return;
+	tokens = used_tokens(x, end, &answer);
+	kvw_metrics_add(x->loop->metrics, KVW_COUNT_RATE_CHARGED, tokens);
+	kvw_rates_settle(&x->rate, tokens, answer, x->attempts > 0, x->loop->now_ns);
+}

@@ -1,0 +1,225 @@
+"""Requests and tokens a minute, of keys, tenants and models."""
+
+import hashlib
+import json
+import os
+import threading
+import time
+
+import pytest
+from rig.client import CHAT, Client, chat_body
+from rig.wait import until
+
+MESSAGES = "/v1/messages"
+SECONDS = float(os.environ.get("KVW_RATES_SECONDS", "2"))  # 60: the long form, within 2 percent
+KEYS = int(os.environ.get("KVW_RATES_KEYS", "50"))
+
+
+def entry(name, **more):
+    return {"name": name, "sha256": hashlib.sha256(f"sk-{name}".encode()).hexdigest(), **more}
+
+
+def bearer(name):
+    return [("Authorization", f"Bearer sk-{name}")]
+
+
+class Stage:
+    """A router whose keys have limits."""
+
+    def __init__(self, directory, make, script, entries, config=None):
+        self.path = directory / "keys.yaml"
+        self.write(entries)
+        self.worker, self.router = make(script, {"auth.keys_file": str(self.path), **(config or {})})
+
+    def write(self, entries):
+        new = self.path.with_suffix(".new")
+        new.write_text(json.dumps({"keys": entries}))
+        new.rename(self.path)
+
+    def ask(self, name="alice", target=CHAT, headers=(), **body):
+        return self.router.ask("POST", target, [*bearer(name), *headers], chat_body(**body))
+
+    def charged(self):
+        return self.router.metric("kvway_rate_tokens_total")
+
+    def limited(self, limit):
+        return self.router.metric("kvway_rate_limited_total", limit=limit)
+
+    def idle(self):
+        until(lambda: self.router.metric("kvway_exchanges") == 0)
+
+
+@pytest.fixture
+def stage(tmp_path, pair):
+    return lambda entries, config=None, script=None: Stage(tmp_path, pair, script, entries, config)
+
+
+def test_one_key_over_its_rate(stage):
+    s = stage([entry("alice", requests_per_minute=60, burst="1s"), entry("bob")])
+    answer = s.ask()
+    assert answer.status == 200
+    assert answer.headers.get("x-ratelimit-limit-requests") == "60"
+    assert answer.headers.get("x-ratelimit-remaining-requests") == "0"
+    reset = answer.headers.get("x-ratelimit-reset-requests")
+    assert reset == "1s" or reset.endswith("ms")
+    assert answer.headers.get("x-ratelimit-limit-tokens") is None
+    answer = s.ask()
+    while answer.status == 200:  # a second has passed meanwhile
+        answer = s.ask()
+    error = answer.json()["error"]
+    assert (answer.status, error["code"], error["type"]) == (429, "rate_limit_exceeded", "requests")
+    assert "this API key on requests per minute (RPM): limit 60" in error["message"]
+    wait_ms = int(answer.headers.get("retry-after-ms"))
+    assert 0 < wait_ms <= 1000 and answer.headers.get("retry-after") == "1"
+    assert answer.headers.get("x-ratelimit-remaining-requests") == "0"
+    time.sleep(wait_ms / 1000)
+    assert s.ask().status == 200  # exact
+    answer = s.ask(target=MESSAGES)
+    while answer.status == 200:
+        answer = s.ask(target=MESSAGES)
+    assert answer.json()["type"] == "error" and answer.json()["error"]["type"] == "rate_limit_error"
+    assert s.limited("requests") == 2
+    # Another key has its own, or none, and its answers no such fields.
+    answer = s.ask("bob")
+    assert answer.status == 200 and answer.headers.get("x-ratelimit-limit-requests") is None
+
+
+def test_tenants_and_models(stage):
+    limits = [{"tenant": "lab", "requests_per_minute": 2, "burst": "1m"}, {"model": "big", "concurrent": 1},
+              {"model": "tiny", "tokens_per_day": 1000000}]  # fmt: skip
+    s = stage([entry("alice", tenant="lab"), entry("bob", tenant="lab"), entry("carol")], {"rate_limits": limits})
+    assert [s.ask(name).status for name in ("alice", "bob", "alice", "bob")] == [200, 200, 429, 429]
+    answer = s.ask("bob")
+    assert "this tenant" in answer.json()["error"]["message"]
+    assert [s.ask("carol").status for _ in range(4)] == [200] * 4
+    # What is refused is charged to none of them; each answer has 10 tokens by its usage.
+    s.idle()
+    assert s.charged() == 60
+    answer = s.ask("carol")
+    assert answer.headers.get("x-ratelimit-limit-tokens") == "1000000"
+    left = int(answer.headers.get("x-ratelimit-remaining-tokens"))
+    assert 1000000 - 70 - 400 < left < 1000000 - 60
+
+
+def test_limits_change_with_a_reload_and_counts_stay(stage):
+    s = stage([entry("alice", requests_per_minute=1, burst="1m")])
+    assert [s.ask().status for _ in range(2)] == [200, 429]
+    s.write([entry("alice", requests_per_minute=1, burst="1m"), entry("dave")])
+    until(lambda: s.ask("dave").status == 200)
+    assert s.ask().status == 429
+    s.write([entry("alice", requests_per_minute=100000, burst="1m")])
+    until(lambda: s.ask("dave").status == 401)
+    assert s.ask().status == 200
+    s.write([entry("alice")])
+    until(lambda: s.ask().status == 200)
+
+
+def test_concurrent(stage):
+    held, go = threading.Semaphore(0), threading.Event()
+
+    def script(ex):
+        ex.read_body()
+        held.release()
+        go.wait(20)
+        ex.respond(body={"choices": []})
+
+    s = stage([entry("alice", concurrent=2)], script=script)
+    answers = []
+    threads = [threading.Thread(target=lambda: answers.append(s.ask())) for _ in range(2)]
+    for t in threads:
+        t.start()
+    for _ in threads:
+        assert held.acquire(timeout=10)
+    answer = s.ask()
+    assert answer.status == 429 and answer.headers.get("retry-after") == "1"
+    assert "requests at once: limit 2" in answer.json()["error"]["message"]
+    go.set()
+    for t in threads:
+        t.join()
+    assert [a.status for a in answers] == [200, 200]
+    s.idle()
+    assert s.ask().status == 200
+
+
+def usage(prompt, completion):
+    return {"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": prompt + completion}
+
+
+def test_tokens_charged_are_those_used(stage):
+    """Whatever a request's end is, and however far off its prediction."""
+
+    def script(ex):
+        asked = ex.json()
+        what = asked["messages"][0]["content"]
+        if what == "fails":
+            ex.reset()
+        elif what == "refused":
+            ex.respond(400, body={"error": {"message": "no", "code": 400}})
+        elif what in ("stream", "leaves", "breaks"):
+            ex.start_stream()
+            for _ in range(8):
+                ex.event({"choices": [{"index": 0, "delta": {"content": "w"}}]})
+            if what == "breaks":
+                ex.reset()
+                return
+            if what == "leaves":
+                ex.gone(20)
+                return
+            if asked.get("stream_options"):
+                ex.event({"choices": [], "usage": usage(40, 8)})
+            ex.event("[DONE]")
+            ex.end_stream()
+        else:
+            ex.respond(body={"choices": [{"index": 0, "message": {}}], "usage": usage(10, 1490)})
+
+    s = stage([entry("alice", tokens_per_minute=10000000, tokens_per_day=10000000)], script=script)
+
+    def costs(**body):
+        before = s.charged()
+        answer = s.ask(**body)
+        s.idle()
+        return answer.status, s.charged() - before
+
+    assert costs(text="plain", max_tokens=3) == (200, 1500)
+    assert costs(text="plain", max_tokens=100000) == (200, 1500)
+    assert costs(text="stream", stream=True, stream_options={"include_usage": True}) == (200, 48)
+    assert costs(text="refused") == (400, 0)
+    assert costs(text="fails")[1] == 0
+    status, streamed = costs(text="stream", stream=True)  # no usage: the prompt as predicted, and 8 events
+    assert status == 200 and 8 < streamed < 200
+    before = s.charged()
+    with Client(s.router.port) as client:
+        client.send_request("POST", CHAT, bearer("alice"), chat_body("leaves", stream=True))
+        assert client.read_head().status == 200
+    s.idle()
+    assert 0 < s.charged() - before <= streamed
+    # What is left says the same: nothing was charged twice or forgotten.
+    total = s.charged()
+    answer = s.ask(text="plain", max_tokens=500)
+    limit, left = (int(answer.headers.get(f"x-ratelimit-{which}-tokens")) for which in ("limit", "remaining"))
+    assert limit == 10000000 and left <= 10000000 / 6
+    assert total > 0
+
+
+def test_each_key_gets_its_rate(stage):
+    """All at several times their rates; KVW_RATES_SECONDS=60 for the long form."""
+    rates = {f"k{i}": 60 * (1 + i % 5) for i in range(KEYS)}
+    s = stage([entry(name, requests_per_minute=rate, burst="1s") for name, rate in rates.items()])
+    got = dict.fromkeys(rates, 0)
+    asked = dict.fromkeys(rates, 0)
+    begun, end = {}, {}
+    stop = time.monotonic() + SECONDS
+    with Client(s.router.port) as client:
+        while time.monotonic() < stop:
+            for name in rates:
+                begun.setdefault(name, time.monotonic())
+                answer = client.ask("POST", CHAT, bearer(name), chat_body())
+                end[name] = time.monotonic()
+                asked[name] += 1
+                assert answer.status in (200, 429)
+                got[name] += answer.status == 200
+    for name, rate in rates.items():
+        expected = rate / 60 * (1 + end[name] - begun[name])
+        assert got[name] <= expected * 1.02 + 1, (name, rate, got[name], asked[name], expected)
+        if asked[name] > 2 * expected:
+            assert got[name] >= expected * 0.98 - 1, (name, rate, got[name], asked[name], expected)
