@@ -98,7 +98,7 @@ void kvw_day_correct(struct kvw_day *day, int64_t units, uint64_t today)
 	uint64_t word = atomic_load_explicit(&day->word, memory_order_relaxed);
 
 	do {
-		if (word >> USED_BITS != (today & 0xffff))
+		if (word >> USED_BITS > (today & 0xffff))
 			return;
 	} while (!atomic_compare_exchange_weak_explicit(&day->word, &word,
 		word_of(used_in(word, today) + units, today), memory_order_relaxed, memory_order_relaxed));

@@ -42,7 +42,7 @@ struct kvw_day {
 /* Takes `units`, unless `most` would be exceeded. As with a bucket, what is more than `most` gets through if
  * nothing was used. False: taken was nothing. */
 bool kvw_day_take(struct kvw_day *day, int64_t units, int64_t most, uint64_t today);
-/* More or, below 0, less was used on that day. Of a former day: nothing is changed. */
+/* More or, below 0, less was used on that day. Of a day before the last one that was counted: nothing is changed. */
 void kvw_day_correct(struct kvw_day *day, int64_t units, uint64_t today);
 int64_t kvw_day_used(const struct kvw_day *day, uint64_t today);
 

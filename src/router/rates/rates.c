@@ -165,10 +165,24 @@ static uint64_t predict(const struct kvw_rate_ticket *ticket, const struct kvw_r
 	uint64_t answer = demand->answer_tokens;
 
 	if (ticket->count == 0 || demand->answers == 0)
-		return 0;
+		return demand->prompt_tokens;
 	if (answer == 0)
 		answer = atomic_load_explicit(&ticket->charges[0].subject->learned, memory_order_relaxed);
 	return demand->prompt_tokens + (answer == 0 ? KVW_RATE_ANSWER : answer) * demand->answers;
+}
+
+static void note(_Atomic int64_t *to, int64_t value)
+{
+	if (atomic_load_explicit(to, memory_order_relaxed) != value)
+		atomic_store_explicit(to, value, memory_order_relaxed);
+}
+
+/* For what others charge to them. */
+static void note_limits(const struct kvw_rate_charge *charge)
+{
+	note(&charge->subject->requests_per_minute, charge->limits.requests_per_minute);
+	note(&charge->subject->tokens_per_minute, charge->limits.tokens_per_minute);
+	note(&charge->subject->burst_ns, burst_of(&charge->limits));
 }
 
 bool kvw_rates_take(struct kvw_rate_table *table, const struct kvw_rate_party *parties, size_t count,
@@ -188,6 +202,8 @@ bool kvw_rates_take(struct kvw_rate_table *table, const struct kvw_rate_party *p
 		ticket->count += charge->subject != NULL;
 	}
 	ticket->tokens = predict(ticket, demand);
+	for (size_t i = 0; i < ticket->count; i++)
+		note_limits(&ticket->charges[i]);
 	for (taken = 0; taken < ticket->count; taken++)
 		if (!take_one(ticket, &ticket->charges[taken], time->now_ns, &refusal->limit))
 			break;

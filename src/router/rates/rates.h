@@ -55,7 +55,7 @@ struct kvw_rate_party {
 struct kvw_rate_demand {
 	uint64_t prompt_tokens;
 	uint64_t answer_tokens; /* 0: as answers had on average */
-	uint32_t answers;       /* 0: no engine computes for it, and it uses no tokens */
+	uint32_t answers;       /* 0: none */
 };
 
 /* A request's charges. */

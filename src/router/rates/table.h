@@ -18,6 +18,19 @@
 
 enum kvw_rate_kind { KVW_RATE_KEY, KVW_RATE_TENANT, KVW_RATE_MODEL, KVW_RATE_KINDS };
 
+/* Of a subject, what its replica has let the others know: of the one thread that does so (share.h). */
+struct kvw_rate_shared {
+	int64_t requests_sent, tokens_sent; /* of what is charged */
+	int64_t day_sent;                   /* likewise, of its tokens: for the day */
+	int64_t requests_seen, tokens_seen; /* of all replicas together */
+	int64_t day_seen;
+	uint64_t day;      /* of day_seen */
+	int64_t seen_ns;   /* when; 0: never */
+	int64_t looked_ns; /* when it had news last */
+	bool failed;       /* what was to be sent since was not */
+	uint32_t round;    /* of the thread's, in which it was looked at */
+};
+
 /* What one key, tenant or model has used. */
 struct kvw_rate_subject {
 	struct kvw_rate_subject *next; /* of its chain; under the part's lock */
@@ -31,6 +44,8 @@ struct kvw_rate_subject {
 	struct kvw_day day;               /* tokens */
 	_Atomic int64_t requests_charged; /* since it was made, less what was given back */
 	_Atomic int64_t tokens_charged;
+	_Atomic int64_t requests_per_minute, tokens_per_minute, burst_ns; /* limits as of the last request */
+	struct kvw_rate_shared shared;
 	char name[];
 };
 

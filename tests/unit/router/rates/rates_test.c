@@ -139,6 +139,9 @@ START_TEST(answers_are_learned)
 	ck_assert(take(of, 100, 7));
 	ck_assert_uint_eq(ticket.tokens, 107);
 	kvw_rates_settle(&ticket, 0, 0, false, at.now_ns);
+	ck_assert(kvw_rates_take(table, &of, 1, &(struct kvw_rate_demand){100, 9, 0}, &at, &ticket, &refusal));
+	ck_assert_uint_eq(ticket.tokens, 100); /* such as embeddings */
+	kvw_rates_settle(&ticket, 90, 0, true, at.now_ns);
 }
 END_TEST
 

@@ -1,0 +1,101 @@
+/* share.c - see share.h. */
+#include "rates/share.h"
+
+#define IDLE_NS (INT64_C(10) * 1000000000)
+
+static int64_t read_of(const _Atomic int64_t *count)
+{
+	return atomic_load_explicit(count, memory_order_relaxed);
+}
+
+bool kvw_rate_share_wants(const struct kvw_rate_subject *subject, int64_t now_ns)
+{
+	const struct kvw_rate_shared *s = &subject->shared;
+
+	return read_of(&subject->requests_charged) != s->requests_sent ||
+	       read_of(&subject->tokens_charged) != s->tokens_sent || s->failed ||
+	       (s->looked_ns != 0 && now_ns - s->looked_ns < IDLE_NS);
+}
+
+static bool apart(const struct kvw_rate_shared *s, int64_t now_ns)
+{
+	return s->seen_ns != 0 && now_ns - s->seen_ns > KVW_RATE_APART_NS;
+}
+
+void kvw_rate_share_news(
+	struct kvw_rate_subject *subject, const struct kvw_rate_time *time, struct kvw_rate_sums *news)
+{
+	struct kvw_rate_shared *s = &subject->shared;
+	int64_t requests = read_of(&subject->requests_charged), tokens = read_of(&subject->tokens_charged);
+
+	*news = (struct kvw_rate_sums){.requests = requests - s->requests_sent,
+		.tokens = tokens - s->tokens_sent,
+		.day_tokens = tokens - s->day_sent,
+		.day = kvw_rate_day(time->utc_ns)};
+	if (news->requests != 0 || news->tokens != 0)
+		s->looked_ns = time->now_ns;
+	/* Minutes that have passed are no news: what was used in them is there again. */
+	if (s->failed && (s->seen_ns == 0 || apart(s, time->now_ns)))
+		news->requests = news->tokens = 0;
+	s->requests_sent = requests;
+	s->tokens_sent = s->day_sent = tokens;
+}
+
+void kvw_rate_share_failed(struct kvw_rate_subject *subject, const struct kvw_rate_sums *news)
+{
+	struct kvw_rate_shared *s = &subject->shared;
+
+	s->failed = true;
+	s->requests_sent -= news->requests;
+	s->tokens_sent -= news->tokens;
+	s->day_sent -= news->day_tokens;
+}
+
+/* After a time apart the others' share of that time has come back, and they are as full as a burst at most. */
+static void charge(struct kvw_bucket *bucket, int64_t units, int64_t per_minute, int64_t burst_ns,
+	int64_t apart_ns, int64_t now_ns)
+{
+	int64_t ns;
+
+	if (per_minute == 0 || units == 0)
+		return;
+	ns = kvw_rate_ns(units > 0 ? units : -units, per_minute);
+	if (units < 0) {
+		kvw_bucket_give(bucket, ns);
+		return;
+	}
+	if (apart_ns > 0) {
+		ns -= apart_ns;
+		ns = ns < burst_ns ? ns : burst_ns;
+	}
+	if (ns > 0)
+		kvw_bucket_owe(bucket, ns, now_ns);
+}
+
+void kvw_rate_share_totals(struct kvw_rate_subject *subject, const struct kvw_rate_sums *news,
+	const struct kvw_rate_sums *totals, const struct kvw_rate_time *time)
+{
+	struct kvw_rate_shared *s = &subject->shared;
+	int64_t requests = totals->requests - s->requests_seen - news->requests;
+	int64_t tokens = totals->tokens - s->tokens_seen - news->tokens;
+	int64_t day = totals->day_tokens - (s->day == news->day ? s->day_seen : 0) - news->day_tokens;
+	int64_t apart_ns = apart(s, time->now_ns) ? time->now_ns - s->seen_ns : 0;
+
+	/* Totals that went back were lost: they begin again. */
+	if (s->seen_ns != 0 && totals->requests >= s->requests_seen + news->requests) {
+		int64_t burst_ns = read_of(&subject->burst_ns);
+
+		charge(&subject->requests, requests, read_of(&subject->requests_per_minute), burst_ns, apart_ns,
+			time->now_ns);
+		charge(&subject->tokens, tokens, read_of(&subject->tokens_per_minute), burst_ns, apart_ns,
+			time->now_ns);
+	}
+	if (day != 0 && totals->day_tokens >= news->day_tokens)
+		kvw_day_correct(&subject->day, day, news->day);
+	s->requests_seen = totals->requests;
+	s->tokens_seen = totals->tokens;
+	s->day_seen = totals->day_tokens;
+	s->day = news->day;
+	s->seen_ns = time->now_ns;
+	s->failed = false;
+}
