@@ -9,6 +9,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "redis/url.h"
 #include "settings/address.h"
 
 /* Two sizes, the first of which must be less. */
@@ -79,11 +80,26 @@ static void check_listeners(struct kvw_build *build)
 		shown == KVW_KEY_listen ? build->config->admin_listen : build->config->listen);
 }
 
+static void check_sharing(struct kvw_build *build)
+{
+	const struct kvw_met *met = &build->met[KVW_KEY_rate_sharing_redis];
+	struct kvw_redis_url url;
+	const char *expected;
+
+	if (!met->valid || build->config->rate_sharing_redis[0] == '\0')
+		return;
+	expected = kvw_redis_url_parse(build->config->rate_sharing_redis, &url);
+	if (expected != NULL)
+		kvw_report_mistake(build->walk.report, met->place, kvw_keys[KVW_KEY_rate_sharing_redis].path,
+			"found a value that is not printed here, expected %s", expected);
+}
+
 void kvw_rules_check(struct kvw_build *build)
 {
 	for (size_t i = 0; i < sizeof(order_rules) / sizeof(order_rules[0]); i++)
 		check_order(build, &order_rules[i]);
 	check_listeners(build);
+	check_sharing(build);
 }
 
 void kvw_rules_check_worker(

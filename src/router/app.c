@@ -23,6 +23,7 @@
 #include "base/log.h"
 #include "base/notify.h"
 #include "proxy/proxy.h"
+#include "sharing/sharing.h"
 #include "feeds/vllm_feed.h"
 
 /* All that a running router consists of, in the order in which it is made. */
@@ -32,6 +33,7 @@ struct kvw_app {
 	size_t loop_count;
 	_Atomic int64_t *loop_turn_ns; /* [loop_count] */
 	struct kvw_auth *auth;         /* NULL: clients need no keys */
+	struct kvw_sharing *sharing;   /* NULL: limits are counted by this replica alone */
 	struct kvw_fleet *fleet; /* with the strategy, and the configuration of a reload */
 	/* What the strategy kvaware needs; NULL with any other strategy. */
 	struct kvw_kvspaces *spaces;
@@ -160,6 +162,11 @@ static enum kvw_err start(struct kvw_app *app)
 		if (err != KVW_OK)
 			return err;
 	}
+	if (config->rate_sharing_redis[0] != '\0') {
+		err = kvw_sharing_create(config, stderr, &app->sharing);
+		if (err != KVW_OK)
+			return err;
+	}
 	err = kvw_settings_strategy(config, NULL, &strategy);
 	if (err != KVW_OK)
 		return err;
@@ -192,6 +199,7 @@ static enum kvw_err start(struct kvw_app *app)
 			.metrics = app->metrics,
 			.access_log = app->access_log,
 			.auth = app->auth,
+			.sharing = app->sharing,
 			.loop_turn_ns = app->loop_turn_ns,
 			.loop_count = app->loop_count,
 			.tokens = app->tokens,
@@ -221,7 +229,7 @@ static enum kvw_err start(struct kvw_app *app)
 	app->proxy = proxy;
 	kvw_admin_set_owners(app->admin, owner_of, proxy);
 	kvw_admin_set_admission(app->admin, kvw_proxy_admission(proxy));
-	return KVW_OK;
+	return app->sharing == NULL ? KVW_OK : kvw_sharing_start(app->sharing, kvw_proxy_rates(proxy));
 }
 
 static void stop(struct kvw_app *app)
@@ -229,6 +237,7 @@ static void stop(struct kvw_app *app)
 	if (app->proxy != NULL)
 		kvw_proxy_join(app->proxy); /* it was drained */
 	kvw_admin_stop(app->admin);
+	kvw_sharing_stop(app->sharing);
 	kvw_proxy_destroy(app->proxy); /* closes the boxes that the tokenizer answers into */
 	kvw_sources_destroy(app->sources);
 	kvw_tokens_stop(app->tokens);

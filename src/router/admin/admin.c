@@ -21,6 +21,7 @@
 #include "admin/answer.h"
 #include "admin/broadcast.h"
 #include "auth/auth.h"
+#include "sharing/sharing.h"
 #include "base/clock.h"
 #include "admin/explain_http.h"
 #include "admin/http.h"
@@ -487,6 +488,7 @@ enum kvw_err kvw_admin_start(
 		goto out;
 	sources.reload = kvw_reload_state(admin->reload);
 	sources.auth = deps->auth == NULL ? NULL : kvw_auth_state(deps->auth);
+	sources.sharing = deps->sharing == NULL ? NULL : kvw_sharing_state(deps->sharing);
 	sources.broadcasts = kvw_broadcaster_state(admin->broadcaster);
 	sources.listings = kvw_members_listings(admin->members);
 	sources.discovery = admin->sources;

@@ -17,6 +17,7 @@
 struct kvw_admin;
 struct kvw_admission;
 struct kvw_auth;
+struct kvw_sharing;
 struct kvw_feed;
 struct kvw_kvspaces;
 struct kvw_sources;
@@ -36,6 +37,7 @@ struct kvw_admin_deps {
 	size_t loop_count;
 	const struct kvw_access_log *access_log; /* for its drop count; may be NULL */
 
+	struct kvw_sharing *sharing; /* of limits; NULL: there is none */
 	struct kvw_auth *auth; /* keys of clients; NULL: there are none */
 
 	/* Of a strategy that wants exact tokens; else NULL. */

@@ -53,6 +53,8 @@ enum kvw_collect_of {
 	KVW_OF_RELOAD_GOOD, KVW_OF_RELOAD_TIME, KVW_OF_RELOAD_RESTART,
 	/* auth */
 	KVW_OF_AUTH_KEYS, KVW_OF_AUTH_GOOD, KVW_OF_AUTH_TIME,
+	/* rate_sharing */
+	KVW_OF_SHARING_GOOD, KVW_OF_SHARING_COUNTS,
 	/* certificates */
 	KVW_OF_NOT_AFTER, KVW_OF_RENEWALS,
 	/* dropped */

@@ -3,6 +3,7 @@
 
 #include "admin/collect.h"
 #include "auth/auth.h"
+#include "sharing/sharing.h"
 
 void kvw_collect_auth_refused(struct kvw_collect *collect)
 {
@@ -73,4 +74,18 @@ void kvw_collect_rate_limited(struct kvw_collect *collect)
 	for (size_t i = 0; i < sizeof(limits) / sizeof(limits[0]); i++)
 		kvw_sample_named(&collect->out, "limit", limits[i].limit,
 			kvw_metrics_counter_sum(collect->metrics, limits[i].counter));
+}
+
+void kvw_collect_rate_sharing(struct kvw_collect *collect)
+{
+	const struct kvw_sharing_state *state = collect->metrics->sources.sharing;
+
+	if (state == NULL)
+		return;
+	if (collect->arg == KVW_OF_SHARING_GOOD) {
+		kvw_sample_u64(&collect->out, NULL, 0, atomic_load(&state->working));
+		return;
+	}
+	kvw_sample_named(&collect->out, "result", "ok", atomic_load(&state->exchanged));
+	kvw_sample_named(&collect->out, "result", "failed", atomic_load(&state->failed));
 }

@@ -207,6 +207,11 @@ struct kvw_admission *kvw_proxy_admission(struct kvw_proxy *proxy)
 	return proxy->shared.admission;
 }
 
+struct kvw_rate_table *kvw_proxy_rates(struct kvw_proxy *proxy)
+{
+	return proxy->shared.rates;
+}
+
 const char *kvw_proxy_address(const struct kvw_proxy *proxy)
 {
 	return proxy->address;

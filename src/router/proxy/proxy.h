@@ -19,6 +19,7 @@
 
 struct kvw_auth;
 struct kvw_proxy;
+struct kvw_rate_table;
 
 /* All borrowed until kvw_proxy_destroy(). */
 struct kvw_proxy_deps {
@@ -53,6 +54,8 @@ void kvw_proxy_forget_worker(struct kvw_proxy *proxy, uint32_t worker);
 bool kvw_proxy_owner_of(struct kvw_proxy *proxy, struct kvw_slice id, uint32_t *worker);
 /* What all loops share of admission; the proxy's. */
 struct kvw_admission *kvw_proxy_admission(struct kvw_proxy *proxy);
+/* What keys, tenants and models with limits have used; the proxy's. */
+struct kvw_rate_table *kvw_proxy_rates(struct kvw_proxy *proxy);
 
 /* From now on each answer ends its connection; after drain.settle (settles false: at once) the loops stop listening, let running
  * requests finish for drain.timeout, and end. Returns at once. Once only. */

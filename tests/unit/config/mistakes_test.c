@@ -208,6 +208,13 @@ static const struct mistake mistakes[] = {
 	{"rate_limits:\n  - {tenant: a, concurrent: 1, burst: 500ms}\n" TEST_WORKER, 2, 39,
 		"rate_limits[0].burst", {"found `500ms`, expected a duration from 1s to 1h"}},
 
+	{"rate_sharing: {redis: 'redis://u:secret@'}\n" TEST_WORKER, 1, 23, "rate_sharing.redis",
+		{"found a value that is not printed here, expected"}},
+	{"rate_sharing: {redis: 'http://a:1'}\n" TEST_WORKER, 1, 23, "rate_sharing.redis",
+		{"found a value that is not printed here, expected"}},
+	{"rate_sharing: {interval: 1m}\n" TEST_WORKER, 1, 26, "rate_sharing.interval",
+		{"expected a duration from 10ms to 1s"}},
+
 	/* service_levels */
 	{"service_levls: []\n" TEST_WORKER, 1, 1, "service_levls",
 		{"unknown key", "did you mean `service_levels`?"}},

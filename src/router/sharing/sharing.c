@@ -1,0 +1,296 @@
+/*
+ * sharing.c - see sharing.h.
+ *
+ * In Redis each key, tenant or model is a hash of three counters: `r` requests, `t` tokens, and `dDAY` tokens of a day. A
+ * script adds to all three and returns them, so a subject takes one command, and its name one slot of a Cluster.
+ * A command that a lost connection leaves in doubt may be done twice; those are few, and err to the safe side.
+ *
+ * A round has at most ORDERS commands. Where there are more subjects the next rounds go on with those that were left,
+ * so each waits for its turn a few intervals longer.
+ */
+#include "sharing/sharing.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "rates/share.h"
+#include "redis/redis.h"
+
+#define ORDERS      1024
+#define REPLY_NS    (500 * KVW_NS_PER_MS)
+#define CONNECT_NS  (2 * KVW_NS_PER_S)
+#define KEPT_S      "172800"
+#define TEXT_ROOM   900
+#define PREFIX_MOST 256
+
+static const char script[] =
+	"local r=redis.call('HINCRBY',KEYS[1],'r',ARGV[1]) "
+	"local t=redis.call('HINCRBY',KEYS[1],'t',ARGV[2]) "
+	"local d=redis.call('HINCRBY',KEYS[1],'d'..ARGV[3],ARGV[4]) "
+	"redis.call('HDEL',KEYS[1],'d'..(ARGV[3]-2)) "
+	"redis.call('EXPIRE',KEYS[1]," KEPT_S ") "
+	"return {r,t,d}";
+
+/* One subject of a round. */
+struct order {
+	struct kvw_redis_command command;
+	struct iovec part;
+	struct kvw_sharing *sharing;
+	struct kvw_rate_subject *subject; /* held */
+	struct kvw_rate_sums news;
+	char text[TEXT_ROOM + sizeof(script)]; /* the request */
+};
+
+struct kvw_sharing {
+	struct kvw_redis *redis;
+	struct kvw_rate_table *table;
+	int64_t interval_ns;
+	char prefix[PREFIX_MOST];
+	pthread_t thread;
+	bool started;
+	_Atomic bool ending;
+	struct kvw_sharing_state state;
+
+	/* Of the thread. */
+	struct order orders[ORDERS];
+	size_t count, open; /* orders of this round, and those not done */
+	size_t heard;
+	uint32_t round;
+};
+
+static struct kvw_rate_time time_now(void)
+{
+	return (struct kvw_rate_time){kvw_clock_ns(), kvw_clock_wall_ns()};
+}
+
+/* --- one order --- */
+
+/* The three numbers of the reply. */
+static bool read_totals(const struct kvw_redis_command *command, struct kvw_rate_sums *totals)
+{
+	int64_t *const to[] = {&totals->requests, &totals->tokens, &totals->day_tokens};
+
+	if (command->status != KVW_OK || command->reply != KVW_REDIS_ARRAY || command->element_count != 3)
+		return false;
+	for (size_t i = 0; i < 3; i++) {
+		char *end;
+
+		if (command->found[i].data == NULL)
+			return false;
+		*to[i] = strtoll(command->found[i].data, &end, 10);
+		if (*end != '\0' || command->found[i].len == 0)
+			return false;
+	}
+	return true;
+}
+
+static void done(struct kvw_redis_command *command)
+{
+	struct order *order = command->user;
+	struct kvw_sharing *sharing = order->sharing;
+	struct kvw_rate_time now = time_now();
+	struct kvw_rate_sums totals = {.day = order->news.day};
+
+	if (read_totals(command, &totals)) {
+		kvw_rate_share_totals(order->subject, &order->news, &totals, &now);
+		sharing->heard++;
+	} else {
+		kvw_rate_share_failed(order->subject, &order->news);
+		if (command->status == KVW_OK && command->reply == KVW_REDIS_ERROR)
+			kvw_debug("sharing", "redis says \"%s\"", command->text);
+	}
+	if (command->found != NULL)
+		kvw_redis_elements_free(command->found, command->element_count);
+	command->found = NULL;
+	kvw_rate_subject_put(order->subject);
+	sharing->open--;
+}
+
+/* Appends one argument. */
+static void put(char **at, const char *data, size_t len)
+{
+	*at += sprintf(*at, "$%zu\r\n", len);
+	memcpy(*at, data, len);
+	*at += len;
+	memcpy(*at, "\r\n", 2);
+	*at += 2;
+}
+
+static void put_number(char **at, int64_t number)
+{
+	char text[24];
+
+	put(at, text, (size_t)snprintf(text, sizeof(text), "%lld", (long long)number));
+}
+
+static void submit(struct order *order)
+{
+	static const char *const kinds[KVW_RATE_KINDS] = {"key:", "tenant:", "model:"};
+	const struct kvw_rate_subject *subject = order->subject;
+	struct kvw_redis_command *command = &order->command;
+	char name[TEXT_ROOM / 2], *at = order->text;
+	int len = snprintf(name, sizeof(name), "%s:rates:%s%.*s", order->sharing->prefix, kinds[subject->kind],
+		(int)subject->name_len, subject->name);
+	size_t name_len = (size_t)len < sizeof(name) ? (size_t)len : sizeof(name) - 1;
+
+	at += sprintf(at, "*8\r\n");
+	put(&at, "EVAL", 4);
+	put(&at, script, sizeof(script) - 1);
+	put(&at, "1", 1);
+	put(&at, name, name_len);
+	put_number(&at, order->news.requests);
+	put_number(&at, order->news.tokens);
+	put_number(&at, (int64_t)order->news.day);
+	put_number(&at, order->news.day_tokens);
+	order->part = (struct iovec){order->text, (size_t)(at - order->text)};
+	*command = (struct kvw_redis_command){
+		.parts = &order->part,
+		.part_count = 1,
+		.slot = kvw_redis_slot(name, name_len),
+		.elements = true,
+		.element_limit = 256,
+		.deadline_ns = kvw_clock_ns() + REPLY_NS,
+		.done = done,
+		.user = order,
+	};
+	kvw_redis_submit(order->sharing->redis, command);
+}
+
+/* --- a round --- */
+
+static void take(void *arg, struct kvw_rate_subject *subject)
+{
+	struct kvw_sharing *sharing = arg;
+	struct kvw_rate_time now;
+	struct order *order;
+
+	if (sharing->count == ORDERS || subject->shared.round == sharing->round)
+		return;
+	now = time_now();
+	if (!kvw_rate_share_wants(subject, now.now_ns))
+		return;
+	order = &sharing->orders[sharing->count++];
+	order->sharing = sharing;
+	order->subject = subject;
+	atomic_fetch_add_explicit(&subject->users, 1, memory_order_relaxed); /* with the lock of its part */
+	subject->shared.round = sharing->round;
+	kvw_rate_share_news(subject, &now, &order->news);
+}
+
+static void exchange(struct kvw_sharing *sharing)
+{
+	int64_t next_ns = INT64_MAX;
+
+	sharing->count = sharing->heard = 0;
+	kvw_rate_table_each(sharing->table, take, sharing);
+	if (sharing->count < ORDERS)
+		sharing->round++;
+	sharing->open = sharing->count;
+	for (size_t i = 0; i < sharing->count; i++)
+		submit(&sharing->orders[i]);
+	while (sharing->open > 0 && !atomic_load(&sharing->ending))
+		(void)kvw_redis_step(sharing->redis, 20 * KVW_NS_PER_MS, &next_ns);
+	if (sharing->count == 0)
+		return;
+	atomic_fetch_add(&sharing->state.exchanged, sharing->heard);
+	atomic_fetch_add(&sharing->state.failed, sharing->count - sharing->heard);
+	atomic_store(&sharing->state.working, sharing->heard > 0);
+}
+
+static void *run(void *arg)
+{
+	struct kvw_sharing *sharing = arg;
+
+	while (!atomic_load(&sharing->ending)) {
+		int64_t begun_ns = kvw_clock_ns(), left_ns = sharing->interval_ns;
+
+		exchange(sharing);
+		while (!atomic_load(&sharing->ending) && left_ns > 0) {
+			int64_t next_ns = INT64_MAX;
+
+			left_ns = begun_ns + sharing->interval_ns - kvw_clock_ns();
+			if (left_ns > 0)
+				(void)kvw_redis_step(sharing->redis, left_ns, &next_ns);
+		}
+	}
+	return NULL;
+}
+
+/* --- life --- */
+
+static int64_t clock_ns(void *self)
+{
+	(void)self;
+	return kvw_clock_ns();
+}
+
+static void note(void *self, uint32_t level, const char *line)
+{
+	(void)self;
+	kvw_log((enum kvw_log_level)level, "sharing", "%s", line);
+}
+
+enum kvw_err kvw_sharing_create(const struct kvw_config *config, FILE *errors, struct kvw_sharing **out)
+{
+	struct kvw_sharing *sharing = calloc(1, sizeof(*sharing));
+	struct kvw_redis_url url;
+	struct kvw_redis_options options = {.url = &url,
+		.connections = 1,
+		.inflight_bytes = (uint64_t)16 << 20,
+		.connect_ns = (uint64_t)CONNECT_NS,
+		.env = {.now_ns = clock_ns, .log = note}};
+	const char *expected = kvw_redis_url_parse(config->rate_sharing_redis, &url);
+	char why[KVW_REDIS_REASON] = "";
+	enum kvw_err err = sharing == NULL ? KVW_ENOMEM : KVW_OK;
+
+	if (err == KVW_OK && expected != NULL) {
+		fprintf(errors, "kvway: rate_sharing.redis: expected %s\n", expected);
+		err = KVW_EINVAL;
+	}
+	if (err == KVW_OK) {
+		err = kvw_redis_create(&options, why, &sharing->redis);
+		if (err != KVW_OK && err != KVW_ENOMEM)
+			fprintf(errors, "kvway: rate_sharing.redis: %s\n", why);
+	}
+	explicit_bzero(&url, sizeof(url));
+	if (err != KVW_OK) {
+		free(sharing);
+		return err;
+	}
+	sharing->interval_ns = config->rate_sharing_interval_ms * KVW_NS_PER_MS;
+	(void)snprintf(sharing->prefix, sizeof(sharing->prefix), "%s", config->rate_sharing_prefix);
+	sharing->round = 1;
+	*out = sharing;
+	return KVW_OK;
+}
+
+enum kvw_err kvw_sharing_start(struct kvw_sharing *sharing, struct kvw_rate_table *table)
+{
+	sharing->table = table;
+	if (pthread_create(&sharing->thread, NULL, run, sharing) != 0)
+		return KVW_ENOMEM;
+	(void)pthread_setname_np(sharing->thread, "kvway-sharing");
+	sharing->started = true;
+	return KVW_OK;
+}
+
+void kvw_sharing_stop(struct kvw_sharing *sharing)
+{
+	if (sharing == NULL)
+		return;
+	if (sharing->started) {
+		atomic_store(&sharing->ending, true);
+		kvw_redis_wake(sharing->redis);
+		pthread_join(sharing->thread, NULL);
+	}
+	kvw_redis_destroy(sharing->redis);
+	free(sharing);
+}
+
+const struct kvw_sharing_state *kvw_sharing_state(const struct kvw_sharing *sharing)
+{
+	return &sharing->state;
+}
