@@ -93,6 +93,6 @@ const struct kvw_schema kvw_client_key_schema = {
 	.keys = kvw_client_keys,
 	.key_count = KVW_CLIENT_KEY_COUNT,
 	.one_of = "one of name, sha256, tenant, class, trusted, models, paths, expires, requests_per_minute, "
-		  "tokens_per_minute, tokens_per_day, concurrent, burst",
+		  "tokens_per_minute, tokens_per_day, concurrent, burst, max_body, timeout",
 	.such_as = "- {name: NAME, sha256: HASH}",
 };

@@ -114,6 +114,22 @@ def test_limits_change_with_a_reload_and_counts_stay(stage):
     until(lambda: s.ask().status == 200)
 
 
+def test_size_and_time_of_a_key(stage):
+    def script(ex):
+        ex.read_body()
+        assert ex.gone(20)
+        ex.keep = False
+
+    s = stage([entry("alice", max_body="2KiB", timeout="300ms"), entry("bob", max_body="1TiB")], script=script)
+    answer = s.ask(text="x" * 3000)
+    assert answer.status == 413 and "this API key may send, 2048 bytes" in answer.json()["error"]["message"]
+    with Client(s.router.port) as client:
+        client.send_request("POST", CHAT, bearer("alice"), chunks=[b"x" * 1500, b"x" * 1500])
+        assert client.read("POST").status == 413
+    answer = s.ask()
+    assert answer.status == 504 and "the time of this API key" in answer.json()["error"]["message"]
+
+
 def test_concurrent(stage):
     held, go = threading.Semaphore(0), threading.Event()
 

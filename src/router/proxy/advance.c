@@ -566,7 +566,9 @@ static void on_deadline(struct kvw_timer *timer, int64_t now_ns)
 	x->loop->now_ns = now_ns;
 	kvw_metrics_add(x->loop->metrics, KVW_COUNT_TIMEOUT_REQUEST, 1);
 	x->end = KVW_END_TIMEOUT;
-	end_early(x, KVW_END_TIMEOUT, 504, "x-should-retry: false\r\n", "timeouts.request passed");
+	end_early(x, KVW_END_TIMEOUT, 504, "x-should-retry: false\r\n",
+		timer->kind == KVW_TIMER_KEY ? "the time of this API key for a request has passed"
+					     : "timeouts.request passed");
 }
 
 enum kvw_err kvw_exchange_begin(struct kvw_client *client, size_t head_len)

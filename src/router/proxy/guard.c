@@ -78,6 +78,19 @@ static bool refuse_credential(struct kvw_exchange *x, enum kvw_credential shown)
 	return true;
 }
 
+/* A key's own limits of size and time, where they are less than those of all. */
+static void take_limits(struct kvw_exchange *x)
+{
+	const struct kvw_client_key *key = x->key;
+	int64_t most_ms = x->config->timeout_request_ms;
+
+	if (key->max_body > 0 && key->max_body < x->body.limit)
+		x->body.limit = key->max_body;
+	if (key->timeout_ms > 0 && (most_ms == 0 || key->timeout_ms < most_ms))
+		kvw_timer_set(&x->loop->timers, &x->deadline, KVW_TIMER_KEY,
+			x->start_ns + key->timeout_ms * KVW_NS_PER_MS);
+}
+
 static bool refuse_stranger(struct kvw_exchange *x)
 {
 	struct kvw_loop *loop = x->loop;
@@ -95,6 +108,7 @@ static bool refuse_stranger(struct kvw_exchange *x)
 	kvw_keyring_ref(loop->keyring);
 	x->keyring = loop->keyring;
 	x->key = key;
+	take_limits(x);
 	if (!key->trusted)
 		x->pin = (struct kvw_slice){NULL, 0};
 	if (kvw_client_key_lives(key, x->wall_ns / KVW_NS_PER_S))

@@ -42,6 +42,7 @@ enum kvw_timer_kind {
 	KVW_TIMER_FIRST_TOKEN,
 	KVW_TIMER_ATTEMPT,    /* the same, for one worker */
 	KVW_TIMER_REQUEST,    /* all of it */
+	KVW_TIMER_KEY,        /* all of it, of keys with a time of their own */
 	KVW_TIMER_STREAM_IDLE,
 	KVW_TIMER_PARK,       /* waiting for a model list */
 	KVW_TIMER_WAKE,       /* waiting for a worker of its model */

@@ -117,8 +117,9 @@ static void too_large(struct kvw_exchange *x)
 {
 	char message[128];
 
-	(void)snprintf(message, sizeof(message), "the request body is larger than limits.body, %llu bytes",
-		(unsigned long long)x->config->limits_body);
+	(void)snprintf(message, sizeof(message), "the request body is larger than %s, %llu bytes",
+		x->body.limit < x->config->limits_body ? "this API key may send" : "limits.body",
+		(unsigned long long)x->body.limit);
 	kvw_reply_error(x, 413, message);
 }
 
@@ -136,7 +137,7 @@ static bool refuse(struct kvw_exchange *x)
 	} else if (x->path.kind == KVW_PATH_LORA && !config->expose_lora) {
 		kvw_reply_error(
 			x, 403, "loading LoRA adapters is not exposed; set expose.lora");
-	} else if (x->content_length > config->limits_body) {
+	} else if (x->content_length > x->body.limit) {
 		too_large(x);
 	} else {
 		return false;
