@@ -229,8 +229,8 @@ def keys():
         if not under(path, "src", "routing"):
             continue
         for number, line in enumerate(lines(path), 1):
-            for key in paths:
-                if "." in key and re.search(rf'"{re.escape(key)}[":]', line) and "KVW_KEY" in line:
+            for key in paths if "KVW_KEY" in line else ():
+                if "." in key and re.search(rf'"{re.escape(key)}[":]', line):
                     yield f"{path}:{number}: key {key} is defined outside keys.def"
     reference = ROOT / "config/REFERENCE.md"
     if reference.exists():
