@@ -23,6 +23,9 @@ void kvw_rules_check_pools(struct kvw_build *build);
 /* The same for admission.* and service_levels. */
 void kvw_rules_check_admission(struct kvw_build *build);
 
+/* The same for auth.jwt. Its files are opened with kvw_rules_check_tls. */
+void kvw_rules_check_auth(struct kvw_build *build);
+
 /* The same for expose.paths. */
 void kvw_rules_check_paths(struct kvw_build *build);
 

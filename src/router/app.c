@@ -15,6 +15,7 @@
 #include "admin/access_log.h"
 #include "admin/admin.h"
 #include "auth/auth.h"
+#include "auth/jwt_gate.h"
 #include "base/clock.h"
 #include "feeds/feed.h"
 #include "feeds/kvspace.h"
@@ -143,6 +144,24 @@ static void forget_worker(void *arg, uint32_t worker)
 		kvw_proxy_forget_worker(proxy, worker);
 }
 
+/* Keys of clients and their tokens. */
+static enum kvw_err start_auth(struct kvw_app *app)
+{
+	const struct kvw_config *config = app->config;
+	struct kvw_jwt_gate *gate = NULL;
+	enum kvw_err err;
+
+	if (config->auth_keys_file[0] == '\0' && !kvw_jwt_wanted(config))
+		return KVW_OK;
+	err = kvw_auth_start(config->auth_keys_file, stderr, &app->auth);
+	if (err != KVW_OK || !kvw_jwt_wanted(config))
+		return err;
+	err = kvw_jwt_gate_start(config, stderr, &gate);
+	if (err == KVW_OK)
+		kvw_auth_take_jwt(app->auth, gate);
+	return err;
+}
+
 static enum kvw_err start(struct kvw_app *app)
 {
 	const struct kvw_config *config = app->config;
@@ -157,11 +176,9 @@ static enum kvw_err start(struct kvw_app *app)
 		return KVW_ENOMEM;
 	for (size_t i = 0; i < app->loop_count; i++)
 		atomic_store(&app->loop_turn_ns[i], kvw_clock_ns());
-	if (config->auth_keys_file[0] != '\0') {
-		err = kvw_auth_start(config->auth_keys_file, stderr, &app->auth);
-		if (err != KVW_OK)
-			return err;
-	}
+	err = start_auth(app);
+	if (err != KVW_OK)
+		return err;
 	if (config->rate_sharing_redis[0] != '\0') {
 		err = kvw_sharing_create(config, stderr, &app->sharing);
 		if (err != KVW_OK)

@@ -17,6 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "auth/jwt_keys.h"
 #include "auth/keys_file.h"
 #include "config/stack_flags.h"
 #include "config/write.h"
@@ -408,9 +409,25 @@ static bool check_keys(struct reader *r, const struct kvw_config *config)
 	return true;
 }
 
+/* The file of keys that sign tokens, likewise. */
+static bool check_token_keys(struct reader *r, const struct kvw_config *config)
+{
+	const char *path = config->auth_jwt_jwks_file;
+	size_t count = 0;
+
+	if (path[0] == '\0')
+		return true;
+	if (kvw_jwt_keys_check(path, r->err, &count) != KVW_OK) {
+		r->cli->status = KVW_CLI_FAILED;
+		return false;
+	}
+	fprintf(r->out, "%s: ok, %zu key%s of tokens\n", path, count, count == 1 ? "" : "s");
+	return true;
+}
+
 static void check(struct reader *r, const struct kvw_config *config)
 {
-	if (!check_keys(r, config))
+	if (!check_keys(r, config) || !check_token_keys(r, config))
 		return;
 	fprintf(r->out, "%s: ok, %zu worker%s, strategy %s\n",
 		r->cli->config_path != NULL ? r->cli->config_path : "flags", config->worker_count,

@@ -22,6 +22,7 @@
 #include "admin/broadcast.h"
 #include "auth/auth.h"
 #include "sharing/sharing.h"
+#include "auth/jwt_gate.h"
 #include "base/clock.h"
 #include "admin/explain_http.h"
 #include "admin/http.h"
@@ -489,6 +490,8 @@ enum kvw_err kvw_admin_start(
 	sources.reload = kvw_reload_state(admin->reload);
 	sources.auth = deps->auth == NULL ? NULL : kvw_auth_state(deps->auth);
 	sources.sharing = deps->sharing == NULL ? NULL : kvw_sharing_state(deps->sharing);
+	if (deps->auth != NULL && kvw_auth_jwt(deps->auth) != NULL)
+		sources.jwt = kvw_jwt_gate_state(kvw_auth_jwt(deps->auth));
 	sources.broadcasts = kvw_broadcaster_state(admin->broadcaster);
 	sources.listings = kvw_members_listings(admin->members);
 	sources.discovery = admin->sources;

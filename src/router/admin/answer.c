@@ -8,7 +8,8 @@
 
 #include <stdlib.h>
 
-#include "auth/keyring.h"
+#include "auth/auth.h"
+#include "auth/jwt_gate.h"
 #include "base/page.h"
 #include "base/clock.h"
 #include "fleet/members.h"
@@ -88,6 +89,21 @@ static void put_waking(struct kvw_page *text, const struct kvw_wakes *wakes, int
 		kvw_page_string(text, "]");
 }
 
+/* Of the keys that verify tokens; null: they have not been fetched yet. */
+static void put_token_keys(struct kvw_page *text, const struct kvw_auth *auth, int64_t now_ns)
+{
+	const struct kvw_jwt_gate *gate = auth == NULL ? NULL : kvw_auth_jwt(auth);
+	int64_t age_s;
+
+	if (gate == NULL)
+		return;
+	age_s = kvw_jwt_keys_age_s(kvw_jwt_gate_state(gate)->keys, now_ns);
+	if (age_s < 0)
+		kvw_page_string(text, ",\"token_keys_age_s\":null");
+	else
+		put_field(text, "token_keys_age_s", (uint64_t)age_s);
+}
+
 static int answer_health(
 	const struct kvw_answer_state *state, int64_t now_ns, struct kvw_page *text)
 {
@@ -100,6 +116,7 @@ static int answer_health(
 			kvw_page_string(text, ",\"last_reload\":\"refused\"");
 		put_unreadable(text, state->listings, now_ns);
 		put_waking(text, state->deps->fleet->wakes, now_ns);
+		put_token_keys(text, state->deps->auth, now_ns);
 		kvw_page_string(text, "}\n");
 		return 200;
 	}

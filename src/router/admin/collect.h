@@ -55,6 +55,8 @@ enum kvw_collect_of {
 	KVW_OF_AUTH_KEYS, KVW_OF_AUTH_GOOD, KVW_OF_AUTH_TIME,
 	/* rate_sharing */
 	KVW_OF_SHARING_GOOD, KVW_OF_SHARING_COUNTS,
+	/* jwt */
+	KVW_OF_JWT_KEYS, KVW_OF_JWT_AGE,
 	/* certificates */
 	KVW_OF_NOT_AFTER, KVW_OF_RENEWALS,
 	/* dropped */

@@ -4,6 +4,8 @@
 #include "admin/collect.h"
 #include "auth/auth.h"
 #include "sharing/sharing.h"
+#include "auth/jwt_gate.h"
+#include "base/clock.h"
 
 void kvw_collect_auth_refused(struct kvw_collect *collect)
 {
@@ -88,4 +90,49 @@ void kvw_collect_rate_sharing(struct kvw_collect *collect)
 	}
 	kvw_sample_named(&collect->out, "result", "ok", atomic_load(&state->exchanged));
 	kvw_sample_named(&collect->out, "result", "failed", atomic_load(&state->failed));
+}
+
+void kvw_collect_jwt_verified(struct kvw_collect *collect)
+{
+	const struct kvw_jwt_gate_state *state = collect->metrics->sources.jwt;
+
+	if (state == NULL)
+		return;
+	kvw_sample_named(&collect->out, "by", "signature", atomic_load(&state->verified));
+	kvw_sample_named(&collect->out, "by", "memory", atomic_load(&state->remembered));
+}
+
+void kvw_collect_jwt_refused(struct kvw_collect *collect)
+{
+	const struct kvw_jwt_gate_state *state = collect->metrics->sources.jwt;
+
+	for (int i = KVW_JWT_GOOD + 1; state != NULL && i < KVW_JWT_VERDICTS; i++)
+		kvw_sample_named(&collect->out, "reason", kvw_jwt_verdict_name((enum kvw_jwt_verdict)i),
+			atomic_load(&state->refused[i]));
+}
+
+void kvw_collect_jwt_refreshes(struct kvw_collect *collect)
+{
+	const struct kvw_jwt_gate_state *state = collect->metrics->sources.jwt;
+
+	if (state == NULL)
+		return;
+	kvw_sample_named(&collect->out, "result", "ok", atomic_load(&state->keys->ok));
+	kvw_sample_named(&collect->out, "result", "failed", atomic_load(&state->keys->failed));
+}
+
+void kvw_collect_jwt(struct kvw_collect *collect)
+{
+	const struct kvw_jwt_gate_state *state = collect->metrics->sources.jwt;
+	int64_t age_s;
+
+	if (state == NULL)
+		return;
+	if (collect->arg == KVW_OF_JWT_KEYS) {
+		kvw_sample_u64(&collect->out, NULL, 0, atomic_load(&state->keys->keys));
+		return;
+	}
+	age_s = kvw_jwt_keys_age_s(state->keys, kvw_clock_ns());
+	if (age_s >= 0)
+		kvw_sample_u64(&collect->out, NULL, 0, (uint64_t)age_s);
 }

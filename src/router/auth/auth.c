@@ -26,6 +26,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "auth/jwt_gate.h"
 #include "auth/keys_file.h"
 #include "base/clock.h"
 #include "base/log.h"
@@ -44,6 +45,7 @@ struct kvw_auth {
 	struct kvw_keyring *ring;
 	_Atomic uint64_t version;
 	struct kvw_auth_state state;
+	struct kvw_jwt_gate *jwt; /* owned; NULL: tokens are not asked for */
 
 	/* Of the thread. */
 	pthread_t thread;
@@ -295,6 +297,18 @@ static void settle(struct kvw_auth *auth)
 	}
 }
 
+/* Without a file: no key is known, and none will be. */
+static enum kvw_err start_empty(struct kvw_auth *auth)
+{
+	struct kvw_keyring *ring;
+	size_t twice;
+	enum kvw_err err = kvw_keyring_create(NULL, 0, &ring, &twice);
+
+	if (err == KVW_OK)
+		put_into_force(auth, ring);
+	return err;
+}
+
 enum kvw_err kvw_auth_start(const char *path, FILE *errors, struct kvw_auth **out)
 {
 	struct kvw_auth *auth = calloc(1, sizeof(*auth));
@@ -305,6 +319,13 @@ enum kvw_err kvw_auth_start(const char *path, FILE *errors, struct kvw_auth **ou
 		return KVW_ENOMEM;
 	auth->watch = auth->notify = auth->wake = -1;
 	pthread_mutex_init(&auth->lock, NULL);
+	if (path[0] == '\0') {
+		err = start_empty(auth);
+		if (err != KVW_OK)
+			goto fail;
+		*out = auth;
+		return KVW_OK;
+	}
 	if (!set_paths(auth, path))
 		goto fail;
 	auth->notify = inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
@@ -344,6 +365,7 @@ void kvw_auth_stop(struct kvw_auth *auth)
 		wake(auth);
 		pthread_join(auth->thread, NULL);
 	}
+	kvw_jwt_gate_stop(auth->jwt);
 	if (auth->notify >= 0)
 		close(auth->notify);
 	if (auth->wake >= 0)
@@ -360,8 +382,22 @@ void kvw_auth_stop(struct kvw_auth *auth)
 
 void kvw_auth_reload(struct kvw_auth *auth)
 {
+	if (auth->jwt != NULL)
+		kvw_jwt_gate_reload(auth->jwt);
+	if (!auth->started)
+		return;
 	atomic_store(&auth->wanted, true);
 	wake(auth);
+}
+
+void kvw_auth_take_jwt(struct kvw_auth *auth, struct kvw_jwt_gate *gate)
+{
+	auth->jwt = gate;
+}
+
+struct kvw_jwt_gate *kvw_auth_jwt(const struct kvw_auth *auth)
+{
+	return auth->jwt;
 }
 
 uint64_t kvw_auth_version(const struct kvw_auth *auth)

@@ -17,6 +17,7 @@
 #include "auth/keyring.h"
 
 struct kvw_auth;
+struct kvw_jwt_gate;
 
 /* For metrics. */
 struct kvw_auth_state {
@@ -27,13 +28,18 @@ struct kvw_auth_state {
 	_Atomic uint64_t retired;  /* former keys that are not freed yet */
 };
 
-/* Reads the file and starts the thread. KVW_EINVAL, KVW_EIO: the file has mistakes or cannot be read, which is
+/* Reads the file and starts the thread; an empty path: there is no file, and no key. KVW_EINVAL, KVW_EIO: the file has mistakes or cannot be read, which is
  * in `errors`; KVW_ENOMEM. */
 enum kvw_err kvw_auth_start(const char *path, FILE *errors, struct kvw_auth **out) KVW_MUST_CHECK;
 /* Ends the thread. References that were taken stay good. NULL is allowed. */
 void kvw_auth_stop(struct kvw_auth *auth);
 /* Has the file read soon, whether it has changed or not. */
 void kvw_auth_reload(struct kvw_auth *auth);
+
+/* Takes the gate, once and before anything else asks: tokens get in, too. */
+void kvw_auth_take_jwt(struct kvw_auth *auth, struct kvw_jwt_gate *gate);
+/* NULL: tokens are not asked for. Borrowed. */
+struct kvw_jwt_gate *kvw_auth_jwt(const struct kvw_auth *auth);
 
 /* Another one each time that other keys are in force. */
 uint64_t kvw_auth_version(const struct kvw_auth *auth);

@@ -139,13 +139,19 @@ static enum kvw_credential find(const struct kvw_head *head, struct kvw_slice *o
 	return out->len > 0 ? KVW_CREDENTIAL_FOUND : KVW_CREDENTIAL_MISSING;
 }
 
-enum kvw_credential kvw_credential_take(const struct kvw_head *head, struct kvw_digest *out)
+enum kvw_credential kvw_credential_take_seen(
+	const struct kvw_head *head, struct kvw_digest *out, kvw_credential_look *look, void *arg)
 {
 	struct kvw_slice query = query_of(head->target), shown;
 	enum kvw_credential found = find(head, &shown);
 
-	if (found == KVW_CREDENTIAL_FOUND)
+	if (found == KVW_CREDENTIAL_FOUND && query_has_key(query))
+		found = KVW_CREDENTIAL_QUERY;
+	if (found == KVW_CREDENTIAL_FOUND) {
 		kvw_key_digest(shown, out);
+		if (look != NULL)
+			look(arg, shown, out);
+	}
 	for (size_t i = 0; i < head->field_count; i++)
 		if (is_authorization(&head->fields[i]) || is_api_key(&head->fields[i]))
 			wipe(head->fields[i].value);
@@ -153,6 +159,11 @@ enum kvw_credential kvw_credential_take(const struct kvw_head *head, struct kvw_
 		return found;
 	wipe(query);
 	return KVW_CREDENTIAL_QUERY;
+}
+
+enum kvw_credential kvw_credential_take(const struct kvw_head *head, struct kvw_digest *out)
+{
+	return kvw_credential_take_seen(head, out, NULL, NULL);
 }
 
 bool kvw_credential_field(const struct kvw_field *field)

@@ -22,6 +22,11 @@ enum kvw_credential {
  * lie, in the head's fields and in its query: the head must lie in memory that may be written. */
 enum kvw_credential kvw_credential_take(const struct kvw_head *head, struct kvw_digest *out);
 
+/* The same; before the bytes are overwritten, look(arg, key, its hash) sees them. Called for KVW_CREDENTIAL_FOUND alone. */
+typedef void kvw_credential_look(void *arg, struct kvw_slice shown, const struct kvw_digest *digest);
+enum kvw_credential kvw_credential_take_seen(
+	const struct kvw_head *head, struct kvw_digest *out, kvw_credential_look *look, void *arg);
+
 /* Is it of those fields that may show a key? */
 bool kvw_credential_field(const struct kvw_field *field);
 

@@ -15,6 +15,7 @@
 
 #include "auth/auth.h"
 #include "auth/credential.h"
+#include "auth/jwt_gate.h"
 #include "proxy/reply.h"
 #include "proxy/understand.h"
 
@@ -91,14 +92,64 @@ static void take_limits(struct kvw_exchange *x)
 			x->start_ns + key->timeout_ms * KVW_NS_PER_MS);
 }
 
+/* A token, looked at before its bytes are overwritten. */
+struct token {
+	struct kvw_jwt_gate *gate; /* NULL: tokens are not asked for */
+	int64_t now_s;
+	bool shown; /* what the request shows is one */
+	enum kvw_jwt_verdict verdict;
+	struct kvw_keyring *ring; /* KVW_JWT_GOOD: a reference */
+};
+
+static void look_at_token(void *arg, struct kvw_slice shown, const struct kvw_digest *digest)
+{
+	struct token *token = arg;
+
+	token->shown = token->gate != NULL && kvw_jwt_looks(shown);
+	if (token->shown)
+		token->verdict = kvw_jwt_gate_check(token->gate, shown, digest, token->now_s, &token->ring);
+}
+
+/* RFC 6750. A token that cannot be judged yet is no wrong one: clients try again by themselves. */
+static void refuse_token(struct kvw_exchange *x, enum kvw_jwt_verdict verdict)
+{
+	const char *text = kvw_jwt_verdict_text(verdict);
+	char extra[192];
+	bool later = verdict == KVW_JWT_NO_KEYS || verdict == KVW_JWT_NO_MEMORY;
+
+	if (later)
+		(void)snprintf(extra, sizeof(extra), "retry-after: 1\r\n");
+	else
+		(void)snprintf(extra, sizeof(extra),
+			"www-authenticate: Bearer error=\"invalid_token\", error_description=\"%s\"\r\n", text);
+	kvw_reply_error_code(x, later ? 503 : 401, later ? NULL : type_of(x, 401),
+		later ? "token_keys_unavailable" : verdict == KVW_JWT_EXPIRED ? "expired_token" : "invalid_token",
+		extra, text);
+}
+
+static bool refuse_bearer(struct kvw_exchange *x, const struct token *token, const struct kvw_digest *digest)
+{
+	if (token->verdict != KVW_JWT_GOOD) {
+		refuse_token(x, token->verdict);
+		return true;
+	}
+	x->keyring = token->ring;
+	x->key = kvw_keyring_find(token->ring, digest);
+	x->pin = (struct kvw_slice){NULL, 0};
+	return false;
+}
+
 static bool refuse_stranger(struct kvw_exchange *x)
 {
 	struct kvw_loop *loop = x->loop;
+	struct token token = {.gate = kvw_auth_jwt(loop->auth), .now_s = x->wall_ns / KVW_NS_PER_S};
 	const struct kvw_client_key *key;
 	struct kvw_digest digest;
 
-	if (refuse_credential(x, kvw_credential_take(&loop->request_head, &digest)))
+	if (refuse_credential(x, kvw_credential_take_seen(&loop->request_head, &digest, look_at_token, &token)))
 		return true;
+	if (token.shown)
+		return refuse_bearer(x, &token, &digest);
 	look_for_keys(loop);
 	key = kvw_keyring_find(loop->keyring, &digest);
 	if (key == NULL) {

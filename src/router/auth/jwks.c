@@ -1,0 +1,335 @@
+/* jwks.c - see jwks.h. */
+#include "auth/jwks.h"
+
+#include <jansson.h>
+#include <openssl/bn.h>
+#include <openssl/core_names.h>
+#include <openssl/err.h>
+#include <openssl/evp.h>
+#include <openssl/param_build.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define COORDINATE 32 /* bytes, of P-256 and Ed25519 */
+
+/* One key. */
+struct key {
+	char kid[KVW_JWKS_KID_MOST];
+	size_t kid_len; /* 0: it has no name */
+	enum kvw_jwt_alg alg;
+	EVP_PKEY *pkey; /* owned */
+};
+
+struct kvw_jwks {
+	_Atomic size_t refs;
+	size_t count, skipped;
+	struct key keys[KVW_JWKS_MOST];
+};
+
+/* --- base64url --- */
+
+static int value_of(char c)
+{
+	if (c >= 'A' && c <= 'Z')
+		return c - 'A';
+	if (c >= 'a' && c <= 'z')
+		return c - 'a' + 26;
+	if (c >= '0' && c <= '9')
+		return c - '0' + 52;
+	return c == '-' ? 62 : c == '_' ? 63 : -1;
+}
+
+bool kvw_base64url(struct kvw_slice text, unsigned char *out, size_t room, size_t *len)
+{
+	uint32_t bits = 0;
+	int held = 0;
+	size_t n = 0;
+
+	if (text.len % 4 == 1)
+		return false;
+	for (size_t i = 0; i < text.len; i++) {
+		int value = value_of(text.data[i]);
+
+		if (value < 0)
+			return false;
+		bits = (bits << 6 | (uint32_t)value) & 0xffff;
+		held += 6;
+		if (held < 8)
+			continue;
+		held -= 8;
+		if (n == room)
+			return false;
+		out[n++] = (unsigned char)(bits >> held);
+	}
+	if ((bits & ((1u << held) - 1)) != 0) /* bits that say nothing: a second text for the same bytes */
+		return false;
+	*len = n;
+	return true;
+}
+
+/* --- one key --- */
+
+static const char *text_of(const json_t *jwk, const char *name)
+{
+	return json_string_value(json_object_get(jwk, name));
+}
+
+/* A member in base64url. Returns its bytes, 0: it is not there or is bad. */
+static size_t bytes_of(const json_t *jwk, const char *name, unsigned char *out, size_t room)
+{
+	const char *text = text_of(jwk, name);
+	size_t len = 0;
+
+	if (text == NULL || !kvw_base64url(kvw_slice_of(text), out, room, &len))
+		return 0;
+	return len;
+}
+
+static EVP_PKEY *make(const char *type, OSSL_PARAM_BLD *build)
+{
+	OSSL_PARAM *params = OSSL_PARAM_BLD_to_param(build);
+	EVP_PKEY_CTX *ctx = EVP_PKEY_CTX_new_from_name(NULL, type, NULL);
+	EVP_PKEY *pkey = NULL;
+
+	if (params == NULL || ctx == NULL || EVP_PKEY_fromdata_init(ctx) != 1 ||
+		EVP_PKEY_fromdata(ctx, &pkey, EVP_PKEY_PUBLIC_KEY, params) != 1) {
+		EVP_PKEY_free(pkey);
+		pkey = NULL;
+	}
+	EVP_PKEY_CTX_free(ctx);
+	OSSL_PARAM_free(params);
+	return pkey;
+}
+
+/* A large exponent would make each verification slow, a small one is what broken libraries were attacked with. */
+static bool good_rsa(const BIGNUM *n, const BIGNUM *e)
+{
+	int bits = BN_num_bits(n);
+
+	return bits >= KVW_JWKS_RSA_LEAST && bits <= KVW_JWKS_RSA_MOST && BN_is_odd(n) && BN_is_odd(e) &&
+	       BN_num_bits(e) >= 17 && BN_num_bits(e) <= 64;
+}
+
+static EVP_PKEY *rsa_of(const json_t *jwk)
+{
+	unsigned char n_bytes[KVW_JWKS_RSA_MOST / 8 + 1], e_bytes[9];
+	size_t n_len = bytes_of(jwk, "n", n_bytes, sizeof(n_bytes));
+	size_t e_len = bytes_of(jwk, "e", e_bytes, sizeof(e_bytes));
+	BIGNUM *n = BN_bin2bn(n_bytes, (int)n_len, NULL), *e = BN_bin2bn(e_bytes, (int)e_len, NULL);
+	OSSL_PARAM_BLD *build = OSSL_PARAM_BLD_new();
+	EVP_PKEY *pkey = NULL;
+
+	if (n != NULL && e != NULL && build != NULL && good_rsa(n, e) &&
+		OSSL_PARAM_BLD_push_BN(build, OSSL_PKEY_PARAM_RSA_N, n) == 1 &&
+		OSSL_PARAM_BLD_push_BN(build, OSSL_PKEY_PARAM_RSA_E, e) == 1)
+		pkey = make("RSA", build);
+	OSSL_PARAM_BLD_free(build);
+	BN_free(n);
+	BN_free(e);
+	return pkey;
+}
+
+static bool on_curve(EVP_PKEY *pkey)
+{
+	EVP_PKEY_CTX *ctx = EVP_PKEY_CTX_new_from_pkey(NULL, pkey, NULL);
+	bool good = ctx != NULL && EVP_PKEY_public_check(ctx) == 1;
+
+	EVP_PKEY_CTX_free(ctx);
+	return good;
+}
+
+static EVP_PKEY *p256_of(const json_t *jwk)
+{
+	unsigned char point[1 + 2 * COORDINATE] = {4}; /* not compressed */
+	OSSL_PARAM_BLD *build = OSSL_PARAM_BLD_new();
+	EVP_PKEY *pkey = NULL;
+
+	if (build != NULL && bytes_of(jwk, "x", point + 1, COORDINATE) == COORDINATE &&
+		bytes_of(jwk, "y", point + 1 + COORDINATE, COORDINATE) == COORDINATE &&
+		OSSL_PARAM_BLD_push_utf8_string(build, OSSL_PKEY_PARAM_GROUP_NAME, "prime256v1", 0) == 1 &&
+		OSSL_PARAM_BLD_push_octet_string(build, OSSL_PKEY_PARAM_PUB_KEY, point, sizeof(point)) == 1)
+		pkey = make("EC", build);
+	OSSL_PARAM_BLD_free(build);
+	if (pkey != NULL && !on_curve(pkey)) {
+		EVP_PKEY_free(pkey);
+		pkey = NULL;
+	}
+	return pkey;
+}
+
+static EVP_PKEY *ed25519_of(const json_t *jwk)
+{
+	unsigned char bytes[COORDINATE];
+
+	if (bytes_of(jwk, "x", bytes, sizeof(bytes)) != sizeof(bytes))
+		return NULL;
+	return EVP_PKEY_new_raw_public_key(EVP_PKEY_ED25519, NULL, bytes, sizeof(bytes));
+}
+
+/* Absent is good. */
+static bool says(const json_t *jwk, const char *name, const char *one, const char *other)
+{
+	const json_t *value = json_object_get(jwk, name);
+	const char *text = json_string_value(value);
+
+	return value == NULL || (text != NULL && (strcmp(text, one) == 0 || strcmp(text, other) == 0));
+}
+
+static bool may_verify(const json_t *jwk)
+{
+	const json_t *operations = json_object_get(jwk, "key_ops");
+
+	if (!says(jwk, "use", "sig", "sig"))
+		return false;
+	for (size_t i = 0; i < json_array_size(operations); i++) {
+		const char *operation = json_string_value(json_array_get(operations, i));
+
+		if (operation != NULL && strcmp(operation, "verify") == 0)
+			return true;
+	}
+	return operations == NULL;
+}
+
+static bool is(const char *text, const char *word)
+{
+	return text != NULL && strcmp(text, word) == 0;
+}
+
+/* The algorithm is what the key's type and curve are made for. */
+static EVP_PKEY *pkey_of(const json_t *jwk, enum kvw_jwt_alg *alg)
+{
+	const char *type = text_of(jwk, "kty"), *curve = text_of(jwk, "crv");
+
+	if (!may_verify(jwk))
+		return NULL;
+	if (is(type, "RSA") && says(jwk, "alg", "RS256", "RS256")) {
+		*alg = KVW_JWT_RS256;
+		return rsa_of(jwk);
+	}
+	if (is(type, "EC") && is(curve, "P-256") && says(jwk, "alg", "ES256", "ES256")) {
+		*alg = KVW_JWT_ES256;
+		return p256_of(jwk);
+	}
+	if (is(type, "OKP") && is(curve, "Ed25519") && says(jwk, "alg", "EdDSA", "Ed25519")) {
+		*alg = KVW_JWT_EDDSA;
+		return ed25519_of(jwk);
+	}
+	return NULL;
+}
+
+/* False: it is left out. */
+static bool add(struct kvw_jwks *jwks, const json_t *jwk)
+{
+	struct key *key = &jwks->keys[jwks->count];
+	const json_t *kid = json_object_get(jwk, "kid");
+	bool known;
+
+	if (!json_is_object(jwk) || (kid != NULL && !json_is_string(kid)) ||
+		json_string_length(kid) > sizeof(key->kid))
+		return false;
+	key->kid_len = json_string_length(kid);
+	if (key->kid_len > 0)
+		memcpy(key->kid, json_string_value(kid), key->kid_len);
+	key->pkey = pkey_of(jwk, &key->alg);
+	if (key->pkey == NULL)
+		return false;
+	if (key->kid_len > 0 &&
+		kvw_jwks_find(jwks, (struct kvw_slice){key->kid, key->kid_len}, key->alg, &known) != NULL) {
+		EVP_PKEY_free(key->pkey); /* the first one of a name counts */
+		return false;
+	}
+	jwks->count++;
+	return true;
+}
+
+/* --- the set --- */
+
+enum kvw_err kvw_jwks_parse(const char *text, size_t len, char *why, size_t room, struct kvw_jwks **out)
+{
+	struct kvw_jwks *jwks = calloc(1, sizeof(*jwks));
+	json_t *root = NULL;
+	const json_t *keys;
+	json_error_t error;
+	enum kvw_err err = KVW_EINVAL;
+
+	if (jwks == NULL)
+		return KVW_ENOMEM;
+	atomic_init(&jwks->refs, 1);
+	if (len > KVW_JWKS_MAX_BYTES) {
+		snprintf(why, room, "found more than %zu bytes, expected a set of keys", KVW_JWKS_MAX_BYTES);
+		goto out;
+	}
+	root = json_loadb(len > 0 ? text : "", len, JSON_REJECT_DUPLICATES, &error);
+	keys = json_object_get(root, "keys");
+	if (!json_is_array(keys)) {
+		snprintf(why, room, "found %s, expected an object with a list `keys`",
+			root == NULL ? "no JSON" : "other JSON");
+		goto out;
+	}
+	if (json_array_size(keys) > KVW_JWKS_MOST) {
+		snprintf(why, room, "found %zu keys, expected at most %d", json_array_size(keys), KVW_JWKS_MOST);
+		goto out;
+	}
+	for (size_t i = 0; i < json_array_size(keys); i++)
+		jwks->skipped += !add(jwks, json_array_get(keys, i));
+	ERR_clear_error();
+	if (jwks->count == 0) {
+		snprintf(why, room, "found no key of use among %zu, expected RSA of %d bits or more, P-256 or Ed25519",
+			json_array_size(keys), KVW_JWKS_RSA_LEAST);
+		goto out;
+	}
+	*out = jwks;
+	jwks = NULL;
+	err = KVW_OK;
+out:
+	json_decref(root);
+	kvw_jwks_unref(jwks);
+	return err;
+}
+
+void kvw_jwks_ref(struct kvw_jwks *jwks)
+{
+	atomic_fetch_add_explicit(&jwks->refs, 1, memory_order_relaxed);
+}
+
+void kvw_jwks_unref(struct kvw_jwks *jwks)
+{
+	if (jwks == NULL || atomic_fetch_sub_explicit(&jwks->refs, 1, memory_order_acq_rel) > 1)
+		return;
+	for (size_t i = 0; i < jwks->count; i++)
+		EVP_PKEY_free(jwks->keys[i].pkey);
+	free(jwks);
+}
+
+size_t kvw_jwks_count(const struct kvw_jwks *jwks)
+{
+	return jwks->count;
+}
+
+size_t kvw_jwks_skipped(const struct kvw_jwks *jwks)
+{
+	return jwks->skipped;
+}
+
+EVP_PKEY *kvw_jwks_find(
+	const struct kvw_jwks *jwks, struct kvw_slice kid, enum kvw_jwt_alg alg, bool *known)
+{
+	EVP_PKEY *found = NULL;
+
+	*known = false;
+	for (size_t i = 0; i < jwks->count; i++) {
+		const struct key *key = &jwks->keys[i];
+
+		if (kid.data != NULL && !kvw_slice_equal(kid, (struct kvw_slice){key->kid, key->kid_len}))
+			continue;
+		*known = true;
+		if (key->alg != alg)
+			continue;
+		if (found != NULL) /* without a name it could be either */
+			return NULL;
+		found = key->pkey;
+	}
+	return found;
+}

@@ -1,0 +1,46 @@
+/*
+ * jwks.h - the public keys that sign clients' tokens (JSON Web Key Set, RFC 7517), by their names.
+ *
+ * A key is for one algorithm, which follows from its own type and curve and never from a token: an RSA key verifies
+ * RS256 and nothing else. One that is of no use here (another type, use or algorithm, too small) is left out and counted.
+ *
+ * A set never changes; the holder of a reference may read it in any thread.
+ */
+#ifndef KVW_JWKS_H
+#define KVW_JWKS_H
+
+#include <openssl/types.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "kvway/err.h"
+#include "kvway/slice.h"
+
+#define KVW_JWKS_MOST       64                 /* keys */
+#define KVW_JWKS_MAX_BYTES  ((size_t)256 << 10) /* of the document */
+#define KVW_JWKS_KID_MOST   256                /* bytes of a key's name */
+#define KVW_JWKS_RSA_LEAST  2048               /* bits */
+#define KVW_JWKS_RSA_MOST   8192
+
+enum kvw_jwt_alg { KVW_JWT_RS256, KVW_JWT_ES256, KVW_JWT_EDDSA };
+
+struct kvw_jwks;
+
+/* The caller has one reference. KVW_EINVAL: it is no set with a usable key, which why[room] says; KVW_ENOMEM. */
+enum kvw_err kvw_jwks_parse(
+	const char *text, size_t len, char *why, size_t room, struct kvw_jwks **out) KVW_MUST_CHECK;
+void kvw_jwks_ref(struct kvw_jwks *jwks);
+void kvw_jwks_unref(struct kvw_jwks *jwks); /* NULL is allowed */
+
+size_t kvw_jwks_count(const struct kvw_jwks *jwks);
+size_t kvw_jwks_skipped(const struct kvw_jwks *jwks);
+
+/* The key with this name (data NULL: the token names none, and it must be the only one) for this algorithm. Borrowed.
+ * NULL: there is none; *known: there is one of this name, for another algorithm. */
+EVP_PKEY *kvw_jwks_find(
+	const struct kvw_jwks *jwks, struct kvw_slice kid, enum kvw_jwt_alg alg, bool *known);
+
+/* Base64url without padding (RFC 7515): exactly one text for the same bytes. False: it is none, or does not fit. */
+bool kvw_base64url(struct kvw_slice text, unsigned char *out, size_t room, size_t *len);
+
+#endif
