@@ -23,6 +23,7 @@ import lib_replay  # noqa: E402
 import lib_routers  # noqa: E402
 import lib_sim_agree  # noqa: E402
 import lib_tables  # noqa: E402
+import lib_tls  # noqa: E402
 import lib_trace  # noqa: E402
 import lib_trace_overload  # noqa: E402
 from lib_procs import BenchError  # noqa: E402
@@ -41,6 +42,7 @@ def bench_trace(options):
 # name: (function, what ninja must build)
 BENCHES = {
     "proxy": (lib_proxy.bench_proxy, [LOAD]),
+    "tls": (lib_tls.bench_tls, [LOAD]),
     "stream": (lib_proxy.bench_stream, [LOAD]),
     "scan": (lib_proxy.bench_scan, ["bench/micro/scan_bench"]),
     "pick": (lib_pick.bench_pick, [lib_pick.PROGRAM, lib_pick.KVAWARE, lib_pick.ADMISSION]),
@@ -86,6 +88,8 @@ HELP = """
 benchmarks:
   proxy    CPU per request and requests/s at 2, 32 and 256 KB: kvway roundrobin and prefixaware,
            HAProxy, nginx, one thread each; every prompt differs, prefixes are shared
+  tls      TLS 1.3: handshakes a second and CPU, full and resumed; CPU per request at 2, 32 and 256 KB over
+           kept-alive connections: kvway, HAProxy, nginx, one thread and the same certificate each
   stream   400 event streams: CPU per chunk, added delay
   scan     bytes/s of the body scan against jansson
   pick     decisions/s of prefixaware on a tree of 1M nodes (depth 64, 8 to 1,024 workers, one and

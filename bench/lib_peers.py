@@ -46,31 +46,33 @@ def write(shop, name, text):
     return path
 
 
-def wait_listening(proxy_name, port, process, log_tail):
+def wait_listening(proxy_name, port, process, log_tail, scheme="http"):
     """Until the proxy passes a request on."""
     try:
-        wait_ready(f"http://127.0.0.1:{port}/health", process)
+        wait_ready(f"{scheme}://127.0.0.1:{port}/health", process)
     except BenchError as error:
         raise BenchError(f"{proxy_name}: {error}\n{log_tail()}") from error
 
 
-def start_haproxy(shop, core, port, workers, limit, logs=False, more=""):
-    """HAProxy with one thread. Its access log goes to standard output, which is a file."""
+def start_haproxy(shop, core, port, workers, limit, logs=False, more="", tls=None):
+    """HAProxy with one thread. Its access log goes to standard output, which is a file. tls: a PEM
+    file with certificate and key."""
     name = f"haproxy{'-log' if logs else ''}{'-32k' if more else ''}"
     text = fill("haproxy.cfg.in", {
         "PORT": port,
         "MAXCONN": min(20000, (limit - 200) // 2),  # it needs two descriptors for each
         "LOG_TARGET": ("log stdout format raw local0 info" if logs else "") + more,
         "LOG": "log global\n\toption httplog" if logs else "",
+        "TLS": f"ssl crt {tls} alpn http/1.1" if tls else "",
         **worker_names(workers)})
     path = write(shop, f"{name}.cfg", text)
     log = f"{name}.out"
     process = shop.start(["haproxy", "-db", "-f", path], core=core, log=log)
-    wait_listening(name, port, process, lambda: shop.log_tail(log))
+    wait_listening(name, port, process, lambda: shop.log_tail(log), "https" if tls else "http")
     return Proxy(name, port, process, process.pid)
 
 
-def start_nginx(shop, core, port, workers, limit, logs=False):
+def start_nginx(shop, core, port, workers, limit, logs=False, tls=None):
     """nginx with one worker process; the worker's CPU counts, the master sleeps."""
     name = f"nginx{'-log' if logs else ''}"
     folder = shop.path(name)
@@ -81,18 +83,20 @@ def start_nginx(shop, core, port, workers, limit, logs=False):
         "CONNECTIONS": limit - 100,
         "LOG": f"{folder}/access.log combined buffer=64k flush=1s" if logs else "off",
         "REQUEST_BUFFERING": "on",
+        "SSL": " ssl" if tls else "",
+        "TLS": f"ssl_certificate {tls}; ssl_certificate_key {tls}; ssl_protocols TLSv1.2 TLSv1.3;" if tls else "",
         **worker_names(workers)})
     path = write(shop, f"{name}.conf", text)
     log = f"{name}.out"
     process = shop.start(["nginx", "-e", f"{folder}/nginx-error.log", "-c", path], core=core, log=log)
-    wait_listening(name, port, process, lambda: shop.log_tail(log))
+    wait_listening(name, port, process, lambda: shop.log_tail(log), "https" if tls else "http")
     children = subprocess.run(["pgrep", "-P", str(process.pid)], capture_output=True, text=True,
                               check=True).stdout.split()
     return Proxy(name, port, process, int(children[0]))
 
 
 def start_kvway(shop, core, ports, workers, strategy, build, loops=1, logs=False, extra="",
-                routing=""):
+                routing="", tls=None):
     """kvway; ports are its own two: for clients and for administration. `extra` is more YAML,
     `routing` more of the section routing."""
     name = f"kvway-{strategy}{'-log' if logs else ''}-{ports[0]}"
@@ -110,11 +114,12 @@ workers:
 {routing}log:
   level: warn
   access: {access}
+{f"tls: {{certificate: {tls}, key: {tls}}}" if tls else ""}
 {extra}""")
     log = f"{name}.out"
     process = shop.start([os.path.join(build, "src", "router", "kvway"), "-c", path], core=core, log=log)
     try:
-        wait_ready(f"http://127.0.0.1:{ports[0]}/ready", process)
+        wait_ready(f"{'https' if tls else 'http'}://127.0.0.1:{ports[0]}/ready", process)
     except BenchError as error:
         raise BenchError(f"{name}: {error}\n{shop.log_tail(log)}") from error
     time.sleep(0.5)  # the first probes of all workers

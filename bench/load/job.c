@@ -36,6 +36,8 @@ static const struct key {
 	{"duration_ms", offsetof(struct kvb_job, duration_ms), 10, 3600000, "counted"},
 	{"rate", offsetof(struct kvb_job, rate), 0, 10000000,
 		"requests per second; 0: as fast as answers come"},
+	{"tls", offsetof(struct kvb_job, tls), 0, 1, "requests: 1: by TLS 1.3"},
+	{"resume", offsetof(struct kvb_job, resume), 0, 1, "handshakes: 1: all of one session"},
 };
 
 #define KEY_COUNT (sizeof(keys) / sizeof(keys[0]))
@@ -87,15 +89,15 @@ unknown:
 
 enum kvw_err kvb_job_parse(char *line, struct kvb_job *out, FILE *error)
 {
-	static const char *const kinds[] = {"requests", "stream", "idle"};
+	static const char *const kinds[] = {"requests", "stream", "idle", "handshakes"};
 	struct kvb_job job = defaults;
 	char *state = NULL, *word = strtok_r(line, " \t\r\n", &state);
 	size_t kind = 0;
 
-	while (kind < 3 && (word == NULL || strcmp(word, kinds[kind]) != 0))
+	while (kind < 4 && (word == NULL || strcmp(word, kinds[kind]) != 0))
 		kind++;
-	if (kind == 3) {
-		fprintf(error, "job: '%s', expected requests, stream or idle\n", word ? word : "");
+	if (kind == 4) {
+		fprintf(error, "job: '%s', expected requests, stream, idle or handshakes\n", word ? word : "");
 		return KVW_EINVAL;
 	}
 	job.kind = (enum kvb_job_kind)kind;

@@ -21,6 +21,7 @@ enum kvb_job_kind {
 	KVB_JOB_REQUESTS, /* closed loop or paced POSTs: CPU per request, requests per second */
 	KVB_JOB_STREAM,   /* many event streams: CPU per chunk, added delay */
 	KVB_JOB_IDLE,     /* idle kept-alive clients: memory per client */
+	KVB_JOB_HANDSHAKES, /* TLS: CPU per handshake, handshakes per second */
 };
 
 struct kvb_job {
@@ -35,6 +36,8 @@ struct kvb_job {
 	int64_t warmup_ms;   /* load before anything is counted */
 	int64_t duration_ms; /* of what is counted */
 	int64_t rate;        /* requests per second; 0: as fast as answers come */
+	int64_t tls;         /* requests: 1: by TLS */
+	int64_t resume;      /* handshakes: 1: of one session */
 };
 
 /* What jobs work with: one reactor, and the backends that run in it (NULL if none do). */
@@ -51,6 +54,7 @@ void kvb_job_print_keys(FILE *out);
 /* Each runs until its result is written to out; KVW_EIO if nothing could be measured. */
 enum kvw_err kvb_job_requests(struct kvb_load *load, const struct kvb_job *job, FILE *out);
 enum kvw_err kvb_job_stream(struct kvb_load *load, const struct kvb_job *job, FILE *out);
+enum kvw_err kvb_job_handshakes(struct kvb_load *load, const struct kvb_job *job, FILE *out);
 enum kvw_err kvb_job_idle(struct kvb_load *load, const struct kvb_job *job, FILE *out);
 
 #endif

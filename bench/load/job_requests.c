@@ -20,6 +20,9 @@
 #include "bench/load/proc.h"
 #include "bench/load/reply.h"
 #include "bench/load/stats.h"
+#include "bench/load/tls_client.h"
+
+#define TEXT_ROOM(job) ((size_t)(job)->body + 4096) /* a request and its head */
 
 struct run;
 
@@ -34,6 +37,9 @@ struct client {
 	bool busy;
 	struct client *next_idle;
 	struct kvb_reply reply;
+	SSL *ssl;    /* NULL: plain */
+	char *text;  /* TLS: the request in one piece, of text_len bytes */
+	size_t text_len;
 };
 
 /* The job while it runs. */
@@ -43,6 +49,7 @@ struct run {
 	struct kvb_bodies bodies;
 	struct client **clients; /* slots; NULL where a connection failed and was not replaced */
 	struct client *idle;     /* paced runs: connections without a request */
+	SSL_CTX *ctx; /* NULL: plain */
 	bool stopping;
 	uint64_t done, errors;
 	struct kvb_samples latency_us;
@@ -57,7 +64,11 @@ static void note_error(struct run *run, const char *what, int number)
 
 static void client_destroy(struct kvb_source *source)
 {
-	free(source);
+	struct client *client = (struct client *)source;
+
+	SSL_free(client->ssl);
+	free(client->text);
+	free(client);
 }
 
 static void client_open(struct run *run, size_t slot);
@@ -73,6 +84,22 @@ static void client_fail(struct client *client, const char *what, int number)
 	kvb_reactor_retire(&run->load->reactor, &client->source);
 }
 
+/* The same by TLS. */
+static void client_write_tls(struct client *client)
+{
+	while (client->sent < client->text_len) {
+		int sent = SSL_write(client->ssl, client->text + client->sent, (int)(client->text_len - client->sent));
+
+		if (sent > 0) {
+			client->sent += (size_t)sent;
+			continue;
+		}
+		if (!kvb_tls_waits(client->ssl, sent))
+			client_fail(client, "TLS write", errno);
+		return;
+	}
+}
+
 /* Sends what the socket takes of the request. */
 static void client_write(struct client *client)
 {
@@ -81,6 +108,10 @@ static void client_write(struct client *client)
 	size_t skip = client->sent;
 	ssize_t sent;
 
+	if (client->ssl != NULL) {
+		client_write_tls(client);
+		return;
+	}
 	for (size_t i = 0; i < KVB_BODY_PIECES; i++) {
 		struct iovec piece = client->pieces[i];
 
@@ -108,6 +139,8 @@ static void client_start(struct client *client)
 	client->start_ns = kvw_clock_ns();
 	kvb_reply_begin(&client->reply);
 	kvb_bodies_next(&client->run->bodies, client->pieces, client->stamp);
+	if (client->ssl != NULL)
+		client->text_len = kvb_tls_join(client->pieces, KVB_BODY_PIECES, client->text, TEXT_ROOM(client->run->job));
 	client_write(client);
 }
 
@@ -132,12 +165,44 @@ static void client_answered(struct client *client)
 	}
 }
 
+/* All that has come, and the rest of the request: TLS keeps bytes that no event speaks of. */
+static void client_ready_tls(struct client *client)
+{
+	char data[16384];
+
+	while (!client->source.retired) {
+		int got = SSL_read(client->ssl, data, sizeof(data));
+
+		if (got <= 0) {
+			if (!kvb_tls_waits(client->ssl, got))
+				client_fail(client, "TLS read", errno);
+			break;
+		}
+		switch (kvb_reply_feed(&client->reply, data, (size_t)got)) {
+		case KVB_REPLY_MORE:
+			break;
+		case KVB_REPLY_DONE:
+			client_answered(client);
+			break;
+		case KVB_REPLY_BAD:
+			client_fail(client, "bad answer", client->reply.status);
+			break;
+		}
+	}
+	if (!client->source.retired && client->busy)
+		client_write(client);
+}
+
 static void client_ready(struct kvb_source *source, uint32_t events)
 {
 	struct client *client = (struct client *)source;
 	char data[16384];
 	ssize_t got;
 
+	if (client->ssl != NULL) {
+		client_ready_tls(client);
+		return;
+	}
 	if (events & EPOLLIN) {
 		got = recv(source->fd, data, sizeof(data), 0);
 		if (got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR)) {
@@ -177,6 +242,10 @@ static void client_open(struct run *run, size_t slot)
 	client->source =
 		(struct kvb_source){.fd = fd, .ready = client_ready, .destroy = client_destroy};
 	client->run = run;
+	if (run->ctx != NULL) {
+		client->ssl = kvb_tls_open(run->ctx, fd);
+		client->text = kvb_alloc(1, TEXT_ROOM(run->job));
+	}
 	run->clients[slot] = client;
 	if (kvb_reactor_add(&run->load->reactor, &client->source, EPOLLIN | EPOLLOUT | EPOLLET) !=
 		KVW_OK) {
@@ -313,6 +382,7 @@ enum kvw_err kvb_job_requests(struct kvb_load *load, const struct kvb_job *job, 
 
 	kvb_bodies_init(&run.bodies, job->host, (size_t)job->body, 0);
 	run.bodies.next = (uint64_t)kvw_clock_ns(); /* no number is used by two jobs */
+	run.ctx = job->tls ? kvb_tls_ctx() : NULL;
 	run.clients = kvb_alloc((size_t)job->connections, sizeof(struct client *));
 	reopen(&run);
 	drive(&run, kvw_clock_ns() + job->warmup_ms * KVW_NS_PER_MS);
@@ -326,6 +396,7 @@ enum kvw_err kvb_job_requests(struct kvb_load *load, const struct kvb_job *job, 
 		report(&run, &from, &to, out);
 	kvb_samples_finish(&run.latency_us);
 	kvb_bodies_finish(&run.bodies);
+	SSL_CTX_free(run.ctx);
 	free(run.clients);
 	return err;
 }

@@ -29,7 +29,7 @@ static void usage(FILE *out)
 	      "Loads a proxy and plays the workers behind it, in one thread.\n\n"
 	      "  --serve HOST:PORT  answer as workers on N ports from PORT on\n"
 	      "  --backends N       how many (default 4)\n\n"
-	      "JOB is `requests`, `stream` or `idle` and key=value words; without one, jobs are\n"
+	      "JOB is `requests`, `stream`, `idle` or `handshakes` and key=value words; without one, jobs are\n"
 	      "read from standard input, one a line, until its end. Each writes one line of "
 	      "JSON.\n\n",
 		out);
@@ -46,6 +46,7 @@ static enum kvw_err run_job(struct app *app, char *line)
 		[KVB_JOB_REQUESTS] = kvb_job_requests,
 		[KVB_JOB_STREAM] = kvb_job_stream,
 		[KVB_JOB_IDLE] = kvb_job_idle,
+		[KVB_JOB_HANDSHAKES] = kvb_job_handshakes,
 	};
 	struct kvb_job job;
 	enum kvw_err err = kvb_job_parse(line, &job, stderr);

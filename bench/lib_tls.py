@@ -1,0 +1,117 @@
+"""TLS: handshakes, full and resumed, and requests over kept-alive connections, against HAProxy and nginx.
+
+All have the same certificate (P-256), and the clients offer one version, cipher and group, so that all do
+the same work: TLS 1.3, TLS_AES_128_GCM_SHA256, X25519. Everything else of TLS is as each program has it by
+default: kvway sends one session ticket and none at a resumption, its peers two and one. A client's handshake costs
+as much as a server's, so clients on one core do not fill the proxy's: what is given is CPU per handshake, and how
+many of them make a second of it.
+"""
+
+import socket
+import subprocess
+
+from lib_peers import start_haproxy, start_kvway, start_nginx
+from lib_procs import BenchError
+from lib_proxy import Stage, cpu_rows, interleave, split
+from lib_report import emit, emit_ratios, median_of, say, table
+
+STRATEGY = "prefixaware"
+TCP_ULP = 31
+
+
+def make_certificate(shop):
+    """A PEM file with a certificate for 127.0.0.1 and its key."""
+    path, key = shop.path("bench.pem"), shop.path("bench.key")
+    done = subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2",
+         "-subj", "/CN=bench", "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", key, "-out", path],
+        capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise BenchError(f"openssl: {done.stderr.strip()[-300:]}")
+    with open(key, encoding="utf-8") as file:
+        text = file.read()
+    with open(path, "a", encoding="utf-8") as file:
+        file.write(text)
+    return path
+
+
+def kernel_has_tls():
+    """Whether the kernel encrypts for a socket (kTLS)."""
+    with socket.socket() as listener, socket.socket() as client:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen(1)
+        client.connect(listener.getsockname())
+        try:
+            client.setsockopt(socket.IPPROTO_TCP, TCP_ULP, b"tls")
+        except OSError:
+            return False
+    return True
+
+
+def handshakes(stage, proxies, resume):
+    """One kind of handshake: measures, prints, emits."""
+    options = stage.options
+
+    def job(proxy):
+        result = stage.load.job("handshakes", port=proxy.port, pid=proxy.pid, connections=32, resume=int(resume),
+                                warmup_ms=300, duration_ms=int(options.seconds * 1000))
+        if not result["handshakes"]:
+            raise BenchError(f"{proxy.name}: no handshake ended")
+        result["per_core_second"] = 1e6 / result["cpu_us_per_handshake"]
+        return result
+
+    results = interleave(stage, proxies, job)
+    kind = "resumed" if resume else "full"
+    rows = cpu_rows(results, "cpu_us_per_handshake")
+    for row, rounds in zip(rows, results.values()):
+        row += [median_of(rounds, "per_core_second"), median_of(rounds, "latency_us_p99")]
+    table(f"TLS 1.3 handshakes, {kind}, 32 at once, {options.rounds} rounds of {options.seconds:g} s",
+          ["", "CPU us/handshake", "spread", "of its core", "a second of its core", "p99 us"], rows)
+    ours, peers = split(results)
+    for rounds in ours.values():
+        emit_ratios("tls", "cpu_us_per_handshake", "cpu_us_per_handshake", "us", rounds, peers, kind=kind, threads=1)
+        emit_ratios("tls", "handshakes_per_core_second", "per_core_second", "1/s", rounds, peers,
+                    smaller_is_better=False, kind=kind, threads=1)
+
+
+def kept_alive(stage, proxies, body_kb):
+    """One body size over kept-alive connections: measures, prints, emits."""
+    options = stage.options
+    connections = 16 if body_kb >= 256 else 32
+
+    def job(proxy):
+        return stage.load.job("requests", port=proxy.port, pid=proxy.pid, body=body_kb * 1024, tls=1,
+                              connections=connections, warmup_ms=300, duration_ms=int(options.seconds * 1000))
+
+    results = interleave(stage, proxies, job)
+    rows = cpu_rows(results, "cpu_us_per_request")
+    for row, rounds in zip(rows, results.values()):
+        row += [median_of(rounds, "requests_per_second"), median_of(rounds, "latency_us_p99")]
+    table(f"TLS 1.3, {body_kb} KB bodies, {connections} kept-alive connections, "
+          f"{options.rounds} rounds of {options.seconds:g} s",
+          ["", "CPU us/request", "spread", "of its core", "requests/s", "p99 us"], rows)
+    ours, peers = split(results)
+    for rounds in ours.values():
+        emit_ratios("tls", "cpu_us_per_request", "cpu_us_per_request", "us", rounds, peers, strategy=STRATEGY,
+                    body_kb=body_kb, threads=1)
+
+
+def bench_tls(options):
+    """Handshakes a second and CPU, CPU per request at 2, 32 and 256 KB."""
+    with Stage(options) as stage:
+        pem = make_certificate(stage.shop)
+        proxies = [
+            start_kvway(stage.shop, stage.proxy_core, stage.take_ports(2), stage.load.ports, STRATEGY, options.build,
+                        tls=pem),
+            start_haproxy(stage.shop, stage.proxy_core, stage.take_ports(1)[0], stage.load.ports, stage.limit, tls=pem),
+            start_nginx(stage.shop, stage.proxy_core, stage.take_ports(1)[0], stage.load.ports, stage.limit, tls=pem),
+        ]
+        if options.peers_only:
+            proxies = proxies[1:]
+        for resume in (False, True):
+            handshakes(stage, proxies, resume)
+        for body_kb in options.body_kb:
+            kept_alive(stage, proxies, body_kb)
+        has = kernel_has_tls()
+        say(f"kTLS: this kernel {'has it; none of the three uses it by default' if has else 'does not have it'}")
+        emit("tls", "kernel_tls", int(has), "bool")
