@@ -19,9 +19,11 @@
 #define SHORT_TOKENS 3                    /* promised times of a token: prefill that streams which are behind can bear */
 #define SHORT_TOKENS_EASY 7               /* the same while the workers have time left */
 #define TOKEN_NS     1e8                  /* that time without such a promise */
+#define PRESSED      4                    /* the last so many-th of the time that a request can wait */
 #define PATIENT      1.5                  /* of one that needs longer than promised: that often */
 #define HEAVY_NS     5e9                  /* prefill that holds streams up noticeably */
 #define HEAVY_WEIGHT 0.6
+#define TOO_LATE_NS  1e15                 /* cost of a promise that is broken */
 #define FOREIGN_WEIGHT 0.07               /* of prefill, for each stream of others that it delays */
 #define SURE         0.8                  /* share of turns that another one follows */
 #define LEARN        (1 / 128.0)
@@ -240,14 +242,22 @@ static inline int64_t wait_seen(const struct kvw_outlook *o, const struct kvw_ca
 	return longer(longer(wait, -left_ns), room_wait(c));
 }
 
-/* The lowest cost, with the time until the worker can take a prompt. Sums up what it sees of all; with a thousand
- * workers that is what admission costs. */
+/* When its first token is due; INT64_MAX: no such promise. */
+static int64_t first_due_of(const struct kvw_entrant *e)
+{
+	return is_promised(e) ? e->wait.came_ns + kvw_promise_first_ns(&e->promise, e->tokens) : INT64_MAX;
+}
+
+/* The lowest cost, with the time until the worker can take a prompt. While the workers have time left, one where the
+ * promise will be kept goes before one where it will not, however many streams the prompt holds up there. Sums up what
+ * it sees of all; with a thousand workers that is what admission costs. */
 static size_t place_of(struct kvw_gate *gate, struct kvw_entrant *e,
 	const struct kvw_candidates *set, const struct kvw_cost *costs,
 	const struct kvw_decision *wish, int64_t now_ns)
 {
 	int64_t ahead_ns = ahead_of(gate, e);
 	double short_ns = short_of(e, now_ns);
+	int64_t due_ns = e->wait.late == KVW_LATE_NEVER ? INT64_MAX : first_due_of(e);
 	bool weighed = costs[wish->pos].total_ns > 0;
 	double best = INFINITY;
 	size_t pos = wish->pos;
@@ -284,6 +294,8 @@ static size_t place_of(struct kvw_gate *gate, struct kvw_entrant *e,
 		if (!weighed || cost >= best || (i != wish->pos && is_barred(&costs[i])))
 			continue;
 		cost += hold_up_ns(&costs[i], o->foreign_running);
+		if ((double)(due_ns - now_ns - longer(wait, o->queue_ns)) < gate->lag * costs[i].prefill_ns)
+			cost += TOO_LATE_NS;
 		if (cost < best) {
 			best = cost;
 			pos = i;
@@ -397,18 +409,26 @@ static void note_due(struct kvw_gate *gate, const struct kvw_waiter *w)
 		gate->due_ns = due_of(w);
 }
 
+/* Most of the time that it could wait is over. */
+static bool is_pressed(const struct kvw_waiter *w, int64_t start_ns, int64_t now_ns)
+{
+	return start_ns - now_ns < (start_ns - w->came_ns) / PRESSED;
+}
+
 bool kvw_gate_judge(struct kvw_gate *gate, struct kvw_entrant *e, const struct kvw_candidates *set,
 	const struct kvw_cost *costs, const struct kvw_decision *wish, int64_t now_ns)
 {
 	struct kvw_waiter *w = &e->wait;
 	int64_t work_ns = w->work_ns;
+	int64_t start_ns = 0;
 
 	w->promised = is_promised(e);
 	e->pos = place_of(gate, e, set, costs, wish, now_ns);
 	w->worker = set->items[e->pos].id;
 	w->work_ns = (int64_t)costs[e->pos].prefill_ns;
 	w->value = value_of(gate, e);
-	kvw_queue_set(&gate->queue, w, w->class, set_limits(gate, e, now_ns));
+	start_ns = set_limits(gate, e, now_ns);
+	kvw_queue_set(&gate->queue, w, w->class, start_ns, is_pressed(w, start_ns, now_ns));
 	if (w->waits) {
 		tell_waiting(gate, w->work_ns - work_ns, is_first(w));
 		note_due(gate, w);
@@ -475,17 +495,20 @@ bool kvw_gate_crowds(const struct kvw_gate *gate, const struct kvw_entrant *e)
 	return (double)programs.context + (begins ? (double)e->tokens : 0) > programs.limit;
 }
 
-/* None starves: a request that has waited for long counts as one class better. */
+/* None starves: a request that has waited for long counts as one class better. And one whose time is nearly over
+ * goes before those that can wait. */
 static void age(struct kvw_gate *gate, int64_t now_ns)
 {
 	for (size_t i = 0; i < gate->queue.count; i++) {
 		struct kvw_waiter *w = gate->queue.items[i];
 
+		if (!w->pressed && is_pressed(w, w->start_ns, now_ns))
+			kvw_queue_set(&gate->queue, w, w->class, w->start_ns, true);
 		if (w->aged || w->class == 0 || now_ns - w->came_ns <= gate->terms.max_wait_ns / 2)
 			continue;
 		w->aged = true;
 		/* Forward, past what was looked at. */
-		kvw_queue_set(&gate->queue, w, w->class - 1, w->start_ns);
+		kvw_queue_set(&gate->queue, w, w->class - 1, w->start_ns, w->pressed);
 	}
 }
 

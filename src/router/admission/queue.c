@@ -120,16 +120,17 @@ void kvw_queue_remove(struct kvw_queue *queue, struct kvw_waiter *waiter)
 	waiter->waits = false;
 }
 
-void kvw_queue_set(
-	struct kvw_queue *queue, struct kvw_waiter *waiter, uint8_t class, int64_t start_ns)
+void kvw_queue_set(struct kvw_queue *queue, struct kvw_waiter *waiter, uint8_t class,
+	int64_t start_ns, bool pressed)
 {
 	struct kvw_waiter **items = queue->items;
-	bool same = waiter->class == class && waiter->start_ns == start_ns;
+	bool same = waiter->class == class && waiter->start_ns == start_ns && waiter->pressed == pressed;
 	size_t place = waiter->waits && !same ? place_of(queue, waiter) : 0;
 	size_t to = place;
 
 	waiter->class = class;
 	waiter->start_ns = start_ns;
+	waiter->pressed = pressed;
 	if (!waiter->waits || same)
 		return;
 	if (place > 0 && kvw_waiter_before(waiter, items[place - 1])) {

@@ -1,14 +1,17 @@
 /*
  * queue.h - requests that wait, in the order in which they are to be sent, and which of them to give up.
  *
- * The order: the more important class first; within it, by the moment at which a request has to be sent at
- * the latest so that its first token comes in time.
+ * The order: the more important class first; within it those whose time is nearly over (pressed), by the
+ * moment at which a request has to be sent at the latest so that its first token comes in time; then the others
+ * as they came. By that moment alone short prompts, which are promised sooner, would go before the long ones that
+ * came with them, and a long one then holds up every answer that has begun on its worker. Sent first, it has no
+ * answers to hold up, and the short ones go to other workers or after it, in time as well.
  *
  * Where they cannot, some must be given up, and then those that take the most time from others for what
- * they are worth: Moore and Hodgson's rule, which in this order keeps the most promises that can be kept.
- * kvw_queue_plan adds up the work in order, and whenever a request would be sent too late it gives up the
- * one of the highest price so far, its work over its value, of the least important class so far. Those
- * given up stay in the queue: they are sent if time is left over after all.
+ * they are worth, as by Moore and Hodgson's rule. kvw_queue_plan adds up the work in order, and whenever a
+ * request would be sent too late it gives up the one of the highest price so far, its work over its value, of
+ * the least important class so far. Those given up stay in the queue: they are sent if time is left over after
+ * all.
  *
  * The queue is a sorted array with room at both ends. A place is found by binary search, and what makes room for a
  * request or closes its gap is the shorter side: most come at the end and leave from the front.
@@ -47,7 +50,8 @@ struct kvw_waiter {
 	enum kvw_late late;
 	bool given_up;      /* by the last plan */
 	bool aged;          /* it has waited so long that `class` is one better than its own */
-	bool waits;         /* in a queue: class and start_ns change by kvw_queue_set alone */
+	bool pressed;       /* start_ns is near */
+	bool waits;         /* in a queue: class, start_ns and pressed change by kvw_queue_set alone */
 };
 
 struct kvw_queue {
@@ -61,7 +65,11 @@ struct kvw_queue {
 /* The order; equal ones have none. */
 static inline bool kvw_waiter_before(const struct kvw_waiter *a, const struct kvw_waiter *b)
 {
-	return a->class != b->class ? a->class < b->class : a->start_ns < b->start_ns;
+	if (a->class != b->class)
+		return a->class < b->class;
+	if (a->pressed != b->pressed)
+		return a->pressed;
+	return a->pressed ? a->start_ns < b->start_ns : a->came_ns < b->came_ns;
 }
 
 void kvw_queue_finish(struct kvw_queue *queue); /* nothing waits in it */
@@ -71,8 +79,8 @@ enum kvw_err kvw_queue_add(struct kvw_queue *queue, struct kvw_waiter *waiter) K
 /* Nothing happens if it does not wait. */
 void kvw_queue_remove(struct kvw_queue *queue, struct kvw_waiter *waiter);
 /* Changes what its place depends on, whether it waits or not. Moved, it passes no more than it must. */
-void kvw_queue_set(
-	struct kvw_queue *queue, struct kvw_waiter *waiter, uint8_t class, int64_t start_ns);
+void kvw_queue_set(struct kvw_queue *queue, struct kvw_waiter *waiter, uint8_t class,
+	int64_t start_ns, bool pressed);
 
 /* Price of a request: ns of prefill for what it is worth. */
 static inline double kvw_waiter_price(const struct kvw_waiter *waiter)
