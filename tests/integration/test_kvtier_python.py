@@ -225,7 +225,7 @@ class Answering:
                 if questions is None:
                     self.listener.drop(key.data)
                     continue
-                for number, _, epoch, _, names in questions:
+                for number, _, epoch, _, names, _ in questions:
                     self.epochs.append(epoch)
                     count = self.answer(names)
                     if count is not None:
@@ -364,7 +364,7 @@ def test_an_empty_step_waits_for_stores_that_hold_up_blocks():
     """The engine takes such steps one after another until it hears that the blocks are free."""
     worker = Worker()
     worker.rank = SlowRank()
-    worker.store([types.SimpleNamespace(request="a"), types.SimpleNamespace(request="b")])
+    worker.store([types.SimpleNamespace(request="a", ticket=0), types.SimpleNamespace(request="b", ticket=0)])
     assert worker.finished({"a"}) == (None, None)  # there is something to compute: it does not wait
     assert worker.finished(set(), 0.002) == ({"a"}, None)
     assert worker.finished({"b"}) == (None, None)

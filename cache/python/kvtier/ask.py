@@ -6,7 +6,8 @@ many chunks, from the first on, the rank can give back. The scheduler never wait
 has come by the time it looks again. The least of all ranks' answers counts. The epoch counts resets: a rank
 that hears of a newer one than its own forgets everything before it answers.
 
-	question: u64 number, u64 time to answer in ns, u32 epoch, u32 count, 16 bytes of tenant, count * 32 bytes of names
+	question: u64 number, u64 time to answer in ns, u32 epoch, u32 count, 16 bytes of tenant, u32 ends, count * 32 bytes
+	          of names
 	answer:   u64 number, u32 count, u32 tier of the last one
 
 Question 0 asks for nothing: it subscribes. The rank sends the cache's events (events.py) on that connection from then
@@ -23,14 +24,14 @@ import struct
 import tempfile
 import time
 
-QUESTION = struct.Struct("<QQII16s")
+QUESTION = struct.Struct("<QQII16sI")
 ANSWER = struct.Struct("<QII")
 NAME_BYTES = 32
 MOST_NAMES = 65536
 MOST_WAITING = 4 << 20  # bytes that a rank has not read yet
 MOST_OPEN = 65536  # questions; the oldest is given up, which is a miss
 NO_TENANT = bytes(16)
-LISTEN = QUESTION.pack(0, 0, 0, 0, NO_TENANT)
+LISTEN = QUESTION.pack(0, 0, 0, 0, NO_TENANT, 0)
 
 
 def socket_path(engine_id, rank):
@@ -137,11 +138,12 @@ class Asker:
         self.epoch = 0
         self.open = {}  # number -> [until, {rank: (count, tier)}]
 
-    def ask(self, names, tenant=NO_TENANT):
-        """Number of the question, or None: not all ranks can be asked."""
+    def ask(self, names, tenant=NO_TENANT, ends=0):
+        """Number of the question, or None: not all ranks can be asked. ends: the answer is to be a count behind whose
+        last chunk, and so many together with it, windows are there, too (groups.py)."""
         names = names[:MOST_NAMES]
         self.number += 1
-        head = QUESTION.pack(self.number, int(self.deadline_s * 1e9), self.epoch, len(names), tenant)
+        head = QUESTION.pack(self.number, int(self.deadline_s * 1e9), self.epoch, len(names), tenant, ends)
         message = head + b"".join(names)
         self._drop_late()
         self.open[self.number] = [time.monotonic() + self.deadline_s, {}]
@@ -217,7 +219,7 @@ class Client:
         self.listening = False  # wants events
 
     def questions(self):
-        """[(number, time in ns, epoch, tenant, names)], or None: it is gone or speaks another language."""
+        """[(number, time in ns, epoch, tenant, names, ends)], or None: it is gone or speaks another language."""
         try:
             data = self.socket.recv(1 << 20)
         except BlockingIOError:
@@ -229,7 +231,7 @@ class Client:
         self.inbox += data
         found = []
         while len(self.inbox) >= QUESTION.size:
-            number, limit_ns, epoch, count, tenant = QUESTION.unpack_from(self.inbox)
+            number, limit_ns, epoch, count, tenant, ends = QUESTION.unpack_from(self.inbox)
             if count > MOST_NAMES:
                 return None
             end = QUESTION.size + count * NAME_BYTES
@@ -241,7 +243,7 @@ class Client:
                 self.listening = True
                 continue
             names = [raw[i : i + NAME_BYTES] for i in range(0, len(raw), NAME_BYTES)]
-            found.append((number, limit_ns, epoch, tenant, names))
+            found.append((number, limit_ns, epoch, tenant, names, ends))
         return found
 
     def answer(self, number, count, tier):

@@ -28,6 +28,7 @@ import time
 
 from . import events, library, work
 from .ask import NO_TENANT, Listener
+from .groups import ENDS, end_keys, end_name
 from .tiers import TierCounts
 from .worth import Worth
 
@@ -59,6 +60,22 @@ class Part:
         self.done, self.lease = False, None
 
 
+class Windows:
+    """Of a question about a model with windows: what is asked once the chunks themselves are found."""
+
+    def __init__(self, ends, names, tenant, until_ns, epoch):
+        self.ends, self.names, self.tenant = ends, names, tenant
+        self.until_ns, self.epoch = until_ns, epoch
+
+
+def _flat(pieces):
+    """Blocks of these pieces of a load, of all groups."""
+    return [
+        block for piece in pieces for ids in (piece.block_ids if piece.part is not None else [piece.block_ids])
+        for block in ids
+    ]  # fmt: skip
+
+
 class Rank:
     """The cache of one rank over its paged KV cache."""
 
@@ -86,6 +103,8 @@ class Rank:
         self.copying = None  # request whose blocks are being read
         self.spoiled = False  # while they were given to another
         self.received, self.failed = set(), set()
+        self.failed_requests = set()  # of engines with several groups of KV caches, which count no blocks
+        self.copied = []  # tickets of stores that are over
         self.counters = dict.fromkeys(COUNTERS, 0)
         self.stopping = self.ended = False
         # of the thread alone
@@ -97,6 +116,9 @@ class Rank:
         self.numbers = 0
         self.tiers, self.measured_at = TierCounts(), 0.0
         self.chunk_bytes = 0  # of the latest chunk
+        self.ends_bytes = 0  # of the latest chunk's ends
+        self.paged_in_groups = hasattr(paged, "parts")
+        self.most_copies = max(1, self.MOST_COPIES // paged.caches) if self.paged_in_groups else self.MOST_COPIES
         self.worth = Worth(fetch_when_slower)
         self.stream = paged.new_stream()
         self.wake_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
@@ -126,6 +148,7 @@ class Rank:
         """after: an event of the device behind which the blocks are complete."""
         with self.lock:
             if self.ended:
+                self.copied += [store.ticket for store in stores if store.ticket]
                 return
             for store in stores:
                 self.stores.append((store, after))
@@ -174,6 +197,18 @@ class Rank:
             received, failed = self.received, self.failed
             self.received, self.failed = set(), set()
             return received, failed
+
+    def take_failed_requests(self):
+        """Requests of which not all was filled since the last call; call take_received before."""
+        with self.lock:
+            failed, self.failed_requests = self.failed_requests, set()
+            return failed
+
+    def take_copied(self):
+        """Tickets of stores that are over, whatever became of them, since the last call."""
+        with self.lock:
+            copied, self.copied = self.copied, []
+            return copied
 
     def take_counters(self):
         """Counts since the last call."""
@@ -253,15 +288,16 @@ class Rank:
         if questions is None:
             self.listener.drop(client)
             return
-        for number, limit_ns, epoch, tenant, names in questions:
+        for number, limit_ns, epoch, tenant, names, ends in questions:
             self._is_old(epoch)
-            self._question(client, number, limit_ns, tenant, names)
+            self._question(client, number, limit_ns, tenant, names, ends)
 
-    def _question(self, client, number, limit_ns, tenant, names):
+    def _question(self, client, number, limit_ns, tenant, names, ends=0):
         self._count("lookups")
         self._count("lookup_chunks", len(names))
         keys = [self._key(name, tenant) for name in names]
-        op = self._begin(self.cache.find_begin, keys, limit_ns, ("find", client, number, keys))
+        windows = Windows(ends, names, tenant, time.monotonic_ns() + limit_ns, self.epoch) if ends else None
+        op = self._begin(self.cache.find_begin, keys, limit_ns, ("find", client, number, keys, windows))
         if op is None:
             self._answer(client, number, 0, library.TIER_NONE)
 
@@ -305,7 +341,9 @@ class Rank:
         what = self.under_way.pop(user, None)
         if what is None:
             return
-        if kind == library.OP_FIND:
+        if kind == library.OP_FIND and what[0] == "ends":
+            self._found_ends(*what[1:], count)
+        elif kind == library.OP_FIND:
             self._found(*what[1:], count)
         elif kind == library.OP_GET:
             lease = self.cache.take(op)
@@ -315,9 +353,12 @@ class Rank:
             part.done, part.lease = True, lease
             self._fill_parts(loading)
 
-    def _found(self, client, number, keys, count):
+    def _found(self, client, number, keys, windows, count):
         hits, tiers, fetch_ns, compute_ns = self.cache.estimate(keys)
         hits = min(hits, count)
+        if windows is not None:
+            self._find_ends(client, number, keys, windows, hits)
+            return
         if hits and not self.worth.is_faster(hits * self.chunk_bytes, fetch_ns, compute_ns):
             self._count("declined_chunks", hits)
             hits = 0
@@ -325,7 +366,40 @@ class Rank:
             self.cache.prefetch(keys[:hits])
         self._answer(client, number, hits, tiers[hits - 1] if hits else library.TIER_NONE)
 
+    def _find_ends(self, client, number, keys, windows, hits):
+        """Looks whether windows are there behind the first `hits` chunks: asks for the ends that this needs."""
+        left_ns = windows.until_ns - time.monotonic_ns()
+        if hits > 0 and left_ns > 0 and windows.epoch == self.epoch:
+            asked = [self._key(end_name(windows.names[i]), windows.tenant) for i in end_keys(hits, windows.ends)]
+            what = ("ends", client, number, keys, windows, hits, asked)
+            if self._begin(self.cache.find_begin, asked, left_ns, what) is not None:
+                return
+        self._answer(client, number, 0, library.TIER_NONE)
+
+    def _found_ends(self, client, number, keys, windows, hits, asked, count):
+        if count < len(asked):  # one is missing, and with it all boundaries behind it that need it
+            self._find_ends(client, number, keys, windows, hits - 1 - count)
+            return
+        there, tiers, fetch_ns, compute_ns = self.cache.estimate(keys[:hits])
+        if there < hits:  # gone meanwhile, or not worth it any more
+            self._find_ends(client, number, keys, windows, there)
+            return
+        size = hits * self.chunk_bytes
+        if size > 0:
+            fetch_ns += fetch_ns * len(asked) * self.ends_bytes // size
+        if not self.worth.is_faster(size + len(asked) * self.ends_bytes, fetch_ns, compute_ns):
+            self._count("declined_chunks", hits)
+            self._answer(client, number, 0, library.TIER_NONE)
+            return
+        self.cache.prefetch(keys[:hits])
+        self.cache.prefetch(asked)
+        self._answer(client, number, hits, tiers[hits - 1])
+
     # loads
+
+    def _part(self, one):
+        """What copies this object: with several groups of KV caches one of two."""
+        return self.paged if one.part is None else self.paged.parts[one.part]
 
     def _begin_loads(self):
         while True:
@@ -353,7 +427,7 @@ class Rank:
             first = end = loading.begun
             size = 0
             while end < len(chunks) and (end == first or size < self.PART_BYTES):
-                size += self.paged.chunk_bytes(chunks[end].count)
+                size += self._part(chunks[end]).chunk_bytes(chunks[end].count)
                 end += 1
             part = Part(first, end - first, size)
             limit_ns = max(loading.deadline - time.monotonic_ns(), 0)
@@ -403,16 +477,20 @@ class Rank:
             self._report(loading.load, 0 if loading.load.epoch < self.epoch else loading.filled)
 
     def _report(self, load, filled):
-        missing = [block for chunk in load.chunks[filled:] for block in chunk.block_ids]
+        left = load.chunks[filled:]
+        missing = _flat(left)
         with self.lock:
             self.loads_open -= 1
             self.reported.notify_all()
             self.received.add(load.request)
-            self.failed.update(missing)
+            if not self.paged_in_groups:
+                self.failed.update(missing)
+            elif left:
+                self.failed_requests.add(load.request)
             self.counters["loads"] += 1
             self.counters["loaded_chunks"] += filled
             self.counters["failed_blocks"] += len(missing)
-            self.counters["failed_loads"] += bool(missing)
+            self.counters["failed_loads"] += bool(left)
 
     def _fill(self, load, start, after, lease):
         """Copies chunks from number `start` on into the paged cache, several at once; returns how many there are before
@@ -421,17 +499,18 @@ class Rank:
         try:
             for index in range(lease.count):
                 chunk, view = load.chunks[start + index], lease.views[index]
-                if view.bytes != self.paged.chunk_bytes(chunk.count):
+                part = self._part(chunk)
+                if view.bytes != part.chunk_bytes(chunk.count):
                     break
                 first = view.first_segment
                 room = [
                     (lease.segments[i].base, lease.segments[i].bytes)
                     for i in range(first, first + view.segment_count)
                 ]
-                if len(copies) == self.MOST_COPIES:
+                if len(copies) >= self.most_copies:
                     done.append(copies.popleft()())
                 with self.paged.on_stream(self.stream):
-                    copies.append(self.paged.scatter(chunk.block_ids, chunk.skip, chunk.count, room, after))
+                    copies.append(part.scatter(chunk.block_ids, chunk.skip, chunk.count, room, after))
         finally:  # none may go on once the lease is given back
             done += [wait() for wait in copies]
             if self.stream is not None:
@@ -461,6 +540,8 @@ class Rank:
 
     def _closed(self, store):
         """Under lock."""
+        if store.ticket:
+            self.copied.append(store.ticket)
         self.stores_open[store.request] -= 1
         if self.stores_open[store.request] <= 0:
             del self.stores_open[store.request]
@@ -468,8 +549,13 @@ class Rank:
 
     def _put(self, store, after):
         self._count("stores")
-        self.chunk_bytes = self.paged.chunk_bytes(len(store.block_ids))
-        item = work.item_of(store, self._key, self.chunk_bytes)
+        part = self._part(store)
+        size = part.chunk_bytes(store.count or len(store.block_ids))
+        if store.part == ENDS:
+            self.ends_bytes = size
+        else:
+            self.chunk_bytes = size
+        item = work.item_of(store, self._key, size)
         status, reservation, rooms = self.cache.reserve([item])
         if reservation is None:
             self._count("existing_chunks" if status == library.EXISTS else "refused_chunks")
@@ -477,7 +563,7 @@ class Rank:
         ready = 0
         try:
             with self.paged.on_stream(self.stream):
-                copied = self.paged.gather(store.block_ids, rooms[0], after)
+                copied = part.gather(store.block_ids, rooms[0], after)
             with self.lock:
                 ready = 1 if copied and not self.spoiled else 0
                 self.counters["refused_chunks"] += not ready
@@ -508,6 +594,7 @@ class Rank:
         with self.lock:
             self.ended = True
             waiting, self.loads = list(self.loads), collections.deque()
+            self.copied += [store.ticket for store, _ in self.stores if store.ticket]
             self.stores.clear()
             self.stores_open.clear()
             self.reported.notify_all()

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from . import chunks
 from .adapters import Adapters
 from .ask import NO_TENANT
+from .groups import ENDS, WHOLE, end_name
 from .library import tenant_of
 from .work import Load, LoadChunk, Store
 
@@ -50,6 +51,7 @@ class Track:
     storing: bool = False  # a store of its blocks went to the ranks
     source: int = 255
     old: bool = False  # began before a reset
+    refused: bool = False  # a load of it failed as a whole: it is computed
     names: list = field(default_factory=list)  # of its whole chunks, for LMCache's controller
 
     @property
@@ -63,11 +65,12 @@ class Plan:
 
     def __init__(
         self, asker, settings, block_size, hashes_are_whole, report_tokens=False, local_blocks=None, namer=None,
-        adapters=None,
+        adapters=None, groups=None,
     ):  # fmt: skip
         """hashes_are_whole: the engine's block hashes have 32 bytes. report_tokens: stores carry token ids.
         local_blocks: how many of a request's blocks the engine has itself, at a guess. namer: a
-        controller.Namer or None. adapters: adapters.Adapters."""
+        controller.Namer or None. adapters: adapters.Adapters. groups: groups.Tables of an engine with several groups
+        of KV caches, else None."""
         self.namer = namer
         self.asker = asker
         self.settings = settings
@@ -77,6 +80,8 @@ class Plan:
         self.report_tokens = report_tokens
         self.local_blocks = local_blocks or (lambda request: 0)
         self.adapters = adapters or Adapters()
+        self.groups = groups
+        self.lead = groups.groups.lead if groups is not None else 0  # the group whose blocks are in Track.block_ids
         self.tracks = {}
         self.loads = []
         self.counts = {}
@@ -104,7 +109,7 @@ class Plan:
         if not self.usable or self.stale:
             return 0, False
         track = self._track(request)
-        wanted = self._wanted(track, computed)
+        wanted = self._wanted(track, computed) if not track.refused else []
         if not wanted:
             return 0, False
         count = self._count_found(track, wanted, computed)
@@ -132,7 +137,9 @@ class Plan:
         first, blocks = computed // self.block_size // self.per_chunk, len(request.block_hashes)
         if track.wanted[0] != (first, blocks, most):
             found = self._chunks(track, blocks, self.settings.save_unfull_chunk, first)
-            track.wanted = (first, blocks, most), [c for c in found if c.first < most]
+            # windows are there at the ends of chunks only
+            usable = [c for c in found if (c.first if self.groups is None else c.first + c.count - 1) < most]
+            track.wanted = (first, blocks, most), usable
         return track.wanted[1]
 
     def _chunks(self, track, blocks, tail=False, skip=0):
@@ -160,7 +167,8 @@ class Plan:
         if track.question is not None:
             self.asker.forget(track.question)
         track.answer, track.asked = None, wanted
-        track.question = self.asker.ask([c.name for c in wanted], track.tenant)
+        ends = (self.groups.ends,) if self.groups is not None else ()
+        track.question = self.asker.ask([c.name for c in wanted], track.tenant, *ends)
         if track.question is None:
             track.answer = (0, 255)
             track.answered_at = time.monotonic()
@@ -206,6 +214,8 @@ class Plan:
         skipped = (wanted[0].first - track.asked[0].first) // self.per_chunk
         if 0 < skipped and count < skipped:
             return -1
+        if self.groups is not None and count - skipped > len(wanted):
+            return -1  # nothing is known of windows that end here
         found = min(count - skipped, len(wanted))
         if not track.counted:
             track.counted = True
@@ -213,33 +223,44 @@ class Plan:
         return found
 
     def allocated(self, request, block_ids, tokens):
-        """Blocks were allocated for a request of which `tokens` are to be loaded."""
+        """Blocks were allocated for a request of which `tokens` are to be loaded. block_ids: with several groups of KV
+        caches those of each."""
         track = self.tracks.get(request.request_id)
         if tokens == 0:
             return
+        lead = block_ids if self.groups is None else block_ids[self.lead]
         if track is None or track.answer is None:
             begin = track.computed // self.block_size if track is not None else 0
-            self._refuse(request, block_ids[begin:])
+            self._refuse(request, lead[begin:])
             return
         begin = track.computed // self.block_size
         end = begin + tokens // self.block_size
-        pieces, at = [], begin
-        for chunk in track.found:
-            low, high = max(chunk.first, begin), min(chunk.first + chunk.count, end)
-            if low < high:
-                pieces.append(LoadChunk(
-                    chunk.name, chunk.count, low - chunk.first, list(block_ids[low:high])))  # fmt: skip
-                at = high
-        if at != end:  # vLLM asks for more than was found: let this load fail, the engine computes it
-            pieces = [LoadChunk(NO_CHUNK, self.per_chunk, 0, list(block_ids[begin:end]))]
+        if self.groups is None:
+            pieces = self._pieces(track.found, begin, end, lead)
+        else:
+            pieces = self.groups.pieces(track.found, begin, end, block_ids)
+        if pieces is None:  # vLLM asks for something else than was found: let this load fail, the engine computes it
+            pieces = [LoadChunk(NO_CHUNK, self.per_chunk, 0, list(lead[begin:end]))]
         self.loads.append(Load(request.request_id, pieces, self.asker.epoch, track.tenant))
         self.computed = True  # the engine caches these blocks as well
-        track.block_ids = list(block_ids)
+        track.block_ids = list(lead)
         whole = [c for c in track.found if c.count == self.per_chunk]
         track.tail_stored = len(whole) < len(track.found)
         if whole:
             track.stored = whole[-1].first // self.per_chunk + 1
         track.answer, track.asked = None, []
+
+    @staticmethod
+    def _pieces(found, begin, end, block_ids):
+        """What to load of chunks `found` into these blocks; None: they do not have all that is wanted."""
+        pieces, at = [], begin
+        for chunk in found:
+            low, high = max(chunk.first, begin), min(chunk.first + chunk.count, end)
+            if low < high:
+                pieces.append(LoadChunk(
+                    chunk.name, chunk.count, low - chunk.first, list(block_ids[low:high])))  # fmt: skip
+                at = high
+        return pieces if at == end else None
 
     def _refuse(self, request, block_ids):
         """A request waits for a load that was never planned: all of it fails, and is computed."""
@@ -254,7 +275,7 @@ class Plan:
         for new in output.scheduled_new_reqs:
             track = self.tracks.get(new.req_id)
             if track is not None:
-                track.block_ids = list(new.block_ids[0])
+                track.block_ids = list(new.block_ids[self.lead])
                 track.old = track.old and new.num_computed_tokens > 0
                 self._complete(track, new.num_computed_tokens, output, stores)
         self._go_on(output.scheduled_cached_reqs, output, stores)
@@ -262,6 +283,8 @@ class Plan:
         self.wait_left_s = self.settings.step_wait_s
         for store in stores:  # no earlier: it is waited for that the ranks have copied these
             self.tracks[store.request].storing = True
+            if store.part == ENDS:
+                store.ticket = self.groups.hold(store.block_ids)
         return self.take_loads(), stores
 
     def take_loads(self):
@@ -278,10 +301,10 @@ class Plan:
             if track is None:
                 continue
             if resumed and request_id in resumed:
-                track.block_ids = list(fresh[0]) if fresh is not None else []
+                track.block_ids = list(fresh[self.lead]) if fresh is not None else []
                 track.old = track.old and computed > 0
             elif fresh is not None:
-                track.block_ids += fresh[0]
+                track.block_ids += fresh[self.lead]
             if computed + scheduled.get(request_id, 0) >= track.due:
                 self._complete(track, computed, output, stores)
 
@@ -307,17 +330,35 @@ class Plan:
             tokens = min(tokens, request.num_prompt_tokens)
         blocks = min(tokens // self.block_size, len(track.block_ids), len(request.block_hashes))
         if blocks // self.per_chunk > track.stored:
-            stores += [self._store(track, chunk) for chunk in self._chunks(track, blocks, skip=track.stored)]
+            stores += self._stores(track, self._chunks(track, blocks, skip=track.stored))
             track.stored = blocks // self.per_chunk
         prompt = request.num_prompt_tokens // self.block_size
         if self.settings.save_unfull_chunk and not track.tail_stored and blocks >= prompt > 0:
             track.tail_stored = True
             if prompt % self.per_chunk != 0:
                 skip = prompt // self.per_chunk
-                stores += [self._store(track, chunk) for chunk in self._chunks(track, prompt, True, skip)]
+                stores += self._stores(track, self._chunks(track, prompt, True, skip))
         track.due = (track.stored + 1) * self.per_chunk * self.block_size
         if self.settings.save_unfull_chunk and not track.tail_stored:
             track.due = min(track.due, prompt * self.block_size)
+
+    def _stores(self, track, found):
+        """Stores of these chunks, as far as the engine still has their blocks."""
+        if self.groups is None:
+            return [self._store(track, chunk) for chunk in found]
+        stores, tables = [], self.groups.of(track.request.request_id)
+        for chunk in found:
+            whole, ends = self.groups.blocks_of(chunk, tables)
+            if whole is None:
+                continue
+            store = self._store(track, chunk)
+            store.block_ids, store.part, store.count = whole, WHOLE, chunk.count
+            stores.append(store)
+            if ends is not None:
+                stores.append(Store(
+                    store.request, end_name(chunk.name), chunk.name, ends, chunk.tokens, epoch=store.epoch,
+                    tenant=store.tenant, part=ENDS, count=chunk.count))  # fmt: skip
+        return stores
 
     def _store(self, track, chunk):
         request = track.request
@@ -345,6 +386,16 @@ class Plan:
                     track.tail_stored = False
                     track.due = 0
                     break
+
+    def failed_requests(self, requests):
+        """Loads of these failed as a whole: the engine has given up their blocks and computes them. It would ask
+        again, and may be answered as before, so that they are not loaded any more."""
+        for request_id in requests:
+            track = self.tracks.get(request_id)
+            if track is not None:
+                track.refused, track.tail_stored = True, False
+                track.stored = track.due = 0
+                track.block_ids, track.found = [], []
 
     def finished(self, request):
         """A request ends. True: ranks may still be copying its blocks, and will say when not."""

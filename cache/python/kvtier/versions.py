@@ -39,6 +39,8 @@ BlockStored = _take("vllm.distributed.kv_events", "BlockStored")
 KVConnectorPromMetrics = _take(
     "vllm.distributed.kv_transfer.kv_connector.v1.metrics", "KVConnectorPromMetrics", object)  # fmt: skip
 KVConnectorStats = _take("vllm.distributed.kv_transfer.kv_connector.v1.metrics", "KVConnectorStats", object)
+KVConnectorWorkerMetadata = _take(
+    "vllm.distributed.kv_transfer.kv_connector.v1.base", "KVConnectorWorkerMetadata", object)  # fmt: skip
 maybe_convert_block_hash = _take("vllm.v1.core.kv_cache_utils", "maybe_convert_block_hash")
 
 
@@ -74,7 +76,7 @@ def hit_source(tier):
 
 __all__ = [
     "BlockRemoved", "BlockStored", "CacheHitSource", "EngineCoreRequestType", "KVConnectorBase_V1",
-    "KVConnectorMetadata", "KVConnectorPromMetrics", "KVConnectorRole", "KVConnectorStats", "RUN_WITH", "SupportsHMA",
-    "VERSION", "hash_block_size", "hit_source", "init_logger", "kind_of", "maybe_convert_block_hash", "missing",
+    "KVConnectorMetadata", "KVConnectorPromMetrics", "KVConnectorRole", "KVConnectorStats", "KVConnectorWorkerMetadata",
+    "RUN_WITH", "SupportsHMA", "VERSION", "hash_block_size", "hit_source", "init_logger", "kind_of", "maybe_convert_block_hash", "missing",
     "unsupported",
 ]  # fmt: skip

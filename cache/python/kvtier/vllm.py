@@ -15,13 +15,16 @@ import json
 import secrets
 from dataclasses import dataclass, field
 
-from . import adapters, ask, changes, chunks, controller, events, fingerprint, library, lmcache, loop, settings
-from . import versions, weights
+from . import adapters, ask, changes, chunks, controller, events, fingerprint, groups, library, lmcache, loop
+from . import settings, versions, weights
 from .vllm_metrics import KVTierPromMetrics, KVTierStats, kv_event
 from .layout import PagedCache, cpu_kernels
+from .parts import GroupedCache
 from .rank import Rank
 from .scheduler import Plan
-from .versions import KVConnectorBase_V1, KVConnectorMetadata, KVConnectorRole, SupportsHMA, init_logger
+from .versions import (
+    KVConnectorBase_V1, KVConnectorMetadata, KVConnectorRole, KVConnectorWorkerMetadata, SupportsHMA, init_logger,
+)  # fmt: skip
 from .worker import Worker
 
 logger = init_logger("vllm.kvtier")
@@ -58,6 +61,16 @@ class KVTierMetadata(KVConnectorMetadata):
     preempted: set = field(default_factory=set)
     prefill_tokens: int = 0  # of a step that computes little else
     wait_s: float = 0.0  # a step that computes nothing may wait so long for loads
+
+
+@dataclass
+class KVTierCopied(KVConnectorWorkerMetadata):
+    """From the workers to the scheduler: tickets of stores that are over, once for each rank."""
+
+    tickets: list = field(default_factory=list)
+
+    def aggregate(self, other):
+        return KVTierCopied(self.tickets + other.tickets)
 
 
 def guarded(otherwise):
@@ -99,7 +112,9 @@ class KVTierConnector(KVConnectorBase_V1, SupportsHMA):
         self.lmcache_requests = lmcache.Requests(logger)
         self.plan = self.subscriber = None
         self.loop = None  # the engine's, once it is known
-        self.worker = Worker(parallel.pipeline_parallel_size)
+        self.groups = None  # groups.Groups, if the engine has several groups of KV caches
+        many = kv_cache_config is not None and len(kv_cache_config.kv_cache_groups) > 1
+        self.worker = Worker(parallel.pipeline_parallel_size, many)
         try:
             self.why_not = self._unfit(kv_cache_config)
         except Exception as error:  # a configuration that this does not know
@@ -117,14 +132,16 @@ class KVTierConnector(KVConnectorBase_V1, SupportsHMA):
         cache, parallel = config.cache_config, config.parallel_config
         if not cache.enable_prefix_caching:
             return "prefix caching is off, and with it the hashes that name blocks"
-        groups = len(kv_cache_config.kv_cache_groups) if kv_cache_config is not None else 1
-        if groups == 0:
+        count = len(kv_cache_config.kv_cache_groups) if kv_cache_config is not None else 1
+        if count == 0:
             return "the model keeps no KV cache"
-        if groups > 1:
-            return (
-                f"the model has {groups} groups of KV caches (hybrid attention), which are not supported; with "
-                "--disable-hybrid-kv-cache-manager models of windows and full attention are one group, of more memory"
-            )
+        if count > 1:
+            kinds = [versions.kind_of(group) for group in kv_cache_config.kv_cache_groups]
+            self.groups, why_not = groups.find(kv_cache_config, kinds, cache.block_size)
+            if why_not is not None:
+                return why_not
+            if parallel.pipeline_parallel_size > 1:
+                return f"the model has {count} groups of KV caches, and pipeline stages have different ones"
         kind = self._group_kind(kv_cache_config)
         if kind not in KEPT_WHOLE:
             return f"the KV cache is of kind {kind}; supported are {', '.join(KEPT_WHOLE)}"
@@ -157,6 +174,7 @@ class KVTierConnector(KVConnectorBase_V1, SupportsHMA):
         cache = self._vllm_config.cache_config
         if self.why_not is not None:  # nothing is asked, stored or watched
             self.asker = ask.Asker([], self.settings.lookup_timeout_s)
+            self.groups = None
             self.plan = Plan(self.asker, self.settings, 1, False)
             return
         ranks = self._vllm_config.parallel_config.world_size
@@ -167,8 +185,14 @@ class KVTierConnector(KVConnectorBase_V1, SupportsHMA):
         namer = self._namer(cache.block_size)
         core = changes.find_core()
         loaded = adapters.Adapters(logger, sees_loads=core is not None)
+        tables = None
+        if self.groups is not None:
+            per_chunk = chunks.blocks_per_chunk(cache.block_size, self.settings.chunk_tokens)
+            tables = groups.Tables(
+                self.groups, per_chunk, self.settings.save_unfull_chunk, lambda: self._kv_cache_manager, ranks
+            )
         self.plan = Plan(
-            self.asker, self.settings, cache.block_size, True, listens, self._local_blocks, namer, loaded
+            self.asker, self.settings, cache.block_size, True, listens, self._local_blocks, namer, loaded, tables
         )  # fmt: skip
         self._watch(core, loaded)
         if listens:
@@ -220,6 +244,8 @@ class KVTierConnector(KVConnectorBase_V1, SupportsHMA):
         it schedules."""
         if self._kv_cache_manager is None:
             return 0
+        if self.plan.groups is not None:
+            return self.plan.groups.local_tokens(request) // self.plan.block_size
         pool, step = self._kv_cache_manager.block_pool, self.plan.per_chunk
         for last in range(step - 1, len(request.block_hashes), step):
             if pool.get_cached_block(request.block_hashes[last], [0]) is None:
@@ -246,7 +272,8 @@ class KVTierConnector(KVConnectorBase_V1, SupportsHMA):
 
     def update_state_after_alloc(self, request, blocks, num_external_tokens):
         if num_external_tokens > 0:
-            self.plan.allocated(request, blocks.get_block_ids()[0], num_external_tokens)
+            ids = blocks.get_block_ids()
+            self.plan.allocated(request, ids if self.plan.groups is not None else ids[0], num_external_tokens)
 
     def build_connector_meta(self, scheduler_output):
         """Whatever fails here, workers hear of blocks that were taken away, and of loads that requests wait for."""
@@ -262,6 +289,10 @@ class KVTierConnector(KVConnectorBase_V1, SupportsHMA):
 
     @guarded(lambda: None)
     def update_connector_output(self, connector_output):
+        if self.plan.groups is not None:
+            copied = connector_output.kv_connector_worker_meta
+            self.plan.groups.copied(copied.tickets if copied is not None else [])
+            self.plan.failed_requests(connector_output.failed_recving)
         failed = getattr(connector_output, "invalid_block_ids", None)
         if failed:
             self.plan.failed(failed)
@@ -271,7 +302,7 @@ class KVTierConnector(KVConnectorBase_V1, SupportsHMA):
         return self.plan.finished(request), None
 
     def request_finished_all_groups(self, request, block_ids):
-        """As request_finished, for engines that keep several groups of KV caches; all of them are declined."""
+        """As request_finished, for engines that keep several groups of KV caches."""
         return self.request_finished(request, block_ids[0] if block_ids else [])
 
     def reset_cache(self):
@@ -282,14 +313,21 @@ class KVTierConnector(KVConnectorBase_V1, SupportsHMA):
     def take_events(self):
         if self.subscriber is None:
             return []
-        kind = self._group_kind(self._kv_cache_config)
-        return [made for event in self.subscriber.take() if (made := kv_event(event, kind)) is not None]
+        kind, lead = self._group_kind(self._kv_cache_config), self._lead()
+        return [made for event in self.subscriber.take() if (made := kv_event(event, kind, lead)) is not None]
 
-    @staticmethod
-    def _group_kind(kv_cache_config):
+    def _lead(self):
+        """The group that events are about: the first of full attention."""
+        return self.groups.lead if self.groups is not None else 0
+
+    def _group_kind(self, kv_cache_config):
         if kv_cache_config is None:
             return KEPT_WHOLE[0]
-        return versions.kind_of(kv_cache_config.kv_cache_groups[0])
+        return versions.kind_of(kv_cache_config.kv_cache_groups[self._lead()])
+
+    def has_pending_block_frees(self):
+        """Blocks of windows that are held while ranks copy them: no request need be preempted for them."""
+        return self.plan.groups is not None and bool(self.plan.groups.held)
 
     def has_pending_push_work(self):
         """Asked when the engine has nothing to do, just before it waits: True has it take a step, and events with
@@ -321,7 +359,7 @@ class KVTierConnector(KVConnectorBase_V1, SupportsHMA):
 
     def _start_rank(self, kv_caches):
         parallel = self._vllm_config.parallel_config
-        paged = self.paged_cache(kv_caches)
+        paged = self._paged(kv_caches)
         content = self._content()
         print_of = self._fingerprint(paged, content)
         control = {"tokens_per_chunk": self._chunk_tokens()}
@@ -350,6 +388,14 @@ class KVTierConnector(KVConnectorBase_V1, SupportsHMA):
         return Rank(
             cache, paged, parts, path, self.settings.load_timeout_s, logger, self.settings.fetch_when_slower
         )  # fmt: skip
+
+    def _paged(self, kv_caches):
+        if self.groups is None:
+            paged = self.paged_cache(kv_caches)
+        else:
+            names = [group.layer_names for group in self._kv_cache_config.kv_cache_groups]
+            paged = GroupedCache(self.paged_cache, kv_caches, names, self.groups)
+        return paged
 
     def _content(self):
         """What names the weights by content; None: nothing does, and no tier that outlives this process may be used."""
@@ -410,8 +456,17 @@ class KVTierConnector(KVConnectorBase_V1, SupportsHMA):
         wait_s = self._get_connector_metadata().wait_s if self.has_connector_metadata() else 0.0
         return self.worker.finished(finished_req_ids, wait_s)
 
+    def get_transfer_results(self, finished_req_ids):
+        results = super().get_transfer_results(finished_req_ids)
+        results.failed_recving |= self.worker.take_failed_requests()
+        return results
+
     def get_block_ids_with_load_errors(self):
         return self.worker.take_failed()
+
+    def build_connector_worker_meta(self):
+        tickets = self.worker.take_copied()
+        return KVTierCopied(tickets) if tickets else None
 
     @guarded(lambda: None)
     def get_kv_connector_stats(self):

@@ -98,14 +98,15 @@ class KVTierPromMetrics(KVConnectorPromMetrics):
 PLACES = {0: ("CPU", None), 1: ("STORAGE", "LOCAL"), 2: ("STORAGE", "REMOTE")}
 
 
-def kv_event(event, group_kind):
-    """An event of a tier as vLLM's, or None: there is none for it. group_kind: how the engine calls its group."""
+def kv_event(event, group_kind, group=0):
+    """An event of a tier as vLLM's, or None: there is none for it. group_kind: how the engine calls its group; group:
+    its number."""
     if event.tier not in PLACES or event.kind not in (events.STORED, events.REMOVED):
         return None
     medium, locality = PLACES[event.tier]
     hashes = [maybe_convert_block_hash(h) for h in event.hashes]
     if event.kind == events.REMOVED:
-        return BlockRemoved(block_hashes=hashes, medium=medium, group_idx=0, locality=locality)
+        return BlockRemoved(block_hashes=hashes, medium=medium, group_idx=group, locality=locality)
     return BlockStored(
         block_hashes=hashes,
         parent_block_hash=maybe_convert_block_hash(event.parent) if event.parent is not None else None,
@@ -114,7 +115,7 @@ def kv_event(event, group_kind):
         lora_id=None,
         medium=medium,
         lora_name=event.lora,
-        group_idx=0,
+        group_idx=group,
         kv_cache_spec_kind=group_kind,
         locality=locality,
     )

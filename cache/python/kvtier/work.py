@@ -13,8 +13,9 @@ class LoadChunk:
 
     name: bytes
     count: int  # blocks of the whole chunk
-    skip: int
-    block_ids: list[int]
+    skip: int  # with several groups of KV caches: a list, one for each of the object's
+    block_ids: list[int]  # with several groups: a list of lists
+    part: int | None = None  # groups.WHOLE or ENDS; None: there is one group
 
 
 @dataclass
@@ -41,6 +42,9 @@ class Store:
     epoch: int = 0
     lmcache_hash: int | None = None  # name for LMCache's controller
     tenant: bytes = NO_TENANT  # whose limits it counts against
+    part: int | None = None  # groups.WHOLE or ENDS, and block_ids are a list of lists; None: there is one group
+    count: int = 0  # blocks of the chunk, where there are several groups
+    ticket: int = 0  # reported when no rank copies it any more; 0: nothing waits for that
 
 
 def item_of(store, key_of, size):

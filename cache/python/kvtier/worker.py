@@ -12,13 +12,16 @@ class Worker:
 
     MOST_TIMINGS = 8  # that the device has not passed yet
 
-    def __init__(self, stages=1):
-        """stages: of the pipeline; each computes its share of a prompt, and they do so one after another."""
-        self.stages = stages
+    def __init__(self, stages=1, grouped=False):
+        """stages: of the pipeline; each computes its share of a prompt, and they do so one after another. grouped: the
+        engine has several groups of KV caches, and hears of requests whose loads failed, not of blocks."""
+        self.stages, self.grouped = stages, grouped
         self.rank = None  # rank.Rank, once the paged cache is known
         self.seen = set()  # requests of which something was handed over to be stored
         self.ending = set()  # of these, those that ended
         self.received, self.failed = set(), set()
+        self.failed_requests = set()
+        self.copied = []  # tickets of stores that never reached a rank
         self.began = None  # (tokens of prompts, time, event of the device) of this step
         self.timings = []  # (tokens, event, event) of steps that the device has not finished
 
@@ -30,7 +33,10 @@ class Worker:
                 self.rank.load(load, after)
                 continue
             self.received.add(load.request)
-            self.failed.update(block for chunk in load.chunks for block in chunk.block_ids)
+            if self.grouped:
+                self.failed_requests.add(load.request)
+            else:
+                self.failed.update(block for chunk in load.chunks for block in chunk.block_ids)
 
     def expect(self, stores):
         """The scheduler keeps these requests' blocks until finished() names them, whatever happens to the stores."""
@@ -38,8 +44,18 @@ class Worker:
 
     def store(self, stores):
         self.expect(stores)
-        if stores and self.rank is not None:
-            self.rank.store(stores, self.rank.paged.mark())
+        if not stores:
+            return
+        tickets = [store.ticket for store in stores if store.ticket]
+        if self.rank is None:
+            self.copied += tickets
+            return
+        try:
+            after = self.rank.paged.mark()
+        except BaseException:
+            self.copied += tickets
+            raise
+        self.rank.store(stores, after)
 
     def give_up(self, requests):
         """Blocks were taken from these requests: nothing is copied out of them after this."""
@@ -87,6 +103,20 @@ class Worker:
     def take_failed(self):
         failed, self.failed = self.failed, set()
         return failed
+
+    def take_failed_requests(self):
+        """Of those that finished() returned as loaded: what was not filled in whole."""
+        failed, self.failed_requests = self.failed_requests, set()
+        if self.rank is not None:
+            failed |= self.rank.take_failed_requests()
+        return failed
+
+    def take_copied(self):
+        """Tickets of stores that are over, since the last call."""
+        copied, self.copied = self.copied, []
+        if self.rank is not None:
+            copied += self.rank.take_copied()
+        return copied
 
     def take_counts(self):
         return self.rank.take_counters() if self.rank is not None else {}

@@ -1,0 +1,181 @@
+"""Models whose layers see different numbers of tokens back: several groups of KV caches, each with blocks of its own.
+
+A group of full attention needs all blocks of a prefix. A group of a sliding window needs only those that the window
+reaches back to from where the prefix ends: vLLM gives the others away while the request runs (their place in the block
+table becomes the null block), and allocates no more than these for a prefix that is loaded.
+
+So a chunk is two objects. The first has the blocks of all groups of full attention; its name is the chunk's. The
+second, its ends, has of each window group the last blocks of the chunk, as many as the window reaches, and a name made
+from the chunk's. A prefix may be loaded up to the end of a chunk (a boundary) where the first objects of all chunks
+and the ends of the last few are there; where some of these are missing it is a miss at that boundary, and an earlier
+one may be a hit. Only boundaries count, so that no window begins before what the ends have.
+
+The engine may give a window's block to another request in the step after the one that filled it. While ranks copy it
+the scheduler holds it: one more reference in vLLM's own pool, given back when all ranks have said that they are done.
+What to store is read from the engine's block table in the step itself, so that a block that was given away is known.
+"""
+
+import hashlib
+from dataclasses import dataclass
+
+from .work import LoadChunk
+
+WHOLE, ENDS = 0, 1  # the objects of a chunk
+
+WHOLE_SPECS = ("FullAttentionSpec",)  # classes of vLLM, not those derived from them: these manage blocks otherwise
+WINDOW_SPECS = ("SlidingWindowSpec",)
+
+
+def end_name(name):
+    """Name of the ends of the chunk of this name."""
+    return hashlib.sha256(b"kvtier: ends of windows" + name).digest()
+
+
+def end_keys(count, ends):
+    """Of chunks 0 to count - 1, those whose ends a boundary behind the last needs, the last one first."""
+    return range(count - 1, max(0, count - ends) - 1, -1)
+
+
+@dataclass(frozen=True)
+class Groups:
+    """Groups by their number in the engine's list."""
+
+    whole: tuple  # of full attention
+    windows: tuple  # (group, blocks that its window needs before a boundary)
+
+    @property
+    def lead(self):
+        return self.whole[0]
+
+    def ends(self, per_chunk, tails):
+        """Chunks whose ends a boundary needs at most. tails: the last one may have fewer blocks than others."""
+        need = max(blocks for _, blocks in self.windows)
+        return 1 + -(-(need - 1) // per_chunk) if tails else max(1, -(-need // per_chunk))
+
+    def describe(self):
+        """What decides the meaning of a chunk's objects, for the fingerprint."""
+        return {"whole": list(self.whole), "windows": [list(one) for one in self.windows]}
+
+
+def find(config, kinds, block_size):
+    """(Groups, None) of an engine's KVCacheConfig with several groups, or (None, why it is not served). kinds: what
+    vLLM calls each group's attention."""
+    whole, windows = [], []
+    for number, (group, kind) in enumerate(zip(config.kv_cache_groups, kinds, strict=True)):
+        spec, made = group.kv_cache_spec, type(group.kv_cache_spec).__name__
+        if made not in WHOLE_SPECS + WINDOW_SPECS:
+            return None, (
+                f"the model has several groups of KV caches, one of kind {kind} ({made}); supported in such models are "
+                "full_attention and sliding_window"
+            )
+        if getattr(group, "is_eagle_group", False):
+            return None, "a draft model's layers are among several groups of KV caches, which is not supported"
+        if not getattr(group, "enable_kv_transfer", True) or getattr(group, "host_resident", False):
+            return None, f"group {number} of KV caches is not the engine's own to load"
+        if spec.block_size != block_size:
+            return None, (
+                f"group {number} of KV caches has blocks of {spec.block_size} tokens; supported are those of "
+                f"{block_size} in all groups"
+            )
+        if made in WHOLE_SPECS:
+            whole.append(number)
+        else:
+            kept = spec.sliding_window - 1 + getattr(spec, "extra_retained_tokens", 0)
+            windows.append((number, max(1, -(-kept // block_size))))
+    if not whole or not windows:
+        return None, (
+            f"the model has {len(kinds)} groups of KV caches of kind {', '.join(sorted(set(kinds)))}; supported are "
+            "one or more of full_attention together with such of sliding_window"
+        )
+    return Groups(tuple(whole), tuple(windows)), None
+
+
+class Tables:
+    """The scheduler's side: block tables of the engine, and blocks that are held. One thread, the engine core's."""
+
+    def __init__(self, groups, per_chunk, tails, manager, ranks):
+        """manager(): vLLM's KVCacheManager. ranks: how many say that they have copied."""
+        self.groups, self.manager, self.ranks = groups, manager, ranks
+        self.ends = groups.ends(per_chunk, tails)
+        self.tickets = 0
+        self.held = {}  # ticket -> [ranks that copy, blocks]
+
+    def of(self, request_id):
+        """The engine's block ids of a request, by group and position."""
+        return self.manager().get_block_ids(request_id)
+
+    def _real(self, ids, count):
+        """Are these so many blocks that are not the null block?"""
+        return len(ids) == count and self.manager().block_pool.null_block.block_id not in ids
+
+    def local_tokens(self, request):
+        """Tokens of a request that the engine has itself, as of now."""
+        manager = self.manager()
+        if manager is None or len(request.block_hashes) == 0:
+            return 0
+        return manager.coordinator.find_longest_cache_hit(request.block_hashes, request.num_tokens - 1)[1]
+
+    def pieces(self, found, begin, end, tables):
+        """What to load of chunks `found` into blocks [begin, end) of a request with these tables; None: this cannot be
+        done, what is to be filled is not what these chunks have."""
+        null = self.manager().block_pool.null_block.block_id
+        if not found or found[-1].first + found[-1].count != end or begin >= end:
+            return None
+        if not all(self._real(tables[g][begin:end], end - begin) for g in self.groups.whole):
+            return None
+        for group, need in self.groups.windows:
+            first = max(end - need, begin)
+            given = tables[group][begin:first]
+            if not self._real(tables[group][first:end], end - first) or any(block != null for block in given):
+                return None
+        whole, ends, at = [], [], begin
+        for chunk in found:
+            low, high = max(chunk.first, begin), chunk.first + chunk.count
+            if low != at:
+                return None
+            at = high
+            ids = [tables[g][low:high] for g in self.groups.whole]
+            whole.append(LoadChunk(chunk.name, chunk.count, [low - chunk.first] * len(ids), ids, WHOLE))
+            ids, skip = [], []
+            for group, need in self.groups.windows:
+                kept = high - min(need, chunk.count)  # the first block that the chunk's ends have
+                wanted = min(max(end - need, low), high)  # never before it, since `end` is not before `high`
+                ids.append(tables[group][wanted:high])
+                skip.append(wanted - kept)
+            if any(ids):
+                ends.append(LoadChunk(end_name(chunk.name), chunk.count, skip, ids, ENDS))
+        return whole + ends
+
+    def blocks_of(self, chunk, tables):
+        """(block ids by group of full attention, of window) to store of a chunk that is complete; None for what the
+        engine does not have any more."""
+        end = chunk.first + chunk.count
+        whole = [tables[g][chunk.first : end] for g in self.groups.whole]
+        ends = [tables[g][end - min(need, chunk.count) : end] for g, need in self.groups.windows]
+        if not all(self._real(ids, chunk.count) for ids in whole):
+            whole = None
+        if not all(
+            self._real(ids, min(need, chunk.count)) for ids, (_, need) in zip(ends, self.groups.windows, strict=True)
+        ):
+            ends = None
+        return whole, ends
+
+    def hold(self, block_ids):
+        """Holds these blocks, by group, until all ranks have copied what carries the number that is returned."""
+        pool = self.manager().block_pool
+        blocks = [pool.blocks[block] for ids in block_ids for block in ids]
+        pool.touch(blocks)
+        self.tickets += 1
+        self.held[self.tickets] = [self.ranks, blocks]
+        return self.tickets
+
+    def copied(self, tickets):
+        """A number once for each rank that is done with it."""
+        for ticket in tickets:
+            entry = self.held.get(ticket)
+            if entry is None:
+                continue
+            entry[0] -= 1
+            if entry[0] <= 0:
+                del self.held[ticket]
+                self.manager().block_pool.free_blocks(reversed(entry[1]))
