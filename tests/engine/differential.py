@@ -4,7 +4,7 @@
     export KVW_BUILD=build-release KVW_ENGINE_VENV=~/vllm KVW_ENGINE_MODEL=~/tiny PYTHONPATH=tests/integration
     tests/engine/differential.py                        # 200 requests of mixed kinds, one engine
     tests/engine/differential.py --requests 2000 one
-    tests/engine/differential.py one chunked ngram tp pp dp redis kvtierd
+    tests/engine/differential.py one chunked ngram tp pp dp redis kvtierd hybrid
 
 Each mode is an engine (redis, kvtierd: two that share a tier) with little room of its own, so that requests are
 preempted and most prompts come from kvtier. Under the requests it is killed, restarted, reset, paused and put to
@@ -49,15 +49,16 @@ BLOCKS = 128  # of 32 tokens: two or three requests of the eight at once
 THREADS = 8
 WHILE = ("kill -9", "pause", "reset running")  # events that come while requests run
 NGRAM = {"method": "ngram", "num_speculative_tokens": 3, "prompt_lookup_max": 4, "prompt_lookup_min": 2}
+WINDOWS = ("--window", "100", "--layers", "6", "--full-every", "3")  # four blocks, which are two chunks
 SOME = ("forget", "kill -9", "forget", "reset running")  # for engines of several processes, which start slowly
 
 
 class Mode:
     """options: of `vllm serve`; same: those that the reference needs, too. shared: name of what two engines share.
-    plugin: module of this folder, of which vLLM calls install()."""
+    plugin: module of this folder, of which vLLM calls install(). model: options of the model that is made."""
 
-    def __init__(self, options=(), same=False, adapters=True, shared=None, events=EVENTS, plugin=None):
-        self.options, self.adapters, self.shared = list(options), adapters, shared
+    def __init__(self, options=(), same=False, adapters=True, shared=None, events=EVENTS, plugin=None, model=()):
+        self.options, self.adapters, self.shared, self.model = list(options), adapters, shared, model
         self.events, self.plugin = events, plugin
         self.reference = self.options if same else []
 
@@ -70,20 +71,27 @@ MODES = {
     "tp": Mode(["--tensor-parallel-size", "2"], same=True, events=(*SOME, "reload")),
     "pp": Mode(["--pipeline-parallel-size", "2"], same=True, events=SOME, plugin="pipeline_on_cpu"),
     "dp": Mode(["--data-parallel-size", "2", "--api-server-count", "1"], events=SOME),
+    "hybrid": Mode(["--max-num-batched-tokens", "192"], same=True, adapters=False, model=WINDOWS),
+    "hybrid-async": Mode(adapters=False, plugin="async_on_cpu", model=WINDOWS),
+    "hybrid-tp": Mode(["--tensor-parallel-size", "2"], same=True, adapters=False, events=SOME, model=WINDOWS),
     "redis": Mode(shared="redis"),
     "kvtierd": Mode(shared="kvtierd"),
 }
 
 
 class Files:
-    """Two versions of a model and of each adapter, and the folders in which one of them is the current one."""
+    """Two versions of a model and of each adapter, and the folders in which one of them is the current one. options: of
+    the model."""
 
-    def __init__(self, folder):
-        self.folder = folder
+    def __init__(self, folder, options=()):
+        self.folder = folder / hashlib.sha256(json.dumps(options).encode()).hexdigest()[:8] if options else folder
+        self.folder.mkdir(exist_ok=True)
+        folder = self.folder
         self.at = {}
         python = f"{VENV}/bin/python"
         for version in (0, 1):
-            self._make([python, HERE / "mk_tiny_model.py", folder / f"model.{version}", "--seed", str(version)])
+            model = folder / f"model.{version}"
+            self._make([python, HERE / "mk_tiny_model.py", model, "--seed", str(version), *options])
             for number, name in enumerate(ADAPTERS):
                 self._make([
                     python, HERE / "mk_tiny_adapter.py", folder / "model.0", folder / f"{name}.{version}",
@@ -532,11 +540,11 @@ def main():
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # or engines would go on
     options.dir.mkdir(parents=True, exist_ok=True)
     options.dir = options.dir.resolve()
-    files = Files(options.dir)
     good = True
     for name in options.modes:
         mode = MODES[name]
         mixture = Mixture(options.requests, options.seed, MOST, options.cycles, mode.adapters, mode.events)
+        files = Files(options.dir, mode.model)
         reference = Reference(files, mode, options.dir)
         began = time.monotonic()
         missing = reference.find(mixture.requests)

@@ -12,6 +12,7 @@ import types
 
 import torch
 from kvtier import changes, events, loop, settings, versions, weights
+from kvtier.groups import Groups
 from kvtier.vllm_metrics import kv_event
 from kvtier.scheduler import Plan
 from kvtier.vllm import KVTierConnector, KVTierMetadata, sources_of
@@ -36,18 +37,15 @@ BLOCK = 16
 LEFT = {
     "bind_gpu_block_pool": "the pool is reached through the manager",
     "bind_kv_cache_manager": "kept by the base class",
-    "build_connector_worker_meta": "what ranks say goes through get_finished and the sockets",
     "clear_connector_metadata": "kept by the base class",
     "finish_forward": "stores read blocks behind an event of the device",
     "get_finished_count": "all ranks load and store",
     "get_handshake_metadata": "ranks do not talk to ranks",
     "get_kv_connector_kv_cache_events": "events go past the steps, so that they leave while there are none",
-    "get_loaded_kv_cache_group_ids": "one group, which is loaded",
+    "get_loaded_kv_cache_group_ids": "all groups are loaded",
     "get_mem_pool_context": "any memory will do",
     "get_required_kvcache_layout": "any layout will do, strides are read",
-    "get_transfer_results": "made of get_finished; failures are reported as blocks",
     "has_connector_metadata": "kept by the base class",
-    "has_pending_block_frees": "blocks of finished requests are freed soon, not instead of a preemption",
     "register_finished_partial_tail": "whole blocks only",
     "requires_piecewise_for_cudagraph": "no hook inside a layer does anything",
     "reset_capture_state": "nothing is kept while graphs are captured",
@@ -55,7 +53,7 @@ LEFT = {
     "set_host_xfer_buffer_ops": "copies are the connector's own",
     "set_xfer_handshake_metadata": "ranks do not talk to ranks",
     "set_xfer_handshake_metadata_pp_aware": "ranks do not talk to ranks",
-    "supports_divergent_local_hybrid_hits": "one group of KV caches",
+    "supports_divergent_local_hybrid_hits": "state-space layers are declined",
 }
 
 
@@ -159,7 +157,7 @@ def unfit(groups=1, kv=None, **changed):
 def look_at_what_is_declined():
     assert unfit() is None
     for said, answer in (
-        ("3 groups of KV caches", unfit(groups=3)),
+        ("3 groups of KV caches of kind full_attention", unfit(groups=3)),
         ("kind sliding_window", unfit(kv=spec(SlidingWindowSpec, sliding_window=64))),
         ("prefix caching is off", unfit(enable_prefix_caching=False)),
         ("context parallel size is 2", unfit(decode_context_parallel_size=2)),
@@ -189,7 +187,10 @@ def look_at_a_start_without_ranks():
         worker.bind_connector_metadata(KVTierMetadata([Load("r", [LoadChunk(bytes(32), 1, 0, [7])])], []))
         worker.start_load_kv(None)
         worker.wait_for_save()
-        assert worker.get_finished(set()) == (None, {"r"}) and worker.get_block_ids_with_load_errors() == {7}
+        results, failed = worker.get_transfer_results(set()), worker.get_block_ids_with_load_errors()
+        assert results.finished_recving == {"r"} and worker.build_connector_worker_meta() is None
+        one_group = len(caches.kv_cache_groups) == 1  # otherwise vLLM takes no blocks
+        assert (results.failed_recving, failed) == ((set(), {7}) if one_group else ({"r"}, set()))
         worker.shutdown()
         one.shutdown()
 
@@ -271,7 +272,8 @@ def call_all(one, request):
 
 
 def look_at_hybrid_models():
-    """The engine keeps its manager of several groups of KV caches; the connector says why it does nothing."""
+    """The engine keeps its manager of several groups of KV caches, and the connector serves windows and full attention;
+    of other kinds it says why it does nothing."""
     transfer = config_of().kv_transfer_config
     assert KVConnectorFactory.supports_hma_config(transfer)
     mamba = MambaSpec(block_size=BLOCK, shapes=((4, 4),), dtypes=(torch.float32,))
@@ -280,11 +282,15 @@ def look_at_hybrid_models():
     config = config_of()
     config.scheduler_config = types.SimpleNamespace(disable_hybrid_kv_cache_manager=False)
     one = KVConnectorFactory.create_connector(config, KVConnectorRole.SCHEDULER, caches)
-    assert isinstance(one, SupportsHMA) and "3 groups of KV caches" in one.why_not
+    assert isinstance(one, SupportsHMA) and "one of kind mamba (MambaSpec)" in one.why_not
     call_all(one, request_of(60))
     worker = KVConnectorFactory.create_connector(config, KVConnectorRole.WORKER, caches)
     worker.register_kv_caches({"0": torch.zeros(2)})
     assert worker.worker.rank is None
+    served = scheduler_of(config, types.SimpleNamespace(kv_cache_groups=caches.kv_cache_groups[1::-1]))
+    assert served.why_not is None and served.groups == Groups((1,), ((0, 4),)) and not served.has_pending_block_frees()
+    stages = config_of(pipeline_parallel_size=2)
+    assert "pipeline" in scheduler_of(stages, types.SimpleNamespace(kv_cache_groups=caches.kv_cache_groups[:2])).why_not
     none = scheduler_of(config, types.SimpleNamespace(kv_cache_groups=[]))
     assert none.why_not == "the model keeps no KV cache"
 

@@ -1,41 +1,49 @@
-"""A model whose layers see different numbers of tokens back: vLLM keeps several groups of KV caches for it. kvtier
-does nothing for it yet, and the engine is what it is without kvtier: same groups, same room, same answers."""
+"""Models whose layers see different numbers of tokens back: vLLM keeps several groups of KV caches for them. The engine has
+the room that it has without kvtier, and answers do not depend on where keys and values come from."""
 
 import re
 import subprocess
 
 import pytest
-from connected import ConnectedEngine, answers, of_size, prompts, texts
+from connected import CHUNK, ConnectedEngine, answers, cached, of_size, prompts, texts
 from server import HERE, VENV
 
 ASKED = prompts(40, 7)
+WINDOWS = (40, 100)  # tokens: less than a chunk, and more
+HITS = "vllm:prompt_tokens_cached_by_source_total"
 
 
 class Windows(ConnectedEngine):
+    """float32, in which no answer hangs on how the computation is split."""
+
     name = "windows"
     model = None
 
     def environment(self):
-        return {**super().environment(), "MODEL": str(self.model)}
+        return {**super().environment(), "MODEL": str(self.model), "DTYPE": "float32"}
 
 
-@pytest.fixture(scope="module")
-def model(directory):
-    folder = directory / "windows"
-    script = [f"{VENV}/bin/python", HERE / "mk_tiny_model.py", folder, "--window", "64", "--layers", "4"]
+@pytest.fixture(scope="module", params=WINDOWS)
+def model(directory, request):
+    """Two layers of full attention, four of windows: three groups."""
+    folder = directory / f"windows{request.param}"
+    sizes = ["--window", str(request.param), "--layers", "6", "--full-every", "3"]
+    script = [f"{VENV}/bin/python", HERE / "mk_tiny_model.py", folder, *sizes]
     subprocess.run(script, check=True, stdout=subprocess.DEVNULL)
     return folder
 
 
-def run(directory, model, number, cache):
-    """(answers, answers again, what its log says of its room, its counts)."""
-    Windows.model = model
-    engine = Windows(directory, number, cache, blocks=512)
-    try:
-        engine.ready()
-        first = answers(engine, ASKED)
-        return texts(first), answers(engine, ASKED), engine.log(), engine.counts()
-    finally:
+@pytest.fixture
+def engine_of(directory, model):
+    started = []
+
+    def start(cache, **more):
+        Windows.model = model
+        started.append(Windows(directory, len(started), cache, blocks=512, **more))
+        return started[-1].ready()
+
+    yield start
+    for engine in started:
         engine.kill()
 
 
@@ -44,11 +52,38 @@ def room(log):
     return re.search(r"KV cache size: ([\d,]+) tokens.*: ([\d.]+)x", log).groups()
 
 
-def test_a_model_of_windows_and_full_attention(directory, model):
-    right, again, log, _ = run(directory, model, 0, None)
-    assert texts(again) == right and len(set(right)) > len(ASKED) // 2
-    found, repeated, with_kvtier, counts = run(directory, model, 1, of_size(64))
-    assert found == right and repeated == again  # the cached tokens of its own as well
-    assert room(with_kvtier) == room(log)
-    assert "groups of KV caches (hybrid attention), which are not supported" in with_kvtier
-    assert counts["kvtier:stored_chunks_total"] == 0
+def whole_chunks(asked):
+    """Tokens of these prompts up to the end of the last chunk that can be loaded."""
+    return sum((len(prompt) - 1) // CHUNK * CHUNK for prompt in asked)
+
+
+def test_a_model_of_windows_and_full_attention(directory, engine_of):
+    alone = engine_of(None)
+    right, without = texts(answers(alone, ASKED)), room(alone.log())
+    assert len(set(right)) > len(ASKED) // 2
+    alone.kill()
+    engine = engine_of(of_size(64, nvme={"path": str(directory / "store"), "capacity": "256MiB"}))
+    assert room(engine.log()) == without
+    assert texts(answers(engine, ASKED)) == right
+    engine.forget()
+    again = answers(engine, ASKED)
+    assert texts(again) == right and cached(again) >= whole_chunks(ASKED)
+    counts = engine.counts()
+    assert counts["kvtier:failed_loads_total"] == 0 and counts[f"{HITS}:host"] >= 0.9 * whole_chunks(ASKED)
+    engine.wait_stored("nvme")
+    engine.restart()
+    warm = answers(engine, ASKED)
+    assert texts(warm) == right and cached(warm) >= whole_chunks(ASKED)
+    assert engine.counts()[f"{HITS}:disk"] > 0.9 * whole_chunks(ASKED)
+
+
+def test_zeros_in_the_cache_change_the_answers(engine_of):
+    """The control: if what is loaded did not matter, equal answers would prove nothing."""
+    engine = engine_of(of_size(64), module="zeroed")
+    right = texts(answers(engine, ASKED))
+    engine.forget()
+    again = answers(engine, ASKED)
+    loaded = [index for index, (_, tokens) in enumerate(again) if tokens]
+    changed = [index for index in loaded if again[index][0] != right[index]]
+    print(f"\nzeroed: {len(changed)} of {len(loaded)} answers with loaded blocks differ")
+    assert len(loaded) > len(ASKED) // 2 and len(changed) > 0.9 * len(loaded)
