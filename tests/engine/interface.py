@@ -28,7 +28,7 @@ from vllm.v1.core.kv_cache_utils import get_request_block_hasher, init_none_hash
 from vllm.v1.core.sched.output import SchedulerOutput
 from vllm.v1.engine.core import EngineCore
 from vllm.v1.engine.llm_engine import LLMEngine
-from vllm.v1.kv_cache_interface import FullAttentionSpec, KVCacheGroupSpec, MambaSpec, SlidingWindowSpec
+from vllm.v1.kv_cache_interface import FullAttentionSpec, KVCacheGroupSpec, MambaSpec, RSWASpec, SlidingWindowSpec
 from vllm.v1.request import Request
 from vllm.v1.worker.gpu_worker import Worker
 
@@ -295,6 +295,22 @@ def look_at_hybrid_models():
     assert none.why_not == "the model keeps no KV cache"
 
 
+def look_at_blocks_that_kernels_split():
+    """A block's number has to be that of its place in the tensors."""
+    caches = caches_of()
+    caches.num_blocks = 8
+    one = KVTierConnector(config_of(), KVConnectorRole.WORKER, caches)
+    assert one._paged({"l": torch.zeros(8, 2, BLOCK)}).block_count == 8
+    for count in (4, 16):
+        try:
+            one._paged({"l": torch.zeros(count, 2, BLOCK)})
+        except ValueError as error:
+            assert f"have {count}" in str(error)
+        else:
+            raise AssertionError(f"{count} blocks of 8")
+    assert "kind rswa" in unfit(kv=object.__new__(RSWASpec))
+
+
 def look_at_other_versions():
     """An engine of a version that is not supported runs without the cache, and hears why."""
     version = versions.VERSION
@@ -331,8 +347,8 @@ def look_at_a_step_that_fails():
 
 for look in (
     look_at_the_interface, look_at_names, look_at_what_is_declined, look_at_a_start_without_ranks, look_at_events,
-    look_at_waking, look_at_changes, look_at_weights, look_at_hybrid_models, look_at_other_versions,
-    look_at_a_step_that_fails,
+    look_at_waking, look_at_changes, look_at_weights, look_at_hybrid_models, look_at_blocks_that_kernels_split,
+    look_at_other_versions, look_at_a_step_that_fails,
 ):  # fmt: skip
     look()
     print(look.__name__)

@@ -54,7 +54,10 @@ def unsupported():
 
 
 def kind_of(group):
-    """What vLLM calls the attention of a group of KV caches."""
+    """What vLLM calls the attention of a group of KV caches. One that keeps a prefix and a window is full attention to
+    it, and yet gives blocks away."""
+    if type(group.kv_cache_spec).__name__ == "RSWASpec":
+        return "rswa"
     return get_kv_cache_spec_kind(group.kv_cache_spec).value
 
 

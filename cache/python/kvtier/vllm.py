@@ -395,6 +395,9 @@ class KVTierConnector(KVConnectorBase_V1, SupportsHMA):
         else:
             names = [group.layer_names for group in self._kv_cache_config.kv_cache_groups]
             paged = GroupedCache(self.paged_cache, kv_caches, names, self.groups)
+        blocks = getattr(self._kv_cache_config, "num_blocks", paged.block_count)
+        if paged.block_count != blocks:  # kernels that split blocks: a block's number is another one's there
+            raise ValueError(f"the engine counts {blocks} blocks, its KV cache tensors have {paged.block_count}")
         return paged
 
     def _content(self):
