@@ -91,6 +91,17 @@ def test_what_the_engine_has_of_a_window_is_not_loaded():
     ]  # fmt: skip
 
 
+def test_the_first_question_leaves_out_what_the_engine_has_of_all_groups():
+    plan, tables, manager = made(((1, 6), (2, 2)))
+    plan.local_blocks, cached = tables.local_blocks, manager.block_pool.cached
+    cached |= {(name(n), 0) for n in range(12)} | {(name(7), 1), (name(7), 2), (name(11), 1)}
+    assert tables.local_blocks(request_of(13)) == 8  # a window of the third chunk is gone
+    plan.arrived(request_of(13))
+    assert plan.asker.asked == [[name(11)]]
+    cached.clear()
+    assert tables.local_blocks(request_of(13)) == 0
+
+
 def test_a_hit_ends_where_a_chunk_ends():
     plan, _, _ = made()
     exact = request_of(8, tokens=8 * BLOCK)  # its last token is computed, and with it the last chunk

@@ -95,25 +95,31 @@ class Tables:
 
     def __init__(self, groups, per_chunk, tails, manager, ranks):
         """manager(): vLLM's KVCacheManager. ranks: how many say that they have copied."""
-        self.groups, self.manager, self.ranks = groups, manager, ranks
+        self.groups, self.per_chunk, self.manager, self.ranks = groups, per_chunk, manager, ranks
         self.ends = groups.ends(per_chunk, tails)
         self.tickets = 0
         self.held = {}  # ticket -> [ranks that copy, blocks]
 
     def of(self, request_id):
-        """The engine's block ids of a request, by group and position."""
-        return self.manager().get_block_ids(request_id)
+        """The engine's blocks of a request, by group and position; its own lists, not to be kept."""
+        return self.manager().get_blocks(request_id).blocks
 
     def _real(self, ids, count):
         """Are these so many blocks that are not the null block?"""
         return len(ids) == count and self.manager().block_pool.null_block.block_id not in ids
 
-    def local_tokens(self, request):
-        """Tokens of a request that the engine has itself, as of now."""
-        manager = self.manager()
-        if manager is None or len(request.block_hashes) == 0:
-            return 0
-        return manager.coordinator.find_longest_cache_hit(request.block_hashes, request.num_tokens - 1)[1]
+    def local_blocks(self, request):
+        """Blocks from the first on that the engine has itself, chunk by chunk; a guess, since of windows only the last
+        block is looked at."""
+        pool, hashes, count = self.manager().block_pool, request.block_hashes, 0
+        for end in range(self.per_chunk, len(hashes) + 1, self.per_chunk):
+            if pool.get_cached_block(hashes[end - 1], [self.groups.lead]) is None:
+                break
+            count = end
+        windows = [group for group, _ in self.groups.windows]
+        while count > 0 and pool.get_cached_block(hashes[count - 1], windows) is None:
+            count -= self.per_chunk
+        return count
 
     def pieces(self, found, begin, end, tables):
         """What to load of chunks `found` into blocks [begin, end) of a request with these tables; None: this cannot be
@@ -148,17 +154,19 @@ class Tables:
 
     def blocks_of(self, chunk, tables):
         """(block ids by group of full attention, of window) to store of a chunk that is complete; None for what the
-        engine does not have any more."""
+        engine does not have any more. tables: of()."""
         end = chunk.first + chunk.count
-        whole = [tables[g][chunk.first : end] for g in self.groups.whole]
-        ends = [tables[g][end - min(need, chunk.count) : end] for g, need in self.groups.windows]
-        if not all(self._real(ids, chunk.count) for ids in whole):
-            whole = None
-        if not all(
-            self._real(ids, min(need, chunk.count)) for ids, (_, need) in zip(ends, self.groups.windows, strict=True)
-        ):
-            ends = None
-        return whole, ends
+
+        def ids(wanted):
+            """wanted: (group, blocks before the chunk's end) each."""
+            found = [tables[group][end - count : end] for group, count in wanted]
+            for (_, count), blocks in zip(wanted, found, strict=True):
+                if len(blocks) != count or any(block.is_null for block in blocks):
+                    return None
+            return [[block.block_id for block in blocks] for blocks in found]
+
+        whole = ids([(group, chunk.count) for group in self.groups.whole])
+        return whole, ids([(group, min(need, chunk.count)) for group, need in self.groups.windows])
 
     def hold(self, block_ids):
         """Holds these blocks, by group, until all ranks have copied what carries the number that is returned."""

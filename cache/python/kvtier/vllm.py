@@ -245,7 +245,7 @@ class KVTierConnector(KVConnectorBase_V1, SupportsHMA):
         if self._kv_cache_manager is None:
             return 0
         if self.plan.groups is not None:
-            return self.plan.groups.local_tokens(request) // self.plan.block_size
+            return self.plan.groups.local_blocks(request)
         pool, step = self._kv_cache_manager.block_pool, self.plan.per_chunk
         for last in range(step - 1, len(request.block_hashes), step):
             if pool.get_cached_block(request.block_hashes[last], [0]) is None:

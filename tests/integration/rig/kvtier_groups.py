@@ -30,6 +30,7 @@ class Pool:
 
     def __init__(self, count):
         self.blocks = [Block(n) for n in range(count)]
+        self.cached = set()  # (hash, group)
         self.null_block = self.blocks[0]
         self.free = self.blocks[:0:-1]
 
@@ -37,6 +38,9 @@ class Pool:
         for block in blocks:
             assert block.ref_cnt > 0 and not block.is_null
             block.ref_cnt += 1
+
+    def get_cached_block(self, digest, groups):
+        return [True] if all((digest, group) in self.cached for group in groups) else None
 
     def new(self):
         block = self.free.pop()
@@ -58,6 +62,10 @@ class Manager:
 
     def _table(self):
         return [[] for _ in range(self.group_count)]
+
+    def get_blocks(self, request_id):
+        pool = self.block_pool.blocks
+        return types.SimpleNamespace(blocks=tuple([pool[i] for i in ids] for ids in self.tables[request_id]))
 
     def get_block_ids(self, request_id):
         return tuple(list(ids) for ids in self.tables[request_id])
