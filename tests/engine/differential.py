@@ -50,6 +50,7 @@ THREADS = 8
 WHILE = ("kill -9", "pause", "reset running")  # events that come while requests run
 NGRAM = {"method": "ngram", "num_speculative_tokens": 3, "prompt_lookup_max": 4, "prompt_lookup_min": 2}
 WINDOWS = ("--window", "100", "--layers", "6", "--full-every", "3")  # four blocks, which are two chunks
+STEPS = ("--max-num-batched-tokens", "192")  # of windows, all blocks of a step have to fit
 SOME = ("forget", "kill -9", "forget", "reset running")  # for engines of several processes, which start slowly
 
 
@@ -71,9 +72,9 @@ MODES = {
     "tp": Mode(["--tensor-parallel-size", "2"], same=True, events=(*SOME, "reload")),
     "pp": Mode(["--pipeline-parallel-size", "2"], same=True, events=SOME, plugin="pipeline_on_cpu"),
     "dp": Mode(["--data-parallel-size", "2", "--api-server-count", "1"], events=SOME),
-    "hybrid": Mode(["--max-num-batched-tokens", "192"], same=True, adapters=False, model=WINDOWS),
-    "hybrid-async": Mode(adapters=False, plugin="async_on_cpu", model=WINDOWS),
-    "hybrid-tp": Mode(["--tensor-parallel-size", "2"], same=True, adapters=False, events=SOME, model=WINDOWS),
+    "hybrid": Mode(STEPS, same=True, adapters=False, model=WINDOWS),
+    "hybrid-async": Mode(STEPS, same=True, adapters=False, plugin="async_on_cpu", model=WINDOWS),
+    "hybrid-tp": Mode([*STEPS, "--tensor-parallel-size", "2"], True, False, events=SOME, model=WINDOWS),
     "redis": Mode(shared="redis"),
     "kvtierd": Mode(shared="kvtierd"),
 }

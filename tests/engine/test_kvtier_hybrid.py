@@ -87,3 +87,14 @@ def test_zeros_in_the_cache_change_the_answers(engine_of):
     changed = [index for index in loaded if again[index][0] != right[index]]
     print(f"\nzeroed: {len(changed)} of {len(loaded)} answers with loaded blocks differ")
     assert len(loaded) > len(ASKED) // 2 and len(changed) > 0.9 * len(loaded)
+
+
+def test_loads_that_fail_are_computed(engine_of):
+    """vLLM takes such a load back as a whole, and its request is not loaded again."""
+    engine = engine_of(of_size(64), module="failing")
+    right = texts(answers(engine, ASKED))
+    engine.forget()
+    assert texts(answers(engine, ASKED)) == right
+    assert engine.counts()["kvtier:failed_loads_total"] > len(ASKED) // 3
+    assert engine.post("/reset_prefix_cache")["success"]  # no block of theirs is in use
+    assert texts(answers(engine, ASKED)) == right
