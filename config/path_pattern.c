@@ -31,15 +31,20 @@ bool kvw_path_pattern_good(const char *text)
 	return segments > 0 && text[0] == '\0';
 }
 
-void kvw_rules_check_paths(struct kvw_build *build)
+static void check_paths(struct kvw_build *build, enum kvw_key_index key, const struct kvw_strings *paths)
 {
-	const struct kvw_strings *paths = &build->config->expose_paths;
-	const struct kvw_met *met = &build->met[KVW_KEY_expose_paths];
+	const struct kvw_met *met = &build->met[key];
 	char quoted[KVW_REPORT_QUOTE];
 
 	for (size_t i = 0; met->valid && i < paths->count; i++)
 		if (!kvw_path_pattern_good(paths->items[i]))
-			kvw_report_mistake(build->walk.report, met->place, "expose.paths",
+			kvw_report_mistake(build->walk.report, met->place, kvw_keys[key].path,
 				"found %s, expected " KVW_PATTERN_EXPECTED,
 				kvw_report_quote(quoted, paths->items[i], strlen(paths->items[i])));
+}
+
+void kvw_rules_check_paths(struct kvw_build *build)
+{
+	check_paths(build, KVW_KEY_expose_paths, &build->config->expose_paths);
+	check_paths(build, KVW_KEY_admin_open, &build->config->admin_open);
 }

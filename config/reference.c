@@ -114,6 +114,7 @@ static void write_rules(FILE *out)
 		"environment.\n"
 		"- `limits.low_water` is below `limits.high_water`; `listen` and `admin.listen` "
 		"do not share\n  a port.\n"
+		"- An `admin.listen` that other hosts reach has `admin.keys_file` or `admin.open`.\n"
 		"- `kvway check -c FILE` finds every mistake in one run and names line, column and "
 		"key.\n",
 		KVW_CONFIG_MAX_BYTES >> 10);

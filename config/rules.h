@@ -26,8 +26,11 @@ void kvw_rules_check_admission(struct kvw_build *build);
 /* The same for auth.jwt. Its files are opened with kvw_rules_check_tls. */
 void kvw_rules_check_auth(struct kvw_build *build);
 
-/* The same for expose.paths. */
+/* The same for expose.paths and admin.open. */
 void kvw_rules_check_paths(struct kvw_build *build);
+
+/* The same for admin.*. */
+void kvw_rules_check_admin(struct kvw_build *build);
 
 /* The same for kvaware.*. */
 void kvw_rules_check_kvaware(struct kvw_build *build);

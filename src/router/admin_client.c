@@ -7,11 +7,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/read_file.h"
 #include "settings/address.h"
 
 #define CONNECT_MS 3000L
 #define ANSWER_MS  60000L
 #define ANSWER_MAX ((size_t)64 << 20)
+#define KEY_MAX    ((size_t)4096)
 
 static size_t take_bytes(char *data, size_t size, size_t count, void *arg)
 {
@@ -46,6 +48,12 @@ static bool add_headers(struct curl_slist **list, const struct kvw_admin_questio
 
 	for (size_t i = 0; added && i < question->header_count; i++)
 		added = add_header(list, question->headers[i]);
+	if (added && question->key != NULL) {
+		char *line = NULL;
+
+		added = asprintf(&line, "Authorization: Bearer %s", question->key) >= 0 && add_header(list, line);
+		free(line);
+	}
 	return added;
 }
 
@@ -128,6 +136,25 @@ enum kvw_err kvw_admin_client_address(const struct kvw_config *config, const cha
 	(void)snprintf(text, KVW_ADMIN_CLIENT_TEXT, address.v6 ? "[%.*s]:%u" : "%.*s:%u",
 		(int)address.host.len, address.host.data, address.port);
 	return KVW_OK;
+}
+
+char *kvw_admin_client_key(const char *path, const char *command, FILE *err)
+{
+	char why[KVT_READ_FILE_WHY];
+	size_t len;
+	char *text = kvt_read_file(path, KEY_MAX, &len, why);
+
+	if (text == NULL) {
+		fprintf(err, "kvway %s: --key-file %s: %s\n", command, path, why);
+		return NULL;
+	}
+	len = strcspn(text, "\r\n");
+	text[len] = '\0';
+	if (len > 0 && strspn(text, " \t") == 0)
+		return text;
+	fprintf(err, "kvway %s: --key-file %s: found no key, expected it as the first line\n", command, path);
+	free(text);
+	return NULL;
 }
 
 char *kvw_admin_client_encode(const char *text)

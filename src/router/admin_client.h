@@ -23,6 +23,7 @@ struct kvw_admin_question {
 	struct kvw_slice body;
 	const char *const *headers; /* "Name: value" */
 	size_t header_count;
+	const char *key; /* of kvw_admin_client_key; NULL: none is shown */
 	long answer_ms; /* how long the answer may take; 0: a minute */
 };
 
@@ -41,6 +42,10 @@ enum kvw_err kvw_admin_client_ask(const char *admin, const struct kvw_admin_ques
  * on which port; `kvway COMMAND` says so on err. */
 enum kvw_err kvw_admin_client_address(const struct kvw_config *config, const char *command, FILE *err,
 	char text[KVW_ADMIN_CLIENT_TEXT]) KVW_MUST_CHECK;
+
+/* The key in a file, whose first line it is; free() it. NULL: it cannot be read or holds none; `kvway COMMAND`
+ * says so on err. */
+char *kvw_admin_client_key(const char *path, const char *command, FILE *err);
 
 /* `text` for a part of a target, percent-encoded; free() it. NULL: out of memory. */
 char *kvw_admin_client_encode(const char *text);

@@ -50,6 +50,9 @@ bool kvw_admin_line_take(struct kvw_admin_line *line, struct kvw_admin_options *
 		else
 			kvw_admin_line_text(line, &options->admin, "--admin");
 		return true;
+	case KVW_FLAG_KEY_FILE:
+		kvw_admin_line_text(line, &options->key_file, "--key-file");
+		return true;
 	case KVW_FLAG_JSON:
 		options->json = true;
 		return true;

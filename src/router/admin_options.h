@@ -15,14 +15,16 @@
 /* Which router, and how its answer is shown. Borrowed from argv; NULL: not given. */
 struct kvw_admin_options {
 	const char *admin, *config;
+	const char *key_file; /* --key-file */
 	bool json;
 };
 
 /* What those flags are in getopt_long's table; a command's own are others. */
-enum kvw_admin_flag { KVW_FLAG_CONFIG = 'c', KVW_FLAG_ADMIN = 1024, KVW_FLAG_JSON };
+enum kvw_admin_flag { KVW_FLAG_CONFIG = 'c', KVW_FLAG_ADMIN = 1024, KVW_FLAG_JSON, KVW_FLAG_KEY_FILE };
 #define KVW_ADMIN_FLAGS                                                                            \
 	{"config", required_argument, NULL, KVW_FLAG_CONFIG},                                      \
-	{"admin", required_argument, NULL, KVW_FLAG_ADMIN}, {"json", no_argument, NULL, KVW_FLAG_JSON}
+	{"admin", required_argument, NULL, KVW_FLAG_ADMIN}, {"json", no_argument, NULL, KVW_FLAG_JSON},     \
+	{"key-file", required_argument, NULL, KVW_FLAG_KEY_FILE}
 
 /* A command line while it is read. */
 struct kvw_admin_line {

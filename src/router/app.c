@@ -35,6 +35,7 @@ struct kvw_app {
 	_Atomic int64_t *loop_turn_ns; /* [loop_count] */
 	struct kvw_auth *auth;         /* NULL: clients need no keys */
 	struct kvw_sharing *sharing;   /* NULL: limits are counted by this replica alone */
+	struct kvw_auth *admin_auth;   /* the same of the admin address */
 	struct kvw_fleet *fleet; /* with the strategy, and the configuration of a reload */
 	/* What the strategy kvaware needs; NULL with any other strategy. */
 	struct kvw_kvspaces *spaces;
@@ -184,6 +185,11 @@ static enum kvw_err start(struct kvw_app *app)
 		if (err != KVW_OK)
 			return err;
 	}
+	if (config->admin_keys_file[0] != '\0') {
+		err = kvw_auth_start(config->admin_keys_file, stderr, &app->admin_auth);
+		if (err != KVW_OK)
+			return err;
+	}
 	err = kvw_settings_strategy(config, NULL, &strategy);
 	if (err != KVW_OK)
 		return err;
@@ -217,6 +223,7 @@ static enum kvw_err start(struct kvw_app *app)
 			.access_log = app->access_log,
 			.auth = app->auth,
 			.sharing = app->sharing,
+			.admin_auth = app->admin_auth,
 			.loop_turn_ns = app->loop_turn_ns,
 			.loop_count = app->loop_count,
 			.tokens = app->tokens,
@@ -263,6 +270,7 @@ static void stop(struct kvw_app *app)
 	kvw_access_log_destroy(app->access_log);
 	kvw_metrics_destroy(app->metrics);
 	kvw_fleet_destroy(app->fleet);
+	kvw_auth_stop(app->admin_auth);
 	kvw_auth_stop(app->auth);
 	free((void *)app->loop_turn_ns);
 }

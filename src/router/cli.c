@@ -391,10 +391,9 @@ static void explain_stack_flags(const struct reader *r)
 	}
 }
 
-/* The file of clients' keys. False: it has mistakes, which were said. */
-static bool check_keys(struct reader *r, const struct kvw_config *config)
+/* A file of keys, "": none. False: it has mistakes, which were said. */
+static bool check_keys(struct reader *r, const char *path)
 {
-	const char *path = config->auth_keys_file;
 	struct kvw_keyring *ring = NULL;
 
 	if (path[0] == '\0')
@@ -427,7 +426,8 @@ static bool check_token_keys(struct reader *r, const struct kvw_config *config)
 
 static void check(struct reader *r, const struct kvw_config *config)
 {
-	if (!check_keys(r, config) || !check_token_keys(r, config))
+	if (!check_keys(r, config->auth_keys_file) || !check_keys(r, config->admin_keys_file) ||
+		!check_token_keys(r, config))
 		return;
 	fprintf(r->out, "%s: ok, %zu worker%s, strategy %s\n",
 		r->cli->config_path != NULL ? r->cli->config_path : "flags", config->worker_count,

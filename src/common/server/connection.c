@@ -128,6 +128,8 @@ static void begin_request(struct kvw_conn *conn, size_t len)
 		kvw_conn_timer(conn, KVW_CONN_TIMER_BODY, kvw_conn_limits(conn)->body_ns);
 	else
 		kvw_timer_clear(&clients->loop.timers, &conn->timer);
+	if (clients->options.ops->admit != NULL && !clients->options.ops->admit(conn))
+		return;
 	if (kvw_conn_limits(conn)->body_most > 0 && head->framing != KVW_FRAME_NONE)
 		kvw_conn_collect(conn, data, len);
 	else

@@ -59,6 +59,9 @@ struct kvw_clients_ops {
 	void (*turn_away_take)(struct kvw_clients *clients, int fd, enum kvw_refusal why);
 
 	/* Each may be NULL. */
+	/* The head in clients->head has come whose body, if it has one, has not. False: it is answered
+	 * (kvw_conn_answer), and its body thrown away. */
+	bool (*admit)(struct kvw_conn *conn);
 	void (*accepted)(struct kvw_clients *clients, bool served); /* false: no memory or descriptor */
 	void (*answered)(struct kvw_conn *conn, int status); /* as it begins to be sent */
 	void (*sent)(struct kvw_conn *conn, size_t bytes);

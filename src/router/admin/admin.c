@@ -30,6 +30,7 @@
 #include "admin/reload.h"
 #include "admin/metrics_copy.h"
 #include "admin/openapi.h"
+#include "admin/permit.h"
 #include "admin/workers.h"
 #include "base/log.h"
 #include "base/notify.h"
@@ -71,6 +72,7 @@ struct kvw_admin {
 	struct kvw_explain_desk desk;
 	struct event *box; /* of the desk */
 	struct kvw_lmcache_http *lmcache;
+	struct kvw_admin_permit permit;
 	int quit_fd;
 
 	pthread_t thread;
@@ -125,6 +127,14 @@ static void set_body_limit(struct kvw_admin *admin)
 	kvw_admin_http_set_body_most(admin->http, body_limit(admin->deps.fleet->config));
 }
 
+/* Files that are read again with the configuration, whether it has changed or not. */
+static void reload_files(struct kvw_admin *admin)
+{
+	kvw_tls_watch_look(&admin->deps.fleet->certificates, true, kvw_clock_ns());
+	if (admin->permit.auth != NULL)
+		kvw_auth_reload(admin->permit.auth);
+}
+
 /* POST /reload */
 static void answer_reload(struct kvw_admin *admin, struct kvw_conn *conn)
 {
@@ -136,7 +146,7 @@ static void answer_reload(struct kvw_admin *admin, struct kvw_conn *conn)
 		kvw_admin_http_error(conn, 405, "Allow: POST\r\n", "only POST");
 		return;
 	}
-	kvw_tls_watch_look(&admin->deps.fleet->certificates, true, kvw_clock_ns());
+	reload_files(admin);
 	status = kvw_reload_run(admin->reload, "admin", &answer);
 	set_body_limit(admin);
 	body = answer == NULL ? NULL : json_dumps(answer, JSON_INDENT(1));
@@ -161,7 +171,7 @@ static void on_reload(evutil_socket_t fd, short what, void *arg)
 	(void)what;
 	(void)!read(fd, &count, sizeof(count));
 	kvw_notify_reloading();
-	kvw_tls_watch_look(&admin->deps.fleet->certificates, true, kvw_clock_ns());
+	reload_files(admin);
 	(void)kvw_reload_run(admin->reload, "SIGHUP", &answer);
 	kvw_notify("READY=1");
 	set_body_limit(admin);
@@ -193,6 +203,13 @@ static void answer_openapi(struct kvw_conn *conn)
 					      .type = "application/json",
 					      .body = {kvw_openapi, kvw_openapi_len},
 					      .extra = KVW_SLICE("Cache-Control: no-store\r\n")});
+}
+
+static bool on_head(struct kvw_conn *conn, void *arg)
+{
+	struct kvw_admin *admin = arg;
+
+	return kvw_admin_permit(&admin->permit, admin->deps.fleet->config, conn);
 }
 
 static void on_request(struct kvw_conn *conn, void *arg)
@@ -305,8 +322,10 @@ static enum kvw_err open_server(struct kvw_admin *admin, FILE *errors)
 		fprintf(errors, "admin.listen: %s\n", why);
 		return KVW_EIO;
 	}
+	admin->permit = (struct kvw_admin_permit){
+		.auth = admin->deps.admin_auth, .off_host = !kvw_admin_bound_to_host(fd)};
 	return kvw_admin_http_create(
-		admin->base, fd, body_limit(config), on_request, admin, &admin->http);
+		admin->base, fd, body_limit(config), on_head, on_request, admin, &admin->http);
 }
 
 static enum kvw_err add_events(struct kvw_admin *admin)
@@ -560,6 +579,7 @@ void kvw_admin_stop(struct kvw_admin *admin)
 		event_free(admin->ask);
 	kvw_metrics_copy_finish(&admin->copy);
 	kvw_admin_http_destroy(admin->http);
+	kvw_admin_permit_finish(&admin->permit);
 	if (admin->box != NULL)
 		event_free(admin->box);
 	kvw_tokens_box_close(admin->desk.box);

@@ -39,6 +39,7 @@ struct kvw_admin_deps {
 
 	struct kvw_sharing *sharing; /* of limits; NULL: there is none */
 	struct kvw_auth *auth; /* keys of clients; NULL: there are none */
+	struct kvw_auth *admin_auth; /* keys of the admin address; NULL: there are none */
 
 	/* Of a strategy that wants exact tokens; else NULL. */
 	struct kvw_tokens *tokens;

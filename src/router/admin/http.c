@@ -16,6 +16,7 @@
 struct kvw_admin_http {
 	struct kvw_clients clients; /* first */
 	struct kvw_server server;
+	kvw_admin_admit_fn admit;
 	kvw_admin_request_fn request;
 	void *arg;
 	struct event *news, *tick;
@@ -197,6 +198,13 @@ void kvw_admin_http_json_take(struct kvw_conn *conn, int status, const char *ext
 	free(text);
 }
 
+static bool on_head(struct kvw_conn *conn)
+{
+	struct kvw_admin_http *http = (struct kvw_admin_http *)conn->clients;
+
+	return http->admit == NULL || http->admit(conn, http->arg);
+}
+
 static void on_request(struct kvw_conn *conn)
 {
 	struct kvw_admin_http *http = (struct kvw_admin_http *)conn->clients;
@@ -220,7 +228,7 @@ static void turn_away_take(struct kvw_clients *clients, int fd, enum kvw_refusal
 }
 
 static const struct kvw_clients_ops ops = {
-	.request = on_request, .refuse = refuse, .turn_away_take = turn_away_take};
+	.request = on_request, .refuse = refuse, .turn_away_take = turn_away_take, .admit = on_head};
 
 /* --- the loop --------------------------------------------------------------------------------- */
 
@@ -253,7 +261,7 @@ static enum kvw_err add_events(struct kvw_admin_http *http, struct event_base *b
 }
 
 enum kvw_err kvw_admin_http_create(struct event_base *base, int listen_fd, uint64_t body_most,
-	kvw_admin_request_fn request, void *arg, struct kvw_admin_http **out)
+	kvw_admin_admit_fn admit, kvw_admin_request_fn request, void *arg, struct kvw_admin_http **out)
 {
 	const struct kvw_clients_options options = {
 		.ops = &ops,
@@ -274,6 +282,7 @@ enum kvw_err kvw_admin_http_create(struct event_base *base, int listen_fd, uint6
 		return KVW_ENOMEM;
 	}
 	http->server.most = UINT32_MAX;
+	http->admit = admit;
 	http->request = request;
 	http->arg = arg;
 	err = kvw_clients_init(&http->clients, &http->server, &options, listen_fd);

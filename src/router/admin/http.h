@@ -20,9 +20,13 @@ struct kvw_admin_http;
 /* Answers the request in conn->clients->head, at once or by kvw_conn_await; its body is kvw_conn_body. */
 typedef void (*kvw_admin_request_fn)(struct kvw_conn *conn, void *arg);
 
-/* Serves what listen_fd accepts, bodies up to body_most. Takes listen_fd, also when it fails. */
+/* May the request in conn->clients->head be served, whose body has not come? False: it is answered. */
+typedef bool (*kvw_admin_admit_fn)(struct kvw_conn *conn, void *arg);
+
+/* Serves what listen_fd accepts, bodies up to body_most. admit may be NULL. Takes listen_fd, also when it fails. */
 enum kvw_err kvw_admin_http_create(struct event_base *base, int listen_fd, uint64_t body_most,
-	kvw_admin_request_fn request, void *arg, struct kvw_admin_http **out) KVW_MUST_CHECK;
+	kvw_admin_admit_fn admit, kvw_admin_request_fn request, void *arg,
+	struct kvw_admin_http **out) KVW_MUST_CHECK;
 /* Of requests whose head comes from now on. */
 void kvw_admin_http_set_body_most(struct kvw_admin_http *http, uint64_t body_most);
 /* Closes all connections: nothing waits for an answer any more. After the base's last dispatch. */

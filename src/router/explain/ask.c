@@ -20,14 +20,15 @@ static char *make_target(const char *path)
 }
 
 enum kvw_err kvw_explain_ask(const char *admin, const struct kvw_explain_options *options,
-	struct kvw_slice request, FILE *err, struct kvw_admin_reply *out)
+	const char *key, struct kvw_slice request, FILE *err, struct kvw_admin_reply *out)
 {
 	char *target = make_target(options->path), why[CURL_ERROR_SIZE];
 	const struct kvw_admin_question question = {.method = "POST",
 		.target = target,
 		.body = request,
 		.headers = options->headers,
-		.header_count = options->header_count};
+		.header_count = options->header_count,
+		.key = key};
 	enum kvw_err result =
 		target == NULL ? KVW_ENOMEM : kvw_admin_client_ask(admin, &question, why, out);
 

@@ -7,10 +7,10 @@
 #include "admin_client.h"
 #include "explain/options.h"
 
-/* POSTs the request to /explain at admin, host:port. KVW_EIO: no answer from there, reported on
+/* POSTs the request to /explain at admin, host:port, with that key (NULL: none). KVW_EIO: no answer from there, reported on
  * err. KVW_ENOMEM. */
 enum kvw_err kvw_explain_ask(const char *admin, const struct kvw_explain_options *options,
-	struct kvw_slice request, FILE *err, struct kvw_admin_reply *out) KVW_MUST_CHECK;
+	const char *key, struct kvw_slice request, FILE *err, struct kvw_admin_reply *out) KVW_MUST_CHECK;
 
 struct kvw_config;
 

@@ -49,6 +49,7 @@ static void print_help(FILE *out)
 	      "                           `prompt`, /v1/chat/completions for any other\n"
 	      "  -H, --header 'NAME: VALUE'\n"
 	      "                           a header that matters, such as x-session-id; may be repeated\n"
+	      "      --key-file FILE      the first line is a key of the router's admin.keys_file\n"
 	      "      --json               the explanation as JSON instead of a table\n"
 	      "      --cold               assume every worker usable and idle, nothing cached; needs -c\n"
 	      "  -h, --help               this text\n"
@@ -120,6 +121,8 @@ static void check_combination(struct reader *r, int argc, char **argv)
 		kvw_admin_line_wrong(&r->line, "--cold needs -c FILE, which lists the workers");
 	else if (options->cold && options->router.admin != NULL)
 		kvw_admin_line_wrong(&r->line, "--cold asks no router; leave out --admin");
+	else if (options->cold && options->router.key_file != NULL)
+		kvw_admin_line_wrong(&r->line, "--cold asks no router; leave out --key-file");
 	else
 		kvw_admin_line_check(&r->line, &options->router);
 }

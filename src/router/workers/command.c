@@ -209,7 +209,7 @@ int kvw_workers_command(int argc, char **argv, FILE *in, FILE *out, FILE *err)
 	struct kvw_workers_options options;
 	struct kvw_admin_reply reply = {0};
 	struct request request = {0};
-	char admin[KVW_ADMIN_CLIENT_TEXT];
+	char admin[KVW_ADMIN_CLIENT_TEXT], *key = NULL;
 	enum kvw_workers_status status;
 
 	if (!kvw_workers_options_parse(argc, argv, out, err, &options, &status))
@@ -217,6 +217,12 @@ int kvw_workers_command(int argc, char **argv, FILE *in, FILE *out, FILE *err)
 	status = find_admin(&options, err, admin);
 	if (status != KVW_WORKERS_OK)
 		return (int)status;
+	if (options.router.key_file != NULL) {
+		key = kvw_admin_client_key(options.router.key_file, "workers", err);
+		if (key == NULL)
+			return (int)KVW_WORKERS_FAILED;
+		request.question.key = key;
+	}
 	if (!make_request(&options, in, &request)) {
 		fputs("kvway workers: the request cannot be made: standard input failed or is above 1 MiB, "
 		      "or out of memory\n",
@@ -229,5 +235,6 @@ int kvw_workers_command(int argc, char **argv, FILE *in, FILE *out, FILE *err)
 		status = show(&options, &reply, out, err);
 	free(reply.body);
 	release(&request);
+	free(key);
 	return (int)status;
 }

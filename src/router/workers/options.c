@@ -79,6 +79,7 @@ static void print_help(FILE *out)
 	      "      --wait TIME          of `drain`: how long to wait for its last request, up to 1h\n"
 	      "      --remove             of `drain`: forget the worker afterwards\n"
 	      "      --now                of `remove`: at once; its requests are moved or cut\n"
+	      "      --key-file FILE      the first line is a key of the router's admin.keys_file\n"
 	      "      --json               what the router answers, as it is\n"
 	      "  -h, --help               this text\n"
 	      "\n"

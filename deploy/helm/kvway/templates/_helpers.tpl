@@ -24,7 +24,7 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 
 {{- /* kvway.yaml: what the values say, and .Values.config over it. */ -}}
 {{- define "kvway.config" -}}
-{{- $config := dict "listen" "0.0.0.0:8080" "admin" (dict "listen" "0.0.0.0:9090") "config" (dict "watch" true) "routing" (dict "strategy" .Values.strategy) -}}
+{{- $config := dict "listen" "0.0.0.0:8080" "admin" (dict "listen" "0.0.0.0:9090" "open" (list "/metrics")) "config" (dict "watch" true) "routing" (dict "strategy" .Values.strategy) -}}
 {{- $workers := list -}}
 {{- range .Values.workers.static -}}
 {{- $workers = append $workers (ternary (dict "url" .) . (kindIs "string" .)) -}}

@@ -43,7 +43,7 @@ static void serve(struct kvw_feed *feed)
 		kvw_listen("127.0.0.1:0", KVW_LISTEN_ALONE, &fd, bound, why, sizeof(why)), KVW_OK);
 	port = atoi(strrchr(bound, ':') + 1);
 	ck_assert_int_eq(
-		kvw_admin_http_create(base, fd, 1 << 20, on_request, NULL, &server), KVW_OK);
+		kvw_admin_http_create(base, fd, 1 << 20, NULL, on_request, NULL, &server), KVW_OK);
 	ck_assert_int_eq(
 		kvw_lmcache_http_create(kvw_admin_http_loop(server), feed, &http), KVW_OK);
 }

@@ -1,0 +1,40 @@
+/*
+ * rules_admin.c - what must hold for the admin address.
+ *
+ * It changes workers and shows what they do, so other hosts may use it with a key alone, or only those of its
+ * paths that the configuration opens to them by name.
+ */
+#include <string.h>
+
+#include "config/rules.h"
+#include "settings/address.h"
+
+static bool is_of_this_host(struct kvw_slice host)
+{
+	return (host.len > 4 && memcmp(host.data, "127.", 4) == 0) || kvw_slice_equal(host, KVW_SLICE("::1")) ||
+	       kvw_slice_equal_nocase(host, KVW_SLICE("localhost"));
+}
+
+void kvw_rules_check_admin(struct kvw_build *build)
+{
+	const struct kvw_config *config = build->config;
+	const struct kvw_met *listen = &build->met[KVW_KEY_admin_listen];
+	const struct kvw_met *keys = &build->met[KVW_KEY_admin_keys_file];
+	const struct kvw_met *open = &build->met[KVW_KEY_admin_open];
+	struct kvw_address address;
+
+	if (keys->valid && build->met[KVW_KEY_auth_keys_file].valid && config->admin_keys_file[0] != '\0' &&
+		strcmp(config->admin_keys_file, config->auth_keys_file) == 0)
+		kvw_report_mistake(build->walk.report, keys->place, kvw_keys[KVW_KEY_admin_keys_file].path,
+			"found the file that `auth.keys_file` names, expected another one: clients' keys would "
+			"open the admin address");
+	if (!listen->valid || !keys->valid || !open->valid || config->admin_keys_file[0] != '\0' ||
+		config->admin_open.count > 0 ||
+		kvw_address_split(kvw_slice_of(config->admin_listen), &address) != KVW_ADDRESS_OK ||
+		is_of_this_host(address.host))
+		return;
+	kvw_report_mistake(build->walk.report, listen->place, kvw_keys[KVW_KEY_admin_listen].path,
+		"found `%s`, which other hosts reach, expected one of this host such as `127.0.0.1:%u`, or "
+		"`admin.keys_file`, or `admin.open` with the paths that need no key, such as `[/metrics]`",
+		config->admin_listen, address.port);
+}

@@ -1,0 +1,152 @@
+/*
+ * permit.c - see permit.h.
+ *
+ * Paths are compared as the clients' address compares them (openai/api_path.h), so that one that can be read in
+ * two ways is open to none.
+ *
+ * A request is this host's if it comes from a loopback address, or from the very address that it was sent to: the
+ * kernel lets no packet in from outside that claims to be from here.
+ */
+#include "admin/permit.h"
+
+#include <netinet/in.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "admin/http.h"
+#include "auth/credential.h"
+#include "base/log.h"
+#include "openai/api_path.h"
+
+/* --- addresses --- */
+
+static bool is_loopback(const struct sockaddr_storage *address)
+{
+	const struct in6_addr *v6 = &((const struct sockaddr_in6 *)address)->sin6_addr;
+
+	if (address->ss_family == AF_INET)
+		return ntohl(((const struct sockaddr_in *)address)->sin_addr.s_addr) >> 24 == IN_LOOPBACKNET;
+	if (address->ss_family != AF_INET6)
+		return false;
+	return IN6_IS_ADDR_LOOPBACK(v6) || (IN6_IS_ADDR_V4MAPPED(v6) && v6->s6_addr[12] == IN_LOOPBACKNET);
+}
+
+static bool same_host(const struct sockaddr_storage *a, const struct sockaddr_storage *b)
+{
+	if (a->ss_family != b->ss_family)
+		return false;
+	if (a->ss_family == AF_INET)
+		return ((const struct sockaddr_in *)a)->sin_addr.s_addr ==
+		       ((const struct sockaddr_in *)b)->sin_addr.s_addr;
+	return a->ss_family == AF_INET6 &&
+	       memcmp(&((const struct sockaddr_in6 *)a)->sin6_addr,
+		       &((const struct sockaddr_in6 *)b)->sin6_addr, sizeof(struct in6_addr)) == 0;
+}
+
+bool kvw_admin_bound_to_host(int listen_fd)
+{
+	struct sockaddr_storage bound;
+	socklen_t len = sizeof(bound);
+
+	return getsockname(listen_fd, (struct sockaddr *)&bound, &len) == 0 && is_loopback(&bound);
+}
+
+static bool from_this_host(int fd)
+{
+	struct sockaddr_storage peer, own;
+	socklen_t peer_len = sizeof(peer), own_len = sizeof(own);
+
+	return getpeername(fd, (struct sockaddr *)&peer, &peer_len) == 0 &&
+	       getsockname(fd, (struct sockaddr *)&own, &own_len) == 0 &&
+	       (is_loopback(&peer) || same_host(&peer, &own));
+}
+
+/* --- what is open --- */
+
+static bool is_open(const struct kvw_config *config, struct kvw_slice target)
+{
+	static const char *const probes[] = {"/health", "/ready"};
+	const struct kvw_strings *open = &config->admin_open;
+
+	return kvw_path_listed(target, probes, 2) ||
+	       kvw_path_listed(target, (const char *const *)open->items, open->count);
+}
+
+/* --- keys --- */
+
+/* What is wrong with a request's key, for the client. NULL: nothing. */
+static const char *fault_of(struct kvw_admin_permit *permit, enum kvw_credential shown,
+	const struct kvw_digest *digest, struct kvw_slice target, int *status)
+{
+	const struct kvw_client_key *key;
+
+	*status = 401;
+	if (shown == KVW_CREDENTIAL_MISSING || shown == KVW_CREDENTIAL_SCHEME)
+		return "this address needs a key: send it as `Authorization: Bearer KEY` or `x-api-key: KEY`";
+	if (shown != KVW_CREDENTIAL_FOUND) {
+		*status = 400;
+		return shown == KVW_CREDENTIAL_TWICE
+			       ? "more than one key: send one, in one header field"
+			       : "a key in the URL, where it gets into logs: replace that key, and send it as "
+				 "`Authorization: Bearer KEY`";
+	}
+	if (permit->ring == NULL || kvw_auth_version(permit->auth) != permit->version) {
+		kvw_keyring_unref(permit->ring);
+		permit->ring = kvw_auth_take(permit->auth, &permit->version);
+	}
+	key = kvw_keyring_find(permit->ring, digest);
+	if (key == NULL)
+		return "this key is not known";
+	if (!kvw_client_key_lives(key, kvw_clock_wall_ns() / KVW_NS_PER_S))
+		return "this key has expired";
+	*status = 403;
+	if (key->paths.count > 0 &&
+		!kvw_path_listed(target, (const char *const *)key->paths.items, key->paths.count))
+		return "this key may not use this path";
+	return NULL;
+}
+
+/* A client that tries keys shall not fill the log. */
+static void log_refusal(struct kvw_admin_permit *permit, const char *why)
+{
+	int64_t now_ns = kvw_clock_ns();
+
+	if (permit->logged_ns != 0 && now_ns - permit->logged_ns < 10 * KVW_NS_PER_S)
+		return;
+	permit->logged_ns = now_ns;
+	kvw_warn("admin", "a request was refused (at most one such line in 10 s) why=\"%s\"", why);
+}
+
+bool kvw_admin_permit(struct kvw_admin_permit *permit, const struct kvw_config *config, struct kvw_conn *conn)
+{
+	const struct kvw_head *head = &conn->clients->head;
+	enum kvw_credential shown = KVW_CREDENTIAL_MISSING;
+	struct kvw_digest digest;
+	const char *fault;
+	int status = 403;
+
+	if (permit->auth == NULL && !permit->off_host)
+		return true;
+	if (permit->auth != NULL)
+		shown = kvw_credential_take(head, &digest);
+	if (is_open(config, head->target))
+		return true;
+	if (permit->auth != NULL)
+		fault = fault_of(permit, shown, &digest, head->target, &status);
+	else
+		fault = from_this_host(conn->io.fd)
+				? NULL
+				: "other hosts may use /health, /ready and what `admin.open` lists; ask from this host, or "
+				  "set `admin.keys_file`";
+	if (fault == NULL)
+		return true;
+	log_refusal(permit, fault);
+	kvw_admin_http_error(conn, status, status == 401 ? "WWW-Authenticate: Bearer\r\n" : "", fault);
+	return false;
+}
+
+void kvw_admin_permit_finish(struct kvw_admin_permit *permit)
+{
+	kvw_keyring_unref(permit->ring);
+	permit->ring = NULL;
+}
