@@ -204,6 +204,7 @@ enum kvw_err kvw_build_end(struct kvw_build *build, struct kvw_config **out)
 		kvw_rules_check_paths(build);
 		kvw_rules_check_auth(build);
 		kvw_rules_check_admin(build);
+		kvw_rules_check_proxies(build);
 		err = kvw_rules_check_tls(build);
 	}
 	if (err == KVW_OK && build->walk.report->mistakes > 0)

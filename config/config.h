@@ -31,6 +31,7 @@
 
 /* Words of these in YAML: enums.def. */
 enum kvw_half_close { KVW_HALF_CLOSE_ABORT, KVW_HALF_CLOSE_SERVE };
+enum kvw_proxy_protocol { KVW_PROXY_PROTOCOL_OFF, KVW_PROXY_PROTOCOL_ACCEPT, KVW_PROXY_PROTOCOL_REQUIRE };
 enum kvw_forwarded {
 	KVW_FORWARDED_BOTH,
 	KVW_FORWARDED_STANDARD, /* Forwarded, RFC 7239 */
@@ -66,6 +67,7 @@ enum kvw_client_certificate { KVW_CLIENT_CERTIFICATE_REQUIRED, KVW_CLIENT_CERTIF
 #define KVW_CTYPE_ENUM_decision_headers enum kvw_decision_headers
 #define KVW_CTYPE_ENUM_tls_version enum kvw_tls_version
 #define KVW_CTYPE_ENUM_client_certificate enum kvw_client_certificate
+#define KVW_CTYPE_ENUM_proxy_protocol enum kvw_proxy_protocol
 #define KVW_CTYPE_ENUM_log_level  int /* enum kvw_log_level of base/log.h */
 
 /* One entry of `workers:`. */

@@ -30,5 +30,6 @@ _Static_assert(
 	sizeof(enum kvw_half_close) == sizeof(int) && sizeof(enum kvw_forwarded) == sizeof(int) &&
 		sizeof(enum kvw_tls_version) == sizeof(int) &&
 		sizeof(enum kvw_client_certificate) == sizeof(int) &&
+		sizeof(enum kvw_proxy_protocol) == sizeof(int) &&
 		sizeof(enum kvw_decision_headers) == sizeof(int),
 	"an enum's word is copied as an int");

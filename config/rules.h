@@ -29,8 +29,9 @@ void kvw_rules_check_auth(struct kvw_build *build);
 /* The same for expose.paths and admin.open. */
 void kvw_rules_check_paths(struct kvw_build *build);
 
-/* The same for admin.*. */
+/* The same for admin.* and proxies.*. */
 void kvw_rules_check_admin(struct kvw_build *build);
+void kvw_rules_check_proxies(struct kvw_build *build);
 
 /* The same for kvaware.*. */
 void kvw_rules_check_kvaware(struct kvw_build *build);

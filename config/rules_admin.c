@@ -2,10 +2,11 @@
  * rules_admin.c - what must hold for the admin address.
  *
  * It changes workers and shows what they do, so other hosts may use it with a key alone, or only those of its
- * paths that the configuration opens to them by name.
+ * paths that the configuration opens to them by name. And what must hold for proxies in front.
  */
 #include <string.h>
 
+#include "base/network.h"
 #include "config/rules.h"
 #include "settings/address.h"
 
@@ -37,4 +38,24 @@ void kvw_rules_check_admin(struct kvw_build *build)
 		"found `%s`, which other hosts reach, expected one of this host such as `127.0.0.1:%u`, or "
 		"`admin.keys_file`, or `admin.open` with the paths that need no key, such as `[/metrics]`",
 		config->admin_listen, address.port);
+}
+
+void kvw_rules_check_proxies(struct kvw_build *build)
+{
+	const struct kvw_strings *trusted = &build->config->proxies_trusted;
+	const struct kvw_met *met = &build->met[KVW_KEY_proxies_trusted];
+	const struct kvw_met *protocol = &build->met[KVW_KEY_proxies_protocol];
+	char quoted[KVW_REPORT_QUOTE];
+	struct kvw_network network;
+
+	for (size_t i = 0; met->valid && i < trusted->count; i++)
+		if (!kvw_network_parse(trusted->items[i], &network))
+			kvw_report_mistake(build->walk.report, met->place, kvw_keys[KVW_KEY_proxies_trusted].path,
+				"found %s, expected an address such as `10.0.0.7`, or a network such as `10.0.0.0/8` "
+				"without bits behind its prefix",
+				kvw_report_quote(quoted, trusted->items[i], strlen(trusted->items[i])));
+	if (protocol->valid && met->valid && build->config->proxies_protocol != KVW_PROXY_PROTOCOL_OFF &&
+		trusted->count == 0)
+		kvw_report_mistake(build->walk.report, protocol->place, kvw_keys[KVW_KEY_proxies_protocol].path,
+			"found no `proxies.trusted`, expected it to list the proxies that may send the header");
 }

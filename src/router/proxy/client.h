@@ -10,8 +10,9 @@
 #include "base/io.h"
 #include "proxy/loop.h"
 
-/* HANDSHAKE -> OPEN -> LAST -> LINGERING -> CLOSED, with LOST from OPEN and LAST, CLOSED from anywhere. */
+/* PROXY -> HANDSHAKE -> OPEN -> LAST -> LINGERING -> CLOSED, with LOST from OPEN and LAST, CLOSED from anywhere. */
 enum kvw_client_state {
+	KVW_CLIENT_PROXY,     /* a header of the PROXY protocol is due (front.h); nothing else was read */
 	KVW_CLIENT_HANDSHAKE, /* TLS has begun, nothing can be read or written */
 	KVW_CLIENT_OPEN,
 	KVW_CLIENT_LAST,      /* no further request: closes when all that waits was sent */
@@ -20,6 +21,8 @@ enum kvw_client_state {
 	KVW_CLIENT_CLOSED,    /* freed when the loop has turned */
 	KVW_CLIENT_STATES
 };
+
+#define KVW_CLIENT_ADDRESS 48 /* room for an address as text */
 
 /* Owned by its loop. Idle it holds no buffer. */
 struct kvw_client {
@@ -38,7 +41,8 @@ struct kvw_client {
 	bool https;
 	bool large; /* the last request did not fit into a small block */
 	bool reset; /* close by RST, so that a cut answer cannot look whole */
-	char address[48];
+	bool trusted; /* it is a proxy that may say for which client a request is (front.h) */
+	char address[KVW_CLIENT_ADDRESS];
 	char *certificate; /* subject of the one that it has shown; owned; NULL: none */
 };
 

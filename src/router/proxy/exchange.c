@@ -182,7 +182,7 @@ static void report(struct kvw_exchange *x, enum kvw_end end)
 		.request_id = x->request_id,
 		.model = kvw_slice_of(x->model == NULL ? NULL : x->model->name),
 		.model_label = x->model == NULL ? 0 : x->model->index + 1,
-		.client = kvw_slice_of(x->client->address),
+		.client = kvw_slice_of(x->via[0] != '\0' ? x->via : x->client->address),
 		.key = kvw_slice_of(x->key == NULL ? NULL : x->key->name),
 		.tenant = kvw_slice_of(x->key == NULL ? NULL : x->key->tenant),
 		.client_certificate = kvw_slice_of(x->client->certificate),

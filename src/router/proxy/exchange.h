@@ -95,6 +95,7 @@ struct kvw_exchange {
 	uint32_t head_offset;
 	struct kvw_slice method, target, request_id; /* in the raw head or id_text */
 	char id_text[40];
+	char via[KVW_CLIENT_ADDRESS]; /* the client that a trusted proxy names; "": the connection's own */
 	bool head_request;        /* method HEAD */
 	bool idempotent;
 	bool keep_alive;          /* of the client */

@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "auth/credential.h"
 #include "proxy/admit.h"
+#include "proxy/front.h"
 #include "fleet/pin.h"
 #include "proxy/guard.h"
 #include "proxy/rate.h"
@@ -591,6 +592,8 @@ static bool build_head(struct kvw_exchange *x)
 	take_pin(&loop->request_head);
 	if (x->config->decision_headers != KVW_DECISION_HEADERS_OFF)
 		x->show_decision = take_wish(x, &loop->request_head);
+	if (loop->shared->front.count > 0 && !x->client->trusted)
+		kvw_front_hide(&loop->request_head);
 	if (loop->auth != NULL)
 		kvw_credential_hide(&loop->request_head);
 	a->head = kvw_block_get(

@@ -11,12 +11,12 @@
  */
 #include "proxy/receive.h"
 
-#include <arpa/inet.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 
 #include "proxy/advance.h"
+#include "proxy/front.h"
 #include "proxy/reply.h"
 #include "proxy/request.h"
 #include "tls/tls.h"
@@ -34,24 +34,29 @@ static bool begin_tls(struct kvw_client *client)
 		return true;
 	if (!kvw_shared_handshake_take(client->loop->shared))
 		return false;
-	client->https = true;
-	client->state = KVW_CLIENT_HANDSHAKE;
-	if (kvw_tls_server_start(&client->io, client->loop->tls) == KVW_OK)
+	if (kvw_tls_server_start(&client->io, client->loop->tls) == KVW_OK) {
+		client->https = true;
+		client->state = KVW_CLIENT_HANDSHAKE;
 		return true;
+	}
 	kvw_shared_handshake_release(client->loop->shared);
 	return false;
 }
 
-static void format_address(char *text, size_t size, const struct sockaddr *peer)
+/* May this peer send a header of the PROXY protocol? Then it comes first. False: it may not be served at all. */
+static bool begin_front(struct kvw_client *client, const struct sockaddr *peer)
 {
-	const void *raw = peer->sa_family == AF_INET6
-		? (const void *)&((const struct sockaddr_in6 *)(const void *)peer)->sin6_addr
-		: (const void *)&((const struct sockaddr_in *)(const void *)peer)->sin_addr;
+	const struct kvw_front *front = &client->loop->shared->front;
+	enum kvw_proxy_protocol protocol = client->loop->shared->config->proxies_protocol;
 
-	if (inet_ntop(peer->sa_family, raw, text, (socklen_t)size) == NULL)
-		(void)snprintf(text, size, "unknown");
-	if (strncmp(text, "::ffff:", 7) == 0 && strchr(text, '.') != NULL)
-		memmove(text, text + 7, strlen(text + 7) + 1);
+	client->trusted = front->count > 0 && kvw_networks_hold(front->trusted, front->count, peer);
+	if (protocol == KVW_PROXY_PROTOCOL_OFF)
+		return true;
+	if (client->trusted)
+		client->state = KVW_CLIENT_PROXY;
+	else if (protocol == KVW_PROXY_PROTOCOL_REQUIRE)
+		kvw_metrics_add(client->loop->metrics, KVW_COUNT_PROXY_PROTOCOL_REFUSED, 1);
+	return client->trusted || protocol == KVW_PROXY_PROTOCOL_ACCEPT;
 }
 
 void kvw_receive_client_take(struct kvw_loop *loop, int fd, const struct sockaddr *peer)
@@ -68,7 +73,8 @@ void kvw_receive_client_take(struct kvw_loop *loop, int fd, const struct sockadd
 	client->io.writable = true;
 	client->loop = loop;
 	client->state = KVW_CLIENT_OPEN;
-	if (!begin_tls(client)) {
+	kvw_front_format(client->address, peer);
+	if (!begin_front(client, peer) || (client->state != KVW_CLIENT_PROXY && !begin_tls(client))) {
 		kvw_io_close(&client->io, false);
 		free(client);
 		kvw_shared_connection_release(loop->shared);
@@ -77,12 +83,11 @@ void kvw_receive_client_take(struct kvw_loop *loop, int fd, const struct sockadd
 	}
 	client->timer.fn = client_timeout;
 	client->write_timer.fn = client_write_timeout;
-	format_address(client->address, sizeof(client->address), peer);
 	TAILQ_INSERT_TAIL(&loop->clients, client, entry);
 	loop->client_count++;
 	kvw_metrics_add(loop->metrics, KVW_COUNT_CONNECTIONS_ACCEPTED, 1);
 	kvw_metrics_gauge(loop->metrics, KVW_GAUGE_CLIENT_CONNECTIONS, 1);
-	if (client->state == KVW_CLIENT_HANDSHAKE)
+	if (client->state != KVW_CLIENT_OPEN)
 		kvw_loop_timer(loop, &client->timer, KVW_TIMER_HEAD, loop->config->timeout_head_ms);
 	else
 		kvw_loop_timer(loop, &client->timer, KVW_TIMER_CLIENT_IDLE,
@@ -131,7 +136,7 @@ static void client_timeout(struct kvw_timer *timer, int64_t now_ns)
 	switch (timer->kind) {
 	case KVW_TIMER_HEAD:
 		kvw_metrics_add(client->loop->metrics, KVW_COUNT_TIMEOUT_HEAD, 1);
-		if (client->state == KVW_CLIENT_HANDSHAKE)
+		if (client->state < KVW_CLIENT_OPEN)
 			kvw_receive_drop(client, false);
 		else
 			kvw_reply_bad_head(client, &slow_head);
@@ -399,16 +404,51 @@ static void handshake_ended(struct kvw_client *client)
 	kvw_shared_handshake_release(client->loop->shared);
 }
 
+static void client_opened(struct kvw_client *client)
+{
+	kvw_client_state(client, KVW_CLIENT_OPEN);
+	kvw_loop_timer(client->loop, &client->timer, KVW_TIMER_CLIENT_IDLE,
+		client->loop->config->timeout_client_idle_ms);
+}
+
+/* The PROXY protocol's header, then TLS or HTTP. */
+static void read_front(struct kvw_client *client)
+{
+	switch (kvw_front_read(client)) {
+	case KVW_FRONTED_MORE:
+		return;
+	case KVW_FRONTED_BAD:
+		kvw_receive_drop(client, false);
+		return;
+	case KVW_FRONTED_OVER:
+		break;
+	}
+	if (client->loop->tls == NULL)
+		client_opened(client);
+	else if (begin_tls(client))
+		kvw_io_again(&client->io); /* what has come already is no further edge */
+	else
+		kvw_receive_drop(client, false);
+}
+
 static void client_event(struct kvw_io *io)
 {
 	struct kvw_client *client = (struct kvw_client *)io;
 
 	client->loop->now_ns = kvw_clock_ns();
+	if (client->state == KVW_CLIENT_PROXY) {
+		read_front(client);
+		if (client->state < KVW_CLIENT_OPEN) {
+			if (client->loop->closed && client->state == KVW_CLIENT_PROXY && kvw_client_idle(client))
+				kvw_client_lose(client, false);
+			return;
+		}
+		if (!kvw_client_alive(client))
+			return;
+	}
 	if (client->state == KVW_CLIENT_HANDSHAKE) { /* no longer: events come only after it */
 		handshake_ended(client);
-		kvw_client_state(client, KVW_CLIENT_OPEN);
-		kvw_loop_timer(client->loop, &client->timer, KVW_TIMER_CLIENT_IDLE,
-			client->loop->config->timeout_client_idle_ms);
+		client_opened(client);
 	}
 	if (client->out.bytes > 0 && client->io.writable)
 		client_send_waiting(client);

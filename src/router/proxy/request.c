@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "auth/credential.h"
+#include "proxy/front.h"
 #include "proxy/guard.h"
 #include "proxy/local.h"
 #include "fleet/pin.h"
@@ -104,6 +105,8 @@ static void note_head(struct kvw_exchange *x)
 		x->request_id = id->value;
 	else
 		make_request_id(x);
+	if (x->client->trusted)
+		kvw_front_client(&x->loop->shared->front, head, x->via);
 	x->route.api = x->path.api;
 	x->pin = head_pin(x);
 	if (x->path.kind == KVW_PATH_FORWARD)

@@ -16,6 +16,9 @@ enum kvw_err kvw_shared_init(struct kvw_shared *shared, const struct kvw_config 
 	shared->body_most = config->limits_body_memory;
 	shared->connections_most = config->limits_connections;
 	atomic_store(&shared->lack_logged_ns, INT64_MIN / 2);
+	err = kvw_front_init(&shared->front, config);
+	if (err != KVW_OK)
+		return err;
 	shared->rates = kvw_rate_table_create(KVW_RATE_SUBJECTS_MOST);
 	if (shared->rates == NULL)
 		return KVW_ENOMEM;
@@ -42,6 +45,7 @@ enum kvw_err kvw_shared_init(struct kvw_shared *shared, const struct kvw_config 
 
 void kvw_shared_finish(struct kvw_shared *shared)
 {
+	kvw_front_finish(&shared->front);
 	if (shared->owners == NULL)
 		return; /* it was not made */
 	kvw_reserve_finish(&shared->reserve);

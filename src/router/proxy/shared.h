@@ -14,6 +14,7 @@
 #include "admission/admission.h"
 #include "config/config.h"
 #include "proxy/budget.h"
+#include "proxy/front.h"
 #include "proxy/owners.h"
 #include "rates/table.h"
 #include "server/acceptor.h"
@@ -21,6 +22,7 @@
 struct kvw_shared {
 	const struct kvw_config *config; /* of the start; borrowed */
 	_Atomic uint64_t body_most;      /* limits.body_memory */
+	struct kvw_front front;          /* trusted proxies */
 	struct kvw_owners *owners;       /* which worker keeps a /v1/responses id */
 	struct kvw_admission *admission; /* which requests may be sent now */
 	struct kvw_rate_table *rates;    /* what keys, tenants and models with limits have used */

@@ -80,6 +80,7 @@ static void check_config(const struct kvw_config *config)
 	if (config->auth_jwt_jwks_file[0] != '\0' || config->auth_jwt_jwks_url[0] != '\0')
 		require(config->auth_jwt_issuer[0] != '\0' && config->auth_jwt_audience.count > 0 &&
 			config->auth_jwt_name_claim[0] != '\0');
+	require(config->proxies_protocol == KVW_PROXY_PROTOCOL_OFF || config->proxies_trusted.count > 0);
 	require(config->admin_keys_file != NULL);
 	for (size_t i = 0; i < config->admin_open.count; i++)
 		require(kvw_path_pattern_good(config->admin_open.items[i]));

@@ -44,6 +44,8 @@ static const struct mistake mistakes[] = {
 	{"admin:\n  open: [metrics]\n" TEST_WORKER, 2, 9, "admin.open", {"found `metrics`", "expected a path"}},
 	{"admin:\n  keys_file: a\nauth:\n  keys_file: a\n" TEST_WORKER, 2, 14, "admin.keys_file",
 		{"found the file that `auth.keys_file` names"}},
+	{"proxies:\n  trusted: [10.0.0.1/8]\n" TEST_WORKER, 2, 12, "proxies.trusted", {"found `10.0.0.1/8`"}},
+	{"proxies:\n  protocol: accept\n" TEST_WORKER, 2, 13, "proxies.protocol", {"found no `proxies.trusted`"}},
 	{"auth:\n  keys_fil: x\n" TEST_WORKER, 2, 3, "auth.keys_fil", {"did you mean `auth.keys_file`?"}},
 	{"inteligentRoutingSpec: {enabled: true}\n" TEST_WORKER, 1, 1, "inteligentRoutingSpec",
 		{"unknown key", "did you mean `intelligentRoutingSpec`?"}},
