@@ -6,6 +6,7 @@ from urllib.parse import quote
 import pytest
 
 from rig.client import CHAT, ask, chat_body
+from rig.tls import Authority
 from rig.wait import until, unused_port
 
 
@@ -254,3 +255,16 @@ def test_the_same_host_and_port_twice(workers, kvway):
     assert "several workers" in message(call(router, "GET", f"/workers/127.0.0.1:{port}"), 409)
     coded = quote(f"http://127.0.0.1:{port}/a", safe="")
     assert call(router, "DELETE", f"/workers/{coded}").status == 200
+
+
+def test_tls_that_cannot_be_had_is_a_conflict(workers, kvway, tmp_path):
+    """Not a full fleet: its authorities do not go with certificates that nothing verifies."""
+    (first,) = workers(1)
+    router = kvway([first], {"upstream.tls.insecure": True})
+    settings = {"url": f"https://127.0.0.1:{unused_port()}", "tls_ca_file": str(Authority(tmp_path).cert)}
+    assert "insecure" in message(call(router, "POST", "/workers", settings), 409)
+    plain = {"url": settings["url"]}
+    assert call(router, "POST", "/workers", plain).status == 201
+    settings = {"tls_ca_file": settings["tls_ca_file"]}
+    assert "insecure" in message(call(router, "PATCH", f"/workers/{quote(plain['url'], safe='')}", settings), 409)
+    assert len(listed(router)) == 2

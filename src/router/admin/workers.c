@@ -194,7 +194,7 @@ static void change(const struct visit *visit, const char *url)
 	if (err == KVW_OK)
 		kvw_workers_answer(visit->desk, visit->conn, 200, url);
 	else
-		refuse_take(visit, err == KVW_ELIMIT ? 507 : 500, strdup(text));
+		refuse_take(visit, err == KVW_ELIMIT ? 507 : err == KVW_EINVAL ? 409 : 500, strdup(text));
 	kvw_config_destroy(config);
 }
 

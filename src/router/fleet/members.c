@@ -274,10 +274,11 @@ static void show_alone(struct kvw_members *members, struct kvw_worker *worker)
 }
 
 static bool join(struct kvw_members *members, struct member *member,
-	const struct kvw_worker_config *config, char *why, size_t room)
+	const struct kvw_worker_config *config, struct kvw_members_change *change)
 {
 	struct kvw_worker *worker;
-	enum kvw_err err = kvw_fleet_add(members->fleet, config, why, room, &worker);
+	enum kvw_err err =
+		kvw_fleet_add(members->fleet, config, change->why, sizeof(change->why), &worker);
 
 	if (err == KVW_OK) {
 		member->place = place_create(members, worker);
@@ -285,8 +286,9 @@ static bool join(struct kvw_members *members, struct member *member,
 			kvw_fleet_remove(members->fleet, worker);
 	}
 	if (member->place == NULL) {
+		change->err = err == KVW_OK ? KVW_ENOMEM : err;
 		if (!member->refused)
-			kvw_error("fleet", "worker cannot join url=%s why=\"%s\"", member->url, why);
+			kvw_error("fleet", "worker cannot join url=%s why=\"%s\"", member->url, change->why);
 		member->refused = true;
 		members->again_ns = kvw_clock_ns() + REFUSED_NS;
 		return false;
@@ -356,7 +358,7 @@ static bool replace(struct kvw_members *members, struct member *member,
 	struct place *before = member->place;
 
 	member->place = NULL;
-	if (!join(members, member, config, change->why, sizeof(change->why))) {
+	if (!join(members, member, config, change)) {
 		member->place = before;
 		return false;
 	}
@@ -401,7 +403,7 @@ static void settle(struct kvw_members *members, struct member *member,
 		if (!kvw_worker_config_equal(&member->place->worker->config, config))
 			change_in_place(members, member->place->worker, config);
 		change->joined++;
-	} else if (join(members, member, config, change->why, sizeof(change->why))) {
+	} else if (join(members, member, config, change)) {
 		change->joined++;
 	} else {
 		change->refused++;
@@ -547,7 +549,7 @@ static enum kvw_err set_one(struct kvw_members *members, struct member *member,
 	if (err == KVW_OK && change.refused > 0) {
 		(void)snprintf(why, room, "%s", change.why);
 		(void)!say(member, source, &before);
-		err = KVW_ELIMIT;
+		err = change.err;
 	}
 	kvw_worker_config_release(&before);
 	return err;

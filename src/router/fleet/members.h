@@ -54,7 +54,8 @@ uint64_t kvw_member_listing_unreadable_s(const struct kvw_member_listing *listin
 struct kvw_members_change {
 	size_t joined, left, changed;
 	size_t refused; /* they cannot join; tried again every second */
-	char why[256];  /* of the last of these */
+	enum kvw_err err; /* of the last of these: KVW_ELIMIT, KVW_EINVAL (what TLS to it needs), KVW_ENOMEM */
+	char why[256];  /* the same in words */
 };
 
 /* All borrowed, and outlive the members. resolver NULL: names are not looked up. The workers that the fleet
@@ -86,8 +87,8 @@ struct kvw_member_view {
 };
 
 /* Adds a worker to the admin address's own list. One that it removed comes back with these settings, until a
- * source that lists it says others. KVW_EINVAL: it is a member already; KVW_ELIMIT: the fleet is full; `why`
- * says so. */
+ * source that lists it says others. KVW_EINVAL: it is a member already, or what TLS to it needs cannot be had;
+ * KVW_ELIMIT: the fleet is full; `why` says so. */
 enum kvw_err kvw_members_add(struct kvw_members *members, const struct kvw_worker_config *worker,
 	char *why, size_t room) KVW_MUST_CHECK;
 /* New settings of a member, until a source says others. */
