@@ -323,6 +323,30 @@ def test_headers_choose_for_trusted_keys_only(keys, workers):
     until(lambda: (counted("high"), counted("mid")) == (2, 5))
 
 
+def test_an_explanation_as_of_a_client(keys, workers):
+    fleet = workers(2)
+    config = {"http.pin": True, "admission.classes": ["high", "mid", "low"], "admission.class_header": "x-class"}
+    entries = [entry("alice", KEY, paths=[CHAT], **{"class": "mid"}), entry("operator", OPERATOR, trusted=True),
+               entry("old", OLD, expires="2020-01-01")]  # fmt: skip
+    stage = keys(config, fleet, entries=entries)
+    name = fleet[0].url.removeprefix("http://")
+
+    def explained(query, headers=()):
+        return ask(stage.router.admin_port, "POST", f"/explain{query}", headers, chat_body())
+
+    wishes = [("x-kvway-pin", name), ("x-class", "high")]
+    for query, headers, wanted, pinned in (("", [], "low", False), ("", wishes, "high", True), ("?key=alice", [], "mid", False),
+                                           ("?key=alice", wishes, "mid", False), ("?key=operator", wishes, "high", True),
+                                           ("?key=operator", [], "low", False)):  # fmt: skip
+        answer = explained(query, headers)
+        assert answer.status == 200, answer
+        assert answer.json()["admission"]["class"] == wanted, (query, headers)
+        assert (answer.json()["reason"] == "pinned") == pinned, (query, headers)
+    assert explained(f"?key=alice&path={CHAT}").status == 200
+    assert explained("?key=alice&path=/v1/completions").status == 403
+    assert explained("?key=old").status == 403 and explained("?key=unknown").status == 400
+
+
 # --- the file changes ---
 
 

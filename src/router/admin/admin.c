@@ -110,6 +110,7 @@ static void explain(struct kvw_admin *admin, struct kvw_conn *conn)
 	if (source.owner_of != NULL)
 		source.owner_arg = admin->owner_arg;
 	admin->desk.wait_ms = source.config->kvaware_tokens_timeout_ms;
+	admin->desk.auth = admin->deps.auth;
 	kvw_explain_http(&source, &admin->desk, conn, kvw_clock_ns());
 }
 

@@ -74,9 +74,9 @@ struct kvw_slice kvw_explain_session(
 /* The worker that the request names, likewise. */
 struct kvw_slice kvw_explain_pin(const struct kvw_config *config, const struct kvw_head *head);
 
-/* What of the head counts for admission, likewise. */
-void kvw_explain_class(
-	const struct kvw_config *config, const struct kvw_head *head, struct kvw_explain_query *query);
+/* What of the head counts for admission, likewise. key: by which the request would come; NULL: by none. */
+void kvw_explain_class(const struct kvw_config *config, const struct kvw_head *head,
+	const struct kvw_client_key *key, struct kvw_explain_query *query);
 
 /* An error in OpenAI's form. */
 enum kvw_err kvw_explain_error(int status, const char *param, const char *message,

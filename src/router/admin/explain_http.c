@@ -7,7 +7,10 @@
 
 #include "admin/http.h"
 #include "admission/admission.h"
+#include "auth/auth.h"
+#include "base/clock.h"
 #include "fleet/pin.h"
+#include "openai/api_path.h"
 
 static void send_take(
 	struct kvw_conn *conn, const char *allow, const struct kvw_local_answer *answer)
@@ -61,24 +64,31 @@ struct kvw_slice kvw_explain_pin(const struct kvw_config *config, const struct k
 	return field == NULL ? (struct kvw_slice){NULL, 0} : field->value;
 }
 
-void kvw_explain_class(
-	const struct kvw_config *config, const struct kvw_head *head, struct kvw_explain_query *query)
+void kvw_explain_class(const struct kvw_config *config, const struct kvw_head *head,
+	const struct kvw_client_key *key, struct kvw_explain_query *query)
 {
 	const struct kvw_field *class = NULL;
 	const struct kvw_field *impatient = kvw_head_find(head, KVW_SLICE("x-kvway-do-not-queue"));
 	const struct kvw_field *deadline = kvw_head_find(head, KVW_SLICE("x-kvway-deadline-ms"));
 	const struct kvw_strings *names = &config->admission_program_headers;
+	struct kvw_slice name = {NULL, 0};
 
-	if (config->admission_class_header[0] != '\0')
+	if (config->admission_class_header[0] != '\0' && (key == NULL || key->trusted))
 		class = kvw_head_find(head, kvw_slice_of(config->admission_class_header));
-	query->class_index =
-		kvw_config_class(config, class == NULL ? (struct kvw_slice){NULL, 0} : class->value);
+	if (class != NULL)
+		name = class->value;
+	if (name.len == 0 && key != NULL)
+		name = kvw_slice_of(key->class);
+	query->class_index = kvw_config_class(config, name);
 	query->deadline_ns = deadline == NULL ? 0 : kvw_admission_deadline_ns(deadline->value);
 	query->program = 0;
 	for (size_t i = 0; i < names->count && query->program == 0; i++) {
 		const struct kvw_field *field = kvw_head_find(head, kvw_slice_of(names->items[i]));
 
-		query->program = field == NULL ? 0 : kvw_program_named(field->value);
+		query->program = field == NULL || field->value.len == 0
+					 ? 0
+					 : kvw_program_of_key(kvw_program_named(field->value),
+						   kvw_slice_of(key == NULL ? NULL : key->name));
 	}
 	query->impatient = impatient != NULL && kvw_slice_equal(impatient->value, KVW_SLICE("1"));
 }
@@ -110,6 +120,31 @@ static void explain(const struct kvw_explain_source *source, const struct kvw_ex
 	}
 }
 
+/* The key of that name, of a ring whose reference is the caller's. NULL: the request is answered. */
+static const struct kvw_client_key *find_key(const struct kvw_explain_desk *desk, struct kvw_conn *conn,
+	const char *name, const char *target, struct kvw_keyring **ring)
+{
+	const struct kvw_client_key *key;
+	uint64_t version;
+
+	if (desk->auth == NULL) {
+		send_error(conn, 400, NULL, "key: clients need no keys here (`auth.keys_file`)");
+		return NULL;
+	}
+	*ring = kvw_auth_take(desk->auth, &version);
+	key = kvw_keyring_named(*ring, name);
+	if (key == NULL)
+		send_error(conn, 400, NULL, "key: expected the name of a key of `auth.keys_file`");
+	else if (!kvw_client_key_lives(key, kvw_clock_wall_ns() / KVW_NS_PER_S))
+		send_error(conn, 403, NULL, "this key has expired");
+	else if (target != NULL && key->paths.count > 0 &&
+		 !kvw_path_listed(kvw_slice_of(target), (const char *const *)key->paths.items, key->paths.count))
+		send_error(conn, 403, NULL, "this key may not use this path");
+	else
+		return key;
+	return NULL;
+}
+
 void kvw_explain_http(const struct kvw_explain_source *source,
 	const struct kvw_explain_desk *desk, struct kvw_conn *conn, int64_t now_ns)
 {
@@ -118,16 +153,23 @@ void kvw_explain_http(const struct kvw_explain_source *source,
 		.session = kvw_explain_session(source->config, head),
 		.pin = kvw_explain_pin(source->config, head),
 		.body = kvw_conn_body(conn)};
-	char *target = NULL;
+	char *target = NULL, *name = NULL;
+	const struct kvw_client_key *key = NULL;
+	struct kvw_keyring *ring = NULL;
 
-	kvw_explain_class(source->config, head, &query);
 	if (!head->post_method) {
 		send_error(conn, 405, "Allow: POST\r\n", "POST a request's body to have it explained");
-	} else if (!kvw_admin_http_parameter(head, "path", &target)) {
+	} else if (!kvw_admin_http_parameter(head, "path", &target) ||
+		   !kvw_admin_http_parameter(head, "key", &name)) {
 		send_error(conn, 400, NULL, "the query cannot be read; ?path=/v1/completions");
-	} else {
+	} else if (name == NULL || (key = find_key(desk, conn, name, target, &ring)) != NULL) {
+		kvw_explain_class(source->config, head, key, &query);
+		if (key != NULL && !key->trusted)
+			query.pin = (struct kvw_slice){NULL, 0};
 		query.target = kvw_slice_of(target);
 		explain(source, desk, conn, &query, now_ns);
 	}
+	kvw_keyring_unref(ring);
+	free(name);
 	free(target);
 }

@@ -118,6 +118,14 @@ const struct kvw_client_key *kvw_keyring_find(
 	return found == 0 ? NULL : &ring->keys[found - 1];
 }
 
+const struct kvw_client_key *kvw_keyring_named(const struct kvw_keyring *ring, const char *name)
+{
+	for (size_t i = 0; i < ring->count; i++)
+		if (strcmp(ring->keys[i].name, name) == 0)
+			return &ring->keys[i];
+	return NULL;
+}
+
 size_t kvw_keyring_count(const struct kvw_keyring *ring)
 {
 	return ring->count;

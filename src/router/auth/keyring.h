@@ -31,6 +31,8 @@ bool kvw_keyring_alone(const struct kvw_keyring *ring);
 /* The key with this hash; NULL: there is none. Borrowed from the ring. */
 const struct kvw_client_key *kvw_keyring_find(
 	const struct kvw_keyring *ring, const struct kvw_digest *digest);
+/* The same by its name, looked for in all of them. */
+const struct kvw_client_key *kvw_keyring_named(const struct kvw_keyring *ring, const char *name);
 size_t kvw_keyring_count(const struct kvw_keyring *ring);
 
 /* The SHA-256 of what a client showed. Leaves no copy of it behind. */

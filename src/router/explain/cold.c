@@ -67,7 +67,7 @@ enum kvw_err kvw_explain_cold(const struct kvw_config *config,
 			.body = request,
 		};
 
-		kvw_explain_class(config, &head, &query);
+		kvw_explain_class(config, &head, NULL, &query);
 		err = kvw_explain(&source, &query, kvw_clock_ns(), &answer);
 	}
 	if (err == KVW_OK)
