@@ -477,6 +477,62 @@ def test_nothing_that_a_run_writes_contains_a_key(keys, tmp_path):
         assert CANARY.encode() not in path.read_bytes(), path
 
 
+def writable_memory(pid):
+    """(address, bytes) of what the process can write to."""
+    with open(f"/proc/{pid}/maps") as maps, open(f"/proc/{pid}/mem", "rb", buffering=0) as memory:
+        for line in maps:
+            span, mode = line.split()[:2]
+            begin, end = (int(part, 16) for part in span.split("-"))
+            if mode.startswith("rw") and "[v" not in line:
+                try:
+                    memory.seek(begin)
+                    yield begin, memory.read(end - begin)
+                except OSError:
+                    pass
+
+
+def is_sanitized(pid):
+    """A sanitizer keeps what was freed, and has terabytes to look through."""
+    with open(f"/proc/{pid}/status") as status:
+        return next(int(line.split()[1]) for line in status if line.startswith("VmSize:")) > 1 << 30
+
+
+def test_no_key_stays_in_memory(keys):
+    """Not of requests that were answered or refused, nor of heads that cannot be read or did not come whole."""
+    stage = keys()
+    if is_sanitized(stage.router.pid):
+        pytest.skip("a sanitizer's memory")
+    marks = [f"sk-mark-{i}-0123456789" for i in range(5)]
+    head = f"POST {CHAT} HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\nAuthorization: Bearer "
+    assert stage.ask(marks[0]).status == 401
+    assert stage.ask(KEY).status == 200 and stage.ask(KEY).status == 200
+    assert stage.ask(target=f"{CHAT}?key={marks[1]}").status == 400
+    with Client(stage.router.port) as client:  # it cannot be read
+        client.send(f"{head}{marks[2]}\r\nbad field\r\n\r\n".encode())
+        assert client.read("POST").status == 400
+    with Client(stage.router.port) as client:  # it comes in pieces, which are joined
+        client.send(f"{head}{marks[3]}\r\nX-Long: {'x' * 9000}".encode())
+        until(lambda: stage.router.metric("kvway_client_connections") > 0, 10, "it has come")
+        client.send(b"\r\n\r\n{}")
+        assert client.read("POST").status == 401
+    with Client(stage.router.port) as client:  # it never comes whole
+        client.send(f"{head}{marks[4]}\r\n".encode())
+        until(lambda: stage.router.metric("kvway_client_connections") > 0, 10, "it has come")
+    until(lambda: stage.router.metric("kvway_client_connections") == 0, 10, "they have gone")
+    found = [(mark, hex(begin)) for begin, memory in writable_memory(stage.router.pid) for mark in [*marks, KEY]
+             if mark.encode() in memory]  # fmt: skip
+    assert not found
+
+
+def test_buffers_are_in_no_core_dump(keys):
+    stage = keys()
+    assert stage.ask().status == 200
+    with open(f"/proc/{stage.router.pid}/smaps") as smaps:
+        text = smaps.read()
+    flags = [line.split()[1:] for line in text.splitlines() if line.startswith("VmFlags:")]
+    assert any("dd" in some for some in flags)
+
+
 def test_an_explanation_shows_no_worker_a_key(kvsim, workers, keys):
     """It asks a worker for the prompt's tokens, here through workers that write down what they are asked."""
     fleet, rows = workers(2), []

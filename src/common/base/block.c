@@ -52,6 +52,7 @@ static void open_slab(struct kvw_block_list *list)
 	list->slab = list->unused = (char *)begin;
 	list->end = list->slab + SLAB;
 	(void)madvise(list->slab, SLAB, MADV_HUGEPAGE); /* else small pages */
+	(void)madvise(list->slab, SLAB, MADV_DONTDUMP); /* keys, prompts and answers: in no core dump */
 }
 
 static bool in_slab(const struct kvw_block_list *list, const struct kvw_block *block)
@@ -205,6 +206,12 @@ void kvw_chain_clear(struct kvw_chain *chain, struct kvw_block_pool *pool)
 	}
 	chain->last = NULL;
 	chain->bytes = 0;
+}
+
+void kvw_chain_wipe(struct kvw_chain *chain)
+{
+	for (struct kvw_block *block = chain->first; block != NULL; block = block->next)
+		explicit_bzero(block->data, block->end);
 }
 
 int kvw_cursor_iov(const struct kvw_cursor *cursor, struct iovec *iov, int max)

@@ -82,6 +82,8 @@ int kvw_chain_iov(const struct kvw_chain *chain, struct iovec *iov, int max);
 /* Drops n <= chain->bytes from the front; emptied blocks return to the pool. */
 void kvw_chain_consume(struct kvw_chain *chain, struct kvw_block_pool *pool, size_t n);
 void kvw_chain_clear(struct kvw_chain *chain, struct kvw_block_pool *pool);
+/* Overwrites all that its blocks have held; before kvw_chain_clear. */
+void kvw_chain_wipe(struct kvw_chain *chain);
 
 /* Up to max pieces from the cursor on; the chain stays. */
 int kvw_cursor_iov(const struct kvw_cursor *cursor, struct iovec *iov, int max);

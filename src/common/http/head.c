@@ -33,7 +33,7 @@ enum kvw_err kvw_head_init(struct kvw_head *head, size_t field_limit)
 void kvw_head_finish(struct kvw_head *head)
 {
 	free(head->fields);
-	free(head->passed);
+	kvw_passed_destroy(head->passed);
 	*head = (struct kvw_head){0};
 }
 
@@ -116,4 +116,10 @@ struct kvw_slice kvw_head_cookie(const struct kvw_head *head, struct kvw_slice n
 			value = cookie_in(head->fields[i].value, name);
 	}
 	return value;
+}
+
+void kvw_head_remember_none(struct kvw_head *head)
+{
+	kvw_passed_destroy(head->passed);
+	head->passed = NULL;
 }

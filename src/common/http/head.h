@@ -90,7 +90,7 @@ struct kvw_head {
 	uint64_t content_length; /* KVW_FRAME_LENGTH */
 	struct kvw_field *fields;
 	size_t field_count, field_limit;
-	struct kvw_passed *passed; /* heads that llhttp has passed */
+	struct kvw_passed *passed; /* heads that llhttp has passed; NULL: none are kept */
 	/* Index into fields of the first field of each id, or -1. */
 	int16_t first[KVW_FIELD_COUNT];
 };
@@ -103,6 +103,9 @@ struct kvw_head_error {
 
 enum kvw_err kvw_head_init(struct kvw_head *head, size_t field_limit) KVW_MUST_CHECK;
 void kvw_head_finish(struct kvw_head *head);
+/* Keeps no copies of heads that were good from now on, and wipes those that it has: they hold secrets. Each head is
+ * then read by llhttp. */
+void kvw_head_remember_none(struct kvw_head *head);
 
 /*
  * Length of the head including its empty line, 0 if it is not complete yet. `from` is where an

@@ -38,5 +38,6 @@ bool kvw_second_look(struct kvw_head *head, bool response, struct kvw_head_error
 
 /* What kvw_second_look remembers, empty; from malloc. NULL: out of memory. */
 struct kvw_passed *kvw_passed_create(void);
+void kvw_passed_destroy(struct kvw_passed *passed); /* wipes it; NULL is allowed */
 
 #endif

@@ -68,6 +68,13 @@ struct kvw_passed *kvw_passed_create(void)
 	return calloc(PASSED_HEADS, sizeof(struct kvw_passed));
 }
 
+void kvw_passed_destroy(struct kvw_passed *passed)
+{
+	if (passed != NULL)
+		explicit_bzero(passed, PASSED_HEADS * sizeof(*passed));
+	free(passed);
+}
+
 /* A head as it is kept. */
 struct key {
 	const char *before, *behind;
@@ -158,8 +165,8 @@ static bool ask_llhttp(
 
 bool kvw_second_look(struct kvw_head *head, bool response, struct kvw_head_error *error)
 {
-	struct key key;
-	bool kept = key_of(head, response, &key), close;
+	struct key key = {0};
+	bool kept = head->passed != NULL && key_of(head, response, &key), close;
 	struct kvw_passed *passed = kept ? place_of(head, &key) : NULL;
 
 	if (passed != NULL && is_same(passed, &key)) {

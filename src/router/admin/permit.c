@@ -127,8 +127,10 @@ bool kvw_admin_permit(struct kvw_admin_permit *permit, const struct kvw_config *
 
 	if (permit->auth == NULL && !permit->off_host)
 		return true;
-	if (permit->auth != NULL)
+	if (permit->auth != NULL) {
+		kvw_head_remember_none(&conn->clients->head);
 		shown = kvw_credential_take(head, &digest);
+	}
 	if (is_open(config, head->target))
 		return true;
 	if (permit->auth != NULL)

@@ -30,6 +30,13 @@ void kvw_client_state(struct kvw_client *client, enum kvw_client_state state)
 	kvw_metrics_add(client->loop->metrics, KVW_COUNT_INTERNAL_ERRORS, 1);
 }
 
+void kvw_client_drop_input(struct kvw_client *client)
+{
+	if (client->loop->auth != NULL)
+		kvw_chain_wipe(&client->in);
+	kvw_chain_clear(&client->in, &client->loop->blocks);
+}
+
 static void client_close(struct kvw_client *client, bool reset)
 {
 	struct kvw_loop *loop = client->loop;
@@ -41,7 +48,7 @@ static void client_close(struct kvw_client *client, bool reset)
 	kvw_timer_clear(&loop->timers, &client->write_timer);
 	kvw_io_close(&client->io, reset);
 	kvw_metrics_gauge(loop->metrics, KVW_GAUGE_PENDING_BYTES, -(int64_t)client->out.bytes);
-	kvw_chain_clear(&client->in, &loop->blocks);
+	kvw_client_drop_input(client);
 	kvw_chain_clear(&client->out, &loop->blocks);
 	TAILQ_REMOVE(&loop->clients, client, entry);
 	TAILQ_INSERT_TAIL(&loop->dead, client, entry);
@@ -71,7 +78,7 @@ void kvw_client_finish(struct kvw_client *client, bool unread)
 	}
 	kvw_io_shutdown(&client->io);
 	kvw_client_state(client, KVW_CLIENT_LINGERING);
-	kvw_chain_clear(&client->in, &client->loop->blocks);
+	kvw_client_drop_input(client);
 	kvw_loop_timer(client->loop, &client->timer, KVW_TIMER_LINGER, LINGER_MS);
 	kvw_io_again(&client->io);
 }

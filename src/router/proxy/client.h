@@ -75,6 +75,9 @@ void kvw_client_exchange_ended(struct kvw_client *client);
  * sent more, which is discarded for a while first. */
 void kvw_client_finish(struct kvw_client *client, bool unread);
 
+/* Forgets what was received and is not part of an exchange: where clients have keys no copy of one is left. */
+void kvw_client_drop_input(struct kvw_client *client);
+
 /* The connection is of no more use: closed at once, or LOST while there is an exchange. */
 void kvw_client_lose(struct kvw_client *client, bool reset);
 

@@ -73,6 +73,8 @@ static bool grow_heads(struct kvw_loop *loop, const struct kvw_config *config)
 	kvw_head_finish(&loop->response_head);
 	loop->request_head = request;
 	loop->response_head = response;
+	if (loop->auth != NULL)
+		kvw_head_remember_none(&loop->request_head);
 	loop->head_room = fields;
 	loop->head_owner = NULL; /* whose request it was reads it again when it needs it */
 	return true;

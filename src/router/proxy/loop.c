@@ -259,6 +259,8 @@ static enum kvw_err init_memory(struct kvw_loop *loop)
 		kvw_head_init(&loop->request_head, (size_t)config->limits_headers) != KVW_OK ||
 		kvw_head_init(&loop->response_head, (size_t)config->limits_headers) != KVW_OK)
 		return KVW_ENOMEM;
+	if (loop->auth != NULL) /* they hold keys */
+		kvw_head_remember_none(&loop->request_head);
 	loop->head_room = (size_t)config->limits_headers;
 	return KVW_OK;
 }

@@ -221,6 +221,8 @@ static bool client_join(struct kvw_client *client)
 			n = kvw_block_room(joined);
 		memcpy(joined->data + joined->end, first->data + first->begin, n);
 		joined->end += (uint32_t)n;
+		if (loop->auth != NULL) /* it may hold a key */
+			explicit_bzero(first->data + first->begin, n);
 		kvw_chain_consume(&client->in, &loop->blocks, n);
 	}
 	joined->next = client->in.first;

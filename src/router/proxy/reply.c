@@ -108,7 +108,7 @@ void kvw_reply_bad_head(struct kvw_client *client, const struct kvw_head_error *
 	kvw_access_log_write(loop->access_log, loop->index, &record);
 	kvw_client_state(client, KVW_CLIENT_LAST);
 	kvw_timer_clear(&loop->timers, &client->timer);
-	kvw_chain_clear(&client->in, &loop->blocks);
+	kvw_client_drop_input(client);
 	kvw_client_send(client, iov, 2);
 	if (kvw_client_alive(client) && client->out.bytes == 0)
 		kvw_client_finish(client, true);
