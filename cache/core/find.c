@@ -16,6 +16,8 @@
 #include "core/step.h"
 #include "core/worth.h"
 
+#define PREFETCH_PARTS 8 /* of L1, one of which a prefetch may take */
+
 /* --- lookup ----------------------------------------------------------------------------------- */
 
 static enum kvt_status check(struct kvt *k, const struct kvt_key *keys, size_t n, const void *out)
@@ -189,16 +191,21 @@ struct later {
 	struct kvt_key keys[];
 };
 
-/* Under lock. */
+/* Under lock. Up to a share of L1: a chain that is longer is wanted part by part by a get, and must
+ * not push out what others use before it is. */
 static void load_all(struct kvt *k, const struct kvt_key *keys, size_t n)
 {
+	uint64_t most = kvt_arena_capacity(kvt_l1_arena(k->l1)) / PREFETCH_PARTS, before;
 	size_t begun = 0;
 
-	for (size_t i = 0; i < n; i++) {
+	for (size_t i = 0; i < n && most > 0; i++) {
 		if (kvt_l1_match(k->l1, &keys[i], 1) == 1)
 			continue;
+		before = k->loads.waiting_bytes;
 		if (kvt_load_want(k, &keys[i], NULL) != KVT_OK)
 			break;
+		before = k->loads.waiting_bytes - before; /* 0: under way already */
+		most -= before < most ? before : most;
 		begun++;
 	}
 	kvt_pump(k);

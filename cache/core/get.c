@@ -411,6 +411,16 @@ void kvt_release(struct kvt *k, struct kvt_lease *lease)
 		kvt_hold_give(&k->leases, k->l1, hold_of(lease));
 }
 
+void kvt_release_passing(struct kvt *k, struct kvt_lease *lease, size_t from)
+{
+	if (lease == NULL || kvt_usable(k) != KVT_OK)
+		return;
+	for (size_t i = lease->count; i-- > from;) /* children first */
+		if (lease->views[i].tier != KVT_TIER_L1)
+			(void)kvt_l1_pass(k->l1, &hold_of(lease)->entries[i], 1);
+	kvt_hold_give(&k->leases, k->l1, hold_of(lease));
+}
+
 enum kvt_status kvt_verify(struct kvt *k, const struct kvt_lease *lease)
 {
 	enum kvt_status status = kvt_usable(k);

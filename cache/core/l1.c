@@ -6,11 +6,11 @@
  * engine's names (a pointer or 0), and where the bytes lie (one run packed into a word, or a
  * pointer to several). A chunk that fits into one free run, the ordinary case, costs no allocation.
  *
- * Room. The index makes room by charges, the arena by units; since a chunk that was erased while
- * leased still occupies its units, and since runs may be scattered, the arena can be full when the
- * index is not: then entries are evicted one by one until the arena has a place. A put leaves the
- * staging share free, a load does not, so that chunks held by leases and puts never keep loads
- * from below out.
+ * Room. The index makes room by charges, which are whole units of the arena, and looks first whether
+ * all that may go is enough: what cannot fit evicts nothing. Then the arena has the units, but perhaps
+ * in too many runs: entries are evicted one by one until it has a place, as long as what is free is
+ * less than SCATTERED times what is needed. A put leaves the staging share free, a load does not, so
+ * that chunks held by leases and puts never keep loads from below out.
  *
  * Events. A chunk with names is reported to the watch as stored when it is published and as removed
  * when its room is given back; the two cannot change places, since the filler's hold lies between.
@@ -30,6 +30,7 @@
 #define GHOST_SHARE      256           /* a capacity's part that remembered names may take: 1/256 */
 #define MAX_GHOST_BYTES  (64u << 20)
 #define EXPIRE_AT_A_TIME 256
+#define SCATTERED        4 /* times its units may be free before a chunk that has no place is refused */
 
 enum { PLACE_SUM_LOW, PLACE_SUM_HIGH, PLACE_NAMES, PLACE_RUNS };
 
@@ -258,6 +259,11 @@ void kvt_l1_release(struct kvt_l1 *l1, uint32_t entry)
 	kvt_index_release(l1->index, entry);
 }
 
+size_t kvt_l1_pass(struct kvt_l1 *l1, const uint32_t *entries, size_t n)
+{
+	return kvt_index_pass(l1->index, entries, n);
+}
+
 uint32_t kvt_l1_segments(struct kvt_l1 *l1, uint32_t entry, struct kvt_segment *out)
 {
 	struct kvt_entry_info info;
@@ -322,7 +328,15 @@ static void describe(struct kvt_l1 *l1, const struct kvt_item *item, struct kvt_
 	info->cost_ns = (uint64_t)info->tokens * 1000; /* only its size among entries counts */
 }
 
-/* Room in the arena, evicting while that helps. */
+/* Is there little enough free that it being in too many runs is a reason to evict? */
+static bool is_scarce(struct kvt_l1 *l1, uint64_t bytes, uint64_t keep)
+{
+	uint64_t unused = kvt_arena_capacity(l1->arena) - kvt_arena_used(l1->arena);
+
+	return unused / SCATTERED < bytes + keep * KVT_ARENA_UNIT;
+}
+
+/* Room in the arena, for which the index has made room. */
 static enum kvt_status find_room(struct kvt_l1 *l1, uint64_t bytes, uint64_t keep, uint64_t *word)
 {
 	struct kvt_extent at[KVT_MAX_EXTENTS];
@@ -332,7 +346,7 @@ static enum kvt_status find_room(struct kvt_l1 *l1, uint64_t bytes, uint64_t kee
 	do {
 		count = KVT_MAX_EXTENTS;
 		status = kvt_arena_take(l1->arena, bytes, keep, at, &count);
-	} while (status == KVT_FULL && kvt_index_evict(l1->index));
+	} while (status == KVT_FULL && is_scarce(l1, bytes, keep) && kvt_index_evict(l1->index));
 	if (status != KVT_OK)
 		return status;
 	status = pack_runs(at, count, word);
@@ -353,7 +367,8 @@ enum kvt_status kvt_l1_reserve(
 	if (item->bytes > kvt_arena_capacity(l1->arena) - keep * KVT_ARENA_UNIT)
 		return KVT_FULL;
 	describe(l1, item, &info);
-	status = kvt_index_insert(l1->index, &item->key, item->parent, &info, &found);
+	status = kvt_index_insert_sparing(
+		l1->index, &item->key, item->parent, &info, keep * KVT_ARENA_UNIT, &found);
 	if (status != KVT_OK)
 		return status;
 	status = find_room(l1, item->bytes, keep, &place[PLACE_RUNS]);

@@ -81,11 +81,16 @@ bool kvt_index_parent(struct kvt_index *x, uint32_t entry, struct kvt_key *out);
 
 /*
  * A new entry, FILLING, with one hold (the filler's). Makes room in `capacity`, in the tenant's
- * limit and in max_entries by evicting, calling gone() for each; KVT_FULL: nothing may go.
+ * limit and in max_entries by evicting, calling gone() for each. KVT_FULL: too little may go, and
+ * then nothing does.
  * KVT_EXISTS: the key is there (*entry: its number, without a hold). `parent` may be NULL.
  */
 enum kvt_status kvt_index_insert(struct kvt_index *x, const struct kvt_key *key,
 	const struct kvt_key *parent, const struct kvt_entry_info *info,
+	uint32_t *entry) KVT_MUST_CHECK;
+/* The same; `spare` of the capacity is unused besides. */
+enum kvt_status kvt_index_insert_sparing(struct kvt_index *x, const struct kvt_key *key,
+	const struct kvt_key *parent, const struct kvt_entry_info *info, uint64_t spare,
 	uint32_t *entry) KVT_MUST_CHECK;
 /* Replaces info->place (and charge, bytes stay) of an entry that is being filled. */
 void kvt_index_place(struct kvt_index *x, uint32_t entry, const uint64_t place[4]);
@@ -96,6 +101,9 @@ void kvt_index_discard(struct kvt_index *x, uint32_t entry);
 
 /* Evicts one entry if any may go (for a tier whose places are scarcer than its charges). */
 bool kvt_index_evict(struct kvt_index *x);
+/* Entries that the caller holds, and keeps holding, leave as if evicted: a chain, parents first. Not
+ * those that are pinned or that others hold too. Returns how many. */
+size_t kvt_index_pass(struct kvt_index *x, const uint32_t *entries, size_t n);
 
 /* Erasing: LIVE or FILLING -> GOING, at once invisible. Children stay (they are unreachable through
  * their chain until the parent comes back). Return how many. */

@@ -58,7 +58,8 @@ static enum kvt_status make_memory(struct kvt_index *x)
 		status = kvt_pool_init(&x->missing, most / 4 + 1024, sizeof(struct kvt_missing));
 	if (status == KVT_OK) {
 		x->inner = calloc(most / 64 + 1, sizeof(*x->inner));
-		status = x->inner == NULL ? KVT_ENOMEM : KVT_OK;
+		x->choice.bits = calloc(most / 64 + 1, sizeof(*x->choice.bits));
+		status = x->inner == NULL || x->choice.bits == NULL ? KVT_ENOMEM : KVT_OK;
 	}
 	if (status == KVT_OK && x->options.tenant_limit > 0) {
 		x->tenant_links = calloc(most, sizeof(*x->tenant_links));
@@ -73,6 +74,8 @@ static void free_index(struct kvt_index *x)
 		x->policy->ops->destroy(x->policy);
 	free(x->tenant_links);
 	free(x->inner);
+	free(x->choice.bits);
+	free(x->choice.entries);
 	kvt_pool_finish(&x->missing);
 	kvt_pool_finish(&x->limits);
 	kvt_pool_finish(&x->tenants);
@@ -219,6 +222,13 @@ static bool is_taken(struct kvt_index *x, const struct kvt_key *key, uint32_t *e
 enum kvt_status kvt_index_insert(struct kvt_index *x, const struct kvt_key *key,
 	const struct kvt_key *parent, const struct kvt_entry_info *info, uint32_t *entry)
 {
+	return kvt_index_insert_sparing(x, key, parent, info, 0, entry);
+}
+
+enum kvt_status kvt_index_insert_sparing(struct kvt_index *x, const struct kvt_key *key,
+	const struct kvt_key *parent, const struct kvt_entry_info *info, uint64_t spare,
+	uint32_t *entry)
+{
 	enum kvt_status status;
 
 	if (info->bytes > KVT_ENTRY_BYTES_MOST || info->charge > KVT_ENTRY_BYTES_MOST)
@@ -229,7 +239,7 @@ enum kvt_status kvt_index_insert(struct kvt_index *x, const struct kvt_key *key,
 	} else {
 		/* Room for a child is not made where its parent is. */
 		x->guard = parent == NULL ? KVT_NO_ENTRY : kvt_index_find(x, parent);
-		status = kvt_index_make_room(x, &info->tenant, info->charge);
+		status = kvt_index_make_room(x, &info->tenant, info->charge, spare);
 		x->guard = KVT_NO_ENTRY;
 		if (status == KVT_OK)
 			status = enter(x, key, parent, info, entry);
@@ -347,7 +357,8 @@ void kvt_index_stats(struct kvt_index *x, struct kvt_index_stats *out)
 			      kvt_pool_bytes(&x->tenants) + kvt_pool_bytes(&x->limits) +
 			      kvt_pool_bytes(&x->missing) +
 			      x->uses.size * sizeof(*x->uses.slot) +
-			      atomic_load_explicit(&x->fresh, memory_order_relaxed) / 8;
+			      atomic_load_explicit(&x->fresh, memory_order_relaxed) / 8 * 2 +
+			      x->choice.room * sizeof(*x->choice.entries);
 	if (x->tenant_links != NULL)
 		out->metadata_bytes += (uint64_t)x->options.max_entries * sizeof(*x->tenant_links);
 	kvt_index_unlock(x);

@@ -46,6 +46,14 @@ struct kvt_tenant_limit {
 	uint64_t charge; /* 0: none */
 };
 
+/* Entries that will be evicted together, if enough of them are found: children before parents. */
+struct kvt_choice {
+	uint64_t *bits;    /* owned: a bit per entry that is among them */
+	uint32_t *entries; /* owned */
+	size_t count, room;
+	uint64_t charge; /* of all of them */
+};
+
 struct kvt_index {
 	/* Constant after create: read by everybody. */
 	struct kvt_entry *entries; /* slab.base */
@@ -72,6 +80,7 @@ struct kvt_index {
 	uint32_t free;  /* first free entry or KVT_NO_ENTRY */
 	uint32_t taken; /* entries that are not free */
 	uint32_t guard; /* an entry that must not be evicted now, or KVT_NO_ENTRY */
+	struct kvt_choice choice;
 	uint32_t expire_cursor;
 	uint64_t mortal;               /* taken entries that may expire */
 	struct kvt_index_stats counts; /* kept up to date, but for what stats() adds */
@@ -81,6 +90,7 @@ struct kvt_index {
 enum kvt_leave {
 	KVT_LEAVE_EVICTED, /* the policy's choice */
 	KVT_LEAVE_LIMITED, /* its tenant's limit */
+	KVT_LEAVE_PASSED,  /* its only holder wanted it once */
 	KVT_LEAVE_EXPIRED,
 	KVT_LEAVE_ERASED,
 	KVT_LEAVE_DROPPED, /* was wrong */
@@ -120,14 +130,15 @@ uint32_t kvt_index_find(const struct kvt_index *x, const struct kvt_key *key);
 
 /*
  * FILLING or LIVE -> GOING, and free at once if it has no holds. False, and nothing changed: it is
- * neither, or (EVICTED, LIMITED) it is held now.
+ * neither, or (EVICTED, LIMITED) it is held now, or (PASSED) held by another as well, or pinned.
  */
 bool kvt_index_leave(struct kvt_index *x, uint32_t number, enum kvt_leave why);
 /* Ends an entry that is GOING and whose last hold is gone. */
 void kvt_index_bury(struct kvt_index *x, uint32_t number);
-/* Evicts until a new entry of this charge fits, in all limits. KVT_FULL. */
+/* Evicts until a new entry of this charge fits, in all limits, and `spare` of the capacity is unused
+ * besides. KVT_FULL, KVT_ENOMEM: nothing was evicted, unless readers took holds meanwhile. */
 enum kvt_status kvt_index_make_room(
-	struct kvt_index *x, const struct kvt_tenant *tenant, uint64_t charge);
+	struct kvt_index *x, const struct kvt_tenant *tenant, uint64_t charge, uint64_t spare);
 
 /* --- family.c, with the mutex --- */
 

@@ -5,12 +5,18 @@
  * policy and of its family. Without holds it is buried at once, else by its last holder. Only
  * kvt_index_bury() calls `gone` and gives the number back.
  *
+ * Room is made in two steps: as many victims as are needed are chosen, of those that may go once the
+ * ones chosen before are gone; then all of them go, or, where they are too few, none.
+ *
  * Walks over many entries let go of the mutex every few thousand of them.
  */
+#include <stdlib.h>
+
 #include "index/index_parts.h"
 
 #define WALK_STEP   2048   /* entries looked at under the mutex at a stretch */
 #define EXPIRE_MOST 65536u /* entries looked at per call of kvt_index_expire */
+#define CHOICE_ROOM 16     /* victims at once, to begin with */
 #define RACES_MOST  64     /* victims in a row that a reader took a hold on just then */
 
 static void count_leave(struct kvt_index *x, enum kvt_leave why)
@@ -18,6 +24,7 @@ static void count_leave(struct kvt_index *x, enum kvt_leave why)
 	switch (why) {
 	case KVT_LEAVE_EVICTED:
 	case KVT_LEAVE_LIMITED:
+	case KVT_LEAVE_PASSED:
 		x->counts.evictions++;
 		break;
 	case KVT_LEAVE_EXPIRED:
@@ -34,10 +41,24 @@ static void count_leave(struct kvt_index *x, enum kvt_leave why)
 	}
 }
 
+/* Holds with which an entry may leave for this reason. */
+static uint64_t holds_allowed(enum kvt_leave why)
+{
+	switch (why) {
+	case KVT_LEAVE_EVICTED:
+	case KVT_LEAVE_LIMITED:
+		return 0;
+	case KVT_LEAVE_PASSED:
+		return 1;
+	default:
+		return KVT_HOLDS_MOST;
+	}
+}
+
 bool kvt_index_leave(struct kvt_index *x, uint32_t number, enum kvt_leave why)
 {
 	struct kvt_entry *e = kvt_index_at(x, number);
-	const bool unheld_only = why == KVT_LEAVE_EVICTED || why == KVT_LEAVE_LIMITED;
+	const uint64_t most_holds = holds_allowed(why);
 	uint64_t state = kvt_entry_state(e);
 	enum kvt_phase phase;
 
@@ -45,7 +66,8 @@ bool kvt_index_leave(struct kvt_index *x, uint32_t number, enum kvt_leave why)
 		phase = kvt_state_phase(state);
 		if (phase != KVT_LIVE && phase != KVT_FILLING)
 			return false;
-		if (unheld_only && kvt_state_holds(state) > 0)
+		if (kvt_state_holds(state) > most_holds ||
+			(why == KVT_LEAVE_PASSED && (state & KVT_PINNED) != 0))
 			return false;
 	} while (!atomic_compare_exchange_weak_explicit(&e->state, &state,
 		kvt_state_with_phase(state, KVT_GOING) & ~KVT_PINNED, memory_order_acq_rel,
@@ -89,68 +111,151 @@ void kvt_index_bury(struct kvt_index *x, uint32_t number)
 
 /* --- making room --- */
 
+static bool is_chosen(const struct kvt_index *x, uint32_t number)
+{
+	return (x->choice.bits[number / 64] >> number % 64 & 1) != 0;
+}
+
+/* Has it children that stay? */
+static bool keeps_children(const struct kvt_index *x, uint32_t number)
+{
+	uint32_t child;
+
+	if (!kvt_family_has_children(x, number))
+		return false;
+	if (x->choice.count == 0)
+		return true;
+	child = kvt_index_at(x, number)->first_child;
+	while (child != KVT_NO_ENTRY && is_chosen(x, child))
+		child = kvt_index_at(x, child)->next;
+	return child != KVT_NO_ENTRY;
+}
+
 static bool may_go(void *self, uint32_t number)
 {
 	const struct kvt_index *x = self;
 	uint64_t state;
 
-	if (kvt_family_has_children(x, number) || number == x->guard)
+	if (keeps_children(x, number) || is_chosen(x, number) || number == x->guard)
 		return false;
 	state = kvt_entry_state(kvt_index_at(x, number));
 	return kvt_state_phase(state) == KVT_LIVE && kvt_state_holds(state) == 0 &&
 	       (state & KVT_PINNED) == 0;
 }
 
-/* Evicts one entry, of one tenant or (KVT_NO_ENTRY) of any. */
-static bool evict_one(struct kvt_index *x, uint32_t tenant)
+/* The next to go, of one tenant or (KVT_NO_ENTRY) of any. */
+static uint32_t victim_of(struct kvt_index *x, uint32_t tenant)
 {
-	for (int race = 0; race < RACES_MOST; race++) {
-		uint32_t victim;
+	if (tenant == KVT_NO_ENTRY)
+		return x->policy->ops->victim(x->policy, may_go, x);
+	return kvt_entry_list_victim(
+		&kvt_tenant_at(x, tenant)->list, x->tenant_links, may_go, x);
+}
 
-		if (tenant == KVT_NO_ENTRY)
-			victim = x->policy->ops->victim(x->policy, may_go, x);
-		else
-			victim = kvt_entry_list_victim(
-				&kvt_tenant_at(x, tenant)->list, x->tenant_links, may_go, x);
-		if (victim == KVT_NO_ENTRY)
-			return false;
-		if (kvt_index_leave(x, victim,
-			    tenant == KVT_NO_ENTRY ? KVT_LEAVE_EVICTED : KVT_LEAVE_LIMITED))
-			return true;
+/* One more that is to go. KVT_FULL: no other may. */
+static enum kvt_status choose(struct kvt_index *x, uint32_t tenant)
+{
+	struct kvt_choice *c = &x->choice;
+	uint32_t victim, *entries;
+	size_t room;
+
+	if (c->count == c->room) {
+		room = c->room != 0 ? 2 * c->room : CHOICE_ROOM;
+		entries = reallocarray(c->entries, room, sizeof(*entries));
+		if (entries == NULL)
+			return KVT_ENOMEM;
+		c->entries = entries;
+		c->room = room;
 	}
-	return false;
+	victim = victim_of(x, tenant);
+	if (victim == KVT_NO_ENTRY)
+		return KVT_FULL;
+	c->entries[c->count++] = victim;
+	c->bits[victim / 64] |= 1ull << victim % 64;
+	c->charge += kvt_entry_charge(kvt_index_at(x, victim));
+	return KVT_OK;
+}
+
+static void forget_choice(struct kvt_index *x)
+{
+	struct kvt_choice *c = &x->choice;
+
+	for (size_t i = 0; i < c->count; i++)
+		c->bits[c->entries[i] / 64] &= ~(1ull << c->entries[i] % 64);
+	c->count = 0;
+	c->charge = 0;
 }
 
 /* Its own entries make room for a tenant that is at its limit. */
-static enum kvt_status make_room_of_tenant(
+static enum kvt_status choose_of_tenant(
 	struct kvt_index *x, const struct kvt_tenant *tenant, uint64_t charge)
 {
 	const uint64_t limit = kvt_tenant_limit_of(x, tenant);
+	enum kvt_status status = KVT_OK;
 	uint32_t number;
 
 	if (limit == 0)
 		return KVT_OK;
 	if (charge > limit)
 		return KVT_FULL;
-	for (;;) {
-		number = kvt_tenant_find(x, tenant); /* goes with its last entry */
-		if (number == KVT_NO_ENTRY ||
-			kvt_tenant_at(x, number)->used <= limit - charge)
-			return KVT_OK;
-		if (!evict_one(x, number))
-			return KVT_FULL;
-	}
+	number = kvt_tenant_find(x, tenant);
+	while (status == KVT_OK && number != KVT_NO_ENTRY &&
+		kvt_tenant_at(x, number)->used - x->choice.charge > limit - charge)
+		status = choose(x, number);
+	return status;
 }
 
-enum kvt_status kvt_index_make_room(
-	struct kvt_index *x, const struct kvt_tenant *tenant, uint64_t charge)
+/* Evicts what was chosen. false: a reader took a hold on one of them, which stays, and perhaps others. */
+static bool evict_chosen(struct kvt_index *x, size_t limited)
 {
-	if (charge > x->options.capacity || make_room_of_tenant(x, tenant, charge) != KVT_OK)
+	struct kvt_choice *c = &x->choice;
+	bool all = true;
+
+	for (size_t i = 0; all && i < c->count; i++)
+		all = kvt_index_leave(
+			x, c->entries[i], i < limited ? KVT_LEAVE_LIMITED : KVT_LEAVE_EVICTED);
+	forget_choice(x);
+	return all;
+}
+
+/* Looks first: nothing goes where all that may go would not be enough. */
+enum kvt_status kvt_index_make_room(
+	struct kvt_index *x, const struct kvt_tenant *tenant, uint64_t charge, uint64_t spare)
+{
+	const struct kvt_choice *c = &x->choice;
+	const uint64_t most = x->options.capacity - spare - charge;
+
+	if (spare > x->options.capacity || charge > x->options.capacity - spare)
 		return KVT_FULL;
-	while (x->counts.used > x->options.capacity - charge || x->taken >= x->options.max_entries)
-		if (!evict_one(x, KVT_NO_ENTRY))
-			return KVT_FULL;
-	return KVT_OK;
+	for (int race = 0; race < RACES_MOST; race++) {
+		enum kvt_status status = choose_of_tenant(x, tenant, charge);
+		size_t limited = c->count;
+
+		while (status == KVT_OK && (x->counts.used - c->charge > most ||
+						   x->taken - c->count >= x->options.max_entries))
+			status = choose(x, KVT_NO_ENTRY);
+		if (status != KVT_OK) {
+			forget_choice(x);
+			return status;
+		}
+		if (evict_chosen(x, limited))
+			return KVT_OK;
+	}
+	return KVT_FULL;
+}
+
+/* Evicts one entry, of any tenant. */
+static bool evict_one(struct kvt_index *x)
+{
+	for (int race = 0; race < RACES_MOST; race++) {
+		uint32_t victim = victim_of(x, KVT_NO_ENTRY);
+
+		if (victim == KVT_NO_ENTRY)
+			return false;
+		if (kvt_index_leave(x, victim, KVT_LEAVE_EVICTED))
+			return true;
+	}
+	return false;
 }
 
 bool kvt_index_evict(struct kvt_index *x)
@@ -158,9 +263,20 @@ bool kvt_index_evict(struct kvt_index *x)
 	bool evicted;
 
 	kvt_index_lock(x);
-	evicted = evict_one(x, KVT_NO_ENTRY);
+	evicted = evict_one(x);
 	kvt_index_unlock(x);
 	return evicted;
+}
+
+size_t kvt_index_pass(struct kvt_index *x, const uint32_t *entries, size_t n)
+{
+	size_t count = 0;
+
+	kvt_index_lock(x);
+	while (n-- > 0) /* children first: no parent is missing meanwhile */
+		count += kvt_index_leave(x, entries[n], KVT_LEAVE_PASSED);
+	kvt_index_unlock(x);
+	return count;
 }
 
 /* --- erasing --- */

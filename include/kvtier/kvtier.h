@@ -441,6 +441,13 @@ KVT_API enum kvt_status kvt_get(struct kvt *k, const struct kvt_key *keys, size_
 	uint64_t timeout_ns, struct kvt_lease **lease) KVT_MUST_CHECK;
 KVT_API void kvt_release(struct kvt *k, struct kvt_lease *lease); /* NULL is allowed */
 
+/*
+ * Releases a lease whose chunks are not wanted again soon: those from number `from` on that a tier
+ * below had to bring leave L1 at once, unless they are pinned or held by others. So a chain that is
+ * longer than L1, got and released part by part, takes the room of the parts under way and no more.
+ */
+KVT_API void kvt_release_passing(struct kvt *k, struct kvt_lease *lease, size_t from);
+
 /* Is every byte under this lease still what was committed? Reads them all. KVT_ECORRUPT: no, and
  * the chunks in question are dropped. */
 KVT_API enum kvt_status kvt_verify(struct kvt *k, const struct kvt_lease *lease) KVT_MUST_CHECK;
@@ -516,7 +523,8 @@ KVT_API enum kvt_status kvt_put(
 
 /* --- other verbs ------------------------------------------------------------------------------ */
 
-/* Starts bringing the prefix of a chain up to L1. Never waits; what has no room is not brought. */
+/* Starts bringing the prefix of a chain up to L1, as far as an eighth of L1 holds it. Never waits; what
+ * has no room is not brought. */
 KVT_API enum kvt_status kvt_prefetch(
 	struct kvt *k, const struct kvt_key *keys, size_t n) KVT_MUST_CHECK;
 

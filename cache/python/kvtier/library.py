@@ -11,6 +11,7 @@ import ctypes
 import hashlib
 import os
 import pathlib
+import re
 from ctypes import POINTER, Structure, byref, c_char_p, c_int, c_size_t, c_uint8
 from ctypes import c_uint32, c_uint64, c_void_p
 
@@ -157,6 +158,7 @@ FUNCTIONS = {
     "kvt_get_begin": [c_void_p, c_void_p, c_size_t, c_uint64, c_uint64, POINTER(c_uint64)],
     "kvt_get_take": [c_void_p, c_uint64, POINTER(POINTER(Lease))],
     "kvt_release": [c_void_p, POINTER(Lease)],
+    "kvt_release_passing": [c_void_p, POINTER(Lease), c_size_t],
     "kvt_cancel": [c_void_p, c_uint64],
     "kvt_prefetch": [c_void_p, c_void_p, c_size_t],
     "kvt_put_reserve": [
@@ -176,7 +178,7 @@ FUNCTIONS = {
 RESULTS = {
     "kvt_poll": c_size_t, "kvt_events": c_size_t, "kvt_status_text": c_char_p, "kvt_version": c_char_p,
     "kvt_config_init": None, "kvt_config_finish": None, "kvt_text_free": None, "kvt_close": None,
-    "kvt_tenant_of": None, "kvt_release": None, "kvt_put_abort": None, "kvt_report_prefill": None,
+    "kvt_tenant_of": None, "kvt_release": None, "kvt_release_passing": None, "kvt_put_abort": None, "kvt_report_prefill": None,
 }  # fmt: skip
 
 
@@ -311,6 +313,10 @@ class Cache:
     def release(self, lease):
         self.lib.kvt_release(self.handle, lease)
 
+    def release_passing(self, lease, first):
+        """Chunks from number `first` on that a tier had to bring, and that no other wants, leave memory at once."""
+        self.lib.kvt_release_passing(self.handle, lease, first)
+
     def cancel(self, op):
         self.lib.kvt_cancel(self.handle, op)
 
@@ -351,6 +357,11 @@ class Cache:
     def forget(self):
         """Empties memory and local files, shared tiers keep what they have: keys must be others from now on."""
         return self.lib.kvt_forget(self.handle, 0) in (OK, MISS)
+
+    def memory_bytes(self):
+        """Bytes of L1, 0 where the library does not say."""
+        found = re.search(r'^kvtier_tier_capacity_bytes\{tier="l1"\} (\d+)', self.metrics(), re.M)
+        return int(found[1]) if found else 0
 
     def drain(self, timeout_ns):
         return self.lib.kvt_drain(self.handle, timeout_ns) == OK

@@ -5,7 +5,10 @@ while it has something to compute. All else happens in one thread: the scheduler
 blocks out into reserved room, commit). Loads go before stores.
 
 A load of many chunks is asked for in parts, several under way: while one is copied into the paged cache the next ones
-are on their way from a tier, and what was copied may leave memory.
+are on their way from a tier, and what was copied may leave memory. Of a load that is longer than half of memory only
+the first quarter stays there; the rest leaves as soon as it is copied, and at most an eighth is under way. So a prompt
+that is longer than memory is loaded whole and leaves more than half of what others use where it is. Loads begin in
+order, and wait while those before them take half of memory together.
 
 A load that fails in part reports which blocks were not filled; the engine computes them. A chunk becomes visible only
 when all of it has been copied.
@@ -47,16 +50,19 @@ class Loading:
         self.keys = []
         self.begun = 0  # chunks that were asked for
         self.filled = 0  # in place
+        self.bytes = 0  # of all chunks
+        self.asked_bytes = 0  # of those that were asked for
         self.failed = False  # a chunk before those that follow is missing
+        self.room = 0  # bytes of memory that are set aside for it, from its beginning to its end
         self.reported = False
         self.parts = collections.deque()  # asked for and not copied yet, in order
 
 
 class Part:
-    """Chunks of a load from number `first` on."""
+    """Chunks of a load from number `first` on; those from number `passing` of the part on do not stay in memory."""
 
-    def __init__(self, first, count, size):
-        self.first, self.count, self.size = first, count, size
+    def __init__(self, first, count, size, passing):
+        self.first, self.count, self.size, self.passing = first, count, size, passing
         self.done, self.lease = False, None
 
 
@@ -113,6 +119,11 @@ class Rank:
         self.under_way = {}  # user -> what it was begun for
         self.complete = collections.deque()  # completions that came and were not looked at yet
         self.not_over = set()  # a Loading each
+        self.memory = cache.memory_bytes() or self.PARTS_BYTES * 8
+        self.part_bytes = min(self.PART_BYTES, self.memory // 16)
+        self.parts_bytes = min(self.PARTS_BYTES, self.memory // 8)
+        self.room_taken = 0  # by loads that have begun
+        self.waiting = collections.deque()  # a Loading each that has not begun
         self.numbers = 0
         self.tiers, self.measured_at = TierCounts(), 0.0
         self.chunk_bytes = 0  # of the latest chunk
@@ -352,6 +363,7 @@ class Rank:
                 loading.failed = True
             part.done, part.lease = True, lease
             self._fill_parts(loading)
+            self._begin_waiting()
 
     def _found(self, client, number, keys, windows, count):
         hits, tiers, fetch_ns, compute_ns = self.cache.estimate(keys)
@@ -413,23 +425,20 @@ class Rank:
                 self._over(loading)
                 continue
             loading.keys = [self._key(chunk.name, load.tenant) for chunk in load.chunks]
-            self._ask_parts(loading)
-            self._fill_parts(loading)
+            loading.bytes = sum(self._part(chunk).chunk_bytes(chunk.count) for chunk in load.chunks)
+            self.waiting.append(loading)
+            self._begin_waiting()
 
     def _ask_parts(self, loading):
         """Asks for what follows, as far as it may be under way."""
         chunks, under_way = loading.load.chunks, sum(part.size for part in loading.parts)
         while not loading.failed and loading.begun < len(chunks):
-            if len(loading.parts) >= 2 and under_way >= self.PARTS_BYTES:
+            if len(loading.parts) >= 2 and under_way >= self.parts_bytes:
                 return
             if loading.parts and len(self.under_way) >= self.MANY_OPS:  # once more when one of those is over
                 return
-            first = end = loading.begun
-            size = 0
-            while end < len(chunks) and (end == first or size < self.PART_BYTES):
-                size += self._part(chunks[end]).chunk_bytes(chunks[end].count)
-                end += 1
-            part = Part(first, end - first, size)
+            part = self._next_part(loading)
+            first, end, size = part.first, part.first + part.count, part.size
             limit_ns = max(loading.deadline - time.monotonic_ns(), 0)
             if self._begin(self.cache.get_begin, loading.keys[first:end], limit_ns, ("load", loading, part)) is None:
                 if loading.parts:
@@ -437,8 +446,44 @@ class Rank:
                 loading.failed = True
                 return
             loading.begun = end
+            loading.asked_bytes += size
             loading.parts.append(part)
             under_way += size
+
+    def _next_part(self, loading):
+        chunks, first = loading.load.chunks, loading.begun
+        stays = self._stays(loading)
+        size, count, passing = 0, 0, 0
+        while first + count < len(chunks) and (count == 0 or size < self.part_bytes):
+            one = chunks[first + count]
+            size += self._part(one).chunk_bytes(one.count)
+            count += 1
+            if loading.asked_bytes + size <= stays:
+                passing = count
+        return Part(first, count, size, passing)
+
+    def _stays(self, loading):
+        """Bytes of it, from its beginning, that stay in memory."""
+        return self.memory // 4 if loading.bytes > self.memory // 2 else loading.bytes
+
+    def _let_go(self, part):
+        """What was copied of a part, or will not be."""
+        if part.lease is not None:
+            self.cache.release_passing(part.lease, part.passing)
+            part.lease = None
+
+    def _begin_waiting(self):
+        """Loads for which there is room begin, in order; where none has begun there is room for one."""
+        while self.waiting:
+            loading = self.waiting[0]
+            room = min(loading.bytes, self._stays(loading) + self.parts_bytes)
+            if self.room_taken > 0 and self.room_taken + room > self.memory // 2:
+                return
+            self.waiting.popleft()
+            loading.room = room
+            self.room_taken += room
+            self._ask_parts(loading)
+            self._fill_parts(loading)
 
     def _fill_parts(self, loading):
         """Copies the parts that have come, in order, and asks for more; reports the load when it is over."""
@@ -452,8 +497,7 @@ class Rank:
                 self._give_up_parts(loading)
                 raise
             finally:
-                if part.lease is not None:
-                    self.cache.release(part.lease)
+                self._let_go(part)
             loading.filled += filled
             loading.failed = loading.failed or filled < part.count
             self._ask_parts(loading)
@@ -462,10 +506,8 @@ class Rank:
 
     def _give_up_parts(self, loading):
         """The thread ends: nothing of it is copied any more."""
-        for part in loading.parts:
-            if part.lease is not None:
-                self.cache.release(part.lease)
-                part.lease = None
+        while loading.parts:
+            self._let_go(loading.parts.popleft())
         loading.failed = True
         self._over(loading)
 
@@ -473,6 +515,7 @@ class Rank:
         if not loading.reported:
             loading.reported = True
             self.not_over.discard(loading)
+            self.room_taken -= loading.room
             # what was copied before a reset is of other weights as well
             self._report(loading.load, 0 if loading.load.epoch < self.epoch else loading.filled)
 

@@ -140,6 +140,36 @@ static bool any_may_go(struct model *m, const struct kvt_tenant *tenant)
 	return false;
 }
 
+/* Charges of all, of this tenant's or (NULL) of any, that may go one after another, and their number:
+ * a child has a greater number than its parent. */
+static uint64_t all_that_may_go(struct model *m, const struct kvt_tenant *tenant, uint32_t *count)
+{
+	const struct life *by_key[UNIVERSE] = {NULL};
+	bool keeps[UNIVERSE] = {false}; /* a child stays */
+	uint64_t charge = 0;
+
+	*count = 0;
+	for (size_t i = 0; i < LIVES; i++)
+		if (m->lives[i].phase == LIVE || m->lives[i].phase == FILLING)
+			by_key[m->lives[i].key] = &m->lives[i];
+	for (uint32_t key = UNIVERSE; key-- > 0;) {
+		const struct life *life = by_key[key];
+
+		if (life == NULL)
+			continue;
+		if (!keeps[key] && life->phase == LIVE && life->holds == 0 && !life->pinned &&
+			key != m->may.spared &&
+			(tenant == NULL ||
+				memcmp(&life->info.tenant, tenant, sizeof(*tenant)) == 0)) {
+			charge += life->info.charge;
+			++*count;
+		} else if (m->parents[key] != UINT32_MAX) {
+			keeps[m->parents[key]] = true;
+		}
+	}
+	return charge;
+}
+
 static bool lacks_room_of_tenant(struct model *m)
 {
 	const struct kvt_entry_info *info = m->may.room_for;
@@ -181,6 +211,25 @@ static void on_gone(
 	life->phase = ABSENT;
 }
 
+/* Would there be no room even without all that may go? */
+static bool cannot_fit(struct model *m)
+{
+	const struct kvt_entry_info *info = m->may.room_for;
+	uint32_t count, taken = 0;
+	uint64_t charge;
+
+	if (m->options.tenant_limit > 0) {
+		charge = all_that_may_go(m, &info->tenant, &count);
+		if (used_by(m, &info->tenant) - charge + info->charge > m->options.tenant_limit)
+			return true;
+	}
+	for (size_t i = 0; i < LIVES; i++)
+		taken += m->lives[i].phase != ABSENT;
+	charge = all_that_may_go(m, NULL, &count);
+	return taken - count >= m->options.max_entries ||
+	       used_by(m, NULL) - charge + info->charge > m->options.capacity;
+}
+
 /* A name is lost by erase, expiry, drop, discard; the entry goes with its last hold. */
 static void forget(struct life *life)
 {
@@ -215,6 +264,7 @@ static void step_insert(struct model *m)
 		forget(before);
 		m->expired++;
 	}
+	m->evicted_in_call = 0;
 	status = kvt_index_insert(
 		m->index, &key, parent_number == UINT32_MAX ? NULL : &parent, &info, &entry);
 	if (before != NULL && !was_over) {
@@ -222,10 +272,8 @@ static void step_insert(struct model *m)
 		return;
 	}
 	if (status == KVT_FULL) {
-		if (info.charge <= m->options.capacity &&
-			(m->options.tenant_limit == 0 || info.charge <= m->options.tenant_limit))
-			EXPECT(lacks_room(m) &&
-				!any_may_go(m, lacks_room_of_tenant(m) ? &info.tenant : NULL));
+		EXPECT(cannot_fit(m));
+		EXPECT(m->evicted_in_call == 0);
 		return;
 	}
 	EXPECT(status == KVT_OK);

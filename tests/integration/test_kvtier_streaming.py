@@ -1,0 +1,153 @@
+"""A prompt that is longer than memory: loaded whole from NVMe, and more than half of what others use stays in memory.
+
+KVTIER_STREAM_SCALE=4 takes an L1 of 64 MiB and a prompt of 512 MiB in chunks of 1 MiB.
+"""
+
+import contextlib
+import ctypes
+import hashlib
+import json
+import os
+import pathlib
+import sys
+import threading
+import types
+
+import pytest
+
+from rig.router import BUILD
+from rig.wait import until
+
+sys.path.insert(0, str(pathlib.Path(__file__).parents[2] / "cache" / "python"))
+
+from kvtier import library  # noqa: E402
+from kvtier.rank import Rank  # noqa: E402
+from kvtier.work import Load, LoadChunk, Store  # noqa: E402
+
+SCALE = int(os.environ.get("KVTIER_STREAM_SCALE", "1"))
+CHUNK = SCALE << 18
+MEMORY = SCALE << 24  # 64 chunks
+PROMPT = 512  # chunks
+HOT, HOT_BLOCK = 64, PROMPT  # chunks, and the block that they are stored from
+S = 10**9
+
+
+class Paged:
+    """A paged cache of plain memory, one block a chunk. Copies into it wait while `go` is not set."""
+
+    def __init__(self):
+        self.memory = ctypes.create_string_buffer(CHUNK * (PROMPT + 1))
+        self.go = threading.Event()
+        self.go.set()
+
+    def at(self, block):
+        return ctypes.addressof(self.memory) + block * CHUNK
+
+    def chunk_bytes(self, blocks):
+        return blocks * CHUNK
+
+    def new_stream(self):
+        return None
+
+    def on_stream(self, stream):
+        return contextlib.nullcontext()
+
+    def mark(self, timing=False):
+        return None
+
+    def gather(self, block_ids, room, after):
+        at = self.at(block_ids[0])
+        for address, size in room:
+            ctypes.memmove(address, at, size)
+            at += size
+        return True
+
+    def scatter(self, block_ids, skip, count, room, after):
+        assert self.go.wait(10)
+        at = self.at(block_ids[0])
+        for address, size in room:
+            ctypes.memmove(at, address, size)
+            at += size
+        return lambda: True
+
+    def close(self):
+        pass
+
+
+def name(text):
+    return hashlib.sha256(text.encode()).digest()
+
+
+def content(number):
+    return hashlib.sha256(str(number).encode()).digest() * (CHUNK // 32)
+
+
+def rank_over(tmp_path, memory):
+    os.environ["KVTIER_LIBRARY"] = str(BUILD / "cache" / "core" / "libkvtier.so.1")
+    text = json.dumps({
+        "fingerprint": "cd" * 32, "l1": {"capacity": memory}, "control": {"ops": 64},
+        "nvme": {"path": str(tmp_path / "store"), "capacity": 4 * PROMPT * CHUNK},
+    })  # fmt: skip
+    parts = library.KeyParts(size=ctypes.sizeof(library.KeyParts), hash_recipe=b"sha256")
+    log = types.SimpleNamespace(info=print, exception=print)
+    return Rank(library.Cache([text]), Paged(), parts, str(tmp_path / "0"), 30, log)
+
+
+def put(one, request, names, block_of, chained):
+    for at, each in enumerate(names):
+        one.store([Store(request, each, names[at - 1] if chained and at else None, [block_of(at)], 16)])
+    until(lambda: one.stored({request}), 30, "all is stored")
+    assert one.cache.drain(30 * S)
+
+
+def in_memory(one, names):
+    tiers = [one.cache.lookup([one._key(each)])[1] for each in names]
+    return sum(tier == [0] for tier in tiers)
+
+
+@pytest.fixture
+def stored(tmp_path):
+    """The names of a prompt that lies on NVMe."""
+    names = [name(f"prompt {n}") for n in range(PROMPT)]
+    one = rank_over(tmp_path, 2 * PROMPT * CHUNK)
+    for number in range(PROMPT):
+        ctypes.memmove(one.paged.at(number), content(number), CHUNK)
+    put(one, "prompt", names, lambda at: at, True)
+    one.close()
+    return names
+
+
+def test_a_prompt_longer_than_memory_is_loaded_whole_and_leaves_half_of_the_rest(tmp_path, stored):
+    one = rank_over(tmp_path, MEMORY)
+    hot = [name(f"hot {n}") for n in range(HOT)]
+    put(one, "hot", hot, lambda at: HOT_BLOCK, False)
+    before = in_memory(one, hot)
+    assert before >= HOT * 3 // 4  # puts leave some room to loads
+    one.cache.prefetch([one._key(each) for each in stored])  # as a lookup does
+    one.load(Load("get", [LoadChunk(each, 1, 0, [n]) for n, each in enumerate(stored)]))
+    until(lambda: one.loads_open == 0, 60, "the load is over")
+    assert one.take_received() == ({"get"}, set())
+    for number in range(PROMPT):
+        assert ctypes.string_at(one.paged.at(number), CHUNK) == content(number)
+    after = in_memory(one, hot)
+    print(f"hot chunks in memory: {before}, after a load of {PROMPT} chunks through room for {MEMORY // CHUNK}: {after}")
+    assert after >= HOT * 5 // 8 - (HOT - before)
+    assert in_memory(one, stored[: PROMPT // 64]) == PROMPT // 64  # its beginning stays
+    assert one.room_taken == 0
+    one.close()
+
+
+def test_many_long_loads_wait_for_memory_instead_of_failing(tmp_path, stored):
+    """Parts of all loads together were more than memory, and what found no room failed."""
+    one = rank_over(tmp_path, MEMORY)
+    one.paged.go.clear()
+    loads = 12
+    for number in range(loads):
+        blocks = range(number * 40, number * 40 + 40)
+        one.load(Load(f"get{number}", [LoadChunk(stored[n], 1, 0, [n]) for n in blocks]))
+    until(lambda: one.under_way, 10, "loads have begun")
+    one.paged.go.set()
+    until(lambda: one.loads_open == 0, 60, "all loads are over")
+    assert one.take_received() == ({f"get{n}" for n in range(loads)}, set())
+    assert one.room_taken == 0 and not one.waiting
+    one.close()

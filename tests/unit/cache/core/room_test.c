@@ -1,0 +1,206 @@
+/*
+ * room_test.c - what it costs others that a chunk gets room in L1: nothing where it cannot fit, and no
+ * more than the parts under way where a chain is longer than L1.
+ */
+#include <string.h>
+
+#include "support.h"
+#include "tests/unit/suite.h"
+
+#define LONG      (1000 * SECOND)
+#define HOT       100 /* chains of one chunk each, number HOT and those after it */
+#define L1_CHUNKS 64u
+
+static struct rig rig;
+
+static void open_rig(void)
+{
+	rig_init(&rig);
+	rig_open(&rig);
+}
+
+static void close_rig(void)
+{
+	if (rig.k != NULL)
+		rig_close(&rig);
+}
+
+static uint64_t evictions(void)
+{
+	return rig_stats(&rig).tiers[KVT_TIER_L1].evictions;
+}
+
+/* L1 is full of hot chunks, of which the first `leased` are held. */
+static void fill_with_hot(uint32_t leased, struct kvt_lease **leases)
+{
+	for (uint32_t i = 0; i < L1_CHUNKS; i++) {
+		struct kvt_key key = key_of(HOT + i, 0);
+
+		ck_assert_int_eq(rig_put(&rig, HOT + i, 0), KVT_OK);
+		if (i < leased)
+			ck_assert_int_eq(kvt_get(rig.k, &key, 1, 0, &leases[i]), KVT_OK);
+	}
+	rig_settle(&rig);
+}
+
+static size_t hot_in_l1(void)
+{
+	size_t count = 0;
+
+	for (uint32_t i = 0; i < L1_CHUNKS; i++) {
+		struct kvt_key key = key_of(HOT + i, 0);
+		struct kvt_lookup found;
+
+		ck_assert_int_eq(
+			kvt_lookup(rig.k, &key, 1, KVT_IN(KVT_TIER_L1), NULL, &found), KVT_OK);
+		count += found.hits;
+	}
+	return count;
+}
+
+static void release_all(struct kvt_lease **leases, uint32_t n)
+{
+	for (uint32_t i = 0; i < n; i++)
+		kvt_release(rig.k, leases[i]);
+}
+
+START_TEST(a_put_that_cannot_fit_evicts_nothing)
+{
+	struct kvt_lease *leases[40];
+	uint64_t before;
+
+	fill_with_hot(40, leases);
+	before = evictions();
+	ck_assert_int_eq(rig_put_bytes(&rig, 1, 0, 25 * CHUNK), KVT_FULL); /* 24 may go */
+	ck_assert_uint_eq(evictions(), before);
+	ck_assert_uint_eq(hot_in_l1(), L1_CHUNKS);
+	ck_assert_int_eq(rig_put_bytes(&rig, 1, 0, 20 * CHUNK), KVT_OK);
+	ck_assert_uint_eq(evictions(), before + 20);
+	release_all(leases, 40);
+}
+END_TEST
+
+/* A child is chosen before its parent, so a chain goes as a whole where it has to. */
+START_TEST(a_chain_makes_room_from_its_end)
+{
+	rig_put_chain(&rig, 1, 32);
+	rig_put_chain(&rig, 2, 32);
+	ck_assert_int_eq(rig_put_bytes(&rig, 3, 0, 48 * CHUNK), KVT_OK);
+	ck_assert_uint_eq(evictions(), 48);
+}
+END_TEST
+
+START_TEST(a_load_that_cannot_fit_evicts_nothing)
+{
+	struct kvt_lease *leases[40];
+	struct kvt_key key = key_of(1, 0);
+	uint64_t before;
+
+	ck_assert_int_eq(rig_put_bytes(&rig, 1, 0, 25 * CHUNK), KVT_OK);
+	rig_settle(&rig);
+	rig_push_out(&rig);
+	fill_with_hot(40, leases);
+	ck_assert(fake_has(fake_tier(), &key));
+	before = evictions();
+	ck_assert_uint_eq(rig_get(&rig, 1, 1, LONG), 0);
+	ck_assert_uint_eq(evictions(), before);
+	ck_assert_uint_eq(hot_in_l1(), L1_CHUNKS);
+	release_all(leases, 40);
+	ck_assert_uint_eq(rig_get(&rig, 1, 1, LONG), 1);
+}
+END_TEST
+
+/* 512 chunks through an L1 of 64, eight at a time, the next eight on their way meanwhile. */
+START_TEST(a_chain_longer_than_l1_passes_through)
+{
+	enum { CHAIN = 512, PART = 8, PARTS = CHAIN / PART };
+	static struct kvt_key keys[CHAIN];
+	uint64_t ops[PARTS] = {0};
+
+	for (uint32_t i = 0; i < CHAIN; i++) {
+		ck_assert_int_eq(rig_put(&rig, 1, i), KVT_OK);
+		rig_settle(&rig);
+		if (i % 32 == 31) /* a chain is never evicted from above its end */
+			rig_push_out(&rig);
+	}
+	keys_of(1, CHAIN, keys);
+	fill_with_hot(0, NULL);
+	for (uint32_t i = 0; i <= PARTS; i++) {
+		struct kvt_completion done[2];
+		struct kvt_lease *lease;
+
+		if (i < PARTS)
+			ck_assert_int_eq(
+				kvt_get_begin(rig.k, &keys[i * PART], PART, LONG, 0, &ops[i]),
+				KVT_OK);
+		rig_settle(&rig);
+		(void)kvt_poll(rig.k, done, 2);
+		if (i == 0)
+			continue;
+		ck_assert_int_eq(kvt_get_take(rig.k, ops[i - 1], &lease), KVT_OK);
+		ck_assert_uint_eq(lease->count, PART);
+		check_lease(lease, &keys[(i - 1) * PART], PART);
+		kvt_release_passing(rig.k, lease, 0);
+	}
+	ck_assert_uint_ge(hot_in_l1(), L1_CHUNKS - 2 * PART);
+	ck_assert_uint_eq(rig_stats(&rig).tiers[KVT_TIER_L1].leased, 0);
+}
+END_TEST
+
+START_TEST(what_others_want_does_not_pass)
+{
+	struct kvt_key keys[5];
+	struct kvt_lease *passing, *other;
+	struct kvt_lookup found;
+
+	keys_of(1, 5, keys);
+	rig_put_chain(&rig, 1, 5);
+	rig_settle(&rig);
+	rig_push_out(&rig);
+	ck_assert_uint_eq(rig_get(&rig, 1, 1, LONG), 1); /* of L1 already */
+	ck_assert_int_eq(kvt_get(rig.k, keys, 5, LONG, &passing), KVT_OK);
+	ck_assert_uint_eq(passing->count, 5);
+	ck_assert_int_eq(kvt_get(rig.k, keys, 3, 0, &other), KVT_OK);
+	ck_assert_int_eq(kvt_pin(rig.k, &keys[3], 1, NULL), KVT_OK);
+	kvt_release_passing(rig.k, passing, 0);
+	ck_assert_int_eq(kvt_lookup(rig.k, keys, 5, KVT_IN(KVT_TIER_L1), NULL, &found), KVT_OK);
+	ck_assert_uint_eq(found.hits, 4);
+	check_lease(other, keys, 3);
+	kvt_release(rig.k, other);
+	kvt_release_passing(rig.k, NULL, 0);
+	ck_assert_int_eq(kvt_get(rig.k, &keys[4], 1, LONG, &passing), KVT_OK);
+	kvt_release_passing(rig.k, passing, 1); /* the first one stays */
+	ck_assert_int_eq(kvt_lookup(rig.k, keys, 5, KVT_IN(KVT_TIER_L1), NULL, &found), KVT_OK);
+	ck_assert_uint_eq(found.hits, 5);
+}
+END_TEST
+
+START_TEST(a_prefetch_takes_an_eighth)
+{
+	static struct kvt_key keys[L1_CHUNKS];
+
+	keys_of(1, L1_CHUNKS, keys);
+	rig_put_chain(&rig, 1, 60);
+	rig_settle(&rig);
+	rig_push_out(&rig);
+	fill_with_hot(0, NULL);
+	ck_assert_int_eq(kvt_prefetch(rig.k, keys, 60), KVT_OK);
+	rig_settle(&rig);
+	ck_assert_uint_eq(hot_in_l1(), L1_CHUNKS * 7 / 8);
+}
+END_TEST
+
+int main(void)
+{
+	TCase *tc = tcase_create("room");
+
+	tcase_set_timeout(tc, 60);
+	tcase_add_checked_fixture(tc, open_rig, close_rig);
+	tcase_add_test(tc, a_put_that_cannot_fit_evicts_nothing);
+	tcase_add_test(tc, a_chain_makes_room_from_its_end);
+	tcase_add_test(tc, a_load_that_cannot_fit_evicts_nothing);
+	tcase_add_test(tc, a_chain_longer_than_l1_passes_through);
+	tcase_add_test(tc, what_others_want_does_not_pass);
+	tcase_add_test(tc, a_prefetch_takes_an_eighth);
+	return run_tcase("cache/core room", tc);
+}
