@@ -414,6 +414,28 @@ def test_blocks_that_are_taken_away_while_they_are_copied_hold_nothing_up(tmp_pa
     one.close()
 
 
+def test_an_engine_that_goes_to_sleep_waits_for_what_is_copied(tmp_path, monkeypatch):
+    """What waits is not stored, what is being copied is thrown away; a copy that does not end keeps it awake."""
+    monkeypatch.setenv("KVTIER_LIBRARY", str(LIBRARY))
+    monkeypatch.setattr(Worker, "LEAVE_S", 0.05)
+    paged, log = LatePaged(), types.SimpleNamespace(info=print, exception=print)
+    parts = library.KeyParts(size=ctypes.sizeof(library.KeyParts), hash_recipe=b"sha256")
+    worker = Worker()
+    worker.leave_memory()  # there is no cache
+    worker.rank = one = Rank(library.Cache(['{"l1": {"capacity": "16MiB"}}']), paged, parts, str(tmp_path / "0"), 5, log)
+    one.store([Store("a", name(1), None, [1], 16), Store("b", name(2), None, [2], 16)])
+    assert paged.begun.wait(10)
+    with pytest.raises(TimeoutError):
+        worker.leave_memory()
+    paged.go.set()
+    worker.LEAVE_S = 10
+    worker.leave_memory()
+    assert one.stored({"a", "b"}) == {"a", "b"}
+    counts = one.take_counters()
+    assert (counts["refused_chunks"], counts.get("stored_chunks", 0)) == (2, 0)
+    one.close()
+
+
 class PlainPaged(LatePaged):
     """Blocks of plain memory; counts what was copied into them."""
 

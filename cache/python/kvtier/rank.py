@@ -198,6 +198,15 @@ class Rank:
         with self.reported:
             self.reported.wait_for(quiet, limit_s)
 
+    def leave_memory(self, limit_s):
+        """The engine is about to take its paged caches away: what waits to be stored is not, and this returns when
+        nothing copies from or into them. False: after limit_s something still did."""
+        with self.lock:
+            open_stores = set(self.stores_open)
+        self.give_up(open_stores)
+        with self.reported:
+            return self.reported.wait_for(lambda: self.loads_open == 0 and not self.stores_open, limit_s)
+
     def report_prefill(self, tokens, ns):
         """The engine computed so many tokens of prompts in so long."""
         self.cache.report_prefill(tokens, ns)

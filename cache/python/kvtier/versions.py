@@ -15,7 +15,7 @@ from vllm.distributed.kv_transfer.kv_connector.v1.base import (
 )
 from vllm.logger import init_logger
 
-RUN_WITH = ("0.32.",)  # versions of vLLM that this was run with
+RUN_WITH = ("0.32.", "0.33.")  # versions of vLLM that this was run with; 0.33 on the kernels of 0.32, having no CPU build of its own
 VERSION = str(vllm.__version__)
 
 missing = []

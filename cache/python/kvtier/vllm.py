@@ -476,6 +476,11 @@ class KVTierConnector(KVConnectorBase_V1, SupportsHMA):
         counts = self.plan.take_counts() if self.plan is not None else self.worker.take_counts()
         return KVTierStats(data=counts) if counts else None
 
+    def unregister_kv_caches(self):
+        """vLLM 0.33 calls this before it sleeps; the memory comes back at the addresses that it had. An error keeps
+        it awake: a copy that goes on would be of memory that is gone."""
+        self.worker.leave_memory()
+
     def shutdown(self):
         if self.subscriber is not None:
             self.subscriber.close()

@@ -12,6 +12,8 @@ class Worker:
 
     MOST_TIMINGS = 8  # that the device has not passed yet
 
+    LEAVE_S = 15  # more than a load may take
+
     def __init__(self, stages=1, grouped=False):
         """stages: of the pipeline; each computes its share of a prompt, and they do so one after another. grouped: the
         engine has several groups of KV caches, and hears of requests whose loads failed, not of blocks."""
@@ -61,6 +63,11 @@ class Worker:
         """Blocks were taken from these requests: nothing is copied out of them after this."""
         if self.rank is not None and requests:
             self.rank.give_up(requests)
+
+    def leave_memory(self):
+        """The engine sleeps after this, and its memory goes."""
+        if self.rank is not None and not self.rank.leave_memory(self.LEAVE_S):
+            raise TimeoutError(f"copies had not ended {self.LEAVE_S} s after the engine asked for its memory")
 
     def begin(self, prefill_tokens):
         """A step begins that computes so many tokens, nearly all of them prompts'; 0: do not measure this step."""
