@@ -97,6 +97,7 @@ void keys_index(struct kvw_scan *scan)
 
 static void root_key(struct kvw_scan *scan, struct frame *frame, const char *key, size_t len)
 {
+	scan->places.empty = false;
 	frame->member = NODE_SKIP;
 	frame->argument = SKIP_ALL;
 	for (unsigned i = scan->root_first[root_bucket(key, len)]; i != 0; i = scan->root_next[i]) {

@@ -145,6 +145,8 @@ static const char *take_head(struct kvw_scan *scan, const char *p, const char *e
 			if (form->slot != SLOT_COUNT)
 				scan->slots[form->slot] =
 					(struct range){(uint32_t)scan->held.len, 0};
+			if (form->slot != SLOT_COUNT)
+				places_begin(scan, form->slot, scan->fed_bytes - (uint64_t)(end - p));
 			form->matched = 0;
 			form->state = FORM_VALUE;
 			return p;
@@ -171,6 +173,8 @@ static const char *take_part(struct kvw_scan *scan, const char *p, const char *e
 		if (*p == form->delimiter[form->matched]) {
 			p++;
 			if (++form->matched == form->len) {
+				places_end(scan, form->slot,
+					scan->fed_bytes - (uint64_t)(end - p) - form->len);
 				end_value(scan);
 				form->matched = 0;
 				form->state = FORM_AFTER;
@@ -204,6 +208,7 @@ static const char *take_after(struct kvw_scan *scan, const char *p)
 void form_begin(struct kvw_scan *scan)
 {
 	scan->form.state = FORM_FIRST_LINE;
+	scan->places.form = true;
 	scan->form.matched = 0;
 	memcpy(scan->form.delimiter, "\r\n", 2);
 	scan->form.len = 2;

@@ -100,6 +100,9 @@ void kvw_scan_reset(struct kvw_scan *scan, enum kvw_api api)
 	scan->message_count = scan->chain_count = scan->member_count = 0;
 	scan->prompt_first = 0;
 	scan->fed_bytes = 0;
+	scan->places.form = scan->places.too_many = false;
+	scan->places.empty = true;
+	scan->places.count = 0;
 	scan->text.piece_count = 0;
 	scan->text.too_many = scan->text.no_memory = false;
 	scan->text.fill = 0;
@@ -201,6 +204,58 @@ bool kvw_scan_goes_on(const struct kvw_scan *scan)
 	if (scan->form.state != FORM_NONE)
 		return scan->form.state != FORM_END && scan->form.state != FORM_FAILED;
 	return scan->state != STATE_END && scan->state != STATE_FAILED;
+}
+
+/* --- changing a body --- */
+
+void places_begin(struct kvw_scan *scan, unsigned slot, uint64_t at)
+{
+	struct kvw_scan_places *places = &scan->places;
+
+	if (slot != SLOT_MODEL && slot != SLOT_SALT)
+		return;
+	if (places->count == KVW_SCAN_PLACES) {
+		places->too_many = true;
+		return;
+	}
+	places->items[places->count++] = (struct kvw_scan_place){at, at, slot == SLOT_SALT};
+}
+
+void places_end(struct kvw_scan *scan, unsigned slot, uint64_t at)
+{
+	if ((slot == SLOT_MODEL || slot == SLOT_SALT) && !scan->places.too_many)
+		scan->places.items[scan->places.count - 1].end = at;
+}
+
+const struct kvw_scan_places *kvw_scan_places(const struct kvw_scan *scan)
+{
+	return &scan->places;
+}
+
+struct kvw_slice kvw_scan_salt(const struct kvw_scan *scan, bool *there)
+{
+	*there = scan->slots[SLOT_SALT].first != UINT32_MAX;
+	return slot_text(scan, SLOT_SALT);
+}
+
+static bool set_slot(struct kvw_scan *scan, unsigned slot, struct kvw_slice text)
+{
+	size_t first = scan->held.len;
+
+	if (!buffer_append(scan, &scan->held, text.data, text.len))
+		return false;
+	scan->slots[slot] = (struct range){(uint32_t)first, (uint32_t)text.len};
+	return true;
+}
+
+bool kvw_scan_set_salt(struct kvw_scan *scan, struct kvw_slice salt)
+{
+	return set_slot(scan, SLOT_SALT, salt);
+}
+
+bool kvw_scan_set_model(struct kvw_scan *scan, struct kvw_slice model)
+{
+	return set_slot(scan, SLOT_MODEL, model);
 }
 
 static bool has_setting(const struct kvw_scan *scan, enum setting setting)

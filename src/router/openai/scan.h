@@ -85,6 +85,35 @@ struct kvw_scan_exact {
 /* After a kvw_scan_finish that said KVW_OK. */
 void kvw_scan_exact(const struct kvw_scan *scan, struct kvw_scan_exact *out);
 
+/* --- changing a body (splice.h) --- */
+
+#define KVW_SCAN_PLACES 8 /* duplicates and all */
+
+/* The value of a top-level `model` or `cache_salt`, quotes and all, or of a form's `model`: bytes of what was fed. */
+struct kvw_scan_place {
+	uint64_t begin, end;
+	bool salt;
+};
+
+/* Where a body can be changed. */
+struct kvw_scan_places {
+	bool form;     /* else JSON */
+	bool empty;    /* the object has no member */
+	bool too_many; /* there are more than these */
+	uint64_t open; /* behind the object's opening brace */
+	uint32_t count;
+	struct kvw_scan_place items[KVW_SCAN_PLACES]; /* ascending */
+};
+
+/* Once the whole body was fed. Borrowed until reset or destroy. */
+const struct kvw_scan_places *kvw_scan_places(const struct kvw_scan *scan);
+/* The body's own salt. *there: it has one, which may be empty. Borrowed until more is fed or set. */
+struct kvw_slice kvw_scan_salt(const struct kvw_scan *scan, bool *there);
+/* Between the last feed and kvw_scan_finish: the body will have this salt, this model. What the scan lent before is
+ * gone. False: out of memory. */
+bool kvw_scan_set_salt(struct kvw_scan *scan, struct kvw_slice salt) KVW_MUST_CHECK;
+bool kvw_scan_set_model(struct kvw_scan *scan, struct kvw_slice model) KVW_MUST_CHECK;
+
 /* Bytes that the scan holds now, for the gauge of request memory. */
 size_t kvw_scan_memory(const struct kvw_scan *scan);
 

@@ -235,6 +235,7 @@ struct kvw_scan {
 	uint32_t chunk_capacity;
 	uint32_t depth;
 	uint64_t fed_bytes;
+	struct kvw_scan_places places;
 	struct kvw_text text;
 	struct frame frames[SCAN_DEPTH];
 };
@@ -249,6 +250,12 @@ static inline uint32_t *scan_skipped(struct kvw_scan *scan, unsigned what)
 {
 	return what == SKIP_CHOICES ? &scan->choices : what == SKIP_MOST ? &scan->most : &scan->most_old;
 }
+
+/* --- scan.c: where the body can be changed --- */
+
+/* The value of a slot begins, ends; `at` in bytes of what was fed. */
+void places_begin(struct kvw_scan *scan, unsigned slot, uint64_t at);
+void places_end(struct kvw_scan *scan, unsigned slot, uint64_t at);
 
 /* --- keys.c: what values mean --- */
 

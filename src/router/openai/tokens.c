@@ -26,6 +26,12 @@ static const char *fail(struct kvw_scan *scan, const char *end)
 	return end;
 }
 
+/* Where p lies in the body. */
+static inline uint64_t place_of(const struct kvw_scan *scan, const char *p, const char *end)
+{
+	return scan->fed_bytes - (uint64_t)(end - p);
+}
+
 /* Bytes that may stand in a string and mean themselves. */
 static inline bool is_plain(char c)
 {
@@ -154,6 +160,8 @@ static const char *end_string(struct kvw_scan *scan, const char *p, const char *
 		scan->state = STATE_COLON;
 		return p;
 	}
+	if (scan->sink == SINK_SLOT)
+		places_end(scan, scan_top(scan)->argument, place_of(scan, p, end));
 	if (!schema_string_end(scan))
 		return fail(scan, end);
 	scan->state = STATE_AFTER;
@@ -289,6 +297,17 @@ static const char *take_number(struct kvw_scan *scan, const char *p, const char 
 	return q;
 }
 
+/* The null that ends here may stand for a salt. */
+static void note_null(struct kvw_scan *scan, uint64_t at)
+{
+	const struct frame *frame = scan_top(scan);
+
+	if (frame->member != NODE_SLOT || scan->literal_first != 'n')
+		return;
+	places_begin(scan, frame->argument, at - 4);
+	places_end(scan, frame->argument, at);
+}
+
 static const char *take_literal(struct kvw_scan *scan, const char *p, const char *end)
 {
 	while (p < end && *scan->literal != '\0') {
@@ -296,6 +315,7 @@ static const char *take_literal(struct kvw_scan *scan, const char *p, const char
 			return fail(scan, end);
 	}
 	if (*scan->literal == '\0') {
+		note_null(scan, place_of(scan, p, end));
 		if (!schema_literal(scan, scan->literal_first))
 			return fail(scan, end);
 		scan->state = STATE_AFTER;
@@ -310,6 +330,8 @@ static const char *begin_string(struct kvw_scan *scan, const char *p, const char
 
 	if (!schema_string_begin(scan))
 		return fail(scan, end);
+	if (scan->sink == SINK_SLOT)
+		places_begin(scan, scan_top(scan)->argument, place_of(scan, p, end) - 1);
 	scan->state = STATE_STRING;
 	if (scan->sink != SINK_TEXT || scan->text.mode != KVW_TEXT_VALUE || end - p <= SHORT_NAME)
 		return take_string(scan, p, end);
@@ -333,6 +355,8 @@ static const char *begin_value(struct kvw_scan *scan, const char *p, const char 
 		if (scan->depth == SCAN_DEPTH || !schema_open(scan, *p == '['))
 			return fail(scan, end);
 		scan->state = *p == '[' ? STATE_VALUE_OR_CLOSE : STATE_KEY_OR_CLOSE;
+		if (scan->depth == 1)
+			scan->places.open = place_of(scan, p + 1, end);
 		return p + 1;
 	case 't':
 	case 'f':

@@ -1,0 +1,124 @@
+/*
+ * splice.c - see splice.h.
+ */
+#include "openai/splice.h"
+
+#include <string.h>
+
+/* Texts, one after another. */
+struct texts {
+	char *at;
+	char *begin; /* of the open one */
+};
+
+static void put(struct texts *texts, const char *data, size_t len)
+{
+	memcpy(texts->at, data, len);
+	texts->at += len;
+}
+
+static struct kvw_slice taken(struct texts *texts)
+{
+	struct kvw_slice text = {texts->begin, (size_t)(texts->at - texts->begin)};
+
+	texts->begin = texts->at;
+	return text;
+}
+
+/* As a JSON string. */
+static void put_string(struct texts *texts, struct kvw_slice text)
+{
+	static const char digits[] = "0123456789abcdef";
+
+	*texts->at++ = '"';
+	for (size_t i = 0; i < text.len; i++) {
+		char c = text.data[i];
+
+		if ((unsigned char)c < 0x20) {
+			put(texts, "\\u00", 4);
+			*texts->at++ = digits[c >> 4];
+			c = digits[c & 15];
+		} else if (c == '"' || c == '\\') {
+			*texts->at++ = '\\';
+		}
+		*texts->at++ = c;
+	}
+	*texts->at++ = '"';
+}
+
+static void add(struct kvw_splice *out, uint64_t at, uint64_t removed, struct kvw_slice text)
+{
+	out->edits[out->count++] = (struct kvw_splice_edit){at, removed, text};
+	out->growth += (int64_t)text.len - (int64_t)removed;
+}
+
+/* As the first member: a body without the member gets one. */
+static struct kvw_slice salt_member(struct texts *texts, struct kvw_slice salt, bool empty)
+{
+	put(texts, "\"cache_salt\":", 13);
+	put_string(texts, salt);
+	if (!empty)
+		put(texts, ",", 1);
+	return taken(texts);
+}
+
+static bool has_salt(const struct kvw_scan_places *places)
+{
+	for (uint32_t i = 0; i < places->count; i++)
+		if (places->items[i].salt)
+			return true;
+	return false;
+}
+
+enum kvw_err kvw_splice_plan(
+	const struct kvw_scan *scan, struct kvw_slice salt, struct kvw_slice model, struct kvw_splice *out)
+{
+	const struct kvw_scan_places *places = kvw_scan_places(scan);
+	struct texts texts = {out->text, out->text};
+	struct kvw_slice salt_text = {NULL, 0}, model_text = {NULL, 0};
+
+	out->count = 0;
+	out->growth = 0;
+	if (places->too_many || (places->form && salt.len > 0) || salt.len > KVW_SPLICE_SALT_MOST ||
+		model.len > KVW_SPLICE_MODEL_MOST)
+		return KVW_EINVAL;
+	if (model.len > 0) {
+		if (places->form)
+			put(&texts, model.data, model.len);
+		else
+			put_string(&texts, model);
+		model_text = taken(&texts);
+	}
+	if (salt.len > 0 && has_salt(places)) {
+		put_string(&texts, salt);
+		salt_text = taken(&texts);
+	} else if (salt.len > 0) {
+		add(out, places->open, 0, salt_member(&texts, salt, places->empty));
+	}
+	for (uint32_t i = 0; i < places->count; i++) {
+		const struct kvw_scan_place *place = &places->items[i];
+		struct kvw_slice text = place->salt ? salt_text : model_text;
+
+		if (text.len > 0)
+			add(out, place->begin, place->end - place->begin, text);
+	}
+	return KVW_OK;
+}
+
+size_t kvw_splice_write(const struct kvw_splice *splice, struct kvw_slice body, char *out)
+{
+	size_t from = 0;
+	char *to = out;
+
+	for (uint32_t i = 0; i < splice->count; i++) {
+		const struct kvw_splice_edit *edit = &splice->edits[i];
+
+		memcpy(to, body.data + from, edit->at - from);
+		to += edit->at - from;
+		memcpy(to, edit->text.data, edit->text.len);
+		to += edit->text.len;
+		from = edit->at + edit->removed;
+	}
+	memcpy(to, body.data + from, body.len - from);
+	return (size_t)(to - out) + body.len - from;
+}
