@@ -168,6 +168,55 @@ enum kvw_err kvw_chain_append(struct kvw_chain *chain, struct kvw_block_pool *po
 	return KVW_OK;
 }
 
+/* What has no room behind `offset`, of `text` and the last `rest` bytes of the block: moved into a block that follows.
+ * Returns how much of the text it took. */
+static size_t move_over(struct kvw_block *block, struct kvw_block *fresh, size_t over, size_t rest,
+	struct kvw_slice text)
+{
+	size_t of_rest = over < rest ? over : rest, of_text = over - of_rest;
+
+	memcpy(fresh->data, text.data + text.len - of_text, of_text);
+	memcpy(fresh->data + of_text, block->data + block->end - of_rest, of_rest);
+	block->end -= (uint32_t)of_rest;
+	fresh->end = (uint32_t)over;
+	return of_text;
+}
+
+enum kvw_err kvw_chain_replace(struct kvw_chain *chain, struct kvw_block_pool *pool,
+	const struct kvw_cursor *at, size_t removed, struct kvw_slice text)
+{
+	struct kvw_block *block = at->block, *fresh = NULL, *next;
+	size_t tail = block->end - at->offset, here = removed < tail ? removed : tail;
+	size_t rest = tail - here, room = block->size - at->offset, len = text.len;
+
+	assert(len <= KVW_BLOCK_SMALL / 2);
+	if (len + rest > room) {
+		fresh = kvw_block_get(pool, len + rest - room);
+		if (fresh == NULL)
+			return KVW_ENOMEM;
+		len -= move_over(block, fresh, len + rest - room, rest, text);
+		rest = block->end - at->offset - here;
+		fresh->next = block->next;
+		block->next = fresh;
+		if (chain->last == block)
+			chain->last = fresh;
+	}
+	memmove(block->data + at->offset + len, block->data + at->offset + here, rest);
+	if (len > 0)
+		memcpy(block->data + at->offset, text.data, len);
+	block->end = at->offset + (uint32_t)(len + rest);
+	chain->bytes += text.len;
+	chain->bytes -= removed;
+	removed -= here;
+	for (next = fresh != NULL ? fresh->next : block->next; removed > 0; next = next->next) {
+		size_t n = kvw_block_used(next) < removed ? kvw_block_used(next) : removed;
+
+		next->begin += (uint32_t)n;
+		removed -= n;
+	}
+	return KVW_OK;
+}
+
 int kvw_chain_iov(const struct kvw_chain *chain, struct iovec *iov, int max)
 {
 	struct kvw_cursor cursor = {chain->first, chain->first == NULL ? 0 : chain->first->begin};

@@ -17,6 +17,7 @@
 #include <sys/uio.h>
 
 #include "kvway/err.h"
+#include "kvway/slice.h"
 
 #define KVW_BLOCK_SMALL ((size_t)8 << 10)  /* bytes, with the header below */
 #define KVW_BLOCK_LARGE ((size_t)64 << 10)
@@ -84,6 +85,14 @@ void kvw_chain_consume(struct kvw_chain *chain, struct kvw_block_pool *pool, siz
 void kvw_chain_clear(struct kvw_chain *chain, struct kvw_block_pool *pool);
 /* Overwrites all that its blocks have held; before kvw_chain_clear. */
 void kvw_chain_wipe(struct kvw_chain *chain);
+
+/*
+ * Replaces the `removed` bytes from the cursor on, which the chain holds, by `text`. Bytes behind them move within their
+ * block, those that find no room there into a block of their own: at most text.len. Other cursors into these blocks
+ * are void. text.len is at most KVW_BLOCK_SMALL / 2. KVW_ENOMEM leaves the chain as it was.
+ */
+enum kvw_err kvw_chain_replace(struct kvw_chain *chain, struct kvw_block_pool *pool,
+	const struct kvw_cursor *at, size_t removed, struct kvw_slice text) KVW_MUST_CHECK;
 
 /* Up to max pieces from the cursor on; the chain stays. */
 int kvw_cursor_iov(const struct kvw_cursor *cursor, struct iovec *iov, int max);

@@ -276,12 +276,73 @@ START_TEST(pool_keeps_a_bounded_number_of_free_blocks)
 }
 END_TEST
 
+/* --- replacing --- */
+
+static void fill_chain(struct kvw_chain *chain, struct kvw_block_pool *pool, const char *bytes, size_t len,
+	uint64_t *state)
+{
+	while (len > 0) {
+		size_t size = random_next(state) % 2 == 0 ? KVW_BLOCK_SMALL : KVW_BLOCK_LARGE;
+		struct kvw_block *block = kvw_block_get(pool, size);
+		size_t room = block->size - 100, n;
+
+		ck_assert_ptr_nonnull(block);
+		block->begin = block->end = (uint32_t)(random_next(state) % 100);
+		n = random_next(state) % 3 == 0 ? random_next(state) % room : block->size - block->end;
+		n = n < len ? n : len;
+		memcpy(block->data + block->begin, bytes, n);
+		block->end += (uint32_t)n;
+		kvw_chain_take(chain, block);
+		bytes += n;
+		len -= n;
+	}
+}
+
+START_TEST(replacing_does_what_it_does_to_an_array)
+{
+	static char bytes[MODEL_BYTES], shown[MODEL_BYTES], text[KVW_BLOCK_SMALL / 2];
+	uint64_t state = 0x9e3779b97f4a7c15u * (uint64_t)(_i + 1);
+	struct kvw_block_pool pool = {0};
+	struct kvw_chain chain = {0};
+	size_t len = random_next(&state) % 300000 + 1;
+
+	for (size_t i = 0; i < len; i++)
+		bytes[i] = (char)random_next(&state);
+	fill_chain(&chain, &pool, bytes, len, &state);
+	for (int round = 0; round < 40; round++) {
+		struct kvw_cursor cursor = {chain.first, chain.first->begin};
+		struct iovec iov[MANY_IOV];
+		size_t at = random_next(&state) % len;
+		size_t removed = random_next(&state) % (round % 4 == 0 ? len - at + 1 : 60);
+		size_t added = random_next(&state) % (round % 3 == 0 ? sizeof(text) + 1 : 60);
+
+		removed = removed < len - at ? removed : len - at - 1; /* something stays */
+		for (size_t i = 0; i < added; i++)
+			text[i] = (char)random_next(&state);
+		kvw_cursor_advance(&cursor, at);
+		ck_assert_int_eq(kvw_chain_replace(&chain, &pool, &cursor, removed,
+					 (struct kvw_slice){added == 0 ? NULL : text, added}),
+			KVW_OK);
+		memmove(bytes + at + added, bytes + at + removed, len - at - removed);
+		memcpy(bytes + at, text, added);
+		len = len - removed + added;
+		ck_assert_uint_eq(gather(iov, kvw_chain_iov(&chain, iov, MANY_IOV), shown), len);
+		ck_assert(memcmp(shown, bytes, len) == 0);
+		ck_assert_uint_eq(chain.bytes, len);
+		ck_assert_ptr_null(chain.last->next);
+	}
+	kvw_chain_clear(&chain, &pool);
+	kvw_block_pool_finish(&pool);
+}
+END_TEST
+
 int main(void)
 {
 	TCase *tcase = tcase_create("block");
 
 	tcase_set_timeout(tcase, 120);
 	tcase_add_loop_test(tcase, chain_and_cursor_show_what_was_appended, 0, 20);
+	tcase_add_loop_test(tcase, replacing_does_what_it_does_to_an_array, 0, 50);
 	tcase_add_test(tcase, cursor_at_the_end_sees_what_comes_later);
 	tcase_add_test(tcase, iov_stops_at_its_limit);
 	tcase_add_test(tcase, block_returned_last_comes_first_and_empty);
